@@ -56,8 +56,7 @@ func serveWith(t testing.TB, limits timeouts, connections int) string {
 	return listener.Addr().String()
 }
 
-// byteClient is a connection that is written to and read from byte by byte. It gives up after
-// limit.
+// byteClient is a connection for single bytes. It gives up after limit.
 type byteClient struct {
 	*net.TCPConn
 
@@ -85,8 +84,8 @@ func (c *byteClient) send(text string) {
 	}
 }
 
-// dribble sends a byte at a time, much more often than the timeouts strike, until the server has
-// closed the connection.
+// dribble sends one byte at a time, more often than the timeouts, until the server has closed the
+// connection.
 func (c *byteClient) dribble(text string) {
 	tick := time.NewTicker(soon / 30)
 	defer tick.Stop()
@@ -230,8 +229,8 @@ func TestIdleConnection(t *testing.T) {
 	c.wantClosed("nothing asked for any more")
 }
 
-// TestHTTP2 speaks HTTP/2 without TLS to the port that speaks HTTP/1.1, too. A client that asks
-// HTTP/1.1 to change to it is answered in HTTP/1.1.
+// TestHTTP2 uses HTTP/2 without TLS on the port for HTTP/1.1. A request to upgrade from HTTP/1.1 is
+// answered in HTTP/1.1.
 func TestHTTP2(t *testing.T) {
 	addr := serveWith(t, defaultTimeouts(), 10)
 	protocols := new(http.Protocols)
@@ -253,8 +252,8 @@ func TestHTTP2(t *testing.T) {
 	}
 }
 
-// TestConnectionLimit opens more connections than are served at a time: the last one waits, with
-// its request, until another is closed.
+// TestConnectionLimit opens one connection above the limit: it waits, with its request, until
+// another is closed.
 func TestConnectionLimit(t *testing.T) {
 	addr := serveWith(t, defaultTimeouts(), 2)
 	first, second := dial(t, addr), dial(t, addr)
@@ -289,8 +288,8 @@ func TestConnectionLimit(t *testing.T) {
 	}
 }
 
-// TestLimitedListenerChanges has a connection wait for a limit that is raised, and none come in
-// while more are open than a lower one.
+// TestLimitedListenerChanges: a waiting connection is accepted when the limit is raised, and none
+// is accepted while more are open than a lowered limit.
 func TestLimitedListenerChanges(t *testing.T) {
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -333,7 +332,7 @@ func TestLimitedListenerChanges(t *testing.T) {
 	_ = fourth.Close()
 }
 
-// TestLimitedListenerCloses closes the listener while Accept waits for a connection to end.
+// TestLimitedListenerCloses closes the listener while Accept waits for room.
 func TestLimitedListenerCloses(t *testing.T) {
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// churn is a file of n activities that repeat and undo each other all the time, so
-// that its end state depends on their order, and that state: the rows of the ledger.
+// churn writes a file of n activities that repeat and undo each other, so that the end state
+// depends on their order. It returns that state: the rows of the ledger.
 func churn(n int) (file string, state map[string]bool) {
 	random := rand.New(rand.NewPCG(1, 2))
 	state = make(map[string]bool)
@@ -78,8 +78,8 @@ func writeFile(t testing.TB, name, text string) {
 	}
 }
 
-// An import that is killed before or after any of its notes, run again, ends as if
-// nothing had happened.
+// An import that is killed before or after saving any checkpoint, and run again, gives the same
+// result.
 func TestImportKilled(t *testing.T) {
 	const lines, batch = 200, 20
 	const notes = lines/batch + 1 // one a batch, and that it is done
@@ -139,8 +139,8 @@ func TestImportKilledRepeatedly(t *testing.T) {
 	wantState(t, dir, state)
 }
 
-// An import that begins anew and is killed at once forgets how far the old one came:
-// who continued there would undo what lies between.
+// An import with --restart that is killed at once forgets the old checkpoint: continuing there
+// would skip lines.
 func TestImportRestartedAndKilled(t *testing.T) {
 	const lines, batch = 100, 10
 	text, state := churn(lines)
@@ -161,8 +161,8 @@ func TestImportRestartedAndKilled(t *testing.T) {
 	wantState(t, dir, state)
 }
 
-// A last line without an end may be one that is still being written. Nothing is noted
-// within it, so that the rest of it is not taken for a line.
+// A last line without a line break may still be being written. No checkpoint is saved within it, so
+// that its rest is not taken for a line.
 func TestImportKilledWithinALine(t *testing.T) {
 	for at, continuing := range map[string]string{
 		"before 2": "at line 2, after 1 activities\n",

@@ -39,8 +39,8 @@ func populationFile(b *testing.B, users, entries int) (name string, lines int) {
 	return name, lines
 }
 
-// BenchmarkImportPopulation imports 500,000 activities into nothing: read, recorded, and all pages
-// in place. The CPU time is this process's alone, and on a machine with other work more telling
+// BenchmarkImportPopulation imports 500,000 activities into new data: it reads and records them,
+// and builds all pages. It reports the CPU time of this process, which on a busy machine says more
 // than the rate.
 func BenchmarkImportPopulation(b *testing.B) {
 	file, lines := populationFile(b, 5_000, 550_000)

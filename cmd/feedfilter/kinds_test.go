@@ -8,8 +8,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// wantDropped fails the test unless the viewer's feed drops a post of the author for that
-// kind; of "", unless it keeps the post.
+// wantDropped fails the test unless the viewer's feed drops a post of the author for the kind; with
+// kind "", unless it keeps the post.
 func (s *service) wantDropped(viewer, author, kind string) {
 	s.t.Helper()
 	code, answer := s.do("POST", "/v1/feed/filter", `{"viewer":"`+viewer+`","posts":[{"id":"p","author":"`+author+`"}]}`)
@@ -29,8 +29,8 @@ func (s *service) put(path string) {
 	}
 }
 
-// Processes with other kinds share a ledger and pages: whoever makes a page anew puts the keys of
-// all kinds into it. So a kind can be brought in one process at a time.
+// Processes with different kinds may share a ledger and pages: a rebuild includes the keys of all
+// kinds. So a kind can be introduced one process at a time.
 func TestKindsOfSeveralProcesses(t *testing.T) {
 	pages := redistest.Start(t)
 	postgres := pgtest.Start(t)

@@ -15,8 +15,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// TestMain makes the commands below available to scripts and tests, as processes of
-// their own.
+// TestMain makes the commands below available to scripts and tests, as separate processes.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"feedfilter":     main,
@@ -37,8 +36,8 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// mainHit is feedfilter import, hit by a signal at one of the notes that it makes of
-// its progress. HIT says which: "before 3 SIGKILL", "after 3 SIGINT".
+// mainHit is feedfilter import, which gets a signal at one of its checkpoints. HIT says which:
+// "before 3 SIGKILL", "after 3 SIGINT".
 func mainHit() {
 	std := stdio{os.Stdin, os.Stdout, os.Stderr}
 	ctx, stop := untilSignal(context.Background())

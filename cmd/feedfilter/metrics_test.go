@@ -12,8 +12,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// TestServeMetrics scrapes the command on Redis: what it asks of the ledger and of Redis is
-// counted, and all that it exports is in docs/METRICS.md.
+// TestServeMetrics scrapes the service with pages in Redis: calls of the ledger and of Redis are
+// counted, and docs/METRICS.md lists all metrics.
 func TestServeMetrics(t *testing.T) {
 	server := redistest.Start(t)
 	s := serve(t, "--data-dir", t.TempDir(), "--redis", server.URL(), "--pages", "16", "--staleness-bound", "500ms", "--scrub-rate", "700")

@@ -201,8 +201,8 @@ func busy() redisState {
 	}
 }
 
-// TestRedisStates has Redis answer, and refuse what it is asked for, in each way that it may. Feeds
-// are right and do not wait, writes are acknowledged, and when it is over Redis is used again.
+// TestRedisStates puts Redis into each state in which it answers but refuses commands. Feeds stay
+// correct and do not wait, writes are acknowledged, and afterwards Redis is used again.
 func TestRedisStates(t *testing.T) {
 	t.Parallel()
 	for name, state := range redisStates() {

@@ -27,7 +27,7 @@ import (
 
 const (
 	stateViewers = 20
-	// slowFeed is far below what a feed takes that waits for Redis, and far above what one takes
+	// slowFeed is far below the time of a feed that waits for Redis, and far above the time of one
 	// that does not.
 	slowFeed = 250 * time.Millisecond
 )
@@ -120,8 +120,8 @@ func openRecorder(t *testing.T, c activity.Config) *activity.Recorder {
 	return r
 }
 
-// measure returns how long do took, less the time for which the machine stood still meanwhile: the
-// longest time that a write without Redis took. On an idle machine that is some milliseconds.
+// measure returns how long do took, minus the time for which the machine stalled meanwhile: the
+// longest time of a write without Redis. On an idle machine that is some milliseconds.
 func (g *stateRig) measure(t *testing.T, do func()) time.Duration {
 	t.Helper()
 	var still time.Duration
@@ -183,7 +183,7 @@ func (g *stateRig) feed(t *testing.T, viewer string) (took time.Duration, degrad
 }
 
 // during asks for feeds while Redis is in a state, from its first second on, and for a write.
-// Feeds of the viewers of degraded have to say so, and no others.
+// Exactly the feeds of the viewers in degraded must be degraded.
 func (g *stateRig) during(t *testing.T, degraded func(viewer string) bool) {
 	t.Helper()
 	for n, began := 0, time.Now(); time.Since(began) < time.Second; n++ {

@@ -22,7 +22,7 @@ type serving struct {
 }
 
 // scriptServe is the scripts' command "serve [<flag>...]": it starts the service on a free port,
-// which URL is then the address of, and ends it with the script.
+// sets URL to its address, and ends it with the script.
 func scriptServe(ts *testscript.TestScript, neg bool, args []string) {
 	s, ok := ts.Value("serving").(*serving)
 	if neg || !ok || s.cmd != nil {
@@ -68,8 +68,8 @@ func scriptHalt(ts *testscript.TestScript, neg bool, args []string) {
 	s.cmd = nil
 }
 
-// scriptReload is the scripts' command "reload <file>": it has the service reload its settings, and
-// leaves in the file what it logged up to the outcome.
+// scriptReload is the scripts' command "reload <file>": it makes the service reload its settings,
+// and writes its log up to the outcome to the file.
 func scriptReload(ts *testscript.TestScript, neg bool, args []string) {
 	s, ok := ts.Value("serving").(*serving)
 	if neg || !ok || s.cmd == nil || len(args) != 1 {

@@ -118,8 +118,8 @@ func TestServeOnSockets(t *testing.T) {
 	wantNoFile(t, second)
 }
 
-// TestStaleSocket: a killed process leaves its socket, which the next one replaces. A socket that
-// is in use, and a file that is none, stay as they are.
+// TestStaleSocket: the next process replaces the socket of a killed process, but neither a socket
+// in use nor a file that is not a socket.
 func TestStaleSocket(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "ff.sock")
@@ -172,8 +172,8 @@ func TestSocketSettings(t *testing.T) {
 	}
 }
 
-// TestLimitOfSeveralListeners: the connections of all listeners count together, and none of them
-// keeps another from accepting.
+// TestLimitOfSeveralListeners: connections of all listeners count together, and no listener keeps
+// another from accepting.
 func TestLimitOfSeveralListeners(t *testing.T) {
 	limit := newConnectionLimit(1)
 	accepted := make(chan net.Conn)

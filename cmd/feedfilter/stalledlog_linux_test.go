@@ -18,8 +18,8 @@ import (
 	"time"
 )
 
-// answerTime is how long a service may take to answer while its logs stand still. On an idle
-// machine an answer takes milliseconds, and one second right after a log stopped.
+// answerTime is how long a service may take to answer while its logs are stalled. On an idle
+// machine an answer takes milliseconds, and one second right after a log stalled.
 const answerTime = 10 * time.Second
 
 func withField(name string, value any) func(map[string]any) bool {
@@ -126,8 +126,8 @@ func (s *service) ends(within time.Duration) int {
 	return s.cmd.ProcessState.ExitCode()
 }
 
-// TestLogStandsStill has the reader of standard error stand still. The service answers as ever,
-// reloads, counts the lines that it drops, says so when the reader is back, and ends in time.
+// TestLogStandsStill stalls the reader of standard error. The service answers as usual, reloads,
+// counts dropped lines, reports them when the reader is back, and ends in time.
 func TestLogStandsStill(t *testing.T) {
 	for _, level := range []string{"debug", "info"} {
 		t.Run(level, func(t *testing.T) {
@@ -201,8 +201,8 @@ func wantOrder(t *testing.T, lines []map[string]any) {
 	}
 }
 
-// TestAuditStandsStill has the reader of the audit log stand still. Writes are refused before they
-// have an effect, and each that was answered has its line when the reader is back.
+// TestAuditStandsStill stalls the reader of the audit log. Writes are refused without effect, and
+// each acknowledged write has its line when the reader is back.
 func TestAuditStandsStill(t *testing.T) {
 	audit, log := newStalledPipe(t), newStalledPipe(t)
 	s := serveInto(t, log, nil, "--data-dir", t.TempDir(), "--audit-log", audit.path)
@@ -312,8 +312,8 @@ func TestAuditDrops(t *testing.T) {
 	}
 }
 
-// TestAuditPipeWithoutReader has nobody read a named pipe: it is refused at the start, and at
-// SIGHUP the service goes on with the one before.
+// TestAuditPipeWithoutReader: a named pipe without a reader is refused at the start. At SIGHUP, the
+// service keeps the previous audit log.
 func TestAuditPipeWithoutReader(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
@@ -346,8 +346,8 @@ func TestAuditPipeWithoutReader(t *testing.T) {
 	}
 }
 
-// TestAuditMovesOnFromPipe has SIGHUP put a file in place of a pipe whose reader stands still. All
-// that waited gets there.
+// TestAuditMovesOnFromPipe: SIGHUP replaces a pipe with a stalled reader by a file, which then gets
+// all waiting lines.
 func TestAuditMovesOnFromPipe(t *testing.T) {
 	audit, log := newStalledPipe(t), newStalledPipe(t)
 	s := serveInto(t, log, nil, "--data-dir", t.TempDir(), "--audit-log", audit.path)

@@ -17,8 +17,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// The service follows requests to Redis, sends the last traces when it stops, and compares feeds,
-// if its flags say so; and neither a path nor a body is in the traces.
+// If its flags say so, the service traces requests to Redis, sends the last traces when it stops,
+// and compares feeds. Traces contain neither a path nor a body.
 func TestServeWatchesItself(t *testing.T) {
 	var mu sync.Mutex
 	var got bytes.Buffer

@@ -33,8 +33,8 @@ func awaitRows(t *testing.T, dir string, n int) {
 	}
 }
 
-// wantSeen fails the test unless the viewer's feed drops the post for having been seen, or
-// does not.
+// wantSeen fails the test unless the viewer's feed drops the post as seen, or, with false, keeps
+// it.
 func (s *service) wantSeen(viewer, post string, want bool) {
 	s.t.Helper()
 	code, answer := s.do("POST", "/v1/feed/filter", `{"viewer":"`+viewer+`","posts":[{"id":"`+post+`","author":"a"}]}`)
@@ -51,8 +51,7 @@ func (s *service) see(viewer, post string) {
 	}
 }
 
-// What was seen is still known after the process was killed, some seconds later at the
-// latest, and after it was stopped, at once.
+// Seen posts survive a kill, after some seconds at the latest, and a stop, at once.
 func TestServeKeepsWindows(t *testing.T) {
 	dir := t.TempDir()
 	s := serve(t, "--data-dir", dir, "--pages=1")
@@ -221,8 +220,8 @@ func TestImportDamagedWindows(t *testing.T) {
 	serve(t, "--data-dir", dir).wantSeen("1", "q", true)
 }
 
-// Where the ledger is shared, an import may go on beside a service that keeps its windows in the
-// same place. It says that it could not add to them.
+// With a shared ledger, an import may run beside a service that keeps its windows in the same data
+// directory. It reports that it could not add to them.
 func TestImportBesideWindowsInUse(t *testing.T) {
 	dir := t.TempDir()
 	ledger := "--ledger=" + pgtest.Start(t).Schema()

@@ -10,7 +10,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 )
 
-// withBuiltin are the built-in kinds, changed, and more.
+// withBuiltin returns the built-in kinds with changes, and more kinds.
 func withBuiltin(change func(name string, k *activity.Kind), more ...activity.Kind) []activity.Kind {
 	all := slices.Clone(activity.BuiltinKinds().All())
 	for i := range all {
@@ -88,7 +88,7 @@ func TestParse(t *testing.T) {
 func TestParseRefuses(t *testing.T) {
 	const form = `not of the form {"kinds": [{...}, ...]}`
 	const name32 = "abcdefghijklmnopqrstuvwxyzabcdef"
-	// kind is a file of one kind that is right but for more.
+	// kind returns a file with one valid kind and more fields.
 	kind := func(more string) string {
 		return `{"kinds":[{"name":"mute","target":"user","effect":"drop"` + more + `}]}`
 	}
@@ -202,7 +202,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// All that is wrong is said at once, each with its kind, and what is right is not.
+// All mistakes are reported at once, each with its kind.
 func TestParseNamesEveryMistake(t *testing.T) {
 	_, err := Parse([]byte(`{"kinds":[
 		{"name":"good","target":"post","effect":"drop"},
@@ -244,8 +244,7 @@ func TestParseDays(t *testing.T) {
 	}
 }
 
-// Whatever a file has, there is an answer: kinds that are as they have to be, with the built-in
-// ones first, or an error.
+// Any file gives valid kinds, the built-in ones first, or an error.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		`{"kinds":[{"name":"mute","target":"user","effect":"drop","two_way":true,"limit":7},{"name":"seen","window":"1d12h","parts":3}]}`,
