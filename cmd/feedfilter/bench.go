@@ -26,7 +26,7 @@ type benchCmd struct {
 
 // Help is shown by kong below the summary.
 func (*benchCmd) Help() string {
-	return "Records activities in its own SQLite ledger, in a temporary directory, and in its own pages, in Redis or in the process. " +
+	return "Records activities in a temporary SQLite ledger, and in temporary pages, in Redis or in the process. " +
 		"Prints how long feed checks, writes and rebuilds take (us: microseconds), beside the project's goals. Does not touch existing " +
 		"data. Removes its data at the end, also after a signal, but not after kill -9. Compare times on Redis as multiples of its " +
 		"PING, which is measured in turn with them. Redis itself reports memory and CPU, so keep other clients away. The " +

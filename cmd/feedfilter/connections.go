@@ -28,7 +28,7 @@ func (c *connectionLimit) listener(l net.Listener) *limitedListener {
 }
 
 // connectionsWithin returns the smaller of limit and three quarters of the files that the process
-// may have open. The rest is for the token file, the ledger and Redis: even while clients use up
+// may have open. The rest is for the token file, the ledger and Redis. Even while clients use up
 // all connections, the service must be able to reread the token file, or a removed token would stay
 // valid.
 func connectionsWithin(limit, files int) int { return max(1, min(limit, files/4*3)) }

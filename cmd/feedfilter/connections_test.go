@@ -21,9 +21,9 @@ import (
 )
 
 const (
-	soon  = time.Second // of a timeout that is to strike, and none before: machines may be busy
-	late  = time.Hour   // of one that is not to
-	limit = time.Minute // after which a test has waited in vain
+	soon  = time.Second // of a timeout that must expire, but not too early: machines may be busy
+	late  = time.Hour   // of a timeout that must not expire
+	limit = time.Minute // after which a test gives up
 )
 
 // serveWith serves a whole service in this process, with the given timeouts and at most

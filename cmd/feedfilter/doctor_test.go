@@ -187,7 +187,7 @@ func TestDoctorEvicted(t *testing.T) {
 	do(t, s, "CONFIG SET maxmemory-policy allkeys-random")
 	do(t, s, "SET victim 1")
 	do(t, s, "CONFIG SET maxmemory 1")
-	_ = s.Client().Set(t.Context(), "another", 1, 0).Err() // makes room, in vain
+	_ = s.Client().Set(t.Context(), "another", 1, 0).Err() // tries to make room, without success
 	do(t, s, "CONFIG SET maxmemory 0")
 	do(t, s, "CONFIG SET maxmemory-policy noeviction")
 	g := diagnose(t, nil, "--redis", s.URL())

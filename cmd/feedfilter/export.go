@@ -96,7 +96,7 @@ func (c *exportCmd) export(ctx context.Context, from exporter, std stdio) (n int
 	return n, err
 }
 
-// write writes the activities to to, until ctx ends, and returns their number.
+// write writes the activities until ctx ends, and returns their number.
 func (c *exportCmd) write(ctx context.Context, from exporter, to io.Writer) (n int, err error) {
 	user := ""
 	if c.User != nil {

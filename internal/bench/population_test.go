@@ -99,7 +99,7 @@ func TestFeeds(t *testing.T) {
 					}
 				}
 				if drop != f.Drop[i] {
-					t.Fatalf("candidate %v of viewer %s is to be dropped: %v, but the model says %v", post, f.Viewer, f.Drop[i], drop)
+					t.Fatalf("candidate %v of viewer %s must be dropped: %v, but the model says %v", post, f.Viewer, f.Drop[i], drop)
 				}
 			}
 		}

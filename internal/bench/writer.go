@@ -19,8 +19,8 @@ func Write(name string, store favfilter.Store, page uint32, keys int) Call {
 	return Call{Name: name, Do: w.write, Before: w.prepare}
 }
 
-// writer writes batches of so many new keys to a page of its own, and puts a new page there when
-// that is half full.
+// writer writes batches of new keys to one page, and replaces the page by a new one once it is half
+// full.
 type writer struct {
 	store    favfilter.Store
 	id       favfilter.PageID

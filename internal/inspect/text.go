@@ -305,7 +305,7 @@ func (k Key) Text(w io.Writer, style Style) error {
 	return t.err
 }
 
-// mark says whether a bit is set, and whether its region has a collision bit.
+// mark shows whether a bit is set, and whether its region has a collision bit.
 func (s Style) mark(p Position) string {
 	switch {
 	case p.Set && p.Collided:

@@ -261,7 +261,7 @@ func FuzzParse(f *testing.F) {
 		}
 		all := kinds.All()
 		if _, err := activity.NewKinds(all...); err != nil {
-			t.Errorf("read, but not as it has to be: %v", err)
+			t.Errorf("read, but invalid: %v", err)
 		}
 		for i, was := range builtin {
 			k := all[i]

@@ -50,7 +50,7 @@ func (c *Comparison) lookAgain(ctx context.Context) error {
 	return nil
 }
 
-// look compares one pair. has says whether the source has it.
+// look compares one pair. has reports whether the source has it.
 func (c *Comparison) look(ctx context.Context, p Pair, has bool) (suspect, error) {
 	present, err := c.Service.Present(ctx, c.Kind, p)
 	var until time.Time

@@ -10,7 +10,7 @@ import (
 )
 
 // Import adds all activities of a source to a service. The app may keep writing meanwhile, to the
-// source first and then to the service: afterwards, no activity that it recorded in both is
+// source first and then to the service. Afterwards, no activity that it recorded in both is
 // missing, and none that it undid in both remains. Run an interrupted import again from the start;
 // repeating is safe.
 type Import struct {

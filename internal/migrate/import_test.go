@@ -93,7 +93,7 @@ func TestImportUndoneMeanwhile(t *testing.T) {
 			switch {
 			case call == 1:
 				app.SRem(t.Context(), "blocks:1", "2") // the service was told before it was recorded
-			case call == 3: // it is in force until then, whoever has blocked meanwhile, and for a while
+			case call == 3: // it stays in force until then, and for a while after a new block
 				until, err := w.service.Ends(t.Context(), block, migrate.Pair{User: "1", Target: "2"})
 				if left := time.Until(until); err != nil || left < 30*time.Second || left > time.Minute {
 					t.Errorf("between two looks it ends in %v, %v", left, err)

@@ -5,8 +5,9 @@ import (
 	"strconv"
 )
 
-// Memory of Redis for a key besides its name and value, in bytes: the entry of the dictionary (40
-// in a cluster, which links the keys of a slot), the object, and one to two buckets of 8 bytes.
+// Memory of Redis for a key besides its name and value, in bytes. It has the entry of the
+// dictionary (40 in a cluster, which links the keys of a slot), the object, and one to two buckets
+// of 8 bytes.
 const (
 	entryBytes    = 48
 	objectBytes   = 16

@@ -125,7 +125,7 @@ func TestPagesTakeWhatIsPlanned(t *testing.T) {
 	}
 	plan := planned(t, p.input(pages))
 	grown := takenBytes(t, client)
-	readAll(t, r, users) // so that all are made anew
+	readAll(t, r, users) // to rebuild all
 	testFeedBytes(t, r, client, p, plan)
 	if n := client.DBSize(t.Context()).Val(); n != 2*pages {
 		t.Fatalf("%d strings, want 2 of each of %d pages", n, pages)
@@ -133,7 +133,7 @@ func TestPagesTakeWhatIsPlanned(t *testing.T) {
 	testPageSizes(t, client, plan)
 	r.Close()
 	t.Logf("%d activities on %d pages, grown to their size by rebuilds: %d bytes", len(p.activities), pages, grown)
-	wantNear(t, "memory of pages made anew", float64(takenBytes(t, client)), plan.PagesMemory, 0.03)
+	wantNear(t, "memory of rebuilt pages", float64(takenBytes(t, client)), plan.PagesMemory, 0.03)
 	if float64(grown) > plan.PagesMemory {
 		t.Errorf("pages that grew take %d bytes, more than the %.0f planned", grown, plan.PagesMemory)
 	}

@@ -31,15 +31,15 @@ const (
 	bloomCPURatio            = 292. / 219 // of BF.MEXISTS to SMISMEMBER
 
 	// CPU time of the service in us, for a feed check and for each candidate besides, by Protobuf
-	// and by JSON; and the memory of a process with 64 and with 512 requests in flight. "make peers
-	// PEERS=-load" measures them.
+	// and by JSON. Then the memory of a process with 64 and with 512 requests in flight. "make
+	// peers PEERS=-load" measures all.
 	feedCPU, candidateCPU          = 130, 0.27
 	feedCPUJSON, candidateCPUJSON  = 143, 0.39
 	processBytes, processFullBytes = 130 << 20, 280 << 20
 
 	knownBytes = 40 // memory per page in a process
-	// A row of the ledger in PostgreSQL: in the table, without its two ids, and in both indexes,
-	// which also hold the ids, indexIDs times because their pages are not full.
+	// A row of the ledger in PostgreSQL: in the table, without its two ids, and in both indexes.
+	// The indexes hold the ids indexIDs times, because their pages are not full.
 	// BenchmarkLedgerBytes measures it.
 	rowBytes, indexBytes, indexIDs = 58, 120, 3.13
 
@@ -58,8 +58,9 @@ func NumberFor(keys float64) uint32 {
 	return pages.NumberFor(uint64(math.Ceil(min(keys, 1<<62))))
 }
 
-// PageBytes returns the size of a new page with a number of keys at a rate per key: its memory in
-// Redis, and the length of the reply that reads it. The names of its strings begin with name.
+// PageBytes returns the size of a new page with a number of keys at a rate per key. The size is its
+// memory in Redis, and the length of the reply that reads it. The names of its strings begin with
+// name.
 func PageBytes(name string, keys int, keyRate float64) (memory, read float64, err error) {
 	shape, err := favfilter.ShapeFor(int(float64(keys)*headroom)+1, keyRate)
 	if err != nil {
@@ -131,7 +132,7 @@ func (in *Input) seenPart(k activity.Kind) distuv.LogNormal {
 }
 
 // The other ways have a set per user, of members <kind>:<id>, and a set per user and part of a
-// window; or the same number of RedisBloom filters, with the same rate per key.
+// window. Or they have the same number of RedisBloom filters, with the same rate per key.
 
 func (in *Input) exactSets() Way {
 	key := len("user:") + in.IDBytes

@@ -83,8 +83,8 @@ func testWindowBytes(t *testing.T, client *redis.Client, plan *Plan) {
 }
 
 // Windows of 20,000 users who have seen 20 posts a day for more than 60 days take the planned
-// memory, within 3 %: at the middle of a part, and on average over several moments of a part. 10
-// million such users never take more than 16 GiB.
+// memory, within 3 %. This holds at the middle of a part, and on average over several moments of a
+// part. 10 million such users never take more than 16 GiB.
 func TestLongWindowsTakeWhatIsPlanned(t *testing.T) {
 	const users, daily, parts = 20_000, 20, 12
 	cluster, client := startEmpty(t)
@@ -180,7 +180,7 @@ func TestSeenIsNeverRefused(t *testing.T) {
 }
 
 // The length of a string is that of a written one with as many keys, within 2 % and one bit per key
-// of a part: at some number of keys, the fingerprints of a part get longer. More keys never give a
+// of a part. At some number of keys, the fingerprints of a part get longer. More keys never give a
 // shorter string.
 func TestWindowLengths(t *testing.T) {
 	t.Parallel()
