@@ -131,7 +131,7 @@ func TestReadersArePassive(t *testing.T) {
 				t.Fatal(err)
 			}
 			if stats := d.activities.Stats(); stats.ScrubRate != 0 {
-				t.Errorf("%d pages a second are to be scrubbed", stats.ScrubRate)
+				t.Errorf("scrub rate %d, want 0", stats.ScrubRate)
 			}
 			if err := halt(); err != nil {
 				t.Fatal(err)

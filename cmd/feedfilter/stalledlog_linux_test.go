@@ -191,7 +191,7 @@ func wantOrder(t *testing.T, lines []map[string]any) {
 		last = at
 		if id, _ := line["request_id"].(string); strings.HasPrefix(id, "r") && id != "read" {
 			if seen[id] {
-				t.Errorf("%s is there twice", id)
+				t.Errorf("duplicate %s", id)
 			}
 			seen[id] = true
 		}
