@@ -1,4 +1,4 @@
-# The one way in: `make` lists what there is.
+# `make` lists the targets.
 
 GO      ?= go
 # Extra arguments for go test, as in: make test ARGS='-run TestPage -v'
@@ -7,17 +7,17 @@ ARGS    ?=
 JOBS    ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 # Extra arguments for golangci-lint.
 LINTARGS ?=
-# What `make race` tests.
+# Packages for `make race`.
 PACKAGES ?= ./...
 # How long `make fuzz` spends on each target.
 FUZZTIME ?= 30s
-# What `make peers` passes to its program, as in: make peers PEERS='-duration 30s'
+# Arguments of `make peers`, as in: make peers PEERS='-duration 30s'
 PEERS ?=
-# Where `make screens` puts its pictures.
+# Directory of the pictures of `make screens`.
 SCREENS ?= screens
-# Where `make vulncheck` looks, as in: make vulncheck VULNDB=https://vulndb.internal
+# Database of `make vulncheck`, as in: make vulncheck VULNDB=https://vulndb.internal
 VULNDB  ?=
-# What `make run` passes to feedfilter serve, as in: make run SERVE='--addr 127.0.0.1:9000'
+# Flags of feedfilter serve for `make run`, as in: make run SERVE='--addr 127.0.0.1:9000'
 SERVE   ?=
 
 GOLANGCI_LINT_VERSION := 2.15.0
@@ -37,23 +37,23 @@ run: ## Run the service from source, on 127.0.0.1:8080, with its data in ./feedf
 build: ## Build bin/feedfilter, static and reproducible.
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/feedfilter ./cmd/feedfilter
 
-# A test that takes long is called TestLong...: test and race skip those, test-long runs no others.
+# Long tests are called TestLong...: test and race skip them, test-long runs only them.
 .PHONY: test
-# integration takes longest, so it begins first: the others run beside it.
+# integration takes longest, so it starts first.
 test: deps ## Run the tests, without those of test-long.
 	$(GO) test -p $(JOBS) -skip '^TestLong' -timeout 15m $(ARGS) ./integration ./...
 
 .PHONY: test-long
-test-long: deps ## Run the tests that take long: faults at every step, chaos, large numbers.
+test-long: deps ## Run the long tests: faults at every step, chaos, large numbers.
 	$(GO) test -run '^TestLong' -timeout 25m $(ARGS) ./integration \
 		$$(grep -rl --include='*_test.go' '^func TestLong' . | xargs -n 1 dirname | sort -u)
 
-# SQLite is not watched: C that was translated to Go, which would take four times as long. The package
-# has no generic code, of which the linker could take a copy that does not watch for others.
+# The race detector does not watch SQLite: it is C translated to Go, and would take four times as
+# long. The package has no generic code, of which the linker could take an unwatched copy.
 UNWATCHED = -gcflags='modernc.org/sqlite/lib=-race=false'
 
 .PHONY: race
-race: deps ## Run the tests under the race detector, which needs a C compiler; not those of test-long.
+race: deps ## Run the tests, without those of test-long, under the race detector; needs a C compiler.
 	CGO_ENABLED=1 $(GO) test -race $(UNWATCHED) -skip '^TestLong' -timeout 20m $(ARGS) $(PACKAGES)
 
 .PHONY: bench
@@ -61,15 +61,15 @@ bench: deps ## Run the benchmarks.
 	$(GO) test -run '^$$' -bench . -benchmem -timeout 60m $(ARGS) ./...
 
 .PHONY: peers
-peers: deps ## Compare with other ways of keeping activities (integration/peers), for a quarter of an hour.
+peers: deps ## Compare with other ways to store activities (integration/peers); takes 15 minutes.
 	cd integration/peers && $(GO) run . $(PEERS)
 
 .PHONY: docs
-docs: ## Write docs/COMMAND.md, and what tests expect of --help, from the commands as they are.
+docs: ## Generate docs/COMMAND.md and the expected --help of tests.
 	UPDATE=1 $(GO) test -count=1 -timeout 5m -run '^TestCommandReference$$|^TestScripts$$/^(help|completion)$$' ./cmd/feedfilter
 
 .PHONY: growth
-growth: deps ## Measure how cost grows (integration/peers): prints tables and draws docs/growth-*.svg, in some five minutes.
+growth: deps ## Measure how cost grows (integration/peers): print tables, draw docs/growth-*.svg; takes 5 minutes.
 	cd integration/peers && $(GO) run . -growth -activities 200000 -users 4000 -duration 1s -plot '$(CURDIR)/docs' $(PEERS)
 
 .PHONY: fuzz
@@ -84,19 +84,20 @@ lint: golangci-lint ## Check the formatting, go vet and golangci-lint.
 	$(GOLANGCI_LINT) run $(LINTARGS) ./...
 
 .PHONY: lint-containers
-lint-containers: ## Check Dockerfile, compose.yaml and the Helm chart, as far as it goes without an engine.
+lint-containers: ## Check Dockerfile, compose.yaml and the Helm chart, without a Docker engine.
 	GO='$(GO)' scripts/lint-containers
 
 .PHONY: lint-monitoring
-lint-monitoring: ## Check the rules for Prometheus and the dashboard: syntax, names, and which alerts fire when.
+lint-monitoring: ## Check the Prometheus rules and the dashboard: syntax, names, and when alerts fire.
 	GO='$(GO)' scripts/lint-monitoring
 
-# Not part of test: it takes minutes. DRILL=FeedfilterDown drills one alert; UPDATE=1 writes the table in infra/monitoring/README.md.
+# Not part of test: it takes minutes. DRILL=FeedfilterDown drills one alert; UPDATE=1 writes the
+# table in infra/monitoring/README.md.
 .PHONY: drill
 drill: deps ## Provoke every alert on a real service, and follow docs/OPERATIONS.md until it ends.
 	cd infra/monitoring && DRILL='$(or $(DRILL),all)' CI=true $(GO) test -count 1 -timeout 60m -v -run 'TestDrill/^$(DRILL)' .
 
-# Not a file target: what counts is the version of the binary, not its date.
+# Not a file target: the version of the binary counts, not its date.
 .PHONY: golangci-lint
 golangci-lint:
 	@if [ "$$($(GOLANGCI_LINT) version --short 2>/dev/null)" != '$(GOLANGCI_LINT_VERSION)' ]; then \
@@ -114,7 +115,7 @@ proto: proto-tools ## Check the schema of the gRPC API, and generate its code.
 	scripts/generate-python client/python/src
 
 .PHONY: lint-proto
-lint-proto: proto-tools ## Check the schema of the gRPC API, and that the code beside it is generated from it.
+lint-proto: proto-tools ## Check the schema of the gRPC API, and that its generated code is up to date.
 	@GO='$(GO)' scripts/lint-proto
 
 .PHONY: typescript
@@ -122,7 +123,7 @@ typescript: proto-tools ## Generate the code of the TypeScript client from the s
 	@GO='$(GO)' scripts/typescript client/typescript/src/gen
 
 .PHONY: lint-typescript
-lint-typescript: proto-tools ## Check the types of the TypeScript client, and that its code is generated; needs npm.
+lint-typescript: proto-tools ## Check the types of the TypeScript client, and that its generated code is up to date; needs npm.
 	@GO='$(GO)' scripts/lint-typescript
 
 .PHONY: lint-python
@@ -138,34 +139,34 @@ proto-tools:
 	@CGO_ENABLED=0 GOBIN='$(CURDIR)/.bin' $(GO) install \
 		google.golang.org/protobuf/cmd/protoc-gen-go connectrpc.com/connect/cmd/protoc-gen-connect-go
 
-# Not part of lint: it needs terraform and its AWS provider.
+# Not part of lint: it requires terraform and its AWS provider.
 .PHONY: lint-terraform
 lint-terraform: ## Check infra/terraform: format, tflint, tfsec, validation and tests.
 	@GO='$(GO)' scripts/lint-terraform
 
-# Not part of lint: it needs the database.
+# Not part of lint: it requires the database.
 .PHONY: vulncheck
-vulncheck: ## Look the code and its dependencies up in Go's database of vulnerabilities, or in VULNDB, a mirror.
+vulncheck: ## Check the code and its dependencies against Go's vulnerability database, or VULNDB, a mirror.
 	@GO='$(GO)' VULNDB='$(VULNDB)' scripts/vulncheck
 
 .PHONY: deps
-deps: ## Install what the tests start: redis-server, PostgreSQL, Chromium, and what runs the examples and client/python.
+deps: ## Install the programs that tests start: redis-server, PostgreSQL, Chromium, and those for the examples and client/python.
 	@scripts/deps
 
 .PHONY: uplot
-uplot: ## Fetch the operations page's chart library anew, at the version in scripts/uplot; needs npm.
+uplot: ## Fetch the operations page's chart library, in the version of scripts/uplot; needs npm.
 	@scripts/uplot
 
 .PHONY: swagger-ui
-swagger-ui: ## Fetch the page of the API's description anew, at the version in scripts/swagger-ui; needs npm.
+swagger-ui: ## Fetch the page of the API's description, in the version of scripts/swagger-ui; needs npm.
 	@scripts/swagger-ui
 
 .PHONY: screens
-screens: deps ## Take pictures of the operations page in all states, into SCREENS (./screens).
+screens: deps ## Take screenshots of the operations page in all states, into SCREENS (./screens).
 	mkdir -p $(SCREENS)
 	FEEDFILTER_SCREENSHOTS=$(abspath $(SCREENS)) $(GO) test -count 1 -timeout 10m -run 'Test(Long)?Page$$' ./internal/opspage
 
 .PHONY: clean
-clean: ## Remove what was built, the tools and the cached test results too.
+clean: ## Remove build results, tools and cached test results.
 	rm -rf bin .bin
 	$(GO) clean -testcache

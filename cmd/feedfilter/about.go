@@ -6,7 +6,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/httpapi"
 )
 
-// about says what a service with these flags is made of: kinds of things, no addresses.
+// about describes the parts of a service with these flags, without addresses.
 func (f *dataFlags) about() httpapi.About {
 	a := httpapi.About{Version: thisVersion().Version, PageStore: "memory"}
 	a.Ledger, _, _ = strings.Cut(f.ledgerURL(), ":")

@@ -17,13 +17,13 @@ import (
 )
 
 const (
-	auditOff    = "off"    // as --audit-log
-	auditStdout = "-"      // the same
+	auditOff    = "off"    // a value of --audit-log
+	auditStdout = "-"      // a value of --audit-log
 	idKeyFile   = "id.key" // in the data directory
 	localhost   = "localhost"
 )
 
-// accessFlags say who may call the service, and how often.
+// accessFlags set who may call the service, and how often.
 type accessFlags struct {
 	InsecureNoAuth bool        `help:"${no_auth}"`
 	AuthFile       string      `help:"${auth_file}"     placeholder:"FILE"`
@@ -37,43 +37,43 @@ type accessFlags struct {
 	IDKeyFile      string      `help:"${id_key_file}"   placeholder:"FILE"`
 }
 
-// accessHelp is the text on them.
+// accessHelp is the help of accessFlags.
 func accessHelp() map[string]string {
 	return map[string]string{
-		"no_auth": "Allow an --addr that other machines can reach without --auth-file: whoever does may read and change everything. " +
+		"no_auth": "Allow an --addr that other machines can reach without --auth-file: they can then read and change everything. " +
 			"Default: off",
-		"auth_file": "JSON file of the tokens of which each call needs one, and of what they allow: see docs/API.md, Access. It is read " +
-			"again when it changes. Default: no token is asked for",
-		"rate_limit": "Requests a second of each token, such as 100, or 100:500 with up to 500 at once; one more is answered 429. " +
-			"A batch counts with its activities. A token may have a rate of its own in --auth-file. Default: no limit",
-		"user_rate": "The same of each user, for feeds and calls under /v1/users/{user}; batches are not counted. Default: no limit",
-		"tls_cert": "PEM file of the certificate to serve HTTPS with, and of those between it and its root. It is read again when it " +
-			"changes, as the next two are. Default: plain HTTP",
-		"tls_key":       "PEM file of its key.",
-		"tls_client_ca": "PEM file of the roots that clients' certificates have to come from. Default: clients need none",
-		"audit_log": "File that gets a JSON line for each write, explanation and refused request, with ids hashed; - for standard output, " +
-			"off for none.",
-		"audit_failure": "What happens while the audit log cannot be written, because its disk is full or its reader stands still. " +
-			"refuse: what belongs into it is answered 503, with nothing done. drop: it is done, and lines are lost and counted.",
-		"id_key_file": "File of the key that ids in logs are hashed with; it is made where there is none. Instances whose hashes are to be " +
-			"the same need the same. Default: <data-dir>/id.key",
+		"auth_file": "JSON file of tokens and their scopes; each call then needs a token (docs/API.md, Access). Reread when it changes. " +
+			"Default: no authentication",
+		"rate_limit": "Requests per second of each token, such as 100, or 100:500 for bursts of 500; more are answered 429. " +
+			"A batch counts its activities. A token's own rate in --auth-file wins. Default: no limit",
+		"user_rate": "The same limit for each user, for feeds and calls under /v1/users/{user}; batches are not counted. Default: no limit",
+		"tls_cert": "PEM file of the HTTPS certificate and its intermediates. Reread when it changes, like the two files below. " +
+			"Default: plain HTTP",
+		"tls_key":       "PEM file of the certificate's key.",
+		"tls_client_ca": "PEM file of the root certificates that client certificates must come from. Default: clients need none",
+		"audit_log":     "File for a JSON line per write, explanation and refused request, with hashed ids; - for standard output, or off.",
+		"audit_failure": "What to do while the audit log cannot be written (disk full, reader stalled). " +
+			"refuse: answer 503 to calls that it must record, without effect. drop: process them, and count the lost lines.",
+		"id_key_file": "File of the key that hashes ids in logs; created if missing. Instances with the same key log the same hashes. " +
+			"Default: <data-dir>/id.key",
 	}
 }
 
-// check returns what is wrong with the flags, with the files that they name, and with the address.
+// check returns the mistakes in the flags, in the files that they name, and in the address.
 func (f *accessFlags) check(ctx context.Context, addr string) error {
 	var all checks
-	all.wantf((f.TLSCert == "") == (f.TLSKey == ""), "--tls-cert: and --tls-key go together, and one is missing")
-	all.wantf(f.TLSClientCA == "" || f.TLSCert != "", "--tls-client-ca: needs --tls-cert")
-	all.wantf(f.RateLimit == access.Rate{} || f.AuthFile != "", "--rate-limit: is for tokens, and there is no --auth-file")
-	all.wantf(f.AuditLog != "", "--audit-log: is empty: want a file, - or off")
+	all.wantf((f.TLSCert == "") == (f.TLSKey == ""), "--tls-cert: requires --tls-key, and the other way round")
+	all.wantf(f.TLSClientCA == "" || f.TLSCert != "", "--tls-client-ca: requires --tls-cert")
+	all.wantf(f.RateLimit == access.Rate{} || f.AuthFile != "", "--rate-limit: requires --auth-file")
+	all.wantf(f.AuditLog != "", "--audit-log: empty, want a file, - or off")
 	all.note(checkAddresses(addr))
 	_, err := f.open(ctx, addr, slog.New(slog.DiscardHandler))
 	all.note(err)
 	return all.err()
 }
 
-// checkExposures is checkExposure of each address that is no socket: the mode of a socket says who may use it.
+// checkExposures calls checkExposure for each TCP address. The mode of a Unix socket says who may
+// use it.
 func (f *accessFlags) checkExposures(ctx context.Context, addr string) (exposed bool, err error) {
 	var all checks
 	for _, a := range tcpAddresses(addr) {
@@ -84,8 +84,8 @@ func (f *accessFlags) checkExposures(ctx context.Context, addr string) (exposed 
 	return exposed, all.err()
 }
 
-// checkExposure refuses an address that other machines can reach where no token is asked for, unless that was asked
-// for. What it returns says whether others can reach it.
+// checkExposure reports whether other machines can reach an address. It refuses such an address
+// without --auth-file and without --insecure-no-auth.
 func (f *accessFlags) checkExposure(ctx context.Context, addr string) (exposed bool, err error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err == nil {
@@ -94,7 +94,7 @@ func (f *accessFlags) checkExposure(ctx context.Context, addr string) (exposed b
 	if err != nil {
 		return false, fmt.Errorf("--addr: %w: want <host>:<port>", err)
 	}
-	ips := []netip.Addr{netip.IPv4Unspecified()} // what no host stands for
+	ips := []netip.Addr{netip.IPv4Unspecified()} // the meaning of an empty host
 	if host != "" {
 		if ips, err = net.DefaultResolver.LookupNetIP(ctx, "ip", host); err != nil {
 			return false, fmt.Errorf("--addr %s: %w", addr, err)
@@ -106,14 +106,14 @@ func (f *accessFlags) checkExposure(ctx context.Context, addr string) (exposed b
 		case f.AuthFile != "" || f.InsecureNoAuth:
 			exposed = true
 		default:
-			return true, usageError{fmt.Errorf("--addr %s: other machines can reach %s, and there is no authentication: "+
+			return true, usageError{fmt.Errorf("--addr %s: other machines can reach %s without authentication: "+
 				"give --auth-file, choose a loopback address, or allow it with --insecure-no-auth", addr, ip)}
 		}
 	}
 	return exposed, nil
 }
 
-// gate is what stands between the listener and the handlers.
+// gate is the access control between the listeners and the handlers.
 type gate struct {
 	access       httpapi.Access
 	certificates *access.Certificates // nil: plain HTTP
@@ -121,7 +121,8 @@ type gate struct {
 	watches      sync.WaitGroup
 }
 
-// open reads the files that the flags name. The log's first line is still to come, so warnings wait.
+// open reads the files that the flags name. It keeps warnings for start, because the log's first
+// line comes before them.
 func (f *accessFlags) open(ctx context.Context, addr string, log *slog.Logger) (*gate, error) {
 	g := &gate{}
 	var all checks
@@ -147,12 +148,13 @@ func (f *accessFlags) open(ctx context.Context, addr string, log *slog.Logger) (
 		}
 		g.warnOfFile(f.TLSKey)
 	} else if exposed && f.AuthFile != "" {
-		g.warnings = append(g.warnings, "tokens are sent in plain text, unless something in front of the service takes TLS")
+		g.warnings = append(g.warnings, "tokens are sent in plain text, unless a proxy in front of the service terminates TLS")
 	}
 	return g, all.err()
 }
 
-// openLogs makes what the flags name and is not there: nothing of a start that is refused for another reason is left.
+// openLogs opens the id key and the audit log, and creates them if necessary. It is called after
+// other checks, so that a refused start creates neither.
 func (f *accessFlags) openLogs(g *gate, dataDir string, std stdio, log *slog.Logger) error {
 	err := f.openIDs(g, dataDir)
 	if err != nil {
@@ -170,7 +172,8 @@ func (f *accessFlags) openLogs(g *gate, dataDir string, std stdio, log *slog.Log
 	return nil
 }
 
-// openIDs goes without a key that lasts where the data directory cannot hold one, and nobody asked for it.
+// openIDs opens or creates the id key. If the data directory cannot hold one, and neither
+// --id-key-file nor an audit log needs it, openIDs uses a temporary key.
 func (f *accessFlags) openIDs(g *gate, dataDir string) (err error) {
 	file := f.IDKeyFile
 	if file == "" {
@@ -182,22 +185,22 @@ func (f *accessFlags) openIDs(g *gate, dataDir string) (err error) {
 		g.warnOfFile(file)
 	case f.IDKeyFile == "" && f.AuditLog == auditOff:
 		g.access.IDs = access.NewIDs()
-		g.warnings = append(g.warnings, "ids are hashed in logs by a key that ends with this process: "+err.Error())
+		g.warnings = append(g.warnings, "ids in logs are hashed with a temporary key, which ends with this process: "+err.Error())
 	default:
 		return usageError{fmt.Errorf("--id-key-file: %w", err)}
 	}
 	return nil
 }
 
-// warnOfFile warns of one that more may use than should. None is refused for it: where files come from volumes, their
-// modes are not always the operator's to set.
+// warnOfFile warns if everybody may read or write a file. It is not an error, because operators
+// cannot always set the modes of files on volumes.
 func (g *gate) warnOfFile(name string) {
 	if info, err := os.Stat(name); err == nil && info.Mode().Perm()&0o006 != 0 {
-		g.warnings = append(g.warnings, fmt.Sprintf("everybody on this machine may use %s: its mode is %v", name, info.Mode().Perm()))
+		g.warnings = append(g.warnings, fmt.Sprintf("every user of this machine may read or write %s: mode %v", name, info.Mode().Perm()))
 	}
 }
 
-// start logs the warnings, and follows changes of the files until ctx ends.
+// start logs the warnings, and watches the files for changes until ctx ends.
 func (g *gate) start(ctx context.Context, log *slog.Logger) {
 	for _, w := range g.warnings {
 		log.WarnContext(ctx, "access", "warning", w)
@@ -210,7 +213,7 @@ func (g *gate) start(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// reload reads the files again at once, and goes on in a new audit log where the one there was moved away.
+// reload rereads the files at once, and reopens the audit log, which may have been rotated.
 func (g *gate) reload(ctx context.Context) error {
 	var errs []error
 	if g.access.Tokens != nil {
@@ -225,7 +228,7 @@ func (g *gate) reload(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// listener takes TLS, if the service is to. A socket does not: nothing of it leaves the machine.
+// listener adds TLS to a TCP listener if the service has a certificate. Unix sockets have no TLS.
 func (g *gate) listener(l net.Listener) net.Listener {
 	if g.certificates == nil || l.Addr().Network() == "unix" {
 		return l
@@ -233,7 +236,7 @@ func (g *gate) listener(l net.Listener) net.Listener {
 	return tls.NewListener(l, g.certificates.Config())
 }
 
-// close is for when ctx has ended and no request is left.
+// close closes the audit log. Call it once the context of start has ended and no request is left.
 func (g *gate) close() error {
 	g.watches.Wait()
 	if g.access.Audit == nil {

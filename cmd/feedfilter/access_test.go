@@ -21,7 +21,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// tokenFile writes a file with a token of each name, and all scopes.
+// tokenFile writes a token file with a token of all scopes for each name.
 func tokenFile(t testing.TB, name string, tokens ...string) {
 	t.Helper()
 	f := access.File{}
@@ -38,7 +38,7 @@ func tokenFile(t testing.TB, name string, tokens ...string) {
 	}
 }
 
-// ask sends a request with a token, and returns the answer's status, 0 if there is none.
+// ask sends a request with a token, and returns the status of the answer, 0 without an answer.
 func ask(t testing.TB, client *http.Client, method, url, token string) (int, error) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, http.NoBody)
@@ -57,7 +57,7 @@ func ask(t testing.TB, client *http.Client, method, url, token string) (int, err
 	return resp.StatusCode, nil
 }
 
-// eventually waits for something to hold that another process brings about.
+// eventually waits until another process has made the condition true.
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !holds(); {
@@ -68,7 +68,8 @@ func eventually(t testing.TB, what string, holds func() bool) {
 	}
 }
 
-// TestServeTokens has a service on all addresses, which asks for tokens, follows its file, and writes down what it did.
+// TestServeTokens: a service on all addresses requires tokens, rereads its token file, and writes
+// an audit log.
 func TestServeTokens(t *testing.T) {
 	dir := t.TempDir()
 	tokens, audit := filepath.Join(dir, "tokens.json"), filepath.Join(dir, "audit.log")
@@ -128,7 +129,8 @@ func TestServeTokens(t *testing.T) {
 	}
 }
 
-// tlsClient trusts the authority in a directory, and shows its certificate if it is to.
+// tlsClient returns a client that trusts the authority in a directory, and may have a client
+// certificate.
 func tlsClient(t testing.TB, dir string, shows bool) *http.Client {
 	t.Helper()
 	ca, err := os.ReadFile(filepath.Join(dir, "ca.pem"))
@@ -177,7 +179,7 @@ func TestServeTLS(t *testing.T) {
 	if code, err := ask(t, mixed, http.MethodGet, url+"/healthz", ""); err == nil {
 		t.Errorf("with somebody else's certificate: %d", code)
 	}
-	// A stream goes on over TLS as it does without.
+	// Streams work over TLS as without.
 	body, request := io.Pipe()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/v1/activities", body)
 	if err != nil {
@@ -202,7 +204,7 @@ func TestServeTLS(t *testing.T) {
 	}
 	_ = request.Close()
 
-	// Everything is replaced while it runs.
+	// All files are replaced while the service runs.
 	for _, name := range []string{"server.pem", "server.key", "ca.pem"} {
 		text, err := os.ReadFile(filepath.Join(next, name))
 		if err != nil {
@@ -219,7 +221,7 @@ func TestServeTLS(t *testing.T) {
 	}
 }
 
-// Without tokens a loopback address is guarded by what a browser says of whom it asks for.
+// Without tokens, a service on a loopback address refuses requests with a foreign Host or Origin.
 func TestServeHosts(t *testing.T) {
 	s := serve(t, "--data-dir", t.TempDir())
 	status := func(host string) int {
@@ -248,14 +250,14 @@ func TestAccessFlags(t *testing.T) {
 	writeFile(t, dir+"/broken.json", `{"tokens":[{"name":"a b","hash":"x","scopes":["y"]}]}`)
 	tokenFile(t, dir+"/tokens.json", "a")
 	for want, args := range map[string][]string{
-		"--tls-cert: and --tls-key go together, and one is missing":            {"--tls-cert", dir + "/server.pem"},
-		"--tls-client-ca: needs --tls-cert":                                    {"--tls-client-ca", dir + "/ca.pem"},
+		"--tls-cert: requires --tls-key, and the other way round":              {"--tls-cert", dir + "/server.pem"},
+		"--tls-client-ca: requires --tls-cert":                                 {"--tls-client-ca", dir + "/ca.pem"},
 		"--tls-cert: the certificate":                                          {"--tls-cert", dir + "/ca.pem", "--tls-key", dir + "/server.key"},
 		"--tls-cert: the certificate: open":                                    {"--tls-cert", dir + "/none", "--tls-key", dir + "/server.key"},
 		"/server.key: there is no certificate in it":                           {"--tls-cert", dir + "/server.pem", "--tls-key", dir + "/server.key", "--tls-client-ca", dir + "/server.key"},
 		"--auth-file: the token file: open " + dir + "/none":                   {"--auth-file", dir + "/none"},
 		"tokens[0].name: not 1 to 64 letters, digits, '-', '_' or '.'; tokens": {"--auth-file", dir + "/broken.json"},
-		"--rate-limit: is for tokens, and there is no --auth-file":             {"--rate-limit=5"},
+		"--rate-limit: requires --auth-file":                                   {"--rate-limit=5"},
 		`--rate-limit: "x" is not <requests per second>`:                       {"--rate-limit=x"},
 		`--user-rate-limit: 0 a second is not above 0`:                         {"--user-rate-limit=0"},
 		"--audit-log: audit log: open":                                         {"--audit-log", dir + "/none/audit"},
@@ -269,7 +271,7 @@ func TestAccessFlags(t *testing.T) {
 	}
 }
 
-// TestGateReload does what a signal is to: it takes a change at once, and goes on in a new audit log.
+// TestGateReload: a reload applies changes of the files at once, and starts a new audit log.
 func TestGateReload(t *testing.T) {
 	dir := t.TempDir()
 	tokenFile(t, dir+"/tokens.json", "old")
@@ -304,7 +306,7 @@ func TestGateReload(t *testing.T) {
 	}
 }
 
-// TestScopesOfTokens holds the scopes that `token new` takes against those that there are.
+// TestScopesOfTokens compares the scopes of `token new` with all existing scopes.
 func TestScopesOfTokens(t *testing.T) {
 	command, err := kong.Trace(testParser(t), []string{"token", "new"})
 	if err != nil {

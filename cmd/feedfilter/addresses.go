@@ -17,37 +17,38 @@ import (
 const (
 	// unixScheme begins an address that is a Unix socket.
 	unixScheme = "unix:"
-	// maxSocketPath is the length of the longest path of a socket that all systems take.
+	// maxSocketPath is the longest path of a socket that all systems accept, in bytes.
 	maxSocketPath = 103
 )
 
-// addresses are where the service listens, as --addr has them: <host>:<port> and unix:<path>, with commas between.
+// addresses splits --addr: <host>:<port> and unix:<path>, separated by commas.
 func addresses(addr string) []string { return strings.Split(addr, ",") }
 
-// tcpAddresses are those that are no sockets.
+// tcpAddresses returns the addresses that are not Unix sockets.
 func tcpAddresses(addr string) []string {
 	return slices.DeleteFunc(addresses(addr), func(a string) bool { return strings.HasPrefix(a, unixScheme) })
 }
 
-// checkAddresses returns what is wrong with the sockets, and with the list. The others are checkExposure's.
+// checkAddresses returns the mistakes in socket paths, and duplicates. checkExposure checks the
+// other addresses.
 func checkAddresses(addr string) error {
 	var all checks
 	list := addresses(addr)
 	for i, a := range list {
 		_, port, _ := net.SplitHostPort(a)
-		all.wantf(port == "0" || !slices.Contains(list[:i], a), "--addr: %s is given twice", a)
+		all.wantf(port == "0" || !slices.Contains(list[:i], a), "--addr: duplicate address %s", a)
 		if path, ok := strings.CutPrefix(a, unixScheme); ok {
-			all.wantf(path != "" && len(path) <= maxSocketPath, "--addr: %s: the path is not 1 to %d bytes long", a, maxSocketPath)
+			all.wantf(path != "" && len(path) <= maxSocketPath, "--addr: %s: path of %d bytes, want 1 to %d", a, len(path), maxSocketPath)
 		}
 	}
 	return all.err()
 }
 
-// socketMode reads the mode of --socket-mode, such as 0660.
+// socketMode parses --socket-mode, such as 0660.
 func socketMode(text string) (fs.FileMode, error) {
 	mode, err := strconv.ParseUint(text, 8, 32)
 	if err != nil || mode > 0o777 {
-		return 0, fmt.Errorf("--socket-mode: %q is not an octal mode of 0 to 0777", text)
+		return 0, fmt.Errorf("--socket-mode: %q is not an octal mode from 0 to 0777", text)
 	}
 	return fs.FileMode(mode), nil
 }
@@ -65,7 +66,7 @@ func listenAll(ctx context.Context, addr string, mode fs.FileMode) ([]net.Listen
 	return all, nil
 }
 
-// closeAll closes listeners, which removes their sockets. Some may be closed already.
+// closeAll closes listeners, some of which may be closed already, and so removes their sockets.
 func closeAll(listeners []net.Listener) error {
 	var errs []error
 	for _, l := range listeners {
@@ -84,7 +85,7 @@ func listenOn(ctx context.Context, addr string, mode fs.FileMode) (net.Listener,
 	if err := removeStale(ctx, path); err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", addr, err)
 	}
-	// The socket must not be open to more than mode says, not even until its mode is set.
+	// The socket must never be more accessible than mode allows, not even before Chmod.
 	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error { return restrict(c, mode) }}
 	l, err := config.Listen(ctx, "unix", path)
 	if err != nil {
@@ -96,8 +97,8 @@ func listenOn(ctx context.Context, addr string, mode fs.FileMode) (net.Listener,
 	return l, nil
 }
 
-// removeStale removes a socket that a process left when it was killed. It fails if a process listens on it, or if it is no
-// socket.
+// removeStale removes a socket that a killed process left behind. It fails if a process listens on
+// it, or if the file is not a socket.
 func removeStale(ctx context.Context, path string) error {
 	found, err := os.Lstat(path)
 	switch {
@@ -113,9 +114,9 @@ func removeStale(ctx context.Context, path string) error {
 		return errors.Join(errInUse, conn.Close())
 	}
 	if !errors.Is(err, syscall.ECONNREFUSED) {
-		return fmt.Errorf("cannot tell whether a process listens: %w", err)
+		return fmt.Errorf("check for a listening process: %w", err)
 	}
-	// Another process may have replaced the socket by its own meanwhile. Only the one that was found is removed.
+	// Another process may have replaced the socket meanwhile: remove only the one that was found.
 	aside := filepath.Join(filepath.Dir(path), fmt.Sprintf(".%s.%d", filepath.Base(path), os.Getpid()))
 	if err := os.Rename(path, aside); err != nil {
 		return err
@@ -127,4 +128,4 @@ func removeStale(ctx context.Context, path string) error {
 	return os.Remove(aside)
 }
 
-var errInUse = errors.New("a process listens on the socket")
+var errInUse = errors.New("another process listens on the socket")

@@ -26,11 +26,11 @@ type benchCmd struct {
 
 // Help is shown by kong below the summary.
 func (*benchCmd) Help() string {
-	return "Records activities in a ledger of its own, SQLite in a temporary directory, and in pages of its own, in Redis or in the " +
-		"process, and prints what feed checks, writes and rebuilds take, with the project's goals beside them; us are microseconds. Data " +
-		"that is there is not touched. What was made is removed at the end, also after a signal; kill -9 leaves it. Times on Redis " +
-		"are to be compared as multiples of PING's, which take turns with what is measured. Memory and CPU of Redis are what it " +
-		"says itself, so nobody else should use it meanwhile; to find the filter's keys, all of its keys are looked at."
+	return "Records activities in a temporary SQLite ledger, and in temporary pages, in Redis or in the process. " +
+		"Prints how long feed checks, writes and rebuilds take (us: microseconds), beside the project's goals. Does not touch existing " +
+		"data. Removes its data at the end, also after a signal, but not after kill -9. Compare times on Redis as multiples of its " +
+		"PING, which is measured in turn with them. Redis itself reports memory and CPU, so keep other clients away. The " +
+		"command scans all keys of the Redis to find those of the filter."
 }
 
 // Check implements [settings.Checker].
@@ -45,7 +45,7 @@ func (c *benchCmd) Check(context.Context) error {
 	return all.err()
 }
 
-// place is where the pages are.
+// place returns the Redis to measure.
 func (c *benchCmd) place() *benchPlace {
 	return &benchPlace{dataFlags{Redis: c.Redis, Filter: c.Filter, LogLevel: c.LogLevel}}
 }
@@ -62,7 +62,7 @@ func (c *benchCmd) Run(ctx context.Context, std stdio) error {
 	return report.WriteText(std.out)
 }
 
-// measure runs the benchmark on data of its own, and removes that.
+// measure runs the benchmark on temporary data, and removes the data.
 func (c *benchCmd) measure(ctx context.Context, std stdio) (report *bench.Report, err error) {
 	config := bench.Config{
 		Open:  func(string) (favfilter.Store, error) { return &favfilter.Memory{}, nil },

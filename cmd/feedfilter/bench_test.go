@@ -16,12 +16,12 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// small are the flags of a run that takes a second or two.
+// small returns the flags of a run of a second or two.
 func small(server *redistest.Server, more ...string) []string {
 	return append([]string{"bench", "--redis", server.URL(), "--activities", "2000", "--users", "40", "--duration", "10ms"}, more...)
 }
 
-// wantKeys fails the test unless the server holds just these.
+// wantKeys fails the test unless the server has exactly these keys.
 func wantKeys(t *testing.T, server *redistest.Server, want ...string) {
 	t.Helper()
 	keys, err := server.Client().Keys(t.Context(), "*").Result()
@@ -34,7 +34,7 @@ func wantKeys(t *testing.T, server *redistest.Server, want ...string) {
 	}
 }
 
-// On Redis everything has a figure, and what is there stays as it was.
+// On Redis, every row has a figure, and existing keys stay unchanged.
 func TestBenchOnRedis(t *testing.T) {
 	server := redistest.Start(t)
 	others := []string{"fav:{bench-mine/0}:bits", "fav:{feed/0}:bits"}
@@ -91,11 +91,11 @@ func TestBenchRefusesAFilterThatExists(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := feedfilter(t, exitUsage, small(server, "--filter", "bench-mine")...)
-	wantContains(t, r.stderr, "there is a filter bench-mine on "+server.Addr()+" already")
+	wantContains(t, r.stderr, "filter bench-mine already exists on "+server.Addr())
 	wantKeys(t, server, key)
 }
 
-// A signal in the middle ends it, and nothing is left.
+// A signal during the run ends it, and no data is left.
 func TestBenchInterrupted(t *testing.T) {
 	for name, signal := range map[string]syscall.Signal{"SIGINT": syscall.SIGINT, "SIGTERM": syscall.SIGTERM} {
 		t.Run(name, func(t *testing.T) {
@@ -114,7 +114,7 @@ func TestBenchInterrupted(t *testing.T) {
 				t.Fatal(err)
 			}
 			lines := bufio.NewReader(stderr)
-			if line, err := lines.ReadString('\n'); err != nil || !strings.Contains(line, "measuring in filter bench-x on "+server.Addr()) {
+			if line, err := lines.ReadString('\n'); err != nil || !strings.Contains(line, "measuring with the temporary filter bench-x on "+server.Addr()) {
 				t.Fatalf("%q, %v", line, err)
 			}
 			awaitKeys(t, server)
@@ -137,7 +137,7 @@ func TestBenchInterrupted(t *testing.T) {
 	}
 }
 
-// awaitKeys returns when the server holds a viewer's window: all is recorded.
+// awaitKeys waits until the server has a viewer's window, the last data recorded.
 func awaitKeys(t *testing.T, server *redistest.Server) {
 	t.Helper()
 	for begun := time.Now(); time.Since(begun) < limit; {
@@ -169,7 +169,7 @@ func TestBenchOnCluster(t *testing.T) {
 	}
 }
 
-// A server that is down is named.
+// The error names a server that is down.
 func TestBenchWithoutRedis(t *testing.T) {
 	server := redistest.Start(t)
 	server.Kill()

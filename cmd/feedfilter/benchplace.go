@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	// benchPrefix keeps a filter that somebody uses from being taken for one to be removed.
+	// benchPrefix begins the names of filters, so that the command never removes a filter in use.
 	benchPrefix = "bench-"
-	// cleanTimeout is how long what was measured on may take to be removed.
+	// cleanTimeout limits the removal of the filter.
 	cleanTimeout = time.Minute
 )
 
-// benchPlace is the Redis that is measured on.
+// benchPlace is the Redis to measure.
 type benchPlace struct{ dataFlags }
 
 // validate refuses filters that may be in use.
@@ -38,7 +38,7 @@ func (p *benchPlace) validateFilter() error {
 		return nil
 	}
 	if !strings.HasPrefix(p.Filter, benchPrefix) {
-		return fmt.Errorf("--filter: %q does not begin with %s, so it may be in use", p.Filter, benchPrefix)
+		return fmt.Errorf("--filter: %q does not begin with %s", p.Filter, benchPrefix)
 	}
 	for _, name := range bench.Filters(p.Filter) {
 		if _, err := redisstore.New(nil, name); err != nil {
@@ -48,14 +48,15 @@ func (p *benchPlace) validateFilter() error {
 	return nil
 }
 
-// benchFilter is a filter to be measured in, and those whose names begin with its.
+// benchFilter is the filter to measure with. Other filters of the run have names that begin with
+// its name.
 type benchFilter struct {
 	name   string
 	server *bench.Server
 	open   func(filter string) (favfilter.Store, error)
 }
 
-// use calls do with a filter of its own in Redis, and removes that.
+// use calls do with a new filter in Redis, and removes the filter.
 func (p *benchPlace) use(ctx context.Context, dir string, std stdio, do func(benchFilter) error) (err error) {
 	name := p.Filter
 	if name == "" {
@@ -80,9 +81,9 @@ func (p *benchPlace) use(ctx context.Context, dir string, std stdio, do func(ben
 	case err != nil:
 		return err
 	case there:
-		return usageError{fmt.Errorf("--filter: there is a filter %s on %s already", name, clients.addrs)}
+		return usageError{fmt.Errorf("--filter: filter %s already exists on %s", name, clients.addrs)}
 	}
-	std.note(fmt.Sprintf("measuring in filter %s on %s, which is removed at the end", name, clients.addrs))
+	std.note(fmt.Sprintf("measuring with the temporary filter %s on %s", name, clients.addrs))
 	defer func() {
 		cleaning, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTimeout)
 		defer cancel()
@@ -113,7 +114,8 @@ func inScratch(do func(dir string) error) (err error) {
 	return do(dir)
 }
 
-// benchError is err of a run, or that it was interrupted.
+// benchError wraps the error of a run. After an interruption, it returns only that and what the run
+// has left behind.
 func benchError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("bench: %w", errors.Join(context.Cause(ctx), leftBehind(err)))
@@ -121,7 +123,7 @@ func benchError(ctx context.Context, err error) error {
 	return fmt.Errorf("bench: %w", err)
 }
 
-// leftBehind is what of err says more than that the run was interrupted.
+// leftBehind returns the part of err about data that was not removed.
 func leftBehind(err error) error {
 	if left, ok := errors.AsType[*notRemovedError](err); ok {
 		return left
@@ -129,17 +131,17 @@ func leftBehind(err error) error {
 	return nil
 }
 
-// notRemovedError says what a run has left behind.
+// notRemovedError means that a run could not remove its data.
 type notRemovedError struct {
 	what string
 	err  error
 }
 
-func (e *notRemovedError) Error() string { return fmt.Sprintf("%s is left behind: %v", e.what, e.err) }
+func (e *notRemovedError) Error() string { return fmt.Sprintf("%s was not removed: %v", e.what, e.err) }
 
 func (e *notRemovedError) Unwrap() error { return e.err }
 
-// steps says what is measured, to a terminal.
+// steps returns a function that prints the step being measured, on a terminal.
 func steps(std stdio) func(string) {
 	if !term.IsTerminal(int(std.err.Fd())) {
 		return func(string) {}

@@ -5,19 +5,19 @@ import (
 	"fmt"
 )
 
-// checks gathers what is wrong with the flags of a command, so that all of it is said at once. What is said of a flag begins with it,
-// as in "--pages: 3 is not a power of two".
+// checks gathers all mistakes in the flags of a command, to report them at once. A mistake begins
+// with its flag, as in "--pages: 3 is not a power of two".
 type checks struct{ errs []error }
 
-// wantf notes what format says unless it is so.
-func (c *checks) wantf(so bool, format string, args ...any) {
-	if !so {
+// wantf notes a mistake unless ok.
+func (c *checks) wantf(ok bool, format string, args ...any) {
+	if !ok {
 		c.errs = append(c.errs, fmt.Errorf(format, args...))
 	}
 }
 
-// note notes err, unless that is nil.
+// note adds err, unless it is nil.
 func (c *checks) note(err error) { c.errs = append(c.errs, err) }
 
-// err is all that was noted, nil if that is nothing.
+// err joins all mistakes; nil if there are none.
 func (c *checks) err() error { return errors.Join(c.errs...) }

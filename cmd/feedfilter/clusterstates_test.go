@@ -35,7 +35,7 @@ func openClusterStates(t *testing.T) *clusterRig {
 	return g
 }
 
-// pageKey is the string of a page that is read.
+// pageKey returns the key of the string that a feed reads of a page.
 func pageKey(page uint32) string { return fmt.Sprintf("fav:{feed/%d}:bits", page) }
 
 func (g *clusterRig) owner(t *testing.T, page uint32) *redistest.Server {
@@ -56,7 +56,7 @@ func (g *clusterRig) id(t *testing.T, s *redistest.Server) string {
 	return id
 }
 
-// others are the nodes that are not s.
+// others returns all nodes except s.
 func (g *clusterRig) others(s *redistest.Server) []*redistest.Server {
 	return slices.DeleteFunc(g.cluster.Nodes(), func(o *redistest.Server) bool { return o == s })
 }
@@ -69,8 +69,8 @@ func (g *clusterRig) try(t *testing.T, degraded func(viewer string) bool, end fu
 	g.after(t)
 }
 
-// TestClusterStates is TestRedisStates for what only a cluster answers. What concerns some slots
-// degrades the feeds of their users alone.
+// TestClusterStates is TestRedisStates for errors that only a cluster returns. A fault of some
+// slots degrades only the feeds of their users.
 func TestClusterStates(t *testing.T) {
 	t.Parallel()
 	g := openClusterStates(t)
@@ -128,8 +128,8 @@ func TestClusterStates(t *testing.T) {
 	g.log.wantFew(t, "CLUSTERDOWN")
 }
 
-// TestReplicaStates has a replica answer, and refuse to be read. Feeds come from the primary then,
-// without waiting for the replica, and from the replica again when that is over.
+// TestReplicaStates: while a replica refuses reads, feeds come from the primary without waiting for
+// the replica, and afterwards from the replica again.
 func TestReplicaStates(t *testing.T) {
 	t.Parallel()
 	primary, replica := redistest.Start(t), redistest.Start(t)

@@ -16,13 +16,13 @@ const (
 	maxSettle = 10 * time.Minute
 )
 
-// compareCmds compare what the service has with what an app keeps today.
+// compareCmds compare the service with an app's own data.
 type compareCmds struct {
 	Sets compareSetsCmd `cmd:"" help:"${compare_sets}"`
 	File compareFileCmd `cmd:"" help:"${compare_file}"`
 }
 
-// compareFlags are those of each comparison.
+// compareFlags are the flags of every comparison.
 type compareFlags struct {
 	Service     serviceFlags  `embed:""`
 	Data        dataFlags     `embed:""`
@@ -50,11 +50,11 @@ type compareSetsCmd struct {
 
 // Help is shown by kong below the summary.
 func (*compareSetsCmd) Help() string {
-	return "For each member of each set a feed is asked for, to see that the member is dropped (or marked), and for each user the " +
-		"service's list is compared with the set. Differences are looked at again until they are gone or --settle has passed, so the app may " +
-		"go on writing to both. With candidates that have nothing to do with a user, the rate of false positives is measured. Exits with 1 " +
-		"if anything differs, or if more is dropped by chance than may be. Nothing is changed: --differences writes what feedfilter import " +
-		"takes to make the service as the sets are. Without --server, users are found of whom there is no set any more, too."
+	return "Asks the service for feeds with the members of each set, which must be dropped (or annotated), and compares each " +
+		"user's list with the set. Repeats the check of a difference until it is gone or --settle has passed, so the app may keep " +
+		"writing to both. Measures the false-positive rate with unrelated candidates. Exits with 1 if anything differs, or if the " +
+		"rate is too high. Changes nothing: import the file of --differences to make the service match the sets. Without " +
+		"--server, it also finds users whose set no longer exists."
 }
 
 // Run compares.
@@ -70,7 +70,7 @@ func (c *compareSetsCmd) Run(ctx context.Context, std stdio) (err error) {
 	return err
 }
 
-// run compares with what flags say.
+// run compares as the flags say.
 func (f *compareFlags) run(ctx context.Context, std stdio, c *migrate.Comparison, kind string) (err error) {
 	service, d, halt, err := f.reach(ctx, std)
 	if err != nil {
@@ -105,7 +105,7 @@ func (f *compareFlags) run(ctx context.Context, std stdio, c *migrate.Comparison
 	}
 	report := std.out
 	if f.Differences == "-" {
-		report = std.err // standard output is an import's
+		report = std.err // standard output has the differences
 	}
 	if err := f.print(report, c.Kind.Name, sum, time.Since(start)); err != nil {
 		return err
@@ -113,7 +113,8 @@ func (f *compareFlags) run(ctx context.Context, std stdio, c *migrate.Comparison
 	return f.judge(sum)
 }
 
-// reach returns the service that --server names, or one over the data, which it leaves as it is.
+// reach returns the service that --server names, or an in-process one over the data, which changes
+// nothing.
 func (f *compareFlags) reach(ctx context.Context, std stdio) (s *migrate.Service, d *data, halt func() error, err error) {
 	if f.Service.Server == "" {
 		f.Data.passive = true
@@ -124,20 +125,20 @@ func (f *compareFlags) reach(ctx context.Context, std stdio) (s *migrate.Service
 	return f.Service.reach(ctx, &f.Data, std)
 }
 
-// judge returns an error unless the service may be relied on.
+// judge returns an error if anything differs, or if the false-positive rate is too high.
 func (f *compareFlags) judge(sum migrate.Compared) error {
 	switch {
 	case sum.Differences() > 0:
 		return fmt.Errorf("compare: %d activities differ", sum.Differences())
 	case sum.RateLow > f.Data.FalsePositiveRate:
-		return fmt.Errorf("compare: %.3g of clean candidates are dropped, where --false-positive-rate is %g",
+		return fmt.Errorf("compare: %.3g of clean candidates are dropped, more than --false-positive-rate %g",
 			sum.Rate, f.Data.FalsePositiveRate)
 	default:
 		return nil
 	}
 }
 
-// print says what was compared.
+// print prints the result.
 func (f *compareFlags) print(out io.Writer, kind string, sum migrate.Compared, took time.Duration) error {
 	if f.Result.json() {
 		return writeJSON(out, struct {
@@ -147,12 +148,12 @@ func (f *compareFlags) print(out io.Writer, kind string, sum migrate.Compared, t
 		}{kind, sum, took.Seconds()})
 	}
 	_, err := fmt.Fprintf(out, `compared %d activities of %d users in %v
-  missed    %d (to be dropped, and shown)
+  missed    %d (feeds show them)
   unlisted  %d (not in the ledger)
-  ending    %d (in the ledger for some minutes more)
-  extra     %d (in the ledger alone)
-  leaving   %d (in the ledger alone, for some minutes more)
-  invalid   %d (can never be recorded)
+  ending    %d (in the ledger, but end within minutes)
+  extra     %d (only in the ledger)
+  leaving   %d (only in the ledger, and end within minutes)
+  invalid   %d (cannot be recorded)
   dropped by chance: %d of %d clean candidates, %.2g (%.2g to %.2g with 99 %% confidence)
 `, sum.Activities, sum.Groups, took.Round(time.Millisecond),
 		sum.Missed, sum.Unlisted, sum.Ending, sum.Extra, sum.Leaving, sum.Invalid,

@@ -12,7 +12,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// A comparison says what differs, ends with 0 only if nothing does, and writes what import takes to make it so.
+// A comparison reports the differences, exits with 0 only without any, and writes a file that
+// corrects them.
 func TestCompare(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()
@@ -22,7 +23,7 @@ func TestCompare(t *testing.T) {
 	command := func(code int, args ...string) result {
 		return feedfilter(t, code, append(args, data...)...)
 	}
-	wantContains(t, command(1, "compare", "sets").stderr, "there is no ledger")
+	wantContains(t, command(1, "compare", "sets").stderr, "no ledger at ")
 	r := command(0, "import", "sets", "--pages", "4", "--output", "json")
 	wantContains(t, r.stdout, `"read": 2`, `"changed": 2`)
 	wantContains(t, command(0, "compare", "sets").stdout, "compared 2 activities of 1 users", "missed    0", "extra     0")
@@ -33,7 +34,7 @@ func TestCompare(t *testing.T) {
 	differences := filepath.Join(dir, "differences.ndjson")
 	r = command(1, "compare", "sets", "--settle", "0s", "--output", "json", "--differences", differences)
 	wantContains(t, r.stdout, `"missed": 1`, `"extra": 1`)
-	wantContains(t, r.stderr, "2 activities differ", "1 keys of the pattern are neither sets nor sorted sets")
+	wantContains(t, r.stderr, "2 activities differ", "skipped 1 keys that are neither sets nor sorted sets")
 	text, err := os.ReadFile(differences)
 	if err != nil {
 		t.Fatal(err)
@@ -60,10 +61,10 @@ func TestCompare(t *testing.T) {
 	wantContains(t, r.stderr, `missed: user "4", target "9"`, `extra: user "4", target "1"`)
 }
 
-// What cannot be done is said before anything is.
+// Mistakes are reported before anything is read.
 func TestCompareRefused(t *testing.T) {
 	for args, want := range map[string]string{
-		"import sets --from redis://127.0.0.1:1 --keys blocks --kind block":                     "--keys: the pattern does not have {user} once",
+		"import sets --from redis://127.0.0.1:1 --keys blocks --kind block":                     "--keys: the pattern must have {user} exactly once",
 		"import sets --from http://127.0.0.1:1 --keys {user} --kind block":                      "--from: ",
 		"import sets --from elasticache://x?region=eu --keys {user} --kind block":               "--from: ",
 		"import sets --from redis://127.0.0.1:1 --keys {user} --kind block --scan-count 0":      "--scan-count: 0 is not in 1 to 100000",
@@ -71,8 +72,8 @@ func TestCompareRefused(t *testing.T) {
 		"import sets --from redis://127.0.0.1:1 --keys {user} --kind block --server ftp://x":    "--server: ",
 		"compare sets --from redis://127.0.0.1:1 --keys {user} --kind block --sample 501":       "--sample: 501 is not in 0 to 500",
 		"compare sets --from redis://127.0.0.1:1 --keys {user} --kind block --settle 11m":       "--settle: 11m0s is not in 0s to 10m0s",
-		"compare file --kind block blocks.txt":                                                  "blocks.txt: the name does not tell the format",
-		"export --format resp --keys {user}":                                                    "--kind: --format resp needs one",
+		"compare file --kind block blocks.txt":                                                  "blocks.txt: unknown format",
+		"export --format resp --keys {user}":                                                    "--kind: required by --format resp",
 		"export --format resp --kind block --keys blocks":                                       "--keys: ",
 	} {
 		r := feedfilter(t, 2, strings.Fields(args)...)
@@ -82,7 +83,8 @@ func TestCompareRefused(t *testing.T) {
 	wantContains(t, r.stderr, "import {user}: --from: redis at 127.0.0.1:1: ")
 }
 
-// Commands that read change nothing of their own accord: no scrub, nothing that ended is removed, nothing is rebuilt.
+// Commands that read change nothing in the background: no scrub, no removal of ended activities, no
+// rebuild.
 func TestReadersArePassive(t *testing.T) {
 	server := redistest.Start(t)
 	dir := t.TempDir()
@@ -129,7 +131,7 @@ func TestReadersArePassive(t *testing.T) {
 				t.Fatal(err)
 			}
 			if stats := d.activities.Stats(); stats.ScrubRate != 0 {
-				t.Errorf("%d pages a second are to be scrubbed", stats.ScrubRate)
+				t.Errorf("scrub rate %d, want 0", stats.ScrubRate)
 			}
 			if err := halt(); err != nil {
 				t.Fatal(err)

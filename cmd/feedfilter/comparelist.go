@@ -12,14 +12,14 @@ import (
 	"github.com/feedfilter/feedfilter/internal/migrate"
 )
 
-// shownDifferences is how many differences are shown where no file is to have them.
+// shownDifferences is how many differences are printed without --differences.
 const shownDifferences = 20
 
-// differenceList takes differences to a file, as lines that import takes, or shows the first.
+// differenceList writes differences to a file, as lines for import, or prints the first ones.
 type differenceList struct {
 	std   stdio
 	kind  string
-	file  *output // nil: the first are shown
+	file  *output // nil: print the first
 	lines *bufio.Writer
 	n     int
 	err   error
@@ -35,7 +35,8 @@ func (f *compareFlags) list(kind string, std stdio) (l *differenceList, err erro
 	return l, err
 }
 
-// add writes what import has to do about a difference: add what the service lacks, remove what it alone has.
+// add writes a line that corrects a difference when imported: it adds what the service lacks, and
+// removes what is extra.
 func (l *differenceList) add(d migrate.Difference) {
 	l.n++
 	if l.file == nil {
@@ -53,7 +54,7 @@ func (l *differenceList) add(d migrate.Difference) {
 	l.err = errors.Join(l.err, err)
 }
 
-// end completes the list, or removes it after an error.
+// end completes the file, or removes it after an error.
 func (l *differenceList) end(failed error) error {
 	if l.file == nil {
 		if more := l.n - shownDifferences; more > 0 {
@@ -77,15 +78,14 @@ type compareFileCmd struct {
 
 // Help is shown by kong below the summary.
 func (*compareFileCmd) Help() string {
-	return "As compare sets does, with a file such as an export of a SQL table, sorted by user, in place of sets. A file is older than " +
-		"what the app has written since, so what differs may be the app's writes since: compare with another export, and import what differs " +
-		"both times."
+	return "Works like compare sets, with a file sorted by user, such as an export of a SQL table. The differences include what the " +
+		"app wrote after the export: compare with a second export, and import only what differs both times."
 }
 
 // Run compares.
 func (c *compareFileCmd) Run(ctx context.Context, std stdio) error {
 	if c.Format == "" && activityfile.FormatOf(c.File) == "" {
-		return usageError{fmt.Errorf("%s: the name does not tell the format: give --format csv or --format ndjson", c.File)}
+		return usageError{fmt.Errorf("%s: unknown format: give --format csv or --format ndjson", c.File)}
 	}
 	source, err := activityfile.Open(c.File, c.Format, std.in)
 	if err != nil {
@@ -115,7 +115,7 @@ func (c *compareFileCmd) next(lines *activityfile.Reader) (m migrate.Member, ok 
 		case err != nil:
 			return m, false, err
 		case a.Remove:
-			return m, false, fmt.Errorf("line %d: a file to compare with has no removals", lines.Position().Line)
+			return m, false, fmt.Errorf("line %d: op remove is not allowed in a comparison", lines.Position().Line)
 		}
 		lines.Accept()
 		if a.Kind == c.Kind {

@@ -11,11 +11,11 @@ type completionCmd struct {
 
 // Help is shown by kong below the summary.
 func (*completionCmd) Help() string {
-	return "The shell reads it at its start, zsh after compinit. Then it asks this program, at its present path, " +
-		"for what may follow. Where that is nothing, bash and zsh offer names of files."
+	return "Have the shell read the code at its start, in zsh after compinit. The shell then runs this program, at its present " +
+		"path, for completions. Where it has none, bash and zsh offer file names."
 }
 
-// Run prints the code that the shell is to read.
+// Run prints code for the shell.
 func (c *completionCmd) Run(command *kong.Context) error {
 	return (&kongcompletion.Completion{Shell: c.Shell, Code: true}).Run(command)
 }

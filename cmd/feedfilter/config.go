@@ -11,7 +11,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/settings"
 )
 
-// configCmds are about the settings of serve: all flags of serve are theirs.
+// configCmds check and print the settings of serve. They have all flags of serve.
 type configCmds struct {
 	Check configCheckCmd `cmd:"" help:"${config_check}"`
 	Print configPrintCmd `cmd:"" help:"${config_print}"`
@@ -21,7 +21,7 @@ type configCheckCmd struct {
 	Serve serveCmd `embed:""`
 }
 
-// Run prints ok: settings that are wrong do not come this far.
+// Run prints ok. It is not called if a setting is wrong.
 func (*configCheckCmd) Run(std stdio) error {
 	_, err := fmt.Fprintln(std.out, "ok")
 	return err
@@ -35,8 +35,8 @@ type configPrintCmd struct {
 
 // Help is shown by kong below the summary.
 func (*configPrintCmd) Help() string {
-	return "Text shows what sets each setting: a flag, a variable, the file or the default. JSON is a file for " +
-		"--config. Masked passwords in it are refused: --show-secrets prints a file that can be used."
+	return "Text shows the source of each setting: a flag, a variable, the file or the default. JSON is a file for " +
+		"--config, but only with --show-secrets: masked passwords are refused."
 }
 
 // Run prints the settings.
@@ -56,14 +56,14 @@ func (c *configPrintCmd) Run(std stdio, chosen *invocation) error {
 		return printFile(std, shown)
 	}
 	table := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(table, "SETTING\tVALUE\tFROM") // what fails is in the error of Flush
+	_, _ = fmt.Fprintln(table, "SETTING\tVALUE\tFROM") // Flush returns errors
 	for _, s := range shown {
 		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\n", s.Name, valueText(s.Value), s.Source)
 	}
 	return table.Flush()
 }
 
-// valueText is a value for people, "-" if there is none.
+// valueText formats a value for people, "-" for none.
 func valueText(value any) string {
 	switch v := value.(type) {
 	case nil:
@@ -84,7 +84,7 @@ func valueText(value any) string {
 	}
 }
 
-// printFile prints the settings as a file has them, in their order. What is not set is left out: there is no value for it.
+// printFile prints the settings in order, as a file for --config, without those that are not set.
 func printFile(std stdio, all []settings.Setting) error {
 	out := jsontext.NewEncoder(std.out, jsontext.WithIndent("  "))
 	if err := out.WriteToken(jsontext.BeginObject); err != nil {

@@ -5,29 +5,32 @@ import (
 	"sync"
 )
 
-// connectionLimit is how many connections may be open, and how many are.
+// connectionLimit limits and counts open connections.
 type connectionLimit struct {
 	mu      sync.Mutex
-	changed sync.Cond // what follows, so that there may be room
+	changed sync.Cond // limit or open changed
 	limit   int
 	open    int
 }
 
-// newConnectionLimit returns a limit on the connections of all its listeners together.
+// newConnectionLimit returns a limit that all its listeners share.
 func newConnectionLimit(limit int) *connectionLimit {
 	c := &connectionLimit{limit: limit}
 	c.changed.L = &c.mu
 	return c
 }
 
-// listener returns a listener whose connections count. While as many are open as may be, it accepts none: further ones wait
-// where the system keeps them, and cost this process nothing. Several listeners may each accept one that waits here.
+// listener returns a listener whose connections count. At the limit it accepts none; further
+// connections wait in the system's backlog, and cost this process nothing. Each of several
+// listeners may hold one accepted connection that waits for room.
 func (c *connectionLimit) listener(l net.Listener) *limitedListener {
 	return &limitedListener{Listener: l, limit: c}
 }
 
-// connectionsWithin returns limit, or three quarters of the files that the process may have open, if they are fewer. The rest is for the
-// token file, the ledger and Redis: who fills up the connections must not keep those away, or a token that was taken out stays in force.
+// connectionsWithin returns the smaller of limit and three quarters of the files that the process
+// may have open. The rest is for the token file, the ledger and Redis. Even while clients use up
+// all connections, the service must be able to reread the token file, or a removed token would stay
+// valid.
 func connectionsWithin(limit, files int) int { return max(1, min(limit, files/4*3)) }
 
 type limitedListener struct {
@@ -37,7 +40,7 @@ type limitedListener struct {
 	closed bool // guarded by limit.mu
 }
 
-// set changes how many connections may be open. If more are, they stay.
+// set changes the limit. Connections above the new limit stay open.
 func (c *connectionLimit) set(limit int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -61,7 +64,8 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 	return &limitedConn{conn, sync.OnceFunc(l.limit.leave)}, nil
 }
 
-// await waits until another connection may be open, and counts take more. It reports false if the listener is closed.
+// await waits for room for a connection, and adds take to the open ones. It returns false if the
+// listener is closed.
 func (l *limitedListener) await(take int) bool {
 	c := l.limit
 	c.mu.Lock()
@@ -83,7 +87,7 @@ func (c *connectionLimit) leave() {
 	c.changed.Broadcast()
 }
 
-// Close wakes an Accept that waits for room, too.
+// Close also wakes an Accept that waits for room.
 func (l *limitedListener) Close() error {
 	l.limit.mu.Lock()
 	l.closed = true
@@ -104,8 +108,8 @@ func (c *limitedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite ends what is sent: net/http asks for it where it answers before it has read
-// the whole request, or the answer could be lost with the connection.
+// CloseWrite closes the sending side. net/http calls it when it answers before it has read the
+// whole request; otherwise the answer could be lost.
 func (c *limitedConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

@@ -21,9 +21,9 @@ import (
 )
 
 const (
-	soon  = time.Second // of a timeout that is to strike, and none before: machines may be busy
-	late  = time.Hour   // of one that is not to
-	limit = time.Minute // after which a test has waited in vain
+	soon  = time.Second // of a timeout that must expire, but not too early: machines may be busy
+	late  = time.Hour   // of a timeout that must not expire
+	limit = time.Minute // after which a test gives up
 )
 
 // serveWith serves a whole service in this process, with the given timeouts and at most
@@ -56,7 +56,7 @@ func serveWith(t testing.TB, limits timeouts, connections int) string {
 	return listener.Addr().String()
 }
 
-// byteClient is a connection that is written to and read from byte by byte. It gives up after limit.
+// byteClient is a connection for single bytes. It gives up after limit.
 type byteClient struct {
 	*net.TCPConn
 
@@ -84,8 +84,8 @@ func (c *byteClient) send(text string) {
 	}
 }
 
-// dribble sends a byte at a time, much more often than the timeouts strike, until the server has
-// closed the connection.
+// dribble sends one byte at a time, more often than the timeouts, until the server has closed the
+// connection.
 func (c *byteClient) dribble(text string) {
 	tick := time.NewTicker(soon / 30)
 	defer tick.Stop()
@@ -96,7 +96,7 @@ func (c *byteClient) dribble(text string) {
 	}
 }
 
-// reply is an answer that was read to its end.
+// reply is an answer that was read completely.
 type reply struct {
 	status int
 	proto  string
@@ -118,7 +118,8 @@ func (c *byteClient) answer() reply {
 	return reply{res.StatusCode, res.Proto, res.Close, string(body)}
 }
 
-// wantClosed reads until the server ends the connection. It must not say anything more.
+// wantClosed reads until the server closes the connection, and fails the test if it sends anything
+// before.
 func (c *byteClient) wantClosed(what string) {
 	c.t.Helper()
 	rest, err := io.ReadAll(c.in)
@@ -170,7 +171,7 @@ func TestSlowBody(t *testing.T) {
 	}
 }
 
-// A stream of NDJSON extends its deadlines as it goes on.
+// A stream of NDJSON extends its deadlines as it proceeds.
 func TestStreamOutlastsTimeouts(t *testing.T) {
 	t.Parallel()
 	const most = 4 * soon // with a line in half of soon, a delay of seven times that would have to come in between
@@ -199,7 +200,7 @@ func TestStreamOutlastsTimeouts(t *testing.T) {
 	}
 }
 
-// A client that sends requests and reads no answers is cut off.
+// The server disconnects a client that sends requests and reads no answers.
 func TestSlowReader(t *testing.T) {
 	t.Parallel()
 	addr := serveWith(t, timeouts{header: late, read: late, write: soon, idle: late}, 10)
@@ -228,8 +229,8 @@ func TestIdleConnection(t *testing.T) {
 	c.wantClosed("nothing asked for any more")
 }
 
-// TestHTTP2 speaks HTTP/2 without TLS to the port that speaks HTTP/1.1, too. A client that asks HTTP/1.1 to change to it is answered
-// in HTTP/1.1.
+// TestHTTP2 uses HTTP/2 without TLS on the port for HTTP/1.1. A request to upgrade from HTTP/1.1 is
+// answered in HTTP/1.1.
 func TestHTTP2(t *testing.T) {
 	addr := serveWith(t, defaultTimeouts(), 10)
 	protocols := new(http.Protocols)
@@ -251,8 +252,8 @@ func TestHTTP2(t *testing.T) {
 	}
 }
 
-// TestConnectionLimit opens more connections than are served at a time: the last one waits, with
-// its request, until another is closed.
+// TestConnectionLimit opens one connection above the limit: it waits, with its request, until
+// another is closed.
 func TestConnectionLimit(t *testing.T) {
 	addr := serveWith(t, defaultTimeouts(), 2)
 	first, second := dial(t, addr), dial(t, addr)
@@ -287,7 +288,8 @@ func TestConnectionLimit(t *testing.T) {
 	}
 }
 
-// TestLimitedListenerChanges has a connection wait for a limit that is raised, and none come in while more are open than a lower one.
+// TestLimitedListenerChanges: a waiting connection is accepted when the limit is raised, and none
+// is accepted while more are open than a lowered limit.
 func TestLimitedListenerChanges(t *testing.T) {
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -330,7 +332,7 @@ func TestLimitedListenerChanges(t *testing.T) {
 	_ = fourth.Close()
 }
 
-// TestLimitedListenerCloses closes the listener while Accept waits for a connection to end.
+// TestLimitedListenerCloses closes the listener while Accept waits for room.
 func TestLimitedListenerCloses(t *testing.T) {
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -353,7 +355,7 @@ func TestLimitedListenerCloses(t *testing.T) {
 	if err := <-failed; !errors.Is(err, net.ErrClosed) {
 		t.Errorf("accept: %v", err)
 	}
-	// A connection gives its slot back once, however often it is closed.
+	// A connection returns its slot once, even if it is closed several times.
 	_ = conn.Close()
 	_ = conn.Close()
 }

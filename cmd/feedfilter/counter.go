@@ -7,7 +7,7 @@ import (
 	"golang.org/x/term"
 )
 
-// counter shows on a terminal how many activities were gone through, of which nobody knows how many there are. Without a
+// counter shows on a terminal how many activities are done, when the total is unknown. Without a
 // terminal, it shows nothing.
 type counter struct {
 	std stdio
@@ -29,7 +29,7 @@ func newCounter(std stdio) *counter {
 	return c
 }
 
-// advance shows that activities more are done.
+// advance adds a number of activities.
 func (c *counter) advance(activities int) {
 	if c.bar != nil {
 		_ = c.bar.Add(activities)

@@ -26,16 +26,16 @@ import (
 )
 
 const (
-	pingTimeout = 3 * time.Second // of Redis, at the start
+	pingTimeout = 3 * time.Second // for Redis, at the start
 	maxPages    = 1 << 24
-	noLedger    = "none" // as --ledger
+	noLedger    = "none" // a value of --ledger
 	ledgerFile  = "ledger.db"
-	// maxPageCache is the most of --page-cache, in MiB: 1 TiB.
+	// maxPageCache is the maximum of --page-cache in MiB: 1 TiB.
 	maxPageCache = 1 << 20
 )
 
-// dataFlags say where the data is and what it is made like. Every command that
-// touches data has them.
+// dataFlags say where the data is and how it is stored. Every command that reads or writes data
+// has them.
 type dataFlags struct {
 	DataDir           string  `default:"./feedfilter-data" help:"${data_dir}" placeholder:"DIR"`
 	Ledger            string  `help:"${ledger}"            placeholder:"URL"`
@@ -51,21 +51,21 @@ type dataFlags struct {
 	OwnPage        int           `default:"2048" help:"${own}"   placeholder:"KEYS"`
 	PageCache      int           `default:"0"    help:"${cache}" placeholder:"MIB"`
 
-	passive bool // nothing is changed but what is asked for
+	passive bool // as [activity.Config.Passive]
 
 	LogLevel  string `default:"info"   enum:"debug,info,warn,error" help:"${level}"      placeholder:"LEVEL"`
 	LogFormat string `default:"json"   enum:"json,text"             help:"${format_log}" placeholder:"FORMAT"`
 	Config    string `help:"${config}" placeholder:"FILE"`
 
 	meters *metrics.Registry // of the service; nil for other commands
-	tracer *tracing.Tracer   // nil unless requests are followed
+	tracer *tracing.Tracer   // nil unless requests are traced
 }
 
 // Check implements [settings.Checker].
 func (f *dataFlags) Check(context.Context) error {
 	var c checks
 	n, r, b := f.pages(), f.FalsePositiveRate, f.StalenessBound
-	c.wantf(f.DataDir != "", "--data-dir: is empty: want a directory")
+	c.wantf(f.DataDir != "", "--data-dir: empty, want a directory")
 	c.wantf(f.Pages == nil || n > 0 && n <= maxPages && n&(n-1) == 0, "--pages: %d is not a power of two from 1 to %d", n, maxPages)
 	c.wantf(r >= 1e-8 && r <= 0.5, "--false-positive-rate: %g is not in 1e-8 to 0.5", r)
 	c.wantf(b >= 10*time.Millisecond && b <= time.Minute, "--staleness-bound: %v is not in 10ms to 1m", b)
@@ -75,16 +75,16 @@ func (f *dataFlags) Check(context.Context) error {
 	scheme := redisurl.Scheme(f.Ledger)
 	c.wantf(f.Ledger == "" || f.Ledger == noLedger || slices.Contains([]string{"sqlite", "postgres", "postgresql"}, scheme),
 		"--ledger: %q is not supported: want sqlite:<file>, postgres://<host>/<database> or none", scheme)
-	c.wantf(f.Ledger != noLedger || !f.LedgerRestored, "--ledger-restored: there is no ledger")
+	c.wantf(f.Ledger != noLedger || !f.LedgerRestored, "--ledger-restored: requires a ledger")
 	servers, err := f.redisServers()
 	c.note(err)
 	reader := servers != nil && servers.Managed != nil && servers.Managed.Reader
-	c.wantf(f.Ledger != noLedger || !reader, "--redis: reader=true needs a ledger, which says what replicas lack")
+	c.wantf(f.Ledger != noLedger || !reader, "--redis: reader=true requires a ledger, which shows what replicas lack")
 	return c.err()
 }
 
-// checkFiles returns what is wrong with the file of kinds and with the name of the filter, which
-// doctor reports as findings instead.
+// checkFiles returns the mistakes in the file of kinds and in the name of the filter. doctor
+// reports these as findings instead.
 func (f *dataFlags) checkFiles() error {
 	var c checks
 	_, err := f.kinds()
@@ -96,7 +96,7 @@ func (f *dataFlags) checkFiles() error {
 	return c.err()
 }
 
-// kinds returns the kinds that the service is to have.
+// kinds returns the kinds of the service.
 func (f *dataFlags) kinds() (*activity.Kinds, error) {
 	if f.Kinds == "" {
 		return activity.BuiltinKinds(), nil
@@ -112,7 +112,7 @@ func (f *dataFlags) kinds() (*activity.Kinds, error) {
 	return kinds, nil
 }
 
-// pages returns the number of pages asked for, 0 for none in particular.
+// pages returns --pages, 0 if it is not set.
 func (f *dataFlags) pages() uint32 {
 	if f.Pages == nil {
 		return 0
@@ -120,13 +120,13 @@ func (f *dataFlags) pages() uint32 {
 	return *f.Pages
 }
 
-// logger logs to std.err, a JSON object a line, or text for people to read.
+// logger returns a logger to std.err, in JSON or as text.
 func (f *dataFlags) logger(std stdio) *slog.Logger {
 	log, _ := f.leveledLogger(std.err)
 	return log
 }
 
-// leveledLogger is logger, and the least level that it logs, which may be changed.
+// leveledLogger returns a logger and its level, which may be changed.
 func (f *dataFlags) leveledLogger(to io.Writer) (*slog.Logger, *slog.LevelVar) {
 	level := &slog.LevelVar{}
 	level.Set(f.level())
@@ -143,7 +143,7 @@ func (f *dataFlags) level() slog.Level {
 	return level
 }
 
-// redisServers returns nil if the pages are to be held in the process.
+// redisServers returns the servers of --redis, nil if the pages are in the process.
 func (f *dataFlags) redisServers() (*redisurl.Servers, error) {
 	if f.Redis == "" {
 		return nil, nil //nolint:nilnil // no Redis is an answer
@@ -159,14 +159,14 @@ func (f *dataFlags) redisServers() (*redisurl.Servers, error) {
 type data struct {
 	ledger     *ledger.Ledger // nil without
 	store      favfilter.Store
-	replica    favfilter.Store // nil unless feeds are to read replicas
-	redis      *redisClients   // nil if the pages are held in the process
+	replica    favfilter.Store // nil unless feeds read replicas
+	redis      *redisClients   // nil if the pages are in the process
 	activities activity.Activities
-	windows    *pagefile.File // nil if they are not kept in a file
+	windows    *pagefile.File // nil if no pages are kept in a file
 }
 
-// open opens the data, and makes new data where there is none. Redis need not be up. Before the pages
-// are in use, fill may bring some back; nil: nothing does.
+// open opens the data, and creates it if there is none. Redis need not be up. fill, unless nil, may
+// restore pages before they are in use.
 func (f *dataFlags) open(ctx context.Context, log *slog.Logger, fill func(*data) error) (d *data, err error) {
 	d = &data{}
 	defer func() {
@@ -207,7 +207,7 @@ func filled(d *data, fill func(*data) error) error {
 	return fill(d)
 }
 
-// openPlain opens the activities of data without a ledger.
+// openPlain opens activities without a ledger.
 func (f *dataFlags) openPlain(
 	ctx context.Context, d *data, kinds *activity.Kinds, log *slog.Logger, fill func(*data) error,
 ) error {
@@ -224,7 +224,8 @@ func (f *dataFlags) openPlain(
 	return nil
 }
 
-// persist makes what the process holds durable; nil if nothing is kept in a file.
+// persist returns a function that writes the process's pages to their file; nil if there is no
+// file.
 func (d *data) persist() func(context.Context) error {
 	if d.windows == nil {
 		return nil
@@ -232,7 +233,8 @@ func (d *data) persist() func(context.Context) error {
 	return d.windows.Flush
 }
 
-// recorderConfig is that of a Recorder over data whose ledger and store are open.
+// recorderConfig returns the configuration of a Recorder. The ledger and the store of d must be
+// open.
 func (f *dataFlags) recorderConfig(d *data, kinds *activity.Kinds, log *slog.Logger) activity.Config {
 	c := activity.Config{
 		Store:             d.store,
@@ -251,7 +253,7 @@ func (f *dataFlags) recorderConfig(d *data, kinds *activity.Kinds, log *slog.Log
 		c.PageCache = f.PageCache << 20
 	}
 	if d.redis == nil && d.ledger.Shared() {
-		c.StalenessBound = -1 // other processes write to the ledger, and not to these pages
+		c.StalenessBound = -1 // other processes write to the ledger, but not to these pages
 	}
 	return c
 }
@@ -301,7 +303,7 @@ func (f *dataFlags) openLedger(ctx context.Context, d *data) error {
 	d.ledger, err = ledger.Open(ctx, f.ledgerURL(), ledger.Options{Pages: f.pages(), Restored: f.LedgerRestored, Tracer: f.tracer.Postgres()})
 	switch {
 	case errors.Is(err, ledger.ErrInUse):
-		return fmt.Errorf("%w: another feedfilter runs on this data; it has to be stopped first", err)
+		return fmt.Errorf("%w: another feedfilter uses this data: stop it first", err)
 	case errors.Is(err, ledger.ErrPagesDiffer):
 		return fmt.Errorf("--pages: %w", err)
 	}
@@ -315,7 +317,8 @@ func (f *dataFlags) ledgerURL() string {
 	return "sqlite:" + filepath.Join(f.DataDir, ledgerFile)
 }
 
-// checkThere returns an error if the ledger is to be a file that is not there: opening it would make it.
+// checkThere returns an error if the ledger is a file that does not exist: opening it would create
+// it.
 func (f *dataFlags) checkThere() error {
 	name, isFile := strings.CutPrefix(f.ledgerURL(), "sqlite:")
 	if !isFile {
@@ -323,12 +326,12 @@ func (f *dataFlags) checkThere() error {
 	}
 	_, err := os.Stat(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("there is no ledger %s: see --data-dir and --ledger", name)
+		return fmt.Errorf("no ledger at %s: see --data-dir and --ledger", name)
 	}
 	return err
 }
 
-// close lets what is on its way finish. Nobody may use the data any more.
+// close finishes what is in flight, and closes the data.
 func (d *data) close() error {
 	var errs []error
 	if d.activities != nil {
@@ -346,7 +349,7 @@ func (d *data) close() error {
 	return errors.Join(errs...)
 }
 
-// pingRedis returns an error if the pages are in Redis and it does not answer.
+// pingRedis returns an error if the pages are in Redis and Redis does not answer.
 func (d *data) pingRedis(ctx context.Context) error {
 	if d.redis == nil {
 		return nil

@@ -22,10 +22,9 @@ type doctorCmd struct {
 
 // Help is shown by kong below the summary.
 func (*doctorCmd) Help() string {
-	return "Connects as the service would with the same flags, and says what is right, what is not, and what to do about it, " +
-		"a check a line. Nothing is changed: no ledger is made or migrated, no page is written. It may run beside " +
-		"the service. The exit status is 0 if no check failed, 1 if one did, 2 if the flags cannot be followed. What a server " +
-		"refuses to tell is skipped, and is no failure."
+	return "Connects as the service would with the same flags, and prints one line per check: the finding, and what to do. " +
+		"Changes nothing: it creates and migrates no ledger, and writes no page. It may run beside the service. Exits with 0 if no " +
+		"check failed, 1 if one did, 2 if the flags are invalid. A check that the server does not permit is skipped, not failed."
 }
 
 // Check implements [settings.Checker].
@@ -36,9 +35,9 @@ func (c *doctorCmd) Check(context.Context) error {
 	return nil
 }
 
-// Run makes all checks and prints what they find.
+// Run runs all checks and prints their findings.
 func (c *doctorCmd) Run(ctx context.Context, std stdio) error {
-	log := slog.New(slog.DiscardHandler) // what goes wrong is in the report
+	log := slog.New(slog.DiscardHandler) // the report has the errors
 	if c.Data.LogLevel == "debug" {
 		log = c.Data.logger(std)
 	}
@@ -65,7 +64,7 @@ func (c *doctorCmd) run(ctx context.Context, config doctor.Config, std stdio) er
 	return nil
 }
 
-// config is what the service would be started with.
+// config returns the configuration of a service with the same flags.
 func (c *doctorCmd) config(log *slog.Logger) (doctor.Config, error) {
 	flags := &c.Data
 	config := doctor.Config{Filter: flags.Filter, Pages: flags.pages(), Logger: log}
@@ -78,7 +77,7 @@ func (c *doctorCmd) config(log *slog.Logger) (doctor.Config, error) {
 	}
 	if servers != nil {
 		if servers.Managed != nil {
-			servers.Managed.Config.File = descriptionFile(flags.DataDir) // it is read, and not written
+			servers.Managed.Config.File = descriptionFile(flags.DataDir) // only read
 		}
 		config.Redis = servers
 	}
@@ -89,7 +88,8 @@ func (c *doctorCmd) config(log *slog.Logger) (doctor.Config, error) {
 	return config, nil
 }
 
-// problem returns the number of kinds, or why the service does not start with the flags and what to do about it.
+// problem returns the number of kinds, or a mistake in the flags that keeps the service from
+// starting, and its remedy.
 func (c *doctorCmd) problem() (kinds int, todo string, err error) {
 	all, err := c.Data.kinds()
 	if err != nil {

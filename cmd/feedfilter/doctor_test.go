@@ -24,7 +24,7 @@ type diagnosis struct {
 	err    error
 }
 
-// diagnose runs doctor in this process. Where the test has something to alter first, alter does.
+// diagnose runs doctor in this process, with a configuration that alter may change.
 func diagnose(t *testing.T, alter func(*doctor.Config), args ...string) diagnosis {
 	t.Helper()
 	out, err := os.CreateTemp(t.TempDir(), "")
@@ -85,7 +85,7 @@ func (g diagnosis) check(t *testing.T, name string) doctorResult {
 	return doctorResult{}
 }
 
-// want fails the test unless the check came to that, and says all of parts.
+// want fails the test unless the check has the status and its text contains all parts.
 func (g diagnosis) want(t *testing.T, name, status string, parts ...string) {
 	t.Helper()
 	c := g.check(t, name)
@@ -95,7 +95,7 @@ func (g diagnosis) want(t *testing.T, name, status string, parts ...string) {
 	wantContains(t, c.Found+" -> "+c.Todo, parts...)
 }
 
-// wantOnly fails the test unless of the checks none but the named ones failed.
+// wantOnly fails the test unless exactly the named checks failed.
 func (g diagnosis) wantOnly(t *testing.T, failed ...string) {
 	t.Helper()
 	var got []string
@@ -124,7 +124,7 @@ func do(t *testing.T, server *redistest.Server, text string) {
 	}
 }
 
-// Each check of a single server, when all is well and when something is not.
+// Each check of a single server, healthy and with one fault at a time.
 func TestDoctorServer(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -138,7 +138,7 @@ func TestDoctorServer(t *testing.T) {
 		g.want(t, "server", "ok", "Redis ")
 		g.want(t, "topology", "warn", "primary; no replica")
 		g.want(t, "memory", "ok", "no limit set", "policy noeviction")
-		g.want(t, "commands", "ok", "EVALSHA", "16 pages", "0 are there")
+		g.want(t, "commands", "ok", "EVALSHA", "16 pages", "0 exist")
 		g.want(t, "clocks", "ok", "every server")
 		if keys, err := s.Client().DBSize(t.Context()).Result(); err != nil || keys != 0 {
 			t.Errorf("%d keys were left, %v", keys, err)
@@ -159,13 +159,13 @@ func TestDoctorServer(t *testing.T) {
 		check, status    string
 		says             string
 	}{
-		{"allkeys", "CONFIG SET maxmemory-policy allkeys-lru", "CONFIG SET maxmemory-policy noeviction", []string{"memory"}, "memory", "fail", "evicted and rebuilt"},
-		{"volatile", "CONFIG SET maxmemory-policy volatile-lru", "CONFIG SET maxmemory-policy noeviction", nil, "memory", "warn", "`seen` may be evicted early; blocks are not"},
+		{"allkeys", "CONFIG SET maxmemory-policy allkeys-lru", "CONFIG SET maxmemory-policy noeviction", []string{"memory"}, "memory", "fail", "evict pages, and the service rebuild them"},
+		{"volatile", "CONFIG SET maxmemory-policy volatile-lru", "CONFIG SET maxmemory-policy noeviction", nil, "memory", "warn", "`seen` windows may be evicted early; blocks are not"},
 		{"full", "CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0", []string{"commands"}, "memory", "warn", "more memory"},
 		{"roomy", "CONFIG SET maxmemory 1024gb", "CONFIG SET maxmemory 0", nil, "memory", "ok", "of 1.0 TiB used, 0 %"},
 		{"out of memory", "CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0", []string{"commands"}, "commands", "fail", "it is full"},
-		{"damaged", "SET fav:{feed/0}:bits rubbish", "DEL fav:{feed/0}:bits", nil, "commands", "warn", "1 damaged"},
-		{"other pages", "SET fav:{other/0}:bits rubbish", "DEL fav:{other/0}:bits", nil, "commands", "ok", "0 are there"},
+		{"damaged", "SET fav:{feed/0}:bits rubbish", "DEL fav:{feed/0}:bits", nil, "commands", "warn", "1 are damaged"},
+		{"other pages", "SET fav:{other/0}:bits rubbish", "DEL fav:{other/0}:bits", nil, "commands", "ok", "0 exist"},
 		{"no password given", "CONFIG SET requirepass secret", "", []string{"sign-in"}, "sign-in", "fail", "redis://<user>:<password>@"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -187,7 +187,7 @@ func TestDoctorEvicted(t *testing.T) {
 	do(t, s, "CONFIG SET maxmemory-policy allkeys-random")
 	do(t, s, "SET victim 1")
 	do(t, s, "CONFIG SET maxmemory 1")
-	_ = s.Client().Set(t.Context(), "another", 1, 0).Err() // makes room, in vain
+	_ = s.Client().Set(t.Context(), "another", 1, 0).Err() // tries to make room, without success
 	do(t, s, "CONFIG SET maxmemory 0")
 	do(t, s, "CONFIG SET maxmemory-policy noeviction")
 	g := diagnose(t, nil, "--redis", s.URL())
@@ -195,7 +195,7 @@ func TestDoctorEvicted(t *testing.T) {
 	g.want(t, "memory", "warn", "noeviction", "keys evicted")
 }
 
-// Who may not do all that the service does is told what is lacking, and what is enough.
+// For a user with too few permissions, doctor names the failed check and the permissions needed.
 func TestDoctorPermissions(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -238,7 +238,7 @@ func TestDoctorPermissions(t *testing.T) {
 	}
 }
 
-// What a user is told to be allowed is enough for the service.
+// The permissions that doctor recommends are enough for the service.
 func TestDoctorPermissionsSuffice(t *testing.T) {
 	t.Parallel()
 	r := redistest.Start(t)
@@ -273,8 +273,8 @@ func TestDoctorPermissionsSuffice(t *testing.T) {
 	}
 }
 
-// Networks that are bad in several ways: a hanging one takes no longer than its time limits, and what does not need it
-// is looked at.
+// Network faults: a hanging server takes no longer than its time limits, and independent checks
+// still run.
 func TestDoctorNetwork(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

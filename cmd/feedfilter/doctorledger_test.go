@@ -55,12 +55,12 @@ func TestDoctorSQLite(t *testing.T) {
 	diagnose(t, nil, "--ledger", url, "--pages=64").want(t, "ledger", "ok", "64")
 	g = diagnose(t, nil, "--ledger", url, "--pages=128")
 	g.wantOnly(t, "ledger")
-	g.want(t, "ledger", "fail", "made with 64 pages, has 64, 128", "--pages 64")
+	g.want(t, "ledger", "fail", "created with 64 pages, has 64, but --pages is 128", "--pages 64")
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
 
-	for version, want := range map[string][]string{"1": {"warn", "brings it up to date"}, "99": {"fail", "Use the version"}} {
+	for version, want := range map[string][]string{"1": {"warn", "the service migrates it"}, "99": {"fail", "Use the version"}} {
 		db, err := sql.Open("sqlite", file)
 		if err != nil {
 			t.Fatal(err)
@@ -76,7 +76,7 @@ func TestDoctorSQLite(t *testing.T) {
 	}
 	g = diagnose(t, nil, "--ledger", url)
 	g.wantOnly(t, "ledger")
-	g.want(t, "ledger", "fail", file, "See to the file")
+	g.want(t, "ledger", "fail", file, "Check the file")
 	g = diagnose(t, nil, "--ledger", "none")
 	g.wantOnly(t)
 	g.want(t, "ledger", "skip", "none")
@@ -86,7 +86,7 @@ func TestDoctorPostgres(t *testing.T) {
 	t.Parallel()
 	s := pgtest.Start(t, "fsync=on")
 	url := s.Schema()
-	diagnose(t, nil, "--ledger", url).want(t, "ledger", "warn", "none has been made yet")
+	diagnose(t, nil, "--ledger", url).want(t, "ledger", "warn", "no ledger yet")
 	makeLedger(t, url, 64)
 	r := redistest.Start(t)
 	g := diagnose(t, nil, "--ledger", url, "--redis", r.URL())
@@ -96,9 +96,9 @@ func TestDoctorPostgres(t *testing.T) {
 	g.want(t, "ledger", "ok", "synchronous_commit on")
 	g.want(t, "clocks", "ok", "every server")
 
-	// A clock that is off: with a ledger on PostgreSQL nothing depends on it.
+	// A wrong clock is harmless with a ledger on PostgreSQL.
 	off := func(c *doctor.Config) { c.Now = func() time.Time { return time.Now().Add(-time.Hour) } }
-	diagnose(t, off, "--ledger", url, "--redis", r.URL()).want(t, "clocks", "ok", "3600.0 s behind", "nothing depends")
+	diagnose(t, off, "--ledger", url, "--redis", r.URL()).want(t, "clocks", "ok", "3600.0 s behind", "harmless")
 	diagnose(t, off, "--ledger", url).want(t, "clocks", "ok", "3600.0 s behind PostgreSQL")
 	diagnose(t, off, "--redis", r.URL()).want(t, "clocks", "warn", "behind Redis at "+r.Addr(), "NTP")
 
@@ -130,7 +130,7 @@ func TestDoctorPostgres(t *testing.T) {
 	s.Kill()
 	g = diagnose(t, nil, "--redis", r.URL(), "--ledger", strings.Replace(url, "postgres@", "postgres:secret@", 1))
 	g.wantOnly(t, "ledger")
-	g.want(t, "ledger", "fail", s.Addr(), "See that the server runs")
+	g.want(t, "ledger", "fail", s.Addr(), "Check that the server runs")
 	g.want(t, "commands", "ok")
 	for _, c := range g.Checks {
 		if strings.Contains(c.Found+c.Todo, "secret") {

@@ -7,7 +7,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/doctor"
 )
 
-// doctorPrinter prints what doctor finds: each result when it is there, or all at the end in JSON.
+// doctorPrinter prints each result at once as text, or all at the end as JSON.
 type doctorPrinter struct {
 	out     io.Writer
 	json    bool
@@ -23,7 +23,7 @@ func newDoctorPrinter(out io.Writer, asJSON, colours bool, checks []string) *doc
 	return p
 }
 
-// colourOf is the colour of a status on a terminal.
+// colourOf returns the terminal colour of a status.
 func colourOf(s doctor.Status) string {
 	switch s {
 	case doctor.OK:
@@ -53,7 +53,8 @@ func (p *doctorPrinter) add(r doctor.Result) error {
 	return err
 }
 
-// end prints what is left to print, and returns an error if a check failed, or, if that is to be an error too, warned.
+// end prints the summary or the JSON report. It returns an error if a check failed, or, with
+// strict, if a check warned.
 func (p *doctorPrinter) end(report *doctor.Report, strict bool) error {
 	failed, warned := report.Count(doctor.Fail), report.Count(doctor.Warn)
 	healthy := failed == 0 && (!strict || warned == 0)
@@ -75,7 +76,7 @@ func (p *doctorPrinter) end(report *doctor.Report, strict bool) error {
 	return nil
 }
 
-// doctorResult is a result as --output json has it.
+// doctorResult is a result in --output json.
 type doctorResult struct {
 	Name       string  `json:"name"`
 	Status     string  `json:"status"`

@@ -14,7 +14,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/doctor"
 )
 
-// What is printed for people, and what comes of it.
+// The text report, and the error that follows from it.
 func TestDoctorReport(t *testing.T) {
 	one, warned := doctor.Result{Name: "one", Found: "a"}, doctor.Result{Name: "two", Status: doctor.Warn, Found: "b", Todo: "Do."}
 	failed := doctor.Result{Name: "two", Status: doctor.Fail, Found: "b", Todo: "Do."}
@@ -52,7 +52,7 @@ func TestDoctorReport(t *testing.T) {
 	}
 }
 
-// As JSON it is one object, and nothing else.
+// The JSON report is a single object.
 func TestDoctorReportJSON(t *testing.T) {
 	b := &strings.Builder{}
 	p := &doctorPrinter{out: b, json: true}
@@ -69,7 +69,7 @@ func TestDoctorReportJSON(t *testing.T) {
 	}
 }
 
-// A signal ends it, with no verdict.
+// A signal ends doctor without a report.
 func TestDoctorInterrupted(t *testing.T) {
 	out, err := os.CreateTemp(t.TempDir(), "")
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// A cluster is told from a server, and each of its nodes is looked at.
+// doctor tells a cluster from a single server, and checks each node.
 func TestDoctorCluster(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, 3, 0)
@@ -27,9 +27,9 @@ func TestDoctorCluster(t *testing.T) {
 	g := diagnose(t, nil, "--redis", c.URL())
 	g.wantOnly(t)
 	g.want(t, "network", "ok", "3 addresses")
-	g.want(t, "server", "ok", "Redis", "each of 3 nodes")
-	g.want(t, "topology", "warn", "state ok, 16384 of 16384 slots assigned, 3 nodes; primary; no replica (each of 3 nodes)")
-	g.want(t, "commands", "ok", "each of 3 nodes")
+	g.want(t, "server", "ok", "Redis", "all 3 nodes")
+	g.want(t, "topology", "warn", "state ok, 16384 of 16384 slots assigned, 3 nodes; primary; no replica (all 3 nodes)")
+	g.want(t, "commands", "ok", "all 3 nodes")
 	g.want(t, "commands", "ok", "16 pages")
 
 	one := nodes[0]
@@ -39,7 +39,7 @@ func TestDoctorCluster(t *testing.T) {
 	g.want(t, "commands", "skip", "a node of a cluster")
 	g = diagnose(t, nil, "--redis", "redis+cluster://"+redistest.Start(t).Addr())
 	g.wantOnly(t, "topology")
-	g.want(t, "topology", "fail", "no node of a cluster", "--redis redis://127.0.0.1:")
+	g.want(t, "topology", "fail", "is not a node of a cluster", "--redis redis://127.0.0.1:")
 
 	do(t, one, "CONFIG SET maxmemory-policy allkeys-lru")
 	do(t, nodes[1], "ACL SETUSER default -evalsha")
@@ -62,25 +62,25 @@ func TestDoctorCluster(t *testing.T) {
 
 	do(t, one, "CLUSTER DELSLOTS 0")
 	g = diagnose(t, nil, "--redis", c.URL())
-	g.want(t, "topology", "fail", one.Addr()+": ", "16383 of 16384", "Assign the slots")
+	g.want(t, "topology", "fail", one.Addr()+": ", "16383 of 16384", "Assign the unserved slots")
 	do(t, one, "CLUSTER ADDSLOTS 0")
 
 	nodes[2].Kill()
 	g = diagnose(t, nil, "--redis", c.URL())
 	g.want(t, "network", "warn", "2 of 3", nodes[2].Addr())
-	g.want(t, "server", "fail", nodes[2].Addr(), "Bring the node back")
+	g.want(t, "server", "fail", nodes[2].Addr(), "Restart the node")
 	g.want(t, "topology", "warn", one.Addr()+": state ok", "primary")
 }
 
-// A replica is no place for pages, and has to be there.
+// --redis must not name a replica, and the primary should have one.
 func TestDoctorReplica(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartSentinel(t, 1, 1)
 	primary, replica := s.Servers()[0], s.Servers()[1]
 	g := diagnose(t, nil, "--redis", s.URL())
 	g.wantOnly(t)
-	g.want(t, "sentinel", "ok", "1 of 1 say that primary is at "+primary.Addr())
-	g.want(t, "topology", "ok", "replicas in step: 1")
+	g.want(t, "sentinel", "ok", "1 of 1 sentinels report primary at "+primary.Addr())
+	g.want(t, "topology", "ok", "replicas up to date: 1")
 	g.want(t, "sign-in", "ok", primary.Addr())
 	g.want(t, "commands", "ok")
 
@@ -94,7 +94,7 @@ func TestDoctorReplica(t *testing.T) {
 	g.want(t, "sentinel", "fail", "knows no primary", "other")
 	g = diagnose(t, nil, "--redis", "redis+sentinel://"+primary.Addr()+"/primary")
 	g.wantOnly(t, "sentinel")
-	g.want(t, "sentinel", "fail", "Name sentinels")
+	g.want(t, "sentinel", "fail", "Name the sentinels")
 	g = diagnose(t, nil, "--redis", "redis://"+sentinel.Addr())
 	g.want(t, "topology", "fail", "is a sentinel", "redis+sentinel://"+sentinel.Addr()+"/<primary>")
 
@@ -104,7 +104,7 @@ func TestDoctorReplica(t *testing.T) {
 	g.want(t, "sentinel", "fail", "the primary: ", primary.Addr())
 }
 
-// startTLS takes connections with TLS for a server that has none, with a certificate that the pool knows.
+// startTLS starts a TLS proxy for a server without TLS, with a certificate that the pool trusts.
 func startTLS(t *testing.T, backend string) (addr string, roots *x509.CertPool, expires time.Time) {
 	t.Helper()
 	web := httptest.NewTLSServer(nil) // it has a certificate for loopback addresses
@@ -154,7 +154,7 @@ func TestDoctorTLS(t *testing.T) {
 		trust(c)
 		c.Now = func() time.Time { return expires.Add(-5*24*time.Hour - time.Minute) }
 	}, "--redis", "rediss://"+addr)
-	g.want(t, "tls", "warn", "5 days left", "renewed")
+	g.want(t, "tls", "warn", "5 days left", "Renew")
 	g = diagnose(t, nil, "--redis", "rediss://"+addr)
 	g.wantOnly(t, "tls")
 	g.want(t, "tls", "fail", "unknown authority", "SSL_CERT_FILE")
@@ -163,16 +163,16 @@ func TestDoctorTLS(t *testing.T) {
 		trust(c)
 		c.Redis.Single.TLSConfig.ServerName = "other.test"
 	}, "--redis", "rediss://"+addr)
-	g.want(t, "tls", "fail", "other.test", "a name in --redis that the certificate has")
+	g.want(t, "tls", "fail", "other.test", "a host name in --redis that the certificate contains")
 	g = diagnose(t, nil, "--redis", "redis://"+addr)
 	g.wantOnly(t, "sign-in")
-	g.want(t, "sign-in", "fail", "wants TLS (rediss://")
+	g.want(t, "sign-in", "fail", "requires TLS (rediss://")
 	g = diagnose(t, nil, "--redis", "rediss://"+server.Addr()+"?dial_timeout=200ms")
 	g.wantOnly(t, "tls")
-	g.want(t, "tls", "fail", "TLS handshake", "use redis:// in place of rediss://")
+	g.want(t, "tls", "fail", "TLS handshake", "use redis:// instead of rediss://")
 }
 
-// A cache of ElastiCache is found by its name, and signed in to with IAM.
+// doctor finds an ElastiCache cache by its name, and signs in with IAM.
 func TestDoctorElastiCache(t *testing.T) {
 	t.Parallel()
 	a := awstest.Start(t)
@@ -196,10 +196,10 @@ func TestDoctorElastiCache(t *testing.T) {
 	g.wantOnly(t)
 	g.want(t, "aws", "ok", "replication group group: one primary, TLS, at "+front.Addr())
 	g.want(t, "tls", "ok", "certificate of")
-	g.want(t, "sign-in", "ok", "user feed, signed in with IAM")
+	g.want(t, "sign-in", "ok", "user feed (IAM)")
 	g = run("elasticache://group?user=other")
 	g.wantOnly(t, "sign-in")
-	g.want(t, "sign-in", "fail", "WRONGPASS", "elasticache:Connect on both ARNs", "user other", "clock")
+	g.want(t, "sign-in", "fail", "WRONGPASS", "elasticache:Connect on the ARNs", "user other", "clock")
 	g = run("elasticache://group")
 	g.wantOnly(t, "sign-in")
 	g.want(t, "sign-in", "fail", "NOAUTH", "user=<user> for IAM")
@@ -218,10 +218,10 @@ func TestDoctorElastiCache(t *testing.T) {
 	}
 	a.Fail(1000, "AccessDenied", 403)
 	g = run("elasticache://group?user=feed")
-	g.want(t, "aws", "fail", "elasticache:Describe", "Allow the identity")
+	g.want(t, "aws", "fail", "elasticache:Describe", "Grant this process's identity")
 }
 
-// While AWS cannot be asked, a service goes by what it was told before, if it has kept that; and so does doctor.
+// While AWS does not answer, doctor uses the stored description of the cache, as a service does.
 func TestDoctorElastiCacheRemembered(t *testing.T) {
 	t.Parallel()
 	a := awstest.Start(t)
@@ -253,7 +253,7 @@ func TestDoctorElastiCacheRemembered(t *testing.T) {
 	}
 	g := run(dir, "elasticache://group")
 	g.wantOnly(t)
-	g.want(t, "aws", "warn", "DescribeReplicationGroups", "what AWS said last", file, "one primary, no TLS, at "+server.Addr(), "Without that file no service starts")
+	g.want(t, "aws", "warn", "DescribeReplicationGroups", "the last answer of AWS", file, "one primary, no TLS, at "+server.Addr(), "Without that file, no service starts")
 	g.want(t, "sign-in", "ok", server.Addr())
 	if now, err := os.ReadFile(file); err != nil || string(now) != text {
 		t.Errorf("the file is %s, %v", now, err)
@@ -261,7 +261,8 @@ func TestDoctorElastiCacheRemembered(t *testing.T) {
 	if files, err := os.ReadDir(dir); err != nil || len(files) != 1 {
 		t.Errorf("%v, %v", files, err)
 	}
-	// That of another cache is of no use; and what AWS refuses for good a service does not go past.
+	// A stored description of another cache does not help, nor does one help against a wrong
+	// --redis.
 	for url, says := range map[string]string{"elasticache://other": "DescribeReplicationGroups", "elasticache://group?user=Feed": "lower case"} {
 		g := run(dir, url)
 		g.wantOnly(t, "aws")
@@ -274,7 +275,7 @@ func TestDoctorElastiCacheRemembered(t *testing.T) {
 	}
 }
 
-// A cache without an endpoint for reads keeps a service that is to read from replicas from starting.
+// With reader=true, a cache needs an endpoint for reads, or the service does not start.
 func TestDoctorElastiCacheReader(t *testing.T) {
 	t.Parallel()
 	a := awstest.Start(t)
@@ -282,5 +283,5 @@ func TestDoctorElastiCacheReader(t *testing.T) {
 	r := runCommand(t, a.Env(), "feedfilter", "doctor", "--output=json", "--data-dir", t.TempDir(), "--redis", "elasticache://none?reader=true")
 	g := readDiagnosis(t, []byte(r.stdout), os.ErrInvalid)
 	g.wantOnly(t, "aws")
-	g.want(t, "aws", "fail", "no endpoint for reads from replicas", "Leave out reader=true")
+	g.want(t, "aws", "fail", "no endpoint for reads from replicas", "Remove reader=true")
 }

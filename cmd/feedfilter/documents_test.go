@@ -13,11 +13,11 @@ import (
 	"github.com/feedfilter/feedfilter/internal/settings"
 )
 
-// TestCommandsInDocuments has every command that a document shows understood, in blocks and within lines.
+// TestCommandsInDocuments parses every command in the documents, in blocks and within lines.
 func TestCommandsInDocuments(t *testing.T) {
 	app, understood := testParser(t).Model, 0
 	for name, text := range doctest.Documents(t, "../..") {
-		// The reference is made of the commands, and the changes keep what is no more.
+		// COMMAND.md is generated, and the changelog names removed commands.
 		if name == "docs/COMMAND.md" || name == "CHANGELOG.md" {
 			continue
 		}
@@ -36,7 +36,7 @@ func TestCommandsInDocuments(t *testing.T) {
 	}
 }
 
-// commandsShown are the arguments of feedfilter, where a text shows it.
+// commandsShown returns the arguments of each feedfilter command in a text.
 func commandsShown(t *testing.T, text string) (lines []string) {
 	t.Helper()
 	blocks, err := doctest.Blocks(text)
@@ -64,7 +64,7 @@ func commandsShown(t *testing.T, text string) (lines []string) {
 	return lines
 }
 
-// names tells whether words are the name of a command and nothing more, as within a sentence.
+// names reports whether words are only the name of a command, as within a sentence.
 func names(node *kong.Node, words []string) bool {
 	if len(words) == 0 {
 		return true
@@ -77,10 +77,10 @@ func names(node *kong.Node, words []string) bool {
 	return false
 }
 
-// understand has the command understand arguments, in which words stand for what a reader puts there.
+// understand parses arguments, after it has replaced placeholders by values.
 func understand(t *testing.T, line string) error {
 	t.Helper()
-	// Files that a document names are not there.
+	// Files that a document names do not exist here.
 	line = regexp.MustCompile(`--(config|kinds) \S+`).ReplaceAllString(line, "")
 	line = strings.NewReplacer("'", "", " ...", "", "--redis URL", "--redis redis://127.0.0.1", "URL", "http://127.0.0.1:8080",
 		" N", " 1024", "$port", "8080").Replace(line)

@@ -7,13 +7,13 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// examplesText has the examples of each command below a line "# <command>".
+// examplesText holds the examples of each command, below a line "# <command>".
 //
 //go:embed examples.txt
 var examplesText string
 
-// examples are shown at the end of each command's help, by the command. A test sees to it that they are understood, and that
-// each command has some.
+// examples returns the examples in the help of each command, by command. TestExamples parses them
+// all.
 func examples() map[string][]string {
 	all := make(map[string][]string)
 	command := ""
@@ -30,7 +30,7 @@ func examples() map[string][]string {
 	return all
 }
 
-// addExamples puts them after what there is to say of a command.
+// addExamples appends the examples to the help of the commands.
 func addExamples(node *kong.Node, all map[string][]string) {
 	if lines := all[node.Path()]; node.Type == kong.CommandNode && len(lines) > 0 {
 		node.Detail = strings.TrimSpace(node.Detail + "\n\nExamples:\n\n    " + strings.Join(lines, "\n    "))

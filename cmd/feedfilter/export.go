@@ -22,10 +22,10 @@ type exportCmd struct {
 
 // Help is shown by kong below the summary.
 func (*exportCmd) Help() string {
-	return `Writes NDJSON, {"user","kind","target","op":"add","since","until"} a line, which import reads: those of one ` +
-		"user by kind and target, all in no particular order. What was seen, and other kinds with a window, cannot " +
-		"be exported. With --format resp it writes commands instead, for redis-cli --pipe, that add all of one kind to sets, but for " +
-		"what has an end. The service must not run on the same SQLite ledger meanwhile; on Postgres it may."
+	return `Writes NDJSON that import reads, {"user","kind","target","op":"add","since","until"} per line. One user's lines are ` +
+		"sorted by kind and target; a full export is in no particular order. Seen posts, and other kinds with a window, cannot " +
+		"be exported. --format resp writes commands for redis-cli --pipe that add one kind to sets, without activities that " +
+		"have an until. Stop the service first if the ledger is SQLite; on PostgreSQL it may keep running."
 }
 
 // Check implements [settings.Checker].
@@ -63,12 +63,12 @@ func (c *exportCmd) Run(ctx context.Context, std stdio) (err error) {
 	return nil
 }
 
-// exporter is what is exported from: an *activity.Recorder. It is an interface so that tests can interrupt it.
+// exporter is an *activity.Recorder. Tests use an interface to interrupt it.
 type exporter interface {
 	Export(ctx context.Context, user string, each func(activity.Activity) error) error
 }
 
-// open opens the data, and leaves it as it is.
+// open opens the data without changing it.
 func (c *exportCmd) open(ctx context.Context, std stdio) (*data, error) {
 	if err := c.Data.checkThere(); err != nil {
 		return nil, fmt.Errorf("export: %w", err)
@@ -76,12 +76,12 @@ func (c *exportCmd) open(ctx context.Context, std stdio) (*data, error) {
 	c.Data.passive = true
 	d, err := c.Data.open(ctx, c.Data.logger(std), nil)
 	if errors.Is(err, ledger.ErrInUse) {
-		err = fmt.Errorf("%w; or get what one user has from it, at /v1/users/{user}/export", err)
+		err = fmt.Errorf("%w; or export one user through the service, at /v1/users/{user}/export", err)
 	}
 	return d, err
 }
 
-// export writes the output, and returns how many activities are in it.
+// export writes the output, and returns the number of activities in it.
 func (c *exportCmd) export(ctx context.Context, from exporter, std stdio) (n int, err error) {
 	out, err := createOutput(c.To, std)
 	if err != nil {
@@ -96,7 +96,7 @@ func (c *exportCmd) export(ctx context.Context, from exporter, std stdio) (n int
 	return n, err
 }
 
-// write writes the activities to to, and returns how many. It ends early with ctx.
+// write writes the activities until ctx ends, and returns their number.
 func (c *exportCmd) write(ctx context.Context, from exporter, to io.Writer) (n int, err error) {
 	user := ""
 	if c.User != nil {
@@ -125,7 +125,7 @@ func (c *exportCmd) write(ctx context.Context, from exporter, to io.Writer) (n i
 	return n, lines.Flush()
 }
 
-// noteWindows says which kinds are not in an export.
+// noteWindows names the kinds that an export leaves out.
 func noteWindows(kinds *activity.Kinds, std stdio) {
 	var names []string
 	for _, k := range kinds.All() {
@@ -134,6 +134,6 @@ func noteWindows(kinds *activity.Kinds, std stdio) {
 		}
 	}
 	if len(names) > 0 {
-		std.note("not exported: " + strings.Join(names, ", ") + " (what a window holds cannot be told)")
+		std.note("not exported: " + strings.Join(names, ", ") + " (kinds with a window cannot be listed)")
 	}
 }

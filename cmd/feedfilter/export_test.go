@@ -18,7 +18,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// endless exports activities until its context ends, which do brings about after a while.
+// endless exports activities until its context ends; do ends it after a while.
 type endless struct{ do func() error }
 
 func (e endless) Export(_ context.Context, _ string, each func(activity.Activity) error) error {
@@ -34,7 +34,7 @@ func (e endless) Export(_ context.Context, _ string, each func(activity.Activity
 	}
 }
 
-// An export that does not come to its end leaves no file, or the older one.
+// An interrupted export leaves no file, or the older one.
 func TestExportUnfinished(t *testing.T) {
 	down := errors.New("down")
 	for name, older := range map[string]string{"a new file": "", "an older file": "what was there\n"} {
@@ -65,7 +65,7 @@ func TestExportUnfinished(t *testing.T) {
 	}
 }
 
-// wantOnly checks that the directory has these files and no others; empty ones are not there.
+// wantOnly checks that the directory has exactly these files; an empty content means no file.
 func wantOnly(t *testing.T, dir string, want map[string]string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -91,7 +91,7 @@ func wantOnly(t *testing.T, dir string, want map[string]string) {
 	}
 }
 
-// What is exported as commands makes the sets that it was imported from, whatever bytes the ids have.
+// An export as commands recreates the sets that were imported, with any bytes in ids.
 func TestExportSets(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()

@@ -10,10 +10,10 @@ import (
 	"github.com/feedfilter/feedfilter/internal/migrate"
 )
 
-// Formats of an export.
+// formatRESP is the format of Redis commands.
 const formatRESP = "resp"
 
-// exportFormat says what lines an export has.
+// exportFormat sets the lines of an export.
 type exportFormat struct {
 	Kind    string `help:"${export_kind}" placeholder:"KIND"`
 	Format  string `default:"ndjson"      enum:"ndjson,resp"                 help:"${export_format}" placeholder:"FORMAT"`
@@ -28,7 +28,7 @@ func (f *exportFormat) Check(context.Context) error {
 		return nil
 	}
 	if f.Kind == "" {
-		return fmt.Errorf("--kind: --format %s needs one", formatRESP)
+		return fmt.Errorf("--kind: required by --format %s", formatRESP)
 	}
 	if _, err := migrate.ParsePattern(f.Keys); err != nil {
 		return fmt.Errorf("--keys: %w", err)
@@ -36,22 +36,23 @@ func (f *exportFormat) Check(context.Context) error {
 	return nil
 }
 
-// check returns why nothing of the kind would be exported, ever: a backup must not be empty for a slip of the pen.
+// check refuses a kind that an export never has, so that a typing error does not give an empty
+// backup.
 func (f *exportFormat) check(kinds *activity.Kinds) error {
 	if f.Kind == "" {
 		return nil
 	}
 	switch k, ok := kinds.Named(f.Kind); {
 	case !ok:
-		return fmt.Errorf("--kind: there is no kind %q", f.Kind)
+		return fmt.Errorf("--kind: unknown kind %q", f.Kind)
 	case !k.InLedger():
-		return fmt.Errorf("--kind: what the window of %s holds cannot be told", f.Kind)
+		return fmt.Errorf("--kind: %s has a window, and cannot be exported", f.Kind)
 	default:
 		return nil
 	}
 }
 
-// line is an activity as the format has it; nil: it is left out.
+// line formats an activity; nil: it is left out.
 func (f *exportFormat) line(a activity.Activity) ([]byte, error) {
 	switch {
 	case f.Kind != "" && a.Kind != f.Kind:
@@ -62,14 +63,15 @@ func (f *exportFormat) line(a activity.Activity) ([]byte, error) {
 	return activityfile.Line(a)
 }
 
-// command adds an activity to a set, in the protocol of Redis; nil: it has an end, which a set cannot have.
+// command returns a Redis command that adds an activity to a set; nil: it has an until, which a set
+// cannot hold.
 func (f *exportFormat) command(a activity.Activity) []byte {
 	if !a.Until.IsZero() {
 		return nil
 	}
 	keys, err := migrate.ParsePattern(f.Keys)
 	if err != nil {
-		return nil // it was checked before
+		return nil // Check has parsed it
 	}
 	owner, member := a.User, a.Target
 	if f.Reverse {

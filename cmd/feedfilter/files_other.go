@@ -4,5 +4,5 @@ package main
 
 import "math"
 
-// maxOpenFiles is not known.
+// maxOpenFiles returns no limit: it is unknown.
 func maxOpenFiles() int { return math.MaxInt }

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// maxOpenFiles is how many files, connections among them, the process may have open.
+// maxOpenFiles returns how many files the process may have open, connections included.
 func maxOpenFiles() int {
 	var limit syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {

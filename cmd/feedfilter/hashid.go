@@ -17,7 +17,7 @@ type hashIDCmd struct {
 
 // Help is shown by kong below the summary.
 func (*hashIDCmd) Help() string {
-	return "Look for what it prints in the service's logs and in its audit log. It needs the service's key."
+	return "Search the service's logs and audit log for the printed hashes. The command needs the service's key."
 }
 
 // Run prints a hash a line.
@@ -26,7 +26,7 @@ func (c *hashIDCmd) Run(std stdio) error {
 	if file == "" {
 		file = filepath.Join(c.DataDir, idKeyFile)
 	}
-	if _, err := os.Stat(file); err != nil { // a new key would be nobody's
+	if _, err := os.Stat(file); err != nil { // OpenIDs would create a new key
 		return fmt.Errorf("hash-id: the service's key: %w: see --data-dir and --id-key-file", err)
 	}
 	ids, err := access.OpenIDs(file)

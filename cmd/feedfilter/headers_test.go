@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestHeaderLengths sends headers up to what is read of them, and longer ones: those are refused as they come in, and the
-// connection ends.
+// TestHeaderLengths sends headers up to the limit, and longer ones, which are refused at once with
+// the end of the connection.
 func TestHeaderLengths(t *testing.T) {
 	t.Parallel()
 	addr := serveWith(t, defaultTimeouts(), 10)

@@ -12,7 +12,7 @@ import (
 
 const maxHealthTimeout = time.Minute
 
-// healthCmd is for where there is a service and no curl, as in its container.
+// healthCmd replaces curl where there is none, as in the service's container.
 type healthCmd struct {
 	URL     string        `default:"http://127.0.0.1:8080" help:"${health_url}"     placeholder:"URL"`
 	Timeout time.Duration `default:"3s"                    help:"${health_timeout}" placeholder:"DURATION"`
@@ -29,7 +29,7 @@ func (c *healthCmd) Check(context.Context) error {
 	return all.err()
 }
 
-// inWords is all that a service says of itself, in a line.
+// inWords formats a service's readiness as one line.
 func inWords(r *client.Readiness) string {
 	parts := make([]string, 1, 1+len(r.Down))
 	parts[0] = r.Status
@@ -39,7 +39,7 @@ func inWords(r *client.Readiness) string {
 	return strings.Join(parts, "; ")
 }
 
-// Run prints what the service says of itself; it fails if feeds cannot be answered.
+// Run prints the service's readiness. It fails if the service cannot answer feeds.
 func (c *healthCmd) Run(ctx context.Context, std stdio) error {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
@@ -55,7 +55,8 @@ func (c *healthCmd) Run(ctx context.Context, std stdio) error {
 	return nil
 }
 
-// ask returns what the service says, nil if it says nothing, and an error unless it answers feeds.
+// ask returns the service's readiness, nil without an answer, and an error unless it can answer
+// feeds.
 func (c *healthCmd) ask(ctx context.Context) (*client.Readiness, error) {
 	service, err := directly(c.URL, c.Timeout, nil)
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// heldLines holds what is written until it is released: the address is the log's first line, whatever goes wrong
-// before it is known.
+// heldLines holds back log lines until release, because the address must be the first line of the
+// log.
 type heldLines struct {
 	to io.Writer
 
@@ -26,7 +26,7 @@ func (h *heldLines) Write(line []byte) (int, error) {
 	return h.to.Write(line)
 }
 
-// release writes what was held. What comes later is not held any more.
+// release writes the held lines. Later lines pass through.
 func (h *heldLines) release() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -11,20 +11,20 @@ import (
 // exitStatus is printed below the help of the program.
 const exitStatus = `
 Exit status:
-  0        All was done, and all is as it has to be.
-  1        It failed, or something was found not to be as it has to be.
-  2        The settings cannot be followed; nothing was begun.
-  128 + n  Signal number n ended it early: 130 is SIGINT, 143 SIGTERM.
+  0        The command succeeded and found nothing wrong.
+  1        The command failed, or found something wrong.
+  2        The settings are invalid; nothing was done.
+  128 + n  Signal n ended the command: 130 is SIGINT, 143 SIGTERM.
 `
 
 const description = "Filters feeds: users block each other, hide, like and see posts, and a feed check " +
 	"tells which of hundreds of candidates a viewer must not see.\n\n" +
 	"Every flag of a command that has --config can also be set in the environment, as FEEDFILTER_<FLAG>, " +
-	"or in a file, a JSON object of flags by name. A flag wins over the environment, and the environment " +
-	"over the file. Unknown names are refused."
+	"or in a JSON file of flags by name. A flag overrides the environment, and the environment overrides the file. " +
+	"Unknown names are refused."
 
-// helpTexts are the texts on flags and arguments, by the names that the tags have for them. Defaults that the tags give are added
-// by withDefault.
+// helpTexts returns the help of all flags and arguments, by the names that the tags use.
+// withDefault adds the defaults of the tags.
 func helpTexts() map[string]string {
 	all := make(map[string]string)
 	for _, some := range []map[string]string{
@@ -36,9 +36,9 @@ func helpTexts() map[string]string {
 	return all
 }
 
-// flagHelp puts the texts where the tags have help:"${name}". kong.Vars would do that too, but expands all of them for each
-// flag there is: a tenth of a second whenever the program starts.
-func flagHelp() kong.Option { //nolint:ireturn // as kong has it
+// flagHelp replaces the tags' help:"${name}" by the texts. kong.Vars does the same, but expands
+// every text for every flag, which takes a tenth of a second at each start.
+func flagHelp() kong.Option { //nolint:ireturn // the type that kong takes
 	return kong.PostBuild(func(k *kong.Kong) error {
 		texts := helpTexts()
 		return kong.Visit(k.Model, func(visited kong.Visitable, next kong.Next) error {
@@ -54,7 +54,7 @@ func flagHelp() kong.Option { //nolint:ireturn // as kong has it
 	})
 }
 
-// putText puts a text in the place of its name.
+// putText replaces the name of a text by the text.
 func putText(help *string, texts map[string]string) error {
 	name, ok := strings.CutPrefix(*help, "${")
 	if !ok {
@@ -62,79 +62,78 @@ func putText(help *string, texts map[string]string) error {
 	}
 	text, ok := texts[strings.TrimSuffix(name, "}")]
 	if !ok {
-		return fmt.Errorf("there is no text %s", *help)
+		return fmt.Errorf("no help text for %s", *help)
 	}
 	*help = strings.ReplaceAll(text, "$", "$$") // kong expands what is left
 	return nil
 }
 
-// dataHelp is the text on the flags that say where the data is.
+// dataHelp is the help of dataFlags.
 func dataHelp() map[string]string {
 	return map[string]string{
-		"data_dir": "Directory of the ledger and, without --redis, of what was seen.",
-		"ledger": "Where the ledger is: sqlite:<file>, for one process, or postgres://<user>:<password>@<host>/<database>, for " +
-			"many; or none, for a plain filter: see docs/ARCHITECTURE.md. Default: sqlite:<data-dir>/ledger.db",
-		"restored": "To be given once after the ledger was put back from a backup: pages made from what it was " +
-			"before count for nothing. Default: off",
-		"redis": "Where the pages are: redis://<host>:<port>, redis+cluster://<host>:<port>,<host>:<port>, " +
-			"redis+sentinel://<host>:<port>,<host>:<port>/<primary>, each with rediss for TLS, unix://<socket>, or " +
-			"elasticache://<replication group> or elasticache-serverless://<cache>, with ?region=<region> and user=<user>: " +
-			"see docs/ELASTICACHE.md. Default: in the process",
-		"filter": "Name of the filter in Redis, 1 to 64 letters, digits, '-', '_' or '.'.",
-		"pages": "Number of pages that users share, a power of two from 1 to 2^24: of new data, of what is there already, or, to reshape, " +
-			"what is asked for. Default: what the data has, 16384 for new data",
-		"kinds": "JSON file of kinds of activities beside block, hide, like and seen, and of limits: see docs/KINDS.md. " +
-			"Default: none",
-		"rate": "Share of clean candidates that may be dropped wrongly, 1e-8 to 0.5; 0.001 is one in a thousand.",
-		"bound": "How old what a process knows of the ledger may get, 10ms to 1m: a write that another process acknowledged, and " +
-			"whose page was lost or not reached, is seen this long after it. The same for all processes of one ledger.",
-		"scrub": "Pages a second that are compared with the ledger in the background, 1 to 100000.",
-		"own":   "Keys of one user above which the user gets a dedicated page, 16 or more: others need not read it then.",
-		"cache": "MiB of pages from Redis that are held in this process, so that a viewer who comes back costs no round trip; 0: none. " +
-			"The same for all processes of one ledger: with it, those of a ledger on PostgreSQL acknowledge writes after --staleness-bound.",
-		"level":      "Least level that is logged: debug, info, warn or error.",
-		"format_log": "How a line is logged: json, or text for people to read.",
-		"config":     "JSON object of flags by name, such as {\"pages\":1024}. Default: none",
+		"data_dir": "Directory of the ledger and, without --redis, of seen posts.",
+		"ledger": "sqlite:<file> for one process, postgres://<user>:<password>@<host>/<database> for many, or none for a plain " +
+			"filter (docs/ARCHITECTURE.md). Default: sqlite:<data-dir>/ledger.db",
+		"restored": "Give once after the ledger was restored from a backup: all pages are then rebuilt. Default: off",
+		"redis": "Redis of the pages: redis://<host>:<port>, redis+cluster://<host>:<port>,<host>:<port>, " +
+			"redis+sentinel://<host>:<port>,<host>:<port>/<primary> (each also with rediss, for TLS), unix://<socket>, " +
+			"elasticache://<replication group> or elasticache-serverless://<cache>, with ?region=<region>&user=<user> " +
+			"(docs/ELASTICACHE.md). Default: pages in the process",
+		"filter": "Name of the filter in Redis: 1 to 64 letters, digits, '-', '_' or '.'.",
+		"pages": "Number of shared pages, a power of two from 1 to 2^24. Existing data must have this number, except for reshape. " +
+			"Default: the data's, 16384 for new data",
+		"kinds": "JSON file of limits, and of kinds besides block, hide, like and seen (docs/KINDS.md). Default: none",
+		"rate":  "Share of clean candidates that may be dropped wrongly, 1e-8 to 0.5.",
+		"bound": "Maximum age of a process's view of the ledger, 10ms to 1m: when a page is lost or unreachable, writes of other " +
+			"processes take this long to appear. Equal in all processes of a ledger.",
+		"scrub": "Pages per second that the scrub compares with the ledger, 1 to 100000.",
+		"own":   "Keys above which a user gets a dedicated page, 16 or more.",
+		"cache": "MiB of Redis pages to cache in this process, 0 to 1048576; 0: none. Saves returning viewers a round trip, but " +
+			"PostgreSQL writes are acknowledged only after --staleness-bound. All processes of a ledger must cache, or none.",
+		"level":      "Lowest level to log: debug, info, warn or error.",
+		"format_log": "Log format: json, or text for people.",
+		"config":     "JSON file of flags by name, such as {\"pages\":1024}. Default: none",
 	}
 }
 
-// serveHelp is the text on the flags of serve alone.
+// serveHelp is the help of the flags that only serve has.
 func serveHelp() map[string]string {
 	return map[string]string{
-		"addr": "Addresses to listen on, with commas between: HOST:PORT, where port 0 picks a free one, and unix:PATH, a socket for " +
-			"programs on this machine. A socket is without TLS; its mode says who may use it.",
-		"socket_mode":  "Mode of sockets of --addr, in octal.",
-		"max_requests": "Requests in progress at a time; one more is answered 503 at once. Probes and /v1/stats are not counted.",
-		"max_connections": "Connections served at a time; further ones wait in the system's backlog until one of those ends, " +
-			"and so do probes on them. Three quarters of the files that the process may have open, if those are fewer.",
-		"shutdown": "How long requests in flight may take to finish after SIGTERM or SIGINT, such as 15s or 1m.",
+		"addr": "Addresses to listen on, separated by commas: HOST:PORT (port 0 picks a free one) or unix:PATH, a socket " +
+			"without TLS, whose mode says who may use it.",
+		"socket_mode": "Octal mode of the sockets of --addr, 0 to 0777.",
+		"max_requests": "Maximum requests in flight, 1 to 1000000; further ones are answered 503 at once. " +
+			"Probes and /v1/stats are not counted.",
+		"max_connections": "Maximum open connections, 1 to 1000000, but at most three quarters of the open-files limit. " +
+			"Further ones, probes too, wait in the system's backlog.",
+		"shutdown": "How long requests in flight may take to finish after SIGTERM or SIGINT, 0s or more.",
 	}
 }
 
-// fileHelp is the text on the flags of import file and of export.
+// fileHelp is the help of the flags of import file and of export.
 func fileHelp() map[string]string {
 	return map[string]string{
-		"file": "File of activities; - for standard input. CSV: user,kind,target[,op]; or with a header, in any order, and " +
-			`also since and until. NDJSON: {"user","kind","target","op","since","until"} a line. op is add, if it is missing, ` +
-			"or remove; since and until are times such as 2027-01-01T00:00:00Z.",
-		"format":   "csv or ndjson; needed for standard input. Default: by the file's extension",
-		"on_error": "What happens at a bad line: stop, with the lines before it imported, or skip it and report it.",
-		"batch":    "Number of lines recorded at a time, up to 1000000; 0: as many as suit the ledger. On PostgreSQL never more than 10000.",
-		"user":     "Only what this user has. Default: everything",
-		"to":       "File to write, which appears when it is whole, in place of an older one; - is standard output.",
-		"restart":  "Begin at the start of the file, whatever an earlier import of it has done. Default: off",
+		"file": "File of activities; - for standard input. CSV: user,kind,target[,op], or columns in any order below a header, " +
+			`which may have since and until. NDJSON: {"user","kind","target","op","since","until"} per line. ` +
+			"op is add (the default) or remove; since and until are times such as 2027-01-01T00:00:00Z.",
+		"format":   "csv or ndjson; required for standard input. Default: by the file's extension",
+		"on_error": "What to do at a bad line: stop, after importing the lines before it, or skip it and report it.",
+		"batch":    "Lines recorded at a time, 0 to 1000000; 0 chooses by the ledger. At most 10000 on PostgreSQL.",
+		"user":     "Export only this user's activities. Default: everything",
+		"to":       "File to write, replaced only once complete; - is standard output.",
+		"restart":  "Ignore earlier imports of the file and begin at its start. Default: off",
 	}
 }
 
-// serviceHelp is the text on the flags that name a service.
+// serviceHelp is the help of the flags that name a service.
 func serviceHelp() map[string]string {
 	return map[string]string{
-		"server": "Where a service runs that is to do it, such as http://127.0.0.1:8080: needed where its ledger is SQLite or its " +
-			"pages are in its process. Default: this command does it",
+		"server": "Service that does the work, such as http://127.0.0.1:8080: required if its ledger is SQLite or its " +
+			"pages are in its process. Default: this command does the work",
 	}
 }
 
-// printHelp prints kong's help, and below that of the program its exit statuses.
+// printHelp prints kong's help, and the exit statuses below the program's help.
 func printHelp(options kong.HelpOptions, command *kong.Context) error {
 	err := kong.DefaultHelpPrinter(options, command)
 	if err == nil && command.Selected() == nil {
@@ -143,7 +142,7 @@ func printHelp(options kong.HelpOptions, command *kong.Context) error {
 	return err
 }
 
-// withDefault is the text on a flag with its default and its variable.
+// withDefault returns the help of a flag, with its default and its variable.
 func withDefault(value *kong.Value) string {
 	text := value.Help
 	if value.Flag != nil && value.Default != "" {

@@ -11,12 +11,12 @@ import (
 	"github.com/feedfilter/feedfilter/internal/activityfile"
 )
 
-// How many lines are recorded at a time, in one transaction of the ledger. The more they are, the fewer times a part of the ledger that
-// they are scattered over is written; they take about a kilobyte of memory each.
+// Lines recorded at a time, in one transaction of the ledger. Larger batches write each part of the
+// ledger fewer times, and take about 1 KB of memory per line.
 const (
 	maxBatch    = 1_000_000
 	fileBatch   = 200_000
-	sharedBatch = 10_000 // others wait for what a transaction has locked
+	sharedBatch = 10_000 // other writers wait for the locks of a transaction
 	plainBatch  = 5_000  // without a ledger
 )
 
@@ -32,12 +32,10 @@ type importCmd struct {
 
 // Help is shown by kong below the summary.
 func (*importCmd) Help() string {
-	return "An import that was interrupted, by a signal, kill -9 or a bad line, continues where it stopped when the " +
-		"same command is run again; standard input cannot be continued. (Without --redis, kill -9 loses what was seen in the " +
-		"last seconds before.) Every line counts once as imported, whether " +
-		"it changed anything or not, but for lines that are over by now, which are skipped. What was seen longer ago than " +
-		"its window is imported and changes nothing. The service must not run on " +
-		"the same SQLite ledger meanwhile; on Postgres it may."
+	return "After an interruption (a signal, kill -9 or a bad line), run the same command again: it continues where it " +
+		"stopped, except from standard input. Without --redis, kill -9 loses seen posts of the last seconds. Each line counts " +
+		"once as imported, whether it changed anything or not; lines whose until has passed are skipped. Seen posts older " +
+		"than their window have no effect. Stop the service first if the ledger is SQLite; on PostgreSQL it may keep running."
 }
 
 // Check implements [settings.Checker].
@@ -45,7 +43,7 @@ func (c *importCmd) Check(context.Context) error {
 	var all checks
 	all.wantf(c.Batch >= 0 && c.Batch <= maxBatch, "--batch: %d is not in 0 to %d", c.Batch, maxBatch)
 	all.wantf(c.File == "" || c.Format != "" || activityfile.FormatOf(c.File) != "",
-		"%s: the name does not tell the format: give --format csv or --format ndjson", c.File)
+		"%s: unknown format: give --format csv or --format ndjson", c.File)
 	all.note(c.Data.checkFiles())
 	return all.err()
 }
@@ -65,7 +63,7 @@ func (c *importCmd) run(ctx context.Context, std stdio, notes func(*data) checkp
 	d, err := c.Data.open(ctx, log, func(d *data) error {
 		err := c.Data.keepPages(ctx, d, log)
 		if errors.Is(err, pagefile.ErrInUse) && d.ledger != nil && d.ledger.Shared() {
-			return nil // the service runs, and keeps its windows where these would be kept
+			return nil // a running service keeps its windows in this file
 		}
 		return err
 	})
@@ -77,7 +75,7 @@ func (c *importCmd) run(ctx context.Context, std stdio, notes func(*data) checkp
 		return fmt.Errorf("import %s: nothing was imported: %w", c.File, err)
 	}
 	if d.ledger == nil {
-		source.ID = "" // a checkpoint would be in the ledger
+		source.ID = "" // checkpoints are in the ledger
 	}
 	logDamage(ctx, log, d)
 	im := &importer{
@@ -95,7 +93,7 @@ func (c *importCmd) run(ctx context.Context, std stdio, notes func(*data) checkp
 	return im.report(c.Result.json())
 }
 
-// batch is how many lines are recorded at a time.
+// batch returns the number of lines to record at a time.
 func (c *importCmd) batch(d *data) int {
 	most := fileBatch
 	switch {
@@ -113,37 +111,38 @@ func (c *importCmd) batch(d *data) int {
 	return c.Batch
 }
 
-// caveat says who does not get to see activities that the ledger does not keep, though they share the ledger.
+// caveat returns a warning about activities of kinds with a window, if other processes of the
+// ledger will not see them.
 func (c *importCmd) caveat(d *data) string {
 	switch {
 	case d.redis != nil || d.ledger == nil || !d.ledger.Shared():
 		return ""
 	case d.windows == nil:
-		return "are gone: another feedfilter keeps those in the data directory; have it record them, or import them with --redis"
+		return "are lost: another feedfilter uses the data directory; record them through it, or import them with --redis"
 	default:
-		return fmt.Sprintf("are in the data directory, %s: only a service with that and without --redis finds them", c.Data.DataDir)
+		return fmt.Sprintf("are in the data directory %s: only a service with this --data-dir and without --redis has them", c.Data.DataDir)
 	}
 }
 
-// importer brings one file into a Recorder, a batch at a time and in order.
+// importer records one file, in order, a batch at a time.
 type importer struct {
 	source *activityfile.File
 	to     activity.Activities
 	notes  checkpoints
-	caveat string // about activities that the ledger does not keep; "": there is nothing to say
-	skip   bool   // bad lines, instead of stopping at the first
+	caveat string // see importCmd.caveat; "": none
+	skip   bool   // skip bad lines instead of stopping
 	batch  int
 	std    stdio
 
 	bulk     *activity.Bulk // nil without a ledger
-	done     checkpoint     // up to the last batch that was acknowledged
-	windowed int            // activities that the ledger does not keep
+	done     checkpoint     // after the last acknowledged batch
+	windowed int            // activities of kinds with a window
 	progress *progress
-	took     time.Duration // this run
-	recorded int64         // by it, of those imported
+	took     time.Duration // of this run
+	recorded int64         // activities imported by this run
 }
 
-// run imports what earlier runs have left to do.
+// run imports the rest of the file, after what earlier runs have imported.
 func (im *importer) run(ctx context.Context, restart bool) error {
 	reader, err := im.begin(ctx, restart)
 	if err != nil {
@@ -167,7 +166,7 @@ func (im *importer) run(ctx context.Context, restart bool) error {
 	return nil
 }
 
-// report prints what was imported.
+// report prints the result.
 func (im *importer) report(forPrograms bool) error {
 	if forPrograms {
 		return writeJSON(im.std.out, struct {
@@ -185,29 +184,29 @@ func (im *importer) report(forPrograms bool) error {
 	return err
 }
 
-// warn says what of the file is not where it was to go.
+// warn reports activities that were not recorded, or that other processes will not see.
 func (im *importer) warn() {
 	if im.windowed > 0 && im.caveat != "" {
-		im.std.note(fmt.Sprintf("warning: %d of the activities are of kinds that the ledger does not keep, and %s", im.windowed, im.caveat))
+		im.std.note(fmt.Sprintf("warning: %d activities are of kinds with a window, and %s", im.windowed, im.caveat))
 	}
 	if im.done.OverLimit > 0 {
-		im.std.note(fmt.Sprintf("warning: %d of the activities were not recorded: "+
-			"their users have as many of the kind as may be", im.done.OverLimit))
+		im.std.note(fmt.Sprintf("warning: %d activities were not recorded: "+
+			"their users have reached the limit of the kind", im.done.OverLimit))
 	}
 	if im.done.Ended > 0 {
-		im.std.note(fmt.Sprintf("%d of the lines skipped were over by now", im.done.Ended))
+		im.std.note(fmt.Sprintf("%d of the skipped lines have an until in the past", im.done.Ended))
 	}
 }
 
-// begin returns a reader that stands where the import has to go on.
+// begin returns a reader at the position where the import continues.
 func (im *importer) begin(ctx context.Context, restart bool) (*activityfile.Reader, error) {
 	kinds, id := im.to.Kinds(), im.source.ID
 	if id == "" {
 		return activityfile.NewReader(ctx, im.source, kinds, activityfile.Checkpoint{})
 	}
 	if restart {
-		// Before anything is recorded again: who continued at the old checkpoint
-		// after that would undo what stands between the two.
+		// Before anything is recorded again: a run that continued at the old checkpoint
+		// afterwards would skip lines, and could undo later ones.
 		if err := im.notes.SetCheckpoint(ctx, id, ""); err != nil {
 			return nil, err
 		}
@@ -223,13 +222,13 @@ func (im *importer) begin(ctx context.Context, restart bool) (*activityfile.Read
 	return reader, err
 }
 
-// follow records what reader reads until its end, a bad line, an error or the end
-// of ctx. A batch that was begun is finished.
+// follow records what reader reads, until the end of the file, a bad line, an error or the end of
+// ctx. It finishes a batch that it has begun.
 func (im *importer) follow(ctx context.Context, reader *activityfile.Reader) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	// Reading goes on in a goroutine of its own: a read of standard input may wait
-	// for ever, and cannot be called off.
+	// A separate goroutine reads, because a read of standard input may block forever and cannot be
+	// cancelled.
 	batches := make(chan batch)
 	go im.read(ctx, reader, batches)
 	for {
@@ -247,11 +246,11 @@ func (im *importer) follow(ctx context.Context, reader *activityfile.Reader) err
 	}
 }
 
-// take records a batch and notes that it is done.
+// take records a batch and saves its checkpoint.
 func (im *importer) take(ctx context.Context, b batch) error {
 	outcomes, err := im.record(ctx, &b)
 	if err == nil && b.Last {
-		err = im.finish(ctx) // before it is noted to be done
+		err = im.finish(ctx) // before the checkpoint is removed
 	}
 	if err != nil {
 		return err
@@ -283,7 +282,7 @@ func (im *importer) take(ctx context.Context, b batch) error {
 	return b.Err
 }
 
-// finish has feeds see all that was recorded.
+// finish makes everything recorded visible to feeds.
 func (im *importer) finish(ctx context.Context) error {
 	if im.bulk == nil {
 		return nil
@@ -291,7 +290,7 @@ func (im *importer) finish(ctx context.Context) error {
 	return im.bulk.Finish(ctx)
 }
 
-// note leaves the checkpoint of a batch in the ledger, and removes it after the last.
+// note saves the checkpoint of a batch in the ledger, and removes it after the last batch.
 func (im *importer) note(ctx context.Context, b batch) error {
 	if im.source.ID == "" {
 		return nil
@@ -307,11 +306,11 @@ func (im *importer) note(ctx context.Context, b batch) error {
 	}
 }
 
-// outcome says, for an error, how far the import has come and how it goes on.
+// outcome says, after an error, how much is imported and how to continue.
 func (im *importer) outcome() string {
 	n := fmt.Sprintf("%d activities before line %d are imported", im.done.Imported, im.done.Position.Line)
 	if im.source.ID == "" {
-		return n + ", and it cannot be continued"
+		return n + ", and the import cannot be continued"
 	}
 	return n + "; run the same command again to continue"
 }

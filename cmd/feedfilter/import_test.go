@@ -17,8 +17,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// churn is a file of n activities that repeat and undo each other all the time, so
-// that its end state depends on their order, and that state: the rows of the ledger.
+// churn writes a file of n activities that repeat and undo each other, so that the end state
+// depends on their order. It returns that state: the rows of the ledger.
 func churn(n int) (file string, state map[string]bool) {
 	random := rand.New(rand.NewPCG(1, 2))
 	state = make(map[string]bool)
@@ -43,7 +43,7 @@ func churn(n int) (file string, state map[string]bool) {
 	return b.String(), state
 }
 
-// rowsOf returns the rows of the ledger in a data directory that nobody uses.
+// rowsOf returns the rows of the ledger in a data directory that no process uses.
 func rowsOf(t testing.TB, dir string) map[string]bool {
 	t.Helper()
 	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(dir, "ledger.db"), ledger.Options{})
@@ -78,8 +78,8 @@ func writeFile(t testing.TB, name, text string) {
 	}
 }
 
-// An import that is killed before or after any of its notes, run again, ends as if
-// nothing had happened.
+// An import that is killed before or after saving any checkpoint, and run again, gives the same
+// result.
 func TestImportKilled(t *testing.T) {
 	const lines, batch = 200, 20
 	const notes = lines/batch + 1 // one a batch, and that it is done
@@ -115,7 +115,7 @@ func TestImportKilled(t *testing.T) {
 	}
 }
 
-// The same when it is killed again and again, and while the file grows.
+// The same after repeated kills, and while the file grows.
 func TestImportKilledRepeatedly(t *testing.T) {
 	const lines, batch = 300, 20
 	text, state := churn(lines)
@@ -139,8 +139,8 @@ func TestImportKilledRepeatedly(t *testing.T) {
 	wantState(t, dir, state)
 }
 
-// An import that begins anew and is killed at once forgets how far the old one came:
-// who continued there would undo what lies between.
+// An import with --restart that is killed at once forgets the old checkpoint: continuing there
+// would skip lines.
 func TestImportRestartedAndKilled(t *testing.T) {
 	const lines, batch = 100, 10
 	text, state := churn(lines)
@@ -149,7 +149,7 @@ func TestImportRestartedAndKilled(t *testing.T) {
 	writeFile(t, file, text)
 	args := []string{"import", "--data-dir", dir, "--pages=1", fmt.Sprintf("--batch=%d", batch), file}
 	runCommand(t, []string{"HIT=after 8 SIGKILL"}, "feedfilter-hit", args...)
-	// The first note of the second run is that the old one is gone.
+	// The second run first removes the old checkpoint.
 	hit := runCommand(t, []string{"HIT=before 2 SIGKILL"}, "feedfilter-hit", append(args, "--restart")...)
 	if hit.code != -1 {
 		t.Fatalf("not killed: exit code %d\n%s%s", hit.code, hit.stdout, hit.stderr)
@@ -161,8 +161,8 @@ func TestImportRestartedAndKilled(t *testing.T) {
 	wantState(t, dir, state)
 }
 
-// A last line without an end may be one that is still being written. Nothing is noted
-// within it, so that the rest of it is not taken for a line.
+// A last line without a line break may still be being written. No checkpoint is saved within it, so
+// that its rest is not taken for a line.
 func TestImportKilledWithinALine(t *testing.T) {
 	for at, continuing := range map[string]string{
 		"before 2": "at line 2, after 1 activities\n",
@@ -197,7 +197,7 @@ func TestImportInterrupted(t *testing.T) {
 			file := filepath.Join(dir, "a.csv")
 			writeFile(t, file, text)
 			args := []string{"import", "--data-dir", dir, "--pages=1", fmt.Sprintf("--batch=%d", batch), file}
-			// The signal comes within a batch, which is finished.
+			// The signal arrives during a batch, which is finished.
 			hit := runCommand(t, []string{"HIT=before 3 " + name}, "feedfilter-hit", args...)
 			if hit.code != code || hit.stdout != "" {
 				t.Errorf("exit code %d and %q, want %d and nothing", hit.code, hit.stdout, code)
@@ -210,7 +210,7 @@ func TestImportInterrupted(t *testing.T) {
 	}
 }
 
-// A read of standard input that waits for more does not hold up the end.
+// A blocked read of standard input does not delay the end.
 func TestImportInterruptedWhileWaiting(t *testing.T) {
 	dir := t.TempDir()
 	cmd := exec.CommandContext(t.Context(), "feedfilter", "import", "--data-dir", dir, "--batch=100", "--format=csv", "-")
@@ -236,7 +236,7 @@ func TestImportInterruptedWhileWaiting(t *testing.T) {
 	if !errors.As(err, &exit) || exit.ExitCode() != 130 {
 		t.Errorf("ended with %v, want exit code 130", err)
 	}
-	wantContains(t, stderr.String(), "import stdin: interrupted", "and it cannot be continued")
+	wantContains(t, stderr.String(), "import stdin: interrupted", "and the import cannot be continued")
 }
 
 func TestImportIntoRedis(t *testing.T) {

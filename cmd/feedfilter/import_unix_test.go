@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Of a file that cannot be read twice nothing is noted.
+// A file that can be read only once has no checkpoints.
 func TestImportPipe(t *testing.T) {
 	dir := t.TempDir()
 	pipe := filepath.Join(dir, "a.csv")
@@ -20,7 +20,7 @@ func TestImportPipe(t *testing.T) {
 		written := make(chan error, 1)
 		go func() { written <- os.WriteFile(pipe, []byte("1,block,2\n1,block,1\n"), 0o600) }()
 		r := feedfilter(t, 1, "import", "--data-dir", dir, pipe)
-		wantContains(t, r.stderr, pipe+":2: ", "1 activities before line 2 are imported, and it cannot be continued")
+		wantContains(t, r.stderr, pipe+":2: ", "1 activities before line 2 are imported, and the import cannot be continued")
 		if err := <-written; err != nil {
 			t.Fatal(err)
 		}

@@ -12,16 +12,16 @@ import (
 	"github.com/feedfilter/feedfilter/internal/activityfile"
 )
 
-// batch is what is recorded at a time.
+// batch is a number of lines that are recorded together.
 type batch struct {
 	activityfile.Batch
 
 	prepared *activity.PreparedBulk // of the activities
-	failure  error                  // why they could not be prepared
-	ended    int                    // lines left out of Activities: they were over
+	failure  error                  // of the preparation
+	ended    int                    // lines left out of Activities because they had ended
 }
 
-// read sends what reader reads to out, prepared, in batches, until ctx ends.
+// read reads and prepares batches, and sends them to out, until ctx ends.
 func (im *importer) read(ctx context.Context, reader *activityfile.Reader, out chan<- batch) {
 	for last := false; !last; {
 		b := batch{Batch: reader.Batch(im.batch, !im.skip)}
@@ -35,8 +35,8 @@ func (im *importer) read(ctx context.Context, reader *activityfile.Reader, out c
 	}
 }
 
-// prepare makes a batch ready to be recorded, less what is over by now, which it leaves out of b and counts. It is called
-// beside the recording of the batch before.
+// prepare removes activities that have ended from b, counts them, and prepares the others for
+// recording. It runs while the previous batch is recorded.
 func (im *importer) prepare(b *batch) {
 	lines, now := len(b.Activities), time.Now()
 	b.Activities = slices.DeleteFunc(b.Activities, func(a activity.Activity) bool { return !a.Until.IsZero() && !a.Until.After(now) })
@@ -49,7 +49,7 @@ func (im *importer) prepare(b *batch) {
 	b.ended = lines - len(b.Activities)
 }
 
-// record records a batch that was prepared.
+// record records a prepared batch.
 func (im *importer) record(ctx context.Context, b *batch) (outcomes []activity.Outcome, err error) {
 	switch {
 	case b.failure != nil:
@@ -65,8 +65,8 @@ func (im *importer) record(ctx context.Context, b *batch) (outcomes []activity.O
 	return outcomes, err
 }
 
-// retry calls do until it refuses no activity of b for being over, by the ledger's clock or just now. Those
-// are taken out of b.
+// retry calls do until it no longer refuses an activity of b because it has ended, by the ledger's
+// clock. It removes such activities from b.
 func (*importer) retry(b *batch, do func() error) error {
 	for {
 		err := do()
@@ -78,7 +78,7 @@ func (*importer) retry(b *batch, do func() error) error {
 	}
 }
 
-// endedOf tells which activity the error of a Record says to be over.
+// endedOf returns the index of the activity that a Record has refused because it has ended.
 func endedOf(err error) (i int, ok bool) {
 	invalid, ok := errors.AsType[*activity.InvalidError](err)
 	if !ok || invalid.Code != activity.CodeOutOfRange {

@@ -14,7 +14,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/activityfile"
 )
 
-// What is over by the ledger's clock alone is skipped, too, wherever it stands in a batch.
+// Activities that have ended only by the ledger's clock are skipped, too, anywhere in a batch.
 func TestImportEndedByTheLedgersClock(t *testing.T) {
 	dir := t.TempDir()
 	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(dir, "ledger.db"), ledger.Options{Pages: 1})

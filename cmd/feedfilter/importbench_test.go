@@ -13,7 +13,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// populationFile is a file of the activities of a population, those of different users mixed.
+// populationFile writes a file with the activities of a population, users mixed.
 func populationFile(b *testing.B, users, entries int) (name string, lines int) {
 	b.Helper()
 	p, err := bench.NewPopulation(users, entries, 1)
@@ -39,8 +39,9 @@ func populationFile(b *testing.B, users, entries int) (name string, lines int) {
 	return name, lines
 }
 
-// BenchmarkImportPopulation imports 500,000 activities into nothing: read, recorded, and all pages in place. The CPU time is this process's
-// alone, and on a machine with other work more telling than the rate.
+// BenchmarkImportPopulation imports 500,000 activities into new data: it reads and records them,
+// and builds all pages. It reports the CPU time of this process, which on a busy machine says more
+// than the rate.
 func BenchmarkImportPopulation(b *testing.B) {
 	file, lines := populationFile(b, 5_000, 550_000)
 	run := func(name string, flags ...func(b *testing.B) string) {

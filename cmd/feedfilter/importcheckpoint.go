@@ -9,25 +9,25 @@ import (
 	"github.com/feedfilter/feedfilter/internal/activityfile"
 )
 
-// checkpoints is where an import notes how far it has come: a ledger. It is an
-// interface so that tests can end the process at each of its calls.
+// checkpoints stores the checkpoints of imports. It is a ledger; tests use the interface to end the
+// process at each call.
 type checkpoints interface {
 	Checkpoint(ctx context.Context, id string) (value string, found bool, err error)
 	SetCheckpoint(ctx context.Context, id, value string) error
 }
 
-// checkpoint says how far an import of a file has come. All before it is recorded. What follows may
-// be recorded too, up to the end of a batch, when the process died between the two:
-// then it is recorded again. That ends in the same state, because a batch is recorded
-// whole and in order, so what it does last to an activity stands in either case.
+// checkpoint is the progress of an import. Everything before it is recorded. If the process died
+// before it could save the checkpoint, the batch after it is recorded too, and is recorded again.
+// The result is the same, because a batch is recorded whole and in order: the last operation on an
+// activity counts in either case.
 type checkpoint struct {
 	activityfile.Checkpoint
 
 	Imported int64 `json:"imported"` // activities
-	Changed  int64 `json:"changed"`  // of them; less by up to a batch after a crash
+	Changed  int64 `json:"changed"`  // of them; after a crash, too low by up to a batch
 	Skipped  int64 `json:"skipped"`  // bad lines
 
-	Ended     int64 `json:"ended"`      // lines that were over when they were read
+	Ended     int64 `json:"ended"`      // lines that had ended when they were read
 	OverLimit int64 `json:"over_limit"` // activities that a limit refused
 }
 

@@ -67,8 +67,8 @@ func wantPages(t *testing.T, l *ledger.Ledger, store favfilter.Store, state map[
 	}
 }
 
-// Each call of ledger and store fails once, before and after it takes effect; run again, the
-// import ends as if nothing had happened.
+// Each call of the ledger and the store fails once, before or after it takes effect. Run again, the
+// import gives the same result.
 func TestLongImportFaultAtEveryStep(t *testing.T) {
 	const lines = 200
 	text, state := churn(lines)

@@ -9,7 +9,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/migrate"
 )
 
-// importCmds are "import", which is "import file", and what else there is to import from.
+// importCmds are the sources to import from. "import" alone is "import file".
 type importCmds struct {
 	File importCmd     `cmd:"" default:"withargs"    help:"${import_file}"`
 	Sets importSetsCmd `cmd:"" help:"${import_sets}"`
@@ -17,7 +17,7 @@ type importCmds struct {
 
 // Help is shown by kong below the summary.
 func (*importCmds) Help() string {
-	return "Without a command it is \"import file\", whose arguments it takes: feedfilter import blocks.csv. See docs/MIGRATION.md."
+	return "Without a subcommand, \"import\" is \"import file\": feedfilter import blocks.csv. See docs/MIGRATION.md."
 }
 
 type importSetsCmd struct {
@@ -30,10 +30,10 @@ type importSetsCmd struct {
 
 // Help is shown by kong below the summary.
 func (*importSetsCmd) Help() string {
-	return "Scans a Redis, or all primaries of a cluster, for sets and sorted sets, one of each user, and records their members. The app " +
-		"may go on writing to the sets, and after that to the service: what it undoes meanwhile stays undone. An import that was interrupted " +
-		"is run again from the start, which changes nothing that is right. A SQLite ledger is the service's alone while it runs: " +
-		"have that record, with --server. \"feedfilter compare sets\" tells what differs afterwards."
+	return "Scans a Redis server, or all primaries of a cluster, for sets and sorted sets, one per user, and records their members. " +
+		"The app may keep writing, to the sets first and then to the service: activities that it undoes meanwhile stay undone. " +
+		"After an interruption, run the import again from the start; repeating is safe. While a service runs on a SQLite ledger, " +
+		"import through it with --server. \"feedfilter compare sets\" shows the differences afterwards."
 }
 
 // Run imports the sets.
@@ -66,7 +66,7 @@ func (c *importSetsCmd) Run(ctx context.Context, std stdio) (err error) {
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		return fail(fmt.Errorf("%w; %d members were new, and it is to be run again, from the start", err, sum.Changed))
+		return fail(fmt.Errorf("%w; %d members imported so far: run the same command again, it starts over", err, sum.Changed))
 	}
 	c.warn(sets, sum, std)
 	took := time.Since(start)
@@ -81,10 +81,10 @@ func (c *importSetsCmd) Run(ctx context.Context, std stdio) (err error) {
 	return err
 }
 
-// warn says what of the sets is not in the service.
+// warn reports members and keys that were not imported.
 func (*importSetsCmd) warn(sets *migrate.Sets, sum migrate.Imported, std stdio) {
 	noteOthers(sets, std)
 	if sum.OverLimit > 0 {
-		std.note(fmt.Sprintf("warning: %d of the members were not recorded: their users have as many of the kind as may be", sum.OverLimit))
+		std.note(fmt.Sprintf("warning: %d members were not recorded: their users have reached the limit of the kind", sum.OverLimit))
 	}
 }

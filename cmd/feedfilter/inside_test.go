@@ -15,7 +15,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// With pages in Redis, and the service stopped or its ledger one that has room for others, the commands look for themselves.
+// With pages in Redis, and a stopped service or a shared ledger, the commands read the data
+// directly.
 func TestInsideByThemselves(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()
@@ -35,37 +36,37 @@ func TestInsideByThemselves(t *testing.T) {
 		return r.stdout + r.stderr
 	}
 	run(0, "import", "--pages", "4", file)
-	wantContains(t, run(0, "scrub"), "4 of 4 pages compared with the ledger in ", ": nothing amiss\n")
+	wantContains(t, run(0, "scrub"), "4 of 4 pages compared with the ledger in ", ": no differences\n")
 	wantContains(t, run(0, "inspect", "user", "x"), "ledger    200 keys: 200 blocked-by\n", "reports all of them")
 	wantContains(t, run(0, "inspect", "key", "block", "7", "x"), "block:U7_Ux: page ", "blocked-by:Ux_U7: page ", "The ledger has it since")
 
 	if n, err := client.Del(t.Context(), "fav:{feed/1}:regions", "fav:{feed/2}:bits", "fav:{feed/2}:regions").Result(); err != nil || n != 3 {
 		t.Fatal(n, err)
 	}
-	wantContains(t, run(0, "inspect", "page", "1"), "page 1: damaged, of ", "of the ledger's keys it does not report ", "\n  sequence  -     1\n")
+	wantContains(t, run(0, "inspect", "page", "1"), "page 1: damaged, of ", "it does not report these keys of the ledger: ", "\n  sequence  -     1\n")
 	wantContains(t, run(0, "inspect", "page", "2"), "page 2: missing, of ")
-	wantContains(t, run(0, "rebuild", "--page", "1"), "1 pages made anew, with ")
-	wantContains(t, run(0, "inspect", "page", "1"), "as the ledger has it", "keys of ")
+	wantContains(t, run(0, "rebuild", "--page", "1"), "rebuilt 1 pages with ")
+	wantContains(t, run(0, "inspect", "page", "1"), "agrees with the ledger", "keys of ")
 	wantContains(t, run(0, "scrub"), ": 1 missing\n")
-	wantContains(t, run(0, "scrub"), ": nothing amiss\n")
-	wantContains(t, run(0, "rebuild", "--all"), "4 pages made anew, with 600 keys in ")
-	wantContains(t, run(0, "rebuild", "--user", "x"), "1 pages made anew, with ")
+	wantContains(t, run(0, "scrub"), ": no differences\n")
+	wantContains(t, run(0, "rebuild", "--all"), "rebuilt 4 pages with 600 keys (")
+	wantContains(t, run(0, "rebuild", "--user", "x"), "rebuilt 1 pages with ")
 	wantContains(t, run(1, "inspect", "page", "4"), "there is no such page")
 
-	// A Redis that takes nothing any more.
+	// A Redis that refuses writes.
 	if err := client.Del(t.Context(), "fav:{feed/3}:bits").Err(); err != nil {
 		t.Fatal(err)
 	}
 	if err := client.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
 		t.Fatal(err)
 	}
-	wantContains(t, run(1, "scrub"), ": 1 missing\n", "feedfilter: scrub: 1 pages could not be made anew\n")
-	wantContains(t, run(1, "rebuild", "--page", "3"), "rebuild: 1 of 1 pages could not be made anew: ")
+	wantContains(t, run(1, "scrub"), ": 1 missing\n", "feedfilter: scrub: 1 pages could not be rebuilt\n")
+	wantContains(t, run(1, "rebuild", "--page", "3"), "rebuild: 1 of 1 pages failed: ")
 	server.Kill()
 	wantContains(t, run(1, "scrub"), "feedfilter: scrub: redis at "+server.Addr())
 }
 
-// What a service says that is no feedfilter, or is one that was started anew, is no success.
+// Answers of a server that is not feedfilter, or of a restarted service, are failures.
 func TestInsideOfAnOddService(t *testing.T) {
 	answers := map[string]string{}
 	odd := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -89,16 +90,16 @@ func TestInsideOfAnOddService(t *testing.T) {
 	wantContains(t, run("inspect", "user", "1"), "unexpected answer: 200 OK")
 	answers["POST /v1/ops/scrub"] = `{"running":true,"done":1,"all":9,"started":"2026-01-02T00:00:00Z"}`
 	answers["GET /v1/ops/scrub"] = `{"running":false,"done":0,"all":0,"found":{}}`
-	wantContains(t, run("scrub"), "the service was started anew; 1 of 9 pages were looked at")
+	wantContains(t, run("scrub"), "the service was restarted; 1 of 9 pages were checked")
 	answers["GET /v1/ops/scrub"] = `{"running":false,"done":5,"all":9,"unasked":2,"failed":3,"trouble":"the service was shut down","started":"2026-01-02T00:00:00Z"}`
-	wantContains(t, run("scrub"), "scrub: 3 pages could not be made anew, 2 could not be looked at, it ended early: the service was shut down\n")
+	wantContains(t, run("scrub"), "scrub: 3 pages could not be rebuilt, 2 could not be checked, it ended early: the service was shut down\n")
 }
 
-// Whoever is interrupted says how far it has come.
+// An interrupted command reports its progress.
 func TestInsideInterrupted(t *testing.T) {
 	for command, want := range map[string]string{
-		"rebuild --all": "rebuild: interrupted (interrupt); 1 pages were made anew",
-		"scrub":         "scrub: interrupted (interrupt); 1 of 9 pages were looked at; the service goes on",
+		"rebuild --all": "rebuild: interrupted (interrupt); 1 pages rebuilt so far",
+		"scrub":         "scrub: interrupted (interrupt); 1 of 9 pages were checked; the service continues",
 	} {
 		var asked atomic.Int64
 		ctx, interrupt := context.WithCancelCause(t.Context())

@@ -12,9 +12,9 @@ import (
 )
 
 type inspectCmds struct {
-	Page inspectPageCmd `cmd:"" help:"What a page says, beside what the ledger says of it; and the page, drawn."`
-	User inspectUserCmd `cmd:"" help:"Where a user is, and whether their page has all that the ledger has of them."`
-	Key  inspectKeyCmd  `cmd:"" help:"How an activity stands, bit for bit, and what an undo would do."`
+	Page inspectPageCmd `cmd:"" help:"Show a page's header beside the ledger's state, and draw the page."`
+	User inspectUserCmd `cmd:"" help:"Show a user's page, and whether it has all the user's keys of the ledger."`
+	Key  inspectKeyCmd  `cmd:"" help:"Show the bits of an activity's key, and what an undo would do."`
 }
 
 type inspectPageCmd struct {
@@ -24,7 +24,7 @@ type inspectPageCmd struct {
 	Number uint32 `arg:"" help:"${inspect_page}"`
 }
 
-// Run prints what is inside a page.
+// Run prints the state of a page.
 func (c *inspectPageCmd) Run(ctx context.Context, std stdio) (err error) {
 	var page inspect.Page
 	style := c.style(std)
@@ -46,7 +46,7 @@ func (c *inspectPageCmd) Run(ctx context.Context, std stdio) (err error) {
 	return c.print(std, page, func(w io.Writer) error { return page.Text(w, style) })
 }
 
-// look opens the data for as long as what takes.
+// look opens the data, calls what, and closes the data.
 func (f *insideFlags) look(ctx context.Context, std stdio, what func(*data) error) (err error) {
 	d, err := f.open(ctx, std)
 	if err != nil {
@@ -62,7 +62,7 @@ type inspectUserCmd struct {
 	ID string `arg:"" help:"${inspect_user}"`
 }
 
-// Run prints where a user is.
+// Run prints the state of a user.
 func (c *inspectUserCmd) Run(ctx context.Context, std stdio) (err error) {
 	var user inspect.User
 	if c.Service.Server != "" {
@@ -91,7 +91,7 @@ type inspectKeyCmd struct {
 	Target string `arg:"" help:"${inspect_target}"`
 }
 
-// Run prints how an activity stands.
+// Run prints the state of an activity.
 func (c *inspectKeyCmd) Run(ctx context.Context, std stdio) (err error) {
 	var key inspect.Key
 	if c.Service.Server != "" {

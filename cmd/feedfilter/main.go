@@ -1,5 +1,5 @@
-// Feedfilter is the service that tells a feed which candidates a viewer must not
-// see, and the commands around its data. "feedfilter --help" lists them.
+// Feedfilter runs the service that tells a feed which candidates a viewer must not see, and
+// commands for its data. "feedfilter --help" lists them.
 package main
 
 import (
@@ -19,14 +19,13 @@ import (
 	"github.com/feedfilter/feedfilter/internal/settings"
 )
 
-// The command exits with 0, one of these, or 128 and the number of the signal that
-// ended it early.
+// Exit codes besides 0, and besides 128 plus the number of the signal that ended the command.
 const (
 	exitFailure = 1
 	exitUsage   = 2
 )
 
-// envPrefix begins the names of the variables that set flags.
+// envPrefix begins the names of environment variables that set flags.
 const envPrefix = "FEEDFILTER"
 
 type cli struct {
@@ -34,37 +33,36 @@ type cli struct {
 	Import     importCmds    `cmd:"" help:"Import activities from a CSV or NDJSON file, or from sets in Redis."`
 	Export     exportCmd     `cmd:"" help:"Export the activities of the ledger as NDJSON."`
 	Compare    compareCmds   `cmd:"" help:"Compare what the service has with an app's sets in Redis, or a file."`
-	Doctor     doctorCmd     `cmd:"" help:"Check what the service would work with, and say what to do."`
+	Doctor     doctorCmd     `cmd:"" help:"Check the service's dependencies and settings, and say what to fix."`
 	Plan       planCmd       `cmd:"" help:"Size a deployment: memory, shards, network and cost, beside exact sets and RedisBloom."`
 	Reshape    reshapeCmd    `cmd:"" help:"Raise the number of pages while the service runs."`
-	Inspect    inspectCmds   `cmd:"" help:"Look inside a page, a user or an activity: what the page says, and what the ledger says."`
-	Rebuild    rebuildCmd    `cmd:"" help:"Make pages anew from the ledger while the service runs."`
-	Scrub      scrubCmd      `cmd:"" help:"Compare every page with the ledger now, and make anew what is amiss."`
-	Token      tokenCmds     `cmd:"" help:"Make and look at tokens, which --auth-file asks for."`
-	HashID     hashIDCmd     `cmd:"" help:"Print what logs show of ids."`
-	Health     healthCmd     `cmd:"" help:"Ask a service whether it can answer feeds; exit with 0 if so, else with 1."`
+	Inspect    inspectCmds   `cmd:"" help:"Compare a page, a user or an activity with the ledger."`
+	Rebuild    rebuildCmd    `cmd:"" help:"Rebuild pages from the ledger while the service runs."`
+	Scrub      scrubCmd      `cmd:"" help:"Compare every page with the ledger now, and rebuild those that differ."`
+	Token      tokenCmds     `cmd:"" help:"Manage the tokens of --auth-file."`
+	HashID     hashIDCmd     `cmd:"" help:"Print ids as logs show them, hashed."`
+	Health     healthCmd     `cmd:"" help:"Ask a service whether it can answer feeds: exit 0 if so, else 1."`
 	Bench      benchCmd      `cmd:"" help:"Measure feed checks, writes and rebuilds, and compare them with the project's goals."`
 	Config     configCmds    `cmd:"" help:"Check or print the settings of the service."`
-	Completion completionCmd `cmd:"" help:"Print what a shell needs to complete command lines of feedfilter."`
+	Completion completionCmd `cmd:"" help:"Print code that lets a shell complete feedfilter commands."`
 	Version    versionCmd    `cmd:"" help:"Print the version."`
 }
 
-// stdio is what a command reads and writes.
+// stdio holds the standard streams of a command.
 type stdio struct {
 	in, out, err *os.File
 }
 
-// note writes a line to std.err. There is nowhere to report that it fails.
+// note writes a line to std.err, and ignores errors, which cannot be reported.
 func (std stdio) note(line string) { _, _ = fmt.Fprintln(std.err, line) }
 
 func main() {
 	os.Exit(run(os.Args[1:], stdio{os.Stdin, os.Stdout, os.Stderr}))
 }
 
-// run runs the command that args name, says on std.err what went wrong, and returns
-// the exit code.
+// run runs the command in args, prints its error on std.err, and returns the exit code.
 func run(args []string, std stdio) int {
-	hangups() // end nothing: to a service they say that its settings may have changed, to others nothing
+	hangups() // SIGHUP must not end the process: a service reloads its settings, other commands ignore it
 	ctx, stop := untilSignal(context.Background())
 	defer stop()
 	err := execute(ctx, args, std)
@@ -72,24 +70,24 @@ func run(args []string, std stdio) int {
 		return 0
 	}
 	if _, told := errors.AsType[toldError](err); !told {
-		stop() // a signal ends the process if nobody reads std.err
+		stop() // so that a signal ends the process even if std.err blocks
 		complain(std.err, err)
 	}
 	return exitCode(err)
 }
 
-// toldError is one that the command has told of itself.
+// toldError is an error that the command has already printed.
 type toldError struct{ error }
 
 func (e toldError) Unwrap() error { return e.error }
 
-// complain writes what went wrong: a line, or one for each mistake in the settings. There is
-// nowhere to report that it fails.
+// complain prints an error on one line, or one line per mistake in the settings. It ignores errors
+// of writing, which cannot be reported.
 func complain(to io.Writer, err error) {
 	note := func(line string) { _, _ = fmt.Fprintln(to, line) }
 	var wrong *settings.MistakesError
 	if !errors.As(err, &wrong) {
-		// One line: errors that were joined have one each, and pgx's are a list.
+		// On one line: joined errors, and those of pgx, have several.
 		note("feedfilter: " + strings.NewReplacer(":\n\t", ": ", "\n\t", "; ", "\n", "; ").Replace(err.Error()))
 		return
 	}
@@ -113,7 +111,7 @@ func execute(ctx context.Context, args []string, std stdio) error {
 	return chosen.command.Run(std, chosen)
 }
 
-// invocation is a command line, and what it came to.
+// invocation is a command line, and the command and settings that it sets.
 type invocation struct {
 	args     []string
 	std      stdio
@@ -121,7 +119,7 @@ type invocation struct {
 	command  *settings.Command
 }
 
-// invoke finds out which command is to run, and with what settings.
+// invoke parses the command line and the settings.
 func invoke(ctx context.Context, args []string, std stdio) (*invocation, error) {
 	commands := &cli{}
 	parser, err := newParser(commands, std)
@@ -136,7 +134,7 @@ func invoke(ctx context.Context, args []string, std stdio) (*invocation, error) 
 	return &invocation{args, std, commands, command}, nil
 }
 
-// meant are args, where they are what other programs take in place of "version" and "--help".
+// meant translates "--version" and "help" to "version" and "--help".
 func meant(args []string) []string {
 	switch {
 	case len(args) == 1 && args[0] == "--version":
@@ -148,7 +146,7 @@ func meant(args []string) []string {
 	}
 }
 
-// again finds out what the same command line comes to by now.
+// again parses the same command line again, with the present settings.
 func (i *invocation) again(ctx context.Context) (*invocation, error) {
 	return invoke(ctx, i.args, i.std)
 }
@@ -169,7 +167,7 @@ func newParser(commands *cli, std stdio) (*kong.Kong, error) {
 	return parser, nil
 }
 
-// usageError is about a command line that cannot be followed.
+// usageError is an error of the command line.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
@@ -214,7 +212,8 @@ func untilSignal(parent context.Context) (context.Context, context.CancelFunc) {
 	}
 }
 
-// hangups returns the SIGHUPs from now on, which do not end the process any more, whether they are received or not.
+// hangups returns a channel of SIGHUPs. From now on SIGHUP does not end the process, even if nobody
+// reads the channel.
 func hangups() <-chan os.Signal {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGHUP)

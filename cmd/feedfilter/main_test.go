@@ -15,8 +15,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// TestMain makes the commands below available to scripts and tests, as processes of
-// their own.
+// TestMain makes the commands below available to scripts and tests, as separate processes.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"feedfilter":     main,
@@ -37,8 +36,8 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// mainHit is feedfilter import, hit by a signal at one of the notes that it makes of
-// its progress. HIT says which: "before 3 SIGKILL", "after 3 SIGINT".
+// mainHit is feedfilter import, which gets a signal at one of its checkpoints. HIT says which:
+// "before 3 SIGKILL", "after 3 SIGINT".
 func mainHit() {
 	std := stdio{os.Stdin, os.Stdout, os.Stderr}
 	ctx, stop := untilSignal(context.Background())
@@ -58,7 +57,7 @@ func importHit(ctx context.Context, std stdio) error {
 	return chosen.commands.Import.File.run(ctx, std, func(d *data) checkpoints { return newHit(ctx, d.ledger) })
 }
 
-// hit sends its process a signal at the n-th call of SetCheckpoint.
+// hit sends a signal to its process at the n-th call of SetCheckpoint.
 type hit struct {
 	checkpoints
 	ended  context.Context
@@ -90,7 +89,7 @@ func (h *hit) SetCheckpoint(ctx context.Context, id, value string) error {
 	return err
 }
 
-// strike returns when the signal has been noticed, SIGKILL never.
+// strike returns once the signal has arrived; after SIGKILL it never returns.
 func (h *hit) strike() {
 	self, err := os.FindProcess(os.Getpid())
 	if err == nil {
@@ -102,13 +101,13 @@ func (h *hit) strike() {
 	<-h.ended.Done()
 }
 
-// result is what a finished process left behind.
+// result is the exit code and output of a finished process.
 type result struct {
 	stdout, stderr string
 	code           int // -1: killed by a signal
 }
 
-// runCommand runs a command to its end. The environment gets env added.
+// runCommand runs a command to its end, with env added to the environment.
 func runCommand(t testing.TB, env []string, name string, args ...string) result {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), name, args...)

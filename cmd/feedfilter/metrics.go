@@ -11,13 +11,13 @@ import (
 	"github.com/feedfilter/feedfilter/internal/metrics"
 )
 
-// Clients of Redis, as metrics name them.
+// Names of Redis clients in metrics.
 const (
 	meteredPages    = "pages"
 	meteredReplicas = "replicas"
 )
 
-// newMeters returns what the service is measured by, behind a gate.
+// newMeters returns the metrics of the service.
 func (f *dataFlags) newMeters(behind *gate) *metrics.Registry {
 	s := metrics.Settings{FalsePositiveRate: f.FalsePositiveRate, StalenessBound: f.StalenessBound}
 	this := thisVersion()
@@ -29,7 +29,7 @@ func (f *dataFlags) newMeters(behind *gate) *metrics.Registry {
 	return r
 }
 
-// useLedger has c use l. What comes of it is counted, if that is wanted.
+// useLedger sets the ledger of c, with metrics if there are any.
 func (f *dataFlags) useLedger(c *activity.Config, l *ledger.Ledger) {
 	c.Ledger = l
 	if f.meters != nil {
@@ -38,12 +38,12 @@ func (f *dataFlags) useLedger(c *activity.Config, l *ledger.Ledger) {
 	}
 }
 
-// guardClient gives a client its breakers. What the client does is counted under name, unless there is nothing to count with.
+// guardClient adds circuit breakers to a client, and metrics under name, unless to is nil.
 func guardClient(to *metrics.Redis, name string, client redis.UniversalClient, log *slog.Logger) {
 	if to == nil {
 		redisstore.Guard(client, log)
 		return
 	}
-	to.Watch(name, client) // before the breakers: what they refuse is counted, too
+	to.Watch(name, client) // before the breakers, to count what they refuse
 	to.Breakers(name, redisstore.Guard(client, log))
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// TestServeMetrics scrapes the command on Redis: what it asks of the ledger and of Redis is counted, and all that it exports is in
-// docs/METRICS.md.
+// TestServeMetrics scrapes the service with pages in Redis: calls of the ledger and of Redis are
+// counted, and docs/METRICS.md lists all metrics.
 func TestServeMetrics(t *testing.T) {
 	server := redistest.Start(t)
 	s := serve(t, "--data-dir", t.TempDir(), "--redis", server.URL(), "--pages", "16", "--staleness-bound", "500ms", "--scrub-rate", "700")
@@ -41,7 +41,7 @@ func TestServeMetrics(t *testing.T) {
 			t.Errorf("there is no line %s", line)
 		}
 	}
-	// One or two pages for the two users, and what the scrub looked at before they were there.
+	// One or two pages of the two users, and pages that the scrub read before.
 	if !regexp.MustCompile(`(?m)^feedfilter_page_rebuild_seconds_count\{reason="missing"\} [1-9]`).MatchString(text) {
 		t.Error("no page that was missing was made")
 	}

@@ -7,21 +7,22 @@ import (
 	"path/filepath"
 )
 
-// output is where a command writes to. A file appears under its name when it is whole, in place of an older
-// one. Of what is no regular file, such as a pipe, there is no telling whole from half.
+// output is the output of a command. A regular file gets its name, and replaces an older one, once
+// it is complete. Other files, such as pipes, are written directly.
 type output struct {
 	file *os.File
-	name string // of the whole file; "": file is written to as it is
-	keep bool   // file is not the command's to close
+	name string // of the complete file; "": file is written directly
+	keep bool   // do not close file
 }
 
-// createOutput begins the named file, readable by its owner alone, or stands for standard output, "-".
+// createOutput creates a temporary file for name, readable only by its owner. "-" is standard
+// output.
 func createOutput(name string, std stdio) (*output, error) {
 	if name == "-" {
 		return &output{file: std.out, keep: true}, nil
 	}
 	if path, err := filepath.EvalSymlinks(name); err == nil {
-		name = path // the file behind a link is replaced, not the link
+		name = path // replace the file behind a link, not the link
 	}
 	info, err := os.Stat(name)
 	switch {
@@ -35,7 +36,7 @@ func createOutput(name string, std stdio) (*output, error) {
 	return &output{file: file, name: name}, err
 }
 
-// commit makes what was written durable and gives it its name.
+// commit syncs the file and renames it to its name.
 func (o *output) commit() error {
 	switch {
 	case o.keep:
@@ -56,12 +57,12 @@ func (o *output) commit() error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// discard removes what was written, after a failure.
+// discard removes the file after a failure.
 func (o *output) discard() error {
 	if o.keep {
 		return nil
 	}
-	_ = o.file.Close() // again, if that was what failed
+	_ = o.file.Close() // may be closed already
 	if o.name == "" {
 		return nil
 	}

@@ -7,11 +7,11 @@ import (
 	"syscall"
 )
 
-// keepOwner gives a file the owner and the group of another, as far as the process may.
+// keepOwner gives a file the owner and group of another, as far as the process may.
 func keepOwner(file *os.File, of os.FileInfo) {
 	if is, ok := of.Sys().(*syscall.Stat_t); ok {
 		if file.Chown(int(is.Uid), int(is.Gid)) != nil {
-			_ = file.Chown(-1, int(is.Gid)) // who is not root may give it to a group of theirs
+			_ = file.Chown(-1, int(is.Gid)) // other users than root may set one of their groups
 		}
 	}
 }

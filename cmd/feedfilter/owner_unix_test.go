@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestTokenFileOwner has root change a token file of the user that the service runs as, who has to be able to read it after.
+// TestTokenFileOwner: when root changes a token file, the service's user can still read it.
 func TestTokenFileOwner(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can give files away")

@@ -10,7 +10,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/sizing"
 )
 
-// planCmd has the names of serve's flags for what both know, so that one --config does for both.
+// planCmd shares names of flags with serve, so that one --config works for both.
 type planCmd struct {
 	Users             float64 `help:"${plan_users}"      placeholder:"N"     required:""`
 	ActivitiesPerUser float64 `help:"${plan_activities}" placeholder:"N"     required:""`
@@ -35,7 +35,7 @@ type planCmd struct {
 	Config string      `help:"${config}" placeholder:"FILE"`
 }
 
-// Check implements [settings.Checker]. What sizing knows better it says itself.
+// Check implements [settings.Checker]. Package sizing checks the other flags.
 func (c *planCmd) Check(context.Context) error {
 	var all checks
 	_, err := redisstore.New(nil, c.Filter)
@@ -60,7 +60,7 @@ func (c *planCmd) Run(std stdio) error {
 	return plan.WriteText(std.out)
 }
 
-// refused is err about a flag, in whose name values are that sizing refuses.
+// refused turns an error of sizing about a value into one about the flag.
 func refused(err error) error {
 	if wrong, ok := errors.AsType[*sizing.InputError](err); ok {
 		return usageError{fmt.Errorf("--%s: %s", strings.ReplaceAll(wrong.Field, "_", "-"), wrong.Problem)}
@@ -68,7 +68,7 @@ func refused(err error) error {
 	return err
 }
 
-// input is what the flags say.
+// input returns the flags as input of sizing.
 func (c *planCmd) input() (in sizing.Input, err error) {
 	in = sizing.Input{
 		Users: c.Users, ActivitiesPerUser: c.ActivitiesPerUser, TwoWay: c.TwoWay, SeenPerDay: c.SeenPerUserPerDay,

@@ -9,18 +9,16 @@ import (
 	"golang.org/x/term"
 )
 
-// progress shows on a terminal how far an import has come. Without a terminal, it
-// shows nothing.
+// progress shows the progress of an import on a terminal. Without a terminal, it shows nothing.
 type progress struct {
 	std        stdio
 	bar        *progressbar.ProgressBar // nil: no terminal
 	begun      time.Time
-	offset     int64 // in the file, of what is done
+	offset     int64 // in the file, up to which it is imported
 	activities int
 }
 
-// newProgress shows progress on std.err for a file of size bytes (-1: not known) from
-// offset on.
+// newProgress shows progress on std.err for a file of size bytes (-1: unknown), from offset on.
 func newProgress(std stdio, size, offset int64) *progress {
 	p := &progress{std: std, begun: time.Now(), offset: offset}
 	if !term.IsTerminal(int(std.err.Fd())) || size == offset {
@@ -36,7 +34,7 @@ func newProgress(std stdio, size, offset int64) *progress {
 	return p
 }
 
-// barOptions are those of every bar.
+// barOptions returns the options of every bar.
 func barOptions(std stdio) []progressbar.Option {
 	theme := progressbar.ThemeDefault
 	if !speaksUTF8(os.Getenv) {
@@ -53,7 +51,7 @@ func barOptions(std stdio) []progressbar.Option {
 	}
 }
 
-// advance shows that activities more are imported, and the file up to offset.
+// advance adds a number of activities, and moves the bar to offset.
 func (p *progress) advance(offset int64, activities int) {
 	bytes := offset - p.offset
 	p.offset = offset
@@ -63,7 +61,7 @@ func (p *progress) advance(offset int64, activities int) {
 	}
 	rate := float64(p.activities) / time.Since(p.begun).Seconds()
 	p.bar.Describe(fmt.Sprintf("%.0f activities/s", rate))
-	_ = p.bar.Add64(bytes) // a file that grows meanwhile is more than the bar has room for
+	_ = p.bar.Add64(bytes) // fails beyond the end if the file grows meanwhile
 }
 
 // note writes a line above the bar.

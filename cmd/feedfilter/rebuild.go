@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// rebuiltAtOnce is how many pages are made anew at a time.
+	// rebuiltAtOnce is how many pages are rebuilt at a time.
 	rebuiltAtOnce = 4
-	// pagesAtOnce is for how many pages a service is asked at a time.
+	// pagesAtOnce is how many page numbers one request to a service lists.
 	pagesAtOnce = inspect.MaxCells
 )
 
@@ -33,26 +33,26 @@ type rebuildCmd struct {
 
 // Help is shown by kong below the summary.
 func (*rebuildCmd) Help() string {
-	return "One of --page, --user and --all says which. A page that is made anew replaces what is there when it is whole; feeds and " +
-		"writes go on meanwhile. The scrub, and whoever reads a page that is amiss, do this by themselves."
+	return "Give one of --page, --user and --all. A rebuilt page replaces the old one once it is complete; feeds and writes continue " +
+		"meanwhile. This is rarely needed: the scrub, and every read of a bad page, rebuild pages by themselves."
 }
 
 // Check implements [settings.Checker].
 func (c *rebuildCmd) Check(ctx context.Context) error {
 	if c.Page == nil && c.User == "" && !c.All {
-		return errors.New("--page, --user or --all: say what to make anew")
+		return errors.New("--page, --user or --all: one is required")
 	}
 	return c.insideFlags.Check(ctx)
 }
 
-// rebuilder makes pages anew: in this process, or by way of a service.
+// rebuilder rebuilds pages, in this process or through a service.
 type rebuilder struct {
 	pages func(ctx context.Context) ([]uint32, error) // all
 	user  func(ctx context.Context, id string) (page uint32, err error)
 	one   func(ctx context.Context, page uint32) (inspect.Rebuilt, error)
 }
 
-// rebuiltAnswer is what was done.
+// rebuiltAnswer is the result.
 type rebuiltAnswer struct {
 	Rebuilt int     `json:"rebuilt"`
 	Failed  int     `json:"failed"`
@@ -61,10 +61,10 @@ type rebuiltAnswer struct {
 	Seconds float64 `json:"seconds"`
 }
 
-// Run makes pages anew.
+// Run rebuilds pages.
 func (c *rebuildCmd) Run(ctx context.Context, std stdio) error {
 	var answer rebuiltAnswer
-	var first error // that a page failed for
+	var first error // of a page
 	work := func(r rebuilder) (err error) {
 		answer, first, err = c.rebuild(ctx, std, r)
 		return err
@@ -76,7 +76,7 @@ func (c *rebuildCmd) Run(ctx context.Context, std stdio) error {
 		err = c.look(ctx, std, func(d *data) error { return work(local(d)) })
 	}
 	if ctx.Err() != nil {
-		err = fmt.Errorf("%w; %d pages were made anew", context.Cause(ctx), answer.Rebuilt)
+		err = fmt.Errorf("%w; %d pages rebuilt so far", context.Cause(ctx), answer.Rebuilt)
 	}
 	if err != nil {
 		return fmt.Errorf("rebuild: %w", err)
@@ -85,18 +85,18 @@ func (c *rebuildCmd) Run(ctx context.Context, std stdio) error {
 		return err
 	}
 	if answer.Failed > 0 {
-		return fmt.Errorf("rebuild: %d of %d pages could not be made anew: %w", answer.Failed, answer.Failed+answer.Rebuilt, first)
+		return fmt.Errorf("rebuild: %d of %d pages failed: %w", answer.Failed, answer.Failed+answer.Rebuilt, first)
 	}
 	return nil
 }
 
 func (a rebuiltAnswer) text(w io.Writer) error {
 	took := time.Duration(a.Seconds * float64(time.Second)).Round(time.Millisecond)
-	_, err := fmt.Fprintf(w, "%d pages made anew, with %d keys in %d bytes, in %v\n", a.Rebuilt, a.Keys, a.Bytes, took)
+	_, err := fmt.Fprintf(w, "rebuilt %d pages with %d keys (%d bytes) in %v\n", a.Rebuilt, a.Keys, a.Bytes, took)
 	return err
 }
 
-// rebuild makes those pages anew that were asked for. Of those that fail it returns the first one's error.
+// rebuild rebuilds the pages that the flags name. first is the error of the first page that failed.
 func (c *rebuildCmd) rebuild(ctx context.Context, std stdio, r rebuilder) (answer rebuiltAnswer, first, err error) {
 	start := time.Now()
 	pages, err := c.which(ctx, r)
@@ -127,7 +127,7 @@ func (c *rebuildCmd) rebuild(ctx context.Context, std stdio, r rebuilder) (answe
 				answer.Bytes += rebuilt.Bytes
 			}
 			bar.show(answer.Rebuilt+answer.Failed, len(pages))
-			return nil // the others go on
+			return nil // continue with the other pages
 		})
 	}
 	_ = group.Wait() // always nil
@@ -135,7 +135,7 @@ func (c *rebuildCmd) rebuild(ctx context.Context, std stdio, r rebuilder) (answe
 	return answer, first, nil
 }
 
-// which are the pages asked for.
+// which returns the pages that the flags name.
 func (c *rebuildCmd) which(ctx context.Context, r rebuilder) ([]uint32, error) {
 	switch {
 	case c.Page != nil:
@@ -148,7 +148,7 @@ func (c *rebuildCmd) which(ctx context.Context, r rebuilder) ([]uint32, error) {
 	}
 }
 
-// local makes pages anew in this process.
+// local returns a rebuilder in this process.
 func local(d *data) rebuilder {
 	return rebuilder{
 		pages: func(context.Context) (pages []uint32, err error) {
@@ -165,7 +165,7 @@ func local(d *data) rebuilder {
 			return u.Page, nil
 		},
 		one: func(ctx context.Context, page uint32) (inspect.Rebuilt, error) {
-			r, err := activity.WithLedger(d.activities, "to make a page anew")
+			r, err := activity.WithLedger(d.activities, "a rebuild")
 			if err != nil {
 				return inspect.Rebuilt{}, err
 			}
@@ -175,7 +175,7 @@ func local(d *data) rebuilder {
 	}
 }
 
-// remote has a service make pages anew.
+// remote returns a rebuilder through a service.
 func (c *rebuildCmd) remote() rebuilder {
 	s := &c.Service
 	return rebuilder{
@@ -192,7 +192,7 @@ func (c *rebuildCmd) remote() rebuilder {
 	}
 }
 
-// pages are the numbers of all pages of the service.
+// pages returns the numbers of all pages of the service.
 func (f *serviceFlags) pages(ctx context.Context) (pages []uint32, err error) {
 	for {
 		var answer struct {

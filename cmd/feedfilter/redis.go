@@ -15,19 +15,20 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redisurl"
 )
 
-// describeTimeout is how long a start waits for AWS to say where the cache is.
+// describeTimeout is how long a start waits for AWS to describe the cache.
 const describeTimeout = 30 * time.Second
 
-// redisClients are clients of the servers that --redis names.
+// redisClients holds clients of the servers that --redis names.
 type redisClients struct {
 	pages    redis.UniversalClient
-	replicas redis.UniversalClient // for feeds; nil: they are not read
-	cache    *elasticache.Cache    // nil unless the servers are one
+	replicas redis.UniversalClient // for feeds; nil: feeds read primaries
+	cache    *elasticache.Cache    // nil unless --redis names an ElastiCache cache
 	addrs    string                // for people to read
 }
 
-// connect returns clients of s that leave servers alone for a while that fail, and tell log. The servers need not be
-// up; but where they are is asked of AWS, if they are a cache there, and kept in the directory dir.
+// connect returns clients of s with circuit breakers, which log to log. The servers need not be up.
+// For an ElastiCache cache, connect asks AWS for its description, and stores that in the directory
+// dir.
 func connect(
 	ctx context.Context, s *redisurl.Servers, meter *metrics.Redis, log *slog.Logger, dir string,
 ) (*redisClients, error) {
@@ -40,10 +41,11 @@ func connect(
 	return c, nil
 }
 
-// descriptionFile returns where what AWS says of the cache is kept.
+// descriptionFile returns the file of AWS's description of the cache.
 func descriptionFile(dir string) string { return filepath.Join(dir, "elasticache.json") }
 
-// connectManaged asks AWS where the cache is, and keeps the answer in file for a time when AWS cannot be asked.
+// connectManaged asks AWS for a description of the cache, and stores it in file for later starts
+// without AWS.
 func connectManaged(
 	ctx context.Context, m *redisurl.Managed, meter *metrics.Redis, log *slog.Logger, file string,
 ) (*redisClients, error) {
@@ -96,8 +98,8 @@ func (c *redisClients) close() error {
 	return err
 }
 
-// redisLog takes what the Redis client has to say. Failed commands are reported by
-// whoever sent them, so this is for looking into a problem only.
+// redisLog logs the messages of the Redis client at debug level. Callers report failed commands
+// themselves.
 type redisLog struct{ log *slog.Logger }
 
 // Printf implements the client's logger.

@@ -78,7 +78,7 @@ func countPages(t testing.TB, servers string) int {
 	return n
 }
 
-// The client of each form is guarded.
+// The client of each form of URL has circuit breakers.
 func TestRedisClientsAreGuarded(t *testing.T) {
 	for _, text := range []string{"redis://127.0.0.1:1", "redis+cluster://127.0.0.1:1", "redis+sentinel://127.0.0.1:1/m"} {
 		s, err := redisurl.Parse(text + "?max_retry_backoff=1ms")

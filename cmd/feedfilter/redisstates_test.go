@@ -14,7 +14,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// redisState is a state of Redis in which it answers and does not do what it is asked for.
+// redisState is a state in which Redis answers but refuses commands.
 type redisState struct {
 	args  []string // of the server
 	user  string   // that signs in, with the password "pw"; "": the default user
@@ -84,7 +84,7 @@ func redisStates() map[string]redisState {
 	}
 }
 
-// configured is a state that a setting brings about.
+// configured returns a state that a setting causes.
 func configured(says string, reads bool, name, begin, end string) redisState {
 	set := func(value string) func(t *testing.T, s *redistest.Server) {
 		return func(t *testing.T, s *redistest.Server) {
@@ -95,7 +95,7 @@ func configured(says string, reads bool, name, begin, end string) redisState {
 	return redisState{begin: set(begin), end: set(end), reads: reads, says: says}
 }
 
-// noSnapshots is a server that cannot save its data, and takes no writes for that.
+// noSnapshots is a server that refuses writes because it cannot save its data.
 func noSnapshots() redisState {
 	var dir string
 	return redisState{
@@ -128,7 +128,7 @@ func noSnapshots() redisState {
 	}
 }
 
-// tooManyClients is a server that takes no further connection and has ended those there were.
+// tooManyClients is a server that has closed all connections and accepts no new ones.
 func tooManyClients() redisState {
 	var admin *redis.Conn
 	do := func(t *testing.T, args ...any) {
@@ -152,7 +152,7 @@ func tooManyClients() redisState {
 	}
 }
 
-// passwordChanged is a server that wants a password now.
+// passwordChanged is a server that now requires a password.
 func passwordChanged() redisState {
 	return redisState{
 		user: "feed",
@@ -169,7 +169,7 @@ func passwordChanged() redisState {
 	}
 }
 
-// withoutRights takes rights from the user.
+// withoutRights revokes permissions of the user.
 func withoutRights(reads bool, rules ...any) redisState {
 	change := func(rules ...any) func(t *testing.T, s *redistest.Server) {
 		return func(t *testing.T, s *redistest.Server) {
@@ -180,7 +180,7 @@ func withoutRights(reads bool, rules ...any) redisState {
 	return redisState{user: "feed", begin: change(rules...), end: change("+@all"), reads: reads}
 }
 
-// busy is a server that runs a script without an end.
+// busy is a server that runs an endless script.
 func busy() redisState {
 	return redisState{
 		args: []string{"--busy-reply-threshold", "1"},
@@ -201,8 +201,8 @@ func busy() redisState {
 	}
 }
 
-// TestRedisStates has Redis answer, and refuse what it is asked for, in each way that it may. Feeds
-// are right and do not wait, writes are acknowledged, and when it is over Redis is used again.
+// TestRedisStates puts Redis into each state in which it answers but refuses commands. Feeds stay
+// correct and do not wait, writes are acknowledged, and afterwards Redis is used again.
 func TestRedisStates(t *testing.T) {
 	t.Parallel()
 	for name, state := range redisStates() {

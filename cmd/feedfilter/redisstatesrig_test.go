@@ -27,7 +27,7 @@ import (
 
 const (
 	stateViewers = 20
-	// slowFeed is far below what a feed takes that waits for Redis, and far above what one takes
+	// slowFeed is far below the time of a feed that waits for Redis, and far above the time of one
 	// that does not.
 	slowFeed = 250 * time.Millisecond
 )
@@ -39,7 +39,7 @@ func command(t *testing.T, s *redistest.Server, args ...any) {
 	}
 }
 
-// awaitReply waits until a read is answered with an error that begins so; "": with none.
+// awaitReply waits until a read returns an error with the prefix; "": no error.
 func awaitReply(t *testing.T, s *redistest.Server, prefix string) {
 	t.Helper()
 	probe := redis.NewClient(&redis.Options{Addr: s.Addr(), MaxRetries: -1, DisableIdentity: true})
@@ -62,7 +62,7 @@ func eventuallyIn(t *testing.T, what string, try func() error) {
 	}
 }
 
-// stateRig is what a service is made of, on one Redis.
+// stateRig holds the parts of a service on one Redis.
 type stateRig struct {
 	recorder *activity.Recorder
 	machine  *activity.Recorder // without Redis: only a slow machine makes its writes slow
@@ -70,7 +70,7 @@ type stateRig struct {
 	hidden   map[string][]string // posts, by viewer
 }
 
-// openStates opens a Recorder on the Redis at url the way that the service does.
+// openStates opens a Recorder on the Redis at url as the service does.
 func openStates(t *testing.T, url string, replicas redis.UniversalClient) *stateRig {
 	t.Helper()
 	g := &stateRig{log: &stateLog{}, hidden: make(map[string][]string)}
@@ -103,7 +103,7 @@ func openStates(t *testing.T, url string, replicas redis.UniversalClient) *state
 	return g
 }
 
-// openRecorder opens a Recorder on a ledger of its own.
+// openRecorder opens a Recorder on a new ledger.
 func openRecorder(t *testing.T, c activity.Config) *activity.Recorder {
 	t.Helper()
 	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 16})
@@ -120,8 +120,8 @@ func openRecorder(t *testing.T, c activity.Config) *activity.Recorder {
 	return r
 }
 
-// measure returns how long do took, less the time for which the machine stood still meanwhile: the
-// longest time that a write without Redis took. On an idle machine that is some milliseconds.
+// measure returns how long do took, minus the time for which the machine stalled meanwhile: the
+// longest time of a write without Redis. On an idle machine that is some milliseconds.
 func (g *stateRig) measure(t *testing.T, do func()) time.Duration {
 	t.Helper()
 	var still time.Duration
@@ -166,7 +166,7 @@ func (g *stateRig) hide(t *testing.T, viewer, post string) {
 	g.hidden[viewer] = append(g.hidden[viewer], post)
 }
 
-// feed asks for a feed of a viewer, and checks that exactly what is hidden is dropped.
+// feed asks for a feed of a viewer, and checks that exactly the hidden posts are dropped.
 func (g *stateRig) feed(t *testing.T, viewer string) (took time.Duration, degraded bool) {
 	t.Helper()
 	q := feed.Request{Viewer: viewer, Posts: []feed.Post{{ID: "shown", Author: "a"}}}
@@ -183,7 +183,7 @@ func (g *stateRig) feed(t *testing.T, viewer string) (took time.Duration, degrad
 }
 
 // during asks for feeds while Redis is in a state, from its first second on, and for a write.
-// Feeds of the viewers of degraded have to say so, and no others.
+// Exactly the feeds of the viewers in degraded must be degraded.
 func (g *stateRig) during(t *testing.T, degraded func(viewer string) bool) {
 	t.Helper()
 	for n, began := 0, time.Now(); time.Since(began) < time.Second; n++ {
@@ -267,7 +267,7 @@ func (g *stateRig) after(t *testing.T) {
 	t.Logf("feeds and writes use Redis %v after the end", time.Since(began))
 }
 
-// stateLog is what a service logs.
+// stateLog collects the log of a service.
 type stateLog struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -285,7 +285,7 @@ func (l *stateLog) String() string {
 	return l.buf.String()
 }
 
-// wantFew checks that nothing was logged again and again.
+// wantFew checks that no message was logged many times.
 func (l *stateLog) wantFew(t *testing.T, says string) {
 	t.Helper()
 	counts := make(map[string]int)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,10 +14,10 @@ import (
 	"github.com/feedfilter/feedfilter/internal/settings"
 )
 
-// updated reports whether tests write what they compare with, as `make docs` has them do.
+// updated reports whether tests write their expected files, as for `make docs`.
 func updated() bool { return os.Getenv("UPDATE") != "" }
 
-// testParser is the parser that the command uses.
+// testParser returns the parser of the command.
 func testParser(t *testing.T) *kong.Kong {
 	t.Helper()
 	parser, err := newParser(&cli{}, stdio{os.Stdin, os.Stdout, os.Stderr})
@@ -26,14 +27,21 @@ func testParser(t *testing.T) *kong.Kong {
 	return parser
 }
 
-// TestCommandReference compares docs/COMMAND.md with what --help prints.
+// TestCommandReference compares docs/COMMAND.md with what --help prints. The page explains the
+// flags that a command shares with serve once, at serve.
 func TestCommandReference(t *testing.T) {
 	const name = "../../docs/COMMAND.md"
 	t.Setenv("COLUMNS", "100")
 	parser, text := testParser(t), &bytes.Buffer{}
 	parser.Stdout = text
-	text.WriteString("# Commands\n\nWhat `--help` prints. `make docs` writes this page.\n")
+	text.WriteString("# Commands\n\nWhat `--help` prints. `make docs` writes this page.\n" +
+		"Flags that a command shares with `serve` are explained once, [there](#feedfilter-serve).\n")
+	serve := parser.Model.Leaves(true)[0]
+	if serve.Name != "serve" {
+		t.Fatalf("the first command is %s, not serve", serve.Name)
+	}
 	for _, node := range append([]*kong.Node{parser.Model.Node}, parser.Model.Leaves(true)...) {
+		shared := hideShared(node, serve)
 		fmt.Fprintf(text, "\n## %s\n\n```text\n", node.FullPath())
 		command, err := kong.Trace(parser, strings.Fields(node.Path()))
 		if err == nil {
@@ -43,6 +51,7 @@ func TestCommandReference(t *testing.T) {
 			t.Fatal(err)
 		}
 		text.WriteString("```\n")
+		writeShared(text, shared)
 	}
 	if updated() {
 		if err := os.WriteFile(name, text.Bytes(), 0o644); err != nil {
@@ -58,7 +67,46 @@ func TestCommandReference(t *testing.T) {
 	}
 }
 
-// TestExamples has every command show examples in its help, and understand them.
+// hideShared hides the flags of a command that serve has too, with the same help and default. It
+// returns their names.
+func hideShared(node, serve *kong.Node) (names []string) {
+	if node == serve {
+		return nil
+	}
+	for _, flag := range node.Flags {
+		if slices.ContainsFunc(serve.Flags, func(s *kong.Flag) bool {
+			return s.Name == flag.Name && s.Help == flag.Help && s.Default == flag.Default
+		}) {
+			flag.Hidden = true
+			names = append(names, "`--"+flag.Name+"`")
+		}
+	}
+	return names
+}
+
+// writeShared lists the flags that hideShared has hidden, in lines of at most 100 columns.
+func writeShared(text *bytes.Buffer, names []string) {
+	if len(names) == 0 {
+		return
+	}
+	line := "\nAlso these flags of [serve](#feedfilter-serve):"
+	for i, name := range names {
+		if i < len(names)-1 {
+			name += ","
+		} else {
+			name += "."
+		}
+		if len(line)+1+len(name) > 100 {
+			text.WriteString(line + "\n")
+			line = name
+			continue
+		}
+		line += " " + name
+	}
+	text.WriteString(line + "\n")
+}
+
+// TestExamples checks that the help of every command has examples, and parses them.
 func TestExamples(t *testing.T) {
 	shown, all := make(map[string]bool), examples()
 	for _, node := range testParser(t).Model.Leaves(true) {
@@ -79,7 +127,7 @@ func TestExamples(t *testing.T) {
 				t.Errorf("%s is no example", line)
 				continue
 			}
-			// The file of settings that an example names is not there.
+			// The settings file of an example does not exist here.
 			args := strings.Fields(regexp.MustCompile(`--config \S+`).ReplaceAllString(found[1], ""))
 			chosen, err := settings.Parse(t.Context(), testParser(t), envPrefix, args)
 			if err != nil {

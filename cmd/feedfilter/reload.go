@@ -15,40 +15,40 @@ import (
 // liveSetting is a setting of serve that can change while it runs.
 type liveSetting struct {
 	flag  string
-	apply func(to *serveCmd) error // has nothing to check: all settings were. Where it fails, the old one stays in force
+	apply func(to *serveCmd) error // sets a checked value; after an error, the old value stays
 }
 
-// reloader takes up what has changed in the environment's file of settings, and in the files that they name.
+// reloader applies changes of the settings, and of the files that they name.
 type reloader struct {
-	now   *invocation // what the service runs with
+	now   *invocation // with the present settings
 	kinds *activity.Kinds
 	live  []liveSetting
-	files func(context.Context) error // reads again what the files have that settings name
+	files func(context.Context) error // rereads the files that settings name
 	log   *slog.Logger
 }
 
-// changedSetting is one that was changed, as the log has it.
+// changedSetting is a changed setting in the log.
 type changedSetting struct {
 	Setting string `json:"setting"`
 	From    any    `json:"from"`
 	To      any    `json:"to"`
 }
 
-// run reads all settings anew. If all are right, and what has changed can change while the service runs, that is applied;
-// if not, nothing is. The files are another matter: whoever moved the audit log away must not find it written on because of a mistake
-// in a setting.
+// run rereads all settings. It applies the changes if all settings are valid and can change at run
+// time; otherwise it applies none. It rereads the files in any case: after log rotation, a mistake
+// in a setting must not keep the audit log open.
 func (r *reloader) run(ctx context.Context) {
 	if err := r.files(ctx); err != nil {
-		r.log.ErrorContext(ctx, "a file was not read again, what it had before stays", "error", err)
+		r.log.ErrorContext(ctx, "file not reloaded, its previous content stays in force", "error", err)
 	}
 	next, err := r.now.again(ctx)
 	if err != nil {
-		r.log.ErrorContext(ctx, "settings not reloaded, the old ones stay", "mistakes", mistakesOf(err))
+		r.log.ErrorContext(ctx, "settings not reloaded: invalid", "mistakes", mistakesOf(err))
 		return
 	}
 	changed := r.changes(next)
 	if fixed := r.fixed(changed, next); len(fixed) > 0 {
-		r.log.ErrorContext(ctx, "settings not reloaded, the old ones stay: some need a restart", "settings", fixed)
+		r.log.ErrorContext(ctx, "settings not reloaded: restart required", "settings", fixed)
 		return
 	}
 	for _, setting := range r.live {
@@ -57,19 +57,19 @@ func (r *reloader) run(ctx context.Context) {
 			continue
 		}
 		if err := setting.apply(&next.commands.Serve); err != nil {
-			r.log.ErrorContext(ctx, "a setting was not reloaded, the old one stays", "setting", setting.flag, "error", err)
+			r.log.ErrorContext(ctx, "setting not reloaded", "setting", setting.flag, "error", err)
 			changed = slices.Delete(changed, i, i+1)
-			r.keep(next, setting.flag) // so that the next SIGHUP tries again
+			r.keep(next, setting.flag) // so that the next SIGHUP retries
 		}
 	}
 	r.now = next
-	// Whatever the level is: somebody has asked for it.
+	// At any log level, because an operator asked for the reload.
 	line := slog.NewRecord(time.Now(), slog.LevelInfo, "settings reloaded", 0)
 	line.Add("changed", changed)
-	_ = r.log.Handler().Handle(ctx, line) // there is nowhere to report that the log fails
+	_ = r.log.Handler().Handle(ctx, line) // an error cannot be reported
 }
 
-// keep has next say of a setting what it was.
+// keep sets a setting of next to its present value.
 func (r *reloader) keep(next *invocation, flag string) {
 	for i, was := range r.now.command.Settings {
 		if was.Name == flag {
@@ -78,11 +78,11 @@ func (r *reloader) keep(next *invocation, flag string) {
 	}
 }
 
-// changes are the settings that differ in next.
+// changes returns the settings that differ in next.
 func (r *reloader) changes(next *invocation) []changedSetting {
-	changed := []changedSetting{} // which the log shows as an empty list
+	changed := []changedSetting{} // not nil: the log shows an empty list
 	for i, was := range r.now.command.Settings {
-		// The flags are the same, and so is their order.
+		// Both have the same flags in the same order.
 		if is := next.command.Settings[i]; !reflect.DeepEqual(was.Value, is.Value) {
 			changed = append(changed, changedSetting{was.Name, was.Masked(), is.Masked()})
 		}
@@ -90,7 +90,7 @@ func (r *reloader) changes(next *invocation) []changedSetting {
 	return changed
 }
 
-// fixed are the names of those that cannot change while the service runs.
+// fixed returns the names of changed settings that cannot change at run time.
 func (r *reloader) fixed(changed []changedSetting, next *invocation) []string {
 	var names []string
 	for _, c := range changed {
@@ -100,12 +100,12 @@ func (r *reloader) fixed(changed []changedSetting, next *invocation) []string {
 	}
 	kinds, err := next.commands.Serve.Data.kinds()
 	if (err != nil || !slices.Equal(kinds.All(), r.kinds.All())) && !slices.Contains(names, "kinds") {
-		names = append(names, "kinds") // the file that it names has changed
+		names = append(names, "kinds") // the content of the file has changed
 	}
 	return names
 }
 
-// mistakesOf are the lines of an error about settings.
+// mistakesOf returns the mistakes in an error about settings.
 func mistakesOf(err error) []string {
 	wrong, ok := errors.AsType[*settings.MistakesError](err)
 	if !ok {

@@ -18,7 +18,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 )
 
-// TestReloadTriesAgain has a setting that cannot be applied the first time.
+// TestReloadTriesAgain: a reload retries a setting that could not be applied before.
 func TestReloadTriesAgain(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "settings.json")
 	write := func(text string) {
@@ -51,7 +51,7 @@ func TestReloadTriesAgain(t *testing.T) {
 	write(`{"max-requests": 9, "max-connections": 7}`)
 	reload.run(t.Context())
 	wantContains(t, log.String(), `setting=max-requests error="no room"`, `msg="settings reloaded" changed="[{Setting:max-connections From:10000 To:7}]"`)
-	wantContains(t, log.String(), `msg="a file was not read again, what it had before stays" error="no certificate"`)
+	wantContains(t, log.String(), `msg="file not reloaded, its previous content stays in force" error="no certificate"`)
 	failure, unread = nil, nil
 	log.Reset()
 	reload.run(t.Context())
@@ -65,7 +65,8 @@ func TestReloadTriesAgain(t *testing.T) {
 	wantContains(t, log.String(), `changed="[{Setting:max-requests From:8 To:9}]"`, `changed=[]`)
 }
 
-// TestReloadFiles has the files taken up whatever the settings are: the audit log may have been moved away.
+// TestReloadFiles: files are reloaded even if the settings are invalid, because the audit log may
+// have been rotated.
 func TestReloadFiles(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "settings.json")
 	writeFile(t, file, `{}`)
@@ -92,10 +93,10 @@ func TestReloadFiles(t *testing.T) {
 	if n := strings.Count(log.String(), `error="no such file"`); n != 4 {
 		t.Errorf("logged %d times, want 4: %s", n, &log)
 	}
-	wantContains(t, log.String(), "some need a restart", `msg="settings reloaded" changed=[]`)
+	wantContains(t, log.String(), "restart required", `msg="settings reloaded" changed=[]`)
 }
 
-// TestHangupEndsNothing sends SIGHUP to a command that has no use for it.
+// TestHangupEndsNothing: SIGHUP does not end a command other than serve.
 func TestHangupEndsNothing(t *testing.T) {
 	dir := t.TempDir()
 	cmd := exec.CommandContext(t.Context(), "feedfilter", "import", "--data-dir", dir, "--format", "csv", "-")

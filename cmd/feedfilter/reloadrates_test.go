@@ -14,7 +14,7 @@ import (
 	"github.com/feedfilter/feedfilter/client"
 )
 
-// TestReloadRates has a service take up new rates, and asks as often as they allow, and once more.
+// TestReloadRates reloads new rate limits, and sends as many requests as they allow, and one more.
 func TestReloadRates(t *testing.T) {
 	dir := t.TempDir()
 	settings, tokens := filepath.Join(dir, "settings.json"), filepath.Join(dir, "tokens.json")
@@ -65,7 +65,8 @@ func TestReloadRates(t *testing.T) {
 	s.wantExit(0)
 }
 
-// TestServerErrorsAreThrottled has strangers cause what the server itself logs, such as failed handshakes.
+// TestServerErrorsAreThrottled: log lines that strangers can cause, such as failed handshakes, are
+// throttled.
 func TestServerErrorsAreThrottled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer

@@ -6,12 +6,12 @@ import (
 	"net/url"
 )
 
-// get asks the service for what is at a path, given by its parts, with a query if need be.
+// get sends a GET request to the service. path is given in parts; query may be nil.
 func (f *serviceFlags) get(ctx context.Context, into any, query url.Values, path ...string) error {
 	return f.call(ctx, http.MethodGet, path, query, nil, into)
 }
 
-// post has the service do something.
+// post sends a POST request to the service.
 func (f *serviceFlags) post(ctx context.Context, body, into any, path ...string) error {
 	return f.call(ctx, http.MethodPost, path, nil, body, into)
 }

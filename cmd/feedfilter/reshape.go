@@ -25,19 +25,19 @@ type reshapeCmd struct {
 
 // Help is shown by kong below the summary.
 func (*reshapeCmd) Help() string {
-	return "The number only grows: --pages is a power of two above the present number. New pages are built beside the ones in use, while " +
-		"feeds and writes go on, and then replace them. With a ledger on PostgreSQL the command runs beside the services, and needs their " +
-		"--redis, --filter, --kinds and --false-positive-rate. A SQLite ledger belongs to the service alone: ask the service, with " +
-		"--server, or stop it first. A change that has begun is always finished and cannot be taken back. If it is interrupted, run " +
-		"the command again, or restart a service: either continues. Services that were given --pages need the new number at their next " +
-		"start, or none. A service needs a token with ops:read and ops:write."
+	return "The number only grows: --pages must be a power of two above the present number. New pages are built beside the old " +
+		"ones and then replace them, while feeds and writes continue. On PostgreSQL, the command runs beside the services and " +
+		"needs their --redis, --filter, --kinds and --false-positive-rate. On SQLite, use --server, or stop the service first. " +
+		"A reshape that has begun cannot be undone. If it is interrupted, run the command again or restart a service: either " +
+		"continues it. Remove or update --pages of services before their next start. With --server, the token needs ops:read and " +
+		"ops:write."
 }
 
 // Check implements [settings.Checker].
 func (c *reshapeCmd) Check(context.Context) error {
 	var all checks
-	all.wantf(c.Data.Pages != nil, "--pages: say how many there are to be")
-	all.wantf(c.Service.Server != "" || c.Data.Ledger != noLedger, "--ledger: without one, the number of pages cannot be changed")
+	all.wantf(c.Data.Pages != nil, "--pages: required")
+	all.wantf(c.Service.Server != "" || c.Data.Ledger != noLedger, "--ledger: required to change the number of pages")
 	all.note(c.Data.checkFiles())
 	return all.err()
 }
@@ -76,7 +76,7 @@ func (c *reshapeCmd) Run(ctx context.Context, std stdio) (err error) {
 	return err
 }
 
-// refusal returns the code with which the number was refused; "": err is no refusal.
+// refusal returns the code of an error that refuses the number; "" for other errors.
 func refusal(err error) string {
 	if refused, ok := errors.AsType[*client.Error](err); ok {
 		return refused.Code
@@ -87,9 +87,9 @@ func refusal(err error) string {
 	return ""
 }
 
-// outcome says, for an error, how many pages are built and how the reshape continues.
+// outcome says, after an error, how many pages are built and how the reshape continues.
 func (c *reshapeCmd) outcome(bar *pagesBar) string {
-	done := "nothing was reshaped yet"
+	done := "no page is built yet"
 	if bar.pages > 0 {
 		done = fmt.Sprintf("%d of %d pages are built", bar.done, bar.pages)
 	}
@@ -99,16 +99,16 @@ func (c *reshapeCmd) outcome(bar *pagesBar) string {
 	return done + "; run the same command again to continue"
 }
 
-// reshape does it in this process.
+// reshape reshapes in this process.
 func (c *reshapeCmd) reshape(ctx context.Context, number uint32, bar *pagesBar) (err error) {
 	if err := c.Data.checkThere(); err != nil {
 		return err
 	}
-	c.Data.Pages = nil // what they are now is the ledger's to say
+	c.Data.Pages = nil // the ledger knows the present number
 	c.Data.ScrubRate = 1
 	d, err := c.Data.open(ctx, c.Data.logger(bar.std), nil)
 	if errors.Is(err, ledger.ErrInUse) {
-		return fmt.Errorf("%w; or has to do it itself: see --server", err)
+		return fmt.Errorf("%w, or use it with --server", err)
 	}
 	if err != nil {
 		return err

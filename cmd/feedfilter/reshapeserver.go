@@ -8,14 +8,14 @@ import (
 )
 
 const (
-	// askInterval is how often a service is asked how far it is.
+	// askInterval is the time between two questions about progress.
 	askInterval = 500 * time.Millisecond
-	// maxSilence is how many times in a row it may not answer.
+	// maxSilence is how many times in a row the service may fail to answer.
 	maxSilence = 10
 )
 
-// ask tells a service to do it, and waits until all users are on the new pages and the previous ones
-// are given up. A service that is building other pages already builds those first.
+// ask tells a service to reshape, and waits until all users are on the new pages and the previous
+// pages are removed. A service with a reshape in progress finishes that first.
 func (c *reshapeCmd) ask(ctx context.Context, pages uint32, bar *pagesBar) error {
 	service, err := c.Service.service()
 	if err != nil {
@@ -31,7 +31,7 @@ func (c *reshapeCmd) ask(ctx context.Context, pages uint32, bar *pagesBar) error
 	for {
 		switch {
 		case err == nil && s.Pages > pages:
-			return fmt.Errorf("the service was asked for %d pages meanwhile", s.Pages)
+			return fmt.Errorf("another request has asked the service for %d pages meanwhile", s.Pages)
 		case err == nil:
 			silent = 0
 			bar.show(int(int64(s.Reshaped)*int64(s.Pages)/int64(s.Homes)), int(s.Pages))
@@ -39,14 +39,14 @@ func (c *reshapeCmd) ask(ctx context.Context, pages uint32, bar *pagesBar) error
 				if s.SharedPages == int(pages) {
 					return nil
 				}
-				return fmt.Errorf("the service has stopped: %s", cmp.Or(s.Trouble, "it was restarted"))
+				return fmt.Errorf("the service stopped the reshape: %s", cmp.Or(s.Trouble, "it was restarted"))
 			}
 			if s.Trouble != troubled && s.Trouble != "" {
 				bar.note("the service waits: " + s.Trouble)
 			}
 			troubled = s.Trouble
 		case bar.pages == 0 || ctx.Err() != nil:
-			return err // it has not begun
+			return err // the reshape has not begun
 		default:
 			silent++
 			if silent == maxSilence {

@@ -9,17 +9,17 @@ import (
 	"golang.org/x/term"
 )
 
-const asJSON = "json" // as --output
+const asJSON = "json" // a value of --output
 
-// resultFlags are those of all commands that print a result.
+// resultFlags are the flags of commands that print a result.
 type resultFlags struct {
 	Output string `default:"text" enum:"text,json" help:"${result_output}" placeholder:"FORMAT" short:"o"`
 }
 
-// json reports whether the result is for programs.
+// json reports whether to print the result as JSON.
 func (f *resultFlags) json() bool { return f.Output == asJSON }
 
-// writeJSON writes value to out, for programs and people.
+// writeJSON writes value to out as indented JSON.
 func writeJSON(out io.Writer, value any) error {
 	text, err := json.Marshal(value, json.Deterministic(true), jsontext.WithIndent("  "))
 	if err != nil {
@@ -29,12 +29,13 @@ func writeJSON(out io.Writer, value any) error {
 	return err
 }
 
-// colourFlags are those of commands whose text may have colours.
+// colourFlags are the flags of commands whose text may have colours.
 type colourFlags struct {
 	Color string `default:"auto" enum:"auto,always,never" help:"${result_color}" placeholder:"WHEN"`
 }
 
-// on reports whether what goes to out is to have colours: NO_COLOR is what the user says of all programs, at https://no-color.org.
+// on reports whether to use colours in text for out. NO_COLOR turns them off in all programs:
+// https://no-color.org.
 func (f *colourFlags) on(out *os.File) bool {
 	switch f.Color {
 	case "always":

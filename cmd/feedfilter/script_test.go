@@ -15,14 +15,14 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// serving is the service that a script has started last.
+// serving is the last service that a script has started.
 type serving struct {
 	cmd *exec.Cmd
 	log *bufio.Scanner
 }
 
-// scriptServe is the scripts' command "serve [<flag>...]": it starts the service on a free port, which URL is then
-// the address of, and ends it with the script.
+// scriptServe is the scripts' command "serve [<flag>...]": it starts the service on a free port,
+// sets URL to its address, and ends it with the script.
 func scriptServe(ts *testscript.TestScript, neg bool, args []string) {
 	s, ok := ts.Value("serving").(*serving)
 	if neg || !ok || s.cmd != nil {
@@ -53,7 +53,8 @@ func (s *serving) kill() {
 	}
 }
 
-// scriptHalt is the scripts' command "halt": it ends the service, which lets what is in flight finish.
+// scriptHalt is the scripts' command "halt": it ends the service, which finishes requests in
+// flight.
 func scriptHalt(ts *testscript.TestScript, neg bool, args []string) {
 	s, ok := ts.Value("serving").(*serving)
 	if neg || !ok || s.cmd == nil || len(args) > 0 {
@@ -67,8 +68,8 @@ func scriptHalt(ts *testscript.TestScript, neg bool, args []string) {
 	s.cmd = nil
 }
 
-// scriptReload is the scripts' command "reload <file>": it has the service reload its settings, and leaves in the file what it
-// logged up to the outcome.
+// scriptReload is the scripts' command "reload <file>": it makes the service reload its settings,
+// and writes its log up to the outcome to the file.
 func scriptReload(ts *testscript.TestScript, neg bool, args []string) {
 	s, ok := ts.Value("serving").(*serving)
 	if neg || !ok || s.cmd == nil || len(args) != 1 {
@@ -86,7 +87,8 @@ func scriptReload(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Fatalf("reload: the service has ended, and logged %s", lines.String())
 }
 
-// mainCall is the command "call <method> <URL> [<JSON>]" of the scripts: it prints the status and the answer.
+// mainCall is the scripts' command "call <method> <URL> [<JSON>]": it prints the status and the
+// answer.
 func mainCall() {
 	if err := call(os.Args[1:], os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)

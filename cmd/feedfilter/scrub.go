@@ -22,14 +22,14 @@ type scrubCmd struct {
 
 // Help is shown by kong below the summary.
 func (*scrubCmd) Help() string {
-	return "What the service does all the time, once, and now: the header of every page is compared with the ledger, --scrub-rate of them " +
-		"a second, and what is damaged, missing or behind is made anew. It exits with 1 if something could not be, or could not be looked at."
+	return "Does now what the service does continuously: compares the header of every page with the ledger, --scrub-rate pages per " +
+		"second, and rebuilds damaged, missing and stale pages. Exits with 1 if a page could not be read or rebuilt."
 }
 
 // Check implements [settings.Checker].
 func (c *scrubCmd) Check(ctx context.Context) error {
 	if c.Service.Server == "" && c.Data.Ledger == noLedger {
-		return errors.New("--ledger: without one, there is nothing to compare pages with")
+		return errors.New("--ledger: required to compare pages with")
 	}
 	return c.insideFlags.Check(ctx)
 }
@@ -58,11 +58,11 @@ func (c *scrubCmd) Run(ctx context.Context, std stdio) error {
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		goesOn := ""
+		continues := ""
 		if c.Service.Server != "" && done.Running {
-			goesOn = "; the service goes on"
+			continues = "; the service continues"
 		}
-		return fmt.Errorf("scrub: %w; %d of %d pages were looked at%s", err, done.Done, done.All, goesOn)
+		return fmt.Errorf("scrub: %w; %d of %d pages were checked%s", err, done.Done, done.All, continues)
 	}
 	if err := c.print(std, done, func(w io.Writer) error { return scrubText(w, done) }); err != nil {
 		return err
@@ -70,7 +70,7 @@ func (c *scrubCmd) Run(ctx context.Context, std stdio) error {
 	return scrubVerdict(done)
 }
 
-// ask has a service do it, and waits until it has.
+// ask tells a service to scrub, and waits until the scrub ends.
 func (c *scrubCmd) ask(ctx context.Context, bar *pagesBar) (done inspect.Scrub, err error) {
 	s := &c.Service
 	err = s.post(ctx, map[string]int{"rate": c.Data.ScrubRate}, &done, "v1", "ops", "scrub")
@@ -84,7 +84,7 @@ func (c *scrubCmd) ask(ctx context.Context, bar *pagesBar) (done inspect.Scrub, 
 				return done, nil
 			}
 		case done.Started.IsZero() || ctx.Err() != nil:
-			return done, err // it has not begun
+			return done, err // the scrub has not begun
 		default:
 			silent++
 			if silent == maxSilence {
@@ -99,14 +99,14 @@ func (c *scrubCmd) ask(ctx context.Context, bar *pagesBar) (done inspect.Scrub, 
 		var now inspect.Scrub
 		if err = s.get(ctx, &now, nil, "v1", "ops", "scrub"); err == nil {
 			if now.Started.Before(done.Started) {
-				return done, errors.New("the service was started anew")
+				return done, errors.New("the service was restarted")
 			}
 			done = now
 		}
 	}
 }
 
-// scrubText says what was found.
+// scrubText prints what the scrub found.
 func scrubText(w io.Writer, s inspect.Scrub) error {
 	found := make([]string, 0, len(s.Found))
 	for _, reason := range slices.Sorted(maps.Keys(s.Found)) {
@@ -114,21 +114,21 @@ func scrubText(w io.Writer, s inspect.Scrub) error {
 	}
 	took := s.Ended.Sub(s.Started).Round(time.Millisecond)
 	_, err := fmt.Fprintf(w, "%d of %d pages compared with the ledger in %v: %s\n",
-		s.Done-s.Unasked, s.All, took, cmp.Or(strings.Join(found, ", "), "nothing amiss"))
+		s.Done-s.Unasked, s.All, took, cmp.Or(strings.Join(found, ", "), "no differences"))
 	return err
 }
 
-// scrubVerdict is an error if something is left.
+// scrubVerdict returns an error if a page could not be checked or rebuilt.
 func scrubVerdict(s inspect.Scrub) error {
 	var left []string
 	if s.Failed > 0 {
-		left = append(left, fmt.Sprintf("%d pages could not be made anew", s.Failed))
+		left = append(left, fmt.Sprintf("%d pages could not be rebuilt", s.Failed))
 	}
 	if s.Unasked > 0 {
-		left = append(left, fmt.Sprintf("%d could not be looked at", s.Unasked))
+		left = append(left, fmt.Sprintf("%d could not be checked", s.Unasked))
 	}
 	if s.Done < s.All || s.All == 0 {
-		left = append(left, "it ended early: "+cmp.Or(s.Trouble, "nobody knows why"))
+		left = append(left, "it ended early: "+cmp.Or(s.Trouble, "reason unknown"))
 	}
 	if len(left) > 0 {
 		return errors.New("scrub: " + strings.Join(left, ", "))

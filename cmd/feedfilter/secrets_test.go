@@ -11,10 +11,10 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// secret is a password that can be told, in part too.
+// secret is a password whose parts are recognizable, too.
 const secret = "zqSECRETqz"
 
-// wantNoSecret fails the test if text has the password, or half of it.
+// wantNoSecret fails the test if text contains the password or half of it.
 func wantNoSecret(t *testing.T, what, text string) {
 	t.Helper()
 	if lower := strings.ToLower(text); strings.Contains(lower, "zqsec") || strings.Contains(lower, "retqz") {
@@ -22,14 +22,15 @@ func wantNoSecret(t *testing.T, what, text string) {
 	}
 }
 
-// TestSecrets has serve, doctor and import fail in every way that a password can be part of. None of them shows it.
+// TestSecrets has serve, doctor and import fail in every way that a password can be part of. None
+// of them shows it.
 func TestSecrets(t *testing.T) {
 	dir := t.TempDir()
 	writeFile(t, dir+"/a.csv", "1,block,2\n")
 	redis := redistest.Start(t, redistest.PasswordArgs("right")...)
 	redisAddr := redis.Addr()
 	for i, flag := range []string{
-		// What cannot be followed.
+		// Invalid command lines.
 		"--redis=redis://u:" + secret + "@h:x:1", "--redis=redis://u:" + secret + "@h:port", "--redis=redis://u:" + secret + "%zz@h:1", "--redis=redis://u:a " + secret + "@h",
 		"--redis=http://u:" + secret + "@h:1", "--redis=" + "//u:" + secret + "@h:1", "--redis=redis://u:" + secret + "@h:1/notanumber", "--redis=redis://u:" + secret + "@h:1?nosuch=1",
 		"--redis=redis://u:" + secret + "@h:1?db=x", "--redis=redis+cluster://u:" + secret + "@h:1,:2", "--redis=redis+sentinel://h:1?password=" + secret, "--redis=elasticache://x:" + secret + "@h",
@@ -37,7 +38,7 @@ func TestSecrets(t *testing.T) {
 		"--ledger=host=h password=" + secret + " dbname=db", "--ledger=host=h password=" + secret + ":1", "--redis=" + secret + "@h:1", "--redis=redis+" + secret + "@h:1",
 		"--redis=u:" + secret + "@h", "--pages=redis://:" + secret + "@h", "--config=redis://:" + secret + "@h:1", "--kinds=postgres://u:" + secret + "@h/db", "--no-such=postgres://u:" + secret + "@h/db",
 		"--ledger=postgres://h/db?user=u&password=" + secret + "&sslmode=nosuch", "--ledger=postgres://u:" + secret + "@h/db?search_path=pg_x", "--ledger=//u:" + secret + "@h/db",
-		// What does not answer, after some seconds.
+		// Servers that do not answer within some seconds.
 		"--ledger=postgres://127.0.0.1:1/db?connect_timeout=1&user=u&password=" + secret,
 	} {
 		name, value, _ := strings.Cut(flag, "=")
@@ -59,7 +60,7 @@ func TestSecrets(t *testing.T) {
 			}
 		}
 	}
-	// Redis that is away, or refuses the password, does not keep the service from running.
+	// The service runs without Redis, and while Redis refuses the password.
 	for _, address := range []string{
 		"redis://u:" + secret + "@127.0.0.1:1", "redis://:" + secret + "@" + redisAddr, "redis+cluster://:" + secret + "@" + redisAddr, "redis+sentinel://:" + secret + "@" + redisAddr + "/m?password=" + secret,
 	} {
@@ -70,7 +71,7 @@ func TestSecrets(t *testing.T) {
 		if err := json.Unmarshal(s.lines.Bytes(), &s.first); err != nil {
 			t.Fatal(err)
 		}
-		wantNoSecret(t, address, s.awaitLogText("feeds are answered from the ledger until Redis is up"))
+		wantNoSecret(t, address, s.awaitLogText("redis unavailable, feeds are answered from the ledger"))
 		for _, path := range []string{"/readyz", "/v1/stats", "/v1/pages", "/v1/users/1"} {
 			_, answer := s.do("GET", path, "")
 			wantNoSecret(t, address+" "+path, answer)
@@ -81,7 +82,8 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// failing runs a command in this process, which is cheaper than another one, and returns all it says. It has to fail.
+// failing runs a command in this process, which is cheaper than a new one, and returns its output.
+// The command must fail.
 func failing(t *testing.T, args ...string) string {
 	t.Helper()
 	said, err := os.CreateTemp(t.TempDir(), "")
@@ -113,7 +115,7 @@ func (s *service) awaitLogText(msg string) string {
 	return ""
 }
 
-// A file of settings that is broken shows nothing of what is in it either, and neither does a token file.
+// Errors about a broken settings file or token file show none of its content.
 func TestSecretsInFiles(t *testing.T) {
 	dir := t.TempDir()
 	for _, text := range []string{

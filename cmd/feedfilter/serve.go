@@ -18,19 +18,19 @@ import (
 
 const (
 	maxHeaderBytes = 64 << 10
-	// maxUnread is how much a connection of HTTP/2 may send before handlers read it, in bytes.
+	// maxUnread is how many bytes an HTTP/2 connection may send before handlers read them.
 	maxUnread = 1 << 20
-	// highestLimit is the highest of --max-requests and --max-connections.
+	// highestLimit is the maximum of --max-requests and --max-connections.
 	highestLimit = 1_000_000
-	// closeTimeout is how long closing everything may take at the end, once requests are done.
+	// closeTimeout limits how long the service takes to close, once requests are done.
 	closeTimeout = 8 * time.Second
 )
 
-// timeouts are how long a client may keep a connection waiting. Handlers that stream
-// move their own deadlines.
+// timeouts limit how long a client may keep a connection waiting. Handlers that stream extend
+// their own deadlines.
 type timeouts struct {
-	header time.Duration // to the end of a request's header, from its start or that of the connection
-	read   time.Duration // the same to the end of its body
+	header time.Duration // from the start of a request or connection to the end of the request's header
+	read   time.Duration // from there to the end of its body
 	write  time.Duration // from the end of the header to the end of the answer
 	idle   time.Duration // between two requests
 }
@@ -69,7 +69,7 @@ func (c *serveCmd) Run(ctx context.Context, std stdio, chosen *invocation) (err 
 	reserve := reserveHeap()
 	defer runtime.KeepAlive(reserve)
 	hup := hangups()
-	signal.Ignore(syscall.SIGPIPE) // by which whoever reads the log, or the audit log, would take the service along
+	signal.Ignore(syscall.SIGPIPE) // or the service would end when the reader of a log does
 	lines := c.Data.serviceLog(std.err)
 	defer func() {
 		if err != nil {
@@ -86,11 +86,11 @@ func (c *serveCmd) Run(ctx context.Context, std stdio, chosen *invocation) (err 
 	return r.serve(ctx, hup, chosen)
 }
 
-// reserveHeap returns memory that nobody touches, so that it takes no room. The garbage collector
-// starts when the heap has doubled, and counts it: after 32 MiB of garbage rather than after a few.
-// With 16 callers, this saved 15 % of the service's processor time, and took 25 MB more.
+// reserveHeap returns 32 MiB that are never touched, and so take no physical memory. The garbage
+// collector counts them: it starts when the heap has doubled, after 32 MiB of garbage instead of a
+// few. With 16 callers, this saves 15 % of the service's CPU time, and takes 25 MB more memory.
 //
-// It returns nil if the environment sets up the collector.
+// It returns nil if the environment configures the collector.
 func reserveHeap() []byte {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return nil
@@ -98,19 +98,20 @@ func reserveHeap() []byte {
 	return make([]byte, 32<<20)
 }
 
-// shutdown stops accepting requests and waits for those in flight.
+// shutdown stops accepting requests, and waits for those in flight.
 func (c *serveCmd) shutdown(ctx context.Context, server *http.Server, log *slog.Logger) error {
 	log.InfoContext(ctx, "shutting down", "cause", context.Cause(ctx).Error(), "timeout", c.ShutdownTimeout.String())
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.ShutdownTimeout)
 	defer cancel()
 	if err := server.Shutdown(ctx); err != nil {
-		return errors.Join(fmt.Errorf("shut down: requests were cut off after %v: %w", c.ShutdownTimeout, err), server.Close())
+		return errors.Join(fmt.Errorf("shut down: requests cut off after %v: %w", c.ShutdownTimeout, err), server.Close())
 	}
 	log.InfoContext(ctx, "stopped")
 	return nil
 }
 
-// newServer returns a server of HTTP/1.1, and of HTTP/2 with and without TLS, which gRPC needs.
+// newServer returns a server for HTTP/1.1, and for HTTP/2 with and without TLS, which gRPC
+// requires.
 func newServer(handler http.Handler, log *slog.Logger, t timeouts) *http.Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
@@ -129,7 +130,7 @@ func newServer(handler http.Handler, log *slog.Logger, t timeouts) *http.Server 
 	}
 }
 
-// throttled logs what strangers can cause, such as failed TLS handshakes, without letting them fill the log.
+// throttled limits log lines that strangers can cause, such as failed TLS handshakes.
 type throttled struct {
 	slog.Handler
 
@@ -148,8 +149,8 @@ func (h throttled) Handle(ctx context.Context, line slog.Record) error {
 	return h.Handler.Handle(ctx, line)
 }
 
-// logListening logs an address, before any other line and whatever the level is: with port 0 there is no other way to
-// learn it.
+// logListening logs an address before any other line, at any log level: with port 0, nothing else
+// shows the port.
 func logListening(ctx context.Context, log *slog.Logger, addr net.Addr, d *data) {
 	pages := "in process"
 	if d.redis != nil {
@@ -161,5 +162,5 @@ func logListening(ctx context.Context, log *slog.Logger, addr net.Addr, d *data)
 		where = unixScheme + where
 	}
 	line.Add("addr", where, "ledger_pages", d.activities.Inside().Identity().Pages, "page_store", pages)
-	_ = log.Handler().Handle(ctx, line) // there is nowhere to report that the log fails
+	_ = log.Handler().Handle(ctx, line) // an error cannot be reported
 }

@@ -39,14 +39,14 @@ func serve(t testing.TB, args ...string) *service {
 	return s
 }
 
-// launch starts the service on a free port, and leaves all of its log to be read.
+// launch starts the service on a free port, and reads none of its log.
 func launch(t testing.TB, args ...string) *service {
 	t.Helper()
 	s, _ := launchAs(t, exec.CommandContext(t.Context(), "feedfilter", append([]string{"serve", "--addr=127.0.0.1:0"}, args...)...))
 	return s
 }
 
-// launchAs starts the service by a command, and leaves all of its log to be read.
+// launchAs starts the service by a command, and reads none of its log.
 func launchAs(t testing.TB, cmd *exec.Cmd) (s *service, log io.ReadCloser) {
 	t.Helper()
 	log, err := cmd.StderrPipe()
@@ -65,7 +65,8 @@ func launchAs(t testing.TB, cmd *exec.Cmd) (s *service, log io.ReadCloser) {
 	return &service{t: t, cmd: cmd, lines: bufio.NewScanner(log)}, log
 }
 
-// TestLogsNobodyReads has the processes end that a service pipes its log and its audit log to. It goes on, and counts what is lost.
+// TestLogsNobodyReads: when the readers of its logs end, the service continues and counts the lost
+// lines.
 func TestLogsNobodyReads(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "feedfilter", "serve", "--addr=127.0.0.1:0", "--data-dir", t.TempDir(), "--pages=16", "--audit-log=-",
 		"--audit-failure=drop")
@@ -171,14 +172,15 @@ func (s *service) do(method, path, body string) (int, string) {
 	return resp.StatusCode, string(answer)
 }
 
-// stream is a request of NDJSON in flight.
+// stream is an NDJSON request in flight.
 type stream struct {
 	t       testing.TB
 	request *io.PipeWriter
 	answer  *bufio.Reader
 }
 
-// openStream begins a stream. Its first line is answered, so the handler is at work.
+// openStream opens a stream and waits for the answer to its first line, so that the handler is
+// running.
 func (s *service) openStream(first string) *stream {
 	s.t.Helper()
 	body, request := io.Pipe()
@@ -228,7 +230,7 @@ func TestServe(t *testing.T) {
 		t.Errorf("the ledger was not closed: %v", err)
 	}
 
-	// What was acknowledged is there in the next process.
+	// The next process has all acknowledged writes.
 	s = serve(t, "--data-dir", dir)
 	code, answer := s.do("POST", "/v1/feed/filter", `{"viewer":"2","posts":[{"id":"p","author":"1"}]}`)
 	if code != 200 || !strings.Contains(answer, `"dropped":[{`) {
@@ -238,7 +240,7 @@ func TestServe(t *testing.T) {
 	wantContains(t, s.wantExit(0), `"msg":"shutting down"`, `"msg":"stopped"`)
 }
 
-// A request that is in flight when the service is told to end is answered.
+// A request in flight is answered when the service is told to end.
 func TestServeFinishesWhatIsInFlight(t *testing.T) {
 	dir := t.TempDir()
 	s := serve(t, "--data-dir", dir, "--pages=1", "--shutdown-timeout=1h")
@@ -271,7 +273,7 @@ func TestServeCutsOffWhatDoesNotEnd(t *testing.T) {
 	s := serve(t, "--data-dir", dir, "--pages=1", "--shutdown-timeout=1ms")
 	s.openStream(`{"user":"1","kind":"hide","target":"p","op":"add"}`)
 	s.signal(syscall.SIGTERM)
-	wantContains(t, s.wantExit(1), "requests were cut off after 1ms")
+	wantContains(t, s.wantExit(1), "requests cut off after 1ms")
 	wantState(t, dir, map[string]bool{"1 hide p": true})
 }
 
@@ -284,7 +286,7 @@ func TestServeEndsAtOnceAtTheSecondSignal(t *testing.T) {
 	s.wantExit(-1)
 }
 
-// A stream is in progress, and nothing else may be.
+// The stream takes the only slot.
 func TestServeMaxRequests(t *testing.T) {
 	s := serve(t, "--data-dir", t.TempDir(), "--max-requests=1")
 	st := s.openStream(`{"user":"1","kind":"hide","target":"p","op":"add"}`)
@@ -329,7 +331,7 @@ func TestServeDataInUse(t *testing.T) {
 	writeFile(t, dir+"/a.csv", "1,block,2\n")
 	for _, args := range [][]string{{"serve", "--addr=127.0.0.1:0"}, {"import", dir + "/a.csv"}} {
 		r := feedfilter(t, 1, slices.Concat(args, []string{"--data-dir", dir})...)
-		wantContains(t, r.stderr, dir+"/ledger.db.lock is locked", "another feedfilter runs on this data")
+		wantContains(t, r.stderr, dir+"/ledger.db.lock is locked", "another feedfilter uses this data")
 		if strings.Count(r.stderr, "\n") != 1 {
 			t.Errorf("%s: %q, want one line", args[0], r.stderr)
 		}
@@ -357,7 +359,7 @@ func TestServeWhereOthersReachIt(t *testing.T) {
 	}
 }
 
-// Without Redis the service starts, says so, and is ready when Redis is up.
+// Without Redis the service starts with a warning, and is ready once Redis is up.
 func TestServeWithoutRedis(t *testing.T) {
 	redis := redistest.Start(t)
 	redis.Kill()
@@ -366,7 +368,7 @@ func TestServeWithoutRedis(t *testing.T) {
 	if store := s.first["page_store"]; store != redis.Addr() {
 		t.Errorf("page store %v is logged, want %s", store, redis.Addr())
 	}
-	warning := s.awaitLog("feeds are answered from the ledger until Redis is up")
+	warning := s.awaitLog("redis unavailable, feeds are answered from the ledger")
 	wantContains(t, fmt.Sprint(warning["error"]), redis.Addr(), "refused")
 	if code, answer := s.do("GET", "/readyz", ""); code != 200 || !strings.Contains(answer, "degraded") {
 		t.Errorf("ready without Redis: %d %s", code, answer)

@@ -17,7 +17,7 @@ import (
 const (
 	// askTimeout is how long a service may take to answer.
 	askTimeout = 15 * time.Second
-	// maxIdle is how many connections are kept, at most, for the calls that are made at a time.
+	// maxIdle is the maximum number of idle connections, for concurrent calls.
 	maxIdle = 16
 )
 
@@ -38,13 +38,13 @@ func (f *serviceFlags) Check(context.Context) error {
 	return nil
 }
 
-// service is the service that --server names.
+// service returns a client of the service that --server names.
 func (f *serviceFlags) service() (*client.Client, error) {
 	return directly(f.Server, askTimeout, f.Client.token)
 }
 
-// directly is a client of the service at address that goes neither by way of a proxy nor to other addresses, and asks once: it is this
-// service that is asked, and now.
+// directly returns a client of the service at address. It uses no proxy, follows no redirect, and
+// does not retry.
 func directly(address string, timeout time.Duration, token func(context.Context) (string, error)) (*client.Client, error) {
 	return client.New(address, client.Options{
 		AttemptTimeout: timeout,
@@ -57,7 +57,8 @@ func directly(address string, timeout time.Duration, token func(context.Context)
 	})
 }
 
-// reach returns the service that --server names, or one over the data that lives in this process until stop is called.
+// reach returns the service that --server names, or an in-process service over the data, until stop
+// is called.
 func (f *serviceFlags) reach(ctx context.Context, data *dataFlags, std stdio) (s *migrate.Service, d *data, stop func() error, err error) {
 	if f.Server != "" {
 		c, err := f.service()
@@ -69,19 +70,19 @@ func (f *serviceFlags) reach(ctx context.Context, data *dataFlags, std stdio) (s
 		return nil, nil, nil, err
 	}
 	if d.ledger == nil {
-		err = errors.New("--ledger: there has to be one, which knows exactly what there is")
+		err = errors.New("--ledger: required, because only a ledger has an exact list of activities")
 	} else {
 		err = d.pingRedis(ctx)
 	}
 	if err != nil {
 		return nil, nil, nil, errors.Join(err, d.close())
 	}
-	handler := httpapi.New(httpapi.Config{Activities: d.activities, Logger: log}) //nolint:contextcheck // requests have theirs
+	handler := httpapi.New(httpapi.Config{Activities: d.activities, Logger: log}) //nolint:contextcheck // requests have their own
 	c, halt, err := inProcess(handler, log)
 	return &migrate.Service{Client: c}, d, func() error { return errors.Join(halt(), d.close()) }, err
 }
 
-// inProcess serves h to this process alone, without a port, until halt is called.
+// inProcess serves h to this process only, without a port, until halt is called.
 func inProcess(h http.Handler, log *slog.Logger) (c *client.Client, halt func() error, err error) {
 	pipes := &pipeListener{pipes: make(chan net.Conn), closed: make(chan struct{})}
 	server := newServer(h, log, defaultTimeouts())
@@ -95,7 +96,7 @@ func inProcess(h http.Handler, log *slog.Logger) (c *client.Client, halt func() 
 	}, err
 }
 
-// pipeListener accepts what is dialled in this process.
+// pipeListener accepts connections that this process dials.
 type pipeListener struct {
 	pipes  chan net.Conn
 	closed chan struct{}

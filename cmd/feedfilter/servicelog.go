@@ -11,30 +11,29 @@ import (
 )
 
 const (
-	// logLines and logBytes are how much of a service's log may wait for its reader.
+	// logLines and logBytes limit the part of a service's log that waits for its reader.
 	logLines, logBytes = 10_000, 1 << 20
-	// logPatience is how long a call that logs waits at most for its line to be written: long enough
-	// for a reader that reads, so that a crash takes no line, and nothing to a feed.
+	// logPatience is how long a caller waits at most for its line to be written. It is long enough
+	// for an active reader, so that a crash loses no line, and too short to delay a feed.
 	logPatience = time.Millisecond
-	// logClose is how long the service waits at its end until its last lines are read.
+	// logClose is how long the service waits at its end for its last lines to be written.
 	logClose = time.Second
 )
 
-// serviceLog returns the way to a service's log, on which a reader that stands still does not stop
-// the service. Commands other than serve write to standard error directly: if nobody reads it, they
-// stop, and nobody else does.
+// serviceLog returns the queue of a service's log, so that a stalled reader does not stop the
+// service. Other commands write to standard error directly: a stalled reader stops only them.
 func (f *dataFlags) serviceLog(to io.Writer) *logqueue.Queue {
 	return logqueue.New(logqueue.Config{
 		Out: to, Lines: logLines, Bytes: logBytes, Patience: logPatience, Gap: f.linesDropped,
 	})
 }
 
-// linesDropped returns the line that says it, whatever the level is.
+// linesDropped returns a log line about n dropped lines, for any log level.
 func (f *dataFlags) linesDropped(n uint64) []byte {
 	var text bytes.Buffer
 	to, _ := f.leveledLogger(&text)
 	line := slog.NewRecord(time.Now(), slog.LevelWarn, "log lines dropped", 0)
 	line.Add("dropped", n)
-	_ = to.Handler().Handle(context.Background(), line) // a buffer takes all
+	_ = to.Handler().Handle(context.Background(), line) // a buffer never fails
 	return text.Bytes()
 }

@@ -16,11 +16,11 @@ import (
 	"github.com/feedfilter/feedfilter/internal/httpapi"
 )
 
-// running is what a service that runs is made of, in the order that it is opened in.
+// running holds the parts of a running service, in the order in which they are opened.
 type running struct {
 	*serveCmd
 
-	dropped func() uint64 // lines of the log
+	dropped func() uint64 // returns the number of dropped log lines
 	lines   *heldLines    // of the log
 	log     *slog.Logger
 	level   *slog.LevelVar
@@ -32,14 +32,14 @@ type running struct {
 
 	listeners []net.Listener
 
-	beside  sync.WaitGroup // what is done beside requests
+	beside  sync.WaitGroup // work in the background
 	closers []func() error
 }
 
-// onClose has close done when what was opened before is still open.
+// onClose adds a function that close calls, before it closes what was opened earlier.
 func (r *running) onClose(do func() error) { r.closers = append(r.closers, do) }
 
-// close closes what is open, the last first.
+// close closes what is open, last opened first.
 func (r *running) close() error {
 	var errs []error
 	for _, do := range slices.Backward(r.closers) {
@@ -48,8 +48,8 @@ func (r *running) close() error {
 	return errors.Join(errs...)
 }
 
-// closeWithin is close, and gives up on what takes longer, such as a disk that hangs. The process
-// ends then all the same; what was acknowledged is safe.
+// closeWithin calls close, and gives up after limit, for example when a disk hangs. The process
+// ends in any case; acknowledged writes are safe.
 func (r *running) closeWithin(limit time.Duration) error {
 	closed := make(chan error, 1)
 	go func() { closed <- r.close() }()
@@ -60,11 +60,12 @@ func (r *running) closeWithin(limit time.Duration) error {
 		return err
 	case <-timer.C:
 		r.lines.release()
-		return fmt.Errorf("close: not done in %v, given up", limit)
+		return fmt.Errorf("close: timed out after %v", limit)
 	}
 }
 
-// open opens the data, and what says who may ask for it. What is open after an error is closed by close.
+// open opens the data, the access control and the listeners. After an error, close closes what is
+// open.
 func (r *running) open(ctx context.Context, std stdio) (err error) {
 	r.onClose(func() error {
 		r.lines.release()
@@ -82,7 +83,7 @@ func (r *running) open(ctx context.Context, std stdio) (err error) {
 	r.Data.meters = r.Data.newMeters(r.gate)
 	r.Data.meters.LogLines(r.dropped)
 	r.log = r.Watch.logger(r.log)
-	slog.SetDefault(r.log) // dependencies that log by package log would write to standard error themselves
+	slog.SetDefault(r.log) // or dependencies that use package log would write to standard error
 	if r.Data.tracer, err = r.Watch.tracer(ctx, r.log); err != nil {
 		return err
 	}
@@ -108,9 +109,9 @@ func (r *running) open(ctx context.Context, std stdio) (err error) {
 	return nil
 }
 
-// listen makes the handlers and takes the address. The address is the log's first line.
+// listen creates the handlers and listens.
 func (r *running) listen(ctx context.Context) (err error) {
-	r.sampler, err = r.Watch.sampler(r.data.activities, r.log, r.gate.access.IDs.Hash) //nolint:contextcheck // it ends when it is closed
+	r.sampler, err = r.Watch.sampler(r.data.activities, r.log, r.gate.access.IDs.Hash) //nolint:contextcheck // Close ends it
 	if err != nil {
 		return err
 	}
@@ -138,7 +139,7 @@ func (r *running) listen(ctx context.Context) (err error) {
 		r.beside.Wait()
 		return nil
 	})
-	//nolint:contextcheck // handlers have their requests' contexts
+	//nolint:contextcheck // handlers use their requests' contexts
 	r.handler = httpapi.New(httpapi.Config{
 		Activities: r.data.activities, Logger: r.log, MaxRequests: r.MaxRequests, Access: r.gate.access, Metrics: r.Data.meters,
 		Sampler: r.sampler, Trace: r.Data.tracer.Requests(),
@@ -148,18 +149,18 @@ func (r *running) listen(ctx context.Context) (err error) {
 	return nil
 }
 
-// connections is how many to serve at a time where limit are asked for.
+// connections returns the limit of connections, and warns if it is less than asked for.
 func (r *running) connections(limit int) int {
 	files := maxOpenFiles()
 	most := connectionsWithin(limit, files)
 	if most < limit {
-		r.log.Warn("fewer connections are served than --max-connections: the process may not have the files open",
+		r.log.Warn("connection limit lowered to three quarters of the open-files limit",
 			"connections", most, "files", files)
 	}
 	return most
 }
 
-// serve answers until ctx ends, and reloads the settings for each of hup.
+// serve serves until ctx ends, and reloads the settings at each hup.
 func (r *running) serve(ctx context.Context, hup <-chan os.Signal, chosen *invocation) error {
 	server := newServer(r.handler, r.log, defaultTimeouts())
 	server.RegisterOnShutdown(r.handler.EndWatches)
@@ -170,7 +171,7 @@ func (r *running) serve(ctx context.Context, hup <-chan os.Signal, chosen *invoc
 		}()
 	}
 	if err := r.data.pingRedis(ctx); err != nil && ctx.Err() == nil {
-		r.log.WarnContext(ctx, "feeds are answered from the ledger until Redis is up", "error", err)
+		r.log.WarnContext(ctx, "redis unavailable, feeds are answered from the ledger", "error", err)
 	}
 	reload := &reloader{now: chosen, kinds: r.data.activities.Kinds(), files: r.gate.reload, log: r.log, live: r.live()}
 	for {
@@ -185,21 +186,21 @@ func (r *running) serve(ctx context.Context, hup <-chan os.Signal, chosen *invoc
 	}
 }
 
-// live are the settings that can change while the service runs.
+// live returns the settings that can change at run time.
 func (r *running) live() []liveSetting {
 	return []liveSetting{
 		{flag: "log-level", apply: func(to *serveCmd) error { r.level.Set(to.Data.level()); return nil }},
 		{flag: "max-requests", apply: func(to *serveCmd) error { r.handler.SetMaxRequests(to.MaxRequests); return nil }},
 		{flag: "max-connections", apply: func(to *serveCmd) error { r.limit.set(r.connections(to.MaxConnections)); return nil }},
 		{flag: "scrub-rate", apply: func(to *serveCmd) error {
-			if recorder, ok := r.data.activities.(*activity.Recorder); ok { // without a ledger, nothing is scrubbed
+			if recorder, ok := r.data.activities.(*activity.Recorder); ok { // without a ledger there is no scrub
 				return recorder.Pages().SetScrubRate(to.Data.ScrubRate)
 			}
 			return nil
 		}},
 		{flag: "sample-rate", apply: func(to *serveCmd) error { return r.sampler.SetRate(to.Watch.SampleRate) }},
 		{flag: "rate-limit", apply: func(to *serveCmd) error {
-			if r.gate.access.Tokens != nil { // without, none is limited
+			if r.gate.access.Tokens != nil { // the limit is per token
 				r.gate.access.Tokens.SetRate(to.Access.RateLimit)
 			}
 			return nil

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestCloseWithin has something not close: the process ends all the same, and says so.
+// TestCloseWithin: when something does not close, the process ends with an error.
 func TestCloseWithin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
@@ -34,7 +34,7 @@ func TestCloseWithin(t *testing.T) {
 	})
 }
 
-// TestReserveHeap: the reserve sets the pace of the garbage collector, unless the environment does.
+// TestReserveHeap: there is a reserve unless the environment configures the garbage collector.
 func TestReserveHeap(t *testing.T) {
 	for _, c := range []struct {
 		gogc, limit string

@@ -30,7 +30,7 @@ type setsFlags struct {
 
 // Check implements [settings.Checker].
 func (f *setsFlags) Check(context.Context) error {
-	if f.From == "" { // the flags of another command
+	if f.From == "" { // another command was chosen
 		return nil
 	}
 	if _, err := f.servers(); err != nil {
@@ -51,7 +51,7 @@ func (f *setsFlags) Check(context.Context) error {
 func (f *setsFlags) servers() (*redisurl.Servers, error) {
 	servers, err := redisurl.Parse(f.From)
 	if err == nil && servers.Managed != nil {
-		err = errors.New("give the endpoint of a cache as rediss:// or rediss+cluster://")
+		err = errors.New("elasticache:// is not supported: give the cache's endpoint as rediss:// or rediss+cluster://")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("--from: %w", err)
@@ -59,7 +59,7 @@ func (f *setsFlags) servers() (*redisurl.Servers, error) {
 	return servers, nil
 }
 
-// open returns the sets, on servers that answer, until stop is called.
+// open connects to the servers and returns the sets. Call stop afterwards.
 func (f *setsFlags) open(ctx context.Context, log *slog.Logger) (sets *migrate.Sets, stop func() error, err error) {
 	servers, err := f.servers()
 	if err != nil {
@@ -81,9 +81,9 @@ func (f *setsFlags) open(ctx context.Context, log *slog.Logger) (sets *migrate.S
 	}, client.Close, nil
 }
 
-// noteOthers says that keys were passed over.
+// noteOthers warns of skipped keys.
 func noteOthers(sets *migrate.Sets, std stdio) {
 	if n := sets.Others(); n > 0 {
-		std.note(fmt.Sprintf("warning: %d keys of the pattern are neither sets nor sorted sets, and were passed over", n))
+		std.note(fmt.Sprintf("warning: skipped %d keys that are neither sets nor sorted sets", n))
 	}
 }

@@ -37,7 +37,7 @@ func overSocket(t testing.TB, path string) *http.Client {
 	return &http.Client{Transport: transport}
 }
 
-// askSocket returns the status that GET of a URL is answered with.
+// askSocket returns the status of a GET request to a URL.
 func askSocket(t testing.TB, path, url string) int {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
@@ -59,7 +59,8 @@ func wantNoFile(t testing.TB, path string) {
 	}
 }
 
-// TestServeOnSockets serves on two sockets and a port. All of them end with the process, once what is in flight is done.
+// TestServeOnSockets serves on two sockets and a port. All are closed at the end, after requests in
+// flight.
 func TestServeOnSockets(t *testing.T) {
 	dir := t.TempDir()
 	first, second := filepath.Join(dir, "a.sock"), filepath.Join(dir, "b.sock")
@@ -73,7 +74,7 @@ func TestServeOnSockets(t *testing.T) {
 		if info, err := os.Stat(path); err != nil || info.Mode() != fs.ModeSocket|0o600 {
 			t.Errorf("%s: %v, %v", path, info.Mode(), err)
 		}
-		// No name leads to a socket, so none is refused.
+		// A socket accepts any Host.
 		if code := askSocket(t, path, "http://any.name/healthz"); code != http.StatusOK {
 			t.Errorf("%s answers %d", path, code)
 		}
@@ -117,8 +118,8 @@ func TestServeOnSockets(t *testing.T) {
 	wantNoFile(t, second)
 }
 
-// TestStaleSocket: a killed process leaves its socket, which the next one replaces. A socket that is in use, and a file that is
-// none, stay as they are.
+// TestStaleSocket: the next process replaces the socket of a killed process, but neither a socket
+// in use nor a file that is not a socket.
 func TestStaleSocket(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "ff.sock")
@@ -133,7 +134,7 @@ func TestStaleSocket(t *testing.T) {
 		t.Errorf("mode %v, %v", info.Mode(), err)
 	}
 	r := feedfilter(t, 1, "serve", "--data-dir", t.TempDir(), "--addr", "127.0.0.1:0,unix:"+path)
-	wantContains(t, r.stderr, "unix:"+path, "a process listens on the socket")
+	wantContains(t, r.stderr, "unix:"+path, "another process listens on the socket")
 	if code := askSocket(t, path, "http://localhost/readyz"); code != http.StatusOK {
 		t.Errorf("the process that listens answers %d after another tried to", code)
 	}
@@ -154,16 +155,16 @@ func TestStaleSocket(t *testing.T) {
 	}
 }
 
-// TestSocketSettings are those that are wrong.
+// TestSocketSettings: invalid settings of sockets are refused.
 func TestSocketSettings(t *testing.T) {
 	for flags, want := range map[string]string{
-		"--addr=unix:": "--addr: unix:: the path is not 1 to 103 bytes long",
-		"--addr=unix:/" + strings.Repeat("x", 103): "is not 1 to 103 bytes long",
-		"--addr=unix:/a,unix:/a":                   "--addr: unix:/a is given twice",
+		"--addr=unix:": "--addr: unix:: path of 0 bytes, want 1 to 103",
+		"--addr=unix:/" + strings.Repeat("x", 103): "path of 104 bytes, want 1 to 103",
+		"--addr=unix:/a,unix:/a":                   "--addr: duplicate address unix:/a",
 		"--addr=":                                  "--addr",
 		"--addr=127.0.0.1:80,":                     "--addr",
 		"--addr=unix:/a,192.0.2.1:80":              "other machines can reach 192.0.2.1",
-		"--socket-mode=rw":                         `--socket-mode: "rw" is not an octal mode of 0 to 0777`,
+		"--socket-mode=rw":                         `--socket-mode: "rw" is not an octal mode from 0 to 0777`,
 		"--socket-mode=1777":                       "--socket-mode",
 	} {
 		r := feedfilter(t, 2, "serve", "--data-dir", t.TempDir(), flags)
@@ -171,7 +172,8 @@ func TestSocketSettings(t *testing.T) {
 	}
 }
 
-// TestLimitOfSeveralListeners: the connections of all listeners count together, and none of them keeps another from accepting.
+// TestLimitOfSeveralListeners: connections of all listeners count together, and no listener keeps
+// another from accepting.
 func TestLimitOfSeveralListeners(t *testing.T) {
 	limit := newConnectionLimit(1)
 	accepted := make(chan net.Conn)

@@ -18,15 +18,15 @@ import (
 	"time"
 )
 
-// answerTime is how long a service may take to answer while its logs stand still. On an idle
-// machine an answer takes milliseconds, and one second right after a log stopped.
+// answerTime is how long a service may take to answer while its logs are stalled. On an idle
+// machine an answer takes milliseconds, and one second right after a log stalled.
 const answerTime = 10 * time.Second
 
 func withField(name string, value any) func(map[string]any) bool {
 	return func(line map[string]any) bool { return line[name] == value }
 }
 
-// serveInto starts a service whose standard error, or standard output, are pipes; nil: nothing.
+// serveInto starts a service with pipes as standard error and standard output; nil: none.
 func serveInto(t *testing.T, stderr, stdout *stalledPipe, args ...string) *service {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "feedfilter", append([]string{"serve", "--addr=127.0.0.1:0", "--pages=16"}, args...)...)
@@ -47,7 +47,8 @@ func serveInto(t *testing.T, stderr, stdout *stalledPipe, args ...string) *servi
 	return &service{t: t, cmd: cmd, first: first}
 }
 
-// answer sends a request with an id, and returns status and body of an answer that comes in time.
+// answer sends a request with an id, and returns the status and body. It fails the test if the
+// answer is late.
 func (s *service) answer(method, path, body, id string) (int, string) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), answerTime)
@@ -72,7 +73,7 @@ func (s *service) answer(method, path, body, id string) (int, string) {
 	return resp.StatusCode, string(text)
 }
 
-// wantAnswers has reads answered as ever.
+// wantAnswers checks that reads are answered as usual.
 func (s *service) wantAnswers() {
 	s.t.Helper()
 	for _, c := range []struct {
@@ -125,8 +126,8 @@ func (s *service) ends(within time.Duration) int {
 	return s.cmd.ProcessState.ExitCode()
 }
 
-// TestLogStandsStill has the reader of standard error stand still. The service answers as ever,
-// reloads, counts the lines that it drops, says so when the reader is back, and ends in time.
+// TestLogStandsStill stalls the reader of standard error. The service answers as usual, reloads,
+// counts dropped lines, reports them when the reader is back, and ends in time.
 func TestLogStandsStill(t *testing.T) {
 	for _, level := range []string{"debug", "info"} {
 		t.Run(level, func(t *testing.T) {
@@ -174,7 +175,7 @@ func TestLogStandsStill(t *testing.T) {
 	}
 }
 
-// wantOrder has the requests of the first round begin with the first, and none twice.
+// wantOrder checks that the requests of the first round are in order, without duplicates.
 func wantOrder(t *testing.T, lines []map[string]any) {
 	t.Helper()
 	seen := make(map[any]bool)
@@ -190,7 +191,7 @@ func wantOrder(t *testing.T, lines []map[string]any) {
 		last = at
 		if id, _ := line["request_id"].(string); strings.HasPrefix(id, "r") && id != "read" {
 			if seen[id] {
-				t.Errorf("%s is there twice", id)
+				t.Errorf("duplicate %s", id)
 			}
 			seen[id] = true
 		}
@@ -200,8 +201,8 @@ func wantOrder(t *testing.T, lines []map[string]any) {
 	}
 }
 
-// TestAuditStandsStill has the reader of the audit log stand still. Writes are refused before they
-// have an effect, and each that was answered has its line when the reader is back.
+// TestAuditStandsStill stalls the reader of the audit log. Writes are refused without effect, and
+// each acknowledged write has its line when the reader is back.
 func TestAuditStandsStill(t *testing.T) {
 	audit, log := newStalledPipe(t), newStalledPipe(t)
 	s := serveInto(t, log, nil, "--data-dir", t.TempDir(), "--audit-log", audit.path)
@@ -251,7 +252,7 @@ func TestAuditStandsStill(t *testing.T) {
 	}
 }
 
-// wantRefused has everything refused that is to be in the audit log, and nothing recorded.
+// wantRefused checks that calls for the audit log are refused without effect.
 func wantRefused(t *testing.T, s *service, n, blocks int) {
 	t.Helper()
 	for _, c := range [][3]string{
@@ -275,7 +276,8 @@ func wantRefused(t *testing.T, s *service, n, blocks int) {
 	}
 }
 
-// TestAuditDrops has the reader stand still of an audit log that may have gaps: all is done, and counted.
+// TestAuditDrops: with --audit-failure=drop, a stalled reader loses lines, which are counted, and
+// calls succeed.
 func TestAuditDrops(t *testing.T) {
 	audit, log := newStalledPipe(t), newStalledPipe(t)
 	s := serveInto(t, log, audit, "--data-dir", t.TempDir(), "--audit-log=-", "--audit-failure=drop")
@@ -310,8 +312,8 @@ func TestAuditDrops(t *testing.T) {
 	}
 }
 
-// TestAuditPipeWithoutReader has nobody read a named pipe: it is refused at the start, and at SIGHUP
-// the service goes on with the one before.
+// TestAuditPipeWithoutReader: a named pipe without a reader is refused at the start. At SIGHUP, the
+// service keeps the previous audit log.
 func TestAuditPipeWithoutReader(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
@@ -344,8 +346,8 @@ func TestAuditPipeWithoutReader(t *testing.T) {
 	}
 }
 
-// TestAuditMovesOnFromPipe has SIGHUP put a file in place of a pipe whose reader stands still. All
-// that waited gets there.
+// TestAuditMovesOnFromPipe: SIGHUP replaces a pipe with a stalled reader by a file, which then gets
+// all waiting lines.
 func TestAuditMovesOnFromPipe(t *testing.T) {
 	audit, log := newStalledPipe(t), newStalledPipe(t)
 	s := serveInto(t, log, nil, "--data-dir", t.TempDir(), "--audit-log", audit.path)

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// stalledPipe is a named pipe that a service writes a log to, and whose reader may stand still.
+// stalledPipe is a named pipe for a log of a service. Its reader may stall.
 type stalledPipe struct {
 	t     *testing.T
 	path  string
@@ -49,7 +49,7 @@ func (p *stalledPipe) writer() *os.File {
 	return file
 }
 
-// fill leaves no room in the pipe.
+// fill fills the pipe.
 func (p *stalledPipe) fill() {
 	p.t.Helper()
 	fd, err := syscall.Open(p.path, syscall.O_WRONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
@@ -88,7 +88,7 @@ func (p *stalledPipe) next() map[string]any {
 	return nil
 }
 
-// until returns the lines up to the first that fits, and that line.
+// until returns the lines up to the first match, and the match.
 func (p *stalledPipe) until(fits func(line map[string]any) bool) (before []map[string]any, line map[string]any) {
 	p.t.Helper()
 	for {

@@ -17,30 +17,30 @@ import (
 	"github.com/feedfilter/feedfilter/internal/access"
 )
 
-// tokenVariable holds the token that commands show to a service. There is no flag for it: other users of the machine
-// can read command lines.
+// tokenVariable holds the token that commands send to a service. There is no flag for it, because
+// other users of the machine can read command lines.
 const tokenVariable = "FEEDFILTER_TOKEN"
 
-// tokenCmds are what there is to do with tokens.
+// tokenCmds manage tokens.
 type tokenCmds struct {
-	New    tokenNewCmd    `cmd:"" help:"Make a token: print it, once, and what the token file needs of it."`
-	Remove tokenRemoveCmd `cmd:"" help:"Take tokens out of a token file: a service that uses it refuses them within some seconds."`
-	List   tokenListCmd   `cmd:"" help:"List what a token file allows."`
+	New    tokenNewCmd    `cmd:"" help:"Create a token and print it once, with its entry for the token file."`
+	Remove tokenRemoveCmd `cmd:"" help:"Remove tokens from a token file; services refuse them within seconds."`
+	List   tokenListCmd   `cmd:"" help:"List the tokens of a token file and their scopes."`
 	Check  tokenCheckCmd  `cmd:"" help:"Check a token file, and a token against it."`
 }
 
-// tokenHelp is the text on the flags of those commands, and on those of clients.
+// tokenHelp is the help of the flags of token, of clients and of hash-id.
 func tokenHelp() map[string]string {
-	return map[string]string{ //nolint:gosec // words about tokens, and none
-		"token_name":    "Name of the token, which logs show: 1 to 64 letters, digits, '-', '_' or '.'.",
-		"token_scope":   "What it allows, once or more: feed:read, activity:write, ops:read or ops:write.",
-		"token_ttl":     "How long it is good for, such as 2160h for 90 days. Default: for ever",
-		"token_rate":    "Requests a second, such as 100, or 100:500 with up to 500 at once. Default: serve's --rate-limit",
-		"token_append":  "Token file to add it to; it is made where there is none. Default: the entry is printed",
-		"token_auth":    "Token file, as serve has it.",
+	return map[string]string{ //nolint:gosec // text about tokens, not tokens
+		"token_name":    "Name of the token in logs: 1 to 64 letters, digits, '-', '_' or '.'.",
+		"token_scope":   "What the token allows, once or more: feed:read, activity:write, ops:read or ops:write.",
+		"token_ttl":     "How long the token is valid, such as 2160h for 90 days. Default: for ever",
+		"token_rate":    "Requests per second, such as 100, or 100:500 for bursts of 500. Default: serve's --rate-limit",
+		"token_append":  "Token file to add the token to; created if missing. Default: print the entry",
+		"token_auth":    "Token file, as for serve.",
 		"token_removed": "Names of the tokens.",
-		"token_file":    "File with the token to show to the service. Default: what $" + tokenVariable + " holds, if anything",
-		"token_checked": "File with a token to look up in it. Default: what $" + tokenVariable + " holds, if anything",
+		"token_file":    "File with the token for the service. Default: the value of $" + tokenVariable,
+		"token_checked": "File with a token to look up. Default: the value of $" + tokenVariable,
 		"hash_ids":      "Ids of users or posts.",
 		"hash_key":      "File of the service's key. Default: <data-dir>/id.key",
 	}
@@ -56,8 +56,8 @@ type tokenNewCmd struct {
 
 // Help is shown by kong below the summary.
 func (*tokenNewCmd) Help() string {
-	return "The token goes to standard output, and is kept nowhere: the file has its SHA-256 alone. With --auth-file a service that uses " +
-		"the file takes the token within some seconds. Two of these commands on one file at a time may lose one's token."
+	return "The token is printed to standard output and stored nowhere; the file holds only its SHA-256. With --auth-file, services " +
+		"accept the token within seconds. Do not run two of these commands on one file at once: one token may be lost."
 }
 
 // Check implements [settings.Checker].
@@ -68,7 +68,7 @@ func (c *tokenNewCmd) Check(context.Context) error {
 	return nil
 }
 
-// Run makes a token.
+// Run creates a token.
 func (c *tokenNewCmd) Run(std stdio) error {
 	token := access.NewToken()
 	entry := access.Entry{Name: c.Name, Hash: access.HashToken(token), Scopes: c.Scope}
@@ -85,7 +85,7 @@ func (c *tokenNewCmd) Run(std stdio) error {
 	if err != nil {
 		return fmt.Errorf("token: %w", err)
 	}
-	if _, err := fmt.Fprintln(std.out, token); err != nil { // before it is of any use
+	if _, err := fmt.Fprintln(std.out, token); err != nil { // before the file accepts the token
 		return err
 	}
 	if c.AuthFile == "" {
@@ -94,7 +94,7 @@ func (c *tokenNewCmd) Run(std stdio) error {
 	return writeTokens(c.AuthFile, file, std)
 }
 
-// add returns the token file with the entry.
+// add returns the content of the token file with the entry added.
 func (c *tokenNewCmd) add(entry access.Entry) (access.File, error) {
 	var file access.File
 	if c.AuthFile != "" {
@@ -110,7 +110,7 @@ func (c *tokenNewCmd) add(entry access.Entry) (access.File, error) {
 	return file, nil
 }
 
-// readTokens returns what a token file says.
+// readTokens reads a token file.
 func readTokens(name string) (access.File, error) {
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -123,7 +123,7 @@ func readTokens(name string) (access.File, error) {
 	return file, nil
 }
 
-// writeTokens puts a token file in the place of the one there, whole.
+// writeTokens replaces a token file atomically, and keeps its owner and mode.
 func writeTokens(name string, file access.File, std stdio) (err error) {
 	out, err := createOutput(name, std)
 	if err != nil {
@@ -151,7 +151,7 @@ type tokenRemoveCmd struct {
 	AuthFile string   `help:"${token_auth}" placeholder:"FILE"      required:""`
 }
 
-// Run takes tokens out of a file, all that are named or none.
+// Run removes all named tokens from a file, or none.
 func (c *tokenRemoveCmd) Run(std stdio) error {
 	file, err := readTokens(c.AuthFile)
 	if err != nil {
@@ -160,12 +160,12 @@ func (c *tokenRemoveCmd) Run(std stdio) error {
 	for _, name := range c.Name {
 		i := slices.IndexFunc(file.Tokens, func(e access.Entry) bool { return e.Name == name })
 		if i < 0 {
-			return fmt.Errorf("--auth-file %s: no token is called %q", c.AuthFile, name)
+			return fmt.Errorf("--auth-file %s: no token named %q", c.AuthFile, name)
 		}
 		file.Tokens = slices.Delete(file.Tokens, i, i+1)
 	}
 	if len(file.Tokens) == 0 {
-		return fmt.Errorf("--auth-file %s: a service takes no file without a token: make another one first, or stop the service", c.AuthFile)
+		return fmt.Errorf("--auth-file %s: this is the last token, and a service requires one: add another token first", c.AuthFile)
 	}
 	return writeTokens(c.AuthFile, file, std)
 }
@@ -219,7 +219,7 @@ type tokenCheckCmd struct {
 	TokenFile string `help:"${token_checked}" placeholder:"FILE"`
 }
 
-// Run says whether the file is right, and what a token is in it.
+// Run checks the file, and looks up a token in it.
 func (c *tokenCheckCmd) Run(ctx context.Context, std stdio) error {
 	tokens, err := access.OpenTokens(access.TokensConfig{File: c.AuthFile})
 	if err != nil {
@@ -234,18 +234,18 @@ func (c *tokenCheckCmd) Run(ctx context.Context, std stdio) error {
 	}
 	found, err := tokens.Check([]string{"Bearer " + token})
 	if err != nil {
-		return fmt.Errorf("the token is not good: %w", err)
+		return fmt.Errorf("token refused: %w", err)
 	}
 	_, err = fmt.Fprintf(std.out, "ok: %s, with %v\n", found.Name, found.Scopes)
 	return err
 }
 
-// clientFlags are those of commands that ask a service.
+// clientFlags are the flags of commands that call a service.
 type clientFlags struct {
 	TokenFile string `help:"${token_file}" placeholder:"FILE"`
 }
 
-// token returns the token to show, "" if there is none.
+// token returns the token to send, "" if there is none.
 func (f clientFlags) token(context.Context) (string, error) {
 	if f.TokenFile == "" {
 		return strings.TrimSpace(os.Getenv(tokenVariable)), nil
@@ -256,7 +256,7 @@ func (f clientFlags) token(context.Context) (string, error) {
 	}
 	token := strings.TrimSpace(string(text))
 	if token == "" || strings.ContainsAny(token, "\r\n") {
-		return "", fmt.Errorf("--token-file %s: does not hold a token, and nothing else", f.TokenFile)
+		return "", fmt.Errorf("--token-file %s: want exactly one token", f.TokenFile)
 	}
 	return token, nil
 }

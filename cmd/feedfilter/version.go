@@ -7,14 +7,14 @@ import (
 	"runtime/debug"
 )
 
-// What a build that cannot ask git is told by the linker: see the Dockerfile.
-var linkedCommit, linkedDate string //nolint:gochecknoglobals // the linker knows variables alone
+// Set by the linker in builds without git: see the Dockerfile.
+var linkedCommit, linkedDate string //nolint:gochecknoglobals // the linker sets only variables
 
 type versionCmd struct {
 	Result resultFlags `embed:""`
 }
 
-// version is what this program was made of.
+// version describes the build of this program.
 type version struct {
 	Version  string `json:"version"`
 	Commit   string `json:"commit,omitzero"`
@@ -24,7 +24,7 @@ type version struct {
 	Platform string `json:"platform"`
 }
 
-// Run prints the version of the module, the commit and what it was built with and for.
+// Run prints the version, the commit, the Go version and the platform.
 func (c *versionCmd) Run(std stdio) error {
 	v := thisVersion()
 	if c.Result.json() {
@@ -34,7 +34,7 @@ func (c *versionCmd) Run(std stdio) error {
 	return err
 }
 
-// thisVersion is that of this program.
+// thisVersion returns the version of this program.
 func thisVersion() version {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -43,7 +43,7 @@ func thisVersion() version {
 	return describe(info, linkedCommit, linkedDate)
 }
 
-// describe is what the build says of itself, and, where that says nothing, what the linker was told.
+// describe returns the version in the build information, completed by what the linker has set.
 func describe(info *debug.BuildInfo, commit, date string) version {
 	v := version{Version: cmp.Or(info.Main.Version, "(devel)"), Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	for _, s := range info.Settings {
@@ -60,7 +60,7 @@ func describe(info *debug.BuildInfo, commit, date string) version {
 	return v
 }
 
-// String is all of it in a line.
+// String returns the version as one line.
 func (v version) String() string {
 	text := fmt.Sprintf("feedfilter %s, commit %s", v.Version, cmp.Or(v.Commit, "unknown"))
 	if v.Modified {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What a build says of itself goes before what the linker was told; either will do.
+// The build information comes before the linker's values; one of them is enough.
 func TestDescribe(t *testing.T) {
 	git := []debug.BuildSetting{
 		{Key: "vcs.revision", Value: "abc"}, {Key: "vcs.time", Value: "2026-11-22T06:00:00Z"}, {Key: "vcs.modified", Value: "true"},

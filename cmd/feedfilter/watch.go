@@ -9,22 +9,22 @@ import (
 	"github.com/feedfilter/feedfilter/internal/tracing"
 )
 
-// watchFlags say how the service watches itself: by comparing feeds with the ledger, and by traces.
+// watchFlags set how the service observes itself: it compares feeds with the ledger, and sends
+// traces.
 type watchFlags struct {
 	SampleRate    float64 `default:"0.001"          help:"${sample_rate}"  placeholder:"RATE"`
 	TraceEndpoint string  `help:"${trace_endpoint}" placeholder:"URL"`
 	TraceSample   float64 `default:"0.01"           help:"${trace_sample}" placeholder:"RATIO"`
 }
 
-// watchHelp is the text on these flags.
+// watchHelp is the help of watchFlags.
 func watchHelp() map[string]string {
 	return map[string]string{
-		"sample_rate": "Share of feeds that are compared with the ledger after they were answered, 0 to 1, to count and mend what they " +
-			"missed: see docs/RELIABILITY.md. 0: none.",
-		"trace_endpoint": "Collector that gets traces, by OTLP over HTTP, such as http://127.0.0.1:4318: see docs/DEPLOY.md. Default: no " +
-			"traces",
-		"trace_sample": "Share of requests that are traced, 0 to 1, of those without a trace of their own. One that comes with a " +
-			"traceparent is traced if that says so.",
+		"sample_rate": "Share of answered feeds to compare with the ledger, 0 to 1; posts that they missed are counted and repaired " +
+			"(docs/RELIABILITY.md).",
+		"trace_endpoint": "OTLP/HTTP collector of traces, such as http://127.0.0.1:4318 (docs/DEPLOY.md). Default: no traces",
+		"trace_sample": "Share of requests to trace, 0 to 1, among those without a traceparent. A traceparent decides for its " +
+			"own request.",
 	}
 }
 
@@ -40,7 +40,7 @@ func (f *watchFlags) Check(context.Context) error {
 	return all.err()
 }
 
-// logger adds to what is logged what it belongs to, if there are traces.
+// logger adds trace ids to log lines, if there are traces.
 func (f *watchFlags) logger(log *slog.Logger) *slog.Logger {
 	if f.TraceEndpoint == "" {
 		return log
@@ -48,24 +48,24 @@ func (f *watchFlags) logger(log *slog.Logger) *slog.Logger {
 	return slog.New(tracing.LogHandler(log.Handler()))
 }
 
-// tracer returns nil if there are to be no traces.
+// tracer returns the tracer, nil without --trace-endpoint.
 func (f *watchFlags) tracer(ctx context.Context, log *slog.Logger) (*tracing.Tracer, error) {
 	if f.TraceEndpoint == "" {
-		return nil, nil //nolint:nilnil // a Tracer that follows nothing
+		return nil, nil //nolint:nilnil // a nil Tracer traces nothing
 	}
 	return tracing.Open(ctx, tracing.Config{
 		Endpoint: f.TraceEndpoint, Ratio: f.TraceSample, Version: thisVersion().Version, Logger: log,
 	})
 }
 
-// closeTracer sends what is left. That a collector does not take it is no failure of the service.
+// closeTracer sends the remaining traces. A failure is only logged.
 func closeTracer(ctx context.Context, t *tracing.Tracer, log *slog.Logger) {
 	if err := t.Close(ctx); err != nil {
-		log.WarnContext(ctx, "the last traces were not sent", "error", err)
+		log.WarnContext(ctx, "last traces not sent", "error", err)
 	}
 }
 
-// sampler compares feeds of a, and logs ids as hash makes them.
+// sampler returns a sampler that compares feeds of a with the ledger, and logs hashed ids.
 func (f *watchFlags) sampler(a activity.Activities, log *slog.Logger, hash func(string) string) (*feed.Sampler, error) {
 	return feed.NewSampler(a, feed.SamplerConfig{Rate: f.SampleRate, Logger: log, HashID: hash})
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// The service follows requests to Redis, sends the last traces when it stops, and compares feeds, if its flags say so; and
-// neither a path nor a body is in the traces.
+// If its flags say so, the service traces requests to Redis, sends the last traces when it stops,
+// and compares feeds. Traces contain neither a path nor a body.
 func TestServeWatchesItself(t *testing.T) {
 	var mu sync.Mutex
 	var got bytes.Buffer
@@ -62,7 +62,7 @@ func TestServeWatchesItself(t *testing.T) {
 	}
 }
 
-// A collector that is away is no failure.
+// A collector that is down is not a failure.
 func TestServeWithoutCollector(t *testing.T) {
 	away := httptest.NewServer(nil)
 	away.Close()
@@ -78,7 +78,7 @@ func TestServeWithoutCollector(t *testing.T) {
 	}
 }
 
-// Logs can be text.
+// --log-format text.
 func TestServeTextLog(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "feedfilter", "serve", "--addr=127.0.0.1:0", "--data-dir", t.TempDir(), "--log-format=text")
 	log, err := cmd.StderrPipe()

@@ -12,14 +12,14 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter/pagefile"
 )
 
-// keepPages keeps what no ledger has in a file of the data directory, if the pages are
-// held in the process, and first brings back what is there. d is not yet in use.
+// keepPages stores pages that no ledger can rebuild in a file of the data directory, if the pages
+// are in the process. It first restores the pages of an existing file. d must not yet be in use.
 func (f *dataFlags) keepPages(ctx context.Context, d *data, log *slog.Logger) error {
 	memory, ok := d.store.(*favfilter.Memory)
 	if !ok {
 		return nil
 	}
-	if err := os.MkdirAll(f.DataDir, 0o700); err != nil { // a ledger elsewhere has not made it
+	if err := os.MkdirAll(f.DataDir, 0o700); err != nil { // a ledger elsewhere has not created it
 		return fmt.Errorf("--data-dir: %w", err)
 	}
 	if err := f.checkSort(); err != nil {
@@ -32,27 +32,28 @@ func (f *dataFlags) keepPages(ctx context.Context, d *data, log *slog.Logger) er
 	var err error
 	d.windows, err = pagefile.Open(ctx, filepath.Join(f.DataDir, file), memory, keep, log)
 	if errors.Is(err, pagefile.ErrInUse) {
-		return fmt.Errorf("%w: another feedfilter keeps its pages there; give each a --data-dir of its own", err)
+		return fmt.Errorf("%w: another feedfilter uses this --data-dir: give each process its own", err)
 	}
 	if err != nil || f.Ledger != noLedger {
 		return err
 	}
-	// Of windows little is lost. Here it is all there is, so somebody should know.
+	// A lost window costs little, but without a ledger these pages are all the data: refuse to
+	// start once.
 	switch r := d.windows.Restored(); {
 	case r.SetAside != "":
-		return fmt.Errorf("the filter cannot be read, and is set aside as %s: start again to go on without what it held: %w",
+		return fmt.Errorf("the filter is unreadable and was renamed to %s: start again to continue without it: %w",
 			r.SetAside, r.Damage)
 	case r.Damaged > 0:
-		return fmt.Errorf("%d pages of the filter were damaged: start again to go on without what they held: %w", r.Damaged, r.Damage)
+		return fmt.Errorf("%d pages of the filter are damaged: start again to continue without them: %w", r.Damaged, r.Damage)
 	}
 	return nil
 }
 
-// filterFile is where the whole filter is kept where there is no ledger.
+// filterFile holds the whole filter when there is no ledger.
 const filterFile = "filter.db"
 
-// checkSort refuses a data directory with what a service with a ledger left, for one without, and the other way
-// round: it would not find what that has.
+// checkSort refuses --ledger none in a data directory with a ledger, and a ledger in one of a
+// service without: the service would not find the existing data.
 func (f *dataFlags) checkSort() error {
 	has := func(name string) bool {
 		_, err := os.Stat(filepath.Join(f.DataDir, name))
@@ -60,22 +61,22 @@ func (f *dataFlags) checkSort() error {
 	}
 	switch {
 	case f.Ledger == noLedger && has(ledgerFile):
-		return fmt.Errorf("%s has a ledger, %s, and --ledger none does without: give another --data-dir", f.DataDir, ledgerFile)
+		return fmt.Errorf("%s has a ledger (%s), which --ledger none does not use: give another --data-dir", f.DataDir, ledgerFile)
 	case f.Ledger != noLedger && has(filterFile):
-		return fmt.Errorf("%s has a filter that was made with --ledger none, %s: give that, or another --data-dir", f.DataDir, filterFile)
+		return fmt.Errorf("%s has a filter without a ledger (%s): give --ledger none, or another --data-dir", f.DataDir, filterFile)
 	}
 	return nil
 }
 
-// logDamage says what of the windows could not be brought back.
+// logDamage logs windows that could not be restored.
 func logDamage(ctx context.Context, log *slog.Logger, d *data) {
 	if d.windows == nil {
 		return
 	}
 	switch r := d.windows.Restored(); {
 	case r.SetAside != "":
-		log.ErrorContext(ctx, "the file of windows cannot be read, and is set aside", "file", r.SetAside, "error", r.Damage)
+		log.ErrorContext(ctx, "windows file unreadable, renamed", "file", r.SetAside, "error", r.Damage)
 	case r.Damaged > 0:
-		log.WarnContext(ctx, "windows were damaged, and are lost", "pages", r.Damaged, "error", r.Damage)
+		log.WarnContext(ctx, "damaged windows lost", "pages", r.Damaged, "error", r.Damage)
 	}
 }

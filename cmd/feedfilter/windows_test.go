@@ -33,8 +33,8 @@ func awaitRows(t *testing.T, dir string, n int) {
 	}
 }
 
-// wantSeen fails the test unless the viewer's feed drops the post for having been seen, or
-// does not.
+// wantSeen fails the test unless the viewer's feed drops the post as seen, or, with false, keeps
+// it.
 func (s *service) wantSeen(viewer, post string, want bool) {
 	s.t.Helper()
 	code, answer := s.do("POST", "/v1/feed/filter", `{"viewer":"`+viewer+`","posts":[{"id":"`+post+`","author":"a"}]}`)
@@ -51,8 +51,7 @@ func (s *service) see(viewer, post string) {
 	}
 }
 
-// What was seen is still known after the process was killed, some seconds later at the
-// latest, and after it was stopped, at once.
+// Seen posts survive a kill, after some seconds at the latest, and a stop, at once.
 func TestServeKeepsWindows(t *testing.T) {
 	dir := t.TempDir()
 	s := serve(t, "--data-dir", dir, "--pages=1")
@@ -80,7 +79,7 @@ func TestServeKeepsWindows(t *testing.T) {
 	s.wantSeen("1", "r", false)
 }
 
-// What was deleted stays so, whatever becomes of the process after the answer.
+// Deleted data stays deleted, even if the process is killed after the answer.
 func TestServeForgetsForGood(t *testing.T) {
 	dir := t.TempDir()
 	s := serve(t, "--data-dir", dir, "--pages=1")
@@ -95,7 +94,8 @@ func TestServeForgetsForGood(t *testing.T) {
 	s.wantSeen("1", "p", false)
 }
 
-// Without a ledger, what was acknowledged is there after a kill; and data of one sort is not taken for the other.
+// Without a ledger, acknowledged writes survive a kill. Data with and without a ledger is not mixed
+// up.
 func TestServeWithoutLedger(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 5 {
@@ -131,7 +131,7 @@ func TestServeWithoutLedger(t *testing.T) {
 	}
 }
 
-// A filter that is all there is, and is damaged, is not taken for an empty one without a word.
+// Without a ledger, the service refuses to start once after its filter was damaged.
 func TestServeDamagedFilter(t *testing.T) {
 	dir := t.TempDir()
 	s := serve(t, "--data-dir", dir, "--pages=4", "--ledger=none")
@@ -144,7 +144,7 @@ func TestServeDamagedFilter(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, said := tryServe(t, "--data-dir", dir, "--ledger=none")
-	if code != 1 || !strings.Contains(said, "filter.db.damaged") || !strings.Contains(said, "start again to go on without") {
+	if code != 1 || !strings.Contains(said, "filter.db.damaged") || !strings.Contains(said, "start again to continue without") {
 		t.Errorf("exit %d, %s", code, said)
 	}
 	s = serve(t, "--data-dir", dir, "--ledger=none")
@@ -153,7 +153,7 @@ func TestServeDamagedFilter(t *testing.T) {
 	}
 }
 
-// tryServe runs a service that is not to start, and returns its exit code and what it said.
+// tryServe runs a service that must not start, and returns its exit code and output.
 func tryServe(t *testing.T, args ...string) (code int, said string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "feedfilter", append([]string{"serve", "--addr=127.0.0.1:0"}, args...)...)
@@ -164,13 +164,13 @@ func tryServe(t *testing.T, args ...string) (code int, said string) {
 	return cmd.ProcessState.ExitCode(), string(out)
 }
 
-// Without its windows the service starts all the same.
+// The service starts even if it cannot read its windows.
 func TestServeDamagedWindows(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "windows.db")
 	writeFile(t, file, strings.Repeat("no database\n", 1000))
 	s := serve(t, "--data-dir", dir, "--pages=1")
-	line := s.awaitLog("the file of windows cannot be read, and is set aside")
+	line := s.awaitLog("windows file unreadable, renamed")
 	if line["level"] != "ERROR" || line["file"] != file+".damaged" {
 		t.Errorf("logged %v", line)
 	}
@@ -178,18 +178,18 @@ func TestServeDamagedWindows(t *testing.T) {
 	s.wantSeen("1", "p", true)
 }
 
-// The file is locked by itself: the ledger may be somewhere else.
+// The file has its own lock, because the ledger may be elsewhere.
 func TestServeWindowsInUse(t *testing.T) {
 	dir := t.TempDir()
 	serve(t, "--data-dir", dir)
 	r := feedfilter(t, 1, "serve", "--addr=127.0.0.1:0", "--data-dir", dir, "--ledger=sqlite:"+filepath.Join(t.TempDir(), "other.db"))
-	wantContains(t, r.stderr, dir+"/windows.db.lock is locked", "another feedfilter keeps its pages there")
+	wantContains(t, r.stderr, dir+"/windows.db.lock is locked", "another feedfilter uses this --data-dir")
 	if strings.Count(r.stderr, "\n") != 1 {
 		t.Errorf("it says %q, want one line", r.stderr)
 	}
 }
 
-// An import adds to the windows that the service has left, and the service goes on with them.
+// An import adds to the windows of a stopped service, which has them after its next start.
 func TestImportIntoWindows(t *testing.T) {
 	dir := t.TempDir()
 	s := serve(t, "--data-dir", dir, "--pages=1")
@@ -210,18 +210,18 @@ func TestImportIntoWindows(t *testing.T) {
 	}
 }
 
-// An import says that windows were damaged, and goes on without them.
+// An import reports damaged windows, and continues without them.
 func TestImportDamagedWindows(t *testing.T) {
 	dir := t.TempDir()
 	writeFile(t, filepath.Join(dir, "windows.db"), strings.Repeat("no database\n", 1000))
 	writeFile(t, dir+"/a.csv", "1,seen,q\n")
 	r := feedfilter(t, 0, "import", dir+"/a.csv", "--data-dir", dir)
-	wantContains(t, r.stderr, "the file of windows cannot be read, and is set aside", "windows.db.damaged")
+	wantContains(t, r.stderr, "windows file unreadable, renamed", "windows.db.damaged")
 	serve(t, "--data-dir", dir).wantSeen("1", "q", true)
 }
 
-// Where the ledger is shared, an import may go on beside a service that keeps its windows in the same
-// place. It says that it could not add to them.
+// With a shared ledger, an import may run beside a service that keeps its windows in the same data
+// directory. It reports that it could not add to them.
 func TestImportBesideWindowsInUse(t *testing.T) {
 	dir := t.TempDir()
 	ledger := "--ledger=" + pgtest.Start(t).Schema()
@@ -229,13 +229,13 @@ func TestImportBesideWindowsInUse(t *testing.T) {
 	writeFile(t, dir+"/a.csv", "1,seen,p\n1,hide,q\n")
 	r := feedfilter(t, 0, "import", dir+"/a.csv", "--data-dir", dir, ledger)
 	wantContains(t, r.stdout, "imported 2 activities (2 changed, 0 skipped)")
-	wantContains(t, r.stderr, "warning: 1 of the activities are of kinds that the ledger does not keep, and are gone: "+
-		"another feedfilter keeps those in the data directory")
+	wantContains(t, r.stderr, "warning: 1 activities are of kinds with a window, and are lost: "+
+		"another feedfilter uses the data directory")
 	s.wantSeen("1", "p", false)
 	elsewhere := t.TempDir()
 	r = feedfilter(t, 0, "import", dir+"/a.csv", "--data-dir", elsewhere, ledger)
-	wantContains(t, r.stderr, "warning: 1 of the activities are of kinds that the ledger does not keep, and are in the data directory, "+
-		elsewhere+": only a service with that and without --redis finds them\n")
+	wantContains(t, r.stderr, "warning: 1 activities are of kinds with a window, and are in the data directory "+
+		elsewhere+": only a service with this --data-dir and without --redis has them\n")
 	code, answer := s.do("POST", "/v1/feed/filter", `{"viewer":"1","posts":[{"id":"q","author":"a"}]}`)
 	if code != 200 || !strings.Contains(answer, `"kind":"hide"`) {
 		t.Errorf("feed with what was imported: %d %s", code, answer)

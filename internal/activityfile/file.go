@@ -1,5 +1,5 @@
-// Package activityfile reads activities from CSV and NDJSON files, in batches, and goes on at a
-// checkpoint.
+// Package activityfile reads activities from CSV and NDJSON files, in batches, and continues at
+// checkpoints.
 package activityfile
 
 import (
@@ -37,13 +37,13 @@ func FormatOf(name string) string {
 type File struct {
 	Name   string
 	Format string
-	Size   int64  // in bytes; -1: not known
-	ID     string // of its checkpoint; "": it cannot be read a second time
+	Size   int64  // in bytes; -1: unknown
+	ID     string // of its checkpoint; "": the file can be read only once
 
 	file *os.File
 }
 
-// Open opens the named file, or standard input for "-". An empty format is that of the extension.
+// Open opens the named file, or standard input for "-". If format is empty, the extension decides.
 func Open(name, format string, stdin *os.File) (*File, error) {
 	if format == "" {
 		format = FormatOf(name)
@@ -62,8 +62,8 @@ func Open(name, format string, stdin *os.File) (*File, error) {
 	return f, nil
 }
 
-// identify fills in Size and ID. A file goes by its path, so that it is still the
-// same one when it has grown; that its content is, too, is for its checkpoint to say.
+// identify fills in Size and ID. The ID is the path, so that it stays the same when the file grows.
+// The checkpoint tells whether the content is unchanged.
 func (f *File) identify() error {
 	info, err := f.file.Stat()
 	switch {
@@ -88,7 +88,8 @@ func (f *File) identify() error {
 // Close closes the file.
 func (f *File) Close() { _ = f.file.Close() } // it was only read
 
-// Checkpoint is a place between two lines of a file. The hash tells whether all before is unchanged.
+// Checkpoint is a position between two lines of a file. Its hash tells whether the part before it
+// is unchanged.
 type Checkpoint struct {
 	Position Position `json:"position"`
 	SHA256   []byte   `json:"sha256"` // of the file up to Position
@@ -96,22 +97,22 @@ type Checkpoint struct {
 	Columns  []string `json:"columns"` // of a CSV file
 }
 
-// Position is a place between two lines of a file.
+// Position is a position between two lines of a file.
 type Position struct {
-	Offset int64 `json:"offset"` // bytes
-	Line   int64 `json:"line"`   // of what follows, from 1
+	Offset int64 `json:"offset"` // in bytes
+	Line   int64 `json:"line"`   // number of the next line, from 1
 }
 
-// pass reads in up to the checkpoint and returns the hash of what it read. A file
-// that is not what it was up to there is refused: nobody knows what of it is
-// recorded. What follows may have changed.
+// pass reads up to the checkpoint and returns the hash of what it read. It refuses a file that has
+// changed before the checkpoint, because it is unknown which of its lines are recorded. The rest
+// may have changed.
 func (c Checkpoint) pass(ctx context.Context, in io.Reader, format string) (hash.Hash, error) {
 	sum := sha256.New()
 	if c.Position.Offset == 0 {
 		return sum, nil
 	}
 	if c.Format != format {
-		return nil, fmt.Errorf("an earlier import read it as %s up to line %d: --restart begins at its start, as %s",
+		return nil, fmt.Errorf("an earlier import read the file as %s up to line %d: --restart reads it from the start as %s",
 			c.Format, c.Position.Line, format)
 	}
 	_, err := io.CopyN(sum, contextReader{ctx, in}, c.Position.Offset)
@@ -119,7 +120,7 @@ func (c Checkpoint) pass(ctx context.Context, in io.Reader, format string) (hash
 		return nil, err
 	}
 	if err != nil || !bytes.Equal(sum.Sum(nil), c.SHA256) {
-		return nil, fmt.Errorf("the file was changed before line %d, where an earlier import stopped: --restart begins at its start",
+		return nil, fmt.Errorf("the file has changed before line %d, where an earlier import stopped: --restart reads it from the start",
 			c.Position.Line)
 	}
 	return sum, nil
@@ -127,7 +128,7 @@ func (c Checkpoint) pass(ctx context.Context, in io.Reader, format string) (hash
 
 // contextReader reads until ctx ends.
 type contextReader struct {
-	ctx context.Context //nolint:containedctx // of one call
+	ctx context.Context //nolint:containedctx // used in one call only
 	in  io.Reader
 }
 

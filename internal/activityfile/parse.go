@@ -15,14 +15,14 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 )
 
-// parseJSON reads one line of NDJSON.
+// parseJSON parses one line of NDJSON.
 func (*Reader) parseJSON(line []byte) (record, error) {
 	rec := record{Op: Add}
 	err := json.Unmarshal(line, &rec, json.RejectUnknownMembers(true))
 	return rec, jsonProblem(err)
 }
 
-// jsonProblem puts what is wrong with a line in the words of JSON, not of Go.
+// jsonProblem turns an error of Go's JSON package into one in terms of JSON.
 func jsonProblem(err error) error {
 	var wrong *json.SemanticError
 	var invalid *jsontext.SyntacticError
@@ -42,11 +42,11 @@ func jsonProblem(err error) error {
 	}
 }
 
-// columnNames are the columns of a CSV file with a header, where those after the third may
-// be missing. One without a header has the first four, in this order.
+// columnNames returns the columns of a CSV file with a header; those after the third are optional.
+// A file without a header has the first four, in this order.
 func columnNames() []string { return []string{"user", "kind", "target", "op", "since", "until"} }
 
-// parseCSV reads one line of CSV.
+// parseCSV parses one line of CSV.
 func (r *Reader) parseCSV(line []byte) (record, error) {
 	fields, err := r.csv.split(line)
 	if r.columns == nil {
@@ -61,7 +61,7 @@ func (r *Reader) parseCSV(line []byte) (record, error) {
 	}
 	optional := r.columns[len(r.columns)-1] == "op"
 	if n := len(fields); n != len(r.columns) && (!optional || n != len(r.columns)-1) {
-		return record{}, fmt.Errorf("%d fields, where %s are expected", n, strings.Join(r.columns, ","))
+		return record{}, fmt.Errorf("%d fields, want %s", n, strings.Join(r.columns, ","))
 	}
 	rec := record{}
 	for i, field := range fields {
@@ -90,8 +90,8 @@ func (rec *record) column(name string) *string {
 	}
 }
 
-// isHeader reports whether fields are names of columns, each once and in any order,
-// the first three among them.
+// isHeader reports whether fields are distinct column names, in any order, and include the first
+// three.
 func isHeader(fields []string) bool {
 	names := columnNames()
 	required := 0
@@ -107,8 +107,8 @@ func isHeader(fields []string) bool {
 	return required == 3
 }
 
-// csvLines splits CSV records. A record is one line: a quoted field could hold a line
-// break, but no id does.
+// csvLines splits CSV records. A record is one line: a quoted field could contain a line break, but
+// ids cannot.
 type csvLines struct {
 	text    *bytes.Reader
 	records *csv.Reader
@@ -127,16 +127,16 @@ func (c csvLines) split(line []byte) ([]string, error) {
 	c.text.Reset(line)
 	fields, err := c.records.Read()
 	if bad, ok := errors.AsType[*csv.ParseError](err); ok {
-		return nil, bad.Err // without line and column, which are of the line alone
+		return nil, bad.Err // without its position, which is relative to the line
 	}
 	return fields, err
 }
 
-// maxAhead is how far in the future a line's since may be: clocks differ.
+// maxAhead is how far in the future a line's since may be, because clocks differ.
 const maxAhead = 10 * time.Minute
 
-// times are the line's beginning and end, zero where it has none. An end that is over is right: the line
-// comes from an older export.
+// times returns the line's since and until, zero if it has none. An until in the past is valid: the
+// line may come from an older export.
 func (rec *record) times(now time.Time) (since, until time.Time, err error) {
 	if since, err = parseTime("since", rec.Since); err != nil {
 		return since, until, err
@@ -162,8 +162,8 @@ func parseTime(name, text string) (time.Time, error) {
 	return at, nil
 }
 
-// Line returns the activity as a line of NDJSON, which a [Reader] reads. A zero Since or Until is left
-// out.
+// Line returns the activity as a line of NDJSON for a [Reader]. It leaves out a zero Since or
+// Until.
 func Line(a activity.Activity) ([]byte, error) {
 	op := Add
 	if a.Remove {

@@ -13,17 +13,17 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 )
 
-// What a line does, as op.
+// Values of op.
 const (
 	Add    = "add"
 	Remove = "remove"
 )
 
-// maxRecord is the length of the longest line, in bytes. Two ids of 256 bytes, all
-// escaped, take some 4 KiB.
+// maxRecord is the limit of the length of a line, in bytes. Two escaped ids of 256 bytes take about
+// 4 KiB.
 const maxRecord = 64 << 10
 
-// LineError is a line that is no activity.
+// LineError means that a line is not a valid activity.
 type LineError struct {
 	File string
 	Line int64
@@ -35,8 +35,8 @@ func (e *LineError) Error() string { return fmt.Sprintf("%s:%d: %v", e.File, e.L
 
 func (e *LineError) Unwrap() error { return e.Err }
 
-// Reader reads activities from a File. It knows at which byte and line of the file
-// it stands, and the hash of all before.
+// Reader reads activities from a File. It tracks its position in the file, and the hash of
+// everything before it.
 type Reader struct {
 	name  string
 	in    *bufio.Reader
@@ -46,15 +46,15 @@ type Reader struct {
 	pos Position
 	sum hash.Hash // SHA-256 up to pos
 
-	pending int  // length of what Peek found, or its first part
-	partial bool // the rest of its line, too long for the buffer, belongs to it
-	whole   bool // pos is at the end of a line, not in one that was cut off
+	pending int  // length of the line that Peek found, or of its first part
+	partial bool // the line is longer than the buffer
+	whole   bool // pos is at the end of a complete line
 
 	csv     csvLines
 	columns []string // of a CSV file, once its first record is read
 }
 
-// NewReader returns a reader that stands at c, or at the file's start if c is zero.
+// NewReader returns a reader at checkpoint c, or at the start of the file if c is zero.
 func NewReader(ctx context.Context, f *File, kinds *activity.Kinds, c Checkpoint) (*Reader, error) {
 	sum, err := c.pass(ctx, f.file, f.Format)
 	if err != nil {
@@ -78,7 +78,7 @@ func NewReader(ctx context.Context, f *File, kinds *activity.Kinds, c Checkpoint
 	return r, nil
 }
 
-// record is what the formats have in common.
+// record is a line of either format.
 type record struct {
 	User   string `json:"user"`
 	Kind   string `json:"kind"`
@@ -89,12 +89,12 @@ type record struct {
 }
 
 var (
-	errBlank  = errors.New("nothing but white space, or the header")
+	errBlank  = errors.New("only white space, or the header")
 	errTooBig = fmt.Errorf("the line is longer than %d bytes", maxRecord-1)
 )
 
-// Peek returns the activity that follows. The reader stays where it is; Accept moves
-// it on. The error is a [*LineError] if there is something else, io.EOF at the end of the file.
+// Peek returns the next activity without moving the reader; Accept moves it. The error is a
+// [*LineError] if the next line is not a valid activity, and io.EOF at the end of the file.
 func (r *Reader) Peek() (activity.Activity, error) {
 	for {
 		line, err := r.line()
@@ -139,10 +139,10 @@ func (r *Reader) activity(line []byte) (activity.Activity, error) {
 	return a, r.kinds.Check(a)
 }
 
-// Accept moves the reader past what Peek found.
+// Accept moves the reader past the line that Peek found.
 func (r *Reader) Accept() {
 	for {
-		part, _ := r.in.Peek(r.pending) // it was there before
+		part, _ := r.in.Peek(r.pending) // buffered by Peek
 		r.sum.Write(part)
 		r.pos.Offset += int64(len(part))
 		r.pos.Line += int64(bytes.Count(part, []byte{'\n'}))
@@ -153,14 +153,14 @@ func (r *Reader) Accept() {
 		}
 		line, err := r.line()
 		if err != nil {
-			return // the next Peek meets it again
+			return // the next Peek returns the error
 		}
 		r.pending = len(line)
 	}
 }
 
-// line returns what follows up to the end of the line and with it, or maxRecord bytes
-// of that. It is valid until the next call.
+// line returns the rest of the line with its line break, or its first maxRecord bytes. The result
+// is valid until the next call.
 func (r *Reader) line() ([]byte, error) {
 	searched := 0
 	for {
@@ -181,22 +181,22 @@ func (r *Reader) line() ([]byte, error) {
 	}
 }
 
-// Position returns where the reader stands.
+// Position returns the position of the reader.
 func (r *Reader) Position() Position { return r.pos }
 
-// Batch is a number of lines, with the place where they end.
+// Batch is a number of lines, and the position where they end.
 type Batch struct {
 	Activities []activity.Activity
-	Bad        []error  // lines that are no activities: each a [*LineError]
-	End        Position // of the file, after the batch
-	SHA256     []byte   // of the file up to End; nil: not the end of a line
+	Bad        []error  // a [*LineError] for each invalid line
+	End        Position // after the batch
+	SHA256     []byte   // of the file up to End; nil: End is not the end of a line
 	Columns    []string // of a CSV file
-	Last       bool     // nothing follows
-	Err        error    // why nothing follows, if it is not the end of the file
+	Last       bool     // there are no further batches
+	Err        error    // why not, except at the end of the file
 }
 
-// Batch reads up to size lines. With stop, the first bad line ends the last batch, which ends before
-// that line.
+// Batch reads at most size lines. With stop, the first invalid line ends the batch, which is then
+// the last one and ends before that line.
 func (r *Reader) Batch(size int, stop bool) Batch {
 	var b Batch
 	for !b.Last && len(b.Activities)+len(b.Bad) < size {

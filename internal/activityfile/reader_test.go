@@ -15,15 +15,15 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 )
 
-// line is what a reader finds in a file, good or bad.
+// line is a line that a reader finds in a file, valid or not.
 type line struct {
 	activity activity.Activity
 	problem  string
 	number   int64
 }
 
-// readAll reads what follows c, in batches, and returns the lines and the checkpoint
-// after each batch with the number of lines up to it.
+// readAll reads the rest of the file after c, in batches. It returns the lines, and the checkpoints
+// after each batch by the number of lines before them.
 func readAll(t testing.TB, name string, c Checkpoint, size int) (lines []line, ends []Checkpoint, counts []int) {
 	t.Helper()
 	s, err := Open(name, "", nil)
@@ -60,8 +60,7 @@ func readAll(t testing.TB, name string, c Checkpoint, size int) (lines []line, e
 	}
 }
 
-// From the end of any batch, reading goes on as if it had never stopped, whatever
-// is in the file.
+// After the end of any batch, reading continues as if it had never stopped, with any content.
 func TestReaderContinues(t *testing.T) {
 	long := strings.Repeat("x", maxRecord)
 	pool := []string{
@@ -96,8 +95,8 @@ func TestReaderContinues(t *testing.T) {
 	})
 }
 
-// sorted puts lines in an order that does not depend on which batch they were in:
-// problems, by their numbers, after activities, which keep their order.
+// sorted orders lines independently of their batches: activities in their order, and then problems
+// by line number.
 func sorted(lines []line) []line {
 	slices.SortStableFunc(lines, func(a, b line) int { return int(a.number - b.number) })
 	return lines
@@ -137,7 +136,7 @@ func TestReaderLineLengths(t *testing.T) {
 	}
 }
 
-// A quote too many costs its line, and no other.
+// An unbalanced quote invalidates only its line.
 func TestReaderUnclosedQuote(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "file.csv")
 	text := "1,hide,\"p\n\"," + strings.Repeat("x", maxRecord) + "\n1,hide,p\n"

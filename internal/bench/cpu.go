@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// ErrUnknown says that a figure cannot be had here.
+// ErrUnknown means that a figure is not available here.
 var ErrUnknown = errors.New("unknown here")
 
-// Meter reads the CPU time that something has used until now. Where it cannot be told, the error wraps
+// Meter returns the CPU time that something has used so far. If that is unknown, the error wraps
 // [ErrUnknown].
 type Meter func(ctx context.Context) (time.Duration, error)
 
-// Usage is what a number of calls have used.
+// Usage is the CPU time of a number of calls.
 type Usage struct {
 	Calls int
 	CPU   []time.Duration // by each meter, of all calls together; -1: unknown
 }
 
-// PerCall is what a call used by the i-th meter, in microseconds; -1 if it is not known.
+// PerCall returns the CPU time per call by the i-th meter, in microseconds; -1 if unknown.
 func (u Usage) PerCall(i int) float64 {
 	if u.CPU[i] < 0 || u.Calls == 0 {
 		return -1
@@ -28,8 +28,8 @@ func (u Usage) PerCall(i int) float64 {
 	return float64(u.CPU[i]) / float64(u.Calls) / float64(time.Microsecond)
 }
 
-// Use measures the CPU time of each of calls: blocks of them take turns, each call has d in all. What runs beside them in the same
-// processes is counted too, so d should be a second or more.
+// Use measures the CPU time of each of calls, for d each. Blocks of the calls take turns. Other
+// work of the same processes counts, too, so d should be a second or more.
 func Use(ctx context.Context, d time.Duration, meters []Meter, calls ...Call) ([]Usage, error) {
 	const blocks = 3
 	usages := make([]Usage, len(calls))

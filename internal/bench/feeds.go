@@ -7,29 +7,32 @@ import (
 	"github.com/feedfilter/feedfilter/feed"
 )
 
-// KeysPerCandidate is how many keys a candidate is looked up under: block, blocked-by, hide and seen.
+// KeysPerCandidate is the number of keys that a feed check tests per candidate: block, blocked-by,
+// hide and seen.
 const KeysPerCandidate = 4
 
 const (
-	// minKeys is how many distinct keys the feeds of one size look for, at least: a processor learns the answers of few.
+	// minKeys is the minimum number of distinct keys in all feeds of one size: with fewer, a
+	// processor predicts the branches.
 	minKeys = 1 << 16
-	// MinFeeds is how many feeds of one size there are, at least.
+	// MinFeeds is the minimum number of feeds of one size.
 	MinFeeds = 64
 )
 
-// Feed is the candidates of one feed, and what must be dropped of them.
+// Feed holds the candidates of one feed, and which of them must be dropped.
 type Feed struct {
 	Viewer string
 	Posts  []feed.Post
-	Drop   []bool // by candidate: some activity of the viewer, or a block of the viewer, concerns it
+	Drop   []bool // by candidate: the viewer has hidden or seen it, or there is a block between viewer and author
 }
 
-// Feeds makes feeds of n candidates for the viewers in turn, with 65,536 distinct keys or more together. Of twenty candidates the
-// viewer has hidden one, half a one is by somebody who blocks the viewer or is blocked, and half a one was seen; the others are new.
+// Feeds returns feeds of n candidates for the viewers in turn, with at least 65,536 distinct keys
+// together. Of 40 candidates, the viewer has hidden two and seen one, and one is by a user who
+// blocks the viewer or is blocked; the others are new.
 func (p *Population) Feeds(n int) []*Feed {
 	by := p.blockers()
 	feeds := make([]*Feed, max(MinFeeds, 1+minKeys/(KeysPerCandidate*n)))
-	rng := rand.New(rand.NewPCG(p.seed, 3)) //nolint:gosec // to be the same each time
+	rng := rand.New(rand.NewPCG(p.seed, 3)) //nolint:gosec // deterministic
 	fresh := 0
 	for i := range feeds {
 		u := p.Viewers[i%len(p.Viewers)]
@@ -44,7 +47,7 @@ func (p *Population) Feeds(n int) []*Feed {
 	return feeds
 }
 
-// hit makes candidate c of viewer u one that has to be dropped, if it is its turn.
+// hit makes candidate c of viewer u one that must be dropped, if it is its turn.
 func (p *Population) hit(post *feed.Post, u, c int, by []int, rng *rand.Rand) bool {
 	switch c % 40 {
 	case 7, 27:
@@ -68,7 +71,7 @@ func (p *Population) hit(post *feed.Post, u, c int, by []int, rng *rand.Rand) bo
 	return false
 }
 
-// blockers are who blocks each of the viewers.
+// blockers returns the users who block each viewer.
 func (p *Population) blockers() map[int][]int {
 	by := make(map[int][]int, len(p.Viewers))
 	for _, u := range p.Viewers {

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// minRounds is how often calls are timed at least, however little time there is.
+// minRounds is the minimum number of timed rounds.
 const minRounds = 5
 
-// Samples are how long calls of one kind took, in the order of the calls.
+// Samples holds the durations of calls of one kind, in the order of the calls.
 type Samples []time.Duration
 
 // Quantile returns the q-quantile, q from 0 to 1; 0 without samples.
@@ -27,24 +27,26 @@ func (s Samples) Quantile(q float64) time.Duration {
 // Median returns the 0.5-quantile.
 func (s Samples) Median() time.Duration { return s.Quantile(0.5) }
 
-// Call is what is timed.
+// Call is a call to time.
 type Call struct {
 	Name string
-	// Do is called with the number of the round, from 0 on. What takes turns with it gets the same.
+	// Do is called with the number of the round, from 0 on. All calls of a round get the same
+	// number.
 	Do func(ctx context.Context, round int) error
-	// Before, if there is one, goes before Do, and is not timed.
+	// Before, unless nil, is called before Do, and is not timed.
 	Before func(ctx context.Context, round int) error
-	// Every has Do called in one of so many rounds only, for calls that would slow the others' rounds; 0: in all.
+	// Every calls Do only in every n-th round, for calls that would slow the rounds of others; 0:
+	// in all.
 	Every int
 }
 
-// Interleave times calls in turn, one round of them after another, for d or a few rounds at least. Each round
-// begins with another call, so that none always follows the same one. The samples are in the order of calls. It ends
-// with the first error, which names the call.
+// Interleave times calls in turn, for d and at least a few rounds. Each round begins with another
+// call, so that no call always follows the same one. The samples are in the order of calls.
+// Interleave ends at the first error, which names the call.
 func Interleave(ctx context.Context, d time.Duration, calls ...Call) ([]Samples, error) {
 	samples := make([]Samples, len(calls))
 	for i := range calls {
-		if _, err := calls[i].time(ctx, 0); err != nil { // not counted: connections are made, caches filled
+		if _, err := calls[i].time(ctx, 0); err != nil { // not counted: it opens connections and fills caches
 			return nil, err
 		}
 	}
@@ -92,7 +94,7 @@ func (c *Call) time(ctx context.Context, round int) (time.Duration, error) {
 	return took, nil
 }
 
-// Repeat calls c, one call after another, for d, and returns how many calls that were.
+// Repeat calls c repeatedly for d, and returns the number of calls.
 func Repeat(ctx context.Context, d time.Duration, c Call) (int, error) {
 	begun := time.Now()
 	for n := 0; ; n++ {
@@ -105,8 +107,8 @@ func Repeat(ctx context.Context, d time.Duration, c Call) (int, error) {
 	}
 }
 
-// Parallel has so many goroutines call c for d, and returns how many calls a second they made together. No two
-// calls get the same number.
+// Parallel calls c from a number of goroutines for d, and returns the calls per second of all
+// together. Each call gets a different round number.
 func Parallel(ctx context.Context, d time.Duration, goroutines int, c Call) (perSecond float64, err error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)

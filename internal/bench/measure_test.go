@@ -27,7 +27,7 @@ func TestQuantiles(t *testing.T) {
 	}
 }
 
-// Every call gets every round, but for those that are to be rarer, and none always follows the same other.
+// Every call is in every round, except rarer ones, and no call always follows the same other one.
 func TestInterleave(t *testing.T) {
 	var log []string
 	call := func(name string, every int) bench.Call {
@@ -105,7 +105,7 @@ func TestMeasuringEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// No two goroutines get the same number, and all are at it together.
+// Goroutines get different numbers, and run concurrently.
 func TestParallel(t *testing.T) {
 	const goroutines = 4
 	var mu sync.Mutex

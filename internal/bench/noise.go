@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// What a machine may be like for its figures to count.
+// Limits of noise, above which figures do not count.
 const (
 	maxDrift  = 1.15 // between the PINGs of the first and the last third of a run
 	maxSpread = 2.0  // of PING's 90th percentile to its median
 	maxLoad   = 1.0  // average of a minute, before a run
 )
 
-// Load returns the load average of the last minute; false where the system does not tell it.
+// Load returns the load average of the last minute; false if the system does not report it.
 func Load() (float64, bool) {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
@@ -26,8 +26,8 @@ func Load() (float64, bool) {
 	return load, err == nil
 }
 
-// Noise says in what ways the machine was too busy with other things for the figures to count: the load average
-// before the run was above 1, or the PINGs of a run were uneven. Without PINGs only the load is looked at.
+// Noise returns the reasons why a machine was too busy for its figures to count: a load average
+// above 1 before the run, or uneven PINGs. Without PINGs it checks only the load.
 func Noise(load float64, pings ...Samples) (reasons []string) {
 	if load > maxLoad {
 		reasons = append(reasons, fmt.Sprintf("the load average was %.2f at the start, above %.0f", load, maxLoad))

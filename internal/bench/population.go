@@ -10,7 +10,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 )
 
-// Kinds of entries, as package activity names them.
+// Kinds of entries, as in package activity.
 const (
 	Block     = "block"
 	BlockedBy = "blocked-by"
@@ -18,22 +18,24 @@ const (
 	Seen      = "seen"
 )
 
-// How many activities users have: the logarithm is normal, with a median of about 30 and a 99th percentile of about
-// 1,000, and the user with the most has 1.5 % of all, more where users are few.
+// Activities per user: the logarithm is normally distributed, with a median of about 30 and a 99th
+// percentile of about 1,000. The heaviest user has 1.5 % of all activities, or more if there are
+// few users.
 const (
 	medianUser = 30
 	spreadUser = 1.531
 	mostUser   = 0.015
 
-	// BlockEvery is how many activities one block is among; the others are hides.
+	// BlockEvery means that one activity in this many is a block; the others are hides.
 	BlockEvery  = 10
-	blockStride = 7919 // a prime: whom a user blocks
-	// ViewerCount is how many users ask for feeds, if there are so many.
+	blockStride = 7919 // a prime, to choose whom a user blocks
+	// ViewerCount is the maximum number of users who ask for feeds.
 	ViewerCount  = 512
 	seenByViewer = 100
 )
 
-// Population is users and what they did: the same for the same arguments, on every machine.
+// Population is a set of users and their activities. It is the same for the same arguments on every
+// machine.
 type Population struct {
 	Counts  []int32 // of activities, by user
 	Viewers []int   // users who ask for feeds
@@ -41,14 +43,14 @@ type Population struct {
 	seed uint64
 }
 
-// Entry is one key that is held: a block leaves two, "block" with the one and "blocked-by" with the other.
+// Entry is one key in a page. A block has two, "block" and "blocked-by".
 type Entry struct{ Owner, Kind, Target string }
 
-// NewPopulation makes a population of so many users, 3 or more, with about so many entries, at least one activity
-// for each user.
+// NewPopulation returns a population of at least 3 users with about the given number of entries,
+// and at least one activity for each user.
 func NewPopulation(users, entries int, seed uint64) (*Population, error) {
 	if users < 3 || entries < users || users > 1e7 || entries > 1e9 {
-		return nil, fmt.Errorf("a population of %d users with %d entries: want 3 users to 10 million, and one entry for each to 1 billion",
+		return nil, fmt.Errorf("population of %d users and %d entries: want 3 to 10 million users, and 1 entry per user to 1 billion entries",
 			users, entries)
 	}
 	p := &Population{Counts: make([]int32, users), seed: seed}
@@ -73,10 +75,10 @@ func NewPopulation(users, entries int, seed uint64) (*Population, error) {
 	return p, nil
 }
 
-// Users is the number of users.
+// Users returns the number of users.
 func (p *Population) Users() int { return len(p.Counts) }
 
-// Entries counts the entries, without the posts that viewers have seen.
+// Entries returns the number of entries, without seen posts.
 func (p *Population) Entries() int {
 	n := 0
 	for u, count := range p.Counts {
@@ -85,10 +87,10 @@ func (p *Population) Entries() int {
 	return n
 }
 
-// Blocks is how many others u blocks.
+// Blocks returns how many users u blocks.
 func (p *Population) Blocks(u int) int { return min(int(p.Counts[u])/BlockEvery, len(p.Counts)-1) }
 
-// Blocked is the b-th user whom u blocks; b is below Blocks(u).
+// Blocked returns the b-th user whom u blocks; b is below Blocks(u).
 func (p *Population) Blocked(u, b int) int {
 	others := len(p.Counts) - 1
 	stride := blockStride
@@ -98,7 +100,7 @@ func (p *Population) Blocked(u, b int) int {
 	return (u + 1 + b*stride%others) % len(p.Counts)
 }
 
-// Activity is the n-th activity of u.
+// Activity returns the n-th activity of u.
 func (p *Population) Activity(u, n int) activity.Activity {
 	if b := n / BlockEvery; n%BlockEvery == BlockEvery-1 && b < p.Blocks(u) {
 		return activity.Activity{User: UserID(u), Kind: Block, Target: UserID(p.Blocked(u, b))}
@@ -106,7 +108,8 @@ func (p *Population) Activity(u, n int) activity.Activity {
 	return activity.Activity{User: UserID(u), Kind: Hide, Target: HiddenID(u, n)}
 }
 
-// UserID is the id of user u. It is text, as a service has to take it: a Redis set of up to 512 numbers takes less.
+// UserID returns the id of user u. It is not a number, because Redis stores sets of up to 512
+// numbers in less memory.
 func UserID(u int) string { return string(AppendUser(nil, u)) }
 
 // AppendUser appends the id of user u.
@@ -114,17 +117,17 @@ func AppendUser(dst []byte, u int) []byte {
 	return strconv.AppendInt(append(dst, 'u'), int64(1_000_000+u), 10)
 }
 
-// HiddenID is the id of the post that is hidden by the n-th activity of u.
+// HiddenID returns the id of the post that the n-th activity of u hides.
 func HiddenID(u, n int) string { return string(AppendHidden(nil, u, n)) }
 
-// AppendHidden appends that id.
+// AppendHidden appends the id of HiddenID.
 func AppendHidden(dst []byte, u, n int) []byte {
 	return strconv.AppendInt(append(dst, 'p'), int64(10_000_000_000+u*100_000+n), 10)
 }
 
 func seenID(u, n int) string { return "s" + strconv.Itoa(10_000_000_000+u*100_000+n) }
 
-// Activities are all activities, those of different users mixed.
+// Activities returns all activities, with users mixed.
 func (p *Population) Activities() iter.Seq[activity.Activity] {
 	return func(yield func(activity.Activity) bool) {
 		turns := make([]int32, 0, p.Entries())
@@ -145,7 +148,7 @@ func (p *Population) Activities() iter.Seq[activity.Activity] {
 	}
 }
 
-// AllEntries are the entries that Activities leave, in their order.
+// AllEntries returns the entries of Activities, in the same order.
 func (p *Population) AllEntries() iter.Seq[Entry] {
 	return func(yield func(Entry) bool) {
 		for a := range p.Activities() {
@@ -159,7 +162,7 @@ func (p *Population) AllEntries() iter.Seq[Entry] {
 	}
 }
 
-// Seen is what viewers have seen, viewer by viewer.
+// Seen returns the posts that viewers have seen, viewer by viewer.
 func (p *Population) Seen() iter.Seq[Entry] {
 	return func(yield func(Entry) bool) {
 		for _, u := range p.Viewers {

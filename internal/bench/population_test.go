@@ -20,7 +20,7 @@ func population(t *testing.T, users, entries int) *bench.Population {
 	return p
 }
 
-// What users have done is distributed as it is said to be.
+// The activities per user have the documented distribution.
 func TestPopulation(t *testing.T) {
 	p := population(t, 20_000, 2_000_000)
 	counts := make(map[string]int)
@@ -70,7 +70,7 @@ func TestSmallPopulations(t *testing.T) {
 	}
 }
 
-// The feeds say of every candidate what a model of plain maps does, and look for enough distinct keys.
+// Feeds expect the same of every candidate as a model of plain maps, and have enough distinct keys.
 func TestFeeds(t *testing.T) {
 	p := population(t, 300, 30_000)
 	held := make(map[bench.Entry]bool)
@@ -99,7 +99,7 @@ func TestFeeds(t *testing.T) {
 					}
 				}
 				if drop != f.Drop[i] {
-					t.Fatalf("candidate %v of viewer %s is to be dropped: %v, but the model says %v", post, f.Viewer, f.Drop[i], drop)
+					t.Fatalf("candidate %v of viewer %s must be dropped: %v, but the model says %v", post, f.Viewer, f.Drop[i], drop)
 				}
 			}
 		}
@@ -109,7 +109,7 @@ func TestFeeds(t *testing.T) {
 	}
 }
 
-// A subject drops what has to be dropped, and next to nothing else.
+// A subject drops what it must drop, and almost nothing else.
 func TestSubject(t *testing.T) {
 	p := population(t, 100, 10_000)
 	s, err := bench.OpenSubject(t.Context(), bench.SubjectConfig{

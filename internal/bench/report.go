@@ -10,26 +10,26 @@ import (
 	"unicode/utf8"
 )
 
-// Goal is what a row is to reach.
+// Goal is the goal of a row.
 type Goal struct {
 	Limit  float64
-	Least  bool // Limit is the least, not the most
-	OfPing bool // of the ratio to PING, not of the value
+	Least  bool // Limit is a minimum, not a maximum
+	OfPing bool // the goal is about the ratio to PING, not the value
 }
 
-// Row is a line of a table: one figure.
+// Row is one figure, a row of a table.
 type Row struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`
 	Unit  string  `json:"unit"`
-	XPing float64 `json:"x_ping,omitzero"` // the value over PING's in the same run
+	XPing float64 `json:"x_ping,omitzero"` // the value divided by PING's in the same run
 	Goal  string  `json:"goal,omitzero"`
 	Met   *bool   `json:"met,omitzero"`
-	// Unknown says why there is no value.
+	// Unknown is the reason why there is no value.
 	Unknown string `json:"unknown,omitzero"`
 }
 
-// Against sets the goal of the row, and says whether it is met.
+// Against sets the goal of the row, and whether it is met.
 func (r Row) Against(g Goal) Row {
 	sign, got := "<=", r.Value
 	if g.Least {
@@ -50,20 +50,20 @@ func (r Row) Against(g Goal) Row {
 	return r
 }
 
-// unknown is the row without a value, for a reason.
+// unknown returns a row without a value, with the reason.
 func unknown(name, unit, reason string) Row { return Row{Name: name, Unit: unit, Unknown: reason} }
 
-// Report is what a run found.
+// Report is the result of a run.
 type Report struct {
 	Machine string   `json:"machine"`
 	Server  string   `json:"server"`
 	Data    string   `json:"data"`
-	Noise   []string `json:"noise"` // why the figures do not count; empty: they do
+	Noise   []string `json:"noise"` // why the figures do not count; empty if they do
 	Rows    []Row    `json:"rows"`
 	Points  []Point  `json:"points"` // how cost grows with the candidates
 }
 
-// Point is what feeds of one size cost. What is not known is 0.
+// Point is the cost of feeds of one size. Unknown values are 0.
 type Point struct {
 	Candidates int     `json:"candidates"`
 	Check      float64 `json:"check_us"` // medians
@@ -111,7 +111,8 @@ func (r Row) cells() []string {
 	return cells
 }
 
-// WriteTable writes a Markdown table of which the first row is the head, and all but the first column are figures.
+// WriteTable writes a Markdown table. The first row is the head; all columns but the first hold
+// figures.
 func WriteTable(b *strings.Builder, table [][]string) {
 	widths := make([]int, len(table[0]))
 	for _, row := range table {
@@ -144,7 +145,7 @@ func WriteTable(b *strings.Builder, table [][]string) {
 	}
 }
 
-// WriteNoise writes why the figures do not count, or nothing if they do.
+// WriteNoise writes the reasons why the figures do not count, if there are any.
 func WriteNoise(b *strings.Builder, reasons []string) {
 	if len(reasons) == 0 {
 		return
@@ -155,7 +156,7 @@ func WriteNoise(b *strings.Builder, reasons []string) {
 	}
 }
 
-// Significant writes x as the tables do, with three significant digits, or all before the point.
+// Significant formats x with three significant digits, or all digits before the point.
 func Significant(x float64) string {
 	if x == 0 {
 		return "0"
@@ -168,7 +169,7 @@ func Significant(x float64) string {
 	return group(text)
 }
 
-// group puts commas between thousands.
+// group adds commas between thousands.
 func group(text string) string {
 	whole, fraction, hasFraction := strings.Cut(text, ".")
 	for i := len(whole) - 3; i > 0 && whole[i-1] != '-'; i -= 3 {

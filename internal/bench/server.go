@@ -14,10 +14,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Server asks a Redis server, or all primaries of a cluster, about itself.
+// Server reads the figures that a Redis server, or all primaries of a cluster, report about
+// themselves.
 type Server struct{ Client redis.UniversalClient }
 
-// Ping is a [Call] of PING.
+// Ping returns a [Call] of PING.
 func (s Server) Ping() Call {
 	return Call{Name: "PING", Do: func(ctx context.Context, _ int) error { return s.Client.Ping(ctx).Err() }}
 }
@@ -39,8 +40,8 @@ func (s Server) each(ctx context.Context, do func(*redis.Client) error) error {
 	}
 }
 
-// info sums fields of a section of INFO over the servers. One that a server does not tell is ErrUnknown, unless it is among
-// optional.
+// info sums fields of a section of INFO over the servers. A field that a server does not report
+// gives ErrUnknown, unless it is in optional.
 func (s Server) info(ctx context.Context, section string, fields, optional []string) (map[string]float64, error) {
 	sums := make(map[string]float64)
 	err := s.each(ctx, func(c *redis.Client) error {
@@ -66,7 +67,7 @@ func (s Server) info(ctx context.Context, section string, fields, optional []str
 	return sums, err
 }
 
-// parseInfo reads the lines that are numbers.
+// parseInfo returns the fields that are numbers.
 func parseInfo(text string) map[string]float64 {
 	values := make(map[string]float64)
 	for line := range strings.Lines(text) {
@@ -84,23 +85,25 @@ func (s Server) CPU(ctx context.Context) (time.Duration, error) {
 	return time.Duration((sums["used_cpu_user"] + sums["used_cpu_sys"]) * float64(time.Second)), err
 }
 
-// Sent is how many bytes the servers have sent since they were started, to everybody.
+// Sent returns how many bytes the servers have sent to all clients since their start.
 func (s Server) Sent(ctx context.Context) (int64, error) {
 	const field = "total_net_output_bytes"
 	sums, err := s.info(ctx, "stats", []string{field}, nil)
 	return int64(sums[field]), err
 }
 
-// PID is the process of a single server, if it says so.
+// PID returns the process id of a single server, if it reports it.
 func (s Server) PID(ctx context.Context) (int, error) {
 	sums, err := s.info(ctx, "server", []string{"process_id"}, nil)
 	return int(sums["process_id"]), err
 }
 
-// settling is how long a server takes to notice what the buffers of its clients have become: it looks at each once a second.
+// settling is how long a server takes to notice the size of its clients' buffers, which it checks
+// once a second.
 const settling = 1200 * time.Millisecond
 
-// Memory is what the servers have allocated, in bytes, but for the buffers of their clients. It takes a second.
+// Memory returns the memory of the servers in bytes, without the buffers of their clients. It takes
+// a second.
 func (s Server) Memory(ctx context.Context) (int64, error) {
 	select {
 	case <-time.After(settling):
@@ -112,7 +115,7 @@ func (s Server) Memory(ctx context.Context) (int64, error) {
 	return int64(sums["used_memory"] - sums[clients[0]] - sums[clients[1]]), err
 }
 
-// Version is what the server calls itself; "" if it does not.
+// Version returns the engine and version that the server reports, "" if none.
 func (s Server) Version(ctx context.Context) string {
 	version := ""
 	_ = s.each(ctx, func(c *redis.Client) error {
@@ -130,11 +133,11 @@ func (s Server) Version(ctx context.Context) string {
 	return version
 }
 
-// scanCount is how many keys a step of a SCAN looks at.
+// scanCount is the COUNT of a SCAN.
 const scanCount = 1000
 
-// Holds reports whether the servers have a key of any of the filters. It looks at all their keys. The names must
-// begin with the first of them, as those of [Filters] do.
+// Holds reports whether the servers have a key of any of the filters. It scans all keys. All names
+// must begin with the first one, as those of [Filters] do.
 func (s Server) Holds(ctx context.Context, filters ...string) (bool, error) {
 	found := false
 	err := s.keys(ctx, filters, func(_ *redis.Client, keys []string) error {
@@ -147,14 +150,14 @@ func (s Server) Holds(ctx context.Context, filters ...string) (bool, error) {
 	return found, nil
 }
 
-// Remove removes all keys of the filters, whose names must be as Holds wants them. It looks at all keys of the servers.
+// Remove removes all keys of the filters, with names as for Holds. It scans all keys.
 func (s Server) Remove(ctx context.Context, filters ...string) error {
 	err := s.keys(ctx, filters, func(c *redis.Client, keys []string) error {
 		if len(keys) == 0 {
 			return nil
 		}
 		pipe := c.Pipeline()
-		for _, key := range keys { // one at a time: in a cluster they are of many slots
+		for _, key := range keys { // one at a time: in a cluster, they are in different slots
 			pipe.Unlink(ctx, key)
 		}
 		_, err := pipe.Exec(ctx)
@@ -166,7 +169,7 @@ func (s Server) Remove(ctx context.Context, filters ...string) error {
 	return nil
 }
 
-// keys calls each with the keys of the filters, some at a time.
+// keys calls each with some keys of the filters at a time.
 func (s Server) keys(ctx context.Context, filters []string, each func(*redis.Client, []string) error) error {
 	other := func(key string) bool {
 		return !slices.ContainsFunc(filters, func(name string) bool { return strings.HasPrefix(key, "fav:{"+name+"/") })

@@ -86,7 +86,7 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// A server that does not let a client ask is no error.
+// A server that refuses INFO is not an error.
 func TestServerThatDoesNotTell(t *testing.T) {
 	server := redistest.Start(t)
 	err := server.Client().Do(t.Context(), "ACL", "SETUSER", "mute", "on", ">pw", "~*", "+@all", "-info").Err()

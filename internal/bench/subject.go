@@ -15,13 +15,14 @@ import (
 	"github.com/feedfilter/feedfilter/feed"
 )
 
-// batchSize is how many activities are recorded at a time, as "feedfilter import" does.
+// batchSize is the number of activities to record at a time, as "feedfilter import" does.
 const batchSize = 200_000
 
-// pageEntries is about how many entries a page is to have.
+// pageEntries is the approximate number of entries per page.
 const pageEntries = 4000
 
-// Subject is what is measured: feed checks on a ledger of its own, in SQLite, and pages in a store.
+// Subject runs the measured calls: feed checks and writes with its own ledger, in SQLite, and pages
+// in a store.
 type Subject struct {
 	Recorder *activity.Recorder
 
@@ -29,16 +30,16 @@ type Subject struct {
 	ledger *ledger.Ledger
 }
 
-// SubjectConfig is what a [Subject] is made of.
+// SubjectConfig configures a [Subject].
 type SubjectConfig struct {
 	Store favfilter.Store
-	File  string // of the ledger; it is made
+	File  string // of the ledger, to be created
 	Pages uint32 // a power of two; see NumberFor
-	// FalsePositiveRate is that of a candidate; 0: the default.
+	// FalsePositiveRate is the rate per candidate; 0: the default.
 	FalsePositiveRate float64
 }
 
-// NumberFor is the number of pages that leaves some thousand entries for each.
+// NumberFor returns a number of pages with some thousand entries each.
 func NumberFor(entries int) uint32 {
 	pages := uint32(1)
 	for float64(pages)*pageEntries*1.4 < float64(entries) {
@@ -47,8 +48,8 @@ func NumberFor(entries int) uint32 {
 	return pages
 }
 
-// OpenSubject makes a subject without activities. It does next to nothing of its own accord, so that what it uses is the
-// calls'.
+// OpenSubject opens a subject without activities. It does almost nothing in the background, so that
+// the measured calls cause all its costs.
 func OpenSubject(ctx context.Context, c SubjectConfig) (*Subject, error) {
 	l, err := ledger.Open(ctx, "sqlite:"+c.File, ledger.Options{Pages: c.Pages})
 	if err != nil {
@@ -62,16 +63,17 @@ func OpenSubject(ctx context.Context, c SubjectConfig) (*Subject, error) {
 	return &Subject{Recorder: r, config: config, ledger: l}, nil
 }
 
-// Identity is that of the ledger.
+// Identity returns the identity of the ledger.
 func (s *Subject) Identity() ledger.Identity { return s.ledger.Identity() }
 
-// Close ends the subject. What it has put in the store stays.
+// Close closes the subject, and leaves its data in the store.
 func (s *Subject) Close() error {
 	s.Recorder.Close()
 	return s.ledger.Close()
 }
 
-// holding has a subject on the same ledger and pages that holds so many bytes of these, until do returns.
+// holding opens a second Recorder on the same ledger and pages that caches a number of bytes of
+// pages, until do returns.
 func (s *Subject) holding(ctx context.Context, bytes int, do func(*Subject) error) error {
 	config := s.config
 	config.PageCache = bytes
@@ -83,8 +85,8 @@ func (s *Subject) holding(ctx context.Context, bytes int, do func(*Subject) erro
 	return do(&Subject{Recorder: r})
 }
 
-// Record records activities in their order, as an import does: some are made ready while others are written. It returns how
-// many, and how long that took, with what it took to draw them.
+// Record records activities in order, as an import does: it prepares some while it writes others.
+// It returns their number, and the time, which includes generating them.
 func (s *Subject) Record(ctx context.Context, all iter.Seq[activity.Activity]) (n int, took time.Duration, err error) {
 	start := time.Now()
 	bulk := s.Recorder.NewBulk()
@@ -118,7 +120,7 @@ func (s *Subject) Record(ctx context.Context, all iter.Seq[activity.Activity]) (
 	return n, time.Since(start), err
 }
 
-// batches are as many activities as are recorded at a time.
+// batches splits activities into batches of batchSize.
 func batches(all iter.Seq[activity.Activity]) iter.Seq[[]activity.Activity] {
 	return func(yield func([]activity.Activity) bool) {
 		var batch []activity.Activity
@@ -136,7 +138,7 @@ func batches(all iter.Seq[activity.Activity]) iter.Seq[[]activity.Activity] {
 	}
 }
 
-// RecordSeen records what the viewers of p have seen.
+// RecordSeen records the seen posts of p's viewers.
 func (s *Subject) RecordSeen(ctx context.Context, p *Population) error {
 	_, _, err := s.Record(ctx, func(yield func(activity.Activity) bool) {
 		for e := range p.Seen() {
@@ -148,7 +150,8 @@ func (s *Subject) RecordSeen(ctx context.Context, p *Population) error {
 	return err
 }
 
-// Check filters the feed. In dropped, unless that is nil, it says what became of each candidate; it is as long as the feed.
+// Check checks the feed. Unless dropped is nil, Check sets it for each candidate; it must have the
+// length of the feed.
 func (s *Subject) Check(ctx context.Context, f *Feed, dropped []bool) error {
 	a, err := feed.Filter(ctx, s.Recorder, feed.Request{Viewer: f.Viewer, Posts: f.Posts})
 	if err != nil {
@@ -176,8 +179,8 @@ func (s *Subject) Check(ctx context.Context, f *Feed, dropped []bool) error {
 	return nil
 }
 
-// Wrong compares what became of the candidates of f with what had to: how many were kept that had to be dropped, and how many of
-// the others were dropped.
+// Wrong compares the outcome with the expected one: it returns how many candidates were kept that
+// must be dropped, and how many of the others were dropped.
 func (f *Feed) Wrong(dropped []bool) (missed, falsePositives int) {
 	for i, drop := range f.Drop {
 		switch {
@@ -190,7 +193,7 @@ func (f *Feed) Wrong(dropped []bool) (missed, falsePositives int) {
 	return missed, falsePositives
 }
 
-// Clean is how many candidates must not be dropped.
+// Clean returns the number of candidates that must not be dropped.
 func (f *Feed) Clean() int {
 	n := 0
 	for _, drop := range f.Drop {

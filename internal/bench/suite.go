@@ -10,22 +10,22 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// goroutines is how many check feeds at a time where throughput is measured.
+// goroutines is the number of concurrent feed checks in measurements of throughput.
 const goroutines = 16
 
-// Sizes are the feeds that goals are set for.
+// Sizes returns the numbers of candidates that have goals.
 func Sizes() []int { return []int{50, 200, 500, 1000} }
 
-// Config is what [Run] measures, and where.
+// Config configures [Run].
 type Config struct {
-	// Open returns the store of a filter of that name, which is empty.
+	// Open returns an empty store for the filter with that name.
 	Open func(filter string) (favfilter.Store, error)
-	// Filter is the name that those of all filters that are used begin with: see [Filters].
+	// Filter is the prefix of the names of all filters of the run: see [Filters].
 	Filter string
-	// Server is what the stores are on; nil: they are in this process.
+	// Server is the server of the stores; nil: they are in this process.
 	Server *Server
 
-	Dir            string // for ledgers; what is there stays
+	Dir            string // directory of the ledgers; existing files stay
 	Users, Entries int    // see NewPopulation
 	Seed           uint64
 	// FalsePositiveRate is that of a candidate; 0: the default.
@@ -36,10 +36,11 @@ type Config struct {
 	Progress func(step string)
 }
 
-// Filters are the names of the filters that [Run] uses, given Config.Filter, which is the first.
+// Filters returns the names of the filters that [Run] uses. The first is name, which is
+// Config.Filter.
 func Filters(name string) []string { return []string{name, name + "-w", name + "-r"} }
 
-// suite is a run in the making.
+// suite is a run in progress.
 type suite struct {
 	Config
 
@@ -50,7 +51,7 @@ type suite struct {
 	pings   []Samples
 }
 
-// Run measures. It leaves its filters in the stores.
+// Run measures, and leaves its filters in the stores.
 func Run(ctx context.Context, c Config) (r *Report, err error) {
 	s := &suite{Config: c, feeds: make(map[int][]*Feed)}
 	load, _ := Load()
@@ -93,7 +94,7 @@ type step struct {
 	do   func(context.Context) error
 }
 
-// steps are in the order of the table, but for what comes of filling the pages, which has to be first.
+// steps returns the steps in the order of the table, except that filling the pages comes first.
 func (s *suite) steps(store favfilter.Store) []step {
 	var filled []Row
 	return []step{
@@ -111,7 +112,7 @@ func (s *suite) steps(store favfilter.Store) []step {
 
 func (s *suite) add(rows ...Row) { s.report.Rows = append(s.report.Rows, rows...) }
 
-// check is the Call of a check of feeds of n candidates.
+// check returns a Call that checks feeds of n candidates.
 func (s *suite) check(n int) Call { return checkCall(s.subject, s.feeds[n], n) }
 
 func checkCall(subject *Subject, feeds []*Feed, n int) Call {
@@ -121,7 +122,7 @@ func checkCall(subject *Subject, feeds []*Feed, n int) Call {
 	}
 }
 
-// pingFirst are calls behind a PING, if there is a server.
+// pingFirst puts a PING before calls, if there is a server.
 func (s *suite) pingFirst(calls ...Call) []Call {
 	if s.Server == nil {
 		return calls
@@ -129,7 +130,8 @@ func (s *suite) pingFirst(calls ...Call) []Call {
 	return append([]Call{s.Server.Ping()}, calls...)
 }
 
-// interleave measures calls, d for each, and PINGs that take turns with them, if there is a server: their median is 0 if not.
+// interleave measures calls, d for each, in turn with PINGs if there is a server. The median of
+// PING is 0 without one.
 func (s *suite) interleave(ctx context.Context, d time.Duration, calls ...Call) (ping time.Duration, samples []Samples, err error) {
 	all := s.pingFirst(calls...)
 	samples, err = Interleave(ctx, d*time.Duration(len(all)), all...)
@@ -140,7 +142,7 @@ func (s *suite) interleave(ctx context.Context, d time.Duration, calls ...Call) 
 	return samples[0].Median(), samples[1:], nil
 }
 
-// timed is the row of what took median.
+// timed returns the row of a median duration.
 func timed(name string, median, ping time.Duration) Row {
 	r := Row{Name: name, Value: inMicros(median), Unit: "us"}
 	if ping > 0 {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// latency measures feed checks one after another.
+// latency measures feed checks, one after another.
 func (s *suite) latency(ctx context.Context) error {
 	calls := make([]Call, len(s.Sizes))
 	for i, n := range s.Sizes {
@@ -37,13 +37,13 @@ func (s *suite) latency(ctx context.Context) error {
 	return nil
 }
 
-// heldBytes is enough for all that the viewers of a run read.
+// heldBytes is enough to cache all pages that the viewers of a run read.
 const heldBytes = 1 << 30
 
-// held measures feed checks of viewers whose pages are held in process.
+// held measures feed checks of viewers whose pages are cached in the process.
 func (s *suite) held(ctx context.Context) error {
 	if s.Server == nil {
-		return nil // all pages are, in this process
+		return nil // all pages are in the process
 	}
 	return s.subject.holding(ctx, heldBytes, func(subject *Subject) error {
 		const n, goal = 500, 0.6
@@ -66,7 +66,7 @@ func (s *suite) held(ctx context.Context) error {
 	})
 }
 
-// cpu measures what feed checks and PINGs use.
+// cpu measures the CPU time of feed checks and PINGs.
 func (s *suite) cpu(ctx context.Context) error {
 	meters := []Meter{OwnCPU}
 	if s.Server != nil {
@@ -105,22 +105,22 @@ func (s *suite) cpu(ctx context.Context) error {
 
 func used(name string, perCall float64) Row {
 	if perCall < 0 {
-		return unknown(name, "us", "not told")
+		return unknown(name, "us", "not reported")
 	}
 	return Row{Name: name, Value: perCall, Unit: "us"}
 }
 
-// both is the row of what client and server use together for a feed check of 500.
+// both returns the row of the CPU time of client and server together for a feed check of 500.
 func both(ping, check Usage) Row {
 	const name = "CPU of client and Redis, feed check of 500"
 	if ping.PerCall(0) < 0 || ping.PerCall(1) < 0 {
-		return unknown(name, "us", "not told")
+		return unknown(name, "us", "not reported")
 	}
 	sum := check.PerCall(0) + check.PerCall(1)
 	return Row{Name: name, Value: sum, Unit: "us", XPing: sum / (ping.PerCall(0) + ping.PerCall(1))}
 }
 
-// throughput measures feed checks of many goroutines.
+// throughput measures concurrent feed checks.
 func (s *suite) throughput(ctx context.Context) error {
 	for i, n := range s.Sizes {
 		perSecond, err := Parallel(ctx, max(s.Duration, time.Millisecond), goroutines, s.check(n))

@@ -16,11 +16,12 @@ import (
 const (
 	processFeed  = 500
 	processUsers = 50
-	// tenHashes is a rate at which a key sets ten bits: 2^-15 for each of the keys of a candidate.
+	// tenHashes is a rate at which a key sets ten bits: 2^-15 for each key of a candidate.
 	tenHashes = KeysPerCandidate * 1.0 / (1 << 15)
 )
 
-// Process is feeds of 500 candidates, and a subject with pages in this process: one page of 4,000 entries, ten bits a key.
+// Process holds feeds of 500 candidates, and a subject whose pages are in this process: one page of
+// 4,000 entries, ten bits per key.
 type Process struct {
 	Subject *Subject
 	People  *Population
@@ -29,7 +30,7 @@ type Process struct {
 	drops []activity.Kind
 }
 
-// OpenProcess makes one, with a ledger in dir.
+// OpenProcess opens a Process, with a ledger in dir.
 func OpenProcess(ctx context.Context, dir string, seed uint64) (p *Process, err error) {
 	p = &Process{}
 	if p.People, err = NewPopulation(processUsers, pageEntries, seed); err != nil {
@@ -56,7 +57,8 @@ func OpenProcess(ctx context.Context, dir string, seed uint64) (p *Process, err 
 	return p, nil
 }
 
-// Keys is a [Call] of what a feed check does but for the answer: the keys of a whole feed are built, hashed and tested.
+// Keys returns a [Call] of a feed check without its answer: it builds, hashes and tests the keys of
+// a whole feed.
 func (p *Process) Keys() Call {
 	return Call{Name: "keys in process", Do: func(ctx context.Context, round int) error {
 		return lookUp(ctx, p.Subject.Recorder, p.drops, p.Feeds[round%len(p.Feeds)])
@@ -88,7 +90,7 @@ func (s *suite) process(ctx context.Context) (err error) {
 	return nil
 }
 
-// lookUp looks for all that concerns the candidates of f.
+// lookUp tests all keys of the candidates of f.
 func lookUp(ctx context.Context, r *activity.Recorder, kinds []activity.Kind, f *Feed) error {
 	view, err := r.View(ctx, f.Viewer, kinds, nil)
 	if err != nil {
@@ -111,7 +113,7 @@ func lookUp(ctx context.Context, r *activity.Recorder, kinds []activity.Kind, f 
 	return nil
 }
 
-// keyCost is what feeds of processFeed candidates cost.
+// keyCost is the cost of a feed of processFeed candidates.
 type keyCost struct{ ns, allocations float64 }
 
 func perKey(ctx context.Context, d time.Duration, c Call) (keyCost, error) {

@@ -8,17 +8,19 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// writePage is how many keys a page has room for that is written to, some 10 KiB; at half of it a new one is begun.
+// writePage is the capacity in keys of the page to write to, about 10 KiB; once it is half full, a
+// new one is begun.
 const writePage = 4300
 
-// Write is a [Call] that writes batches of so many new keys to a page, 0 to 15, of a store that nothing else uses. The page is
-// never more than half full.
+// Write returns a [Call] that writes batches of new keys to a page, 0 to 15, of a store that
+// nothing else uses. The page is never more than half full.
 func Write(name string, store favfilter.Store, page uint32, keys int) Call {
 	w := &writer{store: store, id: favfilter.PageID{Number: page}, keys: keys}
 	return Call{Name: name, Do: w.write, Before: w.prepare}
 }
 
-// writer writes batches of so many new keys to a page of its own, and puts a new page there when that is half full.
+// writer writes batches of new keys to one page, and replaces the page by a new one once it is half
+// full.
 type writer struct {
 	store    favfilter.Store
 	id       favfilter.PageID

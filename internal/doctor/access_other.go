@@ -2,10 +2,10 @@
 
 package doctor
 
-// writable cannot tell, short of making a file.
+// writable returns nil: only creating a file would show whether it is writable.
 func writable(string) error { return nil }
 
-// writableDirectory cannot either.
+// writableDirectory returns nil for the same reason.
 func writableDirectory(string) error { return nil }
 
 func notDirectory(error) bool { return false }

@@ -7,14 +7,15 @@ import (
 	"syscall"
 )
 
-// mayWrite is what access(2) calls W_OK, mayEnter X_OK.
+// mayWrite is W_OK of access(2), mayEnter is X_OK.
 const mayWrite, mayEnter = 2, 1
 
 // writable returns an error if a file cannot be written to.
 func writable(file string) error { return syscall.Access(file, mayWrite) }
 
-// writableDirectory returns an error if files cannot be made in a directory, without making one.
+// writableDirectory returns an error if the process cannot create files in a directory. It creates
+// none.
 func writableDirectory(directory string) error { return syscall.Access(directory, mayWrite|mayEnter) }
 
-// notDirectory tells whether a parent of a file is none.
+// notDirectory reports whether err says that a parent of a file is not a directory.
 func notDirectory(err error) bool { return errors.Is(err, syscall.ENOTDIR) }

@@ -11,10 +11,11 @@ import (
 	"github.com/feedfilter/feedfilter/elasticache"
 )
 
-// recallTime is left for what a service does while AWS does not answer.
+// recallTime is reserved for reading the cached answer if AWS does not respond.
 const recallTime = 4 * time.Second
 
-// checkAWS asks AWS where the cache is. Where AWS does not answer, it goes by what AWS said last, as a service does.
+// checkAWS asks AWS where the cache is. If AWS does not answer, it uses the last answer, as a
+// service does.
 func (d *Doctor) checkAWS(ctx context.Context) finding {
 	config := d.servers.Managed.Config
 	config.Logger = d.config.Logger
@@ -37,9 +38,9 @@ func (d *Doctor) checkAWS(ctx context.Context) finding {
 	if noFile != nil || noDir != nil {
 		return fail(words(err), awsTodo(err))
 	}
-	config.File = filepath.Join(dir, filepath.Base(file))          // a copy: what AWS says is written there
-	if err := os.WriteFile(config.File, text, 0o600); err != nil { //nolint:gosec // in a directory that was made for it
-		return fail(words(err), "Free the disk of temporary files.")
+	config.File = filepath.Join(dir, filepath.Base(file))          // a copy, because the client writes AWS's answer to it
+	if err := os.WriteFile(config.File, text, 0o600); err != nil { //nolint:gosec // in a new temporary directory
+		return fail(words(err), "Free space in the directory of temporary files.")
 	}
 	cache, refused := d.openAWS(ctx, config)
 	if refused != nil {
@@ -49,8 +50,8 @@ func (d *Doctor) checkAWS(ctx context.Context) finding {
 	if f.status != OK {
 		return f
 	}
-	return warn(fmt.Sprintf("%s; a service that is started now goes by what AWS said last, as %s has it: %s", words(err), file, f.found),
-		awsTodo(err)+" Without that file no service starts.")
+	return warn(fmt.Sprintf("%s; a service started now uses the last answer of AWS, in %s: %s", words(err), file, f.found),
+		awsTodo(err)+" Without that file, no service starts.")
 }
 
 func (d *Doctor) openAWS(ctx context.Context, config elasticache.Config) (*elasticache.Cache, error) {
@@ -61,11 +62,11 @@ func (d *Doctor) openAWS(ctx context.Context, config elasticache.Config) (*elast
 	return cache, err
 }
 
-// judgeAWS takes over what is known of the cache.
+// judgeAWS derives the Redis options from the description of the cache, and judges them.
 func (d *Doctor) judgeAWS(cache *elasticache.Cache, config *elasticache.Config) finding {
 	if d.servers.Managed.Reader {
 		if _, _, err := d.servers.Managed.Options(cache, true); err != nil {
-			return fail(words(err), "Leave out reader=true in --redis.")
+			return fail(words(err), "Remove reader=true from --redis.")
 		}
 	}
 	single, cluster, err := d.servers.Managed.Options(cache, false)
@@ -87,16 +88,16 @@ func (d *Doctor) judgeAWS(cache *elasticache.Cache, config *elasticache.Config) 
 func awsTodo(err error) string {
 	switch {
 	case errors.Is(err, elasticache.ErrNotFound):
-		return "Correct the name or ?region= in --redis, or use credentials of the account that has the cache."
+		return "Correct the name or ?region= in --redis, or use credentials of the account that owns the cache."
 	case errors.Is(err, elasticache.ErrAccessDenied):
-		return "Allow the identity of this process what the error names, or give it valid credentials (and see to this machine's clock)."
+		return "Grant this process's identity the action that the error names, or give it valid credentials; check this machine's clock."
 	case errors.Is(err, elasticache.ErrNotAvailable):
 		return "Wait until the cache is available, or restore it."
 	case errors.Is(err, elasticache.ErrNoTLS):
-		return "Enable encryption in transit of the cache, or leave out user=."
+		return "Enable encryption in transit on the cache, or remove user= from --redis."
 	case errors.Is(err, elasticache.ErrConfig):
-		return "Correct --redis, or the configuration of AWS in the environment."
+		return "Correct --redis, or the AWS configuration in the environment."
 	default:
-		return "Let this machine reach the API of ElastiCache in that region."
+		return "Let this machine reach the ElastiCache API of that region."
 	}
 }

@@ -13,7 +13,8 @@ import (
 
 const triedPages, usualPages = 16, 16384
 
-// tryScript calls all that the scripts of the page store call, on a key that nobody has: nothing changes.
+// tryScript calls every command that the scripts of the page store call, on an unused key, so that
+// nothing changes.
 const tryScript = `if redis.call('STRLEN', KEYS[1]) ~= 0 then return redis.error_reply('ERR the key is in use') end
 redis.call('GETRANGE', KEYS[1], 0, 63)
 redis.call('GET', KEYS[1])
@@ -34,7 +35,7 @@ func (d *Doctor) checkCommands(ctx context.Context) finding {
 	scripts := summarize(d.nodes, func(n *server) finding {
 		key, ok := keys[n.addr]
 		if !ok {
-			return skipf("it serves nothing")
+			return skipf("it serves no slots")
 		}
 		script := redis.NewScript(tryScript)
 		err := script.Eval(ctx, n.client, []string{key}).Err()
@@ -53,13 +54,13 @@ func (d *Doctor) checkCommands(ctx context.Context) finding {
 func (d *Doctor) judgeCommand(err error) finding {
 	switch {
 	case err == nil:
-		return okf("EVAL, EVALSHA and all that they call")
+		return okf("EVAL, EVALSHA and the commands in scripts work")
 	case redis.HasErrorPrefix(err, "MOVED"):
-		return skipf("a node of a cluster that is not taken for one")
+		return skipf("a node of a cluster, but --redis does not name a cluster")
 	case redis.HasErrorPrefix(err, "READONLY"):
 		return fail("a replica refuses scripts", "Name the primary in --redis.")
 	case redis.HasErrorPrefix(err, "NOPERM"), strings.Contains(err.Error(), "permission"),
-		strings.Contains(err.Error(), "can't run this command"): // said of a command within the script
+		strings.Contains(err.Error(), "can't run this command"): // about a command within the script
 		return fail(words(err), d.permissionTodo())
 	case redis.HasErrorPrefix(err, "OOM"), strings.Contains(err.Error(), "OOM command"):
 		return fail(words(err), "Give the server more memory: it is full, and refuses writes.")
@@ -67,10 +68,10 @@ func (d *Doctor) judgeCommand(err error) finding {
 	if todo := stateTodo(err); todo != "" {
 		return fail(words(err), todo)
 	}
-	return fail(words(err), "See what the server says: the service changes pages by scripts alone.")
+	return fail(words(err), "Fix what the server reports: the service changes pages only by scripts.")
 }
 
-// keys returns, for each node, a key that it serves and that no page has.
+// keys returns, for each node, a key that it serves and that no page uses.
 func (d *Doctor) keys(ctx context.Context) map[string]string {
 	key := func(i int) string { return fmt.Sprintf("fav:{%s/doctor%d}:bits", d.config.Filter, i) }
 	found := make(map[string]string)
@@ -79,11 +80,11 @@ func (d *Doctor) keys(ctx context.Context) map[string]string {
 		found[d.nodes[0].addr] = key(0)
 		return found
 	}
-	// Chance leaves none out: each serves more than one slot in 64 times as many as there are of them.
+	// 64 keys per node: the chance that a node serves none of them is negligible.
 	for i := 0; i < 64*len(d.nodes) && len(found) < len(d.nodes); i++ {
 		node, err := client.MasterForKey(ctx, key(i))
 		if err != nil {
-			continue // nobody serves the slot
+			continue // no node serves the slot
 		}
 		if _, there := found[node.Options().Addr]; !there {
 			found[node.Options().Addr] = key(i)
@@ -96,7 +97,7 @@ func (d *Doctor) keys(ctx context.Context) map[string]string {
 func (d *Doctor) readPages(ctx context.Context) finding {
 	store, err := redisstore.New(d.pages, d.config.Filter)
 	if err != nil {
-		return okf("") // the configuration's business
+		return okf("") // the check "configuration" reports it
 	}
 	pages := uint32(usualPages)
 	if n := d.config.Pages; n != 0 {
@@ -115,7 +116,7 @@ func (d *Doctor) readPages(ctx context.Context) finding {
 	case redis.HasErrorPrefix(err, "NOPERM"):
 		return fail(words(err), d.permissionTodo())
 	case err != nil:
-		return fail(words(err), "See to what failed above.")
+		return fail(words(err), "Fix the failed checks above first.")
 	}
 	there, damaged := 0, 0
 	for _, l := range loaded {
@@ -126,10 +127,10 @@ func (d *Doctor) readPages(ctx context.Context) finding {
 			damaged++
 		}
 	}
-	found := fmt.Sprintf("%d pages read, %d are there", n, there)
+	found := fmt.Sprintf("%d pages read, %d exist", n, there)
 	if damaged > 0 {
-		return warn(fmt.Sprintf("%s and %d damaged", found, damaged),
-			"Nothing, if a service runs: it rebuilds them. See that nothing else writes keys that begin with fav:{"+d.config.Filter+"/.")
+		return warn(fmt.Sprintf("%s, %d are damaged", found, damaged),
+			"A running service rebuilds them. Make sure that nothing else writes keys that begin with fav:{"+d.config.Filter+"/.")
 	}
 	return okf("%s", found)
 }

@@ -7,57 +7,59 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redisurl"
 )
 
-// Config is what a service would be started with.
+// Config is the configuration that a service would start with.
 type Config struct {
 	_ struct{} // fields are named
 
-	// Invalid is why the service would not start whatever the servers are like; nil: nothing is known.
+	// Invalid is a mistake that keeps the service from starting, whatever the state of the servers.
+	// nil: no such mistake.
 	Invalid error
 	// Correct says what to do about Invalid.
 	Correct string
 
-	Redis  *redisurl.Servers // nil: the pages are held in the process
+	Redis  *redisurl.Servers // nil: the pages are in the process
 	Filter string            // name of the filter
-	Pages  uint32            // how many are asked for; 0: as many as there are
-	Kinds  int               // how many are configured
+	Pages  uint32            // number asked for; 0: that of the data
+	Kinds  int               // number of configured kinds
 
-	Ledger string // as [ledger.Inspect] takes it; "": there is none
+	Ledger string // argument of [ledger.Inspect]; "": no ledger
 
-	// DataDir is the directory that the service keeps files in, made when it starts. "": it keeps none.
+	// DataDir is the directory of the service's files, which the service creates. "": it has no
+	// files.
 	DataDir string
 
 	Logger *slog.Logger     // default: discards
 	Now    func() time.Time // this machine's clock; default: [time.Now]
 }
 
-// Status is what a check came to. A greater one is worse.
+// Status is the outcome of a check. A greater one is worse.
 type Status int
 
-// What a check comes to.
+// The outcomes of a check.
 const (
 	OK   Status = iota
-	Skip        // it could not be made, or is not called for
-	Warn        // the service runs, but not as well as it could, or not for long
+	Skip        // the check was not possible, or not needed
+	Warn        // the service runs, but worse than it could, or not for long
 	Fail        // the service does not start or does not work
 )
 
 func (s Status) String() string { return [...]string{"ok", "skip", "warn", "fail"}[s] }
 
-// Result is what a check found.
+// Result is the result of a check.
 type Result struct {
 	Name   string
 	Status Status
-	Found  string        // a line of printable text, as is Todo
-	Todo   string        // what to do, in a sentence or two; "" if there is nothing to do
+	Found  string        // one line of printable text, like Todo
+	Todo   string        // what to do, in a sentence or two; "" if nothing
 	Took   time.Duration // how long the check took
 }
 
-// Report is what all checks found.
+// Report holds the results of all checks.
 type Report struct {
 	Results []Result
 }
 
-// Count is the number of checks that came to s.
+// Count returns the number of checks with status s.
 func (r *Report) Count(s Status) int {
 	n := 0
 	for _, result := range r.Results {

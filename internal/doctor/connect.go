@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// known reports whether it is known where the servers are.
+// known reports whether the addresses of the servers are known.
 func (d *Doctor) known() bool {
 	return d.servers.Single != nil || d.servers.Cluster != nil || d.servers.Failover != nil
 }
 
-// addresses are those that connections are made to first.
+// addresses returns the addresses to connect to first.
 func (d *Doctor) addresses() (network string, addrs []string) {
 	switch {
 	case d.servers.Cluster != nil:
@@ -29,10 +29,10 @@ func (d *Doctor) addresses() (network string, addrs []string) {
 	}
 }
 
-// checkNetwork makes connections, and nothing with them.
+// checkNetwork opens connections and closes them at once.
 func (d *Doctor) checkNetwork(ctx context.Context) finding {
 	if !d.known() {
-		return skipf("it is not known where the cache is")
+		return skipf("the address of the cache is unknown")
 	}
 	network, addrs := d.addresses()
 	errs, took := make([]error, len(addrs)), make([]time.Duration, len(addrs))
@@ -57,12 +57,12 @@ func (d *Doctor) checkNetwork(ctx context.Context) finding {
 	case len(d.reached) == 0:
 		return fail(strings.Join(failed, "; "), networkTodo(first))
 	case len(failed) > 0:
-		return warn(fmt.Sprintf("%d of %d addresses take connections; %s", len(d.reached), len(addrs), strings.Join(failed, "; ")),
+		return warn(fmt.Sprintf("%d of %d addresses accept connections; %s", len(d.reached), len(addrs), strings.Join(failed, "; ")),
 			networkTodo(first))
 	case len(addrs) == 1:
 		return okf("connected to %s in %s", addrs[0], milliseconds(longest))
 	}
-	return okf("connected to %d addresses, in %s at most", len(addrs), milliseconds(longest))
+	return okf("connected to %d addresses in at most %s", len(addrs), milliseconds(longest))
 }
 
 func connectOnce(ctx context.Context, network, addr string) (time.Duration, error) {
@@ -77,15 +77,15 @@ func connectOnce(ctx context.Context, network, addr string) (time.Duration, erro
 
 func networkTodo(err error) string {
 	if _, ok := errors.AsType[*net.DNSError](err); ok {
-		return "Correct the host in --redis, or the DNS that this machine asks."
+		return "Correct the host in --redis, or this machine's DNS."
 	}
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		return "Start the server, or correct the port in --redis."
 	}
 	if failure, ok := errors.AsType[net.Error](err); ok && failure.Timeout() {
-		return "Let this machine reach the server: a firewall, a security group or a missing route drops what it sends."
+		return "Let this machine reach the server: a firewall, a security group or a missing route drops its packets."
 	}
-	return "See to the network between this machine and the server."
+	return "Check the network between this machine and the server."
 }
 
 func milliseconds(d time.Duration) string {

@@ -9,14 +9,14 @@ import (
 	"path/filepath"
 )
 
-// checkDataDir sees whether the data directory can be made, if it is not there, and written to.
+// checkDataDir checks that the data directory is writable, or that it can be created.
 func (d *Doctor) checkDataDir(context.Context) finding {
 	return judgeDirectory(d.config.DataDir)
 }
 
-// judgeDirectory judges a directory that somebody wants to make, with its parents, and to write to.
+// judgeDirectory judges whether a directory is writable, or can be created with its parents.
 func judgeDirectory(name string) finding {
-	const todo = "Correct --data-dir, or have the directory belong to the user that the service runs as."
+	const todo = "Correct --data-dir, or make the service's user the owner of the directory."
 	name, err := filepath.Abs(name)
 	if err != nil {
 		return fail(words(err), "Correct --data-dir.")
@@ -26,19 +26,19 @@ func judgeDirectory(name string) finding {
 		return fail(words(err), todo)
 	}
 	if err := writableDirectory(existing); err != nil {
-		found := fmt.Sprintf("%s cannot be written to: %v", name, err)
+		found := fmt.Sprintf("%s is not writable: %v", name, err)
 		if existing != name {
-			found = fmt.Sprintf("%s cannot be made: %s cannot be written to: %v", name, existing, err)
+			found = fmt.Sprintf("%s cannot be created: %s is not writable: %v", name, existing, err)
 		}
 		return fail(found, todo)
 	}
 	if existing != name {
-		return okf("%s is not there yet, and can be made", name)
+		return okf("%s does not exist yet and can be created", name)
 	}
-	return okf("%s can be written to", name)
+	return okf("%s is writable", name)
 }
 
-// nearest returns the nearest parent of name that is there, or name itself. It has to be a directory.
+// nearest returns name, or its nearest parent that exists. It fails if that is not a directory.
 func nearest(name string) (string, error) {
 	for {
 		info, err := os.Stat(name)
@@ -49,7 +49,7 @@ func nearest(name string) (string, error) {
 		case err == nil:
 			return name, nil
 		case errors.Is(err, fs.ErrNotExist) && dangling == nil:
-			return "", fmt.Errorf("%s is a link to nowhere", name)
+			return "", fmt.Errorf("%s is a broken symbolic link", name)
 		case errors.Is(err, fs.ErrNotExist), notDirectory(err):
 		default:
 			return "", err

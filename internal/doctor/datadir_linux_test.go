@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// A directory that is somebody else's is found out, and so is one whose nearest parent is. Root may write to all of them: the look
-// is taken by a thread that is another user.
+// doctor reports directories, and nearest parents, that the user may not write to. Root may write
+// everywhere, so the check runs in a thread with another user id.
 func TestDataDirOfOthers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -49,9 +49,9 @@ func TestDataDirOfOthers(t *testing.T) {
 		t.Skipf("SKIPPED: this process may not be another user: %v", errno)
 	}
 	for name, want := range map[string]string{
-		closed:                          "fail " + closed + " cannot be written to: permission denied",
-		filepath.Join(closed, "a", "b"): "fail " + filepath.Join(closed, "a", "b") + " cannot be made: " + closed + " cannot be written to: permission denied",
-		ledger:                          "fail " + ledger + " cannot be written to: permission denied",
+		closed:                          "fail " + closed + " is not writable: permission denied",
+		filepath.Join(closed, "a", "b"): "fail " + filepath.Join(closed, "a", "b") + " cannot be created: " + closed + " is not writable: permission denied",
+		ledger:                          "fail " + ledger + " is not writable: permission denied",
 		open:                            "ok ",
 		filepath.Join(open, "a"):        "ok ",
 	} {

@@ -19,14 +19,14 @@ func TestDataDir(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{
-		dir:                           "ok " + dir + " can be written to",
-		filepath.Join(dir, "a", "b"):  "ok " + filepath.Join(dir, "a", "b") + " is not there yet, and can be made",
+		dir:                           "ok " + dir + " is writable",
+		filepath.Join(dir, "a", "b"):  "ok " + filepath.Join(dir, "a", "b") + " does not exist yet and can be created",
 		file:                          "fail " + file + " is not a directory",
 		filepath.Join(file, "a", "b"): "fail " + file + " is not a directory",
-		link:                          "fail " + link + " is a link to nowhere",
-		filepath.Join(link, "a"):      "fail " + link + " is a link to nowhere",
+		link:                          "fail " + link + " is a broken symbolic link",
+		filepath.Join(link, "a"):      "fail " + link + " is a broken symbolic link",
 		dir + "/a\x00b/c":             "fail stat",
-		dir + "/./a":                  "ok " + dir + "/a is not there yet, and can be made",
+		dir + "/./a":                  "ok " + dir + "/a does not exist yet and can be created",
 	} {
 		f := judgeDirectory(name)
 		if got := f.status.String() + " " + f.found; !strings.HasPrefix(got, want) {

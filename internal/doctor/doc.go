@@ -1,4 +1,4 @@
-// Package doctor looks at what a service would work with, as the service would, and says what is right, what is
-// not, and what to do about it. It changes nothing: no ledger is made or migrated, no page is written, and no file
-// of the service's.
+// Package doctor checks the dependencies of a service as the service would use them, and says what
+// to fix. It changes nothing: it creates or migrates no ledger, and writes no page and no file of
+// the service.
 package doctor

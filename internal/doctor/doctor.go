@@ -15,37 +15,37 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redisurl"
 )
 
-// How long a check may take: a server that hangs is noticed, and the next check is begun.
+// Time limits of checks. When a server hangs, the check fails and the next one starts.
 const (
 	checkLimit    = 3 * time.Second
 	describeLimit = 10 * time.Second // AWS may throttle
 	ledgerLimit   = 6 * time.Second  // its URL may name several servers
 )
 
-// Doctor makes the checks. It is for one use, by one goroutine.
+// Doctor runs the checks. Use it once, from one goroutine.
 type Doctor struct {
 	config  Config
-	servers redisurl.Servers // what is known of them: AWS may have been asked
+	servers redisurl.Servers // --redis, completed by the answer of AWS
 	checks  []check
 	examined
 }
 
-// examined is what checks have learnt, for the next ones.
+// examined holds what checks have learnt, for later checks.
 type examined struct {
 	cache   *elasticache.Cache // once AWS has described it
-	reached []string           // addresses that take connections
-	primary string             // what Sentinel says it is
+	reached []string           // addresses that accept connections
+	primary string             // as Sentinel reports it
 
-	seed       *redis.Client // signed in; nil: not
-	nodes      []*server     // the server, or the primaries of the cluster; of those none is left out that does not answer
+	seed       *redis.Client // signed in; nil: not signed in
+	nodes      []*server     // the server, or all primaries of the cluster, even those that do not answer
 	pages      redis.UniversalClient
-	clusterErr error // why the cluster's nodes are not known
+	clusterErr error // why the cluster's nodes are unknown
 
-	ledger  *ledger.Inspection // nil: not known
+	ledger  *ledger.Inspection // nil: unknown
 	closers []func() error
 }
 
-// New returns a Doctor who looks at what c says.
+// New returns a Doctor for the configuration c.
 func New(c Config) *Doctor {
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.Now == nil {
@@ -59,7 +59,7 @@ func New(c Config) *Doctor {
 	return d
 }
 
-// Checks are the names of the checks that are made, in their order.
+// Checks returns the names of the checks, in their order.
 func (d *Doctor) Checks() []string {
 	names := make([]string, len(d.checks))
 	for i, c := range d.checks {
@@ -68,8 +68,9 @@ func (d *Doctor) Checks() []string {
 	return names
 }
 
-// Run makes the checks, and hands each result to tell when it is there; those that ctx leaves no time for count as failed.
-// It returns an error if ctx is cancelled, if tell does, and if connections cannot be closed.
+// Run runs the checks, and calls tell with each result at once. A check that starts after ctx's
+// deadline fails. Run returns an error if ctx is cancelled, if tell fails, or if a connection
+// cannot be closed.
 func (d *Doctor) Run(ctx context.Context, tell func(Result) error) (report *Report, err error) {
 	defer func() { err = errors.Join(err, d.close()) }()
 	report = &Report{}
@@ -96,30 +97,30 @@ func (d *Doctor) close() error {
 	return errors.Join(errs...)
 }
 
-// check is one thing to look at.
+// check is one check.
 type check struct {
 	name  string
 	limit time.Duration // 0: checkLimit
 	look  func(context.Context) finding
 }
 
-// make looks, within the check's limit and what is left of ctx.
+// make runs the check, within its limit and ctx.
 func (c check) make(ctx context.Context) finding {
 	if ctx.Err() != nil {
-		return fail("not looked at: the time was over", "Give it more time with --timeout, or see first to what failed above.")
+		return fail("not checked: time limit reached", "Raise --timeout, or fix the failed checks above first.")
 	}
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(c.limit, checkLimit))
 	defer cancel()
 	return c.look(ctx)
 }
 
-// all are the checks that the configuration calls for, in the order in which one builds on another.
+// all returns the checks for the configuration. Later checks build on earlier ones.
 func (d *Doctor) all() []check {
 	checks := []check{{name: "configuration", look: d.checkConfiguration}}
 	switch {
 	case d.config.Redis == nil:
 		checks = append(checks, check{name: "redis", look: func(context.Context) finding {
-			return skipf("pages are held in the process (no --redis)")
+			return skipf("pages are in the process (no --redis)")
 		}})
 	default:
 		checks = append(checks, d.redisChecks()...)
@@ -129,7 +130,7 @@ func (d *Doctor) all() []check {
 	}
 	if d.config.Ledger == "" {
 		checks = append(checks, check{name: "ledger", look: func(context.Context) finding {
-			return skipf("there is none (--ledger none)")
+			return skipf("no ledger (--ledger none)")
 		}})
 	} else {
 		checks = append(checks, check{name: "ledger", limit: ledgerLimit, look: d.checkLedger})
@@ -158,7 +159,7 @@ func (d *Doctor) redisChecks() []check {
 		check{name: "memory", look: func(context.Context) finding { return summarize(d.nodes, d.judgeMemory) }})
 }
 
-// checkConfiguration says what is to be looked at.
+// checkConfiguration reports mistakes in the configuration, or summarizes it.
 func (d *Doctor) checkConfiguration(context.Context) finding {
 	if d.config.Invalid != nil {
 		return fail(words(d.config.Invalid), d.config.Correct)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A check that hangs is ended by its own limit, and the next one has time.
+// A hanging check ends at its own limit and leaves time for the next one.
 func TestLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hang := func(ctx context.Context) finding {
@@ -26,7 +26,7 @@ func TestLimit(t *testing.T) {
 			{0, 3 * time.Second, "no answer in time"},
 			{time.Second, 4 * time.Second, "no answer in time"},
 			{0, 6 * time.Second, "no answer in time"},
-			{0, 6 * time.Second, "not looked at"},
+			{0, 6 * time.Second, "not checked"},
 		} {
 			f := check{name: "hangs", limit: c.limit, look: hang}.make(ctx)
 			if at := time.Since(began); f.status != Fail || !strings.HasPrefix(f.found, c.says) || at != c.until {
@@ -36,7 +36,7 @@ func TestLimit(t *testing.T) {
 	})
 }
 
-// Whatever servers say, it moves no cursor; and who is told can end it.
+// Control characters from servers are replaced, and an error of tell ends the run.
 func TestFindingsArePrintable(t *testing.T) {
 	d := &Doctor{checks: []check{
 		{name: "one", look: func(context.Context) finding { return warn("a\xffb\x1b[31mc\nd", "e\x00\u202ef") }},

@@ -29,7 +29,7 @@ func warn(found, todo string) finding { return finding{Warn, found, todo} }
 
 func fail(found, todo string) finding { return finding{Fail, found, todo} }
 
-// words is an error on one line, with what people have to know of a deadline.
+// words returns an error on one line, with deadlines in plain words.
 func words(err error) string {
 	text := strings.ReplaceAll(err.Error(), "\n", "; ")
 	for _, end := range []error{context.DeadlineExceeded, os.ErrDeadlineExceeded} {
@@ -38,7 +38,7 @@ func words(err error) string {
 	return text
 }
 
-// printable is text that may be of a server's making, fit for a terminal and for JSON.
+// printable makes text from a server safe for a terminal and for JSON.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || !unicode.IsPrint(r) {
@@ -51,10 +51,10 @@ func printable(text string) string {
 // someNodes is how many nodes one finding names.
 const someNodes = 3
 
-// summarize makes the findings on all nodes one: the worst, with the nodes that have it. Nodes that did not answer are the business of
-// the check "server".
+// summarize merges the findings on all nodes into the worst one, and names its nodes. It ignores
+// nodes that did not answer: the check "server" reports them.
 func summarize(nodes []*server, judge func(*server) finding) finding {
-	var worst []finding // those that are as bad as it gets
+	var worst []finding // all with the worst status
 	var names []string
 	same, n := true, 0
 	for _, node := range nodes {
@@ -74,12 +74,12 @@ func summarize(nodes []*server, judge func(*server) finding) finding {
 	}
 	switch {
 	case n == 0:
-		return skipf("no server can be asked")
+		return skipf("no server to ask")
 	case len(nodes) == 1:
 		return worst[0]
 	case same && len(worst) == len(nodes):
 		f := worst[0]
-		f.found += fmt.Sprintf(" (each of %d nodes)", n)
+		f.found += fmt.Sprintf(" (all %d nodes)", n)
 		return f
 	}
 	f := worst[0]
@@ -94,7 +94,7 @@ func summarize(nodes []*server, judge func(*server) finding) finding {
 	return f
 }
 
-// andMore joins what is shown of a list.
+// andMore joins the shown part of a list, and says how many entries are left out.
 func andMore(parts []string, more int) string {
 	if more > 0 {
 		parts = append(slices.Clip(parts), fmt.Sprintf("and %d more", more))

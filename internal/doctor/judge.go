@@ -8,23 +8,24 @@ import (
 )
 
 const (
-	fullMemory  = 80 // percent of its memory that a server should not exceed
+	fullMemory  = 80 // percent of a server's memory in use, at most
 	rolePrimary = "master"
 	slots       = 16384
 )
 
-// serverless reports whether AWS alone has settings of the cache.
+// serverless reports whether AWS alone controls the cache's settings.
 func (d *Doctor) serverless() bool {
 	return d.servers.Managed != nil && d.servers.Managed.Config.Serverless
 }
 
-// number reads a field that is a whole number and not negative; false: the server does not tell it.
+// number returns a field that is a whole number, 0 or more. It returns false if the server does not
+// report one.
 func number(fields map[string]string, name string) (int64, bool) {
 	n, err := strconv.ParseInt(fields[name], 10, 64)
 	return n, err == nil && n >= 0
 }
 
-// worse returns the worst of findings, with what the others found beside it.
+// worse returns the worst finding, with the texts of all.
 func worse(all ...finding) finding {
 	var worst finding
 	var found []string
@@ -40,11 +41,12 @@ func worse(all ...finding) finding {
 	return worst
 }
 
-// judgeMemory judges how full a server is, and what it does when it is full: pages that it evicts are rebuilt, at a cost.
+// judgeMemory judges how full a server is, and its eviction policy: rebuilding evicted pages costs
+// time.
 func (d *Doctor) judgeMemory(n *server) finding {
 	used, told := number(n.info, "used_memory")
 	if !told {
-		return skipf("not told")
+		return skipf("not reported")
 	}
 	policy := n.info["maxmemory_policy"]
 	evicted, _ := number(n.info, "evicted_keys")
@@ -63,20 +65,20 @@ func (d *Doctor) judgeMemory(n *server) finding {
 	case strings.HasPrefix(policy, "allkeys") && d.config.Ledger == "":
 		return fail(found, "Set maxmemory-policy noeviction: without a ledger, evicted pages are lost.")
 	case strings.HasPrefix(policy, "allkeys"):
-		return fail(found, "Set maxmemory-policy noeviction: pages would be evicted and rebuilt, again and again.")
+		return fail(found, "Set maxmemory-policy noeviction: the server would evict pages, and the service rebuild them, again and again.")
 	case percent > fullMemory:
-		return warn(found, "Give it more memory, or spread the pages over more nodes: a full server refuses writes.")
+		return warn(found, "Give the server more memory, or spread the pages over more nodes: a full server refuses writes.")
 	case evicted > 0 && d.config.Ledger == "":
-		return warn(found, "Give it more memory: without a ledger, evicted pages are lost.")
+		return warn(found, "Give the server more memory: without a ledger, evicted pages are lost.")
 	case evicted > 0:
-		return warn(found, "Give it more memory: evicted pages are rebuilt, and evicted `seen` is forgotten.")
+		return warn(found, "Give the server more memory: evicted pages are rebuilt, but evicted `seen` windows are lost.")
 	case strings.HasPrefix(policy, "volatile") && !d.serverless():
-		return warn(found, "Set maxmemory-policy noeviction: `seen` may be evicted early; blocks are not.")
+		return warn(found, "Set maxmemory-policy noeviction: `seen` windows may be evicted early; blocks are not.")
 	}
 	return okf("%s", found)
 }
 
-// judgeNode judges the place of a node: what it thinks of its cluster, its role, and its replicas.
+// judgeNode judges a node's view of its cluster, its role, and its replicas.
 func (d *Doctor) judgeNode(n *server) finding {
 	found := []finding{judgeCluster(n), d.judgeRole(n)}
 	if n.info["role"] == rolePrimary && !d.serverless() {
@@ -85,38 +87,38 @@ func (d *Doctor) judgeNode(n *server) finding {
 	return worse(found...)
 }
 
-// judgeRole: a replica refuses writes, and its pages are old.
+// judgeRole fails for a replica, which refuses writes and may have stale pages.
 func (d *Doctor) judgeRole(n *server) finding {
 	switch n.info["role"] {
 	case "":
-		return skipf("role not told")
+		return skipf("role not reported")
 	case rolePrimary:
 		return okf("primary")
 	}
 	found := "a replica of " + net.JoinHostPort(n.info["master_host"], n.info["master_port"])
 	if d.servers.Single != nil && d.servers.Managed == nil {
-		return fail(found, "Name the primary in --redis, or the sentinels or the cluster that know it.")
+		return fail(found, "Name the primary in --redis, or its sentinels or cluster.")
 	}
-	return fail(found, "Try again: a failover seems to be under way.")
+	return fail(found, "Run doctor again: a failover seems to be in progress.")
 }
 
-// judgeReplicas judges whether a replica could take the primary's place.
+// judgeReplicas judges whether replicas exist and keep up with the primary.
 func (d *Doctor) judgeReplicas(n *server) finding {
 	const late, silent = 1 << 20, 5 // bytes behind, and seconds
 	count, told := number(n.info, "connected_slaves")
 	switch {
 	case !told:
-		return skipf("replicas not told")
+		return skipf("replicas not reported")
 	case count == 0 && d.config.Ledger == "":
-		return warn("no replica", "Add one: without a ledger, all that this server has is lost with it.")
+		return warn("no replica", "Add one: without a ledger, the loss of this server loses all its pages.")
 	case count == 0:
-		return warn("no replica", "Add one: when this server is lost, all its pages are rebuilt from the ledger, and `seen` is forgotten.")
+		return warn("no replica", "Add one: if this server is lost, its pages are rebuilt from the ledger, but `seen` windows are lost.")
 	}
 	written, _ := number(n.info, "master_repl_offset")
 	for i := int64(0); ; i++ {
 		line, ok := n.info[fmt.Sprintf("slave%d", i)] // ip=10.0.0.2,port=6379,state=online,offset=84,lag=0
 		if !ok {
-			return okf("replicas in step: %d", i)
+			return okf("replicas up to date: %d", i)
 		}
 		replica := make(map[string]string)
 		for field := range strings.SplitSeq(line, ",") {
@@ -126,14 +128,15 @@ func (d *Doctor) judgeReplicas(n *server) finding {
 		offset, counted := number(replica, "offset")
 		lag, _ := number(replica, "lag")
 		if replica["state"] != "online" || counted && written-offset > late || lag > silent {
-			return warn(fmt.Sprintf("replica %s:%s is in state %q, %s behind, last heard of %d s ago",
+			return warn(fmt.Sprintf("replica %s:%s is in state %q, %s behind, last contact %d s ago",
 				replica["ip"], replica["port"], replica["state"], memorySize(max(0, written-offset)), lag),
-				"See to the network to it, and to its load: after a failover, what a replica lacks is rebuilt, or forgotten if it was only seen.")
+				"Check the network to it, and its load: after a failover, pages that it lacks are rebuilt, but `seen` windows are lost.")
 		}
 	}
 }
 
-// judgeCluster judges what a node thinks of its cluster; it says nothing of a server that is in none.
+// judgeCluster judges a node's view of its cluster. Its finding is empty for a server outside a
+// cluster.
 func judgeCluster(n *server) finding {
 	state, told := n.cluster["cluster_state"]
 	if !told || n.mode() == modeStandalone {
@@ -150,20 +153,20 @@ func judgeCluster(n *server) finding {
 	failing, _ := number(n.cluster, "cluster_slots_fail")
 	suspect, _ := number(n.cluster, "cluster_slots_pfail")
 	if failing > 0 || suspect > 0 {
-		found += fmt.Sprintf(", %d slots on nodes that do not answer", min(failing, slots)+min(suspect, slots))
+		found += fmt.Sprintf(", %d slots on unreachable nodes", min(failing, slots)+min(suspect, slots))
 	}
 	switch {
 	case counted && assigned < slots:
-		return fail(found, "Assign the slots that nobody serves: pages in them have no place (redis-cli --cluster fix).")
+		return fail(found, "Assign the unserved slots (redis-cli --cluster fix): pages in them cannot be stored.")
 	case state != "ok", failing > 0:
-		return fail(found, "Bring back the nodes that failed, or have their replicas take over.")
+		return fail(found, "Restart the failed nodes, or fail over to their replicas.")
 	case suspect > 0:
-		return warn(found, "See to the nodes that do not answer the others.")
+		return warn(found, "Check the nodes that do not answer the others.")
 	}
 	return okf("%s", found)
 }
 
-// memorySize is a number of bytes for people.
+// memorySize formats a number of bytes for people.
 func memorySize(n int64) string {
 	units := [...]string{"B", "KiB", "MiB", "GiB", "TiB"}
 	size, unit := float64(n), 0

@@ -10,13 +10,13 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redisurl"
 )
 
-// serverOf is one that tells that of itself.
+// serverOf returns a server that reports these lines.
 func serverOf(addr string, lines ...string) *server {
 	text := strings.Join(lines, "\r\n")
 	return &server{addr: addr, info: infoFields(text), cluster: infoFields(text)}
 }
 
-// What servers tell, and what it comes to.
+// Findings by what servers report.
 func TestJudges(t *testing.T) {
 	t.Parallel()
 	plain := New(Config{Redis: &redisurl.Servers{Single: &redis.Options{}}, Ledger: "sqlite:f"})
@@ -29,38 +29,38 @@ func TestJudges(t *testing.T) {
 		{judgeEngine, "redis_version:6.0.0", "ok Redis 6.0.0"},
 		{judgeEngine, "redis_version:10.0.0", "ok Redis 10.0.0"},
 		{judgeEngine, "redis_version:7.2.4|server_name:valkey|valkey_version:8.1.0", "ok Valkey 8.1.0"},
-		{judgeEngine, "", "skip the server does not tell what it is"},
+		{judgeEngine, "", "skip the server does not report its version"},
 		{plain.judgeRole, "role:slave|master_host:h|master_port:1", "fail a replica of h:1"},
-		{plain.judgeRole, "", "skip role not told"},
+		{plain.judgeRole, "", "skip role not reported"},
 		{plain.judgeMemory, "used_memory:2147483648", "ok 2.0 GiB used, no limit set"},
 		{plain.judgeMemory, "used_memory:1000|maxmemory:0", "ok 1000 B used, no limit set"},
 		{plain.judgeMemory, "used_memory:80|maxmemory:100", "ok 80 B of 100 B used, 80 %"},
 		{plain.judgeMemory, "used_memory:81|maxmemory:100", "warn 81 B of 100 B used, 81 %"},
 		{plain.judgeMemory, "used_memory:500|maxmemory:100", "warn 500 B of 100 B used, 500 %"},
-		{plain.judgeMemory, "", "skip not told"},
-		{plain.judgeMemory, "used_memory:-5|maxmemory:100", "skip not told"},
+		{plain.judgeMemory, "", "skip not reported"},
+		{plain.judgeMemory, "used_memory:-5|maxmemory:100", "skip not reported"},
 		{plain.judgeMemory, "used_memory:80|maxmemory:-1", "ok 80 B used, no limit set"},
 		{plain.judgeMemory, "used_memory:1|maxmemory_policy:noeviction|evicted_keys:-1", "ok 1 B used, no limit set, policy noeviction"},
 		{plain.judgeMemory, "used_memory:1|maxmemory_policy:allkeys-lru|evicted_keys:x", "fail 1 B used, no limit set, policy allkeys-lru"},
 		{plain.judgeMemory, "used_memory:1|maxmemory_policy:noeviction|evicted_keys:3", "warn 1 B used, no limit set, policy noeviction, 3 keys evicted since the server started"},
-		{plain.judgeReplicas, "role:master|connected_slaves:-1", "skip replicas not told"},
-		{plain.judgeReplicas, "role:master|connected_slaves:9223372036854775807|slave0:ip=h,port=1,state=online,offset=0,lag=0", "ok replicas in step: 1"},
-		{plain.judgeReplicas, "", "skip replicas not told"},
-		{plain.judgeReplicas, "role:master|connected_slaves:2|master_repl_offset:5|slave0:ip=h,port=1,state=online,offset=5,lag=0|slave1:ip=h,port=2,state=online,offset=1,lag=1", "ok replicas in step: 2"},
-		{plain.judgeReplicas, "role:master|connected_slaves:1|slave0:ip=h,port=1,state=wait_bgsave,offset=0,lag=0", `warn replica h:1 is in state "wait_bgsave", 0 B behind, last heard of 0 s ago`},
-		{plain.judgeReplicas, "role:master|connected_slaves:1|master_repl_offset:3145728|slave0:ip=h,port=1,state=online,offset=0,lag=0", `warn replica h:1 is in state "online", 3.0 MiB behind, last heard of 0 s ago`},
-		{plain.judgeReplicas, "role:master|connected_slaves:1|slave0:ip=h,port=1,state=online,lag=9", `warn replica h:1 is in state "online", 0 B behind, last heard of 9 s ago`},
+		{plain.judgeReplicas, "role:master|connected_slaves:-1", "skip replicas not reported"},
+		{plain.judgeReplicas, "role:master|connected_slaves:9223372036854775807|slave0:ip=h,port=1,state=online,offset=0,lag=0", "ok replicas up to date: 1"},
+		{plain.judgeReplicas, "", "skip replicas not reported"},
+		{plain.judgeReplicas, "role:master|connected_slaves:2|master_repl_offset:5|slave0:ip=h,port=1,state=online,offset=5,lag=0|slave1:ip=h,port=2,state=online,offset=1,lag=1", "ok replicas up to date: 2"},
+		{plain.judgeReplicas, "role:master|connected_slaves:1|slave0:ip=h,port=1,state=wait_bgsave,offset=0,lag=0", `warn replica h:1 is in state "wait_bgsave", 0 B behind, last contact 0 s ago`},
+		{plain.judgeReplicas, "role:master|connected_slaves:1|master_repl_offset:3145728|slave0:ip=h,port=1,state=online,offset=0,lag=0", `warn replica h:1 is in state "online", 3.0 MiB behind, last contact 0 s ago`},
+		{plain.judgeReplicas, "role:master|connected_slaves:1|slave0:ip=h,port=1,state=online,lag=9", `warn replica h:1 is in state "online", 0 B behind, last contact 9 s ago`},
 		{judgeCluster, "cluster_state:ok|cluster_slots_assigned:-1|cluster_known_nodes:6", "ok state ok, 6 nodes"},
 		{judgeCluster, "cluster_state:fail", "fail state fail"},
 		{judgeCluster, "cluster_state:ok|cluster_slots_fail:-7", "ok state ok"},
 		{judgeCluster, "cluster_state:ok|cluster_slots_assigned:16384|cluster_known_nodes:6", "ok state ok, 16384 of 16384 slots assigned, 6 nodes"},
 		{judgeCluster, "cluster_state:fail|cluster_slots_assigned:16384|cluster_known_nodes:6", "fail state fail, 16384 of 16384 slots assigned, 6 nodes"},
-		{judgeCluster, "cluster_state:ok|cluster_slots_assigned:16384|cluster_known_nodes:6|cluster_slots_fail:9", "fail state ok, 16384 of 16384 slots assigned, 6 nodes, 9 slots on nodes that do not answer"},
-		{judgeCluster, "cluster_state:ok|cluster_slots_assigned:16384|cluster_known_nodes:6|cluster_slots_pfail:9", "warn state ok, 16384 of 16384 slots assigned, 6 nodes, 9 slots on nodes that do not answer"},
+		{judgeCluster, "cluster_state:ok|cluster_slots_assigned:16384|cluster_known_nodes:6|cluster_slots_fail:9", "fail state ok, 16384 of 16384 slots assigned, 6 nodes, 9 slots on unreachable nodes"},
+		{judgeCluster, "cluster_state:ok|cluster_slots_assigned:16384|cluster_known_nodes:6|cluster_slots_pfail:9", "warn state ok, 16384 of 16384 slots assigned, 6 nodes, 9 slots on unreachable nodes"},
 		{judgeCluster, "", "ok "},
 		{plain.judgeNode, "role:master|connected_slaves:0|cluster_state:ok", "warn state ok; primary; no replica"},
 		{plain.judgeNode, "role:slave|master_host:h|master_port:1|connected_slaves:0", "fail a replica of h:1"},
-		{plain.judgeNode, "", "skip role not told"},
+		{plain.judgeNode, "", "skip role not reported"},
 	} {
 		f := c.judge(serverOf("h:1", strings.Split(c.info, "|")...))
 		if got := f.status.String() + " " + f.found; got != c.want {
@@ -73,7 +73,7 @@ func TestJudges(t *testing.T) {
 	}
 }
 
-// Of a serverless cache AWS alone has settings.
+// A serverless cache gets no advice about settings, which AWS alone controls.
 func TestJudgesServerless(t *testing.T) {
 	t.Parallel()
 	d := New(Config{Redis: &redisurl.Servers{Managed: &redisurl.Managed{Config: elasticache.Config{Name: "c", Serverless: true}}}})
@@ -85,7 +85,7 @@ func TestJudgesServerless(t *testing.T) {
 	}
 }
 
-// Without a ledger nothing is made anew.
+// Without a ledger, advice does not promise that pages are rebuilt.
 func TestJudgesWithoutLedger(t *testing.T) {
 	t.Parallel()
 	server := serverOf("h:1", "role:master", "connected_slaves:0", "used_memory:1", "maxmemory_policy:allkeys-lru")

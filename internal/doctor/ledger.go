@@ -15,7 +15,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 )
 
-// ledgerName is a ledger's URL without what may hold a password.
+// ledgerName returns a ledger's URL without the parts that may hold a password.
 func ledgerName(text string) string {
 	if strings.HasPrefix(text, "sqlite:") {
 		return text
@@ -31,13 +31,13 @@ func ledgerName(text string) string {
 	return name.String()
 }
 
-// checkLedger looks at the ledger, without opening it.
+// checkLedger inspects the ledger, which neither creates nor migrates it.
 func (d *Doctor) checkLedger(ctx context.Context) finding {
 	i, err := ledger.Inspect(ctx, d.config.Ledger)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		todo := "See that the server runs, takes connections of this machine, and has that user and database."
+		todo := "Check that the server runs, accepts connections from this machine, and has that user and database."
 		if strings.HasPrefix(d.config.Ledger, "sqlite:") {
-			todo = "See to the file and its permissions, or correct --ledger or --data-dir."
+			todo = "Check the file and its permissions, or correct --ledger or --data-dir."
 		}
 		return fail(words(err), todo)
 	}
@@ -45,42 +45,42 @@ func (d *Doctor) checkLedger(ctx context.Context) finding {
 		return f
 	}
 	if err != nil {
-		return warn("none has been made yet at "+i.Name,
-			"Nothing, if this is a first start: the service makes one. Otherwise correct --ledger or --data-dir.")
+		return warn("no ledger yet at "+i.Name,
+			"Nothing before a first start: the service creates it. Otherwise correct --ledger or --data-dir.")
 	}
 	d.ledger = &i
 	return worse(judgeInspection(i), judgeSchema(i), d.judgePages(i), judgeDurability(i))
 }
 
-// judgeFile sees whether a ledger in a file can be written to, or made: files are made beside it, too.
+// judgeFile checks that a ledger's file, and the files beside it, are writable or can be created.
 func (d *Doctor) judgeFile(name string) finding {
 	if !strings.HasPrefix(d.config.Ledger, "sqlite:") {
 		return okf("no file")
 	}
 	directory := filepath.Dir(name)
 	if f := judgeDirectory(directory); f.status == Fail {
-		f.todo = "Correct --ledger or --data-dir, or have the directory belong to the user that the service runs as."
+		f.todo = "Correct --ledger or --data-dir, or make the service's user the owner of the directory."
 		return f
 	}
 	for _, file := range []string{name, name + "-wal", name + ".lock"} {
 		if err := writable(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fail(fmt.Sprintf("%s cannot be written to: %v", file, err),
-				"Have the file belong to the user that the service runs as.")
+			return fail(fmt.Sprintf("%s is not writable: %v", file, err),
+				"Make the service's user the owner of the file.")
 		}
 	}
-	return okf("it can be written to")
+	return okf("writable")
 }
 
-// judgeInspection judges what the ledger's server or file is.
+// judgeInspection judges the ledger's server or file, and whether the user may write to it.
 func judgeInspection(i ledger.Inspection) finding {
 	found := fmt.Sprintf("%s %s, %s", i.Engine, i.Version, i.Name)
 	switch {
 	case i.Standby:
-		return fail(found+", a standby", "Name the primary in --ledger, or all servers: of several hosts the primary is used.")
+		return fail(found+", a standby", "Name the primary in --ledger, or all servers: of several hosts, the service uses the primary.")
 	case i.ReadOnly:
-		return fail(found+", read only", "Let the user write: default_transaction_read_only is on, for the server, the database or the role.")
+		return fail(found+", read only", "Turn off default_transaction_read_only of the server, the database or the role.")
 	case i.Denied:
-		return fail(found+", whose tables the user may not change",
+		return fail(found+", but the user may not change its tables",
 			"Grant the user INSERT, UPDATE and DELETE on all tables of the schema, or make it their owner.")
 	case i.UsedBy != 0:
 		return okf("%s, in use by process %d", found, i.UsedBy)
@@ -88,38 +88,38 @@ func judgeInspection(i ledger.Inspection) finding {
 	return okf("%s", found)
 }
 
-// judgeSchema compares the ledger's tables with those that this program knows.
+// judgeSchema compares the ledger's schema version with those that this program knows.
 func judgeSchema(i ledger.Inspection) finding {
 	switch {
 	case i.Schema > i.Known:
-		return fail(fmt.Sprintf("schema version %d, and this program knows those up to %d", i.Schema, i.Known),
-			"Use the version of feedfilter that made the ledger what it is, or a later one.")
+		return fail(fmt.Sprintf("schema version %d, this program supports at most %d", i.Schema, i.Known),
+			"Use the version of feedfilter that migrated the ledger, or a later one.")
 	case i.Schema < i.Known:
-		return warn(fmt.Sprintf("schema version %d, of %d", i.Schema, i.Known),
-			"Nothing: the service brings it up to date when it starts. Versions of feedfilter from before do not start on it then.")
+		return warn(fmt.Sprintf("schema version %d, latest is %d", i.Schema, i.Known),
+			"Nothing: the service migrates it when it starts. Older versions of feedfilter do not start on it afterwards.")
 	}
 	return okf("schema version %d", i.Schema)
 }
 
-// judgePages compares the number of pages with what is asked for.
+// judgePages compares the ledger's number of pages with --pages.
 func (d *Doctor) judgePages(i ledger.Inspection) finding {
 	made, asked := i.Identity.Pages, d.config.Pages
 	now := cmp.Or(i.Layouts.Building, i.Layouts.Current, made)
 	switch {
 	case made == 0:
-		return okf("") // not told by a ledger of that version
+		return okf("") // a ledger of that version does not say
 	case i.Layouts.Current == 0:
-		return okf("made with %d pages", made) // how many there are now is not told by a ledger of that version
+		return okf("created with %d pages", made) // a ledger of that version does not say how many there are now
 	case asked != 0 && !slices.Contains([]uint32{made, i.Layouts.Current, i.Layouts.Building, i.Layouts.Leaving}, asked):
-		return fail(fmt.Sprintf("made with %d pages, has %d, %d are asked for", made, now, asked),
-			fmt.Sprintf("Leave out --pages, or give --pages %d.", now))
+		return fail(fmt.Sprintf("created with %d pages, has %d, but --pages is %d", made, now, asked),
+			fmt.Sprintf("Remove --pages, or give --pages %d.", now))
 	case made != now:
-		return okf("%d pages, made with %d", now, made)
+		return okf("%d pages, created with %d", now, made)
 	}
 	return okf("%d pages", now)
 }
 
-// judgeDurability judges whether what a server has committed outlives its crash.
+// judgeDurability judges whether committed transactions survive a crash of the server.
 func judgeDurability(i ledger.Inspection) finding {
 	if i.Engine != "PostgreSQL" {
 		return okf("") // each commit is synced to disk
@@ -129,9 +129,9 @@ func judgeDurability(i ledger.Inspection) finding {
 		off  bool
 		then string
 	}{
-		{"fsync", !i.Fsync, "a crash of the server's machine may lose or damage everything."},
+		{"fsync", !i.Fsync, "a crash of the server's machine may lose or damage the whole ledger."},
 		{"full_page_writes", !i.FullPageWrites, "a crash of the server's machine may damage the ledger."},
-		{"synchronous_commit", i.SynchronousCommit == "off", "a crash of the server loses blocks that were acknowledged."},
+		{"synchronous_commit", i.SynchronousCommit == "off", "a crash of the server loses acknowledged blocks."},
 	} {
 		if setting.off {
 			return warn(setting.name+" is off", "Turn it on: "+setting.then)
@@ -140,7 +140,7 @@ func judgeDurability(i ledger.Inspection) finding {
 	return okf("fsync on, synchronous_commit %s", i.SynchronousCommit)
 }
 
-// apart is how far this machine's clock is ahead of another, and how far that may be wrong.
+// apart is how far this machine's clock is ahead of another, and the error of that measurement.
 type apart struct {
 	whose         string
 	ahead, within time.Duration
@@ -156,24 +156,25 @@ func (d *Doctor) checkClocks(ctx context.Context) finding {
 			began := d.config.Now()
 			at, err := n.client.Time(ctx).Result()
 			if n.err != nil || err != nil {
-				continue // it does not tell, or failed, which is another check's business
+				continue // it refused, or did not answer, which another check reports
 			}
 			half := d.config.Now().Sub(began) / 2
 			all = append(all, apart{"Redis at " + n.addr, began.Add(half).Sub(at), half})
 		}
 	}
 	if d.ledger != nil && !d.ledger.Clock.IsZero() {
-		// What time it was here when the server was asked.
+		// This machine's time when the server was asked.
 		asked := d.config.Now().Add(-time.Since(d.ledger.Asked))
 		all = append(all, apart{"PostgreSQL", asked.Sub(d.ledger.Clock), 0})
 	}
 	return d.judgeClocks(all)
 }
 
-// judgeClocks: a ledger on PostgreSQL gives the time that `until` and windows go by; without one, this machine does.
+// judgeClocks judges the largest difference of clocks. `until` and windows use the clock of a
+// ledger on PostgreSQL, or else this machine's.
 func (d *Doctor) judgeClocks(all []apart) finding {
 	if len(all) == 0 {
-		return skipf("there is no other clock to compare with")
+		return skipf("no other clock to compare with")
 	}
 	worst := slices.MaxFunc(all, func(a, b apart) int { return cmp.Compare(a.least(), b.least()) })
 	found := fmt.Sprintf("this machine is %.1f s ahead of %s", worst.ahead.Seconds(), worst.whose)
@@ -182,14 +183,14 @@ func (d *Doctor) judgeClocks(all []apart) finding {
 	}
 	switch {
 	case worst.least() > tokenSkew && d.servers.Managed != nil && d.servers.Managed.Config.User != "":
-		return fail(found, "Set its clock (NTP): AWS refuses what is signed more than 5 minutes off.")
+		return fail(found, "Synchronize this machine's clock (NTP): AWS refuses signatures that are more than 5 minutes off.")
 	case worst.least() <= clockSkew:
 		return okf("within a second of every server")
 	case strings.HasPrefix(d.config.Ledger, "postgres"):
-		return okf("%s; times are the ledger's, so nothing depends on it", found)
+		return okf("%s; harmless, because the ledger's clock counts", found)
 	}
-	return warn(found, "Set its clock (NTP): `until` and `seen` end by it.")
+	return warn(found, "Synchronize this machine's clock (NTP): `until` and `seen` expire by it.")
 }
 
-// tokenSkew is how far this machine's clock may be off for AWS to take what it signs.
+// tokenSkew is the error of this machine's clock up to which AWS accepts its signatures.
 const tokenSkew, clockSkew = 5 * time.Minute, time.Second

@@ -37,8 +37,8 @@ func TestJudgesLedger(t *testing.T) {
 	}
 }
 
-// The number of pages that is asked for has to be one that the ledger has. A ledger of an older schema
-// does not tell what it has.
+// --pages must be the number of one of the ledger's layouts. A ledger of an older schema does not
+// report its layouts.
 func TestJudgesPages(t *testing.T) {
 	t.Parallel()
 	grown := ledger.Layouts{Current: 64, Leaving: 16}
@@ -50,14 +50,14 @@ func TestJudgesPages(t *testing.T) {
 	}{
 		{ledger.Layouts{Current: 16}, 0, "ok 16 pages"},
 		{ledger.Layouts{Current: 16}, 16, "ok 16 pages"},
-		{ledger.Layouts{Current: 16}, 32, "fail made with 16 pages, has 16, 32 are asked for"},
-		{ledger.Layouts{Current: 64}, 16, "ok 64 pages, made with 16"},
-		{grown, 16, "ok 64 pages, made with 16"},
-		{grown, 32, "fail made with 16 pages, has 64, 32 are asked for"},
-		{growing, 256, "ok 256 pages, made with 16"},
-		{growing, 64, "ok 256 pages, made with 16"},
-		{growing, 128, "fail made with 16 pages, has 256, 128 are asked for"},
-		{ledger.Layouts{}, 32, "ok made with 16 pages"},
+		{ledger.Layouts{Current: 16}, 32, "fail created with 16 pages, has 16, but --pages is 32"},
+		{ledger.Layouts{Current: 64}, 16, "ok 64 pages, created with 16"},
+		{grown, 16, "ok 64 pages, created with 16"},
+		{grown, 32, "fail created with 16 pages, has 64, but --pages is 32"},
+		{growing, 256, "ok 256 pages, created with 16"},
+		{growing, 64, "ok 256 pages, created with 16"},
+		{growing, 128, "fail created with 16 pages, has 256, but --pages is 128"},
+		{ledger.Layouts{}, 32, "ok created with 16 pages"},
 	} {
 		d := New(Config{Pages: c.asked})
 		f := d.judgePages(ledger.Inspection{Identity: ledger.Identity{Pages: 16}, Layouts: c.layouts})
@@ -67,7 +67,7 @@ func TestJudgesPages(t *testing.T) {
 	}
 }
 
-// The clock matters where times are this machine's, and where AWS looks at it.
+// A wrong clock matters without PostgreSQL, and for AWS signatures.
 func TestJudgesClocks(t *testing.T) {
 	t.Parallel()
 	plain := &redisurl.Servers{}
@@ -83,10 +83,10 @@ func TestJudgesClocks(t *testing.T) {
 		{plain, "sqlite:f", 1200 * time.Millisecond, 300 * time.Millisecond, "ok within a second of every server"},
 		{plain, "sqlite:f", -1200 * time.Millisecond, 0, "warn this machine is 1.2 s behind Redis at h:6379"},
 		{plain, "", time.Minute, 0, "warn this machine is 60.0 s ahead of Redis at h:6379"},
-		{plain, "postgres://h/d", time.Hour, 0, "ok this machine is 3600.0 s ahead of Redis at h:6379; times are the ledger's, so nothing depends on it"},
-		{withIAM, "postgres://h/d", 4 * time.Minute, 0, "ok this machine is 240.0 s ahead of Redis at h:6379; times are the ledger's, so nothing depends on it"},
+		{plain, "postgres://h/d", time.Hour, 0, "ok this machine is 3600.0 s ahead of Redis at h:6379; harmless, because the ledger's clock counts"},
+		{withIAM, "postgres://h/d", 4 * time.Minute, 0, "ok this machine is 240.0 s ahead of Redis at h:6379; harmless, because the ledger's clock counts"},
 		{withIAM, "postgres://h/d", -6 * time.Minute, 0, "fail this machine is 360.0 s behind Redis at h:6379"},
-		{without, "postgres://h/d", -6 * time.Minute, 0, "ok this machine is 360.0 s behind Redis at h:6379; times are the ledger's, so nothing depends on it"},
+		{without, "postgres://h/d", -6 * time.Minute, 0, "ok this machine is 360.0 s behind Redis at h:6379; harmless, because the ledger's clock counts"},
 	} {
 		d := New(Config{Redis: c.redis, Ledger: c.ledger})
 		f := d.judgeClocks([]apart{{"Redis at i:6379", 0, 0}, {"Redis at h:6379", c.ahead, c.within}})
@@ -96,7 +96,7 @@ func TestJudgesClocks(t *testing.T) {
 	}
 }
 
-// A user of PostgreSQL who may not make the ledger, or not change it, is told apart from one who may.
+// The check reports a PostgreSQL user who may not create or change the ledger.
 func TestPostgresRights(t *testing.T) {
 	server := pgtest.Start(t)
 	conn, err := pgx.Connect(t.Context(), server.URL())
@@ -116,10 +116,10 @@ func TestPostgresRights(t *testing.T) {
 	_, rest, _ := strings.Cut(url, "@")
 	asReader := "postgres://reader@" + rest
 	if _, err := ledger.Inspect(t.Context(), url); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("who may make it: %v", err)
+		t.Errorf("a user with CREATE: %v", err)
 	}
 	if _, err := ledger.Inspect(t.Context(), asReader); err == nil || errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "reader may not create") {
-		t.Errorf("who may not make it: %v", err)
+		t.Errorf("a user without CREATE: %v", err)
 	}
 	l, err := ledger.Open(t.Context(), url, ledger.Options{Pages: 16})
 	if err != nil {

@@ -11,16 +11,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// server is one that holds pages, and what it tells of itself.
+// server is a server of pages, and what it reports of itself.
 type server struct {
 	addr    string
 	client  *redis.Client
-	info    map[string]string // INFO; empty if it is refused
+	info    map[string]string // INFO; empty if refused
 	cluster map[string]string // CLUSTER INFO
 	err     error             // it did not answer
 }
 
-// ask fills in what the node tells.
+// ask fills in INFO and CLUSTER INFO of the node.
 func (n *server) ask(ctx context.Context) {
 	info, err := n.client.Info(ctx).Result()
 	if n.err = failureOf(err); n.err != nil {
@@ -34,7 +34,7 @@ func (n *server) ask(ctx context.Context) {
 	}
 }
 
-// failureOf is err unless it is a refusal, which leaves the server a sound one.
+// failureOf returns err, or nil if the server merely refused the command.
 func failureOf(err error) error {
 	if !isRedisReply(err) {
 		return err
@@ -64,7 +64,7 @@ const (
 	modeSentinel   = "sentinel"
 )
 
-// mode is how the server runs; "": it does not tell.
+// mode returns how the server runs; "": not reported.
 func (n *server) mode() string {
 	if n.info["cluster_enabled"] == "1" {
 		return modeCluster
@@ -72,13 +72,13 @@ func (n *server) mode() string {
 	return n.info["redis_mode"]
 }
 
-// checkServer asks the servers about themselves, and says what they are.
+// checkServer asks all servers for their engine and version.
 func (d *Doctor) checkServer(ctx context.Context) finding {
 	if d.seed == nil {
 		return skipf("not signed in")
 	}
 	d.nodes[0].ask(ctx)
-	// What AWS says of a cache is right; of another server the flags may be wrong.
+	// The mode that AWS reports is right; --redis may be wrong about other servers.
 	if d.servers.Cluster != nil && (d.servers.Managed != nil || d.nodes[0].mode() == modeCluster || d.nodes[0].mode() == "") {
 		d.findNodes(ctx)
 	}
@@ -89,17 +89,17 @@ func (d *Doctor) checkServer(ctx context.Context) finding {
 		}
 	}
 	if len(failed) > 0 {
-		todo := "See whether the server hangs or is too slow."
+		todo := "Check whether the server hangs or is too slow."
 		if d.servers.Cluster != nil {
-			todo = "Bring the node back; or, if the cluster tells an address of it that this machine cannot reach, " +
-				"correct that (cluster-announce-ip)."
+			todo = "Restart the node; or, if the cluster announces an address that this machine cannot reach, " +
+				"correct cluster-announce-ip."
 		}
 		return fail(andMore(failed[:min(len(failed), someNodes)], len(failed)-someNodes), todo)
 	}
 	return d.judgeEngines()
 }
 
-// findNodes makes the client of the cluster, and asks all primaries.
+// findNodes connects to the cluster, and asks all primaries.
 func (d *Doctor) findNodes(ctx context.Context) {
 	o := *d.servers.Cluster
 	client := redis.NewClusterClient(&o)
@@ -121,7 +121,7 @@ func (d *Doctor) findNodes(ctx context.Context) {
 	}
 }
 
-// judgeEngines judges what the servers are, and whether they are all the same.
+// judgeEngines judges the servers' engines, and whether all have the same version.
 func (d *Doctor) judgeEngines() finding {
 	f := summarize(d.nodes, judgeEngine)
 	if f.status != OK {
@@ -136,39 +136,40 @@ func (d *Doctor) judgeEngines() finding {
 	return f
 }
 
-// judgeEngine names the server. Valkey tells a version of Redis too, of the last that it is compatible with.
+// judgeEngine names the engine and version. Valkey also reports a redis_version, the last that it
+// is compatible with.
 func judgeEngine(n *server) finding {
 	name, version := "Redis", n.info["redis_version"]
 	if n.info["valkey_version"] != "" || n.info["server_name"] == "valkey" {
 		name, version = "Valkey", cmp.Or(n.info["valkey_version"], version)
 	}
 	if version == "" {
-		return skipf("the server does not tell what it is")
+		return skipf("the server does not report its version")
 	}
 	major, _, _ := strings.Cut(version, ".")
 	if number, err := strconv.Atoi(major); err == nil && number < 6 {
-		return fail(name+" "+version, "Upgrade: Redis 6.0 or later is needed, or Valkey.")
+		return fail(name+" "+version, "Upgrade to Redis 6.0 or later, or Valkey.")
 	}
 	return okf("%s %s", name, version)
 }
 
-// checkTopology compares what the servers are with what --redis takes them for, and judges each one's place.
+// checkTopology compares the servers' mode with the scheme of --redis, and judges each node.
 func (d *Doctor) checkTopology(context.Context) finding {
 	if d.seed == nil {
 		return skipf("not signed in")
 	}
 	addr, mode := d.nodes[0].addr, d.nodes[0].mode()
 	switch {
-	case d.servers.Managed != nil: // its mode is what AWS says
+	case d.servers.Managed != nil: // AWS reports its mode
 	case mode == modeSentinel:
 		return fail(addr+" is a sentinel", "Use --redis "+d.urlOf("redis+sentinel", d.userInfo(), addr+"/<primary>")+".")
 	case d.servers.Cluster == nil && mode == modeCluster:
 		return fail(addr+" is a node of a cluster", "Use --redis "+d.urlOf("redis+cluster", d.userInfo(), addr)+".")
 	case d.servers.Cluster != nil && mode == modeStandalone:
-		return fail(addr+" is no node of a cluster", "Use --redis "+d.urlOf("redis", d.userInfo(), addr)+".")
+		return fail(addr+" is not a node of a cluster", "Use --redis "+d.urlOf("redis", d.userInfo(), addr)+".")
 	}
 	if d.clusterErr != nil {
-		return fail(words(d.clusterErr), "See to the nodes that --redis names: none tells who serves what.")
+		return fail(words(d.clusterErr), "Check the nodes that --redis names: none of them reports which node serves which slots.")
 	}
 	return summarize(d.nodes, d.judgeNode)
 }

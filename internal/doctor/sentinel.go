@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// checkSentinel asks the sentinels who the primary is, and connects to it.
+// checkSentinel asks the sentinels for the primary, and connects to it.
 func (d *Doctor) checkSentinel(ctx context.Context) finding {
 	if len(d.reached) == 0 {
 		return skipf("no connection")
@@ -38,9 +38,9 @@ func (d *Doctor) checkSentinel(ctx context.Context) finding {
 		d.primary = ""
 		return fail("the primary: "+words(err), networkTodo(err))
 	}
-	found := fmt.Sprintf("%d of %d say that %s is at %s", agree, len(d.reached), d.servers.Failover.MasterName, d.primary)
+	found := fmt.Sprintf("%d of %d sentinels report %s at %s", agree, len(d.reached), d.servers.Failover.MasterName, d.primary)
 	if agree < len(d.reached) {
-		return warn(found, "See to the sentinels that do not: they do not count in an election.")
+		return warn(found, "Check the sentinels that disagree: they do not count in an election.")
 	}
 	return okf("%s", found)
 }
@@ -73,9 +73,9 @@ func (d *Doctor) sentinelTodo(err error) string {
 	case errors.Is(err, errNoPrimary):
 		return fmt.Sprintf("Correct the name of the primary in --redis, %s, or have the sentinels monitor it.", d.servers.Failover.MasterName)
 	case redis.HasErrorPrefix(err, "NOAUTH"), redis.HasErrorPrefix(err, "WRONGPASS"), redis.HasErrorPrefix(err, "NOPERM"):
-		return "Give Sentinel's own user and password before the hosts: redis+sentinel://<user>:<password>@<host>:<port>/<primary>."
+		return "Give the sentinels' own user and password before the hosts: redis+sentinel://<user>:<password>@<host>:<port>/<primary>."
 	case isRedisReply(err):
-		return "Name sentinels in --redis, whose port is 26379 by default, and not the servers that they watch."
+		return "Name the sentinels in --redis (default port 26379), not the servers that they monitor."
 	}
 	return networkTodo(err)
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// checkSignIn gets an answer from a server, the first that gives one.
+// checkSignIn signs in and sends PING, to one server after another until one answers.
 func (d *Doctor) checkSignIn(ctx context.Context) finding {
 	if len(d.reached) == 0 || d.servers.Failover != nil && d.primary == "" {
-		return skipf("no connection") // or none that is as secure as it has to be
+		return skipf("no connection") // or the TLS check failed
 	}
 	addrs := d.reached
 	if d.servers.Failover != nil {
@@ -30,7 +30,7 @@ func (d *Doctor) checkSignIn(ctx context.Context) finding {
 			d.seed = client
 			d.nodes = []*server{{addr: addr, client: client}}
 			d.pages = client
-			return okf("%s answered %s, in %s", addr, d.who(), milliseconds(time.Since(began)))
+			return okf("%s answered %s in %s", addr, d.who(), milliseconds(time.Since(began)))
 		}
 		_ = client.Close()
 		first = cmp.Or(first, err)
@@ -38,7 +38,8 @@ func (d *Doctor) checkSignIn(ctx context.Context) finding {
 	return fail(words(first), d.signInTodo(first))
 }
 
-// client returns one of the server at addr alone, without second tries: what fails now and then is to be seen.
+// client returns a client of the server at addr alone. It does not retry, so that occasional
+// failures show.
 func (d *Doctor) client(addr string) *redis.Client {
 	switch {
 	case d.servers.Cluster != nil:
@@ -60,7 +61,7 @@ func (d *Doctor) client(addr string) *redis.Client {
 	}
 }
 
-// credentials are the user's name and whether there is a password, as the URL has them.
+// credentials returns the user in the URL, and whether it has a password.
 func (d *Doctor) credentials() (user string, password bool) {
 	switch {
 	case d.servers.Cluster != nil:
@@ -72,14 +73,14 @@ func (d *Doctor) credentials() (user string, password bool) {
 	}
 }
 
-// who is as whom connections are signed in.
+// who describes the user of the connections.
 func (d *Doctor) who() string {
 	user, password := d.credentials()
 	switch {
 	case d.servers.Managed != nil && d.servers.Managed.Config.User != "":
-		return "user " + d.servers.Managed.Config.User + ", signed in with IAM"
+		return "user " + d.servers.Managed.Config.User + " (IAM)"
 	case d.servers.Managed != nil && d.servers.Managed.Config.Secret != "":
-		return "who signed in with secret " + d.servers.Managed.Config.Secret
+		return "a token from secret " + d.servers.Managed.Config.Secret
 	case user != "":
 		return "user " + user
 	case password:
@@ -92,14 +93,14 @@ func (d *Doctor) signInTodo(err error) string {
 	iam := d.servers.Managed != nil && d.servers.Managed.Config.User != ""
 	switch {
 	case redis.HasErrorPrefix(err, "WRONGPASS") && iam:
-		return "Let the identity of this process have elasticache:Connect on both ARNs, the cache's and the user's; put user " +
-			d.servers.Managed.Config.User + " into the cache's user group; and see to this machine's clock: a token holds for 15 minutes."
+		return "Grant this process's identity elasticache:Connect on the ARNs of the cache and of the user; add user " +
+			d.servers.Managed.Config.User + " to the cache's user group; check this machine's clock, as a token is valid for 15 minutes."
 	case redis.HasErrorPrefix(err, "WRONGPASS"), redis.HasErrorPrefix(err, "invalid password"):
-		return "Correct the user or password: the server has no such pair, or the user is off."
+		return "Correct the user or password: the pair is wrong, or the user is disabled."
 	case strings.Contains(err.Error(), "without any password configured"):
-		return "Leave out the password: the server has none."
+		return "Remove the password: the server has none."
 	case redis.HasErrorPrefix(err, "NOAUTH") && d.servers.Managed != nil:
-		return "Name who signs in: user=<user> for IAM, or secret=<id> for an AUTH token, in the query of --redis."
+		return "Add user=<user> for IAM, or secret=<id> for an AUTH token, to the query of --redis."
 	case redis.HasErrorPrefix(err, "NOAUTH") && d.servers.Failover != nil:
 		return "Give the servers' user and password in the query of --redis, username=<user>&password=<password>."
 	case redis.HasErrorPrefix(err, "NOAUTH"):
@@ -107,9 +108,9 @@ func (d *Doctor) signInTodo(err error) string {
 	case redis.HasErrorPrefix(err, "NOPERM"):
 		return d.permissionTodo()
 	case redis.HasErrorPrefix(err, "DENIED"):
-		return "The server takes connections of its own machine alone, until it has a password: set one, or turn its protected mode off."
+		return "Set a password, or turn protected mode off: until then the server accepts only connections from its own machine."
 	case strings.Contains(err.Error(), "max number of clients"):
-		return "Raise maxclients of the server, or have fewer connections (pool_size=<n> in the query of --redis)."
+		return "Raise maxclients of the server, or use fewer connections (pool_size=<n> in the query of --redis)."
 	case d.servers.Managed != nil && d.servers.Managed.Config.Secret != "" && strings.Contains(err.Error(), "secret "):
 		return "Put the token into the secret, and let the identity of this process read it (secretsmanager:GetSecretValue)."
 	}
@@ -117,52 +118,54 @@ func (d *Doctor) signInTodo(err error) string {
 		return todo
 	}
 	if d.dialTLS() == nil {
-		return "See whether the server hangs, and what it logs, or wants TLS (rediss:// in place of redis://); " +
+		return "Check whether the server hangs, what it logs, and whether it requires TLS (rediss:// instead of redis://); " +
 			"a firewall may also hold connections."
 	}
-	return "See whether the server hangs, and what it logs; a proxy or firewall may also hold connections and pass nothing on."
+	return "Check whether the server hangs, and what it logs; a proxy or firewall may also hold connections."
 }
 
-// stateTodo says what to do about a server that refuses everybody, or has not what is asked for; "": err is about neither.
+// stateTodo says what to do about a server that refuses all clients, or lacks what the client
+// needs; "": err is about neither.
 func stateTodo(err error) string {
 	switch {
 	case redis.HasErrorPrefix(err, "LOADING"):
 		return "Wait until the server has loaded its data."
 	case redis.HasErrorPrefix(err, "BUSY"):
-		return "Wait until the script that somebody runs there ends, or end it with SCRIPT KILL."
+		return "Wait until the running script ends, or end it with SCRIPT KILL."
 	case redis.HasErrorPrefix(err, "MASTERDOWN"):
-		return "Name the primary in --redis: this is a replica that has lost its own."
+		return "Name the primary in --redis: this is a replica that has lost its primary."
 	case saysAnywhere(err, "MISCONF"):
-		return "Free its disk, or correct its directory: the server cannot save its data, and refuses writes until it can (its log says why)."
+		return "Free the server's disk, or correct its directory: it cannot save its data (see its log), and refuses writes until it can."
 	case saysAnywhere(err, "NOREPLICAS"):
-		return "Bring back its replicas, or lower min-replicas-to-write: the server refuses writes while it has too few."
+		return "Restart its replicas, or lower min-replicas-to-write: the server refuses writes while it has too few."
 	case saysAnywhere(err, "DB index is out of range"), saysAnywhere(err, "SELECT is not allowed"):
-		return "Correct the number of the database at the end of --redis, or leave it out: the server has no such database."
+		return "Correct or remove the database number at the end of --redis: the server has no such database."
 	case strings.Contains(err.Error(), "invalid reply"), strings.Contains(err.Error(), "can't parse"):
-		return "Correct the host and port in --redis: what answers there does not speak as Redis does."
+		return "Correct the host and port in --redis: the server there does not speak the Redis protocol."
 	case strings.Contains(err.Error(), "certificate required"), strings.Contains(err.Error(), "bad certificate"):
-		return "Set tls-auth-clients no, or optional, at the server: it asks for a certificate of the client, and the service has none."
+		return "Set tls-auth-clients to no or optional on the server: it requires a client certificate, and the service has none."
 	}
 	return ""
 }
 
-// saysAnywhere tells whether a server has answered that; what is said of a command within a script need not begin with it.
+// saysAnywhere reports whether a server's error contains text. An error within a script need not
+// begin with it.
 func saysAnywhere(err error, text string) bool {
 	return isRedisReply(err) && strings.Contains(err.Error(), text)
 }
 
-// permissionTodo says what the service has to be allowed in Redis.
+// permissionTodo names the permissions that the service needs in Redis.
 func (d *Doctor) permissionTodo() string {
-	return "Allow the user what the service needs: " + AccessRule(d.config.Filter) + "."
+	return "Grant the user the permissions of the service: " + AccessRule(d.config.Filter) + "."
 }
 
-// AccessRule is all that a user of Redis has to be allowed for a filter of that name, as its access control lists have it.
+// AccessRule returns the permissions that a filter with that name needs, as a rule for ACL SETUSER.
 func AccessRule(filter string) string {
 	return "~fav:{" + filter + "/* +auth +hello +ping +client|setname +command +info +cluster|slots +cluster|info +asking +readonly " +
 		"+mget +get +getrange +strlen +bitcount +bitfield +set +setrange +del +persist +eval +evalsha +time"
 }
 
-// urlOf is a URL to try, with the transport that the flags have.
+// urlOf returns a URL to try, with TLS if the flags have it.
 func (d *Doctor) urlOf(scheme, userInfo, rest string) string {
 	if d.dialTLS() != nil {
 		scheme = strings.Replace(scheme, "redis", "rediss", 1)
@@ -170,7 +173,7 @@ func (d *Doctor) urlOf(scheme, userInfo, rest string) string {
 	return scheme + "://" + userInfo + rest
 }
 
-// userInfo stands for what the flags have of credentials.
+// userInfo returns a placeholder for credentials if the flags have some.
 func (d *Doctor) userInfo() string {
 	if user, password := d.credentials(); user != "" || password {
 		return "<user>:<password>@"
@@ -178,13 +181,13 @@ func (d *Doctor) userInfo() string {
 	return ""
 }
 
-// isRedisReply tells whether err is what a server answered.
+// isRedisReply reports whether err is a server's answer.
 func isRedisReply(err error) bool {
 	_, ok := errors.AsType[redis.Error](err)
 	return ok
 }
 
-// errorOf names the node in an error that does not.
+// errorOf prefixes an error with the node's address, unless it already has it.
 func errorOf(addr string, err error) string {
 	text := words(err)
 	if strings.Contains(text, addr) {

@@ -14,7 +14,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redisurl"
 )
 
-// The user that doctor asks for may do what the Terraform module lets its user do, but for what is of no use.
+// AccessRule grants what the Terraform module grants its user, except what the service does not
+// need.
 func TestRuleIsTheModules(t *testing.T) {
 	text, err := os.ReadFile("../../infra/terraform/access.tf")
 	if err != nil {
@@ -32,15 +33,16 @@ func TestRuleIsTheModules(t *testing.T) {
 	}
 }
 
-// reply is an error that a server answered with.
+// reply is an error reply of a server.
 type reply string
 
 func (r reply) Error() string { return string(r) }
 
-// RedisError marks it as such.
+// RedisError implements [redis.Error].
 func (reply) RedisError() {}
 
-// Servers that refuse everybody, and what is no server, are told for what they are, by sign-in and by commands.
+// The checks "sign-in" and "commands" recognize servers that refuse all clients, and servers that
+// are not Redis.
 func TestStates(t *testing.T) {
 	t.Parallel()
 	d := New(Config{Redis: &redisurl.Servers{Single: &redis.Options{}}})
@@ -51,12 +53,12 @@ func TestStates(t *testing.T) {
 		{reply("LOADING Redis is loading the dataset in memory"), "Wait until the server has loaded"},
 		{reply("BUSY Redis is busy running a script."), "SCRIPT KILL"},
 		{reply("MASTERDOWN Link with MASTER is down"), "Name the primary"},
-		{reply("MISCONF Redis is configured to save RDB snapshots"), "Free its disk"},
-		{reply("ERR Error running script: @user_script:6: -MISCONF Errors writing to the AOF file"), "Free its disk"},
+		{reply("MISCONF Redis is configured to save RDB snapshots"), "Free the server's disk"},
+		{reply("ERR Error running script: @user_script:6: -MISCONF Errors writing to the AOF file"), "Free the server's disk"},
 		{reply("NOREPLICAS Not enough good replicas to write."), "min-replicas-to-write"},
-		{reply("ERR DB index is out of range"), "number of the database"},
-		{reply("ERR SELECT is not allowed in cluster mode"), "number of the database"},
-		{errors.New(`redis: invalid reply: "HTTP/1.1 400 Bad Request"`), "does not speak as Redis does"},
+		{reply("ERR DB index is out of range"), "database number"},
+		{reply("ERR SELECT is not allowed in cluster mode"), "database number"},
+		{errors.New(`redis: invalid reply: "HTTP/1.1 400 Bad Request"`), "does not speak the Redis protocol"},
 		{errors.New("remote error: tls: certificate required"), "tls-auth-clients"},
 	} {
 		if todo := d.signInTodo(c.err); !strings.Contains(todo, c.says) {

@@ -11,10 +11,11 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter/redisstore/tlsdial"
 )
 
-// leastValidity is how long a certificate should hold yet.
+// leastValidity is how long a certificate should still be valid.
 const leastValidity = 14 * 24 * time.Hour
 
-// dialTLS returns what makes encrypted connections as the client does; nil: the client makes none.
+// dialTLS returns a function that opens encrypted connections like the client; nil: the client uses
+// no TLS.
 func (d *Doctor) dialTLS() func(ctx context.Context, network, addr string) (net.Conn, error) {
 	switch {
 	case d.cache != nil && !d.cache.TLS():
@@ -31,7 +32,7 @@ func (d *Doctor) dialTLS() func(ctx context.Context, network, addr string) (net.
 	return nil
 }
 
-// checkTLS looks at the certificates.
+// checkTLS checks the servers' certificates.
 func (d *Doctor) checkTLS(ctx context.Context) finding {
 	if len(d.reached) == 0 {
 		return skipf("no connection")
@@ -62,7 +63,7 @@ func (d *Doctor) checkTLS(ctx context.Context) finding {
 		}
 	}
 	if left < leastValidity {
-		return warn(f.found, "Have the certificate renewed.")
+		return warn(f.found, "Renew the certificate.")
 	}
 	return f
 }
@@ -79,21 +80,21 @@ func nameOf(c *x509.Certificate) string {
 
 func tlsTodo(err error) string {
 	if _, ok := errors.AsType[x509.HostnameError](err); ok {
-		return "Use a name in --redis that the certificate has."
+		return "Use a host name in --redis that the certificate contains."
 	}
 	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok && invalid.Reason == x509.Expired {
-		return "Have the certificate renewed, or set this machine's clock."
+		return "Renew the certificate, or set this machine's clock."
 	}
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
-		return "Have this machine trust who issued the certificate: SSL_CERT_FILE names a file of authorities."
+		return "Make this machine trust the issuer of the certificate: SSL_CERT_FILE names a file of authorities."
 	}
-	return "See that the server has TLS at this port, or use redis:// in place of rediss://."
+	return "Check that the server has TLS at this port, or use redis:// instead of rediss://."
 }
 
-// judgePlain judges connections without TLS: whoever is on the way can read passwords.
+// judgePlain warns of connections without TLS to a public address: others could read passwords.
 func judgePlain(ctx context.Context, network string, addrs []string) finding {
 	if network == "unix" {
-		return okf("none, on a socket of this machine")
+		return okf("none needed, local socket")
 	}
 	for _, addr := range addrs {
 		host, _, _ := net.SplitHostPort(addr)
@@ -104,7 +105,7 @@ func judgePlain(ctx context.Context, network string, addrs []string) finding {
 		for _, ip := range ips {
 			if ip = ip.Unmap(); !ip.IsLoopback() && !ip.IsPrivate() && !ip.IsLinkLocalUnicast() {
 				return warn("none, and "+ip.String()+" is a public address",
-					"Encrypt: enable TLS at the server, and use rediss:// in --redis.")
+					"Enable TLS on the server, and use rediss:// in --redis.")
 			}
 		}
 	}

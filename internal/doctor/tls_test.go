@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Without TLS, where connections go decides.
+// Without TLS, the finding depends on the server's address.
 func TestPlain(t *testing.T) {
 	t.Parallel()
 	for addr, want := range map[string]string{

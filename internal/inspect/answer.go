@@ -1,4 +1,5 @@
-// Package inspect says what is inside a page, of a user and of a key: as JSON, which the service answers, and as text for a terminal.
+// Package inspect shows the state of a page, a user or a key: as JSON for the API, and as text for
+// a terminal.
 package inspect
 
 import (
@@ -9,17 +10,17 @@ import (
 	"github.com/feedfilter/feedfilter/activity/pages"
 )
 
-// MaxCells is the most cells that a page is drawn with.
+// MaxCells is the maximum number of cells in the drawing of a page.
 const MaxCells = 4096
 
-// Page is an [pages.PageInside] in words of the API.
+// Page is a [pages.PageInside] in the API.
 type Page struct {
 	Number   uint32         `json:"number"`
 	Own      bool           `json:"own"`
 	State    string         `json:"state"`
-	Page     *Stands        `json:"page"` // nil: there is none, or it cannot be read
+	Page     *Stands        `json:"page"` // nil: missing or damaged
 	Damage   string         `json:"damage,omitzero"`
-	Ledger   *Ledger        `json:"ledger"` // nil: there is none
+	Ledger   *Ledger        `json:"ledger"` // nil: no ledger
 	Agrees   *bool          `json:"agrees,omitzero"`
 	Lacks    map[string]int `json:"lacks"`
 	Residual int            `json:"residual_keys"`
@@ -27,23 +28,23 @@ type Page struct {
 	Drawing  *Drawing       `json:"drawing"`
 }
 
-// Stands is what a page says of itself.
+// Stands is the state of a page, from its header and bits.
 type Stands struct {
 	Sequence      uint64  `json:"sequence"`
-	Left          uint32  `json:"left"` // low 24 bits of the sequence with which a user last left the page
+	Left          uint32  `json:"left"` // low 24 bits of the sequence at which a user last left the page
 	Keys          uint32  `json:"keys"`
 	Bits          uint32  `json:"bits"` // of all layers
 	Hashes        uint8   `json:"hashes"`
 	RegionBits    uint16  `json:"region_bits"`
 	Layers        []Layer `json:"layers"`
 	Set           uint32  `json:"set"`
-	Fill          float64 `json:"fill"` // share of the bits that is set
+	Fill          float64 `json:"fill"` // share of the bits that are set
 	Regions       uint32  `json:"regions"`
 	Collided      uint32  `json:"collided"`
 	CollidedShare float64 `json:"collided_share"`
 	Rate          float64 `json:"false_positive_rate"` // of one key
-	FullAt        float64 `json:"full_at"`             // fill from which on the page is made anew; of one that grows, another layer is added
-	Capacity      int     `json:"capacity"`            // keys that the first layer is expected to hold by then
+	FullAt        float64 `json:"full_at"`             // fill at which the page is rebuilt, or gets another layer if it grows
+	Capacity      int     `json:"capacity"`            // keys that the first layer is expected to hold at that fill
 	BitsBytes     int     `json:"bits_bytes"`
 	RegionsBytes  int     `json:"regions_bytes"`
 	Build         string  `json:"build"`
@@ -56,30 +57,31 @@ type Layer struct {
 	Hashes uint8  `json:"hashes"`
 }
 
-// Ledger is what the ledger has of a page.
+// Ledger is the ledger's state of a page.
 type Ledger struct {
 	Sequence uint64         `json:"sequence"`
-	Left     uint64         `json:"left"` // sequence with which a user last left the page; 0: none has
+	Left     uint64         `json:"left"` // sequence at which a user last left the page; 0: none has
 	Keys     int            `json:"keys"`
 	Kinds    map[string]int `json:"kinds"`
 	Users    int            `json:"users"`
 	Largest  []UserKeys     `json:"largest"`
 }
 
-// UserKeys is how many keys a user has.
+// UserKeys is the number of keys of a user.
 type UserKeys struct {
 	User string `json:"user"`
 	Keys int    `json:"keys"`
 }
 
-// Drawing is a page condensed: a byte for each cell, 0 where nothing is set, 255 where all is.
+// Drawing is a condensed page: a byte per cell, from 0 if no bit is set to 255 if all are.
 type Drawing struct {
 	Cells   int    `json:"cells"`
 	Bits    []byte `json:"bits"`
 	Regions []byte `json:"regions"`
 }
 
-// PageOf says what is inside a page, drawn with up to so many cells; 0: not at all. Users appear as name has them.
+// PageOf returns the state of a page, with a drawing of at most cells cells; 0: no drawing. name
+// maps a user's id to the name shown.
 func PageOf(in *pages.PageInside, cells int, name func(user string) string) Page {
 	p := Page{
 		Number: in.Number, Own: in.Dedicated, State: in.State.String(), Lacks: in.Lacks, Residual: in.Residual, Behind: in.Behind,
@@ -129,11 +131,11 @@ func share(part, of uint32) float64 {
 	return float64(part) / float64(of)
 }
 
-// User is an [UserInside] in words of the API.
+// User is a [UserInside] in the API.
 type User struct {
 	User      string         `json:"user"`
 	Hash      string         `json:"hash"`
-	Slot      uint32         `json:"slot"` // of the store: the user's pages and windows are in it
+	Slot      uint32         `json:"slot"` // hash slot of the store that has the user's pages and windows
 	Page      uint32         `json:"page"`
 	OwnPage   bool           `json:"own_page"`
 	Counts    map[string]int `json:"counts"`
@@ -142,13 +144,13 @@ type User struct {
 	Lacks     map[string]int `json:"lacks"`
 	PageState string         `json:"page_state"`
 	PageKeys  uint32         `json:"page_keys"`
-	PageUsers int            `json:"page_users"` // who have any key, the user among them; 0 without a ledger
+	PageUsers int            `json:"page_users"` // number of users with keys in the page, this user included; 0 without a ledger
 	FeedBytes int            `json:"feed_bytes"`
 	Probed    bool           `json:"probed"`
 	Windows   []Window       `json:"windows"`
 }
 
-// Window is what a kind with a window takes for a user.
+// Window is the size of a user's window of one kind.
 type Window struct {
 	Kind  string `json:"kind"`
 	Parts int    `json:"parts"`
@@ -156,7 +158,7 @@ type Window struct {
 	Bytes int    `json:"bytes"`
 }
 
-// UserOf says where a user is, and what is there of theirs.
+// UserOf returns the state of a user.
 func UserOf(in *UserInside) User {
 	u := User{
 		User: in.User, Hash: fmt.Sprintf("%016x", in.Hash), Slot: in.Slot, Page: in.Page, OwnPage: in.Dedicated,
@@ -173,13 +175,13 @@ func UserOf(in *UserInside) User {
 	return u
 }
 
-// Key is an [KeyInside] in words of the API.
+// Key is a [KeyInside] in the API.
 type Key struct {
 	Kind   string   `json:"kind"`
 	User   string   `json:"user"`
 	Target string   `json:"target"`
 	Sides  []Side   `json:"sides"`
-	Words  []string `json:"words"` // of each side
+	Words  []string `json:"words"` // explains each side
 }
 
 // Side is one key in one page.
@@ -189,8 +191,8 @@ type Side struct {
 	Kind      string     `json:"kind"`
 	Owner     string     `json:"owner"`
 	Target    string     `json:"target"`
-	Page      uint32     `json:"page"`   // of a window, its slot
-	Stored    string     `json:"stored"` // its name in the store
+	Page      uint32     `json:"page"`   // for a window, its slot
+	Stored    string     `json:"stored"` // name of the page or window in the store
 	PageState string     `json:"page_state"`
 	Layer     int        `json:"layer"`
 	Positions []Position `json:"positions"`
@@ -198,7 +200,7 @@ type Side struct {
 	Clearable int        `json:"clearable"`
 	Undo      string     `json:"undo"`
 	Verdict   string     `json:"verdict"`
-	Ledger    *bool      `json:"ledger,omitzero"` // whether it has it; left out where it cannot
+	Ledger    *bool      `json:"ledger,omitzero"` // whether the ledger has the key; nil without a ledger, and for windows
 	Since     time.Time  `json:"since,omitzero"`
 	Until     time.Time  `json:"until,omitzero"`
 }
@@ -211,7 +213,7 @@ type Position struct {
 	Collided bool   `json:"collided"`
 }
 
-// KeyOf says how an activity stands.
+// KeyOf returns the state of an activity.
 func KeyOf(in *KeyInside) Key {
 	k := Key{Kind: in.Kind.Name, User: in.User, Target: in.Target, Words: wordsOf(in)}
 	for i := range in.Sides {
@@ -239,7 +241,7 @@ func sideOf(in *KeySide, k activity.Kind) Side {
 	return s
 }
 
-// Scrub is an [pages.ScrubProgress] in words of the API.
+// Scrub is a [pages.ScrubProgress] in the API.
 type Scrub struct {
 	Running bool           `json:"running"`
 	Done    int            `json:"done"`
@@ -252,7 +254,7 @@ type Scrub struct {
 	Ended   time.Time      `json:"ended,omitzero"`
 }
 
-// ScrubOf says how far a scrub is. Times are in UTC.
+// ScrubOf returns the progress of a scrub, with times in UTC.
 func ScrubOf(p pages.ScrubProgress) Scrub {
 	s := Scrub{Running: p.Running, Done: p.Done, All: p.All, Found: p.Found, Failed: p.Failed, Unasked: p.Unasked}
 	if p.Err != nil {
@@ -267,7 +269,7 @@ func ScrubOf(p pages.ScrubProgress) Scrub {
 	return s
 }
 
-// Rebuilt is an [pages.Rebuilt] in words of the API.
+// Rebuilt is a [pages.Rebuilt] in the API.
 type Rebuilt struct {
 	Number   uint32  `json:"number"`
 	Sequence uint64  `json:"sequence"`
@@ -276,7 +278,7 @@ type Rebuilt struct {
 	TookMS   float64 `json:"took_ms"`
 }
 
-// RebuiltOf says what a page was made.
+// RebuiltOf returns the result of a rebuild.
 func RebuiltOf(r pages.Rebuilt) Rebuilt {
 	return Rebuilt{Number: r.Number, Sequence: r.Sequence, Keys: r.Keys, Bytes: r.Bytes, TookMS: float64(r.Took.Microseconds()) / 1000}
 }

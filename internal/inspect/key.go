@@ -20,8 +20,8 @@ const (
 	Held          Verdict = iota + 1 // the ledger has it, and the page reports it
 	Gone                             // neither does
 	FalsePositive                    // the page reports it, and the ledger does not have it
-	Lost                             // the ledger has it, and the page does not report it
-	Over                             // it has ended, and stays in the page until it is removed
+	Lost                             // the ledger has it, but the page does not report it
+	Over                             // it has ended, but stays in the page until it is removed
 	Reported                         // the page reports it, and nothing can confirm it
 )
 
@@ -103,9 +103,9 @@ type pageOfOwner struct {
 	rows   []ledger.Row
 }
 
-// ReadKey returns the state of an activity bit by bit: in each page that has one of its keys, and in
-// the ledger. It changes nothing, and reads as much as [pages.Pages.InspectPage] of two pages. Errors
-// are an [*activity.InvalidError] of field "kind", "user" or "target", an
+// ReadKey returns the state of an activity bit by bit: in each page that has one of its keys, and
+// in the ledger. It changes nothing, and reads as much as [pages.Pages.InspectPage] of two pages.
+// Errors are an [*activity.InvalidError] of field "kind", "user" or "target", an
 // [*activity.UnavailableError], or that of ctx.
 func ReadKey(ctx context.Context, a activity.Activities, kind, user, target string) (*KeyInside, error) {
 	k, ok := a.Kinds().Named(kind)
@@ -163,7 +163,7 @@ func (r *keyReader) readSide(ctx context.Context, s *KeySide) (*pages.PageInside
 		}
 		r.pages[s.Owner] = p
 	}
-	// As of the moment of the read: a later write is in neither.
+	// The rows are from the moment of the read, like the page: a later write is in neither.
 	if !slices.ContainsFunc(p.rows, func(row ledger.Row) bool {
 		return row.Target == s.Target && row.Kind == s.Kind && row.Owner == s.Owner
 	}) {

@@ -14,7 +14,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// side is one of a key's, by its name.
+// side returns the named side of a key.
 func (in *KeyInside) side(t *testing.T, name string) KeySide {
 	t.Helper()
 	for _, s := range in.Sides {
@@ -26,7 +26,7 @@ func (in *KeyInside) side(t *testing.T, name string) KeySide {
 	return KeySide{}
 }
 
-// What an undo is said to do is what it does, and what is said of a key is what a feed and the ledger say of it.
+// An undo does what is predicted, and the state of a key agrees with the feed and the ledger.
 func TestInspectKey(t *testing.T) {
 	onStores(t, func(t *testing.T, store favfilter.Store) {
 		g := newRigAt(t, store, 1, 0.2) // few bits a key, so that many are shared
@@ -110,7 +110,7 @@ func TestInspectTwoWayKey(t *testing.T) {
 	}
 }
 
-// A key that is lost, one that has ended, and one whose page is missing are told apart.
+// A lost key, an ended one, and one on a missing page have different verdicts.
 func TestInspectKeyAmiss(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 1)
 	ends := time.Unix(0, g.now.Load()).Add(time.Hour).UTC()
@@ -143,7 +143,7 @@ func TestInspectKeyAmiss(t *testing.T) {
 	check("never", Gone, pages.PageMissing)
 }
 
-// What others on the page do is not the user's, and a page that nobody has used is none.
+// Keys of other users on the page are not the user's, and an unused page is no page.
 func TestInspectKeyOfOthers(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 1)
 	gone := func(user string, state pages.PageState) {
@@ -165,7 +165,7 @@ func version(t *testing.T, g *rig) favfilter.Version {
 	return loaded[0].Version
 }
 
-// A window is one side, in whatever part of it the key is. Nothing can confirm its content.
+// A window has one side, for any of its parts. Nothing can confirm its content.
 func TestInspectWindowKey(t *testing.T) {
 	onStores(t, func(t *testing.T, store favfilter.Store) {
 		g := newRig(t, store, 4)
@@ -204,7 +204,7 @@ func TestInspectWindowKey(t *testing.T) {
 	})
 }
 
-// kindOf is the kind that has a window.
+// kindOf returns the kind that has a window.
 func (g *rig) kindOf(t *testing.T) activity.Kind {
 	t.Helper()
 	k, ok := g.Kinds().Named("seen")
@@ -214,7 +214,7 @@ func (g *rig) kindOf(t *testing.T) activity.Kind {
 	return k
 }
 
-// A damaged window is inspected as such, and not as a missing one.
+// A damaged window is reported as damaged, not as missing.
 func TestInspectDamagedWindow(t *testing.T) {
 	server := redistest.Start(t)
 	store, err := redisstore.New(server.Client(), "test")
@@ -232,7 +232,7 @@ func TestInspectDamagedWindow(t *testing.T) {
 	}
 }
 
-// Without a ledger what can be undone is known, and nothing else; also of pages that have grown.
+// Without a ledger, only the effect of an undo is known; also on pages that have grown.
 func TestInspectWithoutLedger(t *testing.T) {
 	onStores(t, func(t *testing.T, store favfilter.Store) {
 		g := openWithout(t, activity.PlainConfig{Store: store, Pages: 1, FalsePositiveRate: 0.4})

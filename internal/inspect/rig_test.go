@@ -15,7 +15,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// rig is activities to look inside of, with a ledger or without.
+// rig holds activities to inspect, with or without a ledger.
 type rig struct {
 	activity.Activities
 
@@ -25,10 +25,10 @@ type rig struct {
 	now    atomic.Int64 // unix nanoseconds
 }
 
-// exchangeable is a store that can be exchanged for another.
+// exchangeable is a store that can be replaced by another.
 type exchangeable struct{ favfilter.Store }
 
-// newRig opens a Recorder, which does nothing of its own accord.
+// newRig opens a Recorder that does nothing in the background.
 func newRig(t *testing.T, store favfilter.Store, number uint32) *rig {
 	t.Helper()
 	return newRigAt(t, store, number, 0)
@@ -95,7 +95,7 @@ func (g *rig) record(t *testing.T, a activity.Activity) {
 	}
 }
 
-// check is what a feed finds.
+// check returns the result of a feed check.
 func (g *rig) check(t *testing.T, user, kind, id string) activity.Match {
 	t.Helper()
 	k, _ := g.Kinds().Named(kind)
@@ -111,7 +111,7 @@ func (g *rig) want(t *testing.T, user, kind, id string, want activity.Match) {
 	}
 }
 
-// slot is the number of the hash slot of a user.
+// slot returns the hash slot of a user.
 func (g *rig) slot(user string) uint32 {
 	id := g.Inside().Identity()
 	return ledger.Identity{Pages: id.Pages}.Slot(pages.UserHash(id.Seed, user))
@@ -149,7 +149,7 @@ func onStores(t *testing.T, run func(t *testing.T, store favfilter.Store)) {
 	})
 }
 
-// put replaces whatever the store has for the page.
+// put replaces the page in the store.
 func put(t *testing.T, store favfilter.Store, page *favfilter.Page) {
 	t.Helper()
 	id := favfilter.PageID{Number: page.Header().Number}
@@ -160,7 +160,7 @@ func put(t *testing.T, store favfilter.Store, page *favfilter.Page) {
 	}
 }
 
-// emptied is page 0 without its keys, at its sequence.
+// emptied returns page 0 without keys, at its sequence.
 func emptied(t *testing.T, g *rig) *favfilter.Page {
 	t.Helper()
 	page, err := favfilter.NewPage(g.inspectOne(t, 0).Standing.Header)

@@ -10,14 +10,14 @@ import (
 	"text/tabwriter"
 )
 
-// Style is how a drawing may look.
+// Style is the style of a drawing.
 type Style struct {
-	ASCII  bool // no other characters
-	Colors bool // 256 of them, as terminals have
+	ASCII  bool // only ASCII characters
+	Colors bool // 256 terminal colors
 	Width  int  // of a drawing, in characters; 0: 64
 }
 
-// cellsOf is how many cells a drawing of the style has, in at most 16 lines.
+// width returns the width of a drawing.
 func (s Style) width() int {
 	if s.Width == 0 {
 		return 64
@@ -25,10 +25,10 @@ func (s Style) width() int {
 	return s.Width
 }
 
-// Cells is how many cells a page is to be drawn with in the style.
+// Cells returns the number of cells of a drawing in the style, in at most 16 lines.
 func (s Style) Cells() int { return min(MaxCells, 16*s.width()) }
 
-// text writes lines, and remembers that it could not.
+// text writes lines, and keeps the first error.
 type text struct {
 	w   io.Writer
 	err error
@@ -40,7 +40,7 @@ func (t *text) linef(format string, args ...any) {
 	}
 }
 
-// Text writes what is inside a page, for people.
+// Text writes the state of a page, for people.
 func (p Page) Text(w io.Writer, style Style) error {
 	t := &text{w: w}
 	t.linef("page %d: %s", p.Number, p.verdict())
@@ -49,10 +49,10 @@ func (p Page) Text(w io.Writer, style Style) error {
 	}
 	p.compare(t)
 	if s := p.Page; s != nil {
-		t.linef("  bits      %d, of which %d are set, %s; made anew from %s on; %s",
+		t.linef("  bits      %d, %d of them set, %s; rebuilt at %s; %s",
 			s.Bits, s.Set, percent(s.Fill), percent(s.FullAt), layers(s))
-		t.linef("  regions   %d of %d bits, of which %d are shared, %s", s.Regions, s.RegionBits, s.Collided, percent(s.CollidedShare))
-		t.linef("  rate      %.2g of one key that is not there", s.Rate)
+		t.linef("  regions   %d of %d bits, %d of them shared, %s", s.Regions, s.RegionBits, s.Collided, percent(s.CollidedShare))
+		t.linef("  rate      %.2g false positives per absent key", s.Rate)
 		t.linef("  bytes     %d of bits, %d of regions", s.BitsBytes, s.RegionsBytes)
 		t.linef("  build     %s, ledger %s", s.Build, s.Incarnation)
 	}
@@ -73,7 +73,7 @@ func (p Page) Text(w io.Writer, style Style) error {
 	return t.err
 }
 
-// verdict says in words how the page is.
+// verdict describes the page in words.
 func (p Page) verdict() string {
 	who := ""
 	switch {
@@ -87,7 +87,7 @@ func (p Page) verdict() string {
 		of = append(of, fmt.Sprintf("it lacks %d changes", p.Behind))
 	}
 	if len(p.Lacks) > 0 {
-		of = append(of, "of the ledger's keys it does not report "+counts(p.Lacks))
+		of = append(of, "it does not report these keys of the ledger: "+counts(p.Lacks))
 	}
 	if p.Page != nil && p.Residual != 0 {
 		of = append(of, fmt.Sprintf("it counts %+d keys", p.Residual))
@@ -96,16 +96,16 @@ func (p Page) verdict() string {
 	case len(of) > 0:
 		return p.State + who + ": " + strings.Join(of, ", ")
 	case p.Agrees != nil && *p.Agrees:
-		return p.State + who + ": as the ledger has it"
+		return p.State + who + ": agrees with the ledger"
 	default:
 		return p.State + who
 	}
 }
 
-// leftModulus is what a page's header has left of the sequence with which a user last left the page.
+// leftModulus is the modulus of the sequence "left" in a page's header, which has its low 24 bits.
 const leftModulus = 1 << 24
 
-// compare sets what the page says beside what the ledger says.
+// compare writes the page's header beside the ledger's state.
 func (p Page) compare(t *text) {
 	if p.Page == nil && p.Ledger == nil || t.err != nil {
 		return
@@ -148,12 +148,12 @@ func layers(s *Stands) string {
 	if len(s.Layers) > 1 {
 		return fmt.Sprintf("%d layers", len(s.Layers))
 	}
-	return fmt.Sprintf("%d for each key", s.Hashes)
+	return fmt.Sprintf("%d per key", s.Hashes)
 }
 
 func percent(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }
 
-// counts lists numbers by name.
+// counts formats numbers by name.
 func counts(of map[string]int) string {
 	parts := make([]string, 0, len(of))
 	for _, name := range slices.Sorted(maps.Keys(of)) {
@@ -162,7 +162,7 @@ func counts(of map[string]int) string {
 	return strings.Join(parts, ", ")
 }
 
-// draw draws cells, a character each, the darkest for the cell of which most is set.
+// draw draws a character per cell. The strongest shade is for the fullest cell.
 func (s Style) draw(t *text, title string, cells []byte) {
 	most := byte(0)
 	for _, c := range cells {
@@ -184,7 +184,7 @@ func (s Style) draw(t *text, title string, cells []byte) {
 	}
 }
 
-// legend is every shade there is, from nothing to the most.
+// legend returns all shades, from nothing to the most.
 func (s Style) legend(most byte) string {
 	var b strings.Builder
 	b.WriteString("0 % |")
@@ -198,7 +198,7 @@ func (s Style) legend(most byte) string {
 	return b.String()
 }
 
-// cell is the shade of a cell: that of nothing for nothing alone.
+// cell returns the shade of a cell. Only an empty cell has the shade of nothing.
 func (s Style) cell(c, most byte) string {
 	if c == 0 {
 		return s.shade(0)
@@ -209,7 +209,7 @@ func (s Style) cell(c, most byte) string {
 
 const asciiShades = " .:-=+*#%@"
 
-// Shades of blocks; and of colors, from dark to light, that people who see few colors can tell apart.
+// Shades of blocks, and colors from dark to light that color-blind people can tell apart.
 func blockShades() []rune { return []rune(" ░▒▓█") }
 func colorShades() []int  { return []int{0, 17, 18, 24, 30, 36, 71, 107, 149, 191, 227} }
 
@@ -236,7 +236,7 @@ func (s Style) shade(i int) string {
 	}
 }
 
-// Text writes where a user is, for people.
+// Text writes the state of a user, for people.
 func (u User) Text(w io.Writer) error {
 	t := &text{w: w}
 	where := fmt.Sprintf("page %d, with %d users", u.Page, u.PageUsers)
@@ -246,22 +246,22 @@ func (u User) Text(w io.Writer) error {
 	case u.Counts == nil:
 		where = fmt.Sprintf("page %d", u.Page)
 	}
-	t.linef("user %s: on %s; that is %s", u.User, where, u.PageState)
+	t.linef("user %s: on %s; the page is %s", u.User, where, u.PageState)
 	t.linef("  hash      %s: slot %d", u.Hash, u.Slot)
 	if u.Counts != nil {
 		t.linef("  ledger    %d keys%s", u.Keys, in(counts(u.Counts)))
 		switch {
 		case u.PageHolds == u.Keys:
-			t.linef("  page      reports all of them; it has %d in all", u.PageKeys)
+			t.linef("  page      reports all of them; it has %d keys in all", u.PageKeys)
 		default:
-			t.linef("  page      reports %d of them, and not %s", u.PageHolds, counts(u.Lacks))
+			t.linef("  page      reports %d of them, but not %s", u.PageHolds, counts(u.Lacks))
 		}
 	}
 	for _, win := range u.Windows {
 		t.linef("  window    %s: %s in %s, %d bytes", win.Kind, number(win.Keys, "key"), number(win.Parts, "part"), win.Bytes)
 	}
 	if u.Probed {
-		t.linef("  feed      reads %d bytes, and those bits of the page that it looks for", u.FeedBytes)
+		t.linef("  feed      reads %d bytes, and single bits of the page", u.FeedBytes)
 	} else {
 		t.linef("  feed      reads %d bytes", u.FeedBytes)
 	}
@@ -283,7 +283,7 @@ func in(list string) string {
 	return ": " + list
 }
 
-// Text writes how an activity stands, for people.
+// Text writes the state of an activity, for people.
 func (k Key) Text(w io.Writer, style Style) error {
 	t := &text{w: w}
 	for i, s := range k.Sides {
@@ -305,7 +305,7 @@ func (k Key) Text(w io.Writer, style Style) error {
 	return t.err
 }
 
-// mark says of a bit whether it is set, and in a region that is shared.
+// mark shows whether a bit is set, and whether its region has a collision bit.
 func (s Style) mark(p Position) string {
 	switch {
 	case p.Set && p.Collided:

@@ -36,14 +36,14 @@ func textOf(t *testing.T, write func(*strings.Builder) error) string {
 func TestPageText(t *testing.T) {
 	p := somePage()
 	got := textOf(t, func(b *strings.Builder) error { return p.Text(b, inspect.Style{Width: 3}) })
-	want := `page 5: sound, of 2 users: as the ledger has it
+	want := `page 5: sound, of 2 users: agrees with the ledger
             page  ledger
   sequence  17    17
   keys      41    41
   left      12    12
-  bits      4096, of which 400 are set, 9.8 %; made anew from 40.0 % on; 10 for each key
-  regions   1024 of 4 bits, of which 32 are shared, 3.1 %
-  rate      7.9e-11 of one key that is not there
+  bits      4096, 400 of them set, 9.8 %; rebuilt at 40.0 %; 10 per key
+  regions   1024 of 4 bits, 32 of them shared, 3.1 %
+  rate      7.9e-11 false positives per absent key
   bytes     576 of bits, 136 of regions
   build     00b1, ledger 00c2
   kinds     1 block, 40 hide
@@ -72,7 +72,7 @@ func TestPageText(t *testing.T) {
 func TestHarmedPageText(t *testing.T) {
 	no := false
 	for want, p := range map[string]inspect.Page{
-		"page 5: missing, of 2 users: of the ledger's keys it does not report 3 hide\n            page  ledger\n  sequence  -     9\n": {
+		"page 5: missing, of 2 users: it does not report these keys of the ledger: 3 hide\n            page  ledger\n  sequence  -     9\n": {
 			Number: 5, State: "missing", Agrees: &no, Lacks: map[string]int{"hide": 3}, Ledger: &inspect.Ledger{Sequence: 9, Users: 2}, Residual: -3,
 		},
 		"page 7: behind, dedicated to one user: it lacks 2 changes, it counts -1 keys\n": {
@@ -92,10 +92,10 @@ func TestUserText(t *testing.T) {
 		User: "1", Hash: "00ff", Slot: 3, Page: 3, Counts: map[string]int{"block": 2}, Keys: 2, PageHolds: 2, PageState: "sound", PageKeys: 9,
 		PageUsers: 4, FeedBytes: 700, Windows: []inspect.Window{{"seen", 1, 5, 378}},
 	}
-	want := `user 1: on page 3, with 4 users; that is sound
+	want := `user 1: on page 3, with 4 users; the page is sound
   hash      00ff: slot 3
   ledger    2 keys: 2 block
-  page      reports all of them; it has 9 in all
+  page      reports all of them; it has 9 keys in all
   window    seen: 5 keys in 1 part, 378 bytes
   feed      reads 700 bytes
 `
@@ -104,7 +104,7 @@ func TestUserText(t *testing.T) {
 	}
 	u.PageHolds, u.Lacks, u.OwnPage, u.Probed = 1, map[string]int{"block": 1}, true, true
 	got := textOf(t, func(b *strings.Builder) error { return u.Text(b) })
-	for _, want := range []string{"on page 3, dedicated to the user; that is", "reports 1 of them, and not 1 block\n", "and those bits of the page that it looks for"} {
+	for _, want := range []string{"on page 3, dedicated to the user; the page is", "reports 1 of them, but not 1 block\n", "and single bits of the page"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%s\nlacks %s", got, want)
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/faulttest"
 )
 
-// somePopulation is known to the last key: on the one page that there is.
+// somePopulation returns a population on a single page, whose keys are all known.
 func somePopulation(t *testing.T, g *rig) {
 	t.Helper()
 	var batch []activity.Activity
@@ -77,7 +77,7 @@ func TestInspectUser(t *testing.T) {
 	})
 }
 
-// Before anybody has done anything, a user has a place all the same.
+// A user has a page even before anyone has done anything.
 func TestInspectNobody(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 64)
 	for _, user := range []string{"1", "2", "3"} {
@@ -89,14 +89,15 @@ func TestInspectNobody(t *testing.T) {
 	}
 }
 
-// faultyWhole is a store whose reads of pages with their marks count as calls that may fail, too.
+// faultyWhole is a store in which reads of pages with their collision bitmaps may fail, too.
 type faultyWhole struct{ faulttest.Store }
 
 func (s faultyWhole) LoadWhole(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
 	return faulttest.Do(s.Faults, func() ([]favfilter.Loaded, error) { return s.Store.LoadWhole(ctx, ids) })
 }
 
-// TestInspectFaults lets each call that a look makes fail: it says so, or gets by without, and never shows half of what there is.
+// TestInspectFaults makes each call of an inspection fail: the inspection returns an error or a
+// complete answer, never half of one.
 func TestInspectFaults(t *testing.T) {
 	f := &faulttest.Faults{}
 	g := newRig(t, &favfilter.Memory{}, 4)
@@ -138,7 +139,7 @@ func TestInspectFaults(t *testing.T) {
 	}
 }
 
-// harmed is a store in which what is read is damaged.
+// harmed is a store that returns damaged pages.
 type harmed struct{ favfilter.Store }
 
 func (s harmed) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
@@ -153,7 +154,7 @@ func (s harmed) LoadWhole(ctx context.Context, ids []favfilter.PageID) ([]favfil
 	return s.Load(ctx, ids)
 }
 
-// Without a ledger a page that is not there is unused, and one that cannot be read is damaged.
+// Without a ledger, an absent page is unused, and an unreadable one is damaged.
 func TestInspectWithoutLedgerAmiss(t *testing.T) {
 	g := openWithout(t, activity.PlainConfig{Store: &favfilter.Memory{}, Pages: 4})
 	if p := g.inspectOne(t, 1); p.State != pages.PageUnused || !p.Agrees() || p.Damage != nil {
@@ -169,7 +170,7 @@ func TestInspectWithoutLedgerAmiss(t *testing.T) {
 	}
 }
 
-// A part of a window that cannot be read is a side: what was recorded in it is not there.
+// An unreadable part of a window is a side without the keys recorded in it.
 func TestInspectHarmedWindow(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 4)
 	g.record(t, add("1", "seen", "p"))

@@ -9,7 +9,7 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// traced is a key of two bits, of which so many are set.
+// traced returns a key of two bits, of which n are set.
 func traced(set, clearable int) favfilter.Traced {
 	t := favfilter.Traced{Positions: make([]favfilter.TracedBit, 2), Clearable: clearable, Reported: set == 2}
 	for i := range set {
@@ -18,7 +18,7 @@ func traced(set, clearable int) favfilter.Traced {
 	return t
 }
 
-// Each verdict, and each way of an undo, has its sentence.
+// There is a sentence for each verdict and each removal.
 func TestWordsOfSides(t *testing.T) {
 	since := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	row := &activity.Item{Target: "2", Since: since}
@@ -73,7 +73,7 @@ func TestWordsOfSides(t *testing.T) {
 	}
 }
 
-// A window has one side. Its sentences do not speak of a page, of bits or of a ledger.
+// A window has one side. Its sentences do not mention pages, bits or a ledger.
 func TestWordsOfWindows(t *testing.T) {
 	since := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for _, c := range []struct {

@@ -1,4 +1,4 @@
-// Package kindfile reads a file of kinds of activities. docs/KINDS.md says what is in one.
+// Package kindfile parses a file of kinds of activities. docs/KINDS.md describes its format.
 package kindfile
 
 import (
@@ -15,15 +15,15 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 )
 
-// maxKinds is the most kinds of a file: a feed check tests the keys of all that drop.
+// maxKinds is the maximum number of kinds in a file: a feed check tests the keys of all that drop.
 const maxKinds = 100
 
 // Parse returns the built-in kinds and those that the file adds, as JSON:
 //
 //	{"kinds": [{"name": "mute", "target": "user", "effect": "drop", "limit": 1000}, ...]}
 //
-// The entry of a built-in kind may set its limit, or its window, parts and most, and must not contradict
-// the rest. The error joins all mistakes, each with its kind.
+// The entry of a built-in kind may set its limit, or its window, parts and most. Its other fields
+// must have their built-in values. The error joins all mistakes, each with its kind.
 func Parse(file []byte) (*activity.Kinds, error) {
 	entries, err := splitKinds(file)
 	if err != nil {
@@ -39,7 +39,7 @@ func Parse(file []byte) (*activity.Kinds, error) {
 		switch {
 		case e.fields == nil: // not an object
 		case e.name != "" && named[e.name]:
-			e.mistake("the file has it twice")
+			e.mistake("duplicate kind")
 		case at >= 0:
 			k = e.amended(all[at])
 		default:
@@ -56,7 +56,7 @@ func Parse(file []byte) (*activity.Kinds, error) {
 		} else {
 			with = append(with, k)
 		}
-		if _, err := activity.NewKinds(with...); err != nil { // one more at a time, so that all that are wrong are named
+		if _, err := activity.NewKinds(with...); err != nil { // adding one at a time reports all mistakes
 			errs = append(errs, err)
 			continue
 		}
@@ -83,22 +83,22 @@ func splitKinds(file []byte) ([]jsontext.Value, error) {
 		return nil, fmt.Errorf("line %d: not JSON: %s", line, what)
 	}
 	if wrong, ok := errors.AsType[*json.SemanticError](err); ok && errors.Is(wrong, json.ErrUnknownName) {
-		return nil, fmt.Errorf("unknown field %q beside kinds", wrong.JSONPointer.LastToken())
+		return nil, fmt.Errorf("unknown field %q, want kinds", wrong.JSONPointer.LastToken())
 	}
 	switch {
 	case err != nil || f.Kinds == nil:
 		return nil, errors.New(`not of the form {"kinds": [{...}, ...]}`)
 	case len(f.Kinds) > maxKinds:
-		return nil, fmt.Errorf("%d kinds, %d at most", len(f.Kinds), maxKinds)
+		return nil, fmt.Errorf("%d kinds, at most %d", len(f.Kinds), maxKinds)
 	default:
 		return f.Kinds, nil
 	}
 }
 
-// kindEntry is a kind as a file has it.
+// kindEntry is a kind in a file.
 type kindEntry struct {
 	name     string
-	fields   map[string]jsontext.Value // that were not read yet
+	fields   map[string]jsontext.Value // not read yet
 	mistakes []string
 }
 
@@ -115,7 +115,7 @@ func readKindEntry(text jsontext.Value) *kindEntry {
 	return e
 }
 
-// added is a new kind, as the entry says.
+// added returns the new kind of the entry.
 func (e *kindEntry) added() activity.Kind {
 	k := activity.Kind{Name: e.name, Plural: e.name + "s"}
 	e.settle(&k)
@@ -128,7 +128,7 @@ func (e *kindEntry) added() activity.Kind {
 	return k
 }
 
-// amended is a built-in kind with the settings of the entry.
+// amended returns a built-in kind with the settings of the entry.
 func (e *kindEntry) amended(was activity.Kind) activity.Kind {
 	k := was
 	e.settle(&k)
@@ -138,12 +138,12 @@ func (e *kindEntry) amended(was activity.Kind) activity.Kind {
 		fixed.Window, fixed.Parts, fixed.Most = was.Window, was.Parts, was.Most
 	}
 	if fixed != was {
-		e.mistake("it is built in: only its limit, or its window, parts and most, can be set")
+		e.mistake("a built-in kind can set only its limit, or its window, parts and most")
 	}
 	return k
 }
 
-// settle sets what the entry has fields for.
+// settle sets the fields of k that the entry has.
 func (e *kindEntry) settle(k *activity.Kind) {
 	var window, comment string
 	var twoWay bool
@@ -177,7 +177,7 @@ func (e *kindEntry) settle(k *activity.Kind) {
 	}
 }
 
-// read reads a field, which is to be what want says, and reports whether it is there.
+// read reads a field and reports whether the entry has it. want describes a valid value.
 func (e *kindEntry) read(name string, to any, want string) bool {
 	value, ok := e.fields[name]
 	delete(e.fields, name)
@@ -188,7 +188,7 @@ func (e *kindEntry) read(name string, to any, want string) bool {
 	return ok
 }
 
-// choose reads a field that names one of two.
+// choose reads a field that has one of two values.
 func choose[T interface {
 	comparable
 	fmt.Stringer
@@ -209,14 +209,14 @@ func choose[T interface {
 
 func (e *kindEntry) mistake(what string) { e.mistakes = append(e.mistakes, what) }
 
-// missing says that a field is, unless something was said of it already.
+// missing notes that a field is missing, unless there is a mistake about it already.
 func (e *kindEntry) missing(name string) {
 	if !slices.ContainsFunc(e.mistakes, func(m string) bool { return strings.HasPrefix(m, name+": ") }) {
 		e.mistake(name + ": missing")
 	}
 }
 
-// err names the mistakes, and the kind, which is the i-th.
+// err returns the mistakes of the i-th kind as an error.
 func (e *kindEntry) err(i int) error {
 	kind := fmt.Sprintf("kind %q", e.name)
 	if e.name == "" {

@@ -10,7 +10,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 )
 
-// withBuiltin are the built-in kinds, changed, and more.
+// withBuiltin returns the built-in kinds with changes, and more kinds.
 func withBuiltin(change func(name string, k *activity.Kind), more ...activity.Kind) []activity.Kind {
 	all := slices.Clone(activity.BuiltinKinds().All())
 	for i := range all {
@@ -88,7 +88,7 @@ func TestParse(t *testing.T) {
 func TestParseRefuses(t *testing.T) {
 	const form = `not of the form {"kinds": [{...}, ...]}`
 	const name32 = "abcdefghijklmnopqrstuvwxyzabcdef"
-	// kind is a file of one kind that is right but for more.
+	// kind returns a file with one valid kind and more fields.
 	kind := func(more string) string {
 		return `{"kinds":[{"name":"mute","target":"user","effect":"drop"` + more + `}]}`
 	}
@@ -99,15 +99,15 @@ func TestParseRefuses(t *testing.T) {
 		{"{\n\"kinds\":[\n{]}", "line 3: not JSON: "},
 		{`{"kinds":[]} {}`, "line 1: not JSON: invalid character '{' after top-level value"},
 		{`{"kinds":[]`, "line 1: not JSON: unexpected EOF"},
-		{"{\"kinds\":[],\n\"k\":1}", `unknown field "k" beside kinds`},
+		{"{\"kinds\":[],\n\"k\":1}", `unknown field "k", want kinds`},
 		{`{"kinds":[],"kinds":[]}`, `line 1: not JSON: duplicate field "kinds"`},
-		{`{"Kinds":[]}`, `unknown field "Kinds" beside kinds`},
+		{`{"Kinds":[]}`, `unknown field "Kinds", want kinds`},
 		{`{}`, form},
 		{`null`, form},
 		{`[]`, form},
 		{`{"kinds":null}`, form},
 		{`{"kinds":{}}`, form},
-		{`{"kinds":[` + strings.Repeat("1,", maxKinds) + `1]}`, "101 kinds, 100 at most"},
+		{`{"kinds":[` + strings.Repeat("1,", maxKinds) + `1]}`, "101 kinds, at most 100"},
 
 		{
 			`{"kinds":[null,1,{}]}`,
@@ -136,13 +136,13 @@ func TestParseRefuses(t *testing.T) {
 		{kind(`,"window":"1d","most":-1`), `kind "mute": most -1: 1 to 100000, and only of a window`},
 		{
 			`{"kinds":[{"name":"block","most":5}]}`,
-			`kind "block": it is built in: only its limit, or its window, parts and most, can be set`,
+			`kind "block": a built-in kind can set only its limit, or its window, parts and most`,
 		},
 		{kind(`,"window":"1d","parts":-1`), `kind "mute": -1 parts: 1 to 64, and only of a window`},
 		{kind(`,"window":"1d","limit":1`), `kind "mute": a limit, but what has a window is not counted`},
 		{kind(`,"window":"1d","two_way":true`), `kind "mute": two-way kinds need the ledger, so have no window`},
-		{kind(`,"window":"0d"`), `kind "mute": window: "0d" is not a time such as 30d, 12h or 1d12h`},
-		{kind(`,"window":""`), `kind "mute": window: "" is not a time`},
+		{kind(`,"window":"0d"`), `kind "mute": window: "0d" is not a duration such as 30d, 12h or 1d12h`},
+		{kind(`,"window":""`), `kind "mute": window: "" is not a duration`},
 		{kind(`,"window":30`), `kind "mute": window: not text`},
 		{kind(`,"window":null`), `kind "mute": window: not text`},
 		{kind(`,"window":"999ms"`), `kind "mute": window 999ms is not in 1 s to 100 years`},
@@ -183,16 +183,16 @@ func TestParseRefuses(t *testing.T) {
 			`{"kinds":[{"name":"a-by","target":"post","effect":"drop"},{"name":"a","target":"user","effect":"drop","two_way":true}]}`,
 			`kind "a": the name "a-by" is taken`,
 		},
-		{`{"kinds":[{"name":"block","limit":1},{"name":"block","limit":2}]}`, `kind "block": the file has it twice`},
+		{`{"kinds":[{"name":"block","limit":1},{"name":"block","limit":2}]}`, `kind "block": duplicate kind`},
 		{
 			`{"kinds":[{"name":"block","window":"1d"}]}`,
-			`kind "block": it is built in: only its limit, or its window, parts and most, can be set`,
+			`kind "block": a built-in kind can set only its limit, or its window, parts and most`,
 		},
-		{`{"kinds":[{"name":"block","two_way":false}]}`, `kind "block": it is built in`},
-		{`{"kinds":[{"name":"hide","effect":"annotate"}]}`, `kind "hide": it is built in`},
-		{`{"kinds":[{"name":"hide","target":"user"}]}`, `kind "hide": it is built in`},
-		{`{"kinds":[{"name":"like","plural":"liked"}]}`, `kind "like": it is built in`},
-		{`{"kinds":[{"name":"like","parts":2}]}`, `kind "like": it is built in`},
+		{`{"kinds":[{"name":"block","two_way":false}]}`, `kind "block": a built-in kind can set only`},
+		{`{"kinds":[{"name":"hide","effect":"annotate"}]}`, `kind "hide": a built-in kind can set only`},
+		{`{"kinds":[{"name":"hide","target":"user"}]}`, `kind "hide": a built-in kind can set only`},
+		{`{"kinds":[{"name":"like","plural":"liked"}]}`, `kind "like": a built-in kind can set only`},
+		{`{"kinds":[{"name":"like","parts":2}]}`, `kind "like": a built-in kind can set only`},
 		{`{"kinds":[{"name":"seen","limit":2}]}`, `kind "seen": a limit, but what has a window is not counted`},
 	} {
 		kinds, err := Parse([]byte(c.file))
@@ -202,7 +202,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// All that is wrong is said at once, each with its kind, and what is right is not.
+// All mistakes are reported at once, each with its kind.
 func TestParseNamesEveryMistake(t *testing.T) {
 	_, err := Parse([]byte(`{"kinds":[
 		{"name":"good","target":"post","effect":"drop"},
@@ -215,12 +215,12 @@ func TestParseNamesEveryMistake(t *testing.T) {
 		{"name":"y","target":"post","effect":"drop","plural":"likes"}]}`))
 	want := strings.Join([]string{
 		`kind "mute": target: "users" is neither user nor post, effect: "none" is neither drop nor annotate, two_way: not true or false, ` +
-			`window: "1e9d" is not a time such as 30d, 12h or 1d12h, parts: 0 is not 1 or more, limit: 0 is not 1 or more, unknown field "until"`,
-		`kind "block": limit: 0 is not 1 or more, it is built in: only its limit, or its window, parts and most, can be set`,
+			`window: "1e9d" is not a duration such as 30d, 12h or 1d12h, parts: 0 is not 1 or more, limit: 0 is not 1 or more, unknown field "until"`,
+		`kind "block": limit: 0 is not 1 or more, a built-in kind can set only its limit, or its window, parts and most`,
 		`kind "x": the plural "goods" is taken`,
 		`kind number 5: name: missing`,
 		`kind "seen": a limit, but what has a window is not counted`,
-		`kind "good": the file has it twice`,
+		`kind "good": duplicate kind`,
 		`kind "y": the plural "likes" is taken`,
 	}, "\n")
 	if got := fmt.Sprint(err); got != want {
@@ -244,8 +244,7 @@ func TestParseDays(t *testing.T) {
 	}
 }
 
-// Whatever a file has, there is an answer: kinds that are as they have to be, with the built-in ones
-// first, or an error.
+// Any file gives valid kinds, the built-in ones first, or an error.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		`{"kinds":[{"name":"mute","target":"user","effect":"drop","two_way":true,"limit":7},{"name":"seen","window":"1d12h","parts":3}]}`,
@@ -262,7 +261,7 @@ func FuzzParse(f *testing.F) {
 		}
 		all := kinds.All()
 		if _, err := activity.NewKinds(all...); err != nil {
-			t.Errorf("read, but not as it has to be: %v", err)
+			t.Errorf("read, but invalid: %v", err)
 		}
 		for i, was := range builtin {
 			k := all[i]

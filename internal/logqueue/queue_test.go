@@ -103,8 +103,8 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// The first line waits for as long as its patience, and no other does. What is too much is
-// dropped, up to the time that nothing waits any more, so that there is one gap.
+// Only the first line waits for its patience. Lines over the limit are dropped until nothing waits
+// any more, so that there is one gap.
 func TestStandsStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v, behind := &valve{}, 0
@@ -136,7 +136,7 @@ func TestStandsStill(t *testing.T) {
 	})
 }
 
-// A reader that is slower than the patience slows nobody down more than once.
+// A slow reader delays callers only once.
 func TestBehindUntilEmpty(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := make(chan []byte)
@@ -189,7 +189,7 @@ func TestBytes(t *testing.T) {
 	})
 }
 
-// What cannot be written is dropped, and the next line that can is preceded by how many.
+// Lines that cannot be written are dropped, and their number comes before the next line.
 func TestErrors(t *testing.T) {
 	v := &valve{fail: func(call int) error {
 		if call >= 2 && call <= 4 {
@@ -207,7 +207,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// With Retry no line is lost, and none overtakes another.
+// With Retry, no line is lost, and lines stay in order.
 func TestRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		full := true
@@ -274,7 +274,7 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// A line that is tried again and again does not outlive Close.
+// Close ends the retries of a line.
 func TestCloseEndsRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := &valve{fail: func(int) error { return errors.New("no space left") }}
@@ -293,8 +293,8 @@ func TestCloseEndsRetry(t *testing.T) {
 	})
 }
 
-// Many write at a time, and the reader comes and goes. Lines are whole, each writer's are in
-// order, and what is missing is counted.
+// With concurrent writers and a reader that comes and goes, lines are complete, each writer's lines
+// are in order, and missing lines are counted.
 func TestManyWriters(t *testing.T) {
 	v := &valve{}
 	c := config(v)

@@ -9,21 +9,22 @@ import (
 	"time"
 )
 
-// firstLook is how soon suspects are looked at again.
+// firstLook is the first wait before suspects are checked again.
 const firstLook = 50 * time.Millisecond
 
-// lookAgain clears suspects in which source and service agree, until none is left or they have had time to settle.
+// lookAgain checks suspects again until source and service agree about all, or the time to settle
+// is over.
 func (c *Comparison) lookAgain(ctx context.Context) error {
 	begun, wait := time.Now(), firstLook
 	for len(c.suspects) > 0 {
-		// The source is read first: what it has by then, the service has to have.
+		// The source is read first: whatever it has by then, the service must have.
 		pairs := slices.SortedFunc(maps.Keys(c.suspects), Pair.compare)
 		has, err := c.Source.Has(ctx, pairs)
 		if err != nil {
 			return err
 		}
 		for i, p := range pairs {
-			there := !c.suspects[p].extra // as it was said once
+			there := !c.suspects[p].extra // a source that is read once does not say it again
 			if has != nil {
 				there = has[i]
 			}
@@ -49,7 +50,7 @@ func (c *Comparison) lookAgain(ctx context.Context) error {
 	return nil
 }
 
-// look compares one pair, which the source has or not.
+// look compares one pair. has reports whether the source has it.
 func (c *Comparison) look(ctx context.Context, p Pair, has bool) (suspect, error) {
 	present, err := c.Service.Present(ctx, c.Kind, p)
 	var until time.Time
@@ -72,7 +73,7 @@ func (c *Comparison) look(ctx context.Context, p Pair, has bool) (suspect, error
 	return s, err
 }
 
-// report counts the differences that are left.
+// report counts and reports the remaining differences.
 func (c *Comparison) report() {
 	for _, p := range slices.SortedFunc(maps.Keys(c.suspects), Pair.compare) {
 		switch s := c.suspects[p]; {
@@ -99,8 +100,8 @@ func (p Pair) compare(q Pair) int {
 	return strings.Compare(p.Target, q.Target)
 }
 
-// rate works the false-positive rate out, with Wilson's interval (E. B. Wilson, Probable inference, the law of succession, and
-// statistical inference, 1927) at 99 %.
+// rate computes the false-positive rate and its Wilson interval at 99 % (E. B. Wilson, Probable
+// inference, the law of succession, and statistical inference, 1927).
 func (c *Compared) rate() {
 	if c.Clean == 0 {
 		c.RateHigh = 1

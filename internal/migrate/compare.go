@@ -12,68 +12,73 @@ import (
 )
 
 const (
-	// maxSuspects is how many differences are held, some 100 bytes each, until the source and the service are asked again.
+	// maxSuspects is how many differences are held in memory, about 100 bytes each, until they are
+	// checked again.
 	maxSuspects = 100_000
-	// rememberedTargets is how many targets of others are held, to be tried as clean candidates.
+	// rememberedTargets is how many targets of other users are held, to use as clean candidates.
 	rememberedTargets = 4096
 )
 
-// Comparison tells in what a service and a source differ, by real feed checks and by the lists of the ledger. Both may be written to
-// meanwhile: what differs is looked at again until it agrees or Settle has passed.
+// Comparison finds the differences between a service and a source, by real feed checks and by the
+// lists of the ledger. Both may change meanwhile: each difference is checked again until it is gone
+// or Settle has passed.
 type Comparison struct {
 	Source  Source
 	Service *Service
 	Kind    client.Kind
 
-	// All calls each for all that the ledger has of all kinds; nil: it is known of users alone whom the source has.
+	// All calls each for every activity of the ledger, of all kinds. nil: only users of the source
+	// are compared.
 	All func(ctx context.Context, each func(activity.Activity) error) error
 
-	Sample int           // clean candidates that are tried for each user
-	Settle time.Duration // how long what the app is writing may take to be in both places
+	Sample int           // clean candidates to try for each user
+	Settle time.Duration // how long a write of the app may take to reach both sides
 
-	Found func(Difference)     // is told of each difference, one at a time
-	Done  func(activities int) // is told how many more were compared; the same
+	Found func(Difference)     // called for each difference, one at a time
+	Done  func(activities int) // called with the number of further activities compared, one call at a time
 
 	mu        sync.Mutex
 	sum       Compared
 	suspects  map[Pair]*suspect
-	targets   []string // of any user, or, where owners are targets, users; a ring
+	targets   []string // a ring of targets of any user; with a reversed source, of users
 	lastPlace int
 }
 
-// What a [Difference] may be.
+// Differences.
 const (
-	// Missed: the source has it, and a feed does not show it. The worst there is.
+	// Missed: the source has the activity, but feeds do not drop or annotate it. The most serious
+	// difference.
 	Missed = "missed"
-	// Unlisted: the source has it, and the ledger does not. A feed shows it, for another reason: the same between the same two the
-	// other way round, or by chance.
+	// Unlisted: the source has the activity, and the ledger does not. Feeds drop or annotate it for
+	// another reason: the opposite direction of a two-way kind, or a false positive.
 	Unlisted = "unlisted"
-	// Ending: the source has it, and in the ledger it ends within minutes: an import did not come to its end.
+	// Ending: the source has the activity, but it ends in the ledger within minutes: an import was
+	// interrupted.
 	Ending = "ending"
-	// Extra: the ledger has it, and the source does not.
+	// Extra: the ledger has the activity, and the source does not.
 	Extra = "extra"
 )
 
-// Difference is a pair that is in one place alone.
+// Difference is a pair in which source and service differ.
 type Difference struct {
 	Pair
 
 	What string // Missed, Unlisted, Ending or Extra
 }
 
-// Compared is what a comparison has come to.
+// Compared is the result of a comparison.
 type Compared struct {
 	Groups     int64 `json:"groups"`     // sets, or users of a file
-	Activities int64 `json:"activities"` // of the source that feeds were asked about
-	Invalid    int64 `json:"invalid"`    // of the source, which can never be recorded
+	Activities int64 `json:"activities"` // of the source, checked by feeds
+	Invalid    int64 `json:"invalid"`    // of the source, that cannot be recorded
 
 	Missed   int64 `json:"missed"`
 	Unlisted int64 `json:"unlisted"`
 	Ending   int64 `json:"ending"`
 	Extra    int64 `json:"extra"`
-	Leaving  int64 `json:"leaving"` // in the ledger alone, and at their end within minutes: no difference
+	Leaving  int64 `json:"leaving"` // only in the ledger, but end within minutes: not a difference
 
-	// Clean candidates that were tried, and how many of them were dropped by chance.
+	// Clean candidates that were tried, and how many of them were false positives.
 	Clean          int64   `json:"clean"`
 	FalsePositives int64   `json:"false_positives"`
 	Rate           float64 `json:"false_positive_rate"`
@@ -81,10 +86,10 @@ type Compared struct {
 	RateHigh       float64 `json:"false_positive_rate_high"`
 }
 
-// Differences is how many pairs are in one place alone.
+// Differences returns the number of differences.
 func (c *Compared) Differences() int64 { return c.Missed + c.Unlisted + c.Ending + c.Extra }
 
-// suspect is a pair that differed when it was looked at.
+// suspect is the difference of a pair when it was last checked.
 type suspect struct{ missed, unlisted, ending, extra bool }
 
 // Run compares.
@@ -104,7 +109,7 @@ func (c *Comparison) Run(ctx context.Context) (Compared, error) {
 	return c.sum, err
 }
 
-// group compares what one user has.
+// group compares one group of the source.
 func (c *Comparison) group(ctx context.Context, g Group) error {
 	if err := activity.CheckID(g.Owner, "user"); err != nil {
 		return c.invalid(g)
@@ -127,7 +132,7 @@ func (c *Comparison) group(ctx context.Context, g Group) error {
 		}
 		first = false
 		if c.Kind.TwoWay {
-			return c.otherSide(ctx, g.Owner, members[rand.IntN(len(members))]) //nolint:gosec // any will do
+			return c.otherSide(ctx, g.Owner, members[rand.IntN(len(members))]) //nolint:gosec // a sample
 		}
 		return nil
 	})
@@ -140,7 +145,7 @@ func (c *Comparison) group(ctx context.Context, g Group) error {
 	return c.unmet(g.Owner, &l)
 }
 
-// unmet looks at what the ledger alone has of an owner.
+// unmet notes the activities of an owner that only the ledger has.
 func (c *Comparison) unmet(owner string, l *listed) error {
 	leaving := int64(0)
 	for target, it := range l.items {
@@ -161,18 +166,18 @@ func (c *Comparison) unmet(owner string, l *listed) error {
 	return nil
 }
 
-// listed is what the ledger has of an owner.
+// listed holds the activities of an owner in the ledger.
 type listed struct {
-	known bool // not of a target
+	known bool // false if the owner is a target
 	items map[string]item
 }
 
 type item struct {
-	met  bool // in the source, too
-	ends bool // soon
+	met  bool // the source has it, too
+	ends bool // ends soon
 }
 
-// invalid counts the members of an owner who can do nothing.
+// invalid counts the members of an owner whose id is invalid.
 func (c *Comparison) invalid(g Group) error {
 	return g.Members(func(some []Member) error {
 		c.mu.Lock()
@@ -182,7 +187,7 @@ func (c *Comparison) invalid(g Group) error {
 	})
 }
 
-// valid returns what of members can be recorded.
+// valid returns the members that can be recorded, and counts the others.
 func (c *Comparison) valid(members []Member) []Pair {
 	pairs := make([]Pair, 0, len(members))
 	for _, m := range members {
@@ -196,7 +201,7 @@ func (c *Comparison) valid(members []Member) []Pair {
 	return pairs
 }
 
-// members asks for feeds with what an owner has.
+// members checks the pairs of an owner by feeds.
 func (c *Comparison) members(ctx context.Context, owner string, pairs []Pair, l *listed) error {
 	reported, err := c.reported(ctx, owner, pairs)
 	if err != nil {
@@ -228,8 +233,9 @@ func (c *Comparison) members(ctx context.Context, owner string, pairs []Pair, l 
 	return nil
 }
 
-// reported tells which pairs feeds of one owner's show: those of the owner, or, where owners are targets, those of the other side
-// if there is one, or else a feed for each.
+// reported reports which pairs feeds drop or annotate. It asks for feeds of the owner. With a
+// reversed source, where the owner is a target, it uses the other side of a two-way kind, or else a
+// feed of each user.
 func (c *Comparison) reported(ctx context.Context, owner string, pairs []Pair) ([]bool, error) {
 	if len(pairs) == 0 {
 		return nil, nil
@@ -254,7 +260,7 @@ func (c *Comparison) reported(ctx context.Context, owner string, pairs []Pair) (
 	return c.Service.Reported(ctx, c.Kind, owner, others, false)
 }
 
-// otherSide asks for a feed of the other one of a two-way pair.
+// otherSide checks a two-way pair by a feed of the other user.
 func (c *Comparison) otherSide(ctx context.Context, owner string, p Pair) error {
 	viewer, other := p.Target, p.User
 	if c.Source.Reversed() {
@@ -267,10 +273,11 @@ func (c *Comparison) otherSide(ctx context.Context, owner string, p Pair) error 
 	return err
 }
 
-// clean tries targets of others on a viewer, who has nothing to do with most of them.
+// clean measures the false-positive rate: it checks a feed of the viewer with targets of other
+// users, most of which are unrelated to the viewer.
 func (c *Comparison) clean(ctx context.Context, viewer string, l *listed) error {
 	if c.Source.Reversed() && !c.Kind.TwoWay {
-		return nil // it may be a post, and has no feed
+		return nil // the viewer may be a post, which has no feed
 	}
 	targets := c.others(viewer, l)
 	if len(targets) == 0 {
@@ -305,7 +312,7 @@ func (c *Comparison) clean(ctx context.Context, viewer string, l *listed) error 
 	return nil
 }
 
-// others are remembered targets that a viewer does not have, each once.
+// others returns distinct remembered targets that the viewer does not have.
 func (c *Comparison) others(viewer string, l *listed) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -315,7 +322,7 @@ func (c *Comparison) others(viewer string, l *listed) []string {
 		if len(c.targets) == 0 {
 			break
 		}
-		t := c.targets[rand.IntN(len(c.targets))] //nolint:gosec // any will do
+		t := c.targets[rand.IntN(len(c.targets))] //nolint:gosec // a sample
 		if _, has := l.items[t]; !has && !picked[t] && t != viewer {
 			picked[t] = true
 			targets = append(targets, t)
@@ -333,7 +340,8 @@ func (c *Comparison) remember(target string) {
 	c.targets[c.lastPlace] = target
 }
 
-// all looks for activities in the ledger of which the source knows nothing, not even the user.
+// all looks for activities in the ledger that the source lacks, also of users whom the source does
+// not have.
 func (c *Comparison) all(ctx context.Context) error {
 	some := make([]Pair, 0, batchSize)
 	look := func() error {
@@ -372,7 +380,7 @@ func (c *Comparison) suspect(p Pair, s suspect) error {
 	known := c.suspects[p]
 	if known == nil {
 		if len(c.suspects) == maxSuspects {
-			return fmt.Errorf("more than %d activities differ: is the import done?", maxSuspects)
+			return fmt.Errorf("more than %d activities differ: complete the import first", maxSuspects)
 		}
 		known = &suspect{}
 		c.suspects[p] = known

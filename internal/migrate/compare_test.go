@@ -56,7 +56,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// Kinds of posts, and kinds that mark what is kept.
+// Kinds of posts, and kinds that annotate.
 func TestCompareKinds(t *testing.T) {
 	app := redistest.Start(t).Client()
 	for _, kind := range []string{"hide", "like"} {
@@ -74,7 +74,7 @@ func TestCompareKinds(t *testing.T) {
 	}
 }
 
-// Sets by target, of a kind with two sides and of one without.
+// Sets by target, of a two-way kind and of another one.
 func TestCompareReversed(t *testing.T) {
 	app := redistest.Start(t).Client()
 	w := newWorld(t, 0)
@@ -95,7 +95,7 @@ func TestCompareReversed(t *testing.T) {
 	}
 }
 
-// The ledger may have users of whom there is no set any more.
+// The ledger may have users without a set.
 func TestCompareAll(t *testing.T) {
 	app := redistest.Start(t).Client()
 	sadd(t, app, "1", "2")
@@ -114,7 +114,7 @@ func TestCompareAll(t *testing.T) {
 	wantLines(t, "by the ledger", *found, []string{"extra 3 4", "extra 3 5", "extra 6 7"})
 }
 
-// What is on its way from the one place to the other is no difference.
+// A write that has reached only one side is not a difference.
 func TestCompareOnItsWay(t *testing.T) {
 	app := redistest.Start(t).Client()
 	sadd(t, app, "1", "2", "3", "4")
@@ -137,7 +137,7 @@ func TestCompareOnItsWay(t *testing.T) {
 	}
 }
 
-// records is a source that is read once, "1 2" for each pair.
+// records returns a source that can be read once, with "1 2" for each pair.
 func records(lines ...string) *migrate.Records {
 	return &migrate.Records{Next: func() (m migrate.Member, ok bool, err error) {
 		if len(lines) == 0 {
@@ -161,13 +161,13 @@ func TestCompareRecords(t *testing.T) {
 		t.Errorf("of nothing: %+v %q", sum, found)
 	}
 	c, _ := w.comparison(w.kind(t, "block"), records("1 2", "7 8", "1 3"))
-	if _, err := c.Run(t.Context()); err == nil || !strings.Contains(err.Error(), `user "1" do not follow each other`) {
+	if _, err := c.Run(t.Context()); err == nil || !strings.Contains(err.Error(), `user "1" appears in two places`) {
 		t.Errorf("unsorted: %v", err)
 	}
 }
 
-// chance drops whatever is by one author, by mistake, where the ledger is not asked: the first author
-// of whom a post was kept.
+// chance wrongly drops all posts of one author, unless the ledger is asked: the first author of
+// whom a post was kept.
 type chance struct {
 	next http.RoundTripper
 
@@ -222,7 +222,7 @@ func (c *chance) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// Clean candidates that are dropped by chance are counted, and are no differences.
+// False positives are counted, and are not differences.
 func TestCompareFalsePositives(t *testing.T) {
 	app := redistest.Start(t).Client()
 	for u := range 40 {
@@ -243,7 +243,7 @@ func TestCompareFalsePositives(t *testing.T) {
 	}
 }
 
-// blind shows one viewer everything.
+// blind drops nothing for one viewer.
 type blind struct{ viewer string }
 
 func (b blind) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -261,7 +261,7 @@ func (b blind) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// A two-way kind is missed if the feed of the other one does not know of it.
+// A two-way activity is missed if the feed of the other user shows it.
 func TestCompareOtherSide(t *testing.T) {
 	app := redistest.Start(t).Client()
 	sadd(t, app, "1", "2")

@@ -22,14 +22,14 @@ import (
 	"github.com/feedfilter/feedfilter/internal/migrate"
 )
 
-// world is a service, and what records in it.
+// world is a service and what a test needs to record in it.
 type world struct {
 	recorder *activity.Recorder
 	service  *migrate.Service
 	url      string
 }
 
-// newWorld starts a service with the built-in kinds, of which block has a limit if it is not 0.
+// newWorld starts a service with the built-in kinds; block has a limit unless that is 0.
 func newWorld(t *testing.T, limit uint32) *world {
 	t.Helper()
 	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 16})
@@ -58,7 +58,7 @@ func newWorld(t *testing.T, limit uint32) *world {
 	return &world{r, newService(t, server.URL, server.Client().Transport), server.URL}
 }
 
-// newService is one that is called by way of a transport.
+// newService returns a Service with the transport.
 func newService(t *testing.T, url string, way http.RoundTripper) *migrate.Service {
 	t.Helper()
 	c, err := client.New(url, client.Options{
@@ -94,7 +94,8 @@ func (w *world) record(t *testing.T, lines ...string) {
 	}
 }
 
-// recorded returns what the ledger has, "1 block 2", with " ends" where there is an end.
+// recorded returns the activities in the ledger, such as "1 block 2", followed by " ends" if there
+// is an end.
 func (w *world) recorded(t *testing.T) []string {
 	t.Helper()
 	var all []string
@@ -122,13 +123,13 @@ func pattern(t *testing.T, text string) migrate.Pattern {
 	return p
 }
 
-// sets are the sets "blocks:{user}" of a client.
+// sets returns the source of the sets "blocks:{user}".
 func sets(t *testing.T, from redis.UniversalClient) *migrate.Sets {
 	t.Helper()
 	return &migrate.Sets{Client: from, Keys: pattern(t, "blocks:{user}"), Scores: migrate.NoScores, Count: 10}
 }
 
-// importAll imports from a source, which has to succeed.
+// importAll imports from a source, and fails the test on an error.
 func (w *world) importAll(t *testing.T, kind string, source migrate.Source) migrate.Imported {
 	t.Helper()
 	sum, err := w.newImport(t, kind, source).Run(t.Context())
@@ -180,7 +181,7 @@ func wantLines(t *testing.T, what string, got, want []string) {
 	}
 }
 
-// hooked is a Source that calls something before it is asked again.
+// hooked is a Source that calls a function before each Has.
 type hooked struct {
 	*migrate.Sets
 
@@ -198,7 +199,7 @@ func (h *hooked) Has(ctx context.Context, pairs []migrate.Pair) ([]bool, error) 
 	return h.Sets.Has(ctx, pairs)
 }
 
-// flaky fails some requests, before or after the service has answered them.
+// flaky makes some requests fail, before or after the service has processed them.
 type flaky struct {
 	next http.RoundTripper
 	fail func() (before, after bool)

@@ -9,34 +9,35 @@ import (
 	"github.com/feedfilter/feedfilter/client"
 )
 
-// Import adds all that a source has to a service. The app may go on writing meanwhile, to the source first and then to the
-// service: nothing that it has recorded in both is missed afterwards, and nothing that it has undone in both stays. When it is
-// interrupted, it is to be run again, from the start; that changes nothing that is right.
+// Import adds all activities of a source to a service. The app may keep writing meanwhile, to the
+// source first and then to the service. Afterwards, no activity that it recorded in both is
+// missing, and none that it undid in both remains. Run an interrupted import again from the start;
+// repeating is safe.
 type Import struct {
-	Source  Source // that can be read again
+	Source  Source // must be readable more than once
 	Service *Service
 	Kind    client.Kind
 
-	Skip bool                        // members that can never be recorded, instead of stopping at the first
-	Bad  func(p Pair, problem error) // is told of those; from one goroutine at a time
-	Done func(activities int)        // is told how many more are recorded; the same
+	Skip bool                        // skip members that cannot be recorded, instead of stopping
+	Bad  func(p Pair, problem error) // called for each such member, one call at a time
+	Done func(activities int)        // called with the number of further activities recorded, one call at a time
 
 	mu    sync.Mutex
 	lines []client.Activity
 	sum   Imported
 }
 
-// Imported is what an import has done.
+// Imported is the result of an import.
 type Imported struct {
 	Groups    int64 `json:"groups"`     // sets
-	Read      int64 `json:"read"`       // members, those met twice counted twice
+	Read      int64 `json:"read"`       // members; one that was read twice counts twice
 	Changed   int64 `json:"changed"`    // new to the service
-	OverLimit int64 `json:"over_limit"` // refused for a limit of the kind
-	Skipped   int64 `json:"skipped"`    // can never be recorded
-	Undone    int64 `json:"undone"`     // were undone meanwhile, so they were taken back
+	OverLimit int64 `json:"over_limit"` // refused by the limit of the kind
+	Skipped   int64 `json:"skipped"`    // cannot be recorded
+	Undone    int64 `json:"undone"`     // the app undid them meanwhile, so the import did, too
 }
 
-// Run imports. After an error too it returns what was done.
+// Run imports. After an error it returns what was done until then.
 func (im *Import) Run(ctx context.Context) (Imported, error) {
 	err := im.Source.Groups(ctx, func(g Group) error {
 		im.mu.Lock()
@@ -50,7 +51,7 @@ func (im *Import) Run(ctx context.Context) (Imported, error) {
 	return im.sum, err
 }
 
-// add gathers members of all groups, and records them when they are enough for a request.
+// add gathers members of all groups, and records them once they fill a request.
 func (im *Import) add(ctx context.Context, members []Member) error {
 	for _, m := range members {
 		full, err := im.gather(m)
@@ -64,7 +65,7 @@ func (im *Import) add(ctx context.Context, members []Member) error {
 	return nil
 }
 
-// gather returns a batch when it is full.
+// gather adds a member to the batch, and returns the batch once it is full.
 func (im *Import) gather(m Member) (full []client.Activity, err error) {
 	im.mu.Lock()
 	defer im.mu.Unlock()
@@ -85,8 +86,8 @@ func (im *Import) gather(m Member) (full []client.Activity, err error) {
 	return full, nil
 }
 
-// flush records lines, and takes those back that were undone since they were read: whoever undid them has told the source, but may
-// have told the service before it had them.
+// flush records lines, and then undoes those that the source no longer has: the app may have undone
+// them in the service before flush recorded them.
 func (im *Import) flush(ctx context.Context, lines []client.Activity) error {
 	if len(lines) == 0 {
 		return nil

@@ -40,7 +40,7 @@ func TestImport(t *testing.T) {
 	}
 }
 
-// More than one request takes.
+// Several requests.
 func TestImportMany(t *testing.T) {
 	app := redistest.Start(t).Client()
 	var want []string
@@ -60,7 +60,7 @@ func TestImportMany(t *testing.T) {
 	}
 }
 
-// The longest ids of the longest escapes fit into a request.
+// A request with the longest ids, all escaped, fits the limit.
 func TestImportLongIDs(t *testing.T) {
 	app := redistest.Start(t).Client()
 	long := strings.Repeat(`"`, 250)
@@ -78,8 +78,8 @@ func TestImportLongIDs(t *testing.T) {
 	}
 }
 
-// What an app undoes in both places while an import has it in its hands is taken back. If the app does it again just
-// then, it stays for good.
+// The import undoes activities that the app undoes in both places while the import records them. If
+// the app then does one again, it stays.
 func TestImportUndoneMeanwhile(t *testing.T) {
 	for again, want := range map[bool][]string{
 		false: {"1 block 2 ends", "1 block 3"},
@@ -93,7 +93,7 @@ func TestImportUndoneMeanwhile(t *testing.T) {
 			switch {
 			case call == 1:
 				app.SRem(t.Context(), "blocks:1", "2") // the service was told before it was recorded
-			case call == 3: // it is in force until then, whoever has blocked meanwhile, and for a while
+			case call == 3: // it stays in force until then, and for a while after a new block
 				until, err := w.service.Ends(t.Context(), block, migrate.Pair{User: "1", Target: "2"})
 				if left := time.Until(until); err != nil || left < 30*time.Second || left > time.Minute {
 					t.Errorf("between two looks it ends in %v, %v", left, err)
@@ -111,7 +111,7 @@ func TestImportUndoneMeanwhile(t *testing.T) {
 	}
 }
 
-// What the app undid in the service after it was recorded is not brought back as something that ends.
+// The import does not bring back, with an end, what the app undid in the service.
 func TestImportUndoneAfterwards(t *testing.T) {
 	app := redistest.Start(t).Client()
 	sadd(t, app, "1", "2", "3")
@@ -126,7 +126,7 @@ func TestImportUndoneAfterwards(t *testing.T) {
 	wantLines(t, "recorded", w.recorded(t), []string{"1 block 3"})
 }
 
-// A pair that changes all the time is given up.
+// The import gives up on a pair that changes all the time.
 func TestImportNeverSettles(t *testing.T) {
 	app := redistest.Start(t).Client()
 	sadd(t, app, "1", "2")
@@ -138,7 +138,7 @@ func TestImportNeverSettles(t *testing.T) {
 		}
 	}}
 	_, err := w.newImport(t, "block", source).Run(t.Context())
-	if err == nil || !strings.Contains(err.Error(), `"2" of "1" changed`) {
+	if err == nil || !strings.Contains(err.Error(), `user "1", target "2": changed`) {
 		t.Errorf("it ended with %v", err)
 	}
 }

@@ -1,9 +1,9 @@
-// Package migrate moves activities to a service from where an app has kept them so far, and tells in what the two
-// differ, while the app goes on writing to both.
+// Package migrate imports activities from an app's own store into a service, and compares the two,
+// while the app keeps writing to both.
 //
-// What may never happen is that an activity which the app has recorded in both places is lost from the service. So nothing here
-// ever removes one: what the source does not have (any more) gets an end, a minute away, and whoever records it again
-// meanwhile takes that end away. See docs/MIGRATION.md for the argument.
+// An activity that the app has recorded in both must never be lost from the service. So this
+// package never removes one: an activity that the source does not have gets an end a minute ahead,
+// and a later recording of it removes that end. docs/MIGRATION.md has the argument.
 package migrate
 
 import (
@@ -15,53 +15,55 @@ import (
 	"github.com/feedfilter/feedfilter/client"
 )
 
-// Pair is an activity of the kind that is moved.
+// Pair is an activity of the kind that is imported or compared.
 type Pair struct{ User, Target string }
 
-// Member is a pair with what else the source knows of it.
+// Member is a pair with its time in the source.
 type Member struct {
 	Pair
 
-	Since time.Time // when it was done; zero: not known
+	Since time.Time // time of the activity; zero: unknown
 }
 
-// Group is what a source has under one key.
+// Group is the activities under one key of a source.
 type Group struct {
-	Owner string // a user; with a reversed source, the target
+	Owner string // the user; with a reversed source, the target
 
-	// Members calls each with the group's members, some at a time; a member may be met twice. It returns what each returned, or why
-	// the source could not be read. It may be called once.
+	// Members calls each with some members at a time, and may pass a member twice. It returns the
+	// error of each, or of reading the source. Call it at most once.
 	Members func(each func([]Member) error) error
 }
 
-// Source is where the app keeps its activities today.
+// Source is the app's own store of activities.
 type Source interface {
-	// Groups calls each for all that is there from the beginning to the end of the call, from several
-	// goroutines, and returns when all of those have. What comes or goes meanwhile may be met or not. An error
-	// of each ends the call and is returned.
+	// Groups calls each, from several goroutines, for every group that exists during the whole
+	// call, and returns when all calls have returned. It may or may not include a group that is
+	// added or removed meanwhile. An error of each ends the call and is returned.
 	Groups(ctx context.Context, each func(Group) error) error
 
-	// Has tells which pairs the source has at this moment; nil: it can be read only once.
+	// Has reports which pairs the source has now. It returns nil if the source can be read only
+	// once.
 	Has(ctx context.Context, pairs []Pair) ([]bool, error)
 
-	// Reversed tells that owners are targets, not users.
+	// Reversed reports whether owners are targets instead of users.
 	Reversed() bool
 }
 
 const (
-	// batchSize is how many activities are recorded, or candidates asked for, in one request. With the longest ids, all of
-	// quotes, that is just below a service's limit of 1 MiB.
+	// batchSize is the number of activities or candidates in one request. With the longest ids,
+	// made of quotes only, such a request is just below the service's limit of 1 MiB.
 	batchSize = 900
-	// grace is how far away the end is of what the source does not have. The source is read again at once, so it has to be
-	// longer than that takes, however slow; and it may not be in the past for a service whose clock is ahead.
+	// grace is how far ahead the end is of an activity that the source lacks. It must be longer
+	// than the next read of the source takes, and longer than a service's clock may be ahead.
 	grace = time.Minute
-	// soon is within which an end is taken for one that was given for this reason.
+	// soon is the time within which an end counts as one that settle has set.
 	soon = 2 * grace
 	// maxTurns is how often a pair may change while it is being settled.
 	maxTurns = 20
 )
 
-// settle has the service follow the source in a pair that others may be changing, in both, in this order.
+// settle makes the service follow the source in one pair, while others may change it, first in the
+// source and then in the service.
 func settle(ctx context.Context, source Source, to *Service, kind client.Kind, p Pair) error {
 	has, err := hasOne(ctx, source, p)
 	for range maxTurns {
@@ -69,7 +71,7 @@ func settle(ctx context.Context, source Source, to *Service, kind client.Kind, p
 			return err
 		}
 		if !has {
-			// What is not there needs no end.
+			// An absent activity needs no end.
 			if there, err := to.Present(ctx, kind, p); err != nil || !there {
 				return err
 			}
@@ -81,16 +83,17 @@ func settle(ctx context.Context, source Source, to *Service, kind client.Kind, p
 		if _, err := to.Record(ctx, []client.Activity{line}); err != nil {
 			return err
 		}
-		// Who has added it since the source was read may have told the service before it was given an end.
+		// The app may have added it to both after the source was read, and before it got the end:
+		// read the source again.
 		was := has
 		if has, err = hasOne(ctx, source, p); err == nil && has == was {
 			return nil
 		}
 	}
-	return fmt.Errorf("%q of %q changed %d times while it was looked at", p.Target, p.User, maxTurns)
+	return fmt.Errorf("user %q, target %q: changed %d times during the import", p.User, p.Target, maxTurns)
 }
 
-// endsSoon tells whether an activity has an end that it was given by settle.
+// endsSoon reports whether settle has set the end of an activity.
 func endsSoon(until time.Time) bool { return !until.IsZero() && time.Until(until) < soon }
 
 func hasOne(ctx context.Context, source Source, p Pair) (bool, error) {
@@ -98,7 +101,7 @@ func hasOne(ctx context.Context, source Source, p Pair) (bool, error) {
 	return err == nil && has[0], err
 }
 
-// check returns why an activity of the kind can never be recorded; nil: it can.
+// check returns an error if an activity of the kind cannot be recorded.
 func check(k client.Kind, p Pair) error {
 	if err := activity.CheckID(p.User, "user"); err != nil {
 		return err

@@ -23,7 +23,7 @@ const (
 	raceOthers = 12
 )
 
-// writer is the part of an app that writes what some users do, in both places.
+// writer is the part of an app that writes the activities of some users in both places.
 type writer struct {
 	w       *world
 	blocks  *dualwrite.Blocks
@@ -34,7 +34,7 @@ type writer struct {
 	kind    client.Kind
 }
 
-// step blocks or unblocks, and has a feed show that what is blocked is.
+// step blocks or unblocks, and checks that a feed shows it.
 func (w *writer) step(ctx context.Context) error {
 	p := migrate.Pair{
 		User:   fmt.Sprint("u", w.number+writers*w.random.IntN(raceUsers/writers)),
@@ -65,8 +65,9 @@ func (w *writer) step(ctx context.Context) error {
 	return nil
 }
 
-// An app writes in both places, over a network that fails, while imports, some of them killed, and comparisons go on: what it was
-// told to be blocked is dropped at any moment, and at the end nothing is missed and nothing is too much.
+// An app writes in both places over a faulty network, during imports, some of them killed, and
+// comparisons. Acknowledged blocks are dropped at all times, and at the end nothing is missing or
+// extra.
 func TestRace(t *testing.T) {
 	const stepsEach = 250
 	server := redistest.Start(t)
@@ -134,7 +135,7 @@ func TestRace(t *testing.T) {
 			t.Errorf("a writer has %d blocks and has met %d failures: nothing was tried", len(one.blocked), len(one.due))
 		}
 	}
-	// The interrupted imports may have left what was undone meanwhile; never is anything missed.
+	// Interrupted imports may have left activities that were undone meanwhile, but none is missing.
 	sum, found := w.compare(t, "block", sets(t, server.Client()))
 	if sum.Missed+sum.Unlisted+sum.Ending > 0 {
 		t.Errorf("when all have written: %+v %q", sum, found)

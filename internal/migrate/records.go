@@ -7,20 +7,20 @@ import (
 	"slices"
 )
 
-// Records are a source that is read once, such as an export of a SQL table: activities of one user after another.
+// Records is a source that can be read once, such as an export of a SQL table, sorted by user.
 type Records struct {
-	// Next returns the next activity that there is; not ok: that was all.
+	// Next returns the next activity. ok is false at the end.
 	Next func() (m Member, ok bool, err error)
 }
 
 // Reversed implements [Source].
 func (*Records) Reversed() bool { return false }
 
-// Has implements [Source]: nobody knows.
+// Has implements [Source]. It returns nil.
 func (*Records) Has(context.Context, []Pair) ([]bool, error) { return nil, nil }
 
-// Groups implements [Source], with one group after another. It holds what one user has, and 8 bytes for each user. The activities of
-// a user have to follow each other.
+// Groups implements [Source], with one group after another. It holds the activities of one user in
+// memory, and 8 bytes for each user. It fails unless all activities of a user follow each other.
 func (r *Records) Groups(ctx context.Context, each func(Group) error) error {
 	seed, seen := maphash.MakeSeed(), make(map[uint64]struct{})
 	var group []Member
@@ -31,7 +31,7 @@ func (r *Records) Groups(ctx context.Context, each func(Group) error) error {
 		owner, members := group[0].User, group
 		hash := maphash.String(seed, owner)
 		if _, again := seen[hash]; again {
-			return fmt.Errorf("the activities of user %q do not follow each other: sort them by user", owner)
+			return fmt.Errorf("user %q appears in two places: sort the activities by user", owner)
 		}
 		seen[hash], group = struct{}{}, nil
 		return each(Group{Owner: owner, Members: func(some func([]Member) error) error {

@@ -18,26 +18,27 @@ const (
 	maxBackoff   = 5 * time.Second
 )
 
-// Service has a service do what a migration needs. All of it may be repeated, so what fails for the moment is tried again, 10 times in
-// all. It may be used by many goroutines.
+// Service makes the calls of a migration. All of them may be repeated, so Service retries temporary
+// failures, with at most 10 attempts. It is safe for concurrent use.
 type Service struct {
-	// Client makes the calls, each once: its own retries are made for programs that serve, and are over too soon for one that
+	// Client makes the calls, without retries of its own: those end too soon for a program that
 	// runs for hours.
 	Client *client.Client
 }
 
 func ofUsers(k client.Kind) bool { return k.Target == "user" }
 
-// Kind looks a kind up that the ledger keeps: of others nobody can say exactly what there is.
+// Kind returns a kind by name. It must be a kind in the ledger, because kinds with a window cannot
+// be listed.
 func (s *Service) Kind(ctx context.Context, name string) (client.Kind, error) {
-	// The first call, and the one that a wrong address fails at: at once.
+	// Without retries: this is the first call, and a wrong address must fail at once.
 	kinds, err := s.Client.Kinds(ctx)
 	if err != nil {
 		return client.Kind{}, err
 	}
 	for _, k := range kinds {
 		if k.Name == name && !k.Ledger {
-			return k, fmt.Errorf("kind %q is not kept in the ledger", name)
+			return k, fmt.Errorf("kind %q has a window and is not in the ledger", name)
 		}
 		if k.Name == name {
 			return k, nil
@@ -46,7 +47,7 @@ func (s *Service) Kind(ctx context.Context, name string) (client.Kind, error) {
 	return client.Kind{}, fmt.Errorf("the service has no kind %q", name)
 }
 
-// Record adds activities, up to 900.
+// Record adds at most 900 activities.
 func (s *Service) Record(ctx context.Context, activities []client.Activity) (results []client.Result, err error) {
 	for i := range activities {
 		activities[i].Op = client.Add
@@ -59,7 +60,7 @@ func (s *Service) Record(ctx context.Context, activities []client.Activity) (res
 	return results, err
 }
 
-// Present tells whether the ledger has an activity.
+// Present reports whether the ledger has an activity.
 func (s *Service) Present(ctx context.Context, k client.Kind, p Pair) (bool, error) {
 	var answer client.Preview
 	err := patiently(ctx, "preview an activity", func() (err error) {
@@ -69,7 +70,7 @@ func (s *Service) Present(ctx context.Context, k client.Kind, p Pair) (bool, err
 	return answer.Present == 1, err
 }
 
-// Ends is when an activity ends, zero if it does not or is not there.
+// Ends returns when an activity ends. It returns zero if the activity has no end or is absent.
 func (s *Service) Ends(ctx context.Context, k client.Kind, p Pair) (time.Time, error) {
 	post := client.Post{ID: p.Target, Author: p.User}
 	if ofUsers(k) {
@@ -88,7 +89,7 @@ func (s *Service) Ends(ctx context.Context, k client.Kind, p Pair) (time.Time, e
 	return time.Time{}, err
 }
 
-// List returns all that the ledger has of a user.
+// List returns all activities of a user in the ledger.
 func (s *Service) List(ctx context.Context, k client.Kind, user string) (items []client.Item, err error) {
 	err = patiently(ctx, "list activities", func() error {
 		items = items[:0]
@@ -103,8 +104,9 @@ func (s *Service) List(ctx context.Context, k client.Kind, user string) (items [
 	return items, err
 }
 
-// Reported asks for a feed of viewer with candidates of or by the targets, up to 900, and tells which are dropped, or marked, for the
-// kind. With exact, the ledger confirms it.
+// Reported asks for a feed of viewer and reports which targets the kind drops or annotates. The
+// candidates are the targets, or posts by them, at most 900. With exact, the ledger confirms each
+// answer.
 func (s *Service) Reported(ctx context.Context, k client.Kind, viewer string, targets []string, exact bool) ([]bool, error) {
 	req := client.FilterRequest{Viewer: viewer, Kinds: []string{}, Exact: exact}
 	if k.Effect == "drop" {
@@ -128,7 +130,7 @@ func (s *Service) Reported(ctx context.Context, k client.Kind, viewer string, ta
 		return nil, err
 	}
 	if len(feed.Degraded) > 0 {
-		return nil, fmt.Errorf("the service answered a feed in part: %v", feed.Degraded)
+		return nil, fmt.Errorf("the service answered a degraded feed, without kinds %v", feed.Degraded)
 	}
 	found := make(map[string]bool)
 	for _, d := range feed.Dropped {
@@ -146,7 +148,7 @@ func (s *Service) Reported(ctx context.Context, k client.Kind, viewer string, ta
 	return reported, nil
 }
 
-// patiently calls try until it succeeds, or fails for good.
+// patiently calls try until it succeeds, fails permanently, or has failed 10 times.
 func patiently(ctx context.Context, what string, try func() error) error {
 	backoff := firstBackoff
 	for n := 1; ; n++ {
@@ -170,7 +172,7 @@ func patiently(ctx context.Context, what string, try func() error) error {
 	}
 }
 
-// withoutRoute is the error of a call without the route, which has a user's id.
+// withoutRoute returns the error of a call without its route, which contains a user's id.
 func withoutRoute(err error) error {
 	if errors.Is(err, client.ErrForeign) {
 		return fmt.Errorf("%w from the service", client.ErrForeign)

@@ -13,7 +13,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/migrate"
 )
 
-// scripted answers requests as it is told, and then as a service would.
+// scripted gives scripted answers, and then those of a service.
 type scripted struct {
 	answers []string // "503 2" has a Retry-After
 	calls   int
@@ -89,7 +89,7 @@ func TestServiceTriesAgain(t *testing.T) {
 	}
 }
 
-// Where nobody listens is said at once.
+// A refused connection fails at once.
 func TestServiceWrongAddress(t *testing.T) {
 	answers := &scripted{answers: []string{"refused"}}
 	s := newService(t, "http://service", answers)
@@ -100,7 +100,7 @@ func TestServiceWrongAddress(t *testing.T) {
 
 func TestServiceKind(t *testing.T) {
 	w := newWorld(t, 0)
-	for name, want := range map[string]string{"mute": `no kind "mute"`, "seen": "not kept in the ledger"} {
+	for name, want := range map[string]string{"mute": `no kind "mute"`, "seen": "is not in the ledger"} {
 		if _, err := w.service.Kind(t.Context(), name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", name, err, want)
 		}

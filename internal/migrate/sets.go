@@ -17,44 +17,46 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Scores says what the scores of sorted sets mean.
+// Scores is the meaning of scores in sorted sets.
 type Scores string
 
-// What scores mean.
+// Meanings of scores.
 const (
 	NoScores     Scores = "ignore"
-	Seconds      Scores = "seconds"      // since 1970, when the activity was done
-	Milliseconds Scores = "milliseconds" // the same
+	Seconds      Scores = "seconds"      // time of the activity, since 1970
+	Milliseconds Scores = "milliseconds" // time of the activity, since 1970
 )
 
 // setReaders is how many sets are read at a time.
 const setReaders = 4
 
-// ErrMoved means that servers failed over, were restarted or gave slots away while they were scanned: a cursor of one server means
-// nothing to another, so keys may have been passed over.
-var ErrMoved = errors.New("the servers changed while they were scanned, so keys may have been passed over; run it again")
+// ErrMoved means that servers failed over, were restarted or moved slots during the scan. A cursor
+// is valid on one server only, so the scan may have missed keys.
+var ErrMoved = errors.New("the servers changed during the scan, which may have missed keys; run it again")
 
-// Sets are an app's exact sets in Redis, plain or sorted, one of each user. It is read with SCAN, SSCAN and ZSCAN, on every
-// primary of a cluster, and holds no more than a page of each of some sets. Keys of other types are passed over and counted.
+// Sets is a source: an app's exact sets in Redis, plain or sorted, one per user. It reads them with
+// SCAN, SSCAN and ZSCAN, on every primary of a cluster, and holds one page of members of a few sets
+// in memory. It skips and counts keys of other types.
 type Sets struct {
 	Client  redis.UniversalClient
 	Keys    Pattern
 	Reverse bool // the key has the target, and members are users
 	Scores  Scores
-	Count   int64 // elements that the server looks at for each command
-	Rate    int   // commands a second; 0: as fast as they are answered
+	Count   int64 // COUNT of each scan command
+	Rate    int   // maximum number of commands per second; 0: unlimited
 
 	others atomic.Int64
 	pace   pace
 }
 
-// Others is how many keys were passed over because they are neither sets nor sorted sets.
+// Others returns the number of skipped keys, which are neither sets nor sorted sets.
 func (s *Sets) Others() int64 { return s.others.Load() }
 
 // Reversed implements [Source].
 func (s *Sets) Reversed() bool { return s.Reverse }
 
-// Groups implements [Source]. A set that is met twice is read twice. An error may be [ErrMoved].
+// Groups implements [Source]. It reads a set twice if SCAN returns its key twice. An error may be
+// [ErrMoved].
 func (s *Sets) Groups(ctx context.Context, each func(Group) error) error {
 	before, err := s.identity(ctx)
 	if err != nil {
@@ -73,7 +75,7 @@ func (s *Sets) Groups(ctx context.Context, each func(Group) error) error {
 			return nil
 		})
 	})
-	// What a reader says comes first: it has ended the scan.
+	// A reader's error comes first: it has ended the scan.
 	if failed := readers.Wait(); failed != nil {
 		return failed
 	}
@@ -103,7 +105,7 @@ func (s *Sets) scan(ctx context.Context, node redis.Cmdable, each func(user stri
 		for _, key := range keys {
 			user, ok := s.Keys.User(key)
 			if ok && strings.HasPrefix(user, "{") && strings.HasSuffix(user, "}") {
-				return fmt.Errorf("the id of %s is in braces: where these are a hash tag, write {%s} in the pattern", key, placeholder)
+				return fmt.Errorf("key %s: the id is in braces; if they are a hash tag, write {%s} in the pattern", key, placeholder)
 			}
 			if ok {
 				if err := each(user); err != nil {
@@ -117,7 +119,7 @@ func (s *Sets) scan(ctx context.Context, node redis.Cmdable, each func(user stri
 	}
 }
 
-// members reads the set of a user, which may be gone by now, or be of another type.
+// members reads the set of a user, which may have been removed or replaced meanwhile.
 func (s *Sets) members(ctx context.Context, owner string, each func([]Member) error) error {
 	key := s.Keys.Key(owner)
 	kind, err := s.Client.Type(ctx, key).Result()
@@ -141,7 +143,7 @@ func (s *Sets) members(ctx context.Context, owner string, each func([]Member) er
 		}
 		page, next, err := read(ctx, key, cursor, "", s.Count).Result()
 		if isWrongType(err) {
-			return nil // it was made anew as something else: a set that comes meanwhile may be missed
+			return nil // replaced by another type: a set that is created meanwhile may be missed
 		}
 		if err != nil {
 			return fmt.Errorf("read %s: %w", key, err)
@@ -161,7 +163,7 @@ func (s *Sets) members(ctx context.Context, owner string, each func([]Member) er
 	}
 }
 
-// parse makes members of what SSCAN or ZSCAN has answered.
+// parse returns the members in a reply of SSCAN or ZSCAN.
 func (s *Sets) parse(owner string, page []string, sorted bool) ([]Member, error) {
 	step := 1
 	if sorted {
@@ -184,7 +186,7 @@ func (s *Sets) parse(owner string, page []string, sorted bool) ([]Member, error)
 	return members, nil
 }
 
-// time is the time that a score stands for.
+// time returns the time of a score.
 func (s Scores) time(score string) (time.Time, error) {
 	n, err := strconv.ParseFloat(score, 64)
 	unit := float64(time.Second / time.Microsecond)
@@ -193,7 +195,7 @@ func (s Scores) time(score string) (time.Time, error) {
 	}
 	at := time.UnixMicro(int64(n * unit)).UTC()
 	if err != nil || math.Abs(n*unit) > 1<<60 || at.After(time.Now().Add(time.Hour)) || at.Year() < 2 {
-		return at, fmt.Errorf("%s is no time up to now, in %s since 1970", score, string(s))
+		return at, fmt.Errorf("%s is not a past time in %s since 1970", score, string(s))
 	}
 	return at, nil
 }
@@ -204,7 +206,7 @@ func (s *Sets) Has(ctx context.Context, pairs []Pair) ([]bool, error) {
 	for from := 0; from < len(pairs); from += batchSize {
 		some := pairs[from:min(from+batchSize, len(pairs))]
 		if err := s.has(ctx, some, has[from:]); err != nil {
-			return nil, fmt.Errorf("look %d members up: %w", len(some), err)
+			return nil, fmt.Errorf("look up %d members: %w", len(some), err)
 		}
 	}
 	return has, nil
@@ -239,7 +241,7 @@ func (s *Sets) has(ctx context.Context, pairs []Pair, has []bool) error {
 	return nil
 }
 
-// place is where a pair is kept.
+// place returns the key and the member of a pair.
 func (s *Sets) place(p Pair) (key, member string) {
 	if s.Reverse {
 		return s.Keys.Key(p.Target), p.User
@@ -249,7 +251,7 @@ func (s *Sets) place(p Pair) (key, member string) {
 
 func isWrongType(err error) bool { return redis.HasErrorPrefix(err, "WRONGTYPE") }
 
-// eachPrimary calls do for every server that has keys of its own.
+// eachPrimary calls do for the server, or for every primary of a cluster.
 func (s *Sets) eachPrimary(ctx context.Context, do func(ctx context.Context, node redis.Cmdable) error) error {
 	if cluster, ok := s.Client.(*redis.ClusterClient); ok {
 		return cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return do(ctx, node) })
@@ -257,7 +259,7 @@ func (s *Sets) eachPrimary(ctx context.Context, do func(ctx context.Context, nod
 	return do(ctx, s.Client)
 }
 
-// identity tells the servers, each run of them, and what a cluster's each have.
+// identity identifies the servers' processes, and the slots of each server of a cluster.
 func (s *Sets) identity(ctx context.Context) (map[string]bool, error) {
 	id := make(map[string]bool)
 	var mu sync.Mutex
@@ -285,13 +287,13 @@ func (s *Sets) identity(ctx context.Context) (map[string]bool, error) {
 	return id, err
 }
 
-// pace spreads commands over time.
+// pace limits the rate of commands.
 type pace struct {
 	mu   sync.Mutex
 	next time.Time
 }
 
-// wait returns when the next command may be sent, of rate a second; 0: at once.
+// wait waits until the next of rate commands per second may be sent. It does not wait if rate is 0.
 func (p *pace) wait(ctx context.Context, rate int) error {
 	if rate <= 0 {
 		return nil

@@ -15,7 +15,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// pairsOf reads a source: "1 2" for each pair that was met, once.
+// pairsOf reads a source and returns each pair once, such as "1 2".
 func pairsOf(t *testing.T, source migrate.Source) []string {
 	t.Helper()
 	var mu sync.Mutex
@@ -66,7 +66,7 @@ func TestPattern(t *testing.T) {
 	}
 }
 
-// What stands beside {user} stands for itself, whatever it means to SCAN.
+// Characters beside {user} are literal, even if SCAN gives them a meaning.
 func TestSetsLiteralPattern(t *testing.T) {
 	client := redistest.Start(t).Client()
 	for _, prefix := range []string{"a*", "a?", "[ab]", `\a`, "ab", "{a}", "a^-"} {
@@ -128,7 +128,7 @@ func TestSets(t *testing.T) {
 	}
 }
 
-// A score that is no time is refused with its key.
+// A score that is not a time is refused with its key.
 func TestSetsScores(t *testing.T) {
 	client := redistest.Start(t).Client()
 	s := sets(t, client)
@@ -142,7 +142,7 @@ func TestSetsScores(t *testing.T) {
 	}
 }
 
-// Sets that go, or become something else, while they are read do no harm.
+// Sets that are removed or replaced during the scan do no harm.
 func TestSetsVanish(t *testing.T) {
 	client := redistest.Start(t).Client()
 	for i := range 50 {
@@ -159,7 +159,7 @@ func TestSetsVanish(t *testing.T) {
 	}
 }
 
-// A scan over servers that changed meanwhile is not taken for whole.
+// A scan during which the servers changed is incomplete.
 func TestSetsMoved(t *testing.T) {
 	server := redistest.Start(t)
 	for i := range 50 {
@@ -182,7 +182,7 @@ func TestSetsMoved(t *testing.T) {
 	}
 }
 
-// What a reader finds ends the scan.
+// An error of a reader ends the scan.
 func TestSetsFailedReader(t *testing.T) {
 	client := redistest.Start(t).Client()
 	for i := range 500 {
@@ -202,7 +202,7 @@ func TestSetsFailedReader(t *testing.T) {
 	}
 }
 
-// A hash tag that the pattern takes for a part of the ids is noticed.
+// A pattern that takes a hash tag for a part of the ids is refused.
 func TestSetsHashTag(t *testing.T) {
 	client := redistest.Start(t).Client()
 	client.SAdd(t.Context(), "blocks:{1}", "2")

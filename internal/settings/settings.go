@@ -50,8 +50,8 @@ func (e *MistakesError) Error() string { return strings.Join(e.Mistakes, "; ") }
 
 // Checker is a command, or flags that kong embeds in one, whose values can be wrong.
 type Checker interface {
-	// Check is called when all flags are set, and changes nothing. The error joins all mistakes. One
-	// about a flag begins with it, as in "--pages: 0 is not 1 or more".
+	// Check is called when all flags are set, and changes nothing. The error joins all mistakes.
+	// One about a flag begins with it, as in "--pages: 0 is not 1 or more".
 	Check(ctx context.Context) error
 }
 
@@ -69,8 +69,8 @@ func Variables(node *kong.Node, prefix string) {
 }
 
 // Parse has kong parse args, sets the flags and calls Check. It refuses variables that begin with
-// prefix and an underscore and set no flag, except others. The error is a [*MistakesError]. It holds
-// the first mistake on the command line, or else every mistake in other places.
+// prefix and an underscore and set no flag, except others. The error is a [*MistakesError]. It
+// holds the first mistake on the command line, or else every mistake in other places.
 func Parse(
 	ctx context.Context, parser *kong.Kong, prefix string, args []string, others ...string,
 ) (*Command, error) {
@@ -114,8 +114,8 @@ func (s *sources) check(ctx context.Context, target reflect.Value) {
 	}
 }
 
-// note adds every mistake that err joins, once, without passwords. A mistake that begins with a flag
-// begins with what sets that flag instead.
+// note adds every mistake that err joins, once, without passwords. A mistake that begins with a
+// flag begins with what sets that flag instead.
 func (s *sources) note(err error) {
 	if err == nil {
 		return

@@ -18,7 +18,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/settings"
 )
 
-// program is a command line with commands of several sorts.
+// program is a command line with several kinds of commands.
 type program struct {
 	Serve serve `cmd:""`
 	Load  load  `cmd:""`
@@ -84,7 +84,7 @@ type load struct {
 	File   string `arg:""`
 }
 
-// resolve resolves args with the environment env alone, on a file settings.json of that text.
+// resolve parses args with only the environment env, and with text as the file settings.json.
 func resolve(
 	t *testing.T, env map[string]string, text string, args ...string,
 ) (*program, *settings.Command, error) {
@@ -309,7 +309,7 @@ func TestMistakesNameTheirCommand(t *testing.T) {
 	}
 }
 
-// A command without --config has its command line alone.
+// A command without --config uses only its command line.
 func TestOnlyTheCommandLine(t *testing.T) {
 	p, _, err := resolve(t, map[string]string{"PROG_DEPTH": "9", "PROG_NONSENSE": "1", "PROG_CONFIG": "none.json"}, "", "plain")
 	if err != nil || p.Plain.Depth != 3 {
@@ -347,7 +347,7 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
-// The command line says which file, whatever the environment does.
+// The command line overrides the environment about the name of the file.
 func TestFileOfTheCommandLine(t *testing.T) {
 	p, _, err := resolve(t, map[string]string{"PROG_CONFIG": "none.json"}, `{"limit": 3}`, "serve", "--config", "settings.json")
 	if err != nil || p.Serve.Limit != 3 {
@@ -355,7 +355,7 @@ func TestFileOfTheCommandLine(t *testing.T) {
 	}
 }
 
-// Arguments may stand before flags and among them, and after -- begin like flags.
+// Arguments may come before, between and after flags, and after -- may begin like flags.
 func TestArguments(t *testing.T) {
 	for args, want := range map[string]string{
 		"load file --users 3": "file", "load --users 3 file --batch 7": "file", "load --users 3 -": "-", "load --users 3 -- --file": "--file",

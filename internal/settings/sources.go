@@ -41,7 +41,8 @@ func (s *sources) resolve(command *kong.Context, _ *kong.Path, flag *kong.Flag) 
 	return nil, nil //nolint:nilnil // as kong has it: no value
 }
 
-// take returns nil instead of a value that kong cannot parse, so that kong goes on with other flags.
+// take returns nil instead of a value that kong cannot parse, so that kong goes on with other
+// flags.
 func (s *sources) take(flag *kong.Flag, value, from string) any {
 	s.from[flag.Name] = from
 	scratch := reflect.New(flag.Target.Type()).Elem()

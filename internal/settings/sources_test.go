@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What Kubernetes sets beside a Service of the program's name is not the program's.
+// Variables that Kubernetes sets for a Service with the program's name are ignored.
 func TestVariablesOfKubernetes(t *testing.T) {
 	for variable, refused := range map[string]bool{
 		"PROG_SERVICE_HOST=10.0.0.1":            false,
@@ -41,7 +41,7 @@ func TestVariablesOfKubernetes(t *testing.T) {
 	}
 }
 
-// An empty variable sets a flag too, so that it can take back what the file has.
+// An empty variable also sets a flag, so that it can override the file.
 func TestEmptyVariable(t *testing.T) {
 	p, _, err := resolve(t, map[string]string{"PROG_REDIS": ""}, `{"redis": "redis://h"}`, "serve", "--config", "settings.json")
 	if err != nil || p.Serve.Data.Redis != "" {

@@ -12,8 +12,9 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// BenchmarkRedisCPU reports the CPU time that Redis spends on a feed check, all of its process, asked by 16
-// callers: what [Costs] are taken from. A page is read with the window of a user of 650 keys.
+// BenchmarkRedisCPU reports the CPU time of the whole Redis process for a feed check, with 16
+// callers. The constants of the model come from it. A page is read with the window of a user of 650
+// keys.
 func BenchmarkRedisCPU(b *testing.B) {
 	client := redistest.Start(b).Client()
 	for _, page := range []int{2042, 8186, 32_762, 131_062} {
@@ -50,7 +51,7 @@ func reportCPU(b *testing.B, client *redis.Client, call func(context.Context) er
 	b.ReportMetric((processCPU(b, client)-before)/float64(b.N)*1e6, "us-CPU/feed")
 }
 
-// processCPU is the CPU time of the server in seconds.
+// processCPU returns the CPU time of the server in seconds.
 func processCPU(b *testing.B, client *redis.Client) float64 {
 	b.Helper()
 	info, err := client.Info(b.Context(), "cpu").Result()

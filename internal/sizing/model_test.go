@@ -42,7 +42,7 @@ func TestSpreadsAreWhatTheyAreMadeOf(t *testing.T) {
 	}
 }
 
-// kindsWith returns the built-in kinds with a limit of a user's posts seen.
+// kindsWith returns the built-in kinds with a limit for seen posts.
 func kindsWith(most int) *activity.Kinds {
 	all := slices.Clone(activity.BuiltinKinds().All())
 	for i := range all {
@@ -57,14 +57,14 @@ func kindsWith(most int) *activity.Kinds {
 	return kinds
 }
 
-// draw makes any input.
+// draw returns a random input.
 func draw(t *rapid.T) Input {
 	in := example()
 	in.Users = math.Pow(10, rapid.Float64Range(0, 9).Draw(t, "log users"))
 	in.ActivitiesPerUser = rapid.Float64Range(0, 500).Draw(t, "activities")
 	in.TwoWay = rapid.Float64Range(0, 1).Draw(t, "two-way")
 	in.SeenPerDay = rapid.SampledFrom([]float64{0, 0.5, 30, 300, 1e4}).Draw(t, "seen")
-	// Lower than the default: strings of fewer keys are written in less time.
+	// Lower than the default, because shorter strings take less time to write.
 	in.Kinds = kindsWith(rapid.SampledFrom([]int{1, 300, 3000}).Draw(t, "most"))
 	in.FeedsPerSecond = rapid.Float64Range(0, 1e6).Draw(t, "feeds")
 	in.Spread = rapid.Float64Range(0, 6).Draw(t, "spread")
@@ -74,8 +74,9 @@ func draw(t *rapid.T) Input {
 	return in
 }
 
-// More users, activities, posts seen or feeds never take less or cost less, and a rate of half as much never does.
-// (From one rate to one that is hardly lower, the number of bits of a key may change, and with it save some bits.)
+// More users, activities, seen posts or feeds never take or cost less, and neither does half the
+// false-positive rate. (A slightly lower rate may change the number of bits per key, and so save
+// some bits.)
 func TestMoreNeverCostsLess(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -123,7 +124,7 @@ func wantNoLess(t *rapid.T, less, more *Way) {
 	}
 }
 
-// Where nobody says how many pages there are to be, more users do not take less memory either.
+// With the default number of pages, more users do not take less memory either.
 func TestChosenPages(t *testing.T) {
 	t.Parallel()
 	before := 0.0
@@ -141,7 +142,7 @@ func TestChosenPages(t *testing.T) {
 	}
 }
 
-// A cluster has the room, the CPU and the bandwidth, and with a shard fewer it has not.
+// A cluster has enough memory, CPU and bandwidth; with one shard fewer it does not.
 func TestFleet(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -190,7 +191,7 @@ func TestFleet(t *testing.T) {
 	}
 }
 
-// Where no cluster does, the text says what there would be too many of, and why.
+// If no cluster is large enough, the text says what it lacks.
 func TestNoFleet(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -248,8 +249,8 @@ func TestInputIsChecked(t *testing.T) {
 	}
 }
 
-// The service takes CPU for each feed and each candidate, and memory for each page. What is not for
-// Redis is said to be estimated.
+// The service takes CPU for each feed and each candidate, and memory for each page. Figures beside
+// those of Redis are called estimates.
 func TestService(t *testing.T) {
 	t.Parallel()
 	in := example()
@@ -276,7 +277,7 @@ func TestService(t *testing.T) {
 	}
 }
 
-// Kinds share the rate, and windows that nothing is known of are named.
+// Kinds share the false-positive rate, and windows of unknown size are named.
 func TestKinds(t *testing.T) {
 	t.Parallel()
 	in := example()

@@ -8,7 +8,7 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// seen is the only kind with a window whose size the input tells.
+// seen is the only kind with a window whose size depends on the input.
 const seen = "seen"
 
 // Ranges of an [Input].
@@ -21,16 +21,16 @@ const (
 	MaxReplicas   = 5
 )
 
-// Input is what is to be sized.
+// Input is the input of a plan.
 type Input struct {
 	Users             float64 `json:"users"`                 // 1 to MaxUsers
-	ActivitiesPerUser float64 `json:"activities_per_user"`   // kept by the ledger, on average: 0 to MaxActivities
-	TwoWay            float64 `json:"two_way"`               // the share of them that is two-way, as blocks are: 0 to 1
+	ActivitiesPerUser float64 `json:"activities_per_user"`   // in the ledger, on average: 0 to MaxActivities
+	TwoWay            float64 `json:"two_way"`               // the share of two-way activities, such as blocks: 0 to 1
 	SeenPerDay        float64 `json:"seen_per_user_per_day"` // of kind "seen": 0 to 1e5
 	FalsePositiveRate float64 `json:"false_positive_rate"`   // of a candidate: 1e-8 to 0.5
-	FeedsPerSecond    float64 `json:"feeds_per_second"`      // at the busiest: 0 to MaxFeeds
+	FeedsPerSecond    float64 `json:"feeds_per_second"`      // at peak: 0 to MaxFeeds
 
-	Spread     float64 `json:"spread"`     // standard deviation of what a user has, over the mean: 0 to MaxSpread
+	Spread     float64 `json:"spread"`     // standard deviation of activities per user, divided by the mean: 0 to MaxSpread
 	Pages      uint32  `json:"pages"`      // a power of two to favfilter.MaxPages; 0: New chooses
 	Candidates int     `json:"candidates"` // of a feed: 1 to MaxCandidates
 	IDBytes    int     `json:"id_bytes"`   // of users and posts: 1 to activity.MaxIDBytes
@@ -38,37 +38,37 @@ type Input struct {
 	Replicas int     `json:"replicas"`  // of each shard: 0 to MaxReplicas
 	Fill     float64 `json:"fill"`      // share to use of the node memory that is not reserved: 0.1 to 1
 	NodeGiB  float64 `json:"node_gib"`  // memory of a node: 0.1 to 1e5
-	NodeGbit float64 `json:"node_gbit"` // bandwidth of a node in Gbit/s each way, to 1e4; 0: unknown, not kept to
+	NodeGbit float64 `json:"node_gbit"` // bandwidth of a node in Gbit/s each way, at most 1e4; 0: no limit
 
 	Filter string          `json:"filter"` // its name
 	Kinds  *activity.Kinds `json:"-"`      // nil: the built-in ones
 }
 
-// InputError is about a value of an [Input] that is out of range, or impossible with the others.
+// InputError means that a value of an [Input] is out of range, or impossible with the others.
 type InputError struct {
-	Field   string // its name in JSON
+	Field   string // name in JSON
 	Problem string
 }
 
 func (e *InputError) Error() string { return e.Field + ": " + e.Problem }
 
-// Plan is what a deployment takes. Sizes are in bytes.
+// Plan is the resources of a deployment. Sizes are in bytes.
 type Plan struct {
 	Input         Input   `json:"input"`
 	KeysPerPage   float64 `json:"keys_per_page"`       // on average
-	KeysPage99    float64 `json:"keys_per_page_p99"`   // of 99 % of pages, at most
-	PagesMemory   float64 `json:"pages_bytes"`         // of Redis, for what the ledger keeps
-	WindowsMemory float64 `json:"windows_bytes"`       // of Redis, for what was seen
-	Forgotten     float64 `json:"windows_forgotten"`   // share of what was seen that is forgotten early, see activity.Kind.Most
-	FeedRead99    float64 `json:"feed_read_p99_bytes"` // by 99 % of feed checks, at most
+	KeysPage99    float64 `json:"keys_per_page_p99"`   // 99 % of pages have at most this many
+	PagesMemory   float64 `json:"pages_bytes"`         // of Redis, for the ledger's kinds
+	WindowsMemory float64 `json:"windows_bytes"`       // of Redis, for seen posts
+	Forgotten     float64 `json:"windows_forgotten"`   // share of seen posts that are forgotten early, see activity.Kind.Most
+	FeedRead99    float64 `json:"feed_read_p99_bytes"` // 99 % of feed checks read at most this much
 
-	Ways    []Way    `json:"ways"` // of keeping it in Redis; the filter's is the first
+	Ways    []Way    `json:"ways"` // ways to store the activities in Redis; the first is feedfilter's
 	Ledger  Ledger   `json:"ledger"`
 	Service Service  `json:"service"`
-	Notes   []string `json:"notes"` // what the plan assumes, and leaves out
+	Notes   []string `json:"notes"` // assumptions and omissions
 }
 
-// Way is one way of keeping in Redis what users do.
+// Way is one way to store activities in Redis.
 type Way struct {
 	Name        string  `json:"name"`
 	Undo        bool    `json:"undo"` // activities can be undone
@@ -78,10 +78,11 @@ type Way struct {
 	FeedReply   float64 `json:"feed_reply_bytes"`             // from the server
 	FeedCPU     float64 `json:"feed_cpu_us"`                  // of the server
 	FeedECPU    float64 `json:"feed_ecpu"`                    // of a serverless ElastiCache
-	Cluster     *Fleet  `json:"cluster,omitempty"`            // nil: it takes more than the most shards
+	Cluster     *Fleet  `json:"cluster,omitempty"`            // nil: it needs more than maxShards
 	NoCluster   string  `json:"no_cluster,omitempty"`         // why
 
-	// scatter is the root of the sum of the squares of what each page, or user, takes: chance gives some shards more than others.
+	// scatter is the root of the sum of squares of the sizes of all pages or users: by chance, some
+	// shards get more than others.
 	scatter float64
 }
 
@@ -89,15 +90,15 @@ type Way struct {
 type Fleet struct {
 	Shards int     `json:"shards"`
 	Nodes  int     `json:"nodes"`                  // replicas included
-	Limit  string  `json:"limit"`                  // what needs so many shards: memory, CPU or network
-	Memory float64 `json:"shard_memory_share"`     // of the fullest shard's node, without the reserve
-	CPU    float64 `json:"shard_cpu_share"`        // of one core, of a shard
+	Limit  string  `json:"limit"`                  // the reason for the number of shards: memory, CPU or network
+	Memory float64 `json:"shard_memory_share"`     // of the fullest shard, as share of a node's memory without the reserve
+	CPU    float64 `json:"shard_cpu_share"`        // of a shard, as share of one core
 	Reads  float64 `json:"shard_reads_per_second"` // feed checks
 	Gbit   float64 `json:"shard_gbit_out"`         // Gbit/s from a shard
 	GbitIn float64 `json:"shard_gbit_in"`
 }
 
-// Ledger is what PostgreSQL takes on disk, by what rows took that were measured.
+// Ledger is the disk space in PostgreSQL, based on measured sizes of rows.
 type Ledger struct {
 	Rows    float64 `json:"rows"`
 	Bytes   float64 `json:"bytes"` // of the table and its indexes
@@ -105,16 +106,16 @@ type Ledger struct {
 	Indexes float64 `json:"index_bytes"`
 }
 
-// Service is what the processes of feedfilter take: estimates from figures that were measured on
-// one machine. See docs/BENCHMARKS.md.
+// Service is the resources of feedfilter's processes: estimates from figures of one machine, see
+// docs/BENCHMARKS.md.
 type Service struct {
 	FeedCPU     float64 `json:"feed_cpu_us"`        // of a feed check by Protobuf
 	FeedCPUJSON float64 `json:"feed_cpu_json_us"`   // and by JSON
 	Cores       float64 `json:"cores"`              // of all processes, with all feeds by Protobuf
 	CoresJSON   float64 `json:"cores_json"`         // and by JSON
-	Memory      float64 `json:"process_bytes"`      // of a process, with some 64 requests
-	MemoryFull  float64 `json:"process_full_bytes"` // with as many as it takes
-	Known       float64 `json:"known_bytes"`        // the part of both that is for pages
+	Memory      float64 `json:"process_bytes"`      // of a process, with about 64 requests in flight
+	MemoryFull  float64 `json:"process_full_bytes"` // with the maximum number of requests
+	Known       float64 `json:"known_bytes"`        // the part of both that depends on the number of pages
 }
 
 // New returns the plan for in, or an [*InputError].
@@ -181,12 +182,12 @@ func (in *Input) check() error {
 	return nil
 }
 
-// keysAUser is how many keys a user has in the page: both users have a key of a two-way activity.
+// keysAUser returns the keys per user in pages: a two-way activity has a key for both users.
 func (in *Input) keysAUser() float64 { return in.ActivitiesPerUser * (1 + in.TwoWay) }
 
 func (in *Input) entries() float64 { return in.Users * in.keysAUser() }
 
-// lookups is how many keys of the ledger's kinds a feed check tests for a candidate.
+// lookups returns how many keys of the ledger's kinds a feed check tests per candidate.
 func (in *Input) lookups() (keys int) {
 	for _, k := range in.Kinds.All() {
 		switch {
@@ -200,7 +201,7 @@ func (in *Input) lookups() (keys int) {
 	return keys
 }
 
-// ledger is the ledger's part of the plan.
+// ledger returns the ledger's part of the plan.
 func (in *Input) ledger() Ledger {
 	rows, ids := in.entries(), float64(2*in.IDBytes)
 	l := Ledger{Rows: rows, Table: rows * (rowBytes + ids), Indexes: rows * (indexBytes + indexIDs*ids)}
@@ -208,7 +209,7 @@ func (in *Input) ledger() Ledger {
 	return l
 }
 
-// service is the service's part of the plan.
+// service returns the service's part of the plan.
 func (in *Input) service() Service {
 	s := Service{
 		FeedCPU:     feedCPU + candidateCPU*float64(in.Candidates),
@@ -220,10 +221,10 @@ func (in *Input) service() Service {
 	return s
 }
 
-// rates divides the false-positive rate as the service does.
+// rates returns the shares of the false-positive rate, divided as in the service.
 func (in *Input) rates() activity.Rates { return in.Kinds.Rates(in.FalsePositiveRate) }
 
-// fleet gives w the nodes that it needs.
+// fleet sets the nodes of w.
 func (in *Input) fleet(w *Way) {
 	free := in.NodeGiB * (1 << 30) * (1 - reserved)
 	cpu := in.FeedsPerSecond * w.FeedCPU / 1e6
@@ -246,7 +247,8 @@ func (in *Input) fleet(w *Way) {
 	w.Cluster = f
 }
 
-// shardsFor is how many shards share a total, if none may have more than most; a most of 0 is no limit.
+// shardsFor returns the number of shards for a total of which no shard may have more than most; a
+// most of 0 is no limit.
 func shardsFor(total, most, scatter float64) int {
 	if total <= 0 || most <= 0 {
 		return 1
@@ -258,7 +260,8 @@ func shardsFor(total, most, scatter float64) int {
 	return n
 }
 
-// ofShard is what the fullest of n shards has of a total: the mean and three standard deviations.
+// ofShard returns the part of a total that the fullest of n shards has: the mean and three standard
+// deviations.
 func ofShard(total float64, n int, scatter float64) float64 {
 	return (total + 3*scatter*math.Sqrt(float64(n-1))) / float64(n)
 }

@@ -5,8 +5,9 @@ import (
 	"strconv"
 )
 
-// What Redis takes for a key besides its name and value, in bytes: the entry of the dictionary (40 in a cluster, which links the
-// keys of a slot), the object, and buckets of 8 bytes, of which a dictionary has one to two an entry.
+// Memory of Redis for a key besides its name and value, in bytes. It has the entry of the
+// dictionary (40 in a cluster, which links the keys of a slot), the object, and one to two buckets
+// of 8 bytes.
 const (
 	entryBytes    = 48
 	objectBytes   = 16
@@ -15,7 +16,8 @@ const (
 	embeddedBytes = 44               // the longest value that shares the object's block
 )
 
-// sizeClass is what jemalloc takes for a block of n bytes: multiples of 16 up to 128, then four classes for each doubling.
+// sizeClass returns the size of jemalloc's block for n bytes: multiples of 16 up to 128, then four
+// classes per doubling.
 func sizeClass(n int) int {
 	switch {
 	case n <= 8:
@@ -27,7 +29,7 @@ func sizeClass(n int) int {
 	return (n + step - 1) / step * step
 }
 
-// textBytes is what a Redis string of n bytes takes: a header, the bytes, a zero.
+// textBytes returns the memory of a Redis string of n bytes: a header, the bytes, a zero.
 func textBytes(n int) int {
 	header := 1
 	switch {
@@ -41,10 +43,10 @@ func textBytes(n int) int {
 	return sizeClass(header + n + 1)
 }
 
-// keyBytes is what a key of n bytes takes without its value.
+// keyBytes returns the memory of a key of n bytes, without its value.
 func keyBytes(n int) int { return entryBytes + bucketBytes + textBytes(n) }
 
-// stringBytes is what a key and a string of so many bytes take.
+// stringBytes returns the memory of a key and a string value of these lengths.
 func stringBytes(key, value int) int {
 	if value <= embeddedBytes {
 		return keyBytes(key) + sizeClass(objectBytes+3+value+1)
@@ -52,6 +54,7 @@ func stringBytes(key, value int) int {
 	return keyBytes(key) + objectBytes + textBytes(value)
 }
 
-// Lengths in the Redis protocol: bulk is that of a string of n bytes, array that of the opening of n of them.
+// Lengths in the Redis protocol: bulk is that of a string of n bytes, array that of the head of an
+// array of n elements.
 func bulk(n int) int  { return array(n) + n + 2 }
 func array(n int) int { return 1 + len(strconv.Itoa(n)) + 2 }

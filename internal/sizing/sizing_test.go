@@ -23,13 +23,14 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// population is users who have done something, with a long tail: a few have most of it.
+// population is a set of users with activities, with a long tail: few have most.
 type population struct {
 	activities []activity.Activity
 	of         []int // activities of each user
 }
 
-// populate has users do so much on average, a share of it blocks of others, the rest hides of posts.
+// populate returns a population with a mean number of activities, a share of them blocks of other
+// users, the rest hides of posts.
 func populate(users int, mean, blocks float64) population {
 	random := rand.New(rand.NewPCG(1, 2))
 	const sigma = 1.4
@@ -47,7 +48,7 @@ func populate(users int, mean, blocks float64) population {
 	return p
 }
 
-// mixed is the population with its activities in random order, as they come while a service runs.
+// mixed returns the activities of the population in random order, as a running service gets them.
 func (p population) mixed() population {
 	p.activities = slices.Clone(p.activities)
 	random := rand.New(rand.NewPCG(5, 6))
@@ -57,7 +58,7 @@ func (p population) mixed() population {
 
 func userID(n int) string { return fmt.Sprintf("%012d", n) }
 
-// input is what describes the population.
+// input returns the input that describes the population.
 func (p population) input(pages uint32) Input {
 	twoWay, square := 0.0, 0.0
 	for _, a := range p.activities {
@@ -76,7 +77,7 @@ func (p population) input(pages uint32) Input {
 	return in
 }
 
-// example is an input with the command's defaults.
+// example returns an input with the command's defaults.
 func example() Input {
 	return Input{
 		Users: 1e6, ActivitiesPerUser: 100, TwoWay: 0.2, FalsePositiveRate: 0.001, FeedsPerSecond: 1000, Spread: 3,
@@ -84,7 +85,7 @@ func example() Input {
 	}
 }
 
-// planned is the plan for in.
+// planned returns the plan for in.
 func planned(t testing.TB, in Input) *Plan {
 	t.Helper()
 	p, err := New(in)
@@ -94,8 +95,8 @@ func planned(t testing.TB, in Input) *Plan {
 	return p
 }
 
-// service is a Recorder over a ledger of its own and pages in Redis, by the clock now; nil: time.Now. It
-// does nothing in the background.
+// service returns a Recorder with a new ledger and pages in Redis, with the clock now; nil:
+// time.Now. It does nothing in the background.
 func service(t testing.TB, client redis.UniversalClient, pages uint32, now func() time.Time) *activity.Recorder {
 	t.Helper()
 	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: pages})
@@ -111,7 +112,8 @@ func service(t testing.TB, client redis.UniversalClient, pages uint32, now func(
 	return r
 }
 
-// The memory of pages as the service makes them is what the model says, within 3 %, and the bytes of feed checks are.
+// The memory of pages that the service builds, and the bytes of feed checks, agree with the model
+// within 3 %.
 func TestPagesTakeWhatIsPlanned(t *testing.T) {
 	const users, pages = 20_000, 256
 	cluster, client := startEmpty(t)
@@ -123,7 +125,7 @@ func TestPagesTakeWhatIsPlanned(t *testing.T) {
 	}
 	plan := planned(t, p.input(pages))
 	grown := takenBytes(t, client)
-	readAll(t, r, users) // so that all are made anew
+	readAll(t, r, users) // to rebuild all
 	testFeedBytes(t, r, client, p, plan)
 	if n := client.DBSize(t.Context()).Val(); n != 2*pages {
 		t.Fatalf("%d strings, want 2 of each of %d pages", n, pages)
@@ -131,13 +133,13 @@ func TestPagesTakeWhatIsPlanned(t *testing.T) {
 	testPageSizes(t, client, plan)
 	r.Close()
 	t.Logf("%d activities on %d pages, grown to their size by rebuilds: %d bytes", len(p.activities), pages, grown)
-	wantNear(t, "memory of pages made anew", float64(takenBytes(t, client)), plan.PagesMemory, 0.03)
+	wantNear(t, "memory of rebuilt pages", float64(takenBytes(t, client)), plan.PagesMemory, 0.03)
 	if float64(grown) > plan.PagesMemory {
 		t.Errorf("pages that grew take %d bytes, more than the %.0f planned", grown, plan.PagesMemory)
 	}
 }
 
-// testPageSizes compares every page, which was made anew, with the size that the model has for its keys: to the byte.
+// testPageSizes compares every rebuilt page with the model's size for its keys, to the byte.
 func testPageSizes(t *testing.T, client *redis.Client, plan *Plan) {
 	t.Helper()
 	for n := range plan.Input.Pages {
@@ -153,7 +155,8 @@ func testPageSizes(t *testing.T, client *redis.Client, plan *Plan) {
 	}
 }
 
-// testFeedBytes reads feeds as their users have activities, and compares what the server received and sent.
+// testFeedBytes checks feeds of users in proportion to their activities, and compares the bytes
+// that the server received and sent.
 func testFeedBytes(t *testing.T, r *activity.Recorder, client *redis.Client, p population, plan *Plan) {
 	t.Helper()
 	const feeds = 4000
@@ -169,7 +172,8 @@ func testFeedBytes(t *testing.T, r *activity.Recorder, client *redis.Client, p p
 	wantNear(t, "bytes of a feed's answer", float64(out2-out-own)/feeds, plan.Ways[0].FeedReply, 0.05)
 }
 
-// Sets take what is planned, within 3 %: on Redis 7.0 and before they are hash tables, whatever their size.
+// Sets take the planned memory, within 3 %. On Redis 7.0 and older, sets of any size are hash
+// tables.
 func TestSetsTakeWhatIsPlanned(t *testing.T) {
 	_, client := startEmpty(t)
 	p := populate(10_000, 10, 0.2)
@@ -203,8 +207,8 @@ func TestSetsTakeWhatIsPlanned(t *testing.T) {
 	wantNear(t, "memory of sets", got, way.Memory, 0.03)
 }
 
-// The ledger in PostgreSQL takes what is planned, with short ids and with long ones: the table
-// within 5 %, the indexes within 10 %, whose pages fill in waves as they grow.
+// The ledger in PostgreSQL takes the planned space, with short and long ids: the table within 5 %,
+// and the indexes, whose pages fill in waves as they grow, within 10 %.
 func TestLedgerTakesWhatIsPlanned(t *testing.T) {
 	server := pgtest.Start(t)
 	for _, length := range []int{12, 36} {
@@ -221,8 +225,8 @@ func TestLedgerTakesWhatIsPlanned(t *testing.T) {
 	}
 }
 
-// BenchmarkLedgerBytes reports the bytes of a row of the ledger in PostgreSQL: what rowBytes and
-// indexBytes are taken from.
+// BenchmarkLedgerBytes reports the bytes per row of the ledger in PostgreSQL, from which rowBytes
+// and indexBytes come.
 func BenchmarkLedgerBytes(b *testing.B) {
 	server := pgtest.Start(b)
 	people := populate(20_000, 10, 0.2)
@@ -237,8 +241,7 @@ func BenchmarkLedgerBytes(b *testing.B) {
 	}
 }
 
-// recordInPostgres records the population, whose ids get so many bytes, and returns what its rows
-// take.
+// recordInPostgres records the population with ids of a length, and returns the size of its rows.
 func recordInPostgres(t testing.TB, url string, p population, length int) Ledger {
 	t.Helper()
 	l, err := ledger.Open(t.Context(), url, ledger.Options{Pages: 256})
@@ -267,7 +270,7 @@ SELECT sum(pg_table_size(relid)), sum(pg_indexes_size(relid)) FROM pg_partition_
 	return got
 }
 
-// settle looks into each set until the server has moved all members to the table they end up in.
+// settle reads each set until the server has moved all members to their final table.
 func settle(t *testing.T, client *redis.Client, users int) {
 	t.Helper()
 	looks := make([]any, 2000)
@@ -284,7 +287,7 @@ func settle(t *testing.T, client *redis.Client, users int) {
 	}
 }
 
-// readAll reads what each user has, which makes pages anew that are missing.
+// readAll reads the activities of each user, which rebuilds missing pages.
 func readAll(t *testing.T, r *activity.Recorder, users int) {
 	t.Helper()
 	ledgers := r.Kinds().All()[:1]
@@ -294,7 +297,7 @@ func readAll(t *testing.T, r *activity.Recorder, users int) {
 	}
 }
 
-// takenBytes is the memory that the server's keys take: how much less it uses without them. They are gone then.
+// takenBytes returns the memory of the server's keys: it removes them and compares.
 func takenBytes(t *testing.T, client *redis.Client) int64 {
 	t.Helper()
 	with := usedBytes(t, client)
@@ -302,7 +305,8 @@ func takenBytes(t *testing.T, client *redis.Client) int64 {
 	return with - usedBytes(t, client)
 }
 
-// usedBytes is the memory that the server uses. Of its clients only this one is left: their buffers count too.
+// usedBytes returns the memory that the server uses, with only this client, because clients'
+// buffers count.
 func usedBytes(t *testing.T, client *redis.Client) int64 {
 	t.Helper()
 	least := int64(math.MaxInt64)
@@ -313,8 +317,9 @@ func usedBytes(t *testing.T, client *redis.Client) int64 {
 	return least
 }
 
-// startEmpty starts a cluster of one node, to measure its memory. The server takes 24 KB for the latencies of each command from its
-// first call on; so startEmpty calls those that takenBytes does.
+// startEmpty starts a cluster of one node, to measure its memory. From the first call of a command
+// on, the server takes 24 KB for its latencies; so startEmpty calls the commands that takenBytes
+// uses.
 func startEmpty(t *testing.T) (*redistest.Cluster, *redis.Client) {
 	t.Helper()
 	cluster := redistest.StartCluster(t, 1, 0)

@@ -6,28 +6,30 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// spread is how many keys a place has: a distribution whose numbers are rounded.
+// spread is the distribution of keys over places (pages or users), rounded to whole numbers.
 type spread interface {
 	Mean() float64
 	CDF(x float64) float64
 }
 
-// placed is the spread over pages with so many users on average. A hash puts users on pages, so their number is Poisson's; what they
-// have, with a standard deviation of cv times the mean, makes a sum that is taken for a gamma distribution of the same mean and variance.
+// placed returns the spread over pages with an average number of users each. A hash places users,
+// so their number has a Poisson distribution; keys per user have a standard deviation of cv times
+// the mean. The sum is approximated by a gamma distribution with the same mean and variance.
 func placed(users, keys, cv float64) distuv.Gamma {
 	keys = max(keys, 1e-9)
 	scale := 1 + keys*(1+cv*cv) // 1: of rounding
 	return distuv.Gamma{Alpha: users * keys / scale, Beta: 1 / scale}
 }
 
-// single is the spread over users, with a standard deviation of cv times the mean: taken for lognormal, so a few have a lot.
+// single returns the spread over users, with a standard deviation of cv times the mean. It is
+// approximated as lognormal: few users have most.
 func single(keys, cv float64) distuv.LogNormal {
 	sigma := max(math.Sqrt(math.Log1p(cv*cv)), 1e-6)
 	return distuv.LogNormal{Mu: math.Log(max(keys, 1e-9)) - sigma*sigma/2, Sigma: sigma}
 }
 
-// weighted counts each place as often as it has keys: a feed check comes from a user as often as the user is active.
-func weighted(s spread) spread { //nolint:ireturn // there are two kinds
+// weighted weights each place by its keys: active users ask for more feeds.
+func weighted(s spread) spread { //nolint:ireturn // two types
 	switch s := s.(type) {
 	case distuv.Gamma:
 		s.Alpha++
@@ -39,7 +41,7 @@ func weighted(s spread) spread { //nolint:ireturn // there are two kinds
 	return s
 }
 
-// quantile is the least number that all places but a share of 1-q have at most.
+// quantile returns the smallest number that a share of at least q of all places do not exceed.
 func quantile(s spread, q float64) float64 {
 	low, high := -1.0, 0.0
 	for s.CDF(high+0.5) < q {
@@ -55,7 +57,8 @@ func quantile(s spread, q float64) float64 {
 	return high
 }
 
-// over is the mean of value, a function of a place's keys: every number up to 64, then numbers that are a 64th apart.
+// over returns the mean of value over all places. It evaluates every number of keys up to 64, then
+// numbers a 64th apart.
 func over(s spread, value func(keys float64) float64) float64 {
 	const enough, most = 1 - 1e-13, 1e15
 	mean, before := 0.0, 0.0

@@ -29,7 +29,7 @@ func (p *Plan) WriteText(w io.Writer) error {
 	return err
 }
 
-// beside writes what is needed beside Redis.
+// beside writes the resources besides Redis.
 func (p *Plan) beside(b *strings.Builder) {
 	l, s := &p.Ledger, &p.Service
 	fmt.Fprintf(b, "\nPostgreSQL, estimated: %s rows, %s on disk\n", count(math.Round(l.Rows)), size(l.Bytes))
@@ -41,7 +41,7 @@ func (p *Plan) beside(b *strings.Builder) {
 		size(s.Memory), size(s.Known), size(s.MemoryFull))
 }
 
-// table writes a row for each figure and a column for each way.
+// table writes a row per figure and a column per way.
 func (p *Plan) table(b *strings.Builder) {
 	var text strings.Builder
 	out := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
@@ -50,7 +50,7 @@ func (p *Plan) table(b *strings.Builder) {
 		for _, w := range p.Ways {
 			cells = append(cells, cell(w))
 		}
-		_, _ = io.WriteString(out, strings.Join(cells, "\t")+"\n") // into text, which takes everything
+		_, _ = io.WriteString(out, strings.Join(cells, "\t")+"\n") // never fails: text is in memory
 	}
 	perActivity := func(keys float64) func(w Way) string {
 		return func(w Way) string { return strconv.FormatFloat(w.PerActivity/keys, 'f', 1, 64) }
@@ -86,7 +86,7 @@ func (p *Plan) table(b *strings.Builder) {
 	}
 }
 
-// notes say what the plan assumes, and what it leaves out.
+// notes returns the assumptions and omissions of the plan.
 func (p *Plan) notes() []string {
 	in := &p.Input
 	notes := []string{
@@ -116,7 +116,7 @@ func (p *Plan) notes() []string {
 	return notes
 }
 
-// windowNotes say what the plan assumes of seen posts.
+// windowNotes returns the assumptions about seen posts.
 func (p *Plan) windowNotes(k activity.Kind) []string {
 	most, parts := k.Most, float64(partsOf(k))
 	if most == 0 {
@@ -131,7 +131,7 @@ func (p *Plan) windowNotes(k activity.Kind) []string {
 	return notes
 }
 
-// count is a number with commas, and up to two digits after the point.
+// count formats a number with commas and at most two decimals.
 func count(n float64) string {
 	whole, rest, _ := strings.Cut(strconv.FormatFloat(n, 'f', 2, 64), ".")
 	for i := len(whole) - 3; i > 0; i -= 3 {
@@ -143,7 +143,7 @@ func count(n float64) string {
 	return whole
 }
 
-// short is a number to three digits, without an exponent unless it is tiny.
+// short formats a number with three digits, without an exponent unless it is tiny.
 func short(n float64) string {
 	switch {
 	case n >= 100:
@@ -158,7 +158,7 @@ func short(n float64) string {
 
 func percent(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }
 
-// size is a number of bytes with its unit.
+// size formats a number of bytes with a unit.
 func size(n float64) string {
 	const units = "KMGTPE"
 	if n < 1024 {

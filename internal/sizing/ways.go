@@ -15,48 +15,52 @@ import (
 )
 
 const (
-	reserved  = 0.25  // share of a node's memory that is left to the server: buffers, replication, snapshots
-	cpuTarget = 0.5   // how busy a core is to be: of a server, which has one for commands, and of the service
-	maxShards = 16384 // a slot each
+	reserved  = 0.25  // share of a node's memory reserved for the server: buffers, replication, snapshots
+	cpuTarget = 0.5   // target load of a core: of a server, which has one for commands, and of the service
+	maxShards = 16384 // a cluster has that many slots
 
-	// headroom is the room of a page that was just made, over its keys. Package activity/pages has
-	// it, and tests compare.
+	// headroom is the capacity of a new page divided by its keys. Package activity/pages defines
+	// it; a test compares the two.
 	headroom   = 1.05
 	buildBytes = 8 // of the regions string, before its bits
 
-	// CPU time of Redis for a feed check in us: of pages, by KiB read, and of sets, by member. BenchmarkRedisCPU measures it.
+	// CPU time of Redis for a feed check in us: for pages, by KiB read, and for sets, by member.
+	// BenchmarkRedisCPU measures it.
 	readCPU, readCPUPerKiB   = 6.5, 0.2
 	memberCPUBase, memberCPU = 3, 0.087
 	bloomCPURatio            = 292. / 219 // of BF.MEXISTS to SMISMEMBER
 
-	// CPU time of the service for a feed check in us, and for each of its candidates besides: by
-	// Protobuf and by JSON. "make peers PEERS=-load" measures it, and the memory of a process with
-	// 64 requests in progress, and with 512.
+	// CPU time of the service in us, for a feed check and for each candidate besides, by Protobuf
+	// and by JSON. Then the memory of a process with 64 and with 512 requests in flight. "make
+	// peers PEERS=-load" measures all.
 	feedCPU, candidateCPU          = 130, 0.27
 	feedCPUJSON, candidateCPUJSON  = 143, 0.39
 	processBytes, processFullBytes = 130 << 20, 280 << 20
 
-	knownBytes = 40 // what a process knows of each page
-	// A row of the ledger in PostgreSQL: in the table, besides the two ids, and in both indexes,
-	// with the ids times indexIDs: each index has them, and pages that are not full.
+	knownBytes = 40 // memory per page in a process
+	// A row of the ledger in PostgreSQL: in the table, without its two ids, and in both indexes.
+	// The indexes hold the ids indexIDs times, because their pages are not full.
 	// BenchmarkLedgerBytes measures it.
 	rowBytes, indexBytes, indexIDs = 58, 120, 3.13
 
-	// Of a set: the entry of a member besides its text, the head of the hash table, and its smallest number of buckets.
+	// Of a set: the entry of a member without its text, the head of the hash table, and the minimum
+	// number of buckets.
 	memberBytes, tableBytes, leastBuckets = 32, 64, 4
-	// Bytes a key, measured on 2 million activities: in RedisBloom at a rate of 0.1 %, and in sets on Valkey with ids of 12 bytes.
+	// Bytes per key, measured with 2 million activities: in RedisBloom at a rate of 0.1 %, and in
+	// sets on Valkey with ids of 12 bytes.
 	bloomBytes, bloomRate     = 2.32, 0.001
 	valkeyBytes, shortIDBytes = 26.7, 12
-	missingBytes, numberBytes = 3, 4 // answers of the protocol: no such string; 0 or 1
+	missingBytes, numberBytes = 3, 4 // replies of the protocol: null string; 0 or 1
 )
 
-// NumberFor is the number of pages for so many keys by default: a power of two.
+// NumberFor returns the default number of pages for a number of keys: a power of two.
 func NumberFor(keys float64) uint32 {
 	return pages.NumberFor(uint64(math.Ceil(min(keys, 1<<62))))
 }
 
-// PageBytes is what a page of so many keys takes, at a rate for each key, when it was just made: of Redis memory, and of the reply
-// that has it. The names of its strings begin with name.
+// PageBytes returns the size of a new page with a number of keys at a rate per key. The size is its
+// memory in Redis, and the length of the reply that reads it. The names of its strings begin with
+// name.
 func PageBytes(name string, keys int, keyRate float64) (memory, read float64, err error) {
 	shape, err := favfilter.ShapeFor(int(float64(keys)*headroom)+1, keyRate)
 	if err != nil {
@@ -67,7 +71,7 @@ func PageBytes(name string, keys int, keyRate float64) (memory, read float64, er
 	return float64(stringBytes(len(name+":bits"), bits) + stringBytes(len(name+":regions"), collided)), float64(bulk(bits)), nil
 }
 
-// fullPage is the most keys of a page that can be made.
+// fullPage returns the maximum number of keys of a page.
 func fullPage(keyRate float64) float64 {
 	most := favfilter.Shape{Bits: favfilter.MaxBits, Hashes: 1}
 	if shape, err := favfilter.ShapeFor(0, keyRate); err == nil {
@@ -80,13 +84,13 @@ func pageName(filter string, number uint32) string {
 	return "fav:{" + filter + "/" + strconv.FormatUint(uint64(number), 10) + "}"
 }
 
-// filter is the service's way.
+// filter returns feedfilter's own way.
 func (p *Plan) filter() (Way, error) {
 	in := &p.Input
 	rates, name := in.rates(), pageName(in.Filter, in.Pages-1)
 	keys, full := placed(in.Users/float64(in.Pages), in.keysAUser(), in.Spread), fullPage(rates.Key)
 	if most := quantile(keys, 1-1e-9); most > full {
-		return Way{}, &InputError{"pages", fmt.Sprintf("of %d pages one may get %.0f keys, more than the %.0f of the largest: more are needed",
+		return Way{}, &InputError{"pages", fmt.Sprintf("%d pages: a page may get %.0f keys, at most %.0f fit: choose more pages",
 			in.Pages, most, full)}
 	}
 	memory := func(n float64) float64 { m, _, _ := PageBytes(name, int(min(n, full)), rates.Key); return m }
@@ -119,17 +123,16 @@ func square(f func(float64) float64) func(float64) float64 {
 	return func(n float64) float64 { return f(n) * f(n) }
 }
 
-// setsOf returns the number of sets that a window takes: one for each part, with the one that is
-// about to be forgotten.
+// setsOf returns the number of sets per window: one per part, and the one that is about to expire.
 func setsOf(k activity.Kind) int { return partsOf(k) + 1 }
 
-// seenPart is the spread of what a user has in one part of the window.
+// seenPart returns the spread of a user's seen posts in one part of the window.
 func (in *Input) seenPart(k activity.Kind) distuv.LogNormal {
 	return single(in.SeenPerDay*k.Window.Hours()/24/float64(partsOf(k)), in.Spread)
 }
 
-// The other ways: a set for each user, of members <kind>:<id>, and a set for each user and part of a window; or as many filters of
-// RedisBloom, of the same rate for each key.
+// The other ways have a set per user, of members <kind>:<id>, and a set per user and part of a
+// window. Or they have the same number of RedisBloom filters, with the same rate per key.
 
 func (in *Input) exactSets() Way {
 	key := len("user:") + in.IDBytes
@@ -143,7 +146,7 @@ func (in *Input) exactSets() Way {
 	return in.scattered(w)
 }
 
-// setBytes is what a set of n members takes: a hash table of a power of two buckets.
+// setBytes returns the memory of a set of n members: a hash table with a power of two of buckets.
 func setBytes(key, member, extra int) func(n float64) float64 {
 	return func(n float64) float64 {
 		if n == 0 {
@@ -167,7 +170,7 @@ func (in *Input) bloom() Way {
 	return w
 }
 
-// perKey completes a way that takes so many bytes a key, by the key's rate.
+// perKey completes a way whose bytes per key depend on the key's rate.
 func (in *Input) perKey(w Way, entry func(rate float64) float64) Way {
 	rates := in.rates()
 	w.PerActivity = in.entries() * entry(rates.Key)
@@ -179,13 +182,13 @@ func (in *Input) perKey(w Way, entry func(rate float64) float64) Way {
 	return in.scattered(w)
 }
 
-// scattered completes a way whose memory is in as many places as there are users.
+// scattered completes a way that stores each user in one place.
 func (in *Input) scattered(w Way) Way {
 	w.scatter = w.Memory * math.Sqrt((1+in.Spread*in.Spread)/in.Users)
 	return w
 }
 
-// byMember is a way that is asked for each candidate, with so much of the CPU time that sets take.
+// byMember returns a way that tests each candidate. Its CPU time is that of sets times ratio.
 func (in *Input) byMember(name string, ratio float64) Way {
 	lookups := in.lookups()
 	request := lookups * bulk(in.memberLength())
@@ -200,7 +203,7 @@ func (in *Input) byMember(name string, ratio float64) Way {
 	}
 }
 
-// memberLength is that of a member: the mean over the kinds.
+// memberLength returns the mean length of a member over the kinds.
 func (in *Input) memberLength() int {
 	total, n := 0, 0
 	for _, k := range in.Kinds.All() {
@@ -215,7 +218,7 @@ func (in *Input) memberLength() int {
 	return (total+n/2)/max(1, n) + len(":P") + in.IDBytes
 }
 
-// window is the kind of seen posts, if the input has any.
+// window returns the kind of seen posts, if the input has any.
 func (in *Input) window() (activity.Kind, bool) {
 	k, ok := in.Kinds.Named(seen)
 	return k, ok && in.SeenPerDay > 0

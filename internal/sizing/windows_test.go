@@ -36,8 +36,8 @@ func planSeen(t *testing.T, users, daily int) *Plan {
 	return planned(t, in)
 }
 
-// Windows that the service records, of users who see the same number of posts twice a day, take
-// what is planned, within 3 %.
+// Windows that the service records, of users who see the same number of posts twice a day, take the
+// planned memory, within 3 %.
 func TestWindowsTakeWhatIsPlanned(t *testing.T) {
 	for _, c := range []struct{ daily, users int }{{20, 200}, {60, 100}, {100, 80}} {
 		t.Run(fmt.Sprint(c.daily), func(t *testing.T) {
@@ -82,9 +82,9 @@ func testWindowBytes(t *testing.T, client *redis.Client, plan *Plan) {
 	wantNear(t, "bytes of a string", bytes/float64(len(keys)), want, 0.01)
 }
 
-// Windows of 20,000 users who have seen 20 posts a day for more than 60 days take what is planned,
-// within 3 %: at the middle of a part, and on average over several moments of a part. 10 million
-// such users take no more than 16 GiB at any of these.
+// Windows of 20,000 users who have seen 20 posts a day for more than 60 days take the planned
+// memory, within 3 %. This holds at the middle of a part, and on average over several moments of a
+// part. 10 million such users never take more than 16 GiB.
 func TestLongWindowsTakeWhatIsPlanned(t *testing.T) {
 	const users, daily, parts = 20_000, 20, 12
 	cluster, client := startEmpty(t)
@@ -130,8 +130,8 @@ func TestLongWindowsTakeWhatIsPlanned(t *testing.T) {
 	wantNear(t, "mean memory of windows", mean, plan.WindowsMemory, 0.03)
 }
 
-// see has each user see daily posts a day, evenly from one moment to another. They are written at
-// the end.
+// see records daily seen posts a day for each user, evenly from one moment to another. It writes
+// them at the end.
 func see(t *testing.T, w *favfilter.Window, users, daily int, from, to time.Time) {
 	t.Helper()
 	group, ctx := errgroup.WithContext(t.Context())
@@ -143,7 +143,7 @@ func see(t *testing.T, w *favfilter.Window, users, daily int, from, to time.Time
 	must(t, group.Wait())
 }
 
-// seeOne has one user see n posts.
+// seeOne records n seen posts of one user.
 func seeOne(ctx context.Context, w *favfilter.Window, user, n int, from, to time.Time) error {
 	owner := favfilter.HashKey(1, userID(user))
 	wr := favfilter.Writing{Keys: make([]favfilter.Hash, n), At: make([]time.Time, n), Now: to}
@@ -155,7 +155,7 @@ func seeOne(ctx context.Context, w *favfilter.Window, user, n int, from, to time
 	return err
 }
 
-// The plan answers for every number of posts seen in the range, whatever the other values.
+// There is a plan for every number of seen posts in the range, with any other values.
 func TestSeenIsNeverRefused(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -179,9 +179,9 @@ func TestSeenIsNeverRefused(t *testing.T) {
 	}
 }
 
-// A string is as long as the one that is written for as many keys, within 2 % and one bit for each
-// key of a part, by which the fingerprints of a part get longer at some number of keys. More keys
-// never take a shorter string.
+// The length of a string is that of a written one with as many keys, within 2 % and one bit per key
+// of a part. At some number of keys, the fingerprints of a part get longer. More keys never give a
+// shorter string.
 func TestWindowLengths(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -205,8 +205,8 @@ func TestWindowLengths(t *testing.T) {
 	})
 }
 
-// Users who see more than the most take as much as users who see twice as much, and the plan says
-// what share is forgotten early.
+// Users who see more than the most take as much memory as users who see twice as many, and the plan
+// says what share is forgotten early.
 func TestMostIsKept(t *testing.T) {
 	t.Parallel()
 	in := example()
