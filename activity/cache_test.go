@@ -141,7 +141,7 @@ func TestCacheCountsWindows(t *testing.T) {
 	}
 }
 
-// Who reads while somebody writes does not have the next one see less than was acknowledged.
+// A reader that reads during writes does not see less at its next read than was acknowledged.
 func TestCacheWhileWritten(t *testing.T) { cacheWhileWritten(t, 100) }
 
 func TestLongCacheWhileWritten(t *testing.T) { cacheWhileWritten(t, 300) }

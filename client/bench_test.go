@@ -9,8 +9,8 @@ import (
 	"github.com/feedfilter/feedfilter/client"
 )
 
-// BenchmarkFilter calls a service in this process over loopback, for feeds of 500 posts, of which 25 are dropped. The time is that
-// of both sides.
+// BenchmarkFilter calls a service in this process over loopback, for feeds of 500 posts, of which
+// 25 are dropped. The time is that of both sides.
 func BenchmarkFilter(b *testing.B) {
 	handler, end, err := openService(b.Context(), b.TempDir(), 10)
 	if err != nil {

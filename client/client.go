@@ -53,8 +53,8 @@ type Options struct {
 	UserAgent string
 
 	// JSON makes every call with JSON, to a service that knows AnswerDropped. By default, calls of
-	// feeds and activities are Protobuf, which costs both sides less time, unless the service does not
-	// take it.
+	// feeds and activities are Protobuf, which costs both sides less time, unless the service does
+	// not take it.
 	JSON bool
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/feedfilter/feedfilter/client"
 )
 
-// TestConnectionsAreUsedAgain: calls that follow each other go over one connection, whatever they are answered, as long as that is not
-// too long to be read.
+// TestConnectionsAreUsedAgain: calls that follow each other go over one connection, whatever they
+// are answered, as long as that is not too long to be read.
 func TestConnectionsAreUsedAgain(t *testing.T) {
 	var connections, calls atomic.Int64
 	answers := []struct {
@@ -43,7 +43,8 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 	}
 }
 
-// TestRealFaults: a server that closes connections, over and over, is answered for in the end, and redirects are not followed.
+// TestRealFaults: a server that closes connections, over and over, is answered for in the end, and
+// redirects are not followed.
 func TestRealFaults(t *testing.T) {
 	var calls atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -11,8 +11,8 @@ import (
 
 // Errors of calls match these, by [errors.Is].
 var (
-	// ErrUnavailable: no answer says whether the call took effect. It may have, unless the error is
-	// also an [ErrOverloaded].
+	// ErrUnavailable: no answer tells whether the call took effect. It may have, unless the error
+	// is also an [ErrOverloaded].
 	ErrUnavailable = errors.New("the service does not answer, or needs something that is down")
 	// ErrOverloaded: the service is overloaded, or the caller exceeds its rate; nothing was done.
 	// Such an error is also an ErrUnavailable.

@@ -11,7 +11,8 @@ import (
 	"github.com/feedfilter/feedfilter/client"
 )
 
-// exampleService starts a service of its own, as "feedfilter serve" does, and returns its address and how to end it.
+// exampleService starts a service of its own, as "feedfilter serve" does, and returns its address
+// and how to end it.
 func exampleService() (url string, end func()) {
 	dir, err := os.MkdirTemp("", "feedfilter")
 	if err != nil {

@@ -16,7 +16,8 @@ import (
 	"github.com/feedfilter/feedfilter/client"
 )
 
-// network answers requests as told, without a network: in a synctest bubble time passes when everybody waits.
+// network answers requests as told, without a network: in a synctest bubble time passes when
+// everybody waits.
 type network func(r *http.Request, attempt int) (*http.Response, error)
 
 // counted is the network as a transport, and how often it was asked, and when.
@@ -73,8 +74,8 @@ func over(t *testing.T, o client.Options, n network) (*client.Client, *counted) 
 	return newClient(t, "http://service", o), transport
 }
 
-// overOlder returns a client over the network to a service that takes no messages, and does not know
-// AnswerDropped.
+// overOlder returns a client over the network to a service that takes no messages, and does not
+// know AnswerDropped.
 func overOlder(t *testing.T, n network) *client.Client {
 	t.Helper()
 	return newClient(t, "http://service", client.Options{HTTPClient: &http.Client{Transport: &counted{
@@ -173,7 +174,8 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// TestPauses: pauses grow, are random, and at least what Retry-After says; one that the context does not leave room for is not begun.
+// TestPauses: pauses grow, are random, and at least what Retry-After says; one that the context
+// does not leave room for is not begun.
 func TestPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		after := ""
@@ -265,7 +267,8 @@ func TestRetryBudget(t *testing.T) {
 	})
 }
 
-// TestTimes: an attempt that stands still is given up, wherever it does, and made again; the context ends all of it.
+// TestTimes: an attempt that stands still is given up, wherever it does, and made again; the
+// context ends all of it.
 func TestTimes(t *testing.T) {
 	silent := map[string]network{
 		"before the answer": func(r *http.Request, _ int) (*http.Response, error) {
@@ -307,8 +310,8 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// TestPartsOfAnswers: an answer that lacks what was asked for is none, so that nobody takes a post for shown, or an activity for
-// recorded, of which it says nothing.
+// TestPartsOfAnswers: an answer that lacks what was asked for is none, so that nobody takes a post
+// for shown, or an activity for recorded, of which it says nothing.
 func TestPartsOfAnswers(t *testing.T) {
 	posts := []client.Post{{ID: "a"}, {ID: "b"}, {ID: "c"}}
 	for body, whole := range map[string]bool{
@@ -341,8 +344,8 @@ func TestPartsOfAnswers(t *testing.T) {
 	}
 }
 
-// TestNotTheAnswerAskedFor: kept posts in an answer that was to list the dropped ones alone mean that its indexes may mean something
-// else, too.
+// TestNotTheAnswerAskedFor: kept posts in an answer that was to list the dropped ones alone mean
+// that its indexes may mean something else, too.
 func TestNotTheAnswerAskedFor(t *testing.T) {
 	service, _ := over(t, client.Options{}, func(r *http.Request, _ int) (*http.Response, error) {
 		return answered(r, 200, `{"posts":[{"id":"b"}],"dropped":[{"id":"a","kind":"hide"}],"degraded":[]}`), nil
@@ -353,7 +356,8 @@ func TestNotTheAnswerAskedFor(t *testing.T) {
 	}
 }
 
-// TestPathsOnTheWire: ids that stand for a place in paths are written so that nobody on the way takes them for one.
+// TestPathsOnTheWire: ids that stand for a place in paths are written so that nobody on the way
+// takes them for one.
 func TestPathsOnTheWire(t *testing.T) {
 	for id, want := range map[string]string{".": "%2E", "..": "%2E%2E", "a/b": "a%2Fb", "a.b": "a.b", "?": "%3F", "%": "%25"} {
 		var got string
@@ -367,8 +371,8 @@ func TestPathsOnTheWire(t *testing.T) {
 	}
 }
 
-// TestRecordSeenOnce: a feed that records what it shows is not asked for again once it may have done so, or its viewer would get
-// nothing of what was recorded.
+// TestRecordSeenOnce checks that a feed that records what it shows is not repeated once it may have
+// done so. A repeated feed would leave out the posts that were recorded.
 func TestRecordSeenOnce(t *testing.T) {
 	for name, c := range map[string]struct {
 		first network

@@ -36,8 +36,8 @@ type FilterRequest struct {
 	RecordSeen bool `json:"record_seen,omitzero"` // record the kept posts as seen
 	Exact      bool `json:"exact,omitzero"`       // have the ledger confirm what the filter reports
 
-	// Answer is what the feed lists: AnswerKept, the default, or AnswerDropped. Only a service of this version knows
-	// AnswerDropped.
+	// Answer is what the feed lists: AnswerKept, the default, or AnswerDropped. Only a service of
+	// this version knows AnswerDropped.
 	Answer string `json:"answer,omitzero"`
 }
 
@@ -45,7 +45,8 @@ type FilterRequest struct {
 const (
 	// AnswerKept lists the kept posts, and the dropped ones.
 	AnswerKept = "kept"
-	// AnswerDropped lists only the dropped posts, by index, and leaves Feed.Posts nil: all others before Next are kept.
+	// AnswerDropped lists only the dropped posts, by index, and leaves Feed.Posts nil: all others
+	// before Next are kept.
 	AnswerDropped = "dropped"
 )
 
@@ -54,7 +55,8 @@ type Feed struct {
 	Posts   []Kept    `json:"posts"` // in the order of the request
 	Dropped []Dropped `json:"dropped"`
 
-	// Annotated is for AnswerDropped: for each kind of FilterRequest.Annotate, the indexes of the kept posts with it, ascending.
+	// Annotated is for AnswerDropped: for each kind of FilterRequest.Annotate, the indexes of the
+	// kept posts with it, ascending.
 	Annotated map[string][]int `json:"annotated"`
 
 	// Next is, with a limit, the index of the first candidate that was not checked: request the
@@ -105,7 +107,8 @@ func (c *Client) Filter(ctx context.Context, req FilterRequest) (Feed, error) {
 	return feed, err
 }
 
-// answers reports whether every candidate that was checked is kept or dropped. It names those that are dropped by index.
+// answers reports whether every candidate that was checked is kept or dropped. It names those that
+// are dropped by index.
 func (f *Feed) answers(req *FilterRequest) bool {
 	looked := len(req.Posts)
 	switch {

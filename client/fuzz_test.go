@@ -11,8 +11,8 @@ import (
 	"github.com/feedfilter/feedfilter/client"
 )
 
-// FuzzClientAnswer answers every call with anything: none panics, none reads much beyond what it may, and one that is answered with an
-// error's status, or with nothing, fails.
+// FuzzClientAnswer answers every call with anything: none panics, none reads much beyond what it
+// may, and one that is answered with an error's status, or with nothing, fails.
 func FuzzClientAnswer(f *testing.F) {
 	for _, body := range []string{
 		`{"posts":[{"id":"p9","like":true}],"dropped":[{"id":"p8","kind":"block","actor":"2"}],"next":1,"degraded":[{"kind":"seen","reason":"x"}]}`,

@@ -20,7 +20,8 @@ import (
 
 const hedge = 50 * time.Millisecond
 
-// attempts is a network that may be asked by several goroutines. It is given the number of the attempt.
+// attempts is a network that may be asked by several goroutines. It is given the number of the
+// attempt.
 type attempts struct {
 	answer func(r *http.Request, attempt int64) (*http.Response, error)
 	made   atomic.Int64
@@ -106,7 +107,8 @@ func writes(ctx context.Context, c *client.Client) map[string]func() error {
 	}
 }
 
-// TestHedge: a read that takes long is made a second time, in either form. Its answer counts, and the first attempt is canceled.
+// TestHedge: a read that takes long is made a second time, in either form. Its answer counts, and
+// the first attempt is canceled.
 func TestHedge(t *testing.T) {
 	for name := range reads(t.Context(), nil) {
 		for _, inJSON := range []bool{false, true} {
@@ -142,7 +144,8 @@ func hedgesRead(t *testing.T, name string, inJSON bool) {
 	}
 }
 
-// TestNotHedged: a write is never made twice at a time, nor is a read where that is not wanted, or not needed.
+// TestNotHedged: a write is never made twice at a time, nor is a read where that is not wanted, or
+// not needed.
 func TestNotHedged(t *testing.T) {
 	slow := func(pause time.Duration) *attempts {
 		return &attempts{answer: func(r *http.Request, _ int64) (*http.Response, error) {
@@ -170,7 +173,8 @@ func TestNotHedged(t *testing.T) {
 	}
 }
 
-// TestHedgeFailures: an error that a retry may change ends a call only when both attempts have failed; any other ends it at once.
+// TestHedgeFailures: an error that a retry may change ends a call only when both attempts have
+// failed; any other ends it at once.
 func TestHedgeFailures(t *testing.T) {
 	const later = 2 * hedge
 	for name, c := range map[string]struct {
@@ -231,7 +235,8 @@ func TestHedgeFailures(t *testing.T) {
 	})
 }
 
-// TestHedgesHaveABudget: second attempts take from the budget of retries, and leave half of it to retries.
+// TestHedgesHaveABudget: second attempts take from the budget of retries, and leave half of it to
+// retries.
 func TestHedgesHaveABudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var down atomic.Bool // read by attempts that nobody waits for
@@ -286,7 +291,8 @@ func TestHedgeConnection(t *testing.T) {
 	<-canceled
 }
 
-// TestDeadlineIsSent: a message carries the time that its attempt has, at most what the context leaves.
+// TestDeadlineIsSent: a message carries the time that its attempt has, at most what the context
+// leaves.
 func TestDeadlineIsSent(t *testing.T) {
 	for _, c := range []struct {
 		attempt, context time.Duration

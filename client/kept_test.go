@@ -13,7 +13,8 @@ import (
 	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
 )
 
-// TestKeptFromDropped: in both forms, the service is asked for the dropped posts alone, and the client adds the kept ones.
+// TestKeptFromDropped: in both forms, the service is asked for the dropped posts alone, and the
+// client adds the kept ones.
 func TestKeptFromDropped(t *testing.T) {
 	mark := func(like, save bool) map[string]bool { return map[string]bool{"like": like, "save": save} }
 	want := client.Feed{

@@ -50,7 +50,8 @@ func overMessages(t *testing.T, o client.Options, n network) (*client.Client, *c
 
 const typeMessage = "application/proto"
 
-// TestMessagesFirst: a service that takes messages is asked by them alone, and one that does not is asked once.
+// TestMessagesFirst: a service that takes messages is asked by them alone, and one that does not is
+// asked once.
 func TestMessagesFirst(t *testing.T) {
 	for name, old := range map[string]func(r *http.Request) *http.Response{
 		"404": func(r *http.Request) *http.Response {
@@ -149,7 +150,8 @@ func TestMessageErrors(t *testing.T) {
 	}
 }
 
-// TestMessagesAreFeeds: whatever form a feed is asked for in, messages and JSON make the same of it.
+// TestMessagesAreFeeds: whatever form a feed is asked for in, messages and JSON make the same of
+// it.
 func TestMessagesAreFeeds(t *testing.T) {
 	address := newService(t, 100)
 	messages, jsons := newClient(t, address, client.Options{}), newClient(t, address, client.Options{JSON: true})
@@ -178,8 +180,8 @@ func TestMessagesAreFeeds(t *testing.T) {
 	}
 }
 
-// TestFeedMessages: an answer may have fields that this version does not know, and lists of numbers in either encoding. One that
-// does not fit the request is not taken.
+// TestFeedMessages: an answer may have fields that this version does not know, and lists of numbers
+// in either encoding. One that does not fit the request is not taken.
 func TestFeedMessages(t *testing.T) {
 	const unknown = "\x08\x01\x55abcd\x59abcdefgh\xfb\x01\xfc\x01\xf2\x01\x00" // of each type, a group among them
 	const next2 = "\x20\x02"
@@ -266,7 +268,8 @@ func TestSockets(t *testing.T) {
 	}
 }
 
-// FuzzMessageAnswer answers calls by messages with anything: none panics, and none reads much beyond what it may.
+// FuzzMessageAnswer answers calls by messages with anything: none panics, and none reads much
+// beyond what it may.
 func FuzzMessageAnswer(f *testing.F) {
 	for _, text := range []string{
 		"", "\xff", messageText(&feedfilterv1.FilterResponse{Dropped: []*feedfilterv1.Dropped{{Index: 1, Kind: "k"}}, Next: 2, Annotated: []*feedfilterv1.Annotated{{Kind: "like", Posts: []uint32{0}}}}),

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// TestDefaultProtocol: a client that hedges speaks HTTP/1.1, so that a second attempt has a connection of its own, and any other HTTP/2.
+// TestDefaultProtocol: a client that hedges speaks HTTP/1.1, so that a second attempt has a
+// connection of its own, and any other HTTP/2.
 func TestDefaultProtocol(t *testing.T) {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", typeJSON)

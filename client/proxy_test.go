@@ -9,7 +9,8 @@ import (
 	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
 )
 
-// TestPathsBehindProxy: a service may have its place below another path. Ids keep their form all the same.
+// TestPathsBehindProxy: a service may have its place below another path. Ids keep their form all
+// the same.
 func TestPathsBehindProxy(t *testing.T) {
 	for want, mediaType := range map[string]string{
 		"/feed%2Ffilter/v1/users/a%2Fb/hides/c":               "application/json",

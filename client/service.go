@@ -55,8 +55,9 @@ func (c *Client) Pages(ctx context.Context) (Pages, error) {
 	return p, err
 }
 
-// Reshape raises the number of pages to pages, a power of two up to 2^24. The service does so in the
-// background; [Client.Pages] returns its progress. Reshape needs a token with the scope ops:write.
+// Reshape raises the number of pages to pages, a power of two up to 2^24. The service does so in
+// the background; [Client.Pages] returns its progress. Reshape needs a token with the scope
+// ops:write.
 //
 // The number only grows: a request for fewer pages than there are fails with an [*Error] with the
 // code "out_of_range". A reshape that has begun cannot be taken back.

@@ -80,7 +80,8 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// TestCalls makes every call to a real service, which has to answer what the calls before have made of it.
+// TestCalls makes every call to a real service, which has to answer what the calls before have made
+// of it.
 func TestCalls(t *testing.T) { bothWays(t, testCalls) }
 
 func testCalls(t *testing.T, o client.Options) {
@@ -115,7 +116,7 @@ func testCalls(t *testing.T, o client.Options) {
 	}
 	all := must(c.Filter(ctx, client.FilterRequest{Viewer: "1", Posts: []client.Post{{ID: "p8", Author: "2"}}, Kinds: []string{}, RecordSeen: true}))
 	if len(all.Posts) != 1 {
-		t.Errorf("nothing is to be checked, and %+v", all)
+		t.Errorf("a feed without kinds: %+v", all)
 	}
 	dropped := must(c.Filter(ctx, client.FilterRequest{
 		Viewer: "1", Annotate: []string{"like"}, Limit: 1, Answer: client.AnswerDropped,
@@ -203,7 +204,8 @@ func TestServiceCalls(t *testing.T) {
 	}
 }
 
-// TestOddIDs: ids come through paths as they are, those that paths give a meaning of their own, too.
+// TestOddIDs: ids come through paths as they are, those that paths give a meaning of their own,
+// too.
 func TestOddIDs(t *testing.T) { bothWays(t, testOddIDs) }
 
 func testOddIDs(t *testing.T, o client.Options) {

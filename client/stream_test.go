@@ -13,7 +13,8 @@ import (
 	"github.com/feedfilter/feedfilter/client"
 )
 
-// TestStreamsCutOff: a stream or export that ends early is an error, and so is one that lacks results.
+// TestStreamsCutOff: a stream or export that ends early is an error, and so is one that lacks
+// results.
 func TestStreamsCutOff(t *testing.T) {
 	add := []client.Activity{{User: "1", Kind: "hide", Target: "a", Op: client.Add}, {User: "1", Kind: "hide", Target: "b", Op: client.Add}}
 	for name, c := range map[string]struct {
@@ -67,7 +68,8 @@ func TestStreamsCutOff(t *testing.T) {
 	})
 }
 
-// TestStreamIsReadInPieces: a read of a stream's request returns all activities that wait, whole or in parts.
+// TestStreamIsReadInPieces: a read of a stream's request returns all activities that wait, whole or
+// in parts.
 func TestStreamIsReadInPieces(t *testing.T) {
 	const many = 100
 	for _, piece := range []int{1 << 20, 7} {
@@ -104,7 +106,8 @@ func TestStreamIsReadInPieces(t *testing.T) {
 	}
 }
 
-// TestErrorsOfActivities: the error of one activity has a code and no status, and matches what a whole call with that code matches.
+// TestErrorsOfActivities: the error of one activity has a code and no status, and matches what a
+// whole call with that code matches.
 func TestErrorsOfActivities(t *testing.T) {
 	all := []error{
 		client.ErrUnavailable, client.ErrOverloaded, client.ErrInvalid, client.ErrDenied, client.ErrLimitReached, client.ErrNoLedger, client.ErrForeign,

@@ -9,9 +9,9 @@
 // takes one round trip, and a few nanoseconds per key.
 //
 // Most callers want [Filter]: [Open] one on a [Store], then call Add, Remove and Contains. A Filter
-// takes more keys than its configured capacity, at the same false-positive rate. A [Window] has keys
-// of each of many owners, and forgets each key once its time is over; it stores fingerprints, in 2 to
-// 3 bytes a key. The stores are [Memory] and, in package redisstore, Redis or Valkey.
+// takes more keys than its configured capacity, at the same false-positive rate. A [Window] has
+// keys of each of many owners, and forgets each key once its time is over; it stores fingerprints,
+// in 2 to 3 bytes a key. The stores are [Memory] and, in package redisstore, Redis or Valkey.
 //
 // [Page], [Shape], [Scaling] and [HashKey] are the building blocks. A format version pins the
 // format of a page, the hash of a key and the positions of its bits. The header of each page

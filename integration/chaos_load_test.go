@@ -101,7 +101,7 @@ func (l *chaosLoad) pick(ctx context.Context, rng *rand.Rand, what int) *target 
 	return nil
 }
 
-// answered checks what every answer has to be like, and says whether it is 200.
+// answered checks the rules for every answer, and reports whether it is 200.
 func (l *chaosLoad) answered(g *target, what string, r reply) bool {
 	y := l.tally
 	switch {

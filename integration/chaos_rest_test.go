@@ -85,7 +85,7 @@ func (g *target) lists(ctx context.Context, user string) (listing, error) {
 			for _, item := range page.Items {
 				id := [2]string{plural, item.Target}
 				if all[id] {
-					return nil, fmt.Errorf("list %s: %s is there twice", plural, item.Target)
+					return nil, fmt.Errorf("list %s: duplicate %s", plural, item.Target)
 				}
 				all[id] = true
 			}

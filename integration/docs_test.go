@@ -47,7 +47,8 @@ func documents() map[string]document {
 	}
 }
 
-// TestDocuments runs the commands of documents, as they are written: one after another, with feedfilter as it is built and nothing set but another port.
+// TestDocuments runs the commands of documents, as they are written: one after another, with
+// feedfilter as it is built and nothing set but another port.
 func TestDocuments(t *testing.T) {
 	known := documents()
 	for name, text := range doctest.Documents(t, "..") {
@@ -79,7 +80,8 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-// builtCommands returns a directory with feedfilter, and with a make that builds and runs it as the Makefile does, but for the minutes that takes.
+// builtCommands returns a directory with feedfilter, and with a make that builds and runs it as the
+// Makefile does, but for the minutes that takes.
 func builtCommands(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -102,7 +104,8 @@ esac
 	return dir
 }
 
-// TestCommandsOfDocuments sees to it that whatever a document has in the way of commands is run, or that there is a reason against it.
+// TestCommandsOfDocuments sees to it that whatever a document has in the way of commands is run, or
+// that there is a reason against it.
 func TestCommandsOfDocuments(t *testing.T) {
 	known, targets := documents(), makeTargets(t)
 	texts := doctest.Documents(t, "..")

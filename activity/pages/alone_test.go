@@ -50,8 +50,8 @@ func TestAlone(t *testing.T) {
 	})
 }
 
-// How the filter was made is not forgotten with page 0, nor with all the others while somebody has it
-// open.
+// How the filter was made is not forgotten with page 0, nor with all the others while somebody has
+// it open.
 func TestAloneWithoutPageZero(t *testing.T) {
 	onStores(t, func(t *testing.T, store favfilter.Store) {
 		remove := func(number uint32) {

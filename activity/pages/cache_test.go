@@ -76,8 +76,8 @@ func TestCacheForgetsRepairedPages(t *testing.T) {
 	}
 }
 
-// What another process has repaired, at the same sequence, is not answered from what is held of it once
-// the scrub has come by.
+// What another process has repaired, at the same sequence, is not answered from what is held of it
+// once the scrub has come by.
 func TestCacheForgetsWhatOthersRepaired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := bubbleLedger(t, 1), &favfilter.Memory{}

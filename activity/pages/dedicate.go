@@ -9,8 +9,9 @@ import (
 )
 
 const (
-	// defaultSharedKeys is the default of Config.MaxSharedKeys: twice as many keys as all but one in a hundred
-	// users have. They take some 6 KiB, which everybody else on the page would read with each feed.
+	// defaultSharedKeys is the default of Config.MaxSharedKeys: twice as many keys as all but one
+	// in a hundred users have. They take some 6 KiB, which everybody else on the page would read
+	// with each feed.
 	defaultSharedKeys = 2048
 	// MinSharedKeys is the least of Config.MaxSharedKeys.
 	MinSharedKeys = 16
@@ -30,7 +31,8 @@ func newLeavers() *leavers {
 	return &leavers{moving: make(map[uint64]bool), turns: make(chan struct{}, maxLeaving)}
 }
 
-// ofFirst returns how many of rows, which are in order of hash, belong to the user of the first one.
+// ofFirst returns how many of rows, which are in order of hash, belong to the user of the first
+// one.
 func ofFirst(rows []ledger.Row) int {
 	n := 1
 	for n < len(rows) && rows[n].Hash == rows[0].Hash {

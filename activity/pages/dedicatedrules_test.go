@@ -287,8 +287,8 @@ func TestDedicatedRuleRelease(t *testing.T) {
 	}
 }
 
-// Users move in each phase of a growth: what is written on their new page is found by processes
-// that have not heard of the move, nor of the switch, and by those that have heard of both.
+// Users move in each phase of a growth. Processes that have heard of neither the move nor the
+// switch find what was written on the new page. So do processes that have heard of both.
 func TestDedicatedRuleInGrowth(t *testing.T) {
 	for _, phase := range []string{"building", "leaving"} {
 		for _, release := range []bool{false, true} {

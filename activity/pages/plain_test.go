@@ -18,8 +18,8 @@ import (
 // The tests of this file are the rows of the table in docs/ARCHITECTURE.md, "What
 // the plain scheme gets wrong": what happens there, with a ledger beside the filter.
 
-// checkRate fails if of so many absent keys more were found than the rate of one key explains. Ledgers have random
-// seeds, so which are found is another matter each time.
+// checkRate fails if of so many absent keys more were found than the rate of one key explains.
+// Ledgers have random seeds, so which are found is another matter each time.
 func (r *Pages) checkRate(t testing.TB, found, keys int) {
 	t.Helper()
 	if most := ratetest.Most(r.keyRate * float64(keys)); found > most {

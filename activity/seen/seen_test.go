@@ -256,8 +256,8 @@ func (d *damaging) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilte
 	return loaded, err
 }
 
-// What is there stays when a window is configured anew, for the new length; for a longer one from the
-// next write on.
+// A window that is configured with a new length keeps what it has. A shorter length applies at
+// once, a longer one from the next write on.
 func TestLengthChanges(t *testing.T) {
 	store := &favfilter.Memory{}
 	now := time.Unix(500_000*3600, 0)

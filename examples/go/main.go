@@ -1,4 +1,5 @@
-// Command go is an example of package client: user 1 blocks user 2, asks for a feed, and undoes it. Usage: go run ./examples/go [URL]
+// Command go is an example of package client: user 1 blocks user 2, asks for a feed, and undoes it.
+// Usage: go run ./examples/go [URL]
 package main
 
 import (

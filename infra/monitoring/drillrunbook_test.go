@@ -15,8 +15,9 @@ import (
 	"github.com/feedfilter/feedfilter/internal/doctest"
 )
 
-// follow runs the commands of an alert's section of the runbook, as they stand there. Those under Do have to succeed; those under
-// Look may say that something is wrong by their status, but not that they are no commands, or have no such flags.
+// follow runs the commands of an alert's section of the runbook, as they stand there. Those under
+// Do have to succeed; those under Look may say that something is wrong by their status, but not
+// that they are no commands, or have no such flags.
 func (d *drill) follow(alert string, replace map[string]string, files map[string]string) {
 	d.t.Helper()
 	text, err := os.ReadFile(runbook)
@@ -89,7 +90,8 @@ func (d *drill) control(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// commands makes a directory with feedfilter, and what stands for the system's own: units are those of the drill.
+// commands makes a directory with feedfilter, and what stands for the system's own: units are those
+// of the drill.
 func commands(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -102,7 +104,7 @@ func commands(t *testing.T) string {
 		"systemctl":  "#!/bin/sh\nexec curl -fsS -X POST \"$DRILL/$1/$2\"\n",
 		"journalctl": "#!/bin/sh\nexec cat \"$DRILL_LOG\"\n",
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil { //nolint:gosec // it is to be run
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil { //nolint:gosec // the drill runs it
 			t.Fatal(err)
 		}
 	}

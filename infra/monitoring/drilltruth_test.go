@@ -28,7 +28,8 @@ func (d *drill) page() page {
 	return page{bits, regions}
 }
 
-// forge puts an older page in place of the one there is, with the sequence of that: its header is right in itself and for the ledger.
+// forge puts an older page in place of the one there is, with the sequence of that: its header is
+// right in itself and for the ledger.
 func (d *drill) forge(older page) {
 	d.t.Helper()
 	const from, to = 32, 40 // see favfilter.Header
@@ -47,8 +48,8 @@ func onePage(d *drill) {
 	d.settings["pages"], d.settings["sample-rate"], d.settings["scrub-rate"] = 1, 1, 1
 }
 
-// crossed has something drop bits of a page between two looks of the scrub, which takes a page now and then: it is done again until a
-// feed was the first to see it.
+// crossed drops bits of a page between two looks of the scrub, which looks at a page now and then.
+// It repeats this until a feed is the first to see the damage.
 func (d *drill) crossed(series string, older page, ask func()) {
 	d.t.Helper()
 	before := d.sum(series)
@@ -67,7 +68,7 @@ func truthScenarios() []scenario {
 	return []scenario{
 		{
 			alert: "FeedfilterMissedDrop", how: "A page in Redis beneath the service is set back, with the sequence of the newer one.",
-			recovered: "All pages made anew; an hour went by.", prepare: onePage,
+			recovered: "All pages rebuilt; an hour passed.", prepare: onePage,
 			busy: func(d *drill) { d.batch("add", "hide", 1, 1) },
 			provoke: func(d *drill) {
 				older := d.page()
@@ -78,7 +79,7 @@ func truthScenarios() []scenario {
 		},
 		{
 			alert: "FeedfilterFalsePositivesHigh", how: "A page keeps the bits of 40 posts that are hidden no more.",
-			recovered: "All pages made anew; feeds with nothing wrong.", prepare: onePage,
+			recovered: "All pages rebuilt; feeds without errors.", prepare: onePage,
 			busy: func(d *drill) { d.batch("add", "hide", 2, 40); d.feed("u3", 10, "") },
 			provoke: func(d *drill) {
 				older := d.page()
@@ -145,7 +146,7 @@ func truthScenarios() []scenario {
 
 func samplingBlind() scenario {
 	return scenario{
-		alert: "FeedfilterSamplingBlind", how: "All feeds are to be compared, 400 come at a time, and PostgreSQL is 300 ms away.",
+		alert: "FeedfilterSamplingBlind", how: "All feeds are compared, 400 arrive at a time, and PostgreSQL is 300 ms away.",
 		recovered: "A lower `--sample-rate`, SIGHUP; an hour went by.",
 		prepare: func(d *drill) {
 			proxy := proxytest.Start(d.t, d.postgres.Addr())

@@ -44,11 +44,11 @@ const (
 	AuditDrop AuditFailure = "drop"
 )
 
-// Audit is a log of who did what: a JSON object a line, appended. While the log takes lines, each
-// has been handed to the system when Log returns, so that it outlives the process; a power cut may
-// take what came within the last second or so. While the log blocks, as a pipe does whose reader
-// stands still, Log waits a second at most, and not at all once it has waited that long. It is
-// safe for concurrent use.
+// Audit is a log of who did what, with one JSON object per line. Log hands each line to the system
+// before it returns, so the line outlives the process. A power cut may lose about the last second.
+// While the log blocks, as a pipe does whose reader is stopped, Log waits a second at most. Once it
+// has waited that long, it does not wait until the log works again. Audit is safe for concurrent
+// use.
 type Audit struct {
 	failure AuditFailure
 	file    auditFile
@@ -100,8 +100,8 @@ func auditLine(ctx context.Context, level slog.Level, msg string, attrs ...slog.
 	return text.Bytes()
 }
 
-// Check returns [ErrAuditBehind] if a request that belongs into the log is to be refused now. The
-// line of any other is taken, whatever happens to the log meanwhile.
+// Check returns [ErrAuditBehind] if a request that must be logged has to be refused now. The log
+// accepts lines of other requests in any state.
 func (a *Audit) Check() error {
 	if a != nil && a.failure == AuditRefuse && a.lines.Behind() {
 		return ErrAuditBehind
@@ -200,8 +200,8 @@ func isSame(a, b *os.File) bool {
 	return err1 == nil && err2 == nil && os.SameFile(first, second)
 }
 
-// endsTorn reports whether the last line of a file is not whole, as a full disk may have left it. Of what cannot be read it is
-// taken to be.
+// endsTorn reports whether the last line of a file is not whole, as a full disk may have left it.
+// Of what cannot be read it is taken to be.
 func endsTorn(name string) bool {
 	info, err := os.Stat(name)
 	if err != nil || !info.Mode().IsRegular() || info.Size() == 0 {

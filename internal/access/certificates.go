@@ -15,7 +15,8 @@ type CertificateFiles struct {
 	ClientCA  string // certificates of who may sign those that clients have to show; "": they need none
 }
 
-// Certificates are those of files, as they were when they were last right. They are safe for concurrent use.
+// Certificates are those of files, as they were when they were last right. They are safe for
+// concurrent use.
 type Certificates struct {
 	reloader
 
@@ -23,7 +24,8 @@ type Certificates struct {
 	inForce atomic.Pointer[tls.Config]
 }
 
-// OpenCertificates reads the files. That it follows changes is up to [Certificates.Watch], which the caller runs.
+// OpenCertificates reads the files. That it follows changes is up to [Certificates.Watch], which
+// the caller runs.
 func OpenCertificates(files CertificateFiles, log *slog.Logger) (*Certificates, error) {
 	c := &Certificates{clients: files.ClientCA != ""}
 	c.reloader = reloader{what: "the certificate", names: []string{files.Cert, files.Key}, log: log, apply: c.apply}

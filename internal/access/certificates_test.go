@@ -60,7 +60,8 @@ func copyFile(t *testing.T, to, from string) {
 	write(t, to, string(text))
 }
 
-// shake makes a connection both sides of which are content with, and returns its state, as the client has it.
+// shake makes a connection both sides of which are content with, and returns its state, as the
+// client has it.
 func shake(t *testing.T, server, client *tls.Config) (tls.ConnectionState, error) {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")

@@ -47,11 +47,12 @@ func ParseFile(text []byte) (File, error) {
 	return f, f.Check()
 }
 
-// explain keeps what stands in the file out of the message: it may hold a token where a hash should be.
+// explain keeps what stands in the file out of the message: it may hold a token where a hash should
+// be.
 func explain(err error) error {
 	if bad, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 		if errors.Is(bad, jsontext.ErrDuplicateName) {
-			return fmt.Errorf("not JSON as a token file has it: at byte %d: a name is there twice", bad.ByteOffset)
+			return fmt.Errorf("not JSON as a token file has it: at byte %d: duplicate name", bad.ByteOffset)
 		}
 		return fmt.Errorf("not JSON: at byte %d", bad.ByteOffset)
 	}
@@ -64,8 +65,8 @@ func explain(err error) error {
 	return errors.New("not a token file")
 }
 
-// noNull refuses a null: read as nothing given, it would make a token that never expires of one that
-// somebody meant to.
+// noNull refuses a null: read as nothing given, it would make a token that never expires of one
+// that somebody meant to.
 func noNull(text []byte) error {
 	for d := jsontext.NewDecoder(bytes.NewReader(text)); ; {
 		switch t, err := d.ReadToken(); {
@@ -121,7 +122,7 @@ func (e Entry) check() (errs []error) {
 		case !slices.Contains(Scopes(), s):
 			errs = append(errs, fmt.Errorf("scopes[%d]: not one of %q", i, Scopes()))
 		case slices.Contains(e.Scopes[:i], s):
-			errs = append(errs, fmt.Errorf("scopes[%d]: %s is there twice", i, s))
+			errs = append(errs, fmt.Errorf("scopes[%d]: duplicate scope %s", i, s))
 		}
 	}
 	switch {

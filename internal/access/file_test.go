@@ -35,7 +35,7 @@ func TestParseFile(t *testing.T) {
 		"null":                             {"null"},
 		"{}":                               {"tokens: 0, not 1 to 1000"},
 		`{"tokens":[]}`:                    {"tokens: 0, not 1 to 1000"},
-		`{"tokens":[],"tokens":[]}`:        {"a name is there twice"},
+		`{"tokens":[],"tokens":[]}`:        {"duplicate name"},
 		`{"token":[]}`:                     {"/token: there is no such field"},
 		fileOf(good) + "x":                 {"not JSON: at byte"},
 		fileOf(with(`"scope":1`)):          {"/tokens/0/scope: there is no such field"},
@@ -51,7 +51,7 @@ func TestParseFile(t *testing.T) {
 		fileOf(entry("r", "", `"ops:read"`)):               {"tokens[0].hash: is that of nothing"},
 		// All of them at once.
 		fileOf(`{"name":"a b","hash":"sha256:00","scopes":["feed:write","ops:read","ops:read"],"burst":1}`, `{"name":"","hash":"","scopes":[]}`): {
-			"tokens[0].name: not 1 to 64", "tokens[0].hash: is not sha256:", "tokens[0].scopes[0]: not one of", "tokens[0].scopes[2]: ops:read is there twice",
+			"tokens[0].name: not 1 to 64", "tokens[0].hash: is not sha256:", "tokens[0].scopes[0]: not one of", "tokens[0].scopes[2]: duplicate scope ops:read",
 			"tokens[0].burst: needs a rate", "tokens[1].name:", "tokens[1].hash:", "tokens[1].scopes: none of",
 		},
 	} {
@@ -78,7 +78,7 @@ func TestParseFile(t *testing.T) {
 	}
 }
 
-// Whoever puts a token where its hash belongs must not find it in the log.
+// A token in the place of its hash must not appear in the error, which is logged.
 func TestParseFileShowsNoSecret(t *testing.T) {
 	const secret = "ff_RECOGNIZABLE"
 	for _, text := range []string{

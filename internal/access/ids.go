@@ -15,8 +15,9 @@ import (
 
 const idKeyBytes = 32
 
-// IDs turn ids of users and posts into what logs show of them. Whoever has the logs, and not the key, cannot find out
-// ids by trying: they are hashed with HMAC-SHA256. They are safe for concurrent use.
+// IDs turn ids of users and posts into their form in logs. They hash ids with HMAC-SHA256, so a
+// reader of the logs without the key cannot find out ids by trying. They are safe for concurrent
+// use.
 type IDs struct{ key []byte }
 
 // NewIDs returns hashes by a random key that nobody keeps.
@@ -26,8 +27,8 @@ func NewIDs() *IDs {
 	return &IDs{key}
 }
 
-// OpenIDs reads the key, 64 hexadecimal digits, from a file, which it makes, readable to its owner, where there is
-// none. Processes whose hashes are to be the same need copies of one file.
+// OpenIDs reads the key, 64 hexadecimal digits, from a file, which it makes, readable to its owner,
+// where there is none. Processes whose hashes are to be the same need copies of one file.
 func OpenIDs(file string) (*IDs, error) {
 	text, err := readSmall(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -46,7 +47,8 @@ func OpenIDs(file string) (*IDs, error) {
 	return &IDs{key}, nil
 }
 
-// makeKey leaves a whole key in the file. If another process makes one at the same time, that is it.
+// makeKey leaves a whole key in the file. If another process makes one at the same time, that is
+// it.
 func makeKey(file string) (err error) {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err

@@ -41,8 +41,8 @@ func TestIDs(t *testing.T) {
 	}
 }
 
-// A hash has to be the same with every version, or logs of before can no longer be searched. This is
-// HMAC-SHA256, as other tools have it.
+// A hash has to be the same with every version, or logs of before can no longer be searched. This
+// is HMAC-SHA256, as other tools have it.
 func TestIDsGolden(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "id.key")
 	write(t, file, strings.Repeat("0b", 32)+"\n")

@@ -25,7 +25,8 @@ func (r Rate) String() string {
 	return text
 }
 
-// UnmarshalText reads "<a second>" or "<a second>:<burst>", such as 100 or 0.5:20, or nothing for no limit.
+// UnmarshalText reads "<a second>" or "<a second>:<burst>", such as 100 or 0.5:20, or nothing for
+// no limit.
 func (r *Rate) UnmarshalText(text []byte) error {
 	if *r = (Rate{}); len(text) == 0 {
 		return nil
@@ -78,9 +79,9 @@ const (
 	shardUsers = 1024
 )
 
-// Users limits how often something is done for each of any number of users. It remembers at least the 65,536
-// seen last, and at most twice as many, in some 10 MB: one that is forgotten may do as much as a new one. It is safe for
-// concurrent use.
+// Users limits how often something is done for each of any number of users. It remembers at least
+// the 65,536 seen last, and at most twice as many, in some 10 MB: one that is forgotten may do as
+// much as a new one. It is safe for concurrent use.
 type Users struct {
 	rate   atomic.Pointer[Rate]
 	seed   maphash.Seed
@@ -100,7 +101,7 @@ func NewUsers(r Rate) *Users {
 	return u
 }
 
-// SetRate changes the rate. If it is another, all begin anew with it.
+// SetRate changes the rate. A new rate resets the use of all users.
 func (u *Users) SetRate(r Rate) {
 	if *u.rate.Swap(&r) == r {
 		return
@@ -110,8 +111,8 @@ func (u *Users) SetRate(r Rate) {
 	}
 }
 
-// Take counts a request for the user, unless there have been too many: then it returns how long it is
-// until one may be made.
+// Take counts a request for the user, unless there have been too many: then it returns how long it
+// is until one may be made.
 func (u *Users) Take(user string, now time.Time) (wait time.Duration) {
 	if u == nil || u.rate.Load().PerSecond == 0 {
 		return 0
@@ -126,7 +127,8 @@ func (s *userShard) clear() {
 	s.younger, s.older = nil, nil
 }
 
-// limiter returns that of a user. The rate is read under the lock: none of an older rate is made once the shard was cleared.
+// limiter returns that of a user. The rate is read under the lock: none of an older rate is made
+// once the shard was cleared.
 func (s *userShard) limiter(user uint64, r *atomic.Pointer[Rate]) *rate.Limiter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,8 +146,8 @@ func (s *userShard) limiter(user uint64, r *atomic.Pointer[Rate]) *rate.Limiter 
 	return l
 }
 
-// Throttle bounds how often something is logged that strangers can cause: ten times at once, then once a
-// second. The zero value is not ready; use NewThrottle. It is safe for concurrent use.
+// Throttle bounds how often something is logged that strangers can cause: ten times at once, then
+// once a second. The zero value is not ready; use NewThrottle. It is safe for concurrent use.
 type Throttle struct {
 	limiter *rate.Limiter
 	kept    atomic.Uint64

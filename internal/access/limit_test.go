@@ -126,7 +126,7 @@ func TestThrottle(t *testing.T) {
 	}
 }
 
-// Many at once get no more than the rate, whoever of them comes first.
+// Many calls at once get no more than the rate, in any order.
 func TestTakeAtOnce(t *testing.T) {
 	k, u, now := rated(t, access.Rate{PerSecond: 1, Burst: 50}), access.NewUsers(access.Rate{PerSecond: 1, Burst: 30}), time.Now()
 	var mu sync.Mutex
@@ -165,7 +165,7 @@ func TestSetRate(t *testing.T) {
 	}
 	u.SetRate(one)
 	if u.Take("a", now) == 0 {
-		t.Error("the same rate anew has forgotten what was used")
+		t.Error("setting the same rate again has reset what was used")
 	}
 	u.SetRate(access.Rate{PerSecond: 1, Burst: 3})
 	if u.Take("a", now)+u.Take("a", now)+u.Take("a", now) != 0 || u.Take("a", now) == 0 {

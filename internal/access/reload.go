@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// reloadInterval is how often files are read again. Their contents are compared, not what the file system says of
-	// them: that is as good for files that are replaced, behind symbolic links that are turned, and on shares, and a
-	// change that keeps size and time is seen too.
+	// reloadInterval is how often files are read again. The reloader compares contents, not
+	// metadata of the file system. That also works for replaced files, for symbolic links that
+	// change, and on network shares. It finds a change that keeps size and time, too.
 	reloadInterval = time.Second
 	// maxFile is the length of the longest file that is read, in bytes.
 	maxFile = 1 << 20
@@ -52,8 +52,8 @@ func (r *reloader) open() error {
 	return err
 }
 
-// Reload reads the files, and brings what has changed into force. After an error, which is logged once as well,
-// what was in force stays so.
+// Reload reads the files, and brings what has changed into force. After an error, which is logged
+// once as well, what was in force stays so.
 func (r *reloader) Reload(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -77,7 +77,8 @@ func (r *reloader) Reload(ctx context.Context) error {
 	return nil
 }
 
-// Watch reloads the files whenever they change, which it notices within a second or so, until ctx ends.
+// Watch reloads the files whenever they change, which it notices within a second or so, until ctx
+// ends.
 func (r *reloader) Watch(ctx context.Context) {
 	ticker := time.NewTicker(reloadInterval)
 	defer ticker.Stop()

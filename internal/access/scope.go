@@ -1,5 +1,6 @@
-// Package access decides who may call the service, how often, and what is written down of it: tokens
-// and their scopes, rates, certificates, the audit log, and the hashes that stand for ids in logs.
+// Package access decides who may call the service, how often, and what is logged of it. It has
+// tokens and their scopes, rates, certificates, the audit log, and the hashes that replace ids in
+// logs.
 package access
 
 // Scope is something that a token allows.

@@ -20,8 +20,8 @@ const (
 	maxToken = 256
 )
 
-// digest is the SHA-256 of a token. A slow hash, as passwords need it, would gain nothing: a token has
-// 256 random bits, so that nobody finds one for a hash by trying, and each request would pay for it.
+// digest is the SHA-256 of a token. A slow hash, as for passwords, would gain nothing: a token has
+// 256 random bits, so nobody finds it by trying. Each request would pay for a slow hash.
 type digest [sha256.Size]byte
 
 // NewToken returns a random token of 256 bits: ff_ and 52 letters and digits.
@@ -64,8 +64,8 @@ func (t *Token) Allows(oneOf ...Scope) bool {
 // may be made.
 func (t *Token) Take(now time.Time) (wait time.Duration) { return take(t.limiter, now) }
 
-// Charge counts n requests more, which are being made, and returns how long it is until the rate has made up for them:
-// no request may be made before.
+// Charge counts n requests more, which are being made, and returns how long it is until the rate
+// has made up for them: no request may be made before.
 func (t *Token) Charge(now time.Time, n int) (wait time.Duration) { return charge(t.limiter, now, n) }
 
 // Rate is how often something may be done. The zero value is no limit.

@@ -39,7 +39,8 @@ type Tokens struct {
 	inForce atomic.Pointer[[]*Token]
 }
 
-// OpenTokens reads the file. That it follows changes is up to [Tokens.Watch], which the caller runs.
+// OpenTokens reads the file. That it follows changes is up to [Tokens.Watch], which the caller
+// runs.
 func OpenTokens(c TokensConfig) (*Tokens, error) {
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.Now == nil {
@@ -53,7 +54,8 @@ func OpenTokens(c TokensConfig) (*Tokens, error) {
 	return t, nil
 }
 
-// apply brings a file's tokens into force. A token that is there already keeps what it has used of its rate.
+// apply brings a file's tokens into force. A token that is there already keeps what it has used of
+// its rate.
 func (t *Tokens) apply(contents [][]byte) error {
 	file, err := ParseFile(contents[0])
 	if err != nil {
@@ -77,7 +79,7 @@ func (t *Tokens) apply(contents [][]byte) error {
 	return nil
 }
 
-// SetRate changes the rate of tokens that the file gives none. If it is another, they begin anew with it.
+// SetRate changes the rate of tokens for which the file gives none. A new rate resets their use.
 func (t *Tokens) SetRate(r Rate) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -111,8 +113,8 @@ func (t *Tokens) find(d digest) (found *Token) {
 	return found
 }
 
-// Check returns the token that a request's Authorization headers present, or why there is none: ErrNoToken,
-// ErrMalformed, ErrUnknown or ErrExpired.
+// Check returns the token that a request's Authorization headers present, or why there is none:
+// ErrNoToken, ErrMalformed, ErrUnknown or ErrExpired.
 func (t *Tokens) Check(authorization []string) (*Token, error) {
 	switch len(authorization) {
 	case 0:
@@ -133,8 +135,8 @@ func (t *Tokens) Check(authorization []string) (*Token, error) {
 	return k, t.expiry(k)
 }
 
-// Again says whether a token that was right still is: ErrUnknown, if the file no longer has it, or ErrExpired.
-// What it returns has the token's scopes of now.
+// Again checks a token that was valid before. It returns the token with its present scopes, or
+// ErrUnknown if the file no longer has it, or ErrExpired.
 func (t *Tokens) Again(k *Token) (*Token, error) {
 	now := t.find(k.digest)
 	if now == nil {

@@ -201,7 +201,8 @@ func TestReload(t *testing.T) {
 	})
 }
 
-// A file is put back as it was, after one that was broken: nothing has to be brought into force, and nothing fails any more.
+// A file is put back as it was, after one that was broken: nothing has to be brought into force,
+// and nothing fails any more.
 func TestReloadOfWhatWasBroken(t *testing.T) {
 	text := fileOf(entry("a", "a", `"feed:read"`))
 	tokens, file, _ := opened(t, access.TokensConfig{}, text)

@@ -88,7 +88,8 @@ func (f *File) identify() error {
 // Close closes the file.
 func (f *File) Close() { _ = f.file.Close() } // it was only read
 
-// Checkpoint is a place between two lines of a file. The hash tells whether all before is unchanged.
+// Checkpoint is a place between two lines of a file. The hash tells whether all before is
+// unchanged.
 type Checkpoint struct {
 	Position Position `json:"position"`
 	SHA256   []byte   `json:"sha256"` // of the file up to Position

@@ -135,8 +135,8 @@ func (c csvLines) split(line []byte) ([]string, error) {
 // maxAhead is how far in the future a line's since may be: clocks differ.
 const maxAhead = 10 * time.Minute
 
-// times are the line's beginning and end, zero where it has none. An end that is over is right: the line
-// comes from an older export.
+// times are the line's beginning and end, zero where it has none. An end that is over is right: the
+// line comes from an older export.
 func (rec *record) times(now time.Time) (since, until time.Time, err error) {
 	if since, err = parseTime("since", rec.Since); err != nil {
 		return since, until, err
@@ -162,8 +162,8 @@ func parseTime(name, text string) (time.Time, error) {
 	return at, nil
 }
 
-// Line returns the activity as a line of NDJSON, which a [Reader] reads. A zero Since or Until is left
-// out.
+// Line returns the activity as a line of NDJSON, which a [Reader] reads. A zero Since or Until is
+// left out.
 func Line(a activity.Activity) ([]byte, error) {
 	op := Add
 	if a.Remove {

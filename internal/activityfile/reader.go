@@ -195,8 +195,8 @@ type Batch struct {
 	Err        error    // why nothing follows, if it is not the end of the file
 }
 
-// Batch reads up to size lines. With stop, the first bad line ends the last batch, which ends before
-// that line.
+// Batch reads up to size lines. With stop, the first bad line ends the last batch, which ends
+// before that line.
 func (r *Reader) Batch(size int, stop bool) Batch {
 	var b Batch
 	for !b.Last && len(b.Activities)+len(b.Bad) < size {

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// ErrUnknown says that a figure cannot be had here.
+// ErrUnknown means that a figure is unavailable on this machine.
 var ErrUnknown = errors.New("unknown here")
 
-// Meter reads the CPU time that something has used until now. Where it cannot be told, the error wraps
-// [ErrUnknown].
+// Meter reads the CPU time that something has used until now. Where it cannot be told, the error
+// wraps [ErrUnknown].
 type Meter func(ctx context.Context) (time.Duration, error)
 
 // Usage is what a number of calls have used.
@@ -28,8 +28,8 @@ func (u Usage) PerCall(i int) float64 {
 	return float64(u.CPU[i]) / float64(u.Calls) / float64(time.Microsecond)
 }
 
-// Use measures the CPU time of each of calls: blocks of them take turns, each call has d in all. What runs beside them in the same
-// processes is counted too, so d should be a second or more.
+// Use measures the CPU time of each of calls: blocks of them take turns, each call has d in all.
+// What runs beside them in the same processes is counted too, so d should be a second or more.
 func Use(ctx context.Context, d time.Duration, meters []Meter, calls ...Call) ([]Usage, error) {
 	const blocks = 3
 	usages := make([]Usage, len(calls))

@@ -7,11 +7,13 @@ import (
 	"github.com/feedfilter/feedfilter/feed"
 )
 
-// KeysPerCandidate is how many keys a candidate is looked up under: block, blocked-by, hide and seen.
+// KeysPerCandidate is how many keys a candidate is looked up under: block, blocked-by, hide and
+// seen.
 const KeysPerCandidate = 4
 
 const (
-	// minKeys is how many distinct keys the feeds of one size look for, at least: a processor learns the answers of few.
+	// minKeys is how many distinct keys the feeds of one size look for, at least: a processor
+	// learns the answers of few.
 	minKeys = 1 << 16
 	// MinFeeds is how many feeds of one size there are, at least.
 	MinFeeds = 64
@@ -24,8 +26,9 @@ type Feed struct {
 	Drop   []bool // by candidate: some activity of the viewer, or a block of the viewer, concerns it
 }
 
-// Feeds makes feeds of n candidates for the viewers in turn, with 65,536 distinct keys or more together. Of twenty candidates the
-// viewer has hidden one, half a one is by somebody who blocks the viewer or is blocked, and half a one was seen; the others are new.
+// Feeds makes feeds of n candidates for the viewers in turn, with 65,536 distinct keys or more
+// together. Of 40 candidates the viewer has hidden two and seen one, and one is by a user who
+// blocks the viewer or is blocked. The others are new.
 func (p *Population) Feeds(n int) []*Feed {
 	by := p.blockers()
 	feeds := make([]*Feed, max(MinFeeds, 1+minKeys/(KeysPerCandidate*n)))

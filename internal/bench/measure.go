@@ -34,13 +34,14 @@ type Call struct {
 	Do func(ctx context.Context, round int) error
 	// Before, if there is one, goes before Do, and is not timed.
 	Before func(ctx context.Context, round int) error
-	// Every has Do called in one of so many rounds only, for calls that would slow the others' rounds; 0: in all.
+	// Every has Do called in one of so many rounds only, for calls that would slow the others'
+	// rounds; 0: in all.
 	Every int
 }
 
-// Interleave times calls in turn, one round of them after another, for d or a few rounds at least. Each round
-// begins with another call, so that none always follows the same one. The samples are in the order of calls. It ends
-// with the first error, which names the call.
+// Interleave times calls in turn, one round of them after another, for d or a few rounds at least.
+// Each round begins with another call, so that none always follows the same one. The samples are in
+// the order of calls. It ends with the first error, which names the call.
 func Interleave(ctx context.Context, d time.Duration, calls ...Call) ([]Samples, error) {
 	samples := make([]Samples, len(calls))
 	for i := range calls {
@@ -105,8 +106,8 @@ func Repeat(ctx context.Context, d time.Duration, c Call) (int, error) {
 	}
 }
 
-// Parallel has so many goroutines call c for d, and returns how many calls a second they made together. No two
-// calls get the same number.
+// Parallel has so many goroutines call c for d, and returns how many calls a second they made
+// together. No two calls get the same number.
 func Parallel(ctx context.Context, d time.Duration, goroutines int, c Call) (perSecond float64, err error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)

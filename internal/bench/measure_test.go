@@ -27,7 +27,8 @@ func TestQuantiles(t *testing.T) {
 	}
 }
 
-// Every call gets every round, but for those that are to be rarer, and none always follows the same other.
+// Every call gets every round, but for those that are to be rarer, and none always follows the same
+// other.
 func TestInterleave(t *testing.T) {
 	var log []string
 	call := func(name string, every int) bench.Call {

@@ -26,8 +26,8 @@ func Load() (float64, bool) {
 	return load, err == nil
 }
 
-// Noise says in what ways the machine was too busy with other things for the figures to count: the load average
-// before the run was above 1, or the PINGs of a run were uneven. Without PINGs only the load is looked at.
+// Noise returns why the machine was too busy for the figures to count. A reason is a load average
+// above 1 before the run, or uneven PINGs during it. Without PINGs Noise looks at the load alone.
 func Noise(load float64, pings ...Samples) (reasons []string) {
 	if load > maxLoad {
 		reasons = append(reasons, fmt.Sprintf("the load average was %.2f at the start, above %.0f", load, maxLoad))

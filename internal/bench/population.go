@@ -18,8 +18,9 @@ const (
 	Seen      = "seen"
 )
 
-// How many activities users have: the logarithm is normal, with a median of about 30 and a 99th percentile of about
-// 1,000, and the user with the most has 1.5 % of all, more where users are few.
+// These constants describe how many activities users have. The logarithm is normal, with a median
+// of about 30 and a 99th percentile of about 1,000. The user with the most has 1.5 % of all, or
+// more if users are few.
 const (
 	medianUser = 30
 	spreadUser = 1.531
@@ -41,11 +42,12 @@ type Population struct {
 	seed uint64
 }
 
-// Entry is one key that is held: a block leaves two, "block" with the one and "blocked-by" with the other.
+// Entry is one key that is held: a block leaves two, "block" with the one and "blocked-by" with the
+// other.
 type Entry struct{ Owner, Kind, Target string }
 
-// NewPopulation makes a population of so many users, 3 or more, with about so many entries, at least one activity
-// for each user.
+// NewPopulation makes a population of so many users, 3 or more, with about so many entries, at
+// least one activity for each user.
 func NewPopulation(users, entries int, seed uint64) (*Population, error) {
 	if users < 3 || entries < users || users > 1e7 || entries > 1e9 {
 		return nil, fmt.Errorf("a population of %d users with %d entries: want 3 users to 10 million, and one entry for each to 1 billion",
@@ -106,7 +108,8 @@ func (p *Population) Activity(u, n int) activity.Activity {
 	return activity.Activity{User: UserID(u), Kind: Hide, Target: HiddenID(u, n)}
 }
 
-// UserID is the id of user u. It is text, as a service has to take it: a Redis set of up to 512 numbers takes less.
+// UserID is the id of user u. It is text, as a service has to take it: a Redis set of up to 512
+// numbers takes less.
 func UserID(u int) string { return string(AppendUser(nil, u)) }
 
 // AppendUser appends the id of user u.

@@ -70,7 +70,8 @@ func TestSmallPopulations(t *testing.T) {
 	}
 }
 
-// The feeds say of every candidate what a model of plain maps does, and look for enough distinct keys.
+// The feeds say of every candidate what a model of plain maps does, and look for enough distinct
+// keys.
 func TestFeeds(t *testing.T) {
 	p := population(t, 300, 30_000)
 	held := make(map[bench.Entry]bool)
@@ -99,7 +100,7 @@ func TestFeeds(t *testing.T) {
 					}
 				}
 				if drop != f.Drop[i] {
-					t.Fatalf("candidate %v of viewer %s is to be dropped: %v, but the model says %v", post, f.Viewer, f.Drop[i], drop)
+					t.Fatalf("candidate %v of viewer %s dropped: %v, but the model says %v", post, f.Viewer, f.Drop[i], drop)
 				}
 			}
 		}

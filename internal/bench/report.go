@@ -29,7 +29,7 @@ type Row struct {
 	Unknown string `json:"unknown,omitzero"`
 }
 
-// Against sets the goal of the row, and says whether it is met.
+// Against sets the goal of the row, and reports whether the row meets it.
 func (r Row) Against(g Goal) Row {
 	sign, got := "<=", r.Value
 	if g.Least {
@@ -111,7 +111,8 @@ func (r Row) cells() []string {
 	return cells
 }
 
-// WriteTable writes a Markdown table of which the first row is the head, and all but the first column are figures.
+// WriteTable writes a Markdown table of which the first row is the head, and all but the first
+// column are figures.
 func WriteTable(b *strings.Builder, table [][]string) {
 	widths := make([]int, len(table[0]))
 	for _, row := range table {

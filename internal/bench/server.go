@@ -39,8 +39,8 @@ func (s Server) each(ctx context.Context, do func(*redis.Client) error) error {
 	}
 }
 
-// info sums fields of a section of INFO over the servers. One that a server does not tell is ErrUnknown, unless it is among
-// optional.
+// info sums fields of a section of INFO over the servers. One that a server does not tell is
+// ErrUnknown, unless it is among optional.
 func (s Server) info(ctx context.Context, section string, fields, optional []string) (map[string]float64, error) {
 	sums := make(map[string]float64)
 	err := s.each(ctx, func(c *redis.Client) error {
@@ -97,10 +97,12 @@ func (s Server) PID(ctx context.Context) (int, error) {
 	return int(sums["process_id"]), err
 }
 
-// settling is how long a server takes to notice what the buffers of its clients have become: it looks at each once a second.
+// settling is how long a server takes to notice what the buffers of its clients have become: it
+// looks at each once a second.
 const settling = 1200 * time.Millisecond
 
-// Memory is what the servers have allocated, in bytes, but for the buffers of their clients. It takes a second.
+// Memory is what the servers have allocated, in bytes, but for the buffers of their clients. It
+// takes a second.
 func (s Server) Memory(ctx context.Context) (int64, error) {
 	select {
 	case <-time.After(settling):
@@ -133,8 +135,8 @@ func (s Server) Version(ctx context.Context) string {
 // scanCount is how many keys a step of a SCAN looks at.
 const scanCount = 1000
 
-// Holds reports whether the servers have a key of any of the filters. It looks at all their keys. The names must
-// begin with the first of them, as those of [Filters] do.
+// Holds reports whether the servers have a key of any of the filters. It looks at all their keys.
+// The names must begin with the first of them, as those of [Filters] do.
 func (s Server) Holds(ctx context.Context, filters ...string) (bool, error) {
 	found := false
 	err := s.keys(ctx, filters, func(_ *redis.Client, keys []string) error {
@@ -147,7 +149,8 @@ func (s Server) Holds(ctx context.Context, filters ...string) (bool, error) {
 	return found, nil
 }
 
-// Remove removes all keys of the filters, whose names must be as Holds wants them. It looks at all keys of the servers.
+// Remove removes all keys of the filters, whose names must be as Holds wants them. It looks at all
+// keys of the servers.
 func (s Server) Remove(ctx context.Context, filters ...string) error {
 	err := s.keys(ctx, filters, func(c *redis.Client, keys []string) error {
 		if len(keys) == 0 {

@@ -47,8 +47,8 @@ func NumberFor(entries int) uint32 {
 	return pages
 }
 
-// OpenSubject makes a subject without activities. It does next to nothing of its own accord, so that what it uses is the
-// calls'.
+// OpenSubject makes a subject without activities. It does next to nothing of its own accord, so
+// that what it uses is the calls'.
 func OpenSubject(ctx context.Context, c SubjectConfig) (*Subject, error) {
 	l, err := ledger.Open(ctx, "sqlite:"+c.File, ledger.Options{Pages: c.Pages})
 	if err != nil {
@@ -71,7 +71,8 @@ func (s *Subject) Close() error {
 	return s.ledger.Close()
 }
 
-// holding has a subject on the same ledger and pages that holds so many bytes of these, until do returns.
+// holding has a subject on the same ledger and pages that holds so many bytes of these, until do
+// returns.
 func (s *Subject) holding(ctx context.Context, bytes int, do func(*Subject) error) error {
 	config := s.config
 	config.PageCache = bytes
@@ -83,8 +84,8 @@ func (s *Subject) holding(ctx context.Context, bytes int, do func(*Subject) erro
 	return do(&Subject{Recorder: r})
 }
 
-// Record records activities in their order, as an import does: some are made ready while others are written. It returns how
-// many, and how long that took, with what it took to draw them.
+// Record records activities in their order, as an import does: some are made ready while others are
+// written. It returns how many, and how long that took, with what it took to draw them.
 func (s *Subject) Record(ctx context.Context, all iter.Seq[activity.Activity]) (n int, took time.Duration, err error) {
 	start := time.Now()
 	bulk := s.Recorder.NewBulk()
@@ -148,7 +149,8 @@ func (s *Subject) RecordSeen(ctx context.Context, p *Population) error {
 	return err
 }
 
-// Check filters the feed. In dropped, unless that is nil, it says what became of each candidate; it is as long as the feed.
+// Check filters the feed. In dropped, unless that is nil, it says what became of each candidate; it
+// is as long as the feed.
 func (s *Subject) Check(ctx context.Context, f *Feed, dropped []bool) error {
 	a, err := feed.Filter(ctx, s.Recorder, feed.Request{Viewer: f.Viewer, Posts: f.Posts})
 	if err != nil {
@@ -176,8 +178,8 @@ func (s *Subject) Check(ctx context.Context, f *Feed, dropped []bool) error {
 	return nil
 }
 
-// Wrong compares what became of the candidates of f with what had to: how many were kept that had to be dropped, and how many of
-// the others were dropped.
+// Wrong compares what became of the candidates of f with what had to: how many were kept that had
+// to be dropped, and how many of the others were dropped.
 func (f *Feed) Wrong(dropped []bool) (missed, falsePositives int) {
 	for i, drop := range f.Drop {
 		switch {

@@ -93,7 +93,8 @@ type step struct {
 	do   func(context.Context) error
 }
 
-// steps are in the order of the table, but for what comes of filling the pages, which has to be first.
+// steps are in the order of the table, but for what comes of filling the pages, which has to be
+// first.
 func (s *suite) steps(store favfilter.Store) []step {
 	var filled []Row
 	return []step{
@@ -129,7 +130,8 @@ func (s *suite) pingFirst(calls ...Call) []Call {
 	return append([]Call{s.Server.Ping()}, calls...)
 }
 
-// interleave measures calls, d for each, and PINGs that take turns with them, if there is a server: their median is 0 if not.
+// interleave measures calls, d for each, and PINGs that take turns with them, if there is a server:
+// their median is 0 if not.
 func (s *suite) interleave(ctx context.Context, d time.Duration, calls ...Call) (ping time.Duration, samples []Samples, err error) {
 	all := s.pingFirst(calls...)
 	samples, err = Interleave(ctx, d*time.Duration(len(all)), all...)

@@ -14,14 +14,15 @@ import (
 
 const (
 	manyKeys = 100
-	// rebuildKeys is how many keys the page has that is made anew.
+	// rebuildKeys is the number of keys of the page that is rebuilt.
 	rebuildKeys = 5000
 )
 
 // KeyRate returns the false-positive rate of a key in a page, at the default rate of a candidate.
 func KeyRate() float64 { return activity.BuiltinKinds().Rates(0.001).Key }
 
-// fill records the population, and returns the rows that come of it: bytes an activity, and how fast it went.
+// fill records the population, and returns the rows that come of it: bytes an activity, and how
+// fast it went.
 func (s *suite) fill(ctx context.Context, store favfilter.Store) ([]Row, error) {
 	const bytesName, bytesUnit = "bytes an activity, all overhead in", "B"
 	memory := func() (int64, error) {
@@ -61,8 +62,8 @@ func (s *suite) fill(ctx context.Context, store favfilter.Store) ([]Row, error) 
 	}, nil
 }
 
-// Warm has the server learn the scripts, and connections made: what is there once, however many activities. It writes to
-// page 0 of the store.
+// Warm has the server learn the scripts, and connections made: what is there once, however many
+// activities. It writes to page 0 of the store.
 func Warm(ctx context.Context, server Server, store favfilter.Store) error {
 	w := &writer{store: store, id: favfilter.PageID{Number: 0}, keys: 1}
 	for range minRounds {
@@ -106,7 +107,8 @@ func (s *suite) writes(ctx context.Context) error {
 	return nil
 }
 
-// build measures how fast pages are made of keys and put in place, as an import into an empty filter would.
+// build measures how fast pages are made of keys and put in place, as an import into an empty
+// filter would.
 func (s *suite) build(ctx context.Context) error {
 	store, err := s.Open(Filters(s.Filter)[1])
 	if err != nil {
@@ -145,7 +147,8 @@ func (s *suite) build(ctx context.Context) error {
 	return nil
 }
 
-// rebuild measures what a feed waits for when its page is gone: read from the ledger, made, and put in place.
+// rebuild measures what a feed waits for when its page is gone: read from the ledger, made, and put
+// in place.
 func (s *suite) rebuild(ctx context.Context) (err error) {
 	store, err := s.Open(Filters(s.Filter)[2])
 	if err != nil {

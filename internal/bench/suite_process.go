@@ -20,7 +20,8 @@ const (
 	tenHashes = KeysPerCandidate * 1.0 / (1 << 15)
 )
 
-// Process is feeds of 500 candidates, and a subject with pages in this process: one page of 4,000 entries, ten bits a key.
+// Process is feeds of 500 candidates, and a subject with pages in this process: one page of 4,000
+// entries, ten bits a key.
 type Process struct {
 	Subject *Subject
 	People  *Population
@@ -56,7 +57,8 @@ func OpenProcess(ctx context.Context, dir string, seed uint64) (p *Process, err 
 	return p, nil
 }
 
-// Keys is a [Call] of what a feed check does but for the answer: the keys of a whole feed are built, hashed and tested.
+// Keys is a [Call] of what a feed check does but for the answer: the keys of a whole feed are
+// built, hashed and tested.
 func (p *Process) Keys() Call {
 	return Call{Name: "keys in process", Do: func(ctx context.Context, round int) error {
 		return lookUp(ctx, p.Subject.Recorder, p.drops, p.Feeds[round%len(p.Feeds)])

@@ -8,17 +8,19 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// writePage is how many keys a page has room for that is written to, some 10 KiB; at half of it a new one is begun.
+// writePage is how many keys a page has room for that is written to, some 10 KiB; at half of it a
+// new one is begun.
 const writePage = 4300
 
-// Write is a [Call] that writes batches of so many new keys to a page, 0 to 15, of a store that nothing else uses. The page is
-// never more than half full.
+// Write is a [Call] that writes batches of so many new keys to a page, 0 to 15, of a store that
+// nothing else uses. The page is never more than half full.
 func Write(name string, store favfilter.Store, page uint32, keys int) Call {
 	w := &writer{store: store, id: favfilter.PageID{Number: page}, keys: keys}
 	return Call{Name: name, Do: w.write, Before: w.prepare}
 }
 
-// writer writes batches of so many new keys to a page of its own, and puts a new page there when that is half full.
+// writer writes batches of that many new keys to a page that nothing else uses. When the page is
+// half full, the writer replaces it by a new one.
 type writer struct {
 	store    favfilter.Store
 	id       favfilter.PageID

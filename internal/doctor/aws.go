@@ -14,7 +14,8 @@ import (
 // recallTime is left for what a service does while AWS does not answer.
 const recallTime = 4 * time.Second
 
-// checkAWS asks AWS where the cache is. Where AWS does not answer, it goes by what AWS said last, as a service does.
+// checkAWS asks AWS where the cache is. Where AWS does not answer, it goes by what AWS said last,
+// as a service does.
 func (d *Doctor) checkAWS(ctx context.Context) finding {
 	config := d.servers.Managed.Config
 	config.Logger = d.config.Logger

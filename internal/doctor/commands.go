@@ -13,7 +13,8 @@ import (
 
 const triedPages, usualPages = 16, 16384
 
-// tryScript calls all that the scripts of the page store call, on a key that nobody has: nothing changes.
+// tryScript calls all that the scripts of the page store call, on a key that nobody has: nothing
+// changes.
 const tryScript = `if redis.call('STRLEN', KEYS[1]) ~= 0 then return redis.error_reply('ERR the key is in use') end
 redis.call('GETRANGE', KEYS[1], 0, 63)
 redis.call('GET', KEYS[1])
@@ -79,7 +80,8 @@ func (d *Doctor) keys(ctx context.Context) map[string]string {
 		found[d.nodes[0].addr] = key(0)
 		return found
 	}
-	// Chance leaves none out: each serves more than one slot in 64 times as many as there are of them.
+	// Chance leaves none out: each serves more than one slot in 64 times as many as there are of
+	// them.
 	for i := 0; i < 64*len(d.nodes) && len(found) < len(d.nodes); i++ {
 		node, err := client.MasterForKey(ctx, key(i))
 		if err != nil {

@@ -11,7 +11,8 @@ import (
 type Config struct {
 	_ struct{} // fields are named
 
-	// Invalid is why the service would not start whatever the servers are like; nil: nothing is known.
+	// Invalid is why the service would not start whatever the servers are like; nil: nothing is
+	// known.
 	Invalid error
 	// Correct says what to do about Invalid.
 	Correct string
@@ -23,7 +24,8 @@ type Config struct {
 
 	Ledger string // as [ledger.Inspect] takes it; "": there is none
 
-	// DataDir is the directory that the service keeps files in, made when it starts. "": it keeps none.
+	// DataDir is the directory that the service keeps files in, made when it starts. "": it keeps
+	// none.
 	DataDir string
 
 	Logger *slog.Logger     // default: discards

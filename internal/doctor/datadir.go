@@ -38,7 +38,8 @@ func judgeDirectory(name string) finding {
 	return okf("%s can be written to", name)
 }
 
-// nearest returns the nearest parent of name that is there, or name itself. It has to be a directory.
+// nearest returns the nearest parent of name that is there, or name itself. It has to be a
+// directory.
 func nearest(name string) (string, error) {
 	for {
 		info, err := os.Stat(name)

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// A directory that is somebody else's is found out, and so is one whose nearest parent is. Root may write to all of them: the look
-// is taken by a thread that is another user.
+// A directory that is somebody else's is found out, and so is one whose nearest parent is. Root may
+// write to all of them: the look is taken by a thread that is another user.
 func TestDataDirOfOthers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -68,8 +68,9 @@ func (d *Doctor) Checks() []string {
 	return names
 }
 
-// Run makes the checks, and hands each result to tell when it is there; those that ctx leaves no time for count as failed.
-// It returns an error if ctx is cancelled, if tell does, and if connections cannot be closed.
+// Run makes the checks, and hands each result to tell when it is there; those that ctx leaves no
+// time for count as failed. It returns an error if ctx is cancelled, if tell does, and if
+// connections cannot be closed.
 func (d *Doctor) Run(ctx context.Context, tell func(Result) error) (report *Report, err error) {
 	defer func() { err = errors.Join(err, d.close()) }()
 	report = &Report{}
@@ -158,7 +159,7 @@ func (d *Doctor) redisChecks() []check {
 		check{name: "memory", look: func(context.Context) finding { return summarize(d.nodes, d.judgeMemory) }})
 }
 
-// checkConfiguration says what is to be looked at.
+// checkConfiguration reports which Redis and ledger the doctor checks.
 func (d *Doctor) checkConfiguration(context.Context) finding {
 	if d.config.Invalid != nil {
 		return fail(words(d.config.Invalid), d.config.Correct)

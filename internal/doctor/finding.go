@@ -51,8 +51,8 @@ func printable(text string) string {
 // someNodes is how many nodes one finding names.
 const someNodes = 3
 
-// summarize makes the findings on all nodes one: the worst, with the nodes that have it. Nodes that did not answer are the business of
-// the check "server".
+// summarize makes the findings on all nodes one: the worst, with the nodes that have it. Nodes that
+// did not answer are the business of the check "server".
 func summarize(nodes []*server, judge func(*server) finding) finding {
 	var worst []finding // those that are as bad as it gets
 	var names []string

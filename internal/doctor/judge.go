@@ -40,7 +40,8 @@ func worse(all ...finding) finding {
 	return worst
 }
 
-// judgeMemory judges how full a server is, and what it does when it is full: pages that it evicts are rebuilt, at a cost.
+// judgeMemory judges how full a server is, and what it does when it is full: pages that it evicts
+// are rebuilt, at a cost.
 func (d *Doctor) judgeMemory(n *server) finding {
 	used, told := number(n.info, "used_memory")
 	if !told {
@@ -133,7 +134,8 @@ func (d *Doctor) judgeReplicas(n *server) finding {
 	}
 }
 
-// judgeCluster judges what a node thinks of its cluster; it says nothing of a server that is in none.
+// judgeCluster judges what a node thinks of its cluster; it says nothing of a server that is in
+// none.
 func judgeCluster(n *server) finding {
 	state, told := n.cluster["cluster_state"]
 	if !told || n.mode() == modeStandalone {

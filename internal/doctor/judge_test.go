@@ -85,7 +85,7 @@ func TestJudgesServerless(t *testing.T) {
 	}
 }
 
-// Without a ledger nothing is made anew.
+// Without a ledger no page is rebuilt.
 func TestJudgesWithoutLedger(t *testing.T) {
 	t.Parallel()
 	server := serverOf("h:1", "role:master", "connected_slaves:0", "used_memory:1", "maxmemory_policy:allkeys-lru")

@@ -52,7 +52,8 @@ func (d *Doctor) checkLedger(ctx context.Context) finding {
 	return worse(judgeInspection(i), judgeSchema(i), d.judgePages(i), judgeDurability(i))
 }
 
-// judgeFile sees whether a ledger in a file can be written to, or made: files are made beside it, too.
+// judgeFile sees whether a ledger in a file can be written to, or made: files are made beside it,
+// too.
 func (d *Doctor) judgeFile(name string) finding {
 	if !strings.HasPrefix(d.config.Ledger, "sqlite:") {
 		return okf("no file")
@@ -170,7 +171,8 @@ func (d *Doctor) checkClocks(ctx context.Context) finding {
 	return d.judgeClocks(all)
 }
 
-// judgeClocks: a ledger on PostgreSQL gives the time that `until` and windows go by; without one, this machine does.
+// judgeClocks: a ledger on PostgreSQL gives the time that `until` and windows go by; without one,
+// this machine does.
 func (d *Doctor) judgeClocks(all []apart) finding {
 	if len(all) == 0 {
 		return skipf("there is no other clock to compare with")

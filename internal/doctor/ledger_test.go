@@ -37,8 +37,8 @@ func TestJudgesLedger(t *testing.T) {
 	}
 }
 
-// The number of pages that is asked for has to be one that the ledger has. A ledger of an older schema
-// does not tell what it has.
+// The number of pages that is asked for has to be one that the ledger has. A ledger of an older
+// schema does not tell what it has.
 func TestJudgesPages(t *testing.T) {
 	t.Parallel()
 	grown := ledger.Layouts{Current: 64, Leaving: 16}
@@ -96,7 +96,8 @@ func TestJudgesClocks(t *testing.T) {
 	}
 }
 
-// A user of PostgreSQL who may not make the ledger, or not change it, is told apart from one who may.
+// A user of PostgreSQL who may not make the ledger, or not change it, is told apart from one who
+// may.
 func TestPostgresRights(t *testing.T) {
 	server := pgtest.Start(t)
 	conn, err := pgx.Connect(t.Context(), server.URL())

@@ -136,7 +136,8 @@ func (d *Doctor) judgeEngines() finding {
 	return f
 }
 
-// judgeEngine names the server. Valkey tells a version of Redis too, of the last that it is compatible with.
+// judgeEngine names the server. Valkey tells a version of Redis too, of the last that it is
+// compatible with.
 func judgeEngine(n *server) finding {
 	name, version := "Redis", n.info["redis_version"]
 	if n.info["valkey_version"] != "" || n.info["server_name"] == "valkey" {
@@ -152,7 +153,8 @@ func judgeEngine(n *server) finding {
 	return okf("%s %s", name, version)
 }
 
-// checkTopology compares what the servers are with what --redis takes them for, and judges each one's place.
+// checkTopology compares what the servers are with what --redis takes them for, and judges each
+// one's place.
 func (d *Doctor) checkTopology(context.Context) finding {
 	if d.seed == nil {
 		return skipf("not signed in")

@@ -38,7 +38,8 @@ func (d *Doctor) checkSignIn(ctx context.Context) finding {
 	return fail(words(first), d.signInTodo(first))
 }
 
-// client returns one of the server at addr alone, without second tries: what fails now and then is to be seen.
+// client returns a client of the server at addr alone. It does not retry, so that occasional
+// failures show.
 func (d *Doctor) client(addr string) *redis.Client {
 	switch {
 	case d.servers.Cluster != nil:
@@ -123,7 +124,8 @@ func (d *Doctor) signInTodo(err error) string {
 	return "See whether the server hangs, and what it logs; a proxy or firewall may also hold connections and pass nothing on."
 }
 
-// stateTodo says what to do about a server that refuses everybody, or has not what is asked for; "": err is about neither.
+// stateTodo says what to do about a server that refuses everybody, or has not what is asked for;
+// "": err is about neither.
 func stateTodo(err error) string {
 	switch {
 	case redis.HasErrorPrefix(err, "LOADING"):
@@ -146,7 +148,8 @@ func stateTodo(err error) string {
 	return ""
 }
 
-// saysAnywhere tells whether a server has answered that; what is said of a command within a script need not begin with it.
+// saysAnywhere tells whether a server has answered that; what is said of a command within a script
+// need not begin with it.
 func saysAnywhere(err error, text string) bool {
 	return isRedisReply(err) && strings.Contains(err.Error(), text)
 }
@@ -156,7 +159,8 @@ func (d *Doctor) permissionTodo() string {
 	return "Allow the user what the service needs: " + AccessRule(d.config.Filter) + "."
 }
 
-// AccessRule is all that a user of Redis has to be allowed for a filter of that name, as its access control lists have it.
+// AccessRule is all that a user of Redis has to be allowed for a filter of that name, as its access
+// control lists have it.
 func AccessRule(filter string) string {
 	return "~fav:{" + filter + "/* +auth +hello +ping +client|setname +command +info +cluster|slots +cluster|info +asking +readonly " +
 		"+mget +get +getrange +strlen +bitcount +bitfield +set +setrange +del +persist +eval +evalsha +time"

@@ -14,7 +14,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redisurl"
 )
 
-// The user that doctor asks for may do what the Terraform module lets its user do, but for what is of no use.
+// The user that doctor asks for has the rights that the Terraform module gives its user, except
+// those that have no use here.
 func TestRuleIsTheModules(t *testing.T) {
 	text, err := os.ReadFile("../../infra/terraform/access.tf")
 	if err != nil {
@@ -40,7 +41,8 @@ func (r reply) Error() string { return string(r) }
 // RedisError marks it as such.
 func (reply) RedisError() {}
 
-// Servers that refuse everybody, and what is no server, are told for what they are, by sign-in and by commands.
+// Servers that refuse everybody, and what is no server, are told for what they are, by sign-in and
+// by commands.
 func TestStates(t *testing.T) {
 	t.Parallel()
 	d := New(Config{Redis: &redisurl.Servers{Single: &redis.Options{}}})

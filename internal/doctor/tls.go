@@ -90,7 +90,7 @@ func tlsTodo(err error) string {
 	return "See that the server has TLS at this port, or use redis:// in place of rediss://."
 }
 
-// judgePlain judges connections without TLS: whoever is on the way can read passwords.
+// judgePlain judges connections without TLS. Anyone on the network path can read passwords.
 func judgePlain(ctx context.Context, network string, addrs []string) finding {
 	if network == "unix" {
 		return okf("none, on a socket of this machine")

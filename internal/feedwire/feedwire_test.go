@@ -50,7 +50,8 @@ func TestFieldsAreThoseOfTheSchema(t *testing.T) {
 	}
 }
 
-// TestAppend compares each function with the generated code, which also leaves out empty strings and zeros.
+// TestAppend compares each function with the generated code, which also leaves out empty strings
+// and zeros.
 func TestAppend(t *testing.T) {
 	dropped := []byte{}
 	for _, d := range []*feedfilterv1.Dropped{

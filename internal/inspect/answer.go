@@ -1,4 +1,5 @@
-// Package inspect says what is inside a page, of a user and of a key: as JSON, which the service answers, and as text for a terminal.
+// Package inspect says what is inside a page, of a user and of a key: as JSON, which the service
+// answers, and as text for a terminal.
 package inspect
 
 import (
@@ -42,7 +43,7 @@ type Stands struct {
 	Collided      uint32  `json:"collided"`
 	CollidedShare float64 `json:"collided_share"`
 	Rate          float64 `json:"false_positive_rate"` // of one key
-	FullAt        float64 `json:"full_at"`             // fill from which on the page is made anew; of one that grows, another layer is added
+	FullAt        float64 `json:"full_at"`             // fill at which the page is rebuilt or, if it grows, gets another layer
 	Capacity      int     `json:"capacity"`            // keys that the first layer is expected to hold by then
 	BitsBytes     int     `json:"bits_bytes"`
 	RegionsBytes  int     `json:"regions_bytes"`
@@ -79,7 +80,8 @@ type Drawing struct {
 	Regions []byte `json:"regions"`
 }
 
-// PageOf says what is inside a page, drawn with up to so many cells; 0: not at all. Users appear as name has them.
+// PageOf says what is inside a page, drawn with up to so many cells; 0: not at all. Users appear as
+// name has them.
 func PageOf(in *pages.PageInside, cells int, name func(user string) string) Page {
 	p := Page{
 		Number: in.Number, Own: in.Dedicated, State: in.State.String(), Lacks: in.Lacks, Residual: in.Residual, Behind: in.Behind,

@@ -103,9 +103,9 @@ type pageOfOwner struct {
 	rows   []ledger.Row
 }
 
-// ReadKey returns the state of an activity bit by bit: in each page that has one of its keys, and in
-// the ledger. It changes nothing, and reads as much as [pages.Pages.InspectPage] of two pages. Errors
-// are an [*activity.InvalidError] of field "kind", "user" or "target", an
+// ReadKey returns the state of an activity bit by bit: in each page that has one of its keys, and
+// in the ledger. It changes nothing, and reads as much as [pages.Pages.InspectPage] of two pages.
+// Errors are an [*activity.InvalidError] of field "kind", "user" or "target", an
 // [*activity.UnavailableError], or that of ctx.
 func ReadKey(ctx context.Context, a activity.Activities, kind, user, target string) (*KeyInside, error) {
 	k, ok := a.Kinds().Named(kind)

@@ -26,7 +26,8 @@ func (in *KeyInside) side(t *testing.T, name string) KeySide {
 	return KeySide{}
 }
 
-// What an undo is said to do is what it does, and what is said of a key is what a feed and the ledger say of it.
+// What an undo is said to do is what it does, and what is said of a key is what a feed and the
+// ledger say of it.
 func TestInspectKey(t *testing.T) {
 	onStores(t, func(t *testing.T, store favfilter.Store) {
 		g := newRigAt(t, store, 1, 0.2) // few bits a key, so that many are shared

@@ -25,7 +25,7 @@ func (s Style) width() int {
 	return s.Width
 }
 
-// Cells is how many cells a page is to be drawn with in the style.
+// Cells returns the number of cells that a page is drawn with in the style.
 func (s Style) Cells() int { return min(MaxCells, 16*s.width()) }
 
 // text writes lines, and remembers that it could not.
@@ -49,7 +49,7 @@ func (p Page) Text(w io.Writer, style Style) error {
 	}
 	p.compare(t)
 	if s := p.Page; s != nil {
-		t.linef("  bits      %d, of which %d are set, %s; made anew from %s on; %s",
+		t.linef("  bits      %d, of which %d are set, %s; rebuilt from %s on; %s",
 			s.Bits, s.Set, percent(s.Fill), percent(s.FullAt), layers(s))
 		t.linef("  regions   %d of %d bits, of which %d are shared, %s", s.Regions, s.RegionBits, s.Collided, percent(s.CollidedShare))
 		t.linef("  rate      %.2g of one key that is not there", s.Rate)
@@ -102,7 +102,8 @@ func (p Page) verdict() string {
 	}
 }
 
-// leftModulus is what a page's header has left of the sequence with which a user last left the page.
+// leftModulus is what a page's header has left of the sequence with which a user last left the
+// page.
 const leftModulus = 1 << 24
 
 // compare sets what the page says beside what the ledger says.
@@ -209,7 +210,8 @@ func (s Style) cell(c, most byte) string {
 
 const asciiShades = " .:-=+*#%@"
 
-// Shades of blocks; and of colors, from dark to light, that people who see few colors can tell apart.
+// Shades of blocks; and of colors, from dark to light, that people who see few colors can tell
+// apart.
 func blockShades() []rune { return []rune(" ░▒▓█") }
 func colorShades() []int  { return []int{0, 17, 18, 24, 30, 36, 71, 107, 149, 191, 227} }
 

@@ -41,7 +41,7 @@ func TestPageText(t *testing.T) {
   sequence  17    17
   keys      41    41
   left      12    12
-  bits      4096, of which 400 are set, 9.8 %; made anew from 40.0 % on; 10 for each key
+  bits      4096, of which 400 are set, 9.8 %; rebuilt from 40.0 % on; 10 for each key
   regions   1024 of 4 bits, of which 32 are shared, 3.1 %
   rate      7.9e-11 of one key that is not there
   bytes     576 of bits, 136 of regions

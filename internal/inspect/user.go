@@ -37,9 +37,9 @@ type UserWindow struct {
 	Bytes int // bytes that a feed reads
 }
 
-// ReadUser reads the page and the windows of a user, and compares the user's keys in the ledger with
-// what the page reports. It changes nothing, and reads as much as [pages.Pages.InspectPage]. Errors are
-// an [*activity.InvalidError], an [*activity.UnavailableError], or that of ctx.
+// ReadUser reads the page and the windows of a user, and compares the user's keys in the ledger
+// with what the page reports. It changes nothing, and reads as much as [pages.Pages.InspectPage].
+// Errors are an [*activity.InvalidError], an [*activity.UnavailableError], or that of ctx.
 func ReadUser(ctx context.Context, a activity.Activities, user string) (*UserInside, error) {
 	if err := activity.CheckID(user, "user"); err != nil {
 		return nil, err

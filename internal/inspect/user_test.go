@@ -96,7 +96,8 @@ func (s faultyWhole) LoadWhole(ctx context.Context, ids []favfilter.PageID) ([]f
 	return faulttest.Do(s.Faults, func() ([]favfilter.Loaded, error) { return s.Store.LoadWhole(ctx, ids) })
 }
 
-// TestInspectFaults lets each call that a look makes fail: it says so, or gets by without, and never shows half of what there is.
+// TestInspectFaults lets each call that a look makes fail: it says so, or gets by without, and
+// never shows half of what there is.
 func TestInspectFaults(t *testing.T) {
 	f := &faulttest.Faults{}
 	g := newRig(t, &favfilter.Memory{}, 4)

@@ -9,8 +9,8 @@ import (
 
 const day = 24 * time.Hour
 
-// parseDays takes what time.ParseDuration takes, with whole days in front: "30d", "12h", "1d12h". What it
-// returns is positive.
+// parseDays takes what time.ParseDuration takes, with whole days in front: "30d", "12h", "1d12h".
+// What it returns is positive.
 func parseDays(text string) (time.Duration, error) {
 	days, rest, found := strings.Cut(text, "d")
 	if !found {

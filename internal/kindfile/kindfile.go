@@ -22,8 +22,8 @@ const maxKinds = 100
 //
 //	{"kinds": [{"name": "mute", "target": "user", "effect": "drop", "limit": 1000}, ...]}
 //
-// The entry of a built-in kind may set its limit, or its window, parts and most, and must not contradict
-// the rest. The error joins all mistakes, each with its kind.
+// The entry of a built-in kind may set its limit, or its window, parts and most, and must not
+// contradict the rest. The error joins all mistakes, each with its kind.
 func Parse(file []byte) (*activity.Kinds, error) {
 	entries, err := splitKinds(file)
 	if err != nil {

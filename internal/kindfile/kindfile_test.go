@@ -244,8 +244,8 @@ func TestParseDays(t *testing.T) {
 	}
 }
 
-// Whatever a file has, there is an answer: kinds that are as they have to be, with the built-in ones
-// first, or an error.
+// Whatever a file has, there is an answer: kinds that are as they have to be, with the built-in
+// ones first, or an error.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		`{"kinds":[{"name":"mute","target":"user","effect":"drop","two_way":true,"limit":7},{"name":"seen","window":"1d12h","parts":3}]}`,

@@ -48,7 +48,7 @@ type Queue struct {
 	lines  []line        // the first is being written
 	bytes  int           // of lines
 	gap    uint64        // lines dropped since the queue was full
-	behind bool          // a caller waited in vain, or an error is to be repaired
+	behind bool          // a caller's wait timed out, or Out has failed
 	closed bool          // nothing is tried again
 	idle   chan struct{} // closed when nothing is left to write; nil: nothing is
 
@@ -72,7 +72,7 @@ func (q *Queue) Write(text []byte) (int, error) {
 // Put takes a line however much waits.
 func (q *Queue) Put(text []byte) { q.put(text, true) }
 
-// Behind reports whether Out blocks, or fails and is to be tried again.
+// Behind reports whether Out blocks, or fails and will be tried again.
 func (q *Queue) Behind() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -214,7 +214,7 @@ func (q *Queue) tell() bool {
 	return true
 }
 
-// pause waits until Out is to be tried again. It returns false if it is not.
+// pause waits until the next attempt to write to Out. It returns false if there is none.
 func (q *Queue) pause() bool {
 	q.mu.Lock()
 	q.behind = true

@@ -12,7 +12,8 @@ import (
 // firstLook is how soon suspects are looked at again.
 const firstLook = 50 * time.Millisecond
 
-// lookAgain clears suspects in which source and service agree, until none is left or they have had time to settle.
+// lookAgain clears suspects in which source and service agree, until none is left or they have had
+// time to settle.
 func (c *Comparison) lookAgain(ctx context.Context) error {
 	begun, wait := time.Now(), firstLook
 	for len(c.suspects) > 0 {
@@ -99,8 +100,8 @@ func (p Pair) compare(q Pair) int {
 	return strings.Compare(p.Target, q.Target)
 }
 
-// rate works the false-positive rate out, with Wilson's interval (E. B. Wilson, Probable inference, the law of succession, and
-// statistical inference, 1927) at 99 %.
+// rate works the false-positive rate out, with Wilson's interval (E. B. Wilson, Probable inference,
+// the law of succession, and statistical inference, 1927) at 99 %.
 func (c *Compared) rate() {
 	if c.Clean == 0 {
 		c.RateHigh = 1

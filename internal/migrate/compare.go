@@ -12,20 +12,23 @@ import (
 )
 
 const (
-	// maxSuspects is how many differences are held, some 100 bytes each, until the source and the service are asked again.
+	// maxSuspects is how many differences are held, some 100 bytes each, until the source and the
+	// service are asked again.
 	maxSuspects = 100_000
 	// rememberedTargets is how many targets of others are held, to be tried as clean candidates.
 	rememberedTargets = 4096
 )
 
-// Comparison tells in what a service and a source differ, by real feed checks and by the lists of the ledger. Both may be written to
-// meanwhile: what differs is looked at again until it agrees or Settle has passed.
+// Comparison tells in what a service and a source differ, by real feed checks and by the lists of
+// the ledger. Both may be written to meanwhile: what differs is looked at again until it agrees or
+// Settle has passed.
 type Comparison struct {
 	Source  Source
 	Service *Service
 	Kind    client.Kind
 
-	// All calls each for all that the ledger has of all kinds; nil: it is known of users alone whom the source has.
+	// All calls each for all that the ledger has of all kinds; nil: it is known of users alone whom
+	// the source has.
 	All func(ctx context.Context, each func(activity.Activity) error) error
 
 	Sample int           // clean candidates that are tried for each user
@@ -45,10 +48,11 @@ type Comparison struct {
 const (
 	// Missed: the source has it, and a feed does not show it. The worst there is.
 	Missed = "missed"
-	// Unlisted: the source has it, and the ledger does not. A feed shows it, for another reason: the same between the same two the
-	// other way round, or by chance.
+	// Unlisted: the source has it, and the ledger does not. A feed shows it, for another reason:
+	// the same between the same two the other way round, or by chance.
 	Unlisted = "unlisted"
-	// Ending: the source has it, and in the ledger it ends within minutes: an import did not come to its end.
+	// Ending: the source has it, and in the ledger it ends within minutes: an import did not come
+	// to its end.
 	Ending = "ending"
 	// Extra: the ledger has it, and the source does not.
 	Extra = "extra"
@@ -228,8 +232,9 @@ func (c *Comparison) members(ctx context.Context, owner string, pairs []Pair, l 
 	return nil
 }
 
-// reported tells which pairs feeds of one owner's show: those of the owner, or, where owners are targets, those of the other side
-// if there is one, or else a feed for each.
+// reported returns which pairs the feeds show for one owner. It asks for feeds of the owner. If
+// owners are targets, it asks for feeds of the other side if there is one, or else for a feed of
+// each.
 func (c *Comparison) reported(ctx context.Context, owner string, pairs []Pair) ([]bool, error) {
 	if len(pairs) == 0 {
 		return nil, nil

@@ -166,8 +166,8 @@ func TestCompareRecords(t *testing.T) {
 	}
 }
 
-// chance drops whatever is by one author, by mistake, where the ledger is not asked: the first author
-// of whom a post was kept.
+// chance drops whatever is by one author, by mistake, where the ledger is not asked: the first
+// author of whom a post was kept.
 type chance struct {
 	next http.RoundTripper
 

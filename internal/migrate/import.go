@@ -9,9 +9,10 @@ import (
 	"github.com/feedfilter/feedfilter/client"
 )
 
-// Import adds all that a source has to a service. The app may go on writing meanwhile, to the source first and then to the
-// service: nothing that it has recorded in both is missed afterwards, and nothing that it has undone in both stays. When it is
-// interrupted, it is to be run again, from the start; that changes nothing that is right.
+// Import adds all activities of a source to a service. The app may go on writing meanwhile, to the
+// source first and then to the service. Activities that it has recorded in both are then in the
+// service, and those that it has undone in both are not. An interrupted import must be run again
+// from the start, which changes nothing that is right.
 type Import struct {
 	Source  Source // that can be read again
 	Service *Service
@@ -85,8 +86,8 @@ func (im *Import) gather(m Member) (full []client.Activity, err error) {
 	return full, nil
 }
 
-// flush records lines, and takes those back that were undone since they were read: whoever undid them has told the source, but may
-// have told the service before it had them.
+// flush records lines, and takes those back that were undone since they were read. The app has
+// undone those in the source, but perhaps in the service before the service had them.
 func (im *Import) flush(ctx context.Context, lines []client.Activity) error {
 	if len(lines) == 0 {
 		return nil

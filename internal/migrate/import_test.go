@@ -78,8 +78,8 @@ func TestImportLongIDs(t *testing.T) {
 	}
 }
 
-// What an app undoes in both places while an import has it in its hands is taken back. If the app does it again just
-// then, it stays for good.
+// What an app undoes in both places while an import has it in its hands is taken back. If the app
+// does it again just then, it stays for good.
 func TestImportUndoneMeanwhile(t *testing.T) {
 	for again, want := range map[bool][]string{
 		false: {"1 block 2 ends", "1 block 3"},
@@ -93,7 +93,7 @@ func TestImportUndoneMeanwhile(t *testing.T) {
 			switch {
 			case call == 1:
 				app.SRem(t.Context(), "blocks:1", "2") // the service was told before it was recorded
-			case call == 3: // it is in force until then, whoever has blocked meanwhile, and for a while
+			case call == 3: // it is in force until then and for a while, even if it was blocked again
 				until, err := w.service.Ends(t.Context(), block, migrate.Pair{User: "1", Target: "2"})
 				if left := time.Until(until); err != nil || left < 30*time.Second || left > time.Minute {
 					t.Errorf("between two looks it ends in %v, %v", left, err)
@@ -111,7 +111,8 @@ func TestImportUndoneMeanwhile(t *testing.T) {
 	}
 }
 
-// What the app undid in the service after it was recorded is not brought back as something that ends.
+// What the app undid in the service after it was recorded is not brought back as something that
+// ends.
 func TestImportUndoneAfterwards(t *testing.T) {
 	app := redistest.Start(t).Client()
 	sadd(t, app, "1", "2", "3")

@@ -1,9 +1,10 @@
-// Package migrate moves activities to a service from where an app has kept them so far, and tells in what the two
+// Package migrate moves activities from an app's own storage to a service, and shows where the two
 // differ, while the app goes on writing to both.
 //
-// What may never happen is that an activity which the app has recorded in both places is lost from the service. So nothing here
-// ever removes one: what the source does not have (any more) gets an end, a minute away, and whoever records it again
-// meanwhile takes that end away. See docs/MIGRATION.md for the argument.
+// The service must never lose an activity that the app has recorded in both places. So the package
+// never removes one. An activity that the source does not have, or no longer has, gets an end a
+// minute away. A write that records it again meanwhile removes that end. See docs/MIGRATION.md for
+// the argument.
 package migrate
 
 import (
@@ -29,16 +30,16 @@ type Member struct {
 type Group struct {
 	Owner string // a user; with a reversed source, the target
 
-	// Members calls each with the group's members, some at a time; a member may be met twice. It returns what each returned, or why
-	// the source could not be read. It may be called once.
+	// Members calls each with the group's members, some at a time; a member may be met twice. It
+	// returns what each returned, or why the source could not be read. It may be called once.
 	Members func(each func([]Member) error) error
 }
 
 // Source is where the app keeps its activities today.
 type Source interface {
-	// Groups calls each for all that is there from the beginning to the end of the call, from several
-	// goroutines, and returns when all of those have. What comes or goes meanwhile may be met or not. An error
-	// of each ends the call and is returned.
+	// Groups calls each for all that is there from the beginning to the end of the call, from
+	// several goroutines, and returns when all of those have. What comes or goes meanwhile may be
+	// met or not. An error of each ends the call and is returned.
 	Groups(ctx context.Context, each func(Group) error) error
 
 	// Has tells which pairs the source has at this moment; nil: it can be read only once.
@@ -49,11 +50,12 @@ type Source interface {
 }
 
 const (
-	// batchSize is how many activities are recorded, or candidates asked for, in one request. With the longest ids, all of
-	// quotes, that is just below a service's limit of 1 MiB.
+	// batchSize is how many activities are recorded, or candidates asked for, in one request. With
+	// the longest ids, all of quotes, that is just below a service's limit of 1 MiB.
 	batchSize = 900
-	// grace is how far away the end is of what the source does not have. The source is read again at once, so it has to be
-	// longer than that takes, however slow; and it may not be in the past for a service whose clock is ahead.
+	// grace is how far away the end is that an activity gets if the source does not have it. The
+	// source is read again at once, so grace must be longer than that takes. The end must not be in
+	// the past for a service whose clock is ahead.
 	grace = time.Minute
 	// soon is within which an end is taken for one that was given for this reason.
 	soon = 2 * grace
@@ -61,7 +63,8 @@ const (
 	maxTurns = 20
 )
 
-// settle has the service follow the source in a pair that others may be changing, in both, in this order.
+// settle has the service follow the source in a pair that others may be changing, in both, in this
+// order.
 func settle(ctx context.Context, source Source, to *Service, kind client.Kind, p Pair) error {
 	has, err := hasOne(ctx, source, p)
 	for range maxTurns {
@@ -81,7 +84,8 @@ func settle(ctx context.Context, source Source, to *Service, kind client.Kind, p
 		if _, err := to.Record(ctx, []client.Activity{line}); err != nil {
 			return err
 		}
-		// Who has added it since the source was read may have told the service before it was given an end.
+		// Who has added it since the source was read may have told the service before it was given
+		// an end.
 		was := has
 		if has, err = hasOne(ctx, source, p); err == nil && has == was {
 			return nil

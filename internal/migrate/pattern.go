@@ -8,7 +8,8 @@ import (
 // placeholder stands for an id in a [Pattern].
 const placeholder = "{user}"
 
-// Pattern says what the keys of an app's sets look like: "blocks:{user}", or "blocks:{{user}}" with a hash tag.
+// Pattern says what the keys of an app's sets look like: "blocks:{user}", or "blocks:{{user}}" with
+// a hash tag.
 type Pattern struct{ prefix, suffix string }
 
 // ParsePattern reads a pattern, which has {user} once, for the id.

@@ -65,8 +65,9 @@ func (w *writer) step(ctx context.Context) error {
 	return nil
 }
 
-// An app writes in both places, over a network that fails, while imports, some of them killed, and comparisons go on: what it was
-// told to be blocked is dropped at any moment, and at the end nothing is missed and nothing is too much.
+// An app writes in both places, over a network that fails. Meanwhile imports, some of them killed,
+// and comparisons run. A user whom the app was told is blocked is dropped at any moment. At the end
+// no activity is missed, and none is too much.
 func TestRace(t *testing.T) {
 	const stepsEach = 250
 	server := redistest.Start(t)

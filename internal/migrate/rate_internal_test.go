@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// The ends of Wilson's interval are the rates p at which what was seen is just z standard deviations away: (p - seen)^2 = z^2
-// p(1-p)/n.
+// The ends of Wilson's interval are the rates p at which what was seen is just z standard
+// deviations away: (p - seen)^2 = z^2 p(1-p)/n.
 func TestRate(t *testing.T) {
 	for _, c := range []Compared{{Clean: 1000}, {Clean: 1000, FalsePositives: 1}, {Clean: 50, FalsePositives: 25}, {Clean: 9, FalsePositives: 9}} {
 		c.rate()

@@ -7,7 +7,8 @@ import (
 	"slices"
 )
 
-// Records are a source that is read once, such as an export of a SQL table: activities of one user after another.
+// Records are a source that is read once, such as an export of a SQL table: activities of one user
+// after another.
 type Records struct {
 	// Next returns the next activity that there is; not ok: that was all.
 	Next func() (m Member, ok bool, err error)
@@ -19,8 +20,8 @@ func (*Records) Reversed() bool { return false }
 // Has implements [Source]: nobody knows.
 func (*Records) Has(context.Context, []Pair) ([]bool, error) { return nil, nil }
 
-// Groups implements [Source], with one group after another. It holds what one user has, and 8 bytes for each user. The activities of
-// a user have to follow each other.
+// Groups implements [Source], with one group after another. It holds what one user has, and 8 bytes
+// for each user. The activities of a user have to follow each other.
 func (r *Records) Groups(ctx context.Context, each func(Group) error) error {
 	seed, seen := maphash.MakeSeed(), make(map[uint64]struct{})
 	var group []Member

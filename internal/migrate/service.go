@@ -18,11 +18,11 @@ const (
 	maxBackoff   = 5 * time.Second
 )
 
-// Service has a service do what a migration needs. All of it may be repeated, so what fails for the moment is tried again, 10 times in
-// all. It may be used by many goroutines.
+// Service has a service do what a migration needs. All of it may be repeated, so what fails for the
+// moment is tried again, 10 times in all. It may be used by many goroutines.
 type Service struct {
-	// Client makes the calls, each once: its own retries are made for programs that serve, and are over too soon for one that
-	// runs for hours.
+	// Client makes the calls, each once: its own retries are made for programs that serve, and are
+	// over too soon for one that runs for hours.
 	Client *client.Client
 }
 
@@ -103,8 +103,8 @@ func (s *Service) List(ctx context.Context, k client.Kind, user string) (items [
 	return items, err
 }
 
-// Reported asks for a feed of viewer with candidates of or by the targets, up to 900, and tells which are dropped, or marked, for the
-// kind. With exact, the ledger confirms it.
+// Reported asks for a feed of viewer with candidates of or by the targets, up to 900, and tells
+// which are dropped, or marked, for the kind. With exact, the ledger confirms it.
 func (s *Service) Reported(ctx context.Context, k client.Kind, viewer string, targets []string, exact bool) ([]bool, error) {
 	req := client.FilterRequest{Viewer: viewer, Kinds: []string{}, Exact: exact}
 	if k.Effect == "drop" {

@@ -30,12 +30,13 @@ const (
 // setReaders is how many sets are read at a time.
 const setReaders = 4
 
-// ErrMoved means that servers failed over, were restarted or gave slots away while they were scanned: a cursor of one server means
-// nothing to another, so keys may have been passed over.
+// ErrMoved means that servers failed over, were restarted or gave slots away during the scan. A
+// cursor is valid on one server only, so the scan may have skipped keys.
 var ErrMoved = errors.New("the servers changed while they were scanned, so keys may have been passed over; run it again")
 
-// Sets are an app's exact sets in Redis, plain or sorted, one of each user. It is read with SCAN, SSCAN and ZSCAN, on every
-// primary of a cluster, and holds no more than a page of each of some sets. Keys of other types are passed over and counted.
+// Sets are an app's exact sets in Redis, plain or sorted, one of each user. It is read with SCAN,
+// SSCAN and ZSCAN, on every primary of a cluster, and holds no more than a page of each of some
+// sets. Keys of other types are passed over and counted.
 type Sets struct {
 	Client  redis.UniversalClient
 	Keys    Pattern
@@ -141,7 +142,7 @@ func (s *Sets) members(ctx context.Context, owner string, each func([]Member) er
 		}
 		page, next, err := read(ctx, key, cursor, "", s.Count).Result()
 		if isWrongType(err) {
-			return nil // it was made anew as something else: a set that comes meanwhile may be missed
+			return nil // the key has another type now: a set that replaces it may be missed
 		}
 		if err != nil {
 			return fmt.Errorf("read %s: %w", key, err)

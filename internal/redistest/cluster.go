@@ -40,17 +40,15 @@ type Cluster struct {
 // Nodes() are the primaries, with equal shares of the slots in their order, then
 // the first replica of each, then the second, and so on.
 //
-// A node counts as failed after 1 s without an answer, or what args say as
-// "--cluster-node-timeout"; a replica then takes its primary's place, however
-// much of the data it lacks, if more than half of the primaries are there to
-// agree: of one or two primaries none is ever replaced, but by Failover. Slots
-// that nobody serves do not keep the others from being served. A node that loses
+// A node counts as failed after 1 s without an answer, or after what args set as
+// "--cluster-node-timeout". A replica then replaces its primary, however much of the data it lacks,
+// if more than half of the primaries agree. In a cluster of one or two primaries only Failover
+// replaces one. Slots without a node do not keep the others from being served. A node that loses
 // its last slot stays a primary.
 //
-// As with Start, nothing is kept on disk unless args say so, except for what a
-// node knows of its cluster: after Kill and Restart it is a member as before, at
-// the same address. A primary that is restarted before its failure is noticed is
-// an empty primary, and its replica is soon empty too.
+// As with Start, nothing is kept on disk unless args say so, except for what a node knows of its
+// cluster. After Kill and Restart a node is a member as before, at the same address. A primary that
+// is restarted before its failure is noticed is empty, and its replica is soon empty too.
 //
 // Without a redis-server on the PATH, and when a server does not start, it does
 // what Start does.
@@ -59,10 +57,10 @@ func StartCluster(t testing.TB, primaries, replicasEach int, args ...string) *Cl
 	return startCluster(t, primaries, replicasEach, nil, args)
 }
 
-// StartClusterVia is StartCluster behind proxies: proxy is called once for each
-// node, on the test's goroutine, with the node's own host:port, and returns the
-// host:port, the host an IP address, at which clients reach it. Addrs, URL and
-// Client, and what the cluster tells its clients, have these addresses.
+// StartClusterVia is StartCluster behind proxies. It calls proxy once for each node, on the test's
+// goroutine, with the node's own host:port. proxy returns the host:port at which clients reach the
+// node, where the host is an IP address. Addrs, URL and Client have these addresses, and the
+// cluster tells them to its clients.
 //
 // What replicas receive goes through their primary's proxy as well: they are
 // told no other address. The nodes' talk among themselves (failure detection and

@@ -26,7 +26,7 @@ func (r nodeRecord) isPrimary() bool {
 	return slices.Contains(r.flags, "master")
 }
 
-// isMember says whether it is known well and thought to be up.
+// isMember reports whether the node is well known and thought to be up.
 func (r nodeRecord) isMember() bool {
 	for _, flag := range []string{"fail", "fail?", "handshake", "noaddr"} {
 		if slices.Contains(r.flags, flag) {
@@ -36,7 +36,7 @@ func (r nodeRecord) isMember() bool {
 	return true
 }
 
-// serves says whether the slot is among its slots.
+// serves reports whether the slot is among its slots.
 func (r nodeRecord) serves(slot int) bool {
 	return slices.ContainsFunc(r.slots, func(s string) bool {
 		first, last, isRange := strings.Cut(s, "-")
@@ -187,10 +187,9 @@ func (c *Cluster) ReplicasOf(ctx context.Context, primary *Server) ([]*Server, e
 	return slices.DeleteFunc(slices.Clone(c.nodes), func(s *Server) bool { return records[s].primary != id }), nil
 }
 
-// WaitOK returns when the cluster is at rest: all slots are served by running
-// nodes, all running nodes agree on which by whom and think one another up, each
-// running replica is connected with its primary, and what the nodes tell clients
-// names all of these and none that is down.
+// WaitOK returns when the cluster is at rest. Running nodes serve all slots, agree which node
+// serves which, and think one another up. Each running replica is connected to its primary. The
+// nodes name all of these, and no node that is down, to clients.
 func (c *Cluster) WaitOK(ctx context.Context) error {
 	return servertest.Await(ctx, "the cluster is at rest", func(ctx context.Context) error {
 		own, err := c.ownRecords(ctx)

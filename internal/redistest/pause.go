@@ -37,7 +37,7 @@ func (s *Server) Resume() {
 	}
 }
 
-// isUp says whether the server runs and is not paused.
+// isUp reports whether the server runs and is not paused.
 func (s *Server) isUp() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

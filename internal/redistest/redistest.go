@@ -1,10 +1,10 @@
 // Package redistest runs real Redis servers for tests: single ones, clusters, and
 // replicas under sentinels.
 //
-// Each server is a child process of the test with a loopback port, a directory
-// and a client of its own, so tests can run in parallel, across packages too,
-// and none of them ever has to flush a server that another one uses. A server
-// ends with its test; on Linux it also ends when the test process is killed.
+// Each server is a child process of the test with a loopback port, a directory and a client of its
+// own. Tests can therefore run in parallel, across packages too, and none has to flush a server
+// that another one uses. A server ends with its test. On Linux it also ends when the test process
+// is killed.
 package redistest
 
 import (

@@ -214,9 +214,9 @@ func (s *Sentinel) Failover(ctx context.Context) error {
 	})
 }
 
-// WaitOK returns when all is at rest: the running sentinels name the same
-// primary, which runs, know of all servers and sentinels and take none that runs for down;
-// and all servers that run are that primary and its replicas, connected with it.
+// WaitOK returns when all is at rest. The running sentinels name the same primary, which runs. They
+// know all servers and sentinels, and take none that runs for down. All servers that run are that
+// primary and its replicas, connected to it.
 func (s *Sentinel) WaitOK(ctx context.Context) error {
 	return servertest.Await(ctx, "sentinels and servers are at rest", func(ctx context.Context) error {
 		if len(s.watching()) == 0 {

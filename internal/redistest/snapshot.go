@@ -59,11 +59,10 @@ func (s *Server) snapshot() (string, error) {
 	return path, err
 }
 
-// RestartFrom kills the server if it runs and starts it with the data of the
-// snapshot and no other, as after the restoration of a backup. The snapshot is
-// then its RDB file, or the base of its append-only file if it has one: until it
-// saves anew, it starts with the same data at each Restart. A server that does
-// not start fails the test.
+// RestartFrom kills the server if it runs, and starts it with the data of the snapshot and no
+// other, as after the restoration of a backup. The snapshot is then its RDB file, or the base of
+// its append-only file if it has one. Until the server saves again, each Restart starts it with the
+// same data. A server that does not start fails the test.
 //
 // A replica is then brought up to date by its primary, and a primary's replicas
 // are brought back to its state.

@@ -155,7 +155,7 @@ func clientConfig(caFile string) (*tls.Config, error) {
 	return &tls.Config{RootCAs: pool, ServerName: servertest.Host, MinVersion: tls.VersionTLS12}, nil
 }
 
-// isSecure says whether the server speaks TLS.
+// isSecure reports whether the server speaks TLS.
 func (s *Server) isSecure() bool {
 	return slices.Contains(s.args, certArg)
 }

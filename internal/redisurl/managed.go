@@ -93,7 +93,8 @@ func (m *Managed) cluster() (*redis.ClusterOptions, error) {
 	return o, nil
 }
 
-// Options returns those of a client of the cache, one of the two; with reader, of one that reads from replicas.
+// Options returns those of a client of the cache, one of the two; with reader, of one that reads
+// from replicas.
 func (m *Managed) Options(cache *elasticache.Cache, reader bool) (*redis.Options, *redis.ClusterOptions, error) {
 	if cache.ClusterMode() {
 		o, err := m.cluster()

@@ -1,5 +1,5 @@
-// Package redisurl reads the URLs that name Redis servers: one server, a cluster, servers behind Sentinel, or a cache of
-// Amazon ElastiCache.
+// Package redisurl reads the URLs that name Redis servers: one server, a cluster, servers behind
+// Sentinel, or a cache of Amazon ElastiCache.
 package redisurl
 
 import (
@@ -76,8 +76,8 @@ const forms = "redis://<host>:<port>/<db>, rediss://<host>:<port>/<db>, unix://<
 	"redis+sentinel://<host>:<port>,.../<master>/<db>, rediss+sentinel://..., " +
 	"elasticache://<replication group>?region=<region>&user=<user> or elasticache-serverless://..."
 
-// Parse reads a URL. Errors show nothing of it but its scheme and
-// what is wrong in its query: the rest may hold a password.
+// Parse reads a URL. An error shows only the scheme and what is wrong in the query, because the
+// rest may hold a password.
 func Parse(text string) (*Servers, error) {
 	scheme, rest, _ := strings.Cut(text, "://")
 	if scheme == elastiCache || scheme == elastiCacheServerless {
@@ -109,8 +109,8 @@ func Parse(text string) (*Servers, error) {
 	return s, nil
 }
 
-// Scheme returns what may be shown of any text that should be a URL: its scheme, and nothing of text that has none, such as
-// "host=db password=...".
+// Scheme returns what may be shown of any text that should be a URL: its scheme, and nothing of
+// text that has none, such as "host=db password=...".
 func Scheme(text string) string {
 	scheme, _, _ := strings.Cut(regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:`).FindString(text), ":")
 	return scheme

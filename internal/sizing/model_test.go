@@ -74,8 +74,9 @@ func draw(t *rapid.T) Input {
 	return in
 }
 
-// More users, activities, posts seen or feeds never take less or cost less, and a rate of half as much never does.
-// (From one rate to one that is hardly lower, the number of bits of a key may change, and with it save some bits.)
+// More users, activities, posts seen or feeds never take less or cost less, and a rate of half as
+// much never does. (From one rate to one that is hardly lower, the number of bits of a key may
+// change, and with it save some bits.)
 func TestMoreNeverCostsLess(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

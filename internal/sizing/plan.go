@@ -21,7 +21,7 @@ const (
 	MaxReplicas   = 5
 )
 
-// Input is what is to be sized.
+// Input describes the deployment that a plan is for.
 type Input struct {
 	Users             float64 `json:"users"`                 // 1 to MaxUsers
 	ActivitiesPerUser float64 `json:"activities_per_user"`   // kept by the ledger, on average: 0 to MaxActivities
@@ -81,7 +81,8 @@ type Way struct {
 	Cluster     *Fleet  `json:"cluster,omitempty"`            // nil: it takes more than the most shards
 	NoCluster   string  `json:"no_cluster,omitempty"`         // why
 
-	// scatter is the root of the sum of the squares of what each page, or user, takes: chance gives some shards more than others.
+	// scatter is the root of the sum of the squares of what each page, or user, takes: chance gives
+	// some shards more than others.
 	scatter float64
 }
 
@@ -246,7 +247,8 @@ func (in *Input) fleet(w *Way) {
 	w.Cluster = f
 }
 
-// shardsFor is how many shards share a total, if none may have more than most; a most of 0 is no limit.
+// shardsFor is how many shards share a total, if none may have more than most; a most of 0 is no
+// limit.
 func shardsFor(total, most, scatter float64) int {
 	if total <= 0 || most <= 0 {
 		return 1

@@ -5,8 +5,9 @@ import (
 	"strconv"
 )
 
-// What Redis takes for a key besides its name and value, in bytes: the entry of the dictionary (40 in a cluster, which links the
-// keys of a slot), the object, and buckets of 8 bytes, of which a dictionary has one to two an entry.
+// These constants are the bytes that Redis takes for a key besides its name and value. They are the
+// entry of the dictionary (40 in a cluster, which links the keys of a slot), the object, and
+// buckets of 8 bytes. A dictionary has one to two buckets per entry.
 const (
 	entryBytes    = 48
 	objectBytes   = 16
@@ -15,7 +16,8 @@ const (
 	embeddedBytes = 44               // the longest value that shares the object's block
 )
 
-// sizeClass is what jemalloc takes for a block of n bytes: multiples of 16 up to 128, then four classes for each doubling.
+// sizeClass is what jemalloc takes for a block of n bytes: multiples of 16 up to 128, then four
+// classes for each doubling.
 func sizeClass(n int) int {
 	switch {
 	case n <= 8:
@@ -52,6 +54,7 @@ func stringBytes(key, value int) int {
 	return keyBytes(key) + objectBytes + textBytes(value)
 }
 
-// Lengths in the Redis protocol: bulk is that of a string of n bytes, array that of the opening of n of them.
+// Lengths in the Redis protocol: bulk is that of a string of n bytes, array that of the opening of
+// n of them.
 func bulk(n int) int  { return array(n) + n + 2 }
 func array(n int) int { return 1 + len(strconv.Itoa(n)) + 2 }

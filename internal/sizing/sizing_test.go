@@ -29,7 +29,8 @@ type population struct {
 	of         []int // activities of each user
 }
 
-// populate has users do so much on average, a share of it blocks of others, the rest hides of posts.
+// populate has users do so much on average, a share of it blocks of others, the rest hides of
+// posts.
 func populate(users int, mean, blocks float64) population {
 	random := rand.New(rand.NewPCG(1, 2))
 	const sigma = 1.4
@@ -94,8 +95,8 @@ func planned(t testing.TB, in Input) *Plan {
 	return p
 }
 
-// service is a Recorder over a ledger of its own and pages in Redis, by the clock now; nil: time.Now. It
-// does nothing in the background.
+// service is a Recorder over a ledger of its own and pages in Redis, by the clock now; nil:
+// time.Now. It does nothing in the background.
 func service(t testing.TB, client redis.UniversalClient, pages uint32, now func() time.Time) *activity.Recorder {
 	t.Helper()
 	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: pages})
@@ -111,7 +112,8 @@ func service(t testing.TB, client redis.UniversalClient, pages uint32, now func(
 	return r
 }
 
-// The memory of pages as the service makes them is what the model says, within 3 %, and the bytes of feed checks are.
+// The memory of pages as the service makes them is what the model says, within 3 %, and the bytes
+// of feed checks are.
 func TestPagesTakeWhatIsPlanned(t *testing.T) {
 	const users, pages = 20_000, 256
 	cluster, client := startEmpty(t)
@@ -123,7 +125,7 @@ func TestPagesTakeWhatIsPlanned(t *testing.T) {
 	}
 	plan := planned(t, p.input(pages))
 	grown := takenBytes(t, client)
-	readAll(t, r, users) // so that all are made anew
+	readAll(t, r, users) // so that all are rebuilt
 	testFeedBytes(t, r, client, p, plan)
 	if n := client.DBSize(t.Context()).Val(); n != 2*pages {
 		t.Fatalf("%d strings, want 2 of each of %d pages", n, pages)
@@ -131,13 +133,14 @@ func TestPagesTakeWhatIsPlanned(t *testing.T) {
 	testPageSizes(t, client, plan)
 	r.Close()
 	t.Logf("%d activities on %d pages, grown to their size by rebuilds: %d bytes", len(p.activities), pages, grown)
-	wantNear(t, "memory of pages made anew", float64(takenBytes(t, client)), plan.PagesMemory, 0.03)
+	wantNear(t, "memory of rebuilt pages", float64(takenBytes(t, client)), plan.PagesMemory, 0.03)
 	if float64(grown) > plan.PagesMemory {
 		t.Errorf("pages that grew take %d bytes, more than the %.0f planned", grown, plan.PagesMemory)
 	}
 }
 
-// testPageSizes compares every page, which was made anew, with the size that the model has for its keys: to the byte.
+// testPageSizes compares the size of every page, after a rebuild, with the size that the model has
+// for its keys. They must agree to the byte.
 func testPageSizes(t *testing.T, client *redis.Client, plan *Plan) {
 	t.Helper()
 	for n := range plan.Input.Pages {
@@ -153,7 +156,8 @@ func testPageSizes(t *testing.T, client *redis.Client, plan *Plan) {
 	}
 }
 
-// testFeedBytes reads feeds as their users have activities, and compares what the server received and sent.
+// testFeedBytes reads feeds as their users have activities, and compares what the server received
+// and sent.
 func testFeedBytes(t *testing.T, r *activity.Recorder, client *redis.Client, p population, plan *Plan) {
 	t.Helper()
 	const feeds = 4000
@@ -169,7 +173,8 @@ func testFeedBytes(t *testing.T, r *activity.Recorder, client *redis.Client, p p
 	wantNear(t, "bytes of a feed's answer", float64(out2-out-own)/feeds, plan.Ways[0].FeedReply, 0.05)
 }
 
-// Sets take what is planned, within 3 %: on Redis 7.0 and before they are hash tables, whatever their size.
+// Sets take what is planned, within 3 %: on Redis 7.0 and before they are hash tables, whatever
+// their size.
 func TestSetsTakeWhatIsPlanned(t *testing.T) {
 	_, client := startEmpty(t)
 	p := populate(10_000, 10, 0.2)
@@ -203,8 +208,8 @@ func TestSetsTakeWhatIsPlanned(t *testing.T) {
 	wantNear(t, "memory of sets", got, way.Memory, 0.03)
 }
 
-// The ledger in PostgreSQL takes what is planned, with short ids and with long ones: the table
-// within 5 %, the indexes within 10 %, whose pages fill in waves as they grow.
+// The ledger in PostgreSQL takes the planned bytes, with short ids and with long ones. The table is
+// within 5 %, the indexes within 10 %. The pages of an index fill in waves as it grows.
 func TestLedgerTakesWhatIsPlanned(t *testing.T) {
 	server := pgtest.Start(t)
 	for _, length := range []int{12, 36} {
@@ -284,7 +289,7 @@ func settle(t *testing.T, client *redis.Client, users int) {
 	}
 }
 
-// readAll reads what each user has, which makes pages anew that are missing.
+// readAll reads the activities of each user, which rebuilds missing pages.
 func readAll(t *testing.T, r *activity.Recorder, users int) {
 	t.Helper()
 	ledgers := r.Kinds().All()[:1]
@@ -294,7 +299,8 @@ func readAll(t *testing.T, r *activity.Recorder, users int) {
 	}
 }
 
-// takenBytes is the memory that the server's keys take: how much less it uses without them. They are gone then.
+// takenBytes is the memory that the server's keys take: how much less it uses without them. They
+// are gone then.
 func takenBytes(t *testing.T, client *redis.Client) int64 {
 	t.Helper()
 	with := usedBytes(t, client)
@@ -302,7 +308,8 @@ func takenBytes(t *testing.T, client *redis.Client) int64 {
 	return with - usedBytes(t, client)
 }
 
-// usedBytes is the memory that the server uses. Of its clients only this one is left: their buffers count too.
+// usedBytes is the memory that the server uses. Of its clients only this one is left: their buffers
+// count too.
 func usedBytes(t *testing.T, client *redis.Client) int64 {
 	t.Helper()
 	least := int64(math.MaxInt64)
@@ -313,8 +320,8 @@ func usedBytes(t *testing.T, client *redis.Client) int64 {
 	return least
 }
 
-// startEmpty starts a cluster of one node, to measure its memory. The server takes 24 KB for the latencies of each command from its
-// first call on; so startEmpty calls those that takenBytes does.
+// startEmpty starts a cluster of one node, to measure its memory. The server takes 24 KB for the
+// latencies of each command from its first call on; so startEmpty calls those that takenBytes does.
 func startEmpty(t *testing.T) (*redistest.Cluster, *redis.Client) {
 	t.Helper()
 	cluster := redistest.StartCluster(t, 1, 0)

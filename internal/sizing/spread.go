@@ -12,21 +12,25 @@ type spread interface {
 	CDF(x float64) float64
 }
 
-// placed is the spread over pages with so many users on average. A hash puts users on pages, so their number is Poisson's; what they
-// have, with a standard deviation of cv times the mean, makes a sum that is taken for a gamma distribution of the same mean and variance.
+// placed returns the distribution of the keys of a page, with that many users on average. A hash
+// puts users on pages, so the number of users has Poisson's distribution. The keys of a user have a
+// standard deviation of cv times their mean. The sum is approximated by a gamma distribution of the
+// same mean and variance.
 func placed(users, keys, cv float64) distuv.Gamma {
 	keys = max(keys, 1e-9)
 	scale := 1 + keys*(1+cv*cv) // 1: of rounding
 	return distuv.Gamma{Alpha: users * keys / scale, Beta: 1 / scale}
 }
 
-// single is the spread over users, with a standard deviation of cv times the mean: taken for lognormal, so a few have a lot.
+// single is the spread over users, with a standard deviation of cv times the mean: taken for
+// lognormal, so a few have a lot.
 func single(keys, cv float64) distuv.LogNormal {
 	sigma := max(math.Sqrt(math.Log1p(cv*cv)), 1e-6)
 	return distuv.LogNormal{Mu: math.Log(max(keys, 1e-9)) - sigma*sigma/2, Sigma: sigma}
 }
 
-// weighted counts each place as often as it has keys: a feed check comes from a user as often as the user is active.
+// weighted counts each place as often as it has keys: a feed check comes from a user as often as
+// the user is active.
 func weighted(s spread) spread { //nolint:ireturn // there are two kinds
 	switch s := s.(type) {
 	case distuv.Gamma:
@@ -55,7 +59,8 @@ func quantile(s spread, q float64) float64 {
 	return high
 }
 
-// over is the mean of value, a function of a place's keys: every number up to 64, then numbers that are a 64th apart.
+// over is the mean of value, a function of a place's keys: every number up to 64, then numbers that
+// are a 64th apart.
 func over(s spread, value func(keys float64) float64) float64 {
 	const enough, most = 1 - 1e-13, 1e15
 	mean, before := 0.0, 0.0

@@ -24,7 +24,8 @@ const (
 	headroom   = 1.05
 	buildBytes = 8 // of the regions string, before its bits
 
-	// CPU time of Redis for a feed check in us: of pages, by KiB read, and of sets, by member. BenchmarkRedisCPU measures it.
+	// CPU time of Redis for a feed check in us: of pages, by KiB read, and of sets, by member.
+	// BenchmarkRedisCPU measures it.
 	readCPU, readCPUPerKiB   = 6.5, 0.2
 	memberCPUBase, memberCPU = 3, 0.087
 	bloomCPURatio            = 292. / 219 // of BF.MEXISTS to SMISMEMBER
@@ -37,14 +38,16 @@ const (
 	processBytes, processFullBytes = 130 << 20, 280 << 20
 
 	knownBytes = 40 // what a process knows of each page
-	// A row of the ledger in PostgreSQL: in the table, besides the two ids, and in both indexes,
-	// with the ids times indexIDs: each index has them, and pages that are not full.
-	// BenchmarkLedgerBytes measures it.
+	// These constants are the bytes of a row of the ledger in PostgreSQL. It takes rowBytes in the
+	// table, besides the two ids, and indexBytes in both indexes, besides the ids times indexIDs.
+	// Each index has the ids, and pages that are not full. BenchmarkLedgerBytes measures it.
 	rowBytes, indexBytes, indexIDs = 58, 120, 3.13
 
-	// Of a set: the entry of a member besides its text, the head of the hash table, and its smallest number of buckets.
+	// Of a set: the entry of a member besides its text, the head of the hash table, and its
+	// smallest number of buckets.
 	memberBytes, tableBytes, leastBuckets = 32, 64, 4
-	// Bytes a key, measured on 2 million activities: in RedisBloom at a rate of 0.1 %, and in sets on Valkey with ids of 12 bytes.
+	// Bytes a key, measured on 2 million activities: in RedisBloom at a rate of 0.1 %, and in sets
+	// on Valkey with ids of 12 bytes.
 	bloomBytes, bloomRate     = 2.32, 0.001
 	valkeyBytes, shortIDBytes = 26.7, 12
 	missingBytes, numberBytes = 3, 4 // answers of the protocol: no such string; 0 or 1
@@ -55,8 +58,9 @@ func NumberFor(keys float64) uint32 {
 	return pages.NumberFor(uint64(math.Ceil(min(keys, 1<<62))))
 }
 
-// PageBytes is what a page of so many keys takes, at a rate for each key, when it was just made: of Redis memory, and of the reply
-// that has it. The names of its strings begin with name.
+// PageBytes returns the size of a page with that many keys, at a rate for each key, after a
+// rebuild. It returns the memory in Redis and the size of the reply. The names of its strings begin
+// with name.
 func PageBytes(name string, keys int, keyRate float64) (memory, read float64, err error) {
 	shape, err := favfilter.ShapeFor(int(float64(keys)*headroom)+1, keyRate)
 	if err != nil {
@@ -128,8 +132,8 @@ func (in *Input) seenPart(k activity.Kind) distuv.LogNormal {
 	return single(in.SeenPerDay*k.Window.Hours()/24/float64(partsOf(k)), in.Spread)
 }
 
-// The other ways: a set for each user, of members <kind>:<id>, and a set for each user and part of a window; or as many filters of
-// RedisBloom, of the same rate for each key.
+// The other ways keep a set for each user, of members <kind>:<id>, and a set for each user and part
+// of a window. Or they keep as many filters of RedisBloom, of the same rate for each key.
 
 func (in *Input) exactSets() Way {
 	key := len("user:") + in.IDBytes

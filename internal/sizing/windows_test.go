@@ -82,9 +82,10 @@ func testWindowBytes(t *testing.T, client *redis.Client, plan *Plan) {
 	wantNear(t, "bytes of a string", bytes/float64(len(keys)), want, 0.01)
 }
 
-// Windows of 20,000 users who have seen 20 posts a day for more than 60 days take what is planned,
-// within 3 %: at the middle of a part, and on average over several moments of a part. 10 million
-// such users take no more than 16 GiB at any of these.
+// TestLongWindowsTakeWhatIsPlanned measures windows of 20,000 users who have seen 20 posts a day
+// for more than 60 days. They take the planned memory within 3 %, at the middle of a part and on
+// average over several moments of a part. 10 million such users take no more than 16 GiB at any of
+// these.
 func TestLongWindowsTakeWhatIsPlanned(t *testing.T) {
 	const users, daily, parts = 20_000, 20, 12
 	cluster, client := startEmpty(t)
@@ -179,9 +180,9 @@ func TestSeenIsNeverRefused(t *testing.T) {
 	}
 }
 
-// A string is as long as the one that is written for as many keys, within 2 % and one bit for each
-// key of a part, by which the fingerprints of a part get longer at some number of keys. More keys
-// never take a shorter string.
+// TestWindowLengths checks the length of a string against one that is written for that many keys.
+// They agree within 2 %, and one bit for each key of a part, because fingerprints get longer at
+// some number of keys. More keys never take a shorter string.
 func TestWindowLengths(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

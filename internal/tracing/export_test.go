@@ -102,7 +102,8 @@ func ask(t *testing.T, tracer *Tracer, n int) {
 	}
 }
 
-// A collector gets, at the latest when the Tracer is closed, every span, by OTLP, with whose they are.
+// A collector gets, at the latest when the Tracer is closed, every span, by OTLP, with whose they
+// are.
 func TestExport(t *testing.T) {
 	for _, path := range []string{"", "/", "/collector/traces"} {
 		got, server := collect(t)
@@ -135,7 +136,8 @@ func TestExport(t *testing.T) {
 	}
 }
 
-// A collector that takes connections and never answers holds up nothing, takes little memory, and the log hears of it once.
+// A collector that takes connections and never answers holds up nothing, takes little memory, and
+// the log hears of it once.
 func TestHangingCollector(t *testing.T) {
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {

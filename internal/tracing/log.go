@@ -7,8 +7,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// LogHandler returns a handler that adds to what is logged on behalf of a request which is followed the trace_id of
-// that.
+// LogHandler returns a handler that adds to what is logged on behalf of a request which is followed
+// the trace_id of that.
 func LogHandler(h slog.Handler) slog.Handler { return logHandler{h} }
 
 type logHandler struct{ slog.Handler }

@@ -9,12 +9,13 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// statusKey is the key of a request's status, an int, in Echo's context. Package httpapi sets it for requests whose error is
-// not in the status of HTTP, as those of gRPC.
+// statusKey is the key of a request's status, an int, in Echo's context. Package httpapi sets it
+// for requests whose error is not in the status of HTTP, as those of gRPC.
 const statusKey = "feedfilter.status"
 
-// Requests returns what has Echo's requests followed, each as a span named for its method and route, with its status and id; nil
-// if there is nothing to follow. It is to stand before whatever answers errors and makes ids.
+// Requests returns what has Echo's requests followed, each as a span named for its method and
+// route, with its status and id; nil if there is nothing to follow. It is to stand before whatever
+// answers errors and makes ids.
 func (t *Tracer) Requests() echo.MiddlewareFunc {
 	if t == nil {
 		return nil

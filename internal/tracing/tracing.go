@@ -1,9 +1,10 @@
-// Package tracing follows requests through the service, to Redis and to PostgreSQL, and sends what it finds to a
-// collector of traces.
+// Package tracing follows requests through the service, to Redis and to PostgreSQL, and sends what
+// it finds to a collector of traces.
 //
-// Spans begin with a request: what the service does of its own accord is not followed. They hold no ids of users or
-// posts: a request has its route, and not its path, a command of Redis its name, a statement of SQL its text
-// without what it is about. There is no state of the process: two Tracers do not know of each other.
+// Spans begin with a request; the service's background work has none. They hold no ids of users or
+// posts. A span of a request has its route and not its path. A span of Redis has the command's
+// name, and one of SQL the statement without its arguments. The package has no global state, so two
+// Tracers are independent.
 package tracing
 
 import (
@@ -52,8 +53,8 @@ type Config struct {
 	// /v1/traces is meant.
 	Endpoint string
 
-	// Ratio is the share of requests that are followed, 0 to 1, of those that come without a trace of their own. One that
-	// comes with one is followed if its caller's is.
+	// Ratio is the share of requests that are followed, 0 to 1, of those that come without a trace
+	// of their own. One that comes with one is followed if its caller's is.
 	Ratio float64
 
 	Version string       // of the service
@@ -75,15 +76,16 @@ func (c *Config) Check() error {
 	}
 }
 
-// Tracer follows requests. Nil is one that follows none, and costs nothing. It is safe for concurrent use.
+// Tracer follows requests. Nil is one that follows none, and costs nothing. It is safe for
+// concurrent use.
 type Tracer struct {
 	provider  *sdktrace.TracerProvider
 	requests  trace.Tracer
 	propagate propagation.TraceContext
 }
 
-// Open returns a Tracer that sends to a collector, which need not be up. A collector that is down, or slow, delays no
-// request: what it does not take is dropped.
+// Open returns a Tracer that sends to a collector, which need not be up. A collector that is down,
+// or slow, delays no request: what it does not take is dropped.
 func Open(ctx context.Context, c Config) (*Tracer, error) {
 	if err := c.Check(); err != nil {
 		return nil, fmt.Errorf("open tracer: %w", err)
@@ -114,7 +116,7 @@ func Open(ctx context.Context, c Config) (*Tracer, error) {
 
 // newTracer returns a Tracer with another way out for spans.
 func newTracer(c Config, out sdktrace.TracerProviderOption) *Tracer {
-	// Nothing is taken from the environment or the machine: its names are nobody's business.
+	// Nothing is taken from the environment or the machine, whose names must not leave it.
 	about := resource.NewSchemaless(semconv.ServiceName(serviceName), semconv.ServiceVersion(c.Version))
 	provider := sdktrace.NewTracerProvider(out,
 		sdktrace.WithResource(about),
@@ -122,8 +124,8 @@ func newTracer(c Config, out sdktrace.TracerProviderOption) *Tracer {
 	return &Tracer{provider: provider, requests: provider.Tracer(name)}
 }
 
-// Close sends what is left, and returns when that is done, or ctx ends, or it has taken 3 s. It is for when the last
-// request is over.
+// Close sends what is left, and returns when that is done, or ctx ends, or it has taken 3 s. It is
+// for when the last request is over.
 func (t *Tracer) Close(ctx context.Context) error {
 	if t == nil {
 		return nil
@@ -136,7 +138,8 @@ func (t *Tracer) Close(ctx context.Context) error {
 	return nil
 }
 
-// Redis has the commands of a client followed, which was not used yet: their names, without keys and values.
+// Redis has the commands of a client followed, which was not used yet: their names, without keys
+// and values.
 func (t *Tracer) Redis(client redis.UniversalClient) error {
 	if t == nil || client == nil {
 		return nil
@@ -149,8 +152,8 @@ func (t *Tracer) Redis(client redis.UniversalClient) error {
 	return nil
 }
 
-// Postgres has statements followed that are part of a request, without the values of their parameters; nil if there
-// is nothing to follow.
+// Postgres has statements followed that are part of a request, without the values of their
+// parameters; nil if there is nothing to follow.
 func (t *Tracer) Postgres() pgx.QueryTracer { //nolint:ireturn // it is pgx' own
 	if t == nil {
 		return nil
@@ -160,8 +163,8 @@ func (t *Tracer) Postgres() pgx.QueryTracer { //nolint:ireturn // it is pgx' own
 		otelpgx.WithDisableAcquireTracer(), otelpgx.WithDisableConnectionDetailsInAttributes())
 }
 
-// requestsOnly samples, of what has no parent, requests alone: scrubs and polls would be most of all traces, and tell
-// of nothing that somebody waited for.
+// requestsOnly samples, of what has no parent, requests alone: scrubs and polls would be most of
+// all traces, and tell of nothing that somebody waited for.
 type requestsOnly struct{ sdktrace.Sampler }
 
 // ShouldSample implements [sdktrace.Sampler].
@@ -180,7 +183,8 @@ type quiet struct {
 	down atomic.Bool
 }
 
-// ExportSpans implements [sdktrace.SpanExporter]. It never fails: whoever calls it would write that to standard error.
+// ExportSpans implements [sdktrace.SpanExporter]. It never fails, because the SDK would write the
+// error to standard error.
 func (q *quiet) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	err := q.SpanExporter.ExportSpans(ctx, spans)
 	if down := err != nil; q.down.Swap(down) != down {

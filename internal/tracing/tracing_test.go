@@ -70,8 +70,8 @@ func do(t *testing.T, h http.Handler, flags, method, path, body string) *httptes
 	return w
 }
 
-// below are the names of the spans that come of the span of that id, however far down, each with what kind of
-// database it is about.
+// below are the names of the spans that come of the span of that id, however far down, each with
+// what kind of database it is about.
 func below(spans tracetest.SpanStubs, id trace.SpanID) (names []string) {
 	for _, s := range spans {
 		if s.Parent.SpanID() != id {
@@ -88,8 +88,8 @@ func below(spans tracetest.SpanStubs, id trace.SpanID) (names []string) {
 	return names
 }
 
-// Each request is one tree: its span, below the caller's, and below that those of Redis and PostgreSQL; and nothing of it names
-// a user or a post.
+// Each request is one tree: its span is below the caller's, and the spans of Redis and PostgreSQL
+// are below its span. No span names a user or a post.
 func TestTree(t *testing.T) {
 	exporter := tracetest.NewInMemoryExporter()
 	var logged bytes.Buffer
@@ -159,7 +159,8 @@ func TestTree(t *testing.T) {
 	}
 }
 
-// What the service could not do is an error of its span, also where the handler has answered it itself.
+// What the service could not do is an error of its span, also where the handler has answered it
+// itself.
 func TestErrorsOfSpans(t *testing.T) {
 	exporter := tracetest.NewInMemoryExporter()
 	tracer := newTracer(Config{Ratio: 1}, sdktrace.WithSyncer(exporter))
@@ -187,8 +188,8 @@ func TestErrorsOfSpans(t *testing.T) {
 	}
 }
 
-// Whether a request is followed is for its caller to say, and else for the ratio; what the service does of its own accord is
-// not.
+// Whether a request is followed is for its caller to say, and else for the ratio; what the service
+// does of its own accord is not.
 func TestWhatIsFollowed(t *testing.T) {
 	client := redistest.Start(t).Client()
 	for _, c := range []struct {
