@@ -185,8 +185,8 @@ func TestLimitInOneCall(t *testing.T) {
 	g.want(t, "1", "pin", fmt.Sprint("p", pinLimit), None)
 }
 
-// TestLimitAndEnds: what has ended makes room at once, before it is removed; and what may be
-// prolonged is not refused.
+// TestLimitAndEnds checks that an activity that has ended makes room at once, before it is removed.
+// Prolonging an activity is not refused at the limit.
 func TestLimitAndEnds(t *testing.T) {
 	g := openKinds(t, openLedger(t, t.TempDir()+"/ledger.db", 4), &favfilter.Memory{}, pinKinds(t))
 	end := g.Now().Add(1e9)
@@ -211,8 +211,8 @@ func TestLimitAndEnds(t *testing.T) {
 	}
 }
 
-// TestLimitLowered: what was there before a limit was lowered stays, and may be undone and
-// prolonged.
+// TestLimitLowered checks that activities from before a limit was lowered stay. They may be undone
+// and prolonged.
 func TestLimitLowered(t *testing.T) {
 	l, store := openLedger(t, t.TempDir()+"/ledger.db", 4), &favfilter.Memory{}
 	g := openKinds(t, l, store, pinKinds(t))

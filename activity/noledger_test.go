@@ -157,7 +157,7 @@ func (m *bulk) note(t *testing.T, a Activity, o Outcome) {
 	}
 }
 
-// TestWithoutLedgerRefuses: what a filter alone cannot do is refused, and changes nothing.
+// TestWithoutLedgerRefuses checks that calls that need a ledger are refused and change nothing.
 func TestWithoutLedgerRefuses(t *testing.T) {
 	g := openWithout(t, PlainConfig{Store: &favfilter.Memory{}, Pages: 2})
 	ctx := t.Context()
@@ -206,7 +206,8 @@ func TestWithoutLedgerHistory(t *testing.T) {
 	g.want(t, "1", "seen", "old", None)
 }
 
-// TestWithoutLedgerSettings: a filter is not opened as what it is not.
+// TestWithoutLedgerSettings checks that a filter cannot be opened with other settings than it was
+// made with.
 func TestWithoutLedgerSettings(t *testing.T) {
 	onStores(t, func(t *testing.T, store favfilter.Store) {
 		g := openWithout(t, PlainConfig{Store: store, Pages: 4})
@@ -273,8 +274,8 @@ func TestWithoutLedgerAtOnce(t *testing.T) {
 	})
 }
 
-// TestWithoutLedgerOverOne: pages of a ledger are not taken for a filter, also where page 0 is not
-// there.
+// TestWithoutLedgerOverOne checks that the pages of a ledger are not opened as a filter without
+// one, even if page 0 is missing.
 func TestWithoutLedgerOverOne(t *testing.T) {
 	store := &favfilter.Memory{}
 	g := newRig(t, store, 64)

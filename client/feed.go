@@ -131,7 +131,7 @@ func (f *Feed) answers(req *FilterRequest) bool {
 	return f.Posts != nil && f.Degraded != nil && len(f.Posts)+len(f.Dropped) == looked
 }
 
-// Explanation says why a feed drops a post, or keeps it.
+// Explanation reports why a feed drops a post, or keeps it.
 type Explanation struct {
 	Dropped  bool       `json:"dropped"`
 	Reasons  []Reason   `json:"reasons"` // everything the filter reports, kinds that drop first

@@ -99,8 +99,8 @@ func filter(ctx context.Context, activities activity.Activities, req Request, sa
 	return a, nil
 }
 
-// recordSeen records the kept posts as the i-th kind of the view. It fails only if ctx ends; any
-// other failure is reported in the answer.
+// recordSeen records the kept posts as the i-th kind of the view. It fails only if ctx ends. The
+// answer reports any other failure.
 func (a *Answer) recordSeen(ctx context.Context, view *activity.View, i int, req Request) error {
 	if !view.Checks(i) { // it is degraded already
 		for n := range a.Degraded {

@@ -124,7 +124,7 @@ const (
 	judgedLife = 15 * time.Second
 )
 
-// check says what has grown without bound, at rest after the load.
+// check reports what has grown without bound, at rest after the load.
 //
 // A process fills its pools and caches first, so check compares it with itself at a third of its
 // life. It takes the median of the samples around, because the collector makes single samples vary

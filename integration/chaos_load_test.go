@@ -276,7 +276,7 @@ func (l *chaosLoad) judge(ctx context.Context, f *chaosFeed, r reply) {
 	}
 }
 
-// lookAgain says which instances report the candidate now, for the message about one that did
+// lookAgain reports which instances report the candidate now, for the message about one that did
 // not.
 func (l *chaosLoad) lookAgain(ctx context.Context, f *chaosFeed, id string) string {
 	text := "      asked again:"

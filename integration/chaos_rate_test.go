@@ -80,7 +80,7 @@ func (m *chaosModel) rates() rates {
 // --false-positive-rate.
 const configuredRate = 0.001
 
-// wrong says what speaks against an undone key being reported no more often than one that was
+// wrong reports what speaks against an undone key being reported no more often than one that was
 // never written, "" if nothing does.
 //
 // A false positive repeats in each look while its page stays, and in each absence while the other

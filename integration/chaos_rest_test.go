@@ -95,7 +95,7 @@ func (g *target) lists(ctx context.Context, user string) (listing, error) {
 	return all, nil
 }
 
-// compare says how the lists of a user differ from the model.
+// compare reports how the lists of a user differ from the model.
 func (m *chaosModel) compare(user int, listed listing) (wrong []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

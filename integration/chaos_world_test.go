@@ -155,7 +155,7 @@ func (w *world) network(addr string) string {
 	return p.Addr()
 }
 
-// startInstances starts one for each address of Redis.
+// startInstances starts one instance for each address of Redis.
 func (w *world) startInstances(args, redis []string, skewed string) {
 	w.t.Helper()
 	for n, address := range redis {

@@ -16,7 +16,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/servertest"
 )
 
-// document says how the commands of a document are run.
+// document reports how the commands of a document are run.
 type document struct {
 	serves  bool   // a service is there from the start, which the document has no command for
 	servers bool   // and so are a Redis and a PostgreSQL
@@ -139,7 +139,7 @@ func TestCommandsOfDocuments(t *testing.T) {
 	}
 }
 
-// wrongWith says what is wrong with what a block is called; "": nothing.
+// wrongWith reports what is wrong with what a block is called; "": nothing.
 func wrongWith(b doctest.Block) string {
 	shown := commandLine.FindString(b.Text)
 	switch {

@@ -50,7 +50,7 @@ func newFull(t *testing.T, kind elasticachetest.Kind, policy string) *full {
 
 func user(u int) string { return fmt.Sprint("user", u) }
 
-// room leaves the server that many bytes above what it has.
+// room sets the server's limit to that many bytes above its present use.
 func (f *full) room(bytes int64) {
 	f.t.Helper()
 	limit := f.info("memory", "used_memory") + bytes

@@ -30,7 +30,8 @@ type seenAgo struct {
 	age time.Duration
 }
 
-// fortyDays are 60 posts, of which none was seen within the hours around 30 and 35 days ago.
+// fortyDays returns the history of 60 posts. None of them was seen within the hours around 30 and
+// 35 days ago.
 func fortyDays() (history []seenAgo) {
 	for i := range 60 {
 		history = append(history, seenAgo{fmt.Sprint("p", i), time.Duration(i)*16*time.Hour + time.Hour})

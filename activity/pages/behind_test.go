@@ -140,8 +140,8 @@ func pagesWithChanges(t *testing.T, l *ledger.Ledger, pages uint32) {
 	must(t, err)
 }
 
-// A poll of all pages may take far longer than the bound. Nobody waits for it, and nobody believes
-// a page meanwhile without asking.
+// A poll of all pages may take far longer than the bound. No read waits for it. Until it ends, no
+// read trusts a page without asking the ledger.
 func TestSlowPoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const parts = 4
@@ -329,8 +329,7 @@ func TestSettingsDiffer(t *testing.T) {
 	}
 }
 
-// A poll that succeeds after one that failed ends the pauses: what failed was the ledger, not the
-// page.
+// A poll that succeeds after a failed one ends the pauses: the ledger had failed, not the page.
 func TestLedgerIsBackEndsPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := bubbleLedger(t, 1), &favfilter.Memory{}

@@ -31,7 +31,7 @@ func mixed(rng *rand.Rand, n int, undos bool) (batch []Activity) {
 	return batch
 }
 
-// do is what activities come to.
+// do applies a batch of activities to the live ones.
 func do(live map[Activity]bool, batch []Activity) {
 	for _, a := range batch {
 		key := a
@@ -201,7 +201,7 @@ func TestBulkAmongWriters(t *testing.T) {
 }
 
 // TestLongBulkFaultAtEveryStep lets each call of ledger and store fail once, before and after it
-// takes effect. What failed is done again, as an import that is continued does.
+// takes effect. It repeats the failed call, as a continued import does.
 func TestLongBulkFaultAtEveryStep(t *testing.T) {
 	run := func(t *testing.T, fresh faultRig, f *faulttest.Faults) (calls int64) {
 		t.Helper()
@@ -272,7 +272,8 @@ func TestLongBulkFaultAtEveryStep(t *testing.T) {
 	})
 }
 
-// TestBulkWithoutStore: what a bulk records while no page can be written is seen, from the ledger.
+// TestBulkWithoutStore checks that activities that a bulk records while no page can be written are
+// found, from the ledger.
 func TestBulkWithoutStore(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 8)
 	b, live := g.NewBulk(), map[Activity]bool{}
@@ -287,7 +288,7 @@ func TestBulkWithoutStore(t *testing.T) {
 	g.wantLive(t, live) // the pages that are not there are noticed
 }
 
-// lookedAt is how many pages a scrub could look at.
+// lookedAt returns the number of pages that a scrub could check.
 func lookedAt(statuses []favfilter.Status) (n int) {
 	for _, st := range statuses {
 		if st.Err == nil {

@@ -42,7 +42,7 @@ func newCommitter(a *applier) *committer {
 	}
 }
 
-// Written is what became of changes, in their order.
+// Written holds the results of changes, in their order.
 type Written struct {
 	Changed []bool // the change had an effect
 	Refused []bool // it was refused, because of its Limit

@@ -24,7 +24,7 @@ func crowded(t testing.TB, store favfilter.Store, pages uint32) *rig {
 	return g
 }
 
-// settleMoves waits until nobody is on the way to a dedicated page.
+// settleMoves waits until no user is moving to a dedicated page.
 func (g *rig) settleMoves() { g.leavers.leaving.Wait() }
 
 // recordMany records n activities of a user in one call.
@@ -381,7 +381,7 @@ func TestHeavyUserHalfDeleted(t *testing.T) {
 	}
 }
 
-// Who is heavy after an import leaves, though their page was made in process.
+// A user who is heavy after an import moves, even though the import made the page in process.
 func TestHeavyUserOfBulk(t *testing.T) {
 	g := crowded(t, &favfilter.Memory{}, 1)
 	var batch []Activity

@@ -440,8 +440,8 @@ func TestLayoutRuleBoth(t *testing.T) {
 	}
 }
 
-// A ledger that was set back to before the switch, from a copy, has users on closed pages again:
-// these are rebuilt, and feeds are answered.
+// A ledger that is restored from a copy made before the switch has users on closed pages again.
+// These pages are rebuilt, and feeds are answered.
 func TestLayoutRuleLedgerSetBack(t *testing.T) {
 	for _, write := range []bool{false, true} {
 		g := newRig(t, &favfilter.Memory{}, firstPages)

@@ -9,7 +9,7 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// Query says what a reader needs of one user.
+// Query reports what a reader needs of one user.
 type Query struct {
 	User uint64 // by [UserHash]
 	// Page asks for the user's page.

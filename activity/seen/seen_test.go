@@ -138,7 +138,8 @@ func TestModel(t *testing.T) {
 	})
 }
 
-// Who records is told what was new, in each window of its own.
+// TestRecordTellsWhatIsNew checks that a caller that records learns which keys were new in each
+// window.
 func TestRecordTellsWhatIsNew(t *testing.T) {
 	store := &favfilter.Memory{}
 	ws, now := open(t, config(store)), time.Now()

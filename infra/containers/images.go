@@ -103,8 +103,8 @@ func exceptions(name string) (map[string]string, error) {
 	return all, nil
 }
 
-// checkPinned wants a digest of every image, or an exception with a reason; and no exception that
-// nothing needs.
+// checkPinned returns an error for an image without a digest and without an exception that has a
+// reason. An exception that no image needs is an error, too.
 func checkPinned(ctx context.Context, dockerfile, compose, excepted string) error {
 	all, err := images(ctx, dockerfile, compose)
 	if err != nil {

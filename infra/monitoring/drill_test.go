@@ -52,7 +52,7 @@ func TestDrill(t *testing.T) {
 	table(t, rows)
 }
 
-// run is the scenario, and returns its row of the table.
+// run runs the scenario, and returns its row of the table.
 func (s scenario) run(t *testing.T, bin string, postgres *pgtest.Server) string {
 	d := newDrill(t, bin, postgres, s.change)
 	if s.prepare != nil {

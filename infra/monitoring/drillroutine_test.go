@@ -119,7 +119,7 @@ func (d *drill) shown(viewer string, authors ...string) string {
 	return strings.Join(shown, " ")
 }
 
-// shows fails where a viewer is shown something else.
+// shows fails if a viewer's feed has other posts.
 func (d *drill) shows(viewer, want string, authors ...string) {
 	d.t.Helper()
 	if got := d.shown(viewer, authors...); got != want {

@@ -49,7 +49,7 @@ type growthReport struct {
 // series is what grows with one thing.
 type series struct {
 	Data string `json:"data"` // what it was measured on
-	// Simulated says what the points that are not held whole are; "": there are none.
+	// Simulated reports what the points that are not held whole are; "": there are none.
 	Simulated string `json:"simulated,omitzero"`
 	Points    []cost `json:"points"`
 }

@@ -28,17 +28,16 @@ const (
 	auditLines, auditBytes = 10_000, 1 << 20
 )
 
-// ErrAuditBehind says that the audit log does not take lines, so that a request must not be done.
+// ErrAuditBehind means that the audit log accepts no lines, so the request must be refused.
 var ErrAuditBehind = errors.New("the audit log cannot be written")
 
 var errStandsStill = errors.New("its reader stands still")
 
-// AuditFailure says what happens while the audit log cannot be written.
+// AuditFailure reports what happens while the audit log cannot be written.
 type AuditFailure string
 
 const (
-	// AuditRefuse has requests refused that belong into the audit log. No line is lost while the
-	// process runs.
+	// AuditRefuse refuses requests that cannot be logged. No line is lost while the process runs.
 	AuditRefuse AuditFailure = "refuse"
 	// AuditDrop has requests answered as ever. Lines are lost, and counted.
 	AuditDrop AuditFailure = "drop"

@@ -92,7 +92,7 @@ func (r *reloader) Watch(ctx context.Context) {
 	}
 }
 
-// Stats says how often the files have been read again.
+// Stats reports how often the files have been read again.
 func (r *reloader) Stats() ReloadStats {
 	r.mu.Lock()
 	defer r.mu.Unlock()

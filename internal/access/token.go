@@ -76,7 +76,7 @@ type Rate struct {
 
 const highestRate = 1e6
 
-// check says what is wrong with a rate.
+// check reports what is wrong with a rate.
 func (r Rate) check() error {
 	if !(r.PerSecond > 0 && r.PerSecond <= highestRate) {
 		return fmt.Errorf("%v a second is not above 0 and up to %d", r.PerSecond, int(highestRate))

@@ -39,8 +39,7 @@ type Tokens struct {
 	inForce atomic.Pointer[[]*Token]
 }
 
-// OpenTokens reads the file. That it follows changes is up to [Tokens.Watch], which the caller
-// runs.
+// OpenTokens reads the file. It does not follow changes; for that the caller runs [Tokens.Watch].
 func OpenTokens(c TokensConfig) (*Tokens, error) {
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.Now == nil {

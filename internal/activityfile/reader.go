@@ -184,7 +184,7 @@ func (r *Reader) line() ([]byte, error) {
 // Position returns where the reader stands.
 func (r *Reader) Position() Position { return r.pos }
 
-// Batch is a number of lines, with the place where they end.
+// Batch holds some lines and the position where they end.
 type Batch struct {
 	Activities []activity.Activity
 	Bad        []error  // lines that are no activities: each a [*LineError]

@@ -25,7 +25,7 @@ type Row struct {
 	XPing float64 `json:"x_ping,omitzero"` // the value over PING's in the same run
 	Goal  string  `json:"goal,omitzero"`
 	Met   *bool   `json:"met,omitzero"`
-	// Unknown says why there is no value.
+	// Unknown reports why there is no value.
 	Unknown string `json:"unknown,omitzero"`
 }
 

@@ -13,7 +13,7 @@ import (
 // goroutines is how many check feeds at a time where throughput is measured.
 const goroutines = 16
 
-// Sizes are the feeds that goals are set for.
+// Sizes returns the sizes of the feeds that have goals.
 func Sizes() []int { return []int{50, 200, 500, 1000} }
 
 // Config is what [Run] measures, and where.

@@ -210,7 +210,7 @@ func (c Config) bash(ctx context.Context, script, dir string) error {
 	return err
 }
 
-// matches tells whether an output is as a document shows it.
+// matches reports whether the output is the one in the document.
 func matches(want, got string) bool {
 	if matchesLines(want, got) {
 		return true

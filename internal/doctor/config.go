@@ -14,7 +14,7 @@ type Config struct {
 	// Invalid is why the service would not start whatever the servers are like; nil: nothing is
 	// known.
 	Invalid error
-	// Correct says what to do about Invalid.
+	// Correct reports what to do about Invalid.
 	Correct string
 
 	Redis  *redisurl.Servers // nil: the pages are held in the process

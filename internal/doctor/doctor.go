@@ -59,7 +59,7 @@ func New(c Config) *Doctor {
 	return d
 }
 
-// Checks are the names of the checks that are made, in their order.
+// Checks returns the names of the checks, in their order.
 func (d *Doctor) Checks() []string {
 	names := make([]string, len(d.checks))
 	for i, c := range d.checks {

@@ -34,7 +34,7 @@ func (n *server) ask(ctx context.Context) {
 	}
 }
 
-// failureOf is err unless it is a refusal, which leaves the server a sound one.
+// failureOf returns err, or nil if err is a refusal that a sound server may send.
 func failureOf(err error) error {
 	if !isRedisReply(err) {
 		return err

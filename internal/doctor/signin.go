@@ -124,7 +124,7 @@ func (d *Doctor) signInTodo(err error) string {
 	return "See whether the server hangs, and what it logs; a proxy or firewall may also hold connections and pass nothing on."
 }
 
-// stateTodo says what to do about a server that refuses everybody, or has not what is asked for;
+// stateTodo reports what to do about a server that refuses everybody, or has not what is asked for;
 // "": err is about neither.
 func stateTodo(err error) string {
 	switch {
@@ -154,7 +154,7 @@ func saysAnywhere(err error, text string) bool {
 	return isRedisReply(err) && strings.Contains(err.Error(), text)
 }
 
-// permissionTodo says what the service has to be allowed in Redis.
+// permissionTodo reports what the service has to be allowed in Redis.
 func (d *Doctor) permissionTodo() string {
 	return "Allow the user what the service needs: " + AccessRule(d.config.Filter) + "."
 }

@@ -3,7 +3,7 @@
 // it.
 //
 // The proxy reads its input command by command. MONITOR on the server shows the commands of
-// scripts. Each key that a script touches must be one of its arguments, and each of its commands
+// scripts. Each key that a script touches must be one of its KEYS, and each of its commands
 // one that the cache has.
 package elasticachetest
 

@@ -80,8 +80,8 @@ type Drawing struct {
 	Regions []byte `json:"regions"`
 }
 
-// PageOf says what is inside a page, drawn with up to so many cells; 0: not at all. Users appear as
-// name has them.
+// PageOf reports what is inside a page, drawn with up to so many cells; 0: not at all. Users appear
+// as name has them.
 func PageOf(in *pages.PageInside, cells int, name func(user string) string) Page {
 	p := Page{
 		Number: in.Number, Own: in.Dedicated, State: in.State.String(), Lacks: in.Lacks, Residual: in.Residual, Behind: in.Behind,
@@ -213,7 +213,7 @@ type Position struct {
 	Collided bool   `json:"collided"`
 }
 
-// KeyOf says how an activity stands.
+// KeyOf reports how an activity stands.
 func KeyOf(in *KeyInside) Key {
 	k := Key{Kind: in.Kind.Name, User: in.User, Target: in.Target, Words: wordsOf(in)}
 	for i := range in.Sides {
@@ -254,7 +254,7 @@ type Scrub struct {
 	Ended   time.Time      `json:"ended,omitzero"`
 }
 
-// ScrubOf says how far a scrub is. Times are in UTC.
+// ScrubOf reports how far a scrub is. Times are in UTC.
 func ScrubOf(p pages.ScrubProgress) Scrub {
 	s := Scrub{Running: p.Running, Done: p.Done, All: p.All, Found: p.Found, Failed: p.Failed, Unasked: p.Unasked}
 	if p.Err != nil {
@@ -278,7 +278,7 @@ type Rebuilt struct {
 	TookMS   float64 `json:"took_ms"`
 }
 
-// RebuiltOf says what a page was made.
+// RebuiltOf reports what a page was made.
 func RebuiltOf(r pages.Rebuilt) Rebuilt {
 	return Rebuilt{Number: r.Number, Sequence: r.Sequence, Keys: r.Keys, Bytes: r.Bytes, TookMS: float64(r.Took.Microseconds()) / 1000}
 }

@@ -67,7 +67,7 @@ type KeySide struct {
 	// Side is "direct", or "mirror" for the key in the target's page. "reverse" and
 	// "reverse_mirror" are the same for the target's activity with the user.
 	Side string
-	// Kind is that of the row: the kind's name, or that of its other side.
+	// Kind is the kind of the row: the kind's name, or the name of its other side.
 	Kind string
 	// Owner and Target are those of the row. The owner's page holds the key.
 	Owner, Target string

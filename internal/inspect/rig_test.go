@@ -28,7 +28,7 @@ type rig struct {
 // exchangeable is a store that can be exchanged for another.
 type exchangeable struct{ favfilter.Store }
 
-// newRig opens a Recorder, which does nothing of its own accord.
+// newRig opens a Recorder, which does nothing in the background.
 func newRig(t *testing.T, store favfilter.Store, number uint32) *rig {
 	t.Helper()
 	return newRigAt(t, store, number, 0)

@@ -18,7 +18,7 @@ func traced(set, clearable int) favfilter.Traced {
 	return t
 }
 
-// Each verdict, and each way of an undo, has its sentence.
+// TestWordsOfSides checks that each verdict, and each way to undo it, has its sentence.
 func TestWordsOfSides(t *testing.T) {
 	since := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	row := &activity.Item{Target: "2", Since: since}

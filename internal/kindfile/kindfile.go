@@ -115,7 +115,7 @@ func readKindEntry(text jsontext.Value) *kindEntry {
 	return e
 }
 
-// added is a new kind, as the entry says.
+// added returns the new kind that the entry describes.
 func (e *kindEntry) added() activity.Kind {
 	k := activity.Kind{Name: e.name, Plural: e.name + "s"}
 	e.settle(&k)

@@ -17,7 +17,7 @@ const firstLook = 50 * time.Millisecond
 func (c *Comparison) lookAgain(ctx context.Context) error {
 	begun, wait := time.Now(), firstLook
 	for len(c.suspects) > 0 {
-		// The source is read first: what it has by then, the service has to have.
+		// The source is read first. The service must have everything that the source has by then.
 		pairs := slices.SortedFunc(maps.Keys(c.suspects), Pair.compare)
 		has, err := c.Source.Has(ctx, pairs)
 		if err != nil {

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// maxSuspects is how many differences are held, some 100 bytes each, until the source and the
-	// service are asked again.
+	// maxSuspects is the maximum number of differences, some 100 bytes each, that are held until
+	// the source and the service are asked again.
 	maxSuspects = 100_000
 	// rememberedTargets is how many targets of others are held, to be tried as clean candidates.
 	rememberedTargets = 4096
@@ -176,7 +176,7 @@ type item struct {
 	ends bool // soon
 }
 
-// invalid counts the members of an owner who can do nothing.
+// invalid counts the members of an owner whose id is not valid.
 func (c *Comparison) invalid(g Group) error {
 	return g.Members(func(some []Member) error {
 		c.mu.Lock()

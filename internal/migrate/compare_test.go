@@ -114,7 +114,8 @@ func TestCompareAll(t *testing.T) {
 	wantLines(t, "by the ledger", *found, []string{"extra 3 4", "extra 3 5", "extra 6 7"})
 }
 
-// What is on its way from the one place to the other is no difference.
+// TestCompareOnItsWay checks that an activity on its way from one place to the other is no
+// difference.
 func TestCompareOnItsWay(t *testing.T) {
 	app := redistest.Start(t).Client()
 	sadd(t, app, "1", "2", "3", "4")

@@ -111,8 +111,8 @@ func TestImportUndoneMeanwhile(t *testing.T) {
 	}
 }
 
-// What the app undid in the service after it was recorded is not brought back as something that
-// ends.
+// TestImportUndoneAfterwards checks that an import does not bring back, with an end, an activity
+// that the app undid in the service after it was recorded.
 func TestImportUndoneAfterwards(t *testing.T) {
 	app := redistest.Start(t).Client()
 	sadd(t, app, "1", "2", "3")

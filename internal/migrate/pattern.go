@@ -8,8 +8,8 @@ import (
 // placeholder stands for an id in a [Pattern].
 const placeholder = "{user}"
 
-// Pattern says what the keys of an app's sets look like: "blocks:{user}", or "blocks:{{user}}" with
-// a hash tag.
+// Pattern reports what the keys of an app's sets look like: "blocks:{user}", or "blocks:{{user}}"
+// with a hash tag.
 type Pattern struct{ prefix, suffix string }
 
 // ParsePattern reads a pattern, which has {user} once, for the id.
@@ -21,7 +21,7 @@ func ParsePattern(text string) (Pattern, error) {
 	return Pattern{prefix, suffix}, nil
 }
 
-// Key is the key of a user's set.
+// Key returns the key of a user's set.
 func (p Pattern) Key(user string) string { return p.prefix + user + p.suffix }
 
 // User is whose set a key is of; not ok: it is none of the pattern.

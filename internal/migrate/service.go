@@ -30,7 +30,7 @@ func ofUsers(k client.Kind) bool { return k.Target == "user" }
 
 // Kind looks a kind up that the ledger keeps: of others nobody can say exactly what there is.
 func (s *Service) Kind(ctx context.Context, name string) (client.Kind, error) {
-	// The first call, and the one that a wrong address fails at: at once.
+	// Kinds is the first call, so a wrong address fails here, at once.
 	kinds, err := s.Client.Kinds(ctx)
 	if err != nil {
 		return client.Kind{}, err

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Scores says what the scores of sorted sets mean.
+// Scores reports what the scores of sorted sets mean.
 type Scores string
 
 // What scores mean.
@@ -34,9 +34,9 @@ const setReaders = 4
 // cursor is valid on one server only, so the scan may have skipped keys.
 var ErrMoved = errors.New("the servers changed while they were scanned, so keys may have been passed over; run it again")
 
-// Sets are an app's exact sets in Redis, plain or sorted, one of each user. It is read with SCAN,
-// SSCAN and ZSCAN, on every primary of a cluster, and holds no more than a page of each of some
-// sets. Keys of other types are passed over and counted.
+// Sets reads an app's exact sets in Redis, plain or sorted, one of each user. It scans every
+// primary of a cluster with SCAN, SSCAN and ZSCAN. It holds at most a page of each of some sets. It
+// skips and counts keys of other types.
 type Sets struct {
 	Client  redis.UniversalClient
 	Keys    Pattern

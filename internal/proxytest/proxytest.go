@@ -1,8 +1,8 @@
 // Package proxytest puts a faulty network between a test and a TCP server.
 //
-// A Proxy is part of the test process, and so ends with it. toxiproxy takes the
-// bytes from either side to the other and delays them; what is lost and cut is so
-// at the ends, where a connection can be stopped dead.
+// A Proxy is part of the test process and ends with it. toxiproxy moves the bytes from either side
+// to the other and delays them. Losing and cutting happens at the two ends, where a connection can
+// be stopped at once.
 package proxytest
 
 import (

@@ -1,5 +1,5 @@
-// Package ratetest says how many false positives a test may find: filters have random seeds, so
-// that others are found in each run.
+// Package ratetest computes how many false positives a test may find. Filters have random seeds, so
+// each run finds others.
 package ratetest
 
 import "gonum.org/v1/gonum/stat/distuv"

@@ -62,10 +62,9 @@ func StartCluster(t testing.TB, primaries, replicasEach int, args ...string) *Cl
 // node, where the host is an IP address. Addrs, URL and Client have these addresses, and the
 // cluster tells them to its clients.
 //
-// What replicas receive goes through their primary's proxy as well: they are
-// told no other address. The nodes' talk among themselves (failure detection and
-// elections) does not, nor do the slots that MoveSlots moves, nor Client and Addr
-// of a node.
+// Replicas, too, receive their data through their primary's proxy, because they know no other
+// address. The nodes talk to each other without proxies, for failure detection and elections. The
+// same holds for the slots that MoveSlots moves, and for Client and Addr of a node.
 func StartClusterVia(t testing.TB, primaries, replicasEach int, proxy func(addr string) string, args ...string) *Cluster {
 	t.Helper()
 	return startCluster(t, primaries, replicasEach, proxy, args)
@@ -253,13 +252,13 @@ func (c *Cluster) Nodes() []*Server {
 	return slices.Clone(c.nodes)
 }
 
-// Failover makes the replica the primary of its slots with CLUSTER FAILOVER, and
-// returns when it says that it is; WaitOK then waits until all others say so. A
-// replica that is a primary already is left alone.
+// Failover makes the replica the primary of its slots with CLUSTER FAILOVER, and returns when the
+// replica reports that it is. WaitOK then waits until all others report it. Failover leaves a
+// replica alone that is already a primary.
 //
-// With mode "" the primary, which must be up, stops its writes until the replica
-// has them all: none is lost. With "FORCE" the replica takes what it has, with
-// the consent of the other primaries; with "TAKEOVER" without it.
+// With mode "" the primary, which must be up, stops its writes until the replica has them all, so
+// none is lost. With "FORCE" the replica takes over with the data it has, if the other primaries
+// agree. With "TAKEOVER" it does not ask them.
 func (c *Cluster) Failover(ctx context.Context, replica *Server, mode string) error {
 	command := []any{"CLUSTER", "FAILOVER"}
 	if mode != "" {

@@ -24,8 +24,8 @@ func (s *Server) Pause() {
 	}
 }
 
-// Resume lets a paused server go on; it then answers what it was sent meanwhile.
-// On any other it has no effect.
+// Resume lets a paused server go on. The server then answers the commands that it received
+// meanwhile. On any other server Resume is a no-op.
 func (s *Server) Resume() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

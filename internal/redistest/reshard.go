@@ -42,7 +42,7 @@ func (c *Cluster) MoveSlots(ctx context.Context, from, to *Server, slots []int) 
 	})
 }
 
-// checkServes says which of the slots the node does not take for the target's.
+// checkServes returns an error that names the slots that the node does not assign to the target.
 func (c *Cluster) checkServes(ctx context.Context, node, to *Server, slots []int) error {
 	records, err := c.records(ctx, node)
 	if err != nil {

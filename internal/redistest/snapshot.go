@@ -19,11 +19,10 @@ const (
 	appendManifest = "appendonly.aof.manifest"
 )
 
-// Snapshot writes all that the server holds to a file, with SAVE, and returns the
-// file's path, for RestartFrom of this server or another one. The file lasts as
-// long as the test. What the server would find at its next start is unchanged,
-// but for one that has an RDB file already: that is brought up to date. A server
-// that does not answer fails the test.
+// Snapshot writes all data of the server to a file, with SAVE, and returns the file's path, for
+// RestartFrom of this server or another one. The file lasts as long as the test. The server's next
+// start finds the same data as without the call, except that an existing RDB file is brought up to
+// date. A server that does not answer fails the test.
 func (s *Server) Snapshot() string {
 	s.t.Helper()
 	path, err := s.snapshot()

@@ -63,7 +63,8 @@ func parseManaged(text string) (*Managed, error) {
 	return m, err
 }
 
-// settings are those of the client as [redis.ParseURL] takes them; the address is made up.
+// settings returns the client's settings as [redis.ParseURL] returns them. The address is a
+// placeholder.
 func (m *Managed) settings(defaults map[string]string) string {
 	return "redis://cache/?" + withDefaults(m.query.Encode(), defaults)
 }

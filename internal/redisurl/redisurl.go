@@ -40,8 +40,8 @@ func serverDefaults() map[string]string {
 	}
 }
 
-// clusterDefaults are those of a cluster's client: it counts redirections and failures of
-// the network together.
+// clusterDefaults returns the defaults of a cluster's client, which counts redirections and network
+// failures together.
 func clusterDefaults() map[string]string {
 	d := serverDefaults()
 	delete(d, "max_retries")
@@ -208,7 +208,7 @@ func noMaintNotifications() *maintnotifications.Config {
 	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 }
 
-// manyColons tells whether the host is none, which [url.Parse] lets pass.
+// manyColons reports whether the host is not valid although [url.Parse] accepts it.
 func manyColons(u *url.URL) bool {
 	return strings.Contains(u.Hostname(), ":") && !strings.HasPrefix(u.Host, "[")
 }

@@ -89,7 +89,7 @@ func describe(s *redisurl.Servers) string {
 	return b.String()
 }
 
-// What the query leaves open is set, what it says stays.
+// Settings in the query win over the defaults.
 func TestParseSettings(t *testing.T) {
 	type settings struct {
 		dial, read, write, minBackoff, maxBackoff time.Duration

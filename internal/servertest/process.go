@@ -95,8 +95,8 @@ func (p *Process) hasEnded() bool {
 	}
 }
 
-// Kill ends all processes of the server at once, as kill -9 does, suspended ones
-// too, and returns when they are gone. It does nothing when they are gone already.
+// Kill ends all processes of the server at once, as kill -9 does, and returns when they are gone.
+// It also ends suspended ones. If they are already gone, Kill is a no-op.
 func (p *Process) Kill() error {
 	if p.hasEnded() {
 		return nil

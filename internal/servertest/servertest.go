@@ -46,8 +46,8 @@ const (
 	awaitTimeout = 3 * time.Minute
 )
 
-// Await calls try every 20 ms until it returns nil, three minutes at most. The error
-// tells what was awaited, as "it has stopped", and what try said last.
+// Await calls try every 20 ms until it returns nil, for three minutes at most. The error contains
+// what, such as "it has stopped", and the last error of try.
 func Await(ctx context.Context, what string, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, awaitTimeout)
 	defer cancel()

@@ -12,9 +12,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// BenchmarkRedisCPU reports the CPU time that Redis spends on a feed check, all of its process,
-// asked by 16 callers: what [Costs] are taken from. A page is read with the window of a user of 650
-// keys.
+// BenchmarkRedisCPU reports the CPU time that the Redis process spends on a feed check, with 16
+// callers. [Costs] come from it. A page is read together with the window of a user of 650 keys.
 func BenchmarkRedisCPU(b *testing.B) {
 	client := redistest.Start(b).Client()
 	for _, page := range []int{2042, 8186, 32_762, 131_062} {

@@ -124,7 +124,7 @@ func wantNoLess(t *rapid.T, less, more *Way) {
 	}
 }
 
-// Where nobody says how many pages there are to be, more users do not take less memory either.
+// If the caller sets no number of pages, more users do not take less memory either.
 func TestChosenPages(t *testing.T) {
 	t.Parallel()
 	before := 0.0
@@ -191,7 +191,7 @@ func TestFleet(t *testing.T) {
 	}
 }
 
-// Where no cluster does, the text says what there would be too many of, and why.
+// If no cluster fits, the text names the limit that is exceeded, and why.
 func TestNoFleet(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -249,8 +249,8 @@ func TestInputIsChecked(t *testing.T) {
 	}
 }
 
-// The service takes CPU for each feed and each candidate, and memory for each page. What is not for
-// Redis is said to be estimated.
+// The service takes CPU for each feed and each candidate, and memory for each page. The text calls
+// the figures of the service estimates.
 func TestService(t *testing.T) {
 	t.Parallel()
 	in := example()

@@ -52,7 +52,7 @@ type InputError struct {
 
 func (e *InputError) Error() string { return e.Field + ": " + e.Problem }
 
-// Plan is what a deployment takes. Sizes are in bytes.
+// Plan holds the resources that a deployment takes. Sizes are in bytes.
 type Plan struct {
 	Input         Input   `json:"input"`
 	KeysPerPage   float64 `json:"keys_per_page"`       // on average
@@ -98,7 +98,7 @@ type Fleet struct {
 	GbitIn float64 `json:"shard_gbit_in"`
 }
 
-// Ledger is what PostgreSQL takes on disk, by what rows took that were measured.
+// Ledger is the disk space that PostgreSQL takes, computed from measured rows.
 type Ledger struct {
 	Rows    float64 `json:"rows"`
 	Bytes   float64 `json:"bytes"` // of the table and its indexes
@@ -106,8 +106,8 @@ type Ledger struct {
 	Indexes float64 `json:"index_bytes"`
 }
 
-// Service is what the processes of feedfilter take: estimates from figures that were measured on
-// one machine. See docs/BENCHMARKS.md.
+// Service holds the resources that the processes of feedfilter take. They are estimates from
+// figures that were measured on one machine. See docs/BENCHMARKS.md.
 type Service struct {
 	FeedCPU     float64 `json:"feed_cpu_us"`        // of a feed check by Protobuf
 	FeedCPUJSON float64 `json:"feed_cpu_json_us"`   // and by JSON
@@ -182,12 +182,13 @@ func (in *Input) check() error {
 	return nil
 }
 
-// keysAUser is how many keys a user has in the page: both users have a key of a two-way activity.
+// keysAUser returns the number of keys that a user has in the page. A two-way activity has a key
+// for both users.
 func (in *Input) keysAUser() float64 { return in.ActivitiesPerUser * (1 + in.TwoWay) }
 
 func (in *Input) entries() float64 { return in.Users * in.keysAUser() }
 
-// lookups is how many keys of the ledger's kinds a feed check tests for a candidate.
+// lookups returns the number of keys of the ledger's kinds that a feed check tests for a candidate.
 func (in *Input) lookups() (keys int) {
 	for _, k := range in.Kinds.All() {
 		switch {
@@ -247,8 +248,8 @@ func (in *Input) fleet(w *Way) {
 	w.Cluster = f
 }
 
-// shardsFor is how many shards share a total, if none may have more than most; a most of 0 is no
-// limit.
+// shardsFor returns the number of shards that share a total if no shard may have more than most. If
+// most is 0, there is no limit.
 func shardsFor(total, most, scatter float64) int {
 	if total <= 0 || most <= 0 {
 		return 1
@@ -260,7 +261,8 @@ func shardsFor(total, most, scatter float64) int {
 	return n
 }
 
-// ofShard is what the fullest of n shards has of a total: the mean and three standard deviations.
+// ofShard returns the part of a total that the fullest of n shards has: the mean and three standard
+// deviations.
 func ofShard(total float64, n int, scatter float64) float64 {
 	return (total + 3*scatter*math.Sqrt(float64(n-1))) / float64(n)
 }

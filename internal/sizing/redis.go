@@ -16,8 +16,8 @@ const (
 	embeddedBytes = 44               // the longest value that shares the object's block
 )
 
-// sizeClass is what jemalloc takes for a block of n bytes: multiples of 16 up to 128, then four
-// classes for each doubling.
+// sizeClass returns the size of the block that jemalloc takes for n bytes: multiples of 16 up to
+// 128, then four classes for each doubling.
 func sizeClass(n int) int {
 	switch {
 	case n <= 8:
@@ -29,7 +29,7 @@ func sizeClass(n int) int {
 	return (n + step - 1) / step * step
 }
 
-// textBytes is what a Redis string of n bytes takes: a header, the bytes, a zero.
+// textBytes returns the memory of a Redis string of n bytes: a header, the bytes, a zero.
 func textBytes(n int) int {
 	header := 1
 	switch {
@@ -43,10 +43,10 @@ func textBytes(n int) int {
 	return sizeClass(header + n + 1)
 }
 
-// keyBytes is what a key of n bytes takes without its value.
+// keyBytes returns the memory of a key of n bytes without its value.
 func keyBytes(n int) int { return entryBytes + bucketBytes + textBytes(n) }
 
-// stringBytes is what a key and a string of so many bytes take.
+// stringBytes returns the memory of a key and a string of these lengths.
 func stringBytes(key, value int) int {
 	if value <= embeddedBytes {
 		return keyBytes(key) + sizeClass(objectBytes+3+value+1)

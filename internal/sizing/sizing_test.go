@@ -58,7 +58,7 @@ func (p population) mixed() population {
 
 func userID(n int) string { return fmt.Sprintf("%012d", n) }
 
-// input is what describes the population.
+// input returns the Input that describes the population.
 func (p population) input(pages uint32) Input {
 	twoWay, square := 0.0, 0.0
 	for _, a := range p.activities {
@@ -95,8 +95,8 @@ func planned(t testing.TB, in Input) *Plan {
 	return p
 }
 
-// service is a Recorder over a ledger of its own and pages in Redis, by the clock now; nil:
-// time.Now. It does nothing in the background.
+// service returns a Recorder over a ledger of its own and pages in Redis. now is its clock; nil
+// means time.Now. It does nothing in the background.
 func service(t testing.TB, client redis.UniversalClient, pages uint32, now func() time.Time) *activity.Recorder {
 	t.Helper()
 	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: pages})
@@ -226,8 +226,8 @@ func TestLedgerTakesWhatIsPlanned(t *testing.T) {
 	}
 }
 
-// BenchmarkLedgerBytes reports the bytes of a row of the ledger in PostgreSQL: what rowBytes and
-// indexBytes are taken from.
+// BenchmarkLedgerBytes reports the bytes of a row of the ledger in PostgreSQL. rowBytes and
+// indexBytes come from it.
 func BenchmarkLedgerBytes(b *testing.B) {
 	server := pgtest.Start(b)
 	people := populate(20_000, 10, 0.2)
@@ -242,8 +242,8 @@ func BenchmarkLedgerBytes(b *testing.B) {
 	}
 }
 
-// recordInPostgres records the population, whose ids get so many bytes, and returns what its rows
-// take.
+// recordInPostgres records the population, with ids of that many bytes, and returns the bytes that
+// its rows take.
 func recordInPostgres(t testing.TB, url string, p population, length int) Ledger {
 	t.Helper()
 	l, err := ledger.Open(t.Context(), url, ledger.Options{Pages: 256})

@@ -6,7 +6,7 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// spread is how many keys a place has: a distribution whose numbers are rounded.
+// spread is the distribution of the number of keys of a place. Its numbers are rounded.
 type spread interface {
 	Mean() float64
 	CDF(x float64) float64
@@ -22,14 +22,14 @@ func placed(users, keys, cv float64) distuv.Gamma {
 	return distuv.Gamma{Alpha: users * keys / scale, Beta: 1 / scale}
 }
 
-// single is the spread over users, with a standard deviation of cv times the mean: taken for
-// lognormal, so a few have a lot.
+// single is the spread over users, with a standard deviation of cv times the mean. It is
+// approximated by a lognormal distribution, so a few users have a lot.
 func single(keys, cv float64) distuv.LogNormal {
 	sigma := max(math.Sqrt(math.Log1p(cv*cv)), 1e-6)
 	return distuv.LogNormal{Mu: math.Log(max(keys, 1e-9)) - sigma*sigma/2, Sigma: sigma}
 }
 
-// weighted counts each place as often as it has keys: a feed check comes from a user as often as
+// weighted counts each place as often as it has keys, because a user sends as many feed checks as
 // the user is active.
 func weighted(s spread) spread { //nolint:ireturn // there are two kinds
 	switch s := s.(type) {

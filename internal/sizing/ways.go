@@ -24,8 +24,8 @@ const (
 	headroom   = 1.05
 	buildBytes = 8 // of the regions string, before its bits
 
-	// CPU time of Redis for a feed check in us: of pages, by KiB read, and of sets, by member.
-	// BenchmarkRedisCPU measures it.
+	// CPU time of Redis for a feed check in us: on pages, the base and per KiB read, and on sets,
+	// the base and per member. BenchmarkRedisCPU measures it.
 	readCPU, readCPUPerKiB   = 6.5, 0.2
 	memberCPUBase, memberCPU = 3, 0.087
 	bloomCPURatio            = 292. / 219 // of BF.MEXISTS to SMISMEMBER
@@ -43,7 +43,7 @@ const (
 	// Each index has the ids, and pages that are not full. BenchmarkLedgerBytes measures it.
 	rowBytes, indexBytes, indexIDs = 58, 120, 3.13
 
-	// Of a set: the entry of a member besides its text, the head of the hash table, and its
+	// Bytes of a set: the entry of a member without its text, the head of the hash table, and its
 	// smallest number of buckets.
 	memberBytes, tableBytes, leastBuckets = 32, 64, 4
 	// Bytes a key, measured on 2 million activities: in RedisBloom at a rate of 0.1 %, and in sets
@@ -53,7 +53,7 @@ const (
 	missingBytes, numberBytes = 3, 4 // answers of the protocol: no such string; 0 or 1
 )
 
-// NumberFor is the number of pages for so many keys by default: a power of two.
+// NumberFor returns the default number of pages for that many keys: a power of two.
 func NumberFor(keys float64) uint32 {
 	return pages.NumberFor(uint64(math.Ceil(min(keys, 1<<62))))
 }
@@ -147,7 +147,8 @@ func (in *Input) exactSets() Way {
 	return in.scattered(w)
 }
 
-// setBytes is what a set of n members takes: a hash table of a power of two buckets.
+// setBytes returns the memory of a set of n members: a hash table with a power of two as its number
+// of buckets.
 func setBytes(key, member, extra int) func(n float64) float64 {
 	return func(n float64) float64 {
 		if n == 0 {
@@ -171,7 +172,7 @@ func (in *Input) bloom() Way {
 	return w
 }
 
-// perKey completes a way that takes so many bytes a key, by the key's rate.
+// perKey completes a way that takes the same number of bytes for every key, by the key's rate.
 func (in *Input) perKey(w Way, entry func(rate float64) float64) Way {
 	rates := in.rates()
 	w.PerActivity = in.entries() * entry(rates.Key)
@@ -204,7 +205,7 @@ func (in *Input) byMember(name string, ratio float64) Way {
 	}
 }
 
-// memberLength is that of a member: the mean over the kinds.
+// memberLength returns the length of a member: the mean over the kinds.
 func (in *Input) memberLength() int {
 	total, n := 0, 0
 	for _, k := range in.Kinds.All() {

@@ -101,7 +101,7 @@ func (w *windows) addLength() {
 	w.lengths = append(w.lengths, length)
 }
 
-// write writes the window of a user who has recorded so many keys, evenly over the span, and
+// write writes the window of a user who has recorded that many keys, evenly over the span, and
 // returns the length of its string.
 func (w *windows) write(keys int) float64 {
 	kept := min(keys, w.most)

@@ -206,8 +206,8 @@ func TestWindowLengths(t *testing.T) {
 	})
 }
 
-// Users who see more than the most take as much as users who see twice as much, and the plan says
-// what share is forgotten early.
+// Users who see more posts than a window keeps take as much memory as users who see twice as many.
+// The plan gives the share that is forgotten early.
 func TestMostIsKept(t *testing.T) {
 	t.Parallel()
 	in := example()

@@ -21,7 +21,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// received is what a collector got.
+// received holds the spans that a collector got.
 type received struct {
 	mu       sync.Mutex
 	spans    []*spans.Span

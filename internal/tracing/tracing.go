@@ -30,22 +30,24 @@ import (
 )
 
 const (
-	// name is that of what makes the spans of requests.
+	// name is the name of the instrumentation of requests.
 	name        = "github.com/feedfilter/feedfilter/internal/tracing"
 	serviceName = "feedfilter"
 
-	// maxQueued is how many spans may wait to be sent, some KiB each; those beyond it are dropped.
+	// maxQueued is the maximum number of spans that wait to be sent, some KiB each. Further spans
+	// are dropped.
 	maxQueued = 2048
-	// maxBatch is how many are sent at once, and sendInterval how often, if there are fewer.
+	// maxBatch is the number of spans that are sent at once. sendInterval is the time after which
+	// fewer are sent.
 	maxBatch     = 512
 	sendInterval = 2 * time.Second
-	// sendTimeout is how long sending them may take, repetitions included.
+	// sendTimeout is the time limit of sending a batch, retries included.
 	sendTimeout = 5 * time.Second
-	// closeTimeout is how long Close may take.
+	// closeTimeout is the time limit of Close.
 	closeTimeout = 3 * time.Second
 )
 
-// Config is what a [Tracer] is made of.
+// Config holds the settings of a [Tracer].
 type Config struct {
 	_ struct{} // fields are named
 
@@ -84,8 +86,8 @@ type Tracer struct {
 	propagate propagation.TraceContext
 }
 
-// Open returns a Tracer that sends to a collector, which need not be up. A collector that is down,
-// or slow, delays no request: what it does not take is dropped.
+// Open returns a Tracer that sends to a collector, which need not be up. A collector that is down
+// or slow delays no request: spans that it does not take are dropped.
 func Open(ctx context.Context, c Config) (*Tracer, error) {
 	if err := c.Check(); err != nil {
 		return nil, fmt.Errorf("open tracer: %w", err)
@@ -163,8 +165,8 @@ func (t *Tracer) Postgres() pgx.QueryTracer { //nolint:ireturn // it is pgx' own
 		otelpgx.WithDisableAcquireTracer(), otelpgx.WithDisableConnectionDetailsInAttributes())
 }
 
-// requestsOnly samples, of what has no parent, requests alone: scrubs and polls would be most of
-// all traces, and tell of nothing that somebody waited for.
+// requestsOnly samples only requests among the spans without a parent. Scrubs and polls would be
+// most of all traces, and no caller waits for them.
 type requestsOnly struct{ sdktrace.Sampler }
 
 // ShouldSample implements [sdktrace.Sampler].

@@ -159,8 +159,7 @@ func TestTree(t *testing.T) {
 	}
 }
 
-// What the service could not do is an error of its span, also where the handler has answered it
-// itself.
+// A failure of the service is an error of its span, even if the handler has answered it itself.
 func TestErrorsOfSpans(t *testing.T) {
 	exporter := tracetest.NewInMemoryExporter()
 	tracer := newTracer(Config{Ratio: 1}, sdktrace.WithSyncer(exporter))
@@ -188,8 +187,8 @@ func TestErrorsOfSpans(t *testing.T) {
 	}
 }
 
-// Whether a request is followed is for its caller to say, and else for the ratio; what the service
-// does of its own accord is not.
+// The caller decides whether a request is traced, and otherwise the ratio does. The service's
+// background work is not traced.
 func TestWhatIsFollowed(t *testing.T) {
 	client := redistest.Start(t).Client()
 	for _, c := range []struct {
