@@ -133,7 +133,7 @@ var (
 	sentenceEnd  = regexp.MustCompile(`[.!?]["'”)*_\]]*(?:\s+|$)`)
 	clauseEnd    = regexp.MustCompile(`[.!?;]["'”)*_\]]*(?:\s+|$)|\n`)
 	abbreviation = regexp.MustCompile(`(?:\b(?:e\.g|i\.e|cf|vs|approx|No)\.|\.{3})\s+$`)
-	doubleSpace  = regexp.MustCompile(`[a-z,.;] {2,}[A-Za-z]+`)
+	doubleSpace  = regexp.MustCompile(`[a-z,.;] {2}[A-Za-z]+`)
 	wordLike     = regexp.MustCompile(`[\p{L}\p{N}]`)
 )
 

@@ -52,6 +52,7 @@ var (
 	generated = regexp.MustCompile(`(?m)@generated|(?i:generated .*do not edit)|^What .--help. prints\.`)
 	directive = regexp.MustCompile(`^//(?:nolint:\S+(?: //|$)|[a-z]+:\S.*$)`)
 	item      = regexp.MustCompile(`^\s*(?:[-*+]|\d+[.)]) +`)
+	row       = regexp.MustCompile(`^\S+ {2,}`)
 	fence     = regexp.MustCompile("^\\s*(?:[-*>] )?\\s*(?:```|~~~)")
 	code      = regexp.MustCompile(`(?m)^\s*(?:SELECT|INSERT|UPDATE|DELETE|CREATE|WITH|ALTER|DROP)\b|[{}]|=>|;\n`)
 	key       = regexp.MustCompile(`^(\s*)(?:- )?(?:description|summary|error_message)\s*[:=] *(.*)$`)
@@ -132,13 +133,16 @@ func (c *checker) comments(lines []numbered, prefix *regexp.Regexp) {
 }
 
 // paragraphs applies the rules on words and sentences to the text of a comment. Lines that are
-// indented and no list items are code.
+// indented and no list items are code. A word and two spaces begin a row of a table.
 func (c *checker) paragraphs(lines []numbered) {
 	b := &block{}
 	end := func() { c.block(b); b = &block{} }
 	inList := false
 	for _, l := range lines {
 		bullet := item.FindString(l.text)
+		if bullet == "" {
+			bullet = row.FindString(l.text)
+		}
 		indented := strings.HasPrefix(l.text, "\t") || strings.HasPrefix(l.text, "  ")
 		inList = bullet != "" || inList && indented
 		if strings.TrimSpace(l.text) == "" || bullet != "" || indented && !inList {
