@@ -77,11 +77,12 @@ fuzz: ## Fuzz each target for FUZZTIME (30s).
 	GO='$(GO)' scripts/fuzz '$(FUZZTIME)'
 
 .PHONY: lint
-lint: golangci-lint ## Check the formatting, go vet and golangci-lint.
+lint: golangci-lint ## Check the formatting, go vet, golangci-lint and the prose.
 	@unformatted=$$(gofmt -l .) && if [ -n "$$unformatted" ]; then \
 		echo "not formatted, run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
 	$(GOLANGCI_LINT) run $(LINTARGS) ./...
+	$(GO) run ./internal/prose
 
 .PHONY: lint-containers
 lint-containers: ## Check Dockerfile, compose.yaml and the Helm chart, without a Docker engine.

@@ -9,8 +9,9 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// TestIDsAreNotInRedis says what somebody with Redis alone has: no list of who did what, but an answer for each pair that they
-// can name, since the seed is in every page.
+// TestIDsAreNotInRedis checks what a reader of Redis alone can find out. There is no list of
+// activities. But the seed is in every page, so the reader can look up any pair of ids that they
+// can name.
 func TestIDsAreNotInRedis(t *testing.T) {
 	server := redistest.Start(t)
 	g := newRig(t, redisStore(t, server), 16)
@@ -61,7 +62,7 @@ func TestIDsAreNotInRedis(t *testing.T) {
 			found = found || p.Contains(pages.KeyStart(seed, c.kind, c.owner, c.users).With(favfilter.HashKey(seed, c.target)))
 		}
 		if found != c.want {
-			t.Errorf("whoever reads Redis finds %+v: %v", c, found)
+			t.Errorf("a reader of Redis finds %+v: %v", c, found)
 		}
 	}
 }

@@ -47,7 +47,7 @@ func cached(t *testing.T, bytes int) (*rig, *loads) {
 	return &rig{Recorder: r, store: store}, store
 }
 
-// What was viewed is viewed again without the store, until it changes.
+// A View of a page that was read before needs no round trip to the store until the page changes.
 func TestCacheTakesNoRoundTrip(t *testing.T) {
 	g, store := cached(t, 1<<20)
 	g.record(t, true, add("1", "hide", "p"))
@@ -141,7 +141,7 @@ func TestCacheCountsWindows(t *testing.T) {
 	}
 }
 
-// Who reads while somebody writes does not have the next one see less than was acknowledged.
+// A reader that reads during writes does not see less at its next read than was acknowledged.
 func TestCacheWhileWritten(t *testing.T) { cacheWhileWritten(t, 100) }
 
 func TestLongCacheWhileWritten(t *testing.T) { cacheWhileWritten(t, 300) }
@@ -173,7 +173,7 @@ func cacheWhileWritten(t *testing.T, writes int) {
 	readers.Wait()
 }
 
-// What was read before a write, and comes after it, is not held.
+// A window that was read before a write, and arrives after it, is not cached.
 func TestCacheOfWindowsReadSlowly(t *testing.T) {
 	g, store := cached(t, 1<<20)
 	g.record(t, true, add("1", "seen", "before"))
@@ -182,7 +182,7 @@ func TestCacheOfWindowsReadSlowly(t *testing.T) {
 	g.want(t, "1", "seen", "p", Direct)
 }
 
-// Where the store fails, what is held of it goes on to serve, and what is not is degraded.
+// When the store fails, cached windows are still used, and others are degraded.
 func TestCacheWithoutTheStore(t *testing.T) {
 	g, store := cached(t, 1<<20)
 	g.record(t, true, add("1", "hide", "p"))
@@ -225,7 +225,7 @@ func (g *rig) number(t *testing.T, name string) int {
 	return -1
 }
 
-// What others have seen to is overlooked for the bound at most.
+// A cached window misses what other processes recorded as seen for the bound at most.
 func TestCacheOfWindowsIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := openLedger(t, filepath.Join(t.TempDir(), "ledger.db"), 1), &favfilter.Memory{}

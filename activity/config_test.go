@@ -63,7 +63,7 @@ func (g *rig) pageAt(t *testing.T, user string) uint32 {
 	return v.At().Page
 }
 
-// What a filter without a ledger records is durable before it is acknowledged.
+// An activity recorded without a ledger is durable before it is acknowledged.
 func TestPlainPersists(t *testing.T) {
 	errPersist := errors.New("the disk is full")
 	g := openWithout(t, PlainConfig{Store: &favfilter.Memory{}, Pages: 2, Persist: func(context.Context) error { return errPersist }})

@@ -9,8 +9,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/faulttest"
 )
 
-// A user who is deleted leaves nothing: neither activities, nor any part of a window. What others
-// have seen stays.
+// A deleted user leaves nothing: neither activities, nor any part of a window. What others have
+// seen stays.
 func TestDeleteUser(t *testing.T) {
 	onStores(t, func(t *testing.T, store favfilter.Store) {
 		kinds, err := NewKinds(append(builtinKinds(),

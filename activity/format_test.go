@@ -13,8 +13,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// Windows of another format version count as empty, are written over, and are nothing to warn of with
-// each feed.
+// Windows of another format version count as empty, are written over, and are nothing to warn of
+// with each feed.
 func TestWindowsOfAnotherFormat(t *testing.T) {
 	server := redistest.Start(t)
 	g := newRig(t, redisStore(t, server), 4)

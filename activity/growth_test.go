@@ -26,7 +26,8 @@ func (g *rig) everybody(t testing.TB) {
 	must(t, err)
 }
 
-// An export during which users move, to pages of another layout and to dedicated ones, has every activity once.
+// An export during which users move, to pages of another layout and to dedicated ones, has every
+// activity once.
 func TestExportDuringGrowth(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 8)
 	g.everybody(t)
@@ -72,7 +73,8 @@ func (s *countedLoads) Load(ctx context.Context, ids []favfilter.PageID) ([]favf
 	return s.Store.Load(ctx, ids)
 }
 
-// In a cluster, the pages of every layout are in the slot of their users' windows: one Load reads both.
+// In a cluster, the pages of every layout are in the slot of their users' windows: one Load reads
+// both.
 func TestGrowInCluster(t *testing.T) {
 	cluster := redistest.StartCluster(t, 3, 0)
 	redis, err := redisstore.New(cluster.Client(), "feed")

@@ -43,7 +43,8 @@ type sharedLedger struct{ Ledger }
 
 func (sharedLedger) Shared() bool { return true }
 
-// openKinds opens a Recorder of its own on a ledger and a store, which does nothing of its own accord.
+// openKinds opens a Recorder of its own on a ledger and a store, which does nothing of its own
+// accord.
 func openKinds(t testing.TB, l Ledger, s favfilter.Store, kinds *Kinds) *rig {
 	t.Helper()
 	g := &rig{store: s}

@@ -75,8 +75,8 @@ type Kind struct {
 	Window time.Duration
 	// Parts is the number of parts of the window, 1 to 64. 0: DefaultParts.
 	Parts int
-	// Most is the largest number of activities in a user's window, 1 to 100,000. Beyond it, the oldest
-	// are forgotten. A feed reads all of them, some 2 bytes each. 0: DefaultMost.
+	// Most is the largest number of activities in a user's window, 1 to 100,000. Beyond it, the
+	// oldest are forgotten. A feed reads all of them, some 2 bytes each. 0: DefaultMost.
 	Most int
 
 	// Limit is the largest number of activities of the kind that a user may have. 0: no limit. Only

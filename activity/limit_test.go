@@ -39,8 +39,8 @@ func (g *rig) pins(t *testing.T, user string) []string {
 	return ids
 }
 
-// writeAll has 16 writers, half of them at each of two Recorders, record what changes yields for each, one activity after
-// another, and returns what was changed.
+// writeAll has 16 writers, half of them at each of two Recorders, record what changes yields for
+// each, one activity after another, and returns what was changed.
 func writeAll(t *testing.T, recorders []*rig, changes func(writer int) []Activity) (changed []Activity) {
 	t.Helper()
 	var mu sync.Mutex
@@ -65,7 +65,8 @@ func writeAll(t *testing.T, recorders []*rig, changes func(writer int) []Activit
 	return changed
 }
 
-// TestLimitOfManyWriters: a limit is exact, whoever records, and what is refused is neither in the ledger nor in a page.
+// TestLimitOfManyWriters checks that a limit is exact with many writers. A refused activity is
+// neither in the ledger nor in a page.
 func TestLimitOfManyWriters(t *testing.T) {
 	url := pgtest.Start(t).Schema()
 	store := &favfilter.Memory{}
@@ -102,7 +103,8 @@ func TestLimitOfManyWriters(t *testing.T) {
 		}
 		wantRate(t, g.rates.Key, found, 16*6-pinLimit)
 	}
-	// Each undoes what is there, and tries others: there is never one too many, and none is refused for nothing.
+	// Each undoes what is there, and tries others: there is never one too many, and none is refused
+	// for nothing.
 	churned := writeAll(t, recorders, func(w int) (all []Activity) {
 		rng := rand.New(rand.NewPCG(3, uint64(w)))
 		for i := range 6 {
@@ -125,8 +127,8 @@ func TestLimitOfManyWriters(t *testing.T) {
 	}
 }
 
-// TestLimitInOneCall: activities of one call count one after another, each user's for themselves, and a preview says
-// before what they come to.
+// TestLimitInOneCall: activities of one call count one after another, each user's for themselves,
+// and a preview says before what they come to.
 func TestLimitInOneCall(t *testing.T) {
 	g := openKinds(t, openLedger(t, t.TempDir()+"/ledger.db", 4), &favfilter.Memory{}, pinKinds(t))
 	targets := func(from, to int) (ids []string) {
@@ -183,7 +185,8 @@ func TestLimitInOneCall(t *testing.T) {
 	g.want(t, "1", "pin", fmt.Sprint("p", pinLimit), None)
 }
 
-// TestLimitAndEnds: what has ended makes room at once, before it is removed; and what may be prolonged is not refused.
+// TestLimitAndEnds checks that an activity that has ended makes room at once, before it is removed.
+// Prolonging an activity is not refused at the limit.
 func TestLimitAndEnds(t *testing.T) {
 	g := openKinds(t, openLedger(t, t.TempDir()+"/ledger.db", 4), &favfilter.Memory{}, pinKinds(t))
 	end := g.Now().Add(1e9)
@@ -208,7 +211,8 @@ func TestLimitAndEnds(t *testing.T) {
 	}
 }
 
-// TestLimitLowered: what was there before a limit was lowered stays, and may be undone and prolonged.
+// TestLimitLowered checks that activities from before a limit was lowered stay. They may be undone
+// and prolonged.
 func TestLimitLowered(t *testing.T) {
 	l, store := openLedger(t, t.TempDir()+"/ledger.db", 4), &favfilter.Memory{}
 	g := openKinds(t, l, store, pinKinds(t))

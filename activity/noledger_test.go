@@ -58,9 +58,10 @@ func TestWithoutLedger(t *testing.T) {
 	})
 }
 
-// TestWithoutLedgerInBulk: far more than the pages were made for. What is undone is gone but for what is said to be
-// stuck, and the rate holds. What is recorded is there, but for two consequences of a false positive: what looked
-// present when it came rests on the bits of others, and takes these along when it is undone.
+// TestWithoutLedgerInBulk records far more activities than the pages have room for. An undone
+// activity is gone unless it is reported as stuck, and the false-positive rate holds. A recorded
+// activity is found, with two exceptions. Both come from keys that looked present when they were
+// added: such a key has no bits of its own, and its removal clears bits of others.
 func TestWithoutLedgerInBulk(t *testing.T) {
 	onStores(t, func(t *testing.T, store favfilter.Store) {
 		g := openWithout(t, PlainConfig{Store: store, Pages: 2})
@@ -85,7 +86,7 @@ func TestWithoutLedgerInBulk(t *testing.T) {
 			t.Errorf("%d were lost, where %d false positives were undone", m.lost, m.taken)
 		}
 		if mean := g.plain.rates.Key * float64(len(m.order)); m.rest > ratetest.Most(mean) {
-			t.Errorf("%d of %d looked present when they came, where %.2g are to be expected", m.rest, len(m.order), mean)
+			t.Errorf("%d of %d looked present when they came, want about %.2g", m.rest, len(m.order), mean)
 		}
 		if len(m.stuck) > m.undone/20 {
 			t.Errorf("%d of %d undone were stuck", len(m.stuck), m.undone)
@@ -156,7 +157,7 @@ func (m *bulk) note(t *testing.T, a Activity, o Outcome) {
 	}
 }
 
-// TestWithoutLedgerRefuses: what a filter alone cannot do is refused, and changes nothing.
+// TestWithoutLedgerRefuses checks that calls that need a ledger are refused and change nothing.
 func TestWithoutLedgerRefuses(t *testing.T) {
 	g := openWithout(t, PlainConfig{Store: &favfilter.Memory{}, Pages: 2})
 	ctx := t.Context()
@@ -205,7 +206,8 @@ func TestWithoutLedgerHistory(t *testing.T) {
 	g.want(t, "1", "seen", "old", None)
 }
 
-// TestWithoutLedgerSettings: a filter is not opened as what it is not.
+// TestWithoutLedgerSettings checks that a filter cannot be opened with other settings than it was
+// made with.
 func TestWithoutLedgerSettings(t *testing.T) {
 	onStores(t, func(t *testing.T, store favfilter.Store) {
 		g := openWithout(t, PlainConfig{Store: store, Pages: 4})
@@ -272,7 +274,8 @@ func TestWithoutLedgerAtOnce(t *testing.T) {
 	})
 }
 
-// TestWithoutLedgerOverOne: pages of a ledger are not taken for a filter, also where page 0 is not there.
+// TestWithoutLedgerOverOne checks that the pages of a ledger are not opened as a filter without
+// one, even if page 0 is missing.
 func TestWithoutLedgerOverOne(t *testing.T) {
 	store := &favfilter.Memory{}
 	g := newRig(t, store, 64)

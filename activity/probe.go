@@ -77,8 +77,8 @@ func (v *View) place() (keys int) {
 	return keys
 }
 
-// contains looks up the key of a kind that the ledger keeps, on one side, with the hashed id. If the
-// page was probed, an id that was not sought counts as found, so that no activity is missed.
+// contains looks up the key of a kind that the ledger keeps, on one side, with the hashed id. If
+// the page was probed, an id that was not sought counts as found, so that no activity is missed.
 func (v *View) contains(l *lookup, side Match, id favfilter.Hash) bool {
 	start, at := l.direct, l.directAt
 	if side == Reverse {

@@ -51,9 +51,9 @@ func seek(users, posts []string) func(yield func(Target, string) bool) {
 	}
 }
 
-// A View of a page that is probed finds what one of the same page finds that is read: id by id and in
-// a Search, for every kind and on both sides. Each key is looked for once, and what was not sought
-// counts as found.
+// A View of a probed page finds the same as a View of the same page that is read. The test looks up
+// id by id and in a Search, for every kind and on both sides. Each key is looked for once. Keys
+// that were not sought count as found.
 func TestViewOfProbedPage(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 1)
 	var users, ids []string

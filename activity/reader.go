@@ -48,9 +48,9 @@ func (r *reader) Now() time.Time { return r.source.Now() }
 //nolint:ireturn // of a ledger's pages, or of pages alone
 func (r *reader) Inside() Inside { return r.source }
 
-// Ready reports whether feeds can be answered, and returns an [*UnavailableError] for each dependency
-// that is down. The error of a ledger that answers, but whose changes are not read in time, wraps
-// [ErrBehind].
+// Ready reports whether feeds can be answered, and returns an [*UnavailableError] for each
+// dependency that is down. The error of a ledger that answers, but whose changes are not read in
+// time, wraps [ErrBehind].
 func (r *reader) Ready(ctx context.Context) (ready bool, down []error) { return r.source.Ready(ctx) }
 
 // Close waits for the writes in flight, refuses new ones with [ErrClosed], and returns when all

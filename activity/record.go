@@ -95,8 +95,9 @@ type Outcome uint8
 
 // Outcomes.
 const (
-	// Unchanged: the activity was there already, or was to be undone and was not there. For kinds
-	// with a window a new activity is sometimes Unchanged, at the filter's false-positive rate.
+	// Unchanged: the activity was already there, or the call undoes one that was not there. For
+	// kinds with a window a new activity is sometimes Unchanged, at the filter's false-positive
+	// rate.
 	Unchanged Outcome = iota
 	// Changed: the activity was recorded, or undone.
 	Changed

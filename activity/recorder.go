@@ -50,20 +50,20 @@ type Config struct {
 	FalsePositiveRate float64
 
 	// StalenessBound is the maximum age of a Recorder's view of the ledger while it answers. It
-	// matters for a write through another Recorder whose page change did not arrive or was lost:
-	// every View that begins this long after the write was acknowledged has the write.
+	// matters for a write through another Recorder whose page change did not arrive or was lost.
+	// Every View that begins this long after the write was acknowledged has the write.
 	//
 	// 10 ms to 1 min, or 0 for the default of 1 s. A negative value makes every View ask the ledger
-	// first, which is necessary where Recorders share a ledger but each has its own pages.
+	// first. That is necessary if Recorders share a ledger but each has its own store.
 	//
 	// All Recorders of one ledger must have the same StalenessBound; otherwise Open fails with an
 	// error that wraps ledger.ErrSettingsDiffer. Open fails the same way if only some have a
 	// PageCache.
 	StalenessBound time.Duration
 
-	// MaxSharedKeys is the largest number of a user's keys on a shared page. A user with more keys gets a
-	// dedicated page, which bounds what feeds read by the activities of their viewer and a few
-	// others. At least 16; default 2048.
+	// MaxSharedKeys is the largest number of a user's keys on a shared page. A user with more keys
+	// gets a dedicated page, which bounds what feeds read by the activities of their viewer and a
+	// few others. At least 16; default 2048.
 	MaxSharedKeys int
 
 	// PageCache is the number of bytes of pages that are cached in this process, 0 to 2^40; the

@@ -51,8 +51,8 @@ func openLedgerAt(t testing.TB, url string, pages uint32) *ledger.Ledger {
 	return l
 }
 
-// newRig opens a Recorder with that many pages on the store, and ends it with the test. It
-// does nothing of its own accord.
+// newRig opens a Recorder with that many pages on the store, and closes it when the test ends. The
+// Recorder does nothing in the background.
 func newRig(t testing.TB, store favfilter.Store, pages uint32) *rig {
 	t.Helper()
 	g := &rig{ledger: openLedger(t, filepath.Join(t.TempDir(), "ledger.db"), pages), store: store}

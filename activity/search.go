@@ -10,8 +10,8 @@ import (
 const maxPooledHashes = 1 << 16
 
 // Search looks for many ids in a [View] at once. Begin and Add hash each id once, for all kinds of
-// its target. Then Run tests the keys, kind by kind. Then Hits and Match return the results. Release
-// ends the Search. A Search is for one goroutine.
+// its target. Then Run tests the keys, kind by kind. Then Hits and Match return the results.
+// Release ends the Search. A Search is for one goroutine.
 type Search struct {
 	view   *View
 	seed   uint64

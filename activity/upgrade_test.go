@@ -350,8 +350,8 @@ func (u *upgrade) reopen(t *testing.T) {
 	}
 }
 
-// TestUpgradeGrows changes the number of pages of an old ledger that was being changed. Old pages of the
-// first number are closed before, and expire.
+// TestUpgradeGrows changes the number of pages of an old ledger that was being changed. Old pages
+// of the first number are closed before, and expire.
 func TestUpgradeGrows(t *testing.T) {
 	u := openUpgrade(t, redistest.Start(t).Client(), "half", 3)
 	must(t, u.Recorder.Pages().Grow(t.Context(), 256, nil))

@@ -1,4 +1,5 @@
-// Package docs_test checks what the documents say of the repository: that links lead somewhere, and that tests exist.
+// Package docs_test checks what the documents say of the repository: that links lead somewhere, and
+// that tests exist.
 package docs_test
 
 import (

@@ -151,9 +151,9 @@ func TestUnknownCertificate(t *testing.T) {
 	}
 }
 
-// The token in a secret is rotated under load as the AWS documents describe: first the cache
-// accepts both tokens, then the secret has the new one, then the cache accepts only that one. No
-// command fails.
+// The token in a secret is rotated under load, in the order that the AWS documents describe. First
+// the cache accepts both tokens. Then the secret has the new one. Last, the cache accepts only the
+// new one. No command fails.
 func TestSecretRotated(t *testing.T) {
 	t.Parallel()
 	a := awstest.Start(t)

@@ -17,7 +17,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/httpapi"
 )
 
-// needs returns the path of a program, or of a file of this directory. Where it is not there the test is skipped, but in continuous integration, where it fails.
+// needs returns the path of a program, or of a file of this directory. Where it is not there the
+// test is skipped, but in continuous integration, where it fails.
 func needs(t *testing.T, program, install string) string {
 	t.Helper()
 	path, err := exec.LookPath(program)
@@ -46,8 +47,8 @@ func output(t *testing.T, dir, program string, args ...string) (string, bool) {
 	return string(out), err == nil
 }
 
-// service serves what the examples call. The first call is refused, as under overload, then for its body, then its answer is cut off;
-// with blind, feeds drop nothing.
+// service serves what the examples call. The first call is refused, as under overload, then for its
+// body, then its answer is cut off; with blind, feeds drop nothing.
 func service(t *testing.T, blind bool) string {
 	t.Helper()
 	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 16})
@@ -85,8 +86,8 @@ func service(t *testing.T, blind bool) string {
 	return server.URL
 }
 
-// TestExamples: each example does what it says, tries again what is refused for overload, and ends with an error where a feed is not
-// as it should be.
+// TestExamples: each example does what it says, tries again what is refused for overload, and ends
+// with an error where a feed is not as it should be.
 func TestExamples(t *testing.T) {
 	const install = "make deps installs it"
 	for _, example := range []struct {

@@ -38,9 +38,9 @@ type Config struct {
 	Seed uint64
 
 	// PageBy returns the part of a key that selects its page. Keys that are looked up together,
-	// such as all keys of one user, can then share a page: a lookup takes one round trip and one
-	// read, however many keys there are. Every page has the same room, so the keys must be
-	// distributed evenly over the values of PageBy. Default: the whole key.
+	// such as all keys of one user, can then share a page. A lookup of any number of them takes one
+	// round trip and one read. Every page has the same room, so the keys must be distributed evenly
+	// over the values of PageBy. Default: the whole key.
 	PageBy func(key string) string
 
 	// Hash returns the hash of a key under seed. A filter finds a key only by the hash with which
@@ -84,9 +84,10 @@ type Config struct {
 //     removed, 87 % of such keys are lost.
 //   - Remove of a key that was never added is a no-op, except for the same share of false
 //     positives. Each of those clears bits of keys that were added, and loses 4.9 of them.
-//   - A key whose bits are all in regions shared with other keys is [Stuck]: it stays reported.
-//     With the shapes of [Scaling] this affects 0.01 % of the keys of a page filled once to half of
-//     its capacity, 0.1 % at three quarters and 1 % of a full page.
+//   - A key whose bits are all in regions shared with other keys is [Stuck]: it stays reported. The
+//     share of stuck keys with the shapes of [Scaling] depends on how full the page was. It is 0.01
+//     % on a page filled once to half of its capacity, 0.1 % at three quarters and 1 % on a full
+//     page.
 //   - A page whose keys are replaced over and over grows even if its number of keys stays the same.
 //     Collision bits are never cleared, stuck keys take up room, and only the newest layer takes
 //     new keys. The bits of a page kept half full take 4 KiB at first. Until all keys have been

@@ -35,8 +35,8 @@ import (
 // The unit is the greatest common divisor of the ends: the length of a part, unless that was
 // changed.
 //
-// The codes of a run are the Golomb-Rice codes of its fingerprints, which take about 1.5 bits more
-// for a key than log2(1/p), where p is the run's share of the false-positive rate.
+// The codes of a run are the Golomb-Rice codes of its fingerprints. A key takes about log2(1/p) +
+// 1.5 bits, where p is the run's share of the false-positive rate.
 type Fingerprints struct {
 	raw     []byte
 	seed    uint64
@@ -127,8 +127,8 @@ func (f *Fingerprints) decodeRuns(rest []byte) bool {
 	return ok && len(rest) == 0
 }
 
-// encodeFingerprints returns the string of runs, the oldest first. It takes the memory of the string
-// alone: the codes of runs become a part of it.
+// encodeFingerprints returns the string of runs, the oldest first. It allocates only the string and
+// copies the codes of the runs into it.
 func encodeFingerprints(seed uint64, changes uint32, runs []run) *Fingerprints {
 	var head [512]byte
 	raw := appendRuns(append(head[:0], windowOpen+"\x00\x00\x00\x00"...), seed, changes, runs)
@@ -182,8 +182,8 @@ func (f *Fingerprints) Encode() []byte { return f.raw }
 // rate returns the probability that the run has the fingerprint of an absent key.
 func (r run) rate() float64 { return math.Ldexp(float64(r.count), -int(r.width)) }
 
-// decode appends the fingerprints of the run to dst. Of codes that are not valid, which the checksum
-// makes unlikely, it appends none.
+// decode appends the fingerprints of the run to dst. If the codes are not valid, it appends none.
+// The checksum makes that unlikely.
 func (r run) decode(dst []uint64) []uint64 {
 	first := len(dst)
 	dst = slices.Grow(dst, r.count)[:first+r.count]

@@ -10,8 +10,8 @@ import (
 // 1979). A gap g takes g>>k zeros, a one, and the low k bits of g, from the lowest bit of the first
 // byte on. Evenly distributed numbers then take about 0.1 bits more than any code needs at least.
 
-// riceParameter returns the best k for count numbers of the given number of bits (Kiely, "Selecting
-// the Golomb Parameter in Rice Coding", 2004: the whole part of log2 of 0.962 times the mean gap).
+// riceParameter returns the best k for count numbers of width bits: the integer part of log2 of
+// 0.962 times the mean gap. See Kiely, "Selecting the Golomb Parameter in Rice Coding", 2004.
 func riceParameter(width uint8, count int) uint8 {
 	mean := uint64(1) << width / uint64(max(count, 1))
 	mean -= mean / 26

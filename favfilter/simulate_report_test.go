@@ -70,7 +70,8 @@ func BenchmarkResidue(b *testing.B) {
 	}
 }
 
-// variants are what the table has besides: other headrooms and other bits that a removal has to clear.
+// variants returns the other rows of the table: with other headrooms, and with other numbers of
+// bits that a removal must clear.
 func variants() []geometry {
 	var all []geometry
 	for _, rate := range []float64{0.00025, 0.001} {

@@ -62,7 +62,7 @@ type life struct {
 // tally counts events.
 type tally struct {
 	adds, removals        int
-	jammed, full, shrunk  int     // pages made anew, by why
+	jammed, full, shrunk  int     // rebuilt pages, by reason
 	bare                  int     // removals that could clear no bit at all
 	stuck                 int     // removals after which the key is still reported
 	looked, late          int     // keys looked up a tenth of the page's keys later, and reported

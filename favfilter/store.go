@@ -39,8 +39,8 @@ type Version string
 // versionOf returns the version of a stored string.
 func versionOf(raw []byte) Version { return Version(raw[:min(len(raw), HeaderBytes)]) }
 
-// Loaded is what was read from a store under one ID: a page, or the fingerprints of a [Window]. Both
-// are nil if there is nothing, or if it is damaged.
+// Loaded is what was read from a store under one ID: a page, or the fingerprints of a [Window].
+// Both are nil if there is nothing, or if it is damaged.
 type Loaded struct {
 	Page         *Page // read-only
 	Fingerprints *Fingerprints
@@ -48,8 +48,8 @@ type Loaded struct {
 	Damage       error   // wraps ErrDamaged; nil for a sound or missing page
 }
 
-// Decode decodes the strings that a store holds under one ID, and keeps them. raw is the bits string
-// of a page, or fingerprints. For collisions, see [DecodePage].
+// Decode decodes the strings that a store holds under one ID, and keeps them. raw is the bits
+// string of a page, or fingerprints. For collisions, see [DecodePage].
 func Decode(raw, collisions []byte) Loaded {
 	l := Loaded{Version: versionOf(raw)}
 	if len(raw) >= len(windowName) && string(raw[:len(windowName)]) == windowName {
@@ -60,8 +60,8 @@ func Decode(raw, collisions []byte) Loaded {
 	return l
 }
 
-// Encode returns the strings of the page or the fingerprints, see [Page.Encode]. raw is nil if there
-// are none.
+// Encode returns the strings of the page or the fingerprints, see [Page.Encode]. raw is nil if
+// there are none.
 func (l Loaded) Encode() (raw, collisions []byte) {
 	switch {
 	case l.Page != nil:
@@ -279,9 +279,9 @@ func collisionsLengths(h Header, bitsLength int) (least, most int) {
 	return least, least + int(h.Grown)
 }
 
-// Store stores pages, and the fingerprints of windows. Implementations are safe for concurrent use. Every change of a page is
-// atomic: no reader sees a partial change. After a failure the page is either unchanged or
-// completely changed.
+// Store stores pages, and the fingerprints of windows. Implementations are safe for concurrent use.
+// Every change of a page is atomic: no reader sees a partial change. After a failure the page is
+// either unchanged or completely changed.
 //
 // Errors name the page and wrap the error of the client or the context. A store retries for no
 // longer than ctx allows.

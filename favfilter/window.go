@@ -63,9 +63,9 @@ type WindowConfig struct {
 // of 2 to 3 bytes a key. The store removes the string when the last key is forgotten, so an owner
 // who is not heard of again costs nothing. Keys cannot be removed one by one.
 //
-// Writers compare and swap the string, so that none loses the keys of another. They need the
-// clocks of their processes to agree: a process whose clock is slow by d adds keys that are
-// forgotten up to d early, and one whose clock is fast forgets keys up to d early.
+// Writers compare and swap the string, so no writer loses the keys of another. The clocks of their
+// processes must agree. A process whose clock is slow by d adds keys that are forgotten up to d
+// early. A process whose clock is fast by d forgets keys up to d early.
 //
 // A Window keeps no state in the process. It is safe for concurrent use, in any number of
 // processes.
@@ -291,8 +291,8 @@ func (w *Window) try(ctx context.Context, id PageID, wr *Writing, round int) (re
 	return recorded, done, err
 }
 
-// add adds the keys to the draft, and evicts the oldest ones beyond the most. A key that was there
-// already may be among those that go. Then add adds it again, unless it has the most keys behind it.
+// add adds the keys to the draft, and evicts the oldest ones beyond the most. If it evicts a key
+// that was already in the draft, it adds the key again, unless that many newer keys follow.
 func (w *Window) add(d *draft, wr *Writing) Recorded {
 	recorded := Recorded{Fresh: make([]bool, len(wr.Keys))}
 	for from := 0; ; from = max(0, len(wr.Keys)-d.most) {

@@ -56,8 +56,8 @@ func representations() []namedRepresentation {
 
 func partOf(now time.Time) int64 { return now.Unix() / int64(month/time.Second/6) }
 
-// pages is a Bloom filter for each part: a page, which grows by layers. It is made for a quarter more
-// keys than the part before had.
+// pages holds a Bloom filter for each part: a page, which grows by layers. A page has room for a
+// quarter more keys than the part before had.
 type pages struct{ joined bool } // into one string, with a short header for each part
 
 func (p pages) record(t testing.TB, owner []kept, keys []favfilter.Hash, now time.Time) (next []kept, written int) {
@@ -109,8 +109,9 @@ func (pages) read(t testing.TB, owner []kept, now time.Time) func(favfilter.Hash
 // changes. Pages have it in their headers.
 const windowHead = 20
 
-// lengths returns the lengths of the strings in the store. Joined pages, which the test keeps one by
-// one, have 12 bytes each before their bits: part, number of bits, of bits set, and of bits a key.
+// lengths returns the lengths of the strings in the store. Joined pages, which the test keeps
+// separately, have a header of 12 bytes each. It holds the part and the numbers of bits, of bits
+// set, and of bits per key.
 func lengths(r representation, owner []kept) (each []int) {
 	joined := windowHead
 	for _, k := range owner {
@@ -208,8 +209,8 @@ func eliasFano(count int) (low, length int) {
 	return low, (count*low + count + 1<<(agedWidth-low) + 7) / 8
 }
 
-// appendEliasFano appends the low bits of each number, followed by the others as a list of ones: the
-// i-th is at i plus the number without its low bits.
+// appendEliasFano appends the low bits of each number, followed by the others as a list of ones:
+// the i-th is at i plus the number without its low bits.
 func appendEliasFano(dst []byte, sorted []uint64) []byte {
 	low, length := eliasFano(len(sorted))
 	field := newBits(make([]byte, length))

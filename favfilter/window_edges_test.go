@@ -146,7 +146,8 @@ func TestWindowOfFewKeys(t *testing.T) {
 	}
 }
 
-// Times before 1970 are those of one part, which ends with 1969. A key without a time counts as now.
+// Times before 1970 belong to one part, which ends with 1969. A key without a time counts as
+// recorded now.
 func TestWindowBefore1970(t *testing.T) {
 	start, keys := time.Unix(0, 0).UTC(), ascending(4)
 	store := &favfilter.Memory{Now: func() time.Time { return start.Add(time.Hour) }}

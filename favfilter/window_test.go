@@ -175,8 +175,7 @@ func TestWindowModel(t *testing.T) {
 
 const month = 30 * 24 * time.Hour
 
-// history writes n keys of owner 7 day by day, as a user would who sees as many posts each day, and returns
-// them.
+// history writes n keys of owner 7, the same number each day, and returns them.
 func history(t testing.TB, w *favfilter.Window, at *clock, rng *rand.Rand, n, days int) []favfilter.Hash {
 	t.Helper()
 	id := w.ID(7)

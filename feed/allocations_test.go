@@ -49,8 +49,9 @@ func TestSamplerAllocations(t *testing.T) {
 	t.Logf("%.0f allocations, and %.0f", plain, through)
 }
 
-// What a feed check allocates does not grow with its candidates, but for the one list of those kept. Times are not
-// compared here, which say as much of the machine; this says whether a key, a hash or a candidate costs memory again.
+// TestFeedAllocations checks that the memory that a feed check allocates does not grow with its
+// candidates, except for the list of kept ones. It finds a key, hash or candidate that takes memory
+// of its own. Times would depend on the machine, so the test does not compare them.
 func TestFeedAllocations(t *testing.T) {
 	r := openOn(t, &favfilter.Memory{})
 	record(t, r, "1 hide a", "1 block b", "1 like c", "1 seen d")

@@ -16,11 +16,12 @@ import (
 	"github.com/feedfilter/feedfilter/feed"
 )
 
-// colliding returns two ids of 32 bytes that MurmurHash3 x64 128 cannot tell apart, whatever the seed: Aumasson and Bernstein,
-// "Hash-flooding DoS reloaded" (2012). A block of 16 bytes goes into the hash's two halves after a scrambling that has no
-// seed, so differences of the scrambled words are free to choose. Bits 36 and 32 of the first block's words come to stand at
-// the top of the halves, where a carry is lost: the halves' sum clears that of the second one, and bit 63 of the next block's first
-// word clears that of the first.
+// colliding returns two ids of 32 bytes that MurmurHash3 x64 128 cannot tell apart under any seed.
+// See Aumasson and Bernstein, "Hash-flooding DoS reloaded" (2012). The hash scrambles each block of
+// 16 bytes without the seed, so an attacker can choose the differences of the scrambled words.
+// Differences in bits 36 and 32 of the first block's words move to the top of the two halves, where
+// a carry is lost. The sum of the halves cancels the difference in the second half. Bit 63 of the
+// next block's first word cancels the one in the first half.
 func colliding() (a, b string) {
 	random := rand.New(rand.NewPCG(1, 2))
 	one, other := make([]byte, 32), make([]byte, 32)
@@ -68,8 +69,8 @@ func inverse(c uint64) uint64 {
 	return x
 }
 
-// Whoever can choose ids of 32 bytes can have two that share every key. That may cost somebody a post, as a false positive does, and
-// never shows what is blocked.
+// Two ids of 32 bytes can be chosen so that they share every key. That can hide a post, as a false
+// positive does. It never shows a blocked one.
 func TestIDsThatCollideUnderEverySeed(t *testing.T) {
 	a, b := colliding()
 	if a == b {
@@ -105,7 +106,8 @@ func TestIDsThatCollideUnderEverySeed(t *testing.T) {
 	check("without", false, "1", "2", a, b)
 }
 
-// Two users whose ids collide get a dedicated page together, and what one does, or is deleted with, leaves the other's alone.
+// Two users whose ids collide get one dedicated page together. Activities and the deletion of one
+// user leave the activities of the other unchanged.
 func TestUsersWhoseIDsCollide(t *testing.T) {
 	a, b := colliding()
 	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 16})

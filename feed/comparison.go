@@ -19,7 +19,7 @@ const (
 	// clockSlack is by how much two processes' readings of the ledger's clock may differ.
 	clockSlack = time.Second
 	// writeTime is the maximum time from a write's recorded time to its acknowledgment, without the
-	// staleness bound: 10 s each in the queue, in the ledger, and in flight to the pages.
+	// staleness bound. It is 10 s each in the queue, in the ledger, and in flight to the pages.
 	writeTime = 30 * time.Second
 )
 

@@ -23,8 +23,9 @@ func kinds(t *testing.T) []activity.Kind {
 	return some
 }
 
-// TestJudge: what disagrees with the ledger is decided if the page has not changed, and left open if it has, or if what the ledger
-// has may have been recorded after the look.
+// TestJudge checks how a disagreement with the ledger is judged. If the page has not changed, it is
+// decided. It stays open if the page has changed, or if the ledger's entry may have been recorded
+// after the look.
 func TestJudge(t *testing.T) {
 	at := sighting{start: time.Unix(100, 0), end: time.Unix(101, 0)}
 	before, after := &activity.Item{Since: time.Unix(100, 0)}, &activity.Item{Since: time.Unix(100, 1)}
@@ -50,10 +51,11 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestStale: a page is stale where it still lacks what the ledger had at the first look, and has all the time.
+// TestStale checks that a page is stale if it still lacks an entry that the ledger has had since
+// the first look.
 func TestStale(t *testing.T) {
 	item, other := activity.Item{Target: "2", Since: time.Unix(100, 0)}, activity.Item{Target: "2", Since: time.Unix(101, 0)}
-	same := item // by value: each look reads the ledger anew
+	same := item // by value: each look reads the ledger again
 	first := opened{found: finding{any: true, item: &item}, ledger: 7}
 	at := func(sequence uint64) sighting { return sighting{at: pages.PageAt{Sequence: sequence}} }
 	for _, c := range []struct {
@@ -68,7 +70,7 @@ func TestStale(t *testing.T) {
 		{"not behind any more", first, false, &same, 7, false},
 		{"reported by now", first, true, &same, 6, false},
 		{"undone since", first, false, nil, 6, false},
-		{"undone, and recorded anew", first, false, &other, 6, false},
+		{"undone, and recorded again", first, false, &other, 6, false},
 		{"not in the ledger at first", opened{ledger: 7}, false, &same, 6, false},
 	} {
 		if got := c.first.stale(&question{reported: c.reported}, finding{any: c.item != nil, item: c.item}, at(c.sequence)); got != c.want {
@@ -77,7 +79,8 @@ func TestStale(t *testing.T) {
 	}
 }
 
-// TestFind: what the ledger has of a question counts from either side, unless it may have ended before the feed did.
+// TestFind checks that an entry of the ledger counts from either side, unless it may have ended
+// before the feed did.
 func TestFind(t *testing.T) {
 	end := time.Unix(100, 0)
 	c := comparison{sample: &sample{viewer: "1", kinds: kinds(t), denied: map[claim]bool{{0, "4"}: true, {1, "2"}: true}}}
@@ -107,8 +110,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestSampleOfExactFeed: what was asked about already is not asked again, and a post that was dropped is asked about by whom it was
-// dropped for.
+// TestSampleOfExactFeed checks that the sample repeats no question that the feed has asked the
+// ledger. For a dropped post it asks about the user because of whom the post was dropped.
 func TestSampleOfExactFeed(t *testing.T) {
 	all := kinds(t)
 	f := &Sampled{

@@ -11,7 +11,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 )
 
-// Explanation says why a feed drops a post, or keeps it.
+// Explanation reports why a feed drops a post, or keeps it.
 type Explanation struct {
 	// Dropped reports whether a feed drops the post. An exact feed drops it only if a reason that
 	// drops is not [False].

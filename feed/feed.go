@@ -10,13 +10,14 @@ import (
 
 // Answer lists the kept and the dropped candidates of a request.
 type Answer struct {
-	// Kept has what the viewer sees, and Dropped the rest. Both are in ascending order of the index in
-	// Request.Posts. Each candidate before Next is in one of them, or each of all if Next is 0.
+	// Kept has what the viewer sees, and Dropped the rest, both in ascending order of the index in
+	// Request.Posts. Each candidate before Next is in one of them. If Next is 0, every candidate
+	// is.
 	Kept    []int // indexes in Request.Posts
 	Dropped []Dropped
 
-	// Annotated has, for each kind of Request.Annotate, the kept candidates that it annotates: indexes
-	// in Request.Posts, in ascending order.
+	// Annotated has, for each kind of Request.Annotate, the kept candidates that it annotates:
+	// indexes in Request.Posts, in ascending order.
 	Annotated [][]int
 
 	// Next is the index of the first candidate that was not checked, because the limit was reached;
@@ -98,8 +99,8 @@ func filter(ctx context.Context, activities activity.Activities, req Request, sa
 	return a, nil
 }
 
-// recordSeen records the kept posts as the i-th kind of the view. It fails only if ctx ends; any
-// other failure is reported in the answer.
+// recordSeen records the kept posts as the i-th kind of the view. It fails only if ctx ends. The
+// answer reports any other failure.
 func (a *Answer) recordSeen(ctx context.Context, view *activity.View, i int, req Request) error {
 	if !view.Checks(i) { // it is degraded already
 		for n := range a.Degraded {

@@ -21,9 +21,10 @@ const (
 	perPage  = 20        // users of some hundred activities
 )
 
-// BenchmarkHeavyUsers checks feeds of 500 posts among 1,024 pages, one of which a bot with two million activities was on, and one a star
-// whom 300,000 have blocked: feeds of anybody, of those who share a page with the two, and of the two. They take turns. p99-x and
-// p50-x are over what anybody's take.
+// BenchmarkHeavyUsers checks feeds of 500 posts among 1,024 pages. One page had a bot with two
+// million activities, and one had a star whom 300,000 users have blocked. The benchmark measures
+// feeds of ordinary users, of users who share a page with the two, and of the two, in turns. p99-x
+// and p50-x are ratios to the ordinary users' feeds.
 func BenchmarkHeavyUsers(b *testing.B) {
 	server := redistest.Start(b)
 	store, err := redisstore.New(server.Client(), "feed")

@@ -32,8 +32,9 @@ func (l *life) lists() {
 	}
 }
 
-// forgetsWhatIsOver: what has ended goes from the ledger by itself, and then from the pages: feeds that are not
-// exact report it no more often than what never was.
+// forgetsWhatIsOver checks that activities that have ended leave the ledger by themselves, and then
+// the pages. Feeds that are not exact report them no more often than activities that never were
+// recorded.
 func (l *life) forgetsWhatIsOver() {
 	l.Helper()
 	deadline := time.Now().Add(time.Minute)
@@ -75,13 +76,14 @@ func (l *life) forgetsWhatIsOver() {
 	}
 }
 
-// keyRate is the share of absent keys that may be found in a page, and windowRate in a window: a
-// candidate is looked up under five keys in pages and in two windows, each with half of the rate.
+// keyRate is the share of absent keys that may be found in a page, and windowRate in a window. A
+// candidate is looked up under five keys in pages and in two windows. Pages and windows each have
+// half of the rate.
 func (l *life) keyRate() float64    { return l.rate / 2 / 5 }
 func (l *life) windowRate() float64 { return l.rate / 2 / 2 }
 
-// windowsEnd: everything shown or recorded is in its window as long as that lasts, and not when a part
-// of it more has passed.
+// windowsEnd checks that everything shown or recorded stays in its window for the window's length.
+// After one part more, it is gone.
 func (l *life) windowsEnd() {
 	l.Helper()
 	var there, gone, found int

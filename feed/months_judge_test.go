@@ -18,7 +18,8 @@ type judge struct {
 	now   time.Time
 }
 
-// look calls each for what p is looked up with, in the order in which reasons are given, until that returns false.
+// look calls each for every key that p is looked up with, in the order of the reasons, until each
+// returns false.
 func (j judge) look(p feed.Post, each func(k activity.Kind, id string, s state) bool) {
 	for _, k := range j.drops {
 		for _, id := range ids(k, j.req.Viewer, p) {
@@ -100,8 +101,8 @@ func (j judge) dropped(p feed.Post, d feed.Dropped) {
 	j.countClean(p, clean, true)
 }
 
-// countClean counts strangers: each was never asked for before, so that their false positives do not depend
-// on each other. Exact feeds confirm most of them.
+// countClean counts false positives of strangers. Each stranger was never asked for before, so
+// their false positives are independent. Exact feeds confirm most of them.
 func (j judge) countClean(p feed.Post, clean, dropped bool) {
 	if !clean || j.req.Exact || !strings.HasPrefix(p.ID, "s") || slices.Contains(j.model.of(j.req.Viewer).posts, p.ID) {
 		return

@@ -23,8 +23,8 @@ type span struct{ since, until time.Time }
 
 func (s span) over(now time.Time) bool { return !s.until.IsZero() && !s.until.After(now) }
 
-// account is what one user has done, by kind and target. Nothing that is over is taken out of it but by
-// the user.
+// account is what one user has done, by kind and target. Activities that have ended stay in it
+// until the user undoes them.
 type account struct {
 	kept     map[string]map[string]span
 	windows  map[string]map[string]time.Time // when it was recorded last

@@ -55,7 +55,7 @@ func (s *sample) ids(q *question) func(yield func(id string) bool) {
 	}
 }
 
-// sample copies what is to be compared; nil if that is too much.
+// sample copies the part of the feed that is compared. It returns nil if that is too much.
 func (f *Sampled) sample(ctx context.Context, attrs []slog.Attr) *sample {
 	posts := f.req.Posts
 	if f.answer.Next > 0 {

@@ -165,9 +165,9 @@ func (s *Sampler) Stats() SampleStats {
 	}
 }
 
-// Filter is [Filter], and chooses at random whether the feed is to be compared with the ledger. If
-// so, it returns the feed as a Sampled; otherwise the Sampled is nil. For a feed that is not
-// chosen, the cost is one random number.
+// Filter is [Filter], and chooses at random whether to compare the feed with the ledger. If so, it
+// returns the feed as a Sampled; otherwise the Sampled is nil. For a feed that is not chosen, the
+// cost is one random number.
 func (s *Sampler) Filter(ctx context.Context, req Request) (Answer, *Sampled, error) {
 	if rate := math.Float64frombits(s.rate.Load()); rate == 0 || rand.Float64() >= rate { //nolint:gosec // no secret
 		a, err := Filter(ctx, s.activities, req)
@@ -295,7 +295,7 @@ func (s *Sampler) repair(ctx context.Context, c *comparison) {
 		}
 		done[m.at.Page] = true
 		if err := s.recorder.Pages().Repair(ctx, pages.PageAt{Page: m.at.Page, Sequence: m.ledger}); err != nil {
-			s.log.LogAttrs(ctx, slog.LevelError, "a page that something was missed on could not be made anew",
+			s.log.LogAttrs(ctx, slog.LevelError, "cannot rebuild a page that missed activities",
 				slog.Any("page", m.at.Page), slog.Any("error", err))
 			continue
 		}

@@ -161,8 +161,8 @@ func (s *sampled) key(line string) favfilter.Hash {
 	return favfilter.HashStart(seed, f[1]+":U"+f[0]+target).With(favfilter.HashKey(seed, f[2]))
 }
 
-// tamper makes the page hold what the ledger has without what is lost and with what is made up, at the same sequence: nothing
-// of its header tells.
+// tamper replaces the page by one that lacks the keys in lost and has those in madeUp besides. The
+// sequence stays the same, so the header shows no difference.
 func (s *sampled) tamper(t *testing.T, lost, madeUp []string) {
 	t.Helper()
 	rows, _, err := s.ledger.Keys(t.Context(), 0)
@@ -217,8 +217,8 @@ func each(t *testing.T, test func(t *testing.T, s *sampled)) {
 	}
 }
 
-// Where a page has lost keys and nothing tells, the sampler finds each that a feed missed, no other, and has the page
-// made anew.
+// A page has lost keys, and its header does not show it. The sampler finds each key that a feed
+// missed and no other, and has the page rebuilt.
 func TestSamplerFindsMisses(t *testing.T) {
 	each(t, func(t *testing.T, s *sampled) {
 		record(t, s.Recorder, "1 block 20", "30 block 1", "1 hide p7", "1 like p8", "1 block 4", "1 hide p6", "1 like p5", "9 block 8", "1 hide elsewhere", "1 block 25")
@@ -283,7 +283,8 @@ func TestSamplerFindsFalsePositives(t *testing.T) {
 	})
 }
 
-// Of feeds of all sorts on a sound page nothing is found, and those candidates count that were looked at.
+// In feeds of all sorts on a sound page the sampler finds no error. It counts the candidates that
+// it looked at.
 func TestSamplerOfSoundFeeds(t *testing.T) {
 	s := newSampled(t, activity.Config{}, nil)
 	record(t, s.Recorder, "1 block 2", "3 block 1", "1 hide a", "1 like c", "1 seen d")

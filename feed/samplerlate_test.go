@@ -38,7 +38,8 @@ func (l *deaf) Changed(ctx context.Context, since ledger.Cursor, each func(page 
 	return p, err
 }
 
-// process is one of two on a ledger, each with pages of its own, so that what one writes does not reach the other's.
+// process is one of two on a ledger. Each has its own store, so the writes of one do not reach the
+// pages of the other.
 type process struct {
 	*activity.Recorder
 	*feed.Sampler
@@ -64,7 +65,8 @@ func (p *process) close() {
 	p.Recorder.Close()
 }
 
-// feed answers a feed of post p for user 1, and says whether it was dropped; compare has it compared.
+// feed answers a feed of post p for user 1, and reports whether it was dropped. compare compares
+// the feed with the ledger.
 func (p *process) feed() (dropped bool, compare func()) {
 	p.t.Helper()
 	a, chosen, err := p.Filter(p.t.Context(), feed.Request{Viewer: "1", Posts: posts("2", "p", "clean")})
@@ -89,8 +91,10 @@ func wait(d time.Duration) {
 	synctest.Wait()
 }
 
-// What another process acknowledged within the staleness bound is late; what it recorded when the feed had begun is
-// nothing at all; of what has a time long past, nobody can tell. A process that never hears of it misses it, and is mended.
+// TestSamplerTellsLateFromMissed checks how the sampler judges writes of another process. A write
+// that was acknowledged within the staleness bound is late. A write that was recorded after the
+// feed began does not count. A write whose recorded time is long past cannot be judged. A process
+// that never hears of a write misses it, and repairs its page.
 func TestSamplerTellsLateFromMissed(t *testing.T) {
 	const bound = time.Second
 	for _, c := range []struct {
@@ -141,7 +145,7 @@ func TestSamplerTellsLateFromMissed(t *testing.T) {
 			_, compare := b.feed()
 			compare()
 		}, feed.SampleStats{Misses: 1, Repaired: 1}},
-		{"removed and recorded anew meanwhile", func(a, b *process, _ *deaf) {
+		{"removed and recorded again meanwhile", func(a, b *process, _ *deaf) {
 			a.record(activity.Activity{})
 			_, compare := b.feed()
 			compare()
@@ -178,7 +182,8 @@ func TestSamplerTellsLateFromMissed(t *testing.T) {
 	}
 }
 
-// twoProcesses are on one ledger, of which the second hears nothing by itself. It has the page as it is before anything is recorded.
+// twoProcesses starts two processes on one ledger. The second does not poll, and its page is from
+// before the first write.
 func twoProcesses(t *testing.T, do func(a, b *process, alone *deaf)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -213,8 +218,8 @@ func TestSamplerOfLedgerThatFails(t *testing.T) {
 	})
 }
 
-// What the ledger was asked about by an exact feed, and said that it had ended, may be recorded anew with a time long past
-// without a change of the page: the feed was right.
+// An exact feed asks the ledger about an activity, and the activity has ended. Then it may be
+// recorded again, with a time long past, and the page does not change. The feed was right.
 func TestSamplerOfWhatIsRecordedAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 1})
@@ -241,7 +246,7 @@ func TestSamplerOfWhatIsRecordedAnew(t *testing.T) {
 	})
 }
 
-// What a page reports that has ended, or is undone while the feed is compared, is no false positive.
+// An activity that ends or is undone while the feed is compared is no false positive.
 func TestSamplerAfterAnEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 1})

@@ -15,8 +15,8 @@ import (
 	"github.com/feedfilter/feedfilter/feed"
 )
 
-// shake adds and undoes activities of six users at random until the returned function is called, with ends, and with times
-// long past, as an import has them.
+// shake adds and undoes activities of six users at random until the returned function is called.
+// Some of them have ends. Some have times long past, as an import has them.
 func shake(t *testing.T, r *activity.Recorder) (writes *atomic.Int64, stop func()) {
 	t.Helper()
 	var running sync.WaitGroup
@@ -62,8 +62,9 @@ func anything(random *rand.Rand) feed.Request {
 	return req
 }
 
-// Writers, readers, users who get dedicated pages, pages that are lost: as long as the promise is kept, there is
-// neither a miss nor a false positive, however much changes while a feed is answered and compared.
+// The test runs writers and readers while users get dedicated pages and pages are lost. As long as
+// every promise is kept, the sampler reports neither a miss nor a false positive, however much
+// changes during a feed and its comparison.
 func TestSamplerRaisesNoFalseAlarm(t *testing.T) { samplerRaisesNoFalseAlarm(t, 60) }
 
 func TestLongSamplerRaisesNoFalseAlarm(t *testing.T) { samplerRaisesNoFalseAlarm(t, 400) }

@@ -75,7 +75,7 @@ func TestSamplerSkips(t *testing.T) {
 	}
 }
 
-// A ledger that cannot be read is an error, and says nothing of what is missed.
+// A ledger that cannot be read is an error. The sampler then reports no miss.
 func TestSamplerWithoutLedger(t *testing.T) {
 	l := &held{err: errors.New("down")}
 	s := newSampled(t, activity.Config{}, func(whole *ledger.Ledger) activity.Ledger {
@@ -92,7 +92,8 @@ func TestSamplerWithoutLedger(t *testing.T) {
 	}
 }
 
-// A Sampler that is closed while it waits for the ledger ends at once, and uses the ledger no more when Close returns.
+// A Sampler that is closed while it waits for the ledger ends at once. After Close has returned, it
+// does not use the ledger.
 func TestSamplerCloses(t *testing.T) {
 	l := &held{asked: make(chan struct{}, 100), open: make(chan struct{})}
 	s := newSampled(t, activity.Config{}, func(whole *ledger.Ledger) activity.Ledger {

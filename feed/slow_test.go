@@ -11,7 +11,8 @@ import (
 	"github.com/feedfilter/feedfilter/feed"
 )
 
-// slowly filters as [feed.Filter] does, one look after another: kinds that drop, in their order, then those to annotate.
+// slowly filters as [feed.Filter] does, one look after another. It looks up the kinds that drop, in
+// their order, and then those to annotate.
 func slowly(t *testing.T, r *activity.Recorder, req feed.Request) feed.Answer {
 	t.Helper()
 	var kinds []activity.Kind
@@ -60,8 +61,8 @@ next:
 	return a
 }
 
-// Whatever is asked for, hashing ahead answers as looking one by one does, false positives included. Several ask at
-// once, since memory is used again.
+// Hashing ahead gives the same answers as looking one by one, false positives included, for any
+// request. Several goroutines ask at once, because the filter reuses memory.
 func TestFilterAsSlowly(t *testing.T) {
 	r := open(t)
 	random := rand.New(rand.NewPCG(3, 4))

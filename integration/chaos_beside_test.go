@@ -28,9 +28,10 @@ const (
 	askEach      = 100 * time.Millisecond
 )
 
-// beside is what goes on beside the load with -chaos.beside: every instance asks for tokens, which change; has an audit log,
-// which is moved away, traces everything, and compares all feeds with the ledger; and is scraped, looked into and told to
-// read its settings again, which change. It is for finding races. Its methods are safe for concurrent use.
+// beside is what -chaos.beside runs beside the load, to find races. Every instance asks for tokens,
+// which change, and has an audit log, which is moved away. It traces everything and compares all
+// feeds with the ledger. It is scraped, inspected and told to read its settings again, which
+// change. Its methods are safe for concurrent use.
 type beside struct {
 	dir  string
 	turn atomic.Int64 // of the tokens
@@ -118,8 +119,8 @@ func (b *beside) each(ctx context.Context, w *world, every time.Duration, do fun
 	}
 }
 
-// nextTurn has the next token be used, which is in force for as long as this one was. The one that was taken out with the
-// last turn has to be refused by now.
+// nextTurn has the next token be used, which is in force for as long as this one was. The one that
+// was taken out with the last turn has to be refused by now.
 func (b *beside) nextTurn(ctx context.Context, w *world) error {
 	out := b.turn.Load() - 2
 	for _, i := range w.instances {
@@ -205,7 +206,7 @@ func (b *beside) ask(ctx context.Context, y *tally, g *target, rng *rand.Rand) {
 	case r.status == http.StatusOK, r.status == http.StatusAccepted:
 		y.count("asked beside", 1)
 	case r.status == http.StatusServiceUnavailable, r.status == http.StatusNotFound, r.status == http.StatusConflict: // it is down, or not there now
-		y.count("asked beside, in vain", 1)
+		y.count("asked beside, unavailable", 1)
 	default:
 		y.violatedf("beside", "%s %s at instance %d: %d %s", c.method, c.path, g.index, r.status, r.body)
 	}

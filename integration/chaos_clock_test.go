@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// The wall clock of one instance is set ahead by clockSkew and back again, each time after clockPeriod.
+// The wall clock of one instance is set ahead by clockSkew and back again, each time after
+// clockPeriod.
 const (
 	clockSkew   = 10 * time.Minute
 	clockPeriod = 4 * time.Second
@@ -38,8 +39,8 @@ func skewedCommand(t *testing.T) string {
 	return binary
 }
 
-// buildSkewed builds it beside the command. All files that the compiler reads have the same path and
-// content in each run, so that a later run finds the library for that clock in the build cache.
+// buildSkewed builds it beside the command. All files that the compiler reads have the same path
+// and content in each run, so that a later run finds the library for that clock in the build cache.
 func buildSkewed() (binary string, err error) {
 	out, err := exec.Command("go", "env", "GOROOT", "GOCACHE").Output() //nolint:noctx // go test bounds it
 	if err != nil {

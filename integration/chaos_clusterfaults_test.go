@@ -72,9 +72,9 @@ func failover(mode string) func(*world) (func() error, error) {
 	}
 }
 
-// promoteBehind promotes a replica that lacks what its primary acknowledged in the last
-// second: it was stopped, its connection was closed, so that nothing waited in it, and
-// then the primary died.
+// promoteBehind promotes a replica that lacks the last second of its primary's acknowledged writes.
+// It stops the replica, closes its connection so that no data waits there, and then kills the
+// primary.
 func promoteBehind(w *world) (func() error, error) {
 	primary, replica, err := w.anyReplica()
 	if err != nil {

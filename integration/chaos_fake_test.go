@@ -13,8 +13,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// TestChaosFindsFaults puts the load on a service in memory that is right, and then on ones
-// that are not: each fault has to be found, and none where there is none.
+// TestChaosFindsFaults puts the load on a service in memory that is correct, and then on faulty
+// ones. The load must find each fault, and none in the correct service.
 func TestChaosFindsFaults(t *testing.T) {
 	for _, c := range []struct {
 		name string

@@ -45,8 +45,8 @@ func processFaults() []fault {
 	}
 }
 
-// reshape has an instance begin to double the number of pages, which goes on while other faults come
-// and go. An instance that still raises it to the number before finishes that first.
+// reshape has an instance begin to double the number of pages, which goes on while other faults
+// come and go. An instance that still raises it to the number before finishes that first.
 func reshape(w *world) (func() error, error) {
 	if w.pages == maxChaosPages {
 		return nil, fmt.Errorf("%w: there are %d pages, which is enough", errNotNow, w.pages)

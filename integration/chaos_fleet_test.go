@@ -34,7 +34,8 @@ type instance struct {
 
 const startLimit = time.Minute
 
-// newInstance starts command on a port of its own, and ends it with the test. Its clients present what token returns, if anything.
+// newInstance starts command on a port of its own, and ends it with the test. Its clients present
+// what token returns, if anything.
 func newInstance(t *testing.T, index int, command string, token func() string, args ...string) *instance {
 	t.Helper()
 	addr := servertest.Addr(servertest.ReservePort(t))

@@ -115,8 +115,8 @@ func flatten(path string, value any, into map[string]float64) {
 }
 
 const (
-	// moreGoroutines is how many an instance at rest may have more than before its first load: those of
-	// connections that are kept.
+	// moreGoroutines is how many an instance at rest may have more than before its first load:
+	// those of connections that are kept.
 	moreGoroutines = 50
 	// moreMemory is on top of half as much as at a third of the life.
 	moreMemory = 64 << 20
@@ -124,11 +124,11 @@ const (
 	judgedLife = 15 * time.Second
 )
 
-// check says what has grown without bound, at rest after the load.
+// check reports what has grown without bound, at rest after the load.
 //
-// A process fills its pools and caches first, so that it is compared with itself at a
-// third of its life: by the median of the samples around, since the collector lets single
-// ones vary by a factor of two.
+// A process fills its pools and caches first, so check compares it with itself at a third of its
+// life. It takes the median of the samples around, because the collector makes single samples vary
+// by a factor of two.
 func (s *sampler) check(ctx context.Context) (wrong []string) {
 	for n, i := range s.instances {
 		i.client.CloseIdleConnections()

@@ -105,7 +105,7 @@ func (l *chaosLoad) pick(ctx context.Context, rng *rand.Rand, what int) *target 
 	return nil
 }
 
-// answered checks what every answer has to be like, and says whether it is 200.
+// answered checks the rules for every answer, and reports whether it is 200.
 func (l *chaosLoad) answered(g *target, what string, r reply) bool {
 	y := l.tally
 	switch {
@@ -280,7 +280,7 @@ func (l *chaosLoad) judge(ctx context.Context, f *chaosFeed, r reply) {
 	}
 }
 
-// lookAgain says which instances report the candidate now, for the message about one that did
+// lookAgain reports which instances report the candidate now, for the message about one that did
 // not.
 func (l *chaosLoad) lookAgain(ctx context.Context, f *chaosFeed, id string) string {
 	text := "      asked again:"

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// lookSpec is one candidate of a viewer's feed: it is to be dropped, or marked, while any of
-// its keys is live. There are two keys where two users may block each other.
+// lookSpec is one candidate of a viewer's feed. The feed must drop or annotate it while any of its
+// keys is live. There are two keys where two users may block each other.
 type lookSpec struct {
 	kind, target string
 	keys         []*chaosKey
@@ -32,11 +32,11 @@ type chaosFeed struct {
 	sent    time.Time
 }
 
-// newFeed asks for a feed of up to that many looks of the viewer, and notes how their keys
-// stand. Each that was undone is accompanied by a control, which is asked for whenever this
-// undone one is, as long as it stays undone: so both are exposed to the same pages equally
-// often. It is the same in every absence of the key: what makes a false positive of an id, the other
-// keys of its page and the window of its viewer, stays for longer than an absence.
+// newFeed asks for a feed of up to that many looks of the viewer, and records the states of their
+// keys. Each undone key has a control, which is asked for together with it as long as it stays
+// undone. Both are therefore exposed to the same pages equally often. The control is the same in
+// every absence of the key. A false positive depends on the other keys of the page and on the
+// viewer's window, and both stay for longer than an absence.
 func (m *chaosModel) newFeed(viewer, size int, rng *rand.Rand) *chaosFeed {
 	f := &chaosFeed{viewer: viewer, request: feedRequest{Viewer: m.users[viewer], Annotate: []string{"like"}}}
 	specs := m.looks[viewer]
@@ -128,7 +128,7 @@ type missed struct {
 	detail string
 }
 
-// lost says whether the service may not have missed it.
+// lost reports whether the service may not have missed it.
 func (x missed) lost() bool { return x.same || x.age > stalenessBound+boundSlack }
 
 // judgement is what a feed was found to be.
@@ -167,7 +167,7 @@ func (m *chaosModel) judge(f *chaosFeed, dropped, liked reported, by source) jud
 	return j
 }
 
-// untouched says whether all keys were decided before, and no write of them began since.
+// untouched reports whether all keys were decided before, and no write of them began since.
 func (l *look) untouched() bool {
 	if !l.decided {
 		return false
@@ -180,7 +180,7 @@ func (l *look) untouched() bool {
 	return true
 }
 
-// fresh says whether the instance may not know yet that the keys are undone.
+// fresh reports whether the instance may not know yet that the keys are undone.
 func (l *look) fresh(sent time.Time, by source) bool {
 	for _, k := range l.keys {
 		if life, ok := k.acks[by.instance]; ok && life == by.life {

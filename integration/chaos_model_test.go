@@ -15,9 +15,9 @@ const (
 	stalenessBound = time.Second
 	// boundSlack is for measuring: a feed is sent a little after its time was taken.
 	boundSlack = 100 * time.Millisecond
-	// settleTime is how long after its answer, or after the loss of its connection, a
-	// write that was not acknowledged may still take effect: the deadline of the
-	// service's requests, and a second for measuring.
+	// settleTime is how long a write that was not acknowledged may still take effect, after its
+	// answer or the loss of its connection. It is the deadline of the service's requests, and a
+	// second for measuring.
 	settleTime = 11 * time.Second
 )
 

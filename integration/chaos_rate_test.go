@@ -80,20 +80,20 @@ func (m *chaosModel) rates() rates {
 // --false-positive-rate.
 const configuredRate = 0.001
 
-// wrong says what speaks against an undone key being reported no more often than one that was
+// wrong reports what speaks against an undone key being reported no more often than one that was
 // never written, "" if nothing does.
 //
-// A false positive is met again look after look while its page stands, and absence after
-// absence while the other keys of the page are those that make it: neither are independent. Keys
-// are. An undone key and its control are looked at in the same feeds, of the same pages, and both
-// are the same in all absences. Were they alike, each key of which one is reported in more
-// absences than the other would be a toss of a coin, however full the pages were and however often they
-// were rebuilt. So the first test is that of signs, at one in a million.
+// A false positive repeats in each look while its page stays, and in each absence while the other
+// keys of the page stay. So neither looks nor absences are independent, but keys are. An undone key
+// and its control are looked up in the same feeds, on the same pages, and both are the same in all
+// absences. If they behave alike, each of the two has the same chance to be reported in more
+// absences than the other. That holds however full the pages were and however often they were
+// rebuilt. So the first test is a sign test, at one in a million.
 //
-// The second one sees what hits both: the share of reported looks must not be above three
-// times the rate that is configured. An absence has one fate over all its looks in the
-// worst case, so the variance of their sum is at most the rate times the sum of the squares; six
-// standard deviations are allowed on top.
+// The second test finds faults that hit both. The share of reported looks must not exceed three
+// times the configured rate. In the worst case all looks of an absence have the same result. The
+// variance of their sum is then at most the rate times the sum of the squares. The test allows six
+// standard deviations on top.
 func (r rates) wrong() string {
 	if p := signTest(r.UndoneMore, r.ControlMore); p < 1e-6 {
 		return fmt.Sprintf("of %d keys %d were reported in more absences than their controls, %d in fewer: by chance once in %.2g",

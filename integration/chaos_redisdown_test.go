@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// TestLongRedisDown takes Redis away under load: every feed is answered with 200 all the time, from
-// the ledger, and writes are acknowledged and honoured meanwhile, and after Redis is back,
-// empty.
+// TestLongRedisDown stops Redis under load. Every feed is answered with 200 all the time, from the
+// ledger. Writes are acknowledged and honoured meanwhile, and after Redis is back, empty.
 func TestLongRedisDown(t *testing.T) {
 	const before, after = 3 * time.Second, 10 * time.Second
 	w := startWorld(t, oneRedis)
@@ -48,7 +47,7 @@ func (w *world) phase(name string, d time.Duration) {
 	_ = wait(w.t.Context(), d)
 }
 
-// rebuilds is how many pages were made anew so far.
+// rebuilds returns how many pages were rebuilt so far.
 func (s *sampler) rebuilds() float64 {
 	sum := 0.0
 	for name, v := range s.totals() {

@@ -138,8 +138,8 @@ func deleteKeys(part string) func(*world) (func() error, error) {
 	}
 }
 
-// pageKeys are the names of one of the two strings of the pages that some user has, in all layouts so
-// far. They are in one slot.
+// pageKeys are the names of one of the two strings of the pages that some user has, in all layouts
+// so far. They are in one slot.
 func (w *world) pageKeys(part string) []string {
 	slot := w.rng.IntN(chaosPages)
 	keys := []string{fmt.Sprintf("fav:{feed/%d}:%s", slot, part)}

@@ -85,7 +85,7 @@ func (g *target) lists(ctx context.Context, user string) (listing, error) {
 			for _, item := range page.Items {
 				id := [2]string{plural, item.Target}
 				if all[id] {
-					return nil, fmt.Errorf("list %s: %s is there twice", plural, item.Target)
+					return nil, fmt.Errorf("list %s: duplicate %s", plural, item.Target)
 				}
 				all[id] = true
 			}
@@ -95,7 +95,7 @@ func (g *target) lists(ctx context.Context, user string) (listing, error) {
 	return all, nil
 }
 
-// compare says how the lists of a user differ from the model.
+// compare reports how the lists of a user differ from the model.
 func (m *chaosModel) compare(user int, listed listing) (wrong []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

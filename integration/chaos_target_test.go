@@ -68,7 +68,7 @@ func (g *target) endOutage() {
 	}
 }
 
-// mayBreak says whether a request of that time may have been cut by an outage.
+// mayBreak reports whether a request of that time may have been cut by an outage.
 func (g *target) mayBreak(from, until time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -76,7 +76,8 @@ func newWorld(t *testing.T, on topology, seed uint64) *world {
 	if on != embedded {
 		skewed = skewedCommand(t)
 	}
-	// Some users have more keys than that, now and then: they get dedicated pages while everything else goes on.
+	// Some users have more keys than that, now and then: they get dedicated pages while everything
+	// else goes on.
 	args := []string{"--pages", fmt.Sprint(chaosPages), "--own-page", "32"}
 	addresses := make([]string, fleetSize) // of Redis, by instance
 	switch on {
@@ -115,8 +116,9 @@ func newWorld(t *testing.T, on topology, seed uint64) *world {
 	return w
 }
 
-// startSecureCluster starts a cluster that wants a password. One instance is told where it is, the others
-// ask AWS, and for the password too, that of a user who may do what the Terraform module lets it. The last reads replicas.
+// startSecureCluster starts a cluster that wants a password. One instance is told where it is, the
+// others ask AWS, and for the password too, that of a user who may do what the Terraform module
+// lets it. The last reads replicas.
 func (w *world) startSecureCluster(addresses []string) {
 	w.t.Helper()
 	const password = "of the cluster"
@@ -157,7 +159,7 @@ func (w *world) network(addr string) string {
 	return p.Addr()
 }
 
-// startInstances starts one for each address of Redis.
+// startInstances starts one instance for each address of Redis.
 func (w *world) startInstances(args, redis []string, skewed string) {
 	w.t.Helper()
 	for n, address := range redis {

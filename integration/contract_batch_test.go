@@ -27,7 +27,7 @@ func batchTerms() []term {
 			until["until"] = "2100-01-01T00:00:00Z"
 			c.wants(t, "POST", "/v1/activities", batch(t, until, until), results(changed, unchanged))
 		}},
-		{"all of a line or nothing of it: both sides of a block", func(t *testing.T, c *contract, id func(string) string) {
+		{"a line as a whole or not at all: both sides of a block", func(t *testing.T, c *contract, id func(string) string) {
 			a := id("a")
 			var lines []map[string]string
 			for i := range 40 {

@@ -21,8 +21,8 @@ import (
 
 func join(all []string, between string) string { return strings.Join(all, between) }
 
-// deletesAll deletes a user who has done, and had done to them, everything there is, and looks for
-// what is left: in every table, in every string in Redis and in every bit.
+// deletesAll deletes a user with activities of every kind, on both sides. It looks for remains in
+// every table, in every string in Redis and in every bit.
 func deletesAll(d deployment) func(t *testing.T) {
 	return func(t *testing.T) {
 		c := d.serve(t, "deletion", "--pages", "16", "--false-positive-rate", "1e-6")
@@ -163,8 +163,8 @@ func (c *contract) traces(t *testing.T, db *sql.DB, text string) (rows [][]strin
 	return rows
 }
 
-// windows are the ids of windows, one for each user who has one. The embedded service keeps them in a file; it is
-// stopped for that, and started again.
+// windows are the ids of windows, one for each user who has one. The embedded service keeps them in
+// a file; it is stopped for that, and started again.
 func (c *contract) windows(t *testing.T) []string {
 	t.Helper()
 	users := make(map[string]bool)
@@ -285,8 +285,8 @@ func setBits(b []byte) (n int) {
 	return n
 }
 
-// heavyUser exports and deletes a user with 50,000 activities who is blocked by 2,000 others, and says
-// how long it took.
+// heavyUser exports and deletes a user with 50,000 activities who is blocked by 2,000 others, and
+// says how long it took.
 func heavyUser(d deployment) func(t *testing.T) {
 	return func(t *testing.T) {
 		c := d.serve(t, "heavy", "--pages", "1024")

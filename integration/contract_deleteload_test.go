@@ -11,8 +11,8 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// deletesUnderLoad deletes users while others record what lands in the same page: not a bit of them is
-// left in it either.
+// deletesUnderLoad deletes users while others record what lands in the same page: not a bit of them
+// is left in it either.
 func deletesUnderLoad(d deployment) func(t *testing.T) {
 	return func(t *testing.T) {
 		c := d.serve(t, "load", "--pages", "1", "--false-positive-rate", "1e-6")

@@ -224,7 +224,8 @@ func jsonOf(t testing.TB, v any) string {
 	return string(b)
 }
 
-// read sends a request whose answer is 200, and reads that into out, which has all of its fields.
+// read sends a request, checks that the answer is 200, and decodes it into out, which must have all
+// of its fields.
 func (c *contract) read(t testing.TB, method, path, body string, out any) {
 	t.Helper()
 	h := c.say(t, method, path, body)

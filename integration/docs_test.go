@@ -16,7 +16,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/servertest"
 )
 
-// document says how the commands of a document are run.
+// document reports how the commands of a document are run.
 type document struct {
 	serves  bool   // a service is there from the start, which the document has no command for
 	servers bool   // and so are a Redis and a PostgreSQL
@@ -50,7 +50,8 @@ func documents() map[string]document {
 	}
 }
 
-// TestDocuments runs the commands of documents, as they are written: one after another, with feedfilter as it is built and nothing set but another port.
+// TestDocuments runs the commands of documents, as they are written: one after another, with
+// feedfilter as it is built and nothing set but another port.
 func TestDocuments(t *testing.T) {
 	known := documents()
 	for name, text := range doctest.Documents(t, "..") {
@@ -82,7 +83,8 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-// builtCommands returns a directory with feedfilter, and with a make that builds and runs it as the Makefile does, but for the minutes that takes.
+// builtCommands returns a directory with feedfilter, and with a make that builds and runs it as the
+// Makefile does, but for the minutes that takes.
 func builtCommands(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -105,7 +107,8 @@ esac
 	return dir
 }
 
-// TestCommandsOfDocuments sees to it that whatever a document has in the way of commands is run, or that there is a reason against it.
+// TestCommandsOfDocuments sees to it that whatever a document has in the way of commands is run, or
+// that there is a reason against it.
 func TestCommandsOfDocuments(t *testing.T) {
 	known, targets := documents(), makeTargets(t)
 	texts := doctest.Documents(t, "..")
@@ -139,7 +142,7 @@ func TestCommandsOfDocuments(t *testing.T) {
 	}
 }
 
-// wrongWith says what is wrong with what a block is called; "": nothing.
+// wrongWith reports what is wrong with what a block is called; "": nothing.
 func wrongWith(b doctest.Block) string {
 	shown := commandLine.FindString(b.Text)
 	switch {

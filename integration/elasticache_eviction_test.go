@@ -50,7 +50,7 @@ func newFull(t *testing.T, kind elasticachetest.Kind, policy string) *full {
 
 func user(u int) string { return fmt.Sprint("user", u) }
 
-// room leaves the server that many bytes above what it has.
+// room sets the server's limit to that many bytes above its present use.
 func (f *full) room(bytes int64) {
 	f.t.Helper()
 	limit := f.info("memory", "used_memory") + bytes
@@ -97,8 +97,8 @@ func (f *full) look(u, hidden int) error {
 	return nil
 }
 
-// anew is how many pages the services made anew so far, because of that.
-func (f *full) anew(reasons ...string) (sum float64) {
+// rebuilt returns how many pages the services rebuilt so far for these reasons.
+func (f *full) rebuilt(reasons ...string) (sum float64) {
 	f.t.Helper()
 	for _, s := range f.services {
 		var stats map[string]any
@@ -130,7 +130,7 @@ func TestEviction(t *testing.T) {
 	if want, _ := strconv.Atoi(fullPages); len(forever) != 2*want {
 		t.Fatalf("%d strings of pages have no time to live, want the two of each of %d", len(forever), want)
 	}
-	missing := f.anew("missing")
+	missing := f.rebuilt("missing")
 	f.room(2 << 20)
 	var posts [2][]string
 	for i := range 1000 {
@@ -159,7 +159,7 @@ func TestEviction(t *testing.T) {
 			t.Errorf("%s was evicted", key)
 		}
 	}
-	if now := f.anew("missing"); now != missing {
+	if now := f.rebuilt("missing"); now != missing {
 		t.Errorf("%v pages of the ledger were found missing", now-missing)
 	}
 	f.forgotten(posts[0])
@@ -195,8 +195,8 @@ func (f *full) forgotten(posts []string) {
 	}
 }
 
-// TestMemoryFull leaves a node-based cache that evicts nothing no room at all: what the ledger
-// keeps is acknowledged all the same, and in every feed; when there is room again, in the pages too.
+// TestMemoryFull fills a node-based cache that evicts nothing. Activities that the ledger keeps are
+// still acknowledged, and are in every feed. When there is room again, they reach the pages too.
 func TestMemoryFull(t *testing.T) {
 	t.Parallel()
 	f := newFull(t, elasticachetest.NodeBased, "noeviction")
@@ -243,16 +243,16 @@ func TestMemoryFull(t *testing.T) {
 	}
 }
 
-// behind says whether there are still pages that have to be made anew for feeds.
+// behind returns an error while feeds still wait for pages to be rebuilt.
 func (f *full) behind() error {
-	before := f.anew("missing", "behind")
+	before := f.rebuilt("missing", "behind")
 	for u := range fullUsers {
 		if err := f.look(u, 1); err != nil {
 			return err
 		}
 	}
-	if now := f.anew("missing", "behind"); now != before {
-		return fmt.Errorf("%v pages were made anew", now-before)
+	if now := f.rebuilt("missing", "behind"); now != before {
+		return fmt.Errorf("%v pages were rebuilt", now-before)
 	}
 	return nil
 }

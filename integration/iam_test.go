@@ -16,9 +16,9 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// TestIAM runs the service on a cache that is signed in to with IAM: it takes tokens only that were signed for the
-// connection, and closes all connections again and again. No request fails, and none is answered wrongly. The user
-// may do what the Terraform module lets it, which is enough.
+// TestIAM runs the service on a cache that uses IAM to sign in. The cache accepts only tokens that
+// were signed for the connection, and closes all connections again and again. No request fails, and
+// no answer is wrong. The user has the rights that the Terraform module gives it.
 func TestIAM(t *testing.T) {
 	const user, password = "feed-user", "of the server alone"
 	server := redistest.Start(t)
@@ -86,7 +86,8 @@ func TestIAM(t *testing.T) {
 	}
 }
 
-// accessString is what the Terraform module lets the user of a cache do, but for a command that Redis 7.0 does not know.
+// accessString is what the Terraform module lets the user of a cache do, but for a command that
+// Redis 7.0 does not know.
 func accessString(t *testing.T) (words []string) {
 	t.Helper()
 	text, err := os.ReadFile("../infra/terraform/access.tf")

@@ -195,11 +195,12 @@ func (m *writerModel) verifyFeed(t *testing.T, s *service) {
 	m.verifyOtherSide(t, s)
 }
 
-// mostByChance is how many undone keys one look may report that the one before did not: with less than a hundred keys, one in a
-// thousand of which is, it never is as many.
+// mostByChance is how many undone keys one look may report that the look before did not. With less
+// than a hundred keys, each with a chance of one in a thousand, it is never that many.
 const mostByChance = 8
 
-// explain fails the test with what the service says of a look that reported many keys that were undone.
+// explain fails the test with what the service says of a look that reported many keys that were
+// undone.
 func (m *writerModel) explain(t *testing.T, s *service, answer feedAnswer) {
 	t.Helper()
 	kinds := map[string]int{}

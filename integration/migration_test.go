@@ -34,8 +34,8 @@ const (
 	movedWriters = 3
 )
 
-// The guide's commands, in its order, while an app writes and reads as its settings say: 100,000 members of sets are moved, and at no moment
-// a feed shows who was blocked.
+// The test runs the guide's commands, in their order, while an app writes and reads as its settings
+// say. They move 100,000 members of sets. At no moment does a feed show a blocked user.
 func TestLongMigrationGuide(t *testing.T) {
 	t.Parallel()
 	old, pages, pg := redistest.Start(t), redistest.Start(t), pgtest.Start(t)
@@ -109,8 +109,8 @@ func fillTable(t *testing.T, pg *pgtest.Server) {
 	}
 }
 
-// commandsOf returns a directory with feedfilter and with set-flag, which leaves a setting of the app in a Redis and waits
-// until the app has it.
+// commandsOf returns a directory with feedfilter and with set-flag, which leaves a setting of the
+// app in a Redis and waits until the app has it.
 func commandsOf(t *testing.T, url string) string {
 	t.Helper()
 	dir := builtCommands(t)
@@ -129,7 +129,7 @@ type movingApp struct {
 	ended  context.Context
 	stop   func()
 
-	settings sync.RWMutex // held for reading by whoever acts on them
+	settings sync.RWMutex // a reader holds it while it acts on them
 	writes   string       // sets, both, feedfilter, none
 	reads    dualwrite.Reads
 	both     *dualwrite.Blocks
@@ -206,7 +206,8 @@ func (a *movingApp) looked(reads dualwrite.Reads) int {
 	return a.checks[reads]
 }
 
-// live is what some users do: blocked is whom they have blocked, acknowledged where the settings say.
+// live is what some users do: blocked is whom they have blocked, acknowledged where the settings
+// say.
 func (a *movingApp) live(seed uint64, blocked map[string]map[string]bool) {
 	random := rand.New(rand.NewPCG(7, seed))
 	users := slices.Sorted(maps.Keys(blocked))

@@ -19,8 +19,8 @@ import (
 	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
 )
 
-// TestPythonClient runs the tests of client/python against two services, of which one asks for a token. It skips without Python and
-// its packages, but fails then in continuous integration.
+// TestPythonClient runs the tests of client/python against two services, of which one asks for a
+// token. It skips without Python and its packages, but fails then in continuous integration.
 func TestPythonClient(t *testing.T) {
 	t.Parallel()
 	python := pythonWith(t, "httpx", "google.protobuf", "pytest", "jsonschema", "build", "hatchling")
@@ -57,7 +57,8 @@ func TestPythonClient(t *testing.T) {
 	}
 }
 
-// pythonWith returns a Python that has the modules: $PYTHON, that of the system, or the first on the path.
+// pythonWith returns a Python that has the modules: $PYTHON, that of the system, or the first on
+// the path.
 func pythonWith(t *testing.T, modules ...string) string {
 	t.Helper()
 	var tried []string

@@ -12,9 +12,9 @@ import (
 	"github.com/feedfilter/feedfilter/internal/servertest"
 )
 
-// TestSignInRefused has a service lose the right to sign in to its Redis, as when a policy is withdrawn or a password is
-// changed behind its back. Feeds come from the ledger then, writes are acknowledged, it says so, it can be
-// started, and it is whole again when it may sign in.
+// TestSignInRefused has a service lose the right to sign in to its Redis, as when a policy is
+// withdrawn or a password is changed behind its back. Feeds come from the ledger then, writes are
+// acknowledged, it says so, it can be started, and it is whole again when it may sign in.
 func TestSignInRefused(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

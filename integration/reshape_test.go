@@ -25,11 +25,11 @@ const (
 	reshapeHides = 8 // of each, that stay
 )
 
-// TestLongReshapeBesideServices raises the number of pages while two services on one Postgres and one
-// Redis are read and written to. Processes that raise it are killed in each phase, and others finish
-// what they began: one that is asked, and one that merely starts. No feed misses anything that was
-// acknowledged, whichever service it is asked of, and what was undone is reported no more often than
-// the rate allows.
+// TestLongReshapeBesideServices raises the number of pages while two services on one Postgres and
+// one Redis are read and written to. Processes that raise it are killed in each phase, and others
+// finish what they began: one that is asked, and one that merely starts. No feed misses anything
+// that was acknowledged, whichever service it is asked of, and what was undone is reported no more
+// often than the rate allows.
 func TestLongReshapeBesideServices(t *testing.T) {
 	url, redis := pgtest.Start(t).Schema(), startRedis(t)
 	flags := []string{"--ledger", url, "--redis", redis.URL(), "--own-page", "16"}
@@ -104,7 +104,8 @@ func (l *reshapeLoad) reshape(pages int, args ...string) {
 	l.finished(pages)
 }
 
-// finished waits until the ledger has that layout alone, and every service knows of it, more included.
+// finished waits until the ledger has that layout alone, and every service knows of it, more
+// included.
 func (l *reshapeLoad) finished(pages int, more ...*service) {
 	l.t.Helper()
 	l.await("the ledger has one layout", func() error {
@@ -162,8 +163,8 @@ func (l *reshapeLoad) layouts() map[string]int {
 	return layouts
 }
 
-// begun, building and leaving report whether a change of the number of pages is in that phase. stored
-// is how many keys Redis had before.
+// begun, building and leaving report whether a change of the number of pages is in that phase.
+// stored is how many keys Redis had before.
 func (l *reshapeLoad) begun(pages int, _ int64) bool { return l.layouts()["building"] == pages }
 
 func (l *reshapeLoad) building(pages int, stored int64) bool {
@@ -253,7 +254,8 @@ func (l *reshapeLoad) read(rng *rand.Rand) {
 	}
 }
 
-// write writes for users that no other writes for, one of whom gets heavy, and looks whether feeds have it.
+// write writes for users that no other writes for, one of whom gets heavy, and looks whether feeds
+// have it.
 func (l *reshapeLoad) write(w int, rng *rand.Rand) {
 	live := make(map[string]bool)
 	for n := 0; !l.stopped.Load() && !l.t.Failed(); n++ {

@@ -30,7 +30,8 @@ type seenAgo struct {
 	age time.Duration
 }
 
-// fortyDays are 60 posts, of which none was seen within the hours around 30 and 35 days ago.
+// fortyDays returns the history of 60 posts. None of them was seen within the hours around 30 and
+// 35 days ago.
 func fortyDays() (history []seenAgo) {
 	for i := range 60 {
 		history = append(history, seenAgo{fmt.Sprint("p", i), time.Duration(i)*16*time.Hour + time.Hour})
@@ -38,8 +39,8 @@ func fortyDays() (history []seenAgo) {
 	return history
 }
 
-// TestWindowHistory imports 40 days of seen posts: feeds drop those of 30 days, and show those of more
-// than 35.
+// TestWindowHistory imports 40 days of seen posts: feeds drop those of 30 days, and show those of
+// more than 35.
 func TestWindowHistory(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -145,7 +146,8 @@ func (s *service) metric(t *testing.T, series string) float64 {
 	return value
 }
 
-// TestWindowMost has a user see ten posts more than a window keeps. Ten of the oldest are forgotten.
+// TestWindowMost has a user see ten posts more than a window keeps. Ten of the oldest are
+// forgotten.
 func TestWindowMost(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -266,7 +268,8 @@ func TestWindowDamaged(t *testing.T) {
 	want(false, "a", "b", "c")
 }
 
-// TestUpgradeRedisWindows leaves windows of earlier versions in Redis alone: they expire by themselves.
+// TestUpgradeRedisWindows leaves windows of earlier versions in Redis alone: they expire by
+// themselves.
 func TestUpgradeRedisWindows(t *testing.T) {
 	t.Parallel()
 	redis, ctx := redistest.Start(t), context.Background()

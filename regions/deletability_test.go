@@ -98,9 +98,9 @@ func randomKey(rng *rand.Rand, k int, m uint64) []uint32 {
 	return key
 }
 
-// What the bound leaves room for is noise. Over 3,000 pages with k = 10 the means
-// differ by less than 0.001, and single pages by a standard deviation of up to
-// 0.017 (ln 2, regions of 16), which 20 pages bring down to 0.004.
+// The bound leaves room for noise. Over 3,000 pages with k = 10 the means differ by less than
+// 0.001. Single pages have a standard deviation of up to 0.017 (ln 2, regions of 16), and the mean
+// of 20 pages one of 0.004.
 func TestFormulasAgainstSimulation(t *testing.T) {
 	const bound = 0.01
 	sizes := []uint32{3, 5, 8, 10, 16, 20}

@@ -31,9 +31,9 @@ import (
 // for SETBIT, GETBIT and BITFIELD u1 #i. A Bitmap can therefore share memory with a value that is
 // read from a server or will be written to one.
 //
-// A Bitmap of n bytes holds bits 0 to 8n-1 and does not grow: Get, Set and Clear panic with an
-// index out of range for a bit past the end, as a slice does. Any number of goroutines may read a
-// Bitmap at once; a write needs exclusive access.
+// A Bitmap of n bytes holds bits 0 to 8n-1 and does not grow. For a bit past the end, Get, Set and
+// Clear panic with an index out of range, as a slice does. Any number of goroutines may read a
+// Bitmap at once. A write needs exclusive access.
 type Bitmap []byte
 
 // Get reports whether bit i is set.

@@ -32,8 +32,8 @@ func CheckID(id string) error {
 	}
 }
 
-// IsPlain reports whether id is valid and of printable ASCII, as nearly all ids are. It is faster than
-// [CheckID], since a feed has a thousand ids: it tests eight bytes at a time.
+// IsPlain reports whether id is valid and of printable ASCII, as nearly all ids are. It is faster
+// than [CheckID], since a feed has a thousand ids: it tests eight bytes at a time.
 func IsPlain(id string) bool {
 	const ones, tops, spaces = 0x0101010101010101, 0x8080808080808080, 0x2020202020202020
 	if id == "" || len(id) > MaxIDBytes {

@@ -23,9 +23,8 @@ type generation uint32
 // generationKey is the key of the generation in a connection's custom data.
 const generationKey = "generation"
 
-// snapshot is what a poll saw, as text of PostgreSQL's type pg_snapshot: xmin:xmax:xip,... The
-// poll saw every transaction with an id below xmax, except those in the list xip, which were
-// running.
+// snapshot is what a poll saw, as text of PostgreSQL's type pg_snapshot: xmin:xmax:xip,... The poll
+// saw every transaction with an id below xmax, except the running ones that xip lists.
 type snapshot string
 
 // cursor returns the Progress.Next of a poll that saw s: the generation and the snapshot.

@@ -180,8 +180,8 @@ func TestOneFeedAsksALedgerThatIsDown(t *testing.T) {
 	})
 }
 
-// A page that is held in process is used while the ledger confirms its sequence. Where the ledger does
-// not answer, the store is read, which may have more.
+// A page that is held in process is used while the ledger confirms its sequence. Where the ledger
+// does not answer, the store is read, which may have more.
 func TestHeldPagesWhilePollsFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
@@ -208,8 +208,8 @@ func TestHeldPagesWhilePollsFail(t *testing.T) {
 	})
 }
 
-// Where every process has pages of its own, a feed asks the ledger again as soon as that answers: it
-// does not go on believing its pages until the next poll in the background.
+// Each process has a store of its own. After an outage a feed asks the ledger as soon as it
+// answers, and does not trust the pages until the next poll in the background.
 func TestPagesOfOnesOwnAfterAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bubbleLedger(t, 1)

@@ -47,8 +47,8 @@ type Alone struct {
 	next    uint32     // next page to read for the survey
 }
 
-// OpenAlone opens the filter that the store holds, with that filter's seed and number of pages. If the
-// store holds none, OpenAlone creates one with a random seed and c.Pages pages. Errors wrap
+// OpenAlone opens the filter that the store holds, with that filter's seed and number of pages. If
+// the store holds none, OpenAlone creates one with a random seed and c.Pages pages. Errors wrap
 // [favfilter.ErrMismatch] if the store holds another filter.
 func OpenAlone(ctx context.Context, c AloneConfig) (*Alone, error) {
 	p := &Alone{storage: &storage{
@@ -156,7 +156,8 @@ func (p *Alone) Remove(ctx context.Context, keys ...string) ([]favfilter.Outcome
 }
 
 // Read reads a user's page with one command to the store. Page is nil if it is empty. Read ignores
-// the Query's Keys: no page is too large to read. Errors are an [*UnavailableError], or that of ctx.
+// the Query's Keys: no page is too large to read. Errors are an [*UnavailableError], or that of
+// ctx.
 func (p *Alone) Read(ctx context.Context, q Query) (Answer, error) {
 	a := Answer{Number: p.Slot(q.User)}
 	ids := q.Others
@@ -280,8 +281,8 @@ func (p *Alone) InspectPage(ctx context.Context, number uint32) (*PageInside, er
 	return p.insideOf(number, id, loaded), nil
 }
 
-// InspectUser reads the page of a user with its collision bitmap. Errors are an [*UnavailableError],
-// or that of ctx.
+// InspectUser reads the page of a user with its collision bitmap. Errors are an
+// [*UnavailableError], or that of ctx.
 func (p *Alone) InspectUser(ctx context.Context, user string) (*PageInside, UserKeysInside, error) {
 	inside, err := p.InspectPage(ctx, p.Slot(UserHash(p.identity.Seed, user)))
 	return inside, UserKeysInside{}, err

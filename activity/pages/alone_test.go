@@ -50,8 +50,8 @@ func TestAlone(t *testing.T) {
 	})
 }
 
-// How the filter was made is not forgotten with page 0, nor with all the others while somebody has it
-// open.
+// The record of how the filter was made survives the loss of page 0, and the loss of all other
+// pages while a process has the filter open.
 func TestAloneWithoutPageZero(t *testing.T) {
 	onStores(t, func(t *testing.T, store favfilter.Store) {
 		remove := func(number uint32) {
@@ -84,7 +84,7 @@ func TestAloneWithoutPageZero(t *testing.T) {
 	})
 }
 
-// Without a ledger pages are looked at when somebody asks, so many at a time, each in its turn.
+// Without a ledger pages are looked at on demand, a limited number at a time, each in its turn.
 func TestLookAlone(t *testing.T) {
 	server := redistest.Start(t)
 	store := redisStore(t, server)

@@ -151,7 +151,7 @@ func (r *applier) faultOf(ctx context.Context, page uint32, res favfilter.Result
 	case res.State != favfilter.Applied && res.State != favfilter.Current:
 		return res.State.String()
 	case isClosed(res.Header):
-		return "" // whoever reads it polls, and finds the change on another page
+		return "" // a reader of the page polls, and finds the change on another page
 	case r.ahead(ctx, page, res.Header.Sequence):
 		return "ahead"
 	case r.overfull(res.Header):
@@ -185,7 +185,7 @@ func (r *applier) stand(ctx context.Context, number uint32, want uint64) error {
 	}
 	st := statusOf(loaded[0])
 	if isClosed(st.Header) {
-		return nil // whoever reads it polls, and learns where its users are
+		return nil // a reader of the page polls, and learns where its users are
 	}
 	if reason := r.fault(ctx, number, want, st); reason != "" {
 		return r.remake(ctx, number, want, reason)

@@ -63,7 +63,8 @@ func TestPollsFailWhileTheLedgerAnswers(t *testing.T) {
 	}
 }
 
-// wantReady checks that feeds are answered, and what is said to be wrong with the ledger, if anything is.
+// wantReady checks that feeds are answered, and what is said to be wrong with the ledger, if
+// anything is.
 func wantReady(t *testing.T, p *process, want error) {
 	t.Helper()
 	ready, down := p.Ready(t.Context())
@@ -77,8 +78,8 @@ func wantReady(t *testing.T, p *process, want error) {
 	}
 }
 
-// startingOver is a ledger whose polls begin at the first page each time, as on a new connection, and read each part
-// late.
+// startingOver is a ledger whose polls begin at the first page each time, as on a new connection,
+// and read each part late.
 type startingOver struct {
 	Ledger
 	delay atomic.Int64 // of each part
@@ -139,8 +140,8 @@ func pagesWithChanges(t *testing.T, l *ledger.Ledger, pages uint32) {
 	must(t, err)
 }
 
-// A poll of all pages may take far longer than the bound. Nobody waits for it, and nobody believes a page meanwhile
-// without asking.
+// A poll of all pages may take far longer than the bound. No read waits for it. Until it ends, no
+// read trusts a page without asking the ledger.
 func TestSlowPoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const parts = 4
@@ -222,8 +223,8 @@ func TestLongPollsAfterALostConnection(t *testing.T) {
 	t.Logf("the first poll after the loss took up to %v", time.Since(began))
 }
 
-// A machine that was suspended, whose wall clock went on and whose monotonic clock did not, has its feeds wait for
-// a poll.
+// A machine that was suspended, whose wall clock went on and whose monotonic clock did not, has its
+// feeds wait for a poll.
 func TestSuspended(t *testing.T) {
 	for _, set := range []time.Duration{10 * time.Minute, 300 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
@@ -264,8 +265,8 @@ func (l *disagreeing) Changed(
 	return l.Ledger.Changed(ctx, since, each)
 }
 
-// A process that finds, after its connection was lost, that others have other settings by now, refuses writes. Its feeds
-// are right.
+// A process that finds, after its connection was lost, that others have other settings by now,
+// refuses writes. Its feeds are right.
 func TestWritesWhereSettingsDiffer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
@@ -328,7 +329,7 @@ func TestSettingsDiffer(t *testing.T) {
 	}
 }
 
-// A poll that succeeds after one that failed ends the pauses: what failed was the ledger, not the page.
+// A poll that succeeds after a failed one ends the pauses: the ledger had failed, not the page.
 func TestLedgerIsBackEndsPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := bubbleLedger(t, 1), &favfilter.Memory{}

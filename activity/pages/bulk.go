@@ -26,9 +26,9 @@ const (
 	bulkWriters = 8
 )
 
-// Bulk writes very many changes, faster than [Pages.Write] can. Its transactions are as large as the
-// caller makes them. A page that was empty before is built in process, and Finish writes it once.
-// Until then other processes rebuild such pages from the ledger when they need them.
+// Bulk writes very many changes, faster than [Pages.Write] can. Its transactions are as large as
+// the caller makes them. A page that was empty before is built in process, and Finish writes it
+// once. Until then other processes rebuild such pages from the ledger when they need them.
 //
 // The methods must be called one at a time. There may be any number of Bulks.
 type Bulk struct {

@@ -31,7 +31,7 @@ func mixed(rng *rand.Rand, n int, undos bool) (batch []Activity) {
 	return batch
 }
 
-// do is what activities come to.
+// do applies a batch of activities to the live ones.
 func do(live map[Activity]bool, batch []Activity) {
 	for _, a := range batch {
 		key := a
@@ -51,8 +51,8 @@ func (b *bulk) recordAll(ctx context.Context, batch []Activity) ([]Outcome, erro
 	return b.Record(ctx, p)
 }
 
-// wantLive checks that the ledger has what is live and nothing else, that Views report it, and that an activity never recorded
-// is not reported more often than at the rate.
+// wantLive checks that the ledger has the live activities and nothing else, and that Views report
+// them. Views report an activity that was never recorded at most at the false-positive rate.
 func (g *rig) wantLive(t *testing.T, live map[Activity]bool) {
 	t.Helper()
 	got := make(map[Activity]bool)
@@ -117,7 +117,8 @@ func (s *countingStore) Apply(ctx context.Context, batches []favfilter.Batch) []
 	return s.Store.Apply(ctx, batches)
 }
 
-// TestBulkIntoNothing: outcomes and ledger are as one call after another makes them, and each page is written once.
+// TestBulkIntoNothing: outcomes and ledger are as one call after another makes them, and each page
+// is written once.
 func TestBulkIntoNothing(t *testing.T) {
 	onStores(t, func(t *testing.T, store favfilter.Store) {
 		counting := &countingStore{Store: store, replaced: map[favfilter.PageID]int{}}
@@ -152,7 +153,8 @@ func TestBulkIntoNothing(t *testing.T) {
 	})
 }
 
-// TestBulkAmongWriters: a bulk meets calls of Record, pages that are lost, a Recorder that dies before Finish and others' bulks, in any order.
+// TestBulkAmongWriters: a bulk meets calls of Record, pages that are lost, a Recorder that dies
+// before Finish and others' bulks, in any order.
 func TestBulkAmongWriters(t *testing.T) {
 	onStores(t, func(t *testing.T, store favfilter.Store) {
 		for seed := range uint64(6) {
@@ -198,8 +200,8 @@ func TestBulkAmongWriters(t *testing.T) {
 	})
 }
 
-// TestLongBulkFaultAtEveryStep lets each call of ledger and store fail once, before and after it takes effect. What failed is done
-// again, as an import that is continued does.
+// TestLongBulkFaultAtEveryStep lets each call of ledger and store fail once, before and after it
+// takes effect. It repeats the failed call, as a continued import does.
 func TestLongBulkFaultAtEveryStep(t *testing.T) {
 	run := func(t *testing.T, fresh faultRig, f *faulttest.Faults) (calls int64) {
 		t.Helper()
@@ -270,7 +272,8 @@ func TestLongBulkFaultAtEveryStep(t *testing.T) {
 	})
 }
 
-// TestBulkWithoutStore: what a bulk records while no page can be written is seen, from the ledger.
+// TestBulkWithoutStore checks that activities that a bulk records while no page can be written are
+// found, from the ledger.
 func TestBulkWithoutStore(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 8)
 	b, live := g.NewBulk(), map[Activity]bool{}
@@ -285,7 +288,7 @@ func TestBulkWithoutStore(t *testing.T) {
 	g.wantLive(t, live) // the pages that are not there are noticed
 }
 
-// lookedAt is how many pages a scrub could look at.
+// lookedAt returns the number of pages that a scrub could check.
 func lookedAt(statuses []favfilter.Status) (n int) {
 	for _, st := range statuses {
 		if st.Err == nil {
@@ -295,7 +298,8 @@ func lookedAt(statuses []favfilter.Status) (n int) {
 	return n
 }
 
-// onEveryPage is activities of users such that each page has one. Which page a user is on differs from ledger to ledger.
+// onEveryPage is activities of users such that each page has one. Which page a user is on differs
+// from ledger to ledger.
 func (g *rig) onEveryPage() (batch []Activity) {
 	pages := make(map[uint32]bool)
 	for i := 0; len(pages) < int(g.identity.Pages); i++ {
@@ -308,8 +312,9 @@ func (g *rig) onEveryPage() (batch []Activity) {
 	return batch
 }
 
-// TestBulkIsLeftAlone: the pages that a bulk is going to put in place are no work for the scrub, which would read the ledger for each of
-// them, and again after every transaction; afterwards they are.
+// TestBulkIsLeftAlone checks that the scrub skips the pages that a bulk is about to replace. It
+// would read the ledger for each of them after every transaction. After the bulk the scrub checks
+// them.
 func TestBulkIsLeftAlone(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 8)
 	b, live := g.NewBulk(), map[Activity]bool{}
@@ -336,7 +341,8 @@ func TestBulkIsLeftAlone(t *testing.T) {
 	g.wantLive(t, live)
 }
 
-// BenchmarkBulkPages makes pages of parsed activities in process, one goroutine: hashes of users and keys, bits and collision bits.
+// BenchmarkBulkPages makes pages of parsed activities in process, one goroutine: hashes of users
+// and keys, bits and collision bits.
 func BenchmarkBulkPages(b *testing.B) {
 	all := make([]Activity, 1_000_000)
 	rng := rand.New(rand.NewPCG(5, 5))

@@ -44,8 +44,8 @@ func (c *Config) delays() time.Duration {
 	return max(0, c.StalenessBound)
 }
 
-// Cache returns the memory of [Config.PageCache], nil without one, and how long an entry may be used
-// after another process may have changed it. The windows of package seen share it.
+// Cache returns the memory of [Config.PageCache], nil without one, and how long an entry may be
+// used after another process may have changed it. The windows of package seen share it.
 func (r *rebuilder) Cache() (held *lru.Cache[favfilter.PageID, any], overlook time.Duration) {
 	if r.cache == nil {
 		return nil, 0

@@ -51,7 +51,7 @@ func cached(t *testing.T, bytes int) (*rig, *loads) {
 	return &rig{recorder: r, store: store}, store
 }
 
-// What is held of a page goes when the page turns out to lack what its sequence says.
+// A page leaves the cache when it turns out to lack writes that its sequence claims.
 func TestCacheForgetsRepairedPages(t *testing.T) {
 	for name, mend := range map[string]func(t *testing.T, g *rig, page uint32){
 		"repair": func(t *testing.T, g *rig, page uint32) {
@@ -76,8 +76,8 @@ func TestCacheForgetsRepairedPages(t *testing.T) {
 	}
 }
 
-// What another process has repaired, at the same sequence, is not answered from what is held of it once
-// the scrub has come by.
+// When another process has repaired a page at the same sequence, the cached copy is used only until
+// the scrub has checked the page.
 func TestCacheForgetsWhatOthersRepaired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
@@ -100,7 +100,8 @@ func TestCacheForgetsWhatOthersRepaired(t *testing.T) {
 	})
 }
 
-// What one process acknowledges, every other sees that holds the page as it was before.
+// A write that one process acknowledges is seen by every other process, even one that has an older
+// copy of the page in its cache.
 func TestCacheOfManyProcesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := bubbleLedger(t, 4), &favfilter.Memory{}

@@ -45,8 +45,8 @@ func (r *applier) closePages(ctx context.Context, pages []uint32) map[uint32]err
 	return failed
 }
 
-// closePage overwrites a page with a closed one. Whoever reads that polls the ledger, to learn where
-// the page's users are.
+// closePage overwrites a page with a closed one. A reader of a closed page polls the ledger to
+// learn where the page's users are.
 //
 // Until this process polls, it looks for these users on the page itself. It then accepts neither a
 // cached page, nor an older one that the store was set back to.

@@ -42,19 +42,19 @@ func newCommitter(a *applier) *committer {
 	}
 }
 
-// Written is what became of changes, in their order.
+// Written holds the results of changes, in their order.
 type Written struct {
 	Changed []bool // the change had an effect
 	Refused []bool // it was refused, because of its Limit
 }
 
-// Write makes changes durable in the ledger, as if one after another. When it returns nil, every Read
-// that begins afterwards has them, of this process and of others.
+// Write makes changes durable in the ledger, as if one after another. When it returns nil, every
+// Read that begins afterwards has them, of this process and of others.
 //
 // Errors are [ErrOverloaded], [ErrClosed], an [*UnavailableError], or that of ctx. After the first
-// two nothing was changed. After the others each change may or may not have taken effect, but none by
-// half; repeating is safe. While the store is down, Write returns nil once the staleness bound has
-// passed since the commit.
+// two nothing was changed. After the others each change may or may not have taken effect, but none
+// by half; repeating is safe. While the store is down, Write returns nil once the staleness bound
+// has passed since the commit.
 func (r *committer) Write(ctx context.Context, changes []ledger.Change) (Written, error) {
 	w := &write{ctx: ctx, done: make(chan struct{}), changes: changes}
 	if err := r.write(ctx, w); err != nil {
@@ -281,8 +281,8 @@ func (r *committer) answer(committed int64, writes []*write) {
 }
 
 // pagesOf calls each with the pages of w, some of them more than once. These are the pages of its
-// rows, and those where processes may still look for the rows: the shared pages of users with
-// dedicated ones, and the pages of a layout that is leaving.
+// rows and those where processes may still look for the rows. The latter are the shared pages of
+// users with dedicated ones, and the pages of a layout that is leaving.
 func (r *committer) pagesOf(w *write, receipt ledger.Receipt, each func(page uint32)) {
 	for _, c := range w.changes {
 		for _, row := range c.Rows {
@@ -365,9 +365,9 @@ func (r *committer) outwait(committed int64) {
 }
 
 // pagesToClose returns the pages of the changes' users in the layout that was leaving when the
-// changes were made. It includes users with dedicated pages: a reader that knows neither of the switch
-// nor of the dedicated page looks for them there. While such a page is open, a reader that has not
-// polled since the switch may believe it.
+// changes were made. It includes users with dedicated pages: a reader that knows neither of the
+// switch nor of the dedicated page looks for them there. While such a page is open, a reader that
+// has not polled since the switch may believe it.
 func (r *committer) pagesToClose(receipt ledger.Receipt, changes []ledger.Change) []uint32 {
 	if receipt.Layouts.Leaving == 0 {
 		return nil

@@ -10,7 +10,8 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 )
 
-// A group takes what waits, up to its limit. A write whose caller has gone is left out, and told so.
+// A group takes what waits, up to its limit. A write whose caller has gone is left out, and told
+// so.
 func TestGather(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gone, cancel := context.WithCancel(t.Context())

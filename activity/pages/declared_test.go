@@ -11,7 +11,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/faulttest"
 )
 
-// kindless is a ledger that can be made to fail whoever asks it for kinds.
+// kindless is a ledger that fails calls for kinds on demand.
 type kindless struct {
 	*ledger.Ledger
 
@@ -92,8 +92,8 @@ func TestRebuildWithKindsOfAnother(t *testing.T) {
 	plain.want(t, "1", "block", "c0", Direct)
 }
 
-// TestKindsUnknownAndUnreadable: a page with rows of an unknown kind is not made while the ledger does not say what
-// they are, neither for who reads nor for who writes.
+// TestKindsUnknownAndUnreadable: a page with rows of an unknown kind is not made while the ledger
+// does not say what they are, neither for who reads nor for who writes.
 func TestKindsUnknownAndUnreadable(t *testing.T) {
 	l, store := openLedger(t, t.TempDir()+"/ledger.db", 1), &favfilter.Memory{}
 	broken := &kindless{Ledger: l}
@@ -125,7 +125,8 @@ func TestKindsUnknownAndUnreadable(t *testing.T) {
 	rich.wantHeld(t, l)
 	plain.want(t, "2", "hide", "p", Direct)
 	plain.record(t, true, add("2", "hide", "q")) // and it is written to
-	// What has ended of the unknown kinds cannot be taken out of the page, so the page does not count any more.
+	// What has ended of the unknown kinds cannot be taken out of the page, so the page does not
+	// count any more.
 	plain.now.Add(int64(1e9) * 7200)
 	plain.removeEnded()
 	rich.wantHeld(t, l)
@@ -144,7 +145,8 @@ func TestKindsUnknownAndUnreadable(t *testing.T) {
 	rich.want(t, "1", "hide", "over0", None)
 }
 
-// TestOwnKindsStayKnown: a Recorder knows its own kinds also when another one that declared its own after it does not have them.
+// TestOwnKindsStayKnown: a Recorder knows its own kinds also when another one that declared its own
+// after it does not have them.
 func TestOwnKindsStayKnown(t *testing.T) {
 	l, store := openLedger(t, t.TempDir()+"/ledger.db", 1), &favfilter.Memory{}
 	rich := openKinds(t, l, store, manyKinds())

@@ -9,8 +9,9 @@ import (
 )
 
 const (
-	// defaultSharedKeys is the default of Config.MaxSharedKeys: twice as many keys as all but one in a hundred
-	// users have. They take some 6 KiB, which everybody else on the page would read with each feed.
+	// defaultSharedKeys is the default of Config.MaxSharedKeys: twice as many keys as all but one
+	// in a hundred users have. They take some 6 KiB, which everybody else on the page would read
+	// with each feed.
 	defaultSharedKeys = 2048
 	// MinSharedKeys is the least of Config.MaxSharedKeys.
 	MinSharedKeys = 16
@@ -30,7 +31,8 @@ func newLeavers() *leavers {
 	return &leavers{moving: make(map[uint64]bool), turns: make(chan struct{}, maxLeaving)}
 }
 
-// ofFirst returns how many of rows, which are in order of hash, belong to the user of the first one.
+// ofFirst returns how many of rows, which are in order of hash, belong to the user of the first
+// one.
 func ofFirst(rows []ledger.Row) int {
 	n := 1
 	for n < len(rows) && rows[n].Hash == rows[0].Hash {
@@ -80,7 +82,7 @@ func (o *leavers) inTurn(
 	return move(ctx, hash)
 }
 
-// wait waits until nobody is about to get a dedicated page, or ctx ends.
+// wait waits until no user is about to get a dedicated page, or ctx ends.
 func (o *leavers) wait(ctx context.Context) {
 	done := make(chan struct{})
 	go func() {
@@ -107,8 +109,8 @@ func (r *applier) dedicate(ctx context.Context, hash uint64) error {
 // release takes a user's dedicated page away. It closes that page, and sees to it that the shared
 // page has the ledger's sequence.
 //
-// Before that it rebuilds the dedicated page, whose rows are gone: if this process dies before it
-// closes the page, nobody does, but the page is empty and expires.
+// First release rebuilds the dedicated page, whose rows are gone, so that it is empty and expires.
+// If this process dies before it closes the page, no other closes it.
 func (r *applier) release(ctx context.Context, hash uint64) error {
 	place, err := r.ledger.Place(ctx, hash)
 	if err != nil {

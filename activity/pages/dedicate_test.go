@@ -15,8 +15,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/ratetest"
 )
 
-// crowded opens a rig in which users of more than 16 keys get a dedicated page, and pages of more than 256 bytes are probed
-// then.
+// crowded opens a rig in which users of more than 16 keys get a dedicated page, and pages of more
+// than 256 bytes are probed then.
 func crowded(t testing.TB, store favfilter.Store, pages uint32) *rig {
 	t.Helper()
 	g := newRig(t, store, pages)
@@ -24,7 +24,7 @@ func crowded(t testing.TB, store favfilter.Store, pages uint32) *rig {
 	return g
 }
 
-// settleMoves waits until nobody is on the way to a dedicated page.
+// settleMoves waits until no user is moving to a dedicated page.
 func (g *rig) settleMoves() { g.leavers.leaving.Wait() }
 
 // recordMany records n activities of a user in one call.
@@ -38,8 +38,8 @@ func (g *rig) recordMany(t testing.TB, user, kind string, n int, target func(i i
 	must(t, err)
 }
 
-// A user who fills a page leaves it: the others read no more than before, and everybody's activities are where they are
-// looked for, are undone, and survive losses, a restart and a rebuild.
+// A user who fills a page moves to a dedicated one. The other users' feeds read no more than
+// before. All activities are found, can be undone, and survive losses, a restart and a rebuild.
 func TestLongHeavyUserLeaves(t *testing.T) {
 	onStores(t, func(t *testing.T, store favfilter.Store) {
 		g := crowded(t, store, 1)
@@ -111,8 +111,8 @@ func TestLongHeavyUserLeaves(t *testing.T) {
 	})
 }
 
-// What is looked for in a page that is too large to be read is found as if it had been read: of every kind, also
-// after the page is changed, rebuilt, or lost.
+// A page that is too large to be read is probed. A probe finds the same as a read would: for every
+// kind, and after the page is changed, rebuilt or lost.
 func TestLargePageIsProbed(t *testing.T) {
 	onStores(t, func(t *testing.T, store favfilter.Store) {
 		g := crowded(t, store, 4)
@@ -160,8 +160,8 @@ func targets(prefix string, from, n int) (ids []string) {
 	return ids
 }
 
-// Another process that has not heard of a move finds what was recorded since all the same, at once: it does not poll for a
-// minute.
+// Another process that has not heard of a move finds what was recorded since all the same, at once:
+// it does not poll for a minute.
 func TestMoveIsFollowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
@@ -204,8 +204,8 @@ func (s *meddlingStore) Load(ctx context.Context, ids []favfilter.PageID) ([]fav
 	return s.Store.Load(ctx, ids)
 }
 
-// A user who moves when it is known where they are, and the page has not been read yet, is followed, also if
-// the process has heard of the move meanwhile.
+// A process knows where a user is, and has not read the page yet, when the user moves. It follows
+// the user, even if it hears of the move in the meantime.
 func TestMoveBeforePageIsRead(t *testing.T) {
 	for _, heard := range []bool{false, true} {
 		a := crowded(t, &favfilter.Memory{}, 1)
@@ -361,8 +361,8 @@ func (l *releasingLedger) Release(ctx context.Context, hash uint64) (ledger.Rece
 	return receipt, err
 }
 
-// A process that dies while it deletes a heavy user leaves no bits of the user either: it empties the
-// dedicated page first.
+// A process that dies while it deletes a heavy user leaves no bits of the user either: it empties
+// the dedicated page first.
 func TestHeavyUserHalfDeleted(t *testing.T) {
 	g := crowded(t, &favfilter.Memory{}, 2)
 	g.recordMany(t, "bot", "hide", 3000, posts("b"))
@@ -381,7 +381,7 @@ func TestHeavyUserHalfDeleted(t *testing.T) {
 	}
 }
 
-// Who is heavy after an import leaves, though their page was made in process.
+// A user who is heavy after an import moves, even though the import made the page in process.
 func TestHeavyUserOfBulk(t *testing.T) {
 	g := crowded(t, &favfilter.Memory{}, 1)
 	var batch []Activity

@@ -34,7 +34,7 @@ func (p *member) move(t *testing.T, user string) (page uint32) {
 	return page
 }
 
-// deafness is how a process can fail to hear of something by a poll in time.
+// deafness returns the ways in which a process can miss news that a poll would bring in time.
 func deafness() map[string]func(p *member) {
 	return map[string]func(p *member){
 		"not heard":  func(*member) {},
@@ -46,9 +46,9 @@ func deafness() map[string]func(p *member) {
 	}
 }
 
-// raise, left: a move raises the shared page, whose header says with which sequence a user left it
-// last. A reader that finds another one than it knows polls. Only a poll teaches it that: its own
-// moves, rebuilds and writes do not tell who else has left.
+// raise, left: a move raises the shared page, whose header holds the sequence at which a user last
+// left it. A reader polls if the header has another sequence than the reader knows. Only a poll
+// tells it the new one: its own moves, rebuilds and writes do not tell which other users have left.
 func TestDedicatedRuleLeft(t *testing.T) {
 	for name, between := range map[string]func(t *testing.T, b *member, left, stays string){
 		"nothing in between": func(*testing.T, *member, string, string) {},
@@ -226,8 +226,8 @@ func TestDedicatedRuleOwnAlways(t *testing.T) {
 	}
 }
 
-// A process that is cut off from the ledger answers from shared pages as before, but not from one
-// that somebody left later than it knows.
+// A process that is cut off from the ledger answers from shared pages as before. It does not answer
+// from one that a user left at a later sequence than the process knows.
 func TestDedicatedRuleCutOff(t *testing.T) {
 	for _, long := range []bool{false, true} {
 		inWorld(t, func(t *testing.T, w *world) {
@@ -287,8 +287,8 @@ func TestDedicatedRuleRelease(t *testing.T) {
 	}
 }
 
-// Users move in each phase of a growth: what is written on their new page is found by processes
-// that have not heard of the move, nor of the switch, and by those that have heard of both.
+// Users move in each phase of a growth. Processes that have heard of neither the move nor the
+// switch find what was written on the new page. So do processes that have heard of both.
 func TestDedicatedRuleInGrowth(t *testing.T) {
 	for _, phase := range []string{"building", "leaving"} {
 		for _, release := range []bool{false, true} {
@@ -355,8 +355,9 @@ func moveInPhase(t *testing.T, w *world, leaving, release bool, deafen func(p *m
 	}
 }
 
-// A poll takes up who has a dedicated page before the sequence with which somebody left the shared
-// one, and counts as made after both. Otherwise a reader in between would believe that page.
+// A poll first takes up which users have dedicated pages, and then the sequence with which a user
+// left the shared page. It counts as made after both. Otherwise a reader in between would believe
+// that page.
 func TestDedicatedRuleOrder(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.open(t, Config{}), w.open(t, Config{})

@@ -43,8 +43,8 @@ func TestLargePageSetBack(t *testing.T) {
 	})
 }
 
-// TestSharedPageSetBackToBeforeMove sets a shared page back to before a user returned to it. A reader
-// that knows of the move, and of nothing else, must not believe the page.
+// TestSharedPageSetBackToBeforeMove sets a shared page back to before a user returned to it. A
+// reader that knows of the move, and of nothing else, must not believe the page.
 func TestSharedPageSetBackToBeforeMove(t *testing.T) {
 	a := crowded(t, &favfilter.Memory{}, 1)
 	b := &rig{ledger: a.ledger, store: a.store, bound: time.Minute}

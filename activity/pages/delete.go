@@ -7,13 +7,13 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 )
 
-// deleteBatch is the number of rows removed at a time. Other writes wait for the transaction, and the
-// page of each row may have to be rebuilt, within pageTimeout.
+// deleteBatch is the number of rows removed at a time. Other writes wait for the transaction, and
+// the page of each row may have to be rebuilt, within pageTimeout.
 const deleteBatch = 1000
 
 // DeleteUser removes every trace of user from the ledger and the pages: rows of the user, and rows
-// that name the user. It rebuilds each page that held any, so that not a bit of them remains. A page
-// that could not be rebuilt is stale, and is not used before a rebuild.
+// that name the user. It rebuilds each page that held any, so that not a bit of them remains. A
+// page that could not be rebuilt is stale, and is not used before a rebuild.
 //
 // DeleteUser returns the number of changes, also with an error. After an error some rows are left:
 // call DeleteUser again, in any process. Rows written meanwhile may stay.

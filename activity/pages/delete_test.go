@@ -108,8 +108,8 @@ func (g *rig) life(user string) (batch []Activity) {
 	return batch
 }
 
-// wantGone checks that nothing of the user is anywhere: no row, and no bit in any page that other rows do
-// not set.
+// wantGone checks that nothing of the user is anywhere: no row, and no bit in any page that other
+// rows do not set.
 func (g *rig) wantGone(t *testing.T, l *ledger.Ledger, user string) {
 	t.Helper()
 	hash := UserHash(g.identity.Seed, user)
@@ -225,8 +225,8 @@ func TestDeleteUserOfManyRows(t *testing.T) {
 	g.wantGone(t, l, leaver)
 }
 
-// deleteUserOfAnothersKinds: a Recorder that does not know the kinds of another one, which came later,
-// deletes them all the same.
+// deleteUserOfAnothersKinds: a Recorder that does not know the kinds of another one, which came
+// later, deletes them all the same.
 func deleteUserOfAnothersKinds(t *testing.T, l *ledger.Ledger, s favfilter.Store) {
 	t.Helper()
 	plain := openKinds(t, l, s, nil)
@@ -255,9 +255,9 @@ func deleteUserOfAnothersKinds(t *testing.T, l *ledger.Ledger, s favfilter.Store
 	rich.checkRate(t, found, keys)
 }
 
-// deleteUserFaults lets each call of ledger and store fail once, before and after it takes effect. If
-// DeleteUser fails, a second call must leave nothing once stale pages are rebuilt. If it does not
-// fail, it must leave nothing itself.
+// deleteUserFaults lets each call of ledger and store fail once, before and after it takes effect.
+// If DeleteUser fails, a second call must leave nothing once stale pages are rebuilt. If it does
+// not fail, it must leave nothing itself.
 func deleteUserFaults(t *testing.T, l *ledger.Ledger, s favfilter.Store) {
 	t.Helper()
 	f := &faulttest.Faults{}
@@ -297,8 +297,8 @@ func deleteUserFaults(t *testing.T, l *ledger.Ledger, s favfilter.Store) {
 	g.wantCrowd(t)
 }
 
-// deleteUserAmongWriters: what others record meanwhile, with each other and on the same pages, is there, and what they
-// undo is not.
+// deleteUserAmongWriters: what others record meanwhile, with each other and on the same pages, is
+// there, and what they undo is not.
 func deleteUserAmongWriters(t *testing.T, l *ledger.Ledger, s favfilter.Store) {
 	t.Helper()
 	g := openKinds(t, l, s, manyKinds())
@@ -349,7 +349,8 @@ func deleteUserAmongWriters(t *testing.T, l *ledger.Ledger, s favfilter.Store) {
 	g.wantWhole(t)
 }
 
-// writeUntil records and undoes what user number w has with others, and returns what is there at the end.
+// writeUntil records and undoes what user number w has with others, and returns what is there at
+// the end.
 func (g *rig) writeUntil(t *testing.T, stop <-chan struct{}, w int) map[Activity]bool {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(8, uint64(w)))

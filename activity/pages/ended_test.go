@@ -60,7 +60,7 @@ func TestUntil(t *testing.T) {
 	})
 }
 
-// Between its end and its removal an activity counts as gone for whoever writes or lists.
+// Between its end and its removal an activity counts as gone for writers and lists.
 func TestUntilBeforeRemoval(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 1)
 	at := func() time.Time { return time.Unix(0, g.now.Load()) }
@@ -96,7 +96,8 @@ func (l lateLedger) Ended(ctx context.Context, now time.Time, limit int) ([]ledg
 	return rows, err
 }
 
-// An ended activity stays if it is recorded again between the search for ended ones and its removal.
+// An ended activity stays if it is recorded again between the search for ended ones and its
+// removal.
 func TestRecordedAnewWhileRemoved(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 1)
 	g.open(t, lateLedger{g.ledger, func() {

@@ -39,8 +39,8 @@ func (e *UnavailableError) Error() string {
 // Unwrap returns the cause.
 func (e *UnavailableError) Unwrap() error { return e.Err }
 
-// Unavailable returns err as an [*UnavailableError] of the dependency. It returns err itself if that
-// is nil, or wraps one already.
+// Unavailable returns err as an [*UnavailableError] of the dependency. It returns err itself if
+// that is nil, or wraps one already.
 func Unavailable(dependency string, err error) error {
 	var already *UnavailableError
 	if err == nil || errors.As(err, &already) {

@@ -17,9 +17,9 @@ import (
 // faultRig makes a rig of one pair of backends, and what loses all its pages.
 type faultRig func(t *testing.T) (g *rig, lose func())
 
-// TestLongFaultAtEveryStep lets each call of ledger and store fail once, before and after
-// it takes effect, until a run ends without a fault. After each run the Recorder is restarted.
-// Everything acknowledged must be there, and everything refused must be there as a whole or not at all.
+// TestLongFaultAtEveryStep lets each call of ledger and store fail once, before and after it takes
+// effect, until a run ends without a fault. After each run the Recorder is restarted. Everything
+// acknowledged must be there, and everything refused must be there as a whole or not at all.
 func TestLongFaultAtEveryStep(t *testing.T) {
 	t.Run("memory and sqlite", func(t *testing.T) {
 		t.Parallel()
@@ -51,7 +51,8 @@ func TestLongFaultAtEveryStep(t *testing.T) {
 	})
 }
 
-// emptyLedger makes a ledger on Postgres as good as new, with another seed: its tables take longer to make than a run does.
+// emptyLedger makes a ledger on Postgres as good as new, with another seed: its tables take longer
+// to make than a run does.
 func emptyLedger(t *testing.T, url string, seed int) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
@@ -60,7 +61,8 @@ func emptyLedger(t *testing.T, url string, seed int) {
 	must(t, errors.Join(err, conn.Close(t.Context())))
 }
 
-// faultAtEveryStep has calls fail that take effect, and calls that do not, at the same time: each on backends of its own.
+// faultAtEveryStep has calls fail that take effect, and calls that do not, at the same time: each
+// on backends of its own.
 func faultAtEveryStep(t *testing.T, backends func(t *testing.T) faultRig) {
 	t.Helper()
 	for _, after := range []bool{false, true} {

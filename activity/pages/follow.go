@@ -39,8 +39,8 @@ type follower struct {
 	due     []uint32      // the same of the poll before, to be checked
 }
 
-// poller keeps what this process knows of the ledger current: the sequences of pages, and which page
-// each user is on.
+// poller keeps what this process knows of the ledger current: the sequences of pages, and which
+// page each user is on.
 type poller struct {
 	*storage
 
@@ -125,8 +125,8 @@ func (at position) holds(h favfilter.Header) bool {
 	return !isClosed(h) && uint64(h.Left) == at.left&favfilter.LeftMask
 }
 
-// keepUp makes sure that the process knows all commits before the given time that concern the user's
-// page, and returns where that is.
+// keepUp makes sure that the process knows all commits before the given time that concern the
+// user's page, and returns where that is.
 //
 // It waits for a poll if the last one is too old. If polls fail or take too long, it asks the
 // ledger for the page. If the ledger cannot be reached, the page in the store is trusted.
@@ -374,8 +374,8 @@ func (f *follower) pollInterval() time.Duration {
 	return f.bound / 2
 }
 
-// toSweep returns the pages that others had changed when it was last called, and keeps those changed
-// since for the next call.
+// toSweep returns the pages that others had changed when it was last called, and keeps those
+// changed since for the next call.
 func (f *follower) toSweep() (due []uint32) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -212,8 +212,8 @@ func (g *rig) kind(t *testing.T, name string) Kind {
 	return k
 }
 
-// Where every process has pages of its own, each View asks the ledger first, and sees what
-// any other acknowledged before it.
+// Each process has a store of its own. Each View asks the ledger first, and sees everything that
+// another process acknowledged before the View began.
 func TestPagesOfOnesOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bubbleLedger(t, 2)
@@ -288,8 +288,8 @@ func TestLedgerClock(t *testing.T) {
 	})
 }
 
-// Somebody sets this machine's clock after a poll has read the ledger's: what has passed since then is
-// measured by the monotonic clock.
+// Somebody sets this machine's clock after a poll has read the ledger's: what has passed since then
+// is measured by the monotonic clock.
 func TestLedgerTimeWhenTheClockIsSet(t *testing.T) {
 	t.Parallel()
 	for _, set := range []time.Duration{10 * time.Minute, -10 * time.Minute, 24 * time.Hour} {
@@ -308,8 +308,8 @@ func TestLedgerTimeWhenTheClockIsSet(t *testing.T) {
 	}
 }
 
-// turnBack changes what a time says of the wall clock, and not what it says of the monotonic clock, which no method
-// of it does.
+// turnBack changes what a time says of the wall clock, and not what it says of the monotonic clock,
+// which no method of it does.
 func turnBack(at *time.Time, by time.Duration) {
 	const seconds = 30 // the bit of the wall clock's
 	wall := (*uint64)(unsafe.Pointer(at))

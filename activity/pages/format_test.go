@@ -61,7 +61,8 @@ func newFormatTwo(t *testing.T, pages uint32) (*rig, *formatTwo) {
 	return g, &formatTwo{g, server.Client()}
 }
 
-// Readers, writers and the scrub rebuild pages of format version 2. None of them believes such a page.
+// Readers, writers and the scrub rebuild pages of format version 2. None of them believes such a
+// page.
 func TestPagesOfFormatTwo(t *testing.T) {
 	g, old := newFormatTwo(t, 4)
 	var log bytes.Buffer

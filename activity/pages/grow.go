@@ -61,8 +61,8 @@ type growth struct {
 	err    error  // of its last try
 }
 
-// state returns the target of the growth in the background, 0 without one, and the error of its last
-// try.
+// state returns the target of the growth in the background, 0 without one, and the error of its
+// last try.
 func (g *growth) state() (target uint32, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -73,14 +73,15 @@ func (g *growth) state() (target uint32, err error) {
 // writes go on. The number can only grow. Grow builds the new pages first, then makes every process
 // use them, and returns when no process uses the old ones any more.
 //
-// If Grow fails or ctx ends, nothing is lost, and the change has not ended: writes take longer until
-// a process asks again, for any number, or starts. Grow first completes what is under
-// way. Several calls at once do the same work. progress is called, one call at a time, with the
-// pages that are built, and all that will be, unless it is nil.
+// If Grow fails or ctx ends, nothing is lost, and the change has not ended: writes take longer
+// until a process asks again, for any number, or starts. Grow first completes what is under way.
+// Several calls at once do the same work. progress is called, one call at a time, with the pages
+// that are built, and all that will be, unless it is nil.
 //
-// Errors are an [*InvalidError] of field "pages" (fewer pages than there are; or, with
-// [CodeTooManyPages] and unless there is [ForceGrow], more than 16 times what [NumberFor] returns for
-// the keys of shared pages), an [*UnavailableError], [ErrClosed], or that of ctx.
+// Grow returns an [*InvalidError] of field "pages" for fewer pages than there are. It returns one
+// with [CodeTooManyPages], unless there is [ForceGrow], for more than 16 times what [NumberFor]
+// returns for the keys of shared pages. Other errors are an [*UnavailableError], [ErrClosed], or
+// that of ctx.
 func (r *grower) Grow(ctx context.Context, pages uint32, progress func(built, pages int), options ...GrowOption) error {
 	_, err := r.mayGrow(ctx, pages, options)
 	if err == nil {
@@ -125,8 +126,8 @@ func invalidPages(format string, args ...any) error {
 	return &InvalidError{Code: CodeOutOfRange, Field: "pages", Message: fmt.Sprintf(format, args...)}
 }
 
-// sharedKeys returns the number of keys on shared pages: as the last round of the scrub found it or,
-// before the first, an estimate from what the ledger has of some pages.
+// sharedKeys returns the number of keys on shared pages, as the last round of the scrub counted it.
+// Before the first round it returns an estimate from the ledger's rows of some pages.
 func (r *grower) sharedKeys(ctx context.Context) (uint64, error) {
 	if l := r.stats.load.Load(); l != nil {
 		return l.keys, nil
@@ -144,7 +145,8 @@ func (r *grower) sharedKeys(ctx context.Context) (uint64, error) {
 	return keys * uint64(pages.shared) / uint64(max(1, number)), nil
 }
 
-// growTo takes one step after another, whoever took the one before, until there are as many pages.
+// growTo takes one step after another until there are that many pages. It continues the steps of
+// other processes.
 func (r *grower) growTo(ctx context.Context, pages uint32, progress func(built, pages int)) error {
 	select {
 	case r.growth.turn <- struct{}{}:
@@ -179,9 +181,9 @@ func (r *grower) growTo(ctx context.Context, pages uint32, progress func(built, 
 	}
 }
 
-// build builds the pages of the next layout and switches to it. Writers do not change these pages, so
-// those of users who write meanwhile are rebuilt in a second, shorter pass. What is still stale then
-// is found by its sequence when it is read.
+// build builds the pages of the next layout and switches to it. Writers do not change these pages,
+// so those of users who write meanwhile are rebuilt in a second, shorter pass. What is still stale
+// then is found by its sequence when it is read.
 func (r *grower) build(ctx context.Context, now ledger.Layouts, progress func(built, pages int)) error {
 	// In case who began it did not get to the end.
 	if err := r.ledger.BeginLayout(ctx, now.Building); err != nil {

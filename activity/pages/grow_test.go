@@ -8,8 +8,8 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// everybody records some of every kind for that many users, and returns a check that all of it is there and that what was
-// undone is not.
+// everybody records some of every kind for that many users, and returns a check that all of it is
+// there and that what was undone is not.
 func (g *rig) everybody(t testing.TB, users int) (check func(when string)) {
 	t.Helper()
 	var batch, undone []Activity
@@ -61,8 +61,8 @@ func (g *rig) everybody(t testing.TB, users int) (check func(when string)) {
 	}
 }
 
-// The number of pages grows, and everything is where it is looked for, also by a Recorder that is opened
-// later, and in pages that were lost.
+// The number of pages grows, and everything is where it is looked for, also by a Recorder that is
+// opened later, and in pages that were lost.
 func TestGrow(t *testing.T) { grows(t, 16, 64) }
 
 func TestLongGrow(t *testing.T) { grows(t, 1, 2, 16, 32, 256, 2048) }

@@ -46,8 +46,9 @@ func (m *meddler) meddle(t *testing.T) {
 	must(t, err)
 }
 
-// The number of pages grows, and users get dedicated pages and give them up, at random, while three processes write, undo and
-// look, and pages are lost and set back: nothing is missed, and what is undone is gone. In a bubble no call takes too long.
+// Three processes write, undo and look at random. Meanwhile the number of pages grows, users get
+// dedicated pages and give them up, and pages are lost and set back. No activity is missed, and
+// undone ones are gone. In a bubble no call takes too long.
 func TestGrowUnderLoad(t *testing.T) { growUnderLoad(t, 5) }
 
 func TestLongGrowUnderLoad(t *testing.T) {
@@ -139,8 +140,8 @@ func growAround(t *testing.T, rigs []*rig, doublings int) {
 	}
 }
 
-// The same with a staleness bound, by which processes learn of a growth long after it: what one has acknowledged, the other
-// finds at once, in every phase of the growth.
+// The same with a staleness bound, so that processes learn of a growth long after it. A write that
+// one process has acknowledged is found by the other at once, in every phase of the growth.
 func TestGrowthIsFollowed(t *testing.T) { growthIsFollowed(t, 3) }
 
 func TestLongGrowthIsFollowed(t *testing.T) { growthIsFollowed(t, 10) }
@@ -194,8 +195,8 @@ func growthIsFollowed(t *testing.T, rounds int) {
 	})
 }
 
-// Every step of a growth fails once, before and after it takes effect: what was recorded is found all the same, and the growth is
-// completed when it is asked for again.
+// Every step of a growth fails once before it takes effect, and once after. All recorded activities
+// are still found, and the next call completes the growth.
 func TestLongGrowFaults(t *testing.T) {
 	for _, after := range []bool{false, true} {
 		for at := int64(1); ; at++ {
@@ -236,8 +237,8 @@ func TestLongGrowFaults(t *testing.T) {
 	}
 }
 
-// A growth that is interrupted leaves everything where it is looked for, and is completed later: by whoever is asked for any
-// number, or opened.
+// A growth that is interrupted leaves every activity where it is looked for. A later call for any
+// number of pages completes the growth, and so does the next start.
 func TestGrowInterrupted(t *testing.T) {
 	for _, opened := range []bool{false, true} {
 		g := newRig(t, &favfilter.Memory{}, 16)
@@ -277,7 +278,8 @@ func TestGrowInterrupted(t *testing.T) {
 	}
 }
 
-// In the background, a growth waits for what is unavailable, takes up larger numbers, and ends with the Recorder.
+// In the background, a growth waits for what is unavailable, takes up larger numbers, and ends with
+// the Recorder.
 func TestStartGrow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bubbleLedger(t, 4)

@@ -101,7 +101,8 @@ func TestHeavyUserAfterGrowth(t *testing.T) {
 	g.wantWhole(t)
 }
 
-// The scrub tells when pages have too many keys, and how many would be right, once; and is content when there are.
+// The scrub tells when pages have too many keys, and how many would be right, once; and is content
+// when there are.
 func TestGrowthDue(t *testing.T) {
 	for _, c := range []struct {
 		pages int
@@ -154,7 +155,8 @@ func TestOwnPagesAreNotDue(t *testing.T) {
 	}
 }
 
-// A page of a later layout that lost a write of another process is found and rebuilt like any other.
+// A page of a later layout that lost a write of another process is found and rebuilt like any
+// other.
 func TestPageOfLaterLayoutIsWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := bubbleLedger(t, 2), &favfilter.Memory{}
@@ -183,7 +185,8 @@ func TestPageOfLaterLayoutIsWatched(t *testing.T) {
 	})
 }
 
-// Grow refuses more than 16 times the pages that are due, unless it is forced to; a refusal changes nothing.
+// Grow refuses more than 16 times the pages that are due, unless it is forced to; a refusal changes
+// nothing.
 func TestGrowTooMany(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 256)
 	check := g.everybody(t, 20)

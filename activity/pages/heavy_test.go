@@ -75,9 +75,10 @@ func quantiles(d []time.Duration) string {
 		d[len(d)*99/100].Round(10*time.Microsecond), d[len(d)-1].Round(10*time.Microsecond))
 }
 
-// TestHeavyUser records a user of very many keys on PostgreSQL and Redis, loses their page while two people a second block them,
-// has the page rebuilt, reads it, and deletes the user. All that time other users write and read through the same process, and
-// none of them is refused. Run it with -heavy.keys=5000000 -timeout 60m -v.
+// TestHeavyUser records a user of very many keys on PostgreSQL and Redis. It loses the user's page
+// while two people a second block the user, rebuilds the page, reads it, and deletes the user. All
+// that time other users write and read through the same process, and none of them is refused. Run
+// it with -heavy.keys=5000000 -timeout 60m -v.
 func TestHeavyUser(t *testing.T) {
 	if *heavy == 0 {
 		t.Skip("needs -heavy.keys")

@@ -218,8 +218,9 @@ type UserKeysInside struct {
 	Probed bool
 }
 
-// InspectRows reads the page of a user, without comparing it, and the ledger's rows for it. If the user
-// moves to another page meanwhile, it follows. Errors are an [*UnavailableError], or that of ctx.
+// InspectRows reads the page of a user, without comparing it, and the ledger's rows for it. If the
+// user moves to another page meanwhile, it follows. Errors are an [*UnavailableError], or that of
+// ctx.
 func (r *Pages) InspectRows(ctx context.Context, user string) (*PageInside, []ledger.Row, error) {
 	hash := UserHash(r.identity.Seed, user)
 	since := r.recent()
@@ -241,7 +242,8 @@ func (r *Pages) InspectRows(ctx context.Context, user string) (*PageInside, []le
 	return nil, nil, Unavailable("ledger", errMoved)
 }
 
-// InspectUser is [Pages.InspectPage] for the page of a user. It compares the user's own keys as well.
+// InspectUser is [Pages.InspectPage] for the page of a user. It compares the user's own keys as
+// well.
 func (r *Pages) InspectUser(ctx context.Context, user string) (*PageInside, UserKeysInside, error) {
 	own := UserKeysInside{Keys: make(map[string]int), Lacks: make(map[string]int)}
 	inside, rows, err := r.InspectRows(ctx, user)

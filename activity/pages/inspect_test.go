@@ -171,7 +171,8 @@ func emptied(t *testing.T, g *rig) *favfilter.Page {
 	return page
 }
 
-// A user whom another process moves is found where they are, before this one has heard of it, and so is what is theirs.
+// A user whom another process moves is found where they are, before this one has heard of it, and
+// so is what is theirs.
 func TestInspectFollowsMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := bubbleLedger(t, 1), &favfilter.Memory{}

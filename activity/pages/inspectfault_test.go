@@ -11,14 +11,16 @@ import (
 	"github.com/feedfilter/feedfilter/internal/faulttest"
 )
 
-// faultyWhole is a store whose reads of pages with their collision bits count as calls that may fail, too.
+// faultyWhole is a store whose reads of pages with their collision bits count as calls that may
+// fail, too.
 type faultyWhole struct{ faulttest.Store }
 
 func (s faultyWhole) LoadWhole(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
 	return faulttest.Do(s.Faults, func() ([]favfilter.Loaded, error) { return s.Store.LoadWhole(ctx, ids) })
 }
 
-// TestInspectFaults lets each call that a look makes fail: it says so, or gets by without, and never shows half of what there is.
+// TestInspectFaults lets each call that a look makes fail: it says so, or gets by without, and
+// never shows half of what there is.
 func TestInspectFaults(t *testing.T) {
 	f := &faulttest.Faults{}
 	g := newRig(t, &favfilter.Memory{}, 4)
@@ -57,7 +59,8 @@ func TestInspectFaults(t *testing.T) {
 	}
 }
 
-// overtaken is a store that something is written to whenever a page was read with its collision bits.
+// overtaken is a store that something is written to whenever a page was read with its collision
+// bits.
 type overtaken struct {
 	favfilter.Store
 
@@ -70,7 +73,8 @@ func (s overtaken) LoadWhole(ctx context.Context, ids []favfilter.PageID) ([]fav
 	return loaded, err
 }
 
-// A write between the looks at the page and at the ledger is no difference between the two, unless there is one each time.
+// A write between the looks at the page and at the ledger is no difference between the two, unless
+// there is one each time.
 func TestInspectWhileWritten(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 1)
 	g.record(t, true, add("1", "hide", "p"))
@@ -119,7 +123,8 @@ func TestAgrees(t *testing.T) {
 	}
 }
 
-// A page is overfull from the day on that the rate is made less; one where there should be none is not taken for unused.
+// A page is overfull from the day on that the rate is made less; one where there should be none is
+// not taken for unused.
 func TestInspectOddPages(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 1)
 	page, err := g.image(t.Context(), 0, nil, ledger.PageState{Sequence: 5})

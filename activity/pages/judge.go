@@ -12,7 +12,7 @@ import (
 const (
 	reasonDamaged = "damaged"
 	reasonForeign = "foreign"
-	// reasonLayout is that of a page of a layout that is being built.
+	// reasonLayout is the reason of a page of a layout that is being built.
 	reasonLayout = "layout"
 	// reasonClosed is that of a page that says that nobody is on it any more.
 	reasonClosed = "closed"

@@ -96,8 +96,8 @@ func inBadRig(t *testing.T, hangs bool, test func(t *testing.T, g *badRig)) {
 	inBadRigOn(t, hangs, &pageStore{}, 0, test)
 }
 
-// inBadRigOn is inBadRig with a store that does something to the changes of one page, and a staleness
-// bound.
+// inBadRigOn is inBadRig with a store that does something to the changes of one page, and a
+// staleness bound.
 func inBadRigOn(
 	t *testing.T, hangs bool, store *pageStore, bound time.Duration, test func(t *testing.T, g *badRig),
 ) {
@@ -145,9 +145,10 @@ func (g *badRig) wantOthersServed(t *testing.T, post string) {
 	}
 }
 
-// A page whose rebuild hangs, or fails, keeps nobody else waiting, however many groups of writes are on their way to it: others'
-// writes and feeds are answered as ever, also where they share a transaction with a write to it. Its own writes are
-// acknowledged late, and its feeds are refused; once it can be made again, it is.
+// A page whose rebuild hangs or fails delays nobody else, however many groups of writes are on
+// their way to it. Writes and feeds of other pages are answered as usual, even if they share a
+// transaction with a write to the bad page. Writes to the bad page are acknowledged late, and its
+// feeds are refused. Once the page can be rebuilt, it is.
 func TestBadPageHarmsItselfAlone(t *testing.T) {
 	for name, hangs := range map[string]bool{"hangs": true, "fails": false} {
 		t.Run(name, func(t *testing.T) {
@@ -205,8 +206,8 @@ func TestBadPageHarmsItselfAlone(t *testing.T) {
 	}
 }
 
-// A write to a page that takes minutes to rebuild is acknowledged late, once its time is over: it does
-// not wait for the rebuild.
+// A write to a page that takes minutes to rebuild is acknowledged late, once its time is over: it
+// does not wait for the rebuild.
 func TestWriteToALargePageThatHangs(t *testing.T) {
 	inBadRig(t, true, func(t *testing.T, g *badRig) {
 		g.ledger.large = true
@@ -223,8 +224,8 @@ func TestWriteToALargePageThatHangs(t *testing.T) {
 	})
 }
 
-// A write that comes while an earlier one has its page rebuilt is acknowledged when the page holds it,
-// and not before.
+// A write that comes while an earlier one has its page rebuilt is acknowledged when the page holds
+// it, and not before.
 func TestWriteBehindARebuild(t *testing.T) {
 	// With this bound nothing is acknowledged late meanwhile.
 	inBadRigOn(t, false, &pageStore{}, time.Minute, func(t *testing.T, g *badRig) {
@@ -281,8 +282,8 @@ func (s *pageStore) of(g *badRig, user string) {
 	s.page.Store(&page)
 }
 
-// A write to two pages, of which one is being rebuilt and the other is changed slowly, is acknowledged
-// when both stand, whichever is first.
+// A write to two pages, of which one is being rebuilt and the other is changed slowly, is
+// acknowledged when both stand, whichever is first.
 func TestWriteToALaneAndASlowPage(t *testing.T) {
 	slow := &pageStore{}
 	inBadRigOn(t, false, slow, time.Minute, func(t *testing.T, g *badRig) {
@@ -340,7 +341,8 @@ func TestFailedWriteBesideARebuild(t *testing.T) {
 	})
 }
 
-// Pages that hang do not take the slots of others' rebuilds for longer than a rebuild may take, and not again.
+// Pages that hang do not take the slots of others' rebuilds for longer than a rebuild may take, and
+// not again.
 func TestManyBadPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := bubbleLedger(t, 64), &favfilter.Memory{}
@@ -389,8 +391,9 @@ func (g *rig) userOn(page uint32) string {
 	}
 }
 
-// A page that cannot be made is not tried at each feed and write, but after pauses. Feeds and writes have the last error at
-// once. A page that somebody else has put in place serves at once, and so does the ledger when it is back.
+// A page that cannot be made is not tried at each feed and write, but after pauses. Feeds and
+// writes have the last error at once. A page that somebody else has put in place serves at once,
+// and so does the ledger when it is back.
 func TestRebuildsPauseAfterFailures(t *testing.T) {
 	inBadRig(t, false, func(t *testing.T, g *badRig) {
 		g.ledger.on.Store(true)
@@ -430,7 +433,8 @@ func TestRebuildsPauseAfterFailures(t *testing.T) {
 	})
 }
 
-// What may wait for a bad page is bounded: further writes to it are refused with nothing changed, and writes to others are not.
+// What may wait for a bad page is bounded: further writes to it are refused with nothing changed,
+// and writes to others are not.
 func TestTooMuchWaitsForABadPage(t *testing.T) {
 	inBadRig(t, true, func(t *testing.T, g *badRig) {
 		g.ledger.on.Store(true)
@@ -535,8 +539,8 @@ func TestWritesDuringALongRebuild(t *testing.T) {
 	})
 }
 
-// A page with a lane refuses writes when too much waits for it, or for all such pages. Other pages do
-// not.
+// A page with a lane refuses writes when too much waits for it, or for all such pages. Other pages
+// do not.
 func TestCongested(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 64)
 	g.Close()

@@ -10,8 +10,8 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// TestLongLargePage has a page of more rows than the ledger reads at once, of one user or of many. It
-// is built, read, compared, inspected, exported, grown to more pages and deleted like any other.
+// TestLongLargePage has a page of more rows than the ledger reads at once, of one user or of many.
+// It is built, read, compared, inspected, exported, grown to more pages and deleted like any other.
 func TestLongLargePage(t *testing.T) {
 	for name, users := range map[string]int{"of one user": 1, "of many users": 100} {
 		t.Run(name, func(t *testing.T) {

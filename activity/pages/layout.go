@@ -13,9 +13,9 @@ import (
 // layout holds on which page each user is, as the ledger was last known to have it. It is safe for
 // concurrent use.
 //
-// Only a poll takes up another number of pages: so whoever looks for a user on a page of the new
-// layout knows every sequence that was given out before. Who has a dedicated page is learned from
-// receipts, too.
+// Only a poll takes up another number of pages. Any reader that looks for a user on a page of the
+// new layout therefore knows every sequence that was issued before. Receipts, too, tell which users
+// have a dedicated page.
 type layout struct {
 	id      ledger.Identity // only Pages is used
 	layouts atomic.Pointer[ledger.Layouts]
@@ -119,8 +119,8 @@ func (l *layout) slot(page uint32) uint32 {
 	return l.id.Slot(l.users[page]) // who has the number has it from the ledger, with the hash
 }
 
-// pageID returns the place of a page in the store. All pages of a user are in the slot of the user's
-// windows, so that a feed reads them with one command. No two pages ever have the same name.
+// pageID returns the place of a page in the store. All pages of a user are in the slot of the
+// user's windows, so that a feed reads them with one command. No two pages ever have the same name.
 func (l *layout) pageID(page uint32) favfilter.PageID {
 	if page < l.id.Pages {
 		return favfilter.PageID{Number: page}

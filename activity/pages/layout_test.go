@@ -17,8 +17,8 @@ const (
 	hashMost  = ^uint64(0)
 )
 
-// Pages of the first layout have numbers from 0 on, those of a later layout from its own number of pages
-// on. All of them are in the hash slot of the first layout's page.
+// Pages of the first layout have numbers from 0 on, those of a later layout from its own number of
+// pages on. All of them are in the hash slot of the first layout's page.
 func TestLayoutNamesPages(t *testing.T) {
 	l := newLayout(4)
 	for _, c := range []struct {
@@ -42,8 +42,8 @@ func TestLayoutNamesPages(t *testing.T) {
 	}
 }
 
-// A dedicated page is its user's until it is released. What is known of a later page is not undone by
-// what an earlier poll says.
+// A dedicated page is its user's until it is released. What is known of a later page is not undone
+// by what an earlier poll says.
 func TestLayoutOfDedicatedPages(t *testing.T) {
 	const first, second = ledger.DedicatedPages, ledger.DedicatedPages + 7
 	l := newLayout(4)

@@ -68,7 +68,7 @@ func TestLayoutRuleOrder(t *testing.T) {
 }
 
 // close: a write after the switch closes the pages that its users had in the layout that is
-// leaving, before it is acknowledged. Whoever reads them polls, and finds the write.
+// leaving, before it is acknowledged. A reader of a closed page polls, and finds the write.
 func TestLayoutRuleClose(t *testing.T) {
 	for _, c := range closingWrites() {
 		for _, heard := range []bool{false, true} {
@@ -204,8 +204,8 @@ func TestLayoutRuleCloseFails(t *testing.T) {
 	})
 }
 
-// Whoever reads a closed page finds what was written after the switch, at once, by whatever way it
-// came to that page.
+// A reader of a closed page finds everything that was written after the switch, at once, by
+// whatever way it came to that page.
 func TestLayoutRuleClosedPageIsFollowed(t *testing.T) {
 	for name, c := range map[string]struct {
 		config Config
@@ -281,8 +281,8 @@ func TestLayoutRuleCloseAndPageCache(t *testing.T) {
 	})
 }
 
-// A process finds its own writes after the switch, of which it has heard by a receipt alone: it
-// keeps the page that it has closed, or the store has lost the closed page or set it back.
+// A process finds its own writes after a switch of which it has heard only by a receipt. It holds
+// the page that it has closed, or the store has lost the closed page or set it back.
 func TestLayoutRuleOwnWrites(t *testing.T) {
 	for name, c := range map[string]struct {
 		config Config
@@ -440,8 +440,8 @@ func TestLayoutRuleBoth(t *testing.T) {
 	}
 }
 
-// A ledger that was set back to before the switch, from a copy, has users on closed pages again:
-// these are rebuilt, and feeds are answered.
+// A ledger that is restored from a copy made before the switch has users on closed pages again.
+// These pages are rebuilt, and feeds are answered.
 func TestLayoutRuleLedgerSetBack(t *testing.T) {
 	for _, write := range []bool{false, true} {
 		g := newRig(t, &favfilter.Memory{}, firstPages)

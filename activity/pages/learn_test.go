@@ -30,9 +30,10 @@ func (s *heldStore) Apply(ctx context.Context, batches []favfilter.Batch) []favf
 	return results
 }
 
-// A client gives up on a process whose write hangs between the ledger and the page, and repeats it at another one. Once
-// that has acknowledged it and the bound has passed, the first process reports it, too: it reads the ledger's answer to
-// a poll even though it made the change itself. It holds the page from before, or somebody has set the page back.
+// A client's write to one process hangs between the ledger and the page, so the client repeats it
+// at another process. Once that process has acknowledged it and the bound has passed, the first
+// process reports it, too. It applies the ledger's answer to a poll even though it made the change
+// itself. It holds the earlier page, or the page was set back.
 func TestRepeatedWriteAcknowledgedElsewhere(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -74,8 +75,8 @@ func TestRepeatedWriteAcknowledgedElsewhere(t *testing.T) {
 	}
 }
 
-// A write on its way does not have readers rebuild its page: before a poll has told of it, nobody can have acknowledged it.
-// That holds also while the next write to the page waits behind it.
+// A write on its way does not have readers rebuild its page: before a poll has told of it, nobody
+// can have acknowledged it. That holds also while the next write to the page waits behind it.
 func TestWriteOnItsWayCostsNoRebuild(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
@@ -121,8 +122,8 @@ func sequenceIn(t *testing.T, s favfilter.Store) uint64 {
 	return found[0].Header.Sequence
 }
 
-// One write makes the difference between a page that may be used and one that has lost something, whoever made the write,
-// and wherever its process heard of it.
+// One write makes the difference between a usable page and one that has lost a key. It does not
+// matter which process made the write, or how the reader heard of it.
 func TestPageThatLostOneWrite(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -237,7 +238,8 @@ func (g *rig) userKey(user, kind, target string) favfilter.Hash {
 	return KeyStart(g.identity.Seed, kind, user, k.Target == User).With(favfilter.HashKey(g.identity.Seed, target))
 }
 
-// A process knows where its own writes have taken a page: it does not ask the ledger whether that is ahead.
+// A process knows where its own writes have taken a page: it does not ask the ledger whether that
+// is ahead.
 func TestOwnWritesNeedNoQuestion(t *testing.T) {
 	l, err := ledger.Open(t.Context(), "sqlite:"+t.TempDir()+"/ledger.db", ledger.Options{Pages: 1})
 	must(t, err)

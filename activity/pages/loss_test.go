@@ -11,8 +11,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// TestLongLosses: whatever the store loses between two calls, nothing that was
-// acknowledged is missed, nor undone in vain.
+// TestLongLosses checks that the store may lose anything between two calls. Every acknowledged
+// write is found, and every acknowledged undo has its effect.
 func TestLongLosses(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()

@@ -64,8 +64,8 @@ func (s *partitioned) Epoch(ctx context.Context) (string, error) {
 	return s.Store.Epoch(ctx)
 }
 
-// A process that cannot reach the store acknowledges a write only when all others know of
-// it, and they see it at once then, in a store that never got it.
+// A process that cannot reach the store acknowledges a write only when all others know of it. From
+// then on they see it at once, even though the store never got it.
 func TestWritesWithoutStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, shared := bubbleLedger(t, 1), &favfilter.Memory{}

@@ -114,8 +114,8 @@ type Pages struct {
 	replicaAfter atomic.Int64    // when replicas are read again, as elapsed
 }
 
-// Open returns the pages of the ledger. It reads the sequence of every page from the ledger, to tell
-// pages that are still in the store from lost ones.
+// Open returns the pages of the ledger. It reads the sequence of every page from the ledger, to
+// tell pages that are still in the store from lost ones.
 //
 // Open fails with an error that wraps [favfilter.ErrMismatch] if the store holds a filter without a
 // ledger. It fails with one that wraps ledger.ErrSettingsDiffer if another process has another
@@ -214,7 +214,7 @@ func (c *Config) complete() error {
 	case c.StalenessBound > 0 && (c.StalenessBound < 10*time.Millisecond || c.StalenessBound > time.Minute):
 		return fmt.Errorf("staleness bound %v is not in 10 ms to 1 min", c.StalenessBound)
 	case c.MaxSharedKeys < MinSharedKeys:
-		return fmt.Errorf("a page of their own for users of more than %d keys: less than %d", c.MaxSharedKeys, MinSharedKeys)
+		return fmt.Errorf("dedicated pages for users of more than %d keys: at least %d", c.MaxSharedKeys, MinSharedKeys)
 	case c.PageCache < 0 || c.PageCache > 1<<40:
 		return fmt.Errorf("page cache of %d bytes: not in 0 to 2^40", c.PageCache)
 	case c.ScrubRate < 0 || c.ScrubRate > 100_000:

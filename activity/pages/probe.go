@@ -57,9 +57,9 @@ func (r *rebuilder) noteSize(page uint32, h favfilter.Header) {
 	}
 }
 
-// probe looks up the Query's keys in its page, which is large, and reads the others at the same time.
-// If the page is not as known, or not as required, probe returns false, and the page has to be
-// read.
+// probe looks up the Query's keys in its page, which is large, and reads the others at the same
+// time. If the page is not as known, or not as required, probe returns false, and the page has to
+// be read.
 func (r *Pages) probe(ctx context.Context, q *Query, at position, want uint64, id favfilter.PageID, a *Answer) (ok bool) {
 	page := at.page
 	known := r.large.of(page)

@@ -9,7 +9,7 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// Query says what a reader needs of one user.
+// Query reports what a reader needs of one user.
 type Query struct {
 	User uint64 // by [UserHash]
 	// Page asks for the user's page.
@@ -50,8 +50,8 @@ const maxLooks = 8
 var errMoved = errors.New("the user may be on another page")
 
 // Read reads a user's page, with one command to the store. The page has every write that was
-// acknowledged before Read was called. If it has to be rebuilt for that, or while the store is down,
-// Read reads the ledger.
+// acknowledged before Read was called. If it has to be rebuilt for that, or while the store is
+// down, Read reads the ledger.
 //
 // If the page shows that more happened than this process knows of, because it is closed or because
 // somebody left it, Read polls the ledger and looks again.
@@ -75,8 +75,8 @@ func (r *Pages) Read(ctx context.Context, q Query) (a Answer, err error) {
 	return a, Unavailable("ledger", errMoved)
 }
 
-// readAt is Read for a user at a position. again reports whether the ledger was polled after the page
-// there was found closed, or nobody on it.
+// readAt is Read for a user at a position. again reports whether the ledger was polled after the
+// page there was found closed, or nobody on it.
 func (r *Pages) readAt(ctx context.Context, q *Query, at position, again bool) (a Answer, err error) {
 	a.Number = at.page
 	// Taken before the read: the reader may miss writes that are acknowledged meanwhile.

@@ -39,8 +39,8 @@ type rebuilds struct {
 	told    func(reason string, took time.Duration, err error) // Config.OnRebuild; may be nil
 }
 
-// rebuilder rebuilds pages from the ledger. It holds pages in this process: those that the store did
-// not take, and those that feeds have read.
+// rebuilder rebuilds pages from the ledger. It holds pages in this process: those that the store
+// did not take, and those that feeds have read.
 type rebuilder struct {
 	*poller
 
@@ -434,8 +434,8 @@ func (r *rebuilder) Repair(ctx context.Context, at PageAt) error {
 	return nil
 }
 
-// putInPlace rebuilds a page, and unlike other rebuilds does not accept a newer page in its place:
-// a write to a page that lacks keys makes a newer page that lacks them, too.
+// putInPlace rebuilds a page and, unlike other rebuilds, does not accept a newer page in its place.
+// A write to a page that lacks keys makes a newer page that lacks them, too.
 func (r *rebuilder) putInPlace(ctx context.Context, at PageAt, reason string) error {
 	defer r.cache.forgetPage(r.layout.pageID(at.Page)) // not before, or a View might cache it again
 	for range repairTries {

@@ -213,7 +213,7 @@ type soughtKey struct {
 	kind, id string
 }
 
-// View reads the user's page. ids are all that the View will be asked about, or nil.
+// View reads the user's page. ids are all ids that the caller will ask the View about, or nil.
 func (r *recorder) View(ctx context.Context, user string, of []Kind, ids iter.Seq2[Target, string]) (*View, error) {
 	v := &View{seed: r.identity.Seed, user: user, kinds: of, ids: ids}
 	q := Query{User: UserHash(v.seed, user), Page: len(of) > 0}

@@ -14,8 +14,8 @@ const (
 	replicaPause = time.Second
 )
 
-// loadNearest loads a page if ids begin with one, and others: from the replica if there is one and its page may
-// be used, otherwise from the store.
+// loadNearest loads a page if ids begin with one, and others: from the replica if there is one and
+// its page may be used, otherwise from the store.
 //
 // A page with the sequence want has every required write, wherever it is read. While the required
 // sequence is unknown, because the ledger cannot be asked, loadNearest skips the replica: its pages

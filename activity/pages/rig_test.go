@@ -44,8 +44,8 @@ func openLedgerAt(t testing.TB, url string, pages uint32) *ledger.Ledger {
 	return l
 }
 
-// newRig opens that many pages in the store, and closes them with the test. They do nothing of their
-// own accord.
+// newRig opens that many pages in the store, and closes them with the test. They do nothing of
+// their own accord.
 func newRig(t testing.TB, store favfilter.Store, pages uint32) *rig {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "ledger.db")

@@ -70,7 +70,7 @@ func (w *world) open(t *testing.T, c Config) *member {
 type waysToLedger struct {
 	accessLedger
 
-	polled func() // called when the ledger has answered a poll, and nothing of it is taken up
+	polled func() // called when the ledger has answered a poll, before the answer is applied
 	leave  func() // called before a layout leaves
 }
 

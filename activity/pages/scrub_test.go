@@ -78,7 +78,8 @@ func (g *rig) wantWhole(t *testing.T) {
 	}
 }
 
-// someActivities is enough for some keys on each of 16 pages, wherever the ledger's seed puts their users.
+// someActivities is enough for some keys on each of 16 pages, wherever the ledger's seed puts their
+// users.
 func someActivities(round int) (batch []Activity) {
 	for i := range 400 {
 		batch = append(batch, add(fmt.Sprint(i), "hide", fmt.Sprint("r", round)))
@@ -272,7 +273,8 @@ func (s *epochStore) Peek(ctx context.Context, ids []favfilter.PageID) ([]favfil
 	return s.Store.Peek(ctx, ids)
 }
 
-// The rate of a scrub can be changed: it holds from then on, also where the old one had the next step a minute away.
+// The rate of a scrub can be changed: it holds from then on, also where the old one had the next
+// step a minute away.
 func TestScrubRateChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bubbleLedger(t, 1<<14)
@@ -299,8 +301,8 @@ func TestScrubRateChanges(t *testing.T) {
 	})
 }
 
-// A scrub keeps to its rate; once the store may have lost something, and where it could not
-// be asked for a while, every page is looked at in a hurry.
+// A scrub keeps to its rate. If the store may have lost data, or was unavailable for a while, the
+// scrub checks every page as fast as it can.
 func TestScrubPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const pages, rate = 1 << 14, 100

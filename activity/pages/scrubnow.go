@@ -30,7 +30,8 @@ type ScrubProgress struct {
 	Err            error // why it ended early
 }
 
-// Faulty reports whether a page may still be at fault: a rebuild failed, or a page was not compared.
+// Faulty reports whether a page may still be at fault: a rebuild failed, or a page was not
+// compared.
 func (p ScrubProgress) Faulty() bool {
 	return p.Failed > 0 || p.Unasked > 0 || p.Done < p.All || p.Err != nil
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// A requested round looks at every page once. When it ends, it has rebuilt every page that was wrong.
+// A requested round looks at every page once. When it ends, it has rebuilt every page that was
+// wrong.
 func TestScrubNow(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()
@@ -126,7 +127,8 @@ func (s slowStore) Peek(ctx context.Context, ids []favfilter.PageID) ([]favfilte
 	return statuses, err
 }
 
-// A scrub leaves the store the time between looks that its rate says, and stops between them. What it was not told counts for nothing.
+// A scrub leaves the store the time between looks that its rate says, and stops between them. What
+// it was not told counts for nothing.
 func TestScrubNowPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newRig(t, &favfilter.Memory{}, 256)

@@ -11,7 +11,8 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// TestStatsOfViews counts where views are read from, and says whether the store answered last.
+// TestStatsOfViews checks the counts of where views are read from, and whether the store answered
+// last.
 func TestStatsOfViews(t *testing.T) {
 	store := &partitioned{Store: &favfilter.Memory{}}
 	g := newRig(t, store, 1)
@@ -39,7 +40,8 @@ func TestStatsOfViews(t *testing.T) {
 	want(1, 1, true)
 }
 
-// TestScrubAge is the time since a whole round ended, not since one that could not look at every page.
+// TestScrubAge is the time since a whole round ended, not since one that could not look at every
+// page.
 func TestScrubAge(t *testing.T) {
 	store := &partitioned{Store: &favfilter.Memory{}}
 	g := newRig(t, store, 4)

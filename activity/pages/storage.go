@@ -10,8 +10,8 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// storage is a filter in a store: how it is read, what was counted and observed. [Pages] and [Alone]
-// have one each.
+// storage is a filter in a store: how it is read, what was counted and observed. [Pages] and
+// [Alone] have one each.
 type storage struct {
 	*lifecycle
 
@@ -27,8 +27,8 @@ type storage struct {
 	unread    episode     // pages cannot be read
 }
 
-// Identity returns the identity of the filter. Its number of pages is that with which the filter was
-// created; for the current number, see [Pages.Layout].
+// Identity returns the identity of the filter. Its number of pages is that with which the filter
+// was created; for the current number, see [Pages.Layout].
 func (r *storage) Identity() favfilter.Identity { return r.identity }
 
 // Now returns the time by which activities are recorded and end.

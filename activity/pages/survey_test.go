@@ -75,8 +75,8 @@ func numbersTo(n uint32) (pages []uint32) {
 	return pages
 }
 
-// TestSurvey checks that the survey has what the scrub read from the store. A page that is wrong shows
-// until it is rebuilt.
+// TestSurvey checks that the survey has what the scrub read from the store. A page that is wrong
+// shows until it is rebuilt.
 func TestSurvey(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()
@@ -155,7 +155,8 @@ func TestSurvey(t *testing.T) {
 	}
 }
 
-// A page that can be made no longer, as its rate was made less, is overfull; one of a ledger that was set back is ahead.
+// A page that can be made no longer, as its rate was made less, is overfull; one of a ledger that
+// was set back is ahead.
 func TestSurveyOfOtherFaults(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 4)
 	_, err := g.Record(t.Context(), someActivities(0))
@@ -249,7 +250,8 @@ func TestSurveyOfManyPages(t *testing.T) {
 	}
 }
 
-// A survey may be asked for while pages are looked at: no page is half of one look and half of another.
+// A survey may be asked for while pages are looked at: no page is half of one look and half of
+// another.
 func TestSurveyMeanwhile(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 4)
 	full := favfilter.Status{

@@ -138,7 +138,8 @@ func TestModel(t *testing.T) {
 	})
 }
 
-// Who records is told what was new, in each window of its own.
+// TestRecordTellsWhatIsNew checks that a caller that records learns which keys were new in each
+// window.
 func TestRecordTellsWhatIsNew(t *testing.T) {
 	store := &favfilter.Memory{}
 	ws, now := open(t, config(store)), time.Now()
@@ -256,8 +257,8 @@ func (d *damaging) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilte
 	return loaded, err
 }
 
-// What is there stays when a window is configured anew, for the new length; for a longer one from the
-// next write on.
+// A window that is configured with a new length keeps what it has. A shorter length applies at
+// once, a longer one from the next write on.
 func TestLengthChanges(t *testing.T) {
 	store := &favfilter.Memory{}
 	now := time.Unix(500_000*3600, 0)

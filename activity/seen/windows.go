@@ -1,6 +1,6 @@
 // Package seen keeps keys that are forgotten in time, such as the posts that users have seen. Each
-// user has a window of each kind, one string in the store; see [favfilter.Window]. No ledger keeps a
-// copy.
+// user has a window of each kind, one string in the store; see [favfilter.Window]. No ledger keeps
+// a copy.
 package seen
 
 import (

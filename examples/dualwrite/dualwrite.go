@@ -1,7 +1,9 @@
-// Package dualwrite shows how an app keeps blocks both in exact sets, as it always has, and in feedfilter, while it
-// moves from the one to the other. docs/MIGRATION.md says why it is right as it stands here.
+// Package dualwrite shows how an app keeps blocks both in exact sets, as it always has, and in
+// feedfilter, while it moves from the one to the other. docs/MIGRATION.md says why it is right as
+// it stands here.
 //
-// Writes of the same pair have to come one after another, as those of one user's requests do behind a lock on the user.
+// Writes of the same pair have to come one after another, as those of one user's requests do behind
+// a lock on the user.
 package dualwrite
 
 import (
@@ -25,8 +27,8 @@ const (
 	grace = time.Minute
 )
 
-// ErrDue means that the sets have a change and feedfilter may have it or not. Drain sees to it; there is
-// nothing to be tried again.
+// ErrDue means that the sets have a change and feedfilter may have it or not. Drain sees to it;
+// there is nothing to be tried again.
 var ErrDue = errors.New("recorded in the sets, and due in feedfilter")
 
 // Blocks keeps blocks in both places.
@@ -47,8 +49,9 @@ func (b *Blocks) Unblock(ctx context.Context, user, target string) error {
 	return b.write(ctx, user, target, http.MethodDelete)
 }
 
-// write changes the set and notes the pair as due, both or neither, and then has feedfilter follow. It tries that once: a request
-// without an answer may still be carried out, and one that is repeated could overtake it.
+// write changes the set and notes the pair as due, both or neither, and then has feedfilter follow.
+// It tries that once: a request without an answer may still be carried out, and one that is
+// repeated could overtake it.
 func (b *Blocks) write(ctx context.Context, user, target, method string) error {
 	var note *redis.StringCmd
 	_, err := b.Sets.TxPipelined(ctx, func(tx redis.Pipeliner) error {
@@ -70,8 +73,8 @@ func (b *Blocks) write(ctx context.Context, user, target, method string) error {
 	return nil
 }
 
-// Drain settles what was noted as due longer ago than age, which is a minute or more: by then no request of
-// those days is on its way. Call it every minute, in one process or in all.
+// Drain settles what was noted as due longer ago than age, which is a minute or more: by then no
+// request of those days is on its way. Call it every minute, in one process or in all.
 func (b *Blocks) Drain(ctx context.Context, age time.Duration) error {
 	now, err := b.Sets.Time(ctx).Result()
 	if err != nil {
@@ -95,8 +98,9 @@ func (b *Blocks) Drain(ctx context.Context, age time.Duration) error {
 	return nil
 }
 
-// settle has feedfilter follow the set, while others may be writing to both. It never deletes: whoever blocks at this
-// moment would lose the block. A block that is found undone gets an end, which a new block takes away.
+// settle makes feedfilter follow the set, while others may be writing to both. It never deletes,
+// because a user who blocks at this moment would lose the block. A block that was undone gets an
+// end, which a new block removes.
 func (b *Blocks) settle(ctx context.Context, user, target string) error {
 	for {
 		blocked, err := b.Sets.SIsMember(ctx, b.Keys+user, target).Result()

@@ -20,7 +20,8 @@ const (
 	FeedFilter Reads = "feedfilter"
 )
 
-// Hidden returns those of authors whom viewer must not see, in their order: either has blocked the other.
+// Hidden returns those of authors whom viewer must not see, in their order: either has blocked the
+// other.
 func (b *Blocks) Hidden(ctx context.Context, reads Reads, viewer string, authors []string, log *slog.Logger) ([]string, error) {
 	switch reads {
 	case FeedFilter:

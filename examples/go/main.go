@@ -1,4 +1,5 @@
-// Command go is an example of package client: user 1 blocks user 2, asks for a feed, and undoes it. Usage: go run ./examples/go [URL]
+// Command go is an example of package client: user 1 blocks user 2, asks for a feed, and undoes it.
+// Usage: go run ./examples/go [URL]
 package main
 
 import (
@@ -94,7 +95,7 @@ func checkFeed(ctx context.Context, c *client.Client, want ...string) error {
 	return expect("feed", slices.Equal(shown, want), true)
 }
 
-// expect says what there is, and fails if that is not what is wanted.
+// expect reports what there is, and fails if that is not what is wanted.
 func expect[T comparable](what string, got, want T) error {
 	if _, err := fmt.Fprintf(os.Stdout, "%s: %v\n", what, got); err != nil {
 		return err

@@ -93,7 +93,7 @@ func TestKilled(t *testing.T) {
 	})
 }
 
-// An interval without changes writes nothing, and a change writes only its own page.
+// An interval without changes writes nothing, and a change writes only the page that it changed.
 func TestOnlyChangesAreWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := open(t, filepath.Join(t.TempDir(), "pages.db"))
@@ -138,7 +138,7 @@ func TestDamagedRows(t *testing.T) {
 		for i := range 10 {
 			x.wantHas(part(i), i, i%2 == 0)
 		}
-		x.putWindow(3) // anew
+		x.putWindow(3) // again
 		x.close()
 		x = open(t, name) // the damaged ones are gone
 		x.wantRestored(6, 0)

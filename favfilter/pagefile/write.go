@@ -57,7 +57,7 @@ func (f *File) round(ctx context.Context) error {
 		return err
 	}
 	aside, failed := f.startAnew(ctx)
-	f.log.ErrorContext(ctx, "page file is damaged and begun anew", "file", f.name, "set_aside", aside, "error", err)
+	f.log.ErrorContext(ctx, "page file is damaged, starting a new one", "file", f.name, "set_aside", aside, "error", err)
 	if failed != nil {
 		return failed
 	}

@@ -73,7 +73,7 @@ func TestDamagedWhileOpen(t *testing.T) {
 		x.exec(`PRAGMA shrink_memory`) // what it has in its cache it would not read
 		x.add(part(99), 1000)
 		time.Sleep(2 * interval)
-		x.journal.want(t, "ERROR page file is damaged and begun anew")
+		x.journal.want(t, "ERROR page file is damaged, starting a new one")
 		if _, err := os.Stat(name + ".damaged"); err != nil {
 			t.Error(err)
 		}

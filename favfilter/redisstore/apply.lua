@@ -11,13 +11,17 @@
 -- ARGV[8]  from here on for each key: the number n of its positions, then n bit offsets
 --          into the bits string
 --
--- Returns {state, header, outcomes}. state: "ok" applied; "jammed" a guarded removal
--- could clear fewer than three bits, nothing changed; "torn" the strings are not of one build, or cut short;
--- "layers" the page has more than one layer, or may be about to get one, which is nothing
--- that a script does: nothing changed;
--- "other" the page is missing or not as ARGV says: the header tells. outcomes: a
--- letter per key: a added, p present, r removed, x absent, s stuck, f full; with a
--- guard instead the fewest bits that a removal cleared, in decimal.
+-- Returns {state, header, outcomes}. Only with the state "ok" has the page changed:
+--
+-- - "ok": the changes are applied.
+-- - "jammed": a guarded removal could clear fewer than three bits.
+-- - "torn": the strings are of two builds, or cut short.
+-- - "layers": the page has more than one layer, or may need another one now. Scripts
+--   do not change such pages.
+-- - "other": the page is missing or differs from ARGV; see the header.
+--
+-- outcomes has a letter per key: a added, p present, r removed, x absent, s stuck,
+-- f full. With a guard it is the fewest bits that a removal cleared, in decimal.
 -- The start of a string; empty where there is none or something else.
 local function start_of(key, last)
   local start = redis.pcall('GETRANGE', key, 0, last)

@@ -13,8 +13,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// Each benchmark sends a PING before each call and reports both: x-PING is the ratio
-// of their mean times in the same run, which is what carries over to other machines.
+// pinged is a benchmark that sends a PING before each call. It reports the mean times of both, and
+// x-PING, the ratio of the two. Only the ratio carries over to other machines.
 type pinged struct {
 	b          *testing.B
 	client     *redis.Client

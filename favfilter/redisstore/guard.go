@@ -30,13 +30,13 @@ const (
 // Guard adds three circuit breakers to each node of client. The result reports which breakers are
 // open.
 //
-//   - The first breaker opens when a node has failed 5 times in a row: with a network error, a
-//     timeout (including a context's deadline), a refused sign-in, or too many clients. It stops
-//     all commands.
+//   - The first breaker stops all commands. It opens when a node has failed 5 times in a row: with
+//     a network error, a timeout, a refused sign-in, or too many clients. The end of a context's
+//     deadline counts as a timeout.
 //   - The second breaker stops the commands by which a [Store] reads, the third those by which it
-//     writes. Each opens when a node has refused 5 of its commands in a row, in a state that
-//     concerns all pages: LOADING, MASTERDOWN, READONLY, NOREPLICAS, or CLUSTERDOWN for the whole
-//     cluster. So reads continue on a node that refuses writes.
+//     writes. Each opens when a node has refused 5 of its commands in a row because of a state that
+//     concerns all pages. These states are LOADING, MASTERDOWN, READONLY, NOREPLICAS, and
+//     CLUSTERDOWN for the whole cluster. Reads therefore continue on a node that refuses writes.
 //
 // While a breaker is open, commands fail at once with [ErrUnavailable], for 0.8 to 1.2 seconds.
 // Then one command is sent, and its outcome decides. Other error replies count as answers; a

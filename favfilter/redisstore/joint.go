@@ -21,9 +21,9 @@ const (
 	jointWait = 20 * time.Millisecond
 )
 
-// joint joins reads that happen at the same time: while jointReads are in progress, further calls of
-// read wait, and then one pipeline reads for all of them. Of the processor time that a call takes,
-// most is for the system calls and for waking goroutines up, which joined calls share.
+// joint joins reads that happen at the same time. While jointReads are in progress, further calls
+// of read wait. Then one pipeline reads for all of them. System calls and waking goroutines take
+// most of the processor time of a call, and joined calls share both.
 //
 // A joint read begins after all of its calls have begun, so each call gets every write that was
 // acknowledged before it.
@@ -141,8 +141,8 @@ func (j *joint) together(calls []*joined) {
 }
 
 // onBehalf returns the context of a joint read. No call cancels it: a call that ends early says
-// nothing about the server, and the others continue. It ends when the last of them would. Its values,
-// such as the trace, are those of the first call.
+// nothing about the server, and the others continue. The context ends when the last of the calls
+// would end. Its values, such as the trace, are those of the first call.
 func onBehalf(calls []*joined) (context.Context, context.CancelFunc) {
 	latest := time.Now().Add(callTimeout)
 	var end time.Time

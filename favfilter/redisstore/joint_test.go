@@ -143,8 +143,8 @@ func part(number uint32, name string) favfilter.PageID {
 // nowhere returns a client of one server, for tests that send nothing.
 func nowhere() *redis.Client { return redis.NewClient(&redis.Options{Addr: "192.0.2.1:1"}) }
 
-// Calls that begin while two reads are in progress wait, and are read in one pipeline. Each gets its
-// own pages, in its order.
+// Calls that begin while two reads are in progress wait, and one pipeline reads for all of them.
+// Each call gets the pages that it asked for, in its order.
 func TestLoadsJoin(t *testing.T) {
 	holdLoads(t, nowhere(), func(t *testing.T, h *heldLoads) {
 		first := []*heldLoad{h.load(t.Context(), page(1)), h.load(t.Context(), page(2))}
@@ -235,7 +235,8 @@ func TestContextOfAJointLoad(t *testing.T) {
 	}
 }
 
-// A call whose context ends while it waits returns at once and is not read. It counts for no breaker.
+// A call whose context ends while it waits returns at once and is not read. It counts for no
+// breaker.
 func TestLoadEndsWhileItWaits(t *testing.T) {
 	client := nowhere()
 	breakers := redisstore.Guard(client, nil)
@@ -269,8 +270,8 @@ func TestLoadEndsWhileItWaits(t *testing.T) {
 	})
 }
 
-// If a joint read fails, each call gets an error with its own pages. If one command fails, only its
-// call does.
+// If a joint read fails, each call gets an error that names its pages. If one command fails, only
+// its call fails.
 func TestJointLoadFails(t *testing.T) {
 	broken, refused := errors.New("the connection broke"), reply("ERR not that one")
 	holdLoads(t, nowhere(), func(t *testing.T, h *heldLoads) {

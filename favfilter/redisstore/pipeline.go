@@ -163,7 +163,7 @@ func notNow[C redis.Cmder](cmds []C, hurried map[int]bool) (again []int, wait bo
 	return again, wait
 }
 
-// putOff reports whether err is the reply of a server that cannot execute the command now: its data
+// putOff reports whether err is the reply of a server that cannot execute the command now. Its data
 // is not loaded, it is not a primary, or the slot is moving to another node.
 func putOff(err error) bool {
 	for _, prefix := range [...]string{"LOADING ", "CLUSTERDOWN ", "MASTERDOWN ", "READONLY "} {

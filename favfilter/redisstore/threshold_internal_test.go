@@ -31,8 +31,9 @@ func (s oneWay) Apply(ctx context.Context, batches []favfilter.Batch) []favfilte
 	return results
 }
 
-// BenchmarkScriptOrSwap is what maxScriptKeys comes from: the same batches, applied by script and by compare-and-swap,
-// each to a page of its own, take turns with a PING. Run it with -benchtime 1x; a size takes some seconds.
+// BenchmarkScriptOrSwap measures what determines maxScriptKeys. It applies the same batches by
+// script and by compare-and-swap, to two different pages. The calls take turns with a PING. Run it
+// with -benchtime 1x; a size takes some seconds.
 func BenchmarkScriptOrSwap(b *testing.B) {
 	for page, keys := range []int{1, 2, 4, 8, 12, 16, 24, 32, 64, 100} {
 		b.Run(fmt.Sprintf("%d keys", keys), func(b *testing.B) {

@@ -220,8 +220,8 @@ func sameBytes(t *testing.T, b Backend) {
 	}
 }
 
-// sameBytesOfShapes is sameBytes for pages of unusual shapes: regions of one bit, a shorter last
-// region that begins a new byte, all regions in one byte, and keys of one or two bits.
+// sameBytesOfShapes runs sameBytes on pages of unusual shapes. They have regions of one bit, a
+// shorter last region that begins a new byte, all regions in one byte, or keys of one or two bits.
 func sameBytesOfShapes(t *testing.T, b Backend) {
 	for i, shape := range []favfilter.Shape{
 		{Bits: 2088, Hashes: 5, Region: 1},

@@ -48,7 +48,8 @@ func images(ctx context.Context, dockerfile, compose string) ([]string, error) {
 	return slices.Compact(all), nil
 }
 
-// dockerfileImages returns what stages begin with and what is copied from, but for scratch and other stages.
+// dockerfileImages returns what stages begin with and what is copied from, but for scratch and
+// other stages.
 func dockerfileImages(name string) (all []string, err error) {
 	file, err := os.Open(name)
 	if err != nil {
@@ -83,7 +84,8 @@ func dockerfileImages(name string) (all []string, err error) {
 	return all, nil
 }
 
-// exceptions are images that may do without a digest, each with a reason: a line "<image> <reason>" of a file.
+// exceptions are images that may do without a digest, each with a reason: a line "<image> <reason>"
+// of a file.
 func exceptions(name string) (map[string]string, error) {
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -101,7 +103,8 @@ func exceptions(name string) (map[string]string, error) {
 	return all, nil
 }
 
-// checkPinned wants a digest of every image, or an exception with a reason; and no exception that nothing needs.
+// checkPinned returns an error for an image without a digest and without an exception that has a
+// reason. An exception that no image needs is an error, too.
 func checkPinned(ctx context.Context, dockerfile, compose, excepted string) error {
 	all, err := images(ctx, dockerfile, compose)
 	if err != nil {

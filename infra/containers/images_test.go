@@ -42,7 +42,8 @@ func TestImages(t *testing.T) {
 	}
 }
 
-// An image without a digest is an error, unless it is excepted with a reason; so is an exception that nothing needs.
+// An image without a digest is an error, unless it is excepted with a reason; so is an exception
+// that nothing needs.
 func TestPinned(t *testing.T) {
 	all := strings.NewReplacer("golang:1.26", "golang:1.26"+digest, "tools/tool:3", "tools/tool:3"+digest)
 	for name, c := range map[string]struct{ dockerfile, compose, unpinned, want string }{
@@ -64,8 +65,8 @@ func TestPinned(t *testing.T) {
 	}
 }
 
-// scripts/pin-images writes the digest of every image, empties the list of exceptions, and follows a tag when it is run again. Where
-// one digest is not found it changes nothing.
+// scripts/pin-images writes the digest of every image, empties the list of exceptions, and follows
+// a tag when it is run again. Where one digest is not found it changes nothing.
 func TestPinImages(t *testing.T) {
 	if _, err := exec.LookPath("bash"); err != nil {
 		t.Skip("there is no bash")

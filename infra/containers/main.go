@@ -1,8 +1,8 @@
-// Containers checks the image's, the compose file's and the chart's texts for what they have to say, without a Docker engine
-// or a cluster:
+// Containers checks the image's, the compose file's and the chart's texts for what they have to
+// say, without a Docker engine or a cluster:
 //
-//	containers dockerfile <Dockerfile>          prints its RUN instructions of the build, a line each
-//	containers context <directory> <new one>    copies what a build gets, by .dockerignore
+//	containers dockerfile <Dockerfile>          prints the RUN instructions of the build
+//	containers context <directory> <new one>    copies what .dockerignore lets through
 //	containers compose <compose.yaml>
 //	containers images <Dockerfile> <compose.yaml>              prints the images that they pull
 //	containers pinned <Dockerfile> <compose.yaml> <exceptions> wants a digest of each

@@ -35,7 +35,8 @@ type engine struct {
 	there  map[string]bool // what the last scrape had
 }
 
-// newEngine begins now, so that what a service exports as a time fits. change, if not nil, changes the text of the rules.
+// newEngine begins now, so that what a service exports as a time fits. change, if not nil, changes
+// the text of the rules.
 func newEngine(t *testing.T, change *strings.Replacer) *engine {
 	t.Helper()
 	options := tsdb.DefaultOptions()
@@ -66,7 +67,8 @@ func newEngine(t *testing.T, change *strings.Replacer) *engine {
 	return &engine{t: t, db: db, groups: groups, now: time.Now(), parsed: make(map[string]labels.Labels)}
 }
 
-// take takes in what a scrape brought, nil if nothing, and evaluates the rules. What is not there any more is stale, as with Prometheus.
+// take takes in what a scrape brought, nil if nothing, and evaluates the rules. What is not there
+// any more is stale, as with Prometheus.
 func (e *engine) take(text []byte, after time.Duration) {
 	e.t.Helper()
 	e.now = e.now.Add(after)
@@ -126,7 +128,8 @@ func (e *engine) labelsOf(series string) labels.Labels {
 	return l
 }
 
-// firing are the alerts that fire, as name/severity. What they say of themselves must have been made of the labels there are.
+// firing are the alerts that fire, as name/severity. What they say of themselves must have been
+// made of the labels there are.
 func (e *engine) firing() []string { return e.active(rules.StateFiring) }
 
 // active are those that are at least so far on: pending, or firing.

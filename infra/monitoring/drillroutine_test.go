@@ -31,7 +31,8 @@ type routineDrill struct {
 	followed map[string]bool // blocks of commands, as "<heading> <number>", from 1 on
 }
 
-// TestDrillRoutine runs what the runbook has as routine, and sees that it does what it is for. No block is left out.
+// TestDrillRoutine runs what the runbook has as routine, and sees that it does what it is for. No
+// block is left out.
 func TestDrillRoutine(t *testing.T) {
 	if os.Getenv("DRILL") == "" {
 		t.Skip("it takes minutes: make drill")
@@ -91,7 +92,8 @@ func (d *routineDrill) follow(heading string, number int, words map[string]strin
 	d.followed[fmt.Sprint(heading, " ", number)] = true
 }
 
-// shown is which of the authors the viewer is shown, of posts p<author>, of those that are asked for.
+// shown is which of the authors the viewer is shown, of posts p<author>, of those that are asked
+// for.
 func (d *drill) shown(viewer string, authors ...string) string {
 	d.t.Helper()
 	type post struct {
@@ -117,7 +119,7 @@ func (d *drill) shown(viewer string, authors ...string) string {
 	return strings.Join(shown, " ")
 }
 
-// shows fails where a viewer is shown something else.
+// shows fails if a viewer's feed has other posts.
 func (d *drill) shows(viewer, want string, authors ...string) {
 	d.t.Helper()
 	if got := d.shown(viewer, authors...); got != want {
@@ -232,8 +234,8 @@ func routines() []routine {
 	}
 }
 
-// restored backs the ledger up, records more, and puts the backup back: what there is then is what it had. Which of the two kinds of
-// ledger is meant is what the number says.
+// restored backs the ledger up, records more, and puts the backup back: what there is then is what
+// it had. Which of the two kinds of ledger is meant is what the number says.
 func (d *routineDrill) restored(kind int) {
 	d.t.Helper()
 	backup := d.t.TempDir()

@@ -327,8 +327,8 @@ func (d *drill) until(most time.Duration, what string, holds func() bool) time.D
 	return d.now.Sub(begin)
 }
 
-// rest scrapes for so long, in which nothing may fire, and on until nothing is about to: a service that begins with nothing
-// finds its pages missing.
+// rest scrapes for that long, and no alert may fire. Then it scrapes until no alert is pending,
+// because a service that starts on an empty Redis finds its pages missing.
 func (d *drill) rest(long time.Duration) {
 	d.t.Helper()
 	for begin := d.now; d.now.Sub(begin) < long || len(d.active(rules.StatePending)) > 0; {

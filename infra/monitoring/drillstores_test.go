@@ -150,7 +150,8 @@ func (d *drill) likes(post int) {
 	d.many(20, func(i int) { d.ask(http.MethodPut, "/v1/users/u"+strconv.Itoa(i)+"/likes/x"+strconv.Itoa(post), nil) })
 }
 
-// paced has each scrape a second of real time after the last one, and says so to the engine; the neighbour writes, if there is one.
+// paced has each scrape a second of real time after the last one, and says so to the engine; the
+// neighbour writes, if there is one.
 func (d *drill) paced(neighbour bool) {
 	last := time.Now()
 	d.each = func() {

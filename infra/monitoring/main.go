@@ -1,9 +1,11 @@
-// Monitoring checks the rules for Prometheus and the dashboard for Grafana, with Prometheus' own parser and engine:
+// Monitoring checks the rules for Prometheus and the dashboard for Grafana, with Prometheus' own
+// parser and engine:
 //
 //	monitoring test <rules tests>...                                what promtool test rules does
-//	monitoring names <catalogue> <feedfilter> <rules> <dashboard>   whether what they ask for is there, and fits together
+//	monitoring names <catalogue> <feedfilter> <rules> <dashboard>   checks that the names exist
 //
-// The catalogue is docs/METRICS.md; feedfilter is the program, which is started to see what it exports.
+// The catalogue is docs/METRICS.md; feedfilter is the program, which is started to see what it
+// exports.
 package main
 
 import (

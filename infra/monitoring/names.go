@@ -28,8 +28,8 @@ type metric struct {
 // catalogue is what docs/METRICS.md lists, and what Prometheus' own collectors export.
 type catalogue map[string]metric
 
-// checkNames checks that rules and dashboard parse and ask for what the catalogue lists by labels that it has, and that the
-// catalogue lists what a service exports.
+// checkNames checks that rules and dashboard parse and ask for what the catalogue lists by labels
+// that it has, and that the catalogue lists what a service exports.
 func checkNames(catalogueFile, program, rulesFile, dashboardFile string) error {
 	known, err := readCatalogue(catalogueFile)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// scrape starts a service, has it record something, and returns what it then exports.
+// scrape starts a service, records something in it, and returns the metrics that it then exports.
 func scrape(program string) (families map[string]*dto.MetricFamily, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

@@ -22,8 +22,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// testFile is a file of tests in the format of promtool test rules, as far as it is used here. Annotations of alerts are
-// not compared, where promtool does: that they can be made of the labels is.
+// testFile is a file of tests in the format of promtool test rules, as far as it is used here.
+// Annotations of alerts are not compared, where promtool does: that they can be made of the labels
+// is.
 type testFile struct {
 	RuleFiles          []string       `yaml:"rule_files"`
 	EvaluationInterval model.Duration `yaml:"evaluation_interval"`
@@ -59,8 +60,8 @@ func (a alertTest) wanted() []string {
 	return all
 }
 
-// testRules runs the tests of a file. Of each alert and severity there has to be one by which it fires, and of each alert one by
-// which it does not.
+// testRules runs the tests of a file. Of each alert and severity there has to be one by which it
+// fires, and of each alert one by which it does not.
 func testRules(name string) error {
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -217,7 +218,8 @@ func (testCase) evaluate(suite *promqltest.LazyLoader, groups []*rules.Group, at
 	return err
 }
 
-// firing are the alerts of that name that fire. What they say of themselves must have been made of the labels that there are.
+// firing are the alerts of that name that fire. What they say of themselves must have been made of
+// the labels that there are.
 func firing(groups []*rules.Group, name string) []string {
 	all := []string{}
 	for _, g := range groups {

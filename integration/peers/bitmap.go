@@ -11,8 +11,9 @@ import (
 	"github.com/feedfilter/feedfilter/internal/bench"
 )
 
-// The scripts do what the module rueidisprob says of itself: a Bloom filter whose bits a script tests with BITFIELD, positions
-// computed by the client, and a counting one whose counters are fields of a hash. They are written from that description.
+// The scripts do what the module rueidisprob describes, and are written from that description. One
+// is a Bloom filter: the client computes positions, and a script tests the bits with BITFIELD. The
+// other is a counting filter whose counters are fields of a hash.
 var (
 	//go:embed bloom.lua
 	bloomScript string
@@ -22,8 +23,8 @@ var (
 
 const bitmapKey = "bitmap"
 
-// bitmap is one Bloom filter of everything, in one string. It is looked at by a script, a BITFIELD for each key, or by one BITFIELD
-// with a GET for each bit.
+// bitmap is one Bloom filter of everything, in one string. It is looked at by a script, a BITFIELD
+// for each key, or by one BITFIELD with a GET for each bit.
 type bitmap struct {
 	client *redis.Client
 	shape  bloomShape
@@ -137,7 +138,8 @@ func (b *bitmap) write(keys int) bench.Call {
 
 const countsKey = "counts"
 
-// counting is one counting Bloom filter of everything, its counters in a hash, looked at by a script.
+// counting is one counting Bloom filter of everything, its counters in a hash, looked at by a
+// script.
 type counting struct {
 	client *redis.Client
 	shape  bloomShape

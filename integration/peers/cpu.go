@@ -14,7 +14,8 @@ import (
 // clockTicks is how many units /proc counts a second in, on every Linux that Go runs on.
 const clockTicks = 100
 
-// processCPU is the meter of a process of this machine, all its threads, as /proc tells it: in steps of 10 ms.
+// processCPU is the meter of a process of this machine, all its threads, as /proc tells it: in
+// steps of 10 ms.
 func processCPU(pid int) bench.Meter {
 	return func(context.Context) (time.Duration, error) {
 		stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
@@ -25,7 +26,8 @@ func processCPU(pid int) bench.Meter {
 	}
 }
 
-// parseStat reads utime and stime, the 14th and 15th field. The second is a name in parentheses that may hold anything.
+// parseStat reads utime and stime, the 14th and 15th field. The second is a name in parentheses
+// that may hold anything.
 func parseStat(stat []byte) (time.Duration, error) {
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	const user, system = 14 - 3, 15 - 3

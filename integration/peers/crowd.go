@@ -14,15 +14,16 @@ import (
 const (
 	// headroom and maxSharedKeys are what package activity makes pages with.
 	headroom, maxSharedKeys = 1.05, 2048
-	// firstOwn is the first number of dedicated pages that a crowd makes, past those that a ledger gives out here.
+	// firstOwn is the first number of dedicated pages that a crowd makes, past those that a ledger
+	// gives out here.
 	firstOwn = 1<<31 + 1<<20
 	// peekSize is how many pages are looked at in one command.
 	peekSize = 256
 )
 
-// crowd is the pages that a population would have, made from it with no ledger. Each holds the keys that it would have by way of the
-// ledger, and stands at the sequence of the page that it replaces, so that a Recorder whose ledger has the users who ask for feeds, and
-// nobody else, believes it.
+// crowd holds the pages that a population would have, made without a ledger. Each page has the keys
+// that the ledger would give it, and the sequence of the page that it replaces. A Recorder believes
+// it, although its ledger has only the users who ask for feeds.
 type crowd struct {
 	people   *bench.Population
 	identity favfilter.Identity
@@ -97,7 +98,8 @@ func (c *crowd) viewersPages() map[uint32]bool {
 	return pages
 }
 
-// put puts pages in place: those that are wanted, or all and those of one user alone, where wanted is nil.
+// put puts pages in place: those that are wanted, or all and those of one user alone, where wanted
+// is nil.
 func (c *crowd) put(ctx context.Context, store favfilter.Store, wanted map[uint32]bool) error {
 	viewers := make(map[int]bool)
 	for _, u := range c.people.Viewers {
@@ -145,7 +147,8 @@ func ownPart(i int) string { return "p" + strconv.Itoa(firstOwn+i) }
 // blockedUser is one key: who is blocked, and by whom.
 type blockedUser struct{ user, by int32 }
 
-// members are, by page, the users who share it, and those of them whom others block. Pages that are not wanted have none.
+// members are, by page, the users who share it, and those of them whom others block. Pages that are
+// not wanted have none.
 func (c *crowd) members(wanted map[uint32]bool) (users [][]int32, blocked [][]blockedUser) {
 	users, blocked = make([][]int32, c.identity.Pages), make([][]blockedUser, c.identity.Pages)
 	makes := func(u int) bool { return (wanted == nil || wanted[c.page[u]]) && !c.heavy(u) }

@@ -91,7 +91,8 @@ func peek(t *testing.T, store favfilter.Store, ids []favfilter.PageID) []favfilt
 	return statuses
 }
 
-// Where the viewers' pages alone are there, their feeds are read from them, with all that others have on them: nothing is rebuilt.
+// Where the viewers' pages alone are there, their feeds are read from them, with all that others
+// have on them: nothing is rebuilt.
 func TestViewersPagesAreBelieved(t *testing.T) {
 	store := &favfilter.Memory{}
 	subject, c := crowdOf(t, store)
@@ -109,7 +110,7 @@ func TestViewersPagesAreBelieved(t *testing.T) {
 		t.Error(err)
 	}
 	if after := subject.Recorder.Stats().Rebuilds; !maps.Equal(after, before) {
-		t.Errorf("pages were made anew: %v", after)
+		t.Errorf("pages were rebuilt: %v", after)
 	}
 	hide, _ := subject.Recorder.Kinds().Named(bench.Hide)
 	for _, u := range c.people.Viewers {

@@ -32,7 +32,8 @@ func (r *run) calls(feeds []*bench.Feed) []bench.Call {
 	return calls
 }
 
-// share is the part of the duration that a peer gets: one that is slow has few samples however long it takes.
+// share is the part of the duration that a peer gets: one that is slow has few samples however long
+// it takes.
 func (p contender) share() float64 {
 	if p.every > 1 {
 		return slowShare
@@ -94,7 +95,8 @@ func (r *run) cpu(ctx context.Context) error {
 	return nil
 }
 
-// throughput measures PINGs and feed checks of many goroutines: parts of each peer's time take turns.
+// throughput measures PINGs and feed checks of many goroutines: parts of each peer's time take
+// turns.
 func (r *run) throughput(ctx context.Context) error {
 	const turns = 3
 	for _, n := range bench.Sizes() {
@@ -179,8 +181,8 @@ func (r *run) writes(ctx context.Context) error {
 	return nil
 }
 
-// process compares filters in process, each with the same 4,000 entries at ten bits a key: what a key of a feed of 500 costs that is
-// built, hashed and looked for.
+// process compares filters in process, each with the same 4,000 entries at ten bits a key. It
+// measures what a key of a feed of 500 costs, including building and hashing it.
 func (r *run) process(ctx context.Context) error {
 	p, err := bench.OpenProcess(ctx, r.host.TempDir(), r.seed)
 	if err != nil {
@@ -238,7 +240,8 @@ func inProcess(name string, feeds []*bench.Feed, has func(key []byte) bool) benc
 
 func inMicros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
-// hidden makes, for each viewer in turn, a feed of up to n posts that the viewer has hidden: all of them have to be dropped.
+// hidden makes, for each viewer in turn, a feed of up to n posts that the viewer has hidden: all of
+// them have to be dropped.
 func hidden(p *bench.Population, n int) []*bench.Feed {
 	feeds := make([]*bench.Feed, 0, len(p.Viewers))
 	for _, u := range p.Viewers {

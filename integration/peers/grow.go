@@ -49,7 +49,7 @@ type growthReport struct {
 // series is what grows with one thing.
 type series struct {
 	Data string `json:"data"` // what it was measured on
-	// Simulated says what the points that are not held whole are; "": there are none.
+	// Simulated reports what the points that are not held whole are; "": there are none.
 	Simulated string `json:"simulated,omitzero"`
 	Points    []cost `json:"points"`
 }
@@ -63,16 +63,16 @@ type cost struct {
 	Ping  float64 `json:"ping_us"` // median, of those that took turns with it
 	XPing float64 `json:"x_ping"`  // of the medians
 	Read  float64 `json:"bytes_read"`
-	// Memory is Redis', in bytes: of all pages, or, where the activities of a viewer grow, of the viewer's page. It is 0 where
-	// the pages are not all there.
+	// Memory is Redis', in bytes: of all pages, or, where the activities of a viewer grow, of the
+	// viewer's page. It is 0 where the pages are not all there.
 	Memory    float64 `json:"memory_bytes,omitzero"`
 	Computed  float64 `json:"memory_computed_bytes,omitzero"` // the same by calculation
 	Simulated bool    `json:"simulated,omitzero"`             // most pages are not there
 	How       string  `json:"how,omitzero"`                   // the viewer's page is looked at
 }
 
-// growth measures how the cost of feed checks grows with their candidates, with the users, and with the viewer's activities.
-// It has a Redis server of its own.
+// growth measures how the cost of feed checks grows with their candidates, with the users, and with
+// the viewer's activities. It has a Redis server of its own.
 type growth struct {
 	*run
 
@@ -221,8 +221,8 @@ func (g *growth) candidates(ctx context.Context) (err error) {
 	return err
 }
 
-// users measures feeds of 500 candidates with more and more users, on the number of pages that there are by default and, where that is
-// another, on the one that a plan would say.
+// users measures feeds of 500 candidates with more and more users. It uses the default number of
+// pages and, if a plan recommends another number, that one too.
 func (g *growth) users(ctx context.Context) error {
 	s := &g.report.Users
 	all := upTo(g.limits.users, []int{1e3, 1e4, 1e5, 1e6, 1e7})
@@ -319,7 +319,8 @@ func growthCall(subject *bench.Subject, feeds []*bench.Feed, n int) bench.Call {
 	}
 }
 
-// join adds users with so many activities each, who are the only viewers from then on. Whom others block changes.
+// join adds users with so many activities each, who are the only viewers from then on. Whom others
+// block changes.
 func join(p *bench.Population, counts ...int) {
 	p.Viewers = nil
 	for _, n := range counts {

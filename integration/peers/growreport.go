@@ -66,7 +66,8 @@ func (g *growthReport) charts(machine string) map[string]*chart {
 	return charts
 }
 
-// chart draws time, bytes and memory. Where planned is set, points on another number of pages than the first are lines of their own.
+// chart draws time, bytes and memory. Where planned is set, points on another number of pages than
+// the first are lines of their own.
 func (s *series) chart(what string, planned bool) *chart {
 	c := &chart{notes: []string{s.Data}}
 	if s.Simulated != "" {

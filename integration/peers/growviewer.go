@@ -20,7 +20,8 @@ const (
 	ownProbed  = "dedicated page, probed"
 )
 
-// Who has so many activities is timed in one of so many rounds: a PING that follows on megabytes takes longer.
+// Who has so many activities is timed in one of so many rounds: a PING that follows on megabytes
+// takes longer.
 const slowFrom, slowEvery = 300_000, 8
 
 // watched is a store that notes which page of the ledger was looked at last.
@@ -81,7 +82,8 @@ func viewersWith(activities int) int {
 	}
 }
 
-// activities measures feeds of 500 candidates of viewers with more and more activities, all of them recorded, among others on 16 pages.
+// activities measures feeds of 500 candidates of viewers with more and more activities, all of them
+// recorded, among others on 16 pages.
 func (g *growth) activities(ctx context.Context) (err error) {
 	const others = 1280
 	people, err := bench.NewPopulation(others, others*g.limits.mean, g.seed)

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// host is what the packages that run servers for tests take a program for that is none. Its Cleanup functions are run by end.
-// It is for one goroutine.
+// host is what the packages that run servers for tests take a program for that is none. Its Cleanup
+// functions are run by end. It is for one goroutine.
 type host struct {
 	testing.TB // nil: what is not below is not needed
 

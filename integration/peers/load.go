@@ -307,7 +307,7 @@ func (d *driver) failed(ctx context.Context, err error) error {
 	return wait(ctx, backOff)
 }
 
-// due is when the n-th feed is to be asked for.
+// due returns when to ask for the n-th feed.
 func (d *driver) due(n int64) time.Time {
 	if d.rate == 0 {
 		return time.Now()

@@ -1,5 +1,6 @@
-// Peers compares feed checks with other ways of keeping who blocked, hid and saw what: on the same data, in the same
-// run, taking turns. It runs a Redis and a PostgreSQL server of its own and prints a table.
+// Peers compares feed checks with other ways of keeping who blocked, hid and saw what: on the same
+// data, in the same run, taking turns. It runs a Redis and a PostgreSQL server of its own and
+// prints a table.
 package main
 
 import (

@@ -10,8 +10,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/bench"
 )
 
-// module is a filter of the RedisBloom module, Bloom (BF) or cuckoo (CF), one for each kind. A feed check is four MEXISTS in one
-// round trip.
+// module is a filter of the RedisBloom module, Bloom (BF) or cuckoo (CF), one for each kind. A feed
+// check is four MEXISTS in one round trip.
 type module struct {
 	client *redis.Client
 	prefix string // of commands and keys

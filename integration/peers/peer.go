@@ -16,8 +16,8 @@ type peer interface {
 	// load puts the entries of the population there, and loadSeen what was seen, unless load has.
 	load(ctx context.Context, p *bench.Population) error
 	loadSeen(ctx context.Context, p *bench.Population) error
-	// check decides on the candidates of f, in one call to the server where that can be. In dropped, unless that is nil, it says
-	// what becomes of each. It may be called concurrently.
+	// check decides on the candidates of f, in one call to the server where that can be. In
+	// dropped, unless that is nil, it says what becomes of each. It may be called concurrently.
 	check(ctx context.Context, f *bench.Feed, dropped []bool) error
 }
 
@@ -45,7 +45,8 @@ type contender struct {
 // errAbsent says that the server has not what a peer needs.
 var errAbsent = errors.New("not on this server")
 
-// kinds are what a candidate is looked up for, the first two by its author and the others by itself.
+// kinds are what a candidate is looked up for, the first two by its author and the others by
+// itself.
 func kinds() []string { return []string{bench.Block, bench.BlockedBy, bench.Hide, bench.Seen} }
 
 // target is what candidate i of f is looked up for the k-th kind by.

@@ -43,8 +43,8 @@ func small(t *testing.T, more ...string) *report {
 	return &r
 }
 
-// Every peer answers as the model of the feeds does, but for false positives at the rate given (a run fails otherwise),
-// and gets every figure.
+// Every peer answers as the model of the feeds does, but for false positives at the rate given (a
+// run fails otherwise), and gets every figure.
 func TestComparison(t *testing.T) {
 	r := small(t)
 	if len(r.Peers) != 8 {
@@ -115,7 +115,8 @@ func TestThroughputTable(t *testing.T) {
 	}
 }
 
-// With -growth there is the time of every size, how the cost of ours grows, charts of both, and nothing else.
+// With -growth there is the time of every size, how the cost of ours grows, charts of both, and
+// nothing else.
 func TestGrowth(t *testing.T) {
 	dir := t.TempDir()
 	r := small(t, "-growth", "-plot", dir, "-skip", "lua,counting,postgres",
@@ -161,8 +162,8 @@ func TestGrowth(t *testing.T) {
 	}
 }
 
-// checkGrowth checks that each point has its figures, and that just those are simulated whose pages would take more than 1 MB.
-// Times themselves are not looked at.
+// checkGrowth checks that each point has its figures, and that just those are simulated whose pages
+// would take more than 1 MB. Times themselves are not looked at.
 func checkGrowth(t *testing.T, g *growthReport) {
 	t.Helper()
 	for name, s := range map[string]series{"candidates": g.Candidates, "users": g.Users, "activities": g.Activities} {

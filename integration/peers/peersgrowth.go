@@ -42,7 +42,8 @@ func (r *report) writeGrowth(w io.Writer) error {
 	return err
 }
 
-// charts draws the same, and how the cost of ours grows. Peers that are not on the server are left out.
+// charts draws the same, and how the cost of ours grows. Peers that are not on the server are left
+// out.
 func (r *report) charts() map[string]*chart {
 	of := func(name string, value func(i int, n int) float64) line {
 		l := line{name: name}

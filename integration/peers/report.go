@@ -25,7 +25,8 @@ type report struct {
 	Wire    *wireReport       `json:"wire,omitzero"`
 	Process []inProcessFigure `json:"process"`
 	Goals   []bench.Row       `json:"goals"`
-	// PingsPerSecond is how many PINGs 16 goroutines make a second, in turn with feed checks of so many candidates.
+	// PingsPerSecond is how many PINGs 16 goroutines make a second, in turn with feed checks of so
+	// many candidates.
 	PingsPerSecond map[int]float64 `json:"pings_per_second"`
 }
 

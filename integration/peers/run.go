@@ -171,7 +171,8 @@ func (r *run) load(ctx context.Context) error {
 	return nil
 }
 
-// join opens a peer and loads it. Memory is measured from before it is opened: some peers take all they need by then.
+// join opens a peer and loads it. Memory is measured from before it is opened: some peers take all
+// they need by then.
 func (r *run) join(ctx context.Context, c candidate) error {
 	result := &result{Name: c.name, Word: c.word, Times: make(map[int]figure), PerSecond: make(map[int]float64)}
 	r.report.Peers = append(r.report.Peers, result)
@@ -234,7 +235,8 @@ func (r *run) result(name string) *result {
 	return r.report.Peers[i]
 }
 
-// verify has every peer decide on feeds: none may keep what must be dropped. How many clean candidates it drops is noted.
+// verify has every peer decide on feeds: none may keep what must be dropped. How many clean
+// candidates it drops is noted.
 func (r *run) verify(ctx context.Context) error {
 	const size = 1000
 	feeds := r.people.Feeds(size)

@@ -70,7 +70,7 @@ func (w *wire) seen(ctx context.Context) error {
 }
 
 // measureSeen measures the memory of one way. It fills the server twice and measures the second
-// time: at the first call of each command, a server takes 24 KB for its latencies, and scripts and
+// time. At the first call of each command a server takes 24 KB for its latencies, and scripts and
 // connections take some more.
 func (w *wire) measureSeen(ctx context.Context, way seenWay) error {
 	result := seenResult{Name: way.name}

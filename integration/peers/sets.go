@@ -91,7 +91,8 @@ func (s sets) unhide(ctx context.Context, f *bench.Feed) error {
 	return err
 }
 
-// newPosts returns a function that gives another id at each call, and no id that one for another number of keys gives.
+// newPosts returns a function that gives another id at each call, and no id that one for another
+// number of keys gives.
 func newPosts(prefix string, keys int) func() string {
 	n := 0
 	return func() string {

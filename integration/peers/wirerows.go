@@ -92,7 +92,7 @@ func flush(ctx context.Context, pipe redis.Pipeliner, least int) error {
 	return err
 }
 
-// keys are the sets that a feed check of the viewer looks into: the first two for authors, the
+// keys returns the sets that a feed check of the viewer looks into: the first two for authors, the
 // others for posts.
 func (s wireSets) keys(viewer string) []string {
 	viewer = s.id(viewer)

@@ -19,8 +19,8 @@ import (
 	"time"
 )
 
-// Front stands before a Redis server as ElastiCache does: clients connect with TLS, and sign in with a token of
-// IAM, which the front checks. To the server it signs in with a password.
+// Front stands before a Redis server as ElastiCache does: clients connect with TLS, and sign in
+// with a token of IAM, which the front checks. To the server it signs in with a password.
 type Front struct {
 	Name, User string // of the cache, and of whom it lets in
 	Serverless bool
@@ -38,7 +38,8 @@ type Front struct {
 	running sync.WaitGroup
 }
 
-// StartFront returns a front before the server at backend, where user has that password. It ends with the test.
+// StartFront returns a front before the server at backend, where user has that password. It ends
+// with the test.
 func StartFront(t testing.TB, name string, serverless bool, backend, user, password string) *Front {
 	t.Helper()
 	web := httptest.NewTLSServer(nil) // it has a certificate for loopback addresses
@@ -143,8 +144,8 @@ func (f *Front) serve(conn net.Conn, accepted time.Time) error {
 	return err
 }
 
-// signIn answers what a client sends before it has signed in. A token has to be signed for the connection: not in a
-// second before that in which this was accepted.
+// signIn answers what a client sends before it has signed in. A token has to be signed for the
+// connection: not in a second before that in which this was accepted.
 func (f *Front) signIn(conn net.Conn, accepted time.Time, command []string) (bool, error) {
 	hello := len(command) == 5 && strings.EqualFold(command[0], "hello") && strings.EqualFold(command[2], "auth")
 	if !hello && (len(command) != 3 || !strings.EqualFold(command[0], "auth")) {

@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// CheckToken returns an error unless token lets user sign in to the cache called name at that time: its
-// signature is computed anew, by the book and without the SDK. A token is good for 15 minutes.
+// CheckToken returns an error unless token lets user sign in to the cache called name at that time.
+// It computes the signature without the SDK, from AWS's specification. A token is valid for 15
+// minutes.
 //
 // Source: "Signature Version 4: query parameters", AWS General Reference.
 func CheckToken(token, name, user string, serverless bool, at time.Time) error {

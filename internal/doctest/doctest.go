@@ -2,11 +2,12 @@
 
 // Package doctest runs the commands of a document, so that it stays true.
 //
-// What stands between ```sh and ``` is run by bash, one block after another in one shell: variables, the working directory and
-// background processes last to the end of the document. The first command that fails ends it, as with set -euo pipefail. A block
-// ```output or ```json after such a one is what that has to write to its standard output, where ... stands for any text within a
-// line and, alone on its line, for any lines. JSON may be laid out in another way. Blocks with other words after the ``` are for
-// readers.
+// What stands between ```sh and ``` is run by bash, one block after another in one shell:
+// variables, the working directory and background processes last to the end of the document. The
+// first command that fails ends it, as with set -euo pipefail. A block ```output or ```json after
+// such a one is what that has to write to its standard output, where ... stands for any text within
+// a line and, alone on its line, for any lines. JSON may be laid out in another way. Blocks with
+// other words after the ``` are for readers.
 package doctest
 
 import (
@@ -26,8 +27,8 @@ import (
 
 // Config says where and how the commands of a document are run.
 type Config struct {
-	// Replace are words of the document that stand for something else in the test, such as an address, by
-	// what they stand for. Longer ones go first.
+	// Replace are words of the document that stand for something else in the test, such as an
+	// address, by what they stand for. Longer ones go first.
 	Replace map[string]string
 	// Path has directories with commands, before those of the PATH.
 	Path []string
@@ -35,14 +36,15 @@ type Config struct {
 	Env []string
 	// Files are what is there at the start, by name.
 	Files map[string]string
-	// AtEnd is called when all commands have ended, before what they have left running is ended; nil: nothing is.
+	// AtEnd is called when all commands have ended, before what they have left running is ended;
+	// nil: nothing is.
 	AtEnd func()
 	// Timeout ends the commands, all together. Default: 2 minutes.
 	Timeout time.Duration
 }
 
-// Run runs the commands of a document in a directory of their own, and ends what they have left running. It fails the test with the
-// block that failed, its line, and what it wrote.
+// Run runs the commands of a document in a directory of their own, and ends what they have left
+// running. It fails the test with the block that failed, its line, and what it wrote.
 func Run(t testing.TB, document string, c Config) {
 	t.Helper()
 	text, err := os.ReadFile(document)
@@ -58,7 +60,7 @@ func Run(t testing.TB, document string, c Config) {
 	}
 }
 
-// block is what is to be run.
+// block is a block of commands that the test runs.
 type block struct {
 	line  int // of its first line
 	text  string
@@ -122,7 +124,8 @@ func run(ctx context.Context, document, dir string, c Config) ([]block, error) {
 	return blocks, judge(blocks, notes, failed)
 }
 
-// judge returns what is wrong with what the blocks have done, of which the one that was reached last may have failed.
+// judge returns what is wrong with what the blocks have done, of which the one that was reached
+// last may have failed.
 func judge(blocks []block, notes string, failed error) error {
 	at, _ := os.ReadFile(filepath.Join(notes, "at"))
 	lines := strings.Fields(string(at))
@@ -207,7 +210,7 @@ func (c Config) bash(ctx context.Context, script, dir string) error {
 	return err
 }
 
-// matches tells whether an output is as a document shows it.
+// matches reports whether the output is the one in the document.
 func matches(want, got string) bool {
 	if matchesLines(want, got) {
 		return true
@@ -231,7 +234,8 @@ func matchesLines(want, got string) bool {
 	return regexp.MustCompile(pattern.String()).MatchString(strings.TrimRight(got, "\n") + "\n")
 }
 
-// compact takes the white space between tokens out of JSON, which may have ... in it; not ok: it is none.
+// compact takes the white space between tokens out of JSON, which may have ... in it; not ok: it is
+// none.
 func compact(text string) (string, bool) {
 	text = strings.TrimSpace(text)
 	if !strings.HasPrefix(text, "{") && !strings.HasPrefix(text, "[") {

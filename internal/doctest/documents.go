@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// Documents are the texts of all documents in Markdown at and below a directory, by their path from there, with slashes. What
-// is hidden, and what npm has brought, is left out.
+// Documents are the texts of all documents in Markdown at and below a directory, by their path from
+// there, with slashes. What is hidden, and what npm has brought, is left out.
 func Documents(t testing.TB, root string) map[string]string {
 	t.Helper()
 	texts := make(map[string]string)
@@ -46,8 +46,8 @@ type Block struct {
 	Indented bool // by four spaces, instead of ```
 }
 
-// Blocks returns all code that stands in lines of its own. An error says in which line a block begins that has no end, or that does
-// not begin with its line.
+// Blocks returns all code that stands in lines of its own. An error says in which line a block
+// begins that has no end, or that does not begin with its line.
 func Blocks(document string) ([]Block, error) {
 	var blocks []Block
 	var fenced, indented *Block

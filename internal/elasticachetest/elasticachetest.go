@@ -2,9 +2,9 @@
 // of Redis servers that refuses what a cache there refuses, and fails the test that sent
 // it.
 //
-// What is written to the proxy is read command by command. What scripts do behind it is
-// seen by MONITOR on the server: each key that a script touches has to be one of those that
-// it was called with, and each of its commands one that the cache has.
+// The proxy reads its input command by command. MONITOR on the server shows the commands of
+// scripts. Each key that a script touches must be one of its KEYS, and each of its commands
+// one that the cache has.
 package elasticachetest
 
 import (
@@ -116,7 +116,7 @@ func (c *Cache) violatedf(format string, args ...any) {
 	c.times[v]++
 }
 
-// isReplica says whether a server that listens to the port is one of those behind.
+// isReplica reports whether a server that listens to the port is one of those behind.
 func (c *Cache) isReplica(port string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -215,7 +215,7 @@ func (l *link) run() error {
 	}
 }
 
-// isReplication says whether the connection is that of a replica of the server, from this
+// isReplication reports whether the connection is that of a replica of the server, from this
 // command on.
 func (l *link) isReplication(name string, q request) bool {
 	_, secure := l.client.(*tls.Conn)

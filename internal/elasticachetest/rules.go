@@ -24,10 +24,10 @@ func (k Kind) String() string {
 	return "node-based"
 }
 
-// The lists follow the page "Supported and restricted Valkey, Memcached, and Redis OSS
-// commands" of the ElastiCache user guide, as generally known in 2026; its lists could not
-// be copied from there for this purpose. Lines with another source say so. A name alone
-// stands for the command with all of its subcommands.
+// The lists follow the page "Supported and restricted Valkey, Memcached, and Redis OSS commands" of
+// the ElastiCache user guide, from general knowledge in 2026. They were not copied from the page.
+// Lines with another source say so. A name alone stands for the command with all of its
+// subcommands.
 const (
 	neverAvailable = `
 		acl deluser, acl load, acl save, acl setuser,

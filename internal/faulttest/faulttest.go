@@ -1,6 +1,5 @@
-// Package faulttest makes the calls of a ledger and of a store fail, one after another:
-// call i fails once, before or after it takes effect, and a test goes through all
-// i until a run is clean.
+// Package faulttest makes the calls of a ledger and of a store fail, one after another. Call i
+// fails once, before or after it takes effect. A test goes through all i until a run has no fault.
 package faulttest
 
 import (

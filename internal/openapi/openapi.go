@@ -63,7 +63,7 @@ func sorts(kinds *activity.Kinds) map[string][]activity.Kind {
 	return all
 }
 
-// list writes the kinds' names between quotes that stand in the template.
+// list returns the kinds' names. The template has the first and the last quote around them.
 func list(kinds []activity.Kind) string {
 	names := make([]string, len(kinds))
 	for i, k := range kinds {

@@ -19,8 +19,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/openapi"
 )
 
-// TestDocument: a kind gets its routes, names and errors; nothing of the template is left. What else the document says, the tests of
-// httpapi hold against the service.
+// TestDocument: a kind gets its routes, names and errors; nothing of the template is left. What
+// else the document says, the tests of httpapi hold against the service.
 func TestDocument(t *testing.T) {
 	kinds, err := activity.NewKinds(append(activity.BuiltinKinds().All(),
 		activity.Kind{Name: "super-like", Plural: "super-likes", Target: activity.Post, Effect: activity.Annotate, Limit: 3},

@@ -8,10 +8,9 @@ import (
 	"syscall"
 )
 
-// removeAbandoned removes the directories of test processes that were killed, and
-// ends what runs there: the kernel kills a server's first process alone, and the
-// others of a server that was paused never notice. What is left is for the next
-// time.
+// removeAbandoned removes the directories of killed test processes, and ends the servers that run
+// there. The kernel kills only a server's first process, and the others of a paused server do not
+// notice. The next call repeats what this one could not do.
 func removeAbandoned() {
 	found, _ := filepath.Glob(filepath.Join(os.TempDir(), directoryPrefix+"*", dataDirectory)) // no more than a test needs
 	for _, data := range found {

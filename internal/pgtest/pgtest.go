@@ -27,8 +27,8 @@ import (
 )
 
 const (
-	// A server is made in a second or two, or less from the template, and started in some 100 ms;
-	// the limits are for machines with far too much to do.
+	// Making a server takes a second or two, or less from the template; starting it takes some 100
+	// ms. The limits are for overloaded machines.
 	makeTimeout  = 2 * time.Minute
 	startTimeout = time.Minute
 	stopTimeout  = 10 * time.Second
@@ -148,8 +148,8 @@ func (s *Server) launch() (*servertest.Process, error) {
 		[]string{
 			"listen_addresses=" + host, "port=" + port, "unix_socket_directories=",
 			"logging_collector=off", "log_destination=stderr",
-			// In files of its directory, which goes with it: a server that is
-			// killed leaves what it shares elsewhere behind.
+			// A killed server leaves its shared memory behind. In files of its directory it is
+			// removed together with the directory.
 			"dynamic_shared_memory_type=mmap",
 		},
 	)

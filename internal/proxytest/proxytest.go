@@ -1,8 +1,8 @@
 // Package proxytest puts a faulty network between a test and a TCP server.
 //
-// A Proxy is part of the test process, and so ends with it. toxiproxy takes the
-// bytes from either side to the other and delays them; what is lost and cut is so
-// at the ends, where a connection can be stopped dead.
+// A Proxy is part of the test process and ends with it. toxiproxy moves the bytes from either side
+// to the other and delays them. Losing and cutting happens at the two ends, where a connection can
+// be stopped at once.
 package proxytest
 
 import (
@@ -20,9 +20,9 @@ import (
 // Faults add up until Reset: a proxy may delay and truncate. What is set while
 // it is cut has no effect.
 //
-// Its methods may be called concurrently, from any goroutine, and return when
-// they have taken effect on all connections; Delay may have to wait for a side that
-// does not read what it is sent. What a proxy cannot do fails the test, which goes on.
+// Its methods may be called concurrently, from any goroutine. They return when they have taken
+// effect on all connections. Delay may have to wait for a side that does not read. A call that
+// fails marks the test as failed, and the test continues.
 type Proxy struct {
 	t      testing.TB
 	addr   string
@@ -56,10 +56,10 @@ func (p *Proxy) Addr() string {
 	return p.addr
 }
 
-// Delay makes all bytes arrive later: half of d, in whole milliseconds, on the way
-// to the server and half on the way back, so that a request and its answer take d
-// longer, more or less by up to jitter, which is at most d. It replaces an earlier
-// delay, and 0 ends it. Bytes on their way arrive when they were to, or earlier.
+// Delay makes all bytes arrive later. They take half of d, in whole milliseconds, on the way to the
+// server and half on the way back. A request and its answer therefore take d longer, give or take
+// up to jitter, which is at most d. Delay replaces an earlier delay, and 0 ends it. Bytes on their
+// way arrive when they were due, or earlier.
 func (p *Proxy) Delay(d, jitter time.Duration) {
 	p.t.Helper()
 	p.mu.Lock()

@@ -17,8 +17,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// soon is how long a test waits for an answer that never comes; far is a limit
-// for what does come, on a machine with far too much to do.
+// soon is how long a test waits for an answer that never comes. far is a limit for answers that do
+// come, on an overloaded machine.
 const (
 	soon = 100 * time.Millisecond
 	far  = time.Minute

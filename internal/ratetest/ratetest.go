@@ -1,11 +1,12 @@
-// Package ratetest says how many false positives a test may find: filters have random seeds, so that
-// others are found in each run.
+// Package ratetest computes how many false positives a test may find. Filters have random seeds, so
+// each run finds others.
 package ratetest
 
 import "gonum.org/v1/gonum/stat/distuv"
 
-// Most is the number that a count of independent rare events exceeds less than once in 1e9 runs, for
-// the count's mean: of Poisson's distribution, as a normal one says far too little of small means.
+// Most returns the number that a count of independent rare events with this mean exceeds less than
+// once in 1e9 runs. It uses Poisson's distribution: a normal distribution gives far too low a
+// number for small means.
 func Most(mean float64) int {
 	if mean <= 0 {
 		return 0

@@ -40,17 +40,15 @@ type Cluster struct {
 // Nodes() are the primaries, with equal shares of the slots in their order, then
 // the first replica of each, then the second, and so on.
 //
-// A node counts as failed after 1 s without an answer, or what args say as
-// "--cluster-node-timeout"; a replica then takes its primary's place, however
-// much of the data it lacks, if more than half of the primaries are there to
-// agree: of one or two primaries none is ever replaced, but by Failover. Slots
-// that nobody serves do not keep the others from being served. A node that loses
+// A node counts as failed after 1 s without an answer, or after what args set as
+// "--cluster-node-timeout". A replica then replaces its primary, however much of the data it lacks,
+// if more than half of the primaries agree. In a cluster of one or two primaries only Failover
+// replaces one. Slots without a node do not keep the others from being served. A node that loses
 // its last slot stays a primary.
 //
-// As with Start, nothing is kept on disk unless args say so, except for what a
-// node knows of its cluster: after Kill and Restart it is a member as before, at
-// the same address. A primary that is restarted before its failure is noticed is
-// an empty primary, and its replica is soon empty too.
+// As with Start, nothing is kept on disk unless args say so, except for what a node knows of its
+// cluster. After Kill and Restart a node is a member as before, at the same address. A primary that
+// is restarted before its failure is noticed is empty, and its replica is soon empty too.
 //
 // Without a redis-server on the PATH, and when a server does not start, it does
 // what Start does.
@@ -59,15 +57,14 @@ func StartCluster(t testing.TB, primaries, replicasEach int, args ...string) *Cl
 	return startCluster(t, primaries, replicasEach, nil, args)
 }
 
-// StartClusterVia is StartCluster behind proxies: proxy is called once for each
-// node, on the test's goroutine, with the node's own host:port, and returns the
-// host:port, the host an IP address, at which clients reach it. Addrs, URL and
-// Client, and what the cluster tells its clients, have these addresses.
+// StartClusterVia is StartCluster behind proxies. It calls proxy once for each node, on the test's
+// goroutine, with the node's own host:port. proxy returns the host:port at which clients reach the
+// node, where the host is an IP address. Addrs, URL and Client have these addresses, and the
+// cluster tells them to its clients.
 //
-// What replicas receive goes through their primary's proxy as well: they are
-// told no other address. The nodes' talk among themselves (failure detection and
-// elections) does not, nor do the slots that MoveSlots moves, nor Client and Addr
-// of a node.
+// Replicas, too, receive their data through their primary's proxy, because they know no other
+// address. The nodes talk to each other without proxies, for failure detection and elections. The
+// same holds for the slots that MoveSlots moves, and for Client and Addr of a node.
 func StartClusterVia(t testing.TB, primaries, replicasEach int, proxy func(addr string) string, args ...string) *Cluster {
 	t.Helper()
 	return startCluster(t, primaries, replicasEach, proxy, args)
@@ -255,13 +252,13 @@ func (c *Cluster) Nodes() []*Server {
 	return slices.Clone(c.nodes)
 }
 
-// Failover makes the replica the primary of its slots with CLUSTER FAILOVER, and
-// returns when it says that it is; WaitOK then waits until all others say so. A
-// replica that is a primary already is left alone.
+// Failover makes the replica the primary of its slots with CLUSTER FAILOVER, and returns when the
+// replica reports that it is. WaitOK then waits until all others report it. Failover leaves a
+// replica alone that is already a primary.
 //
-// With mode "" the primary, which must be up, stops its writes until the replica
-// has them all: none is lost. With "FORCE" the replica takes what it has, with
-// the consent of the other primaries; with "TAKEOVER" without it.
+// With mode "" the primary, which must be up, stops its writes until the replica has them all, so
+// none is lost. With "FORCE" the replica takes over with the data it has, if the other primaries
+// agree. With "TAKEOVER" it does not ask them.
 func (c *Cluster) Failover(ctx context.Context, replica *Server, mode string) error {
 	command := []any{"CLUSTER", "FAILOVER"}
 	if mode != "" {

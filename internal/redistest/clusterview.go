@@ -12,8 +12,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/servertest"
 )
 
-// nodeRecord is what a node knows of another one, or of itself: a line of
-// CLUSTER NODES.
+// nodeRecord is the view that a node has of another one, or of itself: a line of CLUSTER NODES.
 type nodeRecord struct {
 	id      string
 	flags   []string
@@ -26,7 +25,7 @@ func (r nodeRecord) isPrimary() bool {
 	return slices.Contains(r.flags, "master")
 }
 
-// isMember says whether it is known well and thought to be up.
+// isMember reports whether the node is well known and thought to be up.
 func (r nodeRecord) isMember() bool {
 	for _, flag := range []string{"fail", "fail?", "handshake", "noaddr"} {
 		if slices.Contains(r.flags, flag) {
@@ -36,7 +35,7 @@ func (r nodeRecord) isMember() bool {
 	return true
 }
 
-// serves says whether the slot is among its slots.
+// serves reports whether the slot is among its slots.
 func (r nodeRecord) serves(slot int) bool {
 	return slices.ContainsFunc(r.slots, func(s string) bool {
 		first, last, isRange := strings.Cut(s, "-")
@@ -88,7 +87,7 @@ func (c *Cluster) id(s *Server) string {
 	return "not of this cluster" // which no node is called
 }
 
-// records is what a node knows of all, itself included.
+// records returns the view that a node has of all nodes, itself included.
 func (c *Cluster) records(ctx context.Context, s *Server) ([]nodeRecord, error) {
 	answer, err := s.client.ClusterNodes(ctx).Result()
 	if err != nil {
@@ -101,7 +100,7 @@ func (c *Cluster) records(ctx context.Context, s *Server) ([]nodeRecord, error) 
 	return records, nil
 }
 
-// ownRecord is what a node says of itself.
+// ownRecord returns a node's record of itself.
 func (c *Cluster) ownRecord(ctx context.Context, s *Server) (nodeRecord, error) {
 	records, err := c.records(ctx, s)
 	if err != nil {
@@ -114,7 +113,7 @@ func (c *Cluster) ownRecord(ctx context.Context, s *Server) (nodeRecord, error) 
 	return records[i], nil
 }
 
-// ownRecords is what each running node says of itself.
+// ownRecords returns each running node's record of itself.
 func (c *Cluster) ownRecords(ctx context.Context) (map[*Server]nodeRecord, error) {
 	records := make(map[*Server]nodeRecord)
 	for _, node := range c.up() {
@@ -187,10 +186,9 @@ func (c *Cluster) ReplicasOf(ctx context.Context, primary *Server) ([]*Server, e
 	return slices.DeleteFunc(slices.Clone(c.nodes), func(s *Server) bool { return records[s].primary != id }), nil
 }
 
-// WaitOK returns when the cluster is at rest: all slots are served by running
-// nodes, all running nodes agree on which by whom and think one another up, each
-// running replica is connected with its primary, and what the nodes tell clients
-// names all of these and none that is down.
+// WaitOK returns when the cluster is at rest. Running nodes serve all slots, agree which node
+// serves which, and think one another up. Each running replica is connected to its primary. The
+// nodes name all of these, and no node that is down, to clients.
 func (c *Cluster) WaitOK(ctx context.Context) error {
 	return servertest.Await(ctx, "the cluster is at rest", func(ctx context.Context) error {
 		own, err := c.ownRecords(ctx)
@@ -213,8 +211,8 @@ func byAddr(a, b *Server) int {
 	return strings.Compare(a.Addr(), b.Addr())
 }
 
-// checkView says what is wrong with a node's view of the cluster, given what
-// each node says of itself.
+// checkView returns an error if a node's view of the cluster is wrong, given each node's record of
+// itself.
 func (c *Cluster) checkView(ctx context.Context, node *Server, own map[*Server]nodeRecord) error {
 	info, err := node.client.ClusterInfo(ctx).Result()
 	if err != nil {
@@ -244,7 +242,7 @@ func (c *Cluster) checkView(ctx context.Context, node *Server, own map[*Server]n
 	return c.checkSlots(ctx, node, own)
 }
 
-// checkLink says what is wrong with a replica's connection with its primary.
+// checkLink returns an error if a replica's connection to its primary is wrong.
 func (s *Server) checkLink(ctx context.Context) error {
 	replication, err := s.client.Info(ctx, "replication").Result()
 	if err != nil {

@@ -24,8 +24,8 @@ func (s *Server) Pause() {
 	}
 }
 
-// Resume lets a paused server go on; it then answers what it was sent meanwhile.
-// On any other it has no effect.
+// Resume lets a paused server go on. The server then answers the commands that it received
+// meanwhile. On any other server Resume is a no-op.
 func (s *Server) Resume() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -37,7 +37,7 @@ func (s *Server) Resume() {
 	}
 }
 
-// isUp says whether the server runs and is not paused.
+// isUp reports whether the server runs and is not paused.
 func (s *Server) isUp() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

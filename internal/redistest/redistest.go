@@ -1,10 +1,10 @@
 // Package redistest runs real Redis servers for tests: single ones, clusters, and
 // replicas under sentinels.
 //
-// Each server is a child process of the test with a loopback port, a directory
-// and a client of its own, so tests can run in parallel, across packages too,
-// and none of them ever has to flush a server that another one uses. A server
-// ends with its test; on Linux it also ends when the test process is killed.
+// Each server is a child process of the test with a loopback port, a directory and a client of its
+// own. Tests can therefore run in parallel, across packages too, and none has to flush a server
+// that another one uses. A server ends with its test. On Linux it also ends when the test process
+// is killed.
 package redistest
 
 import (
@@ -28,8 +28,7 @@ import (
 )
 
 const (
-	// Redis is ready some 10 ms after its start; the limits are for machines
-	// with far too much to do.
+	// Redis is ready some 10 ms after its start. The limits are for overloaded machines.
 	startTimeout = time.Minute
 	stopTimeout  = time.Minute
 )
@@ -84,7 +83,7 @@ func newServer(t testing.TB, binary string, args []string) *Server {
 	return &Server{t: t, binary: binary, dir: t.TempDir(), args: args, ready: readyToServe}
 }
 
-// readyToServe is what redis-server logs when it accepts connections.
+// readyToServe is in the log of redis-server when it accepts connections.
 const readyToServe = "Ready to accept connections"
 
 // begin starts a server for the first time, on a port of its own.

@@ -17,10 +17,10 @@ const (
 	migrateTimeoutMillis = 10_000
 )
 
-// MoveSlots moves slots, each from 0 to 16383, with the keys in them from one
-// primary to another, as a resharding of a live cluster does it: slot by slot and
-// key by key. Clients get ASK for keys that have moved or are new, TRYAGAIN for
-// commands on keys of which only some have moved, and MOVED once a slot is over.
+// MoveSlots moves slots, each from 0 to 16383, with their keys from one primary to another, slot by
+// slot and key by key. A resharding of a live cluster does the same. Clients get ASK for keys that
+// have moved or are new. They get TRYAGAIN for commands on keys of which only some have moved, and
+// MOVED once a slot has moved.
 //
 // It returns when all running nodes know, replicas too: to move a slot on before
 // that can lose it to all. After an error, the end of ctx included, the slot at
@@ -42,7 +42,7 @@ func (c *Cluster) MoveSlots(ctx context.Context, from, to *Server, slots []int) 
 	})
 }
 
-// checkServes says which of the slots the node does not take for the target's.
+// checkServes returns an error that names the slots that the node does not assign to the target.
 func (c *Cluster) checkServes(ctx context.Context, node, to *Server, slots []int) error {
 	records, err := c.records(ctx, node)
 	if err != nil {

@@ -53,9 +53,8 @@ func TestMoveSlots(t *testing.T) {
 	}
 }
 
-// writePairs writes pairs of keys of one slot, both with each command, until ctx
-// is done, and says so on progress whenever it has written all once more and
-// somebody listens. It returns what was acknowledged last.
+// writePairs writes pairs of keys of one slot, both with each command, until ctx is done. After
+// each round it sends to progress if a receiver waits. It returns the last acknowledged values.
 func writePairs(ctx context.Context, client *redis.ClusterClient, progress chan<- struct{}) map[string]string {
 	const pairs = 500
 	acknowledged := make(map[string]string)

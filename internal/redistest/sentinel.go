@@ -21,7 +21,7 @@ const (
 	primaryName = "primary" // of the one primary, to the sentinels
 	sentinelArg = "--sentinel"
 
-	// readyToWatch is what redis-server logs when it runs as a sentinel.
+	// readyToWatch is in the log of redis-server when it runs as a sentinel.
 	readyToWatch = "Sentinel ID is"
 )
 
@@ -168,7 +168,7 @@ func (s *Sentinel) watching() []*Server {
 	return slices.DeleteFunc(s.Sentinels(), func(s *Server) bool { return !s.isUp() })
 }
 
-// primaryState is what a sentinel knows of the primary.
+// primaryState returns the state of the primary as a sentinel knows it.
 func (s *Server) primaryState(ctx context.Context) (map[string]string, error) {
 	cmd := redis.NewMapStringStringCmd(ctx, "SENTINEL", "MASTER", primaryName)
 	_ = s.client.Process(ctx, cmd) // which is the command's own error
@@ -214,9 +214,9 @@ func (s *Sentinel) Failover(ctx context.Context) error {
 	})
 }
 
-// WaitOK returns when all is at rest: the running sentinels name the same
-// primary, which runs, know of all servers and sentinels and take none that runs for down;
-// and all servers that run are that primary and its replicas, connected with it.
+// WaitOK returns when all is at rest. The running sentinels name the same primary, which runs. They
+// know all servers and sentinels, and take none that runs for down. All servers that run are that
+// primary and its replicas, connected to it.
 func (s *Sentinel) WaitOK(ctx context.Context) error {
 	return servertest.Await(ctx, "sentinels and servers are at rest", func(ctx context.Context) error {
 		if len(s.watching()) == 0 {
@@ -246,7 +246,7 @@ func (s *Sentinel) WaitOK(ctx context.Context) error {
 	})
 }
 
-// checkWatcher says what is wrong with what a sentinel knows.
+// checkWatcher returns an error if a sentinel's view is wrong.
 func (s *Sentinel) checkWatcher(ctx context.Context, watcher, primary *Server) error {
 	state, err := watcher.primaryState(ctx)
 	if err != nil {
@@ -274,7 +274,7 @@ func (s *Sentinel) checkWatcher(ctx context.Context, watcher, primary *Server) e
 	return nil
 }
 
-// checkPeers says which of the running peers a sentinel takes for down.
+// checkPeers returns an error if a sentinel considers one of the running peers down.
 func (s *Server) checkPeers(ctx context.Context, kind string, peers []*Server) error {
 	known := redis.NewMapStringStringSliceCmd(ctx, "SENTINEL", kind, primaryName)
 	_ = s.client.Process(ctx, known) // which is the command's own error
@@ -292,7 +292,7 @@ func (s *Server) checkPeers(ctx context.Context, kind string, peers []*Server) e
 	return nil
 }
 
-// checkRole says what keeps the server from being the primary, or its replica.
+// checkRole returns an error unless the server is the primary, or its replica.
 func (s *Server) checkRole(ctx context.Context, primary *Server) error {
 	want := "role:master\r\n"
 	if s != primary {

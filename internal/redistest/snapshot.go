@@ -19,11 +19,10 @@ const (
 	appendManifest = "appendonly.aof.manifest"
 )
 
-// Snapshot writes all that the server holds to a file, with SAVE, and returns the
-// file's path, for RestartFrom of this server or another one. The file lasts as
-// long as the test. What the server would find at its next start is unchanged,
-// but for one that has an RDB file already: that is brought up to date. A server
-// that does not answer fails the test.
+// Snapshot writes all data of the server to a file, with SAVE, and returns the file's path, for
+// RestartFrom of this server or another one. The file lasts as long as the test. The server's next
+// start finds the same data as without the call, except that an existing RDB file is brought up to
+// date. A server that does not answer fails the test.
 func (s *Server) Snapshot() string {
 	s.t.Helper()
 	path, err := s.snapshot()
@@ -59,11 +58,10 @@ func (s *Server) snapshot() (string, error) {
 	return path, err
 }
 
-// RestartFrom kills the server if it runs and starts it with the data of the
-// snapshot and no other, as after the restoration of a backup. The snapshot is
-// then its RDB file, or the base of its append-only file if it has one: until it
-// saves anew, it starts with the same data at each Restart. A server that does
-// not start fails the test.
+// RestartFrom kills the server if it runs, and starts it with the data of the snapshot and no
+// other, as after the restoration of a backup. The snapshot is then its RDB file, or the base of
+// its append-only file if it has one. Until the server saves again, each Restart starts it with the
+// same data. A server that does not start fails the test.
 //
 // A replica is then brought up to date by its primary, and a primary's replicas
 // are brought back to its state.

@@ -66,7 +66,7 @@ func TestWithoutRedis(t *testing.T) {
 	}
 }
 
-// outcome is what a watched function made of its test.
+// outcome is the result that a watched function set on its test.
 type outcome struct {
 	testing.TB // for all that is not recorded
 

@@ -123,7 +123,7 @@ func (a *Authority) Args() []string {
 	}
 }
 
-// ServerConfig is what another server at 127.0.0.1 presents itself with.
+// ServerConfig returns the certificate with which another server at 127.0.0.1 can present itself.
 func (a *Authority) ServerConfig() (*tls.Config, error) {
 	cert, err := tls.LoadX509KeyPair(a.certFile, a.keyFile)
 	if err != nil {
@@ -155,7 +155,7 @@ func clientConfig(caFile string) (*tls.Config, error) {
 	return &tls.Config{RootCAs: pool, ServerName: servertest.Host, MinVersion: tls.VersionTLS12}, nil
 }
 
-// isSecure says whether the server speaks TLS.
+// isSecure reports whether the server speaks TLS.
 func (s *Server) isSecure() bool {
 	return slices.Contains(s.args, certArg)
 }
@@ -168,8 +168,8 @@ func (s *Server) portArgs(port string) []string {
 	return []string{"--port", port}
 }
 
-// access is what a client of the server has to know, and the beginning of its URL, which
-// goes on with the host; topology is "" or "+cluster".
+// access returns the TLS configuration of the server's clients, and the beginning of its URL, up to
+// the host. topology is "" or "+cluster".
 func (s *Server) access(topology string) (secure *tls.Config, password, url string) {
 	s.t.Helper()
 	scheme := "redis"

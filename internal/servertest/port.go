@@ -32,10 +32,9 @@ func Addr(port int) string {
 	return net.JoinHostPort(Host, strconv.Itoa(port))
 }
 
-// ReservePort finds a free port for the test and keeps it from all other tests
-// that take their ports from this package, in other processes too, until the test
-// ends: a listener there may be closed and opened again. Without a free port in
-// 20 attempts the test fails.
+// ReservePort finds a free port for the test and reserves it until the test ends. No other test
+// that takes its ports from this package gets it, in other processes too. A listener there may be
+// closed and opened again. If 20 attempts find no free port, the test fails.
 func ReservePort(t testing.TB) int {
 	t.Helper()
 	for range portAttempts {
@@ -103,9 +102,8 @@ func anyPort() int {
 	return firstPort + 2*rand.IntN(portPairs) //nolint:gosec // any port will do, a predictable one too
 }
 
-// reserve keeps a port from the servers of every other test until release is
-// called or the test process ends. It says whether it could: a test that has the
-// port already holds it.
+// reserve keeps a port from the servers of every other test until release is called or the test
+// process ends. It returns false if a test already holds the port.
 //
 // The reservation is a listener on the port after it. The kernel alone knows of
 // all test processes, and takes a listener from one that dies.
@@ -128,13 +126,15 @@ func listen(port int) (release func(), ok bool) {
 	}, true
 }
 
-// Close closes a listener on a port that is reserved, and returns when it is closed for others, too.
+// Close closes a listener on a port that is reserved, and returns when it is closed for others,
+// too.
 func Close(l net.Listener) error {
 	return errors.Join(l.Close(), awaitClosed(l.Addr().String()))
 }
 
-// awaitClosed waits until nobody listens at the address. What was closed here is still open in a child that another
-// goroutine starts, until the kernel has closed it on exec, and that it does after it has let this process go on.
+// awaitClosed waits until nobody listens at the address. A child that another goroutine starts
+// keeps closed sockets open until the kernel closes them on exec. The kernel lets this process go
+// on before that.
 func awaitClosed(addr string) error {
 	return Await(context.Background(), addr+" refuses connections", func(ctx context.Context) error {
 		conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)

@@ -27,8 +27,8 @@ func TestReservePort(t *testing.T) {
 	wantReleased(t, port)
 }
 
-// wantReleased waits until the port can be reserved: a child that another test starts may hold on to what was closed here
-// for a moment.
+// wantReleased waits until the port can be reserved: a child that another test starts may hold on
+// to what was closed here for a moment.
 func wantReleased(t *testing.T, port int) {
 	t.Helper()
 	err := Await(t.Context(), "the port is free", func(context.Context) error {

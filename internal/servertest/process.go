@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Process is one run of a server: the program and all processes that it starts,
-// in its process group or, as long as they are its own children, out of it.
+// Process is one run of a server: the program and all processes that it starts. They are in its
+// process group, or outside of it as long as they are its children.
 //
 // Its methods are for one goroutine at a time.
 type Process struct {
@@ -26,9 +26,8 @@ type Process struct {
 // set. When ctx is over first, or the server ends, it is an error, ErrPortTaken
 // among them, with the end of what the server wrote; no process is left then.
 //
-// The process belongs to the caller, who is to Kill or Stop it: ctx does not end
-// it, and nor should that of the command, for a test's own context is over before
-// its cleanups, which may still need the server.
+// The process belongs to the caller, who must Kill or Stop it. Neither ctx nor the command's
+// context ends it: a test's context ends before its cleanups, which may still need the server.
 //
 // In the command's SysProcAttr the process group and the death signal are Start's
 // to set.
@@ -55,9 +54,9 @@ func Start(ctx context.Context, cmd *exec.Cmd, ready string) (*Process, error) {
 	return nil, p.withLog(fmt.Errorf("it ended before it was ready (%s)", cmd.ProcessState))
 }
 
-// Run runs a program that is no server to its end, and returns what it wrote to
-// its standard output and standard error, which are Run's to set, as are the
-// attributes that are Start's. The end of the command's own context ends it.
+// Run runs a program that is no server to its end, and returns what it wrote to its standard output
+// and standard error. Run sets both of them, and the attributes that Start sets. The end of the
+// command's own context ends the program.
 func Run(cmd *exec.Cmd) ([]byte, error) {
 	tie(cmd)
 	runtime.LockOSThread() // see run
@@ -86,7 +85,7 @@ func (p *Process) withLog(err error) error {
 	return fmt.Errorf("%w\n%s", err, p.log.tail())
 }
 
-// hasEnded says whether the process is gone: its id may be another's by now.
+// hasEnded reports whether the process is gone. Another process may have its id by then.
 func (p *Process) hasEnded() bool {
 	select {
 	case <-p.done:
@@ -96,8 +95,8 @@ func (p *Process) hasEnded() bool {
 	}
 }
 
-// Kill ends all processes of the server at once, as kill -9 does, suspended ones
-// too, and returns when they are gone. It does nothing when they are gone already.
+// Kill ends all processes of the server at once, as kill -9 does, and returns when they are gone.
+// It also ends suspended ones. If they are already gone, Kill is a no-op.
 func (p *Process) Kill() error {
 	if p.hasEnded() {
 		return nil
@@ -128,10 +127,9 @@ func (p *Process) Stop(ctx context.Context, signal os.Signal) error {
 	}
 }
 
-// Suspend stops all processes of the server where they are, and returns when they
-// have stopped, a minute later at most: what they do not do by then they do after
-// Resume. It is an error that the server has ended, and that the system is another
-// than Linux.
+// Suspend stops all processes of the server, and returns when they have stopped, after a minute at
+// most. They continue at Resume. Suspend returns an error if the server has ended, or if the system
+// is not Linux.
 func (p *Process) Suspend(ctx context.Context) error {
 	if p.hasEnded() {
 		return os.ErrProcessDone
@@ -149,7 +147,7 @@ func (p *Process) Resume() error {
 	return p.resume()
 }
 
-// Suspended says whether Suspend was called, and not Resume or Stop since.
+// Suspended reports whether Suspend was called, and not Resume or Stop since.
 func (p *Process) Suspended() bool {
 	return p.suspended
 }

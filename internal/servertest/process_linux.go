@@ -15,9 +15,8 @@ import (
 	"time"
 )
 
-// tie gives the process a group of its own, so that its children can be killed
-// with it, and has the kernel kill it when the test process dies without running
-// its cleanups.
+// tie gives the process a group of its own, so that its children can be killed with it. The kernel
+// kills the process when the test process dies without running its cleanups.
 func tie(cmd *exec.Cmd) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -114,12 +113,12 @@ type member struct {
 	state              byte
 }
 
-// isAtRest says whether the process can do nothing: it is stopped, or has ended.
+// isAtRest reports whether the process can do nothing: it is stopped, or has ended.
 func (m member) isAtRest() bool {
 	return strings.IndexByte("TtZX", m.state) >= 0
 }
 
-// hasEnded says whether nothing is left of the process but that somebody is to be told of its end.
+// hasEnded reports whether only the exit status is left of the process.
 func (m member) hasEnded() bool { return m.state == 'Z' || m.state == 'X' }
 
 // membersOf lists the processes that are in the leader's group or its children.

@@ -12,7 +12,7 @@ import (
 // tie does nothing: only Linux can tie a child's life to its parent's.
 func tie(*exec.Cmd) {}
 
-// kill kills the server's first process; what it has started is to end by itself.
+// kill kills the server's first process. The processes that it has started must end by themselves.
 func (p *Process) kill() error { return p.cmd.Process.Kill() }
 
 // suspend fails: signals to stop a process are not everywhere.

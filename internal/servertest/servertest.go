@@ -1,6 +1,6 @@
-// Package servertest runs server programs as child processes of tests. It is what
-// packages redistest, pgtest and proxytest have in common: to find a program, a
-// port for it, and to run, stop, suspend and kill it with all its processes.
+// Package servertest runs server programs as child processes of tests. Packages redistest, pgtest
+// and proxytest share it. It finds a program and a port, and runs, stops, suspends and kills the
+// program with all its processes.
 //
 // A server ends at the latest with the test process, on Linux also when that is
 // killed. Elsewhere a test process that is killed leaves its servers behind.
@@ -41,14 +41,13 @@ func FindProgram(t testing.TB, need, name string, others ...string) string {
 
 const (
 	pollInterval = 20 * time.Millisecond
-	// What is awaited comes within seconds; the limit is for machines with far
-	// too much to do, and keeps a test that waits for what never comes from the
-	// limit of the whole run.
+	// An awaited event comes within seconds. The limit is for overloaded machines, and ends a test
+	// that waits for nothing before the limit of the whole run does.
 	awaitTimeout = 3 * time.Minute
 )
 
-// Await calls try every 20 ms until it returns nil, three minutes at most. The error
-// tells what was awaited, as "it has stopped", and what try said last.
+// Await calls try every 20 ms until it returns nil, for three minutes at most. The error contains
+// what, such as "it has stopped", and the last error of try.
 func Await(ctx context.Context, what string, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, awaitTimeout)
 	defer cancel()

@@ -101,7 +101,7 @@ func writeProgram(t *testing.T, dir, name string) (path string) {
 	return path
 }
 
-// outcome is what a watched function made of its test.
+// outcome is the result that a watched function set on its test.
 type outcome struct {
 	testing.TB // for all that is not recorded
 

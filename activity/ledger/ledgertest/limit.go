@@ -38,7 +38,7 @@ func (s suite) limit(t *testing.T) {
 		"there already":              {[]ledger.Change{upTo(1, a)}, []outcome{same}, false},
 		"there already, longer":      {[]ledger.Change{upTo(1, longer)}, []outcome{done}, false},
 		"there already, and another": {[]ledger.Change{upTo(2, a, c), upTo(3, a, c)}, []outcome{no, done}, true},
-		"refused, nothing of it":     {[]ledger.Change{upTo(2, longer, c), upTo(2, a)}, []outcome{no, same}, false},
+		"refused as a whole":         {[]ledger.Change{upTo(2, longer, c), upTo(2, a)}, []outcome{no, same}, false},
 		"room made":                  {[]ledger.Change{remove(a), upTo(2, c)}, []outcome{done, done}, true},
 		"room made too late":         {[]ledger.Change{upTo(2, c), remove(a)}, []outcome{no, done}, true},
 		"room made and used":         {[]ledger.Change{remove(a), upTo(2, a), upTo(2, c)}, []outcome{done, done, no}, false},

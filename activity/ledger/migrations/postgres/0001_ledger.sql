@@ -18,8 +18,8 @@ CREATE TABLE pages (
 CREATE INDEX pages_changed ON pages (changed);
 
 -- One row a key. hash is the owner's 64-bit hash with the top bit flipped, so
--- that signed order is the hash's unsigned order and the rows of a page are
--- one range of the primary key. With 16 pages or more, a page is in one
+-- that signed order is the hash's unsigned order. The rows of a page are one
+-- range of the primary key. With 16 pages or more, a page is in one
 -- partition. Text is told apart and ordered byte by byte.
 CREATE TABLE entries (
     hash   bigint NOT NULL,
@@ -48,8 +48,8 @@ CREATE TABLE entries_14 PARTITION OF entries FOR VALUES FROM (691752902764108185
 CREATE TABLE entries_15 PARTITION OF entries FOR VALUES FROM (8070450532247928832) TO (MAXVALUE);
 
 -- Lists of one owner and kind, newest first, without a sort. All rows meet the
--- condition, but queries have to state it: so the planner cannot take this
--- index to find a single row, for which it would read all of the owner's.
+-- condition, but queries must state it. So the planner cannot use this index
+-- to find a single row, for which it would read all rows of the owner.
 CREATE INDEX entries_newest ON entries (hash, owner, kind, since DESC, target) INCLUDE (until)
     WHERE kind <> '';
 

@@ -1,5 +1,5 @@
--- The hash of the target, stored like hash, where the target is a user whose own
--- page has no row that stands for this one; NULL otherwise.
+-- The hash of the target, stored like hash, if the target is a user
+-- whose page has no row that stands for this one; NULL otherwise.
 ALTER TABLE entries ADD COLUMN target_hash bigint;
 
 -- Rows that name a user. The others are not in it.

@@ -3,7 +3,7 @@
 ALTER TABLE pages ADD COLUMN moves bigint NOT NULL DEFAULT 0;
 CREATE INDEX pages_moved ON pages (page) INCLUDE (moves) WHERE moves > 0;
 
--- Users who have a page of their own, by their hash, stored like that of entries: all
+-- Users who have a dedicated page, by their hash, stored like that of entries: all
 -- rows of the hash are in that page. Rows are written by those who have locked the
 -- row of the user's shared page in pages.
 CREATE TABLE owners (

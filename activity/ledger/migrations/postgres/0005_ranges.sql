@@ -1,6 +1,6 @@
--- Users whose hashes lie between two of a home's rows, or behind its last one, are on
--- page since the home was last reshaped, and were on left_page before: the same, if it
--- did not move them. least is stored like the hash of entries. Those before its first row
+-- Each row places the users whose hashes lie between it and the home's next row, or
+-- behind it if it is the last. They are on page since the home was last reshaped, and
+-- were on left_page before. The two are the same if the reshape did not move them. least is stored like the hash of entries. Those before its first row
 -- are on the home page, as all users of a home without rows are. Rows are written by
 -- those who have locked the row of the home in pages.
 CREATE TABLE ranges (

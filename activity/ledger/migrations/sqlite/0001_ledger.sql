@@ -15,8 +15,8 @@ CREATE TABLE pages (
 ) STRICT;
 
 -- One row a key. hash is the owner's 64-bit hash with the top bit flipped, so
--- that signed order is the hash's unsigned order and the rows of a page are
--- one range of the primary key.
+-- that signed order is the hash's unsigned order. The rows of a page are one
+-- range of the primary key.
 CREATE TABLE entries (
     hash   INTEGER NOT NULL,
     owner  TEXT    NOT NULL,

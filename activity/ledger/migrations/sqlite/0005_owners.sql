@@ -3,7 +3,7 @@
 ALTER TABLE pages ADD COLUMN moves INTEGER NOT NULL DEFAULT 0;
 CREATE INDEX pages_moved ON pages (page, moves) WHERE moves > 0;
 
--- Users who have a page of their own, by their hash, stored like that of entries: all
+-- Users who have a dedicated page, by their hash, stored like that of entries: all
 -- rows of the hash are in that page.
 CREATE TABLE owners (
     hash INTEGER PRIMARY KEY,
