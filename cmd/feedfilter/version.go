@@ -7,8 +7,8 @@ import (
 	"runtime/debug"
 )
 
-// What a build that cannot ask git is told by the linker: see the Dockerfile.
-var linkedCommit, linkedDate string //nolint:gochecknoglobals // the linker knows variables alone
+// What the linker is told by make build, make dist and the Dockerfile. `go install` of a version tells nothing.
+var linkedVersion, linkedCommit, linkedDate string //nolint:gochecknoglobals // the linker knows variables alone
 
 type versionCmd struct {
 	Result resultFlags `embed:""`
@@ -40,12 +40,16 @@ func thisVersion() version {
 	if !ok {
 		info = &debug.BuildInfo{}
 	}
-	return describe(info, linkedCommit, linkedDate)
+	return describe(info, linkedVersion, linkedCommit, linkedDate)
 }
 
-// describe is what the build says of itself, and, where that says nothing, what the linker was told.
-func describe(info *debug.BuildInfo, commit, date string) version {
-	v := version{Version: cmp.Or(info.Main.Version, "(devel)"), Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+// describe returns the version that the linker was told, or else that of the module, and the commit that the build
+// found, or else what the linker was told.
+func describe(info *debug.BuildInfo, linked, commit, date string) version {
+	v := version{
+		Version: cmp.Or(linked, info.Main.Version, "(devel)"),
+		Go:      runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
+	}
 	for _, s := range info.Settings {
 		switch s.Key {
 		case "vcs.revision":
