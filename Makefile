@@ -15,6 +15,13 @@ FUZZTIME ?= 30s
 PEERS ?=
 # Where `make screens` puts its pictures.
 SCREENS ?= screens
+# What `feedfilter version` prints, and the files of `make dist` are named after: the last tag, and what came after it.
+VERSION ?= $(shell git describe --tags --dirty --match 'v[0-9]*' 2>/dev/null || echo v0.1.0)
+COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
+# Time of all files of `make dist`, in seconds since 1970: when the commit was made.
+SOURCE_DATE_EPOCH ?= $(shell git show --no-patch --format=%ct 2>/dev/null || echo 0)
+# What `make dist` builds for.
+PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 # Where `make vulncheck` looks, as in: make vulncheck VULNDB=https://vulndb.internal
 VULNDB  ?=
 # What `make run` passes to feedfilter serve, as in: make run SERVE='--addr 127.0.0.1:9000'
@@ -35,7 +42,30 @@ run: ## Run the service from source, on 127.0.0.1:8080, with its data in ./feedf
 
 .PHONY: build
 build: ## Build bin/feedfilter, static and reproducible.
-	CGO_ENABLED=0 $(GO) build -trimpath -o bin/feedfilter ./cmd/feedfilter
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -o bin/feedfilter \
+		-ldflags "-X main.linkedVersion=$(VERSION) -X main.linkedCommit=$(COMMIT)" ./cmd/feedfilter
+
+# The newest versions whose own dependencies the module proxy of any builder is likely to have.
+NFPM_VERSION := 2.45.2
+CYCLONEDX_VERSION := 1.10.0
+
+.PHONY: dist
+dist: dist-tools ## Make archives, packages, the image, an SBOM and checksums in dist/, for PLATFORMS, byte for byte reproducible.
+	@GO='$(GO)' VERSION='$(VERSION)' COMMIT='$(COMMIT)' SOURCE_DATE_EPOCH='$(SOURCE_DATE_EPOCH)' PLATFORMS='$(PLATFORMS)' \
+		packaging/build dist
+
+.PHONY: dist-tools
+dist-tools:
+	@[ -x .bin/nfpm-$(NFPM_VERSION) ] || { echo 'building nfpm $(NFPM_VERSION), once' && CGO_ENABLED=0 GOBIN='$(CURDIR)/.bin' \
+		$(GO) install github.com/goreleaser/nfpm/v2/cmd/nfpm@v$(NFPM_VERSION) && mv .bin/nfpm .bin/nfpm-$(NFPM_VERSION); }
+	@[ -x .bin/cyclonedx-gomod-$(CYCLONEDX_VERSION) ] || { echo 'building cyclonedx-gomod $(CYCLONEDX_VERSION), once' && \
+		CGO_ENABLED=0 GOBIN='$(CURDIR)/.bin' $(GO) install github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v$(CYCLONEDX_VERSION) && \
+		mv .bin/cyclonedx-gomod .bin/cyclonedx-gomod-$(CYCLONEDX_VERSION); }
+	@ln -sf nfpm-$(NFPM_VERSION) .bin/nfpm && ln -sf cyclonedx-gomod-$(CYCLONEDX_VERSION) .bin/cyclonedx-gomod
+
+.PHONY: dist-test
+dist-test: deps dist-tools ## Test what make dist makes: reproducible, installable, upgradable; as root, installs and removes a package.
+	$(GO) test -count 1 -timeout 25m -v -run '^TestLong' $(ARGS) ./packaging
 
 # A test that takes long is called TestLong...: test and race skip those, test-long runs no others.
 .PHONY: test
@@ -44,7 +74,7 @@ test: deps ## Run the tests, without those of test-long.
 	$(GO) test -p $(JOBS) -skip '^TestLong' -timeout 15m $(ARGS) ./integration ./...
 
 .PHONY: test-long
-test-long: deps ## Run the tests that take long: faults at every step, chaos, large numbers.
+test-long: deps dist-tools ## Run the tests that take long: faults at every step, chaos, large numbers.
 	$(GO) test -run '^TestLong' -timeout 25m $(ARGS) ./integration \
 		$$(grep -rl --include='*_test.go' '^func TestLong' . | xargs -n 1 dirname | sort -u)
 
@@ -167,5 +197,5 @@ screens: deps ## Take pictures of the operations page in all states, into SCREEN
 
 .PHONY: clean
 clean: ## Remove what was built, the tools and the cached test results too.
-	rm -rf bin .bin
+	rm -rf bin dist .bin
 	$(GO) clean -testcache
