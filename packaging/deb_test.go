@@ -26,6 +26,7 @@ const (
 // testDeb: the deb in first installs. The service runs as its unit says, and keeps its data and settings
 // over an upgrade and a removal.
 func testDeb(t *testing.T, first string) {
+	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("NOT TESTED: installing a package takes root")
 	}
@@ -169,7 +170,7 @@ func (s *service) untilReady() {
 }
 
 func (s *service) call(method, path string) (status int, body string, err error) {
-	request, err := http.NewRequestWithContext(s.t.Context(), method, s.url+path, nil)
+	request, err := http.NewRequestWithContext(s.t.Context(), method, s.url+path, http.NoBody)
 	if err != nil {
 		return 0, "", err
 	}

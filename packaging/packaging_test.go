@@ -97,7 +97,7 @@ func copySources(t *testing.T) string {
 			return nil
 		}
 		target := filepath.Join(to, strings.TrimPrefix(path, "../"))
-		if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil { //nolint:gosec // as a checkout has it
+		if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
 			return err
 		}
 		info, err := entry.Info()
@@ -200,6 +200,7 @@ func TestLongRelease(t *testing.T) {
 }
 
 func testArchive(t *testing.T, out string) {
+	t.Helper()
 	files, headers := untar(t, bytes.NewReader(unzip(t, read(t, one(t, out, "*.tar.gz")))))
 	root := "feedfilter_0.1.0_linux_" + runtime.GOARCH + "/"
 	for name, want := range map[string]string{
@@ -225,7 +226,7 @@ func testArchive(t *testing.T, out string) {
 		t.Errorf("the command has %d bytes, more than %d", size, maxBinary)
 	}
 	binary := filepath.Join(t.TempDir(), "feedfilter")
-	if err := os.WriteFile(binary, files[root+"feedfilter"], 0o700); err != nil { //nolint:gosec // it is executed
+	if err := os.WriteFile(binary, files[root+"feedfilter"], 0o700); err != nil {
 		t.Fatal(err)
 	}
 	want := "feedfilter v0.1.0, commit " + commit + " of 2026-09-21"
@@ -235,6 +236,7 @@ func testArchive(t *testing.T, out string) {
 }
 
 func testRPM(t *testing.T, out string) {
+	t.Helper()
 	if _, err := exec.LookPath("rpm"); err != nil {
 		skip(t, "no rpm: run make deps")
 	}
@@ -264,6 +266,7 @@ type descriptor struct {
 }
 
 func testImage(t *testing.T, out string) {
+	t.Helper()
 	files, _ := untar(t, bytes.NewReader(read(t, one(t, out, "*_image.tar"))))
 	if got := string(files["oci-layout"]); got != `{"imageLayoutVersion":"1.0.0"}` {
 		t.Errorf("oci-layout: %s", got)

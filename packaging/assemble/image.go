@@ -32,7 +32,7 @@ func (i *image) descriptor(mediaType string, blob []byte, more object) object {
 	sum := sha256.Sum256(blob)
 	name := hex.EncodeToString(sum[:])
 	i.blobs[name] = blob
-	all := object{"mediaType": mediaType, "digest": "sha256:" + name, "size": len(blob)}
+	all := object{typeKey: mediaType, "digest": "sha256:" + name, "size": len(blob)}
 	maps.Copy(all, more)
 	return all
 }
@@ -45,7 +45,10 @@ func (i *image) json(mediaType string, content, more object) (object, error) {
 	return i.descriptor(mediaType, text, more), nil
 }
 
-const mediaTypes = "application/vnd.oci.image."
+const (
+	mediaTypes = "application/vnd.oci.image."
+	typeKey    = "mediaType"
+)
 
 // write writes the image with the commands, each given as <goarch>=<file>.
 func (i *image) write(name, dockerfile string, commands []string) error {
@@ -65,12 +68,12 @@ func (i *image) write(name, dockerfile string, commands []string) error {
 	}
 	// One image for all processors is an index within the index of the layout.
 	all, err := i.json(mediaTypes+"index.v1+json", object{
-		"schemaVersion": 2, "mediaType": mediaTypes + "index.v1+json", "manifests": manifests, "annotations": i.annotations(),
+		"schemaVersion": 2, typeKey: mediaTypes + "index.v1+json", "manifests": manifests, "annotations": i.annotations(),
 	}, object{"annotations": object{"org.opencontainers.image.ref.name": strings.ReplaceAll(i.version, "+", "_")}})
 	if err != nil {
 		return err
 	}
-	index, err := json.Marshal(object{"schemaVersion": 2, "mediaType": mediaTypes + "index.v1+json", "manifests": []object{all}})
+	index, err := json.Marshal(object{"schemaVersion": 2, typeKey: mediaTypes + "index.v1+json", "manifests": []object{all}})
 	if err != nil {
 		return err
 	}
@@ -105,7 +108,7 @@ func (i *image) manifest(config object, processor, command string) (object, erro
 		return nil, err
 	}
 	return i.json(mediaTypes+"manifest.v1+json", object{
-		"schemaVersion": 2, "mediaType": mediaTypes + "manifest.v1+json", "config": described,
+		"schemaVersion": 2, typeKey: mediaTypes + "manifest.v1+json", "config": described,
 		"layers": []object{i.descriptor(mediaTypes+"layer.v1.tar+gzip", layer, nil)}, "annotations": i.annotations(),
 	}, object{"platform": object{"os": "linux", "architecture": processor}})
 }
@@ -149,11 +152,11 @@ func (i *image) layer(config object, command string) (layer []byte, plain string
 
 // save writes the layout as a tar.
 func (i *image) save(name string, index []byte) error {
-	out, err := os.Create(name)
+	out, err := os.Create(name) //nolint:gosec // the caller names the file
 	if err != nil {
 		return err
 	}
-	defer out.Close()
+	defer func() { _ = out.Close() }() // after the Close below, it does nothing
 	t := tree{Writer: tar.NewWriter(out), at: i.at}
 	if err := t.file("oci-layout", 0o644, []byte(`{"imageLayoutVersion":"1.0.0"}`)); err != nil {
 		return err

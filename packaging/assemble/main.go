@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -11,8 +12,8 @@ import (
 
 const usage = `usage:
   assemble notices <goos>/<goarch>                       print the licences of what the command links
-  assemble archive <file.tar.gz> <time> <from>=<to>...   with the files under their names <to>
-  assemble image <file.tar> <time> <Dockerfile> <version> <commit> <roots.pem> <goarch>=<command>...`
+  assemble archive <file.tar.gz> <time> <from>=<to>   with the files under their names <to>
+  assemble image <file.tar> <time> <Dockerfile> <version> <commit> <roots.pem> <goarch>=<command>`
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
@@ -24,7 +25,7 @@ func main() {
 func run(args []string) error {
 	switch {
 	case len(args) == 2 && args[0] == "notices":
-		return printNotices(os.Stdout, args[1])
+		return printNotices(context.Background(), os.Stdout, args[1])
 	case len(args) >= 4 && args[0] == "archive":
 		at, err := timeOf(args[2])
 		if err != nil {

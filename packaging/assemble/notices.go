@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,14 +17,16 @@ import (
 )
 
 // linked is a package that the command links, as go list prints it.
-type linked struct {
-	Dir        string
-	Standard   bool
-	EmbedFiles []string
+type linked struct { //nolint:tagliatelle // the names are those of go list
+	Dir        string   `json:"Dir"`
+	Standard   bool     `json:"Standard"`
+	EmbedFiles []string `json:"EmbedFiles"`
 	Module     *struct {
-		Path, Version, Dir string
-		Main               bool
-	}
+		Path    string `json:"Path"`
+		Version string `json:"Version"`
+		Dir     string `json:"Dir"`
+		Main    bool   `json:"Main"`
+	} `json:"Module"`
 }
 
 // notices are the texts of licences and notices, each with the names of those it is for.
@@ -31,8 +34,8 @@ type notices map[string][]string
 
 // printNotices prints the licences of the modules that the command links on a platform, of Go's
 // library, and of what the command embeds. A module without a licence is an error.
-func printNotices(out io.Writer, platform string) error {
-	packages, err := list(platform)
+func printNotices(ctx context.Context, out io.Writer, platform string) error {
+	packages, err := list(ctx, platform)
 	if err != nil {
 		return err
 	}
@@ -57,7 +60,7 @@ func printNotices(out io.Writer, platform string) error {
 			return fmt.Errorf("%s: no file with a licence", name)
 		}
 	}
-	root, err := exec.Command("go", "env", "GOROOT").Output()
+	root, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
 	if err != nil {
 		return err
 	}
@@ -68,9 +71,9 @@ func printNotices(out io.Writer, platform string) error {
 }
 
 // list returns the packages that the command links.
-func list(platform string) ([]linked, error) {
+func list(ctx context.Context, platform string) ([]linked, error) {
 	system, processor, _ := strings.Cut(platform, "/")
-	command := exec.Command("go", "list", "-deps", "-json=Dir,Standard,EmbedFiles,Module", "./cmd/feedfilter")
+	command := exec.CommandContext(ctx, "go", "list", "-deps", "-json=Dir,Standard,EmbedFiles,Module", "./cmd/feedfilter")
 	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+system, "GOARCH="+processor)
 	command.Stderr = os.Stderr
 	text, err := command.Output()
