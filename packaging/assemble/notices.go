@@ -17,7 +17,9 @@ import (
 )
 
 // linked is a package that the command links, as go list prints it.
-type linked struct { //nolint:tagliatelle // the names are those of go list
+//
+//nolint:tagliatelle // the names are those of go list
+type linked struct {
 	Dir        string   `json:"Dir"`
 	Standard   bool     `json:"Standard"`
 	EmbedFiles []string `json:"EmbedFiles"`
