@@ -6,9 +6,10 @@ COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
 # What `feedfilter version` says: there is no repository here to ask.
+ARG VERSION=
 ARG COMMIT=
 ARG DATE=
-RUN CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags="-s -w -X main.linkedCommit=${COMMIT:-} -X main.linkedDate=${DATE:-}" -o /out/usr/bin/feedfilter ./cmd/feedfilter
+RUN CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags="-s -w -X main.linkedVersion=${VERSION:-} -X main.linkedCommit=${COMMIT:-} -X main.linkedDate=${DATE:-}" -o /out/usr/bin/feedfilter ./cmd/feedfilter
 RUN mkdir -p /out/etc/ssl/certs /data \
     && cp /etc/ssl/certs/ca-certificates.crt /out/etc/ssl/certs/ \
     && echo 'feedfilter:x:65532:65532::/data:/sbin/nologin' >/out/etc/passwd \

@@ -15,6 +15,13 @@ FUZZTIME ?= 30s
 PEERS ?=
 # Directory of the pictures of `make screens`.
 SCREENS ?= screens
+# The version that `feedfilter version` prints and that the files of `make dist` are named after.
+VERSION ?= $(shell git describe --tags --dirty --match 'v[0-9]*' 2>/dev/null || echo v0.1.0)
+COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
+# Time of all files of `make dist`, in seconds of Unix time: that of the commit.
+SOURCE_DATE_EPOCH ?= $(shell git show --no-patch --format=%ct 2>/dev/null || echo 0)
+# Platforms of `make dist`.
+PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 # Database of `make vulncheck`, as in: make vulncheck VULNDB=https://vulndb.internal
 VULNDB  ?=
 # Flags of feedfilter serve for `make run`, as in: make run SERVE='--addr 127.0.0.1:9000'
@@ -35,7 +42,30 @@ run: ## Run the service from source, on 127.0.0.1:8080, with its data in ./feedf
 
 .PHONY: build
 build: ## Build bin/feedfilter, static and reproducible.
-	CGO_ENABLED=0 $(GO) build -trimpath -o bin/feedfilter ./cmd/feedfilter
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -o bin/feedfilter \
+		-ldflags "-X main.linkedVersion=$(VERSION) -X main.linkedCommit=$(COMMIT)" ./cmd/feedfilter
+
+# Tools of make dist.
+NFPM_VERSION := 2.45.2
+CYCLONEDX_VERSION := 1.10.0
+
+.PHONY: dist
+dist: dist-tools ## Make archives, packages, an image, SBOMs and checksums in dist/, reproducibly.
+	@GO='$(GO)' VERSION='$(VERSION)' COMMIT='$(COMMIT)' SOURCE_DATE_EPOCH='$(SOURCE_DATE_EPOCH)' PLATFORMS='$(PLATFORMS)' \
+		packaging/build dist
+
+.PHONY: dist-tools
+dist-tools:
+	@[ -x .bin/nfpm-$(NFPM_VERSION) ] || { echo 'building nfpm $(NFPM_VERSION), once' && CGO_ENABLED=0 GOBIN='$(CURDIR)/.bin' \
+		$(GO) install github.com/goreleaser/nfpm/v2/cmd/nfpm@v$(NFPM_VERSION) && mv .bin/nfpm .bin/nfpm-$(NFPM_VERSION); }
+	@[ -x .bin/cyclonedx-gomod-$(CYCLONEDX_VERSION) ] || { echo 'building cyclonedx-gomod $(CYCLONEDX_VERSION), once' && \
+		CGO_ENABLED=0 GOBIN='$(CURDIR)/.bin' $(GO) install github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v$(CYCLONEDX_VERSION) && \
+		mv .bin/cyclonedx-gomod .bin/cyclonedx-gomod-$(CYCLONEDX_VERSION); }
+	@ln -sf nfpm-$(NFPM_VERSION) .bin/nfpm && ln -sf cyclonedx-gomod-$(CYCLONEDX_VERSION) .bin/cyclonedx-gomod
+
+.PHONY: dist-test
+dist-test: deps dist-tools ## Test the packages of make dist; as root, install, upgrade and remove one.
+	$(GO) test -count 1 -timeout 25m -v -run '^TestLong' $(ARGS) ./packaging
 
 # Long tests are called TestLong...: test and race skip them, test-long runs only them.
 .PHONY: test
@@ -46,7 +76,7 @@ test: deps ## Run the tests, without those of test-long.
 .PHONY: test-long
 test-long: deps ## Run the long tests: faults at every step, chaos, large numbers.
 	$(GO) test -run '^TestLong' -timeout 25m $(ARGS) ./integration \
-		$$(grep -rl --include='*_test.go' '^func TestLong' . | xargs -n 1 dirname | sort -u)
+		$$(grep -rl --include='*_test.go' --exclude-dir=packaging '^func TestLong' . | xargs -n 1 dirname | sort -u)
 
 # The race detector does not watch SQLite: it is C translated to Go, and would take four times as
 # long. The package has no generic code, of which the linker could take an unwatched copy.
@@ -169,5 +199,5 @@ screens: deps ## Take screenshots of the operations page in all states, into SCR
 
 .PHONY: clean
 clean: ## Remove build results, tools and cached test results.
-	rm -rf bin .bin
+	rm -rf bin dist .bin
 	$(GO) clean -testcache

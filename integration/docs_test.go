@@ -42,6 +42,7 @@ func documents() map[string]document {
 			console: "it sets the shell up, as the drills do",
 		},
 		"docs/DEPLOY.md":              {servers: true, console: "they need an engine of containers and a cluster; scripts/lint-containers does what goes without"},
+		"docs/INSTALL.md":             {console: "they need what make dist makes; the tests of packaging install it"},
 		"CONTRIBUTING.md":             {console: makes},
 		"integration/README.md":       {console: makes},
 		"integration/peers/README.md": {console: makes},

@@ -1,8 +1,14 @@
 package main
 
 import (
-	"github.com/alecthomas/kong"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
 	kongcompletion "github.com/jotaen/kong-completion"
+	"github.com/posener/complete"
 )
 
 type completionCmd struct {
@@ -15,7 +21,77 @@ func (*completionCmd) Help() string {
 		"path, for completions. Where it has none, bash and zsh offer file names."
 }
 
-// Run prints code for the shell.
-func (c *completionCmd) Run(command *kong.Context) error {
-	return (&kongcompletion.Completion{Shell: c.Shell, Code: true}).Run(command)
+// Run prints the code that the shell is to read.
+func (c *completionCmd) Run(std stdio) error {
+	program, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find the path of this program: %w", err)
+	}
+	_, err = fmt.Fprintln(std.out, shellCode(c.Shell, program))
+	return err
+}
+
+// shellCode has the shell ask program for completions. kong-completion has the same, in templates that would
+// double the size of the program: see [settings.Parse].
+func shellCode(shell, program string) string {
+	const compgen = "complete -o default -o bashdefault -C PROGRAM feedfilter"
+	code := map[string]string{
+		"bash": compgen,
+		"zsh":  "autoload -U +X bashcompinit && bashcompinit\n" + compgen,
+		"fish": `function __complete_feedfilter
+    set -lx COMP_LINE (commandline -cp)
+    test -z (commandline -ct)
+    and set COMP_LINE "$COMP_LINE "
+    PROGRAM
+end
+complete -f -c feedfilter -a "(__complete_feedfilter)"`,
+	}[shell]
+	return strings.ReplaceAll(code, "PROGRAM", program)
+}
+
+// answerShell prints what may follow the line that a shell has in COMP_LINE, and reports whether there is one.
+func answerShell(std stdio) (bool, error) {
+	line := os.Getenv("COMP_LINE")
+	if line == "" {
+		return false, nil
+	}
+	if cursor, err := strconv.Atoi(os.Getenv("COMP_POINT")); err == nil && cursor >= 0 && cursor < len(line) {
+		line = line[:cursor]
+	}
+	parser, err := newParser(&cli{}, std)
+	if err != nil {
+		return true, err
+	}
+	command, err := kongcompletion.Command(parser)
+	if err != nil {
+		return true, fmt.Errorf("complete %q: %w", line, err)
+	}
+	args := typed(line)
+	for _, word := range command.Predict(args) {
+		if strings.HasPrefix(word, args.Last) {
+			if _, err := fmt.Fprintln(std.out, word); err != nil {
+				return true, err
+			}
+		}
+	}
+	return true, nil
+}
+
+// typed splits a line into words. The last one is still being typed; it is empty after a space, and what follows
+// the = of a flag.
+func typed(line string) complete.Args {
+	words := strings.Fields(line)
+	if len(words) == 0 || strings.TrimRight(line, " \t") != line {
+		words = append(words, "")
+	}
+	end := len(words) - 1
+	words = slices.Concat(words[:end], strings.Split(words[end], "="))[1:]
+	args := complete.Args{All: words}
+	if end = len(words) - 1; end >= 0 {
+		args.Completed, args.Last = words[:end], words[end]
+	}
+	if end > 0 {
+		args.LastCompleted = words[end-1]
+	}
+	return args
 }

@@ -14,7 +14,6 @@ import (
 	"syscall"
 
 	"github.com/alecthomas/kong"
-	kongcompletion "github.com/jotaen/kong-completion"
 
 	"github.com/feedfilter/feedfilter/internal/settings"
 )
@@ -103,12 +102,14 @@ func complain(to io.Writer, err error) {
 }
 
 func execute(ctx context.Context, args []string, std stdio) error {
+	if done, err := answerShell(std); done {
+		return err
+	}
 	chosen, err := invoke(ctx, args, std)
 	if err != nil {
 		return err
 	}
-	chosen.command.BindTo(ctx, (*context.Context)(nil))
-	return chosen.command.Run(std, chosen)
+	return chosen.run(ctx, std)
 }
 
 // invocation is a command line, and the command and settings that it sets.
@@ -119,14 +120,35 @@ type invocation struct {
 	command  *settings.Command
 }
 
-// invoke parses the command line and the settings.
+// run runs the command that was chosen. A command has one of these methods.
+func (i *invocation) run(ctx context.Context, std stdio) error {
+	switch command := i.command.Selected().Target.Addr().Interface().(type) {
+	case interface{ Run(std stdio) error }:
+		return command.Run(std)
+	case interface {
+		Run(std stdio, chosen *invocation) error
+	}:
+		return command.Run(std, i)
+	case interface {
+		Run(ctx context.Context, std stdio) error
+	}:
+		return command.Run(ctx, std)
+	case interface {
+		Run(ctx context.Context, std stdio, chosen *invocation) error
+	}:
+		return command.Run(ctx, std, i)
+	default:
+		return fmt.Errorf("%s: %T has no method Run that takes what commands get", i.command.Command(), command)
+	}
+}
+
+// invoke finds out which command is to run, and with what settings.
 func invoke(ctx context.Context, args []string, std stdio) (*invocation, error) {
 	commands := &cli{}
 	parser, err := newParser(commands, std)
 	if err != nil {
 		return nil, err
 	}
-	kongcompletion.Register(parser) // ends the process if a shell asks
 	command, err := settings.Parse(ctx, parser, envPrefix, meant(args), tokenVariable)
 	if err != nil {
 		return nil, err

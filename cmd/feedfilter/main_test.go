@@ -150,3 +150,24 @@ func TestExitCodeOfSignals(t *testing.T) {
 		}
 	}
 }
+
+// Every command has a method Run that takes what commands get.
+func TestCommandsRun(t *testing.T) {
+	parser := testParser(t)
+	for _, node := range parser.Model.Leaves(false) {
+		switch command := node.Target.Addr().Interface().(type) {
+		case interface{ Run(std stdio) error }:
+		case interface {
+			Run(std stdio, chosen *invocation) error
+		}:
+		case interface {
+			Run(ctx context.Context, std stdio) error
+		}:
+		case interface {
+			Run(ctx context.Context, std stdio, chosen *invocation) error
+		}:
+		default:
+			t.Errorf("%s: %T has no such method", node.FullPath(), command)
+		}
+	}
+}

@@ -7,8 +7,8 @@ import (
 	"runtime/debug"
 )
 
-// Set by the linker in builds without git: see the Dockerfile.
-var linkedCommit, linkedDate string //nolint:gochecknoglobals // the linker sets only variables
+// Set by the linker: see the Makefile and the Dockerfile. `go install` sets none of them.
+var linkedVersion, linkedCommit, linkedDate string //nolint:gochecknoglobals // the linker sets only variables
 
 type versionCmd struct {
 	Result resultFlags `embed:""`
@@ -40,12 +40,16 @@ func thisVersion() version {
 	if !ok {
 		info = &debug.BuildInfo{}
 	}
-	return describe(info, linkedCommit, linkedDate)
+	return describe(info, linkedVersion, linkedCommit, linkedDate)
 }
 
-// describe returns the version in the build information, completed by what the linker has set.
-func describe(info *debug.BuildInfo, commit, date string) version {
-	v := version{Version: cmp.Or(info.Main.Version, "(devel)"), Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+// describe returns the linked version, or that of the module, and the commit of the build
+// information, or the linked one.
+func describe(info *debug.BuildInfo, linked, commit, date string) version {
+	v := version{
+		Version: cmp.Or(linked, info.Main.Version, "(devel)"),
+		Go:      runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
+	}
 	for _, s := range info.Settings {
 		switch s.Key {
 		case "vcs.revision":

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/template"
 
 	"github.com/goccy/go-yaml"
 
@@ -30,17 +29,12 @@ func Document(kinds *activity.Kinds) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := template.New("openapi.yaml").Funcs(template.FuncMap{
-		"camel": camel, "codes": codes.list, "errors": codes.answers, "list": list,
-	}).Parse(string(source))
+	t := template{lists: sorts(kinds), functions: codes.functions()}
+	text, err := t.fill(string(source))
 	if err != nil {
-		return nil, fmt.Errorf("parse the description: %w", err)
-	}
-	var text strings.Builder
-	if err := t.Execute(&text, sorts(kinds)); err != nil {
 		return nil, fmt.Errorf("fill in the description: %w", err)
 	}
-	document, err := yaml.YAMLToJSON([]byte(text.String()))
+	document, err := yaml.YAMLToJSON([]byte(text))
 	if err != nil {
 		return nil, fmt.Errorf("turn the description into JSON: %w", err)
 	}
@@ -100,6 +94,31 @@ func readCodes() (codes, error) {
 		return nil, fmt.Errorf("read the codes of errors: %w", err)
 	}
 	return all, nil
+}
+
+// functions are those that the description calls.
+func (c codes) functions() map[string]function {
+	return map[string]function{
+		"camel": func(args ...any) (any, error) { return camel(fmt.Sprint(args...)), nil },
+		"codes": func(...any) (any, error) { return c.list(), nil },
+		"eq":    func(args ...any) (any, error) { return len(args) == 2 && args[0] == args[1], nil },
+		"errors": func(args ...any) (any, error) {
+			some := make([]string, len(args))
+			for i, arg := range args {
+				some[i] = fmt.Sprint(arg)
+			}
+			return c.answers(some...)
+		},
+		"list": func(args ...any) (any, error) {
+			if len(args) == 1 {
+				if kinds, ok := args[0].([]activity.Kind); ok {
+					return list(kinds), nil
+				}
+			}
+			return nil, fmt.Errorf("list %v: takes one list of kinds", args)
+		},
+		"print": func(args ...any) (any, error) { return fmt.Sprint(args...), nil },
+	}
 }
 
 // list writes all codes between quotes that stand in the template.

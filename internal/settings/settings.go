@@ -4,7 +4,6 @@ package settings
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"reflect"
 	"regexp"
@@ -78,10 +77,7 @@ func Parse(
 	if err := kong.Resolvers(kong.ResolverFunc(s.resolve)).Apply(parser); err != nil {
 		return nil, err
 	}
-	command, err := parser.Parse(args)
-	if failed, ok := errors.AsType[*kong.ParseError](err); ok {
-		command = failed.Context
-	}
+	command, err := parse(parser, args)
 	s.note(err)
 	var all []Setting
 	if command.Error == nil {

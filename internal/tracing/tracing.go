@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"net/url"
 	"sync/atomic"
 	"time"
@@ -21,7 +22,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/redis/go-redis/extra/redisotel/v9"
 	"github.com/redis/go-redis/v9"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
 	"go.opentelemetry.io/otel/metric/noop"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/sdk/resource"
@@ -95,12 +96,8 @@ func Open(ctx context.Context, c Config) (*Tracer, error) {
 	if u.Path == "" || u.Path == "/" {
 		u.Path = "/v1/traces"
 	}
-	exporter, err := otlptracehttp.New(ctx,
-		otlptracehttp.WithEndpointURL(u.String()),
-		otlptracehttp.WithTimeout(sendTimeout),
-		otlptracehttp.WithRetry(otlptracehttp.RetryConfig{
-			Enabled: true, InitialInterval: 500 * time.Millisecond, MaxInterval: 2 * time.Second, MaxElapsedTime: sendTimeout,
-		}))
+	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // the library says so
+	exporter, err := otlptrace.New(ctx, &uploader{u.String(), &http.Client{Transport: transport}})
 	if err != nil {
 		return nil, fmt.Errorf("open tracer: %w", err)
 	}
