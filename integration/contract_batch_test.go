@@ -11,7 +11,7 @@ import (
 func results(all ...string) string { return `{"results":[` + strings.Join(all, ",") + `]}` }
 
 // limitReached is the result of a line over a limit of mutes.
-const limitReached = `{"error":{"code":"limit_reached","message":"the user has as many mutes as there may be: 7","limit":7}}`
+const limitReached = `{"error":{"code":"limit_reached","message":"limit of 7 mutes reached","limit":7}}`
 
 // batchTerms are those of many activities at a time.
 func batchTerms() []term {

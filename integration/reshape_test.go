@@ -185,8 +185,9 @@ func (l *reshapeLoad) stored() int64 {
 	return n
 }
 
-// kill begins to raise the number of pages, kills the process in a phase, and returns the number. On
-// a busy machine, a change may end before it is seen in the phase: then it tries twice as many pages.
+// kill begins to raise the number of pages, kills the process in a phase, and returns the number.
+// On a busy machine, a change may end before it is seen in the phase. Then kill tries twice as many
+// pages.
 func (l *reshapeLoad) kill(pages int, phase string, in func(pages int, stored int64) bool, args ...string) int {
 	l.t.Helper()
 	for ; pages <= 1<<15; pages *= 2 {

@@ -31,8 +31,8 @@ func (c *completionCmd) Run(std stdio) error {
 	return err
 }
 
-// shellCode has the shell ask program for completions. kong-completion has the same, in templates that would
-// double the size of the program: see [settings.Parse].
+// shellCode returns code with which the shell asks program for completions. kong-completion has the
+// same code in templates, which would double the size of the program: see [settings.Parse].
 func shellCode(shell, program string) string {
 	const compgen = "complete -o default -o bashdefault -C PROGRAM feedfilter"
 	code := map[string]string{
@@ -49,7 +49,8 @@ complete -f -c feedfilter -a "(__complete_feedfilter)"`,
 	return strings.ReplaceAll(code, "PROGRAM", program)
 }
 
-// answerShell prints what may follow the line that a shell has in COMP_LINE, and reports whether there is one.
+// answerShell prints the completions of the line in COMP_LINE, where a shell puts it. It reports
+// whether there is such a line.
 func answerShell(std stdio) (bool, error) {
 	line := os.Getenv("COMP_LINE")
 	if line == "" {
@@ -77,8 +78,8 @@ func answerShell(std stdio) (bool, error) {
 	return true, nil
 }
 
-// typed splits a line into words. The last one is still being typed; it is empty after a space, and what follows
-// the = of a flag.
+// typed splits a line into words. The last word is still being typed: it is empty after a space,
+// and the value after the = of a flag.
 func typed(line string) complete.Args {
 	words := strings.Fields(line)
 	if len(words) == 0 || strings.TrimRight(line, " \t") != line {

@@ -214,9 +214,9 @@ func TestParseNamesEveryMistake(t *testing.T) {
 		{"name":"good","target":"post","effect":"drop"},
 		{"name":"y","target":"post","effect":"drop","plural":"likes"}]}`))
 	want := strings.Join([]string{
-		`kind "mute": target: "users" is neither user nor post, effect: "none" is neither drop nor annotate, two_way: not true or false, ` +
-			`window: "1e9d" is not a duration such as 30d, 12h or 1d12h, parts: 0 is not 1 or more, limit: 0 is not 1 or more, unknown field "until"`,
-		`kind "block": limit: 0 is not 1 or more, a built-in kind can set only its limit, or its window, parts and most`,
+		`kind "mute": target: "users" is neither user nor post; effect: "none" is neither drop nor annotate; two_way: not true or false; ` +
+			`window: "1e9d" is not a duration such as 30d, 12h or 1d12h; parts: 0 is not 1 or more; limit: 0 is not 1 or more; unknown field "until"`,
+		`kind "block": limit: 0 is not 1 or more; a built-in kind can set only its limit, or its window, parts and most`,
 		`kind "x": the plural "goods" is taken`,
 		`kind number 5: name: missing`,
 		`kind "seen": a limit, but what has a window is not counted`,

@@ -12,9 +12,10 @@ import (
 // function is one that actions of the description call.
 type function func(args ...any) (any, error)
 
-// template fills in the description. It takes the part of text/template's language that the description uses: pipelines of one
-// command, variables, if with else, and range over kinds. Package text/template calls methods by their names, so with it the
-// linker must keep every exported method of every type, and programs are larger by half.
+// template fills in the description. It takes the part of text/template's language that the
+// description uses: pipelines of one command, variables, if with else, and range over kinds.
+// Package text/template calls methods by name. With it, the linker must keep every exported method of every
+// type, and programs are larger by half.
 type template struct {
 	functions map[string]function
 	lists     map[string][]activity.Kind
@@ -116,7 +117,8 @@ func (t *template) repeat(node *parse.RangeNode, kind *activity.Kind) error {
 	return nil
 }
 
-// pipeline returns the value of a pipeline, and gives it to the variable that the pipeline declares or sets.
+// pipeline returns the value of a pipeline, and assigns it to the variable that the pipeline
+// declares or sets.
 func (t *template) pipeline(pipe *parse.PipeNode, kind *activity.Kind) (any, error) {
 	value, err := t.command(pipe.Cmds, kind)
 	if err != nil || len(pipe.Decl) == 0 {

@@ -11,8 +11,8 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// parse does what [kong.Kong.Parse] does for commands without hooks, xor groups of required flags and
-// validators of their own. The context is never nil.
+// parse does what [kong.Kong.Parse] does, for commands without hooks, validators and xor groups of
+// required flags. The context is never nil.
 //
 // It calls no method that kong looks up by name. With one such call in the program, the linker must
 // keep every exported method of every type, and the program is half again as large.
@@ -42,8 +42,8 @@ func parse(parser *kong.Kong, args []string) (*kong.Context, error) {
 	return command, complete(command)
 }
 
-// complete returns an error unless every value is one of its enum, what is required is set, a command
-// without subcommands is chosen, and of flags that exclude each other at most one is set.
+// complete returns an error if a value is not in its enum or a required one is missing. It also does
+// if the command lacks a subcommand, or two flags that exclude each other are set.
 func complete(command *kong.Context) error {
 	for _, part := range command.Path {
 		if node := part.Node(); node != nil {

@@ -1,8 +1,8 @@
 -- Each row places the users whose hashes lie between it and the home's next row, or
 -- behind it if it is the last. They are on page since the home was last reshaped, and
--- were on left_page before. The two are the same if the reshape did not move them. least is stored like the hash of entries. Those before its first row
--- are on the home page, as all users of a home without rows are. Rows are written by
--- those who have locked the row of the home in pages.
+-- were on left_page before. The two are the same if the reshape did not move them. least is stored
+-- like the hash of entries. Users before the first row are on the home page, as are all users of a
+-- home without rows. Only a writer that has locked the row of the home in pages writes rows.
 CREATE TABLE ranges (
     least     bigint PRIMARY KEY,
     page      bigint NOT NULL,
