@@ -117,7 +117,7 @@ func TestParseRefuses(t *testing.T) {
 		{kind(`,"name":"n"`), `line 1: not JSON: duplicate field "name"`},
 		{kind(`,"limit":1,"limit":1`), `line 1: not JSON: duplicate field "limit"`},
 		{kind(`,"Limit":1`), `kind "mute": unknown field "Limit"`},
-		{kind(`,"b":1,"a":null`), `kind "mute": unknown field "a", unknown field "b"`},
+		{kind(`,"b":1,"a":null`), `kind "mute": unknown field "a"; unknown field "b"`},
 		{kind(`,"limit":null`), `kind "mute": limit: not a whole number from 1 to 4294967295`},
 		{kind(`,"limit":0`), `kind "mute": limit: 0 is not 1 or more`},
 		{kind(`,"limit":-1`), `kind "mute": limit: not a whole number from 1 to 4294967295`},
@@ -158,11 +158,11 @@ func TestParseRefuses(t *testing.T) {
 		{kind(`,"comment":"` + "\xff" + `"`), "line 1: not JSON: invalid UTF-8"},
 		{
 			`{"kinds":[{"name":"mute","target":"author","effect":null}]}`,
-			`kind "mute": target: "author" is neither user nor post, effect: not text`,
+			`kind "mute": target: "author" is neither user nor post; effect: not text`,
 		},
 		{
 			`{"kinds":[{"name":"mute","target":1,"effect":"Drop"}]}`,
-			`kind "mute": target: not text, effect: "Drop" is neither drop nor annotate`,
+			`kind "mute": target: not text; effect: "Drop" is neither drop nor annotate`,
 		},
 		{
 			`{"kinds":[{"name":"report","target":"post","effect":"drop","two_way":true}]}`,

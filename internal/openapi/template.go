@@ -14,8 +14,8 @@ type function func(args ...any) (any, error)
 
 // template fills in the description. It takes the part of text/template's language that the
 // description uses: pipelines of one command, variables, if with else, and range over kinds.
-// Package text/template calls methods by name. With it, the linker must keep every exported method of every
-// type, and programs are larger by half.
+// Package text/template calls methods by name. With it, the linker must keep every exported method
+// of every type, and programs are larger by half.
 type template struct {
 	functions map[string]function
 	lists     map[string][]activity.Kind

@@ -42,8 +42,8 @@ func parse(parser *kong.Kong, args []string) (*kong.Context, error) {
 	return command, complete(command)
 }
 
-// complete returns an error if a value is not in its enum or a required one is missing. It also does
-// if the command lacks a subcommand, or two flags that exclude each other are set.
+// complete returns an error if a value is not in its enum or a required one is missing. It also
+// does if the command lacks a subcommand, or two flags that exclude each other are set.
 func complete(command *kong.Context) error {
 	for _, part := range command.Path {
 		if node := part.Node(); node != nil {
