@@ -222,5 +222,5 @@ func (e *kindEntry) err(i int) error {
 	if e.name == "" {
 		kind = fmt.Sprintf("kind number %d", i+1)
 	}
-	return fmt.Errorf("%s: %s", kind, strings.Join(e.mistakes, "; "))
+	return fmt.Errorf("%s: %s", kind, strings.Join(e.mistakes, ", "))
 }

@@ -117,7 +117,7 @@ func TestParseRefuses(t *testing.T) {
 		{kind(`,"name":"n"`), `line 1: not JSON: duplicate field "name"`},
 		{kind(`,"limit":1,"limit":1`), `line 1: not JSON: duplicate field "limit"`},
 		{kind(`,"Limit":1`), `kind "mute": unknown field "Limit"`},
-		{kind(`,"b":1,"a":null`), `kind "mute": unknown field "a"; unknown field "b"`},
+		{kind(`,"b":1,"a":null`), `kind "mute": unknown field "a", unknown field "b"`},
 		{kind(`,"limit":null`), `kind "mute": limit: not a whole number from 1 to 4294967295`},
 		{kind(`,"limit":0`), `kind "mute": limit: 0 is not 1 or more`},
 		{kind(`,"limit":-1`), `kind "mute": limit: not a whole number from 1 to 4294967295`},
@@ -158,11 +158,11 @@ func TestParseRefuses(t *testing.T) {
 		{kind(`,"comment":"` + "\xff" + `"`), "line 1: not JSON: invalid UTF-8"},
 		{
 			`{"kinds":[{"name":"mute","target":"author","effect":null}]}`,
-			`kind "mute": target: "author" is neither user nor post; effect: not text`,
+			`kind "mute": target: "author" is neither user nor post, effect: not text`,
 		},
 		{
 			`{"kinds":[{"name":"mute","target":1,"effect":"Drop"}]}`,
-			`kind "mute": target: not text; effect: "Drop" is neither drop nor annotate`,
+			`kind "mute": target: not text, effect: "Drop" is neither drop nor annotate`,
 		},
 		{
 			`{"kinds":[{"name":"report","target":"post","effect":"drop","two_way":true}]}`,
@@ -214,9 +214,12 @@ func TestParseNamesEveryMistake(t *testing.T) {
 		{"name":"good","target":"post","effect":"drop"},
 		{"name":"y","target":"post","effect":"drop","plural":"likes"}]}`))
 	want := strings.Join([]string{
-		`kind "mute": target: "users" is neither user nor post; effect: "none" is neither drop nor annotate; two_way: not true or false; ` +
-			`window: "1e9d" is not a duration such as 30d, 12h or 1d12h; parts: 0 is not 1 or more; limit: 0 is not 1 or more; unknown field "until"`,
-		`kind "block": limit: 0 is not 1 or more; a built-in kind can set only its limit, or its window, parts and most`,
+		`kind "mute": ` + strings.Join([]string{
+			`target: "users" is neither user nor post`, `effect: "none" is neither drop nor annotate`, "two_way: not true or false",
+			`window: "1e9d" is not a duration such as 30d, 12h or 1d12h`, "parts: 0 is not 1 or more", "limit: 0 is not 1 or more",
+			`unknown field "until"`,
+		}, ", "),
+		`kind "block": limit: 0 is not 1 or more, a built-in kind can set only its limit, or its window, parts and most`,
 		`kind "x": the plural "goods" is taken`,
 		`kind number 5: name: missing`,
 		`kind "seen": a limit, but what has a window is not counted`,
