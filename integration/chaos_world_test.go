@@ -13,12 +13,13 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/feedfilter/feedfilter/internal/awstest"
 	"github.com/feedfilter/feedfilter/internal/elasticachetest"
 	"github.com/feedfilter/feedfilter/internal/pgtest"
 	"github.com/feedfilter/feedfilter/internal/proxytest"
 	"github.com/feedfilter/feedfilter/internal/redistest"
-	"golang.org/x/time/rate"
 )
 
 // topology is what the service runs on.
