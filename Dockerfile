@@ -1,4 +1,4 @@
-# The image holds the command, the roots of certificates and a user, and nothing else: no shell, no packages.
+# The image holds only the command, the root certificates and a user: no shell, no packages.
 # docs/DEPLOY.md says how to run it.
 FROM golang:1.26.11-bookworm AS build
 WORKDIR /src
@@ -22,8 +22,8 @@ COPY --from=build --chown=65532:65532 /data/ /data/
 USER 65532:65532
 WORKDIR /data
 VOLUME /data
-# An address that others can reach is served only with FEEDFILTER_INSECURE_NO_AUTH=true, which is left to whoever
-# runs the image.
+# feedfilter serves an address that others can reach only with FEEDFILTER_INSECURE_NO_AUTH=true.
+# The person who runs the image decides on that.
 ENV FEEDFILTER_DATA_DIR=/data FEEDFILTER_ADDR=0.0.0.0:8080
 EXPOSE 8080
 STOPSIGNAL SIGTERM

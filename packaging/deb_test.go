@@ -23,8 +23,8 @@ const (
 	stateDir     = "/var/lib/feedfilter"
 )
 
-// testDeb: the deb in first installs. The service runs as its unit says, and keeps its data and settings
-// over an upgrade and a removal.
+// testDeb installs the deb in first. The service runs as its unit says, and keeps its data and
+// settings over an upgrade and a removal.
 func testDeb(t *testing.T, first string) {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -86,8 +86,8 @@ type service struct {
 	log     chan string // what it writes after its start
 }
 
-// start does what systemd does with the unit, but for the sandbox: it makes the state directory, and
-// runs ExecStart as User with the variables of Environment and EnvironmentFile. The port is a free one.
+// start does what systemd does with the unit, except for the sandbox. It makes the state directory,
+// and runs ExecStart as User with the variables of Environment and EnvironmentFile, on a free port.
 func start(t *testing.T) *service {
 	t.Helper()
 	unit := string(read(t, "/usr/lib/systemd/system/feedfilter.service"))
@@ -191,7 +191,7 @@ func (s *service) ask(method, path, want string) {
 	}
 }
 
-// wantVersion checks the version of the installed command, and that the process of the service runs it.
+// wantVersion checks the version of the installed command, and that the service runs that command.
 func (s *service) wantVersion(want string) {
 	s.t.Helper()
 	if got := command(s.t, ".", "/usr/bin/feedfilter", "version"); !strings.HasPrefix(got, "feedfilter "+want+",") {

@@ -20,8 +20,9 @@ import (
 )
 
 const (
-	// maxBinary is the most bytes that the command may have: it has 33 MB, and 52 MB if something calls
-	// methods by their names, so that the linker must keep them all.
+	// maxBinary is the upper bound of the command's size in bytes. The command has 33 MB. It would
+	// have 52 MB if something called methods by their names, because the linker must then keep them
+	// all.
 	maxBinary = 35_000_000
 	imageUser = "65532:65532"
 	commit    = "0123456789abcdef0123456789abcdef01234567"
@@ -48,7 +49,8 @@ func skip(t *testing.T, why string) {
 	t.Skip("NOT TESTED: " + why)
 }
 
-// build makes a release for Linux on this processor from the sources in dir, and returns its directory.
+// build makes a release for Linux on this processor from the sources in dir. It returns its
+// directory.
 func build(t *testing.T, dir, version string) string {
 	t.Helper()
 	tools, err := filepath.Abs("../.bin")

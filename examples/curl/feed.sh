@@ -4,8 +4,9 @@ set -euo pipefail
 
 service=${1:-http://127.0.0.1:8080}
 
-# call METHOD PATH [BODY] prints the answer, and fails for one that is an error. curl itself tries again after 408, 429, 500 and 502 to 504,
-# and what it cannot connect to, after what Retry-After says.
+# call METHOD PATH [BODY] prints the answer, and fails if it is an error. curl repeats the call
+# itself after 408, 429, 500, 502, 503, 504 or a refused connection. It waits as long as Retry-After
+# says.
 call() {
     local options=(--silent --show-error --fail-with-body --max-time 10 --retry 4 --retry-connrefused --request "$1")
     [ -z "${FEEDFILTER_TOKEN:-}" ] || options+=(--header "Authorization: Bearer $FEEDFILTER_TOKEN")

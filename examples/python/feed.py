@@ -33,7 +33,10 @@ def refused(e: urllib.error.HTTPError) -> Refused:
 
 
 def call(method: str, *path: str, body: Optional[Any] = None) -> Any:
-    """Makes a call, again where that may help. (Not for a feed with record_seen, which may have recorded what it answers.)"""
+    """Makes a call, and repeats it where that may help.
+
+    Do not use it for a feed with record_seen: the first attempt may record its posts as seen.
+    """
     url = SERVICE + "/v1/" + "/".join(urllib.parse.quote(part, safe="") for part in path)
     request = urllib.request.Request(url, method=method)
     if body is not None:

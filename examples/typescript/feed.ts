@@ -1,4 +1,5 @@
-// User 1 blocks user 2, asks for a feed, and undoes it. Usage: node feed.ts [URL], with Node 22.18 or later.
+// User 1 blocks user 2, asks for a feed, and undoes the block.
+// Usage: node feed.ts [URL], with Node 22.18 or later.
 
 const service = process.argv[2] ?? "http://127.0.0.1:8080";
 const attempts = 4;
@@ -25,7 +26,10 @@ class Refused extends Error {
   }
 }
 
-/** Makes a call, again where that may help. (Not for a feed with record_seen, which may have recorded what it answers.) */
+/**
+ * Makes a call, and repeats it where that may help. Do not use it for a feed with record_seen:
+ * the first attempt may record its posts as seen.
+ */
 async function call<T>(method: string, path: string[], body?: unknown): Promise<T> {
   const headers: Record<string, string> = {};
   if (body !== undefined) headers["Content-Type"] = "application/json";

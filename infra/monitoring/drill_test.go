@@ -1,5 +1,6 @@
-// The drill provokes each alert on a real service with a real Redis and PostgreSQL, has Prometheus' engine evaluate the rules on what
-// the service exports, follows the runbook, and sees the alert end. It takes minutes, and is run by `make drill`.
+// The drill provokes each alert on a real service with a real Redis and PostgreSQL. Prometheus'
+// engine evaluates the rules on what the service exports. The drill then follows the runbook until
+// the alert ends. It takes minutes; `make drill` runs it.
 package main
 
 import (
@@ -85,7 +86,8 @@ func short(d time.Duration) string {
 	return strings.TrimSuffix(strings.Replace(d.Round(time.Second).String(), "m0s", "m", 1), "h0m")
 }
 
-// table compares the table of results with what was done, or writes it with UPDATE=1. Times differ from run to run.
+// table compares the table in the README with the results of this run, or writes it with UPDATE=1.
+// Times differ from run to run.
 func table(t *testing.T, rows map[string]string) {
 	t.Helper()
 	groups, err := parseRules("alerts.yaml")

@@ -15,8 +15,9 @@ import (
 	"github.com/feedfilter/feedfilter/internal/doctest"
 )
 
-// follow runs the commands of an alert's section of the runbook as they are. Those under "Do" must succeed. Those under "Check" may
-// fail, because something is wrong, but must be commands, and their flags must exist.
+// follow runs the commands of an alert's section of the runbook as they are. Those under "Do" must
+// succeed. Those under "Check" may fail, because something is wrong, but the commands and their
+// flags must exist.
 func (d *drill) follow(alert string, replace map[string]string, files map[string]string) {
 	d.t.Helper()
 	section := regexp.MustCompile(`(?ms)^### ` + alert + `\n(.*?)^##`).FindStringSubmatch(read(d.t, runbook))
@@ -95,7 +96,8 @@ func (d *drill) control(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// commands makes a directory with feedfilter, and what stands for the system's own: units are those of the drill.
+// commands returns a directory with feedfilter and substitutes for systemctl and journalctl, whose
+// units are the processes of the drill.
 func commands(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -108,7 +110,7 @@ func commands(t *testing.T) string {
 		"systemctl":  "#!/bin/sh\nexec curl -fsS -X POST \"$DRILL/$1/$2\"\n",
 		"journalctl": "#!/bin/sh\nexec cat \"$DRILL_LOG\"\n",
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil { //nolint:gosec // it is to be run
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil { //nolint:gosec // an executable
 			t.Fatal(err)
 		}
 	}

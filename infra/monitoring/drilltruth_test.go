@@ -28,7 +28,8 @@ func (d *drill) page() page {
 	return page{bits, regions}
 }
 
-// forge puts an older page in place of the one there is, with the sequence of that: its header is right in itself and for the ledger.
+// forge replaces the current page by an older one that has the sequence of the current page. The
+// header of the forged page is valid, and the ledger has the same sequence.
 func (d *drill) forge(older page) {
 	d.t.Helper()
 	const from, to = 32, 40 // see favfilter.Header
@@ -47,8 +48,8 @@ func onePage(d *drill) {
 	d.settings["pages"], d.settings["sample-rate"], d.settings["scrub-rate"] = 1, 1, 1
 }
 
-// crossed has something drop bits of a page between two looks of the scrub, which takes a page now and then: it is done again until a
-// feed was the first to see it.
+// crossed forges an older page and calls ask, which makes a feed read it, until the series moves.
+// It repeats this because the scrub may find the forged page before the feed does.
 func (d *drill) crossed(series string, older page, ask func()) {
 	d.t.Helper()
 	before := d.sum(series)

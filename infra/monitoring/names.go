@@ -52,8 +52,8 @@ func checkNames(catalogueFile, program, rulesFile, dashboardFile string) error {
 	return nil
 }
 
-// readCatalogue reads the rows of tables: | `name{labels}` (histogram) | meaning |. A section that says "Exported only with" is
-// about metrics that are not always there.
+// readCatalogue reads the rows of tables: | `name{labels}` (histogram) | meaning |. The metrics
+// of a section that says "Exported only with" are not always exported.
 func readCatalogue(name string) (catalogue, error) {
 	text, err := os.ReadFile(name)
 	if err != nil {

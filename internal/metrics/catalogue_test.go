@@ -21,7 +21,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/metrics"
 )
 
-// everything returns a registry with every source there is, each of which has something of everything.
+// everything returns a registry with every source, each of which has every kind of value.
 func everything(t *testing.T) *metrics.Registry {
 	t.Helper()
 	r := metrics.New(metrics.Settings{Version: "v1", Commit: "c", FalsePositiveRate: 0.001, StalenessBound: time.Second})
@@ -76,7 +76,8 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// TestCatalogue compares docs/METRICS.md with what is exported, both ways: names, labels, types and meanings.
+// TestCatalogue checks that docs/METRICS.md and the exported metrics have the same names, labels,
+// types and meanings.
 func TestCatalogue(t *testing.T) {
 	text, err := os.ReadFile("../../docs/METRICS.md")
 	if err != nil {
@@ -117,8 +118,8 @@ func TestCatalogue(t *testing.T) {
 	}
 }
 
-// catalogueCell returns the first cell of a metric's row: its name and labels, and that it is a histogram. A name
-// ends in _total if, and only if, it is that of a counter: see TestLint.
+// catalogueCell returns the first cell of a metric's row: its name and labels, and whether it is a
+// histogram. Counters need no such note, because only their names end in _total: see TestLint.
 func catalogueCell(f *dto.MetricFamily) string {
 	var labels []string
 	for _, l := range f.GetMetric()[0].GetLabel() {

@@ -13,7 +13,8 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 )
 
-// TestLedgerFailures counts as failed neither what somebody gave up, nor what the ledger answers while layouts change.
+// TestLedgerFailures checks that neither a call that its caller gave up nor an answer during a
+// change of layout counts as failed.
 func TestLedgerFailures(t *testing.T) {
 	for err, want := range map[error]float64{nil: 0, context.Canceled: 0, ledger.ErrGone: 0, ledger.ErrLayoutBusy: 0, context.DeadlineExceeded: 1, io.EOF: 1} {
 		of := call{prometheus.NewHistogram(prometheus.HistogramOpts{}), prometheus.NewCounter(prometheus.CounterOpts{})}

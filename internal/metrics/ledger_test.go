@@ -13,7 +13,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/metrics"
 )
 
-// values are what a registry has of counters, gauges and the counts of histograms, by name and labels: a_total{x="y"}.
+// values returns a registry's counters, gauges and counts of histograms by name and labels, such as
+// a_total{x="y"}.
 func values(t *testing.T, r *metrics.Registry) map[string]float64 {
 	t.Helper()
 	families, err := r.Gatherer().Gather()
@@ -88,7 +89,8 @@ func TestLedgerCounts(t *testing.T) {
 	}
 }
 
-// TestLedgerTotal calls every method of the interface, of a ledger that is closed: each is counted, as an operation of its own.
+// TestLedgerTotal calls every method of the interface on a closed ledger. Each call counts as an
+// operation with the method's own name.
 func TestLedgerTotal(t *testing.T) {
 	r := metrics.New(metrics.Settings{})
 	l := openLedger(t, 4)

@@ -119,8 +119,8 @@ func truth(holds bool) float64 {
 }
 
 // durations is a histogram of seconds: classic, with buckets from 100 us to 10 s, and native, for
-// servers that take these. Native buckets are within a tenth of the value; if a series needs more than
-// 160, they become wider. A histogram is never reset, so its counts are since the start.
+// servers that take these. Native buckets are within a tenth of the value; if a series needs more
+// than 160, they become wider. A histogram is never reset, so its counts are since the start.
 func durations(name, help string) prometheus.HistogramOpts {
 	return prometheus.HistogramOpts{
 		Name: name, Help: help,

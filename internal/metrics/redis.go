@@ -222,8 +222,8 @@ func (n *redisNode) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 // server knows it.
 const introduction = "client"
 
-// worst returns why a pipeline failed, from err or the error of a command; "" if it did not fail. If
-// the sign-in is refused, unsent commands have no error.
+// worst returns why a pipeline failed, from err or the error of a command; "" if it did not fail.
+// If the sign-in is refused, unsent commands have no error.
 func worst(err error, cmds []redis.Cmder) (reason string) {
 	if _, ok := errors.AsType[redis.Error](err); !ok { // else it is that of a command
 		reason = failureOf(err)

@@ -50,8 +50,8 @@ func TestFailureOf(t *testing.T) {
 	}
 }
 
-// TestWorst finds why a pipeline failed: by its own error or by that of a command, but for the one that a client introduces
-// itself by.
+// TestWorst finds why a pipeline failed: its own error, or that of a command. The failure of the
+// command by which a client introduces itself does not count.
 func TestWorst(t *testing.T) {
 	refused, cut := replied("WRONGPASS"), io.EOF
 	for _, c := range []struct {
@@ -103,7 +103,8 @@ func TestRoundTrips(t *testing.T) {
 	}
 }
 
-// TestDialled keeps what a connection can do: a client's pool looks at the socket to see whether the server has closed it.
+// TestDialled checks that a counted connection still has its socket, if it had one. A client's pool
+// looks at the socket to see whether the server has closed the connection.
 func TestDialled(t *testing.T) {
 	n := New(Settings{}).Redis().node(nodeName{"pages", "h:1"})
 	near, far := net.Pipe()

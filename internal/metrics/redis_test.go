@@ -37,7 +37,8 @@ func label(server *redistest.Server, more ...string) string {
 	return fmt.Sprintf(`{client="pages",node=%q%s}`, server.Addr(), strings.Join(append([]string{""}, more...), ","))
 }
 
-// TestRedisOfFeeds counts one round trip and one MGET a feed, a rebuild by its reason, and what a failing server comes to.
+// TestRedisOfFeeds checks that a feed counts as one round trip and one MGET. A rebuild counts by
+// its reason, and a failing server by its errors.
 func TestRedisOfFeeds(t *testing.T) {
 	server := redistest.Start(t)
 	r, client := watched(t, &redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1})
@@ -104,7 +105,7 @@ func TestRedisOfFeeds(t *testing.T) {
 		t.Errorf("%v bytes sent for %d feeds, each an MGET of %d bytes", got, feeds, sent)
 	}
 	if n := after[`feedfilter_page_rebuild_seconds_count{reason="missing"}`]; n != 1 {
-		t.Errorf("%v pages made anew that were missing, want 1", n)
+		t.Errorf("%v missing pages rebuilt, want 1", n)
 	}
 
 	server.Kill()
@@ -133,7 +134,8 @@ func TestRedisOfFeeds(t *testing.T) {
 	}
 }
 
-// restScrub returns when the scrub has gone through all pages, and rests for a minute: what is counted then, is not of the scrub.
+// restScrub waits until the scrub has finished a round, and makes it rest for a minute. The scrub
+// adds nothing to the counts in that minute.
 func restScrub(t *testing.T, r *metrics.Registry, recorder *activity.Recorder) {
 	t.Helper()
 	look := time.NewTicker(time.Millisecond)

@@ -92,8 +92,8 @@ type Feeds struct {
 	Degraded map[string]uint64 // feeds, by the kind that could not be checked
 }
 
-// Feeds adds the outcomes of feeds. It returns the function to call for each answered feed, with its
-// number of candidates. That function is safe for concurrent use.
+// Feeds adds the outcomes of feeds. It returns the function to call for each answered feed, with
+// its number of candidates. That function is safe for concurrent use.
 func (r *Registry) Feeds(feeds func() Feeds) (looked func(candidates int)) {
 	var c source
 	kept := c.counter("feedfilter_feed_kept_total", "Candidates kept.")

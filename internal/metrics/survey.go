@@ -24,8 +24,8 @@ type spread struct {
 	bounds []float64
 }
 
-// Survey adds histograms of the fill, size and precision of pages at their last check. Their buckets
-// may also go down.
+// Survey adds histograms of the fill, size and precision of pages at their last check. Their
+// buckets may also go down.
 func (r *Registry) Survey(all func() iter.Seq[pages.SurveyedPage]) {
 	c := &source{}
 	rates := []float64{1e-7, 1e-6, 1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 1e-2}

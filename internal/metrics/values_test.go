@@ -25,7 +25,8 @@ func wantValues(t *testing.T, r *metrics.Registry, want map[string]float64) {
 	}
 }
 
-// TestRecorderValues has each number of a Recorder under its own name and label, in seconds where it is a time.
+// TestRecorderValues checks that each number of a Recorder has its own name and label, and that
+// times are in seconds.
 func TestRecorderValues(t *testing.T) {
 	r := metrics.New(metrics.Settings{FalsePositiveRate: 0.25, StalenessBound: 1500 * time.Millisecond})
 	r.Activities(true, func() activity.Stats {
@@ -53,7 +54,8 @@ func TestRecorderValues(t *testing.T) {
 	})
 }
 
-// TestUp says what is up, and that feeds can be answered by either: without a ledger by the pages alone.
+// TestUp checks what is reported as up. Either dependency suffices to answer feeds; without a
+// ledger, only the pages count.
 func TestUp(t *testing.T) {
 	for _, c := range []struct {
 		hasLedger, pagesDown, ledgerDown bool
@@ -123,7 +125,7 @@ func TestServiceValues(t *testing.T) {
 	})
 }
 
-// TestRebuildsByReason counts each page under why it was made anew, and one that could not be apart.
+// TestRebuildsByReason counts rebuilt pages by reason, and failed rebuilds apart from them.
 func TestRebuildsByReason(t *testing.T) {
 	r := metrics.New(metrics.Settings{})
 	rebuilt := r.Rebuilds()

@@ -49,7 +49,8 @@ func files(t *testing.T) map[string][]byte {
 	return all
 }
 
-// Every file is served as it stands, plain and compressed, with a type, and a tag by which it is not sent twice.
+// TestFiles checks that every file is served unchanged, plain and compressed, with a type and a
+// tag. With the tag, a browser does not fetch the file twice.
 func TestFiles(t *testing.T) {
 	t.Parallel()
 	h := opspage.New()

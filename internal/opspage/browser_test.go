@@ -66,8 +66,8 @@ type tab struct {
 	troubles []string // errors on the console, but for calls that the service refused
 }
 
-// open opens the page of the service at server. At the end of the test it is an error if anything was asked of another
-// host, or if the console has errors.
+// open opens the page of the service at server. At the end, the test fails if the page asked
+// another host, or if the console has errors.
 func open(t *testing.T, browser *chromium, server, hash string, l look) *tab {
 	t.Helper()
 	return visit(t, browser, server, "/ops"+hash, l)
@@ -202,7 +202,7 @@ func (b *tab) want(selector, text string) {
 	}
 }
 
-// shoot writes a picture of the whole page to the directory that FEEDFILTER_SCREENSHOTS names, if it does.
+// shoot writes a picture of the whole page to the directory $FEEDFILTER_SCREENSHOTS, if it is set.
 func (b *tab) shoot(name string) {
 	b.t.Helper()
 	directory := os.Getenv("FEEDFILTER_SCREENSHOTS")
@@ -221,7 +221,8 @@ func (b *tab) fill(selector, text string) {
 	value[bool](b, fmt.Sprintf("(() => { document.querySelector(%q).value = %q; return true })()", selector, text))
 }
 
-// click clicks what the selector finds, once it is there, wherever it stands: what is above it may just be growing.
+// click clicks what the selector finds, once it is there. It needs no position on the screen, which
+// may still change.
 func (b *tab) click(selector string) {
 	b.t.Helper()
 	b.until(fmt.Sprintf("document.querySelector(%q)", selector))

@@ -22,7 +22,8 @@ type object = map[string]any
 // policy is what the service has browsers keep to.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; font-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 
-// fake is a service whose answers are made up: for states that a real one is in seldom, and for large ones.
+// fake is a service with made-up answers, for large services and for states that are rare on a real
+// one.
 type fake struct {
 	*httptest.Server
 
@@ -78,7 +79,8 @@ func (f *fake) historyOf(r *http.Request) any {
 	}
 }
 
-// mapOf groups pages as the real one does: cells of one size, none of shared and dedicated pages at once.
+// mapOf groups pages as the real service does: into cells of one size, each with either shared or
+// dedicated pages.
 func (f *fake) mapOf(r *http.Request) any {
 	number := func(name string, otherwise int) int {
 		if n, err := strconv.Atoi(r.FormValue(name)); err == nil {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// past is a history of n steps of so many seconds, of columns that do not change but for those given.
+// past returns a history of n steps of step seconds. All columns are constant but the given ones.
 func past(n, step int, columns object) object {
 	h := object{"window_seconds": n * step, "step_seconds": step}
 	now := time.Now().Unix()
@@ -25,7 +25,8 @@ func past(n, step int, columns object) object {
 	return h
 }
 
-// testLive: figures are of the last minute, charts of the time that is chosen, and tables say the same.
+// testLive checks that figures cover the last minute, and charts the chosen window. Tables have the
+// values of the charts.
 func testLive(b *chromium) func(*testing.T) {
 	return func(t *testing.T) {
 		f := newFake(t)

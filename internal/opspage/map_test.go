@@ -8,7 +8,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// The ends of the scales, and their middles: what the page has to draw for 0, the end of the scale, and halfway.
+// scales returns the colours that the page must draw for 0, the middle and the end of a scale.
 func scales() map[bool]map[string][3]int {
 	return map[bool]map[string][3]int{
 		false: {"least": {244, 241, 216}, "half": {95, 180, 190}, "most": {18, 58, 120}},
@@ -39,7 +39,7 @@ func near(a, b [3]int) bool {
 	return true
 }
 
-// testMap: cells have the colours of what they stand for, and one that is amiss has another.
+// testMap checks that cells have the colours of their figures, and that faulty pages are marked.
 func testMap(b *chromium) func(*testing.T) {
 	return func(t *testing.T) {
 		f := newFake(t)
@@ -62,10 +62,10 @@ func testMap(b *chromium) func(*testing.T) {
 			if got := tab.pixel(1, 0); !near(got, colours["most"]) {
 				t.Errorf("dark %v: the dedicated page is drawn as %v, want %v", dark, got, colours["most"])
 			}
-			// One that is amiss is marked, whether there is anything to be seen of it or not.
+			// Faulty pages are marked, whatever the map is coloured by.
 			for _, i := range []int{3, 4} {
 				if got := tab.pixelAt(0, i, 0.1); !near(got, alarm[dark]) {
-					t.Errorf("dark %v: page %d, which is amiss, is marked in %v, want %v", dark, i, got, alarm[dark])
+					t.Errorf("dark %v: page %d, which is faulty, is marked in %v, want %v", dark, i, got, alarm[dark])
 				}
 				if cross := tab.pixel(0, i); near(cross, alarm[dark]) {
 					t.Errorf("dark %v: the mark of page %d is no shape, but a colour", dark, i)
@@ -82,7 +82,7 @@ func testMap(b *chromium) func(*testing.T) {
 			}
 			tab.click("details summary")
 			tab.until("document.querySelector('table')")
-			tab.want("table", "Page 3 – 40 damaged") // amiss comes first
+			tab.want("table", "Page 3 – 40 damaged") // faulty pages come first
 		}
 	}
 }
@@ -101,7 +101,7 @@ func testHeld(b *chromium) func(*testing.T) {
 		tab.refresh()
 		tab.want("table", "4,321")
 		if at := value[string](tab, "document.activeElement.getAttribute('href') ?? document.activeElement.tagName"); at != "#/page/16" {
-			t.Errorf("after the table was made anew, the focus is on %s", at)
+			t.Errorf("after the table was replaced, the focus is on %s", at)
 		}
 		tab.visit("#/page/4711")
 		value[bool](tab, "(getSelection().selectAllChildren(document.querySelector('.bars .id')), true)")
@@ -132,7 +132,8 @@ func testPartly(b *chromium) func(*testing.T) {
 	}
 }
 
-// testZoom: groups open into their pages, by mouse and by keyboard, and a page opens its inside; and back.
+// testZoom opens a group into its pages, and a page into its inside, by mouse and by keyboard. Then
+// it goes back.
 func testZoom(b *chromium) func(*testing.T) {
 	return func(t *testing.T) {
 		f := newFake(t)

@@ -54,7 +54,8 @@ func (s *service) guarded(t *testing.T) httpapi.Access {
 	return httpapi.Access{Tokens: tokens}
 }
 
-// startReal starts a service with users, who block and hide. With a ledger, that is one on SQLite; without, tokens are needed.
+// startReal starts a service whose users block and hide. With withLedger, it has a ledger in
+// SQLite; without, it requires tokens.
 func startReal(t *testing.T, withLedger bool) *service {
 	t.Helper()
 	s := new(service)
@@ -87,7 +88,8 @@ func startReal(t *testing.T, withLedger bool) *service {
 	return s
 }
 
-// openRecorder opens one on SQLite. However late a poll is on a machine with too much to do, it is not late by its bound.
+// openRecorder opens a recorder on SQLite. Its staleness bound is so long that polls are not late
+// on an overloaded machine either.
 func openRecorder(t *testing.T) *activity.Recorder {
 	t.Helper()
 	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 16})
@@ -146,8 +148,8 @@ func (s *service) call(t *testing.T, method, path, body string) error {
 	return nil
 }
 
-// busy has somebody ask for feeds until stop is called, so that the last minute has some however slow the machine is, and waits until
-// the service has noted one. Each drops a post.
+// busy asks for feeds until stop is called, so that the last minute has some on a slow machine too.
+// It waits until the service has counted one. Each feed drops a post.
 func (s *service) busy(t *testing.T) (stop func()) {
 	t.Helper()
 	ended := make(chan struct{})
@@ -277,7 +279,7 @@ func (s *service) checkMap(t *testing.T, tab *tab) {
 	}
 }
 
-// checkPage looks into the page with the most keys, and makes it anew.
+// checkPage looks into the page with the most keys, and rebuilds it.
 func (s *service) checkPage(t *testing.T, tab *tab) {
 	t.Helper()
 	fullest := slices.MaxFunc(slices.Collect(s.recorder.Inside().Survey()), func(a, b pages.SurveyedPage) int { return int(a.Keys) - int(b.Keys) })
@@ -305,7 +307,8 @@ func (s *service) checkPage(t *testing.T, tab *tab) {
 	tab.until("document.getElementById('problem').innerText.includes('There is no such page.')")
 }
 
-// testPlain: a token that allows too little is told from one that allows enough, and without a ledger, views say so.
+// testPlain checks that the page distinguishes a token without the scope from one that has it. It
+// also checks that views say so if there is no ledger.
 func testPlain(b *chromium, s *service) func(*testing.T) {
 	return func(t *testing.T) {
 		tab := open(t, b, s.URL, "#/live", look{})
@@ -328,7 +331,7 @@ func testPlain(b *chromium, s *service) func(*testing.T) {
 		tab.want(".notice", "Without a ledger, it cannot be compared.")
 		s.send(t, http.MethodPut, "/v1/users/1/blocks/2", "")
 		tab.refresh()
-		for _, of := range []string{"incarnation", "made anew", "changes of the ledger"} {
+		for _, of := range []string{"incarnation", "rebuilt larger", "Changes of the ledger"} {
 			if said := tab.text("[aria-label='Details']"); strings.Contains(said, of) {
 				t.Errorf("a page without a ledger speaks of %q: %s", of, said)
 			}

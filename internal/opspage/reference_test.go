@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// testReference opens the reference of the API, which needs no token, and makes a call there, which does. As with the operations page,
-// nothing is asked of other hosts, and the browser finds nothing to report: the policy of the service lets all of it pass.
+// testReference opens the reference of the API, which needs no token, and makes a call there, which
+// does. As with the operations page, it asks no other hosts. The browser reports no errors, because
+// the policy of the service allows everything that the reference needs.
 func testReference(browser *chromium, s *service) func(*testing.T) {
 	return func(t *testing.T) {
 		res, err := http.Get(s.URL + "/openapi.json") //nolint:noctx // the server is this test's

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// testScreens opens every view, light and dark, on a wide screen and on a phone: nothing is cut off, everything can be read, and has a name.
+// testScreens opens every view, light and dark, on a wide screen and on a phone. Nothing may be cut
+// off or illegible, and everything must have a name.
 func testScreens(b *chromium) func(*testing.T) {
 	return func(t *testing.T) {
 		f := newFake(t)
@@ -41,8 +42,9 @@ func (b *tab) legible(what string) {
 	}
 }
 
-// faults is JavaScript that lists what somebody cannot read or use: text of less contrast than WCAG 2.1 AA asks for, or cut off, controls
-// and pictures without a name, and a page without its landmarks.
+// faults is JavaScript that lists what a user cannot read or use. That is text that is cut off or
+// has less contrast than WCAG 2.1 AA requires. It is also a control or picture without a name,
+// and a missing landmark.
 const faults = `(() => {
   const found = new Set();
   const channels = (colour) => colour.match(/[\d.]+/g).map(Number);
@@ -87,6 +89,6 @@ const faults = `(() => {
   }
   if (document.querySelectorAll('h1').length > 1) found.add('there is more than one h1');
   const ids = [...document.querySelectorAll('[id]')].map((n) => n.id);
-  ids.filter((id, i) => ids.indexOf(id) !== i).forEach((id) => found.add('the id ' + id + ' is there twice'));
+  ids.filter((id, i) => ids.indexOf(id) !== i).forEach((id) => found.add('duplicate id ' + id));
   return [...found];
 })()`

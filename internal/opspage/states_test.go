@@ -24,7 +24,7 @@ func with(o object, pairs ...any) object {
 	return o
 }
 
-// testVerdicts: the sentence on top says what is the matter, of the first that a person has to know.
+// testVerdicts checks that the sentence on top names the most urgent problem of the service.
 func testVerdicts(b *chromium) func(*testing.T) {
 	return func(t *testing.T) {
 		f := newFake(t)
@@ -63,7 +63,7 @@ func testVerdicts(b *chromium) func(*testing.T) {
 				health: with(healthy(), "sampling.misses", 2, "sampling.repaired", 1),
 			},
 			{
-				name: "amiss", state: "warn", sentence: "Answering feeds. One problem needs attention.", note: "3 pages were faulty at the last check.",
+				name: "faulty", state: "warn", sentence: "Answering feeds. One problem needs attention.", note: "3 pages were faulty at the last check.",
 				health: with(healthy(), "pages.amiss", 3),
 			},
 			{
@@ -125,7 +125,8 @@ func (b *tab) refresh() {
 	b.until(fmt.Sprintf("document.getElementById('view').dataset.shown !== %q", before))
 }
 
-// quick makes timers of the page go off at once, and notes how long they were to wait, but for those of every second.
+// quick makes timers of a second or longer go off at once, and notes their delays. Shorter timers
+// are unchanged.
 const quick = `window.waits = [];
 window.timers = new Set(); // that have not gone off
 window.asks = 0;
@@ -141,8 +142,8 @@ window.setTimeout = (call, wait) => {
 };
 window.clearTimeout = (timer) => { window.timers.delete(timer); clear(timer); };`
 
-// testPolling: the page asks every five seconds, less and less often while that fails, and not at all while nobody looks. What is
-// shown stays, and is said to be old.
+// testPolling checks that the page asks every five seconds, less and less often while that fails,
+// and not at all while it is hidden. Figures stay on the page, which says how old they are.
 func testPolling(b *chromium) func(*testing.T) {
 	return func(t *testing.T) {
 		f := newFake(t)
@@ -184,7 +185,8 @@ func testPolling(b *chromium) func(*testing.T) {
 	}
 }
 
-// hide makes the page believe that nobody sees it, or that somebody does, and returns how often it had asked by then.
+// hide makes the page believe that it is hidden or visible. It returns how often the page had asked
+// before.
 func (b *tab) hide(hidden bool) int {
 	b.t.Helper()
 	return value[int](b, fmt.Sprintf(`(() => {
@@ -195,7 +197,8 @@ func (b *tab) hide(hidden bool) int {
 	})()`, hidden))
 }
 
-// testToken: a service that needs tokens is asked with the one that the page asked for, which stays in this tab.
+// testToken checks that the page asks for the token that a service needs, and sends it. The token
+// stays in this tab.
 func testToken(b *chromium) func(*testing.T) {
 	return func(t *testing.T) {
 		f := newFake(t)
@@ -231,7 +234,8 @@ func testToken(b *chromium) func(*testing.T) {
 	}
 }
 
-// testDeclined: whoever does not give a token is not asked for one again and again, but when they want something.
+// testDeclined checks that the page does not ask again for a token that the user refused to give,
+// until the user presses Refresh.
 func testDeclined(b *chromium) func(*testing.T) {
 	return func(t *testing.T) {
 		f := newFake(t)
@@ -341,7 +345,7 @@ func testScope(b *chromium) func(*testing.T) {
 	}
 }
 
-// testRebuild: a page is made anew if that is confirmed, and what was done is said.
+// testRebuild checks that a page is rebuilt only after confirmation, and that the page says so.
 func testRebuild(b *chromium) func(*testing.T) {
 	return func(t *testing.T) {
 		f := newFake(t)
@@ -352,7 +356,7 @@ func testRebuild(b *chromium) func(*testing.T) {
 		tab.want("[aria-label='Page and ledger']", "Sequence changes 17 19 no")
 		tab.want("[aria-label='Page and ledger']", "Not on the page: block 2.")
 		tab.click(".head button")
-		tab.legible("the question whether to make a page anew")
+		tab.legible("the question whether to rebuild the page")
 		tab.shoot("confirm")
 		tab.click("dialog[open] button:not(.main)")
 		tab.until("!document.querySelector('dialog[open]')")

@@ -18,15 +18,16 @@ import (
 )
 
 const (
-	// firstWait is the time before the first repetition, on average; it doubles each time, up to maxWait.
+	// firstWait is the average time before the first repetition. It doubles each time, up to maxWait.
 	firstWait = 500 * time.Millisecond
 	maxWait   = 2 * time.Second
 	// maxReply is how much of a reply is read.
 	maxReply = 64 << 10
 )
 
-// uploader sends spans to a collector of traces, as OTLP over HTTP. The client of OpenTelemetry does the same and
-// links gRPC, with the package html/template: with it, the linker must keep every exported method of every type.
+// uploader sends spans to a collector of traces, as OTLP over HTTP. OpenTelemetry's client does the
+// same, but links gRPC with the package html/template, with which the linker must keep every
+// exported method of every type.
 type uploader struct {
 	url    string
 	client *http.Client
@@ -41,8 +42,8 @@ func (c *uploader) Stop(context.Context) error {
 	return nil
 }
 
-// UploadTraces implements [otlptrace.Client]. It returns after sendTimeout at the latest. A refusal by a collector
-// that is busy, or behind a proxy and down, is repeated until then.
+// UploadTraces implements [otlptrace.Client]. It returns after sendTimeout at the latest. Until
+// then, it repeats a call that a busy collector refused, or a proxy whose collector is down.
 func (c *uploader) UploadTraces(ctx context.Context, spans []*tracepb.ResourceSpans) error {
 	// The encoding of TracesData is that of the request, whose package links gRPC.
 	body, err := proto.Marshal(&tracepb.TracesData{ResourceSpans: spans})
@@ -110,8 +111,8 @@ func refusal(status string, reply []byte) error {
 	return fmt.Errorf("the collector answered %s", status)
 }
 
-// rejected returns an error if reply, an ExportTraceServiceResponse, says that spans were rejected:
-// its field 1 is a message with their number in field 1, and a text in field 2.
+// rejected returns an error if reply, an ExportTraceServiceResponse, reports rejected spans.
+// Field 1 of reply is a message with their number in field 1 and a text in field 2.
 func rejected(reply []byte) error {
 	partial, _ := field(reply, 1)
 	text, _ := field(partial, 2)

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// readDockerfile returns the configuration that the last stage of a Dockerfile gives to its image. It
-// takes the instructions that the Dockerfile here has, each on one line, and refuses others.
+// readDockerfile returns the configuration that the last stage of a Dockerfile gives to its image.
+// It accepts only the instructions of this project's Dockerfile, each on one line.
 func readDockerfile(name string) (object, error) {
 	text, err := os.ReadFile(name) //nolint:gosec // the caller names the file
 	if err != nil {

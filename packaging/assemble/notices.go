@@ -93,8 +93,9 @@ func list(ctx context.Context, platform string) ([]linked, error) {
 	return all, nil
 }
 
-// places returns whose a package is, and the directories where its licences are: of another module,
-// those from the package up to the module; of this one, those of what it embeds.
+// places returns the module and version of a package, and the directories that may hold its
+// licences. For another module, those are the directories from the package up to the module. For
+// this module, they are the directories of the files that it embeds.
 func (p *linked) places() (name string, dirs []string) {
 	if p.Module.Main {
 		for _, file := range p.EmbedFiles {

@@ -13,7 +13,10 @@ export class ApiError extends Error {
   }
 }
 
-/** ask returns the decoded answer of a call, whose path is without a leading slash: the service may stand below a prefix. */
+/**
+ * ask returns the decoded answer of a call. path has no leading slash, because the service may be
+ * below a prefix.
+ */
 export async function ask(path, { method = 'GET', body, signal } = {}) {
   const headers = {};
   const token = sessionStorage.getItem(stored);

@@ -15,7 +15,10 @@ const dark = matchMedia('(prefers-color-scheme: dark)');
 /** binary are distances of lines between amounts of memory. */
 export const binary = Array.from({ length: 44 }, (_, i) => 2 ** i);
 
-/** Chart draws series, each with a label and a function that picks its column; format turns a value into text and unit. */
+/**
+ * Chart draws series. Each series has a label, and a function that picks its column. format turns a
+ * value into text and unit.
+ */
 export class Chart {
   #options;
   #plot = null;
@@ -147,13 +150,13 @@ function stroke(i) {
 
 const windows = [['15m', '15 min'], ['1h', '1 h'], ['24h', '24 h']];
 
-/** rangeOf is the window of a history that the address names, or otherwise if it names none that there is. */
+/** rangeOf returns the window that the address names, or otherwise if there is no such window. */
 export function rangeOf(route, otherwise) {
   const named = route.query.get('range');
   return windows.some(([window]) => window === named) ? named : otherwise;
 }
 
-/** ranges are the windows of a history, as a choice; change is called with the one that is chosen. */
+/** ranges returns a choice of the windows of a history. It calls change with the chosen window. */
 export function ranges(current, change) {
   return choice('Time', 'range', windows, current, change);
 }

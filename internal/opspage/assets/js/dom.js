@@ -1,10 +1,12 @@
-// Makes elements. Whatever is shown goes in as text, never as markup: names on this page are made by strangers.
+// Makes elements. Content goes in as text, never as markup, because strangers choose the names on
+// this page.
 
 const svgSpace = 'http://www.w3.org/2000/svg';
 
 /**
- * el returns a new element. Attributes that are functions become listeners ("onclick"), true is an empty attribute, and
- * false, null and undefined leave it out. Children are nodes, strings, numbers or lists of them.
+ * el returns a new element. Attributes that are functions become listeners ("onclick"), true is an
+ * empty attribute, and false, null and undefined leave it out. Children are nodes, strings, numbers
+ * or lists of them.
  */
 export function el(tag, attributes, ...children) {
   const node = document.createElement(tag);
@@ -25,7 +27,10 @@ export function fill(node, ...children) {
 
 const made = new WeakMap(); // by node: what its content was made of
 
-/** renew replaces what node holds by what make returns, if what that is made of has changed: what is selected or has the focus stays. */
+/**
+ * renew replaces the content of node by what make returns, if of has changed since the last call.
+ * If of is the same, the selection stays. The focus stays on a link in either case.
+ */
 export function renew(node, of, make) {
   const key = JSON.stringify(of);
   if (made.get(node) === key) return;
@@ -35,12 +40,15 @@ export function renew(node, of, make) {
   if (at !== null) [...node.querySelectorAll('a')].find((link) => link.getAttribute('href') === at)?.focus({ preventScroll: true });
 }
 
-/** say sets the text of a node if it differs: screen readers repeat a live region that is set again. */
+/** say sets the text of a node if it differs, because a screen reader repeats a text set again. */
 export function say(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-/** mark is the shape that stands for a state, so that it does not depend on colour: "ok", "info", "warn", "bad" or "unknown". */
+/**
+ * mark returns the shape for a state, so that the state does not depend on colour alone. States are
+ * "ok", "info", "warn", "bad" and "unknown".
+ */
 export function mark(state) {
   const shapes = {
     ok: 'M3 8.5 6.5 12 13 4.5',

@@ -4,7 +4,7 @@ import { moment } from './format.js';
 
 const verbs = { block: 'blocked', hide: 'hidden', like: 'liked', seen: 'seen' };
 
-/** Parts of a sentence that are ids are objects, {id}, so that they can be set apart: strangers made them. */
+/** Ids in a sentence are objects, {id}, so that they look different: strangers choose them. */
 const id = (text) => ({ id: text });
 
 /** sentenceOf says in one sentence what becomes of the post. */
@@ -17,7 +17,7 @@ export function sentenceOf(answer) {
   return ['info', 'A feed drops this post. The reason is certain.'];
 }
 
-/** reasonOf returns the state of a reason, and lines of words; kinds are those of the service, by name. */
+/** reasonOf returns the state of a reason and its lines. kinds are the service's, by name. */
 export function reasonOf(reason, asked, kinds) {
   const lines = [what(reason, asked)];
   const drop = reason.effect === 'drop';

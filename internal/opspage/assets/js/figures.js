@@ -1,4 +1,4 @@
-// Numbers that are to be read from across the room, each with its unit and what it means.
+// Numbers large enough to read from across the room, each with its unit and what it means.
 
 import { el, fill, mark, say } from './dom.js';
 

@@ -1,4 +1,5 @@
-// Numbers in words. Each function that has a unit returns [text, unit], so that the two can be set apart.
+// Numbers in words. Each function that has a unit returns [text, unit], so that their styles can
+// differ.
 
 const whole = new Intl.NumberFormat('en', { maximumFractionDigits: 0 });
 const digits = (n) => new Intl.NumberFormat('en', { maximumSignificantDigits: n });

@@ -4,11 +4,14 @@ import { ask } from './api.js';
 
 const often = 15; // seconds
 
-/** Histories keeps long histories for as long as little is added to them: a day of them is some hundred KB. */
+/** Histories keeps each history while few new steps are added: a day takes a few hundred KB. */
 export class Histories {
   #kept = new Map(); // by window
 
-  /** of returns the history of a window, "15m", "1h" or "24h", as of a step of it ago at most, or of 15 seconds. */
+  /**
+   * of returns the history of a window: "15m", "1h" or "24h". It is at most one step of the window
+   * or 15 seconds old, whichever is longer.
+   */
   async of(window, signal) {
     const kept = this.#kept.get(window);
     if (kept && Date.now() - kept.at < 1000 * Math.max(often, kept.history.step_seconds)) return kept.history;
@@ -22,7 +25,7 @@ export class Histories {
   }
 }
 
-/** tail returns the last values of a column, of as many seconds, without those that are not known. */
+/** tail returns the known values of the last secondsBack seconds of a column. */
 export function tail(history, column, secondsBack = 60) {
   const steps = Math.max(1, Math.round(secondsBack / history.step_seconds));
   return (column ?? []).slice(-steps).filter((v) => v !== null && v !== undefined);

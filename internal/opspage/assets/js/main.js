@@ -74,7 +74,7 @@ function show({ first = false } = {}) {
   poller.now();
 }
 
-/** tick asks for all that is shown, and says whether that went well. */
+/** tick asks for all that is shown, and reports whether that succeeded. */
 async function tick(signal) {
   const shown = view;
   try {
@@ -102,7 +102,10 @@ async function tick(signal) {
   return true;
 }
 
-/** complain shows what is wrong with the view alone. What has not changed is left alone: it would be read out again. */
+/**
+ * complain shows a problem of this view only. It leaves unchanged words alone, because a screen
+ * reader would repeat them.
+ */
 function complain(words) {
   if (problem.textContent !== words) fill(problem, words === '' ? null : notice('bad', words));
 }
@@ -117,7 +120,10 @@ function failed(error) {
   return false;
 }
 
-/** tell shows how the service is. The sentence alone is read out, and again only when it changes: notes have numbers that always do. */
+/**
+ * tell shows how the service is. A screen reader speaks the sentence alone, and only when it
+ * changes. It does not speak the notes, whose numbers always change.
+ */
 function tell({ state, sentence, notes, facts }) {
   byId('verdict').dataset.state = state;
   say(byId('verdict-facts'), facts);

@@ -1,4 +1,5 @@
-// A map of pages: a cell for each, or for a group of them, to be pointed at, clicked, or walked on with the arrow keys.
+// A map of pages. Each cell is a page or a group of pages. The user can point at a cell, click it,
+// or walk to it with the arrow keys.
 
 import { property } from './chart.js';
 import { el } from './dom.js';
@@ -8,7 +9,10 @@ const tallest = 440; // CSS pixels
 const largest = 36; // of a cell's side
 const smallest = 5;
 
-/** Cells are drawn by what paint says of each: {share} of the scale, or null; {flag}: draw attention to it; {empty}: nobody is there. */
+/**
+ * PageMap draws each cell as paint describes it. {share} is its place on the scale, or null. {flag}
+ * draws attention to the cell. {empty} means that no user is on it.
+ */
 export class PageMap {
   #options;
   #cells = [];
@@ -18,7 +22,11 @@ export class PageMap {
   #columns = 1;
   #observer;
 
-  /** options: label; open(cell), when a cell is chosen; point(cell, again), when one is pointed at, and again after a refresh; out(), to see more of the map. */
+  /**
+   * options are a label and functions. The map calls open(cell) when the user chooses a cell, and
+   * point(cell, again) when the user points at one, and again after a refresh. It calls out() to
+   * show more of the map.
+   */
   constructor(options) {
     this.#options = options;
     this.node = el('canvas', {

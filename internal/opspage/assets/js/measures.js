@@ -6,12 +6,14 @@ import { ceiling } from './scale.js';
 const states = ['missing', 'damaged', 'behind', 'foreign', 'ahead', 'overfull'];
 const stood = (cell) => cell.looked_at > (cell.missing ?? 0) + (cell.damaged ?? 0) + (cell.unused ?? 0);
 
-/** ageOf returns the seconds since the oldest check of a page in a cell; null if none was checked. */
+/** ageOf returns the seconds since the oldest check of a page in a cell, or null if none. */
 export const ageOf = (cell) => (cell.looked_at > 0 ? cell.oldest_age_seconds ?? null : null);
 
 /**
- * A measure has a value of a cell, null if it has none, the end of its scale, fixed or for what is shown, and how both are
- * written. Of a group of pages it is the highest, for one bad page among hundreds has to be seen.
+ * measures are the figures that can colour the map. value is the figure of a cell, or null. end
+ * is the end of the scale, which is fixed or depends on the cells shown. text and meaning are for
+ * the reader. A group of pages mostly has its highest figure, so that one bad page among hundreds
+ * shows.
  */
 export const measures = {
   fill: {

@@ -6,8 +6,9 @@ const least = 3600; // seconds of history, below which nothing is said
 const reach = 10; // times what was seen, beyond which nothing is said
 
 /**
- * outlook says in words when keys per page reach the line from which a reshape is due, by a straight line through the first and the last
- * of the history. It says nothing of what is further away than ten times what was seen.
+ * outlook says in words when keys per page reach the line from which a reshape is due. It draws a
+ * straight line through the first and the last value of the history. It forecasts at most ten times
+ * the length of the history.
  */
 export function outlook(health, history) {
   const { pages } = health;

@@ -1,6 +1,6 @@
 /**
- * Poller calls task again and again: every 5 s while the page is seen and it succeeds, less and less often while it fails,
- * not at all while nobody looks. One call at a time.
+ * Poller calls task every 5 s while it succeeds, and less and less often while it fails. It makes
+ * no calls while the page is hidden, and one call at a time.
  */
 export class Poller {
   #task;

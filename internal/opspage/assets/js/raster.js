@@ -27,7 +27,7 @@ export class Raster {
     this.#night.addEventListener('change', this.#again);
   }
 
-  /** update shows the shares, 0 to 255 each; label describes the whole for those who do not see it. */
+  /** update shows the shares, 0 to 255 each. label describes the picture for screen readers. */
   update(shares, label) {
     this.#shares = shares;
     this.#canvas.setAttribute('aria-label', `${this.title}: ${label}`);
@@ -55,7 +55,10 @@ export class Raster {
   }
 }
 
-/** columnsFor makes a picture of n cells some two to four times as wide as high, with full rows where n allows. */
+/**
+ * columnsFor returns the columns of a picture of n cells that is about two to four times as wide as
+ * high. All rows are full where n allows it.
+ */
 function columnsFor(n) {
   const wanted = Math.ceil(Math.sqrt(n * 2));
   for (let columns = wanted; columns <= 1.5 * wanted; columns++) {

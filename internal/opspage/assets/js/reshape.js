@@ -2,7 +2,7 @@
 
 import { count, plural } from './format.js';
 
-/** underWay says in words how far a reshape is. It builds all new pages, and then gives up the previous ones. */
+/** underWay says how far a reshape is. It builds all new pages, and then removes the old ones. */
 export function underWay(reshape) {
   const to = plural(reshape.pages, 'page');
   if (reshape.reshaped === reshape.homes) return `A reshape to ${to} is running: all are built, and the old pages are being removed.`;

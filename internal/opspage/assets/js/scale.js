@@ -1,5 +1,5 @@
-// Colours for amounts: from pale to dark, or from dark to pale on a dark page, so that lightness alone tells them apart and no
-// way of seeing colours is left out.
+// Colours for amounts, from pale to dark, or from dark to pale on a dark page. Lightness alone
+// distinguishes them, so colour-blind readers can tell them apart.
 
 const light = ['#f4f1d8', '#c7e3bf', '#7fc8bb', '#3f9fc0', '#2467a5', '#123a78'].map(parse);
 const dark = ['#1c2836', '#1f4a70', '#2478a0', '#3fa9ae', '#8fd3ab', '#f2efb6'].map(parse);

@@ -63,7 +63,7 @@ function explanation(answer, asked, kinds) {
   ];
 }
 
-/** spaced says whether an id has white space around it, as what is copied from elsewhere often has. */
+/** spaced reports whether white space surrounds an id, as it often does after copying. */
 const spaced = ({ viewer, post }) => [viewer, post.id, post.author, ...(post.actors ?? [])].some((id) => id !== id.trim());
 
 const part = (p) => (typeof p === 'string' ? p : el('span', { class: 'id' }, p.id));

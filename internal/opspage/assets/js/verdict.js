@@ -11,8 +11,8 @@ const stores = {
 const ledgers = { sqlite: 'ledger in SQLite', postgres: 'ledger in PostgreSQL', none: 'no ledger' };
 
 /**
- * judge returns the state ("ok", "warn" or "bad"), the sentence, notes of a state and a text each, and facts. kinds and history may
- * be null.
+ * judge returns the state ("ok", "warn" or "bad"), the sentence, notes of a state and a text each,
+ * and facts. kinds and history may be null.
  */
 export function judge(health, kinds, history) {
   const notes = [...untrue(health), ...trouble(health), ...lately(history), ...pageTrouble(health), ...underWay(health)];
