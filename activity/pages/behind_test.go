@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -16,6 +17,7 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/internal/faulttest"
 	"github.com/feedfilter/feedfilter/internal/pgtest"
+	"github.com/feedfilter/feedfilter/internal/proxytest"
 )
 
 // lose has the store lose a hide that p acknowledges for user 1.
@@ -293,6 +295,21 @@ func TestWritesWhereSettingsDiffer(t *testing.T) {
 		b.Close()
 		must(t, l.Close())
 	})
+}
+
+// TestOpenFarFromLedger opens a ledger at a distance of 300 ms. The first poll takes some ten round
+// trips, most of them for its connection.
+func TestOpenFarFromLedger(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t)
+	proxy := proxytest.Start(t, server.Addr())
+	l, err := ledger.Open(t.Context(), strings.Replace(server.Schema(), server.Addr(), proxy.Addr(), 1), ledger.Options{Pages: 16})
+	must(t, err)
+	t.Cleanup(func() { must(t, l.Close()) })
+	proxy.Delay(300*time.Millisecond, 0)
+	r, err := openRecorder(t.Context(), Config{Ledger: l, Store: &favfilter.Memory{}})
+	must(t, err)
+	r.Close()
 }
 
 // Recorders over one PostgreSQL have one staleness bound, and hold pages all or none.

@@ -75,9 +75,10 @@ type poll struct {
 	start int64
 	wall  int64 // result of wallAhead at the start
 	// long is closed when the poll takes longer than others should wait; nil: nobody waits.
-	long chan struct{}
-	done chan struct{}
-	err  error // to be read once done is closed
+	long  chan struct{}
+	limit time.Duration // how long it waits for each answer of the ledger
+	done  chan struct{}
+	err   error // to be read once done is closed
 }
 
 // longPoll is the number of pages after which nobody waits for a poll any more. These take a few
@@ -235,7 +236,7 @@ func (r *poller) noteAccess(ctx context.Context, now access, err error) {
 
 // newPoll returns a poll that begins now, and that nobody waits for yet.
 func (r *poller) newPoll() *poll {
-	return &poll{start: r.elapsed(), wall: r.wallAhead(), done: make(chan struct{})}
+	return &poll{start: r.elapsed(), wall: r.wallAhead(), limit: pollTimeout, done: make(chan struct{})}
 }
 
 // poll joins the poll in progress, or starts one.
@@ -299,14 +300,15 @@ func (r *poller) pollOnce(ctx context.Context, p *poll) error {
 func (r *poller) readChanges(ctx context.Context, p *poll) (progress ledger.Progress, changed []uint32, err error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	stalled := time.AfterFunc(pollTimeout, func() { stop(errPollStalled) })
+	noAnswer := fmt.Errorf("no answer within %v", p.limit)
+	stalled := time.AfterFunc(p.limit, func() { stop(noAnswer) })
 	defer stalled.Stop()
 	pages := 0
 	left := make(map[uint32]uint64)
 	progress, err = r.ledger.Changed(ctx, r.follow.since, func(page uint32, s ledger.PageState) error {
 		pages++
 		if pages%longPoll == 0 {
-			stalled.Reset(pollTimeout)
+			stalled.Reset(p.limit)
 			r.noteLong(ctx, p, pages == longPoll)
 		}
 		if r.sequences.of(page).learn(s.Sequence) {
@@ -320,8 +322,8 @@ func (r *poller) readChanges(ctx context.Context, p *poll) (progress ledger.Prog
 	if err == nil {
 		r.takePlaces(progress, left)
 	}
-	if err != nil && errors.Is(context.Cause(ctx), errPollStalled) {
-		err = fmt.Errorf("%w: %w", errPollStalled, err)
+	if err != nil && errors.Is(context.Cause(ctx), noAnswer) {
+		err = fmt.Errorf("%w: %w", noAnswer, err)
 	}
 	return progress, changed, err
 }
@@ -354,8 +356,6 @@ func (r *poller) noteLong(ctx context.Context, p *poll, first bool) {
 		close(p.long)
 	}
 }
-
-var errPollStalled = fmt.Errorf("no answer within %v", pollTimeout)
 
 // agreed returns an error if another process has other settings. Such a process may answer from its
 // cache when this process acknowledges a write.

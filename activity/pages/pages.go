@@ -89,6 +89,9 @@ const (
 	// once, by the sum of both.
 	pollTimeout = 1500 * time.Millisecond
 	askTimeout  = 500 * time.Millisecond
+	// firstPollTimeout is that of the poll at Open, which also waits for a connection: ten round
+	// trips or so. No feed waits for it.
+	firstPollTimeout = 5 * time.Second
 	// largeTimeout bounds the rebuild of a page that is read in parts. largeLoadTimeout bounds the
 	// read of such a page from the store.
 	largeTimeout     = 5 * time.Minute
@@ -142,7 +145,9 @@ func (r *Pages) begin(ctx context.Context, passive bool) error {
 	if err := r.declare(ctx); err != nil {
 		return err
 	}
-	if err := r.pollOnce(ctx, r.newPoll()); err != nil {
+	first := r.newPoll()
+	first.limit = firstPollTimeout
+	if err := r.pollOnce(ctx, first); err != nil {
 		return fmt.Errorf("read page sequences: %w", err)
 	}
 	r.follow.changed = nil // these are all pages, which a scrub checks
