@@ -157,7 +157,8 @@ func within(t *testing.T, v any, path string) any {
 func TestEveryCodeIsDescribed(t *testing.T) {
 	schema := within(t, schemasOf(t), "Error.properties.error.properties.code")
 	texts, _ := within(t, schema, "x-enumDescriptions").(map[string]any)
-	if values, _ := within(t, schema, "enum").([]any); len(values) != len(texts) {
+	values, _ := within(t, schema, "enum").([]any)
+	if len(values) != len(texts) {
 		t.Errorf("%d codes, %d texts", len(values), len(texts))
 	}
 	text, err := os.ReadFile("../../docs/API.md")
@@ -169,6 +170,9 @@ func TestEveryCodeIsDescribed(t *testing.T) {
 		about, _ := texts[code].(string)
 		if status := strconv.Itoa(problem{Code: code}.status()); !strings.HasPrefix(about, status+": ") {
 			t.Errorf("openapi.yaml describes the code %q as %q, want its status %s before the text", code, about, status)
+		}
+		if !slices.Contains(values, any(code)) {
+			t.Errorf("openapi.yaml: the enum of codes lacks %q", code)
 		}
 		if !strings.Contains(list, "`"+code+"`") {
 			t.Errorf("docs/API.md lacks the code %q", code)
