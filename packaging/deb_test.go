@@ -23,8 +23,8 @@ const (
 	stateDir     = "/var/lib/feedfilter"
 )
 
-// testDeb installs the deb in first. The service runs as its unit says, and keeps its data and
-// settings over an upgrade and a removal.
+// testDeb installs the first deb, upgrades it and removes it. The service must run as its unit
+// says. An upgrade and a removal must keep its data and settings.
 func testDeb(t *testing.T, first string) {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -48,14 +48,14 @@ func testDeb(t *testing.T, first string) {
 	if _, err := exec.LookPath("systemd-analyze"); err == nil {
 		command(t, ".", "systemd-analyze", "verify", "/usr/lib/systemd/system/feedfilter.service")
 	} else {
-		t.Log("NOT TESTED: systemd-analyze verify: there is none")
+		t.Log("NOT TESTED: systemd-analyze verify: systemd-analyze is missing")
 	}
 
 	s := start(t)
 	s.wantVersion("v0.1.0")
 	s.ask(http.MethodPut, "/v1/users/1/blocks/2", `"changed":true`)
 	s.stop()
-	// A setting of the operator's, which an upgrade must keep.
+	// The operator sets this value. An upgrade must keep it.
 	text := read(t, settingsFile)
 	if err := os.WriteFile(settingsFile, append(text, "FEEDFILTER_LOG_LEVEL=warn\n"...), 0o600); err != nil {
 		t.Fatal(err)
@@ -78,12 +78,12 @@ func testDeb(t *testing.T, first string) {
 	}
 }
 
-// service is one that was started as its unit says.
+// service is a process that was started as its unit says.
 type service struct {
 	t       *testing.T
 	command *exec.Cmd
 	url     string
-	log     chan string // what it writes after its start
+	log     chan string // lines that the service writes after its start
 }
 
 // start does what systemd does with the unit, except for the sandbox. It makes the state directory,
@@ -143,7 +143,7 @@ func start(t *testing.T) *service {
 	return s
 }
 
-// freeAddress returns an address on which nothing listened just now.
+// freeAddress returns an address that was free a moment ago.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -183,7 +183,7 @@ func (s *service) call(method, path string) (status int, body string, err error)
 	return response.StatusCode, string(text), err
 }
 
-// ask makes a call whose answer has to contain want.
+// ask makes a call, and fails unless the answer contains want.
 func (s *service) ask(method, path, want string) {
 	s.t.Helper()
 	if status, body, err := s.call(method, path); err != nil || status != http.StatusOK || !strings.Contains(body, want) {

@@ -1,4 +1,4 @@
-// Package packaging has the tests of what make dist makes.
+// Package packaging tests the files that make dist makes.
 package packaging
 
 import (
@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	// maxBinary is the upper bound of the command's size in bytes. The command has 33 MB. It would
-	// have 52 MB if something called methods by their names, because the linker must then keep them
-	// all.
+	// maxBinary is the upper bound of the command's size in bytes. The command has 33 MB. It grows
+	// to 52 MB as soon as any package looks up methods by name through reflection, because the
+	// linker must then keep all methods.
 	maxBinary = 35_000_000
 	imageUser = "65532:65532"
 	commit    = "0123456789abcdef0123456789abcdef01234567"
@@ -40,7 +40,7 @@ func command(t *testing.T, dir, name string, args ...string) string {
 	return string(out)
 }
 
-// skip skips a test for want of something that could be installed, and fails where CI is true.
+// skip skips a test because a program is missing. It fails instead if the variable CI is true.
 func skip(t *testing.T, why string) {
 	t.Helper()
 	if os.Getenv("CI") == "true" {
@@ -49,8 +49,8 @@ func skip(t *testing.T, why string) {
 	t.Skip("NOT TESTED: " + why)
 }
 
-// build makes a release for Linux on this processor from the sources in dir. It returns its
-// directory.
+// build makes a release for Linux on this processor from the sources in dir. It returns the
+// directory of the release.
 func build(t *testing.T, dir, version string) string {
 	t.Helper()
 	tools, err := filepath.Abs("../.bin")
@@ -167,7 +167,8 @@ func parse(t *testing.T, text []byte, into any) {
 	}
 }
 
-// A release holds what it has to, and is the same bytes from sources in another directory.
+// TestLongRelease checks the files of a release. Sources in another directory must give the same
+// bytes.
 func TestLongRelease(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("NOT TESTED: that a release runs takes Linux")
@@ -221,7 +222,7 @@ func testArchive(t *testing.T, out string) {
 	}
 	for name, header := range headers {
 		if header.Uid != 0 || header.Uname != "" || header.ModTime.Unix() != 1790000000 {
-			t.Errorf("%s: owner %d %q, time %v", name, header.Uid, header.Uname, header.ModTime)
+			t.Errorf("archive entry %s: owner %d %q, time %v", name, header.Uid, header.Uname, header.ModTime)
 		}
 	}
 	if size := len(files[root+"feedfilter"]); size > maxBinary {
@@ -283,6 +284,10 @@ func testImage(t *testing.T, out string) {
 	}
 	var index struct{ Manifests []descriptor }
 	parse(t, files["index.json"], &index)
+	// podman load names the image after it.
+	if name := `"org.opencontainers.image.ref.name":"feedfilter:0.1.0"`; !strings.Contains(string(files["index.json"]), name) {
+		t.Errorf("index.json has no %s: %s", name, files["index.json"])
+	}
 	parse(t, blob(index.Manifests[0]), &index)
 	if p := index.Manifests[0].Platform; len(index.Manifests) != 1 || p.OS != "linux" || p.Architecture != runtime.GOARCH {
 		t.Errorf("manifests: %+v", index.Manifests)
@@ -319,7 +324,7 @@ func testImage(t *testing.T, out string) {
 		t.Error("the image has no roots of certificates")
 	}
 	if d := headers["data/"]; d == nil || d.Uid != 65532 || d.Gid != 65532 {
-		t.Errorf("/data is not the user's: %+v", d)
+		t.Errorf("/data does not belong to the image's user: %+v", d)
 	}
 	if b := headers["usr/bin/feedfilter"]; b == nil || b.Mode != 0o755 || len(files) != 8 {
 		t.Errorf("the command in the image: %+v, %d files and directories in the layout", b, len(files))

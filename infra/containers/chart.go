@@ -9,10 +9,10 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// object is a part of a manifest.
+// object is a YAML object of a Kubernetes manifest.
 type object map[string]any
 
-// at is the part of o under names, nil where there is none.
+// at returns the value at a path of names, or nil if there is none.
 func (o object) at(names ...string) any {
 	var here any = map[string]any(o)
 	for _, name := range names {
@@ -30,7 +30,7 @@ func asObject(v any) object {
 	return o
 }
 
-// objects is the list under names.
+// objects returns the list of objects at a path of names.
 func (o object) objects(names ...string) (list []object) {
 	items, _ := o.at(names...).([]any)
 	for _, item := range items {
@@ -39,7 +39,7 @@ func (o object) objects(names ...string) (list []object) {
 	return list
 }
 
-// checkChart checks the manifests of a release.
+// checkChart checks the manifests that helm template prints.
 func checkChart(text []byte) error {
 	f := &findings{file: "chart"}
 	kinds := make(map[string]object)
@@ -87,7 +87,7 @@ func checkChart(text []byte) error {
 	return f.err()
 }
 
-// checkMatching checks that what is named by the Deployment is there.
+// checkMatching checks that the Deployment uses the ServiceAccount and the ConfigMap of the chart.
 func checkMatching(f *findings, m, deployment object) {
 	name := m.at("metadata", "name")
 	pod := asObject(deployment.at("spec", "template", "spec"))
@@ -103,7 +103,7 @@ func checkMatching(f *findings, m, deployment object) {
 	}
 }
 
-// checkPod checks what a pod may do.
+// checkPod checks the privileges and resources of a pod.
 func checkPod(f *findings, pod object) {
 	f.want(pod["automountServiceAccountToken"] == false, "no token of the cluster")
 	security := asObject(pod["securityContext"])
@@ -129,7 +129,8 @@ func checkService(f *findings, pod object) {
 		c = containers[0]
 	}
 	f.want(c.at("readinessProbe", "httpGet", "path") == "/readyz", "readiness by /readyz")
-	// A Redis or a ledger that is down must not have pods killed.
+	// The liveness probe must not fail while Redis or the ledger is down. Kubernetes would restart
+	// the pods.
 	f.want(c.at("livenessProbe", "httpGet", "path") == "/healthz" && c.at("startupProbe", "httpGet", "path") == "/healthz", "life by /healthz")
 	f.want(fmt.Sprint(c["args"]) == "[serve]" && c["command"] == nil, "no arguments but serve")
 	secret := 0

@@ -10,7 +10,7 @@ import (
 	"github.com/compose-spec/compose-go/v2/types"
 )
 
-// checkCompose loads the file as docker compose does, and looks at what it makes of it.
+// checkCompose loads the file as docker compose does, and checks the services that result.
 func checkCompose(ctx context.Context, name string) error {
 	f := &findings{file: name}
 	load := func(env ...string) (*types.Project, error) {
@@ -30,11 +30,11 @@ func checkCompose(ctx context.Context, name string) error {
 	f.want(len(p.Services) == 3, "three services, not %d", len(p.Services))
 	for _, s := range p.Services {
 		f.want(slices.Contains(s.SecurityOpt, "no-new-privileges:true"), "%s without new privileges", s.Name)
-		f.want(!s.Privileged && s.NetworkMode == "" && s.Pid == "", "%s to have a world of its own", s.Name)
+		f.want(!s.Privileged && s.NetworkMode == "" && s.Pid == "", "%s without the host's network or processes", s.Name)
 		f.want(tagOf(s.Image) != "" || s.Build != nil, "a tag of %s", s.Image)
 		f.want(!strings.Contains(strings.Join(s.Command, " "), secret), "no password in the arguments of %s", s.Name)
 		if s.Name == "feedfilter" {
-			continue // its image has its own
+			continue // its image defines the health check, and it publishes a port
 		}
 		f.want(s.HealthCheck != nil, "a health check of %s", s.Name)
 		f.want(len(s.Ports) == 0, "no ports of %s published", s.Name)

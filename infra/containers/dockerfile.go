@@ -14,7 +14,7 @@ import (
 	"github.com/moby/patternmatcher/ignorefile"
 )
 
-// checkDockerfile parses the file as BuildKit does, with all of its warnings as errors.
+// checkDockerfile parses the file as BuildKit does. Every warning of BuildKit is an error.
 func checkDockerfile(name string) error {
 	file, err := os.Open(name)
 	if err != nil {
@@ -43,7 +43,8 @@ func checkDockerfile(name string) error {
 	if err != nil {
 		return err
 	}
-	// That image takes no other Go than its own, whatever go.mod asks for.
+	// The golang image uses only the version of Go that it contains, not the one that go.mod asks
+	// for.
 	f.want(strings.HasPrefix(stages[0].BaseName, "golang:"+toolchain+"-"), "Go %s, which go.mod asks for: %s", toolchain, stages[0].BaseName)
 	checkFinal(f, final)
 	for _, c := range stages[0].Commands {
@@ -54,7 +55,7 @@ func checkDockerfile(name string) error {
 	return f.err()
 }
 
-// toolchainOf is the version of Go that a go.mod asks for, as 1.26.3.
+// toolchainOf returns the version of Go that a go.mod asks for, such as 1.26.3.
 func toolchainOf(name string) (string, error) {
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -68,7 +69,7 @@ func toolchainOf(name string) (string, error) {
 	return "", fmt.Errorf("%s: no toolchain", name)
 }
 
-// checkFinal checks the stage that becomes the image.
+// checkFinal checks the last stage, which becomes the image.
 func checkFinal(f *findings, stage instructions.Stage) {
 	var user, stop string
 	var health, entry, data bool
@@ -86,7 +87,7 @@ func checkFinal(f *findings, stage instructions.Stage) {
 			data = slices.Equal(c.Volumes, []string{"/data"})
 		case *instructions.EnvCommand:
 			for _, e := range c.Env {
-				f.want(e.Key != "FEEDFILTER_INSECURE_NO_AUTH", "that to serve everybody is asked for by who runs the image")
+				f.want(e.Key != "FEEDFILTER_INSECURE_NO_AUTH", "no FEEDFILTER_INSECURE_NO_AUTH in the image: its user must set it")
 			}
 		case *instructions.RunCommand:
 			f.want(false, "nothing run in the last stage, which has no shell")
@@ -99,7 +100,8 @@ func checkFinal(f *findings, stage instructions.Stage) {
 	f.want(data, "a volume /data")
 }
 
-// copyContext copies what a builder is sent of a directory.
+// copyContext copies the build context: the files of a directory that .dockerignore does not
+// exclude.
 func copyContext(from, to string) error {
 	file, err := os.Open(filepath.Join(from, ".dockerignore"))
 	if err != nil {

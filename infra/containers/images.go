@@ -15,7 +15,8 @@ import (
 	"github.com/moby/buildkit/frontend/dockerfile/parser"
 )
 
-// pinned matches an image with a tag, for people, and a digest, which is what counts.
+// pinned matches an image that has a tag and a digest. Docker pulls by the digest; the tag is for
+// readers.
 var pinned = regexp.MustCompile(`^[^@]+:[^:@/]+@sha256:[0-9a-f]{64}$`)
 
 // tagOf returns the tag of an image, "" if it has none.
@@ -25,7 +26,7 @@ func tagOf(image string) string {
 	return tag
 }
 
-// images returns the images that a Dockerfile and a compose file pull, each once.
+// images returns the images that a Dockerfile and a compose file pull, without duplicates.
 func images(ctx context.Context, dockerfile, compose string) ([]string, error) {
 	all, err := dockerfileImages(dockerfile)
 	if err != nil {
@@ -48,8 +49,8 @@ func images(ctx context.Context, dockerfile, compose string) ([]string, error) {
 	return slices.Compact(all), nil
 }
 
-// dockerfileImages returns what stages begin with and what is copied from, but for scratch and
-// other stages.
+// dockerfileImages returns the images that the FROM and COPY --from instructions of a Dockerfile
+// name. It leaves out scratch and earlier stages.
 func dockerfileImages(name string) (all []string, err error) {
 	file, err := os.Open(name)
 	if err != nil {
@@ -84,8 +85,7 @@ func dockerfileImages(name string) (all []string, err error) {
 	return all, nil
 }
 
-// exceptions are images that may do without a digest, each with a reason: a line "<image> <reason>"
-// of a file.
+// exceptions reads the images that need no digest. Each line of the file is "<image> <reason>".
 func exceptions(name string) (map[string]string, error) {
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -103,8 +103,8 @@ func exceptions(name string) (map[string]string, error) {
 	return all, nil
 }
 
-// checkPinned returns an error for an image without a digest and without an exception that has a
-// reason. An exception that no image needs is an error, too.
+// checkPinned returns an error for each image without a digest, unless the file of exceptions lists
+// it with a reason. An exception that no image needs is also an error.
 func checkPinned(ctx context.Context, dockerfile, compose, excepted string) error {
 	all, err := images(ctx, dockerfile, compose)
 	if err != nil {

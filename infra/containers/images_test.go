@@ -17,7 +17,7 @@ const (
 	composeText = "services:\n  own: {build: ., image: feedfilter}\n  store:\n    image: valkey/valkey:8.1\n"
 )
 
-// written are the files of a repository.
+// written writes the three files to a directory, and returns their paths.
 func written(t *testing.T, dockerfile, compose, unpinned string) (dir string, names [3]string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -33,7 +33,7 @@ func written(t *testing.T, dockerfile, compose, unpinned string) (dir string, na
 	return dir, names
 }
 
-// Every image that is pulled is found: not scratch, other stages, and what is built here.
+// TestImages expects every pulled image. It leaves out scratch, stages and locally built images.
 func TestImages(t *testing.T) {
 	_, names := written(t, dockerfileText, composeText, "")
 	got, err := images(t.Context(), names[0], names[1])
@@ -42,8 +42,8 @@ func TestImages(t *testing.T) {
 	}
 }
 
-// An image without a digest is an error, unless it is excepted with a reason; so is an exception
-// that nothing needs.
+// An image without a digest is an error unless an exception gives a reason. An exception that no
+// image needs is an error, too.
 func TestPinned(t *testing.T) {
 	all := strings.NewReplacer("golang:1.26", "golang:1.26"+digest, "tools/tool:3", "tools/tool:3"+digest)
 	for name, c := range map[string]struct{ dockerfile, compose, unpinned, want string }{
@@ -65,8 +65,8 @@ func TestPinned(t *testing.T) {
 	}
 }
 
-// scripts/pin-images writes the digest of every image, empties the list of exceptions, and follows
-// a tag when it is run again. Where one digest is not found it changes nothing.
+// scripts/pin-images writes the digest of every image and empties the list of exceptions. A second
+// run follows a tag that has moved. If the script does not find one digest, it changes no file.
 func TestPinImages(t *testing.T) {
 	if _, err := exec.LookPath("bash"); err != nil {
 		t.Skip("there is no bash")

@@ -1,12 +1,12 @@
-// Containers checks the image's, the compose file's and the chart's texts for what they have to
-// say, without a Docker engine or a cluster:
+// Containers checks the Dockerfile, the compose file and the manifests of the Helm chart. It needs
+// no Docker engine and no cluster:
 //
 //	containers dockerfile <Dockerfile>          prints the RUN instructions of the build
 //	containers context <directory> <new one>    copies what .dockerignore lets through
 //	containers compose <compose.yaml>
-//	containers images <Dockerfile> <compose.yaml>              prints the images that they pull
-//	containers pinned <Dockerfile> <compose.yaml> <exceptions> wants a digest of each
-//	containers chart                            what helm template prints, from standard input
+//	containers images <Dockerfile> <compose.yaml>              prints the images that the files pull
+//	containers pinned <Dockerfile> <compose.yaml> <exceptions> checks that each has a digest
+//	containers chart                            reads what helm template prints from standard input
 package main
 
 import (
@@ -54,13 +54,13 @@ func run(args []string) error {
 	}
 }
 
-// findings are what is wrong with a file.
+// findings collects the errors in a file.
 type findings struct {
 	file string
 	errs []error
 }
 
-// want notes what does not hold.
+// want adds an error unless holds is true. The format says what the file must have.
 func (f *findings) want(holds bool, format string, args ...any) {
 	if !holds {
 		f.errs = append(f.errs, fmt.Errorf("%s: want %s", f.file, fmt.Sprintf(format, args...)))

@@ -1,6 +1,6 @@
-// The drill provokes each alert on a real service with a real Redis and PostgreSQL. Prometheus'
-// engine evaluates the rules on what the service exports. The drill then follows the runbook until
-// the alert ends. It takes minutes; `make drill` runs it.
+// The drill provokes each alert on a real service with a real Redis and PostgreSQL. The engine of
+// Prometheus evaluates the rules on what the service exports. The drill then follows the runbook
+// until the alert ends. It takes minutes; `make drill` runs it.
 package main
 
 import (
@@ -14,20 +14,20 @@ import (
 	"github.com/feedfilter/feedfilter/internal/pgtest"
 )
 
-// scenario is how an alert is provoked, and how it ends.
+// scenario says how to provoke an alert and how to end it.
 type scenario struct {
 	alert     string
-	how       string // as the table of results says
+	how       string // how the alert is provoked, for the table of results
 	recovered string
-	change    *strings.Replacer                // of the rules, where they are about more time than there is
-	prepare   func(d *drill)                   // before the service starts
-	busy      func(d *drill)                   // what is there at rest
-	provoke   func(d *drill)                   // once, and sets what is done before each scrape
-	most      time.Duration                    // until it fires
-	words     func(d *drill) map[string]string // that the runbook's commands have otherwise
-	files     func(d *drill) map[string]string // that its commands find
-	mended    func(d *drill)                   // once the runbook was followed: what goes on
-	ends      time.Duration                    // by when it does
+	change    *strings.Replacer                // shortens durations in the rules; nil: no change
+	prepare   func(d *drill)                   // runs before the service starts
+	busy      func(d *drill)                   // makes the load before the fault
+	provoke   func(d *drill)                   // causes the fault, and may set drill.each
+	most      time.Duration                    // upper bound until the alert fires
+	words     func(d *drill) map[string]string // replacements in the runbook's commands
+	files     func(d *drill) map[string]string // files that the runbook's commands read
+	mended    func(d *drill)                   // runs after the runbook's commands
+	ends      time.Duration                    // upper bound until the alert ends
 }
 
 func TestDrill(t *testing.T) {
@@ -51,7 +51,7 @@ func TestDrill(t *testing.T) {
 	table(t, rows)
 }
 
-// run is the scenario, and returns its row of the table.
+// run runs the scenario, and returns its row of the table.
 func (s scenario) run(t *testing.T, bin string, postgres *pgtest.Server) string {
 	d := newDrill(t, bin, postgres, s.change)
 	if s.prepare != nil {
@@ -81,13 +81,13 @@ func (s scenario) run(t *testing.T, bin string, postgres *pgtest.Server) string 
 	return fmt.Sprintf("| [%s](../../docs/OPERATIONS.md#%s) | %s | %v | %s | %v |", s.alert, strings.ToLower(s.alert), s.how, short(fired), s.recovered, short(ended))
 }
 
-// short has a duration in words of the table.
+// short returns a duration as the table prints it.
 func short(d time.Duration) string {
 	return strings.TrimSuffix(strings.Replace(d.Round(time.Second).String(), "m0s", "m", 1), "h0m")
 }
 
-// table compares the table in the README with the results of this run, or writes it with UPDATE=1.
-// Times differ from run to run.
+// table compares the table in the README with the results of this run. It ignores the times, which
+// differ from run to run. With UPDATE=1 it writes the table instead.
 func table(t *testing.T, rows map[string]string) {
 	t.Helper()
 	groups, err := parseRules("alerts.yaml")
@@ -118,11 +118,11 @@ func table(t *testing.T, rows map[string]string) {
 		return
 	}
 	if got, want := withoutTimes(old), withoutTimes(text.String()); got != want {
-		t.Errorf("%s has another table; UPDATE=1 make drill writes it\n%s\nwant\n%s", results, got, want)
+		t.Errorf("%s has another table than this run; UPDATE=1 make drill writes the table\n%s\nwant\n%s", results, got, want)
 	}
 }
 
-// withoutTimes leaves out the columns of times.
+// withoutTimes removes the columns of times from a table.
 func withoutTimes(table string) string {
 	var b strings.Builder
 	for line := range strings.Lines(table) {

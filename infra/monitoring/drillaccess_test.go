@@ -50,7 +50,7 @@ func accessScenarios() []scenario {
 			},
 			most: time.Minute,
 			mended: func(d *drill) {
-				// SIGHUP takes its time.
+				// The service reloads some time after SIGHUP.
 				d.within(time.Minute, "a block is recorded", func() bool { return d.blocks() == http.StatusOK })
 				if !d.audited() {
 					d.t.Error("the audit log is empty")
@@ -94,13 +94,13 @@ func (d *drill) blocks() int {
 	return status
 }
 
-// audited tells whether there is anything in the audit log.
+// audited reports whether the audit log has any text.
 func (d *drill) audited() bool {
 	text, err := os.ReadFile(d.path("feedfilter-audit.log"))
 	return err == nil && len(text) > 0
 }
 
-// certificate makes one for 127.0.0.1, and its key, as PEM.
+// certificate makes a certificate for 127.0.0.1 and its key, both as PEM.
 func certificate(t *testing.T, good time.Duration) (crt, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

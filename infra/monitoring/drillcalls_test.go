@@ -94,7 +94,8 @@ func serviceScenarios() []scenario {
 	}
 }
 
-// hog is a client of Redis that runs one slow script after another, until its connection is ended.
+// hog runs slow scripts in Redis, one after another, until Redis or the end of the test closes the
+// connection.
 func (d *drill) hog() {
 	d.t.Helper()
 	const slow = `local t = redis.call('TIME') local e = t[1] * 1000 + t[2] / 1000 + 200
@@ -108,7 +109,7 @@ repeat t = redis.call('TIME') until t[1] * 1000 + t[2] / 1000 > e return 1`
 	}
 	hog.Go(func() {
 		var err error
-		for err == nil && ctx.Err() == nil { // which the client does not look at
+		for err == nil && ctx.Err() == nil { // Conn.Eval does not check ctx
 			err = conn.Eval(ctx, slow, nil).Err()
 		}
 		d.t.Logf("the neighbour ends: %v", err)

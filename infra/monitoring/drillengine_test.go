@@ -22,21 +22,22 @@ import (
 	"github.com/prometheus/prometheus/tsdb"
 )
 
-// step is how far scrapes lie apart, by the clock of the engine.
+// step is the time between two scrapes, by the clock of the engine.
 const step = 15 * time.Second
 
-// engine is Prometheus: its database, its language and its rules, on a clock that scrapes move.
+// engine is a Prometheus without its server: a database, PromQL and the rules. Each scrape moves
+// its clock.
 type engine struct {
 	t      *testing.T
 	db     *tsdb.DB
 	groups []*rules.Group
 	now    time.Time
 	parsed map[string]labels.Labels
-	there  map[string]bool // what the last scrape had
+	there  map[string]bool // the series of the last scrape
 }
 
-// newEngine begins now, so that what a service exports as a time fits. change, if not nil, changes
-// the text of the rules.
+// newEngine starts the clock now, because the service exports times. If change is not nil,
+// newEngine applies it to the text of the rules.
 func newEngine(t *testing.T, change *strings.Replacer) *engine {
 	t.Helper()
 	options := tsdb.DefaultOptions()
@@ -67,8 +68,8 @@ func newEngine(t *testing.T, change *strings.Replacer) *engine {
 	return &engine{t: t, db: db, groups: groups, now: time.Now(), parsed: make(map[string]labels.Labels)}
 }
 
-// take takes in what a scrape brought, nil if nothing, and evaluates the rules. What is not there
-// any more is stale, as with Prometheus.
+// take stores the metrics of a scrape (nil if the scrape failed), and evaluates the rules. As in
+// Prometheus, a series that the scrape lacks becomes stale.
 func (e *engine) take(text []byte, after time.Duration) {
 	e.t.Helper()
 	e.now = e.now.Add(after)
@@ -88,7 +89,7 @@ func (e *engine) take(text []byte, after time.Duration) {
 		}
 		v, err := strconv.ParseFloat(s[cut+1:], 64)
 		if err != nil {
-			e.t.Fatalf("a line of /metrics: %q: %v", s, err)
+			e.t.Fatalf("cannot parse the line %q of /metrics: %v", s, err)
 		}
 		add(s[:cut], v)
 		there[s[:cut]] = true
@@ -113,7 +114,7 @@ func (e *engine) take(text []byte, after time.Duration) {
 	}
 }
 
-// labelsOf are a series' with those that a scrape configuration adds.
+// labelsOf returns the labels of a series, and those that a scrape configuration adds.
 func (e *engine) labelsOf(series string) labels.Labels {
 	l, ok := e.parsed[series]
 	if !ok {
@@ -128,11 +129,11 @@ func (e *engine) labelsOf(series string) labels.Labels {
 	return l
 }
 
-// firing are the alerts that fire, as name/severity. What they say of themselves must have been
-// made of the labels there are.
+// firing returns the alerts that fire, as name/severity. An annotation whose template fails is an
+// error.
 func (e *engine) firing() []string { return e.active(rules.StateFiring) }
 
-// active are those that are at least so far on: pending, or firing.
+// active returns the alerts that are in the state or in a later one: pending, then firing.
 func (e *engine) active(state rules.AlertState) []string {
 	names := make(map[string]bool)
 	for _, g := range e.groups {
@@ -157,7 +158,7 @@ func (e *engine) active(state rules.AlertState) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// fires tells whether an alert fires with all of the severities that it has in the file.
+// fires reports whether an alert fires with each severity that the file of rules has for it.
 func (e *engine) fires(alert string) bool {
 	firing := e.firing()
 	for _, s := range e.severities(alert) {
@@ -168,7 +169,7 @@ func (e *engine) fires(alert string) bool {
 	return true
 }
 
-// rests tells whether it fires with none.
+// rests reports whether an alert fires with no severity.
 func (e *engine) rests(alert string) bool {
 	return !slices.ContainsFunc(e.firing(), func(name string) bool { return strings.HasPrefix(name, alert+"/") })
 }

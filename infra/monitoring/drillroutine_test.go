@@ -17,22 +17,22 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// routine is something that the runbook has commands for, and no alert.
+// routine is a task of the runbook that no alert asks for.
 type routine struct {
 	name    string
 	prepare func(d *drill) // before the service starts; nil: nothing
 	run     func(d *routineDrill)
 }
 
-// routineDrill is a drill that follows the part of the runbook on routine.
+// routineDrill is a drill of the runbook's part "Routine".
 type routineDrill struct {
 	*drill
 
-	followed map[string]bool // blocks of commands, as "<heading> <number>", from 1 on
+	followed map[string]bool // blocks of commands, as "<heading> <number>"; numbers start at 1
 }
 
-// TestDrillRoutine runs what the runbook has as routine, and sees that it does what it is for. No
-// block is left out.
+// TestDrillRoutine runs the commands of the runbook's part "Routine", and checks their effect. The
+// drill must run every block of commands.
 func TestDrillRoutine(t *testing.T) {
 	if os.Getenv("DRILL") == "" {
 		t.Skip("it takes minutes: make drill")
@@ -57,19 +57,19 @@ func TestDrillRoutine(t *testing.T) {
 	for heading, blocks := range routineBlocks(t) {
 		for i := range blocks {
 			if name := fmt.Sprint(heading, " ", i+1); !followed[name] {
-				t.Errorf("%s: nobody has tried %s", runbook, name)
+				t.Errorf("%s: the drill did not run %s", runbook, name)
 			}
 		}
 	}
 }
 
-// routineBlocks are the commands of each section on routine.
+// routineBlocks returns the blocks of commands below each heading of the part "Routine".
 func routineBlocks(t *testing.T) map[string][]string {
 	t.Helper()
 	_, rest, _ := strings.Cut(read(t, runbook), "\n## Routine\n")
 	part, _, ok := strings.Cut(rest, "\n## ")
 	if !ok {
-		t.Fatalf("%s has no part on routine, or nothing after it", runbook)
+		t.Fatalf("%s has no part Routine, or no part after it", runbook)
 	}
 	all := make(map[string][]string)
 	for _, section := range strings.Split(part, "\n### ")[1:] {
@@ -81,7 +81,7 @@ func routineBlocks(t *testing.T) map[string][]string {
 	return all
 }
 
-// follow runs a block of commands of a section, which counts from 1.
+// follow runs one block of commands below a heading. The numbers of the blocks start at 1.
 func (d *routineDrill) follow(heading string, number int, words map[string]string) {
 	d.t.Helper()
 	blocks := routineBlocks(d.t)[heading]
@@ -92,8 +92,8 @@ func (d *routineDrill) follow(heading string, number int, words map[string]strin
 	d.followed[fmt.Sprint(heading, " ", number)] = true
 }
 
-// shown is which of the authors the viewer is shown, of posts p<author>, of those that are asked
-// for.
+// shown asks for a feed with one post p<author> of each author. It returns the posts that the
+// viewer is shown.
 func (d *drill) shown(viewer string, authors ...string) string {
 	d.t.Helper()
 	type post struct {
@@ -119,7 +119,7 @@ func (d *drill) shown(viewer string, authors ...string) string {
 	return strings.Join(shown, " ")
 }
 
-// shows fails if a viewer's feed has other posts.
+// shows fails unless the viewer is shown exactly the wanted posts of those authors.
 func (d *drill) shows(viewer, want string, authors ...string) {
 	d.t.Helper()
 	if got := d.shown(viewer, authors...); got != want {
@@ -127,7 +127,7 @@ func (d *drill) shows(viewer, want string, authors ...string) {
 	}
 }
 
-// within waits until holds.
+// within waits until holds returns true, and fails after the upper bound.
 func (d *drill) within(most time.Duration, what string, holds func() bool) {
 	d.t.Helper()
 	for end := time.Now().Add(most); !holds(); time.Sleep(20 * time.Millisecond) {
@@ -137,7 +137,7 @@ func (d *drill) within(most time.Duration, what string, holds func() bool) {
 	}
 }
 
-// withToken has the service ask for tokens, and the drill have one called app-1.
+// withToken makes the service ask for tokens. The drill uses a token called app-1.
 func withToken(d *drill) {
 	file := d.path("feedfilter-tokens.json")
 	d.settings["auth-file"] = file
@@ -150,10 +150,11 @@ func withToken(d *drill) {
 	d.token = strings.TrimSpace(string(token))
 }
 
-// audit has the service write an audit log.
+// audit makes the service write an audit log.
 func audit(d *drill) { d.settings["audit-log"] = d.path("feedfilter-audit.log") }
 
-// inFile has the service keep ledger and pages by itself.
+// inFile removes the ledger and Redis from the settings. The service then keeps the ledger and the
+// pages in its own file.
 func inFile(d *drill) {
 	delete(d.settings, "ledger")
 	delete(d.settings, "redis")
@@ -208,11 +209,11 @@ func routines() []routine {
 				d.t.Fatal(err)
 			}
 			d.follow("Redis is lost for good", 1, nil)
-			d.moves("feedfilter_scrub_rounds_total", nil) // and that one finds nothing
+			d.moves("feedfilter_scrub_rounds_total", nil) // wait for the end of the current round
 			found := d.sum("feedfilter_scrub_findings_total")
 			d.moves("feedfilter_scrub_rounds_total", nil)
 			if now := d.sum("feedfilter_scrub_findings_total"); now != found {
-				d.t.Errorf("a scrub later finds %v pages more", now-found)
+				d.t.Errorf("a later scrub round finds %v more pages", now-found)
 			}
 			d.shows("u1", "p3", "0", "1", "2", "3")
 		}},
@@ -234,8 +235,9 @@ func routines() []routine {
 	}
 }
 
-// restored backs the ledger up, records more, and puts the backup back: what there is then is what
-// it had. Which of the two kinds of ledger is meant is what the number says.
+// restored makes a backup of the ledger, records more, and restores the backup. The ledger must
+// then hold what the backup holds. kind is the number of the runbook's block: 1 for PostgreSQL, 2
+// for SQLite.
 func (d *routineDrill) restored(kind int) {
 	d.t.Helper()
 	backup := d.t.TempDir()

@@ -35,7 +35,8 @@ trap 'code=$?; case $code in 126|127) exit $code;; 2) [[ $BASH_COMMAND != feedfi
 	d.do(document, replace, files)
 }
 
-// shell is the block of the runbook that sets up a shell: functions that its commands call.
+// shell returns the block of the runbook that sets up a shell. It defines functions that other
+// commands call.
 func (d *drill) shell() string {
 	d.t.Helper()
 	block := regexp.MustCompile("(?s)\n## Your shell\n.*?(```sh\n.*?```\n)").FindStringSubmatch(read(d.t, runbook))
@@ -45,7 +46,7 @@ func (d *drill) shell() string {
 	return block[1]
 }
 
-// do runs the commands of a document, in a shell that is set up as the runbook says.
+// do runs the commands of a document in a shell that the runbook's block has set up.
 func (d *drill) do(document string, replace, files map[string]string) {
 	d.t.Helper()
 	file := d.path("section.md")
@@ -68,7 +69,7 @@ func (d *drill) do(document string, replace, files map[string]string) {
 	})
 }
 
-// control does what systemctl asks for.
+// control is the HTTP handler behind the substitute for systemctl.
 func (d *drill) control(w http.ResponseWriter, r *http.Request) {
 	var err error
 	switch r.URL.Path {
@@ -89,15 +90,15 @@ func (d *drill) control(w http.ResponseWriter, r *http.Request) {
 		d.postgres.Restart()
 	case "/status/feedfilter":
 	default:
-		err = fmt.Errorf("systemctl: nobody does %s", r.URL.Path)
+		err = fmt.Errorf("systemctl: unknown request %s", r.URL.Path)
 	}
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 	}
 }
 
-// commands returns a directory with feedfilter and substitutes for systemctl and journalctl, whose
-// units are the processes of the drill.
+// commands returns a directory with feedfilter and with substitutes for systemctl and journalctl.
+// The substitutes act on the processes of the drill.
 func commands(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -30,10 +30,11 @@ import (
 
 const (
 	runbook = "../../docs/OPERATIONS.md"
-	results = "README.md" // has the table of what the drill did
+	results = "README.md" // holds the table of the drill's results
 )
 
-// drill is a service with a Redis and a database of its own, and the engine that watches it.
+// drill is a service with its own Redis and its own database, and the engine that watches the
+// service.
 type drill struct {
 	*engine
 
@@ -53,7 +54,7 @@ type drill struct {
 	log     *os.File
 }
 
-// newDrill makes what a drill needs; start starts the service.
+// newDrill makes a drill, and does not start its service.
 func newDrill(t *testing.T, bin string, postgres *pgtest.Server, change *strings.Replacer) *drill {
 	t.Helper()
 	d := &drill{engine: newEngine(t, change), bin: bin, dir: t.TempDir(), redis: redistest.Start(t), postgres: postgres}
@@ -82,7 +83,7 @@ func newDrill(t *testing.T, bin string, postgres *pgtest.Server, change *strings
 
 func (d *drill) path(name string) string { return filepath.Join(d.dir, name) }
 
-// database makes one, and returns its URL.
+// database makes a database, and returns its URL.
 func (d *drill) database() string {
 	d.t.Helper()
 	d.postgres.Kill() // it may be paused, or down
@@ -114,7 +115,7 @@ func (d *drill) start() {
 	}
 }
 
-// launch starts the service with the settings that stand in its file, and waits until it answers.
+// launch starts the service with the settings in its file, and waits until it answers.
 func (d *drill) launch() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -147,7 +148,7 @@ func (d *drill) stop() {
 	}
 }
 
-// terminate ends the service as it is meant to be, and waits until it has.
+// terminate stops the service with SIGTERM, and waits until it has ended.
 func (d *drill) terminate() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -172,7 +173,7 @@ func (d *drill) url() string {
 	return "http://" + d.addr
 }
 
-// ask makes a call, and returns the status, 0 for none, and the body.
+// ask makes a call, and returns the status and the body. The status is 0 if there is no answer.
 func (d *drill) ask(method, path string, body any) (int, []byte) {
 	text, err := json.Marshal(body)
 	if err != nil {
@@ -199,7 +200,7 @@ func (d *drill) ask(method, path string, body any) (int, []byte) {
 	return answer.StatusCode, text
 }
 
-// must makes a call that has to be answered 200.
+// must makes a call, and fails unless its status is 200.
 func (d *drill) must(method, path string, body any) []byte {
 	d.t.Helper()
 	status, text := d.ask(method, path, body)
@@ -209,7 +210,7 @@ func (d *drill) must(method, path string, body any) []byte {
 	return text
 }
 
-// many makes so many calls at a time, and waits for them.
+// many makes n calls at the same time, and waits for all.
 func (d *drill) many(n int, call func(i int)) {
 	var all sync.WaitGroup
 	for i := range n {
@@ -218,7 +219,8 @@ func (d *drill) many(n int, call func(i int)) {
 	all.Wait()
 }
 
-// feed asks for a feed of n posts, p1 on, by authors a1 on, and returns the status.
+// feed asks for a feed of n posts, and returns the status. The posts are first+"p0", first+"p1" and
+// so on, each by its own author: first+"a0", first+"a1" and so on.
 func (d *drill) feed(viewer string, n int, first string) int {
 	type post struct {
 		ID     string `json:"id"`
@@ -232,7 +234,7 @@ func (d *drill) feed(viewer string, n int, first string) int {
 	return status
 }
 
-// batch records or undoes what users, u1 on, do with n posts, p0 on, each.
+// batch records or removes activities: users u1, u2 and so on, each with posts p0 to p<n-1>.
 func (d *drill) batch(op, kind string, users, n int) {
 	d.t.Helper()
 	type activity struct {
@@ -250,7 +252,7 @@ func (d *drill) batch(op, kind string, users, n int) {
 	d.must(http.MethodPost, "/v1/activities", map[string]any{"activities": all})
 }
 
-// metrics is what the service exports, nil if it does not answer.
+// metrics returns what the service exports, nil if it does not answer.
 func (d *drill) metrics() []byte {
 	status, text := d.ask(http.MethodGet, "/metrics", nil)
 	if status != http.StatusOK {
@@ -259,7 +261,7 @@ func (d *drill) metrics() []byte {
 	return text
 }
 
-// sum adds up the series whose names begin so.
+// sum adds up the values of all series whose names begin with the prefix.
 func (d *drill) sum(series string) (total float64) {
 	for line := range strings.Lines(string(d.metrics())) {
 		if strings.HasPrefix(line, series) {
@@ -273,7 +275,7 @@ func (d *drill) sum(series string) (total float64) {
 	return total
 }
 
-// await waits until the sum of these series is as wanted.
+// await waits until the sum of the series is as wanted.
 func (d *drill) await(series string, wanted func(float64) bool) {
 	d.t.Helper()
 	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
@@ -282,12 +284,12 @@ func (d *drill) await(series string, wanted func(float64) bool) {
 			return
 		}
 		if time.Now().After(end) {
-			d.t.Fatalf("%s is %v, still", series, v)
+			d.t.Fatalf("%s is still %v", series, v)
 		}
 	}
 }
 
-// moves waits until these series count further, while what is done is done.
+// moves calls do, if it is not nil, and waits until the sum of the series has grown.
 func (d *drill) moves(series string, do func()) {
 	d.t.Helper()
 	before := d.sum(series)
@@ -301,7 +303,7 @@ func above(limit float64) func(float64) bool { return func(v float64) bool { ret
 
 func is(wanted float64) func(float64) bool { return func(v float64) bool { return v == wanted } }
 
-// scrape lets Prometheus scrape, so long after the last time.
+// scrape makes Prometheus scrape once, at the given time after the last scrape.
 func (d *drill) scrape(after time.Duration) {
 	d.t.Helper()
 	if d.each != nil {
@@ -310,7 +312,7 @@ func (d *drill) scrape(after time.Duration) {
 	d.take(d.metrics(), after)
 }
 
-// until scrapes until holds, and returns how long that took by the engine's clock.
+// until scrapes until holds returns true. It returns how long that took by the engine's clock.
 func (d *drill) until(most time.Duration, what string, holds func() bool) time.Duration {
 	d.t.Helper()
 	begin := d.now
@@ -327,8 +329,9 @@ func (d *drill) until(most time.Duration, what string, holds func() bool) time.D
 	return d.now.Sub(begin)
 }
 
-// rest scrapes for that long, and no alert may fire. Then it scrapes until no alert is pending,
-// because a service that starts on an empty Redis finds its pages missing.
+// rest scrapes for at least that time, and until no alert is pending. Alerts may be pending at
+// first, because a service that starts on an empty Redis finds its pages missing. No alert may
+// fire.
 func (d *drill) rest(long time.Duration) {
 	d.t.Helper()
 	for begin := d.now; d.now.Sub(begin) < long || len(d.active(rules.StatePending)) > 0; {
@@ -339,7 +342,7 @@ func (d *drill) rest(long time.Duration) {
 	}
 }
 
-// through is a URL by way of another address.
+// through replaces the address in a URL, so that connections go through a proxy.
 func through(url, addr string) string {
 	return regexp.MustCompile(`127\.0\.0\.1:\d+`).ReplaceAllString(url, addr)
 }

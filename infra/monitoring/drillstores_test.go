@@ -12,7 +12,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// viaReplica has a service read from a replica, at the end of which is REPLICA.
+// viaReplica makes the service read from a replica. In the runbook's commands REPLICA is the URL of
+// that replica.
 func viaReplica(d *drill) *redistest.Server {
 	replica := redistest.Start(d.t)
 	host, port := hostPort(d.t, d.redis.Addr())
@@ -82,7 +83,7 @@ func storeScenarios() []scenario {
 				d.each = func() { d.many(4, func(i int) { d.feed("u"+strconv.Itoa(i+1), 3, "") }) }
 			},
 			most: time.Hour,
-			mended: func(d *drill) { // which takes seconds: hours for the engine
+			mended: func(d *drill) { // takes seconds of real time; the engine's clock may move by hours
 				d.within(time.Minute, "the replica follows", func() bool {
 					info, err := replica.Client().Info(context.Background(), "replication").Result()
 					return err == nil && strings.Contains(info, "master_link_status:up")
@@ -132,7 +133,7 @@ func storeScenarios() []scenario {
 	}
 }
 
-// scrubbed waits until every page was looked at, and none was missing.
+// scrubbed waits until two scrub rounds in a row have no findings.
 func (d *drill) scrubbed() {
 	d.t.Helper()
 	for found := -1.0; ; {
@@ -145,13 +146,13 @@ func (d *drill) scrubbed() {
 	}
 }
 
-// likes has twenty users like a post.
+// likes records likes of a post by twenty users.
 func (d *drill) likes(post int) {
 	d.many(20, func(i int) { d.ask(http.MethodPut, "/v1/users/u"+strconv.Itoa(i)+"/likes/x"+strconv.Itoa(post), nil) })
 }
 
-// paced has each scrape a second of real time after the last one, and says so to the engine; the
-// neighbour writes, if there is one.
+// paced makes scrapes one second of real time apart, and moves the engine's clock by the real time.
+// If neighbour is true, the neighbour writes before each scrape.
 func (d *drill) paced(neighbour bool) {
 	last := time.Now()
 	d.each = func() {
@@ -160,7 +161,7 @@ func (d *drill) paced(neighbour bool) {
 		}
 		d.many(40, func(i int) { d.feed("u"+strconv.Itoa(i+1), 3, "") })
 		time.Sleep(time.Until(last.Add(time.Second)))
-		// What scrape is about to add is taken off, but for what went by.
+		// scrape adds step to the clock. Replace it by the real time that has passed.
 		d.now = d.now.Add(time.Since(last) - step)
 		last = time.Now()
 	}

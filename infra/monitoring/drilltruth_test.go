@@ -11,7 +11,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/proxytest"
 )
 
-// page is what Redis holds of the filter's only page.
+// page is the text that Redis holds of the filter's only page.
 type page struct{ bits, regions string }
 
 func (d *drill) page() page {
@@ -36,14 +36,14 @@ func (d *drill) forge(older page) {
 	now := d.page()
 	bits := older.bits[:from] + now.bits[from:to] + older.bits[to:]
 	if bits == now.bits {
-		d.t.Fatal("the page was never another one")
+		d.t.Fatal("the older page is the same as the current one")
 	}
 	if err := d.redis.Client().MSet(context.Background(), "fav:{feed/0}:bits", bits, "fav:{feed/0}:regions", older.regions).Err(); err != nil {
 		d.t.Fatal(err)
 	}
 }
 
-// onePage is a service that compares every feed, and little else.
+// onePage sets one page, the comparison of every feed, and a scrub rate of 1 page a second.
 func onePage(d *drill) {
 	d.settings["pages"], d.settings["sample-rate"], d.settings["scrub-rate"] = 1, 1, 1
 }
@@ -162,7 +162,7 @@ func samplingBlind() scenario {
 	}
 }
 
-// eachNth has something done before each so many scrapes, from the next on.
+// eachNth sets do to run before the next scrape, and then before every n-th one.
 func (d *drill) eachNth(n int, do func()) {
 	count := 0
 	d.each = func() {
@@ -173,7 +173,7 @@ func (d *drill) eachNth(n int, do func()) {
 	}
 }
 
-// fill lets Redis have a little more than it holds, and drop what it will for more.
+// fill limits Redis to 1 MB more than it uses. For more, Redis evicts keys at random.
 func (d *drill) fill() {
 	d.t.Helper()
 	ctx, client := context.Background(), d.redis.Client()
@@ -192,7 +192,7 @@ func (d *drill) fill() {
 	}
 }
 
-// neighbour is somebody who keeps 2 MB in the same Redis.
+// neighbour writes 2 MB to the same Redis, as another application does.
 func (d *drill) neighbour() {
 	value := strings.Repeat("x", 50<<10)
 	for i := range 40 {

@@ -4,7 +4,7 @@
 //	monitoring test <rules tests>...                                what promtool test rules does
 //	monitoring names <catalogue> <feedfilter> <rules> <dashboard>   checks that the names exist
 //
-// The catalogue is docs/METRICS.md; feedfilter is the program, which is started to see what it
+// The catalogue is docs/METRICS.md. feedfilter is the program; it is started to see what it
 // exports.
 package main
 

@@ -22,14 +22,14 @@ import (
 type metric struct {
 	kind   string
 	labels []string
-	always bool // with a ledger, whatever else the service is configured to
+	always bool // exported by every service that has a ledger
 }
 
-// catalogue is what docs/METRICS.md lists, and what Prometheus' own collectors export.
+// catalogue holds the metrics that docs/METRICS.md lists, and those of Prometheus' own collectors.
 type catalogue map[string]metric
 
-// checkNames checks that rules and dashboard parse and ask for what the catalogue lists by labels
-// that it has, and that the catalogue lists what a service exports.
+// checkNames checks that rules and dashboard parse and use only metrics and labels of the
+// catalogue. It also checks that the catalogue lists what a service exports.
 func checkNames(catalogueFile, program, rulesFile, dashboardFile string) error {
 	known, err := readCatalogue(catalogueFile)
 	if err != nil {
@@ -83,7 +83,7 @@ func kindOf(name string, histogram bool) string {
 	return strings.ToLower(dto.MetricType_GAUGE.String())
 }
 
-// compare compares the catalogue with what a service exports.
+// compare returns an error for each difference between the catalogue and what a service exports.
 func (known catalogue) compare(program string) error {
 	exported, err := scrape(program)
 	if err != nil {
@@ -103,7 +103,7 @@ func (known catalogue) compare(program string) error {
 	return errors.Join(errs...)
 }
 
-// addCollectors adds what is known of any process.
+// addCollectors adds the metrics that Prometheus exports for any process, and "up".
 func (known catalogue) addCollectors() error {
 	r := prometheus.NewRegistry()
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -118,7 +118,7 @@ func (known catalogue) addCollectors() error {
 	return nil
 }
 
-// checkRules checks rules, and adds what they record.
+// checkRules checks rules, and adds the series that they record to the catalogue.
 func (known catalogue) checkRules(groups *rulefmt.RuleGroups, runbook string) error {
 	sections, err := os.ReadFile(runbook)
 	if err != nil {
@@ -163,7 +163,7 @@ func expressions(groups *rulefmt.RuleGroups) (all []string) {
 	return all
 }
 
-// check parses an expression and looks up what it selects.
+// check parses an expression, and looks up the series that it selects.
 func (known catalogue) check(text string) error {
 	expr, err := promQL().ParseExpr(text)
 	if err != nil {
@@ -193,7 +193,7 @@ func (known catalogue) check(text string) error {
 	return errors.Join(errs...)
 }
 
-// find looks up a series: of histograms there are three.
+// find looks up a series. A histogram has three: _bucket, _sum and _count.
 func (known catalogue) find(series string) (metric, bool) {
 	if m, ok := known[series]; ok && m.kind != "histogram" {
 		return m, true
@@ -207,7 +207,7 @@ func (known catalogue) find(series string) (metric, bool) {
 	return metric{}, false
 }
 
-// dashboard is as much of one as is looked at.
+// dashboard holds the parts of a dashboard that are checked.
 type dashboard struct {
 	UID        string `json:"uid"`
 	Title      string `json:"title"`
@@ -231,7 +231,7 @@ type panel struct {
 	GridPos struct{ H, W, X, Y int }
 }
 
-// checkDashboard also returns how many expressions there are.
+// checkDashboard checks a dashboard, and returns how many expressions it has.
 func (known catalogue) checkDashboard(name string) (asked int, err error) {
 	text, err := os.ReadFile(name)
 	if err != nil {

@@ -47,7 +47,7 @@ func scrape(program string) (families map[string]*dto.MetricFamily, err error) {
 		return nil, fmt.Errorf("%s serve: %s", program, lines.Bytes())
 	}
 	go func() {
-		for lines.Scan() { // or it would wait for somebody to read
+		for lines.Scan() { // a full pipe would block the service
 		}
 	}()
 	base := "http://" + first.Addr

@@ -22,9 +22,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// testFile is a file of tests in the format of promtool test rules, as far as it is used here.
-// Annotations of alerts are not compared, where promtool does: that they can be made of the labels
-// is.
+// testFile is a file of tests in the format of promtool test rules, with the parts that are used
+// here. Other than promtool, it does not compare annotations; it only checks that their templates
+// work.
 type testFile struct {
 	RuleFiles          []string       `yaml:"rule_files"`
 	EvaluationInterval model.Duration `yaml:"evaluation_interval"`
@@ -49,7 +49,7 @@ type alertTest struct {
 	} `yaml:"exp_alerts"`
 }
 
-// wanted are the alerts that should fire, in one order.
+// wanted returns the alerts that should fire, sorted.
 func (a alertTest) wanted() []string {
 	all := make([]string, len(a.Want))
 	for i, w := range a.Want {
@@ -60,8 +60,8 @@ func (a alertTest) wanted() []string {
 	return all
 }
 
-// testRules runs the tests of a file. Of each alert and severity there has to be one by which it
-// fires, and of each alert one by which it does not.
+// testRules runs the tests of a file. Each alert needs a test for each severity in which it fires,
+// and one in which it does not fire.
 func testRules(name string) error {
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -90,7 +90,8 @@ func testRules(name string) error {
 	return nil
 }
 
-// covers returns an error for each alert that no test has fire, or none has not fire.
+// covers returns an error for each severity of an alert that no test expects, and for each alert
+// that every test expects to fire.
 func (f testFile) covers() error {
 	type severe struct{ alert, severity string }
 	fires, rests := make(map[severe]bool), make(map[string]bool)
@@ -125,7 +126,7 @@ func (f testFile) covers() error {
 	return errors.Join(errs...)
 }
 
-// parseRules reads rules as Prometheus does.
+// parseRules parses rules as Prometheus does.
 func parseRules(name string) (*rulefmt.RuleGroups, error) {
 	groups, errs := rulefmt.ParseFile(name, false, model.LegacyValidation, promQL(), promslog.NewNopLogger())
 	return groups, errors.Join(errs...)
@@ -133,7 +134,7 @@ func parseRules(name string) (*rulefmt.RuleGroups, error) {
 
 func promQL() parser.Parser { return parser.NewParser(parser.Options{}) }
 
-// run evaluates the rules over the series from time 0 on, and looks at what fires.
+// run evaluates the rules over the series from time 0, and compares which alerts fire.
 func (c testCase) run(f testFile) (err error) {
 	var load strings.Builder
 	fmt.Fprintf(&load, "load %s\n", c.Interval)
@@ -172,7 +173,7 @@ func (c testCase) run(f testFile) (err error) {
 	return errors.Join(errs...)
 }
 
-// loadRules has the groups of rules, those that record first, as in the file.
+// loadRules returns the groups of rules in the order of evaluation: first those that record series.
 func loadRules(interval time.Duration, query rules.QueryFunc, record storage.Appendable, files ...string) ([]*rules.Group, error) {
 	manager := rules.NewManager(&rules.ManagerOptions{
 		QueryFunc:  query,
@@ -218,8 +219,8 @@ func (testCase) evaluate(suite *promqltest.LazyLoader, groups []*rules.Group, at
 	return err
 }
 
-// firing are the alerts of that name that fire. What they say of themselves must have been made of
-// the labels that there are.
+// firing returns the alerts of that name that fire, with their labels. It adds an annotation whose
+// template failed, so that the comparison fails.
 func firing(groups []*rules.Group, name string) []string {
 	all := []string{}
 	for _, g := range groups {

@@ -24,7 +24,7 @@ func writeArchive(name string, at time.Time, files []string) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = out.Close() }() // after the Close below, it does nothing
+	defer func() { _ = out.Close() }() // no effect after the Close below
 	zipped, err := gzip.NewWriterLevel(out, gzip.BestCompression)
 	if err != nil {
 		return err
@@ -48,12 +48,13 @@ func writeArchive(name string, at time.Time, files []string) error {
 	return out.Close()
 }
 
-// tree is a tar whose entries all have one time, and root as their owner unless they say otherwise.
+// tree is a tar in which every entry has the same time. The owner is root unless an entry names
+// another.
 type tree struct {
 	*tar.Writer
 
 	at    time.Time
-	known map[string]bool // directories
+	known map[string]bool // directories that the tar has already
 }
 
 // copy adds a file.
@@ -73,7 +74,7 @@ func (t *tree) copy(from, to string) error {
 	return t.file(to, mode, text)
 }
 
-// file adds a file, and before it the directories that it needs.
+// file adds a file, after the directories above it that the tar lacks.
 func (t *tree) file(name string, mode fs.FileMode, text []byte) error {
 	if err := t.directory(path.Dir(name), 0o755, 0); err != nil {
 		return err
@@ -86,7 +87,7 @@ func (t *tree) file(name string, mode fs.FileMode, text []byte) error {
 	return err
 }
 
-// directory adds a directory of this user and group, and before it those that it needs.
+// directory adds a directory with this user and group, after those above it that the tar lacks.
 func (t *tree) directory(name string, mode fs.FileMode, owner int) error {
 	if name == "." || t.known[name] {
 		return nil

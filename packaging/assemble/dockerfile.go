@@ -34,11 +34,11 @@ func readDockerfile(name string) (object, error) {
 	return config, nil
 }
 
-// configure does what an instruction says.
+// configure applies one instruction to the configuration of the image.
 func configure(config object, instruction, rest string) error {
 	switch instruction {
 	case "FROM", "COPY", "", "#":
-		return nil // the layer has what is copied
+		return nil // image.layer adds the copied files
 	case "USER":
 		config["User"] = rest
 	case "WORKDIR":
@@ -73,7 +73,8 @@ func words(config object, name, text string) error {
 	return nil
 }
 
-// healthcheck reads options and a command. Docker runs it; other engines ignore it.
+// healthcheck reads the options and the command of a health check. Docker runs it; other engines
+// ignore it.
 func healthcheck(config object, rest string) error {
 	options, command, _ := strings.Cut(rest, " CMD ")
 	check := make(object)

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// image is made as the last stage of the Dockerfile makes it, in the layout of the Open Container
+// image is the image of the last stage of the Dockerfile, in the layout of the Open Container
 // Initiative.
 type image struct {
 	at                       time.Time
@@ -24,7 +24,7 @@ type image struct {
 	blobs                    map[string][]byte // by digest
 }
 
-// object is one of JSON, which is written with its names sorted.
+// object is a JSON object. Its names are written in sorted order.
 type object map[string]any
 
 // descriptor names a blob.
@@ -50,7 +50,7 @@ const (
 	typeKey    = "mediaType"
 )
 
-// write writes the image with the commands, each given as <goarch>=<file>.
+// write writes the image for all processors. Each command is given as <goarch>=<file>.
 func (i *image) write(name, dockerfile string, commands []string) error {
 	config, err := readDockerfile(dockerfile)
 	if err != nil {
@@ -66,10 +66,11 @@ func (i *image) write(name, dockerfile string, commands []string) error {
 		}
 		manifests = append(manifests, manifest)
 	}
-	// One image for all processors is an index within the index of the layout.
+	// An image for several processors is an index of manifests, which the index of the layout
+	// names.
 	all, err := i.json(mediaTypes+"index.v1+json", object{
 		"schemaVersion": 2, typeKey: mediaTypes + "index.v1+json", "manifests": manifests, "annotations": i.annotations(),
-	}, object{"annotations": object{"org.opencontainers.image.ref.name": strings.ReplaceAll(i.version, "+", "_")}})
+	}, object{"annotations": object{"org.opencontainers.image.ref.name": "feedfilter:" + strings.ReplaceAll(i.version, "+", "_")}})
 	if err != nil {
 		return err
 	}
@@ -113,7 +114,7 @@ func (i *image) manifest(config object, processor, command string) (object, erro
 	}, object{"platform": object{"os": "linux", "architecture": processor}})
 }
 
-// layer returns the compressed file system, and the digest of what is compressed.
+// layer returns the compressed file system, and the digest of the file system before compression.
 func (i *image) layer(config object, command string) (layer []byte, plain string, err error) {
 	user, _, _ := strings.Cut(fmt.Sprint(config["User"]), ":")
 	id, err := strconv.Atoi(user)
@@ -156,7 +157,7 @@ func (i *image) save(name string, index []byte) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = out.Close() }() // after the Close below, it does nothing
+	defer func() { _ = out.Close() }() // no effect after the Close below
 	t := tree{Writer: tar.NewWriter(out), at: i.at}
 	if err := t.file("oci-layout", 0o644, []byte(`{"imageLayoutVersion":"1.0.0"}`)); err != nil {
 		return err

@@ -1,5 +1,5 @@
 // Assemble makes parts of a release: third-party notices, archives and the image. packaging/build
-// calls it. What it writes depends on its arguments and the files they name alone.
+// calls it. The output depends only on the arguments and on the files that they name.
 package main
 
 import (

@@ -31,7 +31,7 @@ type linked struct {
 	} `json:"Module"`
 }
 
-// notices are the texts of licences and notices, each with the names of those it is for.
+// notices maps the text of a licence or notice to the names of the modules that it is for.
 type notices map[string][]string
 
 // printNotices prints the licences of the modules that the command links on a platform, of Go's
@@ -143,7 +143,7 @@ func isNotice(file string) bool {
 		!strings.HasSuffix(file, ".go")
 }
 
-// print writes every text once, below the names of those it is for.
+// print writes every text once, below the names of its modules.
 func (n notices) print(out io.Writer) error {
 	var text strings.Builder
 	text.WriteString("feedfilter contains the following software, under the licences below.\n")
