@@ -72,8 +72,8 @@ func (f *accessFlags) check(ctx context.Context, addr string) error {
 	return all.err()
 }
 
-// checkExposures calls checkExposure for each TCP address. The mode of a Unix socket says who may
-// use it.
+// checkExposures calls checkExposure for each TCP address. It skips Unix sockets, whose mode
+// determines who may use them.
 func (f *accessFlags) checkExposures(ctx context.Context, addr string) (exposed bool, err error) {
 	var all checks
 	for _, a := range tcpAddresses(addr) {
@@ -172,8 +172,8 @@ func (f *accessFlags) openLogs(g *gate, dataDir string, std stdio, log *slog.Log
 	return nil
 }
 
-// openIDs opens or creates the id key. If the data directory cannot hold one, and neither
-// --id-key-file nor an audit log needs it, openIDs uses a temporary key.
+// openIDs opens or creates the id key. It uses a temporary key if the data directory cannot hold a
+// key, and neither --id-key-file nor an audit log needs a lasting one.
 func (f *accessFlags) openIDs(g *gate, dataDir string) (err error) {
 	file := f.IDKeyFile
 	if file == "" {
@@ -192,7 +192,7 @@ func (f *accessFlags) openIDs(g *gate, dataDir string) (err error) {
 	return nil
 }
 
-// warnOfFile warns if everybody may read or write a file. It is not an error, because operators
+// warnOfFile warns if every user may read or write a file. It is not an error, because operators
 // cannot always set the modes of files on volumes.
 func (g *gate) warnOfFile(name string) {
 	if info, err := os.Stat(name); err == nil && info.Mode().Perm()&0o006 != 0 {

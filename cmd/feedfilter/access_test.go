@@ -68,8 +68,8 @@ func eventually(t testing.TB, what string, holds func() bool) {
 	}
 }
 
-// TestServeTokens: a service on all addresses requires tokens, rereads its token file, and writes
-// an audit log.
+// TestServeTokens checks that a service on all addresses requires tokens, rereads its token file,
+// and writes an audit log.
 func TestServeTokens(t *testing.T) {
 	dir := t.TempDir()
 	tokens, audit := filepath.Join(dir, "tokens.json"), filepath.Join(dir, "audit.log")
@@ -177,9 +177,9 @@ func TestServeTLS(t *testing.T) {
 	}
 	mixed.Transport.(*http.Transport).TLSClientConfig.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
 	if code, err := ask(t, mixed, http.MethodGet, url+"/healthz", ""); err == nil {
-		t.Errorf("with somebody else's certificate: %d", code)
+		t.Errorf("with a certificate of another authority: %d", code)
 	}
-	// Streams work over TLS as without.
+	// Streams work over TLS, too.
 	body, request := io.Pipe()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/v1/activities", body)
 	if err != nil {

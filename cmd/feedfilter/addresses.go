@@ -29,7 +29,7 @@ func tcpAddresses(addr string) []string {
 	return slices.DeleteFunc(addresses(addr), func(a string) bool { return strings.HasPrefix(a, unixScheme) })
 }
 
-// checkAddresses returns the mistakes in socket paths, and duplicates. checkExposure checks the
+// checkAddresses returns duplicate addresses and mistakes in socket paths. checkExposure checks the
 // other addresses.
 func checkAddresses(addr string) error {
 	var all checks
@@ -66,7 +66,7 @@ func listenAll(ctx context.Context, addr string, mode fs.FileMode) ([]net.Listen
 	return all, nil
 }
 
-// closeAll closes listeners, some of which may be closed already, and so removes their sockets.
+// closeAll closes listeners, and so removes their sockets. Some of them may be closed already.
 func closeAll(listeners []net.Listener) error {
 	var errs []error
 	for _, l := range listeners {
@@ -98,7 +98,7 @@ func listenOn(ctx context.Context, addr string, mode fs.FileMode) (net.Listener,
 }
 
 // removeStale removes a socket that a killed process left behind. It fails if a process listens on
-// it, or if the file is not a socket.
+// the socket, or if the file is not a socket.
 func removeStale(ctx context.Context, path string) error {
 	found, err := os.Lstat(path)
 	switch {
@@ -116,7 +116,8 @@ func removeStale(ctx context.Context, path string) error {
 	if !errors.Is(err, syscall.ECONNREFUSED) {
 		return fmt.Errorf("check for a listening process: %w", err)
 	}
-	// Another process may have replaced the socket meanwhile: remove only the one that was found.
+	// Another process may have replaced the socket in between, so remove only the one that was
+	// found.
 	aside := filepath.Join(filepath.Dir(path), fmt.Sprintf(".%s.%d", filepath.Base(path), os.Getpid()))
 	if err := os.Rename(path, aside); err != nil {
 		return err

@@ -62,7 +62,7 @@ func (c *benchCmd) Run(ctx context.Context, std stdio) error {
 	return report.WriteText(std.out)
 }
 
-// measure runs the benchmark on temporary data, and removes the data.
+// measure runs the benchmark on temporary data, and removes the data afterwards.
 func (c *benchCmd) measure(ctx context.Context, std stdio) (report *bench.Report, err error) {
 	config := bench.Config{
 		Open:  func(string) (favfilter.Store, error) { return &favfilter.Memory{}, nil },

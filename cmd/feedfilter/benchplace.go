@@ -27,7 +27,7 @@ const (
 // benchPlace is the Redis to measure.
 type benchPlace struct{ dataFlags }
 
-// validate refuses filters that may be in use.
+// validate refuses a filter that may be in use.
 func (p *benchPlace) validate() error {
 	_, err := p.redisServers()
 	return errors.Join(p.validateFilter(), err)
@@ -100,7 +100,7 @@ func randomName() string {
 	return hex.EncodeToString(b[:])
 }
 
-// inScratch calls do with a directory that is removed afterwards.
+// inScratch calls do with a temporary directory.
 func inScratch(do func(dir string) error) (err error) {
 	dir, err := os.MkdirTemp("", "feedfilter-bench-")
 	if err != nil {
@@ -114,8 +114,8 @@ func inScratch(do func(dir string) error) (err error) {
 	return do(dir)
 }
 
-// benchError wraps the error of a run. After an interruption, it returns only that and what the run
-// has left behind.
+// benchError wraps the error of a run. For an interruption, it returns only that and what was not
+// removed.
 func benchError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("bench: %w", errors.Join(context.Cause(ctx), leftBehind(err)))

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// checks gathers all mistakes in the flags of a command, to report them at once. A mistake begins
+// checks collects all mistakes in the flags of a command, to report them at once. A mistake begins
 // with its flag, as in "--pages: 3 is not a power of two".
 type checks struct{ errs []error }
 

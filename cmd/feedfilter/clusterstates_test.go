@@ -100,7 +100,7 @@ func TestClusterStates(t *testing.T) {
 	t.Run("redirected in a circle", func(t *testing.T) {
 		target := g.others(owner)[0]
 		eventuallyIn(t, "the slot is given away", func() error {
-			pipe := owner.Client().Pipeline() // pages come back by themselves
+			pipe := owner.Client().Pipeline() // the store creates pages again
 			pipe.Del(t.Context(), pageKey(page), fmt.Sprintf("fav:{feed/%d}:regions", page))
 			pipe.Do(t.Context(), "CLUSTER", "SETSLOT", slot, "NODE", g.id(t, target))
 			_, err := pipe.Exec(t.Context())
@@ -128,8 +128,8 @@ func TestClusterStates(t *testing.T) {
 	g.log.wantFew(t, "CLUSTERDOWN")
 }
 
-// TestReplicaStates: while a replica refuses reads, feeds come from the primary without waiting for
-// the replica, and afterwards from the replica again.
+// TestReplicaStates has a replica refuse reads. Feeds then come from the primary without waiting
+// for the replica, and later from the replica again.
 func TestReplicaStates(t *testing.T) {
 	t.Parallel()
 	primary, replica := redistest.Start(t), redistest.Start(t)

@@ -105,7 +105,7 @@ func (f *compareFlags) run(ctx context.Context, std stdio, c *migrate.Comparison
 	}
 	report := std.out
 	if f.Differences == "-" {
-		report = std.err // standard output has the differences
+		report = std.err // the differences are on standard output
 	}
 	if err := f.print(report, c.Kind.Name, sum, time.Since(start)); err != nil {
 		return err
@@ -113,8 +113,8 @@ func (f *compareFlags) run(ctx context.Context, std stdio, c *migrate.Comparison
 	return f.judge(sum)
 }
 
-// reach returns the service that --server names, or an in-process one over the data, which changes
-// nothing.
+// reach returns the service that --server names, or an in-process service over the data, which
+// changes nothing.
 func (f *compareFlags) reach(ctx context.Context, std stdio) (s *migrate.Service, d *data, halt func() error, err error) {
 	if f.Service.Server == "" {
 		f.Data.passive = true
@@ -130,6 +130,8 @@ func (f *compareFlags) judge(sum migrate.Compared) error {
 	switch {
 	case sum.Differences() > 0:
 		return fmt.Errorf("compare: %d activities differ", sum.Differences())
+	case sum.Groups == 0:
+		return errors.New("compare: nothing to compare: check --from and --keys, or the file")
 	case sum.RateLow > f.Data.FalsePositiveRate:
 		return fmt.Errorf("compare: %.3g of clean candidates are dropped, more than --false-positive-rate %g",
 			sum.Rate, f.Data.FalsePositiveRate)

@@ -27,6 +27,9 @@ func TestCompare(t *testing.T) {
 	r := command(0, "import", "sets", "--pages", "4", "--output", "json")
 	wantContains(t, r.stdout, `"read": 2`, `"changed": 2`)
 	wantContains(t, command(0, "compare", "sets").stdout, "compared 2 activities of 1 users", "missed    0", "extra     0")
+	typo := []string{"--data-dir", dir, "--from", server.URL(), "--keys", "block:{user}", "--kind", "hide"}
+	wantContains(t, feedfilter(t, 0, append([]string{"import", "sets"}, typo...)...).stderr, "warning: found no sets: check --keys")
+	wantContains(t, feedfilter(t, 1, append([]string{"compare", "sets"}, typo...)...).stderr, "nothing to compare")
 
 	client.SRem(t.Context(), "blocks:1", "2")
 	client.SAdd(t.Context(), "blocks:4", "1")
@@ -83,8 +86,8 @@ func TestCompareRefused(t *testing.T) {
 	wantContains(t, r.stderr, "import {user}: --from: redis at 127.0.0.1:1: ")
 }
 
-// Commands that read change nothing in the background: no scrub, no removal of ended activities, no
-// rebuild.
+// Commands that only read do nothing in the background: no scrub, no removal of ended activities,
+// no rebuild.
 func TestReadersArePassive(t *testing.T) {
 	server := redistest.Start(t)
 	dir := t.TempDir()

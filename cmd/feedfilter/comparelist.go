@@ -12,14 +12,14 @@ import (
 	"github.com/feedfilter/feedfilter/internal/migrate"
 )
 
-// shownDifferences is how many differences are printed without --differences.
+// shownDifferences is the number of differences printed without --differences.
 const shownDifferences = 20
 
 // differenceList writes differences to a file, as lines for import, or prints the first ones.
 type differenceList struct {
 	std   stdio
 	kind  string
-	file  *output // nil: print the first
+	file  *output // nil: the first differences are printed
 	lines *bufio.Writer
 	n     int
 	err   error
@@ -35,8 +35,8 @@ func (f *compareFlags) list(kind string, std stdio) (l *differenceList, err erro
 	return l, err
 }
 
-// add writes a line that corrects a difference when imported: it adds what the service lacks, and
-// removes what is extra.
+// add writes a line that corrects a difference when it is imported. It adds what the service lacks,
+// and removes what the service has too much.
 func (l *differenceList) add(d migrate.Difference) {
 	l.n++
 	if l.file == nil {

@@ -21,7 +21,7 @@ func (*completionCmd) Help() string {
 		"path, for completions. Where it has none, bash and zsh offer file names."
 }
 
-// Run prints the code that the shell is to read.
+// Run prints the code for the shell to read.
 func (c *completionCmd) Run(std stdio) error {
 	program, err := os.Executable()
 	if err != nil {
@@ -49,7 +49,7 @@ complete -f -c feedfilter -a "(__complete_feedfilter)"`,
 	return strings.ReplaceAll(code, "PROGRAM", program)
 }
 
-// answerShell prints the completions of the line in COMP_LINE, where a shell puts it. It reports
+// answerShell prints the completions of the line in COMP_LINE, which the shell sets. It reports
 // whether there is such a line.
 func answerShell(std stdio) (bool, error) {
 	line := os.Getenv("COMP_LINE")
@@ -78,8 +78,8 @@ func answerShell(std stdio) (bool, error) {
 	return true, nil
 }
 
-// typed splits a line into words. The last word is still being typed: it is empty after a space,
-// and the value after the = of a flag.
+// typed splits a line into words. The last word is incomplete. It is empty after a space, and after
+// the = of a flag it is the value.
 func typed(line string) complete.Args {
 	words := strings.Fields(line)
 	if len(words) == 0 || strings.TrimRight(line, " \t") != line {

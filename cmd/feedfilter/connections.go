@@ -20,7 +20,7 @@ func newConnectionLimit(limit int) *connectionLimit {
 	return c
 }
 
-// listener returns a listener whose connections count. At the limit it accepts none; further
+// listener returns a listener whose connections count. At the limit it accepts no more. Further
 // connections wait in the system's backlog, and cost this process nothing. Each of several
 // listeners may hold one accepted connection that waits for room.
 func (c *connectionLimit) listener(l net.Listener) *limitedListener {
@@ -28,9 +28,9 @@ func (c *connectionLimit) listener(l net.Listener) *limitedListener {
 }
 
 // connectionsWithin returns the smaller of limit and three quarters of the files that the process
-// may have open. The rest is for the token file, the ledger and Redis. Even while clients use up
-// all connections, the service must be able to reread the token file, or a removed token would stay
-// valid.
+// may open. The rest is for the token file, the ledger and Redis. Even if clients use up all
+// connections, the service must be able to reread the token file. Otherwise a removed token would
+// stay valid.
 func connectionsWithin(limit, files int) int { return max(1, min(limit, files/4*3)) }
 
 type limitedListener struct {

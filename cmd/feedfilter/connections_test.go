@@ -21,13 +21,13 @@ import (
 )
 
 const (
-	soon  = time.Second // of a timeout that must expire, but not too early: machines may be busy
-	late  = time.Hour   // of a timeout that must not expire
-	limit = time.Minute // after which a test gives up
+	soon  = time.Second // timeout that must expire, but not too early on a busy machine
+	late  = time.Hour   // timeout that must not expire
+	limit = time.Minute // time after which a test gives up
 )
 
-// serveWith serves a whole service in this process, with the given timeouts and at most
-// connections at a time, and returns its address.
+// serveWith serves a whole service in this process, with the given timeouts and maximum number of
+// connections, and returns its address.
 func serveWith(t testing.TB, limits timeouts, connections int) string {
 	t.Helper()
 	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 16})
@@ -100,7 +100,7 @@ func (c *byteClient) dribble(text string) {
 type reply struct {
 	status int
 	proto  string
-	closed bool // the connection, after it
+	closed bool // whether the server closed the connection after it
 	body   string
 }
 
@@ -118,8 +118,7 @@ func (c *byteClient) answer() reply {
 	return reply{res.StatusCode, res.Proto, res.Close, string(body)}
 }
 
-// wantClosed reads until the server closes the connection, and fails the test if it sends anything
-// before.
+// wantClosed checks that the server closes the connection without sending anything.
 func (c *byteClient) wantClosed(what string) {
 	c.t.Helper()
 	rest, err := io.ReadAll(c.in)
@@ -174,7 +173,7 @@ func TestSlowBody(t *testing.T) {
 // A stream of NDJSON extends its deadlines as it proceeds.
 func TestStreamOutlastsTimeouts(t *testing.T) {
 	t.Parallel()
-	const most = 4 * soon // with a line in half of soon, a delay of seven times that would have to come in between
+	const most = 4 * soon // it expires only after a delay of seven times the interval between lines
 	addr := serveWith(t, timeouts{header: late, read: most, write: most, idle: late}, 10)
 	c := dial(t, addr)
 	c.send("POST /v1/activities HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n")
@@ -186,7 +185,7 @@ func TestStreamOutlastsTimeouts(t *testing.T) {
 	lines := bufio.NewReader(res.Body)
 	tick := time.NewTicker(soon / 2)
 	defer tick.Stop()
-	for i := range 10 { // for longer than both
+	for i := range 10 { // longer than both timeouts
 		l := fmt.Sprintf(`{"user":"1","kind":"hide","target":"p%d","op":"add"}`+"\n", i)
 		c.send(fmt.Sprintf("%x\r\n%s\r\n", len(l), l))
 		if got, err := lines.ReadString('\n'); err != nil || got != `{"changed":true}`+"\n" {
@@ -210,7 +209,7 @@ func TestSlowReader(t *testing.T) {
 	for {
 		_, err := io.WriteString(c, request)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Fatal("the server waits for its answers to be read")
+			t.Fatal("the server still waits for the client to read")
 		}
 		if err != nil {
 			return // cut off
@@ -252,8 +251,8 @@ func TestHTTP2(t *testing.T) {
 	}
 }
 
-// TestConnectionLimit opens one connection above the limit: it waits, with its request, until
-// another is closed.
+// TestConnectionLimit opens one connection above the limit. The connection waits, with its request,
+// until another is closed.
 func TestConnectionLimit(t *testing.T) {
 	addr := serveWith(t, defaultTimeouts(), 2)
 	first, second := dial(t, addr), dial(t, addr)
@@ -261,7 +260,7 @@ func TestConnectionLimit(t *testing.T) {
 		c.send(health)
 		c.answer()
 	}
-	third := dial(t, addr) // the system takes it
+	third := dial(t, addr) // the system accepts it
 	third.send(health)
 	got := make(chan int, 1)
 	go func() {
@@ -273,7 +272,7 @@ func TestConnectionLimit(t *testing.T) {
 		_ = res.Body.Close()
 		got <- res.StatusCode
 	}()
-	for range 50 { // those that are served go on
+	for range 50 { // the other connections are served
 		first.send(health)
 		first.answer()
 	}
@@ -288,8 +287,8 @@ func TestConnectionLimit(t *testing.T) {
 	}
 }
 
-// TestLimitedListenerChanges: a waiting connection is accepted when the limit is raised, and none
-// is accepted while more are open than a lowered limit.
+// TestLimitedListenerChanges raises the limit, so that a waiting connection is accepted. It then
+// lowers the limit, and no connection is accepted while more are open.
 func TestLimitedListenerChanges(t *testing.T) {
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {

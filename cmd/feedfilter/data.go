@@ -51,7 +51,7 @@ type dataFlags struct {
 	OwnPage        int           `default:"2048" help:"${own}"   placeholder:"KEYS"`
 	PageCache      int           `default:"0"    help:"${cache}" placeholder:"MIB"`
 
-	passive bool // as [activity.Config.Passive]
+	passive bool // see [activity.Config.Passive]
 
 	LogLevel  string `default:"info"   enum:"debug,info,warn,error" help:"${level}"      placeholder:"LEVEL"`
 	LogFormat string `default:"json"   enum:"json,text"             help:"${format_log}" placeholder:"FORMAT"`
@@ -165,8 +165,8 @@ type data struct {
 	windows    *pagefile.File // nil if no pages are kept in a file
 }
 
-// open opens the data, and creates it if there is none. Redis need not be up. fill, unless nil, may
-// restore pages before they are in use.
+// open opens the data, and creates it if there is none. Redis may be down. fill, unless it is nil,
+// may restore pages before they are in use.
 func (f *dataFlags) open(ctx context.Context, log *slog.Logger, fill func(*data) error) (d *data, err error) {
 	d = &data{}
 	defer func() {
@@ -317,8 +317,8 @@ func (f *dataFlags) ledgerURL() string {
 	return "sqlite:" + filepath.Join(f.DataDir, ledgerFile)
 }
 
-// checkThere returns an error if the ledger is a file that does not exist: opening it would create
-// it.
+// checkThere returns an error if the ledger is a file that does not exist, because opening it would
+// create it.
 func (f *dataFlags) checkThere() error {
 	name, isFile := strings.CutPrefix(f.ledgerURL(), "sqlite:")
 	if !isFile {

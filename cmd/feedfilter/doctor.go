@@ -88,8 +88,8 @@ func (c *doctorCmd) config(log *slog.Logger) (doctor.Config, error) {
 	return config, nil
 }
 
-// problem returns the number of kinds, or a mistake in the flags that keeps the service from
-// starting, and its remedy.
+// problem returns the number of kinds. If a mistake in the flags keeps the service from starting,
+// it returns the mistake and its remedy.
 func (c *doctorCmd) problem() (kinds int, todo string, err error) {
 	all, err := c.Data.kinds()
 	if err != nil {

@@ -124,7 +124,7 @@ func do(t *testing.T, server *redistest.Server, text string) {
 	}
 }
 
-// Each check of a single server, healthy and with one fault at a time.
+// A single server is checked in good health, and with one fault at a time.
 func TestDoctorServer(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -147,7 +147,7 @@ func TestDoctorServer(t *testing.T) {
 			if _, asked := before[name]; asked {
 				continue
 			}
-			switch name, _, _ := strings.Cut(name, "|"); name { // those that some caches refuse
+			switch name, _, _ := strings.Cut(name, "|"); name { // commands that some caches refuse
 			case "config", "select", "monitor", "memory", "acl", "keys", "scan", "debug", "latency", "slowlog", "object", "wait":
 				t.Errorf("%s was sent", name)
 			}
@@ -180,14 +180,14 @@ func TestDoctorServer(t *testing.T) {
 	}
 }
 
-// Evicted keys are counted.
+// Doctor counts evicted keys.
 func TestDoctorEvicted(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	do(t, s, "CONFIG SET maxmemory-policy allkeys-random")
 	do(t, s, "SET victim 1")
 	do(t, s, "CONFIG SET maxmemory 1")
-	_ = s.Client().Set(t.Context(), "another", 1, 0).Err() // tries to make room, without success
+	_ = s.Client().Set(t.Context(), "another", 1, 0).Err() // tries to free memory, without success
 	do(t, s, "CONFIG SET maxmemory 0")
 	do(t, s, "CONFIG SET maxmemory-policy noeviction")
 	g := diagnose(t, nil, "--redis", s.URL())
@@ -195,7 +195,7 @@ func TestDoctorEvicted(t *testing.T) {
 	g.want(t, "memory", "warn", "noeviction", "keys evicted")
 }
 
-// For a user with too few permissions, doctor names the failed check and the permissions needed.
+// If a user lacks permissions, doctor names the failed check and the missing permissions.
 func TestDoctorPermissions(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -260,21 +260,21 @@ func TestDoctorPermissionsSuffice(t *testing.T) {
 		t.Errorf("%d %s", code, answer)
 	}
 	if pages := countPages(t, r.URL()); pages == 0 {
-		t.Error("no page is in Redis")
+		t.Error("Redis has no page")
 	}
 	log, err := r.Client().Do(t.Context(), "ACL", "LOG").Slice()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, entry := range log {
-		if text := fmt.Sprint(entry); !strings.Contains(text, "client|setinfo") { // which the client does without
+		if text := fmt.Sprint(entry); !strings.Contains(text, "client|setinfo") { // the client works without it
 			t.Errorf("denied: %s", text)
 		}
 	}
 }
 
-// Network faults: a hanging server takes no longer than its time limits, and independent checks
-// still run.
+// With network faults, a server that hangs takes no longer than its time limits, and independent
+// checks still run.
 func TestDoctorNetwork(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

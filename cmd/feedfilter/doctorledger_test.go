@@ -41,7 +41,7 @@ func TestDoctorSQLite(t *testing.T) {
 	g.want(t, "redis", "skip", "in the process")
 	g.want(t, "ledger", "warn", file, "first start")
 	if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a ledger was made: %v", err)
+		t.Errorf("doctor created a ledger: %v", err)
 	}
 
 	l := makeLedger(t, url, 64)
@@ -130,7 +130,7 @@ func TestDoctorPostgres(t *testing.T) {
 	s.Kill()
 	g = diagnose(t, nil, "--redis", r.URL(), "--ledger", strings.Replace(url, "postgres@", "postgres:secret@", 1))
 	g.wantOnly(t, "ledger")
-	g.want(t, "ledger", "fail", s.Addr(), "Check that the server runs")
+	g.want(t, "ledger", "fail", s.Addr(), "Check that the server runs", "needs CREATE")
 	g.want(t, "commands", "ok")
 	for _, c := range g.Checks {
 		if strings.Contains(c.Found+c.Todo, "secret") {

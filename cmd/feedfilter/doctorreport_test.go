@@ -14,7 +14,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/doctor"
 )
 
-// The text report, and the error that follows from it.
+// The text report and the error show the same result.
 func TestDoctorReport(t *testing.T) {
 	one, warned := doctor.Result{Name: "one", Found: "a"}, doctor.Result{Name: "two", Status: doctor.Warn, Found: "b", Todo: "Do."}
 	failed := doctor.Result{Name: "two", Status: doctor.Fail, Found: "b", Todo: "Do."}

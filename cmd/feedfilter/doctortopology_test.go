@@ -19,7 +19,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// doctor tells a cluster from a single server, and checks each node.
+// doctor distinguishes a cluster from a single server, and checks each node.
 func TestDoctorCluster(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, 3, 0)
@@ -135,7 +135,7 @@ func startTLS(t *testing.T, backend string) (addr string, roots *x509.CertPool, 
 	})
 	t.Cleanup(func() {
 		_ = listener.Close()
-		running.Wait() // clients are gone by now
+		running.Wait() // by now all clients have disconnected
 	})
 	roots = x509.NewCertPool()
 	roots.AddCert(web.Certificate())
@@ -221,7 +221,7 @@ func TestDoctorElastiCache(t *testing.T) {
 	g.want(t, "aws", "fail", "elasticache:Describe", "Grant this process's identity")
 }
 
-// While AWS does not answer, doctor uses the stored description of the cache, as a service does.
+// While AWS does not answer, doctor uses the stored description of the cache, like a service.
 func TestDoctorElastiCacheRemembered(t *testing.T) {
 	t.Parallel()
 	a := awstest.Start(t)
@@ -261,13 +261,14 @@ func TestDoctorElastiCacheRemembered(t *testing.T) {
 	if files, err := os.ReadDir(dir); err != nil || len(files) != 1 {
 		t.Errorf("%v, %v", files, err)
 	}
-	// A stored description of another cache does not help, nor does one help against a wrong
-	// --redis.
+	// A stored description of another cache is not used, and a stored description does not hide a
+	// mistake in --redis.
 	for url, says := range map[string]string{"elasticache://other": "DescribeReplicationGroups", "elasticache://group?user=Feed": "lower case"} {
 		g := run(dir, url)
 		g.wantOnly(t, "aws")
 		g.want(t, "aws", "fail", says)
 	}
+	run(dir, "elasticache://other").want(t, "aws", "fail", "Give this machine AWS credentials")
 	a.Fail(0, "", 0)
 	run(dir, "elasticache://group").want(t, "aws", "ok")
 	if now, err := os.ReadFile(file); err != nil || string(now) != text {
@@ -275,7 +276,7 @@ func TestDoctorElastiCacheRemembered(t *testing.T) {
 	}
 }
 
-// With reader=true, a cache needs an endpoint for reads, or the service does not start.
+// With reader=true, the service does not start if the cache has no endpoint for reads.
 func TestDoctorElastiCacheReader(t *testing.T) {
 	t.Parallel()
 	a := awstest.Start(t)

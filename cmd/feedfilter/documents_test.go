@@ -69,7 +69,7 @@ func commandsShown(t *testing.T, text string) (lines []string) {
 	return lines
 }
 
-// names reports whether words are only the name of a command, as within a sentence.
+// names reports whether words are only the name of a command, as in a sentence.
 func names(node *kong.Node, words []string) bool {
 	if len(words) == 0 {
 		return true
@@ -82,7 +82,7 @@ func names(node *kong.Node, words []string) bool {
 	return false
 }
 
-// understand parses arguments, after it has replaced placeholders by values.
+// understand replaces placeholders by values, and parses the arguments.
 func understand(t *testing.T, line string) error {
 	t.Helper()
 	// Files that a document names do not exist here.

@@ -34,7 +34,7 @@ func (e endless) Export(_ context.Context, _ string, each func(activity.Activity
 	}
 }
 
-// An interrupted export leaves no file, or the older one.
+// An interrupted export creates no file, or leaves an older file unchanged.
 func TestExportUnfinished(t *testing.T) {
 	down := errors.New("down")
 	for name, older := range map[string]string{"a new file": "", "an older file": "what was there\n"} {
@@ -48,7 +48,7 @@ func TestExportUnfinished(t *testing.T) {
 				ctx, cancel := context.WithCancelCause(t.Context())
 				_, err := c.export(ctx, endless{func() error {
 					if half, _ := filepath.Glob(filepath.Join(dir, ".all.ndjson.*")); len(half) != 1 {
-						t.Errorf("%v are on their way, want one file", half)
+						t.Errorf("unfinished files %v, want one", half)
 					}
 					if errors.Is(cause, down) {
 						return down
@@ -91,7 +91,7 @@ func wantOnly(t *testing.T, dir string, want map[string]string) {
 	}
 }
 
-// An export as commands recreates the sets that were imported, with any bytes in ids.
+// An export as commands recreates the imported sets, with any bytes in ids.
 func TestExportSets(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()

@@ -36,7 +36,7 @@ func (f *exportFormat) Check(context.Context) error {
 	return nil
 }
 
-// check refuses a kind that an export never has, so that a typing error does not give an empty
+// check refuses a kind that an export never has, so that a typing error does not produce an empty
 // backup.
 func (f *exportFormat) check(kinds *activity.Kinds) error {
 	if f.Kind == "" {
@@ -71,7 +71,7 @@ func (f *exportFormat) command(a activity.Activity) []byte {
 	}
 	keys, err := migrate.ParsePattern(f.Keys)
 	if err != nil {
-		return nil // Check has parsed it
+		return nil // Check has parsed it already
 	}
 	owner, member := a.User, a.Target
 	if f.Reverse {

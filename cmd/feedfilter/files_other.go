@@ -4,5 +4,5 @@ package main
 
 import "math"
 
-// maxOpenFiles returns no limit: it is unknown.
+// maxOpenFiles returns no limit, because the limit is unknown.
 func maxOpenFiles() int { return math.MaxInt }

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestFewFiles: a service with few open files rereads the token file even while clients use all its
-// connections.
+// TestFewFiles checks that a service with few open files rereads the token file even while clients
+// use all its connections.
 func TestFewFiles(t *testing.T) {
 	dir := t.TempDir()
 	tokens := filepath.Join(dir, "tokens.json")
@@ -34,14 +34,14 @@ func TestFewFiles(t *testing.T) {
 		if _, err := fmt.Fprint(conn, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := conn.Read(make([]byte, 1)); err != nil { // it is served, and kept
+		if _, err := conn.Read(make([]byte, 1)); err != nil { // the connection is served, and stays open
 			t.Fatal(err)
 		}
 	}
 	tokenFile(t, tokens, "a")
 	for line := s.next(); line["msg"] != "files reloaded"; line = s.next() {
 		if line == nil || line["level"] != "INFO" {
-			t.Fatalf("the token file is not taken up: %v", line)
+			t.Fatalf("the token file is not reloaded: %v", line)
 		}
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestHeaderLengths sends headers up to the limit, and longer ones, which are refused at once with
-// the end of the connection.
+// TestHeaderLengths sends headers up to the limit, and longer ones. The service refuses the latter
+// at once and closes the connection.
 func TestHeaderLengths(t *testing.T) {
 	t.Parallel()
 	addr := serveWith(t, defaultTimeouts(), 10)
@@ -25,7 +25,7 @@ func TestHeaderLengths(t *testing.T) {
 		"a path that is read": {"/" + strings.Repeat("x", maxHeaderBytes/2), "", http.StatusNotFound},
 	} {
 		conn := dial(t, addr)
-		go func() { // it may be refused before its end
+		go func() { // the server may refuse it before its end
 			_, _ = io.WriteString(conn, "GET "+c.target+" HTTP/1.1\r\nHost: localhost\r\n"+c.header+"\r\n")
 		}()
 		if got := conn.answer(); got.status != c.want || got.closed != (c.want == http.StatusRequestHeaderFieldsTooLarge) {

@@ -12,7 +12,7 @@ import (
 
 const maxHealthTimeout = time.Minute
 
-// healthCmd replaces curl where there is none, as in the service's container.
+// healthCmd replaces curl where that is missing, as in the service's container.
 type healthCmd struct {
 	URL     string        `default:"http://127.0.0.1:8080" help:"${health_url}"     placeholder:"URL"`
 	Timeout time.Duration `default:"3s"                    help:"${health_timeout}" placeholder:"DURATION"`
@@ -55,8 +55,8 @@ func (c *healthCmd) Run(ctx context.Context, std stdio) error {
 	return nil
 }
 
-// ask returns the service's readiness, nil without an answer, and an error unless it can answer
-// feeds.
+// ask returns the service's readiness, nil without an answer. It returns an error unless the
+// service can answer feeds.
 func (c *healthCmd) ask(ctx context.Context) (*client.Readiness, error) {
 	service, err := directly(c.URL, c.Timeout, nil)
 	if err != nil {

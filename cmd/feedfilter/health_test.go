@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// health exits with 0 if the service answers feeds, even degraded ones, and else with 1 and the
-// reason on one line.
+// health exits with 0 if the service answers feeds, even degraded ones. Otherwise it exits with 1
+// and prints the reason on one line.
 func TestHealth(t *testing.T) {
 	t.Parallel()
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -51,7 +51,7 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// A service that does not run or does not answer is not healthy.
+// A service that is not running or does not answer is not healthy.
 func TestHealthOfNone(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // closed with the test

@@ -31,5 +31,5 @@ func (h *heldLines) release() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.open = true
-	_, _ = h.held.WriteTo(h.to) // there is nowhere to report that the log fails
+	_, _ = h.held.WriteTo(h.to) // an error of the log cannot be reported
 }

@@ -36,7 +36,7 @@ func helpTexts() map[string]string {
 	return all
 }
 
-// flagHelp replaces the tags' help:"${name}" by the texts. kong.Vars does the same, but expands
+// flagHelp replaces help:"${name}" in the tags by the texts. kong.Vars does the same, but expands
 // every text for every flag, which takes a tenth of a second at each start.
 func flagHelp() kong.Option { //nolint:ireturn // the type that kong takes
 	return kong.PostBuild(func(k *kong.Kong) error {
@@ -64,7 +64,7 @@ func putText(help *string, texts map[string]string) error {
 	if !ok {
 		return fmt.Errorf("no help text for %s", *help)
 	}
-	*help = strings.ReplaceAll(text, "$", "$$") // kong expands what is left
+	*help = strings.ReplaceAll(text, "$", "$$") // kong expands the remaining text
 	return nil
 }
 

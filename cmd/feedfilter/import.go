@@ -63,7 +63,7 @@ func (c *importCmd) run(ctx context.Context, std stdio, notes func(*data) checkp
 	d, err := c.Data.open(ctx, log, func(d *data) error {
 		err := c.Data.keepPages(ctx, d, log)
 		if errors.Is(err, pagefile.ErrInUse) && d.ledger != nil && d.ledger.Shared() {
-			return nil // a running service keeps its windows in this file
+			return nil // a running service stores its windows in this file
 		}
 		return err
 	})
@@ -75,7 +75,7 @@ func (c *importCmd) run(ctx context.Context, std stdio, notes func(*data) checkp
 		return fmt.Errorf("import %s: nothing was imported: %w", c.File, err)
 	}
 	if d.ledger == nil {
-		source.ID = "" // checkpoints are in the ledger
+		source.ID = "" // without a ledger there are no checkpoints
 	}
 	logDamage(ctx, log, d)
 	im := &importer{
@@ -142,7 +142,7 @@ type importer struct {
 	recorded int64         // activities imported by this run
 }
 
-// run imports the rest of the file, after what earlier runs have imported.
+// run imports the rest of the file, after the part that earlier runs have imported.
 func (im *importer) run(ctx context.Context, restart bool) error {
 	reader, err := im.begin(ctx, restart)
 	if err != nil {
@@ -198,15 +198,15 @@ func (im *importer) warn() {
 	}
 }
 
-// begin returns a reader at the position where the import continues.
+// begin returns a reader at the position at which the import continues.
 func (im *importer) begin(ctx context.Context, restart bool) (*activityfile.Reader, error) {
 	kinds, id := im.to.Kinds(), im.source.ID
 	if id == "" {
 		return activityfile.NewReader(ctx, im.source, kinds, activityfile.Checkpoint{})
 	}
 	if restart {
-		// Before anything is recorded again: a run that continued at the old checkpoint
-		// afterwards would skip lines, and could undo later ones.
+		// Remove the checkpoint before recording anything again. Otherwise a run that later
+		// continued at it would skip lines, and could undo later ones.
 		if err := im.notes.SetCheckpoint(ctx, id, ""); err != nil {
 			return nil, err
 		}
@@ -223,7 +223,7 @@ func (im *importer) begin(ctx context.Context, restart bool) (*activityfile.Read
 }
 
 // follow records what reader reads, until the end of the file, a bad line, an error or the end of
-// ctx. It finishes a batch that it has begun.
+// ctx. It completes the current batch first.
 func (im *importer) follow(ctx context.Context, reader *activityfile.Reader) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -306,7 +306,7 @@ func (im *importer) note(ctx context.Context, b batch) error {
 	}
 }
 
-// outcome says, after an error, how much is imported and how to continue.
+// outcome describes, after an error, how much is imported and how to continue.
 func (im *importer) outcome() string {
 	n := fmt.Sprintf("%d activities before line %d are imported", im.done.Imported, im.done.Position.Line)
 	if im.source.ID == "" {

@@ -17,8 +17,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// churn writes a file of n activities that repeat and undo each other, so that the end state
-// depends on their order. It returns that state: the rows of the ledger.
+// churn writes a file of n activities that repeat and undo each other. The final state depends on
+// their order. churn returns that state: the rows of the ledger.
 func churn(n int) (file string, state map[string]bool) {
 	random := rand.New(rand.NewPCG(1, 2))
 	state = make(map[string]bool)
@@ -78,11 +78,10 @@ func writeFile(t testing.TB, name, text string) {
 	}
 }
 
-// An import that is killed before or after saving any checkpoint, and run again, gives the same
-// result.
+// An import is killed before or after it saves any checkpoint. Run again, it gives the same result.
 func TestImportKilled(t *testing.T) {
 	const lines, batch = 200, 20
-	const notes = lines/batch + 1 // one a batch, and that it is done
+	const notes = lines/batch + 1 // one for each batch, and one for the end
 	text, state := churn(lines)
 	for n := 1; n <= notes; n++ {
 		for _, when := range []string{"before", "after"} {
@@ -106,7 +105,7 @@ func TestImportKilled(t *testing.T) {
 					want = fmt.Sprintf("continuing %s at line %d, after %d activities\n", file, done*batch+1, done*batch)
 				}
 				if again.stderr != want {
-					t.Errorf("run again, it says %q, want %q", again.stderr, want)
+					t.Errorf("run again, it prints %q, want %q", again.stderr, want)
 				}
 				wantContains(t, again.stdout, fmt.Sprintf("imported %d activities", lines))
 				wantState(t, dir, state)
@@ -115,7 +114,7 @@ func TestImportKilled(t *testing.T) {
 	}
 }
 
-// The same after repeated kills, and while the file grows.
+// The import is killed repeatedly, and the file grows in between.
 func TestImportKilledRepeatedly(t *testing.T) {
 	const lines, batch = 300, 20
 	text, state := churn(lines)
@@ -124,7 +123,7 @@ func TestImportKilledRepeatedly(t *testing.T) {
 	args := []string{"import", "--data-dir", dir, "--pages=1", fmt.Sprintf("--batch=%d", batch), file}
 	records := strings.SplitAfter(text, "\n")
 	for end := 60; end < lines; end += 60 {
-		writeFile(t, file, strings.Join(records[:end], "")) // what was there, and more
+		writeFile(t, file, strings.Join(records[:end], "")) // the earlier lines, and more
 		for _, at := range []string{"before 1", "after 1", "before 2"} {
 			hit := runCommand(t, []string{"HIT=" + at + " SIGKILL"}, "feedfilter-hit", args...)
 			if hit.code != -1 {
@@ -139,8 +138,8 @@ func TestImportKilledRepeatedly(t *testing.T) {
 	wantState(t, dir, state)
 }
 
-// An import with --restart that is killed at once forgets the old checkpoint: continuing there
-// would skip lines.
+// An import with --restart is killed at once. The next run must not continue at the old checkpoint,
+// because that would skip lines.
 func TestImportRestartedAndKilled(t *testing.T) {
 	const lines, batch = 100, 10
 	text, state := churn(lines)
@@ -156,17 +155,17 @@ func TestImportRestartedAndKilled(t *testing.T) {
 	}
 	again := feedfilter(t, 0, args...)
 	if again.stderr != "" {
-		t.Errorf("run again, it says %q, want to begin at the start", again.stderr)
+		t.Errorf("run again, it prints %q, want it to begin at the start", again.stderr)
 	}
 	wantState(t, dir, state)
 }
 
-// A last line without a line break may still be being written. No checkpoint is saved within it, so
-// that its rest is not taken for a line.
+// A last line without a line break may still be growing. The import saves no checkpoint within it,
+// so that the rest of the line does not count as a line.
 func TestImportKilledWithinALine(t *testing.T) {
 	for at, continuing := range map[string]string{
 		"before 2": "at line 2, after 1 activities\n",
-		"after 2":  "", // it is done, and noted to be
+		"after 2":  "", // the import is complete, and the ledger says so
 	} {
 		t.Run(at, func(t *testing.T) {
 			dir := t.TempDir()
@@ -181,7 +180,7 @@ func TestImportKilledWithinALine(t *testing.T) {
 			writeFile(t, file, "1,hide,p0\n1,hide,p12\n1,hide,p3\n")
 			again := feedfilter(t, 0, args...)
 			if !strings.HasSuffix(again.stderr, continuing) || (again.stderr == "") != (continuing == "") {
-				t.Errorf("run again, it says %q, want %q", again.stderr, continuing)
+				t.Errorf("run again, it prints %q, want %q", again.stderr, continuing)
 			}
 			wantState(t, dir, map[string]bool{"1 hide p0": true, "1 hide p1": true, "1 hide p12": true, "1 hide p3": true})
 		})
@@ -197,7 +196,7 @@ func TestImportInterrupted(t *testing.T) {
 			file := filepath.Join(dir, "a.csv")
 			writeFile(t, file, text)
 			args := []string{"import", "--data-dir", dir, "--pages=1", fmt.Sprintf("--batch=%d", batch), file}
-			// The signal arrives during a batch, which is finished.
+			// The signal arrives during a batch, which is completed.
 			hit := runCommand(t, []string{"HIT=before 3 " + name}, "feedfilter-hit", args...)
 			if hit.code != code || hit.stdout != "" {
 				t.Errorf("exit code %d and %q, want %d and nothing", hit.code, hit.stdout, code)
@@ -210,7 +209,7 @@ func TestImportInterrupted(t *testing.T) {
 	}
 }
 
-// A blocked read of standard input does not delay the end.
+// A blocked read of standard input does not delay the end of the process.
 func TestImportInterruptedWhileWaiting(t *testing.T) {
 	dir := t.TempDir()
 	cmd := exec.CommandContext(t.Context(), "feedfilter", "import", "--data-dir", dir, "--batch=100", "--format=csv", "-")
@@ -223,7 +222,7 @@ func TestImportInterruptedWhileWaiting(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	// More than a pipe and a buffer hold, so that writing it ends when the command reads.
+	// More than a pipe and a buffer hold. Once it is written, the command is reading.
 	const line = "1,hide,p1\n"
 	if _, err := io.WriteString(stdin, strings.Repeat(line, 1<<20/len(line))); err != nil {
 		t.Fatal(err)
@@ -248,7 +247,7 @@ func TestImportIntoRedis(t *testing.T) {
 	r := feedfilter(t, 0, "import", "--data-dir", dir, "--pages=4", "--redis", server.URL(), "--filter=blue", file)
 	wantContains(t, r.stdout, "imported 501 activities")
 	if r.stderr != "" {
-		t.Errorf("it says %q, want nothing", r.stderr)
+		t.Errorf("it prints %q, want nothing", r.stderr)
 	}
 	wantState(t, dir, state)
 	keys, err := server.Client().Keys(t.Context(), "fav:{blue/*").Result()

@@ -12,7 +12,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/activityfile"
 )
 
-// batch is a number of lines that are recorded together.
+// batch is a number of lines to record together.
 type batch struct {
 	activityfile.Batch
 
@@ -35,8 +35,8 @@ func (im *importer) read(ctx context.Context, reader *activityfile.Reader, out c
 	}
 }
 
-// prepare removes activities that have ended from b, counts them, and prepares the others for
-// recording. It runs while the previous batch is recorded.
+// prepare removes and counts the activities of b that have ended, and prepares the others for
+// recording. It runs while the previous batch is being recorded.
 func (im *importer) prepare(b *batch) {
 	lines, now := len(b.Activities), time.Now()
 	b.Activities = slices.DeleteFunc(b.Activities, func(a activity.Activity) bool { return !a.Until.IsZero() && !a.Until.After(now) })
@@ -65,8 +65,8 @@ func (im *importer) record(ctx context.Context, b *batch) (outcomes []activity.O
 	return outcomes, err
 }
 
-// retry calls do until it no longer refuses an activity of b because it has ended, by the ledger's
-// clock. It removes such activities from b.
+// retry calls do until it no longer refuses an activity of b as ended by the ledger's clock. It
+// removes such activities from b.
 func (*importer) retry(b *batch, do func() error) error {
 	for {
 		err := do()
@@ -78,7 +78,7 @@ func (*importer) retry(b *batch, do func() error) error {
 	}
 }
 
-// endedOf returns the index of the activity that a Record has refused because it has ended.
+// endedOf returns the index of the activity that a Record refused as ended.
 func endedOf(err error) (i int, ok bool) {
 	invalid, ok := errors.AsType[*activity.InvalidError](err)
 	if !ok || invalid.Code != activity.CodeOutOfRange {

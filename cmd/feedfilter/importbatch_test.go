@@ -29,7 +29,7 @@ func TestImportEndedByTheLedgersClock(t *testing.T) {
 	}
 	var text strings.Builder
 	text.WriteString("user,kind,target,until\n")
-	for i := range 10 { // every third is over in an hour, and so by the ledger's clock now
+	for i := range 10 { // every third activity ends in an hour, and so has ended by the ledger's clock
 		until := ""
 		if i%3 == 0 {
 			until = time.Now().Add(time.Hour).Format(time.RFC3339)
@@ -53,7 +53,7 @@ func TestImportEndedByTheLedgersClock(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d := im.done; d.Imported != 6 || d.Ended != 4 || d.Skipped != 4 {
-		t.Errorf("imported %d, %d over, %d skipped; want 6, 4, 4", d.Imported, d.Ended, d.Skipped)
+		t.Errorf("imported %d, %d ended, %d skipped; want 6, 4, 4", d.Imported, d.Ended, d.Skipped)
 	}
 	r.Close()
 	if err := l.Close(); err != nil {

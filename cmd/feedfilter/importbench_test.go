@@ -40,8 +40,8 @@ func populationFile(b *testing.B, users, entries int) (name string, lines int) {
 }
 
 // BenchmarkImportPopulation imports 500,000 activities into new data: it reads and records them,
-// and builds all pages. It reports the CPU time of this process, which on a busy machine says more
-// than the rate.
+// and builds all pages. It reports the CPU time of this process, which varies less than the rate on
+// a busy machine.
 func BenchmarkImportPopulation(b *testing.B) {
 	file, lines := populationFile(b, 5_000, 550_000)
 	run := func(name string, flags ...func(b *testing.B) string) {

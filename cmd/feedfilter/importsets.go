@@ -57,7 +57,7 @@ func (c *importSetsCmd) Run(ctx context.Context, std stdio) (err error) {
 	im := &migrate.Import{
 		Source: sets, Service: service, Kind: kind,
 		Skip: c.OnError == "skip",
-		Bad:  func(_ migrate.Pair, problem error) { bar.note(problem.Error()) },
+		Bad:  func(problem error) { bar.note(problem.Error()) },
 		Done: bar.advance,
 	}
 	sum, err := im.Run(ctx)
@@ -66,7 +66,7 @@ func (c *importSetsCmd) Run(ctx context.Context, std stdio) (err error) {
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		return fail(fmt.Errorf("%w; %d members imported so far: run the same command again, it starts over", err, sum.Changed))
+		return fail(fmt.Errorf("%w; %d members imported so far: correct this, and run the same command again", err, sum.Changed))
 	}
 	c.warn(sets, sum, std)
 	took := time.Since(start)
@@ -84,6 +84,9 @@ func (c *importSetsCmd) Run(ctx context.Context, std stdio) (err error) {
 // warn reports members and keys that were not imported.
 func (*importSetsCmd) warn(sets *migrate.Sets, sum migrate.Imported, std stdio) {
 	noteOthers(sets, std)
+	if sum.Groups == 0 {
+		std.note("warning: found no sets: check --keys, and the database number in --from")
+	}
 	if sum.OverLimit > 0 {
 		std.note(fmt.Sprintf("warning: %d members were not recorded: their users have reached the limit of the kind", sum.OverLimit))
 	}

@@ -66,7 +66,7 @@ func TestInsideByThemselves(t *testing.T) {
 	wantContains(t, run(1, "scrub"), "feedfilter: scrub: redis at "+server.Addr())
 }
 
-// Answers of a server that is not feedfilter, or of a restarted service, are failures.
+// Answers of a program that is not feedfilter, or of a restarted service, are failures.
 func TestInsideOfAnOddService(t *testing.T) {
 	answers := map[string]string{}
 	odd := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -113,11 +113,11 @@ func TestInsideInterrupted(t *testing.T) {
 			case "POST /v1/ops/pages/0/rebuild":
 				_, _ = fmt.Fprint(w, `{"number":0}`)
 			case "POST /v1/ops/pages/1/rebuild":
-				if asked.Add(1) == rebuiltAtOnce { // so page 0 is done
+				if asked.Add(1) == rebuiltAtOnce { // page 0 is done by now
 					interrupt(interruption{syscall.SIGINT})
 				}
 				<-r.Context().Done()
-			default: // how the scrub is
+			default: // the status of the scrub
 				interrupt(interruption{syscall.SIGINT})
 				<-r.Context().Done()
 			}

@@ -8,8 +8,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// wantDropped fails the test unless the viewer's feed drops a post of the author for the kind; with
-// kind "", unless it keeps the post.
+// wantDropped fails the test unless the viewer's feed drops a post of the author because of the
+// kind. With kind "", the feed must keep the post.
 func (s *service) wantDropped(viewer, author, kind string) {
 	s.t.Helper()
 	code, answer := s.do("POST", "/v1/feed/filter", `{"viewer":"`+viewer+`","posts":[{"id":"p","author":"`+author+`"}]}`)
@@ -29,8 +29,8 @@ func (s *service) put(path string) {
 	}
 }
 
-// Processes with different kinds may share a ledger and pages: a rebuild includes the keys of all
-// kinds. So a kind can be introduced one process at a time.
+// Processes with different kinds may share a ledger and pages, because a rebuild includes the keys
+// of all kinds. So a kind can be introduced one process at a time.
 func TestKindsOfSeveralProcesses(t *testing.T) {
 	pages := redistest.Start(t)
 	postgres := pgtest.Start(t)
@@ -59,13 +59,13 @@ func TestKindsOfSeveralProcesses(t *testing.T) {
 		t.Errorf("a kind that the process does not have: %d %s", code, answer)
 	}
 
-	// A process without the kind is refused now that the kind has data.
+	// A process without the kind does not start, because the kind has data.
 	r := feedfilter(t, 1, append([]string{"serve", "--addr=127.0.0.1:0"}, args...)...)
 	wantContains(t, r.stderr, `--kinds: `, `"mute" was declared one-way with users as targets, and is not declared now`)
 	with.put("/v1/users/1/mutes/6")
 	with.wantDropped("1", "6", "mute")
 
-	// An export has the activities of all processes while they run.
+	// An export has the activities of all processes, even while they run.
 	r = feedfilter(t, 0, append([]string{"export", "--kinds", dir + "/mute.json"}, args...)...)
 	for _, line := range []string{
 		`{"user":"1","kind":"block","target":"5",`, `{"user":"1","kind":"mute","target":"2",`, `{"user":"1","kind":"mute","target":"6",`,

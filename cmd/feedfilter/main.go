@@ -33,7 +33,7 @@ type cli struct {
 	Export     exportCmd     `cmd:"" help:"Export the activities of the ledger as NDJSON."`
 	Compare    compareCmds   `cmd:"" help:"Compare what the service has with an app's sets in Redis, or a file."`
 	Doctor     doctorCmd     `cmd:"" help:"Check the service's dependencies and settings, and say what to fix."`
-	Plan       planCmd       `cmd:"" help:"Size a deployment: memory, shards, network and cost, beside exact sets and RedisBloom."`
+	Plan       planCmd       `cmd:"" help:"Size a deployment: memory, nodes, network and CPU, beside exact sets and RedisBloom."`
 	Reshape    reshapeCmd    `cmd:"" help:"Raise the number of pages while the service runs."`
 	Inspect    inspectCmds   `cmd:"" help:"Compare a page, a user or an activity with the ledger."`
 	Rebuild    rebuildCmd    `cmd:"" help:"Rebuild pages from the ledger while the service runs."`
@@ -61,7 +61,7 @@ func main() {
 
 // run runs the command in args, prints its error on std.err, and returns the exit code.
 func run(args []string, std stdio) int {
-	hangups() // SIGHUP must not end the process: a service reloads its settings, other commands ignore it
+	hangups() // services reload at SIGHUP and other commands ignore it, so it must not end the process
 	ctx, stop := untilSignal(context.Background())
 	defer stop()
 	err := execute(ctx, args, std)
@@ -69,7 +69,7 @@ func run(args []string, std stdio) int {
 		return 0
 	}
 	if _, told := errors.AsType[toldError](err); !told {
-		stop() // so that a signal ends the process even if std.err blocks
+		stop() // from here a signal ends the process, even if std.err blocks
 		complain(std.err, err)
 	}
 	return exitCode(err)
@@ -120,7 +120,7 @@ type invocation struct {
 	command  *settings.Command
 }
 
-// run runs the command that was chosen. A command has one of these methods.
+// run runs the chosen command. Each command has one of these methods.
 func (i *invocation) run(ctx context.Context, std stdio) error {
 	switch command := i.command.Selected().Target.Addr().Interface().(type) {
 	case interface{ Run(std stdio) error }:
@@ -142,7 +142,7 @@ func (i *invocation) run(ctx context.Context, std stdio) error {
 	}
 }
 
-// invoke finds out which command is to run, and with what settings.
+// invoke parses the command line into a command and its settings.
 func invoke(ctx context.Context, args []string, std stdio) (*invocation, error) {
 	commands := &cli{}
 	parser, err := newParser(commands, std)
@@ -168,7 +168,7 @@ func meant(args []string) []string {
 	}
 }
 
-// again parses the same command line again, with the present settings.
+// again parses the same command line again, with the current settings.
 func (i *invocation) again(ctx context.Context) (*invocation, error) {
 	return invoke(ctx, i.args, i.std)
 }
@@ -234,8 +234,8 @@ func untilSignal(parent context.Context) (context.Context, context.CancelFunc) {
 	}
 }
 
-// hangups returns a channel of SIGHUPs. From now on SIGHUP does not end the process, even if nobody
-// reads the channel.
+// hangups returns a channel of SIGHUPs. From now on SIGHUP does not end the process, even if the
+// channel is not read.
 func hangups() <-chan os.Signal {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGHUP)

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script", RequireExplicitExec: true, RequireUniqueNames: true,
-		UpdateScripts: updated(), // what is compared with whole files
+		UpdateScripts: updated(), // expected outputs in files
 		Setup: func(env *testscript.Env) error {
 			env.Values["serving"] = &serving{}
 			return nil
@@ -36,7 +36,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// mainHit is feedfilter import, which gets a signal at one of its checkpoints. HIT says which:
+// mainHit is feedfilter import that gets a signal at one of its checkpoints. HIT specifies it:
 // "before 3 SIGKILL", "after 3 SIGINT".
 func mainHit() {
 	std := stdio{os.Stdin, os.Stdout, os.Stderr}
@@ -89,7 +89,7 @@ func (h *hit) SetCheckpoint(ctx context.Context, id, value string) error {
 	return err
 }
 
-// strike returns once the signal has arrived; after SIGKILL it never returns.
+// strike returns when the signal has arrived. After SIGKILL it does not return.
 func (h *hit) strike() {
 	self, err := os.FindProcess(os.Getpid())
 	if err == nil {
@@ -151,7 +151,7 @@ func TestExitCodeOfSignals(t *testing.T) {
 	}
 }
 
-// Every command has a method Run that takes what commands get.
+// Every command has a method Run with arguments that the program can provide.
 func TestCommandsRun(t *testing.T) {
 	parser := testParser(t)
 	for _, node := range parser.Model.Leaves(false) {

@@ -44,6 +44,6 @@ func guardClient(to *metrics.Redis, name string, client redis.UniversalClient, l
 		redisstore.Guard(client, log)
 		return
 	}
-	to.Watch(name, client) // before the breakers, to count what they refuse
+	to.Watch(name, client) // before the breakers, so that it counts the commands that they refuse
 	to.Breakers(name, redisstore.Guard(client, log))
 }

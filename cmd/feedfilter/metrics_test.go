@@ -12,7 +12,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// TestServeMetrics scrapes the service with pages in Redis: calls of the ledger and of Redis are
+// TestServeMetrics scrapes the service with pages in Redis. Calls of the ledger and of Redis are
 // counted, and docs/METRICS.md lists all metrics.
 func TestServeMetrics(t *testing.T) {
 	server := redistest.Start(t)
@@ -41,9 +41,9 @@ func TestServeMetrics(t *testing.T) {
 			t.Errorf("there is no line %s", line)
 		}
 	}
-	// One or two pages of the two users, and pages that the scrub read before.
+	// One or two pages of the two users, and pages that the scrub has read.
 	if !regexp.MustCompile(`(?m)^feedfilter_page_rebuild_seconds_count\{reason="missing"\} [1-9]`).MatchString(text) {
-		t.Error("no page that was missing was made")
+		t.Error("no missing page was rebuilt")
 	}
 	for _, name := range []string{"redis_round_trip_seconds_count" + node, `redis_commands_total{client="pages",command="mget"}`, "redis_pool_hits_total"} {
 		if !strings.Contains(text, "\nfeedfilter_"+name) {

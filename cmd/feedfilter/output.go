@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// output is the output of a command. A regular file gets its name, and replaces an older one, once
-// it is complete. Other files, such as pipes, are written directly.
+// output is the output of a command. A regular file gets its name only when it is complete, and
+// then replaces an older one. Other files, such as pipes, are written directly.
 type output struct {
 	file *os.File
 	name string // of the complete file; "": file is written directly

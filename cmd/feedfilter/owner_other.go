@@ -4,5 +4,5 @@ package main
 
 import "os"
 
-// keepOwner cannot: there are no such owners.
+// keepOwner does nothing, because there are no such owners.
 func keepOwner(*os.File, os.FileInfo) {}

@@ -11,7 +11,7 @@ import (
 func keepOwner(file *os.File, of os.FileInfo) {
 	if is, ok := of.Sys().(*syscall.Stat_t); ok {
 		if file.Chown(int(is.Uid), int(is.Gid)) != nil {
-			_ = file.Chown(-1, int(is.Gid)) // other users than root may set one of their groups
+			_ = file.Chown(-1, int(is.Gid)) // without root, the process may still set one of its groups
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestTokenFileOwner: when root changes a token file, the service's user can still read it.
+// TestTokenFileOwner checks that the service's user can read a token file that root has changed.
 func TestTokenFileOwner(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can give files away")

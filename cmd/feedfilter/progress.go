@@ -61,7 +61,7 @@ func (p *progress) advance(offset int64, activities int) {
 	}
 	rate := float64(p.activities) / time.Since(p.begun).Seconds()
 	p.bar.Describe(fmt.Sprintf("%.0f activities/s", rate))
-	_ = p.bar.Add64(bytes) // fails beyond the end if the file grows meanwhile
+	_ = p.bar.Add64(bytes) // fails past the end, if the file has grown
 }
 
 // note writes a line above the bar.

@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// rebuiltAtOnce is how many pages are rebuilt at a time.
+	// rebuiltAtOnce is the number of pages rebuilt at a time.
 	rebuiltAtOnce = 4
-	// pagesAtOnce is how many page numbers one request to a service lists.
+	// pagesAtOnce is the number of page numbers that one request to a service lists.
 	pagesAtOnce = inspect.MaxCells
 )
 
@@ -47,12 +47,12 @@ func (c *rebuildCmd) Check(ctx context.Context) error {
 
 // rebuilder rebuilds pages, in this process or through a service.
 type rebuilder struct {
-	pages func(ctx context.Context) ([]uint32, error) // all
+	pages func(ctx context.Context) ([]uint32, error) // returns the numbers of all pages
 	user  func(ctx context.Context, id string) (page uint32, err error)
 	one   func(ctx context.Context, page uint32) (inspect.Rebuilt, error)
 }
 
-// rebuiltAnswer is the result.
+// rebuiltAnswer is the result of the command.
 type rebuiltAnswer struct {
 	Rebuilt int     `json:"rebuilt"`
 	Failed  int     `json:"failed"`
@@ -64,7 +64,7 @@ type rebuiltAnswer struct {
 // Run rebuilds pages.
 func (c *rebuildCmd) Run(ctx context.Context, std stdio) error {
 	var answer rebuiltAnswer
-	var first error // of a page
+	var first error // first error of a page
 	work := func(r rebuilder) (err error) {
 		answer, first, err = c.rebuild(ctx, std, r)
 		return err

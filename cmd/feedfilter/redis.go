@@ -26,9 +26,8 @@ type redisClients struct {
 	addrs    string                // for people to read
 }
 
-// connect returns clients of s with circuit breakers, which log to log. The servers need not be up.
-// For an ElastiCache cache, connect asks AWS for its description, and stores that in the directory
-// dir.
+// connect returns clients of s with circuit breakers, which log to log. The servers may be down.
+// For an ElastiCache cache, connect asks AWS for a description, and stores it in the directory dir.
 func connect(
 	ctx context.Context, s *redisurl.Servers, meter *metrics.Redis, log *slog.Logger, dir string,
 ) (*redisClients, error) {

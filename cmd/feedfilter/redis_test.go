@@ -33,7 +33,7 @@ func TestServeWithManyServers(t *testing.T) {
 			servers, addrs := start(t)
 			s := serve(t, "--data-dir", t.TempDir(), "--pages=16", "--redis", servers)
 			if got := s.first["page_store"]; got != addrs {
-				t.Errorf("page store %v is logged, want %s", got, addrs)
+				t.Errorf("logged page store %v, want %s", got, addrs)
 			}
 			for user := range 30 {
 				if code, answer := s.do("PUT", fmt.Sprintf("/v1/users/%d/blocks/1000", user), ""); code != 200 {
@@ -48,7 +48,7 @@ func TestServeWithManyServers(t *testing.T) {
 				}
 			}
 			if pages := countPages(t, servers); pages < 8 {
-				t.Errorf("%d pages are in Redis, want most of 16", pages)
+				t.Errorf("Redis has %d pages, want most of 16", pages)
 			}
 		})
 	}

@@ -17,11 +17,11 @@ import (
 // redisState is a state in which Redis answers but refuses commands.
 type redisState struct {
 	args  []string // of the server
-	user  string   // that signs in, with the password "pw"; "": the default user
+	user  string   // user that signs in, with the password "pw"; "": the default user
 	begin func(t *testing.T, s *redistest.Server)
 	end   func(t *testing.T, s *redistest.Server)
-	reads bool   // feeds are read from Redis all the same
-	says  string // what the log says of it
+	reads bool   // feeds are still read from Redis
+	says  string // text that the log must have
 }
 
 func redisStates() map[string]redisState {
@@ -110,11 +110,11 @@ func noSnapshots() redisState {
 			if err := os.Remove(dir); err != nil {
 				t.Fatal(err)
 			}
-			_ = s.Client().Do(t.Context(), "BGSAVE").Err() // which fails now or later
+			_ = s.Client().Do(t.Context(), "BGSAVE").Err() // it fails now or later
 			eventuallyIn(t, "a snapshot fails", func() error {
 				info := s.Client().Info(t.Context(), "persistence").Val()
 				if !strings.Contains(info, "rdb_last_bgsave_status:err") {
-					return errors.New("it has not failed")
+					return errors.New("the snapshot has not failed")
 				}
 				return nil
 			})

@@ -27,8 +27,8 @@ import (
 
 const (
 	stateViewers = 20
-	// slowFeed is far below the time of a feed that waits for Redis, and far above the time of one
-	// that does not.
+	// slowFeed is far less than a feed takes that waits for Redis, and far more than one that does
+	// not.
 	slowFeed = 250 * time.Millisecond
 )
 
@@ -65,7 +65,7 @@ func eventuallyIn(t *testing.T, what string, try func() error) {
 // stateRig holds the parts of a service on one Redis.
 type stateRig struct {
 	recorder *activity.Recorder
-	machine  *activity.Recorder // without Redis: only a slow machine makes its writes slow
+	machine  *activity.Recorder // works without Redis: its writes are slow only if the machine is
 	log      *stateLog
 	hidden   map[string][]string // posts, by viewer
 }
@@ -120,8 +120,8 @@ func openRecorder(t *testing.T, c activity.Config) *activity.Recorder {
 	return r
 }
 
-// measure returns how long do took, minus the time for which the machine stalled meanwhile: the
-// longest time of a write without Redis. On an idle machine that is some milliseconds.
+// measure returns how long do took, minus the longest write without Redis in that time. Such a
+// write is slow only while the machine stalls; on an idle machine it takes some milliseconds.
 func (g *stateRig) measure(t *testing.T, do func()) time.Duration {
 	t.Helper()
 	var still time.Duration
@@ -147,12 +147,12 @@ func (g *stateRig) measure(t *testing.T, do func()) time.Duration {
 		close(done)
 		writing.Wait()
 	})
-	defer stop() // also where do ends the test
+	defer stop() // do may end the test
 	began := time.Now()
 	do()
 	took := time.Since(began)
 	stop()
-	t.Logf("took %v, the machine stood still for %v", took, still)
+	t.Logf("took %v, the machine stalled for %v", took, still)
 	return took - still
 }
 
@@ -182,7 +182,7 @@ func (g *stateRig) feed(t *testing.T, viewer string) (took time.Duration, degrad
 	return took, len(a.Degraded) > 0
 }
 
-// during asks for feeds while Redis is in a state, from its first second on, and for a write.
+// during asks for feeds and for a write while Redis is in a state, from its first second on.
 // Exactly the feeds of the viewers in degraded must be degraded.
 func (g *stateRig) during(t *testing.T, degraded func(viewer string) bool) {
 	t.Helper()
@@ -190,7 +190,7 @@ func (g *stateRig) during(t *testing.T, degraded func(viewer string) bool) {
 		g.feed(t, strconv.Itoa(n%stateViewers))
 	}
 	var slowest time.Duration
-	for try := range 5 { // on a machine that may be busy
+	for try := range 5 { // the machine may be busy
 		slowest = 0
 		for n := range stateViewers {
 			viewer := strconv.Itoa(n)
@@ -206,14 +206,14 @@ func (g *stateRig) during(t *testing.T, degraded func(viewer string) bool) {
 		}
 	}
 	if slowest >= slowFeed {
-		t.Errorf("a feed took %v, again and again", slowest)
+		t.Errorf("a feed took %v, also in retries", slowest)
 	}
 }
 
 // writes records while Redis is in a state that refuses writes.
 func (g *stateRig) writes(t *testing.T) {
 	t.Helper()
-	for n := range 3 { // to one page
+	for n := range 3 { // three writes to one page
 		took := g.measure(t, func() { g.hide(t, "0", fmt.Sprint("during-", n)) })
 		if took > 1500*time.Millisecond {
 			t.Errorf("a write took %v", took)
@@ -231,7 +231,7 @@ func (g *stateRig) writes(t *testing.T) {
 		}
 	}
 	if slowest >= slowFeed {
-		t.Errorf("a feed whose page lacks a write took %v, again and again", slowest)
+		t.Errorf("a feed whose page lacks a write took %v, also in retries", slowest)
 	}
 }
 
@@ -285,7 +285,7 @@ func (l *stateLog) String() string {
 	return l.buf.String()
 }
 
-// wantFew checks that no message was logged many times.
+// wantFew checks that the log has the text, and no message many times.
 func (l *stateLog) wantFew(t *testing.T, says string) {
 	t.Helper()
 	counts := make(map[string]int)

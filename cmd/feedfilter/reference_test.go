@@ -14,7 +14,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/settings"
 )
 
-// updated reports whether tests write their expected files, as for `make docs`.
+// updated reports whether tests write their expected files, as in `make docs`.
 func updated() bool { return os.Getenv("UPDATE") != "" }
 
 // testParser returns the parser of the command.
@@ -27,8 +27,8 @@ func testParser(t *testing.T) *kong.Kong {
 	return parser
 }
 
-// TestCommandReference compares docs/COMMAND.md with what --help prints. The page explains the
-// flags that a command shares with serve once, at serve.
+// TestCommandReference compares docs/COMMAND.md with the output of --help. The page explains flags
+// that commands share with serve only once, at serve.
 func TestCommandReference(t *testing.T) {
 	const name = "../../docs/COMMAND.md"
 	t.Setenv("COLUMNS", "100")
@@ -67,7 +67,7 @@ func TestCommandReference(t *testing.T) {
 	}
 }
 
-// hideShared hides the flags of a command that serve has too, with the same help and default. It
+// hideShared hides the flags that a command shares with serve, with the same help and default. It
 // returns their names.
 func hideShared(node, serve *kong.Node) (names []string) {
 	if node == serve {
@@ -124,7 +124,7 @@ func TestExamples(t *testing.T) {
 		for _, line := range lines {
 			found := regexp.MustCompile(`(?:^|[ (])feedfilter( [^|>&)]*)`).FindStringSubmatch(line)
 			if found == nil {
-				t.Errorf("%s is no example", line)
+				t.Errorf("%s is not an example", line)
 				continue
 			}
 			// The settings file of an example does not exist here.
@@ -134,7 +134,7 @@ func TestExamples(t *testing.T) {
 				t.Errorf("%s: %v", line, err)
 				continue
 			}
-			// "bench" is "bench goals"; "config" shows one of its commands.
+			// "bench" stands for "bench goals". The examples of "config" show one of its commands.
 			if path := chosen.Selected().Path(); !strings.HasPrefix(path, command) && !strings.HasPrefix(command, path) {
 				t.Errorf("%s is an example of %s, not of %s", line, path, command)
 			}

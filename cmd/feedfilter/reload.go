@@ -18,9 +18,9 @@ type liveSetting struct {
 	apply func(to *serveCmd) error // sets a checked value; after an error, the old value stays
 }
 
-// reloader applies changes of the settings, and of the files that they name.
+// reloader applies changes of the settings, and rereads the files that they name.
 type reloader struct {
-	now   *invocation // with the present settings
+	now   *invocation // with the current settings
 	kinds *activity.Kinds
 	live  []liveSetting
 	files func(context.Context) error // rereads the files that settings name
@@ -35,8 +35,8 @@ type changedSetting struct {
 }
 
 // run rereads all settings. It applies the changes if all settings are valid and can change at run
-// time; otherwise it applies none. It rereads the files in any case: after log rotation, a mistake
-// in a setting must not keep the audit log open.
+// time; otherwise it applies none. It rereads the files in both cases: after log rotation, a
+// mistake in a setting must not delay the new audit log.
 func (r *reloader) run(ctx context.Context) {
 	if err := r.files(ctx); err != nil {
 		r.log.ErrorContext(ctx, "file not reloaded, its previous content stays in force", "error", err)
@@ -69,7 +69,7 @@ func (r *reloader) run(ctx context.Context) {
 	_ = r.log.Handler().Handle(ctx, line) // an error cannot be reported
 }
 
-// keep sets a setting of next to its present value.
+// keep sets a setting of next to its current value.
 func (r *reloader) keep(next *invocation, flag string) {
 	for i, was := range r.now.command.Settings {
 		if was.Name == flag {

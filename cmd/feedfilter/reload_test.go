@@ -18,7 +18,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 )
 
-// TestReloadTriesAgain: a reload retries a setting that could not be applied before.
+// TestReloadTriesAgain checks that a reload retries a setting that could not be applied before.
 func TestReloadTriesAgain(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "settings.json")
 	write := func(text string) {
@@ -57,7 +57,7 @@ func TestReloadTriesAgain(t *testing.T) {
 	reload.run(t.Context())
 	reload.run(t.Context())
 	if strings.Contains(log.String(), "level=ERROR") {
-		t.Errorf("logged although nothing fails:\n%s", log.String())
+		t.Errorf("logged without a failure:\n%s", log.String())
 	}
 	if want := []int{9, 7, 9}; !slices.Equal(applied, want) {
 		t.Errorf("applied %v, want %v", applied, want)
@@ -65,8 +65,8 @@ func TestReloadTriesAgain(t *testing.T) {
 	wantContains(t, log.String(), `changed="[{Setting:max-requests From:8 To:9}]"`, `changed=[]`)
 }
 
-// TestReloadFiles: files are reloaded even if the settings are invalid, because the audit log may
-// have been rotated.
+// TestReloadFiles checks that files are reloaded even if the settings are invalid, because the
+// audit log may have been rotated.
 func TestReloadFiles(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "settings.json")
 	writeFile(t, file, `{}`)
@@ -87,7 +87,7 @@ func TestReloadFiles(t *testing.T) {
 		writeFile(t, file, text)
 		reload.run(t.Context())
 		if times != i+1 {
-			t.Errorf("%s: files were taken up %d times, want %d", text, times, i+1)
+			t.Errorf("%s: files were reloaded %d times, want %d", text, times, i+1)
 		}
 	}
 	if n := strings.Count(log.String(), `error="no such file"`); n != 4 {
@@ -96,7 +96,7 @@ func TestReloadFiles(t *testing.T) {
 	wantContains(t, log.String(), "restart required", `msg="settings reloaded" changed=[]`)
 }
 
-// TestHangupEndsNothing: SIGHUP does not end a command other than serve.
+// TestHangupEndsNothing checks that SIGHUP does not end a command other than serve.
 func TestHangupEndsNothing(t *testing.T) {
 	dir := t.TempDir()
 	cmd := exec.CommandContext(t.Context(), "feedfilter", "import", "--data-dir", dir, "--format", "csv", "-")
@@ -111,10 +111,10 @@ func TestHangupEndsNothing(t *testing.T) {
 	}
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		if _, err := os.Stat(filepath.Join(dir, ledgerFile)); err == nil {
-			break // it runs
+			break // the import is running
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("the import does not begin")
+			t.Fatal("the import did not begin")
 		}
 	}
 	if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/feedfilter/feedfilter/client"
 )
 
-// TestReloadRates reloads new rate limits, and sends as many requests as they allow, and one more.
+// TestReloadRates reloads new rate limits, and sends one request more than they allow.
 func TestReloadRates(t *testing.T) {
 	dir := t.TempDir()
 	settings, tokens := filepath.Join(dir, "settings.json"), filepath.Join(dir, "tokens.json")
@@ -65,8 +65,8 @@ func TestReloadRates(t *testing.T) {
 	s.wantExit(0)
 }
 
-// TestServerErrorsAreThrottled: log lines that strangers can cause, such as failed handshakes, are
-// throttled.
+// TestServerErrorsAreThrottled checks that log lines that strangers can cause are throttled. Failed
+// handshakes are an example.
 func TestServerErrorsAreThrottled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer

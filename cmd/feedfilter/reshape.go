@@ -87,7 +87,7 @@ func refusal(err error) string {
 	return ""
 }
 
-// outcome says, after an error, how many pages are built and how the reshape continues.
+// outcome describes, after an error, how many pages are built and how the reshape continues.
 func (c *reshapeCmd) outcome(bar *pagesBar) string {
 	done := "no page is built yet"
 	if bar.pages > 0 {

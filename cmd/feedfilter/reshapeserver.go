@@ -10,12 +10,12 @@ import (
 const (
 	// askInterval is the time between two questions about progress.
 	askInterval = 500 * time.Millisecond
-	// maxSilence is how many times in a row the service may fail to answer.
+	// maxSilence is the number of times in a row that the service may fail to answer.
 	maxSilence = 10
 )
 
-// ask tells a service to reshape, and waits until all users are on the new pages and the previous
-// pages are removed. A service with a reshape in progress finishes that first.
+// ask tells a service to reshape, and waits until all users are on the new pages and the old ones
+// are removed. A service completes a reshape in progress first.
 func (c *reshapeCmd) ask(ctx context.Context, pages uint32, bar *pagesBar) error {
 	service, err := c.Service.service()
 	if err != nil {

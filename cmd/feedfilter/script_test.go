@@ -62,7 +62,7 @@ func scriptHalt(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	ts.Check(s.cmd.Process.Signal(syscall.SIGTERM))
 	for s.log.Scan() {
-		continue // the process does not end while its log has to wait
+		continue // its log may delay the end of the process
 	}
 	ts.Check(s.cmd.Wait())
 	s.cmd = nil

@@ -70,7 +70,7 @@ func (c *scrubCmd) Run(ctx context.Context, std stdio) error {
 	return scrubVerdict(done)
 }
 
-// ask tells a service to scrub, and waits until the scrub ends.
+// ask tells a service to scrub, and waits until it has finished.
 func (c *scrubCmd) ask(ctx context.Context, bar *pagesBar) (done inspect.Scrub, err error) {
 	s := &c.Service
 	err = s.post(ctx, map[string]int{"rate": c.Data.ScrubRate}, &done, "v1", "ops", "scrub")

@@ -11,7 +11,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// secret is a password whose parts are recognizable, too.
+// secret is a password of which parts can be recognized.
 const secret = "zqSECRETqz"
 
 // wantNoSecret fails the test if text contains the password or half of it.
@@ -22,8 +22,8 @@ func wantNoSecret(t *testing.T, what, text string) {
 	}
 }
 
-// TestSecrets has serve, doctor and import fail in every way that a password can be part of. None
-// of them shows it.
+// TestSecrets makes serve, doctor and import fail in every way that involves a password. No output
+// shows it.
 func TestSecrets(t *testing.T) {
 	dir := t.TempDir()
 	writeFile(t, dir+"/a.csv", "1,block,2\n")
@@ -46,7 +46,7 @@ func TestSecrets(t *testing.T) {
 			"serve": {"serve", "--addr=127.0.0.1:0"}, "doctor": {"doctor", "--timeout=500ms"}, "import": {"import", dir + "/a.csv"},
 		} {
 			if command != "serve" && i%2 != map[string]int{"doctor": 0, "import": 1}[command] {
-				continue // all have the flag from one place
+				continue // they share the flag's definition
 			}
 			args = append(slices.Clone(args), "--data-dir", t.TempDir())
 			wantNoSecret(t, command+" "+flag, failing(t, append(args, flag)...))
@@ -96,7 +96,7 @@ func failing(t *testing.T, args ...string) string {
 	}
 	text, err := os.ReadFile(said.Name())
 	if err != nil || len(text) == 0 {
-		t.Errorf("%v says nothing: %v", args, err)
+		t.Errorf("%v prints nothing: %v", args, err)
 	}
 	return string(text)
 }

@@ -24,8 +24,8 @@ import (
 type service struct {
 	t     testing.TB
 	cmd   *exec.Cmd
-	lines *bufio.Scanner // of its log
-	first map[string]any // of them
+	lines *bufio.Scanner // lines of its log
+	first map[string]any // first line of its log
 }
 
 // serve starts the service on a free port, and ends it with the test.
@@ -39,14 +39,14 @@ func serve(t testing.TB, args ...string) *service {
 	return s
 }
 
-// launch starts the service on a free port, and reads none of its log.
+// launch starts the service on a free port, and does not read its log.
 func launch(t testing.TB, args ...string) *service {
 	t.Helper()
 	s, _ := launchAs(t, exec.CommandContext(t.Context(), "feedfilter", append([]string{"serve", "--addr=127.0.0.1:0"}, args...)...))
 	return s
 }
 
-// launchAs starts the service by a command, and reads none of its log.
+// launchAs starts the service as the given command, and does not read its log.
 func launchAs(t testing.TB, cmd *exec.Cmd) (s *service, log io.ReadCloser) {
 	t.Helper()
 	log, err := cmd.StderrPipe()
@@ -65,9 +65,9 @@ func launchAs(t testing.TB, cmd *exec.Cmd) (s *service, log io.ReadCloser) {
 	return &service{t: t, cmd: cmd, lines: bufio.NewScanner(log)}, log
 }
 
-// TestLogsNobodyReads: when the readers of its logs end, the service continues and counts the lost
-// lines.
-func TestLogsNobodyReads(t *testing.T) {
+// TestLogsWithoutReader ends the readers of a service's logs. The service continues, and counts the
+// lost lines.
+func TestLogsWithoutReader(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "feedfilter", "serve", "--addr=127.0.0.1:0", "--data-dir", t.TempDir(), "--pages=16", "--audit-log=-",
 		"--audit-failure=drop")
 	audit, err := cmd.StdoutPipe()
@@ -84,13 +84,13 @@ func TestLogsNobodyReads(t *testing.T) {
 			if code, answer := s.do("PUT", "/v1/users/1/blocks/2", ""); code != 200 {
 				t.Errorf("%d %s", code, answer)
 			}
-			if code, answer := s.do("GET", "/nothing", ""); code != 404 { // which is logged
+			if code, answer := s.do("GET", "/nothing", ""); code != 404 { // this request is logged
 				t.Errorf("%d %s", code, answer)
 			}
 		}
 	}
 	if _, answer := s.do("GET", "/v1/stats", ""); !strings.Contains(answer, `"audit_failures":4`) {
-		t.Errorf("what is lost is not counted: %s", answer)
+		t.Errorf("lost lines are not counted: %s", answer)
 	}
 }
 
@@ -137,7 +137,7 @@ func (s *service) wait() (code int, rest string) {
 	for s.lines.Scan() {
 		fmt.Fprintln(&b, s.lines.Text())
 	}
-	_ = s.cmd.Wait() // the exit code says it
+	_ = s.cmd.Wait() // the exit code has the error
 	return s.cmd.ProcessState.ExitCode(), b.String()
 }
 
@@ -211,12 +211,12 @@ func (st *stream) wantAnswer(want string) {
 
 func TestServe(t *testing.T) {
 	dir := t.TempDir()
-	s := serve(t, "--data-dir", dir, "--pages=64", "--log-level=error") // the address is logged all the same
+	s := serve(t, "--data-dir", dir, "--pages=64", "--log-level=error") // the address is logged at any level
 	if host, port, err := net.SplitHostPort(s.addr()); err != nil || host != "127.0.0.1" || port == "0" {
 		t.Errorf("listening on %q, want a port of 127.0.0.1", s.addr())
 	}
 	if pages := s.first["ledger_pages"]; pages != 64.0 {
-		t.Errorf("%v pages are logged, want 64", pages)
+		t.Errorf("logged %v pages, want 64", pages)
 	}
 	if code, answer := s.do("PUT", "/v1/users/1/blocks/2", ""); code != 200 || !strings.Contains(answer, "true") {
 		t.Errorf("block: %d %s", code, answer)
@@ -240,14 +240,14 @@ func TestServe(t *testing.T) {
 	wantContains(t, s.wantExit(0), `"msg":"shutting down"`, `"msg":"stopped"`)
 }
 
-// A request in flight is answered when the service is told to end.
+// A request in flight is completed when the service is told to end.
 func TestServeFinishesWhatIsInFlight(t *testing.T) {
 	dir := t.TempDir()
 	s := serve(t, "--data-dir", dir, "--pages=1", "--shutdown-timeout=1h")
 	st := s.openStream(`{"user":"1","kind":"block","target":"2","op":"add"}`)
 	s.signal(syscall.SIGTERM)
 	s.awaitLog("shutting down")
-	for { // until nothing new is accepted
+	for { // until the service accepts no connections
 		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", s.addr())
 		if err != nil {
 			break
@@ -286,7 +286,7 @@ func TestServeEndsAtOnceAtTheSecondSignal(t *testing.T) {
 	s.wantExit(-1)
 }
 
-// The stream takes the only slot.
+// A stream takes the only slot for requests.
 func TestServeMaxRequests(t *testing.T) {
 	s := serve(t, "--data-dir", t.TempDir(), "--max-requests=1")
 	st := s.openStream(`{"user":"1","kind":"hide","target":"p","op":"add"}`)
@@ -343,7 +343,7 @@ func TestServeAddressInUse(t *testing.T) {
 	r := feedfilter(t, 1, "serve", "--data-dir", t.TempDir(), "--addr", s.addr())
 	wantContains(t, r.stderr, "feedfilter: listen tcp "+s.addr(), "address already in use")
 	if strings.Count(r.stderr, "\n") != 1 {
-		t.Errorf("it says %q, want one line", r.stderr)
+		t.Errorf("it prints %q, want one line", r.stderr)
 	}
 }
 
@@ -366,7 +366,7 @@ func TestServeWithoutRedis(t *testing.T) {
 	dir := t.TempDir()
 	s := serve(t, "--data-dir", dir, "--pages=1", "--redis", redis.URL())
 	if store := s.first["page_store"]; store != redis.Addr() {
-		t.Errorf("page store %v is logged, want %s", store, redis.Addr())
+		t.Errorf("logged page store %v, want %s", store, redis.Addr())
 	}
 	warning := s.awaitLog("redis unavailable, feeds are answered from the ledger")
 	wantContains(t, fmt.Sprint(warning["error"]), redis.Addr(), "refused")
@@ -387,7 +387,7 @@ func TestServeWithoutRedis(t *testing.T) {
 	rest := s.wantExit(0)
 	for line := range strings.Lines(rest) {
 		if !strings.HasPrefix(line, "{") {
-			t.Errorf("line %q of the log is no JSON", line)
+			t.Errorf("line %q of the log is not JSON", line)
 		}
 	}
 }

@@ -43,8 +43,8 @@ func (f *serviceFlags) service() (*client.Client, error) {
 	return directly(f.Server, askTimeout, f.Client.token)
 }
 
-// directly returns a client of the service at address. It uses no proxy, follows no redirect, and
-// does not retry.
+// directly returns a client of the service at address. The client uses no proxy, follows no
+// redirect, and does not retry.
 func directly(address string, timeout time.Duration, token func(context.Context) (string, error)) (*client.Client, error) {
 	return client.New(address, client.Options{
 		AttemptTimeout: timeout,
@@ -57,8 +57,8 @@ func directly(address string, timeout time.Duration, token func(context.Context)
 	})
 }
 
-// reach returns the service that --server names, or an in-process service over the data, until stop
-// is called.
+// reach returns the service that --server names, or an in-process service over the data. Call stop
+// to end it.
 func (f *serviceFlags) reach(ctx context.Context, data *dataFlags, std stdio) (s *migrate.Service, d *data, stop func() error, err error) {
 	if f.Server != "" {
 		c, err := f.service()

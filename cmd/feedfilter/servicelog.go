@@ -13,10 +13,10 @@ import (
 const (
 	// logLines and logBytes limit the part of a service's log that waits for its reader.
 	logLines, logBytes = 10_000, 1 << 20
-	// logPatience is how long a caller waits at most for its line to be written. It is long enough
-	// for an active reader, so that a crash loses no line, and too short to delay a feed.
+	// logPatience is how long a caller waits for its line to be written. It is long enough for an
+	// active reader, so that a crash loses no line, and too short to delay a feed.
 	logPatience = time.Millisecond
-	// logClose is how long the service waits at its end for its last lines to be written.
+	// logClose is how long a service that ends waits for its last lines to be written.
 	logClose = time.Second
 )
 

@@ -32,7 +32,7 @@ type running struct {
 
 	listeners []net.Listener
 
-	beside  sync.WaitGroup // work in the background
+	beside  sync.WaitGroup // background work
 	closers []func() error
 }
 
@@ -83,7 +83,7 @@ func (r *running) open(ctx context.Context, std stdio) (err error) {
 	r.Data.meters = r.Data.newMeters(r.gate)
 	r.Data.meters.LogLines(r.dropped)
 	r.log = r.Watch.logger(r.log)
-	slog.SetDefault(r.log) // or dependencies that use package log would write to standard error
+	slog.SetDefault(r.log) // otherwise dependencies that use package log would write to standard error
 	if r.Data.tracer, err = r.Watch.tracer(ctx, r.log); err != nil {
 		return err
 	}
@@ -149,7 +149,7 @@ func (r *running) listen(ctx context.Context) (err error) {
 	return nil
 }
 
-// connections returns the limit of connections, and warns if it is less than asked for.
+// connections returns the limit of connections. It warns if that is less than the given one.
 func (r *running) connections(limit int) int {
 	files := maxOpenFiles()
 	most := connectionsWithin(limit, files)
@@ -193,14 +193,14 @@ func (r *running) live() []liveSetting {
 		{flag: "max-requests", apply: func(to *serveCmd) error { r.handler.SetMaxRequests(to.MaxRequests); return nil }},
 		{flag: "max-connections", apply: func(to *serveCmd) error { r.limit.set(r.connections(to.MaxConnections)); return nil }},
 		{flag: "scrub-rate", apply: func(to *serveCmd) error {
-			if recorder, ok := r.data.activities.(*activity.Recorder); ok { // without a ledger there is no scrub
+			if recorder, ok := r.data.activities.(*activity.Recorder); ok { // only a Recorder scrubs
 				return recorder.Pages().SetScrubRate(to.Data.ScrubRate)
 			}
 			return nil
 		}},
 		{flag: "sample-rate", apply: func(to *serveCmd) error { return r.sampler.SetRate(to.Watch.SampleRate) }},
 		{flag: "rate-limit", apply: func(to *serveCmd) error {
-			if r.gate.access.Tokens != nil { // the limit is per token
+			if r.gate.access.Tokens != nil { // the limit applies to each token
 				r.gate.access.Tokens.SetRate(to.Access.RateLimit)
 			}
 			return nil

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestCloseWithin: when something does not close, the process ends with an error.
+// TestCloseWithin checks that the process ends with an error if a part of it does not close.
 func TestCloseWithin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
@@ -34,7 +34,8 @@ func TestCloseWithin(t *testing.T) {
 	})
 }
 
-// TestReserveHeap: there is a reserve unless the environment configures the garbage collector.
+// TestReserveHeap checks that there is a reserve, unless the environment configures the garbage
+// collector.
 func TestReserveHeap(t *testing.T) {
 	for _, c := range []struct {
 		gogc, limit string

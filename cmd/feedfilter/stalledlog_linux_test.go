@@ -85,7 +85,7 @@ func (s *service) wantAnswers() {
 		{"GET", "/readyz", "", 200},
 		{"GET", "/metrics", "", 200},
 		{"GET", "/v1/users/1/blocks", "", 200},
-		{"GET", "/nothing", "", 404}, // which is logged from level info on
+		{"GET", "/nothing", "", 404}, // logged at level info and below
 	} {
 		if status, text := s.answer(c.method, c.path, c.body, "read"); status != c.status {
 			s.t.Errorf("%s %s: %d %s", c.method, c.path, status, text)
@@ -114,14 +114,14 @@ func (s *service) ends(within time.Duration) int {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = s.cmd.Wait() // the exit code says it
+		_ = s.cmd.Wait() // the caller reads the exit code
 	}()
 	select {
 	case <-done:
 	case <-time.After(within):
 		_ = s.cmd.Process.Signal(syscall.SIGKILL)
 		<-done
-		s.t.Fatalf("it was still there %v after the signal", within)
+		s.t.Fatalf("it was still running %v after the signal", within)
 	}
 	return s.cmd.ProcessState.ExitCode()
 }
@@ -185,7 +185,7 @@ func wantOrder(t *testing.T, lines []map[string]any) {
 		if err != nil {
 			t.Fatalf("%v: %v", line, err)
 		}
-		if at.Before(last.Add(-time.Second)) { // a line gets its time before its place
+		if at.Before(last.Add(-time.Second)) { // lines get their time before their place in the log
 			t.Errorf("%v comes after a line of %v", line, last)
 		}
 		last = at
@@ -239,7 +239,7 @@ func TestAuditStandsStill(t *testing.T) {
 	for _, id := range answered {
 		audit.until(withField("request_id", id))
 	}
-	for status := 503; status != 200; n++ { // until the service has noticed
+	for status := 503; status != 200; n++ { // until the service notices that the reader is back
 		status, _ = put(n)
 	}
 	audit.until(withField("request_id", fmt.Sprintf("put-%d", n-1)))
@@ -276,8 +276,8 @@ func wantRefused(t *testing.T, s *service, n, blocks int) {
 	}
 }
 
-// TestAuditDrops: with --audit-failure=drop, a stalled reader loses lines, which are counted, and
-// calls succeed.
+// TestAuditDrops stalls the reader with --audit-failure=drop. Calls succeed, and lost lines are
+// counted.
 func TestAuditDrops(t *testing.T) {
 	audit, log := newStalledPipe(t), newStalledPipe(t)
 	s := serveInto(t, log, audit, "--data-dir", t.TempDir(), "--audit-log=-", "--audit-failure=drop")
@@ -312,8 +312,8 @@ func TestAuditDrops(t *testing.T) {
 	}
 }
 
-// TestAuditPipeWithoutReader: a named pipe without a reader is refused at the start. At SIGHUP, the
-// service keeps the previous audit log.
+// TestAuditPipeWithoutReader checks that a named pipe without a reader is refused at the start. At
+// SIGHUP, the service keeps the previous audit log.
 func TestAuditPipeWithoutReader(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
@@ -360,7 +360,7 @@ func TestAuditMovesOnFromPipe(t *testing.T) {
 	}
 	s.signal(syscall.SIGHUP)
 	log.until(withField("msg", "settings reloaded"))
-	for status := 503; status != 200; { // until the service has noticed
+	for status := 503; status != 200; { // until the service notices the new file
 		status, _ = s.answer("PUT", "/v1/users/1/blocks/b2", "", "put-2")
 	}
 	text, err := os.ReadFile(audit.path)

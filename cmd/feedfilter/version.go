@@ -18,7 +18,7 @@ type versionCmd struct {
 type version struct {
 	Version  string `json:"version"`
 	Commit   string `json:"commit,omitzero"`
-	Modified bool   `json:"modified"`      // since the commit
+	Modified bool   `json:"modified"`      // changed since the commit
 	Date     string `json:"date,omitzero"` // of the commit
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
@@ -43,7 +43,7 @@ func thisVersion() version {
 	return describe(info, linkedVersion, linkedCommit, linkedDate)
 }
 
-// describe returns the linked version, or that of the module, and the commit of the build
+// describe returns the linked version, or that of the module. It returns the commit of the build
 // information, or the linked one.
 func describe(info *debug.BuildInfo, linked, commit, date string) version {
 	v := version{

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A linked version comes before that of the module, a commit of the build information before the
+// A linked version overrides that of the module. A commit of the build information overrides the
 // linked one.
 func TestDescribe(t *testing.T) {
 	git := []debug.BuildSetting{

@@ -17,7 +17,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// If its flags say so, the service traces requests to Redis, sends the last traces when it stops,
+// With the right flags, the service traces requests to Redis, sends the last traces when it stops,
 // and compares feeds. Traces contain neither a path nor a body.
 func TestServeWatchesItself(t *testing.T) {
 	var mu sync.Mutex

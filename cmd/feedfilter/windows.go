@@ -19,7 +19,7 @@ func (f *dataFlags) keepPages(ctx context.Context, d *data, log *slog.Logger) er
 	if !ok {
 		return nil
 	}
-	if err := os.MkdirAll(f.DataDir, 0o700); err != nil { // a ledger elsewhere has not created it
+	if err := os.MkdirAll(f.DataDir, 0o700); err != nil { // if the ledger is elsewhere, the directory may not exist
 		return fmt.Errorf("--data-dir: %w", err)
 	}
 	if err := f.checkSort(); err != nil {
@@ -37,8 +37,8 @@ func (f *dataFlags) keepPages(ctx context.Context, d *data, log *slog.Logger) er
 	if err != nil || f.Ledger != noLedger {
 		return err
 	}
-	// A lost window costs little, but without a ledger these pages are all the data: refuse to
-	// start once.
+	// A lost window costs little. Without a ledger these pages are all the data, so refuse to start
+	// once.
 	switch r := d.windows.Restored(); {
 	case r.SetAside != "":
 		return fmt.Errorf("the filter is unreadable and was renamed to %s: start again to continue without it: %w",
@@ -52,8 +52,9 @@ func (f *dataFlags) keepPages(ctx context.Context, d *data, log *slog.Logger) er
 // filterFile holds the whole filter when there is no ledger.
 const filterFile = "filter.db"
 
-// checkSort refuses --ledger none in a data directory with a ledger, and a ledger in one of a
-// service without: the service would not find the existing data.
+// checkSort refuses --ledger none in a data directory with a ledger. It also refuses a ledger in
+// the data directory of a service without one. In both cases, the service would not find the
+// existing data.
 func (f *dataFlags) checkSort() error {
 	has := func(name string) bool {
 		_, err := os.Stat(filepath.Join(f.DataDir, name))

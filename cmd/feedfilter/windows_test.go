@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	_ "modernc.org/sqlite" // to look into the file of windows
+	_ "modernc.org/sqlite" // reads the file of windows
 
 	"github.com/feedfilter/feedfilter/internal/pgtest"
 )
@@ -33,8 +33,8 @@ func awaitRows(t *testing.T, dir string, n int) {
 	}
 }
 
-// wantSeen fails the test unless the viewer's feed drops the post as seen, or, with false, keeps
-// it.
+// wantSeen fails the test unless the viewer's feed drops the post as seen. If want is false, the
+// feed must keep it.
 func (s *service) wantSeen(viewer, post string, want bool) {
 	s.t.Helper()
 	code, answer := s.do("POST", "/v1/feed/filter", `{"viewer":"`+viewer+`","posts":[{"id":"`+post+`","author":"a"}]}`)
@@ -51,7 +51,7 @@ func (s *service) see(viewer, post string) {
 	}
 }
 
-// Seen posts survive a kill, after some seconds at the latest, and a stop, at once.
+// Seen posts survive a stop, and a kill some seconds later.
 func TestServeKeepsWindows(t *testing.T) {
 	dir := t.TempDir()
 	s := serve(t, "--data-dir", dir, "--pages=1")
@@ -94,8 +94,8 @@ func TestServeForgetsForGood(t *testing.T) {
 	s.wantSeen("1", "p", false)
 }
 
-// Without a ledger, acknowledged writes survive a kill. Data with and without a ledger is not mixed
-// up.
+// Without a ledger, acknowledged writes survive a kill. The service does not mix data with and
+// without a ledger.
 func TestServeWithoutLedger(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 5 {
@@ -131,7 +131,7 @@ func TestServeWithoutLedger(t *testing.T) {
 	}
 }
 
-// Without a ledger, the service refuses to start once after its filter was damaged.
+// Without a ledger, a service whose filter was damaged refuses to start once.
 func TestServeDamagedFilter(t *testing.T) {
 	dir := t.TempDir()
 	s := serve(t, "--data-dir", dir, "--pages=4", "--ledger=none")
@@ -178,14 +178,14 @@ func TestServeDamagedWindows(t *testing.T) {
 	s.wantSeen("1", "p", true)
 }
 
-// The file has its own lock, because the ledger may be elsewhere.
+// The file of windows has its own lock, because the ledger may be elsewhere.
 func TestServeWindowsInUse(t *testing.T) {
 	dir := t.TempDir()
 	serve(t, "--data-dir", dir)
 	r := feedfilter(t, 1, "serve", "--addr=127.0.0.1:0", "--data-dir", dir, "--ledger=sqlite:"+filepath.Join(t.TempDir(), "other.db"))
 	wantContains(t, r.stderr, dir+"/windows.db.lock is locked", "another feedfilter uses this --data-dir")
 	if strings.Count(r.stderr, "\n") != 1 {
-		t.Errorf("it says %q, want one line", r.stderr)
+		t.Errorf("it prints %q, want one line", r.stderr)
 	}
 }
 
@@ -199,7 +199,7 @@ func TestImportIntoWindows(t *testing.T) {
 	writeFile(t, dir+"/a.csv", "1,seen,q\n2,seen,p\n")
 	r := feedfilter(t, 0, "import", dir+"/a.csv", "--data-dir", dir)
 	if r.stderr != "" {
-		t.Errorf("it says %q, want nothing", r.stderr)
+		t.Errorf("it prints %q, want nothing", r.stderr)
 	}
 	s = serve(t, "--data-dir", dir)
 	for _, c := range []struct {
@@ -220,8 +220,8 @@ func TestImportDamagedWindows(t *testing.T) {
 	serve(t, "--data-dir", dir).wantSeen("1", "q", true)
 }
 
-// With a shared ledger, an import may run beside a service that keeps its windows in the same data
-// directory. It reports that it could not add to them.
+// With a shared ledger, an import may run beside a service with windows in the same data directory.
+// The import reports that it could not add to them.
 func TestImportBesideWindowsInUse(t *testing.T) {
 	dir := t.TempDir()
 	ledger := "--ledger=" + pgtest.Start(t).Schema()
@@ -238,6 +238,6 @@ func TestImportBesideWindowsInUse(t *testing.T) {
 		elsewhere+": only a service with this --data-dir and without --redis has them\n")
 	code, answer := s.do("POST", "/v1/feed/filter", `{"viewer":"1","posts":[{"id":"q","author":"a"}]}`)
 	if code != 200 || !strings.Contains(answer, `"kind":"hide"`) {
-		t.Errorf("feed with what was imported: %d %s", code, answer)
+		t.Errorf("feed after the import: %d %s", code, answer)
 	}
 }

@@ -98,6 +98,6 @@ func awsTodo(err error) string {
 	case errors.Is(err, elasticache.ErrConfig):
 		return "Correct --redis, or the AWS configuration in the environment."
 	default:
-		return "Let this machine reach the ElastiCache API of that region."
+		return "Give this machine AWS credentials, such as a role, and let it reach the ElastiCache API of that region."
 	}
 }

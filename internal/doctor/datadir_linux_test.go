@@ -9,12 +9,12 @@ import (
 	"testing"
 )
 
-// doctor reports directories, and nearest parents, that the user may not write to. Root may write
-// everywhere, so the check runs in a thread with another user id.
+// TestDataDirOfOthers checks that doctor reports a directory, or its nearest parent, that the user
+// may not write to. Root may write everywhere, so the check runs in a thread with another user id.
 func TestDataDirOfOthers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil { // for the other user to enter
+	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil { // lets the other user enter
 		t.Fatal(err)
 	}
 	closed, open := filepath.Join(dir, "closed"), filepath.Join(dir, "open")
@@ -33,7 +33,7 @@ func TestDataDirOfOthers(t *testing.T) {
 	found := make(map[string]finding)
 	done := make(chan syscall.Errno)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		runtime.LockOSThread() // stays locked, so the thread ends with the goroutine
 		var errno syscall.Errno
 		if os.Getuid() == 0 {
 			const nobody, same = 65534, ^uintptr(0)

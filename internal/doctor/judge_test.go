@@ -16,7 +16,7 @@ func serverOf(addr string, lines ...string) *server {
 	return &server{addr: addr, info: infoFields(text), cluster: infoFields(text)}
 }
 
-// Findings by what servers report.
+// TestJudges checks the findings for what servers report.
 func TestJudges(t *testing.T) {
 	t.Parallel()
 	plain := New(Config{Redis: &redisurl.Servers{Single: &redis.Options{}}, Ledger: "sqlite:f"})

@@ -35,7 +35,8 @@ func ledgerName(text string) string {
 func (d *Doctor) checkLedger(ctx context.Context) finding {
 	i, err := ledger.Inspect(ctx, d.config.Ledger)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		todo := "Check that the server runs, accepts connections from this machine, and has that user and database."
+		todo := "Check that the server runs, accepts connections from this machine, and has that database and user. " +
+			"A first start needs CREATE on the database."
 		if strings.HasPrefix(d.config.Ledger, "sqlite:") {
 			todo = "Check the file and its permissions, or correct --ledger or --data-dir."
 		}
@@ -107,9 +108,9 @@ func (d *Doctor) judgePages(i ledger.Inspection) finding {
 	now := cmp.Or(i.Layouts.Building, i.Layouts.Current, made)
 	switch {
 	case made == 0:
-		return okf("") // a ledger of that version does not say
+		return okf("") // a ledger of that version does not report its pages
 	case i.Layouts.Current == 0:
-		return okf("created with %d pages", made) // a ledger of that version does not say how many there are now
+		return okf("created with %d pages", made) // it does not report the present number
 	case asked != 0 && !slices.Contains([]uint32{made, i.Layouts.Current, i.Layouts.Building, i.Layouts.Leaving}, asked):
 		return fail(fmt.Sprintf("created with %d pages, has %d, but --pages is %d", made, now, asked),
 			fmt.Sprintf("Remove --pages, or give --pages %d.", now))

@@ -24,7 +24,7 @@ func (c *Comparison) lookAgain(ctx context.Context) error {
 			return err
 		}
 		for i, p := range pairs {
-			there := !c.suspects[p].extra // a source that is read once does not say it again
+			there := !c.suspects[p].extra // the answer for a source that is read only once
 			if has != nil {
 				there = has[i]
 			}

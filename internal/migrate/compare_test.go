@@ -32,31 +32,31 @@ func (w *world) until(t *testing.T, user, target string, end time.Duration) {
 func TestCompare(t *testing.T) {
 	app := redistest.Start(t).Client()
 	w := newWorld(t, 0)
-	sadd(t, app, "1", "2", "3", "1")                   // 3 is missed, the last invalid
-	sadd(t, app, "4", "5")                             // not in the ledger, but dropped since 5 blocks 4
-	sadd(t, app, "6", "7", "8")                        // ends in the ledger: at once, or when the app has said so
-	w.record(t, "1 block 2", "5 block 4", "1 block 9") // 9 is too much
+	sadd(t, app, "1", "2", "3", "1")                   // 3 is missed; the second 1 is invalid
+	sadd(t, app, "4", "5")                             // not in the ledger, but dropped because 5 blocks 4
+	sadd(t, app, "6", "7", "8")                        // they end in the ledger, early or at the app's time
+	w.record(t, "1 block 2", "5 block 4", "1 block 9") // 9 is extra
 	sadd(t, app, "5", "4")
 	w.until(t, "6", "7", 30*time.Second)
 	w.until(t, "6", "8", time.Hour)
-	w.until(t, "6", "9", 30*time.Second) // too much, and leaving
+	w.until(t, "6", "9", 30*time.Second) // extra, but it ends soon
 
 	sum, found := w.compare(t, "block", sets(t, app))
 	wantLines(t, "found", found, []string{"missed 1 3", "extra 1 9", "unlisted 4 5", "ending 6 7"})
-	sum.Clean, sum.RateHigh = 0, 0 // who is tried is random
+	sum.Clean, sum.RateHigh = 0, 0 // the tried candidates are random
 	want := migrate.Compared{Groups: 4, Activities: 6, Invalid: 1, Missed: 1, Unlisted: 1, Ending: 1, Extra: 1, Leaving: 1}
 	if sum != want {
 		t.Errorf("compared %+v, want %+v", sum, want)
 	}
 
-	w.record(t, "1 block 3", "4 block 5", "6 block 7", "-1 block 9") // as an import of what was found does
+	w.record(t, "1 block 3", "4 block 5", "6 block 7", "-1 block 9") // like an import of the differences
 	sum, found = w.compare(t, "block", sets(t, app))
 	if sum.Differences() != 0 || sum.Leaving != 1 {
-		t.Errorf("when it was imported: %+v %q, want nothing but one that leaves", sum, found)
+		t.Errorf("after the import: %+v %q, want only one that leaves", sum, found)
 	}
 }
 
-// Kinds of posts, and kinds that annotate.
+// TestCompareKinds compares kinds of posts, and kinds that annotate.
 func TestCompareKinds(t *testing.T) {
 	app := redistest.Start(t).Client()
 	for _, kind := range []string{"hide", "like"} {
@@ -74,7 +74,7 @@ func TestCompareKinds(t *testing.T) {
 	}
 }
 
-// Sets by target, of a two-way kind and of another one.
+// TestCompareReversed compares sets by target, of a two-way kind and of another kind.
 func TestCompareReversed(t *testing.T) {
 	app := redistest.Start(t).Client()
 	w := newWorld(t, 0)
@@ -95,7 +95,7 @@ func TestCompareReversed(t *testing.T) {
 	}
 }
 
-// The ledger may have users without a set.
+// TestCompareAll compares users of the ledger who have no set.
 func TestCompareAll(t *testing.T) {
 	app := redistest.Start(t).Client()
 	sadd(t, app, "1", "2")
@@ -114,7 +114,7 @@ func TestCompareAll(t *testing.T) {
 	wantLines(t, "by the ledger", *found, []string{"extra 3 4", "extra 3 5", "extra 6 7"})
 }
 
-// A write that has reached only one side is not a difference.
+// TestCompareOnItsWay checks that a write which has reached only one side is not a difference.
 func TestCompareOnItsWay(t *testing.T) {
 	app := redistest.Start(t).Client()
 	sadd(t, app, "1", "2", "3", "4")
@@ -123,10 +123,10 @@ func TestCompareOnItsWay(t *testing.T) {
 	source := &hooked{Sets: sets(t, app), before: func(call int) {
 		switch call {
 		case 1:
-			w.record(t, "1 block 2") // arrives
+			w.record(t, "1 block 2") // the write arrives
 			app.SRem(t.Context(), "blocks:1", "3")
 		case 2:
-			w.record(t, "-1 block 5") // too
+			w.record(t, "-1 block 5") // this removal, too
 		}
 	}}
 	c, found := w.comparison(w.kind(t, "block"), source)
@@ -137,7 +137,7 @@ func TestCompareOnItsWay(t *testing.T) {
 	}
 }
 
-// records returns a source that can be read once, with "1 2" for each pair.
+// records returns a source that can be read once, with a pair for each line, such as "1 2".
 func records(lines ...string) *migrate.Records {
 	return &migrate.Records{Next: func() (m migrate.Member, ok bool, err error) {
 		if len(lines) == 0 {
@@ -158,7 +158,7 @@ func TestCompareRecords(t *testing.T) {
 		t.Errorf("%+v", sum)
 	}
 	if sum, found := w.compare(t, "block", records()); sum != (migrate.Compared{RateHigh: 1}) || found != nil {
-		t.Errorf("of nothing: %+v %q", sum, found)
+		t.Errorf("empty source: %+v %q", sum, found)
 	}
 	c, _ := w.comparison(w.kind(t, "block"), records("1 2", "7 8", "1 3"))
 	if _, err := c.Run(t.Context()); err == nil || !strings.Contains(err.Error(), `user "1" appears in two places`) {
@@ -166,8 +166,8 @@ func TestCompareRecords(t *testing.T) {
 	}
 }
 
-// chance wrongly drops all posts of one author, unless the ledger is asked: the first author of
-// whom a post was kept.
+// chance wrongly drops all posts of one author, unless the request asks the ledger. It chooses the
+// author of the first kept post.
 type chance struct {
 	next http.RoundTripper
 
@@ -222,7 +222,7 @@ func (c *chance) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// False positives are counted, and are not differences.
+// TestCompareFalsePositives checks that false positives are counted, but are not differences.
 func TestCompareFalsePositives(t *testing.T) {
 	app := redistest.Start(t).Client()
 	for u := range 40 {
@@ -243,7 +243,7 @@ func TestCompareFalsePositives(t *testing.T) {
 	}
 }
 
-// blind drops nothing for one viewer.
+// blind drops no post for one viewer.
 type blind struct{ viewer string }
 
 func (b blind) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -261,7 +261,7 @@ func (b blind) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// A two-way activity is missed if the feed of the other user shows it.
+// TestCompareOtherSide checks that a two-way activity is missed if the other user's feed shows it.
 func TestCompareOtherSide(t *testing.T) {
 	app := redistest.Start(t).Client()
 	sadd(t, app, "1", "2")

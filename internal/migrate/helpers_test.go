@@ -62,7 +62,7 @@ func newWorld(t *testing.T, limit uint32) *world {
 func newService(t *testing.T, url string, way http.RoundTripper) *migrate.Service {
 	t.Helper()
 	c, err := client.New(url, client.Options{
-		JSON:        true, // which transports of tests read and change
+		JSON:        true, // transports of tests read and change JSON
 		MaxAttempts: 1, Token: client.StaticToken("secret"), HTTPClient: &http.Client{Transport: way},
 	})
 	if err != nil {
@@ -143,7 +143,7 @@ func (w *world) newImport(t *testing.T, kind string, source migrate.Source) *mig
 	t.Helper()
 	return &migrate.Import{
 		Source: source, Service: w.service, Kind: w.kind(t, kind),
-		Bad: func(migrate.Pair, error) {}, Done: func(int) {},
+		Bad: func(error) {}, Done: func(int) {},
 	}
 }
 

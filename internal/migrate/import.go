@@ -18,9 +18,9 @@ type Import struct {
 	Service *Service
 	Kind    client.Kind
 
-	Skip bool                        // skip members that cannot be recorded, instead of stopping
-	Bad  func(p Pair, problem error) // called for each such member, one call at a time
-	Done func(activities int)        // called with the number of further activities recorded, one call at a time
+	Skip bool                 // skip members that cannot be recorded, instead of stopping
+	Bad  func(problem error)  // called for each skipped member, one call at a time
+	Done func(activities int) // called with the number of further activities recorded, one call at a time
 
 	mu    sync.Mutex
 	lines []client.Activity
@@ -71,10 +71,11 @@ func (im *Import) gather(m Member) (full []client.Activity, err error) {
 	defer im.mu.Unlock()
 	im.sum.Read++
 	if err := check(im.Kind, m.Pair); err != nil {
-		im.Bad(m.Pair, err)
+		err = fmt.Errorf("user %.300q, target %.300q cannot be recorded: %w", m.User, m.Target, err)
 		if !im.Skip {
-			return nil, fmt.Errorf("stopped at a member that cannot be recorded: %w", err)
+			return nil, err
 		}
+		im.Bad(err)
 		im.sum.Skipped++
 		return nil, nil
 	}

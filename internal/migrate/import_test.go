@@ -40,7 +40,7 @@ func TestImport(t *testing.T) {
 	}
 }
 
-// Several requests.
+// TestImportMany imports with several requests.
 func TestImportMany(t *testing.T) {
 	app := redistest.Start(t).Client()
 	var want []string
@@ -60,7 +60,7 @@ func TestImportMany(t *testing.T) {
 	}
 }
 
-// A request with the longest ids, all escaped, fits the limit.
+// TestImportLongIDs checks that a request with the longest ids, all escaped, is within the limit.
 func TestImportLongIDs(t *testing.T) {
 	app := redistest.Start(t).Client()
 	long := strings.Repeat(`"`, 250)
@@ -78,8 +78,8 @@ func TestImportLongIDs(t *testing.T) {
 	}
 }
 
-// The import undoes activities that the app undoes in both places while the import records them. If
-// the app then does one again, it stays.
+// TestImportUndoneMeanwhile checks that the import undoes activities that the app undoes in both
+// places during the import. If the app records one again, it stays.
 func TestImportUndoneMeanwhile(t *testing.T) {
 	for again, want := range map[bool][]string{
 		false: {"1 block 2 ends", "1 block 3"},
@@ -92,16 +92,16 @@ func TestImportUndoneMeanwhile(t *testing.T) {
 		source := &hooked{Sets: sets(t, app), before: func(call int) {
 			switch {
 			case call == 1:
-				app.SRem(t.Context(), "blocks:1", "2") // the service was told before it was recorded
-			case call == 3: // it stays in force until then, and for a while after a new block
+				app.SRem(t.Context(), "blocks:1", "2") // the removal reached the service before the import recorded it
+			case call == 3: // the block is in force until its end, and longer after a new block
 				until, err := w.service.Ends(t.Context(), block, migrate.Pair{User: "1", Target: "2"})
 				if left := time.Until(until); err != nil || left < 30*time.Second || left > time.Minute {
-					t.Errorf("between two looks it ends in %v, %v", left, err)
+					t.Errorf("between two checks the block ends in %v, %v", left, err)
 				}
 				if !again {
 					return
 				}
-				sadd(t, app, "1", "2") // the service was told before that
+				sadd(t, app, "1", "2") // the block reached the service before this set
 			}
 		}}
 		if sum := w.importAll(t, "block", source); sum.Undone != 1 {
@@ -111,7 +111,8 @@ func TestImportUndoneMeanwhile(t *testing.T) {
 	}
 }
 
-// The import does not bring back, with an end, what the app undid in the service.
+// TestImportUndoneAfterwards checks that the import does not bring back an activity, with an end,
+// that the app undid in the service.
 func TestImportUndoneAfterwards(t *testing.T) {
 	app := redistest.Start(t).Client()
 	sadd(t, app, "1", "2", "3")
@@ -126,7 +127,7 @@ func TestImportUndoneAfterwards(t *testing.T) {
 	wantLines(t, "recorded", w.recorded(t), []string{"1 block 3"})
 }
 
-// The import gives up on a pair that changes all the time.
+// TestImportNeverSettles checks that the import gives up on a pair that keeps changing.
 func TestImportNeverSettles(t *testing.T) {
 	app := redistest.Start(t).Client()
 	sadd(t, app, "1", "2")
@@ -139,7 +140,7 @@ func TestImportNeverSettles(t *testing.T) {
 	}}
 	_, err := w.newImport(t, "block", source).Run(t.Context())
 	if err == nil || !strings.Contains(err.Error(), `user "1", target "2": changed`) {
-		t.Errorf("it ended with %v", err)
+		t.Errorf("the import returned %v", err)
 	}
 }
 
@@ -149,7 +150,7 @@ func TestImportBadMembers(t *testing.T) {
 	w := newWorld(t, 0)
 	var bad []string
 	im := w.newImport(t, "block", sets(t, app))
-	im.Skip, im.Bad = true, func(_ migrate.Pair, problem error) { bad = append(bad, problem.Error()) }
+	im.Skip, im.Bad = true, func(problem error) { bad = append(bad, problem.Error()) }
 	sum, err := im.Run(t.Context())
 	if want := (migrate.Imported{Groups: 1, Read: 5, Changed: 1, Skipped: 4}); err != nil || sum != want || len(bad) != 4 {
 		t.Errorf("skipping: %+v, %v, %q, want %+v", sum, err, bad, want)
@@ -157,7 +158,7 @@ func TestImportBadMembers(t *testing.T) {
 	wantLines(t, "recorded", w.recorded(t), []string{"1 block 2"})
 
 	_, err = w.newImport(t, "block", sets(t, app)).Run(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "stopped at a member that cannot be recorded") {
+	if err == nil || !strings.Contains(err.Error(), `user "1", target "`) || !strings.Contains(err.Error(), "cannot be recorded: ") {
 		t.Errorf("stopping: %v", err)
 	}
 }
@@ -170,6 +171,6 @@ func TestImportLimit(t *testing.T) {
 		t.Errorf("%+v", sum)
 	}
 	if sum, _ := w.compare(t, "block", sets(t, app)); sum.Missed != 1 {
-		t.Errorf("%+v, want what was refused to be missed", sum)
+		t.Errorf("%+v, want the refused activities to be missed", sum)
 	}
 }

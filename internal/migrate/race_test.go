@@ -23,7 +23,7 @@ const (
 	raceOthers = 12
 )
 
-// writer is the part of an app that writes the activities of some users in both places.
+// writer is the part of an app that writes the activities of some users to both places.
 type writer struct {
 	w       *world
 	blocks  *dualwrite.Blocks
@@ -43,7 +43,7 @@ func (w *writer) step(ctx context.Context) error {
 	do, block := w.blocks.Block, w.random.IntN(2) == 0
 	if !block {
 		do = w.blocks.Unblock
-		delete(w.blocked, p) // from here on, nothing is promised
+		delete(w.blocked, p) // its state is unknown until the write is acknowledged
 	}
 	err := do(ctx, p.User, p.Target)
 	switch {
@@ -55,19 +55,19 @@ func (w *writer) step(ctx context.Context) error {
 	case block:
 		w.blocked[p] = true
 	}
-	for p := range w.blocked { // any one
+	for p := range w.blocked { // any pair
 		reported, err := w.w.service.Reported(ctx, w.kind, p.User, []string{p.Target}, false)
 		if err == nil && !reported[0] {
-			err = fmt.Errorf("%v is acknowledged, and a feed shows it", p)
+			err = fmt.Errorf("%v is acknowledged, but a feed shows it", p)
 		}
 		return err
 	}
 	return nil
 }
 
-// An app writes in both places over a faulty network, during imports, some of them killed, and
-// comparisons. Acknowledged blocks are dropped at all times, and at the end nothing is missing or
-// extra.
+// TestRace runs an app that writes to both places over a faulty network. Imports, some of them
+// killed, and comparisons run at the same time. Feeds must always drop acknowledged blocks. At the
+// end, no block may be missing or extra.
 func TestRace(t *testing.T) {
 	const stepsEach = 250
 	server := redistest.Start(t)
@@ -100,7 +100,7 @@ func TestRace(t *testing.T) {
 			}
 		})
 	}
-	moving.Go(func() { // the importer, over and over, every second one of which is interrupted
+	moving.Go(func() { // repeated imports; every second one is interrupted
 		for n := 0; !stopped.Load(); n++ {
 			ctx, cancel := context.WithCancel(t.Context())
 			im := w.newImport(t, "block", sets(t, server.Client()))
@@ -114,13 +114,13 @@ func TestRace(t *testing.T) {
 			cancel()
 		}
 	})
-	moving.Go(func() { // the comparison
+	moving.Go(func() { // repeated comparisons
 		for !stopped.Load() {
 			c, _ := w.comparison(all[0].kind, sets(t, server.Client()))
 			if _, err := c.Run(t.Context()); err != nil {
 				t.Error(err)
 			}
-			_ = blocks.Drain(t.Context(), 0) // as far as the network lets it
+			_ = blocks.Drain(t.Context(), 0) // the network may make it fail
 		}
 	})
 	writing.Wait()
@@ -132,15 +132,16 @@ func TestRace(t *testing.T) {
 	}
 	for _, one := range all {
 		if len(one.blocked) == 0 || len(one.due) == 0 {
-			t.Errorf("a writer has %d blocks and has met %d failures: nothing was tried", len(one.blocked), len(one.due))
+			t.Errorf("a writer has %d blocks and %d failures, want some of both", len(one.blocked), len(one.due))
 		}
 	}
-	// Interrupted imports may have left activities that were undone meanwhile, but none is missing.
+	// Interrupted imports may have left activities that the app undid during an import. No activity
+	// may be missing.
 	sum, found := w.compare(t, "block", sets(t, server.Client()))
 	if sum.Missed+sum.Unlisted+sum.Ending > 0 {
-		t.Errorf("when all have written: %+v %q", sum, found)
+		t.Errorf("after the last write: %+v %q", sum, found)
 	}
-	for _, line := range found { // what an import of the differences does
+	for _, line := range found { // like an import of the differences
 		words := strings.Fields(line)
 		w.record(t, "-"+words[1]+" block "+words[2])
 	}

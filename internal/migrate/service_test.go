@@ -13,7 +13,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/migrate"
 )
 
-// scripted gives scripted answers, and then those of a service.
+// scripted gives scripted answers first, and then those of a service.
 type scripted struct {
 	answers []string // "503 2" has a Retry-After
 	calls   int
@@ -89,7 +89,7 @@ func TestServiceTriesAgain(t *testing.T) {
 	}
 }
 
-// A refused connection fails at once.
+// TestServiceWrongAddress checks that a refused connection fails at once.
 func TestServiceWrongAddress(t *testing.T) {
 	answers := &scripted{answers: []string{"refused"}}
 	s := newService(t, "http://service", answers)

@@ -57,7 +57,7 @@ func TestPattern(t *testing.T) {
 		{"blocks:{user}", "xblocks:1", "", false},
 		{"blocks:{{user}}", "blocks:{1}", "1", true},
 		{"{user}:blocks", "a:b:blocks", "a:b", true},
-		{"ab{user}bc", "abc", "", false}, // begins and ends so, but not one after the other
+		{"ab{user}bc", "abc", "", false}, // the prefix and the suffix overlap
 	} {
 		user, ok := pattern(t, c.pattern).User(c.key)
 		if ok != c.ok || ok && (user != c.user || pattern(t, c.pattern).Key(user) != c.key) {
@@ -66,7 +66,8 @@ func TestPattern(t *testing.T) {
 	}
 }
 
-// Characters beside {user} are literal, even if SCAN gives them a meaning.
+// TestSetsLiteralPattern checks that characters beside {user} are literal, even those with a
+// meaning in SCAN.
 func TestSetsLiteralPattern(t *testing.T) {
 	client := redistest.Start(t).Client()
 	for _, prefix := range []string{"a*", "a?", "[ab]", `\a`, "ab", "{a}", "a^-"} {
@@ -128,7 +129,7 @@ func TestSets(t *testing.T) {
 	}
 }
 
-// A score that is not a time is refused with its key.
+// TestSetsScores checks that a score that is not a time is refused with its key.
 func TestSetsScores(t *testing.T) {
 	client := redistest.Start(t).Client()
 	s := sets(t, client)
@@ -142,7 +143,7 @@ func TestSetsScores(t *testing.T) {
 	}
 }
 
-// Sets that are removed or replaced during the scan do no harm.
+// TestSetsVanish checks that sets may be removed or replaced during the scan.
 func TestSetsVanish(t *testing.T) {
 	client := redistest.Start(t).Client()
 	for i := range 50 {
@@ -159,7 +160,7 @@ func TestSetsVanish(t *testing.T) {
 	}
 }
 
-// A scan during which the servers changed is incomplete.
+// TestSetsMoved checks that a scan during which the servers changed fails with ErrMoved.
 func TestSetsMoved(t *testing.T) {
 	server := redistest.Start(t)
 	for i := range 50 {
@@ -182,7 +183,7 @@ func TestSetsMoved(t *testing.T) {
 	}
 }
 
-// An error of a reader ends the scan.
+// TestSetsFailedReader checks that an error of a reader ends the scan.
 func TestSetsFailedReader(t *testing.T) {
 	client := redistest.Start(t).Client()
 	for i := range 500 {
@@ -202,7 +203,7 @@ func TestSetsFailedReader(t *testing.T) {
 	}
 }
 
-// A pattern that takes a hash tag for a part of the ids is refused.
+// TestSetsHashTag refuses a pattern that takes a hash tag for a part of the ids.
 func TestSetsHashTag(t *testing.T) {
 	client := redistest.Start(t).Client()
 	client.SAdd(t.Context(), "blocks:{1}", "2")
