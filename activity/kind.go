@@ -180,9 +180,9 @@ func (k Kind) validate() error {
 	case k.Effect != Drop && k.Effect != Annotate:
 		return fmt.Errorf("effect %d is neither drop nor annotate", k.Effect)
 	case k.Reverse != "" && k.Target != User:
-		return errors.New("two-way, but its target is no user")
+		return errors.New("a two-way kind needs users as targets")
 	case k.Reverse != "" && k.Window != 0:
-		return errors.New("two-way kinds need the ledger, so have no window")
+		return errors.New("a two-way kind has no window")
 	default:
 		return k.validateWindow()
 	}
@@ -193,13 +193,13 @@ func (k Kind) validateWindow() error {
 	case k.Window != 0 && (k.Window < time.Second || k.Window > maxWindow):
 		return fmt.Errorf("window %v is not in 1 s to 100 years", k.Window)
 	case k.Parts < 0 || k.Parts > maxParts || k.Parts > 0 && k.Window == 0:
-		return fmt.Errorf("%d parts: 1 to %d, and only of a window", k.Parts, maxParts)
+		return fmt.Errorf("%d parts: 1 to %d, and only with a window", k.Parts, maxParts)
 	case k.Most < 0 || k.Most > maxMost || k.Most > 0 && k.Window == 0:
-		return fmt.Errorf("most %d: 1 to %d, and only of a window", k.Most, maxMost)
+		return fmt.Errorf("most %d: 1 to %d, and only with a window", k.Most, maxMost)
 	case k.Limit > 0 && k.Window != 0:
-		return errors.New("a limit, but what has a window is not counted")
+		return errors.New("a kind with a window has no limit")
 	case k.Window != 0 && k.Target != Post:
-		return errors.New("a window, but its targets are no posts: what others have with a user could not be deleted")
+		return errors.New("a kind with a window needs posts as targets")
 	}
 	return nil
 }

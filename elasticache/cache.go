@@ -102,7 +102,8 @@ func (c *Config) String() string {
 	return "replication group " + c.Name
 }
 
-// describer asks AWS about caches. It is the part of [elasticache.Client] that this package uses.
+// describer asks AWS about caches. It has the methods of [elasticache.Client] that this package
+// uses.
 type describer interface {
 	elasticache.DescribeReplicationGroupsAPIClient
 	elasticache.DescribeServerlessCachesAPIClient
@@ -115,10 +116,10 @@ type Cache struct {
 	signIn func(context.Context) (user, password string, err error) // nil: no sign-in
 	log    *slog.Logger
 
-	opened description // description by which clients are configured
-	told   description // last description by AWS; only refresh uses it once that runs
+	opened description // description at Open, which sets the options of clients
+	told   description // last description by AWS; after Open only refresh uses it
 	now    atomic.Pointer[description]
-	asked  chan struct{} // a connection failed: describe the cache again
+	asked  chan struct{} // has an element if the cache must be described again, because a connection failed
 	stop   context.CancelFunc
 	done   sync.WaitGroup
 }
@@ -129,8 +130,8 @@ type Cache struct {
 // Open uses that description instead of retrying. The Cache then refreshes the description until
 // [Cache.Close].
 //
-// Errors wrap [ErrConfig], [ErrNotFound], [ErrNotAvailable], [ErrAccessDenied] or [ErrNoTLS] where
-// they apply, and say what to do about them.
+// Errors wrap [ErrConfig], [ErrNotFound], [ErrNotAvailable], [ErrAccessDenied] or [ErrNoTLS] if one
+// of them applies, and say what to do.
 func Open(ctx context.Context, c Config) (*Cache, error) {
 	if err := c.check(); err != nil {
 		return nil, fmt.Errorf("open %s: %w", &c, err)
@@ -218,7 +219,7 @@ func (c *Cache) describeFirst(ctx context.Context) error {
 			c.log.WarnContext(ctx, "the cache cannot be described; it is taken to be where it was", "cache", c.config.String(),
 				"addr", before.addr, "error", err)
 			c.use(before)
-			c.failed() // keep asking
+			c.failed() // makes refresh ask AWS soon
 			return nil
 		}
 		if !sleep(ctx, pause) {
@@ -229,14 +230,14 @@ func (c *Cache) describeFirst(ctx context.Context) error {
 	}
 }
 
-// use makes d the description by which clients are configured.
+// use makes d the description for clients.
 func (c *Cache) use(d description) {
 	c.opened, c.told = d, d
 	c.now.Store(&d)
 }
 
-// sleep waits for about d, and reports whether ctx is still running afterwards. It does not start a
-// wait that the deadline of ctx would cut short.
+// sleep waits for about d, and reports whether ctx has not ended by then. It does not start a wait
+// that would outlast ctx.
 func sleep(ctx context.Context, d time.Duration) bool {
 	d = d*4/5 + rand.N(d*2/5) //nolint:gosec // a predictable pause is one too
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= d {
@@ -250,7 +251,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// usable returns an error if clients configured by d could not connect.
+// usable returns an error if clients could not connect with d.
 func (c *Cache) usable(d description) error {
 	switch {
 	case c.config.User != "" && !d.tls:

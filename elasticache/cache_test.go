@@ -19,7 +19,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/awstest"
 )
 
-// reached returns the configuration by which a test reaches AWS. The SDK makes three attempts,
+// reached returns the configuration with which a test reaches AWS. The SDK makes three attempts,
 // without its usual pauses.
 func reached(a *awstest.AWS) *aws.Config {
 	return &aws.Config{
@@ -44,7 +44,7 @@ func open(t *testing.T, a *awstest.AWS, c elasticache.Config) (*elasticache.Cach
 	return cache, err
 }
 
-// Clients are configured by the description that AWS returns.
+// The description that AWS returns determines the options of clients.
 func TestOpen(t *testing.T) {
 	a := awstest.Start(t)
 	a.PutGroup("plain", awstest.Group{Addr: "primary.test:6379", Reader: "reader.test:6379"})
@@ -96,7 +96,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// Open reports the reason of a failure, at once if waiting would not help.
+// Open reports the reason of a failure, and does so at once if waiting would not help.
 func TestOpenFails(t *testing.T) {
 	a := awstest.Start(t)
 	a.PutGroup("plain", awstest.Group{Addr: "primary.test:6379"})
@@ -234,8 +234,8 @@ func eventually(t *testing.T, holds func() bool) {
 	}
 }
 
-// A process that starts while AWS is unavailable uses the description of an earlier process, and
-// then what AWS reports later.
+// A process that starts while AWS is unavailable uses the description of an earlier process. Later
+// it uses what AWS reports.
 func TestOpenByWhatWasTold(t *testing.T) {
 	t.Parallel()
 	a := awstest.Start(t)
@@ -257,7 +257,7 @@ func TestOpenByWhatWasTold(t *testing.T) {
 		"another kind":   {Name: "g", File: c.File, AWS: reached(a), Serverless: true},
 	} {
 		if _, err := elasticache.Open(ctx, other); err == nil {
-			t.Errorf("%s is taken for the one that was described", what)
+			t.Errorf("%s: the description of another cache is used", what)
 		}
 	}
 	a.PutGroup("g", awstest.Group{Cluster: true, TLS: true, Addr: "moved.test:6379"})

@@ -75,8 +75,7 @@ func (c *Cache) ConfigureCluster(o *redis.ClusterOptions, reader bool) error {
 	return nil
 }
 
-// seed returns the address that a client is configured with. It is always that of the first
-// description.
+// seed returns the address in a client's options, which is always that of the first description.
 func (c *Cache) seed(reader bool) (string, error) {
 	if !reader {
 		return c.opened.addr, nil
@@ -96,14 +95,14 @@ func lifetime(longest, jitter time.Duration) (time.Duration, time.Duration) {
 	return connLifetime, connLifetimeJitter
 }
 
-// noMaintNotifications disables maintenance notifications: the cache refuses the command that
-// requests them.
+// noMaintNotifications disables maintenance notifications, because the cache refuses the command
+// that requests them.
 func noMaintNotifications() *maintnotifications.Config {
 	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 }
 
-// dialer connects to nodes at the addresses that a cluster reports. For the endpoint of the first
-// description it uses that of the last one.
+// dialer returns a dialler for the addresses that a cluster reports. It replaces the endpoint of
+// the first description by that of the last one.
 func (c *Cache) dialer(conf *tls.Config, timeout time.Duration, reader bool) dial {
 	timeout = cmp.Or(timeout, dialTimeout)
 	seed, _ := c.seed(reader)

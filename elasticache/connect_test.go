@@ -55,8 +55,7 @@ func trusting(front *awstest.Front) *options {
 	}}
 }
 
-// The server accepts only fresh tokens, and closes all connections again and again: no command
-// fails.
+// The server accepts only fresh tokens, and closes all connections repeatedly. No command fails.
 func TestIAM(t *testing.T) {
 	t.Parallel()
 	a := awstest.Start(t)
@@ -93,7 +92,7 @@ func TestIAM(t *testing.T) {
 		})
 	}
 	// Each cut waits until every worker has completed 10 more rounds. So no command is cut off more
-	// often than the client tries it.
+	// often than the client retries it.
 	for range cuts {
 		var before [workers]int64
 		for w := range rounds {
@@ -118,7 +117,7 @@ func TestIAM(t *testing.T) {
 	}
 }
 
-// A client whose token is refused gets an error that says so.
+// A client whose token is refused gets the server's error.
 func TestIAMRefused(t *testing.T) {
 	a := awstest.Start(t)
 	front := startIAM(t, a)
@@ -133,7 +132,7 @@ func TestIAMRefused(t *testing.T) {
 	}
 }
 
-// A client refuses a certificate of an unknown authority, and sends no token to its owner.
+// A client refuses a certificate of an unknown authority, and does not send a token to that server.
 func TestUnknownCertificate(t *testing.T) {
 	t.Parallel()
 	a := awstest.Start(t)
@@ -187,9 +186,9 @@ func TestSecretRotated(t *testing.T) {
 	must("ACL", "SETUSER", user, ">second")
 	a.PutSecret("arn:secret", `{"username":"`+user+`","password":"second"}`)
 	asked := a.Asked("GetSecretValue")
-	eventually(t, func() bool { // connections that are made meanwhile may use the old one
+	eventually(t, func() bool { // new connections may still use the old one for a while
 		must("CLIENT", "KILL", "USER", user, "TYPE", "normal", "SKIPME", "yes")
-		_ = client.Ping(t.Context()).Err() // finds it closed
+		_ = client.Ping(t.Context()).Err() // finds the connection closed
 		return whoami() == user && a.Asked("GetSecretValue") > asked
 	})
 	must("ACL", "SETUSER", user, "<first")
@@ -207,7 +206,7 @@ func TestSecretRotated(t *testing.T) {
 	}
 }
 
-// If the secret is missing or invalid, the error says so.
+// If the secret is missing or invalid, the error names it.
 func TestSecretMissing(t *testing.T) {
 	a := awstest.Start(t)
 	a.PutGroup("feed", awstest.Group{Addr: redistest.Start(t).Addr(), Token: true})

@@ -59,7 +59,7 @@ func (c *Cache) describeGroup(ctx context.Context) (description, error) {
 		tls:     aws.ToBool(g.TransitEncryptionEnabled) && g.TransitEncryptionMode != types.TransitEncryptionModePreferred,
 		token:   aws.ToBool(g.AuthTokenEnabled),
 	}
-	// A cache in the mode "preferred" accepts both. Use TLS if clients must sign in.
+	// A cache in the mode "preferred" accepts both. Clients use TLS if they must sign in.
 	d.tls = d.tls || aws.ToBool(g.TransitEncryptionEnabled) && c.signIn != nil
 	switch {
 	case d.cluster:
@@ -100,17 +100,17 @@ func (e *statusError) Error() string {
 }
 func (*statusError) Unwrap() error { return ErrNotAvailable }
 
-// available returns an error if the cache has no endpoint, with the status as the reason. A cache
-// that has an endpoint also serves clients while it is being changed.
+// available returns an error with the status if the cache has no endpoint. A cache with an endpoint
+// serves clients even while it is being changed.
 func available(d description, status string) error {
-	status = strings.ToLower(status) // serverless caches report other case
+	status = strings.ToLower(status) // serverless caches report statuses in other case
 	if d.addr == "" || slices.Contains([]string{"creating", "create-failed", "deleting"}, status) {
 		return &statusError{status}
 	}
 	return nil
 }
 
-// passing reports whether the failure may end soon.
+// passing reports whether the failure may be temporary.
 func passing(err error) bool {
 	if status, ok := errors.AsType[*statusError](err); ok {
 		return status.status != "create-failed" && status.status != "deleting"
@@ -123,7 +123,7 @@ func passing(err error) bool {
 	return true
 }
 
-// explain converts an error reply of AWS into one of the errors of this package, with advice.
+// explain turns an error reply of AWS into one of the errors of this package, with advice.
 func explain(err error) error {
 	if answer, ok := errors.AsType[smithy.APIError](err); ok {
 		switch answer.ErrorCode() {

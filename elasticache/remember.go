@@ -9,9 +9,9 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// remembered is the last description, in the form stored in Config.File.
+// remembered is the last description, as stored in Config.File.
 type remembered struct {
-	Cache   string `json:"cache"` // with Region: the file of another cache must not be used
+	Cache   string `json:"cache"` // with Region, identifies the cache: another cache's file must not be used
 	Region  string `json:"region"`
 	Cluster bool   `json:"cluster"`
 	TLS     bool   `json:"tls"`

@@ -24,7 +24,7 @@ const (
 	secretTimeout = 5 * time.Second
 )
 
-// secretReader reads secrets. It is the part of [secretsmanager.Client] that this package uses.
+// secretReader reads secrets. It has the methods of [secretsmanager.Client] that this package uses.
 type secretReader interface {
 	GetSecretValue(
 		ctx context.Context, in *secretsmanager.GetSecretValueInput, options ...func(*secretsmanager.Options),
@@ -42,12 +42,12 @@ type secret struct {
 	known          bool          // a read has succeeded
 	user, password string        // result of the last successful read
 	err            error         // error of the last read
-	reading        chan struct{} // closed when the current read ends; nil: there is none
+	reading        chan struct{} // closed when the current read ends; nil: no read is running
 }
 
-// signIn returns the secret as it was at most secretAge ago. It waits for a read no longer than ctx
-// allows. If an older secret is known, it waits for secretPatience at most, and returns the older
-// one if the read fails or takes longer.
+// signIn returns a secret that was read at most secretAge ago. It waits for a read until ctx ends.
+// If an older secret is known, it waits for at most secretPatience, and returns the older secret if
+// the read fails or takes longer.
 func (s *secret) signIn(ctx context.Context) (user, password string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,7 +109,7 @@ func (s *secret) fetch(ctx context.Context) (user, password string, err error) {
 
 var errSecret = errors.New(`it is neither an AUTH token nor a JSON object with a "password" and, if need be, a "username"`)
 
-// parseSecret parses a secret. Its errors do not show any of the secret.
+// parseSecret parses a secret. Its errors contain no part of the secret.
 func parseSecret(text string) (user, password string, err error) {
 	text = strings.TrimSpace(text)
 	if !strings.HasPrefix(text, "{") {

@@ -47,8 +47,8 @@ func (m *manager) GetSecretValue(
 	return &secretsmanager.GetSecretValueOutput{SecretString: &value}, nil
 }
 
-// A sign-in waits for the secret as long as its context allows, and only briefly if an older secret
-// is known.
+// A sign-in waits for the secret until its context ends, but only briefly if an older secret is
+// known.
 func TestSecretTakesItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &manager{value: "first", takes: time.Hour}
@@ -64,32 +64,33 @@ func TestSecretTakesItsTime(t *testing.T) {
 			}
 		}
 		signIn("", context.DeadlineExceeded, time.Second)
-		time.Sleep(secretTimeout + secretAge) // of the bubble
+		time.Sleep(secretTimeout + secretAge) // on the bubble's clock
 		m.set("first", 100*time.Millisecond)
 		signIn("first", nil, 100*time.Millisecond)
 		for range 10 {
-			signIn("first", nil, 0) // known, and fresh
+			signIn("first", nil, 0) // known and fresh
 		}
 		m.set("second", 100*time.Millisecond)
 		time.Sleep(secretAge)
 		signIn("second", nil, 100*time.Millisecond)
 		m.set("third", time.Hour)
 		time.Sleep(secretAge)
-		signIn("second", nil, secretPatience) // the third is not to be had
+		signIn("second", nil, secretPatience) // the third secret does not arrive in time
 		time.Sleep(secretTimeout)
 		asked := m.times()
 		signIn("second", nil, 0)
 		if m.times() != asked {
-			t.Error("it is asked again at once after a failure")
+			t.Error("the secret is read again at once after a failure")
 		}
 		m.set("third", 0)
 		time.Sleep(secretAge)
 		signIn("third", nil, 0)
-		time.Sleep(secretTimeout) // nothing is under way
+		time.Sleep(secretTimeout) // no read is left
 	})
 }
 
-// The last description by AWS is saved unchanged; clients follow it as far as they can.
+// The last description by AWS is saved unchanged. Clients use what is possible without a new
+// client.
 func TestUpdate(t *testing.T) {
 	old := description{addr: "a:1", reader: "r:1"}
 	for name, c := range map[string]struct{ told, now description }{
@@ -106,10 +107,10 @@ func TestUpdate(t *testing.T) {
 			cache.update(t.Context(), c.told)
 		}
 		if now := *cache.now.Load(); now.addr != c.now.addr || now.reader != c.now.reader || now.cluster != old.cluster || now.tls != old.tls {
-			t.Errorf("%s: clients go by %+v", name, now)
+			t.Errorf("%s: clients use %+v", name, now)
 		}
 		if kept, ok := cache.recall(); ok != (c.told != old) || ok && kept != c.told {
-			t.Errorf("%s: %+v is remembered, %v", name, kept, ok)
+			t.Errorf("%s: %+v was saved, %v", name, kept, ok)
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// tokenExpiry is how long a token is valid for signing in, in seconds: the longest allowed.
+	// tokenExpiry is how long a token is valid for signing in, in seconds: the maximum.
 	tokenExpiry = "900"
 	// emptyHash is the SHA-256 of a request without a body.
 	emptyHash = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"

@@ -10,8 +10,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/awstest"
 )
 
-// Tokens match signatures that an independent implementation computes. They are valid only for
-// their time, cache and user.
+// Tokens match signatures of an independent implementation. They are valid only for their time,
+// cache and user.
 func TestToken(t *testing.T) {
 	credentials := aws.Credentials{AccessKeyID: awstest.KeyID, SecretAccessKey: awstest.Secret}
 	at := time.Date(2026, 2, 28, 23, 59, 59, 0, time.UTC)
@@ -41,7 +41,7 @@ func TestToken(t *testing.T) {
 			"without a name": awstest.CheckToken(strings.TrimPrefix(token, strings.ToLower(c.name)), c.name, c.user, c.serverless, at),
 		} {
 			if err == nil {
-				t.Errorf("%+v: a token that is %s is taken", c, what)
+				t.Errorf("%+v: a token is accepted: %s", c, what)
 			}
 		}
 	}
@@ -84,12 +84,12 @@ func TestParseSecret(t *testing.T) {
 			t.Errorf("%q: %q %q, %v", text, user, password, err)
 		}
 		if err != nil && len(text) > 2 && strings.Contains(err.Error(), text) {
-			t.Errorf("%q: the error shows it: %v", text, err)
+			t.Errorf("%q: the error contains the secret: %v", text, err)
 		}
 	}
 }
 
-// The pool never keeps a connection until the cache closes it, whatever lifetime the caller sets.
+// The pool closes a connection before the cache does, whatever lifetime the caller sets.
 func TestLifetime(t *testing.T) {
 	for _, c := range [][2]time.Duration{{0, 0}, {time.Hour, time.Minute}, {-1, 0}, {20 * time.Hour, 0}, {11 * time.Hour, 2 * time.Hour}} {
 		longest, jitter := lifetime(c[0], c[1])

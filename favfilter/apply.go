@@ -22,7 +22,7 @@ func (p *Page) Apply(b Batch) Result {
 	return res
 }
 
-// admit determines whether b may be applied to the page: if so, it returns Applied.
+// admit returns Applied if b may be applied to the page, otherwise the reason.
 func (p *Page) admit(b Batch) State {
 	switch {
 	case p.header.Identity != b.Identity || p.header.Number != b.ID.Number:
@@ -38,9 +38,9 @@ func (p *Page) admit(b Batch) State {
 	}
 }
 
-// leastCleared is the number of bits that a guarded removal must clear at least. Keys added later
-// set them again. This was measured on pages of 1,000 keys after adding a tenth as many others. If
-// one bit is enough, 0.12 % of the removed keys are reported; with two bits, 0.018 %; with three,
+// leastCleared is the minimum number of bits that a guarded removal must clear, because keys added
+// later set them again. This was measured on pages of 1,000 keys after a tenth as many others were
+// added. With one bit, 0.12 % of the removed keys are reported; with two bits, 0.018 %; with three,
 // 0.002 %, less than of keys that were never added. Three bits cost a rebuild for every eleventh
 // removal, two bits for every forty-fifth.
 const leastCleared = 3
@@ -80,8 +80,8 @@ func (p *Page) applyGuarded(b Batch) (state State, fewest uint8) {
 	return Applied, fewest
 }
 
-// onlyLayerOf returns the layer that reports the key, or nil if none or several do. If keys that
-// looked present were inserted, it is unknown which of several layers holds the key.
+// onlyLayerOf returns the layer that reports the key. It returns nil if none or several do, because
+// keys that looked present may have been inserted, and then any of several layers may hold the key.
 func (p *Page) onlyLayerOf(h Hash) *layer {
 	var found *layer
 	for i := range p.layers {

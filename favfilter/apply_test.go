@@ -29,7 +29,7 @@ func TestApplyAdmits(t *testing.T) {
 		{"other pages", func(b *favfilter.Batch) { b.Identity.Pages /= 2 }, favfilter.Foreign},
 		{"another incarnation", func(b *favfilter.Batch) { b.Identity.Incarnation++ }, favfilter.Foreign},
 		{"another incarnation, old", func(b *favfilter.Batch) { b.Identity.Incarnation++; b.Sequence = 1 }, favfilter.Foreign},
-		{"a stranger to remove", func(b *favfilter.Batch) { b.Remove = []favfilter.Hash{{H1: 1 << 62, H2: 1 << 59}} }, favfilter.Jammed},
+		{"an absent key to remove", func(b *favfilter.Batch) { b.Remove = []favfilter.Hash{{H1: 1 << 62, H2: 1 << 59}} }, favfilter.Jammed},
 	} {
 		page := newPage(t, h)
 		before := encoded(page)
@@ -41,7 +41,7 @@ func TestApplyAdmits(t *testing.T) {
 		}
 		after := encoded(page)
 		if string(res.Version) != string(after[:favfilter.HeaderBytes]) {
-			t.Errorf("%s: the version is not the header", c.name)
+			t.Errorf("%s: the version differs from the header", c.name)
 		}
 		if changed := !bytes.Equal(before, after); changed != (c.want == favfilter.Applied) {
 			t.Errorf("%s: %v, and the page changed: %v", c.name, res.State, changed)
@@ -86,7 +86,7 @@ func TestStatesAndOutcomesHaveNames(t *testing.T) {
 	}
 	for _, name := range []string{favfilter.Outcome(0).String(), favfilter.Outcome(99).String(), favfilter.State(0).String(), favfilter.State(99).String()} {
 		if name != "unknown" {
-			t.Errorf("a value that there is not is %q", name)
+			t.Errorf("an invalid value is named %q", name)
 		}
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// Keys and hashes come from pools of 65,536 different ones: over a few repeated
-// keys the branch predictor learns the answers, which flatters by a factor of two.
+// Keys and hashes come from pools of 65,536. With a few repeated keys, the branch predictor learns
+// the answers, and benchmarks are too fast by a factor of two.
 const benchKeys = 1 << 16
 
 func benchHashes(seed uint64) []favfilter.Hash {
@@ -68,7 +68,7 @@ func BenchmarkContains(b *testing.B) {
 	})
 }
 
-// The same in a page that was made for a sixteenth of its keys.
+// BenchmarkContainsLayers is BenchmarkContains for a page created for a sixteenth of its keys.
 func BenchmarkContainsLayers(b *testing.B) {
 	scaling := favfilter.Scaling{FalsePositiveRate: 0.001, Region: favfilter.DefaultRegion}
 	page := scaled(b, scaling, 290)
@@ -94,7 +94,7 @@ func BenchmarkContainsLayers(b *testing.B) {
 	})
 }
 
-// A key more in a page that grows, alone and among 1,000.
+// BenchmarkScalingAdd adds keys to a growing page, alone and 1,000 at a time.
 func BenchmarkScalingAdd(b *testing.B) {
 	scaling := favfilter.Scaling{FalsePositiveRate: 0.001}
 	keys := benchHashes(6)
@@ -119,8 +119,8 @@ func BenchmarkScalingAdd(b *testing.B) {
 	})
 }
 
-// The benchmark inserts a key into a half-full page and removes it again. Collision bits stay set,
-// so it replaces the page before they prevent removals.
+// BenchmarkInsertRemove inserts a key into a half-full page and removes it again. Collision bits
+// stay set, so it replaces the page before they prevent removals.
 func BenchmarkInsertRemove(b *testing.B) {
 	s := shapeFor(b, 4300, 0.001)
 	half := emptyPage(b, s)
@@ -144,14 +144,14 @@ func BenchmarkInsert(b *testing.B) {
 	page := emptyPage(b, s)
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		if i%4300 == 0 { // full: begin another
+		if i%4300 == 0 { // full: use a new page
 			page = emptyPage(b, s)
 		}
 		page.Insert(keys[i%benchKeys])
 	}
 }
 
-// What a rebuild costs in process: a page of 5,000 keys, from their hashes.
+// BenchmarkBuildPage builds a page of 5,000 keys from their hashes, as a rebuild does.
 func BenchmarkBuildPage(b *testing.B) {
 	const keys = 5000
 	s := shapeFor(b, keys, 0.001)

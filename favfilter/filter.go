@@ -11,8 +11,8 @@ import (
 var (
 	// ErrFull is wrapped by errors about keys that no longer fit.
 	ErrFull = errors.New("page is full")
-	// ErrMismatch is wrapped by errors about a filter that was made with other
-	// settings than it is opened with.
+	// ErrMismatch is wrapped by errors about a filter that was created with other settings than it
+	// is opened with.
 	ErrMismatch = errors.New("filter was made with other settings")
 )
 

@@ -55,13 +55,13 @@ func TestFilterCount(t *testing.T) {
 	}
 }
 
-// A copy holds what the filter held. Later changes of either do not affect the other.
+// A copy has the keys that the filter had. Later changes of one do not affect the other.
 func TestFilterSnapshot(t *testing.T) {
 	for _, c := range []favfilter.Config{{Capacity: 50, Pages: 1}, {Capacity: 3000, Pages: 256, PageBy: byUser, Seed: 9}} {
 		f := openFilter(t, &favfilter.Memory{}, c)
 		keys := slices.Concat(userKeys("U1", 500), userKeys("U2", 500), userKeys("U3", 200))
 		outcomes := mustAdd(t, f, keys...)
-		keys = slices.DeleteFunc(keys, func(string) bool { // those that rest on others
+		keys = slices.DeleteFunc(keys, func(string) bool { // remove keys that depend on bits of others
 			o := outcomes[0]
 			outcomes = outcomes[1:]
 			return o != favfilter.Added
@@ -79,14 +79,14 @@ func TestFilterSnapshot(t *testing.T) {
 			t.Errorf("removals from the copy: %v", got)
 		}
 		if found := mustContain(t, f, keys...); slices.Contains(found, false) || mustCount(t, f) != len(keys) {
-			t.Errorf("%+v: removals from the copy took keys from the filter", c)
+			t.Errorf("%+v: removals from the copy removed keys from the filter", c)
 		}
 		if after := mustContain(t, f, userKeys("U4", 300)...); !slices.Equal(after, before) {
-			t.Errorf("%+v: what was added to the copy is in the filter", c)
+			t.Errorf("%+v: a key added to the copy is in the filter", c)
 		}
 		mustRemove(t, f, keys[300:]...)
 		if found := mustContain(t, snapshot, keys[300:]...); slices.Contains(found, false) {
-			t.Errorf("%+v: removals from the filter took keys from the copy", c)
+			t.Errorf("%+v: removals from the filter removed keys from the copy", c)
 		}
 		again, err := snapshot.Snapshot(t.Context())
 		if err != nil || mustCount(t, again) != mustCount(t, snapshot) {
@@ -124,7 +124,7 @@ func TestSnapshotWhileWriting(t *testing.T) {
 			t.Fatal(err)
 		}
 		if found := mustContain(t, snapshot, before...); slices.Contains(found, false) {
-			t.Error("a copy lacks a key that was in before")
+			t.Error("a copy lacks a key that was added before it")
 		}
 		mustAdd(t, snapshot, userKeys("mine", 100)...)
 	}

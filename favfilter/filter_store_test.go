@@ -17,15 +17,15 @@ import (
 type faultyStore struct {
 	favfilter.Store
 
-	loads, applies int // calls; not for concurrent use
+	loads, applies int // numbers of calls; not for concurrent use
 	pages          int // pages of the last Load or Apply
 
-	damaged  func(favfilter.PageID) error          // Load says so of the page
+	damaged  func(favfilter.PageID) error          // Load returns this damage of the page
 	lost     func(favfilter.PageID) bool           // Apply finds the page missing
 	refused  func(favfilter.Batch) error           // Apply does not apply the batch
 	unheard  func(favfilter.Batch) error           // Apply works, but the answer is lost
 	replaced func(favfilter.PageID) error          // Replace fails
-	state    func(favfilter.Batch) favfilter.State // Apply answers this, applying nothing
+	state    func(favfilter.Batch) favfilter.State // Apply returns this state, and applies nothing
 }
 
 func (s *faultyStore) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
@@ -90,7 +90,7 @@ func TestPageByMakesOnePage(t *testing.T) {
 	store := &faultyStore{Store: &favfilter.Memory{}}
 	f := openFilter(t, store, favfilter.Config{Capacity: 100_000, Pages: 32, PageBy: byUser})
 	keys := userKeys("U1", 1000)
-	mustAdd(t, f, keys[0]) // makes the page
+	mustAdd(t, f, keys[0]) // creates the page
 	for name, call := range map[string]func(){
 		"Add":      func() { mustAdd(t, f, keys...) },
 		"Contains": func() { mustContain(t, f, keys...) },
@@ -244,7 +244,7 @@ func TestFilterOfAStoreThatLosesEverything(t *testing.T) {
 	full := errors.New("out of memory")
 	store.replaced = func(favfilter.PageID) error { return full }
 	if _, err := f.Add(t.Context(), "key"); !errors.Is(err, full) {
-		t.Errorf("error %v, want that of making the page", err)
+		t.Errorf("error %v, want the error of creating the page", err)
 	}
 	if _, err := favfilter.Open(t.Context(), store, favfilter.Config{Capacity: 1000}); !errors.Is(err, full) {
 		t.Errorf("opened: %v", err)
@@ -266,7 +266,7 @@ func TestFilterHonoursTheContext(t *testing.T) {
 		t.Errorf("Open: %v, want the context's error", err)
 	}
 	if found := mustContain(t, f, "key", "other"); !slices.Equal(found, []bool{true, false}) {
-		t.Errorf("calls of a cancelled context changed the filter: %v", found)
+		t.Errorf("calls with a canceled context changed the filter: %v", found)
 	}
 }
 
@@ -287,7 +287,7 @@ func TestFilterRacing(t *testing.T) {
 				}
 				for i, o := range outcomes {
 					switch {
-					case o != favfilter.Added: // looked present by chance: not ours to remove
+					case o != favfilter.Added: // a false positive, so this writer must not remove it
 					case i%2 == 0:
 						kept[w] = append(kept[w], keys[i])
 					default:

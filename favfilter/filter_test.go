@@ -106,7 +106,7 @@ func TestReopen(t *testing.T) {
 	}
 }
 
-// Calls also detect a mismatch of another page if page 0 matches.
+// If page 0 matches, calls still detect a mismatch of another page.
 func TestMismatchOfOnePage(t *testing.T) {
 	store := &favfilter.Memory{}
 	config := favfilter.Config{Capacity: 1000, Pages: 2, PageBy: byUser}
@@ -150,8 +150,8 @@ func keyOfPage(number, pages uint32) string {
 	}
 }
 
-// Outcomes and answers are in the order of the keys, whatever their pages, and a
-// key given twice has two.
+// Outcomes and answers are in the order of the keys, whatever their pages. A key given twice gets
+// two.
 func TestFilterKeepsTheOrderOfKeys(t *testing.T) {
 	f := openFilter(t, &favfilter.Memory{}, favfilter.Config{Capacity: 10_000, Pages: 64, Seed: 77})
 	keys := userKeys("U1", 300)
@@ -201,7 +201,7 @@ func TestFilterTakesAnyKey(t *testing.T) {
 	keys := []string{"", "\x00", "\x00\x00", "\xff\xfe", strings.Repeat("long", 10_000), "a", "A", "a "}
 	for i, k := range keys {
 		if got := mustContain(t, f, k); got[0] {
-			t.Errorf("key %d is there before it was added", i)
+			t.Errorf("key %d is present before it was added", i)
 		}
 		if got := mustAdd(t, f, k); got[0] != favfilter.Added {
 			t.Errorf("key %d is %v, want added", i, got[0])
@@ -212,13 +212,13 @@ func TestFilterTakesAnyKey(t *testing.T) {
 	}
 }
 
-// A filter takes many times its capacity: it holds all keys, and the rate stays below the
+// A filter takes many times its capacity. It holds all keys, and its rate stays below the
 // configured one.
 func TestFilterGrows(t *testing.T) {
 	store := &favfilter.Memory{}
 	f := openFilter(t, store, favfilter.Config{Capacity: 100, Pages: 2})
 	keys := userKeys("U1", 5000)
-	var added []string // the others rest on bits of these
+	var added []string // keys that were not added depend on bits of these
 	for chunk := range slices.Chunk(keys, 37) {
 		for i, o := range mustAdd(t, f, chunk...) {
 			if o == favfilter.Added {
@@ -263,7 +263,7 @@ func pageOf(t testing.TB, store favfilter.Store, number uint32) *favfilter.Page 
 	return l[0].Page
 }
 
-// A page that can grow no further is full, and still reports its keys as present.
+// A page that cannot grow any further is full, and still reports its keys as present.
 func TestFilterFull(t *testing.T) {
 	store := &favfilter.Memory{}
 	f := openFilter(t, store, favfilter.Config{Capacity: 100, Pages: 1})
@@ -320,13 +320,13 @@ func TestOpenDefaults(t *testing.T) {
 		t.Errorf("page 0 is %+v, want %+v and a random build", h, want)
 	}
 	if l[1].Page != nil {
-		t.Error("page 1 was made before it was needed")
+		t.Error("page 1 was created before it was needed")
 	}
 }
 
-// A filter of one page takes all keys of its capacity, even if a size class has no room for more.
+// A filter of one page takes all keys of its capacity, even if its size class has no room for more.
 func TestOnePageHoldsItsCapacity(t *testing.T) {
-	const capacity, withRoom = 3991, 4055 // the largest of its size class
+	const capacity, withRoom = 3991, 4055 // the largest number in its size class
 	if shapeFor(t, withRoom, 0.0005).Bits == shapeFor(t, withRoom+1, 0.0005).Bits {
 		t.Errorf("%d is not the largest", capacity)
 	}

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Fingerprints is what a [Store] keeps for one owner of a [Window]: the first bits of the hash of
-// each key, its fingerprint, in one string. Keys that were recorded at about the same time, and
-// whose fingerprints have the same length, form a run: a sorted list. Fingerprints never change;
+// Fingerprints is what a [Store] keeps for one owner of a [Window], in one string. A fingerprint is
+// the first bits of the hash of a key. Keys that were recorded at about the same time, and whose
+// fingerprints have the same length, form a run: a sorted list. Fingerprints never change;
 // [Window.Write] replaces them.
 //
 // The string is as follows. Integers of fixed length are big-endian; varints are those of
@@ -46,7 +46,7 @@ type Fingerprints struct {
 
 // run is a sorted list of distinct fingerprints.
 type run struct {
-	before int64  // its keys were recorded before that, ms of Unix time
+	before int64  // its keys were recorded before this time, in ms of Unix time
 	width  uint8  // bits of a fingerprint
 	count  int    // number of fingerprints
 	codes  []byte // see [appendRice]
@@ -64,15 +64,14 @@ const (
 	maxEnd         = 1 << 55 // ms of Unix time, in a million years
 )
 
-// DecodeFingerprints decodes a stored string, which the Fingerprints keep. Errors wrap
-// [ErrDamaged].
+// DecodeFingerprints decodes a stored string, and keeps it. Errors wrap [ErrDamaged].
 func DecodeFingerprints(raw []byte) (*Fingerprints, error) {
 	switch {
 	case len(raw) <= offRuns || string(raw[:3]) != windowName:
 		return nil, fmt.Errorf("%w: %d bytes that start with %q, not fingerprints", ErrDamaged, len(raw), raw[:min(len(raw), 4)])
 	case binary.BigEndian.Uint32(raw[offWindowSum:]) != windowSum(raw):
 		return nil, fmt.Errorf("%w: checksum %x, computed %x", ErrDamaged, raw[offWindowSum:offWindowSeed], windowSum(raw))
-	case raw[3] != windowOpen[3]: // each version has the checksum here
+	case raw[3] != windowOpen[3]: // the checksum has this place in every version
 		return nil, fmt.Errorf("%w: %d, this version reads %d", ErrFormat, raw[3], windowOpen[3])
 	}
 	f := &Fingerprints{
@@ -84,8 +83,8 @@ func DecodeFingerprints(raw []byte) (*Fingerprints, error) {
 	return f, nil
 }
 
-// decodeRuns decodes the list of runs and assigns each its codes. It reports whether everything is
-// in its range.
+// decodeRuns decodes the list of runs and assigns their codes to them. It reports whether all
+// values are in range.
 func (f *Fingerprints) decodeRuns(rest []byte) bool {
 	ok := true
 	number := func() uint64 {
@@ -146,7 +145,7 @@ func encodeFingerprints(seed uint64, changes uint32, runs []run) *Fingerprints {
 	return &Fingerprints{raw: raw, seed: seed, changes: changes, runs: runs}
 }
 
-// appendRuns appends what is between the checksum and the codes.
+// appendRuns appends what follows the checksum, up to the codes.
 func appendRuns(raw []byte, seed uint64, changes uint32, runs []run) []byte {
 	unit := int64(0)
 	for _, r := range runs {
@@ -170,7 +169,7 @@ func appendRuns(raw []byte, seed uint64, changes uint32, runs []run) []byte {
 	return raw
 }
 
-// windowSum returns the checksum of all bytes of a string but its own.
+// windowSum returns the checksum of a string: of all bytes except the checksum itself.
 func windowSum(raw []byte) uint32 {
 	table := crc32.MakeTable(crc32.Castagnoli) // made once by the library
 	return crc32.Update(crc32.Checksum(raw[:offWindowSum], table), table, raw[offWindowSeed:])
@@ -198,7 +197,7 @@ func (r run) decode(dst []uint64) []uint64 {
 func fingerprint(key Hash, width uint8) uint64 { return key.H1 >> (64 - width) }
 
 // Recent has the keys of one owner that a [Window] had not forgotten at some moment. A nil Recent
-// has none. Any number of goroutines may use it at once.
+// has none. It is safe for concurrent use.
 type Recent struct {
 	runs   []run
 	length int64 // ms that a key is kept after the end of its part
@@ -206,14 +205,14 @@ type Recent struct {
 
 	sorted []uint64 // fingerprints of all runs
 	ends   []int    // end of each run in sorted
-	// bitmap has a bit for the first bits of each fingerprint, so that most absent keys are found
-	// to be absent at once.
+	// bitmap has a bit for the first bits of each fingerprint. A lookup of most absent keys ends
+	// there.
 	bitmap []uint64
-	shift  uint8 // of a hash, to the number of its bit
+	shift  uint8 // shifts a hash to the number of its bit
 }
 
-// bitmapBits is the number of bits of the bitmap for each fingerprint: of absent keys, 3 % are
-// looked for in the runs.
+// bitmapBits is the number of bits of the bitmap for each fingerprint. With 32, only 3 % of absent
+// keys are looked up in the runs.
 const bitmapBits = 32
 
 // newRecent decodes runs.
@@ -249,8 +248,8 @@ func (r *Recent) Contains(key Hash) bool {
 	return r.mayContain(key) && r.search(key, 0) < len(r.runs)
 }
 
-// ContainsAll sets found[i] if Contains reports the key of start and ids[i], and does not change
-// the others. found must have the length of ids.
+// ContainsAll sets found[i] if Contains reports the key of start and ids[i], and otherwise leaves
+// it unchanged. found must have the length of ids.
 func (r *Recent) ContainsAll(start Start, ids []Hash, found []bool) {
 	if r == nil {
 		return
@@ -268,8 +267,8 @@ func (r *Recent) mayContain(key Hash) bool {
 	return r.bitmap[bit>>6]>>(bit&63)&1 != 0
 }
 
-// search returns the first run that has the key, of those beginning with the given one, or the
-// number of runs.
+// search returns the index of the first run, from run on, that has the key; the number of runs if
+// none has it.
 func (r *Recent) search(key Hash, run int) int {
 	from := 0
 	if run > 0 {
@@ -284,7 +283,7 @@ func (r *Recent) search(key Hash, run int) int {
 	return run
 }
 
-// Run describes a run of fingerprints. Most parts of a window have one.
+// Run describes a run of fingerprints. A part of a window usually has one.
 type Run struct {
 	Keys              int
 	FalsePositiveRate float64   // of one absent key
@@ -332,7 +331,7 @@ func (r *Recent) Keys() int {
 	return len(r.sorted)
 }
 
-// Bytes returns the memory that the Recent takes, beside the string that it was decoded from.
+// Bytes returns the memory of the Recent, without the string that it was decoded from.
 func (r *Recent) Bytes() int {
 	if r == nil {
 		return 0

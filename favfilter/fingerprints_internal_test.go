@@ -6,7 +6,7 @@ import (
 	"unsafe"
 )
 
-// What a Memory holds of an owner is one string: no run keeps a former string from being collected.
+// A Memory holds one string for an owner. No run keeps an earlier string from garbage collection.
 func TestFingerprintsAreOneString(t *testing.T) {
 	store := &Memory{}
 	w, err := OpenWindow(store, WindowConfig{Length: time.Hour})

@@ -14,7 +14,7 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// goldenWindow returns a window, and what it stores of nine keys of three times.
+// goldenWindow returns a window that has stored nine keys of three times.
 func goldenWindow(t fataler, store favfilter.Store) (*favfilter.Window, favfilter.PageID, []favfilter.Hash) {
 	t.Helper()
 	w := openWindow(t, store, favfilter.WindowConfig{Name: "seen", Length: 6 * time.Hour, Seed: 0x0102030405060708, FalsePositiveRate: 0.01, Most: 100})
@@ -65,7 +65,7 @@ func TestFingerprintsGolden(t *testing.T) {
 		from := time.Date(2026, 1, 1, i/3, 0, 0, 0, time.UTC)
 		if len(runs) != 1 || !runs[0].From.Equal(from) || !runs[0].Before.Equal(from.Add(time.Hour)) ||
 			!runs[0].Forgotten.Equal(from.Add(7*time.Hour)) || runs[0].Keys != 3 {
-			t.Errorf("key %d is in %+v", i, runs)
+			t.Errorf("key %d is in runs %+v", i, runs)
 		}
 	}
 	for _, part := range []string{"", "p64", "p2147483648", "own-0", "seen-bff7334dc41cedb2-3"} {
@@ -75,7 +75,7 @@ func TestFingerprintsGolden(t *testing.T) {
 	}
 }
 
-// Any flipped bit, and any missing end, is noticed.
+// Any flipped bit and any missing end is detected.
 func TestFingerprintsNoticeDamage(t *testing.T) {
 	raw := goldenFingerprints(t)
 	for bit := range 8 * len(raw) {
@@ -101,7 +101,7 @@ func TestFingerprintsNoticeDamage(t *testing.T) {
 	}
 }
 
-// A list of runs that is not valid is refused under a checksum that is right, too.
+// An invalid list of runs is refused, even if the checksum is right.
 func TestFingerprintsRefuseInvalidRuns(t *testing.T) {
 	list := func(numbers ...uint64) []byte {
 		raw := slices.Clone(goldenFingerprints(t)[:20])
@@ -110,7 +110,7 @@ func TestFingerprintsRefuseInvalidRuns(t *testing.T) {
 		}
 		return fixWindowSum(raw)
 	}
-	runs := func(n uint64) []byte { // each of one fingerprint, whose code is the byte 1
+	runs := func(n uint64) []byte { // n runs of one fingerprint each, with the code 1
 		numbers := []uint64{1, n}
 		for range n {
 			numbers = append(numbers, 1, 8, 1, 1)
@@ -146,20 +146,20 @@ func TestFingerprintsCountChanges(t *testing.T) {
 		if got := binary.BigEndian.Uint32(raw[16:]); got != changes {
 			t.Fatalf("%d changes, want %d", got, changes)
 		}
-		decoded, err := favfilter.DecodeFingerprints(raw) // as another process does
+		decoded, err := favfilter.DecodeFingerprints(raw) // like another process
 		if err != nil {
 			t.Fatal(err)
 		}
 		key := favfilter.Hash{H1: 0x8123456789abcdef * uint64(changes)}
 		writing := favfilter.Writing{Keys: []favfilter.Hash{key}, Now: store.Now()}
-		if changes%2 == 0 { // otherwise, the store has it decoded
+		if changes%2 == 0 { // for odd numbers, the store has the value decoded
 			writing.Loaded = &favfilter.Loaded{Fingerprints: decoded, Version: stored.Version}
 		}
 		write(t, w, id, writing)
 	}
 }
 
-// All keys are looked up at once as they are one by one.
+// ContainsAll finds the same keys as Contains.
 func TestRecentContainsAll(t *testing.T) {
 	at := newClock()
 	store := &favfilter.Memory{Now: func() time.Time { return at.now }}
@@ -172,7 +172,7 @@ func TestRecentContainsAll(t *testing.T) {
 		if want[i] = i%3 == 0; want[i] {
 			writing.Keys = append(writing.Keys, start.With(ids[i]))
 		}
-		if i%4 == 0 { // found before
+		if i%4 == 0 { // set before the call
 			found[i], want[i] = true, true
 		}
 	}
@@ -194,8 +194,8 @@ func TestRecentContainsAll(t *testing.T) {
 	}
 }
 
-// A run whose codes are not valid, under a checksum that is right, has no keys. It stays out of the
-// way of a lookup and of a write, also of one that evicts keys.
+// A run with invalid codes, under a right checksum, has no keys. It does not disturb lookups and
+// writes, even writes that evict keys.
 func TestFingerprintsWithInvalidCodes(t *testing.T) {
 	raw := goldenFingerprints(t)
 	clear(raw[len(raw)-14 : len(raw)-10]) // the codes of the oldest of three runs: no code ends
@@ -226,8 +226,9 @@ func TestFingerprintsWithInvalidCodes(t *testing.T) {
 	}
 }
 
-// FuzzDecodeFingerprints decodes arbitrary stored bytes. Nothing may panic or take memory out of
-// proportion. Bytes that are accepted encode to the same bytes, and keys can be added to them.
+// FuzzDecodeFingerprints decodes arbitrary stored bytes. Decoding must not panic, nor take memory
+// out of proportion. Bytes that are accepted encode to the same bytes, and keys can be added to
+// them.
 func FuzzDecodeFingerprints(f *testing.F) {
 	raw := goldenFingerprints(f)
 	f.Add(raw, uint64(1))
@@ -265,7 +266,7 @@ func FuzzDecodeFingerprints(f *testing.F) {
 	})
 }
 
-// fixWindowSum returns a copy with the right checksum, so that the fuzzer gets past it.
+// fixWindowSum returns a copy with the right checksum, so that the fuzzer reaches the other checks.
 func fixWindowSum(raw []byte) []byte {
 	raw = slices.Clone(raw)
 	if len(raw) > 8 {

@@ -7,8 +7,9 @@ import (
 )
 
 // Sorted numbers are stored as Golomb-Rice codes of the gaps between them (Golomb, 1966; Rice,
-// 1979). A gap g takes g>>k zeros, a one, and the low k bits of g, from the lowest bit of the first
-// byte on. Evenly distributed numbers then take about 0.1 bits more than any code needs at least.
+// 1979). A gap g takes g>>k zeros, a one, and the low k bits of g. Bits are numbered from the
+// lowest bit of the first byte on. Evenly distributed numbers take about 0.1 bits more than with
+// the best possible code.
 
 // riceParameter returns the best k for count numbers of width bits: the integer part of log2 of
 // 0.962 times the mean gap. See Kiely, "Selecting the Golomb Parameter in Rice Coding", 2004.
@@ -84,16 +85,16 @@ func decodeRice(numbers []uint64, data []byte, width, k uint8) bool {
 	return true
 }
 
-// bitReader reads bits, from the lowest of the first byte on.
+// bitReader reads bits, starting with the lowest bit of the first byte.
 type bitReader struct {
 	data  []byte
 	at    int    // of the next byte to read
-	word  uint64 // the next bits; those past valid may be there as well
+	word  uint64 // the next bits; bits beyond valid may be set as well
 	valid uint
 }
 
-// fill reads until at least 56 bits are valid, or all that data has. (Giesen, "Reading bits in far
-// too many ways", 2018, variant 4.)
+// fill reads until at least 56 bits are valid, or data ends. (Giesen, "Reading bits in far too many
+// ways", 2018, variant 4.)
 func (in *bitReader) fill() {
 	if in.at+8 <= len(in.data) {
 		in.word |= binary.LittleEndian.Uint64(in.data[in.at:]) << (in.valid & 63)
@@ -107,8 +108,8 @@ func (in *bitReader) fill() {
 	}
 }
 
-// long reads a code that does not fit in the word. If data ends before the code does, high is too
-// large for any number.
+// long reads a code that does not fit in the word. If data ends first, high is too large for any
+// number.
 func (in *bitReader) long(k uint8) (high, rest uint64) {
 	zeros := uint(bits.TrailingZeros64(in.word))
 	for zeros >= in.valid {

@@ -30,11 +30,12 @@ func TestRice(t *testing.T) {
 	})
 }
 
-// Codes around the 57 bits that are read at once are decoded, from every bit of a byte on.
+// Codes longer and shorter than the 57 bits read at once are decoded, at every bit position in a
+// byte.
 func TestRiceLongCodes(t *testing.T) {
 	for k := uint8(44); k <= 54; k++ {
 		for zeros := uint64(55 - k); zeros <= uint64(59-k); zeros++ {
-			for before := range uint64(8) { // numbers before it, of k+1 bits each
+			for before := range uint64(8) { // numbers before the long code, of k+1 bits each
 				var numbers []uint64
 				for n := range before {
 					numbers = append(numbers, n)
@@ -65,7 +66,8 @@ func TestRiceParameterGolden(t *testing.T) {
 	}
 }
 
-// Evenly distributed numbers take at most 0.1 bits more than the least that any code takes.
+// With the chosen parameter, evenly distributed numbers take at most 0.1 bits more than the minimum
+// of any code.
 func TestRiceParameter(t *testing.T) {
 	for _, count := range []int{10, 90, 100, 128, 150, 200, 1000} {
 		numbers := make([]uint64, 0, count)

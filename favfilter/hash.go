@@ -66,7 +66,7 @@ func HashStartBytes(seed uint64, start []byte) Start {
 
 // startSeed derives the seed of starts from the seed of IDs. It is the first output of SplitMix64
 // (Steele, Lea and Flood, 2014) seeded with seed. The difference between the two seeds depends on
-// seed: nobody who does not know seed can choose a start and an ID with the same hash.
+// seed. So only someone who knows seed can choose a start and an ID with the same hash.
 func startSeed(seed uint64) uint64 {
 	seed += golden
 	seed = (seed ^ seed>>30) * 0xbf58476d1ce4e5b9
@@ -131,8 +131,8 @@ next:
 	return dst
 }
 
-// firstLooks is the number of bits of a key that are tested together. Neither we nor the processor
-// can predict whether a bit is set, and a mispredicted branch costs more than two tests.
+// firstLooks is the number of bits of a key that are tested together. Whether a bit is set cannot
+// be predicted, and a mispredicted branch costs more than two tests.
 const firstLooks = 3
 
 // contains reports whether all bits of h are set.

@@ -12,8 +12,8 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// Published values of MurmurHash3_x64_128 with seed 0, but for that of "", and some more
-// computed by another implementation. A change of any of them orphans every stored page.
+// Most values are published ones of MurmurHash3_x64_128 with seed 0; the value of "" differs.
+// Another implementation computed the rest. If a value changes, every stored page becomes useless.
 func TestHashKeyGolden(t *testing.T) {
 	for _, c := range []struct {
 		seed uint64
@@ -68,8 +68,7 @@ func TestHashKeyAgainstReference(t *testing.T) {
 	})
 }
 
-// referenceHash is MurmurHash3_x64_128 straight from its description, with a seed
-// of 64 bits.
+// referenceHash is MurmurHash3_x64_128, written from its description, with a seed of 64 bits.
 func referenceHash(seed uint64, key []byte) favfilter.Hash {
 	const c1, c2 = 0x87c37b91114253d5, 0x4cf5ad432745937f
 	mix1 := func(k uint64) uint64 { return bits.RotateLeft64(k*c1, 31) * c2 }
@@ -82,7 +81,7 @@ func referenceHash(seed uint64, key []byte) favfilter.Hash {
 		h2 ^= mix2(binary.LittleEndian.Uint64(tail[8:]))
 		h2 = (bits.RotateLeft64(h2, 31)+h1)*5 + 0x38495ab5
 	}
-	// Zeros mix to zero, so a padded tail does what the partial one would.
+	// Zeros mix to zero, so a padded tail gives the same result as a partial one.
 	var last [16]byte
 	copy(last[:], tail)
 	h2 ^= mix2(binary.LittleEndian.Uint64(last[8:]))
@@ -163,12 +162,12 @@ func TestPositionsAppend(t *testing.T) {
 	shape := favfilter.Shape{Bits: 64, Hashes: 2}
 	h := favfilter.Hash{H2: 1 << 63}
 	if got, want := shape.Positions([]uint32{0, 7}, h), []uint32{0, 7, 0, 32}; !slices.Equal(got, want) {
-		t.Errorf("appended %d, want %d: what was there is not compared with", got, want)
+		t.Errorf("appended %d, want %d: new positions may equal earlier elements", got, want)
 	}
 }
 
-// The positions are the bits that Insert sets. Contains needs all of them, and they are numbered
-// like the bits of a Redis string.
+// Positions returns the bits that Insert sets and Contains needs, numbered like the bits of a Redis
+// string.
 func TestPositionsAreThePagesBits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		shape := drawShape(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// A change of any of them orphans every stored page.
+// If a value changes, every stored page becomes useless.
 func TestWithGolden(t *testing.T) {
 	for _, c := range []struct {
 		first      favfilter.Start
@@ -31,8 +31,8 @@ func TestWithGolden(t *testing.T) {
 	}
 }
 
-// Starts are hashed under the first output of SplitMix64 with the seed of the ids. The values are
-// published ones.
+// The seed of starts is the first output of SplitMix64 for the seed of IDs. These outputs are
+// published values.
 func TestStartSeedGolden(t *testing.T) {
 	for seed, want := range map[uint64]uint64{0: 0xe220a8397b1dcdaf, 1234567: 6457827717110365317} {
 		for _, start := range []string{"", "hide:U1_P", "block:Ua%5Fb_U"} {
@@ -46,7 +46,8 @@ func TestStartSeedGolden(t *testing.T) {
 	}
 }
 
-// Different parts give different hashes. The other part can be computed from the hash and one part.
+// Different parts give different hashes. Each part can be computed from the hash and the other
+// part.
 func TestWithIsInvertible(t *testing.T) {
 	draw := rapid.Custom(func(t *rapid.T) favfilter.Hash {
 		return favfilter.Hash{H1: rapid.Uint64().Draw(t, "H1"), H2: rapid.Uint64().Draw(t, "H2")}
@@ -54,7 +55,7 @@ func TestWithIsInvertible(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		first, rest := favfilter.Start(draw.Draw(t, "first")), draw.Draw(t, "rest")
 		h := first.With(rest)
-		a := h.H1 ^ h.H2>>32 // the high halves are as they were
+		a := h.H1 ^ h.H2>>32 // With keeps the high halves
 		a = a&^(1<<32-1) | (h.H1^h.H2>>32)&(1<<32-1)
 		b := h.H2 ^ a>>32
 		got := favfilter.Hash{H1: a*inverse(0x9e3779b97f4a7c15) ^ first.H1, H2: b*inverse(0xff51afd7ed558ccd) ^ first.H2}

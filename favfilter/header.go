@@ -47,9 +47,9 @@ type Header struct {
 	Identity
 	Shape Shape // shape of the first layer
 	Grown uint8 // number of layers after the first, below MaxLayers; see [Page.Grow]
-	// Left holds the low 24 bits of the sequence with which keys last left the page for another one;
-	// 0: none did. A reader that looks for such keys here needs it. This package stores Left, but
-	// only the caller sets and uses it.
+	// Left holds the low 24 bits of the sequence with which keys last moved from the page to
+	// another; 0: none did. A reader that looks for such keys in this page needs it. This package
+	// stores Left, but only the caller sets and uses it.
 	Left     uint32
 	Number   uint32 // number of the page, below Pages
 	Set      uint32 // set Bloom bits, in all layers

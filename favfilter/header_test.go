@@ -47,8 +47,8 @@ func TestHeaderGolden(t *testing.T) {
 	}
 }
 
-// A flipped bit of a header is detected, except in Set, Count and Sequence. Those change all the
-// time, and every value in their range is possible.
+// A flipped bit of a header is detected, except in Set, Count and Sequence. These fields change
+// with every write, and any value in their range is possible.
 func TestHeaderNoticesAnyFlippedBit(t *testing.T) {
 	h := goldenHeader()
 	raw, _ := h.AppendBinary(nil)
@@ -63,7 +63,7 @@ func TestHeaderNoticesAnyFlippedBit(t *testing.T) {
 		raw[bit/8] ^= 0x80 >> (bit % 8)
 	}
 	if _, err := favfilter.DecodeHeader(raw); err != nil {
-		t.Errorf("not damaged after all: %v", err)
+		t.Errorf("a header that was repaired: %v", err)
 	}
 }
 

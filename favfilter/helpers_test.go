@@ -48,8 +48,7 @@ func emptyPage(t fataler, shape favfilter.Shape) *favfilter.Page {
 	return newPage(t, favfilter.Header{Identity: favfilter.Identity{Pages: 1}, Shape: shape})
 }
 
-// fill adds random keys until page has limit bits set, and returns those that were
-// added.
+// fill adds random keys until page has limit bits set, and returns those that it added.
 func fill(rng *rand.Rand, page *favfilter.Page, limit uint32) []favfilter.Hash {
 	var keys []favfilter.Hash
 	for range page.Header().Shape.Bits {
@@ -84,7 +83,7 @@ func drawShape(t *rapid.T) favfilter.Shape {
 	}
 }
 
-// sample gathers independent measurements of one figure.
+// sample collects independent measurements of one value.
 type sample struct{ n, sum, squares float64 }
 
 func (s *sample) add(x float64) {

@@ -14,8 +14,8 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// goldenLayers is the golden page with two more layers, of 32 and 48 bits, that hold the
-// keys U1_P5, U1_P6 and U1_P9, and U1_P7.
+// goldenLayers is the golden page with two more layers. The layer of 32 bits holds U1_P5, U1_P6 and
+// U1_P9, the layer of 48 bits U1_P7.
 func goldenLayers(t fataler) *favfilter.Page {
 	t.Helper()
 	page := goldenPage(t)
@@ -129,7 +129,7 @@ func TestDecodeLayersRefusesDamage(t *testing.T) {
 		fixChecksum(changed)
 		refused(fmt.Sprint(layers, " layers"), changed, collisions)
 	}
-	decodePage(t, raw, collisions) // is sound
+	decodePage(t, raw, collisions) // the unchanged strings are sound
 	decodePage(t, raw, nil)
 }
 
@@ -194,7 +194,7 @@ func TestGrowSharesNothing(t *testing.T) {
 	}
 }
 
-// A key added to a clone is in no layer of the page, and the other way round.
+// A key added to a clone is in no layer of the page, and vice versa.
 func TestClonedLayersShareNothing(t *testing.T) {
 	page := goldenLayers(t)
 	clone := page.Clone()
@@ -210,7 +210,7 @@ func TestClonedLayersShareNothing(t *testing.T) {
 	}
 }
 
-// The rate of a page is that of all its layers together.
+// The rate of a page combines the rates of all its layers.
 func TestPageFalsePositiveRate(t *testing.T) {
 	page := emptyPage(t, favfilter.Shape{Bits: 64, Hashes: 1})
 	if got := page.FalsePositiveRate(); got != 0 {
@@ -232,8 +232,8 @@ func TestPageFalsePositiveRate(t *testing.T) {
 	}
 }
 
-// A key that a newer layer reports by chance is removed from its own layer. Guarded batches do not
-// guess the layer.
+// Remove takes a key from its own layer, even if a newer layer reports the key by chance. A guarded
+// batch does not guess the layer.
 func TestRemoveFromTheOldestLayer(t *testing.T) {
 	shape := favfilter.Shape{Bits: 256, Hashes: 4, Region: 1}
 	page := emptyPage(t, shape)

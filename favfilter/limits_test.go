@@ -11,19 +11,19 @@ import (
 	"github.com/feedfilter/feedfilter/regions"
 )
 
-// The figures that the comment of Filter states under Limits: what a page can and
-// cannot do without a ledger. They are measured on pages as Filter makes them by
-// default for 2,000 keys at a false-positive rate of 0.1 %, full with 2,010.
+// These tests check the figures in the section Limits of Filter's comment: what a page can and
+// cannot do without a ledger. They measure pages as Filter creates them by default for 2,000 keys
+// at a false-positive rate of 0.1 %. Such a page is full with 2,010 keys.
 const (
 	limitsRate     = 0.001
 	limitsCapacity = 2000 // raised to 2,010 by the size class
 )
 
-// alone is a page as a Filter uses it: changed by batches without a guard, and growing.
+// alone is a page as a Filter uses it. It grows, and batches without a guard change it.
 type alone struct {
 	*favfilter.Page
 	rng  *rand.Rand
-	live []favfilter.Hash // keys that were added, and not removed
+	live []favfilter.Hash // keys that were added and not removed
 }
 
 // newAlone returns a page filled with random keys to a share of its capacity.
@@ -68,7 +68,7 @@ func (a *alone) removeRandom() favfilter.Outcome {
 	return o
 }
 
-// measure runs f on so many pages and returns its figures by name.
+// measure runs f on that many pages and returns its figures by name.
 func measure(seed, pages uint64, f func(rng *rand.Rand) map[string]float64) map[string]*sample {
 	samples := map[string]*sample{}
 	for i := range pages {
@@ -82,8 +82,8 @@ func measure(seed, pages uint64, f func(rng *rand.Rand) map[string]float64) map[
 	return samples
 }
 
-// wantStated checks a measured figure against the one stated: half a unit of its
-// last digit for rounding, and four standard deviations for noise.
+// wantStated checks a measured figure against the stated one. It allows half a unit of the last
+// digit for rounding, and four standard deviations for noise.
 func wantStated(t *testing.T, what string, got *sample, stated, unit float64) {
 	t.Helper()
 	mean, deviation := got.mean()
@@ -96,8 +96,8 @@ func wantStated(t *testing.T, what string, got *sample, stated, unit float64) {
 	}
 }
 
-// A key all of whose regions are shared cannot be removed; the formula of
-// package regions says how many.
+// A key cannot be removed if other keys share all its regions. The formula in package regions gives
+// the share of such keys.
 func TestLimitStuckShare(t *testing.T) {
 	s, rate := scaled(t, limitsScaling(), limitsCapacity).Header().Shape, limitsRate/2
 	for _, c := range []struct{ load, stated, unit float64 }{{0.5, 0.0001, 0.0001}, {0.75, 0.001, 0.0005}, {1, 0.01, 0.001}} {
@@ -121,8 +121,8 @@ func TestLimitStuckShare(t *testing.T) {
 	}
 }
 
-// Collision bits are never cleared. With every turnover more keys are therefore stuck, and take up
-// room although they were removed: the page grows, though its number of live keys does not.
+// Collision bits are never cleared, so every turnover leaves more stuck keys, which take up room
+// although they were removed. The page grows, though its number of live keys does not.
 func TestLimitTurnover(t *testing.T) {
 	type stated struct{ stuck, rate, layers, bytes float64 }
 	for _, c := range []struct {
@@ -146,8 +146,7 @@ func TestLimitTurnover(t *testing.T) {
 	}
 }
 
-// turnOver replaces the keys of a page, one at a time, as many times over as
-// stated.
+// turnOver replaces all keys of a page the given number of times, one key at a time.
 func turnOver(t fataler, rng *rand.Rand, load float64, turnovers int) map[string]float64 {
 	t.Helper()
 	page := newAlone(t, rng, load)
@@ -175,9 +174,9 @@ func turnOver(t fataler, rng *rand.Rand, load float64, turnovers int) map[string
 // A page that has grown takes more memory than one created for as many keys.
 func TestLimitGrowth(t *testing.T) {
 	for _, c := range []struct {
-		times  int // as many keys as it was made for
+		times  int // number of keys, in multiples of those that the page was created for
 		layers int
-		memory float64 // times that of a page made for them
+		memory float64 // memory, in multiples of that of a page created for all keys
 		rate   float64
 	}{{2, 2, 1.75, 0.0005}, {4, 3, 2.5, 0.00075}, {16, 4, 1.5, 0.00088}, {64, 6, 2, 0.00097}} {
 		keys := c.times * limitsCapacity
@@ -203,7 +202,7 @@ func TestLimitAddTwice(t *testing.T) {
 	before := encoded(page.Page)
 	for _, h := range page.live {
 		if o := page.add(h)[0]; o != favfilter.Present {
-			t.Fatalf("the second time a key is %v, want present", o)
+			t.Fatalf("a key added a second time is %v, want present", o)
 		}
 	}
 	if !bytes.Equal(encoded(page.Page), before) {
@@ -211,8 +210,8 @@ func TestLimitAddTwice(t *testing.T) {
 	}
 }
 
-// Insert trusts the caller. A key that is inserted twice collides with itself in all its regions
-// and is stuck until a rebuild: this is why Add checks first.
+// Insert does not check that the key is absent. A key inserted twice collides with itself in all
+// its regions, and is stuck until a rebuild. So Add checks first.
 func TestLimitInsertTwice(t *testing.T) {
 	page := newAlone(t, rand.New(rand.NewPCG(24, 0)), 0.5)
 	for _, h := range page.live {
@@ -232,7 +231,7 @@ func TestLimitFalsePositiveAdd(t *testing.T) {
 		var resting []favfilter.Hash
 		for range newKeys {
 			h := randomHash(rng)
-			if !page.Contains(h) { // would be added, if there were room
+			if !page.Contains(h) { // not a false positive, so Add would add it or find the page full
 				continue
 			}
 			if o := page.add(h)[0]; o != favfilter.Present {

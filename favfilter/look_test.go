@@ -35,14 +35,14 @@ func TestTrace(t *testing.T) {
 			t.Errorf("%+v, want %+v", got, want)
 		}
 		if got.Reported != page.Contains(h) {
-			t.Errorf("traced as reported: %v, and it is otherwise", got.Reported)
+			t.Errorf("Reported is %v, Contains disagrees", got.Reported)
 		}
 	}
 	check(first, favfilter.Traced{Reported: true, Positions: []favfilter.TracedBit{shared}})
 	check(second, favfilter.Traced{Reported: true, Positions: []favfilter.TracedBit{shared, own}, Clearable: 1})
 	check(favfilter.Hash{H1: 63 << 58, H2: 1 << 58}, favfilter.Traced{Positions: []favfilter.TracedBit{{Bit: 63, Region: 7}, shared}})
 
-	// A later layer has what comes later, and the first what it has.
+	// New keys go into a later layer; the first layer keeps its keys.
 	if err := page.Grow(favfilter.Shape{Bits: 16, Hashes: 1, Region: 8}); err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestTrace(t *testing.T) {
 	}
 }
 
-// A removal clears the bits that Trace reports as clearable, with a guard and without.
+// A removal, guarded or not, clears the bits that Trace reports as clearable.
 func TestTraceClearable(t *testing.T) {
 	shape, err := favfilter.ShapeFor(300, 0.01)
 	if err != nil {

@@ -196,8 +196,9 @@ func (m *Memory) Probe(ctx context.Context, id PageID, known Header, hashes []Ha
 // Epoch implements [Store]: it returns "".
 func (m *Memory) Epoch(context.Context) (string, error) { return "", nil }
 
-// drop removes expired pages. It does so once the number of pages stored with a time to live since
-// the last time reaches half the number of pages. So for each page stored, it visits two.
+// drop removes expired pages. It only does so once the number of pages stored with a time to live
+// since the last time reaches half the number of all pages. So it visits two pages for each page
+// stored.
 func (m *Memory) drop() {
 	m.expires++
 	if 2*m.expires < len(m.pages) {

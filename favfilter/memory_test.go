@@ -35,7 +35,7 @@ func TestMemory(t *testing.T) {
 	})
 }
 
-// Any number of goroutines may encode a page that does not change. The race detector checks this.
+// Any number of goroutines may encode the same unchanged page. The race detector checks this.
 func TestEncodeOfASharedPage(t *testing.T) {
 	m := &favfilter.Memory{}
 	openFilter(t, m, favfilter.Config{Capacity: 10})
@@ -64,7 +64,7 @@ func TestMemoryDropsExpiredPages(t *testing.T) {
 		}
 	}
 	if grown := heap() - before; grown > 32<<20 {
-		t.Errorf("%d MiB of expired pages are held", grown>>20)
+		t.Errorf("%d MiB of expired pages are still held", grown>>20)
 	}
 	runtime.KeepAlive(m)
 }
@@ -128,7 +128,7 @@ func TestMemoryTellsWhatChanged(t *testing.T) {
 	add(t, m, "a", favfilter.Hash{H1: 1 << 63})
 	wantChanged(t, m, "a")
 
-	// Pages that expired are told of when they are dropped.
+	// Expired pages are reported when they are dropped.
 	now = now.Add(time.Hour)
 	for i := range 5 {
 		put(t, m, fmt.Sprint("later", i), time.Hour)

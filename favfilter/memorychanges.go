@@ -2,8 +2,8 @@ package favfilter
 
 import "time"
 
-// changes records the pages of a [Memory] that changed, each once a round. A change costs a
-// comparison. The number of pages bounds the memory used. The lock of the Memory guards it.
+// changes records the pages of a [Memory] that changed, each once a round. Recording a change costs
+// a comparison. The memory used is bounded by the number of pages. The Memory's lock guards it.
 type changes struct {
 	of    func(PageID) bool // nil: no changes are recorded
 	round uint64

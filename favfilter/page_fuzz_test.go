@@ -9,8 +9,8 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// FuzzDecodePage decodes arbitrary stored bytes. Nothing may panic. Bytes accepted as a page encode
-// to the same bytes, and the page can be changed.
+// FuzzDecodePage decodes arbitrary stored bytes. Decoding must not panic. Bytes accepted as a page
+// encode to the same bytes, and the page can be changed.
 func FuzzDecodePage(f *testing.F) {
 	raw, collisions := goldenPage(f).Encode()
 	f.Add(raw, collisions, uint64(1), uint64(2))

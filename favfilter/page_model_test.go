@@ -13,8 +13,8 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// ledgered is a page in guarded use, with the set of keys that it should hold, as a ledger knows
-// it. Keys are numbers.
+// ledgered is a page in guarded use, with the keys that a ledger would have for it. Keys are
+// numbers.
 type ledgered struct {
 	page *favfilter.Page
 	live map[int]bool
@@ -81,7 +81,7 @@ func (l *ledgered) check(t *rapid.T) {
 		t.Fatalf("count %d of %d keys", h.Count, len(l.live))
 	}
 	raw, collisions := l.page.Encode()
-	if again := decodePage(t, raw, collisions); again.Header() != h { // which counts the bits set
+	if again := decodePage(t, raw, collisions); again.Header() != h { // DecodePage counts the set bits
 		t.Fatalf("decoded %+v, want %+v", again.Header(), h)
 	}
 }
@@ -106,8 +106,8 @@ func encoded(p *favfilter.Page) []byte {
 	return slices.Concat(raw, collisions)
 }
 
-// In guarded use a page of any shape loses no key, however full it is, and its header counts
-// correctly.
+// In guarded use, a page of any shape loses no key, however full it is, and its header has the
+// right counts.
 func TestPageInGuardedUse(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := &ledgered{page: emptyPage(t, drawShape(t)), live: map[int]bool{}}
@@ -126,7 +126,7 @@ func TestPageInGuardedUse(t *testing.T) {
 			"grow": func(t *rapid.T) { grow(t, l.page) },
 			"remove": func(t *rapid.T) {
 				if l.page.Header().Grown > 0 {
-					return // of keys that were inserted though they looked present: for batches
+					return // Remove is not for keys that may have been inserted as false positives
 				}
 				for _, k := range l.draw(t, "remove", true) {
 					delete(l.live, k)
@@ -147,7 +147,7 @@ func TestPageInGuardedUse(t *testing.T) {
 	})
 }
 
-// Without a ledger, keys that were added and did not look present are safe as long as only such
+// Without a ledger, a key that was added and was not a false positive stays, as long as only such
 // keys are removed.
 func TestPageAlone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -190,8 +190,8 @@ func TestPageAlone(t *testing.T) {
 	})
 }
 
-// Keys are removed, with a rebuild if one is stuck. They are then reported at the same rate as keys
-// that were never added: at once, and after many more changes.
+// Keys are removed, and the page is rebuilt if one is stuck. Removed keys are then reported at the
+// rate of absent keys, at once and after many more changes.
 func TestRemovedKeysAreReportedAtTheBaseRate(t *testing.T) {
 	const rate, capacity, changes = 0.01, 300, 60_000
 	rng := rand.New(rand.NewPCG(5, 5))

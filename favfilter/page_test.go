@@ -142,7 +142,7 @@ func TestDecodePageRefusesDamage(t *testing.T) {
 		other[i] ^= 1
 		refused("regions string of another build", raw, other)
 	}
-	decodePage(t, raw, collisions) // is sound
+	decodePage(t, raw, collisions) // the unchanged strings are sound
 }
 
 // A page without regions keeps no collision bits, whatever its regions string.

@@ -9,9 +9,8 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// The rate of pages filled to their limit is what the number of set bits says, at every
-// size. Of keys that are reported by chance, 1,000 are expected in each case, so one
-// standard deviation is 3.2 %.
+// Pages filled to their limit have the rate that their number of set bits implies, at every size.
+// Each case expects 1,000 false positives, so one standard deviation is 3.2 %.
 func TestFalsePositiveRateAtTheLimit(t *testing.T) {
 	for _, rate := range []float64{0.00025, 0.001, 0.01} {
 		for _, capacity := range []int{109, 300, 1000, 5000, 20_000} {
@@ -36,8 +35,8 @@ type measured struct {
 	formula   float64 // mean of Header.FalsePositiveRate
 }
 
-// measureRate fills pages to the limit of rate, and looks up as many absent keys as
-// should give the stated number of false positives.
+// measureRate fills pages to the limit of rate. It looks up enough absent keys to expect the stated
+// number of false positives.
 func measureRate(t fataler, rng *rand.Rand, s favfilter.Shape, rate float64, positives int) measured {
 	t.Helper()
 	pages := max(4, 20_000/s.Capacity(rate))

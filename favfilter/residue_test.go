@@ -9,8 +9,8 @@ import (
 )
 
 // Keys are removed from pages that keep growing, while as many new keys are added. The removed keys
-// are reported less often than the rate, until a rebuild of the page removes them completely. With
-// one cleared bit per removal this would not hold: then 0.07 % are reported.
+// are reported less often than the rate, until a rebuild removes them completely. If a removal had
+// to clear only one bit, 0.07 % would be reported.
 func TestRemovedKeysStayRemoved(t *testing.T) {
 	const pages, keys, removals, after, rate = 1000, 1000, 100, 100, 0.00025
 	rng := rand.New(rand.NewPCG(3, 4))
@@ -42,7 +42,7 @@ func TestRemovedKeysStayRemoved(t *testing.T) {
 			}
 		}
 	}
-	mean := rate / 3 * float64(removed) // with two bits cleared it is twice that
+	mean := rate / 3 * float64(removed) // if two bits were enough, it would be twice that
 	t.Logf("%d of %d reported: %.4f %%, the rate is %.4f %%", reported, removed, 100*float64(reported)/float64(removed), 100*rate)
 	if float64(reported) > mean+4*math.Sqrt(mean) {
 		t.Errorf("%d of %d removed keys are reported, some %.0f expected at most", reported, removed, mean)

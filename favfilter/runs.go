@@ -6,28 +6,29 @@ import (
 	"slices"
 )
 
-// runRules decide how long fingerprints are. The shares of all runs in the false-positive rate add
-// up to at most the rate:
+// runRules decide how long fingerprints are. The false-positive rates of all runs add up to at most
+// the configured rate:
 //
-//   - New fingerprints have base bits, as long as the sum stays below 85 % of the rate. An owner
-//     with half of the most keys stays below it.
-//   - Beyond that, new fingerprints have fine bits. The most keys of them take 15 % of the rate.
-//   - Runs that take no more keys are shortened, so that the keys of owners with few of them take
-//     fewer bits. That ends where the sum would pass 70 % of the rate, or where a run would take
-//     more than the rate divided by the number of parts.
+//   - New fingerprints have base bits while the sum stays below 85 % of the rate. It does for an
+//     owner with half of the most keys.
+//   - Beyond that, new fingerprints have fine bits. The maximum number of such keys takes 15 % of
+//     the rate.
+//   - Runs that take no more keys are shortened, so that owners with few keys need fewer bits per
+//     key. Shortening stops before the sum exceeds 70 % of the rate, and before a run takes more
+//     than the rate divided by the number of parts.
 type runRules struct {
 	rate  float64
 	most  int     // keys of one owner
-	split int     // keys of a run: with more, the order of the oldest keys would be lost
-	share float64 // the most of the rate that a run may take when it is shortened
+	split int     // maximum number of keys of a run; evictions from a longer run would lose the order
+	share float64 // maximum share of the rate for a shortened run
 	base  uint8
 	fine  uint8
 }
 
 const (
-	// fineBits is the number of bits that fine fingerprints are longer.
+	// fineBits is the number of bits by which fine fingerprints are longer.
 	fineBits = 3
-	// splits is the number of runs that the most keys of one owner take at least.
+	// splits is the minimum number of runs for Most keys of one owner.
 	splits = 8
 
 	baseShare  = 0.85
@@ -89,8 +90,8 @@ func (d *draft) decode(r *draftRun) {
 	}
 }
 
-// add adds a key that is forgotten with the part that ends at before. It returns false, and adds
-// nothing, if that part or a later one has the key.
+// add adds a key to the part that ends at before. It returns false, and adds nothing, if that part
+// or a later one has the key.
 func (d *draft) add(key Hash, before int64) (fresh bool) {
 	at := len(d.runs)
 	for ; at > 0 && d.runs[at-1].before >= before; at-- {
@@ -104,8 +105,8 @@ func (d *draft) add(key Hash, before int64) (fresh bool) {
 	return true
 }
 
-// runFor returns the last run of the part that ends at before, whose first run is or would be at.
-// If that run takes no more keys, runFor adds another one.
+// runFor returns the last run of the part that ends at before. at is the index of the part's first
+// run, or where it belongs. If the last run takes no more keys, runFor adds another one.
 func (d *draft) runFor(at int, before int64) *draftRun {
 	end := at
 	for end < len(d.runs) && d.runs[end].before == before {
@@ -162,7 +163,7 @@ func (d *draft) evict() (evicted int) {
 }
 
 // shorten shortens the fingerprints of runs, except the last run if its part ends at current. It
-// takes the longest first: each bit of a fingerprint doubles what the run takes of the rate.
+// starts with the longest. Each bit less doubles the run's share of the rate.
 func (d *draft) shorten(current int64) {
 	closed := d.runs
 	if n := len(closed); n > 0 && closed[n-1].before >= current {

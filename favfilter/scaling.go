@@ -17,9 +17,8 @@ type Scaling struct {
 	// to 0.5.
 	FalsePositiveRate float64
 
-	// Region is the region size in bits of the pages. 0 means that keys are never removed from
-	// them. Then the best number of bits set by a key is larger, and the total number of bits
-	// smaller.
+	// Region is the region size of the pages in bits. 0 means that keys are never removed. Each key
+	// then sets more bits, and a page needs fewer bits in all.
 	Region uint16
 }
 
@@ -37,8 +36,8 @@ func (s Scaling) First(capacity int) (Shape, error) {
 }
 
 // Next returns the shape of the layer to append to p when the newest layer of p is full. The region
-// size is that of p. Next fails if p can grow no further: past [MaxLayers], or past [MaxBits] in
-// all.
+// size is that of p. Next fails if p cannot grow any further: past [MaxLayers], or past [MaxBits]
+// in all.
 func (s Scaling) Next(p *Page) (Shape, error) {
 	if len(p.layers) == MaxLayers {
 		return Shape{}, fmt.Errorf("shape layer %d of page %d: %d are the most", MaxLayers, p.header.Number, MaxLayers)

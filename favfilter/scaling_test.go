@@ -32,7 +32,7 @@ func scaleTo(t fataler, rng *rand.Rand, s favfilter.Scaling, page *favfilter.Pag
 		switch o := s.Add(page, h); o {
 		case favfilter.Added:
 			keys = append(keys, h)
-		case favfilter.Present: // by chance
+		case favfilter.Present: // a false positive
 		default:
 			t.Fatalf("a key is %v", o)
 		}
@@ -134,7 +134,7 @@ func TestScalingShapes(t *testing.T) {
 	}
 }
 
-// The string of a page with a new layer ends at the end of its size class, too.
+// The string of a page with a new layer also ends at the end of its size class.
 func TestScalingFillsTheAllocatorsBlocks(t *testing.T) {
 	s := favfilter.Scaling{FalsePositiveRate: 0.001}
 	page := scaled(t, s, 100)
@@ -153,8 +153,8 @@ func TestScalingFillsTheAllocatorsBlocks(t *testing.T) {
 	}
 }
 
-// A page that can grow no further takes keys until the configured rate is used up, and no more. The
-// keys it holds are present.
+// A page that cannot grow any further takes keys until the configured rate is used up. It then
+// refuses keys, and still reports the keys it holds.
 func TestScalingPastTheLimits(t *testing.T) {
 	const rate = 0.01
 	s := favfilter.Scaling{FalsePositiveRate: rate, Region: 8}

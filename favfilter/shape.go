@@ -50,8 +50,8 @@ func ShapeFor(capacity int, rate float64) (Shape, error) {
 	return shape, nil
 }
 
-// shapeBehind returns the shape of a layer that follows before bytes of a string, and that may have
-// at most mostBits bits.
+// shapeBehind returns the shape of a layer with at most mostBits bits that follows before bytes of
+// a string.
 func shapeBehind(before int, mostBits uint32, capacity int, rate float64, region uint16) (Shape, error) {
 	if capacity < 0 {
 		return Shape{}, fmt.Errorf("capacity %d is negative", capacity)
@@ -81,8 +81,8 @@ func bytesFor(capacity int, rate float64, k uint8) float64 {
 	return math.Ceil(perKey * float64(capacity) / 8)
 }
 
-// minPageBytes is the length of the smallest page. Redis uses about as much memory for its two
-// keys.
+// minPageBytes is the length of the smallest page. For its two keys, Redis uses about the same
+// amount of memory.
 const minPageBytes = 314
 
 // Limit returns the largest number of set bits in a page of this shape at the given false-positive

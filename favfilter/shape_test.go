@@ -38,8 +38,8 @@ func TestShapeForRefuses(t *testing.T) {
 	}
 }
 
-// The length of the bits string at the ends of size classes: the header of a
-// string grows at 64 KiB. Total lengths are a power of two minus 6 or 10.
+// These cases are at the ends of size classes. The header that Redis puts around a string is longer
+// from 64 KiB on, so bits strings end 6 or 10 bytes below a power of two.
 func TestShapeForGolden(t *testing.T) {
 	for _, c := range []struct {
 		capacity int
@@ -110,8 +110,8 @@ func sizeClass(size int) int {
 	}
 }
 
-// stringOverhead is what Redis puts around a string of length bytes: a header that
-// holds its length and room, and a final zero.
+// stringOverhead is the number of bytes that Redis puts around a string: a header with its length
+// and room, and a final zero.
 func stringOverhead(length int) int {
 	switch {
 	case length < 1<<8:
@@ -133,13 +133,13 @@ func longestBelow(size int) int {
 	return length
 }
 
-// What fewer hashes cost, as ShapeFor's comment states it: against the
-// n log2(1/rate) / ln 2 bits of a Bloom filter with the best k.
+// The cost of fewer hashes is what ShapeFor's comment states: the bits per key, compared with n
+// log2(1/rate) / ln 2 bits of a Bloom filter with the best k.
 func TestShapeForCost(t *testing.T) {
 	const capacity = 1_000_000
 	for rate, want := range map[float64]float64{0.3: 1.12, 0.1: 1.00, 0.01: 1.00, 0.001: 1.02, 0.0005: 1.01, 0.00025: 1.01, 1e-6: 1.01, 1e-9: 1.01} {
 		s := shapeFor(t, capacity, rate)
-		// Exclude the room up to the end of the size class.
+		// The room up to the end of the size class does not count.
 		perKey := float64(s.Bits) / float64(s.Capacity(rate))
 		if got := perKey / (math.Log2(1/rate) * math.Log2E); math.Abs(got-want) > 0.005 {
 			t.Errorf("rate %g: %.3f times the bits of a plain Bloom filter, stated %.2f", rate, got, want)
@@ -147,7 +147,7 @@ func TestShapeForCost(t *testing.T) {
 	}
 }
 
-// Capacity is the mean number of keys at which as many bits are set as Limit says.
+// Capacity is the mean number of keys at which Limit bits are set.
 func TestLimitAndCapacityAgreeWithSimulation(t *testing.T) {
 	const pages = 25
 	for _, rate := range []float64{0.00025, 0.001, 0.01} {
@@ -166,8 +166,8 @@ func TestLimitAndCapacityAgreeWithSimulation(t *testing.T) {
 					t.Errorf("%v: %g past the limit of rate %g, want no more than %g", s, got, rate, last.FalsePositiveRate())
 				}
 			}
-			// The key that reaches the limit is half a key past it; two keys are left
-			// for bits that a key meets twice.
+			// On average, the key that reaches the limit passes it by half a key. Two keys are
+			// allowed for repeated positions.
 			mean, deviation := keys.mean()
 			if off := mean - float64(s.Capacity(rate)); off < -4*deviation || off > 2+4*deviation {
 				t.Errorf("rate %g, %v: full at %.1f keys (+-%.1f), capacity %d", rate, s, mean, deviation, s.Capacity(rate))

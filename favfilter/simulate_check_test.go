@@ -51,10 +51,10 @@ func TestSimulatedRemovals(t *testing.T) {
 }
 
 // The chosen parameters hold in the hardest case, on pages as full as allowed. No key is lost,
-// removed keys are reported no more often than the rate says, and few rebuilds are needed.
+// removed keys are reported no more often than the rate, and few rebuilds are needed.
 func TestFullestPagesUnderChurn(t *testing.T) {
 	const turnovers = 4
-	waits := map[float64]float64{0.00025: 200, 0.001: 300} // of 1,000, at most; simulated: 160 and 250
+	waits := map[float64]float64{0.00025: 200, 0.001: 300} // maximum per 1,000; simulated: 160 and 250
 	for _, g := range served() {
 		for _, keys := range []int{150, 1000} {
 			l := newLife(g, uint64(keys))
@@ -91,7 +91,7 @@ func TestFullestPagesUnderChurn(t *testing.T) {
 	}
 }
 
-// Growing pages take no more than BENCHMARKS.md states, as computed without a server.
+// Growing pages take no more memory, as computed without a server, than BENCHMARKS.md states.
 func TestBytesAnActivity(t *testing.T) {
 	for i, stated := range []float64{3.2, 2.65} {
 		g, bytes := served()[i], 0.0

@@ -12,8 +12,9 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// BenchmarkShapesInRedis measures on a server what the simulation only computes: pages of 2 million
-// activities of 20,000 users, some with many. It measures them first as they have grown, and then
+// BenchmarkShapesInRedis measures on a server what the simulation computes. Its pages hold 2
+// million activities of 20,000 users, some with many. It measures them as they have grown, and
+// again after replacing a twentieth of all activities.
 // after replacing a twentieth of all activities.
 //
 //	go test ./favfilter -run '^$' -bench ShapesInRedis -benchtime 1x
@@ -48,7 +49,7 @@ func measureInRedis(b *testing.B, people *bench.Population, g geometry) {
 		lives[i].where = favfilter.Header{Identity: identity, Number: uint32(i), Build: 1}
 		lives[i].anew()
 	}
-	place(b, store, newLife(g, 0)) // the server learns the script
+	place(b, store, newLife(g, 0)) // so that the server knows the script
 	empty := usedMemory(b, server)
 	for e := range people.AllEntries() {
 		page := favfilter.PageNumber(favfilter.HashKey(identity.Seed, e.Owner).H1, identity.Pages)
@@ -105,6 +106,6 @@ func usedMemory(b *testing.B, server *redistest.Server) int {
 			return n
 		}
 	}
-	b.Fatal("the server does not say what memory it uses")
+	b.Fatal("the server does not report its memory")
 	return 0
 }

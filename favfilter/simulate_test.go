@@ -8,13 +8,13 @@ import (
 	"github.com/feedfilter/feedfilter/regions"
 )
 
-// geometry is a way to shape pages, and to decide when to rebuild one: the subject of a simulation.
+// geometry is the subject of a simulation: how pages are shaped, and when they are rebuilt.
 type geometry struct {
-	rate     float64 // of false positives of a key, at most
+	rate     float64 // maximum false-positive rate of a key
 	hashes   uint8
 	region   uint16
-	headroom float64 // keys that a page has room for when it is made, over those it holds
-	least    int     // bits that a removal has to clear; 3 is what pages demand
+	headroom float64 // number of keys that a new page has room for, in multiples of those it holds
+	least    int     // number of bits that a removal must clear; pages demand 3
 }
 
 // shape returns the shape of a page that is rebuilt for the given number of keys.
@@ -23,7 +23,7 @@ func (g geometry) shape(keys int) favfilter.Shape {
 	perKey := float64(g.hashes) / g.load()
 	length := max(314, favfilter.HeaderBytes+int(math.Ceil(perKey*float64(int(float64(keys)*g.headroom)+1)/8)))
 	size := sizeClass(length + stringOverhead(length))
-	length = size - stringOverhead(size-stringOverhead(size)) // all of the block
+	length = size - stringOverhead(size-stringOverhead(size)) // the whole block
 	s.Bits = 8 * uint32(length-favfilter.HeaderBytes)
 	return s
 }
@@ -36,7 +36,7 @@ func (g geometry) perKey() float64 {
 	return float64(g.hashes) / g.load() * (1 + 1/float64(g.region))
 }
 
-// keyBytes is about what Redis uses for a key besides the block of its value: name, object and
+// keyBytes is about what Redis uses for a key beside the block of its value: for name, object and
 // entry.
 const keyBytes = 100
 
@@ -55,7 +55,7 @@ type life struct {
 	where   favfilter.Header // identity and number of the page
 	page    *favfilter.Page
 	live    []favfilter.Hash
-	removed []favfilter.Hash // in their order
+	removed []favfilter.Hash // in the order of removal
 	tally
 }
 
@@ -65,7 +65,7 @@ type tally struct {
 	jammed, full, shrunk  int     // rebuilt pages, by reason
 	bare                  int     // removals that could clear no bit at all
 	stuck                 int     // removals after which the key is still reported
-	looked, late          int     // keys looked up a tenth of the page's keys later, and reported
+	looked, late          int     // keys looked up a tenth of the page's keys after their removal, and those reported
 	rates, worst, changes float64 // false-positive rate after each change: sum and highest
 }
 
@@ -209,7 +209,7 @@ func (t *tally) add(o tally) {
 
 func perThousand(n, of int) float64 { return 1000 * float64(n) / float64(max(1, of)) }
 
-// fullest is the most keys, so many or a little more, that a page of their shape is made for.
+// fullest returns the largest number of keys, from keys on, for which a page has the same shape.
 func (g geometry) fullest(keys int) int {
 	for g.shape(keys+1) == g.shape(keys) {
 		keys++

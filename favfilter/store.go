@@ -15,8 +15,8 @@ import (
 type PageID struct {
 	Number uint32
 	// Part distinguishes pages of the same number that are read together. It is "" for the page
-	// itself, or a short name of lower-case letters, digits and dashes. That of a [Window] has a dot
-	// between its name and the hash of the owner.
+	// itself, or a short name of lower-case letters, digits and dashes. The Part of a [Window] has
+	// a dot between its name and the hash of the owner.
 	Part string
 }
 
@@ -39,8 +39,8 @@ type Version string
 // versionOf returns the version of a stored string.
 func versionOf(raw []byte) Version { return Version(raw[:min(len(raw), HeaderBytes)]) }
 
-// Loaded is what was read from a store under one ID: a page, or the fingerprints of a [Window].
-// Both are nil if there is nothing, or if it is damaged.
+// Loaded is what a store has under one ID: a page, or the fingerprints of a [Window]. Both are nil
+// if nothing is stored, or if it is damaged.
 type Loaded struct {
 	Page         *Page // read-only
 	Fingerprints *Fingerprints
@@ -166,7 +166,7 @@ const KeepExpiry time.Duration = -1
 // Replacement describes how [Store.Replace] replaces a page, or the fingerprints of a [Window].
 type Replacement struct {
 	ID PageID
-	// Page or Fingerprints are new. If both are nil, what is stored is removed.
+	// Page or Fingerprints is the new value. If both are nil, the stored value is removed.
 	Page         *Page
 	Fingerprints *Fingerprints
 	// Seen is the version that the caller read. The page is replaced if the store still has it.
@@ -174,11 +174,11 @@ type Replacement struct {
 	// Newer also replaces a page that is missing, has another incarnation, or has a lower
 	// sequence than Page. Ignored if Page is nil.
 	Newer bool
-	// Expire is the time to live of what is new; 0: none. Ignored for a removal.
+	// Expire is the time to live of the new value; 0: none. Ignored for a removal.
 	Expire time.Duration
 }
 
-// Encode returns the strings that are new; raw is nil for a removal.
+// Encode returns the strings of the new value; raw is nil for a removal.
 func (r *Replacement) Encode() (raw, collisions []byte) {
 	return Loaded{Page: r.Page, Fingerprints: r.Fingerprints}.Encode()
 }

@@ -38,9 +38,9 @@ type WindowConfig struct {
 	// Length/Parts longer than Length. More parts take a little more memory for each key: log2 of
 	// Parts, in bits. Default [DefaultParts].
 	Parts int
-	// Most is the largest number of keys that one owner has, 1 to 100,000. When another key is
-	// added, the oldest part loses one. A lookup reads all keys of an owner, some 2 bytes each.
-	// Default [DefaultMost].
+	// Most is the maximum number of keys of one owner, 1 to 100,000. Beyond it, each new key evicts
+	// a key of the oldest part. A lookup reads all keys of an owner, some 2 bytes each. Default
+	// [DefaultMost].
 	Most int
 	// FalsePositiveRate is the highest share of absent keys that are reported: 1e-11 to 0.5. Default
 	// 0.001.
@@ -60,8 +60,8 @@ type WindowConfig struct {
 // Window is a set of keys for each of any number of owners, such as the posts that each user has
 // seen. It forgets each key by itself: no earlier than Length after it was last added, and at most
 // Length/Parts later than that. The keys of an owner are one string in the store, [Fingerprints],
-// of 2 to 3 bytes a key. The store removes the string when the last key is forgotten, so an owner
-// who is not heard of again costs nothing. Keys cannot be removed one by one.
+// of 2 to 3 bytes a key. The store removes the string when the last key is forgotten, so an
+// inactive owner costs nothing. Keys cannot be removed one by one.
 //
 // Writers compare and swap the string, so no writer loses the keys of another. The clocks of their
 // processes must agree. A process whose clock is slow by d adds keys that are forgotten up to d
@@ -152,8 +152,8 @@ func (w *Window) Add(ctx context.Context, owner string, keys ...string) ([]Outco
 }
 
 // Contains reports for each key whether the owner may have it. It reports true for every key that
-// was added within Length, unless the owner has had more than Most keys since, and for other keys
-// at the false-positive rate. It takes one round trip.
+// was added within Length, unless the owner has had more than Most keys since. It reports true for
+// other keys at the false-positive rate. It takes one round trip.
 func (w *Window) Contains(ctx context.Context, owner string, keys ...string) ([]bool, error) {
 	start, id := w.owner(owner)
 	loaded, err := w.store.Load(ctx, []PageID{id})
@@ -186,17 +186,18 @@ func (w *Window) hash(start Start, keys []string) []Hash {
 	return hashes
 }
 
-// ID returns the id under which a store keeps the keys of an owner with that hash. Its number is
-// that of the page of the hash, see [PageNumber].
+// ID returns the id under which a store keeps the keys of the owner with the given hash. Its number
+// is that of the page of the hash, see [PageNumber].
 func (w *Window) ID(owner uint64) PageID {
 	const base = 36 // shorter than hexadecimal: stores keep the id of each owner
 	return PageID{Number: uint32(owner >> (64 - w.slots)), Part: w.name + "." + strconv.FormatUint(owner, base)}
 }
 
-// Recent returns the keys that had not been forgotten at now, of what [Store.Load] returned for the
-// owner. It returns nil if there are none, or if they must not be used: they are of another seed,
-// damaged, or report more than three times the false-positive rate. Keys that exceed the rate by
-// less stay in use. The rate may have been lowered, and forgetting the keys would be worse.
+// Recent returns the keys in l that had not been forgotten at now. l is what [Store.Load] returned
+// for the owner. Recent returns nil if there are none, or if they must not be used: they have
+// another seed, are damaged, or report more than three times the false-positive rate. Keys that
+// exceed the rate by less stay in use, because the rate may have been lowered, and forgetting them
+// would be worse.
 func (w *Window) Recent(l Loaded, now time.Time) *Recent {
 	live := w.live(l, now)
 	if len(live) == 0 {
@@ -223,8 +224,8 @@ func (w *Window) live(l Loaded, now time.Time) []run {
 // Writing is what [Window.Write] writes.
 type Writing struct {
 	Keys []Hash
-	// At has the time when each key was added; keys without one: now. A key whose time has passed by
-	// more than Length, and whose part is forgotten, is not added.
+	// At has the time when each key was added; a key without a time was added now. A key whose part
+	// is forgotten already is not added.
 	At  []time.Time
 	Now time.Time
 	// Loaded is what Store.Load has just returned for the owner; with it, Write makes a single
@@ -234,16 +235,16 @@ type Writing struct {
 
 // Recorded is the result of [Window.Write].
 type Recorded struct {
-	// Fresh reports for each key whether it was new: not already there with the same time or a
-	// later one, to the part. At the false-positive rate, it is false for a new key.
+	// Fresh reports for each key whether it was new. A key is not new if its part or a later one
+	// has it. At the false-positive rate, it is false for a new key, too.
 	Fresh []bool
-	// Evicted is the number of old keys that went because the owner had Most keys.
+	// Evicted is the number of old keys removed because the owner had Most keys.
 	Evicted int
-	// Damage is why what the store kept could not be read, and counted as empty; nil: it could.
+	// Damage is why the stored value could not be read and counted as empty; nil: it was readable.
 	Damage error
 }
 
-// Write adds keys of an owner to what the store keeps under id. After an error, it may have added
+// Write adds keys of an owner to those that the store keeps under id. After an error, it has added
 // all of them or none.
 func (w *Window) Write(ctx context.Context, id PageID, wr Writing) (Recorded, error) {
 	for round := range windowRounds {
@@ -291,8 +292,8 @@ func (w *Window) try(ctx context.Context, id PageID, wr *Writing, round int) (re
 	return recorded, done, err
 }
 
-// add adds the keys to the draft, and evicts the oldest ones beyond the most. If it evicts a key
-// that was already in the draft, it adds the key again, unless that many newer keys follow.
+// add adds the keys to the draft, and evicts the oldest beyond the most. If it evicts a key of wr
+// that was in the draft before, it adds the key again, unless as many newer keys follow.
 func (w *Window) add(d *draft, wr *Writing) Recorded {
 	recorded := Recorded{Fresh: make([]bool, len(wr.Keys))}
 	for from := 0; ; from = max(0, len(wr.Keys)-d.most) {
@@ -350,8 +351,8 @@ func (w *Window) Remove(ctx context.Context, id PageID) error {
 	return fmt.Errorf("forget window %v: %w", id, errContended)
 }
 
-// yield pauses before another attempt, so that the other writers, which were first in the given
-// number of rounds, can finish.
+// yield pauses before another attempt, so that the writers that overtook this one can finish.
+// rounds is how often they did.
 func yield(ctx context.Context, rounds int) error {
 	if rounds == 0 {
 		return nil

@@ -16,12 +16,12 @@ import (
 	"github.com/feedfilter/feedfilter/internal/ratetest"
 )
 
-// This file compares representations of the keys that one owner added in the last 30 days. Each
-// keeps keys for six parts of 5 days after the current one, as a Window does by default.
+// This file compares representations of the keys that one owner added in the last 30 days. Like a
+// Window by default, each keeps keys for six parts of 5 days after the current one.
 
 const (
 	comparedRate  = 0.0005
-	comparedParts = 7 // six, and the current one
+	comparedParts = 7 // six, plus the current one
 )
 
 // kept is one string of an owner.
@@ -30,10 +30,10 @@ type kept struct {
 	raw  []byte
 }
 
-// representation records and finds the keys of one owner in strings. It keeps nothing itself.
+// representation records and finds the keys of one owner in strings. It has no state of its own.
 type representation interface {
-	// record returns the strings with the keys added at now, without those that have expired, and
-	// the bytes to write.
+	// record returns the strings with the keys added at now and without expired keys, and the
+	// number of bytes to write.
 	record(t testing.TB, owner []kept, keys []favfilter.Hash, now time.Time) (next []kept, written int)
 	// read decodes the strings and returns a lookup.
 	read(t testing.TB, owner []kept, now time.Time) func(favfilter.Hash) bool
@@ -57,8 +57,8 @@ func representations() []namedRepresentation {
 func partOf(now time.Time) int64 { return now.Unix() / int64(month/time.Second/6) }
 
 // pages holds a Bloom filter for each part: a page, which grows by layers. A page has room for a
-// quarter more keys than the part before had.
-type pages struct{ joined bool } // into one string, with a short header for each part
+// quarter more keys than the previous part had.
+type pages struct{ joined bool } // all in one string, with a short header for each part
 
 func (p pages) record(t testing.TB, owner []kept, keys []favfilter.Hash, now time.Time) (next []kept, written int) {
 	t.Helper()
@@ -66,7 +66,7 @@ func (p pages) record(t testing.TB, owner []kept, keys []favfilter.Hash, now tim
 	next = slices.DeleteFunc(slices.Clone(owner), func(k kept) bool { return k.part <= partOf(now)-comparedParts })
 	if n := len(next); n == 0 || next[n-1].part < partOf(now) {
 		room := max(64, len(keys))
-		if p.joined { // a small one does not cost a string
+		if p.joined { // a small filter does not cost a string
 			room = max(16, len(keys))
 		}
 		if n > 0 {
@@ -105,13 +105,13 @@ func (pages) read(t testing.TB, owner []kept, now time.Time) func(favfilter.Hash
 	}
 }
 
-// windowHead is what any string begins with, besides its keys: format, checksum, seed and number of
-// changes. Pages have it in their headers.
+// windowHead is the length of what each string has besides its keys: format, checksum, seed and
+// number of changes. Pages have these in their headers.
 const windowHead = 20
 
-// lengths returns the lengths of the strings in the store. Joined pages, which the test keeps
-// separately, have a header of 12 bytes each. It holds the part and the numbers of bits, of bits
-// set, and of bits per key.
+// lengths returns the lengths of the strings in the store. Joined pages have a header of 12 bytes
+// each, which the test keeps separately. It holds the part and the numbers of bits, of set bits,
+// and of bits per key.
 func lengths(r representation, owner []kept) (each []int) {
 	joined := windowHead
 	for _, k := range owner {
@@ -124,8 +124,8 @@ func lengths(r representation, owner []kept) (each []int) {
 	return each
 }
 
-// aged is one sorted list of fingerprints, followed by 3 bits of age for each. The fingerprints are
-// long enough for the most keys, since they cannot be lengthened when there are more keys.
+// aged is a sorted list of fingerprints, followed by 3 bits of age for each. The fingerprints are
+// long enough for the maximum number of keys, because they cannot be lengthened later.
 type aged struct {
 	append func(dst []byte, sorted []uint64) []byte
 	decode func(raw []byte, count int) (sorted []uint64, length int)
@@ -158,7 +158,7 @@ func (a aged) record(_ testing.TB, owner []kept, keys []favfilter.Hash, now time
 	for _, key := range keys {
 		number := key.H1 >> (64 - agedWidth) << ageBits
 		at, _ := slices.BinarySearch(numbers, number)
-		numbers = slices.Insert(numbers, at, number) // before an older one
+		numbers = slices.Insert(numbers, at, number) // before an older fingerprint of the same value
 	}
 	numbers = slices.CompactFunc(numbers, func(x, y uint64) bool { return x>>ageBits == y>>ageBits })
 	ages := newBits(make([]byte, (ageBits*len(numbers)+7)/8))
@@ -171,7 +171,7 @@ func (a aged) record(_ testing.TB, owner []kept, keys []favfilter.Hash, now time
 	return []kept{{partOf(now), raw}}, len(raw)
 }
 
-// read makes a filter for most absent keys, as Recent has.
+// read makes a bitmap that rejects most absent keys, as Recent has.
 func (a aged) read(_ testing.TB, owner []kept, now time.Time) func(favfilter.Hash) bool {
 	numbers := a.decodeAll(owner, now)
 	first := max(6, bits.Len(uint(32*len(numbers))))
@@ -209,8 +209,8 @@ func eliasFano(count int) (low, length int) {
 	return low, (count*low + count + 1<<(agedWidth-low) + 7) / 8
 }
 
-// appendEliasFano appends the low bits of each number, followed by the others as a list of ones:
-// the i-th is at i plus the number without its low bits.
+// appendEliasFano appends the low bits of each number, followed by the high bits as a list of ones.
+// The i-th one is at bit i plus the high bits of the i-th number.
 func appendEliasFano(dst []byte, sorted []uint64) []byte {
 	low, length := eliasFano(len(sorted))
 	field := newBits(make([]byte, length))
@@ -236,7 +236,7 @@ func decodeEliasFano(raw []byte, count int) (sorted []uint64, length int) {
 	return sorted, length
 }
 
-// bitField is bytes that are read and written by the bit, with 8 more behind them.
+// bitField is a list of bytes, followed by 8 more, that is read and written by the bit.
 type bitField []byte
 
 func newBits(raw []byte) bitField { return append(slices.Clone(raw), make([]byte, 8)...) }
@@ -252,7 +252,7 @@ func (b bitField) put(at int, value uint64) {
 	binary.LittleEndian.PutUint64(word, binary.LittleEndian.Uint64(word)|value<<(at%8))
 }
 
-// windowed is a Window, on a store that has only the string of one owner.
+// windowed is a Window on a store that has only the string of one owner.
 type windowed struct{}
 
 type oneString struct {
@@ -299,8 +299,8 @@ type comparedOwner struct {
 	written        int
 }
 
-// live adds as many keys each day for two windows. On each day of the last part, it looks up all
-// keys of the last 30 days, and absent keys.
+// live adds the given number of keys for two windows, the same number each day. On each day of the
+// last part, it looks up all keys of the last 30 days, and absent keys.
 func live(t testing.TB, r representation, keys, probes int) *comparedOwner {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(3, uint64(keys)))
@@ -338,7 +338,7 @@ func live(t testing.TB, r representation, keys, probes int) *comparedOwner {
 // dictionary, 16 for the object, and 64 for the key.
 const keyInRedis = 24 + 16 + 64
 
-// time looks up 500 keys after reading, a tenth of them present, and records 50.
+// time reads the strings and looks up 500 keys, a tenth of them present. It also records 50 keys.
 func (o *comparedOwner) time(t testing.TB, rng *rand.Rand) {
 	t.Helper()
 	fresh := randomHashes(rng, 50)
@@ -359,7 +359,7 @@ func (o *comparedOwner) time(t testing.TB, rng *rand.Rand) {
 	o.record50 = min(o.record50, time.Since(start))
 }
 
-// No representation misses a key or exceeds the rate, and the one that was chosen is the smallest.
+// No representation misses a key or exceeds the rate. The one that Window uses is the smallest.
 func TestRepresentations(t *testing.T) {
 	for _, keys := range []int{50, 650} {
 		const probes = 100_000
@@ -374,8 +374,8 @@ func TestRepresentations(t *testing.T) {
 	}
 }
 
-// BenchmarkRepresentations prints a table of docs/BENCHMARKS.md. A time is the shortest of many,
-// which the representations take in turns, relative to that of a SHA-256 of 64 KiB.
+// BenchmarkRepresentations prints a table of docs/BENCHMARKS.md. The representations take turns. A
+// time is the shortest of many, in multiples of a SHA-256 of 64 KiB.
 //
 //	go test ./favfilter -run '^$' -bench Representations -benchtime 1x
 func BenchmarkRepresentations(b *testing.B) {

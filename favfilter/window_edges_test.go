@@ -21,7 +21,7 @@ func TestWindowDefaults(t *testing.T) {
 	recorded := write(t, w, id, favfilter.Writing{Keys: randomHashes(rand.New(rand.NewPCG(1, 2)), 10_007), Now: at.now})
 	got := recent(t, w, store, id, at.now)
 	if n, rate := got.Keys(), rateOf(got); n != 10_000 || recorded.Evicted > 7 || rate > 0.001 || rate < 0.0005 {
-		t.Errorf("%d keys at a rate of %g, %d went", n, rate, recorded.Evicted)
+		t.Errorf("%d keys at a rate of %g, %d evicted", n, rate, recorded.Evicted)
 	}
 	if run := got.Runs()[0]; run.Before.Sub(run.From) != 5*24*time.Hour {
 		t.Errorf("a part from %v until %v", run.From, run.Before)
@@ -45,7 +45,7 @@ func TestWindowOfAnotherSeed(t *testing.T) {
 	}
 }
 
-// A write that starts with what has changed meanwhile reads again.
+// A write with Loaded reads again if other writers have changed the string since.
 func TestWindowReadsAgain(t *testing.T) {
 	at, keys := newClock(), ascending(3)
 	store := &favfilter.Memory{Now: func() time.Time { return at.now }}
@@ -63,12 +63,12 @@ func TestWindowReadsAgain(t *testing.T) {
 	}
 }
 
-// A time in the future counts as now. A key of a part that is just forgotten is not added.
+// A time in the future counts as now. A key of a part that was just forgotten is not added.
 func TestWindowTimes(t *testing.T) {
 	at, keys := newClock(), ascending(3)
 	store := &favfilter.Memory{Now: func() time.Time { return at.now }}
 	const day = 24 * time.Hour
-	at.now = time.Unix(0, 0).Add(4000 * 5 * day) // a part begins
+	at.now = time.Unix(0, 0).Add(4000 * 5 * day) // start of a part
 	w := openWindow(t, store, favfilter.WindowConfig{Length: month})
 	id := w.ID(7)
 	recorded := write(t, w, id, favfilter.Writing{
@@ -83,7 +83,7 @@ func TestWindowTimes(t *testing.T) {
 	}
 	at.now = at.now.Add(5*day - time.Millisecond)
 	if got := recent(t, w, store, id, at.now); !got.Contains(keys[1]) {
-		t.Error("a key is missed in the last moment")
+		t.Error("a key is missed in its last millisecond")
 	}
 	at.now = at.now.Add(time.Millisecond)
 	if got := recent(t, w, store, id, at.now); got.Contains(keys[1]) || !got.Contains(keys[0]) {
@@ -91,7 +91,7 @@ func TestWindowTimes(t *testing.T) {
 	}
 }
 
-// The string stays until its last key is forgotten, and no longer.
+// The store keeps the string until its last key is forgotten.
 func TestWindowExpires(t *testing.T) {
 	at := newClock()
 	store := &favfilter.Memory{Now: func() time.Time { return at.now }}
@@ -108,7 +108,7 @@ func TestWindowExpires(t *testing.T) {
 	}
 }
 
-// The runs of keys of the past are shortened at once.
+// Runs of earlier parts are shortened at once.
 func TestWindowShortensHistory(t *testing.T) {
 	at := newClock()
 	store := &favfilter.Memory{Now: func() time.Time { return at.now }}
@@ -123,8 +123,8 @@ func TestWindowShortensHistory(t *testing.T) {
 	}
 }
 
-// Of a write with more keys than the most, the last ones stay. A write that adds nothing evicts
-// nothing, even if the most was lowered.
+// If a write has more keys than Most, its last keys stay. A write that adds nothing evicts nothing,
+// even if Most was lowered.
 func TestWindowOfFewKeys(t *testing.T) {
 	at, keys := newClock(), ascending(21)
 	store := &favfilter.Memory{Now: func() time.Time { return at.now }}
@@ -146,8 +146,8 @@ func TestWindowOfFewKeys(t *testing.T) {
 	}
 }
 
-// Times before 1970 belong to one part, which ends with 1969. A key without a time counts as
-// recorded now.
+// Times before 1970 belong to one part, which ends with 1969. A key without a time counts as added
+// now.
 func TestWindowBefore1970(t *testing.T) {
 	start, keys := time.Unix(0, 0).UTC(), ascending(4)
 	store := &favfilter.Memory{Now: func() time.Time { return start.Add(time.Hour) }}

@@ -46,7 +46,7 @@ func openWindow(t fataler, store favfilter.Store, c favfilter.WindowConfig) *fav
 	return w
 }
 
-// Keys are found for as long as they are kept, in every process, and are forgotten one part later.
+// Every process finds keys for as long as they are kept. Keys are forgotten at most one part later.
 func TestWindow(t *testing.T) {
 	onStores(t, func(t *testing.T, store favfilter.Store) {
 		at := newClock()
@@ -74,7 +74,7 @@ func TestWindow(t *testing.T) {
 		if _, err := w.Add(t.Context(), "U1", keys[:50]...); err != nil {
 			t.Fatal(err)
 		}
-		w = openWindow(t, store, config) // another process
+		w = openWindow(t, store, config) // like another process
 		want(w, "U1", keys, true)
 		at.now = at.now.Add(2 * time.Hour)
 		want(w, "U1", keys[:50], true)
@@ -94,14 +94,14 @@ func TestWindow(t *testing.T) {
 	})
 }
 
-// recorded is a key of the model, and the last time when it was added.
+// recorded is a key of the model, and when it was last added.
 type recorded struct {
 	key favfilter.Hash
 	at  time.Time
 }
 
-// A window is like a map of times that forgets the oldest beyond its most, and what is older than
-// its length.
+// A window behaves like a map of times that forgets keys older than its length, and the oldest keys
+// beyond its most.
 func TestWindowModel(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		at := newClock()
@@ -137,7 +137,7 @@ func TestWindowModel(t *testing.T) {
 			}
 			for i, key := range writing.Keys {
 				known := slices.IndexFunc(model, func(m recorded) bool { return m.key == key })
-				if !result.Fresh[i] { // its part has it already, and its place among the oldest stays
+				if !result.Fresh[i] { // the part has the key already, and the key keeps its place among the oldest
 					model[known].at = at.now
 					continue
 				}
@@ -154,8 +154,8 @@ func TestWindowModel(t *testing.T) {
 			if recent.Keys() > config.Most {
 				r.Fatalf("%d keys, more than %d", recent.Keys(), config.Most)
 			}
-			// A key may be in several parts, so that less than most different ones stay; the newest
-			// are never among those that go.
+			// A key may be in several parts, and then takes several places. The newest keys are
+			// never evicted.
 			sure := max(1, config.Most-max(1, config.Most/8)) / (config.Parts + 1)
 			for i, m := range model {
 				age := at.now.Sub(m.at)
@@ -219,13 +219,13 @@ func rateOf(r *favfilter.Recent) (rate float64) {
 	return rate
 }
 
-// Whatever the number of keys, their strings stay below the sizes that are promised, the rate stays
-// below what is configured, and it is what the runs say.
+// For any number of keys, the strings stay below the promised sizes. The rate stays below the
+// configured one, and is what the runs say.
 func TestWindowSizes(t *testing.T) {
 	for _, c := range []struct {
-		keys   int     // in a window
-		most   float64 // bytes of a key
-		stored int     // keys at the end of a part
+		keys   int     // number of keys in a window
+		most   float64 // maximum bytes per key
+		stored int     // number of keys at the end of a part
 	}{
 		{20, 5, 23}, {50, 3.3, 57}, {200, 2.4, 227}, {650, 2.15, 737}, {1500, 2.1, 1700}, {5000, 2.05, 5667}, {7000, 2.1, 7933}, {10_000, 2.15, 10_000},
 	} {
@@ -256,7 +256,7 @@ func TestWindowSizes(t *testing.T) {
 	}
 }
 
-// The rate is kept however keys arrive: first few, then many in one part, or as history in any
+// The rate is kept in whatever order keys arrive: few at first, many in one part, or history in any
 // order.
 func TestWindowKeepsItsRate(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
@@ -292,8 +292,8 @@ func TestWindowKeepsItsRate(t *testing.T) {
 	})
 }
 
-// Fingerprints that were shortened, because there were few, leave the rate for the most keys. The
-// runs of 43 keys take nearly the whole share of their parts.
+// While there are few keys, fingerprints are shortened. That must leave enough of the rate for the
+// maximum number of keys. Runs of 43 keys take nearly the whole share of their parts.
 func TestWindowKeepsItsRateAfterFewKeys(t *testing.T) {
 	at := newClock()
 	store := &favfilter.Memory{Now: func() time.Time { return at.now }}
@@ -318,7 +318,7 @@ func TestWindowKeepsItsRateAfterFewKeys(t *testing.T) {
 	}
 }
 
-// Beyond the most keys, the oldest go first, in order even where all are of one part.
+// Beyond Most keys, the oldest are evicted first, even if all are of one part.
 func TestWindowEvictsTheOldest(t *testing.T) {
 	at := newClock()
 	store := &favfilter.Memory{Now: func() time.Time { return at.now }}
@@ -327,7 +327,7 @@ func TestWindowEvictsTheOldest(t *testing.T) {
 	rng, id := rand.New(rand.NewPCG(1, 2)), w.ID(7)
 	var keys []favfilter.Hash
 	evicted := 0
-	for range 100 { // 30 at a time
+	for range 100 { // adds 30 keys each time
 		batch := make([]favfilter.Hash, 30)
 		for i := range batch {
 			batch[i] = randomHash(rng)
@@ -341,7 +341,7 @@ func TestWindowEvictsTheOldest(t *testing.T) {
 	}
 	got := recent(t, w, store, id, at.now)
 	if got.Keys() != most || evicted != len(keys)-most {
-		t.Errorf("%d keys, %d went", got.Keys(), evicted)
+		t.Errorf("%d keys, %d evicted", got.Keys(), evicted)
 	}
 	for _, run := range got.Runs() {
 		if run.Keys > most/8 {
@@ -349,7 +349,7 @@ func TestWindowEvictsTheOldest(t *testing.T) {
 		}
 	}
 	for i, key := range keys {
-		// The oldest run, an eighth of the most, loses keys in no order.
+		// The oldest run, an eighth of Most, loses keys in any order.
 		switch newer := len(keys) - i; {
 		case newer <= most-most/8 && !got.Contains(key):
 			t.Errorf("key %d of %d, newest first, is missed", newer, len(keys))
@@ -359,7 +359,7 @@ func TestWindowEvictsTheOldest(t *testing.T) {
 	}
 }
 
-// A key that is added again is found, even if it was the next one to go.
+// A key that is added again is found, even if it was the next to be evicted.
 func TestWindowAddsTheOldestAgain(t *testing.T) {
 	at := newClock()
 	store := &favfilter.Memory{Now: func() time.Time { return at.now }}
@@ -379,7 +379,7 @@ func TestWindowAddsTheOldestAgain(t *testing.T) {
 	}
 }
 
-// A key is kept from its own time on, whatever order keys arrive in.
+// A key is kept from its own time on, in whatever order keys arrive.
 func TestWindowHistory(t *testing.T) {
 	at := newClock()
 	store := &favfilter.Memory{Now: func() time.Time { return at.now }}
@@ -426,7 +426,7 @@ func TestWindowHistory(t *testing.T) {
 		at.now = at.now.Add(day)
 	}
 	if recent(t, w, store, id, at.now) != nil {
-		t.Error("something is left")
+		t.Error("Forget has left a key")
 	}
 }
 
@@ -449,7 +449,7 @@ func ascending(n int) []favfilter.Hash {
 	return keys
 }
 
-// Many writers of one owner lose none of the keys that any of them was told are recorded.
+// Concurrent writers of one owner lose no key that a writer was told is recorded.
 func TestWindowRacingWriters(t *testing.T) {
 	onStores(t, func(t *testing.T, store favfilter.Store) {
 		w := openWindow(t, store, favfilter.WindowConfig{Length: time.Hour, FalsePositiveRate: 1e-9})
@@ -505,7 +505,7 @@ func (s failing) Replace(context.Context, favfilter.Replacement) (bool, error) {
 	return false, s.replace
 }
 
-// Errors of the store are returned, and a write that others always overtake ends.
+// Errors of the store are returned. A write that others overtake each time ends.
 func TestWindowStoreFails(t *testing.T) {
 	memory, broken := &favfilter.Memory{}, errors.New("broken")
 	if _, err := openWindow(t, memory, favfilter.WindowConfig{Length: time.Hour}).Add(t.Context(), "U1", "P1"); err != nil {
@@ -549,12 +549,12 @@ func TestWindowRefuses(t *testing.T) {
 		{Length: time.Hour, FalsePositiveRate: 1e-12},
 	} {
 		if w, err := favfilter.OpenWindow(&favfilter.Memory{}, c); err == nil || w != nil {
-			t.Errorf("%+v is taken", c)
+			t.Errorf("%+v is accepted", c)
 		}
 	}
 }
 
-// Keys that report more than three times the rate are not used.
+// Keys with more than three times the false-positive rate are not used.
 func TestWindowOfAnotherRate(t *testing.T) {
 	store := &favfilter.Memory{}
 	at := newClock()
@@ -571,7 +571,7 @@ func TestWindowOfAnotherRate(t *testing.T) {
 	}
 }
 
-// An owner of so many keys of a month records 50 more, and looks up 500.
+// BenchmarkWindow looks up 500 keys, and records 50, for an owner with that many keys of a month.
 func BenchmarkWindow(b *testing.B) {
 	for _, n := range []int{50, 650, 5000} {
 		at := newClock()

@@ -22,20 +22,20 @@ import (
 )
 
 const (
-	tokenTurn    = 10 * time.Second // a token is used for that long, accepted before and after
-	tokenRefusal = 5 * time.Second  // within which one is refused that was taken out a turn ago, if not at once
+	tokenTurn    = 10 * time.Second // how long clients use a token; it is valid for one turn more on each side
+	tokenRefusal = 5 * time.Second  // upper bound until a token removed a turn ago is refused
 	hangupEach   = 2 * time.Second
 	askEach      = 100 * time.Millisecond
 )
 
-// beside is what -chaos.beside runs beside the load, to find races. Every instance asks for tokens,
-// which change, and has an audit log, which is moved away. It traces everything and compares all
-// feeds with the ledger. It is scraped, inspected and told to read its settings again, which
-// change. Its methods are safe for concurrent use.
+// beside is what -chaos.beside runs while the load is on, to find races. Every instance checks
+// tokens, which change, and writes an audit log, which is moved away. Every instance traces all
+// requests and compares all feeds with the ledger. beside also requests metrics and the operations
+// API, and makes instances reload changed settings. Its methods are safe for concurrent use.
 type beside struct {
 	dir  string
-	turn atomic.Int64 // of the tokens
-	args []string     // of every instance
+	turn atomic.Int64 // number of the current token
+	args []string     // arguments of every instance
 }
 
 func newBeside(t *testing.T) *beside {
@@ -61,10 +61,10 @@ func (b *beside) auditLog(instance int) string { return b.file(fmt.Sprintf("audi
 
 func tokenOf(turn int64) string { return fmt.Sprint("ff_chaos_", turn) }
 
-// token returns the one to use now.
+// token returns the current token.
 func (b *beside) token() string { return tokenOf(b.turn.Load()) }
 
-// writeTokens puts those of this turn, the one before and the one after into the file.
+// writeTokens writes the tokens of this turn, the turn before and the next turn to the file.
 func (b *beside) writeTokens() error {
 	now := b.turn.Load()
 	var tokens []map[string]any
@@ -92,7 +92,7 @@ func (b *beside) replace(name string, content any) error {
 	return errors.Join(os.WriteFile(next, text, 0o600), os.Rename(next, b.file(name)))
 }
 
-// run goes on until ctx ends, and returns when the last answer is there.
+// run works until ctx ends, and returns after the last answer.
 func (b *beside) run(ctx context.Context, w *world) {
 	var all sync.WaitGroup
 	all.Go(func() { b.each(ctx, w, tokenTurn, func(int) error { return b.nextTurn(ctx, w) }) })
@@ -119,8 +119,8 @@ func (b *beside) each(ctx context.Context, w *world, every time.Duration, do fun
 	}
 }
 
-// nextTurn has the next token be used, which is in force for as long as this one was. The one that
-// was taken out with the last turn has to be refused by now.
+// nextTurn makes the next token the current one. Before that, it checks that every instance refuses
+// the token that was removed a turn ago.
 func (b *beside) nextTurn(ctx context.Context, w *world) error {
 	out := b.turn.Load() - 2
 	for _, i := range w.instances {
@@ -144,7 +144,8 @@ func (b *beside) nextTurn(ctx context.Context, w *world) error {
 	return b.writeTokens()
 }
 
-// hangUp moves the audit log away, changes the settings and has the instance read them, if it runs.
+// hangUp moves the audit log away, changes the settings, and makes the instance reload them if it
+// runs.
 func (b *beside) hangUp(i *instance, n int) error {
 	if err := b.writeSettings(n); err != nil {
 		return err
@@ -158,7 +159,7 @@ func (b *beside) hangUp(i *instance, n int) error {
 
 // hangUp sends SIGHUP, if the instance runs.
 func (i *instance) hangUp() error {
-	i.lifeMu.Lock() // what is killed has no pid any more
+	i.lifeMu.Lock() // a killed instance has pid 0
 	defer i.lifeMu.Unlock()
 	if i.pid == 0 {
 		return nil
@@ -166,7 +167,7 @@ func (i *instance) hangUp() error {
 	return syscall.Kill(i.pid, syscall.SIGHUP)
 }
 
-// ask makes a call that the load does not.
+// ask makes a random call that the load does not make.
 func (b *beside) ask(ctx context.Context, y *tally, g *target, rng *rand.Rand) {
 	if g.up() != nil {
 		return
@@ -205,14 +206,14 @@ func (b *beside) ask(ctx context.Context, y *tally, g *target, rng *rand.Rand) {
 		y.violatedf("beside", "%s %s at instance %d: %v", c.method, c.path, g.index, r.err)
 	case r.status == http.StatusOK, r.status == http.StatusAccepted:
 		y.count("asked beside", 1)
-	case r.status == http.StatusServiceUnavailable, r.status == http.StatusNotFound, r.status == http.StatusConflict: // it is down, or not there now
+	case r.status == http.StatusServiceUnavailable, r.status == http.StatusNotFound, r.status == http.StatusConflict: // store or page missing
 		y.count("asked beside, unavailable", 1)
 	default:
 		y.violatedf("beside", "%s %s at instance %d: %d %s", c.method, c.path, g.index, r.status, r.body)
 	}
 }
 
-// What the race detector says is found in a log, and nothing else is taken for it.
+// TestRacesAreFound expects the report of the race detector in races, and no other line of the log.
 func TestRacesAreFound(t *testing.T) {
 	const sound = `{"msg":"listening"}` + "\n"
 	const race = "==================\nWARNING: DATA RACE\nRead at 0x1 by goroutine 7:\n  main.main()\n"
@@ -221,7 +222,7 @@ func TestRacesAreFound(t *testing.T) {
 		listening := make(chan bool, 1)
 		i.follow(strings.NewReader(text), listening)
 		if got := i.races.String(); got != want || !<-listening {
-			t.Errorf("of %q: %q, want %q", text, got, want)
+			t.Errorf("log %q: races %q, want %q", text, got, want)
 		}
 	}
 }

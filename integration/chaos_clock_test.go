@@ -15,21 +15,20 @@ import (
 	"time"
 )
 
-// The wall clock of one instance is set ahead by clockSkew and back again, each time after
-// clockPeriod.
+// The wall clock of one instance is right for clockPeriod, then clockSkew ahead for clockPeriod, in
+// turns.
 const (
 	clockSkew   = 10 * time.Minute
 	clockPeriod = 4 * time.Second
 )
 
-// skewedOnce is the path of the feedfilter of [buildSkewed], which is built when the first test
-// asks for it.
+// skewedOnce builds the command once, when the first test calls skewedCommand.
 //
-//nolint:gochecknoglobals // as command is: one for all tests
+//nolint:gochecknoglobals // one build for all tests
 var skewedOnce = sync.OnceValues(buildSkewed)
 
-// skewedCommand is the path of a command with another time.Now: its wall clock is set ahead and
-// back, and what measures time is not.
+// skewedCommand returns the path of a command whose wall clock is alternately right and ahead. Its
+// monotonic clock is right.
 func skewedCommand(t *testing.T) string {
 	t.Helper()
 	binary, err := skewedOnce()
@@ -39,8 +38,8 @@ func skewedCommand(t *testing.T) string {
 	return binary
 }
 
-// buildSkewed builds it beside the command. All files that the compiler reads have the same path
-// and content in each run, so that a later run finds the library for that clock in the build cache.
+// buildSkewed builds the command with a changed time package. All files that the compiler reads
+// have the same path and content in each run, so a later run finds the packages in the build cache.
 func buildSkewed() (binary string, err error) {
 	out, err := exec.Command("go", "env", "GOROOT", "GOCACHE").Output() //nolint:noctx // go test bounds it
 	if err != nil {
@@ -51,7 +50,7 @@ func buildSkewed() (binary string, err error) {
 		return "", fmt.Errorf("go env GOROOT GOCACHE: %q", out)
 	}
 	dir := filepath.Join(paths[1], "feedfilter-skewed-"+runtime.Version())
-	root := filepath.Join(dir, "goroot") // a Go that the go command has fetched must not be replaced where it is
+	root := filepath.Join(dir, "goroot") // go refuses overlays of the module cache, where downloaded toolchains are
 	if err := keepLink(root, paths[0]); err != nil {
 		return "", err
 	}
@@ -68,7 +67,8 @@ func buildSkewed() (binary string, err error) {
 	return binary, nil
 }
 
-// writeOverlay writes what has the compiler read another time.go, and returns its path.
+// writeOverlay writes a changed time.go and an overlay that replaces the original. It returns the
+// path of the overlay.
 func writeOverlay(dir, source string) (overlay string, err error) {
 	text, err := os.ReadFile(source)
 	if err != nil {
@@ -89,7 +89,7 @@ func writeOverlay(dir, source string) (overlay string, err error) {
 	return overlay, errors.Join(keepFile(replacement, other), keepFile(overlay, string(replace)))
 }
 
-// keepFile makes sure that a file has that text. Another process may do the same.
+// keepFile writes a file unless it has that text. Other processes may call it at the same time.
 func keepFile(path, text string) error {
 	if is, err := os.ReadFile(path); err == nil && string(is) == text {
 		return nil
@@ -97,7 +97,7 @@ func keepFile(path, text string) error {
 	return replaceWith(path, func(temporary string) error { return os.WriteFile(temporary, []byte(text), 0o600) })
 }
 
-// keepLink makes sure that a symbolic link leads there. Another process may do the same.
+// keepLink makes a symbolic link unless it exists. Other processes may call it at the same time.
 func keepLink(path, target string) error {
 	if is, err := os.Readlink(path); err == nil && is == target {
 		return nil
@@ -105,7 +105,8 @@ func keepLink(path, target string) error {
 	return replaceWith(path, func(temporary string) error { return os.Symlink(target, temporary) })
 }
 
-// replaceWith has create make a file, which then is at the path from one moment to the next.
+// replaceWith calls create for a temporary path, and renames that file to path, so that it is never
+// incomplete.
 func replaceWith(path string, create func(temporary string) error) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
@@ -117,13 +118,14 @@ func replaceWith(path string, create func(temporary string) error) error {
 	return os.Rename(temporary, path)
 }
 
-// assertSkewed fails the test unless the wall clock of the instance is set ahead and back.
+// assertSkewed fails the test unless the wall clock of the instance is sometimes right and
+// sometimes ahead.
 func (i *instance) assertSkewed(ctx context.Context, t *testing.T) {
 	t.Helper()
 	right, ahead := false, false
 	for deadline := time.Now().Add(10 * clockPeriod); !right || !ahead; {
 		if time.Now().After(deadline) {
-			t.Fatalf("the clock of instance %d is right: %v, and %v ahead: %v; want both, in turns", i.index, right, clockSkew, ahead)
+			t.Fatalf("the clock of instance %d was right: %v, was %v ahead: %v; want both", i.index, right, clockSkew, ahead)
 		}
 		r := i.send(ctx, "GET", "/healthz", nil)
 		date, err := time.Parse(time.RFC1123, r.date)
@@ -139,7 +141,8 @@ func (i *instance) assertSkewed(ctx context.Context, t *testing.T) {
 	}
 }
 
-// recordTimed records hides that end when the test is over, by half of clockSkew.
+// recordTimed records hides that end half of clockSkew after the test. An instance must not end
+// them early because its clock is ahead.
 func (w *world) recordTimed() {
 	w.t.Helper()
 	until := time.Now().Add(*chaosDuration + clockSkew/2).UTC().Format(time.RFC3339)
@@ -151,7 +154,7 @@ func (w *world) recordTimed() {
 	}
 }
 
-// checkTimed has each instance list them: none has ended.
+// checkTimed checks that every instance lists all hides of recordTimed.
 func (w *world) checkTimed(ctx context.Context) {
 	for _, i := range w.instances {
 		listed, err := i.lists(ctx, timedUser)

@@ -19,7 +19,7 @@ func clusterFaults() []fault {
 	}
 }
 
-// goneFor is how long a shard is gone: a minute, in a run of some.
+// goneFor returns how long a shard is gone: a minute in a long run, else two to four seconds.
 func goneFor() [2]time.Duration {
 	if *chaosDuration >= longRun {
 		return [2]time.Duration{time.Minute, time.Minute}
@@ -27,7 +27,7 @@ func goneFor() [2]time.Duration {
 	return [2]time.Duration{2 * time.Second, 4 * time.Second}
 }
 
-// shardGone kills a primary and its replica, so that nobody serves its pages.
+// shardGone kills a primary and its replica, so that no server has its pages.
 func shardGone(w *world) (func() error, error) {
 	primary, replica, err := w.anyReplica()
 	if err != nil {
@@ -42,7 +42,7 @@ func shardGone(w *world) (func() error, error) {
 	}, nil
 }
 
-// anyReplica is a random replica and its primary.
+// anyReplica returns a random primary and its first replica.
 func (w *world) anyReplica() (primary, replica *redistest.Server, err error) {
 	primary, err = w.anyPrimary()
 	if err != nil {
@@ -58,7 +58,7 @@ func (w *world) anyReplica() (primary, replica *redistest.Server, err error) {
 	return primary, replicas[0], nil
 }
 
-// failover has a replica take its primary's place, which lives.
+// failover promotes a replica while its primary runs.
 func failover(mode string) func(*world) (func() error, error) {
 	return func(w *world) (func() error, error) {
 		_, replica, err := w.anyReplica()
@@ -101,7 +101,7 @@ func promoteBehind(w *world) (func() error, error) {
 	}, nil
 }
 
-// moveSlots moves the slots of some pages from one primary to another, under the load.
+// moveSlots moves the slots of some pages from one primary to another while the load is on.
 func moveSlots(w *world) (func() error, error) {
 	primaries, err := w.cluster.Primaries(w.t.Context())
 	if err != nil {

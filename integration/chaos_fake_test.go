@@ -13,13 +13,13 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// TestChaosFindsFaults puts the load on a service in memory that is correct, and then on faulty
+// TestChaosFindsFaults runs the load against a correct service in memory, and then against faulty
 // ones. The load must find each fault, and none in the correct service.
 func TestChaosFindsFaults(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		bug  fakeBug
-		want string // the promise that is broken; "": none
+		want string // the broken promise; "": none
 	}{
 		{"right", fakeBug{}, ""},
 		{"loses writes", fakeBug{loseWrite: 300}, "lost"},
@@ -57,19 +57,19 @@ func TestChaosFindsFaults(t *testing.T) {
 	}
 }
 
-// fakeBug is what is wrong with a fakeService. Numbers are one in how many.
+// fakeBug selects the faults of a fakeService. A number n makes one in n operations faulty.
 type fakeBug struct {
 	loseWrite, retakeUndo, reportUndone, oneSided               int
 	answer500, bare503, degradeBlock, sayChanged, cut, leaveOut bool
 }
 
-// fakeService does in memory what the load uses of the service.
+// fakeService implements the part of the API that the load uses, in memory.
 type fakeService struct {
 	bug fakeBug
 
 	mu      sync.Mutex
 	live    map[[3]string]bool // user, kind, target
-	stale   map[[3]string]bool // undone, and reported all the same
+	stale   map[[3]string]bool // undone keys that feeds still report
 	retaken [3]string
 	writes  int
 	once    bool
@@ -102,7 +102,7 @@ func (s *fakeService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// misbehave answers one feed as it should not be.
+// misbehave gives a faulty answer to one feed, and reports whether it has.
 func (s *fakeService) misbehave(w http.ResponseWriter) bool {
 	if s.once || s.writes < 100 {
 		return false
@@ -183,7 +183,7 @@ func (s *fakeService) feed(r *http.Request) any {
 	}
 	kept, dropped, degraded := []map[string]any{}, []map[string]string{}, []map[string]string{}
 	for i, p := range q.Posts {
-		// The blocked one's page misses a block, as after a write that was torn.
+		// With oneSided, some feeds miss a block by the author, as after a torn write.
 		reverse := has(p.Author, "block", q.Viewer)
 		if s.bug.oneSided > 0 && (len(p.Author)+s.writes)%s.bug.oneSided == 0 {
 			reverse = false
@@ -203,7 +203,7 @@ func (s *fakeService) feed(r *http.Request) any {
 	return map[string]any{"posts": kept, "dropped": dropped, "degraded": degraded}
 }
 
-// TestGrown has memory grow, and not.
+// TestGrown checks grown with memory that grows and memory that does not.
 func TestGrown(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -230,7 +230,7 @@ func TestGrown(t *testing.T) {
 	}
 }
 
-// TestSignTest compares it with probabilities that are easily said.
+// TestSignTest checks signTest against probabilities that are easy to compute.
 func TestSignTest(t *testing.T) {
 	for _, c := range []struct {
 		a, b int

@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// fault is something that goes wrong. begin does it and returns what heals it, nil if
-// nothing has to be; in between it lasts for a random time in lasts.
+// fault is an event that disturbs the service. begin causes it, and returns a function that ends
+// it, or nil if nothing has to be ended. The scheduler waits for a random time between the two
+// durations in lasts, and then calls that function.
 type fault struct {
 	name  string
 	on    []topology
@@ -18,7 +19,8 @@ type fault struct {
 	begin func(w *world) (heal func() error, err error)
 }
 
-// faults are all there are, for the topology.
+// faults returns all faults that are possible on the topology and whose names contain
+// -chaos.faults.
 func faults(on topology) []fault {
 	all := slices.Concat(processFaults(), postgresFaults(), redisFaults(), clusterFaults())
 	return slices.DeleteFunc(all, func(f fault) bool {
@@ -26,7 +28,7 @@ func faults(on topology) []fault {
 	})
 }
 
-// everywhere, fleets and the others say what a fault is possible on.
+// everywhere and fleets list the topologies on which a fault is possible.
 func everywhere() []topology { return []topology{embedded, oneRedis, redisCluster} }
 func fleets() []topology     { return []topology{oneRedis, redisCluster} }
 
@@ -45,8 +47,8 @@ func processFaults() []fault {
 	}
 }
 
-// reshape has an instance begin to double the number of pages, which goes on while other faults
-// come and go. An instance that still raises it to the number before finishes that first.
+// reshape asks an instance to double the number of pages. The change continues during later faults.
+// An instance that has not finished the change before finishes that one first.
 func reshape(w *world) (func() error, error) {
 	if w.pages == maxChaosPages {
 		return nil, fmt.Errorf("%w: there are %d pages, which is enough", errNotNow, w.pages)
@@ -57,13 +59,13 @@ func reshape(w *world) (func() error, error) {
 		return nil, fmt.Errorf("reshape to %d pages: %w", pages, r.err)
 	}
 	switch r.status {
-	case http.StatusOK, http.StatusAccepted: // it is so, or on its way
+	case http.StatusOK, http.StatusAccepted: // done, or in progress
 		w.pages = pages
-	case http.StatusServiceUnavailable: // the ledger has not recovered from the fault before: the number is asked for again
+	case http.StatusServiceUnavailable: // the ledger has not recovered from the last fault; the next reshape asks again
 	default:
 		return nil, fmt.Errorf("reshape to %d pages: %d %s", pages, r.status, r.body)
 	}
-	return nil, nil //nolint:nilnil // nothing has to be healed
+	return nil, nil //nolint:nilnil // the change needs no end
 }
 
 func postgresFaults() []fault {
@@ -81,15 +83,15 @@ func postgresFaults() []fault {
 
 func (w *world) anyInstance() *instance { return w.instances[w.rng.IntN(len(w.instances))] }
 
-// scheduler has one fault after the other happen.
+// scheduler causes one fault after another.
 type scheduler struct {
 	world *world
-	deck  []fault          // what is left until all have been
-	every [2]time.Duration // from the beginning of one to that of the next
+	deck  []fault          // faults not yet drawn from this shuffle
+	every [2]time.Duration // from the start of one fault to the start of the next
 	done  map[string]int
 }
 
-// run goes on until end. The last seconds are left without a fault.
+// run causes faults until end, and leaves the last seconds without one.
 func (s *scheduler) run(end time.Time) {
 	w := s.world
 	s.done = make(map[string]int)
@@ -114,8 +116,8 @@ func (s *scheduler) between(d [2]time.Duration) time.Duration {
 	return d[0] + time.Duration(s.world.rng.Float64()*float64(d[1]-d[0]))
 }
 
-// draw takes the next fault of a shuffled deck: in a short run, as many different ones as
-// there is time for.
+// draw takes the next fault of a shuffled deck. A short run therefore has as many different faults
+// as possible.
 func (s *scheduler) draw() fault {
 	if len(s.deck) == 0 {
 		s.deck = faults(s.world.topology)
@@ -126,7 +128,7 @@ func (s *scheduler) draw() fault {
 	return f
 }
 
-// once has a fault happen, heals it, and sees that the service answers again.
+// once causes one fault, ends it, and waits until the service answers everywhere.
 func (s *scheduler) once() error {
 	w, f := s.world, s.draw()
 	w.tally.setFault(f.name)
@@ -160,5 +162,5 @@ func (s *scheduler) once() error {
 	return nil
 }
 
-// errNotNow is wrapped by faults that are not possible as things stand.
+// errNotNow marks faults that are not possible in the present state.
 var errNotNow = errors.New("not possible now")

@@ -17,15 +17,15 @@ import (
 	"github.com/feedfilter/feedfilter/internal/servertest"
 )
 
-// instance is a "feedfilter serve" that is killed and started again on one port.
+// instance is a "feedfilter serve" process. Tests kill it and start it again on the same port.
 type instance struct {
 	*target
 
 	command string
 	args    []string
-	cmd     *exec.Cmd // of its last life; touched by the test's goroutine alone
+	cmd     *exec.Cmd // the last process; only the test's goroutine uses it
 	log     *tailLog
-	races   *tailLog // what the race detector says, if the command was built with it
+	races   *tailLog // the report of the race detector, if the command was built with -race
 
 	lifeMu  sync.Mutex
 	pid     int // 0: it is down
@@ -34,8 +34,8 @@ type instance struct {
 
 const startLimit = time.Minute
 
-// newInstance starts command on a port of its own, and ends it with the test. Its clients present
-// what token returns, if anything.
+// newInstance starts command on a free port, and kills it at the end of the test. Its clients send
+// the token that token returns, unless it is empty.
 func newInstance(t *testing.T, index int, command string, token func() string, args ...string) *instance {
 	t.Helper()
 	addr := servertest.Addr(servertest.ReservePort(t))
@@ -81,14 +81,14 @@ func (i *instance) start() error {
 	return nil
 }
 
-// follow keeps the log, and says once whether the process came to listen.
+// follow keeps the log. It sends true when the process listens, or false if the log ends first.
 func (i *instance) follow(stderr io.Reader, listening chan<- bool) {
 	r := bufio.NewReader(stderr)
 	said, raced := false, false
 	for {
 		line, err := r.ReadBytes('\n')
 		i.log.add(line)
-		if raced = raced || bytes.Contains(line, []byte("WARNING: DATA RACE")); raced { // it ends the process
+		if raced = raced || bytes.Contains(line, []byte("WARNING: DATA RACE")); raced { // GORACE makes the process exit after the report
 			i.races.add(line)
 		}
 		var entry struct {
@@ -122,7 +122,7 @@ func (i *instance) kill() {
 	i.log.add([]byte("--- killed\n"))
 }
 
-// pause stops the process where it is; resume lets it go on.
+// pause stops the process with SIGSTOP. resume lets it continue.
 func (i *instance) pause() error {
 	i.beginOutage(false)
 	return i.cmd.Process.Signal(syscall.SIGSTOP)
@@ -160,7 +160,7 @@ func (l *tailLog) String() string {
 	return string(bytes.Join(l.lines, nil))
 }
 
-// logs is the end of every instance's log.
+// logs returns the last lines of every instance's log.
 func logs(instances []*instance) string {
 	var b strings.Builder
 	for i := range slices.Values(instances) {

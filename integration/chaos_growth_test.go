@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// sample is what an instance takes of its machine at one moment.
+// sample is the use of resources of an instance at one moment.
 type sample struct {
 	life       int
-	age        time.Duration // of that life
+	age        time.Duration // since the process started
 	rss        int64         // bytes
 	goroutines int
 	heap       int64 // bytes
@@ -26,10 +26,10 @@ type sample struct {
 // sampler takes samples of instances each second. It is safe for concurrent use.
 type sampler struct {
 	instances []*instance
-	rest      []sample // before the load
+	rest      []sample // samples before the load, by instance
 
 	mu      sync.Mutex
-	samples [][]sample // by instance
+	samples [][]sample // during the load, by instance
 	last    map[source]map[string]float64
 }
 
@@ -59,7 +59,7 @@ func (s *sampler) run(ctx context.Context) {
 	}
 }
 
-// take samples those that answer.
+// take adds a sample of each instance that answers.
 func (s *sampler) take(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -75,7 +75,7 @@ func (s *sampler) take(ctx context.Context) {
 
 var rssLine = regexp.MustCompile(`VmRSS:\s+(\d+) kB`)
 
-// sample asks the instance and its kernel.
+// sample asks the instance for its statistics and the kernel for its memory.
 func (i *instance) sample(ctx context.Context) (sample, error) {
 	i.lifeMu.Lock()
 	pid, started := i.pid, i.started
@@ -99,7 +99,7 @@ func (i *instance) sample(ctx context.Context) (sample, error) {
 	return at, nil
 }
 
-// flatten collects the numbers of a JSON object under the dotted paths of their names.
+// flatten adds the numbers of a JSON object to a map, under dotted paths of their names.
 func flatten(path string, value any, into map[string]float64) {
 	switch v := value.(type) {
 	case float64:
@@ -115,20 +115,20 @@ func flatten(path string, value any, into map[string]float64) {
 }
 
 const (
-	// moreGoroutines is how many an instance at rest may have more than before its first load:
-	// those of connections that are kept.
+	// moreGoroutines is how many more goroutines an instance at rest may have than before its first
+	// load. They serve idle connections.
 	moreGoroutines = 50
-	// moreMemory is on top of half as much as at a third of the life.
+	// moreMemory is how many bytes the memory may exceed 1.5 times its earlier size.
 	moreMemory = 64 << 20
-	// judgedLife is the shortest life whose growth says anything.
+	// judgedLife is the shortest life of a process whose growth check judges.
 	judgedLife = 15 * time.Second
 )
 
-// check reports what has grown without bound, at rest after the load.
+// check reports unbounded growth of instances at rest after the load.
 //
-// A process fills its pools and caches first, so check compares it with itself at a third of its
-// life. It takes the median of the samples around, because the collector makes single samples vary
-// by a factor of two.
+// A process fills its pools and caches first, so check compares its memory at the end with its
+// memory from a quarter to a half of its life. It takes the median of those samples, because the
+// garbage collector makes single samples vary by a factor of two.
 func (s *sampler) check(ctx context.Context) (wrong []string) {
 	for n, i := range s.instances {
 		i.client.CloseIdleConnections()
@@ -150,7 +150,7 @@ func (s *sampler) check(ctx context.Context) (wrong []string) {
 	return wrong
 }
 
-// restSample waits a while until the instance has no more goroutines than that.
+// restSample waits up to 15 seconds until the instance has at most that many goroutines.
 func (i *instance) restSample(ctx context.Context, goroutines int) (sample, error) {
 	deadline := time.Now().Add(15 * time.Second)
 	for {
@@ -164,8 +164,8 @@ func (i *instance) restSample(ctx context.Context, goroutines int) (sample, erro
 	}
 }
 
-// grown compares the memory at the end of a life with the median of the samples from a
-// quarter to a half of it.
+// grown compares the memory at the end of a life with the median of the samples from a quarter to a
+// half of that life.
 func grown(samples []sample, end sample) (before int64, grown bool) {
 	var rss []int64
 	for _, at := range samples {
@@ -181,7 +181,8 @@ func grown(samples []sample, end sample) (before int64, grown bool) {
 	return before, end.rss > before*3/2+moreMemory
 }
 
-// total sums a number of /v1/stats over all lives of all instances, as last seen.
+// totals sums the numbers of /v1/stats over all lives of all instances, with the last value of each
+// life.
 func (s *sampler) totals() map[string]float64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -194,7 +195,7 @@ func (s *sampler) totals() map[string]float64 {
 	return sums
 }
 
-// String is the totals in JSON.
+// String returns the totals as JSON.
 func (s *sampler) String() string {
 	b, err := json.Marshal(s.totals())
 	if err != nil {

@@ -15,35 +15,35 @@ import (
 const (
 	loadWriters = 6
 	loadFeeders = 6
-	batchLines  = 12 // of a batch at most
-	feedLooks   = 48 // of a feed at most
+	batchLines  = 12 // maximum lines in a batch
+	feedLooks   = 48 // maximum looks in a feed
 )
 
-// What a target's busy counts are about.
+// These are the indexes of target.busy.
 const (
 	writing = iota
 	feeding
 )
 
-// chaosLoad writes and reads through all instances, and the model judges what they answer. Writers
-// write at full speed. Feeds are paced, because at full speed they would take the processors from
-// the writes that they look for.
+// chaosLoad writes and reads through all instances. The model judges their answers. Writers write
+// at full speed. The feeds are paced: at full speed they would leave the writes too little
+// processor time.
 type chaosLoad struct {
 	model   *chaosModel
 	targets []*target
 	tally   *tally
 	seed    uint64
-	pace    *rate.Limiter // of feeds
+	pace    *rate.Limiter // feeds per second
 
-	maxFeeds int  // ends the load; 0: its context does
-	no503    bool // feeds have to be answered with 200
+	maxFeeds int  // the load ends after this many; 0: when its context ends
+	no503    bool // a feed that is answered 503 is a violation
 }
 
-// run puts the load on until ctx ends, and returns when the last answer is there.
+// run runs the load until ctx ends, and returns after the last answer.
 func (l *chaosLoad) run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	requests := context.WithoutCancel(ctx) // those on their way are waited for
+	requests := context.WithoutCancel(ctx) // requests in flight get their answers after ctx ends
 	var wg sync.WaitGroup
 	for w := range loadWriters {
 		rng := rand.New(rand.NewPCG(l.seed, 100+uint64(w)))
@@ -73,9 +73,9 @@ func (l *chaosLoad) run(ctx context.Context) {
 	wg.Wait()
 }
 
-// pick takes a random instance that runs. One that answers slowly, or not at all, gets no more than
-// half of the load, so that the others stay busy. While none runs it waits for one and
-// returns nil, as it does when ctx ends.
+// pick returns a random running instance. A slow instance gets at most half of the load, so that
+// the others stay busy. If no instance is available, pick waits a little, or until one starts or
+// ctx ends, and returns nil.
 func (l *chaosLoad) pick(ctx context.Context, rng *rand.Rand, what int) *target {
 	limit := int32(loadWriters / 2)
 	if len(l.targets) == 1 {
@@ -95,7 +95,7 @@ func (l *chaosLoad) pick(ctx context.Context, rng *rand.Rand, what int) *target 
 	}
 	var retry <-chan time.Time
 	if down == nil {
-		retry = time.After(5 * time.Millisecond) // all are at their limit, by a race of two that pick
+		retry = time.After(5 * time.Millisecond) // concurrent picks have brought all to their limit
 	}
 	select {
 	case <-down:
@@ -105,7 +105,7 @@ func (l *chaosLoad) pick(ctx context.Context, rng *rand.Rand, what int) *target 
 	return nil
 }
 
-// answered checks the rules for every answer, and reports whether it is 200.
+// answered checks the rules for every answer, and reports whether the status is 200.
 func (l *chaosLoad) answered(g *target, what string, r reply) bool {
 	y := l.tally
 	switch {
@@ -133,7 +133,7 @@ func (l *chaosLoad) answered(g *target, what string, r reply) bool {
 	return true
 }
 
-// write does one write of users that are this writer's alone.
+// write writes once, for users that only this writer uses.
 func (l *chaosLoad) write(ctx context.Context, g *target, writer int, rng *rand.Rand) {
 	mine := (len(l.model.users) - writer + loadWriters - 1) / loadWriters
 	own := func() *chaosKey {
@@ -215,7 +215,7 @@ func (l *chaosLoad) writeBatch(ctx context.Context, g *target, keys map[*chaosKe
 	l.finish(ops, r, answer.Results)
 }
 
-// finish tells the model what came of the writes: results are nil if they were not
+// finish reports the results of the writes to the model. results is nil if the writes were not
 // acknowledged.
 func (l *chaosLoad) finish(ops []op, r reply, results []changedAnswer) {
 	for i, o := range ops {
@@ -231,7 +231,7 @@ func (l *chaosLoad) finish(ops []op, r reply, results []changedAnswer) {
 		l.tally.count("acknowledged", 1)
 		changed := results[i].Changed
 		if changed == nil {
-			l.tally.violatedf("answer", "the answer says not what changed: %s", r.body)
+			l.tally.violatedf("answer", "the answer does not say what changed: %s", r.body)
 			changed = new(bool)
 		}
 		if wrong := l.model.acknowledged(o, *changed, r.by); wrong != "" {
@@ -240,7 +240,7 @@ func (l *chaosLoad) finish(ops []op, r reply, results []changedAnswer) {
 	}
 }
 
-// feed asks for one viewer's feed and has it judged.
+// feed asks for the feed of one viewer, and judges the answer.
 func (l *chaosLoad) feed(ctx context.Context, g *target, rng *rand.Rand) {
 	f := l.model.newFeed(rng.IntN(len(l.model.users)), 1+rng.IntN(feedLooks), rng)
 	r := g.send(ctx, http.MethodPost, "/v1/feed/filter", f.request)
@@ -280,8 +280,8 @@ func (l *chaosLoad) judge(ctx context.Context, f *chaosFeed, r reply) {
 	}
 }
 
-// lookAgain reports which instances report the candidate now, for the message about one that did
-// not.
+// lookAgain asks every running instance for the feed again, and returns which of them report the
+// candidate. It adds detail to the message about a missed key.
 func (l *chaosLoad) lookAgain(ctx context.Context, f *chaosFeed, id string) string {
 	text := "      asked again:"
 	for _, g := range l.targets {

@@ -7,24 +7,24 @@ import (
 )
 
 // lookSpec is one candidate of a viewer's feed. The feed must drop or annotate it while any of its
-// keys is live. There are two keys where two users may block each other.
+// keys is live. It has two keys if two users may block each other.
 type lookSpec struct {
 	kind, target string
 	keys         []*chaosKey
 }
 
-// look is a lookSpec in a feed that is being asked for.
+// look is a lookSpec in one feed request. It holds the state of the keys before the request.
 type look struct {
 	lookSpec
-	versions [2]uint64 // of the keys before the feed was sent
+	versions [2]uint64 // of the keys
 	live     [2]bool
-	decided  bool // all keys, before
-	undos    int  // of all keys
+	decided  bool // all keys are decided, and no write is in flight
+	undos    int  // sum over the keys
 	id       string
-	control  string // the id of a post or author that nobody ever wrote; "": none
+	control  string // the id of a candidate without activities; "": none
 }
 
-// chaosFeed is a feed that is being asked for.
+// chaosFeed is a feed request and its looks.
 type chaosFeed struct {
 	viewer  int
 	request feedRequest
@@ -32,11 +32,11 @@ type chaosFeed struct {
 	sent    time.Time
 }
 
-// newFeed asks for a feed of up to that many looks of the viewer, and records the states of their
-// keys. Each undone key has a control, which is asked for together with it as long as it stays
-// undone. Both are therefore exposed to the same pages equally often. The control is the same in
+// newFeed makes a request for a feed with up to size looks of the viewer, and records the states of
+// their keys. Each undone key has a control. Every feed that asks for an undone key also asks for
+// its control, so both are exposed to the same pages equally often. The control is the same in
 // every absence of the key. A false positive depends on the other keys of the page and on the
-// viewer's window, and both stay for longer than an absence.
+// viewer's window; both last longer than an absence.
 func (m *chaosModel) newFeed(viewer, size int, rng *rand.Rand) *chaosFeed {
 	f := &chaosFeed{viewer: viewer, request: feedRequest{Viewer: m.users[viewer], Annotate: []string{"like"}}}
 	specs := m.looks[viewer]
@@ -53,7 +53,7 @@ func (m *chaosModel) newFeed(viewer, size int, rng *rand.Rand) *chaosFeed {
 	return f
 }
 
-// add is called with the model's lock held.
+// add adds one look to the request. The caller holds the model's lock.
 func (f *chaosFeed) add(spec lookSpec) {
 	l := look{lookSpec: spec, decided: true}
 	anyLive := false
@@ -73,7 +73,7 @@ func (f *chaosFeed) add(spec lookSpec) {
 	f.looks = append(f.looks, l)
 }
 
-// candidate is a post that only the target can be a reason to drop, and its id.
+// candidate returns a post that the service can drop only because of the target, and the post's id.
 func (f *chaosFeed) candidate(kind, target string) (p post, id string) {
 	if kind == "block" {
 		p = post{ID: "by-" + target, Author: target}
@@ -83,11 +83,11 @@ func (f *chaosFeed) candidate(kind, target string) (p post, id string) {
 	return p, p.ID
 }
 
-// reported is what a feed says about each candidate.
+// reported holds the ids of the candidates that a feed reports.
 type reported map[string]bool
 
-// read returns which candidates the answer drops, or marks as liked; and what is wrong with
-// it, "" for nothing.
+// read returns which candidates the answer drops, and which it annotates as liked. wrong describes
+// an invalid answer; it is "" for a valid one.
 func (f *chaosFeed) read(a feedAnswer) (dropped, liked reported, wrong string) {
 	dropped, liked = reported{}, reported{}
 	for _, d := range a.Dropped {
@@ -120,26 +120,26 @@ func (f *chaosFeed) read(a feedAnswer) (dropped, liked reported, wrong string) {
 
 // missed is a live key that a feed did not report.
 type missed struct {
-	id     string // of the candidate
+	id     string // id of the candidate
 	key    *chaosKey
-	age    time.Duration // from the acknowledgement to the sending of the feed
-	same   bool          // the instance that answered had acknowledged it in the same life
-	again  bool          // one of the same key has been described
+	age    time.Duration // from the acknowledgement to the request
+	same   bool          // the answering process itself acknowledged the write
+	again  bool          // an earlier miss of the key has been described
 	detail string
 }
 
-// lost reports whether the service may not have missed it.
+// lost reports whether the miss breaks the promise of the service.
 func (x missed) lost() bool { return x.same || x.age > stalenessBound+boundSlack }
 
-// judgement is what a feed was found to be.
+// judgement is the result of one feed.
 type judgement struct {
-	looks    int // judged
+	looks    int // candidates judged
 	missed   []missed
-	lateUndo int // undone within the bound, by another instance, and reported
+	lateUndo int // reported, but another instance may have undone the key within the bound
 }
 
-// judge compares an answer with what was known when the feed was sent, as far as nobody has
-// touched it since.
+// judge compares an answer with the states of the keys when the feed was sent. It skips keys that
+// were written since.
 func (m *chaosModel) judge(f *chaosFeed, dropped, liked reported, by source) judgement {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -167,7 +167,8 @@ func (m *chaosModel) judge(f *chaosFeed, dropped, liked reported, by source) jud
 	return j
 }
 
-// untouched reports whether all keys were decided before, and no write of them began since.
+// untouched reports whether all keys were decided before the request, and no write of them began
+// since.
 func (l *look) untouched() bool {
 	if !l.decided {
 		return false
@@ -180,7 +181,7 @@ func (l *look) untouched() bool {
 	return true
 }
 
-// fresh reports whether the instance may not know yet that the keys are undone.
+// fresh reports whether the instance may still be unaware that the keys are undone.
 func (l *look) fresh(sent time.Time, by source) bool {
 	for _, k := range l.keys {
 		if life, ok := k.acks[by.instance]; ok && life == by.life {
@@ -193,7 +194,7 @@ func (l *look) fresh(sent time.Time, by source) bool {
 	return false
 }
 
-// miss describes the key that has been live for longest.
+// miss describes the live key that was acknowledged first.
 func (l *look) miss(f *chaosFeed, by source) missed {
 	x := missed{id: l.id}
 	detail := ""

@@ -10,56 +10,56 @@ import (
 )
 
 const (
-	// stalenessBound is the service's promise: how long an instance may take to notice
-	// that pages lost what another one acknowledged. The default of --staleness-bound.
+	// stalenessBound is the promise of the service: how long an instance may take to notice that
+	// pages lack writes that another instance acknowledged. It is the default of --staleness-bound.
 	stalenessBound = time.Second
-	// boundSlack is for measuring: a feed is sent a little after its time was taken.
+	// boundSlack allows for measuring. A feed is sent a little after its time is taken.
 	boundSlack = 100 * time.Millisecond
-	// settleTime is how long a write that was not acknowledged may still take effect, after its
-	// answer or the loss of its connection. It is the deadline of the service's requests, and a
-	// second for measuring.
+	// settleTime is how long an unacknowledged write may still take effect after its answer or the
+	// loss of its connection. It is the deadline of the service's requests and one second for
+	// measuring.
 	settleTime = 11 * time.Second
 )
 
-// clock is the format of times in messages: those of the service's logs have more digits.
+// clock is the format of times in messages. The service's logs have more digits.
 const clock = "15:04:05.000"
 
-// chaosKey is one activity, what is known of it, and the last that was done to it.
-// The model's lock guards all but the names.
+// chaosKey is one activity, its known state and its last writes. The model's lock guards all fields
+// but the names.
 type chaosKey struct {
 	user, kind, target string
 
-	busy      bool // a write of it is on its way
-	live      bool // unless undecided
+	busy      bool // a write of it is in flight
+	live      bool // the state; undefined if undecided
 	undecided bool
 	version   uint64      // raised at the start and at the end of each write
-	undos     int         // acknowledged removals of what was, or may have been, live
-	since     time.Time   // of the first acknowledgement of the state it is in
-	acks      map[int]int // by instance: its life when it last acknowledged this state
+	undos     int         // acknowledged removals of a key that was or may have been live
+	since     time.Time   // first acknowledgement of the present state
+	acks      map[int]int // by instance: the life in which it last acknowledged this state
 
-	// Until then an unacknowledged write may still add, or remove, the key. The opposite
-	// is not sent before, as the stuck write could take effect after it: a client that got
-	// no answer repeats its request. So at most one of the two lies in the future.
+	// An unacknowledged write may still add the key until mayAdd, or remove it until mayRemove.
+	// Until then the load repeats that write and does not send the opposite, because the late write
+	// could take effect after it. So at most one of the two times is in the future.
 	mayAdd, mayRemove time.Time
 
-	history []string // of the last writes, for failure messages
-	missed  bool     // and there has been one
+	history []string // the last writes, for failure messages
+	missed  bool     // a miss of this key has been described
 }
 
 func (k *chaosKey) String() string { return k.user + " " + k.kind + " " + k.target }
 
-// plural is the kind's name in routes.
+// plural returns the name of the kind in routes.
 func (k *chaosKey) plural() string { return k.kind + "s" }
 
-// source says who answered: an instance, in its life of that number.
+// source is the process that answered: the instance, and the number of its life.
 type source struct{ instance, life int }
 
-// chaosModel knows of every activity what the service has acknowledged. It is safe for
-// concurrent use; each key is written by one goroutine at a time.
+// chaosModel holds for every activity the state that the service has acknowledged. It is safe for
+// concurrent use. Only one goroutine at a time writes a key.
 type chaosModel struct {
 	users []string
 	own   [][]*chaosKey // by user
-	looks [][]lookSpec  // by user: all that a feed of this viewer can be asked about
+	looks [][]lookSpec  // by user: all candidates for this viewer's feeds
 
 	mu        sync.Mutex
 	settled   time.Time // when the last unacknowledged write can no longer take effect
@@ -67,7 +67,7 @@ type chaosModel struct {
 }
 
 const (
-	keyBlocks = 16 // of a user each: targets that are blocked and unblocked
+	keyBlocks = 16 // per user: how many targets are blocked and unblocked
 	keyHides  = 24
 	keyLikes  = 16
 )
@@ -131,17 +131,17 @@ func (m *chaosModel) addLooks() {
 	}
 }
 
-// op is one write of one key, from begin to the answer.
+// op is one write of one key, in flight.
 type op struct {
 	key       *chaosKey
 	add       bool
-	undecided bool // before
-	was       bool // live, before
+	undecided bool // state of the key before the write
+	was       bool // live before the write
 	sent      time.Time
 }
 
-// begin chooses what to do with the key and marks it as being written. Half of the writes
-// of a live key undo it; some repeat what was done, and some undo what is not there.
+// begin chooses the next write of the key, and marks the key as being written. Half of the writes
+// of a live key undo it. Some writes repeat an add, and some undo a key that is not live.
 func (m *chaosModel) begin(k *chaosKey, rng *rand.Rand) op {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -161,8 +161,8 @@ func (m *chaosModel) begin(k *chaosKey, rng *rand.Rand) op {
 	return op{key: k, add: add, undecided: k.undecided, was: k.live, sent: now}
 }
 
-// acknowledged notes that the write was answered with 200. It returns what is wrong with
-// the answer, "" for nothing.
+// acknowledged records a write that was answered with 200. It returns a description of a wrong
+// answer, "" for a correct one.
 func (m *chaosModel) acknowledged(o op, changed bool, by source) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -186,7 +186,8 @@ func (m *chaosModel) acknowledged(o op, changed bool, by source) string {
 	return ""
 }
 
-// failed notes that the write was not acknowledged. It may have taken effect, or may yet.
+// failed records a write that was not acknowledged. It may have taken effect, or may take effect
+// later.
 func (m *chaosModel) failed(o op, by source, why string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -198,7 +199,7 @@ func (m *chaosModel) failed(o op, by source, why string) {
 	} else {
 		k.mayRemove = m.settled
 	}
-	// Repeating what is so anyway leaves no doubt.
+	// A write that repeats the present state leaves it decided.
 	k.undecided = o.undecided || o.was != o.add
 	m.end(o, now, fmt.Sprintf("not acknowledged by %d.%d: %s", by.instance, by.life, why))
 }
@@ -213,7 +214,7 @@ func (m *chaosModel) end(o op, now time.Time, outcome string) {
 	}
 }
 
-// past is the key's history in lines.
+// past returns the history of the key, one write a line.
 func (k *chaosKey) past() string {
 	var b strings.Builder
 	for _, line := range k.history {
@@ -222,7 +223,7 @@ func (k *chaosKey) past() string {
 	return b.String()
 }
 
-// count returns how many keys are live, and how many undecided.
+// count returns how many keys are live, and how many are undecided.
 func (m *chaosModel) count() (live, undecided int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -239,7 +240,7 @@ func (m *chaosModel) count() (live, undecided int) {
 	return live, undecided
 }
 
-// settledAt is when the last unacknowledged write can no longer take effect.
+// settledAt returns the time after which no unacknowledged write can take effect.
 func (m *chaosModel) settledAt() time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()

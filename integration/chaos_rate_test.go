@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// exposureID is one absence of one candidate from one viewer's feed: from an undo to the
-// next write.
+// exposureID identifies one absence of one candidate from a viewer's feed: the time from an undo to
+// the next write.
 type exposureID struct {
 	viewer       int
 	kind, target string
@@ -16,7 +16,7 @@ type exposureID struct {
 // exposure counts the looks at an undone key, and at its control in the same feeds.
 type exposure struct{ looks, undone, control int }
 
-// expose counts a look. The model's lock is held.
+// expose counts a look. The caller holds the model's lock.
 func (m *chaosModel) expose(viewer int, l *look, undone, control bool) {
 	id := exposureID{viewer, l.kind, l.target, l.undos}
 	e := m.exposures[id]
@@ -33,19 +33,19 @@ func (m *chaosModel) expose(viewer int, l *look, undone, control bool) {
 	}
 }
 
-// rates sums exposures up.
+// rates sums up all exposures.
 type rates struct {
-	Keys            int `json:"keys"`                    // that were ever undone, and as many controls
-	UndoneMore      int `json:"undone_reported_in_more"` // absences than its control, keys
+	Keys            int `json:"keys"`                    // keys that were ever undone; each has a control
+	UndoneMore      int `json:"undone_reported_in_more"` // keys reported in more absences than their controls
 	ControlMore     int `json:"control_reported_in_more"`
-	Absences        int `json:"absences"` // exposures: an undone key and its control each
+	Absences        int `json:"absences"` // exposures; each is of an undone key and its control
 	UndoneAbsences  int `json:"undone_absences_reported"`
 	ControlAbsences int `json:"control_absences_reported"`
 	Looks           int `json:"looks"`
 	UndoneLooks     int `json:"undone_looks_reported"`
 	ControlLooks    int `json:"control_looks_reported"`
 
-	squares float64 // of the looks of each exposure
+	squares float64 // sum of the squares of the looks of each exposure
 }
 
 func (m *chaosModel) rates() rates {
@@ -76,21 +76,20 @@ func (m *chaosModel) rates() rates {
 	return r
 }
 
-// configuredRate is the share of clean candidates that the service may drop: the default of
-// --false-positive-rate.
+// configuredRate is the share of candidates without activities that the service may drop. It is the
+// default of --false-positive-rate.
 const configuredRate = 0.001
 
-// wrong reports what speaks against an undone key being reported no more often than one that was
-// never written, "" if nothing does.
+// wrong returns why undone keys do not behave like keys that were never written, or "" if they do.
 //
 // A false positive repeats in each look while its page stays, and in each absence while the other
 // keys of the page stay. So neither looks nor absences are independent, but keys are. An undone key
 // and its control are looked up in the same feeds, on the same pages, and both are the same in all
 // absences. If they behave alike, each of the two has the same chance to be reported in more
-// absences than the other. That holds however full the pages were and however often they were
-// rebuilt. So the first test is a sign test, at one in a million.
+// absences than the other. That holds for any fill of the pages and any number of rebuilds. So the
+// first test is a sign test, at one in a million.
 //
-// The second test finds faults that hit both. The share of reported looks must not exceed three
+// The second test finds faults that affect both. The share of reported looks must not exceed three
 // times the configured rate. In the worst case all looks of an absence have the same result. The
 // variance of their sum is then at most the rate times the sum of the squares. The test allows six
 // standard deviations on top.
@@ -107,10 +106,10 @@ func (r rates) wrong() string {
 	return ""
 }
 
-// signTest is the probability that of a+b tosses of a coin a or more are heads.
+// signTest returns the probability that a+b tosses of a coin give at least a heads.
 func signTest(a, b int) float64 {
 	n := a + b
-	choose := func(k int) float64 { // log of n over k
+	choose := func(k int) float64 { // log of the binomial coefficient
 		x, _ := math.Lgamma(float64(n + 1))
 		y, _ := math.Lgamma(float64(k + 1))
 		z, _ := math.Lgamma(float64(n - k + 1))
@@ -123,7 +122,7 @@ func signTest(a, b int) float64 {
 	return min(p, 1)
 }
 
-// checkRates notes what speaks against the rates seen.
+// checkRates records a violation if the observed rates are wrong.
 func (l *chaosLoad) checkRates() {
 	if wrong := l.model.rates().wrong(); wrong != "" {
 		l.tally.violatedf("undone", "%s", wrong)

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// TestLongRedisDown stops Redis under load. Every feed is answered with 200 all the time, from the
-// ledger. Writes are acknowledged and honoured meanwhile, and after Redis is back, empty.
+// TestLongRedisDown stops Redis under load. Every feed must be answered with 200, from the ledger.
+// Writes must be acknowledged and honoured while Redis is down, and after it is back without its
+// data.
 func TestLongRedisDown(t *testing.T) {
 	const before, after = 3 * time.Second, 10 * time.Second
 	w := startWorld(t, oneRedis)

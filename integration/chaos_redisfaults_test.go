@@ -11,7 +11,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// redisFaults are those of one server, and of a node of a cluster.
+// redisFaults returns the faults of a single server, or of one node of a cluster.
 func redisFaults() []fault {
 	short, partition := [2]time.Duration{0, 3 * time.Second}, [2]time.Duration{time.Second, 5 * time.Second}
 	return []fault{
@@ -31,7 +31,7 @@ func redisFaults() []fault {
 	}
 }
 
-// anyPrimary is the server, or a random primary of the cluster.
+// anyPrimary returns the single server, or a random primary of the cluster.
 func (w *world) anyPrimary() (*redistest.Server, error) {
 	if w.cluster == nil {
 		return w.redis.Server, nil
@@ -43,7 +43,7 @@ func (w *world) anyPrimary() (*redistest.Server, error) {
 	return primaries[w.rng.IntN(len(primaries))], nil
 }
 
-// primaryOf is the server, or the primary of the cluster, that the key is on.
+// primaryOf returns the single server, or the primary that holds the key.
 func (w *world) primaryOf(key string) (*redistest.Server, error) {
 	if w.cluster == nil {
 		return w.redis.Server, nil
@@ -51,7 +51,7 @@ func (w *world) primaryOf(key string) (*redistest.Server, error) {
 	return w.cluster.Primary(w.t.Context(), key)
 }
 
-// whole waits until the cluster is in order, if there is one.
+// whole waits until the cluster is healthy. It returns at once if there is no cluster.
 func (w *world) whole() error {
 	if w.cluster == nil {
 		return nil
@@ -61,7 +61,7 @@ func (w *world) whole() error {
 	return w.cluster.WaitOK(ctx)
 }
 
-// killRedis kills a primary; in a cluster its replica may take over meanwhile.
+// killRedis kills a primary. In a cluster its replica may take over.
 func killRedis(w *world) (func() error, error) {
 	s, err := w.anyPrimary()
 	if err != nil {
@@ -74,11 +74,11 @@ func killRedis(w *world) (func() error, error) {
 	}, nil
 }
 
-// killBoth takes the ledger away while the pages are: instances are left with what they
-// know, and may answer with it as long as the staleness bound lets them.
+// killBoth kills Redis, and then the ledger. Instances can answer only from what they know, for as
+// long as the staleness bound allows.
 func killBoth(w *world) (func() error, error) {
 	w.redis.Kill()
-	// At no fixed distance: writers wait for the bound now, in step with one another.
+	// The delay is random, because all writers now wait for the staleness bound at the same pace.
 	if err := wait(w.t.Context(), time.Second+time.Duration(w.rng.Int64N(int64(2*time.Second)))); err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func stopRedis(w *world) (func() error, error) {
 	}, nil
 }
 
-// onAll does something to all primaries, some moment in the duration of the fault.
+// onAll calls do for every primary.
 func onAll(do func(ctx context.Context, c *redis.Client) error) func(*world) (func() error, error) {
 	return func(w *world) (func() error, error) {
 		if w.cluster == nil {
@@ -138,8 +138,8 @@ func deleteKeys(part string) func(*world) (func() error, error) {
 	}
 }
 
-// pageKeys are the names of one of the two strings of the pages that some user has, in all layouts
-// so far. They are in one slot.
+// pageKeys returns the names of one of the two strings of a user's page in all layouts so far. All
+// names are in the same slot.
 func (w *world) pageKeys(part string) []string {
 	slot := w.rng.IntN(chaosPages)
 	keys := []string{fmt.Sprintf("fav:{feed/%d}:%s", slot, part)}
@@ -151,8 +151,7 @@ func (w *world) pageKeys(part string) []string {
 	return keys
 }
 
-// onProxy does something to the network: of one instance where there is one Redis, of one
-// node of a cluster.
+// onProxy disturbs the network: of one instance if there is one Redis, of one node in a cluster.
 func onProxy(do func(p *proxytest.Proxy)) func(*world) (func() error, error) {
 	return func(w *world) (func() error, error) {
 		p := w.proxies[w.rng.IntN(len(w.proxies))]
@@ -169,7 +168,7 @@ const (
 	oldestUsed    = 2 * time.Minute
 )
 
-// takeSnapshot keeps what a primary holds, from time to time, for setRedisBack.
+// takeSnapshot saves the data of a primary for setRedisBack, at most every five seconds.
 func (w *world) takeSnapshot() {
 	n := len(w.snapshots)
 	if w.topology == embedded || n > 0 && time.Since(w.snapshots[n-1].taken) < snapshotEvery {
@@ -186,7 +185,7 @@ func (w *world) takeSnapshot() {
 	}
 }
 
-// setRedisBack restarts a server from a snapshot that is up to two minutes old.
+// setRedisBack restarts a server from a random snapshot that is up to two minutes old.
 func setRedisBack(w *world) (func() error, error) {
 	if len(w.snapshots) == 0 {
 		return nil, fmt.Errorf("there is no snapshot yet: %w", errNotNow)

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// chaosSummary is what came of a run, as -chaos.report has it.
+// chaosSummary is the result of a run, in the format of -chaos.report.
 type chaosSummary struct {
 	Test          string             `json:"test"`
 	Seed          uint64             `json:"seed"`
@@ -22,7 +22,7 @@ type chaosSummary struct {
 	LatestMillis  float64            `json:"longest_lateness_ms"`
 	Rates         rates              `json:"rates"`
 	LatencyMillis map[string]float64 `json:"latency_ms"`
-	Service       map[string]float64 `json:"service"` // /v1/stats, summed over lives
+	Service       map[string]float64 `json:"service"` // /v1/stats, summed over all lives
 }
 
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
@@ -58,7 +58,7 @@ func (w *world) report(growth *sampler, faults map[string]int) {
 	s.appendTo(w)
 }
 
-// String is the table.
+// String returns the summary as a table.
 func (s chaosSummary) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s, seed %d, %.0f s\n", s.Test, s.Seed, s.Seconds)

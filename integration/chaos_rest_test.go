@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// checkAtRest compares everything with the model, through every instance, after the load has
-// ended and all is healed: lists are equal to it exactly, and feeds agree, from both sides. What is
-// undecided is settled by what the first instance lists.
+// checkAtRest compares the service with the model after the load has ended and no fault is left.
+// Through every instance, lists must equal the model exactly. Feeds must agree with it, from both
+// sides of a block. What the first instance lists decides the state of undecided keys.
 func (l *chaosLoad) checkAtRest(ctx context.Context) {
 	m, y := l.model, l.tally
 	if err := wait(ctx, time.Until(m.settledAt())); err != nil {
@@ -30,7 +30,7 @@ func (l *chaosLoad) checkAtRest(ctx context.Context) {
 			}
 		}
 	}
-	// Nothing is written: all instances know of everything in the bound.
+	// After the staleness bound without writes, every instance knows all of them.
 	if err := wait(ctx, stalenessBound); err != nil {
 		return
 	}
@@ -51,7 +51,7 @@ func (l *chaosLoad) checkAtRest(ctx context.Context) {
 	}
 }
 
-// wait returns when that much time has passed, or with an error when ctx ends first.
+// wait returns after that time, or returns an error when ctx ends first.
 func wait(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -63,10 +63,10 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// listing is what a user's lists hold: plurals and targets.
+// listing holds the kind and target of each entry in a user's lists.
 type listing map[[2]string]bool
 
-// lists reads all that is listed of a user.
+// lists reads all lists of a user.
 func (g *target) lists(ctx context.Context, user string) (listing, error) {
 	all := make(listing)
 	for _, plural := range []string{"blocks", "hides", "likes"} {
@@ -95,7 +95,7 @@ func (g *target) lists(ctx context.Context, user string) (listing, error) {
 	return all, nil
 }
 
-// compare reports how the lists of a user differ from the model.
+// compare returns the differences between the lists of a user and the model.
 func (m *chaosModel) compare(user int, listed listing) (wrong []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// tally counts what a run does and finds. It is safe for concurrent use.
+// tally counts operations and violations of a run. It is safe for concurrent use.
 type tally struct {
 	start time.Time
 
 	mu       sync.Mutex
 	counts   map[string]int
-	found    map[string]int // violations by what was violated
-	messages []string       // of the first violations
-	fault    string         // the one that is on
-	phase    string         // of the test
-	latest   time.Duration  // the greatest lateness
+	found    map[string]int // number of violations by promise
+	messages []string       // describe the first violations
+	fault    string         // the present fault; "": none
+	phase    string         // the present phase of the test
+	latest   time.Duration  // the longest delay of a write within the bound
 	times    map[string]*latencies
-	repairs  map[string]repair // the longest by fault
+	repairs  map[string]repair // the longest repair by fault
 }
 
 func newTally() *tally {
@@ -48,7 +48,7 @@ func (y *tally) of(what string) int {
 // maxMessages is how many violations of each promise are described.
 const maxMessages = 12
 
-// violatedf notes that the service broke its promise, and how.
+// violatedf records how the service broke a promise.
 func (y *tally) violatedf(promise, format string, args ...any) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
@@ -59,35 +59,35 @@ func (y *tally) violatedf(promise, format string, args ...any) {
 	}
 }
 
-// again notes a violation that has been described.
+// again counts a violation that has already been described.
 func (y *tally) again(promise string) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	y.found[promise]++
 }
 
-// violations returns how often each promise was broken, and what was said of the first times.
+// violations returns how often each promise was broken, and descriptions of the first violations.
 func (y *tally) violations() (found map[string]int, messages []string) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	return y.found, slices.Clone(y.messages)
 }
 
-// setFault notes which fault is on from now, "" for none.
+// setFault records the present fault, "" for none.
 func (y *tally) setFault(name string) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	y.fault = name
 }
 
-// setPhase notes which phase of the test begins.
+// setPhase records the present phase of the test.
 func (y *tally) setPhase(name string) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	y.phase = name
 }
 
-// late notes a lateness within the bound.
+// late records that another instance noticed a write with a delay within the bound.
 func (y *tally) late(d time.Duration) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
@@ -95,7 +95,7 @@ func (y *tally) late(d time.Duration) {
 	y.latest = max(y.latest, d)
 }
 
-// repaired notes how long it took after a fault until all was in order.
+// repaired records how long the service took to recover from a fault.
 func (y *tally) repaired(fault string, r repair) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
@@ -103,7 +103,8 @@ func (y *tally) repaired(fault string, r repair) {
 	y.repairs[fault] = repair{max(longest.feeds, r.feeds), max(longest.whole, r.whole), max(longest.writes, r.writes)}
 }
 
-// took notes how long an answer took: overall, in its phase, and under a fault if one is on.
+// took records the time of an answer: overall, in the present phase, and under a fault if there is
+// one.
 func (y *tally) took(what string, d time.Duration) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
@@ -122,7 +123,7 @@ func (y *tally) took(what string, d time.Duration) {
 	}
 }
 
-// quantile returns how long the share q of the answers took at most.
+// quantile returns the upper bound of the times of the share q of the answers.
 func (y *tally) quantile(what string, q float64) time.Duration {
 	y.mu.Lock()
 	defer y.mu.Unlock()
@@ -132,7 +133,7 @@ func (y *tally) quantile(what string, q float64) time.Duration {
 	return y.times[what].quantile(q)
 }
 
-// latencies counts durations in buckets of 5 %, so that a run of hours takes no more room
+// latencies counts durations in buckets whose width is 5 %. A run of hours takes no more memory
 // than a short one.
 type latencies struct {
 	buckets [400]int

@@ -15,7 +15,7 @@ import (
 const (
 	// clientTimeout is how long the load waits for an answer.
 	clientTimeout = time.Minute
-	// outageSlack is for connections that broke in an outage, and are found broken after it.
+	// outageSlack is the time after an outage in which a client may still find a broken connection.
 	outageSlack = 200 * time.Millisecond
 )
 
@@ -24,16 +24,16 @@ type target struct {
 	index  int
 	url    string
 	client *http.Client
-	token  func() string   // "" for none
+	token  func() string   // returns "" for none
 	busy   [2]atomic.Int32 // requests in progress: writes and feeds
 
 	mu      sync.Mutex
-	life    int           // counts its starts
+	life    int           // number of kills so far
 	down    chan struct{} // closed when it is up again; nil while it is up
 	outages []outage
 }
 
-// outage is a time in which connections may break: the instance was killed, or stopped.
+// outage is a time in which connections may break, because the instance was killed or stopped.
 type outage struct{ from, until time.Time } // until is zero while it lasts
 
 func newTarget(index int, url string, token func() string) *target {
@@ -43,7 +43,7 @@ func newTarget(index int, url string, token func() string) *target {
 	}
 }
 
-// beginOutage notes that the instance is about to be killed, or else stopped.
+// beginOutage records that the instance is about to be killed or stopped.
 func (g *target) beginOutage(killed bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -54,7 +54,7 @@ func (g *target) beginOutage(killed bool) {
 	}
 }
 
-// endOutage notes that the instance takes requests again.
+// endOutage records that the instance accepts requests again.
 func (g *target) endOutage() {
 	g.client.CloseIdleConnections()
 	g.mu.Lock()
@@ -68,7 +68,7 @@ func (g *target) endOutage() {
 	}
 }
 
-// mayBreak reports whether a request of that time may have been cut by an outage.
+// mayBreak reports whether an outage may have cut a request of that time.
 func (g *target) mayBreak(from, until time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -80,24 +80,24 @@ func (g *target) mayBreak(from, until time.Time) bool {
 	return false
 }
 
-// is returns who answers now.
+// is returns the instance and its present life.
 func (g *target) is() source {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return source{g.index, g.life}
 }
 
-// up returns nil if the instance runs, or else what is closed when it does again.
+// up returns nil if the instance runs, or else a channel that closes when it runs again.
 func (g *target) up() <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.down
 }
 
-// unknownLife is that of an instance which was restarted under a request.
+// unknownLife is the life in a reply if the instance was restarted during the request.
 const unknownLife = -1
 
-// reply is what came of a request.
+// reply is the result of a request.
 type reply struct {
 	by         source
 	sent, done time.Time
@@ -105,15 +105,15 @@ type reply struct {
 	retryAfter string
 	date       string
 	body       []byte
-	err        error // no answer
+	err        error // not nil if there was no answer
 }
 
-// send sends a request and reads the answer. The client's timeout bounds it, and ctx.
+// send sends a request and reads the answer. The client's timeout and ctx bound its time.
 func (g *target) send(ctx context.Context, method, path string, body any) reply {
 	return g.sendAs(ctx, g.token(), method, path, body)
 }
 
-// sendAs sends it with that token, "" for none.
+// sendAs sends a request with that token, "" for none.
 func (g *target) sendAs(ctx context.Context, token, method, path string, body any) reply {
 	r := reply{by: g.is(), sent: time.Now()}
 	r.err = g.exchange(ctx, token, method, path, body, &r)
@@ -153,7 +153,7 @@ func (g *target) exchange(ctx context.Context, token, method, path string, body 
 	return err
 }
 
-// ok decodes the answer of a request that must have got one, with status 200.
+// ok decodes the answer of a request that must have status 200.
 func (r reply) ok(out any) error {
 	switch {
 	case r.err != nil:

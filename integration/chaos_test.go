@@ -23,13 +23,14 @@ var (
 // TestLongChaosEmbedded kills and stops the embedded service under load.
 func TestLongChaosEmbedded(t *testing.T) { chaos(t, embedded) }
 
-// TestLongChaosRedis has everything happen to three instances, a Redis and a Postgres.
+// TestLongChaosRedis causes all faults of three instances, a Redis and a Postgres.
 func TestLongChaosRedis(t *testing.T) { chaos(t, oneRedis) }
 
-// TestLongChaosCluster has everything happen to three instances, a cluster and a Postgres.
+// TestLongChaosCluster causes all faults of three instances, a cluster and a Postgres.
 func TestLongChaosCluster(t *testing.T) { chaos(t, redisCluster) }
 
-// A long run draws faults less often, so that there is time in which nothing is wrong.
+// longRun is the shortest duration of a long run. A long run causes faults less often, so that some
+// time passes without a fault.
 const longRun = 5 * time.Minute
 
 func chaos(t *testing.T, on topology) {
@@ -57,7 +58,7 @@ func chaos(t *testing.T, on topology) {
 	w.conclude(growth, s.done)
 }
 
-// startWorld starts a world with the seed that was asked for.
+// startWorld starts a world with the seed of -chaos.seed.
 func startWorld(t *testing.T, on topology) *world {
 	t.Helper()
 	seed := *chaosSeed
@@ -68,7 +69,7 @@ func startWorld(t *testing.T, on topology) *world {
 	return newWorld(t, on, seed)
 }
 
-// conclude checks everything at rest, and says what came of the run.
+// conclude checks everything at rest, and reports the result of the run.
 func (w *world) conclude(growth *sampler, faults map[string]int) {
 	w.t.Helper()
 	ctx := w.t.Context()

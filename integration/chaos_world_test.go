@@ -22,11 +22,11 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// topology is what the service runs on.
+// topology names the processes that the service runs on.
 type topology int
 
 const (
-	embedded      topology = iota // one instance, all within it
+	embedded      topology = iota // one instance with its own ledger and pages
 	oneRedis                      // three instances, Redis, Postgres
 	redisCluster                  // three instances, a cluster of six, Postgres
 	secureCluster                 // the same with TLS and a password
@@ -34,16 +34,16 @@ const (
 
 const (
 	chaosPages = 32
-	// maxChaosPages is the number that faults raise it to at most.
+	// maxChaosPages is the upper bound to which faults raise the number of pages.
 	maxChaosPages = 64 * chaosPages
 	chaosUsers    = 48
 	fleetSize     = 3
-	// skewedInstance is the one whose wall clock is set.
+	// skewedInstance is the index of the instance whose wall clock is skewed.
 	skewedInstance = 1
 )
 
-// world is a service with all that it runs on, under load and faults. Its methods belong on
-// the test's goroutine.
+// world is a service and all that it runs on, under load and faults. Only the test's goroutine may
+// call its methods.
 type world struct {
 	t         *testing.T
 	topology  topology
@@ -52,24 +52,24 @@ type world struct {
 	instances []*instance
 	load      *chaosLoad
 	tally     *tally
-	pages     int     // that were asked for last
-	beside    *beside // nil: nothing is
+	pages     int     // the last requested number of pages
+	beside    *beside // nil without -chaos.beside
 
 	postgres  *pgtest.Server
-	redis     *cache             // of oneRedis
-	cluster   *redistest.Cluster // of redisCluster
+	redis     *cache             // nil unless oneRedis
+	cluster   *redistest.Cluster // nil unless there is a cluster
 	proxies   []*proxytest.Proxy // oneRedis: by instance; redisCluster: by node
 	snapshots []redisSnapshot
 }
 
-// redisSnapshot is what one Redis server held some time ago.
+// redisSnapshot is a copy of the data of one Redis server.
 type redisSnapshot struct {
 	server *redistest.Server
 	path   string
 	taken  time.Time
 }
 
-// newWorld starts everything. All of it ends with the test.
+// newWorld starts all processes. They end with the test.
 func newWorld(t *testing.T, on topology, seed uint64) *world {
 	t.Helper()
 	w := &world{t: t, topology: on, seed: seed, rng: rand.New(rand.NewPCG(seed, 0)), tally: newTally(), pages: chaosPages}
@@ -77,10 +77,9 @@ func newWorld(t *testing.T, on topology, seed uint64) *world {
 	if on != embedded {
 		skewed = skewedCommand(t)
 	}
-	// Some users have more keys than that, now and then: they get dedicated pages while everything
-	// else goes on.
+	// Some users have more than 32 keys at times, so they get dedicated pages while the load is on.
 	args := []string{"--pages", fmt.Sprint(chaosPages), "--own-page", "32"}
-	addresses := make([]string, fleetSize) // of Redis, by instance
+	addresses := make([]string, fleetSize) // URL of Redis, by instance
 	switch on {
 	case embedded:
 		args = append(args, "--data-dir", t.TempDir())
@@ -88,14 +87,14 @@ func newWorld(t *testing.T, on topology, seed uint64) *world {
 	case oneRedis:
 		w.startOneRedis(addresses)
 	case redisCluster:
-		args = append(args, "--page-cache", "4") // MiB: all that there is, and so what others change is held, too
+		args = append(args, "--page-cache", "4") // MiB: room for all pages, also for pages that other instances change
 		w.cluster = startCluster(t, asFlagged(t), 3, w.network)
 		for i := range addresses {
 			addresses[i] = clusterURL(asFlagged(t), w.cluster)
 		}
 	case secureCluster:
 		w.startSecureCluster(addresses)
-		args = append(args, "--data-dir", t.TempDir()) // what AWS said is kept there
+		args = append(args, "--data-dir", t.TempDir()) // keeps the answers of AWS
 	}
 	if on != embedded {
 		w.postgres = pgtest.Start(t)
@@ -117,9 +116,9 @@ func newWorld(t *testing.T, on topology, seed uint64) *world {
 	return w
 }
 
-// startSecureCluster starts a cluster that wants a password. One instance is told where it is, the
-// others ask AWS, and for the password too, that of a user who may do what the Terraform module
-// lets it. The last reads replicas.
+// startSecureCluster starts a cluster that requires a password. The first instance gets the
+// cluster's URL. The others ask AWS for the address and for the password of a user. That user has
+// the rights that the Terraform module grants. The last instance reads replicas.
 func (w *world) startSecureCluster(addresses []string) {
 	w.t.Helper()
 	const password = "of the cluster"
@@ -136,8 +135,8 @@ func (w *world) startSecureCluster(addresses []string) {
 	addresses[len(addresses)-1] += "&reader=true"
 }
 
-// startOneRedis starts a Redis with a network to each instance, or to each of its endpoints
-// if it tells clients of them.
+// startOneRedis starts a Redis with one proxy for each instance. A serverless cache names its
+// endpoints to clients, so it has one proxy for each endpoint.
 func (w *world) startOneRedis(addresses []string) {
 	w.t.Helper()
 	if kind := asFlagged(w.t); kind == elasticachetest.Serverless {
@@ -153,14 +152,14 @@ func (w *world) startOneRedis(addresses []string) {
 	}
 }
 
-// network puts another proxy before a server.
+// network starts another proxy in front of a server, and returns its address.
 func (w *world) network(addr string) string {
 	p := proxytest.Start(w.t, addr)
 	w.proxies = append(w.proxies, p)
 	return p.Addr()
 }
 
-// startInstances starts one instance for each address of Redis.
+// startInstances starts one instance for each URL of Redis.
 func (w *world) startInstances(args, redis []string, skewed string) {
 	w.t.Helper()
 	for n, address := range redis {
@@ -183,8 +182,8 @@ func (w *world) startInstances(args, redis []string, skewed string) {
 	}
 }
 
-// underLoad calls during while the load is on, and returns when the last request has been
-// answered. A test that ends in between ends the load.
+// underLoad calls during while the load is on, and returns after the last answer. The load also
+// ends if the test ends during the call.
 func (w *world) underLoad(during func()) {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(w.t.Context())
@@ -203,14 +202,14 @@ func (w *world) underLoad(during func()) {
 	stop()
 }
 
-// repair is how long it took after a fault until every instance had done something once.
+// repair is the time from the end of a fault until every instance had recovered.
 type repair struct {
-	feeds  time.Duration // answered a feed
-	whole  time.Duration // and answered one without anything degraded
-	writes time.Duration // and acknowledged a write
+	feeds  time.Duration // every instance answered a feed
+	whole  time.Duration // and then one with nothing degraded
+	writes time.Duration // and then acknowledged a write
 }
 
-// repaired waits for the service to be in order again.
+// repaired waits until the service has recovered.
 func (w *world) repaired() (r repair, err error) {
 	ctx, cancel := context.WithTimeout(w.t.Context(), repairLimit)
 	defer cancel()
@@ -241,10 +240,10 @@ func (w *world) repaired() (r repair, err error) {
 	return r, nil
 }
 
-// repairLimit is how long after a fault the service may need until it answers everywhere.
+// repairLimit is how long the service may take to recover from a fault.
 const repairLimit = 30 * time.Second
 
-// verdict fails the test for every promise that was broken.
+// verdict fails the test if any promise was broken.
 func (w *world) verdict() {
 	w.t.Helper()
 	found, messages := w.tally.violations()

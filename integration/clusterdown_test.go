@@ -12,9 +12,9 @@ import (
 	"github.com/feedfilter/feedfilter/internal/servertest"
 )
 
-// TestClusterDown has a cluster refuse everything, because one of its shards is gone and nothing
-// takes its place. Feeds come from the ledger then, and do not wait for the cluster, writes are
-// acknowledged, and the cluster is used again when the shard is back.
+// TestClusterDown kills a shard without a replica, so that the cluster refuses all commands. Feeds
+// must then come from the ledger without waiting for the cluster, and writes must be acknowledged.
+// When the shard is back, the service must use the cluster again.
 func TestClusterDown(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 0, "--cluster-require-full-coverage", "yes")
@@ -81,13 +81,13 @@ func TestClusterDown(t *testing.T) {
 		feeds()
 	}
 	slowest, degraded := feeds()
-	for range 4 { // on a machine that may be busy
+	for range 4 { // the machine may be busy
 		if slowest >= 250*time.Millisecond {
 			slowest, degraded = feeds()
 		}
 	}
 	if slowest >= 250*time.Millisecond || degraded != viewers {
-		t.Errorf("a feed took %v, again and again; %d of %d are degraded", slowest, degraded, viewers)
+		t.Errorf("the slowest feed took %v in each of 5 rounds; %d of %d are degraded", slowest, degraded, viewers)
 	}
 	hide("u1", "during")
 	if _, degraded := feeds(); degraded != viewers {

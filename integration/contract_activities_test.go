@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// activityTerms are those of one activity at a time, of lists and of counts.
+// activityTerms tests single activities, lists and counts.
 func activityTerms() []term {
 	return []term{
 		{"PUT blocks: both feeds drop the other; again: unchanged", func(t *testing.T, c *contract, id func(string) string) {
@@ -29,13 +29,13 @@ func activityTerms() []term {
 			a, b := id("a"), id("b")
 			c.wants(t, "DELETE", path("users", a, "blocks", b), "", unchanged)
 			c.wants(t, "PUT", path("users", a, "blocks", b), "", changed)
-			c.wants(t, "DELETE", path("users", b, "blocks", a), "", unchanged) // another's
+			c.wants(t, "DELETE", path("users", b, "blocks", a), "", unchanged) // the block is by a
 			c.wants(t, "DELETE", path("users", a, "blocks", b), "", changed)
 			c.wants(t, "DELETE", path("users", a, "blocks", b), "", unchanged)
 			c.sees(t, ask{Viewer: a, Posts: []post{by("p", b)}}, "p", "")
 			c.sees(t, ask{Viewer: b, Posts: []post{by("p", a)}}, "p", "")
 		}},
-		{"PUT, DELETE hides, likes and kinds of posts added", func(t *testing.T, c *contract, id func(string) string) {
+		{"PUT and DELETE of hides, likes and added kinds of posts", func(t *testing.T, c *contract, id func(string) string) {
 			u, p := id("u"), id("p")
 			for _, plural := range []string{"hides", "likes", "reports", "marks"} {
 				c.wants(t, "PUT", path("users", u, plural, p), "", changed)
@@ -156,7 +156,7 @@ func untilEnds() trial {
 		c.refuses(t, "DELETE", at("hides", "far", time.Now().Add(time.Hour)), "", "400 unknown_parameter until")
 
 		c.wants(t, "PUT", path("users", a, "blocks", b), "", changed)
-		end := time.Now().Add(6 * time.Second) // after what comes before it, on a busy machine too
+		end := time.Now().Add(6 * time.Second) // leaves a busy machine time for the calls before the end
 		for _, put := range []string{at("blocks", b, end), at("hides", "near", end), at("mutes", b, end)} {
 			c.wants(t, "PUT", put, "", changed)
 		}
@@ -194,7 +194,7 @@ func lists() trial {
 			c.wants(t, "PUT", path("users", u, "hides", p), "", changed)
 			want = append([]string{p}, want...)
 		}
-		c.wants(t, "PUT", path("users", u, "hides", want[3]), "", unchanged) // keeps its place
+		c.wants(t, "PUT", path("users", u, "hides", want[3]), "", unchanged) // the hide keeps its place in the list
 		var l listed
 		c.read(t, "GET", path("users", u, "hides"), "", &l)
 		last := time.Now().Add(time.Minute)
@@ -210,14 +210,14 @@ func lists() trial {
 				t.Errorf("limit %d: %v, want %v", limit, got, want)
 			}
 		}
-		// Those that come and go meanwhile are elsewhere: what is there throughout is listed once.
+		// Changes between two pages of a list must not skip or repeat the other items.
 		c.read(t, "GET", path("users", u, "hides")+"?limit=10", "", &l)
 		c.wants(t, "PUT", path("users", u, "hides", "new"), "", changed)
 		c.wants(t, "DELETE", path("users", u, "hides", l.Items[9].Target), "", changed)
 		var rest listed
 		c.read(t, "GET", path("users", u, "hides")+"?cursor="+url.QueryEscape(l.Next), "", &rest)
 		if len(rest.Items) != 15 || rest.Items[0].Target != want[10] || rest.Items[14].Target != want[24] || rest.Next != "" {
-			t.Errorf("after the tenth, which has gone: %v", rest)
+			t.Errorf("the page after the removed tenth item: %v", rest)
 		}
 		c.refuses(t, "GET", path("users", u, "hides")+"?limit=0", "", "400 out_of_range limit")
 		c.refuses(t, "GET", path("users", u, "hides")+"?limit=1001", "", "400 out_of_range limit")
@@ -256,11 +256,11 @@ func limits() trial {
 			if len(has) != limit || slices.Max(slices.Collect(maps.Values(c.counts(t, u)))) != limit {
 				t.Fatalf("%s: %v", plural, has)
 			}
-			c.wants(t, "PUT", path("users", u, plural, has[0]), "", unchanged) // adds nothing
+			c.wants(t, "PUT", path("users", u, plural, has[0]), "", unchanged) // a repeat adds nothing
 			c.wants(t, "PUT", path("users", u, plural, has[0])+"?until=2100-01-01T00:00:00Z", "", changed)
 			c.refuses(t, "PUT", path("users", u, plural, id("more")), "", "409 limit_reached")
 			c.sees(t, ask{Viewer: u, Posts: []post{by("p", id("more"))}}, "p", "")
-			c.wants(t, "PUT", path("users", has[0], plural, u), "", changed) // the other has a limit of their own
+			c.wants(t, "PUT", path("users", has[0], plural, u), "", changed) // the other user has a separate limit
 			c.wants(t, "DELETE", path("users", u, plural, has[1]), "", changed)
 			c.wants(t, "PUT", path("users", u, plural, id("more")), "", changed)
 		}

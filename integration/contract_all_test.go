@@ -8,8 +8,8 @@ import (
 
 const contractPages = 32
 
-// TestContract holds the service to its contract, a subtest for each line of it, over HTTP and on
-// both deployments.
+// TestContract tests every line of the API's contract over HTTP, on both deployments. Each line is
+// a subtest.
 func TestContract(t *testing.T) {
 	onBoth(t, func(t *testing.T, d deployment) {
 		c := d.serve(t, "contract", "--pages", fmt.Sprint(contractPages), "--false-positive-rate", "1e-6")
@@ -26,7 +26,8 @@ func TestContract(t *testing.T) {
 	})
 }
 
-// exact compares feeds with what they should be, where every other post looks like something else.
+// exact asks for feeds on a page with a false positive rate of 0.5, and compares exact feeds with
+// the recorded activities.
 func exact(d deployment) func(t *testing.T) {
 	return func(t *testing.T) {
 		c := d.serve(t, "exact", "--pages", "1", "--false-positive-rate", "0.5")
@@ -56,7 +57,7 @@ func exact(d deployment) func(t *testing.T) {
 			}
 			kept = append(kept, id)
 		}
-		for i := range 600 { // others' keys fill the page
+		for i := range 600 { // keys of other users fill the page
 			lines = append(lines, act(fmt.Sprint("w", i), "report", "x", "add"))
 		}
 		if h := c.say(t, "POST", "/v1/activities", batch(t, lines...)); h.status != 200 {
@@ -75,7 +76,7 @@ func exact(d deployment) func(t *testing.T) {
 		falseDrops := len(plain.Dropped) - len(dropped)
 		falseMarks := len(slices.DeleteFunc(likes(plain), func(id string) bool { return slices.Contains(liked, id) }))
 		if falseDrops < 5 || falseMarks == 0 || len(plain.Posts) == 0 {
-			t.Fatalf("%d false drops and %d false marks of %d: nothing is tried", falseDrops, falseMarks, len(kept))
+			t.Fatalf("%d false drops and %d false annotations of %d posts: too few to test exact", falseDrops, falseMarks, len(kept))
 		}
 		a.Exact = true
 		f := c.check(t, a)
@@ -83,9 +84,9 @@ func exact(d deployment) func(t *testing.T) {
 			t.Errorf("exact keeps %d of %d, drops %d of %d", len(f.Posts), len(kept), len(f.Dropped), len(dropped))
 		}
 		if got := likes(f); !slices.Equal(got, liked) {
-			t.Errorf("exact marks %v, want %v", got, liked)
+			t.Errorf("exact annotates %v, want %v", got, liked)
 		}
-		t.Logf("without exact %d posts of %d dropped wrongly, %d marked wrongly", falseDrops, len(kept), falseMarks)
+		t.Logf("without exact, %d of %d posts were dropped wrongly, %d annotated wrongly", falseDrops, len(kept), falseMarks)
 		explained := 0
 		for _, x := range plain.Dropped {
 			if !slices.Contains(kept, x.ID) || explained == 20 {
@@ -101,7 +102,7 @@ func exact(d deployment) func(t *testing.T) {
 		}
 		c.wants(t, "POST", path("users", v, "seen"), `{"posts":["s"]}`, `{"recorded":1}`)
 		if f := c.check(t, ask{Viewer: v, Posts: []post{by("s", "x")}, Kinds: []string{"seen"}, Exact: true}); len(f.Dropped) != 1 || !f.Dropped[0].Unconfirmed {
-			t.Errorf("seen is not said to be unconfirmed: %+v", f)
+			t.Errorf("the feed does not report seen as unconfirmed: %+v", f)
 		}
 	}
 }

@@ -7,13 +7,13 @@ import (
 	"testing"
 )
 
-// results are the answer to a batch.
+// results returns the answer to a batch.
 func results(all ...string) string { return `{"results":[` + strings.Join(all, ",") + `]}` }
 
-// limitReached is the result of a line over a limit of mutes.
+// limitReached is the result of a line that exceeds a limit of mutes.
 const limitReached = `{"error":{"code":"limit_reached","message":"limit of 7 mutes reached","limit":7}}`
 
-// batchTerms are those of many activities at a time.
+// batchTerms tests batches of activities.
 func batchTerms() []term {
 	return []term{
 		{"POST activities: a result per line, in order", func(t *testing.T, c *contract, id func(string) string) {
@@ -27,7 +27,7 @@ func batchTerms() []term {
 			until["until"] = "2100-01-01T00:00:00Z"
 			c.wants(t, "POST", "/v1/activities", batch(t, until, until), results(changed, unchanged))
 		}},
-		{"a line as a whole or not at all: both sides of a block", func(t *testing.T, c *contract, id func(string) string) {
+		{"a line takes effect wholly or not at all: both sides of a block", func(t *testing.T, c *contract, id func(string) string) {
 			a := id("a")
 			var lines []map[string]string
 			for i := range 40 {
@@ -40,7 +40,7 @@ func batchTerms() []term {
 				c.sees(t, ask{Viewer: b, Posts: []post{by("p", a)}}, "", "p block "+a)
 			}
 		}},
-		{"up to 10,000", func(t *testing.T, c *contract, id func(string) string) {
+		{"a batch has up to 10,000 lines", func(t *testing.T, c *contract, id func(string) string) {
 			u := id("u")
 			lines := make([]map[string]string, 10_001)
 			for i := range lines {
@@ -49,14 +49,14 @@ func batchTerms() []term {
 			c.refuses(t, "POST", "/v1/activities", batch(t, lines...), "400 out_of_range activities")
 			c.refuses(t, "POST", "/v1/activities", `{"activities":[]}`, "400 out_of_range activities")
 			if n := c.counts(t, u)["like"]; n != 0 {
-				t.Errorf("%d after they were refused", n)
+				t.Errorf("%d activities recorded by a refused batch", n)
 			}
 			c.wants(t, "POST", "/v1/activities", batch(t, lines[:10_000]...), results(slices.Repeat([]string{changed}, 10_000)...))
 			if n := c.counts(t, u)["like"]; n != 10_000 {
 				t.Errorf("%d of 10,000", n)
 			}
 		}},
-		{"a batch in JSON is validated whole first", func(t *testing.T, c *contract, id func(string) string) {
+		{"a JSON batch is validated before any line takes effect", func(t *testing.T, c *contract, id func(string) string) {
 			u := id("u")
 			good := act(u, "hide", "p", "add")
 			for _, bad := range []struct {
@@ -79,11 +79,11 @@ func batchTerms() []term {
 				c.refuses(t, "POST", "/v1/activities", batch(t, good, good, bad.line, good), fmt.Sprintf("%d %s activities[2].%s", bad.status, bad.code, bad.field))
 			}
 			if n := c.counts(t, u)["hide"]; n != 0 {
-				t.Errorf("%d of what was refused", n)
+				t.Errorf("%d activities recorded by a refused batch", n)
 			}
 			c.sees(t, ask{Viewer: u, Posts: []post{by("p", "x")}}, "p", "")
 		}},
-		{"a limit reached is the line's result", func(t *testing.T, c *contract, id func(string) string) {
+		{"a line over a limit gets limit_reached", func(t *testing.T, c *contract, id func(string) string) {
 			u := id("u")
 			var lines []map[string]string
 			want := slices.Repeat([]string{changed}, 7)

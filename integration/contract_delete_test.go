@@ -21,8 +21,8 @@ import (
 
 func join(all []string, between string) string { return strings.Join(all, between) }
 
-// deletesAll deletes a user with activities of every kind, on both sides. It looks for remains in
-// every table, in every string in Redis and in every bit.
+// deletesAll deletes a user who has activities of every kind, and is the target of others. It looks
+// for remains in every table, in every string in Redis and in every bit of the pages.
 func deletesAll(d deployment) func(t *testing.T) {
 	return func(t *testing.T) {
 		c := d.serve(t, "deletion", "--pages", "16", "--false-positive-rate", "1e-6")
@@ -35,7 +35,7 @@ func deletesAll(d deployment) func(t *testing.T) {
 			add(other, []string{"block", "feud", "mute"}[i%3], victim)
 			add(other, "mute", bystander)
 			add(bystander, "block", other)
-			add(other, "hide", victim) // a post of that id
+			add(other, "hide", victim) // a post whose id equals the user's
 			add(other, "like", "a post")
 		}
 		for i := range 3 {
@@ -136,13 +136,13 @@ func query(t *testing.T, db *sql.DB, text string) (all [][]string) {
 	return all
 }
 
-// rows are the ledger's: hash, owner, kind, target and the rest.
+// rows returns the rows of the ledger: hash, owner, kind, target, since, until and target_hash.
 func (*contract) rows(t *testing.T, db *sql.DB) [][]string {
 	t.Helper()
 	return query(t, db, `SELECT hash, owner, kind, target, since, until, target_hash FROM entries`)
 }
 
-// traces are the rows of all tables in which a text stands anywhere.
+// traces returns the rows of all tables that contain the text.
 func (c *contract) traces(t *testing.T, db *sql.DB, text string) (rows [][]string) {
 	t.Helper()
 	tables := `SELECT name FROM sqlite_master WHERE type = 'table'`
@@ -154,7 +154,7 @@ func (c *contract) traces(t *testing.T, db *sql.DB, text string) (rows [][]strin
 		t.Fatalf("tables %v", found)
 	}
 	for _, table := range found {
-		for _, row := range query(t, db, `SELECT * FROM "`+table[0]+`"`) { //nolint:unqueryvet // whatever columns there are
+		for _, row := range query(t, db, `SELECT * FROM "`+table[0]+`"`) { //nolint:unqueryvet // any column may hold the text
 			if strings.Contains(join(row, "\n"), text) {
 				rows = append(rows, row)
 			}
@@ -163,8 +163,8 @@ func (c *contract) traces(t *testing.T, db *sql.DB, text string) (rows [][]strin
 	return rows
 }
 
-// windows are the ids of windows, one for each user who has one. The embedded service keeps them in
-// a file; it is stopped for that, and started again.
+// windows returns one id for each user who has a window. The embedded service keeps windows in a
+// file, so windows stops that service, reads the file and starts the service again.
 func (c *contract) windows(t *testing.T) []string {
 	t.Helper()
 	users := make(map[string]bool)
@@ -202,7 +202,7 @@ func sortedKeys(m map[string]bool) (keys []string) {
 	return keys
 }
 
-// keys are those of the service's pages in Redis.
+// keys returns the keys of the service's pages in Redis.
 func (c *contract) keys(t *testing.T) (keys []string) {
 	t.Helper()
 	scan := c.redis.Client().Scan(t.Context(), 0, "fav:{"+c.filter+"/*", 1000).Iterator()
@@ -215,8 +215,8 @@ func (c *contract) keys(t *testing.T) (keys []string) {
 	return keys
 }
 
-// sameBits compares the bits of every page in Redis with those of a page made of the ledger's rows
-// alone. What the embedded service holds is in its memory, and not looked at.
+// sameBits compares the bits of every page in Redis with a page made from the ledger's rows. It
+// skips the embedded service, which keeps its pages in memory.
 func (c *contract) sameBits(t *testing.T, rows [][]string) {
 	t.Helper()
 	if c.redis == nil {
@@ -233,7 +233,7 @@ func (c *contract) sameBits(t *testing.T, rows [][]string) {
 		}
 		image := imageOf(t, raw, rows)
 		if got := raw[favfilter.HeaderBytes:]; !bytes.Equal(got, image.bits) {
-			t.Errorf("%s: %d bits set, %d for what the ledger has", key, setBits(got), setBits(image.bits))
+			t.Errorf("%s: %d bits set, want the %d of the ledger's rows", key, setBits(got), setBits(image.bits))
 		}
 		compared += image.keys
 	}
@@ -242,13 +242,13 @@ func (c *contract) sameBits(t *testing.T, rows [][]string) {
 	}
 }
 
-// image is what a page should be.
+// image is a page made from rows of the ledger.
 type image struct {
 	bits []byte
 	keys int
 }
 
-// imageOf makes a page of the shape of a stored one, of those rows that belong to it.
+// imageOf makes a page with the geometry of a stored one, from those of the rows that belong to it.
 func imageOf(t *testing.T, raw []byte, rows [][]string) image {
 	t.Helper()
 	stored, err := favfilter.DecodePage(bytes.Clone(raw), nil)
@@ -285,8 +285,8 @@ func setBits(b []byte) (n int) {
 	return n
 }
 
-// heavyUser exports and deletes a user with 50,000 activities who is blocked by 2,000 others, and
-// says how long it took.
+// heavyUser exports and deletes a user with 50,000 activities whom 2,000 others block. It logs the
+// times.
 func heavyUser(d deployment) func(t *testing.T) {
 	return func(t *testing.T) {
 		c := d.serve(t, "heavy", "--pages", "1024")
@@ -354,7 +354,7 @@ type contractLine struct {
 	Until  string `json:"until"`
 }
 
-// imports stops the service, has the command import what was exported, and starts it again.
+// imports stops the service, imports the export with the command, and starts the service again.
 func (c *contract) imports(t *testing.T, export string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "export.ndjson")

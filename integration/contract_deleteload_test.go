@@ -11,8 +11,8 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// deletesUnderLoad deletes users while others record what lands in the same page: not a bit of them
-// is left in it either.
+// deletesUnderLoad deletes users while others write to the same page. No bit of a deleted user may
+// remain.
 func deletesUnderLoad(d deployment) func(t *testing.T) {
 	return func(t *testing.T) {
 		c := d.serve(t, "load", "--pages", "1", "--false-positive-rate", "1e-6")
@@ -38,7 +38,7 @@ func deletesUnderLoad(d deployment) func(t *testing.T) {
 				}
 			})
 		}
-		var pages [][]byte // as each deletion left it
+		var pages [][]byte // the page after each deletion
 		for v := range victims {
 			c.wants(t, "DELETE", path("users", fmt.Sprint("victim", v)), "", fmt.Sprintf(`{"deleted":%d}`, own))
 			if c.redis != nil {
@@ -54,10 +54,11 @@ func deletesUnderLoad(d deployment) func(t *testing.T) {
 		db := c.database(t)
 		rows := c.rows(t, db)
 		if int64(len(rows)) != written.Load() || written.Load() == 0 {
-			t.Errorf("%d rows, %d written meanwhile", len(rows), written.Load())
+			t.Errorf("%d rows, want the %d written during the deletions", len(rows), written.Load())
 		}
 		c.sameBits(t, rows)
-		// Nobody but the victims' rows have gone: what a page had is of those that are left.
+		// Only rows of victims were deleted. So the page after each deletion holds keys of the
+		// present rows and of the later victims.
 		for v, raw := range pages {
 			for i := v + 1; i < victims; i++ { // they are deleted later
 				for p := range own {
@@ -70,7 +71,7 @@ func deletesUnderLoad(d deployment) func(t *testing.T) {
 				left += bits.OnesCount8(b &^ image.bits[i])
 			}
 			if left > 0 {
-				t.Errorf("after deletion %d: %d bits of nobody", v, left)
+				t.Errorf("after deletion %d: %d bits belong to no row", v, left)
 			}
 			rows = slices.DeleteFunc(rows, func(row []string) bool { return row[0] == "" })
 		}

@@ -21,7 +21,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/servertest"
 )
 
-// contractKinds adds a kind of each sort, and limits.
+// contractKinds adds one kind of each sort, and limits.
 const contractKinds = `{"kinds":[
 	{"name":"mute", "target":"user", "effect":"drop", "limit":7},
 	{"name":"report", "target":"post", "effect":"drop"},
@@ -29,13 +29,13 @@ const contractKinds = `{"kinds":[
 	{"name":"mark", "target":"post", "effect":"annotate"}
 ]}`
 
-// deployment is what services run on: nothing, or Redis and Postgres.
+// deployment names the servers that services run on: none, or Redis and Postgres.
 type deployment struct {
 	redis    *cache         // nil: embedded
 	postgres *pgtest.Server // nil: embedded
 }
 
-// onBoth runs a test on each deployment there is, at the same time.
+// onBoth runs a test on both deployments in parallel.
 func onBoth(t *testing.T, test func(t *testing.T, d deployment)) {
 	t.Helper()
 	t.Run("embedded", func(t *testing.T) {
@@ -48,7 +48,7 @@ func onBoth(t *testing.T, test func(t *testing.T, d deployment)) {
 	})
 }
 
-// contract is a service that is held to its contract.
+// contract is a service whose API the terms test.
 type contract struct {
 	*service
 	deployment
@@ -56,10 +56,10 @@ type contract struct {
 	dir    string // its data directory
 	filter string // the name of its pages
 	ledger string // the URL of its ledger, for another connection
-	held   int    // terms
+	held   int    // number of terms tested so far
 }
 
-// serve starts a service with data of its own.
+// serve starts a service with its own data.
 func (d deployment) serve(t *testing.T, filter string, flags ...string) *contract {
 	t.Helper()
 	c := &contract{deployment: d, dir: t.TempDir(), filter: filter}
@@ -78,7 +78,7 @@ func (d deployment) serve(t *testing.T, filter string, flags ...string) *contrac
 	return c
 }
 
-// database opens the ledger past the service.
+// database opens the ledger directly, without the service.
 func (c *contract) database(t *testing.T) *sql.DB {
 	t.Helper()
 	driver, source := "sqlite", "file:"+c.ledger+"?mode=ro&_pragma=busy_timeout(5000)"
@@ -93,16 +93,16 @@ func (c *contract) database(t *testing.T) *sql.DB {
 	return db
 }
 
-// term is a line of the contract.
+// term is one line of the contract and its test.
 type term struct {
 	says string
 	test trial
 }
 
-// trial tries one, with ids that no other has.
+// trial tests a term. id makes ids that no other term uses.
 type trial func(t *testing.T, c *contract, id func(name string) string)
 
-// hold runs each term with ids that no other has.
+// hold tests each term with ids that no other term uses.
 func (c *contract) hold(t *testing.T, terms []term) {
 	t.Helper()
 	for _, term := range terms {
@@ -114,7 +114,7 @@ func (c *contract) hold(t *testing.T, terms []term) {
 	}
 }
 
-// path makes one of parts that are escaped.
+// path joins the parts of a route, and escapes each.
 func path(parts ...string) string {
 	var b strings.Builder
 	b.WriteString("/v1")
@@ -124,14 +124,15 @@ func path(parts ...string) string {
 	return b.String()
 }
 
-// heard is an answer.
+// heard is the answer to a request.
 type heard struct {
 	status int
 	header http.Header
 	body   string
 }
 
-// say sends a request. A body is JSON unless a media type is given.
+// say sends a request, and fails the test if there is no answer. The body is JSON unless a media
+// type is given.
 func (c *contract) say(t testing.TB, method, path, body string, media ...string) heard {
 	t.Helper()
 	h, err := c.try(t.Context(), method, path, body, media...)
@@ -141,7 +142,7 @@ func (c *contract) say(t testing.TB, method, path, body string, media ...string)
 	return h
 }
 
-// try is say for any goroutine.
+// try sends a request like say, but returns the error. Any goroutine may call it.
 func (c *contract) try(ctx context.Context, method, path, body string, media ...string) (heard, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.url+path, strings.NewReader(body))
 	if err != nil {
@@ -161,7 +162,7 @@ func (c *contract) try(ctx context.Context, method, path, body string, media ...
 	return heard{res.StatusCode, res.Header, string(text)}, err
 }
 
-// wants sends a request whose answer is 200 and known.
+// wants sends a request, and checks that the answer is 200 and equals want.
 func (c *contract) wants(t testing.TB, method, path, body, want string) {
 	t.Helper()
 	if h := c.say(t, method, path, body); h.status != http.StatusOK || h.body != want {
@@ -180,7 +181,7 @@ const (
 	unchanged = `{"changed":false}`
 )
 
-// problem is what an error says.
+// problem is the content of an error answer.
 type problem struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
@@ -188,7 +189,7 @@ type problem struct {
 	Limit   int    `json:"limit"`
 }
 
-// problem reads the one shape of errors.
+// problem decodes an error answer. All errors have the same form.
 func (h heard) problem() (problem, error) {
 	var e struct {
 		Error problem `json:"error"`
@@ -204,7 +205,8 @@ func (h heard) problem() (problem, error) {
 	return e.Error, nil
 }
 
-// refuses sends a request that has to be refused, with a status, a code and perhaps a field.
+// refuses sends a request, and checks the error: want is "<status> <code>", with a field if the
+// error names one.
 func (c *contract) refuses(t testing.TB, method, path, body, want string) {
 	t.Helper()
 	h := c.say(t, method, path, body)
@@ -214,7 +216,7 @@ func (c *contract) refuses(t testing.TB, method, path, body, want string) {
 	}
 }
 
-// jsonOf is v as JSON.
+// jsonOf returns v as JSON.
 func jsonOf(t testing.TB, v any) string {
 	t.Helper()
 	b, err := json.Marshal(v)
@@ -224,8 +226,8 @@ func jsonOf(t testing.TB, v any) string {
 	return string(b)
 }
 
-// read sends a request, checks that the answer is 200, and decodes it into out, which must have all
-// of its fields.
+// read sends a request, checks that the answer is 200, and decodes it into out. out must have all
+// fields of the answer.
 func (c *contract) read(t testing.TB, method, path, body string, out any) {
 	t.Helper()
 	h := c.say(t, method, path, body)
@@ -236,7 +238,7 @@ func (c *contract) read(t testing.TB, method, path, body string, out any) {
 	}
 }
 
-// filtered is the answer to a feed.
+// filtered is the answer to a feed request.
 type filtered struct {
 	Posts   []map[string]any `json:"posts"`
 	Dropped []struct {
@@ -252,7 +254,7 @@ type filtered struct {
 	} `json:"degraded"`
 }
 
-// ask is a feed check. Fields that are not set are left out.
+// ask is a feed request. Unset fields are left out.
 type ask struct {
 	Viewer     string   `json:"viewer"`
 	Posts      []post   `json:"posts"`
@@ -270,7 +272,7 @@ func (c *contract) check(t testing.TB, a ask) filtered {
 	return f
 }
 
-// kept are the ids of posts that are kept, and reasons says of those dropped why: "p block 2".
+// kept returns the ids of the kept posts. reasons returns why posts were dropped: "p block 2".
 func (f filtered) kept() string {
 	ids := make([]string, len(f.Posts))
 	for i, p := range f.Posts {
@@ -287,7 +289,7 @@ func (f filtered) reasons() string {
 	return strings.Join(all, ", ")
 }
 
-// sees asks for a feed and compares what is kept and why the others are not.
+// sees asks for a feed, and compares the kept posts and the reasons of the others.
 func (c *contract) sees(t testing.TB, a ask, kept, reasons string) {
 	t.Helper()
 	f := c.check(t, a)
@@ -296,23 +298,23 @@ func (c *contract) sees(t testing.TB, a ask, kept, reasons string) {
 	}
 }
 
-// by is a post of an author, with further actors.
+// by returns a post of an author, with further actors.
 func by(id, author string, actors ...string) post {
 	return post{ID: id, Author: author, Actors: actors}
 }
 
-// act is a line of a batch.
+// act returns a line of a batch.
 func act(user, kind, target, op string) map[string]string {
 	return map[string]string{"user": user, "kind": kind, "target": target, "op": op}
 }
 
-// batch is the body of many activities.
+// batch returns the body of a batch.
 func batch(t testing.TB, lines ...map[string]string) string {
 	t.Helper()
 	return jsonOf(t, map[string]any{"activities": lines})
 }
 
-// counts are how many activities a user has, as the service says.
+// counts returns how many activities of each kind the service reports for a user.
 func (c *contract) counts(t testing.TB, user string) map[string]int {
 	t.Helper()
 	var a struct{ Counts map[string]int }
@@ -320,20 +322,20 @@ func (c *contract) counts(t testing.TB, user string) map[string]int {
 	return a.Counts
 }
 
-// listed is a part of a list.
+// listed is one page of a list.
 type listed struct {
 	Items []struct{ Target, Since, Until string }
 	Next  string
 }
 
-// list reads a whole list in parts, newest first.
+// list reads a whole list page by page, newest first.
 func (c *contract) list(t testing.TB, user, plural string, limit int) (targets []string) {
 	t.Helper()
 	for cursor := ""; ; {
 		var l listed
 		c.read(t, http.MethodGet, path("users", user, plural)+fmt.Sprintf("?limit=%d&cursor=%s", limit, url.QueryEscape(cursor)), "", &l)
 		if len(l.Items) > limit || l.Next != "" && len(l.Items) < limit {
-			t.Fatalf("a part of %d items, where %d are the limit, and next %q", len(l.Items), limit, l.Next)
+			t.Fatalf("a page of %d items, limit %d, next %q", len(l.Items), limit, l.Next)
 		}
 		for _, i := range l.Items {
 			targets = append(targets, i.Target)

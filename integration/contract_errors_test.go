@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// errorTerms are those of what is refused.
+// errorTerms tests refused requests.
 func errorTerms() []term {
 	const (
 		filter = "/v1/feed/filter"
@@ -47,7 +47,7 @@ func errorTerms() []term {
 			c.refuses(t, "PUT", "/v1/users/1/follows/2", "", "404 not_found")
 			c.refuses(t, "PUT", "/v1/users/1/blocks/2/3", "", "404 not_found")
 		}},
-		{"405: another method", func(t *testing.T, c *contract, _ func(string) string) {
+		{"405: wrong method", func(t *testing.T, c *contract, _ func(string) string) {
 			c.refuses(t, "GET", filter, "", "405 method_not_allowed")
 			c.refuses(t, "POST", "/v1/users/1/mutes", "{}", "405 method_not_allowed")
 		}},
@@ -69,7 +69,7 @@ func errorTerms() []term {
 	}
 }
 
-// withoutServers takes away what the service runs on, first Redis, then Postgres.
+// withoutServers stops first Redis, then Postgres.
 func withoutServers(c *contract) func(t *testing.T) {
 	return func(t *testing.T) {
 		id := func(name string) string { return "outage." + name }
@@ -100,7 +100,7 @@ func withoutServers(c *contract) func(t *testing.T) {
 				t.Errorf("keeps %q, drops %q, degraded %v", f.kept(), f.reasons(), f.Degraded)
 			}
 			if f := c.check(t, ask{Viewer: v, Posts: posts, Kinds: []string{"block"}}); len(f.Degraded) > 0 {
-				t.Errorf("degraded %v, though seen is not asked for", f.Degraded)
+				t.Errorf("degraded %v, but the feed did not ask for seen", f.Degraded)
 			}
 			f = c.check(t, ask{Viewer: v, Posts: posts, Kinds: []string{"block"}, RecordSeen: true})
 			if f.kept() != "s k" || !slices.Equal(degraded(f), []string{"seen"}) || !strings.Contains(fmt.Sprint(f.Degraded), "recorded") {

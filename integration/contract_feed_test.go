@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// feedTerms are those of feeds.
+// feedTerms tests feeds.
 func feedTerms() []term {
 	return []term{
 		{"author and actors: a block in either direction", func(t *testing.T, c *contract, id func(string) string) {
@@ -74,7 +74,7 @@ func feedTerms() []term {
 			c.refuses(t, "POST", "/v1/feed/filter", jsonOf(t, a), "400 out_of_range posts")
 			a.Posts = a.Posts[:5000]
 			if f := c.check(t, a); f.kept() != strings.Join(want[:5000], " ") {
-				t.Errorf("%d kept, %d dropped, in another order or not all", len(f.Posts), len(f.Dropped))
+				t.Errorf("%d kept, %d dropped: some are missing or in the wrong order", len(f.Posts), len(f.Dropped))
 			}
 			c.sees(t, ask{Viewer: id("v"), Posts: []post{}}, "", "")
 		}},
@@ -115,7 +115,7 @@ func feedTerms() []term {
 			c.refuses(t, "POST", "/v1/feed/filter", fmt.Sprintf(`{"viewer":%q,"posts":[],"limit":0}`, v), "400 out_of_range limit")
 			c.refuses(t, "POST", "/v1/feed/filter", fmt.Sprintf(`{"viewer":%q,"posts":[],"limit":5001}`, v), "400 out_of_range limit")
 		}},
-		{"record_seen: the kept ones are seen", func(t *testing.T, c *contract, id func(string) string) {
+		{"record_seen: kept posts become seen", func(t *testing.T, c *contract, id func(string) string) {
 			v := id("v")
 			c.wants(t, "PUT", path("users", v, "hides", "h"), "", changed)
 			a := ask{Viewer: v, Posts: []post{by("p", "x"), by("h", "x"), by("q", "x"), by("p", "x"), by("r", "x")}, Limit: 2, RecordSeen: true}
@@ -123,7 +123,7 @@ func feedTerms() []term {
 			a.RecordSeen = false
 			c.sees(t, a, "r", "p seen, h hide, q seen, p seen")
 			c.wants(t, "DELETE", path("users", v, "hides", "h"), "", changed)
-			a.Limit, a.RecordSeen, a.Kinds = 0, true, []string{"block"} // what is not checked is recorded all the same, and kept once
+			a.Limit, a.RecordSeen, a.Kinds = 0, true, []string{"block"} // seen is recorded even if unchecked; p is kept once
 			c.sees(t, a, "p h q r", "p seen")
 			a.Kinds = nil
 			c.sees(t, a, "", "p seen, h seen, q seen, p seen, r seen")
@@ -133,7 +133,7 @@ func feedTerms() []term {
 	}
 }
 
-// explanation is the answer to explain.
+// explanation is the answer to an explain request.
 type explanation struct {
 	Dropped bool     `json:"dropped"`
 	Reasons []reason `json:"reasons"`
@@ -185,7 +185,7 @@ func explains() trial {
 		for i, r := range e.Reasons {
 			since, until, parts := r.Since, r.Until, r.Parts
 			r.Since, r.Parts = time.Time{}, nil
-			if r.Kind == "seen" { // what its window says: parts of five days
+			if r.Kind == "seen" { // windows have parts of five days
 				if len(parts) != 1 || parts[0] == "" || since.After(time.Now()) || since.Before(start.Add(-5*24*time.Hour-time.Minute)) || until.Sub(since) != 35*24*time.Hour {
 					t.Errorf("seen from %v until %v in %q", since, until, parts)
 				}

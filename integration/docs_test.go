@@ -16,15 +16,15 @@ import (
 	"github.com/feedfilter/feedfilter/internal/servertest"
 )
 
-// document reports how the commands of a document are run.
+// document says how the commands of a document are run.
 type document struct {
-	serves  bool   // a service is there from the start, which the document has no command for
-	servers bool   // and so are a Redis and a PostgreSQL
+	serves  bool   // the test starts a service before the commands
+	servers bool   // the test starts a Redis and a PostgreSQL before the commands
 	by      string // the test that runs its blocks of sh; "": TestDocuments
 	console string // why its blocks of console are not run; "": it has none
 }
 
-// documents are those with commands.
+// documents returns the documents that have commands.
 func documents() map[string]document {
 	const makes = "they install, build and test everything, for minutes"
 	return map[string]document{
@@ -51,8 +51,8 @@ func documents() map[string]document {
 	}
 }
 
-// TestDocuments runs the commands of documents, as they are written: one after another, with
-// feedfilter as it is built and nothing set but another port.
+// TestDocuments runs the commands of documents as written, one after another, with the built
+// feedfilter. Only the port is changed.
 func TestDocuments(t *testing.T) {
 	known := documents()
 	for name, text := range doctest.Documents(t, "..") {
@@ -84,8 +84,8 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-// builtCommands returns a directory with feedfilter, and with a make that builds and runs it as the
-// Makefile does, but for the minutes that takes.
+// builtCommands returns a directory with feedfilter and with a substitute for make. The substitute
+// provides the built command at once instead of building it for minutes.
 func builtCommands(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -108,13 +108,13 @@ esac
 	return dir
 }
 
-// TestCommandsOfDocuments sees to it that whatever a document has in the way of commands is run, or
-// that there is a reason against it.
+// TestCommandsOfDocuments checks that every command in a document is run, or that documents gives a
+// reason for not running it.
 func TestCommandsOfDocuments(t *testing.T) {
 	known, targets := documents(), makeTargets(t)
 	texts := doctest.Documents(t, "..")
 	if len(texts) < 20 {
-		t.Fatalf("%d documents: they are looked for in the wrong place", len(texts))
+		t.Fatalf("only %d documents found: the path must be wrong", len(texts))
 	}
 	for name, text := range texts {
 		d := known[name]
@@ -126,14 +126,14 @@ func TestCommandsOfDocuments(t *testing.T) {
 		for _, b := range blocks {
 			consoles = consoles || b.Info == "console"
 			if b.Info == "console" && d.console == "" {
-				t.Errorf("%s:%d: these commands are not run, and documents() has no reason for that: make them sh, or give one", name, b.Line)
+				t.Errorf("%s:%d: no test runs these commands: make them sh, or give a reason in documents()", name, b.Line)
 			}
-			if problem := wrongWith(b); problem != "" && name != "docs/COMMAND.md" { // which has help, as text
+			if problem := wrongWith(b); problem != "" && name != "docs/COMMAND.md" { // shows help texts
 				t.Errorf("%s:%d: %s", name, b.Line, problem)
 			}
 		}
 		if d.console != "" && !consoles {
-			t.Errorf("%s has no block of console, and a reason not to run it", name)
+			t.Errorf("%s has no console block; remove its reason in documents()", name)
 		}
 		for _, m := range makeTarget.FindAllStringSubmatch(text, -1) {
 			if !slices.Contains(targets, m[1]) {
@@ -143,7 +143,7 @@ func TestCommandsOfDocuments(t *testing.T) {
 	}
 }
 
-// wrongWith reports what is wrong with what a block is called; "": nothing.
+// wrongWith returns what is wrong with the info string of a block, or "".
 func wrongWith(b doctest.Block) string {
 	shown := commandLine.FindString(b.Text)
 	switch {
@@ -153,7 +153,7 @@ func wrongWith(b doctest.Block) string {
 		return fmt.Sprintf("a block %q with a command, which nothing runs: %s", b.Info, shown)
 	case b.Info == "" && b.Indented:
 		return ""
-	// Code in Python and TypeScript is tested with the clients that it shows.
+	// Python and TypeScript code is tested with the clients that it shows.
 	case !slices.Contains([]string{"json", "go", "hcl", "yaml", "text", "python", "ts"}, b.Info):
 		return fmt.Sprintf("a block %q: sh is for commands that are run, console for those that are not", b.Info)
 	}

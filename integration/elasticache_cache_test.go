@@ -13,13 +13,13 @@ import (
 var elasticache = flag.String("elasticache", "", //nolint:gochecknoglobals // a flag of the test binary
 	"what services have for Redis: a server as it is, without it; or behind the rules of ElastiCache, node (a node-based cache) or serverless")
 
-// authority vouches for the caches, and services trust it.
+// authority signs the certificates of the caches. Services trust it.
 var authority *redistest.Authority //nolint:gochecknoglobals // set once, before the tests
 
-// plainRedis is a server as it is, beside the kinds of caches.
+// plainRedis is the kind of a server without a cache's rules.
 const plainRedis elasticachetest.Kind = 0
 
-// asFlagged is the kind that -elasticache names.
+// asFlagged returns the kind that -elasticache names.
 func asFlagged(t testing.TB) elasticachetest.Kind {
 	t.Helper()
 	switch *elasticache {
@@ -34,37 +34,38 @@ func asFlagged(t testing.TB) elasticachetest.Kind {
 	return plainRedis
 }
 
-// cache is a Redis as services have it. What the tests themselves do to it goes to the
-// server behind, past all rules.
+// cache is a Redis as services reach it. The tests reach the server itself, without a cache's
+// rules.
 type cache struct {
-	*redistest.Server // of a serverless one the primary of all slots
+	*redistest.Server // for a serverless cache: the primary of all slots
 
 	kind elasticachetest.Kind
 	addr string
 	url  string
 }
 
-// Addr is where services reach it.
+// Addr returns the address at which services reach the cache.
 func (c *cache) Addr() string { return c.addr }
 
-// URL is that for --redis.
+// URL returns the value for --redis.
 func (c *cache) URL() string { return c.url }
 
-// startRedis starts a Redis as the flag says.
+// startRedis starts a cache of the kind that -elasticache names.
 func startRedis(t testing.TB, args ...string) *cache {
 	t.Helper()
 	return startCache(t, asFlagged(t), direct, args...)
 }
 
-// direct is no network between services and what they are told of.
+// direct adds no network between services and a server.
 func direct(addr string) string { return addr }
 
-// startCache starts a Redis of a kind. network puts what it likes between the services and
-// each address that they are told of; that of one that is not serverless is told by nobody.
+// startCache starts a cache of a kind. For a serverless cache, network returns the address that
+// services get in place of each endpoint. Other kinds name no endpoints to clients, and do not use
+// network.
 func startCache(t testing.TB, kind elasticachetest.Kind, network func(addr string) string, args ...string) *cache {
 	t.Helper()
 	if kind == elasticachetest.Serverless {
-		// An endpoint for all slots, and one to read from.
+		// One primary is the endpoint for all slots, and its replica is the one to read from.
 		cluster := startCluster(t, kind, 1, network, args...)
 		return &cache{Server: cluster.Nodes()[0], kind: kind, addr: cluster.Addrs()[0], url: "rediss+cluster://" + cluster.Addrs()[0]}
 	}
@@ -76,7 +77,7 @@ func startCache(t testing.TB, kind elasticachetest.Kind, network func(addr strin
 	return &cache{Server: server, kind: kind, addr: addr, url: "redis://" + addr + "/0"}
 }
 
-// startCluster starts a cluster of a kind, with a replica for each primary.
+// startCluster starts a cluster of a kind, with one replica for each primary.
 func startCluster(
 	t testing.TB, kind elasticachetest.Kind, primaries int, network func(addr string) string, args ...string,
 ) *redistest.Cluster {
@@ -99,7 +100,7 @@ func startCluster(
 	return redistest.StartClusterVia(t, primaries, 1, via, args...)
 }
 
-// clusterURL is the address of all nodes of a cluster of that kind, for --redis.
+// clusterURL returns the value for --redis that names all nodes of a cluster of that kind.
 func clusterURL(kind elasticachetest.Kind, cluster *redistest.Cluster) string {
 	if kind == elasticachetest.Serverless {
 		return "rediss+cluster://" + strings.Join(cluster.Addrs(), ",")

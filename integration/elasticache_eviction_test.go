@@ -17,18 +17,19 @@ import (
 
 const (
 	fullUsers = 300
-	fullHides = 20 // of each
+	fullHides = 20 // per user
 	fullPages = "16"
 )
 
-// full is a Redis without room, with services on it.
+// full is a Redis whose memory is limited, with two services on it.
 type full struct {
 	t        *testing.T
 	redis    *cache
 	services []*service
 }
 
-// newFull starts two services on a Redis with the given policy, and hides posts of all users.
+// newFull starts two services on a Redis with the given eviction policy, and records hides of all
+// users.
 func newFull(t *testing.T, kind elasticachetest.Kind, policy string) *full {
 	t.Helper()
 	f := &full{t: t, redis: startCache(t, kind, direct, "--maxmemory-policy", policy, "--maxmemory-samples", "10")}
@@ -50,7 +51,7 @@ func newFull(t *testing.T, kind elasticachetest.Kind, policy string) *full {
 
 func user(u int) string { return fmt.Sprint("user", u) }
 
-// room sets the server's limit to that many bytes above its present use.
+// room sets the server's memory limit to its present use and that many bytes more.
 func (f *full) room(bytes int64) {
 	f.t.Helper()
 	limit := f.info("memory", "used_memory") + bytes
@@ -59,7 +60,7 @@ func (f *full) room(bytes int64) {
 	}
 }
 
-// info is a number that the server tells.
+// info returns a number from a section of INFO.
 func (f *full) info(section, name string) int64 {
 	f.t.Helper()
 	text, err := f.redis.Client().Info(f.t.Context(), section).Result()
@@ -75,11 +76,11 @@ func (f *full) info(section, name string) int64 {
 			return n
 		}
 	}
-	f.t.Fatalf("the server tells no %s", name)
+	f.t.Fatalf("INFO has no %s", name)
 	return 0
 }
 
-// look compares a user's feed through every service with what was hidden.
+// look asks for a user's feed through every service, and checks that all hidden posts are dropped.
 func (f *full) look(u, hidden int) error {
 	q := feedRequest{Viewer: user(u), Kinds: []string{"hide"}}
 	for i := range hidden {
@@ -88,7 +89,7 @@ func (f *full) look(u, hidden int) error {
 	for n, s := range f.services {
 		answer, err := s.feed(q)
 		if err == nil && len(answer.Posts) > 0 {
-			err = fmt.Errorf("sees %d posts that are hidden", len(answer.Posts))
+			err = fmt.Errorf("sees %d hidden posts", len(answer.Posts))
 		}
 		if err != nil {
 			return fmt.Errorf("%s at service %d: %w", q.Viewer, n, err)
@@ -97,7 +98,7 @@ func (f *full) look(u, hidden int) error {
 	return nil
 }
 
-// rebuilt returns how many pages the services rebuilt so far for these reasons.
+// rebuilt returns how many pages the services have rebuilt for these reasons.
 func (f *full) rebuilt(reasons ...string) (sum float64) {
 	f.t.Helper()
 	for _, s := range f.services {
@@ -114,9 +115,9 @@ func (f *full) rebuilt(reasons ...string) (sum float64) {
 	return sum
 }
 
-// TestEviction fills a serverless cache, which evicts what has a time to live, with posts that
-// were seen. Only those are evicted: no page of the ledger is ever missing, feeds stay right, and
-// nothing fails.
+// TestEviction fills a serverless cache with posts that were seen. The cache evicts keys that have
+// a time to live. Only windows of seen posts may be evicted: no page of the ledger may be missing,
+// feeds must stay right, and no request may fail.
 func TestEviction(t *testing.T) {
 	t.Parallel()
 	f := newFull(t, elasticachetest.Serverless, "volatile-lru")
@@ -128,7 +129,7 @@ func TestEviction(t *testing.T) {
 		}
 	}
 	if want, _ := strconv.Atoi(fullPages); len(forever) != 2*want {
-		t.Fatalf("%d strings of pages have no time to live, want the two of each of %d", len(forever), want)
+		t.Fatalf("%d strings of pages have no time to live, want two for each of %d pages", len(forever), want)
 	}
 	missing := f.rebuilt("missing")
 	f.room(2 << 20)
@@ -151,7 +152,7 @@ func TestEviction(t *testing.T) {
 	evicted := f.info("stats", "evicted_keys")
 	t.Logf("%d writes of 1,000 posts that were seen, %d keys evicted", seen.Load(), evicted)
 	if evicted < 100 {
-		t.Errorf("%d keys were evicted: nothing is tried", evicted)
+		t.Errorf("%d keys were evicted, want at least 100", evicted)
 	}
 	left := pages.lives(t.Context(), t)
 	for _, key := range forever {
@@ -165,8 +166,8 @@ func TestEviction(t *testing.T) {
 	f.forgotten(posts[0])
 }
 
-// forgotten sees that viewers whose parts were evicted see again what they have seen, and
-// that those of others are whole.
+// forgotten checks that each viewer's window is whole or gone, and that there are both. A viewer
+// whose window is gone sees the posts again.
 func (f *full) forgotten(posts []string) {
 	f.t.Helper()
 	q := feedRequest{Kinds: []string{"seen"}}
@@ -191,12 +192,13 @@ func (f *full) forgotten(posts []string) {
 	}
 	f.t.Logf("windows: %v", counts)
 	if counts["whole"] == 0 || counts["gone"] == 0 {
-		f.t.Errorf("windows: %v, want some that are whole and some that are gone", counts)
+		f.t.Errorf("windows: %v, want some whole and some gone", counts)
 	}
 }
 
-// TestMemoryFull fills a node-based cache that evicts nothing. Activities that the ledger keeps are
-// still acknowledged, and are in every feed. When there is room again, they reach the pages too.
+// TestMemoryFull fills a node-based cache that evicts nothing. The service must still acknowledge
+// activities, and feeds must honour them. When there is room again, the activities must reach the
+// pages.
 func TestMemoryFull(t *testing.T) {
 	t.Parallel()
 	f := newFull(t, elasticachetest.NodeBased, "noeviction")
@@ -212,19 +214,19 @@ func TestMemoryFull(t *testing.T) {
 			}
 		}
 		if _, err := f.services[u%2].put(user(u), "hides", "hidden0", true); err != nil {
-			return fmt.Errorf("%s hides no more: %w", user(u), err)
+			return fmt.Errorf("%s undoes a hide: %w", user(u), err)
 		}
 		_, err := f.services[u%2].put(user(u), "hides", "hidden0", false)
 		return err
 	})
 	err := f.services[0].call(http.MethodPost, "/v1/users/"+user(0)+"/seen", map[string]any{"posts": []string{"s"}}, nil)
 	var status statusError
-	t.Logf("recording what was seen meanwhile: %v", err)
+	t.Logf("recording seen posts while memory is full: %v", err)
 	if err != nil && (!errors.As(err, &status) || status.status != http.StatusServiceUnavailable) {
-		t.Errorf("recording what was seen: %v, want 200 or 503", err)
+		t.Errorf("recording seen posts: %v, want 200 or 503", err)
 	}
 	if told := f.redis.Client().Info(t.Context(), "errorstats").Val(); !strings.Contains(told, "errorstat_OOM:") {
-		t.Errorf("the server refused nothing for want of memory: %s", told)
+		t.Errorf("the server refused no command for lack of memory: %s", told)
 	}
 	f.room(64 << 20)
 	settled := func() error {
@@ -239,11 +241,11 @@ func TestMemoryFull(t *testing.T) {
 		t.Error(err)
 	}
 	if err := f.services[0].call(http.MethodPost, "/v1/users/"+user(0)+"/seen", map[string]any{"posts": []string{"s"}}, nil); err != nil {
-		t.Errorf("with room again: %v", err)
+		t.Errorf("recording seen posts with room again: %v", err)
 	}
 }
 
-// behind returns an error while feeds still wait for pages to be rebuilt.
+// behind returns an error if feeds still cause pages to be rebuilt.
 func (f *full) behind() error {
 	before := f.rebuilt("missing", "behind")
 	for u := range fullUsers {

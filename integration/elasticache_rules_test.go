@@ -19,9 +19,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/pgtest"
 )
 
-// TestLongElastiCache holds the service to its contract behind the rules of both kinds of
-// caches, and the store that it is made of to its own. All tests of this package run behind
-// them with -elasticache.
+// TestLongElastiCache tests the service's contract and the store behind the rules of both kinds of
+// caches. With -elasticache, all tests of this package run behind the rules of one kind.
 func TestLongElastiCache(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []elasticachetest.Kind{elasticachetest.NodeBased, elasticachetest.Serverless} {
@@ -33,14 +32,14 @@ func TestLongElastiCache(t *testing.T) {
 				t.Run("outage", withoutServers(c))
 			})
 			t.Run("store", func(t *testing.T) { holdStore(t, startCache(t, kind, direct)) })
-			if kind == elasticachetest.Serverless { // the other is a server as that of TestTrace
+			if kind == elasticachetest.Serverless { // a node-based cache is a server like TestTrace's
 				t.Run("trace", func(t *testing.T) { loadTrace(t).onRedis(t, startCache(t, kind, direct), 100) })
 			}
 		})
 	}
 }
 
-// dial returns a client of the cache, as the service has it.
+// dial returns a client of the cache that is configured like the service's.
 func (c *cache) dial(t testing.TB) redis.UniversalClient {
 	t.Helper()
 	noNotifications := &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
@@ -61,7 +60,7 @@ func (c *cache) dial(t testing.TB) redis.UniversalClient {
 	return client
 }
 
-// holdStore runs the suite that every store passes.
+// holdStore runs the tests that every store must pass.
 func holdStore(t *testing.T, c *cache) {
 	t.Helper()
 	client := c.dial(t)
@@ -82,7 +81,8 @@ func holdStore(t *testing.T, c *cache) {
 	})
 }
 
-// pagesOf is what the suite does to the strings of pages past the store, and past the rules.
+// pagesOf gives the store's tests direct access to the strings of pages, without the store and the
+// rules.
 type pagesOf struct {
 	client *redis.Client
 	prefix string
@@ -119,12 +119,12 @@ func (p *pagesOf) overwrite(t testing.TB, id favfilter.PageID, which string, val
 	}
 }
 
-// advance ends the time to live of what has one.
+// advance expires all keys that have a time to live.
 func (p *pagesOf) advance(t testing.TB) {
 	t.Helper()
 	for key, lives := range p.lives(t.Context(), t) {
 		if lives > storetest.Expire {
-			t.Fatalf("%s lives %v, more than it was given", key, lives)
+			t.Fatalf("%s lives %v, longer than the store's time to live", key, lives)
 		}
 		if lives > 0 {
 			p.client.PExpireAt(t.Context(), key, time.Unix(1, 0))
@@ -132,7 +132,7 @@ func (p *pagesOf) advance(t testing.TB) {
 	}
 }
 
-// lives is the time to live of each key, below 0 for those that have none.
+// lives returns the time to live of each key, negative for keys without one.
 func (p *pagesOf) lives(ctx context.Context, t testing.TB) map[string]time.Duration {
 	t.Helper()
 	lives := make(map[string]time.Duration)

@@ -16,9 +16,9 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// TestIAM runs the service on a cache that uses IAM to sign in. The cache accepts only tokens that
-// were signed for the connection, and closes all connections again and again. No request fails, and
-// no answer is wrong. The user has the rights that the Terraform module gives it.
+// TestIAM runs the service on a cache that requires IAM. The cache accepts only tokens that were
+// signed for the connection, and closes all connections repeatedly. No request may fail, and no
+// answer may be wrong. The user has the rights that the Terraform module grants.
 func TestIAM(t *testing.T) {
 	const user, password = "feed-user", "of the server alone"
 	server := redistest.Start(t)
@@ -82,12 +82,12 @@ func TestIAM(t *testing.T) {
 	taken, refused := front.SignIns()
 	t.Logf("%d feeds, %d cuts, %d connections, %d kinds degraded", feeds.Load(), cuts, taken, degraded.Load())
 	if taken < 2*cuts || len(refused) > 0 {
-		t.Errorf("%d tokens were taken, others not: %v", taken, refused)
+		t.Errorf("%d tokens were accepted, these were refused: %v", taken, refused)
 	}
 }
 
-// accessString is what the Terraform module lets the user of a cache do, but for a command that
-// Redis 7.0 does not know.
+// accessString returns the rights that the Terraform module grants to the user of a cache, without
+// a command that Redis 7.0 does not have.
 func accessString(t *testing.T) (words []string) {
 	t.Helper()
 	text, err := os.ReadFile("../infra/terraform/access.tf")
@@ -101,7 +101,7 @@ func accessString(t *testing.T) (words []string) {
 	}
 	words = slices.DeleteFunc(words, func(word string) bool { return word == "+client|setinfo" })
 	if len(words) < 20 || words[0] != "on" {
-		t.Fatalf("the access string in access.tf is read as %q", words)
+		t.Fatalf("unexpected access string in access.tf: %q", words)
 	}
 	return words
 }

@@ -12,15 +12,15 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// TestKilledDuringWrites kills the service with SIGKILL fifty times while it is being
-// written to, at moments that the number of acknowledged writes sets. After each start on
-// the same data, everything acknowledged is reported, and everything undone is not.
+// TestKilledDuringWrites kills the service with SIGKILL fifty times during writes. The number of
+// acknowledged writes sets the moment of each kill. After each start on the same data, every
+// acknowledged activity must be reported, and no undone one.
 func TestKilledDuringWrites(t *testing.T) {
 	t.Parallel()
 	killDuringWrites(t, serve(t, "--data-dir", t.TempDir(), "--pages", "8"), func() {})
 }
 
-// TestLongKilledDuringWrites is the same on Redis, which keeps running or is restarted too.
+// TestLongKilledDuringWrites does the same on Redis. In one subtest Redis is restarted, too.
 func TestLongKilledDuringWrites(t *testing.T) {
 	t.Parallel()
 	t.Run("redis", func(t *testing.T) {
@@ -30,7 +30,7 @@ func TestLongKilledDuringWrites(t *testing.T) {
 	t.Run("redis restarted too", func(t *testing.T) {
 		server := startRedis(t, "--save", "1 1")
 		killDuringWrites(t, serve(t, "--data-dir", t.TempDir(), "--pages", "8", "--redis", server.URL()), func() {
-			server.Kill() // and back with a snapshot that is some writes old, or none
+			server.Kill() // it starts again with an old snapshot, or with no data
 			server.Restart()
 		})
 	})
@@ -84,20 +84,20 @@ func killDuringWrites(t *testing.T, s *service, meanwhile func()) {
 
 type activity struct{ plural, target string }
 
-// fate is what is known of an activity: whether it is there, unless that is undecided.
+// fate is the known state of an activity. live is undefined if the activity is undecided.
 type fate struct{ live, undecided bool }
 
-// writerModel is one client, with a user of its own.
+// writerModel is one client, which writes for one user.
 type writerModel struct {
 	user          string
 	rng           *rand.Rand
 	fates         map[activity]fate
 	found, absent int
-	reported      map[string]bool // by post: undone, and reported by the last look all the same
+	reported      map[string]bool // by post: undone, but reported by the last look
 }
 
-// write does one random write and notes its fate. It returns false once the service
-// does not answer any more.
+// write does one random write, and records its outcome. It returns false once the service does not
+// answer.
 func (m *writerModel) write(t *testing.T, s *service) bool {
 	t.Helper()
 	a := activity{[]string{"blocks", "hides", "likes"}[m.rng.IntN(3)], fmt.Sprint(m.user, "/", m.rng.IntN(50))}
@@ -120,8 +120,8 @@ func (m *writerModel) write(t *testing.T, s *service) bool {
 	return true
 }
 
-// verify compares lists and feeds with the model, and settles what was undecided by
-// what the list says.
+// verify compares lists and feeds with the model. The lists decide the state of undecided
+// activities.
 func (m *writerModel) verify(t *testing.T, s *service) {
 	t.Helper()
 	listed := map[activity]bool{}
@@ -142,7 +142,7 @@ func (m *writerModel) verify(t *testing.T, s *service) {
 	}
 	for a := range listed {
 		if _, known := m.fates[a]; !known {
-			t.Errorf("%s %+v is listed and was never written", m.user, a)
+			t.Errorf("%s %+v is listed but was never written", m.user, a)
 		}
 	}
 	m.verifyFeed(t, s)
@@ -157,7 +157,8 @@ func (m *writerModel) verifyFeed(t *testing.T, s *service) {
 		case "blocks":
 			q.Posts = append(q.Posts, post{ID: "by " + a.target, Author: a.target})
 		case "hides":
-			// By authors of their own: one author of all would be a false positive of all.
+			// Each post has its own author. With one author for all, a single false positive would
+			// drop all posts.
 			q.Posts = append(q.Posts, post{ID: a.target, Author: "of " + a.target})
 		default:
 			continue // see verifyLikes
@@ -181,7 +182,7 @@ func (m *writerModel) verifyFeed(t *testing.T, s *service) {
 		case !want[i]:
 			m.absent++
 			reported[p.ID] = !kept
-			// One that is met again look after look is one false positive.
+			// A false positive that the last look already reported is not counted again.
 			if !kept && !m.reported[p.ID] {
 				m.found++
 			}
@@ -195,19 +196,19 @@ func (m *writerModel) verifyFeed(t *testing.T, s *service) {
 	m.verifyOtherSide(t, s)
 }
 
-// mostByChance is how many undone keys one look may report that the look before did not. With less
-// than a hundred keys, each with a chance of one in a thousand, it is never that many.
+// mostByChance is the upper bound of undone keys that one look reports and the look before did not.
+// With under a hundred keys, each with a chance of one in a thousand, chance does not exceed it.
 const mostByChance = 8
 
-// explain fails the test with what the service says of a look that reported many keys that were
-// undone.
+// explain fails the test after a look that reported many undone keys, and logs what the service
+// says about the user.
 func (m *writerModel) explain(t *testing.T, s *service, answer feedAnswer) {
 	t.Helper()
 	kinds := map[string]int{}
 	for _, d := range answer.Dropped {
 		kinds[d.Kind]++
 	}
-	t.Errorf("%s: undone keys are reported, many at once: dropped by kind %v, degraded %v", m.user, kinds, answer.Degraded)
+	t.Errorf("%s: one feed reports many undone keys: dropped by kind %v, degraded %v", m.user, kinds, answer.Degraded)
 	for _, path := range []string{"/v1/ops/users/" + m.user, "/v1/stats"} {
 		var what jsontext.Value
 		err := s.call(http.MethodGet, path, nil, &what)
@@ -236,7 +237,7 @@ func (m *writerModel) verifyLikes(t *testing.T, s *service) {
 	}
 }
 
-// verifyOtherSide checks that those blocked do not see the user either.
+// verifyOtherSide checks that blocked users do not see the user's posts.
 func (m *writerModel) verifyOtherSide(t *testing.T, s *service) {
 	t.Helper()
 	checked := 0
@@ -250,7 +251,7 @@ func (m *writerModel) verifyOtherSide(t *testing.T, s *service) {
 			t.Fatal(err)
 		}
 		if len(answer.Dropped) != 1 {
-			t.Errorf("%s, blocked, sees %s", a.target, m.user)
+			t.Errorf("%s is blocked, but sees %s", a.target, m.user)
 		}
 	}
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// TestRedisLossesUnderLoad flushes Redis, restarts it and deletes halves of pages, each
-// again and again, while users block, unblock and read feeds. No feed misses a block
-// that was acknowledged before it was asked for, on either side.
+// TestRedisLossesUnderLoad repeatedly flushes Redis, restarts it and deletes halves of pages, while
+// users block, unblock and read feeds. No feed may miss a block that was acknowledged before the
+// request, on either side.
 func TestRedisLossesUnderLoad(t *testing.T) {
 	t.Parallel()
 	const pages = 16
@@ -58,15 +58,15 @@ func TestRedisLossesUnderLoad(t *testing.T) {
 	}
 }
 
-// blocker is a user who blocks others b0, b1, ... and unblocks each 15 later.
+// blocker is a user who blocks b0, b1 and so on, and unblocks each after 15 more blocks.
 type blocker struct {
 	user          string
-	acked, undone atomic.Int64 // those from undone to acked are blocked
+	acked, undone atomic.Int64 // b<undone> to b<acked-1> are blocked
 }
 
 func (b *blocker) other(i int64) string { return fmt.Sprintf("%s/b%d", b.user, i) }
 
-// blockUnderLoad calls lose that many times, each after some more feeds were checked.
+// blockUnderLoad calls lose that many times, and checks at least 20 feeds before each call.
 func blockUnderLoad(t *testing.T, s *service, times int, lose func()) {
 	t.Helper()
 	blockers := make([]*blocker, 4)
@@ -90,7 +90,7 @@ func blockUnderLoad(t *testing.T, s *service, times int, lose func()) {
 	}
 	for range times {
 		for next := checks.Load() + 20; checks.Load() < next && !t.Failed(); {
-			blockers[0].look(t, s, false) // paces the losses
+			blockers[0].look(t, s, false) // at least 20 feeds between two losses
 		}
 		lose()
 	}
@@ -103,7 +103,7 @@ func blockUnderLoad(t *testing.T, s *service, times int, lose func()) {
 	}
 }
 
-// step blocks the i-th and unblocks the one 15 before, repeating what was not
+// step blocks the i-th user, and unblocks the one 15 before. It repeats each write until it is
 // acknowledged.
 func (b *blocker) step(t *testing.T, s *service, i int64, undecided *atomic.Int64) {
 	t.Helper()
@@ -130,7 +130,8 @@ func (b *blocker) write(t *testing.T, s *service, other string, undo bool, undec
 	}
 }
 
-// look asks for the user's feed of posts by all blocked, or for the feed of one of them.
+// look asks for the feed of the user, with posts by the last 15 blocked users, or else for the feed
+// of the last blocked user.
 func (b *blocker) look(t *testing.T, s *service, own bool) {
 	t.Helper()
 	until := b.acked.Load()
@@ -154,7 +155,7 @@ func (b *blocker) look(t *testing.T, s *service, own bool) {
 			t.Error(err)
 		}
 		if i >= undone {
-			t.Errorf("%s sees post %d; %d to %d are blocked", q.Viewer, i, undone, until)
+			t.Errorf("%s sees post %d; posts %d to %d must be hidden", q.Viewer, i, undone, until)
 		}
 	}
 }

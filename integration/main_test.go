@@ -1,5 +1,5 @@
-// Package integration tests the built command as users run it: as a process, over
-// HTTP, on real servers, and killed.
+// Package integration tests the built command as users run it: as a process that serves HTTP on
+// real servers, and that is killed.
 package integration
 
 import (
@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	os.Exit(run(m))
 }
 
-// buildArgs are those of go to build the feedfilter under test as that binary.
+// buildArgs returns the arguments of go that build the feedfilter under test as that binary.
 func buildArgs(binary string, more ...string) []string {
 	args := append([]string{"build", "-o", binary}, more...)
 	if *raceCommand {
@@ -42,7 +42,7 @@ func run(m *testing.M) int {
 	defer func() { _ = os.RemoveAll(dir) }()
 	command = filepath.Join(dir, "feedfilter")
 	if *raceCommand {
-		_ = os.Setenv("GORACE", "halt_on_error=1") // a race ends the service, and so fails the test
+		_ = os.Setenv("GORACE", "halt_on_error=1") // the service exits at the first race, and the test fails
 	}
 	build := exec.Command("go", buildArgs(command)...) //nolint:noctx // go test bounds it
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr

@@ -34,8 +34,8 @@ const (
 	movedWriters = 3
 )
 
-// The test runs the guide's commands, in their order, while an app writes and reads as its settings
-// say. They move 100,000 members of sets. At no moment does a feed show a blocked user.
+// TestLongMigrationGuide runs the commands of the guide in order, while an app writes and reads as
+// its settings say. The guide moves 100,000 members of sets. No feed may ever show a blocked user.
 func TestLongMigrationGuide(t *testing.T) {
 	t.Parallel()
 	old, pages, pg := redistest.Start(t), redistest.Start(t), pgtest.Start(t)
@@ -52,17 +52,17 @@ func TestLongMigrationGuide(t *testing.T) {
 			"127.0.0.1:8080":                                addr,
 		},
 		Path:    []string{commandsOf(t, old.URL())},
-		Env:     []string{"FEEDFILTER_PAGES=256"}, // as many as suit the data
+		Env:     []string{"FEEDFILTER_PAGES=256"}, // suits the amount of data
 		AtEnd:   app.stop,
 		Timeout: 5 * time.Minute,
 	})
 	if app.blocks == 0 || app.checks["sets"] == 0 || app.checks["shadow"] == 0 || app.checks["feedfilter"] == 0 {
-		t.Errorf("the app has made %d blocks and looked at %v feeds: nothing was tried", app.blocks, app.checks)
+		t.Errorf("the app made %d blocks and checked %v feeds: too few", app.blocks, app.checks)
 	}
-	t.Logf("%d blocks and unblocks, feeds looked at by where they were read: %v", app.blocks, app.checks)
+	t.Logf("%d blocks and unblocks, feeds checked by source: %v", app.blocks, app.checks)
 }
 
-// fillSets makes sets of sizes that follow Zipf's law, and returns who has whom.
+// fillSets makes sets whose sizes follow Zipf's law, and returns the members of each user's set.
 func fillSets(t *testing.T, client *redis.Client) map[string][]string {
 	t.Helper()
 	weights, sum := make([]float64, movedUsers), 0.0
@@ -92,7 +92,7 @@ func fillSets(t *testing.T, client *redis.Client) map[string][]string {
 	return all
 }
 
-// fillTable makes a table of 1,000 hides, and one of posts seen within 40 days.
+// fillTable makes a table with 1,000 hides, and one with posts seen in the last 40 days.
 func fillTable(t *testing.T, pg *pgtest.Server) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), pg.URL())
@@ -109,8 +109,8 @@ func fillTable(t *testing.T, pg *pgtest.Server) {
 	}
 }
 
-// commandsOf returns a directory with feedfilter and with set-flag, which leaves a setting of the
-// app in a Redis and waits until the app has it.
+// commandsOf returns a directory with feedfilter and with set-flag. set-flag writes a setting of
+// the app to Redis, and waits until the app has read it.
 func commandsOf(t *testing.T, url string) string {
 	t.Helper()
 	dir := builtCommands(t)
@@ -122,14 +122,14 @@ func commandsOf(t *testing.T, url string) string {
 	return dir
 }
 
-// movingApp is an app that blocks, unblocks and reads feeds all the time, where its settings say.
+// movingApp is an app that constantly blocks, unblocks and reads feeds, as its settings say.
 type movingApp struct {
 	t      *testing.T
 	client *redis.Client
 	ended  context.Context
 	stop   func()
 
-	settings sync.RWMutex // a reader holds it while it acts on them
+	settings sync.RWMutex // held for reading while a step uses the settings
 	writes   string       // sets, both, feedfilter, none
 	reads    dualwrite.Reads
 	both     *dualwrite.Blocks
@@ -170,14 +170,14 @@ func startApp(t *testing.T, client *redis.Client, url string, members map[string
 	return a
 }
 
-// followSettings takes settings over as soon as nobody acts on the former ones.
+// followSettings adopts a changed setting after the steps that use the old one have ended.
 func (a *movingApp) followSettings() {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for a.ended.Err() == nil {
 		for _, name := range []string{"writes", "reads", "keys"} {
 			value, err := a.client.Get(a.ended, "flag:"+name).Result()
-			if err != nil { // not set yet, or at the end
+			if err != nil { // the setting is missing, or the test ends
 				continue
 			}
 			a.settings.Lock()
@@ -190,7 +190,7 @@ func (a *movingApp) followSettings() {
 				a.both.Keys = value
 			}
 			a.settings.Unlock()
-			if name == "reads" && a.looked(dualwrite.Reads(value)) == 0 { // a step of the guide that tries nothing proves nothing
+			if name == "reads" && a.looked(dualwrite.Reads(value)) == 0 { // each step of the guide must check at least one feed
 				continue
 			}
 			a.client.Set(a.ended, "has:"+name, value, 0)
@@ -199,23 +199,24 @@ func (a *movingApp) followSettings() {
 	}
 }
 
-// looked is how many feeds were looked at that were read there.
+// looked returns how many feeds were checked that were read from that source.
 func (a *movingApp) looked(reads dualwrite.Reads) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.checks[reads]
 }
 
-// live is what some users do: blocked is whom they have blocked, acknowledged where the settings
-// say.
+// live acts for some users until the test ends. blocked holds the users that each has blocked, as
+// acknowledged.
 func (a *movingApp) live(seed uint64, blocked map[string]map[string]bool) {
 	random := rand.New(rand.NewPCG(7, seed))
 	users := slices.Sorted(maps.Keys(blocked))
-	tick := time.NewTicker(20 * time.Millisecond) // the service has more to do than this
+	tick := time.NewTicker(20 * time.Millisecond) // leave the processor to the service
 	defer tick.Stop()
 	for n := 0; a.ended.Err() == nil; n++ {
 		<-tick.C
-		// Half of them are users of whom nothing is special, half those with the most.
+		// Every second step is by one of the first 20 users in the order of names, so their sets
+		// change often.
 		user := users[random.IntN(len(users))]
 		if n%2 == 0 {
 			user = users[random.IntN(20)]
@@ -227,7 +228,7 @@ func (a *movingApp) live(seed uint64, blocked map[string]map[string]bool) {
 	}
 }
 
-// act blocks somebody new, or unblocks anybody, and has a feed read.
+// act blocks a new user or unblocks a blocked one, and checks a feed.
 func (a *movingApp) act(user string, blocked map[string]bool, target string, random *rand.Rand) error {
 	a.settings.RLock()
 	defer a.settings.RUnlock()
@@ -271,7 +272,7 @@ func (a *movingApp) act(user string, blocked map[string]bool, target string, ran
 	return nil
 }
 
-// write writes where the settings say.
+// write writes a block or its removal to where the settings say.
 func (a *movingApp) write(user, target string, block bool) error {
 	switch {
 	case a.writes == "sets" && block:

@@ -19,8 +19,8 @@ import (
 	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
 )
 
-// TestPythonClient runs the tests of client/python against two services, of which one asks for a
-// token. It skips without Python and its packages, but fails then in continuous integration.
+// TestPythonClient runs the tests of client/python against two services. One of them requires a
+// token. Without Python and the packages it skips; in continuous integration it fails.
 func TestPythonClient(t *testing.T) {
 	t.Parallel()
 	python := pythonWith(t, "httpx", "google.protobuf", "pytest", "jsonschema", "build", "hatchling")
@@ -36,7 +36,7 @@ func TestPythonClient(t *testing.T) {
 		t.Fatalf("make a token: %v", err)
 	}
 	open := serve(t, "--data-dir", filepath.Join(dir, "open"), "--kinds", kinds, "--addr", "127.0.0.1:0,unix:"+socket,
-		"--false-positive-rate", "1e-8") // no post of the tests is dropped by chance
+		"--false-positive-rate", "1e-8") // chance must not drop a post of the tests
 	open.logOnFailure()
 	guarded := serve(t, "--data-dir", filepath.Join(dir, "guarded"), "--auth-file", tokens, "--false-positive-rate", "1e-8")
 	guarded.logOnFailure()
@@ -52,13 +52,13 @@ func TestPythonClient(t *testing.T) {
 	if err != nil {
 		t.Fatalf("pytest: %v\n%s", err, out)
 	}
-	if !regexp.MustCompile(`\n\d+ passed in `).Match(out) { // and none was skipped
+	if !regexp.MustCompile(`\n\d+ passed in `).Match(out) { // the tests passed, and none was skipped
 		t.Errorf("not all tests passed:\n%s", out)
 	}
 }
 
-// pythonWith returns a Python that has the modules: $PYTHON, that of the system, or the first on
-// the path.
+// pythonWith returns a Python that has the modules: $PYTHON, the system's Python, or the first one
+// on the path.
 func pythonWith(t *testing.T, modules ...string) string {
 	t.Helper()
 	var tried []string
@@ -80,7 +80,7 @@ func pythonWith(t *testing.T, modules ...string) string {
 	return ""
 }
 
-// schemaOfService returns the files of the gRPC API, as the service has them.
+// schemaOfService returns the protocol files of the gRPC API that the service serves.
 func schemaOfService(t *testing.T) []byte {
 	t.Helper()
 	files := &descriptorpb.FileDescriptorSet{}

@@ -16,12 +16,12 @@ import (
 
 const (
 	recoveryUsers = 20_000
-	recoveryHides = 10 // of each
+	recoveryHides = 10 // per user
 )
 
-// TestLongRecovery flushes a Redis of 16,384 pages while feeds are read at full speed: each feed is
-// right, none fails, and all pages are back in the end. It prints how long that took, and what
-// the feeds noticed of it.
+// TestLongRecovery flushes a Redis with 16,384 pages while clients read feeds at full speed. Every
+// feed must be right, no request may fail, and all pages must come back. The test logs how long
+// that takes, and the latency of feeds.
 func TestLongRecovery(t *testing.T) {
 	server := startRedis(t)
 	s := serve(t, "--data-dir", t.TempDir(), "--redis", server.URL(), "--scrub-rate", "2000")
@@ -70,14 +70,14 @@ func hideMuch(t *testing.T, s *service) {
 	}
 }
 
-// Phases of a recovery.
+// These are the phases of a recovery.
 const (
 	before = iota
 	flushed
 	after
 )
 
-// recovery reads feeds and notes how long each took.
+// recovery reads feeds, and records the latency of each by phase.
 type recovery struct {
 	t       *testing.T
 	service *service
@@ -117,7 +117,7 @@ func (r *recovery) feeds(phase int) int {
 func (r *recovery) until(what string, done func() bool) {
 	r.t.Helper()
 	var err error
-	for range 5 { // minutes: a machine with too much to do needs more than one for all pages
+	for range 5 { // Await waits up to a minute; a busy machine needs more for all pages
 		err = servertest.Await(r.t.Context(), what, func(context.Context) error {
 			if done() || r.t.Failed() {
 				return nil

@@ -12,9 +12,9 @@ import (
 	"github.com/feedfilter/feedfilter/internal/servertest"
 )
 
-// TestSignInRefused has a service lose the right to sign in to its Redis, as when a policy is
-// withdrawn or a password is changed behind its back. Feeds come from the ledger then, writes are
-// acknowledged, it says so, it can be started, and it is whole again when it may sign in.
+// TestSignInRefused takes away the password with which a service signs in to its Redis. Feeds must
+// then come from the ledger, writes must be acknowledged, and /readyz must say degraded. The
+// service must also start in that state. When it may sign in again, it must be ready.
 func TestSignInRefused(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -58,7 +58,7 @@ func TestSignInRefused(t *testing.T) {
 	do("CLIENT", "KILL", "USER", "feed")
 	hidden("p")
 	hide("q")
-	hide("q") // which changes nothing, and waits for the page
+	hide("q") // a repeat changes nothing; it waits for the page
 	hidden("p", "q")
 	ready("degraded")
 	s.restart()
@@ -83,7 +83,7 @@ func TestSignInRefused(t *testing.T) {
 	}
 }
 
-// TestSignInRefusedAtStart starts a service that may not sign in to its cache.
+// TestSignInRefusedAtStart starts a service that its cache does not let sign in.
 func TestSignInRefusedAtStart(t *testing.T) {
 	server := redistest.Start(t, redistest.PasswordArgs("right")...)
 	a := awstest.Start(t)

@@ -22,14 +22,14 @@ import (
 
 const (
 	reshapeUsers = 300
-	reshapeHides = 8 // of each, that stay
+	reshapeHides = 8 // per user; they stay
 )
 
 // TestLongReshapeBesideServices raises the number of pages while two services on one Postgres and
-// one Redis are read and written to. Processes that raise it are killed in each phase, and others
-// finish what they began: one that is asked, and one that merely starts. No feed misses anything
-// that was acknowledged, whichever service it is asked of, and what was undone is reported no more
-// often than the rate allows.
+// one Redis are read and written to. Processes that raise it are killed in each phase. Another
+// process finishes the change: one that is asked to, or one that only starts. No feed of either
+// service may miss an acknowledged activity. Undone activities are reported no more often than the
+// false positive rate allows.
 func TestLongReshapeBesideServices(t *testing.T) {
 	url, redis := pgtest.Start(t).Schema(), startRedis(t)
 	flags := []string{"--ledger", url, "--redis", redis.URL(), "--own-page", "16"}
@@ -50,7 +50,7 @@ func TestLongReshapeBesideServices(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for w := range 4 { // they get dedicated pages
+	for w := range 4 { // these users get dedicated pages
 		for i := range 60 {
 			if err := l.services[0].call(http.MethodPut, fmt.Sprintf("/v1/users/heavy%d/hides/q%d", w, i), nil, nil); err != nil {
 				t.Fatal(err)
@@ -67,7 +67,7 @@ func TestLongReshapeBesideServices(t *testing.T) {
 	pages := l.kill(2048, "begun", l.begun, beside...)
 	l.reshape(pages, "reshape", "--server", l.services[1].url)
 	pages = l.kill(2*pages, "building", l.building, beside...)
-	s := serve(t, append(flags, "--data-dir", t.TempDir())...) // which is not asked
+	s := serve(t, append(flags, "--data-dir", t.TempDir())...) // it finishes the change without a request
 	s.logOnFailure()
 	l.finished(pages, s)
 	pages = l.kill(2*pages, "leaving", l.leaving, beside...)
@@ -77,14 +77,14 @@ func TestLongReshapeBesideServices(t *testing.T) {
 	l.judge()
 }
 
-// reshapeLoad reads and writes while pages change.
+// reshapeLoad reads and writes while the number of pages changes.
 type reshapeLoad struct {
 	t        *testing.T
-	url      string // of the ledger
+	url      string // URL of the ledger
 	redis    *cache
 	services []*service
 	stopped  atomic.Bool
-	pace     *rate.Limiter // of the feeds that nothing was written for
+	pace     *rate.Limiter // of feeds without a write before them
 
 	feeds, writes, absent, found atomic.Int64
 }
@@ -100,12 +100,12 @@ func (l *reshapeLoad) reshape(pages int, args ...string) {
 		l.stopped.Store(true)
 		l.t.Fatalf("%v: %v\n%s", args, err, out)
 	}
-	l.t.Logf("%s, %d feeds meanwhile", strings.TrimSpace(lastLine(string(out))), l.feeds.Load()-before)
+	l.t.Logf("%s; %d feeds during the change", strings.TrimSpace(lastLine(string(out))), l.feeds.Load()-before)
 	l.finished(pages)
 }
 
-// finished waits until the ledger has that layout alone, and every service knows of it, more
-// included.
+// finished waits until the ledger has only that layout, and every service, including more, knows
+// all of its pages.
 func (l *reshapeLoad) finished(pages int, more ...*service) {
 	l.t.Helper()
 	l.await("the ledger has one layout", func() error {
@@ -139,7 +139,7 @@ func (l *reshapeLoad) await(what string, try func() error) {
 	}
 }
 
-// layouts returns the numbers of pages that the ledger has, by state.
+// layouts returns the number of pages of each layout in the ledger, by state.
 func (l *reshapeLoad) layouts() map[string]int {
 	l.t.Helper()
 	conn, err := pgx.Connect(l.t.Context(), l.url)
@@ -164,7 +164,7 @@ func (l *reshapeLoad) layouts() map[string]int {
 }
 
 // begun, building and leaving report whether a change of the number of pages is in that phase.
-// stored is how many keys Redis had before.
+// stored is the number of keys in Redis before the change.
 func (l *reshapeLoad) begun(pages int, _ int64) bool { return l.layouts()["building"] == pages }
 
 func (l *reshapeLoad) building(pages int, stored int64) bool {
@@ -185,8 +185,8 @@ func (l *reshapeLoad) stored() int64 {
 	return n
 }
 
-// kill begins to raise the number of pages, kills the process in a phase, and returns the number.
-// On a busy machine, a change may end before it is seen in the phase. Then kill tries twice as many
+// kill starts to raise the number of pages, kills the process in a phase, and returns the number.
+// On a busy machine a change may end before kill sees the phase. Then kill tries twice as many
 // pages.
 func (l *reshapeLoad) kill(pages int, phase string, in func(pages int, stored int64) bool, args ...string) int {
 	l.t.Helper()
@@ -209,7 +209,7 @@ func (l *reshapeLoad) kill(pages int, phase string, in func(pages int, stored in
 			l.t.Logf("killed while %s: %v", phase, left)
 			return pages
 		}
-		l.t.Logf("raised to %d before it was seen while %s", pages, phase)
+		l.t.Logf("the change to %d pages ended before the test saw it %s", pages, phase)
 	}
 	l.stopped.Store(true)
 	l.t.Fatalf("no change of the number was killed while %s", phase)
@@ -223,7 +223,7 @@ func lastLine(text string) string {
 
 func (l *reshapeLoad) any(rng *rand.Rand) *service { return l.services[rng.IntN(len(l.services))] }
 
-// dropped returns what a feed of the user drops of the hidden posts.
+// dropped returns which of the posts a feed of the user drops.
 func (l *reshapeLoad) dropped(s *service, user string, ids ...string) map[string]bool {
 	q := feedRequest{Viewer: user, Kinds: []string{"hide"}}
 	for _, id := range ids {
@@ -241,7 +241,7 @@ func (l *reshapeLoad) dropped(s *service, user string, ids ...string) map[string
 	return dropped
 }
 
-// read reads feeds of random users, which have what was recorded at first.
+// read reads feeds of random users, which must drop the hides that were recorded before the load.
 func (l *reshapeLoad) read(rng *rand.Rand) {
 	var hidden []string
 	for i := range reshapeHides {
@@ -250,13 +250,13 @@ func (l *reshapeLoad) read(rng *rand.Rand) {
 	for l.pace.Wait(l.t.Context()) == nil && !l.stopped.Load() && !l.t.Failed() {
 		user := fmt.Sprint(rng.IntN(reshapeUsers))
 		if dropped := l.dropped(l.any(rng), user, hidden...); len(dropped) != reshapeHides {
-			l.t.Errorf("a feed of %s drops %v alone", user, dropped)
+			l.t.Errorf("a feed of %s drops only %v", user, dropped)
 		}
 	}
 }
 
-// write writes for users that no other writes for, one of whom gets heavy, and looks whether feeds
-// have it.
+// write writes for users for whom no other goroutine writes, and checks each write in a feed. One
+// of them has a dedicated page.
 func (l *reshapeLoad) write(w int, rng *rand.Rand) {
 	live := make(map[string]bool)
 	for n := 0; !l.stopped.Load() && !l.t.Failed(); n++ {
@@ -287,11 +287,12 @@ func (l *reshapeLoad) write(w int, rng *rand.Rand) {
 	}
 }
 
-// judge looks at how many of those that were undone were found: one in 4,000 may be.
+// judge checks how many undone hides were reported. The expected share is one in 4,000; judge
+// allows four times that and ten more.
 func (l *reshapeLoad) judge() {
 	absent, found := l.absent.Load(), l.found.Load()
-	l.t.Logf("%d feeds, %d writes; %d of %d that were undone were found", l.feeds.Load(), l.writes.Load(), found, absent)
+	l.t.Logf("%d feeds, %d writes; %d of %d undone hides were reported", l.feeds.Load(), l.writes.Load(), found, absent)
 	if float64(found) > 10+4*float64(absent)/4000 {
-		l.t.Errorf("%d of %d that were undone were found", found, absent)
+		l.t.Errorf("%d of %d undone hides were reported", found, absent)
 	}
 }

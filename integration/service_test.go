@@ -27,8 +27,8 @@ type service struct {
 	log    *lines
 }
 
-// serve starts the service on a port of its own with the given further flags, and ends
-// it with the test.
+// serve starts the service on a free port with the given further flags, and kills it at the end of
+// the test.
 func serve(t testing.TB, args ...string) *service {
 	t.Helper()
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
@@ -41,7 +41,7 @@ func serve(t testing.TB, args ...string) *service {
 	return s
 }
 
-// start runs the process until its first log line, which names the address.
+// start starts the process, and reads its first log line, which has the address.
 func (s *service) start() {
 	s.t.Helper()
 	s.log = &lines{}
@@ -76,7 +76,7 @@ func (s *service) kill() {
 	_ = s.cmd.Wait()
 }
 
-// restart kills the process and starts it on the same data, on another port.
+// restart kills the process, and starts it on the same data and another port.
 func (s *service) restart() {
 	s.t.Helper()
 	s.kill()
@@ -91,7 +91,7 @@ type statusError struct {
 
 func (e statusError) Error() string { return fmt.Sprintf("status %d: %s", e.status, e.body) }
 
-// call sends a request and decodes the answer into out, unless that is nil.
+// call sends a request, and decodes the answer into out unless out is nil.
 func (s *service) call(method, path string, body, out any) error {
 	var in io.Reader
 	if body != nil {
@@ -126,7 +126,7 @@ func (s *service) call(method, path string, body, out any) error {
 	return json.Unmarshal(answer, out)
 }
 
-// put records an activity, or undoes it.
+// put records an activity, or removes it if undo is true.
 func (s *service) put(user, plural, target string, undo bool) (changed bool, err error) {
 	method := http.MethodPut
 	if undo {
@@ -178,7 +178,7 @@ func (s *service) feed(q feedRequest) (feedAnswer, error) {
 	return a, err
 }
 
-// lines collects a log for failure messages.
+// lines collects the lines of a log for failure messages.
 type lines struct {
 	mu  sync.Mutex
 	buf bytes.Buffer

@@ -16,13 +16,13 @@ import (
 	"github.com/feedfilter/feedfilter/internal/elasticachetest"
 )
 
-// trace is the test data as activities, and an exact model of it.
+// trace holds the test data as activities and as an exact model.
 type trace struct {
 	activities []traced
 	posts      []post
 	people     []string
-	related    map[string][]string // by person: whom they blocked and who blocked them
-	byAuthor   map[string][]int    // of posts
+	related    map[string][]string // by person: who has blocked them, or was blocked by them
+	byAuthor   map[string][]int    // indexes of posts
 	blocked    map[[2]string]bool  // blocker, blocked
 	liked      map[[2]string]bool  // who, post
 }
@@ -82,16 +82,16 @@ func loadTrace(t testing.TB) *trace {
 	return tr
 }
 
-// TestTrace sends the whole trace over HTTP to a service on Redis and compares a feed of 500
-// candidates of every person with the model.
+// TestTrace sends the whole trace to a service on Redis. It compares a feed of 500 candidates of
+// every person with the model.
 func TestTrace(t *testing.T) {
 	t.Parallel()
 	tr := loadTrace(t)
 	tr.onRedis(t, startRedis(t), len(tr.people))
 }
 
-// TestLongTrace is the same with no flag but where to put the data, and with a request for each
-// activity.
+// TestLongTrace does the same with one request for each activity. The service has no flag but the
+// one for its data directory.
 func TestLongTrace(t *testing.T) {
 	t.Parallel()
 	tr := loadTrace(t)
@@ -102,11 +102,11 @@ func TestLongTrace(t *testing.T) {
 	tr.compareSome(t, s, 500)
 }
 
-// onRedis sends the trace in batches, compares the feeds of that many people, and counts what
-// feeds cost.
+// onRedis sends the trace in batches, compares the feeds of that many people, and counts the Redis
+// commands of 100 feeds.
 func (tr *trace) onRedis(t *testing.T, server *cache, people int) {
 	t.Helper()
-	// At this rate a scrub looks at pages once a minute, and not among the commands that are counted.
+	// At this rate a scrub round takes a minute, so its commands do not disturb the count.
 	s := serve(t, "--data-dir", t.TempDir(), "--redis", server.URL(), "--scrub-rate", "1")
 	tr.sendBatches(t, s)
 	tr.compareSome(t, s, people)
@@ -115,7 +115,7 @@ func (tr *trace) onRedis(t *testing.T, server *cache, people int) {
 	after := server.CommandStats()
 	others := []string{"info"}
 	if server.kind == elasticachetest.Serverless {
-		others = append(others, "replconf", "cluster|slots") // a replica's, and for finding the primary
+		others = append(others, "replconf", "cluster|slots") // sent by the replica, and by clients that look for the primary
 	}
 	for name, n := range after {
 		if sent := n - before[name]; sent > 0 && !slices.Contains(others, name) && (name != "mget" || sent != 100) {
@@ -124,7 +124,7 @@ func (tr *trace) onRedis(t *testing.T, server *cache, people int) {
 	}
 }
 
-// putEach sends every activity in a request of its own.
+// putEach sends each activity in its own request.
 func (tr *trace) putEach(t *testing.T, s *service) {
 	t.Helper()
 	each(t, len(tr.activities), 32, func(i int) error {
@@ -150,7 +150,7 @@ func (tr *trace) sendBatches(t *testing.T, s *service) {
 	})
 }
 
-// each calls do for 0 to n-1, some at once, and fails the test at the first error.
+// each calls do for 0 to n-1 with that many workers, and fails the test at the first error.
 func each(t *testing.T, n, workers int, do func(i int) error) {
 	t.Helper()
 	var next atomic.Int64
@@ -175,8 +175,8 @@ func (tr *trace) compare(t *testing.T, s *service) {
 	tr.compareSome(t, s, len(tr.people))
 }
 
-// compareSome compares the feeds of the first n people with the model: nothing may be
-// missed, and 0.1 % of the clean candidates dropped at most.
+// compareSome compares the feeds of the first n people with the model. No feed may miss an
+// activity. The service may drop at most 0.1 % of the candidates without activities.
 func (tr *trace) compareSome(t *testing.T, s *service, n int) {
 	t.Helper()
 	var dropped, clean, wrong atomic.Int64
@@ -213,11 +213,11 @@ func (tr *trace) compareSome(t *testing.T, s *service, n int) {
 			}
 		}
 		if next != len(a.Posts) {
-			return fmt.Errorf("viewer %s: posts kept that were not asked for, or out of order", viewer)
+			return fmt.Errorf("viewer %s: the kept posts are not the requested ones in order", viewer)
 		}
 		return nil
 	})
-	t.Logf("%d feeds: %d posts dropped as they should, %d of %d clean ones wrongly", n, dropped.Load(), wrong.Load(), clean.Load())
+	t.Logf("%d feeds: %d posts dropped rightly, %d of %d clean ones wrongly", n, dropped.Load(), wrong.Load(), clean.Load())
 	if wrong.Load()*1000 > clean.Load() {
 		t.Errorf("%d of %d clean posts dropped, more than 0.1 %%", wrong.Load(), clean.Load())
 	}
@@ -226,8 +226,8 @@ func (tr *trace) compareSome(t *testing.T, s *service, n int) {
 	}
 }
 
-// candidates picks 500 posts for a viewer, among them those of people on either side of
-// a block.
+// candidates picks 500 posts for a viewer. Up to 250 are by people who have blocked the viewer or
+// whom the viewer has blocked.
 func (tr *trace) candidates(viewer string, seed uint64) []post {
 	rng := rand.New(rand.NewPCG(seed, 500))
 	picked := map[int]bool{}

@@ -43,7 +43,7 @@ func TestUpgradeDataDirectory(t *testing.T) {
 			u.checkFeeds(t)
 			u.checkUndo(t)
 			u.checkWrites(t)
-			_, err := os.Stat(data + ".damaged") // pages of another format
+			_, err := os.Stat(data + ".damaged") // the file has pages of another format
 			if setAside := err == nil; setAside == (format == 3) || !setAside && !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("windows.db was set aside: %t, %v", setAside, err)
 			}
@@ -78,7 +78,7 @@ func unpack(t *testing.T, from, to string) {
 	}
 }
 
-// otherParts returns the parts of rows in the file of windows that are not windows of seen posts.
+// otherParts returns the parts in the file of windows that are not windows of seen posts.
 func otherParts(t *testing.T, file string) (parts []string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+file+"?mode=ro")
@@ -104,14 +104,14 @@ func otherParts(t *testing.T, file string) (parts []string) {
 	return parts
 }
 
-// upgraded is a service on a data directory of an earlier version.
+// upgraded is a service on the data directory of an earlier version.
 type upgraded struct {
 	service *service
 	undone  bool // checkUndo has undone hides
-	seenNow bool // checkWrites has recorded posts as seen
+	seenNow bool // checkWrites has recorded seen posts
 }
 
-// stop ends the service as an operator does.
+// stop ends the service with SIGTERM.
 func (u *upgraded) stop(t *testing.T) {
 	t.Helper()
 	if err := u.service.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -122,12 +122,12 @@ func (u *upgraded) stop(t *testing.T) {
 	}
 }
 
-// checkFeeds asks for a feed of each user that has posts of every sort.
+// checkFeeds checks a feed of each user with posts of every kind.
 func (u *upgraded) checkFeeds(t *testing.T) {
 	t.Helper()
 	wrong := 0
 	for i := range oldUsers {
-		// Each block is dropped on both sides.
+		// Both sides of each block must drop the other's post.
 		posts := []post{
 			{ID: "b1", Author: fmt.Sprint("u", (i+1)%oldUsers)},
 			{ID: "b2", Author: fmt.Sprint("u", (i+oldUsers-1)%oldUsers)},
@@ -142,7 +142,7 @@ func (u *upgraded) checkFeeds(t *testing.T) {
 			}
 		}
 		add("p1", !u.undone)
-		add(fmt.Sprint("s", i), false) // seen before the upgrade: windows begin empty once
+		add(fmt.Sprint("s", i), false) // seen before the upgrade, which empties the windows once
 		add("now", u.seenNow)
 		add("p2", false) // its hide was undone before the upgrade
 		add("fresh", false)
@@ -155,13 +155,12 @@ func (u *upgraded) checkFeeds(t *testing.T) {
 		want = append(want, posts[n].ID)
 	}
 	posts = append(posts, post{ID: "sh", Author: "author"}, post{ID: "fresh", Author: "author"})
-	if wrong += u.checkFeed(t, "heavy", posts, want); wrong > 3 { // one in a thousand
+	if wrong += u.checkFeed(t, "heavy", posts, want); wrong > 3 { // the rate is one in a thousand
 		t.Errorf("%d posts were dropped that should be kept", wrong)
 	}
 }
 
-// checkFeed makes sure that the wanted posts are dropped, and returns the number of others that
-// are.
+// checkFeed checks that the wanted posts are dropped, and returns how many others are.
 func (u *upgraded) checkFeed(t *testing.T, viewer string, posts []post, want []string) (others int) {
 	t.Helper()
 	answer, err := u.service.feed(feedRequest{Viewer: viewer, Posts: posts})
@@ -174,7 +173,7 @@ func (u *upgraded) checkFeed(t *testing.T, viewer string, posts []post, want []s
 	}
 	for _, id := range want {
 		if !slices.Contains(dropped, id) {
-			t.Errorf("the feed of %s has %s: dropped %s alone", viewer, id, strings.Join(dropped, ", "))
+			t.Errorf("the feed of %s keeps %s; it drops only %s", viewer, id, strings.Join(dropped, ", "))
 		}
 	}
 	return len(dropped) - len(want)

@@ -19,19 +19,19 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// surely is a flag that has no feed of a test drop a post by chance.
+// surely is a false positive rate at which chance drops no post of a test.
 const surely = "--false-positive-rate=1e-8"
 
 const day = 24 * time.Hour
 
-// seenAgo is a post that the user 1 saw some time ago.
+// seenAgo is a post that user 1 saw some time ago.
 type seenAgo struct {
 	id  string
 	age time.Duration
 }
 
-// fortyDays returns the history of 60 posts. None of them was seen within the hours around 30 and
-// 35 days ago.
+// fortyDays returns 60 posts that were seen within the last 40 days. The times keep at least an
+// hour from 30 and from 35 days ago.
 func fortyDays() (history []seenAgo) {
 	for i := range 60 {
 		history = append(history, seenAgo{fmt.Sprint("p", i), time.Duration(i)*16*time.Hour + time.Hour})
@@ -39,8 +39,8 @@ func fortyDays() (history []seenAgo) {
 	return history
 }
 
-// TestWindowHistory imports 40 days of seen posts: feeds drop those of 30 days, and show those of
-// more than 35.
+// TestWindowHistory imports 40 days of seen posts. Feeds must drop the posts of the last 30 days,
+// and show those older than 35 days.
 func TestWindowHistory(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -64,7 +64,7 @@ func TestWindowHistory(t *testing.T) {
 			file := filepath.Join(dir, c.file)
 			write(t, file, []byte(c.content))
 			var first int
-			for round := range 2 { // the second changes nothing
+			for round := range 2 { // the second round must change nothing
 				out, err := exec.CommandContext(t.Context(), command, append([]string{"import", file, "--output", "json"}, args...)...).Output()
 				var counted struct {
 					Imported int `json:"imported"`
@@ -93,8 +93,8 @@ func TestWindowHistory(t *testing.T) {
 	}
 }
 
-// seenOf returns the posts that a feed of user 1 drops. It fails the test unless these are all that
-// were seen within 30 days, and none that was seen more than 35 days ago.
+// seenOf returns the posts that a feed of user 1 drops. It fails the test unless the feed drops all
+// posts of the last 30 days, and none older than 35 days.
 func (s *service) seenOf(t *testing.T, history []seenAgo) (dropped []string) {
 	t.Helper()
 	q := feedRequest{Viewer: "1"}
@@ -146,7 +146,7 @@ func (s *service) metric(t *testing.T, series string) float64 {
 	return value
 }
 
-// TestWindowMost has a user see ten posts more than a window keeps. Ten of the oldest are
+// TestWindowMost records ten seen posts more than a window keeps. Ten of the oldest must be
 // forgotten.
 func TestWindowMost(t *testing.T) {
 	t.Parallel()
@@ -172,7 +172,7 @@ func TestWindowMost(t *testing.T) {
 		posts = append(posts, post{ID: ids[i], Author: "a"})
 	}
 	if got := s.metric(t, `feedfilter_window_evicted_total{kind="seen"}`); got != 0 {
-		t.Errorf("%v are counted as evicted before there are too many", got)
+		t.Errorf("%v counted as evicted before the window is full", got)
 	}
 	if err := s.call(http.MethodPost, "/v1/users/1/seen", map[string]any{"posts": ids}, nil); err != nil {
 		t.Fatal(err)
@@ -186,10 +186,10 @@ func TestWindowMost(t *testing.T) {
 		dropped[strings.HasPrefix(d.ID, "new")]++
 	}
 	if dropped[true] != 50 || dropped[false] != 50 {
-		t.Errorf("of 50 new posts %d are dropped, of 60 old ones %d, want 50 of each", dropped[true], dropped[false])
+		t.Errorf("%d of 50 new posts are dropped and %d of 60 old ones, want 50 of each", dropped[true], dropped[false])
 	}
 	if got := s.metric(t, `feedfilter_window_evicted_total{kind="seen"}`); got != 10 {
-		t.Errorf("%v are counted as evicted, want 10", got)
+		t.Errorf("%v counted as evicted, want 10", got)
 	}
 	var stats struct {
 		Recorder struct {
@@ -201,8 +201,8 @@ func TestWindowMost(t *testing.T) {
 	}
 }
 
-// TestWindowDamaged flips a bit of a window in Redis. No call fails for it. It counts as empty, is
-// counted in a metric, and is replaced by the next write.
+// TestWindowDamaged flips a bit of a window in Redis. No request may fail. The window counts as
+// empty, a metric counts the damage, and the next write replaces the window.
 func TestWindowDamaged(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
@@ -254,22 +254,22 @@ func TestWindowDamaged(t *testing.T) {
 	damage(-1)
 	damaged = 1
 	want(false)
-	see("b") // meets it, too
+	see("b") // the write finds the damage, too
 	damaged = 2
 	want(false, "b")
 	want(false, "b")
-	damage(4) // of the checksum
+	damage(4) // a byte of the checksum
 	damaged = 3
 	see("c")
 	want(false, "c")
-	damage(0) // of the name
+	damage(0) // a byte of the name
 	damaged = 4
 	want(true)
 	want(false, "a", "b", "c")
 }
 
-// TestUpgradeRedisWindows leaves windows of earlier versions in Redis alone: they expire by
-// themselves.
+// TestUpgradeRedisWindows checks that the service does not change windows of earlier versions in
+// Redis. They expire by their time to live.
 func TestUpgradeRedisWindows(t *testing.T) {
 	t.Parallel()
 	redis, ctx := redistest.Start(t), context.Background()
@@ -291,10 +291,10 @@ func TestUpgradeRedisWindows(t *testing.T) {
 	s.seenOf(t, []seenAgo{{"p", 0}, {"q", 0}, {"never", 100 * day}})
 	kept, err := redis.Client().Get(ctx, old).Bytes()
 	if err != nil || !bytes.Equal(kept, content) {
-		t.Errorf("the window of an earlier version was changed: %d bytes, %v", len(kept), err)
+		t.Errorf("the window of an earlier version changed: %d bytes, %v", len(kept), err)
 	}
 	left, err := redis.Client().PTTL(ctx, old).Result()
 	if err != nil || left <= 0 || time.Now().Add(left).After(expires.Add(time.Minute)) {
-		t.Errorf("it expires in %v, %v", left, err)
+		t.Errorf("the window expires in %v, %v", left, err)
 	}
 }

@@ -55,9 +55,9 @@ func (p *page) contains(key []uint32) bool {
 type shares struct{ deletable, collided float64 }
 
 // simulate fills pages of m bits to the load with random keys of k positions, and measures the
-// shares. Positions come from double hashing, h1 + i h2, as in a filter. The noise comes from the
-// few regions of each page whose collision bit is clear, so many pages matter more than many keys:
-// simulate examines a third of the keys.
+// shares. Positions come from double hashing, h1 + i h2, as in a filter. simulate examines a third
+// of the keys of each page. The noise comes from the few regions of a page whose collision bit is
+// clear, so more pages reduce it, and more keys do not.
 func simulate(rng *rand.Rand, load float64, k int, sizes []uint32) []shares {
 	const pages, m = 20, 65_000
 	n := int(load * m / float64(k))
@@ -172,7 +172,7 @@ func TestFormulasAtTheEdges(t *testing.T) {
 	}
 }
 
-// same allows for rounding, and takes two NaNs as equal.
+// same allows for rounding, and treats two NaNs as equal.
 func same(a, b float64) bool {
 	return math.IsNaN(a) && math.IsNaN(b) || math.Abs(a-b) < 1e-12
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/feedfilter/feedfilter/regions"
 )
 
-// The bit order is part of the stored format: these bytes are what SETBIT leaves.
+// The bit order is part of the stored format. These bytes are what SETBIT leaves.
 func TestBitmapHasRedisBitOrder(t *testing.T) {
 	tests := []struct {
 		set  []uint32
@@ -122,7 +122,7 @@ func TestOfAndCount(t *testing.T) {
 	}
 }
 
-// Walking the bits one by one must meet the regions in order, size bits each.
+// A walk over the bits meets the regions in order, size bits each.
 func TestOfAndCountAgainstWalk(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		bits := rapid.Uint32Range(0, 500).Draw(t, "bits")
@@ -188,8 +188,8 @@ func TestClearableAgainstMap(t *testing.T) {
 	})
 }
 
-// The rule that the package documents: a delete that clears only clearable bits
-// takes no bit from another live key, whatever was inserted and deleted before.
+// A delete that clears only clearable bits takes no bit from another live key, whatever was
+// inserted and deleted before. This is the rule that the package documents.
 func TestDeletesLeaveOtherKeysAlone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		bits := rapid.Uint32Range(16, 300).Draw(t, "bits")

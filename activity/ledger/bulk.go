@@ -27,11 +27,11 @@ func (l *Ledger) Prepare(changes []Change) (*Prepared, error) {
 }
 
 // RecordPrepared is Record for many changes whose rows are mostly new. It writes rows without
-// looking for them first. It differs from Record in nothing else. After an error it may record
-// the same Prepared again, but not concurrently.
+// looking for them first. It differs from Record in nothing else. The same Prepared may be recorded
+// again after an error, but not concurrently.
 //
-// PostgreSQL ends a transaction after some seconds, and until then other writers of its pages
-// wait. So record at most some 10,000 changes at a time there.
+// PostgreSQL ends a transaction after some seconds, and until then other writers of its pages wait.
+// So record at most some 10,000 changes at a time there.
 func (l *Ledger) RecordPrepared(ctx context.Context, now time.Time, p *Prepared) (receipt Receipt, err error) {
 	n := len(p.plan.changes)
 	if n == 0 {
@@ -50,8 +50,8 @@ func (l *Ledger) RecordPrepared(ctx context.Context, now time.Time, p *Prepared)
 	return receipt, nil
 }
 
-// unsure returns the entries that must be read before anything can be decided: entries that are
-// removed or limited. All others count as new until the write fails.
+// unsure returns the entries to read before any decision: those that are removed or limited. All
+// others count as new until the write fails.
 func (p *plan) unsure() (some []*entry) {
 	careful := make(map[*entry]bool)
 	number := 0

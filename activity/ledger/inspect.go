@@ -21,7 +21,7 @@ import (
 // another program that locks the whole file for a moment.
 const inspectParameters = `?mode=ro&_dqs=0&_error_rc=1&_pragma=busy_timeout(1000)&_pragma=query_only(1)`
 
-// Inspection describes a ledger and its database, for a check whether a service can use them.
+// Inspection describes a ledger and its database, to check whether a service can use them.
 type Inspection struct {
 	Name     string   // location, without a password
 	Engine   string   // "SQLite" or "PostgreSQL"
@@ -54,8 +54,8 @@ type Inspection struct {
 // open and write to the ledger meanwhile. The error wraps [fs.ErrNotExist] if no ledger was
 // created yet. No error shows the password.
 //
-// Inspect returns an error for whatever makes Open fail, except for conditions that the
-// Inspection reports: a Schema later than Known, Standby, ReadOnly, and UsedBy.
+// Inspect returns an error if Open would fail, except for conditions that the Inspection reports: a
+// Schema later than Known, Standby, ReadOnly, and UsedBy.
 //
 // After a crash of a process that had a SQLite file open, SQLite may recreate <file>-shm. The
 // file then remains, as after Open.
@@ -85,7 +85,7 @@ func Inspect(ctx context.Context, url string) (Inspection, error) {
 	return i, nil
 }
 
-// errNoLedger means that a ledger can be created, but does not exist yet.
+// errNoLedger means that the user may create a ledger, but none exists yet.
 var errNoLedger = fmt.Errorf("no ledger exists yet: %w", fs.ErrNotExist)
 
 // versions returns the number of migrations, which is the latest version of a schema.
@@ -97,7 +97,7 @@ func versions(migrations embed.FS) (int, error) {
 // identify sets the identity from the ledger's meta.
 func (i *Inspection) identify(meta map[string]string, err error) error {
 	if err == nil && len(meta) == 0 {
-		return errNoLedger // a process is creating the ledger, or died meanwhile
+		return errNoLedger // a process is creating the ledger, or died while doing so
 	}
 	if err == nil {
 		i.Identity, err = parseIdentity(meta)
@@ -206,7 +206,7 @@ func (i *Inspection) postgres(ctx context.Context, u postgresURL) (err error) {
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
 		defer cancel()
-		_ = conn.Close(ctx) // its work is done
+		_ = conn.Close(ctx) // nothing is left to do
 	}()
 	if err := checkServer(ctx, conn); err != nil {
 		return err

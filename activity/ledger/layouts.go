@@ -246,8 +246,8 @@ func (l Layouts) check() error {
 	return nil
 }
 
-// rebuilds returns ErrGone if pages of the layout must not be rebuilt: a closed page must stay
-// closed.
+// rebuilds returns ErrGone if pages of the layout must not be rebuilt, because a closed page must
+// stay closed.
 func (l Layouts) rebuilds(pages uint32) error {
 	if pages != l.Current && (pages != l.Building || pages == 0) {
 		return ErrGone

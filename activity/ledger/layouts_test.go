@@ -69,7 +69,7 @@ func TestWriteBeforeSeed(t *testing.T) {
 		}
 		beginUnseeded(t, l, 8)
 		recordRows(t, l, Change{Rows: []Row{eighth(0, "a"), eighth(2, "never there")}, Remove: true})
-		recordRows(t, l, Change{Rows: []Row{eighth(1, "a")}}) // it exists
+		recordRows(t, l, Change{Rows: []Row{eighth(1, "a")}}) // now the page exists
 		recordRows(t, l, Change{Rows: []Row{eighth(7, "a")}}) // the first write of page 1
 		checkStandings(t, l, map[uint32]uint64{0: 4, 8: 4, 9: 0, 10: 0, 1: 1, 15: 1, 14: 0})
 		if err := l.BeginLayout(t.Context(), 8); err != nil {
@@ -103,7 +103,7 @@ func TestMoveBeforeSeed(t *testing.T) {
 	})
 }
 
-// SwitchLayout seeds the new pages if nobody has. By these sequences, prepared changes find the
+// SwitchLayout seeds the new pages if no process has. By these sequences, prepared changes find the
 // rows of pages that were never raised.
 func TestSwitchSeeds(t *testing.T) {
 	onBoth(t, func(t *testing.T, l *Ledger) {
@@ -168,7 +168,7 @@ func TestPageNumbers(t *testing.T) {
 	}
 }
 
-// TestMoveNumbers uses the highest number that a page can have, and then none.
+// TestMoveNumbers checks the numbers of new dedicated pages, up to the highest one and beyond.
 func TestMoveNumbers(t *testing.T) {
 	m := move{hash: 5, dedicate: true}
 	at := func(greatest uint32) moveState {

@@ -69,9 +69,9 @@ type Row struct {
 type Change struct {
 	Rows   []Row // a removal ignores Since and Until
 	Remove bool  // false: record the rows; true: remove them
-	// Ended limits a removal to rows that have ended, so a row that was recorded again meanwhile
-	// stays. A row has ended when both the caller's now and the clock of a database server say
-	// so. Ended is only valid with Remove.
+	// Ended limits a removal to rows that have ended, so that it keeps a row that was recorded
+	// again since. A row has ended when both the caller's now and the clock of a database server
+	// say so. Ended is only valid with Remove.
 	Ended bool
 	// Limit is the maximum number of rows of the owner and kind of Rows[0]. Rows that have ended
 	// do not count. 0 means no limit. The ledger refuses the whole change if it would raise the
@@ -179,8 +179,8 @@ type pageReader interface {
 // layouter is the part of a database that keeps layouts.
 type layouter interface {
 	layouts(ctx context.Context) (Layouts, error)
-	// changeLayouts replaces the layouts by the result of decide, and returns it. No transaction
-	// of record or move runs meanwhile.
+	// changeLayouts replaces the layouts by the result of decide, and returns it. It excludes
+	// transactions of record and move.
 	changeLayouts(ctx context.Context, decide func(Layouts) (Layouts, error)) (Layouts, error)
 	// seed sets the sequences of the n-th pages, from first to last, of layout to. Each page
 	// without a sequence gets the sequence of its ancestor in layout from.
@@ -224,8 +224,8 @@ type rowReader interface {
 //	sqlite:<file>
 //	postgres://<user>:<password>@<host>:<port>/<database>?<parameters>
 //
-// Open applies the schema changes of later versions, each in one transaction. If Open fails or
-// the process dies meanwhile, call Open again.
+// Open applies the schema changes of later versions, each in one transaction. If Open fails or the
+// process dies, call Open again.
 //
 // SQLite: the file name is absolute, or relative to the working directory. Open creates a
 // missing file with mode 0600, and missing directories with mode 0700. The files <file>-wal and
@@ -243,10 +243,10 @@ type rowReader interface {
 //   - search_path names the schema, by default feedfilter. Open creates it if necessary.
 //   - Other settings of a session are allowed, except synchronous_commit=off.
 //
-// Any number of processes may have a PostgreSQL ledger open, also while others create or migrate
+// Any number of processes may have a PostgreSQL ledger open, even while others create or migrate
 // it. Calls survive a restart of the server: they retry, or fail after about 5 seconds while the
-// server is down. Later calls reconnect. The server releases the locks of a process that hangs
-// or is cut off after about 5 seconds.
+// server is down. Later calls reconnect. The server releases the locks of a process that hangs or
+// is cut off after about 5 seconds.
 //
 // Open wraps ErrInUse, ErrPagesDiffer or ErrTooNew. It also returns an error if the url names
 // something that is not a ledger, is damaged, or is not writable. Open never writes to a SQLite

@@ -20,8 +20,8 @@ func (k key) group() key {
 	return k
 }
 
-// tally creates a tally for each owner and kind that a change limits. The owner's page is among
-// the plan's pages, since a row of the owner is in the plan. So it is locked during the count.
+// tally creates a tally for each owner and kind that a change limits. The plan has a row of the
+// owner, so the owner's page is locked during the count.
 func (p *plan) tally() {
 	limited := make(map[key]*tally)
 	for _, c := range p.changes {

@@ -390,7 +390,8 @@ func (o *oldLedger) checkUse(t *testing.T, l *Ledger, pages uint32) {
 }
 
 // checkOldLedger migrates an old ledger, and opens it again. left is a query for the names of
-// what the migration removes. version is a query for the number of migrations since.
+// tables that the migration removes. version is a query for the number of migrations since the old
+// ledger.
 func checkOldLedger(t *testing.T, o *oldLedger, pages uint32, left, version string) {
 	t.Helper()
 	o.checkActivities(t)
@@ -679,7 +680,7 @@ func lastMigration(t *testing.T, migrations fs.FS, directory string) string {
 	return string(script)
 }
 
-// checkKilledPostgres ends the session of a migration before its commit.
+// checkKilledPostgres ends the connection of a migration before its commit.
 func checkKilledPostgres(t *testing.T, o *oldLedger) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), o.url)

@@ -22,8 +22,8 @@ type LookupQuery struct {
 // lookupAtOnce is the number of rows that PostgreSQL looks up in one round trip.
 const lookupAtOnce = 20_000
 
-// Lookup returns the rows of the items that exist, in order of kind and target. Up to 20,000
-// items take one round trip, no items take none. Of more items, each 20,000 are from a different
+// Lookup returns the rows of the items that exist, in order of kind and target. Up to 20,000 items
+// take one round trip; no items take none. Each further 20,000 items are read from another
 // snapshot.
 func (l *Ledger) Lookup(ctx context.Context, q LookupQuery) (rows []Row, err error) {
 	wanted, err := q.entries()

@@ -39,7 +39,7 @@ type entry struct {
 	was    bool
 	before times
 	state
-	targetHash *int64 // in the form of the database; nil: the row names nobody
+	targetHash *int64 // in the form of the database; nil: the row names no user
 	tally      *tally // tally of the owner and kind, if a change limits them
 }
 
@@ -62,7 +62,7 @@ func (e *entry) row(t times) Row {
 	return Row{Hash: e.hash, Owner: e.owner, Kind: e.kind, Target: e.target, Since: t.since, Until: t.until}
 }
 
-// plan computes the effect of changes in process. So a transaction needs one round of reads, one
+// plan computes the effect of changes in process. A transaction then needs one round of reads, one
 // round of writes, and the commit.
 type plan struct {
 	id      Identity
@@ -153,7 +153,7 @@ func (p *plan) entry(k key) *entry {
 	return nil
 }
 
-// forget clears what was read, before another try.
+// forget clears what was read, before a retry.
 func (p *plan) forget() {
 	for _, e := range p.entries {
 		e.was = false
@@ -211,8 +211,8 @@ func (c Change) apply(named []*entry, now time.Time) (changed bool) {
 	return changed
 }
 
-// change applies c to the entry and reports whether the set of rows that have not ended has
-// changed, or the row's end.
+// change applies c to the entry. It reports whether that changed the row's end, or the set of rows
+// that have not ended.
 func (e *entry) change(c Change, t times, now time.Time) bool {
 	ended := e.is && e.after.endedAt(now)
 	live := e.is && !ended

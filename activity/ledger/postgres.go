@@ -186,8 +186,7 @@ func openPostgres(ctx context.Context, u postgresURL, o Options) (*Ledger, error
 	return &Ledger{name: u.name(), id: d.id, db: d, shared: true}, nil
 }
 
-// replacedError means that another ledger, or a restored copy, has taken the place of the open
-// one.
+// replacedError means that another ledger, or a restored copy, has replaced the open one.
 type replacedError struct{ was, is uint64 }
 
 func (e *replacedError) Error() string {

@@ -17,7 +17,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/pgtest"
 )
 
-// TestPostgres runs all tests that do not harm the server on one server.
+// TestPostgres runs, on one server, all tests that do not harm the server.
 func TestPostgres(t *testing.T) {
 	server := pgtest.Start(t)
 	t.Run("Suite", func(t *testing.T) {
@@ -128,7 +128,7 @@ func await(t *testing.T, conn *pgx.Conn, query string) {
 	}
 }
 
-// on returns a change of one row on one of 16 pages.
+// on returns a change of one row on a page of 16.
 func on(page int, target string) ledger.Change {
 	return ledger.Change{Rows: []ledger.Row{{
 		Hash: uint64(page) << 60, Owner: "u", Kind: "block", Target: target, Since: time.UnixMicro(0).UTC(),
@@ -205,7 +205,7 @@ func testSchemas(server *pgtest.Server) func(t *testing.T) {
 				shut(t, l)
 			}
 		}
-		// A table of another program with the same name must not change.
+		// A table of another program with the same name must stay unchanged.
 		execute(t, conn, `CREATE SCHEMA other`, `CREATE TABLE other.entries (precious int)`)
 		if _, err := ledger.Open(t.Context(), server.URL()+"&search_path=other", ledger.Options{}); err == nil {
 			t.Error("Open created a ledger among another program's tables")
@@ -259,7 +259,7 @@ func testReplaced(server *pgtest.Server) func(t *testing.T) {
 				_, err := polls.Changed(t.Context(), "", func(uint32, ledger.PageState) error { return nil })
 				return err
 			},
-			// These use new connections: the earlier ones were closed.
+			// The refusal closed all connections, so these calls use new ones.
 			"Snapshot": func() error { _, _, err := l.Snapshot(t.Context(), 3); return err },
 			"Ping":     func() error { return polls.Ping(t.Context()) },
 		}

@@ -53,7 +53,7 @@ func testDeadlock(server *pgtest.Server) func(t *testing.T) {
 	}
 }
 
-// testConflicts has the server refuse statements before the commit because of conflicts. Each
+// testConflicts makes the server refuse statements before the commit because of conflicts. Each
 // conflict must cause a retry.
 func testConflicts(server *pgtest.Server) func(t *testing.T) {
 	return func(t *testing.T) {
@@ -77,8 +77,8 @@ func testConflicts(server *pgtest.Server) func(t *testing.T) {
 	}
 }
 
-// testIsolation has sessions whose default isolation level is serializable. On that level, locks
-// would not make a writer see what the previous one has written.
+// testIsolation uses sessions whose default isolation level is serializable. On that level, a
+// writer would not see what the previous one has written, in spite of locks.
 func testIsolation(server *pgtest.Server) func(t *testing.T) {
 	return func(t *testing.T) {
 		url := server.Schema()
@@ -97,7 +97,7 @@ func testIsolation(server *pgtest.Server) func(t *testing.T) {
 	}
 }
 
-// testCommitFails has the server refuse commits: twice because of a conflict, then for another
+// testCommitFails makes the server refuse commits: twice because of a conflict, then for another
 // reason.
 func testCommitFails(server *pgtest.Server) func(t *testing.T) {
 	return func(t *testing.T) {
@@ -150,8 +150,8 @@ func testCommitSlow(server *pgtest.Server) func(t *testing.T) {
 	}
 }
 
-// testLookedAgain removes a row between the first try of a Record, whose commit is refused, and
-// the second.
+// testLookedAgain removes a row between two tries of a Record. The server refuses the commit of the
+// first try.
 func testLookedAgain(server *pgtest.Server) func(t *testing.T) {
 	return func(t *testing.T) {
 		url := server.Schema()

@@ -13,8 +13,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/pgtest"
 )
 
-// refuseCommits has the server refuse the first commits of transactions that raise pages,
-// because of a conflict. The commits wait for the lock 4713.
+// refuseCommits makes the server refuse the first commits of transactions that raise pages, because
+// of a conflict. The commits wait for the lock 4713.
 const refuseCommits = `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 	PERFORM pg_advisory_xact_lock(4713);
 	IF nextval('attempts') <= 2 THEN RAISE EXCEPTION 'conflict' USING ERRCODE = '40001'; END IF;
@@ -34,7 +34,8 @@ func checkPagesOf(t *testing.T, receipt ledger.Receipt, err error, want map[uint
 	}
 }
 
-// testMoveRefused has the commits of moves refused. A retried move must happen once.
+// testMoveRefused makes the server refuse commits of moves. A move must happen once, even after
+// retries.
 func testMoveRefused(server *pgtest.Server) func(t *testing.T) {
 	return func(t *testing.T) {
 		url := server.Schema()
@@ -90,8 +91,8 @@ func testPlacedAgain(server *pgtest.Server) func(t *testing.T) {
 	}
 }
 
-// testMoveWaits has a Record wait for a move that commits, and find the user on the new page.
-// Moves of users of other pages run one after another.
+// testMoveWaits makes a Record wait for a move that commits. The Record must find the user on the
+// new page. Moves of users of other pages run one after another.
 func testMoveWaits(server *pgtest.Server) func(t *testing.T) {
 	return func(t *testing.T) {
 		url := server.Schema()

@@ -6,8 +6,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// eachRow reads a page with a cursor, in one snapshot. It retries a failure before the first
-// rows where that may help. It never retries afterwards, because it has passed rows on.
+// eachRow reads a page with a cursor, in one snapshot. Before the first rows, it retries failures
+// that may be temporary. Later it cannot, because it has passed rows on.
 func (d *postgresDatabase) eachRow(ctx context.Context, page uint32, each func(rows []Row) error) (s PageState, err error) {
 	var failed error
 	err = d.retry(ctx, d.pool, func(ctx context.Context, conn *pgx.Conn) error {

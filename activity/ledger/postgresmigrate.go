@@ -18,8 +18,8 @@ import (
 //go:embed migrations/postgres/*.sql
 var postgresMigrations embed.FS
 
-// prepare migrates the schema and reads the ledger's identity, on a connection of its own. A
-// lock makes processes that do so at once run one after another.
+// prepare migrates the schema and reads the ledger's identity, on its own connection. A lock makes
+// concurrent processes do so one after another.
 func (d *postgresDatabase) prepare(ctx context.Context, u postgresURL, o Options) error {
 	conn, err := connectPatiently(ctx, u.config.ConnConfig)
 	if err != nil {
@@ -28,12 +28,12 @@ func (d *postgresDatabase) prepare(ctx context.Context, u postgresURL, o Options
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
 		defer cancel()
-		_ = conn.Close(ctx) // its work is done
+		_ = conn.Close(ctx) // nothing is left to do
 	}()
 	if err := checkServer(ctx, conn); err != nil {
 		return err
 	}
-	// Waiting for other processes and migrating have no time limit but ctx.
+	// Waits for other processes and migrations have no time limit but ctx.
 	_, err = conn.Exec(ctx, `SELECT set_config('statement_timeout', '0', false), set_config('lock_timeout', '0', false)`)
 	if err != nil {
 		return err

@@ -68,8 +68,8 @@ func (s snapshot) unseen() (from int64, running []int64, err error) {
 	return from, running, nil
 }
 
-// newPolls creates the pool of the one connection that only polls use, so that no other call
-// delays them. The pool keeps the connection while it works.
+// newPolls creates a pool of one connection that only polls use, so that no other call delays them.
+// The pool keeps the connection while it works.
 func (d *postgresDatabase) newPolls(ctx context.Context, config *pgxpool.Config) (*pgxpool.Pool, error) {
 	config = config.Copy()
 	config.MaxConns, config.MinConns, config.MinIdleConns = 1, 0, 0
@@ -170,6 +170,6 @@ func (d *postgresDatabase) pollPages(
 		_, err := pgx.ForEachRow(rows, []any{&page, &s.Sequence, &s.Left}, func() error { return each(page, s) })
 		return err
 	})
-	b.Queue(`ROLLBACK`) // it has changed nothing
+	b.Queue(`ROLLBACK`) // the transaction has changed nothing
 	return p, conn.SendBatch(ctx, b).Close()
 }

@@ -35,9 +35,9 @@ func checkPages(t *testing.T, what string, got, want map[uint32]uint64) {
 // asEarly changes a page like a transaction with one of the first ids.
 const asEarly = `UPDATE pages SET sequence = sequence + 1, changed = 4 WHERE page = 5`
 
-// TestPostgresCrashPoll crashes a server, which then assigns again the ids of transactions that
-// it had not logged. A change with such an id must be reported, though an earlier poll had seen
-// higher ids.
+// TestPostgresCrashPoll crashes a server, which then reuses the ids of transactions that it had not
+// logged. A poll must report a change with such an id, although an earlier poll had seen higher
+// ids.
 func TestPostgresCrashPoll(t *testing.T) {
 	t.Parallel()
 	s := pgtest.Start(t)
@@ -49,7 +49,7 @@ func TestPostgresCrashPoll(t *testing.T) {
 	record(t, l, on(4, "a"))
 	pages, next := changed(t, l, first)
 	checkPages(t, "in a second poll", pages, map[uint32]uint64{4: 1})
-	// While the connection lasts there is no such change. A poll would not report one.
+	// While the connection lasts, no real change has such an id, and a poll does not report one.
 	execute(t, raw(t, url), asEarly)
 	pages, next = changed(t, l, next)
 	checkPages(t, "without a crash", pages, nil)
@@ -66,8 +66,8 @@ func TestPostgresCrashPoll(t *testing.T) {
 	checkPages(t, "since long before the crash", pages, all)
 }
 
-// testPollsPastOpenTransactions polls while transactions of the server stay open. Changes of
-// others are reported once, and changes of these transactions when they commit.
+// testPollsPastOpenTransactions polls while transactions of the server stay open. Polls report the
+// changes of others once, and the changes of these transactions when they commit.
 func testPollsPastOpenTransactions(server *pgtest.Server) func(t *testing.T) {
 	return func(t *testing.T) {
 		url := server.Schema()
@@ -140,9 +140,9 @@ func testPollsApart(server *pgtest.Server) func(t *testing.T) {
 	}
 }
 
-// testEndedByTheServersClock has a process whose clock is ahead remove ended rows. A row that
-// has not ended by the server's clock stays. Ended does not return it either, so no caller tries
-// to remove it again and again.
+// testEndedByTheServersClock lets a process whose clock is ahead remove ended rows. A row that has
+// not ended by the server's clock stays. Ended does not return it either, so that callers do not
+// try to remove it over and over.
 func testEndedByTheServersClock(server *pgtest.Server) func(t *testing.T) {
 	return func(t *testing.T) {
 		l := open(t, server.Schema(), ledger.Options{Pages: 16})

@@ -25,7 +25,7 @@ func TestPostgresPrimary(t *testing.T) {
 	for parameter, want := range map[string]*ledger.Ledger{
 		"":                                 here,
 		"&target_session_attrs=read-write": here,
-		"&target_session_attrs=primary":    there, // which is not a standby
+		"&target_session_attrs=primary":    there, // this server is not a standby
 	} {
 		l := open(t, both+parameter, ledger.Options{})
 		if l.Identity() != want.Identity() {
@@ -51,8 +51,8 @@ func TestPostgresPrimary(t *testing.T) {
 	}
 }
 
-// TestPostgresRepetitionWaits records a row that exists, but that its standby does not have yet
-// and so may be lost. The second call must not be acknowledged either.
+// TestPostgresRepetitionWaits repeats the Record of a row that the standby does not have yet, and
+// that may be lost. The second call must not be acknowledged either.
 func TestPostgresRepetitionWaits(t *testing.T) {
 	t.Parallel()
 	s := pgtest.Start(t, "synchronous_standby_names=nobody")
@@ -83,8 +83,8 @@ func TestPostgresRepetitionWaits(t *testing.T) {
 	checkSequence(t, l, 4, 0)
 }
 
-// TestPostgresWaitGivenUp has an administrator end the wait for a standby, after which the
-// server reports success. A commit that may be lost must not be acknowledged.
+// TestPostgresWaitGivenUp makes an administrator end the wait for a standby. The server then
+// reports success, but the commit may be lost, so it must not be acknowledged.
 func TestPostgresWaitGivenUp(t *testing.T) {
 	t.Parallel()
 	s := pgtest.Start(t, "synchronous_standby_names=nobody")
@@ -105,8 +105,8 @@ func TestPostgresWaitGivenUp(t *testing.T) {
 	checkSequence(t, l, 4, 1)
 }
 
-// endWait calls the function do for sessions that wait for a standby, as soon as there is one.
-// The test fails if the call ends before.
+// endWait calls the function do for sessions that wait for a standby, as soon as there is one. The
+// test fails if the call ends first.
 func endWait(t *testing.T, watch *pgx.Conn, do string, done <-chan error) {
 	t.Helper()
 	for cut := 0; cut == 0; {

@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// read runs a query, and retries where that may help. before runs at the start of each try. each
-// runs for every row, after a scan into into.
+// read runs a query, and retries failures that may be temporary. before runs at the start of each
+// try. each runs for every row, after a scan into into.
 func (d *postgresDatabase) read(
 	ctx context.Context, query string, args, into []any, before func(), each func() error,
 ) error {

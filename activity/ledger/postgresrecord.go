@@ -47,13 +47,12 @@ func (d *postgresDatabase) setCheckpoint(ctx context.Context, id, value string) 
 	})
 }
 
-// transact runs a transaction. begin starts it, within callTimeout and until ctx ends, and
-// returns the remaining statements. transact then runs these and commits, whether ctx ends or
-// not.
+// transact runs a transaction. begin starts it, within callTimeout and until ctx ends, and returns
+// the remaining statements. transact then runs these and commits, even if ctx ends.
 //
-// transact commits even if no statement remains. Such a transaction repeats one that is visible,
-// but whose wait for its standby may have been cut short. The lock on a page makes the commit a
-// logged one, which waits for both.
+// transact commits even if no statement remains. Such a transaction repeats a visible one whose
+// wait for its standby may have been cut short. The lock on a page makes the commit a logged one,
+// which waits for both.
 func (d *postgresDatabase) transact(
 	ctx context.Context, begin func(limited context.Context, conn *pgx.Conn) (*pgx.Batch, error),
 ) error {
@@ -205,7 +204,7 @@ type columns struct {
 	hash, since         []int64
 	until               []*int64
 	owner, kind, target []string
-	targetHash          []*int64 // empty if no entry names anybody
+	targetHash          []*int64 // empty if no entry names a user
 }
 
 // columnsOf returns the entries with their times after the changes.

@@ -77,9 +77,9 @@ func pause(ctx context.Context, f failure, try int) bool {
 	}
 }
 
-// attempt runs do on a connection of the pool, and retries on another one where that may help.
-// If do fails, it must have changed nothing, or return an undecidedError. The whole call ends
-// within callTimeout. attempt does not call do once ctx has ended.
+// attempt runs do on a connection of the pool. It retries failures that may be temporary, on
+// another connection. If do fails, it must have changed nothing, or return an undecidedError. The
+// whole call ends within callTimeout. attempt does not call do once ctx has ended.
 func (d *postgresDatabase) attempt(
 	ctx context.Context, pool *pgxpool.Pool, do func(ctx context.Context, conn *pgx.Conn) error,
 ) error {
@@ -141,7 +141,7 @@ func rollBack(ctx context.Context, conn *pgx.Conn) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
 	defer cancel()
-	_, _ = conn.Exec(ctx, `ROLLBACK`) // see above
+	_, _ = conn.Exec(ctx, `ROLLBACK`) // if it fails, release closes the connection
 }
 
 // undecidedError is an error of a commit. The transaction may or may not have been committed,

@@ -26,8 +26,8 @@ const (
 	lockPagesSQL = `SELECT page, sequence, left_at FROM pages WHERE page = ANY($1::bigint[]) ORDER BY page FOR UPDATE`
 
 	// lockDedicatedSQL locks the dedicated pages of users whose shared pages are locked. So no
-	// other transaction can dedicate or release one meanwhile. Dedicated pages have greater
-	// numbers than shared ones, so all locks are in order of page.
+	// other transaction can dedicate or release them until this one ends. Dedicated pages have
+	// greater numbers than shared ones, so all locks are in order of page.
 	lockDedicatedSQL = `SELECT o.hash, p.page, p.sequence, p.left_at
 		FROM unnest($1::bigint[]) AS wanted (hash),
 			LATERAL (SELECT hash, page FROM owners WHERE owners.hash = wanted.hash OFFSET 0) AS o, pages p
@@ -44,10 +44,10 @@ const (
 	deleteLayoutsSQL = `DELETE FROM layouts`
 
 	// seedPagesSQL and seedRestSQL together do the work of seedSQL. The first one seeds pages
-	// without a row, the second one pages whose row a writer created without raising it. Two
+	// without a row. The second one seeds pages whose row a writer created without raising it. Two
 	// statements prevent deadlocks, because writers also create rows before they lock any. They
-	// also avoid waiting for writers of existing rows, as an INSERT does whatever its conflict
-	// clause is.
+	// also avoid waiting for writers of existing rows: an INSERT waits for these, whatever its
+	// conflict clause is.
 	seedPagesSQL = `INSERT INTO pages (page, sequence, changed)
 		SELECT $2::bigint + n, p.sequence, pg_current_xact_id()::text::bigint
 		FROM generate_series($4::bigint, $5::bigint) AS wanted (n),
@@ -61,8 +61,8 @@ const (
 			ORDER BY n.page FOR UPDATE OF n)
 		UPDATE pages SET sequence = rest.sequence, changed = pg_current_xact_id()::text::bigint FROM rest WHERE pages.page = rest.page`
 
-	// deletePagesSQL locks pages in order of number, like writers that do not know yet that the
-	// layout is leaving.
+	// deletePagesSQL locks pages in order of number. So do writers that have not yet learned that
+	// the layout is leaving.
 	deletePagesSQL = `WITH gone AS MATERIALIZED (SELECT page FROM pages WHERE page BETWEEN $1 AND $2 ORDER BY page FOR UPDATE)
 		DELETE FROM pages USING gone WHERE pages.page = gone.page`
 
@@ -109,8 +109,8 @@ const (
 			changed = pg_current_xact_id()::text::bigint
 		FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS raised (page, sequence, left_at) WHERE pages.page = raised.page`
 
-	// lockNumbersSQL serializes the transactions that assign page numbers: two at once would
-	// assign the same number. It is the last lock of a transaction.
+	// lockNumbersSQL serializes the transactions that assign page numbers, so that no two assign
+	// the same number. It is the last lock of a transaction.
 	lockNumbersSQL = `SELECT FROM meta WHERE name = 'pages' FOR UPDATE`
 
 	// greatestPageSQL reads the greatest number that a page ever had.
@@ -162,10 +162,10 @@ const (
 			(SELECT value FROM meta WHERE name = 'incarnation')`
 
 	// changedPagesSQL reads pages, and changedOwnersSQL users with dedicated pages, in the
-	// transaction of pollSQL. A transaction that a snapshot does not see is in its list of
-	// running ones, or has an id of xmax or above. $1 is the xmax and $2 the list of the
-	// snapshot to continue from. So nothing that it saw is read again, however long a
-	// transaction of the server stays open.
+	// transaction of pollSQL. A transaction that a snapshot does not see is in its list of running
+	// ones, or has an id of xmax or above. $1 is the xmax and $2 the list of the snapshot to
+	// continue from. So what that snapshot saw is not read again, however long a transaction of the
+	// server stays open.
 	changedPagesSQL = `SELECT page, sequence, left_at FROM pages WHERE changed >= $1 AND sequence > 0
 		UNION ALL
 		SELECT p.page, p.sequence, p.left_at FROM unnest($2::bigint[]) AS ran (transaction),
@@ -176,8 +176,8 @@ const (
 		SELECT o.hash, o.page FROM unnest($2::bigint[]) AS ran (transaction),
 			LATERAL (SELECT hash, page FROM owners WHERE changed = ran.transaction OFFSET 0) AS o`
 
-	// everyPageSQL and everyOwnerSQL serve the first poll of a connection. With a condition that
-	// all rows meet, a planner without statistics would use the index of changes for them.
+	// everyPageSQL and everyOwnerSQL serve the first poll of a connection. If a condition met by
+	// all rows were added, a planner without statistics would use the index of changes.
 	everyPageSQL  = `SELECT page, sequence, left_at FROM pages WHERE sequence > 0`
 	everyOwnerSQL = `SELECT hash, page FROM owners`
 

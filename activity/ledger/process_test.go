@@ -53,8 +53,8 @@ func recordForever(first, file string) error {
 	}
 }
 
-// childChanges returns the changes of Record number i of a child: a block, and every other time
-// the removal of the block before.
+// childChanges returns the changes of Record number i of a child: a block, and for every other
+// number also the removal of the previous block.
 func childChanges(i int) []ledger.Change {
 	changes := []ledger.Change{twoWay(i)}
 	if i%2 == 1 {
@@ -150,7 +150,7 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// recorded returns how many of the children's records lead to the ledger's rows and sequences.
+// recorded returns how many Records of the children explain the ledger's rows and sequences.
 func recorded(t *testing.T, l *ledger.Ledger) int {
 	t.Helper()
 	rows, sequences := map[ledger.Row]bool{}, map[uint32]uint64{}
@@ -214,7 +214,7 @@ func TestInUse(t *testing.T) {
 	}
 	l := open(t, "sqlite:"+file, ledger.Options{})
 	refused()
-	record(t, l, oneWay(1)) // the first one still works
+	record(t, l, oneWay(1)) // the first ledger still works
 	shut(t, l)
 
 	shut(t, open(t, "sqlite:"+link, ledger.Options{}))

@@ -113,8 +113,8 @@ func (l *Ledger) Changed(
 }
 
 // Ended returns rows whose Until is not after now, nor after the clock of a database server. The
-// row that ended first comes first. limit is the maximum number of rows, at least 1. The rows
-// exist until they are removed. A Change with Ended removes them safely.
+// row that ended first comes first. limit is the maximum number of rows, at least 1. The rows exist
+// until they are removed. A Change with Ended removes them, but not rows recorded again since.
 func (l *Ledger) Ended(ctx context.Context, now time.Time, limit int) (rows []Row, err error) {
 	if err = checkLimit(limit); err == nil {
 		err = l.use(func() error {

@@ -161,8 +161,8 @@ func TestReadsFail(t *testing.T) {
 	})
 }
 
-// A move or a change of layouts has no effect if one of its statements fails. Only a layout that
-// has begun stays, and continues when it is begun again.
+// A move or a change of layouts has no effect if one of its statements fails. The exception is a
+// layout that has begun: it stays, and BeginLayout completes it.
 func TestMovesAndLayoutsFail(t *testing.T) {
 	onRefusing(t, func(t *testing.T, l refusing) {
 		row := numbered(1)
@@ -205,7 +205,7 @@ func TestMovesAndLayoutsFail(t *testing.T) {
 			if got, err := l.Place(t.Context(), hash); err != nil || got != c.during {
 				t.Errorf("without %s of %s: on %+v, %v, want %+v", c.event, c.table, got, err, c.during)
 			}
-			if c.during == c.after { // the next statement of the same call must fail first
+			if c.during == c.after { // the next case must fail at another statement of the same call
 				continue
 			}
 			if err := c.call(); err != nil {

@@ -13,8 +13,8 @@ import (
 // ErrSettingsDiffer means that another process uses the ledger with other Settings.
 var ErrSettingsDiffer = errors.New("settings differ between processes of one ledger")
 
-// Settings are the settings that all processes of one ledger must share. Each process relies on
-// what the others do by them.
+// Settings are the settings that all processes of one ledger must share, because each process
+// relies on those of the others.
 type Settings struct {
 	StalenessBound time.Duration // 0 to 1 min, in microseconds
 	HoldsPages     bool          // readers answer from pages that the process holds

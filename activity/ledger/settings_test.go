@@ -44,8 +44,8 @@ func testSettings(server *pgtest.Server) func(t *testing.T) {
 		agree(elsewhere, minute, nil)
 
 		conn := raw(t, url)
-		// leave closes a ledger, and waits until the server has noticed. Then left declarations
-		// of the same settings remain.
+		// leave closes a ledger, and waits until the server has only left declarations of the same
+		// settings.
 		leave := func(l *ledger.Ledger, number int64, left int) {
 			t.Helper()
 			if err := l.Close(); err != nil {
@@ -55,13 +55,13 @@ func testSettings(server *pgtest.Server) func(t *testing.T) {
 				`SELECT count(*) = %d FROM pg_locks WHERE locktype = 'advisory' AND objid::bigint = %d`, left, number))
 		}
 		leave(a, 1_000_000, 1)
-		agree(b, holding, nil) // no other process is left, so it may change its settings
+		agree(b, holding, nil) // no other process is connected, so it may change its settings
 		c := open(t, url, ledger.Options{})
 		agree(c, second, &holding)
 		agree(c, holding, nil)
 		agree(b, holding, nil)
 
-		// Both lose their connections. A process with other settings comes first.
+		// Both lose their connections. A process with other settings connects first.
 		leave(c, 1_000_000+1<<31, 1)
 		execute(t, conn, `SELECT pg_terminate_backend(l.pid) FROM pg_locks l JOIN pg_database d ON d.oid = l.database
 			WHERE l.locktype = 'advisory' AND d.datname = current_database() AND l.objid::bigint = `+ //
@@ -79,7 +79,7 @@ func testSettings(server *pgtest.Server) func(t *testing.T) {
 		if _, err := b.Sequence(t.Context(), 0); err != nil {
 			t.Errorf("other calls: %v", err)
 		}
-		leave(d, 60_000_000, 1) // of the other schema
+		leave(d, 60_000_000, 1) // one declaration remains, in the other schema
 		if err := poll(); err != nil {
 			t.Errorf("a poll after the other process has left: %v", err)
 		}

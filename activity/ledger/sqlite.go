@@ -31,8 +31,8 @@ const (
 		`&_pragma=query_only(1)&_pragma=cache_size(-8192)`
 )
 
-// sqliteDatabase is a ledger in a SQLite file. A writing transaction excludes all others from
-// its beginning, so none needs a retry.
+// sqliteDatabase is a ledger in a SQLite file. A writing transaction excludes all others from its
+// beginning, so no transaction needs a retry.
 type sqliteDatabase struct {
 	file    string
 	id      Identity
@@ -185,9 +185,9 @@ func resolve(file string) (string, error) {
 	return resolved, nil
 }
 
-// createFile creates an empty file if there is none, which only its user can read. SQLite gives
-// the files beside it the same mode. createFile fails where SQLite would open a file read-only.
-// The file must be locked: closing it releases all locks that SQLite holds on it in this
+// createFile creates an empty file, which only its user can read, if there is none. SQLite gives
+// the files beside it the same mode. createFile fails where SQLite would open a file read-only. The
+// file must be locked, because closing it releases all locks that SQLite holds on it in this
 // process.
 func createFile(file string) error {
 	_, missing := os.Lstat(file)

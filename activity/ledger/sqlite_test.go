@@ -53,7 +53,7 @@ func TestQueryPlans(t *testing.T) {
 		{changedSQL, []string{"pages USING INDEX pages_changed (changed>?)"}, 0},
 		{endedSQL, []string{"entries USING INDEX entries_until (until<?)"}, 0},
 		{listNewestSQL, []string{"entries USING COVERING INDEX entries_newest (hash=? AND owner=? AND kind=?)"}, 0},
-		{listBeforeSQL, []string{ // the sorts are of rows within the limits of both halves
+		{listBeforeSQL, []string{ // each half sorts at most its limit of rows
 			"entries USING COVERING INDEX entries_newest (hash=? AND owner=? AND kind=? AND since=? AND target>?)",
 			"entries USING COVERING INDEX entries_newest (hash=? AND owner=? AND kind=? AND since<?)",
 		}, 2},
@@ -116,8 +116,8 @@ func queryPlan(t *testing.T, db *sql.DB, statement string) (steps []string) {
 	return steps
 }
 
-// TestConnections checks the settings that make commits durable, also of connections that
-// replace others.
+// TestConnections checks the settings that make commits durable, on first connections and on their
+// replacements.
 func TestConnections(t *testing.T) {
 	l := openFile(t, temporary(t), Options{})
 	for range 2 {
@@ -137,7 +137,7 @@ func TestConnections(t *testing.T) {
 			}
 		}
 		for _, db := range []*sql.DB{file(l).writer, file(l).readers} {
-			db.SetMaxIdleConns(-1) // closes them
+			db.SetMaxIdleConns(-1) // closes the connections
 			db.SetMaxIdleConns(1)
 		}
 	}
@@ -182,7 +182,7 @@ func TestDiskFull(t *testing.T) {
 	checkRows(t, l, 1000)
 }
 
-// TestCommitFails has the database refuse a commit.
+// TestCommitFails makes the database refuse a commit.
 func TestCommitFails(t *testing.T) {
 	l := openFile(t, temporary(t), Options{Pages: 1})
 	refuse := func(hook sqlite.CommitHookFn) {
@@ -266,8 +266,8 @@ func TestCancelWhileLocked(t *testing.T) {
 	checkRows(t, l, 1)
 }
 
-// TestCloseAmongRecords closes a ledger that others use. The ledger must have exactly what they
-// were told.
+// TestCloseAmongRecords closes a ledger during calls of others. It must have exactly the rows that
+// those calls reported.
 func TestCloseAmongRecords(t *testing.T) {
 	file := temporary(t)
 	l := openFile(t, file, Options{Pages: 1})

@@ -18,7 +18,7 @@ const bulkRows = 128
 // taken is the code of SQLite's error for a duplicate primary key.
 const taken = 1555
 
-// insertPlainSQL inserts n new rows that name nobody and have no end, as most rows do. Fewer
+// insertPlainSQL inserts n new rows that name no user and have no end, as most rows do. Fewer
 // values save time.
 func insertPlainSQL(n int) string {
 	return `INSERT INTO entries (hash, owner, kind, target, since) VALUES ` + tuples(n, 5)
@@ -76,9 +76,9 @@ func (t transaction) settle(ctx context.Context, p *plan) error {
 	return t.remove(ctx, removals)
 }
 
-// insertNew inserts the rows that count as new. It reports whether any of them already existed:
-// the plan then knows of those rows, and they are unchanged. Rows come in key order, so each is
-// a neighbour of the row before.
+// insertNew inserts the rows that count as new. It reports whether any of them already existed; the
+// plan then knows of those rows, and they are unchanged. Rows come in key order, so each is a
+// neighbour of the row before.
 func (t transaction) insertNew(ctx context.Context, p *plan) (met bool, err error) {
 	in, err := t.inserter(ctx)
 	if err != nil {

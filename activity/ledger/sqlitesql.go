@@ -9,8 +9,8 @@ import (
 
 // All SQL of a running SQLite ledger is in this file.
 
-// batchSizes are the numbers of items that one prepared statement takes. Single-row statements
-// take twice as long as statements of this length.
+// batchSizes are the numbers of items that one prepared statement takes. Statements for a single
+// row take twice as long per row as those for 64 rows.
 func batchSizes() [3]int { return [...]int{64, 8, 1} }
 
 const (

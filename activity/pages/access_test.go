@@ -17,12 +17,12 @@ import (
 	"github.com/feedfilter/feedfilter/internal/faulttest"
 )
 
-// accessLedger is a ledger whose polls, and whose other answers about pages, can be made to fail.
+// accessLedger is a ledger whose polls and other calls can be made to fail.
 type accessLedger struct {
 	Ledger
 
-	polls, places atomic.Bool  // they fail
-	asked         atomic.Int64 // for the page of a user
+	polls, places atomic.Bool  // polls fail; all other calls about pages fail
+	asked         atomic.Int64 // number of calls of Place
 }
 
 func (l *accessLedger) Place(ctx context.Context, hash uint64) (ledger.Place, error) {
@@ -68,7 +68,7 @@ func (m *messages) Write(p []byte) (int, error) {
 	return m.text.Write(p)
 }
 
-// take returns what was logged since the last call, a line each, of those that have the word.
+// take returns the lines that contain the word, and forgets all lines.
 func (m *messages) take(word string) (lines []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -95,7 +95,8 @@ func (m *messages) want(t *testing.T, when string, want ...string) {
 	}
 }
 
-// The log has one line for each change of how the ledger can be read, however long it lasts.
+// The log has one line each time the ledger becomes reachable or unreachable, however long that
+// lasts.
 func TestAccessIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, log := bubbleLedger(t, 1), new(messages)
@@ -124,7 +125,7 @@ func TestAccessIsLogged(t *testing.T) {
 	})
 }
 
-// A long poll is told once, and so is its end.
+// A long poll is logged once when it takes long, and once when it ends.
 func TestSlowPollIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, log := bubbleLedger(t, 4*longPoll), new(messages)
@@ -135,7 +136,7 @@ func TestSlowPollIsLogged(t *testing.T) {
 		})
 		log.take("")
 		over.delay.Store(int64(time.Second))
-		time.Sleep(1700 * time.Millisecond) // the first part of a poll has come, and no other
+		time.Sleep(1700 * time.Millisecond) // one part of the poll has been read
 		log.want(t, "a long poll", `level=INFO msg="every page's sequence is read from the ledger`)
 		over.delay.Store(0)
 		time.Sleep(10 * time.Second)
@@ -145,8 +146,8 @@ func TestSlowPollIsLogged(t *testing.T) {
 	})
 }
 
-// While polls fail, a feed asks where its user is. Once that fails as well, the feeds after
-// it do not ask: none of them waits for a ledger that does not answer.
+// While polls fail, each feed asks the ledger where its user is. Once such a question fails, later
+// feeds do not ask, and so do not wait for a ledger that does not answer.
 func TestOneFeedAsksALedgerThatIsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bubbleLedger(t, 1)
@@ -160,28 +161,28 @@ func TestOneFeedAsksALedgerThatIsDown(t *testing.T) {
 			p.want(t, "1", "hide", "p", Direct)
 		}
 		if n := cut.asked.Swap(0); n != 3 {
-			t.Errorf("three feeds asked for %d places", n)
+			t.Errorf("three feeds asked for %d places, want 3", n)
 		}
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		cut.places.Store(true)
 		if _, ok := p.askPlace(ended, 0); ok || access(p.follow.access.Load()) != behind {
-			t.Error("a caller who has gone tells of the ledger")
+			t.Error("a canceled caller changes what is known of the ledger")
 		}
 		cut.asked.Store(0)
 		for range 3 {
 			p.want(t, "1", "hide", "p", Direct)
 		}
 		if n := cut.asked.Load(); n != 1 {
-			t.Errorf("three feeds asked a ledger that is down for %d places", n)
+			t.Errorf("three feeds asked a ledger that is down for %d places, want 1", n)
 		}
 		p.Close()
 		must(t, l.Close())
 	})
 }
 
-// A page that is held in process is used while the ledger confirms its sequence. Where the ledger
-// does not answer, the store is read, which may have more.
+// A feed uses a cached page while the ledger confirms the page's sequence. If the ledger does not
+// answer, the feed reads the store, which may have a newer page.
 func TestHeldPagesWhilePollsFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
@@ -196,7 +197,7 @@ func TestHeldPagesWhilePollsFail(t *testing.T) {
 			read := b.Stats().FromStore
 			b.want(t, "1", "hide", "p0", Direct)
 			if n := b.Stats().FromStore - read; n != 0 {
-				t.Errorf("feed %d of a page that is held read the store %d times", i, n)
+				t.Errorf("feed %d of a cached page read the store %d times", i, n)
 			}
 		}
 		a.record(t, true, add("1", "hide", "p1"))
@@ -208,9 +209,9 @@ func TestHeldPagesWhilePollsFail(t *testing.T) {
 	})
 }
 
-// Each process has a store of its own. After an outage a feed asks the ledger as soon as it
-// answers, and does not trust the pages until the next poll in the background.
-func TestPagesOfOnesOwnAfterAnOutage(t *testing.T) {
+// Each process has its own store. As soon as the ledger answers again after an outage, feeds ask
+// it. They do not trust the pages until the next poll in the background.
+func TestOwnStoreAfterAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bubbleLedger(t, 1)
 		cut := &accessLedger{Ledger: l}
@@ -221,7 +222,7 @@ func TestPagesOfOnesOwnAfterAnOutage(t *testing.T) {
 			cut.polls.Store(true)
 			cut.places.Store(true)
 			time.Sleep(5 * time.Second)
-			b.want(t, "1", "hide", target, None) // believed
+			b.want(t, "1", "hide", target, None) // the feed trusts the page, which lacks the hide
 			a.record(t, true, add("1", "hide", target))
 			cut.polls.Store(false)
 			cut.places.Store(false)
@@ -233,8 +234,8 @@ func TestPagesOfOnesOwnAfterAnOutage(t *testing.T) {
 	})
 }
 
-// A poll that hangs ends, and the log says after how long. Feeds that wait for it share it, and are
-// answered then.
+// A poll that hangs is ended, and the log says after how long. Feeds that wait for the poll share
+// it, and are answered when it ends.
 func TestPollHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, log := bubbleLedger(t, 1), new(messages)

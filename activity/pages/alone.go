@@ -100,7 +100,7 @@ func (p *Alone) keepFilter() {
 }
 
 // aloneIdentity returns the identity of the filter in the store, or that of a new one. It reads
-// page 0; if that is lost, it reads the others.
+// page 0, and all other pages if page 0 is lost.
 func aloneIdentity(ctx context.Context, c AloneConfig) (favfilter.Identity, error) {
 	found, err := standingIdentity(ctx, c.Store, 1)
 	if err == nil && found == nil {
@@ -155,9 +155,9 @@ func (p *Alone) Remove(ctx context.Context, keys ...string) ([]favfilter.Outcome
 	return p.filter.Remove(ctx, keys...)
 }
 
-// Read reads a user's page with one command to the store. Page is nil if it is empty. Read ignores
-// the Query's Keys: no page is too large to read. Errors are an [*UnavailableError], or that of
-// ctx.
+// Read reads a user's page with one command to the store. If the page is empty, the Answer's Page
+// is nil. Read ignores the Query's Keys: no page is too large to read. Errors are an
+// [*UnavailableError], or that of ctx.
 func (p *Alone) Read(ctx context.Context, q Query) (Answer, error) {
 	a := Answer{Number: p.Slot(q.User)}
 	ids := q.Others
@@ -288,7 +288,7 @@ func (p *Alone) InspectUser(ctx context.Context, user string) (*PageInside, User
 	return inside, UserKeysInside{}, err
 }
 
-// InspectRows is InspectUser: there are no rows.
+// InspectRows is InspectUser. It returns no rows, because there is no ledger.
 func (p *Alone) InspectRows(ctx context.Context, user string) (*PageInside, []ledger.Row, error) {
 	inside, _, err := p.InspectUser(ctx, user)
 	return inside, nil, err

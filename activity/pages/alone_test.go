@@ -32,7 +32,7 @@ func TestAlone(t *testing.T) {
 	onStores(t, func(t *testing.T, store favfilter.Store) {
 		p := openAlone(t, store, 4)
 		if hasAlone(t, p, "1", "p") {
-			t.Error("there is a key before any was added")
+			t.Error("a key is found before any was added")
 		}
 		added, err := p.Add(t.Context(), Key("hide", "1", "p", false), Key("hide", "a_b", "c%", false))
 		must(t, err)
@@ -63,13 +63,13 @@ func TestAloneWithoutPageZero(t *testing.T) {
 			must(t, err)
 		}
 		a := openAlone(t, store, 4)
-		for user := range 64 { // enough for some on each page
+		for user := range 64 { // enough users for every page
 			_, err := a.Add(t.Context(), Key("hide", fmt.Sprint(user), "p", false))
 			must(t, err)
 		}
 		remove(0)
 		if b := openAlone(t, store, 0); b.Identity() != a.Identity() {
-			t.Errorf("without page 0: %+v, it was %+v", b.Identity(), a.Identity())
+			t.Errorf("without page 0: %+v, want %+v", b.Identity(), a.Identity())
 		}
 		for number := range uint32(4) {
 			remove(number)
@@ -79,12 +79,12 @@ func TestAloneWithoutPageZero(t *testing.T) {
 		_, err := b.Add(t.Context(), Key("hide", "1", "q", false))
 		must(t, err)
 		if !hasAlone(t, a, "1", "q") {
-			t.Error("another filter was made")
+			t.Error("the second process made another filter")
 		}
 	})
 }
 
-// Without a ledger pages are looked at on demand, a limited number at a time, each in its turn.
+// Without a ledger, Look checks a limited number of pages a call, in turn.
 func TestLookAlone(t *testing.T) {
 	server := redistest.Start(t)
 	store := redisStore(t, server)
@@ -102,7 +102,7 @@ func TestLookAlone(t *testing.T) {
 	wantSurvey(t, g, store, func(page uint32) favfilter.PageID { return favfilter.PageID{Number: page} }, numbersTo(128)...)
 	hurt := g.Slot(UserHash(g.identity.Seed, "1"))
 	must(t, server.Client().Del(t.Context(), fmt.Sprintf("fav:{feed/%d}:regions", hurt)).Err())
-	must(t, g.Look(t.Context(), 1000)) // not more often than there are pages
+	must(t, g.Look(t.Context(), 1000)) // checks each page only once
 	if got := statesOf(g)[hurt]; got != PageDamaged {
 		t.Errorf("page %d is %v", hurt, got)
 	}

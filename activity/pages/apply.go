@@ -21,7 +21,7 @@ type applier struct {
 	tidying tidying
 }
 
-// applyAll brings the pages to the sequences of the transaction. It returns the errors of those
+// applyAll brings the pages to the sequences of the transaction. It returns an error for each page
 // where that failed.
 func (r *applier) applyAll(ctx context.Context, pages []ledger.PageChange, toRebuild map[uint32]bool) map[uint32]error {
 	repairs, failed := r.applyOnce(ctx, pages, toRebuild)
@@ -37,7 +37,7 @@ func (r *applier) applyAll(ctx context.Context, pages []ledger.PageChange, toReb
 				defer mu.Unlock()
 				failed[repair.change.Page] = err
 			}
-			return nil // others go on
+			return nil // the other batches continue
 		})
 	}
 	_ = group.Wait() // always nil
@@ -57,7 +57,7 @@ func (r *applier) applyOnce(
 ) (repairs []repair, failed map[uint32]error) {
 	failed = make(map[uint32]error)
 	var batches []favfilter.Batch
-	var changes []ledger.PageChange // of batches
+	var changes []ledger.PageChange // changes[i] belongs to batches[i]
 	for _, p := range pages {
 		now, listed := toRebuild[p.Page]
 		switch {
@@ -77,7 +77,7 @@ func (r *applier) applyOnce(
 			}
 			batches, changes = append(batches, b), append(changes, p)
 		case r.sequences.of(p.Page).stood.Load() < p.Sequence:
-			// Nothing changed, but this write may repeat one that has not reached the page.
+			// This write changed nothing. It may repeat a write that has not reached the page.
 			repairs = append(repairs, repair{p, func(ctx context.Context) error { return r.stand(ctx, p.Page, p.Sequence) }})
 		default:
 			r.reached(p, toRebuild, nil)
@@ -100,7 +100,7 @@ func (r *applier) applyOnce(
 
 // reached notes that a page has reached the sequence of a transaction, or why it has not.
 func (r *applier) reached(p ledger.PageChange, toRebuild map[uint32]bool, err error) {
-	// Even after an error: the ledger has the change, so a page with a lower sequence lacks it.
+	// Even after an error. The ledger has the change, so a page with a lower sequence lacks it.
 	r.sequences.of(p.Page).require(p.Sequence)
 	if now, ok := toRebuild[p.Page]; err == nil && (now || !ok || len(p.Added) > 0) {
 		r.sequences.of(p.Page).standAt(p.Sequence)
@@ -118,7 +118,7 @@ func (r *applier) apply(ctx context.Context, batches []favfilter.Batch) []favfil
 }
 
 // mend brings the page of b to the required sequence after the store answered res. A page that is a
-// few changes behind most likely waits for another process. Waiting for that takes less time than a
+// few changes behind most likely waits for another process. Waiting for it takes less time than a
 // rebuild.
 func (r *applier) mend(ctx context.Context, page uint32, b favfilter.Batch, res favfilter.Result, reason string) error {
 	tries, near := 4, uint64(8)
@@ -177,7 +177,8 @@ func (r *applier) batch(ctx context.Context, p ledger.PageChange) (favfilter.Bat
 	return b, err
 }
 
-// stand makes sure that the page has at least the sequence want: if not, it rebuilds the page.
+// stand makes sure that the page has at least the sequence want. If the page does not, stand
+// rebuilds it.
 func (r *applier) stand(ctx context.Context, number uint32, want uint64) error {
 	loaded, err := r.loadWithin(ctx, patience(r.inParts(number)), []favfilter.PageID{r.layout.pageID(number)})
 	if err != nil {

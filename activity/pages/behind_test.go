@@ -28,8 +28,8 @@ func (p *process) lose(t *testing.T, target string) {
 	lost()
 }
 
-// While polls fail and the ledger answers all else, feeds see what others acknowledged and
-// the store lost.
+// Polls fail, but the ledger answers other calls. Feeds see writes that other processes
+// acknowledged and the store lost.
 func TestPollsFailWhileTheLedgerAnswers(t *testing.T) {
 	for name, c := range map[string]Config{
 		"reads pages": {ScrubRate: 1},
@@ -65,8 +65,8 @@ func TestPollsFailWhileTheLedgerAnswers(t *testing.T) {
 	}
 }
 
-// wantReady checks that feeds are answered, and what is said to be wrong with the ledger, if
-// anything is.
+// wantReady checks that feeds are answered, and that the only error reported is the wanted one of
+// the ledger, or none.
 func wantReady(t *testing.T, p *process, want error) {
 	t.Helper()
 	ready, down := p.Ready(t.Context())
@@ -80,12 +80,12 @@ func wantReady(t *testing.T, p *process, want error) {
 	}
 }
 
-// startingOver is a ledger whose polls begin at the first page each time, as on a new connection,
-// and read each part late.
+// startingOver is a ledger whose polls begin at the first page each time, as on a new connection.
+// Each part of a poll comes late.
 type startingOver struct {
 	Ledger
 	delay atomic.Int64 // of each part
-	fails atomic.Bool  // nor can it be asked where a user is
+	fails atomic.Bool  // questions about a page or user fail
 }
 
 func (l *startingOver) Sequence(ctx context.Context, page uint32) (uint64, error) {
@@ -142,8 +142,8 @@ func pagesWithChanges(t *testing.T, l *ledger.Ledger, pages uint32) {
 	must(t, err)
 }
 
-// A poll of all pages may take far longer than the bound. No read waits for it. Until it ends, no
-// read trusts a page without asking the ledger.
+// A poll of all pages may take far longer than the bound. No read waits for it. Until the poll
+// ends, each read asks the ledger before it trusts a page.
 func TestSlowPoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const parts = 4
@@ -167,7 +167,7 @@ func TestSlowPoll(t *testing.T) {
 			if i == 0 {
 				wantReady(t, b, ErrBehind)
 				over.fails.Store(true)
-				b.want(t, "1", "hide", target, Direct) // believed, as the ledger does not answer
+				b.want(t, "1", "hide", target, Direct) // the ledger does not answer, so the page is trusted
 				over.fails.Store(false)
 			}
 		}
@@ -180,8 +180,8 @@ func TestSlowPoll(t *testing.T) {
 	})
 }
 
-// A process whose connection for polls is ended reads every page of a large ledger, and goes on
-// seeing what others acknowledged.
+// A process whose poll connection was closed reads every page of a large ledger again. Until then,
+// its feeds still see writes that other processes acknowledged.
 func TestLongPollsAfterALostConnection(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
@@ -225,8 +225,8 @@ func TestLongPollsAfterALostConnection(t *testing.T) {
 	t.Logf("the first poll after the loss took up to %v", time.Since(began))
 }
 
-// A machine that was suspended, whose wall clock went on and whose monotonic clock did not, has its
-// feeds wait for a poll.
+// After a machine was suspended, its wall clock has advanced and its monotonic clock has not. Its
+// feeds then wait for a poll.
 func TestSuspended(t *testing.T) {
 	for _, set := range []time.Duration{10 * time.Minute, 300 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
@@ -236,8 +236,8 @@ func TestSuspended(t *testing.T) {
 			b.want(t, "1", "hide", "before", Direct)
 			time.Sleep(100 * time.Millisecond)
 			a.lose(t, "p")
-			b.want(t, "1", "hide", "p", None) // it cannot know yet
-			b.follow.wall.Add(-int64(set))    // as the clock was before it went on
+			b.want(t, "1", "hide", "p", None) // no poll has told of the hide
+			b.follow.wall.Add(-int64(set))    // as if the wall clock had advanced
 			polls := b.Stats().Polls
 			for range 10 {
 				b.want(t, "1", "hide", "p", Direct)
@@ -252,7 +252,7 @@ func TestSuspended(t *testing.T) {
 	}
 }
 
-// disagreeing is a ledger that other processes use with other settings.
+// disagreeing is a ledger that other processes use with different settings.
 type disagreeing struct {
 	*ledger.Ledger
 	differs atomic.Bool
@@ -267,8 +267,8 @@ func (l *disagreeing) Changed(
 	return l.Ledger.Changed(ctx, since, each)
 }
 
-// A process that finds, after its connection was lost, that others have other settings by now,
-// refuses writes. Its feeds are right.
+// A process reconnects and finds that other processes use different settings. It refuses writes,
+// and its feeds are correct.
 func TestWritesWhereSettingsDiffer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
@@ -280,11 +280,11 @@ func TestWritesWhereSettingsDiffer(t *testing.T) {
 		a.lose(t, "p")
 		b.want(t, "1", "hide", "p", Direct)
 		if _, err := b.Record(t.Context(), []Activity{add("1", "hide", "q")}); dependency(err) != "ledger" || !errors.Is(err, ledger.ErrSettingsDiffer) {
-			t.Errorf("error %v, want that settings differ", err)
+			t.Errorf("error %v, want ErrSettingsDiffer", err)
 		}
 		bulk := b.NewBulk()
 		if _, err := bulk.recordAll(t.Context(), []Activity{add("1", "hide", "q")}); !errors.Is(err, ledger.ErrSettingsDiffer) {
-			t.Errorf("error %v of a bulk, want that settings differ", err)
+			t.Errorf("bulk: error %v, want ErrSettingsDiffer", err)
 		}
 		a.want(t, "1", "hide", "q", None)
 		wantReady(t, b, ErrBehind)
@@ -297,8 +297,8 @@ func TestWritesWhereSettingsDiffer(t *testing.T) {
 	})
 }
 
-// TestOpenFarFromLedger opens a ledger at a distance of 300 ms. The first poll takes some ten round
-// trips, most of them for its connection.
+// TestOpenFarFromLedger opens a ledger with 300 ms latency. The first poll takes about ten round
+// trips, most of them to connect.
 func TestOpenFarFromLedger(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
@@ -312,7 +312,8 @@ func TestOpenFarFromLedger(t *testing.T) {
 	r.Close()
 }
 
-// Recorders over one PostgreSQL have one staleness bound, and hold pages all or none.
+// All Recorders of a PostgreSQL ledger need the same staleness bound. Either all of them cache
+// pages, or none.
 func TestSettingsDiffer(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Start(t).Schema()
@@ -330,11 +331,11 @@ func TestSettingsDiffer(t *testing.T) {
 		Config
 		differs bool
 	}{
-		"the same":            {Config{StalenessBound: time.Second}, false},
-		"another bound":       {Config{StalenessBound: 200 * time.Millisecond}, true},
-		"pages of one's own":  {Config{StalenessBound: -1}, true},
-		"a page cache":        {Config{PageCache: 1 << 20}, true},
-		"one that looks only": {Config{StalenessBound: time.Minute, Passive: true}, false},
+		"the same":                 {Config{StalenessBound: time.Second}, false},
+		"another bound":            {Config{StalenessBound: 200 * time.Millisecond}, true},
+		"a store for each process": {Config{StalenessBound: -1}, true},
+		"a page cache":             {Config{PageCache: 1 << 20}, true},
+		"a passive Recorder":       {Config{StalenessBound: time.Minute, Passive: true}, false},
 	} {
 		r, err := open(c.Config)
 		if err == nil {
@@ -346,7 +347,8 @@ func TestSettingsDiffer(t *testing.T) {
 	}
 }
 
-// A poll that succeeds after a failed one ends the pauses: the ledger had failed, not the page.
+// A poll that succeeds after a failed one ends the pauses of rebuilds: the failures were the
+// ledger's, not the page's.
 func TestLedgerIsBackEndsPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := bubbleLedger(t, 1), &favfilter.Memory{}

@@ -46,8 +46,8 @@ func BenchmarkRebuild(b *testing.B) {
 	}
 }
 
-// BenchmarkRedisMemory reports what an activity costs in Redis: both strings of a page,
-// keys and allocator included, after the page has grown to its size by rebuilds.
+// BenchmarkRedisMemory reports what an activity costs in Redis. It includes both strings of a page,
+// the Redis keys and the allocator, after rebuilds have grown the page to its size.
 func BenchmarkRedisMemory(b *testing.B) {
 	for _, perPage := range []int{1000, 3000, 10_000} {
 		b.Run(fmt.Sprint(perPage, " a page"), func(b *testing.B) {

@@ -61,8 +61,8 @@ func (r *Pages) NewBulk() *Bulk {
 }
 
 // Record makes prepared changes durable in the ledger, as if one after another. Once Finish has
-// returned nil, every Read has them, of this process and of others. users yields the users of all
-// rows, by hash. Errors are those of [Pages.Write].
+// returned nil, every Read of any process sees them. users yields the users of all rows, by hash.
+// Errors are those of [Pages.Write].
 func (b *Bulk) Record(ctx context.Context, changes *ledger.Prepared, users iter.Seq[uint64]) (Written, error) {
 	r := b.r
 	if r.isClosed() {
@@ -156,8 +156,8 @@ func (b *Bulk) take(ctx context.Context, p ledger.PageChange) (bool, error) {
 	return true, nil
 }
 
-// settle brings pages to the sequence that a transaction gave them. Pages where that fails are left
-// to Finish.
+// settle brings pages to the sequence that a transaction gave them. Finish rebuilds the pages where
+// that fails.
 func (b *Bulk) settle(pages []ledger.PageChange) {
 	ctx, cancel := context.WithTimeout(b.r.base, bulkTimeout)
 	defer cancel()
@@ -172,14 +172,15 @@ func (b *Bulk) settle(pages []ledger.PageChange) {
 }
 
 // Finish writes everything that was recorded to the pages. When it returns nil, every Read that
-// begins afterwards has it. Users with too many keys for a shared page have then moved to a
+// begins afterwards sees it, and users with too many keys for a shared page have moved to a
 // dedicated one. If the store does not answer, Finish returns nil once the staleness bound has
 // passed.
 //
-// Call Finish also after an error of Record: what earlier calls recorded stays.
+// Call Finish also after an error of Record, because the changes of earlier calls are in the
+// ledger.
 func (b *Bulk) Finish(ctx context.Context) error {
 	err := b.place(ctx)
-	b.r.leavers.wait(ctx) // each has some seconds, or minutes for a large page
+	b.r.leavers.wait(ctx) // a move takes seconds, or minutes for a large page
 	if err == nil {
 		b.r.outwait(b.committed)
 		return nil
@@ -199,7 +200,7 @@ func (b *Bulk) place(ctx context.Context) error {
 	clear(b.toClose)
 	pages, late := b.pages, b.late
 	b.pages, b.late, b.keys = make(map[uint32]*bulkPage), make(map[uint32]uint64), 0
-	for number, page := range pages { // in any case: a page with less lacks writes
+	for number, page := range pages { // even if the rebuild fails: a page with a lower sequence lacks writes
 		b.r.sequences.of(number).require(page.sequence)
 	}
 	var writers errgroup.Group
@@ -217,10 +218,10 @@ func (b *Bulk) place(ctx context.Context) error {
 			mu.Lock()
 			defer mu.Unlock()
 			b.late[number] = sequence
-			if len(failed) < bulkWriters { // a few of many alike are enough
+			if len(failed) < bulkWriters { // a few errors represent the others
 				failed = append(failed, err)
 			}
-			return nil // the others go on
+			return nil // the others continue
 		})
 	}
 	numbers := make([]uint32, 0, len(pages))

@@ -18,7 +18,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// mixed are n activities of 30 users, in which some repeat and, with undos, some undo others.
+// mixed returns n activities of 30 users, some of them repeated. With undos, some activities undo
+// others.
 func mixed(rng *rand.Rand, n int, undos bool) (batch []Activity) {
 	for range n {
 		a := add(fmt.Sprint(rng.IntN(30)), "hide", fmt.Sprint("p", rng.IntN(20)))
@@ -31,7 +32,7 @@ func mixed(rng *rand.Rand, n int, undos bool) (batch []Activity) {
 	return batch
 }
 
-// do applies a batch of activities to the live ones.
+// do applies a batch to the set of live activities.
 func do(live map[Activity]bool, batch []Activity) {
 	for _, a := range batch {
 		key := a
@@ -66,7 +67,7 @@ func (g *rig) wantLive(t *testing.T, live map[Activity]bool) {
 		}
 	}
 	if !maps.Equal(got, live) {
-		t.Fatalf("the ledger has %d activities, want %d, or others", len(got), len(live))
+		t.Fatalf("the ledger has %d activities, want %d, or has different ones", len(got), len(live))
 	}
 	views, found, absent := make(map[string]*View), 0, 0
 	check := func(user, kind, id string) bool {
@@ -117,8 +118,8 @@ func (s *countingStore) Apply(ctx context.Context, batches []favfilter.Batch) []
 	return s.Store.Apply(ctx, batches)
 }
 
-// TestBulkIntoNothing: outcomes and ledger are as one call after another makes them, and each page
-// is written once.
+// TestBulkIntoNothing checks that a bulk has the outcomes and rows of the same calls of Record, and
+// writes each page once.
 func TestBulkIntoNothing(t *testing.T) {
 	onStores(t, func(t *testing.T, store favfilter.Store) {
 		counting := &countingStore{Store: store, replaced: map[favfilter.PageID]int{}}
@@ -146,15 +147,15 @@ func TestBulkIntoNothing(t *testing.T) {
 			}
 		}
 		if counting.applied > 0 {
-			t.Errorf("%d changes of pages", counting.applied)
+			t.Errorf("%d pages were changed in place, want 0", counting.applied)
 		}
 		g.wantLive(t, live)
-		must(t, b.Finish(t.Context())) // nothing is left
+		must(t, b.Finish(t.Context())) // a second Finish has nothing to do
 	})
 }
 
-// TestBulkAmongWriters: a bulk meets calls of Record, pages that are lost, a Recorder that dies
-// before Finish and others' bulks, in any order.
+// TestBulkAmongWriters mixes a bulk, in random order, with Record, lost pages, and a Recorder that
+// dies before Finish.
 func TestBulkAmongWriters(t *testing.T) {
 	onStores(t, func(t *testing.T, store favfilter.Store) {
 		for seed := range uint64(6) {
@@ -170,9 +171,9 @@ func TestBulkAmongWriters(t *testing.T) {
 				case 0:
 					must(t, b.Finish(t.Context()))
 					g.wantLive(t, live)
-				case 1: // dies: what the ledger has is there all the same
+				case 1: // the Recorder dies; what the ledger has must still be found
 					g.open(t, g.ledger, g.store)
-					b.settling.Wait() // what it began ends, one way or the other
+					b.settling.Wait() // waits for its work in the background
 					b = g.NewBulk()
 					g.wantLive(t, live)
 				case 2:
@@ -201,7 +202,7 @@ func TestBulkAmongWriters(t *testing.T) {
 }
 
 // TestLongBulkFaultAtEveryStep lets each call of ledger and store fail once, before and after it
-// takes effect. It repeats the failed call, as a continued import does.
+// takes effect. Like an import that is continued, it repeats the call that failed.
 func TestLongBulkFaultAtEveryStep(t *testing.T) {
 	run := func(t *testing.T, fresh faultRig, f *faulttest.Faults) (calls int64) {
 		t.Helper()
@@ -209,7 +210,7 @@ func TestLongBulkFaultAtEveryStep(t *testing.T) {
 		l, s := faulttest.Ledger{Ledger: g.ledger, Faults: f}, faulttest.Store{Store: g.store, Faults: f}
 		g.Close()
 		if g.tryOpen(t, l, s) != nil {
-			g.open(t, l, s) // the fault has been
+			g.open(t, l, s) // no second fault follows
 		}
 		rng, live := rand.New(rand.NewPCG(3, 3)), map[Activity]bool{}
 		again := func(call func() error) {
@@ -235,7 +236,7 @@ func TestLongBulkFaultAtEveryStep(t *testing.T) {
 		}
 		again(func() error { return b.Finish(t.Context()) })
 		calls = f.Calls()
-		f.At = 0 // the looks that follow meet no fault
+		f.At = 0 // the checks below meet no fault
 		g.wantLive(t, live)
 		g.scrubAll()
 		g.wantWhole(t)
@@ -272,8 +273,8 @@ func TestLongBulkFaultAtEveryStep(t *testing.T) {
 	})
 }
 
-// TestBulkWithoutStore checks that activities that a bulk records while no page can be written are
-// found, from the ledger.
+// TestBulkWithoutStore records activities in bulk while no page can be written. Views find them in
+// the ledger.
 func TestBulkWithoutStore(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 8)
 	b, live := g.NewBulk(), map[Activity]bool{}
@@ -285,7 +286,7 @@ func TestBulkWithoutStore(t *testing.T) {
 	must(t, b.Finish(t.Context()))
 	g.wantLive(t, live)
 	g.useStore(g.store)
-	g.wantLive(t, live) // the pages that are not there are noticed
+	g.wantLive(t, live) // Views notice that the pages are missing
 }
 
 // lookedAt returns the number of pages that a scrub could check.
@@ -298,8 +299,8 @@ func lookedAt(statuses []favfilter.Status) (n int) {
 	return n
 }
 
-// onEveryPage is activities of users such that each page has one. Which page a user is on differs
-// from ledger to ledger.
+// onEveryPage returns activities so that each page has one. Each ledger puts users on different
+// pages.
 func (g *rig) onEveryPage() (batch []Activity) {
 	pages := make(map[uint32]bool)
 	for i := 0; len(pages) < int(g.identity.Pages); i++ {
@@ -312,9 +313,8 @@ func (g *rig) onEveryPage() (batch []Activity) {
 	return batch
 }
 
-// TestBulkIsLeftAlone checks that the scrub skips the pages that a bulk is about to replace. It
-// would read the ledger for each of them after every transaction. After the bulk the scrub checks
-// them.
+// TestBulkIsLeftAlone checks that the scrub skips the pages that a bulk will replace, and checks
+// them after the bulk. Otherwise it would read the ledger for each of them after every transaction.
 func TestBulkIsLeftAlone(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 8)
 	b, live := g.NewBulk(), map[Activity]bool{}
@@ -341,13 +341,13 @@ func TestBulkIsLeftAlone(t *testing.T) {
 	g.wantLive(t, live)
 }
 
-// BenchmarkBulkPages makes pages of parsed activities in process, one goroutine: hashes of users
-// and keys, bits and collision bits.
+// BenchmarkBulkPages makes pages of parsed activities in one goroutine. It covers the hashes of
+// users and keys, the bits and the collision bits.
 func BenchmarkBulkPages(b *testing.B) {
 	all := make([]Activity, 1_000_000)
 	rng := rand.New(rand.NewPCG(5, 5))
 	for i := range all {
-		user := int(20_000 * rng.Float64() * rng.Float64()) // some do far more than others
+		user := int(20_000 * rng.Float64() * rng.Float64()) // some users have far more activities than others
 		if all[i] = add(fmt.Sprint("u", 1_000_000+user), "hide", fmt.Sprint("p", 10_000_000_000+i)); i%10 == 0 {
 			all[i] = add(all[i].User, "block", fmt.Sprint("u", 2_000_000+i))
 		}
@@ -376,13 +376,13 @@ func BenchmarkBulkPages(b *testing.B) {
 	b.ReportMetric(float64(len(all))*float64(b.N)/b.Elapsed().Seconds(), "activities/s")
 }
 
-// A ledger behind another type takes a bulk as well.
+// A ledger that is wrapped in another type supports bulks, too.
 func TestBulkOfAWrappedLedger(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 4)
 	g.open(t, &countedLedger{Ledger: g.ledger}, g.store)
 	b := g.NewBulk()
 	if b == nil {
-		t.Fatal("there is no bulk")
+		t.Fatal("NewBulk returned nil")
 	}
 	p, err := b.Prepare([]Activity{add("1", "hide", "p")})
 	must(t, err)

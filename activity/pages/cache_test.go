@@ -14,11 +14,11 @@ import (
 	"github.com/feedfilter/feedfilter/internal/faulttest"
 )
 
-// loads counts the calls of a store that read pages, and the pages.
+// loads counts the calls that read pages, and the pages read.
 type loads struct {
 	favfilter.Store
 	calls, pages atomic.Int64
-	after        func() // once
+	after        func() // called once, after the next read
 }
 
 func (s *loads) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
@@ -32,7 +32,7 @@ func (s *loads) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.L
 	return loaded, err
 }
 
-// sharedLedger says that others write to it.
+// sharedLedger is a ledger that reports other writers.
 type sharedLedger struct{ Ledger }
 
 func (sharedLedger) Shared() bool { return true }
@@ -51,7 +51,7 @@ func cached(t *testing.T, bytes int) (*rig, *loads) {
 	return &rig{recorder: r, store: store}, store
 }
 
-// A page leaves the cache when it turns out to lack writes that its sequence claims.
+// A page leaves the cache when it proves to lack writes that its sequence includes.
 func TestCacheForgetsRepairedPages(t *testing.T) {
 	for name, mend := range map[string]func(t *testing.T, g *rig, page uint32){
 		"repair": func(t *testing.T, g *rig, page uint32) {
@@ -90,7 +90,7 @@ func TestCacheForgetsWhatOthersRepaired(t *testing.T) {
 		must(t, err)
 		_, err = store.Replace(t.Context(), favfilter.Replacement{ID: b.layout.pageID(0), Page: empty, Seen: loaded[0].Version})
 		must(t, err)
-		b.want(t, "1", "hide", "p", None) // and holds it
+		b.want(t, "1", "hide", "p", None) // and caches the empty page
 		must(t, a.Repair(t.Context(), PageAt{Page: 0, Sequence: 1}))
 		b.scrubAll()
 		b.want(t, "1", "hide", "p", Direct)
@@ -100,8 +100,8 @@ func TestCacheForgetsWhatOthersRepaired(t *testing.T) {
 	})
 }
 
-// A write that one process acknowledges is seen by every other process, even one that has an older
-// copy of the page in its cache.
+// Once a process has acknowledged a write, every other process sees it, even one with an older copy
+// of the page in its cache.
 func TestCacheOfManyProcesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := bubbleLedger(t, 4), &favfilter.Memory{}
@@ -115,7 +115,7 @@ func TestCacheOfManyProcesses(t *testing.T) {
 		looked, found := 0, 0
 		for range 600 {
 			a := add(fmt.Sprint(rng.IntN(6)), "hide", fmt.Sprint("p", rng.IntN(30)))
-			for i := range 2 * len(all) { // so that it is held
+			for i := range 2 * len(all) { // so that every process caches the page
 				_, err := all[i%len(all)].View(t.Context(), a.User, []Kind{all[0].kind(t, "hide")}, nil)
 				must(t, err)
 			}
@@ -130,7 +130,7 @@ func TestCacheOfManyProcesses(t *testing.T) {
 			must(t, err)
 			switch got := v.Check(0, a.Target); {
 			case live[a] && got != Direct:
-				t.Fatalf("%+v is %v", a, got)
+				t.Fatalf("%+v: match %v, want Direct", a, got)
 			case !live[a]:
 				looked++
 				if got != None {
@@ -140,7 +140,7 @@ func TestCacheOfManyProcesses(t *testing.T) {
 		}
 		all[0].checkRate(t, found, looked)
 		if s := all[1].Stats(); s.CacheHits < 600 {
-			t.Errorf("%d views of what is held", s.CacheHits)
+			t.Errorf("%d views from the cache, want at least 600", s.CacheHits)
 		}
 		for _, p := range all {
 			p.Close()
@@ -149,7 +149,7 @@ func TestCacheOfManyProcesses(t *testing.T) {
 	})
 }
 
-// cutLedger cannot be asked what has changed, once it is off.
+// cutLedger fails polls once it is off.
 type cutLedger struct {
 	Ledger
 	off atomic.Bool
@@ -164,7 +164,7 @@ func (l *cutLedger) Changed(
 	return l.Ledger.Changed(ctx, since, each)
 }
 
-// A process that cannot ask the ledger does not believe what it holds.
+// A process that cannot ask the ledger does not trust its cache.
 func TestCacheWithoutTheLedger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
@@ -186,7 +186,7 @@ func TestCacheConfig(t *testing.T) {
 	for _, bytes := range []int{-1, 1<<40 + 1} {
 		c := Config{Ledger: faulttest.Ledger{}, Store: &favfilter.Memory{}, PageCache: bytes}
 		if err := c.complete(); err == nil {
-			t.Errorf("a cache of %d bytes is not refused", bytes)
+			t.Errorf("a cache of %d bytes is accepted", bytes)
 		}
 	}
 }

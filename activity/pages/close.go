@@ -22,10 +22,11 @@ const (
 	closers = 8
 )
 
-// isClosed reports whether the page says that nobody is on it any more.
+// isClosed reports whether the page is closed, and so has no users.
 func isClosed(h favfilter.Header) bool { return h.Sequence == closedSequence }
 
-// closePages overwrites pages with closed ones, and returns the errors of those where that failed.
+// closePages overwrites pages with closed ones. It returns an error for each page where that
+// failed.
 func (r *applier) closePages(ctx context.Context, pages []uint32) map[uint32]error {
 	failed := make(map[uint32]error)
 	var group errgroup.Group
@@ -38,7 +39,7 @@ func (r *applier) closePages(ctx context.Context, pages []uint32) map[uint32]err
 				defer mu.Unlock()
 				failed[page] = err
 			}
-			return nil // the others go on
+			return nil // the others continue
 		})
 	}
 	_ = group.Wait() // always nil
@@ -48,8 +49,8 @@ func (r *applier) closePages(ctx context.Context, pages []uint32) map[uint32]err
 // closePage overwrites a page with a closed one. A reader of a closed page polls the ledger to
 // learn where the page's users are.
 //
-// Until this process polls, it looks for these users on the page itself. It then accepts neither a
-// cached page, nor an older one that the store was set back to.
+// Until this process polls, it still looks for these users on this page. It then accepts neither a
+// cached copy nor an older page that the store was set back to.
 func (r *rebuilder) closePage(ctx context.Context, number uint32) error {
 	r.sequences.of(number).require(closedSequence)
 	geometry, err := r.shapeFor(0)
@@ -65,7 +66,7 @@ func (r *rebuilder) closePage(ctx context.Context, number uint32) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
-	// If it is not put there, a closed one is there already.
+	// If Replace stores nothing, a closed page is already there.
 	_, err = r.store.Replace(ctx, favfilter.Replacement{
 		ID: r.layout.pageID(number), Page: page, Newer: true, Expire: closedExpiry,
 	})

@@ -44,17 +44,17 @@ func newCommitter(a *applier) *committer {
 
 // Written holds the results of changes, in their order.
 type Written struct {
-	Changed []bool // the change had an effect
-	Refused []bool // it was refused, because of its Limit
+	Changed []bool // whether the change had an effect
+	Refused []bool // whether it was refused because of its Limit
 }
 
 // Write makes changes durable in the ledger, as if one after another. When it returns nil, every
-// Read that begins afterwards has them, of this process and of others.
+// Read that begins afterwards, in any process, sees them.
 //
-// Errors are [ErrOverloaded], [ErrClosed], an [*UnavailableError], or that of ctx. After the first
-// two nothing was changed. After the others each change may or may not have taken effect, but none
-// by half; repeating is safe. While the store is down, Write returns nil once the staleness bound
-// has passed since the commit.
+// Errors are [ErrOverloaded], [ErrClosed], an [*UnavailableError], or that of ctx. The first two
+// mean that nothing was changed. After any other error each change may have taken full effect or
+// none; repeating is safe. While the store is down, Write returns nil once the staleness bound has
+// passed since the commit.
 func (r *committer) Write(ctx context.Context, changes []ledger.Change) (Written, error) {
 	w := &write{ctx: ctx, done: make(chan struct{}), changes: changes}
 	if err := r.write(ctx, w); err != nil {
@@ -73,12 +73,12 @@ type write struct {
 	deletes bool
 	hash    uint64
 
-	receipt ledger.Receipt // of the transaction that it was part of
+	receipt ledger.Receipt // of the group's transaction
 	result  Written
 	err     error
 
-	open   int   // number of pages that it waits for
-	failed error // of its pages
+	open   int   // number of pages not yet changed
+	failed error // errors of its pages
 }
 
 func (w *write) finish(err error) {
@@ -112,7 +112,7 @@ func (r *committer) commitLoop() {
 }
 
 // gather takes the other queued writes, up to maxGroup changes. It leaves out writes whose caller
-// has gone; they had no effect.
+// has canceled; they have no effect.
 func (r *committer) gather(first *write) []*write {
 	var writes []*write
 	changes := 0
@@ -179,14 +179,13 @@ func (r *committer) commit(writes []*write) {
 	r.ended.Go(func() { r.settle(g) })
 }
 
-// onBehalf returns a context for work on behalf of all the writes. It does not end with their
-// callers. It has the values of the first write's context, so that traces of that write show the
-// work.
+// onBehalf returns a context for work for all the writes. It does not end when a caller cancels. It
+// has the values of the first write's context, so that traces of that write show the work.
 func onBehalf(writes []*write) context.Context { return context.WithoutCancel(writes[0].ctx) }
 
-// pagesToRebuild returns the pages of writes that require a rebuild. The value is false for the
-// dedicated page of a user who is being deleted: its rebuild waits until all rows are gone. Nobody
-// uses the page before, because it is stale.
+// pagesToRebuild returns the pages that must be rebuilt because a user is being deleted. The value
+// is false for the dedicated page of that user: its rebuild waits until all rows are gone. Until
+// then the page is stale, and so not used.
 func (r *committer) pagesToRebuild(writes []*write, receipt ledger.Receipt) map[uint32]bool {
 	pages := make(map[uint32]bool)
 	for _, w := range writes {
@@ -207,8 +206,8 @@ func (r *committer) pagesToRebuild(writes []*write, receipt ledger.Receipt) map[
 }
 
 // settle changes the group's pages with one call of the store, and answers the callers whose pages
-// are then at their sequences. Pages that need more continue in lanes, and so do pages that have a
-// lane from an earlier group. No other write waits for these.
+// then have their sequences. A page that needs more calls continues in a lane, and so does one that
+// has a lane from an earlier group. Writes to other pages do not wait for lanes.
 //
 // Groups reach a page in the order of their transactions. So the writers of one process never leave
 // a gap in a page's sequences.
@@ -248,7 +247,8 @@ func (r *committer) settle(g *group) {
 }
 
 // answer reports to callers how their writes ended. It first answers those whose pages are all
-// changed. It answers the others once the ledger alone guarantees that their writes are seen.
+// changed. The others wait until the staleness bound guarantees that every process sees their
+// writes.
 func (r *committer) answer(committed int64, writes []*write) {
 	if len(writes) == 0 {
 		return
@@ -260,7 +260,7 @@ func (r *committer) answer(committed int64, writes []*write) {
 		case w.failed != nil:
 			late = append(late, w)
 			continue
-		case !w.deletes && !waited: // DeleteUser waits by itself, for all that it writes
+		case !w.deletes && !waited: // DeleteUser waits once for all its transactions
 			r.outwait(committed)
 			waited = true
 		}
@@ -281,8 +281,8 @@ func (r *committer) answer(committed int64, writes []*write) {
 }
 
 // pagesOf calls each with the pages of w, some of them more than once. These are the pages of its
-// rows and those where processes may still look for the rows. The latter are the shared pages of
-// users with dedicated ones, and the pages of a layout that is leaving.
+// rows, and pages where processes may still look for the rows. The latter are the shared pages of
+// users with dedicated pages, and the pages of a layout that is leaving.
 func (r *committer) pagesOf(w *write, receipt ledger.Receipt, each func(page uint32)) {
 	for _, c := range w.changes {
 		for _, row := range c.Rows {
@@ -321,7 +321,7 @@ func (r *committer) write(ctx context.Context, w *write) error {
 	if err := r.agreed(); err != nil {
 		return fmt.Errorf("record %d activities: nothing was changed: %w", len(w.changes), err)
 	}
-	// Deletions and removals of ended activities change many pages, but run one at a time.
+	// Deletions and removals of ended activities may change many pages, but run one at a time.
 	ours := w.deletes || len(w.changes) > 0 && w.changes[0].Ended
 	if !ours && r.congested(w.changes) {
 		return ErrOverloaded
@@ -350,8 +350,7 @@ func (r *committer) write(ctx context.Context, w *write) error {
 }
 
 // outwait waits until no process may answer from pages that it cached before the given time. A
-// process whose last poll is older than that does not answer from its cache, so nobody has to be
-// asked.
+// process that has not polled for so long does not use its cache, so no process has to be asked.
 func (r *committer) outwait(committed int64) {
 	if r.cache == nil || r.cache.keeps == 0 {
 		return
@@ -365,9 +364,9 @@ func (r *committer) outwait(committed int64) {
 }
 
 // pagesToClose returns the pages of the changes' users in the layout that was leaving when the
-// changes were made. It includes users with dedicated pages: a reader that knows neither of the
-// switch nor of the dedicated page looks for them there. While such a page is open, a reader that
-// has not polled since the switch may believe it.
+// changes were made. That includes users with dedicated pages, because a reader that knows neither
+// of the switch nor of the dedicated page looks for them there. While such a page is open, a reader
+// that has not polled since the switch may trust it.
 func (r *committer) pagesToClose(receipt ledger.Receipt, changes []ledger.Change) []uint32 {
 	if receipt.Layouts.Leaving == 0 {
 		return nil

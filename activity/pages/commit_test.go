@@ -10,8 +10,8 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 )
 
-// A group takes what waits, up to its limit. A write whose caller has gone is left out, and told
-// so.
+// A group takes waiting writes up to its limit. A write whose caller has canceled is left out, and
+// gets the caller's error.
 func TestGather(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gone, cancel := context.WithCancel(t.Context())
@@ -24,7 +24,7 @@ func TestGather(t *testing.T) {
 		r := &Pages{committer: &committer{queue: make(chan *write)}}
 		for _, w := range []*write{abandoned, last, beyond} {
 			go func() { r.queue <- w }()
-			synctest.Wait() // it waits in the queue, behind those before it
+			synctest.Wait() // the write is in the queue, behind the earlier ones
 		}
 		if group := r.gather(first); !slices.Equal(group, []*write{first, last}) {
 			t.Errorf("a group of %d writes", len(group))
@@ -34,7 +34,7 @@ func TestGather(t *testing.T) {
 		}
 		<-abandoned.done
 		if !errors.Is(abandoned.err, context.Canceled) {
-			t.Errorf("error %v of a write whose caller has gone", abandoned.err)
+			t.Errorf("error %v of a canceled write", abandoned.err)
 		}
 	})
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/faulttest"
 )
 
-// kindless is a ledger that fails calls for kinds on demand.
+// kindless is a ledger whose calls for kinds fail on demand.
 type kindless struct {
 	*ledger.Ledger
 
@@ -37,7 +37,7 @@ func (g *rig) losePages(t *testing.T) {
 	}
 }
 
-// wantHeld checks that no page in the store lacks a key that a Recorder with all kinds would put
+// wantHeld checks that pages in the store lack no key that a Recorder with all kinds would put
 // there. It returns the number of pages in the store.
 func (g *rig) wantHeld(t *testing.T, l *ledger.Ledger) (stored int) {
 	t.Helper()
@@ -48,7 +48,7 @@ func (g *rig) wantHeld(t *testing.T, l *ledger.Ledger) (stored int) {
 		must(t, err)
 		p := loaded[0].Page
 		if p == nil || p.Header().Sequence < s.Sequence {
-			continue // nobody uses it
+			continue // missing or stale, and so not used
 		}
 		stored++
 		keys, err := g.hashes(t.Context(), rows)
@@ -63,7 +63,8 @@ func (g *rig) wantHeld(t *testing.T, l *ledger.Ledger) (stored int) {
 	return stored
 }
 
-// TestRebuildWithKindsOfAnother has a Recorder without a kind rebuild pages for one with the kind.
+// TestRebuildWithKindsOfAnother makes a Recorder rebuild pages with rows of kinds that only another
+// Recorder has.
 func TestRebuildWithKindsOfAnother(t *testing.T) {
 	l, store := openLedger(t, t.TempDir()+"/ledger.db", 2), &favfilter.Memory{}
 	plain := openKinds(t, l, store, nil)
@@ -76,7 +77,7 @@ func TestRebuildWithKindsOfAnother(t *testing.T) {
 		plain.want(t, user, "hide", "nothing", None)
 	}
 	if n := rich.wantHeld(t, l); n != 2 {
-		t.Errorf("%d pages stand", n)
+		t.Errorf("the store has %d pages, want 2", n)
 	}
 	rich.want(t, "1", "mute", "c0", Direct)
 	rich.want(t, "1", "mute", "c2", None)
@@ -85,15 +86,15 @@ func TestRebuildWithKindsOfAnother(t *testing.T) {
 	rich.want(t, "c0", "follow", "1", Reverse)
 	rich.want(t, "1", "pin", "lp0", Direct)
 	if n := rich.reasons()["missing"]; n != made {
-		t.Errorf("%d pages were made by the one that knows the kinds", n-made)
+		t.Errorf("the Recorder with all kinds rebuilt %d pages, want 0", n-made)
 	}
 	rich.record(t, true, undo("1", "mute", "c0"))
 	rich.want(t, "1", "mute", "c0", None)
 	plain.want(t, "1", "block", "c0", Direct)
 }
 
-// TestKindsUnknownAndUnreadable: a page with rows of an unknown kind is not made while the ledger
-// does not say what they are, neither for who reads nor for who writes.
+// TestKindsUnknownAndUnreadable has rows of an unknown kind, and a ledger that does not tell the
+// kinds. Neither readers nor writers then make a page.
 func TestKindsUnknownAndUnreadable(t *testing.T) {
 	l, store := openLedger(t, t.TempDir()+"/ledger.db", 1), &favfilter.Memory{}
 	broken := &kindless{Ledger: l}
@@ -110,7 +111,7 @@ func TestKindsUnknownAndUnreadable(t *testing.T) {
 	if n := rich.wantHeld(t, l); n != 0 {
 		t.Error("a page was made")
 	}
-	plain.record(t, true, add("2", "hide", "p")) // the ledger has it, and readers know that the page is not as it should be
+	plain.record(t, true, add("2", "hide", "p")) // the ledger has the write, and readers know that the page is stale
 	if n := rich.wantHeld(t, l); n != 0 {
 		t.Error("a page was made")
 	}
@@ -118,15 +119,14 @@ func TestKindsUnknownAndUnreadable(t *testing.T) {
 		t.Errorf("delete: %v", err)
 	}
 	if _, err := plain.RowKinds(t.Context(), []ledger.Row{{Kind: "mute"}}); err == nil {
-		t.Error("the kind of a row is known, and nobody said it")
+		t.Error("the kind of a row is known without the ledger")
 	}
 
 	rich.want(t, "1", "mute", "c0", Direct) // makes the page
 	rich.wantHeld(t, l)
 	plain.want(t, "2", "hide", "p", Direct)
-	plain.record(t, true, add("2", "hide", "q")) // and it is written to
-	// What has ended of the unknown kinds cannot be taken out of the page, so the page does not
-	// count any more.
+	plain.record(t, true, add("2", "hide", "q")) // changes the page
+	// Ended rows of unknown kinds cannot be removed from the page, so the page becomes stale.
 	plain.now.Add(int64(1e9) * 7200)
 	plain.removeEnded()
 	rich.wantHeld(t, l)
@@ -136,7 +136,7 @@ func TestKindsUnknownAndUnreadable(t *testing.T) {
 	rich.wantHeld(t, l)
 
 	broken.fails.Store(false)
-	plain.rebuilds.forgive() // as a poll does that finds the ledger again
+	plain.rebuilds.forgive() // like a poll that reaches the ledger again
 	plain.want(t, "1", "block", "c0", Direct)
 	if n := rich.wantHeld(t, l); n != 1 {
 		t.Error("the page was not made")
@@ -145,14 +145,14 @@ func TestKindsUnknownAndUnreadable(t *testing.T) {
 	rich.want(t, "1", "hide", "over0", None)
 }
 
-// TestOwnKindsStayKnown: a Recorder knows its own kinds also when another one that declared its own
-// after it does not have them.
+// TestOwnKindsStayKnown checks that a Recorder still knows its own kinds after a Recorder with
+// other kinds was opened.
 func TestOwnKindsStayKnown(t *testing.T) {
 	l, store := openLedger(t, t.TempDir()+"/ledger.db", 1), &favfilter.Memory{}
 	rich := openKinds(t, l, store, manyKinds())
 	other := openKinds(t, l, store, append(testKinds(), Kind{Name: "zap", Target: Post}))
 	rich.record(t, true, add("1", "mute", "2"))
-	other.record(t, true, add("1", "zap", "p")) // of a kind that makes the first ask again
+	other.record(t, true, add("1", "zap", "p")) // a kind for which the first Recorder asks the ledger again
 	rich.losePages(t)
 	rich.want(t, "1", "mute", "2", Direct)
 	other.want(t, "1", "zap", "p", Direct)

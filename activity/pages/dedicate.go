@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	// defaultSharedKeys is the default of Config.MaxSharedKeys: twice as many keys as all but one
-	// in a hundred users have. They take some 6 KiB, which everybody else on the page would read
-	// with each feed.
+	// defaultSharedKeys is the default of Config.MaxSharedKeys. It is twice the number of keys that
+	// 99 % of users stay below. So many keys take some 6 KiB, which the other users of the page
+	// would read with each feed.
 	defaultSharedKeys = 2048
-	// MinSharedKeys is the least of Config.MaxSharedKeys.
+	// MinSharedKeys is the lowest valid Config.MaxSharedKeys.
 	MinSharedKeys = 16
 	// maxLeaving is the number of users who get a dedicated page at once.
 	maxLeaving = 2
@@ -23,16 +23,16 @@ const (
 type leavers struct {
 	mu      sync.Mutex
 	moving  map[uint64]bool
-	leaving sync.WaitGroup // counts them
-	turns   chan struct{}  // one element for each in progress: after an import there may be many
+	leaving sync.WaitGroup // moves in progress or waiting
+	turns   chan struct{}  // one element for each in progress; after an import, many may wait
 }
 
 func newLeavers() *leavers {
 	return &leavers{moving: make(map[uint64]bool), turns: make(chan struct{}, maxLeaving)}
 }
 
-// ofFirst returns how many of rows, which are in order of hash, belong to the user of the first
-// one.
+// ofFirst returns how many of rows belong to the user of the first row. The rows are in order of
+// hash.
 func ofFirst(rows []ledger.Row) int {
 	n := 1
 	for n < len(rows) && rows[n].Hash == rows[0].Hash {
@@ -67,7 +67,7 @@ func (r *applier) leave(hash uint64) {
 	}
 }
 
-// inTurn waits for a turn, which ends with the transaction: not with the rebuilds after it.
+// inTurn runs the transaction in a turn. Rebuilds after the transaction are not part of the turn.
 func (o *leavers) inTurn(
 	ctx context.Context, hash uint64, move func(context.Context, uint64) (ledger.Receipt, error),
 ) (ledger.Receipt, error) {
@@ -95,8 +95,8 @@ func (o *leavers) wait(ctx context.Context) {
 	}
 }
 
-// dedicate gives a user a dedicated page, and sees to it that this page and the one that the user
-// has left have the ledger's sequences.
+// dedicate gives a user a dedicated page. It then brings that page and the one that the user has
+// left to the ledger's sequences.
 func (r *applier) dedicate(ctx context.Context, hash uint64) error {
 	receipt, err := r.leavers.inTurn(ctx, hash, r.ledger.Dedicate)
 	if err != nil {
@@ -106,11 +106,11 @@ func (r *applier) dedicate(ctx context.Context, hash uint64) error {
 	return r.arrive(ctx, receipt.Pages)
 }
 
-// release takes a user's dedicated page away. It closes that page, and sees to it that the shared
-// page has the ledger's sequence.
+// release takes a user's dedicated page away. It brings the shared page to the ledger's sequence,
+// and closes the dedicated page.
 //
-// First release rebuilds the dedicated page, whose rows are gone, so that it is empty and expires.
-// If this process dies before it closes the page, no other closes it.
+// Before it closes the dedicated page, release rebuilds that page, whose rows are gone, so that it
+// is empty and expires. If this process dies in between, no other process closes the page.
 func (r *applier) release(ctx context.Context, hash uint64) error {
 	place, err := r.ledger.Place(ctx, hash)
 	if err != nil {
@@ -132,7 +132,7 @@ func (r *applier) release(ctx context.Context, hash uint64) error {
 			shared = append(shared, p)
 			continue
 		}
-		r.layout.dedicate(hash, p.Page) // for the page's name, even if nothing was known of it
+		r.layout.dedicate(hash, p.Page) // pageID needs the user's hash, and this process may not know the page
 		r.layout.release(p.Page)
 		if err := r.closePage(ctx, p.Page); err != nil {
 			return err

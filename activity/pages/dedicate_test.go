@@ -15,8 +15,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/ratetest"
 )
 
-// crowded opens a rig in which users of more than 16 keys get a dedicated page, and pages of more
-// than 256 bytes are probed then.
+// crowded opens a rig in which users with more than 16 keys get a dedicated page, and pages of more
+// than 256 bytes are then probed.
 func crowded(t testing.TB, store favfilter.Store, pages uint32) *rig {
 	t.Helper()
 	g := newRig(t, store, pages)
@@ -24,7 +24,7 @@ func crowded(t testing.TB, store favfilter.Store, pages uint32) *rig {
 	return g
 }
 
-// settleMoves waits until no user is moving to a dedicated page.
+// settleMoves waits for the users who are moving to a dedicated page.
 func (g *rig) settleMoves() { g.leavers.leaving.Wait() }
 
 // recordMany records n activities of a user in one call.
@@ -59,7 +59,7 @@ func TestLongHeavyUserLeaves(t *testing.T) {
 		g.settleMoves()
 		check := func(when string) {
 			t.Helper()
-			if after := bytes("mate"); after > 4*before+2000 { // three hundred fans have a block each
+			if after := bytes("mate"); after > 4*before+2000 { // each of the 300 fans has a block on the page
 				t.Errorf("%s: a page-mate reads %d bytes, %d before", when, after, before)
 			}
 			if own := bytes("bot"); own < 3000 {
@@ -69,7 +69,7 @@ func TestLongHeavyUserLeaves(t *testing.T) {
 				g.want(t, "bot", "hide", posts("b")(i), Direct)
 			}
 			for i := range 300 {
-				if g.check(t, "star", "block", fmt.Sprint("fan", i)) == None { // which of the two is told may be a false positive
+				if g.check(t, "star", "block", fmt.Sprint("fan", i)) == None { // either direction; one of them may be a false positive
 					t.Errorf("%s: the star misses that fan%d has blocked them", when, i)
 				}
 				g.want(t, fmt.Sprint("fan", i), "block", "star", Direct)
@@ -111,8 +111,8 @@ func TestLongHeavyUserLeaves(t *testing.T) {
 	})
 }
 
-// A page that is too large to be read is probed. A probe finds the same as a read would: for every
-// kind, and after the page is changed, rebuilt or lost.
+// A page that is too large to read is probed. A probe finds the same keys as a read, for every
+// kind, and after the page was changed, rebuilt or lost.
 func TestLargePageIsProbed(t *testing.T) {
 	onStores(t, func(t *testing.T, store favfilter.Store) {
 		g := crowded(t, store, 4)
@@ -160,8 +160,8 @@ func targets(prefix string, from, n int) (ids []string) {
 	return ids
 }
 
-// Another process that has not heard of a move finds what was recorded since all the same, at once:
-// it does not poll for a minute.
+// A process that polls once a minute has not heard of a move. It still finds what was recorded
+// after the move, at once.
 func TestMoveIsFollowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
@@ -190,7 +190,7 @@ func TestMoveIsFollowed(t *testing.T) {
 	})
 }
 
-// meddlingStore does something before the first page is read.
+// meddlingStore calls before, once, ahead of the next read.
 type meddlingStore struct {
 	favfilter.Store
 	before func()
@@ -204,8 +204,8 @@ func (s *meddlingStore) Load(ctx context.Context, ids []favfilter.PageID) ([]fav
 	return s.Store.Load(ctx, ids)
 }
 
-// A process knows where a user is, and has not read the page yet, when the user moves. It follows
-// the user, even if it hears of the move in the meantime.
+// A user moves after a process has looked up the user's page, and before it reads that page. The
+// process finds the user on the new page, whether or not it hears of the move in between.
 func TestMoveBeforePageIsRead(t *testing.T) {
 	for _, heard := range []bool{false, true} {
 		a := crowded(t, &favfilter.Memory{}, 1)
@@ -232,9 +232,9 @@ func TestMoveBeforePageIsRead(t *testing.T) {
 	}
 }
 
-// TestMovesUnderLoad dedicates and releases pages at random, while others of two processes write,
-// undo and look, and the store loses pages. No write and no undo may be missed. In a bubble no call
-// takes too long.
+// TestMovesUnderLoad gives users dedicated pages and releases them at random. Two processes write,
+// undo and look at the same time, and the store loses pages. No write and no undo may be missed. In
+// a bubble no call times out.
 func TestMovesUnderLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := bubbleLedger(t, 2), &favfilter.Memory{}
@@ -262,7 +262,7 @@ func TestMovesUnderLoad(t *testing.T) {
 	})
 }
 
-// moveAndStep writes and looks for one user, through one process or the other.
+// moveAndStep writes and looks for one user, through either process.
 func moveAndStep(t *testing.T, rigs []*rig, user string, rng *rand.Rand) {
 	t.Helper()
 	live, wrong := make(map[Activity]bool), make(map[Activity]bool)
@@ -272,9 +272,9 @@ func moveAndStep(t *testing.T, rigs []*rig, user string, rng *rand.Rand) {
 			wrong[a] = true
 		}
 	}
-	// Some thirty are absent at a time, and a page is another one every few steps.
+	// About thirty keys are absent at a time, and each rebuild or move changes the false positives.
 	if most := ratetest.Most(rigs[0].keyRate * 400); len(wrong) > most {
-		t.Errorf("%s: %d that were undone are found", user, len(wrong))
+		t.Errorf("%s: %d undone activities are found", user, len(wrong))
 	}
 }
 
@@ -285,14 +285,15 @@ func moveAround(t *testing.T, rigs []*rig, users []string, stop <-chan struct{})
 		select {
 		case <-stop:
 			return
-		case <-time.After(time.Millisecond): // lets the bubble's clock go on
+		case <-time.After(time.Millisecond): // advances the bubble's clock
 		}
 		g, user := rigs[rng.IntN(2)], users[rng.IntN(len(users))]
 		hash := UserHash(g.identity.Seed, user)
 		var err error
 		switch rng.IntN(4) {
 		case 0:
-			// A release alone may be unknown to the other for a bound, which is 0 here: each View asks.
+			// The other process may learn of a release only after the bound. That is 0 here: each
+			// View asks.
 			err = g.release(t.Context(), hash)
 		case 1:
 			id := g.layout.pageID(g.layout.pageOf(hash))
@@ -306,7 +307,7 @@ func moveAround(t *testing.T, rigs []*rig, users []string, stop <-chan struct{})
 	}
 }
 
-// Deleting a user who has a dedicated page leaves nothing, not the page either.
+// DeleteUser leaves nothing of a user with a dedicated page, not even bits on that page.
 func TestHeavyUserDeleted(t *testing.T) {
 	onStores(t, func(t *testing.T, store favfilter.Store) {
 		g := crowded(t, store, 2)
@@ -346,7 +347,7 @@ func TestHeavyUserDeleted(t *testing.T) {
 	})
 }
 
-// releasingLedger dies, once, when it has released a dedicated page.
+// releasingLedger fails once, after it has released a dedicated page.
 type releasingLedger struct {
 	Ledger
 	released bool
@@ -361,8 +362,8 @@ func (l *releasingLedger) Release(ctx context.Context, hash uint64) (ledger.Rece
 	return receipt, err
 }
 
-// A process that dies while it deletes a heavy user leaves no bits of the user either: it empties
-// the dedicated page first.
+// DeleteUser dies after it has released a heavy user's dedicated page. The page has no bits left:
+// DeleteUser empties it first.
 func TestHeavyUserHalfDeleted(t *testing.T) {
 	g := crowded(t, &favfilter.Memory{}, 2)
 	g.recordMany(t, "bot", "hide", 3000, posts("b"))
@@ -381,7 +382,7 @@ func TestHeavyUserHalfDeleted(t *testing.T) {
 	}
 }
 
-// A user who is heavy after an import moves, even though the import made the page in process.
+// A user whom an import makes heavy moves, although the bulk made the page in memory.
 func TestHeavyUserOfBulk(t *testing.T) {
 	g := crowded(t, &favfilter.Memory{}, 1)
 	var batch []Activity

@@ -10,7 +10,7 @@ import (
 
 // The rules of dedicated pages, one test each: see layoutrules_test.go.
 
-// usersOn returns users of a page of the first layout, each of whom hides "before".
+// usersOn returns users of a page of the first layout. Each of them hides "before".
 func (p *member) usersOn(t *testing.T, page uint32, n int) (users []string) {
 	t.Helper()
 	for i := 0; len(users) < n; i++ {
@@ -23,7 +23,7 @@ func (p *member) usersOn(t *testing.T, page uint32, n int) (users []string) {
 	return users
 }
 
-// move gives the user a dedicated page, and returns its number.
+// move gives the user a dedicated page, and returns the page's number.
 func (p *member) move(t *testing.T, user string) (page uint32) {
 	t.Helper()
 	must(t, p.dedicate(t.Context(), p.hashOf(user)))
@@ -34,7 +34,7 @@ func (p *member) move(t *testing.T, user string) (page uint32) {
 	return page
 }
 
-// deafness returns the ways in which a process can miss news that a poll would bring in time.
+// deafness returns the ways in which a process can miss news that a timely poll would bring.
 func deafness() map[string]func(p *member) {
 	return map[string]func(p *member){
 		"not heard":  func(*member) {},
@@ -46,12 +46,13 @@ func deafness() map[string]func(p *member) {
 	}
 }
 
-// raise, left: a move raises the shared page, whose header holds the sequence at which a user last
-// left it. A reader polls if the header has another sequence than the reader knows. Only a poll
-// tells it the new one: its own moves, rebuilds and writes do not tell which other users have left.
+// Rules raise and left: a move raises the sequence of the shared page, whose header holds the
+// sequence at which a user last left it. A reader polls if the header has another such sequence
+// than the reader knows. Only a poll tells the reader the new one: its own moves, rebuilds and
+// writes do not tell which other users have left.
 func TestDedicatedRuleLeft(t *testing.T) {
 	for name, between := range map[string]func(t *testing.T, b *member, left, stays string){
-		"nothing in between": func(*testing.T, *member, string, string) {},
+		"nothing": func(*testing.T, *member, string, string) {},
 		"own move": func(t *testing.T, b *member, _, stays string) {
 			t.Helper()
 			b.move(t, stays)
@@ -60,15 +61,15 @@ func TestDedicatedRuleLeft(t *testing.T) {
 			t.Helper()
 			must(t, b.remake(t.Context(), 0, 0, "test"))
 		},
-		"own write of another who has left": func(t *testing.T, b *member, left, _ string) {
+		"own write of a user who has left": func(t *testing.T, b *member, left, _ string) {
 			t.Helper()
 			b.record(t, true, add(left, "hide", "q"))
 		},
-		"own write of another who stays": func(t *testing.T, b *member, _, stays string) {
+		"own write of a user who stays": func(t *testing.T, b *member, _, stays string) {
 			t.Helper()
 			b.record(t, true, add(stays, "hide", "q"))
 		},
-		"question for the place of another": func(t *testing.T, b *member, _, stays string) {
+		"own question for a user's page": func(t *testing.T, b *member, _, stays string) {
 			t.Helper()
 			if _, ok := b.askPlace(t.Context(), b.hashOf(stays)); !ok {
 				t.Error("the ledger does not say where a user is")
@@ -95,7 +96,7 @@ func TestDedicatedRuleLeft(t *testing.T) {
 	}
 }
 
-// judge: a page that the reader has rebuilt itself is judged like one that it has read.
+// Rule judge: a reader judges a page that it has rebuilt like one that it has read.
 func TestDedicatedRuleJudge(t *testing.T) {
 	for name, harm := range map[string]func(t *testing.T, w *world, b *member){
 		"page lost": func(t *testing.T, w *world, _ *member) {
@@ -121,8 +122,8 @@ func TestDedicatedRuleJudge(t *testing.T) {
 	}
 }
 
-// recheck: a reader judges a page by what it knew before it read the page. A poll in between that
-// tells of a move or a switch does not hide that from it.
+// Rule recheck: a reader judges a page by what it knew before it read the page. So a poll that
+// tells of a move or switch during the read does not make the reader trust the old page.
 func TestDedicatedRuleRecheck(t *testing.T) {
 	for name, move := range map[string]func(t *testing.T, w *world, a *member, user string) (page uint32){
 		"a move": func(t *testing.T, _ *world, a *member, user string) uint32 {
@@ -152,7 +153,7 @@ func TestDedicatedRuleRecheck(t *testing.T) {
 					b.pollNow(t)
 					b.want(t, user, "hide", "before", Direct)
 					var page uint32
-					b.steps.load = func() { // the reader knows which page to read
+					b.steps.load = func() { // the reader has looked up the page
 						page = move(t, w, a, user)
 						a.record(t, true, add(user, "hide", "p"))
 						if heard {
@@ -162,7 +163,7 @@ func TestDedicatedRuleRecheck(t *testing.T) {
 					v, err := b.View(t.Context(), user, []Kind{b.kind(t, "hide")}, nil)
 					must(t, err)
 					if v.Check(0, "p") != Direct || v.Number != page {
-						t.Errorf("match %d on page %d, want one on page %d", v.Check(0, "p"), v.Number, page)
+						t.Errorf("match %d on page %d, want a match on page %d", v.Check(0, "p"), v.Number, page)
 					}
 				})
 			})
@@ -170,8 +171,8 @@ func TestDedicatedRuleRecheck(t *testing.T) {
 	}
 }
 
-// learn: the receipt of a write teaches its process where the user is. It finds its own write even
-// if it can ask the ledger nothing else.
+// Rule learn: the receipt of a write tells the writer's process where the user is. The process then
+// finds its own write even if it cannot ask the ledger anything.
 func TestDedicatedRuleLearn(t *testing.T) {
 	for name, write := range map[string]func(t *testing.T, b *member, a Activity){
 		"Record": func(t *testing.T, b *member, a Activity) {
@@ -191,7 +192,7 @@ func TestDedicatedRuleLearn(t *testing.T) {
 				a, b := w.open(t, Config{}), w.open(t, Config{})
 				user := a.usersOn(t, 0, 1)[0]
 				page := a.move(t, user)
-				b.way.polls.Store(true) // it can write
+				b.way.polls.Store(true) // writes still work
 				write(t, b, add(user, "hide", "p"))
 				b.way.cut(true)
 				b.wantOn(t, page, user, "p")
@@ -201,9 +202,9 @@ func TestDedicatedRuleLearn(t *testing.T) {
 	}
 }
 
-// own=always: a write of a user with a dedicated page is acknowledged once the shared page has the
-// sequence with which the user left it. A process that has not heard of the move does not answer
-// from an older one.
+// Rule own=always: a write of a user with a dedicated page is acknowledged only once the shared
+// page has the sequence with which the user left it. Otherwise a process that has not heard of the
+// move would answer from an older shared page.
 func TestDedicatedRuleOwnAlways(t *testing.T) {
 	for _, repeat := range []bool{false, true} {
 		inWorld(t, func(t *testing.T, w *world) {
@@ -226,8 +227,8 @@ func TestDedicatedRuleOwnAlways(t *testing.T) {
 	}
 }
 
-// A process that is cut off from the ledger answers from shared pages as before. It does not answer
-// from one that a user left at a later sequence than the process knows.
+// A process that is cut off from the ledger still answers from shared pages. It does not answer
+// from a page that a user left at a later sequence than the process knows.
 func TestDedicatedRuleCutOff(t *testing.T) {
 	for _, long := range []bool{false, true} {
 		inWorld(t, func(t *testing.T, w *world) {
@@ -239,11 +240,11 @@ func TestDedicatedRuleCutOff(t *testing.T) {
 				time.Sleep(2 * time.Minute)
 			}
 			a.record(t, true, add(users[1], "hide", "p"))
-			b.wantOn(t, 0, users[1], "p") // above what it knows, and believed
+			b.wantOn(t, 0, users[1], "p") // a higher sequence than b knows, but trusted
 			page := a.move(t, users[0])
 			a.record(t, true, add(users[0], "hide", "p"))
-			for _, user := range users { // it cannot know which of them has left
-				b.wantUnavailable(t, "somebody has left the page", user)
+			for _, user := range users { // b cannot know who has left
+				b.wantUnavailable(t, "a user has left the page", user)
 			}
 			b.wantOn(t, 1, other, "before")
 			b.way.mend()
@@ -254,8 +255,8 @@ func TestDedicatedRuleCutOff(t *testing.T) {
 	}
 }
 
-// Release closes the dedicated page: a process that has not heard of it polls, and one that cannot
-// does not answer.
+// A release closes the dedicated page. A process that has not heard of the release polls; if it
+// cannot poll, it does not answer.
 func TestDedicatedRuleRelease(t *testing.T) {
 	for how, deafen := range deafness() {
 		t.Run(how, func(t *testing.T) {
@@ -278,7 +279,7 @@ func TestDedicatedRuleRelease(t *testing.T) {
 				b.wantOn(t, 0, user, "before")
 				cut.wantUnavailable(t, "the user has left the page", user)
 				if again := a.move(t, user); again <= page {
-					t.Errorf("the user gets page %d after page %d", again, page)
+					t.Errorf("the user gets page %d, want one after page %d", again, page)
 				}
 				a.record(t, true, add(user, "hide", "q"))
 				b.want(t, user, "hide", "q", Direct)
@@ -287,8 +288,8 @@ func TestDedicatedRuleRelease(t *testing.T) {
 	}
 }
 
-// Users move in each phase of a growth. Processes that have heard of neither the move nor the
-// switch find what was written on the new page. So do processes that have heard of both.
+// Users move in each phase of a growth. Processes find what was written on the new page, whether
+// they have heard of both the move and the switch, or of neither.
 func TestDedicatedRuleInGrowth(t *testing.T) {
 	for _, phase := range []string{"building", "leaving"} {
 		for _, release := range []bool{false, true} {
@@ -322,7 +323,7 @@ func moveInPhase(t *testing.T, w *world, leaving, release bool, deafen func(p *m
 		w.change(t)
 	}
 	cut.way.cut(true)
-	for _, moved := range []string{user, quiet} { // the other one writes nothing more
+	for _, moved := range []string{user, quiet} { // quiet writes nothing after its move
 		if release {
 			must(t, a.release(t.Context(), a.hashOf(moved)))
 		} else {
@@ -355,9 +356,9 @@ func moveInPhase(t *testing.T, w *world, leaving, release bool, deafen func(p *m
 	}
 }
 
-// A poll first takes up which users have dedicated pages, and then the sequence with which a user
-// left the shared page. It counts as made after both. Otherwise a reader in between would believe
-// that page.
+// A poll first applies which users have dedicated pages, then the sequences with which users left
+// shared pages. Only after both does it count as done. In any other order, a reader in between
+// would trust the shared page.
 func TestDedicatedRuleOrder(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.open(t, Config{}), w.open(t, Config{})
@@ -367,15 +368,15 @@ func TestDedicatedRuleOrder(t *testing.T) {
 		before := b.follow.start.Load()
 		poll, free := b.pollBlocked()
 		if left := b.sequences.of(0).left.Load(); left != 0 {
-			t.Errorf("the page is known to be left at %d before it is known by whom", left)
+			t.Errorf("the sequence %d of the last leave is applied before the moves", left)
 		}
 		if b.follow.start.Load() != before {
-			t.Error("the poll counts as made before all of it is taken up")
+			t.Error("the poll counts as done before all of it is applied")
 		}
 		free()
 		<-poll.done
 		if left := b.sequences.of(0).left.Load(); left == 0 {
-			t.Error("the poll does not say that somebody left the page")
+			t.Error("the poll does not tell that a user left the page")
 		}
 		b.wantOn(t, page, user, "before")
 	})

@@ -7,7 +7,7 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// heldBack returns what makes a page what it is now, once it has become another.
+// heldBack returns a function that sets a page back to what it is now.
 func heldBack(t *testing.T, s favfilter.Store, id favfilter.PageID) func() {
 	t.Helper()
 	loaded, err := s.LoadWhole(t.Context(), []favfilter.PageID{id})
@@ -22,7 +22,7 @@ func heldBack(t *testing.T, s favfilter.Store, id favfilter.PageID) func() {
 	}
 }
 
-// A page that is probed, and was set back to before a write, of the same build, is not believed.
+// A probed page that lost a write, and was not rebuilt in between, is not trusted.
 func TestLargePageSetBack(t *testing.T) {
 	onStores(t, func(t *testing.T, store favfilter.Store) {
 		g := crowded(t, store, 1)
@@ -44,7 +44,7 @@ func TestLargePageSetBack(t *testing.T) {
 }
 
 // TestSharedPageSetBackToBeforeMove sets a shared page back to before a user returned to it. A
-// reader that knows of the move, and of nothing else, must not believe the page.
+// reader that knows only of the return must not trust the page.
 func TestSharedPageSetBackToBeforeMove(t *testing.T) {
 	a := crowded(t, &favfilter.Memory{}, 1)
 	b := &rig{ledger: a.ledger, store: a.store, bound: time.Minute}

@@ -12,11 +12,11 @@ import (
 const deleteBatch = 1000
 
 // DeleteUser removes every trace of user from the ledger and the pages: rows of the user, and rows
-// that name the user. It rebuilds each page that held any, so that not a bit of them remains. A
-// page that could not be rebuilt is stale, and is not used before a rebuild.
+// that name the user. It rebuilds each page that held any, so that none of their bits remains. A
+// page whose rebuild failed is stale, and is not used until it is rebuilt.
 //
-// DeleteUser returns the number of changes, also with an error. After an error some rows are left:
-// call DeleteUser again, in any process. Rows written meanwhile may stay.
+// DeleteUser returns the number of changes, also with an error. After an error some rows may be
+// left: call DeleteUser again, in any process. Rows that are written during the call may stay.
 func (r *Pages) DeleteUser(ctx context.Context, user string) (deleted int, err error) {
 	hash := UserHash(r.identity.Seed, user)
 	touched := make(map[uint32]bool)
@@ -31,18 +31,18 @@ func (r *Pages) DeleteUser(ctx context.Context, user string) (deleted int, err e
 	}
 	for page := range touched {
 		mark := r.sequences.of(page)
-		// The rebuild failed.
+		// The rebuild after an earlier transaction failed.
 		if want := mark.required.Load(); mark.stood.Load() < want {
 			if err := r.stand(ctx, page, want); err != nil {
 				return deleted, err
 			}
 		}
 	}
-	// Activities that were undone earlier have left bits as well.
+	// Activities that were undone earlier may have left bits, too.
 	if err := r.release(ctx, hash); err != nil {
 		return deleted, err
 	}
-	place, err := r.ledger.Place(ctx, hash) // this process may not have heard of another layout
+	place, err := r.ledger.Place(ctx, hash) // this process may not have heard of a new layout
 	if err != nil {
 		return deleted, Unavailable("ledger", err)
 	}
@@ -53,8 +53,8 @@ func (r *Pages) DeleteUser(ctx context.Context, user string) (deleted int, err e
 	return deleted, nil
 }
 
-// ownedInTurn returns a function that returns the next rows of a user on each call. It does not go
-// through removed rows again.
+// ownedInTurn returns a function that returns the next rows of a user on each call. It continues
+// after the last row, and so does not read past removed rows again.
 func (r *Pages) ownedInTurn(ctx context.Context, hash uint64, user string) func() ([]ledger.Row, error) {
 	var after *ledger.Item
 	return func() ([]ledger.Row, error) {
@@ -66,8 +66,8 @@ func (r *Pages) ownedInTurn(ctx context.Context, hash uint64, user string) func(
 	}
 }
 
-// decided returns err. If some rows were deleted already, an ErrOverloaded becomes an
-// [*UnavailableError], because the former says that nothing was changed.
+// decided returns err. If some rows are deleted already, it turns ErrOverloaded into an
+// [*UnavailableError], because ErrOverloaded says that nothing was changed.
 func decided(deleted int, err error) error {
 	if deleted > 0 && errors.Is(err, ErrOverloaded) {
 		return Unavailable("ledger", err)
@@ -75,8 +75,8 @@ func decided(deleted int, err error) error {
 	return err
 }
 
-// deleteRows calls rows until it returns none, and removes what it returned, with the rows on the
-// other side. It adds the pages that held any to touched.
+// deleteRows calls rows until it returns none. It removes the returned rows and their other sides,
+// and adds the pages that held them to touched.
 func (r *Pages) deleteRows(
 	ctx context.Context, hash uint64, rows func() ([]ledger.Row, error), touched map[uint32]bool,
 ) (deleted int, err error) {
@@ -112,7 +112,7 @@ func (r *Pages) deleteRows(
 	}
 }
 
-// removal returns the change that removes a row and the one on the other side.
+// removal returns the change that removes a row and its other side.
 func (r *Pages) removal(row ledger.Row, k RowKind) ledger.Change {
 	c := ledger.Change{Remove: true, Rows: []ledger.Row{row}}
 	if k.Mirror != "" {

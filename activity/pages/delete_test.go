@@ -17,10 +17,10 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// leaver is who is deleted.
+// leaver is the user to delete.
 const leaver = "le_aver%"
 
-// manyKinds are the kinds of other tests, and one of every other sort.
+// manyKinds adds kinds of every other sort to testKinds.
 func manyKinds() kinds {
 	return append(testKinds(),
 		Kind{Name: "mute", Target: User},
@@ -29,12 +29,12 @@ func manyKinds() kinds {
 	)
 }
 
-// openKinds opens pages of a ledger in a store, which do nothing of their own accord.
+// openKinds opens the pages of a ledger with these kinds. They do nothing in the background.
 func openKinds(t testing.TB, l Ledger, s favfilter.Store, of kinds) *rig {
 	t.Helper()
 	g := &rig{store: s}
 	g.now.Store(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano())
-	const keyRate = 1e-7 // what is not there is found once in many runs only
+	const keyRate = 1e-7 // so low that false positives are unlikely in a run
 	r, err := openRecorder(t.Context(), Config{
 		Ledger: l, Store: s, KeyRate: keyRate, StalenessBound: -1, Passive: true,
 		Now: func() time.Time { return time.Unix(0, g.now.Add(1000)) },
@@ -45,14 +45,14 @@ func openKinds(t testing.TB, l Ledger, s favfilter.Store, of kinds) *rig {
 	return g
 }
 
-// deletion is a test of how a user is deleted, from any ledger and any pages.
+// deletion is a test of DeleteUser on any ledger and store.
 type deletion func(t *testing.T, l *ledger.Ledger, s favfilter.Store)
 
 func TestDeleteUser(t *testing.T) {
 	onBoth(t, map[string]deletion{
-		"everything":         deleteUser,
-		"of another's kinds": deleteUserOfAnothersKinds,
-		"among writers":      deleteUserAmongWriters,
+		"everything":            deleteUser,
+		"of kinds unknown here": deleteUserOfAnothersKinds,
+		"during writes":         deleteUserAmongWriters,
 	})
 }
 
@@ -77,7 +77,7 @@ func onBoth(t *testing.T, tests map[string]deletion) {
 	}
 }
 
-// crowd is what others do, enough for pages on which keys share most of their bits' regions.
+// crowd returns enough activities of others that keys share most of their bits' regions.
 func crowd() (batch []Activity) {
 	for i := range 1200 {
 		batch = append(batch, add(fmt.Sprint("c", i%30), "hide", fmt.Sprint("h", i)))
@@ -89,7 +89,7 @@ func crowd() (batch []Activity) {
 	return batch
 }
 
-// life is what the user and others have done with each other.
+// life returns activities between the user and others, in both directions.
 func (g *rig) life(user string) (batch []Activity) {
 	end := time.Unix(0, g.now.Load()).Add(time.Hour)
 	for i := range 24 {
@@ -108,8 +108,7 @@ func (g *rig) life(user string) (batch []Activity) {
 	return batch
 }
 
-// wantGone checks that nothing of the user is anywhere: no row, and no bit in any page that other
-// rows do not set.
+// wantGone checks that no row names the user, and that pages have only the bits of other rows.
 func (g *rig) wantGone(t *testing.T, l *ledger.Ledger, user string) {
 	t.Helper()
 	hash := UserHash(g.identity.Seed, user)
@@ -134,7 +133,7 @@ func (g *rig) wantGone(t *testing.T, l *ledger.Ledger, user string) {
 		loaded, err := g.store.Load(t.Context(), []favfilter.PageID{g.layout.pageID(page)})
 		must(t, err)
 		switch got := loaded[0].Page; {
-		case got == nil && s.Sequence == 0: // nobody was ever on it
+		case got == nil && s.Sequence == 0: // no user was ever on this page
 		case got == nil:
 			t.Errorf("page %d is missing or damaged: %v", page, loaded[0].Damage)
 		case !bytes.Equal(bloomBits(got), bloomBits(want)):
@@ -149,7 +148,7 @@ func bloomBits(p *favfilter.Page) []byte {
 	return raw[favfilter.HeaderBytes:]
 }
 
-// wantCrowd checks that all that others did is there.
+// wantCrowd checks that Views find all that others did.
 func (g *rig) wantCrowd(t *testing.T) {
 	t.Helper()
 	views := make(map[string]*View)
@@ -168,7 +167,7 @@ func (g *rig) wantCrowd(t *testing.T) {
 	}
 }
 
-// recordLife records what the user does, part of it in a time that has passed since.
+// recordLife records the user's activities. Some of them have ended since.
 func (g *rig) recordLife(t *testing.T, user string) {
 	t.Helper()
 	_, err := g.Record(t.Context(), g.life(user))
@@ -192,7 +191,7 @@ func deleteUser(t *testing.T, l *ledger.Ledger, s favfilter.Store) {
 	if deleted, err = g.DeleteUser(t.Context(), leaver); deleted != 0 || err != nil {
 		t.Errorf("again: %d, %v", deleted, err)
 	}
-	for i := range 20 { // too few activities to cause a rebuild
+	for i := range 20 { // too few to cause a rebuild
 		user := fmt.Sprint("few", i)
 		_, err := g.Record(t.Context(), []Activity{
 			add(user, "hide", "p"), add(user, "block", fmt.Sprint("c", i)), add(user, "mute", fmt.Sprint("c", i+1)),
@@ -204,11 +203,11 @@ func deleteUser(t *testing.T, l *ledger.Ledger, s favfilter.Store) {
 		}
 		g.wantGone(t, l, user)
 	}
-	g.record(t, true, add(leaver, "block", "c1")) // a user that comes back has no activities
+	g.record(t, true, add(leaver, "block", "c1")) // after a deletion the user starts with no activities
 	g.want(t, "c1", "block", leaver, Reverse)
 }
 
-// TestDeleteUserOfManyRows: more than are removed at a time, on both sides.
+// TestDeleteUserOfManyRows deletes more rows than one step removes, on both sides of blocks.
 func TestDeleteUserOfManyRows(t *testing.T) {
 	l := openLedger(t, t.TempDir()+"/ledger.db", 4)
 	g := openKinds(t, l, &favfilter.Memory{}, manyKinds())
@@ -225,8 +224,7 @@ func TestDeleteUserOfManyRows(t *testing.T) {
 	g.wantGone(t, l, leaver)
 }
 
-// deleteUserOfAnothersKinds: a Recorder that does not know the kinds of another one, which came
-// later, deletes them all the same.
+// deleteUserOfAnothersKinds deletes activities of kinds that only a later Recorder knows.
 func deleteUserOfAnothersKinds(t *testing.T, l *ledger.Ledger, s favfilter.Store) {
 	t.Helper()
 	plain := openKinds(t, l, s, nil)
@@ -256,8 +254,8 @@ func deleteUserOfAnothersKinds(t *testing.T, l *ledger.Ledger, s favfilter.Store
 }
 
 // deleteUserFaults lets each call of ledger and store fail once, before and after it takes effect.
-// If DeleteUser fails, a second call must leave nothing once stale pages are rebuilt. If it does
-// not fail, it must leave nothing itself.
+// If DeleteUser succeeds, it must leave nothing. If it fails, a second call must leave nothing once
+// stale pages are rebuilt.
 func deleteUserFaults(t *testing.T, l *ledger.Ledger, s favfilter.Store) {
 	t.Helper()
 	f := &faulttest.Faults{}
@@ -270,7 +268,7 @@ func deleteUserFaults(t *testing.T, l *ledger.Ledger, s favfilter.Store) {
 			g.rebuilds.ended.Wait()
 			f.At = f.Calls() + at
 			_, err := g.DeleteUser(t.Context(), leaver)
-			g.rebuilds.ended.Wait() // those of a deletion that gave up, too
+			g.rebuilds.ended.Wait() // also those of a DeleteUser that failed
 			passed := f.Calls() < f.At
 			f.At = 0
 			if err != nil {
@@ -279,7 +277,8 @@ func deleteUserFaults(t *testing.T, l *ledger.Ledger, s favfilter.Store) {
 				}
 				_, err = g.DeleteUser(t.Context(), leaver)
 				must(t, err)
-				// Pages of a transaction whose answer was lost are behind, which every Recorder finds out.
+				// If the answer to a transaction was lost, its pages are behind. Every Recorder
+				// finds that out by polls.
 				<-g.poll().done
 				g.sweep()
 				g.sweep()
@@ -297,8 +296,8 @@ func deleteUserFaults(t *testing.T, l *ledger.Ledger, s favfilter.Store) {
 	g.wantCrowd(t)
 }
 
-// deleteUserAmongWriters: what others record meanwhile, with each other and on the same pages, is
-// there, and what they undo is not.
+// deleteUserAmongWriters deletes users while others write to the same pages. What others recorded
+// must be found, and what they undid must not.
 func deleteUserAmongWriters(t *testing.T, l *ledger.Ledger, s favfilter.Store) {
 	t.Helper()
 	g := openKinds(t, l, s, manyKinds())
@@ -325,7 +324,7 @@ func deleteUserAmongWriters(t *testing.T, l *ledger.Ledger, s favfilter.Store) {
 	gone, found := 0, 0
 	for _, of := range live {
 		if len(of) == 0 {
-			t.Error("somebody wrote nothing")
+			t.Error("a writer wrote nothing")
 		}
 		for a, is := range of {
 			switch match := g.check(t, a.User, a.Kind, a.Target); {
@@ -349,8 +348,8 @@ func deleteUserAmongWriters(t *testing.T, l *ledger.Ledger, s favfilter.Store) {
 	g.wantWhole(t)
 }
 
-// writeUntil records and undoes what user number w has with others, and returns what is there at
-// the end.
+// writeUntil records and undoes activities of writer number w, and returns which are live at the
+// end.
 func (g *rig) writeUntil(t *testing.T, stop <-chan struct{}, w int) map[Activity]bool {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(8, uint64(w)))

@@ -41,7 +41,7 @@ func (r *committer) removeEnded() (more bool) {
 	defer cancel()
 	rows, err := r.ledger.Ended(ctx, r.now(), maxEnded)
 	if err != nil || len(rows) == 0 {
-		return false // a ledger that is down is reported by the poll
+		return false // the poll reports a ledger that is down
 	}
 	w := &write{ctx: ctx, done: make(chan struct{}), changes: make([]ledger.Change, len(rows))}
 	for i, row := range rows {

@@ -16,8 +16,8 @@ func (a Activity) until(t time.Time) Activity {
 	return a
 }
 
-// Activities with an end are honoured up to it, on both sides, and gone from pages and
-// ledger within seconds after it.
+// Activities with an end are reported until then, on both sides. They leave pages and ledger within
+// seconds after it.
 func TestUntil(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bubbleLedger(t, 4)
@@ -60,7 +60,7 @@ func TestUntil(t *testing.T) {
 	})
 }
 
-// Between its end and its removal an activity counts as gone for writers and lists.
+// Between its end and its removal, an activity is absent for writers and lists.
 func TestUntilBeforeRemoval(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 1)
 	at := func() time.Time { return time.Unix(0, g.now.Load()) }
@@ -75,7 +75,7 @@ func TestUntilBeforeRemoval(t *testing.T) {
 	g.record(t, false, undo("1", "hide", "q"))
 	g.want(t, "1", "hide", "q", None)
 	if more := g.removeEnded(); more {
-		t.Error("there is more")
+		t.Error("removeEnded reports more to remove")
 	}
 	g.want(t, "1", "hide", "p", Direct)
 	g.want(t, "1", "hide", "r", None)
@@ -84,7 +84,7 @@ func TestUntilBeforeRemoval(t *testing.T) {
 	}
 }
 
-// lateLedger lets something happen after it was asked what has ended.
+// lateLedger calls then after each answer to which activities have ended.
 type lateLedger struct {
 	Ledger
 	then func()
@@ -98,7 +98,7 @@ func (l lateLedger) Ended(ctx context.Context, now time.Time, limit int) ([]ledg
 
 // An ended activity stays if it is recorded again between the search for ended ones and its
 // removal.
-func TestRecordedAnewWhileRemoved(t *testing.T) {
+func TestRecordedAgainWhileRemoved(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 1)
 	g.open(t, lateLedger{g.ledger, func() {
 		g.record(t, true, add("1", "hide", "p"))
@@ -116,7 +116,7 @@ func TestRecordedAnewWhileRemoved(t *testing.T) {
 	g.wantWhole(t)
 }
 
-// More than are removed in one step.
+// More activities end at once than one step removes.
 func TestManyEnd(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 16)
 	end := time.Unix(0, g.now.Load()).Add(time.Hour)
@@ -138,7 +138,7 @@ func TestManyEnd(t *testing.T) {
 	}
 }
 
-// rows are what the ledger lists of a user and kind.
+// rows returns what the ledger lists of a user and kind.
 func (g *rig) rows(t *testing.T, l *ledger.Ledger, user, kind string) []ledger.Row {
 	t.Helper()
 	rows, err := l.List(t.Context(), ledger.ListQuery{

@@ -9,9 +9,10 @@ import (
 // calm is how long nothing must fail before an episode can end.
 const calm = 5 * time.Second
 
-// episode is a period of failures, for the log: one line for each failure would fill it if some
-// pages fail and others work. An episode begins with a failure. It ends with the first success
-// after calm without a failure. The zero value is no episode. It is safe for concurrent use.
+// episode is a period of failures. It limits the log to a line at its begin and one at its end,
+// when some pages fail and others work. An episode begins with a failure. It ends with the first
+// success after calm without a failure. The zero value is no episode. It is safe for concurrent
+// use.
 type episode struct {
 	on atomic.Bool
 

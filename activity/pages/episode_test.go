@@ -4,11 +4,11 @@ import (
 	"testing"
 )
 
-// What fails and works in turn is one episode, which ends when nothing has failed for a while.
+// Failures and successes in turn are one episode. It ends once nothing has failed for a while.
 func TestEpisode(t *testing.T) {
 	var e episode
 	if e.worked(0) {
-		t.Error("an episode ends that never began")
+		t.Error("an episode ends that did not begin")
 	}
 	now := int64(1)
 	for i := range 100 {
@@ -22,9 +22,9 @@ func TestEpisode(t *testing.T) {
 	}
 	now += int64(calm)
 	if !e.worked(now) || e.worked(now) {
-		t.Error("the episode does not end once")
+		t.Error("the episode does not end exactly once")
 	}
 	if !e.failed(now) {
-		t.Error("another does not begin")
+		t.Error("no second episode begins")
 	}
 }

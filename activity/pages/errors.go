@@ -59,6 +59,6 @@ var ErrOverloaded = errors.New("recorder is overloaded")
 var ErrNoPage = errors.New("there is no such page")
 
 // ErrBehind reports that the ledger answers, but its changes are not read within the staleness
-// bound. Either polls fail, or a poll reads every page after its connection was lost. Feeds are
-// correct meanwhile, but slower: each asks the ledger for the sequence of its page.
+// bound. Either polls fail, or a poll reads every page after its connection was lost. Feeds stay
+// correct but are slower, because each asks the ledger for the sequence of its page.
 var ErrBehind = errors.New("changes are not read from the ledger in time")

@@ -14,12 +14,12 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// faultRig makes a rig of one pair of backends, and what loses all its pages.
+// faultRig makes a rig of one pair of backends, and a function that loses all its pages.
 type faultRig func(t *testing.T) (g *rig, lose func())
 
 // TestLongFaultAtEveryStep lets each call of ledger and store fail once, before and after it takes
-// effect, until a run ends without a fault. After each run the Recorder is restarted. Everything
-// acknowledged must be there, and everything refused must be there as a whole or not at all.
+// effect, until a run meets no fault. The Recorder restarts after each run. Acknowledged writes
+// must all be there. A failed write must be there completely or not at all.
 func TestLongFaultAtEveryStep(t *testing.T) {
 	t.Run("memory and sqlite", func(t *testing.T) {
 		t.Parallel()
@@ -51,8 +51,8 @@ func TestLongFaultAtEveryStep(t *testing.T) {
 	})
 }
 
-// emptyLedger makes a ledger on Postgres as good as new, with another seed: its tables take longer
-// to make than a run does.
+// emptyLedger empties a PostgreSQL ledger and gives it another seed. Making new tables would take
+// longer than a run.
 func emptyLedger(t *testing.T, url string, seed int) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
@@ -61,8 +61,8 @@ func emptyLedger(t *testing.T, url string, seed int) {
 	must(t, errors.Join(err, conn.Close(t.Context())))
 }
 
-// faultAtEveryStep has calls fail that take effect, and calls that do not, at the same time: each
-// on backends of its own.
+// faultAtEveryStep runs two tests in parallel, each on its own backends. In one the failing call
+// takes effect, in the other it does not.
 func faultAtEveryStep(t *testing.T, backends func(t *testing.T) faultRig) {
 	t.Helper()
 	for _, after := range []bool{false, true} {
@@ -90,7 +90,8 @@ func faultAtEveryStep(t *testing.T, backends func(t *testing.T) faultRig) {
 	}
 }
 
-// scenario touches both pages, in every way. A call without activities means the loss of all pages.
+// scenario returns calls that touch both pages in every way. A call without activities stands for
+// the loss of all pages.
 func scenario() [][]Activity {
 	batch := func(n int, remove bool) (b []Activity) {
 		for i := range n {
@@ -116,7 +117,7 @@ func scenario() [][]Activity {
 	}
 }
 
-// fate is what is known of an activity.
+// fate is the known state of an activity.
 type fate struct{ live, undecided bool }
 
 // faultRun is one run of the scenario with one fault.
@@ -125,7 +126,7 @@ type faultRun struct {
 	lose  func()
 	model map[Activity]fate
 
-	absent, found int // keys that are not live: looked for at the end, and found
+	absent, found int // absent keys looked for at the end, and those of them found
 }
 
 func newFaultRun(t *testing.T, fresh faultRig, f *faulttest.Faults) *faultRun {
@@ -137,9 +138,9 @@ func newFaultRun(t *testing.T, fresh faultRig, f *faulttest.Faults) *faultRun {
 		if !errors.Is(err, faulttest.ErrInjected) {
 			t.Fatal(err)
 		}
-		g.open(t, l, s) // the fault has been
+		g.open(t, l, s) // the one fault is over
 	}
-	g.maxSharedKeys = 16 // users of the scenario's batches move
+	g.maxSharedKeys = 16 // so that users of the large batches move
 	return &faultRun{rig: g, lose: lose, model: map[Activity]fate{}}
 }
 
@@ -153,7 +154,7 @@ func (r *faultRun) all(t *testing.T) {
 		}
 		r.settleMoves()
 		r.views(t)
-		r.settleMoves() // reads rebuild pages, too
+		r.settleMoves() // a View can start a move by a rebuild
 	}
 	r.scrubAll()
 	r.open(t, r.ledger, r.store)
@@ -180,8 +181,7 @@ func (r *faultRun) call(t *testing.T, call []Activity) {
 	}
 }
 
-// views compares what every user sees with the model. Windows may be lost with the
-// pages.
+// views compares what every user sees with the model. A View may fail while pages are lost.
 func (r *faultRun) views(t *testing.T) {
 	t.Helper()
 	r.absent, r.found = 0, 0
@@ -233,7 +233,7 @@ func (g *rig) wantTwoSides(t *testing.T) {
 	}
 }
 
-// dependency names what err says is unavailable; "" if it says nothing of the kind.
+// dependency names what err says is unavailable; "" if it is another error.
 func dependency(err error) string {
 	if down, ok := errors.AsType[*UnavailableError](err); ok {
 		return down.Dependency

@@ -12,22 +12,22 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// follower learns what all processes write to the ledger: it polls for pages that changed. While a
-// process answers, its view of the ledger is never older than the staleness bound; otherwise it
-// asks the ledger first. So every process sees a write once the bound has passed since its commit,
-// whatever happened to the pages.
+// follower learns what all processes write to the ledger, by polls for pages that changed. If a
+// process's view of the ledger is older than the staleness bound, it asks the ledger before it
+// answers. So every process sees a write once the bound has passed since its commit, whatever
+// happens to the pages.
 type follower struct {
 	bound time.Duration // 0: ask the ledger each time
 
 	// start is when the last successful poll began, in nanoseconds since the Pages were opened.
 	// All earlier commits are known.
 	start atomic.Int64
-	// wall is the result of wallAhead then.
+	// wall is the result of wallAhead at that time.
 	wall atomic.Int64
 	// access holds an access.
 	access atomic.Int32
 	clock  atomic.Pointer[clockReading]
-	// differ is the error of a poll that found other settings at another process; nil: they agree.
+	// error of a poll that found other settings at another process; nil: none did
 	differ atomic.Pointer[error]
 	latest atomic.Int64 // last result of ledgerTime, in unix nanoseconds
 
@@ -35,8 +35,8 @@ type follower struct {
 	flight *poll // in progress
 
 	since   ledger.Cursor // where the next poll starts; a poll in progress owns it
-	changed []uint32      // changed by others, as the last poll found
-	due     []uint32      // the same of the poll before, to be checked
+	changed []uint32      // changed by other processes, according to the last poll
+	due     []uint32      // the same of the poll before the last; to be checked
 }
 
 // poller keeps what this process knows of the ledger current: the sequences of pages, and which
@@ -55,7 +55,7 @@ type poller struct {
 type access int32
 
 const (
-	// polled: the last poll succeeded. Whatever it missed is younger than follower.start.
+	// polled: the last poll succeeded. Changes that it missed are younger than follower.start.
 	polled access = iota
 	// behind: the ledger answers, but polls fail, or one is reading every page, which takes longer
 	// than the bound. Readers ask the ledger for the sequence of the page they read.
@@ -74,15 +74,15 @@ type clockReading struct {
 type poll struct {
 	start int64
 	wall  int64 // result of wallAhead at the start
-	// long is closed when the poll takes longer than others should wait; nil: nobody waits.
+	// long is closed when the poll takes longer than others should wait; nil: no reader waits.
 	long  chan struct{}
 	limit time.Duration // how long it waits for each answer of the ledger
 	done  chan struct{}
 	err   error // to be read once done is closed
 }
 
-// longPoll is the number of pages after which nobody waits for a poll any more. These take a few
-// milliseconds to read; all pages of a large filter take seconds.
+// longPoll is the number of pages in a poll after which readers no longer wait for it. So many take
+// a few milliseconds to read; all pages of a large filter take seconds.
 const longPoll = 4096
 
 // jitter is how much lower a reading of the ledger's clock may be than an earlier one.
@@ -110,14 +110,14 @@ func (r *poller) ledgerTime() time.Time {
 	}
 }
 
-// position is where a reader looks for a user, and what it has to judge that page by.
+// position is the page on which a reader looks for a user, and how to judge that page.
 type position struct {
 	page uint32
-	// left is the sequence with which a user last left the page, as far as is known. A page with
-	// another one may have lost the user's keys to a dedicated page.
+	// left is the sequence with which a user last left the page, as far as is known. If the page
+	// has another one, the user's keys may have moved to a dedicated page.
 	left uint64
-	// known reports whether the process's state of the ledger is current. If not, the ledger cannot
-	// be reached.
+	// known reports whether the process's view of the ledger is current. If it is not, the ledger
+	// is unavailable.
 	known bool
 }
 
@@ -127,7 +127,7 @@ func (at position) holds(h favfilter.Header) bool {
 }
 
 // keepUp makes sure that the process knows all commits before the given time that concern the
-// user's page, and returns where that is.
+// user's page, and returns that page's position.
 //
 // It waits for a poll if the last one is too old. If polls fail or take too long, it asks the
 // ledger for the page. If the ledger cannot be reached, the page in the store is trusted.
@@ -142,7 +142,7 @@ func (r *poller) keepUp(ctx context.Context, user uint64, since int64) position 
 	return position{page: page, left: r.sequences.of(page).left.Load(), known: now == polled}
 }
 
-// recent returns the time since when the process has to know the ledger: a staleness bound ago.
+// recent returns the time up to which the process has to know the ledger: a staleness bound ago.
 func (r *poller) recent() int64 { return r.elapsed() - int64(r.follow.bound) }
 
 // pollUp waits for a poll that began after the given time, and returns how the ledger can be read.
@@ -234,7 +234,7 @@ func (r *poller) noteAccess(ctx context.Context, now access, err error) {
 	}
 }
 
-// newPoll returns a poll that begins now, and that nobody waits for yet.
+// newPoll returns a poll that begins now. No reader waits for it yet.
 func (r *poller) newPoll() *poll {
 	return &poll{start: r.elapsed(), wall: r.wallAhead(), limit: pollTimeout, done: make(chan struct{})}
 }
@@ -328,8 +328,8 @@ func (r *poller) readChanges(ctx context.Context, p *poll) (progress ledger.Prog
 	return progress, changed, err
 }
 
-// takePlaces takes up where users are. It comes after the sequences that readers must require on
-// their pages, and before what says that all who left a page are known.
+// takePlaces applies which users are on which pages. It comes after the required sequences, and
+// before left, which says that all users who left a page are known.
 func (r *poller) takePlaces(progress ledger.Progress, left map[uint32]uint64) {
 	r.layout.take(progress)
 	for page, at := range left {
@@ -345,7 +345,7 @@ func (r *poller) takePlaces(progress ledger.Progress, left map[uint32]uint64) {
 	r.sequences.forget(oldest)
 }
 
-// noteLong notes that a long poll got another part of its answer. So the ledger can be asked, even
+// noteLong notes that a long poll got another part of its answer. So the ledger is available, even
 // if an earlier call failed.
 func (r *poller) noteLong(ctx context.Context, p *poll, first bool) {
 	if p.long == nil {
@@ -357,8 +357,8 @@ func (r *poller) noteLong(ctx context.Context, p *poll, first bool) {
 	}
 }
 
-// agreed returns an error if another process has other settings. Such a process may answer from its
-// cache when this process acknowledges a write.
+// agreed returns an error if another process has other settings. With other settings, that process
+// may answer from its cache after this process has acknowledged a write.
 func (r *poller) agreed() error {
 	if differ := r.follow.differ.Load(); differ != nil {
 		return Unavailable("ledger", *differ)
@@ -397,9 +397,9 @@ func (r *poller) watch(changed []uint32) {
 }
 
 // outlast waits until every process knows of the transaction committed at the given time, whatever
-// the pages are: no earlier poll is within the staleness bound any more. It reports whether the
-// ledger can be read at the end. If not, other processes may not have polled since, and may still
-// trust their pages.
+// state the pages have. By then, no poll from before the commit is within the staleness bound.
+// outlast reports whether the ledger is available at the end. If not, other processes may not have
+// polled since the commit, and may still trust their pages.
 func (r *poller) outlast(committed int64) bool {
 	known := committed + int64(r.follow.bound)
 	rest := time.NewTimer(time.Duration(known-r.elapsed()) + elapsedAhead)

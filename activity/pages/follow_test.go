@@ -15,14 +15,13 @@ import (
 	"github.com/feedfilter/feedfilter/internal/faulttest"
 )
 
-// process is one of several Recorders over one ledger, with all that it does of its own
-// accord.
+// process is one of several Recorders over one ledger, with its background work.
 type process struct {
 	*rig
 }
 
-// startProcess opens a Recorder as a service does. It is closed by the caller: in a
-// bubble of synctest, cleanups come too late.
+// startProcess opens a Recorder as a service does. The caller closes it: in a synctest bubble,
+// cleanups run too late.
 func startProcess(t *testing.T, l Ledger, s favfilter.Store, c Config) *process {
 	t.Helper()
 	c.Ledger, c.Store = l, s
@@ -42,7 +41,7 @@ func bubbleLedger(t *testing.T, pages uint32) *ledger.Ledger {
 	return l
 }
 
-// setBack makes page 0 of the store what it was when the returned function was made.
+// setBack returns a function that sets page 0 of the store back to what it is now.
 func setBack(t *testing.T, s favfilter.Store) func() {
 	t.Helper()
 	return setBackPage(t, s, favfilter.PageID{})
@@ -66,8 +65,8 @@ func setBackPage(t *testing.T, s favfilter.Store, id favfilter.PageID) func() {
 	}
 }
 
-// A page that lost a write which another process acknowledged is noticed within the
-// bound, and not before anybody could know.
+// A page has lost a write that another process acknowledged. A reader notices once it has polled,
+// within the bound.
 func TestBound(t *testing.T) {
 	for _, bound := range []time.Duration{100 * time.Millisecond, time.Second, 7 * time.Second} {
 		t.Run(bound.String(), func(t *testing.T) {
@@ -82,7 +81,7 @@ func TestBound(t *testing.T) {
 				a.record(t, true, add("1", "hide", "p"))
 				lose()
 				a.want(t, "1", "hide", "before", Direct)
-				lose() // again: a has repaired it
+				lose() // again, because a has repaired the page
 				b.want(t, "1", "hide", "p", None)
 				time.Sleep(bound)
 				b.want(t, "1", "hide", "p", Direct)
@@ -94,12 +93,12 @@ func TestBound(t *testing.T) {
 	}
 }
 
-// slowLedger answers polls late, and can be made to fail them.
+// slowLedger answers polls late, and can fail them.
 type slowLedger struct {
 	Ledger
 	delay      time.Duration
 	fails      atomic.Bool
-	unreadable atomic.Bool // pages cannot be read, nor their sequences
+	unreadable atomic.Bool // pages and sequences cannot be read
 	polls      atomic.Int64
 }
 
@@ -138,14 +137,14 @@ func (l *slowLedger) Changed(
 		return l.Ledger.Changed(ctx, since, each)
 	}
 	p, err := l.Ledger.Changed(ctx, since, each)
-	time.Sleep(l.delay) // what it says is that old by now
+	time.Sleep(l.delay) // the answer is that old when it arrives
 	if l.fails.Load() {
 		return ledger.Progress{}, faulttest.ErrInjected
 	}
 	return p, err
 }
 
-// Where polls take longer than the bound, feeds wait for one that is young enough.
+// If polls take longer than the bound, feeds wait for one that is young enough.
 func TestBoundWithSlowPolls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
@@ -171,7 +170,7 @@ func TestBoundWithSlowPolls(t *testing.T) {
 	})
 }
 
-// While the ledger cannot be read, feeds do not wait for it, and pages are believed.
+// While the ledger is unavailable, feeds do not wait for it, and trust pages.
 func TestPollsFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
@@ -212,9 +211,9 @@ func (g *rig) kind(t *testing.T, name string) Kind {
 	return k
 }
 
-// Each process has a store of its own. Each View asks the ledger first, and sees everything that
-// another process acknowledged before the View began.
-func TestPagesOfOnesOwn(t *testing.T) {
+// Each process has its own store. Each View asks the ledger first, and sees everything that other
+// processes acknowledged before the View began.
+func TestOwnStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bubbleLedger(t, 2)
 		c := Config{StalenessBound: -1}
@@ -238,7 +237,7 @@ func TestPagesOfOnesOwn(t *testing.T) {
 	})
 }
 
-// A poll reads what changed since the one before, not everything.
+// A poll reads only what changed since the previous one.
 func TestPollsGoOn(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 256)
 	_, err := g.Record(t.Context(), someActivities(0))
@@ -257,7 +256,7 @@ func TestPollsGoOn(t *testing.T) {
 	}
 }
 
-// countedLedger counts the pages that polls are told of.
+// countedLedger counts the pages that polls return.
 type countedLedger struct {
 	Ledger
 	pages atomic.Int64
@@ -272,7 +271,7 @@ func (l *countedLedger) Changed(
 	})
 }
 
-// The clock is the ledger's, not this machine's.
+// Times of activities come from the ledger's clock, not from this machine's.
 func TestLedgerClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bubbleLedger(t, 1)
@@ -288,35 +287,35 @@ func TestLedgerClock(t *testing.T) {
 	})
 }
 
-// Somebody sets this machine's clock after a poll has read the ledger's: what has passed since then
-// is measured by the monotonic clock.
+// This machine's clock is set after a poll has read the ledger's clock. The time since the poll is
+// measured with the monotonic clock.
 func TestLedgerTimeWhenTheClockIsSet(t *testing.T) {
 	t.Parallel()
 	for _, set := range []time.Duration{10 * time.Minute, -10 * time.Minute, 24 * time.Hour} {
 		at := time.Now()
 		clock := at.Add(time.Hour).Round(0)
 		wall := at.Round(0)
-		turnBack(&at, set) // as the machine's clock was before it was set
+		turnBack(&at, set) // the clock as it was before it was set
 		if got := wall.Sub(at.Round(0)); got != set {
 			t.Fatalf("turned back by %v, want %v", got, set)
 		}
 		r := &poller{}
 		r.follow.clock.Store(&clockReading{clock, at})
 		if got := r.ledgerTime().Sub(clock); got < 0 || got > time.Minute {
-			t.Errorf("set by %v, the ledger's time is %v after what was read just now", set, got)
+			t.Errorf("set by %v: the ledger's time is %v after the reading a moment ago", set, got)
 		}
 	}
 }
 
-// turnBack changes what a time says of the wall clock, and not what it says of the monotonic clock,
-// which no method of it does.
+// turnBack changes the wall clock of a time and keeps its monotonic clock. No method of time.Time
+// does.
 func turnBack(at *time.Time, by time.Duration) {
-	const seconds = 30 // the bit of the wall clock's
+	const seconds = 30 // position of the seconds in a time's wall clock
 	wall := (*uint64)(unsafe.Pointer(at))
 	*wall -= uint64(by/time.Second) << seconds
 }
 
-// clockedLedger has a clock of its own.
+// clockedLedger is a ledger whose clock is ahead.
 type clockedLedger struct {
 	Ledger
 	by time.Duration
@@ -330,8 +329,8 @@ func (l clockedLedger) Changed(
 	return p, err
 }
 
-// What another process acknowledged is seen also while this one has a change of its own on the
-// way to the same page, whose sequence is higher.
+// A View sees what another process acknowledged, even while this process has a write in flight to
+// the same page with a higher sequence.
 func TestOwnWriteOnTheWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bubbleLedger(t, 1)
@@ -355,8 +354,8 @@ func TestOwnWriteOnTheWay(t *testing.T) {
 	})
 }
 
-// A poll that fails does not end the asking, where each View has to ask.
-func TestPagesOfOnesOwnAfterAFailedPoll(t *testing.T) {
+// Where each View has to ask the ledger, Views still ask after a poll has failed.
+func TestOwnStoreAfterAFailedPoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bubbleLedger(t, 1)
 		cut := &slowLedger{Ledger: l}
@@ -374,7 +373,8 @@ func TestPagesOfOnesOwnAfterAFailedPoll(t *testing.T) {
 	})
 }
 
-// The ledger's time does not go back by what measurements of it differ by; by more it follows them.
+// The ledger's time does not go back if readings of its clock differ by little. If they differ by
+// more, it follows them.
 func TestLedgerTimeDoesNotGoBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &poller{}
@@ -389,12 +389,12 @@ func TestLedgerTimeDoesNotGoBack(t *testing.T) {
 		} {
 			r.follow.clock.Store(&clockReading{time.Now().Add(step.ahead), time.Now()})
 			if got := r.ledgerTime().Sub(start); got != step.want {
-				t.Errorf("measured to be %v ahead, it is %v, want %v", step.ahead, got, step.want)
+				t.Errorf("reading %v ahead: the ledger's time is %v ahead, want %v", step.ahead, got, step.want)
 			}
 		}
-		time.Sleep(time.Second) // of the bubble
+		time.Sleep(time.Second) // advances the bubble's clock
 		if got := r.ledgerTime().Sub(start); got != 10*time.Minute+time.Second {
-			t.Errorf("after a second it is %v", got)
+			t.Errorf("after a second the ledger's time is %v ahead", got)
 		}
 	})
 }

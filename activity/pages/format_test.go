@@ -15,8 +15,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// formatTwo plays a process of the version before, which writes pages of format version 2: starts
-// and ids of keys are hashed under one seed there.
+// formatTwo plays a process of the previous version, which writes pages of format version 2. That
+// version hashes starts and ids of keys under one seed.
 type formatTwo struct {
 	g      *rig
 	client *redis.Client
@@ -29,7 +29,7 @@ func (o *formatTwo) hash(kind, owner string, users bool, id string) favfilter.Ha
 	return favfilter.Start(start).With(favfilter.HashKey(seed, id))
 }
 
-// rebuild puts a page in place as that process makes it of the ledger.
+// rebuild puts in place the page that the previous version makes from the ledger.
 func (o *formatTwo) rebuild(t testing.TB, number uint32) {
 	t.Helper()
 	rows, state, err := o.g.ledger.Keys(t.Context(), number)
@@ -61,7 +61,7 @@ func newFormatTwo(t *testing.T, pages uint32) (*rig, *formatTwo) {
 	return g, &formatTwo{g, server.Client()}
 }
 
-// Readers, writers and the scrub rebuild pages of format version 2. None of them believes such a
+// Readers, writers and the scrub rebuild pages of format version 2. None of them trusts such a
 // page.
 func TestPagesOfFormatTwo(t *testing.T) {
 	g, old := newFormatTwo(t, 4)
@@ -77,14 +77,14 @@ func TestPagesOfFormatTwo(t *testing.T) {
 		}
 	}
 	rebuildAll()
-	for i := range 40 { // read
+	for i := range 40 { // Views rebuild them
 		g.want(t, fmt.Sprint(i), "block", fmt.Sprint("b", i), Direct)
 		g.want(t, fmt.Sprint("b", i), "block", fmt.Sprint(i), Reverse)
 		g.want(t, fmt.Sprint(i), "hide", fmt.Sprint("p", i), Direct)
 	}
 	g.wantWhole(t)
 	rebuildAll()
-	for i := range 40 { // written: undone, and added one by one and in a batch
+	for i := range 40 { // writes rebuild them: undone, and added one by one and in a batch
 		g.record(t, true, undo(fmt.Sprint(i), "hide", fmt.Sprint("p", i)))
 		g.record(t, true, add(fmt.Sprint(i), "hide", fmt.Sprint("q", i)))
 	}
@@ -108,8 +108,8 @@ func TestPagesOfFormatTwo(t *testing.T) {
 	}
 }
 
-// A process of the version before runs beside: each rebuilds what the other has built, before and
-// after each write.
+// A process of the previous version runs at the same time. Before and after each write, each
+// process rebuilds what the other has built.
 func TestBesideFormatTwo(t *testing.T) {
 	g, old := newFormatTwo(t, 1)
 	blocked := make(map[string]bool)
@@ -124,7 +124,7 @@ func TestBesideFormatTwo(t *testing.T) {
 		g.record(t, true, a)
 		blocked[key] = !a.Remove
 		if round%3 == 0 {
-			old.rebuild(t, 0) // at the sequence of the write, or of the one that the next reader waits for
+			old.rebuild(t, 0) // at the sequence of the write, or of the write that the next reader waits for
 		}
 		for user := range 3 {
 			for target := range 7 {
@@ -143,7 +143,7 @@ func TestBesideFormatTwo(t *testing.T) {
 	}
 }
 
-// A page of format version 2 in a replica is not believed: the primary is asked.
+// A reader does not trust a replica's page of format version 2, and asks the primary.
 func TestReplicaOfFormatTwo(t *testing.T) {
 	server := redistest.Start(t)
 	primary := redisStore(t, server)

@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	// maxTimesDue bounds a growth without [ForceGrow]: that many times the pages that are due.
+	// maxTimesDue bounds a growth without [ForceGrow]: at most this many times the pages that are
+	// due.
 	maxTimesDue = 16
 	// sampledPages is the largest number of pages that are read to estimate the keys of all.
 	sampledPages = 128
@@ -26,8 +27,8 @@ const (
 // GrowOption changes what [Pages.Grow] and [Pages.StartGrow] allow.
 type GrowOption uint8
 
-// ForceGrow allows more than 16 times the pages that are due. Each page costs about 1 KiB in a
-// process that keeps pages itself, also if it holds nothing.
+// ForceGrow allows more than 16 times the pages that are due. Each page, even an empty one, costs
+// about 1 KiB in a process with a store of its own.
 const ForceGrow GrowOption = 1
 
 // Layout describes how many pages users share, and how many they should share.
@@ -41,7 +42,7 @@ type Layout struct {
 	Due         uint32  // the number of pages that there should be; 0: there are enough
 
 	Growing bool  // this process is changing the number, in the background
-	Err     error // why that does not proceed; nil: it does
+	Err     error // why the change stalled; nil: it has not
 }
 
 // grower changes the number of pages.
@@ -53,16 +54,16 @@ type grower struct {
 
 // growth is the change of the number of pages in this process.
 type growth struct {
-	turn  chan struct{} // holds an element while this process is at it
+	turn  chan struct{} // holds an element while this process changes the number
 	built atomic.Int64  // pages of the layout that is being built
 
 	mu     sync.Mutex
-	target uint32 // of the growth in the background; 0: there is none
-	err    error  // of its last try
+	target uint32 // of the growth in the background; 0: none
+	err    error  // of its last attempt
 }
 
 // state returns the target of the growth in the background, 0 without one, and the error of its
-// last try.
+// last attempt.
 func (g *growth) state() (target uint32, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -73,15 +74,15 @@ func (g *growth) state() (target uint32, err error) {
 // writes go on. The number can only grow. Grow builds the new pages first, then makes every process
 // use them, and returns when no process uses the old ones any more.
 //
-// If Grow fails or ctx ends, nothing is lost, and the change has not ended: writes take longer
-// until a process asks again, for any number, or starts. Grow first completes what is under way.
-// Several calls at once do the same work. progress is called, one call at a time, with the pages
-// that are built, and all that will be, unless it is nil.
+// If Grow fails or ctx ends, nothing is lost, but the change is incomplete, and writes take longer.
+// A later Grow for any number, or a process that starts, completes it first. Concurrent calls share
+// the work. progress, unless it is nil, is called with the number of pages built so far and the
+// number to build, one call at a time.
 //
-// Grow returns an [*InvalidError] of field "pages" for fewer pages than there are. It returns one
-// with [CodeTooManyPages], unless there is [ForceGrow], for more than 16 times what [NumberFor]
-// returns for the keys of shared pages. Other errors are an [*UnavailableError], [ErrClosed], or
-// that of ctx.
+// Grow returns an [*InvalidError] of field "pages" for fewer pages than there are. For more than 16
+// times what [NumberFor] returns for the keys of shared pages, it returns one with
+// [CodeTooManyPages], unless options has [ForceGrow]. Other errors are an [*UnavailableError],
+// [ErrClosed], or that of ctx.
 func (r *grower) Grow(ctx context.Context, pages uint32, progress func(built, pages int), options ...GrowOption) error {
 	_, err := r.mayGrow(ctx, pages, options)
 	if err == nil {
@@ -93,7 +94,7 @@ func (r *grower) Grow(ctx context.Context, pages uint32, progress func(built, pa
 	return nil
 }
 
-// mayGrow refuses numbers of pages that are out of range, and returns the layouts.
+// mayGrow checks the number of pages, and returns the layouts.
 func (r *grower) mayGrow(ctx context.Context, pages uint32, options []GrowOption) (now ledger.Layouts, err error) {
 	if pages == 0 || pages&(pages-1) != 0 || pages > MaxPages {
 		return now, invalidPages("%d is not a power of two from 1 to %d", pages, MaxPages)
@@ -104,7 +105,7 @@ func (r *grower) mayGrow(ctx context.Context, pages uint32, options []GrowOption
 	if least := max(now.Current, now.Building); pages < least {
 		return now, invalidPages("%d is fewer than the %d there are: the number only grows", pages, least)
 	}
-	// Up to some number without a look at the keys.
+	// Small numbers need no count of the keys.
 	if pages <= max(maxTimesDue*DefaultPages, now.Current) || slices.Contains(options, ForceGrow) {
 		return now, nil
 	}
@@ -145,8 +146,8 @@ func (r *grower) sharedKeys(ctx context.Context) (uint64, error) {
 	return keys * uint64(pages.shared) / uint64(max(1, number)), nil
 }
 
-// growTo takes one step after another until there are that many pages. It continues the steps of
-// other processes.
+// growTo takes one step after another until there are that many pages. It also completes what other
+// processes began.
 func (r *grower) growTo(ctx context.Context, pages uint32, progress func(built, pages int)) error {
 	select {
 	case r.growth.turn <- struct{}{}:
@@ -181,17 +182,17 @@ func (r *grower) growTo(ctx context.Context, pages uint32, progress func(built, 
 	}
 }
 
-// build builds the pages of the next layout and switches to it. Writers do not change these pages,
-// so those of users who write meanwhile are rebuilt in a second, shorter pass. What is still stale
-// then is found by its sequence when it is read.
+// build builds the pages of the next layout and switches to it. Writers do not change these pages.
+// A second, shorter pass rebuilds those whose users wrote during the first. Readers find pages that
+// are still stale by their sequence.
 func (r *grower) build(ctx context.Context, now ledger.Layouts, progress func(built, pages int)) error {
-	// In case who began it did not get to the end.
+	// The process that began the layout may have died before it set the sequences.
 	if err := r.ledger.BeginLayout(ctx, now.Building); err != nil {
 		return err
 	}
 	r.growth.built.Store(0)
 	for range 2 {
-		if err := r.pollSince(ctx, r.elapsed()); err != nil { // for the sequences
+		if err := r.pollSince(ctx, r.elapsed()); err != nil { // learns the sequences of the layout's pages
 			return err
 		}
 		if err := r.buildPages(ctx, now.Building, progress); err != nil {
@@ -201,7 +202,7 @@ func (r *grower) build(ctx context.Context, now ledger.Layouts, progress func(bu
 	return r.ledger.SwitchLayout(ctx, now.Building)
 }
 
-// buildPages rebuilds the pages of a layout where they are not as the ledger has them.
+// buildPages rebuilds the pages of a layout that differ from the ledger.
 func (r *grower) buildPages(ctx context.Context, pages uint32, progress func(built, pages int)) error {
 	built := 0
 	for some := range r.chunks(pages) {
@@ -235,7 +236,7 @@ func (r *grower) chunks(pages uint32) iter.Seq[[]uint32] {
 	}
 }
 
-// buildSome rebuilds pages where they are not as the ledger has them.
+// buildSome rebuilds those of the pages that differ from the ledger.
 func (r *grower) buildSome(pages []uint32) error {
 	found, statuses, err := r.peek(pages)
 	if err != nil {
@@ -247,7 +248,7 @@ func (r *grower) buildSome(pages []uint32) error {
 		}
 	}
 	for i := range found {
-		found[i].reason = reasonLayout // it is new, and not at fault
+		found[i].reason = reasonLayout // the page is new, not at fault
 	}
 	if failed := r.rebuildAll(found, pageTimeout, len(found)); failed > 0 {
 		return fmt.Errorf("%d of %d pages could not be built", failed, len(found))
@@ -255,10 +256,10 @@ func (r *grower) buildSome(pages []uint32) error {
 	return nil
 }
 
-// leaveLayout closes all pages of a layout, and has the ledger forget it once every process has
-// polled since the switch.
+// leaveLayout closes all pages of a layout. Once every process has polled since the switch, it
+// makes the ledger forget the layout.
 func (r *grower) leaveLayout(ctx context.Context, pages uint32) error {
-	seen := r.elapsed() // the switch was before
+	seen := r.elapsed() // the switch was earlier
 	if err := r.pollSince(ctx, seen); err != nil {
 		return err
 	}
@@ -279,9 +280,9 @@ func (r *grower) leaveLayout(ctx context.Context, pages uint32) error {
 	return r.ledger.LeaveLayout(ctx, pages)
 }
 
-// StartGrow runs [Pages.Grow] in the background, until it is done or the Pages are closed; while
-// ledger or store is unavailable it waits. It reports whether there is anything to do that this
-// process did not do already. Errors are those of Grow.
+// StartGrow runs [Pages.Grow] in the background, until it is done or the Pages are closed. It
+// retries while ledger or store is unavailable. It reports whether it started a growth, or raised
+// the target of one that is running. Errors are those of Grow.
 func (r *grower) StartGrow(ctx context.Context, pages uint32, options ...GrowOption) (started bool, err error) {
 	now, err := r.mayGrow(ctx, pages, options)
 	if err != nil {
@@ -293,7 +294,7 @@ func (r *grower) StartGrow(ctx context.Context, pages uint32, options ...GrowOpt
 	return r.growInBackground(pages)
 }
 
-// growInBackground starts a growth, or gives the one that is under way a larger target.
+// growInBackground starts a growth, or raises the target of the running one.
 func (r *grower) growInBackground(pages uint32) (started bool, err error) {
 	g := &r.growth
 	g.mu.Lock()
@@ -314,7 +315,7 @@ func (r *grower) growInBackground(pages uint32) (started bool, err error) {
 	return true, nil
 }
 
-// growOn grows until there are as many pages as asked for, or the Pages are closed.
+// growOn grows until there are as many pages as requested, or the Pages are closed.
 func (r *grower) growOn() {
 	ctx, cancel := context.WithCancel(r.base)
 	defer cancel()
@@ -338,12 +339,12 @@ func (r *grower) growOn() {
 		}
 		if err != nil {
 			r.log.WarnContext(ctx, "growing stalled, retrying", "pages", target, "error", err)
-			_ = r.rest(ctx, growPause) // or it is closed
+			_ = r.rest(ctx, growPause) // its error means closed, which the loop finds itself
 		}
 	}
 }
 
-// grown notes how a try of a growth in the background ended, and reports whether it is done.
+// grown notes how an attempt of a growth in the background ended, and reports whether it is done.
 func (r *grower) grown(target uint32, err error) bool {
 	g := &r.growth
 	g.mu.Lock()
@@ -358,7 +359,7 @@ func (r *grower) grown(target uint32, err error) bool {
 // growOnOpen completes a change of the number of pages that some process began.
 func (r *grower) growOnOpen() {
 	if now := r.layout.now(); now.Building > 0 || now.Leaving > 0 {
-		_, _ = r.growInBackground(max(now.Current, now.Building)) // it was not closed yet
+		_, _ = r.growInBackground(max(now.Current, now.Building)) // the Pages are not closed yet
 	}
 }
 

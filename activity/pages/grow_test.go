@@ -8,8 +8,8 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// everybody records some of every kind for that many users, and returns a check that all of it is
-// there and that what was undone is not.
+// everybody records activities of every kind for that many users. The function it returns checks
+// that Views find all of them, and none that was undone.
 func (g *rig) everybody(t testing.TB, users int) (check func(when string)) {
 	t.Helper()
 	var batch, undone []Activity
@@ -61,8 +61,8 @@ func (g *rig) everybody(t testing.TB, users int) (check func(when string)) {
 	}
 }
 
-// The number of pages grows, and everything is where it is looked for, also by a Recorder that is
-// opened later, and in pages that were lost.
+// The number of pages grows, and Views find everything. So do Views of a Recorder that is opened
+// later, and of pages that were lost.
 func TestGrow(t *testing.T) { grows(t, 16, 64) }
 
 func TestLongGrow(t *testing.T) { grows(t, 1, 2, 16, 32, 256, 2048) }
@@ -108,7 +108,7 @@ func grows(t *testing.T, first uint32, numbers ...uint32) {
 			check(when + ", opened again")
 			g.loseAll(t)
 			check(when + ", pages lost")
-			for i := range 200 { // the next round has pages to be changed
+			for i := range 200 { // so that the next round changes pages
 				g.record(t, true, add(fmt.Sprint("u", i), "like", "at "+when))
 				if g.check(t, fmt.Sprint("u", i), "like", "at "+when) == None {
 					t.Errorf("%s: a like is missed", when)
@@ -129,7 +129,7 @@ func (g *rig) loseAll(t *testing.T) {
 	}
 }
 
-// Numbers that are out of range are refused, and change nothing.
+// Invalid numbers of pages are refused and change nothing.
 func TestGrowRefused(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 8192)
 	for _, pages := range []uint32{0, 3, 1, 4096, 1 << 25} {
@@ -138,7 +138,7 @@ func TestGrowRefused(t *testing.T) {
 			t.Errorf("%d pages: %v", pages, err)
 		}
 		if _, err := g.StartGrow(t.Context(), pages); err == nil {
-			t.Errorf("%d pages are begun with", pages)
+			t.Errorf("a growth to %d pages starts", pages)
 		}
 	}
 	if l, err := g.Layout(t.Context()); err != nil || (l != Layout{Pages: 8192, Current: 8192, Built: 8192}) {

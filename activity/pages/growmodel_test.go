@@ -16,7 +16,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/ratetest"
 )
 
-// meddler loses pages of a store, and sets them back to what they once were.
+// meddler loses pages of a store, or sets them back to an older state.
 type meddler struct {
 	*rig
 	rng  *rand.Rand
@@ -31,7 +31,7 @@ func (m *meddler) meddle(t *testing.T) {
 	must(t, err)
 	r := favfilter.Replacement{ID: id, Seen: loaded[0].Version}
 	switch m.rng.IntN(3) {
-	case 0: // lost
+	case 0: // the page is lost
 	case 1:
 		if r.Page = m.kept[id]; r.Page == nil {
 			return
@@ -42,13 +42,13 @@ func (m *meddler) meddle(t *testing.T) {
 		}
 		return
 	}
-	_, err = m.store.Replace(t.Context(), r) // it fails if somebody writes meanwhile
+	_, err = m.store.Replace(t.Context(), r) // it fails if the page is written to in between
 	must(t, err)
 }
 
-// Three processes write, undo and look at random. Meanwhile the number of pages grows, users get
+// Three processes write, undo and look at random, while the number of pages grows. Users get
 // dedicated pages and give them up, and pages are lost and set back. No activity is missed, and
-// undone ones are gone. In a bubble no call takes too long.
+// undone ones are gone. In a bubble no call times out.
 func TestGrowUnderLoad(t *testing.T) { growUnderLoad(t, 5) }
 
 func TestLongGrowUnderLoad(t *testing.T) {
@@ -93,7 +93,7 @@ func growUnderLoad(t *testing.T, doublings int) {
 	}
 }
 
-// stepUntil writes and looks for one user, through one process or another.
+// stepUntil writes and looks for one user, through any process.
 func stepUntil(t *testing.T, rigs []*rig, user string, rng *rand.Rand, stop <-chan struct{}) {
 	t.Helper()
 	live := make(map[Activity]bool)
@@ -102,7 +102,7 @@ func stepUntil(t *testing.T, rigs []*rig, user string, rng *rand.Rand, stop <-ch
 		select {
 		case <-stop:
 			if most := ratetest.Most(rigs[0].keyRate * float64(looked)); wrong > most {
-				t.Errorf("%s: of %d that were undone, %d are found", user, looked, wrong)
+				t.Errorf("%s: of %d undone activities, %d are found", user, looked, wrong)
 			}
 			return
 		default:
@@ -118,7 +118,7 @@ func stepUntil(t *testing.T, rigs []*rig, user string, rng *rand.Rand, stop <-ch
 	}
 }
 
-// growAround doubles the number of pages so often, and meddles with the pages in between.
+// growAround doubles the number of pages that often, and meddles with the pages in between.
 func growAround(t *testing.T, rigs []*rig, doublings int) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(10, 10))
@@ -127,7 +127,7 @@ func growAround(t *testing.T, rigs []*rig, doublings int) {
 		for range rng.IntN(6) {
 			m.meddle(t)
 		}
-		var both sync.WaitGroup // two processes do the same work
+		var both sync.WaitGroup // two processes grow the same layout
 		for range 1 + rng.IntN(2) {
 			g := rigs[rng.IntN(len(rigs))]
 			both.Go(func() {
@@ -140,8 +140,8 @@ func growAround(t *testing.T, rigs []*rig, doublings int) {
 	}
 }
 
-// The same with a staleness bound, so that processes learn of a growth long after it. A write that
-// one process has acknowledged is found by the other at once, in every phase of the growth.
+// With a staleness bound, processes learn of a growth long after it. In every phase of the growth,
+// one process finds at once what another has acknowledged.
 func TestGrowthIsFollowed(t *testing.T) { growthIsFollowed(t, 3) }
 
 func TestLongGrowthIsFollowed(t *testing.T) { growthIsFollowed(t, 10) }
@@ -163,7 +163,7 @@ func growthIsFollowed(t *testing.T, rounds int) {
 				}
 			})
 			for range 300 {
-				time.Sleep(time.Duration(rng.IntN(500)) * time.Millisecond) // a growth takes a bound at least
+				time.Sleep(time.Duration(rng.IntN(500)) * time.Millisecond) // a growth takes at least the bound
 				writer, reader := a, b
 				if rng.IntN(2) == 0 {
 					writer, reader = b, a
@@ -195,8 +195,8 @@ func growthIsFollowed(t *testing.T, rounds int) {
 	})
 }
 
-// Every step of a growth fails once before it takes effect, and once after. All recorded activities
-// are still found, and the next call completes the growth.
+// Every step of a growth fails once, before and after it takes effect. Views still find all
+// activities, and the next call completes the growth.
 func TestLongGrowFaults(t *testing.T) {
 	for _, after := range []bool{false, true} {
 		for at := int64(1); ; at++ {
@@ -237,8 +237,8 @@ func TestLongGrowFaults(t *testing.T) {
 	}
 }
 
-// A growth that is interrupted leaves every activity where it is looked for. A later call for any
-// number of pages completes the growth, and so does the next start.
+// An interrupted growth leaves every activity where Views look for it. A later call for any number
+// of pages completes it, and so does a restart.
 func TestGrowInterrupted(t *testing.T) {
 	for _, opened := range []bool{false, true} {
 		g := newRig(t, &favfilter.Memory{}, 16)
@@ -278,8 +278,8 @@ func TestGrowInterrupted(t *testing.T) {
 	}
 }
 
-// In the background, a growth waits for what is unavailable, takes up larger numbers, and ends with
-// the Recorder.
+// A growth in the background waits for unavailable backends, continues to larger numbers, and ends
+// with the Recorder.
 func TestStartGrow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bubbleLedger(t, 4)
@@ -296,7 +296,7 @@ func TestStartGrow(t *testing.T) {
 		start(4, false, nil)
 		start(16, true, nil)
 		start(16, false, nil)
-		start(32, true, nil) // after the other
+		start(32, true, nil) // follows the first growth
 		time.Sleep(10 * time.Second)
 		if l, err := p.Layout(t.Context()); err != nil || !l.Growing || l.Current != 4 || l.Pages != 32 || l.Built != 0 || l.Err == nil {
 			t.Errorf("without the store: %+v, %v", l, err)

@@ -13,7 +13,7 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// An import goes on while the number of pages grows.
+// An import continues while the number of pages grows.
 func TestGrowDuringBulk(t *testing.T) {
 	g := crowded(t, &favfilter.Memory{}, 8)
 	bulk := g.NewBulk()
@@ -48,7 +48,7 @@ func TestGrowDuringBulk(t *testing.T) {
 	}
 }
 
-// A user who is deleted after a growth leaves nothing, on a dedicated page or on a shared one.
+// After a growth, DeleteUser leaves nothing, on a dedicated page or a shared one.
 func TestDeleteAfterGrowth(t *testing.T) {
 	g := crowded(t, &favfilter.Memory{}, 8)
 	check := g.everybody(t, 30)
@@ -85,7 +85,7 @@ func TestDeleteAfterGrowth(t *testing.T) {
 	}
 }
 
-// Heavy users leave pages of a later layout, too, and stay on their dedicated pages in the next.
+// Heavy users also leave pages of a later layout, and keep their dedicated pages in the next.
 func TestHeavyUserAfterGrowth(t *testing.T) {
 	g := crowded(t, &favfilter.Memory{}, 8)
 	must(t, g.Grow(t.Context(), 32, nil))
@@ -101,8 +101,8 @@ func TestHeavyUserAfterGrowth(t *testing.T) {
 	g.wantWhole(t)
 }
 
-// The scrub tells when pages have too many keys, and how many would be right, once; and is content
-// when there are.
+// The scrub reports once that pages have too many keys, and how many pages are due. It stops once
+// there are that many.
 func TestGrowthDue(t *testing.T) {
 	for _, c := range []struct {
 		pages int
@@ -118,7 +118,7 @@ func TestGrowthDue(t *testing.T) {
 		{MaxPages, MaxPages * DuePage * 2, 0},
 	} {
 		if got := (load{pages: c.pages, keys: c.keys}).due(); got != c.want {
-			t.Errorf("%d keys on %d pages: %d are due, want %d", c.keys, c.pages, got, c.want)
+			t.Errorf("%d keys on %d pages: %d pages are due, want %d", c.keys, c.pages, got, c.want)
 		}
 	}
 	g := newRig(t, &favfilter.Memory{}, 1)
@@ -129,7 +129,7 @@ func TestGrowthDue(t *testing.T) {
 	}
 	_, err := g.Record(t.Context(), batch)
 	must(t, err)
-	g.scrubAll() // begins in the middle of a round
+	g.scrubAll() // starts in the middle of a round
 	g.scrubAll()
 	s := g.Stats()
 	if s.ReshapeDue != 4 || s.KeysPerPage != DuePage+100 || s.SharedPages != 1 {
@@ -142,8 +142,8 @@ func TestGrowthDue(t *testing.T) {
 	}
 }
 
-// A user with a dedicated page does not count for ReshapeDue.
-func TestOwnPagesAreNotDue(t *testing.T) {
+// Users with dedicated pages do not count for ReshapeDue.
+func TestDedicatedPagesAreNotDue(t *testing.T) {
 	g := crowded(t, &favfilter.Memory{}, 2)
 	g.recordMany(t, "bot", "hide", 3*DuePage, posts("b"))
 	g.settleMoves()
@@ -155,8 +155,7 @@ func TestOwnPagesAreNotDue(t *testing.T) {
 	}
 }
 
-// A page of a later layout that lost a write of another process is found and rebuilt like any
-// other.
+// A page of a later layout that lost a write of another process is found and rebuilt.
 func TestPageOfLaterLayoutIsWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := bubbleLedger(t, 2), &favfilter.Memory{}
@@ -185,8 +184,7 @@ func TestPageOfLaterLayoutIsWatched(t *testing.T) {
 	})
 }
 
-// Grow refuses more than 16 times the pages that are due, unless it is forced to; a refusal changes
-// nothing.
+// Grow refuses more than 16 times the pages that are due, unless forced. A refusal changes nothing.
 func TestGrowTooMany(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 256)
 	check := g.everybody(t, 20)
@@ -217,8 +215,8 @@ func TestGrowTooMany(t *testing.T) {
 	if l, err := g.Layout(t.Context()); err != nil || l.Pages != 256 || l.Current != 256 || l.Growing {
 		t.Errorf("%+v, %v", l, err)
 	}
-	// As many keys as make it 16 times what is due, and one fewer.
-	const enough = over / 16 / 2 * aimPage // that is what half as many pages hold
+	// So many keys that the pages are 16 times those due, and one key fewer.
+	const enough = over / 16 / 2 * aimPage // keys that half as many pages can hold
 	g.stats.load.Store(&load{pages: 256, keys: enough})
 	refused("too few keys", ask())
 	g.stats.load.Store(&load{pages: 256, keys: enough + 1})
@@ -230,7 +228,7 @@ func TestGrowTooMany(t *testing.T) {
 
 // Before the first round of the scrub, the keys are estimated from the ledger, also after a growth.
 func TestSharedKeys(t *testing.T) {
-	// One seed: with a random one, the pages that are sampled now and then have too few users.
+	// A fixed seed: with some random seeds, the sampled pages have too few users.
 	file := filepath.Join(t.TempDir(), "ledger.db")
 	must(t, openLedger(t, file, 64).Close())
 	db, err := sql.Open("sqlite", file)
@@ -238,7 +236,7 @@ func TestSharedKeys(t *testing.T) {
 	_, err = db.ExecContext(t.Context(), `UPDATE meta SET value = '1' WHERE name = 'seed'`)
 	must(t, errors.Join(err, db.Close()))
 	g := newRigOn(t, &favfilter.Memory{}, "sqlite:"+file, 64)
-	g.everybody(t, 500) // each with 2 keys of blocks, and 5 of hides
+	g.everybody(t, 500) // each user has 2 keys of blocks and 5 of hides
 	for _, pages := range []uint32{64, 512} {
 		must(t, g.Grow(t.Context(), pages, nil))
 		got, err := g.sharedKeys(t.Context())
@@ -249,8 +247,8 @@ func TestSharedKeys(t *testing.T) {
 	}
 }
 
-// The pages for a number of keys are those that a plan has, and that a load is told to have.
-func TestPagesFor(t *testing.T) {
+// NumberFor rounds the number of pages up to a power of two within its limits.
+func TestNumberFor(t *testing.T) {
 	for _, c := range []struct {
 		keys uint64
 		want uint32

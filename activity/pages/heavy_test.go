@@ -17,15 +17,15 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// heavy is how many keys the user of TestHeavyUser has: 5 million take some minutes.
+// heavy is the number of keys of TestHeavyUser's user. 5 million keys take some minutes.
 //
-//nolint:gochecknoglobals // flags are
+//nolint:gochecknoglobals // flags are package-level
 var heavy = flag.Int("heavy.keys", 0, "keys of the user of TestHeavyUser; 0: the test is skipped")
 
 // heavyUser is the user of TestHeavyUser.
 const heavyUser = "heavy"
 
-// traffic is what other users do all the time, and how long it takes.
+// traffic is what other users do during the test, and how long their calls take.
 type traffic struct {
 	mu            sync.Mutex
 	phase         string
@@ -65,7 +65,7 @@ func (tr *traffic) run(ctx context.Context, r *recorder, worker int) {
 	}
 }
 
-// quantiles are the median, the 99th of a hundred and the worst.
+// quantiles formats the median, the 99th percentile and the maximum.
 func quantiles(d []time.Duration) string {
 	if len(d) == 0 {
 		return "none"
@@ -75,10 +75,10 @@ func quantiles(d []time.Duration) string {
 		d[len(d)*99/100].Round(10*time.Microsecond), d[len(d)-1].Round(10*time.Microsecond))
 }
 
-// TestHeavyUser records a user of very many keys on PostgreSQL and Redis. It loses the user's page
-// while two people a second block the user, rebuilds the page, reads it, and deletes the user. All
-// that time other users write and read through the same process, and none of them is refused. Run
-// it with -heavy.keys=5000000 -timeout 60m -v.
+// TestHeavyUser records a user with very many keys on PostgreSQL and Redis. It loses and rebuilds
+// the user's page while two people a second block the user, reads the page, and deletes the user.
+// Other users write and read through the same process all the time, and none of their calls fails.
+// Run it with -heavy.keys=5000000 -timeout 60m -v.
 func TestHeavyUser(t *testing.T) {
 	if *heavy == 0 {
 		t.Skip("needs -heavy.keys")
@@ -138,9 +138,9 @@ func TestHeavyUser(t *testing.T) {
 	for _, name := range phases {
 		t.Logf("others, %s: writes %s; feeds %s", name, quantiles(tr.writes[name]), quantiles(tr.feeds[name]))
 	}
-	t.Logf("most memory in use by the heap: %d MiB; rebuilds %v", peak.Load()>>20, p.Stats().Rebuilds)
+	t.Logf("largest heap: %d MiB; rebuilds %v", peak.Load()>>20, p.Stats().Rebuilds)
 	for what, n := range tr.failed {
-		t.Errorf("others, %d times in %s", n, what)
+		t.Errorf("other users: %d calls failed in %s", n, what)
 	}
 }
 
@@ -201,7 +201,7 @@ func rebuildHeavy(t *testing.T, p *process, server *redistest.Server) {
 	}
 }
 
-// readHeavy looks for keys that are there and for some that are not, as feeds do.
+// readHeavy looks for live and for absent keys, as feeds do.
 func readHeavy(t *testing.T, p *process) {
 	t.Helper()
 	before := p.Stats().Probed

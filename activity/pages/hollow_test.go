@@ -8,7 +8,7 @@ import (
 )
 
 // TestHollowPageIsReplacedDespiteWrites rebuilds a page that lacks a key although its sequence is
-// right. The new page must be stored even if a write comes first and raises the incomplete page.
+// right. The new page must be stored even if a write changes the incomplete page first.
 func TestHollowPageIsReplacedDespiteWrites(t *testing.T) {
 	for name, mend := range map[string]func(t *testing.T, g *rig){
 		"repair": func(t *testing.T, g *rig) { must(t, g.Repair(t.Context(), PageAt{Page: 0, Sequence: 1})) },
@@ -26,14 +26,14 @@ func TestHollowPageIsReplacedDespiteWrites(t *testing.T) {
 				g.want(t, "1", "hide", "lost", Direct)
 				g.want(t, "1", "hide", "new", Direct)
 				if n := g.reasons(); n["sampled"]+n["corrupt"] != 2 {
-					t.Errorf("rebuilds %v, want two: the first was overtaken", n)
+					t.Errorf("rebuilds %v, want two: a write overtook the first", n)
 				}
 			})
 		})
 	}
 }
 
-// hollow takes all keys out of page 0, at the same sequence.
+// hollow removes all keys from page 0 and keeps its sequence.
 func hollow(t *testing.T, g *rig) {
 	t.Helper()
 	id := favfilter.PageID{Number: 0}

@@ -7,8 +7,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/lru"
 )
 
-// images are pages rebuilt from the ledger while the store was down. They save the ledger another
-// read when the viewer returns. An image is used only while its sequence is the required one.
+// images are pages rebuilt from the ledger while the store was down. They save another read of the
+// ledger when a viewer returns. An image is used only if it has the required sequence.
 type images struct {
 	*lru.Cache[uint32, *favfilter.Page] // by number of page
 }

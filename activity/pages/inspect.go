@@ -15,8 +15,8 @@ import (
 const (
 	// maxLargest is the number of a page's users that are listed by name.
 	maxLargest = 10
-	// inspectTries is how often a page and the ledger are read until both are of the same sequence.
-	// inspectPause is the time in between that a write in flight gets to arrive.
+	// inspectTries is how often a page and the ledger are read until both have the same sequence.
+	// inspectPause is the time between two tries, in which a write in flight can arrive.
 	inspectTries = 5
 	inspectPause = 5 * time.Millisecond
 )
@@ -27,19 +27,19 @@ type PageInside struct {
 	ID        favfilter.PageID // its place in the store
 	Dedicated bool             // dedicated to one user
 	State     PageState
-	Damage    error // why it cannot be read; nil: it can, or there is none
+	Damage    error // why the page cannot be read; nil: readable or missing
 
 	Page     *favfilter.Page // read-only; nil if it is missing or damaged
 	Standing favfilter.Status
-	// Limit is the number of set bits at which the page is rebuilt. Without a ledger the page grows
-	// at that number instead.
+	// Limit is the number of set bits at which the page is rebuilt. Without a ledger, the page
+	// grows at that number instead.
 	Limit    uint32
 	Capacity int // expected number of keys at that limit
 
 	// Ledger is what the ledger has for the page; nil without a ledger.
 	Ledger *LedgerPage
-	// Lacks counts the ledger's keys that the page does not report, by kind. For a page that is not
-	// stale, these are lost.
+	// Lacks counts the ledger's keys that the page does not report, by kind. If the page is not
+	// stale, these keys are lost.
 	Lacks map[string]int
 	// Behind is the number of the ledger's changes that the page lacks.
 	Behind uint64
@@ -57,7 +57,7 @@ type LedgerPage struct {
 	// names.
 	Kinds   map[string]int
 	Users   int        // number of users with keys
-	Largest []UserKeys // the users with most keys, up to 10, most first
+	Largest []UserKeys // the users with the most keys, at most 10, in descending order
 }
 
 // UserKeys is the number of a user's keys.
@@ -79,8 +79,9 @@ func (p *PageInside) Agrees() bool {
 }
 
 // InspectPage reads a page with its collision bitmap, reads the ledger's rows for it, and compares
-// the two key by key. Both are of the same sequence, unless writes to the page never pause.
-// InspectPage changes nothing: it leaves a faulty page to the next feed or the scrub.
+// the two key by key. Both have the same sequence, unless writes to the page never pause.
+// InspectPage changes nothing, and leaves the repair of a faulty page to the next feed or the
+// scrub.
 //
 // It reads the whole page and all its rows, some 100 MiB for a large page. Errors are [ErrNoPage],
 // an [*UnavailableError], or that of ctx.
@@ -98,12 +99,12 @@ func (r *Pages) InspectPage(ctx context.Context, number uint32) (*PageInside, er
 	return p, nil
 }
 
-// hasPage reports whether there is such a page, as far as this process knows.
+// hasPage reports whether the page exists, as far as this process knows.
 func (r *Pages) hasPage(number uint32) bool {
 	return r.layout.inUse(number)
 }
 
-// readSettled reads a page and its rows, and repeats that while a write to the page is in flight.
+// readSettled reads a page and its rows. It repeats that while a write to the page is in flight.
 func (r *Pages) readSettled(ctx context.Context, number uint32) (*PageInside, []ledger.Row, error) {
 	for tries := 1; ; tries++ {
 		p, rows, err := r.readInside(ctx, number)
@@ -115,7 +116,7 @@ func (r *Pages) readSettled(ctx context.Context, number uint32) (*PageInside, []
 }
 
 // readInside reads the page first and the ledger after it. So a page with a higher sequence than
-// the ledger has is not just one that changed in between.
+// the ledger's has not merely changed between the reads.
 func (r *Pages) readInside(ctx context.Context, number uint32) (*PageInside, []ledger.Row, error) {
 	want := r.sequences.of(number).required.Load() // before the read
 	loaded, err := r.loadWhole(ctx, r.layout.pageID(number))
@@ -148,7 +149,7 @@ func (r *Pages) readInside(ctx context.Context, number uint32) (*PageInside, []l
 	return p, rows, nil
 }
 
-// insideOf returns what the page itself says.
+// insideOf returns what the page itself tells.
 func (r *storage) insideOf(number uint32, id favfilter.PageID, l favfilter.Loaded) *PageInside {
 	p := &PageInside{Number: number, ID: id, Page: l.Page, Damage: l.Damage, Lacks: make(map[string]int)}
 	p.Standing = favfilter.Status{Missing: l.Page == nil && l.Damage == nil, Damage: l.Damage}
@@ -212,15 +213,15 @@ type UserKeysInside struct {
 	// two-way kinds count under their own names.
 	Keys  map[string]int
 	Total int            // of Keys
-	Holds int            // of these, the keys that the page reports: all, unless it is at fault
+	Holds int            // number of the keys that the page reports; all, unless it is at fault
 	Lacks map[string]int // the other keys, by kind
 	// Probed reports whether feeds look up single bits of the page, because it is too large to read.
 	Probed bool
 }
 
-// InspectRows reads the page of a user, without comparing it, and the ledger's rows for it. If the
-// user moves to another page meanwhile, it follows. Errors are an [*UnavailableError], or that of
-// ctx.
+// InspectRows reads the page of a user, without comparing it, and the ledger's rows for it. It
+// follows a user who moves to another page during the call. Errors are an [*UnavailableError], or
+// that of ctx.
 func (r *Pages) InspectRows(ctx context.Context, user string) (*PageInside, []ledger.Row, error) {
 	hash := UserHash(r.identity.Seed, user)
 	since := r.recent()
@@ -242,8 +243,7 @@ func (r *Pages) InspectRows(ctx context.Context, user string) (*PageInside, []le
 	return nil, nil, Unavailable("ledger", errMoved)
 }
 
-// InspectUser is [Pages.InspectPage] for the page of a user. It compares the user's own keys as
-// well.
+// InspectUser is [Pages.InspectPage] for the page of a user. It also compares the user's own keys.
 func (r *Pages) InspectUser(ctx context.Context, user string) (*PageInside, UserKeysInside, error) {
 	own := UserKeysInside{Keys: make(map[string]int), Lacks: make(map[string]int)}
 	inside, rows, err := r.InspectRows(ctx, user)

@@ -16,7 +16,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// somePopulation is known to the last key: on the one page that there is.
+// somePopulation records activities for exact expectations about a ledger with one page.
 func somePopulation(t *testing.T, g *rig) {
 	t.Helper()
 	var batch []Activity
@@ -90,7 +90,7 @@ func TestInspectHarmedPage(t *testing.T) {
 			must(t, err)
 			put(t, g.store, foreign)
 		}, PageInside{State: PageForeign, Residual: -42, Lacks: map[string]int{"hide": 31, "block": 5, "blocked-by": 5, "like": 1}}},
-		{"a key too many", func() {
+		{"one key too many", func() {
 			page := g.inspectOne(t, 0).Page.Clone()
 			page.Insert(favfilter.Hash{H1: 1, H2: 2})
 			put(t, g.store, page)
@@ -100,13 +100,13 @@ func TestInspectHarmedPage(t *testing.T) {
 			c.harm()
 			p := g.inspectOne(t, 0)
 			if p.State != c.want.State || p.Behind != c.want.Behind || p.Residual != c.want.Residual || !maps.Equal(p.Lacks, c.want.Lacks) {
-				t.Errorf("%v, behind by %d, %d keys more, lacks %v, want %+v", p.State, p.Behind, p.Residual, p.Lacks, c.want)
+				t.Errorf("%v, behind by %d, residual %d, lacks %v, want %+v", p.State, p.Behind, p.Residual, p.Lacks, c.want)
 			}
 			if p.Agrees() != (c.name == "sound") || (p.Damage != nil) != (p.State == PageDamaged) {
 				t.Errorf("agrees: %v, damage: %v", p.Agrees(), p.Damage)
 			}
 			if again := g.inspectOne(t, 0); again.State != p.State || again.Residual != p.Residual {
-				t.Errorf("a look has made %v of a page that was %v", again.State, p.State)
+				t.Errorf("state %v after an inspection, %v before", again.State, p.State)
 			}
 			rebuilt, err := g.RebuildPage(t.Context(), 0)
 			must(t, err)
@@ -118,11 +118,11 @@ func TestInspectHarmedPage(t *testing.T) {
 		})
 	}
 	if n := g.Stats().Rebuilds["asked for"]; n != 6 {
-		t.Errorf("%d rebuilds were asked for, want 6", n)
+		t.Errorf("%d rebuilds were requested, want 6", n)
 	}
 }
 
-// put replaces whatever the store has for the page.
+// put replaces what the store has for the page.
 func put(t *testing.T, store favfilter.Store, page *favfilter.Page) {
 	t.Helper()
 	id := favfilter.PageID{Number: page.Header().Number}
@@ -163,7 +163,7 @@ func isInvalid(err error, code, field string) bool {
 	return ok && invalid.Code == code && invalid.Field == field
 }
 
-// emptied is page 0 without its keys, at its sequence.
+// emptied returns page 0 without its keys, at the same sequence.
 func emptied(t *testing.T, g *rig) *favfilter.Page {
 	t.Helper()
 	page, err := favfilter.NewPage(g.inspectOne(t, 0).Standing.Header)
@@ -171,8 +171,8 @@ func emptied(t *testing.T, g *rig) *favfilter.Page {
 	return page
 }
 
-// A user whom another process moves is found where they are, before this one has heard of it, and
-// so is what is theirs.
+// InspectUser finds a user whom another process has moved, and the user's keys, before this process
+// has heard of the move.
 func TestInspectFollowsMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
@@ -182,7 +182,7 @@ func TestInspectFollowsMoves(t *testing.T) {
 		a.recordMany(t, "bot", "hide", 50, posts("p"))
 		must(t, a.dedicate(t.Context(), UserHash(a.identity.Seed, "bot")))
 		if b.layout.pageOf(UserHash(b.identity.Seed, "bot")) != 0 {
-			t.Fatal("the other process has heard of it")
+			t.Fatal("the other process has already heard of the move")
 		}
 		in, u, err := b.InspectUser(t.Context(), "bot")
 		must(t, err)

@@ -11,16 +11,15 @@ import (
 	"github.com/feedfilter/feedfilter/internal/faulttest"
 )
 
-// faultyWhole is a store whose reads of pages with their collision bits count as calls that may
-// fail, too.
+// faultyWhole is a store whose LoadWhole counts as a call that may fail, too.
 type faultyWhole struct{ faulttest.Store }
 
 func (s faultyWhole) LoadWhole(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
 	return faulttest.Do(s.Faults, func() ([]favfilter.Loaded, error) { return s.Store.LoadWhole(ctx, ids) })
 }
 
-// TestInspectFaults lets each call that a look makes fail: it says so, or gets by without, and
-// never shows half of what there is.
+// TestInspectFaults lets each call of an inspection fail. The inspection returns an error or a
+// complete answer, never a part of one.
 func TestInspectFaults(t *testing.T) {
 	f := &faulttest.Faults{}
 	g := newRig(t, &favfilter.Memory{}, 4)
@@ -43,7 +42,7 @@ func TestInspectFaults(t *testing.T) {
 			whole, err := look()
 			switch {
 			case err == nil && !whole:
-				t.Errorf("%s, call %d fails: it is not whole, and nothing is said", name, at)
+				t.Errorf("%s, call %d fails: incomplete, without an error", name, at)
 			case err != nil && (!errors.As(err, new(*UnavailableError)) || !errors.Is(err, faulttest.ErrInjected)):
 				t.Errorf("%s, call %d fails: %v", name, at, err)
 			case err != nil:
@@ -54,13 +53,12 @@ func TestInspectFaults(t *testing.T) {
 			}
 		}
 		if failed == 0 {
-			t.Errorf("%s: no call matters", name)
+			t.Errorf("%s: no failed call caused an error", name)
 		}
 	}
 }
 
-// overtaken is a store that something is written to whenever a page was read with its collision
-// bits.
+// overtaken is a store that calls then after each read of a page with its collision bits.
 type overtaken struct {
 	favfilter.Store
 
@@ -73,8 +71,8 @@ func (s overtaken) LoadWhole(ctx context.Context, ids []favfilter.PageID) ([]fav
 	return loaded, err
 }
 
-// A write between the looks at the page and at the ledger is no difference between the two, unless
-// there is one each time.
+// A write between the reads of page and ledger does not count as a difference. If there is one at
+// each try, the page is reported as behind.
 func TestInspectWhileWritten(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 1)
 	g.record(t, true, add("1", "hide", "p"))
@@ -91,11 +89,11 @@ func TestInspectWhileWritten(t *testing.T) {
 	}
 	reads, writes = 0, 1000
 	if p := g.inspectOne(t, 0); p.State != PageBehind || p.Behind != 1 || p.Agrees() || reads != inspectTries {
-		t.Errorf("while writes do not cease, read %d times: %+v", reads, p)
+		t.Errorf("with a write at each try, read %d times: %+v", reads, p)
 	}
 }
 
-// A page that is not as the ledger has it does not agree, whatever it is that differs.
+// Agrees reports false for a page that differs from the ledger in any way.
 func TestAgrees(t *testing.T) {
 	sound := func(change func(*PageInside)) *PageInside {
 		p := &PageInside{State: PageSound, Ledger: &LedgerPage{Keys: 1}, Lacks: map[string]int{}}
@@ -108,12 +106,12 @@ func TestAgrees(t *testing.T) {
 		want bool
 	}{
 		{"sound", sound(func(*PageInside) {}), true},
-		{"of another state", sound(func(p *PageInside) { p.State = PageOverfull }), false},
+		{"overfull", sound(func(p *PageInside) { p.State = PageOverfull }), false},
 		{"behind", sound(func(p *PageInside) { p.Behind = 1 }), false},
-		{"a key too few", sound(func(p *PageInside) { p.Residual = -1 }), false},
-		{"a key that is not reported", sound(func(p *PageInside) { p.Lacks["hide"] = 1 }), false},
+		{"one key too few", sound(func(p *PageInside) { p.Residual = -1 }), false},
+		{"a key that a View misses", sound(func(p *PageInside) { p.Lacks["hide"] = 1 }), false},
 		{"unused", &PageInside{State: PageUnused, Ledger: &LedgerPage{}}, true},
-		{"unused, of keys", &PageInside{State: PageUnused, Ledger: &LedgerPage{Keys: 1}}, false},
+		{"unused, with keys in the ledger", &PageInside{State: PageUnused, Ledger: &LedgerPage{Keys: 1}}, false},
 		{"unused, without a ledger", &PageInside{State: PageUnused}, true},
 		{"damaged, without a ledger", &PageInside{State: PageDamaged}, false},
 	} {
@@ -123,21 +121,21 @@ func TestAgrees(t *testing.T) {
 	}
 }
 
-// A page is overfull from the day on that the rate is made less; one where there should be none is
-// not taken for unused.
+// A page counts as overfull once the rate is lowered. A page whose users have no activities is
+// ahead, not unused.
 func TestInspectOddPages(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 1)
 	page, err := g.image(t.Context(), 0, nil, ledger.PageState{Sequence: 5})
 	must(t, err)
 	put(t, g.store, page)
 	if p := g.inspectOne(t, 0); p.State != PageAhead || p.Agrees() {
-		t.Errorf("where nobody has done anything: %v, agrees %v", p.State, p.Agrees())
+		t.Errorf("page without activities: %v, agrees %v", p.State, p.Agrees())
 	}
 	_, err = g.RebuildPage(t.Context(), 0)
 	must(t, err)
 	somePopulation(t, g)
 	g.keyRate = 1e-30
 	if p := g.inspectOne(t, 0); p.State != PageOverfull || p.Agrees() || p.Standing.Header.Set <= p.Limit {
-		t.Errorf("of another rate: %v, agrees %v", p.State, p.Agrees())
+		t.Errorf("after the rate was lowered: %v, agrees %v", p.State, p.Agrees())
 	}
 }

@@ -12,14 +12,14 @@ import (
 const (
 	reasonDamaged = "damaged"
 	reasonForeign = "foreign"
-	// reasonLayout is the reason of a page of a layout that is being built.
+	// reasonLayout is the reason for building a page of a new layout.
 	reasonLayout = "layout"
-	// reasonClosed is that of a page that says that nobody is on it any more.
+	// reasonClosed is the reason of a closed page, which has no users.
 	reasonClosed = "closed"
 )
 
-// damageReason tells a damaged page from one of another format version, which another version of
-// this program has written. The latter is expected: after an upgrade every page is one.
+// damageReason tells a damaged page from one of another format version. The latter is expected:
+// after an upgrade, every page has the old format.
 func damageReason(damage error) string {
 	if errors.Is(damage, favfilter.ErrFormat) {
 		return reasonForeign
@@ -35,8 +35,8 @@ func statusOf(l favfilter.Loaded) favfilter.Status {
 	return favfilter.Status{Header: l.Page.Header()}
 }
 
-// fault returns why a page in the state st must not be used where at least the sequence want is
-// required. "" means that the page may be used.
+// fault returns why a page in the state st must not be used by a reader that requires at least the
+// sequence want. "" means that the page may be used.
 func (r *poller) fault(ctx context.Context, number uint32, want uint64, st favfilter.Status) string {
 	h := st.Header
 	switch {
@@ -62,7 +62,7 @@ func (r *poller) fault(ctx context.Context, number uint32, want uint64, st favfi
 }
 
 // ahead reports whether the page has a sequence that the ledger never gave out, as after a restore
-// of the ledger from a backup. If the ledger cannot be asked, the page counts as valid.
+// of the ledger from a backup. If the ledger is unavailable, the page counts as valid.
 func (r *poller) ahead(ctx context.Context, number uint32, sequence uint64) bool {
 	if sequence <= r.sequences.of(number).known.Load() {
 		return false
@@ -72,7 +72,7 @@ func (r *poller) ahead(ctx context.Context, number uint32, sequence uint64) bool
 	}
 	known, err := r.ledger.Sequence(ctx, number)
 	if errors.Is(err, ledger.ErrGone) {
-		return false // the layout is leaving: later writes close the page, so an open one has them all
+		return false // later writes close the page of a leaving layout, so an open one has all writes
 	}
 	if err != nil {
 		r.log.WarnContext(ctx, "a page newer than known cannot be compared with the ledger", "page", number, "error", err)

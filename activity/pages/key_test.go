@@ -24,7 +24,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestKeysAreInjective draws ids from the characters that could confuse keys.
+// TestKeysAreInjective draws ids from the characters that have a meaning in keys.
 func TestKeysAreInjective(t *testing.T) {
 	type activity struct {
 		kind, owner, id string
@@ -51,7 +51,7 @@ func TestKeysAreInjective(t *testing.T) {
 	})
 }
 
-// A key that is hashed as one text is hashed like its two parts.
+// A key has the same hash as a whole and in two parts.
 func TestHashOfKeys(t *testing.T) {
 	id := rapid.StringOfN(rapid.SampledFrom([]rune("_%5FUP2:-a\u00e9")), 1, 40, -1)
 	rapid.Check(t, func(t *rapid.T) {
@@ -60,7 +60,7 @@ func TestHashOfKeys(t *testing.T) {
 		users := rapid.Bool().Draw(t, "users")
 		want := KeyStart(seed, kind, owner, users).With(favfilter.HashKey(seed, target))
 		if got := hashOf(seed, Key(kind, owner, target, users)); got != want {
-			t.Fatalf("%s: %x, its parts %x", Key(kind, owner, target, users), got, want)
+			t.Fatalf("%s: %x, from its parts %x", Key(kind, owner, target, users), got, want)
 		}
 	})
 }

@@ -9,14 +9,14 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// seeds is how many seeds each test of hashes runs with: the seed of a ledger is random.
+// seeds is the number of seeds for each test of hashes, because the seed of a ledger is random.
 const seeds = 200
 
 // wideHashes is how many bits a key sets in the shapes of these tests.
 const wideHashes = 10
 
-// distinct returns how many bits a key sets in a page so wide that two of them fall together once
-// in ten million keys.
+// distinct returns how many bits a key sets in a very wide page. There, two bits of a key coincide
+// once in ten million keys.
 func distinct(h favfilter.Hash) int {
 	return len(favfilter.Shape{Bits: favfilter.MaxBits, Hashes: wideHashes}.Positions(nil, h))
 }
@@ -94,7 +94,7 @@ func TestStructuredIDsDoNotDegenerate(t *testing.T) {
 				start:      keyHash(seed, kind, user, users, id),
 				otherStart: keyHash(seed, otherKind, otherUser, users, id),
 			} {
-				if got := distinct(h); got < wideHashes-1 { // two bits may fall together by chance
+				if got := distinct(h); got < wideHashes-1 { // two bits may coincide by chance
 					t.Fatalf("start %q, id %q: %d distinct bits, want %d", from, id, got, wideHashes)
 				}
 				key := fmt.Sprintf("%q %q", from, id)

@@ -11,7 +11,7 @@ import (
 
 const (
 	// maxLaneRows is the number of changed rows that may wait for one page with a lane, and
-	// maxLanesRows for all such pages. Further writes to such a page are refused with
+	// maxLanesRows the number for all such pages. Further writes to such a page are refused with
 	// ErrOverloaded.
 	maxLaneRows  = 4096
 	maxLanesRows = 1 << 16
@@ -96,13 +96,12 @@ func (r *committer) runLane(page uint32) {
 	}
 }
 
-// carryInTime is carry within the time that a rebuild of the page may take, even if the step's
-// writers have been answered by then. If the step were skipped, the next one would need a rebuild
-// again.
+// carryInTime is carry with the time limit of a rebuild, even if the step's writers have been
+// answered before. If the step were skipped, the next one would need a rebuild again.
 func (r *committer) carryInTime(s *step) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), largeTimeout)
 	defer cancel()
-	stop := context.AfterFunc(s.ctx, func() { // nobody waits any more, except Close
+	stop := context.AfterFunc(s.ctx, func() { // only Close still waits for the step
 		select {
 		case <-r.closed:
 			cancel()
@@ -151,7 +150,7 @@ func takeTurn(ctx context.Context, turns chan struct{}) (end func(), err error) 
 	}, nil
 }
 
-// tracking holds which writes of a group wait for which pages.
+// tracking holds which writes of a group still wait for which pages.
 type tracking struct {
 	turns chan struct{} // one element for each page in repair
 
@@ -165,8 +164,8 @@ func newTracking() tracking {
 	return tracking{turns: make(chan struct{}, maxGroupTurns)}
 }
 
-// track notes which writes wait for the steps, and returns the writes that wait for none. No step
-// ends before the group has passed.
+// track notes which writes wait for the steps, and returns the writes that wait for none. Steps end
+// only after the group has passed.
 func (r *committer) track(g *group, steps []*step, failed map[uint32]error, end context.CancelFunc) (settled []*write) {
 	g.failed, g.end = failed, end
 	if len(steps) == 0 {

@@ -16,17 +16,17 @@ import (
 	"github.com/feedfilter/feedfilter/internal/faulttest"
 )
 
-// badLedger cannot tell what some pages hold: it hangs, or it fails.
+// badLedger is a ledger in which reads of some pages hang or fail.
 type badLedger struct {
 	Ledger
 	bad   map[uint32]bool
 	hangs bool
-	large bool          // they are too large to be read at once
-	gate  chan struct{} // what reads wait for, instead of failing
+	large bool          // bad pages are too large to be read at once
+	gate  chan struct{} // if set, reads wait for it instead of failing
 	on    atomic.Bool
 	reads atomic.Int64 // of bad pages
 
-	record chan struct{} // what transactions wait for; nil: nothing
+	record chan struct{} // if set, transactions wait for it
 }
 
 func (l *badLedger) read(ctx context.Context, page uint32) error {
@@ -69,7 +69,7 @@ func (l *badLedger) Record(ctx context.Context, now time.Time, changes []ledger.
 	return l.Ledger.Record(ctx, now, changes)
 }
 
-// losePage takes a page out of the store.
+// losePage removes a page from the store.
 func losePage(t *testing.T, s favfilter.Store, page uint32) {
 	t.Helper()
 	loaded, err := s.Load(t.Context(), []favfilter.PageID{{Number: page}})
@@ -81,7 +81,7 @@ func losePage(t *testing.T, s favfilter.Store, page uint32) {
 	}
 }
 
-// badRig is a process of 64 pages, with a user on a page that is bad, and others who are not on it.
+// badRig is a process with 64 pages, a user on the bad page, and others on other pages.
 type badRig struct {
 	*process
 	ledger *badLedger
@@ -90,13 +90,13 @@ type badRig struct {
 	others []string
 }
 
-// inBadRig runs a test in a bubble. The bad page is lost when it begins, but not bad yet.
+// inBadRig runs a test in a bubble. When it starts, the bad page is lost, but its reads work.
 func inBadRig(t *testing.T, hangs bool, test func(t *testing.T, g *badRig)) {
 	t.Helper()
 	inBadRigOn(t, hangs, &pageStore{}, 0, test)
 }
 
-// inBadRigOn is inBadRig with a store that does something to the changes of one page, and a
+// inBadRigOn is inBadRig with a store that delays or fails changes of one page, and with a
 // staleness bound.
 func inBadRigOn(
 	t *testing.T, hangs bool, store *pageStore, bound time.Duration, test func(t *testing.T, g *badRig),
@@ -125,7 +125,8 @@ func inBadRigOn(
 	})
 }
 
-// wantOthersServed has writes and feeds of others answered, in no time by the bubble's clock.
+// wantOthersServed checks that writes and feeds of others are answered, in no time by the bubble's
+// clock.
 func (g *badRig) wantOthersServed(t *testing.T, post string) {
 	t.Helper()
 	start := time.Now()
@@ -145,10 +146,10 @@ func (g *badRig) wantOthersServed(t *testing.T, post string) {
 	}
 }
 
-// A page whose rebuild hangs or fails delays nobody else, however many groups of writes are on
-// their way to it. Writes and feeds of other pages are answered as usual, even if they share a
-// transaction with a write to the bad page. Writes to the bad page are acknowledged late, and its
-// feeds are refused. Once the page can be rebuilt, it is.
+// A page whose rebuild hangs or fails does not delay others, however many groups of writes wait for
+// it. Writes and feeds of other pages are answered as usual, even if they share a transaction with
+// a write to the bad page. Writes to the bad page are acknowledged late, and its feeds fail. Once
+// the page can be rebuilt, it is.
 func TestBadPageHarmsItselfAlone(t *testing.T) {
 	for name, hangs := range map[string]bool{"hangs": true, "fails": false} {
 		t.Run(name, func(t *testing.T) {
@@ -166,11 +167,11 @@ func TestBadPageHarmsItselfAlone(t *testing.T) {
 							t.Errorf("write %d was acknowledged after %v", i, took)
 						}
 					})
-					synctest.Wait() // so that it has a group to itself
+					synctest.Wait() // so that the write has its own group
 				}
 				g.wantOthersServed(t, "p")
 
-				// A write to the bad page, and one to another, in one transaction.
+				// One transaction with a write to the bad page and a write to another page.
 				g.ledger.record = make(chan struct{})
 				first := g.others[0]
 				writes.Go(func() { g.record(t, true, add(first, "hide", "q0")) })
@@ -206,8 +207,8 @@ func TestBadPageHarmsItselfAlone(t *testing.T) {
 	}
 }
 
-// A write to a page that takes minutes to rebuild is acknowledged late, once its time is over: it
-// does not wait for the rebuild.
+// A write to a page whose rebuild takes minutes is acknowledged late, without waiting for the
+// rebuild.
 func TestWriteToALargePageThatHangs(t *testing.T) {
 	inBadRig(t, true, func(t *testing.T, g *badRig) {
 		g.ledger.large = true
@@ -224,10 +225,10 @@ func TestWriteToALargePageThatHangs(t *testing.T) {
 	})
 }
 
-// A write that comes while an earlier one has its page rebuilt is acknowledged when the page holds
+// A write that comes during the rebuild for an earlier write is acknowledged when the page holds
 // it, and not before.
 func TestWriteBehindARebuild(t *testing.T) {
-	// With this bound nothing is acknowledged late meanwhile.
+	// With this bound no write is acknowledged late during the test.
 	inBadRigOn(t, false, &pageStore{}, time.Minute, func(t *testing.T, g *badRig) {
 		g.ledger.gate = make(chan struct{})
 		g.ledger.on.Store(true)
@@ -238,7 +239,7 @@ func TestWriteBehindARebuild(t *testing.T) {
 				g.record(t, true, add(g.user, "hide", fmt.Sprint("p", i)))
 				done.Add(1)
 			})
-			synctest.Wait() // so that it has a group to itself
+			synctest.Wait() // so that the write has its own group
 		}
 		time.Sleep(pageTimeout / 2)
 		if n := done.Load(); n != 0 {
@@ -254,10 +255,10 @@ func TestWriteBehindARebuild(t *testing.T) {
 	})
 }
 
-// pageStore lets changes of one page wait, or fail.
+// pageStore is a store in which changes of one page wait or fail.
 type pageStore struct {
 	favfilter.Store
-	page atomic.Pointer[uint32] // nil: none yet
+	page atomic.Pointer[uint32] // nil: no page yet
 	gate chan struct{}          // nil: changes fail
 }
 
@@ -276,14 +277,14 @@ func (s *pageStore) Apply(ctx context.Context, batches []favfilter.Batch) []favf
 	return results
 }
 
-// of has the store do that to the page of a user.
+// of chooses the page of the user as the one whose changes wait or fail.
 func (s *pageStore) of(g *badRig, user string) {
 	page := g.layout.pageOf(UserHash(g.identity.Seed, user))
 	s.page.Store(&page)
 }
 
-// A write to two pages, of which one is being rebuilt and the other is changed slowly, is
-// acknowledged when both stand, whichever is first.
+// A write changes two pages: one is being rebuilt, the other is slow. The write is acknowledged
+// once both pages have it, in either order.
 func TestWriteToALaneAndASlowPage(t *testing.T) {
 	slow := &pageStore{}
 	inBadRigOn(t, false, slow, time.Minute, func(t *testing.T, g *badRig) {
@@ -309,14 +310,14 @@ func TestWriteToALaneAndASlowPage(t *testing.T) {
 		start := time.Now()
 		writes.Wait()
 		if took := time.Since(start); took > 100*time.Millisecond {
-			t.Errorf("the write was acknowledged %v after both pages stand", took)
+			t.Errorf("the write was acknowledged %v after both pages had it", took)
 		}
 		g.want(t, g.user, "block", g.others[0], Direct)
 		g.want(t, g.others[0], "block", g.user, Reverse)
 	})
 }
 
-// A write whose page cannot be changed is acknowledged late, also where another write of its
+// A write whose page cannot be changed is acknowledged late, even if another write of its
 // transaction waits for a rebuild.
 func TestFailedWriteBesideARebuild(t *testing.T) {
 	failing := &pageStore{}
@@ -327,7 +328,7 @@ func TestFailedWriteBesideARebuild(t *testing.T) {
 		g.ledger.record = make(chan struct{})
 		start := time.Now()
 		var writes sync.WaitGroup
-		for i, user := range []string{g.others[1], g.user, other} { // the first has a group to itself
+		for i, user := range []string{g.others[1], g.user, other} { // the first has its own group
 			writes.Go(func() {
 				g.record(t, true, add(user, "hide", "p"))
 				if took := time.Since(start); user == other && took < defaultBound {
@@ -341,8 +342,8 @@ func TestFailedWriteBesideARebuild(t *testing.T) {
 	})
 }
 
-// Pages that hang do not take the slots of others' rebuilds for longer than a rebuild may take, and
-// not again.
+// Rebuilds that hang keep their slots no longer than a rebuild may take, and do not take them
+// again.
 func TestManyBadPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := bubbleLedger(t, 64), &favfilter.Memory{}
@@ -351,7 +352,7 @@ func TestManyBadPages(t *testing.T) {
 		for page := range uint32(32) {
 			bad.bad[page] = true
 		}
-		var users []string // one on each page
+		var users []string // one user on each page
 		for page := range uint32(64) {
 			users = append(users, p.userOn(page))
 			p.record(t, true, add(users[page], "hide", "before"))
@@ -361,7 +362,7 @@ func TestManyBadPages(t *testing.T) {
 		var feeds sync.WaitGroup
 		for _, user := range users[:32] {
 			feeds.Go(func() {
-				for range 30 { // for as long as it goes on
+				for range 30 { // until after the other users were served
 					_, _ = p.View(t.Context(), user, []Kind{p.kind(t, "hide")}, nil)
 					time.Sleep(time.Second)
 				}
@@ -382,7 +383,7 @@ func TestManyBadPages(t *testing.T) {
 	})
 }
 
-// userOn is a user of a page.
+// userOn returns a user of the page.
 func (g *rig) userOn(page uint32) string {
 	for i := 0; ; i++ {
 		if user := fmt.Sprint("on", i); g.layout.pageOf(UserHash(g.identity.Seed, user)) == page {
@@ -391,9 +392,9 @@ func (g *rig) userOn(page uint32) string {
 	}
 }
 
-// A page that cannot be made is not tried at each feed and write, but after pauses. Feeds and
-// writes have the last error at once. A page that somebody else has put in place serves at once,
-// and so does the ledger when it is back.
+// A page whose rebuild fails is tried again only after pauses. During a pause, feeds and writes get
+// the last error at once. If another process has stored the page, or the ledger is back, they are
+// served at once.
 func TestRebuildsPauseAfterFailures(t *testing.T) {
 	inBadRig(t, false, func(t *testing.T, g *badRig) {
 		g.ledger.on.Store(true)
@@ -405,16 +406,16 @@ func TestRebuildsPauseAfterFailures(t *testing.T) {
 				t.Fatalf("error %v", err)
 			}
 			if took := time.Since(start); took > 0 {
-				t.Fatalf("an error after %v", took)
+				t.Fatalf("error after %v, want at once", took)
 			}
 			time.Sleep(50 * time.Millisecond)
 		}
 		if n := g.ledger.reads.Load(); n < seconds/3 || n > seconds {
-			t.Errorf("%d reads of a page that cannot be read, in %d s", n, seconds)
+			t.Errorf("%d reads of the bad page in %d s", n, seconds)
 		}
 
 		other := startProcess(t, g.ledger.Ledger, g.store, Config{ScrubRate: 1})
-		other.want(t, g.user, "hide", "before", Direct) // makes the page
+		other.want(t, g.user, "hide", "before", Direct) // stores the page
 		other.record(t, true, add(g.user, "hide", "p"))
 		time.Sleep(defaultBound)
 		g.want(t, g.user, "hide", "p", Direct)
@@ -428,13 +429,13 @@ func TestRebuildsPauseAfterFailures(t *testing.T) {
 			t.Fatalf("error %v", err)
 		}
 		g.ledger.on.Store(false)
-		g.rebuilds.forgive() // as a poll does that succeeds after one that failed
+		g.rebuilds.forgive() // like a poll that succeeds after a failed one
 		g.want(t, g.user, "hide", "p", Direct)
 	})
 }
 
-// What may wait for a bad page is bounded: further writes to it are refused with nothing changed,
-// and writes to others are not.
+// The number of rows that may wait for a bad page is limited. Further writes to that page are
+// refused and change nothing. Writes to other pages are not refused.
 func TestTooMuchWaitsForABadPage(t *testing.T) {
 	inBadRig(t, true, func(t *testing.T, g *badRig) {
 		g.ledger.on.Store(true)
@@ -474,7 +475,7 @@ func TestCloseDuringABadRebuild(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, _ = g.Record(ctx, []Activity{add(g.user, "hide", "p")})
-		time.Sleep(2 * pageTimeout) // it is read in parts by now
+		time.Sleep(2 * pageTimeout) // the page is now being read in parts
 		_, _ = g.View(ctx, g.user, []Kind{g.kind(t, "hide")}, nil)
 		start := time.Now()
 		g.Close()
@@ -484,7 +485,7 @@ func TestCloseDuringABadRebuild(t *testing.T) {
 	})
 }
 
-// slowPageLedger takes its time to read some pages.
+// slowPageLedger takes long to read some pages.
 type slowPageLedger struct {
 	*badLedger
 	takes time.Duration
@@ -505,7 +506,8 @@ func (l *slowPageLedger) EachRow(ctx context.Context, page uint32, each func([]l
 }
 
 // TestWritesDuringALongRebuild has a rebuild that takes longer than its writers wait. The page is
-// rebuilt once. Writes meanwhile are applied afterwards, though they are acknowledged by then.
+// rebuilt once. Writes during the rebuild are applied after it, though they have been acknowledged
+// by then.
 func TestWritesDuringALongRebuild(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
@@ -522,7 +524,7 @@ func TestWritesDuringALongRebuild(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			time.Sleep(slow.takes / 50) // some before the rebuild ends, some after
+			time.Sleep(slow.takes / 50) // some writes before the rebuild ends, some after
 		}
 		writes.Wait()
 		if took := time.Since(start); took > 3*slow.takes {
@@ -539,8 +541,8 @@ func TestWritesDuringALongRebuild(t *testing.T) {
 	})
 }
 
-// A page with a lane refuses writes when too much waits for it, or for all such pages. Other pages
-// do not.
+// A page with a lane refuses writes when too many rows wait for it, or for all such pages. Other
+// pages still take writes.
 func TestCongested(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 64)
 	g.Close()

@@ -25,8 +25,8 @@ func patience(large bool) time.Duration {
 	return loadTimeout
 }
 
-// allKeys reads all rows of a page without their times. Rows of one user and kind come in one run,
-// or in a large page in several.
+// allKeys reads all rows of a page without their times. Rows of one user and kind are adjacent, but
+// a large page may have several such runs.
 func (r *rebuilder) allKeys(ctx context.Context, number uint32) ([]ledger.Row, ledger.PageState, error) {
 	rows, s, err := r.ledger.Keys(ctx, number)
 	if !errors.Is(err, ledger.ErrLargePage) {
@@ -46,7 +46,7 @@ func (r *rebuilder) allKeys(ctx context.Context, number uint32) ([]ledger.Row, l
 }
 
 // largeWork starts background work on a large page, and reports whether it did. Only one such work
-// runs at a time, and idleShare times its duration passes before the next.
+// runs at a time. A pause of idleShare times its duration follows.
 func (r *scrubber) largeWork(do func(ctx context.Context)) bool {
 	if !r.largeWorks.CompareAndSwap(false, true) {
 		return false
@@ -57,7 +57,7 @@ func (r *scrubber) largeWork(do func(ctx context.Context)) bool {
 		defer cancel()
 		start := time.Now()
 		do(ctx)
-		_ = r.rest(r.base, idleShare*time.Since(start)) // or it is closed
+		_ = r.rest(r.base, idleShare*time.Since(start)) // its error means closed; then the work ends, too
 	})
 	if !begun {
 		r.largeWorks.Store(false)

@@ -10,8 +10,8 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// TestLongLargePage has a page of more rows than the ledger reads at once, of one user or of many.
-// It is built, read, compared, inspected, exported, grown to more pages and deleted like any other.
+// TestLongLargePage has a page with more rows than the ledger reads at once, of one user or of
+// many. It is built, read, compared, inspected, exported, split among more pages and deleted.
 func TestLongLargePage(t *testing.T) {
 	for name, users := range map[string]int{"of one user": 1, "of many users": 100} {
 		t.Run(name, func(t *testing.T) {
@@ -32,7 +32,7 @@ func TestLongLargePage(t *testing.T) {
 			must(t, bulk.Finish(t.Context()))
 			number := p.layout.pageOf(UserHash(p.identity.Seed, "u0"))
 			if own := number >= ledger.DedicatedPages; own != (users == 1) {
-				t.Fatalf("they are on page %d", number)
+				t.Fatalf("the users are on page %d", number)
 			}
 			look := func() {
 				t.Helper()
@@ -69,7 +69,7 @@ func TestLongLargePage(t *testing.T) {
 	}
 }
 
-// dropPage takes a page out of the store.
+// dropPage removes a page from the store.
 func (g *rig) dropPage(t *testing.T, s favfilter.Store, number uint32) {
 	t.Helper()
 	id := g.layout.pageID(number)
@@ -82,30 +82,30 @@ func (g *rig) dropPage(t *testing.T, s favfilter.Store, number uint32) {
 	}
 }
 
-// wantInBackground has a large page compared, which nobody waits for.
+// wantInBackground starts the comparison of a large page, and waits until it has ended.
 func (p *process) wantInBackground(t *testing.T, number uint32) {
 	t.Helper()
 	verified := p.Stats().Verified
 	p.verify(number)
 	for end := time.Now().Add(time.Minute); p.Stats().Verified == verified || p.Stats().Rebuilds["verified"] == 0; {
 		if time.Now().After(end) {
-			t.Fatal("the page is not compared")
+			t.Fatal("the page was not compared within a minute")
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
 }
 
-// A page that cannot be made does not keep the sweep from pages whose writers died later.
+// A page that cannot be rebuilt does not keep the sweep from other pages that were left behind.
 func TestSweepPassesABadPage(t *testing.T) {
 	inBadRig(t, true, func(t *testing.T, g *badRig) {
 		g.ledger.on.Store(true)
-		write := func(user string) { // whose writer dies
+		write := func(user string) { // records without the page, like a writer that dies
 			change := g.change(g.kind(t, "hide"), add(user, "hide", "p"), time.Now())
 			_, err := g.ledger.Ledger.Record(t.Context(), time.Now(), []ledger.Change{change})
 			must(t, err)
 		}
 		for _, user := range g.others {
-			write(g.user) // so that each sweep meets it
+			write(g.user) // so that each sweep meets the bad page
 			write(user)
 			time.Sleep(2*defaultBound + repairPatience)
 			number := g.layout.pageOf(UserHash(g.identity.Seed, user))
@@ -118,7 +118,7 @@ func TestSweepPassesABadPage(t *testing.T) {
 	})
 }
 
-// Users whose new pages cannot be made keep nobody from moving.
+// Users whose new pages cannot be made do not keep others from moving.
 func TestMovesPassBadPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bubbleLedger(t, 64)

@@ -10,12 +10,12 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// layout holds on which page each user is, as the ledger was last known to have it. It is safe for
+// layout holds on which page each user is, as last learned from the ledger. It is safe for
 // concurrent use.
 //
-// Only a poll takes up another number of pages. Any reader that looks for a user on a page of the
-// new layout therefore knows every sequence that was issued before. Receipts, too, tell which users
-// have a dedicated page.
+// Only a poll applies a new number of pages. So a reader that looks for a user on a page of the new
+// layout knows every sequence given out before that poll. Receipts, too, tell which users have a
+// dedicated page.
 type layout struct {
 	id      ledger.Identity // only Pages is used
 	layouts atomic.Pointer[ledger.Layouts]
@@ -24,7 +24,7 @@ type layout struct {
 	changes   atomic.Uint64
 	mu        sync.RWMutex
 	owners    map[uint64]uint32 // dedicated pages by the hash of their user
-	users     map[uint32]uint64 // the reverse, also of pages that nobody is on any more
+	users     map[uint32]uint64 // the reverse, including released pages
 
 	last atomic.Pointer[census]
 }
@@ -46,7 +46,7 @@ func (l *layout) pageOf(hash uint64) uint32 {
 	return l.sharedPage(hash)
 }
 
-// sharedPage returns the page that a user without a dedicated page is on.
+// sharedPage returns the shared page on which a user without a dedicated page is.
 func (l *layout) sharedPage(hash uint64) uint32 { return l.id.PageIn(l.now().Current, hash) }
 
 // owned returns the dedicated page of a user.
@@ -66,7 +66,7 @@ func (l *layout) owns(hash uint64, page uint32) bool {
 	return ok && owned == page
 }
 
-// dedicate notes the dedicated page of a user. A user's later page has a greater number.
+// dedicate notes the dedicated page of a user. A page with a higher number is newer.
 func (l *layout) dedicate(hash uint64, page uint32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -85,7 +85,7 @@ func (l *layout) learn(receipt ledger.Receipt) {
 	}
 }
 
-// release notes that nobody is on a dedicated page any more.
+// release notes that a dedicated page has no user any more.
 func (l *layout) release(page uint32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -98,7 +98,7 @@ func (l *layout) release(page uint32) {
 	l.changes.Add(1)
 }
 
-// take takes up what a poll found.
+// take applies what a poll found.
 func (l *layout) take(p ledger.Progress) {
 	for _, o := range p.Owners {
 		l.dedicate(o.Hash, o.Page)
@@ -116,7 +116,7 @@ func (l *layout) slot(page uint32) uint32 {
 	}
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	return l.id.Slot(l.users[page]) // who has the number has it from the ledger, with the hash
+	return l.id.Slot(l.users[page]) // the hash came from the ledger, together with the number
 }
 
 // pageID returns the place of a page in the store. All pages of a user are in the slot of the
@@ -128,10 +128,10 @@ func (l *layout) pageID(page uint32) favfilter.PageID {
 	return favfilter.PageID{Number: l.slot(page), Part: "p" + strconv.FormatUint(uint64(page), 10)}
 }
 
-// inUse reports whether users are on the page, as far as is known.
+// inUse reports whether the page has users, as far as is known.
 func (l *layout) inUse(page uint32) bool { return l.census().has(page) }
 
-// census lists the pages that users are on.
+// census lists the pages that have users.
 type census struct {
 	changes   uint64 // of the layout, when they were listed
 	first     uint32 // number of the first shared page
@@ -139,7 +139,7 @@ type census struct {
 	dedicated []uint32
 }
 
-// census lists the pages, unless nothing has changed since it last did.
+// census returns the list of pages. It makes a new one only after a change.
 func (l *layout) census() *census {
 	changes := l.changes.Load()
 	if last := l.last.Load(); last != nil && last.changes == changes {
@@ -173,7 +173,7 @@ func (c *census) isShared(page uint32) bool {
 	return page >= c.first && page-c.first < uint32(c.shared)
 }
 
-// has reports whether the page is one of them.
+// has reports whether the census has the page.
 func (c *census) has(page uint32) bool {
 	if c.isShared(page) {
 		return true

@@ -17,8 +17,8 @@ const (
 	hashMost  = ^uint64(0)
 )
 
-// Pages of the first layout have numbers from 0 on, those of a later layout from its own number of
-// pages on. All of them are in the hash slot of the first layout's page.
+// Pages of the first layout have numbers from 0. The pages of a later layout are numbered from its
+// number of pages. Each has the hash slot of the first layout's page with the same users.
 func TestLayoutNamesPages(t *testing.T) {
 	l := newLayout(4)
 	for _, c := range []struct {
@@ -42,8 +42,8 @@ func TestLayoutNamesPages(t *testing.T) {
 	}
 }
 
-// A dedicated page is its user's until it is released. What is known of a later page is not undone
-// by what an earlier poll says.
+// A dedicated page is its user's until it is released. An earlier poll does not undo what is known
+// of a later page.
 func TestLayoutOfDedicatedPages(t *testing.T) {
 	const first, second = ledger.DedicatedPages, ledger.DedicatedPages + 7
 	l := newLayout(4)
@@ -56,7 +56,7 @@ func TestLayoutOfDedicatedPages(t *testing.T) {
 			t.Errorf("%s: dedicated pages %v, want %v", when, c.dedicated, dedicated)
 		}
 		if l.sharedPage(hashThird) != 2 || l.pageOf(hashMost) != 3 {
-			t.Errorf("%s: others are elsewhere", when)
+			t.Errorf("%s: another user's page has changed", when)
 		}
 	}
 	want("at first", 2)
@@ -70,7 +70,7 @@ func TestLayoutOfDedicatedPages(t *testing.T) {
 	want("an earlier page", second, second)
 	l.release(first)
 	want("an earlier page is released", second, second)
-	for _, page := range []uint32{first, second} { // also of pages that nobody is on
+	for _, page := range []uint32{first, second} { // including released pages
 		if id := l.pageID(page); id.Number != 2 || id.Part == "" {
 			t.Errorf("page %d is %v", page, id)
 		}
@@ -80,7 +80,7 @@ func TestLayoutOfDedicatedPages(t *testing.T) {
 	}
 }
 
-// A census has each page once, shared ones first, and is made again only if something has changed.
+// A census lists each page once, shared pages first. It is made again only after a change.
 func TestLayoutCensus(t *testing.T) {
 	l := newLayout(4)
 	l.take(ledger.Progress{Layouts: ledger.Layouts{Current: 8}})
@@ -103,7 +103,7 @@ func TestLayoutCensus(t *testing.T) {
 	}
 	l.take(ledger.Progress{Layouts: l.now()})
 	if l.census() != c {
-		t.Error("another census, though nothing has changed")
+		t.Error("a new census without a change")
 	}
 	l.release(ledger.DedicatedPages + 8)
 	if l.census() == c || l.inUse(ledger.DedicatedPages+8) {
@@ -111,7 +111,7 @@ func TestLayoutCensus(t *testing.T) {
 	}
 }
 
-// Readers and writers of the layout do not disturb each other.
+// Readers and writers may use a layout concurrently.
 func TestLayoutTogether(t *testing.T) {
 	l := newLayout(4)
 	var group sync.WaitGroup
@@ -122,7 +122,7 @@ func TestLayoutTogether(t *testing.T) {
 				hash := rng.Uint64N(16) << 60
 				switch rng.IntN(4) {
 				case 0:
-					l.dedicate(hash, ledger.DedicatedPages+4*i+uint32(n)) // no number is given twice
+					l.dedicate(hash, ledger.DedicatedPages+4*i+uint32(n)) // each page number is used once
 				case 1:
 					if page, ok := l.owned(hash); ok {
 						l.release(page)

@@ -13,23 +13,23 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// The rules of a change of the number of pages, one test each. The tests of dedicated pages are in
-// dedicatedrules_test.go, and use the same world.
+// These tests check the rules for changing the number of pages, one each. The tests for dedicated
+// pages are in dedicatedrules_test.go, and use the same world.
 
 const (
-	firstPages = 2 // of the layout that a world begins with
-	laterPages = 8 // of the one that it grows to
+	firstPages = 2 // of a world's first layout
+	laterPages = 8 // of the layout that it grows to
 )
 
-// Rule bypoll: a receipt that names the later layout does not make a reader use it. The pages there
-// may be older than writes that the reader has not heard of.
+// Rule bypoll: a receipt that names the later layout does not make a reader use that layout. Its
+// pages may lack writes that the reader has not heard of.
 func TestLayoutRuleByPoll(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.open(t, Config{}), w.open(t, Config{})
 		user, other := a.userOn(0), a.userOn(1)
 		a.record(t, true, add(user, "hide", "before"))
 		w.build(t)
-		b.record(t, true, add(user, "hide", "p")) // the page of the later layout falls behind
+		b.record(t, true, add(user, "hide", "p")) // so the page of the later layout is behind
 		w.change(t)
 		polls := a.Stats().Polls
 		a.record(t, true, add(other, "hide", "q"))
@@ -40,8 +40,8 @@ func TestLayoutRuleByPoll(t *testing.T) {
 	})
 }
 
-// A poll takes up what readers must require first, and where users are second: a reader in between
-// finds every write.
+// A poll applies the required sequences before the users' pages. A reader in between finds every
+// write.
 func TestLayoutRuleOrder(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.open(t, Config{}), w.open(t, Config{})
@@ -54,10 +54,10 @@ func TestLayoutRuleOrder(t *testing.T) {
 		b.way.polled = func() {
 			want, err := w.ledger.Sequence(t.Context(), later)
 			if got := b.sequences.of(later).required.Load(); err != nil || got != want {
-				t.Errorf("the later page must have sequence %d when the switch is taken up, want %d, %v", got, want, err)
+				t.Errorf("the later page requires sequence %d when the switch is applied, want %d, %v", got, want, err)
 			}
 			if b.layout.now().Current != firstPages {
-				t.Error("the switch is taken up before the sequences")
+				t.Error("the switch is applied before the sequences")
 			}
 			b.wantOn(t, b.pageIn(firstPages, user), user, "p")
 		}
@@ -67,8 +67,8 @@ func TestLayoutRuleOrder(t *testing.T) {
 	})
 }
 
-// close: a write after the switch closes the pages that its users had in the layout that is
-// leaving, before it is acknowledged. A reader of a closed page polls, and finds the write.
+// Rule close: before a write after the switch is acknowledged, it closes its users' pages of the
+// old layout. A reader of a closed page polls, and finds the write.
 func TestLayoutRuleClose(t *testing.T) {
 	for _, c := range closingWrites() {
 		for _, heard := range []bool{false, true} {
@@ -78,7 +78,7 @@ func TestLayoutRuleClose(t *testing.T) {
 					user, other := a.userOn(0), a.userOn(1)
 					c.before(t, w, a, user, other)
 					b := w.open(t, Config{})
-					b.check(t, user, "hide", "p") // the pages are there
+					b.check(t, user, "hide", "p") // so that the pages exist
 					b.check(t, other, "hide", "p")
 					w.build(t)
 					w.change(t)
@@ -100,10 +100,10 @@ func TestLayoutRuleClose(t *testing.T) {
 	}
 }
 
-// closingWrite is a write after the switch, and what a process that has not polled has to find.
+// closingWrite is a write after the switch, and what a process that has not polled must find.
 type closingWrite struct {
 	name            string
-	both            bool // users
+	both            bool // the write concerns the pages of two users
 	kind            string
 	direct, reverse Match
 	before          func(t *testing.T, w *world, a *member, user, other string)
@@ -119,7 +119,7 @@ func (c closingWrite) target(other string) string {
 
 func closingWrites() []closingWrite {
 	nothing := func(*testing.T, *world, *member, string, string) {}
-	end := time.Date(2000, 1, 1, 1, 0, 0, 0, time.UTC) // a bubble's clock begins an hour before
+	end := time.Date(2000, 1, 1, 1, 0, 0, 0, time.UTC) // a bubble's clock starts an hour earlier
 	return []closingWrite{
 		{"Record", false, "hide", Direct, None, nothing, func(t *testing.T, a *member, user, _ string) {
 			t.Helper()
@@ -128,7 +128,7 @@ func closingWrites() []closingWrite {
 		{"a repeated Record", false, "hide", Direct, None, nothing, func(t *testing.T, a *member, user, _ string) {
 			t.Helper()
 			change := a.change(a.kind(t, "hide"), add(user, "hide", "p"), time.Now())
-			_, err := a.way.Record(t.Context(), time.Now(), []ledger.Change{change}) // its writer dies
+			_, err := a.way.Record(t.Context(), time.Now(), []ledger.Change{change}) // like a writer that dies
 			must(t, err)
 			a.record(t, false, add(user, "hide", "p"))
 		}},
@@ -136,7 +136,7 @@ func closingWrites() []closingWrite {
 			t.Helper()
 			a.record(t, true, add(user, "block", other))
 		}},
-		{"a user who has got a dedicated page since", false, "hide", Direct, None, nothing, func(t *testing.T, a *member, user, _ string) {
+		{"a user who moved after the switch", false, "hide", Direct, None, nothing, func(t *testing.T, a *member, user, _ string) {
 			t.Helper()
 			must(t, a.dedicate(t.Context(), a.hashOf(user)))
 			a.record(t, true, add(user, "hide", "p"))
@@ -170,8 +170,8 @@ func closingWrites() []closingWrite {
 	}
 }
 
-// close: where the page cannot be closed, the write is acknowledged once every process has polled.
-// It fails if that cannot be known.
+// Rule close: if the page cannot be closed, the write is acknowledged once every process has
+// polled. If that is not certain, the write fails.
 func TestLayoutRuleCloseFails(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.open(t, Config{}), w.open(t, Config{})
@@ -184,7 +184,7 @@ func TestLayoutRuleCloseFails(t *testing.T) {
 		start := time.Now()
 		a.record(t, true, add(user, "hide", "p"))
 		if took := time.Since(start); took < time.Minute || took > time.Minute+time.Second {
-			t.Errorf("acknowledged after %v, want the bound", took)
+			t.Errorf("acknowledged after %v, want the bound of a minute", took)
 		}
 		b.want(t, user, "hide", "p", Direct)
 
@@ -194,18 +194,18 @@ func TestLayoutRuleCloseFails(t *testing.T) {
 		must(t, err)
 		must(t, bulk.Finish(t.Context()))
 		if took := time.Since(start); took < time.Minute {
-			t.Errorf("a bulk is finished after %v, want the bound", took)
+			t.Errorf("bulk finished after %v, want the bound of a minute or more", took)
 		}
 		a.way.cut(false)
 		_, err = a.Record(t.Context(), []Activity{add(user, "hide", "r")})
 		if dependency(err) != "pages" {
-			t.Errorf("without polls: %v, want an error of the pages", err)
+			t.Errorf("without polls: %v, want pages unavailable", err)
 		}
 	})
 }
 
-// A reader of a closed page finds everything that was written after the switch, at once, by
-// whatever way it came to that page.
+// A reader of a closed page finds at once everything that was written after the switch, from
+// whatever source it has the page.
 func TestLayoutRuleClosedPageIsFollowed(t *testing.T) {
 	for name, c := range map[string]struct {
 		config Config
@@ -235,7 +235,7 @@ func TestLayoutRuleClosedPageIsFollowed(t *testing.T) {
 			b.check(t, b.userOn(0), "hide", "p")
 			b.steps.down.Store(false)
 			if b.images.get(0, 0) == nil {
-				t.Error("there is no image")
+				t.Error("the process has no image of the page")
 			}
 		}},
 	} {
@@ -260,8 +260,8 @@ func TestLayoutRuleClosedPageIsFollowed(t *testing.T) {
 	}
 }
 
-// Processes that keep pages themselves do not answer from a page that another process has closed,
-// once the write is acknowledged.
+// Once a write is acknowledged, processes with a page cache do not answer from a page that the
+// write closed.
 func TestLayoutRuleCloseAndPageCache(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c := Config{Ledger: sharedLedger{w.ledger}, PageCache: 1 << 20}
@@ -271,7 +271,7 @@ func TestLayoutRuleCloseAndPageCache(t *testing.T) {
 		b.want(t, user, "hide", "before", Direct)
 		b.want(t, user, "hide", "before", Direct)
 		if b.Stats().CacheHits == 0 {
-			t.Error("the page is not held")
+			t.Error("the page is not cached")
 		}
 		w.build(t)
 		w.change(t)
@@ -281,8 +281,8 @@ func TestLayoutRuleCloseAndPageCache(t *testing.T) {
 	})
 }
 
-// A process finds its own writes after a switch of which it has heard only by a receipt. It holds
-// the page that it has closed, or the store has lost the closed page or set it back.
+// A process knows of a switch only by a receipt, and finds its own writes. It has cached the page
+// that it closed, or the store has lost the page or set it back.
 func TestLayoutRuleOwnWrites(t *testing.T) {
 	for name, c := range map[string]struct {
 		config Config
@@ -317,8 +317,7 @@ func TestLayoutRuleOwnWrites(t *testing.T) {
 	}
 }
 
-// refuse: pages of the layout that is leaving are not rebuilt. A reader whose page there is lost
-// polls.
+// Rule refuse: pages of the old layout are not rebuilt. A reader whose page there is lost polls.
 func TestLayoutRuleRefuse(t *testing.T) {
 	for _, behind := range []bool{false, true} {
 		inWorld(t, func(t *testing.T, w *world) {
@@ -333,14 +332,14 @@ func TestLayoutRuleRefuse(t *testing.T) {
 			}
 			b.wantOn(t, b.pageIn(laterPages, user), user, "p")
 			if h := w.header(t, 0); h.Sequence != 0 && !isClosed(h) {
-				t.Errorf("the page of the layout that is leaving is open, with sequence %d", h.Sequence)
+				t.Errorf("the page of the old layout is open, with sequence %d", h.Sequence)
 			}
 		})
 	}
 }
 
-// refuse: a writer whose layout leaves before it has changed the page closes that page, and
-// acknowledges: the page of the later layout was raised, too.
+// Rule refuse: a layout leaves before a writer has changed its page. The writer closes that page
+// and acknowledges, because the page of the later layout was raised, too.
 func TestLayoutRuleRefuseWriter(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		inWorld(t, func(t *testing.T, w *world) {
@@ -348,7 +347,7 @@ func TestLayoutRuleRefuseWriter(t *testing.T) {
 			user := a.userOn(0)
 			a.record(t, true, add(user, "hide", "before"))
 			w.build(t)
-			a.steps.apply = func() { // it is in the ledger
+			a.steps.apply = func() { // the write is in the ledger by now
 				w.change(t)
 				w.leave(t)
 				if lost {
@@ -367,8 +366,8 @@ func TestLayoutRuleRefuseWriter(t *testing.T) {
 	}
 }
 
-// tomb, wait: a layout leaves the ledger once all its pages are closed and the bound has passed
-// since the switch. It stays if one of them cannot be closed.
+// Rules tomb and wait: a layout leaves the ledger once all its pages are closed and the bound has
+// passed since the switch. It stays while a page cannot be closed.
 func TestLayoutRuleLeave(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.open(t, Config{})
@@ -400,8 +399,8 @@ func TestLayoutRuleLeave(t *testing.T) {
 	})
 }
 
-// both: a write while the later layout is built raises its page there, too. Though that was built
-// before the write, nobody believes it after the switch.
+// Rule both: a write while the later layout is built raises its page there, too. If that page was
+// built before the write, no reader trusts it after the switch.
 func TestLayoutRuleBoth(t *testing.T) {
 	for name, write := range map[string]func(t *testing.T, w *world, a *member, user string){
 		"Record": func(t *testing.T, _ *world, a *member, user string) {
@@ -433,14 +432,14 @@ func TestLayoutRuleBoth(t *testing.T) {
 				}
 				w.lose(t, later)
 				c.way.cut(false)
-				time.Sleep(2 * time.Minute) // it asks the ledger for the page
+				time.Sleep(2 * time.Minute) // the View asks the ledger for the page
 				c.wantOn(t, later, user, "p")
 			})
 		})
 	}
 }
 
-// A ledger that is restored from a copy made before the switch has users on closed pages again.
+// A ledger is restored from a copy made before the switch, so users are on closed pages again.
 // These pages are rebuilt, and feeds are answered.
 func TestLayoutRuleLedgerSetBack(t *testing.T) {
 	for _, write := range []bool{false, true} {
@@ -476,8 +475,8 @@ func TestLayoutRuleLedgerSetBack(t *testing.T) {
 	}
 }
 
-// A process that is cut off from the ledger answers from pages, but not from closed ones: those
-// Views fail, until the ledger can be reached.
+// A process that is cut off from the ledger answers from pages, but not from closed ones. Views of
+// closed pages fail until the ledger is available.
 func TestLayoutRuleCutOff(t *testing.T) {
 	for _, long := range []bool{false, true} {
 		inWorld(t, func(t *testing.T, w *world) {
@@ -506,8 +505,8 @@ func TestLayoutRuleCutOff(t *testing.T) {
 	}
 }
 
-// A growth that was interrupted is completed by any other process, whichever number it is asked
-// for, and by one that is opened, in each of its phases.
+// An interrupted growth can be completed from each phase: by another process, for the same or
+// another number of pages, or by a process that starts.
 func TestLayoutRuleCompleted(t *testing.T) {
 	const pages = 4 * scrubChunk
 	for phase, interrupt := range interruptions(pages) {
@@ -555,7 +554,7 @@ func TestLayoutRuleCompleted(t *testing.T) {
 	}
 }
 
-// interruptions leave a growth to that many pages in each phase.
+// interruptions returns functions that leave a growth to that many pages in each phase.
 func interruptions(pages uint32) map[string]func(t *testing.T, w *world) {
 	begin := func(t *testing.T, w *world) {
 		t.Helper()
@@ -600,19 +599,19 @@ func interruptions(pages uint32) map[string]func(t *testing.T, w *world) {
 	}
 }
 
-// pollBlocked starts a poll of the process, and returns when it is about to take up who has a
-// dedicated page. free lets it go on.
+// pollBlocked starts a poll of the process, and stops it just before it applies which users have
+// dedicated pages. free lets the poll continue.
 func (p *member) pollBlocked() (poll *poll, free func()) {
 	p.layout.mu.RLock()
 	poll = p.poll()
-	for p.layout.mu.TryRLock() { // until the poll waits to write
+	for p.layout.mu.TryRLock() { // until the poll waits for the lock
 		p.layout.mu.RUnlock()
 		runtime.Gosched()
 	}
 	return poll, p.layout.mu.RUnlock
 }
 
-// A user is deleted by a process that has not heard of a switch: no bit of what was undone before
+// A process that has not heard of a switch deletes a user. No bit of earlier undone activities
 // stays in the page of the later layout.
 func TestDeleteUserAfterSwitch(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
@@ -638,8 +637,8 @@ func TestDeleteUserAfterSwitch(t *testing.T) {
 	})
 }
 
-// The same where a page of the later layout cannot be rebuilt: the user counts as deleted only once
-// no bit of theirs is left there.
+// The same deletion when a page of the later layout cannot be rebuilt: DeleteUser fails until no
+// bit of the user is left there.
 func TestDeleteUserAfterSwitchFails(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.open(t, Config{}), w.open(t, Config{})
@@ -660,8 +659,8 @@ func TestDeleteUserAfterSwitchFails(t *testing.T) {
 	})
 }
 
-// A process gives the memory for a layout free once that has left, even if it has not polled while
-// the layout was leaving.
+// A process frees the memory for a layout that has left, even if it did not poll while the layout
+// was leaving.
 func TestLayoutIsForgotten(t *testing.T) {
 	for _, heard := range []bool{false, true} {
 		inWorld(t, func(t *testing.T, w *world) {
@@ -675,7 +674,7 @@ func TestLayoutIsForgotten(t *testing.T) {
 			w.leave(t)
 			a.pollNow(t)
 			if a.sequences.shared[1].Load() != nil {
-				t.Errorf("heard %v: there are sequences of a layout that has left", heard)
+				t.Errorf("heard %v: the sequences of a layout that has left are still held", heard)
 			}
 			a.want(t, "1", "hide", "p", Direct)
 		})

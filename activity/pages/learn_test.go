@@ -12,7 +12,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/faulttest"
 )
 
-// heldStore is a store whose Apply hangs until its time is over, while hold is set.
+// heldStore is a store whose Apply hangs until its context ends, while hold is set.
 type heldStore struct {
 	favfilter.Store
 	hold bool
@@ -30,14 +30,14 @@ func (s *heldStore) Apply(ctx context.Context, batches []favfilter.Batch) []favf
 	return results
 }
 
-// A client's write to one process hangs between the ledger and the page, so the client repeats it
-// at another process. Once that process has acknowledged it and the bound has passed, the first
-// process reports it, too. It applies the ledger's answer to a poll even though it made the change
-// itself. It holds the earlier page, or the page was set back.
+// A client's write hangs between the ledger and the page of one process. The client repeats it at
+// another process, which acknowledges it. Once the bound has passed, the first process reports the
+// activity, too: it applies a poll's answer even about its own change. It has cached the earlier
+// page, or the page was set back.
 func TestRepeatedWriteAcknowledgedElsewhere(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		held int // bytes of pages
+		held int // bytes of the page cache
 		lose bool
 	}{{"page held in process", 1 << 20, false}, {"page set back", 0, true}} {
 		t.Run(c.name, func(t *testing.T) {
@@ -75,8 +75,8 @@ func TestRepeatedWriteAcknowledgedElsewhere(t *testing.T) {
 	}
 }
 
-// A write on its way does not have readers rebuild its page: before a poll has told of it, nobody
-// can have acknowledged it. That holds also while the next write to the page waits behind it.
+// A write in flight does not make readers rebuild its page: no process can have acknowledged the
+// write before a poll has told of it. That also holds while the next write to the page waits.
 func TestWriteOnItsWayCostsNoRebuild(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
@@ -91,14 +91,14 @@ func TestWriteOnItsWayCostsNoRebuild(t *testing.T) {
 		}
 		p.want(t, "1", "hide", "before", Direct)
 		if n := p.Stats().Rebuilds["behind"]; n != before {
-			t.Errorf("%d rebuilds of a page whose writes are on their way", n-before)
+			t.Errorf("%d rebuilds of a page whose writes are in flight", n-before)
 		}
 		p.Close()
 		must(t, l.Close())
 	})
 }
 
-// newProcess is a Recorder that polls when it is told to.
+// newProcess returns a Recorder that polls only when told to.
 func newProcess(t *testing.T, l Ledger, s favfilter.Store) *rig {
 	t.Helper()
 	r, err := openRecorder(t.Context(), Config{Ledger: l, Store: s, StalenessBound: time.Minute, Passive: true})
@@ -122,13 +122,13 @@ func sequenceIn(t *testing.T, s favfilter.Store) uint64 {
 	return found[0].Header.Sequence
 }
 
-// One write makes the difference between a usable page and one that has lost a key. It does not
-// matter which process made the write, or how the reader heard of it.
+// One write makes the difference between a usable page and one that has lost a key. Neither the
+// process that made the write nor the way in which the reader heard of it matters.
 func TestPageThatLostOneWrite(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		write func(t *testing.T, a, b *rig)
-		news  bool // a has to poll to know
+		news  bool // a learns of the write only by a poll
 	}{
 		{"own", func(t *testing.T, a, _ *rig) { t.Helper(); a.record(t, true, add("1", "hide", "p")) }, false},
 		{"of another, told by a poll", func(t *testing.T, _, b *rig) { t.Helper(); b.record(t, true, add("1", "hide", "p")) }, true},
@@ -168,7 +168,7 @@ func TestPageThatLostOneWrite(t *testing.T) {
 				a.pollNow(t)
 			}
 			if page := a.sequences.of(0); page.required.Load() != stood || page.known.Load() != stood {
-				t.Errorf("readers have to see %d, the ledger gave out %d: want %d", page.required.Load(), page.known.Load(), stood)
+				t.Errorf("required %d, known %d: want %d", page.required.Load(), page.known.Load(), stood)
 			}
 			lose()
 			a.want(t, "1", "hide", "p", Direct)
@@ -183,7 +183,8 @@ func TestPageThatLostOneWrite(t *testing.T) {
 	}
 }
 
-// A write that is repeated is not acknowledged because the page stood where an earlier one left it.
+// A repeated write is acknowledged only when the page has it, not already when the page has an
+// earlier one.
 func TestRepetitionBringsThePage(t *testing.T) {
 	l, err := ledger.Open(t.Context(), "sqlite:"+t.TempDir()+"/ledger.db", ledger.Options{Pages: 1})
 	must(t, err)
@@ -194,22 +195,22 @@ func TestRepetitionBringsThePage(t *testing.T) {
 		a.record(t, true, add("1", "hide", target))
 	}
 	change := a.change(a.kind(t, "hide"), add("1", "hide", "p"), time.Now())
-	_, err = l.Record(t.Context(), time.Now(), []ledger.Change{change}) // its writer dies
+	_, err = l.Record(t.Context(), time.Now(), []ledger.Change{change}) // like a writer that dies
 	must(t, err)
 	a.record(t, false, add("1", "hide", "p"))
 	if at := sequenceIn(t, store); at != 3 {
-		t.Errorf("acknowledged with the page at %d, the ledger has it at 3", at)
+		t.Errorf("acknowledged with the page at sequence %d, want 3", at)
 	}
 	store2 := faulttest.Store{Store: store, Faults: &faulttest.Faults{}}
 	a.useStore(store2)
 	before := store2.Calls()
 	a.record(t, false, add("1", "hide", "p"))
 	if n := store2.Calls() - before; n != 0 {
-		t.Errorf("%d calls of the store for a page that is known to stand", n)
+		t.Errorf("%d calls of the store for a page known to have the write", n)
 	}
 }
 
-// A page that is one write ahead of the ledger is of a ledger that was set back.
+// A page that is one write ahead of the ledger shows that the ledger was set back.
 func TestPageAheadByOne(t *testing.T) {
 	l, err := ledger.Open(t.Context(), "sqlite:"+t.TempDir()+"/ledger.db", ledger.Options{Pages: 1})
 	must(t, err)
@@ -232,14 +233,14 @@ func TestPageAheadByOne(t *testing.T) {
 	}
 }
 
-// userKey is the hash of a key.
+// userKey returns the hash of a key.
 func (g *rig) userKey(user, kind, target string) favfilter.Hash {
 	k, _ := g.kinds.Named(kind)
 	return KeyStart(g.identity.Seed, kind, user, k.Target == User).With(favfilter.HashKey(g.identity.Seed, target))
 }
 
-// A process knows where its own writes have taken a page: it does not ask the ledger whether that
-// is ahead.
+// A process knows up to which sequence its own writes have taken a page. It does not ask the ledger
+// whether the page is ahead.
 func TestOwnWritesNeedNoQuestion(t *testing.T) {
 	l, err := ledger.Open(t.Context(), "sqlite:"+t.TempDir()+"/ledger.db", ledger.Options{Pages: 1})
 	must(t, err)
@@ -253,12 +254,12 @@ func TestOwnWritesNeedNoQuestion(t *testing.T) {
 		_, err = bulk.Record(t.Context(), p)
 		must(t, err)
 		if at := a.sequences.of(0).known.Load(); at != bulk.pages[0].sequence {
-			t.Errorf("the ledger gave out %d, %d is known", bulk.pages[0].sequence, at)
+			t.Errorf("the ledger's sequence is %d, known %d", bulk.pages[0].sequence, at)
 		}
 	}
 	must(t, bulk.Finish(t.Context()))
 	if page := a.sequences.of(0); page.required.Load() != 2 || page.stood.Load() != 2 {
-		t.Errorf("after a bulk readers have to see %d, and the page stood at %d: want 2", page.required.Load(), page.stood.Load())
+		t.Errorf("after a bulk: required %d, stood %d: want 2", page.required.Load(), page.stood.Load())
 	}
 	looks := func(after string) {
 		t.Helper()

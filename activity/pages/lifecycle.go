@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// lifecycle runs background work, and has the clock for it.
+// lifecycle runs background work, and provides the clock for it.
 type lifecycle struct {
 	opened time.Time
 	last   atomic.Int64 // last result of elapsed
 
 	base   context.Context //nolint:containedctx // outlives callers; ends with Close
 	stop   context.CancelFunc
-	mu     sync.Mutex // held to close closed, and to start work that Close waits for
+	mu     sync.Mutex // held to set closed, and to start work that Close waits for
 	closed chan struct{}
 	ended  sync.WaitGroup
 }
@@ -26,12 +26,12 @@ func newLifecycle(ctx context.Context) *lifecycle {
 	return l
 }
 
-// elapsedAhead is how far elapsed may be ahead of the clock, of this process or of another, while
-// the clock stands still: by a nanosecond for each call.
+// elapsedAhead bounds how far elapsed may be ahead of the clock, in this process or another. Each
+// call while the clock stands still puts it a nanosecond ahead.
 const elapsedAhead = time.Microsecond
 
 // elapsed returns the time since the lifecycle began, by the monotonic clock, which ignores changes
-// of the machine's time. No two calls return the same, so any two moments have an order.
+// of the machine's time. No two calls return the same, so that any two events have an order.
 func (l *lifecycle) elapsed() int64 {
 	for {
 		last := l.last.Load()
@@ -82,7 +82,7 @@ func (l *lifecycle) background(do func()) bool {
 	return true
 }
 
-// isClosed reports whether Close was called. Failures after that are not reported to anybody.
+// isClosed reports whether Close was called. Failures after that are not reported.
 func (l *lifecycle) isClosed() bool {
 	select {
 	case <-l.closed:
@@ -101,7 +101,7 @@ func (l *lifecycle) Close() {
 	}
 	l.mu.Unlock()
 	l.ended.Wait()
-	l.stop() // nobody waits for the rest
+	l.stop() // work that is left is not needed
 }
 
 // whileOpen returns a context that ends after the limit, or when Close is called.

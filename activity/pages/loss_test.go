@@ -11,8 +11,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// TestLongLosses checks that the store may lose anything between two calls. Every acknowledged
-// write is found, and every acknowledged undo has its effect.
+// TestLongLosses lets the store lose anything between two calls. Every acknowledged write is found,
+// and every acknowledged undo has its effect.
 func TestLongLosses(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()
@@ -71,7 +71,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// surviveRounds writes, undoes, loses and checks, many times over.
+// surviveRounds repeats: write, undo, lose, check.
 func surviveRounds(t *testing.T, g *rig, lose func()) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(5, 6))
@@ -99,7 +99,7 @@ func surviveRounds(t *testing.T, g *rig, lose func()) {
 				t.Fatalf("round %d: %+v is missed", round, a)
 			}
 			if is && a.Kind == "block" {
-				// The other side is looked for as a blocker first, which nobody here is.
+				// A direct match is wrong here, because this user blocks no one.
 				absent++
 				switch g.check(t, a.Target, "block", a.User) {
 				case None:
@@ -120,9 +120,8 @@ func surviveRounds(t *testing.T, g *rig, lose func()) {
 	g.checkRate(t, found, absent)
 }
 
-// TestLossesUnderLoad: writers and readers go on while Redis is flushed, halves of
-// pages are deleted, and the server is killed. No view misses what was acknowledged
-// before it was asked for.
+// TestLossesUnderLoad writes and reads while Redis is flushed, halves of pages are deleted, and the
+// server is killed. A View misses nothing that was acknowledged before the View began.
 func TestLossesUnderLoad(t *testing.T) { lossesUnderLoad(t, 60) }
 
 func TestLongLossesUnderLoad(t *testing.T) { lossesUnderLoad(t, 200) }
@@ -146,7 +145,7 @@ func lossesUnderLoad(t *testing.T, faults int) {
 	for fault := range faults {
 		next := checks.Load() + 100
 		for checks.Load() < next && !t.Failed() {
-			g.check(t, "calm", "hide", "p") // readers of other pages pace the faults; what they find is chance
+			g.check(t, "calm", "hide", "p") // feeds of other pages pace the faults; their answers vary
 		}
 		page := fmt.Sprintf("fav:{feed/%d}:", rng.IntN(4))
 		switch fault % 5 {
@@ -174,7 +173,7 @@ func lossesUnderLoad(t *testing.T, faults int) {
 	}
 }
 
-// hider is a user who hides posts p0, p1, ... and undoes each 20 later.
+// hider is a user who hides posts p0, p1, ... and undoes each one 20 posts later.
 type hider struct {
 	*rig
 	user              string
@@ -182,13 +181,13 @@ type hider struct {
 	checks, undecided *atomic.Int64
 }
 
-// hideAndUndo writes, and repeats what is undecided.
+// hideAndUndo writes, and repeats calls whose effect is unknown.
 func (h *hider) hideAndUndo(ctx context.Context, t *testing.T) {
 	t.Helper()
 	for i := int64(0); ctx.Err() == nil; i++ {
 		batch := []Activity{add(h.user, "hide", fmt.Sprint("p", i))}
 		if i >= 20 {
-			h.undone.Store(i - 19) // from now on undecided, then undone
+			h.undone.Store(i - 19) // undecided from here, then undone
 			batch = append(batch, undo(h.user, "hide", fmt.Sprint("p", i-20)))
 		}
 		_, err := h.Record(ctx, batch)
@@ -207,7 +206,7 @@ func (h *hider) hideAndUndo(ctx context.Context, t *testing.T) {
 	}
 }
 
-// watch checks that everything acknowledged before each look is there.
+// watch checks that each look finds everything acknowledged before it.
 func (h *hider) watch(ctx context.Context, t *testing.T) {
 	t.Helper()
 	k, _ := h.kinds.Named("hide")

@@ -14,7 +14,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/faulttest"
 )
 
-// partitioned is a store that cannot be reached while down is set.
+// partitioned is a store that is unavailable while down is set.
 type partitioned struct {
 	favfilter.Store
 	down atomic.Bool
@@ -64,8 +64,8 @@ func (s *partitioned) Epoch(ctx context.Context) (string, error) {
 	return s.Store.Epoch(ctx)
 }
 
-// A process that cannot reach the store acknowledges a write only when all others know of it. From
-// then on they see it at once, even though the store never got it.
+// A process without the store acknowledges a write only when all others know of it. From then on
+// they see the write at once, even though the store never got it.
 func TestWritesWithoutStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, shared := bubbleLedger(t, 1), &favfilter.Memory{}
@@ -80,7 +80,7 @@ func TestWritesWithoutStore(t *testing.T) {
 			target, start := fmt.Sprint("q", i), time.Now()
 			a.record(t, true, add("1", "hide", target))
 			if took := time.Since(start); took < bound || took > bound+pollTimeout {
-				t.Errorf("acknowledged after %v, the bound is %v", took, bound)
+				t.Errorf("acknowledged after %v, want the bound of %v", took, bound)
 			}
 			b.want(t, "1", "hide", target, Direct)
 			a.want(t, "1", "hide", target, Direct)
@@ -97,8 +97,8 @@ func TestWritesWithoutStore(t *testing.T) {
 	})
 }
 
-// With neither the store nor the ledger to make sure that others know, a write is not
-// acknowledged.
+// A write fails if both the store and the ledger's polls are unavailable, because other processes
+// may not know of it.
 func TestWritesWithoutEither(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bubbleLedger(t, 1)
@@ -117,8 +117,8 @@ func TestWritesWithoutEither(t *testing.T) {
 	})
 }
 
-// A ledger that ends within the bound after a commit may have ended before others heard of
-// it: without the store, such a write is not acknowledged.
+// The ledger fails within the bound after a commit, perhaps before other processes heard of the
+// write. Without the store, such a write is not acknowledged.
 func TestLedgerEndsWithinTheBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bubbleLedger(t, 1)
@@ -137,8 +137,8 @@ func TestLedgerEndsWithinTheBound(t *testing.T) {
 	})
 }
 
-// A page made from the ledger while the store is down is used only while what the ledger
-// has is known. Then there is no answer: it would be one from before others' writes.
+// While the store is down, a page made from the ledger is used only while the ledger's state is
+// known. After that a View fails: its answer might lack the writes of others.
 func TestImagesNeedTheLedger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bubbleLedger(t, 1)
@@ -162,7 +162,7 @@ func TestImagesNeedTheLedger(t *testing.T) {
 	})
 }
 
-// hangingLedger does not answer while it hangs, until the caller has had enough.
+// hangingLedger does not answer while it hangs, until the caller's context ends.
 type hangingLedger struct {
 	Ledger
 	hangs atomic.Bool
@@ -215,8 +215,8 @@ func (l *hangingLedger) Keys(ctx context.Context, page uint32) ([]ledger.Row, le
 	return l.Ledger.Keys(ctx, page)
 }
 
-// While the ledger is known to hang, feeds do not wait for it, also where others have changed
-// the page meanwhile.
+// While the ledger is known to hang, feeds do not wait for it, even if others have changed the page
+// since.
 func TestFeedsWhileTheLedgerHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
@@ -241,8 +241,7 @@ func TestFeedsWhileTheLedgerHangs(t *testing.T) {
 	})
 }
 
-// Close does not work off the rebuilds whose callers have gone, and does not wait for the
-// bound.
+// Close drops rebuilds whose callers have canceled, and does not wait for the bound.
 func TestCloseIsQuick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bubbleLedger(t, 1024)

@@ -14,7 +14,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/faulttest"
 )
 
-// gatedLedger lets snapshots wait at a gate, and counts them.
+// gatedLedger makes reads of pages wait at a gate, and counts them.
 type gatedLedger struct {
 	Ledger
 	gate      chan struct{} // closed: open
@@ -27,8 +27,8 @@ func (l *gatedLedger) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledg
 	return l.Ledger.Keys(ctx, page)
 }
 
-// When too many pages wait for the ledger, further feeds are refused at once, and the
-// others are answered in the end.
+// When too many pages wait for the ledger, further feeds are refused at once. The feeds that wait
+// are answered eventually.
 func TestTooManyRebuilds(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 1<<14)
 	gate := &gatedLedger{Ledger: g.ledger, gate: make(chan struct{})}
@@ -59,7 +59,7 @@ func TestTooManyRebuilds(t *testing.T) {
 	}
 }
 
-// blockedLedger lets no transaction end until it is let go.
+// blockedLedger blocks all transactions until gate is closed.
 type blockedLedger struct {
 	Ledger
 	gate chan struct{}
@@ -72,7 +72,7 @@ func (l blockedLedger) Record(
 	return l.Ledger.Record(ctx, now, changes)
 }
 
-// When too many writes wait, further ones are refused at once, with nothing changed.
+// When too many writes wait, further ones are refused at once, and change nothing.
 func TestTooManyWrites(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 16)
 	gate := make(chan struct{})
@@ -109,8 +109,8 @@ func TestTooManyWrites(t *testing.T) {
 	}
 }
 
-// While the store is down, a viewer who comes back does not cost the ledger another read,
-// unless something was written; and the memory for that is bounded.
+// While the store is down, a viewer's next feed does not read the ledger again, unless the page has
+// changed. The memory for such pages is bounded.
 func TestImages(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 4)
 	open := make(chan struct{})
@@ -150,7 +150,7 @@ func TestImagesAreBounded(t *testing.T) {
 		}
 	}
 	if m.get(1, 0) != nil {
-		t.Error("the image used least lately is still there")
+		t.Error("the least recently used image is still there")
 	}
 	m.Clear()
 	if _, bytes := m.Size(); bytes != 0 || m.get(0, 0) != nil {

@@ -89,8 +89,8 @@ const (
 	// once, by the sum of both.
 	pollTimeout = 1500 * time.Millisecond
 	askTimeout  = 500 * time.Millisecond
-	// firstPollTimeout is that of the poll at Open, which also waits for a connection: ten round
-	// trips or so. No feed waits for it.
+	// firstPollTimeout is pollTimeout for the poll at Open, which also has to connect, with about
+	// ten round trips. No feed waits for it.
 	firstPollTimeout = 5 * time.Second
 	// largeTimeout bounds the rebuild of a page that is read in parts. largeLoadTimeout bounds the
 	// read of such a page from the store.
@@ -150,7 +150,7 @@ func (r *Pages) begin(ctx context.Context, passive bool) error {
 	if err := r.pollOnce(ctx, first); err != nil {
 		return fmt.Errorf("read page sequences: %w", err)
 	}
-	r.follow.changed = nil // these are all pages, which a scrub checks
+	r.follow.changed = nil // these are all pages, and the scrub checks those
 	if err := r.refuseAlone(ctx); err != nil || passive {
 		return err
 	}
@@ -274,7 +274,7 @@ func (r *Pages) Ready(ctx context.Context) (ready bool, down []error) {
 // behind returns an error that wraps ErrBehind if the ledger's changes are not read in time.
 func (r *Pages) behind() error {
 	if r.scrubPace == nil || access(r.follow.access.Load()) != behind {
-		return nil // passive ones poll when they are read
+		return nil // passive Pages poll when they are read
 	}
 	return fmt.Errorf("%w: the last poll that succeeded began %v ago", ErrBehind,
 		time.Duration(r.elapsed()-r.follow.start.Load()).Round(time.Millisecond))

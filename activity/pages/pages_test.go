@@ -20,11 +20,11 @@ func (g *rig) header(t testing.TB, number uint32) favfilter.Header {
 	return l[0].Page.Header()
 }
 
-// TestLongPageFollowsLoad: after every acknowledged write the page is at its rate, and
-// neither far too large.
+// TestLongPageFollowsLoad checks the page after every acknowledged write: it keeps its rate, and is
+// not far too large.
 func TestLongPageFollowsLoad(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 1)
-	g.maxSharedKeys = math.MaxInt // the user stays
+	g.maxSharedKeys = math.MaxInt // keep the user on the shared page
 	rng := rand.New(rand.NewPCG(1, 1))
 	var live []string
 	step := func(grow bool) {
@@ -64,7 +64,7 @@ func TestLongPageFollowsLoad(t *testing.T) {
 	t.Logf("rebuilds %v", g.reasons())
 }
 
-// onAnotherPage returns a user who does not share that one's page.
+// onAnotherPage returns a user of another page.
 func (g *rig) onAnotherPage(user string) string {
 	for i := 0; ; i++ {
 		other := fmt.Sprint("other", i)
@@ -74,8 +74,8 @@ func (g *rig) onAnotherPage(user string) string {
 	}
 }
 
-// TestEmptyPagesExpire: a page made for a viewer who never did anything does not stay, one
-// with activities does.
+// TestEmptyPagesExpire checks that a page made for a viewer without activities expires, and that a
+// page with activities does not.
 func TestEmptyPagesExpire(t *testing.T) {
 	store := &favfilter.Memory{}
 	g := newRig(t, store, 2)
@@ -91,7 +91,7 @@ func TestEmptyPagesExpire(t *testing.T) {
 	g.want(t, busy, "hide", "p", None)
 	g.record(t, true, add(busy, "hide", "p"))
 	if !exists(idle) || !exists(busy) {
-		t.Fatal("a page that was asked for is not written")
+		t.Fatal("a page that a View needed was not stored")
 	}
 	g.now.Add(int64(emptyExpiry))
 	if exists(idle) || !exists(busy) {
@@ -99,8 +99,8 @@ func TestEmptyPagesExpire(t *testing.T) {
 	}
 }
 
-// TestRepeatWaitsForThePage: a write that changes nothing is not acknowledged while the
-// page lacks the write that it repeats, where others may not know of it by the ledger.
+// TestRepeatWaitsForThePage repeats a write whose page still lacks it. The repeated write is not
+// acknowledged while other processes may not know of the first.
 func TestRepeatWaitsForThePage(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 1)
 	unpolled := &slowLedger{Ledger: g.ledger}
@@ -115,10 +115,11 @@ func TestRepeatWaitsForThePage(t *testing.T) {
 	if h := g.header(t, 0); h.Sequence != 1 {
 		t.Fatalf("sequence %d, want 1: the write failed", h.Sequence)
 	}
-	// The page is found behind, read again and rebuilt, and the last step of the rebuild fails.
+	// The repeated write finds the page behind, reads it again and rebuilds it. The last step of
+	// the rebuild fails.
 	g.recorder.store = faulttest.Store{Store: g.store, Faults: &faulttest.Faults{At: 3}}
 	if _, err := g.Record(t.Context(), []Activity{add("1", "hide", "q")}); dependency(err) != "pages" {
-		t.Errorf("acknowledged though the page could not be put in place: %v", err)
+		t.Errorf("acknowledged though the page could not be stored: %v", err)
 	}
 	g.record(t, false, add("1", "hide", "q"))
 	if h := g.header(t, 0); h.Sequence != 2 || h.Count != 2 {
@@ -129,7 +130,7 @@ func TestRepeatWaitsForThePage(t *testing.T) {
 		t.Fatal("no error")
 	}
 	unpolled.fails.Store(false)
-	g.open(t, unpolled, g.store) // nothing is known of where pages stand now
+	g.open(t, unpolled, g.store) // the new Recorder does not know which sequences pages have
 	unpolled.fails.Store(true)
 	g.recorder.store = faulttest.Down{}
 	if _, err := g.Record(t.Context(), []Activity{add("1", "hide", "r")}); dependency(err) != "pages" {
@@ -137,7 +138,7 @@ func TestRepeatWaitsForThePage(t *testing.T) {
 	}
 }
 
-// TestRebuildsAreShared: readers of a missing page share one flight.
+// TestRebuildsAreShared checks that readers of a missing page share a rebuild.
 func TestRebuildsAreShared(t *testing.T) {
 	store := &favfilter.Memory{}
 	g := newRig(t, store, 1)
@@ -162,7 +163,7 @@ func TestRebuildsAreShared(t *testing.T) {
 	for range readers {
 		must(t, <-done)
 	}
-	// A reader may find the page missing just before the flight lands, and start another.
+	// A reader may find the page missing just before the rebuild ends, and start another.
 	if n := g.reasons()["missing"] - before; n < 1 || n > readers/2 {
 		t.Errorf("%d rebuilds for %d readers", n, readers)
 	}

@@ -15,11 +15,12 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// The tests of this file are cases that a Bloom bitmap and a collision bitmap alone get wrong.
-// Their comments say how; the tests show what happens with a ledger beside the filter.
+// The tests of this file are cases that a plain filter gets wrong: a Bloom bitmap and a collision
+// bitmap alone. The comments describe the plain filter's failure. The tests check that a ledger
+// prevents it.
 
 // checkRate fails if more of the absent keys were found than the rate of one key explains. Ledgers
-// have random seeds, so other keys are found each time.
+// have random seeds, so the keys found differ from run to run.
 func (r *Pages) checkRate(t testing.TB, found, keys int) {
 	t.Helper()
 	if most := ratetest.Most(r.keyRate * float64(keys)); found > most {
@@ -47,12 +48,12 @@ func (g *rig) recordAll(t testing.TB, user string, ids func(i int) string, n int
 	}
 }
 
-// TestLongDeleteAtAnyLoad: plain, 0.2 % to 30 % of deleted keys stay reported.
+// TestLongDeleteAtAnyLoad: the plain filter still reports 0.2 % to 30 % of deleted keys.
 func TestLongDeleteAtAnyLoad(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 1)
 	const n = 4000
 	g.recordAll(t, "1", posts("p"), n, false)
-	for share := range 5 { // at loads of 100 %, 80 %, 60 % ... a tenth each goes, one by one
+	for share := range 5 { // deletes a tenth one by one, at loads of 100 %, 80 %, 60 % ...
 		from := share * n / 5
 		ids := func(i int) string { return fmt.Sprint("p", from+i) }
 		for i := range n / 10 {
@@ -64,7 +65,7 @@ func TestLongDeleteAtAnyLoad(t *testing.T) {
 	g.checkRate(t, g.lookAll(t, "1", "hide", posts("p"), n), n)
 }
 
-// TestRepeats: plain, a key inserted twice and deleted stays reported, always.
+// TestRepeats: the plain filter still reports a deleted key that was inserted twice.
 func TestRepeats(t *testing.T) {
 	onStores(t, func(t *testing.T, store favfilter.Store) {
 		g := newRig(t, store, 4)
@@ -90,8 +91,8 @@ func TestRepeats(t *testing.T) {
 	})
 }
 
-// TestFalsePositiveInsert: plain, a key that looks present is skipped, rides on bits
-// of others and is lost with them.
+// TestFalsePositiveInsert: the plain filter does not insert a key that is a false positive. When
+// the keys whose bits it matched are deleted, it is lost.
 func TestFalsePositiveInsert(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 1)
 	g.recordAll(t, "1", posts("base"), 2000, false)
@@ -107,7 +108,7 @@ func TestFalsePositiveInsert(t *testing.T) {
 		}
 	}
 	if len(riders) == 0 {
-		t.Fatal("no key looks present")
+		t.Fatal("no id is a false positive")
 	}
 	for _, id := range riders {
 		g.record(t, true, add("1", "hide", id))
@@ -118,11 +119,11 @@ func TestFalsePositiveInsert(t *testing.T) {
 	}
 }
 
-// TestBogusDeletes: plain, deleting keys that were never inserted loses live keys,
-// even behind a presence check.
+// TestBogusDeletes: the plain filter loses live keys when absent keys are deleted, even if each
+// delete first checks that the key is present.
 func TestBogusDeletes(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 1)
-	const n = 2000 // few enough to stay on the page, whose sequence is looked at
+	const n = 2000 // few enough to stay on page 0
 	g.recordAll(t, "1", posts("live"), n, false)
 	before, err := g.ledger.Sequence(t.Context(), 0)
 	if err != nil {
@@ -137,8 +138,8 @@ func TestBogusDeletes(t *testing.T) {
 	}
 }
 
-// TestLongPopulationTurnovers: plain and half full, after two turnovers 46 % of deletes
-// fail and false positives are 340 times the rate.
+// TestLongPopulationTurnovers: in the plain filter, half full, after two turnovers 46 % of deletes
+// fail, and false positives are 340 times the rate.
 func TestLongPopulationTurnovers(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 1)
 	const n, turnovers = 1500, 10
@@ -171,8 +172,8 @@ func (g *rig) reasons() map[string]uint64 {
 	return maps.Clone(g.rebuilds.reasons)
 }
 
-// replaying sends batches again, after they took effect and at random later, as a
-// client does that lost the answers.
+// replaying applies batches twice, and old ones again at random, like a client that lost the
+// answers.
 type replaying struct {
 	favfilter.Store
 
@@ -193,8 +194,8 @@ func (s *replaying) Apply(ctx context.Context, batches []favfilter.Batch) []favf
 	return results
 }
 
-// TestReplays: plain, a pipeline replayed after a timeout is a second insert, which
-// collides with itself.
+// TestReplays: in the plain filter, a pipeline that is repeated after a timeout inserts its keys
+// again. The keys then collide with themselves.
 func TestReplays(t *testing.T) {
 	onStores(t, func(t *testing.T, store favfilter.Store) {
 		g := newRig(t, &replaying{Store: store, rng: rand.New(rand.NewPCG(1, 2))}, 2)
@@ -219,8 +220,8 @@ func TestReplays(t *testing.T) {
 	})
 }
 
-// TestRacingWriters: plain, a delete between another client's bit and its collision
-// mark loses a key.
+// TestRacingWriters: the plain filter loses a key if a delete comes between another client's bit
+// and its collision bit.
 func TestRacingWriters(t *testing.T) { racingWriters(t, 10_000) }
 
 func TestLongRacingWriters(t *testing.T) { racingWriters(t, 100_000) }
@@ -231,8 +232,8 @@ func racingWriters(t *testing.T, operations int) {
 	t.Run("redis", func(t *testing.T) { race(t, newRig(t, redisStore(t, redistest.Start(t)), 4), operations/5) })
 }
 
-// race lets 16 writers, with keys of their own on pages they share, do operations
-// beside a model, and reads as they go.
+// race runs 16 writers on shared pages. Each writer uses its own keys and a model of them, and
+// checks the answers as it goes.
 func race(t *testing.T, g *rig, operations int) {
 	t.Helper()
 	// A poll that sees a commit before its page does would cause a rebuild.
@@ -240,7 +241,7 @@ func race(t *testing.T, g *rig, operations int) {
 	gaps := &gapCount{Store: g.store}
 	g.open(t, g.ledger, gaps)
 	const writers, users = 16, 24
-	var absent, found atomic.Int64 // keys looked for, and those of them that were found at any time
+	var absent, found atomic.Int64 // lookups of absent keys, and absent keys found at least once
 	var wg sync.WaitGroup
 	for w := range writers {
 		wg.Go(func() {
@@ -255,7 +256,7 @@ func race(t *testing.T, g *rig, operations int) {
 					k, _ := g.kinds.Named(a.Kind)
 					absent.Add(int64(k.lookups()))
 					if is {
-						wrong[a] = true // once, though it is likely to be met again
+						wrong[a] = true // counted once, because later looks are likely to find it again
 					}
 				}
 				if t.Failed() {
@@ -273,11 +274,11 @@ func race(t *testing.T, g *rig, operations int) {
 	wg.Wait()
 	g.checkRate(t, int(found.Load()), int(absent.Load()))
 	if n := gaps.found.Load(); n > 0 {
-		t.Errorf("%d changes found their page behind: writers of one process leave no gap for each other", n)
+		t.Errorf("%d changes found their page behind: want 0 with the writers of one process", n)
 	}
 }
 
-// gapCount counts changes that find a page behind what came before them.
+// gapCount counts changes that find their page behind the sequence before them.
 type gapCount struct {
 	favfilter.Store
 
@@ -294,8 +295,7 @@ func (s *gapCount) Apply(ctx context.Context, batches []favfilter.Batch) []favfi
 	return results
 }
 
-// step does one operation on a, or looks at it. ok: a was looked at and is not live;
-// found: it was found all the same.
+// step changes a or looks for it. ok: it looked, and a is not live. found: the look found a.
 func (g *rig) step(t *testing.T, rng *rand.Rand, live map[Activity]bool, a Activity) (found, ok bool) {
 	t.Helper()
 	switch rng.IntN(5) {
@@ -305,13 +305,13 @@ func (g *rig) step(t *testing.T, rng *rand.Rand, live map[Activity]bool, a Activ
 			t.Errorf("%+v is missed", a)
 		}
 		return match != None, !live[a]
-	case 1, 2: // add, also again
+	case 1, 2: // add, perhaps again
 		changed, err := g.Record(t.Context(), []Activity{a})
 		if err != nil || (changed[0] == Changed) == live[a] {
 			t.Errorf("add %+v: changed %v, %v; live before: %v", a, changed, err, live[a])
 		}
 		live[a] = true
-	default: // remove, also what is not there
+	default: // remove, perhaps an absent activity
 		undone := a
 		undone.Remove = true
 		changed, err := g.Record(t.Context(), []Activity{undone})

@@ -11,14 +11,14 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// probeWatch is a store that tells of its probes, and of the pages that are read.
+// probeWatch is a store that notes its probes and the pages read.
 type probeWatch struct {
 	favfilter.Store
 
 	keys   []favfilter.Hash
-	probes []int // how many keys each looked for
+	probes []int // number of keys of each probe
 	loads  atomic.Int64
-	after  func() // of each probe; the store takes no notice of the context
+	after  func() // called after each probe; the store ignores the context
 }
 
 func (s *probeWatch) Probe(
@@ -45,11 +45,11 @@ func probedRig(t *testing.T, store favfilter.Store) *rig {
 	g.recordMany(t, "bot", "hide", 3000, posts("b"))
 	g.recordMany(t, "bot", "block", 100, posts("u"))
 	g.settleMoves()
-	g.want(t, "bot", "hide", "b1", Direct) // the page is met
+	g.want(t, "bot", "hide", "b1", Direct) // so that the process knows the page is large
 	return g
 }
 
-// An id that is there often is probed once by each kind.
+// An id that occurs several times among the candidates is probed once for each kind.
 func TestProbeLooksForEachKeyOnce(t *testing.T) {
 	watch := &probeWatch{Store: &favfilter.Memory{}}
 	g := probedRig(t, watch)
@@ -72,15 +72,15 @@ func TestProbeLooksForEachKeyOnce(t *testing.T) {
 	if want := 20*2 + 20*2; len(seen) != want { // both sides of a block; hide and like
 		t.Errorf("%d keys were probed, want %d", len(seen), want)
 	}
-	for i, k := range kinds { // what was not looked for counts as there
+	for i, k := range kinds { // Check reports ids that were not probed as found
 		if v.Check(i, fmt.Sprint("other", k.Name)) == None {
 			t.Errorf("%s: an id that was not hashed is missed", k.Name)
 		}
 	}
 }
 
-// A caller who goes while a large page is probed is noticed before the next keys, also by a store
-// that takes no notice.
+// If the caller of a View cancels during probes of a large page, no further probe starts, even if
+// the store ignores the context.
 func TestProbeEndsWithItsCaller(t *testing.T) {
 	watch := &probeWatch{Store: &favfilter.Memory{}}
 	g := probedRig(t, watch)
@@ -93,6 +93,6 @@ func TestProbeEndsWithItsCaller(t *testing.T) {
 		t.Errorf("error %v, want context.Canceled", err)
 	}
 	if len(watch.probes) != 1 || watch.probes[0] > 4096 || watch.loads.Load() > 0 {
-		t.Errorf("probes of %v keys, and %d reads, after the caller had gone", watch.probes, watch.loads.Load())
+		t.Errorf("probes of %v keys, and %d reads, after the caller had canceled", watch.probes, watch.loads.Load())
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// What a probe for 40,000 keys allocates is bounded.
+// A probe for 40,000 keys allocates a bounded number of bytes.
 func TestProbeAllocates(t *testing.T) {
 	g := probedRig(t, redisStore(t, redistest.Start(t)))
 	ids := make([]favfilter.Hash, 20_000)
@@ -42,7 +42,7 @@ func TestProbeAllocates(t *testing.T) {
 	}
 }
 
-// hashed are keys that were hashed before.
+// hashed is a list of hashed keys.
 type hashed []struct {
 	start favfilter.Start
 	ids   []favfilter.Hash

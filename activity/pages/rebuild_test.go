@@ -11,8 +11,8 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// How long a page that cannot be made is left alone follows from how often it failed in a row,
-// and how long that took.
+// The pause after a failed rebuild depends on the number of failures in a row, and on how long the
+// last one took.
 func TestPauses(t *testing.T) {
 	const again = -1 // the rebuild succeeds
 	failed := errors.New("failed")
@@ -65,7 +65,7 @@ func TestPauses(t *testing.T) {
 	}
 }
 
-// A page that took the ledger too long is read in parts until it has been made.
+// A page whose read timed out is read in parts until a rebuild succeeds.
 func TestSlowPages(t *testing.T) {
 	b := newRebuilds(nil)
 	for _, c := range []struct {
@@ -79,7 +79,7 @@ func TestSlowPages(t *testing.T) {
 	}
 }
 
-// slowKeys passes on what it has read of a page when it is told to.
+// slowKeys holds back each answer of Keys until told to pass it on.
 type slowKeys struct {
 	Ledger
 	pass chan struct{}
@@ -91,7 +91,8 @@ func (l slowKeys) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.P
 	return rows, s, err
 }
 
-// Who joins a rebuild that read the ledger too early for them gets the next one.
+// A caller that joins a rebuild whose read of the ledger was too early for it gets the next
+// rebuild.
 func TestRebuildThatLeftTooEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bubbleLedger(t, 1)
@@ -106,26 +107,26 @@ func TestRebuildThatLeftTooEarly(t *testing.T) {
 			sequences <- f.page.Header().Sequence
 		}
 		go rebuild(1)
-		synctest.Wait() // it has read the ledger
+		synctest.Wait() // the rebuild has read the ledger
 		change := p.change(p.kind(t, "hide"), add("1", "hide", "b"), time.Now())
-		_, err := l.Record(t.Context(), time.Now(), []ledger.Change{change}) // by a process that dies
+		_, err := l.Record(t.Context(), time.Now(), []ledger.Change{change}) // as by a process that dies
 		must(t, err)
 		go rebuild(2)
-		synctest.Wait() // it has joined
+		synctest.Wait() // the second caller has joined
 		slow.pass <- struct{}{}
 		if got := <-sequences; got != 1 {
 			t.Errorf("the first got sequence %d, want 1", got)
 		}
 		slow.pass <- struct{}{}
 		if got := <-sequences; got != 2 {
-			t.Errorf("who joined got sequence %d, want 2", got)
+			t.Errorf("the second caller got sequence %d, want 2", got)
 		}
 		p.Close()
 		must(t, l.Close())
 	})
 }
 
-// A Recorder that closes waits for the rebuilds under way, and starts no other.
+// A Recorder that closes waits for the running rebuilds, and starts no others.
 func TestRebuildsClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bubbleLedger(t, 1)
@@ -145,14 +146,14 @@ func TestRebuildsClose(t *testing.T) {
 		slow.pass <- struct{}{}
 		<-closed
 		if f, err := p.rebuild(t.Context(), 0, 0, "missing", maxFlights); !errors.Is(err, ErrClosed) {
-			t.Errorf("a rebuild after it: %v, %v", f, err)
+			t.Errorf("a rebuild after close: %v, %v", f, err)
 		}
 		p.Close()
 		must(t, l.Close())
 	})
 }
 
-// expiries notes how long the last page that was put in place is kept.
+// expiries notes the expiry of the last page stored.
 type expiries struct {
 	favfilter.Store
 	last time.Duration
@@ -163,7 +164,7 @@ func (s *expiries) Replace(ctx context.Context, r favfilter.Replacement) (bool, 
 	return s.Store.Replace(ctx, r)
 }
 
-// A page without keys expires, one with keys does not.
+// A page without keys expires. A page with keys does not.
 func TestRebuildExpiry(t *testing.T) {
 	store := &expiries{Store: &favfilter.Memory{}}
 	g := newRig(t, store, 1)

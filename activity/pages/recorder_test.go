@@ -75,8 +75,8 @@ func (ks kinds) ofRows() (rows []ledger.Kind) {
 	return rows
 }
 
-// testKeyRate is the false-positive rate of a key where a feed that tests four of them for each
-// candidate has one of 0.001.
+// testKeyRate is the false-positive rate of one key. With four keys for each candidate, a feed's
+// rate is 0.001.
 const testKeyRate = 0.00025
 
 // recorder records and reads activities of a few kinds, as package activity does.
@@ -99,7 +99,7 @@ func openRecorder(ctx context.Context, c Config, of ...Kind) (*recorder, error) 
 	return r, err
 }
 
-// Outcome is what became of an activity.
+// Outcome is the result for one activity.
 type Outcome uint8
 
 const (
@@ -198,7 +198,7 @@ const (
 	Reverse
 )
 
-// View is what was read of a user.
+// View is a user's page as read, with the probed keys.
 type View struct {
 	Answer
 
@@ -316,7 +316,7 @@ func (g *rig) want(t testing.TB, user, kind, id string, want Match) {
 	}
 }
 
-// lookAll counts which of n ids a kind of the user is found with.
+// lookAll counts how many of n ids a View of the user's kind reports.
 func (g *rig) lookAll(t testing.TB, user, kind string, ids func(i int) string, n int) int {
 	t.Helper()
 	k, _ := g.kinds.Named(kind)

@@ -11,7 +11,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/faulttest"
 )
 
-// lagging holds copies of pages as they stood when catchUp was called last.
+// lagging is a replica with the pages of the last call of catchUp.
 type lagging struct {
 	partitioned
 
@@ -29,7 +29,7 @@ func (s *lagging) catchUp(t *testing.T, page uint32) {
 	must(t, err)
 }
 
-// withReplica returns a Recorder that reads copies first.
+// withReplica returns a Recorder that reads the replica first.
 func withReplica(t *testing.T, pages uint32) (*rig, *lagging) {
 	t.Helper()
 	replica := &lagging{partitioned: partitioned{Store: &favfilter.Memory{}}, primary: &favfilter.Memory{}}
@@ -50,7 +50,7 @@ func (g *rig) wantReads(t *testing.T, replica, past, rebuilds uint64) {
 	}
 }
 
-// TestReplica checks that a copy is used if it has all that it must have. Otherwise the primary is
+// TestReplica checks that a copy is used if it has the required sequence. Otherwise the primary is
 // used, and nothing is rebuilt.
 func TestReplica(t *testing.T) {
 	g, replica := withReplica(t, 1)
@@ -61,7 +61,7 @@ func TestReplica(t *testing.T) {
 		}
 	}
 	g.record(t, true, add("1", "hide", "p"))
-	rebuilds := uint64(1) // the first
+	rebuilds := uint64(1) // the first write makes the page
 	want("p", Direct)     // not copied yet
 	g.wantReads(t, 0, 1, rebuilds)
 	replica.catchUp(t, 0)
@@ -77,30 +77,30 @@ func TestReplica(t *testing.T) {
 	want("q", Direct)
 	g.wantReads(t, 1, 4, rebuilds)
 	replica.down.Store(false)
-	want("p", None) // it is left alone for a while
+	want("p", None) // the replica is not asked for a while
 	g.wantReads(t, 1, 4, rebuilds)
 	g.replicaAfter.Store(0)
 	want("p", None)
 	g.wantReads(t, 2, 4, rebuilds)
 }
 
-// While the ledger cannot say what a copy must have, none is used.
+// While the ledger cannot tell the required sequence, no copy is used.
 func TestReplicaWithoutLedger(t *testing.T) {
 	g, replica := withReplica(t, 1)
 	g.record(t, true, add("1", "hide", "p"))
 	replica.catchUp(t, 0)
-	// Another process' write, of which this one does not hear.
+	// This process does not hear of another process's write.
 	other := &rig{ledger: g.ledger, store: g.store}
 	other.open(t, g.ledger, g.store)
 	other.record(t, true, add("1", "hide", "q"))
 	g.recorder.ledger = deafLedger{g.ledger}
 	if got := g.check(t, "1", "hide", "q"); got != Direct {
-		t.Errorf("what another process acknowledged is %v", got)
+		t.Errorf("match %v of another process's write, want Direct", got)
 	}
 	g.wantReads(t, 0, 0, 1)
 }
 
-// deafLedger cannot be asked what changed, nor where a user is.
+// deafLedger fails polls and questions for a user's page.
 type deafLedger struct{ Ledger }
 
 func (deafLedger) Sequence(context.Context, uint32) (uint64, error) {
@@ -117,7 +117,7 @@ func (deafLedger) Changed(context.Context, ledger.Cursor, func(uint32, ledger.Pa
 	return ledger.Progress{}, faulttest.ErrInjected
 }
 
-// Whatever copies are behind, views are as without them.
+// Views with a replica that is behind are the same as without one.
 func TestReplicaModel(t *testing.T) {
 	const pages = 4
 	g, replica := withReplica(t, pages)
@@ -139,16 +139,16 @@ func TestReplicaModel(t *testing.T) {
 			case model[a] && got == None:
 				t.Fatalf("%+v is missed", a)
 			case !model[a] && got != None:
-				wrong++ // a false positive, if they are few
+				wrong++ // a false positive; the number of them is checked below
 			}
 		}
 	}
 	s := g.Stats()
 	t.Logf("%d views from replicas, %d past them, %d false positives", s.FromReplica, s.PastReplica, wrong)
 	if wrong > 15 {
-		t.Errorf("%d of some 1,500 looks found what is not there", wrong)
+		t.Errorf("%d of about 1,500 looks found an absent activity", wrong)
 	}
 	if s.FromReplica < 100 || s.PastReplica < 100 {
-		t.Error("want many of each")
+		t.Error("want at least 100 views of each")
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// rig is the pages of a real ledger, and what they are made of.
+// rig is a Recorder with its ledger and store.
 type rig struct {
 	*recorder
 
@@ -23,7 +23,7 @@ type rig struct {
 	store  favfilter.Store
 	now    atomic.Int64 // unix nanoseconds
 	file   string
-	bound  time.Duration // default: every View asks the ledger
+	bound  time.Duration // default -1: every View asks the ledger
 }
 
 func openLedger(t testing.TB, file string, pages uint32) *ledger.Ledger {
@@ -33,7 +33,7 @@ func openLedger(t testing.TB, file string, pages uint32) *ledger.Ledger {
 
 func openLedgerAt(t testing.TB, url string, pages uint32) *ledger.Ledger {
 	t.Helper()
-	if strings.HasPrefix(url, "postgres") { // which a busy machine may keep from answering for longer than a service waits
+	if strings.HasPrefix(url, "postgres") { // a busy machine may delay answers for longer than a service waits
 		url += "&connect_timeout=30"
 	}
 	l, err := ledger.Open(t.Context(), url, ledger.Options{Pages: pages})
@@ -44,8 +44,8 @@ func openLedgerAt(t testing.TB, url string, pages uint32) *ledger.Ledger {
 	return l
 }
 
-// newRig opens that many pages in the store, and closes them with the test. They do nothing of
-// their own accord.
+// newRig opens that many pages in the store, and closes them with the test. They do nothing in the
+// background.
 func newRig(t testing.TB, store favfilter.Store, pages uint32) *rig {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "ledger.db")
@@ -89,10 +89,10 @@ func (g *rig) tryOpen(t testing.TB, l Ledger, s favfilter.Store) error {
 	return err
 }
 
-// useStore puts another store under the open pages.
+// useStore replaces the store of the open pages.
 func (g *rig) useStore(s favfilter.Store) { g.recorder.store = s }
 
-// onStores runs the test on the embedded store and on Redis.
+// onStores runs the test on Memory and on Redis.
 func onStores(t *testing.T, run func(t *testing.T, store favfilter.Store)) {
 	t.Helper()
 	t.Run("memory", func(t *testing.T) { run(t, &favfilter.Memory{}) })
@@ -124,7 +124,7 @@ func (g *rig) inspectOne(t *testing.T, page uint32) *PageInside {
 	return p
 }
 
-// states are those of all pages, as the survey has them.
+// states returns the states of all pages in the survey.
 func (g *rig) states() map[uint32]PageState { return statesOf(g) }
 
 func statesOf(s surveyed) map[uint32]PageState {

@@ -19,7 +19,7 @@ type world struct {
 	ledger *ledger.Ledger
 	file   string
 	store  *favfilter.Memory
-	// builder is the process that begins and builds layouts, and gives users dedicated pages.
+	// builder begins and builds layouts, and gives users dedicated pages.
 	builder *member
 	members []*member
 }
@@ -50,7 +50,7 @@ func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
 	})
 }
 
-// open adds a process that has a staleness bound of a minute.
+// open adds a process with a staleness bound of a minute.
 func (w *world) open(t *testing.T, c Config) *member {
 	t.Helper()
 	way, steps := &waysToLedger{}, &steppedStore{Store: w.store}
@@ -66,7 +66,7 @@ func (w *world) open(t *testing.T, c Config) *member {
 	return p
 }
 
-// waysToLedger can be cut: polls alone, or all.
+// waysToLedger is a ledger whose polls, or all of whose calls, can be cut off.
 type waysToLedger struct {
 	accessLedger
 
@@ -108,7 +108,7 @@ func (l *waysToLedger) Keys(ctx context.Context, page uint32) ([]ledger.Row, led
 	return l.Ledger.Keys(ctx, page)
 }
 
-// steppedStore does something before the next call of a kind, once, and can refuse to replace a
+// steppedStore calls a function once before the next call of a kind, and can refuse to replace a
 // page.
 type steppedStore struct {
 	favfilter.Store
@@ -145,7 +145,7 @@ func (s *steppedStore) Replace(ctx context.Context, r favfilter.Replacement) (bo
 	return s.Store.Replace(ctx, r)
 }
 
-// build begins the later layout, and has its pages built.
+// build begins the later layout and builds its pages.
 func (w *world) build(t *testing.T) {
 	t.Helper()
 	must(t, w.ledger.BeginLayout(t.Context(), laterPages))
@@ -153,13 +153,13 @@ func (w *world) build(t *testing.T) {
 	must(t, w.builder.buildPages(t.Context(), laterPages, func(int, int) {}))
 }
 
-// change makes the later layout the current one. No process hears of it.
+// change makes the later layout the current one, and tells no process.
 func (w *world) change(t *testing.T) {
 	t.Helper()
 	must(t, w.ledger.SwitchLayout(t.Context(), laterPages))
 }
 
-// leave closes the pages of the first layout, and has the ledger forget it.
+// leave closes the pages of the first layout, and makes the ledger forget that layout.
 func (w *world) leave(t *testing.T) {
 	t.Helper()
 	for page := range uint32(firstPages) {
@@ -197,12 +197,12 @@ func (w *world) wantClosed(t *testing.T, when string, users ...string) {
 	t.Helper()
 	for _, user := range users {
 		if page := w.builder.pageIn(firstPages, user); !isClosed(w.header(t, page)) {
-			t.Errorf("%s: page %d of %s is open: a process that has not polled would believe it", when, page, user)
+			t.Errorf("%s: page %d of %s is open: a process that has not polled would trust it", when, page, user)
 		}
 	}
 }
 
-// lose has the store lose a page.
+// lose removes a page from the store.
 func (w *world) lose(t *testing.T, page uint32) {
 	t.Helper()
 	id := w.builder.layout.pageID(page)
@@ -210,27 +210,27 @@ func (w *world) lose(t *testing.T, page uint32) {
 	must(t, err)
 }
 
-// wantOn checks that a hide of the user is found, and on which page.
+// wantOn checks that the user's View finds a hide, and on which page.
 func (p *member) wantOn(t *testing.T, page uint32, user, id string) {
 	t.Helper()
 	v, err := p.View(t.Context(), user, []Kind{p.kind(t, "hide")}, nil)
 	must(t, err)
 	if v.Check(0, id) != Direct || v.Number != page {
-		t.Errorf("match %d of %s on page %d, want one on page %d", v.Check(0, id), id, v.Number, page)
+		t.Errorf("match %d of %s on page %d, want a match on page %d", v.Check(0, id), id, v.Number, page)
 	}
 }
 
-// wantUnavailable checks that the user's View fails, rather than being wrong, because of the
-// ledger.
+// wantUnavailable checks that the user's View fails because of the ledger, instead of giving a
+// wrong answer.
 func (p *member) wantUnavailable(t *testing.T, when, user string) {
 	t.Helper()
 	v, err := p.View(t.Context(), user, []Kind{p.kind(t, "hide")}, nil)
 	if dependency(err) != "ledger" {
-		t.Errorf("%s: %v, want an error of the ledger; page %d", when, err, v.Number)
+		t.Errorf("%s: %v, want ledger unavailable; page %d", when, err, v.Number)
 	}
 }
 
-// wantPolls checks how often the process has polled since it had done so that many times.
+// wantPolls checks how often the process has polled since the count was before.
 func (p *member) wantPolls(t *testing.T, when string, before, want uint64) {
 	t.Helper()
 	if n := p.Stats().Polls - before; n != want {

@@ -41,7 +41,7 @@ const (
 	maxWatched = 512
 )
 
-// scrubber looks for pages that are not as the ledger has them, and rebuilds them.
+// scrubber looks for pages that differ from the ledger, and rebuilds them.
 type scrubber struct {
 	*applier
 
@@ -57,12 +57,12 @@ type scrubber struct {
 
 // scrub is the state of the goroutine that scrubs.
 type scrub struct {
-	pages   *census // of this round; nil: it has yet to begin
+	pages   *census // of this round; nil: the round has not begun
 	next    int     // index of the next page
 	looked  int     // headers since the last verify
 	hurried int     // pages still to compare in a hurry
-	// missed is the number of pages of this round that were not compared. It starts at 1, for the
-	// pages before the random first one.
+	// missed is the number of pages of this round that were not compared. In the first round it
+	// starts at 1, for the pages before the random first one.
 	missed int
 	load   load // of this round
 
@@ -168,7 +168,7 @@ func (r *scrubber) askEpoch(s *scrub) {
 	s.epoch, s.unknown, s.steady = epoch, false, epoch == ""
 }
 
-// noteRepair logs the first failure and the first success of repairs, as noteStore does.
+// noteRepair logs the first failure of repairs and the first success after it.
 func (r *scrubber) noteRepair(ctx context.Context, page uint32, reason string, err error) {
 	switch {
 	case r.isClosed():
@@ -182,7 +182,7 @@ func (r *scrubber) noteRepair(ctx context.Context, page uint32, reason string, e
 // scrubStep compares the next pages, and returns their number.
 func (r *scrubber) scrubStep(s *scrub) int {
 	if now := r.layout.census(); s.pages == nil || s.pages.first != now.first || s.pages.shared != now.shared {
-		s.pages, s.next = now, 0 // a round of other shared pages begins again
+		s.pages, s.next = now, 0 // the shared pages have changed, so the round starts again
 		s.missed, s.unrepaired, s.load = 0, 0, load{}
 	}
 	all := s.pages.len()
@@ -204,7 +204,7 @@ func (r *scrubber) scrubStep(s *scrub) int {
 	s.unrepaired += r.repair(found, repairPatience, borneRepairs)
 	if s.looked += looked; s.looked >= verifyEvery && !s.steady {
 		s.looked = 0
-		r.verify(s.pages.number(rand.IntN(all))) //nolint:gosec // every page in time
+		r.verify(s.pages.number(rand.IntN(all))) //nolint:gosec // covers every page eventually
 	}
 	if s.next = last; last == all {
 		r.endRound(s)
@@ -241,8 +241,8 @@ type faultyPage struct {
 	reason string
 }
 
-// inspect reads the headers of pages. It returns those that have to be rebuilt, and the state of
-// each; nothing if the store does not answer.
+// inspect reads the headers of pages. It returns those that have to be rebuilt, and the status of
+// each page. If the store does not answer, it returns nothing.
 func (r *scrubber) inspect(pages []uint32) (found []faultyPage, statuses []favfilter.Status) {
 	found, statuses, _ = r.peek(pages) // the next reader of pages reports the error
 	return found, statuses
@@ -296,7 +296,7 @@ func (r *scrubber) peek(pages []uint32) (found []faultyPage, statuses []favfilte
 	return found, statuses, nil
 }
 
-// repair counts the pages found, and rebuilds them: see rebuildAll.
+// repair counts the pages found, and rebuilds them with rebuildAll.
 func (r *scrubber) repair(found []faultyPage, patience time.Duration, borne int) (failed int) {
 	for _, m := range found {
 		r.stats.found(m.reason)
@@ -304,9 +304,9 @@ func (r *scrubber) repair(found []faultyPage, patience time.Duration, borne int)
 	return r.rebuildAll(found, patience, borne)
 }
 
-// rebuildAll rebuilds pages, in random order, and returns how many it did not. A rebuild that takes
-// longer than patience continues in the background. After borne failures of the store, rebuildAll
-// starts no further rebuild.
+// rebuildAll rebuilds pages in random order. It returns how many it could not rebuild in time. A
+// rebuild that takes longer than patience continues in the background. After borne failures of the
+// store, rebuildAll starts no further rebuild.
 func (r *scrubber) rebuildAll(found []faultyPage, patience time.Duration, borne int) (failed int) {
 	var group errgroup.Group
 	var repaired, refused atomic.Int64
@@ -339,7 +339,7 @@ func (r *scrubber) rebuildAll(found []faultyPage, patience time.Duration, borne 
 
 // rebuildFaulty rebuilds the page of a faultyPage.
 func (r *scrubber) rebuildFaulty(ctx context.Context, m faultyPage) error {
-	// No sequence reveals the fault, so a newer page may have it, too.
+	// A newer page may have the fault, too, because no sequence reveals it.
 	if m.reason == reasonCorrupt {
 		return r.putInPlace(ctx, PageAt{m.page, m.want}, m.reason)
 	}
@@ -347,7 +347,7 @@ func (r *scrubber) rebuildFaulty(ctx context.Context, m faultyPage) error {
 }
 
 // sweep rebuilds pages whose change did not arrive within one poll interval after a poll reported
-// it. Its writer died in between, or cannot reach the store.
+// it. The change's writer has died, or cannot reach the store.
 func (r *scrubber) sweep() {
 	due := r.follow.toSweep()
 	slices.Sort(due)

@@ -17,7 +17,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// scrubAll looks at every page once.
+// scrubAll scrubs every page once.
 func (g *rig) scrubAll() {
 	s := scrub{}
 	for looked := 0; looked < g.layout.census().len(); {
@@ -25,7 +25,7 @@ func (g *rig) scrubAll() {
 	}
 }
 
-// allOwners are the users who have a dedicated page.
+// allOwners returns the users with a dedicated page.
 func (g *rig) allOwners(t *testing.T) []ledger.Owner {
 	t.Helper()
 	p, err := g.ledger.Changed(t.Context(), "", func(uint32, ledger.PageState) error { return nil })
@@ -33,7 +33,7 @@ func (g *rig) allOwners(t *testing.T) []ledger.Owner {
 	return p.Owners
 }
 
-// allPages are the pages that users are on, as the ledger has it.
+// allPages returns the pages that have users, according to the ledger.
 func (g *rig) allPages(t *testing.T) (pages []uint32) {
 	t.Helper()
 	p, err := g.ledger.Changed(t.Context(), "", func(uint32, ledger.PageState) error { return nil })
@@ -50,7 +50,7 @@ func (g *rig) allPages(t *testing.T) (pages []uint32) {
 	return pages
 }
 
-// wantWhole checks that each page with a write is in the store as the ledger has it.
+// wantWhole checks that the store has each page with a write as the ledger has it.
 func (g *rig) wantWhole(t *testing.T) {
 	t.Helper()
 	for _, page := range g.allPages(t) {
@@ -78,8 +78,8 @@ func (g *rig) wantWhole(t *testing.T) {
 	}
 }
 
-// someActivities is enough for some keys on each of 16 pages, wherever the ledger's seed puts their
-// users.
+// someActivities returns enough activities for keys on each of 16 pages, whatever the ledger's
+// seed.
 func someActivities(round int) (batch []Activity) {
 	for i := range 400 {
 		batch = append(batch, add(fmt.Sprint(i), "hide", fmt.Sprint("r", round)))
@@ -87,7 +87,7 @@ func someActivities(round int) (batch []Activity) {
 	return batch
 }
 
-// A scrub finds whatever was done to pages, without anybody reading them, and repairs it.
+// A scrub finds and repairs every damage to pages, without any View.
 func TestScrubRepairs(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()
@@ -101,7 +101,7 @@ func TestScrubRepairs(t *testing.T) {
 	if s := g.Stats(); len(s.Found) != 0 || s.Scrubbed == 0 {
 		t.Fatalf("found %v in %d sound pages", s.Found, s.Scrubbed)
 	}
-	all := uint64(0) // pages that anybody is on
+	all := uint64(0) // number of pages with users
 	for page := range g.identity.Pages {
 		if g.sequences.of(page).known.Load() > 0 {
 			all++
@@ -136,8 +136,8 @@ func TestScrubRepairs(t *testing.T) {
 	}
 }
 
-// What the ledger does not have goes: a page that is ahead of a ledger set back, and one
-// of users who have done nothing.
+// A scrub removes what the ledger does not have: a page ahead of a restored ledger, and a page
+// whose users have no activities.
 func TestScrubRemoves(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 16)
 	ghost, err := g.image(t.Context(), 7, []ledger.Row{{Owner: "ghost", Kind: "hide", Target: "p"}}, ledger.PageState{Sequence: 41})
@@ -151,8 +151,7 @@ func TestScrubRemoves(t *testing.T) {
 	}
 }
 
-// A bit that flipped leaves header and sequence as they were: only a comparison of keys
-// tells.
+// A flipped bit leaves header and sequence unchanged. Only a comparison of keys finds it.
 func TestVerify(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()
@@ -169,7 +168,7 @@ func TestVerify(t *testing.T) {
 	}
 	key := "fav:{feed/1}:bits"
 	bits := []byte(client.Get(t.Context(), key).Val())
-	slices.Reverse(bits[favfilter.HeaderBytes:]) // as many are set as before
+	slices.Reverse(bits[favfilter.HeaderBytes:]) // the same number of bits is set
 	must(t, client.Set(t.Context(), key, bits, 0).Err())
 	must(t, client.SetBit(t.Context(), "fav:{feed/0}:bits", 8*favfilter.HeaderBytes+77,
 		1-int(client.GetBit(t.Context(), "fav:{feed/0}:bits", 8*favfilter.HeaderBytes+77).Val())).Err())
@@ -187,7 +186,7 @@ func TestVerify(t *testing.T) {
 	for s := (scrub{}); g.Stats().Verified < before+20; {
 		g.scrubStep(&s)
 		if g.Stats().Scrubbed > 100*verifyEvery {
-			t.Fatal("scrubs never compare keys")
+			t.Fatal("no scrub compared the keys")
 		}
 	}
 	if n := g.Stats().Rebuilds["verified"]; n < 20 {
@@ -195,7 +194,7 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// beforeKeys calls do before it reads a page.
+// beforeKeys calls do before each read of a page.
 type beforeKeys struct {
 	Ledger
 	do func()
@@ -206,7 +205,7 @@ func (l beforeKeys) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger
 	return l.Ledger.Keys(ctx, page)
 }
 
-// A page that is written to while it is compared has nothing wrong with it.
+// A page that is written to during its comparison does not count as wrong.
 func TestVerifyWhileWritten(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 1)
 	g.record(t, true, add("1", "hide", "p"))
@@ -234,7 +233,7 @@ func (l *snapshotSpy) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledg
 	return l.Ledger.Keys(ctx, page)
 }
 
-// In time every page gets its turn to be compared key by key.
+// Every page is compared key by key eventually.
 func TestVerifyTakesEveryPage(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 128)
 	var batch []Activity
@@ -254,7 +253,7 @@ func TestVerifyTakesEveryPage(t *testing.T) {
 	}
 }
 
-// epochStore says the epoch it is given; "" is an error.
+// epochStore returns the given epoch; "" is an error.
 type epochStore struct {
 	favfilter.Store
 	epoch atomic.Pointer[string]
@@ -273,8 +272,7 @@ func (s *epochStore) Peek(ctx context.Context, ids []favfilter.PageID) ([]favfil
 	return s.Store.Peek(ctx, ids)
 }
 
-// The rate of a scrub can be changed: it holds from then on, also where the old one had the next
-// step a minute away.
+// A new scrub rate applies at once, even if the next step at the old rate is a minute away.
 func TestScrubRateChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bubbleLedger(t, 1<<14)
@@ -293,7 +291,7 @@ func TestScrubRateChanges(t *testing.T) {
 		}
 		for _, rate := range []int{0, -1, 100_001} {
 			if err := p.SetScrubRate(rate); err == nil {
-				t.Errorf("a rate of %d is taken", rate)
+				t.Errorf("a rate of %d is accepted", rate)
 			}
 		}
 		p.Close()
@@ -331,7 +329,7 @@ func TestScrubPace(t *testing.T) {
 		looked(5 * time.Second)
 		set("second")
 		if n := looked(pages/(rate*hurry)*time.Second + 2*time.Second); n < pages {
-			t.Errorf("%d pages looked at after the store was away, want all %d", n, pages)
+			t.Errorf("%d pages looked at after an outage of the store, want all %d", n, pages)
 		}
 		if s := p.Stats(); s.Alarms != 2 || s.ScrubRounds < 1 {
 			t.Errorf("%d alarms, %d rounds", s.Alarms, s.ScrubRounds)
@@ -341,8 +339,8 @@ func TestScrubPace(t *testing.T) {
 	})
 }
 
-// A change whose writer died before it got to the page arrives within three polls, without
-// anybody reading the page.
+// A change whose writer died before it reached the page is there within three polls, without any
+// View.
 func TestSweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := bubbleLedger(t, 16), &favfilter.Memory{}
@@ -367,7 +365,7 @@ func TestSweep(t *testing.T) {
 	})
 }
 
-// After the rate was lowered, pages and windows made for the old one are replaced.
+// After the rate is lowered, pages and windows for the old rate are replaced.
 func TestRateLowered(t *testing.T) {
 	l, store := openLedger(t, filepath.Join(t.TempDir(), "ledger.db"), 1), &favfilter.Memory{}
 	open := func(keyRate float64) *rig {

@@ -42,9 +42,9 @@ type asked struct {
 	last ScrubProgress
 }
 
-// ScrubNow compares the header of every page with the ledger once, besides the background scrub. It
+// ScrubNow compares the header of every page with the ledger once, beside the background scrub, and
 // rebuilds pages at fault. rate is in pages a second, 1 to [MaxScrubRate], or 0 for 10,000.
-// progress is called at the start and after every 64 pages or fewer, unless it is nil.
+// progress, unless it is nil, is called at the start and after every 64 pages or fewer.
 //
 // ScrubNow returns the progress at the end, also with an error. The error is an [*InvalidError] of
 // field "rate", [ErrClosed], or that of ctx.
@@ -58,7 +58,7 @@ func (r *scrubber) ScrubNow(ctx context.Context, rate int, progress func(ScrubPr
 	return r.scrubRound(ctx, rate, progress)
 }
 
-// scrubRound is ScrubNow with a rate that was checked.
+// scrubRound is ScrubNow after the check of the rate.
 func (r *scrubber) scrubRound(ctx context.Context, rate int, progress func(ScrubProgress)) (ScrubProgress, error) {
 	if rate == 0 {
 		rate = askedRate
@@ -109,7 +109,7 @@ func (r *scrubber) mayScrub(rate int) error {
 // scrubSome compares pages, and rebuilds those at fault.
 func (r *scrubber) scrubSome(pages []uint32, p *ScrubProgress) {
 	found, statuses := r.inspect(pages)
-	unasked := len(pages) - len(statuses) // all, if the store does not answer
+	unasked := len(pages) - len(statuses) // all, if the store did not answer
 	for i := range statuses {
 		if statuses[i].Err != nil {
 			unasked++
@@ -129,8 +129,7 @@ func (p ScrubProgress) clone() ScrubProgress {
 }
 
 // StartScrub runs [Pages.ScrubNow] in the background. It reports whether it started: it does not
-// if an earlier one that was started this way is still running. Errors are an [*InvalidError] of
-// field "rate", or [ErrClosed].
+// while an earlier one is running. Errors are an [*InvalidError] of field "rate", or [ErrClosed].
 func (r *scrubber) StartScrub(rate int) (started bool, err error) {
 	if err := r.mayScrub(rate); err != nil {
 		return false, err
@@ -140,7 +139,8 @@ func (r *scrubber) StartScrub(rate int) (started bool, err error) {
 	if r.asked.last.Running {
 		return false, nil
 	}
-	// Before the scrub takes its own time: a later one would look like another process's scrub.
+	// Taken before the scrub's own start time, which would otherwise look like another process's
+	// scrub.
 	at := time.Now()
 	begun := r.background(func() {
 		last, err := r.scrubRound(r.base, rate, r.noteScrub)

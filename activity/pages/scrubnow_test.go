@@ -14,8 +14,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// A requested round looks at every page once. When it ends, it has rebuilt every page that was
-// wrong.
+// ScrubNow checks every page once. When it returns, it has rebuilt every page that was wrong.
 func TestScrubNow(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()
@@ -77,27 +76,27 @@ func TestScrubNow(t *testing.T) {
 	g.wantWhole(t)
 }
 
-// unwritable is a store that pages cannot be put in.
+// unwritable is a store that fails to replace pages.
 type unwritable struct{ favfilter.Store }
 
 func (unwritable) Replace(context.Context, favfilter.Replacement) (bool, error) {
 	return false, faulttest.ErrInjected
 }
 
-// A round reports pages that it cannot read or cannot rebuild.
-func TestScrubNowAmiss(t *testing.T) {
+// ScrubNow reports pages that it cannot read or cannot rebuild.
+func TestScrubNowFailures(t *testing.T) {
 	store := &favfilter.Memory{}
 	g := newRig(t, store, 128)
 	_, err := g.Record(t.Context(), []Activity{add("1", "hide", "p")})
 	must(t, err)
 	g.useStore(faulttest.Down{})
 	if p, err := g.ScrubNow(t.Context(), MaxScrubRate, nil); err != nil || p.Unasked != 128 || p.Done != 128 || !p.Faulty() || p.Failed != 0 {
-		t.Errorf("of a store that is down: %+v, %v", p, err)
+		t.Errorf("store down: %+v, %v", p, err)
 	}
 	g.useStore(unwritable{&favfilter.Memory{}})
 	p, err := g.ScrubNow(t.Context(), MaxScrubRate, nil)
 	if err != nil || p.Unasked != 0 || !maps.Equal(p.Found, map[string]int{"missing": 1}) || p.Failed != 1 || !p.Faulty() {
-		t.Errorf("of a store that takes nothing: %+v, %v", p, err)
+		t.Errorf("unwritable store: %+v, %v", p, err)
 	}
 	g.useStore(store)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -112,7 +111,7 @@ func TestScrubNowAmiss(t *testing.T) {
 	}
 }
 
-// slowStore is a store that takes its time, and does not know of every third page.
+// slowStore is a store whose looks take long, and fail for every third page.
 type slowStore struct {
 	favfilter.Store
 	takes time.Duration
@@ -127,8 +126,8 @@ func (s slowStore) Peek(ctx context.Context, ids []favfilter.PageID) ([]favfilte
 	return statuses, err
 }
 
-// A scrub leaves the store the time between looks that its rate says, and stops between them. What
-// it was not told counts for nothing.
+// ScrubNow pauses between looks as its rate says, and can stop there. Pages that the store did not
+// report on count as unasked.
 func TestScrubNowPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newRig(t, &favfilter.Memory{}, 256)
@@ -144,7 +143,7 @@ func TestScrubNowPace(t *testing.T) {
 			})
 			return p, time.Since(start)
 		}
-		const more = 3 * time.Millisecond // each pause takes one more
+		const more = 3 * time.Millisecond // three pauses, each a millisecond longer
 		for _, c := range []struct {
 			rate        int
 			takes, want time.Duration
@@ -162,7 +161,7 @@ func TestScrubNowPace(t *testing.T) {
 			}
 		}
 		if p, took := scrub(640, time.Second/5, true); p.Done != 64 || took != time.Second/5 || !errors.Is(p.Err, context.Canceled) {
-			t.Errorf("given up: %+v after %v", p, took)
+			t.Errorf("canceled: %+v after %v", p, took)
 		}
 		g.Close()
 		if _, err := g.ScrubNow(t.Context(), 1, nil); !errors.Is(err, ErrClosed) {
@@ -171,8 +170,8 @@ func TestScrubNowPace(t *testing.T) {
 	})
 }
 
-// Faulty reports whether pages remain that are wrong, or that the round has not seen.
-func TestScrubAmiss(t *testing.T) {
+// Faulty reports whether pages remain that are wrong or were not checked.
+func TestScrubFaulty(t *testing.T) {
 	for want, all := range map[bool][]ScrubProgress{
 		false: {{}, {Done: 2, All: 2, Found: map[string]int{"missing": 1}}},
 		true:  {{Done: 2, All: 2, Failed: 1}, {Done: 2, All: 2, Unasked: 1}, {Done: 1, All: 2}, {Done: 2, All: 2, Err: ErrClosed}},
@@ -185,7 +184,7 @@ func TestScrubAmiss(t *testing.T) {
 	}
 }
 
-// One goes on in the background, and ends with the Recorder.
+// A background scrub continues after StartScrub, and ends with the Recorder.
 func TestStartScrub(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 128)
 	if p := g.ScrubStatus(); p.Running || !p.Started.IsZero() || p.All != 0 {
@@ -206,16 +205,16 @@ func TestStartScrub(t *testing.T) {
 	if p := g.ScrubStatus(); p.Done != 128 || p.Faulty() || p.Started.IsZero() || p.Ended.Before(p.Started) {
 		t.Errorf("after: %+v", p)
 	}
-	start(1, true) // a minute from the second chunk
+	start(1, true) // its second step comes after a minute
 	start(1, false)
 	if p := g.ScrubStatus(); !p.Running || p.Started.IsZero() {
-		t.Errorf("meanwhile: %+v", p)
+		t.Errorf("running: %+v", p)
 	}
 	g.Close()
 	if p := g.ScrubStatus(); p.Running || !errors.Is(p.Err, ErrClosed) || p.Done != 64 || !p.Faulty() {
 		t.Errorf("closed: %+v", p)
 	}
 	if _, err := g.StartScrub(1); !errors.Is(err, ErrClosed) {
-		t.Errorf("after that: %v", err)
+		t.Errorf("after Close: %v", err)
 	}
 }

@@ -30,8 +30,8 @@ type sequence struct {
 	known atomic.Uint64
 	// stood is the highest sequence that the page was seen to have in the store.
 	stood atomic.Uint64
-	// left is the sequence with which a user last left the page, as the last poll found it. Who left
-	// until then is known. A page that says otherwise makes its reader poll.
+	// left is the sequence with which a user last left the page, as the last poll found it. The
+	// process knows all users who left up to then. If the page has another value, its reader polls.
 	left atomic.Uint64
 }
 
@@ -63,7 +63,7 @@ func (s *sequences) ofDedicated(page uint32) *sequence {
 	return one
 }
 
-// forget gives the memory free for layouts of fewer pages, which have left.
+// forget frees the memory for layouts with fewer pages, which have left.
 func (s *sequences) forget(pages uint32) {
 	for i := range bits.TrailingZeros32(pages) {
 		if s.shared[i].Load() != nil {
@@ -89,11 +89,11 @@ func (s *sequence) require(at uint64) { raise(&s.required, at) }
 // giveOut notes that the ledger has given out the sequence.
 func (s *sequence) giveOut(at uint64) { raise(&s.known, at) }
 
-// standAt notes that the page has, or had, the sequence in the store.
+// standAt notes that the page has had the sequence in the store.
 func (s *sequence) standAt(at uint64) { raise(&s.stood, at) }
 
-// leave notes that a user left the page with the sequence, and that all who left until then are
-// known.
+// leave notes that a user left the page with the sequence, and that this process knows all users
+// who left up to then.
 func (s *sequence) leave(at uint64) { raise(&s.left, at) }
 
 // raise sets a number to at, if it is lower.

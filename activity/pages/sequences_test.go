@@ -7,8 +7,8 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 )
 
-// A reader has to see whatever the ledger is learned to have, be it in flight or not. News are what
-// other processes wrote alone.
+// learn raises the required sequence to what the ledger has, whether or not the write is in flight.
+// It reports news only of other processes' writes.
 func TestLearn(t *testing.T) {
 	for _, c := range []struct {
 		name                    string
@@ -19,8 +19,8 @@ func TestLearn(t *testing.T) {
 		{"of others", 5, 5, 6, 6, 6, true},
 		{"known", 6, 6, 6, 6, 6, false},
 		{"own, in flight", 7, 6, 7, 7, 7, false},
-		{"older than the own in flight", 8, 6, 7, 8, 7, false},
-		{"older than what is required", 8, 8, 7, 8, 8, false},
+		{"older than the own write in flight", 8, 6, 7, 8, 7, false},
+		{"older than required", 8, 8, 7, 8, 8, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newSequences(1).of(0)
@@ -36,7 +36,7 @@ func TestLearn(t *testing.T) {
 	}
 }
 
-// Numbers never sink, and what one goroutine notes is not lost to another.
+// Sequences never decrease, and concurrent updates are not lost.
 func TestSequencesRise(t *testing.T) {
 	all := newSequences(2)
 	for _, page := range []uint32{1, 4, 7, 1<<25 - 1, ledger.DedicatedPages, ledger.DedicatedPages + 7} {

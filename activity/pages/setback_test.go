@@ -15,7 +15,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// snapshot returns all strings of the server, restore sets it back to them.
+// snapshot returns all strings of the server. restore sets the server back to them.
 func snapshot(t *testing.T, client *redis.Client) map[string]string {
 	t.Helper()
 	keys, err := client.Keys(t.Context(), "*").Result()
@@ -36,8 +36,8 @@ func restore(t *testing.T, client *redis.Client, m map[string]string) {
 	}
 }
 
-// TestOldSnapshot: pages set back to what they once were are noticed, by the Recorder
-// that wrote them and by one started later.
+// TestOldSnapshot sets pages back to an older state. The Recorder that wrote them notices, and so
+// does one that starts later.
 func TestOldSnapshot(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()
@@ -64,7 +64,7 @@ func TestOldSnapshot(t *testing.T) {
 	}
 }
 
-// backup copies the ledger, at rest, and goes on with it. It returns the copy's name.
+// backup closes the ledger, copies it and opens it again. It returns the copy's name.
 func (g *rig) backup(t *testing.T) string {
 	t.Helper()
 	g.Close()
@@ -76,8 +76,8 @@ func (g *rig) backup(t *testing.T) string {
 	return saved
 }
 
-// TestLedgerSetBack restores a ledger from a copy, with Options.Restored or without. Pages that are
-// ahead of it must be rebuilt.
+// TestLedgerSetBack restores a ledger from a copy, with and without a read before later writes.
+// Pages that are ahead of the ledger must be rebuilt.
 func TestLedgerSetBack(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()
@@ -100,7 +100,7 @@ func TestLedgerSetBack(t *testing.T) {
 				back.want(t, "1", "hide", "kept", Direct)
 				back.want(t, "1", "hide", "lost1", None)
 			}
-			// As many writes as were lost: then the sequences say the same again.
+			// As many writes as were lost, so that the sequences are the same again.
 			for i := range 5 {
 				back.record(t, true, add("1", "hide", fmt.Sprint("new", i)))
 			}
@@ -113,8 +113,8 @@ func TestLedgerSetBack(t *testing.T) {
 	}
 }
 
-// TestRestoredLedger: where the sequences say the same again, with other changes, only
-// the incarnation tells old pages apart.
+// TestRestoredLedger restores a ledger whose sequences then reach the same numbers with other
+// changes. Only the incarnation tells old pages apart.
 func TestRestoredLedger(t *testing.T) {
 	server := redistest.Start(t)
 	g := newRig(t, redisStore(t, server), 2)
@@ -134,7 +134,7 @@ func TestRestoredLedger(t *testing.T) {
 	back.want(t, "1", "hide", "lost", None)
 }
 
-// TestPageOfAnotherLedgerAtTheSameSequence: the identity tells them apart.
+// TestPageOfAnotherLedgerAtTheSameSequence checks that the identity tells two ledgers' pages apart.
 func TestPageOfAnotherLedgerAtTheSameSequence(t *testing.T) {
 	server := redistest.Start(t)
 	first, second := newRig(t, redisStore(t, server), 1), newRig(t, redisStore(t, server), 1)
@@ -143,8 +143,8 @@ func TestPageOfAnotherLedgerAtTheSameSequence(t *testing.T) {
 	second.want(t, "1", "hide", "r", Direct)
 }
 
-// TestPageLostDuringRebuild: what is lost between the look at it and the replacement is
-// replaced all the same.
+// TestPageLostDuringRebuild loses a page between its read and its replacement. The page is stored
+// all the same.
 func TestPageLostDuringRebuild(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()
@@ -168,7 +168,7 @@ func (s beforeReplace) Replace(ctx context.Context, r favfilter.Replacement) (bo
 	return s.Store.Replace(ctx, r)
 }
 
-// TestAnotherLedger: pages left in Redis by another ledger count for nothing.
+// TestAnotherLedger checks that pages that another ledger left in Redis are ignored.
 func TestAnotherLedger(t *testing.T) {
 	server := redistest.Start(t)
 	first := newRig(t, redisStore(t, server), 2)

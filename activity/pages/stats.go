@@ -13,7 +13,7 @@ type Stats struct {
 
 	Scrubbed    uint64            `json:"scrubbed"`     // headers compared with the ledger
 	ScrubRounds uint64            `json:"scrub_rounds"` // complete rounds: every page was compared
-	ScrubAge    time.Duration     `json:"scrub_age_ns"` // since the last of these, or since Open
+	ScrubAge    time.Duration     `json:"scrub_age_ns"` // since the end of the last complete round, or since Open
 	ScrubRate   int               `json:"scrub_rate"`   // configured pages a second
 	ScrubAt     uint32            `json:"scrub_at"`     // next page of the current round
 	ScrubPages  uint32            `json:"scrub_pages"`  // number of pages in a round
@@ -27,19 +27,19 @@ type Stats struct {
 
 	FromStore   uint64 `json:"views_from_store"`   // views read from the store
 	FromLedger  uint64 `json:"views_from_ledger"`  // views answered without the store
-	FromImage   uint64 `json:"views_from_image"`   // of these, without the ledger either
+	FromImage   uint64 `json:"views_from_image"`   // of these, views without the ledger either
 	FromReplica uint64 `json:"views_from_replica"` // views read from a replica
 	PastReplica uint64 `json:"views_past_replica"` // after a replica failed or was stale
 	ImageBytes  int    `json:"image_bytes"`        // memory held for views_from_image
 
 	CacheHits   uint64 `json:"views_from_cache"` // views that did not read the store
-	CacheMisses uint64 `json:"views_past_cache"` // views that did, although there is a cache
+	CacheMisses uint64 `json:"views_past_cache"` // views that read the store although there is a cache
 	CacheBytes  int    `json:"page_cache_bytes"` // memory held for views_from_cache
 
 	SharedPages int     `json:"shared_pages"`  // pages that users share
 	KeysPerPage float64 `json:"keys_per_page"` // their mean number of keys, by the last scrub round
-	ReshapeDue  uint32  `json:"reshape_due"`   // how many there should be; 0: no change needed
-	Reshaping   bool    `json:"reshaping"`     // in the background of this process
+	ReshapeDue  uint32  `json:"reshape_due"`   // number of shared pages that are due; 0: enough
+	Reshaping   bool    `json:"reshaping"`     // a growth runs in the background of this process
 
 	DedicatedPages int    `json:"own_pages"`    // users with a dedicated page
 	Probed         uint64 `json:"views_probed"` // views of pages too large to read whole
@@ -48,7 +48,7 @@ type Stats struct {
 	WithoutPage uint64 `json:"writes_without_page"`
 	Ended       uint64 `json:"ended"` // activities removed because they had ended
 	Waiting     int64  `json:"writes_waiting"`
-	Rebuilding  int    `json:"rebuilding"` // pages in rebuild, or waiting for it
+	Rebuilding  int    `json:"rebuilding"` // pages in rebuild or waiting for it
 
 	PagesDown  bool `json:"pages_down"`  // the store did not answer the last call
 	LedgerDown bool `json:"ledger_down"` // the last poll failed

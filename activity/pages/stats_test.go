@@ -11,8 +11,8 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// TestStatsOfViews checks the counts of where views are read from, and whether the store answered
-// last.
+// TestStatsOfViews checks the counts of views from store and ledger, and whether the store counts
+// as down.
 func TestStatsOfViews(t *testing.T) {
 	store := &partitioned{Store: &favfilter.Memory{}}
 	g := newRig(t, store, 1)
@@ -40,25 +40,24 @@ func TestStatsOfViews(t *testing.T) {
 	want(1, 1, true)
 }
 
-// TestScrubAge is the time since a whole round ended, not since one that could not look at every
-// page.
+// TestScrubAge is the time since the end of a round that checked every page.
 func TestScrubAge(t *testing.T) {
 	store := &partitioned{Store: &favfilter.Memory{}}
 	g := newRig(t, store, 4)
 	g.record(t, true, add("1", "hide", "p"))
 	before := g.elapsed()
 	if age := g.Stats().ScrubAge; int64(age) < before {
-		t.Errorf("%v since a round, %v after the start, and there was none", age, time.Duration(before))
+		t.Errorf("age %v, %v after the start, without a round", age, time.Duration(before))
 	}
 	store.down.Store(true)
 	g.scrubAll()
 	if age := g.Stats().ScrubAge; int64(age) < before {
-		t.Errorf("%v since a round that looked at nothing", age)
+		t.Errorf("age %v after a round without answers", age)
 	}
 	store.down.Store(false)
 	g.scrubAll()
 	if age, since := g.Stats().ScrubAge, g.elapsed()-before; int64(age) >= since {
-		t.Errorf("%v since a round that began %v ago", age, time.Duration(since))
+		t.Errorf("age %v of a round that began %v ago", age, time.Duration(since))
 	}
 }
 
@@ -79,9 +78,9 @@ func TestOnRebuild(t *testing.T) {
 		}
 		told = append(told, reason)
 	}
-	g.record(t, true, add("1", "hide", "p")) // there is no page yet
+	g.record(t, true, add("1", "hide", "p")) // makes the page
 	store.down.Store(true)
-	g.check(t, "1", "hide", "p") // made, and not put in place
+	g.check(t, "1", "hide", "p") // made, but not stored
 	if want := []string{"missing", "missing failed"}; !slices.Equal(told, want) {
 		t.Errorf("%v, want %v", told, want)
 	}
@@ -92,11 +91,11 @@ func TestOnRebuild(t *testing.T) {
 		t.Errorf("%v, %v, without a ledger", told, err)
 	}
 	if s := g.Stats(); s.Rebuilding != 0 {
-		t.Errorf("%d pages under way", s.Rebuilding)
+		t.Errorf("%d pages are being rebuilt, want 0", s.Rebuilding)
 	}
 }
 
-// TestRebuilding counts pages that are under way.
+// TestRebuilding counts the pages that are being rebuilt.
 func TestRebuilding(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 1)
 	for range maxRebuilds {
@@ -108,7 +107,7 @@ func TestRebuilding(t *testing.T) {
 		t.Errorf("a second flight: %v", err)
 	}
 	if n := g.Stats().Rebuilding; n != 1 {
-		t.Errorf("%d pages under way, want 1", n)
+		t.Errorf("%d pages are being rebuilt, want 1", n)
 	}
 	for range maxRebuilds {
 		<-g.rebuilds.slots

@@ -10,8 +10,8 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// storage is a filter in a store: how it is read, what was counted and observed. [Pages] and
-// [Alone] have one each.
+// storage is a filter in a store, with what was counted and observed of it. [Pages] and [Alone]
+// have one each.
 type storage struct {
 	*lifecycle
 
@@ -27,20 +27,20 @@ type storage struct {
 	unread    episode     // pages cannot be read
 }
 
-// Identity returns the identity of the filter. Its number of pages is that with which the filter
+// Identity returns the identity of the filter. Its number of pages is the one with which the filter
 // was created; for the current number, see [Pages.Layout].
 func (r *storage) Identity() favfilter.Identity { return r.identity }
 
-// Now returns the time by which activities are recorded and end.
+// Now returns the time that is used for the start and end of activities.
 func (r *storage) Now() time.Time { return r.now() }
 
-// Slot returns the number of the hash slot of the store that has all pages and windows of a user.
+// Slot returns the number of the store's hash slot with all pages and windows of a user.
 func (r *storage) Slot(hash uint64) uint32 {
 	return ledger.Identity{Pages: r.identity.Pages}.Slot(hash)
 }
 
-// Load reads pages, whatever they are, within a second. If the store fails, every element is zero.
-// The error is an [*UnavailableError], or that of ctx.
+// Load reads pages, whatever their state, within a second. If the store fails, every element is
+// zero. The error is an [*UnavailableError], or that of ctx.
 func (r *storage) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
 	loaded, err := r.load(ctx, ids)
 	if err != nil && ctx.Err() == nil {

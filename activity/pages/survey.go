@@ -16,8 +16,8 @@ type PageState uint8
 const (
 	PageUnknown  PageState = iota // not observed yet
 	PageSound                     // as the ledger has it
-	PageUnused                    // there is none, and none is needed
-	PageMissing                   // there is none, although one is needed
+	PageUnused                    // missing, and not needed
+	PageMissing                   // missing, although needed
 	PageDamaged                   // unreadable or torn
 	PageBehind                    // stale: it lacks changes of the ledger
 	PageForeign                   // of another ledger, or another page
@@ -36,7 +36,7 @@ func (s PageState) String() string {
 // Faulty reports whether a page in this state has to be rebuilt.
 func (s PageState) Faulty() bool { return s >= PageMissing }
 
-// stateOf returns the state of a page with that fault.
+// stateOf returns the state of a page with the given fault.
 func stateOf(fault string) PageState {
 	for s := PageMissing; s <= PageOverfull; s++ {
 		if s.String() == fault {
@@ -55,7 +55,7 @@ type SurveyedPage struct {
 	Bytes     uint32  // of bits and collision bitmap
 	Fill      float64 // share of set bits, 0 to 1, to within 1/65,535
 	Collided  float64 // share of regions with a collision bit, the same
-	// Rate is the false-positive rate of one key; 0 if the page has grown, since its header then
+	// Rate is the false-positive rate of one key; 0 if the page has grown, because its header then
 	// does not tell.
 	Rate   float64
 	Behind uint64        // changes of the ledger that it lacked
@@ -66,7 +66,7 @@ type SurveyedPage struct {
 type SurveyTotals struct {
 	Pages     int    // number of pages
 	Dedicated int    // of these, dedicated pages
-	Looked    int    // of all, pages observed
+	Looked    int    // of all pages, those observed
 	Faulty    int    // of these, pages found at fault and not known to be rebuilt
 	Keys      uint64 // of the observed pages
 	Bytes     uint64 // of the observed pages
@@ -78,8 +78,8 @@ type glance struct {
 	// size has the bytes of bits and collision bitmap. From bit 27 on it has the number of bits
 	// that a key sets, minus one.
 	size uint32
-	// seen has the seconds since the pages were opened, in 27 bits. Then follow one bit for
-	// whether the page has grown, and from bit 28 on the state.
+	// seen has the seconds since the pages were opened, in 27 bits. The next bit tells whether the
+	// page has grown. The state follows from bit 28 on.
 	seen     uint32
 	fill     uint16 // in 1/65,535
 	collided uint16
@@ -106,7 +106,7 @@ func newGlance(state PageState, st favfilter.Status, seen time.Duration) glance 
 	return g
 }
 
-// shareOf returns set/all, scaled to 0 to 65,535. Only 0 of all becomes 0.
+// shareOf returns set/all, scaled to 0 to 65,535. It returns 0 only if set is 0.
 func shareOf(set, all uint32) uint16 {
 	if set == 0 || all == 0 {
 		return 0
@@ -183,7 +183,7 @@ func (s *survey) count(g glance, n int) {
 	s.totals.Bytes += uint64(n) * uint64(g.bytes())
 }
 
-// keep forgets pages that no user is on any more.
+// keep forgets pages without users.
 func (s *survey) keep(pages *census) {
 	s.mu.RLock()
 	var gone []uint32
@@ -281,8 +281,8 @@ func (s *survey) sums() SurveyTotals {
 	return s.totals
 }
 
-// stateAlone returns the state of a page by its own content. Without a ledger a missing page cannot
-// be told from an unused one.
+// stateAlone returns the state of a page by its content. Without a ledger, a missing page cannot be
+// told from an unused one.
 func (r *storage) stateAlone(st favfilter.Status) PageState {
 	switch {
 	case st.Damage != nil && damageReason(st.Damage) == reasonForeign:

@@ -15,19 +15,19 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// wantSurvey checks that the survey has every page as it is in the store, and the right sums.
+// wantSurvey checks that the survey has every page as it is in the store, and the right totals.
 func (g *rig) wantSurvey(t *testing.T, pages ...uint32) {
 	t.Helper()
 	wantSurvey(t, g, g.store, g.layout.pageID, pages...)
 }
 
-// surveyed is what has a survey: [Pages] and [Alone].
+// surveyed is what [Pages] and [Alone] have in common here: a survey.
 type surveyed interface {
 	Survey() iter.Seq[SurveyedPage]
 	SurveyTotals() SurveyTotals
 }
 
-// wantSurvey checks the survey of pages that are in the store as id says.
+// wantSurvey checks the survey of pages that the store has under the ids that id returns.
 func wantSurvey(t *testing.T, g surveyed, store favfilter.Store, id func(page uint32) favfilter.PageID, pages ...uint32) {
 	t.Helper()
 	var sum SurveyTotals
@@ -75,19 +75,19 @@ func numbersTo(n uint32) (pages []uint32) {
 	return pages
 }
 
-// TestSurvey checks that the survey has what the scrub read from the store. A page that is wrong
-// shows until it is rebuilt.
+// TestSurvey checks that the survey shows what the scrub has read. A wrong page is shown as wrong
+// until it is rebuilt.
 func TestSurvey(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()
 	g := newRig(t, redisStore(t, server), 16)
 	for page, state := range g.states() {
 		if state != PageUnknown {
-			t.Errorf("page %d is %v before anybody looked", page, state)
+			t.Errorf("page %d is %v before any look", page, state)
 		}
 	}
 	if got := g.SurveyTotals(); got != (SurveyTotals{Pages: 16}) {
-		t.Errorf("totals %+v before anybody looked", got)
+		t.Errorf("totals %+v before any look", got)
 	}
 	g.record(t, true, add("1", "block", "2"))
 	g.scrubAll()
@@ -134,13 +134,13 @@ func TestSurvey(t *testing.T) {
 				t.Errorf("%d pages wrong, want %d", got, len(c.want))
 			}
 			for p := range g.Survey() {
-				// The second round had one change for each page that it touched.
+				// The second round had one change for each of its pages.
 				if behind := p.Behind; (behind > 0) != (p.State == PageBehind) || behind > 1 {
 					t.Errorf("page %d is %v, and behind by %d", p.Number, p.State, behind)
 				}
 			}
 			if failed := g.repair(found, pageTimeout, len(found)); failed > 0 {
-				t.Errorf("%d could not be repaired", failed)
+				t.Errorf("%d pages could not be repaired", failed)
 			}
 			g.wantSurvey(t, numbersTo(16)...)
 		})
@@ -155,8 +155,7 @@ func TestSurvey(t *testing.T) {
 	}
 }
 
-// A page that can be made no longer, as its rate was made less, is overfull; one of a ledger that
-// was set back is ahead.
+// A page that exceeds a lowered rate is overfull. A page of a ledger that was set back is ahead.
 func TestSurveyOfOtherFaults(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 4)
 	_, err := g.Record(t.Context(), someActivities(0))
@@ -178,8 +177,8 @@ func TestSurveyOfOtherFaults(t *testing.T) {
 	g.wantSurvey(t, numbersTo(4)...)
 }
 
-// Pages of one user alone come last, and go with the user.
-func TestSurveyOfOwnPages(t *testing.T) {
+// Dedicated pages come last in the survey, and leave it with the user.
+func TestSurveyOfDedicatedPages(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 4)
 	_, err := g.Record(t.Context(), someActivities(0))
 	must(t, err)
@@ -193,22 +192,22 @@ func TestSurveyOfOwnPages(t *testing.T) {
 		if p.Dedicated {
 			own++
 			if p.Keys != 1 {
-				t.Errorf("a page of one user who did one thing: %+v", p)
+				t.Errorf("dedicated page of a user with one activity: %+v", p)
 			}
 		}
 	}
 	if own != 2 {
-		t.Errorf("%d pages of one user, want 2", own)
+		t.Errorf("%d dedicated pages, want 2", own)
 	}
 	must(t, g.release(t.Context(), UserHash(g.identity.Seed, "7")))
 	g.scrubAll()
 	g.wantSurvey(t, 0, 1, 2, 3, ledger.DedicatedPages+1)
 	if g := g.survey.chunk(ledger.DedicatedPages / surveyChunk)[0]; g != (glance{}) {
-		t.Errorf("a glance is kept of a page that nobody is on: %+v", g)
+		t.Errorf("a glance of a released page is kept: %+v", g)
 	}
 }
 
-// After a growth the pages of the layout before are no pages any more.
+// After a growth the survey no longer has the pages of the old layout.
 func TestSurveyAfterGrowth(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 4)
 	_, err := g.Record(t.Context(), someActivities(0))
@@ -219,7 +218,7 @@ func TestSurveyAfterGrowth(t *testing.T) {
 	g.wantSurvey(t, 8, 9, 10, 11, 12, 13, 14, 15)
 }
 
-// Of very many pages each has its own place, and one who has seen enough may stop.
+// A survey of very many pages lists each of them, and its caller may stop early.
 func TestSurveyOfManyPages(t *testing.T) {
 	const pages = 4 * surveyChunk
 	g := newRig(t, &favfilter.Memory{}, pages)
@@ -242,7 +241,7 @@ func TestSurveyOfManyPages(t *testing.T) {
 	}
 	for p := range g.Survey() {
 		if p.Number > 2*surveyChunk {
-			t.Fatal("the survey goes on")
+			t.Fatal("the survey continues after break")
 		}
 		if p.Number == 2*surveyChunk {
 			break
@@ -250,9 +249,8 @@ func TestSurveyOfManyPages(t *testing.T) {
 	}
 }
 
-// A survey may be asked for while pages are looked at: no page is half of one look and half of
-// another.
-func TestSurveyMeanwhile(t *testing.T) {
+// A survey is consistent while pages are looked at: it never combines two looks at a page.
+func TestSurveyDuringLooks(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 4)
 	full := favfilter.Status{
 		Header: favfilter.Header{Count: 9, Set: 8, Shape: favfilter.Shape{Hashes: 1}},
@@ -275,17 +273,17 @@ func TestSurveyMeanwhile(t *testing.T) {
 		for p := range g.Survey() {
 			whole := p.Keys == 9 && p.Bytes == 77 && p.Fill == 1 && p.Collided == 1 && p.Rate == 1
 			if whole != (p.State == PageSound) {
-				t.Fatalf("half a look: %+v", p)
+				t.Fatalf("parts of two looks: %+v", p)
 			}
 		}
 		if totals := g.SurveyTotals(); totals.Keys != 9*(totals.Bytes/77) || totals.Looked > 3 {
-			t.Fatalf("half a sum: %+v", totals)
+			t.Fatalf("totals of parts of looks: %+v", totals)
 		}
 	}
 	writers.Wait()
 }
 
-// 16 bytes hold the largest page there can be, and the smallest share.
+// A glance of 16 bytes can hold the largest possible page, and the smallest share.
 func TestGlance(t *testing.T) {
 	large := favfilter.Status{
 		Header: favfilter.Header{Count: math.MaxUint32, Set: 1, Shape: favfilter.Shape{Bits: favfilter.MaxBits, Hashes: favfilter.MaxHashes}},
@@ -299,7 +297,7 @@ func TestGlance(t *testing.T) {
 	if rate := math.Pow(1.0/65535, favfilter.MaxHashes); math.Abs(got.Rate/rate-1) > 1e-9 {
 		t.Errorf("rate %g, want %g", got.Rate, rate)
 	}
-	want.Bytes-- // collision bits of regions of one bit are more than there can be, and 27 bits hold all but one byte
+	want.Bytes-- // collision bits for regions of one bit are not possible, and 27 bits hold all but one byte
 	if got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
@@ -307,7 +305,7 @@ func TestGlance(t *testing.T) {
 	grown.Header.Grown, grown.Header.Set, grown.Collided = 3, favfilter.MaxBits-1, favfilter.MaxBits
 	got = newGlance(PageSound, grown, 1e6*time.Hour).page(5, false, 0)
 	if got.Rate != 0 || got.Fill != 1 || got.Collided != 1 || got.State != PageSound || got.Age != 0 {
-		t.Errorf("of a page that has grown: %+v", got)
+		t.Errorf("page that has grown: %+v", got)
 	}
 	if got := newGlance(PageSound, large, 1e6*time.Hour).page(5, false, 0); got.Rate == 0 || got.State != PageSound {
 		t.Errorf("looked at after a hundred years: %+v", got)
@@ -315,7 +313,7 @@ func TestGlance(t *testing.T) {
 	if got := newGlance(PageMissing, favfilter.Status{}, 0).page(1, false, 3*time.Second); got != (SurveyedPage{
 		Number: 1, State: PageMissing, Age: 3 * time.Second,
 	}) {
-		t.Errorf("of a page that is missing: %+v", got)
+		t.Errorf("missing page: %+v", got)
 	}
 }
 

@@ -11,13 +11,14 @@ import (
 )
 
 const (
-	// enoughCleared is the number of bits that a removal must clear; otherwise the page is rebuilt.
-	// A removed key is reported again if later keys happen to set its cleared bits. With four, that
-	// happens to fewer than one in 1,000 even if a quarter of the page's keys come later.
+	// enoughCleared is the number of bits that a removal must clear. If it clears fewer, the page
+	// is rebuilt. A removed key is reported again if later keys set its cleared bits. With four
+	// bits, that happens to fewer than one in 1,000 keys, even if a quarter of the page's keys come
+	// later.
 	enoughCleared = 4
-	// idleShare is how many times longer than the work the pause after it is.
+	// idleShare is the length of the pause after work, in multiples of the work's duration.
 	idleShare = 4
-	// tidyPause is the pause after work that was not possible.
+	// tidyPause is the pause after work that failed.
 	tidyPause = time.Second
 )
 
@@ -73,7 +74,7 @@ func (r *scrubber) tidyLoop() {
 	}
 }
 
-// tidyNext tidies one page, and reports whether to go on.
+// tidyNext tidies one page. It reports whether to continue.
 func (r *scrubber) tidyNext() bool {
 	page, ok := r.tidying.next()
 	if !ok {
@@ -114,6 +115,6 @@ func (r *scrubber) tidyWithin(ctx context.Context, page uint32) bool {
 	if errors.Is(err, ledger.ErrGone) || err == nil && f.storeErr == nil && f.placed {
 		return true
 	}
-	r.tidying.add(page) // written to meanwhile, or ledger or store is down
+	r.tidying.add(page) // the page was written to during the rebuild, or ledger or store is down
 	return err == nil && f.storeErr == nil
 }

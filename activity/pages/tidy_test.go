@@ -28,7 +28,7 @@ func TestTidy(t *testing.T) {
 		if n := p.Stats().Rebuilds["residue"]; n == 0 || n > 100 {
 			t.Errorf("%d pages tidied", n)
 		}
-		p.tidying.add(0) // for those that removed enough since the last time
+		p.tidying.add(0) // schedule the page for the removals since the last rebuild
 		time.Sleep(time.Second)
 		rows, s, err := l.Snapshot(t.Context(), 0)
 		must(t, err)
@@ -54,7 +54,7 @@ func TestTidyingListsPagesOnce(t *testing.T) {
 		}
 	}
 	if _, ok := d.next(); ok {
-		t.Error("there is one more")
+		t.Error("a page is listed twice")
 	}
 	d.add(3)
 	if page, ok := d.next(); !ok || page != 3 {
@@ -62,7 +62,7 @@ func TestTidyingListsPagesOnce(t *testing.T) {
 	}
 }
 
-// A page that could not be tidied has its turn again.
+// A page that could not be rebuilt is tried again.
 func TestTidyAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bubbleLedger(t, 1)
@@ -76,7 +76,7 @@ func TestTidyAgain(t *testing.T) {
 		cut.unreadable.Store(false)
 		time.Sleep(longestPause + 2*tidyPause)
 		if p.header(t, 0).Build == build {
-			t.Error("the page was forgotten")
+			t.Error("the page was not rebuilt")
 		}
 		p.Close()
 		must(t, l.Close())

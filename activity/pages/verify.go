@@ -9,7 +9,7 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// verify compares the keys of one page with the ledger and rebuilds the page, to repair what a
+// verify compares the keys of one page with the ledger and rebuilds the page. That repairs what a
 // header cannot reveal: flipped bits and collision bits. The scrub does not wait for a large page.
 func (r *scrubber) verify(page uint32) {
 	large := r.inParts(page)
@@ -23,7 +23,8 @@ func (r *scrubber) verify(page uint32) {
 	}
 }
 
-// verifyWithin returns why the page could not be compared. A later round tries again.
+// verifyWithin is verify with a context. It returns why the page could not be compared; a later
+// round tries again.
 func (r *scrubber) verifyWithin(ctx context.Context, page uint32, large bool) error {
 	loaded, err := r.loadWithin(ctx, patience(large), []favfilter.PageID{r.layout.pageID(page)})
 	if err != nil {
@@ -54,7 +55,7 @@ func (r *scrubber) verifyWithin(ctx context.Context, page uint32, large bool) er
 		r.repair([]faultyPage{{page, h.Sequence, reasonCorrupt}}, pageTimeout, 1) //nolint:contextcheck // as above
 		return nil
 	}
-	// Nothing reveals wrong collision bits. A rebuild makes them right.
+	// No comparison reveals wrong collision bits, so every compared page is rebuilt.
 	const reason = "verified"
 	r.noteRepair(ctx, page, reason, r.remake(ctx, page, h.Sequence, reason))
 	return nil

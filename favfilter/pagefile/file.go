@@ -34,7 +34,7 @@ const (
 )
 
 // File is an open file. It follows its memory until Close is called. Flush and Close wait for the
-// disk; changes of the memory never do.
+// disk. Changes of the memory never do.
 type File struct {
 	name     string
 	lock     *flock.Flock

@@ -16,8 +16,7 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// Pages outlive the process with their keys and their expiry. Pages that keep does not select do
-// not.
+// Pages outlive the process, with their keys and expiry. Pages that keep does not select are lost.
 func TestPagesOutliveTheProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		name := filepath.Join(t.TempDir(), "odd ?name#%41.db")
@@ -33,7 +32,7 @@ func TestPagesOutliveTheProcess(t *testing.T) {
 		x.close()
 		checkMode(t, name)
 
-		time.Sleep(10 * time.Second) // of the bubble
+		time.Sleep(10 * time.Second) // of the bubble's clock
 		x = open(t, name)
 		x.wantRestored(3, 0)
 		x.wantHas(ledger, 1, false)
@@ -42,7 +41,7 @@ func TestPagesOutliveTheProcess(t *testing.T) {
 		x.wantHas(part(2), 2, true)
 		x.wantHas(part(2), 3, true)
 		x.wantHas(part(2), 4, false)
-		// The page was restored with its collision bits, so it can be changed.
+		// The page was restored with its collision bits, so that it can be changed.
 		x.add(deletable, 2)
 		x.wantHas(deletable, 2, true)
 
@@ -70,7 +69,7 @@ func checkMode(t *testing.T, name string) {
 	}
 }
 
-// The file has all changes made more than two intervals before the process was killed.
+// After a kill, the file has all changes made more than two intervals earlier.
 func TestKilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := open(t, filepath.Join(t.TempDir(), "pages.db"))
@@ -102,7 +101,7 @@ func TestOnlyChangesAreWritten(t *testing.T) {
 		}
 		time.Sleep(2 * interval)
 		before := x.count(`SELECT total_changes()`)
-		time.Sleep(10*interval + interval/2) // between two writes, so that both changes are of one
+		time.Sleep(10*interval + interval/2) // between two writes, so that both changes are in one interval
 		if n := x.count(`SELECT total_changes()`) - before; n != 0 {
 			t.Errorf("%d rows were written without a change", n)
 		}
@@ -140,7 +139,7 @@ func TestDamagedRows(t *testing.T) {
 		}
 		x.putWindow(3) // again
 		x.close()
-		x = open(t, name) // the damaged ones are gone
+		x = open(t, name) // the damaged rows are gone
 		x.wantRestored(6, 0)
 		x.wantHas(part(3), 3, true)
 		x.close()
@@ -175,7 +174,7 @@ func TestDamagedFiles(t *testing.T) {
 					t.Fatal(err)
 				}
 				if kept := wantSetAside(t, name, bad); kind == "half" && kept == 0 {
-					t.Error("nothing of the sound half was kept")
+					t.Error("no page of the sound half was kept")
 				}
 			})
 		})
@@ -201,8 +200,7 @@ func TestDamagedFiles(t *testing.T) {
 	}
 }
 
-// garbage overwrites what comes after an offset; the header and the schema are the first
-// 4 KiB.
+// garbage overwrites everything after an offset. The header and the schema are the first 4 KiB.
 func garbage(content []byte, offset int) []byte {
 	bad := append([]byte(nil), content...)
 	for i := offset; i < len(bad); i++ {
@@ -211,7 +209,7 @@ func garbage(content []byte, offset int) []byte {
 	return bad
 }
 
-// wantSetAside opens the file twice, the second time with what the first has left. It returns the
+// wantSetAside opens the file, which must set it aside, and then the new file. It returns the
 // number of pages that were read before the damage was detected.
 func wantSetAside(t *testing.T, name string, content []byte) (kept int) {
 	t.Helper()
@@ -222,7 +220,7 @@ func wantSetAside(t *testing.T, name string, content []byte) (kept int) {
 	}
 	aside, err := os.ReadFile(name + ".damaged")
 	if err != nil || !bytes.Equal(aside, content) {
-		t.Errorf("what is set aside is not what was there: %v", err)
+		t.Errorf("the file that was set aside has another content: %v", err)
 	}
 	x.putWindow(500)
 	x.close()

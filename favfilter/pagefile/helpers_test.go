@@ -42,7 +42,7 @@ func (j *journal) Write(p []byte) (int, error) {
 
 func (j *journal) logger() *slog.Logger { return slog.New(slog.NewJSONHandler(j, nil)) }
 
-// want fails the test unless just these lines were logged.
+// want fails the test unless exactly these lines were logged.
 func (j *journal) want(t *testing.T, lines ...string) {
 	t.Helper()
 	j.mu.Lock()

@@ -14,13 +14,13 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// While the disk is full the pages stay in memory. They are written when there is space again.
+// While the disk is full the pages stay in memory. They are written once there is space again.
 func TestDiskFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := open(t, filepath.Join(t.TempDir(), "pages.db"))
 		x.putWindow(1)
 		time.Sleep(2 * interval)
-		x.exec(`PRAGMA max_page_count = 1`) // as many as there are
+		x.exec(`PRAGMA max_page_count = 1`) // no more pages than now
 		for i := range 2000 {
 			x.putWindow(i)
 		}
@@ -42,7 +42,7 @@ func TestDiskFull(t *testing.T) {
 		killed.wantHas(part(1999), 1999, true)
 		killed.wantHas(part(0), 5000, true)
 
-		// What cannot be written at the end is told.
+		// Close reports changes that it could not write.
 		killed.exec(`PRAGMA max_page_count = 1`)
 		for i := range 1000 {
 			killed.putWindow(3000 + i)
@@ -70,7 +70,7 @@ func TestDamagedWhileOpen(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		x.exec(`PRAGMA shrink_memory`) // what it has in its cache it would not read
+		x.exec(`PRAGMA shrink_memory`) // removes pages from its cache, so that it reads them from the file
 		x.add(part(99), 1000)
 		time.Sleep(2 * interval)
 		x.journal.want(t, "ERROR page file is damaged, starting a new one")
@@ -86,7 +86,7 @@ func TestDamagedWhileOpen(t *testing.T) {
 	})
 }
 
-// A stream of windows that come and go leaves a file of the size of the current windows.
+// A stream of windows that come and go leaves the file at the size of the current windows.
 func TestEndlessStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := open(t, filepath.Join(t.TempDir(), "pages.db"))
@@ -94,7 +94,7 @@ func TestEndlessStream(t *testing.T) {
 		var sizes []int
 		for round := range rounds {
 			for i := range alive {
-				// Of many sizes, so that free space does not just fit the next one.
+				// The windows have many sizes, so that free space seldom fits the next one exactly.
 				id := favfilter.PageID{Number: uint32(i), Part: fmt.Sprint("seen-", round)}
 				x.put(id, i, 100*(1+(i+round)%20), 10*interval, 0)
 			}
@@ -107,7 +107,7 @@ func TestEndlessStream(t *testing.T) {
 		}
 		log, err := os.Stat(x.name + "-wal")
 		if err != nil || log.Size() > 8<<20 {
-			t.Errorf("the log is of %d MiB, %v", log.Size()>>20, err)
+			t.Errorf("the log has %d MiB, %v", log.Size()>>20, err)
 		}
 		if rows := x.count(`SELECT count(*) FROM pages`); rows > 3*alive {
 			t.Errorf("%d rows for %d pages", rows, alive)
@@ -126,7 +126,7 @@ func TestFileShrinks(t *testing.T) {
 		time.Sleep(2 * interval)
 		large := x.count(`SELECT page_count FROM pragma_page_count`)
 		time.Sleep(time.Hour)
-		for i := range 3000 { // so that the expired ones are dropped
+		for i := range 3000 { // so that expired pages are dropped
 			x.putWindow(10_000 + i)
 		}
 		time.Sleep(time.Minute)
@@ -162,7 +162,8 @@ func TestLongManyPages(t *testing.T) {
 	x.close()
 }
 
-// After a kill, the file has the flushed pages and not the removed ones.
+// After a kill, the file has the flushed pages, and not the pages that were removed before the
+// flush.
 func TestFlush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := open(t, filepath.Join(t.TempDir(), "pages.db"))
@@ -197,7 +198,7 @@ func TestFlush(t *testing.T) {
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		if err := x.file.Flush(ended); !errors.Is(err, context.Canceled) {
-			t.Errorf("flush for nobody: %v", err)
+			t.Errorf("flush with a canceled context: %v", err)
 		}
 	})
 }

@@ -34,7 +34,7 @@ func (p *pinged) measure(call func()) {
 
 func (p *pinged) report() {
 	n := float64(p.b.N)
-	p.b.ReportMetric(0, "ns/op") // of both together: says nothing
+	p.b.ReportMetric(0, "ns/op") // the time of both together has no meaning
 	p.b.ReportMetric(float64(p.ping.Nanoseconds())/n, "ns/PING")
 	p.b.ReportMetric(float64(p.call.Nanoseconds())/n, "ns/call")
 	p.b.ReportMetric(float64(p.call)/float64(p.ping), "x-PING")
@@ -96,7 +96,7 @@ func BenchmarkApply(b *testing.B) {
 			s, id, p := benchStore(b)
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
-				if i*c.keys%2000 < c.keys { // full: begin again
+				if i*c.keys%2000 < c.keys { // full: use a new page
 					b.StopTimer()
 					resetPage(b, s, id)
 					b.StartTimer()
@@ -153,8 +153,7 @@ func BenchmarkPeek(b *testing.B) {
 	p.report()
 }
 
-// BenchmarkLoads has goroutines that load pages at the same time. Its PINGs are of as many
-// goroutines.
+// BenchmarkLoads loads pages from several goroutines. As many goroutines send its PINGs.
 func BenchmarkLoads(b *testing.B) {
 	const each = 100 // calls of a goroutine
 	for _, goroutines := range []int{1, 16} {

@@ -11,7 +11,7 @@ import (
 type access uint8
 
 const (
-	neither access = iota // its outcome tells nothing about reads and writes
+	neither access = iota // the outcome tells nothing about reads or writes
 	reads
 	writes
 )
@@ -32,8 +32,8 @@ func callOf(ctx context.Context) *call {
 	return c
 }
 
-// repeats reports whether the client is resending cmds to g by itself, after g put them off. A
-// cluster client does so for half a second, in addition to the retries of a [Store].
+// repeats reports whether the client is resending cmds to g by itself after g put them off. A
+// cluster client does so for half a second, beside the retries of a [Store].
 func (c *call) repeats(g *guard, cmds []redis.Cmder) bool {
 	if c == nil || cmds[0].Err() == nil {
 		return false

@@ -21,7 +21,7 @@ type circuit struct {
 func newCircuit(fails func(error) bool, opened func(error), closed func()) *circuit {
 	c := &circuit{fails: fails}
 	c.breaker = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
-		Timeout:      guardPause*4/5 + rand.N(guardPause*2/5), //nolint:gosec // a predictable pause is one too
+		Timeout:      guardPause*4/5 + rand.N(guardPause*2/5), //nolint:gosec // the pause may be predictable
 		ReadyToTrip:  func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= guardFailures },
 		IsSuccessful: func(err error) bool { return !fails(err) },
 		IsExcluded:   saysNothing,
@@ -61,8 +61,8 @@ func isFailure(err error) bool {
 	return err != nil && (!isReplyItself(err) || shutOut(err))
 }
 
-// isReplyItself reports whether err is a reply of the node, and not an error about several other
-// nodes. If no Sentinel knows the primary, the error wraps the replies of all Sentinels.
+// isReplyItself reports whether err is one reply of the node, and not an error that joins several
+// replies. If no Sentinel knows the primary, the error wraps the replies of all Sentinels.
 func isReplyItself(err error) bool {
 	for ; err != nil; err = errors.Unwrap(err) {
 		if _, ok := err.(redis.Error); ok { //nolint:errorlint // errors.As looks into joined errors
@@ -112,7 +112,7 @@ func inScript(err error, prefix string) bool {
 	return strings.HasPrefix(text, "ERR Error running script ") && strings.Contains(text, ": -"+prefix)
 }
 
-// saysNothing reports whether err leaves open whether the node works.
+// saysNothing reports whether err leaves it open whether the node works.
 func saysNothing(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, redis.ErrClosed) ||
 		errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted)

@@ -134,7 +134,7 @@ func (w *writer) round(ctx context.Context, t testing.TB) error {
 			errs = append(errs, fmt.Errorf("page %v fell back from %d to %d", w.ids[i], w.next[i]-1, r.Header.Sequence))
 			w.next[i] = r.Header.Sequence + 1
 		case r.State == favfilter.Missing:
-			// From a primary that became a replica and has not got the pages yet.
+			// The primary was a replica that had not received the page.
 			errs = append(errs, fmt.Errorf("page %v is missing", w.ids[i]))
 		default:
 			t.Errorf("page %v: %v at %+v", w.ids[i], r.State, r.Header)
@@ -193,7 +193,7 @@ func wantWhole(t *testing.T, store favfilter.Store, writers []*writer) {
 	}
 }
 
-// Slots move to another node and back, together with their pages: no call fails.
+// Slots move to another node and back, together with their pages, and no call fails.
 func TestResharding(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 2, 0)
@@ -210,7 +210,7 @@ func TestResharding(t *testing.T) {
 			t.Fatal(err)
 		}
 		slots = append(slots, int(slot))
-		// Others that move with the page's two strings, and often between them.
+		// Other keys in the same slots. They often move between the two strings of a page.
 		for n := range 40 {
 			must(t, client.Set(t.Context(), fmt.Sprintf("%s-%d", bitsKey("reshard", id), n), "", 0))
 		}
@@ -280,7 +280,7 @@ func TestFailover(t *testing.T) {
 }
 
 // A node dies or hangs. Calls on its pages fail, soon at once, and calls on other pages do not. The
-// store finds a replica that replaces the node.
+// store finds the replica that replaces the node.
 func TestNodeLost(t *testing.T) {
 	t.Parallel()
 	for _, lose := range []struct {
@@ -292,7 +292,7 @@ func TestNodeLost(t *testing.T) {
 	} {
 		t.Run(lose.name, func(t *testing.T) {
 			t.Parallel()
-			// Nobody takes the place until told to.
+			// No replica takes over until told to.
 			cluster := redistest.StartCluster(t, 3, 1, "--cluster-replica-no-failover", "yes")
 			client := dialCluster(t, cluster.Addrs())
 			s := openStore(t, client, "lost")
@@ -320,7 +320,7 @@ func TestNodeLost(t *testing.T) {
 				return err
 			})
 			t.Logf("the new primary was used after %v", time.Since(began))
-			wantKeys(t, s, lost, 1) // but for the error, nothing happened to them
+			wantKeys(t, s, lost, 1) // apart from the errors, the pages are unchanged
 			wantAll(t, s.Apply(t.Context(), addOne(lost, 2)), favfilter.Applied)
 			wantKeys(t, s, ids, 2)
 		})
@@ -343,7 +343,7 @@ func nodeLost(t *testing.T, s *redisstore.Store, lost, kept []favfilter.PageID) 
 		}
 		return nil
 	})
-	// From now on one call a second, at most, waits for the node.
+	// From here on, at most one call a second waits for the node.
 	waited := 0
 	for range 20 {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -51,7 +51,7 @@ func clusterEpoch(ctx context.Context, cluster *redis.ClusterClient) (string, er
 	if err != nil {
 		return "", err
 	}
-	slots, err := cluster.ClusterSlots(ctx).Result() //nolint:staticcheck // the new one needs 7.0
+	slots, err := cluster.ClusterSlots(ctx).Result() //nolint:staticcheck // its replacement needs Redis 7.0
 	if err != nil {
 		return "", err
 	}
@@ -60,7 +60,8 @@ func clusterEpoch(ctx context.Context, cluster *redis.ClusterClient) (string, er
 	return strings.Join(epochs, "; "), nil
 }
 
-// slotOwners returns a hash of which node serves which slots: there may be thousands of ranges.
+// slotOwners returns a hash of which node serves which slots, because there may be thousands of
+// ranges.
 func slotOwners(slots []redis.ClusterSlot) string {
 	owners := make([]string, 0, len(slots))
 	for _, r := range slots {
@@ -76,8 +77,8 @@ func slotOwners(slots []redis.ClusterSlot) string {
 	return fmt.Sprintf("slots:%016x", sum.Sum64())
 }
 
-// serverEpoch returns the identity that one server reports. If the server answers with an error of
-// its own, it reports nothing.
+// serverEpoch returns the identity that one server reports. An error reply counts as an empty
+// identity.
 func serverEpoch(ctx context.Context, server redis.Cmdable) (string, error) {
 	pipe := server.Pipeline()
 	sections := []*redis.StringCmd{pipe.Info(ctx, "server"), pipe.Info(ctx, "replication")}

@@ -230,7 +230,7 @@ func TestReplayOnATornPage(t *testing.T) {
 	must(t, client.Del(t.Context(), "fav:{damage/5}:regions"))
 	knows, fresh := s.Apply(t.Context(), batch)[0].State, openStore(t, client, "damage").Apply(t.Context(), batch)[0].State
 	if knows != fresh {
-		t.Errorf("who knows the page says %v, who does not %v", knows, fresh)
+		t.Errorf("a store that knows the page says %v, another one %v", knows, fresh)
 	}
 }
 

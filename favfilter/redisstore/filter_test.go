@@ -47,8 +47,8 @@ func TestFilterModel(t *testing.T) {
 	})
 }
 
-// Outcomes are in the order of keys over pages changed by script and by
-// compare-and-swap in one call.
+// Outcomes are in the order of the keys, even if one call changes some pages by script and others
+// by compare-and-swap.
 func TestFilterKeepsTheOrderOfKeys(t *testing.T) {
 	client := redistest.Start(t).Client()
 	f := openFilter(t, openStore(t, client, "order"), favfilter.Config{Capacity: 4000, Pages: 16, PageBy: byUser})
@@ -121,8 +121,8 @@ func TestFilterOpenedWithOtherSettings(t *testing.T) {
 	openFilter(t, openStore(t, client, "other-name"), favfilter.Config{Capacity: 5})
 }
 
-// A lost page is empty, and Add creates it again. A damaged page makes every call fail until
-// somebody deletes it.
+// A lost page is empty, and Add creates it again. A damaged page makes every call fail until it is
+// deleted.
 func TestFilterOfALostOrDamagedPage(t *testing.T) {
 	client := redistest.Start(t).Client()
 	f := openFilter(t, openStore(t, client, "loss"), favfilter.Config{Capacity: 1000, Pages: 1})
@@ -136,13 +136,13 @@ func TestFilterOfALostOrDamagedPage(t *testing.T) {
 	add(favfilter.Added)
 	must(t, client.Del(t.Context(), bits, regions))
 	add(favfilter.Added)
-	must(t, client.Del(t.Context(), bits)) // the other string of the old page stays
+	must(t, client.Del(t.Context(), bits)) // the regions string of the old page stays
 	add(favfilter.Added)
 	add(favfilter.Present)
 	for name, damage := range map[string]func(){
 		"the header overwritten": func() { must(t, client.SetRange(t.Context(), bits, 4, "\xff\xff")) },
 		"the bits cut short":     func() { must(t, client.Set(t.Context(), bits, "FAV\x03", 0)) },
-		"no page at all":         func() { must(t, client.Set(t.Context(), bits, strings.Repeat("x", 3000), 0)) },
+		"not a page":             func() { must(t, client.Set(t.Context(), bits, strings.Repeat("x", 3000), 0)) },
 	} {
 		damage()
 		_, addErr := f.Add(t.Context(), "key")
@@ -157,7 +157,7 @@ func TestFilterOfALostOrDamagedPage(t *testing.T) {
 		must(t, client.Del(t.Context(), bits, regions))
 		add(favfilter.Added)
 	}
-	must(t, client.Del(t.Context(), regions)) // reading takes the bits alone
+	must(t, client.Del(t.Context(), regions)) // reads need only the bits string
 	if _, err := f.Add(t.Context(), "other"); !errors.Is(err, favfilter.ErrDamaged) {
 		t.Errorf("without its regions string the page is changed: %v", err)
 	}
@@ -227,7 +227,7 @@ func TestFilterRacing(t *testing.T) {
 				var undo []string
 				for i, o := range outcomes {
 					switch {
-					case o != favfilter.Added: // looked present by chance: not ours to remove
+					case o != favfilter.Added: // a false positive, so this writer must not remove it
 					case i%3 == 0:
 						kept[w] = append(kept[w], keys[i])
 					default:

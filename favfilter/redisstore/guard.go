@@ -86,8 +86,8 @@ func (b *Breakers) add(g *guard) *guard {
 	return g
 }
 
-// Open reports for the address of each node whether a breaker stops its reads or all of its
-// commands. They then fail at once, or wait for the outcome of a single command that is being
+// Open reports, by the address of each node, whether a breaker stops its reads or all of its
+// commands. Such commands fail at once, or wait for the outcome of a single command that is being
 // tried.
 func (b *Breakers) Open() map[string]bool {
 	return b.states(func(g *guard) bool { return g.node.isOpen() || g.reads.isOpen() })
@@ -169,10 +169,10 @@ type sent struct {
 	access error // error reported to the breaker for their access
 }
 
-// do calls send unless the node has failed recently or has refused calls like that of ctx.
+// do calls send, unless a breaker stops commands to the node or calls like that of ctx.
 func (g *guard) do(ctx context.Context, send func(context.Context) sent) error {
 	if ctx.Value(asking{}) == g {
-		// These are the first commands on a connection made for another command: part of that one.
+		// These commands set up a connection for another command, and are part of that command.
 		return send(ctx).err
 	}
 	own := g.of(callOf(ctx))
@@ -205,8 +205,8 @@ func (g *guard) do(ctx context.Context, send func(context.Context) sent) error {
 // refuse returns the error of commands that are not sent.
 func (g *guard) refuse(ctx context.Context, c *circuit) error {
 	g.failed(ctx)
-	// The cause is included as text and not wrapped: the client would take it for a network
-	// failure, and retry.
+	// The cause is included as text and not wrapped, because the client would treat it as a network
+	// failure and retry.
 	return fmt.Errorf("%s: %w: %v", g.addr, ErrUnavailable, c.lastFailure()) //nolint:errorlint // see above
 }
 

@@ -72,7 +72,7 @@ func TestGuardGivesUpAfterFiveFailures(t *testing.T) {
 				t.Errorf("%q is not in error %q and log %q", part, err, n.log.String())
 			}
 		}
-		// The client would retry what it takes for a failure of the network.
+		// The client would retry an error that it considers a network failure.
 		if op, ok := errors.AsType[*net.OpError](err); ok {
 			t.Errorf("the error wraps %v", op)
 		}
@@ -97,7 +97,7 @@ func TestGuardProbes(t *testing.T) {
 		}
 		time.Sleep(guardPause*6/5 + 1)
 		n.err = nil
-		// While one is on its way, no other is sent.
+		// While a probe is in flight, no other is sent.
 		answered, began := make(chan struct{}), make(chan struct{})
 		var probe error
 		var wg sync.WaitGroup
@@ -155,7 +155,7 @@ func TestGuardCounts(t *testing.T) {
 		"a wrapped reply": {fmt.Errorf("load: %w", redis.ErrCrossSlot), false},
 		"no rights":       {serverError("NOPERM this user has no permissions to run the 'mget' command"), false},
 		"no connections":  {serverError("ERR max number of clients reached"), true},
-		// A client that asks Sentinels wraps what they say.
+		// A client that asks Sentinels wraps their replies.
 		"no Sentinel knows it": {fmt.Errorf("unreachable: %w", errors.Join(redis.Nil, redis.Nil)), true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -228,7 +228,7 @@ func TestBreakersOpen(t *testing.T) {
 		_ = n.do()
 		want(true, false)
 		time.Sleep(2 * guardPause)
-		want(true, false) // not tried yet
+		want(true, false) // the other node has had no command yet
 		n.err = nil
 		_ = n.do()
 		want(false, false)
@@ -269,8 +269,8 @@ func TestAtMostEach(t *testing.T) {
 	})
 }
 
-// The breaker for reads lets one command through to probe, but the breaker of the node stops it.
-// The breaker for reads then does not keep waiting for that command.
+// After the pause, the breaker for reads lets one command through, but the breaker of the node
+// stops it. The breaker for reads must not keep waiting for that command.
 func TestGuardTriesReadsAfterTheNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode()
@@ -427,7 +427,7 @@ func TestGuardStopsRepetition(t *testing.T) {
 		if sent, err := send(one); !sent || err == nil {
 			t.Errorf("%q: sent %v, %v", text, sent, err)
 		}
-		// What was answered keeps its answer: an error would become its own.
+		// A command that was answered keeps its answer. An error of the hook would replace it.
 		if sent, err := send(one); sent == stopped || stopped && err != nil {
 			t.Errorf("%q: repeated %v, %v", text, sent, err)
 		}

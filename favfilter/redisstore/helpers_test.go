@@ -32,7 +32,7 @@ func openStore(t testing.TB, client redis.UniversalClient, name string) *redisst
 }
 
 // dial returns a separate client for addr that honours deadlines. It does not retry and has no
-// timeouts of its own, so the test controls what it does.
+// timeouts of its own, so that the test controls both.
 func dial(t testing.TB, addr string) *redis.Client {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{
@@ -157,8 +157,7 @@ func commandsOf(server *redistest.Server, do func()) map[string]int64 {
 	return after
 }
 
-// hook calls its functions, where set, in place of a client's own, which it passes
-// on.
+// hook calls its own functions where set, which get the client's function and pass commands on.
 type hook struct {
 	mu       sync.Mutex
 	process  func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error

@@ -10,20 +10,20 @@ import (
 )
 
 const (
-	// jointReads is the number of reads in progress from which on further calls wait. With one, a
-	// server would be idle while a reply is on its way.
+	// jointReads is the number of reads in progress at which further calls wait. With 1, the server
+	// would be idle while a reply travels.
 	jointReads = 2
-	// jointPages is the maximum number of pages in a joint read. A call for more reads alone. So no
-	// call waits for many pages of others.
+	// jointPages is the maximum number of pages in a joint read. A call for more pages reads alone,
+	// so that no call waits for many pages of others.
 	jointPages = 64
-	// jointWait is how long a call waits for reads of others to end. A connection that hangs holds
-	// up other calls for no longer.
+	// jointWait is how long a call waits for other reads to end. A connection that hangs delays
+	// other calls no longer than that.
 	jointWait = 20 * time.Millisecond
 )
 
-// joint joins reads that happen at the same time. While jointReads are in progress, further calls
-// of read wait. Then one pipeline reads for all of them. System calls and waking goroutines take
-// most of the processor time of a call, and joined calls share both.
+// joint combines reads that happen at the same time. While jointReads are in progress, further
+// calls of read wait. Then one pipeline reads for all of them. System calls and waking goroutines
+// take most of a call's processor time, and a joint read needs them only once.
 //
 // A joint read begins after all of its calls have begun, so each call gets every write that was
 // acknowledged before it.
@@ -31,7 +31,7 @@ type joint struct {
 	send func(ctx context.Context, r pageReads) []*redis.SliceCmd // sends the commands in one pipeline
 
 	mu       sync.Mutex
-	progress int // reads in progress, without those of calls that waited for too long
+	progress int // reads in progress, except those of calls that waited too long
 	waiting  []*joined
 }
 
@@ -43,7 +43,7 @@ type joined struct {
 	cmds  []*redis.SliceCmd
 }
 
-// read sends the commands, alone or with those of others. The error is that of ctx.
+// read sends the commands, alone or in a joint read. The error is that of ctx.
 func (j *joint) read(ctx context.Context, r pageReads) ([]*redis.SliceCmd, error) {
 	w := j.begin(ctx, r)
 	if w == nil {
@@ -67,8 +67,8 @@ func (j *joint) read(ctx context.Context, r pageReads) ([]*redis.SliceCmd, error
 	}
 }
 
-// begin counts a read and returns nil, if fewer than jointReads are in progress. Otherwise it
-// returns a call that waits.
+// begin counts a read and returns nil if fewer than jointReads are in progress. Otherwise it
+// returns a waiting call.
 func (j *joint) begin(ctx context.Context, r pageReads) *joined {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -81,15 +81,14 @@ func (j *joint) begin(ctx context.Context, r pageReads) *joined {
 	return w
 }
 
-// end ends a read, and begins one for waiting calls, if there are any.
+// end ends a read, and starts a joint read for waiting calls, if there are any.
 func (j *joint) end() {
 	if calls := j.next(); len(calls) > 0 {
 		go j.together(calls)
 	}
 }
 
-// next ends a read, and returns the calls of the next one, which begins if there are any: the first
-// waiting ones.
+// next ends a read, and returns the first waiting calls, whose joint read takes its place.
 func (j *joint) next() (calls []*joined) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -108,7 +107,7 @@ func (j *joint) next() (calls []*joined) {
 	return calls
 }
 
-// leave reports whether w still waited. Then it no longer does.
+// leave removes w from the waiting calls. It reports whether w was one.
 func (j *joint) leave(w *joined) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -121,7 +120,7 @@ func (j *joint) leave(w *joined) bool {
 	return true
 }
 
-// together reads for the calls, and then for those that began to wait meanwhile.
+// together reads for the calls, and then for calls that have begun to wait since.
 func (j *joint) together(calls []*joined) {
 	for ; len(calls) > 0; calls = j.next() {
 		var all pageReads
@@ -140,9 +139,9 @@ func (j *joint) together(calls []*joined) {
 	}
 }
 
-// onBehalf returns the context of a joint read. No call cancels it: a call that ends early says
-// nothing about the server, and the others continue. The context ends when the last of the calls
-// would end. Its values, such as the trace, are those of the first call.
+// onBehalf returns the context of a joint read. No call cancels it, because the other calls need
+// the read. The context ends when the last of the calls would end. Its values, such as the trace,
+// are those of the first call.
 func onBehalf(calls []*joined) (context.Context, context.CancelFunc) {
 	latest := time.Now().Add(callTimeout)
 	var end time.Time

@@ -18,7 +18,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// heldRead is a pipeline that waits for an error, or nil, to be answered with.
+// heldRead is a pipeline that waits for the test to answer it, with an error or nil.
 type heldRead struct {
 	ctx    context.Context
 	cmds   []redis.Cmder
@@ -72,7 +72,7 @@ type heldLoad struct {
 	err  error
 }
 
-// load calls Load, and returns when it waits.
+// load starts a call of Load, and returns when that waits.
 func (h *heldLoads) load(ctx context.Context, ids ...favfilter.PageID) *heldLoad {
 	l := &heldLoad{ids: ids}
 	go func() {
@@ -110,7 +110,7 @@ func (h *heldLoads) want(n int) []*heldRead {
 	return reads
 }
 
-// release answers a pipeline, and returns when the calls have gone on.
+// release answers a pipeline, and returns when the calls have continued.
 func (h *heldLoads) release(r *heldRead, err error) {
 	r.answer <- err
 	synctest.Wait()
@@ -198,7 +198,7 @@ func TestNoLoadJoinsAnEarlierRead(t *testing.T) {
 
 type valueKey struct{}
 
-// A joint read ends when the last of its calls would, but within 3 seconds. No call cancels it.
+// A joint read has the latest deadline of its calls, but ends within 3 seconds. No call cancels it.
 func TestContextOfAJointLoad(t *testing.T) {
 	for limit, want := range map[time.Duration]time.Duration{0: 3 * time.Second, time.Minute: 3 * time.Second, time.Second: time.Second} {
 		holdLoads(t, nowhere(), func(t *testing.T, h *heldLoads) {
@@ -219,7 +219,7 @@ func TestContextOfAJointLoad(t *testing.T) {
 				t.Errorf("the joint read has %v left, want %v", time.Until(end), want)
 			}
 			if together.ctx.Value(valueKey{}) != "first" {
-				t.Error("the joint read has not the values of its first call")
+				t.Error("the joint read lacks the values of its first call")
 			}
 			cancel()
 			synctest.Wait()
@@ -298,7 +298,7 @@ func TestJointLoadFails(t *testing.T) {
 	})
 }
 
-// A joint read has 64 pages at most. A call for more does not wait, and nobody waits for it.
+// A joint read has at most 64 pages. A call for more does not wait, and no call waits for it.
 func TestJointLoadIsBounded(t *testing.T) {
 	holdLoads(t, nowhere(), func(t *testing.T, h *heldLoads) {
 		h.load(t.Context(), page(1))
@@ -354,7 +354,7 @@ func TestLoadsThatHang(t *testing.T) {
 	})
 }
 
-// In a cluster, a node that hangs would hold up the calls for others.
+// In a cluster, calls do not join, because a node that hangs would delay calls for others.
 func TestLoadsDoNotJoinInACluster(t *testing.T) {
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"192.0.2.1:1"}})
 	holdLoads(t, client, func(t *testing.T, h *heldLoads) {

@@ -13,8 +13,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// A page takes the whole block that the server's allocator gives it: one more byte would take a
-// larger block.
+// A page takes the whole block that the server's allocator gives it. With one more byte it would
+// take a larger block.
 func TestPagesFillTheirBlocks(t *testing.T) {
 	client := withJemalloc(t)
 	s := openStore(t, client, "memory")
@@ -25,13 +25,13 @@ func TestPagesFillTheirBlocks(t *testing.T) {
 		raw, _ := page.Encode()
 		key := fmt.Sprintf("fav:{memory/%d}:bits", i)
 		full := memoryUsage(t, client, key)
-		// What the key itself takes: its name, its entry.
+		// The name and the entry of the key also take memory.
 		if around := full - int64(len(raw)); around < 0 || around > 150 {
 			t.Errorf("%d bytes of a page take %d in all", len(raw), full)
 		}
 		must(t, client.Set(t.Context(), key, append(raw, 0), 0))
 		if more := memoryUsage(t, client, key); more < full+int64(len(raw))/9 {
-			t.Errorf("a page of %d bytes takes %d, one of a byte more %d: its block was not full", len(raw), full, more)
+			t.Errorf("a page of %d bytes takes %d, one with a byte more %d: its block was not full", len(raw), full, more)
 		}
 	}
 }
@@ -60,8 +60,8 @@ func memoryUsage(t *testing.T, client *redis.Client, key string) int64 {
 	return n
 }
 
-// A user's window is one string of few bytes, at the rate that a service has by default. Keys are
-// spread evenly over 30 days and written day by day. The 30 days begin on each day of a part.
+// A user's window is one string of few bytes, at a service's default rate. Keys are spread evenly
+// over 30 days and written day by day. The 30 days begin on each day of a part.
 func TestWindowsTakeFewBytes(t *testing.T) {
 	client := withJemalloc(t)
 	s := openStore(t, client, "feed")
@@ -113,7 +113,7 @@ type seer struct {
 
 func (u *seer) id() favfilter.PageID { return u.window.ID(favfilter.HashKey(0, u.owner).H1) }
 
-// see has the user see posts evenly on some days.
+// see makes the user see posts evenly on some days.
 func (u *seer) see(t *testing.T, days int, daily float64) {
 	t.Helper()
 	for range days {
@@ -132,7 +132,7 @@ func (u *seer) see(t *testing.T, days int, daily float64) {
 	}
 }
 
-// stored returns the length of the user's string, and its memory. The user must have one only.
+// stored returns the length of the user's string, and its memory. The user must have exactly one.
 func (u *seer) stored(t *testing.T, client *redis.Client) (length, memory int64) {
 	t.Helper()
 	keys, err := client.Keys(t.Context(), "*"+u.id().Part+"*").Result()

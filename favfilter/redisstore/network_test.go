@@ -15,7 +15,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// dialSentinel returns a guarded client of its own.
+// dialSentinel returns a separate guarded client.
 func dialSentinel(t testing.TB, s *redistest.Sentinel) *redis.Client {
 	t.Helper()
 	u, err := url.Parse(s.URL())
@@ -37,7 +37,7 @@ func dialSentinel(t testing.TB, s *redistest.Sentinel) *redis.Client {
 }
 
 // The primary ends in several ways, under load. The remaining pages are intact, the client finds
-// the new primary, and the epoch shows the loss.
+// the new primary, and the epoch changes.
 func TestSentinelFailover(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(*testing.T, *redistest.Sentinel, *redistest.Server){
@@ -85,7 +85,7 @@ func TestSentinelFailover(t *testing.T) {
 func TestAnswersCutShort(t *testing.T) {
 	t.Parallel()
 	proxy := proxytest.Start(t, redistest.Start(t).Addr())
-	client := dial(t, proxy.Addr()) // which repeats nothing
+	client := dial(t, proxy.Addr()) // this client does not retry
 	s := openStore(t, client, "cut")
 	ids := pageIDs(5)
 	create(t, s, 1000, ids...)
@@ -149,7 +149,7 @@ func TestPartition(t *testing.T) {
 			if errors.Is(err, redisstore.ErrUnavailable) {
 				return nil
 			}
-			return errors.Join(errors.New("it is still asked"), err)
+			return errors.Join(errors.New("commands are still sent to it"), err)
 		})
 		proxy.Reset()
 		eventually(t, "asking again", func() error {
@@ -161,7 +161,7 @@ func TestPartition(t *testing.T) {
 	}
 }
 
-// A server that was given up and comes back is used again, over new connections.
+// A server whose breaker opened is used again, over new connections, once it is back.
 func TestGivenUpAndBack(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -172,7 +172,7 @@ func TestGivenUpAndBack(t *testing.T) {
 		server.Kill()
 		eventually(t, "giving up", func() error {
 			if _, err := s.Load(t.Context(), pageIDs(1)); !errors.Is(err, redisstore.ErrUnavailable) {
-				return errors.Join(errors.New("it is still asked"), err)
+				return errors.Join(errors.New("commands are still sent to it"), err)
 			}
 			return nil
 		})

@@ -12,16 +12,16 @@ const (
 	// callTimeout is the deadline of a call whose context has none.
 	callTimeout = 3 * time.Second
 
-	// Commands that a server put off are retried for about so long, with pauses that double. A
-	// reader can fall back to the ledger, a writer of a window cannot.
+	// Commands that a server put off are retried for about this long, with pauses that double. A
+	// reader can fall back to the ledger; a writer of a window cannot.
 	resendReadsFor   = 250 * time.Millisecond
 	resendWritesFor  = time.Second
 	resendPause      = 8 * time.Millisecond
 	resendPauseLimit = 256 * time.Millisecond
 	resendLimit      = 32 // maximum number of retries, for servers that answer at once
 
-	// unserved begins the reply for keys in a slot that no node serves. Such a state does not end
-	// by itself.
+	// unserved begins the reply for keys in a slot that no node serves. That state does not end by
+	// itself.
 	unserved = "CLUSTERDOWN Hash slot not served"
 )
 
@@ -52,7 +52,7 @@ func (c *calls) patience() time.Duration {
 // queues the i-th command; last is the error of the previous attempt.
 //
 // Commands that were answered "not now" had no effect. pipelined resends them, all in one pipeline,
-// for a limited time or until ctx ends. What the client does by itself is not enough:
+// for a limited time or until ctx ends. The client's own retries are not enough:
 //
 //   - It resends commands that were answered "not now" only if the first command of a pipeline (in
 //     a cluster, of a node's share) was. It then resends the whole pipeline, MaxRetries or
@@ -64,7 +64,7 @@ func (c *calls) patience() time.Duration {
 // them changes nothing.
 //
 // If the slot of a page puts commands off for longer, commands for the page fail at once with
-// [ErrUnavailable] for a second. Then one command is sent, and no caller waits for the slot.
+// [ErrUnavailable] for a second. Then one command is sent, and callers do not wait for the slot.
 func pipelined[C redis.Cmder](
 	ctx context.Context, s *Store, of calls, build func(pipe redis.Pipeliner, i int, last error) C,
 ) []C {
@@ -79,7 +79,7 @@ func pipelined[C redis.Cmder](
 		if err == nil {
 			cmds[i] = build(pipe, i, nil)
 		} else {
-			cmds[i] = build(s.client.Pipeline(), i, nil) // which nobody sends
+			cmds[i] = build(s.client.Pipeline(), i, nil) // never sent
 			cmds[i].SetErr(err)
 		}
 		if !first {
@@ -104,7 +104,7 @@ func pipelined[C redis.Cmder](
 	return cmds
 }
 
-// resend calls send with the commands to retry, as long as there are any.
+// resend calls send with the commands to retry, until there are none.
 func resend[C redis.Cmder](ctx context.Context, of calls, cmds []C, hurried map[int]bool, send func(again []int)) {
 	pause := resendPause
 	end := time.Now().Add(of.patience())
@@ -117,9 +117,9 @@ func resend[C redis.Cmder](ctx context.Context, of calls, cmds []C, hurried map[
 	}
 }
 
-// exec sends the commands of pipe, if any. Afterwards each command has an error of its own or a
-// reply, even if the server refused the sign-in. In that case the client leaves the commands with
-// neither, because the refusal is a reply.
+// exec sends the commands of pipe, if any. Afterwards each command has a reply or an error, even if
+// the server refused the sign-in. In that case the client itself sets neither, because the refusal
+// is a reply.
 func exec(ctx context.Context, pipe redis.Pipeliner, a access) {
 	cmds, err := pipe.Exec(context.WithValue(ctx, callKey{}, &call{access: a}))
 	if err == nil {
@@ -147,8 +147,8 @@ func answered(cmd redis.Cmder) bool {
 	}
 }
 
-// notNow returns the commands that had no effect but may succeed later, and whether waiting for
-// that makes sense. It does not wait for hurried commands.
+// notNow returns the commands that had no effect but may succeed later. It reports whether to wait
+// before the next try. It ignores hurried commands.
 func notNow[C redis.Cmder](cmds []C, hurried map[int]bool) (again []int, wait bool) {
 	for i, cmd := range cmds {
 		switch err := cmd.Err(); {
@@ -180,10 +180,10 @@ func isBetween(err error) bool {
 		redis.HasErrorPrefix(err, "MOVED ") || redis.HasErrorPrefix(err, "ASK "))
 }
 
-// sleep pauses for half of *pause to all of it, and doubles *pause. It reports whether there is
-// time left: it does not start a pause that would outlast ctx.
+// sleep pauses for half of *pause to all of it, and doubles *pause. It returns false, without a
+// pause, if ctx would end first.
 func sleep(ctx context.Context, pause *time.Duration) bool {
-	d := *pause/2 + rand.N(*pause/2) //nolint:gosec // a predictable pause is one too
+	d := *pause/2 + rand.N(*pause/2) //nolint:gosec // the pause may be predictable
 	*pause = min(2**pause, resendPauseLimit)
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= d {
 		return false

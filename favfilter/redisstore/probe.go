@@ -16,8 +16,8 @@ const (
 	// ElastiCache Serverless accepts 3,999 arguments per command; probeHead of them are not for
 	// bits.
 	probeBits = 1330
-	// probeCalls is the maximum number of commands in one pipeline. It bounds the memory of a
-	// probe, to about a MiB, and the amount sent after the caller has gone.
+	// probeCalls is the maximum number of commands in one pipeline. It bounds the memory of a probe
+	// to about 1 MiB, and the amount sent after the caller has canceled.
 	probeCalls = 16
 
 	// Offsets of the sequence and the build in the header, in bits.

@@ -33,7 +33,7 @@ func (s *sent) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 	}
 }
 
-// largePage puts a page in place of which some keys are probed, and returns its header.
+// largePage stores a page to be probed, and returns its header.
 func largePage(t testing.TB, s *redisstore.Store, id favfilter.PageID) favfilter.Header {
 	t.Helper()
 	page := newPage(t, id.Number, shapeFor(t, 10_000))

@@ -12,7 +12,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// A probe of many keys allocates little more than the numbers that it gets.
+// A probe of many keys allocates little more than the numbers in the replies.
 func TestProbeAllocates(t *testing.T) {
 	s := openStore(t, redistest.Start(t).Client(), "probe")
 	id := favfilter.PageID{Number: 3}

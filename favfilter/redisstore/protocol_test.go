@@ -53,7 +53,8 @@ func TestNewRefusesNames(t *testing.T) {
 	}
 }
 
-// The number of commands of each call. The server knows the scripts, except in the first case.
+// Each call sends the expected number of commands. The server knows the scripts, except in the
+// first case.
 func TestCommands(t *testing.T) {
 	server := redistest.Start(t)
 	parts := []favfilter.PageID{{Number: 1}, {Number: 1, Part: "w1"}, {Number: 1, Part: "w2"}, {Number: 1, Part: "absent"}}
@@ -73,7 +74,7 @@ func TestCommands(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name string
-		want map[string]int64 // without those that scripts call
+		want map[string]int64 // without commands in scripts
 		do   func()
 	}{
 		{"load of four parts of a page", map[string]int64{"mget": 1}, func() {

@@ -27,8 +27,8 @@ func (reply) RedisError()     {}
 
 var _ redis.Error = reply("")
 
-// answer makes the first times pipelines fail with err, but for the pass first commands
-// of the first. It notes how many commands each has.
+// answer makes the first times pipelines fail with err. The first pass commands of the first
+// pipeline succeed. answer notes the number of commands of each pipeline.
 type answer struct {
 	err         error
 	times, pass int
@@ -64,7 +64,7 @@ func (a *answer) answer(cmds []redis.Cmder) error {
 	return cmds[0].Err()
 }
 
-// Only the commands that a server puts off are resent, and each takes effect once.
+// Only the commands that a server puts off are resent. Each takes effect once.
 func TestPutOff(t *testing.T) {
 	server := redistest.Start(t)
 	for i, text := range []string{
@@ -133,9 +133,9 @@ func TestNotPutOff(t *testing.T) {
 	}
 }
 
-// A server that puts commands off for ever is retried for a second, reads for a quarter of that, or
-// for as long as the context leaves time. The error is the server's reply. Nothing here reaches a
-// server, so the test uses the clock of its bubble.
+// If a server always puts commands off, writes are retried for a second and reads for a quarter of
+// that, but not past the context's deadline. The error is the server's reply. No command reaches a
+// server, so the test can use the clock of its bubble.
 func TestPutOffForEver(t *testing.T) {
 	client := dial(t, redistest.Start(t).Addr())
 	s := openStore(t, client, "ever")
@@ -143,7 +143,7 @@ func TestPutOffForEver(t *testing.T) {
 	a := &answer{err: down, times: -1}
 	client.AddHook(&hook{pipeline: a.pipeline})
 	all := calls(t, s, favfilter.PageID{Number: 3})
-	delete(all, "Epoch") // asks with no pipeline
+	delete(all, "Epoch") // uses no pipeline of a Store
 	synctest.Test(t, func(t *testing.T) {
 		for name, call := range all {
 			a.sizes = nil
@@ -202,7 +202,7 @@ func TestSlotStuck(t *testing.T) {
 			}
 			for range 3 {
 				if err := load(ids[0], false); !strings.Contains(err.Error(), text) {
-					t.Errorf("the error %v does not say why", err)
+					t.Errorf("the error %v does not have the server's reply", err)
 				}
 			}
 			a.times = 0

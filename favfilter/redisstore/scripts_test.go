@@ -61,7 +61,7 @@ func TestScriptFlushWithinAPipeline(t *testing.T) {
 		t.Errorf("commands %v, want %v", got, want)
 	}
 	wantKeys(t, s, ids, 2)
-	// Without a guard a batch that ran twice would show in its outcome and sequence.
+	// Without a guard, the outcome and the sequence would show that a batch ran twice.
 	flushes = 0
 	batches := addOne(ids, 3)
 	for i := range batches {
@@ -76,7 +76,8 @@ func TestScriptFlushWithinAPipeline(t *testing.T) {
 }
 
 // The server dies between the commands of one pipeline and comes back with its data, but without
-// its scripts. The commands cut off fail, and a repetition applies only those.
+// its scripts. The commands that were cut off fail. A repetition of the pipeline applies only
+// those.
 func TestRestartWithinAPipeline(t *testing.T) {
 	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
 	client := dial(t, server.Addr())
@@ -115,8 +116,7 @@ func TestRestartWithinAPipeline(t *testing.T) {
 	wantKeys(t, s, ids, 2)
 }
 
-// A client that retries by itself repeats a pipeline whose answers were lost; the
-// sequences make the repetition harmless.
+// A client retries a pipeline whose answers were lost. The sequences make the repetition harmless.
 func TestPipelineReplayed(t *testing.T) {
 	server := redistest.Start(t)
 	client := dial(t, server.Addr())

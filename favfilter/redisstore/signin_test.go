@@ -59,7 +59,7 @@ func TestSignInRefused(t *testing.T) {
 			eventually(t, "giving up", func() error {
 				_, err := s.Load(t.Context(), pageIDs(1))
 				if err == nil || !strings.Contains(err.Error(), redisstore.ErrUnavailable.Error()) || !strings.Contains(err.Error(), c.says) {
-					return fmt.Errorf("it is still asked: %w", err)
+					return fmt.Errorf("commands are still sent: %w", err)
 				}
 				return nil
 			})

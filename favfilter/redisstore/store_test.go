@@ -90,7 +90,7 @@ func backend(client redis.UniversalClient, s favfilter.Store, name string) store
 			}
 			must(t, client.Set(t.Context(), key(id, which), value, 0))
 		},
-		// Redis has no clock to set: what has a time to live is made to end it now.
+		// Redis has no clock to set, so Advance ends the time to live of keys at once.
 		Advance: func(t testing.TB) {
 			ctx := t.Context()
 			for _, k := range keysLike(t, client, "fav:{"+name+"/*") {
@@ -99,7 +99,7 @@ func backend(client redis.UniversalClient, s favfilter.Store, name string) store
 					t.Fatal(err)
 				}
 				if ttl > storetest.Expire {
-					t.Fatalf("%s lives %v, more than it was given", k, ttl)
+					t.Fatalf("%s has a time to live of %v, more than it was given", k, ttl)
 				}
 				if ttl > 0 {
 					client.PExpireAt(ctx, k, time.Unix(1, 0))

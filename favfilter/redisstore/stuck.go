@@ -34,8 +34,8 @@ type stuckSince struct {
 	err   error     // reply to the last command
 }
 
-// ask reports whether commands of that kind have worked for the page, as far as is known. If they
-// have not, it returns an error, unless it is time for a retry; then one caller retries.
+// ask reports whether commands of that kind work for the page, as far as is known. If they do not,
+// it returns an error, except to one caller a pause, who retries.
 func (s *stuck) ask(kind string, page uint32) (works bool, err error) {
 	if s.noted.Load() == 0 {
 		return true, nil

@@ -32,7 +32,8 @@ func (s *Store) swap(ctx context.Context, batches []favfilter.Batch, results []f
 	}
 	for _, i := range pending {
 		if batches[i].Sequence > 0 {
-			// Other writers are not the cause: a guarded batch ends when they overtake it.
+			// Other writers do not cause this for a guarded batch, which ends when they overtake
+			// it.
 			results[i] = favfilter.Result{Err: s.swapError(batches[i].ID, errNoProgress)}
 		} else {
 			results[i] = s.applyInSteps(ctx, batches[i])
@@ -40,8 +41,8 @@ func (s *Store) swap(ctx context.Context, batches []favfilter.Batch, results []f
 	}
 }
 
-// applyInSteps applies a batch without a guard by scripts, which cannot lose to other writers, as
-// far as scripts can apply it.
+// applyInSteps applies a batch without a guard by scripts, where possible. Scripts cannot lose to
+// other writers.
 func (s *Store) applyInSteps(ctx context.Context, b favfilter.Batch) favfilter.Result {
 	var outcomes []favfilter.Outcome
 	for {
@@ -61,8 +62,8 @@ func (s *Store) applyInSteps(ctx context.Context, b favfilter.Batch) favfilter.R
 	}
 }
 
-// applyStep tries a script and a swap in turn, with pauses that differ between writers. Of the
-// writers that swap a page that has grown, one wins each time.
+// applyStep tries a script and a swap in turn, with random pauses. If several writers swap a page
+// that has grown, one of them succeeds each time.
 func (s *Store) applyStep(ctx context.Context, step favfilter.Batch) favfilter.Result {
 	batches, results, only := []favfilter.Batch{step}, make([]favfilter.Result, 1), []int{0}
 	for pause := resendPause; ; {

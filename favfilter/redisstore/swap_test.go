@@ -13,7 +13,7 @@ import (
 )
 
 // A writer that uses a script is faster than a compare-and-swap and may overtake it every time. The
-// large batch still takes effect, and each key once.
+// large batch still takes effect, once for each key.
 func TestSwapOvertaken(t *testing.T) {
 	server := redistest.Start(t)
 	client := dial(t, server.Addr())
@@ -90,11 +90,11 @@ func overtaken(t *testing.T, id favfilter.PageID, n int) (slow, fast favfilter.S
 	return slow, fast
 }
 
-// All writers swap a page that has grown. A writer that is overtaken again and again eventually
-// succeeds, each key takes effect once, and no key is lost.
+// All writers swap a page that has grown. A writer that is overtaken repeatedly still succeeds in
+// the end. Each key takes effect once, and no key is lost.
 func TestSwapOfAGrownPageOvertaken(t *testing.T) {
 	id := favfilter.PageID{Number: 5}
-	const overtakes, n = 12, 300 // more than the rounds before the batch is cut in steps
+	const overtakes, n = 12, 300 // more than the rounds before the batch is applied in steps
 	slow, fast := overtaken(t, id, overtakes)
 	res := slow.Apply(t.Context(), []favfilter.Batch{{ID: id, Identity: identity(), Rate: 0.001, Grow: true, Add: hashes(5, 0, n)}})
 	wantAll(t, res, favfilter.Applied)

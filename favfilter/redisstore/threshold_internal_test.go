@@ -11,7 +11,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// oneWay is a store that applies batches of any size by script alone, or by compare-and-swap alone.
+// oneWay is a store that applies batches of any size only by script, or only by compare-and-swap.
 type oneWay struct {
 	*Store
 
@@ -31,9 +31,9 @@ func (s oneWay) Apply(ctx context.Context, batches []favfilter.Batch) []favfilte
 	return results
 }
 
-// BenchmarkScriptOrSwap measures what determines maxScriptKeys. It applies the same batches by
-// script and by compare-and-swap, to two different pages. The calls take turns with a PING. Run it
-// with -benchtime 1x; a size takes some seconds.
+// BenchmarkScriptOrSwap provides the data for maxScriptKeys. It applies the same batches by script
+// and by compare-and-swap, to two different pages, in turn with a PING. Run it with -benchtime 1x;
+// a size takes some seconds.
 func BenchmarkScriptOrSwap(b *testing.B) {
 	for page, keys := range []int{1, 2, 4, 8, 12, 16, 24, 32, 64, 100} {
 		b.Run(fmt.Sprintf("%d keys", keys), func(b *testing.B) {
@@ -67,7 +67,7 @@ func scriptOrSwap(b *testing.B, server bench.Server, calls []bench.Call) {
 		b.Fatal(err)
 	}
 	ping := float64(samples[0].Median())
-	b.ReportMetric(0, "ns/op") // of all together: says nothing
+	b.ReportMetric(0, "ns/op") // the time of all together has no meaning
 	b.ReportMetric(ping/1e3, "us/PING")
 	for i, way := range []string{"script", "swap"} {
 		b.ReportMetric(float64(samples[i+1].Median())/ping, "x-PING/"+way)

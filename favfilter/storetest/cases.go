@@ -93,7 +93,7 @@ func replaceConditions(t *testing.T, b Backend) {
 		after, _ := b.Strings(t, id)
 		raw, _ := c.page.Encode()
 		if want := map[bool][]byte{true: raw, false: before}[c.done]; !bytes.Equal(after, want) {
-			t.Fatalf("%s: the wrong page stands", c.name)
+			t.Fatalf("%s: the wrong page is stored", c.name)
 		}
 		stands = load(t, b.Store, id).Version
 	}
@@ -118,7 +118,7 @@ func isolated(t *testing.T, b Backend) {
 	page.Insert(keyHash(0))
 	before := load(t, b.Store, id).Page
 	if before.Contains(keyHash(0)) || before.Header().Count != 0 {
-		t.Error("a change of a page after its replacement went into the store")
+		t.Error("a change of a page after Replace changed the stored page")
 	}
 	for i, n := range []int{1, 60} {
 		wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: uint64(i + 1), Add: hashes(i*100, n)}), favfilter.Applied)
@@ -333,7 +333,7 @@ func unguardedFull(t *testing.T, b Backend) {
 }
 
 // exactlyFull adds keys of which the last one finds exactly as many bits set as the rate allows. A
-// page that may grow takes that key all the same.
+// page that may grow still takes that key.
 func exactlyFull(t *testing.T, b Backend) {
 	for i, n := range []int{1, 3, 12} { // by script, and by compare-and-swap
 		for j, grow := range []bool{false, true} {

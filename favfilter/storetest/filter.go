@@ -10,9 +10,9 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// FilterModel drives a favfilter.Filter on an empty store, and a plain set as its model; each call
-// is one example of a property. It checks that keys that were added, and did not look present
-// before, are reported until they are removed, and that the outcomes are true.
+// FilterModel compares a favfilter.Filter on an empty store with a plain set. Each call is one
+// example of a property. It checks that outcomes are right. Keys that were added, and were not
+// false positives before, must be reported until they are removed.
 func FilterModel(t *rapid.T, store favfilter.Store) {
 	f, err := favfilter.Open(t.Context(), store, favfilter.Config{
 		Capacity: rapid.IntRange(1, 300).Draw(t, "capacity"),

@@ -21,12 +21,12 @@ func probed(t *testing.T, b Backend) {
 			t.Fatal(loaded, err)
 		}
 		page := loaded[0].Page
-		keys := hashes(1000, 3000) // a third of them are there
+		keys := hashes(1000, 3000) // a third of them are in the page
 		want, got := make([]bool, len(keys)), make([]bool, len(keys))
 		for i, key := range keys {
 			want[i] = page.Contains(key)
 		}
-		want[2999], got[2999] = true, true // before
+		want[2999], got[2999] = true, true // set before the call
 		sequence, ok, err := b.Store.Probe(t.Context(), id, page.Header(), keys, got)
 		if err != nil || !ok || sequence != page.Header().Sequence {
 			t.Fatalf("probed: sequence %d, %v, %v; the page stands at %d", sequence, ok, err, page.Header().Sequence)
@@ -78,8 +78,8 @@ func probedOther(t *testing.T, b Backend) {
 	}
 }
 
-// probedWhileReplaced checks that a probe that answers misses no key. Meanwhile a writer replaces
-// the page by others with the same keys and different bits.
+// probedWhileReplaced probes while a writer replaces the page by others with the same keys and
+// different bits. A probe that answers must not miss a key.
 func probedWhileReplaced(t *testing.T, b Backend) {
 	id, keys := favfilter.PageID{Number: 40}, hashes(0, 600)
 	version := favfilter.Version("")

@@ -25,7 +25,7 @@ type Backend struct {
 	// of a single process.
 	Other favfilter.Store
 
-	// Slow reports that round trips take long: the longest cases then make fewer of them.
+	// Slow reports that round trips take long. The longest cases then make fewer of them.
 	Slow bool
 
 	// Advance advances the clock of the store by at least [Expire]. It is nil for a store whose
@@ -56,7 +56,7 @@ func Run(t *testing.T, open func(t testing.TB) Backend) {
 		{"a missing page loads as nothing", loadMissing},
 		{"replace creates, and load returns it", replaceAndLoad},
 		{"replace follows its conditions", replaceConditions},
-		{"pages are not shared with those who change them", isolated},
+		{"changes of a loaded or replacing page stay local", isolated},
 		{"a guarded batch applies once", guardedOnce},
 		{"a guarded batch that is ahead of the page changes nothing", guardedGap},
 		{"a guarded batch of another identity changes nothing", foreignBatch},
@@ -68,26 +68,26 @@ func Run(t *testing.T, open func(t testing.TB) Backend) {
 		{"the last key finds a page exactly full", exactlyFull},
 		{"a page grows by layers", grows},
 		{"a page that has grown is replaced and loaded", grownReplaced},
-		{"a page that has grown is not taken for torn", grownStands},
-		{"a page that has grown and is torn", grownTorn},
+		{"a page that has grown can be changed", grownStands},
+		{"a torn page that has grown", grownTorn},
 		{"racing writers make a page grow", racingGrowth},
 		{"a replacement by nothing removes", removes},
 		{"pages are loaded whole", loadedWhole},
 		{"damage shows in a page that is loaded whole", loadedWholeDamaged},
 		{"many keys in one batch", manyKeys},
 		{"many pages in one call", manyPages},
-		{"parts of a page are apart", partsApart},
-		{"half a page lost is noticed", halfLost},
-		{"a regions string of another build is noticed", otherBuild},
-		{"short strings are noticed", shortStrings},
+		{"parts of a page are separate", partsApart},
+		{"a lost string of a page is detected", halfLost},
+		{"a regions string of another build is detected", otherBuild},
+		{"short strings are detected", shortStrings},
 		{"a page of another format version is not used", otherFormat},
-		{"a count that is wrong stays at 0", wrongCount},
-		{"peek tells what stands there", peeked},
-		{"peek tells how many regions are collided", peekedCollided},
-		{"peek tells of damage", peekedDamaged},
+		{"a wrong count does not fall below 0", wrongCount},
+		{"peek reports stored pages", peeked},
+		{"peek counts collision bits", peekedCollided},
+		{"peek reports damage", peekedDamaged},
 		{"a probe finds what the page contains", probed},
-		{"a probe notices another page", probedOther},
-		{"a probe of a page that is replaced meanwhile", probedWhileReplaced},
+		{"a probe detects another page", probedOther},
+		{"a probe of a page that is being replaced", probedWhileReplaced},
 		{"a replacement may be replayed", replayedReplacement},
 		{"the epoch stays", epochStays},
 		{"an empty page expires, one with keys does not", expiry},

@@ -47,8 +47,8 @@ func windowStored(t *testing.T, b Backend) {
 		t.Errorf("%x and %x are stored, loaded was %+v", raw, collisions, loaded[1])
 	}
 	seen := &loaded[1]
-	record(t, w, id, seen, keyHash(100))      // of what was just loaded
-	record(t, w, id, &whole[0], keyHash(200)) // of what has been swapped meanwhile
+	record(t, w, id, seen, keyHash(100))      // read with its page
+	record(t, w, id, &whole[0], keyHash(200)) // read before the last write
 	now := load(t, b.Store, id)
 	if now.Version == loaded[1].Version {
 		t.Error("a change left the version")
@@ -64,10 +64,10 @@ func windowStored(t *testing.T, b Backend) {
 	}
 	stale := favfilter.Replacement{ID: id, Fingerprints: loaded[1].Fingerprints, Seen: loaded[1].Version}
 	if done, err := b.Store.Replace(t.Context(), stale); err != nil || done {
-		t.Errorf("a replacement of what has been swapped: %v, %v", done, err)
+		t.Errorf("a replacement of an outdated version: %v, %v", done, err)
 	}
 	if done, err := b.Store.Replace(t.Context(), favfilter.Replacement{ID: id, Seen: loaded[1].Version}); err != nil || done {
-		t.Errorf("a removal of what has been swapped: %v, %v", done, err)
+		t.Errorf("a removal of an outdated version: %v, %v", done, err)
 	}
 	if err := w.Remove(t.Context(), id); err != nil {
 		t.Fatal(err)
@@ -96,7 +96,7 @@ func windowIsNoPage(t *testing.T, b Backend) {
 	}
 }
 
-// windowDamaged checks that damaged keys of an owner are found to be so, and make place for others.
+// windowDamaged checks that damaged keys of an owner are reported as damage, and can be replaced.
 func windowDamaged(t *testing.T, b Backend) {
 	if b.Overwrite == nil {
 		t.Skip("what this store has cannot be damaged")

@@ -11,9 +11,9 @@ import (
 	"github.com/feedfilter/feedfilter/internal/bench"
 )
 
-// The scripts do what the module rueidisprob describes, and are written from that description. One
-// is a Bloom filter: the client computes positions, and a script tests the bits with BITFIELD. The
-// other is a counting filter whose counters are fields of a hash.
+// The scripts are written from the description of the module rueidisprob. One is a Bloom filter:
+// the client computes positions, and the script tests the bits with BITFIELD. The other is a
+// counting filter whose counters are fields of a hash.
 var (
 	//go:embed bloom.lua
 	bloomScript string
@@ -23,13 +23,13 @@ var (
 
 const bitmapKey = "bitmap"
 
-// bitmap is one Bloom filter of everything, in one string. It is looked at by a script, a BITFIELD
-// for each key, or by one BITFIELD with a GET for each bit.
+// bitmap is one Bloom filter of all entries in one string. A check is a script with a BITFIELD for
+// each key, or one BITFIELD with a GET for each bit.
 type bitmap struct {
 	client *redis.Client
 	shape  bloomShape
-	script *redis.Script // nil: one BITFIELD
-	hashed []byte        // the string, until it is stored; nil: it is stored by another
+	script *redis.Script // nil: a check is one BITFIELD
+	hashed []byte        // the string before load stores it; nil: another bitmap stores it
 }
 
 func (b *bitmap) load(ctx context.Context, p *bench.Population) error {
@@ -48,10 +48,10 @@ func (b *bitmap) load(ctx context.Context, p *bench.Population) error {
 	return b.client.Set(ctx, bitmapKey, b.hashed, 0).Err()
 }
 
-// loadSeen does nothing: load has done it.
+// loadSeen does nothing, because load stores all entries.
 func (*bitmap) loadSeen(context.Context, *bench.Population) error { return nil }
 
-// positions are those of all keys of f, as arguments: those of a candidate follow one another.
+// positions appends the positions of all keys of f as arguments, candidate by candidate.
 func positions(shape bloomShape, f *bench.Feed, args []any) []any {
 	var buf []byte
 	var at []uint64
@@ -95,7 +95,7 @@ func (b *bitmap) check(ctx context.Context, f *bench.Feed, dropped []bool) error
 	return decideKeys(found, f, dropped)
 }
 
-// runScript has a script test all keys of f.
+// runScript runs a script that tests all keys of f.
 func runScript(
 	ctx context.Context, client *redis.Client, script *redis.Script, key string, shape bloomShape, f *bench.Feed,
 ) ([]int64, error) {
@@ -104,7 +104,7 @@ func runScript(
 	return script.Run(ctx, client, []string{key}, positions(shape, f, args)...).Int64Slice()
 }
 
-// decideKeys drops each candidate of which a key was found.
+// decideKeys drops each candidate that has a found key.
 func decideKeys(found []int64, f *bench.Feed, dropped []bool) error {
 	each := len(kinds())
 	if len(found) != each*len(f.Posts) {
@@ -138,8 +138,8 @@ func (b *bitmap) write(keys int) bench.Call {
 
 const countsKey = "counts"
 
-// counting is one counting Bloom filter of everything, its counters in a hash, looked at by a
-// script.
+// counting is one counting Bloom filter of all entries. Its counters are in a hash, and a script
+// reads them.
 type counting struct {
 	client *redis.Client
 	shape  bloomShape
@@ -180,7 +180,7 @@ func (c *counting) load(ctx context.Context, p *bench.Population) error {
 	return nil
 }
 
-// loadSeen does nothing: load has done it.
+// loadSeen does nothing, because load stores all entries.
 func (*counting) loadSeen(context.Context, *bench.Population) error { return nil }
 
 func (c *counting) check(ctx context.Context, f *bench.Feed, dropped []bool) error {

@@ -11,11 +11,12 @@ import (
 	"github.com/feedfilter/feedfilter/internal/bench"
 )
 
-// clockTicks is how many units /proc counts a second in, on every Linux that Go runs on.
+// clockTicks is the number of units per second in which /proc counts CPU time on every Linux that
+// Go supports.
 const clockTicks = 100
 
-// processCPU is the meter of a process of this machine, all its threads, as /proc tells it: in
-// steps of 10 ms.
+// processCPU returns a meter of the CPU time of a process on this machine, all threads included. It
+// reads /proc, which counts in steps of 10 ms.
 func processCPU(pid int) bench.Meter {
 	return func(context.Context) (time.Duration, error) {
 		stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
@@ -26,8 +27,8 @@ func processCPU(pid int) bench.Meter {
 	}
 }
 
-// parseStat reads utime and stime, the 14th and 15th field. The second is a name in parentheses
-// that may hold anything.
+// parseStat returns the sum of utime and stime, the 14th and 15th field. The second field is a name
+// in parentheses, and may contain any character.
 func parseStat(stat []byte) (time.Duration, error) {
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	const user, system = 14 - 3, 15 - 3

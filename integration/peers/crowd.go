@@ -12,25 +12,25 @@ import (
 )
 
 const (
-	// headroom and maxSharedKeys are what package activity makes pages with.
+	// headroom and maxSharedKeys are the values with which package activity makes pages.
 	headroom, maxSharedKeys = 1.05, 2048
-	// firstOwn is the first number of dedicated pages that a crowd makes, past those that a ledger
-	// gives out here.
+	// firstOwn is the first number of dedicated pages of a crowd. It is higher than the numbers
+	// that a ledger gives out here.
 	firstOwn = 1<<31 + 1<<20
-	// peekSize is how many pages are looked at in one command.
+	// peekSize is the number of pages that one command reads.
 	peekSize = 256
 )
 
-// crowd holds the pages that a population would have, made without a ledger. Each page has the keys
-// that the ledger would give it, and the sequence of the page that it replaces. A Recorder believes
-// it, although its ledger has only the users who ask for feeds.
+// crowd holds the pages of a population, made without a ledger. Each page has the keys that the
+// ledger would give it, and the sequence of the page that it replaces. A Recorder therefore accepts
+// it, although its ledger holds only the users who ask for feeds.
 type crowd struct {
 	people   *bench.Population
 	identity favfilter.Identity
 
-	page []uint32 // the shared page of each user
-	by   []int32  // how many block each user
-	keys []int    // of each shared page, without those of users who have a dedicated one
+	page []uint32 // by user: number of the shared page
+	by   []int32  // by user: how many others block the user
+	keys []int    // by shared page: number of keys, without those on dedicated pages
 	own  []int32  // users who have a dedicated page
 }
 
@@ -57,13 +57,13 @@ func newCrowd(p *bench.Population, id ledger.Identity) *crowd {
 	return c
 }
 
-// held is how many keys are kept with u.
+// held returns how many keys user u has.
 func (c *crowd) held(u int) int { return int(c.people.Counts[u]) + int(c.by[u]) }
 
-// heavy says that u has a dedicated page.
+// heavy reports whether u has a dedicated page.
 func (c *crowd) heavy(u int) bool { return c.held(u) > maxSharedKeys }
 
-// memory is what Redis takes for all pages of that filter, by calculation, in bytes.
+// memory computes the memory in bytes that Redis needs for all pages of that filter.
 func (c *crowd) memory(filter string) (float64, error) {
 	total := 0.0
 	add := func(part string, page uint32, keys int) error {
@@ -87,7 +87,7 @@ func (c *crowd) memory(filter string) (float64, error) {
 	return total, nil
 }
 
-// viewersPages are the pages that viewers share with others.
+// viewersPages returns the shared pages of the viewers.
 func (c *crowd) viewersPages() map[uint32]bool {
 	pages := make(map[uint32]bool)
 	for _, u := range c.people.Viewers {
@@ -98,8 +98,7 @@ func (c *crowd) viewersPages() map[uint32]bool {
 	return pages
 }
 
-// put puts pages in place: those that are wanted, or all and those of one user alone, where wanted
-// is nil.
+// put stores pages: the wanted shared pages, or, if wanted is nil, all shared and dedicated pages.
 func (c *crowd) put(ctx context.Context, store favfilter.Store, wanted map[uint32]bool) error {
 	viewers := make(map[int]bool)
 	for _, u := range c.people.Viewers {
@@ -130,7 +129,7 @@ func (c *crowd) put(ctx context.Context, store favfilter.Store, wanted map[uint3
 	if wanted != nil {
 		return nil
 	}
-	for i, u := range c.own { // the ledger has moved the viewers among them; who blocks the others is left out
+	for i, u := range c.own { // the ledger makes the viewers' pages; the others get no keys of users who block them
 		if viewers[int(u)] {
 			continue
 		}
@@ -144,11 +143,11 @@ func (c *crowd) put(ctx context.Context, store favfilter.Store, wanted map[uint3
 
 func ownPart(i int) string { return "p" + strconv.Itoa(firstOwn+i) }
 
-// blockedUser is one key: who is blocked, and by whom.
+// blockedUser is one key of a blocked user.
 type blockedUser struct{ user, by int32 }
 
-// members are, by page, the users who share it, and those of them whom others block. Pages that are
-// not wanted have none.
+// members returns by shared page the users on it, and which of them are blocked by others. Both are
+// empty for pages that are not wanted.
 func (c *crowd) members(wanted map[uint32]bool) (users [][]int32, blocked [][]blockedUser) {
 	users, blocked = make([][]int32, c.identity.Pages), make([][]blockedUser, c.identity.Pages)
 	makes := func(u int) bool { return (wanted == nil || wanted[c.page[u]]) && !c.heavy(u) }
@@ -165,7 +164,7 @@ func (c *crowd) members(wanted map[uint32]bool) (users [][]int32, blocked [][]bl
 	return users, blocked
 }
 
-// appendKeys appends the keys of what the users did.
+// appendKeys appends the keys of the users' own activities.
 func (c *crowd) appendKeys(keys []favfilter.Hash, users []int32) []favfilter.Hash {
 	var buf []byte
 	seed := c.identity.Seed
@@ -185,13 +184,13 @@ func (c *crowd) appendKeys(keys []favfilter.Hash, users []int32) []favfilter.Has
 	return keys
 }
 
-// start is the hash of the start of a user's keys of a kind.
+// start returns the hash of the start of a user's keys of a kind.
 func (c *crowd) start(kind string, user int, target string) favfilter.Start {
 	start := append(bench.AppendUser([]byte(kind+":U"), user), target...)
 	return favfilter.HashStartBytes(c.identity.Seed, start)
 }
 
-// appendBlocked appends the keys of what others did to users.
+// appendBlocked appends the keys of the users whom others block.
 func (c *crowd) appendBlocked(keys []favfilter.Hash, blocked []blockedUser) []favfilter.Hash {
 	var buf []byte
 	for _, b := range blocked {
@@ -201,7 +200,7 @@ func (c *crowd) appendBlocked(keys []favfilter.Hash, blocked []blockedUser) []fa
 	return keys
 }
 
-// replace puts a page of those keys in place of what stands there.
+// replace replaces the stored page by one with those keys.
 func (c *crowd) replace(
 	ctx context.Context, store favfilter.Store, id favfilter.PageID, there favfilter.Status, keys []favfilter.Hash,
 ) error {
@@ -240,7 +239,7 @@ func firstOf(a, b error) error {
 	return b
 }
 
-// pageOf makes a page of the keys, with header h but for the shape, as a Recorder would.
+// pageOf makes a page with the keys and with header h. It chooses the geometry as a Recorder would.
 func pageOf(h favfilter.Header, keys []favfilter.Hash) (*favfilter.Page, error) {
 	for n := len(keys); ; n = n*9/8 + 1 {
 		var err error

@@ -16,14 +16,15 @@ import (
 
 const crowdPages = 8
 
-// crowdOf is people of whom some have a dedicated page, a subject, and the crowd that they are.
+// crowdOf makes a population in which some users have a dedicated page, a subject without
+// activities, and the crowd of that population.
 func crowdOf(t *testing.T, store favfilter.Store) (*bench.Subject, *crowd) {
 	t.Helper()
 	people, err := bench.NewPopulation(300, 20_000, 5)
 	if err != nil {
 		t.Fatal(err)
 	}
-	join(people, maxSharedKeys*3) // who does not ask
+	join(people, maxSharedKeys*3) // not a viewer, because the next join replaces the viewers
 	join(people, maxSharedKeys*2, 1, 100, maxSharedKeys-400)
 	subject, err := bench.OpenSubject(t.Context(), bench.SubjectConfig{Store: store, File: filepath.Join(t.TempDir(), "l.db"), Pages: crowdPages})
 	if err != nil {
@@ -41,7 +42,8 @@ func crowdOf(t *testing.T, store favfilter.Store) (*bench.Subject, *crowd) {
 	return subject, c
 }
 
-// The pages of a crowd are those that an import would have made: the same keys, so the same bits.
+// TestCrowdIsWhatAnImportMakes checks that the pages of a crowd have the same keys and bits as
+// those of an import.
 func TestCrowdIsWhatAnImportMakes(t *testing.T) {
 	imported, made := &favfilter.Memory{}, &favfilter.Memory{}
 	subject, c := crowdOf(t, imported)
@@ -62,7 +64,7 @@ func TestCrowdIsWhatAnImportMakes(t *testing.T) {
 			t.Errorf("page %d: %d keys, %d bits set of %d, want %d, %d of %d", i, g.Count, g.Set, g.Shape.Bits, w.Count, w.Set, w.Shape.Bits)
 		}
 		if int(g.Count) != c.keys[i] {
-			t.Errorf("page %d: %d keys were counted, %d are there", i, c.keys[i], g.Count)
+			t.Errorf("page %d: the crowd counts %d keys, the page has %d", i, c.keys[i], g.Count)
 		}
 	}
 	for _, u := range c.own {
@@ -91,8 +93,8 @@ func peek(t *testing.T, store favfilter.Store, ids []favfilter.PageID) []favfilt
 	return statuses
 }
 
-// Where the viewers' pages alone are there, their feeds are read from them, with all that others
-// have on them: nothing is rebuilt.
+// TestViewersPagesAreBelieved stores only the shared pages of viewers. Their feeds must be read
+// from these pages without a rebuild, with all keys of other users.
 func TestViewersPagesAreBelieved(t *testing.T) {
 	store := &favfilter.Memory{}
 	subject, c := crowdOf(t, store)
@@ -128,7 +130,7 @@ func TestViewersPagesAreBelieved(t *testing.T) {
 	}
 }
 
-// What is computed is about what Redis takes.
+// TestCrowdMemory checks that the computed memory is close to what Redis uses.
 func TestCrowdMemory(t *testing.T) {
 	client := redistest.Start(t).Client()
 	store, err := redisstore.New(client, "crowd")

@@ -22,7 +22,7 @@ import (
 
 // chart has panels side by side, on scales of powers of ten.
 type chart struct {
-	notes  []string // below the panels
+	notes  []string // lines of text below the panels
 	panels []panel
 }
 
@@ -31,11 +31,11 @@ type panel struct {
 	lines       []line
 }
 
-// line is drawn where both coordinates are positive.
+// line is one curve of a chart. Points must have positive coordinates.
 type line struct {
 	name   string
 	points plotter.XYs
-	rings  plotter.XYs // points that are simulated
+	rings  plotter.XYs // simulated points
 }
 
 const (
@@ -44,7 +44,7 @@ const (
 	noteHeight  = 14 * vg.Length(1)
 )
 
-// drawCharts writes charts into a directory, by the names of files.
+// drawCharts writes charts to files in a directory. The keys are the names of the files.
 func drawCharts(dir string, charts map[string]*chart) error {
 	for name, c := range charts {
 		file, err := os.Create(filepath.Join(dir, name))
@@ -97,13 +97,13 @@ func (p *panel) plot() (*plot.Plot, error) {
 			return nil, fmt.Errorf("%s: %w", l.name, err)
 		}
 	}
-	// A scale needs two powers of ten, and the legend room above the lines.
+	// An axis needs two powers of ten, and the legend needs room above the lines.
 	drawn.X.Min, drawn.X.Max = power(drawn.X.Min, 0), power(drawn.X.Max, 1)
 	drawn.Y.Min, drawn.Y.Max = power(drawn.Y.Min, 0), 10*power(drawn.Y.Max, 1)
 	return drawn, nil
 }
 
-// power is the power of ten below x, or up by so many.
+// power returns the nearest power of ten that is at most x, or, if up is positive, at least x.
 func power(x float64, up int) float64 {
 	exponent := math.Log10(x)
 	if up > 0 {
@@ -112,7 +112,7 @@ func power(x float64, up int) float64 {
 	return math.Pow10(int(math.Floor(exponent)))
 }
 
-// ticks are labels at powers of ten, and marks between them.
+// ticks returns labels at the powers of ten, and marks between them.
 func ticks(low, high float64) []plot.Tick {
 	marks := plot.LogTicks{}.Ticks(low, high)
 	for i := range marks {
@@ -124,7 +124,7 @@ func ticks(low, high float64) []plot.Tick {
 	return marks
 }
 
-// add draws the i-th line. Dashes tell lines apart where colours do not.
+// add draws the i-th line. Dashes distinguish lines without colours.
 func (l *line) add(drawn *plot.Plot, i int) error {
 	path, points, err := plotter.NewLinePoints(l.points)
 	if err != nil {
@@ -143,7 +143,7 @@ func (l *line) add(drawn *plot.Plot, i int) error {
 	}
 	rings.GlyphStyle = draw.GlyphStyle{Color: plotutil.Color(i), Radius: vg.Points(6), Shape: draw.RingGlyph{}}
 	drawn.Add(rings)
-	if i == 0 { // the same for all lines
+	if i == 0 { // one entry of the legend stands for all lines
 		drawn.Legend.Add(l.name+", simulated", rings)
 	}
 	return nil

@@ -14,7 +14,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/bench"
 )
 
-// call is the check of feeds of n candidates by a peer.
+// call returns a call that checks one feed with a peer.
 func (r *run) call(p contender, feeds []*bench.Feed) bench.Call {
 	return bench.Call{
 		Name: p.name, Every: p.every,
@@ -22,7 +22,7 @@ func (r *run) call(p contender, feeds []*bench.Feed) bench.Call {
 	}
 }
 
-// calls are a PING, and the checks of feeds by all peers.
+// calls returns a PING, and a feed check by each peer.
 func (r *run) calls(feeds []*bench.Feed) []bench.Call {
 	calls := make([]bench.Call, 1, 1+len(r.peers))
 	calls[0] = r.server.Ping()
@@ -32,8 +32,8 @@ func (r *run) calls(feeds []*bench.Feed) []bench.Call {
 	return calls
 }
 
-// share is the part of the duration that a peer gets: one that is slow has few samples however long
-// it takes.
+// share returns the share of the duration that a peer gets. A slow peer gets less; more time would
+// bring few more samples.
 func (p contender) share() float64 {
 	if p.every > 1 {
 		return slowShare
@@ -41,7 +41,7 @@ func (p contender) share() float64 {
 	return 1
 }
 
-// total is how long a PING and all peers are measured together.
+// total returns how long a PING and all peers are measured together.
 func (r *run) total() time.Duration {
 	shares := 1.0
 	for _, p := range r.peers {
@@ -50,7 +50,7 @@ func (r *run) total() time.Duration {
 	return time.Duration(shares * float64(r.duration))
 }
 
-// latency measures feed checks of all sizes, each in turn with a PING and all peers.
+// latency measures feed checks of all sizes. For each size, a PING and all peers take turns.
 func (r *run) latency(ctx context.Context) error {
 	for _, n := range r.sizes() {
 		note(fmt.Sprintf("  %d candidates", n))
@@ -70,10 +70,10 @@ func (r *run) latency(ctx context.Context) error {
 	return nil
 }
 
-// cpuSize is the size of the feeds that CPU time is measured with.
+// cpuSize is the number of candidates of the feeds whose CPU time is measured.
 const cpuSize = 500
 
-// cpu measures what a feed check uses, of the Redis server and of this process.
+// cpu measures the CPU time of a feed check, in the Redis server and in this process.
 func (r *run) cpu(ctx context.Context) error {
 	pid, err := r.server.PID(ctx)
 	if err != nil {
@@ -88,15 +88,15 @@ func (r *run) cpu(ctx context.Context) error {
 	for i, p := range r.peers {
 		used := cpu{usages[i+1].PerCall(0), usages[i+1].PerCall(1)}
 		if !p.redis {
-			used.Server = -1 // what it uses is in processes of its own
+			used.Server = -1 // its server is not the Redis server
 		}
 		r.result(p.name).CPU = used
 	}
 	return nil
 }
 
-// throughput measures PINGs and feed checks of many goroutines: parts of each peer's time take
-// turns.
+// throughput measures PINGs and feed checks by many goroutines at once. Each peer's time is split
+// into turns.
 func (r *run) throughput(ctx context.Context) error {
 	const turns = 3
 	for _, n := range bench.Sizes() {
@@ -119,7 +119,7 @@ func (r *run) throughput(ctx context.Context) error {
 	return nil
 }
 
-// removals has viewers unhide posts, and counts how many are dropped still.
+// removals makes viewers unhide posts, and measures the share that feeds still drop.
 func (r *run) removals(ctx context.Context) error {
 	feeds := hidden(r.people, removed)
 	for _, p := range r.peers {
@@ -151,7 +151,7 @@ func (r *run) removals(ctx context.Context) error {
 	return nil
 }
 
-// writes measures one key and a hundred.
+// writes measures writes of one key and of a hundred keys.
 func (r *run) writes(ctx context.Context) error {
 	for _, keys := range []int{1, 100} {
 		calls := []bench.Call{r.server.Ping()}
@@ -181,8 +181,8 @@ func (r *run) writes(ctx context.Context) error {
 	return nil
 }
 
-// process compares filters in process, each with the same 4,000 entries at ten bits a key. It
-// measures what a key of a feed of 500 costs, including building and hashing it.
+// process compares filters in this process. Each has the same 4,000 entries at ten bits a key. The
+// figure is the time for a key of a feed of 500, with building and hashing the key.
 func (r *run) process(ctx context.Context) error {
 	p, err := bench.OpenProcess(ctx, r.host.TempDir(), r.seed)
 	if err != nil {
@@ -193,7 +193,7 @@ func (r *run) process(ctx context.Context) error {
 	for range entries(p.People) {
 		n++
 	}
-	plain := bloom.NewWithEstimates(uint(n), 0.001) // of ten bits
+	plain := bloom.NewWithEstimates(uint(n), 0.001) // a rate that takes ten bits a key
 	blocked := blobloom.NewOptimized(blobloom.Config{Capacity: uint64(n), FPRate: 0.001})
 	var buf []byte
 	for e := range entries(p.People) {
@@ -218,7 +218,7 @@ func (r *run) process(ctx context.Context) error {
 	return nil
 }
 
-// inProcess looks for all keys of a feed. It fails unless it finds some.
+// inProcess returns a call that looks up all keys of a feed. It fails if it finds none.
 func inProcess(name string, feeds []*bench.Feed, has func(key []byte) bool) bench.Call {
 	var buf []byte
 	return bench.Call{Name: name, Do: func(_ context.Context, round int) error {
@@ -240,8 +240,7 @@ func inProcess(name string, feeds []*bench.Feed, has func(key []byte) bool) benc
 
 func inMicros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
-// hidden makes, for each viewer in turn, a feed of up to n posts that the viewer has hidden: all of
-// them have to be dropped.
+// hidden makes a feed of up to n hidden posts for each viewer. Each must be dropped.
 func hidden(p *bench.Population, n int) []*bench.Feed {
 	feeds := make([]*bench.Feed, 0, len(p.Viewers))
 	for _, u := range p.Viewers {

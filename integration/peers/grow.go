@@ -19,37 +19,37 @@ import (
 )
 
 const (
-	// growthFeed is how many candidates a feed has where something else grows.
+	// growthFeed is the number of candidates of a feed while users or activities grow.
 	growthFeed = 500
-	// growthPages is the number of pages of new data, unless it is said.
+	// growthPages is the number of pages of new data unless a flag sets it.
 	growthPages = 16384
-	// sharedPages is how many pages there are where the activities of one viewer grow.
+	// sharedPages is the number of pages while the activities of one viewer grow.
 	sharedPages = 16
-	// readCalls is how many feed checks the bytes that are read are counted over.
+	// readCalls is the number of feed checks over which the bytes read are averaged.
 	readCalls = 64
 )
 
-// Names of the filters that growth uses.
+// These are the names of the filters that growth uses.
 const candidatesFilter, usersFilter, viewerFilter = "growth", "growth-u", "growth-v"
 
-// growthLimits are how far data grows.
+// growthLimits are the upper bounds of the data.
 type growthLimits struct {
-	users, activities int // in all, and of one viewer
-	mean              int // activities a user, each side of a block counted
-	memory            int // MB of Redis memory for the pages of one point; what takes more is simulated
+	users, activities int // users in total, and activities of one viewer
+	mean              int // activities per user; a block counts for both sides
+	memory            int // MB of Redis memory for the pages of a point; a point that needs more is simulated
 }
 
-// growthReport tells how the cost of a feed check grows.
+// growthReport holds how the cost of a feed check grows.
 type growthReport struct {
 	Candidates series `json:"candidates"`
 	Users      series `json:"users"`
-	Activities series `json:"activities"` // of the viewer
+	Activities series `json:"activities"` // activities of the viewer
 }
 
-// series is what grows with one thing.
+// series holds the cost by one growing number.
 type series struct {
-	Data string `json:"data"` // what it was measured on
-	// Simulated reports what the points that are not held whole are; "": there are none.
+	Data string `json:"data"` // describes the measured data
+	// Simulated describes the points whose pages are not all stored, "" if there are none.
 	Simulated string `json:"simulated,omitzero"`
 	Points    []cost `json:"points"`
 }
@@ -58,28 +58,28 @@ type series struct {
 type cost struct {
 	At    int     `json:"at"`
 	Pages uint32  `json:"pages"`
-	Check float64 `json:"check_us"` // median
+	Check float64 `json:"check_us"` // median time
 	P99   float64 `json:"check_p99_us"`
-	Ping  float64 `json:"ping_us"` // median, of those that took turns with it
-	XPing float64 `json:"x_ping"`  // of the medians
+	Ping  float64 `json:"ping_us"` // median time of the PINGs that took turns with it
+	XPing float64 `json:"x_ping"`  // ratio of the medians
 	Read  float64 `json:"bytes_read"`
-	// Memory is Redis', in bytes: of all pages, or, where the activities of a viewer grow, of the
-	// viewer's page. It is 0 where the pages are not all there.
+	// Memory is the memory in bytes that Redis uses for all pages, or, while the activities of a
+	// viewer grow, for the viewer's page. It is 0 if not all pages are stored.
 	Memory    float64 `json:"memory_bytes,omitzero"`
-	Computed  float64 `json:"memory_computed_bytes,omitzero"` // the same by calculation
-	Simulated bool    `json:"simulated,omitzero"`             // most pages are not there
-	How       string  `json:"how,omitzero"`                   // the viewer's page is looked at
+	Computed  float64 `json:"memory_computed_bytes,omitzero"` // Memory by calculation
+	Simulated bool    `json:"simulated,omitzero"`             // most pages are not stored
+	How       string  `json:"how,omitzero"`                   // how the viewer's page is checked
 }
 
-// growth measures how the cost of feed checks grows with their candidates, with the users, and with
-// the viewer's activities. It has a Redis server of its own.
+// growth measures how the cost of feed checks grows with the candidates, the users and the viewer's
+// activities. It uses its own Redis server.
 type growth struct {
 	*run
 
 	client  *redis.Client
 	server  bench.Server
 	report  growthReport
-	ledgers int // made so far
+	ledgers int // number of ledgers made so far
 }
 
 // grow measures the cost of our feed checks, and stops the server that it used.
@@ -100,7 +100,7 @@ func (r *run) grow(ctx context.Context) error {
 	return nil
 }
 
-// store opens an empty filter on a server that knows all scripts.
+// store opens an empty filter on a server that has all scripts loaded.
 func (g *growth) store(ctx context.Context, filter string) (*redisstore.Store, error) {
 	store, err := redisstore.New(g.client, filter)
 	if err != nil {
@@ -112,14 +112,15 @@ func (g *growth) store(ctx context.Context, filter string) (*redisstore.Store, e
 	return store, g.server.Remove(ctx, filter)
 }
 
-// subject makes one with no activities.
+// subject makes a subject without activities.
 func (g *growth) subject(ctx context.Context, store favfilter.Store, pages uint32) (*bench.Subject, error) {
 	g.ledgers++
 	file := filepath.Join(g.dir, fmt.Sprintf("growth-%d.db", g.ledgers))
 	return bench.OpenSubject(ctx, bench.SubjectConfig{Store: store, File: file, Pages: pages})
 }
 
-// measure times checks, in turn with each other and with a PING, and counts what they read.
+// measure times checks in turn with each other and with a PING. It also counts the bytes that they
+// read.
 func (g *growth) measure(ctx context.Context, checks []bench.Call) ([]cost, error) {
 	calls := append([]bench.Call{g.server.Ping()}, checks...)
 	samples, err := bench.Interleave(ctx, g.duration*time.Duration(len(calls)), calls...)
@@ -139,9 +140,9 @@ func (g *growth) measure(ctx context.Context, checks []bench.Call) ([]cost, erro
 	return costs, nil
 }
 
-// read is how many bytes a call reads from the servers, on average.
+// read returns the average number of bytes that a call reads from the servers.
 func (g *growth) read(ctx context.Context, c bench.Call) (float64, error) {
-	var sent [3]int64 // twice with nothing in between but the question itself
+	var sent [3]int64 // the first two readings measure the cost of a reading
 	for i := range sent {
 		if i == 2 {
 			for round := range readCalls {
@@ -158,7 +159,8 @@ func (g *growth) read(ctx context.Context, c bench.Call) (float64, error) {
 	return float64((sent[2]-sent[1])-(sent[1]-sent[0])) / readCalls, nil
 }
 
-// verify has the subject decide on the feeds: nothing may be kept that has to be dropped.
+// verify checks the subject's decisions on the feeds. It returns an error if the subject keeps a
+// candidate that must be dropped.
 func verify(ctx context.Context, subject *bench.Subject, feeds []*bench.Feed) error {
 	for _, f := range feeds {
 		dropped := make([]bool, len(f.Posts))
@@ -221,8 +223,8 @@ func (g *growth) candidates(ctx context.Context) (err error) {
 	return err
 }
 
-// users measures feeds of 500 candidates with more and more users. It uses the default number of
-// pages and, if a plan recommends another number, that one too.
+// users measures feeds of 500 candidates with a growing number of users. It uses the default number
+// of pages and, if a plan recommends another number, that number too.
 func (g *growth) users(ctx context.Context) error {
 	s := &g.report.Users
 	all := upTo(g.limits.users, []int{1e3, 1e4, 1e5, 1e6, 1e7})
@@ -257,7 +259,7 @@ func (g *growth) users(ctx context.Context) error {
 	return nil
 }
 
-// among measures feeds of some of the people, on so many pages.
+// among measures feeds of some people on that many pages.
 func (g *growth) among(ctx context.Context, people *bench.Population, pages uint32) (at cost, err error) {
 	store, err := g.store(ctx, usersFilter)
 	if err != nil {
@@ -311,7 +313,7 @@ func (g *growth) among(ctx context.Context, people *bench.Population, pages uint
 	return costs[0], nil
 }
 
-// growthCall is a check of feeds of n candidates.
+// growthCall returns a call that checks one feed of n candidates.
 func growthCall(subject *bench.Subject, feeds []*bench.Feed, n int) bench.Call {
 	return bench.Call{
 		Name: fmt.Sprintf("feed check of %d candidates", n),
@@ -319,8 +321,8 @@ func growthCall(subject *bench.Subject, feeds []*bench.Feed, n int) bench.Call {
 	}
 }
 
-// join adds users with so many activities each, who are the only viewers from then on. Whom others
-// block changes.
+// join adds users with those numbers of activities, and makes them the only viewers. It changes
+// which users others block.
 func join(p *bench.Population, counts ...int) {
 	p.Viewers = nil
 	for _, n := range counts {
@@ -329,7 +331,7 @@ func join(p *bench.Population, counts ...int) {
 	}
 }
 
-// ofViewers are the activities of viewers, and the blocks of viewers by others.
+// ofViewers returns the activities of viewers, and the blocks of viewers by others.
 func ofViewers(p *bench.Population) iter.Seq[activity.Activity] {
 	return func(yield func(activity.Activity) bool) {
 		asks := make(map[int]bool, len(p.Viewers))
@@ -352,7 +354,7 @@ func ofViewers(p *bench.Population) iter.Seq[activity.Activity] {
 	}
 }
 
-// upTo returns the numbers below most, and most.
+// upTo returns the numbers below most, followed by most.
 func upTo(most int, ascending []int) []int {
 	points := make([]int, 0, len(ascending)+1)
 	for _, n := range ascending {

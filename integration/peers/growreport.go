@@ -26,7 +26,7 @@ func (g *growthReport) write(b *strings.Builder) {
 	}, "memory of the page, KB", "looked at")
 }
 
-// write writes the table of a series: columns that all have, and more.
+// write writes the table of a series. more returns the cells of the columns in heads.
 func (s *series) write(b *strings.Builder, title, what string, more func(cost) []string, heads ...string) {
 	fmt.Fprintf(b, "\n%s: %s.\n", title, s.Data)
 	if s.Simulated != "" {
@@ -45,7 +45,7 @@ func (s *series) write(b *strings.Builder, title, what string, more func(cost) [
 
 func grouped(n int) string { return bench.Significant(float64(n)) }
 
-// scaled is "" for a value that is unknown.
+// scaled returns a number in a unit, or "" for an unknown value.
 func scaled(bytes, unit float64) string {
 	if bytes <= 0 {
 		return ""
@@ -53,7 +53,7 @@ func scaled(bytes, unit float64) string {
 	return bench.Significant(bytes / unit)
 }
 
-// charts draws the series, by the names of files.
+// charts draws each series. The keys are names of files.
 func (g *growthReport) charts(machine string) map[string]*chart {
 	charts := map[string]*chart{
 		"growth-candidates.svg": g.Candidates.chart("candidates", false),
@@ -66,8 +66,8 @@ func (g *growthReport) charts(machine string) map[string]*chart {
 	return charts
 }
 
-// chart draws time, bytes and memory. Where planned is set, points on another number of pages than
-// the first are lines of their own.
+// chart draws time, bytes and memory. If planned is set, the points with another number of pages
+// than the first get their own lines.
 func (s *series) chart(what string, planned bool) *chart {
 	c := &chart{notes: []string{s.Data}}
 	if s.Simulated != "" {
@@ -98,7 +98,7 @@ func (s *series) chart(what string, planned bool) *chart {
 	return c
 }
 
-// megabytes is the memory, measured or else computed.
+// megabytes returns the measured memory, or else the computed memory.
 func (c cost) megabytes() float64 {
 	if c.Memory > 0 {
 		return c.Memory / 1e6
@@ -106,7 +106,7 @@ func (c cost) megabytes() float64 {
 	return c.Computed / 1e6
 }
 
-// line is a value of the points that belong to it.
+// line returns the values of the points for which belongs returns true.
 func (s *series) line(name string, belongs func(cost) bool, value func(cost) float64) line {
 	l := line{name: name}
 	for _, p := range s.Points {

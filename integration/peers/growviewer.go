@@ -13,18 +13,18 @@ import (
 	"github.com/feedfilter/feedfilter/internal/bench"
 )
 
-// How a viewer's page is looked at.
+// These are the ways to check a viewer's page.
 const (
 	sharedRead = "shared page, read"
 	ownRead    = "dedicated page, read"
 	ownProbed  = "dedicated page, probed"
 )
 
-// Who has so many activities is timed in one of so many rounds: a PING that follows on megabytes
-// takes longer.
+// A viewer with slowFrom activities or more is timed in one of slowEvery rounds. Megabytes of data
+// slow down the PING that follows.
 const slowFrom, slowEvery = 300_000, 8
 
-// watched is a store that notes which page of the ledger was looked at last.
+// watched is a store that records the page that was checked last.
 type watched struct {
 	favfilter.Store
 
@@ -39,7 +39,7 @@ func (w *watched) note(id favfilter.PageID, probed bool) {
 	w.page, w.probed = id, probed
 }
 
-// Load notes the first page that is read, unless that is a window: those have a dot in their part.
+// Load records the first page, unless it is a window. The part of a window has a dot.
 func (w *watched) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
 	if len(ids) > 0 && !strings.Contains(ids[0].Part, ".") {
 		w.note(ids[0], false)
@@ -47,7 +47,7 @@ func (w *watched) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter
 	return w.Store.Load(ctx, ids)
 }
 
-// Probe notes the page.
+// Probe records the page.
 func (w *watched) Probe(
 	ctx context.Context, id favfilter.PageID, known favfilter.Header, hashes []favfilter.Hash, found []bool,
 ) (sequence uint64, ok bool, err error) {
@@ -55,7 +55,7 @@ func (w *watched) Probe(
 	return w.Store.Probe(ctx, id, known, hashes, found)
 }
 
-// last is the page, and how it was looked at.
+// last returns the last page, and how it was checked.
 func (w *watched) last() (id favfilter.PageID, how string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -70,7 +70,7 @@ func (w *watched) last() (id favfilter.PageID, how string) {
 	return w.page, how
 }
 
-// viewersWith is how many viewers have so many activities.
+// viewersWith returns the number of viewers with that many activities.
 func viewersWith(activities int) int {
 	switch {
 	case activities <= 1000:
@@ -82,8 +82,8 @@ func viewersWith(activities int) int {
 	}
 }
 
-// activities measures feeds of 500 candidates of viewers with more and more activities, all of them
-// recorded, among others on 16 pages.
+// activities measures feeds of 500 candidates of viewers with a growing number of activities. All
+// activities are recorded on 16 pages, which other users share.
 func (g *growth) activities(ctx context.Context) (err error) {
 	const others = 1280
 	people, err := bench.NewPopulation(others, others*g.limits.mean, g.seed)
@@ -120,7 +120,7 @@ func (g *growth) activities(ctx context.Context) (err error) {
 		if err := verify(ctx, subject, feeds); err != nil {
 			return err
 		}
-		if pages[i], err = g.pagesOf(ctx, subject, spy, feeds[:viewersWith(n)]); err != nil { // one feed of each viewer
+		if pages[i], err = g.pagesOf(ctx, subject, spy, feeds[:viewersWith(n)]); err != nil { // one feed for each viewer
 			return err
 		}
 		checks[i] = growthCall(subject, feeds, growthFeed)
@@ -137,7 +137,7 @@ func (g *growth) activities(ctx context.Context) (err error) {
 	return err
 }
 
-// pagesOf tells how the pages of the feeds' viewers are looked at, and what they take on average.
+// pagesOf returns how the pages of the feeds' viewers are checked, and their average memory.
 func (g *growth) pagesOf(ctx context.Context, subject *bench.Subject, spy *watched, feeds []*bench.Feed) (of cost, err error) {
 	for _, f := range feeds {
 		if err := subject.Check(ctx, f, nil); err != nil {
@@ -154,7 +154,7 @@ func (g *growth) pagesOf(ctx context.Context, subject *bench.Subject, spy *watch
 	return of, nil
 }
 
-// pageMemory is what the two strings of a page take of Redis' memory, in bytes.
+// pageMemory returns the memory in bytes that Redis uses for the two strings of a page.
 func (g *growth) pageMemory(ctx context.Context, id favfilter.PageID) (float64, error) {
 	name := "fav:{" + viewerFilter + "/" + strconv.FormatUint(uint64(id.Number), 10) + "}:"
 	if id.Part != "" {

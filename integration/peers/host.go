@@ -9,14 +9,14 @@ import (
 	"testing"
 )
 
-// host is what the packages that run servers for tests take a program for that is none. Its Cleanup
-// functions are run by end. It is for one goroutine.
+// host is the testing.TB with which this program calls the packages that start servers for tests.
+// end runs its Cleanup functions. Only one goroutine may use it.
 type host struct {
-	testing.TB // nil: what is not below is not needed
+	testing.TB // nil; the methods that are not defined below are not used
 
 	ctx      context.Context //nolint:containedctx // Context returns it
 	cleanups []func()
-	failed   error // what Errorf said
+	failed   error // the last error of Errorf
 }
 
 // stop is what Fatalf panics with.
@@ -45,7 +45,7 @@ func (h *host) TempDir() string {
 	return dir
 }
 
-// use has servers be started from the program at path instead of the redis-server on the PATH.
+// use makes the test packages start the program at path instead of the redis-server on the PATH.
 func (h *host) use(path string) error {
 	path, err := exec.LookPath(path)
 	if err != nil {
@@ -61,7 +61,7 @@ func (h *host) use(path string) error {
 	return os.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 }
 
-// guarded runs do, and returns what Fatalf said in it.
+// guarded calls do, and returns the error of a Fatalf in it.
 func guarded(do func() error) (err error) {
 	defer func() {
 		switch r := recover().(type) {
@@ -75,7 +75,7 @@ func guarded(do func() error) (err error) {
 	return do()
 }
 
-// end cleans up, the last first.
+// end runs the cleanup functions, the last first.
 func (h *host) end() error {
 	for len(h.cleanups) > 0 {
 		last := h.cleanups[len(h.cleanups)-1]

@@ -19,17 +19,18 @@ import (
 )
 
 const (
-	// loadShare is how much longer than -duration each row of the load is measured.
+	// loadShare is the duration of each row of the load as a multiple of -duration.
 	loadShare = 5
-	// backOff is how long a connection waits after a refusal, in the closed loop.
+	// backOff is the time that a connection of the closed loop waits after a refusal.
 	backOff = 100 * time.Millisecond
-	// openConnections is how many connections the open loop has at most.
+	// openConnections is the maximum number of connections of the open loop.
 	openConnections = 1024
-	// kneeConnections is the closed loop whose feeds a second the open loop's rates are shares of.
+	// kneeConnections selects a row of the closed loop. The rates of the open loop are shares of
+	// its feeds per second.
 	kneeConnections = 64
 )
 
-// loadReport is how the service does under load. Times are in microseconds.
+// loadReport holds how the service performs under load. Times are in microseconds.
 type loadReport struct {
 	IdleCPU float64         `json:"idle_cpu_us_per_second"`
 	IdleRSS float64         `json:"idle_rss_bytes"`
@@ -38,31 +39,32 @@ type loadReport struct {
 	Sizes   []sizeCPUResult `json:"sizes"`
 }
 
-// loadResult is one row: so many connections, or a rate that is offered whatever the answers are.
+// loadResult is one row: a number of connections in the closed loop, or a rate that the open loop
+// offers regardless of the answers.
 type loadResult struct {
 	Name        string  `json:"name"`
 	Connections int     `json:"connections"`
-	Offered     float64 `json:"offered,omitzero"` // a second; 0: closed loop
+	Offered     float64 `json:"offered,omitzero"` // feeds per second; 0: closed loop
 	PerSecond   float64 `json:"per_second"`
-	Refused     float64 `json:"refused_per_second"`  // with 429 or 503
+	Refused     float64 `json:"refused_per_second"`  // answered 429 or 503
 	Degraded    float64 `json:"degraded_per_second"` // answered without a check of all kinds
 	Failed      float64 `json:"failed_per_second"`   // any other error
-	Error       string  `json:"error,omitzero"`      // the first of those
-	P50         float64 `json:"p50_us"`              // of answered feeds
+	Error       string  `json:"error,omitzero"`      // the first other error
+	P50         float64 `json:"p50_us"`              // latency of answered feeds
 	P99         float64 `json:"p99_us"`
 	P999        float64 `json:"p999_us"`
-	CPU         float64 `json:"service_cpu_us"` // of an answered feed
+	CPU         float64 `json:"service_cpu_us"` // per answered feed
 	RSS         float64 `json:"service_rss_bytes"`
 }
 
-// sizeCPUResult is the CPU of the service for a feed.
+// sizeCPUResult is the CPU time of the service per feed.
 type sizeCPUResult struct {
 	Name       string  `json:"name"`
 	Candidates int     `json:"candidates"`
 	CPU        float64 `json:"service_cpu_us"`
 }
 
-// loadWay is how the service is asked.
+// loadWay is the format of the requests.
 type loadWay struct {
 	name string
 	json bool
@@ -70,11 +72,11 @@ type loadWay struct {
 
 func loadWays() []loadWay { return []loadWay{{"JSON", true}, {"Protobuf", false}} }
 
-// loadConnections are those of the rows of the closed loop. The service takes 512 requests at a
-// time by default.
+// loadConnections returns the numbers of connections of the closed loop's rows. By default the
+// service accepts 512 requests at a time.
 func loadConnections() []int { return []int{1, 4, 16, 64, 256, 1024} }
 
-// overload measures the closed loop, and then the open loop at shares of what that did.
+// overload measures the closed loop, and then the open loop at shares of the closed loop's rate.
 func (w *wire) overload(ctx context.Context) error {
 	l := &loadReport{}
 	w.report.Wire.Load = l
@@ -107,7 +109,7 @@ func (w *wire) overload(ctx context.Context) error {
 	return nil
 }
 
-// idle measures what the service uses while nobody asks it.
+// idle measures the CPU time and memory of the service without requests.
 func (w *wire) idle(ctx context.Context, l *loadReport) error {
 	meter := processCPU(w.service.pid)
 	before, err := meter(ctx)
@@ -129,7 +131,8 @@ func (w *wire) idle(ctx context.Context, l *loadReport) error {
 	return err
 }
 
-// sizeCPU measures the CPU of the service by the candidates, asked by 16 goroutines.
+// sizeCPU measures the CPU time of the service by the number of candidates. 16 goroutines send the
+// feeds.
 func (w *wire) sizeCPU(ctx context.Context, way loadWay, l *loadReport) error {
 	for _, n := range bench.Sizes() {
 		feeds := w.people.Feeds(n)
@@ -151,11 +154,11 @@ func (w *wire) sizeCPU(ctx context.Context, way loadWay, l *loadReport) error {
 	return nil
 }
 
-// driver is one row of the load in the making.
+// driver measures one row of the load.
 type driver struct {
 	check check
 	feeds int
-	rate  float64 // of the open loop
+	rate  float64 // feeds per second of the open loop; 0: closed loop
 	begun time.Time
 	until time.Time
 
@@ -163,11 +166,11 @@ type driver struct {
 
 	mu    sync.Mutex
 	took  bench.Samples
-	first error // of the failures
+	first error // the first failure
 }
 
-// drive has so many connections ask for feeds: each asks again once it is answered, or, with a
-// rate, as many feeds are asked for as are due.
+// drive measures a row with that many connections. Without a rate, each connection sends a feed as
+// soon as the last one is answered. With a rate, the connections send the feeds that are due.
 func (w *wire) drive(ctx context.Context, way loadWay, connections int, rate float64) (loadResult, error) {
 	c, err := byClient(w.service.url, "", w.feeds, client.Options{
 		JSON: way.json, MaxAttempts: 1,
@@ -210,7 +213,7 @@ func (w *wire) drive(ctx context.Context, way loadWay, connections int, rate flo
 	}, err
 }
 
-// recovered returns when the service answers completely, as it did before the row above.
+// recovered waits until the service answers completely, so that no row suffers from the one before.
 func recovered(ctx context.Context, c check) error {
 	const inARow, most = 100, time.Minute
 	begun := time.Now()
@@ -232,7 +235,7 @@ func recovered(ctx context.Context, c check) error {
 	return nil
 }
 
-// run has the connections ask until it is time, and waits for the last answers.
+// run makes the connections send feeds until the end time, and waits for the last answers.
 func (d *driver) run(ctx context.Context, connections int) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -254,7 +257,7 @@ func (d *driver) run(ctx context.Context, connections int) error {
 	return nil
 }
 
-// connection asks for one feed after another.
+// connection sends one feed after another.
 func (d *driver) connection(ctx context.Context) error {
 	var took bench.Samples
 	defer func() {
@@ -282,8 +285,8 @@ func (d *driver) connection(ctx context.Context) error {
 	}
 }
 
-// failed counts a feed that was not answered as it should be. The error is that of a run that is
-// over.
+// failed counts a feed that was refused, degraded or failed. It returns an error only if ctx has
+// ended.
 func (d *driver) failed(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -307,7 +310,7 @@ func (d *driver) failed(ctx context.Context, err error) error {
 	return wait(ctx, backOff)
 }
 
-// due returns when to ask for the n-th feed.
+// due returns the time at which to send the n-th feed.
 func (d *driver) due(n int64) time.Time {
 	if d.rate == 0 {
 		return time.Now()
@@ -329,13 +332,13 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// isRefusal reports whether the service refused the request because it has too much to do.
+// isRefusal reports whether the service refused the request because it is overloaded.
 func isRefusal(err error) bool {
 	refused, ok := errors.AsType[*client.Error](err)
 	return ok && (refused.Status == http.StatusTooManyRequests || refused.Status == http.StatusServiceUnavailable)
 }
 
-// residentBytes is the memory of a process of this machine.
+// residentBytes returns the resident memory of a process on this machine.
 func residentBytes(pid int) (float64, error) {
 	status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 	if err != nil {
@@ -360,8 +363,8 @@ func parseResident(status []byte) (float64, error) {
 	return 0, fmt.Errorf("/proc has no VmRSS: %q", status)
 }
 
-// knee is the number of connections from which on more of them get less than a tenth more feeds a
-// second; 0: there is none.
+// knee returns the number of connections of the first row that no later row exceeds by more than a
+// tenth in feeds per second. It returns 0 if there is none.
 func knee(rows []loadResult) int {
 	for i := range rows[:max(0, len(rows)-1)] {
 		if !slices.ContainsFunc(rows[i+1:], func(r loadResult) bool { return r.PerSecond > 1.1*rows[i].PerSecond }) {

@@ -1,6 +1,6 @@
-// Peers compares feed checks with other ways of keeping who blocked, hid and saw what: on the same
-// data, in the same run, taking turns. It runs a Redis and a PostgreSQL server of its own and
-// prints a table.
+// Peers compares feed checks with other ways to store who blocked, hid and saw what. All ways use
+// the same data and take turns in the same run. Peers starts its own Redis and PostgreSQL servers,
+// and prints a table.
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// options are the command line.
+// options holds the values of the command line.
 type options struct {
 	activities, users int
 	seed              uint64
@@ -98,7 +98,7 @@ func parse(args []string) (options, error) {
 	return o, nil
 }
 
-// fewer sets what -wire and -load measure by default, so that they take few minutes.
+// fewer sets smaller defaults for -wire and -load, so that they take a few minutes.
 func (o *options) fewer(flags *flag.FlagSet) {
 	given := make(map[string]bool)
 	flags.Visit(func(f *flag.Flag) { given[f.Name] = true })

@@ -10,14 +10,15 @@ import (
 	"github.com/feedfilter/feedfilter/internal/bench"
 )
 
-// module is a filter of the RedisBloom module, Bloom (BF) or cuckoo (CF), one for each kind. A feed
-// check is four MEXISTS in one round trip.
+// module uses the RedisBloom module: a Bloom filter (BF) or cuckoo filter (CF) for each kind. A
+// feed check is four MEXISTS in one round trip.
 type module struct {
 	client *redis.Client
-	prefix string // of commands and keys
+	prefix string // BF or CF; begins commands and keys
 }
 
-// openModule makes the filters, for as many keys as the population has and some more to be written.
+// openModule makes filters with room for all keys of the population and for the keys that write
+// adds.
 func openModule(ctx context.Context, r *run, prefix string) (*module, error) {
 	info, err := r.client.Do(ctx, "COMMAND", "INFO", prefix+".RESERVE").Slice()
 	if err != nil || len(info) != 1 || info[0] == nil {
@@ -106,7 +107,7 @@ func (m *module) write(keys int) bench.Call {
 	}}
 }
 
-// cuckoo is the module whose filters can be taken from.
+// cuckoo is the module with cuckoo filters, which support removal.
 type cuckoo struct{ *module }
 
 func (c cuckoo) unhide(ctx context.Context, f *bench.Feed) error {

@@ -13,7 +13,7 @@ import (
 // ours is this project: feed.Filter over a ledger in SQLite and pages in Redis.
 type ours struct {
 	subject *bench.Subject
-	spare   favfilter.Store // of a filter that only write uses
+	spare   favfilter.Store // a filter that only write uses
 }
 
 func openOurs(ctx context.Context, r *run) (*ours, error) {

@@ -11,25 +11,26 @@ import (
 	"github.com/feedfilter/feedfilter/internal/bench"
 )
 
-// peer is a way of keeping activities that is compared.
+// peer is one way to store activities in the comparison.
 type peer interface {
-	// load puts the entries of the population there, and loadSeen what was seen, unless load has.
+	// load stores the entries of the population. loadSeen stores what was seen, unless load has
+	// done so.
 	load(ctx context.Context, p *bench.Population) error
 	loadSeen(ctx context.Context, p *bench.Population) error
-	// check decides on the candidates of f, in one call to the server where that can be. In
-	// dropped, unless that is nil, it says what becomes of each. It may be called concurrently.
+	// check decides on the candidates of f, in one call to the server if possible. If dropped is
+	// not nil, check sets dropped[i] for each candidate i. It may be called concurrently.
 	check(ctx context.Context, f *bench.Feed, dropped []bool) error
 }
 
-// writer is a peer that can be written to.
+// writer is a peer that supports writes.
 type writer interface {
-	// write returns a call that adds so many new posts that one user hides, each time others.
+	// write returns a call that hides that many new posts for one user. Each call uses other posts.
 	write(keys int) bench.Call
 }
 
-// remover is a peer that entries can be taken from.
+// remover is a peer that supports removal.
 type remover interface {
-	// unhide removes the posts of f from those that its viewer hides.
+	// unhide removes the viewer's hides of the posts of f.
 	unhide(ctx context.Context, f *bench.Feed) error
 }
 
@@ -38,18 +39,18 @@ type contender struct {
 	peer
 
 	name  string
-	every int  // it is timed in one of so many rounds: it would slow the others' down
-	redis bool // it is kept in the Redis server
+	every int  // if above 1: timed in one of this many rounds, so that it does not slow the others
+	redis bool // its data is in the Redis server
 }
 
-// errAbsent says that the server has not what a peer needs.
+// errAbsent is the error of a peer whose server lacks a module that it needs.
 var errAbsent = errors.New("not on this server")
 
-// kinds are what a candidate is looked up for, the first two by its author and the others by
-// itself.
+// kinds returns the kinds for which a candidate is looked up: two by the author and two by the
+// post.
 func kinds() []string { return []string{bench.Block, bench.BlockedBy, bench.Hide, bench.Seen} }
 
-// target is what candidate i of f is looked up for the k-th kind by.
+// target returns what the k-th kind looks up for candidate i of f: the author or the post.
 func target(f *bench.Feed, k, i int) string {
 	if k < 2 {
 		return f.Posts[i].Author
@@ -57,14 +58,14 @@ func target(f *bench.Feed, k, i int) string {
 	return f.Posts[i].ID
 }
 
-// appendKey appends the key of an entry, for peers that keep all of them in one.
+// appendKey appends the key of an entry, for peers that store all kinds together.
 func appendKey(dst []byte, kind, owner, target string) []byte {
 	dst = append(append(dst, kind...), ':')
 	dst = append(append(dst, owner...), '_')
 	return append(dst, target...)
 }
 
-// entries are all of the population.
+// entries returns all entries of the population, with what was seen.
 func entries(p *bench.Population) iter.Seq[bench.Entry] {
 	return func(yield func(bench.Entry) bool) {
 		for e := range p.AllEntries() {
@@ -80,7 +81,7 @@ func entries(p *bench.Population) iter.Seq[bench.Entry] {
 	}
 }
 
-// bloomShape is that of a Bloom filter for n keys at the rate, as the textbooks have it.
+// bloomShape is the size of a Bloom filter by the textbook formula.
 type bloomShape struct {
 	bits   uint64
 	hashes int
@@ -91,7 +92,7 @@ func newBloomShape(n int, rate float64) bloomShape {
 	return bloomShape{uint64(bits), int(math.Round(bits / float64(n) * math.Ln2))}
 }
 
-// appendPositions appends the positions of a key.
+// appendPositions appends the positions of a key's bits.
 func (s bloomShape) appendPositions(dst []uint64, key []byte) []uint64 {
 	a, b := murmur3.Sum128(key)
 	for range s.hashes {

@@ -18,7 +18,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// small is a run that takes some seconds.
+// small runs a comparison that takes a few seconds.
 func small(t *testing.T, more ...string) *report {
 	t.Helper()
 	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
@@ -43,8 +43,8 @@ func small(t *testing.T, more ...string) *report {
 	return &r
 }
 
-// Every peer answers as the model of the feeds does, but for false positives at the rate given (a
-// run fails otherwise), and gets every figure.
+// TestComparison checks that every peer has every figure. The run itself fails if a peer keeps a
+// candidate that must be dropped.
 func TestComparison(t *testing.T) {
 	r := small(t)
 	if len(r.Peers) != 8 {
@@ -62,7 +62,7 @@ func TestComparison(t *testing.T) {
 			t.Errorf("%s drops %g of the clean candidates", p.Name, p.Wrong)
 		}
 		if p.Stuck != nil && (*p.Stuck > 0.003 || exact && *p.Stuck > 0) {
-			t.Errorf("%s: %g of the removals do not take", p.Name, *p.Stuck)
+			t.Errorf("%s: %g of the removals have no effect", p.Name, *p.Stuck)
 		}
 		for _, n := range bench.Sizes() {
 			if p.Times[n].Micros <= 0 || p.Times[n].XPing <= 0 || p.PerSecond[n] <= 0 {
@@ -95,7 +95,8 @@ func TestComparison(t *testing.T) {
 	}
 }
 
-// How many times as many feeds ours checks is that, and is missing where a peer is.
+// TestThroughputTable checks the ratio of our rate to each peer's, and that an absent peer has
+// none.
 func TestThroughputTable(t *testing.T) {
 	at := func(perSecond float64) map[int]float64 {
 		return map[int]float64{50: perSecond, 200: perSecond, 500: perSecond, 1000: perSecond}
@@ -115,8 +116,8 @@ func TestThroughputTable(t *testing.T) {
 	}
 }
 
-// With -growth there is the time of every size, how the cost of ours grows, charts of both, and
-// nothing else.
+// TestGrowth checks that -growth measures the time of every size and the growth of our cost, draws
+// charts of both, and measures nothing else.
 func TestGrowth(t *testing.T) {
 	dir := t.TempDir()
 	r := small(t, "-growth", "-plot", dir, "-skip", "lua,counting,postgres",
@@ -162,8 +163,8 @@ func TestGrowth(t *testing.T) {
 	}
 }
 
-// checkGrowth checks that each point has its figures, and that just those are simulated whose pages
-// would take more than 1 MB. Times themselves are not looked at.
+// checkGrowth checks that each point has its figures. Exactly the points whose pages take more than
+// 1 MB must be simulated. It does not check times.
 func checkGrowth(t *testing.T, g *growthReport) {
 	t.Helper()
 	for name, s := range map[string]series{"candidates": g.Candidates, "users": g.Users, "activities": g.Activities} {
@@ -172,7 +173,7 @@ func checkGrowth(t *testing.T, g *growthReport) {
 				t.Errorf("%s: %+v", name, p)
 			}
 			if p.Read < 300 || p.Read > 100_000 {
-				t.Errorf("%s: %g bytes are read for %d", name, p.Read, p.At)
+				t.Errorf("%s: %g bytes read at %d", name, p.Read, p.At)
 			}
 			if p.Simulated == (p.Memory > 0) || p.Computed > 1e6 != p.Simulated {
 				t.Errorf("%s: %+v: a simulated point, and no other, has no memory of its own", name, p)
@@ -185,7 +186,7 @@ func checkGrowth(t *testing.T, g *growthReport) {
 	if len(g.Candidates.Points) != len(moreSizes()) || len(g.Users.Points) != 2 || len(g.Activities.Points) != 6 {
 		t.Fatalf("points: %d, %d, %d", len(g.Candidates.Points), len(g.Users.Points), len(g.Activities.Points))
 	}
-	// The reply has the page, whatever is asked of it.
+	// The reply contains the whole page for any number of candidates.
 	if few, many := g.Candidates.Points[0].Read, g.Candidates.Points[6].Read; many > 1.2*few || few > 1.2*many {
 		t.Errorf("feeds of 10 read %g bytes, of 1,000 %g", few, many)
 	}
@@ -196,7 +197,8 @@ func checkGrowth(t *testing.T, g *growthReport) {
 	}
 }
 
-// With -wire every row gets every figure, what was seen included, and nothing else is measured.
+// TestWire checks that -wire fills every figure of every row, with those of seen posts, and
+// measures nothing else.
 func TestWire(t *testing.T) {
 	r := small(t, "-wire")
 	if len(r.Peers) > 0 || len(r.Wire.Rows) != 11 || len(r.Wire.Goals) != 4 {
@@ -218,7 +220,7 @@ func TestWire(t *testing.T) {
 		}
 	}
 	if sets, ints := r.Wire.find(setsWord).Bytes, r.Wire.find("ints").Bytes; ints > sets/2 {
-		t.Errorf("sets of numbers take %g bytes an activity, sets of text %g", ints, sets)
+		t.Errorf("sets of numbers take %g bytes an activity, sets of text %g; want less", ints, sets)
 	}
 	for _, s := range r.Wire.Seen {
 		if s.Absent == "" && s.Live < 1 {
@@ -236,8 +238,8 @@ func TestWire(t *testing.T) {
 	}
 }
 
-// With -load there are rows of both ways for each number of connections and each rate, and some are
-// answered in each.
+// TestLoad checks that -load has a row in both formats for each number of connections and for each
+// rate, and that each row has answers.
 func TestLoad(t *testing.T) {
 	r := small(t, "-load")
 	l := r.Wire.Load
@@ -252,7 +254,7 @@ func TestLoad(t *testing.T) {
 			t.Errorf("%s over %d connections: %s", row.Name, row.Connections, row.Error)
 		}
 		if row.Refused > 0 && row.Connections <= 512 {
-			t.Errorf("the service takes 512 requests at a time, and refuses some of %d connections: %+v", row.Connections, row)
+			t.Errorf("the service accepts 512 requests at a time, but it refused some of %d connections: %+v", row.Connections, row)
 		}
 	}
 	var b strings.Builder
@@ -266,8 +268,8 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// A run in which no feed is answered fails, with the first error. Degraded answers and failures are
-// counted apart.
+// TestLoadFails checks that a run without an answered feed fails with the first error. Degraded
+// answers and failures are counted separately.
 func TestLoadFails(t *testing.T) {
 	begun := time.Now().Add(-time.Second)
 	answers := []error{&degradedError{"seen", "away"}, errors.New("cut off"), &client.Error{Status: 500}, nil}
@@ -287,8 +289,8 @@ func TestLoadFails(t *testing.T) {
 	}
 }
 
-// In the open loop, refusals are counted and do not slow it down; latency counts from when a feed
-// was due.
+// TestOpenLoop checks that refusals are counted and do not slow down the open loop. Latency is
+// measured from the time at which a feed was due.
 func TestOpenLoop(t *testing.T) {
 	begun := time.Now().Add(-time.Second)
 	var asked atomic.Int64
@@ -309,7 +311,7 @@ func TestOpenLoop(t *testing.T) {
 	}
 }
 
-// A row begins once the service answers completely.
+// TestRecovered checks that recovered waits for a hundred complete answers in a row.
 func TestRecovered(t *testing.T) {
 	asked := 0
 	err := recovered(t.Context(), func(context.Context, int, []bool) error {
@@ -325,7 +327,7 @@ func TestRecovered(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
 	if err := recovered(ctx, func(ctx context.Context, _ int, _ []bool) error { return ctx.Err() }); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want that it was cancelled", err)
+		t.Errorf("got %v, want context.Canceled", err)
 	}
 }
 
@@ -360,7 +362,7 @@ func TestParseResident(t *testing.T) {
 	}
 }
 
-// The median of each figure is taken by itself.
+// TestMedians checks that each figure has its own median.
 func TestMedians(t *testing.T) {
 	rounds := []wireFigures{{PerSecond: 3, Whole: 10}, {PerSecond: 1, Whole: 30}, {PerSecond: 2, Whole: 20}}
 	if got := medians(rounds); got.PerSecond != 2 || got.Whole != 20 || got.P99 != 0 {
@@ -368,8 +370,8 @@ func TestMedians(t *testing.T) {
 	}
 }
 
-// The dropped posts of an answer that names no index are found by their ids, those of one id in
-// turn.
+// TestIndexes finds the indexes of dropped posts by their ids if the answer has no indexes. An id
+// that occurs twice is found in order.
 func TestIndexes(t *testing.T) {
 	all := []client.Post{{ID: "a"}, {ID: "b"}, {ID: "a"}, {ID: "c"}}
 	got := indexes(all, []client.Dropped{{ID: "a"}, {ID: "a"}, {ID: "c"}}, false)
@@ -377,7 +379,7 @@ func TestIndexes(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 	if err := mark(make([]bool, 2), []int{-1}); err == nil {
-		t.Error("an index below 0 is taken")
+		t.Error("mark accepts a negative index")
 	}
 }
 
@@ -387,18 +389,18 @@ func TestParseStat(t *testing.T) {
 		t.Errorf("got %v, %v, want 3s", got, err)
 	}
 	if got, err := parseStat([]byte("4711 (x) S 1")); err == nil {
-		t.Errorf("got %v of too little", got)
+		t.Errorf("got %v from an incomplete text", got)
 	}
 }
 
-// A peer that keeps what has to be dropped ends the run.
+// TestWrongPeer checks that a peer that keeps a candidate which must be dropped ends the run.
 func TestWrongPeer(t *testing.T) {
 	people, err := bench.NewPopulation(20, 1000, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	exact := sets{redistest.Start(t).Client()}
-	if err := exact.load(t.Context(), people); err != nil { // and not what was seen
+	if err := exact.load(t.Context(), people); err != nil { // without loadSeen
 		t.Fatal(err)
 	}
 	r := &run{people: people, peers: []contender{{peer: exact, name: "forgetful"}}, report: report{Peers: []*result{{Name: "forgetful"}}}}
@@ -407,14 +409,14 @@ func TestWrongPeer(t *testing.T) {
 	}
 }
 
-// reserving is a peer that takes all its memory when it is opened, as RedisBloom does.
+// reserving is a peer that allocates all its memory when it is opened, as RedisBloom does.
 type reserving struct{ sets }
 
 func (reserving) load(context.Context, *bench.Population) error { return nil }
 
 func (reserving) loadSeen(context.Context, *bench.Population) error { return nil }
 
-// What a peer takes when it is opened is its memory, too.
+// TestMemoryBeforeLoading checks that memory which a peer allocates in open counts as its memory.
 func TestMemoryBeforeLoading(t *testing.T) {
 	people, err := bench.NewPopulation(20, 1000, 1)
 	if err != nil {

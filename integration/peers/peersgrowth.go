@@ -42,8 +42,7 @@ func (r *report) writeGrowth(w io.Writer) error {
 	return err
 }
 
-// charts draws the same, and how the cost of ours grows. Peers that are not on the server are left
-// out.
+// charts draws the times of writeGrowth and the growth of our cost. It leaves out absent peers.
 func (r *report) charts() map[string]*chart {
 	of := func(name string, value func(i int, n int) float64) line {
 		l := line{name: name}

@@ -94,7 +94,7 @@ func (p *postgres) check(ctx context.Context, f *bench.Feed, dropped []bool) err
 	return nil
 }
 
-// bytes is what the table and its index take.
+// bytes returns the size of the table and its index.
 func (p *postgres) bytes(ctx context.Context) (int64, error) {
 	var n int64
 	err := p.pool.QueryRow(ctx, "SELECT pg_total_relation_size('entries')").Scan(&n)

@@ -8,16 +8,16 @@ import (
 	"github.com/feedfilter/feedfilter/internal/bench"
 )
 
-// pingRow is the name of the row, and the line, of what all is compared with.
+// pingRow is the name of the PING, with which all peers are compared, in tables and charts.
 const pingRow = "PING"
 
-// report is what a run found. Times are in microseconds.
+// report is the result of a run. Times are in microseconds.
 type report struct {
 	Machine string            `json:"machine"`
 	Server  string            `json:"server"`
 	Data    string            `json:"data"`
 	Noise   []string          `json:"noise"`
-	Sizes   []int             `json:"sizes"` // of the feeds whose time was measured
+	Sizes   []int             `json:"sizes"` // numbers of candidates of the feeds
 	Pings   []float64         `json:"pings"` // medians, by Sizes
 	PingCPU cpu               `json:"ping_cpu"`
 	Peers   []*result         `json:"peers"`
@@ -25,47 +25,47 @@ type report struct {
 	Wire    *wireReport       `json:"wire,omitzero"`
 	Process []inProcessFigure `json:"process"`
 	Goals   []bench.Row       `json:"goals"`
-	// PingsPerSecond is how many PINGs 16 goroutines make a second, in turn with feed checks of so
-	// many candidates.
+	// PingsPerSecond is the number of PINGs that 16 goroutines make per second, by the size of the
+	// feeds with which they take turns.
 	PingsPerSecond map[int]float64 `json:"pings_per_second"`
 }
 
-// figure is a time, and how many times that of a PING in the same run it is.
+// figure is a time, and its ratio to a PING of the same run.
 type figure struct {
 	Micros float64 `json:"us"`
 	XPing  float64 `json:"x_ping"`
 	P99    float64 `json:"p99_us"`
 }
 
-// cpu is CPU time of a call; -1: not measured.
+// cpu is the CPU time of a call; -1 if it was not measured.
 type cpu struct {
 	Server float64 `json:"server_us"`
 	Client float64 `json:"client_us"`
 }
 
-// inProcessFigure is what a key takes without a server.
+// inProcessFigure is the time for a key without a server.
 type inProcessFigure struct {
 	Name string  `json:"name"`
 	Key  float64 `json:"ns_a_key"`
 }
 
-// result is what was found of one peer.
+// result holds the figures of one peer.
 type result struct {
 	Name      string          `json:"name"`
-	Word      string          `json:"word"` // that leaves it out
+	Word      string          `json:"word"` // -skip leaves the peer out by this word
 	Absent    string          `json:"absent,omitzero"`
-	Times     map[int]figure  `json:"times"` // of a feed check, by candidates
-	CPU       cpu             `json:"cpu"`   // of a feed check of 500
+	Times     map[int]figure  `json:"times"` // times of a feed check, by candidates
+	CPU       cpu             `json:"cpu"`   // CPU time of a feed check of 500
 	PerSecond map[int]float64 `json:"per_second"`
 	Write     figure          `json:"write"`
 	WriteMany figure          `json:"write_100"`
-	Bytes     float64         `json:"bytes"` // an activity; 0: shares another's
+	Bytes     float64         `json:"bytes"` // per activity; 0: uses the data of another peer
 	Wrong     float64         `json:"wrong"` // share of clean candidates that are dropped
-	Stuck     *float64        `json:"stuck"` // share of removals that do not take; nil: nothing can be removed
+	Stuck     *float64        `json:"stuck"` // share of removals without effect; nil: no removal
 	Load      float64         `json:"load_seconds"`
 }
 
-// write writes the tables of what was measured.
+// write writes the tables.
 func (r *report) write(w io.Writer) error {
 	switch {
 	case r.Wire != nil:
@@ -97,7 +97,7 @@ func (r *report) writeText(w io.Writer) error {
 	return err
 }
 
-// table writes a table that begins with rows, and goes on with one for each of all.
+// table writes a table: the given rows, and then a row for each item of all.
 func table[T any](b *strings.Builder, rows [][]string, all []T, cells func(T) []string) {
 	for _, one := range all {
 		rows = append(rows, cells(one))
@@ -107,7 +107,7 @@ func table[T any](b *strings.Builder, rows [][]string, all []T, cells func(T) []
 
 func (f inProcessFigure) cells() []string { return []string{f.Name, bench.Significant(f.Key)} }
 
-// micros writes a time that may not be known.
+// micros writes a time, or "-" if it is unknown.
 func micros(us float64) string {
 	if us < 0 {
 		return "-"
@@ -123,12 +123,12 @@ func (r *report) pingCells() []string {
 	return append(cells, micros(r.PingCPU.Server), micros(r.PingCPU.Client))
 }
 
-// heads begin the first two rows of a table with so many columns of figures.
+// heads returns the first cells of a table's first two rows, with room for that many columns.
 func (*report) heads(columns int) (head, pings []string) {
 	return append(make([]string, 0, 1+columns), ""), append(make([]string, 0, 1+columns), pingRow)
 }
 
-// writeThroughput writes feed checks a second, and the ratio of ours to each.
+// writeThroughput writes feed checks per second, and the ratio of our rate to each peer's.
 func (r *report) writeThroughput(b *strings.Builder) {
 	ours := r.find(ourWord)
 	head, pings := r.heads(2 * len(bench.Sizes()))
@@ -198,7 +198,7 @@ func goalCells(g bench.Row) []string {
 	return cells
 }
 
-// goals compares ours with what it is to reach.
+// goals compares our figures with the goals of the project.
 func (r *run) goals() {
 	p := &r.report
 	ours := p.find(ourWord)
@@ -235,7 +235,7 @@ func (r *run) goals() {
 	}
 }
 
-// find returns the peer that word leaves out, or nil.
+// find returns the peer with that word, or nil.
 func (r *report) find(word string) *result {
 	for _, p := range r.Peers {
 		if p.Word == word {

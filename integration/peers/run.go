@@ -17,15 +17,15 @@ import (
 const (
 	goroutines = 16
 	ourWord    = "ours"
-	// slow is how many times rarer peers are timed that take a hundred times as long as others.
+	// slow makes a peer that is a hundred times slower than others take part in one of 8 rounds.
 	slow = 8
-	// slowShare is the part of a figure's time that they get.
+	// slowShare is the share of a figure's time that a slow peer gets.
 	slowShare = 0.25
-	// removed is how many posts of each viewer are removed, to be looked for again.
+	// removed is the number of posts of each viewer that are unhidden and looked up again.
 	removed = 20
 )
 
-// run is a comparison in the making.
+// run is one comparison.
 type run struct {
 	options
 
@@ -40,10 +40,10 @@ type run struct {
 	pings  []bench.Samples
 }
 
-// keyRate is the false-positive rate of a key.
+// keyRate returns the false positive rate of a key.
 func (r *run) keyRate() float64 { return r.rate / bench.KeysPerCandidate }
 
-// all is how many entries there are, what was seen included.
+// all returns the number of entries, with what was seen.
 func (r *run) all() int {
 	n := r.people.Entries()
 	for range r.people.Seen() {
@@ -52,7 +52,7 @@ func (r *run) all() int {
 	return n
 }
 
-// measure starts the servers and compares.
+// measure starts the servers and compares the peers.
 func measure(ctx context.Context, h *host, o options) (*report, error) {
 	load, _ := bench.Load()
 	r := &run{options: o, host: h, dir: h.TempDir()}
@@ -103,10 +103,10 @@ func (r *run) steps() []step {
 	return steps
 }
 
-// moreSizes are the sizes of feeds that charts are drawn from.
+// moreSizes returns the sizes of feeds for charts.
 func moreSizes() []int { return []int{10, 20, 50, 100, 200, 500, 1000, 2000, 5000} }
 
-// sizes are those of the feeds whose time is measured.
+// sizes returns the sizes of the feeds whose time is measured.
 func (r *run) sizes() []int {
 	if r.growth {
 		return moreSizes()
@@ -116,21 +116,21 @@ func (r *run) sizes() []int {
 
 func note(step string) { fmt.Fprintf(os.Stderr, "%s  %s\n", time.Now().Format(time.TimeOnly), step) }
 
-// candidate is a peer that there may be.
+// candidate is a peer that may be absent.
 type candidate struct {
 	contender
 
-	word string // that leaves it out
-	// open returns the peer. It is left out if that fails with errAbsent.
+	word string // -skip leaves the peer out by this word
+	// open returns the peer. If open returns errAbsent, the comparison leaves the peer out.
 	open func(context.Context) (peer, error)
 }
 
-// candidates are the peers, in the order of the table.
+// candidates returns the peers in the order of the table.
 func (r *run) candidates() []candidate {
 	shape := newBloomShape(r.all(), r.keyRate())
 	whole := make([]byte, shape.bits/8+1)
 	flat := &bitmap{client: r.client, shape: shape}
-	if r.skip["lua"] { // else that has stored it
+	if r.skip["lua"] { // the peer "lua" does not store the string
 		flat.hashed = whole
 	}
 	inRedis := func(name, word string, every int, open func(context.Context) (peer, error)) candidate {
@@ -157,7 +157,7 @@ func (r *run) candidates() []candidate {
 	}
 }
 
-// load fills the peers one after another, and notes what memory each takes.
+// load fills the peers one after another, and records the memory of each.
 func (r *run) load(ctx context.Context) error {
 	for _, c := range r.candidates() {
 		if r.skip[c.word] {
@@ -171,8 +171,8 @@ func (r *run) load(ctx context.Context) error {
 	return nil
 }
 
-// join opens a peer and loads it. Memory is measured from before it is opened: some peers take all
-// they need by then.
+// join opens a peer and loads it. The first reading of memory is before open, because some peers
+// allocate all their memory there.
 func (r *run) join(ctx context.Context, c candidate) error {
 	result := &result{Name: c.name, Word: c.word, Times: make(map[int]figure), PerSecond: make(map[int]float64)}
 	r.report.Peers = append(r.report.Peers, result)
@@ -196,7 +196,7 @@ func (r *run) join(ctx context.Context, c candidate) error {
 	return nil
 }
 
-// fill loads a peer, and notes what it takes beyond the memory of before.
+// fill loads a peer, and records the memory that it uses beyond before.
 func (r *run) fill(ctx context.Context, p peer, result *result, before int64) error {
 	begun := time.Now()
 	if err := p.load(ctx, r.people); err != nil {
@@ -214,10 +214,10 @@ func (r *run) fill(ctx context.Context, p peer, result *result, before int64) er
 	switch p := p.(type) {
 	case *bitmap:
 		if p.hashed == nil {
-			return nil // another has stored it
+			return nil // another peer has stored the string
 		}
 		entries = r.all()
-	case *counting, *module, cuckoo: // they take what seen posts need at once
+	case *counting, *module, cuckoo: // load stores, or open reserves, seen posts as well
 		entries = r.all()
 	case *postgres:
 		before, entries = 0, r.all()
@@ -229,14 +229,14 @@ func (r *run) fill(ctx context.Context, p peer, result *result, before int64) er
 	return nil
 }
 
-// result returns that of the peer.
+// result returns the result of a peer.
 func (r *run) result(name string) *result {
 	i := slices.IndexFunc(r.report.Peers, func(p *result) bool { return p.Name == name })
 	return r.report.Peers[i]
 }
 
-// verify has every peer decide on feeds: none may keep what must be dropped. How many clean
-// candidates it drops is noted.
+// verify lets every peer decide on feeds. It returns an error if a peer keeps a candidate that must
+// be dropped. It records the share of clean candidates that the peer drops.
 func (r *run) verify(ctx context.Context) error {
 	const size = 1000
 	feeds := r.people.Feeds(size)

@@ -18,8 +18,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// What is seen: each user sees seenDaily posts a day, and has done so for all seenParts parts of
-// the window, of seenDays days each. So seenLive posts of a user are not older than the window.
+// Each user has seen seenDaily posts a day in all seenParts parts of the window. A part has
+// seenDays days. So seenLive posts of a user are not older than the window.
 const (
 	seenUsers = 200
 	seenDaily = 20
@@ -28,22 +28,22 @@ const (
 	seenLive  = seenPart * (seenParts - 1)
 )
 
-// seenResult is what seen posts take in one way of keeping them.
+// seenResult is the memory of seen posts in one way to store them.
 type seenResult struct {
 	Name   string  `json:"name"`
 	Absent string  `json:"absent,omitzero"`
 	User   float64 `json:"bytes_a_user"`
-	Live   float64 `json:"bytes_a_live_key"` // a post that is not older than the window
+	Live   float64 `json:"bytes_a_live_key"` // per post that is not older than the window
 }
 
-// seenWay is one way of keeping what was seen.
+// seenWay is one way to store seen posts.
 type seenWay struct {
 	name   string
 	server *redis.Client
 	fill   func(ctx context.Context, client *redis.Client) error
 }
 
-// seen measures the memory of what was seen, each way on an empty server.
+// seen measures the memory of seen posts, for each way on an empty server.
 func (w *wire) seen(ctx context.Context) error {
 	plain := redistest.Start(w.host, w.serverArgs...).Client()                       //nolint:contextcheck // the host has it
 	tuned := redistest.Start(w.host, "--set-max-intset-entries", maxIntset).Client() //nolint:contextcheck // the same
@@ -69,9 +69,9 @@ func (w *wire) seen(ctx context.Context) error {
 	return nil
 }
 
-// measureSeen measures the memory of one way. It fills the server twice and measures the second
-// time. At the first call of each command a server takes 24 KB for its latencies, and scripts and
-// connections take some more.
+// measureSeen measures the memory of one way. It fills the server twice, and measures the second
+// time. The first call of each command makes the server allocate 24 KB for latencies. Scripts and
+// connections also need some memory.
 func (w *wire) measureSeen(ctx context.Context, way seenWay) error {
 	result := seenResult{Name: way.name}
 	switch err := way.fill(ctx, way.server); {
@@ -91,7 +91,7 @@ func (w *wire) measureSeen(ctx context.Context, way seenWay) error {
 	return nil
 }
 
-// fillAgain empties the server, fills it and returns the memory that it takes then.
+// fillAgain empties the server, fills it and returns the memory that the data needs.
 func fillAgain(ctx context.Context, way seenWay) (bytes int64, err error) {
 	server := bench.Server{Client: way.server}
 	if err := way.server.FlushAll(ctx).Err(); err != nil {
@@ -108,7 +108,7 @@ func fillAgain(ctx context.Context, way seenWay) (bytes int64, err error) {
 	return after - before, err
 }
 
-// seenPost is the id of the n-th post that a user has seen.
+// seenPost returns the id of the n-th post that a user has seen.
 func seenPost(u, n int) string { return "s" + strconv.Itoa(10_000_000_000+u*100_000+n) }
 
 // seenAdd queues the commands that add the n-th post of an owner.
@@ -124,7 +124,7 @@ func sevenSets(ctx context.Context, pipe redis.Pipeliner, owner, post string, n 
 	pipe.Expire(ctx, key, seenWindow)
 }
 
-// sortedSet forgets each post when it is older than the window.
+// sortedSet removes each post when it is older than the window.
 func sortedSet(ctx context.Context, pipe redis.Pipeliner, owner, post string, n int) {
 	key := setKey(bench.Seen, owner)
 	at := n * int(24*time.Hour/time.Second) / seenDaily
@@ -145,8 +145,8 @@ func fillSeen(ctx context.Context, client *redis.Client, id func(string) string,
 	return flush(ctx, pipe, 1)
 }
 
-// fillSeenBloom makes a filter of RedisBloom for each part of the window of all users. All together
-// have the rate that a window of ours has.
+// fillSeenBloom makes one RedisBloom filter for all users per part of the window. Together they
+// have the rate of our window.
 func (w *wire) fillSeenBloom(ctx context.Context, client *redis.Client) error {
 	info, err := client.Do(ctx, "COMMAND", "INFO", "BF.RESERVE").Slice()
 	if err != nil || len(info) != 1 || info[0] == nil {
@@ -170,8 +170,9 @@ func (w *wire) fillSeenBloom(ctx context.Context, client *redis.Client) error {
 	return flush(ctx, pipe, 1)
 }
 
-// fillSeenOurs records what was seen day by day, by a clock that goes on from now, to the end of a
-// part of the window. That makes one part more, which is forgotten by then.
+// fillSeenOurs records what was seen day by day. Its clock starts at the start of a part and ends
+// at the end of a part. It fills one part more than the window has; that part has been removed by
+// then.
 func (w *wire) fillSeenOurs(ctx context.Context, client *redis.Client) (err error) {
 	store, err := redisstore.New(client, "seen")
 	if err != nil {
@@ -183,7 +184,7 @@ func (w *wire) fillSeenOurs(ctx context.Context, client *redis.Client) (err erro
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
 	part := seenLength.Milliseconds()
-	now := time.UnixMilli((time.Now().UnixMilli()/part + 1) * part) // the start of one
+	now := time.UnixMilli((time.Now().UnixMilli()/part + 1) * part) // the start of the next part
 	r, err := activity.Open(ctx, activity.Config{
 		Ledger: l, Store: store, FalsePositiveRate: w.rate, Now: func() time.Time { return now }, Passive: true,
 	})
@@ -200,7 +201,7 @@ func (w *wire) fillSeenOurs(ctx context.Context, client *redis.Client) (err erro
 	return checkSeen(ctx, client)
 }
 
-// recordDay records what all users see on one day.
+// recordDay records what all users see in one day.
 func recordDay(ctx context.Context, r *activity.Recorder, day int) error {
 	all := make([]activity.Activity, 0, seenUsers*seenDaily)
 	for u := range seenUsers {
@@ -212,7 +213,7 @@ func recordDay(ctx context.Context, r *activity.Recorder, day int) error {
 	return err
 }
 
-// checkSeen fails unless there is one string for each user.
+// checkSeen returns an error unless there is exactly one string for each user.
 func checkSeen(ctx context.Context, client *redis.Client) error {
 	keys, err := client.Keys(ctx, "*:"+bench.Seen+".*").Result()
 	if err != nil {

@@ -18,20 +18,20 @@ import (
 	"github.com/feedfilter/feedfilter/internal/servertest"
 )
 
-// startTimeout is how long a service may take until it listens.
+// startTimeout is the upper bound of the time until a service listens.
 const startTimeout = time.Minute
 
-// service is "feedfilter serve" as a process of its own, with a Redis server of its own and a
-// ledger in SQLite. It has the activities of the population, and what the viewers have seen.
+// service is a "feedfilter serve" process with its own Redis server and a ledger in SQLite. It has
+// the activities of the population, and what the viewers have seen.
 type service struct {
-	url    string // of its TCP port
+	url    string // URL of its TCP port
 	socket string // URL of its Unix socket
 	pid    int
 	redis  *redis.Client
-	bytes  float64 // of Redis, an activity, without what was seen
+	bytes  float64 // memory of Redis per activity, without what was seen
 }
 
-// startService fills a ledger and pages, and starts a service over them.
+// startService fills a ledger and pages, and starts a service on them.
 func startService(ctx context.Context, r *run) (*service, error) {
 	command, err := r.command(ctx)
 	if err != nil {
@@ -58,7 +58,7 @@ func startService(ctx context.Context, r *run) (*service, error) {
 // serviceFilter is the name of the service's filter.
 const serviceFilter = "feed"
 
-// command is the feedfilter to run. It is built unless a flag names it.
+// command returns the path of the feedfilter to run. It builds the command unless a flag names one.
 func (r *run) command(ctx context.Context) (string, error) {
 	if r.options.service != "" {
 		return exec.LookPath(r.options.service)
@@ -76,8 +76,8 @@ func (r *run) command(ctx context.Context) (string, error) {
 	return binary, nil
 }
 
-// fillService records everything in a process of its own, as an import does, and returns the bytes
-// of Redis an activity.
+// fillService records everything with a subject in this process. It returns the memory of Redis per
+// activity.
 func fillService(ctx context.Context, r *run, client *redis.Client, file string) (perActivity float64, err error) {
 	store, err := redisstore.New(client, serviceFilter)
 	if err != nil {
@@ -105,14 +105,14 @@ func fillService(ctx context.Context, r *run, client *redis.Client, file string)
 	return float64(after-before) / float64(r.people.Entries()), subject.RecordSeen(ctx, r.people)
 }
 
-// start runs the command until it listens, and ends it with the host.
+// start runs the command until it listens. The host kills it at the end.
 func (s *service) start(ctx context.Context, r *run, command string, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	//nolint:gosec,contextcheck // our own words; the host ends it
 	cmd := exec.CommandContext(context.Background(), command, append([]string{"serve"}, args...)...)
 	cmd.Env = append(os.Environ(), "FEEDFILTER_CONFIG=")
-	process, err := servertest.Start(ctx, cmd, `"addr":"unix:`) // the second address that it logs
+	process, err := servertest.Start(ctx, cmd, `"addr":"unix:`) // the service logs this address last
 	if err != nil {
 		return fmt.Errorf("start the service: %w", err)
 	}

@@ -10,10 +10,11 @@ import (
 	"github.com/feedfilter/feedfilter/internal/bench"
 )
 
-// pipelineSize is how many commands are sent together where speed is not measured.
+// pipelineSize is the number of commands per pipeline where speed is not measured.
 const pipelineSize = 2000
 
-// sets are exact: a set for each user and kind. A feed check is four SMISMEMBER in one round trip.
+// sets stores exact data: a set for each user and kind. A feed check is four SMISMEMBER in one
+// round trip.
 type sets struct{ client *redis.Client }
 
 func setKey(kind, owner string) string { return kind + ":" + owner }
@@ -54,7 +55,7 @@ func (s sets) check(ctx context.Context, f *bench.Feed, dropped []bool) error {
 	return decide(answers, f, dropped)
 }
 
-// decide drops each candidate that one of the answers, each of all candidates, says yes to.
+// decide drops each candidate that is a member by at least one of the answers.
 func decide(answers []*redis.BoolSliceCmd, f *bench.Feed, dropped []bool) error {
 	for i := range f.Posts {
 		drop := false
@@ -91,8 +92,8 @@ func (s sets) unhide(ctx context.Context, f *bench.Feed) error {
 	return err
 }
 
-// newPosts returns a function that gives another id at each call, and no id that one for another
-// number of keys gives.
+// newPosts returns a function that gives a new id at each call. Functions for different numbers of
+// keys give different ids.
 func newPosts(prefix string, keys int) func() string {
 	n := 0
 	return func() string {

@@ -15,31 +15,31 @@ import (
 )
 
 const (
-	wireSize   = 500 // candidates of a feed
-	wireRounds = 5   // of which medians are taken
-	// latencyShare is how much longer than a row's feeds a second the latency of all rows together
-	// is measured.
+	wireSize   = 500 // candidates per feed
+	wireRounds = 5   // figures are the medians of these rounds
+	// latencyShare is the time for measuring the latency of all rows, as a multiple of the time for
+	// a row's throughput.
 	latencyShare = 3
-	// maxIntset is the set-max-intset-entries of the Redis server that is tuned for exact sets of
-	// numbers.
+	// maxIntset is the set-max-intset-entries of the Redis server for sets of numbers.
 	maxIntset = "8192"
 )
 
-// wireRow is one way for an app to have a feed checked.
+// wireRow is one way for an application to check a feed.
 type wireRow struct {
 	name, word string
 	check      check
-	redis, pid bench.Meter // CPU of the Redis server, and of the service; nil: there is none
+	redis, pid bench.Meter // CPU of the Redis server and of the service; nil: no such process
 	result     *wireResult
 }
 
-// wire compares exact sets, asked by the app itself, with the service, asked as apps ask it.
+// wire compares exact sets, which the application asks directly, with the service, which it asks
+// over HTTP.
 type wire struct {
 	*run
 
 	feeds   []*bench.Feed
 	service *service
-	tuned   *redis.Client // of the server for sets of numbers
+	tuned   *redis.Client // client of the server for sets of numbers
 	rows    []*wireRow
 }
 
@@ -56,7 +56,7 @@ func (w *wire) steps() []step {
 	return append(steps, step{"rows", w.measure}, step{"seen", w.seen})
 }
 
-// open starts the servers, fills them and makes the rows.
+// open starts the servers, fills them and adds the rows.
 func (w *wire) open(ctx context.Context) (err error) {
 	w.feeds = w.people.Feeds(wireSize)
 	if w.service, err = startService(ctx, w.run); err != nil {
@@ -70,7 +70,8 @@ func (w *wire) open(ctx context.Context) (err error) {
 	return w.openService(ctx)
 }
 
-// add makes a row of a check that the Redis server answers, through the service if there is a pid.
+// add adds a row for a check that the Redis server answers. pid is the service between them, 0 if
+// there is none.
 func (w *wire) add(ctx context.Context, name, word string, of *redis.Client, pid int, c check) error {
 	redisPID, err := bench.Server{Client: of}.PID(ctx)
 	if err != nil {
@@ -85,14 +86,14 @@ func (w *wire) add(ctx context.Context, name, word string, of *redis.Client, pid
 	return nil
 }
 
-// openSets fills the exact sets: text in one server as it comes, and numbers in another that is
-// tuned for them.
+// openSets fills the exact sets: ids as text in a default server, and ids as numbers in a server
+// that is tuned for them.
 func (w *wire) openSets(ctx context.Context) error {
 	w.tuned = redistest.Start(w.host, "--set-max-intset-entries", maxIntset).Client() //nolint:contextcheck // the host has it
 	for _, s := range []struct {
 		sets       wireSets
-		name, word string // of the row that has one set of seen posts
-		windowName string // of the row with a window of them
+		name, word string // the row with one set of seen posts
+		windowName string // the row with a window of seen posts
 	}{
 		{wireSets{client: w.client, id: asIs}, "exact sets, SMISMEMBER x 4", setsWord, "exact sets, seen in 7 parts, x 10"},
 		{wireSets{client: w.tuned, id: asNumber}, "sets of numbers, tuned, x 4", "ints", "sets of numbers, tuned, seen in 7 parts, x 10"},
@@ -128,7 +129,7 @@ func (w *wire) openSets(ctx context.Context) error {
 	return w.openBloom(ctx)
 }
 
-// openBloom makes the row of RedisBloom, or one that says that it is not there.
+// openBloom adds the row of RedisBloom, or a row that says that it is absent.
 func (w *wire) openBloom(ctx context.Context) error {
 	const name, word = "RedisBloom, BF.MEXISTS x 4", "bf"
 	before, err := w.server.Memory(ctx)
@@ -143,7 +144,7 @@ func (w *wire) openBloom(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	after, err := w.server.Memory(ctx) // it takes all it needs at once
+	after, err := w.server.Memory(ctx) // it allocates all its memory when it is opened
 	if err != nil {
 		return err
 	}
@@ -157,7 +158,7 @@ func (w *wire) openBloom(ctx context.Context) error {
 	return nil
 }
 
-// openService makes the rows of the service.
+// openService adds the rows of the service.
 func (w *wire) openService(ctx context.Context) error {
 	add := func(name, word string, c check, err error) error {
 		if err != nil {
@@ -184,8 +185,8 @@ func (w *wire) openService(ctx context.Context) error {
 	return errors.Join(first, second, third, fourth, fifth)
 }
 
-// verify has every row decide on all feeds: none may keep what must be dropped, and exact sets drop
-// nothing else.
+// verify lets every row decide on all feeds. It returns an error if a row keeps a candidate that
+// must be dropped, or if exact sets drop another one.
 func (w *wire) verify(ctx context.Context) error {
 	dropped := make([]bool, wireSize)
 	for _, row := range w.rows {
@@ -206,14 +207,14 @@ func (w *wire) verify(ctx context.Context) error {
 	return nil
 }
 
-// call is what is timed of a row.
+// call returns the call that is timed for a row.
 func (w *wire) call(row *wireRow) bench.Call {
 	return bench.Call{
 		Name: row.name, Do: func(ctx context.Context, n int) error { return row.check(ctx, n%len(w.feeds), nil) },
 	}
 }
 
-// measure takes the medians of wireRounds rounds. In each, all rows take turns.
+// measure takes the medians of wireRounds rounds. In each round all rows take turns.
 func (w *wire) measure(ctx context.Context) error {
 	ping, err := w.ping(ctx)
 	if err != nil {
@@ -248,7 +249,7 @@ func (w *wire) measure(ctx context.Context) error {
 	return nil
 }
 
-// ping makes the row of a PING of the service's Redis server, which begins the table.
+// ping returns the row of a PING of the service's Redis server. It begins the table.
 func (w *wire) ping(ctx context.Context) (*wireRow, error) {
 	pid, err := bench.Server{Client: w.service.redis}.PID(ctx)
 	if err != nil {
@@ -263,7 +264,7 @@ func (w *wire) ping(ctx context.Context) (*wireRow, error) {
 	return row, nil
 }
 
-// throughput has 16 goroutines check feeds, and meters the CPU of all processes meanwhile.
+// throughput makes 16 goroutines check feeds, and measures the CPU time of all processes.
 func (w *wire) throughput(ctx context.Context, row *wireRow, call bench.Call) (wireFigures, error) {
 	meters := []bench.Meter{bench.OwnCPU, row.pid, row.redis}
 	before, err := readMeters(ctx, meters)
@@ -289,7 +290,7 @@ func (w *wire) throughput(ctx context.Context, row *wireRow, call bench.Call) (w
 	}, nil
 }
 
-// readMeters reads each meter there is.
+// readMeters reads all meters that are not nil.
 func readMeters(ctx context.Context, meters []bench.Meter) ([]time.Duration, error) {
 	read := make([]time.Duration, len(meters))
 	for i, meter := range meters {

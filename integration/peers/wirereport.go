@@ -9,13 +9,13 @@ import (
 	"github.com/feedfilter/feedfilter/internal/bench"
 )
 
-// Words of rows that others are compared with.
+// These are the words of rows with which others are compared.
 const (
 	setsWord     = "sets"
 	protobufWord = "protobuf"
 )
 
-// wireReport is what feed checks cost an app. Times are in microseconds.
+// wireReport holds the costs of feed checks for an application. Times are in microseconds.
 type wireReport struct {
 	Rows  []*wireResult `json:"rows"`
 	Seen  []seenResult  `json:"seen,omitzero"`
@@ -23,8 +23,8 @@ type wireReport struct {
 	Goals []bench.Row   `json:"goals,omitzero"`
 }
 
-// wireFigures are what is measured of a row: feeds a second of 16 goroutines, the CPU of a feed
-// then, and the latency of one goroutine.
+// wireFigures are the figures of a row: feeds per second of 16 goroutines, the CPU time per feed at
+// that rate, and the latency with one goroutine.
 type wireFigures struct {
 	PerSecond float64 `json:"per_second"`
 	Client    float64 `json:"client_cpu_us"`
@@ -35,18 +35,18 @@ type wireFigures struct {
 	P99       float64 `json:"p99_us"`
 }
 
-// wireResult is what was found of one row.
+// wireResult holds the figures of one row.
 type wireResult struct {
 	wireFigures
 
 	Name   string  `json:"name"`
 	Word   string  `json:"word"`
 	Absent string  `json:"absent,omitzero"`
-	Bytes  float64 `json:"bytes"` // of Redis, an activity
+	Bytes  float64 `json:"bytes"` // memory of Redis per activity
 	Wrong  float64 `json:"wrong"` // share of clean candidates that are dropped
 }
 
-// medians is the median of each figure.
+// medians returns the median of each figure.
 func medians(rounds []wireFigures) wireFigures {
 	of := func(figure func(wireFigures) float64) float64 {
 		all := make([]float64, len(rounds))
@@ -67,7 +67,7 @@ func medians(rounds []wireFigures) wireFigures {
 	}
 }
 
-// find returns the row of a word, or nil.
+// find returns the row with that word, or nil.
 func (r *wireReport) find(word string) *wireResult {
 	for _, row := range r.Rows {
 		if row.Word == word {
@@ -77,7 +77,7 @@ func (r *wireReport) find(word string) *wireResult {
 	return nil
 }
 
-// goals compares the service with what it is to reach.
+// goals compares the service's figures with the goals of the project.
 func (r *wireReport) goals() {
 	sets, ping := r.find(setsWord), r.Rows[0]
 	add := func(name string, value float64, unit string, g bench.Goal) {

@@ -18,20 +18,20 @@ import (
 	"github.com/feedfilter/feedfilter/proto/feedfilter/v1/feedfilterv1connect"
 )
 
-// check decides on feed i, as an app has that done. In dropped, unless that is nil, it says what
-// becomes of each candidate.
+// check decides on feed i in the way of an application. If dropped is not nil, it sets dropped for
+// each candidate.
 type check func(ctx context.Context, i int, dropped []bool) error
 
-// seenParts is how many sets a window of seen posts takes: one for each of six parts of it, and the
-// part that is being left.
+// seenParts is the number of sets in a window of seen posts: one for each sixth of the window, and
+// one for the part that is expiring.
 const seenParts = 7
 
-// asIs keeps ids as they are: text.
+// asIs returns an id unchanged.
 func asIs(id string) string { return id }
 
-// asNumber returns the id as a number in text. A Redis set of numbers takes less.
+// asNumber returns an id as a decimal number. Redis needs less memory for a set of numbers.
 func asNumber(id string) string {
-	const seenOffset = 4e10 // what was seen and what was hidden have different numbers
+	const seenOffset = 4e10 // seen posts and hidden posts have different numbers
 	n, err := strconv.ParseInt(id[1:], 10, 64)
 	if err != nil {
 		panic(fmt.Sprintf("an id that the population does not make: %q", id))
@@ -42,15 +42,15 @@ func asNumber(id string) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// wireSets are exact sets, a set for each user and kind. What was seen is in one set that forgets
-// nothing, or in seenParts sets, each with a time to live.
+// wireSets stores exact sets, one for each user and kind. Seen posts are in one set without expiry,
+// or in seenParts sets with a time to live.
 type wireSets struct {
 	client *redis.Client
-	id     func(string) string // the form of ids
+	id     func(string) string // converts ids
 	window bool
 }
 
-// load adds all entries but what was seen.
+// load adds all entries, without what was seen.
 func (s wireSets) load(ctx context.Context, p *bench.Population) error {
 	pipe := s.client.Pipeline()
 	for e := range p.AllEntries() {
@@ -62,7 +62,7 @@ func (s wireSets) load(ctx context.Context, p *bench.Population) error {
 	return flush(ctx, pipe, 1)
 }
 
-// loadSeen adds what was seen, equally to all parts of the window if there are such.
+// loadSeen adds what was seen. With a window, the posts are spread evenly over its parts.
 func (s wireSets) loadSeen(ctx context.Context, p *bench.Population) error {
 	pipe := s.client.Pipeline()
 	n := 0
@@ -83,7 +83,7 @@ func (s wireSets) loadSeen(ctx context.Context, p *bench.Population) error {
 	return flush(ctx, pipe, 1)
 }
 
-// flush sends the commands of the pipeline if there are so many.
+// flush sends the commands of the pipeline if there are at least that many.
 func flush(ctx context.Context, pipe redis.Pipeliner, least int) error {
 	if pipe.Len() < least {
 		return nil
@@ -92,8 +92,8 @@ func flush(ctx context.Context, pipe redis.Pipeliner, least int) error {
 	return err
 }
 
-// keys returns the sets that a feed check of the viewer looks into: the first two for authors, the
-// others for posts.
+// keys returns the sets for a feed check of the viewer. The first two hold authors, the others
+// posts.
 func (s wireSets) keys(viewer string) []string {
 	viewer = s.id(viewer)
 	keys := []string{setKey(bench.Block, viewer), setKey(bench.BlockedBy, viewer), setKey(bench.Hide, viewer)}
@@ -106,8 +106,8 @@ func (s wireSets) keys(viewer string) []string {
 	return keys
 }
 
-// check is one pipeline of one SMISMEMBER a set. The ids are in the form that go-redis takes before
-// it is called.
+// check returns a check that sends one pipeline with one SMISMEMBER per set. It converts the ids
+// before the check is timed.
 func (s wireSets) check(feeds []*bench.Feed) check {
 	type request struct {
 		keys           []string
@@ -139,17 +139,17 @@ func (s wireSets) check(feeds []*bench.Feed) check {
 	}
 }
 
-// ofPeer is the check of a peer of the other tables.
+// ofPeer returns the check of a peer.
 func ofPeer(p peer, feeds []*bench.Feed) check {
 	return func(ctx context.Context, i int, dropped []bool) error { return p.check(ctx, feeds[i], dropped) }
 }
 
-// degradedError is the error of an answer that has not all kinds checked.
+// degradedError is the error for an answer in which not all kinds were checked.
 type degradedError struct{ kind, reason string }
 
 func (e *degradedError) Error() string { return e.kind + " could not be checked: " + e.reason }
 
-// byClient is the check of package client.
+// byClient returns the check of package client.
 func byClient(url, answer string, feeds []*bench.Feed, o client.Options) (check, error) {
 	c, err := client.New(url, o)
 	if err != nil {
@@ -177,8 +177,8 @@ func byClient(url, answer string, feeds []*bench.Feed, o client.Options) (check,
 	}, nil
 }
 
-// indexes are those of the dropped posts, which are in the order of all. JSON does not name them
-// unless it is asked for nothing else.
+// indexes returns the indexes of the dropped posts in all. If the answer has no indexes (named is
+// false), it finds the posts by their ids, in order.
 func indexes(all []client.Post, dropped []client.Dropped, named bool) []int {
 	at := make([]int, len(dropped))
 	next := 0
@@ -191,7 +191,7 @@ func indexes(all []client.Post, dropped []client.Dropped, named bool) []int {
 	return at
 }
 
-// byGRPC is the check of the client that is generated from the schema, over HTTP/2.
+// byGRPC returns the check of the gRPC client that is generated from the schema.
 func byGRPC(url string, feeds []*bench.Feed) check {
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
@@ -223,7 +223,7 @@ func byGRPC(url string, feeds []*bench.Feed) check {
 	}
 }
 
-// mark sets what is dropped, by index.
+// mark sets dropped for the candidates at those indexes.
 func mark(dropped []bool, at []int) error {
 	clear(dropped)
 	for _, i := range at {
@@ -235,7 +235,8 @@ func mark(dropped []bool, at []int) error {
 	return nil
 }
 
-// seenWindow is how long seen posts are remembered, and seenLength how long each part of that is.
+// seenWindow is how long seen posts are remembered. seenLength is the length of each part of the
+// window.
 const (
 	seenWindow = 30 * 24 * time.Hour
 	seenLength = seenWindow / (seenParts - 1)

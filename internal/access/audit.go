@@ -18,7 +18,7 @@ import (
 const (
 	// auditSync is how often written lines are synced to disk.
 	auditSync = time.Second
-	// auditPatience is how long a request waits at most for its line to be written.
+	// auditPatience is how long a request waits for its line to be written.
 	auditPatience = time.Second
 	// auditRetry is the pause between attempts to write a line that must not be lost.
 	auditRetry = time.Second
@@ -28,13 +28,13 @@ const (
 	auditLines, auditBytes = 10_000, 1 << 20
 )
 
-// ErrAuditBehind says that the audit log takes no lines, so an audited request must not be
+// ErrAuditBehind means that the audit log takes no lines, so an audited request must not be
 // processed.
 var ErrAuditBehind = errors.New("the audit log cannot be written")
 
 var errStandsStill = errors.New("its reader is stalled")
 
-// AuditFailure is what happens while the audit log cannot be written.
+// AuditFailure determines what happens while the audit log cannot be written.
 type AuditFailure string
 
 const (
@@ -102,8 +102,8 @@ func auditLine(ctx context.Context, level slog.Level, msg string, attrs ...slog.
 	return text.Bytes()
 }
 
-// Check returns [ErrAuditBehind] if a request that belongs in the log must be refused now. After it
-// returns nil, Log accepts the line, even if the log fails meanwhile.
+// Check returns [ErrAuditBehind] if a request that belongs in the log must be refused now. If Check
+// returns nil, Log accepts the line, even if the log fails in between.
 func (a *Audit) Check() error {
 	if a != nil && a.failure == AuditRefuse && a.lines.Behind() {
 		return ErrAuditBehind
@@ -129,7 +129,7 @@ func (a *Audit) LogRefused(ctx context.Context, attrs ...slog.Attr) {
 // Failures returns how many lines were lost.
 func (a *Audit) Failures() uint64 { return a.lines.Dropped() }
 
-// Reopen continues in a new file of the same name, so that the old one can be moved away first.
+// Reopen continues in a new file of the same name, so that the old file can be renamed first.
 // Waiting lines go to the new file. After an error, the old file stays in use.
 func (a *Audit) Reopen() error {
 	if a.file.name == "" {
@@ -140,8 +140,8 @@ func (a *Audit) Reopen() error {
 	return err
 }
 
-// Close syncs the log and closes it. Nothing may be logged afterwards. It returns an error if lines
-// were not written within two seconds; these are lost.
+// Close syncs the log and closes it. Nothing may be logged afterwards. It returns an error if
+// lines were not written within two seconds; these are lost.
 func (a *Audit) Close() error {
 	var errs []error
 	if left := a.lines.Close(auditClose); left > 0 {
@@ -174,7 +174,8 @@ type auditFile struct {
 	syncs sync.WaitGroup
 }
 
-// reopen does not wait for the reader of a pipe: with O_NONBLOCK, a missing reader is an error.
+// reopen does not wait for the reader of a pipe. With O_NONBLOCK, opening a pipe without a reader
+// is an error.
 func (f *auditFile) reopen() error {
 	file, err := os.OpenFile(f.name, os.O_APPEND|os.O_CREATE|os.O_WRONLY|syscall.O_NONBLOCK, 0o600)
 	if err != nil {
@@ -183,7 +184,7 @@ func (f *auditFile) reopen() error {
 	torn := endsTorn(f.name)
 	f.mu.Lock()
 	before := f.file
-	// In the same file, a line that is being written looks incomplete.
+	// If it is the same file, a line that is being written would look incomplete.
 	if before == nil || !isSame(before, file) {
 		f.torn = torn
 	}
@@ -192,7 +193,7 @@ func (f *auditFile) reopen() error {
 	if before == nil {
 		return nil
 	}
-	return closeAudit(before) // ends a blocked write to a pipe
+	return closeAudit(before) // ends a write that blocks on a pipe
 }
 
 // isSame reports whether a and b are the same file.
@@ -203,7 +204,7 @@ func isSame(a, b *os.File) bool {
 }
 
 // endsTorn reports whether the last line of a file is incomplete, for example after a full disk. It
-// is true for a file that cannot be read.
+// returns true if the file cannot be read.
 func endsTorn(name string) bool {
 	info, err := os.Stat(name)
 	if err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
@@ -289,7 +290,7 @@ func (f *auditFile) keepSafe() {
 	}
 }
 
-// sync does not delay writers.
+// sync writes the file to disk, without delaying writers.
 func (f *auditFile) sync() {
 	f.mu.Lock()
 	file, due := f.file, f.unsafe

@@ -95,7 +95,7 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-// TestAuditReopenFails: if the file cannot be reopened, the old one stays in use.
+// TestAuditReopenFails checks that the old file stays in use if the file cannot be reopened.
 func TestAuditReopenFails(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "logs")
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -120,7 +120,7 @@ func TestAuditReopenFails(t *testing.T) {
 	}
 }
 
-// failing is a file on a disk that is full for a while.
+// failing is a file on a disk that is full for some time.
 type failing struct {
 	bytes.Buffer
 
@@ -153,8 +153,8 @@ func TestAuditFailures(t *testing.T) {
 	}
 }
 
-// TestAuditRefuses: on a full disk, a log that must not lose lines refuses requests until the
-// failed line is written. No line is lost.
+// TestAuditRefuses has a full disk and a log that must not lose lines. Requests are refused until
+// the failed line is written, and no line is lost.
 func TestAuditRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -167,7 +167,7 @@ func TestAuditRefuses(t *testing.T) {
 		if err := a.Check(); !errors.Is(err, access.ErrAuditBehind) {
 			t.Errorf("with a full disk: %v", err)
 		}
-		a.Log(t.Context(), slog.Int("n", 2)) // of a request in flight
+		a.Log(t.Context(), slog.Int("n", 2)) // a request in flight
 		out.set(1 << 10)
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
@@ -216,7 +216,7 @@ func (f *filling) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestAuditTornLine: an incomplete line does not damage the next one.
+// TestAuditTornLine checks that an incomplete line does not damage the next one.
 func TestAuditTornLine(t *testing.T) {
 	out := &filling{room: 1 << 10}
 	a := access.NewAudit(out, access.AuditDrop, slog.New(slog.DiscardHandler))

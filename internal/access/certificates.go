@@ -15,7 +15,7 @@ type CertificateFiles struct {
 	ClientCA  string // certificates that sign client certificates; "": clients need none
 }
 
-// Certificates are the certificates of the files, when these were last valid. They are safe for
+// Certificates are the certificates in the files, as last read without error. They are safe for
 // concurrent use.
 type Certificates struct {
 	reloader
@@ -50,7 +50,7 @@ func (c *Certificates) apply(contents [][]byte) error {
 		if !config.ClientCAs.AppendCertsFromPEM(contents[2]) {
 			return fmt.Errorf("%s: there is no certificate in it", c.names[2])
 		}
-		// A resumed session would use the authorities that were trusted when it began.
+		// A resumed session would use the authorities that were trusted at its begin.
 		config.SessionTicketsDisabled = true
 	}
 	c.inForce.Store(config)
@@ -62,8 +62,7 @@ func serverConfig() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
 }
 
-// Config returns the configuration of a server. Each new connection uses the certificates that are
-// in force.
+// Config returns the configuration of a server. Each new connection uses the current certificates.
 func (c *Certificates) Config() *tls.Config {
 	config := serverConfig()
 	config.SessionTicketsDisabled = c.clients

@@ -35,8 +35,8 @@ func (a authority) pair(t *testing.T) tls.Certificate {
 	return pair
 }
 
-// client returns a client that trusts the authority. Its certificate is from shows; nil: it has
-// none.
+// client returns a client that trusts the authority. It has a certificate of the authority shows;
+// nil: none.
 func (a authority) client(t *testing.T, shows *authority) *tls.Config {
 	t.Helper()
 	text, err := os.ReadFile(a.ca)
@@ -89,7 +89,7 @@ func shake(t *testing.T, server, client *tls.Config) (tls.ConnectionState, error
 	}
 	defer raw.Close()
 	conn := tls.Client(raw, client)
-	_, err = conn.Read(make([]byte, 1)) // with TLS 1.3, a server refuses a client after the client has finished
+	_, err = conn.Read(make([]byte, 1)) // with TLS 1.3, the server refuses a client only after the client's handshake
 	if err != nil {
 		_ = raw.Close()
 	}
@@ -130,7 +130,7 @@ func TestCertificates(t *testing.T) {
 		t.Errorf("expires %v, want %v", c.Expires(), left)
 	}
 
-	// A certificate without its key, which exists for a moment while both are replaced.
+	// A certificate without its key, as for a moment while both are being replaced.
 	copyFile(t, files.Cert, second.cert)
 	if c.Reload(t.Context()) == nil || !c.Stats().Failing {
 		t.Error("a certificate without its key is accepted")

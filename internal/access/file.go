@@ -13,7 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// maxTokens limits the tokens of a file: each request is compared with all of them.
+// maxTokens limits the tokens of a file, because each request is compared with all of them.
 const maxTokens = 1000
 
 // File is the content of a token file, in JSON:
@@ -48,7 +48,8 @@ func ParseFile(text []byte) (File, error) {
 	return f, f.Check()
 }
 
-// explain keeps the content of the file out of the error: a hash field may hold a token by mistake.
+// explain keeps the content of the file out of the error, because a hash field may hold a token by
+// mistake.
 func explain(err error) error {
 	if bad, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 		if errors.Is(bad, jsontext.ErrDuplicateName) {

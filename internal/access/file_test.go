@@ -78,7 +78,7 @@ func TestParseFile(t *testing.T) {
 	}
 }
 
-// TestParseFileShowsNoSecret: a token in place of its hash must not appear in the log.
+// TestParseFileShowsNoSecret checks that a token in place of its hash does not appear in the log.
 func TestParseFileShowsNoSecret(t *testing.T) {
 	const secret = "ff_RECOGNIZABLE"
 	for _, text := range []string{

@@ -15,8 +15,8 @@ import (
 
 const idKeyBytes = 32
 
-// IDs turns ids of users and posts into hashes for logs, with HMAC-SHA256. Without the key, nobody
-// can find an id by trying. It is safe for concurrent use.
+// IDs turns ids of users and posts into hashes for logs, with HMAC-SHA256. Without the key, a hash
+// cannot be traced to an id by trying ids. It is safe for concurrent use.
 type IDs struct{ key []byte }
 
 // NewIDs returns IDs with a random key that is not stored.
@@ -27,7 +27,7 @@ func NewIDs() *IDs {
 }
 
 // OpenIDs reads the key, 64 hexadecimal digits, from a file. If the file does not exist, OpenIDs
-// creates it, readable only by its owner. Processes need copies of the same file to have the same
+// creates it, readable only by its owner. Processes with copies of the same file have the same
 // hashes.
 func OpenIDs(file string) (*IDs, error) {
 	text, err := readSmall(file)

@@ -14,7 +14,7 @@ func TestIDs(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "data", "id.key")
 	var hashes sync.Map
 	var all sync.WaitGroup
-	for range 8 { // processes that start together use the same key
+	for range 8 { // processes that start at the same time use the same key
 		all.Go(func() {
 			ids, err := access.OpenIDs(file)
 			if err != nil {
@@ -41,8 +41,8 @@ func TestIDs(t *testing.T) {
 	}
 }
 
-// TestIDsGolden: every version must have the same hashes, or older logs cannot be searched. Other
-// tools compute the same HMAC-SHA256.
+// TestIDsGolden checks values that every version must keep, so that older logs can be searched.
+// Other tools compute the same HMAC-SHA256.
 func TestIDsGolden(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "id.key")
 	write(t, file, strings.Repeat("0b", 32)+"\n")

@@ -75,13 +75,14 @@ func charge(l *rate.Limiter, now time.Time, n int) (wait time.Duration) {
 
 const (
 	userShards = 64
-	// shardUsers is how many users a shard remembers at least. It remembers at most twice as many.
+	// shardUsers is the minimum number of users that a shard remembers. It remembers at most twice
+	// as many.
 	shardUsers = 1024
 )
 
 // Users limits how often something is done for each user. It remembers at least the 65,536 users
-// seen last, and at most twice as many, in about 10 MB. A forgotten user starts again as a new one.
-// Users is safe for concurrent use.
+// seen last, and at most twice as many, in about 10 MB. A forgotten user counts as new. Users is
+// safe for concurrent use.
 type Users struct {
 	rate   atomic.Pointer[Rate]
 	seed   maphash.Seed
@@ -94,14 +95,14 @@ type userShard struct {
 	younger, older map[uint64]*rate.Limiter
 }
 
-// NewUsers returns Users with a rate. The zero rate limits nobody, and neither does a nil *Users.
+// NewUsers returns Users with a rate. The zero rate means no limit, and so does a nil *Users.
 func NewUsers(r Rate) *Users {
 	u := &Users{seed: maphash.MakeSeed()}
 	u.rate.Store(&r)
 	return u
 }
 
-// SetRate changes the rate. If the rate differs, all users start again.
+// SetRate changes the rate. A different rate resets all users.
 func (u *Users) SetRate(r Rate) {
 	if *u.rate.Swap(&r) == r {
 		return
@@ -128,7 +129,7 @@ func (s *userShard) clear() {
 }
 
 // limiter returns the limiter of a user. It reads the rate under the lock, so that no limiter has
-// an older rate after clear.
+// an old rate after clear.
 func (s *userShard) limiter(user uint64, r *atomic.Pointer[Rate]) *rate.Limiter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,7 +148,7 @@ func (s *userShard) limiter(user uint64, r *atomic.Pointer[Rate]) *rate.Limiter 
 }
 
 // Throttle limits log lines that strangers can cause: ten at once, then one a second. Use
-// NewThrottle; the zero value is not ready. It is safe for concurrent use.
+// NewThrottle, because the zero value is not ready. It is safe for concurrent use.
 type Throttle struct {
 	limiter *rate.Limiter
 	kept    atomic.Uint64

@@ -126,7 +126,7 @@ func TestThrottle(t *testing.T) {
 	}
 }
 
-// TestTakeAtOnce: concurrent requests together get no more than the rate.
+// TestTakeAtOnce checks that concurrent requests together get no more than the rate.
 func TestTakeAtOnce(t *testing.T) {
 	k, u, now := rated(t, access.Rate{PerSecond: 1, Burst: 50}), access.NewUsers(access.Rate{PerSecond: 1, Burst: 30}), time.Now()
 	var mu sync.Mutex

@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// reloadInterval is how often the files are read. Their contents are compared instead of their
-	// metadata. So replaced files, changed symbolic links, network shares, and changes that keep
-	// size and time are all noticed.
+	// reloadInterval is how often the files are read. Their contents are compared, and not their
+	// metadata. So the service notices replaced files, changed symbolic links, network shares, and
+	// changes that keep size and time.
 	reloadInterval = time.Second
 	// maxFile is the maximum length of a file, in bytes.
 	maxFile = 1 << 20
@@ -26,14 +26,14 @@ const (
 type ReloadStats struct {
 	Reloads  uint64 `json:"reloads"`  // changes that came into force
 	Failures uint64 `json:"failures"` // changes that were rejected, and times that the files were unreadable
-	Failing  bool   `json:"failing"`  // the last attempt failed: older contents are in force
+	Failing  bool   `json:"failing"`  // the last attempt failed, and older contents are in use
 }
 
-// reloader keeps what is in force in step with some files.
+// reloader applies changes of some files.
 type reloader struct {
 	what  string // what the files are, for people
 	names []string
-	apply func(contents [][]byte) error // brings the contents into force, or returns what is wrong with them
+	apply func(contents [][]byte) error // applies the contents, or returns what is wrong with them
 	log   *slog.Logger
 
 	mu     sync.Mutex
@@ -52,8 +52,8 @@ func (r *reloader) open() error {
 	return err
 }
 
-// Reload reads the files, and brings changes into force. After an error, the previous contents stay
-// in force. Each error is logged once.
+// Reload reads the files, and applies changes. After an error, the previous contents stay in use.
+// Each error is logged once.
 func (r *reloader) Reload(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

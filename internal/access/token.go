@@ -20,8 +20,8 @@ const (
 	maxToken = 256
 )
 
-// digest is the SHA-256 of a token. Passwords need a slow hash; tokens do not: with 256 random bits
-// nobody can find a token by trying, and each request would pay for a slow hash.
+// digest is the SHA-256 of a token. Passwords need a slow hash. Tokens do not, because 256 random
+// bits cannot be guessed, and a slow hash would delay each request.
 type digest [sha256.Size]byte
 
 // NewToken returns a random token of 256 bits: ff_ and 52 letters and digits.
@@ -48,7 +48,7 @@ func parseHash(text string) (d digest, err error) {
 type Token struct {
 	Name    string
 	Scopes  []Scope
-	Expires time.Time // from then on, the token is refused; zero: never
+	Expires time.Time // the token is refused from this time on; zero: never
 
 	digest  digest
 	limiter *rate.Limiter // nil: no limit
@@ -64,8 +64,8 @@ func (t *Token) Allows(oneOf ...Scope) bool {
 // the next request is allowed.
 func (t *Token) Take(now time.Time) (wait time.Duration) { return take(t.limiter, now) }
 
-// Charge counts n more requests, which are accepted in any case. It returns the time until the rate
-// allows the next request.
+// Charge counts n more requests, even beyond the rate. It returns the time until the rate allows
+// the next request.
 func (t *Token) Charge(now time.Time, n int) (wait time.Duration) { return charge(t.limiter, now, n) }
 
 // Rate limits how often something may be done. The zero value is no limit.

@@ -31,7 +31,7 @@ type TokensConfig struct {
 	Now    func() time.Time // default: time.Now
 }
 
-// Tokens are the tokens of a file, when it was last valid. They are safe for concurrent use.
+// Tokens are the tokens of a file, as last read without error. They are safe for concurrent use.
 type Tokens struct {
 	reloader
 
@@ -53,7 +53,8 @@ func OpenTokens(c TokensConfig) (*Tokens, error) {
 	return t, nil
 }
 
-// apply brings a file's tokens into force. A token that stays keeps what it has used of its rate.
+// apply replaces the tokens by those of a file. A token that stays keeps what it has used of its
+// rate.
 func (t *Tokens) apply(contents [][]byte) error {
 	file, err := ParseFile(contents[0])
 	if err != nil {
@@ -77,8 +78,8 @@ func (t *Tokens) apply(contents [][]byte) error {
 	return nil
 }
 
-// SetRate changes the rate of tokens without a rate in the file. If the rate differs, they start
-// again.
+// SetRate changes the rate of tokens without a rate in the file. A different rate resets these
+// tokens.
 func (t *Tokens) SetRate(r Rate) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -120,7 +121,7 @@ func (t *Tokens) Check(authorization []string) (*Token, error) {
 		return nil, ErrNoToken
 	case 1:
 	default:
-		return nil, ErrMalformed // ambiguous
+		return nil, ErrMalformed // more than one header is ambiguous
 	}
 	presented, ok := bearer(authorization[0])
 	if !ok {

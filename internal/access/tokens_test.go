@@ -37,7 +37,7 @@ func opened(t testing.TB, c access.TokensConfig, text string) (tokens *access.To
 	return tokens, c.File, log
 }
 
-// wantToken asserts the result of checking a token.
+// wantToken checks the result of checking a token.
 func wantToken(t testing.TB, tokens *access.Tokens, token, name string, want error) {
 	t.Helper()
 	k, err := tokens.Check([]string{"Bearer " + token})
@@ -91,7 +91,7 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%q: %v, want %v", header, err, want)
 		}
 	}
-	for range 1000 { // a part of a hash must not match
+	for range 1000 { // part of a hash must not match
 		if guess := access.NewToken(); !errors.Is(errOf(tokens.Check([]string{"Bearer " + guess})), access.ErrUnknown) {
 			t.Errorf("%q is accepted as a token", guess)
 		}
@@ -127,7 +127,7 @@ func TestReload(t *testing.T) {
 		defer func() { cancel(); <-ended }()
 		noticed := func(reloads, failures uint64, failing bool) {
 			t.Helper()
-			time.Sleep(1100 * time.Millisecond) // of the bubble's clock
+			time.Sleep(1100 * time.Millisecond) // on the bubble's clock
 			synctest.Wait()
 			if got, want := tokens.Stats(), (access.ReloadStats{Reloads: reloads, Failures: failures, Failing: failing}); got != want {
 				t.Errorf("%+v, want %+v", got, want)
@@ -140,7 +140,7 @@ func TestReload(t *testing.T) {
 		wantToken(t, tokens, "new", "new", nil)
 		wantToken(t, tokens, "old", "", access.ErrUnknown)
 
-		// The same length and the same time, as some tools leave them.
+		// The same length and modification time, as some tools keep them.
 		info, err := os.Stat(file)
 		if err != nil {
 			t.Fatal(err)
@@ -155,7 +155,7 @@ func TestReload(t *testing.T) {
 		for i, broken := range []string{"", `{"tokens":[]}`, fileOf(entry("bad name", "x", `"feed:read"`))} {
 			write(t, file, broken)
 			noticed(2, uint64(i+1), true)
-			noticed(2, uint64(i+1), true) // one failure for each content
+			noticed(2, uint64(i+1), true) // one failure for each new content
 			wantToken(t, tokens, "neu", "neu", nil)
 			if tokens.Reload(ctx) == nil {
 				t.Error("an invalid file is reloaded")
@@ -201,8 +201,8 @@ func TestReload(t *testing.T) {
 	})
 }
 
-// TestReloadAfterInvalidFile: if an invalid file gets its old content again, there is no reload,
-// and no failure any more.
+// TestReloadAfterInvalidFile restores the old content of an invalid file. That ends the failure,
+// and does not count as a reload.
 func TestReloadAfterInvalidFile(t *testing.T) {
 	text := fileOf(entry("a", "a", `"feed:read"`))
 	tokens, file, _ := opened(t, access.TokensConfig{}, text)
@@ -221,8 +221,8 @@ func TestReloadAfterInvalidFile(t *testing.T) {
 	wantToken(t, tokens, "a", "a", nil)
 }
 
-// TestReloadKeepsRates: after a change of the file, a token keeps its use of an unchanged rate, and
-// gets a changed rate at once.
+// TestReloadKeepsRates changes the file. A token with an unchanged rate keeps what it has used, and
+// a changed rate applies at once.
 func TestReloadKeepsRates(t *testing.T) {
 	rated := func(rate string) string {
 		return fileOf(strings.TrimSuffix(entry("a", "a", `"feed:read"`), "}") + `,"rate":1,"burst":` + rate + `}`)
@@ -263,7 +263,7 @@ func TestReloadKeepsRates(t *testing.T) {
 	wantBurst(3)
 }
 
-// TestAgain: a stream that outlives its token asks Again.
+// TestAgain checks Again, which streams call because they may outlive their tokens.
 func TestAgain(t *testing.T) {
 	now := time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)
 	tokens, file, _ := opened(t, access.TokensConfig{Now: func() time.Time { return now }},

@@ -21,7 +21,7 @@ const (
 	NDJSON = "ndjson"
 )
 
-// FormatOf returns the format that a file's extension stands for, "" if none.
+// FormatOf returns the format for a file's extension; "" if there is none.
 func FormatOf(name string) string {
 	switch strings.ToLower(filepath.Ext(name)) {
 	case ".csv":
@@ -38,7 +38,7 @@ type File struct {
 	Name   string
 	Format string
 	Size   int64  // in bytes; -1: unknown
-	ID     string // of its checkpoint; "": the file can be read only once
+	ID     string // of its checkpoint; "": it has none, because the file can be read only once
 
 	file *os.File
 }
@@ -88,8 +88,8 @@ func (f *File) identify() error {
 // Close closes the file.
 func (f *File) Close() { _ = f.file.Close() } // it was only read
 
-// Checkpoint is a position between two lines of a file. Its hash tells whether the part before it
-// is unchanged.
+// Checkpoint is a position between two lines of a file. Its hash shows whether the part before it
+// has changed.
 type Checkpoint struct {
 	Position Position `json:"position"`
 	SHA256   []byte   `json:"sha256"` // of the file up to Position

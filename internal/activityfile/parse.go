@@ -22,7 +22,7 @@ func (*Reader) parseJSON(line []byte) (record, error) {
 	return rec, jsonProblem(err)
 }
 
-// jsonProblem turns an error of Go's JSON package into one in terms of JSON.
+// jsonProblem converts an error of Go's JSON package into words about JSON.
 func jsonProblem(err error) error {
 	var wrong *json.SemanticError
 	var invalid *jsontext.SyntacticError
@@ -42,7 +42,7 @@ func jsonProblem(err error) error {
 	}
 }
 
-// columnNames returns the columns of a CSV file with a header; those after the third are optional.
+// columnNames returns the columns of a CSV file with a header. Those after the third are optional.
 // A file without a header has the first four, in this order.
 func columnNames() []string { return []string{"user", "kind", "target", "op", "since", "until"} }
 
@@ -90,7 +90,7 @@ func (rec *record) column(name string) *string {
 	}
 }
 
-// isHeader reports whether fields are distinct column names, in any order, and include the first
+// isHeader reports whether fields are distinct column names, in any order, that include the first
 // three.
 func isHeader(fields []string) bool {
 	names := columnNames()
@@ -107,8 +107,8 @@ func isHeader(fields []string) bool {
 	return required == 3
 }
 
-// csvLines splits CSV records. A record is one line: a quoted field could contain a line break, but
-// ids cannot.
+// csvLines splits CSV records. Each record is one line. A quoted field with a line break is not
+// allowed, because ids have none.
 type csvLines struct {
 	text    *bytes.Reader
 	records *csv.Reader

@@ -47,7 +47,7 @@ type Reader struct {
 	sum hash.Hash // SHA-256 up to pos
 
 	pending int  // length of the line that Peek found, or of its first part
-	partial bool // the line is longer than the buffer
+	partial bool // the line is longer than this part
 	whole   bool // pos is at the end of a complete line
 
 	csv     csvLines
@@ -191,12 +191,12 @@ type Batch struct {
 	End        Position // after the batch
 	SHA256     []byte   // of the file up to End; nil: End is not the end of a line
 	Columns    []string // of a CSV file
-	Last       bool     // there are no further batches
-	Err        error    // why not, except at the end of the file
+	Last       bool     // whether this is the last batch
+	Err        error    // why it is the last; nil: the file has ended
 }
 
-// Batch reads at most size lines. With stop, the first invalid line ends the batch, which is then
-// the last one and ends before that line.
+// Batch reads at most size lines. With stop, the first invalid line ends the batch. The batch is
+// then the last one, and ends before that line.
 func (r *Reader) Batch(size int, stop bool) Batch {
 	var b Batch
 	for !b.Last && len(b.Activities)+len(b.Bad) < size {

@@ -15,15 +15,15 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 )
 
-// line is a line that a reader finds in a file, valid or not.
+// line is a valid or invalid line that a reader finds in a file.
 type line struct {
 	activity activity.Activity
 	problem  string
 	number   int64
 }
 
-// readAll reads the rest of the file after c, in batches. It returns the lines, and the checkpoints
-// after each batch by the number of lines before them.
+// readAll reads the rest of the file after c, in batches. It returns the lines, the checkpoint
+// after each batch, and the number of lines up to each checkpoint.
 func readAll(t testing.TB, name string, c Checkpoint, size int) (lines []line, ends []Checkpoint, counts []int) {
 	t.Helper()
 	s, err := Open(name, "", nil)
@@ -60,7 +60,7 @@ func readAll(t testing.TB, name string, c Checkpoint, size int) (lines []line, e
 	}
 }
 
-// After the end of any batch, reading continues as if it had never stopped, with any content.
+// Reading can stop after any batch and continue there, with any content.
 func TestReaderContinues(t *testing.T) {
 	long := strings.Repeat("x", maxRecord)
 	pool := []string{
@@ -95,8 +95,8 @@ func TestReaderContinues(t *testing.T) {
 	})
 }
 
-// sorted orders lines independently of their batches: activities in their order, and then problems
-// by line number.
+// sorted orders lines independently of their batches: first activities in their order, then
+// problems by line number.
 func sorted(lines []line) []line {
 	slices.SortStableFunc(lines, func(a, b line) int { return int(a.number - b.number) })
 	return lines

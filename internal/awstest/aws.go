@@ -1,5 +1,5 @@
-// Package awstest stands in for AWS, as far as this project asks it: descriptions of
-// ElastiCache, secrets, and caches that are signed in to with IAM.
+// Package awstest stands in for the parts of AWS that this project uses: descriptions of
+// ElastiCache, secrets, and caches with IAM sign-in.
 package awstest
 
 import (
@@ -17,10 +17,10 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// Credentials and region of the one who asks; AWS' own examples.
+// These are the region and credentials of the client, from examples of AWS.
 const (
 	KeyID  = "AKIDEXAMPLE"
-	Secret = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY" //nolint:gosec // of the documentation
+	Secret = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY" //nolint:gosec // an example of the documentation
 	Region = "eu-test-1"
 )
 
@@ -29,11 +29,11 @@ type Group struct {
 	Status      string // default: available
 	Cluster     bool
 	TLS         bool
-	TLSMode     string // "preferred", "required", or "": not said
-	Token       bool   // an AUTH token is wanted
-	Addr        string // of the configuration endpoint in cluster mode, else of the primary's; "": none yet
-	Reader      string // of the reader endpoint without cluster mode
-	NoEndpoints bool   // while it is created, there is not even a node group
+	TLSMode     string // "preferred", "required", or "" for no value
+	Token       bool   // an AUTH token is required
+	Addr        string // configuration endpoint in cluster mode, else primary endpoint; "": none yet
+	Reader      string // reader endpoint without cluster mode
+	NoEndpoints bool   // no node group yet, as during creation
 }
 
 // Serverless is a serverless cache.
@@ -60,7 +60,7 @@ type failure struct {
 	status int
 }
 
-// Start returns an AWS that has nothing, and ends with the test.
+// Start returns an AWS without resources. It ends with the test.
 func Start(t testing.TB) *AWS {
 	t.Helper()
 	a := &AWS{
@@ -72,10 +72,10 @@ func Start(t testing.TB) *AWS {
 	return a
 }
 
-// URL is where all services answer.
+// URL returns the address of all services.
 func (a *AWS) URL() string { return a.server.URL }
 
-// Env are the variables that lead the SDK here, for the environment of a process.
+// Env returns the environment variables that make the SDK use this AWS.
 func (a *AWS) Env() []string {
 	return []string{
 		"AWS_ENDPOINT_URL=" + a.URL(), "AWS_REGION=" + Region,
@@ -84,7 +84,7 @@ func (a *AWS) Env() []string {
 	}
 }
 
-// Use leads the SDK here, in this process and in those that it starts, for the rest of the test.
+// Use makes the SDK use this AWS until the end of the test, in this process and its children.
 func (a *AWS) Use(t testing.TB) {
 	t.Helper()
 	for _, variable := range a.Env() {
@@ -93,28 +93,28 @@ func (a *AWS) Use(t testing.TB) {
 	}
 }
 
-// PutGroup makes or changes a replication group.
+// PutGroup adds or replaces a replication group.
 func (a *AWS) PutGroup(id string, g Group) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.groups[id] = g
 }
 
-// PutServerless makes or changes a serverless cache.
+// PutServerless adds or replaces a serverless cache.
 func (a *AWS) PutServerless(name string, s Serverless) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.caches[name] = s
 }
 
-// PutSecret makes or changes a secret.
+// PutSecret adds or replaces a secret.
 func (a *AWS) PutSecret(id, value string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.secrets[id] = value
 }
 
-// Fail has the next requests fail with an error of that code and HTTP status.
+// Fail makes the next requests fail with that error code and HTTP status.
 func (a *AWS) Fail(times int, code string, status int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -124,7 +124,7 @@ func (a *AWS) Fail(times int, code string, status int) {
 	}
 }
 
-// Asked is how often an action, such as DescribeReplicationGroups, was asked for.
+// Asked returns the number of requests of an action, such as DescribeReplicationGroups.
 func (a *AWS) Asked(action string) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -197,7 +197,7 @@ func writeError(w http.ResponseWriter, f failure, isJSON bool) {
 		"<RequestId>r</RequestId></ErrorResponse>", f.code, message)
 }
 
-// xmlEndpoint is an endpoint as the query protocol has it.
+// xmlEndpoint is an endpoint in the query protocol.
 type xmlEndpoint struct {
 	Address string
 	Port    int

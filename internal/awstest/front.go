@@ -19,10 +19,10 @@ import (
 	"time"
 )
 
-// Front stands before a Redis server as ElastiCache does: clients connect with TLS, and sign in
-// with a token of IAM, which the front checks. To the server it signs in with a password.
+// Front stands in front of a Redis server like ElastiCache. Clients connect with TLS, and sign in
+// with an IAM token, which the front checks. The front signs in to the server with a password.
 type Front struct {
-	Name, User string // of the cache, and of whom it lets in
+	Name, User string // name of the cache, and of the user that may sign in
 	Serverless bool
 
 	roots    *x509.CertPool
@@ -38,7 +38,7 @@ type Front struct {
 	running sync.WaitGroup
 }
 
-// StartFront returns a front before the server at backend, where user has that password. It ends
+// StartFront returns a front of the server at backend, where user has that password. The front ends
 // with the test.
 func StartFront(t testing.TB, name string, serverless bool, backend, user, password string) *Front {
 	t.Helper()
@@ -63,10 +63,10 @@ func StartFront(t testing.TB, name string, serverless bool, backend, user, passw
 	return f
 }
 
-// Addr is where clients connect.
+// Addr returns the address for clients.
 func (f *Front) Addr() string { return f.listener.Addr().String() }
 
-// Roots has the certificate by which clients know the front.
+// Roots returns a pool with the certificate of the front.
 func (f *Front) Roots() *x509.CertPool { return f.roots }
 
 // CAFile returns a file with the certificate, for the variable SSL_CERT_FILE.
@@ -88,7 +88,7 @@ func (f *Front) Cut() {
 	}
 }
 
-// SignIns is the number of tokens that were taken, and why others were not.
+// SignIns returns the number of accepted tokens, and the reasons why others were refused.
 func (f *Front) SignIns() (taken int, refused []error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -144,8 +144,8 @@ func (f *Front) serve(conn net.Conn, accepted time.Time) error {
 	return err
 }
 
-// signIn answers what a client sends before it has signed in. A token has to be signed for the
-// connection: not in a second before that in which this was accepted.
+// signIn answers a command of a client that has not signed in. The token must not be signed in an
+// earlier second than the one in which the connection was accepted.
 func (f *Front) signIn(conn net.Conn, accepted time.Time, command []string) (bool, error) {
 	hello := len(command) == 5 && strings.EqualFold(command[0], "hello") && strings.EqualFold(command[2], "auth")
 	if !hello && (len(command) != 3 || !strings.EqualFold(command[0], "auth")) {

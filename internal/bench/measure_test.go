@@ -23,11 +23,12 @@ func TestQuantiles(t *testing.T) {
 		t.Errorf("the samples are in another order: %v", s)
 	}
 	if got := (bench.Samples{}).Median(); got != 0 {
-		t.Errorf("the median of nothing is %v", got)
+		t.Errorf("the median without samples is %v", got)
 	}
 }
 
-// Every call is in every round, except rarer ones, and no call always follows the same other one.
+// TestInterleave checks that every call is in every round, except rarer ones, and that no call
+// always follows the same other one.
 func TestInterleave(t *testing.T) {
 	var log []string
 	call := func(name string, every int) bench.Call {
@@ -54,7 +55,7 @@ func TestInterleaveLeavesPreparationOut(t *testing.T) {
 	samples, err := bench.Interleave(t.Context(), 0, bench.Call{
 		Before: func(context.Context, int) error {
 			prepared++
-			for begun := time.Now(); time.Since(begun) < 20*time.Millisecond; { // busy: nothing waits for it
+			for begun := time.Now(); time.Since(begun) < 20*time.Millisecond; { // busy loop
 				continue
 			}
 			return nil
@@ -65,7 +66,7 @@ func TestInterleaveLeavesPreparationOut(t *testing.T) {
 		t.Fatalf("prepared %d times for %d samples, %v", prepared, len(samples[0]), err)
 	}
 	if least := samples[0].Quantile(0); least > 10*time.Millisecond {
-		t.Errorf("what takes nothing took %v", least)
+		t.Errorf("a call without work took %v", least)
 	}
 }
 
@@ -105,7 +106,7 @@ func TestMeasuringEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// Goroutines get different numbers, and run concurrently.
+// TestParallel checks that goroutines get different numbers, and run concurrently.
 func TestParallel(t *testing.T) {
 	const goroutines = 4
 	var mu sync.Mutex
@@ -149,7 +150,7 @@ func TestUse(t *testing.T) {
 			t.Errorf("call %d used %g us, want %g", i, got, want)
 		}
 		if got := usages[i].PerCall(1); got != -1 {
-			t.Errorf("what is not told is %g", got)
+			t.Errorf("unknown CPU time is %g", got)
 		}
 	}
 }

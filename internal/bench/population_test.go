@@ -20,7 +20,7 @@ func population(t *testing.T, users, entries int) *bench.Population {
 	return p
 }
 
-// The activities per user have the documented distribution.
+// TestPopulation checks that the activities per user have the documented distribution.
 func TestPopulation(t *testing.T) {
 	p := population(t, 20_000, 2_000_000)
 	counts := make(map[string]int)
@@ -28,7 +28,7 @@ func TestPopulation(t *testing.T) {
 		counts[a.User]++
 	}
 	if len(counts) != p.Users() {
-		t.Fatalf("%d users have done something, of %d", len(counts), p.Users())
+		t.Fatalf("%d users have activities, want all %d", len(counts), p.Users())
 	}
 	sorted := slices.Sorted(maps.Values(counts))
 	for i, want := range map[int]float64{10_000: 30, 19_800: 1000, 19_999: 27_273} {
@@ -45,10 +45,10 @@ func TestPopulationIsTheSameEachTime(t *testing.T) {
 	p := population(t, 200, 20_000)
 	first, second := slices.Collect(p.AllEntries()), slices.Collect(population(t, 200, 20_000).AllEntries())
 	if !slices.Equal(first, second) {
-		t.Error("another population from the same seed")
+		t.Error("the same seed gave another population")
 	}
 	if len(first) != p.Entries() {
-		t.Errorf("%d entries, said to be %d", len(first), p.Entries())
+		t.Errorf("%d entries, but Entries returns %d", len(first), p.Entries())
 	}
 }
 
@@ -70,7 +70,8 @@ func TestSmallPopulations(t *testing.T) {
 	}
 }
 
-// Feeds expect the same of every candidate as a model of plain maps, and have enough distinct keys.
+// TestFeeds checks that feeds expect the same of every candidate as a model of plain maps, and that
+// they have enough distinct keys.
 func TestFeeds(t *testing.T) {
 	p := population(t, 300, 30_000)
 	held := make(map[bench.Entry]bool)
@@ -109,7 +110,7 @@ func TestFeeds(t *testing.T) {
 	}
 }
 
-// A subject drops what it must drop, and almost nothing else.
+// TestSubject checks that a subject drops what it must drop, and almost nothing else.
 func TestSubject(t *testing.T) {
 	p := population(t, 100, 10_000)
 	s, err := bench.OpenSubject(t.Context(), bench.SubjectConfig{

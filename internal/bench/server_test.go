@@ -19,7 +19,7 @@ func set(t *testing.T, client redis.UniversalClient, key string, bytes int) {
 	}
 }
 
-// testRemove removes one filter of several.
+// testRemove removes one of several filters.
 func testRemove(t *testing.T, client redis.UniversalClient) {
 	t.Helper()
 	s := bench.Server{Client: client}
@@ -28,13 +28,13 @@ func testRemove(t *testing.T, client redis.UniversalClient) {
 		set(t, client, key, 1)
 	}
 	if there, err := s.Holds(t.Context(), "bench-a", "bench-a-w"); err != nil || !there {
-		t.Fatalf("holds it: %v, %v", there, err)
+		t.Fatalf("before Remove, Holds returned %v, %v", there, err)
 	}
 	if err := s.Remove(t.Context(), "bench-a", "bench-a-w"); err != nil {
 		t.Fatal(err)
 	}
 	if there, err := s.Holds(t.Context(), "bench-a", "bench-a-w"); err != nil || there {
-		t.Errorf("holds it still: %v, %v", there, err)
+		t.Errorf("after Remove, Holds returned %v, %v", there, err)
 	}
 	for _, key := range others {
 		if n, err := client.Exists(t.Context(), key).Result(); err != nil || n != 1 {
@@ -60,7 +60,7 @@ func TestServer(t *testing.T) {
 	set(t, client, "key", 10<<20)
 	after, err := s.Memory(t.Context())
 	if grown := after - before; err != nil || grown < 10<<20 || grown > 13<<20 {
-		t.Errorf("10 MiB more take %d bytes more, %v", grown, err)
+		t.Errorf("10 MiB of data take %d bytes, %v", grown, err)
 	}
 	meters := map[string]bench.Meter{"INFO": s.CPU}
 	for name, meter := range meters {
@@ -74,7 +74,7 @@ func TestServer(t *testing.T) {
 				first = now
 			}
 			if now-first >= 20*time.Millisecond {
-				break // it counts what BITCOUNT uses
+				break // the meter counts the CPU time of BITCOUNT
 			}
 			if time.Since(begun) > time.Minute {
 				t.Fatalf("%s: a minute of work used %v", name, now-first)
@@ -86,7 +86,7 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// A server that refuses INFO is not an error.
+// TestServerThatDoesNotTell checks that a server that refuses INFO is not an error.
 func TestServerThatDoesNotTell(t *testing.T) {
 	server := redistest.Start(t)
 	err := server.Client().Do(t.Context(), "ACL", "SETUSER", "mute", "on", ">pw", "~*", "+@all", "-info").Err()

@@ -129,7 +129,7 @@ func batches(all iter.Seq[activity.Activity]) iter.Seq[[]activity.Activity] {
 				if !yield(batch) {
 					return
 				}
-				batch = make([]activity.Activity, 0, batchSize) // what is ready has the last
+				batch = make([]activity.Activity, 0, batchSize) // the receiver keeps the last one
 			}
 		}
 		if len(batch) > 0 {

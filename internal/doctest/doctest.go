@@ -1,13 +1,12 @@
 //go:build unix
 
-// Package doctest runs the commands of a document, so that it stays true.
+// Package doctest runs the commands of a document, so that the document stays true.
 //
-// What stands between ```sh and ``` is run by bash, one block after another in one shell:
-// variables, the working directory and background processes last to the end of the document. The
-// first command that fails ends it, as with set -euo pipefail. A block ```output or ```json after
-// such a one is what that has to write to its standard output, where ... stands for any text within
-// a line and, alone on its line, for any lines. JSON may be laid out in another way. Blocks with
-// other words after the ``` are for readers.
+// bash runs the blocks between ```sh and ``` one after another in one shell. Variables, the working
+// directory and background processes last until the end of the document. As with set -euo pipefail,
+// the first failing command ends the run. A block ```output or ```json after a block of commands is
+// the expected standard output. In it, ... stands for any text within a line and, alone on a line,
+// for any number of lines. The layout of JSON may differ. Other blocks are for readers only.
 package doctest
 
 import (
@@ -27,24 +26,24 @@ import (
 
 // Config says where and how the commands of a document are run.
 type Config struct {
-	// Replace are words of the document that stand for something else in the test, such as an
-	// address, by what they stand for. Longer ones go first.
+	// Replace maps words of the document, such as an address, to their values in the test. Longer
+	// words are replaced first.
 	Replace map[string]string
-	// Path has directories with commands, before those of the PATH.
+	// Path lists directories with commands. They come before the directories of PATH.
 	Path []string
-	// Env are further variables, NAME=value.
+	// Env lists further variables as NAME=value.
 	Env []string
-	// Files are what is there at the start, by name.
+	// Files are the files at the start, by name.
 	Files map[string]string
-	// AtEnd is called when all commands have ended, before what they have left running is ended;
-	// nil: nothing is.
+	// AtEnd, if not nil, is called after the last command and before the processes that are left
+	// are ended.
 	AtEnd func()
-	// Timeout ends the commands, all together. Default: 2 minutes.
+	// Timeout is the upper bound for all commands together. Default: 2 minutes.
 	Timeout time.Duration
 }
 
-// Run runs the commands of a document in a directory of their own, and ends what they have left
-// running. It fails the test with the block that failed, its line, and what it wrote.
+// Run runs the commands of a document in a new directory, and ends the processes that they leave.
+// It fails the test with the failing block, its line and its output.
 func Run(t testing.TB, document string, c Config) {
 	t.Helper()
 	text, err := os.ReadFile(document)
@@ -62,11 +61,11 @@ func Run(t testing.TB, document string, c Config) {
 
 // block is a block of commands that the test runs.
 type block struct {
-	line  int // of its first line
+	line  int // number of its first line
 	text  string
 	want  string // of the output block that follows
 	wants bool
-	took  time.Duration // by the clock of bash, if the next one was reached
+	took  time.Duration // by bash's clock; 0 if the next block was not reached
 }
 
 // parse returns the blocks to run.
@@ -76,7 +75,7 @@ func parse(document string) ([]block, error) {
 		return nil, err
 	}
 	var blocks []block
-	previous := "" // the info of the block before
+	previous := "" // info of the previous block
 	for _, b := range all {
 		switch {
 		case b.Info == "sh":
@@ -124,8 +123,8 @@ func run(ctx context.Context, document, dir string, c Config) ([]block, error) {
 	return blocks, judge(blocks, notes, failed)
 }
 
-// judge returns what is wrong with what the blocks have done, of which the one that was reached
-// last may have failed.
+// judge returns an error if a block failed or its output differs. Only the last block that was
+// reached can have failed.
 func judge(blocks []block, notes string, failed error) error {
 	at, _ := os.ReadFile(filepath.Join(notes, "at"))
 	lines := strings.Fields(string(at))
@@ -150,7 +149,8 @@ func judge(blocks []block, notes string, failed error) error {
 	return nil
 }
 
-// between is from one time of bash, in seconds, to another; some languages have a comma in these.
+// between returns the duration between two times of bash, in seconds. In some locales these have a
+// comma.
 func between(from, to string) time.Duration {
 	a, err := strconv.ParseFloat(strings.Replace(from, ",", ".", 1), 64)
 	b, err2 := strconv.ParseFloat(strings.Replace(to, ",", ".", 1), 64)
@@ -160,7 +160,7 @@ func between(from, to string) time.Duration {
 	return time.Duration((b - a) * float64(time.Second)).Round(time.Millisecond)
 }
 
-// script is what bash is to run: each block with files of its own for what it writes.
+// script returns the script for bash. Each block writes its output to its own files.
 func script(blocks []block, notes string, c Config) string {
 	pairs := make([]string, 0, 2*len(c.Replace))
 	for from, to := range c.Replace {
@@ -179,7 +179,7 @@ func script(blocks []block, notes string, c Config) string {
 	return s.String()
 }
 
-// longestFirst sorts pairs of words and what they stand for: a replacer takes the first that fits.
+// longestFirst sorts pairs of words and values by length, because a replacer uses the first match.
 func longestFirst(pairs []string) {
 	for i := 2; i < len(pairs); i += 2 {
 		for j := i; j > 0 && len(pairs[j]) > len(pairs[j-2]); j -= 2 {
@@ -189,13 +189,13 @@ func longestFirst(pairs []string) {
 	}
 }
 
-// bash runs a script, and ends all that it has started.
+// bash runs a script, and ends all processes that it has started.
 func (c Config) bash(ctx context.Context, script, dir string) error {
 	cmd := exec.CommandContext(ctx, "bash", "--noprofile", "--norc", "-c", script) //nolint:gosec // the document's commands
 	cmd.Dir = dir
 	path := strings.Join(append(append([]string(nil), c.Path...), os.Getenv("PATH")), string(os.PathListSeparator))
 	cmd.Env = append(append(os.Environ(), "PATH="+path, "HOME="+dir), c.Env...)
-	// In a group of their own, which ends as a whole.
+	// All processes are in one group, so that they can be killed together.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	if err := cmd.Start(); err != nil {
@@ -205,12 +205,12 @@ func (c Config) bash(ctx context.Context, script, dir string) error {
 	if c.AtEnd != nil {
 		c.AtEnd()
 	}
-	// bash is gone, and its number still the group's as long as anything of that is left.
+	// bash has ended. Its process id stays the id of the group while the group has processes.
 	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 	return err
 }
 
-// matches reports whether the output is the one in the document.
+// matches reports whether the output equals the expected one.
 func matches(want, got string) bool {
 	if matchesLines(want, got) {
 		return true
@@ -234,8 +234,8 @@ func matchesLines(want, got string) bool {
 	return regexp.MustCompile(pattern.String()).MatchString(strings.TrimRight(got, "\n") + "\n")
 }
 
-// compact takes the white space between tokens out of JSON, which may have ... in it; not ok: it is
-// none.
+// compact removes the white space between the tokens of JSON, which may contain "...". ok is false
+// if the text is not JSON.
 func compact(text string) (string, bool) {
 	text = strings.TrimSpace(text)
 	if !strings.HasPrefix(text, "{") && !strings.HasPrefix(text, "[") {

@@ -97,7 +97,7 @@ func TestMatches(t *testing.T) {
 	}
 }
 
-// What a document leaves running ends with it, also after a failure.
+// TestBackground checks that background processes end with the document, also after a failure.
 func TestBackground(t *testing.T) {
 	for _, end := range []string{"true", "false"} {
 		dir := t.TempDir()

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// Documents are the texts of all documents in Markdown at and below a directory, by their path from
-// there, with slashes. What is hidden, and what npm has brought, is left out.
+// Documents returns the texts of all Markdown documents at and below a directory, by their path
+// with slashes. It leaves out hidden files and the packages of npm.
 func Documents(t testing.TB, root string) map[string]string {
 	t.Helper()
 	texts := make(map[string]string)
@@ -40,14 +40,14 @@ func Documents(t testing.TB, root string) map[string]string {
 
 // Block is code in a document.
 type Block struct {
-	Line     int    // of its first line
-	Info     string // what stands after the ```
+	Line     int    // number of its first line
+	Info     string // the text after the ```
 	Text     string
-	Indented bool // by four spaces, instead of ```
+	Indented bool // marked by four spaces instead of ```
 }
 
-// Blocks returns all code that stands in lines of its own. An error says in which line a block
-// begins that has no end, or that does not begin with its line.
+// Blocks returns all blocks of code. It returns an error with the line of a block that has no end,
+// or whose start is not at the start of its line.
 func Blocks(document string) ([]Block, error) {
 	var blocks []Block
 	var fenced, indented *Block

@@ -15,7 +15,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// Clients of a cluster are led back to the proxies, and replicas follow through them.
+// TestCluster checks that the cluster names only proxies to clients, and that replicas follow
+// through them.
 func TestCluster(t *testing.T) {
 	t.Parallel()
 	authority, err := redistest.NewAuthority(t.TempDir())
@@ -51,7 +52,7 @@ func TestCluster(t *testing.T) {
 	}
 	for _, addr := range cluster.Addrs() {
 		if !met[addr] {
-			t.Errorf("the client met %v, and not %s", met, addr)
+			t.Errorf("the client met %v, but not %s", met, addr)
 		}
 	}
 	if len(met) != 4 {
@@ -59,7 +60,7 @@ func TestCluster(t *testing.T) {
 	}
 	told := func(what, addr string) {
 		if !slices.Contains(cluster.Addrs(), addr) {
-			t.Errorf("%s tells clients of %s, which is no proxy", what, addr)
+			t.Errorf("%s names %s to clients, which is not a proxy", what, addr)
 		}
 	}
 	shards, err := client.ClusterShards(t.Context()).Result()

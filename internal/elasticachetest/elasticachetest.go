@@ -1,10 +1,9 @@
-// Package elasticachetest holds tests to what Amazon ElastiCache takes: a proxy in front
-// of Redis servers that refuses what a cache there refuses, and fails the test that sent
-// it.
+// Package elasticachetest checks that tests send only what Amazon ElastiCache accepts. A proxy in
+// front of Redis servers refuses what such a cache refuses, and fails the test that sent it.
 //
 // The proxy reads its input command by command. MONITOR on the server shows the commands of
-// scripts. Each key that a script touches must be one of its KEYS, and each of its commands
-// one that the cache has.
+// scripts. Each key that a script touches must be one of its KEYS, and the cache must support each
+// of its commands.
 package elasticachetest
 
 import (
@@ -20,9 +19,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/servertest"
 )
 
-// Cache is one cache: what holds for the servers that are reached by way of it. It belongs
-// to one test, which fails at its end with everything that was forbidden, unless Violations
-// has taken it. Its methods may be called concurrently.
+// Cache is one cache with its servers. It belongs to one test. At its end, the test fails with all
+// forbidden commands that Violations has not returned. The methods may be called concurrently.
 type Cache struct {
 	t      testing.TB
 	kind   Kind
@@ -30,16 +28,16 @@ type Cache struct {
 	secure *tls.Config // nil: without TLS
 
 	mu         sync.Mutex
-	ports      []string // of the servers behind: their replicas name themselves by them
+	ports      []string // ports of the servers; replicas announce theirs
 	violations []string
-	times      map[string]int // of each violation
+	times      map[string]int // number of times of each violation
 }
 
-// maxViolations is how many different ones are told.
+// maxViolations is the maximum number of different violations that are reported.
 const maxViolations = 50
 
-// New makes a cache of the given kind that presents itself with secure and takes no
-// connection without TLS. With nil it takes no other, which no serverless cache does.
+// New makes a cache of the given kind. With secure the cache accepts only TLS, and presents that
+// certificate. With nil it accepts only connections without TLS; a serverless cache requires TLS.
 func New(t testing.TB, kind Kind, secure *tls.Config) *Cache {
 	t.Helper()
 	if kind == Serverless && secure == nil {
@@ -54,14 +52,14 @@ func New(t testing.TB, kind Kind, secure *tls.Config) *Cache {
 	return c
 }
 
-// Via puts the cache in front of the server at target, a host:port, and returns the
-// address for its clients. The server has to be up now, and to take connections without TLS
-// and password; it may be killed and restarted from then on. Via belongs on the test's
-// goroutine. Given to redistest.StartClusterVia it makes a cluster of such caches: the
-// replicas of a server behind the cache may follow it through this proxy, nobody else may.
+// Via puts the cache in front of the server at target, a host:port, and returns the address for
+// clients. The server must be up, and accept connections without TLS and password. It may be killed
+// and restarted later. Only the test's goroutine may call Via. As the proxy of
+// redistest.StartClusterVia, it makes a cluster of such caches. Only replicas of the cache's own
+// servers may follow a server through the proxy.
 //
-// Scripts that run between a restart of the server and the next MONITOR, some 20 ms, are
-// not looked at.
+// After a restart of the server, it takes about 20 ms until the next MONITOR. Scripts in that time
+// are not checked.
 func (c *Cache) Via(target string) string {
 	c.t.Helper()
 	_, port, err := net.SplitHostPort(target)
@@ -90,7 +88,7 @@ func (c *Cache) Via(target string) string {
 	return addr
 }
 
-// Violations takes what was forbidden so far, each with how often it was, and forgets it.
+// Violations returns the violations so far, each with its number of times, and forgets them.
 func (c *Cache) Violations() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -116,7 +114,7 @@ func (c *Cache) violatedf(format string, args ...any) {
 	c.times[v]++
 }
 
-// isReplica reports whether a server that listens to the port is one of those behind.
+// isReplica reports whether a server of the cache listens on the port.
 func (c *Cache) isReplica(port string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// start puts a cache in front of a server, with a client.
+// start puts a cache in front of a server, and returns both with a client.
 func start(t *testing.T, kind elasticachetest.Kind) (*elasticachetest.Cache, *redistest.Server, *redis.Client) {
 	t.Helper()
 	server := redistest.Start(t)
@@ -50,7 +50,7 @@ func start(t *testing.T, kind elasticachetest.Kind) (*elasticachetest.Cache, *re
 	return cache, server, client
 }
 
-// violated checks that these are the violations, by their beginnings.
+// violated checks that the violations begin with these texts.
 func violated(t *testing.T, cache *elasticachetest.Cache, want ...string) {
 	t.Helper()
 	got := cache.Violations()
@@ -94,7 +94,7 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// judged is a command and what comes of it.
+// judged is a command and what the cache must do with it.
 type judged struct {
 	command    string
 	node       string // what is forbidden, "" for nothing
@@ -140,7 +140,7 @@ func commands() []judged {
 	}
 }
 
-// Answers keep their order, whatever was forbidden in between.
+// TestPipeline checks that answers keep their order around forbidden commands.
 func TestPipeline(t *testing.T) {
 	t.Parallel()
 	cache, _, client := start(t, elasticachetest.NodeBased)
@@ -149,7 +149,7 @@ func TestPipeline(t *testing.T) {
 	for i := range 100 {
 		replies = append(replies, pipe.Do(t.Context(), "ECHO", i), pipe.Do(t.Context(), "CONFIG", "GET", i))
 	}
-	_, _ = pipe.Exec(t.Context()) // the errors of commands are looked at
+	_, _ = pipe.Exec(t.Context()) // the errors of each command are checked
 	for i := range 100 {
 		echo, config := replies[2*i], replies[2*i+1]
 		if echo.Val() != fmt.Sprint(i) || config.Err() == nil || !strings.Contains(config.Err().Error(), fmt.Sprintf("'CONFIG', with args beginning with: 'GET' '%d'", i)) {
@@ -176,7 +176,7 @@ func TestTransactionWithAForbiddenCommand(t *testing.T) {
 	violated(t, cache, "config")
 }
 
-// What scripts do is seen too, with the keys that they were given.
+// TestScripts checks the commands of scripts, and the keys that they were given.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	cache, server, client := start(t, elasticachetest.Serverless)
@@ -200,15 +200,15 @@ func TestScripts(t *testing.T) {
 	}
 	server.Kill()
 	server.Restart()
-	// Watched again, soon.
+	// The cache watches the server again soon after the restart.
 	var got []string
 	for deadline := time.Now().Add(time.Minute); len(got) == 0 && time.Now().Before(deadline); got = cache.Violations() {
-		_ = client.Eval(t.Context(), "return redis.call('GET', 'other')", []string{"a"}).Err() // the first may meet a dead connection
+		_ = client.Eval(t.Context(), "return redis.call('GET', 'other')", []string{"a"}).Err() // the first call may use a dead connection
 	}
 	if len(got) != 1 || !strings.HasPrefix(got[0], `the key "other"`) {
 		t.Errorf("after a restart: %q", got)
 	}
-	// Those of the loop that were not told yet do not count any more.
+	// Violations of the loop that were not reported yet must not count for the next check.
 	_ = client.Eval(t.Context(), "return redis.call('GET', KEYS[1])", []string{"a"})
 	got = slices.DeleteFunc(marked(t, server, cache), func(v string) bool { return strings.HasPrefix(v, `the key "other"`) })
 	if len(got) > 0 {
@@ -216,7 +216,7 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// seen checks the violations once what happened so far has been looked at.
+// seen checks the violations after the cache has seen all earlier commands.
 func seen(t *testing.T, server *redistest.Server, cache *elasticachetest.Cache, want ...string) {
 	t.Helper()
 	if got := marked(t, server, cache); !slices.EqualFunc(got, want, strings.HasPrefix) {
@@ -224,7 +224,7 @@ func seen(t *testing.T, server *redistest.Server, cache *elasticachetest.Cache, 
 	}
 }
 
-// marked returns the violations of what happened so far.
+// marked returns the violations of all earlier commands.
 func marked(t *testing.T, server *redistest.Server, cache *elasticachetest.Cache) []string {
 	t.Helper()
 	mark := fmt.Sprintf("return redis.call('GET', 'mark %d')", time.Now().UnixNano())
@@ -237,7 +237,7 @@ func marked(t *testing.T, server *redistest.Server, cache *elasticachetest.Cache
 		got = append(got, cache.Violations()...)
 	}
 	if !over() {
-		t.Fatalf("violations %q, and not the mark", got)
+		t.Fatalf("violations %q, but not the mark", got)
 	}
 	return got[:len(got)-1]
 }
@@ -288,7 +288,7 @@ func TestServerlessNeedsTLS(t *testing.T) {
 	}
 }
 
-// A server that is gone is gone for its clients too, and is found again.
+// TestServerGone checks that clients see the end of a server, and find it again after a restart.
 func TestServerGone(t *testing.T) {
 	t.Parallel()
 	_, server, client := start(t, elasticachetest.Serverless)
@@ -311,7 +311,7 @@ func TestServerGone(t *testing.T) {
 	}
 }
 
-// The test fails at its end with what was forbidden.
+// TestViolationsFailTheTest checks that the test fails with the violations at its end.
 func TestViolationsFailTheTest(t *testing.T) {
 	t.Parallel()
 	f := &failing{TB: t}
@@ -328,7 +328,7 @@ func TestViolationsFailTheTest(t *testing.T) {
 	}
 }
 
-// failing is a test whose end is looked at.
+// failing is a test whose result is recorded.
 type failing struct {
 	testing.TB
 

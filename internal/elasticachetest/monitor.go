@@ -18,35 +18,35 @@ import (
 )
 
 const (
-	// How soon a server is watched again that was gone.
+	// watchPause is the time until the next attempt to watch a server that is down.
 	watchPause = 20 * time.Millisecond
-	// How long the end waits for what the server has yet to show.
+	// drainTimeout is how long close waits for commands that the server has yet to show.
 	drainTimeout = 10 * time.Second
-	// Of a word of a command, in bytes: longer ones are cut off.
+	// maxWord is the maximum number of bytes of a word. Longer words are cut off.
 	maxWord = 4 << 10
 )
 
-// watcher looks at what scripts do on one server.
+// watcher reads what scripts do on one server.
 type watcher struct {
 	cache  *Cache
 	target string
 	client *redis.Client
 	table  map[string]*redis.CommandInfo
-	done   chan struct{} // closed when it is to end
+	done   chan struct{} // closed by close
 	ended  sync.WaitGroup
 
 	last   chan struct{} // closed when the mark has been seen
 	mark   string
 	marked sync.Once
 
-	script   string   // the one that runs, or ran last
+	script   string   // the present or last script
 	declared []string // its keys
 
 	mu   sync.Mutex
 	conn net.Conn // nil while there is none
 }
 
-// watch begins, and returns when the server shows all from now on.
+// watch starts a watcher. It returns when the server shows all commands from now on.
 func watch(c *Cache, target string) (*watcher, error) {
 	w := &watcher{
 		cache:  c,
@@ -74,11 +74,11 @@ func watch(c *Cache, target string) (*watcher, error) {
 	return w, nil
 }
 
-// close ends it when all is seen that the server has done, if that is up.
+// close ends the watcher after it has seen all earlier commands, if the server is up.
 func (w *watcher) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)
 	defer cancel()
-	again := time.NewTicker(watchPause) // the server may have been restarted just now
+	again := time.NewTicker(watchPause) // the server may have restarted a moment ago
 	defer again.Stop()
 	for seen := false; !seen && w.client.Echo(ctx, w.mark).Err() == nil; {
 		select {
@@ -116,7 +116,7 @@ func (w *watcher) run(lines *bufio.Reader) {
 	}
 }
 
-// begin connects and asks for all commands from now on.
+// begin connects, and asks for all commands from now on.
 func (w *watcher) begin() (*bufio.Reader, error) {
 	dialer := net.Dialer{Timeout: dialTimeout}
 	conn, err := dialer.DialContext(context.Background(), "tcp", w.target)
@@ -127,7 +127,7 @@ func (w *watcher) begin() (*bufio.Reader, error) {
 	w.conn = conn
 	w.mu.Unlock()
 	select {
-	case <-w.done: // close has not seen this connection
+	case <-w.done: // close does not know this connection
 		return nil, conn.Close()
 	default:
 	}
@@ -145,7 +145,7 @@ func (w *watcher) begin() (*bufio.Reader, error) {
 	return lines, nil
 }
 
-// line looks at one command, as in
+// line reads one command, as in
 //
 //	+1339518083.107412 [0 127.0.0.1:60866] "evalsha" "6b1b" "1" "key"
 //	+1339518083.107420 [0 lua] "get" "key"
@@ -178,7 +178,7 @@ func (w *watcher) line(lines *bufio.Reader) error {
 	return skip(lines)
 }
 
-// begun notes the script and its keys.
+// begun records the script and its keys.
 func (w *watcher) begun(lines *bufio.Reader, name string) error {
 	var head [2]string // the script, and how many keys it has
 	for i := range head {
@@ -201,7 +201,7 @@ func (w *watcher) begun(lines *bufio.Reader, name string) error {
 	return skip(lines)
 }
 
-// called judges a command of the script that runs.
+// called checks a command of the present script.
 func (w *watcher) called(args []string) {
 	sub := ""
 	if len(args) > 1 {
@@ -229,7 +229,7 @@ func (w *watcher) called(args []string) {
 	}
 }
 
-// words reads the rest of a line, which begins with what was read of it.
+// words reads the rest of a line. first is what was already read of it.
 func words(lines *bufio.Reader, first string) ([]string, error) {
 	all := []string{first}
 	for {
@@ -241,8 +241,8 @@ func words(lines *bufio.Reader, first string) ([]string, error) {
 	}
 }
 
-// word reads the next word of a line: "..." with escapes as in C. At the end of the line
-// there is none more.
+// word reads the next word of a line: "..." with escapes as in C. At the end of the line it returns
+// false.
 func word(lines *bufio.Reader) (text string, more bool, err error) {
 	var b []byte
 	for inside := false; ; {
@@ -270,7 +270,7 @@ func word(lines *bufio.Reader) (text string, more bool, err error) {
 	}
 }
 
-// unescape reads what follows a backslash.
+// unescape reads the characters after a backslash.
 func unescape(lines *bufio.Reader) (byte, error) {
 	c, err := lines.ReadByte()
 	switch c {

@@ -16,7 +16,7 @@ import (
 
 const (
 	dialTimeout = time.Minute
-	tlsRecord   = 0x16 // the first byte of a client that speaks TLS
+	tlsRecord   = 0x16 // the first byte of a TLS connection
 	refuse      = "return redis.error_reply(ARGV[1])"
 )
 
@@ -42,7 +42,7 @@ func (p *proxy) accept() {
 	}
 }
 
-// close ends the listener and all connections, and returns when all is at rest.
+// close closes the listener and all connections, and waits for all goroutines.
 func (p *proxy) close() {
 	_ = p.listener.Close()
 	p.mu.Lock()
@@ -54,7 +54,7 @@ func (p *proxy) close() {
 	p.running.Wait()
 }
 
-// hold keeps the connection for close to end, unless that has been.
+// hold keeps the connection for close. After close it returns false.
 func (p *proxy) hold(conn net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -73,7 +73,7 @@ func (p *proxy) drop(conn net.Conn) {
 	_ = conn.Close()
 }
 
-// reset closes a connection so that the other end takes it for broken.
+// reset closes a connection so that the other end sees a reset.
 func reset(conn net.Conn) {
 	if tcp, ok := conn.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)
@@ -81,7 +81,7 @@ func reset(conn net.Conn) {
 	_ = conn.Close()
 }
 
-// serve passes on what a client sends, as far as it may, and all answers.
+// serve passes on the allowed commands of a client, and all answers.
 func (p *proxy) serve(client net.Conn) {
 	if !p.hold(client) {
 		return
@@ -105,14 +105,14 @@ func (p *proxy) serve(client net.Conn) {
 	go func() {
 		defer close(answers)
 		_, _ = io.Copy(l.client, server)
-		_ = server.Close() // nobody is to wait for answers any more
+		_ = server.Close() // ends the goroutine that reads answers
 		if !l.wronged.Load() {
 			_ = client.Close()
 		}
 	}()
 	err = l.run()
 	if errors.Is(err, errProtocol) {
-		// After the answers to all that came before.
+		// The error comes after the answers to all earlier commands.
 		l.wronged.Store(true)
 		p.cache.violatedf("%v", err)
 		_ = l.out.Flush()
@@ -131,7 +131,7 @@ func halfClose(conn net.Conn) {
 	}
 }
 
-// open finds out whether the client speaks TLS.
+// open finds out whether the client uses TLS.
 func (p *proxy) open(client, server net.Conn) (*link, error) {
 	raw := bufio.NewReader(client)
 	first, err := raw.Peek(1)
@@ -152,7 +152,7 @@ func (p *proxy) open(client, server net.Conn) (*link, error) {
 
 const bufferSize = 32 << 10
 
-// peeked is a connection of which some bytes are in a buffer already.
+// peeked is a connection of which a buffer holds the first bytes.
 type peeked struct {
 	net.Conn
 
@@ -162,7 +162,7 @@ type peeked struct {
 // Read implements net.Conn.
 func (c peeked) Read(b []byte) (int, error) { return c.r.Read(b) }
 
-// flushing sends what was written before it waits for more to read.
+// flushing flushes the writer before each read.
 type flushing struct {
 	r io.Reader
 	w *bufio.Writer
@@ -176,21 +176,21 @@ func (f flushing) Read(b []byte) (int, error) {
 	return f.r.Read(b)
 }
 
-// link is one client's connection with the server.
+// link connects one client with the server.
 type link struct {
 	cache   *Cache
-	client  net.Conn // where TLS has ended
+	client  net.Conn // decrypted
 	in      requests
 	out     *bufio.Writer // to the server
-	plain   bool          // the client speaks no TLS, and should
-	queued  bool          // what it sends is queued for a transaction
-	wronged atomic.Bool   // the client is to get an error yet
+	plain   bool          // the client does not use TLS, but must
+	queued  bool          // a transaction queues the commands
+	wronged atomic.Bool   // the client must still get an error
 }
 
-// errRefused ends a connection that the cache does not take.
+// errRefused ends a connection that the cache does not accept.
 var errRefused = errors.New("connection refused")
 
-// run passes on command after command, until the client ends.
+// run passes on commands until the client ends.
 func (l *link) run() error {
 	for {
 		q, err := l.in.begin()
@@ -205,7 +205,7 @@ func (l *link) run() error {
 			_, err := io.Copy(struct{ io.Writer }{l.out}, l.in.r)
 			return err
 		}
-		if l.plain && name != "ping" { // which replicas begin with
+		if l.plain && name != "ping" { // replicas begin with it
 			l.cache.violatedf("%s on a connection without TLS", name)
 			return errRefused
 		}
@@ -215,15 +215,14 @@ func (l *link) run() error {
 	}
 }
 
-// isReplication reports whether the connection is that of a replica of the server, from this
-// command on.
+// isReplication reports whether the command turns the connection into that of a replica.
 func (l *link) isReplication(name string, q request) bool {
 	_, secure := l.client.(*tls.Conn)
 	return !secure && name == "replconf" && strings.EqualFold(q.arg(1), "listening-port") && l.cache.isReplica(q.arg(2))
 }
 
-// pass sends the command, or in its place another that the server answers with the error
-// it has to get: so answers keep their order, and transactions are aborted.
+// pass sends the command. In place of a forbidden one it sends a command that the server answers
+// with an error, so that answers keep their order and transactions are aborted.
 func (l *link) pass(q request, v verdict) error {
 	if v.why == "" {
 		switch strings.ToLower(q.arg(0)) {
@@ -240,7 +239,7 @@ func (l *link) pass(q request, v verdict) error {
 	l.cache.violatedf("%s", v.why)
 	substitute := []string{"EVAL", refuse, "0", v.says}
 	if l.queued {
-		substitute = []string{q.arg(0) + "?"} // which is unknown; a script would be queued
+		substitute = []string{q.arg(0) + "?"} // an unknown command; a transaction would queue a script
 	}
 	args := make([][]byte, len(substitute))
 	for i, arg := range substitute {

@@ -9,23 +9,23 @@ import (
 )
 
 const (
-	headArgs  = 3  // of a command are read before it is passed on
-	shortArg  = 64 // bytes of an argument that are
+	headArgs  = 3  // arguments that are read before a command is passed on
+	shortArg  = 64 // maximum bytes of such an argument
 	maxCount  = 1 << 20
 	maxLength = 512 << 20
 )
 
-// errProtocol is wrapped by what a client wrote that is no command.
+// errProtocol is wrapped by errors for input that is not a command.
 var errProtocol = errors.New("protocol error")
 
-// request is the beginning of a command as it was read.
+// request is the beginning of a command.
 type request struct {
-	count int      // of its arguments, the name among them
-	head  [][]byte // the first ones
-	next  int      // bytes of the one after head, which are yet to be read; -1: not known yet
+	count int      // number of arguments, with the name
+	head  [][]byte // the first arguments
+	next  int      // length of the unread argument after head; -1: not known yet
 }
 
-// arg is an argument, "" where it was not read.
+// arg returns an argument, "" if it was not read.
 func (q request) arg(i int) string {
 	if i < len(q.head) {
 		return string(q.head[i])
@@ -33,7 +33,7 @@ func (q request) arg(i int) string {
 	return ""
 }
 
-// length is that of an argument, as far as it is known.
+// length returns the length of an argument, if it is known.
 func (q request) length(i int) int {
 	switch {
 	case i < len(q.head):
@@ -45,14 +45,14 @@ func (q request) length(i int) int {
 	}
 }
 
-// requests reads the commands of a client, one after the other: begin, and then rest.
+// requests reads the commands of a client: for each, begin and then rest.
 type requests struct{ r *bufio.Reader }
 
-// begin reads the first arguments of the next command, those that are short, and scripts.
-// io.EOF means that there is none.
+// begin reads the first arguments of the next command if they are short, or a script. io.EOF means
+// that there is no further command.
 func (in requests) begin() (request, error) {
 	q := request{next: -1}
-	for q.count <= 0 { // "*0" and "*-1" ask for nothing
+	for q.count <= 0 { // "*0" and "*-1" are empty
 		if _, err := in.r.Peek(1); err != nil {
 			return q, err
 		}
@@ -86,7 +86,7 @@ func (in requests) begin() (request, error) {
 	return q, nil
 }
 
-// limit is how long the argument after head may be to be read into memory.
+// limit returns the maximum length of the argument after head to be read into memory.
 func (requests) limit(q request) int {
 	if len(q.head) > 0 && isScripting(q.arg(0)) {
 		return maxScript
@@ -98,9 +98,9 @@ func isScripting(name string) bool {
 	return len(name) >= 4 && (name[0]|0x20 == 'e' && name[1]|0x20 == 'v' || name[0]|0x20 == 's' && name[1]|0x20 == 'c')
 }
 
-// rest passes on what begin has left of the command.
+// rest passes on the part of the command that begin has not read.
 func (in requests) rest(w io.Writer, q request) error {
-	w = struct{ io.Writer }{w} // without ReadFrom, within which a flush would do harm
+	w = struct{ io.Writer }{w} // hides ReadFrom, which must not meet a flush
 	n := q.next
 	for range q.count - len(q.head) {
 		if n < 0 {
@@ -129,7 +129,7 @@ func (in requests) rest(w io.Writer, q request) error {
 	return nil
 }
 
-// number reads a line that is kind and a number from -1 to limit.
+// number reads a line with kind and a number from -1 to limit.
 func (in requests) number(kind byte, limit int) (int, error) {
 	var digits []byte
 	for {
@@ -156,7 +156,7 @@ func (in requests) number(kind byte, limit int) (int, error) {
 	}
 }
 
-// lineEnd reads what follows an argument.
+// lineEnd reads the line end after an argument.
 func (in requests) lineEnd() error {
 	var end [2]byte
 	if _, err := io.ReadFull(in.r, end[:]); err != nil {
@@ -168,7 +168,7 @@ func (in requests) lineEnd() error {
 	return nil
 }
 
-// notEOF makes the end of the stream in the middle of a command an error.
+// notEOF turns the end of the stream in the middle of a command into an error.
 func notEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -176,7 +176,7 @@ func notEOF(err error) error {
 	return err
 }
 
-// writeArgs begins a command of count arguments with those that are given.
+// writeArgs writes the start of a command of count arguments: the number and the given arguments.
 func writeArgs(w io.Writer, count int, args ...[]byte) error {
 	if _, err := fmt.Fprintf(w, "*%d\r\n", count); err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 	"testing/iotest"
 )
 
-// passOn reads all commands as the proxy does, and returns what it would send.
+// passOn reads all commands like the proxy, and returns the bytes that it would send.
 func passOn(r io.Reader) (sent []byte, names []string, err error) {
 	var out bytes.Buffer
 	in := requests{bufio.NewReaderSize(r, 16)}
@@ -68,8 +68,8 @@ func TestWhatIsNoCommand(t *testing.T) {
 	}
 }
 
-// Whatever is passed on is commands, and the same ones when it is read again; what was read
-// in one piece is passed on as it was.
+// FuzzRequests checks that the output consists of commands, and that reading it again gives the
+// same commands. Input that was read in one piece must not change.
 func FuzzRequests(f *testing.F) {
 	f.Add([]byte("*1\r\n$4\r\nPING\r\n*0\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\n"))
 	f.Add([]byte("*3\r\n$4\r\nEVAL\r\n$8\r\nreturn 1\r\n$1\r\n0\r\n"))

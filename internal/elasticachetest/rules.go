@@ -9,14 +9,14 @@ import (
 // Kind is one of the two kinds of caches.
 type Kind int
 
-// A node-based cache is servers of one's own, alone or as a cluster. A serverless one is a
-// service that speaks the protocol of a cluster, over TLS.
+// A node-based cache has its own servers, alone or as a cluster. A serverless cache is a service
+// that uses the protocol of a cluster over TLS.
 const (
 	NodeBased Kind = iota + 1
 	Serverless
 )
 
-// String is the kind's name.
+// String returns the name of the kind.
 func (k Kind) String() string {
 	if k == Serverless {
 		return "serverless"
@@ -35,9 +35,9 @@ const (
 		cluster addslots, cluster addslotsrange, cluster bumpepoch, cluster delslots, cluster delslotsrange,
 		cluster failover, cluster flushslots, cluster forget, cluster links, cluster meet, cluster setslot,
 	` +
-		// Of the same sort: each changes what the service itself manages.
+		// Each of these is refused because it changes what the service itself manages.
 		`cluster replicate, cluster reset, cluster saveconfig, cluster set-config-epoch, failover, module, replconf,` +
-		// Of Redis alone, from 8 on: Valkey rejects it.
+		// Only Redis 8 and later has this command; Valkey rejects it.
 		`client maint_notifications`
 	notServerless = `
 		acl log, client caching, client getredir, client id, client info, client kill, client list, client no-evict,
@@ -45,12 +45,13 @@ const (
 		cluster count-failure-reports, fcall, fcall_ro, function, keys, lastsave, latency, memory, monitor, move, object,
 		pfdebug, pfselftest, psubscribe, pubsub numpat, punsubscribe, script kill, select, slowlog, swapdb, wait,
 	` +
-		// Younger than the list or of the same sort.
+		// These are newer than the list, or similar to its commands.
 		`client no-touch, commandlog, script debug, waitaof`
 )
 
 const (
-	// Of a serverless cache. The name is counted, which is on the safe side.
+	// The limits are for a serverless cache. The count includes the name of the command, which is
+	// the stricter reading.
 	maxArguments = 3999
 	maxScript    = 4 << 20 // bytes
 )
@@ -75,13 +76,14 @@ func newRules(kind Kind) rules {
 	return r
 }
 
-// verdict is what becomes of a command. The zero value: it may pass.
+// verdict is the decision on a command. The zero value allows it.
 type verdict struct {
-	why  string // it is forbidden, for the test's eyes
+	why  string // reason for the test; "": allowed
 	says string // the error that the client gets
 }
 
-// command judges a command by its name and the argument after it, which may be none, in any case.
+// command judges a command by its name and its first argument, which may be "". Case does not
+// matter.
 func (r rules) command(name, sub string) verdict {
 	command := strings.ToLower(name)
 	both := command + " " + strings.ToLower(sub)
@@ -94,7 +96,7 @@ func (r rules) command(name, sub string) verdict {
 	return verdict{}
 }
 
-// request judges all of a command that a client sent.
+// request judges a whole command of a client.
 func (r rules) request(q request) verdict {
 	name := strings.ToLower(q.arg(0))
 	if v := r.command(q.arg(0), q.arg(1)); v.why != "" {
@@ -108,7 +110,7 @@ func (r rules) request(q request) verdict {
 	if r.kind != Serverless {
 		return verdict{}
 	}
-	script := 0 // the argument that is one
+	script := 0 // index of the script's argument
 	switch name {
 	case "eval", "evalsha", "eval_ro", "evalsha_ro":
 		script = 1

@@ -60,7 +60,7 @@ type Layer struct {
 // Ledger is the ledger's state of a page.
 type Ledger struct {
 	Sequence uint64         `json:"sequence"`
-	Left     uint64         `json:"left"` // sequence at which a user last left the page; 0: none has
+	Left     uint64         `json:"left"` // sequence at which a user last left the page; 0: no user has
 	Keys     int            `json:"keys"`
 	Kinds    map[string]int `json:"kinds"`
 	Users    int            `json:"users"`
@@ -73,7 +73,8 @@ type UserKeys struct {
 	Keys int    `json:"keys"`
 }
 
-// Drawing is a condensed page: a byte per cell, from 0 if no bit is set to 255 if all are.
+// Drawing is a condensed page: one byte per cell, from 0 if no bit is set to 255 if all bits are
+// set.
 type Drawing struct {
 	Cells   int    `json:"cells"`
 	Bits    []byte `json:"bits"`
@@ -144,7 +145,7 @@ type User struct {
 	Lacks     map[string]int `json:"lacks"`
 	PageState string         `json:"page_state"`
 	PageKeys  uint32         `json:"page_keys"`
-	PageUsers int            `json:"page_users"` // number of users with keys in the page, this user included; 0 without a ledger
+	PageUsers int            `json:"page_users"` // users with keys in the page, this one included; 0 without a ledger
 	FeedBytes int            `json:"feed_bytes"`
 	Probed    bool           `json:"probed"`
 	Windows   []Window       `json:"windows"`

@@ -17,12 +17,12 @@ type Verdict uint8
 
 // Verdicts.
 const (
-	Held          Verdict = iota + 1 // the ledger has it, and the page reports it
-	Gone                             // neither does
-	FalsePositive                    // the page reports it, and the ledger does not have it
-	Lost                             // the ledger has it, but the page does not report it
-	Over                             // it has ended, but stays in the page until it is removed
-	Reported                         // the page reports it, and nothing can confirm it
+	Held          Verdict = iota + 1 // the ledger has the key, and the page reports it
+	Gone                             // the ledger does not have the key, and the page does not report it
+	FalsePositive                    // the page reports the key, but the ledger does not have it
+	Lost                             // the ledger has the key, but the page does not report it
+	Over                             // the activity has ended, but its key stays in the page until it is removed
+	Reported                         // the page reports the key, and no ledger can confirm it
 )
 
 func (v Verdict) String() string {
@@ -38,11 +38,11 @@ type Removal uint8
 
 // Removals.
 const (
-	RemovedByClearing Removal = iota + 1 // enough of its bits are its own: they are cleared
-	RemovedByRebuild                     // too few are: the page is rebuilt
-	RemovedByTime                        // its window forgets it
-	NotRemovable                         // no bit is, and there is no ledger for a rebuild
-	NothingToRemove                      // the page does not report it
+	RemovedByClearing Removal = iota + 1 // enough bits are the key's own: they are cleared
+	RemovedByRebuild                     // too few bits are the key's own: the page is rebuilt
+	RemovedByTime                        // the window forgets the key
+	NotRemovable                         // no bit is the key's own, and there is no ledger for a rebuild
+	NothingToRemove                      // the page does not report the key
 )
 
 func (r Removal) String() string {
@@ -53,8 +53,8 @@ func (r Removal) String() string {
 	return names[0]
 }
 
-// KeyInside is the state of an activity's keys: one for each side. For a two-way kind it includes
-// those of the same activity in the other direction.
+// KeyInside is the state of an activity's keys, one for each side. For a two-way kind it includes
+// the keys of the same activity in the other direction.
 type KeyInside struct {
 	Kind   activity.Kind
 	User   string
@@ -67,13 +67,13 @@ type KeySide struct {
 	// Side is "direct", or "mirror" for the key in the target's page. "reverse" and
 	// "reverse_mirror" are the same for the target's activity with the user.
 	Side string
-	// Kind is that of the row: the kind's name, or that of its other side.
+	// Kind is the kind of the row: the kind's name, or that of its other side.
 	Kind string
-	// Owner and Target are those of the row. The owner's page holds the key.
+	// Owner and Target are the row's. The owner's page holds the key.
 	Owner, Target string
-	// Page is its place in the store: a page number, or the id of a window.
+	// Page is the place of the page in the store: a page number, or the id of a window.
 	Page string
-	// Number is the page's number; for a window, that of the user's slot.
+	// Number is the page's number; for a window, the number of the user's slot.
 	Number uint32
 	State  pages.PageState
 
@@ -81,10 +81,10 @@ type KeySide struct {
 	Removal Removal
 	Verdict Verdict
 
-	Confirmed bool           // there is a ledger that was asked for the row
-	Row       *activity.Item // the ledger's; nil: it has none, or there is no ledger
-	// From and Forgotten are for a window that reports the key: the earliest time that the key can
-	// be from, and the time at which it is forgotten.
+	Confirmed bool           // whether a ledger was asked for the row
+	Row       *activity.Item // the ledger's row; nil: none, or no ledger
+	// From and Forgotten are set for a window that reports the key. The key was recorded at From or
+	// later, and is forgotten at Forgotten.
 	From, Forgotten time.Time
 }
 
@@ -92,7 +92,7 @@ type KeySide struct {
 type keyReader struct {
 	of   activity.Activities
 	seed uint64
-	// pages has what was read so far, by owner.
+	// pages holds the pages read so far, by owner.
 	pages map[string]pageOfOwner
 	*KeyInside
 }
@@ -163,7 +163,7 @@ func (r *keyReader) readSide(ctx context.Context, s *KeySide) (*pages.PageInside
 		}
 		r.pages[s.Owner] = p
 	}
-	// The rows are from the moment of the read, like the page: a later write is in neither.
+	// The rows and the page are from the same moment, so both lack later writes.
 	if !slices.ContainsFunc(p.rows, func(row ledger.Row) bool {
 		return row.Target == s.Target && row.Kind == s.Kind && row.Owner == s.Owner
 	}) {
@@ -172,7 +172,7 @@ func (r *keyReader) readSide(ctx context.Context, s *KeySide) (*pages.PageInside
 	return p.inside, r.readTimes(ctx, s)
 }
 
-// readTimes reads the times of a side's row, even if that has ended.
+// readTimes reads the times of a side's row, even if the row has ended.
 func (r *keyReader) readTimes(ctx context.Context, s *KeySide) error {
 	recorder, err := activity.WithLedger(r.of, "an activity's times")
 	if err != nil {
@@ -187,7 +187,7 @@ func (r *keyReader) readTimes(ctx context.Context, s *KeySide) error {
 		row = truth.Evidence[0].Reverse
 	}
 	if s.Row = row; row == nil {
-		s.Row = &activity.Item{Target: s.Target} // it was removed meanwhile
+		s.Row = &activity.Item{Target: s.Target} // the row was removed since
 	}
 	return nil
 }
@@ -220,7 +220,7 @@ func (r *keyReader) key(s *KeySide) favfilter.Hash {
 	return start.With(favfilter.HashKey(r.seed, s.Target))
 }
 
-// trace looks the key of a side up in its page.
+// trace looks up the key of a side in its page.
 func (r *keyReader) trace(s *KeySide, page *favfilter.Page) {
 	if page != nil {
 		s.Traced = page.Trace(r.key(s))
@@ -228,7 +228,7 @@ func (r *keyReader) trace(s *KeySide, page *favfilter.Page) {
 	r.judge(s)
 }
 
-// judge sets the verdict about a side, and what an undo does.
+// judge sets the verdict about a side, and the effect of an undo.
 func (r *keyReader) judge(s *KeySide) {
 	s.Verdict = r.verdict(s)
 	switch {

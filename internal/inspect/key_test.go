@@ -26,10 +26,10 @@ func (in *KeyInside) side(t *testing.T, name string) KeySide {
 	return KeySide{}
 }
 
-// An undo does what is predicted, and the state of a key agrees with the feed and the ledger.
+// An undo has the predicted effect, and the state of a key agrees with the feed and the ledger.
 func TestInspectKey(t *testing.T) {
 	onStores(t, func(t *testing.T, store favfilter.Store) {
-		g := newRigAt(t, store, 1, 0.2) // few bits a key, so that many are shared
+		g := newRigAt(t, store, 1, 0.2) // so few bits a key that many are shared
 		var batch []activity.Activity
 		for i := range 300 {
 			batch = append(batch, add("1", "hide", fmt.Sprint(i)))
@@ -60,7 +60,7 @@ func TestInspectKey(t *testing.T) {
 		}
 		for _, want := range []string{"held clears", "held rebuilds", Gone.String() + " " + NothingToRemove.String()} {
 			if seen[want] == 0 {
-				t.Errorf("none is %q: %v", want, seen)
+				t.Errorf("no key is %q: %v", want, seen)
 			}
 		}
 		if n := seen["false_positive clears"] + seen["false_positive rebuilds"]; n == 0 || seen["held clears"]+seen["held rebuilds"] != 300 {
@@ -73,7 +73,7 @@ func TestInspectTwoWayKey(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 64)
 	g.record(t, add("1", "block", "2"))
 	g.dedicate(t, "2")
-	g.want(t, "2", "block", "1", activity.Reverse) // the page is rebuilt
+	g.want(t, "2", "block", "1", activity.Reverse) // rebuilds the page
 	in := g.inspectedKey(t, "block", "1", "2")
 	home := g.slot("1")
 	for _, want := range []KeySide{
@@ -110,8 +110,8 @@ func TestInspectTwoWayKey(t *testing.T) {
 	}
 }
 
-// A lost key, an ended one, and one on a missing page have different verdicts.
-func TestInspectKeyAmiss(t *testing.T) {
+// A lost key, an ended key, and a key on a missing page have different verdicts.
+func TestInspectKeyStates(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 1)
 	ends := time.Unix(0, g.now.Load()).Add(time.Hour).UTC()
 	a := add("1", "hide", "short")
@@ -125,7 +125,7 @@ func TestInspectKeyAmiss(t *testing.T) {
 	check := func(target string, want Verdict, state pages.PageState) {
 		t.Helper()
 		if got, page := verdict(target); got != want || page != state {
-			t.Errorf("%s is %v in a page that is %v, want %v, %v", target, got, page, want, state)
+			t.Errorf("%s is %v, page %v, want %v, %v", target, got, page, want, state)
 		}
 	}
 	check("short", Held, pages.PageSound)
@@ -143,7 +143,7 @@ func TestInspectKeyAmiss(t *testing.T) {
 	check("never", Gone, pages.PageMissing)
 }
 
-// Keys of other users on the page are not the user's, and an unused page is no page.
+// A user's keys do not include those of other users on the page. An unused page reports no key.
 func TestInspectKeyOfOthers(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 1)
 	gone := func(user string, state pages.PageState) {
@@ -165,12 +165,12 @@ func version(t *testing.T, g *rig) favfilter.Version {
 	return loaded[0].Version
 }
 
-// A window has one side, for any of its parts. Nothing can confirm its content.
+// A window has one side, whatever the part. No ledger can confirm its content.
 func TestInspectWindowKey(t *testing.T) {
 	onStores(t, func(t *testing.T, store favfilter.Store) {
 		g := newRig(t, store, 4)
 		if in := g.inspectedKey(t, "seen", "1", "p"); len(in.Sides) != 0 {
-			t.Errorf("of a window that is empty: %+v", in)
+			t.Errorf("empty window: %+v", in)
 		}
 		const part = 5 * 24 * time.Hour
 		partOf := func(at int64) time.Time { return time.Unix(0, at-at%int64(part)) }
@@ -189,12 +189,12 @@ func TestInspectWindowKey(t *testing.T) {
 			}
 			if s.Number != g.slot("1") || !strings.HasPrefix(s.Page, fmt.Sprintf("%d:seen.", g.slot("1"))) ||
 				s.Key(g.kindOf(t)) != "seen:U1_P"+target {
-				t.Errorf("%s is in %s of slot %d", target, s.Page, s.Number)
+				t.Errorf("%s is in window %s of slot %d", target, s.Page, s.Number)
 			}
 		}
 		in := g.inspectedKey(t, "seen", "1", "never")
 		if s := in.side(t, "direct"); len(in.Sides) != 1 || s.Verdict != Gone || s.Removal != NothingToRemove || !s.Forgotten.IsZero() {
-			t.Errorf("what was never seen: %+v", in.Sides)
+			t.Errorf("a post that was never seen: %+v", in.Sides)
 		}
 		u, err := ReadUser(t.Context(), g.Activities, "1")
 		must(t, err)
@@ -232,12 +232,12 @@ func TestInspectDamagedWindow(t *testing.T) {
 	}
 }
 
-// Without a ledger, only the effect of an undo is known; also on pages that have grown.
+// Without a ledger, the effect of an undo is still predicted, even on pages that have grown.
 func TestInspectWithoutLedger(t *testing.T) {
 	onStores(t, func(t *testing.T, store favfilter.Store) {
 		g := openWithout(t, activity.PlainConfig{Store: store, Pages: 1, FalsePositiveRate: 0.4})
 		var batch []activity.Activity
-		for i := range 3000 { // made for 512
+		for i := range 3000 { // the filter was created for 512 keys a page
 			batch = append(batch, add("1", "hide", fmt.Sprint(i)))
 		}
 		_, err := g.Record(t.Context(), batch)
@@ -261,7 +261,7 @@ func TestInspectWithoutLedger(t *testing.T) {
 			must(t, err)
 			want := map[Removal]activity.Outcome{RemovedByClearing: activity.Changed, NotRemovable: activity.Stuck, NothingToRemove: activity.Unchanged}[s.Removal]
 			if outcomes[0] != want {
-				t.Fatalf("%d was to go by %v, and came out %v", i, s.Removal, outcomes[0])
+				t.Fatalf("key %d: predicted %v, outcome %v", i, s.Removal, outcomes[0])
 			}
 		}
 		if seen[RemovedByClearing] == 0 || seen[NotRemovable] == 0 || len(seen) > 3 {

@@ -25,7 +25,7 @@ type rig struct {
 	now    atomic.Int64 // unix nanoseconds
 }
 
-// exchangeable is a store that can be replaced by another.
+// exchangeable is a store that can be replaced.
 type exchangeable struct{ favfilter.Store }
 
 // newRig opens a Recorder that does nothing in the background.
@@ -34,7 +34,7 @@ func newRig(t *testing.T, store favfilter.Store, number uint32) *rig {
 	return newRigAt(t, store, number, 0)
 }
 
-// newRigAt is newRig with a false-positive rate.
+// newRigAt is newRig with the given false-positive rate.
 func newRigAt(t *testing.T, store favfilter.Store, number uint32, rate float64) *rig {
 	t.Helper()
 	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: number})
@@ -117,7 +117,7 @@ func (g *rig) slot(user string) uint32 {
 	return ledger.Identity{Pages: id.Pages}.Slot(pages.UserHash(id.Seed, user))
 }
 
-// dedicate gives a user a dedicated page, as another process does.
+// dedicate gives a user a dedicated page, like another process.
 func (g *rig) dedicate(t *testing.T, user string) {
 	t.Helper()
 	_, err := g.ledger.Dedicate(t.Context(), pages.UserHash(g.Inside().Identity().Seed, user))

@@ -162,7 +162,7 @@ func counts(of map[string]int) string {
 	return strings.Join(parts, ", ")
 }
 
-// draw draws a character per cell. The strongest shade is for the fullest cell.
+// draw draws one character per cell. The strongest shade stands for the fullest cell.
 func (s Style) draw(t *text, title string, cells []byte) {
 	most := byte(0)
 	for _, c := range cells {
@@ -184,7 +184,7 @@ func (s Style) draw(t *text, title string, cells []byte) {
 	}
 }
 
-// legend returns all shades, from nothing to the most.
+// legend returns all shades, from that of 0 to that of most.
 func (s Style) legend(most byte) string {
 	var b strings.Builder
 	b.WriteString("0 % |")
@@ -198,7 +198,7 @@ func (s Style) legend(most byte) string {
 	return b.String()
 }
 
-// cell returns the shade of a cell. Only an empty cell has the shade of nothing.
+// cell returns the shade of a cell. Only an empty cell has the first shade.
 func (s Style) cell(c, most byte) string {
 	if c == 0 {
 		return s.shade(0)

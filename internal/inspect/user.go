@@ -14,7 +14,7 @@ import (
 // UserInside describes a user's page and windows, and the user's keys there.
 type UserInside struct {
 	User      string
-	Hash      uint64 // places the user
+	Hash      uint64 // hash of the user's id, which determines the slot
 	Slot      uint32 // number of the hash slot in the store that has all pages and windows of the user
 	Page      uint32 // the user's page
 	Dedicated bool   // the page is dedicated to the user
@@ -23,9 +23,9 @@ type UserInside struct {
 
 	Inside  *pages.PageInside // the user's page
 	Windows []UserWindow
-	// FeedBytes is what a feed of the user reads from the store: the bits of the page and of the
-	// windows. If the page is Probed, a feed reads only the bits that it looks for, and FeedBytes
-	// is that of the windows alone.
+	// FeedBytes is the number of bytes that a feed of the user reads from the store: the bits of
+	// the page and of the windows. If the page is Probed, a feed reads only the bits that it looks
+	// for. FeedBytes then counts only the windows.
 	FeedBytes int
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/faulttest"
 )
 
-// somePopulation returns a population on a single page, whose keys are all known.
+// somePopulation records activities on a single page, with known numbers of keys.
 func somePopulation(t *testing.T, g *rig) {
 	t.Helper()
 	var batch []activity.Activity
@@ -54,7 +54,7 @@ func TestInspectUser(t *testing.T) {
 		}
 		put(t, g.store, emptied(t, g))
 		if u := look(); u.Total != 6 || u.Holds != 0 || !maps.Equal(u.Lacks, map[string]int{"block": 5, "like": 1}) {
-			t.Errorf("of a page that lost all: %+v", u)
+			t.Errorf("after the page lost its keys: %+v", u)
 		}
 		g.dedicate(t, "light")
 		g.want(t, "light", "like", "p1", activity.Direct)
@@ -69,16 +69,16 @@ func TestInspectUser(t *testing.T) {
 		}
 		nobody, err := ReadUser(t.Context(), g.Activities, "nobody")
 		if err != nil || nobody.Total != 0 || nobody.Holds != 0 || nobody.Page != 0 || nobody.Windows[0].Parts != 0 {
-			t.Errorf("who has done nothing: %+v, %v", nobody, err)
+			t.Errorf("user without activities: %+v, %v", nobody, err)
 		}
 		if _, err := ReadUser(t.Context(), g.Activities, "a\x00"); !isInvalid(err, activity.CodeInvalidID, "user") {
-			t.Errorf("of a bad id: %v", err)
+			t.Errorf("invalid id: %v", err)
 		}
 	})
 }
 
-// A user has a page even before anyone has done anything.
-func TestInspectNobody(t *testing.T) {
+// Inspecting a user works before any activity was recorded.
+func TestInspectUnusedPage(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 64)
 	for _, user := range []string{"1", "2", "3"} {
 		u, err := ReadUser(t.Context(), g.Activities, user)
@@ -96,8 +96,8 @@ func (s faultyWhole) LoadWhole(ctx context.Context, ids []favfilter.PageID) ([]f
 	return faulttest.Do(s.Faults, func() ([]favfilter.Loaded, error) { return s.Store.LoadWhole(ctx, ids) })
 }
 
-// TestInspectFaults makes each call of an inspection fail: the inspection returns an error or a
-// complete answer, never half of one.
+// TestInspectFaults lets each call of an inspection fail. The inspection returns an error or a
+// complete answer, never a part of one.
 func TestInspectFaults(t *testing.T) {
 	f := &faulttest.Faults{}
 	g := newRig(t, &favfilter.Memory{}, 4)
@@ -123,7 +123,7 @@ func TestInspectFaults(t *testing.T) {
 			whole, err := look()
 			switch {
 			case err == nil && !whole:
-				t.Errorf("%s, call %d fails: it is not whole, and nothing is said", name, at)
+				t.Errorf("%s, call %d fails: incomplete, without an error", name, at)
 			case err != nil && (!errors.As(err, new(*activity.UnavailableError)) || !errors.Is(err, faulttest.ErrInjected)):
 				t.Errorf("%s, call %d fails: %v", name, at, err)
 			case err != nil:
@@ -134,7 +134,7 @@ func TestInspectFaults(t *testing.T) {
 			}
 		}
 		if failed == 0 {
-			t.Errorf("%s: no call matters", name)
+			t.Errorf("%s: no failed call caused an error", name)
 		}
 	}
 }
@@ -154,15 +154,15 @@ func (s harmed) LoadWhole(ctx context.Context, ids []favfilter.PageID) ([]favfil
 	return s.Load(ctx, ids)
 }
 
-// Without a ledger, an absent page is unused, and an unreadable one is damaged.
-func TestInspectWithoutLedgerAmiss(t *testing.T) {
+// Without a ledger, a missing page counts as unused, and an unreadable one as damaged.
+func TestInspectFaultsWithoutLedger(t *testing.T) {
 	g := openWithout(t, activity.PlainConfig{Store: &favfilter.Memory{}, Pages: 4})
 	if p := g.inspectOne(t, 1); p.State != pages.PageUnused || !p.Agrees() || p.Damage != nil {
-		t.Errorf("where nothing is: %+v", p)
+		t.Errorf("missing page: %+v", p)
 	}
 	g.under.Store = harmed{g.under.Store}
 	if p := g.inspectOne(t, 1); p.State != pages.PageDamaged || p.Agrees() || p.Damage == nil {
-		t.Errorf("of a damaged page: %+v", p)
+		t.Errorf("damaged page: %+v", p)
 	}
 	g.under.Store = faulttest.Down{}
 	if _, err := g.Inside().InspectPage(t.Context(), 1); !errors.As(err, new(*activity.UnavailableError)) {
@@ -170,7 +170,7 @@ func TestInspectWithoutLedgerAmiss(t *testing.T) {
 	}
 }
 
-// An unreadable part of a window is a side without the keys recorded in it.
+// If a window is unreadable, its side is damaged and lacks its keys.
 func TestInspectHarmedWindow(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 4)
 	g.record(t, add("1", "seen", "p"))

@@ -93,7 +93,7 @@ func undoing(s *KeySide) string {
 	own := s.Traced.Clearable
 	switch {
 	case s.Verdict == FalsePositive:
-		return "" // there is nothing to undo
+		return "" // no key to undo
 	case s.Removal == RemovedByClearing:
 		return fmt.Sprintf(" An undo clears %d of its bits, in regions without a collision bit.", own)
 	case s.Removal == RemovedByRebuild:

@@ -1,5 +1,5 @@
-// Package logqueue keeps a log whose reader stands still, such as a full pipe, from stopping the
-// program that writes it.
+// Package logqueue keeps a program running while the reader of its log is stalled, for example with
+// a full pipe.
 package logqueue
 
 import (
@@ -10,66 +10,66 @@ import (
 	"time"
 )
 
-// Config is what a [Queue] is made of.
+// Config configures a [Queue].
 type Config struct {
 	_ struct{} // fields are named
 
-	Out io.Writer // gets each line in one call, one call at a time, and may block
+	Out io.Writer // gets one line a call, in one call at a time, and may block
 
-	// Lines and Bytes are how much may wait. A line that comes while as much waits is dropped.
+	// Lines and Bytes limit what may wait. A line that would exceed a limit is dropped.
 	Lines, Bytes int
 
-	// Patience is how long a caller waits at most for its line to be written. Once a caller has
-	// waited so long, the queue is behind, and nobody waits until it is empty again.
+	// Patience is how long a caller waits at most for its line to be written. If that is not
+	// enough, the queue is behind: callers no longer wait until the queue is empty again.
 	Patience time.Duration
 
-	// Retry is how long the queue pauses before it tries again to write a line, after an error of
-	// Out; it is behind meanwhile. 0: a line that cannot be written is dropped.
+	// Retry is the pause before the queue retries a line after an error of Out. The queue is behind
+	// until a retry succeeds. 0: a line that cannot be written is dropped.
 	Retry time.Duration
 
-	// Gap returns a line that says that n lines before it were dropped. Nil: no line says it.
+	// Gap returns a line that reports n dropped lines. nil: the log has no such line.
 	Gap func(n uint64) []byte
 
-	// OnBehind is called each time that the queue falls behind, by a caller that waited.
+	// OnBehind is called each time the queue falls behind, by the caller whose patience ended.
 	OnBehind func()
 }
 
-// Queue writes lines in order, from a goroutine of its own. While Out takes lines, a line is
-// written when the call that brought it returns, so it outlives the process. While Out blocks,
-// no caller waits longer than the patience: lines wait in memory, and are dropped when there are
-// too many. From then on until the queue is empty all lines are dropped, so that the log has one
-// gap, and one line about it. It is safe for concurrent use.
+// Queue writes lines in order, in its own goroutine. While Out takes lines, a line is written when
+// the call of Write returns, so it survives the end of the process. While Out blocks, no caller
+// waits longer than the patience. Lines wait in memory. When there are too many, further lines are
+// dropped until the queue is empty, so that the log has one gap, and one line about it. It is safe
+// for concurrent use.
 type Queue struct {
 	c       Config
-	retry   chan struct{} // has an element if the pause after an error is to end
+	retry   chan struct{} // has an element if the pause after an error must end
 	dropped atomic.Uint64
 
 	mu     sync.Mutex
-	lines  []line        // the first is being written
-	bytes  int           // of lines
+	lines  []line        // the first one is being written
+	bytes  int           // sum of lines
 	gap    uint64        // lines dropped since the queue was full
 	behind bool          // a caller's patience ended, or a failed write will be retried
-	closed bool          // nothing is tried again
-	idle   chan struct{} // closed when nothing is left to write; nil: nothing is
+	closed bool          // no line is retried
+	idle   chan struct{} // closed when all lines are written; nil: no line waits
 
-	untold uint64 // lines dropped that Gap has not told of; for write alone
+	untold uint64 // dropped lines that Gap has not reported; only write uses it
 }
 
 type line struct {
 	text []byte
-	done chan struct{} // closed when it was written, or dropped
+	done chan struct{} // closed when the line is written or dropped
 }
 
 // New returns an empty queue.
 func New(c Config) *Queue { return &Queue{c: c, retry: make(chan struct{}, 1)} }
 
-// Write takes a line, or drops it if too much waits. It never fails.
+// Write takes a line, or drops it if too many lines wait. It never fails.
 func (q *Queue) Write(text []byte) (int, error) {
 	q.put(text, false)
 	return len(text), nil
 }
 
-// Put takes a line however much waits.
+// Put takes a line, however many wait.
 func (q *Queue) Put(text []byte) { q.put(text, true) }
 
 // Behind reports whether Out blocks, or fails and will be retried.
@@ -90,8 +90,8 @@ func (q *Queue) TryNow() {
 	}
 }
 
-// Close waits until all lines are written, at most for the given time, and drops those that are
-// left. It returns how many these are. A call of Out that blocks is left alone.
+// Close waits for at most the given time until all lines are written, and drops those that are
+// left. It returns their number. It does not interrupt a call of Out that blocks.
 func (q *Queue) Close(within time.Duration) (left int) {
 	q.mu.Lock()
 	idle := q.idle
@@ -133,12 +133,13 @@ func (q *Queue) put(text []byte, always bool) {
 	}
 }
 
-// room reports whether a line of n bytes may be put. One line always may.
+// room reports whether the queue takes a line of n bytes. An empty queue takes a line of any
+// length.
 func (q *Queue) room(n int) bool {
 	return q.gap == 0 && (len(q.lines) == 0 || len(q.lines) < q.c.Lines && q.bytes+n <= q.c.Bytes)
 }
 
-// await waits until the line is written. It returns false if this call finds the queue behind.
+// await waits until the line is written. It returns false if the queue falls behind by this call.
 func (q *Queue) await(l line) bool {
 	timer := time.NewTimer(q.c.Patience)
 	defer timer.Stop()
@@ -156,7 +157,7 @@ func (q *Queue) await(l line) bool {
 	return false
 }
 
-// write writes all that there is.
+// write writes lines until none is left.
 func (q *Queue) write() {
 	for {
 		q.mu.Lock()
@@ -201,8 +202,7 @@ func (q *Queue) writeLine(text []byte) {
 	}
 }
 
-// tell writes how many lines were dropped, if any were. It reports whether Out works, as far as
-// it knows.
+// tell reports dropped lines in the log, if there are any. It returns false if Out fails.
 func (q *Queue) tell() bool {
 	if q.untold == 0 || q.c.Gap == nil {
 		return true

@@ -17,7 +17,7 @@ import (
 // valve takes lines while it is open, and blocks while it is shut.
 type valve struct {
 	mu    sync.Mutex
-	gate  chan struct{} // nil: it is open
+	gate  chan struct{} // nil: the valve is open
 	text  bytes.Buffer
 	calls int
 	fail  func(call int) error // nil: no call fails
@@ -86,7 +86,7 @@ func wantLines(t *testing.T, v *valve, want ...string) {
 	}
 }
 
-// A line is written when Write returns, and the caller may use its memory again.
+// When Write returns, the line is written, and the caller may reuse its memory.
 func TestWrite(t *testing.T) {
 	v := &valve{}
 	q := logqueue.New(config(v))
@@ -103,8 +103,8 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// Only the first line waits for its patience. Lines over the limit are dropped until nothing waits
-// any more, so that there is one gap.
+// Only the first line waits for its patience. Lines over the limit are dropped until the queue is
+// empty, so that there is one gap.
 func TestStandsStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v, behind := &valve{}, 0
@@ -115,7 +115,7 @@ func TestStandsStill(t *testing.T) {
 		start := time.Now()
 		put(t, q, "1")
 		if took := time.Since(start); took != time.Second || !q.Behind() {
-			t.Errorf("the first took %v", took)
+			t.Errorf("the first line took %v", took)
 		}
 		for i := range 4 {
 			put(t, q, fmt.Sprint(i+2))
@@ -159,7 +159,7 @@ func TestBehindUntilEmpty(t *testing.T) {
 		<-slow
 		synctest.Wait()
 		if q.Behind() {
-			t.Error("it is behind with nothing to write")
+			t.Error("the queue is behind with nothing to write")
 		}
 	})
 }
@@ -175,7 +175,7 @@ func TestBytes(t *testing.T) {
 		c.Bytes = 6
 		q := logqueue.New(c)
 		v.shut()
-		put(t, q, "longer than all the room") // alone, any line is taken
+		put(t, q, "longer than all the room") // an empty queue takes any line
 		put(t, q, "a")
 		v.open()
 		synctest.Wait()
@@ -189,7 +189,7 @@ func TestBytes(t *testing.T) {
 	})
 }
 
-// Lines that cannot be written are dropped, and their number comes before the next line.
+// Lines that cannot be written are dropped. A line with their number precedes the next line.
 func TestErrors(t *testing.T) {
 	v := &valve{fail: func(call int) error {
 		if call >= 2 && call <= 4 {
@@ -207,7 +207,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// With Retry, no line is lost, and lines stay in order.
+// With Retry, no line is lost, and lines keep their order.
 func TestRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		full := true
@@ -250,7 +250,7 @@ func TestClose(t *testing.T) {
 		v.shut()
 		put(t, q, "1")
 		put(t, q, "2")
-		go func() { // the reader is back in time
+		go func() { // the reader continues in time
 			time.Sleep(time.Second)
 			v.open()
 		}()
@@ -293,8 +293,8 @@ func TestCloseEndsRetry(t *testing.T) {
 	})
 }
 
-// With concurrent writers and a reader that comes and goes, lines are complete, each writer's lines
-// are in order, and missing lines are counted.
+// With concurrent writers and a reader that stalls at times, lines are complete, each writer's
+// lines are in order, and missing lines are counted.
 func TestManyWriters(t *testing.T) {
 	v := &valve{}
 	c := config(v)

@@ -1,4 +1,4 @@
-// Package lru holds values up to a number of bytes; the least recently used go first.
+// Package lru caches values up to a number of bytes, and evicts the least recently used first.
 package lru
 
 import (
@@ -8,10 +8,10 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// Cache holds values by key. Its methods may be called concurrently.
+// Cache maps keys to values. It is safe for concurrent use.
 type Cache[K comparable, V any] struct {
-	most    int // bytes of all values
-	largest int // bytes of one
+	most    int // maximum of all values together, in bytes
+	largest int // maximum of one value, in bytes
 
 	mu    sync.Mutex
 	bytes int
@@ -23,14 +23,14 @@ type sized[V any] struct {
 	bytes int
 }
 
-// New returns a Cache of values of most bytes in all, none of them of more than largest bytes.
-// Where largest is more than most, the value that was put last stays, however large it is.
+// New returns a Cache of up to most bytes in all. It ignores values of more than largest bytes.
+// If largest exceeds most, the Cache keeps the value stored last, even if it is larger than most.
 func New[K comparable, V any](most, largest int) *Cache[K, V] {
-	items, _ := simplelru.NewLRU[K, sized[V]](math.MaxInt, nil) // fails for a size below 1 alone
+	items, _ := simplelru.NewLRU[K, sized[V]](math.MaxInt, nil) // fails only for a size below 1
 	return &Cache[K, V]{most: most, largest: largest, items: items}
 }
 
-// Get returns what is held under the key.
+// Get returns the value of the key.
 func (c *Cache[K, V]) Get(key K) (value V, ok bool) { //nolint:ireturn // V is a struct or a pointer
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -38,7 +38,8 @@ func (c *Cache[K, V]) Get(key K) (value V, ok bool) { //nolint:ireturn // V is a
 	return item.value, ok
 }
 
-// Put holds a value of so many bytes, in place of the one before it.
+// Put stores a value of that many bytes, and replaces an earlier one. If the value is too large,
+// Put only removes the earlier one.
 func (c *Cache[K, V]) Put(key K, value V, bytes int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,7 +55,7 @@ func (c *Cache[K, V]) Put(key K, value V, bytes int) {
 	}
 }
 
-// Drop forgets what is held under the key.
+// Drop removes the value of the key.
 func (c *Cache[K, V]) Drop(key K) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -68,7 +69,7 @@ func (c *Cache[K, V]) drop(key K) {
 	}
 }
 
-// Clear forgets all values.
+// Clear removes all values.
 func (c *Cache[K, V]) Clear() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -76,7 +77,7 @@ func (c *Cache[K, V]) Clear() {
 	c.bytes = 0
 }
 
-// Size returns how many values are held, and how many bytes they take.
+// Size returns the number of values, and their total size in bytes.
 func (c *Cache[K, V]) Size() (values, bytes int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

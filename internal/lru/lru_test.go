@@ -9,14 +9,14 @@ import (
 	"github.com/feedfilter/feedfilter/internal/lru"
 )
 
-// A Cache holds what a list of all that was put holds, from the last used on, up to its bytes.
+// A Cache holds the same values as a list of the most recently used ones, up to its bytes.
 func TestCache(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		type item struct{ key, value, bytes int }
 		const most = 100
 		largest := rapid.SampledFrom([]int{most / 2, most + 10}).Draw(t, "largest")
 		l := lru.New[int, int](most, largest)
-		var model []item // the least recently used first
+		var model []item // the least recently used item first
 		find := func(key int) int { return slices.IndexFunc(model, func(i item) bool { return i.key == key }) }
 		drop := func(key int) (item, bool) {
 			n := find(key)

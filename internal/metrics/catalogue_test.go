@@ -47,7 +47,7 @@ func everything(t *testing.T) *metrics.Registry {
 	d := r.Redis()
 	d.Watch("pages", client)
 	d.Breakers("pages", redisstore.Guard(client, nil))
-	client.Ping(t.Context()) // fails, and counts
+	client.Ping(t.Context()) // fails, and is counted
 	return r
 }
 
@@ -62,10 +62,10 @@ func closedPort(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// nothing is a ledger that is never called.
+// nothing is a ledger whose methods are never called.
 type nothing struct{ activity.Ledger }
 
-// TestLint asks Prometheus' own linter about names, units and help.
+// TestLint checks names, units and help with Prometheus' own linter.
 func TestLint(t *testing.T) {
 	problems, err := testutil.GatherAndLint(everything(t).Gatherer())
 	if err != nil {
@@ -105,7 +105,7 @@ func TestCatalogue(t *testing.T) {
 		if meaning, listed := meanings[cell]; !listed {
 			t.Errorf("docs/METRICS.md lacks this row, or has other labels or another type:\n| %s | %s |", cell, f.GetHelp())
 		} else if meaning != f.GetHelp() {
-			t.Errorf("docs/METRICS.md says of %s %q, and its help %q", name, meaning, f.GetHelp())
+			t.Errorf("docs/METRICS.md explains %s as %q, its help as %q", name, meaning, f.GetHelp())
 		}
 		// Readers see the help of one metric at a time, so it must not refer to another metric.
 		if reference.MatchString(f.GetHelp()) {
@@ -114,7 +114,7 @@ func TestCatalogue(t *testing.T) {
 		delete(meanings, cell)
 	}
 	for cell := range meanings {
-		t.Errorf("docs/METRICS.md lists %s, which nothing exports", cell)
+		t.Errorf("docs/METRICS.md lists %s, which is not exported", cell)
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// A histogram keeps its counts, however far its durations are apart.
+// TestDurationsAreNeverReset checks that a histogram keeps its counts for any range of durations.
 func TestDurationsAreNeverReset(t *testing.T) {
 	o := durations("test_seconds", "Durations.")
 	if o.NativeHistogramMinResetDuration != 0 {

@@ -67,7 +67,7 @@ func (c call) done(start time.Time, err *error) { //nolint:gocritic // the error
 	switch {
 	case *err == nil, errors.Is(*err, context.Canceled): // the caller left, the ledger did not fail
 	case errors.Is(*err, ledger.ErrLargePage): // an answer: read it in parts
-	case errors.Is(*err, ledger.ErrGone): // an answer: nobody is on the page any more
+	case errors.Is(*err, ledger.ErrGone): // an answer: the page has no users
 	case errors.Is(*err, ledger.ErrLayoutBusy): // an answer: another process changes the layouts
 	default:
 		c.failed.Inc()

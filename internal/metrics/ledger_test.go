@@ -51,13 +51,13 @@ func openLedger(t *testing.T, pages uint32) *ledger.Ledger {
 	return l
 }
 
-// TestLedgerCounts counts calls that succeed, that fail and that were given up.
+// TestLedgerCounts counts calls that succeed, calls that fail and calls that the caller gave up.
 func TestLedgerCounts(t *testing.T) {
 	r := metrics.New(metrics.Settings{})
 	l := openLedger(t, 4)
 	m := r.Ledger(l)
 	if m.Identity() != l.Identity() || m.Shared() != l.Shared() {
-		t.Error("it is another ledger")
+		t.Error("Ledger returned a different identity")
 	}
 	for range 3 {
 		if _, err := m.Sequence(t.Context(), 0); err != nil {
@@ -65,12 +65,12 @@ func TestLedgerCounts(t *testing.T) {
 		}
 	}
 	if _, err := m.Sequence(t.Context(), 1<<25); err == nil {
-		t.Error("there is a page that no layout has")
+		t.Error("Sequence of a page that no layout has returned no error")
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := m.Counts(ended, 1, "1", time.Now()); err == nil {
-		t.Error("counted although nobody waits")
+		t.Error("Counts with an ended context returned no error")
 	}
 	got := values(t, r)
 	for series, want := range map[string]float64{
@@ -120,7 +120,7 @@ func TestLedgerTotal(t *testing.T) {
 		}
 		wantFailed := 0
 		func() {
-			defer func() { _ = recover() }() // an empty plan is none
+			defer func() { _ = recover() }() // some methods panic on empty arguments
 			if results := method.Call(args); !results[len(results)-1].IsNil() {
 				wantFailed = 1
 				fails++
@@ -140,7 +140,7 @@ func TestLedgerTotal(t *testing.T) {
 				failed++
 			}
 			if operation != "" && v != 1 {
-				t.Errorf("%s counts as %s, as another does", name, operation)
+				t.Errorf("%s counts as %s, like another method", name, operation)
 			}
 		}
 		if counted != 1 || failed != wantFailed {

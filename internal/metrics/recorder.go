@@ -33,7 +33,7 @@ func health(hasLedger bool, stats func() activity.Stats) *source {
 	return c
 }
 
-// truths returns the metrics of how pages follow the ledger.
+// truths returns the metrics that show how pages follow the ledger.
 func truths(stats func() activity.Stats) *source {
 	c := &source{}
 	positives := c.counter("feedfilter_exact_positives_total", "Positives of exact feeds.")
@@ -66,7 +66,7 @@ func truths(stats func() activity.Stats) *source {
 	return c
 }
 
-// views returns the metrics of where feeds read activities from.
+// views returns the metrics that show where feeds read activities from.
 func views(stats func() activity.Stats) *source {
 	c := &source{}
 	read := c.counter("feedfilter_views_total", "Reads of users' activities for feeds.", "source")
@@ -108,7 +108,7 @@ func writes(stats func() activity.Stats) *source {
 	return c
 }
 
-// windows returns the metrics of activities that are not in a ledger.
+// windows returns the metrics of activities that the ledger does not keep.
 func windows(stats func() activity.Stats) *source {
 	c := &source{}
 	evicted := c.counter("feedfilter_window_evicted_total",

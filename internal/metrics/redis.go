@@ -225,7 +225,7 @@ const introduction = "client"
 // worst returns why a pipeline failed, from err or the error of a command; "" if it did not fail.
 // If the sign-in is refused, unsent commands have no error.
 func worst(err error, cmds []redis.Cmder) (reason string) {
-	if _, ok := errors.AsType[redis.Error](err); !ok { // else it is that of a command
+	if _, ok := errors.AsType[redis.Error](err); !ok { // a server's error belongs to a command
 		reason = failureOf(err)
 	}
 	told := false
@@ -255,7 +255,7 @@ func (n *redisNode) done(start time.Time, reason string) bool {
 
 func (n *redisNode) count(cmd redis.Cmder) {
 	n.commands.WithLabelValues(cmd.Name()).Inc() // all names are in this program
-	read, ok := cmd.(*redis.SliceCmd)            // as pages are, by MGET alone
+	read, ok := cmd.(*redis.SliceCmd)            // only MGET, which reads pages, returns a slice
 	if !ok {
 		return
 	}
@@ -280,7 +280,7 @@ func failureOf(err error) string {
 	}
 	if reply, ok := errors.AsType[redis.Error](err); ok {
 		switch code, _, _ := strings.Cut(reply.Error(), " "); code {
-		case "NOSCRIPT", "MOVED", "ASK": // followed
+		case "NOSCRIPT", "MOVED", "ASK": // the client follows these
 			return ""
 		default:
 			return failReply

@@ -17,7 +17,7 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter/redisstore"
 )
 
-// replied is an error that the server answered with.
+// replied is an error that a server answers with.
 type replied string
 
 func (e replied) Error() string { return string(e) }
@@ -25,7 +25,7 @@ func (e replied) Error() string { return string(e) }
 // RedisError implements [redis.Error].
 func (replied) RedisError() {}
 
-// TestFailureOf tells apart why a round trip failed, also where the error is wrapped.
+// TestFailureOf checks the reasons of failed round trips, also for wrapped errors.
 func TestFailureOf(t *testing.T) {
 	late := &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}
 	for err, want := range map[error]string{
@@ -50,8 +50,8 @@ func TestFailureOf(t *testing.T) {
 	}
 }
 
-// TestWorst finds why a pipeline failed: its own error, or that of a command. The failure of the
-// command by which a client introduces itself does not count.
+// TestWorst checks why a pipeline failed: its own error, or that of a command. An error of the
+// command with which a client introduces itself does not count.
 func TestWorst(t *testing.T) {
 	refused, cut := replied("WRONGPASS"), io.EOF
 	for _, c := range []struct {
@@ -83,7 +83,7 @@ func TestWorst(t *testing.T) {
 	}
 }
 
-// TestRoundTrips counts commands that were sent, and not those that never were.
+// TestRoundTrips checks that only commands that were sent are counted.
 func TestRoundTrips(t *testing.T) {
 	d := New(Settings{}).Redis()
 	n := d.node(nodeName{"pages", "h:1"})
@@ -127,11 +127,11 @@ func TestDialled(t *testing.T) {
 		t.Errorf("written after the end: %v", err)
 	}
 	if conn, err := n.DialHook(func(context.Context, string, string) (net.Conn, error) { return nil, io.EOF })(t.Context(), "tcp", "h:1"); conn != nil || !errors.Is(err, io.EOF) {
-		t.Errorf("nobody there: %v, %v", conn, err)
+		t.Errorf("failed dial: %v, %v", conn, err)
 	}
 }
 
-// TestNodesThatLeft forgets those whose clients are gone.
+// TestNodesThatLeft checks that nodes without clients are removed.
 func TestNodesThatLeft(t *testing.T) {
 	r := New(Settings{})
 	d := r.Redis()

@@ -32,7 +32,7 @@ func watched(t *testing.T, o *redis.Options) (*metrics.Registry, *redis.Client) 
 	return r, client
 }
 
-// label puts those of the client and the node before others.
+// label returns the labels of the client and the node, followed by others.
 func label(server *redistest.Server, more ...string) string {
 	return fmt.Sprintf(`{client="pages",node=%q%s}`, server.Addr(), strings.Join(append([]string{""}, more...), ","))
 }
@@ -55,7 +55,7 @@ func TestRedisOfFeeds(t *testing.T) {
 	}
 	t.Cleanup(recorder.Close)
 	r.Activities(true, recorder.Stats)
-	restScrub(t, r, recorder) // or it may find the page missing, too, before it is made
+	restScrub(t, r, recorder) // otherwise the scrub may also find the missing page
 	if _, err := recorder.Record(t.Context(), []activity.Activity{{User: "1", Kind: "hide", Target: "p"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func TestRedisOfFeeds(t *testing.T) {
 
 	server.Kill()
 	for range 8 {
-		check() // from the ledger
+		check() // answered from the ledger
 	}
 	got := values(t, r)
 	if open := got["feedfilter_redis_breaker_open"+label(server)]; open != 1 {
@@ -130,7 +130,7 @@ func TestRedisOfFeeds(t *testing.T) {
 			got[`feedfilter_dependency_up{dependency="ledger"}`], got["feedfilter_ready"])
 	}
 	if n := got[`feedfilter_page_rebuild_failures_total{reason="missing"}`]; n < 1 {
-		t.Errorf("%v pages that could not be put in place", n)
+		t.Errorf("%v failed writes of pages", n)
 	}
 }
 
@@ -147,12 +147,12 @@ func restScrub(t *testing.T, r *metrics.Registry, recorder *activity.Recorder) {
 			t.Fatal("the scrub does not end")
 		}
 	}
-	if err := recorder.Pages().SetScrubRate(1); err != nil { // it has a second to its next look, and a minute from here on
+	if err := recorder.Pages().SetScrubRate(1); err != nil { // from now on a minute between rounds, not a second
 		t.Fatal(err)
 	}
 }
 
-// pageKey is the one page that somebody has written to.
+// pageKey returns the key of the only page that has activities.
 func pageKey(t *testing.T, client *redis.Client) string {
 	t.Helper()
 	keys, err := client.Keys(t.Context(), "fav:*:bits").Result()
@@ -162,7 +162,7 @@ func pageKey(t *testing.T, client *redis.Client) string {
 	return keys[0]
 }
 
-// TestRedisErrors tells failures apart. What is in the course of things is none.
+// TestRedisErrors checks the reasons of failures. Normal errors do not count.
 func TestRedisErrors(t *testing.T) {
 	server := redistest.Start(t)
 	r, client := watched(t, &redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true, MaxRetries: -1})
@@ -179,7 +179,7 @@ func TestRedisErrors(t *testing.T) {
 	if err := client.Get(ctx, "none").Err(); !errors.Is(err, redis.Nil) {
 		t.Fatal(err)
 	}
-	client.EvalSha(ctx, strings.Repeat("0", 40), nil) // no such script: it is sent again with its source
+	client.EvalSha(ctx, strings.Repeat("0", 40), nil) // the script is missing; clients then send its source
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
 	client.Get(ended, "none")
@@ -187,7 +187,7 @@ func TestRedisErrors(t *testing.T) {
 	client.Set(ctx, "text", "x", 0)
 	client.Incr(ctx, "text")
 	want(map[string]float64{"reply": 1})
-	pipe := client.Pipeline() // one round trip that fails, whatever number of its commands does
+	pipe := client.Pipeline() // one failed round trip for any number of failed commands
 	pipe.Get(ctx, "text")
 	pipe.Incr(ctx, "text")
 	pipe.Incr(ctx, "text")
@@ -199,7 +199,7 @@ func TestRedisErrors(t *testing.T) {
 	want(map[string]float64{"reply": 2, "timeout": 1})
 }
 
-// TestRedisSignIn counts a sign-in that is refused, which no command has as its error.
+// TestRedisSignIn counts a refused sign-in, which is not the error of any command.
 func TestRedisSignIn(t *testing.T) {
 	server := redistest.Start(t, "--requirepass", "right")
 	r, client := watched(t, &redis.Options{Addr: server.Addr(), Password: "wrong", MaxRetries: -1})
@@ -213,7 +213,7 @@ func TestRedisSignIn(t *testing.T) {
 	}
 }
 
-// TestRedisCluster counts by node, and only what was asked of it.
+// TestRedisCluster checks that commands are counted for the node that received them.
 func TestRedisCluster(t *testing.T) {
 	cluster := redistest.StartCluster(t, 3, 0)
 	r := metrics.New(metrics.Settings{})

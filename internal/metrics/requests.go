@@ -16,7 +16,7 @@ type Requests struct {
 
 // Route is one method of one route.
 type Route struct {
-	answered prometheus.Counter // with 200: the most frequent
+	answered prometheus.Counter // status 200, the most frequent
 	others   *prometheus.CounterVec
 	seconds  prometheus.Observer
 }

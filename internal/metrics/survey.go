@@ -58,7 +58,7 @@ type survey struct {
 	spreads []spread
 
 	mu   sync.Mutex
-	last []prometheus.Metric // sent again until then
+	last []prometheus.Metric // of the last survey; sent again until then
 	then time.Time
 }
 

@@ -9,7 +9,8 @@ import (
 	"github.com/feedfilter/feedfilter/activity/pages"
 )
 
-// TestSurvey puts pages in the buckets that they fit, by who uses them.
+// TestSurvey checks that pages are counted in the right buckets, separately for shared and
+// dedicated pages.
 func TestSurvey(t *testing.T) {
 	r := New(Settings{})
 	all := []pages.SurveyedPage{
@@ -63,7 +64,8 @@ func TestSurvey(t *testing.T) {
 	}
 }
 
-// TestSurveyKept looks at few pages each time, and at many not more than it has to.
+// TestSurveyKept checks that few pages are surveyed at each scrape, and many pages at most every 30
+// seconds.
 func TestSurveyKept(t *testing.T) {
 	n, looks := 10, 0
 	s := &survey{all: func() iter.Seq[pages.SurveyedPage] {

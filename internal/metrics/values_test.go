@@ -14,13 +14,14 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// wantValues looks for series, each of which has a value that no other has.
+// wantValues checks the values of series. Each value must be unique, so that none can be mistaken
+// for another.
 func wantValues(t *testing.T, r *metrics.Registry, want map[string]float64) {
 	t.Helper()
 	got := values(t, r)
 	for series, value := range want {
 		if v, ok := got["feedfilter_"+series]; !ok || v != value {
-			t.Errorf("feedfilter_%s is %v (there is one: %v), want %v", series, v, ok, value)
+			t.Errorf("feedfilter_%s is %v (exported: %v), want %v", series, v, ok, value)
 		}
 	}
 }
@@ -54,8 +55,8 @@ func TestRecorderValues(t *testing.T) {
 	})
 }
 
-// TestUp checks what is reported as up. Either dependency suffices to answer feeds; without a
-// ledger, only the pages count.
+// TestUp checks what is reported as up. Either dependency alone can answer feeds. Without a ledger,
+// only the pages count.
 func TestUp(t *testing.T) {
 	for _, c := range []struct {
 		hasLedger, pagesDown, ledgerDown bool
@@ -80,7 +81,7 @@ func TestUp(t *testing.T) {
 	}
 }
 
-// TestServiceValues does the same for what the service counts besides.
+// TestServiceValues checks the other numbers of the service in the same way.
 func TestServiceValues(t *testing.T) {
 	r := metrics.New(metrics.Settings{})
 	route := r.Requests().Route("/v1/kinds", "GET")
@@ -125,7 +126,8 @@ func TestServiceValues(t *testing.T) {
 	})
 }
 
-// TestRebuildsByReason counts rebuilt pages by reason, and failed rebuilds apart from them.
+// TestRebuildsByReason checks that rebuilt pages are counted by reason, and failed rebuilds
+// separately.
 func TestRebuildsByReason(t *testing.T) {
 	r := metrics.New(metrics.Settings{})
 	rebuilt := r.Rebuilds()
@@ -137,7 +139,8 @@ func TestRebuildsByReason(t *testing.T) {
 	})
 }
 
-// TestRedisPools tells connections in use from idle ones, and those for pipelines from the others.
+// TestRedisPools distinguishes connections in use from idle ones, and those for pipelines from
+// others.
 func TestRedisPools(t *testing.T) {
 	server := redistest.Start(t)
 	r, client := watched(t, &redis.Options{Addr: server.Addr(), PipelinePoolSize: 2})
@@ -146,12 +149,12 @@ func TestRedisPools(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	conn := client.Conn() // holds one from its first command on
+	conn := client.Conn() // uses a connection from its first command
 	t.Cleanup(func() { _ = conn.Close() })
 	if err := conn.Ping(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if err := client.Ping(t.Context()).Err(); err != nil { // has to have another
+	if err := client.Ping(t.Context()).Err(); err != nil { // needs another connection
 		t.Fatal(err)
 	}
 	of := func(pool string, more ...string) string {

@@ -23,12 +23,12 @@ import (
 	"github.com/feedfilter/feedfilter/internal/servertest"
 )
 
-// patience is how long what is awaited may take, on a machine with too much to do.
+// patience is the upper bound for an awaited event on an overloaded machine.
 const patience = 30 * time.Second
 
 var errNotYet = errors.New("it is not so yet")
 
-// chromium is a browser that runs.
+// chromium is a running browser.
 type chromium struct{ ctx context.Context }
 
 // start starts Chromium, for all subtests of a test.
@@ -37,7 +37,7 @@ func start(t *testing.T) *chromium {
 	program := servertest.FindProgram(t, "CHROMIUM", "chromium", "chromium-browser", "google-chrome")
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program))
 	if os.Getuid() == 0 {
-		options = append(options, chromedp.NoSandbox) // which does not run as root
+		options = append(options, chromedp.NoSandbox) // the sandbox does not work as root
 	}
 	allocated, cancel := chromedp.NewExecAllocator(t.Context(), options...)
 	t.Cleanup(cancel)
@@ -55,7 +55,7 @@ type look struct {
 	dark  bool
 }
 
-// tab is one of the browser's, with what went wrong in it. Methods fail the test.
+// tab is a tab of the browser, and the errors in it. Its methods fail the test.
 type tab struct {
 	t      *testing.T
 	ctx    context.Context
@@ -63,17 +63,17 @@ type tab struct {
 
 	mu       sync.Mutex
 	asked    []*network.Request
-	troubles []string // errors on the console, but for calls that the service refused
+	troubles []string // errors on the console, without those for calls that the service refused
 }
 
-// open opens the page of the service at server. At the end, the test fails if the page asked
-// another host, or if the console has errors.
+// open opens the operations page of the service at server. At the end, the test fails if the page
+// has asked another host, or if the console has errors.
 func open(t *testing.T, browser *chromium, server, hash string, l look) *tab {
 	t.Helper()
 	return visit(t, browser, server, "/ops"+hash, l)
 }
 
-// visit is open for any page of the service.
+// visit does the same as open for any page of the service.
 func visit(t *testing.T, browser *chromium, server, path string, l look) *tab {
 	t.Helper()
 	ctx, cancel := chromedp.NewContext(browser.ctx)
@@ -121,7 +121,7 @@ func (b *tab) heard(event any) {
 	}
 }
 
-// check reports what must never be, whatever the page shows.
+// check reports errors that no page may cause.
 func (b *tab) check() {
 	b.t.Helper()
 	b.mu.Lock()
@@ -130,7 +130,7 @@ func (b *tab) check() {
 		b.t.Errorf("the browser reports: %s", trouble)
 	}
 	if len(b.asked) == 0 {
-		b.t.Error("the browser asked for nothing: its requests are not seen")
+		b.t.Error("no request of the browser was recorded")
 	}
 	for _, r := range b.asked {
 		if u, err := url.Parse(r.URL); err != nil || u.Scheme != "data" && !strings.HasPrefix(r.URL, b.server+"/") {
@@ -159,7 +159,7 @@ func call[P, R any](b *tab, command cdp.Command[P, R], params P) {
 	}
 }
 
-// value returns that of a JavaScript expression.
+// value returns the value of a JavaScript expression.
 func value[T any](b *tab, expression string) T {
 	b.t.Helper()
 	return do(b, chromedp.Evaluate[T](expression))
@@ -182,13 +182,13 @@ func (b *tab) until(expression string) {
 	}
 }
 
-// settled waits until the view that the address names has been filled at least once.
+// settled waits until the view in the address has been filled at least once.
 func (b *tab) settled() {
 	b.t.Helper()
 	b.until("document.getElementById('view').dataset.hash === location.hash && Number(document.getElementById('view').dataset.shown) > 0")
 }
 
-// text returns what is seen of the first element that a CSS selector finds.
+// text returns the visible text of the first element that matches a CSS selector.
 func (b *tab) text(selector string) string {
 	b.t.Helper()
 	return value[string](b, fmt.Sprintf("document.querySelector(%[1]q)?.innerText ?? 'NOTHING IS AT ' + %[1]q", selector))
@@ -221,8 +221,8 @@ func (b *tab) fill(selector, text string) {
 	value[bool](b, fmt.Sprintf("(() => { document.querySelector(%q).value = %q; return true })()", selector, text))
 }
 
-// click clicks what the selector finds, once it is there. It needs no position on the screen, which
-// may still change.
+// click clicks the element once it exists. It does not use the position on the screen, which may
+// change.
 func (b *tab) click(selector string) {
 	b.t.Helper()
 	b.until(fmt.Sprintf("document.querySelector(%q)", selector))

@@ -16,10 +16,10 @@ import (
 	"github.com/feedfilter/feedfilter/internal/opspage"
 )
 
-// object is JSON's.
+// object is a JSON object.
 type object = map[string]any
 
-// policy is what the service has browsers keep to.
+// policy is the content security policy of the service.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; font-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 
 // fake is a service with made-up answers, for large services and for states that are rare on a real
@@ -30,12 +30,12 @@ type fake struct {
 	mu      sync.Mutex
 	health  object
 	history object   // default: busy
-	cells   []object // of one page each, shared ones first
+	cells   []object // one per page, shared pages first
 	page    object
 	explain object
-	token   string // that is asked for; none if empty
-	scopes  string // of the token
-	status  int    // of all answers, if not 0
+	token   string // required token; none if empty
+	scopes  string // scopes of the token
+	status  int    // status of all answers, if not 0
 	posted  []string
 }
 
@@ -64,7 +64,7 @@ func newFake(t *testing.T) *fake {
 	return f
 }
 
-// historyOf has as many steps as the real one.
+// historyOf returns a history with as many steps as the real service.
 func (f *fake) historyOf(r *http.Request) any {
 	if f.history != nil {
 		return f.history
@@ -142,7 +142,7 @@ func group(cells []object) object {
 	return g
 }
 
-// change changes what the fake answers.
+// change changes the answers of the fake.
 func (f *fake) change(to func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -185,7 +185,7 @@ func healthy() object {
 	}
 }
 
-// busy is a history of n steps with waves in it.
+// busy returns a history of n steps with waves in it.
 func busy(n, step int) object {
 	start := time.Now().Unix() - int64(n*step)
 	columns := make(map[string][]float64)
@@ -222,7 +222,7 @@ func busy(n, step int) object {
 	return h
 }
 
-// cell is one of a map, of one page.
+// cell returns a cell of a map, for one page.
 func cell(position, number int, own bool, fill, collided float64, keys int) object {
 	return object{
 		"from": position, "to": position + 1, "first": number, "last": number, "own": own, "pages": 1, "looked_at": 1, "keys": keys, "bytes": 6208,
@@ -230,7 +230,7 @@ func cell(position, number int, own bool, fill, collided float64, keys int) obje
 	}
 }
 
-// manyPages is a map of shared pages and three dedicated ones.
+// manyPages returns a map of shared pages and three dedicated ones.
 func manyPages(shared int) []object {
 	cells := make([]object, 0, shared+3)
 	for i := range shared {

@@ -38,7 +38,7 @@ func testLive(b *chromium) func(*testing.T) {
 		f.health = with(healthy(), "poll_age_ms", 40)
 		tab := open(t, b, f.URL, "#/live", look{})
 		tab.settled()
-		value[bool](tab, "(() => { const now = Date.now(); Date.now = () => now; return true })()") // however long all this takes
+		value[bool](tab, "(() => { const now = Date.now(); Date.now = () => now; return true })()") // stops the clock
 		for figure, want := range map[string]string{
 			"Feeds": "Feeds 7 per second Feeds answered; 40 posts checked per second.", "Typical feed": "250 µs", "Slow feeds": "4 ms",
 			"Dropped posts": "10 per second 25 % of the posts checked: block 6, hide 4.", "Writes": "3 per second", "Errors": "0.5 per second", "Lag": "40 ms",
@@ -86,7 +86,7 @@ func testLive(b *chromium) func(*testing.T) {
 	}
 }
 
-// testOutlook: how keys grow is carried on as far as that is honest.
+// testOutlook checks how far into the future the page continues the growth of keys.
 func testOutlook(b *chromium) func(*testing.T) {
 	return func(t *testing.T) {
 		f := newFake(t)

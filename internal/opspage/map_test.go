@@ -62,13 +62,13 @@ func testMap(b *chromium) func(*testing.T) {
 			if got := tab.pixel(1, 0); !near(got, colours["most"]) {
 				t.Errorf("dark %v: the dedicated page is drawn as %v, want %v", dark, got, colours["most"])
 			}
-			// Faulty pages are marked, whatever the map is coloured by.
+			// Faulty pages are marked for every choice of colours.
 			for _, i := range []int{3, 4} {
 				if got := tab.pixelAt(0, i, 0.1); !near(got, alarm[dark]) {
 					t.Errorf("dark %v: page %d, which is faulty, is marked in %v, want %v", dark, i, got, alarm[dark])
 				}
 				if cross := tab.pixel(0, i); near(cross, alarm[dark]) {
-					t.Errorf("dark %v: the mark of page %d is no shape, but a colour", dark, i)
+					t.Errorf("dark %v: the mark of page %d is a colour, want a shape", dark, i)
 				}
 			}
 			tab.click("input[name=by][value=collided]")
@@ -87,7 +87,7 @@ func testMap(b *chromium) func(*testing.T) {
 	}
 }
 
-// testHeld: what somebody is at, by keyboard or with a selection, stays while the page asks again.
+// testHeld checks that the focus and a selection stay when the page asks again.
 func testHeld(b *chromium) func(*testing.T) {
 	return func(t *testing.T) {
 		f := newFake(t)
@@ -112,7 +112,7 @@ func testHeld(b *chromium) func(*testing.T) {
 	}
 }
 
-// testPartly: what is said of a group is of those of its pages that were looked at.
+// testPartly checks that the figures of a group cover only those of its pages that were checked.
 func testPartly(b *chromium) func(*testing.T) {
 	return func(t *testing.T) {
 		f := newFake(t)

@@ -29,13 +29,13 @@ var assets embed.FS
 // file is one file of the page, ready to be sent.
 type file struct {
 	kind        string // media type
-	tag         string // ETag, of what is in it
+	tag         string // ETag of the content
 	raw, zipped []byte
 }
 
 // New returns the handler for GET and HEAD of [Path] and of the files below it. The caller sets
-// security headers: the page needs only scripts, styles, images and answers from its own origin.
-// The handler is safe for concurrent use. It holds some 200 KB after its first request.
+// security headers. The page needs only scripts, styles, images and answers from its own origin.
+// The handler is safe for concurrent use. After its first request it holds about 200 KB.
 func New() http.Handler {
 	files := sync.OnceValues(load)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -77,8 +77,8 @@ func (f *file) serve(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
 }
 
-// takesGzip reports whether the client accepts gzip. An encoding with any weight counts as refused:
-// weights are rare, and a weight of 0 is a refusal.
+// takesGzip reports whether the client accepts gzip. An encoding with any weight counts as refused,
+// because weights are rare and a weight of 0 is a refusal.
 func takesGzip(r *http.Request) bool {
 	for coding := range strings.SplitSeq(r.Header.Get("Accept-Encoding"), ",") {
 		if strings.TrimSpace(coding) == "gzip" {

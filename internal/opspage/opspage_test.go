@@ -2,7 +2,7 @@ package opspage_test
 
 import "testing"
 
-// TestPage tries the page in a browser, which all of its parts share: it takes longest to start.
+// TestPage tests the page in one browser, which all subtests share because its start takes longest.
 func TestPage(t *testing.T) {
 	t.Parallel()
 	whole, plain := startReal(t, true), startReal(t, false)

@@ -25,19 +25,19 @@ import (
 	"github.com/feedfilter/feedfilter/internal/servertest"
 )
 
-// hostile is a user's id, as a stranger may choose it.
+// hostile is a user's id that contains markup.
 const hostile = `<img src=x onerror="document.title='taken'">`
 
-// service is a whole one, with pages in the process.
+// service is a complete service with pages in the process.
 type service struct {
 	*httptest.Server
 
 	recorder *activity.Recorder // nil without a ledger
-	token    string             // that allows everything; none is asked for if it is empty
-	reader   string             // one that lacks ops:read
+	token    string             // token with all scopes; "": no token is required
+	reader   string             // token without ops:read
 }
 
-// guarded has the service ask for tokens.
+// guarded makes the service require tokens.
 func (s *service) guarded(t *testing.T) httpapi.Access {
 	t.Helper()
 	s.token, s.reader = access.NewToken(), access.NewToken()
@@ -88,8 +88,8 @@ func startReal(t *testing.T, withLedger bool) *service {
 	return s
 }
 
-// openRecorder opens a recorder on SQLite. Its staleness bound is so long that polls are not late
-// on an overloaded machine either.
+// openRecorder opens a recorder on SQLite. Its staleness bound is long, so that polls are in time
+// on an overloaded machine.
 func openRecorder(t *testing.T) *activity.Recorder {
 	t.Helper()
 	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 16})
@@ -106,7 +106,7 @@ func openRecorder(t *testing.T) *activity.Recorder {
 	return r
 }
 
-// traffic has users 0 to 59 block somebody; the first of them hides posts, too.
+// traffic makes users 0 to 59 block another user. The first of them also hides posts.
 func (s *service) traffic(t *testing.T) {
 	t.Helper()
 	for i := range 60 {
@@ -149,7 +149,7 @@ func (s *service) call(t *testing.T, method, path, body string) error {
 }
 
 // busy asks for feeds until stop is called, so that the last minute has some on a slow machine too.
-// It waits until the service has counted one. Each feed drops a post.
+// It returns when the service has counted one. Each feed drops a post.
 func (s *service) busy(t *testing.T) (stop func()) {
 	t.Helper()
 	ended := make(chan struct{})
@@ -180,7 +180,7 @@ func (s *service) busy(t *testing.T) (stop func()) {
 	return func() { close(ended); asking.Wait() }
 }
 
-// get returns what a call answers.
+// get returns the answer to a call.
 func (s *service) get(ctx context.Context, t *testing.T, path string) (answer object) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+path, http.NoBody)
@@ -198,7 +198,7 @@ func (s *service) get(ctx context.Context, t *testing.T, path string) (answer ob
 	return answer
 }
 
-// expected is the colour of a share in the light, as the scale's stops have it.
+// expected returns the colour of a share on the light scale.
 func expected(share float64) [3]int {
 	stops := [][3]float64{{0xf4, 0xf1, 0xd8}, {0xc7, 0xe3, 0xbf}, {0x7f, 0xc8, 0xbb}, {0x3f, 0x9f, 0xc0}, {0x24, 0x67, 0xa5}, {0x12, 0x3a, 0x78}}
 	at := min(1, share) * 5
@@ -210,7 +210,7 @@ func expected(share float64) [3]int {
 	return colour
 }
 
-// testReal: every view shows what a service that works has done and holds.
+// testReal checks that every view shows what a healthy service has done and holds.
 func testReal(b *chromium, s *service) func(*testing.T) {
 	return func(t *testing.T) {
 		if _, err := s.recorder.Pages().ScrubNow(t.Context(), 0, nil); err != nil {
@@ -258,7 +258,7 @@ func testReal(b *chromium, s *service) func(*testing.T) {
 	}
 }
 
-// checkMap compares each cell with what the recorder knows of the page.
+// checkMap compares each cell with the recorder's page.
 func (s *service) checkMap(t *testing.T, tab *tab) {
 	t.Helper()
 	tab.visit("#/pages")
@@ -267,7 +267,7 @@ func (s *service) checkMap(t *testing.T, tab *tab) {
 	for p := range s.recorder.Inside().Survey() {
 		want := expected(p.Fill / 0.5)
 		if p.State == pages.PageUnused {
-			continue // a line across nothing
+			continue // an empty page is drawn as a line
 		}
 		if got := tab.pixel(0, int(p.Number)); !near(got, want) {
 			t.Errorf("page %d, of fill %.3f, is drawn as %v, want %v", p.Number, p.Fill, got, want)
@@ -279,7 +279,7 @@ func (s *service) checkMap(t *testing.T, tab *tab) {
 	}
 }
 
-// checkPage looks into the page with the most keys, and rebuilds it.
+// checkPage opens the page with the most keys, and rebuilds it.
 func (s *service) checkPage(t *testing.T, tab *tab) {
 	t.Helper()
 	fullest := slices.MaxFunc(slices.Collect(s.recorder.Inside().Survey()), func(a, b pages.SurveyedPage) int { return int(a.Keys) - int(b.Keys) })
@@ -294,7 +294,7 @@ func (s *service) checkPage(t *testing.T, tab *tab) {
 		for (let i = 0; i < data.length; i += 4) n += data[i + 3] > 0 && (data[i] !== 0xf4 || data[i + 1] !== 0xf1) ? 1 : 0;
 		return n;
 	})()`)
-	// A part of the drawing is one bit, or a few of them.
+	// A part of the drawing stands for one bit or for a few.
 	inside := s.get(t.Context(), t, fmt.Sprintf("/v1/ops/pages/%d", fullest.Number))["page"].(object)
 	if most := int(inside["set"].(float64)); set == 0 || set > most || inside["bits"].(float64) <= 2048 && set != most {
 		t.Errorf("%d parts are drawn as set, of %v bits %d are", set, inside["bits"], most)
@@ -333,7 +333,7 @@ func testPlain(b *chromium, s *service) func(*testing.T) {
 		tab.refresh()
 		for _, of := range []string{"incarnation", "rebuilt larger", "Changes of the ledger"} {
 			if said := tab.text("[aria-label='Details']"); strings.Contains(said, of) {
-				t.Errorf("a page without a ledger speaks of %q: %s", of, said)
+				t.Errorf("a page without a ledger mentions %q: %s", of, said)
 			}
 		}
 		tab.visit("#/growth")

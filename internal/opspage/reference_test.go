@@ -8,8 +8,8 @@ import (
 )
 
 // testReference opens the reference of the API, which needs no token, and makes a call there, which
-// does. As with the operations page, it asks no other hosts. The browser reports no errors, because
-// the policy of the service allows everything that the reference needs.
+// needs one. The reference must ask no other host. The browser must report no error, because the
+// service's policy allows everything that the reference needs.
 func testReference(browser *chromium, s *service) func(*testing.T) {
 	return func(t *testing.T) {
 		res, err := http.Get(s.URL + "/openapi.json") //nolint:noctx // the server is this test's
@@ -45,7 +45,7 @@ func testReference(browser *chromium, s *service) func(*testing.T) {
 		b.until("document.querySelector('.auth-container input')")
 		value[bool](b, fmt.Sprintf(`(() => {
 			const input = document.querySelector('.auth-container input')
-			Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, 'value').set.call(input, %q) // past React's own
+			Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, 'value').set.call(input, %q) // bypasses React's setter
 			return input.dispatchEvent(new Event('input', { bubbles: true }))
 		})()`, s.token))
 		b.click(".auth-btn-wrapper .authorize")

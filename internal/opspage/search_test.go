@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// testReasons: what a feed makes of a post, in words, for every certainty there is.
+// testReasons checks the words for what a feed does with a post, for every certainty.
 func testReasons(b *chromium) func(*testing.T) {
 	return func(t *testing.T) {
 		f := newFake(t)
@@ -63,12 +63,12 @@ func testReasons(b *chromium) func(*testing.T) {
 		tab.search("1", "p8", "2")
 		tab.until("document.querySelector('form + .stack .notice').dataset.state === 'warn'")
 		if strings.Contains(tab.text("form + .stack"), "with a space") {
-			t.Error("ids without spaces are said to have some")
+			t.Error("the page warns of spaces in ids without spaces")
 		}
 	}
 }
 
-// testHostile: ids are what strangers chose, and are shown as they are.
+// testHostile checks that ids with markup are shown as text.
 func testHostile(b *chromium) func(*testing.T) {
 	return func(t *testing.T) {
 		f := newFake(t)
@@ -88,12 +88,12 @@ func testHostile(b *chromium) func(*testing.T) {
 				tab.visit(view)
 			}
 			if n := value[int](tab, "document.querySelectorAll('main img, main script, header img, section img').length"); n > 0 {
-				t.Errorf("%s: %d elements were made of an id", view, n)
+				t.Errorf("%s: an id became %d elements", view, n)
 			}
 			if title := value[string](tab, "document.title"); title == "taken" {
-				t.Errorf("%s: an id was run", view)
+				t.Errorf("%s: a script in an id ran", view)
 			}
-			if view != "#/live" { // the fake takes any number for one
+			if view != "#/live" { // the fake accepts any number
 				tab.want("#verdict", evil)
 			}
 			if wide := value[int](tab, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); wide > 0 {
@@ -105,7 +105,7 @@ func testHostile(b *chromium) func(*testing.T) {
 	}
 }
 
-// testReversed: an id that turns the direction of writing turns nothing but itself.
+// testReversed checks that an id that changes the direction of writing changes no other text.
 func testReversed(b *chromium) func(*testing.T) {
 	return func(t *testing.T) {
 		f := newFake(t)
@@ -126,7 +126,7 @@ func testReversed(b *chromium) func(*testing.T) {
 	}
 }
 
-// testAddresses: whatever stands in the address, there is a view, and one can go on from it.
+// testAddresses checks that every address shows a view from which the user can continue.
 func testAddresses(b *chromium) func(*testing.T) {
 	return func(t *testing.T) {
 		f := newFake(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// with returns o with some fields set, those of objects within it by "outer.inner".
+// with returns o with some fields set. "outer.inner" is a field of an object within o.
 func with(o object, pairs ...any) object {
 	for i := 0; i < len(pairs); i += 2 {
 		in, name := o, pairs[i].(string)
@@ -120,13 +120,13 @@ func constant(n int, v float64) []float64 {
 // refresh asks again, and waits for the answer.
 func (b *tab) refresh() {
 	b.t.Helper()
-	// At once, or what was asked before the click could be taken for the answer.
+	// Click at once. Otherwise the answer to an earlier request may count.
 	before := value[string](b, "(() => { const before = document.getElementById('view').dataset.shown; document.getElementById('refresh').click(); return before })()")
 	b.until(fmt.Sprintf("document.getElementById('view').dataset.shown !== %q", before))
 }
 
-// quick makes timers of a second or longer go off at once, and notes their delays. Shorter timers
-// are unchanged.
+// quick makes timers of a second or longer fire at once, and records their delays. Shorter timers
+// do not change.
 const quick = `window.waits = [];
 window.timers = new Set(); // that have not gone off
 window.asks = 0;
@@ -161,26 +161,26 @@ func testPolling(b *chromium) func(*testing.T) {
 		}
 		tab.want(".sentence", "Something went wrong inside the service. The figures below are from ")
 		tab.want(".figures", "Feeds")
-		// That it is old is seen once the clock has gone on.
+		// The age is visible once the clock has moved on.
 		value[bool](tab, "(() => { const now = Date.now; Date.now = () => now() + 40000; return true })()")
 		tab.until("document.getElementById('age').innerText.endsWith(' old')")
 		f.change(func() { f.status = 0 })
 		tab.until("document.querySelector('.sentence').innerText.includes('No problems found')")
 		tab.until("window.waits.at(-1) === 5000")
 
-		// Nothing is under way any more, and nothing is to come.
+		// No request may be in flight, and no timer pending.
 		asked := tab.hide(true)
-		do(tab, chromedp.Evaluate[bool]("fetch('ops/icon.svg').then((icon) => icon.ok)", chromedp.EvalAwaitPromise)) // whatever was begun has ended by then
+		do(tab, chromedp.Evaluate[bool]("fetch('ops/icon.svg').then((icon) => icon.ok)", chromedp.EvalAwaitPromise)) // waits for them
 		if more, left := value[int](tab, "window.asks")-asked-1, value[int](tab, "window.timers.size"); more > 0 || left > 0 {
-			t.Errorf("hidden, it asked %d times more, and is to ask %d times", more, left)
+			t.Errorf("the hidden page asked %d more times, and has %d pending timers", more, left)
 		}
-		tab.refresh() // once, and no more
+		tab.refresh() // asks exactly once
 		if left := value[int](tab, "window.timers.size"); left > 0 {
-			t.Errorf("hidden, and asked to refresh, it is to ask %d times more", left)
+			t.Errorf("after Refresh, the hidden page has %d pending timers", left)
 		}
 		asked = tab.hide(false)
 		if value[int](tab, "window.asks") == asked {
-			t.Error("seen again, it does not ask")
+			t.Error("the page does not ask when it is visible again")
 		}
 	}
 }
@@ -248,14 +248,14 @@ func testDeclined(b *chromium) func(*testing.T) {
 		tab.until("document.querySelector('.sentence').innerText.includes('Press Refresh to enter a token.')")
 		tab.until("window.asks > 8")
 		if value[bool](tab, "document.getElementById('token').open") {
-			t.Error("it is asked for again, and nobody asked for anything")
+			t.Error("the page asks for the token again without a press of Refresh")
 		}
 		tab.click("#refresh")
 		tab.until("document.getElementById('token').open")
 	}
 }
 
-// testSpoken: what is read out is read out once, however often numbers beside it change.
+// testSpoken checks that a text is read out once, however often the numbers beside it change.
 func testSpoken(b *chromium) func(*testing.T) {
 	return func(t *testing.T) {
 		f := newFake(t)
@@ -296,7 +296,7 @@ func testSpoken(b *chromium) func(*testing.T) {
 	}
 }
 
-// testNothing: where nobody has done anything yet, nothing is said to be wrong.
+// testNothing checks that a service without activities shows no problem.
 func testNothing(b *chromium) func(*testing.T) {
 	return func(t *testing.T) {
 		f := newFake(t)
@@ -306,10 +306,10 @@ func testNothing(b *chromium) func(*testing.T) {
 		tab.settled()
 		tab.want(".notice", "No user of this page has any activity yet")
 		if marks := value[int](tab, "document.querySelectorAll('td.same .mark').length"); marks > 0 {
-			t.Errorf("%d figures of a page that is not there are compared with the ledger's", marks)
+			t.Errorf("%d figures of a missing page are compared with the ledger", marks)
 		}
 		if tables := value[int](tab, "document.querySelectorAll('table.bars').length"); tables > 0 {
-			t.Errorf("%d tables of nothing", tables)
+			t.Errorf("%d empty tables", tables)
 		}
 		tab.visit("#/growth")
 		tab.want("[aria-label='Keys per page']", "0 now")
@@ -321,18 +321,18 @@ func testNothing(b *chromium) func(*testing.T) {
 	}
 }
 
-// apart checks that no two elements that the selector finds lie over each other.
+// apart checks that no two elements that match the selector overlap.
 func (b *tab) apart(selector string) {
 	b.t.Helper()
 	if over := value[bool](b, fmt.Sprintf(`(() => {
 		const boxes = [...document.querySelectorAll(%q)].map((n) => n.getBoundingClientRect());
 		return boxes.some((a, i) => boxes.some((b, j) => i < j && a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom));
 	})()`, selector)); over {
-		b.t.Errorf("of %s some lie over others", selector)
+		b.t.Errorf("elements of %s overlap", selector)
 	}
 }
 
-// testScope: what the token does not allow is named.
+// testScope checks that the page names what the token does not allow.
 func testScope(b *chromium) func(*testing.T) {
 	return func(t *testing.T) {
 		f := newFake(t)
@@ -361,7 +361,7 @@ func testRebuild(b *chromium) func(*testing.T) {
 		tab.click("dialog[open] button:not(.main)")
 		tab.until("!document.querySelector('dialog[open]')")
 		if len(f.posted) != 0 {
-			t.Fatalf("it was not wanted, and %v were posted", f.posted)
+			t.Fatalf("without confirmation, %v were posted", f.posted)
 		}
 		tab.click(".head button")
 		tab.click("dialog[open] .main")

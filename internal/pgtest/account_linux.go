@@ -10,11 +10,11 @@ import (
 	"syscall"
 )
 
-// account is the user that servers run as; nil for the test's own.
+// account is the user that servers run as. nil stands for the user of the test.
 type account struct{ uid, gid uint32 }
 
-// unprivileged returns the account for servers of a test that runs as root,
-// which PostgreSQL refuses to.
+// unprivileged returns the account for servers if the test runs as root, because PostgreSQL refuses
+// to run as root.
 func unprivileged() (*account, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil //nolint:nilnil // the test's own account will do
@@ -41,7 +41,7 @@ func (a *account) own(directory string) error {
 	return os.Chown(directory, int(a.uid), int(a.gid))
 }
 
-// use has the command run as the account.
+// use makes the command run as the account.
 func (a *account) use(cmd *exec.Cmd) {
 	if a != nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: a.uid, Gid: a.gid}}

@@ -21,8 +21,8 @@ import (
 
 const orphanEnv = "PGTEST_ORPHAN"
 
-// TestDiesWithTheTestProcess runs TestOrphan in a process of its own, kills that
-// with SIGKILL, and sees the server go, and its directory when another one starts.
+// TestDiesWithTheTestProcess runs TestOrphan in another process, and kills that process with
+// SIGKILL. Its server must end, and the next server must remove its directory.
 func TestDiesWithTheTestProcess(t *testing.T) {
 	t.Parallel()
 	o := startOrphan(t, "running")
@@ -45,8 +45,8 @@ func TestDiesWithTheTestProcess(t *testing.T) {
 	wantRemoved(t, data)
 }
 
-// TestPausedServerOfADeadTestProcess has most of a server outlive its test
-// process, until another one starts.
+// TestPausedServerOfADeadTestProcess checks that the next server ends what is left of a paused
+// server whose test process was killed.
 func TestPausedServerOfADeadTestProcess(t *testing.T) {
 	t.Parallel()
 	o := startOrphan(t, "paused")
@@ -88,7 +88,7 @@ func startOrphan(t *testing.T, mode string) *orphan {
 	return o
 }
 
-// read is the rest of the next line that has the text.
+// read returns the rest of the next line that contains the text.
 func (o *orphan) read(t *testing.T, text string) string {
 	t.Helper()
 	for o.lines.Scan() {
@@ -121,13 +121,13 @@ func (o *orphan) kill(t *testing.T) {
 	_ = o.cmd.Wait()
 }
 
-// wantClosed waits until the server has closed the connection, a minute at most.
+// wantClosed waits for up to a minute until the server has closed the connection.
 func wantClosed(t *testing.T, conn *pgx.Conn) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if _, err := conn.WaitForNotification(ctx); err == nil || ctx.Err() != nil {
-		t.Errorf("waiting on a connection with the server: %v; want it closed", err)
+		t.Errorf("reading from the server: %v, want the connection closed", err)
 	}
 }
 
@@ -149,11 +149,11 @@ func wantSoon(t *testing.T, what string, try func(context.Context) error) {
 	}
 }
 
-// TestOrphan is the process that the other tests here kill.
+// TestOrphan is the process that the other tests of this file kill.
 func TestOrphan(t *testing.T) {
 	mode := os.Getenv(orphanEnv)
 	if mode == "" {
-		t.Skip("run by the tests of what such a process leaves")
+		t.Skip("only other tests run this one, as a process to kill")
 	}
 	s := Start(t)
 	fmt.Println("server at " + s.URL())

@@ -7,12 +7,11 @@ import (
 
 const directoryPrefix = "feedfilter-pgtest-"
 
-// makeDirectory makes a directory that belongs to the account, and to this
-// process until remove is called. Those that package testing makes are closed to
-// the account that a server may have to run as.
+// makeDirectory makes a directory that belongs to the account. It does not use the directories of
+// package testing, because the account cannot enter them.
 //
-// While it is used it is locked: the kernel alone knows of all test processes,
-// and takes a lock from one that dies.
+// The directory stays locked until remove is called or the process dies. Other test processes can
+// see from the lock whether it is in use.
 func makeDirectory(a *account) (dir string, remove func() error, err error) {
 	dir, err = os.MkdirTemp("", directoryPrefix)
 	if err != nil {
@@ -31,5 +30,5 @@ func makeDirectory(a *account) (dir string, remove func() error, err error) {
 	}, nil
 }
 
-// dataDirectory is what a server serves, within its directory.
+// dataDirectory is the name of a server's data directory within its directory.
 const dataDirectory = "data"

@@ -8,13 +8,14 @@ import (
 	"syscall"
 )
 
-// removeAbandoned removes the directories of killed test processes, and ends the servers that run
-// there. The kernel kills only a server's first process, and the others of a paused server do not
-// notice. The next call repeats what this one could not do.
+// removeAbandoned removes the directories of killed test processes, and ends the servers that still
+// run there. When a test process dies, the kernel kills only the server's first process. If the
+// server is paused, its other processes stay. An error is ignored, because the next call tries
+// again.
 func removeAbandoned() {
-	found, _ := filepath.Glob(filepath.Join(os.TempDir(), directoryPrefix+"*", dataDirectory)) // no more than a test needs
+	found, _ := filepath.Glob(filepath.Join(os.TempDir(), directoryPrefix+"*", dataDirectory)) // the pattern is sound
 	for _, data := range found {
-		// One without data may be about to be locked by who has just made it.
+		// A directory without data may be new and not yet locked.
 		dir := filepath.Dir(data)
 		if unlock, err := lock(dir); err == nil {
 			killIn(data)
@@ -24,14 +25,14 @@ func removeAbandoned() {
 	}
 }
 
-// killIn kills the processes whose working directory is the given one, as that of
-// each process of a server is its data.
+// killIn kills all processes whose working directory is dir. Every process of a server works in its
+// data directory.
 func killIn(dir string) {
 	links, _ := filepath.Glob("/proc/[0-9]*/cwd") // the pattern is sound
 	for _, link := range links {
 		target, err := os.Readlink(link)
 		if err != nil || target != dir {
-			continue // it has ended, or is somebody else's
+			continue // it has ended, belongs to another user, or works elsewhere
 		}
 		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(link))); err == nil {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
@@ -39,8 +40,8 @@ func killIn(dir string) {
 	}
 }
 
-// lock locks a directory until unlock is called or this process ends. It is an
-// error that the directory is locked already.
+// lock locks a directory until unlock is called or this process ends. It returns an error if the
+// directory is already locked.
 func lock(dir string) (unlock func(), err error) {
 	file, err := os.Open(dir)
 	if err != nil {

@@ -6,15 +6,14 @@ import "os/exec"
 
 type account struct{}
 
-// unprivileged does nothing: tests are not run as root here.
-func unprivileged() (*account, error) { return nil, nil } //nolint:nilnil // the test's own account will do
+// unprivileged returns nil. Outside Linux, tests do not run as root.
+func unprivileged() (*account, error) { return nil, nil } //nolint:nilnil // nil stands for the user of the test
 
 func (*account) own(string) error { return nil }
 
 func (*account) use(*exec.Cmd) {}
 
-// removeAbandoned does nothing: the server of a test process that was killed may
-// still run.
+// removeAbandoned does nothing. Outside Linux, the server of a killed test process may still run.
 func removeAbandoned() {}
 
 func lock(string) (unlock func(), err error) { return func() {}, nil }

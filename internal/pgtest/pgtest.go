@@ -1,9 +1,8 @@
 // Package pgtest runs real PostgreSQL servers for tests.
 //
-// Each server is a child process of the test with a loopback port and a
-// directory of its own, so tests can run in parallel, across packages too. A
-// server ends with its test; on Linux it also ends when the test process is
-// killed.
+// Each server is a child process of the test with its own loopback port and directory. Tests can
+// therefore run in parallel, also across packages. A server ends with its test. On Linux it also
+// ends when the test process is killed.
 package pgtest
 
 import (
@@ -27,7 +26,7 @@ import (
 )
 
 const (
-	// Making a server takes a second or two, or less from the template; starting it takes some 100
+	// initdb takes a second or two, and a copy of the template less. The server starts in about 100
 	// ms. The limits are for overloaded machines.
 	makeTimeout  = 2 * time.Minute
 	startTimeout = time.Minute
@@ -38,8 +37,8 @@ const (
 
 // Server is a PostgreSQL server that belongs to one test.
 //
-// Its methods may be called concurrently. Restart fails the test with FailNow
-// and so belongs on the test's own goroutine; the others may be called from any.
+// Its methods may be called concurrently. Restart fails the test with FailNow, so only the test's
+// goroutine may call it. Any goroutine may call the others.
 type Server struct {
 	t        testing.TB
 	programs string // the directory of initdb and postgres
@@ -53,18 +52,17 @@ type Server struct {
 	running *servertest.Process // nil when it is down
 }
 
-// Start makes a PostgreSQL cluster in a directory of its own, runs a server for
-// it on a free loopback port, and ends it with the test. It returns when the
-// server accepts connections.
+// Start runs a server for a new PostgreSQL cluster on a free loopback port. It returns when the
+// server accepts connections. The server ends with the test.
 //
-// Settings are the server's, such as "fsync=on", and win over the default:
-// fsync=off, which is faster and loses nothing when the server alone is killed.
-// Encoding is UTF-8, the locale C, and nobody needs a password. A test that
-// runs as root runs the server as postgres or nobody.
+// Settings are settings of the server, such as "fsync=on". They override the default fsync=off,
+// which is faster and loses nothing when only the server is killed. The encoding is UTF-8, the
+// locale is C, and no password is needed. If the test runs as root, the server runs as postgres or
+// nobody.
 //
-// Without PostgreSQL the test is skipped, or fails when the environment has
-// CI=true, where a skipped test would go unnoticed. A server that does not start
-// fails the test with the end of its log.
+// Without PostgreSQL the test is skipped. With CI=true in the environment it fails instead, because
+// a skipped test would go unnoticed. A server that does not start fails the test with the end of
+// its log.
 func Start(t testing.TB, settings ...string) *Server {
 	t.Helper()
 	s := &Server{t: t, programs: findPrograms(t), settings: settings}
@@ -85,8 +83,8 @@ func Start(t testing.TB, settings ...string) *Server {
 	return s
 }
 
-// findPrograms returns the directory of PostgreSQL's programs: that of initdb
-// on the PATH, or the newest where Debian puts them.
+// findPrograms returns the directory of PostgreSQL's programs: the one with the initdb on the PATH,
+// or else the newest one below Debian's directory.
 func findPrograms(t testing.TB) string {
 	t.Helper()
 	newest, others := -1, []string(nil)
@@ -118,7 +116,7 @@ func (s *Server) makeDirectory() {
 
 func (s *Server) data() string { return filepath.Join(s.dir, dataDirectory) }
 
-// makeCluster makes what a server serves.
+// makeCluster makes the data of a new cluster.
 func (s *Server) makeCluster() {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), makeTimeout)
@@ -128,7 +126,7 @@ func (s *Server) makeCluster() {
 	}
 }
 
-// command is a program of PostgreSQL, run as the server's account.
+// command returns a command that runs a program of PostgreSQL as the server's account.
 func (s *Server) command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, filepath.Join(s.programs, name), args...) //nolint:gosec // the test's own words
 	cmd.Dir = s.dir
@@ -148,8 +146,8 @@ func (s *Server) launch() (*servertest.Process, error) {
 		[]string{
 			"listen_addresses=" + host, "port=" + port, "unix_socket_directories=",
 			"logging_collector=off", "log_destination=stderr",
-			// A killed server leaves its shared memory behind. In files of its directory it is
-			// removed together with the directory.
+			// A killed server leaves its shared memory behind. As files in the server's directory,
+			// it is removed with the directory.
 			"dynamic_shared_memory_type=mmap",
 		},
 	)
@@ -160,8 +158,8 @@ func (s *Server) launch() (*servertest.Process, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	// Its life is the Server's to end, not a context's: a test's context is
-	// over before its cleanups, which may still need the server.
+	// No context ends the server. A test's context ends before its cleanups, which may still need
+	// the server.
 	return servertest.Start(ctx, s.command(context.Background(), "postgres", args...), readyToServe)
 }
 
@@ -174,30 +172,30 @@ func (s *Server) end() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
-	// It writes nothing more and, unlike one that is killed, leaves no shared
-	// memory behind.
+	// After SIGQUIT the server writes nothing more, but it removes its shared memory. A killed
+	// server would leave it behind.
 	if err := s.running.Stop(ctx, syscall.SIGQUIT); err != nil {
 		s.t.Errorf("pgtest: ending the server on %s: %v", s.Addr(), err)
 	}
 	s.running = nil
 }
 
-// Addr is the server's host:port. It stays the same over Restart.
+// Addr returns the server's host:port. Restart does not change it.
 func (s *Server) Addr() string { return s.addr }
 
-// URL is the address of the server's database, as its superuser.
+// URL returns the URL of the server's database, with its superuser.
 func (s *Server) URL() string {
 	return "postgres://postgres@" + s.Addr() + "/postgres?sslmode=disable"
 }
 
-// Schema is URL with the name of a schema that does not exist as the
-// search_path, another one at each call.
+// Schema returns a URL whose search_path is a new schema. The schema does not exist. Each call
+// returns another name.
 func (s *Server) Schema() string {
 	return fmt.Sprintf("%s&search_path=schema%d", s.URL(), s.schemas.Add(1))
 }
 
-// Kill ends all processes of the server at once, as kill -9 does, and returns
-// when they are gone. A server that is down stays down.
+// Kill ends all processes of the server at once, like kill -9, and returns when they have ended. If
+// the server is down, Kill is a no-op.
 func (s *Server) Kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -210,9 +208,9 @@ func (s *Server) Kill() {
 	s.running = nil
 }
 
-// Restart starts the server again after Kill, on the same port and directory,
-// and returns when it accepts connections. What was committed is there. A server
-// that is up, or does not start, fails the test.
+// Restart starts the server after Kill, on the same port and directory. It returns when the server
+// accepts connections. All committed data is there. Restart fails the test if the server runs or
+// does not start.
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.mu.Lock()
@@ -220,7 +218,7 @@ func (s *Server) Restart() {
 	if s.running != nil {
 		s.t.Fatalf("pgtest: restarting the server on %s: it is running; Kill it first", s.Addr())
 	}
-	// It names a process that is gone, and whose number may be another's by now.
+	// The file names a process that has ended. Another process may have its number by now.
 	err := os.Remove(filepath.Join(s.data(), "postmaster.pid"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		s.t.Fatalf("pgtest: restarting the server on %s: %v", s.Addr(), err)
@@ -232,10 +230,9 @@ func (s *Server) Restart() {
 	s.running = p
 }
 
-// Pause stops all processes of the server where they are, as a machine that
-// hangs does: connections stay, and nothing is answered until Resume. It returns
-// when they have stopped. A server that is down stays so. Only Linux has it;
-// elsewhere it fails the test.
+// Pause stops all processes of the server, like a machine that hangs. Connections stay open, and
+// the server answers nothing until Resume. Pause returns when the processes have stopped. If the
+// server is down, Pause is a no-op. On other systems than Linux it fails the test.
 func (s *Server) Pause() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -249,7 +246,7 @@ func (s *Server) Pause() {
 	}
 }
 
-// Resume lets a paused server go on. On any other it has no effect.
+// Resume lets a paused server continue. If the server is not paused, Resume is a no-op.
 func (s *Server) Resume() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -37,7 +37,7 @@ func count(t *testing.T, conn *pgx.Conn) (n int) {
 	return n
 }
 
-// TestKillRestart kills a server that is in the middle of a transaction.
+// TestKillRestart kills a server during a transaction.
 func TestKillRestart(t *testing.T) {
 	t.Parallel()
 	s := pgtest.Start(t)
@@ -46,13 +46,13 @@ func TestKillRestart(t *testing.T) {
 	execute(t, conn, `INSERT INTO a VALUES (1), (2)`)
 	execute(t, conn, `BEGIN; INSERT INTO a VALUES (3)`)
 	s.Kill()
-	s.Kill() // does nothing
+	s.Kill() // no-op
 	if err := conn.Ping(t.Context()); err == nil {
-		t.Error("the connection has outlived the server")
+		t.Error("the connection still works after Kill")
 	}
 	if conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", s.Addr()); err == nil {
 		_ = conn.Close()
-		t.Error("somebody listens")
+		t.Error("the port still accepts connections")
 	}
 	s.Restart()
 	if n := count(t, connect(t, s.URL())); n != 2 {
@@ -69,7 +69,7 @@ func TestPause(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if err := conn.Ping(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("error %v of a server that is paused, want context.DeadlineExceeded", err)
+		t.Errorf("query on a paused server: %v, want context.DeadlineExceeded", err)
 	}
 	s.Resume()
 	if n := count(t, connect(t, s.URL())); n != 0 {

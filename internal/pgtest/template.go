@@ -14,11 +14,11 @@ import (
 	"github.com/feedfilter/feedfilter/internal/servertest"
 )
 
-// initdb takes more than a second of a processor, and makes the same files each time. So it runs
-// once for each version of PostgreSQL: its files are kept in the user's cache directory as a
-// template, and copied for each server.
+// initdb takes more than a second of processor time, and always makes the same files. So it runs
+// once for each version of PostgreSQL. Its files stay in the user's cache directory as a template,
+// which is copied for each server.
 
-// initdbArgs are the arguments of initdb, except for where it makes its files.
+// initdbArgs returns the arguments of initdb without the directory.
 func initdbArgs() []string {
 	return []string{
 		"--username", "postgres", "--auth", "trust", "--encoding", "UTF8", "--locale", "C",
@@ -26,7 +26,7 @@ func initdbArgs() []string {
 	}
 }
 
-// initialize makes the server's data: from the template, or else with initdb.
+// initialize makes the server's data from the template, or else with initdb.
 func (s *Server) initialize(ctx context.Context) error {
 	template, err := s.template(ctx)
 	if err != nil {
@@ -42,7 +42,7 @@ func (s *Server) initialize(ctx context.Context) error {
 	return keepTemplate(s.data(), template)
 }
 
-// template is the directory of the template for this version of PostgreSQL.
+// template returns the directory of the template for this version of PostgreSQL.
 func (s *Server) template(ctx context.Context) (string, error) {
 	version, err := servertest.Run(s.command(ctx, "initdb", "--version"))
 	if err != nil {
@@ -56,8 +56,8 @@ func (s *Server) template(ctx context.Context) (string, error) {
 	return filepath.Join(cache, "feedfilter-pgtest", hex.EncodeToString(key[:8])), nil
 }
 
-// keepTemplate makes the template from the data of a server that has yet to start, unless another
-// process was faster. A template is complete from the moment that it exists.
+// keepTemplate makes the template from the data of a server that has not started yet. It does
+// nothing if another process has already made it. A template that exists is complete.
 func keepTemplate(data, template string) error {
 	parent := filepath.Dir(template)
 	if err := os.MkdirAll(parent, 0o700); err != nil {
@@ -78,12 +78,12 @@ func keepTemplate(data, template string) error {
 	return nil
 }
 
-// copyTemplate makes the server's data from the template.
+// copyTemplate copies the template to the server's data.
 func (s *Server) copyTemplate(template string) error {
 	if err := os.CopyFS(s.data(), os.DirFS(template)); err != nil {
 		return err
 	}
-	// PostgreSQL refuses a directory that others may read.
+	// PostgreSQL refuses a directory that other users may read.
 	if err := os.Chmod(s.data(), 0o700); err != nil { //nolint:gosec // a directory
 		return err
 	}

@@ -19,29 +19,29 @@ import (
 	"github.com/feedfilter/feedfilter/internal/servertest"
 )
 
-// dialTimeout is for a server whose machine has far too much to do.
+// dialTimeout is long because the machine of the server may be overloaded.
 const dialTimeout = time.Minute
 
-// links are a proxy's listener and connections from one opening to the next
-// closing. Bytes go from one side to the other through toxiproxy's links; its
-// own listener is left alone, for it cannot reset what it has accepted.
+// links hold the listener and the connections of a proxy from one opening to the next close.
+// toxiproxy's links move the bytes. toxiproxy's listener is not used, because it cannot reset
+// accepted connections.
 type links struct {
 	target   string
 	listener net.Listener
-	server   *toxiproxy.ApiServer // serves nothing: links count bytes with it, or would
-	proxy    *toxiproxy.Proxy     // listens to nothing: it holds the toxics
+	server   *toxiproxy.ApiServer // serves nothing; toxiproxy's links need it to count bytes
+	proxy    *toxiproxy.Proxy     // does not listen; holds the toxics
 
-	stalled atomic.Bool           // bytes vanish
-	limit   atomic.Pointer[int64] // of bytes for the client on each connection, nil for none
+	stalled atomic.Bool           // drop all bytes
+	limit   atomic.Pointer[int64] // bytes to the client per connection; nil: no limit
 
 	accepting sync.WaitGroup
 
 	mu     sync.Mutex            // guards the rest
-	conns  map[net.Conn]struct{} // of both sides
+	conns  map[net.Conn]struct{} // connections of both sides
 	closed bool
 }
 
-// openLinks listens at addr, and connects what it accepts with target.
+// openLinks listens at addr, and connects each accepted connection to target.
 func openLinks(addr, target string) (*links, error) {
 	var config net.ListenConfig
 	listener, err := config.Listen(context.Background(), "tcp", addr)
@@ -64,7 +64,7 @@ func (l *links) accept() {
 	for {
 		client, err := l.listener.Accept()
 		if err != nil {
-			return // it is closed
+			return // the listener is closed
 		}
 		if l.hold(client) {
 			go l.connect(client)
@@ -72,14 +72,13 @@ func (l *links) accept() {
 	}
 }
 
-// connect passes on what the client and the server send one another until one of
-// them closes.
+// connect moves bytes between the client and the server until one of them closes.
 func (l *links) connect(client net.Conn) {
 	if l.stalled.Load() {
 		return
 	}
-	// Not until close, which would have the dialer end what it has just opened
-	// like one whose work is done.
+	// close must not end the dial. The dialer would close a new connection normally, but it must be
+	// reset.
 	dialer := net.Dialer{Timeout: dialTimeout}
 	server, err := dialer.DialContext(context.Background(), "tcp", l.target)
 	if err != nil {
@@ -95,8 +94,8 @@ func (l *links) connect(client net.Conn) {
 	l.proxy.Toxics.StartLink(l.server, name+" downstream", server, &sink{conn: client, links: l, toClient: true}, stream.Downstream)
 }
 
-// hold keeps the connection for close to reset. Once that has been, it resets it
-// itself and says that it is no longer.
+// hold keeps the connection, so that close can reset it. After close, hold resets the connection
+// and returns false.
 func (l *links) hold(conn net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -114,13 +113,13 @@ func (l *links) forget(conn net.Conn) {
 	delete(l.conns, conn)
 }
 
-// close stops to listen and resets all connections.
+// close closes the listener and resets all connections.
 func (l *links) close() {
-	// A child process between fork and exec has what this one had open: with it
-	// the port would be taken for a moment more, and nothing be reset.
+	// A child process between fork and exec holds the open sockets of this process. With it, the
+	// port would stay in use and connections would not be reset.
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
-	_ = servertest.Close(l.listener) // and opened again at the same address
+	_ = servertest.Close(l.listener) // returns when the address can be used again
 	l.mu.Lock()
 	l.closed = true
 	for conn := range l.conns {
@@ -130,7 +129,7 @@ func (l *links) close() {
 	l.accepting.Wait()
 }
 
-// reset closes a connection so that the other end takes it for broken.
+// reset closes a connection so that the other end sees a reset.
 func reset(conn net.Conn) {
 	if tcp, ok := conn.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)
@@ -138,7 +137,7 @@ func reset(conn net.Conn) {
 	_ = conn.Close()
 }
 
-// delay replaces the delays of both directions.
+// delay sets the delays of both directions.
 func (l *links) delay(d, jitter time.Duration) error {
 	there, back := d.Milliseconds()/2, (d.Milliseconds()+1)/2
 	return errors.Join(
@@ -147,7 +146,7 @@ func (l *links) delay(d, jitter time.Duration) error {
 	)
 }
 
-// latency replaces the delay of one direction, in milliseconds.
+// latency sets the delay of one direction, in milliseconds.
 func (l *links) latency(direction string, millis, jitter int64) error {
 	toxics := l.proxy.Toxics
 	if toxics.GetToxic(direction) != nil {
@@ -171,19 +170,19 @@ func (l *links) latency(direction string, millis, jitter int64) error {
 	return err
 }
 
-// sink is where a link's bytes go. Its Write never fails: a link whose writes fail
-// is read by nobody, and toxiproxy would wait for it when a toxic changes. A link
-// that has nowhere to write ends when its source is closed, by the other link.
+// sink receives the bytes of a link. Write never returns an error. After an error toxiproxy would
+// stop reading the link, and a later change of the toxics would hang. A link whose connection is
+// closed ends when the other link closes its source.
 type sink struct {
 	conn     net.Conn
 	links    *links
 	toClient bool
 
-	limit *int64 // the one of the links that left counts for
+	limit *int64 // the limit for which left was set
 	left  int64
 }
 
-// Write passes b on while it can.
+// Write passes b on unless the proxy is stalled or the limit is reached.
 func (s *sink) Write(b []byte) (int, error) {
 	if s.links.stalled.Load() {
 		return len(b), nil
@@ -204,12 +203,13 @@ func (s *sink) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Close closes the connection, unless its other side is not to know.
+// Close closes the connection. While the proxy is stalled it does nothing, so that the other side
+// does not notice.
 func (s *sink) Close() error {
 	if s.links.stalled.Load() {
 		return nil
 	}
 	s.links.forget(s.conn)
-	_ = s.conn.Close() // perhaps the second time
+	_ = s.conn.Close() // may be closed already
 	return nil
 }

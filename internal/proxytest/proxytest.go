@@ -1,8 +1,8 @@
 // Package proxytest puts a faulty network between a test and a TCP server.
 //
-// A Proxy is part of the test process and ends with it. toxiproxy moves the bytes from either side
-// to the other and delays them. Losing and cutting happens at the two ends, where a connection can
-// be stopped at once.
+// A Proxy is part of the test process, and ends with the test. toxiproxy moves and delays the
+// bytes. This package itself drops bytes and cuts connections at both ends, where it can stop a
+// connection at once.
 package proxytest
 
 import (
@@ -13,12 +13,12 @@ import (
 	"github.com/feedfilter/feedfilter/internal/servertest"
 )
 
-// Proxy stands in front of one TCP server, at a loopback address of its own, and
-// belongs to one test. A new one is healthy: it passes on what it is sent. When
-// one side closes its connection, so does the proxy with that to the other side.
+// Proxy stands in front of one TCP server, at its own loopback address, and belongs to one test. A
+// new proxy is healthy: it passes on all bytes. When one side closes its connection, the proxy
+// closes the other side.
 //
-// Faults add up until Reset: a proxy may delay and truncate. What is set while
-// it is cut has no effect.
+// Faults add up until Reset, so a proxy may both delay and truncate. While the proxy is cut,
+// setting a fault has no effect.
 //
 // Its methods may be called concurrently, from any goroutine. They return when they have taken
 // effect on all connections. Delay may have to wait for a side that does not read. A call that
@@ -28,13 +28,13 @@ type Proxy struct {
 	addr   string
 	target string
 
-	mu    sync.Mutex // guards links, and orders all that changes what they do
+	mu    sync.Mutex // guards links, and orders all changes to them
 	links *links     // nil while it is cut
 }
 
-// Start runs a proxy in front of the server at target, a host:port, and ends it
-// and its connections with the test. Its port stays its own while it is cut. The
-// server may be down: connections that are made meanwhile are reset.
+// Start runs a proxy in front of the server at target, a host:port. The proxy and its connections
+// end with the test. The port stays reserved while the proxy is cut. The server may be down; the
+// proxy then resets new connections.
 func Start(t testing.TB, target string) *Proxy {
 	t.Helper()
 	p := &Proxy{
@@ -51,15 +51,15 @@ func Start(t testing.TB, target string) *Proxy {
 	return p
 }
 
-// Addr is the proxy's host:port, for clients of the server. It never changes.
+// Addr returns the proxy's host:port for clients. It never changes.
 func (p *Proxy) Addr() string {
 	return p.addr
 }
 
 // Delay makes all bytes arrive later. They take half of d, in whole milliseconds, on the way to the
-// server and half on the way back. A request and its answer therefore take d longer, give or take
-// up to jitter, which is at most d. Delay replaces an earlier delay, and 0 ends it. Bytes on their
-// way arrive when they were due, or earlier.
+// server and half on the way back. A request and its answer therefore take d longer, plus or minus
+// jitter, which is at most d. Delay replaces an earlier delay, and 0 ends it. Bytes in flight
+// arrive when they were due, or earlier.
 func (p *Proxy) Delay(d, jitter time.Duration) {
 	p.t.Helper()
 	p.mu.Lock()
@@ -77,8 +77,8 @@ func (p *Proxy) delay(d, jitter time.Duration) {
 	}
 }
 
-// Cut resets all connections, on both sides, and refuses new ones: a network, or
-// a server, that is gone and says so.
+// Cut resets all connections on both sides, and refuses new ones. It stands for a server that is
+// down, or for a network that refuses connections.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -92,9 +92,9 @@ func (p *Proxy) close() {
 	}
 }
 
-// Stall makes all bytes vanish, in both directions, those that are delayed too.
-// Connections stay open, also when the other side closes or dies, and new ones are
-// accepted: a network that is gone and does not say so.
+// Stall drops all bytes in both directions, also delayed ones. Connections stay open, even if the
+// other side closes or dies, and new ones are accepted. It stands for a network that loses all
+// packets.
 func (p *Proxy) Stall() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,9 +103,9 @@ func (p *Proxy) Stall() {
 	}
 }
 
-// Truncate closes each connection, on both sides, once the given number of bytes
-// has gone to the client from now on, and drops the rest: an answer is cut short.
-// With 0 or less not a byte gets there. It replaces an earlier limit.
+// Truncate closes each connection on both sides after the given number of further bytes to the
+// client, and drops the rest. It cuts an answer short. With 0 or less no byte arrives. Truncate
+// replaces an earlier limit.
 func (p *Proxy) Truncate(bytes int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -114,8 +114,8 @@ func (p *Proxy) Truncate(bytes int64) {
 	}
 }
 
-// Reset makes the proxy healthy again. Connections go on if they have only been
-// delayed; after Stall and Truncate, when bytes may be missing, they are reset.
+// Reset makes the proxy healthy again. Connections that were only delayed continue. After Stall and
+// Truncate bytes may be missing, so Reset resets the connections.
 func (p *Proxy) Reset() {
 	p.t.Helper()
 	p.mu.Lock()

@@ -17,8 +17,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// soon is how long a test waits for an answer that never comes. far is a limit for answers that do
-// come, on an overloaded machine.
+// soon is how long a test waits for an answer that must not come. far is the upper bound for an
+// answer that must come, on an overloaded machine.
 const (
 	soon = 100 * time.Millisecond
 	far  = time.Minute
@@ -61,7 +61,7 @@ func TestDelay(t *testing.T) {
 	if took := time.Since(begin); took < delay {
 		t.Errorf("on a new connection an answer took %s, want %s at least", took, delay)
 	}
-	// Longer than the test may take, so that only its end lets an answer through.
+	// The delay is longer than the test may take. Only the end of the delay lets an answer through.
 	proxy.Delay(10*far, far)
 	if err := newClient(t, proxy).Ping(within(t, soon)).Err(); !isTimeout(err) {
 		t.Errorf("PING with a delay past its deadline: %v, want a timeout", err)
@@ -88,7 +88,7 @@ func TestCutResetsAndRefuses(t *testing.T) {
 	if err := client.Ping(t.Context()).Err(); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("PING through a cut proxy: %v, want the connection refused", err)
 	}
-	// Without effect.
+	// While the proxy is cut, this has no effect.
 	proxy.Delay(far, 0)
 	proxy.Stall()
 	proxy.Truncate(1)
@@ -135,7 +135,7 @@ func TestStallAnswersNothing(t *testing.T) {
 	if err := newClient(t, proxy).Ping(within(t, soon)).Err(); !isTimeout(err) {
 		t.Errorf("PING through a stalled proxy: %v, want a timeout", err)
 	}
-	// Its end goes unnoticed too.
+	// The client must not notice the end of the server either.
 	server.Kill()
 	wantSilence(t, open)
 	wantSilence(t, dial(t, proxy))
@@ -179,12 +179,12 @@ func TestTruncate(t *testing.T) {
 				t.Errorf("after Truncate(%d) the answer is %q, %v; want %q and no more", limit, got, err, want)
 			}
 		}
-		open = dial(t, proxy) // its bytes so far do not count
+		open = dial(t, proxy) // its earlier bytes do not count
 		if limit > 7 {
 			ping(t, open)
 		}
 	}
-	// The error of a client that has half an answer.
+	// The client gets half an answer, and must return an error.
 	proxy.Truncate(4)
 	if err := newClient(t, proxy).Ping(t.Context()).Err(); err == nil || errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("PING with its answer cut short: %v, want an error", err)
@@ -231,8 +231,8 @@ func TestEndsWithItsTest(t *testing.T) {
 	}
 }
 
-// TestFaultsUnderLoad changes the faults while clients work: none of the changes
-// may hang, nor leave the proxy broken.
+// TestFaultsUnderLoad changes the faults while clients work. No change may hang or leave the proxy
+// broken.
 func TestFaultsUnderLoad(t *testing.T) {
 	t.Parallel()
 	_, proxy := start(t)
@@ -280,7 +280,7 @@ func start(t *testing.T) (*redistest.Server, *proxytest.Proxy) {
 	return server, proxytest.Start(t, server.Addr())
 }
 
-// newClient does not retry: it shows what happens.
+// newClient returns a client that does not retry, so that each failure is visible.
 func newClient(t *testing.T, proxy *proxytest.Proxy) *redis.Client {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{
@@ -302,7 +302,7 @@ func wantPong(t *testing.T, proxy *proxytest.Proxy) {
 	}
 }
 
-// wantAnyAnswer waits until the server has answered through the proxy.
+// wantAnyAnswer waits until the server answers through the proxy.
 func wantAnyAnswer(t *testing.T, proxy *proxytest.Proxy) {
 	t.Helper()
 	conn := dial(t, proxy)
@@ -317,7 +317,7 @@ func dial(t *testing.T, proxy *proxytest.Proxy) net.Conn {
 	return conn
 }
 
-// dialUntil opens a connection that gives up in the far future.
+// dialUntil opens a connection whose deadline is far in the future.
 func dialUntil(t *testing.T, proxy *proxytest.Proxy) net.Conn {
 	t.Helper()
 	var d net.Dialer
@@ -342,7 +342,7 @@ func ping(t *testing.T, conn net.Conn) {
 	}
 }
 
-// wantSilence sends a request, whose answer is there at once if there is one.
+// wantSilence sends a request, and fails the test if an answer comes soon.
 func wantSilence(t *testing.T, conn net.Conn) {
 	t.Helper()
 	if _, err := io.WriteString(conn, "PING\r\n"); err != nil {

@@ -18,40 +18,38 @@ import (
 
 const slotCount = 16384
 
-// Cluster is a Redis Cluster that belongs to one test. Its nodes are Servers:
-// to kill, pause and restart one by one.
+// Cluster is a Redis Cluster that belongs to one test. Its nodes are Servers, and a test can kill,
+// pause and restart each.
 //
-// Its methods may be called concurrently, from any goroutine. Those that take a
-// context wait as long as it lasts, and a minute at most. They ask the nodes that
-// run, and never one that is down or paused.
+// Its methods may be called concurrently, from any goroutine. Those with a context wait until it
+// ends, but at most a minute. They ask only nodes that run and are not paused.
 type Cluster struct {
 	t      testing.TB
 	nodes  []*Server
-	addrs  []string // the announced ones, in the order of nodes
+	addrs  []string // announced addresses, in the order of nodes
 	ids    []string // in the order of nodes
 	client *redis.ClusterClient
 }
 
-// StartCluster runs a Redis Cluster with the given number of primaries, at least
-// one, and of replicas of each. It ends with the test. It returns when all nodes
-// agree on who serves which slots, and each replica has its primary's data; that
-// takes some 2 s, for a node does not serve earlier.
+// StartCluster runs a Redis Cluster with the given number of primaries, at least one, and of
+// replicas of each primary. It ends with the test. StartCluster returns when all nodes agree which
+// node serves which slots, and each replica has its primary's data. That takes about 2 s, because a
+// node does not serve earlier.
 //
-// Nodes() are the primaries, with equal shares of the slots in their order, then
-// the first replica of each, then the second, and so on.
+// Nodes returns first the primaries, with equal shares of the slots in that order. The first
+// replica of each follows, then the second, and so on.
 //
 // A node counts as failed after 1 s without an answer, or after what args set as
 // "--cluster-node-timeout". A replica then replaces its primary, however much of the data it lacks,
 // if more than half of the primaries agree. In a cluster of one or two primaries only Failover
-// replaces one. Slots without a node do not keep the others from being served. A node that loses
-// its last slot stays a primary.
+// replaces one. If slots have no node, the other slots are still served. A node that loses its last
+// slot stays a primary.
 //
 // As with Start, nothing is kept on disk unless args say so, except for what a node knows of its
 // cluster. After Kill and Restart a node is a member as before, at the same address. A primary that
 // is restarted before its failure is noticed is empty, and its replica is soon empty too.
 //
-// Without a redis-server on the PATH, and when a server does not start, it does
-// what Start does.
+// Without a redis-server on the PATH, or if a server does not start, it does what Start does.
 func StartCluster(t testing.TB, primaries, replicasEach int, args ...string) *Cluster {
 	t.Helper()
 	return startCluster(t, primaries, replicasEach, nil, args)
@@ -99,15 +97,15 @@ func startCluster(t testing.TB, primaries, replicasEach int, proxy func(addr str
 	return c
 }
 
-// clusterArgs are the arguments of a node with the given port for its cluster's
-// bus: defaults, the test's, and what the cluster needs.
+// clusterArgs returns the arguments of a node, with the given port for the cluster's bus. They are
+// defaults, then the test's arguments, then what the cluster needs.
 func clusterArgs(args []string, bus int) []string {
 	return slices.Concat(
 		[]string{
 			"--cluster-node-timeout", "1000",
 			"--cluster-require-full-coverage", "no",
 			"--cluster-allow-replica-migration", "no",
-			// A replica is elected however long it had no link to its primary.
+			// A replica may be elected after any time without a link to its primary.
 			"--cluster-replica-validity-factor", "0",
 		},
 		replicationArgs(),
@@ -121,19 +119,20 @@ func clusterArgs(args []string, bus int) []string {
 	)
 }
 
-// replicationArgs make replicas follow soon.
+// replicationArgs returns arguments that make replicas follow quickly.
 func replicationArgs() []string {
 	return []string{
 		"--repl-ping-replica-period", "1",
 		"--repl-diskless-sync", yes,
 		"--repl-diskless-sync-delay", "0",
-		// Or a replica keeps a file of what it was sent, and starts with that.
+		// Otherwise a replica stores the data that it receives in a file, and starts with that
+		// file.
 		"--repl-diskless-load", "swapdb",
 	}
 }
 
-// announce makes the server a node that is reached by way of proxy, unless that
-// is nil, from its next starts on too. It returns the address for clients.
+// announce makes the node announce the address that proxy returns, also after a restart. A nil
+// proxy changes nothing. announce returns the address for clients.
 func (s *Server) announce(ctx context.Context, proxy func(addr string) string) (string, error) {
 	if proxy == nil {
 		return s.Addr(), nil
@@ -156,7 +155,7 @@ func (s *Server) announce(ctx context.Context, proxy func(addr string) string) (
 	return addr, nil
 }
 
-// join makes one cluster of the nodes and waits until it is at rest.
+// join forms one cluster of the nodes, and waits until all nodes agree.
 func (c *Cluster) join(ctx context.Context, primaries int) error {
 	for i, node := range c.nodes {
 		id, err := node.client.ClusterMyID(ctx).Result()
@@ -164,7 +163,7 @@ func (c *Cluster) join(ctx context.Context, primaries int) error {
 			return fmt.Errorf("asking %s for its name: %w", node.Addr(), err)
 		}
 		c.ids = append(c.ids, id)
-		// Each its own from the start: equal ones are sorted out only in time.
+		// Different epochs avoid a conflict that the nodes would resolve slowly.
 		if err := node.client.Do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err(); err != nil {
 			return fmt.Errorf("setting the epoch of %s: %w", node.Addr(), err)
 		}
@@ -191,7 +190,7 @@ func (c *Cluster) join(ctx context.Context, primaries int) error {
 	return c.WaitOK(ctx)
 }
 
-// meet introduces each node to each other: hearsay would take longer.
+// meet introduces every node to every other. Gossip would take longer.
 func (c *Cluster) meet(ctx context.Context) error {
 	for i, node := range c.nodes {
 		for j, other := range c.nodes[:i] {
@@ -225,29 +224,28 @@ func (c *Cluster) newClient() *redis.ClusterClient {
 	return client
 }
 
-// Addrs are the host:port of all nodes as clients reach them, in the order of
-// Nodes. They never change.
+// Addrs returns the host:port of each node as clients reach it, in the order of Nodes. The
+// addresses never change.
 func (c *Cluster) Addrs() []string {
 	return slices.Clone(c.addrs)
 }
 
-// URL is the addresses of all nodes as redis+cluster://host:port,host:port,... With TLS it
-// begins with rediss+cluster://, with a password that stands before the hosts.
+// URL returns the addresses of all nodes as redis+cluster://host:port,host:port,... With TLS it
+// begins with rediss+cluster://. A password stands before the hosts.
 func (c *Cluster) URL() string {
 	_, _, url := c.nodes[0].access("+cluster")
 	return url + strings.Join(c.addrs, ",")
 }
 
-// Client is a client of the cluster, the same one at each call, closed with the
-// test. It honours context deadlines, and retries and follows redirections as
-// go-redis does by default.
+// Client returns the client of the cluster, the same one at each call. It is closed with the test.
+// It honours context deadlines, and retries and follows redirections as go-redis does by default.
 func (c *Cluster) Client() *redis.ClusterClient {
 	return c.client
 }
 
-// Nodes are all servers of the cluster, in an order that never changes, whatever
-// their part in it. The Client of each talks to it alone, past any proxy, and
-// gets MOVED for slots that others serve.
+// Nodes returns all servers of the cluster. Their order never changes, even if their roles do. The
+// Client of a node talks only to that node, past any proxy, and gets MOVED for slots that other
+// nodes serve.
 func (c *Cluster) Nodes() []*Server {
 	return slices.Clone(c.nodes)
 }
@@ -277,13 +275,13 @@ func (c *Cluster) Failover(ctx context.Context, replica *Server, mode string) er
 			return errors.New("it is a replica")
 		}
 		if err := replica.client.Do(ctx, command...).Err(); err != nil {
-			return fmt.Errorf("asking for a failover: %w", err) // at once again
+			return fmt.Errorf("asking for a failover: %w", err) // the next poll asks again
 		}
 		due = 0
 		return errors.New("it has yet to be elected")
 	})
 }
 
-// pollsPerFailover is how often Failover looks before it asks again: an attempt
-// that finds no majority ends after 5 s, or twice the node timeout.
+// pollsPerFailover is the number of polls after which Failover asks again. An attempt without a
+// majority ends after 5 s or twice the node timeout.
 const pollsPerFailover = 300

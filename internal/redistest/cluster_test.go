@@ -58,7 +58,7 @@ func TestClusterWithoutReplicas(t *testing.T) {
 	node := primaryOf(t, c, "key")
 	node.Kill()
 	if _, err := c.Primary(t.Context(), "key"); err == nil {
-		t.Error("Primary names a node, and none is running")
+		t.Error("Primary names a node, but none is running")
 	}
 	node.Restart()
 	waitOK(t, c)
@@ -75,7 +75,7 @@ func TestClusterFailover(t *testing.T) {
 			t.Fatal(err)
 		}
 		replica := replicaOf(t, c, old)
-		for range 2 { // the second time there is nothing to do
+		for range 2 { // the second call is a no-op
 			if err := c.Failover(t.Context(), replica, mode); err != nil {
 				t.Fatalf("failover %q: %v", mode, err)
 			}
@@ -102,7 +102,7 @@ func TestClusterTakeoverWithoutMajority(t *testing.T) {
 	defer cancel()
 	replica := c.Nodes()[2]
 	if err := c.Failover(ctx, replica, "FORCE"); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("FORCE without a primary that consents: %v, want it to wait for ever", err)
+		t.Errorf("FORCE without a majority of primaries: %v, want it to wait until ctx ends", err)
 	}
 	if err := c.Failover(t.Context(), replica, "TAKEOVER"); err != nil {
 		t.Fatal(err)
@@ -187,11 +187,11 @@ func TestClusterBehindProxies(t *testing.T) {
 		}
 		for i, addr := range c.Addrs() {
 			if proxies[addr] == nil || !told[addr] || c.Nodes()[i].Addr() == addr {
-				t.Errorf("Addrs()[%d] = %s, want a proxy that the cluster tells clients of: %v", i, addr, told)
+				t.Errorf("Addrs()[%d] = %s, want one of the proxies that the cluster names to clients: %v", i, addr, told)
 			}
 		}
 		if len(proxies) != 6 || len(told) != 6 {
-			t.Errorf("%d proxies, and the cluster tells clients of %d nodes; want 6", len(proxies), len(told))
+			t.Errorf("%d proxies, and the cluster names %d nodes to clients; want 6", len(proxies), len(told))
 		}
 	}
 	wantProxies()
@@ -205,7 +205,7 @@ func TestClusterBehindProxies(t *testing.T) {
 		t.Errorf("GET past the cut proxy: %v", err)
 	}
 	if got := primaryOf(t, c, "key"); got != primary {
-		t.Errorf("the primary is %s, want %s, which the others still hear", got.Addr(), primary.Addr())
+		t.Errorf("the primary is %s, want %s, which the other nodes still reach", got.Addr(), primary.Addr())
 	}
 	proxy.Reset()
 	waitOK(t, c)
@@ -237,7 +237,7 @@ func primaryOf(t *testing.T, c *redistest.Cluster, key string) *redistest.Server
 	return primary
 }
 
-// replicaOf is the only replica of the primary.
+// replicaOf returns the only replica of the primary.
 func replicaOf(t *testing.T, c *redistest.Cluster, primary *redistest.Server) *redistest.Server {
 	t.Helper()
 	replicas, err := c.ReplicasOf(t.Context(), primary)
@@ -247,7 +247,7 @@ func replicaOf(t *testing.T, c *redistest.Cluster, primary *redistest.Server) *r
 	return replicas[0]
 }
 
-// wantPrimaries wants these to be all primaries, in any order.
+// wantPrimaries checks that these are all primaries, in any order.
 func wantPrimaries(t *testing.T, c *redistest.Cluster, want ...*redistest.Server) {
 	t.Helper()
 	got, err := c.Primaries(t.Context())
@@ -268,8 +268,8 @@ func addrs(servers []*redistest.Server) string {
 	return strings.Join(all, " ")
 }
 
-// setInCluster does without the cluster's client, which learns of a new primary
-// only when the old one fails it.
+// setInCluster writes through the primary's own client. The cluster's client learns of a new
+// primary only after the old one fails.
 func setInCluster(t *testing.T, c *redistest.Cluster, key, value string) {
 	t.Helper()
 	set(t, primaryOf(t, c, key).Client(), key, value)

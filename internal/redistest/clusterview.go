@@ -12,11 +12,11 @@ import (
 	"github.com/feedfilter/feedfilter/internal/servertest"
 )
 
-// nodeRecord is the view that a node has of another one, or of itself: a line of CLUSTER NODES.
+// nodeRecord is a node's view of a node, which may be itself: a line of CLUSTER NODES.
 type nodeRecord struct {
 	id      string
 	flags   []string
-	primary string // the id of its primary; "" of a primary
+	primary string // the id of its primary; "" if it is a primary
 	epoch   int64
 	slots   []string // "7" or "7-9", in order
 }
@@ -25,7 +25,7 @@ func (r nodeRecord) isPrimary() bool {
 	return slices.Contains(r.flags, "master")
 }
 
-// isMember reports whether the node is well known and thought to be up.
+// isMember reports whether the node is a full member that is considered up.
 func (r nodeRecord) isMember() bool {
 	for _, flag := range []string{"fail", "fail?", "handshake", "noaddr"} {
 		if slices.Contains(r.flags, flag) {
@@ -35,7 +35,7 @@ func (r nodeRecord) isMember() bool {
 	return true
 }
 
-// serves reports whether the slot is among its slots.
+// serves reports whether the record contains the slot.
 func (r nodeRecord) serves(slot int) bool {
 	return slices.ContainsFunc(r.slots, func(s string) bool {
 		first, last, isRange := strings.Cut(s, "-")
@@ -48,7 +48,7 @@ func (r nodeRecord) serves(slot int) bool {
 	})
 }
 
-// parseNodes reads the answer to CLUSTER NODES.
+// parseNodes parses the answer to CLUSTER NODES.
 func parseNodes(answer string) ([]nodeRecord, error) {
 	var records []nodeRecord
 	for line := range strings.Lines(answer) {
@@ -66,7 +66,7 @@ func parseNodes(answer string) ([]nodeRecord, error) {
 			r.primary = fields[3]
 		}
 		for _, slot := range fields[8:] {
-			if !strings.HasPrefix(slot, "[") { // one on the move
+			if !strings.HasPrefix(slot, "[") { // "[" begins a slot that is being moved
 				r.slots = append(r.slots, slot)
 			}
 		}
@@ -75,7 +75,7 @@ func parseNodes(answer string) ([]nodeRecord, error) {
 	return records, nil
 }
 
-// up are the nodes that run.
+// up returns the nodes that run and are not paused.
 func (c *Cluster) up() []*Server {
 	return slices.DeleteFunc(slices.Clone(c.nodes), func(s *Server) bool { return !s.isUp() })
 }
@@ -84,10 +84,10 @@ func (c *Cluster) id(s *Server) string {
 	if i := slices.Index(c.nodes, s); i >= 0 {
 		return c.ids[i]
 	}
-	return "not of this cluster" // which no node is called
+	return "not of this cluster" // no node has this id
 }
 
-// records returns the view that a node has of all nodes, itself included.
+// records returns a node's view of all nodes, with itself.
 func (c *Cluster) records(ctx context.Context, s *Server) ([]nodeRecord, error) {
 	answer, err := s.client.ClusterNodes(ctx).Result()
 	if err != nil {
@@ -126,9 +126,9 @@ func (c *Cluster) ownRecords(ctx context.Context) (map[*Server]nodeRecord, error
 	return records, nil
 }
 
-// Primary is the node that serves the slot of the key now: of the running nodes
-// that say they do, the one elected last. It is an error that none does, and so
-// between the end of a primary and the election of its replica.
+// Primary returns the node that serves the slot of the key. If several running nodes claim the
+// slot, Primary returns the one that was elected last. It returns an error if no running node
+// claims the slot, as between the end of a primary and the election of its replica.
 func (c *Cluster) Primary(ctx context.Context, slotKey string) (*Server, error) {
 	up := c.up()
 	if len(up) == 0 {
@@ -149,9 +149,8 @@ func (c *Cluster) Primary(ctx context.Context, slotKey string) (*Server, error) 
 	return primary, nil
 }
 
-// server is the node that serves a slot, nil when there is none. Of two that
-// say they do, one has not heard yet of the other's election, or resharding,
-// which gave that the higher epoch.
+// server returns the node that serves a slot, or nil. If two nodes claim the slot, one of them has
+// not heard of a newer election or resharding. The other one has the higher epoch.
 func server(records map[*Server]nodeRecord, slot int) *Server {
 	var found *Server
 	for node, own := range records {
@@ -162,7 +161,7 @@ func server(records map[*Server]nodeRecord, slot int) *Server {
 	return found
 }
 
-// Primaries are the running nodes that serve any slots, in the order of Nodes.
+// Primaries returns the running nodes that serve slots, in the order of Nodes.
 func (c *Cluster) Primaries(ctx context.Context) ([]*Server, error) {
 	records, err := c.ownRecords(ctx)
 	if err != nil {
@@ -175,8 +174,7 @@ func (c *Cluster) Primaries(ctx context.Context) ([]*Server, error) {
 	return slices.DeleteFunc(slices.Clone(c.nodes), func(s *Server) bool { return !serving[s] }), nil
 }
 
-// ReplicasOf are the running nodes that say they replicate the primary, in the
-// order of Nodes.
+// ReplicasOf returns the running nodes that claim to replicate the primary, in the order of Nodes.
 func (c *Cluster) ReplicasOf(ctx context.Context, primary *Server) ([]*Server, error) {
 	records, err := c.ownRecords(ctx)
 	if err != nil {
@@ -186,9 +184,9 @@ func (c *Cluster) ReplicasOf(ctx context.Context, primary *Server) ([]*Server, e
 	return slices.DeleteFunc(slices.Clone(c.nodes), func(s *Server) bool { return records[s].primary != id }), nil
 }
 
-// WaitOK returns when the cluster is at rest. Running nodes serve all slots, agree which node
-// serves which, and think one another up. Each running replica is connected to its primary. The
-// nodes name all of these, and no node that is down, to clients.
+// WaitOK returns when the cluster is healthy. Running nodes serve all slots, agree which node
+// serves which, and consider one another up. Each running replica is connected to its primary. The
+// nodes name all running nodes to clients, and no other.
 func (c *Cluster) WaitOK(ctx context.Context) error {
 	return servertest.Await(ctx, "the cluster is at rest", func(ctx context.Context) error {
 		own, err := c.ownRecords(ctx)
@@ -211,7 +209,7 @@ func byAddr(a, b *Server) int {
 	return strings.Compare(a.Addr(), b.Addr())
 }
 
-// checkView returns an error if a node's view of the cluster is wrong, given each node's record of
+// checkView returns an error if a node's view of the cluster differs from what each node says of
 // itself.
 func (c *Cluster) checkView(ctx context.Context, node *Server, own map[*Server]nodeRecord) error {
 	info, err := node.client.ClusterInfo(ctx).Result()
@@ -254,8 +252,8 @@ func (s *Server) checkLink(ctx context.Context) error {
 	return nil
 }
 
-// checkSlots compares what a node tells clients with what the nodes say of
-// themselves. It tells them of replicas late: when it knows what they hold.
+// checkSlots compares the nodes that a node names to clients with what the nodes say of themselves.
+// A node names a replica late, only once it knows the data of the replica.
 func (c *Cluster) checkSlots(ctx context.Context, node *Server, own map[*Server]nodeRecord) error {
 	ranges, err := node.client.ClusterSlots(ctx).Result() //nolint:staticcheck // go-redis itself goes by it
 	if err != nil {
@@ -280,7 +278,7 @@ func (c *Cluster) checkSlots(ctx context.Context, node *Server, own map[*Server]
 	return nil
 }
 
-// node is the one with the given id, or nil.
+// node returns the node with that id, or nil.
 func (c *Cluster) node(id string) *Server {
 	if i := slices.Index(c.ids, id); i >= 0 {
 		return c.nodes[i]

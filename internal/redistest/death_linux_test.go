@@ -14,12 +14,12 @@ import (
 
 const orphanEnv = "REDISTEST_ORPHAN"
 
-// TestDiesWithTheTestProcess runs TestOrphan in a process of its own, kills that
-// with SIGKILL, and sees the server go.
+// TestDiesWithTheTestProcess runs TestOrphan in another process, and kills that process with
+// SIGKILL. Its server must end.
 func TestDiesWithTheTestProcess(t *testing.T) {
 	t.Parallel()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestOrphan$", "-test.v")
-	// It cannot clean up: its directory goes with this test's.
+	// The killed process cannot clean up. This test removes its directory.
 	cmd.Env = append(os.Environ(), orphanEnv+"=1", "TMPDIR="+t.TempDir())
 	stdin, err := cmd.StdinPipe()
 	if err != nil {

@@ -2,11 +2,10 @@ package redistest
 
 import "context"
 
-// Pause stops the server's process where it is, as a machine that hangs: its
-// connections stay open, new ones are accepted by the kernel, and nothing is
-// answered. It returns when the process has stopped. A server that is paused
-// stays so. A server that is down fails the test, as does a system other than
-// Linux.
+// Pause stops the server's process, like a machine that hangs. Connections stay open, the kernel
+// accepts new ones, and the server answers nothing. Pause returns when the process has stopped. If
+// the server is paused already, Pause is a no-op. If the server is down, or the system is not
+// Linux, Pause fails the test.
 func (s *Server) Pause() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -24,8 +23,8 @@ func (s *Server) Pause() {
 	}
 }
 
-// Resume lets a paused server go on. The server then answers the commands that it received
-// meanwhile. On any other server Resume is a no-op.
+// Resume lets a paused server continue. The server then answers the commands that it received while
+// it was paused. If the server is not paused, Resume is a no-op.
 func (s *Server) Resume() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,10 +1,10 @@
-// Package redistest runs real Redis servers for tests: single ones, clusters, and
-// replicas under sentinels.
+// Package redistest runs real Redis servers for tests: single servers, clusters, and replicas with
+// sentinels.
 //
-// Each server is a child process of the test with a loopback port, a directory and a client of its
-// own. Tests can therefore run in parallel, across packages too, and none has to flush a server
-// that another one uses. A server ends with its test. On Linux it also ends when the test process
-// is killed.
+// Each server is a child process of the test with its own loopback port, directory and client.
+// Tests can therefore run in parallel, also across packages, and no test has to flush a server that
+// another one uses. A server ends with its test. On Linux it also ends when the test process is
+// killed.
 package redistest
 
 import (
@@ -28,46 +28,44 @@ import (
 )
 
 const (
-	// Redis is ready some 10 ms after its start. The limits are for overloaded machines.
+	// Redis is ready about 10 ms after its start. The limits are for overloaded machines.
 	startTimeout = time.Minute
 	stopTimeout  = time.Minute
 )
 
 // Server is a redis-server process that belongs to one test.
 //
-// Its methods may be called concurrently. Restart, RestartFrom, Snapshot and
-// CommandStats fail the test with FailNow and so belong on the test's own
-// goroutine; the others may be called from any.
+// Its methods may be called concurrently. Restart, RestartFrom, Snapshot and CommandStats fail the
+// test with FailNow, so only the test's goroutine may call them. Any goroutine may call the others.
 type Server struct {
 	t      testing.TB
 	binary string
 	dir    string
 	args   []string
-	port   int // 0 until it begins
+	port   int // 0 before begin
 	client *redis.Client
 
-	// config is the file that args are put in, for a server that is to keep its
-	// settings over Restart; "" when they stay on the command line.
+	// config is the file for args if the server must keep its settings over Restart, "" if args
+	// stay on the command line.
 	config string
-	mode   []string // further arguments that a file cannot have
-	ready  string   // what it logs when it is ready
+	mode   []string // further arguments that are not allowed in a file
+	ready  string   // text in the log when the server is ready
 
-	mu      sync.Mutex          // guards running, and orders all that changes it
+	mu      sync.Mutex          // guards running, and orders its changes
 	running *servertest.Process // nil when it is down
 }
 
-// Start runs redis-server on a free loopback port, in a directory of its own,
-// and ends it with the test. It returns when the server accepts connections.
+// Start runs redis-server on a free loopback port, in its own directory. It returns when the server
+// accepts connections. The server ends with the test.
 //
-// Nothing is kept on disk unless args say so: they are redis-server's own
-// arguments, such as "--save", "60 1" or "--appendonly", "yes", and win over the
-// defaults --save "" --appendonly no. The address, the directory and the log are
-// Start's to set. With Authority.Args and PasswordArgs among them the server speaks TLS
-// and asks for a password; Client and URL know of both.
+// args are arguments of redis-server, such as "--save", "60 1" or "--appendonly", "yes". They
+// override the defaults --save "" --appendonly no, with which nothing is kept on disk. Start sets
+// the address, the directory and the log. With Authority.Args and PasswordArgs among args, the
+// server speaks TLS and asks for a password; Client and URL use both.
 //
-// Without a redis-server on the PATH the test is skipped, or fails when the
-// environment has CI=true, where a skipped test would go unnoticed. A server
-// that does not start fails the test with the end of its log.
+// Without a redis-server on the PATH the test is skipped. With CI=true in the environment it fails
+// instead, because a skipped test would go unnoticed. A server that does not start fails the test
+// with the end of its log.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
 	s := newServer(t, findBinary(t), args)
@@ -77,7 +75,7 @@ func Start(t testing.TB, args ...string) *Server {
 	return s
 }
 
-// newServer makes a server that has yet to begin.
+// newServer makes a server that begin has not started yet.
 func newServer(t testing.TB, binary string, args []string) *Server {
 	t.Helper()
 	return &Server{t: t, binary: binary, dir: t.TempDir(), args: args, ready: readyToServe}
@@ -86,7 +84,7 @@ func newServer(t testing.TB, binary string, args []string) *Server {
 // readyToServe is in the log of redis-server when it accepts connections.
 const readyToServe = "Ready to accept connections"
 
-// begin starts a server for the first time, on a port of its own.
+// begin starts a server for the first time, on a free port.
 func (s *Server) begin() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,7 +104,7 @@ func (s *Server) begin() error {
 	return nil
 }
 
-// startAll begins the servers, all at once. It is for the test's own goroutine.
+// startAll begins the servers, all at the same time. Only the test's goroutine may call it.
 func startAll(servers []*Server) error {
 	var wg sync.WaitGroup
 	errs := make([]error, len(servers))
@@ -130,13 +128,13 @@ func (s *Server) launch() (*servertest.Process, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	// Its life is the Server's to end, not a context's: a test's context is
-	// over before its cleanups, which may still need the server.
+	// No context ends the server. A test's context ends before its cleanups, which may still need
+	// the server.
 	cmd := exec.CommandContext(context.Background(), s.binary, args...) //nolint:gosec // the test's own words
 	return servertest.Start(ctx, cmd, s.ready)
 }
 
-// allArgs are the server's arguments, later ones over earlier ones.
+// allArgs returns the server's arguments. Later ones override earlier ones.
 func (s *Server) allArgs() []string {
 	return slices.Concat(
 		[]string{"--save", "", "--appendonly", "no"},
@@ -147,7 +145,7 @@ func (s *Server) allArgs() []string {
 	)
 }
 
-// arg is the value of the last argument with the given name that has one.
+// arg returns the value of the last argument with that name, "" if there is none.
 func (s *Server) arg(name string) string {
 	args := s.allArgs()
 	for i := len(args) - 2; i >= 0; i-- {
@@ -158,8 +156,8 @@ func (s *Server) arg(name string) string {
 	return ""
 }
 
-// writeConfig puts the arguments in the configuration file, if there is one to
-// be. The server itself changes it from then on.
+// writeConfig writes the arguments to the configuration file, unless config is "". From then on the
+// server itself changes the file.
 func (s *Server) writeConfig() error {
 	if s.config == "" {
 		return nil
@@ -178,7 +176,7 @@ func (s *Server) writeConfig() error {
 	return nil
 }
 
-// newClient makes the client once and for all; it connects when it is used.
+// newClient makes the client. It connects at its first use.
 func (s *Server) newClient() *redis.Client {
 	secure, password, _ := s.access("")
 	client := redis.NewClient(&redis.Options{
@@ -186,8 +184,8 @@ func (s *Server) newClient() *redis.Client {
 		TLSConfig:             secure,
 		Password:              password,
 		ContextTimeoutEnabled: true,
-		// No CLIENT SETINFO on connecting: CommandStats then shows what the
-		// test sent, and HELLO.
+		// Without CLIENT SETINFO at the start of a connection, CommandStats shows only HELLO and
+		// the test's commands.
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
@@ -199,27 +197,26 @@ func (s *Server) newClient() *redis.Client {
 	return client
 }
 
-// Addr is the server's host:port. It stays the same over Restart.
+// Addr returns the server's host:port. Restart does not change it.
 func (s *Server) Addr() string {
 	return servertest.Addr(s.port)
 }
 
-// URL is the server's address as redis://host:port/0. With TLS it begins with rediss://,
-// with a password that stands before the host.
+// URL returns the server's address as redis://host:port/0. With TLS it begins with rediss://. A
+// password stands before the host.
 func (s *Server) URL() string {
 	_, _, url := s.access("")
 	return url + s.Addr() + "/0"
 }
 
-// Client is a client of the server, the same one at each call, closed with the
-// test. It honours context deadlines, retries as go-redis does by default, and
-// finds the server again after Restart.
+// Client returns the client of the server, the same one at each call. It is closed with the test.
+// It honours context deadlines, retries as go-redis does by default, and reconnects after Restart.
 func (s *Server) Client() *redis.Client {
 	return s.client
 }
 
-// Kill ends the server at once, as kill -9 does, and returns when it is gone.
-// A server that is down stays down.
+// Kill ends the server at once, like kill -9, and returns when it has ended. If the server is down,
+// Kill is a no-op.
 func (s *Server) Kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -236,10 +233,10 @@ func (s *Server) kill() {
 	s.running = nil
 }
 
-// Stop shuts the server down in order, with SIGTERM, and returns when it is
-// gone. What its persistence settings keep is there after Restart. A paused
-// server is resumed. A server that is down stays down; one that will not end in a
-// minute fails the test and is killed.
+// Stop shuts the server down with SIGTERM, and returns when it has ended. After Restart the server
+// has the data that its persistence settings keep. Stop resumes a paused server first. If the
+// server is down, Stop is a no-op. A server that does not end within a minute fails the test and is
+// killed.
 func (s *Server) Stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -254,9 +251,8 @@ func (s *Server) Stop() {
 	s.running = nil
 }
 
-// Restart starts the server again after Kill or Stop, on the same port and
-// directory, and returns when it accepts connections. A server that is up, or
-// does not start, fails the test.
+// Restart starts the server after Kill or Stop, on the same port and directory. It returns when the
+// server accepts connections. It fails the test if the server runs or does not start.
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.mu.Lock()

@@ -60,7 +60,7 @@ func TestClient(t *testing.T) {
 	if mode := opts.MaintNotificationsConfig.Mode; mode != maintnotifications.ModeDisabled {
 		t.Errorf("maintenance notifications are %q, want disabled", mode)
 	}
-	// The server would answer after 5 s: a timeout is the context's.
+	// The server would answer after 5 s, so a timeout comes from the context.
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	if err := s.Client().BLPop(ctx, 5*time.Second, "nothing").Err(); !isTimeout(err) {
@@ -187,7 +187,7 @@ func assertDown(t *testing.T, s *redistest.Server) {
 	}
 }
 
-// dial opens a connection that the server has accepted: it has answered on it.
+// dial opens a connection on which the server has answered, so the server has accepted it.
 func dial(t *testing.T, s *redistest.Server) net.Conn {
 	t.Helper()
 	return dialAddr(t, s.Addr())
@@ -213,7 +213,7 @@ func dialAddr(t *testing.T, addr string) net.Conn {
 	return conn
 }
 
-// assertClosedByServer waits until the far end is gone, a minute at most.
+// assertClosedByServer waits for up to a minute until the server has closed the connection.
 func assertClosedByServer(t *testing.T, conn net.Conn) {
 	t.Helper()
 	defer conn.Close()

@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	// One key at a time: a slot is then seen in every state between here and
-	// there, and keys of one command on both sides.
+	// With one key at a time, clients see a slot in every state of the move, and keys of one
+	// command on both sides.
 	migrateBatch = 1
-	// How long one of two nodes may keep the other waiting.
+	// migrateTimeoutMillis is how long one of the two nodes may wait for the other.
 	migrateTimeoutMillis = 10_000
 )
 
@@ -22,9 +22,9 @@ const (
 // have moved or are new. They get TRYAGAIN for commands on keys of which only some have moved, and
 // MOVED once a slot has moved.
 //
-// It returns when all running nodes know, replicas too: to move a slot on before
-// that can lose it to all. After an error, the end of ctx included, the slot at
-// hand stays between the two until another MoveSlots of it between them.
+// MoveSlots returns when all running nodes, replicas included, know of the change. If a slot were
+// moved on before that, all nodes could lose it. After an error, or the end of ctx, the present
+// slot stays between the two nodes until another MoveSlots between them.
 func (c *Cluster) MoveSlots(ctx context.Context, from, to *Server, slots []int) error {
 	for _, slot := range slots {
 		if err := c.moveSlot(ctx, from, to, slot); err != nil {
@@ -94,8 +94,8 @@ func (c *Cluster) moveSlot(ctx context.Context, from, to *Server, slot int) erro
 	return c.assignSlot(ctx, from, to, slot)
 }
 
-// assignSlot tells the primaries who serves a slot from now on. The target comes
-// first: the others would send clients to a node that does not know.
+// assignSlot tells the primaries which node serves a slot from now on. It tells the target first.
+// Otherwise the others would send clients to a node that does not serve the slot yet.
 func (c *Cluster) assignSlot(ctx context.Context, from, to *Server, slot int) error {
 	others, err := c.ownRecords(ctx)
 	if err != nil {

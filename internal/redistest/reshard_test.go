@@ -13,7 +13,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// TestMoveSlots moves a slot to and fro while a client writes in it.
+// TestMoveSlots moves a slot back and forth while a client writes to it.
 func TestMoveSlots(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, 2, 1)
@@ -60,7 +60,7 @@ func writePairs(ctx context.Context, client *redis.ClusterClient, progress chan<
 	acknowledged := make(map[string]string)
 	for i := 0; ctx.Err() == nil; i++ {
 		a, b, value := fmt.Sprintf("{a}%da", i%pairs), fmt.Sprintf("{a}%db", i%pairs), strconv.Itoa(i)
-		// One that is not acknowledged is made again: it may have been made, or not.
+		// An unacknowledged write may have taken effect or not. Repeat it.
 		for client.MSet(ctx, a, value, b, value).Err() != nil {
 			if ctx.Err() != nil {
 				delete(acknowledged, a)
@@ -97,7 +97,7 @@ func TestMoveSlotsBetweenTheWrongNodes(t *testing.T) {
 	}
 }
 
-// TestMoveSlotsEndsInBetween ends a move half way, and goes on with it.
+// TestMoveSlotsEndsInBetween interrupts a move half way, and continues it.
 func TestMoveSlotsEndsInBetween(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, 2, 0)
@@ -107,7 +107,7 @@ func TestMoveSlotsEndsInBetween(t *testing.T) {
 	for i := range keys {
 		setInCluster(t, c, fmt.Sprintf("{a}%d", i), "value")
 	}
-	// A key that is there already cannot be moved there.
+	// A key that exists at the target cannot be moved there.
 	slot := slotOf(t, from, "{a}")
 	listed := from.Client().ClusterGetKeysInSlot(t.Context(), slot, keys).Val()
 	obstacle := listed[keys/2]
@@ -124,7 +124,7 @@ func TestMoveSlotsEndsInBetween(t *testing.T) {
 	}
 	place("SET", obstacle, "other")
 	if err := c.MoveSlots(t.Context(), from, to, []int{slot}); err == nil || !strings.Contains(err.Error(), obstacle) {
-		t.Errorf("moving a key that is there already: %v, want an error that names it", err)
+		t.Errorf("moving a key that exists at the target: %v, want an error that names it", err)
 	}
 	if a, b := from.Client().DBSize(t.Context()).Val(), to.Client().DBSize(t.Context()).Val(); a == 0 || b < 2 || a+b != keys+1 {
 		t.Errorf("half way the nodes hold %d and %d keys, want all %d and the obstacle", a, b, keys)

@@ -18,36 +18,34 @@ import (
 )
 
 const (
-	primaryName = "primary" // of the one primary, to the sentinels
+	primaryName = "primary" // the sentinels' name for the primary
 	sentinelArg = "--sentinel"
 
 	// readyToWatch is in the log of redis-server when it runs as a sentinel.
 	readyToWatch = "Sentinel ID is"
 )
 
-// Sentinel is a primary, its replicas, and the sentinels that watch over them and
-// elect a new primary when it fails. It belongs to one test.
+// Sentinel is a primary with its replicas, and sentinels that watch them and elect a new primary
+// when it fails. It belongs to one test.
 //
-// Its methods may be called concurrently, from any goroutine. Those that take a
-// context wait as long as it lasts, and a minute at most. They ask the sentinels
-// and servers that run, and never one that is down or paused.
+// Its methods may be called concurrently, from any goroutine. Those with a context wait until it
+// ends, but at most a minute. They ask only sentinels and servers that run and are not paused.
 type Sentinel struct {
 	t         testing.TB
 	servers   []*Server
 	sentinels []*Server
 }
 
-// StartSentinel runs a primary, the given number of replicas of it, and sentinels,
-// at least one, that know it by the name "primary". All end with the test. It
-// returns when WaitOK would, some 2 s later.
+// StartSentinel runs a primary, the given number of replicas of it, and sentinels, at least one.
+// The sentinels know the primary as "primary". All end with the test. StartSentinel returns when
+// WaitOK would return, about 2 s later.
 //
-// The sentinels take a server for failed after 1 s without an answer; when more
-// than half of them do, they elect a replica, and try another after 5 s. args are
-// for the primary and the replicas, as for Start; these, unlike other servers,
-// keep over Restart what was set by the sentinels, and so whose replica they are.
+// A server counts as failed after 1 s without an answer. When more than half of the sentinels
+// agree, they elect a replica, and try another one after 5 s. args are arguments of the primary and
+// the replicas, as for Start. Unlike other servers, they keep settings that the sentinels change
+// over Restart, and so they stay replicas of the same primary.
 //
-// Without a redis-server on the PATH, and when a server does not start, it does
-// what Start does.
+// Without a redis-server on the PATH, or if a server does not start, it does what Start does.
 func StartSentinel(t testing.TB, replicas, sentinels int, args ...string) *Sentinel {
 	t.Helper()
 	if replicas < 0 || sentinels < 1 {
@@ -91,7 +89,7 @@ func newConfiguredServer(t testing.TB, binary string, args []string) *Server {
 	return s
 }
 
-// watcherArgs are the arguments of a sentinel.
+// watcherArgs returns the arguments of a sentinel.
 func watcherArgs(primaryPort, replicas, sentinels int) []string {
 	return []string{
 		sentinelArg, "monitor", primaryName, servertest.Host, strconv.Itoa(primaryPort), strconv.Itoa(sentinels/2 + 1),
@@ -101,9 +99,9 @@ func watcherArgs(primaryPort, replicas, sentinels int) []string {
 	}
 }
 
-// hurry makes the sentinels look and talk more often than every 10 s and 2 s, and
-// keeps them from standing aside for half a minute when the machine stalls. They
-// forget it when they are restarted.
+// hurry makes the sentinels check and exchange messages more often than every 10 s and 2 s. It also
+// keeps them from pausing for half a minute after the machine has stalled. A restart of a sentinel
+// ends this.
 func (s *Sentinel) hurry(ctx context.Context) error {
 	for _, watcher := range s.sentinels {
 		err := watcher.client.Do(ctx, "SENTINEL", "DEBUG",
@@ -115,7 +113,7 @@ func (s *Sentinel) hurry(ctx context.Context) error {
 	return nil
 }
 
-// URL is the sentinels' addresses and the primary's name as
+// URL returns the addresses of the sentinels and the name of the primary, as
 // redis+sentinel://host:port,host:port,.../primary.
 func (s *Sentinel) URL() string {
 	addrs := make([]string, len(s.sentinels))
@@ -125,21 +123,21 @@ func (s *Sentinel) URL() string {
 	return "redis+sentinel://" + strings.Join(addrs, ",") + "/" + primaryName
 }
 
-// Servers are the servers that hold the data, the first primary before its
-// replicas, in an order that never changes.
+// Servers returns the servers that hold the data, the first primary before its replicas. The order
+// never changes.
 func (s *Sentinel) Servers() []*Server {
 	return slices.Clone(s.servers)
 }
 
-// Sentinels are the servers that watch the others, in an order that never
-// changes. Their Client talks to the sentinel itself. After Restart they take up
-// to 10 s to notice what changed.
+// Sentinels returns the servers that watch the others, in an order that never changes. The Client
+// of each talks to the sentinel itself. After Restart a sentinel takes up to 10 s to notice
+// changes.
 func (s *Sentinel) Sentinels() []*Server {
 	return slices.Clone(s.sentinels)
 }
 
-// Primary is the primary that the sentinels name: of several answers the one
-// elected last. It may be down, until they have noticed and elected another.
+// Primary returns the primary that the sentinels name. If they differ, it returns the one that was
+// elected last. That server may be down until the sentinels have noticed and elected another one.
 func (s *Sentinel) Primary(ctx context.Context) (*Server, error) {
 	var addr string
 	latest := int64(-1)
@@ -163,7 +161,7 @@ func (s *Sentinel) Primary(ctx context.Context) (*Server, error) {
 	return s.servers[i], nil
 }
 
-// watching are the sentinels that run.
+// watching returns the sentinels that run and are not paused.
 func (s *Sentinel) watching() []*Server {
 	return slices.DeleteFunc(s.Sentinels(), func(s *Server) bool { return !s.isUp() })
 }
@@ -171,7 +169,7 @@ func (s *Sentinel) watching() []*Server {
 // primaryState returns the state of the primary as a sentinel knows it.
 func (s *Server) primaryState(ctx context.Context) (map[string]string, error) {
 	cmd := redis.NewMapStringStringCmd(ctx, "SENTINEL", "MASTER", primaryName)
-	_ = s.client.Process(ctx, cmd) // which is the command's own error
+	_ = s.client.Process(ctx, cmd) // also in cmd.Err
 	state, err := cmd.Result()
 	if err != nil {
 		return nil, fmt.Errorf("asking the sentinel at %s for the primary: %w", s.Addr(), err)
@@ -179,10 +177,10 @@ func (s *Server) primaryState(ctx context.Context) (map[string]string, error) {
 	return state, nil
 }
 
-// Failover has the sentinels make a replica the primary, with SENTINEL FAILOVER,
-// and returns when all that run name it. It is an error that ctx ends before, as
-// it does when no replica is up. Writes that no replica has seen are lost, and
-// some may be made to the old primary until it is a replica (see WaitOK).
+// Failover makes the sentinels elect a replica with SENTINEL FAILOVER. It returns when all running
+// sentinels name the new primary. It returns an error if ctx ends first, as it does without a
+// running replica. Writes that no replica has received are lost. Clients may still write to the old
+// primary until it is a replica (see WaitOK).
 func (s *Sentinel) Failover(ctx context.Context) error {
 	old, err := s.Primary(ctx)
 	if err != nil {
@@ -214,8 +212,8 @@ func (s *Sentinel) Failover(ctx context.Context) error {
 	})
 }
 
-// WaitOK returns when all is at rest. The running sentinels name the same primary, which runs. They
-// know all servers and sentinels, and take none that runs for down. All servers that run are that
+// WaitOK returns when all is healthy. The running sentinels name the same primary, which runs. They
+// know all servers and sentinels, and consider the running ones up. All running servers are that
 // primary and its replicas, connected to it.
 func (s *Sentinel) WaitOK(ctx context.Context) error {
 	return servertest.Await(ctx, "sentinels and servers are at rest", func(ctx context.Context) error {
@@ -255,7 +253,7 @@ func (s *Sentinel) checkWatcher(ctx context.Context, watcher, primary *Server) e
 	for name, want := range map[string]string{
 		"ip":                  servertest.Host,
 		"port":                strconv.Itoa(primary.port),
-		"flags":               "master", // and not s_down, o_down, disconnected, failover_in_progress
+		"flags":               "master", // without s_down, o_down, disconnected, failover_in_progress
 		"num-slaves":          strconv.Itoa(len(s.servers) - 1),
 		"num-other-sentinels": strconv.Itoa(len(s.sentinels) - 1),
 	} {
@@ -277,7 +275,7 @@ func (s *Sentinel) checkWatcher(ctx context.Context, watcher, primary *Server) e
 // checkPeers returns an error if a sentinel considers one of the running peers down.
 func (s *Server) checkPeers(ctx context.Context, kind string, peers []*Server) error {
 	known := redis.NewMapStringStringSliceCmd(ctx, "SENTINEL", kind, primaryName)
-	_ = s.client.Process(ctx, known) // which is the command's own error
+	_ = s.client.Process(ctx, known) // also in known.Err
 	states, err := known.Result()
 	if err != nil {
 		return err
@@ -292,7 +290,7 @@ func (s *Server) checkPeers(ctx context.Context, kind string, peers []*Server) e
 	return nil
 }
 
-// checkRole returns an error unless the server is the primary, or its replica.
+// checkRole returns an error unless the server is the primary or a replica of it.
 func (s *Server) checkRole(ctx context.Context, primary *Server) error {
 	want := "role:master\r\n"
 	if s != primary {
@@ -305,7 +303,7 @@ func (s *Server) checkRole(ctx context.Context, primary *Server) error {
 	if !strings.Contains(replication, want) {
 		return fmt.Errorf("it is not what it should be, %q: %q", want, replication)
 	}
-	// Of each replica: the primary may hear later that its copy has arrived.
+	// The primary may learn later than a replica that the copy is complete. Check every replica.
 	if behind := regexp.MustCompile(`state=(\w+)`).FindAllStringSubmatch(replication, -1); s == primary {
 		for _, state := range behind {
 			if state[1] != "online" {

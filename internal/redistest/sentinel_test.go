@@ -63,7 +63,8 @@ func TestSentinelFailover(t *testing.T) {
 	if got := third.Client().Get(t.Context(), "key").Val(); got != "value" || third == second {
 		t.Errorf("the primary after the end of %s is %s and has %q, want another, with what was written", second.Addr(), third.Addr(), got)
 	}
-	// Back as what it was, the second is made a replica, and knows it from then on.
+	// The second server comes back as a primary. The sentinels make it a replica, and it keeps that
+	// role.
 	second.Restart()
 	waitSentinels(t, s)
 	second.Kill()
@@ -73,7 +74,7 @@ func TestSentinelFailover(t *testing.T) {
 		t.Errorf("the primary is %s, want it unchanged, %s", got.Addr(), third.Addr())
 	}
 	if !slices.Contains(s.Servers(), third) {
-		t.Error("the primary is none of Servers()")
+		t.Error("the primary is not among Servers()")
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 
 const (
 	dumpFile = "dump.rdb"
-	// The append-only file: a directory with a manifest that names its parts.
+	// The append-only file is a directory with a manifest that names its parts.
 	appendDir      = "appendonlydir"
 	appendBase     = "appendonly.aof.1.base.rdb"
 	appendManifest = "appendonly.aof.manifest"
@@ -33,7 +33,7 @@ func (s *Server) Snapshot() string {
 }
 
 func (s *Server) snapshot() (string, error) {
-	s.mu.Lock() // no Restart in between
+	s.mu.Lock() // prevents a Restart
 	defer s.mu.Unlock()
 	if s.running == nil || s.running.Suspended() {
 		return "", errors.New("it is not running")
@@ -41,9 +41,9 @@ func (s *Server) snapshot() (string, error) {
 	dump := filepath.Join(s.dir, dumpFile)
 	_, err := os.Stat(dump)
 	hadDump := err == nil
-	ctx := context.Background() // await bounds it
+	ctx := context.Background() // Await has a limit
 	err = servertest.Await(ctx, "it has saved", func(ctx context.Context) error {
-		return s.client.Save(ctx).Err() // fails while it saves in the background
+		return s.client.Save(ctx).Err() // fails during a background save
 	})
 	if err != nil {
 		return "", err
@@ -58,13 +58,13 @@ func (s *Server) snapshot() (string, error) {
 	return path, err
 }
 
-// RestartFrom kills the server if it runs, and starts it with the data of the snapshot and no
-// other, as after the restoration of a backup. The snapshot is then its RDB file, or the base of
-// its append-only file if it has one. Until the server saves again, each Restart starts it with the
-// same data. A server that does not start fails the test.
+// RestartFrom kills the server if it runs, and starts it with only the data of the snapshot, like a
+// restored backup. The snapshot becomes its RDB file, and the base of its append-only file if it
+// has one. Until the server saves again, each Restart starts it with the same data. A server that
+// does not start fails the test.
 //
-// A replica is then brought up to date by its primary, and a primary's replicas
-// are brought back to its state.
+// If the server is a replica, its primary then sends it the present data. If it is a primary, its
+// replicas go back to the data of the snapshot.
 func (s *Server) RestartFrom(snapshot string) {
 	s.t.Helper()
 	s.mu.Lock()
@@ -76,7 +76,7 @@ func (s *Server) RestartFrom(snapshot string) {
 	s.restart()
 }
 
-// restore puts the snapshot where the server looks for its data.
+// restore copies the snapshot to the files from which the server loads its data.
 func (s *Server) restore(snapshot string) error {
 	if err := copyFile(snapshot, filepath.Join(s.dir, dumpFile)); err != nil {
 		return err
@@ -85,7 +85,7 @@ func (s *Server) restore(snapshot string) error {
 	if _, err := os.Stat(appended); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	// A server with an append-only file reads that and no other.
+	// A server with an append-only file loads only that file.
 	if err := os.RemoveAll(appended); err != nil {
 		return err
 	}

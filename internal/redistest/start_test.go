@@ -66,14 +66,14 @@ func TestWithoutRedis(t *testing.T) {
 	}
 }
 
-// outcome is the result that a watched function set on its test.
+// outcome records the result that a function sets on its test.
 type outcome struct {
-	testing.TB // for all that is not recorded
+	testing.TB // the other methods
 
 	fatal, skip string
 }
 
-// watch runs f with a test of its own, whose end is recorded and does not end t.
+// watch runs f with a recording test. FailNow or Skip in f does not end t.
 func watch(t *testing.T, f func(testing.TB)) *outcome {
 	t.Helper()
 	o := &outcome{TB: t}

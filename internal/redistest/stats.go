@@ -9,10 +9,9 @@ import (
 
 const infoTimeout = time.Minute
 
-// CommandStats is the number of calls of each command since the server started,
-// from INFO commandstats. Names are in lower case, subcommands as "client|id".
-// The commands that a script calls are counted too. A server that does not
-// answer fails the test.
+// CommandStats returns the number of calls of each command since the server started, from INFO
+// commandstats. Names are in lower case; a subcommand is "client|id". Commands of scripts are
+// counted too. A server that does not answer fails the test.
 func (s *Server) CommandStats() map[string]int64 {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), infoTimeout)

@@ -20,7 +20,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/servertest"
 )
 
-// Arguments that say how a server is reached.
+// These are names of arguments that set how clients reach a server.
 const (
 	certArg     = "--tls-cert-file"
 	caArg       = "--tls-ca-cert-file"
@@ -28,17 +28,18 @@ const (
 	yes         = "yes"
 )
 
-// certLife is longer than any test run, and begins that long ago: clocks may be off.
+// certLife is longer than any test run. Certificates are also valid for that long before now,
+// because clocks may differ.
 const certLife = 24 * time.Hour
 
-// Authority is a certificate authority of tests. It has issued one certificate, for
-// servers at 127.0.0.1, and keeps it in files. Its methods may be called concurrently.
+// Authority is a certificate authority for tests. It has issued one certificate for servers at
+// 127.0.0.1, which it keeps in files. Its methods may be called concurrently.
 type Authority struct {
 	caFile, certFile, keyFile string
 }
 
-// NewAuthority makes an authority that keeps its files in dir, which has to outlive the
-// servers.
+// NewAuthority makes an authority with its files in dir. The directory must exist as long as the
+// servers run.
 func NewAuthority(dir string) (*Authority, error) {
 	a := &Authority{
 		caFile:   filepath.Join(dir, "ca.pem"),
@@ -51,7 +52,7 @@ func NewAuthority(dir string) (*Authority, error) {
 	return a, nil
 }
 
-// issue makes the authority's own certificate and that of the servers, and writes them.
+// issue makes the authority's certificate and the servers' certificate, and writes both to files.
 func (a *Authority) issue() error {
 	now := time.Now()
 	ca := &x509.Certificate{
@@ -104,14 +105,13 @@ func (a *Authority) issue() error {
 	return nil
 }
 
-// CAFile is the file, in PEM, that clients of the servers have to trust.
+// CAFile returns the path of the PEM file that clients must trust.
 func (a *Authority) CAFile() string {
 	return a.caFile
 }
 
-// Args are arguments for Start, StartCluster and StartClusterVia, which make the servers
-// speak TLS and nothing else: with clients, of which they ask no certificate, and with one
-// another.
+// Args returns arguments for Start, StartCluster and StartClusterVia. With them the servers accept
+// only TLS, from clients and from one another. Clients need no certificate.
 func (a *Authority) Args() []string {
 	return []string{
 		certArg, a.certFile,
@@ -123,7 +123,7 @@ func (a *Authority) Args() []string {
 	}
 }
 
-// ServerConfig returns the certificate with which another server at 127.0.0.1 can present itself.
+// ServerConfig returns a configuration with the certificate, for another server at 127.0.0.1.
 func (a *Authority) ServerConfig() (*tls.Config, error) {
 	cert, err := tls.LoadX509KeyPair(a.certFile, a.keyFile)
 	if err != nil {
@@ -132,13 +132,13 @@ func (a *Authority) ServerConfig() (*tls.Config, error) {
 	return &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}, nil
 }
 
-// ClientConfig trusts the authority's servers and no others.
+// ClientConfig returns a configuration that trusts only the authority's servers.
 func (a *Authority) ClientConfig() (*tls.Config, error) {
 	return clientConfig(a.caFile)
 }
 
-// PasswordArgs are arguments for Start, StartCluster and StartClusterVia, which make the
-// servers ask for the password, of clients and of one another.
+// PasswordArgs returns arguments for Start, StartCluster and StartClusterVia. With them the servers
+// require the password of clients and of one another.
 func PasswordArgs(password string) []string {
 	return []string{passwordArg, password, "--masterauth", password}
 }
@@ -155,12 +155,12 @@ func clientConfig(caFile string) (*tls.Config, error) {
 	return &tls.Config{RootCAs: pool, ServerName: servertest.Host, MinVersion: tls.VersionTLS12}, nil
 }
 
-// isSecure reports whether the server speaks TLS.
+// isSecure reports whether the server uses TLS.
 func (s *Server) isSecure() bool {
 	return slices.Contains(s.args, certArg)
 }
 
-// portArgs name the port, of TLS or not.
+// portArgs returns the arguments that set the port, with or without TLS.
 func (s *Server) portArgs(port string) []string {
 	if s.isSecure() {
 		return []string{"--port", "0", "--tls-port", port}
@@ -168,8 +168,8 @@ func (s *Server) portArgs(port string) []string {
 	return []string{"--port", port}
 }
 
-// access returns the TLS configuration of the server's clients, and the beginning of its URL, up to
-// the host. topology is "" or "+cluster".
+// access returns the TLS configuration of the server's clients, the password, and the part of its
+// URL before the host. topology is "" or "+cluster".
 func (s *Server) access(topology string) (secure *tls.Config, password, url string) {
 	s.t.Helper()
 	scheme := "redis"

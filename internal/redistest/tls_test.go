@@ -14,7 +14,7 @@ import (
 
 const password = "s3cret/@:"
 
-// secureArgs are those of a server with TLS and a password.
+// secureArgs returns the arguments of a server with TLS and a password.
 func secureArgs(t *testing.T) (*redistest.Authority, []string) {
 	t.Helper()
 	authority, err := redistest.NewAuthority(t.TempDir())
@@ -70,8 +70,7 @@ func TestStartWithTLS(t *testing.T) {
 	set(t, s.Client(), "key", "value")
 }
 
-// TestClusterWithTLS has all that a cluster does done over TLS and with a password, also
-// behind proxies.
+// TestClusterWithTLS tests the functions of a cluster with TLS and a password, also behind proxies.
 func TestClusterWithTLS(t *testing.T) {
 	t.Parallel()
 	_, args := secureArgs(t)
@@ -90,7 +89,7 @@ func TestClusterWithTLS(t *testing.T) {
 	for _, r := range slots {
 		for _, node := range r.Nodes {
 			if !slices.Contains(c.Addrs(), node.Addr) {
-				t.Errorf("clients are told of %s, which is no proxy", node.Addr)
+				t.Errorf("the cluster names %s to clients, which is not a proxy", node.Addr)
 			}
 		}
 	}

@@ -63,7 +63,7 @@ func withDefaults(query string, defaults map[string]string) string {
 	return q.Encode()
 }
 
-// Servers are the servers of a URL. One of the four fields is set.
+// Servers are the servers of a URL. Exactly one of the four fields is set.
 type Servers struct {
 	Single   *redis.Options
 	Cluster  *redis.ClusterOptions
@@ -76,8 +76,8 @@ const forms = "redis://<host>:<port>/<db>, rediss://<host>:<port>/<db>, unix://<
 	"redis+sentinel://<host>:<port>,.../<master>/<db>, rediss+sentinel://..., " +
 	"elasticache://<replication group>?region=<region>&user=<user> or elasticache-serverless://..."
 
-// Parse parses a URL. Its errors contain only the scheme and what is wrong in the query: the rest
-// may contain a password.
+// Parse parses a URL. Its errors contain only the scheme and mistakes in the query, because the
+// rest may contain a password.
 func Parse(text string) (*Servers, error) {
 	scheme, rest, _ := strings.Cut(text, "://")
 	if scheme == elastiCache || scheme == elastiCacheServerless {
@@ -109,8 +109,8 @@ func Parse(text string) (*Servers, error) {
 	return s, nil
 }
 
-// Scheme returns the scheme of a URL, which errors may show, and "" for text without one, such as
-// "host=db password=...".
+// Scheme returns the scheme of a URL, which errors may show. It returns "" for text without one,
+// such as "host=db password=...".
 func Scheme(text string) string {
 	scheme, _, _ := strings.Cut(regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:`).FindString(text), ":")
 	return scheme
@@ -176,7 +176,7 @@ func parseCluster(transport, rest string) (*redis.ClusterOptions, error) {
 }
 
 // parseSentinel parses the part after redis+sentinel://. The user and password before the hosts are
-// for Sentinel; those for Redis are in the query.
+// for Sentinel; the query has those for Redis.
 func parseSentinel(transport, rest string) (*redis.FailoverOptions, error) {
 	a, err := splitAuthority(rest, sentinelPort)
 	if err != nil {

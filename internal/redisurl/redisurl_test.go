@@ -89,7 +89,7 @@ func describe(s *redisurl.Servers) string {
 	return b.String()
 }
 
-// TestParseSettings: settings in the query stay, and the others get defaults.
+// TestParseSettings checks that settings in the query stay, and that the others get defaults.
 func TestParseSettings(t *testing.T) {
 	type settings struct {
 		dial, read, write, minBackoff, maxBackoff time.Duration
@@ -151,7 +151,7 @@ func TestParseSettings(t *testing.T) {
 	}
 }
 
-// TestParseErrors: errors contain only the scheme and what is wrong in the query.
+// TestParseErrors checks that errors contain only the scheme and mistakes in the query.
 func TestParseErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                          `"" is not supported`,

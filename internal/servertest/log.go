@@ -7,8 +7,8 @@ import (
 
 // serverLog keeps the end of what a server logs and notices when it is ready.
 type serverLog struct {
-	sign  []byte        // what a server that is ready logs
-	ready chan struct{} // closed when it has logged that
+	sign  []byte        // a ready server logs this text
+	ready chan struct{} // closed when the server has logged sign
 
 	mu      sync.Mutex
 	text    []byte
@@ -21,7 +21,7 @@ func newServerLog(sign string) *serverLog {
 	return &serverLog{sign: []byte(sign), ready: make(chan struct{})}
 }
 
-// Write takes what the server logs, in pieces of any size.
+// Write receives the log of the server, in pieces of any size.
 func (l *serverLog) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -36,7 +36,7 @@ func (l *serverLog) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// tail is the end of the log.
+// tail returns the end of the log.
 func (l *serverLog) tail() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

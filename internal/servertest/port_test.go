@@ -14,7 +14,7 @@ func TestReservePort(t *testing.T) {
 	var port int
 	t.Run("its test", func(t *testing.T) {
 		port = ReservePort(t)
-		for range 2 { // it may be closed and opened again
+		for range 2 { // a listener on it may be closed and opened again
 			listenOn(t, Addr(port))()
 		}
 		if _, ok := reserve(port); ok {
@@ -27,12 +27,12 @@ func TestReservePort(t *testing.T) {
 	wantReleased(t, port)
 }
 
-// wantReleased waits until the port can be reserved: a child that another test starts may hold on
-// to what was closed here for a moment.
+// wantReleased waits until the port can be reserved. A child process of another test may keep the
+// socket open for a moment.
 func wantReleased(t *testing.T, port int) {
 	t.Helper()
 	err := Await(t.Context(), "the port is free", func(context.Context) error {
-		release, ok := reserve(port) //nolint:contextcheck // a listener needs none
+		release, ok := reserve(port) //nolint:contextcheck // a listener needs no context
 		if !ok {
 			return errors.New("it is reserved")
 		}
@@ -70,18 +70,18 @@ func TestOnFreePortPassesOverTakenPorts(t *testing.T) {
 	if _, ok := reserve(free); ok {
 		t.Errorf("port %d of the server is free for another test", free)
 	}
-	wantReleased(t, inUse) // no server was started on it
+	wantReleased(t, inUse) // the attempt to start on it failed
 }
 
 func TestOnFreePortGivesUp(t *testing.T) {
 	t.Parallel()
 	port := ReservePort(t)
 	_, err := onFreePort(t, func() int { return port }, func(port int) (*Process, error) {
-		return nil, fmt.Errorf("it was started on %d, which is reserved", port)
+		return nil, fmt.Errorf("start was called with the reserved port %d", port)
 	})
 	want := fmt.Sprintf("no free port in %d attempts, the last %d", portAttempts, port)
 	if !errors.Is(err, ErrPortTaken) || !strings.Contains(err.Error(), want) {
-		t.Errorf("when no port is free: %v, want it to say %q", err, want)
+		t.Errorf("without a free port: error %v, want %q in it", err, want)
 	}
 	broken, tried := errors.New("broken"), 0
 	_, err = OnFreePort(t, func(p int) (*Process, error) {
@@ -90,11 +90,11 @@ func TestOnFreePortGivesUp(t *testing.T) {
 		return nil, broken
 	})
 	if !errors.Is(err, broken) || tried != 1 || !strings.Contains(err.Error(), Addr(port)) {
-		t.Errorf("of a server that does not start: %v in %d attempts, want the first error, and %s", err, tried, Addr(port))
+		t.Errorf("server that does not start: error %v after %d attempts, want the first error with %s", err, tried, Addr(port))
 	}
 }
 
-// listenOn takes the address until release is called.
+// listenOn listens at the address until release is called.
 func listenOn(t *testing.T, addr string) (release func()) {
 	t.Helper()
 	var config net.ListenConfig

@@ -10,27 +10,26 @@ import (
 	"strings"
 )
 
-// Process is one run of a server: the program and all processes that it starts. They are in its
-// process group, or outside of it as long as they are its children.
+// Process is one run of a server: the program and all processes that it starts. These are in its
+// process group, or are its children outside of the group.
 //
-// Its methods are for one goroutine at a time.
+// Only one goroutine at a time may call its methods.
 type Process struct {
 	cmd       *exec.Cmd
 	log       *serverLog
-	done      chan struct{} // closed when it has ended, and its children with it
+	done      chan struct{} // closed when the process and its children have ended
 	suspended bool
 }
 
-// Start runs the command as a server and returns when it has written the text
-// ready to its standard output or standard error, both of which are Start's to
-// set. When ctx is over first, or the server ends, it is an error, ErrPortTaken
-// among them, with the end of what the server wrote; no process is left then.
+// Start runs the command as a server. It returns when the server has written the text ready to its
+// standard output or standard error. If the server ends first, or ctx does, Start returns an error
+// with the end of the server's output, such as ErrPortTaken. Then no process is left.
 //
-// The process belongs to the caller, who must Kill or Stop it. Neither ctx nor the command's
-// context ends it: a test's context ends before its cleanups, which may still need the server.
+// The caller owns the process, and must call Kill or Stop. Neither ctx nor the command's context
+// ends it, because a test's context ends before its cleanups, which may still need the server.
 //
-// In the command's SysProcAttr the process group and the death signal are Start's
-// to set.
+// Start sets the command's standard output and standard error. In its SysProcAttr, Start sets the
+// process group and the death signal.
 func Start(ctx context.Context, cmd *exec.Cmd, ready string) (*Process, error) {
 	p := &Process{cmd: cmd, log: newServerLog(ready), done: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = p.log, p.log
@@ -54,9 +53,9 @@ func Start(ctx context.Context, cmd *exec.Cmd, ready string) (*Process, error) {
 	return nil, p.withLog(fmt.Errorf("it ended before it was ready (%s)", cmd.ProcessState))
 }
 
-// Run runs a program that is no server to its end, and returns what it wrote to its standard output
-// and standard error. Run sets both of them, and the attributes that Start sets. The end of the
-// command's own context ends the program.
+// Run runs a program that is not a server, and returns its standard output and standard error. Run
+// sets both of them, and the attributes that Start sets. The program ends at the latest with the
+// command's own context.
 func Run(cmd *exec.Cmd) ([]byte, error) {
 	tie(cmd)
 	runtime.LockOSThread() // see run
@@ -64,8 +63,8 @@ func Run(cmd *exec.Cmd) ([]byte, error) {
 	return cmd.CombinedOutput()
 }
 
-// run starts the process and waits for its end, on one thread: Linux sends the
-// parent death signal when the thread that forked ends, not the whole process.
+// run starts the process and waits for its end on one thread. Linux sends the parent death signal
+// when the thread that forked ends, even if the process goes on.
 func (p *Process) run(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -75,17 +74,17 @@ func (p *Process) run(started chan<- error) {
 	if err != nil {
 		return
 	}
-	// The log is a pipe, which all processes of the server hold open: when Wait
-	// returns, all of them are gone. How it ended is in p.cmd.ProcessState.
+	// All processes of the server hold the log's pipe open, so all have ended when Wait returns.
+	// p.cmd.ProcessState says how.
 	_ = p.cmd.Wait()
 }
 
-// withLog adds the end of what the server wrote to the error.
+// withLog adds the end of the server's output to the error.
 func (p *Process) withLog(err error) error {
 	return fmt.Errorf("%w\n%s", err, p.log.tail())
 }
 
-// hasEnded reports whether the process is gone. Another process may have its id by then.
+// hasEnded reports whether the process has ended. Another process may have its id by then.
 func (p *Process) hasEnded() bool {
 	select {
 	case <-p.done:
@@ -95,8 +94,8 @@ func (p *Process) hasEnded() bool {
 	}
 }
 
-// Kill ends all processes of the server at once, as kill -9 does, and returns when they are gone.
-// It also ends suspended ones. If they are already gone, Kill is a no-op.
+// Kill ends all processes of the server at once, like kill -9, and returns when they have ended. It
+// also ends suspended ones. If all have ended, Kill is a no-op.
 func (p *Process) Kill() error {
 	if p.hasEnded() {
 		return nil
@@ -108,9 +107,9 @@ func (p *Process) Kill() error {
 	return nil
 }
 
-// Stop asks the server to end with the given signal, after it has resumed it, and
-// returns when it has ended, with its children. When ctx is over first they are
-// killed, and it is an error, with the end of what the server wrote.
+// Stop resumes the server, sends it the signal, and returns when the server and its children have
+// ended. If ctx ends first, Stop kills them, and returns an error with the end of the server's
+// output.
 func (p *Process) Stop(ctx context.Context, signal os.Signal) error {
 	err := p.Resume()
 	if err == nil {
@@ -127,9 +126,9 @@ func (p *Process) Stop(ctx context.Context, signal os.Signal) error {
 	}
 }
 
-// Suspend stops all processes of the server, and returns when they have stopped, after a minute at
-// most. They continue at Resume. Suspend returns an error if the server has ended, or if the system
-// is not Linux.
+// Suspend stops all processes of the server, and returns when they have stopped. They continue
+// after Resume. Suspend returns an error if the server has ended, if a process does not stop within
+// three minutes, or if the system is not Linux.
 func (p *Process) Suspend(ctx context.Context) error {
 	if p.hasEnded() {
 		return os.ErrProcessDone
@@ -138,7 +137,7 @@ func (p *Process) Suspend(ctx context.Context) error {
 	return p.suspend(ctx)
 }
 
-// Resume lets a server that is suspended go on. On any other it has no effect.
+// Resume lets a suspended server continue. If the server is not suspended, Resume is a no-op.
 func (p *Process) Resume() error {
 	if !p.suspended || p.hasEnded() {
 		return nil
@@ -147,7 +146,7 @@ func (p *Process) Resume() error {
 	return p.resume()
 }
 
-// Suspended reports whether Suspend was called, and not Resume or Stop since.
+// Suspended reports whether Suspend was called, without Resume or Stop since.
 func (p *Process) Suspended() bool {
 	return p.suspended
 }

@@ -25,14 +25,15 @@ func tie(cmd *exec.Cmd) {
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 }
 
-// kill returns when the processes that have no parent to wait for them are gone, too.
+// kill kills all processes of the server. It also waits for those that have no parent to wait for
+// them.
 func (p *Process) kill() error {
 	leader := p.cmd.Process.Pid
 	members, err := signalAll(leader, syscall.SIGKILL)
 	if err != nil {
 		return err
 	}
-	// Nobody can tell the kernel to hurry, so there is no context to end this.
+	// A context could not make the kernel faster, so there is none.
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		left := slices.IndexFunc(members, func(m member) bool {
 			now, err := memberOf(m.pid)
@@ -64,7 +65,7 @@ func (p *Process) suspend(ctx context.Context) error {
 		}
 		for _, m := range members {
 			if !m.isAtRest() {
-				// Again, for one that was being made when the others were listed.
+				// The process may have started after the others were listed. Send the signal again.
 				return errors.Join(fmt.Errorf("process %d is in state %c", m.pid, m.state), kill(m.pid, syscall.SIGSTOP))
 			}
 		}
@@ -72,11 +73,10 @@ func (p *Process) suspend(ctx context.Context) error {
 	})
 }
 
-// signalAll signals a server's processes: its group, and the children that have
-// left that for sessions of their own. The error is os.ErrProcessDone if there
-// are none. It returns who they were.
+// signalAll signals the processes of a server: its group, and the children that have left the
+// group. It returns these processes. It returns os.ErrProcessDone if there are none.
 func signalAll(leader int, signal syscall.Signal) ([]member, error) {
-	// Stopped, it makes no more of them.
+	// A stopped group starts no further processes.
 	if err := kill(-leader, syscall.SIGSTOP); err != nil {
 		return nil, err
 	}
@@ -113,15 +113,15 @@ type member struct {
 	state              byte
 }
 
-// isAtRest reports whether the process can do nothing: it is stopped, or has ended.
+// isAtRest reports whether the process cannot run, because it is stopped or has ended.
 func (m member) isAtRest() bool {
 	return strings.IndexByte("TtZX", m.state) >= 0
 }
 
-// hasEnded reports whether only the exit status is left of the process.
+// hasEnded reports whether the process has ended.
 func (m member) hasEnded() bool { return m.state == 'Z' || m.state == 'X' }
 
-// membersOf lists the processes that are in the leader's group or its children.
+// membersOf returns the leader, the processes in its group and its children.
 func membersOf(leader int) (members []member, err error) {
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
@@ -135,7 +135,7 @@ func membersOf(leader int) (members []member, err error) {
 		m, err := memberOf(pid)
 		switch {
 		case errors.Is(err, os.ErrProcessDone):
-			continue // it has ended meanwhile
+			continue // it has ended since Glob
 		case err != nil:
 			return nil, err
 		case m.pid == leader || m.group == leader || m.parent == leader:
@@ -145,14 +145,14 @@ func membersOf(leader int) (members []member, err error) {
 	return members, nil
 }
 
-// memberOf describes a process. The error is os.ErrProcessDone if there is none.
+// memberOf describes a process. It returns os.ErrProcessDone if the process does not exist.
 func memberOf(pid int) (member, error) {
 	m := member{pid: pid}
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return m, os.ErrProcessDone
 	}
-	// 123 (name, which may hold anything) S <parent> <group> ...
+	// The file has: 123 (name, with any characters) S <parent> <group> ...
 	_, err = fmt.Sscanf(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " %c %d %d", &m.state, &m.parent, &m.group)
 	if err != nil {
 		return m, fmt.Errorf("/proc/%d/stat: %q: %w", pid, stat, err)

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// family is a server with a child in its group and one in a session of its own.
-// Each writes its id to a file of that name before the server is ready.
+// family is a server with one child in its group and one in its own session. Each writes its
+// process id to a file with its name before the server is ready.
 const family = `
 	echo $$ > server
 	sleep 3600 & echo $! > child
@@ -46,10 +46,10 @@ func TestKillEndsAllProcesses(t *testing.T) {
 				}
 			}
 			if err := p.Kill(); err != nil {
-				t.Errorf("killing it again: %v", err)
+				t.Errorf("second Kill: %v", err)
 			}
 			if err := p.Suspend(t.Context()); !errors.Is(err, os.ErrProcessDone) {
-				t.Errorf("suspending what has ended: %v, want os.ErrProcessDone", err)
+				t.Errorf("suspending an ended process: %v, want os.ErrProcessDone", err)
 			}
 		})
 	}
@@ -61,7 +61,7 @@ func TestSuspendStopsAllProcesses(t *testing.T) {
 	p := startScript(t, dir, family)
 	pids := familyOf(t, dir)
 	if err := p.Resume(); err != nil || p.Suspended() {
-		t.Errorf("resuming what is not suspended: %v, suspended %t", err, p.Suspended())
+		t.Errorf("resuming a running process: %v, suspended %t", err, p.Suspended())
 	}
 	for range 2 {
 		suspend(t, p)
@@ -95,10 +95,10 @@ func TestStop(t *testing.T) {
 			t.Error(err)
 		}
 		if _, err := os.Stat(filepath.Join(dir, "end")); err != nil {
-			t.Errorf("what it does at its end: %v", err)
+			t.Errorf("the file that the trap writes: %v", err)
 		}
 		if err := p.Stop(t.Context(), syscall.SIGINT); err != nil {
-			t.Errorf("stopping it again: %v", err)
+			t.Errorf("second Stop: %v", err)
 		}
 	})
 	t.Run("by force", func(t *testing.T) {
@@ -109,10 +109,10 @@ func TestStop(t *testing.T) {
 		defer cancel()
 		err := inTime(t, func() error { return p.Stop(ctx, syscall.SIGTERM) })
 		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "it ignores that") {
-			t.Errorf("stopping what will not: %v, want context.DeadlineExceeded, and its log", err)
+			t.Errorf("stopping a process that ignores the signal: %v, want context.DeadlineExceeded and the log", err)
 		}
 		if state := stateOf(t, familyOf(t, dir)["server"]); state != 0 {
-			t.Errorf("it is in state %c, want it killed", state)
+			t.Errorf("the process is in state %c, want it killed", state)
 		}
 	})
 }
@@ -151,7 +151,7 @@ func TestStartErrors(t *testing.T) {
 	}
 	_, err := Start(t.Context(), exec.CommandContext(t.Context(), filepath.Join(t.TempDir(), "absent")), "now ready")
 	if !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("starting what is not there: %v", err)
+		t.Errorf("starting a program that does not exist: %v", err)
 	}
 }
 
@@ -191,9 +191,9 @@ func suspend(t *testing.T, p *Process) {
 	}
 }
 
-const inTimeLimit = time.Minute // for machines with far too much to do
+const inTimeLimit = time.Minute // for overloaded machines
 
-// inTime is f's error, or that it takes too long.
+// inTime returns the error of f, or an error if f takes too long.
 func inTime(t *testing.T, f func() error) error {
 	t.Helper()
 	result := make(chan error, 1)
@@ -206,7 +206,7 @@ func inTime(t *testing.T, f func() error) error {
 	}
 }
 
-// familyOf is the ids of a family.
+// familyOf returns the process ids of a family.
 func familyOf(t *testing.T, dir string) map[string]int {
 	t.Helper()
 	pids := make(map[string]int)
@@ -222,7 +222,7 @@ func familyOf(t *testing.T, dir string) map[string]int {
 	return pids
 }
 
-// stateOf is the state of a process, 0 when there is none.
+// stateOf returns the state of a process, 0 if it does not exist.
 func stateOf(t *testing.T, pid int) byte {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

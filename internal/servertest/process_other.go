@@ -9,16 +9,16 @@ import (
 	"os/exec"
 )
 
-// tie does nothing: only Linux can tie a child's life to its parent's.
+// tie does nothing. Only Linux can end a child with its parent.
 func tie(*exec.Cmd) {}
 
-// kill kills the server's first process. The processes that it has started must end by themselves.
+// kill kills the server's first process. Other processes must end by themselves.
 func (p *Process) kill() error { return p.cmd.Process.Kill() }
 
-// suspend fails: signals to stop a process are not everywhere.
+// suspend returns an error, because not every system has signals that stop a process.
 func (*Process) suspend(context.Context) error {
 	return fmt.Errorf("suspending a process: %w", errors.ErrUnsupported)
 }
 
-// resume does nothing: no process is ever suspended.
+// resume does nothing, because no process is ever suspended.
 func (*Process) resume() error { return nil }

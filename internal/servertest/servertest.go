@@ -2,8 +2,8 @@
 // and proxytest share it. It finds a program and a port, and runs, stops, suspends and kills the
 // program with all its processes.
 //
-// A server ends at the latest with the test process, on Linux also when that is
-// killed. Elsewhere a test process that is killed leaves its servers behind.
+// A server ends at the latest with the test process. On Linux it also ends when the test process is
+// killed. On other systems a killed test process leaves its servers running.
 package servertest
 
 import (
@@ -17,12 +17,12 @@ import (
 	"time"
 )
 
-// FindProgram returns the path of the program with the given name, from the PATH,
-// or else the first of the other paths that is a program's.
+// FindProgram returns the path of the program with that name on the PATH, or else the first of the
+// other paths that is a program.
 //
-// Without the program the test is skipped, or fails when the environment has
-// CI=true, where a skipped test would go unnoticed. What it says is that the test
-// needs what need names, in capitals, such as "A REDIS SERVER", and how to get it.
+// Without the program the test is skipped. With CI=true in the environment it fails instead,
+// because a skipped test would go unnoticed. The message says that the test needs need, such as "A
+// REDIS SERVER", and how to get it.
 func FindProgram(t testing.TB, need, name string, others ...string) string {
 	t.Helper()
 	_, missing := exec.LookPath(name)
@@ -41,12 +41,12 @@ func FindProgram(t testing.TB, need, name string, others ...string) string {
 
 const (
 	pollInterval = 20 * time.Millisecond
-	// An awaited event comes within seconds. The limit is for overloaded machines, and ends a test
-	// that waits for nothing before the limit of the whole run does.
+	// Awaited events come within seconds. The limit is for overloaded machines. It is below the
+	// limit of the whole run, so that a failing test can report what it waits for.
 	awaitTimeout = 3 * time.Minute
 )
 
-// Await calls try every 20 ms until it returns nil, for three minutes at most. The error contains
+// Await calls try every 20 ms until it returns nil, for at most three minutes. The error contains
 // what, such as "it has stopped", and the last error of try.
 func Await(ctx context.Context, what string, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, awaitTimeout)
@@ -60,7 +60,7 @@ func Await(ctx context.Context, what string, try func(context.Context) error) er
 			return nil
 		}
 		if ctx.Err() == nil || last == nil {
-			last = err // what the end of ctx makes try say explains nothing
+			last = err // an error caused by the end of ctx explains nothing
 		}
 		select {
 		case <-tick.C:

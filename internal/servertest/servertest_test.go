@@ -17,10 +17,10 @@ func TestFindProgram(t *testing.T) {
 	first, second := writeProgram(t, onPath, "one"), writeProgram(t, elsewhere, "two")
 	absent := filepath.Join(elsewhere, "absent")
 	if got := FindProgram(t, "ONE", "one", second); got != first {
-		t.Errorf("found %s, want the one on the PATH, %s", got, first)
+		t.Errorf("found %s, want %s on the PATH", got, first)
 	}
 	if got := FindProgram(t, "TWO", "two", absent, second); got != second {
-		t.Errorf("found %s, want the one that is not on the PATH, %s", got, second)
+		t.Errorf("found %s, want %s, which is not on the PATH", got, second)
 	}
 }
 
@@ -63,7 +63,7 @@ func TestAwait(t *testing.T) {
 		return broken
 	})
 	if !errors.Is(err, context.Canceled) || !errors.Is(err, broken) || !strings.Contains(err.Error(), "it works") {
-		t.Errorf("when its context is over: %v, want it to say so, what was awaited, and why it is not so", err)
+		t.Errorf("after its context ended: %v, want the context's error, what, and the last error of try", err)
 	}
 }
 
@@ -101,14 +101,14 @@ func writeProgram(t *testing.T, dir, name string) (path string) {
 	return path
 }
 
-// outcome is the result that a watched function set on its test.
+// outcome records the result that a function sets on its test.
 type outcome struct {
-	testing.TB // for all that is not recorded
+	testing.TB // the other methods
 
 	fatal, skip string
 }
 
-// watch runs f with a test of its own, whose end is recorded and does not end t.
+// watch runs f with a recording test. FailNow or Skip in f does not end t.
 func watch(t *testing.T, f func(testing.TB)) *outcome {
 	t.Helper()
 	o := &outcome{TB: t}

@@ -134,7 +134,7 @@ func (s *sources) note(err error) {
 	}
 }
 
-// settings returns what the flags are set to, and refuses a password that is masked.
+// settings returns the values of the flags, and refuses a value whose password is masked.
 func (s *sources) settings(command *kong.Context) []Setting {
 	var all []Setting
 	for _, flag := range command.Flags() {

@@ -67,7 +67,7 @@ func (c *common) Check(context.Context) error {
 
 func (s *serve) Check(ctx context.Context) error {
 	s.checked = true
-	errs := []error{s.Data.Check(ctx)} // as for promoted methods: its mistakes are said once
+	errs := []error{s.Data.Check(ctx)} // Check of Data runs again by itself; each mistake is reported once
 	if s.Limit < 1 {
 		errs = append(errs, fmt.Errorf("--limit %d: not 1 or more", s.Limit))
 	}
@@ -99,7 +99,7 @@ func resolve(
 	}
 	defer func() {
 		for name := range env {
-			_ = os.Unsetenv(name) // t.Setenv brings back what was before, but only at the end
+			_ = os.Unsetenv(name) // t.Setenv restores the variable, but only at the end
 		}
 	}()
 	if text != "" {
@@ -286,7 +286,7 @@ func TestMistakes(t *testing.T) {
 			}
 			got := slices.Clone(wrong.Mistakes)
 			for i := range got {
-				got[i] = strings.Replace(got[i], "unable to", "cannot", 1) // jsontext says either
+				got[i] = strings.Replace(got[i], "unable to", "cannot", 1) // jsontext uses both words
 			}
 			slices.Sort(got)
 			slices.Sort(test.want)
@@ -309,7 +309,7 @@ func TestMistakesNameTheirCommand(t *testing.T) {
 	}
 }
 
-// A command without --config uses only its command line.
+// TestOnlyTheCommandLine checks that a command without --config uses only its command line.
 func TestOnlyTheCommandLine(t *testing.T) {
 	p, _, err := resolve(t, map[string]string{"PROG_DEPTH": "9", "PROG_NONSENSE": "1", "PROG_CONFIG": "none.json"}, "", "plain")
 	if err != nil || p.Plain.Depth != 3 {
@@ -347,7 +347,7 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
-// The command line overrides the environment about the name of the file.
+// TestFileOfTheCommandLine checks that --config on the command line overrides the variable.
 func TestFileOfTheCommandLine(t *testing.T) {
 	p, _, err := resolve(t, map[string]string{"PROG_CONFIG": "none.json"}, `{"limit": 3}`, "serve", "--config", "settings.json")
 	if err != nil || p.Serve.Limit != 3 {
@@ -355,7 +355,8 @@ func TestFileOfTheCommandLine(t *testing.T) {
 	}
 }
 
-// Arguments may come before, between and after flags, and after -- may begin like flags.
+// TestArguments checks that arguments may come before, between and after flags, and that an
+// argument after -- may begin like a flag.
 func TestArguments(t *testing.T) {
 	for args, want := range map[string]string{
 		"load file --users 3": "file", "load --users 3 file --batch 7": "file", "load --users 3 -": "-", "load --users 3 -- --file": "--file",
@@ -375,7 +376,7 @@ func TestHelp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _ = settings.Parse(t.Context(), parser, "PROG", []string{"serve", "--help"}) // kong would have ended the process
+	_, _ = settings.Parse(t.Context(), parser, "PROG", []string{"serve", "--help"}) // kong normally ends the process
 	if exit != 0 || !strings.Contains(out.String(), "Usage: prog serve [flags]") {
 		t.Errorf("exit %d, printed %q", exit, out.String())
 	}

@@ -14,10 +14,10 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// sources has a [kong.Resolver] of the environment and the file, and gathers mistakes.
+// sources is a [kong.Resolver] for the environment and the file. It collects mistakes.
 type sources struct {
 	parser   *kong.Kong
-	prefix   string   // of variables
+	prefix   string   // prefix of variables
 	others   []string // variables that set no flag
 	values   map[string]string
 	from     map[string]string // what sets a flag, by its name: a variable, or the file and the flag
@@ -115,7 +115,8 @@ func (s *sources) readFile(
 	return values
 }
 
-// unknown notes a name that sets no flag, with those that kong suggests if args end with it.
+// unknown records the name of an unknown flag. If args end with the name, the mistake has kong's
+// suggestions.
 func (s *sources) unknown(args []string, where, flag string) {
 	problem := "sets no flag"
 	line, err := kong.Trace(s.parser, append(slices.Clone(args), "--"+flag+"="))

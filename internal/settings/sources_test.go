@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// Variables that Kubernetes sets for a Service with the program's name are ignored.
+// TestVariablesOfKubernetes ignores variables that Kubernetes sets for a Service with the program's
+// name.
 func TestVariablesOfKubernetes(t *testing.T) {
 	for variable, refused := range map[string]bool{
 		"PROG_SERVICE_HOST=10.0.0.1":            false,
@@ -26,10 +27,10 @@ func TestVariablesOfKubernetes(t *testing.T) {
 		"PROG_SERVICE=10.0.0.1":                 true,
 		"PROG_=1":                               true,
 		"PROGRAM_LIMIT=1":                       false,
-		"PROG_USERS=1":                          false, // of another command
-		"PROG_USERS=x":                          false, // and wrong there
-		"PROG_DEPTH=1":                          true,  // of a command that reads no variables
-		"PROG_OTHER=1":                          false, // which the program reads itself
+		"PROG_USERS=1":                          false, // for another command
+		"PROG_USERS=x":                          false, // wrong for that command
+		"PROG_DEPTH=1":                          true,  // for a command that reads no variables
+		"PROG_OTHER=1":                          false, // the program itself reads it
 		"PROG_HELP=true":                        true,
 		"PROG_PORT_8080_TCP_ADDR_LONG=10.0.0.1": true,
 	} {
@@ -41,7 +42,8 @@ func TestVariablesOfKubernetes(t *testing.T) {
 	}
 }
 
-// An empty variable also sets a flag, so that it can override the file.
+// TestEmptyVariable checks that an empty variable also sets a flag, so that it can override the
+// file.
 func TestEmptyVariable(t *testing.T) {
 	p, _, err := resolve(t, map[string]string{"PROG_REDIS": ""}, `{"redis": "redis://h"}`, "serve", "--config", "settings.json")
 	if err != nil || p.Serve.Data.Redis != "" {

@@ -74,9 +74,9 @@ func draw(t *rapid.T) Input {
 	return in
 }
 
-// More users, activities, seen posts or feeds never take or cost less, and neither does half the
-// false-positive rate. (A slightly lower rate may change the number of bits per key, and so save
-// some bits.)
+// TestMoreNeverCostsLess checks that more users, activities, seen posts or feeds never take or cost
+// less, and neither does half the false-positive rate. A slightly lower rate may change the number
+// of bits per key and save some of them.
 func TestMoreNeverCostsLess(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -118,13 +118,13 @@ func wantNoLess(t *rapid.T, less, more *Way) {
 	case more.FeedECPU < less.FeedECPU*rounding:
 		t.Errorf("%s: %g ECPU became %g", less.Name, less.FeedECPU, more.FeedECPU)
 	case less.Cluster == nil && more.Cluster != nil:
-		t.Errorf("%s: no cluster would do, and now one does", less.Name)
+		t.Errorf("%s: a larger input has a cluster, but a smaller one has none", less.Name)
 	case less.Cluster != nil && more.Cluster != nil && more.Cluster.Shards < less.Cluster.Shards:
 		t.Errorf("%s: %d shards became %d", less.Name, less.Cluster.Shards, more.Cluster.Shards)
 	}
 }
 
-// With the default number of pages, more users do not take less memory either.
+// TestChosenPages checks the same for users and memory with the default number of pages.
 func TestChosenPages(t *testing.T) {
 	t.Parallel()
 	before := 0.0
@@ -137,12 +137,13 @@ func TestChosenPages(t *testing.T) {
 		}
 		before = p.PagesMemory
 		if p.KeysPerPage > 2048 && p.Input.Pages < favfilter.MaxPages {
-			t.Errorf("%g users have %g keys a page", users, p.KeysPerPage)
+			t.Errorf("with %g users, a page has %g keys", users, p.KeysPerPage)
 		}
 	}
 }
 
-// A cluster has enough memory, CPU and bandwidth; with one shard fewer it does not.
+// TestFleet checks that a cluster has enough memory, CPU and bandwidth, and that one shard fewer
+// has not.
 func TestFleet(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -156,7 +157,7 @@ func TestFleet(t *testing.T) {
 		w := p.Ways[0]
 		f := w.Cluster
 		if (f == nil) != (w.NoCluster != "") {
-			t.Errorf("%+v, and none for %q", f, w.NoCluster)
+			t.Errorf("cluster %+v, but also a reason for none: %q", f, w.NoCluster)
 		}
 		if f == nil {
 			return
@@ -167,7 +168,7 @@ func TestFleet(t *testing.T) {
 		free, fewer := in.NodeGiB*(1<<30)*(1-reserved)*in.Fill, f.Shards-1
 		share := float64(f.Shards) / float64(max(1, fewer))
 		if fewer > 0 && ofShard(w.Memory, fewer, w.scatter) <= free && f.CPU*share <= cpuTarget && max(f.Gbit, f.GbitIn)*share <= in.NodeGbit {
-			t.Errorf("a shard fewer would do: %+v", f)
+			t.Errorf("one shard fewer is enough: %+v", f)
 		}
 	})
 	for _, c := range []struct {
@@ -191,7 +192,7 @@ func TestFleet(t *testing.T) {
 	}
 }
 
-// If no cluster is large enough, the text says what it lacks.
+// TestNoFleet checks that the text says what is missing if no cluster is large enough.
 func TestNoFleet(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -249,8 +250,8 @@ func TestInputIsChecked(t *testing.T) {
 	}
 }
 
-// The service takes CPU for each feed and each candidate, and memory for each page. Figures beside
-// those of Redis are called estimates.
+// TestService checks that the service takes CPU for each feed and each candidate, and memory for
+// each page. The text must call figures other than those of Redis estimates.
 func TestService(t *testing.T) {
 	t.Parallel()
 	in := example()
@@ -277,7 +278,8 @@ func TestService(t *testing.T) {
 	}
 }
 
-// Kinds share the false-positive rate, and windows of unknown size are named.
+// TestKinds checks that kinds share the false-positive rate, and that windows of unknown size are
+// named.
 func TestKinds(t *testing.T) {
 	t.Parallel()
 	in := example()

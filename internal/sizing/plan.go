@@ -77,7 +77,7 @@ type Way struct {
 	FeedRequest float64 `json:"feed_request_bytes"`           // to the server, for a feed check
 	FeedReply   float64 `json:"feed_reply_bytes"`             // from the server
 	FeedCPU     float64 `json:"feed_cpu_us"`                  // of the server
-	FeedECPU    float64 `json:"feed_ecpu"`                    // of a serverless ElastiCache
+	FeedECPU    float64 `json:"feed_ecpu"`                    // ElastiCache Processing Units of a serverless cache
 	Cluster     *Fleet  `json:"cluster,omitempty"`            // nil: it needs more than maxShards
 	NoCluster   string  `json:"no_cluster,omitempty"`         // why
 

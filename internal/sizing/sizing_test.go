@@ -112,8 +112,8 @@ func service(t testing.TB, client redis.UniversalClient, pages uint32, now func(
 	return r
 }
 
-// The memory of pages that the service builds, and the bytes of feed checks, agree with the model
-// within 3 %.
+// TestPagesTakeWhatIsPlanned checks the memory of pages that the service builds, and the bytes of
+// feed checks. Both must agree with the model within 3 %.
 func TestPagesTakeWhatIsPlanned(t *testing.T) {
 	const users, pages = 20_000, 256
 	cluster, client := startEmpty(t)
@@ -125,7 +125,7 @@ func TestPagesTakeWhatIsPlanned(t *testing.T) {
 	}
 	plan := planned(t, p.input(pages))
 	grown := takenBytes(t, client)
-	readAll(t, r, users) // to rebuild all
+	readAll(t, r, users) // rebuilds all pages
 	testFeedBytes(t, r, client, p, plan)
 	if n := client.DBSize(t.Context()).Val(); n != 2*pages {
 		t.Fatalf("%d strings, want 2 of each of %d pages", n, pages)
@@ -161,7 +161,7 @@ func testFeedBytes(t *testing.T, r *activity.Recorder, client *redis.Client, p p
 	t.Helper()
 	const feeds = 4000
 	in, out := netBytes(t, client)
-	own := int64(2500) // of the INFO that netBytes asks for
+	own := int64(2500) // the INFO that netBytes requests
 	random := rand.New(rand.NewPCG(3, 4))
 	for range feeds {
 		_, err := r.View(t.Context(), p.activities[random.IntN(len(p.activities))].User, r.Kinds().All(), nil)
@@ -172,8 +172,8 @@ func testFeedBytes(t *testing.T, r *activity.Recorder, client *redis.Client, p p
 	wantNear(t, "bytes of a feed's answer", float64(out2-out-own)/feeds, plan.Ways[0].FeedReply, 0.05)
 }
 
-// Sets take the planned memory, within 3 %. On Redis 7.0 and older, sets of any size are hash
-// tables.
+// TestSetsTakeWhatIsPlanned checks that sets take the planned memory, within 3 %. On Redis 7.0 and
+// older, sets of any size are hash tables.
 func TestSetsTakeWhatIsPlanned(t *testing.T) {
 	_, client := startEmpty(t)
 	p := populate(10_000, 10, 0.2)
@@ -207,8 +207,9 @@ func TestSetsTakeWhatIsPlanned(t *testing.T) {
 	wantNear(t, "memory of sets", got, way.Memory, 0.03)
 }
 
-// The ledger in PostgreSQL takes the planned space, with short and long ids: the table within 5 %,
-// and the indexes, whose pages fill in waves as they grow, within 10 %.
+// TestLedgerTakesWhatIsPlanned checks that the ledger in PostgreSQL takes the planned space, with
+// short and long ids. The table must agree within 5 %. The indexes, whose pages fill in waves as
+// they grow, must agree within 10 %.
 func TestLedgerTakesWhatIsPlanned(t *testing.T) {
 	server := pgtest.Start(t)
 	for _, length := range []int{12, 36} {
@@ -310,7 +311,7 @@ func takenBytes(t *testing.T, client *redis.Client) int64 {
 func usedBytes(t *testing.T, client *redis.Client) int64 {
 	t.Helper()
 	least := int64(math.MaxInt64)
-	for range 20 { // a client may connect again in between, and its buffers only add to it
+	for range 20 { // a client may reconnect; its buffers only add memory
 		must(t, client.ClientKillByFilter(t.Context(), "TYPE", "normal", "SKIPME", "yes").Err())
 		least = min(least, infoValue(t, client, "memory", "used_memory"))
 	}

@@ -36,8 +36,8 @@ func planSeen(t *testing.T, users, daily int) *Plan {
 	return planned(t, in)
 }
 
-// Windows that the service records, of users who see the same number of posts twice a day, take the
-// planned memory, within 3 %.
+// TestWindowsTakeWhatIsPlanned checks windows that the service records for users who see the same
+// number of posts twice a day. They must take the planned memory, within 3 %.
 func TestWindowsTakeWhatIsPlanned(t *testing.T) {
 	for _, c := range []struct{ daily, users int }{{20, 200}, {60, 100}, {100, 80}} {
 		t.Run(fmt.Sprint(c.daily), func(t *testing.T) {
@@ -82,9 +82,9 @@ func testWindowBytes(t *testing.T, client *redis.Client, plan *Plan) {
 	wantNear(t, "bytes of a string", bytes/float64(len(keys)), want, 0.01)
 }
 
-// Windows of 20,000 users who have seen 20 posts a day for more than 60 days take the planned
-// memory, within 3 %. This holds at the middle of a part, and on average over several moments of a
-// part. 10 million such users never take more than 16 GiB.
+// TestLongWindowsTakeWhatIsPlanned checks windows of 20,000 users who have seen 20 posts a day for
+// more than 60 days. They must take the planned memory, within 3 %, at the middle of a part and on
+// average over several moments of a part. 10 million such users must never take more than 16 GiB.
 func TestLongWindowsTakeWhatIsPlanned(t *testing.T) {
 	const users, daily, parts = 20_000, 20, 12
 	cluster, client := startEmpty(t)
@@ -155,7 +155,8 @@ func seeOne(ctx context.Context, w *favfilter.Window, user, n int, from, to time
 	return err
 }
 
-// There is a plan for every number of seen posts in the range, with any other values.
+// TestSeenIsNeverRefused checks that there is a plan for every number of seen posts in the range,
+// with any other values.
 func TestSeenIsNeverRefused(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -179,9 +180,9 @@ func TestSeenIsNeverRefused(t *testing.T) {
 	}
 }
 
-// The length of a string is that of a written one with as many keys, within 2 % and one bit per key
-// of a part. At some number of keys, the fingerprints of a part get longer. More keys never give a
-// shorter string.
+// TestWindowLengths checks that the computed length of a string is that of a written one with as
+// many keys, within 2 % and one bit per key of a part. At some numbers of keys, the fingerprints of
+// a part get longer. More keys must never give a shorter string.
 func TestWindowLengths(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -205,8 +206,8 @@ func TestWindowLengths(t *testing.T) {
 	})
 }
 
-// Users who see more than the most take as much memory as users who see twice as many, and the plan
-// says what share is forgotten early.
+// TestMostIsKept checks that users who see more than the most take as much memory as users who see
+// twice as many. The plan must say what share is forgotten early.
 func TestMostIsKept(t *testing.T) {
 	t.Parallel()
 	in := example()
@@ -225,6 +226,6 @@ func TestMostIsKept(t *testing.T) {
 	}
 	in.Kinds = nil
 	if plan := planned(t, in); plan.Forgotten > 1e-9 {
-		t.Errorf("a share of %g is forgotten of 1,300 posts, of which all are kept", plan.Forgotten)
+		t.Errorf("a share of %g of 1,300 posts is forgotten, want none", plan.Forgotten)
 	}
 }

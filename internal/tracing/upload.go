@@ -68,7 +68,7 @@ func (c *uploader) UploadTraces(ctx context.Context, spans []*tracepb.ResourceSp
 	}
 }
 
-// busyError is a refusal that need not last.
+// busyError is a temporary refusal.
 type busyError struct {
 	error
 

@@ -12,7 +12,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Only refusals that need not last are repeated; what the collector says is in the error.
+// TestUpload checks that only temporary refusals are repeated, and that the error contains the
+// collector's message.
 func TestUpload(t *testing.T) {
 	partial := func(number int64, text string) string {
 		reply, err := proto.Marshal(&collector.ExportTraceServiceResponse{
@@ -25,7 +26,7 @@ func TestUpload(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name     string
-		statuses []int // the last one is that of all further answers
+		statuses []int // the last one is also used for all further answers
 		reply    string
 		asked    int
 		want     string // in the error; empty: none

@@ -118,7 +118,8 @@ func (s suite) changedSetBack(t *testing.T) {
 	}
 }
 
-// changedAhead compares the two clocks, which are the same here, while each takes its time.
+// changedAhead compares the database's clock with this process's, which are the same here, during a
+// slow call.
 func (s suite) changedAhead(t *testing.T) {
 	l := s.make(t, 16)
 	record(t, l, add(block(3, "a")), add(block(4, "a")))

@@ -204,7 +204,7 @@ func (s suite) concurrentSnapshots(t *testing.T) {
 		move := []func(tester, *ledger.Ledger, *model, uint64){dedicated, released}[random.IntN(2)]
 		move(t, l, m, block(random.IntN(16), "").Hash)
 		h.note(m)
-		// In the end 4 pages are current, and 2 are leaving.
+		// At the end, 4 pages are current and 2 are leaving.
 		if step := i/25 - 1; i%25 == 0 && step >= 0 && step < 5 {
 			grow(t, l, m, step, 2)
 			h.note(m)

@@ -326,8 +326,8 @@ func checkRowsPlaced(t *testing.T, l *ledger.Ledger, rows map[key]bool) {
 	}
 }
 
-// concurrentLayoutsTogether takes each step several times at once, which must have the effect of
-// one step. Of different numbers of pages, only one layout begins.
+// concurrentLayoutsTogether makes each step in several concurrent calls, which must have the effect
+// of one call. If the calls ask for different numbers of pages, only one layout begins.
 func (s suite) concurrentLayoutsTogether(t *testing.T) {
 	const each = 4
 	handles := s.handles(t, 2)
@@ -408,7 +408,7 @@ func (ms *moments) returned() {
 }
 
 // concurrentPolls polls while one goroutine applies random operations. After each poll the view
-// must equal one moment, and no moment from before the poll.
+// must equal one moment, and not a moment from before the poll.
 func (s suite) concurrentPolls(t *testing.T) {
 	const pollers, steps = 3, 160
 	handles := s.handles(t, 2)

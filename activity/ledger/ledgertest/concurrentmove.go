@@ -37,7 +37,7 @@ func (s suite) concurrentMoves(t *testing.T) {
 	for g := range movers {
 		l, hash := handles[(g+1)%len(handles)], block([]int{0, 3, 15}[g], "").Hash
 		wg.Go(func() {
-			for i := range moves { // an odd number: in the end they have a dedicated page
+			for i := range moves { // an odd number of moves leaves them on a dedicated page
 				move := []func(context.Context, uint64) (ledger.Receipt, error){l.Dedicate, l.Release}[i%2]
 				receipt, err := move(t.Context(), hash)
 				if err != nil {
@@ -148,7 +148,7 @@ func (s *story) tell(t *testing.T, page uint32, keys map[key]bool) {
 	s.ends[page] = keys
 }
 
-// concurrentMovesTogether dedicates and releases each page several times at once, which must
+// concurrentMovesTogether dedicates and releases each page in several concurrent calls, which must
 // have the effect of one move.
 func (s suite) concurrentMovesTogether(t *testing.T) {
 	const users, each = 5, 3

@@ -12,8 +12,8 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 )
 
-// eachRow reads a page in parts, and returns the rows in order. After the first part it calls
-// meanwhile, unless that is nil.
+// eachRow reads a page in parts, and returns the rows in order. It calls meanwhile after the first
+// part, unless meanwhile is nil.
 func eachRow(t tester, l *ledger.Ledger, page uint32, meanwhile func()) ([]ledger.Row, ledger.PageState) {
 	t.Helper()
 	var rows []ledger.Row

@@ -23,7 +23,7 @@ func begun(t tester, l *ledger.Ledger, m *model, pages uint32) {
 	}
 }
 
-// switched does the same for SwitchLayout.
+// switched calls SwitchLayout for a ledger and its model.
 func switched(t tester, l *ledger.Ledger, m *model, pages uint32) {
 	t.Helper()
 	busy := m.switchTo(pages)
@@ -32,7 +32,7 @@ func switched(t tester, l *ledger.Ledger, m *model, pages uint32) {
 	}
 }
 
-// left does the same for LeaveLayout.
+// left calls LeaveLayout for a ledger and its model.
 func left(t tester, l *ledger.Ledger, m *model, pages uint32) {
 	t.Helper()
 	m.leave(pages)
@@ -122,8 +122,8 @@ func must(t tester, err error) {
 	}
 }
 
-// layoutsBegunAgain repeats each step, which must be a no-op. It checks that other numbers of
-// pages are refused meanwhile.
+// layoutsBegunAgain repeats each step, which must be a no-op. Other numbers of pages must be
+// refused until the growth ends.
 func (s suite) layoutsBegunAgain(t *testing.T) {
 	l := s.make(t, 2)
 	m := newModel(l.Identity())

@@ -93,7 +93,7 @@ func (s suite) limitOthers(t *testing.T) {
 		t.Errorf("refused %v, want %v", receipt.Refused, want)
 	}
 	checkPage(t, l, 6, nil, 0)
-	// The second page is full, but the row that exists there is not Rows[0].
+	// The second page is full, but its row is not Rows[0].
 	record(t, l, add(mine(8)[1]))
 	m.record([]ledger.Change{add(mine(8)[1])})
 	receipt = recordAt(t, l, m, at(0), upTo(1, mine(8)...), remove(mine(5)...), upTo(1, mine(8)...))

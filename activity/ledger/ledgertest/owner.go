@@ -44,7 +44,7 @@ func ownedRows() (changes []ledger.Change) {
 	return changes
 }
 
-// lookup looks up items that exist, that have ended, of other owners, and of nobody.
+// lookup looks up items that exist, that have ended, of other owners, and of no owner.
 func (s suite) lookup(t *testing.T) {
 	l := s.make(t, 16)
 	m := newModel(l.Identity())
@@ -255,8 +255,8 @@ func mute(owner int, target string) ledger.Row {
 	return row
 }
 
-// naming reads rows that name users, among them the users with the lowest and the highest hash.
-// Rows with the same target that name nobody must not be among them.
+// naming reads rows that name users, among them the users with the lowest and the highest hash. It
+// must not return rows with the same target that name no user.
 func (s suite) naming(t *testing.T) {
 	l := s.make(t, 16)
 	m := newModel(l.Identity())
@@ -278,13 +278,13 @@ func (s suite) naming(t *testing.T) {
 	if rows := named(t, l, m, "a", 100); len(rows) != 2 {
 		t.Errorf("%v name a, want those of u7 and u9", rows)
 	}
-	// Rows keep the user that they name when they are prolonged, and when they are recorded
-	// again after their end.
+	// Rows still name their user after their end is moved, and after they are recorded again after
+	// their end.
 	for _, now := range []int64{5, 30} {
 		recordAt(t, l, m, at(now), add(until(ends, at(20))))
 		named(t, l, m, "a", 100)
 	}
-	// A row that names nobody names a user once it is recorded with another end.
+	// A row that names no user names one once it is recorded with another end.
 	row := mute(11, "a")
 	row.Names = false
 	recordAt(t, l, m, at(30), add(row))

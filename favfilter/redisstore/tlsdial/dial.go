@@ -13,10 +13,9 @@ import (
 // for conf.ServerName or, if that is empty, for the host in addr; conf may be nil. Dial ends after
 // timeout, or after 5 seconds if timeout is 0.
 //
-// The client's pool can see whether the server has closed the connection, as it can without TLS. It
-// cannot see this for a connection made by crypto/tls. After a server has closed such connections,
-// one command fails for each of them. That is more than retries hide, and enough for a circuit
-// breaker to open.
+// The client's pool can detect that the server has closed the connection, as it can without TLS. It
+// cannot with a connection of crypto/tls: one command then fails on each closed connection. Retries
+// do not hide so many failures, and they can open a circuit breaker.
 func Dial(ctx context.Context, network, addr string, conf *tls.Config, timeout time.Duration) (net.Conn, error) {
 	if timeout == 0 {
 		timeout = 5 * time.Second

@@ -19,7 +19,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// tlsFront takes connections with TLS for a server that has none.
+// tlsFront accepts TLS connections for a server without TLS.
 type tlsFront struct {
 	addr  string
 	roots *x509.CertPool
@@ -69,7 +69,7 @@ func startTLSFront(t *testing.T, backend string) *tlsFront {
 	return f
 }
 
-// cut closes all connections, and returns how many clients had.
+// cut closes all connections, and returns the number of clients that had one.
 func (f *tlsFront) cut() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -81,7 +81,7 @@ func (f *tlsFront) cut() int {
 	return n
 }
 
-// client returns one that tries everything once.
+// client returns a client that does not retry.
 func (f *tlsFront) client(t *testing.T, conf *tls.Config) *redis.Client {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{
@@ -99,7 +99,7 @@ func (f *tlsFront) client(t *testing.T, conf *tls.Config) *redis.Client {
 func TestDialClosedIdle(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {
-		t.Skip("there, closed connections are found by using them")
+		t.Skip("on Windows, only use of a connection shows that it was closed")
 	}
 	front := startTLSFront(t, redistest.Start(t).Addr())
 	client := front.client(t, &tls.Config{RootCAs: front.roots, MinVersion: tls.VersionTLS12})

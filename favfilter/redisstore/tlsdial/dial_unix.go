@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// seeThrough returns conn, which runs over raw, as a connection whose end the client's pool can
-// see.
+// seeThrough returns conn, which runs over raw, as a connection on which the client's pool can
+// detect the end.
 func seeThrough(conn *tls.Conn, raw net.Conn) net.Conn {
 	if socket, ok := raw.(syscall.Conn); ok {
 		return &tlsConn{Conn: conn, socket: socket}
@@ -34,7 +34,7 @@ func (c *tlsConn) SyscallConn() (syscall.RawConn, error) {
 }
 
 // idleSocket is a socket from which an idle connection has nothing to read. Its Read checks this
-// and does not call its argument: a function with access to the socket would find encrypted records
+// without calling its argument: a function with access to the socket would find encrypted records
 // there.
 type idleSocket struct{ syscall.RawConn }
 
