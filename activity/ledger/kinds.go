@@ -150,8 +150,8 @@ func redeclare(
 		if i := slices.IndexFunc(declared, func(d Kind) bool { return d.Name == k.Name }); i >= 0 {
 			now = "is now declared " + declared[i].describe()
 		}
-		return nil, nil, fmt.Errorf("%w: %q was declared %s, and %s: declare it as before, or, to change or drop it, remove its rows first; a kind cannot be renamed",
-			ErrKindHasData, k.Name, k.describe(), now)
+		return nil, nil, fmt.Errorf("%w: %q was declared %s, and %s: declare it as before, or, to change or drop it, "+
+			"remove its rows first; a kind cannot be renamed", ErrKindHasData, k.Name, k.describe(), now)
 	}
 	return gone, without(declared, stored), nil
 }
