@@ -36,6 +36,15 @@ func TestLimit(t *testing.T) {
 	})
 }
 
+// PostgreSQL's driver puts each address that it tried on a line of its own, after a tab.
+func TestWordsAreOneLine(t *testing.T) {
+	t.Parallel()
+	err := errors.New("failed to connect:\n\ta: refused\n\tb: refused\nc: " + context.DeadlineExceeded.Error())
+	if got, want := words(err), "failed to connect: a: refused; b: refused; c: no answer in time"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 // Control characters from servers are replaced, and an error of tell ends the run.
 func TestFindingsArePrintable(t *testing.T) {
 	d := &Doctor{checks: []check{

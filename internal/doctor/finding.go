@@ -31,7 +31,7 @@ func fail(found, todo string) finding { return finding{Fail, found, todo} }
 
 // words returns an error on one line, with deadlines in plain words.
 func words(err error) string {
-	text := strings.ReplaceAll(err.Error(), "\n", "; ")
+	text := strings.NewReplacer(":\n\t", ": ", "\n\t", "; ", "\n", "; ").Replace(err.Error())
 	for _, end := range []error{context.DeadlineExceeded, os.ErrDeadlineExceeded} {
 		text = strings.ReplaceAll(text, end.Error(), "no answer in time")
 	}
