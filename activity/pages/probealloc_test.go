@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"iter"
 	"runtime"
+	"slices"
 	"testing"
 
 	"github.com/feedfilter/feedfilter/favfilter"
@@ -29,8 +30,11 @@ func TestProbeAllocates(t *testing.T) {
 		a, err := g.Read(t.Context(), q)
 		must(t, err)
 		runtime.ReadMemStats(&after)
-		if len(a.Found) != 2*len(ids) || !a.Found[2999] || a.Found[len(ids)+2999] {
-			t.Fatalf("the page was not probed as asked: %d keys", len(a.Found))
+		if len(a.Found) != 2*len(ids) || slices.Contains(a.Found[:3000], false) {
+			t.Fatalf("the page was not probed as asked, or an activity is missed: %d keys", len(a.Found))
+		}
+		if n := len(slices.DeleteFunc(slices.Clone(a.Found[3000:]), func(found bool) bool { return !found })); n > 100 {
+			t.Fatalf("%d of 37,000 other keys found, want a few false positives at most", n)
 		}
 		return after.TotalAlloc - before.TotalAlloc
 	}
