@@ -20,7 +20,7 @@ type Activities interface {
 	Record(ctx context.Context, activities []Activity) ([]Outcome, error)
 	// View reads the user's activities of the given kinds, and those of two-way kinds that others
 	// have with the user. See [Recorder.View].
-	View(ctx context.Context, user string, kinds []Kind, ids iter.Seq2[Target, string]) (*View, error)
+	View(ctx context.Context, user string, kinds []Kind, ids iter.Seq2[Facet, string]) (*View, error)
 	// Kinds returns the known kinds of activities.
 	Kinds() *Kinds
 	// FalsePositiveRate returns the share of clean candidates that a feed check may drop wrongly.

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/internal/redistest"
@@ -50,16 +51,16 @@ func TestIDsAreNotInRedis(t *testing.T) {
 		}
 	}
 	for _, c := range []struct {
-		kind, owner, target string
-		users, want         bool
+		kind, owner, facet, target string
+		want                       bool
 	}{
-		{"block", "alice-secret", "mallory-secret", true, true}, {"hide", "alice-secret", "post-secret", false, true},
-		{"block", "alice-secret", "bob-secret", true, false}, {"hide", "alice-secret", "other-secret", false, false},
+		{"block", "alice-secret", ledger.User, "mallory-secret", true}, {"hide", "alice-secret", ledger.Post, "post-secret", true},
+		{"block", "alice-secret", ledger.User, "bob-secret", false}, {"hide", "alice-secret", ledger.Post, "other-secret", false},
 	} {
 		found := false
 		for _, p := range read {
 			seed := p.Header().Seed
-			found = found || p.Contains(pages.KeyStart(seed, c.kind, c.owner, c.users).With(favfilter.HashKey(seed, c.target)))
+			found = found || p.Contains(pages.KeyStart(seed, c.kind, c.owner, c.facet).With(favfilter.HashKey(seed, c.target)))
 		}
 		if found != c.want {
 			t.Errorf("a reader of Redis finds %+v: %v", c, found)

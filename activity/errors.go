@@ -10,6 +10,7 @@ import (
 const (
 	CodeInvalidID     = "invalid_id"
 	CodeUnknownKind   = "unknown_kind"
+	CodeUnknownFacet  = "unknown_facet"
 	CodeUnsupportedOp = "unsupported_op"
 	CodeSelfBlock     = "self_block"
 	CodeInvalidCursor = "invalid_cursor"

@@ -3,8 +3,10 @@ package activity
 import (
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
+	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/activity/pages"
 )
 
@@ -20,7 +22,7 @@ func FuzzCheckID(f *testing.F) {
 		if (CheckID(id, "id") == nil) != ok {
 			t.Errorf("%q: accepted %v", id, !ok)
 		}
-		k := pages.Key("hide", id, id, false)
+		k := pages.Key("hide", id, ledger.Post, id)
 		if start, end, found := strings.Cut(k, "_P"); ok && (!found || strings.Contains(end, "_") || "hide:U"+end != start) {
 			t.Errorf("key %q of %q", k, id)
 		}
@@ -38,7 +40,14 @@ func TestKindsAreChecked(t *testing.T) {
 		"long":             func(k *Kind) { k.Name = strings.Repeat("m", 33) },
 		"empty plural":     func(k *Kind) { k.Plural = "" },
 		"slash":            func(k *Kind) { k.Plural = "mutes/x" },
-		"no target":        func(k *Kind) { k.Target = 0 },
+		"no target":        func(k *Kind) { k.Target = "" },
+		"capital facet":    func(k *Kind) { k.Target = "Tag" },
+		"colon in facet":   func(k *Kind) { k.Target = "a:b" },
+		"long facet":       func(k *Kind) { k.Target = Facet(strings.Repeat("m", 33)) },
+		"almost user":      func(k *Kind) { k.Target = "author" },
+		"almost post":      func(k *Kind) { k.Target = "posts" },
+		"two-way facet":    func(k *Kind) { k.Target, k.Reverse = "tag", "muted-by" },
+		"window of users":  func(k *Kind) { k.Window = time.Hour },
 		"no effect":        func(k *Kind) { k.Effect = 0 },
 		"two-way post":     func(k *Kind) { k.Target, k.Reverse = Post, "muted-by" },
 		"two-way window":   func(k *Kind) { k.Window, k.Reverse = 1, "muted-by" },
@@ -56,7 +65,12 @@ func TestKindsAreChecked(t *testing.T) {
 			t.Errorf("%s: %+v was accepted", name, k)
 		}
 	}
-	if _, err := NewKinds(good); err != nil {
-		t.Error(err)
+	of := good
+	of.Target = "tag"
+	windowed := Kind{Name: "skip", Plural: "skips", Target: "thread", Effect: Drop, Window: time.Hour}
+	for _, k := range []Kind{good, of, windowed} {
+		if _, err := NewKinds(k); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -5,17 +5,19 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// Target is the type of thing that an activity points at: a user or a post.
-type Target uint8
+// Facet is what the targets of a kind are: users, posts, or something else that posts have, such as
+// "domain", "community" or "tag". It is 1 to 32 lower-case letters and dashes.
+type Facet string
 
-// Targets.
+// Facets that every post has: the users who wrote it or acted on it, and its own id.
 const (
-	User Target = iota + 1
-	Post
+	User Facet = ledger.User
+	Post Facet = ledger.Post
 )
 
 // Effect is what an activity does to a post in the user's feed.
@@ -41,14 +43,6 @@ const (
 	DefaultMost = favfilter.DefaultMost
 )
 
-func (t Target) String() string {
-	names := [...]string{unknownName, "user", "post"}
-	if int(t) < len(names) {
-		return names[t]
-	}
-	return names[0]
-}
-
 func (e Effect) String() string {
 	names := [...]string{unknownName, "drop", "annotate"}
 	if int(e) < len(names) {
@@ -62,7 +56,7 @@ func (e Effect) String() string {
 type Kind struct {
 	Name   string // lower-case letters and dashes, such as "block"
 	Plural string // in routes, such as "blocks"
-	Target Target
+	Target Facet
 	Effect Effect
 
 	// Reverse makes the kind two-way, for kinds whose targets are users: the target's page then
@@ -86,7 +80,7 @@ type Kind struct {
 
 // keyStart returns the hash of the start of an owner's keys: of the kind, or of its other side.
 func (k Kind) keyStart(seed uint64, name, owner string) favfilter.Start {
-	return pages.KeyStart(seed, name, owner, k.Target == User)
+	return pages.KeyStart(seed, name, owner, string(k.Target))
 }
 
 // InLedger reports whether the ledger keeps activities of this kind.
@@ -104,7 +98,8 @@ func (k Kind) lookups() int {
 type Kinds struct {
 	all    []Kind
 	byName map[string]Kind
-	target map[string]Target // by every name that a page's keys have, reverse names included
+	facets map[Facet]bool
+	taken  map[string]bool // every name that a page's keys have, reverse names included
 }
 
 // BuiltinKinds returns the kinds that every service has: block, hide, like and seen.
@@ -131,23 +126,23 @@ func builtinKinds() []Kind {
 // NewKinds returns the set of the given kinds. The error names the field that is out of range, or
 // the name that is used twice.
 func NewKinds(kinds ...Kind) (*Kinds, error) {
-	ks := &Kinds{byName: make(map[string]Kind), target: make(map[string]Target)}
+	ks := &Kinds{byName: make(map[string]Kind), taken: make(map[string]bool), facets: make(map[Facet]bool)}
 	plurals := make(map[string]bool)
 	for _, k := range kinds {
 		if err := k.validate(); err != nil {
 			return nil, fmt.Errorf("kind %q: %w", k.Name, err)
 		}
 		for _, name := range k.names() {
-			if _, taken := ks.target[name]; taken {
+			if ks.taken[name] {
 				return nil, fmt.Errorf("kind %q: the name %q is taken", k.Name, name)
 			}
-			ks.target[name] = k.Target
+			ks.taken[name] = true
 		}
 		if plurals[k.Plural] {
 			return nil, fmt.Errorf("kind %q: the plural %q is taken", k.Name, k.Plural)
 		}
 		plurals[k.Plural] = true
-		ks.byName[k.Name] = k
+		ks.byName[k.Name], ks.facets[k.Target] = k, true
 		ks.all = append(ks.all, k)
 	}
 	return ks, nil
@@ -165,18 +160,14 @@ func (k Kind) validate() error {
 		return errors.New("the name is taken: by a field of answers, or by a route")
 	}
 	for _, name := range append(k.names(), k.Plural) {
-		if name == "" || len(name) > 32 {
-			return fmt.Errorf("name %q: not 1 to 32 bytes", name)
-		}
-		for _, c := range []byte(name) {
-			if c != '-' && (c < 'a' || c > 'z') {
-				return fmt.Errorf("name %q: only lower-case letters and dashes", name)
-			}
+		if err := checkName(name); err != nil {
+			return fmt.Errorf("name %q: %w", name, err)
 		}
 	}
+	if err := k.Target.Check(); err != nil {
+		return fmt.Errorf("target %q: %w", k.Target, err)
+	}
 	switch {
-	case k.Target != User && k.Target != Post:
-		return fmt.Errorf("target %d is neither user nor post", k.Target)
 	case k.Effect != Drop && k.Effect != Annotate:
 		return fmt.Errorf("effect %d is neither drop nor annotate", k.Effect)
 	case k.Reverse != "" && k.Target != User:
@@ -186,6 +177,31 @@ func (k Kind) validate() error {
 	default:
 		return k.validateWindow()
 	}
+}
+
+// Check returns an error unless f is a name that a facet may have. A name that is easily taken for
+// [User] or [Post] is refused.
+func (f Facet) Check() error {
+	switch string(f) {
+	case "users", "author", "authors", "actor", "actors":
+		return errors.New("the facet of people is called \"user\"")
+	case "posts", "id", "ids", "related":
+		return errors.New("the facet of a post's own id is called \"post\"")
+	}
+	return checkName(string(f))
+}
+
+// checkName returns an error unless name may be that of a kind or a facet.
+func checkName(name string) error {
+	if name == "" || len(name) > 32 {
+		return errors.New("not 1 to 32 bytes")
+	}
+	for _, c := range []byte(name) {
+		if c != '-' && (c < 'a' || c > 'z') {
+			return errors.New("only lower-case letters and dashes")
+		}
+	}
+	return nil
 }
 
 func (k Kind) validateWindow() error {
@@ -198,8 +214,8 @@ func (k Kind) validateWindow() error {
 		return fmt.Errorf("most %d: 1 to %d, and only with a window", k.Most, maxMost)
 	case k.Limit > 0 && k.Window != 0:
 		return errors.New("a kind with a window has no limit")
-	case k.Window != 0 && k.Target != Post:
-		return errors.New("a kind with a window needs posts as targets")
+	case k.Window != 0 && k.Target == User:
+		return errors.New("a kind with a window cannot have users as targets")
 	}
 	return nil
 }
@@ -211,4 +227,19 @@ func (ks *Kinds) All() []Kind { return ks.all }
 func (ks *Kinds) Named(name string) (Kind, bool) {
 	k, ok := ks.byName[name]
 	return k, ok
+}
+
+// CheckFacet returns an [*InvalidError] that names the field unless candidates may carry ids of the
+// facet: some kind must target it. Users and posts are not carried so, but are fields of their own.
+func (ks *Kinds) CheckFacet(facet Facet, field string) error {
+	switch {
+	case facet == User || facet == Post:
+		return &InvalidError{
+			Code: CodeUnknownFacet, Field: field,
+			Message: fmt.Sprintf("ids of the facet %q belong in the fields id, author and actors", facet),
+		}
+	case !ks.facets[facet]:
+		return &InvalidError{Code: CodeUnknownFacet, Field: field, Message: fmt.Sprintf("no kind has the target %q", facet)}
+	}
+	return nil
 }

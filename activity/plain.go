@@ -85,9 +85,9 @@ func OpenPlain(ctx context.Context, c PlainConfig) (*Plain, error) {
 // keysOf returns the keys of an activity: one, or for a two-way kind two, in the pages of two
 // users.
 func keysOf(k Kind, a Activity) []string {
-	keys := []string{pages.Key(k.Name, a.User, a.Target, k.Target == User)}
+	keys := []string{pages.Key(k.Name, a.User, string(k.Target), a.Target)}
 	if k.Reverse != "" {
-		keys = append(keys, pages.Key(k.Reverse, a.Target, a.User, k.Target == User))
+		keys = append(keys, pages.Key(k.Reverse, a.Target, string(k.Target), a.User))
 	}
 	return keys
 }

@@ -8,11 +8,9 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// sought holds the hashes of the ids to look for in a page that is probed: by target, sorted, each
+// sought holds the hashes of the ids to look for in a page that is probed: by facet, sorted, each
 // once.
-type sought [Post + 1][]favfilter.Hash
-
-func (s *sought) of(target Target) []favfilter.Hash { return s[target] }
+type sought map[Facet][]favfilter.Hash
 
 func compareHashes(a, b favfilter.Hash) int {
 	return cmp.Or(cmp.Compare(a.H1, b.H1), cmp.Compare(a.H2, b.H2))
@@ -23,13 +21,13 @@ func (v *View) hashIDs() {
 	if v.sought != nil {
 		return
 	}
-	v.sought = new(sought)
-	for target, id := range v.ids {
-		v.sought[target] = append(v.sought[target], favfilter.HashKey(v.seed, id))
+	v.sought = make(sought)
+	for facet, id := range v.ids {
+		v.sought[facet] = append(v.sought[facet], favfilter.HashKey(v.seed, id))
 	}
-	for _, target := range [...]Target{User, Post} {
-		slices.SortFunc(v.sought[target], compareHashes)
-		v.sought[target] = slices.Compact(v.sought[target])
+	for facet, ids := range v.sought {
+		slices.SortFunc(ids, compareHashes)
+		v.sought[facet] = slices.Compact(ids)
 	}
 }
 
@@ -50,7 +48,7 @@ func (v *View) starts() iter.Seq2[favfilter.Start, []favfilter.Hash] {
 			if !l.kind.InLedger() {
 				continue
 			}
-			ids := v.sought.of(l.kind.Target)
+			ids := v.sought[l.kind.Target]
 			if !yield(l.direct, ids) || l.twoWay && !yield(l.reverse, ids) {
 				return
 			}
@@ -66,7 +64,7 @@ func (v *View) place() (keys int) {
 		if !l.kind.InLedger() {
 			continue
 		}
-		ids := len(v.sought.of(l.kind.Target))
+		ids := len(v.sought[l.kind.Target])
 		l.directAt = keys
 		keys += ids
 		if l.twoWay {
@@ -88,7 +86,7 @@ func (v *View) contains(l *lookup, side Match, id favfilter.Hash) bool {
 	case l.page != nil:
 		return l.page.Contains(start.With(id))
 	case v.read.Found != nil:
-		n, asked := slices.BinarySearchFunc(v.sought.of(l.kind.Target), id, compareHashes)
+		n, asked := slices.BinarySearchFunc(v.sought[l.kind.Target], id, compareHashes)
 		return !asked || v.read.Found[at+n]
 	default:
 		return false

@@ -36,8 +36,8 @@ func (p *probing) Read(ctx context.Context, q pages.Query) (pages.Answer, error)
 }
 
 // seek yields ids of users and posts, for a View.
-func seek(users, posts []string) func(yield func(Target, string) bool) {
-	return func(yield func(Target, string) bool) {
+func seek(users, posts []string) func(yield func(Facet, string) bool) {
+	return func(yield func(Facet, string) bool) {
 		for _, id := range users {
 			if !yield(User, id) {
 				return

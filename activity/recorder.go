@@ -187,7 +187,7 @@ func checkRate(rate float64) error {
 func (ks *Kinds) ofRows() (kinds []ledger.Kind) {
 	for _, k := range ks.all {
 		if k.InLedger() {
-			kinds = append(kinds, ledger.Kind{Name: k.Name, Reverse: k.Reverse, Users: k.Target == User})
+			kinds = append(kinds, ledger.Kind{Name: k.Name, Reverse: k.Reverse, Target: string(k.Target)})
 		}
 	}
 	return kinds

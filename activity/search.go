@@ -10,19 +10,21 @@ import (
 const maxPooledHashes = 1 << 16
 
 // Search looks for many ids in a [View] at once. Begin and Add hash each id once, for all kinds of
-// its target. Then Run tests the keys, kind by kind. Then Hits and Match return the results.
+// its facet. Then Run tests the keys, kind by kind. Then Hits and Match return the results.
 // Release ends the Search. A Search is for one goroutine.
 type Search struct {
 	view   *View
 	seed   uint64
-	target Target           // of the ids that are being added
 	hashes []favfilter.Hash // of ids, in the order of the calls of Add
-	ids    [Post + 1]span   // which of the hashes each target has
+	spans  []span           // which of the hashes each facet has, in the order of the calls of Begin
 	hits   []bool           // for each hash, whether Run found anything
 }
 
-// span is a range of the hashes.
-type span struct{ first, end int }
+// span is a facet's range of the hashes.
+type span struct {
+	facet      Facet
+	first, end int
+}
 
 // Search returns an empty search of the View.
 func (v *View) Search() *Search {
@@ -34,17 +36,30 @@ func (v *View) Search() *Search {
 	return s
 }
 
-// Begin begins the ids of a target. It is called once for each target.
-func (s *Search) Begin(target Target) {
+// Begin begins the ids of a facet. It is called once for each facet.
+func (s *Search) Begin(facet Facet) {
 	s.end()
-	s.target = target
-	s.ids[target].first = len(s.hashes)
+	s.spans = append(s.spans, span{facet: facet, first: len(s.hashes)})
 }
 
-// end ends the ids of a target.
-func (s *Search) end() { s.ids[s.target].end = len(s.hashes) }
+// end ends the ids of the facet that began last.
+func (s *Search) end() {
+	if n := len(s.spans); n > 0 {
+		s.spans[n-1].end = len(s.hashes)
+	}
+}
 
-// Add adds an id for the kinds of the target that began last.
+// of returns the range of a facet. It is empty if the facet has not begun.
+func (s *Search) of(facet Facet) span {
+	for _, ids := range s.spans {
+		if ids.facet == facet {
+			return ids
+		}
+	}
+	return span{}
+}
+
+// Add adds an id of the facet that began last.
 func (s *Search) Add(id string) {
 	s.hashes = append(s.hashes, favfilter.HashKey(s.seed, id)) // small, to be inlined
 }
@@ -57,7 +72,7 @@ func (s *Search) Run(kinds int) {
 	clear(s.hits)
 	for i := range kinds {
 		l := &s.view.kinds[i]
-		ids := s.ids[l.kind.Target]
+		ids := s.of(l.kind.Target)
 		s.lookFor(l, Direct, ids)
 		if l.twoWay {
 			s.lookFor(l, Reverse, ids)
@@ -84,20 +99,24 @@ func (s *Search) lookFor(l *lookup, side Match, ids span) {
 	}
 }
 
-// Hits reports for each id of a target, in the order of the calls of Add, whether Run found
-// anything. It is valid until Release. Most ids have no hit, and need no further check.
-func (s *Search) Hits(target Target) []bool { return s.hits[s.ids[target].first:s.ids[target].end] }
+// Hits reports for each id of a facet, in the order of the calls of Add, whether Run found
+// anything. It is valid until Release, and the caller may change it. Most ids have no hit, and need
+// no further check.
+func (s *Search) Hits(facet Facet) []bool {
+	ids := s.of(facet)
+	return s.hits[ids.first:ids.end]
+}
 
-// Match is [View.Check] of the i-th kind with the n-th id of the kind's target.
+// Match is [View.Check] of the i-th kind with the n-th id of the kind's facet.
 func (s *Search) Match(i, n int) Match {
 	l := &s.view.kinds[i]
-	return s.view.match(l, s.hashes[s.ids[l.kind.Target].first+n])
+	return s.view.match(l, s.hashes[s.of(l.kind.Target).first+n])
 }
 
 // Release ends the Search, and lets its memory be reused. The View remains valid.
 func (s *Search) Release() {
 	searches := s.view.searches
-	s.view, s.target, s.ids = nil, 0, [Post + 1]span{}
+	s.view, s.spans = nil, s.spans[:0]
 	if cap(s.hashes) > maxPooledHashes {
 		s.hashes, s.hits = nil, nil
 	}

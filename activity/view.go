@@ -22,8 +22,8 @@ type View struct {
 	userHash uint64
 	ledger   bool         // the View has kinds that the ledger keeps
 	read     pages.Answer // the page of these kinds, or what was found in it
-	ids      iter.Seq2[Target, string]
-	sought   *sought // hashed ids, if the page may be probed
+	ids      iter.Seq2[Facet, string]
+	sought   sought // hashed ids, if the page may be probed
 	kinds    []lookup
 }
 
@@ -66,7 +66,7 @@ type lookup struct {
 //
 // The error is an [*UnavailableError] if neither store nor ledger is available, or that of ctx.
 func (r *reader) View(
-	ctx context.Context, user string, kinds []Kind, ids iter.Seq2[Target, string],
+	ctx context.Context, user string, kinds []Kind, ids iter.Seq2[Facet, string],
 ) (*View, error) {
 	v := r.newView(user, kinds)
 	q := pages.Query{User: v.userHash, Page: v.ledger, Others: r.windowsOf(v)}

@@ -16,14 +16,18 @@ type Post struct {
 	// Actors are up to 100 other users on the post, such as those who reposted it, or whom it
 	// quotes or mentions.
 	Actors []string `json:"actors,omitzero"`
+
+	// Facets are other ids on the post, by the facet that kinds of the service name as their target,
+	// such as {"domain": {"x.example"}}: up to 16 ids of each.
+	Facets map[string][]string `json:"facets,omitzero"`
 }
 
 // FilterRequest asks which of Posts a viewer sees.
 type FilterRequest struct {
 	Viewer string `json:"viewer"`
 
-	// Posts are up to 5,000 candidates in the order of the feed. Their ids of posts, authors and
-	// actors, including repeated ones, are up to 20,000.
+	// Posts are up to 5,000 candidates in the order of the feed. They have up to 20,000 ids: of
+	// posts, authors, actors and facets, including repeated ones.
 	Posts []Post `json:"posts"`
 
 	// Kinds are checked in this order. Nil: every kind that drops; empty: none.
@@ -79,6 +83,8 @@ type Dropped struct {
 	Index int    `json:"index"` // with AnswerDropped: the post's index in the request
 	Kind  string `json:"kind"`
 	Actor string `json:"actor"` // the user, for kinds that target users
+	// Target is the id, for kinds that target neither users nor posts.
+	Target string `json:"target"`
 	// Unconfirmed is set in exact feeds if the kind has a window, which nothing can confirm.
 	Unconfirmed bool `json:"unconfirmed"`
 }
@@ -144,6 +150,7 @@ type Reason struct {
 	Kind      string `json:"kind"`
 	Effect    string `json:"effect"`    // "drop" or "annotate"
 	Actor     string `json:"actor"`     // the user, for kinds that target users
+	Target    string `json:"target"`    // the id, for kinds that target neither users nor posts
 	Direction string `json:"direction"` // whose activity: "by_viewer" or "by_actor"
 	// Certainty is "certain", "false" (a false positive) or "unconfirmed".
 	Certainty string    `json:"certainty"`
@@ -179,7 +186,11 @@ func (c *Client) Explain(ctx context.Context, viewer string, post Post) (Explana
 
 // explainOf returns the call as a message.
 func explainOf(viewer string, p Post) *feedfilterv1.ExplainRequest {
-	return &feedfilterv1.ExplainRequest{Viewer: viewer, Post: &feedfilterv1.Post{Id: p.ID, Author: p.Author, Actors: p.Actors}}
+	post := &feedfilterv1.Post{Id: p.ID, Author: p.Author, Actors: p.Actors}
+	for name, ids := range p.Facets {
+		post.Facets = append(post.Facets, &feedfilterv1.Facet{Name: name, Ids: ids})
+	}
+	return &feedfilterv1.ExplainRequest{Viewer: viewer, Post: post}
 }
 
 // fill sets the explanation from the message.
@@ -194,8 +205,8 @@ func (e *Explanation) fill(m *feedfilterv1.ExplainResponse) {
 	}
 	for i, r := range m.GetReasons() {
 		e.Reasons[i] = Reason{
-			Kind: r.GetKind(), Effect: r.GetEffect(), Actor: r.GetActor(), Direction: r.GetDirection(), Certainty: r.GetCertainty(),
-			Since: timeOf(r.GetSince()), Until: timeOf(r.GetUntil()), Parts: r.GetParts(),
+			Kind: r.GetKind(), Effect: r.GetEffect(), Actor: r.GetActor(), Target: r.GetTarget(), Direction: r.GetDirection(),
+			Certainty: r.GetCertainty(), Since: timeOf(r.GetSince()), Until: timeOf(r.GetUntil()), Parts: r.GetParts(),
 		}
 	}
 }

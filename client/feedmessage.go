@@ -3,6 +3,7 @@ package client
 import (
 	"cmp"
 	"errors"
+	"maps"
 	"math"
 	"slices"
 	"unicode/utf8"
@@ -28,6 +29,7 @@ func filterProcedure(req *FilterRequest, into *Feed) *procedure {
 // first copy a long feed.
 func appendFilter(dst []byte, req *FilterRequest) []byte {
 	length, packed, authors := 64+len(req.Viewer), 0, false
+	var facets map[string]*facetColumn
 	for i := range req.Posts {
 		p := &req.Posts[i]
 		length += len(p.ID) + len(p.Author) + 8 // 8: tags and lengths
@@ -36,6 +38,9 @@ func appendFilter(dst []byte, req *FilterRequest) []byte {
 			packed += protowire.SizeVarint(uint64(i))
 		}
 		authors = authors || p.Author != ""
+		if len(p.Facets) > 0 {
+			facets = addFacets(facets, i, p.Facets)
+		}
 	}
 	dst = slices.Grow(dst, length+packed)
 	dst = feedwire.AppendText(dst, feedwire.Viewer, req.Viewer)
@@ -70,7 +75,42 @@ func appendFilter(dst []byte, req *FilterRequest) []byte {
 	case "", AnswerKept, AnswerDropped:
 		answer = uint64(feedfilterv1.Answer_ANSWER_DROPPED)
 	}
-	return feedwire.AppendNumber(dst, feedwire.Answer, answer)
+	dst = feedwire.AppendNumber(dst, feedwire.Answer, answer)
+	for _, name := range slices.Sorted(maps.Keys(facets)) {
+		dst = feedwire.AppendPart(dst, feedwire.Facets, facets[name].append(feedwire.AppendText(nil, feedwire.FacetName, name)))
+	}
+	return dst
+}
+
+// facetColumn holds the ids of a facet of all posts, in the encoding of a Facet.
+type facetColumn struct{ ids, posts []byte }
+
+// addFacets adds the facets of the i-th post to the columns, by name.
+func addFacets(columns map[string]*facetColumn, i int, facets map[string][]string) map[string]*facetColumn {
+	if columns == nil {
+		columns = make(map[string]*facetColumn)
+	}
+	for name, ids := range facets {
+		c := columns[name]
+		if c == nil {
+			c = new(facetColumn)
+			columns[name] = c
+		}
+		for _, id := range ids {
+			c.ids = appendListed(c.ids, feedwire.FacetIDs, id)
+			c.posts = protowire.AppendVarint(c.posts, uint64(i))
+		}
+	}
+	return columns
+}
+
+// append appends the column to an encoded Facet that has its name.
+func (c *facetColumn) append(dst []byte) []byte {
+	dst = append(dst, c.ids...)
+	if len(c.posts) == 0 {
+		return dst
+	}
+	return feedwire.AppendPart(dst, feedwire.FacetPosts, c.posts)
 }
 
 // appendActors appends the actors of all posts, and then the index of each actor's post. packed is
@@ -158,7 +198,7 @@ func (f *Feed) read(req *FilterRequest, text []byte) error {
 func (f *Feed) readDropped(posts []Post, message []byte) (err error) {
 	var d Dropped
 	var index uint64
-	var kind, actor []byte
+	var kind, actor, target []byte
 	err = eachField(message, func(number int, value uint64, text []byte) error {
 		switch number {
 		case feedwire.DroppedIndex:
@@ -167,6 +207,8 @@ func (f *Feed) readDropped(posts []Post, message []byte) (err error) {
 			kind = text
 		case feedwire.DroppedActor:
 			actor = text
+		case feedwire.DroppedTarget:
+			target = text
 		case feedwire.DroppedUnconfirmed:
 			d.Unconfirmed = value != 0
 		}
@@ -186,6 +228,9 @@ func (f *Feed) readDropped(posts []Post, message []byte) (err error) {
 	}
 	if d.Actor = post.Author; d.Actor != string(actor) {
 		d.Actor, err = textOf(actor, post.Actors...)
+	}
+	if err == nil && target != nil {
+		d.Target, err = textOf(target)
 	}
 	f.Dropped = append(f.Dropped, d)
 	return err

@@ -157,12 +157,18 @@ func TestMessagesAreFeeds(t *testing.T) {
 	for i := range 20 {
 		must(messages.Put(t.Context(), "1", []string{client.Blocks, client.Hides, client.Likes}[i%3], fmt.Sprint(i), time.Time{}))
 	}
+	must(messages.Put(t.Context(), "1", "domain-mutes", "d17", time.Time{}))
+	must(messages.Put(t.Context(), "1", "tag-mutes", "t2", time.Time{}))
+	byFacets := 0
 	for n := range 60 {
 		req := client.FilterRequest{Viewer: "1", Posts: []client.Post{}, Answer: []string{"", client.AnswerKept, client.AnswerDropped}[n%3], Limit: n % 4 * 3, Exact: n%2 == 0}
 		for i := range n % 25 {
 			p := client.Post{ID: fmt.Sprint((i * 7) % 23), Author: fmt.Sprint((i * 5) % 29)}
 			if i%3 == 0 {
 				p.Actors = []string{fmt.Sprint(i), fmt.Sprint(i + 20)}
+			}
+			if i%4 == 1 {
+				p.Facets = map[string][]string{"domain": {fmt.Sprint("d", i), fmt.Sprint("d", i+4)}, "tag": {fmt.Sprint("t", i%9)}}
 			}
 			req.Posts = append(req.Posts, p)
 		}
@@ -176,6 +182,37 @@ func TestMessagesAreFeeds(t *testing.T) {
 		if fmt.Sprintf("%#v", got) != fmt.Sprintf("%#v", want) {
 			t.Errorf("%+v:\nby messages %#v\nby JSON     %#v", req, got, want)
 		}
+		for _, d := range got.Dropped {
+			if d.Target != "" {
+				byFacets++
+			}
+		}
+		if n == 24 {
+			explainedAlike(t, messages, jsons, req.Posts)
+		}
+	}
+	if byFacets < 10 {
+		t.Errorf("%d posts dropped for their facets, want some", byFacets)
+	}
+}
+
+// explainedAlike fails t unless two clients explain each of the posts to user 1 in the same way.
+func explainedAlike(t *testing.T, one, other *client.Client, posts []client.Post) {
+	t.Helper()
+	reasons := 0
+	for _, p := range posts {
+		got, want := must(one.Explain(t.Context(), "1", p)), must(other.Explain(t.Context(), "1", p))
+		if fmt.Sprintf("%#v", got) != fmt.Sprintf("%#v", want) {
+			t.Errorf("%+v:\nexplained with %#v\nand with       %#v", p, got, want)
+		}
+		for _, r := range got.Reasons {
+			if r.Target != "" {
+				reasons++
+			}
+		}
+	}
+	if reasons == 0 {
+		t.Error("no facet is a reason")
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 type Kind struct {
 	Name          string `json:"name"`
 	Plural        string `json:"plural"` // its name in calls about one kind
-	Target        string `json:"target"` // "user" or "post"
+	Target        string `json:"target"` // "user", "post" or the facet of the posts that it looks at
 	Effect        string `json:"effect"` // "drop" or "annotate"
 	TwoWay        bool   `json:"two_way"`
 	Ledger        bool   `json:"ledger"`         // in the ledger; if not, it has a window

@@ -103,7 +103,7 @@ func TestFind(t *testing.T) {
 		"of another actor":          {map[claim]activity.Evidence{{0, "2"}: {Direct: lasting}}, "3", false, ""},
 		"of the actor":              {map[claim]activity.Evidence{{0, "3"}: {Reverse: long}}, "3", true, "3"},
 	} {
-		f := c.find(test.rows, &question{kind: 0, post: post, actor: test.actor}, end)
+		f := c.find(test.rows, &question{kind: 0, post: post, target: test.actor}, end)
 		if f.any != test.any || f.target != test.target || (f.item != nil) != (test.target != "") {
 			t.Errorf("%s: %+v", what, f)
 		}
@@ -124,7 +124,7 @@ func TestSampleOfExactFeed(t *testing.T) {
 	if len(s.denied) != 2 || !s.denied[claim{0, "2"}] || !s.denied[claim{1, "q"}] {
 		t.Errorf("denied: %v", s.denied)
 	}
-	if len(s.answers) != 3 || s.answers[0].actor != "3" || !s.answers[0].reported || s.answers[1].reported || s.answers[2].kind != 1 {
+	if len(s.answers) != 3 || s.answers[0].target != "3" || !s.answers[0].reported || s.answers[1].reported || s.answers[2].kind != 1 {
 		t.Errorf("answers: %+v", s.answers)
 	}
 	f.confirmed = map[claim]bool{{1, "q"}: false}

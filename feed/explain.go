@@ -1,6 +1,7 @@
 package feed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,6 +48,8 @@ func (c Certainty) String() string {
 type Reason struct {
 	Kind  activity.Kind
 	Actor string // the user, for kinds that target users
+	// Target is the id, for kinds that target neither users nor posts.
+	Target string
 	// Direction is Direct for the viewer's activity, and Reverse for the actor's with the viewer.
 	Direction activity.Match
 	Certainty Certainty
@@ -82,7 +85,7 @@ func Explain(ctx context.Context, activities activity.Activities, viewer string,
 	e := Explanation{Page: view.Page(), Degraded: view.Degraded}
 	for i, k := range c.all {
 		looked := make(map[string]bool) // an author may be among the actors
-		for id := range post.targets(k, viewer) {
+		for _, id := range post.targets(k.Target, viewer) {
 			if looked[id] {
 				continue
 			}
@@ -112,9 +115,7 @@ func ofOnePost(err error) error {
 // reasons returns what the view reports of the i-th kind, k, with id.
 func reasons(view *activity.View, i int, k activity.Kind, id string) (found []Reason) {
 	reason := Reason{Kind: k}
-	if k.Target == activity.User {
-		reason.Actor = id
-	}
+	reason.Actor, reason.Target = named(k.Target, id)
 	for _, reason.Direction = range view.Matches(i, id) {
 		if !k.InLedger() {
 			reason.Certainty = Unconfirmed
@@ -139,11 +140,7 @@ func (e *Explanation) confirm(ctx context.Context, r *activity.Recorder, viewer,
 		if !reason.Kind.InLedger() {
 			continue
 		}
-		claim := activity.Claim{Kind: reason.Kind, Target: post}
-		if reason.Kind.Target == activity.User {
-			claim.Target = reason.Actor
-		}
-		claims = append(claims, claim)
+		claims = append(claims, activity.Claim{Kind: reason.Kind, Target: cmp.Or(reason.Actor, reason.Target, post)})
 		of = append(of, reason)
 	}
 	evidence, err := r.Confirm(ctx, viewer, claims)

@@ -33,7 +33,9 @@ type Answer struct {
 type Dropped struct {
 	At    int // its index in Request.Posts
 	Kind  string
-	Actor string // the user, for kinds that target users
+	Actor string // the user that was found, for kinds that target users
+	// Target is the id that was found, for kinds that target neither users nor posts.
+	Target string
 
 	// Unconfirmed is set in answers to exact requests only. It reports that the kind has a window,
 	// so that nothing can tell whether this is a false positive. To avoid these, leave such kinds
@@ -154,7 +156,7 @@ func (l *look) confirm(ctx context.Context, r *activity.Recorder, posts []Post) 
 			continue
 		}
 		for p := range l.hashed.found(len(posts)) {
-			for id := range posts[p].targets(k, l.viewer) {
+			for _, id := range posts[p].targets(k.Target, l.viewer) {
 				key := claim{i, id}
 				if _, known := confirmed[key]; known {
 					continue
@@ -186,7 +188,7 @@ func (l *look) has(i int, id string, p, n int) bool {
 		return l.confirmed[claim{i, id}]
 	}
 	if p < l.hashed.posts {
-		return l.hashed.search.Match(i, l.hashed.place(&l.all[i], p, n)) != activity.None
+		return l.hashed.search.Match(i, l.hashed.place(l.all[i].Target, p, n)) != activity.None
 	}
 	return l.view.Check(i, id) != activity.None
 }
@@ -244,45 +246,34 @@ func (l *look) annotate(a *Answer, p *Post, n int) {
 // reason returns the first reason to drop post number n, if there is one.
 func (l *look) reason(p *Post, n int) (Dropped, bool) {
 	for i, k := range l.all[:l.drops] {
-		if actor, found := l.match(i, p, n); found {
-			return Dropped{At: n, Kind: k.Name, Actor: actor, Unconfirmed: l.confirmed != nil && !k.InLedger()}, true
+		if target, found := l.match(i, p, n); found {
+			d := Dropped{At: n, Kind: k.Name, Unconfirmed: l.confirmed != nil && !k.InLedger()}
+			d.Actor, d.Target = named(k.Target, target)
+			return d, true
 		}
 	}
 	return Dropped{}, false
 }
 
-// match looks for the i-th kind on post number n. For kinds that target users it returns the user
-// that was found.
-func (l *look) match(i int, p *Post, n int) (actor string, found bool) {
-	if l.all[i].Target == activity.Post {
-		return "", l.has(i, p.ID, n, 0)
-	}
-	if p.Author != l.viewer && p.Author != "" && l.has(i, p.Author, n, 0) {
-		return p.Author, true
-	}
-	for j, a := range p.Actors {
-		if a != l.viewer && l.has(i, a, n, 1+j) {
-			return a, true
+// match looks for the i-th kind on post number n. It returns the first id that was found.
+func (l *look) match(i int, p *Post, n int) (target string, found bool) {
+	for j, id := range p.targets(l.all[i].Target, l.viewer) {
+		if l.has(i, id, n, j) {
+			return id, true
 		}
 	}
 	return "", false
 }
 
-// targets yields the ids that a kind is checked with on the post: the post's, or those of its
-// author and actors, without the viewer's.
-func (p *Post) targets(k activity.Kind, viewer string) func(yield func(id string) bool) {
-	return func(yield func(id string) bool) {
-		if k.Target == activity.Post {
-			yield(p.ID)
-			return
-		}
-		if p.Author != viewer && p.Author != "" && !yield(p.Author) {
-			return
-		}
-		for _, a := range p.Actors {
-			if a != viewer && !yield(a) {
-				return
-			}
-		}
+// named returns the id of a facet as answers name it: as an actor or as a target. They do not name
+// a post's own id.
+func named(facet activity.Facet, id string) (actor, target string) {
+	switch facet {
+	case activity.User:
+		return id, ""
+	case activity.Post:
+		return "", ""
+	default:
+		return "", id
 	}
 }

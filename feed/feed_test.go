@@ -100,14 +100,14 @@ func TestReasons(t *testing.T) {
 		dropped []feed.Dropped
 	}{
 		{"every kind", func(*feed.Request) {}, "a l e f a", []feed.Dropped{
-			{1, "block", "2", false}, {2, "block", "3", false}, {3, "hide", "", false}, {5, "seen", "", false},
-			{6, "block", "2", false}, {9, "block", "3", false},
+			{1, "block", "2", "", false}, {2, "block", "3", "", false}, {3, "hide", "", "", false}, {5, "seen", "", "", false},
+			{6, "block", "2", "", false}, {9, "block", "3", "", false},
 		}},
 		{"hide first", func(q *feed.Request) { q.Kinds = []string{"hide", "block"} }, "a l s e f a", []feed.Dropped{
-			{1, "block", "2", false}, {2, "block", "3", false}, {3, "hide", "", false},
-			{6, "block", "2", false}, {9, "hide", "", false},
+			{1, "block", "2", "", false}, {2, "block", "3", "", false}, {3, "hide", "", "", false},
+			{6, "block", "2", "", false}, {9, "hide", "", "", false},
 		}},
-		{"seen alone", func(q *feed.Request) { q.Kinds = []string{"seen"} }, "a b c h l d e f h a", []feed.Dropped{{5, "seen", "", false}}},
+		{"seen alone", func(q *feed.Request) { q.Kinds = []string{"seen"} }, "a b c h l d e f h a", []feed.Dropped{{5, "seen", "", "", false}}},
 		{"nothing", func(q *feed.Request) { q.Kinds = []string{} }, "a b c h l s d e f h a", nil},
 		{"another viewer", func(q *feed.Request) { q.Viewer = "4" }, "a b c h l s d e f h a", nil},
 	} {
@@ -295,10 +295,10 @@ func TestLimitsOfIDs(t *testing.T) {
 		"most posts with their authors":    {request(feed.MaxPosts, 0), "", ""},
 		"most posts and most ids":          {request(feed.MaxPosts, 2), "", ""},
 		"most ids, authors left out":       {withoutAuthors, "", ""},
-		"one id more":                      {oneMore, "posts", "20001 ids of posts, authors and actors, at most 20000"},
+		"one id more":                      {oneMore, "posts", "20001 ids of posts, authors, actors and facets, at most 20000"},
 		"most actors":                      {request(3, feed.MaxActors), "", ""},
 		"one actor more":                   {request(3, feed.MaxActors+1), "posts[0].actors", "101 actors, at most 100"},
-		"most actors, on too many posts":   {request(200, feed.MaxActors), "posts", "20400 ids of posts, authors and actors, at most 20000"},
+		"most actors, on too many posts":   {request(200, feed.MaxActors), "posts", "20400 ids of posts, authors, actors and facets, at most 20000"},
 		"more posts than there may be":     {request(feed.MaxPosts+1, 0), "posts", "5001 posts, at most 5000"},
 		"an id that is wrong is too many ": {feed.Request{Viewer: "1", Posts: []feed.Post{{ID: "p", Actors: make([]string, 101)}}}, "posts[0].actors", "101 actors, at most 100"},
 	} {

@@ -9,27 +9,30 @@ import (
 
 // hashed holds the hashes of the ids to look for on the first posts of a request.
 type hashed struct {
-	search *activity.Search
-	byUser bool // some kinds target users
-	byPost bool // some kinds target posts
-	posts  int  // how many posts are hashed
-	// users has the number of users on all posts before each one, actors included; nil: one per
-	// post.
-	users []int
-	hits  []int // posts where anything was found, in ascending order
+	search  *activity.Search
+	posts   int      // how many posts are hashed
+	columns []column // of the facets that kinds look at
+	hits    []int    // posts where anything was found, in ascending order
+}
+
+// column is the ids of one facet on the posts.
+type column struct {
+	facet activity.Facet
+	// before has the number of ids on all posts before each one, and at last of all; nil: each post
+	// has one id. Of users, the first on each post is the author, even if there is none.
+	before []int
 }
 
 // ids yields the ids on the posts that the kinds of c are checked with.
-func (c *checks) ids(posts []Post) iter.Seq2[activity.Target, string] {
-	users, ofPosts := c.targets() // here, so that c is not allocated
-	return func(yield func(activity.Target, string) bool) {
+func (c *checks) ids(posts []Post) iter.Seq2[activity.Facet, string] {
+	columns := c.columns // here, so that c is not allocated
+	return func(yield func(activity.Facet, string) bool) {
 		for p := range posts {
-			if ofPosts && !yield(activity.Post, posts[p].ID) || users && !yield(activity.User, posts[p].Author) {
-				return
-			}
-			for _, actor := range posts[p].Actors {
-				if users && !yield(activity.User, actor) {
-					return
+			for i := range columns {
+				for _, id := range posts[p].targets(columns[i].facet, "") {
+					if !yield(columns[i].facet, id) {
+						return
+					}
 				}
 			}
 		}
@@ -45,72 +48,89 @@ func ahead(req Request) int {
 	return len(req.Posts)
 }
 
-// targets reports which sorts of ids the kinds of c are checked with.
-func (c *checks) targets() (users, posts bool) {
-	for _, k := range c.all[:c.marks] {
-		users = users || k.Target == activity.User
-		posts = posts || k.Target == activity.Post
-	}
-	return users, posts
-}
-
 // hashAhead hashes the ids on the first posts of a request that c looks for.
 func hashAhead(search *activity.Search, c *checks, posts []Post) hashed {
-	h := hashed{search: search, posts: len(posts)}
-	h.byUser, h.byPost = c.targets()
-	if h.byUser {
-		search.Begin(activity.User)
-		for p := range posts { // even without an author
-			search.Add(posts[p].Author)
-			for _, a := range posts[p].Actors {
-				search.Add(a)
+	h := hashed{search: search, posts: len(posts), columns: c.columns}
+	for i := range h.columns {
+		column := &h.columns[i]
+		search.Begin(column.facet)
+		column.before = before(posts, column.facet)
+		switch column.facet {
+		case activity.Post:
+			for p := range posts {
+				search.Add(posts[p].ID)
 			}
-		}
-		h.countUsers(posts)
-	}
-	if h.byPost {
-		search.Begin(activity.Post)
-		for p := range posts {
-			search.Add(posts[p].ID)
+		case activity.User:
+			addUsers(search, posts)
+		default:
+			for p := range posts {
+				for _, id := range posts[p].Facets[column.facet] {
+					search.Add(id)
+				}
+			}
 		}
 	}
 	return h
 }
 
-// countUsers counts the users on the posts, unless every post has only its author.
-func (h *hashed) countUsers(posts []Post) {
-	n := 0
+func addUsers(search *activity.Search, posts []Post) {
+	for p := range posts { // even without an author
+		search.Add(posts[p].Author)
+		for _, id := range posts[p].Actors {
+			search.Add(id)
+		}
+	}
+}
+
+// before counts the ids of a facet before each post, unless each has exactly one.
+func before(posts []Post, facet activity.Facet) []int {
+	if facet == activity.Post || facet == activity.User && !anyActors(posts) {
+		return nil
+	}
+	counts := make([]int, len(posts)+1)
 	for p := range posts {
-		n += len(posts[p].Actors)
+		n := len(posts[p].Facets[facet])
+		if facet == activity.User {
+			n = 1 + len(posts[p].Actors)
+		}
+		counts[p+1] = counts[p] + n
 	}
-	if n == 0 {
-		return
-	}
-	h.users = make([]int, len(posts)+1)
+	return counts
+}
+
+func anyActors(posts []Post) bool {
 	for p := range posts {
-		h.users[p+1] = h.users[p] + 1 + len(posts[p].Actors)
+		if len(posts[p].Actors) > 0 {
+			return true
+		}
 	}
+	return false
 }
 
 // look tests the ids against the first kinds of the view, and notes the posts where any was found.
 func (h *hashed) look(kinds int) {
 	h.search.Run(kinds)
-	var posts, users []bool
-	if h.byPost {
-		posts = h.search.Hits(activity.Post)
-	}
-	if h.byUser {
-		users = h.search.Hits(activity.User)
-	}
-	for p := range h.posts {
-		hit := h.byPost && posts[p]
+	var posts []bool // whether anything was found, for each
+	for i := range h.columns {
+		c := &h.columns[i]
+		found := h.search.Hits(c.facet)
 		switch {
-		case !h.byUser:
-		case h.users == nil:
-			hit = hit || users[p]
+		case c.before == nil && posts == nil:
+			posts = found
+		case c.before == nil:
+			for p := range posts {
+				posts[p] = posts[p] || found[p]
+			}
 		default:
-			hit = hit || slices.Contains(users[h.users[p]:h.users[p+1]], true)
+			if posts == nil {
+				posts = make([]bool, h.posts)
+			}
+			for p := range posts {
+				posts[p] = posts[p] || slices.Contains(found[c.before[p]:c.before[p+1]], true)
+			}
 		}
+	}
+	for p, hit := range posts {
 		if hit {
 			h.hits = append(h.hits, p)
 		}
@@ -133,10 +153,12 @@ func (h *hashed) found(posts int) iter.Seq[int] {
 	}
 }
 
-// place returns the index, among the hashed ids of a kind's target, of the n-th id on post p.
-func (h *hashed) place(k *activity.Kind, p, n int) int {
-	if k.Target == activity.User && h.users != nil {
-		p = h.users[p]
+// place returns the index, among the hashed ids of a facet, of the n-th id on post p.
+func (h *hashed) place(facet activity.Facet, p, n int) int {
+	for i := range h.columns {
+		if c := &h.columns[i]; c.facet == facet && c.before != nil {
+			return c.before[p] + n
+		}
 	}
 	return p + n
 }

@@ -58,11 +58,15 @@ func (j judge) kept(p feed.Post, annotated func(kind int) bool) {
 	j.countClean(p, clean, false)
 	for i, name := range j.req.Annotate {
 		k, _ := j.Kinds().Named(name)
-		switch s := j.stateOf(k, p.ID); {
-		case s == live && !annotated(i):
-			j.Fatalf("the %s of %s by %s is missed", name, p.ID, j.req.Viewer)
-		case s == absent && annotated(i) && j.req.Exact:
-			j.Fatalf("an exact feed invents that %s does %s %s", j.req.Viewer, name, p.ID)
+		best := absent
+		for _, id := range ids(k, j.req.Viewer, p) {
+			best = max(best, j.stateOf(k, id))
+		}
+		switch {
+		case best == live && !annotated(i):
+			j.Fatalf("the %s of %+v by %s is missed", name, p, j.req.Viewer)
+		case best == absent && annotated(i) && j.req.Exact:
+			j.Fatalf("an exact feed invents that %s does %s %+v", j.req.Viewer, name, p)
 		}
 	}
 }
@@ -73,11 +77,15 @@ func (j judge) dropped(p feed.Post, d feed.Dropped) {
 	clean, found := true, false
 	j.look(p, func(k activity.Kind, id string, s state) bool {
 		clean = clean && s == absent
-		actor := ""
-		if k.Target == activity.User {
-			actor = id
+		want := feed.Dropped{Kind: k.Name}
+		switch k.Target {
+		case activity.User:
+			want.Actor = id
+		case activity.Post:
+		default:
+			want.Target = id
 		}
-		if d.Kind == k.Name && d.Actor == actor {
+		if d.Kind == want.Kind && d.Actor == want.Actor && d.Target == want.Target {
 			found = true
 			if j.req.Exact && k.InLedger() && s != live {
 				j.Fatalf("an exact feed drops %+v for %+v, which is not so", p, d)
@@ -104,7 +112,7 @@ func (j judge) dropped(p feed.Post, d feed.Dropped) {
 // countClean counts false positives of strangers. Each stranger was never asked for before, so
 // their false positives are independent. Exact feeds confirm most of them.
 func (j judge) countClean(p feed.Post, clean, dropped bool) {
-	if !clean || j.req.Exact || !strings.HasPrefix(p.ID, "s") || slices.Contains(j.model.of(j.req.Viewer).posts, p.ID) {
+	if !clean || j.req.Exact || !strings.HasPrefix(p.ID, "s") || slices.Contains(j.model.of(j.req.Viewer).named[activity.Post], p.ID) {
 		return
 	}
 	j.clean++

@@ -28,8 +28,7 @@ func (s span) over(now time.Time) bool { return !s.until.IsZero() && !s.until.Af
 type account struct {
 	kept     map[string]map[string]span
 	windows  map[string]map[string]time.Time // when it was recorded last
-	users    []string                        // named so far, the latest last
-	posts    []string
+	named    map[activity.Facet][]string     // ids named so far, the latest last
 	distinct map[string]bool
 }
 
@@ -48,6 +47,7 @@ func (m *model) of(user string) *account {
 	if a == nil {
 		a = &account{
 			kept: make(map[string]map[string]span), windows: make(map[string]map[string]time.Time), distinct: make(map[string]bool),
+			named: make(map[activity.Facet][]string),
 		}
 		for _, k := range m.kinds.All() {
 			a.kept[k.Name], a.windows[k.Name] = make(map[string]span), make(map[string]time.Time)
@@ -94,13 +94,9 @@ func (m *model) record(a activity.Activity, now time.Time) activity.Outcome {
 
 // remember notes what the user has named, so that it comes up again.
 func (a *account) remember(k activity.Kind, target string) {
-	list := &a.posts
-	if k.Target == activity.User {
-		list = &a.users
-	}
-	if key := k.Target.String() + target; !a.distinct[key] {
+	if key := string(k.Target) + ":" + target; !a.distinct[key] {
 		a.distinct[key] = true
-		*list = append(*list, target)
+		a.named[k.Target] = append(a.named[k.Target], target)
 	}
 }
 
@@ -216,8 +212,12 @@ func (m *model) forgetOver(now time.Time) (over []activity.Activity) {
 
 // ids are what a kind is looked for with on a post.
 func ids(k activity.Kind, viewer string, p feed.Post) []string {
-	if k.Target == activity.Post {
+	switch k.Target {
+	case activity.Post:
 		return []string{p.ID}
+	case activity.User:
+		return slices.DeleteFunc(append([]string{p.Author}, p.Actors...), func(id string) bool { return id == viewer })
+	default:
+		return p.Facets[k.Target]
 	}
-	return slices.DeleteFunc(append([]string{p.Author}, p.Actors...), func(id string) bool { return id == viewer })
 }

@@ -108,6 +108,9 @@ func newLife(t *testing.T, rate float64, redis bool) *life {
 		activity.Kind{Name: "mute", Plural: "mutes", Target: activity.User, Effect: activity.Drop},
 		activity.Kind{Name: "snooze", Plural: "snoozes", Target: activity.Post, Effect: activity.Drop, Limit: 12},
 		activity.Kind{Name: "glimpse", Plural: "glimpses", Target: activity.Post, Effect: activity.Drop, Window: 7 * day, Parts: 7},
+		activity.Kind{Name: "shun", Plural: "shuns", Target: "tag", Effect: activity.Drop, Limit: 30},
+		activity.Kind{Name: "star", Plural: "stars", Target: "tag", Effect: activity.Annotate},
+		activity.Kind{Name: "skip", Plural: "skips", Target: "thread", Effect: activity.Drop, Window: 7 * day, Parts: 7},
 	)...)
 	l.must(err)
 	l.model = newModel(kinds)
@@ -159,6 +162,15 @@ func (l *life) pick(named []string, other func() string) string {
 	return named[l.rng.IntN(len(named))]
 }
 
+// target picks an id of a facet. Ids of other facets look like those of posts.
+func (l *life) target(user string, facet activity.Facet) string {
+	other := l.post
+	if facet == activity.User {
+		other = l.user
+	}
+	return l.pick(l.model.of(user).named[facet], other)
+}
+
 func (l *life) post() string { return fmt.Sprint("p", l.rng.IntN(2000)) }
 
 // act records a batch of activities, and compares what became of them.
@@ -185,11 +197,7 @@ func (l *life) act() {
 func (l *life) activity(user string) (activity.Activity, bool) {
 	k := l.Kinds().All()[l.rng.IntN(len(l.Kinds().All()))]
 	a := activity.Activity{User: user, Kind: k.Name}
-	if account := l.model.of(user); k.Target == activity.User {
-		a.Target = l.pick(account.users, l.user)
-	} else {
-		a.Target = l.pick(account.posts, l.post)
-	}
+	a.Target = l.target(user, k.Target)
 	if k.Target == activity.User && a.Target == a.User {
 		return a, false
 	}
@@ -211,16 +219,23 @@ func (l *life) activity(user string) (activity.Activity, bool) {
 // request is a random one; one in three candidates is a stranger's.
 func (l *life) request(exact bool) feed.Request {
 	req := feed.Request{Viewer: l.user(), Exact: exact, RecordSeen: l.rng.IntN(4) == 0}
-	account := l.model.of(req.Viewer)
 	there := make(map[string]bool)
 	most := 200
 	if exact {
 		most = 1000
 	}
 	for range 1 + l.rng.IntN(most) {
-		p := feed.Post{ID: l.pick(account.posts, l.post), Author: l.pick(account.users, l.user)}
+		p := feed.Post{ID: l.target(req.Viewer, activity.Post), Author: l.target(req.Viewer, activity.User)}
 		for range l.rng.IntN(3) {
-			p.Actors = append(p.Actors, l.pick(account.users, l.user))
+			p.Actors = append(p.Actors, l.target(req.Viewer, activity.User))
+		}
+		for _, facet := range []activity.Facet{"tag", "thread"} {
+			for range l.rng.IntN(3) {
+				if p.Facets == nil {
+					p.Facets = make(map[activity.Facet][]string)
+				}
+				p.Facets[facet] = append(p.Facets[facet], l.target(req.Viewer, facet))
+			}
 		}
 		if l.rng.IntN(3) == 0 {
 			l.stranger++
@@ -235,7 +250,7 @@ func (l *life) request(exact bool) feed.Request {
 		req.Limit = 1 + l.rng.IntN(most/2)
 	}
 	if l.rng.IntN(2) == 0 {
-		req.Annotate = []string{"like"}
+		req.Annotate = []string{"like", "star"}
 	}
 	if l.rng.IntN(3) == 0 {
 		req.Kinds = []string{}
@@ -322,12 +337,8 @@ func (l *life) count() {
 }
 
 func (l *life) targets(user string, k activity.Kind) (targets []string) {
-	named, other := l.model.of(user).posts, l.post
-	if k.Target == activity.User {
-		named, other = l.model.of(user).users, l.user
-	}
 	for range 1 + l.rng.IntN(20) {
-		if target := l.pick(named, other); k.Target == activity.Post || target != user {
+		if target := l.target(user, k.Target); k.Target != activity.User || target != user {
 			targets = append(targets, target)
 		}
 	}

@@ -11,23 +11,11 @@ import (
 const (
 	// MaxPosts is the largest number of candidates in one [Request].
 	MaxPosts = 5000
-	// MaxIDs is the largest number of ids in the candidates of one [Request]: of posts, authors and
-	// actors, repeated ones included. It allows MaxPosts candidates with an author and two actors
-	// each.
+	// MaxIDs is the largest number of ids in the candidates of one [Request]: of posts, authors,
+	// actors and facets, repeated ones included. It allows MaxPosts candidates with an author and
+	// two actors each.
 	MaxIDs = 20_000
-	// MaxActors is the largest number of actors of one [Post].
-	MaxActors = 100
 )
-
-// Post is a candidate for a feed.
-type Post struct {
-	ID     string
-	Author string // required if a checked kind targets users
-
-	// Actors are up to MaxActors other users on the post, such as those who reposted it, or are
-	// quoted or mentioned.
-	Actors []string
-}
 
 // Request asks which of Posts Viewer sees.
 type Request struct {
@@ -61,6 +49,8 @@ type checks struct {
 	drops int
 	marks int // kinds that annotate are all[drops:marks]
 	seen  int // index of the kind that RecordSeen records; -1: none
+	// columns are of the facets that all[:marks] look at, each once.
+	columns []column
 }
 
 // compile checks the request, and looks its kinds up.
@@ -84,10 +74,10 @@ func compile(kinds *activity.Kinds, req Request) (checks, error) {
 	}
 	for i := range req.Posts {
 		p := &req.Posts[i]
-		if len(p.Actors) == 0 && activity.IsPlainID(p.ID) && activity.IsPlainID(p.Author) {
-			continue // nearly all posts
+		if p.isPlain() {
+			continue
 		}
-		if err := p.check(needAuthor); err != nil {
+		if err := p.check(kinds, needAuthor); err != nil {
 			return c, activity.Within("posts["+strconv.Itoa(i)+"].", err)
 		}
 	}
@@ -99,20 +89,17 @@ func checkCounts(posts []Post) error {
 	if len(posts) > MaxPosts {
 		return outOfRange("posts", fmt.Sprintf("%d posts, at most %d", len(posts), MaxPosts))
 	}
-	ids := len(posts)
+	ids := 0
 	for i := range posts {
-		actors := len(posts[i].Actors)
-		if actors > MaxActors {
-			return tooMany("posts["+strconv.Itoa(i)+"].actors",
-				fmt.Sprintf("%d actors, at most %d", actors, MaxActors))
+		n, err := posts[i].count()
+		if err != nil {
+			return activity.Within("posts["+strconv.Itoa(i)+"].", err)
 		}
-		if ids += actors; posts[i].Author != "" {
-			ids++
-		}
+		ids += n
 	}
 	if ids > MaxIDs {
 		return tooMany("posts",
-			fmt.Sprintf("%d ids of posts, authors and actors, at most %d", ids, MaxIDs))
+			fmt.Sprintf("%d ids of posts, authors, actors and facets, at most %d", ids, MaxIDs))
 	}
 	return nil
 }
@@ -134,6 +121,13 @@ func (c *checks) add(kinds *activity.Kinds, req Request) error {
 		return err
 	}
 	c.marks = len(c.all)
+	c.columns = make([]column, 0, 2) // most look at users and posts alone
+	for i := range c.all {
+		facet := c.all[i].Target
+		if !slices.ContainsFunc(c.columns, func(have column) bool { return have.facet == facet }) {
+			c.columns = append(c.columns, column{facet: facet})
+		}
+	}
 	if c.seen = -1; !req.RecordSeen {
 		return nil
 	}
@@ -164,23 +158,6 @@ func (c *checks) addNamed(kinds *activity.Kinds, names []string, list string, ef
 			return outOfRange(field, fmt.Sprintf("%s is named twice", name))
 		}
 		c.all = append(c.all, k)
-	}
-	return nil
-}
-
-func (p *Post) check(needAuthor bool) error {
-	if err := activity.CheckID(p.ID, "id"); err != nil {
-		return err
-	}
-	if p.Author != "" || needAuthor {
-		if err := activity.CheckID(p.Author, "author"); err != nil {
-			return err
-		}
-	}
-	for i, a := range p.Actors {
-		if err := activity.CheckID(a, ""); err != nil {
-			return activity.Within("actors["+strconv.Itoa(i)+"]", err)
-		}
 	}
 	return nil
 }

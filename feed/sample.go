@@ -30,11 +30,11 @@ type sighting struct {
 	at         pages.PageAt
 }
 
-// question is one statement of an answer: whether the viewer has a kind with a user or a post.
+// question is one statement of an answer: whether the viewer has a kind with an id.
 type question struct {
 	kind     int
 	post     *Post
-	actor    string // user it was found with; "": any on the post
+	target   string // id it was found with; "": any on the post
 	reported bool
 }
 
@@ -43,11 +43,11 @@ type question struct {
 // changes no sequence.
 func (s *sample) ids(q *question) func(yield func(id string) bool) {
 	return func(yield func(id string) bool) {
-		if q.actor != "" {
-			yield(q.actor)
+		if q.target != "" {
+			yield(q.target)
 			return
 		}
-		for id := range q.post.targets(s.kinds[q.kind], s.viewer) {
+		for _, id := range q.post.targets(s.kinds[q.kind].Target, s.viewer) {
 			if !s.denied[claim{q.kind, id}] && !yield(id) {
 				return
 			}
@@ -112,43 +112,10 @@ func (s *sample) askDropped(p *Post, d Dropped) {
 		return // nothing can tell
 	}
 	q := question{kind: i, post: p, reported: true}
-	for id := range p.targets(s.kinds[i], s.viewer) {
-		if id == d.Actor {
-			q.actor = id // not d.Actor, whose memory is the request's
+	for _, id := range p.targets(s.kinds[i].Target, s.viewer) {
+		if id == d.Actor || id == d.Target {
+			q.target = id // not that of d, whose memory is the request's
 		}
 	}
 	s.answers = append(s.answers, q)
-}
-
-// clonePosts copies posts and viewer into new memory, all ids into one string. It returns nil if
-// they are too many.
-func clonePosts(posts []Post, viewer string) (cloned []Post, of string) {
-	ids, bytes := 0, len(viewer)
-	for i := range posts {
-		ids += 2 + len(posts[i].Actors)
-		bytes += len(posts[i].ID) + len(posts[i].Author)
-		for _, a := range posts[i].Actors {
-			bytes += len(a)
-		}
-	}
-	if ids > maxSampledIDs || bytes > maxSampledBytes {
-		return nil, ""
-	}
-	var text strings.Builder
-	text.Grow(bytes)
-	clone := func(id string) string {
-		from := text.Len()
-		text.WriteString(id)
-		return text.String()[from:]
-	}
-	cloned = make([]Post, len(posts))
-	actors := make([]string, 0, max(0, ids-2*len(posts)))
-	for i, p := range posts {
-		from := len(actors)
-		for _, a := range p.Actors {
-			actors = append(actors, clone(a))
-		}
-		cloned[i] = Post{ID: clone(p.ID), Author: clone(p.Author), Actors: actors[from:len(actors):len(actors)]}
-	}
-	return cloned, clone(viewer)
 }

@@ -154,8 +154,11 @@ func (s *sampled) want(t *testing.T, want feed.SampleStats) {
 func (s *sampled) key(line string) favfilter.Hash {
 	f := strings.Fields(line)
 	target := "_P"
-	if strings.HasPrefix(f[1], "block") {
+	switch {
+	case strings.HasPrefix(f[1], "block"):
 		target = "_U"
+	case f[1] == "shun":
+		target = "_domain:"
 	}
 	seed := s.ledger.Identity().Seed
 	return favfilter.HashStart(seed, f[1]+":U"+f[0]+target).With(favfilter.HashKey(seed, f[2]))
@@ -256,6 +259,33 @@ func TestSamplerFindsMisses(t *testing.T) {
 		}
 		s.want(t, feed.SampleStats{Misses: 6, Repaired: 1})
 	})
+}
+
+// The ids of a post's facets are compared as its others.
+func TestSamplerComparesFacets(t *testing.T) {
+	kinds, err := activity.NewKinds(append(activity.BuiltinKinds().All(),
+		activity.Kind{Name: "shun", Plural: "shuns", Target: "domain", Effect: activity.Drop})...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newSampled(t, activity.Config{Store: &favfilter.Memory{}, Kinds: kinds}, nil)
+	record(t, s.Recorder, "1 shun x.example", "1 shun y.example", "1 hide p9")
+	s.tamper(t, []string{"1 shun x.example"}, []string{"1 shun z.example"})
+	post := func(id string, domains ...string) feed.Post {
+		return feed.Post{ID: id, Author: "5", Facets: map[activity.Facet][]string{"domain": domains}}
+	}
+	req := feed.Request{Viewer: "1", Posts: []feed.Post{
+		post("p1", "a.example", "x.example"), post("p2", "x.example", "y.example"), post("p3", "a.example", "z.example"), post("p4"), {ID: "p5", Author: "5"},
+	}}
+	if got := strings.Join(kept(s.feed(t, req)), " "); got != "p1 p4 p5" {
+		t.Fatalf("kept %s", got)
+	}
+	if got, want := s.compared(t), (feed.SampleStats{Feeds: 1, Candidates: 5, Misses: 1, FalsePositives: 1, Repaired: 1}); got != want {
+		t.Errorf("counted %+v, want %+v", got, want)
+	}
+	if got := strings.Join(kept(s.feed(t, req)), " "); got != "p3 p4 p5" {
+		t.Errorf("then kept %s", got)
+	}
 }
 
 // What a page reports and the ledger does not have is counted, each once for a post.

@@ -11,15 +11,21 @@ import (
 // rows of it.
 var ErrKindHasData = errors.New("kind has data")
 
-// ErrKindTaken means that a declared name had other targets before.
+// ErrKindTaken means that a declared name had another target before.
 var ErrKindTaken = errors.New("kind is taken")
 
 // Kind is a kind of rows that processes record.
 type Kind struct {
 	Name    string // kind of the rows in the page of the user that acts
 	Reverse string // kind of the mirrored rows in the target's page; "": none
-	Users   bool   // whether targets are users; always true with a Reverse
+	Target  string // facet that the targets belong to: [User], [Post] or another; [User] with a Reverse
 }
+
+// Facets that every ledger knows.
+const (
+	User = "user"
+	Post = "post"
+)
 
 func (k Kind) names() []string {
 	if k.Reverse == "" {
@@ -30,14 +36,10 @@ func (k Kind) names() []string {
 
 // describe returns a description of the kind without its name.
 func (k Kind) describe() string {
-	switch {
-	case k.Reverse != "":
+	if k.Reverse != "" {
 		return fmt.Sprintf("two-way with reverse %q", k.Reverse)
-	case k.Users:
-		return "one-way with users as targets"
-	default:
-		return "one-way without users as targets"
 	}
+	return fmt.Sprintf("one-way with target %q", k.Target)
 }
 
 // Declare adds the kinds to those that processes declared before. Call it before anything is
@@ -49,7 +51,7 @@ func (k Kind) describe() string {
 //   - A kind whose Reverse differs replaces the earlier one if the ledger has no row of it.
 //   - A kind that is missing now stays if the ledger has no row of it, because another process may
 //     record it.
-//   - A kind whose Users differs is refused with ErrKindTaken.
+//   - A kind whose Target differs is refused with ErrKindTaken.
 //
 // If the ledger has rows of a kind that is missing or has another Reverse, Declare returns an
 // error that wraps ErrKindHasData and names the kind. It then declares nothing. Rows of the
@@ -107,8 +109,11 @@ func checkKinds(kinds []Kind) error {
 			}
 			taken[name] = true
 		}
-		if k.Reverse != "" && !k.Users {
-			return fmt.Errorf("kind %q: a reverse requires users as targets", k.Name)
+		if err := validateID("target", k.Target); err != nil {
+			return fmt.Errorf("kind %q: %w", k.Name, err)
+		}
+		if k.Reverse != "" && k.Target != User {
+			return fmt.Errorf("kind %q: a reverse requires the target %q", k.Name, User)
 		}
 	}
 	return nil
@@ -130,9 +135,9 @@ func redeclare(
 	ctx context.Context, stored, declared []Kind, hasRows func(ctx context.Context, names []string) (bool, error),
 ) (gone, added []Kind, err error) {
 	for _, k := range without(stored, declared) {
-		if i := slices.IndexFunc(declared, func(d Kind) bool { return d.Users != k.Users && d.clashes(k) }); i >= 0 {
+		if i := slices.IndexFunc(declared, func(d Kind) bool { return d.Target != k.Target && d.clashes(k) }); i >= 0 {
 			return nil, nil, fmt.Errorf("%w: %q was declared %s, and %q is now declared %s: "+
-				"the targets of a name cannot change, choose another name", ErrKindTaken, k.Name, k.describe(), declared[i].Name,
+				"the target of a name cannot change, choose another name", ErrKindTaken, k.Name, k.describe(), declared[i].Name,
 				declared[i].describe())
 		}
 		if slices.ContainsFunc(declared, k.clashes) {

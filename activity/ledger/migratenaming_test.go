@@ -56,14 +56,14 @@ func checkNamed(t *testing.T, l *Ledger) {
 	check(rows, err, mute)
 
 	// The built-in kinds are declared. Other kinds are unknown.
-	built := []Kind{{"block", "blocked-by", true}, {"hide", "", false}, {"like", "", false}}
+	built := []Kind{{"block", "blocked-by", User}, {"hide", "", Post}, {"like", "", Post}}
 	if kinds, err := l.Kinds(t.Context()); err != nil || !slices.Equal(kinds, built) {
 		t.Errorf("kinds %v, %v, want %v", kinds, err, built)
 	}
-	if err := l.Declare(t.Context(), []Kind{built[1], {"block", "", true}}); err == nil {
+	if err := l.Declare(t.Context(), []Kind{built[1], {"block", "", User}}); err == nil {
 		t.Error("Declare changed block, which has a row")
 	}
-	if err := l.Declare(t.Context(), []Kind{built[0], built[1], {"mute", "", true}}); err != nil {
+	if err := l.Declare(t.Context(), []Kind{built[0], built[1], {"mute", "", User}}); err != nil {
 		t.Error(err)
 	}
 }

@@ -193,7 +193,7 @@ func testDeclareSlow(server *pgtest.Server) func(t *testing.T) {
 	return func(t *testing.T) {
 		url := server.Schema()
 		l := open(t, url+"&statement_timeout=50ms&lock_timeout=50ms", ledger.Options{Pages: 16})
-		mute := []ledger.Kind{{Name: "mute", Users: true}}
+		mute := []ledger.Kind{{Name: "mute", Target: ledger.User}}
 		if err := l.Declare(t.Context(), mute); err != nil {
 			t.Fatal(err)
 		}

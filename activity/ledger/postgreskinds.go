@@ -9,7 +9,7 @@ import (
 
 func (d *postgresDatabase) kinds(ctx context.Context) (kinds []Kind, err error) {
 	var k Kind
-	err = d.read(ctx, allKindsSQL, nil, []any{&k.Name, &k.Reverse, &k.Users}, func() { kinds = nil }, func() error {
+	err = d.read(ctx, allKindsSQL, nil, []any{&k.Name, &k.Reverse, &k.Target}, func() { kinds = nil }, func() error {
 		kinds = append(kinds, k)
 		return nil
 	})
@@ -36,7 +36,7 @@ func (d *postgresDatabase) declare(ctx context.Context, kinds []Kind) error {
 			b.Queue(deleteKindSQL, k.Name)
 		}
 		for _, k := range added {
-			b.Queue(insertKindSQL, k.Name, k.Reverse, k.Users)
+			b.Queue(insertKindSQL, k.Name, k.Reverse, k.Target)
 		}
 		return b, nil
 	})

@@ -226,8 +226,8 @@ const (
 	unlimitedSQL = `SELECT set_config('statement_timeout', '0', true)`
 
 	lockKindsSQL  = `LOCK TABLE kinds IN SHARE ROW EXCLUSIVE MODE`
-	allKindsSQL   = `SELECT name, reverse, users FROM kinds ORDER BY name`
-	insertKindSQL = `INSERT INTO kinds (name, reverse, users) VALUES ($1, $2, $3)`
+	allKindsSQL   = `SELECT name, reverse, target FROM kinds ORDER BY name`
+	insertKindSQL = `INSERT INTO kinds (name, reverse, target) VALUES ($1, $2, $3)`
 	deleteKindSQL = `DELETE FROM kinds WHERE name = $1`
 	anyOfKindsSQL = `SELECT EXISTS (SELECT FROM entries WHERE kind = ANY($1::text[]) AND kind <> '')`
 

@@ -31,7 +31,7 @@ func (d *sqliteDatabase) declare(ctx context.Context, kinds []Kind) error {
 			}
 		}
 		for _, k := range added {
-			if _, err := t.ExecContext(detached, addKindSQL, k.Name, k.Reverse, k.Users); err != nil {
+			if _, err := t.ExecContext(detached, addKindSQL, k.Name, k.Reverse, k.Target); err != nil {
 				return err
 			}
 		}
@@ -48,7 +48,7 @@ func (d *sqliteDatabase) hasRows(ctx context.Context, names []string) (found boo
 func scanKinds(rows *sql.Rows, err error) (kinds []Kind, _ error) {
 	err = eachRow(rows, err, func(rows *sql.Rows) error {
 		var k Kind
-		err := rows.Scan(&k.Name, &k.Reverse, &k.Users)
+		err := rows.Scan(&k.Name, &k.Reverse, &k.Target)
 		kinds = append(kinds, k)
 		return err
 	})

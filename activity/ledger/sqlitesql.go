@@ -88,8 +88,8 @@ const (
 	namingSQL = `SELECT hash, owner, kind, target, since, until FROM entries
 		WHERE target_hash = ? AND target = ? ORDER BY hash, owner, kind LIMIT ?`
 
-	kindsSQL      = `SELECT name, reverse, users FROM kinds ORDER BY name`
-	addKindSQL    = `INSERT INTO kinds (name, reverse, users) VALUES (?, ?, ?)`
+	kindsSQL      = `SELECT name, reverse, target FROM kinds ORDER BY name`
+	addKindSQL    = `INSERT INTO kinds (name, reverse, target) VALUES (?, ?, ?)`
 	removeKindSQL = `DELETE FROM kinds WHERE name = ?`
 	kindRowsSQL   = `SELECT EXISTS (SELECT 1 FROM entries WHERE kind IN (?, ?))`
 

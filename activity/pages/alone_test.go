@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"testing"
 
+	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/internal/faulttest"
 	"github.com/feedfilter/feedfilter/internal/redistest"
@@ -25,7 +26,7 @@ func hasAlone(t *testing.T, p *Alone, user, post string) bool {
 	seed := p.Identity().Seed
 	a, err := p.Read(t.Context(), Query{User: UserHash(seed, user), Page: true})
 	must(t, err)
-	return a.Page != nil && a.Page.Contains(KeyStart(seed, "hide", user, false).With(favfilter.HashKey(seed, post)))
+	return a.Page != nil && a.Page.Contains(KeyStart(seed, "hide", user, ledger.Post).With(favfilter.HashKey(seed, post)))
 }
 
 func TestAlone(t *testing.T) {
@@ -34,12 +35,12 @@ func TestAlone(t *testing.T) {
 		if hasAlone(t, p, "1", "p") {
 			t.Error("a key is found before any was added")
 		}
-		added, err := p.Add(t.Context(), Key("hide", "1", "p", false), Key("hide", "a_b", "c%", false))
+		added, err := p.Add(t.Context(), Key("hide", "1", ledger.Post, "p"), Key("hide", "a_b", ledger.Post, "c%"))
 		must(t, err)
 		if added[0] != favfilter.Added || !hasAlone(t, p, "1", "p") || !hasAlone(t, p, "a_b", "c%") || hasAlone(t, p, "2", "p") {
 			t.Errorf("added %v", added)
 		}
-		removed, err := p.Remove(t.Context(), Key("hide", "1", "p", false))
+		removed, err := p.Remove(t.Context(), Key("hide", "1", ledger.Post, "p"))
 		must(t, err)
 		if removed[0] != favfilter.Removed || hasAlone(t, p, "1", "p") {
 			t.Errorf("removed %v", removed)
@@ -64,7 +65,7 @@ func TestAloneWithoutPageZero(t *testing.T) {
 		}
 		a := openAlone(t, store, 4)
 		for user := range 64 { // enough users for every page
-			_, err := a.Add(t.Context(), Key("hide", fmt.Sprint(user), "p", false))
+			_, err := a.Add(t.Context(), Key("hide", fmt.Sprint(user), ledger.Post, "p"))
 			must(t, err)
 		}
 		remove(0)
@@ -76,7 +77,7 @@ func TestAloneWithoutPageZero(t *testing.T) {
 		}
 		a.keepFilter()
 		b := openAlone(t, store, 0)
-		_, err := b.Add(t.Context(), Key("hide", "1", "q", false))
+		_, err := b.Add(t.Context(), Key("hide", "1", ledger.Post, "q"))
 		must(t, err)
 		if !hasAlone(t, a, "1", "q") {
 			t.Error("the second process made another filter")
@@ -90,7 +91,7 @@ func TestLookAlone(t *testing.T) {
 	store := redisStore(t, server)
 	g := openAlone(t, store, 128)
 	for i := range 3000 {
-		_, err := g.Add(t.Context(), Key("hide", fmt.Sprint(i), "p", false))
+		_, err := g.Add(t.Context(), Key("hide", fmt.Sprint(i), ledger.Post, "p"))
 		must(t, err)
 	}
 	for looked := 100; looked <= 200; looked += 100 {

@@ -14,7 +14,7 @@ type declared = atomic.Pointer[map[string]RowKind]
 
 // RowKind describes the kind of a row.
 type RowKind struct {
-	Users  bool   // targets are users; otherwise posts
+	Target string // facet of the targets
 	Mirror string // the kind of the row on the target's side; "" for one-way kinds
 	Of     string // name of the activity's kind; on the target's side it differs from the row's
 }
@@ -36,9 +36,9 @@ func (r *rebuilder) learnKinds(ctx context.Context) error {
 	}
 	rows := make(map[string]RowKind)
 	for _, k := range append(kinds, r.kinds...) {
-		rows[k.Name] = RowKind{k.Users, k.Reverse, k.Name}
+		rows[k.Name] = RowKind{k.Target, k.Reverse, k.Name}
 		if k.Reverse != "" {
-			rows[k.Reverse] = RowKind{k.Users, k.Name, k.Name}
+			rows[k.Reverse] = RowKind{k.Target, k.Name, k.Name}
 		}
 	}
 	r.declared.Store(&rows)

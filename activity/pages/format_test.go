@@ -23,9 +23,9 @@ type formatTwo struct {
 }
 
 // hash is the hash of a key in format version 2.
-func (o *formatTwo) hash(kind, owner string, users bool, id string) favfilter.Hash {
+func (o *formatTwo) hash(kind, owner, facet, id string) favfilter.Hash {
 	seed := o.g.identity.Seed
-	start := favfilter.HashKeyBytes(seed, appendKeyStart(nil, kind, owner, users))
+	start := favfilter.HashKeyBytes(seed, appendKeyStart(nil, kind, owner, facet))
 	return favfilter.Start(start).With(favfilter.HashKey(seed, id))
 }
 
@@ -38,7 +38,7 @@ func (o *formatTwo) rebuild(t testing.TB, number uint32) {
 	must(t, err)
 	var hashes []favfilter.Hash
 	for _, row := range rows {
-		hashes = append(hashes, o.hash(row.Kind, row.Owner, kinds[row.Kind].Users, row.Target))
+		hashes = append(hashes, o.hash(row.Kind, row.Owner, kinds[row.Kind].Target, row.Target))
 	}
 	page, err := o.g.imageOf(number, [][]favfilter.Hash{hashes}, state)
 	must(t, err)
@@ -157,7 +157,7 @@ func TestReplicaOfFormatTwo(t *testing.T) {
 	if len(rows) != 1 {
 		t.Fatalf("rows %v", rows)
 	}
-	page, err := g.imageOf(0, [][]favfilter.Hash{{old.hash("hide", "1", false, "p")}}, ledger.PageState{Sequence: state.Sequence})
+	page, err := g.imageOf(0, [][]favfilter.Hash{{old.hash("hide", "1", ledger.Post, "p")}}, ledger.PageState{Sequence: state.Sequence})
 	must(t, err)
 	old.put(t, "fav:{copy/0}:", page)
 	g.replica = copies

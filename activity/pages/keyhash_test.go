@@ -6,6 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
@@ -22,15 +23,15 @@ func distinct(h favfilter.Hash) int {
 }
 
 // keyHash hashes a key from its parts, as a feed check does.
-func keyHash(seed uint64, kind, owner string, users bool, id string) favfilter.Hash {
-	return KeyStart(seed, kind, owner, users).With(favfilter.HashKey(seed, id))
+func keyHash(seed uint64, kind, owner, facet, id string) favfilter.Hash {
+	return KeyStart(seed, kind, owner, facet).With(favfilter.HashKey(seed, id))
 }
 
 // A user can choose a post id that equals the start of the viewer's keys. Such a key sets as many
 // bits as any other.
 func TestIDThatEqualsItsStart(t *testing.T) {
 	for seed := range uint64(seeds) {
-		h := keyHash(seed, "hide", "1", false, "hide:U1_P")
+		h := keyHash(seed, "hide", "1", ledger.Post, "hide:U1_P")
 		if got := distinct(h); got != wideHashes {
 			t.Fatalf("seed %d: %d distinct bits, want %d", seed, got, wideHashes)
 		}
@@ -50,9 +51,9 @@ func TestIDThatEqualsItsStartIsNotReported(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range 500 {
-			page.Insert(keyHash(seed, "hide", "1", false, fmt.Sprint("post", i)))
+			page.Insert(keyHash(seed, "hide", "1", ledger.Post, fmt.Sprint("post", i)))
 		}
-		if page.Contains(keyHash(seed, "hide", "1", false, "hide:U1_P")) {
+		if page.Contains(keyHash(seed, "hide", "1", ledger.Post, "hide:U1_P")) {
 			reported++
 		}
 	}
@@ -64,8 +65,8 @@ func TestIDThatEqualsItsStartIsNotReported(t *testing.T) {
 // Start A with id B is another key than start B with id A.
 func TestSwappedHalvesDiffer(t *testing.T) {
 	for seed := range uint64(seeds) {
-		one := keyHash(seed, "hide", "1", false, "like:U2_P")
-		other := keyHash(seed, "like", "2", false, "hide:U1_P")
+		one := keyHash(seed, "hide", "1", ledger.Post, "like:U2_P")
+		other := keyHash(seed, "like", "2", ledger.Post, "hide:U1_P")
 		if one == other {
 			t.Fatalf("seed %d: %q and %q share the hash %x", seed, "hide:U1_Plike:U2_P", "like:U2_Phide:U1_P", one)
 		}
@@ -81,9 +82,9 @@ func TestStructuredIDsDoNotDegenerate(t *testing.T) {
 		kinds := []string{"block", "blocked-by", "hide", "like"}
 		kind, otherKind := rapid.SampledFrom(kinds).Draw(t, "kind"), rapid.SampledFrom(kinds).Draw(t, "other kind")
 		user, otherUser := owner.Draw(t, "owner"), owner.Draw(t, "other owner")
-		users := rapid.Bool().Draw(t, "users")
-		start := string(appendKeyStart(nil, kind, user, users))
-		otherStart := string(appendKeyStart(nil, otherKind, otherUser, users))
+		facet := facets().Draw(t, "facet")
+		start := string(appendKeyStart(nil, kind, user, facet))
+		otherStart := string(appendKeyStart(nil, otherKind, otherUser, facet))
 		ids := []string{
 			start, start[:1], start[:len(start)-1], start[:rapid.IntRange(1, len(start)).Draw(t, "prefix")], start + start, start + user,
 			otherStart, start + otherStart, user, " ", "_", "%", "0",
@@ -91,8 +92,8 @@ func TestStructuredIDsDoNotDegenerate(t *testing.T) {
 		seen := make(map[favfilter.Hash]string)
 		for _, id := range ids {
 			for from, h := range map[string]favfilter.Hash{
-				start:      keyHash(seed, kind, user, users, id),
-				otherStart: keyHash(seed, otherKind, otherUser, users, id),
+				start:      keyHash(seed, kind, user, facet, id),
+				otherStart: keyHash(seed, otherKind, otherUser, facet, id),
 			} {
 				if got := distinct(h); got < wideHashes-1 { // two bits may coincide by chance
 					t.Fatalf("start %q, id %q: %d distinct bits, want %d", from, id, got, wideHashes)

@@ -236,7 +236,7 @@ func TestPageAheadByOne(t *testing.T) {
 // userKey returns the hash of a key.
 func (g *rig) userKey(user, kind, target string) favfilter.Hash {
 	k, _ := g.kinds.Named(kind)
-	return KeyStart(g.identity.Seed, kind, user, k.Target == User).With(favfilter.HashKey(g.identity.Seed, target))
+	return KeyStart(g.identity.Seed, kind, user, string(k.Target)).With(favfilter.HashKey(g.identity.Seed, target))
 }
 
 // A process knows up to which sequence its own writes have taken a page. It does not ask the ledger

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
@@ -22,7 +23,7 @@ func TestProbeAllocates(t *testing.T) {
 	for i := range ids {
 		ids[i] = favfilter.HashKey(g.identity.Seed, fmt.Sprint("b", i))
 	}
-	hide, like := KeyStart(g.identity.Seed, "hide", "bot", false), KeyStart(g.identity.Seed, "like", "bot", false)
+	hide, like := KeyStart(g.identity.Seed, "hide", "bot", ledger.Post), KeyStart(g.identity.Seed, "like", "bot", ledger.Post)
 	q := Query{User: UserHash(g.identity.Seed, "bot"), Page: true, Keys: hashed{{hide, ids}, {like, ids}}}
 	look := func() uint64 {
 		var before, after runtime.MemStats

@@ -409,7 +409,7 @@ func (r *rebuilder) hashes(ctx context.Context, rows []ledger.Row) ([]favfilter.
 			continue
 		}
 		if of == nil || of.Kind != row.Kind || of.Owner != row.Owner {
-			start, of = KeyStart(seed, row.Kind, row.Owner, k.Users), row
+			start, of = KeyStart(seed, row.Kind, row.Owner, k.Target), row
 		}
 		hashes = append(hashes, start.With(favfilter.HashKey(seed, row.Target)))
 	}

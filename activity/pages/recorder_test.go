@@ -28,11 +28,11 @@ func undo(user, kind, target string) Activity {
 }
 
 // Target is what a kind points at.
-type Target uint8
+type Target string
 
 const (
-	User Target = iota + 1
-	Post
+	User Target = ledger.User
+	Post Target = ledger.Post
 )
 
 // Kind is a kind of activities.
@@ -70,7 +70,7 @@ func (ks kinds) Named(name string) (Kind, bool) {
 // ofRows are the kinds in the form that the ledger takes.
 func (ks kinds) ofRows() (rows []ledger.Kind) {
 	for _, k := range ks {
-		rows = append(rows, ledger.Kind{Name: k.Name, Reverse: k.Reverse, Users: k.Target == User})
+		rows = append(rows, ledger.Kind{Name: k.Name, Reverse: k.Reverse, Target: string(k.Target)})
 	}
 	return rows
 }
@@ -234,7 +234,7 @@ func (v *View) names(k Kind) []string {
 }
 
 func (v *View) start(name string, k Kind) favfilter.Start {
-	return KeyStart(v.seed, name, v.user, k.Target == User)
+	return KeyStart(v.seed, name, v.user, string(k.Target))
 }
 
 // Sought lists the keys of a View with ids.

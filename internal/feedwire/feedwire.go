@@ -17,6 +17,14 @@ const (
 	RecordSeen
 	Exact
 	Answer
+	Facets
+)
+
+// Fields of a Facet.
+const (
+	FacetName = iota + 1
+	FacetIDs
+	FacetPosts
 )
 
 // KindNames is the only field of a KindNames.
@@ -37,6 +45,7 @@ const (
 	DroppedKind
 	DroppedActor
 	DroppedUnconfirmed
+	DroppedTarget
 )
 
 // Fields of an Annotated.

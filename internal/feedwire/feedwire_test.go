@@ -21,6 +21,10 @@ func TestFieldsAreThoseOfTheSchema(t *testing.T) {
 			"viewer": feedwire.Viewer, "posts": feedwire.Posts, "authors": feedwire.Authors, "actors": feedwire.Actors,
 			"actor_posts": feedwire.ActorPosts, "kinds": feedwire.Kinds, "annotate": feedwire.Annotate, "limit": feedwire.Limit,
 			"record_seen": feedwire.RecordSeen, "exact": feedwire.Exact, "answer": feedwire.Answer,
+			"facets": feedwire.Facets,
+		}},
+		{&feedfilterv1.Facet{}, map[protoreflect.Name]protoreflect.FieldNumber{
+			"name": feedwire.FacetName, "ids": feedwire.FacetIDs, "posts": feedwire.FacetPosts,
 		}},
 		{&feedfilterv1.KindNames{}, map[protoreflect.Name]protoreflect.FieldNumber{"names": feedwire.KindNames}},
 		{&feedfilterv1.FilterResponse{}, map[protoreflect.Name]protoreflect.FieldNumber{
@@ -29,7 +33,7 @@ func TestFieldsAreThoseOfTheSchema(t *testing.T) {
 		}},
 		{&feedfilterv1.Dropped{}, map[protoreflect.Name]protoreflect.FieldNumber{
 			"index": feedwire.DroppedIndex, "kind": feedwire.DroppedKind, "actor": feedwire.DroppedActor,
-			"unconfirmed": feedwire.DroppedUnconfirmed,
+			"unconfirmed": feedwire.DroppedUnconfirmed, "target": feedwire.DroppedTarget,
 		}},
 		{&feedfilterv1.Annotated{}, map[protoreflect.Name]protoreflect.FieldNumber{
 			"kind": feedwire.AnnotatedKind, "posts": feedwire.AnnotatedPosts,

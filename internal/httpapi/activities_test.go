@@ -169,6 +169,65 @@ func TestConfiguredKinds(t *testing.T) {
 		`{"posts":[{"id":"p","save":true}],"dropped":[{"id":"a","kind":"mute","actor":"2"},{"id":"g","kind":"glimpse"}],"degraded":[]}`)
 }
 
+// TestFacets: kinds of other facets have the same routes, and look at the facets of posts.
+func TestFacets(t *testing.T) {
+	kinds, err := activity.NewKinds(
+		activity.Kind{Name: "domain-mute", Plural: "domain-mutes", Target: "domain", Effect: activity.Drop},
+		activity.Kind{Name: "mute", Plural: "mutes", Target: activity.User, Effect: activity.Drop},
+		activity.Kind{Name: "follow", Plural: "follows", Target: "tag", Effect: activity.Annotate},
+		activity.Kind{Name: "read", Plural: "read", Target: "thread", Effect: activity.Drop, Window: time.Hour},
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newService(t, httpapi.Config{}, kinds)
+	s.want(t, "PUT", "/v1/users/1/domain-mutes/x.example", "", 200, yes)
+	s.want(t, "PUT", "/v1/users/1/domain-mutes/1", "", 200, yes) // nobody mutes themselves here
+	s.want(t, "POST", "/v1/activities", `{"activities":[{"user":"1","kind":"follow","target":"go","op":"add"}]}`, 200, `{"results":[{"changed":true}]}`)
+	s.want(t, "POST", "/v1/users/1/read", `{"posts":["t9"]}`, 200, `{"recorded":1}`)
+	s.want(t, "PUT", "/v1/users/1/mutes/go", "", 200, yes) // an id of one facet is no id of another
+
+	post := func(id, facets string) string { return `{"id":"` + id + `","author":"2","facets":` + facets + `}` }
+	posts := `"posts":[` + strings.Join([]string{
+		post("a", `{"domain":["y.example","x.example"]}`), post("b", `{"tag":["redis","go"],"domain":["y.example"]}`),
+		post("c", `{"tag":["x.example"],"domain":["go"]}`), post("x.example", `{}`),
+		post("e", `{"thread":["t9"],"tag":["go"]}`), post("f", `{"domain":["1"]}`),
+	}, ",") + `],"annotate":["follow"]`
+	s.want(t, "POST", "/v1/feed/filter", `{"viewer":"1",`+posts+`}`, 200,
+		`{"posts":[{"id":"b","follow":true},{"id":"c","follow":false},{"id":"x.example","follow":false}],`+
+			`"dropped":[{"id":"a","kind":"domain-mute","target":"x.example"},{"id":"e","kind":"read","target":"t9"},`+
+			`{"id":"f","kind":"domain-mute","target":"1"}],"degraded":[]}`)
+	s.want(t, "POST", "/v1/feed/filter", `{"viewer":"1",`+posts+`,"exact":true,"answer":"dropped"}`, 200,
+		`{"dropped":[{"index":0,"kind":"domain-mute","target":"x.example"},{"index":4,"kind":"read","target":"t9","unconfirmed":true},`+
+			`{"index":5,"kind":"domain-mute","target":"1"}],"annotated":{"follow":[1]},"degraded":[]}`)
+	s.want(t, "POST", "/v1/feed/filter", `{"viewer":"2",`+posts+`,"answer":"dropped"}`, 200, `{"dropped":[],"annotated":{"follow":[]},"degraded":[]}`)
+	a := s.do(t, "POST", "/v1/feed/explain", `{"viewer":"1","post":`+post("a", `{"domain":["y.example","x.example"],"tag":["go"]}`)+`}`)
+	for _, want := range []string{
+		`{"kind":"domain-mute","effect":"drop","target":"x.example","direction":"by_viewer","certainty":"certain"`,
+		`{"kind":"follow","effect":"annotate","target":"go","direction":"by_viewer","certainty":"certain"`,
+	} {
+		if !strings.Contains(a.Body, want) || strings.Count(a.Body, `"effect"`) != 2 {
+			t.Errorf("explained: %s\nwant %s", a.Body, want)
+		}
+	}
+	if a := s.do(t, "GET", "/v1/users/1/domain-mutes", ""); a.Status != 200 || !strings.Contains(a.Body, `"target":"x.example"`) {
+		t.Errorf("listed: %d %s", a.Status, a.Body)
+	}
+	s.want(t, "DELETE", "/v1/users/1/domain-mutes/x.example", "", 200, yes)
+	s.want(t, "POST", "/v1/feed/filter", `{"viewer":"1","posts":[`+post("a", `{"domain":["x.example"]}`)+`]}`, 200,
+		`{"posts":[{"id":"a"}],"dropped":[],"degraded":[]}`)
+
+	for _, bad := range []struct{ facets, code, field string }{
+		{`{"domain":["a",""]}`, "invalid_id", "posts[0].facets.domain[1]"},
+		{`{"domain":["a"],"community":[]}`, "unknown_facet", "posts[0].facets.community"},
+		{`{"tag":[` + strings.TrimSuffix(strings.Repeat(`"a",`, 17), ",") + `]}`, "too_many_ids", "posts[0].facets.tag"},
+	} {
+		if a := s.do(t, "POST", "/v1/feed/filter", `{"viewer":"1","posts":[`+post("a", bad.facets)+`]}`); a.Code != bad.code || a.Field != bad.field {
+			t.Errorf("%s: %d %s", bad.facets, a.Status, a.Body)
+		}
+	}
+}
+
 // TestConcurrent: while users change their own activities and each other's, each call sees all
 // acknowledged changes of its user.
 func TestConcurrent(t *testing.T) {

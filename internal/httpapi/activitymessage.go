@@ -26,7 +26,17 @@ func (s *procedures) explainProcedure(
 	if p == nil {
 		return nil, refuse(codeMissingField, "post", "the field is missing")
 	}
-	e, err := s.explainPost(ctx, k, in.message.GetViewer(), feed.Post{ID: p.GetId(), Author: p.GetAuthor(), Actors: p.GetActors()})
+	post := []feed.Post{{ID: p.GetId(), Author: p.GetAuthor(), Actors: p.GetActors()}}
+	for i, f := range p.GetFacets() {
+		field := fmt.Sprintf("post.facets[%d]", i)
+		if len(f.GetPosts()) > 0 {
+			return nil, refuse(activity.CodeOutOfRange, field+".posts", "an explanation is about one post: leave this out")
+		}
+		if err := placeFacet(post, field, f.GetName(), f.GetIds(), make([]uint32, len(f.GetIds()))); err != nil {
+			return nil, err
+		}
+	}
+	e, err := s.explainPost(ctx, k, in.message.GetViewer(), post[0])
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +49,7 @@ func (s *procedures) explainProcedure(
 	}
 	for _, r := range e.Reasons {
 		res.Reasons = append(res.Reasons, &feedfilterv1.Reason{
-			Kind: r.Kind.Name, Effect: r.Kind.Effect.String(), Actor: r.Actor, Direction: direction(r.Direction),
+			Kind: r.Kind.Name, Effect: r.Kind.Effect.String(), Actor: r.Actor, Target: r.Target, Direction: direction(r.Direction),
 			Certainty: r.Certainty.String(), Since: stamp(r.Since), Until: stamp(r.Until), Parts: r.Parts,
 		})
 	}

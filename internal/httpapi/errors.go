@@ -103,8 +103,8 @@ func (p problem) status() int {
 		return http.StatusRequestEntityTooLarge
 	case codeUnsupportedMediaType:
 		return http.StatusUnsupportedMediaType
-	case activity.CodeUnknownKind, activity.CodeSelfBlock, activity.CodeUnsupportedOp, activity.CodeWrongEffect,
-		activity.CodeTooManyPages, activity.CodeTooManyIDs, codeUnknownOp:
+	case activity.CodeUnknownKind, activity.CodeUnknownFacet, activity.CodeSelfBlock, activity.CodeUnsupportedOp,
+		activity.CodeWrongEffect, activity.CodeTooManyPages, activity.CodeTooManyIDs, codeUnknownOp:
 		return http.StatusUnprocessableEntity
 	case codeUnavailable, codeOverloaded, codeAuditUnavailable:
 		return http.StatusServiceUnavailable

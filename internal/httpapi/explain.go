@@ -30,6 +30,7 @@ type explained struct {
 	Kind      string    `json:"kind"`
 	Effect    string    `json:"effect"`
 	Actor     string    `json:"actor,omitzero"`
+	Target    string    `json:"target,omitzero"`
 	Direction string    `json:"direction"`
 	Certainty string    `json:"certainty"`
 	Since     time.Time `json:"since,omitzero"`
@@ -69,7 +70,7 @@ func (s *service) explain(c echo.Context) error {
 	}
 	for i, r := range e.Reasons {
 		answer.Reasons[i] = explained{
-			Kind: r.Kind.Name, Effect: r.Kind.Effect.String(), Actor: r.Actor, Direction: direction(r.Direction),
+			Kind: r.Kind.Name, Effect: r.Kind.Effect.String(), Actor: r.Actor, Target: r.Target, Direction: direction(r.Direction),
 			Certainty: r.Certainty.String(), Since: r.Since, Until: r.Until, Parts: r.Parts,
 		}
 	}

@@ -35,6 +35,8 @@ type feedPost struct {
 	ID     string   `json:"id"`
 	Author string   `json:"author"`
 	Actors []string `json:"actors"`
+
+	Facets map[activity.Facet][]string `json:"facets"`
 }
 
 // degradedKind has the fields of an [activity.Degraded].

@@ -65,6 +65,7 @@ func newFeedAnswer(a feed.Answer, req feed.Request, form answerForm) *feedAnswer
 		if d.Unconfirmed {
 			scratch = feedwire.AppendNumber(scratch, feedwire.DroppedUnconfirmed, 1)
 		}
+		scratch = feedwire.AppendText(scratch, feedwire.DroppedTarget, d.Target)
 		dst = feedwire.AppendPart(dst, feedwire.Dropped, scratch)
 	}
 	for m, kind := range req.Annotate {

@@ -80,7 +80,15 @@ func feedRequest(m *feedfilterv1.FilterRequest) (feed.Request, answerForm, error
 	for i, author := range m.GetAuthors() {
 		req.Posts[i].Author = author
 	}
-	return req, form, placeActors(req.Posts, m.GetActors(), m.GetActorPosts())
+	if err := placeActors(req.Posts, m.GetActors(), m.GetActorPosts()); err != nil {
+		return feed.Request{}, 0, err
+	}
+	for i, f := range m.GetFacets() {
+		if err := placeFacet(req.Posts, fmt.Sprintf("facets[%d]", i), f.GetName(), f.GetIds(), f.GetPosts()); err != nil {
+			return feed.Request{}, 0, err
+		}
+	}
+	return req, form, nil
 }
 
 // limitOf checks a limit and returns it as an int.
@@ -93,21 +101,47 @@ func limitOf(limit uint32) (int, error) {
 
 // placeActors gives each post its actors. Actor i belongs to post on[i].
 func placeActors(posts []feed.Post, actors []string, on []uint32) error {
-	if len(actors) != len(on) {
-		return refuse(activity.CodeOutOfRange, "actor_posts", fmt.Sprintf("%d posts for %d actors", len(on), len(actors)))
+	return placeIDs(posts, actors, on, "actor_posts", func(p *feed.Post, of []string) error {
+		p.Actors = of
+		return nil
+	})
+}
+
+// placeFacet gives each post its ids of a facet, the field of the message.
+func placeFacet(posts []feed.Post, field, name string, ids []string, on []uint32) error {
+	facet := activity.Facet(name)
+	return placeIDs(posts, ids, on, field+".posts", func(p *feed.Post, of []string) error {
+		if _, twice := p.Facets[facet]; twice {
+			return refuse(codeDuplicateKey, field+".name", fmt.Sprintf("the facet %q occurs twice", name))
+		}
+		if p.Facets == nil {
+			p.Facets = make(map[activity.Facet][]string, 1)
+		}
+		p.Facets[facet] = of
+		return nil
+	})
+}
+
+// placeIDs calls place with each post that has ids, and these. ids[i] belongs to post on[i]. field
+// is the name of on in the message.
+func placeIDs(posts []feed.Post, ids []string, on []uint32, field string, place func(p *feed.Post, of []string) error) error {
+	if len(ids) != len(on) {
+		return refuse(activity.CodeOutOfRange, field, fmt.Sprintf("%d posts for %d ids", len(on), len(ids)))
 	}
 	for i := 0; i < len(on); {
 		post, from := on[i], i
 		if int64(post) >= int64(len(posts)) {
-			return refuse(activity.CodeOutOfRange, "actor_posts", fmt.Sprintf("no post has the index %d", post))
+			return refuse(activity.CodeOutOfRange, field, fmt.Sprintf("no post has the index %d", post))
 		}
 		for i < len(on) && on[i] == post {
 			i++
 		}
 		if i < len(on) && on[i] < post {
-			return refuse(activity.CodeOutOfRange, "actor_posts", fmt.Sprintf("%d after %d: must be in ascending order", on[i], post))
+			return refuse(activity.CodeOutOfRange, field, fmt.Sprintf("%d after %d: must be in ascending order", on[i], post))
 		}
-		posts[post].Actors = actors[from:i:i]
+		if err := place(&posts[post], ids[from:i:i]); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -127,7 +161,15 @@ func readFeedMessage(text string, in *room) (req feed.Request, form answerForm, 
 		return feed.Request{}, 0, false
 	}
 	req.Posts = in.posts
-	return req, form, placeActors(in.posts, in.actors, in.actorPosts) == nil
+	if placeActors(in.posts, in.actors, in.actorPosts) != nil {
+		return feed.Request{}, 0, false
+	}
+	for _, facet := range r.facets {
+		if !readFacet(facet, in.posts) {
+			return feed.Request{}, 0, false
+		}
+	}
+	return req, form, true
 }
 
 // messageReader reads the fields of a message in order. Each of its methods reports whether it
@@ -136,7 +178,8 @@ type messageReader struct {
 	text    string
 	at      int // index of the next byte
 	authors int
-	last    int // number of the last field
+	last    int      // number of the last field
+	facets  []string // not read yet: they come after the posts
 	room    *room
 }
 
@@ -176,7 +219,7 @@ func (r *messageReader) more(field byte) (s string, ok bool) {
 }
 
 // listed stores one value of a repeated field, and the values that follow it.
-func (r *messageReader) listed(number int, s string, req *feed.Request) bool {
+func (r *messageReader) listed(number int, s string, req *feed.Request) (ok bool) {
 	switch number {
 	case feedwire.Posts:
 		posts := r.room.posts
@@ -205,7 +248,11 @@ func (r *messageReader) listed(number int, s string, req *feed.Request) bool {
 		r.room.actors = actors
 		return len(actors) <= feed.MaxIDs
 	case feedwire.ActorPosts:
-		return r.packed(s)
+		r.room.actorPosts, ok = packed(r.room.actorPosts, s)
+		return ok
+	case feedwire.Facets:
+		r.facets = append(r.facets, s)
+		return len(r.facets) <= maxTexts
 	case feedwire.Annotate:
 		req.Annotate = append(req.Annotate, s)
 		return utf8.ValidString(s) && len(req.Annotate) <= maxTexts
@@ -247,17 +294,48 @@ func (r *messageReader) scalar(number int, req *feed.Request, form *answerForm) 
 	return false
 }
 
-// packed reads a packed list of numbers.
-func (r *messageReader) packed(s string) bool {
+// packed reads a packed list of numbers, and appends them to list.
+func packed(list []uint32, s string) ([]uint32, bool) {
 	numbers := messageReader{text: s}
 	for numbers.at < len(s) {
 		n, ok := numbers.number()
-		if !ok || len(r.room.actorPosts) == feed.MaxIDs {
+		if !ok || len(list) == feed.MaxIDs {
+			return list, false
+		}
+		list = append(list, uint32(n))
+	}
+	return list, true
+}
+
+// readFacet reads a Facet of a message, and gives the posts their ids.
+func readFacet(text string, posts []feed.Post) bool {
+	var name string
+	ids, on := make([]string, 0, len(posts)), make([]uint32, 0, len(posts))
+	r := messageReader{text: text}
+	for r.at < len(text) {
+		tag, ok := r.number()
+		number := int(tag >> 3)
+		if !ok || tag&7 != uint64(protowire.BytesType) || number < r.last || number == r.last && number != feedwire.FacetIDs {
 			return false
 		}
-		r.room.actorPosts = append(r.room.actorPosts, uint32(n))
+		r.last = number
+		s, ok := r.bytes()
+		switch {
+		case !ok || len(ids) > feed.MaxIDs:
+			return false
+		case number == feedwire.FacetName:
+			name = s
+		case number == feedwire.FacetIDs:
+			ids = append(ids, s)
+		case number == feedwire.FacetPosts:
+			if on, ok = packed(on, s); !ok {
+				return false
+			}
+		default:
+			return false
+		}
 	}
-	return true
+	return utf8.ValidString(name) && placeFacet(posts, "facets", name, ids, on) == nil
 }
 
 // number reads a varint below 2^28. Most have one byte.
@@ -319,6 +397,7 @@ func listLimits(message proto.Message) []listLimit {
 			{feedwire.Authors, "authors", feed.MaxPosts},
 			{feedwire.Actors, "actors", feed.MaxIDs},
 			{feedwire.Annotate, "annotate", maxTexts},
+			{feedwire.Facets, "facets", maxTexts},
 		}
 	case *feedfilterv1.RecordBatchRequest:
 		return []listLimit{{1, "activities", maxBatch}}

@@ -60,10 +60,28 @@ func feedMessages() map[string]bool {
 		Viewer: "1", Posts: []string{"a", "b", ""}, Authors: []string{"x", "", "é"}, Actors: []string{"u", "v", "w"}, ActorPosts: []uint32{0, 2, 2},
 		Kinds: &feedfilterv1.KindNames{Names: []string{"block", ""}}, Annotate: []string{"like", "x"}, Limit: 5000, RecordSeen: true, Exact: true,
 		Answer: feedfilterv1.Answer_ANSWER_DROPPED,
+		Facets: []*feedfilterv1.Facet{
+			{Name: "tag", Ids: []string{"go", "redis", ""}, Posts: []uint32{0, 0, 2}}, {Name: "domain", Ids: []string{"é"}, Posts: []uint32{2}}, {Name: "x"},
+		},
+	}
+	facets := func(all ...*feedfilterv1.Facet) string {
+		return text(&feedfilterv1.FilterRequest{Posts: []string{"a", "b"}, Facets: all})
 	}
 	return map[string]bool{
 		text(all): true,
-		"":        true,
+		facets():  true, facets(&feedfilterv1.Facet{}): true,
+		facets(&feedfilterv1.Facet{Name: "tag", Ids: []string{"go"}, Posts: []uint32{1}}):                          true,
+		facets(&feedfilterv1.Facet{Name: "tag", Ids: []string{"go"}}):                                              false,
+		facets(&feedfilterv1.Facet{Name: "tag", Posts: []uint32{1}}):                                               false,
+		facets(&feedfilterv1.Facet{Name: "tag", Ids: []string{"go"}, Posts: []uint32{2}}):                          false,
+		facets(&feedfilterv1.Facet{Name: "tag", Ids: []string{"a", "b"}, Posts: []uint32{1, 0}}):                   false,
+		facets(slices.Repeat([]*feedfilterv1.Facet{{Name: "tag", Ids: []string{"go"}, Posts: []uint32{0}}}, 2)...): false,
+		facets(&feedfilterv1.Facet{Ids: make([]string, feed.MaxIDs+1), Posts: make([]uint32, feed.MaxIDs+1)}):      false,
+		facets(slices.Repeat([]*feedfilterv1.Facet{{}}, maxTexts)...):                                              true,
+		facets(slices.Repeat([]*feedfilterv1.Facet{{}}, maxTexts+1)...):                                            false,
+		"\x62\x03\x0a\x01\xff": false, "\x62\x02\x10\x01": false, "\x62\x02\x22\x00": false, "\x62\x02\x0a\x01": false, "\x62\x04\x0a\x00\x0a\x00": false,
+		"\x62\x04\x12\x00\x0a\x00": false, "\x60\x01": false, "\x62\x03\x1a\x01\xff": false,
+		"": true,
 		text(&feedfilterv1.FilterRequest{Posts: posts}):                                                                      true,
 		text(&feedfilterv1.FilterRequest{Kinds: &feedfilterv1.KindNames{}, Answer: feedfilterv1.Answer_ANSWER_KEPT}):         true,
 		text(&feedfilterv1.FilterRequest{Viewer: strings.Repeat("x", 300)}):                                                  true,
@@ -99,7 +117,7 @@ func messagesAgree(t interface {
 	var m feedfilterv1.FilterRequest
 	if err := readMessage([]byte(text), &m); err != nil {
 		for _, p := range got.Posts { // the feed refuses these
-			if !utf8.ValidString(p.ID + "|" + p.Author + "|" + strings.Join(p.Actors, "|")) {
+			if !utf8.ValidString(p.ID + "|" + p.Author + "|" + strings.Join(p.Actors, "|") + "|" + fmt.Sprint(p.Facets)) {
 				return true
 			}
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/feed"
 )
 
@@ -128,9 +129,26 @@ func (r *feedReader) post(p *feed.Post) bool {
 			r.room.actors, ok = r.appendTexts(r.room.actors)
 			p.Actors = slices.Clip(r.room.actors[from:])
 			return 2, ok
+		case "facets":
+			p.Facets, ok = r.facets()
+			return 3, ok
 		}
 		return 0, false
 	})
+}
+
+// facets reads the ids of each facet.
+func (r *feedReader) facets() (map[activity.Facet][]string, bool) {
+	facets := make(map[activity.Facet][]string)
+	ok := r.object(func(name string) (field int, ok bool) {
+		facet := activity.Facet(name)
+		if _, twice := facets[facet]; twice {
+			return 0, false
+		}
+		facets[facet], ok = r.texts()
+		return len(facets), ok
+	})
+	return facets, ok
 }
 
 // texts reads an array of strings.

@@ -69,6 +69,9 @@ func appendReason(dst []byte, d feed.Dropped) []byte {
 	if d.Actor != "" {
 		dst = appendField(dst, `,"actor":`, d.Actor)
 	}
+	if d.Target != "" {
+		dst = appendField(dst, `,"target":`, d.Target)
+	}
 	if d.Unconfirmed {
 		dst = append(dst, `,"unconfirmed":true`...)
 	}

@@ -35,7 +35,7 @@ func (s *service) kinds(c echo.Context) error {
 	var answer kindsAnswer
 	for _, k := range s.activities.Kinds().All() {
 		a := kindAnswer{
-			Name: k.Name, Plural: k.Plural, Target: k.Target.String(), Effect: k.Effect.String(),
+			Name: k.Name, Plural: k.Plural, Target: string(k.Target), Effect: k.Effect.String(),
 			TwoWay: k.Reverse != "", Ledger: k.InLedger(), WindowSeconds: int64(k.Window.Seconds()),
 		}
 		if !k.InLedger() {

@@ -31,6 +31,7 @@ func ownKinds(t testing.TB) *activity.Kinds {
 		activity.Kind{Name: "seen", Plural: "seen", Target: activity.Post, Effect: activity.Drop, Window: time.Hour},
 		activity.Kind{Name: "super-like", Plural: "super-likes", Target: activity.Post, Effect: activity.Annotate, Limit: 3},
 		activity.Kind{Name: "mute", Plural: "mutes", Target: activity.User, Effect: activity.Drop},
+		activity.Kind{Name: "domain-mute", Plural: "domain-mutes", Target: "domain", Effect: activity.Drop, Limit: 2},
 		activity.Kind{
 			Name: "glimpse", Plural: "glimpses", Target: activity.Post, Effect: activity.Annotate, Window: time.Hour, Parts: 2, Most: 5000,
 		},
@@ -176,6 +177,7 @@ func TestEveryAnswerIsDescribed(t *testing.T) {
 	s.do(t, "PUT", "/v1/users/9/blocks/2", "") // over the limit of 1
 	for _, target := range []string{"a", "b", "c", "d"} {
 		s.do(t, "PUT", "/v1/users/9/super-likes/"+target, "")
+		s.do(t, "PUT", "/v1/users/9/domain-mutes/"+target, "")
 	}
 	s.do(t, "POST", "/v1/feed/explain", `{"viewer":"1","post":{"id":"p","author":"2","actors":[`+repeated(101, `"3"`)+`]}}`)
 	s.do(t, "GET", "/v1/ops/pages/5000000", "")

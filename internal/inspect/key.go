@@ -216,7 +216,7 @@ func (r *keyReader) readWindow(ctx context.Context) error {
 
 // key returns the hash of the key of a side.
 func (r *keyReader) key(s *KeySide) favfilter.Hash {
-	start := pages.KeyStart(r.seed, s.Kind, s.Owner, r.Kind.Target == activity.User)
+	start := pages.KeyStart(r.seed, s.Kind, s.Owner, string(r.Kind.Target))
 	return start.With(favfilter.HashKey(r.seed, s.Target))
 }
 
@@ -264,5 +264,5 @@ func (r *keyReader) verdict(s *KeySide) Verdict {
 
 // Key returns the key as text, such as "block:U1_U2".
 func (s *KeySide) Key(k activity.Kind) string {
-	return pages.Key(s.Kind, s.Owner, s.Target, k.Target == activity.User)
+	return pages.Key(s.Kind, s.Owner, string(k.Target), s.Target)
 }

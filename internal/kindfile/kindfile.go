@@ -119,7 +119,7 @@ func readKindEntry(text jsontext.Value) *kindEntry {
 func (e *kindEntry) added() activity.Kind {
 	k := activity.Kind{Name: e.name, Plural: e.name + "s"}
 	e.settle(&k)
-	if k.Target == 0 {
+	if k.Target == "" {
 		e.missing("target")
 	}
 	if k.Effect == 0 {
@@ -149,8 +149,8 @@ func (e *kindEntry) settle(k *activity.Kind) {
 	var twoWay bool
 	e.read("comment", &comment, "text")
 	e.read("plural", &k.Plural, "text")
-	choose(e, "target", &k.Target, activity.User, activity.Post)
-	choose(e, "effect", &k.Effect, activity.Drop, activity.Annotate)
+	e.readTarget(&k.Target)
+	e.readEffect(&k.Effect)
 	if e.read("two_way", &twoWay, "true or false") && twoWay != (k.Reverse != "") {
 		k.Reverse = ""
 		if twoWay {
@@ -188,23 +188,30 @@ func (e *kindEntry) read(name string, to any, want string) bool {
 	return ok
 }
 
-// choose reads a field that has one of two values.
-func choose[T interface {
-	comparable
-	fmt.Stringer
-}](e *kindEntry, name string, to *T, one, other T) {
-	var text string
-	if !e.read(name, &text, "text") {
+func (e *kindEntry) readTarget(to *activity.Facet) {
+	var facet activity.Facet
+	if !e.read("target", &facet, "text") {
 		return
 	}
-	switch text {
-	case one.String():
-		*to = one
-	case other.String():
-		*to = other
-	default:
-		e.mistake(fmt.Sprintf("%s: %q is neither %v nor %v", name, text, one, other))
+	if err := facet.Check(); err != nil {
+		e.mistake(fmt.Sprintf("target: %q: %v", facet, err))
+		return
 	}
+	*to = facet
+}
+
+func (e *kindEntry) readEffect(to *activity.Effect) {
+	var text string
+	if !e.read("effect", &text, "text") {
+		return
+	}
+	for _, effect := range []activity.Effect{activity.Drop, activity.Annotate} {
+		if text == effect.String() {
+			*to = effect
+			return
+		}
+	}
+	e.mistake(fmt.Sprintf("effect: %q is neither %v nor %v", text, activity.Drop, activity.Annotate))
 }
 
 func (e *kindEntry) mistake(what string) { e.mistakes = append(e.mistakes, what) }

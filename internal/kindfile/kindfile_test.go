@@ -140,7 +140,7 @@ func TestParseRefuses(t *testing.T) {
 		},
 		{kind(`,"window":"1d","parts":-1`), `kind "mute": -1 parts: 1 to 64, and only with a window`},
 		{kind(`,"window":"1d","limit":1`), `kind "mute": a kind with a window has no limit`},
-		{kind(`,"window":"1d"`), `kind "mute": a kind with a window needs posts as targets`},
+		{kind(`,"window":"1d"`), `kind "mute": a kind with a window cannot have users as targets`},
 		{kind(`,"window":"1d","two_way":true`), `kind "mute": a two-way kind has no window`},
 		{kind(`,"window":"0d"`), `kind "mute": window: "0d" is not a duration such as 30d, 12h or 1d12h`},
 		{kind(`,"window":""`), `kind "mute": window: "" is not a duration`},
@@ -159,7 +159,7 @@ func TestParseRefuses(t *testing.T) {
 		{kind(`,"comment":"` + "\xff" + `"`), "line 1: not JSON: invalid UTF-8"},
 		{
 			`{"kinds":[{"name":"mute","target":"author","effect":null}]}`,
-			`kind "mute": target: "author" is neither user nor post, effect: not text`,
+			`kind "mute": target: "author": the facet of people is called "user", effect: not text`,
 		},
 		{
 			`{"kinds":[{"name":"mute","target":1,"effect":"Drop"}]}`,
@@ -216,7 +216,7 @@ func TestParseNamesEveryMistake(t *testing.T) {
 		{"name":"y","target":"post","effect":"drop","plural":"likes"}]}`))
 	want := strings.Join([]string{
 		`kind "mute": ` + strings.Join([]string{
-			`target: "users" is neither user nor post`, `effect: "none" is neither drop nor annotate`, "two_way: not true or false",
+			`target: "users": the facet of people is called "user"`, `effect: "none" is neither drop nor annotate`, "two_way: not true or false",
 			`window: "1e9d" is not a duration such as 30d, 12h or 1d12h`, "parts: 0 is not 1 or more", "limit: 0 is not 1 or more",
 			`unknown field "until"`,
 		}, ", "),

@@ -165,6 +165,8 @@ func (e expansion) words() map[string]string {
 		effect = "Feeds of both users leave out posts with the other as author or actor."
 	case k.Target == activity.User:
 		effect = "Feeds of the user leave out posts with the target as author or actor."
+	case k.Target != activity.Post:
+		effect = fmt.Sprintf("Feeds of the user leave out posts with the target among the ids of their facet %q.", k.Target)
 	}
 	return map[string]string{"name": k.Name, "Name": camel(k.Name), "plural": k.Plural, "window": k.Window.String(), "effect": effect}
 }

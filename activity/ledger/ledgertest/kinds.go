@@ -16,15 +16,15 @@ import (
 func kindsOf(names ...string) (kinds []ledger.Kind) {
 	for _, name := range names {
 		kinds = append(kinds, map[string]ledger.Kind{
-			"block":   {Name: "block", Reverse: "blocked-by", Users: true},
-			"block2":  {Name: "block", Users: true},
-			"block3":  {Name: "block", Reverse: "avoided-by", Users: true},
-			"hide":    {Name: "hide"},
-			"hide2":   {Name: "hide", Users: true},
-			"mute":    {Name: "mute", Users: true},
-			"mute2":   {Name: "mute", Reverse: "muted-by", Users: true},
-			"silence": {Name: "silence", Users: true},
-			"flipped": {Name: "blocked-by", Reverse: "block", Users: true},
+			"block":   {Name: "block", Reverse: "blocked-by", Target: ledger.User},
+			"block2":  {Name: "block", Target: ledger.User},
+			"block3":  {Name: "block", Reverse: "avoided-by", Target: ledger.User},
+			"hide":    {Name: "hide", Target: ledger.Post},
+			"hide2":   {Name: "hide", Target: ledger.User},
+			"mute":    {Name: "mute", Target: ledger.User},
+			"mute2":   {Name: "mute", Reverse: "muted-by", Target: ledger.User},
+			"silence": {Name: "silence", Target: ledger.User},
+			"flipped": {Name: "blocked-by", Reverse: "block", Target: ledger.User},
 		}[name])
 	}
 	return kinds
@@ -92,9 +92,9 @@ func (s suite) kindsInUse(t *testing.T) {
 		}
 		declared(t, l, "block", "hide", "mute")
 	}
-	const blockWas, muteWas = `two-way with reverse "blocked-by"`, "one-way with users as targets"
+	const blockWas, muteWas = `two-way with reverse "blocked-by"`, `one-way with target "user"`
 	check("block", blockWas, "is not declared now", "hide", "mute")
-	check("block", blockWas, "is now declared one-way with users as targets", "block2", "hide", "mute")
+	check("block", blockWas, `is now declared one-way with target "user"`, "block2", "hide", "mute")
 	check("block", blockWas, `is now declared two-way with reverse "avoided-by"`, "block3", "mute")
 	check("block", blockWas, "is not declared now", "flipped", "hide", "mute")
 	check("mute", muteWas, "is not declared now", "block", "hide", "silence") // renamed
@@ -116,7 +116,7 @@ func (s suite) kindsInUse(t *testing.T) {
 	}
 	declared(t, l, "block3", "hide", "mute2", "silence")
 	// Rows of a kind that nobody declared prevent nothing.
-	if err := l.Declare(t.Context(), []ledger.Kind{{Name: "stray"}}); err != nil {
+	if err := l.Declare(t.Context(), []ledger.Kind{{Name: "stray", Target: ledger.Post}}); err != nil {
 		t.Error(err)
 	}
 	checkPage(t, l, 5, []ledger.Row{stray}, 1)
@@ -130,12 +130,13 @@ func (s suite) kindsInvalid(t *testing.T) {
 	}{
 		{[]ledger.Kind{{Name: ""}}, `name is empty`},
 		{[]ledger.Kind{{Name: "x\n"}}, `"x\n": name has`},
-		{[]ledger.Kind{{Name: "x"}, {Name: "y"}, {Name: "x", Users: true}}, `"x": duplicate name "x"`},
-		{[]ledger.Kind{{Name: "x"}, {Name: "y", Reverse: "x", Users: true}}, `"y": duplicate name "x"`},
-		{[]ledger.Kind{{Name: "x", Reverse: "x", Users: true}}, `"x": duplicate name "x"`},
-		{[]ledger.Kind{{Name: "x", Reverse: "y"}}, `"x": a reverse requires users`},
-		{[]ledger.Kind{{Name: "x", Reverse: "y\xff", Users: true}}, `"x": name is not valid`},
-		{[]ledger.Kind{{Name: strings.Repeat("x", 257)}}, `is longer than 256 bytes`},
+		{[]ledger.Kind{{Name: "x", Target: ledger.Post}, {Name: "y", Target: ledger.Post}, {Name: "x", Target: ledger.User}}, `"x": duplicate name "x"`},
+		{[]ledger.Kind{{Name: "x", Target: ledger.Post}, {Name: "y", Reverse: "x", Target: ledger.User}}, `"y": duplicate name "x"`},
+		{[]ledger.Kind{{Name: "x", Reverse: "x", Target: ledger.User}}, `"x": duplicate name "x"`},
+		{[]ledger.Kind{{Name: "x", Reverse: "y", Target: ledger.Post}}, `"x": a reverse requires the target "user"`},
+		{[]ledger.Kind{{Name: "x"}}, `"x": target is empty`},
+		{[]ledger.Kind{{Name: "x", Reverse: "y\xff", Target: ledger.User}}, `"x": name is not valid`},
+		{[]ledger.Kind{{Name: strings.Repeat("x", 257), Target: ledger.Post}}, `is longer than 256 bytes`},
 	} {
 		if err := l.Declare(t.Context(), c.kinds); err == nil || !strings.Contains(err.Error(), c.text) {
 			t.Errorf("%+v: error %v, want one with %s", c.kinds, err, c.text)

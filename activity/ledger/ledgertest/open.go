@@ -139,7 +139,7 @@ func calls(l *ledger.Ledger) map[string]func(ctx context.Context) error {
 		"Owned":            func(ctx context.Context) error { _, err := l.Owned(ctx, 0, "u1", nil, 1); return err },
 		"Naming":           func(ctx context.Context) error { _, err := l.Naming(ctx, 0, "u1", 1); return err },
 		"Kinds":            func(ctx context.Context) error { _, err := l.Kinds(ctx); return err },
-		"Declare":          func(ctx context.Context) error { return l.Declare(ctx, []ledger.Kind{{Name: "hide"}}) },
+		"Declare":          func(ctx context.Context) error { return l.Declare(ctx, kindsOf("hide")) },
 		"Checkpoint":       func(ctx context.Context) error { _, _, err := l.Checkpoint(ctx, "id"); return err },
 		"SetCheckpoint":    func(ctx context.Context) error { return l.SetCheckpoint(ctx, "id", "1") },
 		"RemoveCheckpoint": func(ctx context.Context) error { return l.SetCheckpoint(ctx, "id", "") },

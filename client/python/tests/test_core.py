@@ -1,5 +1,6 @@
 """Retries, times, errors and invalid answers, without a service."""
 
+import copy
 import json
 import random
 import time
@@ -28,7 +29,7 @@ from feedfilter import (
 )
 from feedfilter.v1.activity_pb2 import CountResponse, ListResponse, RecordRequest, RecordResponse
 from feedfilter.v1.error_pb2 import ErrorDetail
-from feedfilter.v1.feed_pb2 import FilterRequest, FilterResponse
+from feedfilter.v1.feed_pb2 import ExplainRequest, ExplainResponse, FilterRequest, FilterResponse
 
 from .conftest import Mute
 
@@ -257,7 +258,7 @@ def test_request_of_a_feed(script: Script) -> None:
         request: FilterRequest = FilterRequest.FromString(script.requests[-1].content)
         return request
 
-    with script.client(*[message(FilterResponse())] * 4) as c:
+    with script.client(*[message(FilterResponse())] * 5) as c:
         c.filter("1", [Post("p"), Post("q")])
         assert not sent().authors and not sent().HasField("kinds") and sent().limit == 0
         c.filter("1", [Post("p"), Post("q", "a", ("b", "c"))], kinds=[], limit=7)
@@ -266,7 +267,34 @@ def test_request_of_a_feed(script: Script) -> None:
         assert sent().limit == 7 and not sent().exact and not sent().record_seen
         c.filter("1", [], exact=True, record_seen=True, kinds=("hide", "seen"))
         assert sent().exact and sent().record_seen
-        assert list(sent().kinds.names) == ["hide", "seen"]
+        assert list(sent().kinds.names) == ["hide", "seen"] and not sent().facets
+        posts = [
+            Post("p", facets={"tag": ("a", "b")}),
+            Post("q"),
+            Post("r", facets={"domain": ["x"], "tag": ["a"]}),
+            Post("s", facets={"thread": []}),
+        ]
+        c.filter("1", posts)
+        assert [(f.name, list(f.ids), list(f.posts)) for f in sent().facets] == [
+            ("tag", ["a", "b", "a"], [0, 0, 2]),
+            ("domain", ["x"], [2]),
+            ("thread", [], []),
+        ]
+
+
+def test_request_of_an_explanation(script: Script) -> None:
+    with script.client(message(ExplainResponse())) as c:
+        c.explain("1", Post("p", "a", ["b"], {"tag": ("x", "y"), "domain": ["x"]}))
+    post = ExplainRequest.FromString(script.requests[0].content).post
+    assert (post.id, post.author, list(post.actors)) == ("p", "a", ["b"])
+    facets = [(f.name, list(f.ids), list(f.posts)) for f in post.facets]
+    assert facets == [("tag", ["x", "y"], []), ("domain", ["x"], [])]
+
+
+def test_posts_do_not_share_facets() -> None:
+    one, other = Post("p"), Post("p")
+    assert one == other and one.facets == {} and one.facets is not other.facets
+    assert copy.deepcopy(one) == one != Post("p", facets={"tag": ["x"]})
 
 
 AWARE = datetime(2030, 1, 1, tzinfo=timezone(timedelta(hours=-8)))
@@ -279,6 +307,8 @@ AWARE = datetime(2030, 1, 1, tzinfo=timezone(timedelta(hours=-8)))
         lambda c: c.filter("1", POSTS, limit=-1),
         lambda c: c.filter("1", POSTS, limit=1 << 32),
         lambda c: c.filter("\ud800", POSTS),
+        lambda c: c.filter("1", [Post("p", facets={"tag": ["\ud800"]})]),
+        lambda c: c.filter("1", [Post("p", facets={"\ud800": []})]),
         lambda c: c.record("1", BLOCKS, "2", until=AWARE.replace(tzinfo=None)),
         lambda c: c.record_batch([Activity("1", "block", "2", "undo")]),
         lambda c: list(c.record_stream([Activity("1", "block", "2", ADD, datetime(2020, 1, 1))])),
@@ -297,6 +327,8 @@ def test_requests_that_are_not_sent(script: Script, call: Callable[[Client], obj
         lambda c: c.filter("1", POSTS, kinds="block"),
         lambda c: c.filter("1", POSTS, annotate="like"),
         lambda c: c.filter("1", [Post("p", "a", "b")]),
+        lambda c: c.filter("1", [Post("p", "a", facets={"tag": "x"})]),
+        lambda c: c.explain("1", Post("p", "a", facets={"tag": "x"})),
         lambda c: c.record_posts("1", SEEN, "p7"),
         lambda c: c.preview("1", "block", "2"),
         lambda c: c.call("GET", "v1"),

@@ -133,7 +133,7 @@ def test_record_list_count_remove(client: Client, uid: UID) -> None:
     assert (oldest.target, oldest.until) == (uid("a"), None)
     assert abs(oldest.since - began) < timedelta(minutes=10)
     assert oldest.since.utcoffset() == timedelta(0)
-    assert client.count(me) == {"block": 2, "hide": 0, "like": 0}
+    assert client.count(me) == {"block": 2, "domain-mute": 0, "hide": 0, "like": 0}
     assert client.remove(me, BLOCKS, uid("a")) is True
     assert client.remove(me, BLOCKS, uid("a")) is False
     assert [item.target for item in client.list(me, BLOCKS)] == [uid("b")]
@@ -161,6 +161,28 @@ def test_explain(client: Client, uid: UID) -> None:
     assert block.since is not None
     assert (seen.kind, seen.certainty, len(seen.parts)) == ("seen", "unconfirmed", 1)
     assert (like.kind, like.effect, like.direction) == ("like", "annotate", "by_viewer")
+
+
+def test_facets(client: Client, uid: UID) -> None:
+    me, muted = uid("me"), uid("x.example")
+    assert client.record(me, "domain-mutes", muted)
+    assert client.remove(me, "domain-mutes", uid("y.example")) is False
+    posts = [
+        Post(uid("p0"), uid("a"), facets={"domain": [uid("y.example")]}),
+        Post(uid("p1"), uid("a"), facets={"domain": (uid("y.example"), muted)}),
+        Post(uid("p2"), muted, [muted]),  # another facet
+        Post(uid("p3"), uid("a"), facets={"domain": []}),
+        Post(uid("p4"), uid("a"), facets={"domain": [muted]}),
+    ]
+    feed = client.filter(me, posts)
+    assert feed.dropped == [Dropped(posts[i], i, "domain-mute", target=muted) for i in (1, 4)]
+    assert feed.kept == [posts[i] for i in (0, 2, 3)]
+    why = client.explain(me, posts[1])
+    [reason] = why.reasons
+    assert why.dropped and (reason.kind, reason.target, reason.actor) == ("domain-mute", muted, "")
+    assert (reason.direction, reason.certainty) == ("by_viewer", "certain")
+    assert not client.explain(me, posts[0]).dropped
+    assert [item.target for item in client.list(me, "domain-mutes")] == [muted]
 
 
 def test_history_of_window(client: Client, uid: UID) -> None:
@@ -245,7 +267,8 @@ def test_preview_kinds_ready_call(client: Client, uid: UID) -> None:
     assert preview == feedfilter.Preview(new=4, present=1, total=5, limit=4, over=True)
     assert client.preview(me, "like", [uid("p")]).limit is None
     kinds = {k.name: k for k in client.kinds()}
-    assert list(kinds) == ["block", "hide", "like", "seen"]
+    assert list(kinds) == ["block", "hide", "like", "seen", "domain-mute"]
+    assert kinds["domain-mute"].target == "domain"
     assert kinds["block"].two_way and kinds["block"].limit is None and kinds["block"].ledger
     assert kinds["hide"].limit == 4 and kinds["hide"].window_seconds is None
     assert kinds["seen"].window_seconds == 30 * 86400 and kinds["seen"].parts
@@ -294,6 +317,27 @@ now = datetime.now(timezone.utc)
             422,
             "too_many_ids",
             "posts[0].actors",
+        ),
+        (
+            lambda c: c.filter("1", [Post("p", "a", facets={"domain": ["x"] * 17})]),
+            InvalidRequestError,
+            422,
+            "too_many_ids",
+            "posts[0].facets.domain",
+        ),
+        (
+            lambda c: c.filter("1", [Post("p", "a"), Post("q", "a", facets={"tag": ["x"]})]),
+            InvalidRequestError,
+            422,
+            "unknown_facet",
+            "posts[1].facets.tag",
+        ),
+        (
+            lambda c: c.explain("1", Post("p", "a", facets={"tag": ["x"]})),
+            InvalidRequestError,
+            422,
+            "unknown_facet",
+            "post.facets.tag",
         ),
         (
             lambda c: c.filter("1", [Post("p", "a")] * 5001),

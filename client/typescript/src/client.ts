@@ -63,7 +63,8 @@ export class FeedFilter {
    */
   explain(viewer: string, post: Post, options?: CallOptions): Promise<Explanation> {
     const { id, author = "", actors = [] } = post;
-    const request = { viewer, post: { id, author, actors: [...actors] } };
+    const facets = Object.entries(post.facets ?? {}).map(([name, ids]) => ({ name, ids: ids.slice() })); // a text stays one, and is refused
+    const request = { viewer, post: { id, author, actors: [...actors], facets } };
     return this.#unary(FeedService.method.explain, request, explanationOf, options);
   }
 

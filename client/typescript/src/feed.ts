@@ -1,6 +1,6 @@
 import { fromBinary } from "@bufbuild/protobuf";
 import { unexpected } from "./errors.js";
-import { Answer, FilterRequestSchema, FilterResponseSchema, KindNamesSchema } from "./gen/feedfilter/v1/feed_pb.js";
+import { Answer, FacetSchema, FilterRequestSchema, FilterResponseSchema, KindNamesSchema } from "./gen/feedfilter/v1/feed_pb.js";
 import { degradedOf } from "./messages.js";
 import { wellFormed, wrong } from "./texts.js";
 import type { Dropped, Feed, FilterRequest, Post } from "./types.js";
@@ -19,11 +19,13 @@ export function encodeFilter(request: FilterRequest): Uint8Array {
   w.text(field.viewer.number, request.viewer, "viewer");
   let authors = false;
   let actors = false;
+  let facets = false;
   for (let i = 0; i < posts.length; i++) {
     const post = posts[i]!;
     w.text(field.posts.number, post.id, "posts", i, "id");
     authors ||= post.author !== undefined;
     actors ||= post.actors !== undefined;
+    facets ||= post.facets !== undefined;
   }
   for (let i = 0; authors && i < posts.length; i++) {
     w.text(field.authors.number, posts[i]!.author ?? "", "posts", i, "author");
@@ -39,6 +41,7 @@ export function encodeFilter(request: FilterRequest): Uint8Array {
   w.uint(field.recordSeen.number, Number(request.recordSeen ?? false));
   w.uint(field.exact.number, Number(request.exact ?? false));
   w.uint(field.answer.number, Answer.DROPPED);
+  if (facets) writeFacets(w, posts);
   return w.finish();
 }
 
@@ -53,6 +56,27 @@ function writeActors(w: Writer, posts: readonly Post[]): void {
   w.bytes(field.actorPosts.number, on.finish());
 }
 
+function writeFacets(w: Writer, posts: readonly Post[]): void {
+  const columns = new Map<string, { post: number; id: string }[]>();
+  for (let i = 0; i < posts.length; i++) {
+    for (const [name, ids] of Object.entries(posts[i]!.facets ?? {})) {
+      let column = columns.get(name);
+      if (column === undefined) columns.set(name, (column = []));
+      for (const id of ids) column.push({ post: i, id });
+    }
+  }
+  for (const [name, column] of columns) {
+    const { field } = FacetSchema;
+    const facet = new Writer(bound([name, ...column.map(({ id }) => id)]) + 5 * column.length + 6);
+    facet.text(field.name.number, name, "facets");
+    for (const { post, id } of column) facet.text(field.ids.number, id, "posts", post, `facets.${name}`);
+    const on = new Writer(5 * column.length);
+    for (const { post } of column) on.varint(post);
+    facet.bytes(field.posts.number, on.finish());
+    w.bytes(FilterRequestSchema.field.facets.number, facet.finish());
+  }
+}
+
 /** Returns an upper bound of the length of some fields with texts. */
 function bound(texts: readonly string[]): number {
   return texts.reduce((sum, text) => sum + 3 * (text?.length ?? 0) + 6, 0);
@@ -61,9 +85,12 @@ function bound(texts: readonly string[]): number {
 /** Returns an upper bound of the length of the message. */
 function longest(request: FilterRequest): number {
   let sum = 64 + bound([request.viewer, ...(request.kinds ?? []), ...(request.annotate ?? [])]);
-  for (const { id, author, actors } of request.posts) {
+  for (const { id, author, actors, facets } of request.posts) {
     sum += 3 * ((id?.length ?? 0) + (author?.length ?? 0)) + 12;
     if (actors) sum += bound(actors) + 5 * actors.length;
+    if (facets) {
+      for (const [name, ids] of Object.entries(facets)) sum += bound([name]) + bound(ids) + 5 * ids.length + 18;
+    }
   }
   return sum;
 }
@@ -137,10 +164,12 @@ export function decodeFeed<P extends Post>(request: FilterRequest<P>, bytes: Uin
   const dropped: Dropped<P>[] = [];
   const kept: P[] = [];
   let at = 0; // the first candidate that is not in either list
-  for (const { index, kind, actor, unconfirmed } of answer.dropped) {
+  for (const { index, kind, actor, target, unconfirmed } of answer.dropped) {
     if (index < at || index >= looked) throw odd();
     while (at < index) kept.push(posts[at++]!);
-    dropped.push({ post: posts[at++]!, index, kind, actor: actor || undefined, unconfirmed });
+    dropped.push({
+      post: posts[at++]!, index, kind, actor: actor || undefined, target: target || undefined, unconfirmed,
+    });
   }
   while (at < looked) kept.push(posts[at++]!);
   const annotated: Feed<P>["annotated"] = {};

@@ -33,6 +33,7 @@ export function explanationOf(m: ExplainResponse): Explanation {
       kind: r.kind,
       effect: r.effect as Reason["effect"],
       actor: r.actor || undefined,
+      target: r.target || undefined,
       direction: r.direction as Reason["direction"],
       certainty: r.certainty as Reason["certainty"],
       since: dateOf(r.since),

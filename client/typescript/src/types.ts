@@ -52,14 +52,16 @@ export interface Post {
   author?: string | undefined;
   /** Up to 100 other users on the post, who reposted it, or whom it quotes or mentions. */
   actors?: readonly string[] | undefined;
+  /** Other ids on the post, by the facet that kinds of the service target: up to 16 of each. */
+  facets?: Readonly<Record<string, readonly string[]>> | undefined;
 }
 
 /** Asks which of `posts` a viewer sees. */
 export interface FilterRequest<P extends Post = Post> {
   viewer: string;
   /**
-   * Up to 5,000 candidates in the order of the feed. Their ids of posts, authors and actors,
-   * including repeated ones, are up to 20,000.
+   * Up to 5,000 candidates in the order of the feed. Their ids of posts, authors, actors and
+   * facets, including repeated ones, are up to 20,000.
    */
   posts: readonly P[];
   /** The kinds to check, in this order. Default: every kind that drops. []: none. */
@@ -102,6 +104,8 @@ export interface Dropped<P extends Post = Post> {
   kind: Kind;
   /** The user, for kinds that target users. */
   actor: string | undefined;
+  /** The id, for kinds that target neither users nor posts. */
+  target: string | undefined;
   /** In an exact feed: the kind has a window, so nothing can confirm the reason. */
   unconfirmed: boolean;
 }
@@ -129,6 +133,8 @@ export interface Reason {
   effect: "drop" | "annotate";
   /** The user, for kinds that target users. */
   actor: string | undefined;
+  /** The id, for kinds that target neither users nor posts. */
+  target: string | undefined;
   /** Whose activity. */
   direction: "by_viewer" | "by_actor";
   /** Whether the ledger has it. "false": a false positive. "unconfirmed": of a window. */

@@ -26,6 +26,19 @@ test("a feed is encoded as its schema says", () => {
   assert.equal(message.$unknown, undefined);
 });
 
+test("facets are encoded in columns", () => {
+  const tags = ["go", "ö", "", "💡".repeat(64)];
+  const posts = [
+    { id: "p", facets: { tag: tags, domain: ["x.example"] } }, { id: "q" }, { id: "r", facets: { tag: [] } },
+    { id: "s", facets: { domain: ["y.example", "x.example"] } },
+  ];
+  const { facets } = fromBinary(FilterRequestSchema, encodeFilter({ viewer: "1", posts }));
+  assert.deepEqual(facets.map(({ name, ids, posts }) => ({ name, ids, posts })), [
+    { name: "tag", ids: tags, posts: [0, 0, 0, 0] },
+    { name: "domain", ids: ["x.example", "y.example", "x.example"], posts: [0, 3, 3] },
+  ]);
+});
+
 test("empty fields of a feed are not encoded", () => {
   const message = fromBinary(FilterRequestSchema, encodeFilter({ viewer: "1", posts: [{ id: "p" }] }));
   assert.deepEqual([message.authors, message.actors, message.actorPosts, message.kinds], [[], [], [], undefined]);
@@ -46,5 +59,7 @@ test("ids that UTF-8 cannot express are refused, with their place", () => {
   assert.throws(() => encodeFilter({ viewer: "1", posts: [{ id: "p" }, { id: `p${half}` }] }), wrong("posts[1].id"));
   assert.throws(() => encodeFilter({ viewer: "1", posts: [{ id: "p", author: half }] }), wrong("posts[0].author"));
   assert.throws(() => encodeFilter({ viewer: "1", posts: [{ id: "p", actors: ["1", half] }] }), wrong("posts[0].actors"));
+  const facets = { domain: ["1", half] };
+  assert.throws(() => encodeFilter({ viewer: "1", posts: [{ id: "p", facets }] }), wrong("posts[0].facets.domain"));
   assert.throws(() => encodeFilter({ viewer: "1", posts: [], annotate: [half] }), wrong("annotate"));
 });

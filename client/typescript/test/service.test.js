@@ -31,7 +31,7 @@ test("a feed drops posts for each reason, and keeps the caller's objects", async
   assert.deepEqual(feed.posts.map((post) => post.id), ["fine", "liked", "mine"]);
   assert.equal(feed.posts[0], posts[0]);
   const drop = (/** @type {number} */ index, /** @type {string} */ kind, /** @type {string | undefined} */ actor) => {
-    return { post: posts[index], index, kind, actor, unconfirmed: false };
+    return { post: posts[index], index, kind, actor, target: undefined, unconfirmed: false };
   };
   assert.deepEqual(feed.dropped, [
     drop(1, "block", blocked), drop(2, "block", blocker), drop(3, "block", blocked),
@@ -92,9 +92,29 @@ test("explain", async (t) => {
   assert.ok(why.page.keys >= 1 && why.page.bytes > 0);
   const [{ since, ...reason }] = why.reasons;
   assert.deepEqual([why.reasons.length, reason], [1, {
-    kind: "block", effect: "drop", actor: other, direction: "by_actor", certainty: "certain", until, parts: [],
+    kind: "block", effect: "drop", actor: other, target: undefined, direction: "by_actor", certainty: "certain", until, parts: [],
   }]);
   assert.ok(since && since.getTime() >= before && since.getTime() <= Date.now());
+});
+
+test("facets", async (t) => {
+  const ff = client(t);
+  const [me, domain] = [newUser(), newUser()];
+  await ff.record(me, "domain-mutes", domain);
+  const posts = [
+    { id: "a", author: "x", facets: { domain: ["y.example", domain] } }, { id: "b", author: domain, facets: { domain: [] } },
+    { id: "c", author: "x", facets: { domain: ["y.example"] } },
+  ];
+  const feed = await ff.filter({ viewer: me, posts });
+  assert.deepEqual(feed.posts, posts.slice(1));
+  assert.deepEqual(feed.dropped, [
+    { post: posts[0], index: 0, kind: "domain-mute", actor: undefined, target: domain, unconfirmed: false },
+  ]);
+  const { dropped, reasons } = await ff.explain(me, posts[0]);
+  assert.deepEqual([dropped, reasons.map(({ kind, target }) => [kind, target])], [true, [["domain-mute", domain]]]);
+  await assert.rejects(ff.filter({ viewer: me, posts: [{ ...posts[2], facets: { tag: ["x"] } }] }), {
+    code: "unknown_facet", status: 422, field: "posts[0].facets.tag",
+  });
 });
 
 test("record, remove, list and count", async (t) => {
@@ -106,7 +126,7 @@ test("record, remove, list and count", async (t) => {
   assert.equal(await ff.record(me, "likes", "a/b?c", { until }), true);
   const [item] = await all(ff.list(me, "likes"));
   assert.deepEqual([item.target, item.until], ["a/b?c", until]);
-  assert.deepEqual(await ff.count(me), { block: 0, hide: 0, like: 1, pin: 0 });
+  assert.deepEqual(await ff.count(me), { block: 0, hide: 0, like: 1, pin: 0, "domain-mute": 0 });
   assert.equal(await ff.remove(me, "likes", "a/b?c"), true);
   assert.equal(await ff.remove(me, "likes", "a/b?c"), false);
   assert.deepEqual(await all(ff.list(me, "likes")), []);
@@ -200,6 +220,12 @@ test("ids that are not strings are refused, not converted", async (t) => {
   await assert.rejects(ff.deleteUser(half), { code: "invalid_id" });
   await assert.rejects(ff.explain("1", { id: "p", author: half }), { code: "invalid_id", field: "post.author" });
   await assert.rejects(ff.filter({ viewer: "1", posts: [{ id: five }] }), { code: "invalid_type", field: "posts[0].id" });
+  /** @type {any} */
+  const text = { id: "p", author: "2", facets: { domain: "x.example" } }; // instead of a list
+  await assert.rejects(ff.filter({ viewer: "1", posts: [text] }), { code: "invalid_type" });
+  await assert.rejects(ff.explain("1", text), { code: "invalid_type" });
+  await assert.rejects(ff.explain("1", { id: "p", facets: { domain: [five] } }),
+    { code: "invalid_type", field: "post.facets[0].ids[0]" });
   await assert.rejects(ff.recordBatch([{ user: "1", kind: "block", target: half, op: "add" }]),
     { code: "invalid_id", field: "activities[0].target" });
 });
@@ -220,7 +246,7 @@ test("preview, export and deletion of a user", async (t) => {
   assert.deepEqual(exported[1].since, since);
   assert.equal(await ff.deleteUser(me), 3);
   assert.deepEqual(await all(ff.export(me)), []);
-  assert.deepEqual(await ff.count(other), { block: 0, hide: 0, like: 0, pin: 0 });
+  assert.deepEqual(await ff.count(other), { block: 0, hide: 0, like: 0, pin: 0, "domain-mute": 0 });
   assert.deepEqual((await ff.recordBatch(exported)).map(({ changed }) => changed), [true, true]);
 });
 
@@ -270,7 +296,7 @@ fetchTest("without Node.js, streams, sockets and certificates are refused", asyn
 
 test("calls about the service", async (t) => {
   const ff = client(t);
-  assert.deepEqual((await ff.kinds()).map(({ name }) => name), ["block", "hide", "like", "seen", "pin"]);
+  assert.deepEqual((await ff.kinds()).map(({ name }) => name), ["block", "hide", "like", "seen", "pin", "domain-mute"]);
   assert.deepEqual(await ff.ready(), { status: "ready" });
   assert.ok((await ff.stats()).requests.total > 0);
   const { pages } = await ff.pages();

@@ -82,7 +82,7 @@ type Activity struct {
 	User string `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
 	// The name of the kind, such as "block".
 	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
-	// The user or post that it is about.
+	// The user, post or other id that it is about.
 	Target string `protobuf:"bytes,3,opt,name=target,proto3" json:"target,omitempty"`
 	// What to do.
 	Op Op `protobuf:"varint,4,opt,name=op,proto3,enum=feedfilter.v1.Op" json:"op,omitempty"`
@@ -175,7 +175,7 @@ type RecordRequest struct {
 	User string `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
 	// The plural of the kind, such as "blocks".
 	Plural string `protobuf:"bytes,2,opt,name=plural,proto3" json:"plural,omitempty"`
-	// The user or post that it is about.
+	// The user, post or other id that it is about.
 	Target string `protobuf:"bytes,3,opt,name=target,proto3" json:"target,omitempty"`
 	// What to do.
 	Op Op `protobuf:"varint,4,opt,name=op,proto3,enum=feedfilter.v1.Op" json:"op,omitempty"`
@@ -776,7 +776,7 @@ func (x *ListResponse) GetNext() string {
 // Item is one activity of a list.
 type Item struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The user or post that it is about.
+	// The user, post or other id that it is about.
 	Target string `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"`
 	// When the activity was recorded.
 	Since *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=since,proto3" json:"since,omitempty"`

@@ -104,7 +104,9 @@ type FilterRequest struct {
 	// Confirms each hit of the filter in the ledger.
 	Exact bool `protobuf:"varint,10,opt,name=exact,proto3" json:"exact,omitempty"`
 	// What the answer lists.
-	Answer        Answer `protobuf:"varint,11,opt,name=answer,proto3,enum=feedfilter.v1.Answer" json:"answer,omitempty"`
+	Answer Answer `protobuf:"varint,11,opt,name=answer,proto3,enum=feedfilter.v1.Answer" json:"answer,omitempty"`
+	// Other ids on the posts, one message for each facet that they have ids of.
+	Facets        []*Facet `protobuf:"bytes,12,rep,name=facets,proto3" json:"facets,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -216,6 +218,78 @@ func (x *FilterRequest) GetAnswer() Answer {
 	return Answer_ANSWER_UNSPECIFIED
 }
 
+func (x *FilterRequest) GetFacets() []*Facet {
+	if x != nil {
+		return x.Facets
+	}
+	return nil
+}
+
+// Facet holds ids of one facet, which kinds name as their target.
+type Facet struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Such as "domain". Facets that no kind targets are refused.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The ids, up to 16 for each post.
+	Ids []string `protobuf:"bytes,2,rep,name=ids,proto3" json:"ids,omitempty"`
+	// The index in FilterRequest.posts of the post that each of `ids` is on, in ascending order. Empty
+	// in a Post.
+	Posts         []uint32 `protobuf:"varint,3,rep,packed,name=posts,proto3" json:"posts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Facet) Reset() {
+	*x = Facet{}
+	mi := &file_feedfilter_v1_feed_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Facet) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Facet) ProtoMessage() {}
+
+func (x *Facet) ProtoReflect() protoreflect.Message {
+	mi := &file_feedfilter_v1_feed_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Facet.ProtoReflect.Descriptor instead.
+func (*Facet) Descriptor() ([]byte, []int) {
+	return file_feedfilter_v1_feed_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Facet) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Facet) GetIds() []string {
+	if x != nil {
+		return x.Ids
+	}
+	return nil
+}
+
+func (x *Facet) GetPosts() []uint32 {
+	if x != nil {
+		return x.Posts
+	}
+	return nil
+}
+
 // KindNames is a list of kinds.
 type KindNames struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -227,7 +301,7 @@ type KindNames struct {
 
 func (x *KindNames) Reset() {
 	*x = KindNames{}
-	mi := &file_feedfilter_v1_feed_proto_msgTypes[1]
+	mi := &file_feedfilter_v1_feed_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -239,7 +313,7 @@ func (x *KindNames) String() string {
 func (*KindNames) ProtoMessage() {}
 
 func (x *KindNames) ProtoReflect() protoreflect.Message {
-	mi := &file_feedfilter_v1_feed_proto_msgTypes[1]
+	mi := &file_feedfilter_v1_feed_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -252,7 +326,7 @@ func (x *KindNames) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KindNames.ProtoReflect.Descriptor instead.
 func (*KindNames) Descriptor() ([]byte, []int) {
-	return file_feedfilter_v1_feed_proto_rawDescGZIP(), []int{1}
+	return file_feedfilter_v1_feed_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *KindNames) GetNames() []string {
@@ -281,7 +355,7 @@ type FilterResponse struct {
 
 func (x *FilterResponse) Reset() {
 	*x = FilterResponse{}
-	mi := &file_feedfilter_v1_feed_proto_msgTypes[2]
+	mi := &file_feedfilter_v1_feed_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -293,7 +367,7 @@ func (x *FilterResponse) String() string {
 func (*FilterResponse) ProtoMessage() {}
 
 func (x *FilterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_feedfilter_v1_feed_proto_msgTypes[2]
+	mi := &file_feedfilter_v1_feed_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -306,7 +380,7 @@ func (x *FilterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FilterResponse.ProtoReflect.Descriptor instead.
 func (*FilterResponse) Descriptor() ([]byte, []int) {
-	return file_feedfilter_v1_feed_proto_rawDescGZIP(), []int{2}
+	return file_feedfilter_v1_feed_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *FilterResponse) GetKept() []uint32 {
@@ -354,14 +428,16 @@ type Dropped struct {
 	// The user, for kinds that target users.
 	Actor string `protobuf:"bytes,3,opt,name=actor,proto3" json:"actor,omitempty"`
 	// For exact feeds: the kind has a window, so nothing can confirm the reason.
-	Unconfirmed   bool `protobuf:"varint,4,opt,name=unconfirmed,proto3" json:"unconfirmed,omitempty"`
+	Unconfirmed bool `protobuf:"varint,4,opt,name=unconfirmed,proto3" json:"unconfirmed,omitempty"`
+	// The id, for kinds that target neither users nor posts.
+	Target        string `protobuf:"bytes,5,opt,name=target,proto3" json:"target,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Dropped) Reset() {
 	*x = Dropped{}
-	mi := &file_feedfilter_v1_feed_proto_msgTypes[3]
+	mi := &file_feedfilter_v1_feed_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -373,7 +449,7 @@ func (x *Dropped) String() string {
 func (*Dropped) ProtoMessage() {}
 
 func (x *Dropped) ProtoReflect() protoreflect.Message {
-	mi := &file_feedfilter_v1_feed_proto_msgTypes[3]
+	mi := &file_feedfilter_v1_feed_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -386,7 +462,7 @@ func (x *Dropped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dropped.ProtoReflect.Descriptor instead.
 func (*Dropped) Descriptor() ([]byte, []int) {
-	return file_feedfilter_v1_feed_proto_rawDescGZIP(), []int{3}
+	return file_feedfilter_v1_feed_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Dropped) GetIndex() uint32 {
@@ -417,6 +493,13 @@ func (x *Dropped) GetUnconfirmed() bool {
 	return false
 }
 
+func (x *Dropped) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
 // Annotated lists the kept candidates that a kind annotates.
 type Annotated struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -430,7 +513,7 @@ type Annotated struct {
 
 func (x *Annotated) Reset() {
 	*x = Annotated{}
-	mi := &file_feedfilter_v1_feed_proto_msgTypes[4]
+	mi := &file_feedfilter_v1_feed_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -442,7 +525,7 @@ func (x *Annotated) String() string {
 func (*Annotated) ProtoMessage() {}
 
 func (x *Annotated) ProtoReflect() protoreflect.Message {
-	mi := &file_feedfilter_v1_feed_proto_msgTypes[4]
+	mi := &file_feedfilter_v1_feed_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -455,7 +538,7 @@ func (x *Annotated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Annotated.ProtoReflect.Descriptor instead.
 func (*Annotated) Descriptor() ([]byte, []int) {
-	return file_feedfilter_v1_feed_proto_rawDescGZIP(), []int{4}
+	return file_feedfilter_v1_feed_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Annotated) GetKind() string {
@@ -485,7 +568,7 @@ type Degraded struct {
 
 func (x *Degraded) Reset() {
 	*x = Degraded{}
-	mi := &file_feedfilter_v1_feed_proto_msgTypes[5]
+	mi := &file_feedfilter_v1_feed_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -497,7 +580,7 @@ func (x *Degraded) String() string {
 func (*Degraded) ProtoMessage() {}
 
 func (x *Degraded) ProtoReflect() protoreflect.Message {
-	mi := &file_feedfilter_v1_feed_proto_msgTypes[5]
+	mi := &file_feedfilter_v1_feed_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -510,7 +593,7 @@ func (x *Degraded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Degraded.ProtoReflect.Descriptor instead.
 func (*Degraded) Descriptor() ([]byte, []int) {
-	return file_feedfilter_v1_feed_proto_rawDescGZIP(), []int{5}
+	return file_feedfilter_v1_feed_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Degraded) GetKind() string {
@@ -540,7 +623,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_feedfilter_v1_feed_proto_msgTypes[6]
+	mi := &file_feedfilter_v1_feed_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -552,7 +635,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_feedfilter_v1_feed_proto_msgTypes[6]
+	mi := &file_feedfilter_v1_feed_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -565,7 +648,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_feedfilter_v1_feed_proto_rawDescGZIP(), []int{6}
+	return file_feedfilter_v1_feed_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ExplainRequest) GetViewer() string {
@@ -590,14 +673,16 @@ type Post struct {
 	// Its author.
 	Author string `protobuf:"bytes,2,opt,name=author,proto3" json:"author,omitempty"`
 	// Other users on the post.
-	Actors        []string `protobuf:"bytes,3,rep,name=actors,proto3" json:"actors,omitempty"`
+	Actors []string `protobuf:"bytes,3,rep,name=actors,proto3" json:"actors,omitempty"`
+	// Other ids on the post, one message for each facet.
+	Facets        []*Facet `protobuf:"bytes,4,rep,name=facets,proto3" json:"facets,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Post) Reset() {
 	*x = Post{}
-	mi := &file_feedfilter_v1_feed_proto_msgTypes[7]
+	mi := &file_feedfilter_v1_feed_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -609,7 +694,7 @@ func (x *Post) String() string {
 func (*Post) ProtoMessage() {}
 
 func (x *Post) ProtoReflect() protoreflect.Message {
-	mi := &file_feedfilter_v1_feed_proto_msgTypes[7]
+	mi := &file_feedfilter_v1_feed_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -622,7 +707,7 @@ func (x *Post) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Post.ProtoReflect.Descriptor instead.
 func (*Post) Descriptor() ([]byte, []int) {
-	return file_feedfilter_v1_feed_proto_rawDescGZIP(), []int{7}
+	return file_feedfilter_v1_feed_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Post) GetId() string {
@@ -646,6 +731,13 @@ func (x *Post) GetActors() []string {
 	return nil
 }
 
+func (x *Post) GetFacets() []*Facet {
+	if x != nil {
+		return x.Facets
+	}
+	return nil
+}
+
 // ExplainResponse says what a feed does with the candidate.
 type ExplainResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -663,7 +755,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_feedfilter_v1_feed_proto_msgTypes[8]
+	mi := &file_feedfilter_v1_feed_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -675,7 +767,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_feedfilter_v1_feed_proto_msgTypes[8]
+	mi := &file_feedfilter_v1_feed_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -688,7 +780,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_feedfilter_v1_feed_proto_rawDescGZIP(), []int{8}
+	return file_feedfilter_v1_feed_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ExplainResponse) GetDropped() bool {
@@ -737,14 +829,16 @@ type Reason struct {
 	// When it ends by itself; not set: never.
 	Until *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=until,proto3" json:"until,omitempty"`
 	// For a window: the beginnings of the parts that report it.
-	Parts         []string `protobuf:"bytes,8,rep,name=parts,proto3" json:"parts,omitempty"`
+	Parts []string `protobuf:"bytes,8,rep,name=parts,proto3" json:"parts,omitempty"`
+	// The id, for kinds that target neither users nor posts.
+	Target        string `protobuf:"bytes,9,opt,name=target,proto3" json:"target,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_feedfilter_v1_feed_proto_msgTypes[9]
+	mi := &file_feedfilter_v1_feed_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -756,7 +850,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_feedfilter_v1_feed_proto_msgTypes[9]
+	mi := &file_feedfilter_v1_feed_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -769,7 +863,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_feedfilter_v1_feed_proto_rawDescGZIP(), []int{9}
+	return file_feedfilter_v1_feed_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Reason) GetKind() string {
@@ -828,6 +922,13 @@ func (x *Reason) GetParts() []string {
 	return nil
 }
 
+func (x *Reason) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
 // Page describes a page of the filter.
 type Page struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -847,7 +948,7 @@ type Page struct {
 
 func (x *Page) Reset() {
 	*x = Page{}
-	mi := &file_feedfilter_v1_feed_proto_msgTypes[10]
+	mi := &file_feedfilter_v1_feed_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -859,7 +960,7 @@ func (x *Page) String() string {
 func (*Page) ProtoMessage() {}
 
 func (x *Page) ProtoReflect() protoreflect.Message {
-	mi := &file_feedfilter_v1_feed_proto_msgTypes[10]
+	mi := &file_feedfilter_v1_feed_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -872,7 +973,7 @@ func (x *Page) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Page.ProtoReflect.Descriptor instead.
 func (*Page) Descriptor() ([]byte, []int) {
-	return file_feedfilter_v1_feed_proto_rawDescGZIP(), []int{10}
+	return file_feedfilter_v1_feed_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Page) GetNumber() uint32 {
@@ -914,7 +1015,7 @@ var File_feedfilter_v1_feed_proto protoreflect.FileDescriptor
 
 const file_feedfilter_v1_feed_proto_rawDesc = "" +
 	"\n" +
-	"\x18feedfilter/v1/feed.proto\x12\rfeedfilter.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd8\x02\n" +
+	"\x18feedfilter/v1/feed.proto\x12\rfeedfilter.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x86\x03\n" +
 	"\rFilterRequest\x12\x16\n" +
 	"\x06viewer\x18\x01 \x01(\tR\x06viewer\x12\x14\n" +
 	"\x05posts\x18\x02 \x03(\tR\x05posts\x12\x18\n" +
@@ -929,7 +1030,12 @@ const file_feedfilter_v1_feed_proto_rawDesc = "" +
 	"recordSeen\x12\x14\n" +
 	"\x05exact\x18\n" +
 	" \x01(\bR\x05exact\x12-\n" +
-	"\x06answer\x18\v \x01(\x0e2\x15.feedfilter.v1.AnswerR\x06answer\"!\n" +
+	"\x06answer\x18\v \x01(\x0e2\x15.feedfilter.v1.AnswerR\x06answer\x12,\n" +
+	"\x06facets\x18\f \x03(\v2\x14.feedfilter.v1.FacetR\x06facets\"C\n" +
+	"\x05Facet\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
+	"\x03ids\x18\x02 \x03(\tR\x03ids\x12\x14\n" +
+	"\x05posts\x18\x03 \x03(\rR\x05posts\"!\n" +
 	"\tKindNames\x12\x14\n" +
 	"\x05names\x18\x01 \x03(\tR\x05names\"\xd7\x01\n" +
 	"\x0eFilterResponse\x12\x12\n" +
@@ -937,12 +1043,13 @@ const file_feedfilter_v1_feed_proto_rawDesc = "" +
 	"\adropped\x18\x02 \x03(\v2\x16.feedfilter.v1.DroppedR\adropped\x126\n" +
 	"\tannotated\x18\x03 \x03(\v2\x18.feedfilter.v1.AnnotatedR\tannotated\x12\x12\n" +
 	"\x04next\x18\x04 \x01(\rR\x04next\x123\n" +
-	"\bdegraded\x18\x05 \x03(\v2\x17.feedfilter.v1.DegradedR\bdegraded\"k\n" +
+	"\bdegraded\x18\x05 \x03(\v2\x17.feedfilter.v1.DegradedR\bdegraded\"\x83\x01\n" +
 	"\aDropped\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\rR\x05index\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
 	"\x05actor\x18\x03 \x01(\tR\x05actor\x12 \n" +
-	"\vunconfirmed\x18\x04 \x01(\bR\vunconfirmed\"5\n" +
+	"\vunconfirmed\x18\x04 \x01(\bR\vunconfirmed\x12\x16\n" +
+	"\x06target\x18\x05 \x01(\tR\x06target\"5\n" +
 	"\tAnnotated\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x14\n" +
 	"\x05posts\x18\x02 \x03(\rR\x05posts\"6\n" +
@@ -951,16 +1058,17 @@ const file_feedfilter_v1_feed_proto_rawDesc = "" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"Q\n" +
 	"\x0eExplainRequest\x12\x16\n" +
 	"\x06viewer\x18\x01 \x01(\tR\x06viewer\x12'\n" +
-	"\x04post\x18\x02 \x01(\v2\x13.feedfilter.v1.PostR\x04post\"F\n" +
+	"\x04post\x18\x02 \x01(\v2\x13.feedfilter.v1.PostR\x04post\"t\n" +
 	"\x04Post\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06author\x18\x02 \x01(\tR\x06author\x12\x16\n" +
-	"\x06actors\x18\x03 \x03(\tR\x06actors\"\xba\x01\n" +
+	"\x06actors\x18\x03 \x03(\tR\x06actors\x12,\n" +
+	"\x06facets\x18\x04 \x03(\v2\x14.feedfilter.v1.FacetR\x06facets\"\xba\x01\n" +
 	"\x0fExplainResponse\x12\x18\n" +
 	"\adropped\x18\x01 \x01(\bR\adropped\x12/\n" +
 	"\areasons\x18\x02 \x03(\v2\x15.feedfilter.v1.ReasonR\areasons\x12'\n" +
 	"\x04page\x18\x03 \x01(\v2\x13.feedfilter.v1.PageR\x04page\x123\n" +
-	"\bdegraded\x18\x04 \x03(\v2\x17.feedfilter.v1.DegradedR\bdegraded\"\x80\x02\n" +
+	"\bdegraded\x18\x04 \x03(\v2\x17.feedfilter.v1.DegradedR\bdegraded\"\x98\x02\n" +
 	"\x06Reason\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +
 	"\x06effect\x18\x02 \x01(\tR\x06effect\x12\x14\n" +
@@ -969,7 +1077,8 @@ const file_feedfilter_v1_feed_proto_rawDesc = "" +
 	"\tcertainty\x18\x05 \x01(\tR\tcertainty\x120\n" +
 	"\x05since\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
 	"\x05until\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x14\n" +
-	"\x05parts\x18\b \x03(\tR\x05parts\"\x94\x01\n" +
+	"\x05parts\x18\b \x03(\tR\x05parts\x12\x16\n" +
+	"\x06target\x18\t \x01(\tR\x06target\"\x94\x01\n" +
 	"\x04Page\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\x12\x12\n" +
@@ -997,43 +1106,46 @@ func file_feedfilter_v1_feed_proto_rawDescGZIP() []byte {
 }
 
 var file_feedfilter_v1_feed_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_feedfilter_v1_feed_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_feedfilter_v1_feed_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_feedfilter_v1_feed_proto_goTypes = []any{
 	(Answer)(0),                   // 0: feedfilter.v1.Answer
 	(*FilterRequest)(nil),         // 1: feedfilter.v1.FilterRequest
-	(*KindNames)(nil),             // 2: feedfilter.v1.KindNames
-	(*FilterResponse)(nil),        // 3: feedfilter.v1.FilterResponse
-	(*Dropped)(nil),               // 4: feedfilter.v1.Dropped
-	(*Annotated)(nil),             // 5: feedfilter.v1.Annotated
-	(*Degraded)(nil),              // 6: feedfilter.v1.Degraded
-	(*ExplainRequest)(nil),        // 7: feedfilter.v1.ExplainRequest
-	(*Post)(nil),                  // 8: feedfilter.v1.Post
-	(*ExplainResponse)(nil),       // 9: feedfilter.v1.ExplainResponse
-	(*Reason)(nil),                // 10: feedfilter.v1.Reason
-	(*Page)(nil),                  // 11: feedfilter.v1.Page
-	(*timestamppb.Timestamp)(nil), // 12: google.protobuf.Timestamp
+	(*Facet)(nil),                 // 2: feedfilter.v1.Facet
+	(*KindNames)(nil),             // 3: feedfilter.v1.KindNames
+	(*FilterResponse)(nil),        // 4: feedfilter.v1.FilterResponse
+	(*Dropped)(nil),               // 5: feedfilter.v1.Dropped
+	(*Annotated)(nil),             // 6: feedfilter.v1.Annotated
+	(*Degraded)(nil),              // 7: feedfilter.v1.Degraded
+	(*ExplainRequest)(nil),        // 8: feedfilter.v1.ExplainRequest
+	(*Post)(nil),                  // 9: feedfilter.v1.Post
+	(*ExplainResponse)(nil),       // 10: feedfilter.v1.ExplainResponse
+	(*Reason)(nil),                // 11: feedfilter.v1.Reason
+	(*Page)(nil),                  // 12: feedfilter.v1.Page
+	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
 }
 var file_feedfilter_v1_feed_proto_depIdxs = []int32{
-	2,  // 0: feedfilter.v1.FilterRequest.kinds:type_name -> feedfilter.v1.KindNames
+	3,  // 0: feedfilter.v1.FilterRequest.kinds:type_name -> feedfilter.v1.KindNames
 	0,  // 1: feedfilter.v1.FilterRequest.answer:type_name -> feedfilter.v1.Answer
-	4,  // 2: feedfilter.v1.FilterResponse.dropped:type_name -> feedfilter.v1.Dropped
-	5,  // 3: feedfilter.v1.FilterResponse.annotated:type_name -> feedfilter.v1.Annotated
-	6,  // 4: feedfilter.v1.FilterResponse.degraded:type_name -> feedfilter.v1.Degraded
-	8,  // 5: feedfilter.v1.ExplainRequest.post:type_name -> feedfilter.v1.Post
-	10, // 6: feedfilter.v1.ExplainResponse.reasons:type_name -> feedfilter.v1.Reason
-	11, // 7: feedfilter.v1.ExplainResponse.page:type_name -> feedfilter.v1.Page
-	6,  // 8: feedfilter.v1.ExplainResponse.degraded:type_name -> feedfilter.v1.Degraded
-	12, // 9: feedfilter.v1.Reason.since:type_name -> google.protobuf.Timestamp
-	12, // 10: feedfilter.v1.Reason.until:type_name -> google.protobuf.Timestamp
-	1,  // 11: feedfilter.v1.FeedService.Filter:input_type -> feedfilter.v1.FilterRequest
-	7,  // 12: feedfilter.v1.FeedService.Explain:input_type -> feedfilter.v1.ExplainRequest
-	3,  // 13: feedfilter.v1.FeedService.Filter:output_type -> feedfilter.v1.FilterResponse
-	9,  // 14: feedfilter.v1.FeedService.Explain:output_type -> feedfilter.v1.ExplainResponse
-	13, // [13:15] is the sub-list for method output_type
-	11, // [11:13] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	2,  // 2: feedfilter.v1.FilterRequest.facets:type_name -> feedfilter.v1.Facet
+	5,  // 3: feedfilter.v1.FilterResponse.dropped:type_name -> feedfilter.v1.Dropped
+	6,  // 4: feedfilter.v1.FilterResponse.annotated:type_name -> feedfilter.v1.Annotated
+	7,  // 5: feedfilter.v1.FilterResponse.degraded:type_name -> feedfilter.v1.Degraded
+	9,  // 6: feedfilter.v1.ExplainRequest.post:type_name -> feedfilter.v1.Post
+	2,  // 7: feedfilter.v1.Post.facets:type_name -> feedfilter.v1.Facet
+	11, // 8: feedfilter.v1.ExplainResponse.reasons:type_name -> feedfilter.v1.Reason
+	12, // 9: feedfilter.v1.ExplainResponse.page:type_name -> feedfilter.v1.Page
+	7,  // 10: feedfilter.v1.ExplainResponse.degraded:type_name -> feedfilter.v1.Degraded
+	13, // 11: feedfilter.v1.Reason.since:type_name -> google.protobuf.Timestamp
+	13, // 12: feedfilter.v1.Reason.until:type_name -> google.protobuf.Timestamp
+	1,  // 13: feedfilter.v1.FeedService.Filter:input_type -> feedfilter.v1.FilterRequest
+	8,  // 14: feedfilter.v1.FeedService.Explain:input_type -> feedfilter.v1.ExplainRequest
+	4,  // 15: feedfilter.v1.FeedService.Filter:output_type -> feedfilter.v1.FilterResponse
+	10, // 16: feedfilter.v1.FeedService.Explain:output_type -> feedfilter.v1.ExplainResponse
+	15, // [15:17] is the sub-list for method output_type
+	13, // [13:15] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_feedfilter_v1_feed_proto_init() }
@@ -1047,7 +1159,7 @@ func file_feedfilter_v1_feed_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_feedfilter_v1_feed_proto_rawDesc), len(file_feedfilter_v1_feed_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   11,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -115,7 +115,7 @@ class Client:
         Args:
             viewer: The id of the user who looks at the feed.
             posts: Up to 5,000 candidates, in the order of the feed, with up to 20,000 ids of
-                posts, authors and actors, including repeated ones.
+                posts, authors, actors and facets, including repeated ones.
             kinds: The names of the kinds to check, in this order. None: every kind that drops.
                 Empty: none.
             annotate: The kinds to annotate kept posts with.
@@ -151,7 +151,7 @@ class Client:
         Args:
             user: The id of the user.
             plural: The plural of the kind, such as BLOCKS.
-            target: The id of the target, a user or a post.
+            target: The id of the target, such as a user or a post.
             until: When the activity ends by itself: an aware datetime in the future, up to the
                 year 9999. None: never.
             timeout: Replaces the client's, in seconds.

@@ -428,6 +428,8 @@ class Core:
             request = ExplainRequest(viewer=viewer)
             request.post.id, request.post.author = post.id, post.author
             request.post.actors.extend(wire.names("post.actors", post.actors))
+            for name, ids in post.facets.items():
+                request.post.facets.add(name=name, ids=wire.names(f"post.facets.{name}", ids))
             return wire.encoded(request)
 
         return Call(_procedure(FEED, "Explain"), content, wire.explanation_of)

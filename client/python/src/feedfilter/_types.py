@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Dict, FrozenSet, Generic, List, Optional, Sequence, TypeVar
+from typing import Dict, FrozenSet, Generic, List, Mapping, Optional, Sequence, TypeVar
 
 from ._errors import Error
 
@@ -26,11 +26,14 @@ class Post:
         author: The author's id, "" if unknown. Required if a checked kind targets users.
         actors: Up to 100 other users on the post, such as those who reposted it, or whom it
             quotes or mentions.
+        facets: Other ids on the post, by the facet that kinds of the service name as their target,
+            such as {"domain": ["x.example"]}: up to 16 ids of each.
     """
 
     id: str
     author: str = ""
     actors: Sequence[str] = ()
+    facets: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 P = TypeVar("P", bound=Post)
@@ -46,6 +49,7 @@ class Dropped(Generic[P]):
         kind: The kind that dropped it.
         actor: The author or actor that caused the drop, for kinds that target users; else "".
         unconfirmed: In exact feeds: the kind has a window, so nothing can confirm the reason.
+        target: The id, for kinds that target neither users nor posts; else "".
     """
 
     post: P
@@ -53,6 +57,7 @@ class Dropped(Generic[P]):
     kind: str
     actor: str = ""
     unconfirmed: bool = False
+    target: str = ""
 
 
 @dataclass(frozen=True)
@@ -103,6 +108,7 @@ class Reason:
         since: When the activity was done. None: unknown.
         until: When it ends by itself. None: never.
         parts: For a window: the beginnings of the parts that report the post.
+        target: The id, for kinds that target neither users nor posts; else "".
     """
 
     kind: str
@@ -113,6 +119,7 @@ class Reason:
     since: Optional[datetime] = None
     until: Optional[datetime] = None
     parts: Sequence[str] = ()
+    target: str = ""
 
 
 @dataclass(frozen=True)
@@ -158,7 +165,7 @@ class Activity:
     Attributes:
         user: The id of the user.
         kind: The name of the kind, such as "block".
-        target: The id of the target, a user or a post.
+        target: The id of the target, such as a user or a post.
         op: ADD or REMOVE.
         since: When it was done, to the microsecond. None: now. Only with ADD. A window keeps
             the activity from that time. If the window would already have forgotten it,
@@ -192,7 +199,7 @@ class Item:
     """One activity of a list.
 
     Attributes:
-        target: The id of the target, a user or a post.
+        target: The id of the target, such as a user or a post.
         since: When it was recorded.
         until: When it ends by itself. None: never.
     """
@@ -228,7 +235,7 @@ class Kind:
     Attributes:
         name: Its name in batches and feeds, such as "block".
         plural: Its name in calls about one kind, such as "blocks".
-        target: "user" or "post".
+        target: "user", "post" or the facet of the posts that it looks at.
         effect: "drop" or "annotate".
         two_way: Whether it also affects the target's feed.
         ledger: Whether the ledger keeps it. If not, it has a window.

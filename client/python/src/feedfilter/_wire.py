@@ -3,7 +3,7 @@
 import json
 import re
 from datetime import datetime, timedelta, timezone
-from typing import Any, List, Optional, Sequence, Type, TypeVar
+from typing import Any, Dict, List, Optional, Sequence, Type, TypeVar
 
 from ._errors import Error, InvalidRequestError, class_of
 from ._types import (
@@ -34,7 +34,7 @@ from .v1.activity_pb2 import (
     RecordBatchResponse,
 )
 from .v1.error_pb2 import ErrorDetail
-from .v1.feed_pb2 import ANSWER_DROPPED, ExplainResponse, FilterRequest, FilterResponse
+from .v1.feed_pb2 import ANSWER_DROPPED, ExplainResponse, Facet, FilterRequest, FilterResponse
 
 T = TypeVar("T")
 
@@ -105,10 +105,17 @@ def filter_request(
         exact=exact,
         answer=ANSWER_DROPPED,
     )
+    facets: Dict[str, Facet] = {}
     for index, post in enumerate(posts):
         if post.actors:
             request.actors.extend(names(f"posts[{index}].actors", post.actors))
             request.actor_posts.extend([index] * len(post.actors))
+        if post.facets:
+            for name, ids in post.facets.items():
+                if name not in facets:
+                    facets[name] = request.facets.add(name=name)
+                facets[name].ids.extend(names(f"posts[{index}].facets.{name}", ids))
+                facets[name].posts.extend([index] * len(ids))
     if kinds is not None:
         request.kinds.SetInParent()
         request.kinds.names.extend(names("kinds", kinds))
@@ -201,7 +208,7 @@ def feed_of(text: bytes, posts: Sequence[P], annotate: Sequence[str]) -> Feed[P]
         if not at <= index < checked:
             raise OddError(f"dropped index {index}, want {at} to {checked - 1}")
         kept.extend(posts[at:index])
-        dropped.append(Dropped(posts[index], index, d.kind, d.actor, d.unconfirmed))
+        dropped.append(Dropped(posts[index], index, d.kind, d.actor, d.unconfirmed, d.target))
         at = index + 1
     kept.extend(posts[at:checked])
     if [a.kind for a in answer.annotated] != list(annotate):
@@ -233,6 +240,7 @@ def explanation_of(text: bytes) -> Explanation:
                 since=time_of(r, "since"),
                 until=time_of(r, "until"),
                 parts=tuple(r.parts),
+                target=r.target,
             )
             for r in answer.reasons
         ],

@@ -27,16 +27,18 @@ class Degraded(_message.Message):
     def __init__(self, kind: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class Dropped(_message.Message):
-    __slots__ = ["actor", "index", "kind", "unconfirmed"]
+    __slots__ = ["actor", "index", "kind", "target", "unconfirmed"]
     ACTOR_FIELD_NUMBER: _ClassVar[int]
     INDEX_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
+    TARGET_FIELD_NUMBER: _ClassVar[int]
     UNCONFIRMED_FIELD_NUMBER: _ClassVar[int]
     actor: str
     index: int
     kind: str
+    target: str
     unconfirmed: bool
-    def __init__(self, index: _Optional[int] = ..., kind: _Optional[str] = ..., actor: _Optional[str] = ..., unconfirmed: bool = ...) -> None: ...
+    def __init__(self, index: _Optional[int] = ..., kind: _Optional[str] = ..., actor: _Optional[str] = ..., unconfirmed: bool = ..., target: _Optional[str] = ...) -> None: ...
 
 class ExplainRequest(_message.Message):
     __slots__ = ["post", "viewer"]
@@ -58,14 +60,25 @@ class ExplainResponse(_message.Message):
     reasons: _containers.RepeatedCompositeFieldContainer[Reason]
     def __init__(self, dropped: bool = ..., reasons: _Optional[_Iterable[_Union[Reason, _Mapping]]] = ..., page: _Optional[_Union[Page, _Mapping]] = ..., degraded: _Optional[_Iterable[_Union[Degraded, _Mapping]]] = ...) -> None: ...
 
+class Facet(_message.Message):
+    __slots__ = ["ids", "name", "posts"]
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    POSTS_FIELD_NUMBER: _ClassVar[int]
+    ids: _containers.RepeatedScalarFieldContainer[str]
+    name: str
+    posts: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, name: _Optional[str] = ..., ids: _Optional[_Iterable[str]] = ..., posts: _Optional[_Iterable[int]] = ...) -> None: ...
+
 class FilterRequest(_message.Message):
-    __slots__ = ["actor_posts", "actors", "annotate", "answer", "authors", "exact", "kinds", "limit", "posts", "record_seen", "viewer"]
+    __slots__ = ["actor_posts", "actors", "annotate", "answer", "authors", "exact", "facets", "kinds", "limit", "posts", "record_seen", "viewer"]
     ACTORS_FIELD_NUMBER: _ClassVar[int]
     ACTOR_POSTS_FIELD_NUMBER: _ClassVar[int]
     ANNOTATE_FIELD_NUMBER: _ClassVar[int]
     ANSWER_FIELD_NUMBER: _ClassVar[int]
     AUTHORS_FIELD_NUMBER: _ClassVar[int]
     EXACT_FIELD_NUMBER: _ClassVar[int]
+    FACETS_FIELD_NUMBER: _ClassVar[int]
     KINDS_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
     POSTS_FIELD_NUMBER: _ClassVar[int]
@@ -77,12 +90,13 @@ class FilterRequest(_message.Message):
     answer: Answer
     authors: _containers.RepeatedScalarFieldContainer[str]
     exact: bool
+    facets: _containers.RepeatedCompositeFieldContainer[Facet]
     kinds: KindNames
     limit: int
     posts: _containers.RepeatedScalarFieldContainer[str]
     record_seen: bool
     viewer: str
-    def __init__(self, viewer: _Optional[str] = ..., posts: _Optional[_Iterable[str]] = ..., authors: _Optional[_Iterable[str]] = ..., actors: _Optional[_Iterable[str]] = ..., actor_posts: _Optional[_Iterable[int]] = ..., kinds: _Optional[_Union[KindNames, _Mapping]] = ..., annotate: _Optional[_Iterable[str]] = ..., limit: _Optional[int] = ..., record_seen: bool = ..., exact: bool = ..., answer: _Optional[_Union[Answer, str]] = ...) -> None: ...
+    def __init__(self, viewer: _Optional[str] = ..., posts: _Optional[_Iterable[str]] = ..., authors: _Optional[_Iterable[str]] = ..., actors: _Optional[_Iterable[str]] = ..., actor_posts: _Optional[_Iterable[int]] = ..., kinds: _Optional[_Union[KindNames, _Mapping]] = ..., annotate: _Optional[_Iterable[str]] = ..., limit: _Optional[int] = ..., record_seen: bool = ..., exact: bool = ..., answer: _Optional[_Union[Answer, str]] = ..., facets: _Optional[_Iterable[_Union[Facet, _Mapping]]] = ...) -> None: ...
 
 class FilterResponse(_message.Message):
     __slots__ = ["annotated", "degraded", "dropped", "kept", "next"]
@@ -119,17 +133,19 @@ class Page(_message.Message):
     def __init__(self, number: _Optional[int] = ..., sequence: _Optional[int] = ..., keys: _Optional[int] = ..., bytes: _Optional[int] = ..., false_positive_rate: _Optional[float] = ...) -> None: ...
 
 class Post(_message.Message):
-    __slots__ = ["actors", "author", "id"]
+    __slots__ = ["actors", "author", "facets", "id"]
     ACTORS_FIELD_NUMBER: _ClassVar[int]
     AUTHOR_FIELD_NUMBER: _ClassVar[int]
+    FACETS_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     actors: _containers.RepeatedScalarFieldContainer[str]
     author: str
+    facets: _containers.RepeatedCompositeFieldContainer[Facet]
     id: str
-    def __init__(self, id: _Optional[str] = ..., author: _Optional[str] = ..., actors: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, id: _Optional[str] = ..., author: _Optional[str] = ..., actors: _Optional[_Iterable[str]] = ..., facets: _Optional[_Iterable[_Union[Facet, _Mapping]]] = ...) -> None: ...
 
 class Reason(_message.Message):
-    __slots__ = ["actor", "certainty", "direction", "effect", "kind", "parts", "since", "until"]
+    __slots__ = ["actor", "certainty", "direction", "effect", "kind", "parts", "since", "target", "until"]
     ACTOR_FIELD_NUMBER: _ClassVar[int]
     CERTAINTY_FIELD_NUMBER: _ClassVar[int]
     DIRECTION_FIELD_NUMBER: _ClassVar[int]
@@ -137,6 +153,7 @@ class Reason(_message.Message):
     KIND_FIELD_NUMBER: _ClassVar[int]
     PARTS_FIELD_NUMBER: _ClassVar[int]
     SINCE_FIELD_NUMBER: _ClassVar[int]
+    TARGET_FIELD_NUMBER: _ClassVar[int]
     UNTIL_FIELD_NUMBER: _ClassVar[int]
     actor: str
     certainty: str
@@ -145,8 +162,9 @@ class Reason(_message.Message):
     kind: str
     parts: _containers.RepeatedScalarFieldContainer[str]
     since: _timestamp_pb2.Timestamp
+    target: str
     until: _timestamp_pb2.Timestamp
-    def __init__(self, kind: _Optional[str] = ..., effect: _Optional[str] = ..., actor: _Optional[str] = ..., direction: _Optional[str] = ..., certainty: _Optional[str] = ..., since: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., until: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., parts: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, kind: _Optional[str] = ..., effect: _Optional[str] = ..., actor: _Optional[str] = ..., direction: _Optional[str] = ..., certainty: _Optional[str] = ..., since: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., until: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., parts: _Optional[_Iterable[str]] = ..., target: _Optional[str] = ...) -> None: ...
 
 class Answer(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = []

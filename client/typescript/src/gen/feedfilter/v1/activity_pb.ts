@@ -37,7 +37,7 @@ export type Activity = Message<"feedfilter.v1.Activity"> & {
   kind: string;
 
   /**
-   * The user or post that it is about.
+   * The user, post or other id that it is about.
    *
    * @generated from field: string target = 3;
    */
@@ -95,7 +95,7 @@ export type RecordRequest = Message<"feedfilter.v1.RecordRequest"> & {
   plural: string;
 
   /**
-   * The user or post that it is about.
+   * The user, post or other id that it is about.
    *
    * @generated from field: string target = 3;
    */
@@ -389,7 +389,7 @@ export const ListResponseSchema: GenMessage<ListResponse> = /*@__PURE__*/
  */
 export type Item = Message<"feedfilter.v1.Item"> & {
   /**
-   * The user or post that it is about.
+   * The user, post or other id that it is about.
    *
    * @generated from field: string target = 1;
    */

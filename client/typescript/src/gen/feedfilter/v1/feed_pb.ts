@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file feedfilter/v1/feed.proto.
  */
 export const file_feedfilter_v1_feed: GenFile = /*@__PURE__*/
-  fileDesc("ChhmZWVkZmlsdGVyL3YxL2ZlZWQucHJvdG8SDWZlZWRmaWx0ZXIudjEi+QEKDUZpbHRlclJlcXVlc3QSDgoGdmlld2VyGAEgASgJEg0KBXBvc3RzGAIgAygJEg8KB2F1dGhvcnMYAyADKAkSDgoGYWN0b3JzGAQgAygJEhMKC2FjdG9yX3Bvc3RzGAUgAygNEicKBWtpbmRzGAYgASgLMhguZmVlZGZpbHRlci52MS5LaW5kTmFtZXMSEAoIYW5ub3RhdGUYByADKAkSDQoFbGltaXQYCCABKA0SEwoLcmVjb3JkX3NlZW4YCSABKAgSDQoFZXhhY3QYCiABKAgSJQoGYW5zd2VyGAsgASgOMhUuZmVlZGZpbHRlci52MS5BbnN3ZXIiGgoJS2luZE5hbWVzEg0KBW5hbWVzGAEgAygJIq0BCg5GaWx0ZXJSZXNwb25zZRIMCgRrZXB0GAEgAygNEicKB2Ryb3BwZWQYAiADKAsyFi5mZWVkZmlsdGVyLnYxLkRyb3BwZWQSKwoJYW5ub3RhdGVkGAMgAygLMhguZmVlZGZpbHRlci52MS5Bbm5vdGF0ZWQSDAoEbmV4dBgEIAEoDRIpCghkZWdyYWRlZBgFIAMoCzIXLmZlZWRmaWx0ZXIudjEuRGVncmFkZWQiSgoHRHJvcHBlZBINCgVpbmRleBgBIAEoDRIMCgRraW5kGAIgASgJEg0KBWFjdG9yGAMgASgJEhMKC3VuY29uZmlybWVkGAQgASgIIigKCUFubm90YXRlZBIMCgRraW5kGAEgASgJEg0KBXBvc3RzGAIgAygNIigKCERlZ3JhZGVkEgwKBGtpbmQYASABKAkSDgoGcmVhc29uGAIgASgJIkMKDkV4cGxhaW5SZXF1ZXN0Eg4KBnZpZXdlchgBIAEoCRIhCgRwb3N0GAIgASgLMhMuZmVlZGZpbHRlci52MS5Qb3N0IjIKBFBvc3QSCgoCaWQYASABKAkSDgoGYXV0aG9yGAIgASgJEg4KBmFjdG9ycxgDIAMoCSKYAQoPRXhwbGFpblJlc3BvbnNlEg8KB2Ryb3BwZWQYASABKAgSJgoHcmVhc29ucxgCIAMoCzIVLmZlZWRmaWx0ZXIudjEuUmVhc29uEiEKBHBhZ2UYAyABKAsyEy5mZWVkZmlsdGVyLnYxLlBhZ2USKQoIZGVncmFkZWQYBCADKAsyFy5mZWVkZmlsdGVyLnYxLkRlZ3JhZGVkIsABCgZSZWFzb24SDAoEa2luZBgBIAEoCRIOCgZlZmZlY3QYAiABKAkSDQoFYWN0b3IYAyABKAkSEQoJZGlyZWN0aW9uGAQgASgJEhEKCWNlcnRhaW50eRgFIAEoCRIpCgVzaW5jZRgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKQoFdW50aWwYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBXBhcnRzGAggAygJImIKBFBhZ2USDgoGbnVtYmVyGAEgASgNEhAKCHNlcXVlbmNlGAIgASgEEgwKBGtleXMYAyABKAQSDQoFYnl0ZXMYBCABKAQSGwoTZmFsc2VfcG9zaXRpdmVfcmF0ZRgFIAEoASpFCgZBbnN3ZXISFgoSQU5TV0VSX1VOU1BFQ0lGSUVEEAASDwoLQU5TV0VSX0tFUFQQARISCg5BTlNXRVJfRFJPUFBFRBACMp4BCgtGZWVkU2VydmljZRJFCgZGaWx0ZXISHC5mZWVkZmlsdGVyLnYxLkZpbHRlclJlcXVlc3QaHS5mZWVkZmlsdGVyLnYxLkZpbHRlclJlc3BvbnNlEkgKB0V4cGxhaW4SHS5mZWVkZmlsdGVyLnYxLkV4cGxhaW5SZXF1ZXN0Gh4uZmVlZGZpbHRlci52MS5FeHBsYWluUmVzcG9uc2VCQ1pBZ2l0aHViLmNvbS9mZWVkZmlsdGVyL2ZlZWRmaWx0ZXIvcHJvdG8vZmVlZGZpbHRlci92MTtmZWVkZmlsdGVydjFiBnByb3RvMw", [file_google_protobuf_timestamp]);
+  fileDesc("ChhmZWVkZmlsdGVyL3YxL2ZlZWQucHJvdG8SDWZlZWRmaWx0ZXIudjEinwIKDUZpbHRlclJlcXVlc3QSDgoGdmlld2VyGAEgASgJEg0KBXBvc3RzGAIgAygJEg8KB2F1dGhvcnMYAyADKAkSDgoGYWN0b3JzGAQgAygJEhMKC2FjdG9yX3Bvc3RzGAUgAygNEicKBWtpbmRzGAYgASgLMhguZmVlZGZpbHRlci52MS5LaW5kTmFtZXMSEAoIYW5ub3RhdGUYByADKAkSDQoFbGltaXQYCCABKA0SEwoLcmVjb3JkX3NlZW4YCSABKAgSDQoFZXhhY3QYCiABKAgSJQoGYW5zd2VyGAsgASgOMhUuZmVlZGZpbHRlci52MS5BbnN3ZXISJAoGZmFjZXRzGAwgAygLMhQuZmVlZGZpbHRlci52MS5GYWNldCIxCgVGYWNldBIMCgRuYW1lGAEgASgJEgsKA2lkcxgCIAMoCRINCgVwb3N0cxgDIAMoDSIaCglLaW5kTmFtZXMSDQoFbmFtZXMYASADKAkirQEKDkZpbHRlclJlc3BvbnNlEgwKBGtlcHQYASADKA0SJwoHZHJvcHBlZBgCIAMoCzIWLmZlZWRmaWx0ZXIudjEuRHJvcHBlZBIrCglhbm5vdGF0ZWQYAyADKAsyGC5mZWVkZmlsdGVyLnYxLkFubm90YXRlZBIMCgRuZXh0GAQgASgNEikKCGRlZ3JhZGVkGAUgAygLMhcuZmVlZGZpbHRlci52MS5EZWdyYWRlZCJaCgdEcm9wcGVkEg0KBWluZGV4GAEgASgNEgwKBGtpbmQYAiABKAkSDQoFYWN0b3IYAyABKAkSEwoLdW5jb25maXJtZWQYBCABKAgSDgoGdGFyZ2V0GAUgASgJIigKCUFubm90YXRlZBIMCgRraW5kGAEgASgJEg0KBXBvc3RzGAIgAygNIigKCERlZ3JhZGVkEgwKBGtpbmQYASABKAkSDgoGcmVhc29uGAIgASgJIkMKDkV4cGxhaW5SZXF1ZXN0Eg4KBnZpZXdlchgBIAEoCRIhCgRwb3N0GAIgASgLMhMuZmVlZGZpbHRlci52MS5Qb3N0IlgKBFBvc3QSCgoCaWQYASABKAkSDgoGYXV0aG9yGAIgASgJEg4KBmFjdG9ycxgDIAMoCRIkCgZmYWNldHMYBCADKAsyFC5mZWVkZmlsdGVyLnYxLkZhY2V0IpgBCg9FeHBsYWluUmVzcG9uc2USDwoHZHJvcHBlZBgBIAEoCBImCgdyZWFzb25zGAIgAygLMhUuZmVlZGZpbHRlci52MS5SZWFzb24SIQoEcGFnZRgDIAEoCzITLmZlZWRmaWx0ZXIudjEuUGFnZRIpCghkZWdyYWRlZBgEIAMoCzIXLmZlZWRmaWx0ZXIudjEuRGVncmFkZWQi0AEKBlJlYXNvbhIMCgRraW5kGAEgASgJEg4KBmVmZmVjdBgCIAEoCRINCgVhY3RvchgDIAEoCRIRCglkaXJlY3Rpb24YBCABKAkSEQoJY2VydGFpbnR5GAUgASgJEikKBXNpbmNlGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCgV1bnRpbBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFcGFydHMYCCADKAkSDgoGdGFyZ2V0GAkgASgJImIKBFBhZ2USDgoGbnVtYmVyGAEgASgNEhAKCHNlcXVlbmNlGAIgASgEEgwKBGtleXMYAyABKAQSDQoFYnl0ZXMYBCABKAQSGwoTZmFsc2VfcG9zaXRpdmVfcmF0ZRgFIAEoASpFCgZBbnN3ZXISFgoSQU5TV0VSX1VOU1BFQ0lGSUVEEAASDwoLQU5TV0VSX0tFUFQQARISCg5BTlNXRVJfRFJPUFBFRBACMp4BCgtGZWVkU2VydmljZRJFCgZGaWx0ZXISHC5mZWVkZmlsdGVyLnYxLkZpbHRlclJlcXVlc3QaHS5mZWVkZmlsdGVyLnYxLkZpbHRlclJlc3BvbnNlEkgKB0V4cGxhaW4SHS5mZWVkZmlsdGVyLnYxLkV4cGxhaW5SZXF1ZXN0Gh4uZmVlZGZpbHRlci52MS5FeHBsYWluUmVzcG9uc2VCQ1pBZ2l0aHViLmNvbS9mZWVkZmlsdGVyL2ZlZWRmaWx0ZXIvcHJvdG8vZmVlZGZpbHRlci92MTtmZWVkZmlsdGVydjFiBnByb3RvMw", [file_google_protobuf_timestamp]);
 
 /**
  * FilterRequest holds the candidates in columns: candidate i is the post posts[i] by authors[i]. A
@@ -100,6 +100,13 @@ export type FilterRequest = Message<"feedfilter.v1.FilterRequest"> & {
    * @generated from field: feedfilter.v1.Answer answer = 11;
    */
   answer: Answer;
+
+  /**
+   * Other ids on the posts, one message for each facet that they have ids of.
+   *
+   * @generated from field: repeated feedfilter.v1.Facet facets = 12;
+   */
+  facets: Facet[];
 };
 
 /**
@@ -108,6 +115,42 @@ export type FilterRequest = Message<"feedfilter.v1.FilterRequest"> & {
  */
 export const FilterRequestSchema: GenMessage<FilterRequest> = /*@__PURE__*/
   messageDesc(file_feedfilter_v1_feed, 0);
+
+/**
+ * Facet holds ids of one facet, which kinds name as their target.
+ *
+ * @generated from message feedfilter.v1.Facet
+ */
+export type Facet = Message<"feedfilter.v1.Facet"> & {
+  /**
+   * Such as "domain". Facets that no kind targets are refused.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * The ids, up to 16 for each post.
+   *
+   * @generated from field: repeated string ids = 2;
+   */
+  ids: string[];
+
+  /**
+   * The index in FilterRequest.posts of the post that each of `ids` is on, in ascending order.
+   * Empty in a Post.
+   *
+   * @generated from field: repeated uint32 posts = 3;
+   */
+  posts: number[];
+};
+
+/**
+ * Describes the message feedfilter.v1.Facet.
+ * Use `create(FacetSchema)` to create a new message.
+ */
+export const FacetSchema: GenMessage<Facet> = /*@__PURE__*/
+  messageDesc(file_feedfilter_v1_feed, 1);
 
 /**
  * KindNames is a list of kinds.
@@ -128,7 +171,7 @@ export type KindNames = Message<"feedfilter.v1.KindNames"> & {
  * Use `create(KindNamesSchema)` to create a new message.
  */
 export const KindNamesSchema: GenMessage<KindNames> = /*@__PURE__*/
-  messageDesc(file_feedfilter_v1_feed, 1);
+  messageDesc(file_feedfilter_v1_feed, 2);
 
 /**
  * FilterResponse names candidates by their index in the request.
@@ -177,7 +220,7 @@ export type FilterResponse = Message<"feedfilter.v1.FilterResponse"> & {
  * Use `create(FilterResponseSchema)` to create a new message.
  */
 export const FilterResponseSchema: GenMessage<FilterResponse> = /*@__PURE__*/
-  messageDesc(file_feedfilter_v1_feed, 2);
+  messageDesc(file_feedfilter_v1_feed, 3);
 
 /**
  * Dropped is a candidate that is left out, with the first reason found.
@@ -212,6 +255,13 @@ export type Dropped = Message<"feedfilter.v1.Dropped"> & {
    * @generated from field: bool unconfirmed = 4;
    */
   unconfirmed: boolean;
+
+  /**
+   * The id, for kinds that target neither users nor posts.
+   *
+   * @generated from field: string target = 5;
+   */
+  target: string;
 };
 
 /**
@@ -219,7 +269,7 @@ export type Dropped = Message<"feedfilter.v1.Dropped"> & {
  * Use `create(DroppedSchema)` to create a new message.
  */
 export const DroppedSchema: GenMessage<Dropped> = /*@__PURE__*/
-  messageDesc(file_feedfilter_v1_feed, 3);
+  messageDesc(file_feedfilter_v1_feed, 4);
 
 /**
  * Annotated lists the kept candidates that a kind annotates.
@@ -247,7 +297,7 @@ export type Annotated = Message<"feedfilter.v1.Annotated"> & {
  * Use `create(AnnotatedSchema)` to create a new message.
  */
 export const AnnotatedSchema: GenMessage<Annotated> = /*@__PURE__*/
-  messageDesc(file_feedfilter_v1_feed, 4);
+  messageDesc(file_feedfilter_v1_feed, 5);
 
 /**
  * Degraded is a kind that could not be checked.
@@ -275,7 +325,7 @@ export type Degraded = Message<"feedfilter.v1.Degraded"> & {
  * Use `create(DegradedSchema)` to create a new message.
  */
 export const DegradedSchema: GenMessage<Degraded> = /*@__PURE__*/
-  messageDesc(file_feedfilter_v1_feed, 5);
+  messageDesc(file_feedfilter_v1_feed, 6);
 
 /**
  * ExplainRequest asks about one candidate.
@@ -303,7 +353,7 @@ export type ExplainRequest = Message<"feedfilter.v1.ExplainRequest"> & {
  * Use `create(ExplainRequestSchema)` to create a new message.
  */
 export const ExplainRequestSchema: GenMessage<ExplainRequest> = /*@__PURE__*/
-  messageDesc(file_feedfilter_v1_feed, 6);
+  messageDesc(file_feedfilter_v1_feed, 7);
 
 /**
  * Post is one candidate.
@@ -331,6 +381,13 @@ export type Post = Message<"feedfilter.v1.Post"> & {
    * @generated from field: repeated string actors = 3;
    */
   actors: string[];
+
+  /**
+   * Other ids on the post, one message for each facet.
+   *
+   * @generated from field: repeated feedfilter.v1.Facet facets = 4;
+   */
+  facets: Facet[];
 };
 
 /**
@@ -338,7 +395,7 @@ export type Post = Message<"feedfilter.v1.Post"> & {
  * Use `create(PostSchema)` to create a new message.
  */
 export const PostSchema: GenMessage<Post> = /*@__PURE__*/
-  messageDesc(file_feedfilter_v1_feed, 7);
+  messageDesc(file_feedfilter_v1_feed, 8);
 
 /**
  * ExplainResponse says what a feed does with the candidate.
@@ -380,7 +437,7 @@ export type ExplainResponse = Message<"feedfilter.v1.ExplainResponse"> & {
  * Use `create(ExplainResponseSchema)` to create a new message.
  */
 export const ExplainResponseSchema: GenMessage<ExplainResponse> = /*@__PURE__*/
-  messageDesc(file_feedfilter_v1_feed, 8);
+  messageDesc(file_feedfilter_v1_feed, 9);
 
 /**
  * Reason is one hit of the filter on a post, with the values of the JSON API.
@@ -443,6 +500,13 @@ export type Reason = Message<"feedfilter.v1.Reason"> & {
    * @generated from field: repeated string parts = 8;
    */
   parts: string[];
+
+  /**
+   * The id, for kinds that target neither users nor posts.
+   *
+   * @generated from field: string target = 9;
+   */
+  target: string;
 };
 
 /**
@@ -450,7 +514,7 @@ export type Reason = Message<"feedfilter.v1.Reason"> & {
  * Use `create(ReasonSchema)` to create a new message.
  */
 export const ReasonSchema: GenMessage<Reason> = /*@__PURE__*/
-  messageDesc(file_feedfilter_v1_feed, 9);
+  messageDesc(file_feedfilter_v1_feed, 10);
 
 /**
  * Page describes a page of the filter.
@@ -499,7 +563,7 @@ export type Page = Message<"feedfilter.v1.Page"> & {
  * Use `create(PageSchema)` to create a new message.
  */
 export const PageSchema: GenMessage<Page> = /*@__PURE__*/
-  messageDesc(file_feedfilter_v1_feed, 10);
+  messageDesc(file_feedfilter_v1_feed, 11);
 
 /**
  * Answer says what an answer to Filter lists.
