@@ -42,7 +42,7 @@ func strict() json.Options { //nolint:ireturn // what the library has for option
 			notNull[postsRequest](),
 			notNull[*int](), notNull[bool](),
 			notNull[explainRequest](), notNull[*feedPost](), notNull[previewRequest](), notNull[pagesRequest](), notNull[scrubRequest](),
-			notNull[filterRequest](), notNull[[]feedPost](), element[feedPost](feed.MaxPosts),
+			notNull[filterRequest](), notNull[[]feedPost](), notNull[map[activity.Facet][]string](), element[feedPost](feed.MaxPosts),
 			notNull[batchRequest](), notNull[[]batchLine](), element[batchLine](maxBatch),
 		)),
 	)

@@ -302,6 +302,8 @@ func malformedFeeds() []malformed {
 		{request: filterPath, body: viewer + `"posts":[{"id":"p","author":"2","facets":{"tag":["a"]}}]}`, status: 422, code: "unknown_facet", field: "posts[0].facets.tag"},
 		{request: filterPath, body: viewer + `"posts":[{"id":"p","author":"2","facets":{"user":["a"]}}]}`, status: 422, code: "unknown_facet", field: "posts[0].facets.user"},
 		{request: filterPath, body: viewer + `"posts":[{"id":"p","author":"2","facets":{"post":["a"]}}]}`, status: 422, code: "unknown_facet", field: "posts[0].facets.post"},
+		{request: filterPath, body: viewer + `"posts":[{"id":"p","author":"2","facets":null}]}`, status: 400, code: "invalid_type", field: "posts[0].facets"},
+		{request: filterPath, body: viewer + `"posts":[{"id":"p","author":"2","facets":{"tag":null}}]}`, status: 400, code: "invalid_type", field: "posts[0].facets.tag"},
 		{request: filterPath, body: viewer + `"posts":[{"id":"p","author":"2","facets":[]}]}`, status: 400, code: "invalid_type", field: "posts[0].facets"},
 		{request: filterPath, body: viewer + `"posts":[{"id":"p","author":"2","facets":{"tag":"a"}}]}`, status: 400, code: "invalid_type", field: "posts[0].facets.tag"},
 		{request: filterPath, body: viewer + `"posts":[{"id":"p","author":"2","facets":{"tag":[1]}}]}`, status: 400, code: "invalid_type", field: "posts[0].facets.tag[0]"},
