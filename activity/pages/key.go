@@ -7,10 +7,10 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// A key names an activity inside a page: "hide:U1_P2" means that user 1 hid post 2, "block:U1_U2"
-// that user 1 blocked user 2, "mute-tag:U1_tag:x" that user 1 muted the tag x. Ids have '_' written
-// as %5F and '%' as %25, and the name of a facet has no ':', so that no two activities share a key,
-// whatever their ids.
+// A key names an activity inside a page. "hide:U1_P2" means that user 1 hid post 2, and
+// "block:U1_U2" that user 1 blocked user 2. "mute-tag:U1_tag:x" means that user 1 muted the tag x.
+// Ids have '_' written as %5F and '%' as %25, and the name of a facet has no ':'. So no two
+// activities share a key, whatever their ids.
 //
 // A key is hashed in two parts with different seeds: the start, up to the target's id, and that id
 // unescaped. A feed check hashes the start of each kind once, and the id of each candidate once.
