@@ -232,8 +232,8 @@ type Facet struct {
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// The ids, up to 16 for each post.
 	Ids []string `protobuf:"bytes,2,rep,name=ids,proto3" json:"ids,omitempty"`
-	// The index in FilterRequest.posts of the post that each of `ids` is on, in ascending order. Empty
-	// in a Post.
+	// The index in FilterRequest.posts of the post that each of `ids` is on, in ascending order.
+	// Empty in a Post.
 	Posts         []uint32 `protobuf:"varint,3,rep,packed,name=posts,proto3" json:"posts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
