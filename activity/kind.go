@@ -3,6 +3,8 @@ package activity
 import (
 	"errors"
 	"fmt"
+	"reflect"
+	"slices"
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
@@ -20,6 +22,10 @@ const (
 	Post Facet = ledger.Post
 )
 
+// Author is the role of the user who wrote a post. Other roles are names that an app gives to users
+// who acted on it, such as "repost", "quote" or "mention".
+const Author = "author"
+
 // Effect is what an activity does to a post in the user's feed.
 type Effect uint8
 
@@ -33,6 +39,7 @@ const (
 	maxWindow = 100 * 365 * 24 * time.Hour
 	maxParts  = 64
 	maxMost   = 100_000
+	maxRoles  = 16
 
 	// unknownName is the string of a value that has no name.
 	unknownName = "unknown"
@@ -58,6 +65,11 @@ type Kind struct {
 	Plural string // in routes, such as "blocks"
 	Target Facet
 	Effect Effect
+
+	// Roles are up to 16 roles of users on a post, in which the kind looks at them, such as Author
+	// and "repost". Nil: it looks at all. It looks at users without a role in any case. Only for
+	// kinds whose targets are users.
+	Roles []string
 
 	// Reverse makes the kind two-way, for kinds whose targets are users: the target's page then
 	// holds the user under this name. Empty: one-way.
@@ -85,6 +97,14 @@ func (k Kind) keyStart(seed uint64, name, owner string) favfilter.Start {
 
 // InLedger reports whether the ledger keeps activities of this kind.
 func (k Kind) InLedger() bool { return k.Window == 0 }
+
+// LooksAt reports whether the kind looks at users on a post who have the role; "": none.
+func (k *Kind) LooksAt(role string) bool {
+	return k.Roles == nil || role == "" || slices.Contains(k.Roles, role)
+}
+
+// Equal reports whether all fields are the same.
+func (k Kind) Equal(other Kind) bool { return reflect.DeepEqual(k, other) }
 
 // lookups returns the number of keys that a feed check tests for one candidate.
 func (k Kind) lookups() int {
@@ -174,10 +194,25 @@ func (k Kind) validate() error {
 		return errors.New("a two-way kind needs users as targets")
 	case k.Reverse != "" && k.Window != 0:
 		return errors.New("a two-way kind has no window")
-	default:
-		return k.validateWindow()
+	case k.Roles != nil && k.Target != User:
+		return errors.New("only a kind with users as targets has roles")
+	case k.Roles != nil && (len(k.Roles) == 0 || len(k.Roles) > maxRoles):
+		return fmt.Errorf("%d roles, want 1 to %d", len(k.Roles), maxRoles)
 	}
+	for i, role := range k.Roles {
+		if err := CheckRole(role); err != nil {
+			return fmt.Errorf("role %q: %w", role, err)
+		}
+		if slices.Contains(k.Roles[:i], role) {
+			return fmt.Errorf("role %q is named twice", role)
+		}
+	}
+	return k.validateWindow()
 }
+
+// CheckRole returns an error unless role may be that of a user on a post: 1 to 32 lower-case letters
+// and dashes.
+func CheckRole(role string) error { return checkName(role) }
 
 // Check returns an error unless f is a name that a facet may have. A name that is easily taken for
 // [User] or [Post] is refused.

@@ -48,7 +48,7 @@ func (c Certainty) String() string {
 type Reason struct {
 	Kind  activity.Kind
 	Actor string // the user, for kinds that target users
-	// Target is the id, for kinds that target neither users nor posts.
+	// Target is the id, for kinds that do not target users, unless it is the post's own.
 	Target string
 	// Direction is Direct for the viewer's activity, and Reverse for the actor's with the viewer.
 	Direction activity.Match
@@ -85,12 +85,12 @@ func Explain(ctx context.Context, activities activity.Activities, viewer string,
 	e := Explanation{Page: view.Page(), Degraded: view.Degraded}
 	for i, k := range c.all {
 		looked := make(map[string]bool) // an author may be among the actors
-		for _, id := range post.targets(k.Target, viewer) {
+		for _, id := range post.targets(&c.all[i], viewer) {
 			if looked[id] {
 				continue
 			}
 			looked[id] = true
-			found := reasons(view, i, k, id)
+			found := reasons(view, i, k, &post, id)
 			e.Reasons = append(e.Reasons, found...)
 			e.Dropped = e.Dropped || len(found) > 0 && i < c.drops
 		}
@@ -112,10 +112,10 @@ func ofOnePost(err error) error {
 	return &one
 }
 
-// reasons returns what the view reports of the i-th kind, k, with id.
-func reasons(view *activity.View, i int, k activity.Kind, id string) (found []Reason) {
+// reasons returns what the view reports of the i-th kind, k, with an id of the post.
+func reasons(view *activity.View, i int, k activity.Kind, p *Post, id string) (found []Reason) {
 	reason := Reason{Kind: k}
-	reason.Actor, reason.Target = named(k.Target, id)
+	reason.Actor, reason.Target = p.named(k.Target, id)
 	for _, reason.Direction = range view.Matches(i, id) {
 		if !k.InLedger() {
 			reason.Certainty = Unconfirmed

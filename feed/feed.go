@@ -34,7 +34,8 @@ type Dropped struct {
 	At    int // its index in Request.Posts
 	Kind  string
 	Actor string // the user that was found, for kinds that target users
-	// Target is the id that was found, for kinds that target neither users nor posts.
+	// Target is the id that was found, for kinds that do not target users, unless it is the post's
+	// own.
 	Target string
 
 	// Unconfirmed is set in answers to exact requests only. It reports that the kind has a window,
@@ -120,7 +121,7 @@ func (a *Answer) recordSeen(ctx context.Context, view *activity.View, i int, req
 	}
 	ids := make([]string, len(a.Kept))
 	for n, at := range a.Kept {
-		ids[n] = req.Posts[at].ID
+		ids[n] = req.Posts[at].canonical()
 	}
 	err := view.Record(ctx, i, ids)
 	if err != nil && ctx.Err() == nil {
@@ -156,7 +157,7 @@ func (l *look) confirm(ctx context.Context, r *activity.Recorder, posts []Post) 
 			continue
 		}
 		for p := range l.hashed.found(len(posts)) {
-			for _, id := range posts[p].targets(k.Target, l.viewer) {
+			for _, id := range posts[p].targets(&l.all[i], l.viewer) {
 				key := claim{i, id}
 				if _, known := confirmed[key]; known {
 					continue
@@ -197,9 +198,9 @@ func (l *look) has(i int, id string, p, n int) bool {
 func (l *look) walk(req Request) Answer {
 	a := Answer{Annotated: make([][]int, l.marks-l.drops)}
 	kept := make([]int, 0, len(req.Posts))
-	var shown map[string]bool
+	var shown ids
 	if req.RecordSeen {
-		shown = make(map[string]bool, len(req.Posts))
+		shown = make(ids, len(req.Posts))
 	}
 	hits := l.hashed.hits
 	for i := range req.Posts {
@@ -219,11 +220,11 @@ func (l *look) walk(req Request) Answer {
 			}
 		}
 		if shown != nil {
-			if shown[p.ID] {
-				a.Dropped = append(a.Dropped, Dropped{At: i, Kind: activity.Seen})
+			if id, again := shown.again(p); again {
+				_, target := p.named(activity.Post, id)
+				a.Dropped = append(a.Dropped, Dropped{At: i, Kind: activity.Seen, Target: target})
 				continue
 			}
-			shown[p.ID] = true
 		}
 		if hit {
 			l.annotate(&a, p, i)
@@ -232,6 +233,22 @@ func (l *look) walk(req Request) Answer {
 	}
 	a.Kept = kept
 	return a
+}
+
+// ids is a set of ids of posts.
+type ids map[string]bool
+
+// again returns the first of the post's ids that is in the set. If there is none, it adds all.
+func (set ids) again(p *Post) (id string, again bool) {
+	for _, id := range p.ids(activity.Post) {
+		if set[id] {
+			return id, true
+		}
+	}
+	for _, id := range p.ids(activity.Post) {
+		set[id] = true
+	}
+	return "", false
 }
 
 // annotate notes the kinds that annotate post number n, which is kept.
@@ -248,7 +265,7 @@ func (l *look) reason(p *Post, n int) (Dropped, bool) {
 	for i, k := range l.all[:l.drops] {
 		if target, found := l.match(i, p, n); found {
 			d := Dropped{At: n, Kind: k.Name, Unconfirmed: l.confirmed != nil && !k.InLedger()}
-			d.Actor, d.Target = named(k.Target, target)
+			d.Actor, d.Target = p.named(k.Target, target)
 			return d, true
 		}
 	}
@@ -257,7 +274,7 @@ func (l *look) reason(p *Post, n int) (Dropped, bool) {
 
 // match looks for the i-th kind on post number n. It returns the first id that was found.
 func (l *look) match(i int, p *Post, n int) (target string, found bool) {
-	for j, id := range p.targets(l.all[i].Target, l.viewer) {
+	for j, id := range p.targets(&l.all[i], l.viewer) {
 		if l.has(i, id, n, j) {
 			return id, true
 		}
@@ -265,13 +282,13 @@ func (l *look) match(i int, p *Post, n int) (target string, found bool) {
 	return "", false
 }
 
-// named returns the id of a facet as answers name it: as an actor or as a target. They do not name
-// a post's own id.
-func named(facet activity.Facet, id string) (actor, target string) {
-	switch facet {
-	case activity.User:
+// named returns an id of a facet on the post as answers name it: as an actor or as a target. They do
+// not name the post's own id.
+func (p *Post) named(facet activity.Facet, id string) (actor, target string) {
+	switch {
+	case facet == activity.User:
 		return id, ""
-	case activity.Post:
+	case facet == activity.Post && id == p.ID:
 		return "", ""
 	default:
 		return "", id

@@ -134,6 +134,89 @@ func TestAnnotate(t *testing.T) {
 	}
 }
 
+// TestRoles: a kind with roles looks at users who have one of them, and at those whose role is not
+// known.
+func TestRoles(t *testing.T) {
+	kinds, err := activity.NewKinds(
+		activity.Kind{Name: "mute", Plural: "mutes", Target: activity.User, Effect: activity.Drop, Roles: []string{"author", "repost"}},
+		activity.Kind{Name: "no-repost", Plural: "no-reposts", Target: activity.User, Effect: activity.Drop, Roles: []string{"repost"}},
+		activity.Kind{Name: "friend", Plural: "friends", Target: activity.User, Effect: activity.Annotate, Roles: []string{"quote"}},
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := openWith(t, activity.Config{Kinds: kinds})
+	record(t, r, "1 mute 2", "1 no-repost 3", "1 friend 4")
+	post := func(author string, actors, roles string) feed.Post {
+		return feed.Post{ID: "p", Author: author, Actors: strings.Fields(actors), Roles: strings.Split(roles, " ")[:len(strings.Fields(roles))]}
+	}
+	posts := []feed.Post{
+		post("9", "2", "repost"), post("9", "2", "mention"), post("9", "2 2", "mention repost"), post("2", "", ""), post("2", "2", "mention"),
+		post("3", "", ""), post("9", "3", "repost"), post("9", "8 3", "repost"), post("9", "3", "author"),
+		post("4", "", ""), post("9", "4", "quote"), post("9", "4", "repost"), post("9", "4", ""), post("1", "1", "repost"),
+	}
+	posts = append(posts, feed.Post{ID: "p", Author: "9", Actors: []string{"3", "2"}, Roles: []string{"mention", ""}})
+	a := filter(t, r, feed.Request{Viewer: "1", Annotate: []string{"friend"}, Posts: posts})
+	want := []feed.Dropped{
+		{At: 0, Kind: "mute", Actor: "2"}, {At: 2, Kind: "mute", Actor: "2"}, {At: 3, Kind: "mute", Actor: "2"}, {At: 4, Kind: "mute", Actor: "2"},
+		{At: 6, Kind: "no-repost", Actor: "3"}, {At: 7, Kind: "no-repost", Actor: "3"}, {At: 14, Kind: "mute", Actor: "2"},
+	}
+	if !reflect.DeepEqual(a.Dropped, want) {
+		t.Errorf("dropped %v, want %v", a.Dropped, want)
+	}
+	if want := []int{10, 12}; !slices.Equal(a.Annotated[0], want) {
+		t.Errorf("annotated %v, want %v", a.Annotated[0], want)
+	}
+	for i, p := range posts {
+		e, err := feed.Explain(t.Context(), r, "1", p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reasons := make(map[string]bool)
+		for _, reason := range e.Reasons {
+			reasons[reason.Kind.Name] = true
+		}
+		if dropped := slices.ContainsFunc(want, func(d feed.Dropped) bool { return d.At == i && reasons[d.Kind] }); e.Dropped != dropped || reasons["friend"] != a.annotated(0, i) {
+			t.Errorf("post %d is explained by %+v", i, e.Reasons)
+		}
+	}
+}
+
+// TestRelated: what a viewer hid or saw under any id of a post counts for all posts that have the
+// id, and what is shown is recorded under one that they have in common.
+func TestRelated(t *testing.T) {
+	r := open(t)
+	record(t, r, "1 hide o", "1 like l")
+	ask := func(p ...feed.Post) (answer, []feed.Dropped) {
+		a := filter(t, r, feed.Request{Viewer: "1", Posts: p, RecordSeen: true, Annotate: []string{"like"}})
+		return a, a.Dropped
+	}
+	post := func(id string, related ...string) feed.Post { return feed.Post{ID: id, Author: "9", Related: related} }
+	a, dropped := ask(post("a", "o"), post("b", "x", "y", "o"), post("o", "z"), post("c"), post("d", "l"), post("e", "m", "n"), post("f", "n"), post("g", "e"), post("n"))
+	want := []feed.Dropped{
+		{At: 0, Kind: "hide", Target: "o"}, {At: 1, Kind: "hide", Target: "o"}, {At: 2, Kind: "hide"},
+		{At: 6, Kind: "seen", Target: "n"}, {At: 7, Kind: "seen", Target: "e"}, {At: 8, Kind: "seen"},
+	}
+	if !reflect.DeepEqual(dropped, want) || !slices.Equal(a.Annotated[0], []int{4}) {
+		t.Errorf("dropped %v, want %v; annotated %v", dropped, want, a.Annotated)
+	}
+	_, dropped = ask(post("m"), post("h", "n", "m"), post("l"), post("d"), post("c", "q"), post("r", "c"))
+	want = []feed.Dropped{
+		{At: 0, Kind: "seen"}, {At: 1, Kind: "seen", Target: "m"}, {At: 2, Kind: "seen"}, {At: 4, Kind: "seen"}, {At: 5, Kind: "seen", Target: "c"},
+	}
+	if !reflect.DeepEqual(dropped, want) { // d was recorded as l
+		t.Errorf("then dropped %v, want %v", dropped, want)
+	}
+	exact := filter(t, r, feed.Request{Viewer: "1", Posts: []feed.Post{post("a", "o"), post("s")}, Exact: true, Kinds: []string{"hide"}})
+	if want := []feed.Dropped{{At: 0, Kind: "hide", Target: "o"}}; !reflect.DeepEqual(exact.Dropped, want) {
+		t.Errorf("an exact feed dropped %v", exact.Dropped)
+	}
+	e, err := feed.Explain(t.Context(), r, "1", post("a", "o"))
+	if err != nil || !e.Dropped || len(e.Reasons) != 1 || e.Reasons[0].Target != "o" || e.Reasons[0].Certainty != feed.Certain {
+		t.Errorf("explained as %+v, %v", e, err)
+	}
+}
+
 // TestOwnPosts: viewers never lose posts for being their author or actor, not even by a false
 // positive.
 func TestOwnPosts(t *testing.T) {
@@ -174,6 +257,10 @@ func TestInvalidRequests(t *testing.T) {
 		{feed.Request{Viewer: "1", Posts: []feed.Post{post, {ID: "a"}}}, "invalid_id", "posts[1].author"},
 		{feed.Request{Viewer: "1", Posts: []feed.Post{{ID: "a", Author: "\n"}}, Kinds: []string{"hide"}}, "invalid_id", "posts[0].author"},
 		{feed.Request{Viewer: "1", Posts: []feed.Post{{ID: "a", Author: "2", Actors: []string{"3", ""}}}}, "invalid_id", "posts[0].actors[1]"},
+		{feed.Request{Viewer: "1", Posts: []feed.Post{{ID: "a", Author: "2", Roles: []string{"repost"}}}}, "out_of_range", "posts[0].actors"},
+		{feed.Request{Viewer: "1", Posts: []feed.Post{{ID: "a", Author: "2", Actors: []string{"3"}, Roles: []string{"Repost"}}}}, "out_of_range", "posts[0].actors[0].role"},
+		{feed.Request{Viewer: "1", Posts: []feed.Post{{ID: "a", Author: "2", Related: []string{"b", ""}}}}, "invalid_id", "posts[0].related[1]"},
+		{feed.Request{Viewer: "1", Posts: []feed.Post{{ID: "a", Author: "2", Related: slices.Repeat([]string{"b"}, 17)}}}, "too_many_ids", "posts[0].related"},
 		{feed.Request{Viewer: "1", Kinds: []string{"block", "mute"}}, "unknown_kind", "kinds[1]"},
 		{feed.Request{Viewer: "1", Kinds: []string{"like"}}, "wrong_effect", "kinds[0]"},
 		{feed.Request{Viewer: "1", Annotate: []string{"hide"}}, "wrong_effect", "annotate[0]"},
@@ -295,10 +382,10 @@ func TestLimitsOfIDs(t *testing.T) {
 		"most posts with their authors":    {request(feed.MaxPosts, 0), "", ""},
 		"most posts and most ids":          {request(feed.MaxPosts, 2), "", ""},
 		"most ids, authors left out":       {withoutAuthors, "", ""},
-		"one id more":                      {oneMore, "posts", "20001 ids of posts, authors, actors and facets, at most 20000"},
+		"one id more":                      {oneMore, "posts", "20001 ids of posts, related posts, authors, actors and facets, at most 20000"},
 		"most actors":                      {request(3, feed.MaxActors), "", ""},
 		"one actor more":                   {request(3, feed.MaxActors+1), "posts[0].actors", "101 actors, at most 100"},
-		"most actors, on too many posts":   {request(200, feed.MaxActors), "posts", "20400 ids of posts, authors, actors and facets, at most 20000"},
+		"most actors, on too many posts":   {request(200, feed.MaxActors), "posts", "20400 ids of posts, related posts, authors, actors and facets, at most 20000"},
 		"more posts than there may be":     {request(feed.MaxPosts+1, 0), "posts", "5001 posts, at most 5000"},
 		"an id that is wrong is too many ": {feed.Request{Viewer: "1", Posts: []feed.Post{{ID: "p", Actors: make([]string, 101)}}}, "posts[0].actors", "101 actors, at most 100"},
 	} {

@@ -19,7 +19,7 @@ type hashed struct {
 type column struct {
 	facet activity.Facet
 	// before has the number of ids on all posts before each one, and at last of all; nil: each post
-	// has one id. Of users, the first on each post is the author, even if there is none.
+	// has one id. The first on each post is its own id or its author, even if there is none.
 	before []int
 }
 
@@ -29,7 +29,7 @@ func (c *checks) ids(posts []Post) iter.Seq2[activity.Facet, string] {
 	return func(yield func(activity.Facet, string) bool) {
 		for p := range posts {
 			for i := range columns {
-				for _, id := range posts[p].targets(columns[i].facet, "") {
+				for _, id := range posts[p].ids(columns[i].facet) {
 					if !yield(columns[i].facet, id) {
 						return
 					}
@@ -54,57 +54,51 @@ func hashAhead(search *activity.Search, c *checks, posts []Post) hashed {
 	for i := range h.columns {
 		column := &h.columns[i]
 		search.Begin(column.facet)
-		column.before = before(posts, column.facet)
-		switch column.facet {
-		case activity.Post:
-			for p := range posts {
-				search.Add(posts[p].ID)
-			}
-		case activity.User:
-			addUsers(search, posts)
-		default:
-			for p := range posts {
-				for _, id := range posts[p].Facets[column.facet] {
-					search.Add(id)
-				}
+		if !oneEach(posts, column.facet) {
+			column.before = before(posts, column.facet)
+		}
+		for p := range posts {
+			post := &posts[p]
+			switch column.facet {
+			case activity.Post:
+				search.Add(post.ID)
+				addAll(search, post.Related)
+			case activity.User:
+				search.Add(post.Author) // even if there is none
+				addAll(search, post.Actors)
+			default:
+				addAll(search, post.Facets[column.facet])
 			}
 		}
 	}
 	return h
 }
 
-func addUsers(search *activity.Search, posts []Post) {
-	for p := range posts { // even without an author
-		search.Add(posts[p].Author)
-		for _, id := range posts[p].Actors {
-			search.Add(id)
-		}
+func addAll(search *activity.Search, ids []string) {
+	for _, id := range ids {
+		search.Add(id)
 	}
 }
 
-// before counts the ids of a facet before each post, unless each has exactly one.
+// oneEach reports whether each post has exactly one id of the facet, as most have of posts and users.
+func oneEach(posts []Post, facet activity.Facet) bool {
+	for p := range posts {
+		if posts[p].number(facet) != 1 {
+			return false
+		}
+	}
+	return true
+}
+
+// before counts the ids of a facet before each post.
 func before(posts []Post, facet activity.Facet) []int {
-	if facet == activity.Post || facet == activity.User && !anyActors(posts) {
-		return nil
-	}
-	counts := make([]int, len(posts)+1)
+	ids := 0
+	counts := make([]int, 0, len(posts)+1)
 	for p := range posts {
-		n := len(posts[p].Facets[facet])
-		if facet == activity.User {
-			n = 1 + len(posts[p].Actors)
-		}
-		counts[p+1] = counts[p] + n
+		counts = append(counts, ids)
+		ids += posts[p].number(facet)
 	}
-	return counts
-}
-
-func anyActors(posts []Post) bool {
-	for p := range posts {
-		if len(posts[p].Actors) > 0 {
-			return true
-		}
-	}
-	return false
+	return append(counts, ids)
 }
 
 // look tests the ids against the first kinds of the view, and notes the posts where any was found.

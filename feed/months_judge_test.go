@@ -81,9 +81,10 @@ func (j judge) dropped(p feed.Post, d feed.Dropped) {
 		switch k.Target {
 		case activity.User:
 			want.Actor = id
-		case activity.Post:
 		default:
-			want.Target = id
+			if k.Target != activity.Post || id != p.ID {
+				want.Target = id
+			}
 		}
 		if d.Kind == want.Kind && d.Actor == want.Actor && d.Target == want.Target {
 			found = true

@@ -211,12 +211,19 @@ func (m *model) forgetOver(now time.Time) (over []activity.Activity) {
 }
 
 // ids are what a kind is looked for with on a post.
-func ids(k activity.Kind, viewer string, p feed.Post) []string {
+func ids(k activity.Kind, viewer string, p feed.Post) (ids []string) {
 	switch k.Target {
 	case activity.Post:
-		return []string{p.ID}
+		return append([]string{p.ID}, p.Related...)
 	case activity.User:
-		return slices.DeleteFunc(append([]string{p.Author}, p.Actors...), func(id string) bool { return id == viewer })
+		roles := append([]string{"author"}, p.Roles...)
+		for n, id := range append([]string{p.Author}, p.Actors...) {
+			all := len(k.Roles) == 0 || n >= len(roles) || roles[n] == ""
+			if id != viewer && (all || slices.Contains(k.Roles, roles[n])) {
+				ids = append(ids, id)
+			}
+		}
+		return ids
 	default:
 		return p.Facets[k.Target]
 	}

@@ -106,6 +106,9 @@ func newLife(t *testing.T, rate float64, redis bool) *life {
 	l.clock.Store(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro())
 	kinds, err := activity.NewKinds(append(activity.BuiltinKinds().All(),
 		activity.Kind{Name: "mute", Plural: "mutes", Target: activity.User, Effect: activity.Drop},
+		activity.Kind{Name: "no-repost", Plural: "no-reposts", Target: activity.User, Effect: activity.Drop, Roles: []string{"repost", "quote"}},
+		activity.Kind{Name: "avoid", Plural: "avoids", Target: activity.User, Effect: activity.Drop, Reverse: "avoided-by", Roles: []string{"author"}},
+		activity.Kind{Name: "friend", Plural: "friends", Target: activity.User, Effect: activity.Annotate, Roles: []string{"author", "repost"}},
 		activity.Kind{Name: "snooze", Plural: "snoozes", Target: activity.Post, Effect: activity.Drop, Limit: 12},
 		activity.Kind{Name: "glimpse", Plural: "glimpses", Target: activity.Post, Effect: activity.Drop, Window: 7 * day, Parts: 7},
 		activity.Kind{Name: "shun", Plural: "shuns", Target: "tag", Effect: activity.Drop, Limit: 30},
@@ -229,6 +232,12 @@ func (l *life) request(exact bool) feed.Request {
 		for range l.rng.IntN(3) {
 			p.Actors = append(p.Actors, l.target(req.Viewer, activity.User))
 		}
+		for range l.rng.IntN(1 + len(p.Actors)) {
+			p.Roles = append(p.Roles, []string{"author", "repost", "quote", "mention", ""}[l.rng.IntN(5)])
+		}
+		for range max(0, l.rng.IntN(6)-3) {
+			p.Related = append(p.Related, l.target(req.Viewer, activity.Post))
+		}
 		for _, facet := range []activity.Facet{"tag", "thread"} {
 			for range l.rng.IntN(3) {
 				if p.Facets == nil {
@@ -241,8 +250,10 @@ func (l *life) request(exact bool) feed.Request {
 			l.stranger++
 			p = feed.Post{ID: fmt.Sprint("s", l.stranger), Author: fmt.Sprint("nobody", l.stranger)}
 		}
-		if !there[p.ID] {
-			there[p.ID] = true
+		if all := append([]string{p.ID}, p.Related...); !slices.ContainsFunc(all, func(id string) bool { return there[id] }) {
+			for _, id := range all {
+				there[id] = true
+			}
 			req.Posts = append(req.Posts, p)
 		}
 	}
@@ -250,7 +261,7 @@ func (l *life) request(exact bool) feed.Request {
 		req.Limit = 1 + l.rng.IntN(most/2)
 	}
 	if l.rng.IntN(2) == 0 {
-		req.Annotate = []string{"like", "star"}
+		req.Annotate = []string{"like", "star", "friend"}
 	}
 	if l.rng.IntN(3) == 0 {
 		req.Kinds = []string{}
@@ -300,7 +311,11 @@ func (l *life) feed(exact bool) {
 		drops = drops[1:]
 	}
 	if req.RecordSeen {
-		l.model.saw(req.Viewer, kept(answer{a, req}), j.now)
+		var saw []string
+		for _, at := range a.Kept {
+			saw = append(saw, append(req.Posts[at].Related, req.Posts[at].ID)[0])
+		}
+		l.model.saw(req.Viewer, saw, j.now)
 	}
 }
 

@@ -16,6 +16,8 @@ const (
 	MaxActors = 100
 	// MaxFacetIDs is the largest number of ids of one facet of a [Post].
 	MaxFacetIDs = 16
+	// MaxRelated is the largest number of related ids of a [Post].
+	MaxRelated = 16
 )
 
 // Post is a candidate for a feed. Kinds look at the ids that it has of their facet.
@@ -26,6 +28,15 @@ type Post struct {
 	// Actors are up to MaxActors other users on the post, such as those who reposted it, or are
 	// quoted or mentioned.
 	Actors []string
+	// Roles are what the actors did, such as "repost": Roles[i] is the role of Actors[i]. "", or
+	// fewer roles than actors: the role is unknown, so every kind looks at the actor. The role of
+	// Author is [activity.Author].
+	Roles []string
+
+	// Related are up to MaxRelated other ids of the same content, such as that of the post that this
+	// one reposts. Kinds that target posts look at all of them. The first is the one that
+	// Request.RecordSeen records: the original's, which all reposts have in common.
+	Related []string
 
 	// Facets are what else the post has, such as {"domain": {"x.example"}, "tag": {"go", "redis"}}:
 	// up to MaxFacetIDs ids of each facet that a kind targets. Users and the post's id are no part
@@ -33,46 +44,94 @@ type Post struct {
 	Facets map[activity.Facet][]string
 }
 
-// targets yields the ids of a facet on the post, without the viewer's. With each comes its place
-// among all ids that the post has of the facet.
-func (p *Post) targets(facet activity.Facet, viewer string) iter.Seq2[int, string] {
+// ids yields the ids of a facet on the post. With each comes its place among them.
+func (p *Post) ids(facet activity.Facet) iter.Seq2[int, string] {
 	return func(yield func(n int, id string) bool) {
+		list, n := p.Facets[facet], 0
 		switch facet {
 		case activity.Post:
-			yield(0, p.ID)
-		case activity.User:
-			if p.Author != viewer && p.Author != "" && !yield(0, p.Author) {
+			if list, n = p.Related, 1; !yield(0, p.ID) {
 				return
 			}
-			for n, id := range p.Actors {
-				if id != viewer && !yield(1+n, id) {
-					return
-				}
+		case activity.User:
+			if list, n = p.Actors, 1; p.Author != "" && !yield(0, p.Author) {
+				return
 			}
-		default:
-			for n, id := range p.Facets[facet] {
-				if !yield(n, id) {
-					return
-				}
+		}
+		for i, id := range list {
+			if !yield(n+i, id) {
+				return
 			}
 		}
 	}
 }
 
+// number returns the number of ids that are hashed of a facet, which includes an author that is not
+// known.
+func (p *Post) number(facet activity.Facet) int {
+	switch facet {
+	case activity.Post:
+		return 1 + len(p.Related)
+	case activity.User:
+		return 1 + len(p.Actors)
+	default:
+		return len(p.Facets[facet])
+	}
+}
+
+// targets yields the ids on the post that a kind of the viewer looks at, each with its place among
+// all ids of the kind's facet.
+func (p *Post) targets(k *activity.Kind, viewer string) iter.Seq2[int, string] {
+	all := p.ids(k.Target)
+	if k.Target != activity.User {
+		return all
+	}
+	return func(yield func(n int, id string) bool) {
+		for n, id := range all {
+			if id != viewer && k.LooksAt(p.role(n)) && !yield(n, id) {
+				return
+			}
+		}
+	}
+}
+
+// role returns the role of the n-th user on the post, of whom the author is number 0; "": unknown.
+func (p *Post) role(n int) string {
+	switch {
+	case n == 0:
+		return activity.Author
+	case n <= len(p.Roles):
+		return p.Roles[n-1]
+	default:
+		return ""
+	}
+}
+
+// canonical returns the id under which the post is recorded as seen.
+func (p *Post) canonical() string {
+	if len(p.Related) > 0 {
+		return p.Related[0]
+	}
+	return p.ID
+}
+
 // isPlain reports whether the post has only an id and an author, both of printable ASCII, as nearly
 // all posts.
 func (p *Post) isPlain() bool {
-	return len(p.Actors) == 0 && len(p.Facets) == 0 && activity.IsPlainID(p.ID) && activity.IsPlainID(p.Author)
+	return len(p.Actors)|len(p.Roles)|len(p.Related)|len(p.Facets) == 0 && activity.IsPlainID(p.ID) && activity.IsPlainID(p.Author)
 }
 
 // count returns the number of ids on the post. It returns an error for too many of one sort.
 func (p *Post) count() (int, error) {
-	n := 1 + len(p.Actors)
+	n := 1 + len(p.Actors) + len(p.Related)
 	if p.Author != "" {
 		n++
 	}
 	if len(p.Actors) > MaxActors {
 		return 0, tooMany("actors", fmt.Sprintf("%d actors, at most %d", len(p.Actors), MaxActors))
+	}
+	if len(p.Related) > MaxRelated {
+		return 0, tooMany("related", fmt.Sprintf("%d ids, at most %d", len(p.Related), MaxRelated))
 	}
 	if len(p.Facets) == 0 {
 		return n, nil
@@ -99,10 +158,31 @@ func (p *Post) check(kinds *activity.Kinds, needAuthor bool) error {
 	if err := checkIDs(p.Actors, "actors"); err != nil {
 		return err
 	}
+	if err := p.checkRoles(); err != nil {
+		return err
+	}
+	if err := checkIDs(p.Related, "related"); err != nil {
+		return err
+	}
 	if len(p.Facets) == 0 {
 		return nil
 	}
 	return p.checkFacets(kinds)
+}
+
+func (p *Post) checkRoles() error {
+	if len(p.Roles) > len(p.Actors) {
+		return outOfRange("actors", fmt.Sprintf("%d roles for %d actors", len(p.Roles), len(p.Actors)))
+	}
+	for i, role := range p.Roles {
+		if role == "" {
+			continue
+		}
+		if err := activity.CheckRole(role); err != nil {
+			return outOfRange("actors["+strconv.Itoa(i)+"].role", fmt.Sprintf("%q: %v", role, err))
+		}
+	}
+	return nil
 }
 
 // checkFacets checks the facets in order of name, so that it returns the same error each time.
@@ -156,7 +236,9 @@ func clonePosts(posts []Post, viewer string) (cloned []Post, of string) {
 		return all[from:len(all):len(all)]
 	}
 	for i, p := range posts {
-		to := Post{ID: clone(p.ID), Author: clone(p.Author), Actors: list(p.Actors)}
+		to := Post{
+			ID: clone(p.ID), Author: clone(p.Author), Actors: list(p.Actors), Roles: list(p.Roles), Related: list(p.Related),
+		}
 		if len(p.Facets) > 0 {
 			to.Facets = make(map[activity.Facet][]string, len(p.Facets))
 		}
@@ -168,12 +250,14 @@ func clonePosts(posts []Post, viewer string) (cloned []Post, of string) {
 	return cloned, clone(viewer)
 }
 
-// each calls do with every id on the post, that of the author even if it is empty.
+// each calls do with every id and role on the post, that of the author even if it is empty.
 func (p *Post) each(do func(id string)) {
 	do(p.ID)
 	do(p.Author)
-	for _, id := range p.Actors {
-		do(id)
+	for _, list := range [...][]string{p.Actors, p.Roles, p.Related} {
+		for _, id := range list {
+			do(id)
+		}
 	}
 	for _, ids := range p.Facets {
 		for _, id := range ids {

@@ -11,8 +11,8 @@ import (
 const (
 	// MaxPosts is the largest number of candidates in one [Request].
 	MaxPosts = 5000
-	// MaxIDs is the largest number of ids in the candidates of one [Request]: of posts, authors,
-	// actors and facets, repeated ones included. It allows MaxPosts candidates with an author and
+	// MaxIDs is the largest number of ids in the candidates of one [Request]: of posts, related
+	// ones, authors, actors and facets, repeated ones included. It allows MaxPosts candidates with an author and
 	// two actors each.
 	MaxIDs = 20_000
 )
@@ -28,8 +28,9 @@ type Request struct {
 	// Limit ends the feed once that many posts are kept, 1 to MaxPosts. 0: no limit.
 	Limit int
 
-	// RecordSeen records the kept posts as seen, with one additional write to the store. A post
-	// that appears twice in Posts is then kept once.
+	// RecordSeen records the kept posts as seen, with one additional write to the store: the first
+	// of Post.Related, or the post's id if it has none. A post that appears twice in Posts, under
+	// any of its ids, is then kept once.
 	RecordSeen bool
 
 	// MayRecord is called right before RecordSeen records. If it returns an error, nothing is
@@ -99,7 +100,7 @@ func checkCounts(posts []Post) error {
 	}
 	if ids > MaxIDs {
 		return tooMany("posts",
-			fmt.Sprintf("%d ids of posts, authors, actors and facets, at most %d", ids, MaxIDs))
+			fmt.Sprintf("%d ids of posts, related posts, authors, actors and facets, at most %d", ids, MaxIDs))
 	}
 	return nil
 }

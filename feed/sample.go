@@ -47,7 +47,7 @@ func (s *sample) ids(q *question) func(yield func(id string) bool) {
 			yield(q.target)
 			return
 		}
-		for _, id := range q.post.targets(s.kinds[q.kind].Target, s.viewer) {
+		for _, id := range q.post.targets(&s.kinds[q.kind], s.viewer) {
 			if !s.denied[claim{q.kind, id}] && !yield(id) {
 				return
 			}
@@ -112,8 +112,8 @@ func (s *sample) askDropped(p *Post, d Dropped) {
 		return // nothing can tell
 	}
 	q := question{kind: i, post: p, reported: true}
-	for _, id := range p.targets(s.kinds[i].Target, s.viewer) {
-		if id == d.Actor || id == d.Target {
+	for _, id := range p.targets(&s.kinds[i], s.viewer) {
+		if actor, target := p.named(s.kinds[i].Target, id); actor == d.Actor && target == d.Target {
 			q.target = id // not that of d, whose memory is the request's
 		}
 	}

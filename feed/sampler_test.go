@@ -157,6 +157,8 @@ func (s *sampled) key(line string) favfilter.Hash {
 	switch {
 	case strings.HasPrefix(f[1], "block"):
 		target = "_U"
+	case f[1] == "no-repost":
+		target = "_U"
 	case f[1] == "shun":
 		target = "_domain:"
 	}
@@ -285,6 +287,35 @@ func TestSamplerComparesFacets(t *testing.T) {
 	}
 	if got := strings.Join(kept(s.feed(t, req)), " "); got != "p3 p4 p5" {
 		t.Errorf("then kept %s", got)
+	}
+}
+
+// Related ids are compared as a post's own, and users only in the roles that a kind looks at.
+func TestSamplerComparesRelatedAndRoles(t *testing.T) {
+	kinds, err := activity.NewKinds(append(activity.BuiltinKinds().All(),
+		activity.Kind{Name: "no-repost", Plural: "no-reposts", Target: activity.User, Effect: activity.Drop, Roles: []string{"repost"}})...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newSampled(t, activity.Config{Store: &favfilter.Memory{}, Kinds: kinds}, nil)
+	record(t, s.Recorder, "1 hide lost", "1 hide o", "1 no-repost 7", "1 no-repost 8")
+	s.tamper(t, []string{"1 hide lost", "1 no-repost 7"}, []string{"1 hide made-up"})
+	post := func(actor, role string, related ...string) feed.Post {
+		return feed.Post{ID: "p", Author: "5", Actors: []string{actor}, Roles: []string{role}, Related: related}
+	}
+	req := feed.Request{Viewer: "1", Posts: []feed.Post{
+		post("6", "", "a", "lost"), post("6", "", "o", "lost"), post("6", "", "made-up"), post("7", "repost"), post("7", "quote"), post("8", "quote"),
+		post("8", "repost"), {ID: "o", Author: "5", Related: []string{"made-up"}},
+	}}
+	a := s.feed(t, req)
+	if want := []int{0, 3, 4, 5}; !slices.Equal(a.Kept, want) {
+		t.Fatalf("kept %v, want %v", a.Kept, want)
+	}
+	if got, want := s.compared(t), (feed.SampleStats{Feeds: 1, Candidates: 8, Misses: 2, FalsePositives: 1, Repaired: 1}); got != want {
+		t.Errorf("counted %+v, want %+v", got, want)
+	}
+	if a, want := s.feed(t, req), []int{2, 4, 5}; !slices.Equal(a.Kept, want) {
+		t.Errorf("then kept %v, want %v", a.Kept, want)
 	}
 }
 

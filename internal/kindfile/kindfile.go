@@ -137,7 +137,7 @@ func (e *kindEntry) amended(was activity.Kind) activity.Kind {
 	if !was.InLedger() {
 		fixed.Window, fixed.Parts, fixed.Most = was.Window, was.Parts, was.Most
 	}
-	if fixed != was {
+	if !fixed.Equal(was) {
 		e.mistake("a built-in kind can set only its limit, or its window, parts and most")
 	}
 	return k
