@@ -210,8 +210,8 @@ func (k Kind) validate() error {
 	return k.validateWindow()
 }
 
-// CheckRole returns an error unless role may be that of a user on a post: 1 to 32 lower-case letters
-// and dashes.
+// CheckRole returns an error unless role may be that of a user on a post: 1 to 32 lower-case
+// letters and dashes.
 func CheckRole(role string) error { return checkName(role) }
 
 // Check returns an error unless f is a name that a facet may have. A name that is easily taken for

@@ -3,7 +3,11 @@ package client
 import (
 	"context"
 	"net/http"
+	"slices"
 	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
 )
@@ -16,10 +20,45 @@ type Post struct {
 	// Actors are up to 100 other users on the post, such as those who reposted it, or whom it
 	// quotes or mentions.
 	Actors []string `json:"actors,omitzero"`
+	// Roles are what the actors did, such as "repost": Roles[i] is the role of Actors[i]. "", or
+	// fewer roles than actors: the role is unknown, so every kind looks at the actor.
+	Roles []string `json:"-"`
+
+	// Related are up to 16 other ids of the same content, such as that of the post that this one
+	// reposts. RecordSeen records the first of them instead of ID.
+	Related []string `json:"related,omitzero"`
 
 	// Facets are other ids on the post, by the facet that kinds of the service name as their target,
 	// such as {"domain": {"x.example"}}: up to 16 ids of each.
 	Facets map[string][]string `json:"facets,omitzero"`
+}
+
+// jsonPost is a Post with roles in JSON: the service takes an actor with a role as an object.
+type jsonPost struct {
+	Post
+
+	Actors []jsonActor `json:"actors,omitzero"`
+}
+
+type jsonActor struct {
+	ID   string `json:"id"`
+	Role string `json:"role,omitzero"`
+}
+
+// inJSON returns the post as its type in JSON.
+func (p Post) inJSON() jsonPost {
+	to := jsonPost{Post: p}
+	for i := range max(len(p.Actors), len(p.Roles)) { // the service refuses a role too many
+		var a jsonActor
+		if i < len(p.Actors) {
+			a.ID = p.Actors[i]
+		}
+		if i < len(p.Roles) {
+			a.Role = p.Roles[i]
+		}
+		to.Actors = append(to.Actors, a)
+	}
+	return to
 }
 
 // FilterRequest asks which of Posts a viewer sees.
@@ -27,7 +66,7 @@ type FilterRequest struct {
 	Viewer string `json:"viewer"`
 
 	// Posts are up to 5,000 candidates in the order of the feed. They have up to 20,000 ids: of
-	// posts, authors, actors and facets, including repeated ones.
+	// posts, related posts, authors, actors and facets, including repeated ones.
 	Posts []Post `json:"posts"`
 
 	// Kinds are checked in this order. Nil: every kind that drops; empty: none.
@@ -43,6 +82,27 @@ type FilterRequest struct {
 	// Answer is what the feed lists: AnswerKept, the default, or AnswerDropped. AnswerDropped needs
 	// a service of this version.
 	Answer string `json:"answer,omitzero"`
+}
+
+// jsonRequest is a FilterRequest in JSON.
+type jsonRequest FilterRequest
+
+// MarshalJSONTo implements [json.MarshalerTo]. Most requests have no roles, and are encoded as they
+// are.
+func (r jsonRequest) MarshalJSONTo(enc *jsontext.Encoder) error {
+	req := FilterRequest(r)
+	if !slices.ContainsFunc(r.Posts, func(p Post) bool { return len(p.Roles) > 0 }) {
+		return json.MarshalEncode(enc, req)
+	}
+	to := struct {
+		FilterRequest
+
+		Posts []jsonPost `json:"posts"`
+	}{req, make([]jsonPost, len(r.Posts))}
+	for i, p := range r.Posts {
+		to.Posts[i] = p.inJSON()
+	}
+	return json.MarshalEncode(enc, to)
 }
 
 // What a Feed lists.
@@ -83,7 +143,7 @@ type Dropped struct {
 	Index int    `json:"index"` // with AnswerDropped: the post's index in the request
 	Kind  string `json:"kind"`
 	Actor string `json:"actor"` // the user, for kinds that target users
-	// Target is the id, for kinds that target neither users nor posts.
+	// Target is the id, for kinds that do not target users, unless it is the post's own.
 	Target string `json:"target"`
 	// Unconfirmed is set in exact feeds if the kind has a window, which nothing can confirm.
 	Unconfirmed bool `json:"unconfirmed"`
@@ -103,7 +163,7 @@ func (c *Client) Filter(ctx context.Context, req FilterRequest) (Feed, error) {
 		asked.Answer = AnswerDropped // a shorter answer; the request has the rest
 	}
 	err := c.do(ctx, &call{
-		method: http.MethodPost, path: []string{"v1", "feed", "filter"}, body: asked, into: &feed,
+		method: http.MethodPost, path: []string{"v1", "feed", "filter"}, body: jsonRequest(asked), into: &feed,
 		once: req.RecordSeen, hedged: !req.RecordSeen,
 		sound: func() bool { return feed.answers(&asked) }, procedure: filterProcedure(&req, &feed),
 	})
@@ -150,7 +210,7 @@ type Reason struct {
 	Kind      string `json:"kind"`
 	Effect    string `json:"effect"`    // "drop" or "annotate"
 	Actor     string `json:"actor"`     // the user, for kinds that target users
-	Target    string `json:"target"`    // the id, for kinds that target neither users nor posts
+	Target    string `json:"target"`    // the id, for kinds that do not target users, unless it is the post's own
 	Direction string `json:"direction"` // whose activity: "by_viewer" or "by_actor"
 	// Certainty is "certain", "false" (a false positive) or "unconfirmed".
 	Certainty string    `json:"certainty"`
@@ -172,9 +232,9 @@ type Page struct {
 // ledger.
 func (c *Client) Explain(ctx context.Context, viewer string, post Post) (Explanation, error) {
 	body := struct {
-		Viewer string `json:"viewer"`
-		Post   Post   `json:"post"`
-	}{viewer, post}
+		Viewer string   `json:"viewer"`
+		Post   jsonPost `json:"post"`
+	}{viewer, post.inJSON()}
 	var e Explanation
 	err := c.do(ctx, &call{
 		method: http.MethodPost, path: []string{"v1", "feed", "explain"}, body: body, into: &e, hedged: true,
@@ -186,7 +246,7 @@ func (c *Client) Explain(ctx context.Context, viewer string, post Post) (Explana
 
 // explainOf returns the call as a message.
 func explainOf(viewer string, p Post) *feedfilterv1.ExplainRequest {
-	post := &feedfilterv1.Post{Id: p.ID, Author: p.Author, Actors: p.Actors}
+	post := &feedfilterv1.Post{Id: p.ID, Author: p.Author, Actors: p.Actors, ActorRoles: p.Roles, Related: p.Related}
 	for name, ids := range p.Facets {
 		post.Facets = append(post.Facets, &feedfilterv1.Facet{Name: name, Ids: ids})
 	}

@@ -28,7 +28,7 @@ func filterProcedure(req *FilterRequest, into *Feed) *procedure {
 // appendFilter appends the request in the encoding of a FilterRequest. The generated code would
 // first copy a long feed.
 func appendFilter(dst []byte, req *FilterRequest) []byte {
-	length, packed, authors := 64+len(req.Viewer), 0, false
+	length, packed, authors, roles, related := 64+len(req.Viewer), 0, false, false, false
 	var facets map[string]*facetColumn
 	for i := range req.Posts {
 		p := &req.Posts[i]
@@ -37,7 +37,7 @@ func appendFilter(dst []byte, req *FilterRequest) []byte {
 			length += len(actor) + 4
 			packed += protowire.SizeVarint(uint64(i))
 		}
-		authors = authors || p.Author != ""
+		authors, roles, related = authors || p.Author != "", roles || len(p.Roles) > 0, related || len(p.Related) > 0
 		if len(p.Facets) > 0 {
 			facets = addFacets(facets, i, p.Facets)
 		}
@@ -78,6 +78,12 @@ func appendFilter(dst []byte, req *FilterRequest) []byte {
 	dst = feedwire.AppendNumber(dst, feedwire.Answer, answer)
 	for _, name := range slices.Sorted(maps.Keys(facets)) {
 		dst = feedwire.AppendPart(dst, feedwire.Facets, facets[name].append(feedwire.AppendText(nil, feedwire.FacetName, name)))
+	}
+	if roles {
+		dst = appendRoles(dst, req.Posts)
+	}
+	if related {
+		dst = appendRelated(dst, req.Posts)
 	}
 	return dst
 }
@@ -128,6 +134,32 @@ func appendActors(dst []byte, posts []Post, packed int) []byte {
 		}
 	}
 	return dst
+}
+
+// appendRoles appends the roles of all actors, "" for those without. The service refuses a role too
+// many.
+func appendRoles(dst []byte, posts []Post) []byte {
+	for i := range posts {
+		for _, role := range posts[i].Roles {
+			dst = appendListed(dst, feedwire.ActorRoles, role)
+		}
+		for range len(posts[i].Actors) - len(posts[i].Roles) {
+			dst = appendListed(dst, feedwire.ActorRoles, "")
+		}
+	}
+	return dst
+}
+
+// appendRelated appends the related ids of all posts, and then the index of each one's post.
+func appendRelated(dst []byte, posts []Post) []byte {
+	var on []byte
+	for i := range posts {
+		for _, id := range posts[i].Related {
+			dst = appendListed(dst, feedwire.Related, id)
+			on = protowire.AppendVarint(on, uint64(i))
+		}
+	}
+	return feedwire.AppendPart(dst, feedwire.RelatedPosts, on)
 }
 
 // appendListed appends one string of a repeated field. The string may be empty. field is below 16.
@@ -230,7 +262,7 @@ func (f *Feed) readDropped(posts []Post, message []byte) (err error) {
 		d.Actor, err = textOf(actor, post.Actors...)
 	}
 	if err == nil && target != nil {
-		d.Target, err = textOf(target)
+		d.Target, err = textOf(target, post.Related...)
 	}
 	f.Dropped = append(f.Dropped, d)
 	return err

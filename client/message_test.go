@@ -159,13 +159,25 @@ func TestMessagesAreFeeds(t *testing.T) {
 	}
 	must(messages.Put(t.Context(), "1", "domain-mutes", "d17", time.Time{}))
 	must(messages.Put(t.Context(), "1", "tag-mutes", "t2", time.Time{}))
-	byFacets := 0
+	for i := range 20 {
+		must(messages.Put(t.Context(), "1", "repost-mutes", fmt.Sprint(31+3*i), time.Time{}))
+	}
+	byFacets, byRoles, byRelated := 0, 0, 0
 	for n := range 60 {
 		req := client.FilterRequest{Viewer: "1", Posts: []client.Post{}, Answer: []string{"", client.AnswerKept, client.AnswerDropped}[n%3], Limit: n % 4 * 3, Exact: n%2 == 0}
 		for i := range n % 25 {
 			p := client.Post{ID: fmt.Sprint((i * 7) % 23), Author: fmt.Sprint((i * 5) % 29)}
 			if i%3 == 0 {
 				p.Actors = []string{fmt.Sprint(i), fmt.Sprint(i + 20)}
+			}
+			if i%3 == 1 {
+				p.Actors, p.Roles = []string{"99", fmt.Sprint(i + 30)}, [][]string{nil, {"mention"}, {"", "repost"}, {"author", "mention"}}[i%4]
+			}
+			if i%6 == 5 {
+				p.Facets = map[string][]string{"tag": {"t1", "t2"}}
+			}
+			if i%5 == 3 {
+				p.Related = []string{"98", fmt.Sprint(1 + i/5*3)} // hidden
 			}
 			if i%4 == 1 {
 				p.Facets = map[string][]string{"domain": {fmt.Sprint("d", i), fmt.Sprint("d", i+4)}, "tag": {fmt.Sprint("t", i%9)}}
@@ -183,7 +195,12 @@ func TestMessagesAreFeeds(t *testing.T) {
 			t.Errorf("%+v:\nby messages %#v\nby JSON     %#v", req, got, want)
 		}
 		for _, d := range got.Dropped {
-			if d.Target != "" {
+			switch {
+			case d.Kind == "repost-mute":
+				byRoles++
+			case d.Kind == "hide" && d.Target != "":
+				byRelated++
+			case d.Target != "":
 				byFacets++
 			}
 		}
@@ -191,8 +208,8 @@ func TestMessagesAreFeeds(t *testing.T) {
 			explainedAlike(t, messages, jsons, req.Posts)
 		}
 	}
-	if byFacets < 10 {
-		t.Errorf("%d posts dropped for their facets, want some", byFacets)
+	if min(byFacets, byRoles, byRelated) < 10 {
+		t.Errorf("%d posts dropped for facets, %d for roles, %d for related ids, want some", byFacets, byRoles, byRelated)
 	}
 }
 

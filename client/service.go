@@ -9,16 +9,17 @@ import (
 
 // Kind is a kind of activity.
 type Kind struct {
-	Name          string `json:"name"`
-	Plural        string `json:"plural"` // its name in calls about one kind
-	Target        string `json:"target"` // "user", "post" or the facet of the posts that it looks at
-	Effect        string `json:"effect"` // "drop" or "annotate"
-	TwoWay        bool   `json:"two_way"`
-	Ledger        bool   `json:"ledger"`         // in the ledger; if not, it has a window
-	WindowSeconds int64  `json:"window_seconds"` // minimum time that an activity is kept
-	Parts         int    `json:"parts"`          // number of parts of the window
-	Most          int    `json:"most"`           // keys in the window of one user; 0: 10,000
-	Limit         uint32 `json:"limit"`          // of activities per user; 0: no limit
+	Name          string   `json:"name"`
+	Plural        string   `json:"plural"` // its name in calls about one kind
+	Target        string   `json:"target"` // "user", "post" or the facet of the posts that it looks at
+	Effect        string   `json:"effect"` // "drop" or "annotate"
+	Roles         []string `json:"roles"`  // of users on a post, in which it looks at them; nil: all
+	TwoWay        bool     `json:"two_way"`
+	Ledger        bool     `json:"ledger"`         // in the ledger; if not, it has a window
+	WindowSeconds int64    `json:"window_seconds"` // minimum time that an activity is kept
+	Parts         int      `json:"parts"`          // number of parts of the window
+	Most          int      `json:"most"`           // keys in the window of one user; 0: 10,000
+	Limit         uint32   `json:"limit"`          // of activities per user; 0: no limit
 }
 
 // Kinds returns the kinds of activities that the service knows.

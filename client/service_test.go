@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -32,6 +33,7 @@ func openService(ctx context.Context, dir string, limit uint32) (http.Handler, f
 		activity.Kind{Name: "hide", Plural: "hides", Target: activity.Post, Effect: activity.Drop, Limit: limit},
 		activity.Kind{Name: "like", Plural: "likes", Target: activity.Post, Effect: activity.Annotate},
 		activity.Kind{Name: "seen", Plural: "seen", Target: activity.Post, Effect: activity.Drop, Window: 24 * time.Hour},
+		activity.Kind{Name: "repost-mute", Plural: "repost-mutes", Target: activity.User, Effect: activity.Drop, Roles: []string{"repost"}},
 		activity.Kind{Name: "domain-mute", Plural: "domain-mutes", Target: "domain", Effect: activity.Drop},
 		activity.Kind{Name: "tag-mute", Plural: "tag-mutes", Target: "tag", Effect: activity.Drop},
 	)
@@ -185,7 +187,8 @@ func TestServiceCalls(t *testing.T) {
 		t.Errorf("readiness %+v", r)
 	}
 	kinds := must(c.Kinds(ctx))
-	if len(kinds) != 6 || kinds[5].Target != "tag" || kinds[1] != (client.Kind{Name: "hide", Plural: "hides", Target: "post", Effect: "drop", Ledger: true, Limit: 2}) {
+	hide := client.Kind{Name: "hide", Plural: "hides", Target: "post", Effect: "drop", Ledger: true, Limit: 2}
+	if len(kinds) != 7 || kinds[6].Target != "tag" || !reflect.DeepEqual(kinds[1], hide) || !slices.Equal(kinds[4].Roles, []string{"repost"}) {
 		t.Errorf("kinds %+v", kinds)
 	}
 	if p := must(c.Pages(ctx)); p.Pages != 16 || p.Homes != 16 || p.Reshaped != 16 {

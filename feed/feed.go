@@ -282,8 +282,8 @@ func (l *look) match(i int, p *Post, n int) (target string, found bool) {
 	return "", false
 }
 
-// named returns an id of a facet on the post as answers name it: as an actor or as a target. They do
-// not name the post's own id.
+// named returns an id of a facet on the post as answers name it: as an actor or as a target. They
+// do not name the post's own id.
 func (p *Post) named(facet activity.Facet, id string) (actor, target string) {
 	switch {
 	case facet == activity.User:

@@ -183,7 +183,7 @@ func TestRoles(t *testing.T) {
 }
 
 // TestRelated: what a viewer hid or saw under any id of a post counts for all posts that have the
-// id, and what is shown is recorded under one that they have in common.
+// id. What is shown is recorded under an id that they have in common.
 func TestRelated(t *testing.T) {
 	r := open(t)
 	record(t, r, "1 hide o", "1 like l")

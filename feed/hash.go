@@ -80,7 +80,8 @@ func addAll(search *activity.Search, ids []string) {
 	}
 }
 
-// oneEach reports whether each post has exactly one id of the facet, as most have of posts and users.
+// oneEach reports whether each post has exactly one id of the facet, as most have of posts and
+// users.
 func oneEach(posts []Post, facet activity.Facet) bool {
 	for p := range posts {
 		if posts[p].number(facet) != 1 {

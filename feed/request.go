@@ -12,8 +12,8 @@ const (
 	// MaxPosts is the largest number of candidates in one [Request].
 	MaxPosts = 5000
 	// MaxIDs is the largest number of ids in the candidates of one [Request]: of posts, related
-	// ones, authors, actors and facets, repeated ones included. It allows MaxPosts candidates with an author and
-	// two actors each.
+	// ones, authors, actors and facets, repeated ones included. It allows
+	// MaxPosts candidates with an author and two actors each.
 	MaxIDs = 20_000
 )
 

@@ -18,6 +18,9 @@ const (
 	Exact
 	Answer
 	Facets
+	ActorRoles
+	Related
+	RelatedPosts
 )
 
 // Fields of a Facet.

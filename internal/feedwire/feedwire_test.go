@@ -21,7 +21,7 @@ func TestFieldsAreThoseOfTheSchema(t *testing.T) {
 			"viewer": feedwire.Viewer, "posts": feedwire.Posts, "authors": feedwire.Authors, "actors": feedwire.Actors,
 			"actor_posts": feedwire.ActorPosts, "kinds": feedwire.Kinds, "annotate": feedwire.Annotate, "limit": feedwire.Limit,
 			"record_seen": feedwire.RecordSeen, "exact": feedwire.Exact, "answer": feedwire.Answer,
-			"facets": feedwire.Facets,
+			"facets": feedwire.Facets, "actor_roles": feedwire.ActorRoles, "related": feedwire.Related, "related_posts": feedwire.RelatedPosts,
 		}},
 		{&feedfilterv1.Facet{}, map[protoreflect.Name]protoreflect.FieldNumber{
 			"name": feedwire.FacetName, "ids": feedwire.FacetIDs, "posts": feedwire.FacetPosts,

@@ -228,6 +228,33 @@ func TestFacets(t *testing.T) {
 	}
 }
 
+// TestRoles: an actor may have a role, and a kind may look at some roles.
+func TestRoles(t *testing.T) {
+	kinds, err := activity.NewKinds(append(activity.BuiltinKinds().All(),
+		activity.Kind{Name: "repost-mute", Plural: "repost-mutes", Target: activity.User, Effect: activity.Drop, Roles: []string{"repost"}})...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newService(t, httpapi.Config{}, kinds)
+	s.want(t, "PUT", "/v1/users/1/repost-mutes/2", "", 200, yes)
+	s.want(t, "PUT", "/v1/users/1/hides/o", "", 200, yes)
+	s.want(t, "POST", "/v1/feed/filter",
+		`{"viewer":"1","posts":[{"id":"a","author":"2","actors":["3",{"id":"2","role":"mention"}]},{"id":"b","author":"3","actors":["4",{"role":"repost","id":"2"}]},`+
+			`{"id":"c","author":"3","related":["x","o"]},{"id":"d","author":"3","related":["y"]},{"id":"y","author":"3"}],"record_seen":true}`, 200,
+		`{"posts":[{"id":"a"},{"id":"d"}],"dropped":[{"id":"b","kind":"repost-mute","actor":"2"},{"id":"c","kind":"hide","target":"o"},{"id":"y","kind":"seen"}],"degraded":[]}`)
+	s.want(t, "POST", "/v1/feed/filter", `{"viewer":"1","posts":[{"id":"y","author":"3"},{"id":"d","author":"3"}],"answer":"dropped"}`, 200,
+		`{"dropped":[{"index":0,"kind":"seen"}],"degraded":[]}`) // d was recorded as y
+	if a := s.do(t, "GET", "/v1/kinds", ""); !strings.Contains(a.Body, `"effect":"drop","roles":["repost"]`) || strings.Count(a.Body, `"roles"`) != 1 {
+		t.Errorf("kinds: %s", a.Body)
+	}
+	a := s.do(t, "POST", "/v1/feed/explain", `{"viewer":"1","post":{"id":"c","author":"3","actors":[{"id":"2","role":"repost"}],"related":["o"]}}`)
+	for _, want := range []string{`{"kind":"repost-mute","effect":"drop","actor":"2"`, `{"kind":"hide","effect":"drop","target":"o"`} {
+		if !strings.Contains(a.Body, want) || strings.Count(a.Body, `"effect"`) != 2 {
+			t.Errorf("explained: %s\nwant %s", a.Body, want)
+		}
+	}
+}
+
 // TestConcurrent: while users change their own activities and each other's, each call sees all
 // acknowledged changes of its user.
 func TestConcurrent(t *testing.T) {

@@ -26,7 +26,7 @@ func (s *procedures) explainProcedure(
 	if p == nil {
 		return nil, refuse(codeMissingField, "post", "the field is missing")
 	}
-	post := []feed.Post{{ID: p.GetId(), Author: p.GetAuthor(), Actors: p.GetActors()}}
+	post := []feed.Post{{ID: p.GetId(), Author: p.GetAuthor(), Actors: p.GetActors(), Roles: p.GetActorRoles(), Related: p.GetRelated()}}
 	for i, f := range p.GetFacets() {
 		field := fmt.Sprintf("post.facets[%d]", i)
 		if len(f.GetPosts()) > 0 {

@@ -61,7 +61,7 @@ func (s *service) explain(c echo.Context) error {
 	if req.Post == nil {
 		return refuse(codeMissingField, "post", "the field is missing")
 	}
-	e, err := s.explainPost(c.Request().Context(), callOf(c), req.Viewer, feed.Post(*req.Post))
+	e, err := s.explainPost(c.Request().Context(), callOf(c), req.Viewer, req.Post.post())
 	if err != nil {
 		return err
 	}

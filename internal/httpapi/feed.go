@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/labstack/echo/v4"
 
 	"github.com/feedfilter/feedfilter/activity"
@@ -32,11 +33,53 @@ type filterRequest struct {
 
 // feedPost has the fields of a [feed.Post].
 type feedPost struct {
-	ID     string   `json:"id"`
-	Author string   `json:"author"`
-	Actors []string `json:"actors"`
+	ID      string      `json:"id"`
+	Author  string      `json:"author"`
+	Actors  []feedActor `json:"actors"`
+	Related []string    `json:"related"`
 
 	Facets map[activity.Facet][]string `json:"facets"`
+}
+
+// feedActor is a user on a post. In JSON it is an id, or an object with an id and a role.
+type feedActor struct{ ID, Role string }
+
+// UnmarshalJSONFrom implements [json.UnmarshalerFrom].
+func (a *feedActor) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	if dec.PeekKind() != jsontext.KindBeginObject {
+		return json.UnmarshalDecode(dec, &a.ID)
+	}
+	var object struct {
+		ID   string `json:"id"`
+		Role string `json:"role"`
+	}
+	err := json.UnmarshalDecode(dec, &object)
+	*a = feedActor(object)
+	return err
+}
+
+// post returns the feed.Post of the body.
+func (p *feedPost) post() feed.Post {
+	to := feed.Post{ID: p.ID, Author: p.Author, Related: p.Related, Facets: p.Facets}
+	if p.Actors != nil {
+		to.Actors = make([]string, len(p.Actors))
+	}
+	for i, a := range p.Actors {
+		to.Actors[i] = a.ID
+		to.Roles = addRole(to.Roles, i, a.Role)
+	}
+	return to
+}
+
+// addRole adds the role of the i-th actor to the roles of those before it.
+func addRole(roles []string, i int, role string) []string {
+	if role == "" {
+		return roles
+	}
+	for len(roles) < i {
+		roles = append(roles, "")
+	}
+	return append(roles, role)
 }
 
 // degradedKind has the fields of an [activity.Degraded].
@@ -51,8 +94,8 @@ func (r filterRequest) request() (feed.Request, error) {
 		return feed.Request{}, refuse(codeMissingField, "posts", "the field is missing")
 	}
 	posts := make([]feed.Post, len(r.Posts))
-	for i, p := range r.Posts {
-		posts[i] = feed.Post(p)
+	for i := range r.Posts {
+		posts[i] = r.Posts[i].post()
 	}
 	limit := 0
 	if r.Limit != nil {

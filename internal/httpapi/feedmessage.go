@@ -80,7 +80,10 @@ func feedRequest(m *feedfilterv1.FilterRequest) (feed.Request, answerForm, error
 	for i, author := range m.GetAuthors() {
 		req.Posts[i].Author = author
 	}
-	if err := placeActors(req.Posts, m.GetActors(), m.GetActorPosts()); err != nil {
+	if err := placeActors(req.Posts, m.GetActors(), m.GetActorRoles(), m.GetActorPosts()); err != nil {
+		return feed.Request{}, 0, err
+	}
+	if err := placeRelated(req.Posts, m.GetRelated(), m.GetRelatedPosts()); err != nil {
 		return feed.Request{}, 0, err
 	}
 	for i, f := range m.GetFacets() {
@@ -99,10 +102,25 @@ func limitOf(limit uint32) (int, error) {
 	return int(limit), nil
 }
 
-// placeActors gives each post its actors. Actor i belongs to post on[i].
-func placeActors(posts []feed.Post, actors []string, on []uint32) error {
-	return placeIDs(posts, actors, on, "actor_posts", func(p *feed.Post, of []string) error {
-		p.Actors = of
+// placeActors gives each post its actors, and their roles if there are any. Actor i belongs to post
+// on[i].
+func placeActors(posts []feed.Post, actors, roles []string, on []uint32) error {
+	if len(roles) != 0 && len(roles) != len(actors) {
+		return refuse(activity.CodeOutOfRange, "actor_roles", fmt.Sprintf("%d roles for %d actors", len(roles), len(actors)))
+	}
+	return placeIDs(posts, actors, on, "actor_posts", func(p *feed.Post, from, to int) error {
+		p.Actors = actors[from:to:to]
+		if len(roles) > 0 {
+			p.Roles = roles[from:to:to]
+		}
+		return nil
+	})
+}
+
+// placeRelated gives each post its related ids.
+func placeRelated(posts []feed.Post, ids []string, on []uint32) error {
+	return placeIDs(posts, ids, on, "related_posts", func(p *feed.Post, from, to int) error {
+		p.Related = ids[from:to:to]
 		return nil
 	})
 }
@@ -110,21 +128,21 @@ func placeActors(posts []feed.Post, actors []string, on []uint32) error {
 // placeFacet gives each post its ids of a facet, the field of the message.
 func placeFacet(posts []feed.Post, field, name string, ids []string, on []uint32) error {
 	facet := activity.Facet(name)
-	return placeIDs(posts, ids, on, field+".posts", func(p *feed.Post, of []string) error {
+	return placeIDs(posts, ids, on, field+".posts", func(p *feed.Post, from, to int) error {
 		if _, twice := p.Facets[facet]; twice {
 			return refuse(codeDuplicateKey, field+".name", fmt.Sprintf("the facet %q occurs twice", name))
 		}
 		if p.Facets == nil {
 			p.Facets = make(map[activity.Facet][]string, 1)
 		}
-		p.Facets[facet] = of
+		p.Facets[facet] = ids[from:to:to]
 		return nil
 	})
 }
 
-// placeIDs calls place with each post that has ids, and these. ids[i] belongs to post on[i]. field
-// is the name of on in the message.
-func placeIDs(posts []feed.Post, ids []string, on []uint32, field string, place func(p *feed.Post, of []string) error) error {
+// placeIDs calls place with each post that has ids, and the range of these. ids[i] belongs to post
+// on[i]. field is the name of on in the message.
+func placeIDs(posts []feed.Post, ids []string, on []uint32, field string, place func(p *feed.Post, from, to int) error) error {
 	if len(ids) != len(on) {
 		return refuse(activity.CodeOutOfRange, field, fmt.Sprintf("%d posts for %d ids", len(on), len(ids)))
 	}
@@ -139,7 +157,7 @@ func placeIDs(posts []feed.Post, ids []string, on []uint32, field string, place 
 		if i < len(on) && on[i] < post {
 			return refuse(activity.CodeOutOfRange, field, fmt.Sprintf("%d after %d: must be in ascending order", on[i], post))
 		}
-		if err := place(&posts[post], ids[from:i:i]); err != nil {
+		if err := place(&posts[post], from, i); err != nil {
 			return err
 		}
 	}
@@ -161,7 +179,7 @@ func readFeedMessage(text string, in *room) (req feed.Request, form answerForm, 
 		return feed.Request{}, 0, false
 	}
 	req.Posts = in.posts
-	if placeActors(in.posts, in.actors, in.actorPosts) != nil {
+	if placeActors(in.posts, in.actors, in.actorRoles, in.actorPosts) != nil || placeRelated(in.posts, r.related, r.relatedPosts) != nil {
 		return feed.Request{}, 0, false
 	}
 	for _, facet := range r.facets {
@@ -180,7 +198,10 @@ type messageReader struct {
 	authors int
 	last    int      // number of the last field
 	facets  []string // not read yet: they come after the posts
-	room    *room
+	related []string
+
+	relatedPosts []uint32 // index of the post of each related id
+	room         *room
 }
 
 // field reads one field. Fields must be in the order of their numbers, as all common encoders write
@@ -249,6 +270,19 @@ func (r *messageReader) listed(number int, s string, req *feed.Request) (ok bool
 		return len(actors) <= feed.MaxIDs
 	case feedwire.ActorPosts:
 		r.room.actorPosts, ok = packed(r.room.actorPosts, s)
+		return ok
+	case feedwire.ActorRoles:
+		roles := r.room.actorRoles
+		for ok := true; ok && len(roles) <= feed.MaxIDs; s, ok = r.more(feedwire.ActorRoles) {
+			roles = append(roles, s)
+		}
+		r.room.actorRoles = roles
+		return len(roles) <= feed.MaxIDs
+	case feedwire.Related:
+		r.related = append(r.related, s)
+		return len(r.related) <= feed.MaxIDs
+	case feedwire.RelatedPosts:
+		r.relatedPosts, ok = packed(r.relatedPosts, s)
 		return ok
 	case feedwire.Facets:
 		r.facets = append(r.facets, s)
@@ -398,6 +432,8 @@ func listLimits(message proto.Message) []listLimit {
 			{feedwire.Actors, "actors", feed.MaxIDs},
 			{feedwire.Annotate, "annotate", maxTexts},
 			{feedwire.Facets, "facets", maxTexts},
+			{feedwire.ActorRoles, "actor_roles", feed.MaxIDs},
+			{feedwire.Related, "related", feed.MaxIDs},
 		}
 	case *feedfilterv1.RecordBatchRequest:
 		return []listLimit{{1, "activities", maxBatch}}

@@ -59,7 +59,8 @@ func feedMessages() map[string]bool {
 	all := &feedfilterv1.FilterRequest{
 		Viewer: "1", Posts: []string{"a", "b", ""}, Authors: []string{"x", "", "é"}, Actors: []string{"u", "v", "w"}, ActorPosts: []uint32{0, 2, 2},
 		Kinds: &feedfilterv1.KindNames{Names: []string{"block", ""}}, Annotate: []string{"like", "x"}, Limit: 5000, RecordSeen: true, Exact: true,
-		Answer: feedfilterv1.Answer_ANSWER_DROPPED,
+		Answer:     feedfilterv1.Answer_ANSWER_DROPPED,
+		ActorRoles: []string{"", "repost", "é"}, Related: []string{"r", ""}, RelatedPosts: []uint32{1, 2},
 		Facets: []*feedfilterv1.Facet{
 			{Name: "tag", Ids: []string{"go", "redis", ""}, Posts: []uint32{0, 0, 2}}, {Name: "domain", Ids: []string{"é"}, Posts: []uint32{2}}, {Name: "x"},
 		},
@@ -70,15 +71,23 @@ func feedMessages() map[string]bool {
 	return map[string]bool{
 		text(all): true,
 		facets():  true, facets(&feedfilterv1.Facet{}): true,
-		facets(&feedfilterv1.Facet{Name: "tag", Ids: []string{"go"}, Posts: []uint32{1}}):                          true,
-		facets(&feedfilterv1.Facet{Name: "tag", Ids: []string{"go"}}):                                              false,
-		facets(&feedfilterv1.Facet{Name: "tag", Posts: []uint32{1}}):                                               false,
-		facets(&feedfilterv1.Facet{Name: "tag", Ids: []string{"go"}, Posts: []uint32{2}}):                          false,
-		facets(&feedfilterv1.Facet{Name: "tag", Ids: []string{"a", "b"}, Posts: []uint32{1, 0}}):                   false,
-		facets(slices.Repeat([]*feedfilterv1.Facet{{Name: "tag", Ids: []string{"go"}, Posts: []uint32{0}}}, 2)...): false,
-		facets(&feedfilterv1.Facet{Ids: make([]string, feed.MaxIDs+1), Posts: make([]uint32, feed.MaxIDs+1)}):      false,
-		facets(slices.Repeat([]*feedfilterv1.Facet{{}}, maxTexts)...):                                              true,
-		facets(slices.Repeat([]*feedfilterv1.Facet{{}}, maxTexts+1)...):                                            false,
+		text(&feedfilterv1.FilterRequest{Posts: []string{"a", "b"}, Actors: []string{"u", "v"}, ActorPosts: []uint32{0, 1}, ActorRoles: []string{"", "repost"}}): true,
+		text(&feedfilterv1.FilterRequest{Posts: []string{"a", "b"}, Actors: []string{"u", "v"}, ActorPosts: []uint32{0, 1}, ActorRoles: []string{"repost"}}):     false,
+		text(&feedfilterv1.FilterRequest{Posts: []string{"a"}, ActorRoles: []string{"repost"}}):                                                                  false,
+		text(&feedfilterv1.FilterRequest{Posts: []string{"a", "b"}, Related: []string{"u", "v"}, RelatedPosts: []uint32{1, 1}}):                                  true,
+		text(&feedfilterv1.FilterRequest{Posts: []string{"a", "b"}, Related: []string{"u", "v"}, RelatedPosts: []uint32{1, 0}}):                                  false,
+		text(&feedfilterv1.FilterRequest{Posts: []string{"a"}, Related: []string{"u"}, RelatedPosts: []uint32{1}}):                                               false,
+		text(&feedfilterv1.FilterRequest{Posts: []string{"a"}, Related: []string{"u"}}):                                                                          false,
+		text(&feedfilterv1.FilterRequest{Related: make([]string, feed.MaxIDs+1), RelatedPosts: make([]uint32, feed.MaxIDs+1)}):                                   false,
+		facets(&feedfilterv1.Facet{Name: "tag", Ids: []string{"go"}, Posts: []uint32{1}}):                                                                        true,
+		facets(&feedfilterv1.Facet{Name: "tag", Ids: []string{"go"}}):                                                                                            false,
+		facets(&feedfilterv1.Facet{Name: "tag", Posts: []uint32{1}}):                                                                                             false,
+		facets(&feedfilterv1.Facet{Name: "tag", Ids: []string{"go"}, Posts: []uint32{2}}):                                                                        false,
+		facets(&feedfilterv1.Facet{Name: "tag", Ids: []string{"a", "b"}, Posts: []uint32{1, 0}}):                                                                 false,
+		facets(slices.Repeat([]*feedfilterv1.Facet{{Name: "tag", Ids: []string{"go"}, Posts: []uint32{0}}}, 2)...):                                               false,
+		facets(&feedfilterv1.Facet{Ids: make([]string, feed.MaxIDs+1), Posts: make([]uint32, feed.MaxIDs+1)}):                                                    false,
+		facets(slices.Repeat([]*feedfilterv1.Facet{{}}, maxTexts)...):                                                                                            true,
+		facets(slices.Repeat([]*feedfilterv1.Facet{{}}, maxTexts+1)...):                                                                                          false,
 		"\x62\x03\x0a\x01\xff": false, "\x62\x02\x10\x01": false, "\x62\x02\x22\x00": false, "\x62\x02\x0a\x01": false, "\x62\x04\x0a\x00\x0a\x00": false,
 		"\x62\x04\x12\x00\x0a\x00": false, "\x60\x01": false, "\x62\x03\x1a\x01\xff": false,
 		"": true,
@@ -98,7 +107,7 @@ func feedMessages() map[string]bool {
 		text(&feedfilterv1.FilterRequest{Answer: 3}):                                                                         false,
 		text(&feedfilterv1.FilterRequest{Answer: -1}):                                                                        false,
 		"\x4a\x00": false, "\x48\x02": false, "\x0a": false, "\x0a\x05x": false, "\x0b": false, "\x0a\x011\x0a\x012": false,
-		"\x12\x01a\x0a\x011": false, "\x12\xff\xff\xff\xff\x7f": false, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01": false, "\x00": false, "\x7a\x00": false,
+		"\x12\x01a\x0a\x011": false, "\x12\xff\xff\xff\xff\x7f": false, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01": false, "\x00": false, "\x7a\x00": true, "\x78\x00": false, "\x82\x01\x00": false,
 		"\x32\x02\x0a\x05": false, "\x32\x02\x12\x00": false, "\x3a\x01\xff": false, "\x28\x00": false, "\x32\x03\x0a\x01\xff": false,
 	}
 }
@@ -117,7 +126,7 @@ func messagesAgree(t interface {
 	var m feedfilterv1.FilterRequest
 	if err := readMessage([]byte(text), &m); err != nil {
 		for _, p := range got.Posts { // the feed refuses these
-			if !utf8.ValidString(p.ID + "|" + p.Author + "|" + strings.Join(p.Actors, "|") + "|" + fmt.Sprint(p.Facets)) {
+			if !utf8.ValidString(p.ID + "|" + p.Author + "|" + fmt.Sprint(p.Actors, p.Roles, p.Related, p.Facets)) {
 				return true
 			}
 		}
@@ -141,6 +150,7 @@ func plainRequest(r feed.Request) feed.Request {
 	r.Posts = append([]feed.Post(nil), r.Posts...)
 	for i, p := range r.Posts {
 		r.Posts[i].Actors = append([]string(nil), p.Actors...)
+		r.Posts[i].Related = append([]string(nil), p.Related...)
 	}
 	r.Annotate = append([]string(nil), r.Annotate...)
 	return r

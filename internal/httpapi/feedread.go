@@ -125,16 +125,48 @@ func (r *feedReader) post(p *feed.Post) bool {
 			p.Author, ok = r.text()
 			return 1, ok
 		case "actors":
-			from := len(r.room.actors)
-			r.room.actors, ok = r.appendTexts(r.room.actors)
-			p.Actors = slices.Clip(r.room.actors[from:])
+			p.Actors, p.Roles, ok = r.actors()
 			return 2, ok
 		case "facets":
 			p.Facets, ok = r.facets()
 			return 3, ok
+		case "related":
+			p.Related, ok = r.texts()
+			return 4, ok
 		}
 		return 0, false
 	})
+}
+
+// actors reads the users on a post, and their roles.
+func (r *feedReader) actors() (ids, roles []string, ok bool) {
+	from := len(r.room.actors)
+	ok = r.array(func() bool {
+		id, role, ok := r.actor()
+		roles = addRole(roles, len(r.room.actors)-from, role)
+		r.room.actors = append(r.room.actors, id)
+		return ok
+	})
+	return slices.Clip(r.room.actors[from:]), roles, ok
+}
+
+// actor reads the id of a user, or an object with an id and a role.
+func (r *feedReader) actor() (id, role string, ok bool) {
+	if id, ok = r.text(); ok {
+		return id, "", true
+	}
+	ok = r.object(func(name string) (field int, ok bool) {
+		switch name {
+		case "id":
+			id, ok = r.text()
+			return 0, ok
+		case "role":
+			role, ok = r.text()
+			return 1, ok
+		}
+		return 0, false
+	})
+	return id, role, ok
 }
 
 // facets reads the ids of each facet.
@@ -152,26 +184,30 @@ func (r *feedReader) facets() (map[activity.Facet][]string, bool) {
 }
 
 // texts reads an array of strings.
-func (r *feedReader) texts() ([]string, bool) { return r.appendTexts([]string{}) }
+func (r *feedReader) texts() ([]string, bool) {
+	list := []string{}
+	ok := r.array(func() bool {
+		s, ok := r.text()
+		list = append(list, s)
+		return ok
+	})
+	return list, ok
+}
 
-// appendTexts reads an array of strings, and appends them to list.
-func (r *feedReader) appendTexts(list []string) ([]string, bool) {
+// array reads an array. It calls value to read each value.
+func (r *feedReader) array(value func() bool) bool {
 	if !r.next('[') {
-		return list, false
+		return false
 	}
 	if r.next(']') {
-		return list, true
+		return true
 	}
-	for {
-		s, ok := r.text()
-		if !ok {
-			return list, false
-		}
-		list = append(list, s)
+	for value() {
 		if !r.next(',') {
-			return list, r.next(']')
+			return r.next(']')
 		}
 	}
+	return false
 }
 
 // name reads a name and the colon after it.

@@ -43,6 +43,7 @@ func strict() json.Options { //nolint:ireturn // what the library has for option
 			notNull[*int](), notNull[bool](),
 			notNull[explainRequest](), notNull[*feedPost](), notNull[previewRequest](), notNull[pagesRequest](), notNull[scrubRequest](),
 			notNull[filterRequest](), notNull[[]feedPost](), notNull[map[activity.Facet][]string](), element[feedPost](feed.MaxPosts),
+			notNull[[]feedActor](), element[feedActor](maxTexts),
 			notNull[batchRequest](), notNull[[]batchLine](), element[batchLine](maxBatch),
 		)),
 	)

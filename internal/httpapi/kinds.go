@@ -15,16 +15,17 @@ type kindsAnswer struct {
 
 // kindAnswer has the fields of an [activity.Kind], in the words of the API.
 type kindAnswer struct {
-	Name          string  `json:"name"`
-	Plural        string  `json:"plural"`
-	Target        string  `json:"target"`
-	Effect        string  `json:"effect"`
-	TwoWay        bool    `json:"two_way"`
-	Ledger        bool    `json:"ledger"`
-	WindowSeconds int64   `json:"window_seconds,omitzero"`
-	Parts         int     `json:"parts,omitzero"` // of the window
-	Most          int     `json:"most,omitzero"`  // keys in the window; 0: not configured
-	Limit         *uint32 `json:"limit"`          // null: no limit
+	Name          string   `json:"name"`
+	Plural        string   `json:"plural"`
+	Target        string   `json:"target"`
+	Effect        string   `json:"effect"`
+	Roles         []string `json:"roles,omitzero"` // nil: all
+	TwoWay        bool     `json:"two_way"`
+	Ledger        bool     `json:"ledger"`
+	WindowSeconds int64    `json:"window_seconds,omitzero"`
+	Parts         int      `json:"parts,omitzero"` // of the window
+	Most          int      `json:"most,omitzero"`  // keys in the window; 0: not configured
+	Limit         *uint32  `json:"limit"`          // null: no limit
 }
 
 // kinds answers with all kinds of activities.
@@ -35,7 +36,7 @@ func (s *service) kinds(c echo.Context) error {
 	var answer kindsAnswer
 	for _, k := range s.activities.Kinds().All() {
 		a := kindAnswer{
-			Name: k.Name, Plural: k.Plural, Target: string(k.Target), Effect: k.Effect.String(),
+			Name: k.Name, Plural: k.Plural, Target: string(k.Target), Effect: k.Effect.String(), Roles: k.Roles,
 			TwoWay: k.Reverse != "", Ledger: k.InLedger(), WindowSeconds: int64(k.Window.Seconds()),
 		}
 		if !k.InLedger() {

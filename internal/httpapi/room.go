@@ -13,8 +13,11 @@ type room struct {
 	posts  []feed.Post
 	actors []string // of all posts; each post has a part of the list
 
-	actorPosts []uint32   // of a Protobuf message: the index of each actor's post
-	form       answerForm // the form that the JSON body asks for
+	// Of a Protobuf message: the index of each actor's post, and each actor's role.
+	actorPosts []uint32
+	actorRoles []string
+
+	form answerForm // the form that the JSON body asks for
 }
 
 // rooms is a pool of rooms. Most memory of a feed request is free again after its answer.
@@ -34,12 +37,14 @@ func newRoom() *room { return &room{posts: []feed.Post{}, actors: []string{}} }
 // put returns a room to the pool. No request may use it any more.
 func (r *rooms) put(of *room) {
 	if cap(of.actors) > feed.MaxPosts { // drop an unusually large list
-		of.actors = []string{}
+		of.actors, of.actorRoles = []string{}, nil
 	}
 	// A string that stays in a list would keep its whole body from the garbage collector.
 	clear(of.posts)
 	clear(of.actors)
-	of.text, of.posts, of.actors, of.actorPosts = of.text[:0], of.posts[:0], of.actors[:0], of.actorPosts[:0]
+	clear(of.actorRoles)
+	of.text, of.posts, of.actors = of.text[:0], of.posts[:0], of.actors[:0]
+	of.actorPosts, of.actorRoles = of.actorPosts[:0], of.actorRoles[:0]
 	of.form = formKept
 	r.pool.Put(of)
 }

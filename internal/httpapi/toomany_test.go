@@ -27,7 +27,7 @@ func TestTooMany(t *testing.T) {
 		},
 		"more ids": {
 			"/v1/feed/filter", `{"viewer":"1","posts":[` + repeated(5000, `{"id":"p","author":"2","actors":["3","4","5"]}`) + `]}`,
-			"posts", "25000 ids of posts, authors, actors and facets, at most 20000",
+			"posts", "25000 ids of posts, related posts, authors, actors and facets, at most 20000",
 		},
 		"most ids in a body": {
 			"/v1/feed/filter", `{"viewer":"1","posts":[{"id":"p","author":"2","actors":[` + repeated(209_000, `"3"`) + `]}]}`,

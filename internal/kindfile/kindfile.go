@@ -151,6 +151,9 @@ func (e *kindEntry) settle(k *activity.Kind) {
 	e.read("plural", &k.Plural, "text")
 	e.readTarget(&k.Target)
 	e.readEffect(&k.Effect)
+	if e.read("roles", &k.Roles, "a list of texts") && k.Roles == nil {
+		k.Roles = []string{} // refused
+	}
 	if e.read("two_way", &twoWay, "true or false") && twoWay != (k.Reverse != "") {
 		k.Reverse = ""
 		if twoWay {

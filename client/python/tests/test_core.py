@@ -18,6 +18,7 @@ from feedfilter import (
     SEEN,
     AccessDeniedError,
     Activity,
+    Actor,
     Client,
     DeadlineExceededError,
     Error,
@@ -258,7 +259,7 @@ def test_request_of_a_feed(script: Script) -> None:
         request: FilterRequest = FilterRequest.FromString(script.requests[-1].content)
         return request
 
-    with script.client(*[message(FilterResponse())] * 5) as c:
+    with script.client(*[message(FilterResponse())] * 6) as c:
         c.filter("1", [Post("p"), Post("q")])
         assert not sent().authors and not sent().HasField("kinds") and sent().limit == 0
         c.filter("1", [Post("p"), Post("q", "a", ("b", "c"))], kinds=[], limit=7)
@@ -280,13 +281,28 @@ def test_request_of_a_feed(script: Script) -> None:
             ("domain", ["x"], [2]),
             ("thread", [], []),
         ]
+        assert not sent().actor_roles and not sent().related
+        posts = [
+            Post("p", actors=["1", "2"]),
+            Post("q", actors=["3", Actor("4", "repost"), Actor("5")], related=("o", "r")),
+            Post("r"),
+            Post("s", actors=[Actor("6")], related=["o"]),
+        ]
+        c.filter("1", posts)
+        assert list(sent().actors) == ["1", "2", "3", "4", "5", "6"]
+        assert list(sent().actor_posts) == [0, 0, 1, 1, 1, 3]
+        assert list(sent().actor_roles) == ["", "", "", "repost", "", ""]
+        assert list(sent().related) == ["o", "r", "o"]
+        assert list(sent().related_posts) == [1, 1, 3]
 
 
 def test_request_of_an_explanation(script: Script) -> None:
     with script.client(message(ExplainResponse())) as c:
-        c.explain("1", Post("p", "a", ["b"], {"tag": ("x", "y"), "domain": ["x"]}))
+        tags = {"tag": ("x", "y"), "domain": ["x"]}
+        c.explain("1", Post("p", "a", ["b", Actor("c", "quote")], tags, ["o"]))
     post = ExplainRequest.FromString(script.requests[0].content).post
-    assert (post.id, post.author, list(post.actors)) == ("p", "a", ["b"])
+    assert (post.id, post.author, list(post.actors)) == ("p", "a", ["b", "c"])
+    assert (list(post.actor_roles), list(post.related)) == (["", "quote"], ["o"])
     facets = [(f.name, list(f.ids), list(f.posts)) for f in post.facets]
     assert facets == [("tag", ["x", "y"], []), ("domain", ["x"], [])]
 
@@ -308,6 +324,8 @@ AWARE = datetime(2030, 1, 1, tzinfo=timezone(timedelta(hours=-8)))
         lambda c: c.filter("1", POSTS, limit=1 << 32),
         lambda c: c.filter("\ud800", POSTS),
         lambda c: c.filter("1", [Post("p", facets={"tag": ["\ud800"]})]),
+        lambda c: c.filter("1", [Post("p", actors=[Actor("a", "\ud800")])]),
+        lambda c: c.filter("1", [Post("p", related=["\ud800"])]),
         lambda c: c.filter("1", [Post("p", facets={"\ud800": []})]),
         lambda c: c.record("1", BLOCKS, "2", until=AWARE.replace(tzinfo=None)),
         lambda c: c.record_batch([Activity("1", "block", "2", "undo")]),
@@ -328,6 +346,8 @@ def test_requests_that_are_not_sent(script: Script, call: Callable[[Client], obj
         lambda c: c.filter("1", POSTS, annotate="like"),
         lambda c: c.filter("1", [Post("p", "a", "b")]),
         lambda c: c.filter("1", [Post("p", "a", facets={"tag": "x"})]),
+        lambda c: c.filter("1", [Post("p", "a", related="x")]),
+        lambda c: c.explain("1", Post("p", "a", related="x")),
         lambda c: c.explain("1", Post("p", "a", facets={"tag": "x"})),
         lambda c: c.record_posts("1", SEEN, "p7"),
         lambda c: c.preview("1", "block", "2"),

@@ -20,6 +20,7 @@ from feedfilter import (
     SEEN,
     AccessDeniedError,
     Activity,
+    Actor,
     Client,
     Dropped,
     Error,
@@ -133,7 +134,7 @@ def test_record_list_count_remove(client: Client, uid: UID) -> None:
     assert (oldest.target, oldest.until) == (uid("a"), None)
     assert abs(oldest.since - began) < timedelta(minutes=10)
     assert oldest.since.utcoffset() == timedelta(0)
-    assert client.count(me) == {"block": 2, "domain-mute": 0, "hide": 0, "like": 0}
+    assert client.count(me) == {"block": 2, "domain-mute": 0, "hide": 0, "like": 0, "repost-mute": 0}
     assert client.remove(me, BLOCKS, uid("a")) is True
     assert client.remove(me, BLOCKS, uid("a")) is False
     assert [item.target for item in client.list(me, BLOCKS)] == [uid("b")]
@@ -161,6 +162,30 @@ def test_explain(client: Client, uid: UID) -> None:
     assert block.since is not None
     assert (seen.kind, seen.certainty, len(seen.parts)) == ("seen", "unconfirmed", 1)
     assert (like.kind, like.effect, like.direction) == ("like", "annotate", "by_viewer")
+
+
+def test_roles_and_related(client: Client, uid: UID) -> None:
+    me, muted, hidden = uid("me"), uid("u"), uid("o")
+    assert client.record(me, "repost-mutes", muted) and client.record(me, HIDES, hidden)
+    posts = [
+        Post(uid("p0"), uid("a"), ["x", Actor(muted, "repost")]),
+        Post(uid("p1"), uid("a"), [Actor(muted, "mention"), Actor("x")]),
+        Post(uid("p2"), uid("a"), related=["x", hidden]),
+        Post(uid("p3"), uid("a"), related=[uid("r")]),
+        Post(uid("r"), uid("a")),
+        Post(uid("p4"), uid("a"), [muted]),  # in any role
+    ]
+    feed = client.filter(me, posts, record_seen=True)
+    assert feed.dropped == [
+        Dropped(posts[0], 0, "repost-mute", muted),
+        Dropped(posts[2], 2, "hide", target=hidden),
+        Dropped(posts[4], 4, "seen"),
+        Dropped(posts[5], 5, "repost-mute", muted),
+    ]
+    assert [d.index for d in client.filter(me, posts[3:5]).dropped] == [0, 1]
+    assert [r.kind for r in client.explain(me, posts[0]).reasons] == ["repost-mute"]
+    assert [r.target for r in client.explain(me, posts[2]).reasons] == [hidden]
+    assert not client.explain(me, Post(uid("p9"), "a", [Actor(muted, "quote")])).dropped
 
 
 def test_facets(client: Client, uid: UID) -> None:
@@ -267,8 +292,9 @@ def test_preview_kinds_ready_call(client: Client, uid: UID) -> None:
     assert preview == feedfilter.Preview(new=4, present=1, total=5, limit=4, over=True)
     assert client.preview(me, "like", [uid("p")]).limit is None
     kinds = {k.name: k for k in client.kinds()}
-    assert list(kinds) == ["block", "hide", "like", "seen", "domain-mute"]
+    assert list(kinds) == ["block", "hide", "like", "seen", "domain-mute", "repost-mute"]
     assert kinds["domain-mute"].target == "domain"
+    assert kinds["repost-mute"].roles == ("repost",) and kinds["block"].roles is None
     assert kinds["block"].two_way and kinds["block"].limit is None and kinds["block"].ledger
     assert kinds["hide"].limit == 4 and kinds["hide"].window_seconds is None
     assert kinds["seen"].window_seconds == 30 * 86400 and kinds["seen"].parts

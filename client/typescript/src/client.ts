@@ -3,7 +3,7 @@ import {
 } from "@bufbuild/protobuf";
 import { Connection, decodeJSON, type Call } from "./connection.js";
 import { FeedFilterError, unexpected } from "./errors.js";
-import { decodeFeed, encodeFilter } from "./feed.js";
+import { decodeFeed, encodeFilter, idOf, roleOf } from "./feed.js";
 import { ActivityService, Op, type RecordRequestSchema } from "./gen/feedfilter/v1/activity_pb.js";
 import { FeedService } from "./gen/feedfilter/v1/feed_pb.js";
 import type { components, paths } from "./gen/openapi.js";
@@ -62,9 +62,12 @@ export class FeedFilter {
    * ledger.
    */
   explain(viewer: string, post: Post, options?: CallOptions): Promise<Explanation> {
-    const { id, author = "", actors = [] } = post;
+    const { id, author = "", actors = [], related = [] } = post;
     const facets = Object.entries(post.facets ?? {}).map(([name, ids]) => ({ name, ids: ids.slice() })); // a text stays one, and is refused
-    const request = { viewer, post: { id, author, actors: [...actors], facets } };
+    const request = { viewer, post: {
+      id, author, actors: [...actors].map(idOf), facets,
+      actorRoles: actors.some(roleOf) ? actors.map(roleOf) : [], related: related.slice(),
+    } };
     return this.#unary(FeedService.method.explain, request, explanationOf, options);
   }
 

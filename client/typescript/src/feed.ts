@@ -3,7 +3,7 @@ import { unexpected } from "./errors.js";
 import { Answer, FacetSchema, FilterRequestSchema, FilterResponseSchema, KindNamesSchema } from "./gen/feedfilter/v1/feed_pb.js";
 import { degradedOf } from "./messages.js";
 import { wellFormed, wrong } from "./texts.js";
-import type { Dropped, Feed, FilterRequest, Post } from "./types.js";
+import type { Actor, Dropped, Feed, FilterRequest, Post } from "./types.js";
 
 const field = FilterRequestSchema.field;
 const lengthDelimited = 2;
@@ -20,12 +20,14 @@ export function encodeFilter(request: FilterRequest): Uint8Array {
   let authors = false;
   let actors = false;
   let facets = false;
+  let related = false;
   for (let i = 0; i < posts.length; i++) {
     const post = posts[i]!;
     w.text(field.posts.number, post.id, "posts", i, "id");
     authors ||= post.author !== undefined;
     actors ||= post.actors !== undefined;
     facets ||= post.facets !== undefined;
+    related ||= post.related !== undefined;
   }
   for (let i = 0; authors && i < posts.length; i++) {
     w.text(field.authors.number, posts[i]!.author ?? "", "posts", i, "author");
@@ -42,6 +44,8 @@ export function encodeFilter(request: FilterRequest): Uint8Array {
   w.uint(field.exact.number, Number(request.exact ?? false));
   w.uint(field.answer.number, Answer.DROPPED);
   if (facets) writeFacets(w, posts);
+  if (actors) writeRoles(w, posts);
+  if (related) writeRelated(w, posts);
   return w.finish();
 }
 
@@ -49,11 +53,39 @@ function writeActors(w: Writer, posts: readonly Post[]): void {
   const on = new Writer(5 * posts.reduce((sum, post) => sum + (post.actors?.length ?? 0), 0));
   for (let i = 0; i < posts.length; i++) {
     for (const actor of posts[i]!.actors ?? []) {
-      w.text(field.actors.number, actor, "posts", i, "actors");
+      w.text(field.actors.number, idOf(actor), "posts", i, "actors");
       on.varint(i);
     }
   }
   w.bytes(field.actorPosts.number, on.finish());
+}
+
+function writeRoles(w: Writer, posts: readonly Post[]): void {
+  if (!posts.some(({ actors = [] }) => actors.some(roleOf))) return;
+  for (let i = 0; i < posts.length; i++) {
+    for (const actor of posts[i]!.actors ?? []) w.text(field.actorRoles.number, roleOf(actor), "posts", i, "actors");
+  }
+}
+
+function writeRelated(w: Writer, posts: readonly Post[]): void {
+  const on = new Writer(5 * posts.reduce((sum, post) => sum + (post.related?.length ?? 0), 0));
+  for (let i = 0; i < posts.length; i++) {
+    for (const id of posts[i]!.related ?? []) {
+      w.text(field.related.number, id, "posts", i, "related");
+      on.varint(i);
+    }
+  }
+  w.bytes(field.relatedPosts.number, on.finish());
+}
+
+/** Returns the id of a user on a post. */
+export function idOf(actor: string | Actor): string {
+  return typeof actor === "object" && actor !== null ? actor.id : actor;
+}
+
+/** Returns the role of a user on a post; "": unknown. */
+export function roleOf(actor: string | Actor): string {
+  return typeof actor === "object" && actor !== null ? actor.role ?? "" : "";
 }
 
 function writeFacets(w: Writer, posts: readonly Post[]): void {
@@ -85,9 +117,10 @@ function bound(texts: readonly string[]): number {
 /** Returns an upper bound of the length of the message. */
 function longest(request: FilterRequest): number {
   let sum = 64 + bound([request.viewer, ...(request.kinds ?? []), ...(request.annotate ?? [])]);
-  for (const { id, author, actors, facets } of request.posts) {
+  for (const { id, author, actors, facets, related } of request.posts) {
     sum += 3 * ((id?.length ?? 0) + (author?.length ?? 0)) + 12;
-    if (actors) sum += bound(actors) + 5 * actors.length;
+    if (actors) sum += bound(actors.map(idOf)) + bound(actors.map(roleOf)) + 5 * actors.length;
+    if (related) sum += bound(related) + 5 * related.length;
     if (facets) {
       for (const [name, ids] of Object.entries(facets)) sum += bound([name]) + bound(ids) + 5 * ids.length + 18;
     }

@@ -45,13 +45,25 @@ export type Kind = components["schemas"]["Kind"] | (string & {});
 /** The plural of a kind in the ledger, for calls about one kind. */
 export type Plural = "blocks" | "hides" | "likes" | (string & {});
 
+/** A user on a post, and what the user did. */
+export interface Actor {
+  id: string;
+  /** Such as "repost". Default: unknown, so every kind looks at the user. */
+  role?: string | undefined;
+}
+
 /** A candidate for a feed. */
 export interface Post {
   id: string;
   /** Required if a checked kind targets users. */
   author?: string | undefined;
   /** Up to 100 other users on the post, who reposted it, or whom it quotes or mentions. */
-  actors?: readonly string[] | undefined;
+  actors?: readonly (string | Actor)[] | undefined;
+  /**
+   * Up to 16 other ids of the same content, such as that of the post that this one reposts.
+   * recordSeen records the first of them instead of `id`.
+   */
+  related?: readonly string[] | undefined;
   /** Other ids on the post, by the facet that kinds of the service target: up to 16 of each. */
   facets?: Readonly<Record<string, readonly string[]>> | undefined;
 }
@@ -60,8 +72,8 @@ export interface Post {
 export interface FilterRequest<P extends Post = Post> {
   viewer: string;
   /**
-   * Up to 5,000 candidates in the order of the feed. Their ids of posts, authors, actors and
-   * facets, including repeated ones, are up to 20,000.
+   * Up to 5,000 candidates in the order of the feed. Their ids of posts, related posts,
+   * authors, actors and facets, including repeated ones, are up to 20,000.
    */
   posts: readonly P[];
   /** The kinds to check, in this order. Default: every kind that drops. []: none. */
@@ -104,7 +116,7 @@ export interface Dropped<P extends Post = Post> {
   kind: Kind;
   /** The user, for kinds that target users. */
   actor: string | undefined;
-  /** The id, for kinds that target neither users nor posts. */
+  /** The id, for kinds that do not target users, unless it is the post's own. */
   target: string | undefined;
   /** In an exact feed: the kind has a window, so nothing can confirm the reason. */
   unconfirmed: boolean;
@@ -133,7 +145,7 @@ export interface Reason {
   effect: "drop" | "annotate";
   /** The user, for kinds that target users. */
   actor: string | undefined;
-  /** The id, for kinds that target neither users nor posts. */
+  /** The id, for kinds that do not target users, unless it is the post's own. */
   target: string | undefined;
   /** Whose activity. */
   direction: "by_viewer" | "by_actor";

@@ -39,6 +39,19 @@ test("facets are encoded in columns", () => {
   ]);
 });
 
+test("roles and related ids are encoded in columns", () => {
+  const posts = [
+    { id: "p", actors: ["1", { id: "2" }] }, { id: "q", related: ["ö", ""] }, { id: "r", actors: [{ id: "3", role: "repost" }, "4"], related: [] },
+    { id: "s", related: ["💡".repeat(64)], actors: [] },
+  ];
+  const { actors, actorPosts, actorRoles, related, relatedPosts } = fromBinary(FilterRequestSchema, encodeFilter({ viewer: "1", posts }));
+  assert.deepEqual({ actors, actorPosts, actorRoles, related, relatedPosts }, {
+    actors: ["1", "2", "3", "4"], actorPosts: [0, 0, 2, 2], actorRoles: ["", "", "repost", ""],
+    related: ["ö", "", "💡".repeat(64)], relatedPosts: [1, 1, 3],
+  });
+  assert.deepEqual(fromBinary(FilterRequestSchema, encodeFilter({ viewer: "1", posts: posts.slice(0, 2) })).actorRoles, []);
+});
+
 test("empty fields of a feed are not encoded", () => {
   const message = fromBinary(FilterRequestSchema, encodeFilter({ viewer: "1", posts: [{ id: "p" }] }));
   assert.deepEqual([message.authors, message.actors, message.actorPosts, message.kinds], [[], [], [], undefined]);
@@ -59,6 +72,9 @@ test("ids that UTF-8 cannot express are refused, with their place", () => {
   assert.throws(() => encodeFilter({ viewer: "1", posts: [{ id: "p" }, { id: `p${half}` }] }), wrong("posts[1].id"));
   assert.throws(() => encodeFilter({ viewer: "1", posts: [{ id: "p", author: half }] }), wrong("posts[0].author"));
   assert.throws(() => encodeFilter({ viewer: "1", posts: [{ id: "p", actors: ["1", half] }] }), wrong("posts[0].actors"));
+  assert.throws(() => encodeFilter({ viewer: "1", posts: [{ id: "p", actors: [{ id: half }] }] }), wrong("posts[0].actors"));
+  assert.throws(() => encodeFilter({ viewer: "1", posts: [{ id: "p", actors: [{ id: "1", role: half }] }] }), wrong("posts[0].actors"));
+  assert.throws(() => encodeFilter({ viewer: "1", posts: [{ id: "p", related: [half] }] }), wrong("posts[0].related"));
   const facets = { domain: ["1", half] };
   assert.throws(() => encodeFilter({ viewer: "1", posts: [{ id: "p", facets }] }), wrong("posts[0].facets.domain"));
   assert.throws(() => encodeFilter({ viewer: "1", posts: [], annotate: [half] }), wrong("annotate"));

@@ -117,6 +117,26 @@ test("facets", async (t) => {
   });
 });
 
+test("roles and related ids", async (t) => {
+  const ff = client(t);
+  const [me, muted, hidden] = [newUser(), newUser(), newUser()];
+  await ff.record(me, "repost-mutes", muted);
+  await ff.record(me, "hides", hidden);
+  const posts = [
+    { id: "a", author: "x", actors: ["y", { id: muted, role: "repost" }] }, { id: "b", author: "x", actors: [{ id: muted, role: "quote" }] },
+    { id: "c", author: "x", related: ["z", hidden] }, { id: "d", author: "x", related: ["r"] }, { id: "r", author: "x" },
+    { id: "e", author: "x", actors: [{ id: muted }] }, // in any role
+  ];
+  const feed = await ff.filter({ viewer: me, posts, recordSeen: true });
+  assert.deepEqual(feed.dropped.map(({ index, kind, actor, target }) => [index, kind, actor, target]), [
+    [0, "repost-mute", muted, undefined], [2, "hide", undefined, hidden], [4, "seen", undefined, undefined], [5, "repost-mute", muted, undefined],
+  ]);
+  assert.deepEqual((await ff.filter({ viewer: me, posts: posts.slice(3, 5) })).posts, []);
+  assert.deepEqual((await ff.explain(me, posts[0])).reasons.map(({ kind }) => kind), ["repost-mute"]);
+  assert.deepEqual((await ff.explain(me, { ...posts[1], id: "f" })).reasons, []);
+  assert.deepEqual((await ff.explain(me, posts[2])).reasons.map(({ target }) => target), [hidden]);
+});
+
 test("record, remove, list and count", async (t) => {
   const ff = client(t);
   const me = newUser();
@@ -126,7 +146,7 @@ test("record, remove, list and count", async (t) => {
   assert.equal(await ff.record(me, "likes", "a/b?c", { until }), true);
   const [item] = await all(ff.list(me, "likes"));
   assert.deepEqual([item.target, item.until], ["a/b?c", until]);
-  assert.deepEqual(await ff.count(me), { block: 0, hide: 0, like: 1, pin: 0, "domain-mute": 0 });
+  assert.deepEqual(await ff.count(me), { block: 0, hide: 0, like: 1, pin: 0, "domain-mute": 0, "repost-mute": 0 });
   assert.equal(await ff.remove(me, "likes", "a/b?c"), true);
   assert.equal(await ff.remove(me, "likes", "a/b?c"), false);
   assert.deepEqual(await all(ff.list(me, "likes")), []);
@@ -246,7 +266,7 @@ test("preview, export and deletion of a user", async (t) => {
   assert.deepEqual(exported[1].since, since);
   assert.equal(await ff.deleteUser(me), 3);
   assert.deepEqual(await all(ff.export(me)), []);
-  assert.deepEqual(await ff.count(other), { block: 0, hide: 0, like: 0, pin: 0, "domain-mute": 0 });
+  assert.deepEqual(await ff.count(other), { block: 0, hide: 0, like: 0, pin: 0, "domain-mute": 0, "repost-mute": 0 });
   assert.deepEqual((await ff.recordBatch(exported)).map(({ changed }) => changed), [true, true]);
 });
 
@@ -296,7 +316,7 @@ fetchTest("without Node.js, streams, sockets and certificates are refused", asyn
 
 test("calls about the service", async (t) => {
   const ff = client(t);
-  assert.deepEqual((await ff.kinds()).map(({ name }) => name), ["block", "hide", "like", "seen", "pin", "domain-mute"]);
+  assert.deepEqual((await ff.kinds()).map(({ name }) => name), ["block", "hide", "like", "seen", "pin", "domain-mute", "repost-mute"]);
   assert.deepEqual(await ff.ready(), { status: "ready" });
   assert.ok((await ff.stats()).requests.total > 0);
   const { pages } = await ff.pages();

@@ -106,7 +106,15 @@ type FilterRequest struct {
 	// What the answer lists.
 	Answer Answer `protobuf:"varint,11,opt,name=answer,proto3,enum=feedfilter.v1.Answer" json:"answer,omitempty"`
 	// Other ids on the posts, one message for each facet that they have ids of.
-	Facets        []*Facet `protobuf:"bytes,12,rep,name=facets,proto3" json:"facets,omitempty"`
+	Facets []*Facet `protobuf:"bytes,12,rep,name=facets,proto3" json:"facets,omitempty"`
+	// What each of `actors` did, such as "repost", in the same order; "" if unknown. Empty: no role
+	// is known. Every kind looks at an actor whose role is unknown.
+	ActorRoles []string `protobuf:"bytes,13,rep,name=actor_roles,json=actorRoles,proto3" json:"actor_roles,omitempty"`
+	// Other ids of the content of posts, such as that of the post that one reposts. Up to 16 for each
+	// post. `record_seen` records the first instead of the post's own.
+	Related []string `protobuf:"bytes,14,rep,name=related,proto3" json:"related,omitempty"`
+	// The index in `posts` of the post that each of `related` belongs to, in ascending order.
+	RelatedPosts  []uint32 `protobuf:"varint,15,rep,packed,name=related_posts,json=relatedPosts,proto3" json:"related_posts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -221,6 +229,27 @@ func (x *FilterRequest) GetAnswer() Answer {
 func (x *FilterRequest) GetFacets() []*Facet {
 	if x != nil {
 		return x.Facets
+	}
+	return nil
+}
+
+func (x *FilterRequest) GetActorRoles() []string {
+	if x != nil {
+		return x.ActorRoles
+	}
+	return nil
+}
+
+func (x *FilterRequest) GetRelated() []string {
+	if x != nil {
+		return x.Related
+	}
+	return nil
+}
+
+func (x *FilterRequest) GetRelatedPosts() []uint32 {
+	if x != nil {
+		return x.RelatedPosts
 	}
 	return nil
 }
@@ -429,7 +458,7 @@ type Dropped struct {
 	Actor string `protobuf:"bytes,3,opt,name=actor,proto3" json:"actor,omitempty"`
 	// For exact feeds: the kind has a window, so nothing can confirm the reason.
 	Unconfirmed bool `protobuf:"varint,4,opt,name=unconfirmed,proto3" json:"unconfirmed,omitempty"`
-	// The id, for kinds that target neither users nor posts.
+	// The id, for kinds that do not target users, unless it is the post's own.
 	Target        string `protobuf:"bytes,5,opt,name=target,proto3" json:"target,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -675,7 +704,11 @@ type Post struct {
 	// Other users on the post.
 	Actors []string `protobuf:"bytes,3,rep,name=actors,proto3" json:"actors,omitempty"`
 	// Other ids on the post, one message for each facet.
-	Facets        []*Facet `protobuf:"bytes,4,rep,name=facets,proto3" json:"facets,omitempty"`
+	Facets []*Facet `protobuf:"bytes,4,rep,name=facets,proto3" json:"facets,omitempty"`
+	// What each of `actors` did; "" if unknown. Empty: no role is known.
+	ActorRoles []string `protobuf:"bytes,5,rep,name=actor_roles,json=actorRoles,proto3" json:"actor_roles,omitempty"`
+	// Other ids of the post's content, up to 16.
+	Related       []string `protobuf:"bytes,6,rep,name=related,proto3" json:"related,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -734,6 +767,20 @@ func (x *Post) GetActors() []string {
 func (x *Post) GetFacets() []*Facet {
 	if x != nil {
 		return x.Facets
+	}
+	return nil
+}
+
+func (x *Post) GetActorRoles() []string {
+	if x != nil {
+		return x.ActorRoles
+	}
+	return nil
+}
+
+func (x *Post) GetRelated() []string {
+	if x != nil {
+		return x.Related
 	}
 	return nil
 }
@@ -830,7 +877,7 @@ type Reason struct {
 	Until *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=until,proto3" json:"until,omitempty"`
 	// For a window: the beginnings of the parts that report it.
 	Parts []string `protobuf:"bytes,8,rep,name=parts,proto3" json:"parts,omitempty"`
-	// The id, for kinds that target neither users nor posts.
+	// The id, for kinds that do not target users, unless it is the post's own.
 	Target        string `protobuf:"bytes,9,opt,name=target,proto3" json:"target,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1015,7 +1062,7 @@ var File_feedfilter_v1_feed_proto protoreflect.FileDescriptor
 
 const file_feedfilter_v1_feed_proto_rawDesc = "" +
 	"\n" +
-	"\x18feedfilter/v1/feed.proto\x12\rfeedfilter.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x86\x03\n" +
+	"\x18feedfilter/v1/feed.proto\x12\rfeedfilter.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe6\x03\n" +
 	"\rFilterRequest\x12\x16\n" +
 	"\x06viewer\x18\x01 \x01(\tR\x06viewer\x12\x14\n" +
 	"\x05posts\x18\x02 \x03(\tR\x05posts\x12\x18\n" +
@@ -1031,7 +1078,11 @@ const file_feedfilter_v1_feed_proto_rawDesc = "" +
 	"\x05exact\x18\n" +
 	" \x01(\bR\x05exact\x12-\n" +
 	"\x06answer\x18\v \x01(\x0e2\x15.feedfilter.v1.AnswerR\x06answer\x12,\n" +
-	"\x06facets\x18\f \x03(\v2\x14.feedfilter.v1.FacetR\x06facets\"C\n" +
+	"\x06facets\x18\f \x03(\v2\x14.feedfilter.v1.FacetR\x06facets\x12\x1f\n" +
+	"\vactor_roles\x18\r \x03(\tR\n" +
+	"actorRoles\x12\x18\n" +
+	"\arelated\x18\x0e \x03(\tR\arelated\x12#\n" +
+	"\rrelated_posts\x18\x0f \x03(\rR\frelatedPosts\"C\n" +
 	"\x05Facet\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03ids\x18\x02 \x03(\tR\x03ids\x12\x14\n" +
@@ -1058,12 +1109,15 @@ const file_feedfilter_v1_feed_proto_rawDesc = "" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"Q\n" +
 	"\x0eExplainRequest\x12\x16\n" +
 	"\x06viewer\x18\x01 \x01(\tR\x06viewer\x12'\n" +
-	"\x04post\x18\x02 \x01(\v2\x13.feedfilter.v1.PostR\x04post\"t\n" +
+	"\x04post\x18\x02 \x01(\v2\x13.feedfilter.v1.PostR\x04post\"\xaf\x01\n" +
 	"\x04Post\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06author\x18\x02 \x01(\tR\x06author\x12\x16\n" +
 	"\x06actors\x18\x03 \x03(\tR\x06actors\x12,\n" +
-	"\x06facets\x18\x04 \x03(\v2\x14.feedfilter.v1.FacetR\x06facets\"\xba\x01\n" +
+	"\x06facets\x18\x04 \x03(\v2\x14.feedfilter.v1.FacetR\x06facets\x12\x1f\n" +
+	"\vactor_roles\x18\x05 \x03(\tR\n" +
+	"actorRoles\x12\x18\n" +
+	"\arelated\x18\x06 \x03(\tR\arelated\"\xba\x01\n" +
 	"\x0fExplainResponse\x12\x18\n" +
 	"\adropped\x18\x01 \x01(\bR\adropped\x12/\n" +
 	"\areasons\x18\x02 \x03(\v2\x15.feedfilter.v1.ReasonR\areasons\x12'\n" +

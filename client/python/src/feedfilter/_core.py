@@ -427,7 +427,10 @@ class Core:
         def content() -> bytes:
             request = ExplainRequest(viewer=viewer)
             request.post.id, request.post.author = post.id, post.author
-            request.post.actors.extend(wire.names("post.actors", post.actors))
+            ids, roles = wire.roles(wire.names("post.actors", post.actors))
+            request.post.actors.extend(ids)
+            request.post.actor_roles.extend(roles)
+            request.post.related.extend(wire.names("post.related", post.related))
             for name, ids in post.facets.items():
                 request.post.facets.add(name=name, ids=wire.names(f"post.facets.{name}", ids))
             return wire.encoded(request)

@@ -2,7 +2,19 @@
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Dict, FrozenSet, Generic, List, Mapping, Optional, Sequence, TypeVar
+from typing import (
+    Dict,
+    FrozenSet,
+    Generic,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+    TypeVar,
+    Union,
+)
 
 from ._errors import Error
 
@@ -17,6 +29,19 @@ ADD = "add"
 REMOVE = "remove"
 
 
+class Actor(NamedTuple):
+    """A user on a post, and what the user did.
+
+    Attributes:
+        id: The user's id.
+        role: What the user did, such as "repost": lower-case letters and dashes. "": unknown, so
+            every kind looks at the user.
+    """
+
+    id: str
+    role: str = ""
+
+
 @dataclass
 class Post:
     """A candidate for a feed. It may be a subclass: Client.filter returns the same objects.
@@ -25,15 +50,18 @@ class Post:
         id: The post's id: 1 to 256 bytes of UTF-8 without control characters, like all ids.
         author: The author's id, "" if unknown. Required if a checked kind targets users.
         actors: Up to 100 other users on the post, such as those who reposted it, or whom it
-            quotes or mentions.
+            quotes or mentions: ids, or Actors with a role.
         facets: Other ids on the post, by the facet that kinds of the service name as their target,
             such as {"domain": ["x.example"]}: up to 16 ids of each.
+        related: Up to 16 other ids of the same content, such as that of the post that this one
+            reposts. record_seen records the first of them instead of the post's own.
     """
 
     id: str
     author: str = ""
-    actors: Sequence[str] = ()
+    actors: Sequence[Union[str, Actor]] = ()
     facets: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    related: Sequence[str] = ()
 
 
 P = TypeVar("P", bound=Post)
@@ -49,7 +77,7 @@ class Dropped(Generic[P]):
         kind: The kind that dropped it.
         actor: The author or actor that caused the drop, for kinds that target users; else "".
         unconfirmed: In exact feeds: the kind has a window, so nothing can confirm the reason.
-        target: The id, for kinds that target neither users nor posts; else "".
+        target: The id, for kinds that do not target users, unless it is the post's own; else "".
     """
 
     post: P
@@ -108,7 +136,7 @@ class Reason:
         since: When the activity was done. None: unknown.
         until: When it ends by itself. None: never.
         parts: For a window: the beginnings of the parts that report the post.
-        target: The id, for kinds that target neither users nor posts; else "".
+        target: The id, for kinds that do not target users, unless it is the post's own; else "".
     """
 
     kind: str
@@ -243,6 +271,7 @@ class Kind:
         window_seconds: The minimum time that an activity is kept. None: the kind has no window.
         parts: The number of parts of the window. None: the kind has no window.
         most: The maximum number of keys in the window of a user. None: 10,000.
+        roles: The roles of users on a post in which it looks at them. None: all.
     """
 
     name: str
@@ -255,6 +284,7 @@ class Kind:
     window_seconds: Optional[int] = None
     parts: Optional[int] = None
     most: Optional[int] = None
+    roles: Optional[Tuple[str, ...]] = None
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,14 @@
 import json
 import re
 from datetime import datetime, timedelta, timezone
-from typing import Any, Dict, List, Optional, Sequence, Type, TypeVar
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Type, TypeVar, Union
 
 from ._errors import Error, InvalidRequestError, class_of
 from ._types import (
     ADD,
     REMOVE,
     Activity,
+    Actor,
     Degraded,
     Down,
     Dropped,
@@ -37,6 +38,7 @@ from .v1.error_pb2 import ErrorDetail
 from .v1.feed_pb2 import ANSWER_DROPPED, ExplainResponse, Facet, FilterRequest, FilterResponse
 
 T = TypeVar("T")
+N = TypeVar("N", str, Union[str, Actor])
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _RFC3339 = re.compile(
@@ -58,11 +60,19 @@ def invalid(field: str, code: str, message: str) -> InvalidRequestError:
     return InvalidRequestError(message, code=code, field=field)
 
 
-def names(field: str, values: Sequence[str]) -> Sequence[str]:
+def names(field: str, values: Sequence[N]) -> Sequence[N]:
     """Return a list of names or ids. Refuse a string, which is a sequence, too."""
     if isinstance(values, (str, bytes)):
         raise TypeError(f"{field}: {values!r} is not a list of strings")
     return values
+
+
+def roles(actors: Sequence[Union[str, Actor]]) -> Tuple[Sequence[str], Sequence[str]]:
+    """Return the ids of users on a post, and their roles. No roles: none is known."""
+    if not any(isinstance(actor, Actor) for actor in actors):
+        return actors, ()  # type: ignore[return-value]  # they are texts
+    both = [actor if isinstance(actor, Actor) else Actor(actor) for actor in actors]
+    return [actor.id for actor in both], [actor.role for actor in both]
 
 
 def moment(field: str, when: datetime) -> datetime:
@@ -108,14 +118,24 @@ def filter_request(
     facets: Dict[str, Facet] = {}
     for index, post in enumerate(posts):
         if post.actors:
-            request.actors.extend(names(f"posts[{index}].actors", post.actors))
-            request.actor_posts.extend([index] * len(post.actors))
+            before = len(request.actors)
+            ids, ids_roles = roles(names(f"posts[{index}].actors", post.actors))
+            if any(ids_roles):
+                request.actor_roles.extend([""] * (before - len(request.actor_roles)))
+                request.actor_roles.extend(ids_roles)
+            request.actors.extend(ids)
+            request.actor_posts.extend([index] * len(ids))
+        if post.related:
+            request.related.extend(names(f"posts[{index}].related", post.related))
+            request.related_posts.extend([index] * len(post.related))
         if post.facets:
             for name, ids in post.facets.items():
                 if name not in facets:
                     facets[name] = request.facets.add(name=name)
                 facets[name].ids.extend(names(f"posts[{index}].facets.{name}", ids))
                 facets[name].posts.extend([index] * len(ids))
+    if request.actor_roles:
+        request.actor_roles.extend([""] * (len(request.actors) - len(request.actor_roles)))
     if kinds is not None:
         request.kinds.SetInParent()
         request.kinds.names.extend(names("kinds", kinds))
@@ -392,6 +412,7 @@ def json_kinds(value: object) -> List[Kind]:
             window_seconds=may(kind, "window_seconds", int),
             parts=may(kind, "parts", int),
             most=may(kind, "most", int),
+            roles=None if kind.get("roles") is None else tuple(need(kind, "roles", list)),
         )
         for kind in need(value, "kinds", list)
     ]

@@ -598,6 +598,8 @@ export interface components {
                  * @enum {string}
                  */
                 effect: "drop" | "annotate";
+                /** @description The roles of users on a post in which the kind looks at them. Absent: all. */
+                roles?: string[];
                 /** @description Whether the target's feed is affected too. */
                 two_way: boolean;
                 /** @description Whether the ledger keeps the kind. If not, the kind has a window. */

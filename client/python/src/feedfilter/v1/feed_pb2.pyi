@@ -71,9 +71,10 @@ class Facet(_message.Message):
     def __init__(self, name: _Optional[str] = ..., ids: _Optional[_Iterable[str]] = ..., posts: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class FilterRequest(_message.Message):
-    __slots__ = ["actor_posts", "actors", "annotate", "answer", "authors", "exact", "facets", "kinds", "limit", "posts", "record_seen", "viewer"]
+    __slots__ = ["actor_posts", "actor_roles", "actors", "annotate", "answer", "authors", "exact", "facets", "kinds", "limit", "posts", "record_seen", "related", "related_posts", "viewer"]
     ACTORS_FIELD_NUMBER: _ClassVar[int]
     ACTOR_POSTS_FIELD_NUMBER: _ClassVar[int]
+    ACTOR_ROLES_FIELD_NUMBER: _ClassVar[int]
     ANNOTATE_FIELD_NUMBER: _ClassVar[int]
     ANSWER_FIELD_NUMBER: _ClassVar[int]
     AUTHORS_FIELD_NUMBER: _ClassVar[int]
@@ -83,8 +84,11 @@ class FilterRequest(_message.Message):
     LIMIT_FIELD_NUMBER: _ClassVar[int]
     POSTS_FIELD_NUMBER: _ClassVar[int]
     RECORD_SEEN_FIELD_NUMBER: _ClassVar[int]
+    RELATED_FIELD_NUMBER: _ClassVar[int]
+    RELATED_POSTS_FIELD_NUMBER: _ClassVar[int]
     VIEWER_FIELD_NUMBER: _ClassVar[int]
     actor_posts: _containers.RepeatedScalarFieldContainer[int]
+    actor_roles: _containers.RepeatedScalarFieldContainer[str]
     actors: _containers.RepeatedScalarFieldContainer[str]
     annotate: _containers.RepeatedScalarFieldContainer[str]
     answer: Answer
@@ -95,8 +99,10 @@ class FilterRequest(_message.Message):
     limit: int
     posts: _containers.RepeatedScalarFieldContainer[str]
     record_seen: bool
+    related: _containers.RepeatedScalarFieldContainer[str]
+    related_posts: _containers.RepeatedScalarFieldContainer[int]
     viewer: str
-    def __init__(self, viewer: _Optional[str] = ..., posts: _Optional[_Iterable[str]] = ..., authors: _Optional[_Iterable[str]] = ..., actors: _Optional[_Iterable[str]] = ..., actor_posts: _Optional[_Iterable[int]] = ..., kinds: _Optional[_Union[KindNames, _Mapping]] = ..., annotate: _Optional[_Iterable[str]] = ..., limit: _Optional[int] = ..., record_seen: bool = ..., exact: bool = ..., answer: _Optional[_Union[Answer, str]] = ..., facets: _Optional[_Iterable[_Union[Facet, _Mapping]]] = ...) -> None: ...
+    def __init__(self, viewer: _Optional[str] = ..., posts: _Optional[_Iterable[str]] = ..., authors: _Optional[_Iterable[str]] = ..., actors: _Optional[_Iterable[str]] = ..., actor_posts: _Optional[_Iterable[int]] = ..., kinds: _Optional[_Union[KindNames, _Mapping]] = ..., annotate: _Optional[_Iterable[str]] = ..., limit: _Optional[int] = ..., record_seen: bool = ..., exact: bool = ..., answer: _Optional[_Union[Answer, str]] = ..., facets: _Optional[_Iterable[_Union[Facet, _Mapping]]] = ..., actor_roles: _Optional[_Iterable[str]] = ..., related: _Optional[_Iterable[str]] = ..., related_posts: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class FilterResponse(_message.Message):
     __slots__ = ["annotated", "degraded", "dropped", "kept", "next"]
@@ -133,16 +139,20 @@ class Page(_message.Message):
     def __init__(self, number: _Optional[int] = ..., sequence: _Optional[int] = ..., keys: _Optional[int] = ..., bytes: _Optional[int] = ..., false_positive_rate: _Optional[float] = ...) -> None: ...
 
 class Post(_message.Message):
-    __slots__ = ["actors", "author", "facets", "id"]
+    __slots__ = ["actor_roles", "actors", "author", "facets", "id", "related"]
     ACTORS_FIELD_NUMBER: _ClassVar[int]
+    ACTOR_ROLES_FIELD_NUMBER: _ClassVar[int]
     AUTHOR_FIELD_NUMBER: _ClassVar[int]
     FACETS_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
+    RELATED_FIELD_NUMBER: _ClassVar[int]
+    actor_roles: _containers.RepeatedScalarFieldContainer[str]
     actors: _containers.RepeatedScalarFieldContainer[str]
     author: str
     facets: _containers.RepeatedCompositeFieldContainer[Facet]
     id: str
-    def __init__(self, id: _Optional[str] = ..., author: _Optional[str] = ..., actors: _Optional[_Iterable[str]] = ..., facets: _Optional[_Iterable[_Union[Facet, _Mapping]]] = ...) -> None: ...
+    related: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, id: _Optional[str] = ..., author: _Optional[str] = ..., actors: _Optional[_Iterable[str]] = ..., facets: _Optional[_Iterable[_Union[Facet, _Mapping]]] = ..., actor_roles: _Optional[_Iterable[str]] = ..., related: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Reason(_message.Message):
     __slots__ = ["actor", "certainty", "direction", "effect", "kind", "parts", "since", "target", "until"]

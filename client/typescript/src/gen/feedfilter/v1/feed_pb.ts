@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file feedfilter/v1/feed.proto.
  */
 export const file_feedfilter_v1_feed: GenFile = /*@__PURE__*/
-  fileDesc("ChhmZWVkZmlsdGVyL3YxL2ZlZWQucHJvdG8SDWZlZWRmaWx0ZXIudjEinwIKDUZpbHRlclJlcXVlc3QSDgoGdmlld2VyGAEgASgJEg0KBXBvc3RzGAIgAygJEg8KB2F1dGhvcnMYAyADKAkSDgoGYWN0b3JzGAQgAygJEhMKC2FjdG9yX3Bvc3RzGAUgAygNEicKBWtpbmRzGAYgASgLMhguZmVlZGZpbHRlci52MS5LaW5kTmFtZXMSEAoIYW5ub3RhdGUYByADKAkSDQoFbGltaXQYCCABKA0SEwoLcmVjb3JkX3NlZW4YCSABKAgSDQoFZXhhY3QYCiABKAgSJQoGYW5zd2VyGAsgASgOMhUuZmVlZGZpbHRlci52MS5BbnN3ZXISJAoGZmFjZXRzGAwgAygLMhQuZmVlZGZpbHRlci52MS5GYWNldCIxCgVGYWNldBIMCgRuYW1lGAEgASgJEgsKA2lkcxgCIAMoCRINCgVwb3N0cxgDIAMoDSIaCglLaW5kTmFtZXMSDQoFbmFtZXMYASADKAkirQEKDkZpbHRlclJlc3BvbnNlEgwKBGtlcHQYASADKA0SJwoHZHJvcHBlZBgCIAMoCzIWLmZlZWRmaWx0ZXIudjEuRHJvcHBlZBIrCglhbm5vdGF0ZWQYAyADKAsyGC5mZWVkZmlsdGVyLnYxLkFubm90YXRlZBIMCgRuZXh0GAQgASgNEikKCGRlZ3JhZGVkGAUgAygLMhcuZmVlZGZpbHRlci52MS5EZWdyYWRlZCJaCgdEcm9wcGVkEg0KBWluZGV4GAEgASgNEgwKBGtpbmQYAiABKAkSDQoFYWN0b3IYAyABKAkSEwoLdW5jb25maXJtZWQYBCABKAgSDgoGdGFyZ2V0GAUgASgJIigKCUFubm90YXRlZBIMCgRraW5kGAEgASgJEg0KBXBvc3RzGAIgAygNIigKCERlZ3JhZGVkEgwKBGtpbmQYASABKAkSDgoGcmVhc29uGAIgASgJIkMKDkV4cGxhaW5SZXF1ZXN0Eg4KBnZpZXdlchgBIAEoCRIhCgRwb3N0GAIgASgLMhMuZmVlZGZpbHRlci52MS5Qb3N0IlgKBFBvc3QSCgoCaWQYASABKAkSDgoGYXV0aG9yGAIgASgJEg4KBmFjdG9ycxgDIAMoCRIkCgZmYWNldHMYBCADKAsyFC5mZWVkZmlsdGVyLnYxLkZhY2V0IpgBCg9FeHBsYWluUmVzcG9uc2USDwoHZHJvcHBlZBgBIAEoCBImCgdyZWFzb25zGAIgAygLMhUuZmVlZGZpbHRlci52MS5SZWFzb24SIQoEcGFnZRgDIAEoCzITLmZlZWRmaWx0ZXIudjEuUGFnZRIpCghkZWdyYWRlZBgEIAMoCzIXLmZlZWRmaWx0ZXIudjEuRGVncmFkZWQi0AEKBlJlYXNvbhIMCgRraW5kGAEgASgJEg4KBmVmZmVjdBgCIAEoCRINCgVhY3RvchgDIAEoCRIRCglkaXJlY3Rpb24YBCABKAkSEQoJY2VydGFpbnR5GAUgASgJEikKBXNpbmNlGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCgV1bnRpbBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFcGFydHMYCCADKAkSDgoGdGFyZ2V0GAkgASgJImIKBFBhZ2USDgoGbnVtYmVyGAEgASgNEhAKCHNlcXVlbmNlGAIgASgEEgwKBGtleXMYAyABKAQSDQoFYnl0ZXMYBCABKAQSGwoTZmFsc2VfcG9zaXRpdmVfcmF0ZRgFIAEoASpFCgZBbnN3ZXISFgoSQU5TV0VSX1VOU1BFQ0lGSUVEEAASDwoLQU5TV0VSX0tFUFQQARISCg5BTlNXRVJfRFJPUFBFRBACMp4BCgtGZWVkU2VydmljZRJFCgZGaWx0ZXISHC5mZWVkZmlsdGVyLnYxLkZpbHRlclJlcXVlc3QaHS5mZWVkZmlsdGVyLnYxLkZpbHRlclJlc3BvbnNlEkgKB0V4cGxhaW4SHS5mZWVkZmlsdGVyLnYxLkV4cGxhaW5SZXF1ZXN0Gh4uZmVlZGZpbHRlci52MS5FeHBsYWluUmVzcG9uc2VCQ1pBZ2l0aHViLmNvbS9mZWVkZmlsdGVyL2ZlZWRmaWx0ZXIvcHJvdG8vZmVlZGZpbHRlci92MTtmZWVkZmlsdGVydjFiBnByb3RvMw", [file_google_protobuf_timestamp]);
+  fileDesc("ChhmZWVkZmlsdGVyL3YxL2ZlZWQucHJvdG8SDWZlZWRmaWx0ZXIudjEi3AIKDUZpbHRlclJlcXVlc3QSDgoGdmlld2VyGAEgASgJEg0KBXBvc3RzGAIgAygJEg8KB2F1dGhvcnMYAyADKAkSDgoGYWN0b3JzGAQgAygJEhMKC2FjdG9yX3Bvc3RzGAUgAygNEicKBWtpbmRzGAYgASgLMhguZmVlZGZpbHRlci52MS5LaW5kTmFtZXMSEAoIYW5ub3RhdGUYByADKAkSDQoFbGltaXQYCCABKA0SEwoLcmVjb3JkX3NlZW4YCSABKAgSDQoFZXhhY3QYCiABKAgSJQoGYW5zd2VyGAsgASgOMhUuZmVlZGZpbHRlci52MS5BbnN3ZXISJAoGZmFjZXRzGAwgAygLMhQuZmVlZGZpbHRlci52MS5GYWNldBITCgthY3Rvcl9yb2xlcxgNIAMoCRIPCgdyZWxhdGVkGA4gAygJEhUKDXJlbGF0ZWRfcG9zdHMYDyADKA0iMQoFRmFjZXQSDAoEbmFtZRgBIAEoCRILCgNpZHMYAiADKAkSDQoFcG9zdHMYAyADKA0iGgoJS2luZE5hbWVzEg0KBW5hbWVzGAEgAygJIq0BCg5GaWx0ZXJSZXNwb25zZRIMCgRrZXB0GAEgAygNEicKB2Ryb3BwZWQYAiADKAsyFi5mZWVkZmlsdGVyLnYxLkRyb3BwZWQSKwoJYW5ub3RhdGVkGAMgAygLMhguZmVlZGZpbHRlci52MS5Bbm5vdGF0ZWQSDAoEbmV4dBgEIAEoDRIpCghkZWdyYWRlZBgFIAMoCzIXLmZlZWRmaWx0ZXIudjEuRGVncmFkZWQiWgoHRHJvcHBlZBINCgVpbmRleBgBIAEoDRIMCgRraW5kGAIgASgJEg0KBWFjdG9yGAMgASgJEhMKC3VuY29uZmlybWVkGAQgASgIEg4KBnRhcmdldBgFIAEoCSIoCglBbm5vdGF0ZWQSDAoEa2luZBgBIAEoCRINCgVwb3N0cxgCIAMoDSIoCghEZWdyYWRlZBIMCgRraW5kGAEgASgJEg4KBnJlYXNvbhgCIAEoCSJDCg5FeHBsYWluUmVxdWVzdBIOCgZ2aWV3ZXIYASABKAkSIQoEcG9zdBgCIAEoCzITLmZlZWRmaWx0ZXIudjEuUG9zdCJ+CgRQb3N0EgoKAmlkGAEgASgJEg4KBmF1dGhvchgCIAEoCRIOCgZhY3RvcnMYAyADKAkSJAoGZmFjZXRzGAQgAygLMhQuZmVlZGZpbHRlci52MS5GYWNldBITCgthY3Rvcl9yb2xlcxgFIAMoCRIPCgdyZWxhdGVkGAYgAygJIpgBCg9FeHBsYWluUmVzcG9uc2USDwoHZHJvcHBlZBgBIAEoCBImCgdyZWFzb25zGAIgAygLMhUuZmVlZGZpbHRlci52MS5SZWFzb24SIQoEcGFnZRgDIAEoCzITLmZlZWRmaWx0ZXIudjEuUGFnZRIpCghkZWdyYWRlZBgEIAMoCzIXLmZlZWRmaWx0ZXIudjEuRGVncmFkZWQi0AEKBlJlYXNvbhIMCgRraW5kGAEgASgJEg4KBmVmZmVjdBgCIAEoCRINCgVhY3RvchgDIAEoCRIRCglkaXJlY3Rpb24YBCABKAkSEQoJY2VydGFpbnR5GAUgASgJEikKBXNpbmNlGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCgV1bnRpbBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFcGFydHMYCCADKAkSDgoGdGFyZ2V0GAkgASgJImIKBFBhZ2USDgoGbnVtYmVyGAEgASgNEhAKCHNlcXVlbmNlGAIgASgEEgwKBGtleXMYAyABKAQSDQoFYnl0ZXMYBCABKAQSGwoTZmFsc2VfcG9zaXRpdmVfcmF0ZRgFIAEoASpFCgZBbnN3ZXISFgoSQU5TV0VSX1VOU1BFQ0lGSUVEEAASDwoLQU5TV0VSX0tFUFQQARISCg5BTlNXRVJfRFJPUFBFRBACMp4BCgtGZWVkU2VydmljZRJFCgZGaWx0ZXISHC5mZWVkZmlsdGVyLnYxLkZpbHRlclJlcXVlc3QaHS5mZWVkZmlsdGVyLnYxLkZpbHRlclJlc3BvbnNlEkgKB0V4cGxhaW4SHS5mZWVkZmlsdGVyLnYxLkV4cGxhaW5SZXF1ZXN0Gh4uZmVlZGZpbHRlci52MS5FeHBsYWluUmVzcG9uc2VCQ1pBZ2l0aHViLmNvbS9mZWVkZmlsdGVyL2ZlZWRmaWx0ZXIvcHJvdG8vZmVlZGZpbHRlci92MTtmZWVkZmlsdGVydjFiBnByb3RvMw", [file_google_protobuf_timestamp]);
 
 /**
  * FilterRequest holds the candidates in columns: candidate i is the post posts[i] by authors[i]. A
@@ -107,6 +107,29 @@ export type FilterRequest = Message<"feedfilter.v1.FilterRequest"> & {
    * @generated from field: repeated feedfilter.v1.Facet facets = 12;
    */
   facets: Facet[];
+
+  /**
+   * What each of `actors` did, such as "repost", in the same order; "" if unknown. Empty: no role
+   * is known. Every kind looks at an actor whose role is unknown.
+   *
+   * @generated from field: repeated string actor_roles = 13;
+   */
+  actorRoles: string[];
+
+  /**
+   * Other ids of the content of posts, such as that of the post that one reposts. Up to 16 for each
+   * post. `record_seen` records the first instead of the post's own.
+   *
+   * @generated from field: repeated string related = 14;
+   */
+  related: string[];
+
+  /**
+   * The index in `posts` of the post that each of `related` belongs to, in ascending order.
+   *
+   * @generated from field: repeated uint32 related_posts = 15;
+   */
+  relatedPosts: number[];
 };
 
 /**
@@ -257,7 +280,7 @@ export type Dropped = Message<"feedfilter.v1.Dropped"> & {
   unconfirmed: boolean;
 
   /**
-   * The id, for kinds that target neither users nor posts.
+   * The id, for kinds that do not target users, unless it is the post's own.
    *
    * @generated from field: string target = 5;
    */
@@ -388,6 +411,20 @@ export type Post = Message<"feedfilter.v1.Post"> & {
    * @generated from field: repeated feedfilter.v1.Facet facets = 4;
    */
   facets: Facet[];
+
+  /**
+   * What each of `actors` did; "" if unknown. Empty: no role is known.
+   *
+   * @generated from field: repeated string actor_roles = 5;
+   */
+  actorRoles: string[];
+
+  /**
+   * Other ids of the post's content, up to 16.
+   *
+   * @generated from field: repeated string related = 6;
+   */
+  related: string[];
 };
 
 /**
@@ -502,7 +539,7 @@ export type Reason = Message<"feedfilter.v1.Reason"> & {
   parts: string[];
 
   /**
-   * The id, for kinds that target neither users nor posts.
+   * The id, for kinds that do not target users, unless it is the post's own.
    *
    * @generated from field: string target = 9;
    */
