@@ -57,19 +57,36 @@ func TestKindsAreChecked(t *testing.T) {
 		"a taken reverse":  func(k *Kind) { k.Reverse = "block" },
 		"a taken plural":   func(k *Kind) { k.Plural = "blocks" },
 		"reverse of other": func(k *Kind) { k.Name = "blocked-by" },
+
+		"roles of a post":     func(k *Kind) { k.Target, k.Roles = Post, []string{"repost"} },
+		"no roles":            func(k *Kind) { k.Roles = []string{} },
+		"too many roles":      func(k *Kind) { k.Roles = strings.Split("abcdefghijklmnopq", "") },
+		"a role twice":        func(k *Kind) { k.Roles = []string{"repost", "repost"} },
+		"capital role":        func(k *Kind) { k.Roles = []string{"Repost"} },
+		"unknown effect":      func(k *Kind) { k.Effect = Keep + 1 },
+		"over of a drop":      func(k *Kind) { k.Over = []string{"hide"} },
+		"keeps over nothing":  func(k *Kind) { k.Effect = Keep },
+		"keeps over unknown":  func(k *Kind) { k.Effect, k.Over = Keep, []string{"report"} },
+		"keeps over itself":   func(k *Kind) { k.Effect, k.Over = Keep, []string{"mute"} },
+		"keeps over a like":   func(k *Kind) { k.Effect, k.Over = Keep, []string{"like"} },
+		"keeps over two ways": func(k *Kind) { k.Effect, k.Over = Keep, []string{"hide", "block"} },
+		"keeps over twice":    func(k *Kind) { k.Effect, k.Over = Keep, []string{"hide", "hide"} },
+		"two-way keep":        func(k *Kind) { k.Effect, k.Over, k.Reverse = Keep, []string{"hide"}, "muted-by" },
+		"keep with a window":  func(k *Kind) { k.Effect, k.Over, k.Target, k.Window = Keep, []string{"hide"}, Post, time.Hour },
 	} {
 		k := good
 		change(&k)
-		block, _ := BuiltinKinds().Named("block")
-		if _, err := NewKinds(block, k); err == nil {
+		if _, err := NewKinds(append(builtinKinds(), k)...); err == nil {
 			t.Errorf("%s: %+v was accepted", name, k)
 		}
 	}
 	of := good
 	of.Target = "tag"
 	windowed := Kind{Name: "skip", Plural: "skips", Target: "thread", Effect: Drop, Window: time.Hour}
-	for _, k := range []Kind{good, of, windowed} {
-		if _, err := NewKinds(k); err != nil {
+	restricted := Kind{Name: "a", Plural: "as", Target: User, Effect: Drop, Roles: []string{Author, "repost"}}
+	keep := Kind{Name: "follow", Plural: "follows", Target: User, Effect: Keep, Over: []string{"hide", "seen"}}
+	for _, k := range []Kind{good, of, windowed, restricted, keep} {
+		if _, err := NewKinds(append(builtinKinds(), k)...); err != nil {
 			t.Error(err)
 		}
 	}

@@ -33,6 +33,7 @@ type Effect uint8
 const (
 	Drop     Effect = iota + 1 // the post is left out
 	Annotate                   // the post is kept, and annotated
+	Keep                       // the post is kept in spite of the kinds in Kind.Over
 )
 
 const (
@@ -51,7 +52,7 @@ const (
 )
 
 func (e Effect) String() string {
-	names := [...]string{unknownName, "drop", "annotate"}
+	names := [...]string{unknownName, "drop", "annotate", "keep"}
 	if int(e) < len(names) {
 		return names[e]
 	}
@@ -70,6 +71,12 @@ type Kind struct {
 	// and "repost". Nil: it looks at all. It looks at users without a role in any case. Only for
 	// kinds whose targets are users.
 	Roles []string
+
+	// Over names the kinds that a kind with the effect Keep overrules: one-way kinds that drop. A
+	// post is not dropped for an id if the user has the kind with that id, or, if the kind targets
+	// another facet, with any of the post's ids. All ids of a post's content count as one. The
+	// ledger confirms it for each feed: a false positive would show what must be dropped.
+	Over []string
 
 	// Reverse makes the kind two-way, for kinds whose targets are users: the target's page then
 	// holds the user under this name. Empty: one-way.
@@ -165,7 +172,30 @@ func NewKinds(kinds ...Kind) (*Kinds, error) {
 		ks.byName[k.Name], ks.facets[k.Target] = k, true
 		ks.all = append(ks.all, k)
 	}
+	for _, k := range ks.all {
+		if err := ks.checkOver(k.Over); err != nil {
+			return nil, fmt.Errorf("kind %q: over: %w", k.Name, err)
+		}
+	}
 	return ks, nil
+}
+
+// checkOver returns an error unless a kind may overrule the kinds of these names. What others did
+// with the user is not the user's to overrule, so two-way kinds are refused.
+func (ks *Kinds) checkOver(names []string) error {
+	for i, name := range names {
+		switch k, ok := ks.byName[name]; {
+		case !ok:
+			return fmt.Errorf("there is no kind %q", name)
+		case k.Effect != Drop:
+			return fmt.Errorf("%q does not drop posts", name)
+		case k.Reverse != "":
+			return fmt.Errorf("%q is two-way", name)
+		case slices.Contains(names[:i], name):
+			return fmt.Errorf("%q is named twice", name)
+		}
+	}
+	return nil
 }
 
 func (k Kind) names() []string {
@@ -188,8 +218,14 @@ func (k Kind) validate() error {
 		return fmt.Errorf("target %q: %w", k.Target, err)
 	}
 	switch {
-	case k.Effect != Drop && k.Effect != Annotate:
-		return fmt.Errorf("effect %d is neither drop nor annotate", k.Effect)
+	case k.Effect < Drop || k.Effect > Keep:
+		return fmt.Errorf("effect %d is unknown", k.Effect)
+	case k.Effect == Keep && (k.Reverse != "" || k.Window != 0):
+		return errors.New("a kind that keeps is one-way and has no window")
+	case k.Effect == Keep && len(k.Over) == 0:
+		return errors.New("a kind that keeps needs the kinds that it overrules (over)")
+	case k.Effect != Keep && k.Over != nil:
+		return errors.New("only a kind that keeps overrules others (over)")
 	case k.Reverse != "" && k.Target != User:
 		return errors.New("a two-way kind needs users as targets")
 	case k.Reverse != "" && k.Window != 0:

@@ -189,6 +189,11 @@ func TestWithoutLedgerRefuses(t *testing.T) {
 	if _, err := OpenPlain(ctx, PlainConfig{Store: &favfilter.Memory{}, Kinds: limited}); err == nil {
 		t.Error("a limit is taken without a ledger")
 	}
+	keeping, err := NewKinds(append(builtinKinds(), Kind{Name: "pin", Plural: "pins", Target: Post, Effect: Keep, Over: []string{"hide"}})...)
+	must(t, err)
+	if _, err := OpenPlain(ctx, PlainConfig{Store: &favfilter.Memory{}, Kinds: keeping}); err == nil {
+		t.Error("a kind that keeps is taken without a ledger")
+	}
 }
 
 // TestWithoutLedgerHistory: windows take a since without a ledger, too.

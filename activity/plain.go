@@ -21,7 +21,8 @@ type PlainConfig struct {
 	// Pages is the number of pages of a new filter, a power of two. 0: as many as the filter in the
 	// store has, or 16384 for a new one.
 	Pages uint32
-	// Kinds are the kinds of activities, none with a limit. Default: BuiltinKinds().
+	// Kinds are the kinds of activities, none with a limit or the effect Keep. Default:
+	// BuiltinKinds().
 	Kinds *Kinds
 
 	// FalsePositiveRate is as in [Config].
@@ -51,7 +52,7 @@ type Plain struct {
 // pages.
 //
 // Errors wrap [favfilter.ErrMismatch] if the store holds another filter, or a [*NoLedgerError] if a
-// kind has a limit.
+// kind has a limit or keeps posts.
 func OpenPlain(ctx context.Context, c PlainConfig) (*Plain, error) {
 	common := Config{FalsePositiveRate: c.FalsePositiveRate, Kinds: c.Kinds, Persist: c.Persist, Logger: c.Logger}
 	common.setDefaults()
@@ -61,6 +62,9 @@ func OpenPlain(ctx context.Context, c PlainConfig) (*Plain, error) {
 	for _, k := range common.Kinds.All() {
 		if k.Limit > 0 {
 			return nil, fmt.Errorf("open a filter without a ledger: kind %q: %w", k.Name, &NoLedgerError{"a limit"})
+		}
+		if k.Effect == Keep {
+			return nil, fmt.Errorf("open a filter without a ledger: kind %q: %w", k.Name, &NoLedgerError{"a kind that keeps"})
 		}
 	}
 	rates := common.Kinds.Rates(common.FalsePositiveRate)

@@ -69,7 +69,7 @@ type FilterRequest struct {
 	// posts, related posts, authors, actors and facets, including repeated ones.
 	Posts []Post `json:"posts"`
 
-	// Kinds are checked in this order. Nil: every kind that drops; empty: none.
+	// Kinds are checked in this order. Nil: every kind that drops or keeps; empty: none.
 	Kinds []string `json:"kinds,omitzero"`
 	// Annotate names the kinds to annotate kept posts with.
 	Annotate []string `json:"annotate,omitzero"`
@@ -208,7 +208,7 @@ type Explanation struct {
 // Reason is one thing that the filter reports about a post.
 type Reason struct {
 	Kind      string `json:"kind"`
-	Effect    string `json:"effect"`    // "drop" or "annotate"
+	Effect    string `json:"effect"`    // "drop", "annotate" or "keep"
 	Actor     string `json:"actor"`     // the user, for kinds that target users
 	Target    string `json:"target"`    // the id, for kinds that do not target users, unless it is the post's own
 	Direction string `json:"direction"` // whose activity: "by_viewer" or "by_actor"
@@ -217,6 +217,8 @@ type Reason struct {
 	Since     time.Time `json:"since"` // zero: unknown
 	Until     time.Time `json:"until"` // zero: it has no end
 	Parts     []string  `json:"parts"` // for a window: the beginnings of the parts that report the post
+
+	OverruledBy string `json:"overruled_by"` // the kind that keeps the post in spite of this reason; "": none
 }
 
 // Page describes the page of the viewer's activities in the ledger.
@@ -266,7 +268,7 @@ func (e *Explanation) fill(m *feedfilterv1.ExplainResponse) {
 	for i, r := range m.GetReasons() {
 		e.Reasons[i] = Reason{
 			Kind: r.GetKind(), Effect: r.GetEffect(), Actor: r.GetActor(), Target: r.GetTarget(), Direction: r.GetDirection(),
-			Certainty: r.GetCertainty(), Since: timeOf(r.GetSince()), Until: timeOf(r.GetUntil()), Parts: r.GetParts(),
+			Certainty: r.GetCertainty(), Since: timeOf(r.GetSince()), Until: timeOf(r.GetUntil()), Parts: r.GetParts(), OverruledBy: r.GetOverruledBy(),
 		}
 	}
 }

@@ -162,6 +162,7 @@ func TestMessagesAreFeeds(t *testing.T) {
 	for i := range 20 {
 		must(messages.Put(t.Context(), "1", "repost-mutes", fmt.Sprint(31+3*i), time.Time{}))
 	}
+	must(messages.Put(t.Context(), "1", "follows", "85", time.Time{}))
 	byFacets, byRoles, byRelated := 0, 0, 0
 	for n := range 60 {
 		req := client.FilterRequest{Viewer: "1", Posts: []client.Post{}, Answer: []string{"", client.AnswerKept, client.AnswerDropped}[n%3], Limit: n % 4 * 3, Exact: n%2 == 0}
@@ -216,8 +217,8 @@ func TestMessagesAreFeeds(t *testing.T) {
 // explainedAlike fails t unless two clients explain each of the posts to user 1 in the same way.
 func explainedAlike(t *testing.T, one, other *client.Client, posts []client.Post) {
 	t.Helper()
-	reasons := 0
-	for _, p := range posts {
+	reasons, overruled := 0, 0
+	for _, p := range append(posts, client.Post{ID: "p", Author: "85", Facets: map[string][]string{"domain": {"d17"}}}) {
 		got, want := must(one.Explain(t.Context(), "1", p)), must(other.Explain(t.Context(), "1", p))
 		if fmt.Sprintf("%#v", got) != fmt.Sprintf("%#v", want) {
 			t.Errorf("%+v:\nexplained with %#v\nand with       %#v", p, got, want)
@@ -226,10 +227,13 @@ func explainedAlike(t *testing.T, one, other *client.Client, posts []client.Post
 			if r.Target != "" {
 				reasons++
 			}
+			if r.OverruledBy == "follow" {
+				overruled++
+			}
 		}
 	}
-	if reasons == 0 {
-		t.Error("no facet is a reason")
+	if reasons == 0 || overruled == 0 {
+		t.Errorf("%d facets are reasons, %d are overruled", reasons, overruled)
 	}
 }
 

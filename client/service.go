@@ -12,7 +12,8 @@ type Kind struct {
 	Name          string   `json:"name"`
 	Plural        string   `json:"plural"` // its name in calls about one kind
 	Target        string   `json:"target"` // "user", "post" or the facet of the posts that it looks at
-	Effect        string   `json:"effect"` // "drop" or "annotate"
+	Effect        string   `json:"effect"` // "drop", "annotate" or "keep"
+	Over          []string `json:"over"`   // the kinds that it overrules if it keeps
 	Roles         []string `json:"roles"`  // of users on a post, in which it looks at them; nil: all
 	TwoWay        bool     `json:"two_way"`
 	Ledger        bool     `json:"ledger"`         // in the ledger; if not, it has a window

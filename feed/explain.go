@@ -14,8 +14,8 @@ import (
 
 // Explanation reports why a feed drops a post, or keeps it.
 type Explanation struct {
-	// Dropped reports whether a feed drops the post. An exact feed drops it only if a reason that
-	// drops is not [False].
+	// Dropped reports whether a feed drops the post: it has a reason of a kind that drops and is not
+	// overruled. An exact feed drops it only if such a reason is not [False].
 	Dropped bool
 
 	// Reasons are everything the filter reports on the post, kinds that drop first. A feed names
@@ -53,6 +53,8 @@ type Reason struct {
 	// Direction is Direct for the viewer's activity, and Reverse for the actor's with the viewer.
 	Direction activity.Match
 	Certainty Certainty
+	// OverruledBy names the kind that keeps the post in spite of this reason. "": none.
+	OverruledBy string
 	// Since is when it was recorded; for a window, the earliest possible time; zero if it is False.
 	Since time.Time
 	// Until is when it ends by itself; for a window, the latest possible time. Zero: it has no end.
@@ -90,16 +92,35 @@ func Explain(ctx context.Context, activities activity.Activities, viewer string,
 				continue
 			}
 			looked[id] = true
-			found := reasons(view, i, k, &post, id)
-			e.Reasons = append(e.Reasons, found...)
-			e.Dropped = e.Dropped || len(found) > 0 && i < c.drops
+			e.Reasons = append(e.Reasons, reasons(view, i, k, &post, id)...)
 		}
 	}
-	if err := e.confirm(ctx, r, viewer, post.ID); err != nil {
+	if err := e.confirm(ctx, r, viewer, &post); err != nil {
 		return Explanation{}, fmt.Errorf("explain a post: %w", err)
 	}
+	e.overrule(&post)
+	e.Dropped = slices.ContainsFunc(e.Reasons, func(r Reason) bool {
+		return r.Kind.Effect == activity.Drop && r.OverruledBy == ""
+	})
 	return e, nil
 }
+
+// overrule notes which of the reasons are overruled by others that are certain.
+func (e *Explanation) overrule(p *Post) {
+	for i := range e.Reasons {
+		drop := &e.Reasons[i]
+		for j := range e.Reasons {
+			keep := &e.Reasons[j]
+			if drop.OverruledBy == "" && keep.Certainty == Certain && slices.Contains(keep.Kind.Over, drop.Kind.Name) &&
+				coversID(&keep.Kind, &drop.Kind, keep.id(p), drop.id(p)) {
+				drop.OverruledBy = keep.Kind.Name
+			}
+		}
+	}
+}
+
+// id returns the id on the post that the reason is about.
+func (r *Reason) id(p *Post) string { return cmp.Or(r.Actor, r.Target, p.ID) }
 
 // ofOnePost renames the post in the field of an error of compile from "posts[0]" to "post".
 func ofOnePost(err error) error {
@@ -132,7 +153,7 @@ func reasons(view *activity.View, i int, k activity.Kind, p *Post, id string) (f
 }
 
 // confirm asks the ledger about the reasons of kinds that it keeps.
-func (e *Explanation) confirm(ctx context.Context, r *activity.Recorder, viewer, post string) error {
+func (e *Explanation) confirm(ctx context.Context, r *activity.Recorder, viewer string, post *Post) error {
 	var claims []activity.Claim
 	var of []*Reason
 	for i := range e.Reasons {
@@ -140,7 +161,7 @@ func (e *Explanation) confirm(ctx context.Context, r *activity.Recorder, viewer,
 		if !reason.Kind.InLedger() {
 			continue
 		}
-		claims = append(claims, activity.Claim{Kind: reason.Kind, Target: cmp.Or(reason.Actor, reason.Target, post)})
+		claims = append(claims, activity.Claim{Kind: reason.Kind, Target: reason.id(post)})
 		of = append(of, reason)
 	}
 	evidence, err := r.Confirm(ctx, viewer, claims)

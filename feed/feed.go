@@ -25,7 +25,8 @@ type Answer struct {
 	Next int
 
 	// Degraded names the kinds that could not be checked: posts may be kept that should have been
-	// dropped. It also names the kind seen if the kept posts could not be recorded.
+	// dropped, or the other way round if the kind keeps posts. It also names the kind seen if the
+	// kept posts could not be recorded.
 	Degraded []activity.Degraded
 }
 
@@ -59,6 +60,9 @@ const notRecorded = "what is kept could not be recorded: "
 // them until the window ends. If they cannot be recorded, Degraded names the kind, and the answer
 // is otherwise valid.
 //
+// A kind that keeps counts only if the ledger confirms it, with one query for the feed. If the
+// ledger cannot be read, its posts are dropped, and Degraded names the kind.
+//
 // Errors are an [*activity.InvalidError], whose field names the part of the request, an
 // [*activity.UnavailableError], or that of ctx. A request that is exact fails with an
 // [*activity.NoLedgerError] if there is no ledger.
@@ -81,18 +85,12 @@ func filter(ctx context.Context, activities activity.Activities, req Request, sa
 	defer search.Release()
 	hashed := hashAhead(search, &c, req.Posts[:ahead(req)])
 	hashed.look(c.marks)
-	l := look{checks: c, viewer: req.Viewer, view: view, hashed: hashed}
-	if req.Exact {
-		r, err := activity.WithLedger(activities, "to confirm activities")
-		if err == nil {
-			err = l.confirm(ctx, r, req.Posts)
-		}
-		if err != nil {
-			return Answer{}, fmt.Errorf("filter %d posts: %w", len(req.Posts), err)
-		}
+	l := look{checks: c, viewer: req.Viewer, view: view, hashed: hashed, exact: req.Exact}
+	if err := l.confirm(ctx, activities, req); err != nil {
+		return Answer{}, fmt.Errorf("filter %d posts: %w", len(req.Posts), err)
 	}
 	a := l.walk(req)
-	a.Degraded = view.Degraded
+	a.Degraded = append(view.Degraded, l.degraded...)
 	sampled.answered(&l, a)
 	if req.RecordSeen && len(a.Kept) > 0 {
 		if err := a.recordSeen(ctx, view, c.seen, req); err != nil {
@@ -135,57 +133,19 @@ func (a *Answer) recordSeen(ctx context.Context, view *activity.View, i int, req
 type look struct {
 	checks
 
-	viewer    string
-	view      *activity.View
-	hashed    hashed
-	confirmed map[claim]bool // nil: what the view reports counts as true
-}
-
-// claim is a report of a view: that the viewer has the i-th kind with id.
-type claim struct {
-	i  int
-	id string
-}
-
-// confirm asks the ledger, in one query, to confirm everything the view reports about the posts.
-func (l *look) confirm(ctx context.Context, r *activity.Recorder, posts []Post) error {
-	confirmed := make(map[claim]bool)
-	var claims []activity.Claim
-	var of []claim
-	for i, k := range l.all[:l.marks] {
-		if !k.InLedger() {
-			continue
-		}
-		for p := range l.hashed.found(len(posts)) {
-			for _, id := range posts[p].targets(&l.all[i], l.viewer) {
-				key := claim{i, id}
-				if _, known := confirmed[key]; known {
-					continue
-				}
-				match := l.view.Check(i, id)
-				if match == activity.None {
-					continue
-				}
-				confirmed[key] = false
-				claims = append(claims, activity.Claim{Kind: k, Target: id})
-				of = append(of, key)
-			}
-		}
-	}
-	evidence, err := r.Confirm(ctx, l.viewer, claims)
-	if err != nil {
-		return err
-	}
-	for n, e := range evidence {
-		confirmed[of[n]] = e.Direct != nil || e.Reverse != nil
-	}
-	l.confirmed = confirmed
-	return nil
+	viewer string
+	view   *activity.View
+	hashed hashed
+	exact  bool // only what the ledger confirmed counts, of kinds that it keeps
+	// confirmed says of claims that the ledger was asked about whether they are true.
+	confirmed map[claim]bool
+	degraded  []activity.Degraded // kinds that keep, and could not be confirmed
+	overruled []overruled         // drops that did not count
 }
 
 // has reports whether the viewer has the i-th kind with id, the n-th target of that kind on post p.
 func (l *look) has(i int, id string, p, n int) bool {
-	if l.confirmed != nil && l.all[i].InLedger() {
+	if l.exact && l.all[i].InLedger() {
 		return l.confirmed[claim{i, id}]
 	}
 	if p < l.hashed.posts {
@@ -254,7 +214,7 @@ func (set ids) again(p *Post) (id string, again bool) {
 // annotate notes the kinds that annotate post number n, which is kept.
 func (l *look) annotate(a *Answer, p *Post, n int) {
 	for k := l.drops; k < l.marks; k++ {
-		if _, found := l.match(k, p, n); found {
+		if l.match(k, p, n) {
 			a.Annotated[k-l.drops] = append(a.Annotated[k-l.drops], n)
 		}
 	}
@@ -262,24 +222,32 @@ func (l *look) annotate(a *Answer, p *Post, n int) {
 
 // reason returns the first reason to drop post number n, if there is one.
 func (l *look) reason(p *Post, n int) (Dropped, bool) {
-	for i, k := range l.all[:l.drops] {
-		if target, found := l.match(i, p, n); found {
-			d := Dropped{At: n, Kind: k.Name, Unconfirmed: l.confirmed != nil && !k.InLedger()}
-			d.Actor, d.Target = p.named(k.Target, target)
+	for i := range l.drops {
+		k := &l.all[i]
+		for j, id := range p.targets(k, l.viewer) {
+			if !l.has(i, id, n, j) {
+				continue
+			}
+			if l.keeps > l.marks && l.overrules(i, id, p) {
+				l.overruled = append(l.overruled, overruled{n, claim{i, id}})
+				continue
+			}
+			d := Dropped{At: n, Kind: k.Name, Unconfirmed: l.exact && !k.InLedger()}
+			d.Actor, d.Target = p.named(k.Target, id)
 			return d, true
 		}
 	}
 	return Dropped{}, false
 }
 
-// match looks for the i-th kind on post number n. It returns the first id that was found.
-func (l *look) match(i int, p *Post, n int) (target string, found bool) {
+// match reports whether the viewer has the i-th kind with an id on post number n.
+func (l *look) match(i int, p *Post, n int) bool {
 	for j, id := range p.targets(&l.all[i], l.viewer) {
 		if l.has(i, id, n, j) {
-			return id, true
+			return true
 		}
 	}
-	return "", false
+	return false
 }
 
 // named returns an id of a facet on the post as answers name it: as an actor or as a target. They

@@ -93,6 +93,7 @@ type life struct {
 	exact        int // lookups of exact feeds
 	clean, wrong int // candidates without any activity, and those of them that were dropped
 	late         int // that were over, and dropped before they were forgotten
+	spared       int // reasons to drop that were overruled
 }
 
 func newLife(t *testing.T, rate float64, redis bool) *life {
@@ -112,6 +113,9 @@ func newLife(t *testing.T, rate float64, redis bool) *life {
 		activity.Kind{Name: "snooze", Plural: "snoozes", Target: activity.Post, Effect: activity.Drop, Limit: 12},
 		activity.Kind{Name: "glimpse", Plural: "glimpses", Target: activity.Post, Effect: activity.Drop, Window: 7 * day, Parts: 7},
 		activity.Kind{Name: "shun", Plural: "shuns", Target: "tag", Effect: activity.Drop, Limit: 30},
+		activity.Kind{Name: "pal", Plural: "pals", Target: activity.User, Effect: activity.Keep, Over: []string{"mute", "no-repost", "shun"}, Roles: []string{"author", "repost"}},
+		activity.Kind{Name: "pin", Plural: "pins", Target: activity.Post, Effect: activity.Keep, Over: []string{"snooze", "seen", "mute"}},
+		activity.Kind{Name: "fan", Plural: "fans", Target: "tag", Effect: activity.Keep, Over: []string{"shun", "skip", "hide"}},
 		activity.Kind{Name: "star", Plural: "stars", Target: "tag", Effect: activity.Annotate},
 		activity.Kind{Name: "skip", Plural: "skips", Target: "thread", Effect: activity.Drop, Window: 7 * day, Parts: 7},
 	)...)
@@ -266,7 +270,7 @@ func (l *life) request(exact bool) feed.Request {
 	if l.rng.IntN(3) == 0 {
 		req.Kinds = []string{}
 		for _, i := range l.rng.Perm(len(l.Kinds().All()))[l.rng.IntN(3):] {
-			if k := l.Kinds().All()[i]; k.Effect == activity.Drop {
+			if k := l.Kinds().All()[i]; k.Effect != activity.Annotate {
 				req.Kinds = append(req.Kinds, k.Name)
 			}
 		}
@@ -293,7 +297,7 @@ func (l *life) feed(exact bool) {
 	if req.Limit > 0 && looked < len(req.Posts) && a.Next == 0 {
 		l.Fatalf("ended at %d of %d, and does not say so", looked, len(req.Posts))
 	}
-	j := judge{life: l, req: req, drops: l.kindsOf(req), now: l.now()}
+	j := judge{life: l, req: req, drops: l.kindsOf(req, activity.Drop), keeps: l.kindsOf(req, activity.Keep), now: l.now()}
 	keeps, drops := a.Kept, a.Dropped
 	if len(a.Annotated) != len(req.Annotate) {
 		l.Fatalf("annotated %v, for %v", a.Annotated, req.Annotate)
@@ -319,15 +323,17 @@ func (l *life) feed(exact bool) {
 	}
 }
 
-func (l *life) kindsOf(req feed.Request) (kinds []activity.Kind) {
+// kindsOf returns the kinds with an effect that the request checks.
+func (l *life) kindsOf(req feed.Request, effect activity.Effect) (kinds []activity.Kind) {
 	for _, k := range l.Kinds().All() {
-		if k.Effect == activity.Drop && req.Kinds == nil {
+		if k.Effect == effect && req.Kinds == nil {
 			kinds = append(kinds, k)
 		}
 	}
 	for _, name := range req.Kinds {
-		k, _ := l.Kinds().Named(name)
-		kinds = append(kinds, k)
+		if k, _ := l.Kinds().Named(name); k.Effect == effect {
+			kinds = append(kinds, k)
+		}
 	}
 	return kinds
 }

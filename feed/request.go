@@ -22,7 +22,7 @@ type Request struct {
 	Viewer string
 	// Posts are up to MaxPosts candidates with up to MaxIDs ids, in the order of the feed.
 	Posts    []Post
-	Kinds    []string // kinds to check, in this order; nil: every kind that drops
+	Kinds    []string // kinds to check, in this order; nil: every kind that drops or keeps
 	Annotate []string // kinds to annotate kept posts with
 
 	// Limit ends the feed once that many posts are kept, 1 to MaxPosts. 0: no limit.
@@ -43,14 +43,15 @@ type Request struct {
 	Exact bool
 }
 
-// checks are the kinds of a request: first those that drop, then those that annotate, and last one
-// that is only recorded.
+// checks are the kinds of a request: first those that drop, then those that annotate, then those
+// that keep, and last one that is only recorded.
 type checks struct {
 	all   []activity.Kind
 	drops int
 	marks int // kinds that annotate are all[drops:marks]
+	keeps int // kinds that keep are all[marks:keeps]
 	seen  int // index of the kind that RecordSeen records; -1: none
-	// columns are of the facets that all[:marks] look at, each once.
+	// columns are of the facets that all[:keeps] look at, each once.
 	columns []column
 }
 
@@ -114,7 +115,7 @@ func (c *checks) add(kinds *activity.Kinds, req Request) error {
 			}
 		}
 	}
-	if err := c.addNamed(kinds, req.Kinds, "kinds", activity.Drop); err != nil {
+	if err := c.addNamed(kinds, req.Kinds, "kinds", activity.Drop, activity.Keep); err != nil {
 		return err
 	}
 	c.drops = len(c.all)
@@ -122,6 +123,8 @@ func (c *checks) add(kinds *activity.Kinds, req Request) error {
 		return err
 	}
 	c.marks = len(c.all)
+	c.addKeeping(kinds, req.Kinds)
+	c.keeps = len(c.all)
 	c.columns = make([]column, 0, 2) // most look at users and posts alone
 	for i := range c.all {
 		facet := c.all[i].Target
@@ -146,21 +149,37 @@ func (c *checks) add(kinds *activity.Kinds, req Request) error {
 	return nil
 }
 
-func (c *checks) addNamed(kinds *activity.Kinds, names []string, list string, effect activity.Effect) error {
+// addNamed adds the named kinds that have the first of the effects. They must have one of them.
+func (c *checks) addNamed(kinds *activity.Kinds, names []string, list string, effects ...activity.Effect) error {
 	for i, name := range names {
 		field := list + "[" + strconv.Itoa(i) + "]"
 		k, ok := kinds.Named(name)
 		switch {
 		case !ok:
 			return &activity.InvalidError{Code: activity.CodeUnknownKind, Field: field, Message: fmt.Sprintf("there is no kind %q", name)}
-		case k.Effect != effect:
+		case !slices.Contains(effects, k.Effect):
 			return &activity.InvalidError{Code: activity.CodeWrongEffect, Field: field, Message: fmt.Sprintf("%s does not belong here", name)}
 		case slices.Contains(names[:i], name):
 			return outOfRange(field, fmt.Sprintf("%s is named twice", name))
 		}
-		c.all = append(c.all, k)
+		if k.Effect == effects[0] {
+			c.all = append(c.all, k)
+		}
 	}
 	return nil
+}
+
+// addKeeping adds those of the kinds that keep which overrule one that drops here. names are those
+// of the request; nil: all.
+func (c *checks) addKeeping(kinds *activity.Kinds, names []string) {
+	for _, k := range kinds.All() {
+		if k.Effect != activity.Keep || names != nil && !slices.Contains(names, k.Name) {
+			continue
+		}
+		if slices.ContainsFunc(c.all[:c.drops], func(drop activity.Kind) bool { return slices.Contains(k.Over, drop.Name) }) {
+			c.all = append(c.all, k)
+		}
+	}
 }
 
 func tooMany(field, message string) error {

@@ -17,7 +17,8 @@ type sample struct {
 	posts   []Post          // posts that were checked
 	kinds   []activity.Kind // kinds that the ledger keeps
 	answers []question
-	// denied has what the page reported and the ledger did not have when the feed was answered.
+	// denied has what the page reported, and what counted for no post: because the ledger did not
+	// have it, or because a kind that keeps overruled it.
 	denied map[claim]bool
 	found  sighting
 	ctx    context.Context //nolint:containedctx // its values are for the log
@@ -65,12 +66,16 @@ func (f *Sampled) sample(ctx context.Context, attrs []slog.Attr) *sample {
 	if posts == nil {
 		return nil
 	}
-	s := &sample{viewer: viewer, posts: posts, found: sighting{f.start, f.end, f.at}, ctx: ctx, attrs: attrs}
+	s := &sample{
+		viewer: viewer, posts: posts, found: sighting{f.start, f.end, f.at}, ctx: ctx, attrs: attrs,
+		denied: make(map[claim]bool),
+	}
 	var marks []int // for each kind, its index in Answer.Annotated; negative: it drops
 	for i, k := range f.checks.all[:f.checks.marks] {
 		if k.InLedger() {
 			s.kinds, marks = append(s.kinds, k), append(marks, i-f.checks.drops)
 			s.deny(f.confirmed, i)
+			s.askOverruled(f.overruled, i)
 		}
 	}
 	dropped := f.answer.Dropped
@@ -97,11 +102,22 @@ func contains(ascending []int, n int) bool {
 func (s *sample) deny(confirmed map[claim]bool, i int) {
 	for c, is := range confirmed {
 		if c.i == i && !is {
-			if s.denied == nil {
-				s.denied = make(map[claim]bool)
-			}
 			s.denied[claim{len(s.kinds) - 1, strings.Clone(c.id)}] = true
 		}
+	}
+}
+
+// askOverruled adds questions about the claims of the i-th kind of the request, which is the
+// sample's last so far, for which posts were not dropped. No further question is about their ids.
+func (s *sample) askOverruled(all []overruled, i int) {
+	last := len(s.kinds) - 1
+	for _, o := range all {
+		if o.i != i || o.at >= len(s.posts) {
+			continue
+		}
+		id := strings.Clone(o.id)
+		s.answers = append(s.answers, question{kind: last, post: &s.posts[o.at], target: id, reported: true})
+		s.denied[claim{last, id}] = true
 	}
 }
 

@@ -193,13 +193,14 @@ type Sampled struct {
 	checks     checks
 	at         pages.PageAt
 	answer     Answer
-	confirmed  map[claim]bool // for an exact feed: what the ledger was asked about
+	confirmed  map[claim]bool // what the ledger was asked about
+	overruled  []overruled
 }
 
 // answered notes the answer, and what it was computed from.
 func (f *Sampled) answered(l *look, a Answer) {
 	if f != nil {
-		f.checks, f.at, f.answer, f.confirmed = l.checks, l.view.At(), a, l.confirmed
+		f.checks, f.at, f.answer, f.confirmed, f.overruled = l.checks, l.view.At(), a, l.confirmed, l.overruled
 	}
 }
 

@@ -157,9 +157,9 @@ func (s *sampled) key(line string) favfilter.Hash {
 	switch {
 	case strings.HasPrefix(f[1], "block"):
 		target = "_U"
-	case f[1] == "no-repost":
+	case slices.Contains([]string{"no-repost", "mute", "follow"}, f[1]):
 		target = "_U"
-	case f[1] == "shun":
+	case f[1] == "shun", f[1] == "domain-mute":
 		target = "_domain:"
 	}
 	seed := s.ledger.Identity().Seed

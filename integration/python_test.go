@@ -27,7 +27,8 @@ func TestPythonClient(t *testing.T) {
 	dir := t.TempDir()
 	kinds, tokens := filepath.Join(dir, "kinds.json"), filepath.Join(dir, "tokens.json")
 	write(t, kinds, []byte(`{"kinds":[{"name":"hide","limit":4},{"name":"domain-mute","target":"domain","effect":"drop"},`+
-		`{"name":"repost-mute","target":"user","effect":"drop","roles":["repost"]}]}`))
+		`{"name":"repost-mute","target":"user","effect":"drop","roles":["repost"]},`+
+		`{"name":"follow","target":"user","effect":"keep","over":["domain-mute"]}]}`))
 	socket := filepath.Join(dir, "s.sock")
 	schema := filepath.Join(dir, "schema")
 	write(t, schema, schemaOfService(t))

@@ -225,7 +225,8 @@ func serve(t *testing.T) []string {
 	tokens, kinds := filepath.Join(dir, "tokens.json"), filepath.Join(dir, "kinds.json")
 	write(t, kinds, `{"kinds": [{"name": "pin", "target": "post", "effect": "annotate", "limit": 2},
 		{"name": "domain-mute", "target": "domain", "effect": "drop"},
-		{"name": "repost-mute", "target": "user", "effect": "drop", "roles": ["repost"]}]}`)
+		{"name": "repost-mute", "target": "user", "effect": "drop", "roles": ["repost"]},
+		{"name":"follow","target":"user","effect":"keep","over":["domain-mute"]}]}`)
 	write(t, tokens, fmt.Sprintf(`{"tokens": [
 		{"name": "all", "hash": %q, "scopes": ["feed:read", "activity:write", "ops:read", "ops:write"]},
 		{"name": "reader", "hash": %q, "scopes": ["feed:read"]}]}`, hash("all"), hash("reader")))

@@ -255,6 +255,34 @@ func TestRoles(t *testing.T) {
 	}
 }
 
+// TestKeep: a kind may overrule others.
+func TestKeep(t *testing.T) {
+	kinds, err := activity.NewKinds(append(activity.BuiltinKinds().All(),
+		activity.Kind{Name: "domain-mute", Plural: "domain-mutes", Target: "domain", Effect: activity.Drop},
+		activity.Kind{Name: "follow", Plural: "follows", Target: activity.User, Effect: activity.Keep, Over: []string{"domain-mute"}})...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newService(t, httpapi.Config{}, kinds)
+	s.want(t, "PUT", "/v1/users/1/domain-mutes/x.example", "", 200, yes)
+	s.want(t, "PUT", "/v1/users/1/follows/2", "", 200, yes)
+	post := func(author string) string {
+		return `{"id":"a` + author + `","author":"` + author + `","facets":{"domain":["x.example"]}}`
+	}
+	s.want(t, "POST", "/v1/feed/filter", `{"viewer":"1","posts":[`+post("2")+","+post("3")+`]}`, 200,
+		`{"posts":[{"id":"a2"}],"dropped":[{"id":"a3","kind":"domain-mute","target":"x.example"}],"degraded":[]}`)
+	s.want(t, "POST", "/v1/feed/filter", `{"viewer":"1","posts":[`+post("2")+`],"kinds":["domain-mute"],"answer":"dropped"}`, 200,
+		`{"dropped":[{"index":0,"kind":"domain-mute","target":"x.example"}],"degraded":[]}`)
+	s.want(t, "POST", "/v1/feed/filter", `{"viewer":"1","posts":[`+post("2")+`],"kinds":["follow","domain-mute"],"answer":"dropped"}`, 200, `{"dropped":[],"degraded":[]}`)
+	if a := s.do(t, "GET", "/v1/kinds", ""); !strings.Contains(a.Body, `"effect":"keep","over":["domain-mute"]`) {
+		t.Errorf("kinds: %s", a.Body)
+	}
+	a := s.do(t, "POST", "/v1/feed/explain", `{"viewer":"1","post":`+post("2")+`}`)
+	if !strings.HasPrefix(a.Body, `{"dropped":false,"reasons":[{"kind":"domain-mute"`) || !strings.Contains(a.Body, `"overruled_by":"follow"},{"kind":"follow","effect":"keep","actor":"2"`) {
+		t.Errorf("explained: %s", a.Body)
+	}
+}
+
 // TestConcurrent: while users change their own activities and each other's, each call sees all
 // acknowledged changes of its user.
 func TestConcurrent(t *testing.T) {

@@ -51,6 +51,7 @@ func (s *procedures) explainProcedure(
 		res.Reasons = append(res.Reasons, &feedfilterv1.Reason{
 			Kind: r.Kind.Name, Effect: r.Kind.Effect.String(), Actor: r.Actor, Target: r.Target, Direction: direction(r.Direction),
 			Certainty: r.Certainty.String(), Since: stamp(r.Since), Until: stamp(r.Until), Parts: r.Parts,
+			OverruledBy: r.OverruledBy,
 		})
 	}
 	for _, d := range e.Degraded {

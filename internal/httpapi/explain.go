@@ -36,6 +36,8 @@ type explained struct {
 	Since     time.Time `json:"since,omitzero"`
 	Until     time.Time `json:"until,omitzero"`
 	Parts     []string  `json:"parts,omitzero"`
+
+	OverruledBy string `json:"overruled_by,omitzero"`
 }
 
 // pageAnswer has the fields of an [activity.PageInfo].
@@ -71,7 +73,7 @@ func (s *service) explain(c echo.Context) error {
 	for i, r := range e.Reasons {
 		answer.Reasons[i] = explained{
 			Kind: r.Kind.Name, Effect: r.Kind.Effect.String(), Actor: r.Actor, Target: r.Target, Direction: direction(r.Direction),
-			Certainty: r.Certainty.String(), Since: r.Since, Until: r.Until, Parts: r.Parts,
+			Certainty: r.Certainty.String(), Since: r.Since, Until: r.Until, Parts: r.Parts, OverruledBy: r.OverruledBy,
 		}
 	}
 	return respond(c, http.StatusOK, answer)

@@ -31,6 +31,7 @@ func Parse(file []byte) (*activity.Kinds, error) {
 	}
 	all := slices.Clone(activity.BuiltinKinds().All())
 	builtin, named := len(all), make(map[string]bool)
+	var keeping []activity.Kind // checked at the end, because they name others
 	var errs []error
 	for i, text := range entries {
 		e := readKindEntry(text)
@@ -50,6 +51,10 @@ func Parse(file []byte) (*activity.Kinds, error) {
 			errs = append(errs, e.err(i))
 			continue
 		}
+		if k.Effect == activity.Keep {
+			keeping = append(keeping, k)
+			continue
+		}
 		with := slices.Clone(all)
 		if at >= 0 {
 			with[at] = k
@@ -61,6 +66,13 @@ func Parse(file []byte) (*activity.Kinds, error) {
 			continue
 		}
 		all = with
+	}
+	for _, k := range keeping {
+		if _, err := activity.NewKinds(append(slices.Clone(all), k)...); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		all = append(all, k)
 	}
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
@@ -154,6 +166,7 @@ func (e *kindEntry) settle(k *activity.Kind) {
 	if e.read("roles", &k.Roles, "a list of texts") && k.Roles == nil {
 		k.Roles = []string{} // refused
 	}
+	e.read("over", &k.Over, "a list of texts")
 	if e.read("two_way", &twoWay, "true or false") && twoWay != (k.Reverse != "") {
 		k.Reverse = ""
 		if twoWay {
@@ -208,13 +221,13 @@ func (e *kindEntry) readEffect(to *activity.Effect) {
 	if !e.read("effect", &text, "text") {
 		return
 	}
-	for _, effect := range []activity.Effect{activity.Drop, activity.Annotate} {
+	for _, effect := range []activity.Effect{activity.Drop, activity.Annotate, activity.Keep} {
 		if text == effect.String() {
 			*to = effect
 			return
 		}
 	}
-	e.mistake(fmt.Sprintf("effect: %q is neither %v nor %v", text, activity.Drop, activity.Annotate))
+	e.mistake(fmt.Sprintf("effect: %q is not drop, annotate or keep", text))
 }
 
 func (e *kindEntry) mistake(what string) { e.mistakes = append(e.mistakes, what) }

@@ -54,6 +54,12 @@ func TestParse(t *testing.T) {
 				Name: "no-repost", Plural: "no-reposts", Target: activity.User, Effect: activity.Drop, Roles: []string{"repost", "author"},
 			}),
 		},
+		"over": {
+			`{"kinds":[{"name":"follow","target":"user","effect":"keep","over":["mute","hide"]},{"name":"mute","target":"user","effect":"drop"}]}`,
+			withBuiltin(asIs,
+				activity.Kind{Name: "mute", Plural: "mutes", Target: activity.User, Effect: activity.Drop},
+				activity.Kind{Name: "follow", Plural: "follows", Target: activity.User, Effect: activity.Keep, Over: []string{"mute", "hide"}}),
+		},
 		"window": {
 			`{"kinds":[{"name":"glimpse","target":"post","effect":"annotate","window":"1d12h","parts":64,"most":100000}]}`,
 			withBuiltin(asIs, activity.Kind{
@@ -130,6 +136,13 @@ func TestParseRefuses(t *testing.T) {
 		{kind(`,"limit":4294967296`), `kind "mute": limit: not a whole number from 1 to 4294967295`},
 		{kind(`,"limit":1.5`), `kind "mute": limit: not a whole number from 1 to 4294967295`},
 		{kind(`,"limit":"1"`), `kind "mute": limit: not a whole number from 1 to 4294967295`},
+		{kind(`,"over":["hide"]`), `kind "mute": only a kind that keeps overrules others (over)`},
+		{kind(`,"over":null`), `kind "mute": over: not a list of texts`},
+		{`{"kinds":[{"name":"f","target":"user","effect":"keep"}]}`, `kind "f": a kind that keeps needs the kinds that it overrules (over)`},
+		{`{"kinds":[{"name":"f","target":"user","effect":"keep","over":["block"]}]}`, `kind "f": over: "block" is two-way`},
+		{`{"kinds":[{"name":"f","target":"user","effect":"keep","over":["x"]}]}`, `kind "f": over: there is no kind "x"`},
+		{`{"kinds":[{"name":"f","target":"user","effect":"keep","over":["like"]}]}`, `kind "f": over: "like" does not drop posts`},
+		{`{"kinds":[{"name":"f","target":"post","effect":"keep","over":["seen"],"window":"1d"}]}`, `kind "f": a kind that keeps is one-way and has no window`},
 		{kind(`,"roles":null`), `kind "mute": roles: not a list of texts`},
 		{kind(`,"roles":"repost"`), `kind "mute": roles: not a list of texts`},
 		{kind(`,"roles":[1]`), `kind "mute": roles: not a list of texts`},
@@ -178,7 +191,7 @@ func TestParseRefuses(t *testing.T) {
 		},
 		{
 			`{"kinds":[{"name":"mute","target":1,"effect":"Drop"}]}`,
-			`kind "mute": target: not text, effect: "Drop" is neither drop nor annotate`,
+			`kind "mute": target: not text, effect: "Drop" is not drop, annotate or keep`,
 		},
 		{
 			`{"kinds":[{"name":"report","target":"post","effect":"drop","two_way":true}]}`,
@@ -231,7 +244,7 @@ func TestParseNamesEveryMistake(t *testing.T) {
 		{"name":"y","target":"post","effect":"drop","plural":"likes"}]}`))
 	want := strings.Join([]string{
 		`kind "mute": ` + strings.Join([]string{
-			`target: "users": the facet of people is called "user"`, `effect: "none" is neither drop nor annotate`, "two_way: not true or false",
+			`target: "users": the facet of people is called "user"`, `effect: "none" is not drop, annotate or keep`, "two_way: not true or false",
 			`window: "1e9d" is not a duration such as 30d, 12h or 1d12h`, "parts: 0 is not 1 or more", "limit: 0 is not 1 or more",
 			`unknown field "until"`,
 		}, ", "),

@@ -38,14 +38,19 @@ func expand(description []byte, kinds *activity.Kinds) (any, error) {
 
 // sorts returns the kinds of each sort.
 func sorts(kinds *activity.Kinds) map[string][]activity.Kind {
-	all := map[string][]activity.Kind{"kind": kinds.All(), "ledger": nil, "windowed": nil, "dropping": nil, "annotating": nil}
+	all := map[string][]activity.Kind{
+		"kind": kinds.All(), "ledger": nil, "windowed": nil, "dropping": nil, "annotating": nil, "keeping": nil,
+	}
 	for _, k := range kinds.All() {
 		keeper, effect := "windowed", "dropping"
 		if k.InLedger() {
 			keeper = "ledger"
 		}
-		if k.Effect == activity.Annotate {
+		switch k.Effect {
+		case activity.Annotate:
 			effect = "annotating"
+		case activity.Keep:
+			effect = "keeping"
 		}
 		all[keeper], all[effect] = append(all[keeper], k), append(all[effect], k)
 	}
@@ -161,6 +166,8 @@ func (e expansion) words() map[string]string {
 	switch {
 	case k.Effect == activity.Annotate:
 		effect = "Feeds of the user annotate the post, if they ask for it."
+	case k.Effect == activity.Keep:
+		effect = "Feeds of the user keep the post in spite of the kinds " + strings.Join(k.Over, ", ") + "."
 	case k.Reverse != "":
 		effect = "Feeds of both users leave out posts with the other as author or actor."
 	case k.Target == activity.User:

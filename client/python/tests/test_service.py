@@ -134,7 +134,7 @@ def test_record_list_count_remove(client: Client, uid: UID) -> None:
     assert (oldest.target, oldest.until) == (uid("a"), None)
     assert abs(oldest.since - began) < timedelta(minutes=10)
     assert oldest.since.utcoffset() == timedelta(0)
-    assert client.count(me) == {"block": 2, "domain-mute": 0, "hide": 0, "like": 0, "repost-mute": 0}
+    assert client.count(me) == {"block": 2, "domain-mute": 0, "hide": 0, "follow": 0, "like": 0, "repost-mute": 0}
     assert client.remove(me, BLOCKS, uid("a")) is True
     assert client.remove(me, BLOCKS, uid("a")) is False
     assert [item.target for item in client.list(me, BLOCKS)] == [uid("b")]
@@ -186,6 +186,20 @@ def test_roles_and_related(client: Client, uid: UID) -> None:
     assert [r.kind for r in client.explain(me, posts[0]).reasons] == ["repost-mute"]
     assert [r.target for r in client.explain(me, posts[2]).reasons] == [hidden]
     assert not client.explain(me, Post(uid("p9"), "a", [Actor(muted, "quote")])).dropped
+
+
+def test_keep(client: Client, uid: UID) -> None:
+    me, friend, muted = uid("me"), uid("f"), uid("x.example")
+    assert client.record(me, "domain-mutes", muted) and client.record(me, "follows", friend)
+    posts = [Post(uid(name), name, facets={"domain": [muted]}) for name in (friend, uid("u"))]
+    assert [d.index for d in client.filter(me, posts).dropped] == [1]
+    assert not client.filter(me, posts, kinds=["domain-mute"]).kept
+    why = client.explain(me, posts[0])
+    assert not why.dropped
+    assert [(r.kind, r.overruled_by) for r in why.reasons] == [
+        ("domain-mute", "follow"),
+        ("follow", ""),
+    ]
 
 
 def test_facets(client: Client, uid: UID) -> None:
@@ -292,9 +306,10 @@ def test_preview_kinds_ready_call(client: Client, uid: UID) -> None:
     assert preview == feedfilter.Preview(new=4, present=1, total=5, limit=4, over=True)
     assert client.preview(me, "like", [uid("p")]).limit is None
     kinds = {k.name: k for k in client.kinds()}
-    assert list(kinds) == ["block", "hide", "like", "seen", "domain-mute", "repost-mute"]
+    assert list(kinds) == ["block", "hide", "like", "seen", "domain-mute", "repost-mute", "follow"]
     assert kinds["domain-mute"].target == "domain"
     assert kinds["repost-mute"].roles == ("repost",) and kinds["block"].roles is None
+    assert kinds["follow"].over == ("domain-mute",) and kinds["block"].over is None
     assert kinds["block"].two_way and kinds["block"].limit is None and kinds["block"].ledger
     assert kinds["hide"].limit == 4 and kinds["hide"].window_seconds is None
     assert kinds["seen"].window_seconds == 30 * 86400 and kinds["seen"].parts

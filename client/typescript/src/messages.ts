@@ -39,6 +39,7 @@ export function explanationOf(m: ExplainResponse): Explanation {
       since: dateOf(r.since),
       until: dateOf(r.until),
       parts: r.parts,
+      overruledBy: r.overruledBy || undefined,
     })),
     page: {
       number: page?.number ?? 0,

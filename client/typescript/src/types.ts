@@ -142,7 +142,7 @@ export interface Explanation {
 /** One thing that the filter reports about a post. */
 export interface Reason {
   kind: Kind;
-  effect: "drop" | "annotate";
+  effect: "drop" | "annotate" | "keep";
   /** The user, for kinds that target users. */
   actor: string | undefined;
   /** The id, for kinds that do not target users, unless it is the post's own. */
@@ -157,6 +157,8 @@ export interface Reason {
   until: Date | undefined;
   /** For a window: the beginnings of the parts that report the post. */
   parts: string[];
+  /** The kind that keeps the post in spite of this reason. */
+  overruledBy: Kind | undefined;
 }
 
 /** One activity of a list. Times have milliseconds. */

@@ -92,9 +92,21 @@ test("explain", async (t) => {
   assert.ok(why.page.keys >= 1 && why.page.bytes > 0);
   const [{ since, ...reason }] = why.reasons;
   assert.deepEqual([why.reasons.length, reason], [1, {
-    kind: "block", effect: "drop", actor: other, target: undefined, direction: "by_actor", certainty: "certain", until, parts: [],
+    kind: "block", effect: "drop", actor: other, target: undefined, direction: "by_actor", certainty: "certain", until, parts: [], overruledBy: undefined,
   }]);
   assert.ok(since && since.getTime() >= before && since.getTime() <= Date.now());
+});
+
+test("kinds that keep", async (t) => {
+  const ff = client(t);
+  const [me, friend, domain] = [newUser(), newUser(), newUser()];
+  await ff.record(me, "domain-mutes", domain);
+  await ff.record(me, "follows", friend);
+  const posts = [friend, "x"].map((author) => ({ id: `p${author}`, author, facets: { domain: [domain] } }));
+  assert.deepEqual((await ff.filter({ viewer: me, posts })).posts, posts.slice(0, 1));
+  assert.deepEqual((await ff.filter({ viewer: me, posts, kinds: ["domain-mute"] })).posts, []);
+  const { dropped, reasons } = await ff.explain(me, posts[0]);
+  assert.deepEqual([dropped, reasons.map(({ kind, overruledBy }) => [kind, overruledBy])], [false, [["domain-mute", "follow"], ["follow", undefined]]]);
 });
 
 test("facets", async (t) => {
@@ -146,7 +158,7 @@ test("record, remove, list and count", async (t) => {
   assert.equal(await ff.record(me, "likes", "a/b?c", { until }), true);
   const [item] = await all(ff.list(me, "likes"));
   assert.deepEqual([item.target, item.until], ["a/b?c", until]);
-  assert.deepEqual(await ff.count(me), { block: 0, hide: 0, like: 1, pin: 0, "domain-mute": 0, "repost-mute": 0 });
+  assert.deepEqual(await ff.count(me), { block: 0, hide: 0, like: 1, pin: 0, "domain-mute": 0, "repost-mute": 0, follow: 0 });
   assert.equal(await ff.remove(me, "likes", "a/b?c"), true);
   assert.equal(await ff.remove(me, "likes", "a/b?c"), false);
   assert.deepEqual(await all(ff.list(me, "likes")), []);
@@ -266,7 +278,7 @@ test("preview, export and deletion of a user", async (t) => {
   assert.deepEqual(exported[1].since, since);
   assert.equal(await ff.deleteUser(me), 3);
   assert.deepEqual(await all(ff.export(me)), []);
-  assert.deepEqual(await ff.count(other), { block: 0, hide: 0, like: 0, pin: 0, "domain-mute": 0, "repost-mute": 0 });
+  assert.deepEqual(await ff.count(other), { block: 0, hide: 0, like: 0, pin: 0, "domain-mute": 0, "repost-mute": 0, follow: 0 });
   assert.deepEqual((await ff.recordBatch(exported)).map(({ changed }) => changed), [true, true]);
 });
 
@@ -316,7 +328,7 @@ fetchTest("without Node.js, streams, sockets and certificates are refused", asyn
 
 test("calls about the service", async (t) => {
   const ff = client(t);
-  assert.deepEqual((await ff.kinds()).map(({ name }) => name), ["block", "hide", "like", "seen", "pin", "domain-mute", "repost-mute"]);
+  assert.deepEqual((await ff.kinds()).map(({ name }) => name), ["block", "hide", "like", "seen", "pin", "domain-mute", "repost-mute", "follow"]);
   assert.deepEqual(await ff.ready(), { status: "ready" });
   assert.ok((await ff.stats()).requests.total > 0);
   const { pages } = await ff.pages();

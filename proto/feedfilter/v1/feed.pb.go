@@ -93,7 +93,8 @@ type FilterRequest struct {
 	Actors []string `protobuf:"bytes,4,rep,name=actors,proto3" json:"actors,omitempty"`
 	// The index in `posts` of the post that each of `actors` is on, in ascending order.
 	ActorPosts []uint32 `protobuf:"varint,5,rep,packed,name=actor_posts,json=actorPosts,proto3" json:"actor_posts,omitempty"`
-	// The kinds to check, in this order. Not set: every kind that drops. Set, without names: none.
+	// The kinds to check, in this order. Not set: every kind that drops or keeps. Set, without names:
+	// none.
 	Kinds *KindNames `protobuf:"bytes,6,opt,name=kinds,proto3" json:"kinds,omitempty"`
 	// The kinds to annotate kept posts with.
 	Annotate []string `protobuf:"bytes,7,rep,name=annotate,proto3" json:"annotate,omitempty"`
@@ -863,7 +864,7 @@ type Reason struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The kind.
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
-	// "drop" or "annotate".
+	// "drop", "annotate" or "keep".
 	Effect string `protobuf:"bytes,2,opt,name=effect,proto3" json:"effect,omitempty"`
 	// The user, for kinds that target users.
 	Actor string `protobuf:"bytes,3,opt,name=actor,proto3" json:"actor,omitempty"`
@@ -878,7 +879,9 @@ type Reason struct {
 	// For a window: the beginnings of the parts that report it.
 	Parts []string `protobuf:"bytes,8,rep,name=parts,proto3" json:"parts,omitempty"`
 	// The id, for kinds that do not target users, unless it is the post's own.
-	Target        string `protobuf:"bytes,9,opt,name=target,proto3" json:"target,omitempty"`
+	Target string `protobuf:"bytes,9,opt,name=target,proto3" json:"target,omitempty"`
+	// The kind that keeps the post in spite of this reason; "": none.
+	OverruledBy   string `protobuf:"bytes,10,opt,name=overruled_by,json=overruledBy,proto3" json:"overruled_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -972,6 +975,13 @@ func (x *Reason) GetParts() []string {
 func (x *Reason) GetTarget() string {
 	if x != nil {
 		return x.Target
+	}
+	return ""
+}
+
+func (x *Reason) GetOverruledBy() string {
+	if x != nil {
+		return x.OverruledBy
 	}
 	return ""
 }
@@ -1122,7 +1132,7 @@ const file_feedfilter_v1_feed_proto_rawDesc = "" +
 	"\adropped\x18\x01 \x01(\bR\adropped\x12/\n" +
 	"\areasons\x18\x02 \x03(\v2\x15.feedfilter.v1.ReasonR\areasons\x12'\n" +
 	"\x04page\x18\x03 \x01(\v2\x13.feedfilter.v1.PageR\x04page\x123\n" +
-	"\bdegraded\x18\x04 \x03(\v2\x17.feedfilter.v1.DegradedR\bdegraded\"\x98\x02\n" +
+	"\bdegraded\x18\x04 \x03(\v2\x17.feedfilter.v1.DegradedR\bdegraded\"\xbb\x02\n" +
 	"\x06Reason\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +
 	"\x06effect\x18\x02 \x01(\tR\x06effect\x12\x14\n" +
@@ -1132,7 +1142,9 @@ const file_feedfilter_v1_feed_proto_rawDesc = "" +
 	"\x05since\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
 	"\x05until\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x14\n" +
 	"\x05parts\x18\b \x03(\tR\x05parts\x12\x16\n" +
-	"\x06target\x18\t \x01(\tR\x06target\"\x94\x01\n" +
+	"\x06target\x18\t \x01(\tR\x06target\x12!\n" +
+	"\foverruled_by\x18\n" +
+	" \x01(\tR\voverruledBy\"\x94\x01\n" +
 	"\x04Page\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\x12\x12\n" +

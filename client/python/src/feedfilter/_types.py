@@ -128,7 +128,7 @@ class Reason:
 
     Attributes:
         kind: The name of the kind.
-        effect: "drop" or "annotate".
+        effect: "drop", "annotate" or "keep".
         direction: Whose activity: "by_viewer" or "by_actor".
         certainty: "certain": the ledger has it. "false": it is a false positive. "unconfirmed":
             the kind has a window, so nothing can confirm it.
@@ -137,6 +137,7 @@ class Reason:
         until: When it ends by itself. None: never.
         parts: For a window: the beginnings of the parts that report the post.
         target: The id, for kinds that do not target users, unless it is the post's own; else "".
+        overruled_by: The kind that keeps the post in spite of this reason; else "".
     """
 
     kind: str
@@ -148,6 +149,7 @@ class Reason:
     until: Optional[datetime] = None
     parts: Sequence[str] = ()
     target: str = ""
+    overruled_by: str = ""
 
 
 @dataclass(frozen=True)
@@ -264,7 +266,7 @@ class Kind:
         name: Its name in batches and feeds, such as "block".
         plural: Its name in calls about one kind, such as "blocks".
         target: "user", "post" or the facet of the posts that it looks at.
-        effect: "drop" or "annotate".
+        effect: "drop", "annotate" or "keep".
         two_way: Whether it also affects the target's feed.
         ledger: Whether the ledger keeps it. If not, it has a window.
         limit: The maximum number for a user. None: no limit.
@@ -272,6 +274,7 @@ class Kind:
         parts: The number of parts of the window. None: the kind has no window.
         most: The maximum number of keys in the window of a user. None: 10,000.
         roles: The roles of users on a post in which it looks at them. None: all.
+        over: The kinds that it overrules. None: it keeps nothing.
     """
 
     name: str
@@ -285,6 +288,7 @@ class Kind:
     parts: Optional[int] = None
     most: Optional[int] = None
     roles: Optional[Tuple[str, ...]] = None
+    over: Optional[Tuple[str, ...]] = None
 
 
 @dataclass(frozen=True)

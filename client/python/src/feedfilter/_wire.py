@@ -261,6 +261,7 @@ def explanation_of(text: bytes) -> Explanation:
                 until=time_of(r, "until"),
                 parts=tuple(r.parts),
                 target=r.target,
+                overruled_by=r.overruled_by,
             )
             for r in answer.reasons
         ],
@@ -333,6 +334,12 @@ def may(value: object, name: str, of: Type[T]) -> Optional[T]:
     if isinstance(value, dict) and value.get(name) is None:
         return None
     return need(value, name, of)
+
+
+def texts(value: object, name: str) -> Optional[Tuple[str, ...]]:
+    """Return a list of texts of an object that may be missing."""
+    found = may(value, name, list)
+    return None if found is None else tuple(found)
 
 
 def json_time(value: object, name: str) -> Optional[datetime]:
@@ -412,7 +419,8 @@ def json_kinds(value: object) -> List[Kind]:
             window_seconds=may(kind, "window_seconds", int),
             parts=may(kind, "parts", int),
             most=may(kind, "most", int),
-            roles=None if kind.get("roles") is None else tuple(need(kind, "roles", list)),
+            roles=texts(kind, "roles"),
+            over=texts(kind, "over"),
         )
         for kind in need(value, "kinds", list)
     ]

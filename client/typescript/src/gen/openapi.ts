@@ -594,10 +594,12 @@ export interface components {
                 /** @description The facet of posts that the kind's activities point at: `user`, `post` or one that the kinds file names. */
                 target: string;
                 /**
-                 * @description What the kind does to a post: drop it, or annotate it.
+                 * @description What the kind does to a post: drop it, annotate it, or keep it in spite of the kinds in `over`.
                  * @enum {string}
                  */
-                effect: "drop" | "annotate";
+                effect: "drop" | "annotate" | "keep";
+                /** @description With the effect `keep`: the kinds that it overrules. */
+                over?: string[];
                 /** @description The roles of users on a post in which the kind looks at them. Absent: all. */
                 roles?: string[];
                 /** @description Whether the target's feed is affected too. */

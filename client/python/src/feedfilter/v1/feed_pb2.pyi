@@ -155,12 +155,13 @@ class Post(_message.Message):
     def __init__(self, id: _Optional[str] = ..., author: _Optional[str] = ..., actors: _Optional[_Iterable[str]] = ..., facets: _Optional[_Iterable[_Union[Facet, _Mapping]]] = ..., actor_roles: _Optional[_Iterable[str]] = ..., related: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Reason(_message.Message):
-    __slots__ = ["actor", "certainty", "direction", "effect", "kind", "parts", "since", "target", "until"]
+    __slots__ = ["actor", "certainty", "direction", "effect", "kind", "overruled_by", "parts", "since", "target", "until"]
     ACTOR_FIELD_NUMBER: _ClassVar[int]
     CERTAINTY_FIELD_NUMBER: _ClassVar[int]
     DIRECTION_FIELD_NUMBER: _ClassVar[int]
     EFFECT_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
+    OVERRULED_BY_FIELD_NUMBER: _ClassVar[int]
     PARTS_FIELD_NUMBER: _ClassVar[int]
     SINCE_FIELD_NUMBER: _ClassVar[int]
     TARGET_FIELD_NUMBER: _ClassVar[int]
@@ -170,11 +171,12 @@ class Reason(_message.Message):
     direction: str
     effect: str
     kind: str
+    overruled_by: str
     parts: _containers.RepeatedScalarFieldContainer[str]
     since: _timestamp_pb2.Timestamp
     target: str
     until: _timestamp_pb2.Timestamp
-    def __init__(self, kind: _Optional[str] = ..., effect: _Optional[str] = ..., actor: _Optional[str] = ..., direction: _Optional[str] = ..., certainty: _Optional[str] = ..., since: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., until: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., parts: _Optional[_Iterable[str]] = ..., target: _Optional[str] = ...) -> None: ...
+    def __init__(self, kind: _Optional[str] = ..., effect: _Optional[str] = ..., actor: _Optional[str] = ..., direction: _Optional[str] = ..., certainty: _Optional[str] = ..., since: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., until: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., parts: _Optional[_Iterable[str]] = ..., target: _Optional[str] = ..., overruled_by: _Optional[str] = ...) -> None: ...
 
 class Answer(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = []

@@ -1,0 +1,165 @@
+package feed_test
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/feed"
+	"github.com/feedfilter/feedfilter/internal/faulttest"
+)
+
+// keepKinds are some kinds that drop, and some that overrule them.
+func keepKinds(t *testing.T) *activity.Kinds {
+	t.Helper()
+	kinds, err := activity.NewKinds(append(activity.BuiltinKinds().All(),
+		activity.Kind{Name: "mute", Plural: "mutes", Target: activity.User, Effect: activity.Drop},
+		activity.Kind{Name: "domain-mute", Plural: "domain-mutes", Target: "domain", Effect: activity.Drop},
+		activity.Kind{Name: "follow", Plural: "follows", Target: activity.User, Effect: activity.Keep, Over: []string{"mute", "domain-mute"}},
+		activity.Kind{Name: "pin", Plural: "pins", Target: activity.Post, Effect: activity.Keep, Over: []string{"hide", "seen"}},
+	)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kinds
+}
+
+// TestKeep: a kind that keeps overrules a drop for the same user, or for another facet of the post.
+func TestKeep(t *testing.T) {
+	r := openWith(t, activity.Config{Kinds: keepKinds(t)})
+	record(t, r, "1 mute 2", "1 mute 3", "1 follow 3", "1 domain-mute x", "1 hide h", "1 hide g", "1 pin g", "1 seen s", "1 pin s", "1 block 4", "1 follow 4", "5 block 1", "1 follow 5")
+	post := func(id, author, actor, domain string, related ...string) feed.Post {
+		return feed.Post{ID: id, Author: author, Actors: []string{actor}, Related: related, Facets: map[activity.Facet][]string{"domain": {domain}}}
+	}
+	posts := []feed.Post{
+		post("a", "2", "9", "y"), post("b", "3", "9", "y"), post("c", "3", "2", "y"), post("d", "2", "3", "y"), post("e", "3", "9", "x"), post("f", "9", "9", "x"),
+		post("g", "9", "9", "y"), post("h", "9", "9", "y"), post("i", "9", "9", "y", "h", "g"), post("s", "9", "9", "y"), post("k", "4", "9", "y"), post("l", "5", "9", "x"),
+		post("g", "2", "9", "y"),
+	}
+	want := []feed.Dropped{
+		{At: 0, Kind: "mute", Actor: "2"}, {At: 2, Kind: "mute", Actor: "2"}, {At: 3, Kind: "mute", Actor: "2"}, {At: 5, Kind: "domain-mute", Target: "x"},
+		{At: 7, Kind: "hide"}, {At: 10, Kind: "block", Actor: "4"}, {At: 11, Kind: "block", Actor: "5"}, {At: 12, Kind: "mute", Actor: "2"},
+	}
+	for _, exact := range []bool{false, true} {
+		if a := filter(t, r, feed.Request{Viewer: "1", Posts: posts, Exact: exact}); !reflect.DeepEqual(a.Dropped, want) || len(a.Degraded) > 0 {
+			t.Errorf("exact %v: dropped %v, want %v", exact, a.Dropped, want)
+		}
+	}
+	for i, p := range posts {
+		e, err := feed.Explain(t.Context(), r, "1", p)
+		if dropped := slices.ContainsFunc(want, func(d feed.Dropped) bool { return d.At == i }); err != nil || e.Dropped != dropped {
+			t.Errorf("post %d is explained by %+v, %v", i, e, err)
+		}
+		overruled := 0
+		for _, reason := range e.Reasons {
+			if reason.OverruledBy != "" {
+				overruled++
+			}
+		}
+		if want := map[int]int{1: 1, 2: 1, 3: 1, 4: 2, 6: 1, 8: 2, 9: 1, 11: 1, 12: 1}[i]; overruled != want {
+			t.Errorf("post %d: %d reasons are overruled, want %d: %+v", i, overruled, want, e.Reasons)
+		}
+	}
+	named := filter(t, r, feed.Request{Viewer: "1", Posts: posts[:5], Kinds: []string{"mute", "domain-mute"}})
+	if len(named.Dropped) != 5 {
+		t.Errorf("without the kind that keeps, dropped %v", named.Dropped)
+	}
+	named = filter(t, r, feed.Request{Viewer: "1", Posts: posts[:5], Kinds: []string{"follow", "mute", "pin", "domain-mute"}})
+	if !slices.Equal(named.Kept, []int{1, 4}) {
+		t.Errorf("with the kinds named, kept %v", named.Kept)
+	}
+	asked := r.Stats().Confirmed
+	if filter(t, r, feed.Request{Viewer: "1", Posts: []feed.Post{post("x", "3", "9", "y"), post("y", "9", "3", "z")}, Kinds: []string{"domain-mute", "follow"}}); r.Stats().Confirmed != asked {
+		t.Error("the ledger was asked although nothing is dropped")
+	}
+}
+
+// TestKeepFalsePositive: what a page reports by mistake does not keep a post.
+func TestKeepFalsePositive(t *testing.T) {
+	s := newSampled(t, activity.Config{Kinds: keepKinds(t)}, nil)
+	record(t, s.Recorder, "1 mute 2", "1 mute 3", "1 follow 3", "1 hide h")
+	s.tamper(t, nil, []string{"1 follow 2", "1 pin h", "1 mute 4"})
+	record(t, s.Recorder, "1 follow 4")
+	req := feed.Request{Viewer: "1", Posts: []feed.Post{{ID: "a", Author: "2"}, {ID: "b", Author: "3"}, {ID: "h", Author: "9"}, {ID: "c", Author: "4"}, {ID: "d", Author: "5"}}}
+	for _, req.Exact = range []bool{false, true} {
+		if a := s.feed(t, req); !slices.Equal(a.Kept, []int{1, 3, 4}) {
+			t.Errorf("exact %v: kept %v, dropped %v", req.Exact, a.Kept, a.Dropped)
+		}
+	}
+	if e, err := feed.Explain(t.Context(), s.Recorder, "1", req.Posts[0]); err != nil || !e.Dropped || len(e.Reasons) != 2 || e.Reasons[0].OverruledBy != "" {
+		t.Errorf("explained by %+v, %v", e, err)
+	}
+	s.want(t, feed.SampleStats{FalsePositives: 1}) // the mute of 4, in the feed that is not exact
+}
+
+// deafLedger is a ledger that does not answer lookups while it is deaf.
+type deafLedger struct {
+	activity.Ledger
+
+	deaf bool
+}
+
+func (l *deafLedger) Lookup(ctx context.Context, q ledger.LookupQuery) ([]ledger.Row, error) {
+	if l.deaf {
+		return nil, faulttest.ErrInjected
+	}
+	return l.Ledger.Lookup(ctx, q)
+}
+
+// TestKeepWithoutLedger: while the ledger is down, drops stand and the answer says so.
+func TestKeepWithoutLedger(t *testing.T) {
+	var down *deafLedger
+	s := newSampled(t, activity.Config{Kinds: keepKinds(t)}, func(l *ledger.Ledger) activity.Ledger {
+		down = &deafLedger{Ledger: l}
+		return down
+	})
+	record(t, s.Recorder, "1 mute 3", "1 follow 3", "1 hide h", "1 pin p")
+	down.deaf = true
+	posts := []feed.Post{{ID: "a", Author: "3"}, {ID: "b", Author: "2"}, {ID: "h", Author: "2"}}
+	a := filter(t, s.Recorder, feed.Request{Viewer: "1", Posts: posts})
+	want := []activity.Degraded{{Kind: "follow", Reason: "the ledger is unavailable"}} // nothing pinned would be kept
+	if !slices.Equal(a.Kept, []int{1}) || !slices.Equal(a.Degraded, want) {
+		t.Errorf("kept %v, degraded %v", a.Kept, a.Degraded)
+	}
+	if a := filter(t, s.Recorder, feed.Request{Viewer: "1", Posts: posts[1:2]}); len(a.Degraded) > 0 {
+		t.Errorf("nothing to confirm, but %v", a.Degraded)
+	}
+	if _, err := feed.Filter(t.Context(), s.Recorder, feed.Request{Viewer: "1", Posts: posts, Exact: true}); err == nil {
+		t.Error("an exact feed is answered without the ledger")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := feed.Filter(ctx, s.Recorder, feed.Request{Viewer: "1", Posts: posts}); !errors.Is(err, context.Canceled) {
+		t.Errorf("a cancelled feed: %v", err)
+	}
+	down.deaf = false
+	if a := filter(t, s.Recorder, feed.Request{Viewer: "1", Posts: posts}); !slices.Equal(a.Kept, []int{0, 1}) || len(a.Degraded) > 0 {
+		t.Errorf("then kept %v, degraded %v", a.Kept, a.Degraded)
+	}
+}
+
+// TestKeepSampled: the sampler takes no post that is kept in spite of a drop for a miss, and finds
+// the drops and keys that a page lacks.
+func TestKeepSampled(t *testing.T) {
+	s := newSampled(t, activity.Config{Kinds: keepKinds(t)}, nil)
+	record(t, s.Recorder, "1 mute 2", "1 mute 3", "1 follow 3", "1 hide h", "1 pin h", "1 hide g", "1 mute 6", "1 follow 6")
+	req := feed.Request{Viewer: "1", Posts: []feed.Post{
+		{ID: "a", Author: "3"}, {ID: "b", Author: "3", Actors: []string{"2"}}, {ID: "h", Author: "9"}, {ID: "h", Author: "3"}, {ID: "c", Author: "6"}, {ID: "d", Author: "8"},
+	}}
+	if a := s.feed(t, req); !slices.Equal(a.Kept, []int{0, 2, 3, 4, 5}) {
+		t.Fatalf("kept %v", a.Kept)
+	}
+	s.want(t, feed.SampleStats{})
+	s.tamper(t, []string{"1 mute 2", "1 mute 6"}, []string{"1 mute 8"})
+	record(t, s.Recorder, "1 follow 8")
+	if a := s.feed(t, req); !slices.Equal(a.Kept, []int{0, 1, 2, 3, 4, 5}) {
+		t.Fatalf("then kept %v", a.Kept)
+	}
+	if got, want := s.compared(t), (feed.SampleStats{Feeds: 2, Candidates: 12, Misses: 2, FalsePositives: 1, Repaired: 1}); got != want {
+		t.Errorf("counted %+v, want %+v", got, want)
+	}
+}
