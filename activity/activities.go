@@ -21,6 +21,8 @@ type Activities interface {
 	// View reads the user's activities of the given kinds, and those of two-way kinds that others
 	// have with the user. See [Recorder.View].
 	View(ctx context.Context, user string, kinds []Kind, ids iter.Seq2[Facet, string]) (*View, error)
+	// Lists reads the activities of shared lists. See [Recorder.Lists].
+	Lists(ctx context.Context, lists []string, kinds []Kind, ids iter.Seq2[Facet, string]) ([]*View, error)
 	// Kinds returns the known kinds of activities.
 	Kinds() *Kinds
 	// FalsePositiveRate returns the share of clean candidates that a feed check may drop wrongly.
@@ -32,8 +34,6 @@ type Activities interface {
 	Inside() Inside
 	// Window reads a user's window. The kind must have one.
 	Window(ctx context.Context, kind Kind, user string) (*seen.Window, error)
-	// Now returns the time by which activities are recorded and end.
-	Now() time.Time
 	// Stats returns the current counts.
 	Stats() Stats
 	// Close waits until all work in flight is done, then returns.
@@ -43,6 +43,8 @@ type Activities interface {
 // Inside is what can be seen of pages, of [pages.Pages] and [pages.Alone] alike. No call changes a
 // page.
 type Inside interface {
+	// Now returns the time by which activities are recorded and end.
+	Now() time.Time
 	// Identity returns the identity of the filter. Its number of pages is that with which the filter
 	// was created; for the current number, see [pages.Pages.Layout].
 	Identity() favfilter.Identity

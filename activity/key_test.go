@@ -32,31 +32,32 @@ func FuzzCheckID(f *testing.F) {
 func TestKindsAreChecked(t *testing.T) {
 	good := Kind{Name: "mute", Plural: "mutes", Target: User, Effect: Drop}
 	for name, change := range map[string]func(k *Kind){
-		"name of a field":  func(k *Kind) { k.Name = "id" },
-		"name of a route":  func(k *Kind) { k.Plural = "preview" },
-		"empty name":       func(k *Kind) { k.Name = "" },
-		"capital":          func(k *Kind) { k.Name = "Mute" },
-		"colon":            func(k *Kind) { k.Name = "mu:te" },
-		"long":             func(k *Kind) { k.Name = strings.Repeat("m", 33) },
-		"empty plural":     func(k *Kind) { k.Plural = "" },
-		"slash":            func(k *Kind) { k.Plural = "mutes/x" },
-		"no target":        func(k *Kind) { k.Target = "" },
-		"capital facet":    func(k *Kind) { k.Target = "Tag" },
-		"colon in facet":   func(k *Kind) { k.Target = "a:b" },
-		"long facet":       func(k *Kind) { k.Target = Facet(strings.Repeat("m", 33)) },
-		"almost user":      func(k *Kind) { k.Target = "author" },
-		"almost post":      func(k *Kind) { k.Target = "posts" },
-		"two-way facet":    func(k *Kind) { k.Target, k.Reverse = "tag", "muted-by" },
-		"window of users":  func(k *Kind) { k.Window = time.Hour },
-		"no effect":        func(k *Kind) { k.Effect = 0 },
-		"two-way post":     func(k *Kind) { k.Target, k.Reverse = Post, "muted-by" },
-		"two-way window":   func(k *Kind) { k.Window, k.Reverse = 1, "muted-by" },
-		"negative window":  func(k *Kind) { k.Window = -1 },
-		"its own reverse":  func(k *Kind) { k.Reverse = "mute" },
-		"a taken name":     func(k *Kind) { k.Name = "block" },
-		"a taken reverse":  func(k *Kind) { k.Reverse = "block" },
-		"a taken plural":   func(k *Kind) { k.Plural = "blocks" },
-		"reverse of other": func(k *Kind) { k.Name = "blocked-by" },
+		"name of a field":   func(k *Kind) { k.Name = "id" },
+		"name of a request": func(k *Kind) { k.Name = "lists" },
+		"name of a route":   func(k *Kind) { k.Plural = "preview" },
+		"empty name":        func(k *Kind) { k.Name = "" },
+		"capital":           func(k *Kind) { k.Name = "Mute" },
+		"colon":             func(k *Kind) { k.Name = "mu:te" },
+		"long":              func(k *Kind) { k.Name = strings.Repeat("m", 33) },
+		"empty plural":      func(k *Kind) { k.Plural = "" },
+		"slash":             func(k *Kind) { k.Plural = "mutes/x" },
+		"no target":         func(k *Kind) { k.Target = "" },
+		"capital facet":     func(k *Kind) { k.Target = "Tag" },
+		"colon in facet":    func(k *Kind) { k.Target = "a:b" },
+		"long facet":        func(k *Kind) { k.Target = Facet(strings.Repeat("m", 33)) },
+		"almost user":       func(k *Kind) { k.Target = "author" },
+		"almost post":       func(k *Kind) { k.Target = "posts" },
+		"two-way facet":     func(k *Kind) { k.Target, k.Reverse = "tag", "muted-by" },
+		"window of users":   func(k *Kind) { k.Window = time.Hour },
+		"no effect":         func(k *Kind) { k.Effect = 0 },
+		"two-way post":      func(k *Kind) { k.Target, k.Reverse = Post, "muted-by" },
+		"two-way window":    func(k *Kind) { k.Window, k.Reverse = 1, "muted-by" },
+		"negative window":   func(k *Kind) { k.Window = -1 },
+		"its own reverse":   func(k *Kind) { k.Reverse = "mute" },
+		"a taken name":      func(k *Kind) { k.Name = "block" },
+		"a taken reverse":   func(k *Kind) { k.Reverse = "block" },
+		"a taken plural":    func(k *Kind) { k.Plural = "blocks" },
+		"reverse of other":  func(k *Kind) { k.Name = "blocked-by" },
 
 		"roles of a post":     func(k *Kind) { k.Target, k.Roles = Post, []string{"repost"} },
 		"no roles":            func(k *Kind) { k.Roles = []string{} },
@@ -70,6 +71,7 @@ func TestKindsAreChecked(t *testing.T) {
 		"keeps over itself":   func(k *Kind) { k.Effect, k.Over = Keep, []string{"mute"} },
 		"keeps over a like":   func(k *Kind) { k.Effect, k.Over = Keep, []string{"like"} },
 		"keeps over two ways": func(k *Kind) { k.Effect, k.Over = Keep, []string{"hide", "block"} },
+		"keeps lists twice":   func(k *Kind) { k.Effect, k.Over = Keep, []string{Lists, Lists} },
 		"keeps over twice":    func(k *Kind) { k.Effect, k.Over = Keep, []string{"hide", "hide"} },
 		"two-way keep":        func(k *Kind) { k.Effect, k.Over, k.Reverse = Keep, []string{"hide"}, "muted-by" },
 		"keep with a window":  func(k *Kind) { k.Effect, k.Over, k.Target, k.Window = Keep, []string{"hide"}, Post, time.Hour },
@@ -84,7 +86,7 @@ func TestKindsAreChecked(t *testing.T) {
 	of.Target = "tag"
 	windowed := Kind{Name: "skip", Plural: "skips", Target: "thread", Effect: Drop, Window: time.Hour}
 	restricted := Kind{Name: "a", Plural: "as", Target: User, Effect: Drop, Roles: []string{Author, "repost"}}
-	keep := Kind{Name: "follow", Plural: "follows", Target: User, Effect: Keep, Over: []string{"hide", "seen"}}
+	keep := Kind{Name: "follow", Plural: "follows", Target: User, Effect: Keep, Over: []string{"hide", Lists, "seen"}}
 	for _, k := range []Kind{good, of, windowed, restricted, keep} {
 		if _, err := NewKinds(append(builtinKinds(), k)...); err != nil {
 			t.Error(err)

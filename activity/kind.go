@@ -72,7 +72,8 @@ type Kind struct {
 	// kinds whose targets are users.
 	Roles []string
 
-	// Over names the kinds that a kind with the effect Keep overrules: one-way kinds that drop. A
+	// Over names the kinds that a kind with the effect Keep overrules: one-way kinds that drop, or
+	// [Lists] for all that lists drop. A
 	// post is not dropped for an id if the user has the kind with that id, or, if the kind targets
 	// another facet, with any of the post's ids. All ids of a post's content count as one. The
 	// ledger confirms it for each feed: a false positive would show what must be dropped.
@@ -106,7 +107,7 @@ func (k Kind) keyStart(seed uint64, name, owner string) favfilter.Start {
 func (k Kind) InLedger() bool { return k.Window == 0 }
 
 // LooksAt reports whether the kind looks at users on a post who have the role; "": none.
-func (k *Kind) LooksAt(role string) bool {
+func (k Kind) LooksAt(role string) bool {
 	return k.Roles == nil || role == "" || slices.Contains(k.Roles, role)
 }
 
@@ -137,6 +138,9 @@ func BuiltinKinds() *Kinds {
 	}
 	return kinds
 }
+
+// Lists stands in [Kind.Over] for what the lists of a feed drop.
+const Lists = "lists"
 
 // Seen is the name of the kind by which a feed records the posts it shows.
 const Seen = "seen"
@@ -185,6 +189,7 @@ func NewKinds(kinds ...Kind) (*Kinds, error) {
 func (ks *Kinds) checkOver(names []string) error {
 	for i, name := range names {
 		switch k, ok := ks.byName[name]; {
+		case name == Lists && !slices.Contains(names[:i], name):
 		case !ok:
 			return fmt.Errorf("there is no kind %q", name)
 		case k.Effect != Drop:
@@ -206,8 +211,8 @@ func (k Kind) names() []string {
 }
 
 func (k Kind) validate() error {
-	if k.Name == "id" || k.Plural == "preview" || k.Plural == "export" {
-		return errors.New("the name is taken: by a field of answers, or by a route")
+	if k.Name == "id" || k.Name == Lists || k.Plural == "preview" || k.Plural == "export" {
+		return errors.New("the name is taken: by a field of requests or answers, or by a route")
 	}
 	for _, name := range append(k.names(), k.Plural) {
 		if err := checkName(name); err != nil {

@@ -77,7 +77,7 @@ func TestViewOfProbedPage(t *testing.T) {
 	must(t, err)
 	s := v.Search()
 	s.addAll(users, ids)
-	s.Run(len(kinds))
+	s.Run(v, len(kinds))
 	for i, k := range kinds {
 		of := ids
 		if k.Target == User {
@@ -88,7 +88,7 @@ func TestViewOfProbedPage(t *testing.T) {
 			if got := v.Check(i, id); got != want {
 				t.Errorf("%s %s: %v, want %v", k.Name, id, got, want)
 			}
-			if got := s.Match(i, n); got != want || want != None && !s.Hits(k.Target)[n] {
+			if got := s.Match(v, i, n); got != want || want != None && !s.Hits(k.Target)[n] {
 				t.Errorf("%s %s: found %v by a search, want %v", k.Name, id, got, want)
 			}
 		}

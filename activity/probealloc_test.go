@@ -32,7 +32,7 @@ func TestProbedViewAllocates(t *testing.T) {
 		must(t, err)
 		s := v.Search()
 		s.addAll(users, posts)
-		s.Run(len(kinds))
+		s.Run(v, len(kinds))
 		if !s.Hits(Post)[1] || s.Hits(User)[1] {
 			t.Fatal("p1 is missed, or u1 found")
 		}

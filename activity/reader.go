@@ -14,9 +14,9 @@ import (
 type source interface {
 	Inside
 
-	Now() time.Time
 	Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error)
 	Read(ctx context.Context, q pages.Query) (pages.Answer, error)
+	ReadLists(ctx context.Context, queries []pages.Query) ([]pages.Answer, error)
 	Ready(ctx context.Context) (ready bool, down []error)
 	Stats() pages.Stats
 	Close()

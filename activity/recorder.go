@@ -77,6 +77,10 @@ type Config struct {
 	// record in windows becomes visible here later, by the same time.
 	PageCache int
 
+	// ListCache is the number of bytes of pages of lists that are held in this process, 1 to 2^40;
+	// the least recently used are evicted first. See [Recorder.Lists]. Default 64 MiB.
+	ListCache int
+
 	// ScrubRate is the number of pages a second that the background scrub compares with the ledger,
 	// 1 to 100,000. The scrub is faster while the store may have lost pages. Default 500.
 	ScrubRate int
@@ -137,8 +141,9 @@ func open(ctx context.Context, c Config) (*Recorder, error) {
 	rates := c.Kinds.Rates(c.FalsePositiveRate)
 	p, err := pages.Open(ctx, pages.Config{
 		Ledger: c.Ledger, Store: c.Store, Replica: c.Replica, Kinds: c.Kinds.ofRows(), KeyRate: rates.Key,
-		StalenessBound: c.StalenessBound, MaxSharedKeys: c.MaxSharedKeys, PageCache: c.PageCache, ScrubRate: c.ScrubRate,
-		Passive: c.Passive, OnRebuild: c.OnRebuild, Now: c.Now, Logger: c.Logger,
+		StalenessBound: c.StalenessBound, MaxSharedKeys: c.MaxSharedKeys, PageCache: c.PageCache, ListCache: c.ListCache,
+		ScrubRate: c.ScrubRate,
+		Passive:   c.Passive, OnRebuild: c.OnRebuild, Now: c.Now, Logger: c.Logger,
 	})
 	if err != nil {
 		return nil, err

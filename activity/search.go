@@ -2,6 +2,7 @@ package activity
 
 import (
 	"slices"
+	"sync"
 
 	"github.com/feedfilter/feedfilter/favfilter"
 )
@@ -9,11 +10,11 @@ import (
 // maxPooledHashes is the largest number of hashes whose memory is reused, 1 MiB.
 const maxPooledHashes = 1 << 16
 
-// Search looks for many ids in a [View] at once. Begin and Add hash each id once, for all kinds of
-// its facet. Then Run tests the keys, kind by kind. Then Hits and Match return the results.
-// Release ends the Search. A Search is for one goroutine.
+// Search looks for many ids in Views at once. Begin and Add hash each id once, for all kinds of its
+// facet. Then Run tests the keys, kind by kind, in one View after the other. Then Hits and Match
+// return the results. Release ends the Search. A Search is for one goroutine.
 type Search struct {
-	view   *View
+	pool   *sync.Pool
 	seed   uint64
 	hashes []favfilter.Hash // of ids, in the order of the calls of Add
 	spans  []span           // which of the hashes each facet has, in the order of the calls of Begin
@@ -26,13 +27,13 @@ type span struct {
 	first, end int
 }
 
-// Search returns an empty search of the View.
+// Search returns an empty search, of the View and others of the same Recorder.
 func (v *View) Search() *Search {
 	s, ok := v.searches.Get().(*Search)
 	if !ok {
 		s = new(Search)
 	}
-	s.view, s.seed = v, v.seed
+	s.pool, s.seed = v.searches, v.seed
 	return s
 }
 
@@ -64,24 +65,25 @@ func (s *Search) Add(id string) {
 	s.hashes = append(s.hashes, favfilter.HashKey(s.seed, id)) // small, to be inlined
 }
 
-// Run tests all hashed ids against the View's kinds 0 to kinds-1.
-func (s *Search) Run(kinds int) {
+// Run tests all hashed ids against a View's kinds 0 to kinds-1.
+func (s *Search) Run(v *View, kinds int) {
 	s.end()
-	n := len(s.hashes)
-	s.hits = slices.Grow(s.hits[:0], n)[:n]
-	clear(s.hits)
+	if n := len(s.hashes); len(s.hits) < n { // nothing was run yet
+		s.hits = slices.Grow(s.hits[:0], n)[:n]
+		clear(s.hits)
+	}
 	for i := range kinds {
-		l := &s.view.kinds[i]
+		l := &v.kinds[i]
 		ids := s.of(l.kind.Target)
-		s.lookFor(l, Direct, ids)
+		s.lookFor(v, l, Direct, ids)
 		if l.twoWay {
-			s.lookFor(l, Reverse, ids)
+			s.lookFor(v, l, Reverse, ids)
 		}
 	}
 }
 
 // lookFor sets the hits of the ids whose key on that side is present.
-func (s *Search) lookFor(l *lookup, side Match, ids span) {
+func (s *Search) lookFor(v *View, l *lookup, side Match, ids span) {
 	hashes, hits := s.hashes[ids.first:ids.end], s.hits[ids.first:ids.end]
 	start := l.direct
 	if side == Reverse {
@@ -92,9 +94,9 @@ func (s *Search) lookFor(l *lookup, side Match, ids span) {
 		l.window.ContainsAll(start, hashes, hits)
 	case l.page != nil:
 		l.page.ContainsAll(start, hashes, hits)
-	case l.kind.InLedger() && s.view.read.Found != nil:
+	case l.kind.InLedger() && v.read.Found != nil:
 		for n, id := range hashes {
-			hits[n] = hits[n] || s.view.contains(l, side, id)
+			hits[n] = hits[n] || v.contains(l, side, id)
 		}
 	}
 }
@@ -107,19 +109,19 @@ func (s *Search) Hits(facet Facet) []bool {
 	return s.hits[ids.first:ids.end]
 }
 
-// Match is [View.Check] of the i-th kind with the n-th id of the kind's facet.
-func (s *Search) Match(i, n int) Match {
-	l := &s.view.kinds[i]
-	return s.view.match(l, s.hashes[s.of(l.kind.Target).first+n])
+// Match is [View.Check] of v for its i-th kind and the n-th id of the kind's facet.
+func (s *Search) Match(v *View, i, n int) Match {
+	l := &v.kinds[i]
+	return v.match(l, s.hashes[s.of(l.kind.Target).first+n])
 }
 
-// Release ends the Search, and lets its memory be reused. The View remains valid.
+// Release ends the Search, and lets its memory be reused. The Views remain valid.
 func (s *Search) Release() {
-	searches := s.view.searches
-	s.view, s.spans = nil, s.spans[:0]
+	pool := s.pool
+	s.pool, s.spans, s.hits = nil, s.spans[:0], s.hits[:0]
 	if cap(s.hashes) > maxPooledHashes {
 		s.hashes, s.hits = nil, nil
 	}
 	s.hashes = s.hashes[:0]
-	searches.Put(s)
+	pool.Put(s)
 }

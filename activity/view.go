@@ -81,6 +81,42 @@ func (r *reader) View(
 	return v, nil
 }
 
+// Lists reads the activities of shared lists: owners whose activities many feeds need. It returns a
+// View for each, in order. The Views have only kinds that the ledger keeps, and only what the lists
+// did, not what others did with them. ids are as for [Recorder.View].
+//
+// Pages of lists are held in the process, see [Config.ListCache]. In one round trip for all lists,
+// Lists asks the store whether they have changed. It misses nothing that was acknowledged before,
+// like View. Errors are as those of View.
+func (r *reader) Lists(
+	ctx context.Context, lists []string, kinds []Kind, ids iter.Seq2[Facet, string],
+) ([]*View, error) {
+	views, queries := make([]*View, len(lists)), make([]pages.Query, len(lists))
+	for i, list := range lists {
+		v := r.newView(list, kinds)
+		for n := range v.kinds {
+			v.kinds[n].twoWay = false
+		}
+		views[i], queries[i] = v, pages.Query{User: v.userHash, Page: v.ledger}
+		if ids != nil {
+			v.ids, queries[i].Keys = ids, soughtKeys{v}
+		}
+	}
+	answers, err := r.source.ReadLists(ctx, queries)
+	if err != nil {
+		return nil, fmt.Errorf("read activities: %w", err)
+	}
+	for i, v := range views {
+		v.read = answers[i]
+		for n := range v.kinds {
+			if l := &v.kinds[n]; l.kind.InLedger() {
+				l.page = v.read.Page
+			}
+		}
+	}
+	return views, nil
+}
+
 // newView returns a View that has not read anything yet.
 func (r *reader) newView(user string, kinds []Kind) *View {
 	v := &View{

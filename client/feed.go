@@ -74,6 +74,10 @@ type FilterRequest struct {
 	// Annotate names the kinds to annotate kept posts with.
 	Annotate []string `json:"annotate,omitzero"`
 
+	// Lists are up to 20 shared lists: owners whose activities drop posts as if they were the
+	// viewer's, by kinds that the ledger keeps.
+	Lists []string `json:"lists,omitzero"`
+
 	// Limit ends the feed after that many kept posts, 1 to 5,000. 0: no limit.
 	Limit      int  `json:"limit,omitzero"`
 	RecordSeen bool `json:"record_seen,omitzero"` // record the kept posts as seen
@@ -145,6 +149,7 @@ type Dropped struct {
 	Actor string `json:"actor"` // the user, for kinds that target users
 	// Target is the id, for kinds that do not target users, unless it is the post's own.
 	Target string `json:"target"`
+	List   string `json:"list"` // the list of the request that drops it; "": the viewer does
 	// Unconfirmed is set in exact feeds if the kind has a window, which nothing can confirm.
 	Unconfirmed bool `json:"unconfirmed"`
 }
@@ -219,6 +224,7 @@ type Reason struct {
 	Parts     []string  `json:"parts"` // for a window: the beginnings of the parts that report the post
 
 	OverruledBy string `json:"overruled_by"` // the kind that keeps the post in spite of this reason; "": none
+	List        string `json:"list"`         // the list whose activity it is; "": the viewer's
 }
 
 // Page describes the page of the viewer's activities in the ledger.
@@ -230,29 +236,30 @@ type Page struct {
 	FalsePositiveRate float64 `json:"false_positive_rate"` // per key
 }
 
-// Explain returns what a feed of the viewer does with the post, and why. The service must have a
-// ledger.
-func (c *Client) Explain(ctx context.Context, viewer string, post Post) (Explanation, error) {
+// Explain returns what a feed of the viewer with the lists does with the post, and why. The service
+// must have a ledger.
+func (c *Client) Explain(ctx context.Context, viewer string, post Post, lists ...string) (Explanation, error) {
 	body := struct {
 		Viewer string   `json:"viewer"`
 		Post   jsonPost `json:"post"`
-	}{viewer, post.inJSON()}
+		Lists  []string `json:"lists,omitzero"`
+	}{viewer, post.inJSON(), lists}
 	var e Explanation
 	err := c.do(ctx, &call{
 		method: http.MethodPost, path: []string{"v1", "feed", "explain"}, body: body, into: &e, hedged: true,
 		sound:     func() bool { return e.Reasons != nil && e.Degraded != nil },
-		procedure: procedureOf(feedService, "Explain", explainOf(viewer, post), new(feedfilterv1.ExplainResponse), e.fill),
+		procedure: procedureOf(feedService, "Explain", explainOf(viewer, post, lists), new(feedfilterv1.ExplainResponse), e.fill),
 	})
 	return e, err
 }
 
 // explainOf returns the call as a message.
-func explainOf(viewer string, p Post) *feedfilterv1.ExplainRequest {
+func explainOf(viewer string, p Post, lists []string) *feedfilterv1.ExplainRequest {
 	post := &feedfilterv1.Post{Id: p.ID, Author: p.Author, Actors: p.Actors, ActorRoles: p.Roles, Related: p.Related}
 	for name, ids := range p.Facets {
 		post.Facets = append(post.Facets, &feedfilterv1.Facet{Name: name, Ids: ids})
 	}
-	return &feedfilterv1.ExplainRequest{Viewer: viewer, Post: post}
+	return &feedfilterv1.ExplainRequest{Viewer: viewer, Post: post, Lists: lists}
 }
 
 // fill sets the explanation from the message.
@@ -268,7 +275,8 @@ func (e *Explanation) fill(m *feedfilterv1.ExplainResponse) {
 	for i, r := range m.GetReasons() {
 		e.Reasons[i] = Reason{
 			Kind: r.GetKind(), Effect: r.GetEffect(), Actor: r.GetActor(), Target: r.GetTarget(), Direction: r.GetDirection(),
-			Certainty: r.GetCertainty(), Since: timeOf(r.GetSince()), Until: timeOf(r.GetUntil()), Parts: r.GetParts(), OverruledBy: r.GetOverruledBy(),
+			Certainty: r.GetCertainty(), Since: timeOf(r.GetSince()), Until: timeOf(r.GetUntil()), Parts: r.GetParts(),
+			OverruledBy: r.GetOverruledBy(), List: r.GetList(),
 		}
 	}
 }

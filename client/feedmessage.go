@@ -60,6 +60,21 @@ func appendFilter(dst []byte, req *FilterRequest) []byte {
 		}
 		dst = feedwire.AppendPart(dst, feedwire.Kinds, names)
 	}
+	dst = appendWishes(dst, req)
+	for _, name := range slices.Sorted(maps.Keys(facets)) {
+		dst = feedwire.AppendPart(dst, feedwire.Facets, facets[name].append(feedwire.AppendText(nil, feedwire.FacetName, name)))
+	}
+	if roles {
+		dst = appendRoles(dst, req.Posts)
+	}
+	if !related && req.Lists == nil {
+		return dst
+	}
+	return appendRelated(dst, req)
+}
+
+// appendWishes appends what the request asks of the answer.
+func appendWishes(dst []byte, req *FilterRequest) []byte {
 	for _, kind := range req.Annotate {
 		dst = appendListed(dst, feedwire.Annotate, kind)
 	}
@@ -75,17 +90,7 @@ func appendFilter(dst []byte, req *FilterRequest) []byte {
 	case "", AnswerKept, AnswerDropped:
 		answer = uint64(feedfilterv1.Answer_ANSWER_DROPPED)
 	}
-	dst = feedwire.AppendNumber(dst, feedwire.Answer, answer)
-	for _, name := range slices.Sorted(maps.Keys(facets)) {
-		dst = feedwire.AppendPart(dst, feedwire.Facets, facets[name].append(feedwire.AppendText(nil, feedwire.FacetName, name)))
-	}
-	if roles {
-		dst = appendRoles(dst, req.Posts)
-	}
-	if related {
-		dst = appendRelated(dst, req.Posts)
-	}
-	return dst
+	return feedwire.AppendNumber(dst, feedwire.Answer, answer)
 }
 
 // facetColumn holds the ids of a facet of all posts, in the encoding of a Facet.
@@ -150,14 +155,21 @@ func appendRoles(dst []byte, posts []Post) []byte {
 	return dst
 }
 
-// appendRelated appends the related ids of all posts, and then the index of each one's post.
-func appendRelated(dst []byte, posts []Post) []byte {
+// appendRelated appends the related ids of all posts, the lists, and the index of each related id's
+// post.
+func appendRelated(dst []byte, req *FilterRequest) []byte {
 	var on []byte
-	for i := range posts {
-		for _, id := range posts[i].Related {
+	for i := range req.Posts {
+		for _, id := range req.Posts[i].Related {
 			dst = appendListed(dst, feedwire.Related, id)
 			on = protowire.AppendVarint(on, uint64(i))
 		}
+	}
+	for _, list := range req.Lists {
+		dst = appendListed(dst, feedwire.Lists, list)
+	}
+	if on == nil {
+		return dst
 	}
 	return feedwire.AppendPart(dst, feedwire.RelatedPosts, on)
 }
@@ -207,7 +219,7 @@ func (f *Feed) read(req *FilterRequest, text []byte) error {
 		case message == nil: // a number: the first loop has read Next
 			return nil
 		case number == feedwire.Dropped:
-			return f.readDropped(req.Posts[:looked], message)
+			return f.readDropped(req.Posts[:looked], req.Lists, message)
 		case number == feedwire.Annotated:
 			annotated++
 			return f.readAnnotated(looked, message)
@@ -226,11 +238,12 @@ func (f *Feed) read(req *FilterRequest, text []byte) error {
 	return err
 }
 
-// readDropped reads a Dropped and appends it to the feed. posts are the posts that were checked.
-func (f *Feed) readDropped(posts []Post, message []byte) (err error) {
+// readDropped reads a Dropped and appends it to the feed. posts are the posts that were checked, by
+// the viewer's activities and those of the lists.
+func (f *Feed) readDropped(posts []Post, lists []string, message []byte) (err error) {
 	var d Dropped
 	var index uint64
-	var kind, actor, target []byte
+	var kind, actor, target, list []byte
 	err = eachField(message, func(number int, value uint64, text []byte) error {
 		switch number {
 		case feedwire.DroppedIndex:
@@ -241,6 +254,8 @@ func (f *Feed) readDropped(posts []Post, message []byte) (err error) {
 			actor = text
 		case feedwire.DroppedTarget:
 			target = text
+		case feedwire.DroppedList:
+			list = text
 		case feedwire.DroppedUnconfirmed:
 			d.Unconfirmed = value != 0
 		}
@@ -263,6 +278,9 @@ func (f *Feed) readDropped(posts []Post, message []byte) (err error) {
 	}
 	if err == nil && target != nil {
 		d.Target, err = textOf(target, post.Related...)
+	}
+	if err == nil && list != nil {
+		d.List, err = textOf(list, lists...)
 	}
 	f.Dropped = append(f.Dropped, d)
 	return err

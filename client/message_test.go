@@ -163,7 +163,9 @@ func TestMessagesAreFeeds(t *testing.T) {
 		must(messages.Put(t.Context(), "1", "repost-mutes", fmt.Sprint(31+3*i), time.Time{}))
 	}
 	must(messages.Put(t.Context(), "1", "follows", "85", time.Time{}))
-	byFacets, byRoles, byRelated := 0, 0, 0
+	must(messages.Put(t.Context(), "L", client.Blocks, "10", time.Time{}))
+	must(messages.Put(t.Context(), "M", client.Hides, "2", time.Time{}))
+	byFacets, byRoles, byRelated, byLists := 0, 0, 0, 0
 	for n := range 60 {
 		req := client.FilterRequest{Viewer: "1", Posts: []client.Post{}, Answer: []string{"", client.AnswerKept, client.AnswerDropped}[n%3], Limit: n % 4 * 3, Exact: n%2 == 0}
 		for i := range n % 25 {
@@ -191,12 +193,17 @@ func TestMessagesAreFeeds(t *testing.T) {
 		if n%7 == 0 {
 			req.Kinds = []string{"hide"}
 		}
+		if n%2 == 1 {
+			req.Lists = []string{"N", "L", "M"}[:1+n%3]
+		}
 		got, want := must(messages.Filter(t.Context(), req)), must(jsons.Filter(t.Context(), req))
 		if fmt.Sprintf("%#v", got) != fmt.Sprintf("%#v", want) {
 			t.Errorf("%+v:\nby messages %#v\nby JSON     %#v", req, got, want)
 		}
 		for _, d := range got.Dropped {
 			switch {
+			case d.List != "":
+				byLists++
 			case d.Kind == "repost-mute":
 				byRoles++
 			case d.Kind == "hide" && d.Target != "":
@@ -209,8 +216,9 @@ func TestMessagesAreFeeds(t *testing.T) {
 			explainedAlike(t, messages, jsons, req.Posts)
 		}
 	}
-	if min(byFacets, byRoles, byRelated) < 10 {
-		t.Errorf("%d posts dropped for facets, %d for roles, %d for related ids, want some", byFacets, byRoles, byRelated)
+	if min(byFacets, byRoles, byRelated, byLists) < 10 {
+		t.Errorf("%d posts dropped for facets, %d for roles, %d for related ids, %d by lists, want some",
+			byFacets, byRoles, byRelated, byLists)
 	}
 }
 
@@ -219,7 +227,7 @@ func explainedAlike(t *testing.T, one, other *client.Client, posts []client.Post
 	t.Helper()
 	reasons, overruled := 0, 0
 	for _, p := range append(posts, client.Post{ID: "p", Author: "85", Facets: map[string][]string{"domain": {"d17"}}}) {
-		got, want := must(one.Explain(t.Context(), "1", p)), must(other.Explain(t.Context(), "1", p))
+		got, want := must(one.Explain(t.Context(), "1", p, "L", "M")), must(other.Explain(t.Context(), "1", p, "L", "M"))
 		if fmt.Sprintf("%#v", got) != fmt.Sprintf("%#v", want) {
 			t.Errorf("%+v:\nexplained with %#v\nand with       %#v", p, got, want)
 		}

@@ -176,6 +176,20 @@ func (m *Memory) Peek(ctx context.Context, ids []PageID) ([]Status, error) {
 	return statuses, nil
 }
 
+// Versions implements [Store].
+func (m *Memory) Versions(ctx context.Context, ids []PageID) ([]Version, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("read the versions of %d pages: %w", len(ids), err)
+	}
+	versions := make([]Version, len(ids))
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	for i, id := range ids {
+		versions[i] = m.stands(id).Version
+	}
+	return versions, nil
+}
+
 // Probe implements [Store].
 func (m *Memory) Probe(ctx context.Context, id PageID, known Header, hashes []Hash, found []bool) (uint64, bool, error) {
 	if err := ctx.Err(); err != nil {

@@ -296,6 +296,11 @@ type Store interface {
 	// builds is damaged.
 	LoadWhole(ctx context.Context, ids []PageID) ([]Loaded, error)
 
+	// Versions reads the versions of stored pages in one round trip, without transferring the pages:
+	// "" for a page that is missing. A page that somebody holds is the stored one while its version
+	// is. The results are in the order of ids.
+	Versions(ctx context.Context, ids []PageID) ([]Version, error)
+
 	// Apply applies each batch to its page. It takes one round trip if the store knows the shapes
 	// of the pages. The batches are independent, and each result has its own error. No two batches
 	// may have the same page.

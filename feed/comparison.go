@@ -220,7 +220,7 @@ func (c *comparison) ask(ctx context.Context, at pages.PageAt, about []question)
 		q := &about[i]
 		k := c.sample.kinds[q.kind]
 		for id := range c.sample.ids(q) {
-			key := claim{q.kind, id}
+			key := claim{0, q.kind, id}
 			if _, known := rows[key]; known {
 				continue
 			}
@@ -243,7 +243,7 @@ func (c *comparison) ask(ctx context.Context, at pages.PageAt, about []question)
 // find returns what rows have on a question.
 func (c *comparison) find(rows map[claim]activity.Evidence, q *question, end time.Time) (f finding) {
 	for id := range c.sample.ids(q) {
-		e := rows[claim{q.kind, id}]
+		e := rows[claim{0, q.kind, id}]
 		for _, item := range []*activity.Item{e.Direct, e.Reverse} {
 			if item == nil {
 				continue

@@ -83,7 +83,7 @@ func TestStale(t *testing.T) {
 // before the feed did.
 func TestFind(t *testing.T) {
 	end := time.Unix(100, 0)
-	c := comparison{sample: &sample{viewer: "1", kinds: kinds(t), denied: map[claim]bool{{0, "4"}: true, {1, "2"}: true}}}
+	c := comparison{sample: &sample{viewer: "1", kinds: kinds(t), denied: map[claim]bool{{0, 0, "4"}: true, {0, 1, "2"}: true}}}
 	post := &Post{ID: "p", Author: "2", Actors: []string{"3", "4"}}
 	lasting, long := &activity.Item{}, &activity.Item{Until: end.Add(2 * clockSlack)}
 	short := &activity.Item{Until: end.Add(clockSlack)}
@@ -94,14 +94,14 @@ func TestFind(t *testing.T) {
 		target string // of what has not ended
 	}{
 		"nothing":                   {nil, "", false, ""},
-		"one without an end":        {map[claim]activity.Evidence{{0, "2"}: {Direct: lasting}}, "", true, "2"},
-		"one that ends later":       {map[claim]activity.Evidence{{0, "2"}: {Direct: long}}, "", true, "2"},
-		"one that ends":             {map[claim]activity.Evidence{{0, "2"}: {Direct: short}}, "", true, ""},
-		"one that ends, and one of": {map[claim]activity.Evidence{{0, "2"}: {Direct: short}, {0, "3"}: {Reverse: lasting}}, "", true, "3"},
-		"of another kind":           {map[claim]activity.Evidence{{1, "2"}: {Direct: lasting}}, "", false, ""},
-		"asked about already":       {map[claim]activity.Evidence{{0, "4"}: {Direct: lasting}}, "", false, ""},
-		"of another actor":          {map[claim]activity.Evidence{{0, "2"}: {Direct: lasting}}, "3", false, ""},
-		"of the actor":              {map[claim]activity.Evidence{{0, "3"}: {Reverse: long}}, "3", true, "3"},
+		"one without an end":        {map[claim]activity.Evidence{{0, 0, "2"}: {Direct: lasting}}, "", true, "2"},
+		"one that ends later":       {map[claim]activity.Evidence{{0, 0, "2"}: {Direct: long}}, "", true, "2"},
+		"one that ends":             {map[claim]activity.Evidence{{0, 0, "2"}: {Direct: short}}, "", true, ""},
+		"one that ends, and one of": {map[claim]activity.Evidence{{0, 0, "2"}: {Direct: short}, {0, 0, "3"}: {Reverse: lasting}}, "", true, "3"},
+		"of another kind":           {map[claim]activity.Evidence{{0, 1, "2"}: {Direct: lasting}}, "", false, ""},
+		"asked about already":       {map[claim]activity.Evidence{{0, 0, "4"}: {Direct: lasting}}, "", false, ""},
+		"of another actor":          {map[claim]activity.Evidence{{0, 0, "2"}: {Direct: lasting}}, "3", false, ""},
+		"of the actor":              {map[claim]activity.Evidence{{0, 0, "3"}: {Reverse: long}}, "3", true, "3"},
 	} {
 		f := c.find(test.rows, &question{kind: 0, post: post, target: test.actor}, end)
 		if f.any != test.any || f.target != test.target || (f.item != nil) != (test.target != "") {
@@ -118,17 +118,17 @@ func TestSampleOfExactFeed(t *testing.T) {
 		req:       Request{Viewer: "1", Posts: []Post{{ID: "p", Author: "2", Actors: []string{"3"}}, {ID: "q", Author: "4"}}},
 		checks:    checks{all: all, drops: 2, marks: 2},
 		answer:    Answer{Kept: make([]int, 1), Dropped: []Dropped{{Kind: "block", Actor: "3"}}},
-		confirmed: map[claim]bool{{0, "2"}: false, {0, "3"}: true, {1, "q"}: false},
+		confirmed: map[claim]bool{{0, 0, "2"}: false, {0, 0, "3"}: true, {0, 1, "q"}: false},
 	}
 	s := f.sample(t.Context(), nil)
-	if len(s.denied) != 2 || !s.denied[claim{0, "2"}] || !s.denied[claim{1, "q"}] {
+	if len(s.denied) != 2 || !s.denied[claim{0, 0, "2"}] || !s.denied[claim{0, 1, "q"}] {
 		t.Errorf("denied: %v", s.denied)
 	}
 	if len(s.answers) != 3 || s.answers[0].target != "3" || !s.answers[0].reported || s.answers[1].reported || s.answers[2].kind != 1 {
 		t.Errorf("answers: %+v", s.answers)
 	}
-	f.confirmed = map[claim]bool{{1, "q"}: false}
-	if s := f.sample(t.Context(), nil); len(s.denied) != 1 || !s.denied[claim{1, "q"}] {
+	f.confirmed = map[claim]bool{{0, 1, "q"}: false}
+	if s := f.sample(t.Context(), nil); len(s.denied) != 1 || !s.denied[claim{0, 1, "q"}] {
 		t.Errorf("denied of the other kind alone: %v", s.denied)
 	}
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 )
 
-// claim is a report of a view: that the viewer has the i-th kind with id.
+// claim is a report of the v-th view: that its owner has the i-th kind with id.
 type claim struct {
-	i  int
-	id string
+	v, i int
+	id   string
 }
 
 // overruled is a claim for which a post is not dropped, because a kind that keeps overrules it.
@@ -21,27 +21,25 @@ type overruled struct {
 
 // claims are what the ledger is to confirm, each once.
 type claims struct {
-	view  *activity.View
-	kinds []activity.Kind
 	known map[claim]bool
-	all   []activity.Claim
-	of    []claim // all, as claims of the view
+	all   [][]claim // of each view
 }
 
-// add adds the claim that the viewer has the i-th kind with id, if the view reports it.
-func (c *claims) add(i int, id string) {
-	key := claim{i, id}
-	if _, known := c.known[key]; known || c.view.Check(i, id) == activity.None {
+// claim adds the claim that the owner of the v-th view has the i-th kind with id, if the view
+// reports it.
+func (l *look) claim(c *claims, v, i int, id string) {
+	key := claim{v, i, id}
+	if _, known := c.known[key]; known || l.views[v].Check(i, id) == activity.None {
 		return
 	}
 	c.known[key] = false
-	c.all = append(c.all, activity.Claim{Kind: c.kinds[i], Target: id})
-	c.of = append(c.of, key)
+	c.all[v] = append(c.all[v], key)
 }
 
-// confirm asks the ledger, in one query, to confirm what the answer depends on. For an exact feed
-// that is everything that the view reports about the posts. For others it is only what kinds that
-// keep would overrule drops with: if that fails, they keep nothing.
+// confirm asks the ledger to confirm what the answer depends on, in one query for the viewer, and
+// one for each list. For an exact feed that is everything that the views report about the posts.
+// For others it is only what kinds that keep would overrule drops with: if that fails, they keep
+// nothing.
 func (l *look) confirm(ctx context.Context, activities activity.Activities, req Request) error {
 	if !l.exact && l.keeps == l.marks {
 		return nil
@@ -50,7 +48,7 @@ func (l *look) confirm(ctx context.Context, activities activity.Activities, req 
 	if err != nil {
 		return err
 	}
-	c := claims{view: l.view, kinds: l.all, known: make(map[claim]bool)}
+	c := claims{known: make(map[claim]bool), all: make([][]claim, len(l.views))}
 	for p := range l.hashed.found(len(req.Posts)) {
 		if l.exact {
 			l.claimAll(&c, &req.Posts[p])
@@ -59,41 +57,63 @@ func (l *look) confirm(ctx context.Context, activities activity.Activities, req 
 		}
 	}
 	l.confirmed = c.known
-	evidence, err := r.Confirm(ctx, l.viewer, c.all)
-	if err != nil {
-		if l.exact || ctx.Err() != nil {
-			return err
+	for v, all := range c.all {
+		if err := l.ask(ctx, r, v, all); err != nil {
+			if l.exact || ctx.Err() != nil {
+				return err
+			}
+			l.degradeKeeps(all)
 		}
-		l.degradeKeeps(c.of)
-		return nil
-	}
-	for n, e := range evidence {
-		l.confirmed[c.of[n]] = e.Direct != nil || e.Reverse != nil
 	}
 	return nil
 }
 
-// claimAll adds what the view reports about a post.
+// ask asks the ledger about the claims of the v-th view.
+func (l *look) ask(ctx context.Context, r *activity.Recorder, v int, all []claim) error {
+	owner := l.viewer
+	if v > 0 {
+		owner = l.lists[v-1]
+	}
+	asked := make([]activity.Claim, len(all))
+	for n, c := range all {
+		asked[n] = activity.Claim{Kind: l.all[c.i], Target: c.id}
+	}
+	evidence, err := r.Confirm(ctx, owner, asked)
+	for n, e := range evidence {
+		l.confirmed[all[n]] = e.Direct != nil || v == 0 && e.Reverse != nil
+	}
+	return err
+}
+
+// claimAll adds what the views report about a post.
 func (l *look) claimAll(c *claims, p *Post) {
-	for i := range l.all[:l.keeps] {
-		if !l.all[i].InLedger() {
-			continue
+	for v := range l.views {
+		kinds := l.keeps
+		if v > 0 {
+			kinds = l.drops
 		}
-		for _, id := range p.targets(&l.all[i], l.viewer) {
-			c.add(i, id)
+		for i := range l.all[:kinds] {
+			if !l.all[i].InLedger() {
+				continue
+			}
+			for _, id := range p.targets(&l.all[i], l.viewer) {
+				l.claim(c, v, i, id)
+			}
 		}
 	}
 }
 
 // claimKeeps adds what could overrule that post number n is dropped.
 func (l *look) claimKeeps(c *claims, p *Post, n int) {
-	for i := range l.drops {
-		for j, id := range p.targets(&l.all[i], l.viewer) {
-			if l.has(i, id, n, j) {
-				l.eachOver(i, id, p, func(k int, of string) bool {
-					c.add(k, of)
-					return true
-				})
+	for v := range l.views {
+		for i := range l.drops {
+			for j, id := range p.targets(&l.all[i], l.viewer) {
+				if l.has(v, i, id, n, j) {
+					l.eachOver(v, i, id, p, func(k int, of string) bool {
+						l.claim(c, 0, k, of)
+						return true
+					})
+				}
 			}
 		}
 	}
@@ -108,23 +128,29 @@ func (l *look) degradeKeeps(of []claim) {
 	}
 }
 
-// overrules reports whether a kind that keeps overrules that p is dropped for id of the i-th kind.
-func (l *look) overrules(i int, id string, p *Post) bool {
+// overrules reports whether a kind that keeps overrules that p is dropped for id of the i-th kind
+// in the v-th view.
+func (l *look) overrules(v, i int, id string, p *Post) bool {
 	overruled := false
-	l.eachOver(i, id, p, func(k int, of string) bool {
-		overruled = l.confirmed[claim{k, of}]
+	l.eachOver(v, i, id, p, func(k int, of string) bool {
+		overruled = l.confirmed[claim{0, k, of}]
 		return !overruled
 	})
 	return overruled
 }
 
-// eachOver calls do with each key that would overrule that p is dropped for id of the i-th kind:
-// the k-th kind, with an id on the post. It ends when do returns false.
-func (l *look) eachOver(i int, id string, p *Post, do func(k int, of string) bool) {
+// eachOver calls do with each key of the viewer that would overrule a drop: that of p for id, by
+// the i-th kind in the v-th view. The key is the k-th kind, with an id on the post. eachOver ends
+// when do returns false.
+func (l *look) eachOver(v, i int, id string, p *Post, do func(k int, of string) bool) {
 	drop := &l.all[i]
+	name := drop.Name
+	if v > 0 {
+		name = activity.Lists
+	}
 	for k := l.marks; k < l.keeps; k++ {
 		keep := &l.all[k]
-		if !slices.Contains(keep.Over, drop.Name) {
+		if !slices.Contains(keep.Over, name) {
 			continue
 		}
 		for _, of := range p.targets(keep, l.viewer) {

@@ -51,6 +51,6 @@ func Example() {
 	fmt.Println(answer.Kept, answer.Dropped, err)
 	// Output:
 	// [changed changed unchanged changed] <nil>
-	// [2] [{0 hide   false} {1 block 2  false}] <nil>
-	// [] [{0 block 1  false}] <nil>
+	// [2] [{0 hide    false} {1 block 2   false}] <nil>
+	// [] [{0 block 1   false}] <nil>
 }

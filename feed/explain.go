@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/favfilter"
 )
 
 // Explanation reports why a feed drops a post, or keeps it.
@@ -50,6 +51,8 @@ type Reason struct {
 	Actor string // the user, for kinds that target users
 	// Target is the id, for kinds that do not target users, unless it is the post's own.
 	Target string
+	// List is the list whose activity it is; "": the viewer's.
+	List string
 	// Direction is Direct for the viewer's activity, and Reverse for the actor's with the viewer.
 	Direction activity.Match
 	Certainty Certainty
@@ -62,15 +65,16 @@ type Reason struct {
 	Parts []string // for a window: the beginnings of the parts that report it
 }
 
-// Explain returns what a feed of viewer does with post and why, for every kind that the Recorder
-// has. It asks the ledger about the reasons in one query. Errors are as those of [Filter], and a
+// Explain returns what a feed of viewer with the lists does with post and why, for every kind that
+// the Recorder has. It asks the ledger about the reasons, in one query for the viewer and one for
+// each list. Errors are as those of [Filter], and a
 // [*activity.NoLedgerError] if there is no ledger.
-func Explain(ctx context.Context, activities activity.Activities, viewer string, post Post) (Explanation, error) {
+func Explain(ctx context.Context, activities activity.Activities, viewer string, post Post, lists ...string) (Explanation, error) {
 	r, err := activity.WithLedger(activities, "an explanation")
 	if err != nil {
 		return Explanation{}, err
 	}
-	req := Request{Viewer: viewer, Posts: []Post{post}}
+	req := Request{Viewer: viewer, Lists: lists, Posts: []Post{post}}
 	for _, k := range r.Kinds().All() {
 		if k.Effect == activity.Annotate {
 			req.Annotate = append(req.Annotate, k.Name)
@@ -84,17 +88,16 @@ func Explain(ctx context.Context, activities activity.Activities, viewer string,
 	if err != nil {
 		return Explanation{}, fmt.Errorf("explain a post: %w", err)
 	}
-	e := Explanation{Page: view.Page(), Degraded: view.Degraded}
-	for i, k := range c.all {
-		looked := make(map[string]bool) // an author may be among the actors
-		for _, id := range post.targets(&c.all[i], viewer) {
-			if looked[id] {
-				continue
-			}
-			looked[id] = true
-			e.Reasons = append(e.Reasons, reasons(view, i, k, &post, id)...)
-		}
+	listed, err := r.Lists(ctx, lists, c.all[:c.drops], nil)
+	if err != nil {
+		return Explanation{}, fmt.Errorf("explain a post: %w", err)
 	}
+	e := Explanation{Page: view.Page(), Degraded: view.Degraded}
+	e.Reasons = reasons(view, c.all[:c.drops], 0, viewer, "", &post)
+	for i, list := range lists {
+		e.Reasons = append(e.Reasons, reasons(listed[i], c.all[:c.drops], 0, viewer, list, &post)...)
+	}
+	e.Reasons = append(e.Reasons, reasons(view, c.all, c.drops, viewer, "", &post)...)
 	if err := e.confirm(ctx, r, viewer, &post); err != nil {
 		return Explanation{}, fmt.Errorf("explain a post: %w", err)
 	}
@@ -111,12 +114,20 @@ func (e *Explanation) overrule(p *Post) {
 		drop := &e.Reasons[i]
 		for j := range e.Reasons {
 			keep := &e.Reasons[j]
-			if drop.OverruledBy == "" && keep.Certainty == Certain && slices.Contains(keep.Kind.Over, drop.Kind.Name) &&
+			if drop.OverruledBy == "" && keep.Certainty == Certain && slices.Contains(keep.Kind.Over, drop.over()) &&
 				coversID(&keep.Kind, &drop.Kind, keep.id(p), drop.id(p)) {
 				drop.OverruledBy = keep.Kind.Name
 			}
 		}
 	}
+}
+
+// over returns the name by which [activity.Kind.Over] refers to the reason.
+func (r *Reason) over() string {
+	if r.List != "" {
+		return activity.Lists
+	}
+	return r.Kind.Name
 }
 
 // id returns the id on the post that the reason is about.
@@ -133,49 +144,75 @@ func ofOnePost(err error) error {
 	return &one
 }
 
-// reasons returns what the view reports of the i-th kind, k, with an id of the post.
-func reasons(view *activity.View, i int, k activity.Kind, p *Post, id string) (found []Reason) {
-	reason := Reason{Kind: k}
-	reason.Actor, reason.Target = p.named(k.Target, id)
-	for _, reason.Direction = range view.Matches(i, id) {
-		if !k.InLedger() {
-			reason.Certainty = Unconfirmed
-			runs := view.Runs(i, id) // the oldest first
-			for _, run := range runs {
-				reason.Parts = append(reason.Parts, run.From.Format(time.RFC3339Nano))
-			}
-			reason.Parts = slices.Compact(reason.Parts) // a part may have several runs
-			reason.Since, reason.Until = runs[0].From, runs[len(runs)-1].Forgotten
+// reasons returns what a view reports about the post, of the kinds from the given one on. The view
+// is of the list; "": of the viewer.
+func reasons(view *activity.View, kinds []activity.Kind, from int, viewer, list string, p *Post) (found []Reason) {
+	for i := from; i < len(kinds); i++ {
+		k := kinds[i]
+		if list != "" && !k.InLedger() {
+			continue
 		}
-		found = append(found, reason)
+		looked := make(map[string]bool) // an author may be among the actors
+		for _, id := range p.targets(&k, viewer) {
+			if looked[id] {
+				continue
+			}
+			looked[id] = true
+			for _, direction := range view.Matches(i, id) {
+				reason := Reason{Kind: k, List: list, Direction: direction}
+				reason.Actor, reason.Target = p.named(k.Target, id)
+				if !k.InLedger() {
+					reason.dateWindow(view.Runs(i, id))
+				}
+				found = append(found, reason)
+			}
+		}
 	}
 	return found
 }
 
+// dateWindow sets what the runs of a window tell, the oldest first.
+func (r *Reason) dateWindow(runs []favfilter.Run) {
+	r.Certainty = Unconfirmed
+	for _, run := range runs {
+		r.Parts = append(r.Parts, run.From.Format(time.RFC3339Nano))
+	}
+	r.Parts = slices.Compact(r.Parts) // a part may have several runs
+	r.Since, r.Until = runs[0].From, runs[len(runs)-1].Forgotten
+}
+
 // confirm asks the ledger about the reasons of kinds that it keeps.
-func (e *Explanation) confirm(ctx context.Context, r *activity.Recorder, viewer string, post *Post) error {
-	var claims []activity.Claim
-	var of []*Reason
+func (e *Explanation) confirm(ctx context.Context, r *activity.Recorder, viewer string, p *Post) error {
+	of := make(map[string][]*Reason) // by owner
 	for i := range e.Reasons {
-		reason := &e.Reasons[i]
-		if !reason.Kind.InLedger() {
-			continue
+		if reason := &e.Reasons[i]; reason.Kind.InLedger() {
+			owner := cmp.Or(reason.List, viewer)
+			of[owner] = append(of[owner], reason)
 		}
-		claims = append(claims, activity.Claim{Kind: reason.Kind, Target: reason.id(post)})
-		of = append(of, reason)
 	}
-	evidence, err := r.Confirm(ctx, viewer, claims)
-	if err != nil {
-		return err
-	}
-	for i, ev := range evidence {
-		item := ev.Direct
-		if of[i].Direction == activity.Reverse {
-			item = ev.Reverse
+	for owner, reasons := range of {
+		claims := make([]activity.Claim, len(reasons))
+		for i, reason := range reasons {
+			claims[i] = activity.Claim{Kind: reason.Kind, Target: reason.id(p)}
 		}
-		if of[i].Certainty = False; item != nil {
-			of[i].Certainty, of[i].Since, of[i].Until = Certain, item.Since, item.Until
+		evidence, err := r.Confirm(ctx, owner, claims)
+		if err != nil {
+			return err
+		}
+		for i, ev := range evidence {
+			reasons[i].settle(ev)
 		}
 	}
 	return nil
+}
+
+// settle sets what the evidence of the ledger tells.
+func (r *Reason) settle(ev activity.Evidence) {
+	item := ev.Direct
+	if r.Direction == activity.Reverse {
+		item = ev.Reverse
+	}
+	if r.Certainty = False; item != nil {
+		r.Certainty, r.Since, r.Until = Certain, item.Since, item.Until
+	}
 }

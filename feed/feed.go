@@ -4,6 +4,9 @@ package feed
 import (
 	"context"
 	"fmt"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/feedfilter/feedfilter/activity"
 )
@@ -38,6 +41,9 @@ type Dropped struct {
 	// Target is the id that was found, for kinds that do not target users, unless it is the post's
 	// own.
 	Target string
+
+	// List is the list of the request that drops the post; "": the viewer does.
+	List string
 
 	// Unconfirmed is set in answers to exact requests only. It reports that the kind has a window,
 	// so that nothing can tell whether this is a false positive. To avoid these, leave such kinds
@@ -77,20 +83,21 @@ func filter(ctx context.Context, activities activity.Activities, req Request, sa
 	if err != nil {
 		return Answer{}, err
 	}
-	view, err := activities.View(ctx, req.Viewer, c.all, c.ids(req.Posts))
+	views, err := c.views(ctx, activities, &req)
 	if err != nil {
 		return Answer{}, fmt.Errorf("filter %d posts: %w", len(req.Posts), err)
 	}
+	view := views[0]
 	search := view.Search()
 	defer search.Release()
 	hashed := hashAhead(search, &c, req.Posts[:ahead(req)])
-	hashed.look(c.marks)
-	l := look{checks: c, viewer: req.Viewer, view: view, hashed: hashed, exact: req.Exact}
+	hashed.look(&c, views)
+	l := look{checks: c, viewer: req.Viewer, lists: req.Lists, views: views, hashed: hashed, exact: req.Exact}
 	if err := l.confirm(ctx, activities, req); err != nil {
 		return Answer{}, fmt.Errorf("filter %d posts: %w", len(req.Posts), err)
 	}
 	a := l.walk(req)
-	a.Degraded = append(view.Degraded, l.degraded...)
+	a.Degraded = append(slices.Clone(view.Degraded), l.degraded...)
 	sampled.answered(&l, a)
 	if req.RecordSeen && len(a.Kept) > 0 {
 		if err := a.recordSeen(ctx, view, c.seen, req); err != nil {
@@ -98,6 +105,27 @@ func filter(ctx context.Context, activities activity.Activities, req Request, sa
 		}
 	}
 	return a, nil
+}
+
+// views reads the activities of the viewer, and at the same time those of the lists.
+func (c *checks) views(ctx context.Context, activities activity.Activities, req *Request) ([]*activity.View, error) {
+	if len(req.Lists) == 0 {
+		view, err := activities.View(ctx, req.Viewer, c.all, c.ids(req.Posts))
+		return []*activity.View{view}, err
+	}
+	views := make([]*activity.View, 1, 1+len(req.Lists))
+	var lists []*activity.View
+	var both errgroup.Group
+	both.Go(func() (err error) {
+		views[0], err = activities.View(ctx, req.Viewer, c.all, c.ids(req.Posts))
+		return err
+	})
+	both.Go(func() (err error) {
+		lists, err = activities.Lists(ctx, req.Lists, c.all[:c.drops], c.ids(req.Posts))
+		return err
+	})
+	err := both.Wait()
+	return append(views, lists...), err
 }
 
 // recordSeen records the kept posts as the i-th kind of the view. It fails only if ctx ends. The
@@ -134,7 +162,8 @@ type look struct {
 	checks
 
 	viewer string
-	view   *activity.View
+	lists  []string
+	views  []*activity.View // of the viewer, and then of the lists
 	hashed hashed
 	exact  bool // only what the ledger confirmed counts, of kinds that it keeps
 	// confirmed says of claims that the ledger was asked about whether they are true.
@@ -143,15 +172,16 @@ type look struct {
 	overruled []overruled         // drops that did not count
 }
 
-// has reports whether the viewer has the i-th kind with id, the n-th target of that kind on post p.
-func (l *look) has(i int, id string, p, n int) bool {
+// has reports whether the owner of the v-th view has the i-th kind with id, the n-th target of that
+// kind on post p.
+func (l *look) has(v, i int, id string, p, n int) bool {
 	if l.exact && l.all[i].InLedger() {
-		return l.confirmed[claim{i, id}]
+		return l.confirmed[claim{v, i, id}]
 	}
 	if p < l.hashed.posts {
-		return l.hashed.search.Match(i, l.hashed.place(l.all[i].Target, p, n)) != activity.None
+		return l.hashed.search.Match(l.views[v], i, l.hashed.place(l.all[i].Target, p, n)) != activity.None
 	}
-	return l.view.Check(i, id) != activity.None
+	return l.views[v].Check(i, id) != activity.None
 }
 
 // walk decides on the candidates in order.
@@ -222,19 +252,23 @@ func (l *look) annotate(a *Answer, p *Post, n int) {
 
 // reason returns the first reason to drop post number n, if there is one.
 func (l *look) reason(p *Post, n int) (Dropped, bool) {
-	for i := range l.drops {
-		k := &l.all[i]
-		for j, id := range p.targets(k, l.viewer) {
-			if !l.has(i, id, n, j) {
-				continue
+	for v := range l.views {
+		for i := range l.drops {
+			k := &l.all[i]
+			for j, id := range p.targets(k, l.viewer) {
+				if !l.has(v, i, id, n, j) {
+					continue
+				}
+				if l.keeps > l.marks && l.overrules(v, i, id, p) {
+					l.overruled = append(l.overruled, overruled{n, claim{v, i, id}})
+					continue
+				}
+				d := Dropped{At: n, Kind: k.Name, Unconfirmed: l.exact && !k.InLedger()}
+				if d.Actor, d.Target = p.named(k.Target, id); v > 0 {
+					d.List = l.lists[v-1]
+				}
+				return d, true
 			}
-			if l.keeps > l.marks && l.overrules(i, id, p) {
-				l.overruled = append(l.overruled, overruled{n, claim{i, id}})
-				continue
-			}
-			d := Dropped{At: n, Kind: k.Name, Unconfirmed: l.exact && !k.InLedger()}
-			d.Actor, d.Target = p.named(k.Target, id)
-			return d, true
 		}
 	}
 	return Dropped{}, false
@@ -243,7 +277,7 @@ func (l *look) reason(p *Post, n int) (Dropped, bool) {
 // match reports whether the viewer has the i-th kind with an id on post number n.
 func (l *look) match(i int, p *Post, n int) bool {
 	for j, id := range p.targets(&l.all[i], l.viewer) {
-		if l.has(i, id, n, j) {
+		if l.has(0, i, id, n, j) {
 			return true
 		}
 	}

@@ -100,14 +100,14 @@ func TestReasons(t *testing.T) {
 		dropped []feed.Dropped
 	}{
 		{"every kind", func(*feed.Request) {}, "a l e f a", []feed.Dropped{
-			{1, "block", "2", "", false}, {2, "block", "3", "", false}, {3, "hide", "", "", false}, {5, "seen", "", "", false},
-			{6, "block", "2", "", false}, {9, "block", "3", "", false},
+			{1, "block", "2", "", "", false}, {2, "block", "3", "", "", false}, {3, "hide", "", "", "", false}, {5, "seen", "", "", "", false},
+			{6, "block", "2", "", "", false}, {9, "block", "3", "", "", false},
 		}},
 		{"hide first", func(q *feed.Request) { q.Kinds = []string{"hide", "block"} }, "a l s e f a", []feed.Dropped{
-			{1, "block", "2", "", false}, {2, "block", "3", "", false}, {3, "hide", "", "", false},
-			{6, "block", "2", "", false}, {9, "hide", "", "", false},
+			{1, "block", "2", "", "", false}, {2, "block", "3", "", "", false}, {3, "hide", "", "", "", false},
+			{6, "block", "2", "", "", false}, {9, "hide", "", "", "", false},
 		}},
-		{"seen alone", func(q *feed.Request) { q.Kinds = []string{"seen"} }, "a b c h l d e f h a", []feed.Dropped{{5, "seen", "", "", false}}},
+		{"seen alone", func(q *feed.Request) { q.Kinds = []string{"seen"} }, "a b c h l d e f h a", []feed.Dropped{{5, "seen", "", "", "", false}}},
 		{"nothing", func(q *feed.Request) { q.Kinds = []string{} }, "a b c h l s d e f h a", nil},
 		{"another viewer", func(q *feed.Request) { q.Viewer = "4" }, "a b c h l s d e f h a", nil},
 	} {

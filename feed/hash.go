@@ -102,9 +102,15 @@ func before(posts []Post, facet activity.Facet) []int {
 	return append(counts, ids)
 }
 
-// look tests the ids against the first kinds of the view, and notes the posts where any was found.
-func (h *hashed) look(kinds int) {
-	h.search.Run(kinds)
+// look tests the ids against the kinds of c in the views, and notes the posts where any was found.
+func (h *hashed) look(c *checks, views []*activity.View) {
+	for v, view := range views {
+		kinds := c.marks
+		if v > 0 { // a list only drops
+			kinds = c.drops
+		}
+		h.search.Run(view, kinds)
+	}
 	var posts []bool // whether anything was found, for each
 	for i := range h.columns {
 		c := &h.columns[i]

@@ -20,20 +20,28 @@ type judge struct {
 }
 
 // look calls each for every key that p is looked up with, in the order of the reasons, until each
-// returns false.
-func (j judge) look(p feed.Post, each func(k activity.Kind, id string, s state) bool) {
-	for _, k := range j.drops {
-		for _, id := range ids(k, j.req.Viewer, p) {
-			if !each(k, id, j.stateOf(k, id)) {
-				return
+// returns false. list is empty for the viewer's keys.
+func (j judge) look(p feed.Post, each func(k activity.Kind, list, id string, s state) bool) {
+	for _, list := range append([]string{""}, j.req.Lists...) {
+		for _, k := range j.drops {
+			for _, id := range ids(k, j.req.Viewer, p) {
+				if s := j.stateOf(k, list, id); !each(k, list, id, s) {
+					return
+				}
 			}
 		}
 	}
 }
 
 // stateOf is what the model says. Exact feeds know at once what is over of what the ledger keeps.
-func (j judge) stateOf(k activity.Kind, id string) state {
-	s := j.model.state(k, j.req.Viewer, id, j.now)
+func (j judge) stateOf(k activity.Kind, list, id string) state {
+	s := absent
+	switch {
+	case list == "":
+		s = j.model.state(k, j.req.Viewer, id, j.now)
+	case k.InLedger():
+		s = j.model.span(k.Name, list, id, j.now)
+	}
 	if k.InLedger() && j.req.Exact {
 		j.exact++
 		if k.Reverse != "" {
@@ -48,9 +56,13 @@ func (j judge) stateOf(k activity.Kind, id string) state {
 
 // overruled reports whether p is not dropped for a kind with id, because the viewer keeps it. The
 // ledger knows at once what is over.
-func (j judge) overruled(p feed.Post, drop activity.Kind, id string) bool {
+func (j judge) overruled(p feed.Post, drop activity.Kind, list, id string) bool {
+	name := drop.Name
+	if list != "" {
+		name = activity.Lists
+	}
 	for _, k := range j.keeps {
-		if !slices.Contains(k.Over, drop.Name) {
+		if !slices.Contains(k.Over, name) {
 			continue
 		}
 		for _, of := range ids(k, j.req.Viewer, p) {
@@ -66,8 +78,8 @@ func (j judge) overruled(p feed.Post, drop activity.Kind, id string) bool {
 func (j judge) kept(p feed.Post, annotated func(kind int) bool) {
 	j.Helper()
 	clean := true
-	j.look(p, func(k activity.Kind, id string, s state) bool {
-		if s == live && j.overruled(p, k, id) {
+	j.look(p, func(k activity.Kind, list, id string, s state) bool {
+		if s == live && j.overruled(p, k, list, id) {
 			j.spared++
 			s = either // it is not clean
 		}
@@ -82,7 +94,7 @@ func (j judge) kept(p feed.Post, annotated func(kind int) bool) {
 		k, _ := j.Kinds().Named(name)
 		best := absent
 		for _, id := range ids(k, j.req.Viewer, p) {
-			best = max(best, j.stateOf(k, id))
+			best = max(best, j.stateOf(k, "", id))
 		}
 		switch {
 		case best == live && !annotated(i):
@@ -97,9 +109,9 @@ func (j judge) kept(p feed.Post, annotated func(kind int) bool) {
 func (j judge) dropped(p feed.Post, d feed.Dropped) {
 	j.Helper()
 	clean, found := true, false
-	j.look(p, func(k activity.Kind, id string, s state) bool {
+	j.look(p, func(k activity.Kind, list, id string, s state) bool {
 		clean = clean && s == absent
-		want := feed.Dropped{Kind: k.Name}
+		want := feed.Dropped{Kind: k.Name, List: list}
 		switch k.Target {
 		case activity.User:
 			want.Actor = id
@@ -108,8 +120,8 @@ func (j judge) dropped(p feed.Post, d feed.Dropped) {
 				want.Target = id
 			}
 		}
-		over := j.overruled(p, k, id)
-		if d.Kind == want.Kind && d.Actor == want.Actor && d.Target == want.Target {
+		over := j.overruled(p, k, list, id)
+		if d.Kind == want.Kind && d.Actor == want.Actor && d.Target == want.Target && d.List == want.List {
 			found = true
 			if over {
 				j.Fatalf("%+v is dropped for %+v, although the viewer keeps it", p, d)
@@ -139,7 +151,7 @@ func (j judge) dropped(p feed.Post, d feed.Dropped) {
 // countClean counts false positives of strangers. Each stranger was never asked for before, so
 // their false positives are independent. Exact feeds confirm most of them.
 func (j judge) countClean(p feed.Post, clean, dropped bool) {
-	if !clean || j.req.Exact || !strings.HasPrefix(p.ID, "s") || slices.Contains(j.model.of(j.req.Viewer).named[activity.Post], p.ID) {
+	if !clean || j.req.Exact || len(j.req.Lists) > 0 || !strings.HasPrefix(p.ID, "s") || slices.Contains(j.model.of(j.req.Viewer).named[activity.Post], p.ID) {
 		return
 	}
 	j.clean++

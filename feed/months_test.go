@@ -113,7 +113,7 @@ func newLife(t *testing.T, rate float64, redis bool) *life {
 		activity.Kind{Name: "snooze", Plural: "snoozes", Target: activity.Post, Effect: activity.Drop, Limit: 12},
 		activity.Kind{Name: "glimpse", Plural: "glimpses", Target: activity.Post, Effect: activity.Drop, Window: 7 * day, Parts: 7},
 		activity.Kind{Name: "shun", Plural: "shuns", Target: "tag", Effect: activity.Drop, Limit: 30},
-		activity.Kind{Name: "pal", Plural: "pals", Target: activity.User, Effect: activity.Keep, Over: []string{"mute", "no-repost", "shun"}, Roles: []string{"author", "repost"}},
+		activity.Kind{Name: "pal", Plural: "pals", Target: activity.User, Effect: activity.Keep, Over: []string{"mute", "no-repost", activity.Lists}, Roles: []string{"author", "repost"}},
 		activity.Kind{Name: "pin", Plural: "pins", Target: activity.Post, Effect: activity.Keep, Over: []string{"snooze", "seen", "mute"}},
 		activity.Kind{Name: "fan", Plural: "fans", Target: "tag", Effect: activity.Keep, Over: []string{"shun", "skip", "hide"}},
 		activity.Kind{Name: "star", Plural: "stars", Target: "tag", Effect: activity.Annotate},
@@ -259,6 +259,11 @@ func (l *life) request(exact bool) feed.Request {
 				there[id] = true
 			}
 			req.Posts = append(req.Posts, p)
+		}
+	}
+	for range max(0, l.rng.IntN(6)-2) {
+		if list := l.user(); list != req.Viewer && !slices.Contains(req.Lists, list) {
+			req.Lists = append(req.Lists, list)
 		}
 	}
 	if l.rng.IntN(4) == 0 {

@@ -15,6 +15,8 @@ const (
 	// ones, authors, actors and facets, repeated ones included. It allows
 	// MaxPosts candidates with an author and two actors each.
 	MaxIDs = 20_000
+	// MaxLists is the largest number of lists of one [Request].
+	MaxLists = 20
 )
 
 // Request asks which of Posts Viewer sees.
@@ -24,6 +26,10 @@ type Request struct {
 	Posts    []Post
 	Kinds    []string // kinds to check, in this order; nil: every kind that drops or keeps
 	Annotate []string // kinds to annotate kept posts with
+
+	// Lists are up to MaxLists owners whose activities count as the viewer's: those of Kinds that
+	// drop and that the ledger keeps, and only what the list did itself.
+	Lists []string
 
 	// Limit ends the feed once that many posts are kept, 1 to MaxPosts. 0: no limit.
 	Limit int
@@ -61,6 +67,9 @@ func compile(kinds *activity.Kinds, req Request) (checks, error) {
 	if err := activity.CheckID(req.Viewer, "viewer"); err != nil {
 		return c, err
 	}
+	if err := checkLists(req.Lists); err != nil {
+		return c, err
+	}
 	if err := checkCounts(req.Posts); err != nil {
 		return c, err
 	}
@@ -84,6 +93,22 @@ func compile(kinds *activity.Kinds, req Request) (checks, error) {
 		}
 	}
 	return c, nil
+}
+
+func checkLists(lists []string) error {
+	if len(lists) > MaxLists {
+		return outOfRange("lists", fmt.Sprintf("%d lists, at most %d", len(lists), MaxLists))
+	}
+	for i, list := range lists {
+		field := "lists[" + strconv.Itoa(i) + "]"
+		if err := activity.CheckID(list, field); err != nil {
+			return err
+		}
+		if slices.Contains(lists[:i], list) {
+			return outOfRange(field, fmt.Sprintf("%s is named twice", list))
+		}
+	}
+	return nil
 }
 
 // checkCounts bounds the cost of a request before anything is looked up.
@@ -123,7 +148,7 @@ func (c *checks) add(kinds *activity.Kinds, req Request) error {
 		return err
 	}
 	c.marks = len(c.all)
-	c.addKeeping(kinds, req.Kinds)
+	c.addKeeping(kinds, req.Kinds, len(req.Lists) > 0)
 	c.keeps = len(c.all)
 	c.columns = make([]column, 0, 2) // most look at users and posts alone
 	for i := range c.all {
@@ -169,14 +194,15 @@ func (c *checks) addNamed(kinds *activity.Kinds, names []string, list string, ef
 	return nil
 }
 
-// addKeeping adds those of the kinds that keep which overrule one that drops here. names are those
-// of the request; nil: all.
-func (c *checks) addKeeping(kinds *activity.Kinds, names []string) {
+// addKeeping adds those of the kinds that keep which overrule a drop of the request: of one of its
+// kinds, or of a list. names are those of the request; nil: all.
+func (c *checks) addKeeping(kinds *activity.Kinds, names []string, lists bool) {
 	for _, k := range kinds.All() {
 		if k.Effect != activity.Keep || names != nil && !slices.Contains(names, k.Name) {
 			continue
 		}
-		if slices.ContainsFunc(c.all[:c.drops], func(drop activity.Kind) bool { return slices.Contains(k.Over, drop.Name) }) {
+		if lists && slices.Contains(k.Over, activity.Lists) ||
+			slices.ContainsFunc(c.all[:c.drops], func(drop activity.Kind) bool { return slices.Contains(k.Over, drop.Name) }) {
 			c.all = append(c.all, k)
 		}
 	}

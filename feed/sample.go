@@ -11,7 +11,8 @@ import (
 	"github.com/feedfilter/feedfilter/activity/pages"
 )
 
-// sample is a feed as it was answered. It shares no memory with request and answer.
+// sample is what a feed answered about the viewer, without its lists. It shares no memory with
+// request and answer.
 type sample struct {
 	viewer  string
 	posts   []Post          // posts that were checked
@@ -49,7 +50,7 @@ func (s *sample) ids(q *question) func(yield func(id string) bool) {
 			return
 		}
 		for _, id := range q.post.targets(&s.kinds[q.kind], s.viewer) {
-			if !s.denied[claim{q.kind, id}] && !yield(id) {
+			if !s.denied[claim{0, q.kind, id}] && !yield(id) {
 				return
 			}
 		}
@@ -101,8 +102,8 @@ func contains(ascending []int, n int) bool {
 // deny notes the denied claims of the i-th kind of the request, which is the sample's last so far.
 func (s *sample) deny(confirmed map[claim]bool, i int) {
 	for c, is := range confirmed {
-		if c.i == i && !is {
-			s.denied[claim{len(s.kinds) - 1, strings.Clone(c.id)}] = true
+		if c.v == 0 && c.i == i && !is {
+			s.denied[claim{0, len(s.kinds) - 1, strings.Clone(c.id)}] = true
 		}
 	}
 }
@@ -112,19 +113,19 @@ func (s *sample) deny(confirmed map[claim]bool, i int) {
 func (s *sample) askOverruled(all []overruled, i int) {
 	last := len(s.kinds) - 1
 	for _, o := range all {
-		if o.i != i || o.at >= len(s.posts) {
+		if o.v > 0 || o.i != i || o.at >= len(s.posts) {
 			continue
 		}
 		id := strings.Clone(o.id)
 		s.answers = append(s.answers, question{kind: last, post: &s.posts[o.at], target: id, reported: true})
-		s.denied[claim{last, id}] = true
+		s.denied[claim{0, last, id}] = true
 	}
 }
 
 // askDropped adds a question about the reason why a post was dropped.
 func (s *sample) askDropped(p *Post, d Dropped) {
 	i := slices.IndexFunc(s.kinds, func(k activity.Kind) bool { return k.Name == d.Kind })
-	if i < 0 {
+	if i < 0 || d.List != "" {
 		return // nothing can tell
 	}
 	q := question{kind: i, post: p, reported: true}

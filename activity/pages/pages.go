@@ -57,6 +57,7 @@ type Config struct {
 	StalenessBound time.Duration
 	MaxSharedKeys  int
 	PageCache      int
+	ListCache      int
 	ScrubRate      int
 	Passive        bool
 	OnRebuild      func(reason string, took time.Duration, err error)
@@ -112,6 +113,7 @@ type Pages struct {
 	*grower // and all parts below it, see docs/ARCHITECTURE.md
 	*committer
 
+	lists        *lists
 	replica      favfilter.Store // nil: none
 	uncopied     episode         // replicas cannot be read
 	replicaAfter atomic.Int64    // when replicas are read again, as elapsed
@@ -205,6 +207,7 @@ func newPages(ctx context.Context, c Config) *Pages {
 		grower:    &grower{scrubber: &scrubber{applier: a}, growth: growth{turn: make(chan struct{}, 1)}},
 		committer: newCommitter(a),
 		replica:   c.Replica,
+		lists:     newLists(c.ListCache),
 	}
 }
 
@@ -212,6 +215,7 @@ func newPages(ctx context.Context, c Config) *Pages {
 func (c *Config) complete() error {
 	c.StalenessBound = cmp.Or(c.StalenessBound, defaultBound)
 	c.MaxSharedKeys = cmp.Or(c.MaxSharedKeys, defaultSharedKeys)
+	c.ListCache = cmp.Or(c.ListCache, DefaultListCache)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -222,6 +226,8 @@ func (c *Config) complete() error {
 		return fmt.Errorf("dedicated pages for users of more than %d keys: at least %d", c.MaxSharedKeys, MinSharedKeys)
 	case c.PageCache < 0 || c.PageCache > 1<<40:
 		return fmt.Errorf("page cache of %d bytes: not in 0 to 2^40", c.PageCache)
+	case c.ListCache < 0 || c.ListCache > 1<<40:
+		return fmt.Errorf("list cache of %d bytes: not in 1 to 2^40", c.ListCache)
 	case c.ScrubRate < 0 || c.ScrubRate > 100_000:
 		return fmt.Errorf("scrub rate %d is not in 1 to 100,000 pages a second", c.ScrubRate)
 	}

@@ -30,7 +30,7 @@ const (
 	maxPages    = 1 << 24
 	noLedger    = "none" // a value of --ledger
 	ledgerFile  = "ledger.db"
-	// maxPageCache is the maximum of --page-cache in MiB: 1 TiB.
+	// maxPageCache is the maximum of --page-cache and --list-cache in MiB: 1 TiB.
 	maxPageCache = 1 << 20
 )
 
@@ -50,6 +50,7 @@ type dataFlags struct {
 	ScrubRate      int           `default:"500"  help:"${scrub}" placeholder:"PAGES"`
 	OwnPage        int           `default:"2048" help:"${own}"   placeholder:"KEYS"`
 	PageCache      int           `default:"0"    help:"${cache}" placeholder:"MIB"`
+	ListCache      int           `default:"64"   help:"${lists}" placeholder:"MIB"`
 
 	passive bool // see [activity.Config.Passive]
 
@@ -71,6 +72,7 @@ func (f *dataFlags) Check(context.Context) error {
 	c.wantf(b >= 10*time.Millisecond && b <= time.Minute, "--staleness-bound: %v is not in 10ms to 1m", b)
 	c.wantf(f.ScrubRate >= 1 && f.ScrubRate <= 100_000, "--scrub-rate: %d is not in 1 to 100000", f.ScrubRate)
 	c.wantf(f.OwnPage >= pages.MinSharedKeys, "--own-page: %d is less than %d", f.OwnPage, pages.MinSharedKeys)
+	c.wantf(f.ListCache >= 1 && f.ListCache <= maxPageCache, "--list-cache: %d is not in 1 to %d", f.ListCache, maxPageCache)
 	c.wantf(f.PageCache >= 0 && f.PageCache <= maxPageCache, "--page-cache: %d is not in 0 to %d", f.PageCache, maxPageCache)
 	scheme := redisurl.Scheme(f.Ledger)
 	c.wantf(f.Ledger == "" || f.Ledger == noLedger || slices.Contains([]string{"sqlite", "postgres", "postgresql"}, scheme),
@@ -244,6 +246,7 @@ func (f *dataFlags) recorderConfig(d *data, kinds *activity.Kinds, log *slog.Log
 		StalenessBound:    f.StalenessBound,
 		ScrubRate:         f.ScrubRate,
 		MaxSharedKeys:     f.OwnPage,
+		ListCache:         f.ListCache << 20,
 		Passive:           f.passive,
 		Persist:           d.persist(),
 		Logger:            log,

@@ -90,6 +90,7 @@ func dataHelp() map[string]string {
 		"own":   "Keys above which a user gets a dedicated page, 16 or more.",
 		"cache": "MiB of Redis pages to cache in this process, 0 to 1048576; 0: none. Saves returning viewers a round trip, but " +
 			"PostgreSQL writes are acknowledged only after --staleness-bound. All processes of a ledger must cache, or none.",
+		"lists":      "MiB of pages of shared lists to hold in this process, 1 to 1048576.",
 		"level":      "Lowest level to log: debug, info, warn or error.",
 		"format_log": "Log format: json, or text for people.",
 		"config":     "JSON file of flags by name, such as {\"pages\":1024}. Default: none",

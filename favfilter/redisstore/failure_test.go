@@ -48,6 +48,10 @@ func calls(t testing.TB, s *redisstore.Store, id favfilter.PageID) map[string]fu
 			_, err := s.Peek(ctx, []favfilter.PageID{id})
 			return err
 		},
+		"Versions": func(ctx context.Context) error {
+			_, err := s.Versions(ctx, []favfilter.PageID{id})
+			return err
+		},
 		"Epoch": func(ctx context.Context) error {
 			_, err := s.Epoch(ctx)
 			return err
@@ -166,7 +170,7 @@ func TestOutOfMemory(t *testing.T) {
 	}
 	for name, call := range calls(t, s, id) {
 		err := call(t.Context())
-		if slices.Contains([]string{"Load", "Peek", "Epoch"}, name) {
+		if slices.Contains([]string{"Load", "Peek", "Versions", "Epoch"}, name) {
 			if err != nil {
 				t.Errorf("%s: %v", name, err)
 			}

@@ -136,6 +136,28 @@ func (s *Store) loaded(ids []favfilter.PageID, cmds []*redis.SliceCmd) ([]favfil
 	return loaded, nil
 }
 
+// Versions implements [favfilter.Store]. It sends one GETRANGE for each page, all in one pipeline.
+func (s *Store) Versions(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Version, error) {
+	ctx, cancel := withDeadline(ctx)
+	defer cancel()
+	of := calls{"versions", reads, make([]uint32, len(ids))}
+	for i, id := range ids {
+		of.pages[i] = id.Number
+	}
+	cmds := pipelined(ctx, s, of, func(pipe redis.Pipeliner, i int, _ error) *redis.StringCmd {
+		return pipe.GetRange(ctx, s.bitsKey(ids[i]), 0, favfilter.HeaderBytes-1)
+	})
+	versions := make([]favfilter.Version, len(ids))
+	for i, cmd := range cmds {
+		header, err := cmd.Result()
+		if err != nil {
+			return nil, fmt.Errorf("read the versions of pages %v of filter %s in Redis: %w", some(ids), s.name, err)
+		}
+		versions[i] = favfilter.Version(header)
+	}
+	return versions, nil
+}
+
 func (s *Store) loadError(ids []favfilter.PageID, err error) error {
 	return fmt.Errorf("load pages %v of filter %s from Redis: %w", some(ids), s.name, err)
 }

@@ -53,6 +53,42 @@ func peeked(t *testing.T, b Backend) {
 	}
 }
 
+// versions checks that Versions returns the versions of stored pages as they change, in the order
+// of ids. The same page may be asked for twice.
+func versions(t *testing.T, b Backend) {
+	ids := []favfilter.PageID{{Number: 40}, {Number: 41}, {Number: 40, Part: "seen"}, {Number: 42}, {Number: 40}}
+	create(t, b.Store, ids[0], header(40, 100))
+	create(t, b.Store, ids[2], header(40, 100))
+	create(t, b.Store, ids[3], header(42, 3000))
+	last := make([]favfilter.Version, len(ids))
+	for round := range 3 {
+		got, err := b.Store.Versions(t.Context(), ids)
+		if err != nil || len(got) != len(ids) || got[1] != "" || got[0] != got[4] {
+			t.Fatalf("versions %x, %v", got, err)
+		}
+		for i, id := range ids {
+			if l := load(t, b.Store, id); got[i] != l.Version {
+				t.Errorf("version %x of %v, want %x", got[i], id, l.Version)
+			}
+			if changed := got[i] != last[i]; changed != (i != 1 && (round == 0 || i != 3)) {
+				t.Errorf("round %d: the version of %v changed: %v", round, id, changed)
+			}
+		}
+		last = got
+		for _, i := range []int{0, 2} {
+			apply(t, b.Store, favfilter.Batch{ID: ids[i], Add: hashes(round, 1)})
+		}
+	}
+	if got, err := b.Store.Versions(t.Context(), nil); err != nil || len(got) != 0 {
+		t.Errorf("versions of nothing: %x, %v", got, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := b.Store.Versions(ctx, ids); !errors.Is(err, context.Canceled) {
+		t.Errorf("versions with a cancelled context: %v", err)
+	}
+}
+
 // standing determines the state of a stored page from its strings.
 func standing(t testing.TB, b Backend, id favfilter.PageID) favfilter.Status {
 	t.Helper()

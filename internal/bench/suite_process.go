@@ -106,7 +106,7 @@ func lookUp(ctx context.Context, r *activity.Recorder, kinds []activity.Kind, f 
 	for p := range f.Posts {
 		search.Add(f.Posts[p].ID)
 	}
-	search.Run(len(kinds))
+	search.Run(view, len(kinds))
 	if !slices.Contains(search.Hits(activity.User), true) && !slices.Contains(search.Hits(activity.Post), true) {
 		return fmt.Errorf("nothing was found for viewer %s, who has done something", f.Viewer)
 	}

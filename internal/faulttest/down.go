@@ -38,6 +38,11 @@ func (Down) Peek(context.Context, []favfilter.PageID) ([]favfilter.Status, error
 	return nil, ErrInjected
 }
 
+// Versions fails.
+func (Down) Versions(context.Context, []favfilter.PageID) ([]favfilter.Version, error) {
+	return nil, ErrInjected
+}
+
 // Probe fails.
 func (Down) Probe(
 	context.Context, favfilter.PageID, favfilter.Header, []favfilter.Hash, []bool,

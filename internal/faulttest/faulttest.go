@@ -208,6 +208,11 @@ func (s Store) LoadWhole(ctx context.Context, ids []favfilter.PageID) ([]favfilt
 	return Do(s.Faults, func() ([]favfilter.Loaded, error) { return s.Store.LoadWhole(ctx, ids) })
 }
 
+// Versions counts, and may fail.
+func (s Store) Versions(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Version, error) {
+	return Do(s.Faults, func() ([]favfilter.Version, error) { return s.Store.Versions(ctx, ids) })
+}
+
 // Peek counts, and may fail.
 func (s Store) Peek(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Status, error) {
 	return Do(s.Faults, func() ([]favfilter.Status, error) { return s.Store.Peek(ctx, ids) })

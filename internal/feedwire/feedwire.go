@@ -20,6 +20,7 @@ const (
 	Facets
 	ActorRoles
 	Related
+	Lists
 	RelatedPosts
 )
 
@@ -49,6 +50,7 @@ const (
 	DroppedActor
 	DroppedUnconfirmed
 	DroppedTarget
+	DroppedList
 )
 
 // Fields of an Annotated.

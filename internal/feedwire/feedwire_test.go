@@ -22,6 +22,7 @@ func TestFieldsAreThoseOfTheSchema(t *testing.T) {
 			"actor_posts": feedwire.ActorPosts, "kinds": feedwire.Kinds, "annotate": feedwire.Annotate, "limit": feedwire.Limit,
 			"record_seen": feedwire.RecordSeen, "exact": feedwire.Exact, "answer": feedwire.Answer,
 			"facets": feedwire.Facets, "actor_roles": feedwire.ActorRoles, "related": feedwire.Related, "related_posts": feedwire.RelatedPosts,
+			"lists": feedwire.Lists,
 		}},
 		{&feedfilterv1.Facet{}, map[protoreflect.Name]protoreflect.FieldNumber{
 			"name": feedwire.FacetName, "ids": feedwire.FacetIDs, "posts": feedwire.FacetPosts,
@@ -33,7 +34,7 @@ func TestFieldsAreThoseOfTheSchema(t *testing.T) {
 		}},
 		{&feedfilterv1.Dropped{}, map[protoreflect.Name]protoreflect.FieldNumber{
 			"index": feedwire.DroppedIndex, "kind": feedwire.DroppedKind, "actor": feedwire.DroppedActor,
-			"unconfirmed": feedwire.DroppedUnconfirmed, "target": feedwire.DroppedTarget,
+			"unconfirmed": feedwire.DroppedUnconfirmed, "target": feedwire.DroppedTarget, "list": feedwire.DroppedList,
 		}},
 		{&feedfilterv1.Annotated{}, map[protoreflect.Name]protoreflect.FieldNumber{
 			"kind": feedwire.AnnotatedKind, "posts": feedwire.AnnotatedPosts,

@@ -283,6 +283,25 @@ func TestKeep(t *testing.T) {
 	}
 }
 
+// TestLists: what a list did drops posts from feeds that name it.
+func TestLists(t *testing.T) {
+	s := open(t)
+	s.want(t, "PUT", "/v1/users/L/blocks/2", "", 200, yes)
+	s.want(t, "POST", "/v1/activities", `{"activities":[{"user":"M","kind":"hide","target":"h","op":"add"}]}`, 200, `{"results":[{"changed":true}]}`)
+	const posts = `"posts":[{"id":"a","author":"2"},{"id":"h","author":"3"},{"id":"c","author":"3"}]`
+	s.want(t, "POST", "/v1/feed/filter", `{"viewer":"1",`+posts+`,"lists":["M","L"]}`, 200,
+		`{"posts":[{"id":"c"}],"dropped":[{"id":"a","kind":"block","actor":"2","list":"L"},{"id":"h","kind":"hide","list":"M"}],"degraded":[]}`)
+	s.want(t, "POST", "/v1/feed/filter", `{"viewer":"1",`+posts+`,"lists":["L"],"answer":"dropped","exact":true}`, 200,
+		`{"dropped":[{"index":0,"kind":"block","actor":"2","list":"L"}],"degraded":[]}`)
+	s.want(t, "POST", "/v1/feed/filter", `{"viewer":"1",`+posts+`,"answer":"dropped"}`, 200, `{"dropped":[],"degraded":[]}`)
+	a := s.do(t, "POST", "/v1/feed/explain", `{"viewer":"1","post":{"id":"a","author":"2"},"lists":["M","L"]}`)
+	if !strings.HasPrefix(a.Body, `{"dropped":true,"reasons":[{"kind":"block","effect":"drop","actor":"2"`) || !strings.Contains(a.Body, `"list":"L"}]`) {
+		t.Errorf("explained: %s", a.Body)
+	}
+	s.want(t, "DELETE", "/v1/users/L/blocks/2", "", 200, yes)
+	s.want(t, "POST", "/v1/feed/filter", `{"viewer":"1",`+posts+`,"lists":["L"],"answer":"dropped"}`, 200, `{"dropped":[],"degraded":[]}`)
+}
+
 // TestConcurrent: while users change their own activities and each other's, each call sees all
 // acknowledged changes of its user.
 func TestConcurrent(t *testing.T) {

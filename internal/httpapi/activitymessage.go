@@ -36,7 +36,7 @@ func (s *procedures) explainProcedure(
 			return nil, err
 		}
 	}
-	e, err := s.explainPost(ctx, k, in.message.GetViewer(), post[0])
+	e, err := s.explainPost(ctx, k, in.message.GetViewer(), post[0], in.message.GetLists())
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func (s *procedures) explainProcedure(
 		res.Reasons = append(res.Reasons, &feedfilterv1.Reason{
 			Kind: r.Kind.Name, Effect: r.Kind.Effect.String(), Actor: r.Actor, Target: r.Target, Direction: direction(r.Direction),
 			Certainty: r.Certainty.String(), Since: stamp(r.Since), Until: stamp(r.Until), Parts: r.Parts,
-			OverruledBy: r.OverruledBy,
+			OverruledBy: r.OverruledBy, List: r.List,
 		})
 	}
 	for _, d := range e.Degraded {

@@ -16,6 +16,7 @@ const explainPath = "/v1/feed/explain"
 type explainRequest struct {
 	Viewer string    `json:"viewer"`
 	Post   *feedPost `json:"post"` // nil: not given
+	Lists  []string  `json:"lists"`
 }
 
 type explainAnswer struct {
@@ -38,6 +39,7 @@ type explained struct {
 	Parts     []string  `json:"parts,omitzero"`
 
 	OverruledBy string `json:"overruled_by,omitzero"`
+	List        string `json:"list,omitzero"`
 }
 
 // pageAnswer has the fields of an [activity.PageInfo].
@@ -63,7 +65,7 @@ func (s *service) explain(c echo.Context) error {
 	if req.Post == nil {
 		return refuse(codeMissingField, "post", "the field is missing")
 	}
-	e, err := s.explainPost(c.Request().Context(), callOf(c), req.Viewer, req.Post.post())
+	e, err := s.explainPost(c.Request().Context(), callOf(c), req.Viewer, req.Post.post(), req.Lists)
 	if err != nil {
 		return err
 	}
@@ -73,21 +75,21 @@ func (s *service) explain(c echo.Context) error {
 	for i, r := range e.Reasons {
 		answer.Reasons[i] = explained{
 			Kind: r.Kind.Name, Effect: r.Kind.Effect.String(), Actor: r.Actor, Target: r.Target, Direction: direction(r.Direction),
-			Certainty: r.Certainty.String(), Since: r.Since, Until: r.Until, Parts: r.Parts, OverruledBy: r.OverruledBy,
+			Certainty: r.Certainty.String(), Since: r.Since, Until: r.Until, Parts: r.Parts, OverruledBy: r.OverruledBy, List: r.List,
 		}
 	}
 	return respond(c, http.StatusOK, answer)
 }
 
 // explainPost explains a post, if the rate of the viewer allows it.
-func (s *service) explainPost(ctx context.Context, k *call, viewer string, p feed.Post) (feed.Explanation, error) {
+func (s *service) explainPost(ctx context.Context, k *call, viewer string, p feed.Post, lists []string) (feed.Explanation, error) {
 	if err := s.userMay(viewer); err != nil {
 		return feed.Explanation{}, err
 	}
 	k.note("explain", "", viewer, p.ID)
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
-	return feed.Explain(ctx, s.activities, viewer, p)
+	return feed.Explain(ctx, s.activities, viewer, p, lists...)
 }
 
 // direction returns the name of a direction in the API.

@@ -23,6 +23,7 @@ type filterRequest struct {
 	Posts    []feedPost `json:"posts"`
 	Kinds    []string   `json:"kinds"`    // nil: not given
 	Annotate []string   `json:"annotate"` // nil: not given
+	Lists    []string   `json:"lists"`    // nil: not given
 
 	Limit      *int `json:"limit"` // nil: not given
 	RecordSeen bool `json:"record_seen"`
@@ -108,6 +109,7 @@ func (r filterRequest) request() (feed.Request, error) {
 		Posts:      posts,
 		Kinds:      r.Kinds,
 		Annotate:   r.Annotate,
+		Lists:      r.Lists,
 		Limit:      limit,
 		RecordSeen: r.RecordSeen,
 		Exact:      r.Exact,

@@ -66,6 +66,7 @@ func newFeedAnswer(a feed.Answer, req feed.Request, form answerForm) *feedAnswer
 			scratch = feedwire.AppendNumber(scratch, feedwire.DroppedUnconfirmed, 1)
 		}
 		scratch = feedwire.AppendText(scratch, feedwire.DroppedTarget, d.Target)
+		scratch = feedwire.AppendText(scratch, feedwire.DroppedList, d.List)
 		dst = feedwire.AppendPart(dst, feedwire.Dropped, scratch)
 	}
 	for m, kind := range req.Annotate {

@@ -63,7 +63,7 @@ func feedRequest(m *feedfilterv1.FilterRequest) (feed.Request, answerForm, error
 	}
 	req := feed.Request{
 		Viewer: m.GetViewer(), Posts: make([]feed.Post, len(m.GetPosts())), Annotate: m.GetAnnotate(),
-		RecordSeen: m.GetRecordSeen(), Exact: m.GetExact(),
+		Lists: m.GetLists(), RecordSeen: m.GetRecordSeen(), Exact: m.GetExact(),
 	}
 	if req.Limit, err = limitOf(m.GetLimit()); err != nil {
 		return feed.Request{}, 0, err
@@ -209,7 +209,7 @@ type messageReader struct {
 func (r *messageReader) field(req *feed.Request, form *answerForm) bool {
 	tag, ok := r.number()
 	number := int(tag >> 3)
-	if !ok || tag > 0x7f || number < r.last {
+	if !ok || number > feedwire.RelatedPosts || number < r.last {
 		return false
 	}
 	again := number == r.last
@@ -271,6 +271,17 @@ func (r *messageReader) listed(number int, s string, req *feed.Request) (ok bool
 	case feedwire.ActorPosts:
 		r.room.actorPosts, ok = packed(r.room.actorPosts, s)
 		return ok
+	case feedwire.Annotate:
+		req.Annotate = append(req.Annotate, s)
+		return utf8.ValidString(s) && len(req.Annotate) <= maxTexts
+	default:
+		return r.listedLast(number, s, req)
+	}
+}
+
+// listedLast is listed for the fields with the highest numbers, which few requests have.
+func (r *messageReader) listedLast(number int, s string, req *feed.Request) (ok bool) {
+	switch number {
 	case feedwire.ActorRoles:
 		roles := r.room.actorRoles
 		for ok := true; ok && len(roles) <= feed.MaxIDs; s, ok = r.more(feedwire.ActorRoles) {
@@ -287,9 +298,9 @@ func (r *messageReader) listed(number int, s string, req *feed.Request) (ok bool
 	case feedwire.Facets:
 		r.facets = append(r.facets, s)
 		return len(r.facets) <= maxTexts
-	case feedwire.Annotate:
-		req.Annotate = append(req.Annotate, s)
-		return utf8.ValidString(s) && len(req.Annotate) <= maxTexts
+	case feedwire.Lists:
+		req.Lists = append(req.Lists, s)
+		return len(req.Lists) <= maxTexts
 	default:
 		return false
 	}
@@ -434,6 +445,7 @@ func listLimits(message proto.Message) []listLimit {
 			{feedwire.Facets, "facets", maxTexts},
 			{feedwire.ActorRoles, "actor_roles", feed.MaxIDs},
 			{feedwire.Related, "related", feed.MaxIDs},
+			{feedwire.Lists, "lists", maxTexts},
 		}
 	case *feedfilterv1.RecordBatchRequest:
 		return []listLimit{{1, "activities", maxBatch}}

@@ -60,7 +60,7 @@ func feedMessages() map[string]bool {
 		Viewer: "1", Posts: []string{"a", "b", ""}, Authors: []string{"x", "", "é"}, Actors: []string{"u", "v", "w"}, ActorPosts: []uint32{0, 2, 2},
 		Kinds: &feedfilterv1.KindNames{Names: []string{"block", ""}}, Annotate: []string{"like", "x"}, Limit: 5000, RecordSeen: true, Exact: true,
 		Answer:     feedfilterv1.Answer_ANSWER_DROPPED,
-		ActorRoles: []string{"", "repost", "é"}, Related: []string{"r", ""}, RelatedPosts: []uint32{1, 2},
+		ActorRoles: []string{"", "repost", "é"}, Related: []string{"r", ""}, RelatedPosts: []uint32{1, 2}, Lists: []string{"l", "é", ""},
 		Facets: []*feedfilterv1.Facet{
 			{Name: "tag", Ids: []string{"go", "redis", ""}, Posts: []uint32{0, 0, 2}}, {Name: "domain", Ids: []string{"é"}, Posts: []uint32{2}}, {Name: "x"},
 		},
@@ -107,7 +107,7 @@ func feedMessages() map[string]bool {
 		text(&feedfilterv1.FilterRequest{Answer: 3}):                                                                         false,
 		text(&feedfilterv1.FilterRequest{Answer: -1}):                                                                        false,
 		"\x4a\x00": false, "\x48\x02": false, "\x0a": false, "\x0a\x05x": false, "\x0b": false, "\x0a\x011\x0a\x012": false,
-		"\x12\x01a\x0a\x011": false, "\x12\xff\xff\xff\xff\x7f": false, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01": false, "\x00": false, "\x7a\x00": true, "\x78\x00": false, "\x82\x01\x00": false,
+		"\x12\x01a\x0a\x011": false, "\x12\xff\xff\xff\xff\x7f": false, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01": false, "\x00": false, "\x7a\x00": true, "\x82\x01\x00": true, "\x8a\x01\x00": false, "\x78\x00": false,
 		"\x32\x02\x0a\x05": false, "\x32\x02\x12\x00": false, "\x3a\x01\xff": false, "\x28\x00": false, "\x32\x03\x0a\x01\xff": false,
 	}
 }
@@ -130,7 +130,7 @@ func messagesAgree(t interface {
 				return true
 			}
 		}
-		if !utf8.ValidString(got.Viewer) {
+		if !utf8.ValidString(got.Viewer + strings.Join(got.Lists, "")) {
 			return true
 		}
 		t.Fatalf("%q is read as %+v, want it refused: %v", text, got, err)
@@ -153,6 +153,7 @@ func plainRequest(r feed.Request) feed.Request {
 		r.Posts[i].Related = append([]string(nil), p.Related...)
 	}
 	r.Annotate = append([]string(nil), r.Annotate...)
+	r.Lists = append([]string(nil), r.Lists...)
 	return r
 }
 

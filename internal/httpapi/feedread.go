@@ -50,6 +50,9 @@ func readFeed(body string, in *room) (req feed.Request, ok bool) {
 		case "answer":
 			in.form, ok = r.form()
 			return 7, ok
+		case "lists":
+			req.Lists, ok = r.texts()
+			return 8, ok
 		}
 		return 0, false
 	})

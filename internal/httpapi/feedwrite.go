@@ -72,6 +72,9 @@ func appendReason(dst []byte, d feed.Dropped) []byte {
 	if d.Target != "" {
 		dst = appendField(dst, `,"target":`, d.Target)
 	}
+	if d.List != "" {
+		dst = appendField(dst, `,"list":`, d.List)
+	}
 	if d.Unconfirmed {
 		dst = append(dst, `,"unconfirmed":true`...)
 	}

@@ -247,7 +247,7 @@ func (r *keyReader) judge(s *KeySide) {
 
 func (r *keyReader) verdict(s *KeySide) Verdict {
 	switch reported := s.Traced.Reported; {
-	case s.Row != nil && !s.Row.Until.IsZero() && !s.Row.Until.After(r.of.Now()):
+	case s.Row != nil && !s.Row.Until.IsZero() && !s.Row.Until.After(r.of.Inside().Now()):
 		return Over
 	case s.Row != nil && reported:
 		return Held

@@ -70,14 +70,12 @@ func Parse(file []byte) (*activity.Kinds, error) {
 	for _, k := range keeping {
 		if _, err := activity.NewKinds(append(slices.Clone(all), k)...); err != nil {
 			errs = append(errs, err)
-			continue
 		}
-		all = append(all, k)
 	}
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
-	return activity.NewKinds(all...)
+	return activity.NewKinds(append(all, keeping...)...)
 }
 
 // splitKinds returns the text of each kind.

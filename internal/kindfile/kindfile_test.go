@@ -182,7 +182,7 @@ func TestParseRefuses(t *testing.T) {
 		{kind(`,"plural":null`), `kind "mute": plural: not text`},
 		{kind(`,"plural":""`), `kind "mute": name "": not 1 to 32 bytes`},
 		{kind(`,"plural":"blocks"`), `kind "mute": the plural "blocks" is taken`},
-		{kind(`,"plural":"preview"`), `kind "mute": the name is taken: by a field of answers, or by a route`},
+		{kind(`,"plural":"preview"`), `kind "mute": the name is taken: by a field of requests or answers, or by a route`},
 		{kind(`,"plural":"a/b"`), `kind "mute": name "a/b": only lower-case letters and dashes`},
 		{kind(`,"comment":"` + "\xff" + `"`), "line 1: not JSON: invalid UTF-8"},
 		{
@@ -197,7 +197,7 @@ func TestParseRefuses(t *testing.T) {
 			`{"kinds":[{"name":"report","target":"post","effect":"drop","two_way":true}]}`,
 			`kind "report": a two-way kind needs users as targets`,
 		},
-		{post("id"), `kind "id": the name is taken: by a field of answers, or by a route`},
+		{post("id"), `kind "id": the name is taken: by a field of requests or answers, or by a route`},
 		{post(""), `kind "": name "": not 1 to 32 bytes`},
 		{post(name32 + "g"), `kind "` + name32 + `g": name "` + name32 + `g": not 1 to 32 bytes`},
 		{post(name32), `kind "` + name32 + `": name "` + name32 + `s": not 1 to 32 bytes`}, // its plural

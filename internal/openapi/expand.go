@@ -42,11 +42,13 @@ func sorts(kinds *activity.Kinds) map[string][]activity.Kind {
 		"kind": kinds.All(), "ledger": nil, "windowed": nil, "dropping": nil, "annotating": nil, "keeping": nil,
 	}
 	for _, k := range kinds.All() {
-		keeper, effect := "windowed", "dropping"
+		keeper, effect := "windowed", ""
 		if k.InLedger() {
 			keeper = "ledger"
 		}
 		switch k.Effect {
+		case activity.Drop:
+			effect = "dropping"
 		case activity.Annotate:
 			effect = "annotating"
 		case activity.Keep:

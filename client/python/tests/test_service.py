@@ -202,6 +202,21 @@ def test_keep(client: Client, uid: UID) -> None:
     ]
 
 
+def test_lists(client: Client, uid: UID) -> None:
+    me, one, other = uid("me"), uid("L"), uid("M")
+    assert client.record(one, BLOCKS, uid("b")) and client.record(other, HIDES, uid("h"))
+    posts = [Post(uid("p"), uid("b")), Post(uid("h"), "a"), Post(uid("q"), "a")]
+    assert client.filter(me, posts).kept == posts
+    feed = client.filter(me, posts, lists=[other, one])
+    assert feed.dropped == [
+        Dropped(posts[0], 0, "block", uid("b"), list=one),
+        Dropped(posts[1], 1, "hide", list=other),
+    ]
+    [reason] = client.explain(me, posts[1], lists=(one, other)).reasons
+    assert (reason.kind, reason.list) == ("hide", other)
+    assert not client.explain(me, posts[1]).dropped
+
+
 def test_facets(client: Client, uid: UID) -> None:
     me, muted = uid("me"), uid("x.example")
     assert client.record(me, "domain-mutes", muted)

@@ -58,13 +58,13 @@ export class FeedFilter {
   }
 
   /**
-   * Returns what a feed of the viewer does with the post, and why. The service must have a
-   * ledger.
+   * Returns what a feed of the viewer with the lists does with the post, and why. The service must
+   * have a ledger.
    */
-  explain(viewer: string, post: Post, options?: CallOptions): Promise<Explanation> {
+  explain(viewer: string, post: Post, options?: CallOptions & { lists?: readonly string[] | undefined }): Promise<Explanation> {
     const { id, author = "", actors = [], related = [] } = post;
     const facets = Object.entries(post.facets ?? {}).map(([name, ids]) => ({ name, ids: ids.slice() })); // a text stays one, and is refused
-    const request = { viewer, post: {
+    const request = { viewer, lists: (options?.lists ?? []).slice(), post: {
       id, author, actors: [...actors].map(idOf), facets,
       actorRoles: actors.some(roleOf) ? actors.map(roleOf) : [], related: related.slice(),
     } };

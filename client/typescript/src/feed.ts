@@ -14,7 +14,7 @@ const maxUint32 = 0xffff_ffff;
  * three times as long as the rest of the call.
  */
 export function encodeFilter(request: FilterRequest): Uint8Array {
-  const { posts, kinds, annotate = [], limit = 0 } = request;
+  const { posts, kinds, annotate = [], lists = [], limit = 0 } = request;
   const w = new Writer(longest(request));
   w.text(field.viewer.number, request.viewer, "viewer");
   let authors = false;
@@ -45,7 +45,9 @@ export function encodeFilter(request: FilterRequest): Uint8Array {
   w.uint(field.answer.number, Answer.DROPPED);
   if (facets) writeFacets(w, posts);
   if (actors) writeRoles(w, posts);
-  if (related) writeRelated(w, posts);
+  const relatedPosts = related ? writeRelated(w, posts) : undefined;
+  for (const list of lists) w.text(field.lists.number, list, "lists");
+  if (relatedPosts) w.bytes(field.relatedPosts.number, relatedPosts);
   return w.finish();
 }
 
@@ -67,7 +69,8 @@ function writeRoles(w: Writer, posts: readonly Post[]): void {
   }
 }
 
-function writeRelated(w: Writer, posts: readonly Post[]): void {
+/** Writes the related ids, and returns the index of each one's post. */
+function writeRelated(w: Writer, posts: readonly Post[]): Uint8Array {
   const on = new Writer(5 * posts.reduce((sum, post) => sum + (post.related?.length ?? 0), 0));
   for (let i = 0; i < posts.length; i++) {
     for (const id of posts[i]!.related ?? []) {
@@ -75,7 +78,7 @@ function writeRelated(w: Writer, posts: readonly Post[]): void {
       on.varint(i);
     }
   }
-  w.bytes(field.relatedPosts.number, on.finish());
+  return on.finish();
 }
 
 /** Returns the id of a user on a post. */
@@ -116,7 +119,7 @@ function bound(texts: readonly string[]): number {
 
 /** Returns an upper bound of the length of the message. */
 function longest(request: FilterRequest): number {
-  let sum = 64 + bound([request.viewer, ...(request.kinds ?? []), ...(request.annotate ?? [])]);
+  let sum = 64 + bound([request.viewer, ...(request.kinds ?? []), ...(request.annotate ?? []), ...(request.lists ?? [])]);
   for (const { id, author, actors, facets, related } of request.posts) {
     sum += 3 * ((id?.length ?? 0) + (author?.length ?? 0)) + 12;
     if (actors) sum += bound(actors.map(idOf)) + bound(actors.map(roleOf)) + 5 * actors.length;
@@ -197,11 +200,11 @@ export function decodeFeed<P extends Post>(request: FilterRequest<P>, bytes: Uin
   const dropped: Dropped<P>[] = [];
   const kept: P[] = [];
   let at = 0; // the first candidate that is not in either list
-  for (const { index, kind, actor, target, unconfirmed } of answer.dropped) {
+  for (const { index, kind, actor, target, list, unconfirmed } of answer.dropped) {
     if (index < at || index >= looked) throw odd();
     while (at < index) kept.push(posts[at++]!);
     dropped.push({
-      post: posts[at++]!, index, kind, actor: actor || undefined, target: target || undefined, unconfirmed,
+      post: posts[at++]!, index, kind, actor: actor || undefined, target: target || undefined, list: list || undefined, unconfirmed,
     });
   }
   while (at < looked) kept.push(posts[at++]!);

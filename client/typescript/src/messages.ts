@@ -40,6 +40,7 @@ export function explanationOf(m: ExplainResponse): Explanation {
       until: dateOf(r.until),
       parts: r.parts,
       overruledBy: r.overruledBy || undefined,
+      list: r.list || undefined,
     })),
     page: {
       number: page?.number ?? 0,

@@ -80,6 +80,11 @@ export interface FilterRequest<P extends Post = Post> {
   kinds?: readonly Kind[] | undefined;
   /** The kinds to annotate kept posts with. */
   annotate?: readonly Kind[] | undefined;
+  /**
+   * Up to 20 shared lists: owners whose activities drop posts as if they were the viewer's, by
+   * kinds that the ledger keeps.
+   */
+  lists?: readonly string[] | undefined;
   /** Ends the feed after that many kept posts, 1 to 5,000. Default: no limit. */
   limit?: number | undefined;
   /** Records the kept posts as seen. */
@@ -118,6 +123,8 @@ export interface Dropped<P extends Post = Post> {
   actor: string | undefined;
   /** The id, for kinds that do not target users, unless it is the post's own. */
   target: string | undefined;
+  /** The list of the request that drops it; undefined: the viewer does. */
+  list: string | undefined;
   /** In an exact feed: the kind has a window, so nothing can confirm the reason. */
   unconfirmed: boolean;
 }
@@ -159,6 +166,8 @@ export interface Reason {
   parts: string[];
   /** The kind that keeps the post in spite of this reason. */
   overruledBy: Kind | undefined;
+  /** The list whose activity it is; undefined: the viewer's. */
+  list: string | undefined;
 }
 
 /** One activity of a list. Times have milliseconds. */

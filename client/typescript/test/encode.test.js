@@ -44,10 +44,11 @@ test("roles and related ids are encoded in columns", () => {
     { id: "p", actors: ["1", { id: "2" }] }, { id: "q", related: ["ö", ""] }, { id: "r", actors: [{ id: "3", role: "repost" }, "4"], related: [] },
     { id: "s", related: ["💡".repeat(64)], actors: [] },
   ];
-  const { actors, actorPosts, actorRoles, related, relatedPosts } = fromBinary(FilterRequestSchema, encodeFilter({ viewer: "1", posts }));
-  assert.deepEqual({ actors, actorPosts, actorRoles, related, relatedPosts }, {
+  const message = fromBinary(FilterRequestSchema, encodeFilter({ viewer: "1", posts, lists: ["l", "ö"] }));
+  const { actors, actorPosts, actorRoles, related, relatedPosts, lists } = message;
+  assert.deepEqual({ actors, actorPosts, actorRoles, related, relatedPosts, lists }, {
     actors: ["1", "2", "3", "4"], actorPosts: [0, 0, 2, 2], actorRoles: ["", "", "repost", ""],
-    related: ["ö", "", "💡".repeat(64)], relatedPosts: [1, 1, 3],
+    related: ["ö", "", "💡".repeat(64)], relatedPosts: [1, 1, 3], lists: ["l", "ö"],
   });
   assert.deepEqual(fromBinary(FilterRequestSchema, encodeFilter({ viewer: "1", posts: posts.slice(0, 2) })).actorRoles, []);
 });

@@ -31,7 +31,7 @@ test("a feed drops posts for each reason, and keeps the caller's objects", async
   assert.deepEqual(feed.posts.map((post) => post.id), ["fine", "liked", "mine"]);
   assert.equal(feed.posts[0], posts[0]);
   const drop = (/** @type {number} */ index, /** @type {string} */ kind, /** @type {string | undefined} */ actor) => {
-    return { post: posts[index], index, kind, actor, target: undefined, unconfirmed: false };
+    return { post: posts[index], index, kind, actor, target: undefined, list: undefined, unconfirmed: false };
   };
   assert.deepEqual(feed.dropped, [
     drop(1, "block", blocked), drop(2, "block", blocker), drop(3, "block", blocked),
@@ -92,7 +92,7 @@ test("explain", async (t) => {
   assert.ok(why.page.keys >= 1 && why.page.bytes > 0);
   const [{ since, ...reason }] = why.reasons;
   assert.deepEqual([why.reasons.length, reason], [1, {
-    kind: "block", effect: "drop", actor: other, target: undefined, direction: "by_actor", certainty: "certain", until, parts: [], overruledBy: undefined,
+    kind: "block", effect: "drop", actor: other, target: undefined, direction: "by_actor", certainty: "certain", until, parts: [], overruledBy: undefined, list: undefined,
   }]);
   assert.ok(since && since.getTime() >= before && since.getTime() <= Date.now());
 });
@@ -109,6 +109,20 @@ test("kinds that keep", async (t) => {
   assert.deepEqual([dropped, reasons.map(({ kind, overruledBy }) => [kind, overruledBy])], [false, [["domain-mute", "follow"], ["follow", undefined]]]);
 });
 
+test("lists", async (t) => {
+  const ff = client(t);
+  const [me, one, other, blocked, hidden] = [newUser(), newUser(), newUser(), newUser(), newUser()];
+  await ff.record(one, "blocks", blocked);
+  await ff.record(other, "hides", hidden);
+  const posts = [{ id: "a", author: blocked }, { id: hidden, author: "x" }, { id: "c", author: "x" }];
+  assert.deepEqual((await ff.filter({ viewer: me, posts })).posts, posts);
+  const feed = await ff.filter({ viewer: me, posts, lists: [other, one] });
+  assert.deepEqual(feed.dropped.map(({ index, kind, list }) => [index, kind, list]), [[0, "block", one], [1, "hide", other]]);
+  const { reasons } = await ff.explain(me, posts[1], { lists: [one, other] });
+  assert.deepEqual(reasons.map(({ kind, list }) => [kind, list]), [["hide", other]]);
+  await assert.rejects(ff.filter({ viewer: me, posts, lists: [one, one] }), { code: "out_of_range", field: "lists[1]" });
+});
+
 test("facets", async (t) => {
   const ff = client(t);
   const [me, domain] = [newUser(), newUser()];
@@ -120,7 +134,7 @@ test("facets", async (t) => {
   const feed = await ff.filter({ viewer: me, posts });
   assert.deepEqual(feed.posts, posts.slice(1));
   assert.deepEqual(feed.dropped, [
-    { post: posts[0], index: 0, kind: "domain-mute", actor: undefined, target: domain, unconfirmed: false },
+    { post: posts[0], index: 0, kind: "domain-mute", actor: undefined, target: domain, list: undefined, unconfirmed: false },
   ]);
   const { dropped, reasons } = await ff.explain(me, posts[0]);
   assert.deepEqual([dropped, reasons.map(({ kind, target }) => [kind, target])], [true, [["domain-mute", domain]]]);

@@ -115,7 +115,9 @@ type FilterRequest struct {
 	// post. `record_seen` records the first instead of the post's own.
 	Related []string `protobuf:"bytes,14,rep,name=related,proto3" json:"related,omitempty"`
 	// The index in `posts` of the post that each of `related` belongs to, in ascending order.
-	RelatedPosts  []uint32 `protobuf:"varint,15,rep,packed,name=related_posts,json=relatedPosts,proto3" json:"related_posts,omitempty"`
+	RelatedPosts []uint32 `protobuf:"varint,16,rep,packed,name=related_posts,json=relatedPosts,proto3" json:"related_posts,omitempty"`
+	// Up to 20 shared lists: owners whose activities drop posts as if they were the viewer's.
+	Lists         []string `protobuf:"bytes,15,rep,name=lists,proto3" json:"lists,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -251,6 +253,13 @@ func (x *FilterRequest) GetRelated() []string {
 func (x *FilterRequest) GetRelatedPosts() []uint32 {
 	if x != nil {
 		return x.RelatedPosts
+	}
+	return nil
+}
+
+func (x *FilterRequest) GetLists() []string {
+	if x != nil {
+		return x.Lists
 	}
 	return nil
 }
@@ -460,7 +469,9 @@ type Dropped struct {
 	// For exact feeds: the kind has a window, so nothing can confirm the reason.
 	Unconfirmed bool `protobuf:"varint,4,opt,name=unconfirmed,proto3" json:"unconfirmed,omitempty"`
 	// The id, for kinds that do not target users, unless it is the post's own.
-	Target        string `protobuf:"bytes,5,opt,name=target,proto3" json:"target,omitempty"`
+	Target string `protobuf:"bytes,5,opt,name=target,proto3" json:"target,omitempty"`
+	// The list of the request that drops it; "": the viewer does.
+	List          string `protobuf:"bytes,6,opt,name=list,proto3" json:"list,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -526,6 +537,13 @@ func (x *Dropped) GetUnconfirmed() bool {
 func (x *Dropped) GetTarget() string {
 	if x != nil {
 		return x.Target
+	}
+	return ""
+}
+
+func (x *Dropped) GetList() string {
+	if x != nil {
+		return x.List
 	}
 	return ""
 }
@@ -646,7 +664,9 @@ type ExplainRequest struct {
 	// The user who looks at the feed.
 	Viewer string `protobuf:"bytes,1,opt,name=viewer,proto3" json:"viewer,omitempty"`
 	// The candidate.
-	Post          *Post `protobuf:"bytes,2,opt,name=post,proto3" json:"post,omitempty"`
+	Post *Post `protobuf:"bytes,2,opt,name=post,proto3" json:"post,omitempty"`
+	// Up to 20 shared lists, as in FilterRequest.
+	Lists         []string `protobuf:"bytes,3,rep,name=lists,proto3" json:"lists,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -691,6 +711,13 @@ func (x *ExplainRequest) GetViewer() string {
 func (x *ExplainRequest) GetPost() *Post {
 	if x != nil {
 		return x.Post
+	}
+	return nil
+}
+
+func (x *ExplainRequest) GetLists() []string {
+	if x != nil {
+		return x.Lists
 	}
 	return nil
 }
@@ -881,7 +908,9 @@ type Reason struct {
 	// The id, for kinds that do not target users, unless it is the post's own.
 	Target string `protobuf:"bytes,9,opt,name=target,proto3" json:"target,omitempty"`
 	// The kind that keeps the post in spite of this reason; "": none.
-	OverruledBy   string `protobuf:"bytes,10,opt,name=overruled_by,json=overruledBy,proto3" json:"overruled_by,omitempty"`
+	OverruledBy string `protobuf:"bytes,10,opt,name=overruled_by,json=overruledBy,proto3" json:"overruled_by,omitempty"`
+	// The list whose activity it is; "": the viewer's.
+	List          string `protobuf:"bytes,11,opt,name=list,proto3" json:"list,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -986,6 +1015,13 @@ func (x *Reason) GetOverruledBy() string {
 	return ""
 }
 
+func (x *Reason) GetList() string {
+	if x != nil {
+		return x.List
+	}
+	return ""
+}
+
 // Page describes a page of the filter.
 type Page struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1072,7 +1108,7 @@ var File_feedfilter_v1_feed_proto protoreflect.FileDescriptor
 
 const file_feedfilter_v1_feed_proto_rawDesc = "" +
 	"\n" +
-	"\x18feedfilter/v1/feed.proto\x12\rfeedfilter.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe6\x03\n" +
+	"\x18feedfilter/v1/feed.proto\x12\rfeedfilter.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfc\x03\n" +
 	"\rFilterRequest\x12\x16\n" +
 	"\x06viewer\x18\x01 \x01(\tR\x06viewer\x12\x14\n" +
 	"\x05posts\x18\x02 \x03(\tR\x05posts\x12\x18\n" +
@@ -1092,7 +1128,8 @@ const file_feedfilter_v1_feed_proto_rawDesc = "" +
 	"\vactor_roles\x18\r \x03(\tR\n" +
 	"actorRoles\x12\x18\n" +
 	"\arelated\x18\x0e \x03(\tR\arelated\x12#\n" +
-	"\rrelated_posts\x18\x0f \x03(\rR\frelatedPosts\"C\n" +
+	"\rrelated_posts\x18\x10 \x03(\rR\frelatedPosts\x12\x14\n" +
+	"\x05lists\x18\x0f \x03(\tR\x05lists\"C\n" +
 	"\x05Facet\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03ids\x18\x02 \x03(\tR\x03ids\x12\x14\n" +
@@ -1104,22 +1141,24 @@ const file_feedfilter_v1_feed_proto_rawDesc = "" +
 	"\adropped\x18\x02 \x03(\v2\x16.feedfilter.v1.DroppedR\adropped\x126\n" +
 	"\tannotated\x18\x03 \x03(\v2\x18.feedfilter.v1.AnnotatedR\tannotated\x12\x12\n" +
 	"\x04next\x18\x04 \x01(\rR\x04next\x123\n" +
-	"\bdegraded\x18\x05 \x03(\v2\x17.feedfilter.v1.DegradedR\bdegraded\"\x83\x01\n" +
+	"\bdegraded\x18\x05 \x03(\v2\x17.feedfilter.v1.DegradedR\bdegraded\"\x97\x01\n" +
 	"\aDropped\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\rR\x05index\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
 	"\x05actor\x18\x03 \x01(\tR\x05actor\x12 \n" +
 	"\vunconfirmed\x18\x04 \x01(\bR\vunconfirmed\x12\x16\n" +
-	"\x06target\x18\x05 \x01(\tR\x06target\"5\n" +
+	"\x06target\x18\x05 \x01(\tR\x06target\x12\x12\n" +
+	"\x04list\x18\x06 \x01(\tR\x04list\"5\n" +
 	"\tAnnotated\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x14\n" +
 	"\x05posts\x18\x02 \x03(\rR\x05posts\"6\n" +
 	"\bDegraded\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"Q\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"g\n" +
 	"\x0eExplainRequest\x12\x16\n" +
 	"\x06viewer\x18\x01 \x01(\tR\x06viewer\x12'\n" +
-	"\x04post\x18\x02 \x01(\v2\x13.feedfilter.v1.PostR\x04post\"\xaf\x01\n" +
+	"\x04post\x18\x02 \x01(\v2\x13.feedfilter.v1.PostR\x04post\x12\x14\n" +
+	"\x05lists\x18\x03 \x03(\tR\x05lists\"\xaf\x01\n" +
 	"\x04Post\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06author\x18\x02 \x01(\tR\x06author\x12\x16\n" +
@@ -1132,7 +1171,7 @@ const file_feedfilter_v1_feed_proto_rawDesc = "" +
 	"\adropped\x18\x01 \x01(\bR\adropped\x12/\n" +
 	"\areasons\x18\x02 \x03(\v2\x15.feedfilter.v1.ReasonR\areasons\x12'\n" +
 	"\x04page\x18\x03 \x01(\v2\x13.feedfilter.v1.PageR\x04page\x123\n" +
-	"\bdegraded\x18\x04 \x03(\v2\x17.feedfilter.v1.DegradedR\bdegraded\"\xbb\x02\n" +
+	"\bdegraded\x18\x04 \x03(\v2\x17.feedfilter.v1.DegradedR\bdegraded\"\xcf\x02\n" +
 	"\x06Reason\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +
 	"\x06effect\x18\x02 \x01(\tR\x06effect\x12\x14\n" +
@@ -1144,7 +1183,8 @@ const file_feedfilter_v1_feed_proto_rawDesc = "" +
 	"\x05parts\x18\b \x03(\tR\x05parts\x12\x16\n" +
 	"\x06target\x18\t \x01(\tR\x06target\x12!\n" +
 	"\foverruled_by\x18\n" +
-	" \x01(\tR\voverruledBy\"\x94\x01\n" +
+	" \x01(\tR\voverruledBy\x12\x12\n" +
+	"\x04list\x18\v \x01(\tR\x04list\"\x94\x01\n" +
 	"\x04Page\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\x12\x12\n" +

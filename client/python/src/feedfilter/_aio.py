@@ -91,23 +91,31 @@ class AsyncClient:
         limit: Optional[int] = None,
         record_seen: bool = False,
         exact: bool = False,
+        lists: Sequence[str] = (),
         timeout: Optional[float] = None,
     ) -> Feed[P]:
         """Return which of the posts a viewer sees.
 
         See Client.filter.
         """
-        call = self._core.filter(viewer, posts, kinds, annotate, limit, record_seen, exact)
+        call = self._core.filter(
+            viewer, posts, kinds, annotate, limit, record_seen, exact, lists
+        )
         return await self._run(call, timeout)
 
     async def explain(
-        self, viewer: str, post: Post, *, timeout: Optional[float] = None
+        self,
+        viewer: str,
+        post: Post,
+        *,
+        lists: Sequence[str] = (),
+        timeout: Optional[float] = None,
     ) -> Explanation:
         """Return what a feed of the viewer does with the post, and why. It needs a ledger.
 
         See Client.explain.
         """
-        return await self._run(self._core.explain(viewer, post), timeout)
+        return await self._run(self._core.explain(viewer, post, lists), timeout)
 
     # Activities.
 

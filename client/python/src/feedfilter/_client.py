@@ -104,6 +104,7 @@ class Client:
         limit: Optional[int] = None,
         record_seen: bool = False,
         exact: bool = False,
+        lists: Sequence[str] = (),
         timeout: Optional[float] = None,
     ) -> Feed[P]:
         """Return which of the posts a viewer sees.
@@ -122,14 +123,32 @@ class Client:
             limit: Ends the feed after that many kept posts, 1 to 5,000. None: no limit.
             record_seen: Record the kept posts as seen.
             exact: Let the ledger confirm what the filter reports.
+            lists: Up to 20 shared lists: owners whose activities drop posts as if they were the
+                viewer's, by kinds that the ledger keeps.
             timeout: Replaces the client's, in seconds.
         """
-        call = self._core.filter(viewer, posts, kinds, annotate, limit, record_seen, exact)
+        call = self._core.filter(
+            viewer, posts, kinds, annotate, limit, record_seen, exact, lists
+        )
         return self._run(call, timeout)
 
-    def explain(self, viewer: str, post: Post, *, timeout: Optional[float] = None) -> Explanation:
-        """Return what a feed of the viewer does with the post, and why. It needs a ledger."""
-        return self._run(self._core.explain(viewer, post), timeout)
+    def explain(
+        self,
+        viewer: str,
+        post: Post,
+        *,
+        lists: Sequence[str] = (),
+        timeout: Optional[float] = None,
+    ) -> Explanation:
+        """Return what a feed of the viewer does with the post, and why. It needs a ledger.
+
+        Args:
+            viewer: The id of the user who looks at the feed.
+            post: The candidate.
+            lists: The shared lists of the feed.
+            timeout: Replaces the client's, in seconds.
+        """
+        return self._run(self._core.explain(viewer, post, lists), timeout)
 
     # Activities.
 

@@ -415,17 +415,20 @@ class Core:
         limit: Optional[int],
         record_seen: bool,
         exact: bool,
+        lists: Sequence[str],
     ) -> "Call[Feed[P]]":
         return Call(
             _procedure(FEED, "Filter"),
-            lambda: wire.filter_request(viewer, posts, kinds, annotate, limit, record_seen, exact),
+            lambda: wire.filter_request(
+                viewer, posts, kinds, annotate, limit, record_seen, exact, lists
+            ),
             lambda text: wire.feed_of(text, posts, annotate),
             once=record_seen,
         )
 
-    def explain(self, viewer: str, post: Post) -> "Call[Explanation]":
+    def explain(self, viewer: str, post: Post, lists: Sequence[str]) -> "Call[Explanation]":
         def content() -> bytes:
-            request = ExplainRequest(viewer=viewer)
+            request = ExplainRequest(viewer=viewer, lists=wire.names("lists", lists))
             request.post.id, request.post.author = post.id, post.author
             ids, roles = wire.roles(wire.names("post.actors", post.actors))
             request.post.actors.extend(ids)

@@ -78,6 +78,7 @@ class Dropped(Generic[P]):
         actor: The author or actor that caused the drop, for kinds that target users; else "".
         unconfirmed: In exact feeds: the kind has a window, so nothing can confirm the reason.
         target: The id, for kinds that do not target users, unless it is the post's own; else "".
+        list: The list of the request that drops it. "": the viewer does.
     """
 
     post: P
@@ -86,6 +87,7 @@ class Dropped(Generic[P]):
     actor: str = ""
     unconfirmed: bool = False
     target: str = ""
+    list: str = ""
 
 
 @dataclass(frozen=True)
@@ -138,6 +140,7 @@ class Reason:
         parts: For a window: the beginnings of the parts that report the post.
         target: The id, for kinds that do not target users, unless it is the post's own; else "".
         overruled_by: The kind that keeps the post in spite of this reason; else "".
+        list: The list whose activity it is. "": the viewer's.
     """
 
     kind: str
@@ -150,6 +153,7 @@ class Reason:
     parts: Sequence[str] = ()
     target: str = ""
     overruled_by: str = ""
+    list: str = ""
 
 
 @dataclass(frozen=True)

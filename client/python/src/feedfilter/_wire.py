@@ -100,6 +100,7 @@ def filter_request(
     limit: Optional[int],
     record_seen: bool,
     exact: bool,
+    lists: Sequence[str],
 ) -> bytes:
     """Return the message of a feed. It requests only dropped posts: the shortest answer."""
     if limit is not None and limit < 1:  # 0 is "no limit" in a message
@@ -114,6 +115,7 @@ def filter_request(
         record_seen=record_seen,
         exact=exact,
         answer=ANSWER_DROPPED,
+        lists=names("lists", lists),
     )
     facets: Dict[str, Facet] = {}
     for index, post in enumerate(posts):
@@ -228,7 +230,7 @@ def feed_of(text: bytes, posts: Sequence[P], annotate: Sequence[str]) -> Feed[P]
         if not at <= index < checked:
             raise OddError(f"dropped index {index}, want {at} to {checked - 1}")
         kept.extend(posts[at:index])
-        dropped.append(Dropped(posts[index], index, d.kind, d.actor, d.unconfirmed, d.target))
+        dropped.append(Dropped(posts[index], index, d.kind, d.actor, d.unconfirmed, d.target, d.list))
         at = index + 1
     kept.extend(posts[at:checked])
     if [a.kind for a in answer.annotated] != list(annotate):
@@ -262,6 +264,7 @@ def explanation_of(text: bytes) -> Explanation:
                 parts=tuple(r.parts),
                 target=r.target,
                 overruled_by=r.overruled_by,
+                list=r.list,
             )
             for r in answer.reasons
         ],

@@ -27,26 +27,30 @@ class Degraded(_message.Message):
     def __init__(self, kind: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class Dropped(_message.Message):
-    __slots__ = ["actor", "index", "kind", "target", "unconfirmed"]
+    __slots__ = ["actor", "index", "kind", "list", "target", "unconfirmed"]
     ACTOR_FIELD_NUMBER: _ClassVar[int]
     INDEX_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
+    LIST_FIELD_NUMBER: _ClassVar[int]
     TARGET_FIELD_NUMBER: _ClassVar[int]
     UNCONFIRMED_FIELD_NUMBER: _ClassVar[int]
     actor: str
     index: int
     kind: str
+    list: str
     target: str
     unconfirmed: bool
-    def __init__(self, index: _Optional[int] = ..., kind: _Optional[str] = ..., actor: _Optional[str] = ..., unconfirmed: bool = ..., target: _Optional[str] = ...) -> None: ...
+    def __init__(self, index: _Optional[int] = ..., kind: _Optional[str] = ..., actor: _Optional[str] = ..., unconfirmed: bool = ..., target: _Optional[str] = ..., list: _Optional[str] = ...) -> None: ...
 
 class ExplainRequest(_message.Message):
-    __slots__ = ["post", "viewer"]
+    __slots__ = ["lists", "post", "viewer"]
+    LISTS_FIELD_NUMBER: _ClassVar[int]
     POST_FIELD_NUMBER: _ClassVar[int]
     VIEWER_FIELD_NUMBER: _ClassVar[int]
+    lists: _containers.RepeatedScalarFieldContainer[str]
     post: Post
     viewer: str
-    def __init__(self, viewer: _Optional[str] = ..., post: _Optional[_Union[Post, _Mapping]] = ...) -> None: ...
+    def __init__(self, viewer: _Optional[str] = ..., post: _Optional[_Union[Post, _Mapping]] = ..., lists: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ExplainResponse(_message.Message):
     __slots__ = ["degraded", "dropped", "page", "reasons"]
@@ -71,7 +75,7 @@ class Facet(_message.Message):
     def __init__(self, name: _Optional[str] = ..., ids: _Optional[_Iterable[str]] = ..., posts: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class FilterRequest(_message.Message):
-    __slots__ = ["actor_posts", "actor_roles", "actors", "annotate", "answer", "authors", "exact", "facets", "kinds", "limit", "posts", "record_seen", "related", "related_posts", "viewer"]
+    __slots__ = ["actor_posts", "actor_roles", "actors", "annotate", "answer", "authors", "exact", "facets", "kinds", "limit", "lists", "posts", "record_seen", "related", "related_posts", "viewer"]
     ACTORS_FIELD_NUMBER: _ClassVar[int]
     ACTOR_POSTS_FIELD_NUMBER: _ClassVar[int]
     ACTOR_ROLES_FIELD_NUMBER: _ClassVar[int]
@@ -82,6 +86,7 @@ class FilterRequest(_message.Message):
     FACETS_FIELD_NUMBER: _ClassVar[int]
     KINDS_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
+    LISTS_FIELD_NUMBER: _ClassVar[int]
     POSTS_FIELD_NUMBER: _ClassVar[int]
     RECORD_SEEN_FIELD_NUMBER: _ClassVar[int]
     RELATED_FIELD_NUMBER: _ClassVar[int]
@@ -97,12 +102,13 @@ class FilterRequest(_message.Message):
     facets: _containers.RepeatedCompositeFieldContainer[Facet]
     kinds: KindNames
     limit: int
+    lists: _containers.RepeatedScalarFieldContainer[str]
     posts: _containers.RepeatedScalarFieldContainer[str]
     record_seen: bool
     related: _containers.RepeatedScalarFieldContainer[str]
     related_posts: _containers.RepeatedScalarFieldContainer[int]
     viewer: str
-    def __init__(self, viewer: _Optional[str] = ..., posts: _Optional[_Iterable[str]] = ..., authors: _Optional[_Iterable[str]] = ..., actors: _Optional[_Iterable[str]] = ..., actor_posts: _Optional[_Iterable[int]] = ..., kinds: _Optional[_Union[KindNames, _Mapping]] = ..., annotate: _Optional[_Iterable[str]] = ..., limit: _Optional[int] = ..., record_seen: bool = ..., exact: bool = ..., answer: _Optional[_Union[Answer, str]] = ..., facets: _Optional[_Iterable[_Union[Facet, _Mapping]]] = ..., actor_roles: _Optional[_Iterable[str]] = ..., related: _Optional[_Iterable[str]] = ..., related_posts: _Optional[_Iterable[int]] = ...) -> None: ...
+    def __init__(self, viewer: _Optional[str] = ..., posts: _Optional[_Iterable[str]] = ..., authors: _Optional[_Iterable[str]] = ..., actors: _Optional[_Iterable[str]] = ..., actor_posts: _Optional[_Iterable[int]] = ..., kinds: _Optional[_Union[KindNames, _Mapping]] = ..., annotate: _Optional[_Iterable[str]] = ..., limit: _Optional[int] = ..., record_seen: bool = ..., exact: bool = ..., answer: _Optional[_Union[Answer, str]] = ..., facets: _Optional[_Iterable[_Union[Facet, _Mapping]]] = ..., actor_roles: _Optional[_Iterable[str]] = ..., related: _Optional[_Iterable[str]] = ..., related_posts: _Optional[_Iterable[int]] = ..., lists: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class FilterResponse(_message.Message):
     __slots__ = ["annotated", "degraded", "dropped", "kept", "next"]
@@ -155,12 +161,13 @@ class Post(_message.Message):
     def __init__(self, id: _Optional[str] = ..., author: _Optional[str] = ..., actors: _Optional[_Iterable[str]] = ..., facets: _Optional[_Iterable[_Union[Facet, _Mapping]]] = ..., actor_roles: _Optional[_Iterable[str]] = ..., related: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Reason(_message.Message):
-    __slots__ = ["actor", "certainty", "direction", "effect", "kind", "overruled_by", "parts", "since", "target", "until"]
+    __slots__ = ["actor", "certainty", "direction", "effect", "kind", "list", "overruled_by", "parts", "since", "target", "until"]
     ACTOR_FIELD_NUMBER: _ClassVar[int]
     CERTAINTY_FIELD_NUMBER: _ClassVar[int]
     DIRECTION_FIELD_NUMBER: _ClassVar[int]
     EFFECT_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
+    LIST_FIELD_NUMBER: _ClassVar[int]
     OVERRULED_BY_FIELD_NUMBER: _ClassVar[int]
     PARTS_FIELD_NUMBER: _ClassVar[int]
     SINCE_FIELD_NUMBER: _ClassVar[int]
@@ -171,12 +178,13 @@ class Reason(_message.Message):
     direction: str
     effect: str
     kind: str
+    list: str
     overruled_by: str
     parts: _containers.RepeatedScalarFieldContainer[str]
     since: _timestamp_pb2.Timestamp
     target: str
     until: _timestamp_pb2.Timestamp
-    def __init__(self, kind: _Optional[str] = ..., effect: _Optional[str] = ..., actor: _Optional[str] = ..., direction: _Optional[str] = ..., certainty: _Optional[str] = ..., since: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., until: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., parts: _Optional[_Iterable[str]] = ..., target: _Optional[str] = ..., overruled_by: _Optional[str] = ...) -> None: ...
+    def __init__(self, kind: _Optional[str] = ..., effect: _Optional[str] = ..., actor: _Optional[str] = ..., direction: _Optional[str] = ..., certainty: _Optional[str] = ..., since: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., until: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., parts: _Optional[_Iterable[str]] = ..., target: _Optional[str] = ..., overruled_by: _Optional[str] = ..., list: _Optional[str] = ...) -> None: ...
 
 class Answer(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = []

@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file feedfilter/v1/feed.proto.
  */
 export const file_feedfilter_v1_feed: GenFile = /*@__PURE__*/
-  fileDesc("ChhmZWVkZmlsdGVyL3YxL2ZlZWQucHJvdG8SDWZlZWRmaWx0ZXIudjEi3AIKDUZpbHRlclJlcXVlc3QSDgoGdmlld2VyGAEgASgJEg0KBXBvc3RzGAIgAygJEg8KB2F1dGhvcnMYAyADKAkSDgoGYWN0b3JzGAQgAygJEhMKC2FjdG9yX3Bvc3RzGAUgAygNEicKBWtpbmRzGAYgASgLMhguZmVlZGZpbHRlci52MS5LaW5kTmFtZXMSEAoIYW5ub3RhdGUYByADKAkSDQoFbGltaXQYCCABKA0SEwoLcmVjb3JkX3NlZW4YCSABKAgSDQoFZXhhY3QYCiABKAgSJQoGYW5zd2VyGAsgASgOMhUuZmVlZGZpbHRlci52MS5BbnN3ZXISJAoGZmFjZXRzGAwgAygLMhQuZmVlZGZpbHRlci52MS5GYWNldBITCgthY3Rvcl9yb2xlcxgNIAMoCRIPCgdyZWxhdGVkGA4gAygJEhUKDXJlbGF0ZWRfcG9zdHMYDyADKA0iMQoFRmFjZXQSDAoEbmFtZRgBIAEoCRILCgNpZHMYAiADKAkSDQoFcG9zdHMYAyADKA0iGgoJS2luZE5hbWVzEg0KBW5hbWVzGAEgAygJIq0BCg5GaWx0ZXJSZXNwb25zZRIMCgRrZXB0GAEgAygNEicKB2Ryb3BwZWQYAiADKAsyFi5mZWVkZmlsdGVyLnYxLkRyb3BwZWQSKwoJYW5ub3RhdGVkGAMgAygLMhguZmVlZGZpbHRlci52MS5Bbm5vdGF0ZWQSDAoEbmV4dBgEIAEoDRIpCghkZWdyYWRlZBgFIAMoCzIXLmZlZWRmaWx0ZXIudjEuRGVncmFkZWQiWgoHRHJvcHBlZBINCgVpbmRleBgBIAEoDRIMCgRraW5kGAIgASgJEg0KBWFjdG9yGAMgASgJEhMKC3VuY29uZmlybWVkGAQgASgIEg4KBnRhcmdldBgFIAEoCSIoCglBbm5vdGF0ZWQSDAoEa2luZBgBIAEoCRINCgVwb3N0cxgCIAMoDSIoCghEZWdyYWRlZBIMCgRraW5kGAEgASgJEg4KBnJlYXNvbhgCIAEoCSJDCg5FeHBsYWluUmVxdWVzdBIOCgZ2aWV3ZXIYASABKAkSIQoEcG9zdBgCIAEoCzITLmZlZWRmaWx0ZXIudjEuUG9zdCJ+CgRQb3N0EgoKAmlkGAEgASgJEg4KBmF1dGhvchgCIAEoCRIOCgZhY3RvcnMYAyADKAkSJAoGZmFjZXRzGAQgAygLMhQuZmVlZGZpbHRlci52MS5GYWNldBITCgthY3Rvcl9yb2xlcxgFIAMoCRIPCgdyZWxhdGVkGAYgAygJIpgBCg9FeHBsYWluUmVzcG9uc2USDwoHZHJvcHBlZBgBIAEoCBImCgdyZWFzb25zGAIgAygLMhUuZmVlZGZpbHRlci52MS5SZWFzb24SIQoEcGFnZRgDIAEoCzITLmZlZWRmaWx0ZXIudjEuUGFnZRIpCghkZWdyYWRlZBgEIAMoCzIXLmZlZWRmaWx0ZXIudjEuRGVncmFkZWQi5gEKBlJlYXNvbhIMCgRraW5kGAEgASgJEg4KBmVmZmVjdBgCIAEoCRINCgVhY3RvchgDIAEoCRIRCglkaXJlY3Rpb24YBCABKAkSEQoJY2VydGFpbnR5GAUgASgJEikKBXNpbmNlGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCgV1bnRpbBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFcGFydHMYCCADKAkSDgoGdGFyZ2V0GAkgASgJEhQKDG92ZXJydWxlZF9ieRgKIAEoCSJiCgRQYWdlEg4KBm51bWJlchgBIAEoDRIQCghzZXF1ZW5jZRgCIAEoBBIMCgRrZXlzGAMgASgEEg0KBWJ5dGVzGAQgASgEEhsKE2ZhbHNlX3Bvc2l0aXZlX3JhdGUYBSABKAEqRQoGQW5zd2VyEhYKEkFOU1dFUl9VTlNQRUNJRklFRBAAEg8KC0FOU1dFUl9LRVBUEAESEgoOQU5TV0VSX0RST1BQRUQQAjKeAQoLRmVlZFNlcnZpY2USRQoGRmlsdGVyEhwuZmVlZGZpbHRlci52MS5GaWx0ZXJSZXF1ZXN0Gh0uZmVlZGZpbHRlci52MS5GaWx0ZXJSZXNwb25zZRJICgdFeHBsYWluEh0uZmVlZGZpbHRlci52MS5FeHBsYWluUmVxdWVzdBoeLmZlZWRmaWx0ZXIudjEuRXhwbGFpblJlc3BvbnNlQkNaQWdpdGh1Yi5jb20vZmVlZGZpbHRlci9mZWVkZmlsdGVyL3Byb3RvL2ZlZWRmaWx0ZXIvdjE7ZmVlZGZpbHRlcnYxYgZwcm90bzM", [file_google_protobuf_timestamp]);
+  fileDesc("ChhmZWVkZmlsdGVyL3YxL2ZlZWQucHJvdG8SDWZlZWRmaWx0ZXIudjEi6wIKDUZpbHRlclJlcXVlc3QSDgoGdmlld2VyGAEgASgJEg0KBXBvc3RzGAIgAygJEg8KB2F1dGhvcnMYAyADKAkSDgoGYWN0b3JzGAQgAygJEhMKC2FjdG9yX3Bvc3RzGAUgAygNEicKBWtpbmRzGAYgASgLMhguZmVlZGZpbHRlci52MS5LaW5kTmFtZXMSEAoIYW5ub3RhdGUYByADKAkSDQoFbGltaXQYCCABKA0SEwoLcmVjb3JkX3NlZW4YCSABKAgSDQoFZXhhY3QYCiABKAgSJQoGYW5zd2VyGAsgASgOMhUuZmVlZGZpbHRlci52MS5BbnN3ZXISJAoGZmFjZXRzGAwgAygLMhQuZmVlZGZpbHRlci52MS5GYWNldBITCgthY3Rvcl9yb2xlcxgNIAMoCRIPCgdyZWxhdGVkGA4gAygJEhUKDXJlbGF0ZWRfcG9zdHMYECADKA0SDQoFbGlzdHMYDyADKAkiMQoFRmFjZXQSDAoEbmFtZRgBIAEoCRILCgNpZHMYAiADKAkSDQoFcG9zdHMYAyADKA0iGgoJS2luZE5hbWVzEg0KBW5hbWVzGAEgAygJIq0BCg5GaWx0ZXJSZXNwb25zZRIMCgRrZXB0GAEgAygNEicKB2Ryb3BwZWQYAiADKAsyFi5mZWVkZmlsdGVyLnYxLkRyb3BwZWQSKwoJYW5ub3RhdGVkGAMgAygLMhguZmVlZGZpbHRlci52MS5Bbm5vdGF0ZWQSDAoEbmV4dBgEIAEoDRIpCghkZWdyYWRlZBgFIAMoCzIXLmZlZWRmaWx0ZXIudjEuRGVncmFkZWQiaAoHRHJvcHBlZBINCgVpbmRleBgBIAEoDRIMCgRraW5kGAIgASgJEg0KBWFjdG9yGAMgASgJEhMKC3VuY29uZmlybWVkGAQgASgIEg4KBnRhcmdldBgFIAEoCRIMCgRsaXN0GAYgASgJIigKCUFubm90YXRlZBIMCgRraW5kGAEgASgJEg0KBXBvc3RzGAIgAygNIigKCERlZ3JhZGVkEgwKBGtpbmQYASABKAkSDgoGcmVhc29uGAIgASgJIlIKDkV4cGxhaW5SZXF1ZXN0Eg4KBnZpZXdlchgBIAEoCRIhCgRwb3N0GAIgASgLMhMuZmVlZGZpbHRlci52MS5Qb3N0Eg0KBWxpc3RzGAMgAygJIn4KBFBvc3QSCgoCaWQYASABKAkSDgoGYXV0aG9yGAIgASgJEg4KBmFjdG9ycxgDIAMoCRIkCgZmYWNldHMYBCADKAsyFC5mZWVkZmlsdGVyLnYxLkZhY2V0EhMKC2FjdG9yX3JvbGVzGAUgAygJEg8KB3JlbGF0ZWQYBiADKAkimAEKD0V4cGxhaW5SZXNwb25zZRIPCgdkcm9wcGVkGAEgASgIEiYKB3JlYXNvbnMYAiADKAsyFS5mZWVkZmlsdGVyLnYxLlJlYXNvbhIhCgRwYWdlGAMgASgLMhMuZmVlZGZpbHRlci52MS5QYWdlEikKCGRlZ3JhZGVkGAQgAygLMhcuZmVlZGZpbHRlci52MS5EZWdyYWRlZCL0AQoGUmVhc29uEgwKBGtpbmQYASABKAkSDgoGZWZmZWN0GAIgASgJEg0KBWFjdG9yGAMgASgJEhEKCWRpcmVjdGlvbhgEIAEoCRIRCgljZXJ0YWludHkYBSABKAkSKQoFc2luY2UYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKBXVudGlsGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBINCgVwYXJ0cxgIIAMoCRIOCgZ0YXJnZXQYCSABKAkSFAoMb3ZlcnJ1bGVkX2J5GAogASgJEgwKBGxpc3QYCyABKAkiYgoEUGFnZRIOCgZudW1iZXIYASABKA0SEAoIc2VxdWVuY2UYAiABKAQSDAoEa2V5cxgDIAEoBBINCgVieXRlcxgEIAEoBBIbChNmYWxzZV9wb3NpdGl2ZV9yYXRlGAUgASgBKkUKBkFuc3dlchIWChJBTlNXRVJfVU5TUEVDSUZJRUQQABIPCgtBTlNXRVJfS0VQVBABEhIKDkFOU1dFUl9EUk9QUEVEEAIyngEKC0ZlZWRTZXJ2aWNlEkUKBkZpbHRlchIcLmZlZWRmaWx0ZXIudjEuRmlsdGVyUmVxdWVzdBodLmZlZWRmaWx0ZXIudjEuRmlsdGVyUmVzcG9uc2USSAoHRXhwbGFpbhIdLmZlZWRmaWx0ZXIudjEuRXhwbGFpblJlcXVlc3QaHi5mZWVkZmlsdGVyLnYxLkV4cGxhaW5SZXNwb25zZUJDWkFnaXRodWIuY29tL2ZlZWRmaWx0ZXIvZmVlZGZpbHRlci9wcm90by9mZWVkZmlsdGVyL3YxO2ZlZWRmaWx0ZXJ2MWIGcHJvdG8z", [file_google_protobuf_timestamp]);
 
 /**
  * FilterRequest holds the candidates in columns: candidate i is the post posts[i] by authors[i]. A
@@ -128,9 +128,16 @@ export type FilterRequest = Message<"feedfilter.v1.FilterRequest"> & {
   /**
    * The index in `posts` of the post that each of `related` belongs to, in ascending order.
    *
-   * @generated from field: repeated uint32 related_posts = 15;
+   * @generated from field: repeated uint32 related_posts = 16;
    */
   relatedPosts: number[];
+
+  /**
+   * Up to 20 shared lists: owners whose activities drop posts as if they were the viewer's.
+   *
+   * @generated from field: repeated string lists = 15;
+   */
+  lists: string[];
 };
 
 /**
@@ -286,6 +293,13 @@ export type Dropped = Message<"feedfilter.v1.Dropped"> & {
    * @generated from field: string target = 5;
    */
   target: string;
+
+  /**
+   * The list of the request that drops it; "": the viewer does.
+   *
+   * @generated from field: string list = 6;
+   */
+  list: string;
 };
 
 /**
@@ -370,6 +384,13 @@ export type ExplainRequest = Message<"feedfilter.v1.ExplainRequest"> & {
    * @generated from field: feedfilter.v1.Post post = 2;
    */
   post?: Post | undefined;
+
+  /**
+   * Up to 20 shared lists, as in FilterRequest.
+   *
+   * @generated from field: repeated string lists = 3;
+   */
+  lists: string[];
 };
 
 /**
@@ -552,6 +573,13 @@ export type Reason = Message<"feedfilter.v1.Reason"> & {
    * @generated from field: string overruled_by = 10;
    */
   overruledBy: string;
+
+  /**
+   * The list whose activity it is; "": the viewer's.
+   *
+   * @generated from field: string list = 11;
+   */
+  list: string;
 };
 
 /**

@@ -1,0 +1,293 @@
+package feed_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/favfilter/redisstore"
+	"github.com/feedfilter/feedfilter/feed"
+	"github.com/feedfilter/feedfilter/internal/faulttest"
+	"github.com/feedfilter/feedfilter/internal/pgtest"
+	"github.com/feedfilter/feedfilter/internal/redistest"
+)
+
+// listKinds are some kinds that drop, and two that overrule lists or the viewer.
+func listKinds(t *testing.T) *activity.Kinds {
+	t.Helper()
+	kinds, err := activity.NewKinds(append(activity.BuiltinKinds().All(),
+		activity.Kind{Name: "mute", Plural: "mutes", Target: activity.User, Effect: activity.Drop},
+		activity.Kind{Name: "follow", Plural: "follows", Target: activity.User, Effect: activity.Keep, Over: []string{activity.Lists}},
+		activity.Kind{Name: "pal", Plural: "pals", Target: activity.User, Effect: activity.Keep, Over: []string{"mute"}},
+	)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kinds
+}
+
+// TestLists: what a list has against users and posts counts as the viewer's, if the list did it
+// itself.
+func TestLists(t *testing.T) {
+	r := openWith(t, activity.Config{Kinds: listKinds(t)})
+	record(t, r, "L block 2", "M mute 3", "M hide h", "5 block L", "1 mute 4", "M mute 4", "L like p", "L seen s", "1 follow 6",
+		"M mute 6", "1 pal 7", "M mute 7", "M block 8", "1 block 8", "L block 1")
+	posts := []feed.Post{
+		{ID: "a", Author: "2"}, {ID: "b", Author: "9", Actors: []string{"3"}}, {ID: "h", Author: "9"}, {ID: "c", Author: "5"},
+		{ID: "d", Author: "4"}, {ID: "p", Author: "9"}, {ID: "s", Author: "9"}, {ID: "e", Author: "6"}, {ID: "f", Author: "7"},
+		{ID: "g", Author: "8"}, {ID: "i", Author: "1"},
+	}
+	want := []feed.Dropped{
+		{At: 0, Kind: "block", Actor: "2", List: "L"}, {At: 1, Kind: "mute", Actor: "3", List: "M"}, {At: 2, Kind: "hide", List: "M"},
+		{At: 4, Kind: "mute", Actor: "4"}, {At: 8, Kind: "mute", Actor: "7", List: "M"}, {At: 9, Kind: "block", Actor: "8"},
+	}
+	lists := []string{"L", "N", "M"}
+	for _, exact := range []bool{false, true} {
+		a := filter(t, r, feed.Request{Viewer: "1", Posts: posts, Lists: lists, Annotate: []string{"like"}, Exact: exact})
+		if !reflect.DeepEqual(a.Dropped, want) || len(a.Degraded) > 0 || len(a.Annotated[0]) > 0 {
+			t.Errorf("exact %v: dropped %v, want %v; annotated %v", exact, a.Dropped, want, a.Annotated)
+		}
+	}
+	if a := filter(t, r, feed.Request{Viewer: "1", Posts: posts}); len(a.Dropped) != 2 {
+		t.Errorf("without lists, dropped %v", a.Dropped)
+	}
+	hides := filter(t, r, feed.Request{Viewer: "1", Posts: posts, Lists: []string{"M", "L"}, Kinds: []string{"hide"}})
+	if !reflect.DeepEqual(hides.Dropped, want[2:3]) {
+		t.Errorf("hides alone: dropped %v", hides.Dropped)
+	}
+	for i, p := range posts {
+		e, err := feed.Explain(t.Context(), r, "1", p, lists...)
+		at := slices.IndexFunc(want, func(d feed.Dropped) bool { return d.At == i })
+		switch {
+		case err != nil || e.Dropped != (at >= 0):
+			t.Errorf("post %d is explained by %+v, %v", i, e, err)
+		case at < 0:
+		case e.Reasons[0].Kind.Name != want[at].Kind || e.Reasons[0].List != want[at].List || e.Reasons[0].Certainty != feed.Certain:
+			t.Errorf("post %d is explained by %+v", i, e.Reasons)
+		}
+	}
+	if e, err := feed.Explain(t.Context(), r, "1", posts[7], "M"); err != nil || len(e.Reasons) != 2 || e.Reasons[0].OverruledBy != "follow" {
+		t.Errorf("explained by %+v, %v", e, err)
+	}
+}
+
+// TestListsSampled: the sampler compares what the viewer has, whatever the lists drop.
+func TestListsSampled(t *testing.T) {
+	s := newSampled(t, activity.Config{Kinds: listKinds(t)}, nil)
+	record(t, s.Recorder, "L mute 2", "L mute 3", "1 follow 3", "1 mute 4", "1 mute 5", "L mute 5", "L mute 7", "1 follow 7")
+	req := feed.Request{Viewer: "1", Lists: []string{"L"}, Posts: []feed.Post{
+		{ID: "a", Author: "2"}, {ID: "b", Author: "3"}, {ID: "c", Author: "4"}, {ID: "d", Author: "5"}, {ID: "e", Author: "6"}, {ID: "f", Author: "7"},
+	}}
+	s.tamper(t, []string{"1 mute 4", "1 mute 5"}, nil)
+	for n, kept := range [][]int{{1, 2, 4, 5}, {1, 4, 5}, {1, 4, 5}} { // the first finds the page damaged
+		req.Exact = n == 2
+		if a := s.feed(t, req); !slices.Equal(a.Kept, kept) {
+			t.Errorf("feed %d kept %v, want %v", n, a.Kept, kept)
+		}
+		s.want(t, feed.SampleStats{Misses: 1, Repaired: 1})
+	}
+}
+
+// TestListsExact: what others did with a list does not confirm what a page reports by mistake.
+func TestListsExact(t *testing.T) {
+	s := newSampled(t, activity.Config{Kinds: listKinds(t)}, nil)
+	record(t, s.Recorder, "5 block L", "L block 6")
+	s.tamper(t, nil, []string{"L block 5"})
+	req := feed.Request{Viewer: "1", Lists: []string{"L"}, Posts: []feed.Post{{ID: "a", Author: "5"}, {ID: "b", Author: "6"}}}
+	if a := filter(t, s.Recorder, req); len(a.Kept) != 0 {
+		t.Errorf("kept %v", a.Kept)
+	}
+	req.Exact = true
+	if a := filter(t, s.Recorder, req); !slices.Equal(a.Kept, []int{0}) {
+		t.Errorf("an exact feed kept %v", a.Kept)
+	}
+}
+
+// TestInvalidLists: a request has so many lists at most, each once.
+func TestInvalidLists(t *testing.T) {
+	r := open(t)
+	many := make([]string, feed.MaxLists+1)
+	for i := range many {
+		many[i] = fmt.Sprint("L", i)
+	}
+	for field, lists := range map[string][]string{"lists": many, "lists[1]": {"a", "a"}, "lists[0]": {""}, "lists[2]": {"a", "b", "\n"}} {
+		_, err := feed.Filter(t.Context(), r, feed.Request{Viewer: "1", Lists: lists})
+		if invalid, ok := errors.AsType[*activity.InvalidError](err); !ok || invalid.Field != field {
+			t.Errorf("%q: %v, want field %s", lists, err, field)
+		}
+		_, err = feed.Explain(t.Context(), r, "1", feed.Post{ID: "p", Author: "2"}, lists...)
+		if invalid, ok := errors.AsType[*activity.InvalidError](err); !ok || invalid.Field != field {
+			t.Errorf("explain with %q: %v, want field %s", lists, err, field)
+		}
+	}
+	if _, err := feed.Filter(t.Context(), r, feed.Request{Viewer: "1", Lists: many[1:]}); err != nil {
+		t.Error(err)
+	}
+}
+
+// openTwo opens two Recorders of one ledger and one Redis, each with a cache of so many bytes for
+// lists. The store is that of the first.
+func openTwo(t *testing.T, cache int) (one, other *activity.Recorder, store *switched, server *redistest.Server) {
+	t.Helper()
+	server = redistest.Start(t)
+	url := pgtest.Start(t).Schema()
+	open := func() (*activity.Recorder, *switched) {
+		l, err := ledger.Open(t.Context(), url, ledger.Options{Pages: 16})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = l.Close() })
+		redis, err := redisstore.New(server.Client(), "feed")
+		if err != nil {
+			t.Fatal(err)
+		}
+		store := &switched{Store: redis}
+		r, err := activity.Open(t.Context(), activity.Config{Ledger: l, Store: store, Kinds: listKinds(t), MaxSharedKeys: 16, ListCache: cache})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(r.Close)
+		return r, store
+	}
+	one, store = open()
+	other, _ = open()
+	return one, other, store, server
+}
+
+// TestListsOfOthers: a feed has every member of a list that another process recorded before it, and
+// none that was removed, whatever this process holds. The lists move to dedicated pages.
+func TestListsOfOthers(t *testing.T) {
+	for _, cache := range []int{1, 1 << 20} {
+		one, other, store, _ := openTwo(t, cache)
+		var posts []feed.Post
+		for n := range 60 {
+			posts = append(posts, feed.Post{ID: fmt.Sprint("p", n), Author: fmt.Sprint("u", n)})
+		}
+		members := make(map[string]string) // their list
+		for round := range 60 {
+			list, user := []string{"L", "M"}[round%2], fmt.Sprint("u", round)
+			record(t, other, fmt.Sprint(list, " mute ", user))
+			members[user] = list
+			store.down.Store(round%5 == 4) // then pages come from the ledger
+			if gone := fmt.Sprint("u", round-6); round%7 == 6 {
+				if _, err := other.Record(t.Context(), []activity.Activity{{User: members[gone], Kind: "mute", Target: gone, Remove: true}}); err != nil {
+					t.Fatal(err)
+				}
+				delete(members, gone)
+			}
+			for _, r := range []*activity.Recorder{one, other} {
+				a := filter(t, r, feed.Request{Viewer: "1", Posts: posts, Lists: []string{"L", "M"}, Exact: round%3 == 0})
+				for _, at := range a.Kept {
+					if list, is := members[posts[at].Author]; is {
+						t.Fatalf("round %d: %s of %s is shown", round, posts[at].Author, list)
+					}
+				}
+				if extra := len(a.Dropped) - len(members); extra > 3 || extra > 0 && round%3 == 0 {
+					t.Errorf("round %d: %d dropped, %d members", round, len(a.Dropped), len(members))
+				}
+			}
+		}
+	}
+}
+
+// TestListsAfterLoss: a held page that the store has, too, is not used if both lack a write: the
+// store has lost it.
+func TestListsAfterLoss(t *testing.T) {
+	r, _, _, server := openTwo(t, 1<<20)
+	client := server.Client()
+	record(t, r, "L mute 2")
+	req := feed.Request{Viewer: "1", Lists: []string{"L"}, Posts: []feed.Post{{ID: "a", Author: "2"}, {ID: "b", Author: "3"}}}
+	if a := filter(t, r, req); !slices.Equal(a.Kept, []int{1}) {
+		t.Fatalf("kept %v", a.Kept)
+	}
+	keys, err := client.Keys(t.Context(), "*").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	earlier := make(map[string]string)
+	for _, key := range keys {
+		if earlier[key], err = client.Get(t.Context(), key).Result(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	record(t, r, "L mute 3")
+	for key, value := range earlier {
+		if err := client.Set(t.Context(), key, value, 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if a := filter(t, r, req); len(a.Kept) != 0 {
+		t.Errorf("then kept %v", a.Kept)
+	}
+}
+
+// TestListsInOneRoundTrip: while lists do not change, a feed sends one command for the viewer, and
+// one that is answered with a header for each list.
+func TestListsInOneRoundTrip(t *testing.T) {
+	r, _, _, server := openTwo(t, 1<<20)
+	var lists []string
+	for i := range feed.MaxLists {
+		lists = append(lists, fmt.Sprint("L", i))
+		for n := range 1 + 3*i {
+			record(t, r, fmt.Sprintf("L%d mute u%d", i, n))
+		}
+	}
+	req := feed.Request{Viewer: "1", Lists: lists, Posts: []feed.Post{{ID: "a", Author: "u1"}, {ID: "b", Author: "nobody"}}}
+	var before map[string]int64
+	const n = 20
+	for range 50 { // until the lists are on dedicated pages
+		before = server.CommandStats()
+		for range n {
+			if a := filter(t, r, req); len(a.Dropped) != 1 || a.Dropped[0].List != "L1" {
+				t.Fatalf("dropped %v", a.Dropped)
+			}
+		}
+		after := server.CommandStats()
+		if after["mget"]-before["mget"] == n && after["getrange"]-before["getrange"] == n*feed.MaxLists {
+			return
+		}
+	}
+	t.Errorf("of %d feeds with %d lists, some read more than the viewer's page and a version for each list", n, feed.MaxLists)
+}
+
+// TestListsWithoutStore: while the store is down, lists come from the ledger.
+func TestListsWithoutStore(t *testing.T) {
+	store := &switched{Store: &favfilter.Memory{}}
+	r := openWith(t, activity.Config{Store: store, Kinds: listKinds(t)})
+	record(t, r, "L mute 2", "1 mute 3")
+	req := feed.Request{Viewer: "1", Lists: []string{"L"}, Posts: []feed.Post{{ID: "a", Author: "2"}, {ID: "b", Author: "3"}, {ID: "c", Author: "4"}}}
+	for _, down := range []bool{false, true, false} {
+		store.down.Store(down)
+		if a := filter(t, r, req); !slices.Equal(a.Kept, []int{2}) {
+			t.Errorf("down %v: kept %v", down, a.Kept)
+		}
+	}
+}
+
+// switched is a store that may be down.
+type switched struct {
+	favfilter.Store
+
+	down atomic.Bool
+}
+
+func (s *switched) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
+	if s.down.Load() {
+		return nil, faulttest.ErrInjected
+	}
+	return s.Store.Load(ctx, ids)
+}
+
+func (s *switched) Versions(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Version, error) {
+	if s.down.Load() {
+		return nil, faulttest.ErrInjected
+	}
+	return s.Store.Versions(ctx, ids)
+}
