@@ -21,8 +21,8 @@ type Activities interface {
 	// View reads the user's activities of the given kinds, and those of two-way kinds that others
 	// have with the user. See [Recorder.View].
 	View(ctx context.Context, user string, kinds []Kind, ids iter.Seq2[Facet, string]) (*View, error)
-	// Lists reads the activities of shared lists. See [Recorder.Lists].
-	Lists(ctx context.Context, lists []string, kinds []Kind, ids iter.Seq2[Facet, string]) ([]*View, error)
+	// Views reads the activities of owners whose pages many requests need. See [Recorder.Views].
+	Views(ctx context.Context, owners Owners) ([]*View, error)
 	// Kinds returns the known kinds of activities.
 	Kinds() *Kinds
 	// FalsePositiveRate returns the share of clean candidates that a feed check may drop wrongly.

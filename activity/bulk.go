@@ -101,7 +101,7 @@ func (p *PreparedBulk) users(r *Recorder) iter.Seq[uint64] {
 		for _, i := range p.inLedger {
 			a := p.activities[i]
 			k, _ := r.kinds.Named(a.Kind)
-			if !yield(r.userHash(a.User)) || k.Reverse != "" && !yield(r.userHash(a.Target)) {
+			if !yield(r.userHash(a.User)) || k.Mirror() != "" && !yield(r.userHash(a.Target)) {
 				return
 			}
 		}

@@ -14,12 +14,22 @@ import (
 type Claim struct {
 	Kind   Kind // one that the ledger keeps
 	Target string
+	// Mirrored asks for the target's activity with the user, too, of a one-way kind with Fanout.
+	Mirrored bool
+}
+
+// mirror returns the name of the rows of the target's activity, if they are asked for.
+func (c *Claim) mirror() string {
+	if c.Mirrored {
+		return c.Kind.Mirror()
+	}
+	return c.Kind.Reverse
 }
 
 // Evidence is what the ledger has about a [Claim]. For a false positive both fields are nil.
 type Evidence struct {
 	Direct  *Item // the user's activity; nil: none
-	Reverse *Item // for a two-way kind, the target's activity, with the target's id; nil: none
+	Reverse *Item // the target's activity, for a two-way kind or if Mirrored, with the target's id; nil: none
 }
 
 // Confirm asks the ledger, in one query, which of the claims about user are true. It returns the
@@ -47,8 +57,8 @@ func (r *Recorder) evidence(ctx context.Context, user string, claims []Claim, no
 	items := make([]ledger.Item, 0, 2*len(claims))
 	for _, c := range claims {
 		items = append(items, ledger.Item{Kind: c.Kind.Name, Target: c.Target})
-		if c.Kind.Reverse != "" {
-			items = append(items, ledger.Item{Kind: c.Kind.Reverse, Target: c.Target})
+		if mirror := c.mirror(); mirror != "" {
+			items = append(items, ledger.Item{Kind: mirror, Target: c.Target})
 		}
 	}
 	rows, err := r.lookup(ctx, user, items, now)
@@ -58,8 +68,8 @@ func (r *Recorder) evidence(ctx context.Context, user string, claims []Claim, no
 	evidence := make([]Evidence, len(claims))
 	for i, c := range claims {
 		evidence[i].Direct = rows[ledger.Item{Kind: c.Kind.Name, Target: c.Target}]
-		if c.Kind.Reverse != "" {
-			evidence[i].Reverse = rows[ledger.Item{Kind: c.Kind.Reverse, Target: c.Target}]
+		if mirror := c.mirror(); mirror != "" {
+			evidence[i].Reverse = rows[ledger.Item{Kind: mirror, Target: c.Target}]
 		}
 	}
 	return evidence, nil

@@ -83,6 +83,11 @@ type Kind struct {
 	// holds the user under this name. Empty: one-way.
 	Reverse string
 
+	// Fanout stores each activity on the target's page, too, for [Activities.Views] from the side
+	// of the Audience. It is for one-way kinds that the ledger keeps and whose targets are users;
+	// two-way kinds are stored so anyway.
+	Fanout bool
+
 	// Window keeps the kind in the filter alone, without a ledger. It is for data that is too large
 	// to keep and harmless to lose. An activity is kept for Window, and for at most Window/Parts
 	// more. 0: the ledger keeps the activity until it is removed. 1 s to 100 years.
@@ -204,10 +209,18 @@ func (ks *Kinds) checkOver(names []string) error {
 }
 
 func (k Kind) names() []string {
-	if k.Reverse != "" {
-		return []string{k.Name, k.Reverse}
+	if mirror := k.Mirror(); mirror != "" {
+		return []string{k.Name, mirror}
 	}
 	return []string{k.Name}
+}
+
+// Mirror returns the name of the kind's keys on the target's page; "": none.
+func (k Kind) Mirror() string {
+	if k.Fanout {
+		return k.Name + "-of"
+	}
+	return k.Reverse
 }
 
 func (k Kind) validate() error {
@@ -231,6 +244,8 @@ func (k Kind) validate() error {
 		return errors.New("a kind that keeps needs the kinds that it overrules (over)")
 	case k.Effect != Keep && k.Over != nil:
 		return errors.New("only a kind that keeps overrules others (over)")
+	case k.Fanout && (k.Reverse != "" || k.Window != 0 || k.Target != User):
+		return errors.New("fan-out is for one-way kinds without a window, with users as targets")
 	case k.Reverse != "" && k.Target != User:
 		return errors.New("a two-way kind needs users as targets")
 	case k.Reverse != "" && k.Window != 0:

@@ -90,8 +90,8 @@ func OpenPlain(ctx context.Context, c PlainConfig) (*Plain, error) {
 // users.
 func keysOf(k Kind, a Activity) []string {
 	keys := []string{pages.Key(k.Name, a.User, string(k.Target), a.Target)}
-	if k.Reverse != "" {
-		keys = append(keys, pages.Key(k.Reverse, a.Target, string(k.Target), a.User))
+	if mirror := k.Mirror(); mirror != "" {
+		keys = append(keys, pages.Key(mirror, a.Target, string(k.Target), a.User))
 	}
 	return keys
 }

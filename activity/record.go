@@ -192,8 +192,8 @@ func (r *Recorder) change(k Kind, a Activity, at time.Time) ledger.Change {
 	}
 	own := row(a.User, k.Name, a.Target)
 	switch {
-	case k.Reverse != "":
-		row(a.Target, k.Reverse, a.User)
+	case k.Mirror() != "":
+		row(a.Target, k.Mirror(), a.User)
 	case k.Target == User: // the target has no row of its own
 		own.Names, own.TargetHash = true, r.userHash(a.Target)
 	}

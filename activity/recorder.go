@@ -77,8 +77,8 @@ type Config struct {
 	// record in windows becomes visible here later, by the same time.
 	PageCache int
 
-	// ListCache is the number of bytes of pages of lists that are held in this process, 1 to 2^40;
-	// the least recently used are evicted first. See [Recorder.Lists]. Default 64 MiB.
+	// ListCache is the number of bytes of pages that this process holds for [Recorder.Views], such
+	// as those of lists: 1 to 2^40. The least recently used are evicted first. Default 64 MiB.
 	ListCache int
 
 	// ScrubRate is the number of pages a second that the background scrub compares with the ledger,
@@ -192,7 +192,7 @@ func checkRate(rate float64) error {
 func (ks *Kinds) ofRows() (kinds []ledger.Kind) {
 	for _, k := range ks.all {
 		if k.InLedger() {
-			kinds = append(kinds, ledger.Kind{Name: k.Name, Reverse: k.Reverse, Target: string(k.Target)})
+			kinds = append(kinds, ledger.Kind{Name: k.Name, Reverse: k.Mirror(), Target: string(k.Target)})
 		}
 	}
 	return kinds

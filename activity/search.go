@@ -75,7 +75,9 @@ func (s *Search) Run(v *View, kinds int) {
 	for i := range kinds {
 		l := &v.kinds[i]
 		ids := s.of(l.kind.Target)
-		s.lookFor(v, l, Direct, ids)
+		if !l.mirrorOnly {
+			s.lookFor(v, l, Direct, ids)
+		}
 		if l.twoWay {
 			s.lookFor(v, l, Reverse, ids)
 		}

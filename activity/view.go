@@ -52,6 +52,7 @@ type lookup struct {
 	// of others' activities with the user.
 	direct, reverse favfilter.Start
 	twoWay          bool // there are reverse keys
+	mirrorOnly      bool // there are no others
 	// directAt and reverseAt are the places in read.Found of the first sought id, for each start.
 	directAt, reverseAt int
 }
@@ -81,28 +82,46 @@ func (r *reader) View(
 	return v, nil
 }
 
-// Lists reads the activities of shared lists: owners whose activities many feeds need. It returns a
-// View for each, in order. The Views have only kinds that the ledger keeps, and only what the lists
-// did, not what others did with them. ids are as for [Recorder.View].
+// Side says which of the activities of owners [Recorder.Views] reads.
+type Side uint8
+
+// Sides.
+const (
+	// Did is what the owners did themselves, as for shared lists.
+	Did Side = iota
+	// Audience is what keeps posts of the owners from others: two-way kinds, and what others did
+	// with the owners of kinds with Fanout. An id has no match for kinds that are neither.
+	Audience
+)
+
+// Owners asks for [Recorder.Views].
+type Owners struct {
+	IDs   []string
+	Side  Side
+	Kinds []Kind // those that the ledger does not keep have no match
+	// Sought is as the ids of [Recorder.View].
+	Sought iter.Seq2[Facet, string]
+}
+
+// Views reads the activities of owners whose pages many requests need, and returns a View for each,
+// in order.
 //
-// Pages of lists are held in the process, see [Config.ListCache]. In one round trip for all lists,
-// Lists asks the store whether they have changed. It misses nothing that was acknowledged before,
+// The pages are held in the process, see [Config.ListCache]. In one round trip for all of them,
+// Views asks the store whether they have changed. It misses nothing that was acknowledged before,
 // like View. Errors are as those of View.
-func (r *reader) Lists(
-	ctx context.Context, lists []string, kinds []Kind, ids iter.Seq2[Facet, string],
-) ([]*View, error) {
-	views, queries := make([]*View, len(lists)), make([]pages.Query, len(lists))
-	for i, list := range lists {
-		v := r.newView(list, kinds)
+func (r *reader) Views(ctx context.Context, owners Owners) ([]*View, error) {
+	views, queries := make([]*View, len(owners.IDs)), make([]pages.Query, len(owners.IDs))
+	for i, owner := range owners.IDs {
+		v := r.newView(owner, owners.Kinds)
 		for n := range v.kinds {
-			v.kinds[n].twoWay = false
+			v.kinds[n].see(owners.Side, v.seed, owner)
 		}
 		views[i], queries[i] = v, pages.Query{User: v.userHash, Page: v.ledger}
-		if ids != nil {
-			v.ids, queries[i].Keys = ids, soughtKeys{v}
+		if owners.Sought != nil {
+			v.ids, queries[i].Keys = owners.Sought, soughtKeys{v}
 		}
 	}
-	answers, err := r.source.ReadLists(ctx, queries)
+	answers, err := r.source.ReadHeld(ctx, queries)
 	if err != nil {
 		return nil, fmt.Errorf("read activities: %w", err)
 	}
@@ -115,6 +134,18 @@ func (r *reader) Lists(
 		}
 	}
 	return views, nil
+}
+
+// see chooses the keys of an owner that a side has.
+func (l *lookup) see(side Side, seed uint64, owner string) {
+	if side == Did {
+		l.twoWay = false
+		return
+	}
+	l.mirrorOnly = l.kind.Reverse == ""
+	if l.twoWay = l.kind.InLedger() && l.kind.Mirror() != ""; l.twoWay {
+		l.reverse = l.kind.keyStart(seed, l.kind.Mirror(), owner)
+	}
 }
 
 // newView returns a View that has not read anything yet.
@@ -190,7 +221,7 @@ func (v *View) match(l *lookup, target favfilter.Hash) Match {
 			return Direct
 		}
 		return None
-	case l.kind.InLedger() && v.contains(l, Direct, target):
+	case l.kind.InLedger() && !l.mirrorOnly && v.contains(l, Direct, target):
 		return Direct
 	case l.twoWay && v.contains(l, Reverse, target):
 		return Reverse

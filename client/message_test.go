@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -219,6 +220,39 @@ func TestMessagesAreFeeds(t *testing.T) {
 	if min(byFacets, byRoles, byRelated, byLists) < 10 {
 		t.Errorf("%d posts dropped for facets, %d for roles, %d for related ids, %d by lists, want some",
 			byFacets, byRoles, byRelated, byLists)
+	}
+}
+
+// TestFanout: messages and JSON say alike who must not get a post.
+func TestFanout(t *testing.T) {
+	address := newService(t, 100)
+	messages, jsons := newClient(t, address, client.Options{}), newClient(t, address, client.Options{JSON: true})
+	must(messages.Put(t.Context(), "1", "snubs", "2", time.Time{}))
+	must(messages.Put(t.Context(), "3", client.Blocks, "2", time.Time{}))
+	must(messages.Put(t.Context(), "5", client.Blocks, "4", time.Time{}))
+	viewers := []string{"1", "3", "5", "6"}
+	for _, c := range []struct {
+		req  client.FanoutRequest
+		want []client.DroppedViewer
+	}{
+		{client.FanoutRequest{Author: "2", Viewers: viewers}, []client.DroppedViewer{{"1", "snub", "2"}, {"3", "block", "2"}}},
+		{client.FanoutRequest{Author: "4", Actors: []string{"2"}, Roles: []string{"quote"}, Viewers: viewers, Exact: true}, []client.DroppedViewer{{"3", "block", "2"}, {"5", "block", "4"}}},
+		{client.FanoutRequest{Author: "4", Actors: []string{"2"}, Viewers: viewers}, []client.DroppedViewer{{"1", "snub", "2"}, {"3", "block", "2"}, {"5", "block", "4"}}},
+		{client.FanoutRequest{Author: "2", Viewers: viewers, Kinds: []string{"block"}}, []client.DroppedViewer{{"3", "block", "2"}}},
+		{client.FanoutRequest{Author: "2", Viewers: viewers, Kinds: []string{}}, []client.DroppedViewer{}},
+		{client.FanoutRequest{Author: "2"}, []client.DroppedViewer{}},
+	} {
+		for _, by := range []*client.Client{messages, jsons} {
+			if got, err := by.Fanout(t.Context(), c.req); err != nil || !slices.Equal(got.Dropped, c.want) || len(got.Degraded) != 0 {
+				t.Errorf("%+v: %+v, %v, want %v", c.req, got, err, c.want)
+			}
+		}
+	}
+	for _, by := range []*client.Client{messages, jsons} {
+		_, err := by.Fanout(t.Context(), client.FanoutRequest{Author: "2", Viewers: []string{""}})
+		if e, ok := errors.AsType[*client.Error](err); !ok || e.Code != "invalid_id" || e.Field != "viewers[0]" {
+			t.Errorf("an empty viewer: %v", err)
+		}
 	}
 }
 

@@ -15,6 +15,7 @@ type Kind struct {
 	Effect        string   `json:"effect"` // "drop", "annotate" or "keep"
 	Over          []string `json:"over"`   // the kinds that it overrules if it keeps
 	Roles         []string `json:"roles"`  // of users on a post, in which it looks at them; nil: all
+	Fanout        bool     `json:"fanout"` // checked at fan-out, although it is one-way
 	TwoWay        bool     `json:"two_way"`
 	Ledger        bool     `json:"ledger"`         // in the ledger; if not, it has a window
 	WindowSeconds int64    `json:"window_seconds"` // minimum time that an activity is kept

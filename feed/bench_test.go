@@ -49,6 +49,36 @@ func BenchmarkFeedCheck(b *testing.B) {
 	})
 }
 
+// BenchmarkFanout checks 10,000 viewers of a new post, in turns with feeds of 1,000 posts, in
+// memory. x-feed is the ratio of the medians.
+func BenchmarkFanout(b *testing.B) {
+	r := openOn(b, &favfilter.Memory{})
+	fill(b, r)
+	requests := candidates(1000)
+	var viewers [][]string
+	for i := range 10 {
+		var all []string
+		for j := range feed.MaxViewers {
+			all = append(all, fmt.Sprint("viewer", i, "/", j))
+		}
+		viewers = append(viewers, all)
+	}
+	var fanouts, feeds []time.Duration
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		start := time.Now()
+		check(b, r, requests[i%len(requests)])
+		between := time.Now()
+		a, err := feed.Fanout(b.Context(), r, feed.FanoutRequest{Author: "1", Viewers: viewers[i%len(viewers)]})
+		if err != nil || len(a.Dropped) > feed.MaxViewers/100 {
+			b.Fatalf("%d dropped, %v", len(a.Dropped), err)
+		}
+		feeds, fanouts = append(feeds, between.Sub(start)), append(fanouts, time.Since(between))
+	}
+	b.ReportMetric(float64(median(fanouts))/float64(median(feeds)), "x-feed")
+	b.ReportMetric(float64(median(fanouts).Nanoseconds()), "fanout-ns")
+}
+
 // besidePings runs a check in turns with a PING, and reports the medians and their ratio.
 func besidePings(b *testing.B, server *redistest.Server, check func(i int)) {
 	b.Helper()

@@ -7,6 +7,9 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 )
 
+// ledgerDown is why kinds that keep are degraded.
+const ledgerDown = "the ledger is unavailable"
+
 // claim is a report of the v-th view: that its owner has the i-th kind with id.
 type claim struct {
 	v, i int
@@ -123,7 +126,7 @@ func (l *look) claimKeeps(c *claims, p *Post, n int) {
 func (l *look) degradeKeeps(of []claim) {
 	for k := l.marks; k < l.keeps; k++ {
 		if slices.ContainsFunc(of, func(c claim) bool { return c.i == k }) {
-			l.degraded = append(l.degraded, activity.Degraded{Kind: l.all[k].Name, Reason: "the ledger is unavailable"})
+			l.degraded = append(l.degraded, activity.Degraded{Kind: l.all[k].Name, Reason: ledgerDown})
 		}
 	}
 }

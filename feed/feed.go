@@ -121,7 +121,7 @@ func (c *checks) views(ctx context.Context, activities activity.Activities, req 
 		return err
 	})
 	both.Go(func() (err error) {
-		lists, err = activities.Lists(ctx, req.Lists, c.all[:c.drops], c.ids(req.Posts))
+		lists, err = activities.Views(ctx, activity.Owners{IDs: req.Lists, Kinds: c.all[:c.drops], Sought: c.ids(req.Posts)})
 		return err
 	})
 	err := both.Wait()

@@ -157,7 +157,7 @@ func (s *sampled) key(line string) favfilter.Hash {
 	switch {
 	case strings.HasPrefix(f[1], "block"):
 		target = "_U"
-	case slices.Contains([]string{"no-repost", "mute", "follow"}, f[1]):
+	case slices.Contains([]string{"no-repost", "mute", "mute-of", "follow", "follow-of"}, f[1]):
 		target = "_U"
 	case f[1] == "shun", f[1] == "domain-mute":
 		target = "_domain:"

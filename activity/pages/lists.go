@@ -44,16 +44,16 @@ func (l *lists) put(id favfilter.PageID, page *favfilter.Page) {
 	l.held.Put(id, held{page, favfilter.Version(header)}, imageBytes(page)+overhead)
 }
 
-// ReadLists reads the pages of users whose pages many feeds need, such as shared lists, with the
+// ReadHeld reads the pages of users whose pages many feeds need, such as shared lists, with the
 // promise and the errors of [Pages.Read]. The pages are held in the process. In one round trip for
-// all, ReadLists asks the store for their versions, and reads only those that have changed. The
+// all, ReadHeld asks the store for their versions, and reads only those that have changed. The
 // answers are in the order of the queries.
-func (r *Pages) ReadLists(ctx context.Context, queries []Query) ([]Answer, error) {
+func (r *Pages) ReadHeld(ctx context.Context, queries []Query) ([]Answer, error) {
 	answers := make([]Answer, len(queries))
 	var rest errgroup.Group
 	read := func(i int) {
 		rest.Go(func() (err error) {
-			answers[i], err = r.readList(ctx, queries[i])
+			answers[i], err = r.readAndHold(ctx, queries[i])
 			return err
 		})
 	}
@@ -79,7 +79,7 @@ func (r *Pages) ReadLists(ctx context.Context, queries []Query) ([]Answer, error
 		answers[l.query] = Answer{Number: l.at.page, Header: l.page.Header(), Page: l.page}
 	}
 	if err := rest.Wait(); err != nil {
-		return nil, fmt.Errorf("read %d lists: %w", len(queries), err)
+		return nil, fmt.Errorf("read %d held pages: %w", len(queries), err)
 	}
 	return answers, ctx.Err()
 }
@@ -117,9 +117,9 @@ func (r *Pages) unchanged(ctx context.Context, known []heldList) []bool {
 	return same
 }
 
-// readList reads one page as Read does, and holds it. Keys of the query are looked up one by one
+// readAndHold reads one page as Read does, and holds it. Keys of the query are looked up one by one
 // only if the page is too large to be held.
-func (r *Pages) readList(ctx context.Context, q Query) (Answer, error) {
+func (r *Pages) readAndHold(ctx context.Context, q Query) (Answer, error) {
 	number := r.layout.pageOf(q.User)
 	if h := r.large.of(number); h == nil || int(h.Shape.Bits/8) <= r.lists.largest {
 		q.Keys = nil
@@ -131,8 +131,8 @@ func (r *Pages) readList(ctx context.Context, q Query) (Answer, error) {
 	return a, err
 }
 
-// ReadLists reads the pages of several users at the same time, each as [Alone.Read] does.
-func (p *Alone) ReadLists(ctx context.Context, queries []Query) ([]Answer, error) {
+// ReadHeld reads the pages of several users at the same time, each as [Alone.Read] does.
+func (p *Alone) ReadHeld(ctx context.Context, queries []Query) ([]Answer, error) {
 	answers := make([]Answer, len(queries))
 	var all errgroup.Group
 	for i, q := range queries {
@@ -142,7 +142,7 @@ func (p *Alone) ReadLists(ctx context.Context, queries []Query) ([]Answer, error
 		})
 	}
 	if err := all.Wait(); err != nil {
-		return nil, fmt.Errorf("read %d lists: %w", len(queries), err)
+		return nil, fmt.Errorf("read %d held pages: %w", len(queries), err)
 	}
 	return answers, nil
 }

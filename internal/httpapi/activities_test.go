@@ -302,6 +302,34 @@ func TestLists(t *testing.T) {
 	s.want(t, "POST", "/v1/feed/filter", `{"viewer":"1",`+posts+`,"lists":["L"],"answer":"dropped"}`, 200, `{"dropped":[],"degraded":[]}`)
 }
 
+// TestFanout: a post's viewers are filtered from the side of its author and actors.
+func TestFanout(t *testing.T) {
+	kinds, err := activity.NewKinds(append(activity.BuiltinKinds().All(),
+		activity.Kind{Name: "mute", Plural: "mutes", Target: activity.User, Effect: activity.Drop, Fanout: true, Roles: []string{"author"}})...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newService(t, httpapi.Config{}, kinds)
+	s.want(t, "PUT", "/v1/users/1/mutes/2", "", 200, yes)
+	s.want(t, "PUT", "/v1/users/3/blocks/2", "", 200, yes)
+	s.want(t, "PUT", "/v1/users/2/blocks/4", "", 200, yes)
+	s.want(t, "PUT", "/v1/users/6/blocks/5", "", 200, yes)
+	for _, exact := range []string{"", `,"exact":true`} {
+		s.want(t, "POST", "/v1/fanout/filter", `{"author":"2","actors":[{"id":"5","role":"repost"}],"viewers":["7","6","4","3","2","1"]`+exact+`}`, 200,
+			`{"dropped":[{"viewer":"6","kind":"block","actor":"5"},{"viewer":"4","kind":"block","actor":"2"},`+
+				`{"viewer":"3","kind":"block","actor":"2"},{"viewer":"1","kind":"mute","actor":"2"}],"degraded":[]}`)
+	}
+	s.want(t, "POST", "/v1/fanout/filter", `{"author":"5","actors":[{"id":"2","role":"repost"}],"viewers":["1"]}`, 200, `{"dropped":[],"degraded":[]}`)
+	s.want(t, "POST", "/v1/fanout/filter", `{"author":"2","viewers":["1","3"],"kinds":["block"]}`, 200,
+		`{"dropped":[{"viewer":"3","kind":"block","actor":"2"}],"degraded":[]}`)
+	s.want(t, "POST", "/v1/fanout/filter", `{"author":"2","viewers":[],"kinds":[]}`, 200, `{"dropped":[],"degraded":[]}`)
+	if a := s.do(t, "GET", "/v1/kinds", ""); !strings.Contains(a.Body, `"fanout":true,"two_way":false`) || strings.Count(a.Body, `"fanout"`) != 1 {
+		t.Errorf("kinds: %s", a.Body)
+	}
+	s.want(t, "DELETE", "/v1/users/1/mutes/2", "", 200, yes)
+	s.want(t, "POST", "/v1/fanout/filter", `{"author":"2","viewers":["1","5"]}`, 200, `{"dropped":[],"degraded":[]}`)
+}
+
 // TestConcurrent: while users change their own activities and each other's, each call sees all
 // acknowledged changes of its user.
 func TestConcurrent(t *testing.T) {

@@ -78,12 +78,13 @@ func TestScopes(t *testing.T) {
 		"GET /v1/ops/scrub": ops, "GET /v1/ops/users/:user": ops, "GET /v1/ops/users/:user/keys/:kind/:target": ops,
 		"POST /v1/ops/pages/:number/rebuild": fleet, "POST /v1/ops/scrub": fleet,
 		"GET /metrics": ops, "GET /v1/stats": ops, "GET /v1/kinds": "feed activity ops fleet all", "GET /v1/pages": ops, "PUT /v1/pages": fleet,
-		"POST /v1/feed/filter": read, "POST /v1/feed/explain": "feed ops all",
+		"POST /v1/feed/filter": read, "POST /v1/fanout/filter": read, "POST /v1/feed/explain": "feed ops all",
 		"GET /v1/users/:user": read, "DELETE /v1/users/:user": write, "GET /v1/users/:user/export": read, "POST /v1/users/:user/preview": read,
 		"POST /v1/activities": write, "POST /v1/users/:user/seen": write,
 	}
 	for procedure, tokens := range map[string]string{
 		"feedfilter.v1.FeedService/Filter": read, "feedfilter.v1.FeedService/Explain": "feed ops all",
+		"feedfilter.v1.FeedService/Fanout":     read,
 		"feedfilter.v1.ActivityService/Record": write, "feedfilter.v1.ActivityService/RecordPosts": write,
 		"feedfilter.v1.ActivityService/RecordBatch": write, "feedfilter.v1.ActivityService/RecordStream": write,
 		"feedfilter.v1.ActivityService/List": read, "feedfilter.v1.ActivityService/Count": read,

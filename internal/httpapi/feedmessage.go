@@ -447,6 +447,8 @@ func listLimits(message proto.Message) []listLimit {
 			{feedwire.Related, "related", feed.MaxIDs},
 			{feedwire.Lists, "lists", maxTexts},
 		}
+	case *feedfilterv1.FanoutRequest:
+		return []listLimit{{2, "actors", maxTexts}, {3, "actor_roles", maxTexts}, {4, "viewers", feed.MaxViewers}}
 	case *feedfilterv1.RecordBatchRequest:
 		return []listLimit{{1, "activities", maxBatch}}
 	case *feedfilterv1.RecordStreamRequest:

@@ -41,6 +41,7 @@ func strict() json.Options { //nolint:ireturn // what the library has for option
 			element[string](maxTexts), notNull[*string](), notNull[[]string](),
 			notNull[postsRequest](),
 			notNull[*int](), notNull[bool](),
+			notNull[fanoutRequest](),
 			notNull[explainRequest](), notNull[*feedPost](), notNull[previewRequest](), notNull[pagesRequest](), notNull[scrubRequest](),
 			notNull[filterRequest](), notNull[[]feedPost](), notNull[map[activity.Facet][]string](), element[feedPost](feed.MaxPosts),
 			notNull[[]feedActor](), element[feedActor](maxTexts),

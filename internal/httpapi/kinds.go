@@ -21,6 +21,7 @@ type kindAnswer struct {
 	Effect        string   `json:"effect"`
 	Roles         []string `json:"roles,omitzero"` // nil: all
 	Over          []string `json:"over,omitzero"`
+	Fanout        bool     `json:"fanout,omitzero"`
 	TwoWay        bool     `json:"two_way"`
 	Ledger        bool     `json:"ledger"`
 	WindowSeconds int64    `json:"window_seconds,omitzero"`
@@ -37,7 +38,7 @@ func (s *service) kinds(c echo.Context) error {
 	var answer kindsAnswer
 	for _, k := range s.activities.Kinds().All() {
 		a := kindAnswer{
-			Name: k.Name, Plural: k.Plural, Target: string(k.Target), Effect: k.Effect.String(), Roles: k.Roles, Over: k.Over,
+			Name: k.Name, Plural: k.Plural, Target: string(k.Target), Effect: k.Effect.String(), Roles: k.Roles, Over: k.Over, Fanout: k.Fanout,
 			TwoWay: k.Reverse != "", Ledger: k.InLedger(), WindowSeconds: int64(k.Window.Seconds()),
 		}
 		if !k.InLedger() {

@@ -42,6 +42,7 @@ const (
 	seenPath   = "POST /v1/users/1/seen"
 
 	explainPath = "POST /v1/feed/explain"
+	fanoutPath  = "POST /v1/fanout/filter"
 	previewPath = "POST /v1/users/1/preview"
 )
 
@@ -315,6 +316,14 @@ func malformedFeeds() []malformed {
 		{request: filterPath, body: viewer + `"posts":[],"lists":null}`, status: 400, code: "invalid_type", field: "lists"},
 		{request: filterPath, body: viewer + `"posts":[],"lists":["a","b","c","d","e","f","g","h","i","j","k","l","m","n","o","p","q","r","s","t","u"]}`, status: 400, code: "out_of_range", field: "lists"},
 		{request: explainPath, body: viewer + `"post":{"id":"p","author":"2"},"lists":["L","L"]}`, status: 400, code: "out_of_range", field: "lists[1]"},
+		{request: fanoutPath, body: `{"author":"2"}`, status: 400, code: "missing_field", field: "viewers"},
+		{request: fanoutPath, body: `{"viewers":["1"]}`, status: 400, code: "invalid_id", field: "author"},
+		{request: fanoutPath, body: `{"author":"2","viewers":["1",""]}`, status: 400, code: "invalid_id", field: "viewers[1]"},
+		{request: fanoutPath, body: `{"author":"2","viewers":null}`, status: 400, code: "invalid_type", field: "viewers"},
+		{request: fanoutPath, body: `{"author":"2","viewers":["1"],"facets":{}}`, status: 400, code: "unknown_field", field: "facets"},
+		{request: fanoutPath, body: `{"author":"2","viewers":["1"],"actors":[{"id":"3","role":"X"}]}`, status: 400, code: "out_of_range", field: "actors[0].role"},
+		{request: fanoutPath, body: `{"author":"2","viewers":["1"],"kinds":["hide"]}`, status: 422, code: "unsupported_op", field: "kinds[0]"},
+		{request: fanoutPath, body: `{"author":"2","viewers":["1"],"kinds":["like"]}`, status: 422, code: "wrong_effect", field: "kinds[0]"},
 		{request: filterPath, body: viewer + `"posts":[{"id":"p","author":"2","related":null}]}`, status: 400, code: "invalid_type", field: "posts[0].related"},
 		{request: filterPath, body: viewer + `"posts":[{"id":"p","author":"2","related":["a",""]}]}`, status: 400, code: "invalid_id", field: "posts[0].related[1]"},
 		{request: explainPath, body: viewer + `"post":{"id":"p","author":"2","actors":[{"id":"3","role":"Repost"}]}}`, status: 400, code: "out_of_range", field: "post.actors[0].role"},

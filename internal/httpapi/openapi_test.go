@@ -180,6 +180,7 @@ func TestEveryAnswerIsDescribed(t *testing.T) {
 		s.do(t, "PUT", "/v1/users/9/domain-mutes/"+target, "")
 	}
 	s.do(t, "POST", "/v1/feed/explain", `{"viewer":"1","post":{"id":"p","author":"2","actors":[`+repeated(101, `"3"`)+`]}}`)
+	s.do(t, "POST", "/v1/fanout/filter", `{"author":"1","viewers":["2"],"kinds":["hide"]}`)
 	s.do(t, "GET", "/v1/ops/pages/5000000", "")
 	s.do(t, "POST", "/v1/ops/pages/5000000/rebuild", "")
 	s.do(t, "GET", "/ops", "", "If-None-Match", s.do(t, "GET", "/ops", "").Header.Get("ETag"))
@@ -202,6 +203,7 @@ func TestEveryAnswerIsDescribed(t *testing.T) {
 		plain.do(t, "PUT", "/v1/users/1/"+method+"/2?until=2100-01-01T00:00:00Z", "")
 	}
 	plain.do(t, "POST", "/v1/feed/filter", `{"viewer":"1","posts":[],"exact":true}`)
+	plain.do(t, "POST", "/v1/fanout/filter", `{"author":"1","viewers":["2"],"exact":true}`)
 	plain.do(t, "POST", "/v1/activities", lines(untilLine("hide", "u", "2100-01-01T00:00:00Z")))
 
 	for route, operation := range c.operations() {

@@ -51,6 +51,7 @@ func (s *procedures) allRoutes() []route {
 	return append(s.standardRoutes(),
 		unary(s, feedfilterv1connect.FeedServiceFilterProcedure, s.filterProcedure, read),
 		unary(s, explainProcedure, s.explainProcedure, explain),
+		unary(s, feedfilterv1connect.FeedServiceFanoutProcedure, s.fanoutProcedure, read),
 		unary(s, feedfilterv1connect.ActivityServiceRecordProcedure, s.recordProcedure, write),
 		unary(s, feedfilterv1connect.ActivityServiceRecordPostsProcedure, s.recordPostsProcedure, write),
 		unary(s, feedfilterv1connect.ActivityServiceRecordBatchProcedure, s.recordBatchProcedure, write),

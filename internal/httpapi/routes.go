@@ -43,6 +43,7 @@ func (s *service) routes() []route {
 		{http.MethodGet, "/metrics", s.scrape, ops, true},
 		{http.MethodPost, "/v1/feed/filter", s.filter, read, false},
 		{http.MethodPost, explainPath, s.explain, []access.Scope{access.FeedRead, access.OpsRead}, false},
+		{http.MethodPost, "/v1/fanout/filter", s.fanout, read, false},
 		{http.MethodGet, "/v1/kinds", s.kinds, access.Scopes(), true},
 		{http.MethodGet, "/v1/pages", s.pages, ops, false},
 		{http.MethodPut, "/v1/pages", s.reshape, fleet, false},

@@ -134,6 +134,9 @@ func ReadKey(ctx context.Context, a activity.Activities, kind, user, target stri
 func (r *keyReader) readSides(ctx context.Context) error {
 	k := r.Kind
 	sides := []KeySide{{Side: "direct", Kind: k.Name, Owner: r.User, Target: r.Target}}
+	if k.Fanout {
+		sides = append(sides, KeySide{Side: "mirror", Kind: k.Mirror(), Owner: r.Target, Target: r.User})
+	}
 	if k.Reverse != "" {
 		sides = append(sides,
 			KeySide{Side: "mirror", Kind: k.Reverse, Owner: r.Target, Target: r.User},
@@ -178,7 +181,7 @@ func (r *keyReader) readTimes(ctx context.Context, s *KeySide) error {
 	if err != nil {
 		return err
 	}
-	truth, err := recorder.Truth(ctx, s.Owner, pages.PageAt{}, []activity.Claim{{Kind: r.Kind, Target: s.Target}})
+	truth, err := recorder.Truth(ctx, s.Owner, pages.PageAt{}, []activity.Claim{{Kind: r.Kind, Target: s.Target, Mirrored: true}})
 	if err != nil {
 		return err
 	}

@@ -164,6 +164,7 @@ func (e *kindEntry) settle(k *activity.Kind) {
 	if e.read("roles", &k.Roles, "a list of texts") && k.Roles == nil {
 		k.Roles = []string{} // refused
 	}
+	e.read("fanout", &k.Fanout, "true or false")
 	e.read("over", &k.Over, "a list of texts")
 	if e.read("two_way", &twoWay, "true or false") && twoWay != (k.Reverse != "") {
 		k.Reverse = ""

@@ -60,6 +60,10 @@ func TestParse(t *testing.T) {
 				activity.Kind{Name: "mute", Plural: "mutes", Target: activity.User, Effect: activity.Drop},
 				activity.Kind{Name: "follow", Plural: "follows", Target: activity.User, Effect: activity.Keep, Over: []string{"mute", "hide"}}),
 		},
+		"fan-out": {
+			`{"kinds":[{"name":"mute","target":"user","effect":"drop","fanout":true}]}`,
+			withBuiltin(asIs, activity.Kind{Name: "mute", Plural: "mutes", Target: activity.User, Effect: activity.Drop, Fanout: true}),
+		},
 		"window": {
 			`{"kinds":[{"name":"glimpse","target":"post","effect":"annotate","window":"1d12h","parts":64,"most":100000}]}`,
 			withBuiltin(asIs, activity.Kind{
@@ -137,6 +141,8 @@ func TestParseRefuses(t *testing.T) {
 		{kind(`,"limit":1.5`), `kind "mute": limit: not a whole number from 1 to 4294967295`},
 		{kind(`,"limit":"1"`), `kind "mute": limit: not a whole number from 1 to 4294967295`},
 		{kind(`,"over":["hide"]`), `kind "mute": only a kind that keeps overrules others (over)`},
+		{kind(`,"fanout":1`), `kind "mute": fanout: not true or false`},
+		{kind(`,"fanout":true,"two_way":true`), `kind "mute": fan-out is for one-way kinds without a window, with users as targets`},
 		{kind(`,"over":null`), `kind "mute": over: not a list of texts`},
 		{`{"kinds":[{"name":"f","target":"user","effect":"keep"}]}`, `kind "f": a kind that keeps needs the kinds that it overrules (over)`},
 		{`{"kinds":[{"name":"f","target":"user","effect":"keep","over":["block"]}]}`, `kind "f": over: "block" is two-way`},

@@ -211,8 +211,8 @@ func (in *Input) memberLength() int {
 			continue
 		}
 		total, n = total+len(k.Name), n+1
-		if k.Reverse != "" {
-			total, n = total+len(k.Reverse), n+1
+		if mirror := k.Mirror(); mirror != "" {
+			total, n = total+len(mirror), n+1
 		}
 	}
 	return (total+n/2)/max(1, n) + len(":P") + in.IDBytes

@@ -134,7 +134,8 @@ def test_record_list_count_remove(client: Client, uid: UID) -> None:
     assert (oldest.target, oldest.until) == (uid("a"), None)
     assert abs(oldest.since - began) < timedelta(minutes=10)
     assert oldest.since.utcoffset() == timedelta(0)
-    assert client.count(me) == {"block": 2, "domain-mute": 0, "hide": 0, "follow": 0, "like": 0, "repost-mute": 0}
+    none = dict.fromkeys(("domain-mute", "hide", "follow", "like", "repost-mute"), 0)
+    assert client.count(me) == {"block": 2, **none}
     assert client.remove(me, BLOCKS, uid("a")) is True
     assert client.remove(me, BLOCKS, uid("a")) is False
     assert [item.target for item in client.list(me, BLOCKS)] == [uid("b")]

@@ -1022,6 +1022,217 @@ func (x *Reason) GetList() string {
 	return ""
 }
 
+// FanoutRequest asks which viewers must not get a new post.
+type FanoutRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The post's author.
+	Author string `protobuf:"bytes,1,opt,name=author,proto3" json:"author,omitempty"`
+	// Other users on the post. Up to 100.
+	Actors []string `protobuf:"bytes,2,rep,name=actors,proto3" json:"actors,omitempty"`
+	// What each of `actors` did; "" if unknown. Empty: no role is known.
+	ActorRoles []string `protobuf:"bytes,3,rep,name=actor_roles,json=actorRoles,proto3" json:"actor_roles,omitempty"`
+	// The users who would get the post. Up to 10,000.
+	Viewers []string `protobuf:"bytes,4,rep,name=viewers,proto3" json:"viewers,omitempty"`
+	// The kinds to check, in this order. Not set: every kind that drops or keeps, and is two-way or
+	// has fanout. Set, without names: none.
+	Kinds *KindNames `protobuf:"bytes,5,opt,name=kinds,proto3" json:"kinds,omitempty"`
+	// Confirms each hit of the filter in the ledger.
+	Exact         bool `protobuf:"varint,6,opt,name=exact,proto3" json:"exact,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FanoutRequest) Reset() {
+	*x = FanoutRequest{}
+	mi := &file_feedfilter_v1_feed_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FanoutRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FanoutRequest) ProtoMessage() {}
+
+func (x *FanoutRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_feedfilter_v1_feed_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FanoutRequest.ProtoReflect.Descriptor instead.
+func (*FanoutRequest) Descriptor() ([]byte, []int) {
+	return file_feedfilter_v1_feed_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *FanoutRequest) GetAuthor() string {
+	if x != nil {
+		return x.Author
+	}
+	return ""
+}
+
+func (x *FanoutRequest) GetActors() []string {
+	if x != nil {
+		return x.Actors
+	}
+	return nil
+}
+
+func (x *FanoutRequest) GetActorRoles() []string {
+	if x != nil {
+		return x.ActorRoles
+	}
+	return nil
+}
+
+func (x *FanoutRequest) GetViewers() []string {
+	if x != nil {
+		return x.Viewers
+	}
+	return nil
+}
+
+func (x *FanoutRequest) GetKinds() *KindNames {
+	if x != nil {
+		return x.Kinds
+	}
+	return nil
+}
+
+func (x *FanoutRequest) GetExact() bool {
+	if x != nil {
+		return x.Exact
+	}
+	return false
+}
+
+// FanoutResponse names viewers by their index in the request.
+type FanoutResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The viewers who must not get the post, ascending.
+	Dropped []*DroppedViewer `protobuf:"bytes,1,rep,name=dropped,proto3" json:"dropped,omitempty"`
+	// The kinds that keep, and could not be confirmed.
+	Degraded      []*Degraded `protobuf:"bytes,2,rep,name=degraded,proto3" json:"degraded,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FanoutResponse) Reset() {
+	*x = FanoutResponse{}
+	mi := &file_feedfilter_v1_feed_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FanoutResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FanoutResponse) ProtoMessage() {}
+
+func (x *FanoutResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_feedfilter_v1_feed_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FanoutResponse.ProtoReflect.Descriptor instead.
+func (*FanoutResponse) Descriptor() ([]byte, []int) {
+	return file_feedfilter_v1_feed_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *FanoutResponse) GetDropped() []*DroppedViewer {
+	if x != nil {
+		return x.Dropped
+	}
+	return nil
+}
+
+func (x *FanoutResponse) GetDegraded() []*Degraded {
+	if x != nil {
+		return x.Degraded
+	}
+	return nil
+}
+
+// DroppedViewer is a viewer who must not get a post, with the first reason found.
+type DroppedViewer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The viewer.
+	Index uint32 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	// The kind that drops the post for the viewer.
+	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	// The author or actor.
+	Actor         string `protobuf:"bytes,3,opt,name=actor,proto3" json:"actor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DroppedViewer) Reset() {
+	*x = DroppedViewer{}
+	mi := &file_feedfilter_v1_feed_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DroppedViewer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DroppedViewer) ProtoMessage() {}
+
+func (x *DroppedViewer) ProtoReflect() protoreflect.Message {
+	mi := &file_feedfilter_v1_feed_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DroppedViewer.ProtoReflect.Descriptor instead.
+func (*DroppedViewer) Descriptor() ([]byte, []int) {
+	return file_feedfilter_v1_feed_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *DroppedViewer) GetIndex() uint32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *DroppedViewer) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *DroppedViewer) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
 // Page describes a page of the filter.
 type Page struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1041,7 +1252,7 @@ type Page struct {
 
 func (x *Page) Reset() {
 	*x = Page{}
-	mi := &file_feedfilter_v1_feed_proto_msgTypes[11]
+	mi := &file_feedfilter_v1_feed_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1053,7 +1264,7 @@ func (x *Page) String() string {
 func (*Page) ProtoMessage() {}
 
 func (x *Page) ProtoReflect() protoreflect.Message {
-	mi := &file_feedfilter_v1_feed_proto_msgTypes[11]
+	mi := &file_feedfilter_v1_feed_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1066,7 +1277,7 @@ func (x *Page) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Page.ProtoReflect.Descriptor instead.
 func (*Page) Descriptor() ([]byte, []int) {
-	return file_feedfilter_v1_feed_proto_rawDescGZIP(), []int{11}
+	return file_feedfilter_v1_feed_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Page) GetNumber() uint32 {
@@ -1184,7 +1395,22 @@ const file_feedfilter_v1_feed_proto_rawDesc = "" +
 	"\x06target\x18\t \x01(\tR\x06target\x12!\n" +
 	"\foverruled_by\x18\n" +
 	" \x01(\tR\voverruledBy\x12\x12\n" +
-	"\x04list\x18\v \x01(\tR\x04list\"\x94\x01\n" +
+	"\x04list\x18\v \x01(\tR\x04list\"\xc0\x01\n" +
+	"\rFanoutRequest\x12\x16\n" +
+	"\x06author\x18\x01 \x01(\tR\x06author\x12\x16\n" +
+	"\x06actors\x18\x02 \x03(\tR\x06actors\x12\x1f\n" +
+	"\vactor_roles\x18\x03 \x03(\tR\n" +
+	"actorRoles\x12\x18\n" +
+	"\aviewers\x18\x04 \x03(\tR\aviewers\x12.\n" +
+	"\x05kinds\x18\x05 \x01(\v2\x18.feedfilter.v1.KindNamesR\x05kinds\x12\x14\n" +
+	"\x05exact\x18\x06 \x01(\bR\x05exact\"}\n" +
+	"\x0eFanoutResponse\x126\n" +
+	"\adropped\x18\x01 \x03(\v2\x1c.feedfilter.v1.DroppedViewerR\adropped\x123\n" +
+	"\bdegraded\x18\x02 \x03(\v2\x17.feedfilter.v1.DegradedR\bdegraded\"O\n" +
+	"\rDroppedViewer\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\rR\x05index\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
+	"\x05actor\x18\x03 \x01(\tR\x05actor\"\x94\x01\n" +
 	"\x04Page\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\x12\x12\n" +
@@ -1194,10 +1420,11 @@ const file_feedfilter_v1_feed_proto_rawDesc = "" +
 	"\x06Answer\x12\x16\n" +
 	"\x12ANSWER_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vANSWER_KEPT\x10\x01\x12\x12\n" +
-	"\x0eANSWER_DROPPED\x10\x022\x9e\x01\n" +
+	"\x0eANSWER_DROPPED\x10\x022\xe5\x01\n" +
 	"\vFeedService\x12E\n" +
 	"\x06Filter\x12\x1c.feedfilter.v1.FilterRequest\x1a\x1d.feedfilter.v1.FilterResponse\x12H\n" +
-	"\aExplain\x12\x1d.feedfilter.v1.ExplainRequest\x1a\x1e.feedfilter.v1.ExplainResponseBCZAgithub.com/feedfilter/feedfilter/proto/feedfilter/v1;feedfilterv1b\x06proto3"
+	"\aExplain\x12\x1d.feedfilter.v1.ExplainRequest\x1a\x1e.feedfilter.v1.ExplainResponse\x12E\n" +
+	"\x06Fanout\x12\x1c.feedfilter.v1.FanoutRequest\x1a\x1d.feedfilter.v1.FanoutResponseBCZAgithub.com/feedfilter/feedfilter/proto/feedfilter/v1;feedfilterv1b\x06proto3"
 
 var (
 	file_feedfilter_v1_feed_proto_rawDescOnce sync.Once
@@ -1212,7 +1439,7 @@ func file_feedfilter_v1_feed_proto_rawDescGZIP() []byte {
 }
 
 var file_feedfilter_v1_feed_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_feedfilter_v1_feed_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_feedfilter_v1_feed_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_feedfilter_v1_feed_proto_goTypes = []any{
 	(Answer)(0),                   // 0: feedfilter.v1.Answer
 	(*FilterRequest)(nil),         // 1: feedfilter.v1.FilterRequest
@@ -1226,8 +1453,11 @@ var file_feedfilter_v1_feed_proto_goTypes = []any{
 	(*Post)(nil),                  // 9: feedfilter.v1.Post
 	(*ExplainResponse)(nil),       // 10: feedfilter.v1.ExplainResponse
 	(*Reason)(nil),                // 11: feedfilter.v1.Reason
-	(*Page)(nil),                  // 12: feedfilter.v1.Page
-	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
+	(*FanoutRequest)(nil),         // 12: feedfilter.v1.FanoutRequest
+	(*FanoutResponse)(nil),        // 13: feedfilter.v1.FanoutResponse
+	(*DroppedViewer)(nil),         // 14: feedfilter.v1.DroppedViewer
+	(*Page)(nil),                  // 15: feedfilter.v1.Page
+	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
 }
 var file_feedfilter_v1_feed_proto_depIdxs = []int32{
 	3,  // 0: feedfilter.v1.FilterRequest.kinds:type_name -> feedfilter.v1.KindNames
@@ -1239,19 +1469,24 @@ var file_feedfilter_v1_feed_proto_depIdxs = []int32{
 	9,  // 6: feedfilter.v1.ExplainRequest.post:type_name -> feedfilter.v1.Post
 	2,  // 7: feedfilter.v1.Post.facets:type_name -> feedfilter.v1.Facet
 	11, // 8: feedfilter.v1.ExplainResponse.reasons:type_name -> feedfilter.v1.Reason
-	12, // 9: feedfilter.v1.ExplainResponse.page:type_name -> feedfilter.v1.Page
+	15, // 9: feedfilter.v1.ExplainResponse.page:type_name -> feedfilter.v1.Page
 	7,  // 10: feedfilter.v1.ExplainResponse.degraded:type_name -> feedfilter.v1.Degraded
-	13, // 11: feedfilter.v1.Reason.since:type_name -> google.protobuf.Timestamp
-	13, // 12: feedfilter.v1.Reason.until:type_name -> google.protobuf.Timestamp
-	1,  // 13: feedfilter.v1.FeedService.Filter:input_type -> feedfilter.v1.FilterRequest
-	8,  // 14: feedfilter.v1.FeedService.Explain:input_type -> feedfilter.v1.ExplainRequest
-	4,  // 15: feedfilter.v1.FeedService.Filter:output_type -> feedfilter.v1.FilterResponse
-	10, // 16: feedfilter.v1.FeedService.Explain:output_type -> feedfilter.v1.ExplainResponse
-	15, // [15:17] is the sub-list for method output_type
-	13, // [13:15] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	16, // 11: feedfilter.v1.Reason.since:type_name -> google.protobuf.Timestamp
+	16, // 12: feedfilter.v1.Reason.until:type_name -> google.protobuf.Timestamp
+	3,  // 13: feedfilter.v1.FanoutRequest.kinds:type_name -> feedfilter.v1.KindNames
+	14, // 14: feedfilter.v1.FanoutResponse.dropped:type_name -> feedfilter.v1.DroppedViewer
+	7,  // 15: feedfilter.v1.FanoutResponse.degraded:type_name -> feedfilter.v1.Degraded
+	1,  // 16: feedfilter.v1.FeedService.Filter:input_type -> feedfilter.v1.FilterRequest
+	8,  // 17: feedfilter.v1.FeedService.Explain:input_type -> feedfilter.v1.ExplainRequest
+	12, // 18: feedfilter.v1.FeedService.Fanout:input_type -> feedfilter.v1.FanoutRequest
+	4,  // 19: feedfilter.v1.FeedService.Filter:output_type -> feedfilter.v1.FilterResponse
+	10, // 20: feedfilter.v1.FeedService.Explain:output_type -> feedfilter.v1.ExplainResponse
+	13, // 21: feedfilter.v1.FeedService.Fanout:output_type -> feedfilter.v1.FanoutResponse
+	19, // [19:22] is the sub-list for method output_type
+	16, // [16:19] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_feedfilter_v1_feed_proto_init() }
@@ -1265,7 +1500,7 @@ func file_feedfilter_v1_feed_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_feedfilter_v1_feed_proto_rawDesc), len(file_feedfilter_v1_feed_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   12,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

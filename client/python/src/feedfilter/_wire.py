@@ -230,7 +230,9 @@ def feed_of(text: bytes, posts: Sequence[P], annotate: Sequence[str]) -> Feed[P]
         if not at <= index < checked:
             raise OddError(f"dropped index {index}, want {at} to {checked - 1}")
         kept.extend(posts[at:index])
-        dropped.append(Dropped(posts[index], index, d.kind, d.actor, d.unconfirmed, d.target, d.list))
+        dropped.append(
+            Dropped(posts[index], index, d.kind, d.actor, d.unconfirmed, d.target, d.list)
+        )
         at = index + 1
     kept.extend(posts[at:checked])
     if [a.kind for a in answer.annotated] != list(annotate):

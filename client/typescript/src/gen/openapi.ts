@@ -602,6 +602,8 @@ export interface components {
                 over?: string[];
                 /** @description The roles of users on a post in which the kind looks at them. Absent: all. */
                 roles?: string[];
+                /** @description Whether `POST /v1/fanout/filter` checks this one-way kind. Absent: `false`. It checks two-way kinds in any case. */
+                fanout?: boolean;
                 /** @description Whether the target's feed is affected too. */
                 two_way: boolean;
                 /** @description Whether the ledger keeps the kind. If not, the kind has a window. */

@@ -39,6 +39,8 @@ const (
 	FeedServiceFilterProcedure = "/feedfilter.v1.FeedService/Filter"
 	// FeedServiceExplainProcedure is the fully-qualified name of the FeedService's Explain RPC.
 	FeedServiceExplainProcedure = "/feedfilter.v1.FeedService/Explain"
+	// FeedServiceFanoutProcedure is the fully-qualified name of the FeedService's Fanout RPC.
+	FeedServiceFanoutProcedure = "/feedfilter.v1.FeedService/Fanout"
 )
 
 // FeedServiceClient is a client for the feedfilter.v1.FeedService service.
@@ -47,6 +49,8 @@ type FeedServiceClient interface {
 	Filter(context.Context, *connect.Request[v1.FilterRequest]) (*connect.Response[v1.FilterResponse], error)
 	// Explain says why a feed drops or keeps a post, like POST /v1/feed/explain.
 	Explain(context.Context, *connect.Request[v1.ExplainRequest]) (*connect.Response[v1.ExplainResponse], error)
+	// Fanout says which viewers must not get a new post, like POST /v1/fanout/filter.
+	Fanout(context.Context, *connect.Request[v1.FanoutRequest]) (*connect.Response[v1.FanoutResponse], error)
 }
 
 // NewFeedServiceClient constructs a client for the feedfilter.v1.FeedService service. By default,
@@ -72,6 +76,12 @@ func NewFeedServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(feedServiceMethods.ByName("Explain")),
 			connect.WithClientOptions(opts...),
 		),
+		fanout: connect.NewClient[v1.FanoutRequest, v1.FanoutResponse](
+			httpClient,
+			baseURL+FeedServiceFanoutProcedure,
+			connect.WithSchema(feedServiceMethods.ByName("Fanout")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -79,6 +89,7 @@ func NewFeedServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 type feedServiceClient struct {
 	filter  *connect.Client[v1.FilterRequest, v1.FilterResponse]
 	explain *connect.Client[v1.ExplainRequest, v1.ExplainResponse]
+	fanout  *connect.Client[v1.FanoutRequest, v1.FanoutResponse]
 }
 
 // Filter calls feedfilter.v1.FeedService.Filter.
@@ -91,12 +102,19 @@ func (c *feedServiceClient) Explain(ctx context.Context, req *connect.Request[v1
 	return c.explain.CallUnary(ctx, req)
 }
 
+// Fanout calls feedfilter.v1.FeedService.Fanout.
+func (c *feedServiceClient) Fanout(ctx context.Context, req *connect.Request[v1.FanoutRequest]) (*connect.Response[v1.FanoutResponse], error) {
+	return c.fanout.CallUnary(ctx, req)
+}
+
 // FeedServiceHandler is an implementation of the feedfilter.v1.FeedService service.
 type FeedServiceHandler interface {
 	// Filter decides which candidates a viewer sees, like POST /v1/feed/filter.
 	Filter(context.Context, *connect.Request[v1.FilterRequest]) (*connect.Response[v1.FilterResponse], error)
 	// Explain says why a feed drops or keeps a post, like POST /v1/feed/explain.
 	Explain(context.Context, *connect.Request[v1.ExplainRequest]) (*connect.Response[v1.ExplainResponse], error)
+	// Fanout says which viewers must not get a new post, like POST /v1/fanout/filter.
+	Fanout(context.Context, *connect.Request[v1.FanoutRequest]) (*connect.Response[v1.FanoutResponse], error)
 }
 
 // NewFeedServiceHandler builds an HTTP handler from the service implementation. It returns the path
@@ -118,12 +136,20 @@ func NewFeedServiceHandler(svc FeedServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(feedServiceMethods.ByName("Explain")),
 		connect.WithHandlerOptions(opts...),
 	)
+	feedServiceFanoutHandler := connect.NewUnaryHandler(
+		FeedServiceFanoutProcedure,
+		svc.Fanout,
+		connect.WithSchema(feedServiceMethods.ByName("Fanout")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/feedfilter.v1.FeedService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case FeedServiceFilterProcedure:
 			feedServiceFilterHandler.ServeHTTP(w, r)
 		case FeedServiceExplainProcedure:
 			feedServiceExplainHandler.ServeHTTP(w, r)
+		case FeedServiceFanoutProcedure:
+			feedServiceFanoutHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -139,4 +165,8 @@ func (UnimplementedFeedServiceHandler) Filter(context.Context, *connect.Request[
 
 func (UnimplementedFeedServiceHandler) Explain(context.Context, *connect.Request[v1.ExplainRequest]) (*connect.Response[v1.ExplainResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("feedfilter.v1.FeedService.Explain is not implemented"))
+}
+
+func (UnimplementedFeedServiceHandler) Fanout(context.Context, *connect.Request[v1.FanoutRequest]) (*connect.Response[v1.FanoutResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("feedfilter.v1.FeedService.Fanout is not implemented"))
 }

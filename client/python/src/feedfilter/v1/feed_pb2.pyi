@@ -42,6 +42,16 @@ class Dropped(_message.Message):
     unconfirmed: bool
     def __init__(self, index: _Optional[int] = ..., kind: _Optional[str] = ..., actor: _Optional[str] = ..., unconfirmed: bool = ..., target: _Optional[str] = ..., list: _Optional[str] = ...) -> None: ...
 
+class DroppedViewer(_message.Message):
+    __slots__ = ["actor", "index", "kind"]
+    ACTOR_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    actor: str
+    index: int
+    kind: str
+    def __init__(self, index: _Optional[int] = ..., kind: _Optional[str] = ..., actor: _Optional[str] = ...) -> None: ...
+
 class ExplainRequest(_message.Message):
     __slots__ = ["lists", "post", "viewer"]
     LISTS_FIELD_NUMBER: _ClassVar[int]
@@ -73,6 +83,30 @@ class Facet(_message.Message):
     name: str
     posts: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, name: _Optional[str] = ..., ids: _Optional[_Iterable[str]] = ..., posts: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class FanoutRequest(_message.Message):
+    __slots__ = ["actor_roles", "actors", "author", "exact", "kinds", "viewers"]
+    ACTORS_FIELD_NUMBER: _ClassVar[int]
+    ACTOR_ROLES_FIELD_NUMBER: _ClassVar[int]
+    AUTHOR_FIELD_NUMBER: _ClassVar[int]
+    EXACT_FIELD_NUMBER: _ClassVar[int]
+    KINDS_FIELD_NUMBER: _ClassVar[int]
+    VIEWERS_FIELD_NUMBER: _ClassVar[int]
+    actor_roles: _containers.RepeatedScalarFieldContainer[str]
+    actors: _containers.RepeatedScalarFieldContainer[str]
+    author: str
+    exact: bool
+    kinds: KindNames
+    viewers: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, author: _Optional[str] = ..., actors: _Optional[_Iterable[str]] = ..., actor_roles: _Optional[_Iterable[str]] = ..., viewers: _Optional[_Iterable[str]] = ..., kinds: _Optional[_Union[KindNames, _Mapping]] = ..., exact: bool = ...) -> None: ...
+
+class FanoutResponse(_message.Message):
+    __slots__ = ["degraded", "dropped"]
+    DEGRADED_FIELD_NUMBER: _ClassVar[int]
+    DROPPED_FIELD_NUMBER: _ClassVar[int]
+    degraded: _containers.RepeatedCompositeFieldContainer[Degraded]
+    dropped: _containers.RepeatedCompositeFieldContainer[DroppedViewer]
+    def __init__(self, dropped: _Optional[_Iterable[_Union[DroppedViewer, _Mapping]]] = ..., degraded: _Optional[_Iterable[_Union[Degraded, _Mapping]]] = ...) -> None: ...
 
 class FilterRequest(_message.Message):
     __slots__ = ["actor_posts", "actor_roles", "actors", "annotate", "answer", "authors", "exact", "facets", "kinds", "limit", "lists", "posts", "record_seen", "related", "related_posts", "viewer"]

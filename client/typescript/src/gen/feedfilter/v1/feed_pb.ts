@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file feedfilter/v1/feed.proto.
  */
 export const file_feedfilter_v1_feed: GenFile = /*@__PURE__*/
-  fileDesc("ChhmZWVkZmlsdGVyL3YxL2ZlZWQucHJvdG8SDWZlZWRmaWx0ZXIudjEi6wIKDUZpbHRlclJlcXVlc3QSDgoGdmlld2VyGAEgASgJEg0KBXBvc3RzGAIgAygJEg8KB2F1dGhvcnMYAyADKAkSDgoGYWN0b3JzGAQgAygJEhMKC2FjdG9yX3Bvc3RzGAUgAygNEicKBWtpbmRzGAYgASgLMhguZmVlZGZpbHRlci52MS5LaW5kTmFtZXMSEAoIYW5ub3RhdGUYByADKAkSDQoFbGltaXQYCCABKA0SEwoLcmVjb3JkX3NlZW4YCSABKAgSDQoFZXhhY3QYCiABKAgSJQoGYW5zd2VyGAsgASgOMhUuZmVlZGZpbHRlci52MS5BbnN3ZXISJAoGZmFjZXRzGAwgAygLMhQuZmVlZGZpbHRlci52MS5GYWNldBITCgthY3Rvcl9yb2xlcxgNIAMoCRIPCgdyZWxhdGVkGA4gAygJEhUKDXJlbGF0ZWRfcG9zdHMYECADKA0SDQoFbGlzdHMYDyADKAkiMQoFRmFjZXQSDAoEbmFtZRgBIAEoCRILCgNpZHMYAiADKAkSDQoFcG9zdHMYAyADKA0iGgoJS2luZE5hbWVzEg0KBW5hbWVzGAEgAygJIq0BCg5GaWx0ZXJSZXNwb25zZRIMCgRrZXB0GAEgAygNEicKB2Ryb3BwZWQYAiADKAsyFi5mZWVkZmlsdGVyLnYxLkRyb3BwZWQSKwoJYW5ub3RhdGVkGAMgAygLMhguZmVlZGZpbHRlci52MS5Bbm5vdGF0ZWQSDAoEbmV4dBgEIAEoDRIpCghkZWdyYWRlZBgFIAMoCzIXLmZlZWRmaWx0ZXIudjEuRGVncmFkZWQiaAoHRHJvcHBlZBINCgVpbmRleBgBIAEoDRIMCgRraW5kGAIgASgJEg0KBWFjdG9yGAMgASgJEhMKC3VuY29uZmlybWVkGAQgASgIEg4KBnRhcmdldBgFIAEoCRIMCgRsaXN0GAYgASgJIigKCUFubm90YXRlZBIMCgRraW5kGAEgASgJEg0KBXBvc3RzGAIgAygNIigKCERlZ3JhZGVkEgwKBGtpbmQYASABKAkSDgoGcmVhc29uGAIgASgJIlIKDkV4cGxhaW5SZXF1ZXN0Eg4KBnZpZXdlchgBIAEoCRIhCgRwb3N0GAIgASgLMhMuZmVlZGZpbHRlci52MS5Qb3N0Eg0KBWxpc3RzGAMgAygJIn4KBFBvc3QSCgoCaWQYASABKAkSDgoGYXV0aG9yGAIgASgJEg4KBmFjdG9ycxgDIAMoCRIkCgZmYWNldHMYBCADKAsyFC5mZWVkZmlsdGVyLnYxLkZhY2V0EhMKC2FjdG9yX3JvbGVzGAUgAygJEg8KB3JlbGF0ZWQYBiADKAkimAEKD0V4cGxhaW5SZXNwb25zZRIPCgdkcm9wcGVkGAEgASgIEiYKB3JlYXNvbnMYAiADKAsyFS5mZWVkZmlsdGVyLnYxLlJlYXNvbhIhCgRwYWdlGAMgASgLMhMuZmVlZGZpbHRlci52MS5QYWdlEikKCGRlZ3JhZGVkGAQgAygLMhcuZmVlZGZpbHRlci52MS5EZWdyYWRlZCL0AQoGUmVhc29uEgwKBGtpbmQYASABKAkSDgoGZWZmZWN0GAIgASgJEg0KBWFjdG9yGAMgASgJEhEKCWRpcmVjdGlvbhgEIAEoCRIRCgljZXJ0YWludHkYBSABKAkSKQoFc2luY2UYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKBXVudGlsGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBINCgVwYXJ0cxgIIAMoCRIOCgZ0YXJnZXQYCSABKAkSFAoMb3ZlcnJ1bGVkX2J5GAogASgJEgwKBGxpc3QYCyABKAkiYgoEUGFnZRIOCgZudW1iZXIYASABKA0SEAoIc2VxdWVuY2UYAiABKAQSDAoEa2V5cxgDIAEoBBINCgVieXRlcxgEIAEoBBIbChNmYWxzZV9wb3NpdGl2ZV9yYXRlGAUgASgBKkUKBkFuc3dlchIWChJBTlNXRVJfVU5TUEVDSUZJRUQQABIPCgtBTlNXRVJfS0VQVBABEhIKDkFOU1dFUl9EUk9QUEVEEAIyngEKC0ZlZWRTZXJ2aWNlEkUKBkZpbHRlchIcLmZlZWRmaWx0ZXIudjEuRmlsdGVyUmVxdWVzdBodLmZlZWRmaWx0ZXIudjEuRmlsdGVyUmVzcG9uc2USSAoHRXhwbGFpbhIdLmZlZWRmaWx0ZXIudjEuRXhwbGFpblJlcXVlc3QaHi5mZWVkZmlsdGVyLnYxLkV4cGxhaW5SZXNwb25zZUJDWkFnaXRodWIuY29tL2ZlZWRmaWx0ZXIvZmVlZGZpbHRlci9wcm90by9mZWVkZmlsdGVyL3YxO2ZlZWRmaWx0ZXJ2MWIGcHJvdG8z", [file_google_protobuf_timestamp]);
+  fileDesc("ChhmZWVkZmlsdGVyL3YxL2ZlZWQucHJvdG8SDWZlZWRmaWx0ZXIudjEi6wIKDUZpbHRlclJlcXVlc3QSDgoGdmlld2VyGAEgASgJEg0KBXBvc3RzGAIgAygJEg8KB2F1dGhvcnMYAyADKAkSDgoGYWN0b3JzGAQgAygJEhMKC2FjdG9yX3Bvc3RzGAUgAygNEicKBWtpbmRzGAYgASgLMhguZmVlZGZpbHRlci52MS5LaW5kTmFtZXMSEAoIYW5ub3RhdGUYByADKAkSDQoFbGltaXQYCCABKA0SEwoLcmVjb3JkX3NlZW4YCSABKAgSDQoFZXhhY3QYCiABKAgSJQoGYW5zd2VyGAsgASgOMhUuZmVlZGZpbHRlci52MS5BbnN3ZXISJAoGZmFjZXRzGAwgAygLMhQuZmVlZGZpbHRlci52MS5GYWNldBITCgthY3Rvcl9yb2xlcxgNIAMoCRIPCgdyZWxhdGVkGA4gAygJEhUKDXJlbGF0ZWRfcG9zdHMYECADKA0SDQoFbGlzdHMYDyADKAkiMQoFRmFjZXQSDAoEbmFtZRgBIAEoCRILCgNpZHMYAiADKAkSDQoFcG9zdHMYAyADKA0iGgoJS2luZE5hbWVzEg0KBW5hbWVzGAEgAygJIq0BCg5GaWx0ZXJSZXNwb25zZRIMCgRrZXB0GAEgAygNEicKB2Ryb3BwZWQYAiADKAsyFi5mZWVkZmlsdGVyLnYxLkRyb3BwZWQSKwoJYW5ub3RhdGVkGAMgAygLMhguZmVlZGZpbHRlci52MS5Bbm5vdGF0ZWQSDAoEbmV4dBgEIAEoDRIpCghkZWdyYWRlZBgFIAMoCzIXLmZlZWRmaWx0ZXIudjEuRGVncmFkZWQiaAoHRHJvcHBlZBINCgVpbmRleBgBIAEoDRIMCgRraW5kGAIgASgJEg0KBWFjdG9yGAMgASgJEhMKC3VuY29uZmlybWVkGAQgASgIEg4KBnRhcmdldBgFIAEoCRIMCgRsaXN0GAYgASgJIigKCUFubm90YXRlZBIMCgRraW5kGAEgASgJEg0KBXBvc3RzGAIgAygNIigKCERlZ3JhZGVkEgwKBGtpbmQYASABKAkSDgoGcmVhc29uGAIgASgJIlIKDkV4cGxhaW5SZXF1ZXN0Eg4KBnZpZXdlchgBIAEoCRIhCgRwb3N0GAIgASgLMhMuZmVlZGZpbHRlci52MS5Qb3N0Eg0KBWxpc3RzGAMgAygJIn4KBFBvc3QSCgoCaWQYASABKAkSDgoGYXV0aG9yGAIgASgJEg4KBmFjdG9ycxgDIAMoCRIkCgZmYWNldHMYBCADKAsyFC5mZWVkZmlsdGVyLnYxLkZhY2V0EhMKC2FjdG9yX3JvbGVzGAUgAygJEg8KB3JlbGF0ZWQYBiADKAkimAEKD0V4cGxhaW5SZXNwb25zZRIPCgdkcm9wcGVkGAEgASgIEiYKB3JlYXNvbnMYAiADKAsyFS5mZWVkZmlsdGVyLnYxLlJlYXNvbhIhCgRwYWdlGAMgASgLMhMuZmVlZGZpbHRlci52MS5QYWdlEikKCGRlZ3JhZGVkGAQgAygLMhcuZmVlZGZpbHRlci52MS5EZWdyYWRlZCL0AQoGUmVhc29uEgwKBGtpbmQYASABKAkSDgoGZWZmZWN0GAIgASgJEg0KBWFjdG9yGAMgASgJEhEKCWRpcmVjdGlvbhgEIAEoCRIRCgljZXJ0YWludHkYBSABKAkSKQoFc2luY2UYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKBXVudGlsGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBINCgVwYXJ0cxgIIAMoCRIOCgZ0YXJnZXQYCSABKAkSFAoMb3ZlcnJ1bGVkX2J5GAogASgJEgwKBGxpc3QYCyABKAkijQEKDUZhbm91dFJlcXVlc3QSDgoGYXV0aG9yGAEgASgJEg4KBmFjdG9ycxgCIAMoCRITCgthY3Rvcl9yb2xlcxgDIAMoCRIPCgd2aWV3ZXJzGAQgAygJEicKBWtpbmRzGAUgASgLMhguZmVlZGZpbHRlci52MS5LaW5kTmFtZXMSDQoFZXhhY3QYBiABKAgiagoORmFub3V0UmVzcG9uc2USLQoHZHJvcHBlZBgBIAMoCzIcLmZlZWRmaWx0ZXIudjEuRHJvcHBlZFZpZXdlchIpCghkZWdyYWRlZBgCIAMoCzIXLmZlZWRmaWx0ZXIudjEuRGVncmFkZWQiOwoNRHJvcHBlZFZpZXdlchINCgVpbmRleBgBIAEoDRIMCgRraW5kGAIgASgJEg0KBWFjdG9yGAMgASgJImIKBFBhZ2USDgoGbnVtYmVyGAEgASgNEhAKCHNlcXVlbmNlGAIgASgEEgwKBGtleXMYAyABKAQSDQoFYnl0ZXMYBCABKAQSGwoTZmFsc2VfcG9zaXRpdmVfcmF0ZRgFIAEoASpFCgZBbnN3ZXISFgoSQU5TV0VSX1VOU1BFQ0lGSUVEEAASDwoLQU5TV0VSX0tFUFQQARISCg5BTlNXRVJfRFJPUFBFRBACMuUBCgtGZWVkU2VydmljZRJFCgZGaWx0ZXISHC5mZWVkZmlsdGVyLnYxLkZpbHRlclJlcXVlc3QaHS5mZWVkZmlsdGVyLnYxLkZpbHRlclJlc3BvbnNlEkgKB0V4cGxhaW4SHS5mZWVkZmlsdGVyLnYxLkV4cGxhaW5SZXF1ZXN0Gh4uZmVlZGZpbHRlci52MS5FeHBsYWluUmVzcG9uc2USRQoGRmFub3V0EhwuZmVlZGZpbHRlci52MS5GYW5vdXRSZXF1ZXN0Gh0uZmVlZGZpbHRlci52MS5GYW5vdXRSZXNwb25zZUJDWkFnaXRodWIuY29tL2ZlZWRmaWx0ZXIvZmVlZGZpbHRlci9wcm90by9mZWVkZmlsdGVyL3YxO2ZlZWRmaWx0ZXJ2MWIGcHJvdG8z", [file_google_protobuf_timestamp]);
 
 /**
  * FilterRequest holds the candidates in columns: candidate i is the post posts[i] by authors[i]. A
@@ -590,6 +590,126 @@ export const ReasonSchema: GenMessage<Reason> = /*@__PURE__*/
   messageDesc(file_feedfilter_v1_feed, 10);
 
 /**
+ * FanoutRequest asks which viewers must not get a new post.
+ *
+ * @generated from message feedfilter.v1.FanoutRequest
+ */
+export type FanoutRequest = Message<"feedfilter.v1.FanoutRequest"> & {
+  /**
+   * The post's author.
+   *
+   * @generated from field: string author = 1;
+   */
+  author: string;
+
+  /**
+   * Other users on the post. Up to 100.
+   *
+   * @generated from field: repeated string actors = 2;
+   */
+  actors: string[];
+
+  /**
+   * What each of `actors` did; "" if unknown. Empty: no role is known.
+   *
+   * @generated from field: repeated string actor_roles = 3;
+   */
+  actorRoles: string[];
+
+  /**
+   * The users who would get the post. Up to 10,000.
+   *
+   * @generated from field: repeated string viewers = 4;
+   */
+  viewers: string[];
+
+  /**
+   * The kinds to check, in this order. Not set: every kind that drops or keeps, and is two-way or
+   * has fanout. Set, without names: none.
+   *
+   * @generated from field: feedfilter.v1.KindNames kinds = 5;
+   */
+  kinds?: KindNames | undefined;
+
+  /**
+   * Confirms each hit of the filter in the ledger.
+   *
+   * @generated from field: bool exact = 6;
+   */
+  exact: boolean;
+};
+
+/**
+ * Describes the message feedfilter.v1.FanoutRequest.
+ * Use `create(FanoutRequestSchema)` to create a new message.
+ */
+export const FanoutRequestSchema: GenMessage<FanoutRequest> = /*@__PURE__*/
+  messageDesc(file_feedfilter_v1_feed, 11);
+
+/**
+ * FanoutResponse names viewers by their index in the request.
+ *
+ * @generated from message feedfilter.v1.FanoutResponse
+ */
+export type FanoutResponse = Message<"feedfilter.v1.FanoutResponse"> & {
+  /**
+   * The viewers who must not get the post, ascending.
+   *
+   * @generated from field: repeated feedfilter.v1.DroppedViewer dropped = 1;
+   */
+  dropped: DroppedViewer[];
+
+  /**
+   * The kinds that keep, and could not be confirmed.
+   *
+   * @generated from field: repeated feedfilter.v1.Degraded degraded = 2;
+   */
+  degraded: Degraded[];
+};
+
+/**
+ * Describes the message feedfilter.v1.FanoutResponse.
+ * Use `create(FanoutResponseSchema)` to create a new message.
+ */
+export const FanoutResponseSchema: GenMessage<FanoutResponse> = /*@__PURE__*/
+  messageDesc(file_feedfilter_v1_feed, 12);
+
+/**
+ * DroppedViewer is a viewer who must not get a post, with the first reason found.
+ *
+ * @generated from message feedfilter.v1.DroppedViewer
+ */
+export type DroppedViewer = Message<"feedfilter.v1.DroppedViewer"> & {
+  /**
+   * The viewer.
+   *
+   * @generated from field: uint32 index = 1;
+   */
+  index: number;
+
+  /**
+   * The kind that drops the post for the viewer.
+   *
+   * @generated from field: string kind = 2;
+   */
+  kind: string;
+
+  /**
+   * The author or actor.
+   *
+   * @generated from field: string actor = 3;
+   */
+  actor: string;
+};
+
+/**
+ * Describes the message feedfilter.v1.DroppedViewer.
+ * Use `create(DroppedViewerSchema)` to create a new message.
+ */
+export const DroppedViewerSchema: GenMessage<DroppedViewer> = /*@__PURE__*/
+  messageDesc(file_feedfilter_v1_feed, 13);
+
+/**
  * Page describes a page of the filter.
  *
  * @generated from message feedfilter.v1.Page
@@ -636,7 +756,7 @@ export type Page = Message<"feedfilter.v1.Page"> & {
  * Use `create(PageSchema)` to create a new message.
  */
 export const PageSchema: GenMessage<Page> = /*@__PURE__*/
-  messageDesc(file_feedfilter_v1_feed, 11);
+  messageDesc(file_feedfilter_v1_feed, 14);
 
 /**
  * Answer says what an answer to Filter lists.
@@ -698,6 +818,16 @@ export const FeedService: GenService<{
     methodKind: "unary";
     input: typeof ExplainRequestSchema;
     output: typeof ExplainResponseSchema;
+  },
+  /**
+   * Fanout says which viewers must not get a new post, like POST /v1/fanout/filter.
+   *
+   * @generated from rpc feedfilter.v1.FeedService.Fanout
+   */
+  fanout: {
+    methodKind: "unary";
+    input: typeof FanoutRequestSchema;
+    output: typeof FanoutResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_feedfilter_v1_feed, 0);

@@ -1,0 +1,179 @@
+package feed_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/feed"
+)
+
+// fanoutKinds are kinds that can be checked when a post is fanned out, and some that cannot.
+func fanoutKinds(t *testing.T) *activity.Kinds {
+	t.Helper()
+	kinds, err := activity.NewKinds(append(activity.BuiltinKinds().All(),
+		activity.Kind{Name: "mute", Plural: "mutes", Target: activity.User, Effect: activity.Drop, Fanout: true},
+		activity.Kind{Name: "no-repost", Plural: "no-reposts", Target: activity.User, Effect: activity.Drop, Fanout: true, Roles: []string{"repost"}},
+		activity.Kind{Name: "snub", Plural: "snubs", Target: activity.User, Effect: activity.Drop},
+		activity.Kind{Name: "follow", Plural: "follows", Target: activity.User, Effect: activity.Keep, Over: []string{"mute"}, Fanout: true},
+	)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kinds
+}
+
+func fanOut(t *testing.T, a activity.Activities, req feed.FanoutRequest) feed.FanoutAnswer {
+	t.Helper()
+	answer, err := feed.Fanout(t.Context(), a, req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer
+}
+
+// TestFanoutIsFilter: for each viewer a fan-out says what a feed with the same kinds says, whatever
+// users did and undid.
+func TestFanoutIsFilter(t *testing.T) {
+	r := openWith(t, activity.Config{Kinds: fanoutKinds(t), FalsePositiveRate: 1e-8, MaxSharedKeys: 16})
+	rng := rand.New(rand.NewPCG(1, 2))
+	user := func() string { return fmt.Sprint("u", rng.IntN(40)) }
+	kinds := []string{"block", "mute", "no-repost", "follow"}
+	var viewers []string
+	for i := range 40 {
+		viewers = append(viewers, fmt.Sprint("u", i))
+	}
+	dropped := make(map[string]int)
+	for range 40 {
+		var batch []activity.Activity
+		for range 30 {
+			a := activity.Activity{User: user(), Kind: append(kinds, "snub")[rng.IntN(5)], Target: user(), Remove: rng.IntN(4) == 0}
+			if a.User != a.Target {
+				batch = append(batch, a)
+			}
+		}
+		if _, err := r.Record(t.Context(), batch); err != nil {
+			t.Fatal(err)
+		}
+		req := feed.FanoutRequest{Author: user(), Viewers: viewers, Exact: rng.IntN(2) == 0}
+		for range rng.IntN(4) {
+			req.Actors = append(req.Actors, user())
+			req.Roles = append(req.Roles, []string{"repost", "mention", "", "author"}[rng.IntN(4)])
+		}
+		var want []feed.FanoutDropped
+		for at, viewer := range viewers {
+			post := feed.Post{ID: "p", Author: req.Author, Actors: req.Actors, Roles: req.Roles}
+			for _, d := range filter(t, r, feed.Request{Viewer: viewer, Posts: []feed.Post{post}, Kinds: kinds, Exact: req.Exact}).Dropped {
+				want = append(want, feed.FanoutDropped{At: at, Kind: d.Kind, Actor: d.Actor})
+				dropped[d.Kind]++
+			}
+		}
+		if got := fanOut(t, r, req); !reflect.DeepEqual(got.Dropped, want) || len(got.Degraded) > 0 {
+			t.Fatalf("%+v:\ndropped %v\nwant    %v", req, got.Dropped, want)
+		}
+	}
+	if min(dropped["block"], dropped["mute"], dropped["no-repost"]) < 20 {
+		t.Errorf("dropped %v, want more", dropped)
+	}
+}
+
+// TestFanoutPlain: without a ledger a fan-out works, too.
+func TestFanoutPlain(t *testing.T) {
+	kinds, err := activity.NewKinds(activity.Kind{Name: "mute", Plural: "mutes", Target: activity.User, Effect: activity.Drop, Fanout: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := activity.OpenPlain(t.Context(), activity.PlainConfig{Store: &favfilter.Memory{}, Kinds: kinds})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	if _, err := p.Record(t.Context(), []activity.Activity{{User: "1", Kind: "mute", Target: "2"}, {User: "2", Kind: "mute", Target: "3"}}); err != nil {
+		t.Fatal(err)
+	}
+	req := feed.FanoutRequest{Author: "2", Viewers: []string{"3", "1", "4"}}
+	want := []feed.FanoutDropped{{At: 1, Kind: "mute", Actor: "2"}}
+	if got := fanOut(t, p, req); !reflect.DeepEqual(got.Dropped, want) {
+		t.Errorf("dropped %v", got.Dropped)
+	}
+	if _, err := p.Record(t.Context(), []activity.Activity{{User: "1", Kind: "mute", Target: "2", Remove: true}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := fanOut(t, p, req); len(got.Dropped) > 0 {
+		t.Errorf("then dropped %v", got.Dropped)
+	}
+	req.Exact = true
+	var noLedger *activity.NoLedgerError
+	if _, err := feed.Fanout(t.Context(), p, req); !errors.As(err, &noLedger) {
+		t.Errorf("exact: %v", err)
+	}
+}
+
+// TestFanoutConfirms: an exact fan-out drops nobody by a false positive, and a kind that keeps by a
+// false positive keeps nothing.
+func TestFanoutConfirms(t *testing.T) {
+	var down *deafLedger
+	s := newSampled(t, activity.Config{Kinds: fanoutKinds(t)}, func(l *ledger.Ledger) activity.Ledger {
+		down = &deafLedger{Ledger: l}
+		return down
+	})
+	record(t, s.Recorder, "1 mute 2", "3 mute 2", "3 follow 2", "2 block 5", "6 block 2")
+	s.tamper(t, nil, []string{"2 mute-of 4", "2 follow-of 1"})
+	viewers := []string{"1", "2", "3", "4", "5", "6", "7"}
+	ats := func(a feed.FanoutAnswer) (all []int) {
+		for _, d := range a.Dropped {
+			all = append(all, d.At)
+		}
+		return all
+	}
+	req := feed.FanoutRequest{Author: "2", Viewers: viewers}
+	if got := ats(fanOut(t, s.Recorder, req)); !slices.Equal(got, []int{0, 3, 4, 5}) {
+		t.Errorf("dropped %v", got)
+	}
+	req.Exact = true
+	if got := ats(fanOut(t, s.Recorder, req)); !slices.Equal(got, []int{0, 4, 5}) {
+		t.Errorf("exact: dropped %v", got)
+	}
+	down.deaf = true
+	if _, err := feed.Fanout(t.Context(), s.Recorder, req); err == nil {
+		t.Error("an exact fan-out is answered without the ledger")
+	}
+	req.Exact = false
+	got := fanOut(t, s.Recorder, req)
+	if !slices.Equal(ats(got), []int{0, 2, 3, 4, 5}) || len(got.Degraded) != 1 || got.Degraded[0].Kind != "follow" {
+		t.Errorf("without the ledger: %+v", got)
+	}
+}
+
+func TestInvalidFanout(t *testing.T) {
+	r := openWith(t, activity.Config{Kinds: fanoutKinds(t)})
+	for _, c := range []struct {
+		req         feed.FanoutRequest
+		code, field string
+	}{
+		{feed.FanoutRequest{Viewers: []string{"1"}}, "invalid_id", "author"},
+		{feed.FanoutRequest{Author: "2", Viewers: []string{"1", ""}}, "invalid_id", "viewers[1]"},
+		{feed.FanoutRequest{Author: "2", Actors: []string{"\n"}}, "invalid_id", "actors[0]"},
+		{feed.FanoutRequest{Author: "2", Actors: []string{"3"}, Roles: []string{"X"}}, "out_of_range", "actors[0].role"},
+		{feed.FanoutRequest{Author: "2", Actors: slices.Repeat([]string{"3"}, 101)}, "too_many_ids", "actors"},
+		{feed.FanoutRequest{Author: "2", Viewers: slices.Repeat([]string{"3"}, feed.MaxViewers+1)}, "out_of_range", "viewers"},
+		{feed.FanoutRequest{Author: "2", Kinds: []string{"block", "snub"}}, "unsupported_op", "kinds[1]"},
+		{feed.FanoutRequest{Author: "2", Kinds: []string{"like"}}, "wrong_effect", "kinds[0]"},
+		{feed.FanoutRequest{Author: "2", Kinds: []string{"x"}}, "unknown_kind", "kinds[0]"},
+		{feed.FanoutRequest{Author: "2", Kinds: []string{"mute", "mute"}}, "out_of_range", "kinds[1]"},
+	} {
+		_, err := feed.Fanout(t.Context(), r, c.req)
+		if invalid, ok := errors.AsType[*activity.InvalidError](err); !ok || invalid.Code != c.code || invalid.Field != c.field {
+			t.Errorf("%v, want %s of %s", err, c.code, c.field)
+		}
+	}
+	if a := fanOut(t, r, feed.FanoutRequest{Author: "2", Viewers: slices.Repeat([]string{"3"}, feed.MaxViewers)}); len(a.Dropped) > 0 {
+		t.Errorf("dropped %v", a.Dropped)
+	}
+}
