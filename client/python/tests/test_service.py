@@ -23,6 +23,7 @@ from feedfilter import (
     Actor,
     Client,
     Dropped,
+    DroppedViewer,
     Error,
     InvalidRequestError,
     LimitReachedError,
@@ -216,6 +217,21 @@ def test_lists(client: Client, uid: UID) -> None:
     [reason] = client.explain(me, posts[1], lists=(one, other)).reasons
     assert (reason.kind, reason.list) == ("hide", other)
     assert not client.explain(me, posts[1]).dropped
+
+
+def test_fanout(client: Client, uid: UID) -> None:
+    author, other, viewers = uid("author"), uid("other"), [uid(f"v{i}") for i in range(4)]
+    assert client.record(viewers[1], BLOCKS, author) and client.record(other, BLOCKS, viewers[3])
+    got = client.fanout(author, viewers, actors=[Actor(other, "repost")], exact=True)
+    assert got.dropped == [
+        DroppedViewer(viewers[1], "block", author),
+        DroppedViewer(viewers[3], "block", other),
+    ]
+    assert client.fanout(author, viewers[2:], kinds=["block"]).dropped == []
+    assert client.fanout(author, viewers, kinds=[]).dropped == [] and not got.degraded
+    with pytest.raises(InvalidRequestError) as refused:
+        client.fanout(author, viewers, kinds=["hide"])
+    assert (refused.value.code, refused.value.field) == ("unsupported_op", "kinds[0]")
 
 
 def test_facets(client: Client, uid: UID) -> None:

@@ -8,11 +8,11 @@ import { ActivityService, Op, type RecordRequestSchema } from "./gen/feedfilter/
 import { FeedService } from "./gen/feedfilter/v1/feed_pb.js";
 import type { components, paths } from "./gen/openapi.js";
 import { LostError } from "./http.js";
-import { batchOf, explanationOf, itemOf, resultOf, stamp } from "./messages.js";
+import { batchOf, explanationOf, fanoutOf, itemOf, resultOf, stamp } from "./messages.js";
 import { checkTexts } from "./texts.js";
 import type {
-  Activity, CallOptions, Explanation, Feed, FilterRequest, Item, Kind, KindInfo, Options, Pages, Plural, Post, Preview,
-  Readiness, Result, Stats,
+  Activity, CallOptions, Explanation, Fanout, FanoutRequest, Feed, FilterRequest, Item, Kind, KindInfo, Options, Pages,
+  Plural, Post, Preview, Readiness, Result, Stats,
 } from "./types.js";
 
 /** The answer of a route that only the JSON API has. */
@@ -69,6 +69,16 @@ export class FeedFilter {
       actorRoles: actors.some(roleOf) ? actors.map(roleOf) : [], related: related.slice(),
     } };
     return this.#unary(FeedService.method.explain, request, explanationOf, options);
+  }
+
+  /** Returns which viewers must not get a new post, for apps that write posts into feeds. */
+  fanout(request: FanoutRequest, options?: CallOptions): Promise<Fanout> {
+    const { author, viewers, actors = [], kinds, exact = false } = request;
+    const message = {
+      author, viewers: viewers.slice(), actors: [...actors].map(idOf), exact,
+      actorRoles: actors.some(roleOf) ? actors.map(roleOf) : [], ...(kinds && { kinds: { names: kinds.slice() } }),
+    };
+    return this.#unary(FeedService.method.fanout, message, (m) => fanoutOf(viewers, m), options);
   }
 
   /**

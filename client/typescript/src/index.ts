@@ -3,6 +3,6 @@ export { FeedFilter } from "./client.js";
 export { FeedFilterError, type ClientCode, type ServiceCode } from "./errors.js";
 export type { TLSOptions } from "./http.js";
 export type {
-  Activity, Actor, CallOptions, Degraded, Dropped, Explanation, Feed, FilterRequest, Item, Kind, KindInfo, Options, Pages, Plural,
+  Activity, Actor, CallOptions, Degraded, Dropped, Explanation, Fanout, FanoutRequest, Feed, FilterRequest, Item, Kind, KindInfo, Options, Pages, Plural,
   Post, Preview, Readiness, Reason, Result, Stats,
 } from "./types.js";

@@ -2,11 +2,11 @@
 import { create, fromBinary } from "@bufbuild/protobuf";
 import { base64Decode } from "@bufbuild/protobuf/wire";
 import { timestampFromDate, type Timestamp } from "@bufbuild/protobuf/wkt";
-import { FeedFilterError } from "./errors.js";
+import { FeedFilterError, unexpected } from "./errors.js";
 import * as activities from "./gen/feedfilter/v1/activity_pb.js";
 import { ErrorDetailSchema, type ErrorDetail } from "./gen/feedfilter/v1/error_pb.js";
-import type { Degraded as DegradedMessage, ExplainResponse } from "./gen/feedfilter/v1/feed_pb.js";
-import type { Activity, Degraded, Explanation, Item, Reason, Result } from "./types.js";
+import type { Degraded as DegradedMessage, ExplainResponse, FanoutResponse } from "./gen/feedfilter/v1/feed_pb.js";
+import type { Activity, Degraded, Explanation, Fanout, Item, Reason, Result } from "./types.js";
 
 /** Returns a time as a message. */
 export function stamp(date: Date | undefined): Timestamp | undefined {
@@ -23,6 +23,14 @@ function dateOf(time: Timestamp | undefined): Date | undefined {
 
 export function degradedOf(all: readonly DegradedMessage[]): Degraded[] {
   return all.map(({ kind, reason }) => ({ kind, reason }));
+}
+
+export function fanoutOf(viewers: readonly string[], m: FanoutResponse): Fanout {
+  if (m.dropped.some(({ index }) => index >= viewers.length)) throw unexpected(200, "it does not fit the request");
+  return {
+    dropped: m.dropped.map(({ index, kind, actor }) => ({ viewer: viewers[index]!, kind, actor })),
+    degraded: degradedOf(m.degraded),
+  };
 }
 
 export function explanationOf(m: ExplainResponse): Explanation {

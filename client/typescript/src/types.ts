@@ -170,6 +170,30 @@ export interface Reason {
   list: string | undefined;
 }
 
+/** Asks which of `viewers` must not get a new post. */
+export interface FanoutRequest {
+  author: string;
+  /** Up to 10,000 users who would get the post. */
+  viewers: readonly string[];
+  /** Up to 100 other users on the post. */
+  actors?: readonly (string | Actor)[] | undefined;
+  /**
+   * The kinds to check, in this order. Default: every kind of users that drops or keeps, and is
+   * two-way or has fanout. []: none.
+   */
+  kinds?: readonly Kind[] | undefined;
+  /** Lets the ledger confirm what the filter reports. */
+  exact?: boolean | undefined;
+}
+
+/** The viewers who must not get a new post. All others may. */
+export interface Fanout {
+  /** In the order of the request, each with the first reason. */
+  dropped: { viewer: string; kind: Kind; actor: string }[];
+  /** The kinds that keep posts and could not be confirmed. */
+  degraded: Degraded[];
+}
+
 /** One activity of a list. Times have milliseconds. */
 export interface Item {
   target: string;

@@ -123,6 +123,21 @@ test("lists", async (t) => {
   await assert.rejects(ff.filter({ viewer: me, posts, lists: [one, one] }), { code: "out_of_range", field: "lists[1]" });
 });
 
+test("fan-out", async (t) => {
+  const ff = client(t);
+  const [author, other, one, two, three] = [newUser(), newUser(), newUser(), newUser(), newUser()];
+  await ff.record(one, "blocks", author);
+  await ff.record(other, "blocks", three);
+  const viewers = [one, two, three];
+  const actors = [{ id: other, role: "repost" }];
+  assert.deepEqual(await ff.fanout({ author, viewers, actors, exact: true }), {
+    dropped: [{ viewer: one, kind: "block", actor: author }, { viewer: three, kind: "block", actor: other }], degraded: [],
+  });
+  assert.deepEqual((await ff.fanout({ author, viewers, kinds: [] })).dropped, []);
+  await assert.rejects(ff.fanout({ author, viewers, kinds: ["hide"] }), { code: "unsupported_op", field: "kinds[0]" });
+  await assert.rejects(ff.fanout({ author, viewers: ["💡"[0]] }), { code: "invalid_id" });
+});
+
 test("facets", async (t) => {
   const ff = client(t);
   const [me, domain] = [newUser(), newUser()];

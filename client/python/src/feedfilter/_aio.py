@@ -25,7 +25,9 @@ from ._types import (
     ADD,
     REMOVE,
     Activity,
+    Actor,
     Explanation,
+    Fanout,
     Feed,
     Item,
     Kind,
@@ -116,6 +118,19 @@ class AsyncClient:
         See Client.explain.
         """
         return await self._run(self._core.explain(viewer, post, lists), timeout)
+
+    async def fanout(
+        self,
+        author: str,
+        viewers: Sequence[str],
+        *,
+        actors: Sequence[Union[str, Actor]] = (),
+        kinds: Optional[Sequence[str]] = None,
+        exact: bool = False,
+        timeout: Optional[float] = None,
+    ) -> Fanout:
+        """Return which viewers must not get a new post. See Client.fanout."""
+        return await self._run(self._core.fanout(author, viewers, actors, kinds, exact), timeout)
 
     # Activities.
 

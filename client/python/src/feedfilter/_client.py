@@ -5,7 +5,7 @@ import ssl
 import time
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Type, TypeVar
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Type, TypeVar, Union
 
 import httpx
 
@@ -14,7 +14,9 @@ from ._types import (
     ADD,
     REMOVE,
     Activity,
+    Actor,
     Explanation,
+    Fanout,
     Feed,
     Item,
     Kind,
@@ -149,6 +151,29 @@ class Client:
             timeout: Replaces the client's, in seconds.
         """
         return self._run(self._core.explain(viewer, post, lists), timeout)
+
+    def fanout(
+        self,
+        author: str,
+        viewers: Sequence[str],
+        *,
+        actors: Sequence[Union[str, Actor]] = (),
+        kinds: Optional[Sequence[str]] = None,
+        exact: bool = False,
+        timeout: Optional[float] = None,
+    ) -> Fanout:
+        """Return which viewers must not get a new post, for apps that write posts into feeds.
+
+        Args:
+            author: The id of the post's author.
+            viewers: Up to 10,000 ids of users who would get the post.
+            actors: Up to 100 other users on the post: ids, or Actors with a role.
+            kinds: The names of the kinds to check, in this order. None: every kind of users that
+                drops or keeps, and is two-way or has fanout. Empty: none.
+            exact: Let the ledger confirm what the filter reports.
+            timeout: Replaces the client's, in seconds.
+        """
+        return self._run(self._core.fanout(author, viewers, actors, kinds, exact), timeout)
 
     # Activities.
 

@@ -46,7 +46,20 @@ from ._errors import (
     UnexpectedAnswerError,
     class_of,
 )
-from ._types import Activity, Explanation, Feed, Item, Kind, P, Post, Preview, Readiness, Result
+from ._types import (
+    Activity,
+    Actor,
+    Explanation,
+    Fanout,
+    Feed,
+    Item,
+    Kind,
+    P,
+    Post,
+    Preview,
+    Readiness,
+    Result,
+)
 from ._version import __version__
 from .v1.activity_pb2 import (
     CountRequest,
@@ -58,7 +71,7 @@ from .v1.activity_pb2 import (
     RecordResponse,
 )
 from .v1.error_pb2 import ErrorDetail
-from .v1.feed_pb2 import ExplainRequest
+from .v1.feed_pb2 import ExplainRequest, FanoutRequest
 
 T = TypeVar("T")
 
@@ -439,6 +452,32 @@ class Core:
             return wire.encoded(request)
 
         return Call(_procedure(FEED, "Explain"), content, wire.explanation_of)
+
+    def fanout(
+        self,
+        author: str,
+        viewers: Sequence[str],
+        actors: Sequence[Union[str, Actor]],
+        kinds: Optional[Sequence[str]],
+        exact: bool,
+    ) -> "Call[Fanout]":
+        def content() -> bytes:
+            ids, roles = wire.roles(wire.names("actors", actors))
+            request = FanoutRequest(
+                author=author,
+                viewers=wire.names("viewers", viewers),
+                actors=ids,
+                actor_roles=roles,
+                exact=exact,
+            )
+            if kinds is not None:
+                request.kinds.SetInParent()
+                request.kinds.names.extend(wire.names("kinds", kinds))
+            return wire.encoded(request)
+
+        return Call(
+            _procedure(FEED, "Fanout"), content, lambda text: wire.fanout_of(text, viewers)
+        )
 
     def activity(
         self, user: str, plural: str, target: str, op: str, until: object = None

@@ -193,6 +193,34 @@ class Explanation:
 
 
 @dataclass(frozen=True)
+class DroppedViewer:
+    """A viewer who must not get a new post, with the first reason.
+
+    Attributes:
+        viewer: The id of the viewer.
+        kind: The kind that drops the post for the viewer.
+        actor: The author or actor that caused it.
+    """
+
+    viewer: str
+    kind: str
+    actor: str
+
+
+@dataclass(frozen=True)
+class Fanout:
+    """The viewers who must not get a new post. All others may.
+
+    Attributes:
+        dropped: The viewers, in the order of the request.
+        degraded: The kinds that keep posts and could not be confirmed.
+    """
+
+    dropped: List[DroppedViewer]
+    degraded: List[Degraded]
+
+
+@dataclass(frozen=True)
 class Activity:
     """One activity of a batch, a stream or an export.
 
@@ -279,6 +307,7 @@ class Kind:
         most: The maximum number of keys in the window of a user. None: 10,000.
         roles: The roles of users on a post in which it looks at them. None: all.
         over: The kinds that it overrules. None: it keeps nothing.
+        fanout: True: it is checked at fan-out, although it is one-way.
     """
 
     name: str
@@ -293,6 +322,7 @@ class Kind:
     most: Optional[int] = None
     roles: Optional[Tuple[str, ...]] = None
     over: Optional[Tuple[str, ...]] = None
+    fanout: Optional[bool] = None
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,9 @@ from ._types import (
     Degraded,
     Down,
     Dropped,
+    DroppedViewer,
     Explanation,
+    Fanout,
     Feed,
     Item,
     Kind,
@@ -35,7 +37,14 @@ from .v1.activity_pb2 import (
     RecordBatchResponse,
 )
 from .v1.error_pb2 import ErrorDetail
-from .v1.feed_pb2 import ANSWER_DROPPED, ExplainResponse, Facet, FilterRequest, FilterResponse
+from .v1.feed_pb2 import (
+    ANSWER_DROPPED,
+    ExplainResponse,
+    Facet,
+    FanoutResponse,
+    FilterRequest,
+    FilterResponse,
+)
 
 T = TypeVar("T")
 N = TypeVar("N", str, Union[str, Actor])
@@ -275,6 +284,17 @@ def explanation_of(text: bytes) -> Explanation:
     )
 
 
+def fanout_of(text: bytes, viewers: Sequence[str]) -> Fanout:
+    """Return the answer to a fan-out, with the viewers of its request."""
+    answer = read(FanoutResponse(), text)
+    if any(d.index >= len(viewers) for d in answer.dropped):
+        raise OddError(f"dropped: an index beyond the {len(viewers)} viewers")
+    return Fanout(
+        [DroppedViewer(viewers[d.index], d.kind, d.actor) for d in answer.dropped],
+        degraded_of(answer.degraded),
+    )
+
+
 class Part:
     """One part of a list."""
 
@@ -426,6 +446,7 @@ def json_kinds(value: object) -> List[Kind]:
             most=may(kind, "most", int),
             roles=texts(kind, "roles"),
             over=texts(kind, "over"),
+            fanout=may(kind, "fanout", bool),
         )
         for kind in need(value, "kinds", list)
     ]
