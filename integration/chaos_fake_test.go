@@ -32,6 +32,7 @@ func TestChaosFindsFaults(t *testing.T) {
 		{"says changed", fakeBug{sayChanged: true}, "changed"},
 		{"cuts a connection", fakeBug{cut: true}, "answer"},
 		{"leaves posts out", fakeBug{leaveOut: true}, "answer"},
+		{"leaves lists out", fakeBug{noLists: true}, "lost"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -59,8 +60,8 @@ func TestChaosFindsFaults(t *testing.T) {
 
 // fakeBug selects the faults of a fakeService. A number n makes one in n operations faulty.
 type fakeBug struct {
-	loseWrite, retakeUndo, reportUndone, oneSided               int
-	answer500, bare503, degradeBlock, sayChanged, cut, leaveOut bool
+	loseWrite, retakeUndo, reportUndone, oneSided                        int
+	answer500, bare503, degradeBlock, sayChanged, cut, leaveOut, noLists bool
 }
 
 // fakeService implements the part of the API that the load uses, in memory.
@@ -191,7 +192,7 @@ func (s *fakeService) feed(r *http.Request) any {
 		if s.bug.leaveOut && s.writes > 100 && i == 0 {
 			continue
 		}
-		if reverse || has(q.Viewer, "block", p.Author) || has(q.Viewer, "hide", p.ID) {
+		if reverse || has(q.Viewer, "block", p.Author) || s.hides(q, p, has) {
 			dropped = append(dropped, map[string]string{"id": p.ID, "kind": "block"})
 			continue
 		}
@@ -201,6 +202,31 @@ func (s *fakeService) feed(r *http.Request) any {
 		degraded = append(degraded, map[string]string{"kind": "block", "reason": fmt.Sprint("no ", s.writes)})
 	}
 	return map[string]any{"posts": kept, "dropped": dropped, "degraded": degraded}
+}
+
+// hides reports whether a feed drops a post for anything but a block.
+func (s *fakeService) hides(q feedRequest, p post, has func(user, kind, target string) bool) bool {
+	for _, id := range append(p.Related, p.ID) {
+		for _, owner := range append(q.Lists, q.Viewer) {
+			if s.bug.noLists && owner != q.Viewer {
+				continue
+			}
+			if has(owner, "hide", id) {
+				return true
+			}
+		}
+	}
+	for _, domain := range p.Facets["domain"] {
+		if has(q.Viewer, "domain-mute", domain) {
+			return true
+		}
+	}
+	for _, a := range p.Actors {
+		if actor, ok := a.(map[string]any); ok && has(q.Viewer, "repost-mute", fmt.Sprint(actor["id"])) {
+			return true
+		}
+	}
+	return false
 }
 
 // TestGrown checks grown with memory that grows and memory that does not.

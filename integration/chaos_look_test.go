@@ -3,6 +3,7 @@ package integration
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 )
 
@@ -38,7 +39,7 @@ type chaosFeed struct {
 // every absence of the key. A false positive depends on the other keys of the page and on the
 // viewer's window; both last longer than an absence.
 func (m *chaosModel) newFeed(viewer, size int, rng *rand.Rand) *chaosFeed {
-	f := &chaosFeed{viewer: viewer, request: feedRequest{Viewer: m.users[viewer], Annotate: []string{"like"}}}
+	f := &chaosFeed{viewer: viewer, request: feedRequest{Viewer: m.users[viewer], Annotate: []string{"like"}, Lists: chaosLists()}}
 	specs := m.looks[viewer]
 	order := rng.Perm(len(specs))
 	m.mu.Lock()
@@ -75,10 +76,18 @@ func (f *chaosFeed) add(spec lookSpec) {
 
 // candidate returns a post that the service can drop only because of the target, and the post's id.
 func (f *chaosFeed) candidate(kind, target string) (p post, id string) {
-	if kind == "block" {
+	switch kind {
+	case "block":
 		p = post{ID: "by-" + target, Author: target}
-	} else {
+	case "domain-mute":
+		p = post{ID: "from-" + target, Author: "author-of-" + target, Facets: map[string][]string{"domain": {target}}}
+	case "repost-mute":
+		p = post{ID: "reposted-by-" + target, Author: "author-of-" + target, Actors: []any{map[string]string{"id": target, "role": "repost"}}}
+	default:
 		p = post{ID: target, Author: "author-of-" + target}
+		if kind == "hide" && strings.HasSuffix(target, "2") { // some as the original of a repost
+			p.ID, p.Related = "repost-of-"+target, []string{target}
+		}
 	}
 	return p, p.ID
 }

@@ -57,7 +57,7 @@ type source struct{ instance, life int }
 // chaosModel holds for every activity the state that the service has acknowledged. It is safe for
 // concurrent use. Only one goroutine at a time writes a key.
 type chaosModel struct {
-	users []string
+	users []string      // and then the lists, which every feed names
 	own   [][]*chaosKey // by user
 	looks [][]lookSpec  // by user: all candidates for this viewer's feeds
 
@@ -70,10 +70,20 @@ const (
 	keyBlocks = 16 // per user: how many targets are blocked and unblocked
 	keyHides  = 24
 	keyLikes  = 16
+	keyFacets = 8  // domains that are muted
+	keyRoles  = 8  // users whose reposts are muted
+	listKeys  = 24 // posts that each list hides
 )
 
-// newChaosModel makes a model of that many users, who block one another, in both
-// directions too, and all of them the first.
+// chaosLists are owners that every feed names as lists.
+func chaosLists() []string { return []string{"list0", "list1"} }
+
+// chaosKinds is the file of the kinds besides the built-in ones.
+const chaosKinds = `{"kinds": [{"name": "domain-mute", "target": "domain", "effect": "drop"},
+	{"name": "repost-mute", "target": "user", "effect": "drop", "roles": ["repost"]}]}`
+
+// newChaosModel makes a model of that many users, who block one another, in both directions too,
+// and all of them the first; and of the lists.
 func newChaosModel(users int, seed uint64) *chaosModel {
 	m := &chaosModel{
 		own: make([][]*chaosKey, users), looks: make([][]lookSpec, users),
@@ -99,6 +109,19 @@ func newChaosModel(users int, seed uint64) *chaosModel {
 		for i := range keyLikes {
 			add("like", fmt.Sprintf("l%d", i))
 		}
+		for i := range keyFacets {
+			add("domain-mute", fmt.Sprintf("d%d", i))
+		}
+		for i := range keyRoles {
+			add("repost-mute", fmt.Sprintf("r%d", i))
+		}
+	}
+	for _, list := range chaosLists() {
+		var keys []*chaosKey
+		for i := range listKeys {
+			keys = append(keys, &chaosKey{user: list, kind: "hide", target: fmt.Sprintf("m%d", i), acks: make(map[int]int)})
+		}
+		m.users, m.own, m.looks = append(m.users, list), append(m.own, keys), append(m.looks, nil)
 	}
 	m.addLooks()
 	return m
@@ -123,8 +146,12 @@ func (m *chaosModel) addLooks() {
 				m.looks[v] = append(m.looks[v], lookSpec{kind: "block", target: other, keys: keys})
 			}
 		}
+		for i := range listKeys { // both lists may hide the same post
+			lists := m.own[len(m.own)-len(chaosLists()):]
+			m.looks[v] = append(m.looks[v], lookSpec{kind: "hide", target: lists[0][i].target, keys: []*chaosKey{lists[0][i], lists[1][i]}})
+		}
 		for _, k := range m.own[v] {
-			if k.kind != "block" {
+			if k.kind != "block" && !slices.Contains(chaosLists(), viewer) {
 				m.looks[v] = append(m.looks[v], lookSpec{kind: k.kind, target: k.target, keys: []*chaosKey{k}})
 			}
 		}

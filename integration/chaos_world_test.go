@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -78,7 +79,11 @@ func newWorld(t *testing.T, on topology, seed uint64) *world {
 		skewed = skewedCommand(t)
 	}
 	// Some users have more than 32 keys at times, so they get dedicated pages while the load is on.
-	args := []string{"--pages", fmt.Sprint(chaosPages), "--own-page", "32"}
+	kinds := filepath.Join(t.TempDir(), "kinds.json")
+	if err := os.WriteFile(kinds, []byte(chaosKinds), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"--pages", fmt.Sprint(chaosPages), "--own-page", "32", "--kinds", kinds}
 	addresses := make([]string, fleetSize) // URL of Redis, by instance
 	switch on {
 	case embedded:

@@ -300,7 +300,11 @@ func (c *contract) sees(t testing.TB, a ask, kept, reasons string) {
 
 // by returns a post of an author, with further actors.
 func by(id, author string, actors ...string) post {
-	return post{ID: id, Author: author, Actors: actors}
+	p := post{ID: id, Author: author}
+	for _, a := range actors {
+		p.Actors = append(p.Actors, a)
+	}
+	return p
 }
 
 // act returns a line of a batch.

@@ -141,9 +141,12 @@ func (s *service) put(user, plural, target string, undo bool) (changed bool, err
 }
 
 type post struct {
-	ID     string   `json:"id"`
-	Author string   `json:"author,omitempty"`
-	Actors []string `json:"actors,omitempty"`
+	ID     string `json:"id"`
+	Author string `json:"author,omitempty"`
+	Actors []any  `json:"actors,omitempty"` // ids, or objects with a role
+
+	Related []string            `json:"related,omitempty"`
+	Facets  map[string][]string `json:"facets,omitempty"`
 }
 
 type feedRequest struct {
@@ -151,6 +154,7 @@ type feedRequest struct {
 	Posts    []post   `json:"posts"`
 	Kinds    []string `json:"kinds,omitempty"`
 	Annotate []string `json:"annotate,omitempty"`
+	Lists    []string `json:"lists,omitempty"`
 }
 
 type feedAnswer struct {
