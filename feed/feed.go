@@ -83,16 +83,21 @@ func filter(ctx context.Context, activities activity.Activities, req Request, sa
 	if err != nil {
 		return Answer{}, err
 	}
-	views, err := c.views(ctx, activities, &req)
+	var view *activity.View
+	var listed []*activity.View
+	if len(req.Lists) == 0 {
+		view, err = activities.View(ctx, req.Viewer, c.all, c.ids(req.Posts))
+	} else {
+		view, listed, err = viewWithLists(ctx, activities, req, c)
+	}
 	if err != nil {
 		return Answer{}, fmt.Errorf("filter %d posts: %w", len(req.Posts), err)
 	}
-	view := views[0]
 	search := view.Search()
 	defer search.Release()
 	hashed := hashAhead(search, &c, req.Posts[:ahead(req)])
-	hashed.look(&c, views)
-	l := look{checks: c, viewer: req.Viewer, lists: req.Lists, views: views, hashed: hashed, exact: req.Exact}
+	hashed.look(&c, view, listed)
+	l := look{checks: c, viewer: req.Viewer, view: view, lists: req.Lists, listed: listed, hashed: hashed, exact: req.Exact}
 	if err := l.confirm(ctx, activities, req); err != nil {
 		return Answer{}, fmt.Errorf("filter %d posts: %w", len(req.Posts), err)
 	}
@@ -107,25 +112,21 @@ func filter(ctx context.Context, activities activity.Activities, req Request, sa
 	return a, nil
 }
 
-// views reads the activities of the viewer, and at the same time those of the lists.
-func (c *checks) views(ctx context.Context, activities activity.Activities, req *Request) ([]*activity.View, error) {
-	if len(req.Lists) == 0 {
-		view, err := activities.View(ctx, req.Viewer, c.all, c.ids(req.Posts))
-		return []*activity.View{view}, err
-	}
-	views := make([]*activity.View, 1, 1+len(req.Lists))
-	var lists []*activity.View
+// viewWithLists reads the activities of the viewer, and at the same time those of the lists.
+func viewWithLists(
+	ctx context.Context, activities activity.Activities, req Request, c checks,
+) (view *activity.View, lists []*activity.View, err error) {
 	var both errgroup.Group
 	both.Go(func() (err error) {
-		views[0], err = activities.View(ctx, req.Viewer, c.all, c.ids(req.Posts))
+		view, err = activities.View(ctx, req.Viewer, c.all, c.ids(req.Posts))
 		return err
 	})
 	both.Go(func() (err error) {
 		lists, err = activities.Views(ctx, activity.Owners{IDs: req.Lists, Kinds: c.all[:c.drops], Sought: c.ids(req.Posts)})
 		return err
 	})
-	err := both.Wait()
-	return append(views, lists...), err
+	err = both.Wait()
+	return view, lists, err
 }
 
 // recordSeen records the kept posts as the i-th kind of the view. It fails only if ctx ends. The
@@ -162,14 +163,23 @@ type look struct {
 	checks
 
 	viewer string
+	view   *activity.View // of the viewer
 	lists  []string
-	views  []*activity.View // of the viewer, and then of the lists
+	listed []*activity.View // of the lists
 	hashed hashed
 	exact  bool // only what the ledger confirmed counts, of kinds that it keeps
 	// confirmed says of claims that the ledger was asked about whether they are true.
 	confirmed map[claim]bool
 	degraded  []activity.Degraded // kinds that keep, and could not be confirmed
 	overruled []overruled         // drops that did not count
+}
+
+// of returns the v-th view: the viewer's, and then those of the lists.
+func (l *look) of(v int) *activity.View {
+	if v == 0 {
+		return l.view
+	}
+	return l.listed[v-1]
 }
 
 // has reports whether the owner of the v-th view has the i-th kind with id, the n-th target of that
@@ -179,9 +189,9 @@ func (l *look) has(v, i int, id string, p, n int) bool {
 		return l.confirmed[claim{v, i, id}]
 	}
 	if p < l.hashed.posts {
-		return l.hashed.search.Match(l.views[v], i, l.hashed.place(l.all[i].Target, p, n)) != activity.None
+		return l.hashed.search.Match(l.of(v), i, l.hashed.place(l.all[i].Target, p, n)) != activity.None
 	}
-	return l.views[v].Check(i, id) != activity.None
+	return l.of(v).Check(i, id) != activity.None
 }
 
 // walk decides on the candidates in order.
@@ -252,7 +262,7 @@ func (l *look) annotate(a *Answer, p *Post, n int) {
 
 // reason returns the first reason to drop post number n, if there is one.
 func (l *look) reason(p *Post, n int) (Dropped, bool) {
-	for v := range l.views {
+	for v := range 1 + len(l.listed) {
 		for i := range l.drops {
 			k := &l.all[i]
 			for j, id := range p.targets(k, l.viewer) {

@@ -54,6 +54,12 @@ func hashAhead(search *activity.Search, c *checks, posts []Post) hashed {
 	for i := range h.columns {
 		column := &h.columns[i]
 		search.Begin(column.facet)
+		if c.bare {
+			addBare(search, posts, column.facet)
+		}
+		if c.bare && (column.facet == activity.Post || column.facet == activity.User) {
+			continue
+		}
 		if !oneEach(posts, column.facet) {
 			column.before = before(posts, column.facet)
 		}
@@ -72,6 +78,20 @@ func hashAhead(search *activity.Search, c *checks, posts []Post) hashed {
 		}
 	}
 	return h
+}
+
+// addBare adds the own ids of posts, or their authors.
+func addBare(search *activity.Search, posts []Post, facet activity.Facet) {
+	switch facet {
+	case activity.Post:
+		for p := range posts {
+			search.Add(posts[p].ID)
+		}
+	case activity.User:
+		for p := range posts {
+			search.Add(posts[p].Author)
+		}
+	}
 }
 
 func addAll(search *activity.Search, ids []string) {
@@ -102,14 +122,12 @@ func before(posts []Post, facet activity.Facet) []int {
 	return append(counts, ids)
 }
 
-// look tests the ids against the kinds of c in the views, and notes the posts where any was found.
-func (h *hashed) look(c *checks, views []*activity.View) {
-	for v, view := range views {
-		kinds := c.marks
-		if v > 0 { // a list only drops
-			kinds = c.drops
-		}
-		h.search.Run(view, kinds)
+// look tests the ids against the kinds of c in the views of the viewer and of the lists, which only
+// drop. It notes the posts where any was found.
+func (h *hashed) look(c *checks, view *activity.View, listed []*activity.View) {
+	h.search.Run(view, c.marks)
+	for _, list := range listed {
+		h.search.Run(list, c.drops)
 	}
 	var posts []bool // whether anything was found, for each
 	for i := range h.columns {

@@ -44,29 +44,7 @@ type Post struct {
 	Facets map[activity.Facet][]string
 }
 
-// ids yields the ids of a facet on the post. With each comes its place among them.
-func (p *Post) ids(facet activity.Facet) iter.Seq2[int, string] {
-	return func(yield func(n int, id string) bool) {
-		list, n := p.Facets[facet], 0
-		switch facet {
-		case activity.Post:
-			if list, n = p.Related, 1; !yield(0, p.ID) {
-				return
-			}
-		case activity.User:
-			if list, n = p.Actors, 1; p.Author != "" && !yield(0, p.Author) {
-				return
-			}
-		}
-		for i, id := range list {
-			if !yield(n+i, id) {
-				return
-			}
-		}
-	}
-}
-
-// number returns the number of ids that are hashed of a facet, which includes an author that is not
+// number returns the number of ids of a facet on the post, which includes an author that is not
 // known.
 func (p *Post) number(facet activity.Facet) int {
 	switch facet {
@@ -79,16 +57,44 @@ func (p *Post) number(facet activity.Facet) int {
 	}
 }
 
+// at returns the n-th id of a facet on the post. The first is the post's own id, or its author.
+func (p *Post) at(facet activity.Facet, n int) string {
+	switch {
+	case facet == activity.Post && n == 0:
+		return p.ID
+	case facet == activity.Post:
+		return p.Related[n-1]
+	case facet == activity.User && n == 0:
+		return p.Author
+	case facet == activity.User:
+		return p.Actors[n-1]
+	default:
+		return p.Facets[facet][n]
+	}
+}
+
+// ids yields the ids of a facet on the post, each with its place among them.
+func (p *Post) ids(facet activity.Facet) iter.Seq2[int, string] {
+	return func(yield func(n int, id string) bool) {
+		for n := range p.number(facet) {
+			if id := p.at(facet, n); id != "" && !yield(n, id) {
+				return
+			}
+		}
+	}
+}
+
 // targets yields the ids on the post that a kind of the viewer looks at, each with its place among
 // all ids of the kind's facet.
 func (p *Post) targets(k *activity.Kind, viewer string) iter.Seq2[int, string] {
-	all := p.ids(k.Target)
-	if k.Target != activity.User {
-		return all
-	}
 	return func(yield func(n int, id string) bool) {
-		for n, id := range all {
-			if id != viewer && k.LooksAt(p.role(n)) && !yield(n, id) {
+		users := k.Target == activity.User
+		for n := range p.number(k.Target) {
+			id := p.at(k.Target, n)
+			if users && (id == viewer || id == "" || !k.LooksAt(p.role(n))) {
+				continue
+			}
+			if !yield(n, id) {
 				return
 			}
 		}
@@ -115,10 +121,9 @@ func (p *Post) canonical() string {
 	return p.ID
 }
 
-// isPlain reports whether the post has only an id and an author, both of printable ASCII, as nearly
-// all posts.
-func (p *Post) isPlain() bool {
-	return len(p.Actors)|len(p.Roles)|len(p.Related)|len(p.Facets) == 0 && activity.IsPlainID(p.ID) && activity.IsPlainID(p.Author)
+// isBare reports whether the post has no more than an id and an author, as nearly all posts.
+func (p *Post) isBare() bool {
+	return len(p.Actors)|len(p.Roles)|len(p.Related)|len(p.Facets) == 0
 }
 
 // count returns the number of ids on the post. It returns an error for too many of one sort.
@@ -146,7 +151,11 @@ func (p *Post) count() (int, error) {
 	return n, nil
 }
 
+// check checks what the post has.
 func (p *Post) check(kinds *activity.Kinds, needAuthor bool) error {
+	if p.isBare() && activity.IsPlainID(p.ID) && activity.IsPlainID(p.Author) {
+		return nil
+	}
 	if err := activity.CheckID(p.ID, "id"); err != nil {
 		return err
 	}

@@ -59,6 +59,7 @@ type checks struct {
 	seen  int // index of the kind that RecordSeen records; -1: none
 	// columns are of the facets that all[:keeps] look at, each once.
 	columns []column
+	bare    bool // no post has more than an id and an author
 }
 
 // compile checks the request, and looks its kinds up.
@@ -70,8 +71,8 @@ func compile(kinds *activity.Kinds, req Request) (checks, error) {
 	if err := checkLists(req.Lists); err != nil {
 		return c, err
 	}
-	if err := checkCounts(req.Posts); err != nil {
-		return c, err
+	if len(req.Posts) > MaxPosts {
+		return c, outOfRange("posts", fmt.Sprintf("%d posts, at most %d", len(req.Posts), MaxPosts))
 	}
 	if req.Limit < 0 || req.Limit > MaxPosts {
 		return c, outOfRange("limit", fmt.Sprintf("%d is not in 1 to %d", req.Limit, MaxPosts))
@@ -79,20 +80,37 @@ func compile(kinds *activity.Kinds, req Request) (checks, error) {
 	if err := c.add(kinds, req); err != nil {
 		return c, err
 	}
-	needAuthor := false
-	for _, k := range c.all {
-		needAuthor = needAuthor || k.Target == activity.User
-	}
-	for i := range req.Posts {
-		p := &req.Posts[i]
-		if p.isPlain() {
+	err := c.check(kinds, req.Posts)
+	return c, err
+}
+
+// check checks the posts. Most are plain, and take one look.
+func (c *checks) check(kinds *activity.Kinds, posts []Post) error {
+	c.bare = true
+	for i := range posts {
+		p := &posts[i]
+		if p.isBare() && activity.IsPlainID(p.ID) && activity.IsPlainID(p.Author) {
 			continue
 		}
+		return c.checkEach(kinds, posts)
+	}
+	return nil
+}
+
+// checkEach is check for posts that are not all plain.
+func (c *checks) checkEach(kinds *activity.Kinds, posts []Post) error {
+	if err := checkCounts(posts); err != nil {
+		return err
+	}
+	needAuthor := slices.ContainsFunc(c.all, func(k activity.Kind) bool { return k.Target == activity.User })
+	for i := range posts {
+		p := &posts[i]
+		c.bare = c.bare && p.isBare()
 		if err := p.check(kinds, needAuthor); err != nil {
-			return c, activity.Within("posts["+strconv.Itoa(i)+"].", err)
+			return activity.Within("posts["+strconv.Itoa(i)+"].", err)
 		}
 	}
-	return c, nil
+	return nil
 }
 
 func checkLists(lists []string) error {
@@ -113,9 +131,6 @@ func checkLists(lists []string) error {
 
 // checkCounts bounds the cost of a request before anything is looked up.
 func checkCounts(posts []Post) error {
-	if len(posts) > MaxPosts {
-		return outOfRange("posts", fmt.Sprintf("%d posts, at most %d", len(posts), MaxPosts))
-	}
 	ids := 0
 	for i := range posts {
 		n, err := posts[i].count()

@@ -200,7 +200,7 @@ type Sampled struct {
 // answered notes the answer, and what it was computed from.
 func (f *Sampled) answered(l *look, a Answer) {
 	if f != nil {
-		f.checks, f.at, f.answer, f.confirmed, f.overruled = l.checks, l.views[0].At(), a, l.confirmed, l.overruled
+		f.checks, f.at, f.answer, f.confirmed, f.overruled = l.checks, l.view.At(), a, l.confirmed, l.overruled
 	}
 }
 
