@@ -106,7 +106,7 @@ func newLife(t *testing.T, rate float64, redis bool) *life {
 	l := &life{T: t, rng: rand.New(rand.NewPCG(seed, 0)), rate: rate}
 	l.clock.Store(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro())
 	kinds, err := activity.NewKinds(append(activity.BuiltinKinds().All(),
-		activity.Kind{Name: "mute", Plural: "mutes", Target: activity.User, Effect: activity.Drop},
+		activity.Kind{Name: "mute", Plural: "mutes", Target: activity.User, Effect: activity.Drop, Fanout: true},
 		activity.Kind{Name: "no-repost", Plural: "no-reposts", Target: activity.User, Effect: activity.Drop, Roles: []string{"repost", "quote"}},
 		activity.Kind{Name: "avoid", Plural: "avoids", Target: activity.User, Effect: activity.Drop, Reverse: "avoided-by", Roles: []string{"author"}},
 		activity.Kind{Name: "friend", Plural: "friends", Target: activity.User, Effect: activity.Annotate, Roles: []string{"author", "repost"}},
