@@ -59,7 +59,6 @@ func TestKindsAreChecked(t *testing.T) {
 		"a taken plural":    func(k *Kind) { k.Plural = "blocks" },
 		"reverse of other":  func(k *Kind) { k.Name = "blocked-by" },
 
-		"fan-out of a post":   func(k *Kind) { k.Target, k.Fanout = Post, true },
 		"two-way fan-out":     func(k *Kind) { k.Reverse, k.Fanout = "muted-by", true },
 		"roles of a post":     func(k *Kind) { k.Target, k.Roles = Post, []string{"repost"} },
 		"no roles":            func(k *Kind) { k.Roles = []string{} },

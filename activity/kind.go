@@ -84,8 +84,8 @@ type Kind struct {
 	Reverse string
 
 	// Fanout stores each activity on the target's page, too, for [Activities.Views] from the side
-	// of the Audience. It is for one-way kinds that the ledger keeps and whose targets are users;
-	// two-way kinds are stored so anyway.
+	// of the Audience. It is for one-way kinds that the ledger keeps; two-way kinds are stored so
+	// anyway.
 	Fanout bool
 
 	// Window keeps the kind in the filter alone, without a ledger. It is for data that is too large
@@ -103,9 +103,14 @@ type Kind struct {
 	Limit uint32
 }
 
-// keyStart returns the hash of the start of an owner's keys: of the kind, or of its other side.
-func (k Kind) keyStart(seed uint64, name, owner string) favfilter.Start {
-	return pages.KeyStart(seed, name, owner, string(k.Target))
+// keyStart returns the hash of the start of a user's keys of the kind.
+func (k Kind) keyStart(seed uint64, user string) favfilter.Start {
+	return pages.KeyStart(seed, k.Name, user, string(k.Target))
+}
+
+// mirrorStart returns the hash of the start of the kind's keys on a target's page.
+func (k Kind) mirrorStart(seed uint64, target string) favfilter.Start {
+	return pages.KeyStart(seed, k.Mirror(), target, string(User))
 }
 
 // InLedger reports whether the ledger keeps activities of this kind.
@@ -244,8 +249,8 @@ func (k Kind) validate() error {
 		return errors.New("a kind that keeps needs the kinds that it overrules (over)")
 	case k.Effect != Keep && k.Over != nil:
 		return errors.New("only a kind that keeps overrules others (over)")
-	case k.Fanout && (k.Reverse != "" || k.Window != 0 || k.Target != User):
-		return errors.New("fan-out is for one-way kinds without a window, with users as targets")
+	case k.Fanout && (k.Reverse != "" || k.Window != 0):
+		return errors.New("fan-out is for one-way kinds without a window")
 	case k.Reverse != "" && k.Target != User:
 		return errors.New("a two-way kind needs users as targets")
 	case k.Reverse != "" && k.Window != 0:

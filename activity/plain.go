@@ -91,7 +91,7 @@ func OpenPlain(ctx context.Context, c PlainConfig) (*Plain, error) {
 func keysOf(k Kind, a Activity) []string {
 	keys := []string{pages.Key(k.Name, a.User, string(k.Target), a.Target)}
 	if mirror := k.Mirror(); mirror != "" {
-		keys = append(keys, pages.Key(mirror, a.Target, string(k.Target), a.User))
+		keys = append(keys, pages.Key(mirror, a.Target, string(User), a.User))
 	}
 	return keys
 }

@@ -48,7 +48,7 @@ func (v *View) starts() iter.Seq2[favfilter.Start, []favfilter.Hash] {
 			if !l.kind.InLedger() {
 				continue
 			}
-			ids := v.sought[l.kind.Target]
+			ids := v.sought[l.facet]
 			if !yield(l.direct, ids) || l.twoWay && !yield(l.reverse, ids) {
 				return
 			}
@@ -64,7 +64,7 @@ func (v *View) place() (keys int) {
 		if !l.kind.InLedger() {
 			continue
 		}
-		ids := len(v.sought[l.kind.Target])
+		ids := len(v.sought[l.facet])
 		l.directAt = keys
 		keys += ids
 		if l.twoWay {
@@ -86,7 +86,7 @@ func (v *View) contains(l *lookup, side Match, id favfilter.Hash) bool {
 	case l.page != nil:
 		return l.page.Contains(start.With(id))
 	case v.read.Found != nil:
-		n, asked := slices.BinarySearchFunc(v.sought[l.kind.Target], id, compareHashes)
+		n, asked := slices.BinarySearchFunc(v.sought[l.facet], id, compareHashes)
 		return !asked || v.read.Found[at+n]
 	default:
 		return false

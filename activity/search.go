@@ -74,7 +74,7 @@ func (s *Search) Run(v *View, kinds int) {
 	}
 	for i := range kinds {
 		l := &v.kinds[i]
-		ids := s.of(l.kind.Target)
+		ids := s.of(l.facet)
 		if !l.mirrorOnly {
 			s.lookFor(v, l, Direct, ids)
 		}
@@ -111,10 +111,11 @@ func (s *Search) Hits(facet Facet) []bool {
 	return s.hits[ids.first:ids.end]
 }
 
-// Match is [View.Check] of v for its i-th kind and the n-th id of the kind's facet.
+// Match is [View.Check] of v for its i-th kind and the n-th id of the facet of the ids that the View
+// is asked about.
 func (s *Search) Match(v *View, i, n int) Match {
 	l := &v.kinds[i]
-	return v.match(l, s.hashes[s.of(l.kind.Target).first+n])
+	return v.match(l, s.hashes[s.of(l.facet).first+n])
 }
 
 // Release ends the Search, and lets its memory be reused. The Views remain valid.

@@ -46,6 +46,7 @@ const (
 // lookup finds the activities of one kind.
 type lookup struct {
 	kind   Kind
+	facet  Facet           // of the ids that are looked for
 	page   *favfilter.Page // for a kind that the ledger keeps
 	window *seen.Window    // for a kind with a window; nil: the kind is degraded
 	// direct and reverse are the hashed starts of two sorts of keys: of the user's activities, and
@@ -89,14 +90,22 @@ type Side uint8
 const (
 	// Did is what the owners did themselves, as for shared lists.
 	Did Side = iota
-	// Audience is what keeps posts of the owners from others: two-way kinds, and what others did
-	// with the owners of kinds with Fanout. An id has no match for kinds that are neither.
+	// Audience is what keeps posts of the owners from users: two-way kinds, and what users did with
+	// the owners of kinds with Fanout. The ids that such a View is asked about are users. None
+	// matches a kind that is neither, or that targets another facet than the owner's.
 	Audience
 )
 
+// Owner is a user or a list, or, on the side of the Audience, whatever kinds target. A user and a
+// domain of the same id are different owners.
+type Owner struct {
+	Facet Facet
+	ID    string
+}
+
 // Owners asks for [Recorder.Views].
 type Owners struct {
-	IDs   []string
+	All   []Owner
 	Side  Side
 	Kinds []Kind // those that the ledger does not keep have no match
 	// Sought is as the ids of [Recorder.View].
@@ -110,9 +119,9 @@ type Owners struct {
 // Views asks the store whether they have changed. It misses nothing that was acknowledged before,
 // like View. Errors are as those of View.
 func (r *reader) Views(ctx context.Context, owners Owners) ([]*View, error) {
-	views, queries := make([]*View, len(owners.IDs)), make([]pages.Query, len(owners.IDs))
-	for i, owner := range owners.IDs {
-		v := r.newView(owner, owners.Kinds)
+	views, queries := make([]*View, len(owners.All)), make([]pages.Query, len(owners.All))
+	for i, owner := range owners.All {
+		v := r.newView(owner.ID, owners.Kinds)
 		for n := range v.kinds {
 			v.kinds[n].see(owners.Side, v.seed, owner)
 		}
@@ -137,14 +146,14 @@ func (r *reader) Views(ctx context.Context, owners Owners) ([]*View, error) {
 }
 
 // see chooses the keys of an owner that a side has.
-func (l *lookup) see(side Side, seed uint64, owner string) {
+func (l *lookup) see(side Side, seed uint64, owner Owner) {
 	if side == Did {
 		l.twoWay = false
 		return
 	}
-	l.mirrorOnly = l.kind.Reverse == ""
-	if l.twoWay = l.kind.InLedger() && l.kind.Mirror() != ""; l.twoWay {
-		l.reverse = l.kind.keyStart(seed, l.kind.Mirror(), owner)
+	l.facet, l.mirrorOnly = User, l.kind.Reverse == ""
+	if l.twoWay = l.kind.Mirror() != "" && l.kind.Target == owner.Facet; l.twoWay {
+		l.reverse = l.kind.mirrorStart(seed, owner.ID)
 	}
 }
 
@@ -156,11 +165,11 @@ func (r *reader) newView(user string, kinds []Kind) *View {
 	}
 	for i, k := range kinds {
 		l := &v.kinds[i]
-		l.kind = k
+		l.kind, l.facet = k, k.Target
 		v.ledger = v.ledger || k.InLedger()
-		l.direct = k.keyStart(v.seed, k.Name, user)
-		if l.twoWay = k.InLedger() && k.Reverse != ""; l.twoWay {
-			l.reverse = k.keyStart(v.seed, k.Reverse, user)
+		l.direct = k.keyStart(v.seed, user)
+		if l.twoWay = k.Reverse != ""; l.twoWay {
+			l.reverse = k.mirrorStart(v.seed, user)
 		}
 	}
 	return v

@@ -26,7 +26,7 @@ func (r *reader) openWindows(c seen.Config) (err error) {
 // addSeen adds the i-th activity of a call, of a kind with a window, to b.
 func (r *reader) addSeen(b *seen.Batch, k Kind, a Activity, i int) {
 	seed := r.source.Identity().Seed
-	key := k.keyStart(seed, k.Name, a.User).With(favfilter.HashKey(seed, a.Target))
+	key := k.keyStart(seed, a.User).With(favfilter.HashKey(seed, a.Target))
 	b.Add(k.Name, pages.UserHash(seed, a.User), key, a.Since, i)
 }
 

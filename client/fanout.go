@@ -9,13 +9,11 @@ import (
 
 // FanoutRequest asks which of Viewers must not get a new post.
 type FanoutRequest struct {
-	Author string
-	// Actors and Roles are those of the post, as in Post.
-	Actors, Roles []string
-	Viewers       []string // up to 10,000
+	Post    Post     // needs an author; its id may be empty
+	Viewers []string // up to 10,000
 
-	// Kinds are checked in this order. Nil: every kind of users that drops or keeps, and is two-way
-	// or has fanout; empty: none.
+	// Kinds are checked in this order. Nil: every kind that drops or keeps, and is two-way or has
+	// fanout; empty: none.
 	Kinds []string
 	Exact bool // let the ledger confirm what the filter reports
 }
@@ -30,7 +28,8 @@ type Fanout struct {
 type DroppedViewer struct {
 	Viewer string `json:"viewer"`
 	Kind   string `json:"kind"`
-	Actor  string `json:"actor"` // the author or actor
+	Actor  string `json:"actor"`  // the author or actor, for kinds that target users
+	Target string `json:"target"` // the id, for kinds that do not, unless it is the post's own
 }
 
 // Fanout returns which viewers must not get a new post, for apps that write posts into feeds.
@@ -52,18 +51,26 @@ func (r *FanoutRequest) inJSON() any {
 	if viewers == nil {
 		viewers = []string{}
 	}
+	post := r.Post.inJSON()
 	return struct {
-		Author  string      `json:"author"`
-		Actors  []jsonActor `json:"actors,omitzero"`
-		Viewers []string    `json:"viewers"`
-		Kinds   []string    `json:"kinds,omitzero"`
-		Exact   bool        `json:"exact,omitzero"`
-	}{r.Author, Post{Actors: r.Actors, Roles: r.Roles}.inJSON().Actors, viewers, r.Kinds, r.Exact}
+		Post    string              `json:"post,omitzero"`
+		Author  string              `json:"author"`
+		Actors  []jsonActor         `json:"actors,omitzero"`
+		Related []string            `json:"related,omitzero"`
+		Facets  map[string][]string `json:"facets,omitzero"`
+		Viewers []string            `json:"viewers"`
+		Kinds   []string            `json:"kinds,omitzero"`
+		Exact   bool                `json:"exact,omitzero"`
+	}{post.ID, post.Author, post.Actors, post.Related, post.Facets, viewers, r.Kinds, r.Exact}
 }
 
 // message returns the request as a message.
 func (r *FanoutRequest) message() *feedfilterv1.FanoutRequest {
-	m := &feedfilterv1.FanoutRequest{Author: r.Author, Actors: r.Actors, ActorRoles: r.Roles, Viewers: r.Viewers, Exact: r.Exact}
+	post := r.Post.message()
+	m := &feedfilterv1.FanoutRequest{
+		Post: post.GetId(), Author: post.GetAuthor(), Actors: post.GetActors(), ActorRoles: post.GetActorRoles(),
+		Related: post.GetRelated(), Facets: post.GetFacets(), Viewers: r.Viewers, Exact: r.Exact,
+	}
 	if r.Kinds != nil {
 		m.Kinds = &feedfilterv1.KindNames{Names: r.Kinds}
 	}
@@ -78,6 +85,8 @@ func (f *Fanout) fill(req *FanoutRequest, m *feedfilterv1.FanoutResponse) {
 			f.Dropped = nil // the answer does not fit the request
 			return
 		}
-		f.Dropped = append(f.Dropped, DroppedViewer{Viewer: req.Viewers[d.GetIndex()], Kind: d.GetKind(), Actor: d.GetActor()})
+		f.Dropped = append(f.Dropped, DroppedViewer{
+			Viewer: req.Viewers[d.GetIndex()], Kind: d.GetKind(), Actor: d.GetActor(), Target: d.GetTarget(),
+		})
 	}
 }

@@ -248,18 +248,18 @@ func (c *Client) Explain(ctx context.Context, viewer string, post Post, lists ..
 	err := c.do(ctx, &call{
 		method: http.MethodPost, path: []string{"v1", "feed", "explain"}, body: body, into: &e, hedged: true,
 		sound:     func() bool { return e.Reasons != nil && e.Degraded != nil },
-		procedure: procedureOf(feedService, "Explain", explainOf(viewer, post, lists), new(feedfilterv1.ExplainResponse), e.fill),
+		procedure: procedureOf(feedService, "Explain", &feedfilterv1.ExplainRequest{Viewer: viewer, Post: post.message(), Lists: lists}, new(feedfilterv1.ExplainResponse), e.fill),
 	})
 	return e, err
 }
 
-// explainOf returns the call as a message.
-func explainOf(viewer string, p Post, lists []string) *feedfilterv1.ExplainRequest {
-	post := &feedfilterv1.Post{Id: p.ID, Author: p.Author, Actors: p.Actors, ActorRoles: p.Roles, Related: p.Related}
+// message returns the post as a message.
+func (p Post) message() *feedfilterv1.Post {
+	m := &feedfilterv1.Post{Id: p.ID, Author: p.Author, Actors: p.Actors, ActorRoles: p.Roles, Related: p.Related}
 	for name, ids := range p.Facets {
-		post.Facets = append(post.Facets, &feedfilterv1.Facet{Name: name, Ids: ids})
+		m.Facets = append(m.Facets, &feedfilterv1.Facet{Name: name, Ids: ids})
 	}
-	return &feedfilterv1.ExplainRequest{Viewer: viewer, Post: post, Lists: lists}
+	return m
 }
 
 // fill sets the explanation from the message.

@@ -230,17 +230,20 @@ func TestFanout(t *testing.T) {
 	must(messages.Put(t.Context(), "1", "snubs", "2", time.Time{}))
 	must(messages.Put(t.Context(), "3", client.Blocks, "2", time.Time{}))
 	must(messages.Put(t.Context(), "5", client.Blocks, "4", time.Time{}))
+	must(messages.Put(t.Context(), "5", "tag-mutes", "y", time.Time{}))
 	viewers := []string{"1", "3", "5", "6"}
 	for _, c := range []struct {
 		req  client.FanoutRequest
 		want []client.DroppedViewer
 	}{
-		{client.FanoutRequest{Author: "2", Viewers: viewers}, []client.DroppedViewer{{"1", "snub", "2"}, {"3", "block", "2"}}},
-		{client.FanoutRequest{Author: "4", Actors: []string{"2"}, Roles: []string{"quote"}, Viewers: viewers, Exact: true}, []client.DroppedViewer{{"3", "block", "2"}, {"5", "block", "4"}}},
-		{client.FanoutRequest{Author: "4", Actors: []string{"2"}, Viewers: viewers}, []client.DroppedViewer{{"1", "snub", "2"}, {"3", "block", "2"}, {"5", "block", "4"}}},
-		{client.FanoutRequest{Author: "2", Viewers: viewers, Kinds: []string{"block"}}, []client.DroppedViewer{{"3", "block", "2"}}},
-		{client.FanoutRequest{Author: "2", Viewers: viewers, Kinds: []string{}}, []client.DroppedViewer{}},
-		{client.FanoutRequest{Author: "2"}, []client.DroppedViewer{}},
+		{client.FanoutRequest{Post: client.Post{Author: "2"}, Viewers: viewers}, []client.DroppedViewer{{Viewer: "1", Kind: "snub", Actor: "2"}, {Viewer: "3", Kind: "block", Actor: "2"}}},
+		{client.FanoutRequest{Post: client.Post{Author: "4", Actors: []string{"2"}, Roles: []string{"quote"}}, Viewers: viewers, Exact: true}, []client.DroppedViewer{{Viewer: "3", Kind: "block", Actor: "2"}, {Viewer: "5", Kind: "block", Actor: "4"}}},
+		{client.FanoutRequest{Post: client.Post{Author: "4", Actors: []string{"2"}}, Viewers: viewers}, []client.DroppedViewer{{Viewer: "1", Kind: "snub", Actor: "2"}, {Viewer: "3", Kind: "block", Actor: "2"}, {Viewer: "5", Kind: "block", Actor: "4"}}},
+		{client.FanoutRequest{Post: client.Post{Author: "2"}, Viewers: viewers, Kinds: []string{"block"}}, []client.DroppedViewer{{Viewer: "3", Kind: "block", Actor: "2"}}},
+		{client.FanoutRequest{Post: client.Post{Author: "2"}, Viewers: viewers, Kinds: []string{}}, []client.DroppedViewer{}},
+		{client.FanoutRequest{Post: client.Post{Author: "2"}}, []client.DroppedViewer{}},
+		{client.FanoutRequest{Post: client.Post{ID: "p", Author: "9", Related: []string{"q"}, Facets: map[string][]string{"tag": {"x", "y"}}}, Viewers: viewers},
+			[]client.DroppedViewer{{Viewer: "5", Kind: "tag-mute", Target: "y"}}},
 	} {
 		for _, by := range []*client.Client{messages, jsons} {
 			if got, err := by.Fanout(t.Context(), c.req); err != nil || !slices.Equal(got.Dropped, c.want) || len(got.Degraded) != 0 {
@@ -249,7 +252,7 @@ func TestFanout(t *testing.T) {
 		}
 	}
 	for _, by := range []*client.Client{messages, jsons} {
-		_, err := by.Fanout(t.Context(), client.FanoutRequest{Author: "2", Viewers: []string{""}})
+		_, err := by.Fanout(t.Context(), client.FanoutRequest{Post: client.Post{Author: "2"}, Viewers: []string{""}})
 		if e, ok := errors.AsType[*client.Error](err); !ok || e.Code != "invalid_id" || e.Field != "viewers[0]" {
 			t.Errorf("an empty viewer: %v", err)
 		}

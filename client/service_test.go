@@ -37,7 +37,7 @@ func openService(ctx context.Context, dir string, limit uint32) (http.Handler, f
 		activity.Kind{Name: "snub", Plural: "snubs", Target: activity.User, Effect: activity.Drop, Fanout: true, Roles: []string{"author"}},
 		activity.Kind{Name: "follow", Plural: "follows", Target: activity.User, Effect: activity.Keep, Over: []string{"domain-mute"}},
 		activity.Kind{Name: "domain-mute", Plural: "domain-mutes", Target: "domain", Effect: activity.Drop},
-		activity.Kind{Name: "tag-mute", Plural: "tag-mutes", Target: "tag", Effect: activity.Drop},
+		activity.Kind{Name: "tag-mute", Plural: "tag-mutes", Target: "tag", Effect: activity.Drop, Fanout: true},
 	)
 	if err != nil {
 		return nil, nil, errors.Join(err, l.Close())

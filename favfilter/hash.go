@@ -131,10 +131,6 @@ next:
 	return dst
 }
 
-// firstLooks is the number of bits of a key that are tested together. Whether a bit is set cannot
-// be predicted, and a mispredicted branch costs more than two tests.
-const firstLooks = 3
-
 // contains reports whether all bits of h are set.
 func (s Shape) contains(bits regions.Bitmap, h Hash) bool {
 	for range s.Hashes {
@@ -146,20 +142,31 @@ func (s Shape) contains(bits regions.Bitmap, h Hash) bool {
 	return true
 }
 
-// containsAll sets found[i] where all bits of the key of start and ids[i] are set.
+// containsAll sets found[i] where all bits of the key of start and ids[i] are set. It tests three
+// bits at a time. Whether a bit is set cannot be predicted, and a mispredicted branch costs more than
+// two tests.
 func (s Shape) containsAll(bits regions.Bitmap, start Start, ids []Hash, found []bool) {
-	m, few := s.Bits, s.Hashes < firstLooks
+	m, threes, rest := s.Bits, s.Hashes/3, s.Hashes%3
 	found = found[:len(ids)]
+next:
 	for i, id := range ids {
 		h := start.With(id)
-		if !few {
-			next := h.next()
-			a, b, c := position(h.H1, m), position(next.H1, m), position(next.next().H1, m)
+		for range threes {
+			second := h.next()
+			third := second.next()
+			a, b, c := position(h.H1, m), position(second.H1, m), position(third.H1, m)
 			if bits[a>>3]<<(a&7)&(bits[b>>3]<<(b&7))&(bits[c>>3]<<(c&7))&0x80 == 0 {
-				continue
+				continue next
 			}
+			h = third.next()
 		}
-		found[i] = found[i] || s.contains(bits, h)
+		for range rest {
+			if !bits.Get(position(h.H1, m)) {
+				continue next
+			}
+			h = h.next()
+		}
+		found[i] = true
 	}
 }
 

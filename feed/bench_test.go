@@ -69,7 +69,7 @@ func BenchmarkFanout(b *testing.B) {
 		start := time.Now()
 		check(b, r, requests[i%len(requests)])
 		between := time.Now()
-		a, err := feed.Fanout(b.Context(), r, feed.FanoutRequest{Author: "1", Viewers: viewers[i%len(viewers)]})
+		a, err := feed.Fanout(b.Context(), r, feed.FanoutRequest{Post: feed.Post{Author: "1"}, Viewers: viewers[i%len(viewers)]})
 		if err != nil || len(a.Dropped) > feed.MaxViewers/100 {
 			b.Fatalf("%d dropped, %v", len(a.Dropped), err)
 		}

@@ -88,7 +88,7 @@ func Explain(ctx context.Context, activities activity.Activities, viewer string,
 	if err != nil {
 		return Explanation{}, fmt.Errorf("explain a post: %w", err)
 	}
-	listed, err := r.Views(ctx, activity.Owners{IDs: lists, Kinds: c.all[:c.drops]})
+	listed, err := r.Views(ctx, activity.Owners{All: listsOf(lists), Kinds: c.all[:c.drops]})
 	if err != nil {
 		return Explanation{}, fmt.Errorf("explain a post: %w", err)
 	}

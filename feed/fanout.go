@@ -16,10 +16,10 @@ const MaxViewers = 10_000
 // FanoutRequest asks which of Viewers must not get a new post, for apps that write posts into
 // feeds.
 type FanoutRequest struct {
-	Author string
-	// Actors and Roles are those of the post, see [Post].
-	Actors, Roles []string
-	Viewers       []string // up to MaxViewers
+	// Post is the new post. It needs an author. Its ID may be empty, if no kind to check targets
+	// posts, or if nobody can know the id yet.
+	Post    Post
+	Viewers []string // up to MaxViewers
 
 	// Kinds to check, in this order. Nil: every kind that drops or keeps, and can be checked: that
 	// is two-way or has Fanout.
@@ -39,20 +39,21 @@ type FanoutAnswer struct {
 
 // FanoutDropped is a viewer who must not get the post, with the first reason found.
 type FanoutDropped struct {
-	At    int // index in FanoutRequest.Viewers
-	Kind  string
-	Actor string // the author or actor
+	At   int // index in FanoutRequest.Viewers
+	Kind string
+	// Actor and Target are those of a [Dropped].
+	Actor, Target string
 }
 
-// Fanout returns which viewers must not get a post, from the pages of its author and actors alone,
-// in one round trip whatever the number of viewers. For each viewer the answer is that of [Filter]
+// Fanout returns which viewers must not get a post, from the pages of the post's ids alone, in one
+// round trip whatever the number of viewers. For each viewer the answer is that of [Filter]
 // for the kinds that can be checked: two-way kinds, and those with Fanout. Feeds check the others
 // when they are read.
 //
 // Promises and errors are those of Filter. A kind that keeps counts only if it has Fanout, and if
 // the ledger confirms it.
 func Fanout(ctx context.Context, activities activity.Activities, req FanoutRequest) (FanoutAnswer, error) {
-	f := fanout{req: &req, post: Post{ID: req.Author, Author: req.Author, Actors: req.Actors, Roles: req.Roles}}
+	f := fanout{req: &req}
 	if err := f.compile(activities.Kinds()); err != nil {
 		return FanoutAnswer{}, err
 	}
@@ -75,12 +76,11 @@ func Fanout(ctx context.Context, activities activity.Activities, req FanoutReque
 // fanout is one check of a post's viewers.
 type fanout struct {
 	req   *FanoutRequest
-	post  Post
 	kinds []activity.Kind // those that drop, and then those that keep
 	drops int
 
-	views  map[string]*activity.View // of the users on the post
-	owners []string                  // the users, each once
+	owners []activity.Owner // the ids on the post that kinds look at, each once
+	views  map[activity.Owner]*activity.View
 	search *activity.Search
 	hits   []int // viewers for whom anything was found, ascending
 
@@ -88,11 +88,11 @@ type fanout struct {
 	degraded  []activity.Degraded
 }
 
-// fanoutClaim is what the page of a user on the post reports: the k-th kind with the viewer.
+// fanoutClaim is what the page of an owner reports: that a viewer has the k-th kind with the owner.
 type fanoutClaim struct {
-	user string
-	k    int
-	at   int // the viewer
+	owner activity.Owner
+	k     int
+	at    int // the viewer
 }
 
 // compile checks the request, and looks its kinds up.
@@ -100,13 +100,7 @@ func (f *fanout) compile(kinds *activity.Kinds) error {
 	if len(f.req.Viewers) > MaxViewers {
 		return outOfRange("viewers", fmt.Sprintf("%d viewers, at most %d", len(f.req.Viewers), MaxViewers))
 	}
-	if err := activity.CheckID(f.req.Author, "author"); err != nil {
-		return err
-	}
-	if _, err := f.post.count(); err != nil {
-		return err
-	}
-	if err := f.post.check(kinds, true); err != nil {
+	if err := f.checkPost(kinds); err != nil {
 		return err
 	}
 	for i, id := range f.req.Viewers {
@@ -126,6 +120,20 @@ func (f *fanout) compile(kinds *activity.Kinds) error {
 		}
 	}
 	return f.addKinds(kinds, names)
+}
+
+// checkPost checks the post, which may have no id.
+func (f *fanout) checkPost(kinds *activity.Kinds) error {
+	post := f.req.Post
+	if _, err := post.count(); err != nil {
+		return err
+	}
+	if post.ID == "" {
+		post.ID = "none"
+	} else if err := activity.CheckID(post.ID, "post"); err != nil {
+		return err
+	}
+	return post.check(kinds, true)
 }
 
 // addKinds adds the named kinds: first those that drop, then those that keep.
@@ -151,20 +159,16 @@ func (f *fanout) addKinds(kinds *activity.Kinds, names []string) error {
 	return nil
 }
 
-// read reads the pages of the post's users, and looks for the viewers in them.
+// read reads the pages of the post's ids, and looks for the viewers in them.
 func (f *fanout) read(ctx context.Context, activities activity.Activities) error {
-	for _, user := range f.post.ids(activity.User) {
-		if !slices.Contains(f.owners, user) {
-			f.owners = append(f.owners, user)
-		}
-	}
+	f.addOwners()
 	views, err := activities.Views(ctx, activity.Owners{
-		IDs: f.owners, Side: activity.Audience, Kinds: f.kinds, Sought: f.sought(),
+		All: f.owners, Side: activity.Audience, Kinds: f.kinds, Sought: f.sought(),
 	})
 	if err != nil {
 		return err
 	}
-	f.views = make(map[string]*activity.View, len(views))
+	f.views = make(map[activity.Owner]*activity.View, len(views))
 	f.search = views[0].Search()
 	f.search.Begin(activity.User)
 	for _, viewer := range f.req.Viewers {
@@ -182,6 +186,18 @@ func (f *fanout) read(ctx context.Context, activities activity.Activities) error
 	return nil
 }
 
+// addOwners adds the author, and the ids on the post that kinds look at.
+func (f *fanout) addOwners() {
+	f.owners = append(f.owners, activity.Owner{Facet: activity.User, ID: f.req.Post.Author})
+	for i := range f.kinds {
+		for _, id := range f.req.Post.ids(f.kinds[i].Target) {
+			if owner := (activity.Owner{Facet: f.kinds[i].Target, ID: id}); !slices.Contains(f.owners, owner) {
+				f.owners = append(f.owners, owner)
+			}
+		}
+	}
+}
+
 // sought yields the viewers.
 func (f *fanout) sought() iter.Seq2[activity.Facet, string] {
 	return func(yield func(activity.Facet, string) bool) {
@@ -193,12 +209,24 @@ func (f *fanout) sought() iter.Seq2[activity.Facet, string] {
 	}
 }
 
-// found reports whether the page of a user on the post reports the k-th kind with a viewer.
-func (f *fanout) found(user string, k, at int) bool {
-	return f.search.Match(f.views[user], k, at) != activity.None
+// found reports whether a claim is made: by the owner's page.
+func (f *fanout) found(c fanoutClaim) bool {
+	return f.search.Match(f.views[c.owner], c.k, c.at) != activity.None
 }
 
-// confirm asks the ledger, in one query for each user on the post, what the answer depends on. For
+// targets yields what the owners' pages could say about a viewer and the k-th kind.
+func (f *fanout) targets(k, at int) iter.Seq[fanoutClaim] {
+	return func(yield func(fanoutClaim) bool) {
+		kind := &f.kinds[k]
+		for _, id := range f.req.Post.targets(kind, f.req.Viewers[at]) {
+			if id != "" && !yield(fanoutClaim{activity.Owner{Facet: kind.Target, ID: id}, k, at}) {
+				return
+			}
+		}
+	}
+}
+
+// confirm asks the ledger, in one query for each owner, what the answer depends on. For
 // an exact request that is everything found, and else only what overrules a drop.
 func (f *fanout) confirm(ctx context.Context, activities activity.Activities) error {
 	if !f.req.Exact && f.drops == len(f.kinds) {
@@ -210,35 +238,37 @@ func (f *fanout) confirm(ctx context.Context, activities activity.Activities) er
 	}
 	f.confirmed = make(map[fanoutClaim]bool)
 	of := f.claims()
-	for _, user := range f.owners {
-		if err := f.ask(ctx, r, user, of[user]); err != nil {
+	for _, owner := range f.owners {
+		if err := f.ask(ctx, r, owner, of[owner]); err != nil {
 			if f.req.Exact || ctx.Err() != nil {
 				return err
 			}
-			f.degrade(of[user])
+			f.degrade(of[owner])
 		}
 	}
 	return nil
 }
 
-// claims returns what the ledger is to confirm, each once, by the user on whose page it was found.
-func (f *fanout) claims() map[string][]fanoutClaim {
-	of := make(map[string][]fanoutClaim)
-	claim := func(user string, k, at int) {
-		key := fanoutClaim{user, k, at}
-		if _, known := f.confirmed[key]; !known && f.found(user, k, at) {
-			f.confirmed[key] = false
-			of[user] = append(of[user], key)
+// claims returns what the ledger is to confirm, each once, by the owner on whose page it was found.
+func (f *fanout) claims() map[activity.Owner][]fanoutClaim {
+	of := make(map[activity.Owner][]fanoutClaim)
+	claim := func(c fanoutClaim) {
+		if _, known := f.confirmed[c]; !known && f.found(c) {
+			f.confirmed[c] = false
+			of[c.owner] = append(of[c.owner], c)
 		}
 	}
 	for _, at := range f.hits {
 		for k := range f.kinds[:f.drops] {
-			for _, user := range f.post.targets(&f.kinds[k], f.req.Viewers[at]) {
-				if f.req.Exact {
-					claim(user, k, at)
+			for c := range f.targets(k, at) {
+				if !f.found(c) {
+					continue
 				}
-				if f.found(user, k, at) {
-					f.eachOver(k, user, at, func(keep int) { claim(user, keep, at) })
+				if f.req.Exact {
+					claim(c)
+				}
+				for over := range f.over(c) {
+					claim(over)
 				}
 			}
 		}
@@ -246,13 +276,13 @@ func (f *fanout) claims() map[string][]fanoutClaim {
 	return of
 }
 
-// ask asks the ledger about claims of one user's page.
-func (f *fanout) ask(ctx context.Context, r *activity.Recorder, user string, claims []fanoutClaim) error {
+// ask asks the ledger about claims of one owner's page.
+func (f *fanout) ask(ctx context.Context, r *activity.Recorder, owner activity.Owner, claims []fanoutClaim) error {
 	asked := make([]activity.Claim, len(claims))
 	for i, c := range claims {
 		asked[i] = activity.Claim{Kind: f.kinds[c.k], Target: f.req.Viewers[c.at], Mirrored: true}
 	}
-	evidence, err := r.Confirm(ctx, user, asked)
+	evidence, err := r.Confirm(ctx, owner.ID, asked)
 	for i, e := range evidence {
 		own := e.Direct != nil && f.kinds[claims[i].k].Reverse != ""
 		f.confirmed[claims[i]] = own || e.Reverse != nil
@@ -270,17 +300,18 @@ func (f *fanout) degrade(claims []fanoutClaim) {
 	}
 }
 
-// eachOver calls do with each kind that keeps and would overrule the k-th, for a user on the post
-// and a viewer.
-func (f *fanout) eachOver(k int, user string, at int, do func(keep int)) {
-	for keep := f.drops; keep < len(f.kinds); keep++ {
-		if !slices.Contains(f.kinds[keep].Over, f.kinds[k].Name) {
-			continue
-		}
-		for _, id := range f.post.targets(&f.kinds[keep], f.req.Viewers[at]) {
-			if id == user {
-				do(keep)
-				break
+// over yields what would overrule that a viewer does not get the post because of a claim.
+func (f *fanout) over(c fanoutClaim) iter.Seq[fanoutClaim] {
+	return func(yield func(fanoutClaim) bool) {
+		drop := &f.kinds[c.k]
+		for k := f.drops; k < len(f.kinds); k++ {
+			if !slices.Contains(f.kinds[k].Over, drop.Name) {
+				continue
+			}
+			for over := range f.targets(k, c.at) {
+				if coversID(&f.kinds[k], drop, over.owner.ID, c.owner.ID) && !yield(over) {
+					return
+				}
 			}
 		}
 	}
@@ -289,16 +320,24 @@ func (f *fanout) eachOver(k int, user string, at int, do func(keep int)) {
 // reason returns the first reason why a viewer must not get the post, if there is one.
 func (f *fanout) reason(at int) (FanoutDropped, bool) {
 	for k := range f.kinds[:f.drops] {
-		for _, user := range f.post.targets(&f.kinds[k], f.req.Viewers[at]) {
-			if !f.found(user, k, at) || f.req.Exact && !f.confirmed[fanoutClaim{user, k, at}] {
+		for c := range f.targets(k, at) {
+			if !f.found(c) || f.req.Exact && !f.confirmed[c] || f.overruled(c) {
 				continue
 			}
-			kept := false
-			f.eachOver(k, user, at, func(keep int) { kept = kept || f.confirmed[fanoutClaim{user, keep, at}] })
-			if !kept {
-				return FanoutDropped{At: at, Kind: f.kinds[k].Name, Actor: user}, true
-			}
+			d := FanoutDropped{At: at, Kind: f.kinds[k].Name}
+			d.Actor, d.Target = f.req.Post.named(c.owner.Facet, c.owner.ID)
+			return d, true
 		}
 	}
 	return FanoutDropped{}, false
+}
+
+// overruled reports whether the viewer gets the post in spite of a claim.
+func (f *fanout) overruled(c fanoutClaim) bool {
+	for over := range f.over(c) {
+		if f.confirmed[over] {
+			return true
+		}
+	}
+	return false
 }

@@ -1,6 +1,7 @@
 package feed_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -21,7 +22,10 @@ func fanoutKinds(t *testing.T) *activity.Kinds {
 		activity.Kind{Name: "mute", Plural: "mutes", Target: activity.User, Effect: activity.Drop, Fanout: true},
 		activity.Kind{Name: "no-repost", Plural: "no-reposts", Target: activity.User, Effect: activity.Drop, Fanout: true, Roles: []string{"repost"}},
 		activity.Kind{Name: "snub", Plural: "snubs", Target: activity.User, Effect: activity.Drop},
-		activity.Kind{Name: "follow", Plural: "follows", Target: activity.User, Effect: activity.Keep, Over: []string{"mute"}, Fanout: true},
+		activity.Kind{Name: "follow", Plural: "follows", Target: activity.User, Effect: activity.Keep, Over: []string{"mute", "domain-mute"}, Fanout: true},
+		activity.Kind{Name: "trash", Plural: "trashes", Target: activity.Post, Effect: activity.Drop, Fanout: true},
+		activity.Kind{Name: "domain-mute", Plural: "domain-mutes", Target: "domain", Effect: activity.Drop, Fanout: true},
+		activity.Kind{Name: "join", Plural: "joins", Target: "thread", Effect: activity.Keep, Over: []string{"trash"}, Fanout: true},
 	)...)
 	if err != nil {
 		t.Fatal(err)
@@ -39,21 +43,27 @@ func fanOut(t *testing.T, a activity.Activities, req feed.FanoutRequest) feed.Fa
 }
 
 // TestFanoutIsFilter: for each viewer a fan-out says what a feed with the same kinds says, whatever
-// users did and undid.
+// users did and undid. Users, posts, domains and threads have the same ids.
 func TestFanoutIsFilter(t *testing.T) {
 	r := openWith(t, activity.Config{Kinds: fanoutKinds(t), FalsePositiveRate: 1e-8, MaxSharedKeys: 16})
 	rng := rand.New(rand.NewPCG(1, 2))
-	user := func() string { return fmt.Sprint("u", rng.IntN(40)) }
-	kinds := []string{"block", "mute", "no-repost", "follow"}
+	id := func() string { return fmt.Sprint("u", rng.IntN(40)) }
+	ids := func(most int) (all []string) {
+		for range rng.IntN(most + 1) {
+			all = append(all, id())
+		}
+		return all
+	}
+	kinds := []string{"block", "mute", "no-repost", "trash", "domain-mute", "follow", "join"}
 	var viewers []string
 	for i := range 40 {
 		viewers = append(viewers, fmt.Sprint("u", i))
 	}
 	dropped := make(map[string]int)
-	for range 40 {
+	for range 60 {
 		var batch []activity.Activity
-		for range 30 {
-			a := activity.Activity{User: user(), Kind: append(kinds, "snub")[rng.IntN(5)], Target: user(), Remove: rng.IntN(4) == 0}
+		for range 40 {
+			a := activity.Activity{User: id(), Kind: append(kinds, "snub", "hide")[rng.IntN(9)], Target: id(), Remove: rng.IntN(4) == 0}
 			if a.User != a.Target {
 				batch = append(batch, a)
 			}
@@ -61,25 +71,36 @@ func TestFanoutIsFilter(t *testing.T) {
 		if _, err := r.Record(t.Context(), batch); err != nil {
 			t.Fatal(err)
 		}
-		req := feed.FanoutRequest{Author: user(), Viewers: viewers, Exact: rng.IntN(2) == 0}
-		for range rng.IntN(4) {
-			req.Actors = append(req.Actors, user())
-			req.Roles = append(req.Roles, []string{"repost", "mention", "", "author"}[rng.IntN(4)])
+		if rng.IntN(8) == 0 {
+			if _, err := r.DeleteUser(t.Context(), id()); err != nil {
+				t.Fatal(err)
+			}
 		}
+		post := feed.Post{ID: id(), Author: id(), Related: ids(2)}
+		post.Facets = map[activity.Facet][]string{"domain": ids(2), "thread": ids(2)}
+		for range rng.IntN(4) {
+			post.Actors = append(post.Actors, id())
+			post.Roles = append(post.Roles, []string{"repost", "mention", "", "author"}[rng.IntN(4)])
+		}
+		exact := rng.IntN(2) == 0
 		var want []feed.FanoutDropped
 		for at, viewer := range viewers {
-			post := feed.Post{ID: "p", Author: req.Author, Actors: req.Actors, Roles: req.Roles}
-			for _, d := range filter(t, r, feed.Request{Viewer: viewer, Posts: []feed.Post{post}, Kinds: kinds, Exact: req.Exact}).Dropped {
-				want = append(want, feed.FanoutDropped{At: at, Kind: d.Kind, Actor: d.Actor})
+			for _, d := range filter(t, r, feed.Request{Viewer: viewer, Posts: []feed.Post{post}, Kinds: kinds, Exact: exact}).Dropped {
+				want = append(want, feed.FanoutDropped{At: at, Kind: d.Kind, Actor: d.Actor, Target: d.Target})
 				dropped[d.Kind]++
 			}
 		}
-		if got := fanOut(t, r, req); !reflect.DeepEqual(got.Dropped, want) || len(got.Degraded) > 0 {
-			t.Fatalf("%+v:\ndropped %v\nwant    %v", req, got.Dropped, want)
+		for _, names := range [][]string{kinds, nil} { // nil: all with mirrored rows, the same
+			got := fanOut(t, r, feed.FanoutRequest{Post: post, Viewers: viewers, Kinds: names, Exact: exact})
+			if !reflect.DeepEqual(got.Dropped, want) || len(got.Degraded) > 0 {
+				t.Fatalf("%+v, exact %t, kinds %v:\ndropped %v\nwant    %v", post, exact, names, got.Dropped, want)
+			}
 		}
 	}
-	if min(dropped["block"], dropped["mute"], dropped["no-repost"]) < 20 {
-		t.Errorf("dropped %v, want more", dropped)
+	for _, k := range kinds[:5] {
+		if dropped[k] < 20 {
+			t.Errorf("dropped %v, want more of %s", dropped, k)
+		}
 	}
 }
 
@@ -97,7 +118,7 @@ func TestFanoutPlain(t *testing.T) {
 	if _, err := p.Record(t.Context(), []activity.Activity{{User: "1", Kind: "mute", Target: "2"}, {User: "2", Kind: "mute", Target: "3"}}); err != nil {
 		t.Fatal(err)
 	}
-	req := feed.FanoutRequest{Author: "2", Viewers: []string{"3", "1", "4"}}
+	req := feed.FanoutRequest{Post: feed.Post{Author: "2"}, Viewers: []string{"3", "1", "4"}}
 	want := []feed.FanoutDropped{{At: 1, Kind: "mute", Actor: "2"}}
 	if got := fanOut(t, p, req); !reflect.DeepEqual(got.Dropped, want) {
 		t.Errorf("dropped %v", got.Dropped)
@@ -132,7 +153,7 @@ func TestFanoutConfirms(t *testing.T) {
 		}
 		return all
 	}
-	req := feed.FanoutRequest{Author: "2", Viewers: viewers}
+	req := feed.FanoutRequest{Post: feed.Post{Author: "2"}, Viewers: viewers}
 	if got := ats(fanOut(t, s.Recorder, req)); !slices.Equal(got, []int{0, 3, 4, 5}) {
 		t.Errorf("dropped %v", got)
 	}
@@ -151,6 +172,39 @@ func TestFanoutConfirms(t *testing.T) {
 	}
 }
 
+// TestFanoutOfSharedID: a user and a domain of the same id are different. What users did with the
+// domain stays when the user is deleted.
+func TestFanoutOfSharedID(t *testing.T) {
+	r := openWith(t, activity.Config{Kinds: fanoutKinds(t)})
+	record(t, r, "1 domain-mute x", "2 mute x", "3 trash x", "x domain-mute y")
+	viewers := []string{"1", "2", "3", "x"}
+	want := func(post feed.Post, dropped ...feed.FanoutDropped) {
+		t.Helper()
+		post.Author = cmp.Or(post.Author, "9")
+		for _, exact := range []bool{false, true} {
+			if got := fanOut(t, r, feed.FanoutRequest{Post: post, Viewers: viewers, Exact: exact}).Dropped; !slices.Equal(got, dropped) {
+				t.Errorf("%+v, exact %t: dropped %+v, want %+v", post, exact, got, dropped)
+			}
+		}
+	}
+	domain := feed.Post{ID: "p", Facets: map[activity.Facet][]string{"domain": {"x"}}}
+	for range 2 {
+		want(domain, feed.FanoutDropped{At: 0, Kind: "domain-mute", Target: "x"})
+		want(feed.Post{ID: "x"}, feed.FanoutDropped{At: 2, Kind: "trash"})
+		want(feed.Post{ID: "p", Related: []string{"x"}}, feed.FanoutDropped{At: 2, Kind: "trash", Target: "x"})
+		want(feed.Post{ID: "p", Facets: map[activity.Facet][]string{"thread": {"x"}}})
+		if deleted, err := r.DeleteUser(t.Context(), "x"); err != nil || deleted > 2 {
+			t.Fatalf("deleted %d, %v", deleted, err)
+		}
+		want(feed.Post{Author: "x"})
+		want(feed.Post{Facets: map[activity.Facet][]string{"domain": {"y"}}})
+	}
+	if _, err := r.DeleteUser(t.Context(), "1"); err != nil {
+		t.Fatal(err)
+	}
+	want(domain)
+}
+
 func TestInvalidFanout(t *testing.T) {
 	r := openWith(t, activity.Config{Kinds: fanoutKinds(t)})
 	for _, c := range []struct {
@@ -158,22 +212,26 @@ func TestInvalidFanout(t *testing.T) {
 		code, field string
 	}{
 		{feed.FanoutRequest{Viewers: []string{"1"}}, "invalid_id", "author"},
-		{feed.FanoutRequest{Author: "2", Viewers: []string{"1", ""}}, "invalid_id", "viewers[1]"},
-		{feed.FanoutRequest{Author: "2", Actors: []string{"\n"}}, "invalid_id", "actors[0]"},
-		{feed.FanoutRequest{Author: "2", Actors: []string{"3"}, Roles: []string{"X"}}, "out_of_range", "actors[0].role"},
-		{feed.FanoutRequest{Author: "2", Actors: slices.Repeat([]string{"3"}, 101)}, "too_many_ids", "actors"},
-		{feed.FanoutRequest{Author: "2", Viewers: slices.Repeat([]string{"3"}, feed.MaxViewers+1)}, "out_of_range", "viewers"},
-		{feed.FanoutRequest{Author: "2", Kinds: []string{"block", "snub"}}, "unsupported_op", "kinds[1]"},
-		{feed.FanoutRequest{Author: "2", Kinds: []string{"like"}}, "wrong_effect", "kinds[0]"},
-		{feed.FanoutRequest{Author: "2", Kinds: []string{"x"}}, "unknown_kind", "kinds[0]"},
-		{feed.FanoutRequest{Author: "2", Kinds: []string{"mute", "mute"}}, "out_of_range", "kinds[1]"},
+		{feed.FanoutRequest{Post: feed.Post{ID: "\n", Author: "2"}}, "invalid_id", "post"},
+		{feed.FanoutRequest{Post: feed.Post{Author: "2", Related: []string{""}}}, "invalid_id", "related[0]"},
+		{feed.FanoutRequest{Post: feed.Post{Author: "2", Facets: map[activity.Facet][]string{"tag": {"x"}}}}, "unknown_facet", "facets.tag"},
+		{feed.FanoutRequest{Post: feed.Post{Author: "2"}, Kinds: []string{"hide"}}, "unsupported_op", "kinds[0]"},
+		{feed.FanoutRequest{Post: feed.Post{Author: "2"}, Viewers: []string{"1", ""}}, "invalid_id", "viewers[1]"},
+		{feed.FanoutRequest{Post: feed.Post{Author: "2", Actors: []string{"\n"}}}, "invalid_id", "actors[0]"},
+		{feed.FanoutRequest{Post: feed.Post{Author: "2", Actors: []string{"3"}, Roles: []string{"X"}}}, "out_of_range", "actors[0].role"},
+		{feed.FanoutRequest{Post: feed.Post{Author: "2", Actors: slices.Repeat([]string{"3"}, 101)}}, "too_many_ids", "actors"},
+		{feed.FanoutRequest{Post: feed.Post{Author: "2"}, Viewers: slices.Repeat([]string{"3"}, feed.MaxViewers+1)}, "out_of_range", "viewers"},
+		{feed.FanoutRequest{Post: feed.Post{Author: "2"}, Kinds: []string{"block", "snub"}}, "unsupported_op", "kinds[1]"},
+		{feed.FanoutRequest{Post: feed.Post{Author: "2"}, Kinds: []string{"like"}}, "wrong_effect", "kinds[0]"},
+		{feed.FanoutRequest{Post: feed.Post{Author: "2"}, Kinds: []string{"x"}}, "unknown_kind", "kinds[0]"},
+		{feed.FanoutRequest{Post: feed.Post{Author: "2"}, Kinds: []string{"mute", "mute"}}, "out_of_range", "kinds[1]"},
 	} {
 		_, err := feed.Fanout(t.Context(), r, c.req)
 		if invalid, ok := errors.AsType[*activity.InvalidError](err); !ok || invalid.Code != c.code || invalid.Field != c.field {
 			t.Errorf("%v, want %s of %s", err, c.code, c.field)
 		}
 	}
-	if a := fanOut(t, r, feed.FanoutRequest{Author: "2", Viewers: slices.Repeat([]string{"3"}, feed.MaxViewers)}); len(a.Dropped) > 0 {
+	if a := fanOut(t, r, feed.FanoutRequest{Post: feed.Post{Author: "2"}, Viewers: slices.Repeat([]string{"3"}, feed.MaxViewers)}); len(a.Dropped) > 0 {
 		t.Errorf("dropped %v", a.Dropped)
 	}
 }

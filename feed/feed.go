@@ -112,6 +112,15 @@ func filter(ctx context.Context, activities activity.Activities, req Request, sa
 	return a, nil
 }
 
+// listsOf returns the lists as owners.
+func listsOf(ids []string) []activity.Owner {
+	owners := make([]activity.Owner, len(ids))
+	for i, id := range ids {
+		owners[i] = activity.Owner{Facet: activity.User, ID: id}
+	}
+	return owners
+}
+
 // viewWithLists reads the activities of the viewer, and at the same time those of the lists.
 func viewWithLists(
 	ctx context.Context, activities activity.Activities, req Request, c checks,
@@ -122,7 +131,7 @@ func viewWithLists(
 		return err
 	})
 	both.Go(func() (err error) {
-		lists, err = activities.Views(ctx, activity.Owners{IDs: req.Lists, Kinds: c.all[:c.drops], Sought: c.ids(req.Posts)})
+		lists, err = activities.Views(ctx, activity.Owners{All: listsOf(req.Lists), Kinds: c.all[:c.drops], Sought: c.ids(req.Posts)})
 		return err
 	})
 	err = both.Wait()

@@ -33,6 +33,9 @@ func TestChaosFindsFaults(t *testing.T) {
 		{"cuts a connection", fakeBug{cut: true}, "answer"},
 		{"leaves posts out", fakeBug{leaveOut: true}, "answer"},
 		{"leaves lists out", fakeBug{noLists: true}, "lost"},
+		{"leaves fan-outs out", fakeBug{noFanout: true}, "lost"},
+		{"keeps nothing", fakeBug{noKeep: true}, "vanished"},
+		{"keeps everything", fakeBug{keepAll: true}, "lost"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -62,6 +65,7 @@ func TestChaosFindsFaults(t *testing.T) {
 type fakeBug struct {
 	loseWrite, retakeUndo, reportUndone, oneSided                        int
 	answer500, bare503, degradeBlock, sayChanged, cut, leaveOut, noLists bool
+	noFanout, noKeep, keepAll                                            bool
 }
 
 // fakeService implements the part of the API that the load uses, in memory.
@@ -88,6 +92,8 @@ func (s *fakeService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		answer = s.feed(r)
+	case r.URL.Path == "/v1/fanout/filter":
+		answer = s.fanout(r)
 	case r.URL.Path == "/v1/activities":
 		answer = s.batch(r)
 	case len(parts) == 5:
@@ -172,6 +178,28 @@ func (s *fakeService) list(user, kind string) any {
 	return map[string]any{"items": items}
 }
 
+// keeps reports whether a viewer gets posts by an author from domains that are muted.
+func (s *fakeService) keeps(has func(user, kind, target string) bool, viewer, author string) bool {
+	return !s.bug.noKeep && (has(viewer, "follow", author) || s.bug.keepAll)
+}
+
+// fanout answers a fan-out.
+func (s *fakeService) fanout(r *http.Request) any {
+	var q fanoutRequest
+	if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
+		panic(err)
+	}
+	has := func(user, kind, target string) bool { return s.live[[3]string{user, kind, target}] }
+	dropped := []map[string]string{}
+	for _, viewer := range q.Viewers {
+		muted := len(q.Facets["domain"]) > 0 && has(viewer, "domain-mute", q.Facets["domain"][0]) && !s.keeps(has, viewer, q.Author)
+		if (muted || has(viewer, "block", q.Author) || has(q.Author, "block", viewer)) && !s.bug.noFanout {
+			dropped = append(dropped, map[string]string{"viewer": viewer})
+		}
+	}
+	return map[string]any{"dropped": dropped, "degraded": []any{}}
+}
+
 // feed answers a feed check.
 func (s *fakeService) feed(r *http.Request) any {
 	var q feedRequest
@@ -217,7 +245,7 @@ func (s *fakeService) hides(q feedRequest, p post, has func(user, kind, target s
 		}
 	}
 	for _, domain := range p.Facets["domain"] {
-		if has(q.Viewer, "domain-mute", domain) {
+		if has(q.Viewer, "domain-mute", domain) && !s.keeps(has, q.Viewer, p.Author) {
 			return true
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,6 +18,7 @@ const (
 	loadFeeders = 6
 	batchLines  = 12 // maximum lines in a batch
 	feedLooks   = 48 // maximum looks in a feed
+	fanoutEach  = 10 // one of so many feeds is a fan-out
 )
 
 // These are the indexes of target.busy.
@@ -240,10 +242,17 @@ func (l *chaosLoad) finish(ops []op, r reply, results []changedAnswer) {
 	}
 }
 
-// feed asks for the feed of one viewer, and judges the answer.
+// feed asks for the feed of one viewer, or now and then for a fan-out, and judges the answer.
 func (l *chaosLoad) feed(ctx context.Context, g *target, rng *rand.Rand) {
-	f := l.model.newFeed(rng.IntN(len(l.model.users)), 1+rng.IntN(feedLooks), rng)
-	r := g.send(ctx, http.MethodPost, "/v1/feed/filter", f.request)
+	var f *chaosFeed
+	if rng.IntN(fanoutEach) == 0 {
+		f = l.model.newFanout(rng)
+		l.tally.count("fan-outs", 1)
+	} else {
+		f = l.model.newFeed(rng.IntN(len(l.model.users)), 1+rng.IntN(feedLooks), rng)
+	}
+	path, body := f.call()
+	r := g.send(ctx, http.MethodPost, path, body)
 	if l.answered(g, "feeds", r) {
 		l.judge(ctx, f, r)
 	}
@@ -258,13 +267,17 @@ func (l *chaosLoad) judge(ctx context.Context, f *chaosFeed, r reply) {
 	}
 	dropped, liked, wrong := f.read(answer)
 	if wrong != "" {
-		l.tally.violatedf("answer", "the feed of %s at instance %d: %s", f.request.Viewer, r.by.instance, wrong)
+		l.tally.violatedf("answer", "the %v at instance %d: %s", f, r.by.instance, wrong)
 		return
 	}
 	if len(answer.Degraded) > 0 {
 		l.tally.count("feeds degraded", 1)
 	}
-	j := l.model.judge(f, dropped, liked, r.by)
+	keeps := !slices.ContainsFunc(answer.Degraded, func(d degradedKind) bool { return d.Kind == "follow" })
+	j := l.model.judge(f, dropped, liked, keeps, r.by)
+	for _, text := range j.vanished {
+		l.tally.violatedf("vanished", "%s", text)
+	}
 	l.tally.count("looks", j.looks)
 	l.tally.count("late undo", j.lateUndo)
 	for _, x := range j.missed {
@@ -289,7 +302,8 @@ func (l *chaosLoad) lookAgain(ctx context.Context, f *chaosFeed, id string) stri
 			continue
 		}
 		var answer feedAnswer
-		if err := g.send(ctx, http.MethodPost, "/v1/feed/filter", f.request).ok(&answer); err != nil {
+		path, body := f.call()
+		if err := g.send(ctx, http.MethodPost, path, body).ok(&answer); err != nil {
 			text += fmt.Sprintf(" instance %d: %v;", g.index, err)
 			continue
 		}

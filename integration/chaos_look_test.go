@@ -3,12 +3,14 @@ package integration
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 )
 
 // lookSpec is one candidate of a viewer's feed. The feed must drop or annotate it while any of its
-// keys is live. It has two keys if two users may block each other.
+// keys is live. It has two keys if two users may block each other. A candidate of the kind "follow"
+// must be dropped while the first of its two keys is live, and must be kept while both are.
 type lookSpec struct {
 	kind, target string
 	keys         []*chaosKey
@@ -25,12 +27,84 @@ type look struct {
 	control  string // the id of a candidate without activities; "": none
 }
 
-// chaosFeed is a feed request and its looks.
+// wanted reports whether the candidate must be dropped or annotated.
+func (l *look) wanted() bool {
+	if l.kind == "follow" {
+		return l.live[0] && !l.live[1]
+	}
+	return l.live[0] || l.live[1]
+}
+
+// chaosFeed is a feed request and its looks, or a fan-out: its looks have viewers for ids.
 type chaosFeed struct {
 	viewer  int
 	request feedRequest
+	fanout  *fanoutRequest // nil: a feed
 	looks   []look
 	sent    time.Time
+}
+
+// fanoutRequest is the body of POST /v1/fanout/filter.
+type fanoutRequest struct {
+	Author  string              `json:"author"`
+	Facets  map[string][]string `json:"facets,omitempty"`
+	Viewers []string            `json:"viewers"`
+}
+
+// call returns the path and the body of the request.
+func (f *chaosFeed) call() (path string, body any) {
+	if f.fanout != nil {
+		return "/v1/fanout/filter", f.fanout
+	}
+	return "/v1/feed/filter", f.request
+}
+
+// String returns whose feed or fan-out f is.
+func (f *chaosFeed) String() string {
+	if f.fanout != nil {
+		return fmt.Sprintf("fan-out of %s %v", f.fanout.Author, f.fanout.Facets)
+	}
+	return "feed of " + f.request.Viewer
+}
+
+// newFanout makes a request for a post that some of the users may not get: by one of them, from a
+// domain, or from a domain by somebody whom users follow.
+func (m *chaosModel) newFanout(rng *rand.Rand) *chaosFeed {
+	users := m.users[:len(m.users)-len(chaosLists())]
+	kind, target := "block", users[rng.IntN(len(users))]
+	f := &chaosFeed{fanout: &fanoutRequest{Author: target, Viewers: users}}
+	if x := rng.IntN(3); x > 0 {
+		kind, target = "domain-mute", fmt.Sprintf("d%d", rng.IntN(keyFollow))
+		f.fanout.Author, f.fanout.Facets = "author-of-"+target, map[string][]string{"domain": {target}}
+		if x == 1 {
+			kind, target = "follow", "f"+target[1:]
+			f.fanout.Author = target
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for v, viewer := range users {
+		for _, spec := range m.looks[v] {
+			if spec.kind == kind && spec.target == target {
+				l := lookOf(spec)
+				l.id = viewer
+				f.looks = append(f.looks, l)
+			}
+		}
+	}
+	f.sent = time.Now()
+	return f
+}
+
+// lookOf returns a look with the present state of the keys. The caller holds the model's lock.
+func lookOf(spec lookSpec) look {
+	l := look{lookSpec: spec, decided: true}
+	for i, k := range spec.keys {
+		l.versions[i], l.live[i] = k.version, k.live && !k.undecided
+		l.decided = l.decided && !k.undecided && !k.busy
+		l.undos += k.undos
+	}
+	return l
 }
 
 // newFeed makes a request for a feed with up to size looks of the viewer, and records the states of
@@ -56,18 +130,11 @@ func (m *chaosModel) newFeed(viewer, size int, rng *rand.Rand) *chaosFeed {
 
 // add adds one look to the request. The caller holds the model's lock.
 func (f *chaosFeed) add(spec lookSpec) {
-	l := look{lookSpec: spec, decided: true}
-	anyLive := false
-	for i, k := range spec.keys {
-		l.versions[i], l.live[i] = k.version, k.live && !k.undecided
-		l.decided = l.decided && !k.undecided && !k.busy
-		l.undos += k.undos
-		anyLive = anyLive || k.live || k.undecided
-	}
+	l := lookOf(spec)
 	var p post
 	p, l.id = f.candidate(spec.kind, spec.target)
 	f.request.Posts = append(f.request.Posts, p)
-	if l.decided && !anyLive && l.undos > 0 {
+	if l.decided && l.live == [2]bool{} && l.undos > 0 && l.kind != "follow" {
 		p, l.control = f.candidate(spec.kind, "never-"+spec.target)
 		f.request.Posts = append(f.request.Posts, p)
 	}
@@ -81,6 +148,8 @@ func (f *chaosFeed) candidate(kind, target string) (p post, id string) {
 		p = post{ID: "by-" + target, Author: target}
 	case "domain-mute":
 		p = post{ID: "from-" + target, Author: "author-of-" + target, Facets: map[string][]string{"domain": {target}}}
+	case "follow":
+		p = post{ID: "kept-for-" + target, Author: target, Facets: map[string][]string{"domain": {"d" + target[1:]}}}
 	case "repost-mute":
 		p = post{ID: "reposted-by-" + target, Author: "author-of-" + target, Actors: []any{map[string]string{"id": target, "role": "repost"}}}
 	default:
@@ -95,9 +164,35 @@ func (f *chaosFeed) candidate(kind, target string) (p post, id string) {
 // reported holds the ids of the candidates that a feed reports.
 type reported map[string]bool
 
+// readFanout is read for a fan-out.
+func (f *chaosFeed) readFanout(a feedAnswer) (dropped reported, wrong string) {
+	dropped = reported{}
+	for _, d := range a.Dropped {
+		if d.Viewer == "" || dropped[d.Viewer] {
+			return nil, fmt.Sprintf("viewer %q is dropped twice, or has no name", d.Viewer)
+		}
+		dropped[d.Viewer] = true
+	}
+	return dropped, wrongDegraded(a, "follow")
+}
+
+// wrongDegraded describes a kind that must not be degraded; "": none.
+func wrongDegraded(a feedAnswer, allowed ...string) string {
+	for _, d := range a.Degraded {
+		if !slices.Contains(allowed, d.Kind) {
+			return fmt.Sprintf("%s is degraded: %s", d.Kind, d.Reason)
+		}
+	}
+	return ""
+}
+
 // read returns which candidates the answer drops, and which it annotates as liked. wrong describes
 // an invalid answer; it is "" for a valid one.
 func (f *chaosFeed) read(a feedAnswer) (dropped, liked reported, wrong string) {
+	if f.fanout != nil {
+		dropped, wrong = f.readFanout(a)
+		return dropped, nil, wrong
+	}
 	dropped, liked = reported{}, reported{}
 	for _, d := range a.Dropped {
 		dropped[d.ID] = true
@@ -119,12 +214,7 @@ func (f *chaosFeed) read(a feedAnswer) (dropped, liked reported, wrong string) {
 	if len(a.Posts)+len(a.Dropped) != len(f.request.Posts) {
 		return nil, nil, fmt.Sprintf("%d kept and %d dropped of %d", len(a.Posts), len(a.Dropped), len(f.request.Posts))
 	}
-	for _, d := range a.Degraded {
-		if d.Kind != "seen" {
-			return nil, nil, fmt.Sprintf("%s is degraded: %s", d.Kind, d.Reason)
-		}
-	}
-	return dropped, liked, ""
+	return dropped, liked, wrongDegraded(a, "seen", "follow")
 }
 
 // missed is a live key that a feed did not report.
@@ -144,12 +234,13 @@ func (x missed) lost() bool { return x.same || x.age > stalenessBound+boundSlack
 type judgement struct {
 	looks    int // candidates judged
 	missed   []missed
-	lateUndo int // reported, but another instance may have undone the key within the bound
+	lateUndo int      // reported, but another instance may have undone the key within the bound
+	vanished []string // descriptions of candidates that are dropped in spite of a kind that keeps
 }
 
 // judge compares an answer with the states of the keys when the feed was sent. It skips keys that
-// were written since.
-func (m *chaosModel) judge(f *chaosFeed, dropped, liked reported, by source) judgement {
+// were written since. keeps is false if the kind that keeps is degraded.
+func (m *chaosModel) judge(f *chaosFeed, dropped, liked reported, keeps bool, by source) judgement {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var j judgement
@@ -163,10 +254,12 @@ func (m *chaosModel) judge(f *chaosFeed, dropped, liked reported, by source) jud
 			hit, control = hit || liked[l.id], control || liked[l.control]
 		}
 		j.looks++
-		live := l.live[0] || l.live[1]
+		live := l.wanted()
 		switch {
 		case live && !hit:
 			j.missed = append(j.missed, l.miss(f, by))
+		case l.kind == "follow" && l.live[1] && hit && keeps && !l.fresh(f.sent, by):
+			j.vanished = append(j.vanished, fmt.Sprintf("the %v drops %q, although %v is live\n%s", f, l.id, l.keys[1], l.keys[1].past()))
 		case !live && l.control != "" && !l.fresh(f.sent, by):
 			m.expose(f.viewer, l, hit, control)
 		case !live && l.control != "" && hit:
@@ -222,7 +315,7 @@ func (l *look) miss(f *chaosFeed, by source) missed {
 		return x
 	}
 	x.again, x.key.missed = x.key.missed, true
-	x.detail = fmt.Sprintf("the feed of %s, sent %s and answered by %d.%d, keeps %q: %v is live for %v (this instance acknowledged it: %v)\n%s",
-		f.request.Viewer, f.sent.Format(clock), by.instance, by.life, l.id, x.key, x.age.Round(time.Millisecond), x.same, detail)
+	x.detail = fmt.Sprintf("the %v, sent %s and answered by %d.%d, keeps %q: %v is live for %v (this instance acknowledged it: %v)\n%s",
+		f, f.sent.Format(clock), by.instance, by.life, l.id, x.key, x.age.Round(time.Millisecond), x.same, detail)
 	return x
 }

@@ -72,6 +72,7 @@ const (
 	keyLikes  = 16
 	keyFacets = 8  // domains that are muted
 	keyRoles  = 8  // users whose reposts are muted
+	keyFollow = 4  // users whose posts are kept from domains that are muted
 	listKeys  = 24 // posts that each list hides
 )
 
@@ -79,8 +80,9 @@ const (
 func chaosLists() []string { return []string{"list0", "list1"} }
 
 // chaosKinds is the file of the kinds besides the built-in ones.
-const chaosKinds = `{"kinds": [{"name": "domain-mute", "target": "domain", "effect": "drop"},
-	{"name": "repost-mute", "target": "user", "effect": "drop", "roles": ["repost"]}]}`
+const chaosKinds = `{"kinds": [{"name": "domain-mute", "target": "domain", "effect": "drop", "fanout": true},
+	{"name": "repost-mute", "target": "user", "effect": "drop", "roles": ["repost"]},
+	{"name": "follow", "target": "user", "effect": "keep", "over": ["domain-mute"], "fanout": true}]}`
 
 // newChaosModel makes a model of that many users, who block one another, in both directions too,
 // and all of them the first; and of the lists.
@@ -114,6 +116,9 @@ func newChaosModel(users int, seed uint64) *chaosModel {
 		}
 		for i := range keyRoles {
 			add("repost-mute", fmt.Sprintf("r%d", i))
+		}
+		for i := range keyFollow {
+			add("follow", fmt.Sprintf("f%d", i))
 		}
 	}
 	for _, list := range chaosLists() {
@@ -151,7 +156,12 @@ func (m *chaosModel) addLooks() {
 			m.looks[v] = append(m.looks[v], lookSpec{kind: "hide", target: lists[0][i].target, keys: []*chaosKey{lists[0][i], lists[1][i]}})
 		}
 		for _, k := range m.own[v] {
-			if k.kind != "block" && !slices.Contains(chaosLists(), viewer) {
+			switch {
+			case k.kind == "block" || slices.Contains(chaosLists(), viewer):
+			case k.kind == "follow":
+				domain := slices.IndexFunc(m.own[v], func(o *chaosKey) bool { return o.kind == "domain-mute" && o.target[1:] == k.target[1:] })
+				m.looks[v] = append(m.looks[v], lookSpec{kind: k.kind, target: k.target, keys: []*chaosKey{m.own[v][domain], k}})
+			default:
 				m.looks[v] = append(m.looks[v], lookSpec{kind: k.kind, target: k.target, keys: []*chaosKey{k}})
 			}
 		}

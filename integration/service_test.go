@@ -163,14 +163,17 @@ type feedAnswer struct {
 		Like *bool  `json:"like"`
 	} `json:"posts"`
 	Dropped []struct {
-		ID    string `json:"id"`
-		Kind  string `json:"kind"`
-		Actor string `json:"actor"`
-	} `json:"dropped"`
-	Degraded []struct {
+		ID     string `json:"id"`
+		Viewer string `json:"viewer"` // of a fan-out
 		Kind   string `json:"kind"`
-		Reason string `json:"reason"`
-	} `json:"degraded"`
+		Actor  string `json:"actor"`
+	} `json:"dropped"`
+	Degraded []degradedKind `json:"degraded"`
+}
+
+type degradedKind struct {
+	Kind   string `json:"kind"`
+	Reason string `json:"reason"`
 }
 
 func (s *service) feed(q feedRequest) (feedAnswer, error) {

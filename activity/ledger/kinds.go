@@ -18,7 +18,7 @@ var ErrKindTaken = errors.New("kind is taken")
 type Kind struct {
 	Name    string // kind of the rows in the page of the user that acts
 	Reverse string // kind of the mirrored rows in the target's page; "": none
-	Target  string // facet that the targets belong to: [User], [Post] or another; [User] with a Reverse
+	Target  string // facet that the targets belong to: [User], [Post] or another
 }
 
 // Facets that every ledger knows.
@@ -37,9 +37,9 @@ func (k Kind) names() []string {
 // describe returns a description of the kind without its name.
 func (k Kind) describe() string {
 	if k.Reverse != "" {
-		return fmt.Sprintf("two-way with reverse %q", k.Reverse)
+		return fmt.Sprintf("with target %q and mirrored as %q", k.Target, k.Reverse)
 	}
-	return fmt.Sprintf("one-way with target %q", k.Target)
+	return fmt.Sprintf("with target %q", k.Target)
 }
 
 // Declare adds the kinds to those that processes declared before. Call it before anything is
@@ -111,9 +111,6 @@ func checkKinds(kinds []Kind) error {
 		}
 		if err := validateID("target", k.Target); err != nil {
 			return fmt.Errorf("kind %q: %w", k.Name, err)
-		}
-		if k.Reverse != "" && k.Target != User {
-			return fmt.Errorf("kind %q: a reverse requires the target %q", k.Name, User)
 		}
 	}
 	return nil

@@ -14,8 +14,9 @@ type declared = atomic.Pointer[map[string]RowKind]
 
 // RowKind describes the kind of a row.
 type RowKind struct {
+	Owner  string // facet of the owners: other than users only on the target's side
 	Target string // facet of the targets
-	Mirror string // the kind of the row on the target's side; "" for one-way kinds
+	Mirror string // the kind of the row on the other side; "": none
 	Of     string // name of the activity's kind; on the target's side it differs from the row's
 }
 
@@ -36,9 +37,9 @@ func (r *rebuilder) learnKinds(ctx context.Context) error {
 	}
 	rows := make(map[string]RowKind)
 	for _, k := range append(kinds, r.kinds...) {
-		rows[k.Name] = RowKind{k.Target, k.Reverse, k.Name}
+		rows[k.Name] = RowKind{ledger.User, k.Target, k.Reverse, k.Name}
 		if k.Reverse != "" {
-			rows[k.Reverse] = RowKind{k.Target, k.Name, k.Name}
+			rows[k.Reverse] = RowKind{k.Target, ledger.User, k.Name, k.Name}
 		}
 	}
 	r.declared.Store(&rows)

@@ -3,6 +3,7 @@ package pages
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
 )
@@ -91,6 +92,14 @@ func (r *Pages) deleteRows(
 		kinds, err := r.RowKinds(ctx, found)
 		if err != nil {
 			return deleted, Unavailable("ledger", err)
+		}
+		// What others did with a domain or a tag of the same id is not the user's.
+		found = slices.DeleteFunc(found, func(row ledger.Row) bool {
+			owner := kinds[row.Kind].Owner
+			return owner != "" && owner != ledger.User
+		})
+		if len(found) == 0 {
+			continue
 		}
 		w := &write{ctx: ctx, done: make(chan struct{}), changes: make([]ledger.Change, len(found)), deletes: true, hash: hash}
 		for i, row := range found {

@@ -61,7 +61,7 @@ func TestKindsOfSeveralProcesses(t *testing.T) {
 
 	// A process without the kind does not start, because the kind has data.
 	r := feedfilter(t, 1, append([]string{"serve", "--addr=127.0.0.1:0"}, args...)...)
-	wantContains(t, r.stderr, `--kinds: `, `"mute" was declared one-way with target "user", and is not declared now`)
+	wantContains(t, r.stderr, `--kinds: `, `"mute" was declared with target "user", and is not declared now`)
 	with.put("/v1/users/1/mutes/6")
 	with.wantDropped("1", "6", "mute")
 

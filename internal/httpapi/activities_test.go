@@ -302,14 +302,22 @@ func TestLists(t *testing.T) {
 	s.want(t, "POST", "/v1/feed/filter", `{"viewer":"1",`+posts+`,"lists":["L"],"answer":"dropped"}`, 200, `{"dropped":[],"degraded":[]}`)
 }
 
-// TestFanout: a post's viewers are filtered from the side of its author and actors.
+// TestFanout: a post's viewers are filtered from the side of the post's ids.
 func TestFanout(t *testing.T) {
 	kinds, err := activity.NewKinds(append(activity.BuiltinKinds().All(),
-		activity.Kind{Name: "mute", Plural: "mutes", Target: activity.User, Effect: activity.Drop, Fanout: true, Roles: []string{"author"}})...)
+		activity.Kind{Name: "mute", Plural: "mutes", Target: activity.User, Effect: activity.Drop, Fanout: true, Roles: []string{"author"}},
+		activity.Kind{Name: "tag-mute", Plural: "tag-mutes", Target: "tag", Effect: activity.Drop, Fanout: true},
+		activity.Kind{Name: "trash", Plural: "trashes", Target: activity.Post, Effect: activity.Drop, Fanout: true})...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := newService(t, httpapi.Config{}, kinds)
+	s.want(t, "PUT", "/v1/users/8/tag-mutes/2", "", 200, yes)
+	s.want(t, "PUT", "/v1/users/9/trashes/2", "", 200, yes)
+	s.want(t, "POST", "/v1/fanout/filter", `{"author":"1","post":"2","facets":{"tag":["1","2"]},"viewers":["1","8","9"]}`, 200,
+		`{"dropped":[{"viewer":"8","kind":"tag-mute","target":"2"},{"viewer":"9","kind":"trash"}],"degraded":[]}`)
+	s.want(t, "POST", "/v1/fanout/filter", `{"author":"1","related":["2"],"viewers":["9"],"exact":true}`, 200,
+		`{"dropped":[{"viewer":"9","kind":"trash","target":"2"}],"degraded":[]}`)
 	s.want(t, "PUT", "/v1/users/1/mutes/2", "", 200, yes)
 	s.want(t, "PUT", "/v1/users/3/blocks/2", "", 200, yes)
 	s.want(t, "PUT", "/v1/users/2/blocks/4", "", 200, yes)
@@ -323,7 +331,7 @@ func TestFanout(t *testing.T) {
 	s.want(t, "POST", "/v1/fanout/filter", `{"author":"2","viewers":["1","3"],"kinds":["block"]}`, 200,
 		`{"dropped":[{"viewer":"3","kind":"block","actor":"2"}],"degraded":[]}`)
 	s.want(t, "POST", "/v1/fanout/filter", `{"author":"2","viewers":[],"kinds":[]}`, 200, `{"dropped":[],"degraded":[]}`)
-	if a := s.do(t, "GET", "/v1/kinds", ""); !strings.Contains(a.Body, `"fanout":true,"two_way":false`) || strings.Count(a.Body, `"fanout"`) != 1 {
+	if a := s.do(t, "GET", "/v1/kinds", ""); !strings.Contains(a.Body, `"fanout":true,"two_way":false`) || strings.Count(a.Body, `"fanout"`) != 3 {
 		t.Errorf("kinds: %s", a.Body)
 	}
 	s.want(t, "DELETE", "/v1/users/1/mutes/2", "", 200, yes)

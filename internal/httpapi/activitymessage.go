@@ -18,6 +18,31 @@ import (
 	"github.com/feedfilter/feedfilter/proto/feedfilter/v1/feedfilterv1connect"
 )
 
+// messageOfPost is a message with the fields of one post, besides its id.
+type messageOfPost interface {
+	GetAuthor() string
+	GetActors() []string
+	GetActorRoles() []string
+	GetRelated() []string
+	GetFacets() []*feedfilterv1.Facet
+}
+
+// postOf returns the post of a message, without its id. Its fields are called prefix and their name
+// in errors.
+func postOf(m messageOfPost, prefix string) (feed.Post, error) {
+	post := []feed.Post{{Author: m.GetAuthor(), Actors: m.GetActors(), Roles: m.GetActorRoles(), Related: m.GetRelated()}}
+	for i, f := range m.GetFacets() {
+		field := fmt.Sprintf("%sfacets[%d]", prefix, i)
+		if len(f.GetPosts()) > 0 {
+			return feed.Post{}, refuse(activity.CodeOutOfRange, field+".posts", "the request is about one post: leave this out")
+		}
+		if err := placeFacet(post, field, f.GetName(), f.GetIds(), make([]uint32, len(f.GetIds()))); err != nil {
+			return feed.Post{}, err
+		}
+	}
+	return post[0], nil
+}
+
 // explainProcedure answers why a viewer's feed drops or keeps a post.
 func (s *procedures) explainProcedure(
 	ctx context.Context, k *call, in *incoming[feedfilterv1.ExplainRequest],
@@ -26,17 +51,12 @@ func (s *procedures) explainProcedure(
 	if p == nil {
 		return nil, refuse(codeMissingField, "post", "the field is missing")
 	}
-	post := []feed.Post{{ID: p.GetId(), Author: p.GetAuthor(), Actors: p.GetActors(), Roles: p.GetActorRoles(), Related: p.GetRelated()}}
-	for i, f := range p.GetFacets() {
-		field := fmt.Sprintf("post.facets[%d]", i)
-		if len(f.GetPosts()) > 0 {
-			return nil, refuse(activity.CodeOutOfRange, field+".posts", "an explanation is about one post: leave this out")
-		}
-		if err := placeFacet(post, field, f.GetName(), f.GetIds(), make([]uint32, len(f.GetIds()))); err != nil {
-			return nil, err
-		}
+	post, err := postOf(p, "post.")
+	if err != nil {
+		return nil, err
 	}
-	e, err := s.explainPost(ctx, k, in.message.GetViewer(), post[0], in.message.GetLists())
+	post.ID = p.GetId()
+	e, err := s.explainPost(ctx, k, in.message.GetViewer(), post, in.message.GetLists())
 	if err != nil {
 		return nil, err
 	}

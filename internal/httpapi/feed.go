@@ -128,22 +128,32 @@ func (r filterRequest) form() (answerForm, error) {
 	return form, nil
 }
 
-// decodeFeed reads the body of a feed request into the room. The caller calls done when it no
-// longer needs the request.
-func (s *service) decodeFeed(c echo.Context, in *room) (req feed.Request, done func(), err error) {
-	done, err = s.readBody(c, func(body io.Reader) error {
+// readFast calls fast with the body, if its length is known, and slow with the same body unless fast
+// succeeded. The caller calls done when it no longer needs what they read.
+func (s *service) readFast(
+	c echo.Context, in *room, fast func(body string) (ok bool), slow func(body io.Reader) error,
+) (done func(), err error) {
+	return s.readBody(c, func(body io.Reader) error {
 		if length := c.Request().ContentLength; length > 0 {
 			in.text = slices.Grow(in.text, int(length))
 			n, err := io.ReadFull(body, in.text[:length])
-			if err == nil {
-				var ok bool
-				if req, ok = readFeed(string(in.text[:n]), in); ok {
-					return nil
-				}
+			if err == nil && fast(string(in.text[:n])) {
+				return nil
 			}
 			// Decode from the start. If reading failed, the decoder gets the same error.
 			body = io.MultiReader(bytes.NewReader(in.text[:n]), body)
 		}
+		return slow(body)
+	})
+}
+
+// decodeFeed reads the body of a feed request into the room. The caller calls done when it no
+// longer needs the request.
+func (s *service) decodeFeed(c echo.Context, in *room) (req feed.Request, done func(), err error) {
+	done, err = s.readFast(c, in, func(body string) (ok bool) {
+		req, ok = readFeed(body, in)
+		return ok
+	}, func(body io.Reader) error {
 		var decoded filterRequest
 		if err := explainJSON(json.UnmarshalRead(body, &decoded, s.strict)); err != nil {
 			return err

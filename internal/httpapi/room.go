@@ -6,7 +6,7 @@ import (
 	"github.com/feedfilter/feedfilter/feed"
 )
 
-// room holds the memory of one feed request: the parsed lists, and for JSON the body and later the
+// room holds the memory of one request about a feed or a fan-out: the parsed lists, and for JSON the body and later the
 // answer.
 type room struct {
 	text   []byte
@@ -16,6 +16,8 @@ type room struct {
 	// Of a Protobuf message: the index of each actor's post, and each actor's role.
 	actorPosts []uint32
 	actorRoles []string
+
+	viewers []string // of a fan-out
 
 	form answerForm // the form that the JSON body asks for
 }
@@ -32,7 +34,7 @@ func (r *rooms) get() *room {
 
 // newRoom returns a room with empty lists. They are not nil, because nil means that the field is
 // missing.
-func newRoom() *room { return &room{posts: []feed.Post{}, actors: []string{}} }
+func newRoom() *room { return &room{posts: []feed.Post{}, actors: []string{}, viewers: []string{}} }
 
 // put returns a room to the pool. No request may use it any more.
 func (r *rooms) put(of *room) {
@@ -43,7 +45,8 @@ func (r *rooms) put(of *room) {
 	clear(of.posts)
 	clear(of.actors)
 	clear(of.actorRoles)
-	of.text, of.posts, of.actors = of.text[:0], of.posts[:0], of.actors[:0]
+	clear(of.viewers)
+	of.text, of.posts, of.actors, of.viewers = of.text[:0], of.posts[:0], of.actors[:0], of.viewers[:0]
 	of.actorPosts, of.actorRoles = of.actorPosts[:0], of.actorRoles[:0]
 	of.form = formKept
 	r.pool.Put(of)

@@ -142,7 +142,7 @@ func TestParseRefuses(t *testing.T) {
 		{kind(`,"limit":"1"`), `kind "mute": limit: not a whole number from 1 to 4294967295`},
 		{kind(`,"over":["hide"]`), `kind "mute": only a kind that keeps overrules others (over)`},
 		{kind(`,"fanout":1`), `kind "mute": fanout: not true or false`},
-		{kind(`,"fanout":true,"two_way":true`), `kind "mute": fan-out is for one-way kinds without a window, with users as targets`},
+		{kind(`,"fanout":true,"two_way":true`), `kind "mute": fan-out is for one-way kinds without a window`},
 		{kind(`,"over":null`), `kind "mute": over: not a list of texts`},
 		{`{"kinds":[{"name":"f","target":"user","effect":"keep"}]}`, `kind "f": a kind that keeps needs the kinds that it overrules (over)`},
 		{`{"kinds":[{"name":"f","target":"user","effect":"keep","over":["block"]}]}`, `kind "f": over: "block" is two-way`},

@@ -92,13 +92,13 @@ func (s suite) kindsInUse(t *testing.T) {
 		}
 		declared(t, l, "block", "hide", "mute")
 	}
-	const blockWas, muteWas = `two-way with reverse "blocked-by"`, `one-way with target "user"`
+	const blockWas, muteWas = `with target "user" and mirrored as "blocked-by"`, `with target "user"`
 	check("block", blockWas, "is not declared now", "hide", "mute")
-	check("block", blockWas, `is now declared one-way with target "user"`, "block2", "hide", "mute")
-	check("block", blockWas, `is now declared two-way with reverse "avoided-by"`, "block3", "mute")
+	check("block", blockWas, `is now declared with target "user": declare`, "block2", "hide", "mute")
+	check("block", blockWas, `is now declared with target "user" and mirrored as "avoided-by"`, "block3", "mute")
 	check("block", blockWas, "is not declared now", "flipped", "hide", "mute")
 	check("mute", muteWas, "is not declared now", "block", "hide", "silence") // renamed
-	check("mute", muteWas, `is now declared two-way with reverse "muted-by"`, "block", "mute2", "silence")
+	check("mute", muteWas, `is now declared with target "user" and mirrored as "muted-by"`, "block", "mute2", "silence")
 	if err := l.Declare(t.Context(), kindsOf("block", "mute", "silence")); err != nil {
 		t.Errorf("declare without hide, which has no rows: %v", err)
 	}
@@ -131,9 +131,8 @@ func (s suite) kindsInvalid(t *testing.T) {
 		{[]ledger.Kind{{Name: ""}}, `name is empty`},
 		{[]ledger.Kind{{Name: "x\n"}}, `"x\n": name has`},
 		{[]ledger.Kind{{Name: "x", Target: ledger.Post}, {Name: "y", Target: ledger.Post}, {Name: "x", Target: ledger.User}}, `"x": duplicate name "x"`},
-		{[]ledger.Kind{{Name: "x", Target: ledger.Post}, {Name: "y", Reverse: "x", Target: ledger.User}}, `"y": duplicate name "x"`},
+		{[]ledger.Kind{{Name: "x", Target: ledger.Post}, {Name: "y", Reverse: "x", Target: ledger.Post}}, `"y": duplicate name "x"`},
 		{[]ledger.Kind{{Name: "x", Reverse: "x", Target: ledger.User}}, `"x": duplicate name "x"`},
-		{[]ledger.Kind{{Name: "x", Reverse: "y", Target: ledger.Post}}, `"x": a reverse requires the target "user"`},
 		{[]ledger.Kind{{Name: "x"}}, `"x": target is empty`},
 		{[]ledger.Kind{{Name: "x", Reverse: "y\xff", Target: ledger.User}}, `"x": name is not valid`},
 		{[]ledger.Kind{{Name: strings.Repeat("x", 257), Target: ledger.Post}}, `is longer than 256 bytes`},

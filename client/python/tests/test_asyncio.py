@@ -50,7 +50,7 @@ def test_every_call(url: str, async_transport: AsyncChecked, uid: UID) -> None:
             assert [(d.index, d.kind) for d in feed.dropped] == [(0, "seen"), (1, "block")]
             assert feed.kept == posts[2:]
             assert (await c.explain(me, posts[1])).dropped
-            fanout = await c.fanout(me, [uid("x"), uid("a")])
+            fanout = await c.fanout(Post("", me), [uid("x"), uid("a")])
             assert [(d.viewer, d.kind) for d in fanout.dropped] == [(uid("a"), "block")]
             batch = [Activity(me, "like", uid(f"p{i}")) for i in range(120)]
             assert all(r.changed for r in await c.record_batch(batch))

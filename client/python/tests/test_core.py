@@ -344,7 +344,7 @@ def test_requests_that_are_not_sent(script: Script, call: Callable[[Client], obj
     [
         lambda c: c.filter("1", POSTS, kinds="block"),
         lambda c: c.filter("1", POSTS, lists="L"),
-        lambda c: c.fanout("1", "2"),
+        lambda c: c.fanout(Post("", "1"), "2"),
         lambda c: c.explain("1", POSTS[0], lists="L"),
         lambda c: c.filter("1", POSTS, annotate="like"),
         lambda c: c.filter("1", [Post("p", "a", "b")]),

@@ -221,16 +221,20 @@ def test_lists(client: Client, uid: UID) -> None:
 
 def test_fanout(client: Client, uid: UID) -> None:
     author, other, viewers = uid("author"), uid("other"), [uid(f"v{i}") for i in range(4)]
+    domain = uid("x.example")
     assert client.record(viewers[1], BLOCKS, author) and client.record(other, BLOCKS, viewers[3])
-    got = client.fanout(author, viewers, actors=[Actor(other, "repost")], exact=True)
+    assert client.record(viewers[0], "domain-mutes", domain)
+    post = Post("", author, [Actor(other, "repost")], facets={"domain": [domain]})
+    got = client.fanout(post, viewers, exact=True)
     assert got.dropped == [
+        DroppedViewer(viewers[0], "domain-mute", "", domain),
         DroppedViewer(viewers[1], "block", author),
         DroppedViewer(viewers[3], "block", other),
     ]
-    assert client.fanout(author, viewers[2:], kinds=["block"]).dropped == []
-    assert client.fanout(author, viewers, kinds=[]).dropped == [] and not got.degraded
+    assert client.fanout(Post("", author), viewers[2:], kinds=["block"]).dropped == []
+    assert client.fanout(post, viewers, kinds=[]).dropped == [] and not got.degraded
     with pytest.raises(InvalidRequestError) as refused:
-        client.fanout(author, viewers, kinds=["hide"])
+        client.fanout(post, viewers, kinds=["hide"])
     assert (refused.value.code, refused.value.field) == ("unsupported_op", "kinds[0]")
 
 

@@ -3,7 +3,7 @@ import {
 } from "@bufbuild/protobuf";
 import { Connection, decodeJSON, type Call } from "./connection.js";
 import { FeedFilterError, unexpected } from "./errors.js";
-import { decodeFeed, encodeFilter, idOf, roleOf } from "./feed.js";
+import { decodeFeed, encodeFilter, partsOf } from "./feed.js";
 import { ActivityService, Op, type RecordRequestSchema } from "./gen/feedfilter/v1/activity_pb.js";
 import { FeedService } from "./gen/feedfilter/v1/feed_pb.js";
 import type { components, paths } from "./gen/openapi.js";
@@ -62,21 +62,15 @@ export class FeedFilter {
    * have a ledger.
    */
   explain(viewer: string, post: Post, options?: CallOptions & { lists?: readonly string[] | undefined }): Promise<Explanation> {
-    const { id, author = "", actors = [], related = [] } = post;
-    const facets = Object.entries(post.facets ?? {}).map(([name, ids]) => ({ name, ids: ids.slice() })); // a text stays one, and is refused
-    const request = { viewer, lists: (options?.lists ?? []).slice(), post: {
-      id, author, actors: [...actors].map(idOf), facets,
-      actorRoles: actors.some(roleOf) ? actors.map(roleOf) : [], related: related.slice(),
-    } };
+    const request = { viewer, lists: (options?.lists ?? []).slice(), post: { id: post.id, ...partsOf(post) } };
     return this.#unary(FeedService.method.explain, request, explanationOf, options);
   }
 
   /** Returns which viewers must not get a new post, for apps that write posts into feeds. */
   fanout(request: FanoutRequest, options?: CallOptions): Promise<Fanout> {
-    const { author, viewers, actors = [], kinds, exact = false } = request;
+    const { post, viewers, kinds, exact = false } = request;
     const message = {
-      author, viewers: viewers.slice(), actors: [...actors].map(idOf), exact,
-      actorRoles: actors.some(roleOf) ? actors.map(roleOf) : [], ...(kinds && { kinds: { names: kinds.slice() } }),
+      post: post.id, ...partsOf(post), viewers: viewers.slice(), exact, ...(kinds && { kinds: { names: kinds.slice() } }),
     };
     return this.#unary(FeedService.method.fanout, message, (m) => fanoutOf(viewers, m), options);
   }

@@ -82,12 +82,20 @@ function writeRelated(w: Writer, posts: readonly Post[]): Uint8Array {
 }
 
 /** Returns the id of a user on a post. */
-export function idOf(actor: string | Actor): string {
+/** The fields of a message that has those of one post, besides its id. */
+export function partsOf({ author = "", actors = [], related = [], facets = {} }: Post) {
+  return {
+    author, actors: [...actors].map(idOf), actorRoles: actors.some(roleOf) ? actors.map(roleOf) : [], related: related.slice(),
+    facets: Object.entries(facets).map(([name, ids]) => ({ name, ids: ids.slice() })), // a text stays one, and is refused
+  };
+}
+
+function idOf(actor: string | Actor): string {
   return typeof actor === "object" && actor !== null ? actor.id : actor;
 }
 
 /** Returns the role of a user on a post; "": unknown. */
-export function roleOf(actor: string | Actor): string {
+function roleOf(actor: string | Actor): string {
   return typeof actor === "object" && actor !== null ? actor.role ?? "" : "";
 }
 

@@ -28,7 +28,9 @@ export function degradedOf(all: readonly DegradedMessage[]): Degraded[] {
 export function fanoutOf(viewers: readonly string[], m: FanoutResponse): Fanout {
   if (m.dropped.some(({ index }) => index >= viewers.length)) throw unexpected(200, "it does not fit the request");
   return {
-    dropped: m.dropped.map(({ index, kind, actor }) => ({ viewer: viewers[index]!, kind, actor })),
+    dropped: m.dropped.map(({ index, kind, actor, target }) => ({
+      viewer: viewers[index]!, kind, actor: actor || undefined, target: target || undefined,
+    })),
     degraded: degradedOf(m.degraded),
   };
 }

@@ -172,14 +172,13 @@ export interface Reason {
 
 /** Asks which of `viewers` must not get a new post. */
 export interface FanoutRequest {
-  author: string;
+  /** The new post. It needs an author. Its id may be "". */
+  post: Post;
   /** Up to 10,000 users who would get the post. */
   viewers: readonly string[];
-  /** Up to 100 other users on the post. */
-  actors?: readonly (string | Actor)[] | undefined;
   /**
-   * The kinds to check, in this order. Default: every kind of users that drops or keeps, and is
-   * two-way or has fanout. []: none.
+   * The kinds to check, in this order. Default: every kind that drops or keeps, and is two-way or
+   * has fanout. []: none.
    */
   kinds?: readonly Kind[] | undefined;
   /** Lets the ledger confirm what the filter reports. */
@@ -188,8 +187,8 @@ export interface FanoutRequest {
 
 /** The viewers who must not get a new post. All others may. */
 export interface Fanout {
-  /** In the order of the request, each with the first reason. */
-  dropped: { viewer: string; kind: Kind; actor: string }[];
+  /** In the order of the request, each with the first reason, as in a feed. */
+  dropped: { viewer: string; kind: Kind; actor: string | undefined; target: string | undefined }[];
   /** The kinds that keep posts and could not be confirmed. */
   degraded: Degraded[];
 }

@@ -125,17 +125,21 @@ test("lists", async (t) => {
 
 test("fan-out", async (t) => {
   const ff = client(t);
-  const [author, other, one, two, three] = [newUser(), newUser(), newUser(), newUser(), newUser()];
+  const [author, other, domain, one, two, three, four] = Array.from({ length: 7 }, newUser);
   await ff.record(one, "blocks", author);
   await ff.record(other, "blocks", three);
-  const viewers = [one, two, three];
-  const actors = [{ id: other, role: "repost" }];
-  assert.deepEqual(await ff.fanout({ author, viewers, actors, exact: true }), {
-    dropped: [{ viewer: one, kind: "block", actor: author }, { viewer: three, kind: "block", actor: other }], degraded: [],
+  await ff.record(four, "domain-mutes", domain);
+  const viewers = [one, two, three, four];
+  const post = { id: "", author, actors: [{ id: other, role: "repost" }], facets: { domain: [domain] } };
+  assert.deepEqual(await ff.fanout({ post, viewers, exact: true }), {
+    dropped: [
+      { viewer: one, kind: "block", actor: author, target: undefined }, { viewer: three, kind: "block", actor: other, target: undefined },
+      { viewer: four, kind: "domain-mute", actor: undefined, target: domain },
+    ], degraded: [],
   });
-  assert.deepEqual((await ff.fanout({ author, viewers, kinds: [] })).dropped, []);
-  await assert.rejects(ff.fanout({ author, viewers, kinds: ["hide"] }), { code: "unsupported_op", field: "kinds[0]" });
-  await assert.rejects(ff.fanout({ author, viewers: ["💡"[0]] }), { code: "invalid_id" });
+  assert.deepEqual((await ff.fanout({ post, viewers, kinds: [] })).dropped, []);
+  await assert.rejects(ff.fanout({ post, viewers, kinds: ["hide"] }), { code: "unsupported_op", field: "kinds[0]" });
+  await assert.rejects(ff.fanout({ post, viewers: ["💡"[0]] }), { code: "invalid_id" });
 });
 
 test("facets", async (t) => {

@@ -272,7 +272,7 @@ type Facet struct {
 	// The ids, up to 16 for each post.
 	Ids []string `protobuf:"bytes,2,rep,name=ids,proto3" json:"ids,omitempty"`
 	// The index in FilterRequest.posts of the post that each of `ids` is on, in ascending order.
-	// Empty in a Post.
+	// Empty in a Post and in a FanoutRequest.
 	Posts         []uint32 `protobuf:"varint,3,rep,packed,name=posts,proto3" json:"posts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1037,7 +1037,13 @@ type FanoutRequest struct {
 	// has fanout. Set, without names: none.
 	Kinds *KindNames `protobuf:"bytes,5,opt,name=kinds,proto3" json:"kinds,omitempty"`
 	// Confirms each hit of the filter in the ledger.
-	Exact         bool `protobuf:"varint,6,opt,name=exact,proto3" json:"exact,omitempty"`
+	Exact bool `protobuf:"varint,6,opt,name=exact,proto3" json:"exact,omitempty"`
+	// The post's id; "": none yet.
+	Post string `protobuf:"bytes,7,opt,name=post,proto3" json:"post,omitempty"`
+	// Other ids of the post's content, up to 16.
+	Related []string `protobuf:"bytes,8,rep,name=related,proto3" json:"related,omitempty"`
+	// Other ids on the post, one message for each facet.
+	Facets        []*Facet `protobuf:"bytes,9,rep,name=facets,proto3" json:"facets,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1114,6 +1120,27 @@ func (x *FanoutRequest) GetExact() bool {
 	return false
 }
 
+func (x *FanoutRequest) GetPost() string {
+	if x != nil {
+		return x.Post
+	}
+	return ""
+}
+
+func (x *FanoutRequest) GetRelated() []string {
+	if x != nil {
+		return x.Related
+	}
+	return nil
+}
+
+func (x *FanoutRequest) GetFacets() []*Facet {
+	if x != nil {
+		return x.Facets
+	}
+	return nil
+}
+
 // FanoutResponse names viewers by their index in the request.
 type FanoutResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1176,8 +1203,10 @@ type DroppedViewer struct {
 	Index uint32 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
 	// The kind that drops the post for the viewer.
 	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
-	// The author or actor.
-	Actor         string `protobuf:"bytes,3,opt,name=actor,proto3" json:"actor,omitempty"`
+	// The author or actor, for kinds that target users.
+	Actor string `protobuf:"bytes,3,opt,name=actor,proto3" json:"actor,omitempty"`
+	// The id, for kinds that do not target users, unless it is the post's own.
+	Target        string `protobuf:"bytes,4,opt,name=target,proto3" json:"target,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1229,6 +1258,13 @@ func (x *DroppedViewer) GetKind() string {
 func (x *DroppedViewer) GetActor() string {
 	if x != nil {
 		return x.Actor
+	}
+	return ""
+}
+
+func (x *DroppedViewer) GetTarget() string {
+	if x != nil {
+		return x.Target
 	}
 	return ""
 }
@@ -1395,7 +1431,7 @@ const file_feedfilter_v1_feed_proto_rawDesc = "" +
 	"\x06target\x18\t \x01(\tR\x06target\x12!\n" +
 	"\foverruled_by\x18\n" +
 	" \x01(\tR\voverruledBy\x12\x12\n" +
-	"\x04list\x18\v \x01(\tR\x04list\"\xc0\x01\n" +
+	"\x04list\x18\v \x01(\tR\x04list\"\x9c\x02\n" +
 	"\rFanoutRequest\x12\x16\n" +
 	"\x06author\x18\x01 \x01(\tR\x06author\x12\x16\n" +
 	"\x06actors\x18\x02 \x03(\tR\x06actors\x12\x1f\n" +
@@ -1403,14 +1439,18 @@ const file_feedfilter_v1_feed_proto_rawDesc = "" +
 	"actorRoles\x12\x18\n" +
 	"\aviewers\x18\x04 \x03(\tR\aviewers\x12.\n" +
 	"\x05kinds\x18\x05 \x01(\v2\x18.feedfilter.v1.KindNamesR\x05kinds\x12\x14\n" +
-	"\x05exact\x18\x06 \x01(\bR\x05exact\"}\n" +
+	"\x05exact\x18\x06 \x01(\bR\x05exact\x12\x12\n" +
+	"\x04post\x18\a \x01(\tR\x04post\x12\x18\n" +
+	"\arelated\x18\b \x03(\tR\arelated\x12,\n" +
+	"\x06facets\x18\t \x03(\v2\x14.feedfilter.v1.FacetR\x06facets\"}\n" +
 	"\x0eFanoutResponse\x126\n" +
 	"\adropped\x18\x01 \x03(\v2\x1c.feedfilter.v1.DroppedViewerR\adropped\x123\n" +
-	"\bdegraded\x18\x02 \x03(\v2\x17.feedfilter.v1.DegradedR\bdegraded\"O\n" +
+	"\bdegraded\x18\x02 \x03(\v2\x17.feedfilter.v1.DegradedR\bdegraded\"g\n" +
 	"\rDroppedViewer\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\rR\x05index\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
-	"\x05actor\x18\x03 \x01(\tR\x05actor\"\x94\x01\n" +
+	"\x05actor\x18\x03 \x01(\tR\x05actor\x12\x16\n" +
+	"\x06target\x18\x04 \x01(\tR\x06target\"\x94\x01\n" +
 	"\x04Page\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\x12\x12\n" +
@@ -1474,19 +1514,20 @@ var file_feedfilter_v1_feed_proto_depIdxs = []int32{
 	16, // 11: feedfilter.v1.Reason.since:type_name -> google.protobuf.Timestamp
 	16, // 12: feedfilter.v1.Reason.until:type_name -> google.protobuf.Timestamp
 	3,  // 13: feedfilter.v1.FanoutRequest.kinds:type_name -> feedfilter.v1.KindNames
-	14, // 14: feedfilter.v1.FanoutResponse.dropped:type_name -> feedfilter.v1.DroppedViewer
-	7,  // 15: feedfilter.v1.FanoutResponse.degraded:type_name -> feedfilter.v1.Degraded
-	1,  // 16: feedfilter.v1.FeedService.Filter:input_type -> feedfilter.v1.FilterRequest
-	8,  // 17: feedfilter.v1.FeedService.Explain:input_type -> feedfilter.v1.ExplainRequest
-	12, // 18: feedfilter.v1.FeedService.Fanout:input_type -> feedfilter.v1.FanoutRequest
-	4,  // 19: feedfilter.v1.FeedService.Filter:output_type -> feedfilter.v1.FilterResponse
-	10, // 20: feedfilter.v1.FeedService.Explain:output_type -> feedfilter.v1.ExplainResponse
-	13, // 21: feedfilter.v1.FeedService.Fanout:output_type -> feedfilter.v1.FanoutResponse
-	19, // [19:22] is the sub-list for method output_type
-	16, // [16:19] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	2,  // 14: feedfilter.v1.FanoutRequest.facets:type_name -> feedfilter.v1.Facet
+	14, // 15: feedfilter.v1.FanoutResponse.dropped:type_name -> feedfilter.v1.DroppedViewer
+	7,  // 16: feedfilter.v1.FanoutResponse.degraded:type_name -> feedfilter.v1.Degraded
+	1,  // 17: feedfilter.v1.FeedService.Filter:input_type -> feedfilter.v1.FilterRequest
+	8,  // 18: feedfilter.v1.FeedService.Explain:input_type -> feedfilter.v1.ExplainRequest
+	12, // 19: feedfilter.v1.FeedService.Fanout:input_type -> feedfilter.v1.FanoutRequest
+	4,  // 20: feedfilter.v1.FeedService.Filter:output_type -> feedfilter.v1.FilterResponse
+	10, // 21: feedfilter.v1.FeedService.Explain:output_type -> feedfilter.v1.ExplainResponse
+	13, // 22: feedfilter.v1.FeedService.Fanout:output_type -> feedfilter.v1.FanoutResponse
+	20, // [20:23] is the sub-list for method output_type
+	17, // [17:20] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_feedfilter_v1_feed_proto_init() }

@@ -25,7 +25,6 @@ from ._types import (
     ADD,
     REMOVE,
     Activity,
-    Actor,
     Explanation,
     Fanout,
     Feed,
@@ -121,16 +120,15 @@ class AsyncClient:
 
     async def fanout(
         self,
-        author: str,
+        post: Post,
         viewers: Sequence[str],
         *,
-        actors: Sequence[Union[str, Actor]] = (),
         kinds: Optional[Sequence[str]] = None,
         exact: bool = False,
         timeout: Optional[float] = None,
     ) -> Fanout:
         """Return which viewers must not get a new post. See Client.fanout."""
-        return await self._run(self._core.fanout(author, viewers, actors, kinds, exact), timeout)
+        return await self._run(self._core.fanout(post, viewers, kinds, exact), timeout)
 
     # Activities.
 

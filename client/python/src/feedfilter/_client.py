@@ -5,7 +5,7 @@ import ssl
 import time
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Type, TypeVar, Union
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Type, TypeVar
 
 import httpx
 
@@ -14,7 +14,6 @@ from ._types import (
     ADD,
     REMOVE,
     Activity,
-    Actor,
     Explanation,
     Fanout,
     Feed,
@@ -154,10 +153,9 @@ class Client:
 
     def fanout(
         self,
-        author: str,
+        post: Post,
         viewers: Sequence[str],
         *,
-        actors: Sequence[Union[str, Actor]] = (),
         kinds: Optional[Sequence[str]] = None,
         exact: bool = False,
         timeout: Optional[float] = None,
@@ -165,15 +163,14 @@ class Client:
         """Return which viewers must not get a new post, for apps that write posts into feeds.
 
         Args:
-            author: The id of the post's author.
+            post: The new post. It needs an author. Its id may be "".
             viewers: Up to 10,000 ids of users who would get the post.
-            actors: Up to 100 other users on the post: ids, or Actors with a role.
-            kinds: The names of the kinds to check, in this order. None: every kind of users that
-                drops or keeps, and is two-way or has fanout. Empty: none.
+            kinds: The names of the kinds to check, in this order. None: every kind that drops
+                or keeps, and is two-way or has fanout. Empty: none.
             exact: Let the ledger confirm what the filter reports.
             timeout: Replaces the client's, in seconds.
         """
-        return self._run(self._core.fanout(author, viewers, actors, kinds, exact), timeout)
+        return self._run(self._core.fanout(post, viewers, kinds, exact), timeout)
 
     # Activities.
 

@@ -48,7 +48,6 @@ from ._errors import (
 )
 from ._types import (
     Activity,
-    Actor,
     Explanation,
     Fanout,
     Feed,
@@ -442,34 +441,24 @@ class Core:
     def explain(self, viewer: str, post: Post, lists: Sequence[str]) -> "Call[Explanation]":
         def content() -> bytes:
             request = ExplainRequest(viewer=viewer, lists=wire.names("lists", lists))
-            request.post.id, request.post.author = post.id, post.author
-            ids, roles = wire.roles(wire.names("post.actors", post.actors))
-            request.post.actors.extend(ids)
-            request.post.actor_roles.extend(roles)
-            request.post.related.extend(wire.names("post.related", post.related))
-            for name, ids in post.facets.items():
-                request.post.facets.add(name=name, ids=wire.names(f"post.facets.{name}", ids))
+            request.post.id = post.id
+            wire.fill_post(request.post, post)
             return wire.encoded(request)
 
         return Call(_procedure(FEED, "Explain"), content, wire.explanation_of)
 
     def fanout(
         self,
-        author: str,
+        post: Post,
         viewers: Sequence[str],
-        actors: Sequence[Union[str, Actor]],
         kinds: Optional[Sequence[str]],
         exact: bool,
     ) -> "Call[Fanout]":
         def content() -> bytes:
-            ids, roles = wire.roles(wire.names("actors", actors))
             request = FanoutRequest(
-                author=author,
-                viewers=wire.names("viewers", viewers),
-                actors=ids,
-                actor_roles=roles,
-                exact=exact,
+                post=post.id, viewers=wire.names("viewers", viewers), exact=exact
             )
+            wire.fill_post(request, post)
             if kinds is not None:
                 request.kinds.SetInParent()
                 request.kinds.names.extend(wire.names("kinds", kinds))

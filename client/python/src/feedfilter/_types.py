@@ -199,12 +199,14 @@ class DroppedViewer:
     Attributes:
         viewer: The id of the viewer.
         kind: The kind that drops the post for the viewer.
-        actor: The author or actor that caused it.
+        actor: The author or actor, for kinds that target users. Otherwise "".
+        target: The id, for kinds that do not target users. "": the post's own.
     """
 
     viewer: str
     kind: str
     actor: str
+    target: str = ""
 
 
 @dataclass(frozen=True)

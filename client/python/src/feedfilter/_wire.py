@@ -284,13 +284,24 @@ def explanation_of(text: bytes) -> Explanation:
     )
 
 
+def fill_post(message: Any, post: Post) -> None:
+    """Set the fields of a message that has those of one post, besides its id."""
+    message.author = post.author
+    ids, roles = roles(names("post.actors", post.actors))
+    message.actors.extend(ids)
+    message.actor_roles.extend(roles)
+    message.related.extend(names("post.related", post.related))
+    for name, of in post.facets.items():
+        message.facets.add(name=name, ids=names(f"post.facets.{name}", of))
+
+
 def fanout_of(text: bytes, viewers: Sequence[str]) -> Fanout:
     """Return the answer to a fan-out, with the viewers of its request."""
     answer = read(FanoutResponse(), text)
     if any(d.index >= len(viewers) for d in answer.dropped):
         raise OddError(f"dropped: an index beyond the {len(viewers)} viewers")
     return Fanout(
-        [DroppedViewer(viewers[d.index], d.kind, d.actor) for d in answer.dropped],
+        [DroppedViewer(viewers[d.index], d.kind, d.actor, d.target) for d in answer.dropped],
         degraded_of(answer.degraded),
     )
 

@@ -43,14 +43,16 @@ class Dropped(_message.Message):
     def __init__(self, index: _Optional[int] = ..., kind: _Optional[str] = ..., actor: _Optional[str] = ..., unconfirmed: bool = ..., target: _Optional[str] = ..., list: _Optional[str] = ...) -> None: ...
 
 class DroppedViewer(_message.Message):
-    __slots__ = ["actor", "index", "kind"]
+    __slots__ = ["actor", "index", "kind", "target"]
     ACTOR_FIELD_NUMBER: _ClassVar[int]
     INDEX_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
+    TARGET_FIELD_NUMBER: _ClassVar[int]
     actor: str
     index: int
     kind: str
-    def __init__(self, index: _Optional[int] = ..., kind: _Optional[str] = ..., actor: _Optional[str] = ...) -> None: ...
+    target: str
+    def __init__(self, index: _Optional[int] = ..., kind: _Optional[str] = ..., actor: _Optional[str] = ..., target: _Optional[str] = ...) -> None: ...
 
 class ExplainRequest(_message.Message):
     __slots__ = ["lists", "post", "viewer"]
@@ -85,20 +87,26 @@ class Facet(_message.Message):
     def __init__(self, name: _Optional[str] = ..., ids: _Optional[_Iterable[str]] = ..., posts: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class FanoutRequest(_message.Message):
-    __slots__ = ["actor_roles", "actors", "author", "exact", "kinds", "viewers"]
+    __slots__ = ["actor_roles", "actors", "author", "exact", "facets", "kinds", "post", "related", "viewers"]
     ACTORS_FIELD_NUMBER: _ClassVar[int]
     ACTOR_ROLES_FIELD_NUMBER: _ClassVar[int]
     AUTHOR_FIELD_NUMBER: _ClassVar[int]
     EXACT_FIELD_NUMBER: _ClassVar[int]
+    FACETS_FIELD_NUMBER: _ClassVar[int]
     KINDS_FIELD_NUMBER: _ClassVar[int]
+    POST_FIELD_NUMBER: _ClassVar[int]
+    RELATED_FIELD_NUMBER: _ClassVar[int]
     VIEWERS_FIELD_NUMBER: _ClassVar[int]
     actor_roles: _containers.RepeatedScalarFieldContainer[str]
     actors: _containers.RepeatedScalarFieldContainer[str]
     author: str
     exact: bool
+    facets: _containers.RepeatedCompositeFieldContainer[Facet]
     kinds: KindNames
+    post: str
+    related: _containers.RepeatedScalarFieldContainer[str]
     viewers: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, author: _Optional[str] = ..., actors: _Optional[_Iterable[str]] = ..., actor_roles: _Optional[_Iterable[str]] = ..., viewers: _Optional[_Iterable[str]] = ..., kinds: _Optional[_Union[KindNames, _Mapping]] = ..., exact: bool = ...) -> None: ...
+    def __init__(self, author: _Optional[str] = ..., actors: _Optional[_Iterable[str]] = ..., actor_roles: _Optional[_Iterable[str]] = ..., viewers: _Optional[_Iterable[str]] = ..., kinds: _Optional[_Union[KindNames, _Mapping]] = ..., exact: bool = ..., post: _Optional[str] = ..., related: _Optional[_Iterable[str]] = ..., facets: _Optional[_Iterable[_Union[Facet, _Mapping]]] = ...) -> None: ...
 
 class FanoutResponse(_message.Message):
     __slots__ = ["degraded", "dropped"]
