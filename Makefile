@@ -141,12 +141,13 @@ golangci-lint:
 			github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v$(GOLANGCI_LINT_VERSION); \
 	fi
 
-# Tools of the schema. The plugins have the versions that go.mod requires.
-BUF_VERSION := 1.75.0
+# Tools of the schema. buf comes with npm: building it takes minutes. The plugins have the versions
+# that go.mod requires.
+BUF := $(CURDIR)/client/typescript/generate/node_modules/.bin/buf
 
 .PHONY: proto
-proto: proto-tools ## Check the schema of the gRPC API, and generate its code.
-	cd proto && ../.bin/buf lint && ../.bin/buf generate
+proto: proto-tools ## Check the schema of the gRPC API, and generate its code; needs npm.
+	cd proto && $(BUF) lint && $(BUF) generate
 	scripts/generate-python client/python/src
 
 .PHONY: lint-proto
@@ -167,10 +168,7 @@ lint-python: proto-tools ## Check client/python: generated code, types and style
 
 .PHONY: proto-tools
 proto-tools:
-	@if [ "$$(.bin/buf --version 2>/dev/null)" != '$(BUF_VERSION)' ]; then \
-		echo 'building buf $(BUF_VERSION), once'; \
-		CGO_ENABLED=0 GOBIN='$(CURDIR)/.bin' $(GO) install github.com/bufbuild/buf/cmd/buf@v$(BUF_VERSION); \
-	fi
+	@scripts/npm-ci client/typescript/generate
 	@CGO_ENABLED=0 GOBIN='$(CURDIR)/.bin' $(GO) install \
 		google.golang.org/protobuf/cmd/protoc-gen-go connectrpc.com/connect/cmd/protoc-gen-connect-go
 

@@ -80,6 +80,8 @@ func TestRates(t *testing.T) {
 func TestWindowHistory(t *testing.T) {
 	onStores(t, func(t *testing.T, store favfilter.Store) {
 		g := newRig(t, store, 4)
+		g.rate = 1e-8 // a hundred looks must find nothing
+		g.open(t, g.ledger, store)
 		const day = 24 * time.Hour
 		var batch []Activity
 		for i := range 60 { // 40 days

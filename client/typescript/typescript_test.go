@@ -224,7 +224,7 @@ func serve(t *testing.T) []string {
 	run(t, "../..", "go", "build", "-ldflags=-s -w", "-o", binary, "./cmd/feedfilter")
 	tokens, kinds := filepath.Join(dir, "tokens.json"), filepath.Join(dir, "kinds.json")
 	write(t, kinds, `{"kinds": [{"name": "pin", "target": "post", "effect": "annotate", "limit": 2},
-		{"name": "domain-mute", "target": "domain", "effect": "drop"},
+		{"name": "domain-mute", "target": "domain", "effect": "drop", "fanout": true},
 		{"name": "repost-mute", "target": "user", "effect": "drop", "roles": ["repost"]},
 		{"name":"follow","target":"user","effect":"keep","over":["domain-mute"]}]}`)
 	write(t, tokens, fmt.Sprintf(`{"tokens": [

@@ -287,9 +287,9 @@ def explanation_of(text: bytes) -> Explanation:
 def fill_post(message: Any, post: Post) -> None:
     """Set the fields of a message that has those of one post, besides its id."""
     message.author = post.author
-    ids, roles = roles(names("post.actors", post.actors))
-    message.actors.extend(ids)
-    message.actor_roles.extend(roles)
+    actors, done = roles(names("post.actors", post.actors))
+    message.actors.extend(actors)
+    message.actor_roles.extend(done)
     message.related.extend(names("post.related", post.related))
     for name, of in post.facets.items():
         message.facets.add(name=name, ids=names(f"post.facets.{name}", of))
