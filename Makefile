@@ -111,10 +111,10 @@ fuzz: ## Fuzz each target for FUZZTIME (30s).
 	GO='$(GO)' scripts/fuzz '$(FUZZTIME)'
 
 .PHONY: lint
-lint: golangci-lint ## Check the formatting, go vet, golangci-lint and the prose.
+# golangci-lint runs go vet's checks too.
+lint: golangci-lint ## Check the formatting, golangci-lint and the prose.
 	@unformatted=$$(gofmt -l .) && if [ -n "$$unformatted" ]; then \
 		echo "not formatted, run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
-	$(GO) vet ./...
 	$(GOLANGCI_LINT) run $(LINTARGS) ./...
 	$(GO) run ./internal/prose
 

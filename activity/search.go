@@ -111,8 +111,7 @@ func (s *Search) Hits(facet Facet) []bool {
 	return s.hits[ids.first:ids.end]
 }
 
-// Match is [View.Check] of v for its i-th kind and the n-th id of the facet of the ids that the View
-// is asked about.
+// Match is [View.Check] of v for its i-th kind and the n-th id of the facet that the View looks for.
 func (s *Search) Match(v *View, i, n int) Match {
 	l := &v.kinds[i]
 	return v.match(l, s.hashes[s.of(l.facet).first+n])

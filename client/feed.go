@@ -244,11 +244,12 @@ func (c *Client) Explain(ctx context.Context, viewer string, post Post, lists ..
 		Post   jsonPost `json:"post"`
 		Lists  []string `json:"lists,omitzero"`
 	}{viewer, post.inJSON(), lists}
+	asked := &feedfilterv1.ExplainRequest{Viewer: viewer, Post: post.message(), Lists: lists}
 	var e Explanation
 	err := c.do(ctx, &call{
 		method: http.MethodPost, path: []string{"v1", "feed", "explain"}, body: body, into: &e, hedged: true,
 		sound:     func() bool { return e.Reasons != nil && e.Degraded != nil },
-		procedure: procedureOf(feedService, "Explain", &feedfilterv1.ExplainRequest{Viewer: viewer, Post: post.message(), Lists: lists}, new(feedfilterv1.ExplainResponse), e.fill),
+		procedure: procedureOf(feedService, "Explain", asked, new(feedfilterv1.ExplainResponse), e.fill),
 	})
 	return e, err
 }

@@ -143,8 +143,8 @@ func (s Shape) contains(bits regions.Bitmap, h Hash) bool {
 }
 
 // containsAll sets found[i] where all bits of the key of start and ids[i] are set. It tests three
-// bits at a time. Whether a bit is set cannot be predicted, and a mispredicted branch costs more than
-// two tests.
+// bits at a time. Whether a bit is set cannot be predicted, and a mispredicted branch costs more
+// than two tests.
 func (s Shape) containsAll(bits regions.Bitmap, start Start, ids []Hash, found []bool) {
 	m, threes, rest := s.Bits, s.Hashes/3, s.Hashes%3
 	found = found[:len(ids)]

@@ -67,8 +67,8 @@ func (f *chaosFeed) String() string {
 	return "feed of " + f.request.Viewer
 }
 
-// newFanout makes a request for a post that some of the users may not get: by one of them, from a
-// domain, or from a domain by somebody whom users follow.
+// newFanout makes a request for a post that some of the users may not get. It is by one of them, or
+// from a domain, or from a domain and by somebody whom users follow.
 func (m *chaosModel) newFanout(rng *rand.Rand) *chaosFeed {
 	users := m.users[:len(m.users)-len(chaosLists())]
 	kind, target := "block", users[rng.IntN(len(users))]

@@ -61,18 +61,6 @@ func readFanout(body string, in *room) (req feed.FanoutRequest, ok bool) {
 		case "post":
 			req.Post.ID, ok = r.text()
 			return 0, ok
-		case "author":
-			req.Post.Author, ok = r.text()
-			return 1, ok
-		case "actors":
-			req.Post.Actors, req.Post.Roles, ok = r.actors()
-			return 2, ok
-		case "related":
-			req.Post.Related, ok = r.texts()
-			return 3, ok
-		case "facets":
-			req.Post.Facets, ok = r.facets()
-			return 4, ok
 		case "viewers":
 			req.Viewers, ok = r.viewers()
 			return 5, ok
@@ -82,8 +70,9 @@ func readFanout(body string, in *room) (req feed.FanoutRequest, ok bool) {
 		case "exact":
 			req.Exact, ok = r.boolean()
 			return 7, ok
+		default:
+			return r.postField(&req.Post, name)
 		}
-		return 0, false
 	})
 	r.space()
 	return req, ok && r.at == len(body) && req.Viewers != nil

@@ -24,7 +24,7 @@ func fanoutsRead() map[string]bool {
 	return map[string]bool{
 		`{"post":"p","author":"2","actors":["5",{"id":"6","role":"repost"}],"related":["q"],"facets":{"tag":["x","y"]},` +
 			`"viewers":["1","\u0033",""],"kinds":["block"],"exact":true}`: true,
-		" {\t\"viewers\" :\r\n[ \"1\" , \"2\" ] } \n": true,
+		"{ \t\"viewers\" :\r\n[ \"1\" , \"2\" ] \n}": true,
 		`{"viewers":[]}`: true, `{"viewers":[],"kinds":[],"actors":[],"related":[],"facets":{},"exact":false,"post":""}`: true,
 		``: false, `{}`: false, `[]`: false, `{"author":"2"}`: false, `{"viewers":null}`: false, `{"viewers":[null]}`: false,
 		`{"viewers":[1]}`: false, `{"viewers":"1"}`: false, `{"viewers":["1",]}`: false, `{"viewers":["1"}`: false, `{"viewers":[]}}`: false,

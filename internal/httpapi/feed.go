@@ -128,8 +128,8 @@ func (r filterRequest) form() (answerForm, error) {
 	return form, nil
 }
 
-// readFast calls fast with the body, if its length is known, and slow with the same body unless fast
-// succeeded. The caller calls done when it no longer needs what they read.
+// readFast calls fast with the body, if its length is known, and slow with the same body unless
+// fast succeeded. The caller calls done when it no longer needs what they read.
 func (s *service) readFast(
 	c echo.Context, in *room, fast func(body string) (ok bool), slow func(body io.Reader) error,
 ) (done func(), err error) {

@@ -120,25 +120,31 @@ func (r *feedReader) posts() ([]feed.Post, bool) {
 // post reads one candidate.
 func (r *feedReader) post(p *feed.Post) bool {
 	return r.object(func(name string) (field int, ok bool) {
-		switch name {
-		case "id":
+		if name == "id" {
 			p.ID, ok = r.text()
 			return 0, ok
-		case "author":
-			p.Author, ok = r.text()
-			return 1, ok
-		case "actors":
-			p.Actors, p.Roles, ok = r.actors()
-			return 2, ok
-		case "facets":
-			p.Facets, ok = r.facets()
-			return 3, ok
-		case "related":
-			p.Related, ok = r.texts()
-			return 4, ok
 		}
-		return 0, false
+		return r.postField(p, name)
 	})
+}
+
+// postField reads a field of a post, other than its id. The numbers of these fields are 1 to 4.
+func (r *feedReader) postField(p *feed.Post, name string) (field int, ok bool) {
+	switch name {
+	case "author":
+		p.Author, ok = r.text()
+		return 1, ok
+	case "actors":
+		p.Actors, p.Roles, ok = r.actors()
+		return 2, ok
+	case "facets":
+		p.Facets, ok = r.facets()
+		return 3, ok
+	case "related":
+		p.Related, ok = r.texts()
+		return 4, ok
+	}
+	return 0, false
 }
 
 // actors reads the users on a post, and their roles.
