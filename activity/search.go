@@ -111,7 +111,8 @@ func (s *Search) Hits(facet Facet) []bool {
 	return s.hits[ids.first:ids.end]
 }
 
-// Match is [View.Check] of v for its i-th kind and the n-th id of the facet that the View looks for.
+// Match is [View.Check] of v for its i-th kind and the n-th id of the kind's facet. From the side
+// of the Audience, that facet is the users.
 func (s *Search) Match(v *View, i, n int) Match {
 	l := &v.kinds[i]
 	return v.match(l, s.hashes[s.of(l.facet).first+n])

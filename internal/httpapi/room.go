@@ -6,8 +6,8 @@ import (
 	"github.com/feedfilter/feedfilter/feed"
 )
 
-// room holds the memory of one request about a feed or a fan-out: the parsed lists, and for JSON the
-// body and later the answer of a feed.
+// room holds the memory of one request about a feed or a fan-out: the parsed lists, and for JSON
+// the body and later the answer of a feed.
 type room struct {
 	text   []byte
 	posts  []feed.Post
