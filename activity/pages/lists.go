@@ -76,6 +76,7 @@ func (r *Pages) ReadHeld(ctx context.Context, queries []Query) ([]Answer, error)
 			read(l.query)
 			continue
 		}
+		r.stats.fromLists.Add(1)
 		answers[l.query] = Answer{Number: l.at.page, Header: l.page.Header(), Page: l.page}
 	}
 	if err := rest.Wait(); err != nil {

@@ -36,6 +36,9 @@ type Stats struct {
 	CacheMisses uint64 `json:"views_past_cache"` // views that read the store although there is a cache
 	CacheBytes  int    `json:"page_cache_bytes"` // memory held for views_from_cache
 
+	FromLists uint64 `json:"views_from_list_cache"` // views of lists and of fan-outs by a held page
+	ListBytes int    `json:"list_cache_bytes"`      // memory held for views_from_list_cache
+
 	SharedPages int     `json:"shared_pages"`  // pages that users share
 	KeysPerPage float64 `json:"keys_per_page"` // their mean number of keys, by the last scrub round
 	ReshapeDue  uint32  `json:"reshape_due"`   // number of shared pages that are due; 0: enough
@@ -60,6 +63,7 @@ type counters struct {
 	polls, pollsFailed                      atomic.Uint64
 	fromStore, fromLedger, fromImage        atomic.Uint64
 	fromReplica, pastReplica, probed        atomic.Uint64
+	fromLists                               atomic.Uint64
 	withoutPage, ended                      atomic.Uint64
 
 	load     atomic.Pointer[load] // of the last complete round of the scrub
@@ -96,6 +100,7 @@ func (c *counters) counts() Stats {
 		FromReplica: c.fromReplica.Load(),
 		PastReplica: c.pastReplica.Load(),
 		Probed:      c.probed.Load(),
+		FromLists:   c.fromLists.Load(),
 		WithoutPage: c.withoutPage.Load(),
 		Ended:       c.ended.Load(),
 	}
@@ -129,6 +134,7 @@ func (r *Pages) sizes(s *Stats) {
 		s.KeysPerPage, s.ReshapeDue = float64(l.keys)/float64(l.pages), l.due()
 	}
 	_, s.ImageBytes = r.images.Size()
+	_, s.ListBytes = r.lists.held.Size()
 	if r.cache != nil {
 		s.CacheHits, s.CacheMisses = r.cache.hits.Load(), r.cache.misses.Load()
 		_, s.CacheBytes = r.cache.held.Size()

@@ -37,7 +37,7 @@ func TestRecorderValues(t *testing.T) {
 			FromStore: 11, FromLedger: 12, FromImage: 13, FromReplica: 14, PastReplica: 15, ImageBytes: 16,
 			CacheHits: 18, CacheMisses: 19, CacheBytes: 20,
 			SharedPages: 21, KeysPerPage: 22, ReshapeDue: 23, Reshaping: true, DedicatedPages: 24, Probed: 25,
-			WithoutPage: 28, Ended: 29, Waiting: 30, Rebuilding: 31,
+			WithoutPage: 28, Ended: 29, Waiting: 30, Rebuilding: 31, FromLists: 34, ListBytes: 35,
 		}, Recorded: map[string]uint64{"block": 17}, Confirmed: 26, FalsePositives: 27,
 			WindowEvicted: map[string]uint64{"seen": 32}, WindowDamaged: map[string]uint64{"seen": 33}}
 	})
@@ -52,6 +52,7 @@ func TestRecorderValues(t *testing.T) {
 		`pages{use="own"}`: 24, `views_total{source="probe"}`: 25, "exact_positives_total": 26, "exact_false_positives_total": 27,
 		"writes_without_page_total": 28, "activities_ended_total": 29, "writes_waiting": 30, "page_rebuilds_in_progress": 31,
 		`window_evicted_total{kind="seen"}`: 32, `window_damaged_total{kind="seen"}`: 33,
+		`views_total{source="list_cache"}`: 34, "list_cache_bytes": 35,
 	})
 }
 

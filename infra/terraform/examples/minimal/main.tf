@@ -19,6 +19,8 @@ module "cache" {
     replicas_per_shard = 0
     multi_az           = false
   }
+
+  alarms = { emails = var.alarm_emails }
 }
 
 resource "aws_iam_role_policy_attachment" "service" {

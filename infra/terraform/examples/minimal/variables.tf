@@ -23,3 +23,9 @@ variable "service_role_name" {
   type        = string
   description = "IAM role that feedfilter runs as."
 }
+
+variable "alarm_emails" {
+  type        = set(string)
+  description = "Email addresses that alarms go to."
+  default     = []
+}
