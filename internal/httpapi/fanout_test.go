@@ -158,9 +158,9 @@ func FuzzReadFanoutMessage(f *testing.F) {
 }
 
 // BenchmarkServedFanout compares the processor time of a separate service process for 10,000
-// viewers of a new post with that for a feed of 1,000 posts. The author has 1,000 blocks. Half of the feeds
-// record what they show. They take turns, in rounds that are long enough to include garbage
-// collection. x-feed is the ratio of the medians.
+// viewers of a new post with that for a feed of 1,000 posts. The author has 1,000 blocks. They take
+// turns, in rounds that are long enough to include garbage collection. x-feed is the ratio of the
+// medians.
 func BenchmarkServedFanout(b *testing.B) {
 	const round = servedBodies
 	s := startServed(b, "service")
@@ -186,7 +186,7 @@ func BenchmarkServedFanout(b *testing.B) {
 	} {
 		for _, record := range []bool{false, true} {
 			b.Run(fmt.Sprintf("%s/record=%t", form[0], record), func(b *testing.B) {
-				var feedBodies, fanoutBodies [round][]byte
+				feedBodies, fanoutBodies := make([][]byte, round), make([][]byte, round)
 				for n := range round {
 					feedBodies[n], fanoutBodies[n] = bodiesOfFanout(n, form[1], record)
 				}
