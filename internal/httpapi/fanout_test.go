@@ -222,7 +222,7 @@ func bodiesOfFanout(n int, mediaType string, record bool) (of, fanout []byte) {
 			viewers[i] = "b" + strconv.Itoa(i/100)
 		}
 	}
-	m := &feedfilterv1.FilterRequest{Viewer: "u" + strconv.Itoa(n), RecordSeen: record, Answer: feedfilterv1.Answer_ANSWER_DROPPED}
+	m := &feedfilterv1.FilterRequest{Viewer: fmt.Sprint(mediaType, record, n), RecordSeen: record, Answer: feedfilterv1.Answer_ANSWER_DROPPED}
 	var posts strings.Builder
 	for i := range 1000 {
 		post, author := "p"+strconv.Itoa(70_000_000_000+n*1000+i), "u"+strconv.Itoa(50_000_000+n%100*1000+i)
