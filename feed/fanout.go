@@ -16,8 +16,7 @@ const MaxViewers = 10_000
 // FanoutRequest asks which of Viewers must not get a new post, for apps that write posts into
 // feeds.
 type FanoutRequest struct {
-	// Post is the new post. It needs an author. Its ID may be empty, if no kind to check targets
-	// posts, or if nobody can know the id yet.
+	// Post is the new post. It needs an author. Its ID may be empty: then no kind looks at it.
 	Post    Post
 	Viewers []string // up to MaxViewers
 
