@@ -261,10 +261,10 @@ func (s *Sampler) compare(ctx context.Context, of *sample) {
 		s.log.DebugContext(ctx, "a feed could not be compared with the ledger", "error", err)
 		return
 	}
-	s.feeds.Add(1)
 	s.candidates.Add(uint64(len(of.posts)))
 	s.late.Add(c.late)
 	s.undecided.Add(c.undecided)
+	s.feeds.Add(1) // last: who sees the feed counted sees all of it counted
 }
 
 // report logs what was missed.
