@@ -50,8 +50,8 @@ func (l *Ledger) RecordPrepared(ctx context.Context, now time.Time, p *Prepared)
 	return receipt, nil
 }
 
-// unsure returns the entries to read before any decision: those that are removed or limited. All
-// others count as new until the write fails.
+// unsure returns the entries to read before any decision: those that are removed, and those that a
+// limited change has or counts. All others count as new until the write fails.
 func (p *plan) unsure() (some []*entry) {
 	careful := make(map[*entry]bool)
 	number := 0
@@ -64,7 +64,7 @@ func (p *plan) unsure() (some []*entry) {
 		number += len(c.Rows)
 	}
 	for _, e := range p.entries {
-		if careful[e] {
+		if careful[e] || e.tally != nil {
 			some = append(some, e)
 		}
 	}

@@ -94,6 +94,7 @@ func Run(t *testing.T, fresh func(t *testing.T) (url string)) {
 		{"Limit", suite.limit},
 		{"LimitOthers", suite.limitOthers},
 		{"LimitMany", suite.limitMany},
+		{"LimitPrepared", suite.limitPrepared},
 		{"ConcurrentLimit", suite.concurrentLimit},
 		{"ConcurrentLimitChurn", suite.concurrentLimitChurn},
 		{"ConcurrentMoves", suite.concurrentMoves},

@@ -124,6 +124,17 @@ func (s suite) limitMany(t *testing.T) {
 	m.check(t, l)
 }
 
+// limitPrepared limits prepared changes beside changes without a limit that repeat rows. Only rows
+// that are new count.
+func (s suite) limitPrepared(t *testing.T) {
+	l := s.make(t, 4)
+	m := newModel(l.Identity())
+	recordAt(t, l, m, at(0), add(block(3, "a")))
+	prepared(t, l, m, at(0), add(block(3, "a")), upTo(2, block(3, "b"), block(4, "b")), upTo(2, block(3, "c")))
+	m.check(t, l)
+	checkPage(t, l, 0, []ledger.Row{block(3, "a"), block(3, "b")}, 2)
+}
+
 // concurrentLimit adds more rows of one owner than the limit, from 32 writers. Exactly as many
 // as the limit must remain.
 func (s suite) concurrentLimit(t *testing.T) {
