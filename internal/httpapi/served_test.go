@@ -233,9 +233,20 @@ func answerOf(req feed.Request) feed.Answer {
 
 // echoLenient is Echo's default: encoding/json, which accepts all of that.
 func echoLenient(c echo.Context) error {
-	var req filterRequest
-	if err := c.Bind(&req); err != nil {
+	var body struct {
+		Viewer string `json:"viewer"`
+		Posts  []struct {
+			ID     string   `json:"id"`
+			Author string   `json:"author"`
+			Actors []string `json:"actors"`
+		} `json:"posts"`
+	}
+	if err := c.Bind(&body); err != nil {
 		return err
+	}
+	req := filterRequest{Viewer: body.Viewer, Posts: make([]feedPost, len(body.Posts))}
+	for i, p := range body.Posts {
+		req.Posts[i] = feedPost{ID: p.ID, Author: p.Author}
 	}
 	return c.JSON(http.StatusOK, plainAnswerOf(&req))
 }
