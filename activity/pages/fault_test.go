@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -8,14 +9,20 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/internal/faulttest"
 	"github.com/feedfilter/feedfilter/internal/pgtest"
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// faultRig makes a rig of one pair of backends, and a function that loses all its pages.
-type faultRig func(t *testing.T) (g *rig, lose func())
+// faultRig makes a rig of one pair of backends, which is empty. lose loses all its pages, and end
+// frees what the rig took.
+type faultRig func(t *testing.T) (g *rig, lose, end func())
+
+// seedEvery is how many runs share a seed, and with it the connections to PostgreSQL: new ones
+// would take longer than a run.
+const seedEvery = 16
 
 // TestLongFaultAtEveryStep lets each call of ledger and store fail once, before and after it takes
 // effect, until a run meets no fault. The Recorder restarts after each run. Acknowledged writes
@@ -24,10 +31,11 @@ func TestLongFaultAtEveryStep(t *testing.T) {
 	t.Run("memory and sqlite", func(t *testing.T) {
 		t.Parallel()
 		faultAtEveryStep(t, func(*testing.T) faultRig {
-			return func(t *testing.T) (*rig, func()) {
+			return func(t *testing.T) (*rig, func(), func()) {
 				t.Helper()
 				store := &partitioned{Store: &favfilter.Memory{}}
-				return newRig(t, store, 2), func() { store.Store = &favfilter.Memory{} }
+				g := newRig(t, store, 2)
+				return g, func() { store.Store = &favfilter.Memory{} }, func() { must(t, g.ledger.Close()) }
 			}
 		})
 	})
@@ -36,29 +44,37 @@ func TestLongFaultAtEveryStep(t *testing.T) {
 		postgres := pgtest.Start(t)
 		faultAtEveryStep(t, func(t *testing.T) faultRig {
 			t.Helper()
-			redis, url := redistest.Start(t), postgres.Schema()
-			must(t, openLedgerAt(t, url, 2).Close())
-			ledgers := 0
-			return func(t *testing.T) (*rig, func()) {
+			redis, empty := redistest.Start(t), emptyLedgers(t, postgres.Schema())
+			return func(t *testing.T) (*rig, func(), func()) {
 				t.Helper()
 				flush := func() { must(t, redis.Client().FlushAll(t.Context()).Err()) }
 				flush()
-				ledgers++
-				emptyLedger(t, url, ledgers)
-				return newRigOn(t, redisStore(t, redis), url, 2), flush
+				return newRigWith(t, redisStore(t, redis), empty(t)), flush, func() {}
 			}
 		})
 	})
 }
 
-// emptyLedger empties a PostgreSQL ledger and gives it another seed. Making new tables would take
-// longer than a run.
-func emptyLedger(t *testing.T, url string, seed int) {
+// emptyLedgers returns a function that empties a PostgreSQL ledger of two pages, and returns it. New
+// tables would take longer than a run.
+func emptyLedgers(t *testing.T, url string) func(t *testing.T) *ledger.Ledger {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), url)
+	l := openLedgerAt(t, url, 2)
+	direct, err := pgx.Connect(t.Context(), url)
 	must(t, err)
-	_, err = conn.Exec(t.Context(), fmt.Sprintf(`DELETE FROM entries; DELETE FROM pages; DELETE FROM owners; UPDATE meta SET value = '%d' WHERE name = 'seed'`, seed))
-	must(t, errors.Join(err, conn.Close(t.Context())))
+	t.Cleanup(func() { must(t, direct.Close(context.WithoutCancel(t.Context()))) })
+	runs := 0
+	return func(t *testing.T) *ledger.Ledger {
+		t.Helper()
+		_, err := direct.Exec(t.Context(), `DELETE FROM entries; DELETE FROM pages; DELETE FROM owners`)
+		must(t, err)
+		if runs++; runs%seedEvery == 0 {
+			_, err := direct.Exec(t.Context(), fmt.Sprintf(`UPDATE meta SET value = '%d' WHERE name = 'seed'`, runs))
+			must(t, errors.Join(err, l.Close()))
+			l = openLedgerAt(t, url, 2)
+		}
+		return l
+	}
 }
 
 // faultAtEveryStep runs two tests in parallel, each on its own backends. In one the failing call
@@ -72,7 +88,7 @@ func faultAtEveryStep(t *testing.T, backends func(t *testing.T) faultRig) {
 			absent, found := 0, 0
 			for at := int64(1); ; at++ {
 				f := &faulttest.Faults{At: at, After: after}
-				run := newFaultRun(t, fresh, f)
+				run, end := newFaultRun(t, fresh, f)
 				run.all(t)
 				absent += run.absent
 				found += run.found
@@ -84,7 +100,8 @@ func faultAtEveryStep(t *testing.T, backends func(t *testing.T) faultRig) {
 					run.checkRate(t, found, absent)
 					return
 				}
-				must(t, run.ledger.Close())
+				run.Close()
+				end()
 			}
 		})
 	}
@@ -129,9 +146,9 @@ type faultRun struct {
 	absent, found int // absent keys looked for at the end, and those of them found
 }
 
-func newFaultRun(t *testing.T, fresh faultRig, f *faulttest.Faults) *faultRun {
+func newFaultRun(t *testing.T, fresh faultRig, f *faulttest.Faults) (run *faultRun, end func()) {
 	t.Helper()
-	g, lose := fresh(t)
+	g, lose, end := fresh(t)
 	g.Close()
 	l, s := faulttest.Ledger{Ledger: g.ledger, Faults: f}, faulttest.Store{Store: g.store, Faults: f}
 	if err := g.tryOpen(t, l, s); err != nil {
@@ -141,7 +158,7 @@ func newFaultRun(t *testing.T, fresh faultRig, f *faulttest.Faults) *faultRun {
 		g.open(t, l, s) // the one fault is over
 	}
 	g.maxSharedKeys = 16 // so that users of the large batches move
-	return &faultRun{rig: g, lose: lose, model: map[Activity]fate{}}
+	return &faultRun{rig: g, lose: lose, model: map[Activity]fate{}}, end
 }
 
 func (r *faultRun) all(t *testing.T) {

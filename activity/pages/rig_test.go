@@ -56,7 +56,12 @@ func newRig(t testing.TB, store favfilter.Store, pages uint32) *rig {
 
 func newRigOn(t testing.TB, store favfilter.Store, url string, pages uint32) *rig {
 	t.Helper()
-	g := &rig{ledger: openLedgerAt(t, url, pages), store: store}
+	return newRigWith(t, store, openLedgerAt(t, url, pages))
+}
+
+func newRigWith(t testing.TB, store favfilter.Store, l *ledger.Ledger) *rig {
+	t.Helper()
+	g := &rig{ledger: l, store: store}
 	g.now.Store(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano())
 	g.open(t, g.ledger, store)
 	return g
