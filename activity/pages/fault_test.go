@@ -55,8 +55,8 @@ func TestLongFaultAtEveryStep(t *testing.T) {
 	})
 }
 
-// emptyLedgers returns a function that empties a PostgreSQL ledger of two pages, and returns it. New
-// tables would take longer than a run.
+// emptyLedgers returns a function that empties a PostgreSQL ledger of two pages, and returns it.
+// Making new tables would take longer than a run.
 func emptyLedgers(t *testing.T, url string) func(t *testing.T) *ledger.Ledger {
 	t.Helper()
 	l := openLedgerAt(t, url, 2)
@@ -68,7 +68,8 @@ func emptyLedgers(t *testing.T, url string) func(t *testing.T) *ledger.Ledger {
 		t.Helper()
 		_, err := direct.Exec(t.Context(), `DELETE FROM entries; DELETE FROM pages; DELETE FROM owners`)
 		must(t, err)
-		if runs++; runs%seedEvery == 0 {
+		runs++
+		if runs%seedEvery == 0 {
 			_, err := direct.Exec(t.Context(), fmt.Sprintf(`UPDATE meta SET value = '%d' WHERE name = 'seed'`, runs))
 			must(t, errors.Join(err, l.Close()))
 			l = openLedgerAt(t, url, 2)
