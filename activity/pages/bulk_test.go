@@ -206,7 +206,7 @@ func TestBulkAmongWriters(t *testing.T) {
 func TestLongBulkFaultAtEveryStep(t *testing.T) {
 	run := func(t *testing.T, fresh faultRig, f *faulttest.Faults) (calls int64) {
 		t.Helper()
-		g, _, end := fresh(t)
+		g, _ := fresh(t)
 		l, s := faulttest.Ledger{Ledger: g.ledger, Faults: f}, faulttest.Store{Store: g.store, Faults: f}
 		g.Close()
 		if g.tryOpen(t, l, s) != nil {
@@ -240,8 +240,7 @@ func TestLongBulkFaultAtEveryStep(t *testing.T) {
 		g.wantLive(t, live)
 		g.scrubAll()
 		g.wantWhole(t)
-		g.Close()
-		end()
+		g.end(t)
 		return calls
 	}
 	all := func(t *testing.T, fresh faultRig) {
@@ -261,19 +260,15 @@ func TestLongBulkFaultAtEveryStep(t *testing.T) {
 	}
 	t.Run("memory and sqlite", func(t *testing.T) {
 		t.Parallel()
-		all(t, func(t *testing.T) (*rig, func(), func()) {
-			t.Helper()
-			g := newRig(t, &favfilter.Memory{}, 4)
-			return g, nil, func() { must(t, g.ledger.Close()) }
-		})
+		all(t, func(t *testing.T) (*rig, func()) { t.Helper(); return newRig(t, &favfilter.Memory{}, 4), nil })
 	})
 	t.Run("redis and postgres", func(t *testing.T) {
 		t.Parallel()
 		redis, empty := redistest.Start(t), emptyLedgers(t, pgtest.Start(t).Schema())
-		all(t, func(t *testing.T) (*rig, func(), func()) {
+		all(t, func(t *testing.T) (*rig, func()) {
 			t.Helper()
 			must(t, redis.Client().FlushAll(t.Context()).Err())
-			return newRigWith(t, redisStore(t, redis), empty(t)), nil, func() {}
+			return newRigWith(t, redisStore(t, redis), empty(t)), nil
 		})
 	})
 }

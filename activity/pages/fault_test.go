@@ -16,9 +16,9 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// faultRig makes a rig of one pair of backends, which is empty. lose loses all its pages, and end
-// frees what the rig took.
-type faultRig func(t *testing.T) (g *rig, lose, end func())
+// faultRig makes an empty rig of one pair of backends, and a function that loses all its pages. The
+// rig before must have ended.
+type faultRig func(t *testing.T) (g *rig, lose func())
 
 // seedEvery is how many runs share a seed, and with it the connections to PostgreSQL: new ones
 // would take longer than a run.
@@ -31,11 +31,10 @@ func TestLongFaultAtEveryStep(t *testing.T) {
 	t.Run("memory and sqlite", func(t *testing.T) {
 		t.Parallel()
 		faultAtEveryStep(t, func(*testing.T) faultRig {
-			return func(t *testing.T) (*rig, func(), func()) {
+			return func(t *testing.T) (*rig, func()) {
 				t.Helper()
 				store := &partitioned{Store: &favfilter.Memory{}}
-				g := newRig(t, store, 2)
-				return g, func() { store.Store = &favfilter.Memory{} }, func() { must(t, g.ledger.Close()) }
+				return newRig(t, store, 2), func() { store.Store = &favfilter.Memory{} }
 			}
 		})
 	})
@@ -45,14 +44,23 @@ func TestLongFaultAtEveryStep(t *testing.T) {
 		faultAtEveryStep(t, func(t *testing.T) faultRig {
 			t.Helper()
 			redis, empty := redistest.Start(t), emptyLedgers(t, postgres.Schema())
-			return func(t *testing.T) (*rig, func(), func()) {
+			return func(t *testing.T) (*rig, func()) {
 				t.Helper()
 				flush := func() { must(t, redis.Client().FlushAll(t.Context()).Err()) }
 				flush()
-				return newRigWith(t, redisStore(t, redis), empty(t)), flush, func() {}
+				return newRigWith(t, redisStore(t, redis), empty(t)), flush
 			}
 		})
 	})
+}
+
+// end closes the rig, and its ledger if that is a file. One of PostgreSQL is used again.
+func (g *rig) end(t *testing.T) {
+	t.Helper()
+	g.Close()
+	if g.file != "" {
+		must(t, g.ledger.Close())
+	}
 }
 
 // emptyLedgers returns a function that empties a PostgreSQL ledger of two pages, and returns it.
@@ -89,7 +97,7 @@ func faultAtEveryStep(t *testing.T, backends func(t *testing.T) faultRig) {
 			absent, found := 0, 0
 			for at := int64(1); ; at++ {
 				f := &faulttest.Faults{At: at, After: after}
-				run, end := newFaultRun(t, fresh, f)
+				run := newFaultRun(t, fresh, f)
 				run.all(t)
 				absent += run.absent
 				found += run.found
@@ -101,8 +109,7 @@ func faultAtEveryStep(t *testing.T, backends func(t *testing.T) faultRig) {
 					run.checkRate(t, found, absent)
 					return
 				}
-				run.Close()
-				end()
+				run.end(t)
 			}
 		})
 	}
@@ -147,9 +154,9 @@ type faultRun struct {
 	absent, found int // absent keys looked for at the end, and those of them found
 }
 
-func newFaultRun(t *testing.T, fresh faultRig, f *faulttest.Faults) (run *faultRun, end func()) {
+func newFaultRun(t *testing.T, fresh faultRig, f *faulttest.Faults) *faultRun {
 	t.Helper()
-	g, lose, end := fresh(t)
+	g, lose := fresh(t)
 	g.Close()
 	l, s := faulttest.Ledger{Ledger: g.ledger, Faults: f}, faulttest.Store{Store: g.store, Faults: f}
 	if err := g.tryOpen(t, l, s); err != nil {
@@ -159,7 +166,7 @@ func newFaultRun(t *testing.T, fresh faultRig, f *faulttest.Faults) (run *faultR
 		g.open(t, l, s) // the one fault is over
 	}
 	g.maxSharedKeys = 16 // so that users of the large batches move
-	return &faultRun{rig: g, lose: lose, model: map[Activity]fate{}}, end
+	return &faultRun{rig: g, lose: lose, model: map[Activity]fate{}}
 }
 
 func (r *faultRun) all(t *testing.T) {

@@ -44,8 +44,9 @@ func TestLongLargePage(t *testing.T) {
 			before := p.Stats().Rebuilds["missing"]
 			p.dropPage(t, store, number)
 			look()
-			if p.Stats().Rebuilds["missing"] == before {
-				t.Error("the missing page was not rebuilt")
+			// A reader rebuilds the page, and the scrubber if it met it between the loss and the rebuild.
+			if n := p.Stats().Rebuilds["missing"] - before; n < 1 || n > 2 {
+				t.Errorf("%d rebuilds of a page that is missing", n)
 			}
 			inside, err := p.InspectPage(t.Context(), number)
 			must(t, err)
