@@ -264,7 +264,7 @@ func (s *Sampler) compare(ctx context.Context, of *sample) {
 	s.candidates.Add(uint64(len(of.posts)))
 	s.late.Add(c.late)
 	s.undecided.Add(c.undecided)
-	s.feeds.Add(1) // last, so that whoever waits for it sees the other counts
+	s.feeds.Add(1) // last, so that a caller that waits for it sees the others
 }
 
 // report logs what was missed.
