@@ -19,10 +19,10 @@ type Activities interface {
 	// [Recorder.Record] and [Plain.Record].
 	Record(ctx context.Context, activities []Activity) ([]Outcome, error)
 	// View reads the user's activities of the given kinds, and those of two-way kinds that others
-	// have with the user. See [Recorder.View].
-	View(ctx context.Context, user string, kinds []Kind, ids iter.Seq2[Facet, string]) (*View, error)
-	// Views reads the activities of owners whose pages many requests need. See [Recorder.Views].
-	Views(ctx context.Context, owners Owners) ([]*View, error)
+	// have with the user, together with those of lists. See [Recorder.View].
+	View(ctx context.Context, user string, kinds []Kind, ids iter.Seq2[Facet, string], lists ...string) (*View, error)
+	// Audiences reads what keeps posts of the owners from users. See [Recorder.Audiences].
+	Audiences(ctx context.Context, owners []Owner, kinds []Kind, users iter.Seq2[Facet, string]) ([]*View, error)
 	// Kinds returns the known kinds of activities.
 	Kinds() *Kinds
 	// FalsePositiveRate returns the share of clean candidates that a feed check may drop wrongly.

@@ -83,9 +83,8 @@ type Kind struct {
 	// holds the user under this name. Empty: one-way.
 	Reverse string
 
-	// Fanout stores each activity on the target's page, too, for [Activities.Views] from the side
-	// of the Audience. It is for one-way kinds that the ledger keeps; two-way kinds are stored so
-	// anyway.
+	// Fanout stores each activity on the target's page, too, for [Activities.Audiences]. It is for
+	// one-way kinds that the ledger keeps; two-way kinds are stored so anyway.
 	Fanout bool
 
 	// Window keeps the kind in the filter alone, without a ledger. It is for data that is too large

@@ -77,8 +77,8 @@ type Config struct {
 	// record in windows becomes visible here later, by the same time.
 	PageCache int
 
-	// ListCache is the number of bytes of pages that this process holds for [Recorder.Views], such
-	// as those of lists: 1 to 2^40. The least recently used are evicted first. Default 64 MiB.
+	// ListCache is the number of bytes of pages that this process holds of lists, and for
+	// [Recorder.Audiences]: 1 to 2^40. The least recently used are evicted first. Default 64 MiB.
 	ListCache int
 
 	// ScrubRate is the number of pages a second that the background scrub compares with the ledger,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"sync"
 
 	"github.com/feedfilter/feedfilter/activity/pages"
@@ -16,6 +17,8 @@ import (
 type View struct {
 	// Degraded names the kinds that cannot be checked, and why. Their matches are None.
 	Degraded []Degraded
+	// Lists are Views of the lists that the View was asked for, in order.
+	Lists []*View
 
 	searches *sync.Pool // of *Search
 	seed     uint64
@@ -66,94 +69,107 @@ type lookup struct {
 // large to be read for each feed. It then looks up only the keys of these ids in the store, and any
 // other id counts as found.
 //
+// lists are owners whose activities count for the user as well. View reads their pages in the same
+// round trip. The View's Lists have only the kinds before the first that does not drop, and report
+// only what the lists did themselves.
+//
 // The error is an [*UnavailableError] if neither store nor ledger is available, or that of ctx.
 func (r *reader) View(
-	ctx context.Context, user string, kinds []Kind, ids iter.Seq2[Facet, string],
+	ctx context.Context, user string, kinds []Kind, ids iter.Seq2[Facet, string], lists ...string,
 ) (*View, error) {
 	v := r.newView(user, kinds)
-	q := pages.Query{User: v.userHash, Page: v.ledger, Others: r.windowsOf(v)}
-	if ids != nil {
-		v.ids, q.Keys = ids, soughtKeys{v}
+	q := v.query(ids)
+	q.Others = r.windowsOf(v)
+	if len(lists) > 0 {
+		v.addLists(r, lists, kinds, ids, &q)
 	}
 	var err error
 	if v.read, err = r.source.Read(ctx, q); err != nil {
 		return v, fmt.Errorf("read activities: %w", err)
 	}
 	v.take(ctx)
+	for i, list := range v.Lists {
+		list.takePage(v.read.Lists[i])
+	}
 	return v, nil
 }
 
-// Side says which of the activities of owners [Recorder.Views] reads.
-type Side uint8
+// addLists adds a View for each list to v, and its query to q.
+func (v *View) addLists(r *reader, lists []string, kinds []Kind, ids iter.Seq2[Facet, string], q *pages.Query) {
+	drops := slices.IndexFunc(kinds, func(k Kind) bool { return k.Effect != Drop })
+	if drops < 0 {
+		drops = len(kinds)
+	}
+	v.Lists, q.Lists = make([]*View, len(lists)), make([]pages.Query, len(lists))
+	for i, list := range lists {
+		v.Lists[i] = r.newView(list, kinds[:drops])
+		for n := range v.Lists[i].kinds {
+			v.Lists[i].kinds[n].twoWay = false
+		}
+		q.Lists[i] = v.Lists[i].query(ids)
+	}
+}
 
-// Sides.
-const (
-	// Did is what the owners did themselves, as for shared lists.
-	Did Side = iota
-	// Audience is what keeps posts of the owners from users: two-way kinds, and what users did with
-	// the owners of kinds with Fanout. The ids that such a View is asked about are users. None
-	// matches a kind that is neither, or that targets another facet than the owner's.
-	Audience
-)
+// query returns what has to be read for v. ids is as in [reader.View].
+func (v *View) query(ids iter.Seq2[Facet, string]) pages.Query {
+	q := pages.Query{User: v.userHash, Page: v.ledger}
+	if ids != nil {
+		v.ids, q.Keys = ids, soughtKeys{v}
+	}
+	return q
+}
 
-// Owner is a user or a list, or, on the side of the Audience, whatever kinds target. A user and a
-// domain of the same id are different owners.
+// Owner is whatever kinds target. A user and a domain of the same id are different owners.
 type Owner struct {
 	Facet Facet
 	ID    string
 }
 
-// Owners asks for [Recorder.Views].
-type Owners struct {
-	All   []Owner
-	Side  Side
-	Kinds []Kind // those that the ledger does not keep have no match
-	// Sought is as the ids of [Recorder.View].
-	Sought iter.Seq2[Facet, string]
-}
-
-// Views reads the activities of owners whose pages many requests need, and returns a View for each,
-// in order.
+// Audiences reads what keeps posts of the owners from users, and returns a View for each owner, in
+// order. It is two-way kinds, and what users did with the owners of kinds with Fanout. The ids that
+// such a View is asked about are users. None matches a kind that is neither, that targets another
+// facet than the owner's, or that the ledger does not keep. users yields these users, or is nil, as
+// the ids of [Recorder.View].
 //
-// The pages are held in the process, see [Config.ListCache]. In one round trip for all of them,
-// Views asks the store whether they have changed. It misses nothing that was acknowledged before,
-// like View. Errors are as those of View.
-func (r *reader) Views(ctx context.Context, owners Owners) ([]*View, error) {
-	views, queries := make([]*View, len(owners.All)), make([]pages.Query, len(owners.All))
-	for i, owner := range owners.All {
-		v := r.newView(owner.ID, owners.Kinds)
+// Many requests need these pages, so they are held in the process, see [Config.ListCache]. In one
+// round trip for all of them, Audiences asks the store whether they have changed. It misses nothing
+// that was acknowledged before, like View. Errors are as those of View.
+func (r *reader) Audiences(
+	ctx context.Context, owners []Owner, kinds []Kind, users iter.Seq2[Facet, string],
+) ([]*View, error) {
+	views, queries := make([]*View, len(owners)), make([]pages.Query, len(owners))
+	for i, owner := range owners {
+		v := r.newView(owner.ID, kinds)
 		for n := range v.kinds {
-			v.kinds[n].see(owners.Side, v.seed, owner)
+			v.kinds[n].turn(v.seed, owner)
 		}
-		views[i], queries[i] = v, pages.Query{User: v.userHash, Page: v.ledger}
-		if owners.Sought != nil {
-			v.ids, queries[i].Keys = owners.Sought, soughtKeys{v}
-		}
+		views[i], queries[i] = v, v.query(users)
 	}
 	answers, err := r.source.ReadHeld(ctx, queries)
 	if err != nil {
 		return nil, fmt.Errorf("read activities: %w", err)
 	}
 	for i, v := range views {
-		v.read = answers[i]
-		for n := range v.kinds {
-			if l := &v.kinds[n]; l.kind.InLedger() {
-				l.page = v.read.Page
-			}
-		}
+		v.takePage(answers[i])
 	}
 	return views, nil
 }
 
-// see chooses the keys of an owner that a side has.
-func (l *lookup) see(side Side, seed uint64, owner Owner) {
-	if side == Did {
-		l.twoWay = false
-		return
-	}
+// turn makes l look for users who have the activity with the owner.
+func (l *lookup) turn(seed uint64, owner Owner) {
 	l.facet, l.mirrorOnly = User, l.kind.Reverse == ""
 	if l.twoWay = l.kind.Mirror() != "" && l.kind.Target == owner.Facet; l.twoWay {
 		l.reverse = l.kind.mirrorStart(seed, owner.ID)
+	}
+}
+
+// takePage hands the page of an Answer to the kinds of v that the ledger keeps.
+func (v *View) takePage(read pages.Answer) {
+	v.read = read
+	for i := range v.kinds {
+		if l := &v.kinds[i]; l.kind.InLedger() {
+			l.page = read.Page
+		}
 	}
 }
 

@@ -176,18 +176,19 @@ func (m *Memory) Peek(ctx context.Context, ids []PageID) ([]Status, error) {
 	return statuses, nil
 }
 
-// Versions implements [Store].
-func (m *Memory) Versions(ctx context.Context, ids []PageID) ([]Version, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("read the versions of %d pages: %w", len(ids), err)
+// LoadAndCompare implements [Store].
+func (m *Memory) LoadAndCompare(ctx context.Context, ids, held []PageID) ([]Loaded, []Version, error) {
+	loaded, err := m.Load(ctx, ids)
+	if err != nil {
+		return nil, nil, err
 	}
-	versions := make([]Version, len(ids))
+	versions := make([]Version, len(held))
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	for i, id := range ids {
+	for i, id := range held {
 		versions[i] = m.stands(id).Version
 	}
-	return versions, nil
+	return loaded, versions, nil
 }
 
 // Probe implements [Store].

@@ -296,10 +296,11 @@ type Store interface {
 	// builds is damaged.
 	LoadWhole(ctx context.Context, ids []PageID) ([]Loaded, error)
 
-	// Versions reads the versions of stored pages in one round trip, without transferring the pages:
-	// "" for a page that is missing. A page that somebody holds is the stored one while its version
-	// is. The results are in the order of ids.
-	Versions(ctx context.Context, ids []PageID) ([]Version, error)
+	// LoadAndCompare is like Load, and in the same round trip reads the versions of pages that the
+	// caller holds, without transferring these: "" for a page that is missing. A held page is the
+	// stored one while their versions are the same. The versions are in the order of held, or nil
+	// if they cannot be read; the error is that of Load.
+	LoadAndCompare(ctx context.Context, ids, held []PageID) ([]Loaded, []Version, error)
 
 	// Apply applies each batch to its page. It takes one round trip if the store knows the shapes
 	// of the pages. The batches are independent, and each result has its own error. No two batches

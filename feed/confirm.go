@@ -51,7 +51,7 @@ func (l *look) confirm(ctx context.Context, activities activity.Activities, req 
 	if err != nil {
 		return err
 	}
-	c := claims{known: make(map[claim]bool), all: make([][]claim, 1+len(l.listed))}
+	c := claims{known: make(map[claim]bool), all: make([][]claim, 1+len(l.lists))}
 	for p := range l.hashed.found(len(req.Posts)) {
 		if l.exact {
 			l.claimAll(&c, &req.Posts[p])
@@ -90,7 +90,7 @@ func (l *look) ask(ctx context.Context, r *activity.Recorder, v int, all []claim
 
 // claimAll adds what the views report about a post.
 func (l *look) claimAll(c *claims, p *Post) {
-	for v := range 1 + len(l.listed) {
+	for v := range 1 + len(l.lists) {
 		kinds := l.keeps
 		if v > 0 {
 			kinds = l.drops
@@ -108,7 +108,7 @@ func (l *look) claimAll(c *claims, p *Post) {
 
 // claimKeeps adds what could overrule that post number n is dropped.
 func (l *look) claimKeeps(c *claims, p *Post, n int) {
-	for v := range 1 + len(l.listed) {
+	for v := range 1 + len(l.lists) {
 		for i := range l.drops {
 			for j, id := range p.targets(&l.all[i], l.viewer) {
 				if l.has(v, i, id, n, j) {

@@ -84,18 +84,14 @@ func Explain(ctx context.Context, activities activity.Activities, viewer string,
 	if err != nil {
 		return Explanation{}, ofOnePost(err)
 	}
-	view, err := r.View(ctx, viewer, c.all, nil)
-	if err != nil {
-		return Explanation{}, fmt.Errorf("explain a post: %w", err)
-	}
-	listed, err := r.Views(ctx, activity.Owners{All: listsOf(lists), Kinds: c.all[:c.drops]})
+	view, err := r.View(ctx, viewer, c.all, nil, lists...)
 	if err != nil {
 		return Explanation{}, fmt.Errorf("explain a post: %w", err)
 	}
 	e := Explanation{Page: view.Page(), Degraded: view.Degraded}
 	e.Reasons = reasons(view, c.all[:c.drops], 0, viewer, "", &post)
 	for i, list := range lists {
-		e.Reasons = append(e.Reasons, reasons(listed[i], c.all[:c.drops], 0, viewer, list, &post)...)
+		e.Reasons = append(e.Reasons, reasons(view.Lists[i], c.all[:c.drops], 0, viewer, list, &post)...)
 	}
 	e.Reasons = append(e.Reasons, reasons(view, c.all, c.drops, viewer, "", &post)...)
 	if err := e.confirm(ctx, r, viewer, &post); err != nil {

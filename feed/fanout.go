@@ -161,9 +161,7 @@ func (f *fanout) addKinds(kinds *activity.Kinds, names []string) error {
 // read reads the pages of the post's ids, and looks for the viewers in them.
 func (f *fanout) read(ctx context.Context, activities activity.Activities) error {
 	f.addOwners()
-	views, err := activities.Views(ctx, activity.Owners{
-		All: f.owners, Side: activity.Audience, Kinds: f.kinds, Sought: f.sought(),
-	})
+	views, err := activities.Audiences(ctx, f.owners, f.kinds, f.sought())
 	if err != nil {
 		return err
 	}

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/feedfilter/feedfilter/activity"
 )
 
@@ -83,21 +81,15 @@ func filter(ctx context.Context, activities activity.Activities, req Request, sa
 	if err != nil {
 		return Answer{}, err
 	}
-	var view *activity.View
-	var listed []*activity.View
-	if len(req.Lists) == 0 {
-		view, err = activities.View(ctx, req.Viewer, c.all, c.ids(req.Posts))
-	} else {
-		view, listed, err = viewWithLists(ctx, activities, req, c)
-	}
+	view, err := activities.View(ctx, req.Viewer, c.all, c.ids(req.Posts), req.Lists...)
 	if err != nil {
 		return Answer{}, fmt.Errorf("filter %d posts: %w", len(req.Posts), err)
 	}
 	search := view.Search()
 	defer search.Release()
 	hashed := hashAhead(search, &c, req.Posts[:ahead(req)])
-	hashed.look(&c, view, listed)
-	l := look{checks: c, viewer: req.Viewer, view: view, lists: req.Lists, listed: listed, hashed: hashed, exact: req.Exact}
+	hashed.look(&c, view)
+	l := look{checks: c, viewer: req.Viewer, view: view, lists: req.Lists, hashed: hashed, exact: req.Exact}
 	if err := l.confirm(ctx, activities, req); err != nil {
 		return Answer{}, fmt.Errorf("filter %d posts: %w", len(req.Posts), err)
 	}
@@ -110,32 +102,6 @@ func filter(ctx context.Context, activities activity.Activities, req Request, sa
 		}
 	}
 	return a, nil
-}
-
-// listsOf returns the lists as owners.
-func listsOf(ids []string) []activity.Owner {
-	owners := make([]activity.Owner, len(ids))
-	for i, id := range ids {
-		owners[i] = activity.Owner{Facet: activity.User, ID: id}
-	}
-	return owners
-}
-
-// viewWithLists reads the activities of the viewer, and at the same time those of the lists.
-func viewWithLists(
-	ctx context.Context, activities activity.Activities, req Request, c checks,
-) (view *activity.View, lists []*activity.View, err error) {
-	var both errgroup.Group
-	both.Go(func() (err error) {
-		view, err = activities.View(ctx, req.Viewer, c.all, c.ids(req.Posts))
-		return err
-	})
-	both.Go(func() (err error) {
-		lists, err = activities.Views(ctx, activity.Owners{All: listsOf(req.Lists), Kinds: c.all[:c.drops], Sought: c.ids(req.Posts)})
-		return err
-	})
-	err = both.Wait()
-	return view, lists, err
 }
 
 // recordSeen records the kept posts as the i-th kind of the view. It fails only if ctx ends. The
@@ -174,7 +140,6 @@ type look struct {
 	viewer string
 	view   *activity.View // of the viewer
 	lists  []string
-	listed []*activity.View // of the lists
 	hashed hashed
 	exact  bool // only what the ledger confirmed counts, of kinds that it keeps
 	// confirmed says of claims that the ledger was asked about whether they are true.
@@ -188,7 +153,7 @@ func (l *look) of(v int) *activity.View {
 	if v == 0 {
 		return l.view
 	}
-	return l.listed[v-1]
+	return l.view.Lists[v-1]
 }
 
 // has reports whether the owner of the v-th view has the i-th kind with id, the n-th target of that
@@ -271,7 +236,7 @@ func (l *look) annotate(a *Answer, p *Post, n int) {
 
 // reason returns the first reason to drop post number n, if there is one.
 func (l *look) reason(p *Post, n int) (Dropped, bool) {
-	for v := range 1 + len(l.listed) {
+	for v := range 1 + len(l.lists) {
 		for i := range l.drops {
 			k := &l.all[i]
 			for j, id := range p.targets(k, l.viewer) {

@@ -124,9 +124,9 @@ func before(posts []Post, facet activity.Facet) []int {
 
 // look tests the ids against the kinds of c in the views of the viewer and of the lists, which only
 // drop. It notes the posts where any was found.
-func (h *hashed) look(c *checks, view *activity.View, listed []*activity.View) {
+func (h *hashed) look(c *checks, view *activity.View) {
 	h.search.Run(view, c.marks)
-	for _, list := range listed {
+	for _, list := range view.Lists {
 		h.search.Run(list, c.drops)
 	}
 	var posts []bool // whether anything was found, for each

@@ -275,23 +275,83 @@ func TestListsWithoutStore(t *testing.T) {
 	}
 }
 
-// switched is a store that may be down.
+// TestListsWithoutLedger: without a ledger, lists come from their pages, and fail with the store.
+func TestListsWithoutLedger(t *testing.T) {
+	store := &switched{Store: &favfilter.Memory{}}
+	p, err := activity.OpenPlain(t.Context(), activity.PlainConfig{Store: store})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	if _, err := p.Record(t.Context(), []activity.Activity{
+		{User: "L", Kind: "block", Target: "2"}, {User: "M", Kind: "hide", Target: "b"}, {User: "M", Kind: "block", Target: "3"},
+		{User: "1", Kind: "block", Target: "4"}, {User: "1", Kind: "seen", Target: "d"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	req := feed.Request{Viewer: "1", Lists: []string{"L", "none", "M"}, Posts: []feed.Post{
+		{ID: "a", Author: "2"}, {ID: "b", Author: "9"}, {ID: "c", Author: "3"}, {ID: "d", Author: "9"}, {ID: "e", Author: "4"}, {ID: "f", Author: "5"},
+	}}
+	want := []feed.Dropped{
+		{At: 0, Kind: "block", Actor: "2", List: "L"}, {At: 1, Kind: "hide", List: "M"}, {At: 2, Kind: "block", Actor: "3", List: "M"},
+		{At: 3, Kind: "seen"}, {At: 4, Kind: "block", Actor: "4"},
+	}
+	if a, err := feed.Filter(t.Context(), p, req); err != nil || !reflect.DeepEqual(a.Dropped, want) {
+		t.Errorf("dropped %v, %v, want %v", a.Dropped, err, want)
+	}
+	store.down.Store(true)
+	var unavailable *activity.UnavailableError
+	if _, err := feed.Filter(t.Context(), p, req); !errors.As(err, &unavailable) {
+		t.Errorf("while the store is down: %v", err)
+	}
+}
+
+// TestListsReadWithViewer: while lists do not change, a feed calls the store once.
+func TestListsReadWithViewer(t *testing.T) {
+	store := &switched{Store: &favfilter.Memory{}}
+	r := openWith(t, activity.Config{Store: store, Kinds: listKinds(t)})
+	record(t, r, "K mute 2", "L mute 3", "1 mute 4")
+	req := feed.Request{
+		Viewer: "1", Lists: []string{"K", "L"},
+		Posts: []feed.Post{{ID: "a", Author: "2"}, {ID: "b", Author: "3"}, {ID: "c", Author: "4"}, {ID: "d", Author: "5"}},
+	}
+	var reads int64
+	for range 50 { // until the lists are on dedicated pages, and no scrub reads
+		before := store.reads.Load()
+		for range 10 {
+			if a := filter(t, r, req); !slices.Equal(a.Kept, []int{3}) {
+				t.Fatalf("kept %v", a.Kept)
+			}
+		}
+		if reads = store.reads.Load() - before; reads == 10 {
+			return
+		}
+	}
+	t.Errorf("10 feeds called the store %d times", reads)
+}
+
+// switched is a store that may be down, and counts calls.
 type switched struct {
 	favfilter.Store
 
-	down atomic.Bool
+	down  atomic.Bool
+	reads atomic.Int64
 }
 
 func (s *switched) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
+	s.reads.Add(1)
 	if s.down.Load() {
 		return nil, faulttest.ErrInjected
 	}
 	return s.Store.Load(ctx, ids)
 }
 
-func (s *switched) Versions(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Version, error) {
+func (s *switched) LoadAndCompare(
+	ctx context.Context, ids, held []favfilter.PageID,
+) ([]favfilter.Loaded, []favfilter.Version, error) {
+	s.reads.Add(1)
 	if s.down.Load() {
-		return nil, faulttest.ErrInjected
+		return nil, nil, faulttest.ErrInjected
 	}
-	return s.Store.Versions(ctx, ids)
+	return s.Store.LoadAndCompare(ctx, ids, held)
 }

@@ -155,37 +155,60 @@ func (p *Alone) Remove(ctx context.Context, keys ...string) ([]favfilter.Outcome
 	return p.filter.Remove(ctx, keys...)
 }
 
-// Read reads a user's page with one command to the store. If the page is empty, the Answer's Page
-// is nil. Read ignores the Query's Keys: no page is too large to read. Errors are an
-// [*UnavailableError], or that of ctx.
+// Read reads a user's page, and those of Lists, with one command to the store for each. If a page
+// is empty, the Answer's Page is nil. Read ignores the Query's Keys: no page is too large to read.
+// Errors are an [*UnavailableError], or that of ctx.
 func (p *Alone) Read(ctx context.Context, q Query) (Answer, error) {
-	a := Answer{Number: p.Slot(q.User)}
-	ids := q.Others
-	if q.Page {
-		ids = append(make([]favfilter.PageID, 0, 1+len(q.Others)), favfilter.PageID{Number: a.Number})
-		ids = append(ids, q.Others...)
+	ids := p.idsOf(make([]favfilter.PageID, 0, 1+len(q.Others)+len(q.Lists)), &q)
+	for i := range q.Lists {
+		ids = p.idsOf(ids, &q.Lists[i])
 	}
 	loaded, err := p.load(ctx, ids)
 	switch {
 	case ctx.Err() != nil:
-		return a, ctx.Err()
+		return Answer{}, ctx.Err()
 	case err != nil:
 		p.stats.fromLedger.Add(1)
 	case len(ids) > 0:
 		p.stats.fromStore.Add(1)
 	}
-	a.Others, a.OthersErr = loaded, err
-	if !q.Page {
-		return a, nil
+	a, loaded, pageErr := p.answer(&q, loaded, err)
+	if pageErr != nil || len(q.Lists) == 0 {
+		return a, pageErr
 	}
-	if err != nil {
-		return a, Unavailable("pages", err)
+	a.Lists = make([]Answer, len(q.Lists))
+	for i := range q.Lists {
+		if a.Lists[i], loaded, pageErr = p.answer(&q.Lists[i], loaded, err); pageErr != nil {
+			return a, pageErr
+		}
 	}
-	a.Others = loaded[1:]
-	if a.Page, err = p.page(loaded[0]); a.Page != nil {
-		a.Header = a.Page.Header()
+	return a, nil
+}
+
+// idsOf appends the page that a query asks for, and the others.
+func (p *Alone) idsOf(ids []favfilter.PageID, q *Query) []favfilter.PageID {
+	if q.Page {
+		ids = append(ids, favfilter.PageID{Number: p.Slot(q.User)})
 	}
-	return a, err
+	return append(ids, q.Others...)
+}
+
+// answer answers a query, without its Lists, with the first of the loaded pages, and returns the
+// rest of these. loadErr says why they could not be loaded.
+func (p *Alone) answer(q *Query, loaded []favfilter.Loaded, loadErr error) (Answer, []favfilter.Loaded, error) {
+	a := Answer{Number: p.Slot(q.User), OthersErr: loadErr}
+	var err error
+	if q.Page {
+		if loadErr != nil {
+			return a, nil, Unavailable("pages", loadErr)
+		}
+		if a.Page, err = p.page(loaded[0]); a.Page != nil {
+			a.Header = a.Page.Header()
+		}
+		loaded = loaded[1:]
+	}
+	a.Others = loaded[:len(q.Others):len(q.Others)]
+	return a, loaded[len(q.Others):], err
 }
 
 // page returns a loaded page; nil if it is empty.

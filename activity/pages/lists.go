@@ -49,40 +49,17 @@ func (l *lists) put(id favfilter.PageID, page *favfilter.Page) {
 // all, ReadHeld asks the store for their versions, and reads only those that have changed. The
 // answers are in the order of the queries.
 func (r *Pages) ReadHeld(ctx context.Context, queries []Query) ([]Answer, error) {
-	answers := make([]Answer, len(queries))
-	var rest errgroup.Group
-	read := func(i int) {
-		rest.Go(func() (err error) {
-			answers[i], err = r.readAndHold(ctx, queries[i])
-			return err
-		})
-	}
-	since := r.recent()
-	var known []heldList
-	for i, q := range queries {
-		at := r.keepUp(ctx, q.User, since)
-		// Taken before the versions are read.
-		l := heldList{query: i, at: at, want: r.sequences.of(at.page).required.Load(), id: r.layout.pageID(at.page)}
-		var ok bool
-		if l.held, ok = r.lists.held.Get(l.id); !ok || !at.known || !at.holds(l.page.Header()) {
-			read(i)
-			continue
-		}
-		known = append(known, l)
-	}
-	same := r.unchanged(ctx, known)
-	for n, l := range known {
-		if !same[n] {
-			read(l.query)
-			continue
-		}
-		r.stats.fromLists.Add(1)
-		answers[l.query] = Answer{Number: l.at.page, Header: l.page.Header(), Page: l.page}
-	}
-	if err := rest.Wait(); err != nil {
-		return nil, fmt.Errorf("read %d held pages: %w", len(queries), err)
-	}
-	return answers, ctx.Err()
+	return r.beginHeld(ctx, queries, r.recent()).end(ctx)
+}
+
+// heldRead reads the pages of several users, which may be held.
+type heldRead struct {
+	pages    *Pages
+	queries  []Query
+	answers  []Answer
+	known    []heldList // those that may answer queries
+	versions versions   // of the known pages
+	rest     errgroup.Group
 }
 
 // heldList is a held page that may answer a query.
@@ -92,30 +69,56 @@ type heldList struct {
 	query int // index of the query
 	at    position
 	want  uint64
-	id    favfilter.PageID
 }
 
-// unchanged reports, for each of the held pages, whether it may be used: whether it is the page in
-// the store, and nothing is wrong with that.
-func (r *Pages) unchanged(ctx context.Context, known []heldList) []bool {
-	same := make([]bool, len(known))
-	if len(known) == 0 {
-		return same
+// beginHeld begins to read the pages of users that are not held. The caller calls end.
+func (r *Pages) beginHeld(ctx context.Context, queries []Query, since int64) *heldRead {
+	h := &heldRead{pages: r, queries: queries, answers: make([]Answer, len(queries)), known: make([]heldList, 0, len(queries))}
+	h.versions.held = make([]favfilter.PageID, 0, len(queries))
+	for i, q := range queries {
+		at := r.keepUp(ctx, q.User, since)
+		id := r.layout.pageID(at.page)
+		// Taken before the versions are read.
+		l := heldList{query: i, at: at, want: r.sequences.of(at.page).required.Load()}
+		var ok bool
+		if l.held, ok = r.lists.held.Get(id); !ok || !at.known || !at.holds(l.page.Header()) {
+			h.read(ctx, i)
+			continue
+		}
+		h.known, h.versions.held = append(h.known, l), append(h.versions.held, id)
 	}
-	ids := make([]favfilter.PageID, len(known))
-	for n, l := range known {
-		ids[n] = l.id
+	return h
+}
+
+// read begins to read the page of one query.
+func (h *heldRead) read(ctx context.Context, query int) {
+	h.rest.Go(func() (err error) {
+		h.answers[query], err = h.pages.readAndHold(ctx, h.queries[query])
+		return err
+	})
+}
+
+// end reads the versions of the known pages unless somebody has, reads the pages that have
+// changed, and returns the answers.
+func (h *heldRead) end(ctx context.Context) ([]Answer, error) {
+	r := h.pages
+	if len(h.known) > 0 {
+		// If it fails, a read of each page decides what to do about it.
+		_, _ = r.loadWithin(ctx, loadTimeout, nil, &h.versions)
 	}
-	limited, cancel := context.WithTimeout(ctx, loadTimeout)
-	defer cancel()
-	versions, err := r.store.Versions(limited, ids)
-	if err != nil {
-		return same // a read of each page decides what to do about it
+	for n, l := range h.known {
+		same := n < len(h.versions.read) && h.versions.read[n] == l.version
+		if !same || r.fault(ctx, l.at.page, l.want, favfilter.Status{Header: l.page.Header()}) != "" {
+			h.read(ctx, l.query)
+			continue
+		}
+		r.stats.fromLists.Add(1)
+		h.answers[l.query] = Answer{Number: l.at.page, Header: l.page.Header(), Page: l.page}
 	}
-	for n, l := range known {
-		same[n] = versions[n] == l.version && r.fault(ctx, l.at.page, l.want, favfilter.Status{Header: l.page.Header()}) == ""
+	if err := h.rest.Wait(); err != nil {
+		return nil, fmt.Errorf("read %d held pages: %w", len(h.queries), err)
 	}
-	return same
+	return h.answers, ctx.Err()
 }
 
 // readAndHold reads one page as Read does, and holds it. Keys of the query are looked up one by one
@@ -132,18 +135,8 @@ func (r *Pages) readAndHold(ctx context.Context, q Query) (Answer, error) {
 	return a, err
 }
 
-// ReadHeld reads the pages of several users at the same time, each as [Alone.Read] does.
+// ReadHeld reads the pages of several users as [Alone.Read] does, in one round trip.
 func (p *Alone) ReadHeld(ctx context.Context, queries []Query) ([]Answer, error) {
-	answers := make([]Answer, len(queries))
-	var all errgroup.Group
-	for i, q := range queries {
-		all.Go(func() (err error) {
-			answers[i], err = p.Read(ctx, q)
-			return err
-		})
-	}
-	if err := all.Wait(); err != nil {
-		return nil, fmt.Errorf("read %d held pages: %w", len(queries), err)
-	}
-	return answers, nil
+	a, err := p.Read(ctx, Query{Lists: queries})
+	return a.Lists, err
 }

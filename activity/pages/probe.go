@@ -69,7 +69,7 @@ func (r *Pages) probe(ctx context.Context, q *Query, at position, want uint64, i
 	probed := Answer{Number: page, Header: *known}
 	var both errgroup.Group
 	both.Go(func() (err error) {
-		probed.Others, err = r.load(ctx, q.Others)
+		probed.Others, err = r.loadWithin(ctx, loadTimeout, q.Others, q.versions)
 		return err
 	})
 	both.Go(func() (err error) {

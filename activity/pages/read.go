@@ -20,6 +20,11 @@ type Query struct {
 	// Keys are all keys that the reader will look for, or nil. They are asked for if the page is too
 	// large to be read for each feed.
 	Keys Keys
+	// Lists are users whose pages many feeds read, such as shared lists. Their pages are read as
+	// well, see [Pages.ReadHeld]. They need neither Others nor Lists.
+	Lists []Query
+
+	versions *versions // of the pages of Lists
 }
 
 // Keys lists the keys that a reader looks for.
@@ -42,6 +47,8 @@ type Answer struct {
 
 	Others    []favfilter.Loaded // of the Query, in its order; zero after OthersErr
 	OthersErr error              // why the store did not return them
+
+	Lists []Answer // of the Query, in its order
 }
 
 // maxLooks is the number of times that a reader looks for its user's page before it gives up.
@@ -51,7 +58,7 @@ var errMoved = errors.New("the user may be on another page")
 
 // Read reads a user's page, with one command to the store. The page has every write that was
 // acknowledged before Read was called. If it has to be rebuilt for that, or while the store is
-// down, Read reads the ledger.
+// down, Read reads the ledger. Lists take part in the same round trip.
 //
 // If the page shows that more happened than this process knows of, because it is closed or because
 // somebody left it, Read polls the ledger and looks again.
@@ -60,9 +67,24 @@ var errMoved = errors.New("the user may be on another page")
 // too many pages wait for a rebuild, or that of ctx.
 func (r *Pages) Read(ctx context.Context, q Query) (a Answer, err error) {
 	since := r.recent()
+	if len(q.Lists) == 0 {
+		return r.readUser(ctx, &q, since)
+	}
+	lists := r.beginHeld(ctx, q.Lists, since)
+	q.versions = &lists.versions
+	a, err = r.readUser(ctx, &q, since)
+	listed, listsErr := lists.end(ctx)
+	if a.Lists = listed; err == nil {
+		err = listsErr
+	}
+	return a, err
+}
+
+// readUser is Read without Lists. since is the time at which Read was called, or a bit earlier.
+func (r *Pages) readUser(ctx context.Context, q *Query, since int64) (a Answer, err error) {
 	for again := range maxLooks {
 		at := r.keepUp(ctx, q.User, since)
-		a, err = r.readAt(ctx, &q, at, again > 0)
+		a, err = r.readAt(ctx, q, at, again > 0)
 		gone := errors.Is(err, ledger.ErrGone)
 		switch {
 		case !gone && (err != nil || !q.Page || at.holds(a.Header)):
@@ -84,7 +106,7 @@ func (r *Pages) readAt(ctx context.Context, q *Query, at position, again bool) (
 	if a.Page = r.heldPage(q, at, want); a.Page != nil {
 		a.Header = a.Page.Header()
 		r.cache.count(len(q.Others) == 0)
-		if a.Others, a.OthersErr = r.load(ctx, q.Others); len(q.Others) > 0 && a.OthersErr == nil {
+		if a.Others, a.OthersErr = r.loadWithin(ctx, loadTimeout, q.Others, q.versions); len(q.Others) > 0 && a.OthersErr == nil {
 			r.stats.fromStore.Add(1)
 		}
 		return a, ctx.Err()
@@ -103,7 +125,7 @@ func (r *Pages) readAt(ctx context.Context, q *Query, at position, again bool) (
 			return a, err
 		}
 	}
-	loaded, replica, err := r.loadNearest(ctx, q.Page, at, want, ids)
+	loaded, replica, err := r.loadNearest(ctx, q.Page, at, want, ids, q.versions)
 	if ctx.Err() != nil {
 		return a, ctx.Err()
 	}

@@ -253,7 +253,7 @@ func tookSince(start time.Time) slog.Attr {
 func (r *rebuilder) remakePage(ctx context.Context, number uint32, f *flight, large bool) error {
 	id := r.layout.pageID(number)
 	var seen favfilter.Version
-	loaded, storeErr := r.loadWithin(ctx, patience(large), []favfilter.PageID{id})
+	loaded, storeErr := r.loadWithin(ctx, patience(large), []favfilter.PageID{id}, nil)
 	if storeErr == nil {
 		seen = loaded[0].Version
 	}

@@ -15,16 +15,16 @@ const (
 )
 
 // loadNearest loads a page if ids begin with one, and others: from the replica if there is one and
-// its page may be used, otherwise from the store.
+// its page may be used, otherwise from the store. Only the store is asked for versions.
 //
 // A page with the sequence want has every required write, wherever it is read. While the required
 // sequence is unknown, because the ledger cannot be asked, loadNearest skips the replica: its pages
 // may lack acknowledged writes.
 func (r *Pages) loadNearest(
-	ctx context.Context, page bool, at position, want uint64, ids []favfilter.PageID,
+	ctx context.Context, page bool, at position, want uint64, ids []favfilter.PageID, v *versions,
 ) (loaded []favfilter.Loaded, replica bool, err error) {
 	if r.replica == nil || !at.known || len(ids) == 0 || r.elapsed() < r.replicaAfter.Load() {
-		loaded, err = r.loadWithin(ctx, patience(r.isLarge(at.page)), ids)
+		loaded, err = r.loadWithin(ctx, patience(r.isLarge(at.page)), ids, v)
 		return loaded, false, err
 	}
 	limited, cancel := context.WithTimeout(ctx, replicaTimeout)
@@ -44,6 +44,6 @@ func (r *Pages) loadNearest(
 		r.replicaAfter.Store(r.elapsed() + int64(replicaPause))
 	}
 	r.stats.pastReplica.Add(1)
-	loaded, err = r.loadWithin(ctx, patience(r.isLarge(at.page)), ids)
+	loaded, err = r.loadWithin(ctx, patience(r.isLarge(at.page)), ids, v)
 	return loaded, false, err
 }

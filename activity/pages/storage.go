@@ -51,17 +51,29 @@ func (r *storage) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter
 
 // load is Store.Load within loadTimeout. If the store fails, every element is zero.
 func (r *storage) load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
-	return r.loadWithin(ctx, loadTimeout, ids)
+	return r.loadWithin(ctx, loadTimeout, ids, nil)
 }
 
-// loadWithin is load with another time limit.
-func (r *storage) loadWithin(ctx context.Context, limit time.Duration, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
-	if len(ids) == 0 {
+// loadWithin is load with another time limit. It also asks for the versions, unless they have been
+// asked for. That they cannot be read is no error.
+func (r *storage) loadWithin(
+	ctx context.Context, limit time.Duration, ids []favfilter.PageID, v *versions,
+) (loaded []favfilter.Loaded, err error) {
+	ask := v != nil && !v.asked
+	if len(ids) == 0 && !ask {
 		return nil, nil
 	}
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	loaded, err := r.store.Load(limited, ids)
+	if ask {
+		v.asked = true
+		loaded, v.read, err = r.store.LoadAndCompare(limited, ids, v.held)
+	} else {
+		loaded, err = r.store.Load(limited, ids)
+	}
+	if len(ids) == 0 {
+		return nil, err
+	}
 	if err != nil && ctx.Err() != nil {
 		// A canceled call says nothing about the store.
 		return make([]favfilter.Loaded, len(ids)), err
@@ -71,6 +83,13 @@ func (r *storage) loadWithin(ctx context.Context, limit time.Duration, ids []fav
 		return make([]favfilter.Loaded, len(ids)), err
 	}
 	return loaded, nil
+}
+
+// versions are those of held pages in the store. They are read together with other pages.
+type versions struct {
+	held  []favfilter.PageID
+	asked bool
+	read  []favfilter.Version // nil: they could not be read
 }
 
 // loadWhole reads one page with its collision bitmap.

@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"slices"
@@ -48,8 +49,11 @@ func calls(t testing.TB, s *redisstore.Store, id favfilter.PageID) map[string]fu
 			_, err := s.Peek(ctx, []favfilter.PageID{id})
 			return err
 		},
-		"Versions": func(ctx context.Context) error {
-			_, err := s.Versions(ctx, []favfilter.PageID{id})
+		"LoadAndCompare": func(ctx context.Context) error {
+			_, versions, err := s.LoadAndCompare(ctx, []favfilter.PageID{id}, []favfilter.PageID{id})
+			if err != nil && versions != nil {
+				err = fmt.Errorf("versions %x beside %w", versions, err)
+			}
 			return err
 		},
 		"Epoch": func(ctx context.Context) error {
@@ -170,7 +174,7 @@ func TestOutOfMemory(t *testing.T) {
 	}
 	for name, call := range calls(t, s, id) {
 		err := call(t.Context())
-		if slices.Contains([]string{"Load", "Peek", "Versions", "Epoch"}, name) {
+		if slices.Contains([]string{"Load", "Peek", "LoadAndCompare", "Epoch"}, name) {
 			if err != nil {
 				t.Errorf("%s: %v", name, err)
 			}

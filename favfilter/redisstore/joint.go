@@ -28,7 +28,7 @@ const (
 // A joint read begins after all of its calls have begun, so each call gets every write that was
 // acknowledged before it.
 type joint struct {
-	send func(ctx context.Context, r pageReads) []*redis.SliceCmd // sends the commands in one pipeline
+	send func(ctx context.Context, all []pageRead) []redis.Cmder // sends the commands in one pipeline
 
 	mu       sync.Mutex
 	progress int // reads in progress, except those of calls that waited too long
@@ -38,17 +38,18 @@ type joint struct {
 // joined is a call that waits for a joint read.
 type joined struct {
 	ctx   context.Context //nolint:containedctx // only for its values, and its deadline
-	reads pageReads
+	pages int             // and windows and headers, of all commands
+	reads []pageRead
 	done  chan struct{} // closed when cmds is set
-	cmds  []*redis.SliceCmd
+	cmds  []redis.Cmder
 }
 
 // read sends the commands, alone or in a joint read. The error is that of ctx.
-func (j *joint) read(ctx context.Context, r pageReads) ([]*redis.SliceCmd, error) {
-	w := j.begin(ctx, r)
+func (j *joint) read(ctx context.Context, pages int, all []pageRead) ([]redis.Cmder, error) {
+	w := j.begin(ctx, pages, all)
 	if w == nil {
 		defer j.end() //nolint:contextcheck // no call cancels the reads of others
-		return j.send(ctx, r), nil
+		return j.send(ctx, all), nil
 	}
 	timer := time.NewTimer(jointWait)
 	defer timer.Stop()
@@ -61,7 +62,7 @@ func (j *joint) read(ctx context.Context, r pageReads) ([]*redis.SliceCmd, error
 			return nil, ctx.Err()
 		case <-timer.C:
 			if j.leave(w) {
-				return j.send(ctx, r), nil
+				return j.send(ctx, all), nil
 			}
 		}
 	}
@@ -69,14 +70,14 @@ func (j *joint) read(ctx context.Context, r pageReads) ([]*redis.SliceCmd, error
 
 // begin counts a read and returns nil if fewer than jointReads are in progress. Otherwise it
 // returns a waiting call.
-func (j *joint) begin(ctx context.Context, r pageReads) *joined {
+func (j *joint) begin(ctx context.Context, pages int, all []pageRead) *joined {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.progress < jointReads {
 		j.progress++
 		return nil
 	}
-	w := &joined{ctx: ctx, reads: r, done: make(chan struct{})}
+	w := &joined{ctx: ctx, pages: pages, reads: all, done: make(chan struct{})}
 	j.waiting = append(j.waiting, w)
 	return w
 }
@@ -93,8 +94,8 @@ func (j *joint) next() (calls []*joined) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	n, pages := 0, 0
-	for n < len(j.waiting) && pages+j.waiting[n].reads.pages <= jointPages {
-		pages += j.waiting[n].reads.pages
+	for n < len(j.waiting) && pages+j.waiting[n].pages <= jointPages {
+		pages += j.waiting[n].pages
 		n++
 	}
 	calls, j.waiting = j.waiting[:n:n], j.waiting[n:]
@@ -123,16 +124,15 @@ func (j *joint) leave(w *joined) bool {
 // together reads for the calls, and then for calls that have begun to wait since.
 func (j *joint) together(calls []*joined) {
 	for ; len(calls) > 0; calls = j.next() {
-		var all pageReads
+		var all []pageRead
 		for _, w := range calls {
-			all.keys = append(all.keys, w.reads.keys...)
-			all.numbers = append(all.numbers, w.reads.numbers...)
+			all = append(all, w.reads...)
 		}
 		ctx, cancel := onBehalf(calls)
 		cmds := j.send(ctx, all)
 		cancel()
 		for _, w := range calls {
-			n := len(w.reads.keys)
+			n := len(w.reads)
 			w.cmds, cmds = cmds[:n:n], cmds[n:]
 			close(w.done)
 		}

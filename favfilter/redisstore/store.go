@@ -5,6 +5,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
@@ -78,50 +79,74 @@ func NewReader(client redis.UniversalClient, name string) (*Store, error) {
 //
 // On a single server, calls that happen at the same time share pipelines.
 func (s *Store) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
-	r := s.readsOf(ids)
+	loaded, _, err := s.LoadAndCompare(ctx, ids, nil)
+	return loaded, err
+}
+
+// LoadAndCompare implements [favfilter.Store]. It adds one GETRANGE for each held page to the
+// pipeline of Load.
+func (s *Store) LoadAndCompare(
+	ctx context.Context, ids, held []favfilter.PageID,
+) ([]favfilter.Loaded, []favfilter.Version, error) {
+	all := s.readsOf(ids, held)
+	pages := len(ids) + len(held)
+	var cmds []redis.Cmder
 	// In a cluster, a joint read would wait for the slowest node.
-	if !s.single || len(ids) == 0 || len(ids) > jointPages {
-		return s.loaded(ids, s.read(ctx, r))
+	if !s.single || pages == 0 || pages > jointPages {
+		cmds = s.read(ctx, all)
+	} else {
+		var err error
+		if cmds, err = s.joint.read(ctx, pages, all); err != nil {
+			return nil, nil, s.loadError(slices.Concat(ids, held), err)
+		}
 	}
-	cmds, err := s.joint.read(ctx, r)
-	if err != nil {
-		return nil, s.loadError(ids, err)
-	}
-	return s.loaded(ids, cmds)
+	first := len(cmds) - len(held)
+	loaded, err := s.loaded(ids, cmds[:first])
+	return loaded, versions(cmds[first:]), err
 }
 
-// pageReads holds the MGETs of a call of Load: the keys and the page number of each.
-type pageReads struct {
-	pages   int // and windows, of all commands
-	keys    [][]string
-	numbers []uint32
+// pageRead is a command that reads pages and windows of one page number, or the header of a page.
+type pageRead struct {
+	number uint32
+	keys   []string // not of a header
+	header string   // the key
 }
 
-// readsOf returns the commands that read the pages. Successive parts of one page number are one
-// command.
-func (s *Store) readsOf(ids []favfilter.PageID) pageReads {
-	r := pageReads{pages: len(ids)}
+// readsOf returns the commands that read the pages, and after them those that read the headers of
+// the held pages.
+func (s *Store) readsOf(ids, held []favfilter.PageID) []pageRead {
+	all := make([]pageRead, 0, 1+len(held))
 	for i, id := range ids {
 		if i == 0 || ids[i-1].Number != id.Number {
-			r.keys = append(r.keys, make([]string, 0, len(ids)-i))
-			r.numbers = append(r.numbers, id.Number)
+			all = append(all, pageRead{number: id.Number, keys: make([]string, 0, len(ids)-i)})
 		}
-		r.keys[len(r.keys)-1] = append(r.keys[len(r.keys)-1], s.bitsKey(id))
+		last := &all[len(all)-1]
+		last.keys = append(last.keys, s.bitsKey(id))
 	}
-	return r
+	for _, id := range held {
+		all = append(all, pageRead{number: id.Number, header: s.bitsKey(id)})
+	}
+	return all
 }
 
 // read sends the commands in one pipeline.
-func (s *Store) read(ctx context.Context, r pageReads) []*redis.SliceCmd {
+func (s *Store) read(ctx context.Context, all []pageRead) []redis.Cmder {
 	ctx, cancel := withDeadline(ctx)
 	defer cancel()
-	return pipelined(ctx, s, calls{"load", reads, r.numbers}, func(pipe redis.Pipeliner, i int, _ error) *redis.SliceCmd {
-		return pipe.MGet(ctx, r.keys[i]...)
+	of := calls{"load", reads, make([]uint32, len(all))}
+	for i := range all {
+		of.pages[i] = all[i].number
+	}
+	return pipelined(ctx, s, of, func(pipe redis.Pipeliner, i int, _ error) redis.Cmder {
+		if key := all[i].header; key != "" {
+			return pipe.GetRange(ctx, key, 0, favfilter.HeaderBytes-1)
+		}
+		return pipe.MGet(ctx, all[i].keys...)
 	})
 }
 
 // loaded returns the pages that cmds have read, or the error of one of them.
-func (s *Store) loaded(ids []favfilter.PageID, cmds []*redis.SliceCmd) ([]favfilter.Loaded, error) {
+func (s *Store) loaded(ids []favfilter.PageID, cmds []redis.Cmder) ([]favfilter.Loaded, error) {
 	for _, cmd := range cmds {
 		if err := cmd.Err(); err != nil {
 			return nil, s.loadError(ids, err)
@@ -129,33 +154,25 @@ func (s *Store) loaded(ids []favfilter.PageID, cmds []*redis.SliceCmd) ([]favfil
 	}
 	loaded := make([]favfilter.Loaded, 0, len(ids))
 	for _, cmd := range cmds {
-		for _, val := range cmd.Val() {
+		pages, _ := cmd.(*redis.SliceCmd) // read sent no other
+		for _, val := range pages.Val() {
 			loaded = append(loaded, s.decode(ids[len(loaded)], val))
 		}
 	}
 	return loaded, nil
 }
 
-// Versions implements [favfilter.Store]. It sends one GETRANGE for each page, all in one pipeline.
-func (s *Store) Versions(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Version, error) {
-	ctx, cancel := withDeadline(ctx)
-	defer cancel()
-	of := calls{"versions", reads, make([]uint32, len(ids))}
-	for i, id := range ids {
-		of.pages[i] = id.Number
-	}
-	cmds := pipelined(ctx, s, of, func(pipe redis.Pipeliner, i int, _ error) *redis.StringCmd {
-		return pipe.GetRange(ctx, s.bitsKey(ids[i]), 0, favfilter.HeaderBytes-1)
-	})
-	versions := make([]favfilter.Version, len(ids))
+// versions returns the versions that cmds have read; nil if one of them failed.
+func versions(cmds []redis.Cmder) []favfilter.Version {
+	all := make([]favfilter.Version, len(cmds))
 	for i, cmd := range cmds {
-		header, err := cmd.Result()
-		if err != nil {
-			return nil, fmt.Errorf("read the versions of pages %v of filter %s in Redis: %w", some(ids), s.name, err)
+		if cmd.Err() != nil {
+			return nil
 		}
-		versions[i] = favfilter.Version(header)
+		header, _ := cmd.(*redis.StringCmd) // read sent no other
+		all[i] = favfilter.Version(header.Val())
 	}
-	return versions, nil
+	return all
 }
 
 func (s *Store) loadError(ids []favfilter.PageID, err error) error {

@@ -53,20 +53,26 @@ func peeked(t *testing.T, b Backend) {
 	}
 }
 
-// versions checks that Versions returns the versions of stored pages as they change, in the order
-// of ids. The same page may be asked for twice.
-func versions(t *testing.T, b Backend) {
-	ids := []favfilter.PageID{{Number: 40}, {Number: 41}, {Number: 40, Part: "seen"}, {Number: 42}, {Number: 40}}
-	create(t, b.Store, ids[0], header(40, 100))
-	create(t, b.Store, ids[2], header(40, 100))
-	create(t, b.Store, ids[3], header(42, 3000))
-	last := make([]favfilter.Version, len(ids))
+// loadAndCompare checks that LoadAndCompare loads pages, and returns the versions of held pages as
+// they change, both in the order asked for. The same page may be asked for twice.
+func loadAndCompare(t *testing.T, b Backend) {
+	held := []favfilter.PageID{{Number: 40}, {Number: 41}, {Number: 40, Part: "seen"}, {Number: 42}, {Number: 40}}
+	ids := []favfilter.PageID{{Number: 42}, {Number: 40, Part: "seen"}, {Number: 41}}
+	create(t, b.Store, held[0], header(40, 100))
+	create(t, b.Store, held[2], header(40, 100))
+	create(t, b.Store, held[3], header(42, 3000))
+	last := make([]favfilter.Version, len(held))
 	for round := range 3 {
-		got, err := b.Store.Versions(t.Context(), ids)
-		if err != nil || len(got) != len(ids) || got[1] != "" || got[0] != got[4] {
-			t.Fatalf("versions %x, %v", got, err)
+		loaded, got, err := b.Store.LoadAndCompare(t.Context(), ids, held)
+		if err != nil || len(got) != len(held) || got[1] != "" || got[0] != got[4] || len(loaded) != len(ids) {
+			t.Fatalf("%d pages, versions %x, %v", len(loaded), got, err)
 		}
 		for i, id := range ids {
+			if want := load(t, b.Store, id).Version; loaded[i].Version != want {
+				t.Errorf("loaded version %x of %v, want %x", loaded[i].Version, id, want)
+			}
+		}
+		for i, id := range held {
 			if l := load(t, b.Store, id); got[i] != l.Version {
 				t.Errorf("version %x of %v, want %x", got[i], id, l.Version)
 			}
@@ -76,16 +82,22 @@ func versions(t *testing.T, b Backend) {
 		}
 		last = got
 		for _, i := range []int{0, 2} {
-			apply(t, b.Store, favfilter.Batch{ID: ids[i], Add: hashes(round, 1)})
+			apply(t, b.Store, favfilter.Batch{ID: held[i], Add: hashes(round, 1)})
 		}
 	}
-	if got, err := b.Store.Versions(t.Context(), nil); err != nil || len(got) != 0 {
-		t.Errorf("versions of nothing: %x, %v", got, err)
+	if loaded, got, err := b.Store.LoadAndCompare(t.Context(), nil, held); len(loaded) > 0 || len(got) != len(held) || err != nil {
+		t.Errorf("loaded nothing: %v, versions %x, %v", loaded, got, err)
+	}
+	if loaded, got, err := b.Store.LoadAndCompare(t.Context(), nil, nil); len(loaded) > 0 || len(got) > 0 || err != nil {
+		t.Errorf("loaded and compared nothing: %v, versions %x, %v", loaded, got, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := b.Store.Versions(ctx, ids); !errors.Is(err, context.Canceled) {
-		t.Errorf("versions with a cancelled context: %v", err)
+	if _, got, err := b.Store.LoadAndCompare(ctx, ids, held); !errors.Is(err, context.Canceled) || got != nil {
+		t.Errorf("with a cancelled context: versions %x, %v", got, err)
+	}
+	if _, got, _ := b.Store.LoadAndCompare(ctx, nil, held); got != nil {
+		t.Errorf("with a cancelled context and nothing to load: versions %x", got)
 	}
 }
 

@@ -82,7 +82,7 @@ func Run(t *testing.T, open func(t testing.TB) Backend) {
 		{"short strings are detected", shortStrings},
 		{"a page of another format version is not used", otherFormat},
 		{"a wrong count does not fall below 0", wrongCount},
-		{"versions of stored pages", versions},
+		{"load and compare", loadAndCompare},
 		{"peek reports stored pages", peeked},
 		{"peek counts collision bits", peekedCollided},
 		{"peek reports damage", peekedDamaged},

@@ -38,9 +38,11 @@ func (Down) Peek(context.Context, []favfilter.PageID) ([]favfilter.Status, error
 	return nil, ErrInjected
 }
 
-// Versions fails.
-func (Down) Versions(context.Context, []favfilter.PageID) ([]favfilter.Version, error) {
-	return nil, ErrInjected
+// LoadAndCompare fails.
+func (Down) LoadAndCompare(
+	context.Context, []favfilter.PageID, []favfilter.PageID,
+) ([]favfilter.Loaded, []favfilter.Version, error) {
+	return nil, nil, ErrInjected
 }
 
 // Probe fails.

@@ -208,9 +208,18 @@ func (s Store) LoadWhole(ctx context.Context, ids []favfilter.PageID) ([]favfilt
 	return Do(s.Faults, func() ([]favfilter.Loaded, error) { return s.Store.LoadWhole(ctx, ids) })
 }
 
-// Versions counts, and may fail.
-func (s Store) Versions(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Version, error) {
-	return Do(s.Faults, func() ([]favfilter.Version, error) { return s.Store.Versions(ctx, ids) })
+// LoadAndCompare counts, and may fail.
+func (s Store) LoadAndCompare(
+	ctx context.Context, ids, held []favfilter.PageID,
+) (loaded []favfilter.Loaded, versions []favfilter.Version, err error) {
+	loaded, err = Do(s.Faults, func() (l []favfilter.Loaded, err error) {
+		l, versions, err = s.Store.LoadAndCompare(ctx, ids, held)
+		return l, err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return loaded, versions, nil
 }
 
 // Peek counts, and may fail.
