@@ -12,10 +12,10 @@ import (
 	"github.com/feedfilter/feedfilter/internal/servertest"
 )
 
-// TestClusterDown kills a shard without a replica, so that the cluster refuses all commands. Feeds
-// must then come from the ledger without waiting for the cluster, and writes must be acknowledged.
-// When the shard is back, the service must use the cluster again.
-func TestClusterDown(t *testing.T) {
+// TestLongClusterDown kills a shard without a replica, so that the cluster refuses all commands.
+// Feeds must then come from the ledger without waiting for the cluster, and writes must be
+// acknowledged. When the shard is back, the service must use the cluster again.
+func TestLongClusterDown(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 0, "--cluster-require-full-coverage", "yes")
 	s := serve(t, "--data-dir", t.TempDir(), "--pages", "16", "--redis", cluster.URL())

@@ -115,10 +115,10 @@ func (f *full) rebuilt(reasons ...string) (sum float64) {
 	return sum
 }
 
-// TestEviction fills a serverless cache with posts that were seen. The cache evicts keys that have
-// a time to live. Only windows of seen posts may be evicted: no page of the ledger may be missing,
-// feeds must stay right, and no request may fail.
-func TestEviction(t *testing.T) {
+// TestLongEviction fills a serverless cache with posts that were seen. The cache evicts keys that
+// have a time to live. Only windows of seen posts may be evicted: no page of the ledger may be
+// missing, feeds must stay right, and no request may fail.
+func TestLongEviction(t *testing.T) {
 	t.Parallel()
 	f := newFull(t, elasticachetest.Serverless, "volatile-lru")
 	pages := &pagesOf{client: f.redis.Client(), prefix: "fav:{feed/"}
@@ -196,10 +196,10 @@ func (f *full) forgotten(posts []string) {
 	}
 }
 
-// TestMemoryFull fills a node-based cache that evicts nothing. The service must still acknowledge
-// activities, and feeds must honour them. When there is room again, the activities must reach the
-// pages.
-func TestMemoryFull(t *testing.T) {
+// TestLongMemoryFull fills a node-based cache that evicts nothing. The service must still
+// acknowledge activities, and feeds must honour them. When there is room again, the activities
+// must reach the pages.
+func TestLongMemoryFull(t *testing.T) {
 	t.Parallel()
 	f := newFull(t, elasticachetest.NodeBased, "noeviction")
 	f.room(-1)

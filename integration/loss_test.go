@@ -12,10 +12,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// TestRedisLossesUnderLoad repeatedly flushes Redis, restarts it and deletes halves of pages, while
-// users block, unblock and read feeds. No feed may miss a block that was acknowledged before the
-// request, on either side.
-func TestRedisLossesUnderLoad(t *testing.T) {
+// TestLongRedisLossesUnderLoad repeatedly flushes Redis, restarts it and deletes halves of pages,
+// while users block, unblock and read feeds. No feed may miss a block that was acknowledged before
+// the request, on either side.
+func TestLongRedisLossesUnderLoad(t *testing.T) {
 	t.Parallel()
 	const pages = 16
 	for _, c := range []struct {

@@ -29,13 +29,13 @@ import (
 )
 
 const (
-	movedMembers = 100_000
-	movedUsers   = 4_000
+	movedMembers = 30_000
+	movedUsers   = 1_200
 	movedWriters = 3
 )
 
 // TestLongMigrationGuide runs the commands of the guide in order, while an app writes and reads as
-// its settings say. The guide moves 100,000 members of sets. No feed may ever show a blocked user.
+// its settings say. The guide moves 30,000 members of sets. No feed may ever show a blocked user.
 func TestLongMigrationGuide(t *testing.T) {
 	t.Parallel()
 	old, pages, pg := redistest.Start(t), redistest.Start(t), pgtest.Start(t)

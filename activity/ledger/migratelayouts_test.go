@@ -489,7 +489,7 @@ func TestMigrateLayouts(t *testing.T) {
 	}
 }
 
-func TestPostgresMigrateLayouts(t *testing.T) {
+func TestLongPostgresMigrateLayouts(t *testing.T) {
 	server := pgtest.Start(t)
 	version := fmt.Sprintf(`SELECT %d - version FROM ledger_version`, migrations(t, postgresMigrations))
 	for name, pages := range oldLedgers() {

@@ -136,8 +136,8 @@ func (r *recording) check(t *testing.T, l *ledger.Ledger) {
 	}
 }
 
-// TestPostgresDown calls a ledger whose server is down, hangs, and comes back.
-func TestPostgresDown(t *testing.T) {
+// TestLongPostgresDown calls a ledger whose server is down, hangs, and comes back.
+func TestLongPostgresDown(t *testing.T) {
 	t.Parallel()
 	s := pgtest.Start(t)
 	url := s.Schema()

@@ -152,7 +152,7 @@ func awaitKeys(t *testing.T, server *redistest.Server) {
 	t.Fatal("nothing was recorded")
 }
 
-func TestBenchOnCluster(t *testing.T) {
+func TestLongBenchOnCluster(t *testing.T) {
 	cluster := redistest.StartCluster(t, 3, 0)
 	out := feedfilter(t, 0, "bench", "--redis", cluster.URL(), "--activities", "20000", "--duration", "10ms", "--output=json")
 	var report bench.Report

@@ -69,9 +69,9 @@ func (g *clusterRig) try(t *testing.T, degraded func(viewer string) bool, end fu
 	g.after(t)
 }
 
-// TestClusterStates is TestRedisStates for errors that only a cluster returns. A fault of some
-// slots degrades only the feeds of their users.
-func TestClusterStates(t *testing.T) {
+// TestLongClusterStates is TestLongRedisStates for errors that only a cluster returns. A fault of
+// some slots degrades only the feeds of their users.
+func TestLongClusterStates(t *testing.T) {
 	t.Parallel()
 	g := openClusterStates(t)
 	g.after(t)
@@ -128,9 +128,9 @@ func TestClusterStates(t *testing.T) {
 	g.log.wantFew(t, "CLUSTERDOWN")
 }
 
-// TestReplicaStates has a replica refuse reads. Feeds then come from the primary without waiting
-// for the replica, and later from the replica again.
-func TestReplicaStates(t *testing.T) {
+// TestLongReplicaStates has a replica refuse reads. Feeds then come from the primary without
+// waiting for the replica, and later from the replica again.
+func TestLongReplicaStates(t *testing.T) {
 	t.Parallel()
 	primary, replica := redistest.Start(t), redistest.Start(t)
 	host, port, _ := strings.Cut(primary.Addr(), ":")

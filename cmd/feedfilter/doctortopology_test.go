@@ -222,7 +222,7 @@ func TestDoctorElastiCache(t *testing.T) {
 }
 
 // While AWS does not answer, doctor uses the stored description of the cache, like a service.
-func TestDoctorElastiCacheRemembered(t *testing.T) {
+func TestLongDoctorElastiCacheRemembered(t *testing.T) {
 	t.Parallel()
 	a := awstest.Start(t)
 	server := redistest.Start(t)

@@ -201,9 +201,9 @@ func busy() redisState {
 	}
 }
 
-// TestRedisStates puts Redis into each state in which it answers but refuses commands. Feeds stay
-// correct and do not wait, writes are acknowledged, and afterwards Redis is used again.
-func TestRedisStates(t *testing.T) {
+// TestLongRedisStates puts Redis into each state in which it answers but refuses commands. Feeds
+// stay correct and do not wait, writes are acknowledged, and afterwards Redis is used again.
+func TestLongRedisStates(t *testing.T) {
 	t.Parallel()
 	for name, state := range redisStates() {
 		t.Run(name, func(t *testing.T) {

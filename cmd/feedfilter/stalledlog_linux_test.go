@@ -126,9 +126,9 @@ func (s *service) ends(within time.Duration) int {
 	return s.cmd.ProcessState.ExitCode()
 }
 
-// TestLogStandsStill stalls the reader of standard error. The service answers as usual, reloads,
-// counts dropped lines, reports them when the reader is back, and ends in time.
-func TestLogStandsStill(t *testing.T) {
+// TestLongLogStandsStill stalls the reader of standard error. The service answers as usual,
+// reloads, counts dropped lines, reports them when the reader is back, and ends in time.
+func TestLongLogStandsStill(t *testing.T) {
 	for _, level := range []string{"debug", "info"} {
 		t.Run(level, func(t *testing.T) {
 			t.Parallel()
@@ -276,9 +276,9 @@ func wantRefused(t *testing.T, s *service, n, blocks int) {
 	}
 }
 
-// TestAuditDrops stalls the reader with --audit-failure=drop. Calls succeed, and lost lines are
+// TestLongAuditDrops stalls the reader with --audit-failure=drop. Calls succeed, and lost lines are
 // counted.
-func TestAuditDrops(t *testing.T) {
+func TestLongAuditDrops(t *testing.T) {
 	audit, log := newStalledPipe(t), newStalledPipe(t)
 	s := serveInto(t, log, audit, "--data-dir", t.TempDir(), "--audit-log=-", "--audit-failure=drop")
 	audit.fill()

@@ -164,7 +164,7 @@ func TestClusterWaitOKTellsWhatIsWrong(t *testing.T) {
 	waitOK(t, c)
 }
 
-func TestClusterBehindProxies(t *testing.T) {
+func TestLongClusterBehindProxies(t *testing.T) {
 	t.Parallel()
 	proxies := make(map[string]*proxytest.Proxy) // by the proxy's address
 	c := redistest.StartClusterVia(t, 3, 1, func(addr string) string {

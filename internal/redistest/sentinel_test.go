@@ -41,7 +41,7 @@ func TestSentinelStarts(t *testing.T) {
 	}
 }
 
-func TestSentinelFailover(t *testing.T) {
+func TestLongSentinelFailover(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartSentinel(t, 2, 3)
 	first := sentinelPrimary(t, s)

@@ -112,9 +112,9 @@ func service(t testing.TB, client redis.UniversalClient, pages uint32, now func(
 	return r
 }
 
-// TestPagesTakeWhatIsPlanned checks the memory of pages that the service builds, and the bytes of
-// feed checks. Both must agree with the model within 3 %.
-func TestPagesTakeWhatIsPlanned(t *testing.T) {
+// TestLongPagesTakeWhatIsPlanned checks the memory of pages that the service builds, and the bytes
+// of feed checks. Both must agree with the model within 3 %.
+func TestLongPagesTakeWhatIsPlanned(t *testing.T) {
 	const users, pages = 20_000, 256
 	cluster, client := startEmpty(t)
 	r := service(t, cluster.Client(), pages, nil)
@@ -207,10 +207,10 @@ func TestSetsTakeWhatIsPlanned(t *testing.T) {
 	wantNear(t, "memory of sets", got, way.Memory, 0.03)
 }
 
-// TestLedgerTakesWhatIsPlanned checks that the ledger in PostgreSQL takes the planned space, with
-// short and long ids. The table must agree within 5 %. The indexes, whose pages fill in waves as
-// they grow, must agree within 10 %.
-func TestLedgerTakesWhatIsPlanned(t *testing.T) {
+// TestLongLedgerTakesWhatIsPlanned checks that the ledger in PostgreSQL takes the planned space,
+// with short and long ids. The table must agree within 5 %. The indexes, whose pages fill in waves
+// as they grow, must agree within 10 %.
+func TestLongLedgerTakesWhatIsPlanned(t *testing.T) {
 	server := pgtest.Start(t)
 	for _, length := range []int{12, 36} {
 		t.Run(fmt.Sprint("ids of ", length), func(t *testing.T) {
