@@ -18,6 +18,8 @@ func (s suite) limit(t *testing.T) {
 	old := until(block(3, "old"), at(10))
 	longer := until(a, at(1000))
 	over := until(c, at(15))
+	l := s.make(t, 16)
+	m := newModel(l.Identity())
 	type outcome struct{ changed, refused bool }
 	done, same, no := outcome{true, false}, outcome{}, outcome{false, true}
 	for name, step := range map[string]struct {
@@ -53,20 +55,19 @@ func (s suite) limit(t *testing.T) {
 		"different limits":           {[]ledger.Change{upTo(2, c), upTo(4, c), upTo(3, d), upTo(4, d)}, []outcome{no, done, no, done}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := s.make(t, 16)
-			m := newModel(l.Identity())
-			recordAt(t, l, m, at(0), add(a), add(b), add(old))
+			before := recordAt(t, l, m, at(0), add(a), add(b), add(old)).Pages[0].Sequence
 			receipt := recordAt(t, l, m, at(20), step.changes...)
 			for i, want := range step.want {
 				if got := (outcome{receipt.Changed[i], receipt.Refused[i]}); got != want {
 					t.Errorf("change %d: changed and refused are %v, want %v", i, got, want)
 				}
 			}
-			if got := receipt.Pages[0].Sequence == 2; got != step.raised {
+			if got := receipt.Pages[0].Sequence == before+1; got != step.raised {
 				t.Errorf("page raised: %v, want %v", got, step.raised)
 			}
 			m.check(t, l)
 			counted(t, l, m, a, at(20))
+			m.clear(t, l)
 		})
 	}
 }

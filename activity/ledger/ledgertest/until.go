@@ -18,6 +18,8 @@ func until(row ledger.Row, end time.Time) ledger.Row {
 
 // recordUntil applies all kinds of changes to a row that ends at 10, before and after its end.
 func (s suite) recordUntil(t *testing.T) {
+	l := s.make(t, 16)
+	m := newModel(l.Identity())
 	none := time.Time{}
 	row := until(block(3, "a"), at(10))
 	later := until(row, at(20))
@@ -53,17 +55,15 @@ func (s suite) recordUntil(t *testing.T) {
 		"ended long ago, half a change": {99, []ledger.Change{removeEnded(row, block(3, "b"))}, []bool{true}, nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := s.make(t, 16)
-			m := newModel(l.Identity())
-			recordAt(t, l, m, at(0), add(row))
-			page := ledger.PageChange{Page: 3, Sequence: 1}
+			page := ledger.PageChange{Page: 3, Sequence: recordAt(t, l, m, at(0), add(row)).Pages[0].Sequence}
 			if c.removed {
-				page.Sequence, page.Removed = 2, []ledger.Row{row}
+				page.Sequence, page.Removed = page.Sequence+1, []ledger.Row{row}
 			}
 			receipt := recordAt(t, l, m, at(c.now), c.changes...)
 			checkReceipt(t, receipt, ledger.Receipt{Changed: c.changed, Pages: []ledger.PageChange{page}})
 			checkPage(t, l, 3, c.rows, page.Sequence)
 			m.check(t, l)
+			m.clear(t, l)
 		})
 	}
 }
