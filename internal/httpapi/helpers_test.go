@@ -82,7 +82,9 @@ func (s *faultyStore) Load(ctx context.Context, ids []favfilter.PageID) ([]favfi
 	}
 	switch fault(s.mode.Load()) {
 	case panicing:
-		panic("the store is mad")
+		if len(ids) > 1 { // a page and windows; the scrub, whose panic ends the process, reads one page
+			panic("the store is mad")
+		}
 	case aborting:
 		panic(http.ErrAbortHandler)
 	default:
@@ -267,6 +269,10 @@ func answerOf(t testing.TB, res *http.Response) answer {
 // sent as JSON unless header pairs say otherwise.
 func (s *service) do(t testing.TB, method, target, body string, header ...string) answer {
 	t.Helper()
+	if raceDetector {
+		_, a := ask(t, s.Handler, method, target, body, header...)
+		return a
+	}
 	c := s.contractOf(t)
 	r, a := ask(t, s.Handler, method, target, body, header...)
 	if err := c.judge(exchange{method, target, r.Header.Get("Content-Type"), body, a}); err != nil {
