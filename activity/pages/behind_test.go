@@ -297,9 +297,46 @@ func TestWritesWhereSettingsDiffer(t *testing.T) {
 	})
 }
 
-// TestOpenFarFromLedger opens a ledger with 300 ms latency. The first poll takes about ten round
-// trips, most of them to connect.
-func TestOpenFarFromLedger(t *testing.T) {
+// farLedger answers each poll after a delay.
+type farLedger struct {
+	Ledger
+	delay time.Duration
+}
+
+func (l farLedger) Changed(
+	ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.PageState) error,
+) (ledger.Progress, error) {
+	select {
+	case <-time.After(l.delay):
+		return l.Ledger.Changed(ctx, since, each)
+	case <-ctx.Done():
+		return ledger.Progress{}, ctx.Err()
+	}
+}
+
+// The first poll may take longer than others, because it also connects.
+func TestOpenWaitsForLedger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bubbleLedger(t, 16)
+		for delay, opens := range map[time.Duration]bool{
+			firstPollTimeout - time.Millisecond: true,
+			firstPollTimeout + time.Millisecond: false,
+		} {
+			r, err := openRecorder(t.Context(), Config{Ledger: farLedger{l, delay}, Store: &favfilter.Memory{}})
+			if (err == nil) != opens {
+				t.Errorf("a poll that takes %v: error %v", delay, err)
+			}
+			if err == nil {
+				r.Close()
+			}
+		}
+		must(t, l.Close())
+	})
+}
+
+// The time for the first poll suffices for a ledger with 300 ms latency. The poll takes about ten
+// round trips, most of them to connect.
+func TestLongOpenFarFromLedger(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
 	proxy := proxytest.Start(t, server.Addr())

@@ -276,3 +276,29 @@ func TestCloseIsQuick(t *testing.T) {
 		must(t, l.Close())
 	})
 }
+
+// unversioned is a store that is down, and that cannot tell versions either.
+type unversioned struct{ faulttest.Down }
+
+func (unversioned) LoadAndCompare(
+	context.Context, []favfilter.PageID, []favfilter.PageID,
+) ([]favfilter.Loaded, []favfilter.Version, error) {
+	return nil, nil, nil
+}
+
+// A read of versions alone, which reports no error, does not make the store count as one that
+// answers.
+func TestVersionsSayNothingOfTheStore(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 2)
+	g.useStore(unversioned{})
+	if _, err := g.recorder.load(t.Context(), []favfilter.PageID{{}}); err == nil || !g.recorder.storeDown.Load() {
+		t.Fatalf("the store that is down answers: %v", err)
+	}
+	v := versions{held: []favfilter.PageID{{}}}
+	if _, err := g.recorder.loadWithin(t.Context(), time.Second, nil, &v); err != nil || !v.asked || v.read != nil {
+		t.Errorf("versions %+v, %v", v, err)
+	}
+	if !g.recorder.storeDown.Load() {
+		t.Error("the store counts as one that answers")
+	}
+}

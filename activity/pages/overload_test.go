@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
@@ -30,33 +31,38 @@ func (l *gatedLedger) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledg
 // When too many pages wait for the ledger, further feeds are refused at once. The feeds that wait
 // are answered eventually.
 func TestTooManyRebuilds(t *testing.T) {
-	g := newRig(t, &favfilter.Memory{}, 1<<14)
-	gate := &gatedLedger{Ledger: g.ledger, gate: make(chan struct{})}
-	g.open(t, gate, g.store)
-	var wg sync.WaitGroup
-	var refused, answered atomic.Int64
-	for i := range 2 * maxFlights {
-		wg.Go(func() {
-			_, err := g.View(t.Context(), fmt.Sprint("user", i), g.kinds.All(), nil)
-			switch {
-			case err == nil:
-				answered.Add(1)
-			case !errors.Is(err, ErrOverloaded):
-				t.Error(err)
-			default:
-				if refused.Add(1) == 100 {
-					close(gate.gate)
+	synctest.Test(t, func(t *testing.T) { // however long the feeds take
+		l := bubbleLedger(t, 1<<14)
+		gate := &gatedLedger{Ledger: l, gate: make(chan struct{})}
+		g := newRigWith(t, &favfilter.Memory{}, l)
+		g.open(t, gate, g.store)
+		var wg sync.WaitGroup
+		var refused, answered atomic.Int64
+		for i := range 2 * maxFlights {
+			wg.Go(func() {
+				_, err := g.View(t.Context(), fmt.Sprint("user", i), g.kinds.All(), nil)
+				switch {
+				case err == nil:
+					answered.Add(1)
+				case !errors.Is(err, ErrOverloaded):
+					t.Error(err)
+				default:
+					if refused.Add(1) == 100 {
+						close(gate.gate)
+					}
 				}
-			}
-		})
-	}
-	wg.Wait()
-	if answered.Load() < maxFlights || refused.Load() < 100 {
-		t.Errorf("%d answered, %d refused", answered.Load(), refused.Load())
-	}
-	if n := gate.snapshots.Load(); n > 2*maxFlights {
-		t.Errorf("%d snapshots", n)
-	}
+			})
+		}
+		wg.Wait()
+		if answered.Load() < maxFlights || refused.Load() < 100 {
+			t.Errorf("%d answered, %d refused", answered.Load(), refused.Load())
+		}
+		if n := gate.snapshots.Load(); n > 2*maxFlights {
+			t.Errorf("%d snapshots", n)
+		}
+		g.Close()
+		must(t, l.Close())
+	})
 }
 
 // blockedLedger blocks all transactions until gate is closed.

@@ -45,8 +45,15 @@ func probedRig(t *testing.T, store favfilter.Store) *rig {
 	g.recordMany(t, "bot", "hide", 3000, posts("b"))
 	g.recordMany(t, "bot", "block", 100, posts("u"))
 	g.settleMoves()
-	g.want(t, "bot", "hide", "b1", Direct) // so that the process knows the page is large
-	return g
+	page := g.layout.pageOf(UserHash(g.identity.Seed, "bot"))
+	for range 100 { // until the process has met the page; on a slow machine a rebuild may come first
+		g.want(t, "bot", "hide", "b1", Direct)
+		if g.isLarge(page) {
+			return g
+		}
+	}
+	t.Fatalf("page %d is not known to be large", page)
+	return nil
 }
 
 // An id that occurs several times among the candidates is probed once for each kind.

@@ -27,10 +27,17 @@ func TestProbeAllocates(t *testing.T) {
 	q := Query{User: UserHash(g.identity.Seed, "bot"), Page: true, Keys: hashed{{hide, ids}, {like, ids}}}
 	look := func() uint64 {
 		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		a, err := g.Read(t.Context(), q)
-		must(t, err)
-		runtime.ReadMemStats(&after)
+		var a Answer
+		for range 20 { // a busy machine may not do it within loadTimeout; then the page is read
+			runtime.ReadMemStats(&before)
+			var err error
+			a, err = g.Read(t.Context(), q)
+			must(t, err)
+			runtime.ReadMemStats(&after)
+			if a.Found != nil {
+				break
+			}
+		}
 		if len(a.Found) != 2*len(ids) || slices.Contains(a.Found[:3000], false) {
 			t.Fatalf("the page was not probed as asked, or an activity is missed: %d keys", len(a.Found))
 		}

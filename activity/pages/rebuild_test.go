@@ -3,6 +3,7 @@ package pages
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -79,15 +80,18 @@ func TestSlowPages(t *testing.T) {
 	}
 }
 
-// slowKeys holds back each answer of Keys until told to pass it on.
+// slowKeys, once slow, holds back each answer of Keys until told to pass it on.
 type slowKeys struct {
 	Ledger
+	slow atomic.Bool
 	pass chan struct{}
 }
 
-func (l slowKeys) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.PageState, error) {
+func (l *slowKeys) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.PageState, error) {
 	rows, s, err := l.Ledger.Keys(ctx, page)
-	<-l.pass
+	if l.slow.Load() {
+		<-l.pass
+	}
 	return rows, s, err
 }
 
@@ -96,10 +100,10 @@ func (l slowKeys) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.P
 func TestRebuildThatLeftTooEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bubbleLedger(t, 1)
-		p := startProcess(t, l, &favfilter.Memory{}, Config{ScrubRate: 1})
+		slow := &slowKeys{Ledger: l, pass: make(chan struct{})}
+		p := startProcess(t, slow, &favfilter.Memory{}, Config{ScrubRate: 1})
 		p.record(t, true, add("1", "hide", "a"))
-		slow := slowKeys{p.recorder.ledger, make(chan struct{})}
-		p.recorder.ledger = slow
+		slow.slow.Store(true)
 		sequences := make(chan uint64, 2)
 		rebuild := func(want uint64) {
 			f, err := p.rebuild(t.Context(), 0, want, "missing", maxFlights)
@@ -130,9 +134,9 @@ func TestRebuildThatLeftTooEarly(t *testing.T) {
 func TestRebuildsClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bubbleLedger(t, 1)
-		p := startProcess(t, l, &favfilter.Memory{}, Config{ScrubRate: 1})
-		slow := slowKeys{p.recorder.ledger, make(chan struct{})}
-		p.recorder.ledger = slow
+		slow := &slowKeys{Ledger: l, pass: make(chan struct{})}
+		p := startProcess(t, slow, &favfilter.Memory{}, Config{ScrubRate: 1})
+		slow.slow.Store(true)
 		go func() { _, _ = p.rebuild(t.Context(), 0, 0, "missing", maxFlights) }()
 		synctest.Wait()
 		closed := make(chan struct{})
