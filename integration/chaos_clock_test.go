@@ -146,11 +146,13 @@ func (i *instance) assertSkewed(ctx context.Context, t *testing.T) {
 func (w *world) recordTimed() {
 	w.t.Helper()
 	until := time.Now().Add(*chaosDuration + clockSkew/2).UTC().Format(time.RFC3339)
+	var lines []batchLine
 	for n := range timedHides {
-		path := fmt.Sprintf("/v1/users/%s/hides/%d?until=%s", timedUser, n, until)
-		if err := w.instances[0].send(w.t.Context(), "PUT", path, nil).ok(new(any)); err != nil {
-			w.t.Fatalf("record a hide that ends: %v", err)
-		}
+		lines = append(lines, batchLine{User: timedUser, Kind: "hide", Target: fmt.Sprint(n), Op: "add", Until: until})
+	}
+	err := w.instances[0].send(w.t.Context(), "POST", "/v1/activities", map[string]any{"activities": lines}).ok(new(any))
+	if err != nil {
+		w.t.Fatalf("record hides that end: %v", err)
 	}
 }
 

@@ -36,11 +36,12 @@ func TestChaosFindsFaults(t *testing.T) {
 		{"leaves fan-outs out", fakeBug{noFanout: true}, "lost"},
 		{"keeps nothing", fakeBug{noKeep: true}, "vanished"},
 		{"keeps everything", fakeBug{keepAll: true}, "lost"},
+		{"drops what other kinds keep", fakeBug{falsePositives: true}, "undone"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			fake := &fakeService{bug: c.bug, live: make(map[[3]string]bool), stale: make(map[[3]string]bool)}
-			l := &chaosLoad{model: newChaosModel(24, 7), tally: newTally(), seed: 7, pace: rate.NewLimiter(rate.Inf, 0), maxFeeds: 3000}
+			l := &chaosLoad{model: newChaosModel(24, 7), tally: newTally(), seed: 7, writers: loadWriters, pace: rate.NewLimiter(rate.Inf, 0), maxFeeds: 3000}
 			for i := range 2 {
 				server := httptest.NewServer(fake)
 				t.Cleanup(server.Close)
@@ -65,7 +66,7 @@ func TestChaosFindsFaults(t *testing.T) {
 type fakeBug struct {
 	loseWrite, retakeUndo, reportUndone, oneSided                        int
 	answer500, bare503, degradeBlock, sayChanged, cut, leaveOut, noLists bool
-	noFanout, noKeep, keepAll                                            bool
+	noFanout, noKeep, keepAll, falsePositives                            bool
 }
 
 // fakeService implements the part of the API that the load uses, in memory.
@@ -193,8 +194,15 @@ func (s *fakeService) fanout(r *http.Request) any {
 	dropped := []map[string]string{}
 	for _, viewer := range q.Viewers {
 		muted := len(q.Facets["domain"]) > 0 && has(viewer, "domain-mute", q.Facets["domain"][0]) && !s.keeps(has, viewer, q.Author)
-		if (muted || has(viewer, "block", q.Author) || has(q.Author, "block", viewer)) && !s.bug.noFanout {
-			dropped = append(dropped, map[string]string{"viewer": viewer})
+		kind := ""
+		switch {
+		case has(viewer, "block", q.Author) || has(q.Author, "block", viewer) || s.bug.falsePositives && q.Author[0] == 'f':
+			kind = "block"
+		case muted:
+			kind = "domain-mute"
+		}
+		if kind != "" && !s.bug.noFanout {
+			dropped = append(dropped, map[string]string{"viewer": viewer, "kind": kind})
 		}
 	}
 	return map[string]any{"dropped": dropped, "degraded": []any{}}
@@ -220,8 +228,12 @@ func (s *fakeService) feed(r *http.Request) any {
 		if s.bug.leaveOut && s.writes > 100 && i == 0 {
 			continue
 		}
-		if reverse || has(q.Viewer, "block", p.Author) || s.hides(q, p, has) {
-			dropped = append(dropped, map[string]string{"id": p.ID, "kind": "block"})
+		kind := s.hides(q, p, has)
+		if reverse || has(q.Viewer, "block", p.Author) || s.bug.falsePositives && p.Author[0] == 'f' {
+			kind = "block"
+		}
+		if kind != "" {
+			dropped = append(dropped, map[string]string{"id": p.ID, "kind": kind})
 			continue
 		}
 		kept = append(kept, map[string]any{"id": p.ID, "like": has(q.Viewer, "like", p.ID)})
@@ -232,29 +244,29 @@ func (s *fakeService) feed(r *http.Request) any {
 	return map[string]any{"posts": kept, "dropped": dropped, "degraded": degraded}
 }
 
-// hides reports whether a feed drops a post for anything but a block.
-func (s *fakeService) hides(q feedRequest, p post, has func(user, kind, target string) bool) bool {
+// hides returns the kind, other than block, for which a feed drops a post; "": none.
+func (s *fakeService) hides(q feedRequest, p post, has func(user, kind, target string) bool) string {
 	for _, id := range append(p.Related, p.ID) {
 		for _, owner := range append(q.Lists, q.Viewer) {
 			if s.bug.noLists && owner != q.Viewer {
 				continue
 			}
 			if has(owner, "hide", id) {
-				return true
+				return "hide"
 			}
 		}
 	}
 	for _, domain := range p.Facets["domain"] {
 		if has(q.Viewer, "domain-mute", domain) && !s.keeps(has, q.Viewer, p.Author) {
-			return true
+			return "domain-mute"
 		}
 	}
 	for _, a := range p.Actors {
 		if actor, ok := a.(map[string]any); ok && has(q.Viewer, "repost-mute", fmt.Sprint(actor["id"])) {
-			return true
+			return "repost-mute"
 		}
 	}
-	return false
+	return ""
 }
 
 // TestGrown checks grown with memory that grows and memory that does not.

@@ -15,10 +15,14 @@ import (
 
 const (
 	loadWriters = 6
-	loadFeeders = 6
-	batchLines  = 12 // maximum lines in a batch
-	feedLooks   = 48 // maximum looks in a feed
-	fanoutEach  = 10 // one of so many feeds is a fan-out
+	// waitingWriters is loadWriters for instances that hold pages. There a write waits until the
+	// other instances cannot use old pages any more, for about a second.
+	waitingWriters = 36
+	loadFeeders    = 6
+
+	batchLines = 12 // maximum lines in a batch
+	feedLooks  = 48 // maximum looks in a feed
+	fanoutEach = 10 // one of so many feeds is a fan-out
 )
 
 // These are the indexes of target.busy.
@@ -36,6 +40,7 @@ type chaosLoad struct {
 	tally   *tally
 	seed    uint64
 	pace    *rate.Limiter // feeds per second
+	writers int
 
 	maxFeeds int  // the load ends after this many; 0: when its context ends
 	no503    bool // a feed that is answered 503 is a violation
@@ -47,7 +52,7 @@ func (l *chaosLoad) run(ctx context.Context) {
 	defer cancel()
 	requests := context.WithoutCancel(ctx) // requests in flight get their answers after ctx ends
 	var wg sync.WaitGroup
-	for w := range loadWriters {
+	for w := range l.writers {
 		rng := rand.New(rand.NewPCG(l.seed, 100+uint64(w)))
 		wg.Go(func() {
 			for ctx.Err() == nil {
@@ -79,9 +84,9 @@ func (l *chaosLoad) run(ctx context.Context) {
 // the others stay busy. If no instance is available, pick waits a little, or until one starts or
 // ctx ends, and returns nil.
 func (l *chaosLoad) pick(ctx context.Context, rng *rand.Rand, what int) *target {
-	limit := int32(loadWriters / 2)
-	if len(l.targets) == 1 {
-		limit = loadWriters
+	limit := [...]int32{writing: int32(l.writers), feeding: loadFeeders}[what]
+	if len(l.targets) > 1 {
+		limit /= 2
 	}
 	var down <-chan struct{}
 	for _, i := range rng.Perm(len(l.targets)) {
@@ -137,9 +142,9 @@ func (l *chaosLoad) answered(g *target, what string, r reply) bool {
 
 // write writes once, for users that only this writer uses.
 func (l *chaosLoad) write(ctx context.Context, g *target, writer int, rng *rand.Rand) {
-	mine := (len(l.model.users) - writer + loadWriters - 1) / loadWriters
+	mine := (len(l.model.users) - writer + l.writers - 1) / l.writers
 	own := func() *chaosKey {
-		keys := l.model.own[writer+loadWriters*rng.IntN(mine)]
+		keys := l.model.own[writer+l.writers*rng.IntN(mine)]
 		return keys[rng.IntN(len(keys))]
 	}
 	switch x := rng.IntN(100); {
@@ -190,6 +195,7 @@ type batchLine struct {
 	Kind   string `json:"kind"`
 	Target string `json:"target"`
 	Op     string `json:"op"`
+	Until  string `json:"until,omitempty"`
 }
 
 func (l *chaosLoad) writeBatch(ctx context.Context, g *target, keys map[*chaosKey]bool, rng *rand.Rand) {
@@ -198,7 +204,7 @@ func (l *chaosLoad) writeBatch(ctx context.Context, g *target, keys map[*chaosKe
 	for k := range keys {
 		o := l.model.begin(k, rng)
 		ops = append(ops, o)
-		line := batchLine{k.user, k.kind, k.target, "remove"}
+		line := batchLine{User: k.user, Kind: k.kind, Target: k.target, Op: "remove"}
 		if o.add {
 			line.Op = "add"
 		}
@@ -308,7 +314,7 @@ func (l *chaosLoad) lookAgain(ctx context.Context, f *chaosFeed, id string) stri
 			continue
 		}
 		dropped, liked, wrong := f.read(answer)
-		text += fmt.Sprintf(" instance %d reports it: %v %s;", g.index, dropped[id] || liked[id], wrong)
+		text += fmt.Sprintf(" instance %d reports it: %t %s;", g.index, dropped[id]+liked[id] != "", wrong)
 	}
 	return text
 }

@@ -161,17 +161,17 @@ func (f *chaosFeed) candidate(kind, target string) (p post, id string) {
 	return p, p.ID
 }
 
-// reported holds the ids of the candidates that a feed reports.
-type reported map[string]bool
+// reported holds the ids of the candidates that a feed reports, each with the kind that reports it.
+type reported map[string]string
 
 // readFanout is read for a fan-out.
 func (f *chaosFeed) readFanout(a feedAnswer) (dropped reported, wrong string) {
 	dropped = reported{}
 	for _, d := range a.Dropped {
-		if d.Viewer == "" || dropped[d.Viewer] {
-			return nil, fmt.Sprintf("viewer %q is dropped twice, or has no name", d.Viewer)
+		if d.Viewer == "" || d.Kind == "" || dropped[d.Viewer] != "" {
+			return nil, fmt.Sprintf("viewer %q is dropped twice, or has no name, or is dropped for no kind", d.Viewer)
 		}
-		dropped[d.Viewer] = true
+		dropped[d.Viewer] = d.Kind
 	}
 	return dropped, wrongDegraded(a, "follow")
 }
@@ -195,11 +195,11 @@ func (f *chaosFeed) read(a feedAnswer) (dropped, liked reported, wrong string) {
 	}
 	dropped, liked = reported{}, reported{}
 	for _, d := range a.Dropped {
-		dropped[d.ID] = true
+		dropped[d.ID] = d.Kind
 	}
 	next := 0
 	for _, p := range f.request.Posts {
-		if dropped[p.ID] {
+		if dropped[p.ID] != "" {
 			continue
 		}
 		if next == len(a.Posts) || a.Posts[next].ID != p.ID {
@@ -208,7 +208,9 @@ func (f *chaosFeed) read(a feedAnswer) (dropped, liked reported, wrong string) {
 		if a.Posts[next].Like == nil {
 			return nil, nil, fmt.Sprintf("post %q is not annotated", p.ID)
 		}
-		liked[p.ID] = *a.Posts[next].Like
+		if *a.Posts[next].Like {
+			liked[p.ID] = "like"
+		}
 		next++
 	}
 	if len(a.Posts)+len(a.Dropped) != len(f.request.Posts) {
@@ -249,17 +251,19 @@ func (m *chaosModel) judge(f *chaosFeed, dropped, liked reported, keeps bool, by
 		if !l.untouched() {
 			continue
 		}
-		hit, control := dropped[l.id], dropped[l.control]
+		hit, control := dropped[l.id] != "", dropped[l.control] != ""
 		if l.kind == "like" {
-			hit, control = hit || liked[l.id], control || liked[l.control]
+			hit, control = hit || liked[l.id] != "", control || liked[l.control] != ""
 		}
 		j.looks++
 		live := l.wanted()
 		switch {
 		case live && !hit:
 			j.missed = append(j.missed, l.miss(f, by))
-		case l.kind == "follow" && l.live[1] && hit && keeps && !l.fresh(f.sent, by):
+		case l.kind == "follow" && l.live[1] && dropped[l.id] == overruled && keeps && !l.fresh(f.sent, by):
 			j.vanished = append(j.vanished, fmt.Sprintf("the %v drops %q, although %v is live\n%s", f, l.id, l.keys[1], l.keys[1].past()))
+		case l.kind == "follow" && l.live[1] && dropped[l.id] != overruled:
+			m.exposeKept(l, hit)
 		case !live && l.control != "" && !l.fresh(f.sent, by):
 			m.expose(f.viewer, l, hit, control)
 		case !live && l.control != "" && hit:

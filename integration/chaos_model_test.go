@@ -64,6 +64,7 @@ type chaosModel struct {
 	mu        sync.Mutex
 	settled   time.Time // when the last unacknowledged write can no longer take effect
 	exposures map[exposureID]*exposure
+	kept      map[keptID]*exposure
 }
 
 const (
@@ -79,6 +80,9 @@ const (
 // chaosLists are owners that every feed names as lists.
 func chaosLists() []string { return []string{"list0", "list1"} }
 
+// overruled is the kind that "follow" overrules.
+const overruled = "domain-mute"
+
 // chaosKinds is the file of the kinds besides the built-in ones.
 const chaosKinds = `{"kinds": [{"name": "domain-mute", "target": "domain", "effect": "drop", "fanout": true},
 	{"name": "repost-mute", "target": "user", "effect": "drop", "roles": ["repost"]},
@@ -90,6 +94,7 @@ func newChaosModel(users int, seed uint64) *chaosModel {
 	m := &chaosModel{
 		own: make([][]*chaosKey, users), looks: make([][]lookSpec, users),
 		exposures: make(map[exposureID]*exposure),
+		kept:      make(map[keptID]*exposure),
 	}
 	rng := rand.New(rand.NewPCG(seed, 1))
 	for u := range users {

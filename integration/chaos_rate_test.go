@@ -33,6 +33,27 @@ func (m *chaosModel) expose(viewer int, l *look, undone, control bool) {
 	}
 }
 
+// keptID identifies the time from one write of a key that keeps a candidate to the next.
+type keptID struct {
+	key     *chaosKey
+	version uint64
+}
+
+// exposeKept counts a look at a candidate that a kind keeps. It has no activity of the kinds that
+// are not overruled, so these drop it only by a false positive. The caller holds the model's lock.
+func (m *chaosModel) exposeKept(l *look, dropped bool) {
+	id := keptID{l.keys[1], l.versions[1]}
+	e := m.kept[id]
+	if e == nil {
+		e = &exposure{}
+		m.kept[id] = e
+	}
+	e.looks++
+	if dropped {
+		e.undone++
+	}
+}
+
 // rates sums up all exposures.
 type rates struct {
 	Keys            int `json:"keys"`                    // keys that were ever undone; each has a control
@@ -44,8 +65,10 @@ type rates struct {
 	Looks           int `json:"looks"`
 	UndoneLooks     int `json:"undone_looks_reported"`
 	ControlLooks    int `json:"control_looks_reported"`
+	KeptLooks       int `json:"kept_looks"`         // at candidates that a kind keeps
+	KeptDropped     int `json:"kept_looks_dropped"` // by a kind that is not overruled
 
-	squares float64 // sum of the squares of the looks of each exposure
+	squares, keptSquares float64 // sums of the squares of the looks of each exposure
 }
 
 func (m *chaosModel) rates() rates {
@@ -63,6 +86,11 @@ func (m *chaosModel) rates() rates {
 		r.UndoneAbsences += min(e.undone, 1)
 		r.ControlAbsences += min(e.control, 1)
 		r.squares += float64(e.looks) * float64(e.looks)
+	}
+	for _, e := range m.kept {
+		r.KeptLooks += e.looks
+		r.KeptDropped += e.undone
+		r.keptSquares += float64(e.looks) * float64(e.looks)
 	}
 	r.Keys = len(more)
 	for _, n := range more {
@@ -89,21 +117,30 @@ const configuredRate = 0.001
 // absences than the other. That holds for any fill of the pages and any number of rebuilds. So the
 // first test is a sign test, at one in a million.
 //
-// The second test finds faults that affect both. The share of reported looks must not exceed three
-// times the configured rate. In the worst case all looks of an absence have the same result. The
-// variance of their sum is then at most the rate times the sum of the squares. The test allows six
-// standard deviations on top.
+// The second test finds faults that affect both, or candidates that a kind keeps. The share of
+// reported looks must not exceed three times the configured rate. In the worst case all looks of an
+// absence have the same result. The variance of their sum is then at most the rate times the sum of
+// the squares. The test allows six standard deviations on top.
 func (r rates) wrong() string {
 	if p := signTest(r.UndoneMore, r.ControlMore); p < 1e-6 {
 		return fmt.Sprintf("of %d keys %d were reported in more absences than their controls, %d in fewer: by chance once in %.2g",
 			r.Keys, r.UndoneMore, r.ControlMore, 1/p)
 	}
-	most := 3*configuredRate*float64(r.Looks) + 6*math.Sqrt(configuredRate*r.squares) + 1
-	if float64(r.UndoneLooks) > most || float64(r.ControlLooks) > most {
-		return fmt.Sprintf("of %d looks the undone key was reported in %d, its control in %d: at most %.0f may be",
+	if most := mostReported(r.Looks, r.squares); max(r.UndoneLooks, r.ControlLooks) > most {
+		return fmt.Sprintf("of %d looks the undone key was reported in %d, its control in %d: at most %d may be",
 			r.Looks, r.UndoneLooks, r.ControlLooks, most)
 	}
+	if most := mostReported(r.KeptLooks, r.keptSquares); r.KeptDropped > most {
+		return fmt.Sprintf("of %d looks at candidates that a kind keeps, other kinds dropped %d: at most %d may be",
+			r.KeptLooks, r.KeptDropped, most)
+	}
 	return ""
+}
+
+// mostReported returns how many looks may have false positives. squares is the sum of the squares
+// of the looks of each exposure.
+func mostReported(looks int, squares float64) int {
+	return int(3*configuredRate*float64(looks) + 6*math.Sqrt(configuredRate*squares) + 1)
 }
 
 // signTest returns the probability that a+b tosses of a coin give at least a heads.

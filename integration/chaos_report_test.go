@@ -77,6 +77,7 @@ func (s chaosSummary) String() string {
 	r := s.Rates
 	fmt.Fprintf(&b, "  undone: reported in %d of %d absences, controls in %d; in %d of %d looks, controls in %d; %d of %d keys more often, %d less\n",
 		r.UndoneAbsences, r.Absences, r.ControlAbsences, r.UndoneLooks, r.Looks, r.ControlLooks, r.UndoneMore, r.Keys, r.ControlMore)
+	fmt.Fprintf(&b, "  kept: in %d looks, dropped by other kinds in %d\n", r.KeptLooks, r.KeptDropped)
 	return b.String()
 }
 

@@ -110,7 +110,13 @@ func newWorld(t *testing.T, on topology, seed uint64) *world {
 		args = append(args, w.beside.args...)
 	}
 	w.startInstances(args, addresses, skewed)
-	w.load = &chaosLoad{model: newChaosModel(chaosUsers, seed), tally: w.tally, seed: seed, pace: rate.NewLimiter(rate.Inf, 1)}
+	w.load = &chaosLoad{
+		model: newChaosModel(chaosUsers, seed), tally: w.tally, seed: seed,
+		pace: rate.NewLimiter(rate.Inf, 1), writers: loadWriters,
+	}
+	if on == redisCluster {
+		w.load.writers = waitingWriters
+	}
 	if *chaosFeeds > 0 {
 		w.load.pace.SetLimit(rate.Limit(*chaosFeeds))
 	}
