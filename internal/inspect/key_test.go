@@ -37,7 +37,7 @@ func TestInspectKey(t *testing.T) {
 		_, err := g.Record(t.Context(), batch)
 		must(t, err)
 		seen := map[string]int{}
-		for i := range 600 {
+		for i := range 1500 {
 			target := fmt.Sprint(i)
 			in := g.inspectedKey(t, "hide", "1", target)
 			s := in.side(t, "direct")
