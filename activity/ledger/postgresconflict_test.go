@@ -192,7 +192,7 @@ func testLookedAgain(server *pgtest.Server) func(t *testing.T) {
 func testDeclareSlow(server *pgtest.Server) func(t *testing.T) {
 	return func(t *testing.T) {
 		url := server.Schema()
-		l := open(t, url+"&statement_timeout=50ms&lock_timeout=50ms", ledger.Options{Pages: 16})
+		l := open(t, url+"&statement_timeout=1s&lock_timeout=1s", ledger.Options{Pages: 16})
 		mute := []ledger.Kind{{Name: "mute", Target: ledger.User}}
 		if err := l.Declare(t.Context(), mute); err != nil {
 			t.Fatal(err)
@@ -204,7 +204,7 @@ func testDeclareSlow(server *pgtest.Server) func(t *testing.T) {
 		done := make(chan error)
 		go func() { done <- l.Declare(ctx, nil) }()
 		await(t, watch, `SELECT EXISTS (SELECT FROM pg_stat_activity
-			WHERE wait_event_type = 'Lock' AND clock_timestamp() - query_start > '200ms')`)
+			WHERE wait_event_type = 'Lock' AND clock_timestamp() - query_start > '1200ms')`)
 		cancel()
 		err := <-done
 		if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), `"mute"`) || !strings.Contains(err.Error(), "cannot tell") {
