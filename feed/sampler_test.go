@@ -77,9 +77,7 @@ func newSampled(t *testing.T, c activity.Config, with func(*ledger.Ledger) activ
 		c.Store = &favfilter.Memory{}
 	}
 	s.store = c.Store
-	if c.ScrubRate == 0 {
-		c.ScrubRate = 1 // it would find what the sampler is to find
-	}
+	c.Passive = c.ScrubRate == 0 // otherwise the scrubber may find what the sampler is to find
 	if c.FalsePositiveRate == 0 {
 		c.FalsePositiveRate = 1e-8
 	}
@@ -125,7 +123,7 @@ func (s *sampled) feed(t *testing.T, req feed.Request) answer {
 	return answer{a, req}
 }
 
-// compared waits until all feeds are, and returns what was counted since it was called last.
+// compared waits until all feeds are, and returns what was counted.
 func (s *sampled) compared(t *testing.T) feed.SampleStats {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); ; {
