@@ -176,8 +176,8 @@ func emptied(t *testing.T, g *rig) *favfilter.Page {
 func TestInspectFollowsMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
-		slow := Config{StalenessBound: time.Minute, ScrubRate: 1, MaxSharedKeys: 16}
-		a, b := startProcess(t, l, store, slow), startProcess(t, l, store, slow)
+		passive := Config{StalenessBound: time.Minute, Passive: true, MaxSharedKeys: 16} // no scrubber moves the user
+		a, b := startProcess(t, l, store, passive), startProcess(t, l, store, passive)
 		b.record(t, true, add("mate", "hide", "m"))
 		a.recordMany(t, "bot", "hide", 50, posts("p"))
 		must(t, a.dedicate(t.Context(), UserHash(a.identity.Seed, "bot")))
