@@ -139,12 +139,17 @@ type shot struct {
 	sequence uint64
 }
 
-// shoot takes snapshots of pages until stop is closed, and one more of each page in use.
-func shoot(t *testing.T, l *ledger.Ledger, pages []uint32, stop <-chan struct{}) (shots []shot) {
+// shoot takes snapshots of pages until stop is closed, and one more of each page in use. Between
+// two rounds it sends to round if somebody receives. At the end it closes round.
+func shoot(
+	t *testing.T, l *ledger.Ledger, pages []uint32, round chan<- struct{}, stop <-chan struct{},
+) (shots []shot) {
+	defer close(round)
 	for more := true; more; {
 		select {
 		case <-stop:
 			more = false
+		case round <- struct{}{}:
 		default:
 		}
 		for _, page := range pages {
@@ -188,10 +193,12 @@ func (s suite) concurrentSnapshots(t *testing.T) {
 	h.note(m)
 
 	var shots [readers][]shot
+	var rounds [readers]chan struct{}
 	var wg sync.WaitGroup
 	written := make(chan struct{})
 	for i := range readers {
-		wg.Go(func() { shots[i] = shoot(t, l, []uint32{0, 2, 3, 4, 7}, written) })
+		rounds[i] = make(chan struct{})
+		wg.Go(func() { shots[i] = shoot(t, l, []uint32{0, 2, 3, 4, 7}, rounds[i], written) })
 	}
 	finish := sync.OnceFunc(func() { close(written); wg.Wait() })
 	defer finish()
@@ -206,6 +213,10 @@ func (s suite) concurrentSnapshots(t *testing.T) {
 		h.note(m)
 		// At the end, 4 pages are current and 2 are leaving.
 		if step := i/25 - 1; i%25 == 0 && step >= 0 && step < 5 {
+			for _, round := range rounds { // each reader has a snapshot of the pages in use
+				<-round
+				<-round
+			}
 			grow(t, l, m, step, 2)
 			h.note(m)
 		}
