@@ -72,7 +72,7 @@ func (r *storage) loadWithin(
 		loaded, err = r.store.Load(limited, ids)
 	}
 	if len(ids) == 0 {
-		return nil, err
+		return nil, nil
 	}
 	if err != nil && ctx.Err() != nil {
 		// A canceled call says nothing about the store.
