@@ -64,7 +64,7 @@ type chaosModel struct {
 	mu        sync.Mutex
 	settled   time.Time // when the last unacknowledged write can no longer take effect
 	exposures map[exposureID]*exposure
-	kept      map[keptID]*exposure
+	kept      map[keptID]keptLooks
 }
 
 const (
@@ -94,7 +94,7 @@ func newChaosModel(users int, seed uint64) *chaosModel {
 	m := &chaosModel{
 		own: make([][]*chaosKey, users), looks: make([][]lookSpec, users),
 		exposures: make(map[exposureID]*exposure),
-		kept:      make(map[keptID]*exposure),
+		kept:      make(map[keptID]keptLooks),
 	}
 	rng := rand.New(rand.NewPCG(seed, 1))
 	for u := range users {

@@ -39,19 +39,20 @@ type keptID struct {
 	version uint64
 }
 
+// keptLooks counts the looks at a candidate that a kind keeps, and how many of them it was dropped
+// in nevertheless.
+type keptLooks struct{ looks, dropped int }
+
 // exposeKept counts a look at a candidate that a kind keeps. It has no activity of the kinds that
 // are not overruled, so these drop it only by a false positive. The caller holds the model's lock.
 func (m *chaosModel) exposeKept(l *look, dropped bool) {
 	id := keptID{l.keys[1], l.versions[1]}
 	e := m.kept[id]
-	if e == nil {
-		e = &exposure{}
-		m.kept[id] = e
-	}
 	e.looks++
 	if dropped {
-		e.undone++
+		e.dropped++
 	}
+	m.kept[id] = e
 }
 
 // rates sums up all exposures.
@@ -89,7 +90,7 @@ func (m *chaosModel) rates() rates {
 	}
 	for _, e := range m.kept {
 		r.KeptLooks += e.looks
-		r.KeptDropped += e.undone
+		r.KeptDropped += e.dropped
 		r.keptSquares += float64(e.looks) * float64(e.looks)
 	}
 	r.Keys = len(more)
