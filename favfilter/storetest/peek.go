@@ -82,7 +82,7 @@ func loadAndCompare(t *testing.T, b Backend) {
 		}
 		last = got
 		for _, i := range []int{0, 2} {
-			apply(t, b.Store, favfilter.Batch{ID: held[i], Add: hashes(round, 1)})
+			apply(t, b.Store, favfilter.Batch{ID: held[i], Add: hashes(round*10, 1+i)}) // versions differ
 		}
 	}
 	if loaded, got, err := b.Store.LoadAndCompare(t.Context(), nil, held); len(loaded) > 0 || len(got) != len(held) || err != nil {
