@@ -112,7 +112,11 @@ func (p *prepared) in(form form, call *call) (body []byte, err error) {
 	case form == asMessage:
 		body, err = call.procedure.encode()
 	case call.body != nil:
-		body, err = json.Marshal(call.body)
+		if feed, ok := call.body.(*FilterRequest); ok {
+			body, err = feed.appendJSON(nil)
+		} else {
+			body, err = json.Marshal(call.body)
+		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("encode the request: %w: %w", ErrInvalid, err)

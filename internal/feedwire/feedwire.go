@@ -1,8 +1,11 @@
-// Package feedwire encodes feeds as Protobuf without the generated code, for the service and the
-// client. It has the numbers of the fields, and functions that append a field.
+// Package feedwire encodes feeds for the service and the client, faster than generated code and
+// reflection. For Protobuf it has the numbers of the fields, and functions that append a field.
 package feedwire
 
-import "google.golang.org/protobuf/encoding/protowire"
+import (
+	"github.com/go-json-experiment/json/jsontext"
+	"google.golang.org/protobuf/encoding/protowire"
+)
 
 // Fields of a FilterRequest.
 const (
@@ -84,4 +87,17 @@ func AppendNumber(dst []byte, field protowire.Number, n uint64) []byte {
 // AppendPart appends a field that is a message or a packed list. part is its encoding.
 func AppendPart(dst []byte, field protowire.Number, part []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(dst, field, protowire.BytesType), part)
+}
+
+// AppendJSON appends before, and then s as a JSON string. It fails if s is not valid UTF-8.
+func AppendJSON(dst []byte, before, s string) ([]byte, error) {
+	dst = append(dst, before...)
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' {
+			return jsontext.AppendQuote(dst, s)
+		}
+	}
+	dst = append(dst, '"')
+	dst = append(dst, s...)
+	return append(dst, '"'), nil
 }

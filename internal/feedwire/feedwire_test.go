@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"pgregory.net/rapid"
 
 	"github.com/feedfilter/feedfilter/internal/feedwire"
 	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
@@ -77,5 +79,19 @@ func TestAppend(t *testing.T) {
 	var answer feedfilterv1.FilterResponse
 	if err := proto.Unmarshal(dropped, &answer); err != nil || len(answer.GetDropped()) != 3 || answer.GetDropped()[1].GetActor() != "u2" {
 		t.Errorf("%v, %v", &answer, err)
+	}
+}
+
+// TestAppendJSON compares the strings with the encoder of JSON.
+func TestAppendJSON(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := rapid.OneOf(rapid.String(), rapid.StringMatching(`[a-z0-9"\\\x00-\x20\x7f]{0,9}`), rapid.Just("\u2028<>&")).Draw(t, "s")
+		want, wantErr := jsontext.AppendQuote([]byte("x,"), s)
+		if got, err := feedwire.AppendJSON([]byte("x"), ",", s); (err != nil) != (wantErr != nil) || err == nil && !bytes.Equal(got, want) {
+			t.Fatalf("%q: %s, %v; want %s, %v", s, got, err, want, wantErr)
+		}
+	})
+	if _, err := feedwire.AppendJSON(nil, "", "a\xff"); err == nil {
+		t.Error("text that is not UTF-8 has no error")
 	}
 }

@@ -4,9 +4,8 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"github.com/feedfilter/feedfilter/feed"
+	"github.com/feedfilter/feedfilter/internal/feedwire"
 )
 
 // appendFeed appends a as JSON, with a field for each kind to annotate in each kept post:
@@ -104,15 +103,6 @@ func between(dst []byte, i int) []byte {
 
 // appendField appends before, and then s as a JSON string.
 func appendField(dst []byte, before, s string) []byte {
-	dst = append(dst, before...)
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' {
-			// AppendQuote fails only for invalid UTF-8, which ids and kinds do not have.
-			dst, _ = jsontext.AppendQuote(dst, s)
-			return dst
-		}
-	}
-	dst = append(dst, '"')
-	dst = append(dst, s...)
-	return append(dst, '"')
+	dst, _ = feedwire.AppendJSON(dst, before, s) // ids and kinds are valid UTF-8
+	return dst
 }
