@@ -119,6 +119,9 @@ func (r *feedReader) posts() ([]feed.Post, bool) {
 
 // post reads one candidate.
 func (r *feedReader) post(p *feed.Post) bool {
+	if r.usualPost(p) {
+		return true
+	}
 	return r.object(func(name string) (field int, ok bool) {
 		if name == "id" {
 			p.ID, ok = r.text()
@@ -126,6 +129,32 @@ func (r *feedReader) post(p *feed.Post) bool {
 		}
 		return r.postField(p, name)
 	})
+}
+
+// usualPost reads a candidate in the form of package client: {"id":"p9","author":"2"}. If the
+// candidate has another form, usualPost changes nothing and returns false.
+func (r *feedReader) usualPost(p *feed.Post) bool {
+	from := r.at
+	id, ok := r.after(`{"id":`)
+	author := ""
+	if ok {
+		author, ok = r.after(`,"author":`)
+	}
+	if !ok || !r.next('}') {
+		r.at = from
+		return false
+	}
+	p.ID, p.Author = id, author
+	return true
+}
+
+// after reads a string that follows the text before, without white space.
+func (r *feedReader) after(before string) (string, bool) {
+	if !strings.HasPrefix(r.body[r.at:], before) {
+		return "", false
+	}
+	r.at += len(before)
+	return r.text()
 }
 
 // postField reads a field of a post, other than its id. The numbers of these fields are 1 to 4.
