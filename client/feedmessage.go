@@ -405,14 +405,21 @@ func (f *Feed) keep(req *FilterRequest) {
 		}
 		kept := Kept{ID: req.Posts[i].ID}
 		if len(annotated) > 0 {
-			kept.Marks = make(map[string]bool, len(annotated))
-		}
-		for kind, posts := range annotated {
-			marked := len(posts) > 0 && posts[0] == i
-			if kept.Marks[kind] = marked; marked {
-				annotated[kind] = posts[1:]
-			}
+			kept.Marks = marksOf(annotated, i)
 		}
 		f.Posts = append(f.Posts, kept)
 	}
+}
+
+// marksOf returns the marks of the i-th post, and removes it from the posts that each kind
+// annotates.
+func marksOf(annotated map[string][]int, i int) map[string]bool {
+	marks := make(map[string]bool, len(annotated))
+	for kind, posts := range annotated {
+		marked := len(posts) > 0 && posts[0] == i
+		if marks[kind] = marked; marked {
+			annotated[kind] = posts[1:]
+		}
+	}
+	return marks
 }
