@@ -36,6 +36,18 @@ func (m malformed) raw() string {
 	return b.String() + "\r\n" + m.body
 }
 
+// exchange returns the request and its answer, for the comparison with the description.
+func (m malformed) exchange(a answer) exchange {
+	method, target, _ := strings.Cut(m.request, " ")
+	x := exchange{method: method, target: target, contentType: "application/json", body: m.body, answer: a}
+	for line := range strings.SplitSeq(m.headers, "\n") {
+		if name, value, _ := strings.Cut(line, ": "); name == "Content-Type" {
+			x.contentType = value
+		}
+	}
+	return x
+}
+
 const (
 	filterPath = "POST /v1/feed/filter"
 	batchPath  = "POST /v1/activities"

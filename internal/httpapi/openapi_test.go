@@ -1,3 +1,5 @@
+//go:build !race
+
 package httpapi_test
 
 import (
@@ -13,34 +15,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/internal/httpapi"
 )
-
-// ownKinds returns kinds of each sort in addition to the built-in ones, with limits.
-func ownKinds(t testing.TB) *activity.Kinds {
-	t.Helper()
-	kinds, err := activity.NewKinds(
-		activity.Kind{Name: "block", Plural: "blocks", Target: activity.User, Effect: activity.Drop, Reverse: "blocked-by", Limit: 1},
-		activity.Kind{Name: "hide", Plural: "hides", Target: activity.Post, Effect: activity.Drop},
-		activity.Kind{Name: "like", Plural: "likes", Target: activity.Post, Effect: activity.Annotate},
-		activity.Kind{Name: "seen", Plural: "seen", Target: activity.Post, Effect: activity.Drop, Window: time.Hour},
-		activity.Kind{Name: "super-like", Plural: "super-likes", Target: activity.Post, Effect: activity.Annotate, Limit: 3},
-		activity.Kind{Name: "mute", Plural: "mutes", Target: activity.User, Effect: activity.Drop},
-		activity.Kind{Name: "domain-mute", Plural: "domain-mutes", Target: "domain", Effect: activity.Drop, Limit: 2},
-		activity.Kind{
-			Name: "glimpse", Plural: "glimpses", Target: activity.Post, Effect: activity.Annotate, Window: time.Hour, Parts: 2, Most: 5000,
-		},
-	)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return kinds
-}
 
 // operations returns the operations of the description, by "<METHOD> <path>".
 func (c *contract) operations() map[string]map[string]any {
@@ -56,9 +35,6 @@ func (c *contract) operations() map[string]map[string]any {
 
 // TestDocumentIsOpenAPI: the document is valid OpenAPI 3.1, and each example matches its schema.
 func TestDocumentIsOpenAPI(t *testing.T) {
-	if raceDetector {
-		t.Skip("compares with the description only: see raceDetector")
-	}
 	for name, s := range map[string]*service{
 		"built-in kinds": open(t), "own kinds": newService(t, httpapi.Config{}, ownKinds(t)), "without a ledger": openWithoutLedger(t),
 	} {
@@ -121,11 +97,6 @@ func asText(t *testing.T, v any) string {
 	return string(text)
 }
 
-// isProcedure reports whether a path belongs to the gRPC API, which has its own schema.
-func isProcedure(path string) bool {
-	return strings.HasPrefix(path, "/feedfilter.v1.") || strings.HasPrefix(path, "/grpc.")
-}
-
 // TestRouterAndDocument: routes and described operations are the same, except for files of pages
 // and the gRPC API.
 func TestRouterAndDocument(t *testing.T) {
@@ -168,9 +139,6 @@ func TestRouterAndDocument(t *testing.T) {
 // TestEveryAnswerIsDescribed gets every described status of every call, except those named at its
 // end, and checks each answer against the description.
 func TestEveryAnswerIsDescribed(t *testing.T) {
-	if raceDetector {
-		t.Skip("compares with the description only: see raceDetector")
-	}
 	s := newService(t, httpapi.Config{}, ownKinds(t))
 	c := s.contractOf(t)
 	c.seen = make(map[string]bool) // without the requests for the description itself
