@@ -107,7 +107,7 @@ func (r *FilterRequest) appendJSON(dst []byte) (_ []byte, err error) {
 	}
 	dst = append(dst, ']')
 	wishes := *r
-	wishes.Viewer, wishes.Posts = "", nil
+	wishes.Viewer, wishes.Posts = "", nil // they come first
 	rest, err := json.Marshal(wishes)
 	if err != nil {
 		return nil, err
