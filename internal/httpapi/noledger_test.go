@@ -70,31 +70,40 @@ func TestWithoutLedger(t *testing.T) {
 // TestStuck: an undo that is impossible without a ledger is answered as an error.
 func TestStuck(t *testing.T) {
 	s := openWithoutLedger(t)
-	const n = 3000
+	const n = 3000 // of each user: some 5 are stuck, rarely none
+	user, stuck := 0, 0
+	for stuck == 0 && user < 5 {
+		user++
+		stuck = s.undoAll(t, user, n)
+	}
+	if stuck == 0 || stuck > n/20 {
+		t.Errorf("%d of %d stuck, of user %d", stuck, n, user)
+	}
+}
+
+// undoAll records n activities of a user, undoes them one by one, and returns how many are stuck.
+func (s *service) undoAll(t *testing.T, user, n int) (stuck int) {
+	t.Helper()
 	var batch []string
 	for i := range n {
-		batch = append(batch, fmt.Sprintf(`{"user":"1","kind":"hide","target":"p%d","op":"add"}`, i))
+		batch = append(batch, fmt.Sprintf(`{"user":"%d","kind":"hide","target":"p%d","op":"add"}`, user, i))
 	}
 	if a := s.do(t, "POST", "/v1/activities", `{"activities":[`+strings.Join(batch, ",")+`]}`); a.Status != 200 {
 		t.Fatalf("%d %s", a.Status, a.Body)
 	}
-	stuck := 0
 	for i := range n {
-		a := s.do(t, "DELETE", fmt.Sprintf("/v1/users/1/hides/p%d", i), "")
-		want := `{"posts":[{"id":"p%d"}]`
-		if a.Status == 409 && a.Code == "stuck" {
-			stuck++
-			want = `"dropped":[{"id":"p%d","kind":"hide"}]`
-		} else if a.Status != 200 {
+		a := s.do(t, "DELETE", fmt.Sprintf("/v1/users/%d/hides/p%d", user, i), "")
+		if a.Status == 200 {
+			continue
+		}
+		if a.Status != 409 || a.Code != "stuck" {
 			t.Fatalf("%d %s", a.Status, a.Body)
 		}
-		f := s.do(t, "POST", "/v1/feed/filter", fmt.Sprintf(`{"viewer":"1","posts":[{"id":"p%d"}],"kinds":["hide"]}`, i))
-		if a.Status == 409 && !strings.Contains(f.Body, fmt.Sprintf(want, i)) {
+		stuck++
+		f := s.do(t, "POST", "/v1/feed/filter", fmt.Sprintf(`{"viewer":"%d","posts":[{"id":"p%d"}],"kinds":["hide"]}`, user, i))
+		if want := fmt.Sprintf(`"dropped":[{"id":"p%d","kind":"hide"}]`, i); !strings.Contains(f.Body, want) {
 			t.Errorf("stuck, but the feed is %s", f.Body)
 		}
 	}
-	t.Logf("%d of %d stuck", stuck, n)
-	if stuck == 0 || stuck > n/20 {
-		t.Errorf("%d of %d stuck", stuck, n)
-	}
+	return stuck
 }
