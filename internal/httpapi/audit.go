@@ -91,8 +91,8 @@ func (r route) audited() bool {
 }
 
 // toAudit returns an empty audit line for a request of the route; nil if the route is not audited.
-func (s *service) toAudit(r route) *audited {
-	if s.access.Audit == nil || !r.audited() {
+func (g *gate) toAudit(r route) *audited {
+	if g.access.Audit == nil || !r.audited() {
 		return nil
 	}
 	return new(audited)
@@ -100,8 +100,8 @@ func (s *service) toAudit(r route) *audited {
 
 // mayAudit refuses a request if the audit log cannot take its line. Call it before the request has
 // any effect.
-func (s *service) mayAudit() error {
-	if err := s.access.Audit.Check(); err != nil {
+func (g *gate) mayAudit() error {
+	if err := g.access.Audit.Check(); err != nil {
 		return &refusal{
 			problem: problem{Code: codeAuditUnavailable, Message: err.Error() + ": request not processed, retry"}, after: time.Second,
 		}
@@ -110,8 +110,8 @@ func (s *service) mayAudit() error {
 }
 
 // noteSeen prepares an audit line for a feed that records the posts it keeps as seen.
-func (s *service) noteSeen(k *call, viewer string, a feed.Answer) {
-	if s.access.Audit == nil {
+func (g *gate) noteSeen(k *call, viewer string, a feed.Answer) {
+	if g.access.Audit == nil {
 		return
 	}
 	k.audit = &audited{op: opAdd, user: viewer, counts: map[string]*opCounts{activity.Seen: {add: len(a.Kept)}}}
@@ -122,9 +122,9 @@ func (s *service) noteSeen(k *call, viewer string, a feed.Answer) {
 
 // writeAudit appends a line to the audit log if the request is audited or was refused. suppressed
 // is the number of earlier refused requests that got no line.
-func (s *service) writeAudit(k *call, id string, status int, suppressed uint64, err error) {
+func (g *gate) writeAudit(k *call, id string, status int, suppressed uint64, err error) {
 	refused, _ := errors.AsType[*refusal](err)
-	if s.access.Audit == nil || k.audit == nil && refused == nil {
+	if g.access.Audit == nil || k.audit == nil && refused == nil {
 		return
 	}
 	r := k.Request()
@@ -140,16 +140,16 @@ func (s *service) writeAudit(k *call, id string, status int, suppressed uint64, 
 		attrs = append(attrs, slog.String("code", describe(err).Code))
 	}
 	if k.audit != nil {
-		attrs = append(attrs, k.audit.attrs(s.access.IDs)...)
+		attrs = append(attrs, k.audit.attrs(g.access.IDs)...)
 	}
 	if refused != nil {
 		attrs = append(attrs, slog.String("reason", refused.Message), slog.Uint64("suppressed", suppressed))
 	}
 	if refused != nil {
-		s.access.Audit.LogRefused(r.Context(), attrs...)
+		g.access.Audit.LogRefused(r.Context(), attrs...)
 		return
 	}
-	s.access.Audit.Log(r.Context(), attrs...)
+	g.access.Audit.Log(r.Context(), attrs...)
 }
 
 func (a *audited) attrs(ids *access.IDs) []slog.Attr {

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -41,6 +42,22 @@ type Access struct {
 	// requests. Nil: there is no audit log.
 	Audit *access.Audit
 	IDs   *access.IDs // hashes the ids in the audit log; default: with a random key
+}
+
+// gate decides who may make which calls, and keeps the audit log. Only its counters change.
+type gate struct {
+	access  Access
+	origins *http.CrossOriginProtection
+	refused refusals
+	noise   *access.Throttle // throttles log lines of refused requests
+	strays  *access.Throttle // throttles log lines of other errors of callers without a token
+}
+
+func newGate(a Access) *gate {
+	a.IDs = cmp.Or(a.IDs, access.NewIDs())
+	return &gate{
+		access: a, origins: http.NewCrossOriginProtection(), refused: newRefusals(), noise: access.NewThrottle(), strays: access.NewThrottle(),
+	}
 }
 
 // refusal is the error of a request that is refused before it has any effect.
@@ -85,17 +102,17 @@ type accessStats struct {
 	AuditFailures uint64              `json:"audit_failures"` // lost lines
 }
 
-func (s *service) accessStats() accessStats {
-	stats := accessStats{Refused: make(map[string]uint64, len(s.refused))}
-	for code, n := range s.refused {
+func (g *gate) accessStats() accessStats {
+	stats := accessStats{Refused: make(map[string]uint64, len(g.refused))}
+	for code, n := range g.refused {
 		stats.Refused[code] = n.Load()
 	}
-	if s.access.Tokens != nil {
-		file := s.access.Tokens.Stats()
+	if g.access.Tokens != nil {
+		file := g.access.Tokens.Stats()
 		stats.TokenFile = &file
 	}
-	if s.access.Audit != nil {
-		stats.AuditFailures = s.access.Audit.Failures()
+	if g.access.Audit != nil {
+		stats.AuditFailures = g.access.Audit.Failures()
 	}
 	return stats
 }
@@ -105,13 +122,13 @@ func (s *service) accessStats() accessStats {
 //
 // Refusals, and other errors of callers without a token, are throttled separately, so that
 // strangers cannot fill the log. All other errors are loud.
-func (s *service) countRefused(k *call, status int, err error) (suppressed uint64, loud bool) {
+func (g *gate) countRefused(k *call, status int, err error) (suppressed uint64, loud bool) {
 	if refused, ok := errors.AsType[*refusal](err); ok {
-		s.refused[refused.Code].Add(1)
-		return s.noise.Pass(time.Now())
+		g.refused[refused.Code].Add(1)
+		return g.noise.Pass(time.Now())
 	}
-	if s.access.Tokens != nil && k.token == nil && status >= http.StatusBadRequest {
-		return s.strays.Pass(time.Now())
+	if g.access.Tokens != nil && k.token == nil && status >= http.StatusBadRequest {
+		return g.strays.Pass(time.Now())
 	}
 	return 0, true
 }
@@ -138,8 +155,8 @@ func callOf(c echo.Context) *call {
 }
 
 // rightHost refuses a request whose Host header has no name of the service.
-func (s *service) rightHost(c echo.Context) error {
-	if s.access.Hosts == nil || namesHost(s.access.Hosts, c.Request().Host) || overSocket(c.Request()) {
+func (g *gate) rightHost(c echo.Context) error {
+	if g.access.Hosts == nil || namesHost(g.access.Hosts, c.Request().Host) || overSocket(c.Request()) {
 		return nil
 	}
 	leaveBody(c)
@@ -169,15 +186,15 @@ func namesHost(names []string, header string) bool {
 // admitted lets a request in if its token allows the route and no rate is exceeded. It runs before
 // everything else, so a caller without a token cannot make the service read a body or take up a
 // slot.
-func (s *service) admitted(r route, next echo.HandlerFunc) echo.HandlerFunc {
+func (g *gate) admitted(r route, next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		k := callOf(c)
-		if err := s.admit(r, k); err != nil {
+		if err := g.admit(r, k); err != nil {
 			leaveBody(c)
 			return err
 		}
-		if k.audit = s.toAudit(r); k.audit != nil {
-			if err := s.mayAudit(); err != nil {
+		if k.audit = g.toAudit(r); k.audit != nil {
+			if err := g.mayAudit(); err != nil {
 				leaveBody(c)
 				return err
 			}
@@ -189,11 +206,11 @@ func (s *service) admitted(r route, next echo.HandlerFunc) echo.HandlerFunc {
 // admit checks the origin, the token and the rates of a request. It refuses requests that a browser
 // sends for a page of another origin. Neither a loopback address nor client certificates stop
 // those. Browsers ask for permission before they send JSON, but some routes take no body.
-func (s *service) admit(r route, k *call) error {
-	if err := s.origins.Check(k.Request()); err != nil {
+func (g *gate) admit(r route, k *call) error {
+	if err := g.origins.Check(k.Request()); err != nil {
 		return &refusal{problem: problem{Code: codeCrossOrigin, Message: "cross-origin request from a browser refused"}}
 	}
-	if err := s.authenticate(r, k); err != nil {
+	if err := g.authenticate(r, k); err != nil {
 		return err
 	}
 	if k.token != nil {
@@ -201,21 +218,21 @@ func (s *service) admit(r route, k *call) error {
 			return tooOften(wait, "the token")
 		}
 	}
-	if s.access.Users == nil || !slices.Contains(k.ParamNames(), "user") {
+	if g.access.Users == nil || !slices.Contains(k.ParamNames(), "user") {
 		return nil
 	}
 	user, err := pathID(k, "user")
 	if err != nil {
 		return nil //nolint:nilerr // the handler says what is wrong with it
 	}
-	return s.userMay(user)
+	return g.userMay(user)
 }
 
-func (s *service) authenticate(r route, k *call) error {
-	if s.access.Tokens == nil || len(r.scopes) == 0 {
+func (g *gate) authenticate(r route, k *call) error {
+	if g.access.Tokens == nil || len(r.scopes) == 0 {
 		return nil
 	}
-	token, err := s.access.Tokens.Check(k.Request().Header[echo.HeaderAuthorization])
+	token, err := g.access.Tokens.Check(k.Request().Header[echo.HeaderAuthorization])
 	if err != nil {
 		return unauthenticated(err)
 	}
@@ -261,8 +278,8 @@ func (k *call) needs(scope access.Scope, field string) error {
 }
 
 // userMay counts a request for a user. It returns an error if the user's rate is exceeded.
-func (s *service) userMay(user string) error {
-	if wait := s.access.Users.Take(user, time.Now()); wait > 0 {
+func (g *gate) userMay(user string) error {
+	if wait := g.access.Users.Take(user, time.Now()); wait > 0 {
 		return tooOften(wait, "the user")
 	}
 	return nil
@@ -282,7 +299,7 @@ func (k *call) charge(activities int) {
 
 // pace counts lines of a stream as requests of its token, and waits until the rate allows them. It
 // returns an error if the token is no longer valid, because a stream can outlive its token.
-func (s *service) pace(k *call, lines int) error {
+func (g *gate) pace(k *call, lines int) error {
 	if k.token == nil {
 		return nil
 	}
@@ -295,7 +312,7 @@ func (s *service) pace(k *call, lines int) error {
 			return k.Request().Context().Err()
 		}
 	}
-	token, err := s.access.Tokens.Again(k.token)
+	token, err := g.access.Tokens.Again(k.token)
 	if err != nil {
 		return unauthenticated(err)
 	}

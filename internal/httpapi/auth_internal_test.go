@@ -17,8 +17,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/access"
 )
 
-// ratedCall returns a request whose token has a rate of ten a second, and its service.
-func ratedCall(t *testing.T, ctx context.Context) (*service, *call) {
+// ratedCall returns a request whose token has a rate of ten a second, and the gate.
+func ratedCall(t *testing.T, ctx context.Context) (*gate, *call) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "tokens.json")
 	text := `{"tokens":[{"name":"a","hash":"` + access.HashToken("a") + `","scopes":["activity:write"],"rate":10,"burst":10}]}`
@@ -34,7 +34,7 @@ func ratedCall(t *testing.T, ctx context.Context) (*service, *call) {
 		t.Fatal(err)
 	}
 	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/v1/activities", http.NoBody)
-	return &service{access: Access{Tokens: tokens}}, &call{Context: echo.New().NewContext(r, httptest.NewRecorder()), token: token}
+	return newGate(Access{Tokens: tokens}), &call{Context: echo.New().NewContext(r, httptest.NewRecorder()), token: token}
 }
 
 // TestPace: a stream proceeds at the rate of its token.

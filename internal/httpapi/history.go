@@ -271,7 +271,7 @@ type historyAnswer struct {
 }
 
 // opsHistory answers with the history of the service.
-func (s *service) opsHistory(c echo.Context) error {
+func (o operations) opsHistory(c echo.Context) error {
 	values, err := query(c, "window")
 	if err != nil {
 		return err
@@ -279,7 +279,7 @@ func (s *service) opsHistory(c echo.Context) error {
 	if err := noBody(c); err != nil {
 		return err
 	}
-	h := s.history
+	h := o.history
 	switch window := values.Get("window"); {
 	case window == "15m" || !values.Has("window"):
 		return respond(c, http.StatusOK, h.answer(&h.fine, 15*time.Minute, historyStep))

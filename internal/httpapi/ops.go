@@ -20,18 +20,25 @@ import (
 
 const opsKeyPath = "/v1/ops/users/:user/keys/:kind/:target"
 
-// opsRoutes returns the routes for operators, who inspect the service and repair pages.
-func (s *service) opsRoutes(read, write []access.Scope) []route {
+// operations answers the calls of operators, who inspect the service, repair pages and raise their
+// number.
+type operations struct{ *service }
+
+func (o operations) routes() []route {
+	read, write := []access.Scope{access.OpsRead}, []access.Scope{access.OpsWrite}
 	return []route{
-		{http.MethodGet, "/v1/ops/health", s.opsHealth, read, true},
-		{http.MethodGet, "/v1/ops/history", s.opsHistory, read, true},
-		{http.MethodGet, "/v1/ops/pages", s.opsPages, read, false},
-		{http.MethodGet, "/v1/ops/pages/:number", s.opsPage, read, false},
-		{http.MethodPost, "/v1/ops/pages/:number/rebuild", s.opsRebuild, write, false},
-		{http.MethodGet, "/v1/ops/scrub", s.opsScrub, read, true},
-		{http.MethodPost, "/v1/ops/scrub", s.opsStartScrub, write, false},
-		{http.MethodGet, "/v1/ops/users/:user", s.opsUser, read, false},
-		{http.MethodGet, opsKeyPath, s.opsKey, read, false},
+		{http.MethodGet, "/v1/stats", o.stats, read, true},
+		{http.MethodGet, "/v1/pages", o.pages, read, false},
+		{http.MethodPut, "/v1/pages", o.reshape, write, false},
+		{http.MethodGet, "/v1/ops/health", o.opsHealth, read, true},
+		{http.MethodGet, "/v1/ops/history", o.opsHistory, read, true},
+		{http.MethodGet, "/v1/ops/pages", o.opsPages, read, false},
+		{http.MethodGet, "/v1/ops/pages/:number", o.opsPage, read, false},
+		{http.MethodPost, "/v1/ops/pages/:number/rebuild", o.opsRebuild, write, false},
+		{http.MethodGet, "/v1/ops/scrub", o.opsScrub, read, true},
+		{http.MethodPost, "/v1/ops/scrub", o.opsStartScrub, write, false},
+		{http.MethodGet, "/v1/ops/users/:user", o.opsUser, read, false},
+		{http.MethodGet, opsKeyPath, o.opsKey, read, false},
 	}
 }
 
@@ -62,7 +69,7 @@ func pathNumber(c echo.Context) (uint32, error) {
 }
 
 // opsPage answers with the state of a page.
-func (s *service) opsPage(c echo.Context) error {
+func (o operations) opsPage(c echo.Context) error {
 	values, err := query(c, "cells")
 	if err != nil {
 		return err
@@ -78,17 +85,17 @@ func (s *service) opsPage(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := s.bounded(c.Request().Context())
+	ctx, cancel := o.bounded(c.Request().Context())
 	defer cancel()
-	inside, err := s.activities.Inside().InspectPage(ctx, page)
+	inside, err := o.activities.Inside().InspectPage(ctx, page)
 	if err != nil {
 		return err
 	}
-	return respond(c, http.StatusOK, inspect.PageOf(inside, cells, s.access.IDs.Hash))
+	return respond(c, http.StatusOK, inspect.PageOf(inside, cells, o.access.IDs.Hash))
 }
 
 // opsRebuild rebuilds a page.
-func (s *service) opsRebuild(c echo.Context) error {
+func (o operations) opsRebuild(c echo.Context) error {
 	if err := bare(c); err != nil {
 		return err
 	}
@@ -96,9 +103,9 @@ func (s *service) opsRebuild(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := s.bounded(c.Request().Context())
+	ctx, cancel := o.bounded(c.Request().Context())
 	defer cancel()
-	r, err := activity.WithLedger(s.activities, "a rebuild")
+	r, err := activity.WithLedger(o.activities, "a rebuild")
 	if err != nil {
 		return err
 	}
@@ -110,14 +117,14 @@ func (s *service) opsRebuild(c echo.Context) error {
 }
 
 // opsUser answers with the pages of a user.
-func (s *service) opsUser(c echo.Context) error {
+func (o operations) opsUser(c echo.Context) error {
 	user, err := bareUser(c)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := s.bounded(c.Request().Context())
+	ctx, cancel := o.bounded(c.Request().Context())
 	defer cancel()
-	inside, err := inspect.ReadUser(ctx, s.activities, user)
+	inside, err := inspect.ReadUser(ctx, o.activities, user)
 	if err != nil {
 		return err
 	}
@@ -125,7 +132,7 @@ func (s *service) opsUser(c echo.Context) error {
 }
 
 // opsKey answers with the state of an activity, bit by bit.
-func (s *service) opsKey(c echo.Context) error {
+func (o operations) opsKey(c echo.Context) error {
 	user, err := bareUser(c)
 	if err != nil {
 		return err
@@ -138,12 +145,12 @@ func (s *service) opsKey(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if k, ok := s.activities.Kinds().Named(kind); ok { // an unknown kind may be any text, and is not logged
+	if k, ok := o.activities.Kinds().Named(kind); ok { // an unknown kind may be any text, and is not logged
 		callOf(c).note("inspect", k.Name, user, target)
 	}
-	ctx, cancel := s.bounded(c.Request().Context())
+	ctx, cancel := o.bounded(c.Request().Context())
 	defer cancel()
-	inside, err := inspect.ReadKey(ctx, s.activities, kind, user, target)
+	inside, err := inspect.ReadKey(ctx, o.activities, kind, user, target)
 	if err != nil {
 		return err
 	}
@@ -151,8 +158,8 @@ func (s *service) opsKey(c echo.Context) error {
 }
 
 // scrubStatus returns the progress of the scrub that was requested last.
-func (s *service) scrubStatus() pages.ScrubProgress {
-	if r, ok := s.activities.(*activity.Recorder); ok {
+func (o operations) scrubStatus() pages.ScrubProgress {
+	if r, ok := o.activities.(*activity.Recorder); ok {
 		return r.Pages().ScrubStatus()
 	}
 	return pages.ScrubProgress{}
@@ -163,22 +170,22 @@ type scrubRequest struct {
 }
 
 // opsScrub answers with the progress of the scrub that was requested last.
-func (s *service) opsScrub(c echo.Context) error {
+func (o operations) opsScrub(c echo.Context) error {
 	if err := bare(c); err != nil {
 		return err
 	}
-	return respond(c, http.StatusOK, inspect.ScrubOf(s.scrubStatus()))
+	return respond(c, http.StatusOK, inspect.ScrubOf(o.scrubStatus()))
 }
 
 // opsStartScrub starts to compare every page with the ledger, in the background.
-func (s *service) opsStartScrub(c echo.Context) error {
+func (o operations) opsStartScrub(c echo.Context) error {
 	if _, err := query(c); err != nil {
 		return err
 	}
 	rate := 0
 	if c.Request().ContentLength != 0 {
 		var req scrubRequest
-		done, err := s.decode(c, &req)
+		done, err := o.decode(c, &req)
 		if err != nil {
 			return err
 		}
@@ -189,7 +196,7 @@ func (s *service) opsStartScrub(c echo.Context) error {
 			}
 		}
 	}
-	r, err := activity.WithLedger(s.activities, "a scrub")
+	r, err := activity.WithLedger(o.activities, "a scrub")
 	if err != nil {
 		return err
 	}
@@ -201,7 +208,7 @@ func (s *service) opsStartScrub(c echo.Context) error {
 	if started {
 		status = http.StatusAccepted
 	}
-	return respond(c, status, inspect.ScrubOf(s.scrubStatus()))
+	return respond(c, status, inspect.ScrubOf(o.scrubStatus()))
 }
 
 // opsHealthAnswer is an overview of the state of the service.
@@ -260,20 +267,20 @@ type opsRequestUsage struct {
 }
 
 // opsHealth answers with an overview of the state of the service.
-func (s *service) opsHealth(c echo.Context) error {
+func (o operations) opsHealth(c echo.Context) error {
 	if err := bare(c); err != nil {
 		return err
 	}
-	ctx, cancel := s.readyContext(c.Request().Context())
+	ctx, cancel := o.readyContext(c.Request().Context())
 	defer cancel()
-	inProgress, limit := s.limits.requests.taken()
+	inProgress, limit := o.limits.requests.taken()
 	a := opsHealthAnswer{
-		Status: statusReady, Down: []down{}, Version: s.about.Version, Uptime: int64(time.Since(s.started).Seconds()),
-		Ledger: s.about.Ledger, PageStore: s.about.PageStore, Rate: s.activities.FalsePositiveRate(),
+		Status: statusReady, Down: []down{}, Version: o.about.Version, Uptime: int64(time.Since(o.started).Seconds()),
+		Ledger: o.about.Ledger, PageStore: o.about.PageStore, Rate: o.activities.FalsePositiveRate(),
 		Requests: opsRequestUsage{inProgress, limit},
-		Sampling: s.sampler.Stats(),
+		Sampling: o.sampler.Stats(),
 	}
-	ready, errs := s.dependencies(ctx)
+	ready, errs := o.dependencies(ctx)
 	for _, err := range errs {
 		a.Down = append(a.Down, downOf(err))
 	}
@@ -283,7 +290,7 @@ func (s *service) opsHealth(c echo.Context) error {
 	case len(errs) > 0:
 		a.Status = statusDegraded
 	}
-	stats, totals := s.activities.Stats(), s.activities.Inside().SurveyTotals()
+	stats, totals := o.activities.Stats(), o.activities.Inside().SurveyTotals()
 	a.PollAge = stats.PollAge.Milliseconds()
 	a.Pages = opsPageTotals{
 		Shared: totals.Pages - totals.Dedicated, Own: totals.Dedicated, LookedAt: totals.Looked, Faulty: totals.Faulty, Keys: totals.Keys,
@@ -291,9 +298,9 @@ func (s *service) opsHealth(c echo.Context) error {
 	}
 	a.Scrub = opsScrubStatus{
 		Position: stats.ScrubAt, Pages: stats.ScrubPages, Rounds: stats.ScrubRounds, Alarms: stats.Alarms, Found: stats.Found,
-		Asked: inspect.ScrubOf(s.scrubStatus()),
+		Asked: inspect.ScrubOf(o.scrubStatus()),
 	}
-	if r, ok := s.activities.(*activity.Recorder); ok {
+	if r, ok := o.activities.(*activity.Recorder); ok {
 		a.Staleness, a.Reshape = r.Pages().StalenessBound().Milliseconds(), reshapeOf(ctx, r)
 	}
 	return respond(c, http.StatusOK, a)

@@ -67,7 +67,7 @@ type spread struct {
 }
 
 // opsPages answers with the map of all pages, as they were last surveyed.
-func (s *service) opsPages(c echo.Context) error {
+func (o operations) opsPages(c echo.Context) error {
 	values, err := query(c, "cells", "from", "to")
 	if err != nil {
 		return err
@@ -75,7 +75,7 @@ func (s *service) opsPages(c echo.Context) error {
 	if err := noBody(c); err != nil {
 		return err
 	}
-	totals := s.activities.Inside().SurveyTotals()
+	totals := o.activities.Inside().SurveyTotals()
 	cells, err := numberIn(values, "cells", minMapCells, inspect.MaxCells, defaultCells)
 	if err != nil {
 		return err
@@ -91,17 +91,17 @@ func (s *service) opsPages(c echo.Context) error {
 	if to = min(to, totals.Pages); to <= from {
 		return refuse(activity.CodeOutOfRange, "to", fmt.Sprintf("%d is not greater than from, %d", to, from))
 	}
-	ctx, cancel := s.bounded(c.Request().Context())
+	ctx, cancel := o.bounded(c.Request().Context())
 	defer cancel()
-	if p, ok := s.activities.(*activity.Plain); ok { // without a ledger there is no scrub
+	if p, ok := o.activities.(*activity.Plain); ok { // without a ledger there is no scrub
 		if err := p.Look(ctx, lookedAtOnce); err != nil {
-			s.logError(c, "survey pages", err) // the map shows how old its data is
+			o.logError(c, "survey pages", err) // the map shows how old its data is
 		}
 	}
 	answer := opsMapAnswer{Pages: totals.Pages, OwnFrom: totals.Pages - totals.Dedicated, From: from, To: to, Cells: []mapCell{}}
 	size := cellSize(max(0, min(to, answer.OwnFrom)-from), to-max(from, answer.OwnFrom), cells)
 	position := -1
-	for p := range s.activities.Inside().Survey() {
+	for p := range o.activities.Inside().Survey() {
 		position++
 		if position < from {
 			continue

@@ -29,20 +29,20 @@ type pagesAnswer struct {
 }
 
 // pages answers with the number of pages, and the progress of a change.
-func (s *service) pages(c echo.Context) error {
+func (o operations) pages(c echo.Context) error {
 	if err := bare(c); err != nil {
 		return err
 	}
-	return s.answerPages(c, http.StatusOK)
+	return o.answerPages(c, http.StatusOK)
 }
 
 // reshape starts to raise the number of pages, which continues in the background.
-func (s *service) reshape(c echo.Context) error {
+func (o operations) reshape(c echo.Context) error {
 	if _, err := query(c); err != nil {
 		return err
 	}
 	var req pagesRequest
-	done, err := s.decode(c, &req)
+	done, err := o.decode(c, &req)
 	if err != nil {
 		return err
 	}
@@ -58,9 +58,9 @@ func (s *service) reshape(c echo.Context) error {
 	if req.Force {
 		options = append(options, pages.ForceGrow)
 	}
-	ctx, cancel := s.bounded(c.Request().Context())
+	ctx, cancel := o.bounded(c.Request().Context())
 	defer cancel()
-	r, err := activity.WithLedger(s.activities, "a reshape")
+	r, err := activity.WithLedger(o.activities, "a reshape")
 	if err != nil {
 		return err
 	}
@@ -69,15 +69,15 @@ func (s *service) reshape(c echo.Context) error {
 		return err
 	}
 	if started {
-		return s.answerPages(c, http.StatusAccepted)
+		return o.answerPages(c, http.StatusAccepted)
 	}
-	return s.answerPages(c, http.StatusOK)
+	return o.answerPages(c, http.StatusOK)
 }
 
-func (s *service) answerPages(c echo.Context, status int) error {
-	ctx, cancel := s.bounded(c.Request().Context())
+func (o operations) answerPages(c echo.Context, status int) error {
+	ctx, cancel := o.bounded(c.Request().Context())
 	defer cancel()
-	r, err := activity.WithLedger(s.activities, "the number of pages")
+	r, err := activity.WithLedger(o.activities, "the number of pages")
 	if err != nil {
 		return err
 	}

@@ -27,8 +27,6 @@ type route struct {
 func (s *service) routes() []route {
 	read := []access.Scope{access.FeedRead}
 	write := []access.Scope{access.ActivityWrite}
-	ops := []access.Scope{access.OpsRead}
-	fleet := []access.Scope{access.OpsWrite} // routes for operators of the fleet
 	opsPage := page(echo.WrapHandler(opspage.New()))
 	all := []route{
 		{http.MethodGet, "/healthz", s.health, nil, true},
@@ -39,21 +37,18 @@ func (s *service) routes() []route {
 		{http.MethodGet, docsPath + "/*", page(docsFile), nil, true},
 		{http.MethodGet, opspage.Path, opsPage, nil, true}, // a static page, without data
 		{http.MethodGet, opspage.Path + "/*", opsPage, nil, true},
-		{http.MethodGet, "/v1/stats", s.stats, ops, true},
-		{http.MethodGet, "/metrics", s.scrape, ops, true},
+		{http.MethodGet, "/metrics", s.scrape, []access.Scope{access.OpsRead}, true},
 		{http.MethodPost, "/v1/feed/filter", s.filter, read, false},
 		{http.MethodPost, explainPath, s.explain, []access.Scope{access.FeedRead, access.OpsRead}, false},
 		{http.MethodPost, "/v1/fanout/filter", s.fanout, read, false},
 		{http.MethodGet, "/v1/kinds", s.kinds, access.Scopes(), true},
-		{http.MethodGet, "/v1/pages", s.pages, ops, false},
-		{http.MethodPut, "/v1/pages", s.reshape, fleet, false},
 		{http.MethodGet, "/v1/users/:user", s.user, read, false},
 		{http.MethodDelete, "/v1/users/:user", s.deleteUser, write, false},
 		{http.MethodGet, "/v1/users/:user/export", s.export, read, false},
 		{http.MethodPost, "/v1/users/:user/preview", s.preview, read, false},
 		{http.MethodPost, "/v1/activities", s.batch, write, false},
 	}
-	all = append(all, s.opsRoutes(ops, fleet)...)
+	all = append(all, operations{s}.routes()...)
 	for _, k := range s.activities.Kinds().All() {
 		list := "/v1/users/:user/" + k.Plural
 		if !k.InLedger() {

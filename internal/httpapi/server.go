@@ -82,6 +82,8 @@ type About struct {
 
 // service holds what the handlers share. Only limits, counts, rooms and the history change.
 type service struct {
+	*gate
+
 	started    time.Time
 	limits     limits
 	feeds      *feedCounts
@@ -93,11 +95,6 @@ type service struct {
 	idle       time.Duration
 	strict     json.Options
 	rooms      rooms
-	access     Access
-	origins    *http.CrossOriginProtection
-	refused    refusals
-	noise      *access.Throttle // throttles log lines of refused requests
-	strays     *access.Throttle // throttles log lines of other errors of callers without a token
 	downs      *access.Throttle // throttles log lines of failed readiness checks
 	asking     singleflight.Group
 	metrics    *metrics.Registry
@@ -142,6 +139,7 @@ func New(c Config) *Handler {
 
 func newService(c Config) *service {
 	s := &service{
+		gate:       newGate(c.Access),
 		activities: c.Activities,
 		sampler:    c.Sampler,
 		log:        c.Logger,
@@ -151,16 +149,10 @@ func newService(c Config) *service {
 		strict:     strict(),
 		started:    time.Now(),
 		feeds:      newFeedCounts(c.Activities.Kinds()),
-		access:     c.Access,
-		origins:    http.NewCrossOriginProtection(),
-		refused:    newRefusals(),
-		noise:      access.NewThrottle(),
-		strays:     access.NewThrottle(),
 		downs:      access.NewThrottle(),
 		about:      c.About,
 		scrapes:    make(chan struct{}, maxScrapes),
 	}
-	s.access.IDs = cmp.Or(s.access.IDs, access.NewIDs())
 	s.history = newHistory(s)
 	s.limits.requests.limit = int64(cmp.Or(c.MaxRequests, 512))
 	s.limits.turns = semaphore.NewWeighted(int64(feedTurns * runtime.GOMAXPROCS(0)))

@@ -90,25 +90,25 @@ func (c *feedCounts) stats() feedStats {
 }
 
 // stats answers with the counts of the process.
-func (s *service) stats(c echo.Context) error {
+func (o operations) stats(c echo.Context) error {
 	if _, err := query(c); err != nil {
 		return err
 	}
 	samples := []metrics.Sample{{Name: "/sched/goroutines:goroutines"}, {Name: "/memory/classes/heap/objects:bytes"}}
 	metrics.Read(samples)
-	inProgress, _ := s.limits.requests.taken()
+	inProgress, _ := o.limits.requests.taken()
 	return respond(c, http.StatusOK, statsAnswer{
-		UptimeSeconds: int64(time.Since(s.started).Seconds()),
+		UptimeSeconds: int64(time.Since(o.started).Seconds()),
 		Goroutines:    samples[0].Value.Uint64(),
 		HeapBytes:     samples[1].Value.Uint64(),
 		Requests: requestStats{
 			InProgress: inProgress,
-			Shed:       s.limits.shed.Load(),
-			Total:      s.limits.total.Load(),
+			Shed:       o.limits.shed.Load(),
+			Total:      o.limits.total.Load(),
 		},
-		Access:   s.accessStats(),
-		Feeds:    s.feeds.stats(),
-		Sampling: s.sampler.Stats(),
-		Recorder: s.activities.Stats(),
+		Access:   o.accessStats(),
+		Feeds:    o.feeds.stats(),
+		Sampling: o.sampler.Stats(),
+		Recorder: o.activities.Stats(),
 	}, json.Deterministic(true), jsonv1.FormatDurationAsNano(true))
 }
