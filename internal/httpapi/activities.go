@@ -24,7 +24,7 @@ type recordAnswer struct {
 }
 
 // record answers PUT and DELETE of one activity of kind k.
-func (s *service) record(k activity.Kind, remove bool) echo.HandlerFunc {
+func (s userCalls) record(k activity.Kind, remove bool) echo.HandlerFunc {
 	known := []string{paramUntil}
 	if remove {
 		known = nil
@@ -60,7 +60,7 @@ func (s *service) record(k activity.Kind, remove bool) echo.HandlerFunc {
 }
 
 // recordOne records or undoes one activity of kind k, and returns whether that changed anything.
-func (s *service) recordOne(ctx context.Context, of *call, k activity.Kind, a activity.Activity) (changed bool, err error) {
+func (s userCalls) recordOne(ctx context.Context, of *call, k activity.Kind, a activity.Activity) (changed bool, err error) {
 	if err := s.activities.Kinds().Check(a); err != nil {
 		return false, err
 	}
@@ -115,7 +115,7 @@ type listItem struct {
 }
 
 // list answers a GET of a user's activities of kind k.
-func (s *service) list(k activity.Kind) echo.HandlerFunc {
+func (s userCalls) list(k activity.Kind) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		params, err := query(c, "limit", "cursor")
 		if err != nil {
@@ -147,7 +147,7 @@ func (s *service) list(k activity.Kind) echo.HandlerFunc {
 }
 
 // listPart returns one part of the list of a user's activities of kind k.
-func (s *service) listPart(ctx context.Context, user string, k activity.Kind, cursor string, limit int) (activity.Listing, error) {
+func (s userCalls) listPart(ctx context.Context, user string, k activity.Kind, cursor string, limit int) (activity.Listing, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	r, err := activity.WithLedger(s.activities, "a list")
@@ -177,7 +177,7 @@ type postsAnswer struct {
 }
 
 // recordPosts answers a POST of activities of kind k, which has a window.
-func (s *service) recordPosts(k activity.Kind) echo.HandlerFunc {
+func (s userCalls) recordPosts(k activity.Kind) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if _, err := query(c); err != nil {
 			return err
@@ -202,7 +202,7 @@ func (s *service) recordPosts(k activity.Kind) echo.HandlerFunc {
 
 // recordWindow records posts of kind k, which has a window. It returns the number of distinct
 // posts.
-func (s *service) recordWindow(ctx context.Context, of *call, user string, k activity.Kind, posts []string) (int, error) {
+func (s userCalls) recordWindow(ctx context.Context, of *call, user string, k activity.Kind, posts []string) (int, error) {
 	activities, err := s.postActivities(user, k, posts)
 	if err != nil {
 		return 0, err
@@ -220,7 +220,7 @@ func (s *service) recordWindow(ctx context.Context, of *call, user string, k act
 }
 
 // postActivities returns an activity for each distinct post.
-func (s *service) postActivities(user string, k activity.Kind, posts []string) ([]activity.Activity, error) {
+func (s userCalls) postActivities(user string, k activity.Kind, posts []string) ([]activity.Activity, error) {
 	switch {
 	case posts == nil:
 		return nil, refuse(codeMissingField, "posts", "the field is missing")

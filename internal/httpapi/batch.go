@@ -55,7 +55,7 @@ func (r lineResult) MarshalJSONTo(enc *jsontext.Encoder) error {
 }
 
 // results returns the result of each activity.
-func (s *service) results(activities []activity.Activity, outcomes []activity.Outcome) []lineResult {
+func (s userCalls) results(activities []activity.Activity, outcomes []activity.Outcome) []lineResult {
 	results := make([]lineResult, len(outcomes))
 	for i, o := range outcomes {
 		results[i].changed = o == activity.Changed
@@ -69,7 +69,7 @@ func (s *service) results(activities []activity.Activity, outcomes []activity.Ou
 
 // batch answers a POST of many activities, as JSON or NDJSON. It checks a whole JSON batch before
 // it records anything.
-func (s *service) batch(c echo.Context) error {
+func (s userCalls) batch(c echo.Context) error {
 	if _, err := query(c); err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (s *service) batch(c echo.Context) error {
 }
 
 // recordBatch records activities that have been checked.
-func (s *service) recordBatch(ctx context.Context, k *call, activities []activity.Activity) ([]lineResult, error) {
+func (s userCalls) recordBatch(ctx context.Context, k *call, activities []activity.Activity) ([]lineResult, error) {
 	k.charge(len(activities))
 	k.noteMany(activities)
 	ctx, cancel := s.bounded(ctx)
@@ -112,7 +112,7 @@ func (s *service) recordBatch(ctx context.Context, k *call, activities []activit
 }
 
 // activitiesOf checks all lines of a JSON batch, and returns their activities.
-func (s *service) activitiesOf(lines []batchLine) ([]activity.Activity, error) {
+func (s userCalls) activitiesOf(lines []batchLine) ([]activity.Activity, error) {
 	if lines == nil {
 		return nil, refuse(codeMissingField, "activities", "the field is missing")
 	}
@@ -123,7 +123,7 @@ func (s *service) activitiesOf(lines []batchLine) ([]activity.Activity, error) {
 }
 
 // eachActivity returns the n activities of a batch, or the error of the first invalid one.
-func (s *service) eachActivity(n int, read func(i int) (activity.Activity, error)) ([]activity.Activity, error) {
+func (s userCalls) eachActivity(n int, read func(i int) (activity.Activity, error)) ([]activity.Activity, error) {
 	activities := make([]activity.Activity, n)
 	for i := range activities {
 		var err error

@@ -38,7 +38,7 @@ type exportLine struct {
 // The ledger may take the service's timeout to read a part, and the client may take StreamIdle to
 // receive it. An error before the first part is sent as an error answer. A later error breaks the
 // connection, so that no client mistakes the answer for complete.
-func (s *service) export(c echo.Context) error {
+func (s userCalls) export(c echo.Context) error {
 	user, err := bareUser(c)
 	if err != nil {
 		return err

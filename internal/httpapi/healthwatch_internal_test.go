@@ -109,7 +109,7 @@ func (a *asked) Ready(context.Context) (ready bool, down []error) {
 func TestHealthWatchesShareChecks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &asked{ready: true}
-		s := &procedures{service: &service{activities: a, timeout: time.Second}, watches: newHealthWatches()}
+		s := &procedures{userCalls: userCalls{&service{activities: a, timeout: time.Second}}, watches: newHealthWatches()}
 		for i, want := range []grpchealth.Status{grpchealth.StatusServing, grpchealth.StatusNotServing, grpchealth.StatusServing} {
 			a.ready = want == grpchealth.StatusServing
 			for range 100 {

@@ -30,7 +30,7 @@ const (
 // An empty line is answered, too, with an error. Text after the last line feed is a line unless it
 // is only white space. A complete HTTP answer has one line for each line. If the client breaks off
 // or stalls, the connection is closed without a complete answer.
-func (s *service) stream(c echo.Context) error {
+func (s userCalls) stream(c echo.Context) error {
 	if !s.limits.streams.take(1) {
 		return turnAway(c, "streams in progress")
 	}
@@ -70,7 +70,7 @@ type chunk struct {
 }
 
 // gather waits for a line, and adds the other lines that have arrived, up to maxChunk.
-func (s *service) gather(lines *lineReader) (chunk, error) {
+func (s userCalls) gather(lines *lineReader) (chunk, error) {
 	var k chunk
 	for first := true; first || len(k.results) < maxChunk && lines.ready(); first = false {
 		line, err := lines.next()
@@ -94,7 +94,7 @@ func (s *service) gather(lines *lineReader) (chunk, error) {
 	return k, nil
 }
 
-func (s *service) parseLine(line []byte) (activity.Activity, error) {
+func (s userCalls) parseLine(line []byte) (activity.Activity, error) {
 	var l batchLine
 	if err := explainJSON(json.Unmarshal(line, &l, s.strict)); err != nil {
 		return activity.Activity{}, err
@@ -104,7 +104,7 @@ func (s *service) parseLine(line []byte) (activity.Activity, error) {
 
 // recordChunk records the valid lines, and sets their results. It fails only if the stream must
 // end.
-func (s *service) recordChunk(c echo.Context, k *chunk) error {
+func (s userCalls) recordChunk(c echo.Context, k *chunk) error {
 	if err := s.pace(callOf(c), len(k.results)); err != nil {
 		return s.refuseLines(c, k, err)
 	}
@@ -131,7 +131,7 @@ func (s *service) recordChunk(c echo.Context, k *chunk) error {
 }
 
 // refuseLines sets err as the result of all valid lines, without recording them.
-func (s *service) refuseLines(c echo.Context, k *chunk, err error) error {
+func (s userCalls) refuseLines(c echo.Context, k *chunk, err error) error {
 	if c.Request().Context().Err() != nil {
 		return fmt.Errorf("wait to record %d lines: %w: %w", len(k.activities), errGone, err)
 	}
@@ -144,7 +144,7 @@ func (s *service) refuseLines(c echo.Context, k *chunk, err error) error {
 // recordLines records the valid lines, except those whose end has passed. Only the Recorder's clock
 // decides that: the Recorder refuses all lines and names the first such line. recordLines removes
 // that line and tries again.
-func (s *service) recordLines(ctx context.Context, of *call, k *chunk) ([]lineResult, error) {
+func (s userCalls) recordLines(ctx context.Context, of *call, k *chunk) ([]lineResult, error) {
 	for len(k.activities) > 0 {
 		outcomes, err := s.activities.Record(ctx, k.activities)
 		i, single := ofActivity(err)

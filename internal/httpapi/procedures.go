@@ -25,7 +25,7 @@ const maxReflection = 4 << 10
 // procedures serves the API over gRPC, gRPC-Web and Connect with Protobuf. Its routes share the
 // limits, tokens, metrics, audit log and errors of the JSON routes.
 type procedures struct {
-	*service
+	userCalls
 
 	routes  []route
 	paths   map[string]bool      // of the routes
@@ -35,7 +35,8 @@ type procedures struct {
 
 func newProcedures(of *service) *procedures {
 	s := &procedures{
-		service: of, paths: make(map[string]bool), errors: connect.NewErrorWriter(connect.WithCodec(codec{})), watches: newHealthWatches(),
+		userCalls: userCalls{of}, paths: make(map[string]bool), watches: newHealthWatches(),
+		errors: connect.NewErrorWriter(connect.WithCodec(codec{})),
 	}
 	s.routes = s.allRoutes()
 	for _, r := range s.routes {

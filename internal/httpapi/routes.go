@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"net/http"
+	"slices"
 
 	"github.com/labstack/echo/v4"
 
@@ -26,9 +27,8 @@ type route struct {
 // routes returns all routes. Each GET route also answers HEAD.
 func (s *service) routes() []route {
 	read := []access.Scope{access.FeedRead}
-	write := []access.Scope{access.ActivityWrite}
 	opsPage := page(echo.WrapHandler(opspage.New()))
-	all := []route{
+	return slices.Concat([]route{
 		{http.MethodGet, "/healthz", s.health, nil, true},
 		{http.MethodGet, "/readyz", s.ready, nil, true},
 		{http.MethodGet, "/openapi.json", s.openAPI, nil, true},
@@ -42,26 +42,7 @@ func (s *service) routes() []route {
 		{http.MethodPost, explainPath, s.explain, []access.Scope{access.FeedRead, access.OpsRead}, false},
 		{http.MethodPost, "/v1/fanout/filter", s.fanout, read, false},
 		{http.MethodGet, "/v1/kinds", s.kinds, access.Scopes(), true},
-		{http.MethodGet, "/v1/users/:user", s.user, read, false},
-		{http.MethodDelete, "/v1/users/:user", s.deleteUser, write, false},
-		{http.MethodGet, "/v1/users/:user/export", s.export, read, false},
-		{http.MethodPost, "/v1/users/:user/preview", s.preview, read, false},
-		{http.MethodPost, "/v1/activities", s.batch, write, false},
-	}
-	all = append(all, operations{s}.routes()...)
-	for _, k := range s.activities.Kinds().All() {
-		list := "/v1/users/:user/" + k.Plural
-		if !k.InLedger() {
-			all = append(all, route{http.MethodPost, list, s.recordPosts(k), write, false})
-			continue
-		}
-		one := list + "/:target"
-		all = append(all,
-			route{http.MethodGet, list, s.list(k), read, false},
-			route{http.MethodPut, one, s.record(k, false), write, false},
-			route{http.MethodDelete, one, s.record(k, true), write, false})
-	}
-	return all
+	}, userCalls{s}.routes(), operations{s}.routes())
 }
 
 // addRoutes adds all routes to e.

@@ -10,7 +10,35 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/internal/access"
 )
+
+// userCalls answers the calls about what users do.
+type userCalls struct{ *service }
+
+func (s userCalls) routes() []route {
+	read, write := []access.Scope{access.FeedRead}, []access.Scope{access.ActivityWrite}
+	all := []route{
+		{http.MethodGet, "/v1/users/:user", s.user, read, false},
+		{http.MethodDelete, "/v1/users/:user", s.deleteUser, write, false},
+		{http.MethodGet, "/v1/users/:user/export", s.export, read, false},
+		{http.MethodPost, "/v1/users/:user/preview", s.preview, read, false},
+		{http.MethodPost, "/v1/activities", s.batch, write, false},
+	}
+	for _, k := range s.activities.Kinds().All() {
+		list := "/v1/users/:user/" + k.Plural
+		if !k.InLedger() {
+			all = append(all, route{http.MethodPost, list, s.recordPosts(k), write, false})
+			continue
+		}
+		one := list + "/:target"
+		all = append(all,
+			route{http.MethodGet, list, s.list(k), read, false},
+			route{http.MethodPut, one, s.record(k, false), write, false},
+			route{http.MethodDelete, one, s.record(k, true), write, false})
+	}
+	return all
+}
 
 // deleteTimeout is how long the deletion of a user may take. A user whom hundreds of thousands of
 // others have blocked is on every page, and each page must be rebuilt.
@@ -31,7 +59,7 @@ type previewAnswer struct {
 }
 
 // preview answers what recording some activities would change.
-func (s *service) preview(c echo.Context) error {
+func (s userCalls) preview(c echo.Context) error {
 	if _, err := query(c); err != nil {
 		return err
 	}
@@ -73,7 +101,7 @@ type userAnswer struct {
 }
 
 // user answers with the number of activities of a user, by kind.
-func (s *service) user(c echo.Context) error {
+func (s userCalls) user(c echo.Context) error {
 	user, err := bareUser(c)
 	if err != nil {
 		return err
@@ -86,7 +114,7 @@ func (s *service) user(c echo.Context) error {
 }
 
 // countsOf returns the number of activities of a user, by kind.
-func (s *service) countsOf(ctx context.Context, user string) (map[string]int, error) {
+func (s userCalls) countsOf(ctx context.Context, user string) (map[string]int, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	r, err := activity.WithLedger(s.activities, "a count")
@@ -104,7 +132,7 @@ type deleteAnswer struct {
 // of the service and its server. It ends when the client leaves; what it has removed stays removed.
 // After an error, a timeout or a broken connection, the client repeats the request until it is
 // answered 200. That answer counts only what the last attempt removed.
-func (s *service) deleteUser(c echo.Context) error {
+func (s userCalls) deleteUser(c echo.Context) error {
 	user, err := bareUser(c)
 	if err != nil {
 		return err
