@@ -90,7 +90,7 @@ func (r *feedReader) viewers() ([]string, bool) {
 
 // decodeFanout reads the body of a fan-out into the room. The caller calls done when it no longer
 // needs the request.
-func (s *service) decodeFanout(c echo.Context, in *room) (req feed.FanoutRequest, done func(), err error) {
+func (s *intake) decodeFanout(c echo.Context, in *room) (req feed.FanoutRequest, done func(), err error) {
 	done, err = s.readFast(c, in, func(body string) (ok bool) {
 		req, ok = readFanout(body, in)
 		return ok

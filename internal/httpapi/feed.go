@@ -130,7 +130,7 @@ func (r filterRequest) form() (answerForm, error) {
 
 // readFast calls fast with the body, if its length is known, and slow with the same body unless
 // fast succeeded. The caller calls done when it no longer needs what they read.
-func (s *service) readFast(
+func (s *intake) readFast(
 	c echo.Context, in *room, fast func(body string) (ok bool), slow func(body io.Reader) error,
 ) (done func(), err error) {
 	return s.readBody(c, func(body io.Reader) error {
@@ -149,7 +149,7 @@ func (s *service) readFast(
 
 // decodeFeed reads the body of a feed request into the room. The caller calls done when it no
 // longer needs the request.
-func (s *service) decodeFeed(c echo.Context, in *room) (req feed.Request, done func(), err error) {
+func (s *intake) decodeFeed(c echo.Context, in *room) (req feed.Request, done func(), err error) {
 	done, err = s.readFast(c, in, func(body string) (ok bool) {
 		req, ok = readFeed(body, in)
 		return ok

@@ -1,14 +1,17 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/labstack/echo/v4"
 	"golang.org/x/sync/semaphore"
 
@@ -45,6 +48,23 @@ type limits struct {
 	total  atomic.Uint64 // all requests
 	shed   atomic.Uint64 // requests refused for overload
 	warned atomic.Int64  // time of the last warning about shed requests, in Unix nanoseconds
+}
+
+// intake admits requests within limits, and reads their bodies.
+type intake struct {
+	limits  limits
+	maxBody int64
+	strict  json.Options
+	rooms   rooms
+}
+
+func newIntake(c Config) *intake {
+	in := &intake{maxBody: cmp.Or(c.MaxBodyBytes, 1<<20), strict: strict()}
+	in.limits.requests.limit = int64(cmp.Or(c.MaxRequests, 512))
+	in.limits.turns = semaphore.NewWeighted(int64(feedTurns * runtime.GOMAXPROCS(0)))
+	in.limits.streams.limit = int64(cmp.Or(c.MaxStreams, 64))
+	in.limits.bodies.limit = max(cmp.Or(c.MaxBodiesBytes, 64<<20), in.maxBody)
+	return in
 }
 
 // budget is an amount that requests take parts of and give back.
@@ -89,7 +109,7 @@ func (b *budget) taken() (used, limit int64) {
 
 // limited refuses a request if too many are in progress. Routes such as probes do not use it,
 // because they matter most under overload.
-func (s *service) limited(next echo.HandlerFunc) echo.HandlerFunc {
+func (s *intake) limited(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if !s.limits.requests.take(1) {
 			return turnAway(c, "requests in progress")
@@ -101,7 +121,7 @@ func (s *service) limited(next echo.HandlerFunc) echo.HandlerFunc {
 
 // holdBody takes the length of the body from the budget of bodies. The caller calls release at the
 // end of the request.
-func (s *service) holdBody(c echo.Context) (release func(), err error) {
+func (s *intake) holdBody(c echo.Context) (release func(), err error) {
 	length := c.Request().ContentLength
 	if length < 0 { // unknown
 		length = s.maxBody

@@ -105,7 +105,7 @@ func mediaType(r *http.Request, wanted ...string) (string, error) {
 
 // decode reads the JSON body into the value that into points to. The caller calls done when it no
 // longer needs the value.
-func (s *service) decode(c echo.Context, into any) (done func(), err error) {
+func (s *intake) decode(c echo.Context, into any) (done func(), err error) {
 	return s.readBody(c, func(body io.Reader) error {
 		return explainJSON(json.UnmarshalRead(body, into, s.strict))
 	})
@@ -113,7 +113,7 @@ func (s *service) decode(c echo.Context, into any) (done func(), err error) {
 
 // readBody calls read with the JSON body, if it is not too long. The caller calls done when it no
 // longer needs what read returned.
-func (s *service) readBody(c echo.Context, read func(body io.Reader) error) (done func(), err error) {
+func (s *intake) readBody(c echo.Context, read func(body io.Reader) error) (done func(), err error) {
 	r := c.Request()
 	if _, err := mediaType(r, typeJSON); err != nil {
 		return nil, err

@@ -5,14 +5,11 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/labstack/echo/v4"
-	"golang.org/x/sync/semaphore"
 	"golang.org/x/sync/singleflight"
 
 	"github.com/feedfilter/feedfilter/activity"
@@ -80,21 +77,18 @@ type About struct {
 	PageStore string // "memory", "redis", "redis+cluster", ...
 }
 
-// service holds what the handlers share. Only limits, counts, rooms and the history change.
+// service holds what the handlers share. Only counts, limits, rooms and the history change.
 type service struct {
 	*gate
+	*intake
 
 	started    time.Time
-	limits     limits
 	feeds      *feedCounts
 	activities activity.Activities
 	sampler    *feed.Sampler
 	log        *slog.Logger
-	maxBody    int64
 	timeout    time.Duration
 	idle       time.Duration
-	strict     json.Options
-	rooms      rooms
 	downs      *access.Throttle // throttles log lines of failed readiness checks
 	asking     singleflight.Group
 	metrics    *metrics.Registry
@@ -140,13 +134,12 @@ func New(c Config) *Handler {
 func newService(c Config) *service {
 	s := &service{
 		gate:       newGate(c.Access),
+		intake:     newIntake(c),
 		activities: c.Activities,
 		sampler:    c.Sampler,
 		log:        c.Logger,
-		maxBody:    cmp.Or(c.MaxBodyBytes, 1<<20),
 		timeout:    cmp.Or(c.Timeout, 10*time.Second),
 		idle:       cmp.Or(c.StreamIdle, time.Minute),
-		strict:     strict(),
 		started:    time.Now(),
 		feeds:      newFeedCounts(c.Activities.Kinds()),
 		downs:      access.NewThrottle(),
@@ -154,10 +147,6 @@ func newService(c Config) *service {
 		scrapes:    make(chan struct{}, maxScrapes),
 	}
 	s.history = newHistory(s)
-	s.limits.requests.limit = int64(cmp.Or(c.MaxRequests, 512))
-	s.limits.turns = semaphore.NewWeighted(int64(feedTurns * runtime.GOMAXPROCS(0)))
-	s.limits.streams.limit = int64(cmp.Or(c.MaxStreams, 64))
-	s.limits.bodies.limit = max(cmp.Or(c.MaxBodiesBytes, 64<<20), s.maxBody)
 	if s.sampler == nil {
 		// A rate of 0 is always valid.
 		s.sampler, _ = feed.NewSampler(c.Activities, feed.SamplerConfig{})
