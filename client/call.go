@@ -31,8 +31,10 @@ type call struct {
 	method string
 	path   []string // unescaped segments
 	query  url.Values
-	body   any // sent as JSON; nil: no body
+	body   any // sent as JSON; nil: no body, unless there is encode
 	into   any // destination of the answer
+
+	encode func() ([]byte, error) // returns the body in JSON, instead of body
 
 	procedure *procedure // the call as a message; nil: only JSON exists
 
@@ -158,7 +160,7 @@ func (c *Client) sendCall(ctx context.Context, call *call, form form, body []byt
 	switch {
 	case form == asMessage:
 		return c.send(ctx, http.MethodPost, c.procedureURL(call.procedure.path), typeMessage, bytes.NewReader(body))
-	case call.body == nil:
+	case body == nil:
 		return c.send(ctx, call.method, c.url(call.path, call.query), "", http.NoBody)
 	default:
 		return c.send(ctx, call.method, c.url(call.path, call.query), typeJSON, bytes.NewReader(body))

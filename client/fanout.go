@@ -51,17 +51,17 @@ func (r *FanoutRequest) inJSON() any {
 	if viewers == nil {
 		viewers = []string{}
 	}
-	post := r.Post.inJSON()
+	post := r.Post
 	return struct {
 		Post    string              `json:"post,omitzero"`
 		Author  string              `json:"author"`
-		Actors  []jsonActor         `json:"actors,omitzero"`
+		Actors  []jsonActor         `json:"actors,omitempty"`
 		Related []string            `json:"related,omitzero"`
 		Facets  map[string][]string `json:"facets,omitzero"`
 		Viewers []string            `json:"viewers"`
 		Kinds   []string            `json:"kinds,omitzero"`
 		Exact   bool                `json:"exact,omitzero"`
-	}{post.ID, post.Author, post.Actors, post.Related, post.Facets, viewers, r.Kinds, r.Exact}
+	}{post.ID, post.Author, post.jsonActors(), post.Related, post.Facets, viewers, r.Kinds, r.Exact}
 }
 
 // message returns the request as a message.

@@ -3,12 +3,8 @@ package client
 import (
 	"context"
 	"net/http"
-	"slices"
 	"time"
 
-	"github.com/go-json-experiment/json"
-
-	"github.com/feedfilter/feedfilter/internal/feedwire"
 	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
 )
 
@@ -31,34 +27,6 @@ type Post struct {
 	// Facets are other ids on the post, by the facet that kinds of the service name as their target,
 	// such as {"domain": {"x.example"}}: up to 16 ids of each.
 	Facets map[string][]string `json:"facets,omitzero"`
-}
-
-// jsonPost is a Post with roles in JSON: the service takes an actor with a role as an object.
-type jsonPost struct {
-	Post
-
-	Actors []jsonActor `json:"actors,omitzero"`
-}
-
-type jsonActor struct {
-	ID   string `json:"id"`
-	Role string `json:"role,omitzero"`
-}
-
-// inJSON returns the post as its type in JSON.
-func (p Post) inJSON() jsonPost {
-	to := jsonPost{Post: p}
-	for i := range max(len(p.Actors), len(p.Roles)) { // the service refuses a role too many
-		var a jsonActor
-		if i < len(p.Actors) {
-			a.ID = p.Actors[i]
-		}
-		if i < len(p.Roles) {
-			a.Role = p.Roles[i]
-		}
-		to.Actors = append(to.Actors, a)
-	}
-	return to
 }
 
 // FilterRequest asks which of Posts a viewer sees.
@@ -86,45 +54,6 @@ type FilterRequest struct {
 	// Answer is what the feed lists: AnswerKept, the default, or AnswerDropped. AnswerDropped needs
 	// a service of this version.
 	Answer string `json:"answer,omitzero"`
-}
-
-// appendJSON appends the request in JSON. Reflection would take several times as long for the posts
-// of a long feed.
-func (r *FilterRequest) appendJSON(dst []byte) (_ []byte, err error) {
-	const perPost = 48
-	dst = slices.Grow(dst, 256+perPost*len(r.Posts))
-	if dst, err = feedwire.AppendJSON(dst, `{"viewer":`, r.Viewer); err != nil {
-		return nil, err
-	}
-	dst = append(dst, `,"posts":[`...)
-	for i := range r.Posts {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		if dst, err = appendPost(dst, &r.Posts[i]); err != nil {
-			return nil, err
-		}
-	}
-	dst = append(dst, ']')
-	wishes := *r
-	wishes.Viewer, wishes.Posts = "", nil // they come first
-	rest, err := json.Marshal(wishes)
-	if err != nil {
-		return nil, err
-	}
-	return append(dst, rest[len(`{"viewer":"","posts":[]`):]...), nil
-}
-
-// appendPost appends the post in JSON. Most posts have only an id and an author.
-func appendPost(dst []byte, p *Post) (_ []byte, err error) {
-	if p.Actors != nil || p.Roles != nil || p.Related != nil || p.Facets != nil {
-		text, err := json.Marshal(p.inJSON())
-		return append(dst, text...), err
-	}
-	if dst, err = feedwire.AppendJSON(dst, `{"id":`, p.ID); err == nil && p.Author != "" {
-		dst, err = feedwire.AppendJSON(dst, `,"author":`, p.Author)
-	}
-	return append(dst, '}'), err
 }
 
 // What a Feed lists.
@@ -186,7 +115,7 @@ func (c *Client) Filter(ctx context.Context, req FilterRequest) (Feed, error) {
 		asked.Answer = AnswerDropped // a shorter answer; the request has the rest
 	}
 	err := c.do(ctx, &call{
-		method: http.MethodPost, path: []string{"v1", "feed", "filter"}, body: &asked, into: &feed,
+		method: http.MethodPost, path: []string{"v1", "feed", "filter"}, encode: asked.json, into: &feed,
 		once: req.RecordSeen, hedged: !req.RecordSeen,
 		sound: func() bool { return feed.answers(&asked) }, procedure: filterProcedure(&req, &feed),
 	})
@@ -257,15 +186,11 @@ type Page struct {
 // Explain returns what a feed of the viewer with the lists does with the post, and why. The service
 // must have a ledger.
 func (c *Client) Explain(ctx context.Context, viewer string, post Post, lists ...string) (Explanation, error) {
-	body := struct {
-		Viewer string   `json:"viewer"`
-		Post   jsonPost `json:"post"`
-		Lists  []string `json:"lists,omitzero"`
-	}{viewer, post.inJSON(), lists}
 	asked := &feedfilterv1.ExplainRequest{Viewer: viewer, Post: post.message(), Lists: lists}
 	var e Explanation
 	err := c.do(ctx, &call{
-		method: http.MethodPost, path: []string{"v1", "feed", "explain"}, body: body, into: &e, hedged: true,
+		method: http.MethodPost, path: []string{"v1", "feed", "explain"}, into: &e, hedged: true,
+		encode:    func() ([]byte, error) { return explainJSON(viewer, &post, lists) },
 		sound:     func() bool { return e.Reasons != nil && e.Degraded != nil },
 		procedure: procedureOf(feedService, "Explain", asked, new(feedfilterv1.ExplainResponse), e.fill),
 	})

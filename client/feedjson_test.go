@@ -40,12 +40,14 @@ func TestFilterJSON(t *testing.T) {
 				Viewer: "1", Kinds: []string{"block"}, Annotate: []string{"like"}, Lists: []string{"L"}, Limit: 2, RecordSeen: true, Exact: true,
 				Posts: []client.Post{
 					{ID: "p", Actors: []string{"2", "3"}, Roles: []string{"", "repost"}},
-					{ID: "q", Author: odd, Related: []string{odd}},
-					{ID: "r", Facets: map[string][]string{"tag": {"t"}}},
+					{ID: "q", Author: odd, Actors: []string{"2", odd}, Related: []string{odd, "s"}},
+					{ID: "r", Facets: map[string][]string{"tag": {odd, "t"}, "domain": {}}, Actors: []string{}},
+					{ID: "t", Roles: []string{"quote"}},
 				},
 			},
 			`{"viewer":"1","posts":[{"id":"p","actors":[{"id":"2"},{"id":"3","role":"repost"}]},` +
-				`{"id":"q","author":` + written + `,"related":[` + written + `]},{"id":"r","facets":{"tag":["t"]}}],` +
+				`{"id":"q","author":` + written + `,"actors":["2",` + written + `],"related":[` + written + `,"s"]},` +
+				`{"id":"r","facets":{"domain":[],"tag":[` + written + `,"t"]}},{"id":"t","actors":[{"id":"","role":"quote"}]}],` +
 				`"kinds":["block"],"annotate":["like"],"lists":["L"],"limit":2,"record_seen":true,"exact":true,"answer":"dropped"}`,
 		},
 		{client.FilterRequest{Viewer: "1", Kinds: []string{}}, `{"viewer":"1","posts":[],"kinds":[],"answer":"dropped"}`},
@@ -61,7 +63,7 @@ func TestFilterJSONOfInvalidText(t *testing.T) {
 	const bad = "a\xff"
 	for field, req := range map[string]client.FilterRequest{
 		"viewer": {Viewer: bad}, "id": {Posts: []client.Post{{ID: bad}}}, "author": {Posts: []client.Post{{ID: "p", Author: bad}}},
-		"actor": {Posts: []client.Post{{ID: "p", Actors: []string{bad}}}}, "kind": {Kinds: []string{bad}},
+		"actor": {Posts: []client.Post{{ID: "p", Actors: []string{bad}}}}, "role": {Posts: []client.Post{{ID: "p", Roles: []string{bad}}}}, "kind": {Kinds: []string{bad}},
 	} {
 		if body, err := sentJSON(t, req); body != "" || !errors.Is(err, client.ErrInvalid) {
 			t.Errorf("%s: %v, sent %q", field, err, body)

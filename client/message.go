@@ -111,12 +111,10 @@ func (p *prepared) in(form form, call *call) (body []byte, err error) {
 		return p[form], nil
 	case form == asMessage:
 		body, err = call.procedure.encode()
+	case call.encode != nil:
+		body, err = call.encode()
 	case call.body != nil:
-		if feed, ok := call.body.(*FilterRequest); ok {
-			body, err = feed.appendJSON(nil)
-		} else {
-			body, err = json.Marshal(call.body)
-		}
+		body, err = json.Marshal(call.body)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("encode the request: %w: %w", ErrInvalid, err)

@@ -30,8 +30,8 @@ import (
 )
 
 // contract compares requests and answers with the description of a service. It checks everything
-// that the tests of this package send (see service.do). Under the race detector there is no such
-// check: comparisons take turns, and would hide races of calls made at once.
+// that the tests of this package send (see service.do). It checks nothing under the race detector:
+// checks take turns, and would hide races of calls made at once.
 type contract struct {
 	*description
 
