@@ -217,6 +217,7 @@ func TestOwnStoreAfterAnOutage(t *testing.T) {
 		cut := &accessLedger{Ledger: l}
 		c := Config{StalenessBound: -1, ScrubRate: 1}
 		a, b := startProcess(t, l, &favfilter.Memory{}, c), startProcess(t, cut, &favfilter.Memory{}, c)
+		b.want(t, "1", "hide", "p", None) // the page is in the store now
 		for i := range 5 {
 			target := fmt.Sprint("p", i)
 			cut.polls.Store(true)

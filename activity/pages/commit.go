@@ -321,8 +321,11 @@ func (r *committer) write(ctx context.Context, w *write) error {
 	if err := r.agreed(); err != nil {
 		return fmt.Errorf("record %d activities: nothing was changed: %w", len(w.changes), err)
 	}
+	if len(w.changes) == 0 {
+		return nil
+	}
 	// Deletions and removals of ended activities may change many pages, but run one at a time.
-	ours := w.deletes || len(w.changes) > 0 && w.changes[0].Ended
+	ours := w.deletes || w.changes[0].Ended
 	if !ours && r.congested(w.changes) {
 		return ErrOverloaded
 	}

@@ -196,16 +196,26 @@ func (r *poller) paused() bool {
 // wallAhead returns how far the wall clock is ahead of elapsed.
 func (r *poller) wallAhead() int64 { return time.Now().UnixNano() - r.elapsed() }
 
-// askPlace asks the ledger where the user is, and reports whether it answered.
-func (r *poller) askPlace(ctx context.Context, user uint64) (at position, ok bool) {
+// ask reads something small from the ledger, within askTimeout. If that fails, the next feeds do not
+// wait for the ledger; the next poll tries again.
+func (r *poller) ask(ctx context.Context, read func(ctx context.Context) error) error {
 	limited, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	place, err := r.ledger.Place(limited, user)
+	err := read(limited)
+	if err != nil && ctx.Err() == nil && !errors.Is(err, ledger.ErrGone) {
+		r.noteAccess(ctx, unreachable, err)
+	}
+	return err
+}
+
+// askPlace asks the ledger where the user is, and reports whether it answered.
+func (r *poller) askPlace(ctx context.Context, user uint64) (at position, ok bool) {
+	var place ledger.Place
+	err := r.ask(ctx, func(ctx context.Context) (err error) {
+		place, err = r.ledger.Place(ctx, user)
+		return err
+	})
 	if err != nil {
-		if ctx.Err() == nil {
-			// The next feeds do not wait; the next poll tries again.
-			r.noteAccess(ctx, unreachable, err)
-		}
 		return position{}, false
 	}
 	if place.Page >= ledger.DedicatedPages {

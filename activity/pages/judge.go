@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
@@ -70,12 +69,13 @@ func (r *poller) ahead(ctx context.Context, number uint32, sequence uint64) bool
 	if access(r.follow.access.Load()) == unreachable {
 		return false // feeds do not wait for it
 	}
-	known, err := r.ledger.Sequence(ctx, number)
-	if errors.Is(err, ledger.ErrGone) {
-		return false // later writes close the page of a leaving layout, so an open one has all writes
-	}
+	var known uint64
+	err := r.ask(ctx, func(ctx context.Context) (err error) {
+		known, err = r.ledger.Sequence(ctx, number)
+		return err
+	})
 	if err != nil {
-		r.log.WarnContext(ctx, "a page newer than known cannot be compared with the ledger", "page", number, "error", err)
+		// Later writes close the page of a layout that is gone, so an open one has all writes.
 		return false
 	}
 	r.sequences.of(number).learn(known)

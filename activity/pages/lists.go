@@ -49,7 +49,7 @@ func (l *lists) put(id favfilter.PageID, page *favfilter.Page) {
 // all, ReadHeld asks the store for their versions, and reads only those that have changed. The
 // answers are in the order of the queries.
 func (r *Pages) ReadHeld(ctx context.Context, queries []Query) ([]Answer, error) {
-	return r.beginHeld(ctx, queries, r.recent()).end(ctx)
+	return r.beginHeld(ctx, queries).end(ctx)
 }
 
 // heldRead reads the pages of several users, which may be held.
@@ -72,7 +72,8 @@ type heldList struct {
 }
 
 // beginHeld begins to read the pages of users that are not held. The caller calls end.
-func (r *Pages) beginHeld(ctx context.Context, queries []Query, since int64) *heldRead {
+func (r *Pages) beginHeld(ctx context.Context, queries []Query) *heldRead {
+	since := r.recent()
 	h := &heldRead{pages: r, queries: queries, answers: make([]Answer, len(queries)), known: make([]heldList, 0, len(queries))}
 	h.versions.held = make([]favfilter.PageID, 0, len(queries))
 	for i, q := range queries {

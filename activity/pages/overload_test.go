@@ -163,3 +163,11 @@ func TestImagesAreBounded(t *testing.T) {
 		t.Errorf("%d bytes after clear", bytes)
 	}
 }
+
+// A write of nothing is done at once.
+func TestWriteNothing(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 1)
+	if w, err := g.Write(t.Context(), nil); err != nil || len(w.Changed)+len(w.Refused) > 0 {
+		t.Errorf("%+v, %v", w, err)
+	}
+}

@@ -25,6 +25,7 @@ type Query struct {
 	Lists []Query
 
 	versions *versions // of the pages of Lists
+	began    int64     // when the reader called, as elapsed
 }
 
 // Keys lists the keys that a reader looks for.
@@ -54,7 +55,10 @@ type Answer struct {
 // maxLooks is the number of times that a reader looks for its user's page before it gives up.
 const maxLooks = 8
 
-var errMoved = errors.New("the user may be on another page")
+var (
+	errMoved  = errors.New("the user may be on another page")
+	errUnread = errors.New("it did not answer the last poll")
+)
 
 // Read reads a user's page, with one command to the store. The page has every write that was
 // acknowledged before Read was called. If it has to be rebuilt for that, or while the store is
@@ -66,13 +70,13 @@ var errMoved = errors.New("the user may be on another page")
 // The error is an [*UnavailableError] if neither store nor ledger is available, [ErrOverloaded] if
 // too many pages wait for a rebuild, or that of ctx.
 func (r *Pages) Read(ctx context.Context, q Query) (a Answer, err error) {
-	since := r.recent()
+	q.began = r.elapsed()
 	if len(q.Lists) == 0 {
-		return r.readUser(ctx, &q, since)
+		return r.readUser(ctx, &q)
 	}
-	lists := r.beginHeld(ctx, q.Lists, since)
+	lists := r.beginHeld(ctx, q.Lists)
 	q.versions = &lists.versions
-	a, err = r.readUser(ctx, &q, since)
+	a, err = r.readUser(ctx, &q)
 	listed, listsErr := lists.end(ctx)
 	if a.Lists = listed; err == nil {
 		err = listsErr
@@ -80,8 +84,9 @@ func (r *Pages) Read(ctx context.Context, q Query) (a Answer, err error) {
 	return a, err
 }
 
-// readUser is Read without Lists. since is the time at which Read was called, or a bit earlier.
-func (r *Pages) readUser(ctx context.Context, q *Query, since int64) (a Answer, err error) {
+// readUser is Read without Lists.
+func (r *Pages) readUser(ctx context.Context, q *Query) (a Answer, err error) {
+	since := r.recent()
 	for again := range maxLooks {
 		at := r.keepUp(ctx, q.User, since)
 		a, err = r.readAt(ctx, q, at, again > 0)
@@ -140,7 +145,7 @@ func (r *Pages) readAt(ctx context.Context, q *Query, at position, again bool) (
 		return a, nil
 	}
 	a.Others = loaded[1:]
-	if a.Page, err = r.current(ctx, at, want, loaded[0], again); err != nil {
+	if a.Page, err = r.current(ctx, q, at, want, loaded[0], again); err != nil {
 		return a, err
 	}
 	if a.Header = a.Page.Header(); at.holds(a.Header) {
@@ -158,13 +163,14 @@ func (r *Pages) heldPage(q *Query, at position, want uint64) *favfilter.Page {
 }
 
 // current returns the loaded page if its sequence is at least want and nothing is wrong with it.
-// Otherwise it returns a rebuilt page: a new one, or one that was rebuilt while the store was down.
-// The latter is used only if want is known to be the required sequence, because no other process
-// updates such a page.
+// Otherwise it returns a page that was rebuilt from the ledger: a new one, or one that another
+// reader had rebuilt. The latter counts only if it is current: see upToDate.
 //
 // A closed page is rebuilt only if the ledger, polled since, still has users on it: then the ledger
 // was set back. Otherwise the error is ledger.ErrGone.
-func (r *Pages) current(ctx context.Context, at position, want uint64, l favfilter.Loaded, again bool) (*favfilter.Page, error) {
+func (r *Pages) current(
+	ctx context.Context, q *Query, at position, want uint64, l favfilter.Loaded, again bool,
+) (*favfilter.Page, error) {
 	number := at.page
 	reason := r.fault(ctx, number, want, statusOf(l))
 	switch {
@@ -173,22 +179,36 @@ func (r *Pages) current(ctx context.Context, at position, want uint64, l favfilt
 		return l.Page, nil
 	case reason == reasonClosed && !(again && at.known):
 		return nil, ledger.ErrGone
+	case !at.known && access(r.follow.access.Load()) == unreachable:
+		return nil, Unavailable("ledger", errUnread)
 	}
-	if at.known {
-		if page := r.images.get(number, want); page != nil && at.holds(page.Header()) {
-			r.stats.fromImage.Add(1)
-			return page, nil
-		}
+	if page := r.images.get(number, want); page != nil && r.upToDate(ctx, q, at, page) {
+		r.stats.fromImage.Add(1)
+		return page, nil
 	}
 	// The rebuild of a large page may take minutes.
 	limited, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
-	f, err := r.rebuild(limited, number, want, reason, maxFlights)
-	switch {
-	case err != nil && limited.Err() != nil && ctx.Err() == nil:
-		return nil, Unavailable("ledger", err)
-	case err != nil:
-		return nil, err
+	for {
+		f, err := r.rebuild(limited, number, want, reason, maxFlights)
+		switch {
+		case err != nil && limited.Err() != nil && ctx.Err() == nil:
+			return nil, Unavailable("ledger", err)
+		case err != nil:
+			return nil, err
+		case f.current > q.began || r.upToDate(limited, q, at, f.page):
+			return f.page, nil
+		}
+		// This reader joined a rebuild that began before it. The next rebuild does not.
 	}
-	return f.page, nil
+}
+
+// upToDate reports whether a page that does not come from the store has all writes that were
+// acknowledged before the reader called. Other processes change only the page in the store, which
+// this process may be unable to reach. So the ledger decides, read since the call: by a poll, which
+// readers share, or for this page.
+func (r *Pages) upToDate(ctx context.Context, q *Query, at position, page *favfilter.Page) bool {
+	now := r.keepUp(ctx, q.User, q.began)
+	h := page.Header()
+	return now == at && at.known && at.holds(h) && h.Sequence >= r.sequences.of(at.page).required.Load()
 }

@@ -59,10 +59,13 @@ type rebuilder struct {
 type flight struct {
 	done chan struct{}
 
-	page     *favfilter.Page // read-only
-	placed   bool            // page is in the store; if not, one at least as new is
-	storeErr error           // the store failed: its page is unknown
-	err      error           // there is no page
+	page *favfilter.Page // read-only
+	// current is a time at which page had all acknowledged writes, as elapsed: when it was read from
+	// the ledger, or given to the store, which had nothing newer.
+	current  int64
+	placed   bool  // page is in the store; if not, one at least as new is
+	storeErr error // the store failed: its page is unknown
+	err      error // there is no page
 }
 
 // failure describes a page whose last rebuilds all failed. The next rebuild starts after a pause,
@@ -257,6 +260,7 @@ func (r *rebuilder) remakePage(ctx context.Context, number uint32, f *flight, la
 	if storeErr == nil {
 		seen = loaded[0].Version
 	}
+	f.current = r.elapsed()
 	keys, err := r.readKeys(ctx, number, large)
 	if err != nil {
 		return fmt.Errorf("rebuild page %d: %w", number, err)
@@ -270,17 +274,19 @@ func (r *rebuilder) remakePage(ctx context.Context, number uint32, f *flight, la
 		return fmt.Errorf("rebuild page %d: %w", number, err)
 	}
 	r.noteSize(number, f.page.Header())
-	expire := time.Duration(0)
+	expire, offered := time.Duration(0), int64(0)
 	if keys.rows == 0 {
 		expire = emptyExpiry
 	}
 	if storeErr == nil {
+		offered = r.elapsed()
 		f.placed, storeErr = r.store.Replace(ctx, favfilter.Replacement{ID: id, Page: f.page, Seen: seen, Newer: true, Expire: expire})
 	}
 	if f.storeErr = storeErr; storeErr != nil {
 		r.images.put(number, f.page)
 	}
 	if f.placed {
+		f.current = offered
 		r.glanced(number, PageSound, f.page.Status(), 0)
 	}
 	return nil

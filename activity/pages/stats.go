@@ -27,7 +27,7 @@ type Stats struct {
 
 	FromStore   uint64 `json:"views_from_store"`   // views read from the store
 	FromLedger  uint64 `json:"views_from_ledger"`  // views answered without the store
-	FromImage   uint64 `json:"views_from_image"`   // of these, views without the ledger either
+	FromImage   uint64 `json:"views_from_image"`   // of these, views of a page that was rebuilt before
 	FromReplica uint64 `json:"views_from_replica"` // views read from a replica
 	PastReplica uint64 `json:"views_past_replica"` // after a replica failed or was stale
 	ImageBytes  int    `json:"image_bytes"`        // memory held for views_from_image
