@@ -14,6 +14,10 @@ var ErrKindHasData = errors.New("kind has data")
 // ErrKindTaken means that a declared name had another target before.
 var ErrKindTaken = errors.New("kind is taken")
 
+// ErrKindsDiffer means that a change has other rows than its kind, as declared, asks for. Another
+// process has declared the kind with another Reverse since.
+var ErrKindsDiffer = errors.New("kinds differ")
+
 // Kind is a kind of rows that processes record.
 type Kind struct {
 	Name    string // kind of the rows in the page of the user that acts
@@ -58,8 +62,10 @@ func (k Kind) describe() string {
 // kind, or of its reverse, would be misread or never read.
 //
 // Declare looks for rows only if a kind is missing or has changed. That may read the whole
-// ledger, for as long as ctx allows. Other writers wait for it in SQLite, and nothing waits in
-// PostgreSQL. Declare may overlook rows that other processes record meanwhile.
+// ledger, for as long as ctx allows. Other writers wait for it in SQLite. In PostgreSQL they wait
+// while Declare looks at the pages that changed meanwhile, and only if a kind has changed.
+//
+// From then on, Record refuses changes by the earlier definition with ErrKindsDiffer.
 //
 // Names must be valid ids, and all names and reverses must differ. Concurrent calls of any
 // number of processes run one after another. For other errors see Record.
@@ -156,6 +162,28 @@ func redeclare(
 			"remove its rows first; a kind cannot be renamed", ErrKindHasData, k.Name, k.describe(), now)
 	}
 	return gone, without(declared, stored), nil
+}
+
+// checkKinds returns an error unless each change has the rows of its kind as declared: one, or one
+// on each side. It skips kinds that nobody declared, and removals of ended rows, which are single.
+func (p *plan) checkKinds(declared []Kind) error {
+	other := make(map[string]string, 2*len(declared)) // kind of the row on the other side
+	for _, k := range declared {
+		if other[k.Name] = k.Reverse; k.Reverse != "" {
+			other[k.Reverse] = k.Name
+		}
+	}
+	for _, c := range p.changes {
+		first, second := c.Rows[0].Kind, ""
+		if len(c.Rows) > 1 {
+			second = c.Rows[1].Kind
+		}
+		if wanted, known := other[first]; known && second != wanted && !c.Ended {
+			return fmt.Errorf("%w: this process mirrors %q as %q, and another process has declared %q since: "+
+				"restart this process with the same kinds", ErrKindsDiffer, first, second, wanted)
+		}
+	}
+	return nil
 }
 
 // clashes reports whether the two kinds have a name in common.

@@ -197,7 +197,7 @@ func TestMigrateFirst(t *testing.T) {
 	_, err = db.ExecContext(t.Context(), `
 		INSERT INTO meta VALUES ('incarnation', '5'), ('seed', '6'), ('pages', '2');
 		INSERT INTO pages VALUES (0, 7, 1000), (1, 3, 2000);
-		INSERT INTO entries VALUES (?, 'u', 'block', 't', 42), (?, 'u', 'hide', 'p', 43)`, stored(1), stored(1<<63))
+		INSERT INTO entries VALUES (?, 'u', 'mute', 't', 42), (?, 'u', 'hide', 'p', 43)`, stored(1), stored(1<<63))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +208,7 @@ func TestMigrateFirst(t *testing.T) {
 	if id := l.Identity(); id.Incarnation == 5 || id.Incarnation == 0 || id.Seed != 6 || id.Pages != 2 {
 		t.Errorf("identity %+v", id)
 	}
-	old := Row{Hash: 1, Owner: "u", Kind: "block", Target: "t", Since: time.UnixMicro(42).UTC()}
+	old := Row{Hash: 1, Owner: "u", Kind: "mute", Target: "t", Since: time.UnixMicro(42).UTC()}
 	if rows, s, err := l.Snapshot(t.Context(), 0); err != nil || s.Sequence != 7 || len(rows) != 1 || rows[0] != old {
 		t.Errorf("%v at %d, %v, want %v at 7", rows, s.Sequence, err, old)
 	}

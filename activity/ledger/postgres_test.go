@@ -44,6 +44,7 @@ func TestPostgres(t *testing.T) {
 		"CommitSlow":                testCommitSlow(server),
 		"LookedAgain":               testLookedAgain(server),
 		"DeclareSlow":               testDeclareSlow(server),
+		"DeclareWaits":              testDeclareWaits(server),
 		"MoveRefused":               testMoveRefused(server),
 		"PlacedAgain":               testPlacedAgain(server),
 		"MoveWaits":                 testMoveWaits(server),

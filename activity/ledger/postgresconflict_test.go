@@ -219,3 +219,49 @@ func testDeclareSlow(server *pgtest.Server) func(t *testing.T) {
 		}
 	}
 }
+
+// testDeclareWaits changes a kind while a writer by the earlier definition is in progress, on a
+// shared and on a dedicated page. Declare waits for the writer, and then finds its row.
+func testDeclareWaits(server *pgtest.Server) func(t *testing.T) {
+	return func(t *testing.T) {
+		for _, dedicated := range []bool{false, true} {
+			url := server.Schema()
+			l := open(t, url, ledger.Options{Pages: 16})
+			oneWay := []ledger.Kind{{Name: "block", Target: ledger.User}, {Name: "mute", Target: ledger.User}}
+			twoWay := []ledger.Kind{{Name: "block", Reverse: "blocked-by", Target: ledger.User}, oneWay[1]}
+			if err := l.Declare(t.Context(), oneWay); err != nil {
+				t.Fatal(err)
+			}
+			mute := on(3, "a")
+			mute.Rows[0].Kind = "mute"
+			if _, err := l.Record(t.Context(), time.Now(), []ledger.Change{mute}); err != nil {
+				t.Fatal(err)
+			}
+			if dedicated {
+				if _, err := l.Dedicate(t.Context(), 3<<60); err != nil {
+					t.Fatal(err)
+				}
+			}
+			other, watch := raw(t, url), raw(t, url)
+			execute(t, other, `BEGIN`, `SELECT FROM pages FOR UPDATE`)
+			wrote, declared := make(chan error), make(chan error)
+			go func() {
+				_, err := l.Record(t.Context(), time.Now(), []ledger.Change{on(3, "b")})
+				wrote <- err
+			}()
+			await(t, watch, `SELECT count(*) = 1 FROM pg_locks WHERE NOT granted`)
+			go func() { declared <- l.Declare(t.Context(), twoWay) }()
+			await(t, watch, `SELECT count(*) = 2 FROM pg_locks WHERE NOT granted`)
+			execute(t, other, `COMMIT`)
+			if err := <-wrote; err != nil {
+				t.Errorf("dedicated %v: record: %v", dedicated, err)
+			}
+			if err := <-declared; !errors.Is(err, ledger.ErrKindHasData) {
+				t.Errorf("dedicated %v: declare: %v, want ErrKindHasData", dedicated, err)
+			}
+			if kinds, err := l.Kinds(t.Context()); err != nil || !slices.Equal(kinds, oneWay) {
+				t.Errorf("dedicated %v: kinds %v, %v, want %v", dedicated, kinds, err, oneWay)
+			}
+		}
+	}
+}

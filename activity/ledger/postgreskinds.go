@@ -16,11 +16,12 @@ func (d *postgresDatabase) kinds(ctx context.Context) (kinds []Kind, err error) 
 	return kinds, err
 }
 
-// declare locks the table of kinds against other declarations, but not against readers. The
-// search for rows has no time limit but ctx.
+// declare locks the table of kinds against other declarations. If a kind changes, it then excludes
+// writers, and searches again what they changed during the first search, which may be long. The
+// search has no time limit but ctx.
 func (d *postgresDatabase) declare(ctx context.Context, kinds []Kind) error {
 	return d.transactBy(ctx, d.retry, func(ctx context.Context, conn *pgx.Conn) (*pgx.Batch, error) {
-		stored, err := d.lockKinds(ctx, conn)
+		stored, oldest, err := d.lockKinds(ctx, conn)
 		if err != nil {
 			return nil, fmt.Errorf("read kinds: %w", err)
 		}
@@ -28,6 +29,9 @@ func (d *postgresDatabase) declare(ctx context.Context, kinds []Kind) error {
 			err = conn.QueryRow(ctx, anyOfKindsSQL, names).Scan(&found)
 			return found, err
 		})
+		if err == nil && len(gone) > 0 {
+			err = d.excludeWriters(ctx, conn, stored, kinds, oldest)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -42,9 +46,39 @@ func (d *postgresDatabase) declare(ctx context.Context, kinds []Kind) error {
 	})
 }
 
-// lockKinds begins a transaction that excludes other declarations, and returns the declared
-// kinds.
-func (d *postgresDatabase) lockKinds(ctx context.Context, conn *pgx.Conn) (kinds []Kind, err error) {
+// excludeWriters waits for writers in progress, and lets no other begin before the transaction
+// ends. It fails if writers since the oldest transaction recorded rows of kinds that change.
+func (d *postgresDatabase) excludeWriters(ctx context.Context, conn *pgx.Conn, before, kinds []Kind, oldest int64) error {
+	if _, err := conn.Exec(ctx, excludeWritersSQL); err != nil {
+		return err
+	}
+	rows, err := conn.Query(ctx, recentPagesSQL, oldest)
+	if err != nil {
+		return err
+	}
+	var page uint32
+	var hash int64
+	var least, greatest []int64
+	if _, err := pgx.ForEachRow(rows, []any{&page, &hash}, func() error {
+		of := hashRange{unstored(hash), unstored(hash)}
+		if page < DedicatedPages {
+			of = d.id.hashes(page)
+		}
+		least, greatest = append(least, stored(of.least)), append(greatest, stored(of.greatest))
+		return nil
+	}); err != nil {
+		return err
+	}
+	_, _, err = redeclare(ctx, before, kinds, func(ctx context.Context, names []string) (found bool, err error) {
+		err = conn.QueryRow(ctx, anyWithinSQL, names, least, greatest).Scan(&found)
+		return found, err
+	})
+	return err
+}
+
+// lockKinds begins a transaction that excludes other declarations. It returns the declared kinds,
+// and the oldest running transaction.
+func (d *postgresDatabase) lockKinds(ctx context.Context, conn *pgx.Conn) (kinds []Kind, oldest int64, err error) {
 	b := &pgx.Batch{}
 	b.Queue(beginSQL)
 	b.Queue(patientSQL)
@@ -60,6 +94,7 @@ func (d *postgresDatabase) lockKinds(ctx context.Context, conn *pgx.Conn) (kinds
 		kinds, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Kind])
 		return err
 	})
+	b.Queue(oldestRunningSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&oldest) })
 	err = conn.SendBatch(ctx, b).Close()
-	return kinds, err
+	return kinds, oldest, err
 }

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -157,8 +158,14 @@ func (d *postgresDatabase) lockPagesOf(
 	states := make(map[uint32]PageState, len(pages))
 	b := &pgx.Batch{}
 	b.Queue(beginSQL)
-	b.Queue(shareLayoutsSQL)
+	b.Queue(shareSQL)
 	queueLayouts(b, &p.layouts)
+	if len(p.changes) > 0 {
+		b.Queue(allKindsSQL).Query(func(rows pgx.Rows) error {
+			kinds, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Kind])
+			return cmp.Or(err, p.checkKinds(kinds))
+		})
+	}
 	b.Queue(createPagesSQL, pages)
 	b.Queue(lockPagesSQL, pages).Query(func(rows pgx.Rows) error {
 		var page uint32

@@ -33,11 +33,12 @@ const (
 			LATERAL (SELECT hash, page FROM owners WHERE owners.hash = wanted.hash OFFSET 0) AS o, pages p
 		WHERE p.page = o.page ORDER BY p.page FOR UPDATE OF p`
 
-	// shareLayoutsSQL lets writers run concurrently. lockLayoutsSQL excludes all of them while
-	// layouts change. A later statement reads the layouts: it sees everything that was committed
-	// before the lock was granted.
-	shareLayoutsSQL = `LOCK TABLE layouts IN ROW SHARE MODE`
-	lockLayoutsSQL  = `LOCK TABLE layouts IN EXCLUSIVE MODE`
+	// shareSQL lets writers run concurrently. lockLayoutsSQL and excludeWritersSQL exclude all of
+	// them while layouts or kinds change. A later statement reads the tables: it sees everything
+	// that was committed before the lock was granted.
+	shareSQL          = `LOCK TABLE layouts, kinds IN ROW SHARE MODE`
+	lockLayoutsSQL    = `LOCK TABLE layouts IN EXCLUSIVE MODE`
+	excludeWritersSQL = `LOCK TABLE kinds IN EXCLUSIVE MODE`
 
 	allLayoutsSQL    = `SELECT pages, state FROM layouts`
 	putLayoutSQL     = `INSERT INTO layouts (pages, state) VALUES ($1, $2)`
@@ -230,6 +231,19 @@ const (
 	insertKindSQL = `INSERT INTO kinds (name, reverse, target) VALUES ($1, $2, $3)`
 	deleteKindSQL = `DELETE FROM kinds WHERE name = $1`
 	anyOfKindsSQL = `SELECT EXISTS (SELECT FROM entries WHERE kind = ANY($1::text[]) AND kind <> '')`
+
+	// oldestRunningSQL returns the id of the oldest running transaction. Every transaction that a
+	// later statement does not see has at least this id.
+	oldestRunningSQL = `SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint`
+
+	// recentPagesSQL reads the pages that transaction $1 or a later one changed, with the hash of
+	// the user of a dedicated page.
+	recentPagesSQL = `SELECT p.page, coalesce(o.hash, 0) FROM pages p LEFT JOIN owners o ON o.page = p.page WHERE p.changed >= $1`
+
+	// anyWithinSQL is anyOfKindsSQL for ranges of hashes.
+	anyWithinSQL = `SELECT EXISTS (SELECT FROM unnest($2::bigint[], $3::bigint[]) AS page (least, greatest),
+		LATERAL (SELECT FROM entries WHERE hash BETWEEN page.least AND page.greatest AND kind = ANY($1::text[]) AND kind <> ''
+			OFFSET 0) AS found)`
 
 	getCheckpointSQL = `SELECT value FROM checkpoints WHERE id = $1`
 

@@ -16,8 +16,7 @@ func (d *sqliteDatabase) kinds(ctx context.Context) ([]Kind, error) {
 func (d *sqliteDatabase) declare(ctx context.Context, kinds []Kind) error {
 	return d.transact(ctx, func(t transaction) error {
 		detached := context.WithoutCancel(ctx)
-		rows, err := t.QueryContext(detached, kindsSQL)
-		stored, err := scanKinds(rows, err)
+		stored, err := t.kinds(ctx)
 		if err != nil {
 			return fmt.Errorf("read kinds: %w", err)
 		}
@@ -37,6 +36,12 @@ func (d *sqliteDatabase) declare(ctx context.Context, kinds []Kind) error {
 		}
 		return nil
 	})
+}
+
+// kinds returns the declared kinds.
+func (t transaction) kinds(ctx context.Context) ([]Kind, error) {
+	rows, err := t.QueryContext(context.WithoutCancel(ctx), kindsSQL)
+	return scanKinds(rows, err)
 }
 
 func (d *sqliteDatabase) hasRows(ctx context.Context, names []string) (found bool, err error) {

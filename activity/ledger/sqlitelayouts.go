@@ -213,6 +213,13 @@ func (t transaction) place(ctx context.Context, p *plan) (map[uint32]PageState, 
 	if p.layouts, err = readLayouts(context.WithoutCancel(ctx), t); err != nil {
 		return nil, err
 	}
+	kinds, err := t.kinds(ctx)
+	if err == nil {
+		err = p.checkKinds(kinds)
+	}
+	if err != nil {
+		return nil, err
+	}
 	p.owners = make(map[uint64]uint32)
 	pages := p.sharedPages(p.layouts)
 	err = query(ctx, t, t.statements.owners, p.users(), func(hash uint64) []any {

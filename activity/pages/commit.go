@@ -148,6 +148,12 @@ func (r *committer) commit(writes []*write) {
 	ctx, cancel := context.WithTimeout(onBehalf(writes), commitTimeout)
 	receipt, err := r.ledger.Record(ctx, r.now(), changes)
 	cancel()
+	if errors.Is(err, ledger.ErrKindsDiffer) && len(writes) > 1 {
+		for _, w := range writes { // which had no effect: refuse no other than those concerned
+			r.commit([]*write{w})
+		}
+		return
+	}
 	if err != nil {
 		for _, w := range writes {
 			w.finish(Unavailable("ledger", err))

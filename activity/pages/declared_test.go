@@ -2,6 +2,7 @@ package pages
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -156,4 +157,36 @@ func TestOwnKindsStayKnown(t *testing.T) {
 	rich.losePages(t)
 	rich.want(t, "1", "mute", "2", Direct)
 	other.want(t, "1", "zap", "p", Direct)
+}
+
+// A process whose kind another process has declared in another way since records no more of it:
+// its activities would lack the rows of one side. Other writes of the same group succeed.
+func TestWritesOfAChangedKind(t *testing.T) {
+	l, store := openLedger(t, t.TempDir()+"/ledger.db", 2), &favfilter.Memory{}
+	oneWay := kinds{{Name: "block", Target: User}, {Name: "hide", Target: Post}}
+	old := openKinds(t, l, store, oneWay)
+	now := openKinds(t, l, store, testKinds())
+	group := []*write{
+		{changes: old.changes([]Activity{add("1", "block", "2")})},
+		{changes: old.changes([]Activity{add("1", "hide", "p")})},
+		{changes: old.changes([]Activity{undo("1", "block", "2")})},
+	}
+	for _, w := range group {
+		w.ctx, w.done = t.Context(), make(chan struct{})
+	}
+	old.commit(group)
+	for i, w := range group {
+		<-w.done
+		if refused := errors.Is(w.err, ledger.ErrKindsDiffer); refused != (i != 1) || !refused && w.err != nil {
+			t.Errorf("write %d: %v", i, w.err)
+		}
+	}
+	now.want(t, "1", "hide", "p", Direct)
+	now.want(t, "1", "block", "2", None)
+	now.record(t, true, add("1", "block", "2"))
+	now.want(t, "2", "block", "1", Reverse)
+	if _, err := old.DeleteUser(t.Context(), "1"); !errors.Is(err, ledger.ErrKindsDiffer) {
+		t.Errorf("delete a user: %v, want ErrKindsDiffer", err)
+	}
+	now.want(t, "2", "block", "1", Reverse)
 }

@@ -196,8 +196,8 @@ func (r *poller) paused() bool {
 // wallAhead returns how far the wall clock is ahead of elapsed.
 func (r *poller) wallAhead() int64 { return time.Now().UnixNano() - r.elapsed() }
 
-// ask reads something small from the ledger, within askTimeout. If that fails, the next feeds do not
-// wait for the ledger; the next poll tries again.
+// ask reads something small from the ledger, within askTimeout. If that fails, the next feeds do
+// not wait for the ledger; the next poll tries again.
 func (r *poller) ask(ctx context.Context, read func(ctx context.Context) error) error {
 	limited, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()

@@ -138,8 +138,8 @@ func TestLedgerEndsWithinTheBound(t *testing.T) {
 	})
 }
 
-// While the store is down, a page made from the ledger is used only if the ledger can be read again.
-// Otherwise a View fails at once: its answer might lack the writes of others.
+// While the store is down, a page made from the ledger is used only if the ledger can be read
+// again. Otherwise a View fails at once: its answer might lack the writes of others.
 func TestImagesNeedTheLedger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bubbleLedger(t, 1)
@@ -332,7 +332,7 @@ func TestVersionsSayNothingOfTheStore(t *testing.T) {
 }
 
 // A process that is cut off from the store sees what others record there, although they do not wait
-// for it: not on a page that it rebuilt earlier, and not on one whose rebuild began earlier.
+// for it. It uses no page that it rebuilt before, nor one whose rebuild began before.
 func TestCutOffProcessSeesWritesOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, shared := bubbleLedger(t, 1), &favfilter.Memory{}

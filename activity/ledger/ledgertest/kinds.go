@@ -76,9 +76,12 @@ func (s suite) kindsInUse(t *testing.T) {
 	if err := l.Declare(t.Context(), kindsOf("block", "hide", "mute")); err != nil {
 		t.Fatal(err)
 	}
-	reverse, stray := block(3, "u1"), block(5, "p")
+	there, reverse, stray := block(4, "u2"), block(3, "u1"), block(5, "p")
 	reverse.Kind, stray.Kind = "blocked-by", "stray"
-	record(t, l, add(until(mute(2, "a"), at(-1))), add(reverse), add(stray))
+	record(t, l, add(until(mute(2, "a"), at(-1))), add(there, reverse), add(stray))
+	there.Until, reverse.Until = at(1), at(1)
+	recordOn(t, l, at(0), add(there, reverse))
+	recordOn(t, l, at(2), removeEnded(there)) // the reverse alone is enough
 	check := func(kind string, had, has string, names ...string) {
 		t.Helper()
 		err := l.Declare(t.Context(), kindsOf(names...))
@@ -107,7 +110,7 @@ func (s suite) kindsInUse(t *testing.T) {
 	if err := l.Declare(t.Context(), kindsOf("block", "silence")); err != nil {
 		t.Errorf("declare without kinds that have no rows: %v", err)
 	}
-	record(t, l, remove(reverse))
+	recordOn(t, l, at(2), removeEnded(reverse))
 	if err := l.Declare(t.Context(), nil); err != nil {
 		t.Errorf("declare without kinds that have no rows: %v", err)
 	}
@@ -189,4 +192,56 @@ func (s suite) kindsConcurrent(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// kindsDiffer records by definitions that another process has changed since.
+func (s suite) kindsDiffer(t *testing.T) {
+	handles := s.handles(t, 16)
+	old, now := handles[0], handles[len(handles)-1]
+	reverse := block(3, "u1")
+	reverse.Kind = "blocked-by"
+	one, two := add(block(1, "u3")), add(block(1, "u3"), reverse)
+	refused := func(c ledger.Change) {
+		t.Helper()
+		c.Remove = true
+		removal := c
+		c.Remove = false
+		for _, c := range []ledger.Change{c, removal} {
+			all := []ledger.Change{add(mute(2, "a")), c}
+			if _, err := old.Record(t.Context(), at(0), all); !errors.Is(err, ledger.ErrKindsDiffer) {
+				t.Errorf("error %v, want ErrKindsDiffer", err)
+			}
+			p, err := old.Prepare(all)
+			if err == nil {
+				_, err = old.RecordPrepared(t.Context(), at(0), p)
+			}
+			if !errors.Is(err, ledger.ErrKindsDiffer) {
+				t.Errorf("error %v, want ErrKindsDiffer", err)
+			}
+		}
+		for page := range uint32(16) {
+			checkPage(t, old, page, nil, 0)
+		}
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(old.Declare(t.Context(), kindsOf("block2", "mute")))
+	must(now.Declare(t.Context(), kindsOf("block", "mute")))
+	refused(one)
+	must(now.Declare(t.Context(), kindsOf("block2", "mute")))
+	refused(two)
+	must(now.Declare(t.Context(), kindsOf("block3", "mute")))
+	refused(one)
+	refused(two)
+	must(now.Declare(t.Context(), kindsOf("block", "mute")))
+	record(t, old, two, add(mute(2, "a")))
+	// Rows end one by one, in processes that know nothing of their kinds.
+	ends := two
+	ends.Rows[0].Until, ends.Rows[1].Until = at(1), at(1)
+	recordOn(t, old, at(0), ends)
+	recordOn(t, old, at(2), removeEnded(ends.Rows[0]), removeEnded(ends.Rows[1]))
 }

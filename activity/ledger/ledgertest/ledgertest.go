@@ -91,6 +91,7 @@ func Run(t *testing.T, fresh func(t *testing.T) (url string)) {
 		{"KindsInUse", suite.kindsInUse},
 		{"KindsInvalid", suite.kindsInvalid},
 		{"KindsConcurrent", suite.kindsConcurrent},
+		{"KindsDiffer", suite.kindsDiffer},
 		{"Limit", suite.limit},
 		{"LimitOthers", suite.limitOthers},
 		{"LimitMany", suite.limitMany},
@@ -156,7 +157,13 @@ type tester interface {
 
 func record(t tester, l *ledger.Ledger, changes ...ledger.Change) ledger.Receipt {
 	t.Helper()
-	receipt, err := l.Record(context.Background(), at(0), changes)
+	return recordOn(t, l, at(0), changes...)
+}
+
+// recordOn records changes at the time now.
+func recordOn(t tester, l *ledger.Ledger, now time.Time, changes ...ledger.Change) ledger.Receipt {
+	t.Helper()
+	receipt, err := l.Record(context.Background(), now, changes)
 	if err != nil {
 		t.Fatalf("Record: %v", err)
 	}
@@ -166,10 +173,7 @@ func record(t tester, l *ledger.Ledger, changes ...ledger.Change) ledger.Receipt
 // recordAt records changes at the time now in a ledger and its model, and compares the receipts.
 func recordAt(t tester, l *ledger.Ledger, m *model, now time.Time, changes ...ledger.Change) ledger.Receipt {
 	t.Helper()
-	receipt, err := l.Record(context.Background(), now, changes)
-	if err != nil {
-		t.Fatalf("Record: %v", err)
-	}
+	receipt := recordOn(t, l, now, changes...)
 	checkReceipt(t, receipt, m.recordAt(now, changes))
 	return receipt
 }
