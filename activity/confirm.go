@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
-	"github.com/feedfilter/feedfilter/activity/pages"
 )
 
 // Claim says that a user has an activity of Kind with Target. A View reports it, and it may be a
@@ -77,11 +76,11 @@ func (r *Recorder) evidence(ctx context.Context, user string, claims []Claim, no
 
 // lookup finds rows of user in the ledger, without those that have ended by now.
 func (r *Recorder) lookup(ctx context.Context, user string, items []ledger.Item, now time.Time) (map[ledger.Item]*Item, error) {
-	rows, err := r.ledger.Lookup(ctx, ledger.LookupQuery{
-		Hash: r.userHash(user), Owner: user, Now: now, Items: items,
+	rows, err := ask(ctx, r, func() ([]ledger.Row, error) {
+		return r.ledger.Lookup(ctx, ledger.LookupQuery{Hash: r.userHash(user), Owner: user, Now: now, Items: items})
 	})
 	if err != nil {
-		return nil, pages.Unavailable("ledger", err)
+		return nil, err
 	}
 	found := make(map[ledger.Item]*Item, len(rows))
 	for _, row := range rows {

@@ -6,7 +6,6 @@ import (
 	"strconv"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
-	"github.com/feedfilter/feedfilter/activity/pages"
 )
 
 // MaxPreviewed is the largest number of targets of one [Recorder.Preview].
@@ -50,9 +49,9 @@ func (r *Recorder) Preview(ctx context.Context, user, kind string, targets []str
 	if err != nil {
 		return Preview{}, fmt.Errorf("preview %s: %w", k.Plural, err)
 	}
-	has, err := r.ledger.Count(ctx, r.userHash(user), user, kind, r.pages.Now())
+	has, err := ask(ctx, r, func() (int, error) { return r.ledger.Count(ctx, r.userHash(user), user, kind, r.pages.Now()) })
 	if err != nil {
-		return Preview{}, fmt.Errorf("preview %s: %w", k.Plural, pages.Unavailable("ledger", err))
+		return Preview{}, fmt.Errorf("preview %s: %w", k.Plural, err)
 	}
 	p := Preview{New: len(items) - len(found), Present: len(found), Limit: k.Limit}
 	p.Total = has + p.New
@@ -87,9 +86,9 @@ func (r *Recorder) Counts(ctx context.Context, user string) (map[string]int, err
 	if err := CheckID(user, "user"); err != nil {
 		return nil, err
 	}
-	rows, err := r.ledger.Counts(ctx, r.userHash(user), user, r.pages.Now())
+	rows, err := ask(ctx, r, func() (map[string]int, error) { return r.ledger.Counts(ctx, r.userHash(user), user, r.pages.Now()) })
 	if err != nil {
-		return nil, fmt.Errorf("count activities: %w", pages.Unavailable("ledger", err))
+		return nil, fmt.Errorf("count activities: %w", err)
 	}
 	counts := make(map[string]int)
 	for _, k := range r.kinds.All() {

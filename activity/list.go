@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
-	"github.com/feedfilter/feedfilter/activity/pages"
 )
 
 // MaxListed is the largest number of items in one [Listing].
@@ -46,16 +45,18 @@ func (r *Recorder) List(ctx context.Context, user, kind, cursor string, limit in
 	if err != nil {
 		return Listing{}, err
 	}
-	rows, err := r.ledger.List(ctx, ledger.ListQuery{
-		Hash:   r.userHash(user),
-		Owner:  user,
-		Kind:   k.Name,
-		Limit:  limit + 1,
-		Before: before,
-		Now:    r.pages.Now(),
+	rows, err := ask(ctx, r, func() ([]ledger.Row, error) {
+		return r.ledger.List(ctx, ledger.ListQuery{
+			Hash:   r.userHash(user),
+			Owner:  user,
+			Kind:   k.Name,
+			Limit:  limit + 1,
+			Before: before,
+			Now:    r.pages.Now(),
+		})
 	})
 	if err != nil {
-		return Listing{}, fmt.Errorf("list %s: %w", k.Plural, pages.Unavailable("ledger", err))
+		return Listing{}, fmt.Errorf("list %s: %w", k.Plural, err)
 	}
 	listing := Listing{Items: make([]Item, 0, len(rows))}
 	if len(rows) > limit {

@@ -12,6 +12,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/activity/seen"
 	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/admission"
 )
 
 // Ledger lists the methods of *ledger.Ledger that a [Recorder] calls. It is an interface so that
@@ -166,6 +167,23 @@ func open(ctx context.Context, c Config) (*Recorder, error) {
 // Pages returns the pages, for those who operate them: to scrub them, to change their number, to
 // rebuild one.
 func (r *Recorder) Pages() *pages.Pages { return r.pages }
+
+// ask reads the ledger for a caller, who waits for it. It fails at once if the ledger did not
+// answer the last poll, or if too many requests wait. Errors are [ErrOverloaded], an
+// [*UnavailableError], or that of ctx.
+func ask[T any](ctx context.Context, r *Recorder, read func() (T, error)) (T, error) {
+	var none T
+	if err := r.pages.Reachable(); err != nil {
+		return none, err
+	}
+	resume, ok := admission.PauseForLedger(ctx)
+	if !ok {
+		return none, ErrOverloaded
+	}
+	defer resume()
+	answer, err := read()
+	return answer, pages.Unavailable("ledger", err)
+}
 
 // setDefaults fills in the defaults that filters with and without a ledger share.
 func (c *Config) setDefaults() {

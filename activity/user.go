@@ -42,9 +42,9 @@ func (r *Recorder) exportInParts(
 	ctx context.Context, each func(Activity) error, read func(last *ledger.Row) ([]ledger.Row, error),
 ) error {
 	for last := (*ledger.Row)(nil); ; {
-		rows, err := read(last)
+		rows, err := ask(ctx, r, func() ([]ledger.Row, error) { return read(last) })
 		if err != nil {
-			return fmt.Errorf("export: %w", pages.Unavailable("ledger", err))
+			return fmt.Errorf("export: %w", err)
 		}
 		if err := r.exportRows(ctx, rows, each); err != nil || len(rows) < exportBatch {
 			return err

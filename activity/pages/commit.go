@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/internal/admission"
 )
 
 // committer records changes: it groups those of concurrent callers into transactions of the ledger,
@@ -187,7 +188,9 @@ func (r *committer) commit(writes []*write) {
 
 // onBehalf returns a context for work for all the writes. It does not end when a caller cancels. It
 // has the values of the first write's context, so that traces of that write show the work.
-func onBehalf(writes []*write) context.Context { return context.WithoutCancel(writes[0].ctx) }
+func onBehalf(writes []*write) context.Context {
+	return admission.Detach(context.WithoutCancel(writes[0].ctx))
+}
 
 // pagesToRebuild returns the pages that must be rebuilt because a user is being deleted. The value
 // is false for the dedicated page of that user: its rebuild waits until all rows are gone. Until
@@ -330,6 +333,14 @@ func (r *committer) write(ctx context.Context, w *write) error {
 	if len(w.changes) == 0 {
 		return nil
 	}
+	if err := r.Reachable(); err != nil {
+		return fmt.Errorf("record %d activities: nothing was changed: %w", len(w.changes), err)
+	}
+	resume, ok := admission.PauseForLedger(ctx)
+	if !ok {
+		return ErrOverloaded
+	}
+	defer resume()
 	// Deletions and removals of ended activities may change many pages, but run one at a time.
 	ours := w.deletes || w.changes[0].Ended
 	if !ours && r.congested(w.changes) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/admission"
 )
 
 // follower learns what all processes write to the ledger, by polls for pages that changed. If a
@@ -152,21 +153,29 @@ func (r *poller) pollUp(ctx context.Context, need int64) access {
 		if now := access(f.access.Load()); now == behind || now == unreachable && f.bound > 0 {
 			return now
 		}
-		p := r.poll()
-		select {
-		case <-p.done:
-			if p.err != nil {
-				return max(behind, access(f.access.Load()))
-			}
-		case <-p.long:
-			return behind
-		case <-ctx.Done():
-			return unreachable
-		case <-r.closed:
-			return unreachable
+		if now := r.await(ctx, r.poll()); now != polled {
+			return now
 		}
 	}
 	return polled
+}
+
+// await waits for a poll, and returns how the ledger can be read.
+func (r *poller) await(ctx context.Context, p *poll) access {
+	defer admission.Pause(ctx)()
+	select {
+	case <-p.done:
+		if p.err != nil {
+			return max(behind, access(r.follow.access.Load()))
+		}
+		return polled
+	case <-p.long:
+		return behind
+	case <-ctx.Done():
+		return unreachable
+	case <-r.closed:
+		return unreachable
+	}
 }
 
 // pollSince waits for a successful poll that began after the given time.
@@ -199,6 +208,11 @@ func (r *poller) wallAhead() int64 { return time.Now().UnixNano() - r.elapsed() 
 // ask reads something small from the ledger, within askTimeout. If that fails, the next feeds do
 // not wait for the ledger; the next poll tries again.
 func (r *poller) ask(ctx context.Context, read func(ctx context.Context) error) error {
+	resume, ok := admission.PauseForLedger(ctx)
+	if !ok {
+		return ErrOverloaded
+	}
+	defer resume()
 	limited, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	err := read(limited)
@@ -206,6 +220,16 @@ func (r *poller) ask(ctx context.Context, read func(ctx context.Context) error) 
 		r.noteAccess(ctx, unreachable, err)
 	}
 	return err
+}
+
+// Reachable returns an [*UnavailableError] if the ledger did not answer the last poll. Callers then
+// fail at once, rather than wait for it. The next poll begins with the call.
+func (r *poller) Reachable() error {
+	if access(r.follow.access.Load()) != unreachable || r.follow.bound == 0 {
+		return nil
+	}
+	r.poll()
+	return Unavailable("ledger", errUnread)
 }
 
 // askPlace asks the ledger where the user is, and reports whether it answered.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/admission"
 	"github.com/feedfilter/feedfilter/internal/faulttest"
 )
 
@@ -400,4 +401,73 @@ func (l *heldLedger) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledge
 		<-*held
 	}
 	return rows, state, err
+}
+
+// While the ledger is known to hang, writes are refused at once. They work again as soon as it
+// answers, however long the next poll in the background is away.
+func TestWritesWhileTheLedgerHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bubbleLedger(t, 1)
+		hanging := &hangingLedger{Ledger: l}
+		p := startProcess(t, hanging, &favfilter.Memory{}, Config{ScrubRate: 1, StalenessBound: time.Minute})
+		p.record(t, true, add("1", "hide", "p0"))
+		hanging.hangs.Store(true)
+		time.Sleep(2 * time.Minute)
+		for range 3 {
+			start := time.Now()
+			if _, err := p.Record(t.Context(), []Activity{add("1", "hide", "p1")}); dependency(err) != "ledger" {
+				t.Errorf("error %v", err)
+			}
+			if took := time.Since(start); took > 0 {
+				t.Errorf("a write took %v", took)
+			}
+		}
+		hanging.hangs.Store(false)
+		_, _ = p.Record(t.Context(), []Activity{add("1", "hide", "p1")}) // starts a poll
+		synctest.Wait()
+		time.Sleep(pollTimeout + askTimeout) // of the poll that hangs
+		_, _ = p.Record(t.Context(), []Activity{add("1", "hide", "p1")})
+		synctest.Wait()
+		p.record(t, false, add("1", "hide", "p1"))
+		p.Close()
+		must(t, l.Close())
+	})
+}
+
+// A feed that waits for a rebuild holds no processor, and only so many feeds wait.
+func TestRebuildsHoldNoProcessor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bubbleLedger(t, 1)
+		held := &heldLedger{Ledger: l}
+		p := startProcess(t, held, &favfilter.Memory{}, Config{ScrubRate: 1})
+		release := held.hold()
+		limiter := admission.NewLimiter()
+		const most = 100 * 32 // more than there are processors
+		limiter.SetMaxWaiting(most)
+		errs := make(chan error, most+1)
+		for range most + 1 {
+			ctx := limiter.Begin(t.Context())
+			done, ok := admission.Run(ctx)
+			if !ok {
+				t.Fatal("no processor is free")
+			}
+			go func() {
+				_, err := p.View(ctx, "1", p.kinds.All(), nil)
+				done()
+				errs <- err
+			}()
+			synctest.Wait()
+		}
+		if err := <-errs; !errors.Is(err, ErrOverloaded) {
+			t.Errorf("error %v, want ErrOverloaded", err)
+		}
+		release()
+		for range most {
+			if err := <-errs; err != nil {
+				t.Error(err)
+			}
+		}
+		p.Close()
+		must(t, l.Close())
+	})
 }

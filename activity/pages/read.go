@@ -179,8 +179,9 @@ func (r *Pages) current(
 		return l.Page, nil
 	case reason == reasonClosed && !(again && at.known):
 		return nil, ledger.ErrGone
-	case !at.known && access(r.follow.access.Load()) == unreachable:
-		return nil, Unavailable("ledger", errUnread)
+	}
+	if err := r.Reachable(); err != nil {
+		return nil, err
 	}
 	if page := r.images.get(number, want); page != nil && r.upToDate(ctx, q, at, page) {
 		r.stats.fromImage.Add(1)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/admission"
 )
 
 const (
@@ -158,10 +159,8 @@ func (r *rebuilder) rebuild(ctx context.Context, number uint32, want uint64, rea
 		if err != nil {
 			return nil, err
 		}
-		select {
-		case <-f.done:
-		case <-ctx.Done():
-			return nil, fmt.Errorf("rebuild page %d: %w", number, ctx.Err())
+		if err := f.wait(ctx); err != nil {
+			return nil, fmt.Errorf("rebuild page %d: %w", number, err)
 		}
 		switch late := joined && !f.placed && f.storeErr == nil; {
 		case errors.Is(f.err, ledger.ErrGone):
@@ -176,6 +175,21 @@ func (r *rebuilder) rebuild(ctx context.Context, number uint32, want uint64, rea
 		}
 		// The flight started before the commit that this caller waits for, or before the page that
 		// this caller saw was written.
+	}
+}
+
+// wait waits until the flight is over.
+func (f *flight) wait(ctx context.Context) error {
+	resume, ok := admission.PauseForLedger(ctx)
+	if !ok {
+		return fmt.Errorf("%w: too many requests wait for the ledger", ErrOverloaded)
+	}
+	defer resume()
+	select {
+	case <-f.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

@@ -1,0 +1,162 @@
+// Package admission bounds the requests that use the processors at the same time, and those that
+// wait for the ledger. So neither many feeds nor a ledger that hangs delays the other requests.
+package admission
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+)
+
+const (
+	// perProcessor is the number of feeds that are checked at the same time on each processor. A
+	// feed takes about 0.2 ms of processor time. So 32 feeds keep a processor busy while others wait
+	// up to 6 ms for Redis.
+	perProcessor = 32
+	// patience is how long a request waits for a processor.
+	patience = time.Second
+)
+
+// Limiter bounds requests. It is safe for concurrent use.
+type Limiter struct {
+	running    *semaphore.Weighted
+	waiting    atomic.Int64
+	maxWaiting atomic.Int64
+}
+
+// NewLimiter returns a Limiter for the processors of this machine. SetMaxWaiting sets the number of
+// requests that may wait for the ledger.
+func NewLimiter() *Limiter {
+	return &Limiter{running: semaphore.NewWeighted(int64(perProcessor * runtime.GOMAXPROCS(0)))}
+}
+
+// SetMaxWaiting sets the number of requests that may wait for the ledger at the same time.
+func (l *Limiter) SetMaxWaiting(n int) { l.maxWaiting.Store(int64(n)) }
+
+// Begin returns a context for the work of one request, to which the functions below then apply.
+// They do nothing for other contexts.
+func (l *Limiter) Begin(ctx context.Context) context.Context {
+	return context.WithValue(ctx, requestKey{}, &request{of: l})
+}
+
+// Detach returns a context for work on behalf of several requests.
+func Detach(ctx context.Context) context.Context {
+	return context.WithValue(ctx, requestKey{}, (*request)(nil))
+}
+
+type requestKey struct{}
+
+// request is a request from Begin to its end.
+type request struct {
+	of *Limiter
+
+	mu      sync.Mutex
+	runs    bool // has called Run, and not ended
+	running bool // holds a processor
+	pauses  int  // parts of the request that wait
+	asks    int  // of these, parts that wait for the ledger
+}
+
+func requestOf(ctx context.Context) *request {
+	r, _ := ctx.Value(requestKey{}).(*request)
+	return r
+}
+
+// Run waits for a processor, for up to a second, and reports whether it got one. The request calls
+// done at its end. Without a processor, a request must not call Redis: it would read the reply
+// late, and take that for a failure of Redis.
+func Run(ctx context.Context) (done func(), ok bool) {
+	r := requestOf(ctx)
+	if r == nil {
+		return func() {}, true
+	}
+	limited, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if r.of.running.Acquire(limited, 1) != nil {
+		return nil, false
+	}
+	r.runs, r.running = true, true
+	return r.end, true
+}
+
+// Pause gives the processor of the context's request to another one, until resume is called. Parts
+// of a request that run at the same time may each pause.
+func Pause(ctx context.Context) (resume func()) {
+	r := requestOf(ctx)
+	if r == nil {
+		return func() {}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.pauses++
+	r.release()
+	return func() { r.resume(ctx) }
+}
+
+// PauseForLedger is Pause for a request that waits for the ledger. It reports false, and does not
+// pause, if too many requests wait for it.
+func PauseForLedger(ctx context.Context) (resume func(), ok bool) {
+	r := requestOf(ctx)
+	if r == nil {
+		return func() {}, true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.asks == 0 && !r.of.wait() {
+		return nil, false
+	}
+	r.asks++
+	r.pauses++
+	r.release()
+	return func() {
+		r.answered()
+		r.resume(ctx)
+	}, true
+}
+
+// wait counts a request among those that wait for the ledger, unless too many do.
+func (l *Limiter) wait() bool {
+	if l.waiting.Add(1) > l.maxWaiting.Load() {
+		l.waiting.Add(-1)
+		return false
+	}
+	return true
+}
+
+// answered notes that a part of the request no longer waits for the ledger.
+func (r *request) answered() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.asks--; r.asks == 0 {
+		r.of.waiting.Add(-1)
+	}
+}
+
+// release gives the processor back. The caller holds mu.
+func (r *request) release() {
+	if r.running {
+		r.running = false
+		r.of.running.Release(1)
+	}
+}
+
+// resume takes a processor again when no part of the request waits. If ctx ends meanwhile, the
+// request ends without one.
+func (r *request) resume(ctx context.Context) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.pauses--; r.runs && r.pauses == 0 && !r.running {
+		r.running = r.of.running.Acquire(ctx, 1) == nil
+	}
+}
+
+func (r *request) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.runs = false
+	r.release()
+}
