@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net/http"
 	"unicode/utf8"
@@ -129,18 +128,16 @@ func (s *service) fanout(c echo.Context) error {
 	return respond(c, http.StatusOK, answer)
 }
 
-// answerFanout checks a post's viewers, if the rate of its author allows it. It takes its turn with
-// feeds.
+// answerFanout checks a post's viewers, if the rate of its author allows it.
 func (s *service) answerFanout(ctx context.Context, req feed.FanoutRequest) (feed.FanoutAnswer, error) {
 	if err := s.userMay(req.Post.Author); err != nil {
 		return feed.FanoutAnswer{}, err
 	}
-	if err := s.limits.turns.Acquire(ctx, 1); err != nil {
-		return feed.FanoutAnswer{}, fmt.Errorf("wait for a turn: %w", err)
+	ctx, done, err := s.onProcessor(ctx)
+	if err != nil {
+		return feed.FanoutAnswer{}, err
 	}
-	defer s.limits.turns.Release(1)
-	ctx, cancel := s.bounded(ctx)
-	defer cancel()
+	defer done()
 	return feed.Fanout(ctx, s.activities, req)
 }
 

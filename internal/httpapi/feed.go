@@ -209,12 +209,11 @@ func (s *service) answerFeed(ctx context.Context, k *call, req feed.Request) (fe
 	if err := s.userMay(req.Viewer); err != nil {
 		return feed.Answer{}, nil, err
 	}
-	if err := s.limits.turns.Acquire(ctx, 1); err != nil {
-		return feed.Answer{}, nil, fmt.Errorf("wait for a turn: %w", err)
+	ctx, done, err := s.onProcessor(ctx)
+	if err != nil {
+		return feed.Answer{}, nil, err
 	}
-	defer s.limits.turns.Release(1)
-	ctx, cancel := s.bounded(ctx)
-	defer cancel()
+	defer done()
 	answer, sampled, err := s.sampler.Filter(ctx, req)
 	if err != nil {
 		return feed.Answer{}, nil, err

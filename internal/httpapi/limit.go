@@ -6,16 +6,15 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/labstack/echo/v4"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/internal/admission"
 )
 
 const (
@@ -26,10 +25,6 @@ const (
 	discardTimeout = time.Second
 	// shedWarnings is the minimum time between two warnings that requests are refused.
 	shedWarnings = 10 * time.Second
-	// feedTurns is the number of feeds that are checked at the same time on each processor. A feed
-	// takes about 0.2 ms of processor time. So 32 feeds keep a processor busy while others wait up
-	// to 6 ms for Redis.
-	feedTurns = 32
 	// maxRetryAfter is the maximum of Retry-After, in seconds. Each client gets a random value, so
 	// that refused clients do not all return at the same time.
 	maxRetryAfter = 3
@@ -40,10 +35,7 @@ type limits struct {
 	requests budget // requests in progress
 	streams  budget // requests in progress that are streams
 	bodies   budget // bytes of the bodies of the other requests
-	// turns bounds the feeds that are checked at the same time. Other feeds wait for a turn before
-	// the timeout of Redis begins. Otherwise a feed that waits for a processor would time out and
-	// count as a failure of Redis.
-	turns *semaphore.Weighted
+	work     *admission.Limiter
 
 	total  atomic.Uint64 // all requests
 	shed   atomic.Uint64 // requests refused for overload
@@ -60,8 +52,8 @@ type intake struct {
 
 func newIntake(c Config) *intake {
 	in := &intake{maxBody: cmp.Or(c.MaxBodyBytes, 1<<20), strict: strict()}
-	in.limits.requests.limit = int64(cmp.Or(c.MaxRequests, 512))
-	in.limits.turns = semaphore.NewWeighted(int64(feedTurns * runtime.GOMAXPROCS(0)))
+	in.limits.work = admission.NewLimiter()
+	in.limits.boundRequests(cmp.Or(c.MaxRequests, 512))
 	in.limits.streams.limit = int64(cmp.Or(c.MaxStreams, 64))
 	in.limits.bodies.limit = max(cmp.Or(c.MaxBodiesBytes, 64<<20), in.maxBody)
 	return in
@@ -105,6 +97,28 @@ func (b *budget) taken() (used, limit int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.used, b.limit
+}
+
+// boundRequests changes the number of requests in progress. Three quarters of them may wait for the
+// ledger, so that a ledger that hangs leaves room for feeds that do not need it.
+func (l *limits) boundRequests(limit int) {
+	l.requests.bound(int64(limit))
+	l.work.SetMaxWaiting(limit - limit/4)
+}
+
+// onProcessor is bounded for a feed or a fan-out, which wait for a processor first. The caller
+// calls done at the end.
+func (s *service) onProcessor(ctx context.Context) (of context.Context, done func(), err error) {
+	of, cancel := s.bounded(ctx)
+	leave, ok := admission.Run(of)
+	if !ok {
+		cancel()
+		return nil, nil, cmp.Or(ctx.Err(), fmt.Errorf("no processor: %w", activity.ErrOverloaded))
+	}
+	return of, func() {
+		leave()
+		cancel()
+	}, nil
 }
 
 // limited refuses a request if too many are in progress. Routes such as probes do not use it,

@@ -93,11 +93,11 @@ func TestMaxRequestsChanges(t *testing.T) {
 	}
 }
 
-// TestFlood requests 2,000 lists at once while the ledger hangs.
+// TestFlood requests 2,000 lists at once while the ledger hangs. Feeds are answered.
 func TestFlood(t *testing.T) {
-	const most, all = 64, 2000
+	const limit, most, all = 64, 48, 2000
 	logger, out := logs()
-	s := newService(t, httpapi.Config{MaxRequests: most, Timeout: time.Hour, Logger: logger}, nil)
+	s := newService(t, httpapi.Config{MaxRequests: limit, Timeout: time.Hour, Logger: logger}, nil)
 	s.want(t, "PUT", "/v1/users/1/blocks/2", "", 200, yes)
 	open := s.ledger.lists.shut()
 	defer open()
@@ -123,14 +123,15 @@ func TestFlood(t *testing.T) {
 		t.Errorf("an unknown path: %d %s", a.Status, a.Body)
 	}
 	for _, r := range []string{
-		"PUT /v1/users/1/blocks/3", "DELETE /v1/users/1/blocks/2", "HEAD /v1/users/1/hides", "PUT /v1/users/1/blocks/1",
-		filterPath, batchPath, seenPath,
+		"PUT /v1/users/1/blocks/3", "DELETE /v1/users/1/blocks/2", "HEAD /v1/users/1/hides",
 	} {
 		method, path, _ := strings.Cut(r, " ")
 		if a := s.do(t, method, path, ""); a.Status != 503 || a.Header.Get("Retry-After") == "" {
 			t.Errorf("%s: %d %s", r, a.Status, a.Body)
 		}
 	}
+	s.want(t, "POST", "/v1/feed/filter", `{"viewer":"1","posts":[{"id":"p","author":"2"}]}`, 200,
+		`{"posts":[],"dropped":[{"id":"p","kind":"block","actor":"2"}],"degraded":[]}`)
 	open()
 	for range most {
 		if a := await(t, answers); a.Status != 200 || !strings.Contains(a.Body, `"target":"2"`) {

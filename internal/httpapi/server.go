@@ -111,7 +111,7 @@ type Handler struct {
 }
 
 // SetMaxRequests changes [Config.MaxRequests], 1 or more. It does not affect requests in progress.
-func (h *Handler) SetMaxRequests(n int) { h.limits.requests.bound(int64(n)) }
+func (h *Handler) SetMaxRequests(n int) { h.limits.boundRequests(n) }
 
 // New returns the handler of all routes, for an [http.Server] that the caller runs. It is safe for
 // concurrent use.
@@ -184,7 +184,7 @@ func routeEscaped(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// bounded returns a context that ends after the service's timeout.
+// bounded returns a context for the work of a request, which ends after the service's timeout.
 func (s *service) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, s.timeout)
+	return context.WithTimeout(s.limits.work.Begin(ctx), s.timeout)
 }
