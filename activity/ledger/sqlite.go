@@ -14,6 +14,7 @@ import (
 
 	"github.com/gofrs/flock"
 	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
 )
 
 const (
@@ -74,6 +75,9 @@ func openSQLite(ctx context.Context, file string, o Options) (*Ledger, error) {
 		return nil, fmt.Errorf("%w: %s is locked", ErrInUse, d.lock.Path())
 	}
 	if err := d.start(ctx, o); err != nil {
+		if failed, ok := errors.AsType[*sqlite.Error](err); ok && failed.Code() == sqlite3.SQLITE_IOERR_SHMSIZE {
+			err = fmt.Errorf("no space left on the disk: free some: %w", err)
+		}
 		return nil, errors.Join(err, d.close())
 	}
 	return &Ledger{name: file, id: d.id, db: d}, nil

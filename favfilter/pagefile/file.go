@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/feedfilter/feedfilter/favfilter"
 )
@@ -134,6 +136,9 @@ func (f *File) open(ctx context.Context, file string) (err error) {
 	f.memory.Track(f.keep)
 	if f.db, err = openDatabase(ctx, f.name); err == nil {
 		err = f.load(ctx)
+	}
+	if failed, ok := errors.AsType[*sqlite.Error](err); ok && failed.Code() == sqlite3.SQLITE_IOERR_SHMSIZE {
+		return fmt.Errorf("no space left on the disk: free some: %w", err)
 	}
 	if isDamage(err) && ctx.Err() == nil {
 		f.restored.Damage = err

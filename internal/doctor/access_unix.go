@@ -17,5 +17,14 @@ func writable(file string) error { return syscall.Access(file, mayWrite) }
 // none.
 func writableDirectory(directory string) error { return syscall.Access(directory, mayWrite|mayEnter) }
 
+// freeSpace returns the number of bytes that the process may still write to the disk of a directory.
+func freeSpace(directory string) (uint64, error) {
+	var s syscall.Statfs_t
+	if err := syscall.Statfs(directory, &s); err != nil {
+		return 0, err
+	}
+	return uint64(s.Bavail) * uint64(s.Bsize), nil //nolint:gosec,unconvert // types differ between systems
+}
+
 // notDirectory reports whether err says that a parent of a file is not a directory.
 func notDirectory(err error) bool { return errors.Is(err, syscall.ENOTDIR) }

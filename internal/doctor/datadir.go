@@ -9,6 +9,9 @@ import (
 	"path/filepath"
 )
 
+// leastSpace is the free space, in bytes, without which a database can be neither opened nor written.
+const leastSpace = 1 << 20
+
 // checkDataDir checks that the data directory is writable, or that it can be created.
 func (d *Doctor) checkDataDir(context.Context) finding {
 	return judgeDirectory(d.config.DataDir)
@@ -31,6 +34,10 @@ func judgeDirectory(name string) finding {
 			found = fmt.Sprintf("%s cannot be created: %s is not writable: %v", name, existing, err)
 		}
 		return fail(found, todo)
+	}
+	if free, err := freeSpace(existing); err == nil && free < leastSpace {
+		return fail(fmt.Sprintf("%s has %d KiB of free space, needs at least %d", existing, free>>10, leastSpace>>10),
+			"Free some space, or enlarge the disk.")
 	}
 	if existing != name {
 		return okf("%s does not exist yet and can be created", name)

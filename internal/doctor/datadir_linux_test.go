@@ -9,6 +9,20 @@ import (
 	"testing"
 )
 
+// TestDataDirFull checks that doctor reports a disk without space.
+func TestDataDirFull(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=512k"); err != nil {
+		t.Skipf("SKIPPED: this process may not mount a small disk: %v", err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(dir, 0) })
+	for _, name := range []string{dir, filepath.Join(dir, "new")} {
+		if f := judgeDirectory(name); f.status != Fail || !strings.Contains(f.found, "512 KiB of free space") || f.todo == "" {
+			t.Errorf("%+v", f)
+		}
+	}
+}
+
 // TestDataDirOfOthers checks that doctor reports a directory, or its nearest parent, that the user
 // may not write to. Root may write everywhere, so the check runs in a thread with another user id.
 func TestDataDirOfOthers(t *testing.T) {
