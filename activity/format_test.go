@@ -21,23 +21,23 @@ func TestWindowsOfAnotherFormat(t *testing.T) {
 	g.record(t, true, add("1", "seen", "p"))
 	seen := g.kind(t, "seen")
 	id := g.seen.Window("seen", g.userHash("1"), g.Now()).ID()
-	putFormatTwo := func() {
+	putOtherFormat := func() {
 		key := fmt.Sprintf("fav:{feed/%d}:%s:bits", id.Number, id.Part)
 		raw, err := server.Client().Get(t.Context(), key).Bytes()
 		must(t, err)
-		raw[3] = 2
+		raw[3] = 3
 		table := crc32.MakeTable(crc32.Castagnoli)
 		binary.BigEndian.PutUint32(raw[4:], crc32.Update(crc32.Checksum(raw[:4], table), table, raw[8:]))
 		must(t, server.Client().Set(t.Context(), key, raw, 0).Err())
 	}
-	putFormatTwo()
+	putOtherFormat()
 	g.want(t, "1", "seen", "p", None)
 	if g.log.Len() > 0 {
 		t.Errorf("logged %s", &g.log)
 	}
 	g.record(t, true, add("1", "seen", "q"))
 	g.want(t, "1", "seen", "q", Direct)
-	putFormatTwo()
+	putOtherFormat()
 	v, err := g.View(t.Context(), "1", []Kind{seen}, nil)
 	must(t, err)
 	must(t, v.Record(t.Context(), 0, []string{"r"}))

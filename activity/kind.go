@@ -47,7 +47,7 @@ const (
 
 	// DefaultParts is the default number of parts of a window.
 	DefaultParts = favfilter.DefaultParts
-	// DefaultMost is the default of the largest number of activities in a user's window.
+	// DefaultMost is the default number of a user's newest activities that stay in a window.
 	DefaultMost = favfilter.DefaultMost
 )
 
@@ -93,8 +93,9 @@ type Kind struct {
 	Window time.Duration
 	// Parts is the number of parts of the window, 1 to 64. 0: DefaultParts.
 	Parts int
-	// Most is the largest number of activities in a user's window, 1 to 100,000. Beyond it, the
-	// oldest are forgotten. A feed reads all of them, some 2 bytes each. 0: DefaultMost.
+	// Most is the number of a user's newest activities that stay in the window, 1 to 100,000. Older
+	// ones are forgotten, up to an eighth of Most later. A feed reads all of them, some 2 bytes
+	// each. 0: DefaultMost.
 	Most int
 
 	// Limit is the largest number of activities of the kind that a user may have. 0: no limit. Only

@@ -10,16 +10,16 @@ import (
 )
 
 // Fingerprints is what a [Store] keeps for one owner of a [Window], in one string. A fingerprint is
-// the first bits of the hash of a key. Keys that were recorded at about the same time, and whose
-// fingerprints have the same length, form a run: a sorted list. Fingerprints never change;
-// [Window.Write] replaces them.
+// the first bits of the hash of a key. Keys that were recorded at about the same time form a
+// generation. Those of its fingerprints that have the same length form a run: a sorted list.
+// Fingerprints never change; [Window.Write] replaces them.
 //
 // The string is as follows. Integers of fixed length are big-endian; varints are those of
 // encoding/binary.
 //
 //	offset  bytes
 //	     0      3  "FAS"
-//	     3      1  format version, 1
+//	     3      1  format version: 2 if a generation has several runs, otherwise 1
 //	     4      4  CRC-32C of all other bytes
 //	     8      8  seed of the key hashes
 //	    16      4  number of changes
@@ -27,7 +27,8 @@ import (
 //	               for each run, the oldest first:
 //	                   the end of its part in units, as a varint: of Unix time for the first
 //	                   run, since the end of the run before for each other one
-//	                   bits of a fingerprint, 1 byte
+//	                   bits of a fingerprint, 1 byte; in version 2, 128 is added if the run is of
+//	                   the generation of the run before
 //	                   number of fingerprints, as a varint
 //	                   length of its codes in bytes, as a varint
 //	               the codes of each run
@@ -47,6 +48,7 @@ type Fingerprints struct {
 // run is a sorted list of distinct fingerprints.
 type run struct {
 	before int64  // its keys were recorded before this time, in ms of Unix time
+	joins  bool   // it is of the generation of the run before
 	width  uint8  // bits of a fingerprint
 	count  int    // number of fingerprints
 	codes  []byte // see [appendRice]
@@ -54,7 +56,7 @@ type run struct {
 
 const (
 	windowName     = "FAS"
-	windowOpen     = windowName + "\x01"
+	joinsBit       = 128 // in the byte of the bits of a fingerprint
 	offWindowSum   = 4
 	offWindowSeed  = 8
 	offChanges     = 16
@@ -71,8 +73,8 @@ func DecodeFingerprints(raw []byte) (*Fingerprints, error) {
 		return nil, fmt.Errorf("%w: %d bytes that start with %q, not fingerprints", ErrDamaged, len(raw), raw[:min(len(raw), 4)])
 	case binary.BigEndian.Uint32(raw[offWindowSum:]) != windowSum(raw):
 		return nil, fmt.Errorf("%w: checksum %x, computed %x", ErrDamaged, raw[offWindowSum:offWindowSeed], windowSum(raw))
-	case raw[3] != windowOpen[3]: // the checksum has this place in every version
-		return nil, fmt.Errorf("%w: %d, this version reads %d", ErrFormat, raw[3], windowOpen[3])
+	case raw[3] != 1 && raw[3] != 2: // the checksum has this place in every version
+		return nil, fmt.Errorf("%w: %d, this version reads 1 and 2", ErrFormat, raw[3])
 	}
 	f := &Fingerprints{
 		raw: raw, seed: binary.BigEndian.Uint64(raw[offWindowSeed:]), changes: binary.BigEndian.Uint32(raw[offChanges:]),
@@ -104,18 +106,25 @@ func (f *Fingerprints) decodeRuns(rest []byte) bool {
 	lengths := make([]uint64, count)
 	before := uint64(0) // in units
 	for i := range f.runs {
-		before += number()
+		later := number()
+		before += later
 		if len(rest) == 0 || before > maxEnd/unit {
 			return false
 		}
-		width := rest[0]
+		width, joins := rest[0], false
 		rest = rest[1:]
+		if f.raw[3] == 2 && width > joinsBit {
+			width, joins = width-joinsBit, true
+			if i == 0 || later > 0 {
+				return false
+			}
+		}
 		keys := number()
 		lengths[i] = number()
 		if width == 0 || width > maxFingerprint || keys == 0 || lengths[i] > uint64(len(rest)) || keys > 8*lengths[i] {
 			return false
 		}
-		f.runs[i] = run{before: int64(before * unit), width: width, count: int(keys)}
+		f.runs[i] = run{before: int64(before * unit), joins: joins, width: width, count: int(keys)}
 	}
 	for i := range f.runs {
 		if lengths[i] > uint64(len(rest)) {
@@ -130,7 +139,12 @@ func (f *Fingerprints) decodeRuns(rest []byte) bool {
 // copies the codes of the runs into it.
 func encodeFingerprints(seed uint64, changes uint32, runs []run) *Fingerprints {
 	var head [512]byte
-	raw := appendRuns(append(head[:0], windowOpen+"\x00\x00\x00\x00"...), seed, changes, runs)
+	version := byte(1)
+	if slices.ContainsFunc(runs, func(r run) bool { return r.joins }) {
+		version = 2
+	}
+	raw := append(append(head[:0], windowName...), version, 0, 0, 0, 0)
+	raw = appendRuns(raw, seed, changes, runs)
 	length := len(raw)
 	for _, r := range runs {
 		length += len(r.codes)
@@ -162,7 +176,11 @@ func appendRuns(raw []byte, seed uint64, changes uint32, runs []run) []byte {
 	for _, r := range runs {
 		raw = binary.AppendUvarint(raw, uint64((r.before-before)/unit))
 		before = r.before
-		raw = append(raw, r.width)
+		width := r.width
+		if r.joins {
+			width += joinsBit
+		}
+		raw = append(raw, width)
 		raw = binary.AppendUvarint(raw, uint64(r.count))
 		raw = binary.AppendUvarint(raw, uint64(len(r.codes)))
 	}

@@ -48,9 +48,9 @@ func TestFingerprintsGolden(t *testing.T) {
 	if id.String() != "1019:seen.3viyrl200xgk0" || !id.IsWindow() {
 		t.Errorf("id %v", id)
 	}
-	const want = "46415301cf86fd2c01020304050607080000000180dddb01" +
-		"0391fb1d0b0304010b0304010e0306" + // three runs
-		"01c4361b369a6d36e4c6ced6d900"
+	const want = "46415301ed701c8d01020304050607080000000180dddb01" +
+		"0391fb1d0b0304010b0304010d0305" + // three runs
+		"01c4361b369a6d367463b33d1b"
 	raw := goldenFingerprints(t)
 	if got := hex.EncodeToString(raw); got != want {
 		t.Errorf("stored %s\nwant   %s", got, want)
@@ -75,6 +75,35 @@ func TestFingerprintsGolden(t *testing.T) {
 	}
 }
 
+// goldenTwo is a string of format version 2: goldenWindow's, with its first key added again.
+const goldenTwo = "464153020c06eebd01020304050607080000000280dddb01" +
+	"0491fb1d0b0203010b0304010d0305" + "008b0102" + // four runs
+	"b3cd06369a6d367463b33d1b" + "0100"
+
+// A fingerprint of a key that is added again moves as it is. If it has another length than those of
+// the newest generation, it forms a run beside them, and the string has format version 2.
+func TestFingerprintsGoldenAgain(t *testing.T) {
+	store := &favfilter.Memory{Now: func() time.Time { return time.Date(2026, 1, 1, 2, 0, 0, 0, time.UTC) }}
+	w, id, keys := goldenWindow(t, store)
+	write(t, w, id, favfilter.Writing{Keys: keys[:1], Now: store.Now()})
+	stored, _ := store.Get(id)
+	raw, _ := stored.Encode()
+	if got := hex.EncodeToString(raw); got != goldenTwo {
+		t.Errorf("stored %s\nwant   %s", got, goldenTwo)
+	}
+	got := w.Recent(favfilter.Decode(raw, nil), store.Now())
+	for i, key := range keys {
+		hour := i / 3
+		if i == 0 {
+			hour = 2
+		}
+		runs := got.RunsOf(key)
+		if len(runs) != 1 || !runs[0].From.Equal(time.Date(2026, 1, 1, hour, 0, 0, 0, time.UTC)) {
+			t.Errorf("key %d is in runs %+v", i, runs)
+		}
+	}
+}
+
 // Any flipped bit and any missing end is detected.
 func TestFingerprintsNoticeDamage(t *testing.T) {
 	raw := goldenFingerprints(t)
@@ -90,7 +119,7 @@ func TestFingerprintsNoticeDamage(t *testing.T) {
 		}
 	}
 	other := slices.Clone(raw)
-	other[3]++
+	other[3] = 3
 	if l := favfilter.Decode(fixWindowSum(other), nil); !errors.Is(l.Damage, favfilter.ErrFormat) {
 		t.Errorf("another format: %+v", l)
 	}
@@ -117,7 +146,13 @@ func TestFingerprintsRefuseInvalidRuns(t *testing.T) {
 		}
 		return list(append(numbers, slices.Repeat([]uint64{1}, int(n))...)...)
 	}
+	const joins = 128                // a varint of two bytes, whose second one is the number of keys: 1
+	two := func(raw []byte) []byte { // of format version 2
+		raw[3] = 2
+		return fixWindowSum(raw)
+	}
 	for name, raw := range map[string][]byte{
+		"none of version 2": two(list(1, 0)), "a run that joins another": two(list(1, 2, 1, 8, 1, 1, 0, joins|9, 1, 1, 1)),
 		"none": list(1, 0), "one": runs(1), "two": runs(2), "the most": runs(1 << 12), "one far ahead": list(1, 1, 1<<55, 56, 8, 1, 1),
 	} {
 		if _, err := favfilter.DecodeFingerprints(raw); err != nil {
@@ -129,6 +164,8 @@ func TestFingerprintsRefuseInvalidRuns(t *testing.T) {
 		"no codes": list(1, 1, 1, 8, 1, 1), "no second codes": list(1, 2, 1, 8, 1, 1, 1, 8, 1, 1, 1), "more behind": list(1, 1, 1, 8, 1, 1, 1, 1),
 		"a unit of 0": list(0, 0), "a unit of 2^63": list(1<<63, 0), "too many runs": runs(1<<12 + 1), "an end too far ahead": list(1<<54, 1, 3, 8, 1, 1, 1),
 		"0 bits": list(1, 1, 1, 0, 1, 1, 1), "57 bits": list(1, 1, 1, 57, 1, 1, 1), "0 keys": list(1, 1, 1, 8, 0, 1, 1), "9 keys in 1 byte": list(1, 1, 1, 8, 9, 1, 1),
+		"a run that joins none": two(list(1, 1, 1, joins|8, 1, 1)), "a run that joins an earlier part": two(list(1, 2, 1, 8, 1, 1, 1, joins|8, 1, 1, 1)),
+		"0 bits that join": two(list(1, 2, 1, 8, 1, 1, 0, joins, 1, 1, 1)), "a run that joins in version 1": list(1, 2, 1, 8, 1, 1, 0, joins|8, 1, 1, 1),
 	} {
 		if got, err := favfilter.DecodeFingerprints(raw); !errors.Is(err, favfilter.ErrDamaged) || got != nil {
 			t.Errorf("%s: %v", name, err)
@@ -198,7 +235,7 @@ func TestRecentContainsAll(t *testing.T) {
 // writes, even writes that evict keys.
 func TestFingerprintsWithInvalidCodes(t *testing.T) {
 	raw := goldenFingerprints(t)
-	clear(raw[len(raw)-14 : len(raw)-10]) // the codes of the oldest of three runs: no code ends
+	clear(raw[len(raw)-13 : len(raw)-9]) // the codes of the oldest of three runs: no code ends
 	decoded, err := favfilter.DecodeFingerprints(fixWindowSum(raw))
 	if err != nil {
 		t.Fatal(err)
@@ -207,7 +244,7 @@ func TestFingerprintsWithInvalidCodes(t *testing.T) {
 	for _, c := range []struct {
 		most, want int
 		rate       float64 // at a high rate, the run is decoded to be shortened
-	}{{100, 7, 0.01}, {9, 7, 0.01}, {8, 7, 0.01}, {7, 7, 0.01}, {5, 5, 0.01}, {2, 2, 0.01}, {1, 1, 0.01}, {100, 7, 0.1}} {
+	}{{100, 7, 0.01}, {9, 7, 0.01}, {8, 7, 0.01}, {5, 7, 0.01}, {4, 4, 0.01}, {2, 4, 0.01}, {1, 1, 0.01}, {100, 7, 0.1}} {
 		store := &favfilter.Memory{Now: func() time.Time { return now }}
 		w := openWindow(t, store, favfilter.WindowConfig{Length: 6 * time.Hour, Seed: 0x0102030405060708, FalsePositiveRate: c.rate, Most: c.most})
 		loaded := favfilter.Loaded{Fingerprints: decoded}
@@ -233,6 +270,8 @@ func FuzzDecodeFingerprints(f *testing.F) {
 	raw := goldenFingerprints(f)
 	f.Add(raw, uint64(1))
 	f.Add(raw[:30], uint64(1)<<63)
+	two, _ := hex.DecodeString(goldenTwo)
+	f.Add(two, uint64(1))
 	for at := 20; at < len(raw); at++ {
 		changed := slices.Clone(raw)
 		changed[at] ^= 0x81

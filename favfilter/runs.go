@@ -9,18 +9,18 @@ import (
 // runRules decide how long fingerprints are. The false-positive rates of all runs add up to at most
 // the configured rate:
 //
-//   - New fingerprints have base bits while the sum stays below 85 % of the rate. It does for an
+//   - New fingerprints have base bits while the sum stays below 83 % of the rate. It does for an
 //     owner with half of the most keys.
-//   - Beyond that, new fingerprints have fine bits. The maximum number of such keys takes 15 % of
+//   - Beyond that, new fingerprints have fine bits. The maximum number of such keys takes 17 % of
 //     the rate.
-//   - Runs that take no more keys are shortened, so that owners with few keys need fewer bits per
-//     key. Shortening stops before the sum exceeds 70 % of the rate, and before a run takes more
-//     than the rate divided by the number of parts.
+//   - Runs of generations that take no more keys are shortened, so that owners with few keys need
+//     fewer bits per key. Shortening stops before the sum exceeds 70 % of the rate, and before a
+//     generation takes more than the rate divided by the number of parts.
 type runRules struct {
 	rate  float64
-	most  int     // keys of one owner
-	split int     // maximum number of keys of a run; evictions from a longer run would lose the order
-	share float64 // maximum share of the rate for a shortened run
+	most  int     // newest keys of one owner that stay
+	split int     // maximum number of keys of a generation, and of keys beyond the most
+	share float64 // maximum share of the rate for a generation whose runs are shortened
 	base  uint8
 	fine  uint8
 }
@@ -28,36 +28,48 @@ type runRules struct {
 const (
 	// fineBits is the number of bits by which fine fingerprints are longer.
 	fineBits = 3
-	// splits is the minimum number of runs for Most keys of one owner.
+	// splits is the minimum number of generations for Most keys of one owner.
 	splits = 8
 
-	baseShare  = 0.85
+	baseShare  = 0.83
 	shortShare = 0.7
 )
 
 func newRunRules(rate float64, most, parts int) runRules {
-	fine := uint8(math.Ceil(math.Log2(float64(most) / ((1 - baseShare) * rate))))
+	split := max(1, most/splits)
+	fine := uint8(math.Ceil(math.Log2(float64(most+split-1) / ((1 - baseShare) * rate))))
 	return runRules{
-		rate: rate, most: most, split: max(1, most/splits), share: rate / float64(parts), fine: fine, base: max(1, fine-fineBits),
+		rate: rate, most: most, split: split, share: rate / float64(parts), fine: fine, base: max(1, fine-fineBits),
 	}
 }
 
-// draft is a list of runs that is being changed.
+// draft is a list of generations that is being changed.
+//
+// Each generation has keys that were added to one part, one after another. Keys of a later
+// generation are newer: they are of a later part, or were added to the same part later. A key that
+// is added again leaves its generation for the newest one of its part. So each fingerprint in the
+// generations after a key's stands for at least one newer key, and no two for the same. A key with
+// fewer than Most newer keys therefore stays when [draft.evict] removes the oldest generations.
 type draft struct {
 	runRules
 
-	runs    []draftRun
-	sum     float64 // of the rates of the runs
-	keys    int
-	changed bool
+	known       *Recent
+	generations []generation // the oldest first
+	sum         float64      // of the rates of the runs
+	changed     bool
+}
+
+// generation is a run for each length of its fingerprints.
+type generation struct {
+	before int64
+	runs   []draftRun
 }
 
 // draftRun is a run of a draft.
 type draftRun struct {
-	run
-
-	sorted  []uint64 // the fingerprints; nil: not decoded
-	changed bool     // codes are outdated
+	width  uint8
+	sorted []uint64
+	codes  []byte // nil: sorted was changed, and belongs to the draft
 }
 
 func rateOf(runs []run) (rate float64) {
@@ -67,148 +79,230 @@ func rateOf(runs []run) (rate float64) {
 	return rate
 }
 
-// draft returns a draft that starts with runs, the oldest first. It does not change them.
-func (rules runRules) draft(runs []run) *draft {
-	d := &draft{runRules: rules, runs: make([]draftRun, len(runs), len(runs)+1), sum: rateOf(runs)}
-	for i, r := range runs {
-		d.runs[i].run = r
-		d.keys += r.count
+// draft returns a draft that starts with the keys of known. It does not change known.
+func (rules runRules) draft(known *Recent) *draft {
+	d := &draft{runRules: rules, known: known}
+	if known == nil {
+		return d
 	}
+	from := 0
+	for i, r := range known.runs {
+		if !r.joins {
+			d.generations = append(d.generations, generation{before: r.before})
+		}
+		g, end := &d.generations[len(d.generations)-1], known.ends[i]
+		g.runs = append(g.runs, draftRun{width: r.width, sorted: known.sorted[from:end:end], codes: r.codes})
+		from = end
+	}
+	d.sum = d.rates()
 	return d
 }
 
-// decode decodes the run for a change or a lookup. A run whose codes are not valid has no keys.
-func (d *draft) decode(r *draftRun) {
-	if r.sorted != nil {
-		return
-	}
-	r.sorted = r.run.decode(make([]uint64, 0, r.count+8))
-	if invalid := r.count - len(r.sorted); invalid > 0 {
-		d.sum -= r.rate()
-		d.keys -= invalid
-		r.count = 0
-	}
-}
-
-// add adds a key to the part that ends at before. It returns false, and adds nothing, if that part
-// or a later one has the key.
+// add adds a key to the part that ends at before, unless a later part has it. It returns true if
+// neither that part nor a later one had the key.
+//
+// If an older generation has a fingerprint of the key, the newest such fingerprint moves, with its
+// length. A longer one of the key would not do: other keys may share the one that is there, and
+// would be lost. To leave it there as well would take up the place of another key.
 func (d *draft) add(key Hash, before int64) (fresh bool) {
-	at := len(d.runs)
-	for ; at > 0 && d.runs[at-1].before >= before; at-- {
-		r := &d.runs[at-1]
-		d.decode(r)
-		if _, found := slices.BinarySearch(r.sorted, fingerprint(key, r.width)); found {
+	end := len(d.generations)
+	for end > 0 && d.generations[end-1].before > before {
+		end--
+	}
+	width := d.newWidth()
+	number, fresh := fingerprint(key, width), true
+	if at, r, i := d.find(key); r != nil {
+		ours := d.generations[at].before == before
+		if at >= end || ours && at == end-1 {
 			return false
 		}
+		width, number, fresh = r.width, r.sorted[i], !ours
+		r.edit()
+		r.sorted = slices.Delete(r.sorted, i, i+1)
+		d.sum -= math.Ldexp(1, -int(width))
 	}
-	d.insert(key, d.runFor(at, before))
-	return true
-}
-
-// runFor returns the last run of the part that ends at before. at is the index of the part's first
-// run, or where it belongs. If the last run takes no more keys, runFor adds another one.
-func (d *draft) runFor(at int, before int64) *draftRun {
-	end := at
-	for end < len(d.runs) && d.runs[end].before == before {
-		end++
-	}
-	room := baseShare * d.rate
-	if end > at {
-		r := &d.runs[end-1]
-		if r.count < d.split && (r.width >= d.fine || d.sum+math.Ldexp(1, -int(r.width)) <= room) {
-			return r
-		}
-	}
-	width := d.base
-	if d.sum+math.Ldexp(1, -int(width)) > room {
-		width = d.fine
-	}
-	d.runs = slices.Insert(d.runs, end, draftRun{run: run{before: before, width: width}, sorted: make([]uint64, 0, 8)})
-	return &d.runs[end]
-}
-
-// insert inserts the key into the run.
-func (d *draft) insert(key Hash, r *draftRun) {
-	number := fingerprint(key, r.width)
-	at, _ := slices.BinarySearch(r.sorted, number)
-	r.sorted = slices.Insert(r.sorted, at, number)
-	r.count++
-	r.changed = true
-	d.keys++
-	d.sum += math.Ldexp(1, -int(r.width))
+	d.open(end, before).put(width, number)
+	d.sum += math.Ldexp(1, -int(width))
 	d.changed = true
+	return fresh
 }
 
-// evict removes the oldest keys until there are no more than the most, and returns how many.
-func (d *draft) evict() (evicted int) {
-	for d.keys > d.most {
-		r := &d.runs[0]
-		surplus := d.keys - d.most
-		if surplus < r.count {
-			d.decode(r)
+// find returns the newest generation that has the key, the run, and the index of the fingerprint;
+// a nil run if none has it.
+func (d *draft) find(key Hash) (at int, of *draftRun, index int) {
+	known := d.known != nil && d.known.mayContain(key)
+	for at = len(d.generations) - 1; at >= 0; at-- {
+		for i := range d.generations[at].runs {
+			r := &d.generations[at].runs[i]
+			if !known && r.codes != nil {
+				continue
+			}
+			if index, found := slices.BinarySearch(r.sorted, fingerprint(key, r.width)); found {
+				return at, r, index
+			}
 		}
-		surplus = min(surplus, r.count)
-		evicted += surplus
-		d.keys -= surplus
-		d.sum -= math.Ldexp(float64(surplus), -int(r.width))
-		if surplus == r.count {
-			d.runs = d.runs[1:]
-			continue
-		}
-		r.sorted = r.sorted[surplus:]
-		r.count -= surplus
-		r.changed = true
 	}
+	return 0, nil, 0
+}
+
+// newWidth returns the number of bits of a new fingerprint.
+func (d *draft) newWidth() uint8 {
+	if d.sum+math.Ldexp(1, -int(d.base)) > baseShare*d.rate {
+		return d.fine
+	}
+	return d.base
+}
+
+// open returns the generation that takes keys of the part that ends at before, which is the last
+// one before index end. If it is full or of an earlier part, open adds one.
+func (d *draft) open(end int, before int64) *generation {
+	if end > 0 {
+		if g := &d.generations[end-1]; g.before == before && g.keys() < d.split {
+			return g
+		}
+	}
+	d.generations = slices.Insert(d.generations, end, generation{before: before})
+	return &d.generations[end]
+}
+
+// put adds fingerprints of the given length.
+func (g *generation) put(width uint8, numbers ...uint64) {
+	at := slices.IndexFunc(g.runs, func(r draftRun) bool { return r.width == width })
+	if at < 0 {
+		g.runs = append(g.runs, draftRun{width: width, sorted: slices.Clone(numbers)})
+		return
+	}
+	r := &g.runs[at]
+	r.edit()
+	for _, number := range numbers {
+		if i, found := slices.BinarySearch(r.sorted, number); !found {
+			r.sorted = slices.Insert(r.sorted, i, number)
+		}
+	}
+}
+
+// keys returns the number of keys.
+func (g *generation) keys() (keys int) {
+	for i := range g.runs {
+		keys += len(g.runs[i].sorted)
+	}
+	return keys
+}
+
+// rate returns the sum of the rates of the runs.
+func (g *generation) rate() (rate float64) {
+	for i := range g.runs {
+		rate += g.runs[i].rate()
+	}
+	return rate
+}
+
+// rates returns the sum of the rates of all runs.
+func (d *draft) rates() (rate float64) {
+	for i := range d.generations {
+		rate += d.generations[i].rate()
+	}
+	return rate
+}
+
+// edit must be called before each change of the fingerprints.
+func (r *draftRun) edit() {
+	if r.codes != nil {
+		r.sorted, r.codes = append(make([]uint64, 0, len(r.sorted)+8), r.sorted...), nil
+	}
+}
+
+func (r *draftRun) rate() float64 { return math.Ldexp(float64(len(r.sorted)), -int(r.width)) }
+
+// evict removes the oldest generations while the others have the most keys, and returns how many
+// keys they had. Fewer keys than a generation has remain beyond the most.
+func (d *draft) evict() (evicted int) {
+	keys := 0
+	for i := range d.generations {
+		keys += d.generations[i].keys()
+	}
+	for len(d.generations) > 0 {
+		oldest := d.generations[0].keys()
+		if keys-oldest < d.most {
+			break
+		}
+		keys, evicted = keys-oldest, evicted+oldest
+		d.generations = d.generations[1:]
+	}
+	d.sum = d.rates()
 	return evicted
 }
 
-// shorten shortens the fingerprints of runs, except the last run if its part ends at current. It
-// starts with the longest. Each bit less doubles the run's share of the rate.
+// join joins generations of one part that have room for each other. Keys that were added again have
+// left them.
+func (d *draft) join() {
+	for at := len(d.generations) - 1; at > 0; at-- {
+		g, next := &d.generations[at-1], &d.generations[at]
+		if g.before != next.before || g.keys()+next.keys() > d.split {
+			continue
+		}
+		for _, r := range next.runs {
+			g.put(r.width, r.sorted...)
+		}
+		d.generations = slices.Delete(d.generations, at, at+1)
+	}
+	d.sum = d.rates()
+}
+
+// shorten shortens the fingerprints of generations, except the last one if its part ends at current
+// or later. It starts with the longest. Each bit less doubles a run's share of the rate.
 func (d *draft) shorten(current int64) {
-	closed := d.runs
+	closed := d.generations
 	if n := len(closed); n > 0 && closed[n-1].before >= current {
 		closed = closed[:n-1]
 	}
 	for {
-		var longest *draftRun
+		var of *generation
+		var at int
+		var longest draftRun
 		for i := range closed {
-			if r := &closed[i]; 2*r.rate() <= d.share && r.width > 1 && (longest == nil || r.width > longest.width) {
-				longest = r
+			g := &closed[i]
+			rate := g.rate()
+			for j, r := range g.runs {
+				if r.width > max(1, longest.width) && rate+r.rate() <= d.share {
+					of, at, longest = g, j, r
+				}
 			}
 		}
-		if longest == nil || d.sum+longest.rate() > shortShare*d.rate {
+		if of == nil || d.sum+longest.rate() > shortShare*d.rate {
 			return
 		}
-		d.halve(longest)
+		of.halve(at)
+		d.sum = d.rates()
 	}
 }
 
-// halve removes the last bit of each fingerprint of the run.
-func (d *draft) halve(r *draftRun) {
-	d.decode(r)
-	before := r.run.rate()
+// halve removes the last bit of each fingerprint of a run.
+func (g *generation) halve(at int) {
+	r := g.runs[at]
+	r.edit()
 	for i := range r.sorted {
 		r.sorted[i] >>= 1
 	}
-	d.keys -= r.count
-	r.sorted = slices.Compact(r.sorted)
-	r.width--
-	r.count = len(r.sorted)
-	r.changed = true
-	d.keys += r.count
-	d.sum += r.run.rate() - before
+	g.runs = slices.Delete(g.runs, at, at+1)
+	g.put(r.width-1, slices.Compact(r.sorted)...)
 }
 
 // encode returns the runs.
 func (d *draft) encode() []run {
-	runs := make([]run, 0, len(d.runs))
-	for i := range d.runs {
-		r := &d.runs[i]
-		if r.changed {
-			r.codes = appendRice(make([]byte, 0, 3*r.count), r.sorted, riceParameter(r.width, r.count))
-		}
-		if r.count > 0 {
-			runs = append(runs, r.run)
+	runs := make([]run, 0, len(d.generations))
+	for i := range d.generations {
+		joins := false
+		for _, r := range d.generations[i].runs {
+			count := len(r.sorted)
+			if count == 0 {
+				continue
+			}
+			if r.codes == nil {
+				r.codes = appendRice(make([]byte, 0, 3*count), r.sorted, riceParameter(r.width, count))
+			}
+			runs = append(runs, run{before: d.generations[i].before, joins: joins, width: r.width, count: count, codes: r.codes})
+			joins = true
 		}
 	}
 	return runs

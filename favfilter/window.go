@@ -12,7 +12,7 @@ import (
 const (
 	// DefaultParts is the default number of parts that the length of a [Window] is divided into.
 	DefaultParts = 6
-	// DefaultMost is the default of the largest number of keys of one owner in a [Window].
+	// DefaultMost is the default number of newest keys of one owner that stay in a [Window].
 	DefaultMost = 10_000
 
 	maxParts      = 64
@@ -38,9 +38,10 @@ type WindowConfig struct {
 	// Length/Parts longer than Length. More parts take a little more memory for each key: log2 of
 	// Parts, in bits. Default [DefaultParts].
 	Parts int
-	// Most is the maximum number of keys of one owner, 1 to 100,000. Beyond it, each new key evicts
-	// a key of the oldest part. A lookup reads all keys of an owner, some 2 bytes each. Default
-	// [DefaultMost].
+	// Most is the number of newest keys of one owner that stay, 1 to 100,000. A key is newer than
+	// another if it was last added in a later part, or in the same part by a later write. Older keys
+	// are evicted in groups, so an owner has up to an eighth more. A lookup reads all keys of an
+	// owner, some 2 bytes each. Default [DefaultMost].
 	Most int
 	// FalsePositiveRate is the highest share of absent keys that are reported: 1e-11 to 0.5. Default
 	// 0.001.
@@ -65,7 +66,8 @@ type WindowConfig struct {
 //
 // Writers compare and swap the string, so no writer loses the keys of another. The clocks of their
 // processes must agree. A process whose clock is slow by d adds keys that are forgotten up to d
-// early. A process whose clock is fast by d forgets keys up to d early.
+// early. A process whose clock is fast by d forgets keys up to d early, and what others add to the
+// same owner afterwards may be kept up to d longer.
 //
 // A Window keeps no state in the process. It is safe for concurrent use, in any number of
 // processes.
@@ -152,8 +154,8 @@ func (w *Window) Add(ctx context.Context, owner string, keys ...string) ([]Outco
 }
 
 // Contains reports for each key whether the owner may have it. It reports true for every key that
-// was added within Length, unless the owner has had more than Most keys since. It reports true for
-// other keys at the false-positive rate. It takes one round trip.
+// was added within Length, unless Most other keys of the owner are newer. It reports true for other
+// keys at the false-positive rate. It takes one round trip.
 func (w *Window) Contains(ctx context.Context, owner string, keys ...string) ([]bool, error) {
 	start, id := w.owner(owner)
 	loaded, err := w.store.Load(ctx, []PageID{id})
@@ -199,15 +201,6 @@ func (w *Window) ID(owner uint64) PageID {
 // exceed the rate by less stay in use, because the rate may have been lowered, and forgetting them
 // would be worse.
 func (w *Window) Recent(l Loaded, now time.Time) *Recent {
-	live := w.live(l, now)
-	if len(live) == 0 {
-		return nil
-	}
-	return newRecent(live, w.length, w.part)
-}
-
-// live returns the runs that may be used.
-func (w *Window) live(l Loaded, now time.Time) []run {
 	if l.Fingerprints == nil || l.Fingerprints.seed != w.seed {
 		return nil
 	}
@@ -215,10 +208,10 @@ func (w *Window) live(l Loaded, now time.Time) []run {
 	for len(live) > 0 && live[0].before+w.length <= now.UnixMilli() {
 		live = live[1:]
 	}
-	if rateOf(live) > w.runs.rate*rateTolerance {
+	if len(live) == 0 || rateOf(live) > w.runs.rate*rateTolerance {
 		return nil
 	}
-	return live
+	return newRecent(live, w.length, w.part)
 }
 
 // Writing is what [Window.Write] writes.
@@ -231,14 +224,16 @@ type Writing struct {
 	// Loaded is what Store.Load has just returned for the owner; with it, Write makes a single
 	// write to the store. If it is nil, Write reads first.
 	Loaded *Loaded
+	// Recent is what Window.Recent returned for Loaded and Now. If it is nil, Write decodes Loaded.
+	Recent *Recent
 }
 
 // Recorded is the result of [Window.Write].
 type Recorded struct {
 	// Fresh reports for each key whether it was new. A key is not new if its part or a later one
-	// has it. At the false-positive rate, it is false for a new key, too.
+	// had it. At the false-positive rate, it is false for a new key, too.
 	Fresh []bool
-	// Evicted is the number of old keys removed because the owner had Most keys.
+	// Evicted is the number of old keys removed because Most keys were newer.
 	Evicted int
 	// Damage is why the stored value could not be read and counted as empty; nil: it was readable.
 	Damage error
@@ -255,7 +250,7 @@ func (w *Window) Write(ctx context.Context, id PageID, wr Writing) (Recorded, er
 		if done {
 			return recorded, nil
 		}
-		wr.Loaded = nil
+		wr.Loaded, wr.Recent = nil, nil
 	}
 	return Recorded{}, fmt.Errorf("write %d keys of window %v: %w", len(wr.Keys), id, errContended)
 }
@@ -273,12 +268,16 @@ func (w *Window) try(ctx context.Context, id PageID, wr *Writing, round int) (re
 		}
 		wr.Loaded = &loaded[0]
 	}
-	draft := w.runs.draft(w.live(*wr.Loaded, wr.Now))
-	recorded = w.add(draft, wr)
-	recorded.Damage = wr.Loaded.Damage
+	if wr.Recent == nil {
+		wr.Recent = w.Recent(*wr.Loaded, wr.Now)
+	}
+	draft := w.runs.draft(wr.Recent)
+	recorded = Recorded{Fresh: w.add(draft, wr), Damage: wr.Loaded.Damage}
 	if !draft.changed {
 		return recorded, true, nil
 	}
+	recorded.Evicted = draft.evict()
+	draft.join()
 	draft.shorten(w.partEnd(wr.Now))
 	changes := uint32(0)
 	if f := wr.Loaded.Fingerprints; f != nil {
@@ -292,29 +291,25 @@ func (w *Window) try(ctx context.Context, id PageID, wr *Writing, round int) (re
 	return recorded, done, err
 }
 
-// add adds the keys to the draft, and evicts the oldest beyond the most. If it evicts a key of wr
-// that was in the draft before, it adds the key again, unless as many newer keys follow.
-func (w *Window) add(d *draft, wr *Writing) Recorded {
-	recorded := Recorded{Fresh: make([]bool, len(wr.Keys))}
-	for from := 0; ; from = max(0, len(wr.Keys)-d.most) {
-		for i := from; i < len(wr.Keys); i++ {
-			at := wr.Now
-			if i < len(wr.At) && wr.At[i].Before(at) {
-				at = wr.At[i]
-			}
-			if end := w.partEnd(at); !recorded.Fresh[i] && end+w.length > wr.Now.UnixMilli() {
-				recorded.Fresh[i] = d.add(wr.Keys[i], end)
-			}
-		}
-		if !d.changed {
-			return recorded
-		}
-		evicted := d.evict()
-		if evicted == 0 {
-			return recorded
-		}
-		recorded.Evicted += evicted
+// add adds the keys to the draft, and reports for each whether it was new. Keys of the current part
+// are the newest, even if the clock was set back since the last part began.
+func (w *Window) add(d *draft, wr *Writing) []bool {
+	fresh := make([]bool, len(wr.Keys))
+	current := w.partEnd(wr.Now)
+	newest := current
+	if n := len(d.generations); n > 0 {
+		newest = max(newest, d.generations[n-1].before)
 	}
+	for i, key := range wr.Keys {
+		end := newest
+		if i < len(wr.At) {
+			if past := w.partEnd(wr.At[i]); past < current {
+				end = past
+			}
+		}
+		fresh[i] = end+w.length > wr.Now.UnixMilli() && d.add(key, end)
+	}
+	return fresh
 }
 
 // partEnd returns the end of the part that t is in.

@@ -290,23 +290,24 @@ func TestLengthChanges(t *testing.T) {
 	}
 }
 
-// A lower most forgets what is too much with the next write.
+// A lower most forgets older keys once as many newer ones are recorded.
 func TestMostChanges(t *testing.T) {
 	store, now := &favfilter.Memory{}, time.Now()
 	c := config(store)
 	var ids []string
-	for i := range 20 {
+	for i := range 30 {
 		ids = append(ids, fmt.Sprint(i))
 	}
-	record(t, open(t, c), "seen", 1, now, ids...)
+	record(t, open(t, c), "seen", 1, now, ids[:20]...)
 	c.Kinds[0].Most = 10
 	ws := open(t, c)
-	if w := read(t, ws, store, "seen", 1, now); w.Keys() != 20 {
-		t.Errorf("%d keys before a write, want 20", w.Keys())
+	record(t, ws, "seen", 1, now, ids[20:29]...)
+	if w := read(t, ws, store, "seen", 1, now); w.Keys() != 29 {
+		t.Errorf("%d keys after 9 newer ones, want 29", w.Keys())
 	}
-	record(t, ws, "seen", 1, now, "next")
-	if w := read(t, ws, store, "seen", 1, now); w.Keys() != 10 || !w.Contains(key("next")) {
-		t.Errorf("%d keys after a write, want 10, the last of them included", w.Keys())
+	record(t, ws, "seen", 1, now, ids[29])
+	if w := read(t, ws, store, "seen", 1, now); w.Keys() != 10 || !w.Contains(key("20")) {
+		t.Errorf("%d keys after 10 newer ones, want those 10", w.Keys())
 	}
 }
 

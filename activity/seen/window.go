@@ -97,6 +97,8 @@ func (w *Window) hold() {
 // Add records keys in one write, based on what was just read of the window. Errors are those of the
 // store or of ctx; the keys may or may not be recorded then.
 func (w *Window) Add(ctx context.Context, keys []favfilter.Hash) error {
-	_, err := w.windows.write(ctx, w.kind, w.id, favfilter.Writing{Keys: keys, Now: w.now, Loaded: &w.loaded})
+	_, err := w.windows.write(ctx, w.kind, w.id, favfilter.Writing{
+		Keys: keys, Now: w.now, Loaded: &w.loaded, Recent: w.Recent,
+	})
 	return err
 }

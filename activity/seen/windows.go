@@ -28,8 +28,8 @@ type Kind struct {
 	// Parts is the number of parts of the window; 0: [favfilter.DefaultParts]. A key is kept for at
 	// most one part longer than Length.
 	Parts int
-	// Most is the largest number of keys of one user; 0: [favfilter.DefaultMost]. Beyond it, the
-	// oldest are forgotten.
+	// Most is the number of newest keys of one user that stay; 0: [favfilter.DefaultMost]. See
+	// [favfilter.WindowConfig].
 	Most int
 }
 
@@ -78,7 +78,7 @@ type kind struct {
 // Stats are counts of one kind since the windows were opened.
 type Stats struct {
 	Kind    string
-	Evicted uint64 // keys that were forgotten early, because their user had the most keys
+	Evicted uint64 // keys that were forgotten early, because the most keys of their user were newer
 	Damaged uint64 // reads of damaged windows, which count as empty
 }
 

@@ -33,7 +33,7 @@ type UserInside struct {
 type UserWindow struct {
 	Kind  string
 	Parts int // parts that have keys
-	Keys  int // a post seen in two parts counts twice
+	Keys  int
 	Bytes int // bytes that a feed reads
 }
 

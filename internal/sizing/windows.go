@@ -102,9 +102,10 @@ func (w *windows) addLength() {
 }
 
 // write writes the window of a user who has recorded so many keys, evenly over the span, and
-// returns the length of its string.
+// returns the length of its string. Keys beyond the most are evicted an eighth of it at a time, so
+// half of that is left on average.
 func (w *windows) write(keys int) float64 {
-	kept := min(keys, w.most)
+	kept := min(keys, w.most+w.most/16)
 	for i := len(w.hashes); i < kept; i++ {
 		w.hashes = append(w.hashes, favfilter.HashKey(0, strconv.Itoa(i)))
 	}
