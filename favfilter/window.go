@@ -39,7 +39,7 @@ type WindowConfig struct {
 	// Parts, in bits. Default [DefaultParts].
 	Parts int
 	// Most is the number of newest keys of one owner that stay, 1 to 100,000. A key is newer than
-	// another if it was last added in a later part, or in the same part by a later write. Older keys
+	// another if it was last added in a later part, or later in the same part. Older keys
 	// are evicted in groups, so an owner has up to an eighth more. A lookup reads all keys of an
 	// owner, some 2 bytes each. Default [DefaultMost].
 	Most int
@@ -250,7 +250,7 @@ func (w *Window) Write(ctx context.Context, id PageID, wr Writing) (Recorded, er
 		if done {
 			return recorded, nil
 		}
-		wr.Loaded, wr.Recent = nil, nil
+		wr.Loaded = nil
 	}
 	return Recorded{}, fmt.Errorf("write %d keys of window %v: %w", len(wr.Keys), id, errContended)
 }
@@ -266,7 +266,7 @@ func (w *Window) try(ctx context.Context, id PageID, wr *Writing, round int) (re
 		if err != nil {
 			return recorded, false, err
 		}
-		wr.Loaded = &loaded[0]
+		wr.Loaded, wr.Recent = &loaded[0], nil
 	}
 	if wr.Recent == nil {
 		wr.Recent = w.Recent(*wr.Loaded, wr.Now)

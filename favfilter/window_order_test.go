@@ -108,6 +108,27 @@ func TestWindowClockSetBack(t *testing.T) {
 	}
 }
 
+// Keys that are added again leave few behind in each generation. Those still take few runs.
+func TestWindowRunsAreFew(t *testing.T) {
+	at := newClock()
+	store := &favfilter.Memory{Now: func() time.Time { return at.now }}
+	w := openWindow(t, store, favfilter.WindowConfig{Length: month, Most: 800, FalsePositiveRate: windowRate})
+	rng, id := rand.New(rand.NewPCG(1, 2)), w.ID(7)
+	again, rest := randomHashes(rng, 99), randomHashes(rng, 700)
+	for _, key := range rest { // each in a generation of its own
+		write(t, w, id, favfilter.Writing{Keys: append(again, key), Now: at.now})
+	}
+	got := recent(t, w, store, id, at.now)
+	for _, key := range append(again, rest...) {
+		if !got.Contains(key) {
+			t.Fatal("a key is missed")
+		}
+	}
+	if n := len(got.Runs()); n < 8 || n > 32 { // two neighbours are not joined if one is half full
+		t.Errorf("%d keys in %d runs", got.Keys(), n)
+	}
+}
+
 // placed is a key of a model, the end of its part, and how many keys were added before.
 type placed struct {
 	key favfilter.Hash

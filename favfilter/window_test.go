@@ -129,11 +129,15 @@ func TestWindowModel(t *testing.T) {
 				if err != nil {
 					r.Fatal(err)
 				}
-				writing.Loaded = &loaded[0]
+				writing.Loaded, writing.Recent = &loaded[0], w.Recent(loaded[0], at.now)
 			}
+			read, before := writing.Recent, containsEach(writing.Recent, keys)
 			result, err := w.Write(t.Context(), id, writing)
 			if err != nil {
 				r.Fatal(err)
+			}
+			if !slices.Equal(containsEach(read, keys), before) {
+				r.Fatal("a write changes what was read")
 			}
 			for i, key := range writing.Keys {
 				known := slices.IndexFunc(model, func(m recorded) bool { return m.key == key })
@@ -162,6 +166,14 @@ func TestWindowModel(t *testing.T) {
 			}
 		}
 	})
+}
+
+func containsEach(r *favfilter.Recent, keys []favfilter.Hash) []bool {
+	found := make([]bool, len(keys))
+	for i, key := range keys {
+		found[i] = r.Contains(key)
+	}
+	return found
 }
 
 const month = 30 * 24 * time.Hour
