@@ -55,7 +55,6 @@ type draft struct {
 
 	known       *Recent
 	generations []generation // the oldest first
-	sum         float64      // of the rates of the runs
 	changed     bool
 }
 
@@ -94,7 +93,6 @@ func (rules runRules) draft(known *Recent) *draft {
 		g.runs = append(g.runs, draftRun{width: r.width, sorted: known.sorted[from:end:end], codes: r.codes})
 		from = end
 	}
-	d.sum = d.rates()
 	return d
 }
 
@@ -109,26 +107,26 @@ func (d *draft) add(key Hash, before int64) (fresh bool) {
 	for end > 0 && d.generations[end-1].before > before {
 		end--
 	}
-	width := d.newWidth()
-	number, fresh := fingerprint(key, width), true
-	if at, r, i := d.find(key); r != nil {
-		ours := d.generations[at].before == before
-		if at >= end || ours && at == end-1 {
-			return false
-		}
-		width, number, fresh = r.width, r.sorted[i], !ours
-		r.edit()
-		r.sorted = slices.Delete(r.sorted, i, i+1)
-		d.sum -= math.Ldexp(1, -int(width))
+	at, r, i := d.find(key)
+	ours := r != nil && d.generations[at].before == before
+	if at >= end || ours && at == end-1 {
+		return false
 	}
-	d.open(end, before).put(width, number)
-	d.sum += math.Ldexp(1, -int(width))
 	d.changed = true
-	return fresh
+	if r == nil {
+		width := d.newWidth()
+		d.open(end, before).put(width, fingerprint(key, width))
+		return true
+	}
+	width, number := r.width, r.sorted[i]
+	r.edit()
+	r.sorted = slices.Delete(r.sorted, i, i+1)
+	d.open(end, before).put(width, number)
+	return !ours
 }
 
 // find returns the newest generation that has the key, the run, and the index of the fingerprint;
-// a nil run if none has it.
+// -1 and a nil run if none has it.
 func (d *draft) find(key Hash) (at int, of *draftRun, index int) {
 	known := d.known != nil && d.known.mayContain(key)
 	for at = len(d.generations) - 1; at >= 0; at-- {
@@ -142,12 +140,12 @@ func (d *draft) find(key Hash) (at int, of *draftRun, index int) {
 			}
 		}
 	}
-	return 0, nil, 0
+	return -1, nil, 0
 }
 
 // newWidth returns the number of bits of a new fingerprint.
 func (d *draft) newWidth() uint8 {
-	if d.sum+math.Ldexp(1, -int(d.base)) > baseShare*d.rate {
+	if d.rates()+math.Ldexp(1, -int(d.base)) > baseShare*d.rate {
 		return d.fine
 	}
 	return d.base
@@ -229,7 +227,6 @@ func (d *draft) evict() (evicted int) {
 		keys, evicted = keys-oldest, evicted+oldest
 		d.generations = d.generations[1:]
 	}
-	d.sum = d.rates()
 	return evicted
 }
 
@@ -246,7 +243,6 @@ func (d *draft) join() {
 		}
 		d.generations = slices.Delete(d.generations, at, at+1)
 	}
-	d.sum = d.rates()
 }
 
 // shorten shortens the fingerprints of generations, except the last one if its part ends at current
@@ -269,11 +265,10 @@ func (d *draft) shorten(current int64) {
 				}
 			}
 		}
-		if of == nil || d.sum+longest.rate() > shortShare*d.rate {
+		if of == nil || d.rates()+longest.rate() > shortShare*d.rate {
 			return
 		}
 		of.halve(at)
-		d.sum = d.rates()
 	}
 }
 

@@ -537,11 +537,14 @@ func TestWindowOfAnotherRate(t *testing.T) {
 func BenchmarkWindow(b *testing.B) {
 	for _, n := range []int{50, 650, 1000, 5000, 10_000} {
 		at := newClock()
-		store := &oneString{}
-		w := openWindow(b, store, favfilter.WindowConfig{Length: month, FalsePositiveRate: 0.0005})
+		store, config := &favfilter.Memory{}, favfilter.WindowConfig{Length: month, FalsePositiveRate: 0.0005}
+		w := openWindow(b, store, config)
 		rng, id := rand.New(rand.NewPCG(1, 2)), w.ID(7)
 		history(b, w, at, rng, n, 30)
-		raw, keys := store.raw, randomHashes(rng, 500)
+		stored, _ := store.Get(id)
+		raw, _ := stored.Encode()
+		keys := randomHashes(rng, 500)
+		w = openWindow(b, &oneString{}, config) // which takes every write
 		b.Run(fmt.Sprint("read/", n), func(b *testing.B) {
 			b.ReportAllocs()
 			b.ReportMetric(float64(len(raw))/float64(n), "B/key")
