@@ -90,7 +90,11 @@ func (c *importCmd) run(ctx context.Context, std stdio, notes func(*data) checkp
 	if err := im.run(ctx, c.Restart); err != nil {
 		return err
 	}
-	return im.report(c.Result.json())
+	err = im.report(c.Result.json())
+	if bad := im.done.Skipped - im.done.Ended; im.done.Imported == 0 && bad > 0 {
+		err = errors.Join(err, fmt.Errorf("import %s: all %d lines were skipped", source.Name, im.done.Skipped))
+	}
+	return err
 }
 
 // batch returns the number of lines to record at a time.

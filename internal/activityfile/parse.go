@@ -16,10 +16,12 @@ import (
 )
 
 // parseJSON parses one line of NDJSON.
-func (*Reader) parseJSON(line []byte) (record, error) {
+func (r *Reader) parseJSON(line []byte) (activity.Activity, error) {
 	rec := record{Op: Add}
-	err := json.Unmarshal(line, &rec, json.RejectUnknownMembers(true))
-	return rec, jsonProblem(err)
+	if err := json.Unmarshal(line, &rec, json.RejectUnknownMembers(true)); err != nil {
+		return activity.Activity{}, jsonProblem(err)
+	}
+	return r.check(rec)
 }
 
 // jsonProblem converts an error of Go's JSON package into words about JSON.
@@ -46,31 +48,59 @@ func jsonProblem(err error) error {
 // A file without a header has the first four, in this order.
 func columnNames() []string { return []string{"user", "kind", "target", "op", "since", "until"} }
 
-// parseCSV parses one line of CSV.
-func (r *Reader) parseCSV(line []byte) (record, error) {
+// parseCSV parses one line of CSV. The first line is a header unless it is an activity. If a later
+// line names columns, too, two files were joined, and the order of the columns is unknown from there.
+func (r *Reader) parseCSV(line []byte) (activity.Activity, error) {
 	fields, err := r.csv.split(line)
-	if r.columns == nil {
-		r.columns = columnNames()[:4]
-		if err == nil && isHeader(fields) {
-			r.columns = slices.Clone(fields)
-			return record{}, errBlank
+	first := r.columns == nil
+	if first && err == nil && slices.ContainsFunc(fields, namesColumn) {
+		names, err := header(fields)
+		if err != nil {
+			return activity.Activity{}, fatalError{err}
 		}
+		r.columns = names
+		return activity.Activity{}, errBlank
 	}
-	if err != nil {
-		return record{}, err
+	columns := r.columns
+	if first {
+		columns = columnNames()[:4]
 	}
-	optional := r.columns[len(r.columns)-1] == "op"
-	if n := len(fields); n != len(r.columns) && (!optional || n != len(r.columns)-1) {
-		return record{}, fmt.Errorf("%d fields, want %s", n, strings.Join(r.columns, ","))
+	var a activity.Activity
+	if err == nil {
+		a, err = r.row(columns, fields)
+	}
+	switch {
+	case err == nil:
+		r.columns = columns
+	case first && len(fields) == 1 && strings.ContainsAny(fields[0], ";\t|"):
+		err = fatalError{errors.New("no commas: columns must be separated by commas, not by semicolons, tabs or bars")}
+	case first:
+		err = fatalError{fmt.Errorf("neither a header, %s, nor an activity: %w", wantHeader(), err)}
+	case slices.ContainsFunc(fields, namesColumn):
+		names, wrong := header(fields)
+		if wrong == nil && slices.Equal(names, r.columns) {
+			return a, errBlank
+		}
+		err = fatalError{fmt.Errorf("a second header, %q, after columns %s: import each file by itself",
+			fields, strings.Join(r.columns, ","))}
+	}
+	return a, err
+}
+
+// row returns the activity of a record with these columns.
+func (r *Reader) row(columns, fields []string) (activity.Activity, error) {
+	optional := columns[len(columns)-1] == "op"
+	if n := len(fields); n != len(columns) && (!optional || n != len(columns)-1) {
+		return activity.Activity{}, fmt.Errorf("%d fields, want %s", n, strings.Join(columns, ","))
 	}
 	rec := record{}
 	for i, field := range fields {
-		*rec.column(r.columns[i]) = field
+		*rec.column(columns[i]) = field
 	}
 	if rec.Op == "" {
 		rec.Op = Add
 	}
-	return rec, nil
+	return r.check(rec)
 }
 
 func (rec *record) column(name string) *string {
@@ -90,21 +120,52 @@ func (rec *record) column(name string) *string {
 	}
 }
 
-// isHeader reports whether fields are distinct column names, in any order, that include the first
-// three.
-func isHeader(fields []string) bool {
+// columnName returns the field of a header as a name of columnNames, if it is one. Programs write
+// names in any case, and with white space around them.
+func columnName(field string) string { return strings.ToLower(strings.TrimSpace(field)) }
+
+func namesColumn(field string) bool { return slices.Contains(columnNames(), columnName(field)) }
+
+func wantHeader() string {
 	names := columnNames()
-	required := 0
+	return fmt.Sprintf("with %s, and optionally %s", strings.Join(names[:3], ","), strings.Join(names[3:], ","))
+}
+
+// header returns the names of a header: distinct columns, in any order, that include the first
+// three.
+func header(fields []string) ([]string, error) {
+	names := make([]string, len(fields))
 	for i, field := range fields {
-		at := slices.Index(names, field)
-		if at < 0 || slices.Contains(fields[:i], field) {
-			return false
-		}
-		if at < 3 {
-			required++
+		names[i] = columnName(field)
+		switch {
+		case !namesColumn(field):
+			return nil, fmt.Errorf("header: unknown column %q: want one %s", field, wantHeader())
+		case slices.Contains(names[:i], names[i]):
+			return nil, fmt.Errorf("header: duplicate column %q", field)
 		}
 	}
-	return required == 3
+	for _, name := range columnNames()[:3] {
+		if !slices.Contains(names, name) {
+			return nil, fmt.Errorf("header: missing column %q: want one %s", name, wantHeader())
+		}
+	}
+	return names, nil
+}
+
+// checkEncoding returns an error if a file that begins with this line is not text in UTF-8.
+func checkEncoding(line []byte) error {
+	for _, known := range []struct{ name, magic string }{
+		{"gzip", "\x1f\x8b"}, {"zip or a spreadsheet", "PK\x03\x04"}, {"zstd", "\x28\xb5\x2f\xfd"}, {"xz", "\xfd7zXZ\x00"}, {"bzip2", "BZh"},
+		{"UTF-16", "\xff\xfe"}, {"UTF-16", "\xfe\xff"},
+	} {
+		if bytes.HasPrefix(line, []byte(known.magic)) {
+			return fmt.Errorf("the file is %s: convert it to plain text in UTF-8", known.name)
+		}
+	}
+	if bytes.IndexByte(line, 0) >= 0 {
+		return errors.New("the file has zero bytes, as in UTF-16: convert it to plain text in UTF-8")
+	}
+	return nil
 }
 
 // csvLines splits CSV records. Each record is one line. A quoted field with a line break is not

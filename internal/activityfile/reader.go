@@ -28,6 +28,8 @@ type LineError struct {
 	File string
 	Line int64
 	Err  error
+
+	Fatal bool // the file, or the rest of it, cannot be read as activities: no line is to be skipped
 }
 
 // Error names the file and the line.
@@ -35,13 +37,18 @@ func (e *LineError) Error() string { return fmt.Sprintf("%s:%d: %v", e.File, e.L
 
 func (e *LineError) Unwrap() error { return e.Err }
 
+// fatalError is the error of a line that makes a LineError Fatal.
+type fatalError struct{ error }
+
+func (e fatalError) Unwrap() error { return e.error }
+
 // Reader reads activities from a File. It tracks its position in the file, and the hash of
 // everything before it.
 type Reader struct {
-	name  string
-	in    *bufio.Reader
-	parse func(line []byte) (record, error)
-	kinds *activity.Kinds
+	name   string
+	format string
+	in     *bufio.Reader
+	kinds  *activity.Kinds
 
 	pos Position
 	sum hash.Hash // SHA-256 up to pos
@@ -62,6 +69,7 @@ func NewReader(ctx context.Context, f *File, kinds *activity.Kinds, c Checkpoint
 	}
 	r := &Reader{
 		name:    f.Name,
+		format:  f.Format,
 		in:      bufio.NewReaderSize(f.file, maxRecord),
 		kinds:   kinds,
 		pos:     c.Position,
@@ -69,10 +77,6 @@ func NewReader(ctx context.Context, f *File, kinds *activity.Kinds, c Checkpoint
 		csv:     newCSVLines(),
 		columns: c.Columns,
 		whole:   true,
-	}
-	r.parse = r.parseJSON
-	if f.Format == CSV {
-		r.parse = r.parseCSV
 	}
 	r.pos.Line = max(r.pos.Line, 1)
 	return r, nil
@@ -108,7 +112,8 @@ func (r *Reader) Peek() (activity.Activity, error) {
 		case errors.Is(err, errBlank):
 			r.Accept()
 		case err != nil:
-			return activity.Activity{}, &LineError{r.name, r.pos.Line, err}
+			_, fatal := errors.AsType[fatalError](err)
+			return activity.Activity{}, &LineError{r.name, r.pos.Line, err, fatal}
 		default:
 			return a, nil
 		}
@@ -116,23 +121,33 @@ func (r *Reader) Peek() (activity.Activity, error) {
 }
 
 func (r *Reader) activity(line []byte) (activity.Activity, error) {
-	if r.partial {
-		return activity.Activity{}, errTooBig
-	}
 	if r.pos.Offset == 0 {
+		if err := checkEncoding(line); err != nil {
+			return activity.Activity{}, fatalError{err}
+		}
 		line = bytes.TrimPrefix(line, []byte("\ufeff"))
 	}
-	if len(bytes.TrimSpace(line)) == 0 {
+	switch {
+	case r.partial && r.format == CSV && r.columns == nil:
+		return activity.Activity{}, fatalError{errTooBig}
+	case r.partial:
+		return activity.Activity{}, errTooBig
+	case len(bytes.TrimSpace(line)) == 0:
 		return activity.Activity{}, errBlank
+	case r.format == CSV:
+		return r.parseCSV(line)
+	default:
+		return r.parseJSON(line)
 	}
-	rec, err := r.parse(line)
-	if err != nil {
-		return activity.Activity{}, err
-	}
+}
+
+// check returns the activity of a line.
+func (r *Reader) check(rec record) (activity.Activity, error) {
 	a := activity.Activity{User: rec.User, Kind: rec.Kind, Target: rec.Target, Remove: rec.Op == Remove}
 	if rec.Op != Add && rec.Op != Remove {
 		return a, fmt.Errorf("op: %q is neither add nor remove", rec.Op)
 	}
+	var err error
 	if a.Since, a.Until, err = rec.times(time.Now()); err != nil {
 		return a, err
 	}
@@ -195,8 +210,8 @@ type Batch struct {
 	Err        error    // why it is the last; nil: the file has ended
 }
 
-// Batch reads at most size lines. With stop, the first invalid line ends the batch. The batch is
-// then the last one, and ends before that line.
+// Batch reads at most size lines. With stop, the first invalid line ends the batch; a Fatal one
+// always does. The batch is then the last one, and ends before that line.
 func (r *Reader) Batch(size int, stop bool) Batch {
 	var b Batch
 	for !b.Last && len(b.Activities)+len(b.Bad) < size {
@@ -208,7 +223,7 @@ func (r *Reader) Batch(size int, stop bool) Batch {
 			r.Accept()
 		case errors.Is(err, io.EOF):
 			b.Last = true
-		case errors.As(err, &bad) && !stop:
+		case errors.As(err, &bad) && !stop && !bad.Fatal:
 			b.Bad = append(b.Bad, bad)
 			r.Accept()
 		case errors.As(err, &bad):

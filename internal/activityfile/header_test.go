@@ -1,0 +1,137 @@
+package activityfile
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode/utf16"
+
+	"github.com/feedfilter/feedfilter/activity"
+)
+
+// firstOf returns the first activity of a file, or its error.
+func firstOf(t *testing.T, name, text string) (activity.Activity, error) {
+	t.Helper()
+	name = filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := Open(name, "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	r, err := NewReader(t.Context(), f, activity.BuiltinKinds(), Checkpoint{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := r.Batch(1, false)
+	if b.Err != nil {
+		return activity.Activity{}, errors.Join(b.Bad...)
+	}
+	if len(b.Bad) > 0 {
+		t.Fatalf("%q: a line was skipped: %v", text, b.Bad)
+	}
+	return b.Activities[0], nil
+}
+
+// Columns have names, or the documented order: nobody's block is read the other way round.
+func TestHeader(t *testing.T) {
+	want := activity.Activity{User: "1", Kind: "block", Target: "2"}
+	for text, refused := range map[string]string{
+		"1,block,2\n":                                    "",
+		"1,block,2,\n":                                   "",
+		"user,kind,target\n1,block,2\n":                  "",
+		"Target,Kind,User\n2,block,1\n":                  "",
+		"TARGET, kind,\tuser \r\n2,block,1\r\n":          "",
+		"\n\ntarget,kind,user,op\n2,block,1\n":           "",
+		"target,\"kind\",user\n2,block,1\n":              "",
+		"blocked,kind,blocker\n2,block,1\n":              `1: header: unknown column "blocked": want one with user,kind,target, and optionally op,since,until`,
+		"user_id,kind,target\n1,block,2\n":               `1: header: unknown column "user_id"`,
+		"target,kind,user,\n2,block,1,\n":                `1: header: unknown column ""`,
+		"target,kind\n2,block\n":                         `1: header: missing column "user"`,
+		"target,kind,user,kind\n2,block,1,block\n":       `1: header: duplicate column "kind"`,
+		"user,block,target\n1,block,2\n":                 `1: header: unknown column "block"`,
+		"blocked,how,blocker\n2,block,1\n":               `1: neither a header, with user,kind,target, and optionally op,since,until, nor an activity: kind: there is no kind "how"`,
+		"\n2,1,block\n":                                  `2: neither a header`,
+		"1,block,\"2\n1,block,2\n":                       `1: neither a header`,
+		"user,kind,\"target\n1,block,2\n":                `1: neither a header`,
+		"2,block,1,,,\n":                                 `1: neither a header`,
+		"user;kind;target\n1;block;2\n":                  "1: no commas",
+		"1\tblock\t2\n":                                  "1: no commas",
+		strings.Repeat("x", maxRecord) + "\n1,block,2\n": "1: the line is longer",
+	} {
+		a, err := firstOf(t, "a.csv", text)
+		switch {
+		case refused == "" && (err != nil || a != want):
+			t.Errorf("%.80q is read as %+v, %v", text, a, err)
+		case refused != "" && (err == nil || !strings.Contains(err.Error(), "a.csv:"+refused)):
+			t.Errorf("%.80q: %+v, error %v, want %q", text, a, err, refused)
+		}
+	}
+}
+
+// The columns of a joined file are unknown from its header on.
+func TestSecondHeader(t *testing.T) {
+	for text, refused := range map[string]string{
+		"user,kind,target\n1,block,2\nuser,Kind,target\n1,block,3\n":     "",
+		"user,kind,target\n1,block,2\nuser,block,target\n":               "",
+		"user,kind,target\n1,block,2\ntarget,kind,user\n3,block,1\n":     `:3: a second header, ["target" "kind" "user"], after columns user,kind,target`,
+		"1,block,2\nuser,kind,target\n1,block,3\n":                       ":2: a second header",
+		"user,kind,target\n1,block,2\nblocked,kind,blocker\n3,block,1\n": ":3: a second header",
+	} {
+		name := filepath.Join(t.TempDir(), "a.csv")
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f, err := Open(name, "", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := NewReader(t.Context(), f, activity.BuiltinKinds(), Checkpoint{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := r.Batch(10, false)
+		f.Close()
+		bad := errors.Join(b.Bad...)
+		switch {
+		case refused == "" && (len(b.Activities) != 2 || b.Err != nil || bad != nil):
+			t.Errorf("%q: read %+v, error %v, %v", text, b.Activities, b.Err, bad)
+		case refused != "" && (len(b.Activities) != 1 || b.Err == nil || bad == nil || !strings.Contains(bad.Error(), refused)):
+			t.Errorf("%q: read %+v, error %v, %v, want %q", text, b.Activities, b.Err, bad, refused)
+		}
+	}
+}
+
+// A file in another encoding is refused by its name.
+func TestEncoding(t *testing.T) {
+	const text = "user,kind,target\n1,block,2\n"
+	var little, big, packed bytes.Buffer
+	for _, unit := range utf16.Encode([]rune(text)) {
+		little.Write([]byte{byte(unit), byte(unit >> 8)})
+		big.Write([]byte{byte(unit >> 8), byte(unit)})
+	}
+	z := gzip.NewWriter(&packed)
+	if _, err := z.Write([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for content, want := range map[string]string{
+		"\xff\xfe" + little.String(): "UTF-16", "\xfe\xff" + big.String(): "UTF-16",
+		little.String(): "UTF-16", big.String(): "UTF-16",
+		packed.String(): "gzip", "PK\x03\x04\x14": "a spreadsheet",
+	} {
+		for _, name := range []string{"a.csv", "a.ndjson"} {
+			if _, err := firstOf(t, name, content); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s with %.20q: error %v, want %q", name, content, err, want)
+			}
+		}
+	}
+}
