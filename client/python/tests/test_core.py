@@ -36,6 +36,7 @@ from .conftest import Mute
 
 Reply = Union[httpx.Response, Exception]
 
+SEVEN: Any = 7
 POSTS = [Post("p0", "a"), Post("p1", "a"), Post("p2", "a")]
 
 
@@ -360,6 +361,39 @@ def test_requests_that_are_not_sent(script: Script, call: Callable[[Client], obj
 )
 def test_arguments_of_the_wrong_type(script: Script, call: Callable[[Client], object]) -> None:
     with script.client() as c, pytest.raises(TypeError):
+        call(c)
+    assert script.requests == []
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda c: c.filter(SEVEN, POSTS),
+        lambda c: c.filter("1", [Post("p", "a"), Post(SEVEN, "a")]),
+        lambda c: c.filter("1", [Post("p", SEVEN)]),
+        lambda c: c.filter("1", [Post("p", "a", ["b", SEVEN])]),
+        lambda c: c.filter("1", [Post("p", "a", [Actor(SEVEN, "repost")])]),
+        lambda c: c.filter("1", [Post("p", "a", related=[SEVEN])]),
+        lambda c: c.filter("1", [Post("p", "a", facets={"tag": [SEVEN]})]),
+        lambda c: c.filter("1", POSTS, lists=[SEVEN]),
+        lambda c: c.explain("1", Post(SEVEN, "a")),
+        lambda c: c.fanout(Post("p", SEVEN), ["1"]),
+        lambda c: c.fanout(Post("p", "a"), [SEVEN]),
+        lambda c: c.record(SEVEN, BLOCKS, "2"),
+        lambda c: c.record("1", BLOCKS, SEVEN),
+        lambda c: c.record_posts("1", SEEN, [SEVEN]),
+        lambda c: c.record_batch([Activity("1", "block", SEVEN)]),
+        lambda c: list(c.record_stream([Activity(SEVEN, "block", "2")])),
+        lambda c: list(c.list(SEVEN, BLOCKS)),
+        lambda c: c.count(SEVEN),
+        lambda c: list(c.export(SEVEN)),
+        lambda c: c.preview(SEVEN, "block", ["2"]),
+        lambda c: c.preview("1", "block", [SEVEN]),
+        lambda c: c.delete_user(SEVEN),
+    ],
+)
+def test_integer_ids(script: Script, call: Callable[[Client], object]) -> None:
+    with script.client() as c, pytest.raises(TypeError, match="^7 is not a str: ids and names"):
         call(c)
     assert script.requests == []
 

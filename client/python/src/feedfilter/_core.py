@@ -158,6 +158,7 @@ class Call(Generic[T]):
     retried: bool = True
     also: int = 0  # a status whose answer is read like that of 2xx
     timeout: Optional[float] = None  # of the whole call; None: the client's
+    given: object = None  # the ids and names in the arguments, for errors
 
 
 @dataclass
@@ -241,6 +242,7 @@ def where(request: httpx.Request) -> str:
 
 def escaped(segment: str) -> str:
     """Escape a segment of a path; "." and ".." have a special meaning there."""
+    wire.check_texts(segment)
     if segment and not segment.strip("."):
         return segment.replace(".", "%2E")
     return quote(segment, safe="")
@@ -342,6 +344,9 @@ class Core:
             raise
         except ValueError as e:
             raise wire.invalid("", "", f"encode the request: {e}") from e
+        except TypeError:
+            wire.check_texts(call.given)
+            raise
         attempt = 1
         while True:
             left = deadline - time.monotonic()
@@ -436,6 +441,7 @@ class Core:
             ),
             lambda text: wire.feed_of(text, posts, annotate),
             once=record_seen,
+            given=(viewer, posts, kinds, annotate, lists),
         )
 
     def explain(self, viewer: str, post: Post, lists: Sequence[str]) -> "Call[Explanation]":
@@ -445,7 +451,8 @@ class Core:
             wire.fill_post(request.post, post)
             return wire.encoded(request)
 
-        return Call(_procedure(FEED, "Explain"), content, wire.explanation_of)
+        given = (viewer, post, lists)
+        return Call(_procedure(FEED, "Explain"), content, wire.explanation_of, given=given)
 
     def fanout(
         self,
@@ -465,7 +472,10 @@ class Core:
             return wire.encoded(request)
 
         return Call(
-            _procedure(FEED, "Fanout"), content, lambda text: wire.fanout_of(text, viewers)
+            _procedure(FEED, "Fanout"),
+            content,
+            lambda text: wire.fanout_of(text, viewers),
+            given=(post, viewers, kinds),
         )
 
     def activity(
@@ -480,6 +490,7 @@ class Core:
             _procedure(ACTIVITY, "Record"),
             content,
             lambda text: wire.read(RecordResponse(), text).changed,
+            given=(user, plural, target),
         )
 
     def record_posts(self, user: str, plural: str, posts: Sequence[str]) -> "Call[int]":
@@ -489,6 +500,7 @@ class Core:
                 RecordPostsRequest(user=user, plural=plural, posts=wire.names("posts", posts))
             ),
             lambda text: wire.read(RecordPostsResponse(), text).recorded,
+            given=(user, plural, posts),
         )
 
     def record_batch(self, activities: Sequence[Activity]) -> "Call[List[Result]]":
@@ -496,6 +508,7 @@ class Core:
             _procedure(ACTIVITY, "RecordBatch"),
             lambda: wire.batch_request(activities),
             lambda text: wire.results_of(text, len(activities)),
+            given=activities,
         )
 
     def listing(self, user: str, plural: str) -> "Listing":
@@ -506,6 +519,7 @@ class Core:
             _procedure(ACTIVITY, "List"),
             lambda: wire.encoded(ListRequest(user=user, plural=plural, limit=limit, cursor=cursor)),
             wire.Part,
+            given=(user, plural),
         )
 
     def count(self, user: str) -> "Call[Dict[str, int]]":
@@ -513,6 +527,7 @@ class Core:
             _procedure(ACTIVITY, "Count"),
             lambda: wire.encoded(CountRequest(user=user)),
             lambda text: dict(wire.read(CountResponse(), text).counts),
+            given=user,
         )
 
     def stream_piece(self, lines: Sequence[bytes]) -> "Call[List[Result]]":
@@ -534,9 +549,13 @@ class Core:
         return Export(request, seconds, self.max_answer_bytes)
 
     def preview(self, user: str, kind: str, targets: Sequence[str]) -> "Call[Preview]":
+        def content() -> bytes:
+            wire.check_texts((kind, targets))
+            return wire.json_text({"kind": kind, "targets": list(wire.names("targets", targets))})
+
         return Call(
             path_of(("v1", "users", user, "preview")),
-            lambda: wire.json_text({"kind": kind, "targets": list(wire.names("targets", targets))}),
+            content,
             lambda text: wire.json_preview(wire.parsed(text)),
             type=JSON,
             answer=JSON,

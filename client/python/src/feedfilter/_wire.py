@@ -3,7 +3,7 @@
 import json
 import re
 from datetime import datetime, timedelta, timezone
-from typing import Any, Dict, List, Optional, Sequence, Tuple, Type, TypeVar, Union
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Type, TypeVar, Union
 
 from ._errors import Error, InvalidRequestError, class_of
 from ._types import (
@@ -74,6 +74,21 @@ def names(field: str, values: Sequence[N]) -> Sequence[N]:
     if isinstance(values, (str, bytes)):
         raise TypeError(f"{field}: {values!r} is not a list of strings")
     return values
+
+
+def check_texts(value: object) -> None:
+    """Raise a TypeError if an id or a name in the arguments of a call is not a string."""
+    if isinstance(value, Post):
+        value = (value.id, value.author, value.actors, value.facets, value.related)
+    elif isinstance(value, Activity):
+        value = (value.user, value.kind, value.target)
+    elif isinstance(value, Mapping):
+        value = (*value, *value.values())
+    if isinstance(value, (list, tuple)):
+        for one in value:
+            check_texts(one)
+    elif value is not None and not isinstance(value, str):
+        raise TypeError(f"{value!r} is not a str: ids and names are strings")
 
 
 def roles(actors: Sequence[Union[str, Actor]]) -> Tuple[Sequence[str], Sequence[str]]:
@@ -184,6 +199,7 @@ def encoded(message: Any) -> bytes:
 
 def json_line(activity: Activity) -> bytes:
     """Return an activity as a line of NDJSON, with its newline."""
+    check_texts(activity)
     line = {
         "user": activity.user,
         "kind": activity.kind,
