@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
@@ -83,7 +84,7 @@ func Parse(text string) (*Servers, error) {
 	if scheme == elastiCache || scheme == elastiCacheServerless {
 		managed, err := parseManaged(text)
 		if err != nil {
-			return nil, fmt.Errorf("%w: want %s://<name>?region=<region>&user=<user> or secret=<id>", err, scheme)
+			return nil, fmt.Errorf("%w: want %s://<name>?region=<region>&user=<user> or secret=<id>", explain(err, rest), scheme)
 		}
 		return &Servers{Managed: managed}, nil
 	}
@@ -104,9 +105,29 @@ func Parse(text string) (*Servers, error) {
 		return nil, fmt.Errorf("%q is not supported: want %s", Scheme(text), forms)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: want %s", err, forms)
+		return nil, fmt.Errorf("%w: want %s", explain(err, rest), forms)
 	}
 	return s, nil
+}
+
+// explain returns the error of a common mistake in what follows the scheme, or err itself. A reserved
+// character in a password hides the @ from the parser, which takes the password for another part.
+func explain(err error, rest string) error {
+	const escape = "not a URL: in the user name and the password, percent-encode "
+	if strings.ContainsFunc(rest, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
+		return errors.New("not a URL: remove line ends, white space and control characters")
+	}
+	if end := strings.IndexAny(rest, "/?#"); end >= 0 {
+		if before, _, _ := strings.Cut(rest[end:], "="); strings.Contains(before, "@") {
+			return errors.New(escape + "/ as %2F, ? as %3F and # as %23")
+		}
+	}
+	if at := strings.LastIndex(rest, "@"); at >= 0 && errors.Is(err, errNotURL) {
+		if _, wrong := url.Parse("redis://" + rest[:at] + "@host"); wrong != nil {
+			return errors.New(escape + "all characters but letters, digits and -._~")
+		}
+	}
+	return err
 }
 
 // Scheme returns the scheme of a URL, which errors may show. It returns "" for text without one,
