@@ -65,7 +65,8 @@ func (r *Result) UnmarshalJSON(text []byte) error {
 
 // Batch records and undoes 1 to 10,000 activities, and returns a result for each, in order. The
 // service checks all of them first. If one is invalid, Batch returns an [*Error] whose Field names
-// it, and nothing changes.
+// it, and nothing changes. An Until that has passed, or a Since in the future, is the Err of its
+// result alone.
 func (c *Client) Batch(ctx context.Context, activities []Activity) ([]Result, error) {
 	body := struct {
 		Activities []Activity `json:"activities"`

@@ -22,9 +22,9 @@ type Options struct {
 	// possibly concurrently. See [StaticToken] and [TokenFile]. Default: no token.
 	Token func(context.Context) (string, error)
 
-	// HTTPClient makes the requests. Its own timeout, if any, also limits streams. Default: a
-	// client that keeps up to 64 connections, uses the proxy of the environment, and follows no
-	// redirects.
+	// HTTPClient makes the requests. Its own timeout, if any, also limits streams. The Client uses
+	// a copy that follows no redirects: they would carry the token and the body elsewhere. Default:
+	// a client that keeps up to 64 connections, and uses the proxy of the environment.
 	HTTPClient *http.Client
 
 	// AttemptTimeout is how long one attempt may take, including its answer. It does not limit
@@ -109,17 +109,20 @@ func New(baseURL string, o Options) (*Client, error) {
 	if c.http == nil {
 		c.http = defaultHTTPClient(o.Hedge > 0)
 	}
+	direct := *c.http
+	direct.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	c.http = &direct
 	c.onlyJSON.Store(o.JSON)
 	if isSocket {
-		c.http, err = overSocket(c.http, socket)
+		c.http.Transport, err = overSocket(c.http.Transport, socket)
 	}
 	return c, err
 }
 
-// overSocket returns the client with connections to a Unix socket.
-func overSocket(c *http.Client, path string) (*http.Client, error) {
-	transport, ok := c.Transport.(*http.Transport)
-	if c.Transport == nil {
+// overSocket returns the transport with connections to a Unix socket.
+func overSocket(of http.RoundTripper, path string) (http.RoundTripper, error) {
+	transport, ok := of.(*http.Transport)
+	if of == nil {
 		transport, ok = http.DefaultTransport.(*http.Transport)
 	}
 	if !ok {
@@ -130,9 +133,7 @@ func overSocket(c *http.Client, path string) (*http.Client, error) {
 	transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", path)
 	}
-	over := *c
-	over.Transport = transport
-	return &over, nil
+	return transport, nil
 }
 
 // defaultHTTPClient keeps as many connections to the service as there are concurrent calls, up to
@@ -152,10 +153,7 @@ func defaultHTTPClient(onlyHTTP1 bool) *http.Client {
 		transport.Protocols = new(http.Protocols)
 		transport.Protocols.SetHTTP1(true)
 	}
-	return &http.Client{
-		Transport:     transport,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
+	return &http.Client{Transport: transport}
 }
 
 // Close closes idle connections. The Client can still be used.

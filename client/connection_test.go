@@ -76,3 +76,42 @@ func TestRealFaults(t *testing.T) {
 		t.Errorf("no server: %v", err)
 	}
 }
+
+// TestRedirects: no call takes its token and body elsewhere, whatever the caller's HTTPClient does.
+func TestRedirects(t *testing.T) {
+	var followed atomic.Int64
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { followed.Add(1) }))
+	t.Cleanup(elsewhere.Close)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/elsewhere" {
+			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect) // to the same host, with the token
+			return
+		}
+		http.Redirect(w, r, elsewhere.URL, http.StatusTemporaryRedirect)
+	}))
+	t.Cleanup(server.Close)
+	for name, own := range map[string]*http.Client{
+		"without a policy": {},
+		"with a policy":    {CheckRedirect: func(*http.Request, []*http.Request) error { return nil }},
+	} {
+		before := own.CheckRedirect == nil
+		c := newClient(t, server.URL, client.Options{HTTPClient: own, Token: client.StaticToken("t"), MaxAttempts: 1})
+		_, feed := c.Filter(t.Context(), client.FilterRequest{Viewer: "1", Posts: []client.Post{{ID: "p", Author: "2"}}})
+		_, kinds := c.Kinds(t.Context())
+		var export error
+		for _, err := range c.Export(t.Context(), "1") {
+			export = err
+		}
+		for call, err := range map[string]error{"Filter": feed, "Kinds": kinds, "Export": export} {
+			if !errors.Is(err, client.ErrForeign) {
+				t.Errorf("%s, %s: %v", name, call, err)
+			}
+		}
+		if n := followed.Load(); n > 0 {
+			t.Errorf("%s: %d redirects followed", name, n)
+		}
+		if (own.CheckRedirect == nil) != before {
+			t.Errorf("%s: the caller's client has changed", name)
+		}
+	}
+}

@@ -50,10 +50,7 @@ func directly(address string, timeout time.Duration, token func(context.Context)
 		AttemptTimeout: timeout,
 		MaxAttempts:    1,
 		Token:          token,
-		HTTPClient: &http.Client{
-			Transport:     &http.Transport{MaxIdleConnsPerHost: maxIdle, IdleConnTimeout: time.Minute},
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		},
+		HTTPClient:     &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: maxIdle, IdleConnTimeout: time.Minute}},
 	})
 }
 
