@@ -99,7 +99,8 @@ export class FeedFilter {
 
   /**
    * Records and undoes 1 to 10,000 activities, and returns a result for each, in order. If one is
-   * invalid, the call fails with an error whose `field` names it, and nothing changes.
+   * invalid, the call fails with an error whose `field` names it, and nothing changes. An `until`
+   * that has passed, or a `since` in the future, is the error of its result alone.
    */
   recordBatch(activities: readonly Activity[], options?: CallOptions): Promise<Result[]> {
     const { recordBatch } = ActivityService.method;
@@ -117,8 +118,8 @@ export class FeedFilter {
   /**
    * Records and undoes any number of activities, and yields a result for each, in order. An
    * activity with an error does not end the stream. If the stream breaks, activities without a
-   * result may or may not have taken effect; it is safe to repeat them. It needs Node.js, and has
-   * no timeout by default.
+   * result may or may not have taken effect; it is safe to repeat them. It needs Node.js. It has no
+   * timeout by default, but ends if the service is silent for 90 s.
    */
   async *recordStream(
     activities: Iterable<Activity> | AsyncIterable<Activity>, options?: CallOptions,
@@ -181,7 +182,8 @@ export class FeedFilter {
 
   /**
    * Yields all activities of the user in the ledger, by kind and target. If it fails, the
-   * activities before the error are incomplete. It is not retried, and has no timeout by default.
+   * activities before the error are incomplete. It is not retried. It has no timeout by default,
+   * but ends if the service is silent for 90 s.
    */
   async *export(user: string, options?: CallOptions): AsyncGenerator<Activity, void, undefined> {
     const request = { method: "GET", path: ["v1", "users", user, "export"] };

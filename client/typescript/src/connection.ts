@@ -9,6 +9,8 @@ import type { CallOptions, Options } from "./types.js";
 
 const newline = 10;
 const longestRetryAfterMs = 3_600_000;
+/** How long a stream may be silent: longer than the service lets one stand still. */
+const silenceMs = 90_000;
 
 /** One call of the service. */
 export interface Call<T> {
@@ -90,7 +92,10 @@ export class Connection {
     }
   }
 
-  /** Makes a call without retries, and yields each line of its answer, parsed. */
+  /**
+   * Makes a call without retries, and yields each line of its answer, parsed. It fails if the
+   * service is silent for too long. The time that the caller takes for a line does not count.
+   */
   async *lines(request: Lines, options: CallOptions = {}): AsyncGenerator<unknown, void, undefined> {
     const scope = this.#begin(options, 0);
     let answer: Answer | undefined;
@@ -98,10 +103,11 @@ export class Connection {
       const headers = await this.#headers(options, scope);
       if (request.body) headers["content-type"] = "application/x-ndjson";
       const { method, path, body: stream } = request;
-      answer = await this.#http.send({ method, path: this.#path(path), headers, stream, signal: scope.signal });
-      if (answer.status !== 200) throw await failure(answer);
+      const sent = this.#http.send({ method, path: this.#path(path), headers, stream, signal: scope.signal });
+      answer = await scope.heard(sent, silenceMs);
+      if (answer.status !== 200) throw await scope.heard(failure(answer), silenceMs);
       if (!hasType(answer, "application/x-ndjson")) throw unexpected(answer.status, typeOf(answer));
-      for await (const line of split(answer.parts(), this.#maxAnswerBytes)) yield parseJSON(line, answer.status);
+      for await (const line of split(audible(answer.parts(), scope), this.#maxAnswerBytes)) yield parseJSON(line, answer.status);
     } catch (e) {
       scope.check();
       throw e;
@@ -254,6 +260,20 @@ function parseJSON(bytes: Uint8Array, status: number): unknown {
     return decodeJSON(bytes);
   } catch (e) {
     throw unexpected(status, "a line is not JSON", e);
+  }
+}
+
+/** Yields the parts of a stream. Fails if the service is silent for too long. */
+async function* audible(parts: AsyncIterable<Uint8Array>, scope: Scope): AsyncGenerator<Uint8Array, void, undefined> {
+  const from = parts[Symbol.asyncIterator]();
+  try {
+    for (;;) {
+      const { done, value } = await scope.heard(from.next(), silenceMs);
+      if (done) return;
+      yield value;
+    }
+  } finally {
+    await from.return?.();
   }
 }
 

@@ -52,6 +52,16 @@ export class Scope {
     }
   }
 
+  /** Waits for the promise. Ends the scope if that takes longer than ms. */
+  async heard<T>(promise: Promise<T>, ms: number): Promise<T> {
+    const timer = setTimeout(() => this.#controller.abort(late(ms)), ms);
+    try {
+      return await this.within(promise);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
   async sleep(ms: number): Promise<void> {
     let timer: ReturnType<typeof setTimeout> | undefined;
     try {

@@ -4,7 +4,7 @@ import { getEventListeners, once } from "node:events";
 import http from "node:http";
 import net from "node:net";
 import { test } from "node:test";
-import { all, client, newUser, url } from "./service.js";
+import { all, client, fetching, newUser, url } from "./service.js";
 
 /** @typedef {import("node:test").TestContext} TestContext */
 
@@ -164,6 +164,41 @@ test("a call ends in time", async (t) => {
   await assert.rejects(single.count("1", { timeoutMs: 50 }), late);
   controller.abort();
   await first;
+});
+
+test("a stream or an export ends if the service is silent, however long the caller takes", async (t) => {
+  /** @type {(req: http.IncomingMessage) => void} */
+  let arrived = () => {};
+  const line = JSON.stringify({ user: "1", kind: "hide", target: "p", op: "add", since: "2026-01-02T03:04:05Z" }) + "\n";
+  const to = await serve(t, (req, res) => {
+    if (req.headers["x-request-id"] !== "mute") res.writeHead(200, { "content-type": "application/x-ndjson" }).write(line);
+    arrived(req);
+  });
+  const ff = client(t, { url: to });
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const late = { code: "deadline_exceeded", message: "no answer within 90000 ms" };
+  /** @type {() => Promise<unknown>} */
+  const reached = () => new Promise((resolve) => (arrived = resolve));
+
+  let ready = reached();
+  const mute = assert.rejects(all(ff.export("1", { requestId: "mute" })), late);
+  await ready;
+  t.mock.timers.tick(90_000);
+  await mute;
+
+  const items = ff.export("1");
+  assert.equal((await items.next()).value?.target, "p");
+  t.mock.timers.tick(1_000_000); // the caller's time
+  const next = assert.rejects(items.next(), late);
+  await new Promise(setImmediate);
+  t.mock.timers.tick(90_000);
+  await next;
+  if (fetching) return;
+  ready = reached();
+  const stream = assert.rejects(all(ff.recordStream([{ user: "1", kind: "hide", target: "p", op: "add" }], { requestId: "mute" })), late);
+  await ready;
+  t.mock.timers.tick(90_000);
+  await stream;
 });
 
 test("a signal aborts a call with its reason, and its connection", async (t) => {
