@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -33,6 +34,16 @@ func TestAtDeadline(t *testing.T) {
 	} {
 		if got := describe(atDeadline(c.from, c.err)).Code; got != c.want {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+	}
+}
+
+// Reads share this message, so it says nothing about writes.
+func TestTimedOut(t *testing.T) {
+	for _, err := range []error{context.DeadlineExceeded, context.Canceled} {
+		want := problem{Code: codeUnavailable, Message: "timed out: not answered in time"}
+		if got := describe(fmt.Errorf("filter: %w", err)); got != want {
+			t.Errorf("%v: %+v, want %+v", err, got, want)
 		}
 	}
 }

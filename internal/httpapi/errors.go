@@ -161,7 +161,7 @@ func describe(err error) problem {
 	case errors.Is(err, activity.ErrClosed):
 		return problem{Code: codeUnavailable, Message: "the service is shutting down"}
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return problem{Code: codeUnavailable, Message: "timed out: a write may or may not have taken effect"}
+		return problem{Code: codeUnavailable, Message: "timed out: not answered in time"}
 	default:
 		return problem{Code: codeInternal, Message: "internal error: see the service's log"}
 	}

@@ -64,7 +64,7 @@ class OverloadedError(UnavailableError):
 
 
 class DeadlineExceededError(UnavailableError, TimeoutError):
-    """The call did not end within its timeout. It may or may not have taken effect."""
+    """The call did not end within its timeout. A write may or may not have taken effect."""
 
 
 class InvalidRequestError(Error, ValueError):
