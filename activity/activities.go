@@ -18,6 +18,8 @@ type Activities interface {
 	// Record records activities as if one after another, and returns the outcome of each. See
 	// [Recorder.Record] and [Plain.Record].
 	Record(ctx context.Context, activities []Activity) ([]Outcome, error)
+	// Check returns an [*InvalidError] if the activity can never be recorded.
+	Check(a Activity) error
 	// View reads the user's activities of the given kinds, and those of two-way kinds that others
 	// have with the user, together with those of lists. See [Recorder.View].
 	View(ctx context.Context, user string, kinds []Kind, ids iter.Seq2[Facet, string], lists ...string) (*View, error)

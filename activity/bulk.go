@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"strconv"
 	"time"
 
@@ -30,6 +31,7 @@ func (r *Recorder) NewBulk() *Bulk { return &Bulk{r, r.pages.NewBulk()} }
 // PreparedBulk holds activities that are ready for [Bulk.Record].
 type PreparedBulk struct {
 	activities []Activity
+	outcomes   []Outcome // Ended or Early, of those that are not recorded
 	at         time.Time
 	changes    *ledger.Prepared
 	inLedger   []int // indexes of the activities that the ledger keeps
@@ -39,12 +41,15 @@ type PreparedBulk struct {
 // Prepare checks activities and prepares them for Record. Errors are those of [Recorder.Record] for
 // invalid activities.
 func (b *Bulk) Prepare(activities []Activity) (*PreparedBulk, error) {
-	p := &PreparedBulk{activities: activities, at: b.r.pages.Now()}
+	p := &PreparedBulk{activities: activities, outcomes: make([]Outcome, len(activities)), at: b.r.pages.Now()}
 	changes := make([]ledger.Change, 0, len(activities))
 	var rows rowChunks
 	for i, a := range activities {
-		if err := b.r.check(a, p.at); err != nil {
+		if err := b.r.Check(a); err != nil {
 			return nil, Within("activities["+strconv.Itoa(i)+"].", err)
+		}
+		if p.outcomes[i] = a.timely(p.at); p.outcomes[i] != Unchanged {
+			continue
 		}
 		if k, _ := b.r.kinds.Named(a.Kind); k.InLedger() {
 			c := b.r.change(k, a, p.at)
@@ -78,7 +83,7 @@ func (c *rowChunks) copy(rows []ledger.Row) []ledger.Row {
 // outcome of each. Once Finish has returned nil, every View has them, of this Recorder and of
 // others. Errors are those of [Recorder.Record].
 func (b *Bulk) Record(ctx context.Context, p *PreparedBulk) ([]Outcome, error) {
-	result := make([]Outcome, len(p.activities))
+	result := slices.Clone(p.outcomes)
 	if len(p.inLedger) > 0 {
 		written, err := b.pages.Record(ctx, p.changes, p.users(b.r))
 		if err != nil {

@@ -13,7 +13,7 @@ func TestBulkRefuses(t *testing.T) {
 	for field, a := range map[string]Activity{
 		"activities[1].target": add("1", "hide", ""),
 		"activities[1].kind":   add("1", "nothing", "p"),
-		"activities[1].until":  add("1", "hide", "p").until(g.Now().Add(-1e9)),
+		"activities[1].until":  undo("1", "hide", "p").until(g.Now().Add(1e9)),
 	} {
 		_, err := b.Prepare([]Activity{add("1", "hide", "p"), a})
 		if invalid, ok := errors.AsType[*InvalidError](err); !ok || invalid.Field != field {

@@ -2,6 +2,7 @@ package activity
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -20,7 +21,6 @@ func TestUntilRefused(t *testing.T) {
 		a    Activity
 		code string
 	}{
-		"past":      {add("1", "hide", "p").until(now.Add(-time.Second)), CodeOutOfRange},
 		"far":       {add("1", "hide", "p").until(time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)), CodeOutOfRange},
 		"a removal": {undo("1", "hide", "p").until(now.Add(time.Hour)), CodeUnsupportedOp},
 		"a window":  {add("1", "seen", "p").until(now.Add(time.Hour)), CodeUnsupportedOp},
@@ -32,4 +32,45 @@ func TestUntilRefused(t *testing.T) {
 		}
 	}
 	g.want(t, "1", "hide", "q", None)
+}
+
+// An activity whose time has passed, or has not come, is refused alone.
+func TestUntimely(t *testing.T) {
+	early := func(kind string, now time.Time) Activity {
+		a := add("1", kind, "x")
+		a.Since = now.Add(2 * time.Hour)
+		return a
+	}
+	t.Run("with a ledger", func(t *testing.T) {
+		g := newRig(t, &favfilter.Memory{}, 1)
+		now := time.Unix(0, g.now.Load())
+		batch := []Activity{
+			add("1", "hide", "p").until(now), add("1", "hide", "q"), early("hide", now), early("seen", now), add("1", "hide", "r").until(now.Add(time.Second)),
+		}
+		want := []Outcome{Ended, Changed, Early, Early, Changed}
+		if got, err := g.Record(t.Context(), batch); err != nil || !slices.Equal(got, want) {
+			t.Errorf("Record: %v, %v; want %v", got, err, want)
+		}
+		bulk := g.NewBulk()
+		prepared, err := bulk.Prepare(batch)
+		must(t, err)
+		want = []Outcome{Ended, Unchanged, Early, Early, Unchanged}
+		if got, err := bulk.Record(t.Context(), prepared); err != nil || !slices.Equal(got, want) {
+			t.Errorf("Bulk: %v, %v; want %v", got, err, want)
+		}
+		must(t, bulk.Finish(t.Context()))
+		for target, reported := range map[string]Match{"p": None, "q": Direct, "x": None, "r": Direct} {
+			g.want(t, "1", "hide", target, reported)
+		}
+		g.want(t, "1", "seen", "x", None)
+	})
+	t.Run("without a ledger", func(t *testing.T) {
+		g := openWithout(t, PlainConfig{Store: &favfilter.Memory{}, Pages: 1})
+		want := []Outcome{Early, Changed}
+		if got, err := g.Record(t.Context(), []Activity{early("seen", time.Now()), add("1", "hide", "q")}); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%v, %v; want %v", got, err, want)
+		}
+		g.want(t, "1", "seen", "x", None)
+		g.want(t, "1", "hide", "q", Direct)
+	})
 }

@@ -104,7 +104,7 @@ func keysOf(k Kind, a Activity) []string {
 func (p *Plain) Record(ctx context.Context, activities []Activity) ([]Outcome, error) {
 	at := p.pages.Now()
 	for i, a := range activities {
-		if err := p.check(a, at); err != nil {
+		if err := p.Check(a); err != nil {
 			return nil, Within("activities["+strconv.Itoa(i)+"].", err)
 		}
 	}
@@ -112,6 +112,9 @@ func (p *Plain) Record(ctx context.Context, activities []Activity) ([]Outcome, e
 	var inFilter []int
 	var batch seen.Batch
 	for i, a := range activities {
+		if outcomes[i] = a.timely(at); outcomes[i] != Unchanged {
+			continue
+		}
 		if k, _ := p.kinds.Named(a.Kind); k.InLedger() {
 			inFilter = append(inFilter, i)
 		} else {
@@ -128,9 +131,9 @@ func (p *Plain) Record(ctx context.Context, activities []Activity) ([]Outcome, e
 	return outcomes, nil
 }
 
-// check also refuses activities that only a ledger can keep.
-func (p *Plain) check(a Activity, at time.Time) error {
-	if err := p.reader.check(a, at); err != nil {
+// Check also refuses activities that only a ledger can keep.
+func (p *Plain) Check(a Activity) error {
+	if err := p.reader.Check(a); err != nil {
 		return err
 	}
 	var field string

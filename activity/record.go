@@ -49,6 +49,10 @@ func (ks *Kinds) Check(a Activity) error {
 		return &InvalidError{
 			Code: CodeUnsupportedOp, Field: "until", Message: "only an activity that is added, and that the ledger keeps, has an end",
 		}
+	case a.Until.UTC().Year() > maxYear:
+		return &InvalidError{Code: CodeOutOfRange, Field: "until", Message: "past the year 9999"}
+	case a.Since.UTC().Year() < minYear:
+		return &InvalidError{Code: CodeOutOfRange, Field: "since", Message: "before the year 1"}
 	}
 	if err := CheckID(a.User, "user"); err != nil {
 		return err
@@ -62,15 +66,15 @@ func (ks *Kinds) Check(a Activity) error {
 	return nil
 }
 
-// checkTimes returns an [*InvalidError] unless a has begun by now and ends after it.
-func (a Activity) checkTimes(now time.Time) error {
+// timely returns Ended or Early if a cannot be recorded now, and otherwise Unchanged.
+func (a Activity) timely(now time.Time) Outcome {
 	switch {
-	case !a.Until.IsZero() && (!a.Until.After(now) || a.Until.UTC().Year() > maxYear):
-		return &InvalidError{Code: CodeOutOfRange, Field: "until", Message: "not in the future, or past the year 9999"}
-	case !a.Since.IsZero() && (a.Since.After(now.Add(maxAhead)) || a.Since.UTC().Year() < minYear):
-		return &InvalidError{Code: CodeOutOfRange, Field: "since", Message: "in the future, or before the year 1"}
+	case !a.Until.IsZero() && !a.Until.After(now):
+		return Ended
+	case a.Since.After(now.Add(maxAhead)):
+		return Early
 	default:
-		return nil
+		return Unchanged
 	}
 }
 
@@ -107,10 +111,14 @@ const (
 	// Stuck: the activity could not be undone, because there is no ledger, and its key shares all
 	// its bits with other keys. The activity is still there.
 	Stuck
+	// Ended: Until is not in the future. The activity was not recorded.
+	Ended
+	// Early: Since is more than an hour in the future. The activity was not recorded.
+	Early
 )
 
 func (o Outcome) String() string {
-	names := [...]string{"unchanged", "changed", "over limit", "stuck"}
+	names := [...]string{"unchanged", "changed", "over limit", "stuck", "ended", "early"}
 	if int(o) < len(names) {
 		return names[o]
 	}
@@ -119,8 +127,8 @@ func (o Outcome) String() string {
 
 // Record records activities as if one after another, and returns the outcome of each.
 //
-// When Record returns nil, every activity that is not OverLimit is durable, and visible to every
-// [View] that begins afterwards. Otherwise the error decides:
+// When Record returns nil, every activity that is Changed or Unchanged is durable, and visible to
+// every [View] that begins afterwards. Otherwise the error decides:
 //
 //   - An [*InvalidError] means that nothing was changed. Its field is that of an activity, such as
 //     "activities[3].target".
@@ -133,7 +141,7 @@ func (o Outcome) String() string {
 func (r *Recorder) Record(ctx context.Context, activities []Activity) ([]Outcome, error) {
 	at := r.source.Now()
 	for i, a := range activities {
-		if err := r.check(a, at); err != nil {
+		if err := r.Check(a); err != nil {
 			return nil, Within("activities["+strconv.Itoa(i)+"].", err)
 		}
 	}
@@ -142,6 +150,9 @@ func (r *Recorder) Record(ctx context.Context, activities []Activity) ([]Outcome
 	var inLedger []int
 	var batch seen.Batch
 	for i, a := range activities {
+		if outcomes[i] = a.timely(at); outcomes[i] != Unchanged {
+			continue
+		}
 		k, _ := r.kinds.Named(a.Kind)
 		if !k.InLedger() {
 			r.addSeen(&batch, k, a, i)

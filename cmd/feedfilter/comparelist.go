@@ -96,7 +96,7 @@ func (c *compareFileCmd) Run(ctx context.Context, std stdio) error {
 	if err != nil {
 		return err
 	}
-	lines, err := activityfile.NewReader(ctx, source, kinds, activityfile.Checkpoint{})
+	lines, err := activityfile.NewReader(ctx, source, kinds.Check, activityfile.Checkpoint{})
 	if err != nil {
 		return fmt.Errorf("compare: %w", err)
 	}

@@ -117,13 +117,13 @@ func fileHelp() map[string]string {
 		"file": "File of activities; - for standard input. CSV: user,kind,target[,op], or columns in any order below a header, " +
 			`which may have since and until; a first line that is not an activity is a header. NDJSON: {"user","kind","target","op","since","until"} per line. ` +
 			"op is add (the default) or remove; since and until are times such as 2027-01-01T00:00:00Z.",
-		"format":   "csv or ndjson; required for standard input. Default: by the file's extension",
+		"format": "csv or ndjson; required for standard input. Default: by the file's extension",
 		"on_error": "What to do at a bad line: stop, after importing the lines before it, or skip it and report it. " +
 			"An unknown header always stops. If every line is bad, the import fails.",
-		"batch":    "Lines recorded at a time, 0 to 1000000; 0 chooses by the ledger. At most 10000 on PostgreSQL.",
-		"user":     "Export only this user's activities. Default: everything",
-		"to":       "File to write, replaced only once complete; - is standard output.",
-		"restart":  "Ignore earlier imports of the file and begin at its start. Default: off",
+		"batch":   "Lines recorded at a time, 0 to 1000000; 0 chooses by the ledger. At most 10000 on PostgreSQL.",
+		"user":    "Export only this user's activities. Default: everything",
+		"to":      "File to write, replaced only once complete; - is standard output.",
+		"restart": "Ignore earlier imports of the file and begin at its start. Default: off",
 	}
 }
 

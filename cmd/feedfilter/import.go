@@ -204,9 +204,9 @@ func (im *importer) warn() {
 
 // begin returns a reader at the position at which the import continues.
 func (im *importer) begin(ctx context.Context, restart bool) (*activityfile.Reader, error) {
-	kinds, id := im.to.Kinds(), im.source.ID
+	id := im.source.ID
 	if id == "" {
-		return activityfile.NewReader(ctx, im.source, kinds, activityfile.Checkpoint{})
+		return activityfile.NewReader(ctx, im.source, im.to.Check, activityfile.Checkpoint{})
 	}
 	if restart {
 		// Remove the checkpoint before recording anything again. Otherwise a run that later
@@ -219,7 +219,7 @@ func (im *importer) begin(ctx context.Context, restart bool) (*activityfile.Read
 	if im.done, err = loadCheckpoint(ctx, im.notes, id); err != nil {
 		return nil, err
 	}
-	reader, err := activityfile.NewReader(ctx, im.source, kinds, im.done.Checkpoint)
+	reader, err := activityfile.NewReader(ctx, im.source, im.to.Check, im.done.Checkpoint)
 	if err == nil && reader.Position().Offset > 0 {
 		im.std.note(fmt.Sprintf("continuing %s at line %d, after %d activities", im.source.Name, reader.Position().Line, im.done.Imported))
 	}
@@ -263,15 +263,19 @@ func (im *importer) take(ctx context.Context, b batch) error {
 		im.progress.note(bad.Error())
 	}
 	im.done.Position = b.End
-	im.done.Imported += int64(len(outcomes))
 	for i, a := range b.Activities {
 		switch outcomes[i] {
 		case activity.Changed:
 			im.done.Changed++
 		case activity.OverLimit:
 			im.done.OverLimit++
-		case activity.Unchanged, activity.Stuck:
+		case activity.Ended:
+			im.done.Ended++
+			im.done.Skipped++
+			continue
+		case activity.Unchanged, activity.Stuck, activity.Early: // record refuses Early
 		}
+		im.done.Imported++
 		if kind, _ := im.to.Kinds().Named(a.Kind); !kind.InLedger() {
 			im.windowed++
 		}
@@ -279,7 +283,7 @@ func (im *importer) take(ctx context.Context, b batch) error {
 	if im.skip {
 		im.done.Skipped += int64(len(b.Bad))
 	}
-	im.progress.advance(b.End.Offset, len(outcomes))
+	im.progress.advance(b.End.Offset, len(b.Activities))
 	if err := im.note(ctx, b); err != nil {
 		return err
 	}

@@ -2,11 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"slices"
-	"strconv"
-	"strings"
-	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/internal/activityfile"
@@ -18,7 +15,6 @@ type batch struct {
 
 	prepared *activity.PreparedBulk // of the activities
 	failure  error                  // of the preparation
-	ended    int                    // lines left out of Activities because they had ended
 }
 
 // read reads and prepares batches, and sends them to out, until ctx ends.
@@ -35,21 +31,16 @@ func (im *importer) read(ctx context.Context, reader *activityfile.Reader, out c
 	}
 }
 
-// prepare removes and counts the activities of b that have ended, and prepares the others for
-// recording. It runs while the previous batch is being recorded.
+// prepare prepares the activities of b for recording. It runs while the previous batch is being
+// recorded.
 func (im *importer) prepare(b *batch) {
-	lines, now := len(b.Activities), time.Now()
-	b.Activities = slices.DeleteFunc(b.Activities, func(a activity.Activity) bool { return !a.Until.IsZero() && !a.Until.After(now) })
 	if im.bulk != nil {
-		b.failure = im.retry(b, func() (err error) {
-			b.prepared, err = im.bulk.Prepare(b.Activities)
-			return err
-		})
+		b.prepared, b.failure = im.bulk.Prepare(b.Activities)
 	}
-	b.ended = lines - len(b.Activities)
 }
 
-// record records a prepared batch.
+// record records a prepared batch. The reader has compared each since with this machine's clock, so
+// one that is too early for the ledger means that a clock is wrong.
 func (im *importer) record(ctx context.Context, b *batch) (outcomes []activity.Outcome, err error) {
 	switch {
 	case b.failure != nil:
@@ -59,32 +50,8 @@ func (im *importer) record(ctx context.Context, b *batch) (outcomes []activity.O
 	default:
 		outcomes, err = im.to.Record(ctx, b.Activities)
 	}
-	if err == nil {
-		im.done.Ended, im.done.Skipped = im.done.Ended+int64(b.ended), im.done.Skipped+int64(b.ended)
+	if i := slices.Index(outcomes, activity.Early); i >= 0 {
+		err = fmt.Errorf("since: %v is in the future of the ledger's clock", b.Activities[i].Since)
 	}
 	return outcomes, err
-}
-
-// retry calls do until it no longer refuses an activity of b as ended by the ledger's clock. It
-// removes such activities from b.
-func (*importer) retry(b *batch, do func() error) error {
-	for {
-		err := do()
-		i, ended := endedOf(err)
-		if !ended || i >= len(b.Activities) {
-			return err
-		}
-		b.Activities = slices.Delete(b.Activities, i, i+1)
-	}
-}
-
-// endedOf returns the index of the activity that a Record refused as ended.
-func endedOf(err error) (i int, ok bool) {
-	invalid, ok := errors.AsType[*activity.InvalidError](err)
-	if !ok || invalid.Code != activity.CodeOutOfRange {
-		return 0, false
-	}
-	number, ofUntil := strings.CutSuffix(strings.TrimPrefix(invalid.Field, "activities["), "].until")
-	i, err = strconv.Atoi(number)
-	return i, ofUntil && err == nil
 }

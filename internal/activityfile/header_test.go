@@ -25,7 +25,7 @@ func firstOf(t *testing.T, name, text string) (activity.Activity, error) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	r, err := NewReader(t.Context(), f, activity.BuiltinKinds(), Checkpoint{})
+	r, err := NewReader(t.Context(), f, activity.BuiltinKinds().Check, Checkpoint{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func TestSecondHeader(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := NewReader(t.Context(), f, activity.BuiltinKinds(), Checkpoint{})
+		r, err := NewReader(t.Context(), f, activity.BuiltinKinds().Check, Checkpoint{})
 		if err != nil {
 			t.Fatal(err)
 		}

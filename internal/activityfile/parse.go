@@ -49,7 +49,7 @@ func jsonProblem(err error) error {
 func columnNames() []string { return []string{"user", "kind", "target", "op", "since", "until"} }
 
 // parseCSV parses one line of CSV. The first line is a header unless it is an activity. If a later
-// line names columns, too, two files were joined, and the order of the columns is unknown from there.
+// line names other columns, two files were joined, and the order of columns is unknown from there.
 func (r *Reader) parseCSV(line []byte) (activity.Activity, error) {
 	fields, err := r.csv.split(line)
 	first := r.columns == nil

@@ -29,7 +29,7 @@ type LineError struct {
 	Line int64
 	Err  error
 
-	Fatal bool // the file, or the rest of it, cannot be read as activities: no line is to be skipped
+	Fatal bool // the file, or the rest of it, cannot be read as activities: it cannot be skipped
 }
 
 // Error names the file and the line.
@@ -48,7 +48,7 @@ type Reader struct {
 	name   string
 	format string
 	in     *bufio.Reader
-	kinds  *activity.Kinds
+	valid  func(activity.Activity) error
 
 	pos Position
 	sum hash.Hash // SHA-256 up to pos
@@ -61,8 +61,9 @@ type Reader struct {
 	columns []string // of a CSV file, once its first record is read
 }
 
-// NewReader returns a reader at checkpoint c, or at the start of the file if c is zero.
-func NewReader(ctx context.Context, f *File, kinds *activity.Kinds, c Checkpoint) (*Reader, error) {
+// NewReader returns a reader at checkpoint c, or at the start of the file if c is zero. A line is
+// invalid if valid returns an error for its activity.
+func NewReader(ctx context.Context, f *File, valid func(activity.Activity) error, c Checkpoint) (*Reader, error) {
 	sum, err := c.pass(ctx, f.file, f.Format)
 	if err != nil {
 		return nil, err
@@ -71,7 +72,7 @@ func NewReader(ctx context.Context, f *File, kinds *activity.Kinds, c Checkpoint
 		name:    f.Name,
 		format:  f.Format,
 		in:      bufio.NewReaderSize(f.file, maxRecord),
-		kinds:   kinds,
+		valid:   valid,
 		pos:     c.Position,
 		sum:     sum,
 		csv:     newCSVLines(),
@@ -151,7 +152,7 @@ func (r *Reader) check(rec record) (activity.Activity, error) {
 	if a.Since, a.Until, err = rec.times(time.Now()); err != nil {
 		return a, err
 	}
-	return a, r.kinds.Check(a)
+	return a, r.valid(a)
 }
 
 // Accept moves the reader past the line that Peek found.

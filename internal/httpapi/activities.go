@@ -61,16 +61,13 @@ func (s userCalls) record(k activity.Kind, remove bool) echo.HandlerFunc {
 
 // recordOne records or undoes one activity of kind k, and returns whether that changed anything.
 func (s userCalls) recordOne(ctx context.Context, of *call, k activity.Kind, a activity.Activity) (changed bool, err error) {
-	if err := s.activities.Kinds().Check(a); err != nil {
+	if err := s.activities.Check(a); err != nil {
 		return false, err
 	}
 	of.note(opOf(a.Remove), k.Name, a.User, a.Target)
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	outcomes, err := s.activities.Record(ctx, []activity.Activity{a})
-	if _, single := ofActivity(err); single != nil {
-		return false, single
-	}
 	if err != nil {
 		return false, err
 	}
@@ -96,6 +93,10 @@ func refused(k activity.Kind, o activity.Outcome) error {
 		return &limitError{k}
 	case activity.Stuck:
 		return errStuck
+	case activity.Ended:
+		return refuse(activity.CodeOutOfRange, paramUntil, "not in the future")
+	case activity.Early:
+		return refuse(activity.CodeOutOfRange, paramSince, "in the future")
 	default:
 		return nil
 	}
@@ -231,7 +232,7 @@ func (s userCalls) postActivities(user string, k activity.Kind, posts []string) 
 	known := make(map[string]bool, len(posts))
 	for i, post := range posts {
 		a := activity.Activity{User: user, Kind: k.Name, Target: post}
-		if err := s.activities.Kinds().Check(a); err != nil {
+		if err := s.activities.Check(a); err != nil {
 			return nil, at("posts["+strconv.Itoa(i)+"]", err)
 		}
 		if !known[post] {

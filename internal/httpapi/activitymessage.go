@@ -101,7 +101,7 @@ func (s *procedures) recordProcedure(
 		return nil, err
 	}
 	line := lineOf(&feedfilterv1.Activity{User: m.GetUser(), Kind: kind.Name, Target: m.GetTarget(), Op: m.GetOp(), Until: m.GetUntil()})
-	a, err := line.activity(s.activities.Kinds())
+	a, err := line.activity(s.activities)
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +140,7 @@ func (s *procedures) recordBatchProcedure(
 		return nil, err
 	}
 	activities, err := s.eachActivity(len(asked), func(i int) (activity.Activity, error) {
-		return lineOf(asked[i]).activity(s.activities.Kinds())
+		return lineOf(asked[i]).activity(s.activities)
 	})
 	if err != nil {
 		return nil, err
@@ -341,7 +341,7 @@ func streamError(ctx context.Context, err error) error {
 func (s *procedures) chunkOf(asked []*feedfilterv1.Activity) chunk {
 	var k chunk
 	for _, one := range asked {
-		a, err := lineOf(one).activity(s.activities.Kinds())
+		a, err := lineOf(one).activity(s.activities)
 		if err != nil {
 			k.results = append(k.results, lineResult{problem: describe(err)})
 			continue

@@ -68,7 +68,7 @@ func (s userCalls) results(activities []activity.Activity, outcomes []activity.O
 }
 
 // batch answers a POST of many activities, as JSON or NDJSON. It checks a whole JSON batch before
-// it records anything.
+// it records anything. Only what depends on a clock or on earlier activities is checked later.
 func (s userCalls) batch(c echo.Context) error {
 	if _, err := query(c); err != nil {
 		return err
@@ -100,15 +100,16 @@ func (s userCalls) batch(c echo.Context) error {
 // recordBatch records activities that have been checked.
 func (s userCalls) recordBatch(ctx context.Context, k *call, activities []activity.Activity) ([]lineResult, error) {
 	k.charge(len(activities))
-	k.noteMany(activities)
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
+	return s.recordLines(ctx, k, activities)
+}
+
+func (s userCalls) recordLines(ctx context.Context, k *call, activities []activity.Activity) ([]lineResult, error) {
+	k.noteMany(activities)
 	outcomes, err := s.activities.Record(ctx, activities)
-	if err != nil {
-		return nil, err
-	}
 	k.noteChanged(outcomes)
-	return s.results(activities, outcomes), nil
+	return s.results(activities, outcomes), err
 }
 
 // activitiesOf checks all lines of a JSON batch, and returns their activities.
@@ -119,7 +120,7 @@ func (s userCalls) activitiesOf(lines []batchLine) ([]activity.Activity, error) 
 	if err := checkBatch(len(lines), maxBatch); err != nil {
 		return nil, err
 	}
-	return s.eachActivity(len(lines), func(i int) (activity.Activity, error) { return lines[i].activity(s.activities.Kinds()) })
+	return s.eachActivity(len(lines), func(i int) (activity.Activity, error) { return lines[i].activity(s.activities) })
 }
 
 // eachActivity returns the n activities of a batch, or the error of the first invalid one.
@@ -135,7 +136,7 @@ func (s userCalls) eachActivity(n int, read func(i int) (activity.Activity, erro
 }
 
 // activity returns the activity of the line, or an error if the line is invalid.
-func (l batchLine) activity(kinds *activity.Kinds) (activity.Activity, error) {
+func (l batchLine) activity(of activity.Activities) (activity.Activity, error) {
 	a := activity.Activity{User: l.User, Kind: l.Kind, Target: l.Target, Remove: l.Op == opRemove}
 	switch {
 	case l.Kind == "":
@@ -160,5 +161,5 @@ func (l batchLine) activity(kinds *activity.Kinds) (activity.Activity, error) {
 			return a, err
 		}
 	}
-	return a, kinds.Check(a)
+	return a, of.Check(a)
 }

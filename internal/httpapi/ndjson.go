@@ -3,11 +3,9 @@ package httpapi
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 
 	"github.com/go-json-experiment/json"
@@ -99,7 +97,7 @@ func (s userCalls) parseLine(line []byte) (activity.Activity, error) {
 	if err := explainJSON(json.Unmarshal(line, &l, s.strict)); err != nil {
 		return activity.Activity{}, err
 	}
-	return l.activity(s.activities.Kinds())
+	return l.activity(s.activities)
 }
 
 // recordChunk records the valid lines, and sets their results. It fails only if the stream must
@@ -113,7 +111,7 @@ func (s userCalls) recordChunk(c echo.Context, k *chunk) error {
 	}
 	ctx, cancel := s.bounded(c.Request().Context())
 	defer cancel()
-	results, err := s.recordLines(ctx, callOf(c), k)
+	results, err := s.recordLines(ctx, callOf(c), k.activities)
 	if err != nil && c.Request().Context().Err() != nil {
 		return fmt.Errorf("record %d lines: %w: %w", len(k.activities), errGone, err)
 	}
@@ -139,30 +137,6 @@ func (s userCalls) refuseLines(c echo.Context, k *chunk, err error) error {
 		k.results[i].problem = describe(err)
 	}
 	return nil
-}
-
-// recordLines records the valid lines, except those whose end has passed. Only the Recorder's clock
-// decides that: the Recorder refuses all lines and names the first such line. recordLines removes
-// that line and tries again.
-func (s userCalls) recordLines(ctx context.Context, of *call, k *chunk) ([]lineResult, error) {
-	for len(k.activities) > 0 {
-		outcomes, err := s.activities.Record(ctx, k.activities)
-		i, single := ofActivity(err)
-		if single == nil {
-			of.noteMany(k.activities)
-			of.noteChanged(outcomes)
-			return s.results(k.activities, outcomes), err
-		}
-		k.refuse(i, single)
-	}
-	return nil, nil
-}
-
-// refuse removes activity number i, which cannot be recorded, and sets its result.
-func (k *chunk) refuse(i int, err error) {
-	k.results[k.lines[i]].problem = describe(err)
-	k.activities = slices.Delete(k.activities, i, i+1)
-	k.lines = slices.Delete(k.lines, i, i+1)
 }
 
 // answers returns a line for each line of the chunk.

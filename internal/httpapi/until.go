@@ -1,11 +1,8 @@
 package httpapi
 
 import (
-	"errors"
 	"fmt"
 	"regexp"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
@@ -25,8 +22,8 @@ var rfc3339 = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]
 // Recorder checks that the time is in the future.
 func parseUntil(text string) (time.Time, error) {
 	at, err := parseTime(paramUntil, text)
-	if err == nil && at.IsZero() { // the zero time means "no end"
-		err = refuse(activity.CodeOutOfRange, paramUntil, "not in the future")
+	if err == nil && at.IsZero() {
+		at = at.Add(time.Microsecond) // has passed as well; the zero time means "no end"
 	}
 	return at, err
 }
@@ -39,19 +36,4 @@ func parseTime(field, text string) (time.Time, error) {
 			fmt.Sprintf("%q is not a time such as 2027-01-01T00:00:00Z; percent-encode it in a query", clip(text, maxField)))
 	}
 	return at.UTC().Truncate(time.Microsecond), nil
-}
-
-// ofActivity returns the index of the activity that an [*activity.InvalidError] is about, and the
-// error that this activity alone would have had; nil for any other error.
-func ofActivity(err error) (int, *activity.InvalidError) {
-	invalid, ok := errors.AsType[*activity.InvalidError](err)
-	if !ok {
-		return 0, nil
-	}
-	head, field, _ := strings.Cut(invalid.Field, "].")
-	number, ok := strings.CutPrefix(head, "activities[")
-	if i, err := strconv.Atoi(number); ok && err == nil {
-		return i, &activity.InvalidError{Code: invalid.Code, Field: field, Message: invalid.Message}
-	}
-	return 0, nil
 }

@@ -7,6 +7,11 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
+	"github.com/feedfilter/feedfilter/proto/feedfilter/v1/feedfilterv1connect"
 )
 
 // untilLine is a line of user 1 that adds an activity with an end.
@@ -106,14 +111,25 @@ func TestUntilPasses(t *testing.T) {
 	s.want(t, "GET", "/v1/users/1/blocks", "", 200, `{"items":[]}`)
 	s.want(t, "DELETE", "/v1/users/1/hides/p1", "", 200, no)
 	s.want(t, "PUT", "/v1/users/1/hides/p2", "", 200, yes)
-	// An end in the past is refused by each call.
+	// An end in the past is refused by each call, and in a batch only for its own activity.
 	if a := s.do(t, "PUT", "/v1/users/1/hides/p1?until="+end, ""); a.Status != 400 || a.Code != "out_of_range" || a.Field != "until" {
 		t.Errorf("%d %s", a.Status, a.Body)
 	}
-	if a := s.do(t, "POST", "/v1/activities", lines(untilLine("hide", "p1", end))); a.Status != 400 || a.Code != "out_of_range" || a.Field != "activities[1].until" {
-		t.Errorf("%d %s", a.Status, a.Body)
+	const past = `{"error":{"code":"out_of_range","message":"not in the future","field":"until"}}`
+	s.want(t, "POST", "/v1/activities", `{"activities":[`+untilLine("hide", "p1", end)+`,`+activityLine("1", "hide", "p5", "add")+`,`+
+		untilLine("hide", "p1", "0001-01-01T00:00:00Z")+`]}`, 200, `{"results":[`+past+`,`+yes+`,`+past+`]}`)
+	for protocol, call := range invokers(t, serveBoth(t, s)) {
+		of := func(target string, until *timestamppb.Timestamp) *feedfilterv1.Activity {
+			return &feedfilterv1.Activity{User: protocol, Kind: "hide", Target: target, Op: feedfilterv1.Op_OP_ADD, Until: until}
+		}
+		var batch feedfilterv1.RecordBatchResponse
+		err := call(t.Context(), feedfilterv1connect.ActivityServiceRecordBatchProcedure, &feedfilterv1.RecordBatchRequest{
+			Activities: []*feedfilterv1.Activity{of("a", timestamppb.New(time.Unix(1, 0))), of("b", nil)},
+		}, &batch)
+		if r := batch.GetResults(); err != nil || len(r) != 2 || r[0].GetError().GetCode() != "out_of_range" || !r[1].GetChanged() {
+			t.Errorf("%s: %v, %v", protocol, &batch, err)
+		}
 	}
-	s.want(t, "GET", "/v1/users/1/blocks", "", 200, `{"items":[]}`) // the batch recorded nothing
 }
 
 // TestStreamOfPastEnds sends lines whose end has passed, first, last and in between. Only those are

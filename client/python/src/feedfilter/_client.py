@@ -222,6 +222,7 @@ class Client:
 
         The service checks all of them first. If one is invalid, the call raises
         InvalidRequestError with its `field`, such as "activities[3].kind", and nothing changes.
+        An `until` that has passed, or a `since` in the future, is the error of its result alone.
         """
         return self._run(self._core.record_batch(activities), timeout)
 

@@ -68,8 +68,9 @@ export interface paths {
          *     - `application/x-ndjson`: a stream of any length, one activity a line of up to 16 KiB.
          *       Errors are the results of their lines.
          *
-         *     Each activity gets a result, in order. A client of a stream must read while it writes. After
-         *     a cut-off it sends the unanswered lines again.
+         *     Each activity gets a result, in order. An `until` that has passed, or a `since` in the
+         *     future, is the error of its activity alone. A client of a stream must read while it writes.
+         *     After a cut-off it sends the unanswered lines again.
          */
         post: {
             parameters: {

@@ -58,7 +58,8 @@ type ActivityServiceClient interface {
 	// RecordPosts records posts of a kind with a window, like POST /v1/users/{user}/{plural}.
 	RecordPosts(context.Context, *connect.Request[v1.RecordPostsRequest]) (*connect.Response[v1.RecordPostsResponse], error)
 	// RecordBatch records and undoes 1 to 10,000 activities, like POST /v1/activities with JSON. If
-	// one is invalid, nothing changes.
+	// one is invalid, nothing changes. An until that has passed, or a since in the future, is the
+	// error of its activity alone.
 	RecordBatch(context.Context, *connect.Request[v1.RecordBatchRequest]) (*connect.Response[v1.RecordBatchResponse], error)
 	// RecordStream records and undoes any number of activities, like POST /v1/activities with NDJSON.
 	// Each request gets one response, with a result or an error for each activity. Read responses
@@ -168,7 +169,8 @@ type ActivityServiceHandler interface {
 	// RecordPosts records posts of a kind with a window, like POST /v1/users/{user}/{plural}.
 	RecordPosts(context.Context, *connect.Request[v1.RecordPostsRequest]) (*connect.Response[v1.RecordPostsResponse], error)
 	// RecordBatch records and undoes 1 to 10,000 activities, like POST /v1/activities with JSON. If
-	// one is invalid, nothing changes.
+	// one is invalid, nothing changes. An until that has passed, or a since in the future, is the
+	// error of its activity alone.
 	RecordBatch(context.Context, *connect.Request[v1.RecordBatchRequest]) (*connect.Response[v1.RecordBatchResponse], error)
 	// RecordStream records and undoes any number of activities, like POST /v1/activities with NDJSON.
 	// Each request gets one response, with a result or an error for each activity. Read responses

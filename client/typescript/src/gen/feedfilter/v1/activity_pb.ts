@@ -522,7 +522,8 @@ export const ActivityService: GenService<{
   },
   /**
    * RecordBatch records and undoes 1 to 10,000 activities, like POST /v1/activities with JSON. If
-   * one is invalid, nothing changes.
+   * one is invalid, nothing changes. An until that has passed, or a since in the future, is the
+   * error of its activity alone.
    *
    * @generated from rpc feedfilter.v1.ActivityService.RecordBatch
    */
