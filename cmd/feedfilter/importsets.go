@@ -69,14 +69,21 @@ func (c *importSetsCmd) Run(ctx context.Context, std stdio) (err error) {
 		return fail(fmt.Errorf("%w; %d members imported so far: correct this, and run the same command again", err, sum.Changed))
 	}
 	c.warn(sets, sum, std)
-	took := time.Since(start)
+	err = c.report(sum, time.Since(start), std)
+	if sum.Read > 0 && sum.Skipped == sum.Read {
+		err = errors.Join(err, fail(fmt.Errorf("all %d members were skipped", sum.Read)))
+	}
+	return err
+}
+
+func (c *importSetsCmd) report(sum migrate.Imported, took time.Duration, std stdio) error {
 	if c.Result.json() {
 		return writeJSON(std.out, struct {
 			migrate.Imported
 			Seconds float64 `json:"seconds"`
 		}{sum, took.Seconds()})
 	}
-	_, err = fmt.Fprintf(std.out, "imported %d members of %d sets (%d changed, %d undone meanwhile, %d skipped) in %v, %.0f/s\n",
+	_, err := fmt.Fprintf(std.out, "imported %d members of %d sets (%d changed, %d undone meanwhile, %d skipped) in %v, %.0f/s\n",
 		sum.Read, sum.Groups, sum.Changed, sum.Undone, sum.Skipped, took.Round(time.Millisecond), float64(sum.Read)/took.Seconds())
 	return err
 }

@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,14 +71,8 @@ func (im *Import) gather(m Member) (full []client.Activity, err error) {
 	im.mu.Lock()
 	defer im.mu.Unlock()
 	im.sum.Read++
-	if err := check(im.Kind, m.Pair); err != nil {
-		err = fmt.Errorf("user %.300q, target %.300q cannot be recorded: %w", m.User, m.Target, err)
-		if !im.Skip {
-			return nil, err
-		}
-		im.Bad(err)
-		im.sum.Skipped++
-		return nil, nil
+	if err := cmp.Or(m.Bad, check(im.Kind, m.Pair)); err != nil {
+		return nil, im.refuse(m.Pair, err)
 	}
 	im.lines = append(im.lines, client.Activity{User: m.User, Kind: im.Kind.Name, Target: m.Target, Since: m.Since})
 	if len(im.lines) < batchSize {
@@ -85,6 +80,17 @@ func (im *Import) gather(m Member) (full []client.Activity, err error) {
 	}
 	full, im.lines = im.lines, nil
 	return full, nil
+}
+
+// refuse skips a member that cannot be recorded, or returns its error.
+func (im *Import) refuse(p Pair, err error) error {
+	err = fmt.Errorf("user %.300q, target %.300q cannot be recorded: %w", p.User, p.Target, err)
+	if im.Skip {
+		im.Bad(err)
+		im.sum.Skipped++
+		return nil
+	}
+	return err
 }
 
 // flush records lines, and then undoes those that the source no longer has: the app may have undone
@@ -117,12 +123,14 @@ func (im *Import) flush(ctx context.Context, lines []client.Activity) error {
 	im.mu.Lock()
 	defer im.mu.Unlock()
 	im.sum.Undone += int64(undone)
-	for _, r := range results {
+	for i, r := range results {
 		switch {
 		case r.Err != nil && errors.Is(r.Err, client.ErrLimitReached):
 			im.sum.OverLimit++
 		case r.Err != nil:
-			return fmt.Errorf("the service refused an activity: %w", r.Err)
+			if err := im.refuse(pairs[i], r.Err); err != nil {
+				return err
+			}
 		case r.Changed:
 			im.sum.Changed++
 		}

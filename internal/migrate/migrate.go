@@ -8,6 +8,7 @@ package migrate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -23,6 +24,7 @@ type Member struct {
 	Pair
 
 	Since time.Time // time of the activity; zero: unknown
+	Bad   error     // why the source's time is invalid
 }
 
 // Group is the activities under one key of a source.
@@ -80,7 +82,11 @@ func settle(ctx context.Context, source Source, to *Service, kind client.Kind, p
 		if !has {
 			line.Until = time.Now().Add(grace)
 		}
-		if _, err := to.Record(ctx, []client.Activity{line}); err != nil {
+		results, err := to.Record(ctx, []client.Activity{line})
+		if err == nil && results[0].Err != nil && !errors.Is(results[0].Err, client.ErrLimitReached) {
+			err = fmt.Errorf("user %q, target %q: %w", p.User, p.Target, results[0].Err)
+		}
+		if err != nil {
 			return err
 		}
 		// The app may have added it to both after the source was read, and before it got the end:

@@ -148,11 +148,7 @@ func (s *Sets) members(ctx context.Context, owner string, each func([]Member) er
 		if err != nil {
 			return fmt.Errorf("read %s: %w", key, err)
 		}
-		members, err := s.parse(owner, page, kind == "zset")
-		if err != nil {
-			return fmt.Errorf("read %s: %w", key, err)
-		}
-		for some := range slices.Chunk(members, batchSize) {
+		for some := range slices.Chunk(s.parse(owner, page, kind == "zset"), batchSize) {
 			if err := each(some); err != nil {
 				return err
 			}
@@ -164,7 +160,7 @@ func (s *Sets) members(ctx context.Context, owner string, each func([]Member) er
 }
 
 // parse returns the members in a reply of SSCAN or ZSCAN.
-func (s *Sets) parse(owner string, page []string, sorted bool) ([]Member, error) {
+func (s *Sets) parse(owner string, page []string, sorted bool) []Member {
 	step := 1
 	if sorted {
 		step = 2
@@ -176,14 +172,11 @@ func (s *Sets) parse(owner string, page []string, sorted bool) ([]Member, error)
 			m.User, m.Target = m.Target, m.User
 		}
 		if sorted && s.Scores != NoScores {
-			var err error
-			if m.Since, err = s.Scores.time(page[i+1]); err != nil {
-				return nil, fmt.Errorf("score of %q: %w", page[i], err)
-			}
+			m.Since, m.Bad = s.Scores.time(page[i+1])
 		}
 		members = append(members, m)
 	}
-	return members, nil
+	return members
 }
 
 // time returns the time of a score.
@@ -194,8 +187,8 @@ func (s Scores) time(score string) (time.Time, error) {
 		unit = float64(time.Millisecond / time.Microsecond)
 	}
 	at := time.UnixMicro(int64(n * unit)).UTC()
-	if err != nil || math.Abs(n*unit) > 1<<60 || at.After(time.Now().Add(time.Hour)) || at.Year() < 2 {
-		return at, fmt.Errorf("%s is not a past time in %s since 1970", score, string(s))
+	if err != nil || !(math.Abs(n*unit) <= 1<<60) || at.After(time.Now().Add(time.Hour)) || at.Year() < 2 {
+		return time.Time{}, fmt.Errorf("score: %s is not a past time in %s since 1970", score, string(s))
 	}
 	return at, nil
 }

@@ -3,7 +3,9 @@ package migrate_test
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -129,17 +131,29 @@ func TestSets(t *testing.T) {
 	}
 }
 
-// TestSetsScores checks that a score that is not a time is refused with its key.
+// TestSetsScores checks that a score that is not a time concerns its member alone.
 func TestSetsScores(t *testing.T) {
-	client := redistest.Start(t).Client()
-	s := sets(t, client)
-	s.Scores = migrate.Seconds
-	for _, score := range []float64{1e18, -1e18, float64(time.Now().Add(24 * time.Hour).Unix()), -62e9 - 2e8} {
-		client.ZAdd(t.Context(), "blocks:1", redis.Z{Score: score, Member: "2"})
-		err := s.Groups(t.Context(), func(g migrate.Group) error { return g.Members(func([]migrate.Member) error { return nil }) })
-		if err == nil || !strings.Contains(err.Error(), `blocks:1: score of "2"`) {
-			t.Errorf("score %v: %v", score, err)
-		}
+	app := redistest.Start(t).Client()
+	for i, score := range []float64{1e18, -1e18, math.Inf(1), 1_700_000_000_000, float64(time.Now().Add(24 * time.Hour).Unix()), -62e9 - 2e8} {
+		app.ZAdd(t.Context(), "blocks:1", redis.Z{Score: score, Member: strconv.Itoa(i + 10)})
+	}
+	app.ZAdd(t.Context(), "blocks:1", redis.Z{Score: 1_700_000_000, Member: "2"})
+	source := sets(t, app)
+	source.Scores = migrate.Seconds
+	w := newWorld(t, 0)
+	if _, err := w.newImport(t, "block", source).Run(t.Context()); err == nil || !strings.Contains(err.Error(), "cannot be recorded: score: ") {
+		t.Errorf("stopping: %v", err)
+	}
+	var bad []string
+	im := w.newImport(t, "block", source)
+	im.Skip, im.Bad = true, func(problem error) { bad = append(bad, problem.Error()) }
+	sum, err := im.Run(t.Context())
+	if want := (migrate.Imported{Groups: 1, Read: 7, Changed: 1, Skipped: 6}); err != nil || sum != want || len(bad) != 6 {
+		t.Errorf("skipping: %+v, %v, %q, want %+v", sum, err, bad, want)
+	}
+	wantLines(t, "recorded", w.recorded(t), []string{"1 block 2"})
+	if sum, _ := w.compare(t, "block", source); sum.Missed != 6 {
+		t.Errorf("compared: %+v, want the skipped members to be missed", sum)
 	}
 }
 
