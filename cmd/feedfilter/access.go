@@ -33,6 +33,7 @@ type accessFlags struct {
 	TLSKey         string      `help:"${tls_key}"       placeholder:"FILE"`
 	TLSClientCA    string      `help:"${tls_client_ca}" placeholder:"FILE"`
 	AuditLog       string      `default:"off"           help:"${audit_log}" placeholder:"FILE"`
+	AuditReads     bool        `help:"${audit_reads}"`
 	AuditFailure   string      `default:"refuse"        enum:"refuse,drop"  help:"${audit_failure}" placeholder:"ACTION"`
 	IDKeyFile      string      `help:"${id_key_file}"   placeholder:"FILE"`
 }
@@ -52,6 +53,7 @@ func accessHelp() map[string]string {
 		"tls_key":       "PEM file of the certificate's key.",
 		"tls_client_ca": "PEM file of the root certificates that client certificates must come from. Default: clients need none",
 		"audit_log":     "File for a JSON line per write, explanation and refused request, with hashed ids; - for standard output, or off.",
+		"audit_reads":   "Also log lists, counts, previews, exports, fan-outs and inspected users. Requires --audit-log. Default: off",
 		"audit_failure": "What to do while the audit log cannot be written (disk full, reader stalled). " +
 			"refuse: answer 503 to calls that it must record, without effect. drop: process them, and count the lost lines.",
 		"id_key_file": "File of the key that hashes ids in logs; created if missing. Instances with the same key log the same hashes. " +
@@ -66,6 +68,7 @@ func (f *accessFlags) check(ctx context.Context, addr string) error {
 	all.wantf(f.TLSClientCA == "" || f.TLSCert != "", "--tls-client-ca: requires --tls-cert")
 	all.wantf(f.RateLimit == access.Rate{} || f.AuthFile != "", "--rate-limit: requires --auth-file")
 	all.wantf(f.AuditLog != "", "--audit-log: empty, want a file, - or off")
+	all.wantf(!f.AuditReads || f.AuditLog != auditOff, "--audit-reads: requires --audit-log")
 	all.note(checkAddresses(addr))
 	_, err := f.open(ctx, addr, slog.New(slog.DiscardHandler))
 	all.note(err)
@@ -160,6 +163,7 @@ func (f *accessFlags) openLogs(g *gate, dataDir string, std stdio, log *slog.Log
 	if err != nil {
 		return err
 	}
+	g.access.AuditReads = f.AuditReads
 	switch f.AuditLog {
 	case auditOff:
 	case auditStdout:

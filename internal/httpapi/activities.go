@@ -135,7 +135,7 @@ func (s userCalls) list(k activity.Kind) echo.HandlerFunc {
 				return err
 			}
 		}
-		listing, err := s.listPart(c.Request().Context(), user, k, params.Get("cursor"), limit)
+		listing, err := s.listPart(c.Request().Context(), callOf(c), user, k, params.Get("cursor"), limit)
 		if err != nil {
 			return err
 		}
@@ -148,7 +148,10 @@ func (s userCalls) list(k activity.Kind) echo.HandlerFunc {
 }
 
 // listPart returns one part of the list of a user's activities of kind k.
-func (s userCalls) listPart(ctx context.Context, user string, k activity.Kind, cursor string, limit int) (activity.Listing, error) {
+func (s userCalls) listPart(
+	ctx context.Context, of *call, user string, k activity.Kind, cursor string, limit int,
+) (activity.Listing, error) {
+	of.note("list", k.Name, user, "")
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	r, err := activity.WithLedger(s.activities, "a list")

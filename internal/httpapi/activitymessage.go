@@ -154,7 +154,7 @@ func (s *procedures) recordBatchProcedure(
 
 // listProcedure answers with one part of the list of a user's activities of one kind.
 func (s *procedures) listProcedure(
-	ctx context.Context, _ *call, in *incoming[feedfilterv1.ListRequest],
+	ctx context.Context, k *call, in *incoming[feedfilterv1.ListRequest],
 ) (*feedfilterv1.ListResponse, error) {
 	m := &in.message
 	if err := s.userMay(m.GetUser()); err != nil {
@@ -168,7 +168,7 @@ func (s *procedures) listProcedure(
 	if limit == 0 {
 		limit = defaultListed
 	}
-	listing, err := s.listPart(ctx, m.GetUser(), kind, m.GetCursor(), int(limit))
+	listing, err := s.listPart(ctx, k, m.GetUser(), kind, m.GetCursor(), int(limit))
 	if err != nil {
 		return nil, err
 	}
@@ -181,7 +181,7 @@ func (s *procedures) listProcedure(
 
 // countProcedure answers how many activities of each kind a user has.
 func (s *procedures) countProcedure(
-	ctx context.Context, _ *call, in *incoming[feedfilterv1.CountRequest],
+	ctx context.Context, k *call, in *incoming[feedfilterv1.CountRequest],
 ) (*feedfilterv1.CountResponse, error) {
 	user := in.message.GetUser()
 	if err := activity.CheckID(user, "user"); err != nil {
@@ -190,7 +190,7 @@ func (s *procedures) countProcedure(
 	if err := s.userMay(user); err != nil {
 		return nil, err
 	}
-	counts, err := s.countsOf(ctx, user)
+	counts, err := s.countsOf(ctx, k, user)
 	if err != nil {
 		return nil, err
 	}

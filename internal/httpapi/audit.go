@@ -7,11 +7,13 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/feed"
 	"github.com/feedfilter/feedfilter/internal/access"
+	"github.com/feedfilter/feedfilter/proto/feedfilter/v1/feedfilterv1connect"
 )
 
 // audited holds the fields of an audit line that only some requests have.
@@ -83,16 +85,25 @@ func (k *call) noteReshape(pages int, force bool) {
 }
 
 // audited reports whether requests of the route are audited: those that write, explain or inspect a
-// key.
-func (r route) audited() bool {
+// key, and with reads also those that tell what users have done.
+func (r route) audited(reads bool) bool {
 	writes := r.method != http.MethodGet &&
 		(slices.Contains(r.scopes, access.ActivityWrite) || slices.Contains(r.scopes, access.OpsWrite))
-	return writes || r.path == explainPath || r.path == explainProcedure || r.path == opsKeyPath
+	return writes || r.path == explainPath || r.path == explainProcedure || r.path == opsKeyPath ||
+		reads && (strings.Contains(r.path, ":user") || slices.Contains(readProcedures(), r.path))
+}
+
+// readProcedures returns the paths that tell what users have done, and name the users in the body.
+func readProcedures() []string {
+	return []string{
+		fanoutPath, feedfilterv1connect.FeedServiceFanoutProcedure,
+		feedfilterv1connect.ActivityServiceListProcedure, feedfilterv1connect.ActivityServiceCountProcedure,
+	}
 }
 
 // toAudit returns an empty audit line for a request of the route; nil if the route is not audited.
 func (g *gate) toAudit(r route) *audited {
-	if g.access.Audit == nil || !r.audited() {
+	if g.access.Audit == nil || !r.audited(g.access.AuditReads) {
 		return nil
 	}
 	return new(audited)

@@ -15,9 +15,13 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/internal/access"
 	"github.com/feedfilter/feedfilter/internal/httpapi"
+	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
+	"github.com/feedfilter/feedfilter/proto/feedfilter/v1/feedfilterv1connect"
 )
 
 // lockedBuffer is a buffer that several goroutines may write to.
@@ -48,8 +52,12 @@ type audits struct {
 
 func audited(t *testing.T, log *slog.Logger) audits {
 	t.Helper()
+	return auditedBy(t, httpapi.Config{Logger: log})
+}
+
+func auditedBy(t *testing.T, c httpapi.Config) audits {
+	t.Helper()
 	a := audits{ids: access.NewIDs(), out: new(bytes.Buffer)}
-	c := httpapi.Config{Logger: log}
 	c.Access.IDs, c.Access.Audit = a.ids, access.NewAudit(a.out, access.AuditRefuse, slog.New(slog.DiscardHandler))
 	a.service, _ = guarded(t, c, nil)
 	return a
@@ -138,6 +146,67 @@ func TestAudit(t *testing.T) {
 		maps.Copy(want, c.want)
 		if len(got) != 1 || !reflect.DeepEqual(got[0], want) {
 			t.Errorf("%s %s: %d %s\naudited %v\n   want %v", c.method, c.path, res.Status, res.Body, got, want)
+		}
+	}
+}
+
+// TestAuditReads: what a token's holder reads about other users can be audited.
+func TestAuditReads(t *testing.T) {
+	var c httpapi.Config
+	c.Access.AuditReads = true
+	a := auditedBy(t, c)
+	message := func(m proto.Message) string {
+		text, err := proto.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	u, p := a.ids.Hash("u"), a.ids.Hash("p")
+	fanout := map[string]any{"op": "fanout", "user": u, "target": p}
+	for _, c := range []struct {
+		call, body string
+		want       map[string]any // nil: no line
+	}{
+		{"GET /v1/users/u/blocks", "", map[string]any{"op": "list", "kind": "block", "user": u}},
+		{"HEAD /v1/users/u/blocks", "", map[string]any{"op": "list", "kind": "block", "user": u}},
+		{"GET /v1/users/u", "", map[string]any{"op": "count", "user": u}},
+		{"GET /v1/users/u/export", "", map[string]any{"op": "export", "user": u}},
+		{"POST /v1/users/u/preview", `{"kind":"block","targets":["v"]}`, map[string]any{"op": "preview", "user": u}},
+		{"POST /v1/fanout/filter", `{"post":"p","author":"u","viewers":["v"]}`, fanout},
+		{"GET /v1/ops/users/u", "", map[string]any{"op": "inspect", "user": u}},
+		{"POST " + feedfilterv1connect.ActivityServiceListProcedure, message(&feedfilterv1.ListRequest{User: "u", Plural: "blocks"}),
+			map[string]any{"op": "list", "kind": "block", "user": u}},
+		{"POST " + feedfilterv1connect.ActivityServiceCountProcedure, message(&feedfilterv1.CountRequest{User: "u"}),
+			map[string]any{"op": "count", "user": u}},
+		{"POST " + feedfilterv1connect.FeedServiceFanoutProcedure,
+			message(&feedfilterv1.FanoutRequest{Post: "p", Author: "u", Viewers: []string{"v"}}), fanout},
+		{"POST /v1/feed/filter", `{"viewer":"u","posts":[{"id":"p","author":"v"}]}`, nil},
+		{"GET /v1/stats", "", nil},
+	} {
+		method, path, _ := strings.Cut(c.call, " ")
+		headers := append(as("all"), "X-Request-Id", "id-1")
+		var res answer
+		if strings.HasPrefix(path, "/feedfilter.") {
+			_, res = ask(t, a.Handler, method, path, c.body, append(headers, "Content-Type", "application/proto")...)
+		} else {
+			res = a.do(t, method, path, c.body, headers...)
+		}
+		lines := a.take(t)
+		if c.want == nil {
+			if len(lines) > 0 {
+				t.Errorf("%s: audited %v", c.call, lines)
+			}
+			continue
+		}
+		maps.Copy(c.want, map[string]any{
+			"request_id": "id-1", "remote": "192.0.2.1", "method": method, "status": 200.0, "token": "all", "changed": 0.0,
+		})
+		if len(lines) == 1 {
+			delete(lines[0], "route")
+		}
+		if len(lines) != 1 || !reflect.DeepEqual(lines[0], c.want) {
+			t.Errorf("%s: %d %s\naudited %v\n   want %v", c.call, res.Status, res.Body, lines, c.want)
 		}
 	}
 }

@@ -41,7 +41,10 @@ type Access struct {
 	// Audit gets a line for each write, each explanation, each inspected key, and some refused
 	// requests. Nil: there is no audit log.
 	Audit *access.Audit
-	IDs   *access.IDs // hashes the ids in the audit log; default: with a random key
+	// AuditReads: Audit also gets a line for each list, count, preview, export, fan-out and
+	// inspected user.
+	AuditReads bool
+	IDs        *access.IDs // hashes the ids in the audit log; default: with a random key
 }
 
 // gate decides who may make which calls, and keeps the audit log. Only its counters change.

@@ -43,6 +43,7 @@ func (s userCalls) export(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	callOf(c).note("export", "", user, "")
 	if !s.limits.streams.take(1) {
 		return turnAway(c, "streams in progress")
 	}

@@ -15,6 +15,8 @@ import (
 	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
 )
 
+const fanoutPath = "/v1/fanout/filter"
+
 type fanoutRequest struct {
 	Post    string      `json:"post"`
 	Author  string      `json:"author"`
@@ -117,6 +119,7 @@ func (s *service) fanout(c echo.Context) error {
 		return err
 	}
 	defer done()
+	callOf(c).note("fanout", "", req.Post.Author, req.Post.ID)
 	a, err := s.answerFanout(c.Request().Context(), req)
 	if err != nil {
 		return err
@@ -196,7 +199,7 @@ func (m *fanoutMessage) split(in *room) (rest []byte, ok bool) {
 
 // fanoutProcedure answers which of the viewers must not get a new post.
 func (s *procedures) fanoutProcedure(
-	ctx context.Context, _ *call, in *fanoutMessage,
+	ctx context.Context, k *call, in *fanoutMessage,
 ) (*feedfilterv1.FanoutResponse, error) {
 	memory := s.rooms.get()
 	defer s.rooms.put(memory)
@@ -213,6 +216,7 @@ func (s *procedures) fanoutProcedure(
 	if m.GetKinds() != nil {
 		req.Kinds = append([]string{}, m.GetKinds().GetNames()...)
 	}
+	k.note("fanout", "", req.Post.Author, req.Post.ID)
 	a, err := s.answerFanout(ctx, req)
 	if err != nil {
 		return nil, err

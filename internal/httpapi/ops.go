@@ -122,6 +122,7 @@ func (o operations) opsUser(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	callOf(c).note("inspect", "", user, "")
 	ctx, cancel := o.bounded(c.Request().Context())
 	defer cancel()
 	inside, err := inspect.ReadUser(ctx, o.activities, user)

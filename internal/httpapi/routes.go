@@ -40,7 +40,7 @@ func (s *service) routes() []route {
 		{http.MethodGet, "/metrics", s.scrape, []access.Scope{access.OpsRead}, true},
 		{http.MethodPost, "/v1/feed/filter", s.filter, read, false},
 		{http.MethodPost, explainPath, s.explain, []access.Scope{access.FeedRead, access.OpsRead}, false},
-		{http.MethodPost, "/v1/fanout/filter", s.fanout, read, false},
+		{http.MethodPost, fanoutPath, s.fanout, read, false},
 		{http.MethodGet, "/v1/kinds", s.kinds, access.Scopes(), true},
 	}, userCalls{s}.routes(), operations{s}.routes())
 }

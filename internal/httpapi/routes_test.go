@@ -108,7 +108,7 @@ func TestEveryRouteIsDescribed(t *testing.T) {
 		body := o.Body != nil
 		for code, want := range map[string]bool{
 			codeInternal: true, codeMisdirected: true, codeUnauthenticated: len(r.scopes) > 0, codeForbidden: len(r.scopes) > 0,
-			codeRateLimited: len(r.scopes) > 0, codeCrossOrigin: r.method != http.MethodGet, codeAuditUnavailable: r.audited(),
+			codeRateLimited: len(r.scopes) > 0, codeCrossOrigin: r.method != http.MethodGet, codeAuditUnavailable: r.audited(true),
 			codeOverloaded: !r.free, codeMalformedJSON: body, codeUnsupportedMediaType: body, codeTooLarge: body,
 			codeUnexpectedBody: !body && o.has(codeTimeout), activity.CodeInvalidID: o.has(activity.CodeInvalidID) || strings.Contains(r.path, ":"),
 		} {

@@ -79,6 +79,7 @@ func (s userCalls) preview(c echo.Context) error {
 	case req.Targets == nil:
 		return refuse(codeMissingField, "targets", "the field is missing")
 	}
+	callOf(c).note("preview", "", user, "")
 	ctx, cancel := s.bounded(c.Request().Context())
 	defer cancel()
 	r, err := activity.WithLedger(s.activities, "a preview")
@@ -106,7 +107,7 @@ func (s userCalls) user(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	counts, err := s.countsOf(c.Request().Context(), user)
+	counts, err := s.countsOf(c.Request().Context(), callOf(c), user)
 	if err != nil {
 		return err
 	}
@@ -114,7 +115,8 @@ func (s userCalls) user(c echo.Context) error {
 }
 
 // countsOf returns the number of activities of a user, by kind.
-func (s userCalls) countsOf(ctx context.Context, user string) (map[string]int, error) {
+func (s userCalls) countsOf(ctx context.Context, of *call, user string) (map[string]int, error) {
+	of.note("count", "", user, "")
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	r, err := activity.WithLedger(s.activities, "a count")
