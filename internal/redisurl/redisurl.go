@@ -110,8 +110,8 @@ func Parse(text string) (*Servers, error) {
 	return s, nil
 }
 
-// explain returns the error of a common mistake in what follows the scheme, or err itself. A reserved
-// character in a password hides the @ from the parser, which takes the password for another part.
+// explain returns the error of a common mistake in what follows the scheme, or err itself. A
+// reserved character in a password hides the @ from the parser, which then misreads the password.
 func explain(err error, rest string) error {
 	const escape = "not a URL: in the user name and the password, percent-encode "
 	if strings.ContainsFunc(rest, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
