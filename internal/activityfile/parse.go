@@ -155,7 +155,7 @@ func header(fields []string) ([]string, error) {
 // checkEncoding returns an error if a file that begins with this line is not text in UTF-8.
 func checkEncoding(line []byte) error {
 	for _, known := range []struct{ name, magic string }{
-		{"gzip", "\x1f\x8b"}, {"zip or a spreadsheet", "PK\x03\x04"}, {"zstd", "\x28\xb5\x2f\xfd"}, {"xz", "\xfd7zXZ\x00"}, {"bzip2", "BZh"},
+		{"gzip", "\x1f\x8b"}, {"zip or a spreadsheet", "PK\x03\x04"}, {"zstd", "\x28\xb5\x2f\xfd"}, {"xz", "\xfd7zXZ\x00"},
 		{"UTF-16", "\xff\xfe"}, {"UTF-16", "\xfe\xff"},
 	} {
 		if bytes.HasPrefix(line, []byte(known.magic)) {
