@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -91,9 +92,10 @@ func (c *serveCmd) Run(ctx context.Context, std stdio, chosen *invocation) (err 
 // garbage instead of a few. With 16 callers, this saves 15 % of the service's CPU time, and takes
 // 25 MB more memory.
 //
-// It returns nil if the environment configures the collector.
+// It returns nil if GOGC is set, or GOMEMLIMIT below 256 MiB. The limit counts the reserve, which
+// leaves 32 MiB of it to memory that the limit does not count.
 func reserveHeap() []byte {
-	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
+	if os.Getenv("GOGC") != "" || debug.SetMemoryLimit(-1) < 256<<20 {
 		return nil
 	}
 	return make([]byte, 32<<20)

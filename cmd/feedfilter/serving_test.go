@@ -1,6 +1,8 @@
 package main
 
 import (
+	"math"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -34,17 +36,18 @@ func TestCloseWithin(t *testing.T) {
 	})
 }
 
-// TestReserveHeap checks that there is a reserve, unless the environment configures the garbage
-// collector.
+// TestReserveHeap checks that there is a reserve, unless GOGC is set or the memory limit is low.
 func TestReserveHeap(t *testing.T) {
+	t.Cleanup(func() { debug.SetMemoryLimit(math.MaxInt64) })
 	for _, c := range []struct {
-		gogc, limit string
-		want        int
-	}{{"", "", 32 << 20}, {"100", "", 0}, {"", "1GiB", 0}, {"off", "1GiB", 0}} {
+		gogc  string
+		limit int64
+		want  int
+	}{{"", math.MaxInt64, 32 << 20}, {"100", math.MaxInt64, 0}, {"", 512 << 20, 32 << 20}, {"", 255 << 20, 0}, {"off", 1 << 30, 0}} {
 		t.Setenv("GOGC", c.gogc)
-		t.Setenv("GOMEMLIMIT", c.limit)
+		debug.SetMemoryLimit(c.limit)
 		if got := len(reserveHeap()); got != c.want {
-			t.Errorf("GOGC=%s GOMEMLIMIT=%s: %d bytes, want %d", c.gogc, c.limit, got, c.want)
+			t.Errorf("GOGC=%s, limit of %d bytes: %d bytes, want %d", c.gogc, c.limit, got, c.want)
 		}
 	}
 }
