@@ -81,6 +81,12 @@ func checkChart(text []byte) error {
 	for _, rule := range kinds["NetworkPolicy"].objects("spec", "ingress") {
 		f.want(len(rule.objects("from")) > 0 && len(rule.objects("ports")) == 1, "a network policy that names who may come, and where")
 	}
+	policy := kinds["NetworkPolicy"]
+	f.want(fmt.Sprint(policy.at("spec", "policyTypes")) == "[Ingress Egress]", "a network policy in both directions")
+	f.want(len(policy.objects("spec", "egress")) > 1, "a network policy that admits DNS and the stores")
+	for _, rule := range policy.objects("spec", "egress") {
+		f.want(len(rule.objects("to")) > 0 || len(rule.objects("ports")) > 0, "a network policy that names what pods may reach")
+	}
 	for _, m := range kinds {
 		checkMatching(f, m, deployment)
 	}
@@ -133,15 +139,18 @@ func checkService(f *findings, pod object) {
 	// the pods.
 	f.want(c.at("livenessProbe", "httpGet", "path") == "/healthz" && c.at("startupProbe", "httpGet", "path") == "/healthz", "life by /healthz")
 	f.want(fmt.Sprint(c["args"]) == "[serve]" && c["command"] == nil, "no arguments but serve")
-	secret := 0
+	secret, limited := 0, false
 	for _, e := range c.objects("env") {
 		switch e["name"] {
+		case "GOMEMLIMIT":
+			limited = e.at("valueFrom", "resourceFieldRef", "resource") == "limits.memory"
 		case "FEEDFILTER_LEDGER", "FEEDFILTER_REDIS":
 			secret++
 			f.want(e["value"] == nil && e.at("valueFrom", "secretKeyRef", "name") != nil, "%v from a Secret", e["name"])
 		}
 	}
 	f.want(secret == 2, "the ledger and Redis")
+	f.want(limited, "GOMEMLIMIT from the limit of memory")
 	shutdown, grace := 0, 0
 	for _, e := range c.objects("env") {
 		if e["name"] == "FEEDFILTER_SHUTDOWN_TIMEOUT" {
