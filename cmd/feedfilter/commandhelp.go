@@ -32,8 +32,8 @@ func migrateHelp() map[string]string {
 		"scores":     "Meaning of scores in sorted sets: time of the activity in seconds or milliseconds since 1970, or ignore.",
 		"scan_count": "COUNT of each SCAN, SSCAN or ZSCAN, 1 to 100000; a higher count makes other clients wait longer.",
 		"scan_rate":  "Maximum of these commands per second, 0 to 1000000; 0: unlimited, four at a time.",
-		"on_error_member": "What to do at a member that cannot be recorded, such as an id of 300 bytes or a score that is no time: " +
-			"stop, or skip it and report it.",
+		"on_error_member": "What to do at a member that cannot be recorded, such as one whose score is no time: stop, or skip it " +
+			"and report it.",
 		"compare_sets": "Compare with an app's exact sets in Redis.",
 		"compare_file": "Compare with a CSV or NDJSON file, sorted by user.",
 		"compare_what": "File of activities as for import, with the lines of a user together; - for standard input.",
