@@ -168,7 +168,7 @@ func TestParseErrors(t *testing.T) {
 		"redis://u:secret%@h:1/0":                   "percent-encode all characters but",
 		"redis://u:secret@h:1/0\n":                  "remove line ends",
 		"redis://u:secret@h:1/0\r\n":                "remove line ends",
-		"redis://u:secret@h:1/0 ":                   "remove line ends",
+		"redis://u:secret@ h:1/0":                   "remove line ends",
 		"redis+cluster://u:secret@h:1\n":            "remove line ends",
 		"redis+cluster://u:se/cret@h:1":             "percent-encode / as %2F",
 		"redis+sentinel://u:secret@h:1/m\n":         "remove line ends",
