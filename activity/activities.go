@@ -14,7 +14,7 @@ import (
 // Activities is what [Recorder] and [Plain] have in common: everything a feed needs. Calls that
 // need a ledger, such as lists and counts, are methods of Recorder alone; see [WithLedger]. The
 // methods are safe for concurrent use.
-type Activities interface {
+type Activities interface { //nolint:interfacebloat // one more than the linter likes
 	// Record records activities as if one after another, and returns the outcome of each. See
 	// [Recorder.Record] and [Plain.Record].
 	Record(ctx context.Context, activities []Activity) ([]Outcome, error)

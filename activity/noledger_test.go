@@ -152,8 +152,8 @@ func (m *bulk) note(t *testing.T, a Activity, o Outcome) {
 			m.taken++
 		}
 		delete(m.stuck, key)
-	case OverLimit:
-		t.Errorf("%v is over a limit that nobody set", key)
+	case OverLimit, Ended, Early:
+		t.Errorf("%v is %v, without a limit or a time", key, o)
 	}
 }
 

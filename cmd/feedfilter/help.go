@@ -115,7 +115,8 @@ func serveHelp() map[string]string {
 func fileHelp() map[string]string {
 	return map[string]string{
 		"file": "File of activities; - for standard input. CSV: user,kind,target[,op], or columns in any order below a header, " +
-			`which may have since and until; a first line that is not an activity is a header. NDJSON: {"user","kind","target","op","since","until"} per line. ` +
+			`which may have since and until; a first line that is not an activity is a header. ` +
+			`NDJSON: {"user","kind","target","op","since","until"} per line. ` +
 			"op is add (the default) or remove; since and until are times such as 2027-01-01T00:00:00Z.",
 		"format": "csv or ndjson; required for standard input. Default: by the file's extension",
 		"on_error": "What to do at a bad line: stop, after importing the lines before it, or skip it and report it. " +
