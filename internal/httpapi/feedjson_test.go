@@ -33,6 +33,7 @@ func feedBodies() map[string]bool {
 		`{"posts":[{"id":"p","related":["a","\u0062"]},{"related":[]}]}`: true,
 		`{"posts":[{"actors":[{"id":"b","id":"b"}]}]}`:                   false, `{"posts":[{"actors":[{"ID":"b"}]}]}`: false, `{"posts":[{"actors":[["b"]]}]}`: false,
 		`{"posts":[{"actors":[null]}]}`: false, `{"posts":[{"actors":[{"role":null}]}]}`: false, `{"posts":[{"actors":[{"id":1}]}]}`: false,
+		`{"posts":[{"actors":["\q"{"id":"7"}]}]}`: false, "{\"posts\":[{\"actors\":[\"\n{\"id\":\"7\"}]}]}": false, `{"posts":[{"actors":[1{"id":"7"}]}]}`: false,
 		`{"posts":[{"related":null}]}`: false, `{"posts":[{"related":[null]}]}`: false, `{"posts":[{"related":"a"}]}`: false,
 		`{"viewer":"é\u00e9\ud83d\ude00😀\/\"\\\b\f\n\r\t","posts":[]}`:                      true,
 		`{"\u0070osts":[],"viewe\u0072":"1"}`:                                               true,
@@ -136,11 +137,66 @@ func TestReadFeedMutants(t *testing.T) {
 	}
 }
 
+// fragments are parts of bodies, valid and invalid ones. Sequences of them reach states that single
+// changed bytes do not.
+func fragments() []string {
+	return []string{
+		`"a"`, `"\u0061"`, `"\q"`, `"`, `\`, "\n", "\"\n\"", `{`, `}`, `[`, `]`, `,`, `:`, `"id":`, `"role":"x"`, `{"id":"a"}`, `["a"]`, `{"tag":["a"]}`,
+		`"id":"b"`, `"actors":`, `"facets":`, `"related":`, `null`, `true`, `1`, `{}`, `[]`,
+	}
+}
+
+// contexts are bodies with a place for fragments.
+func contexts() []string {
+	return []string{
+		`%s`, `{"posts":[],%s}`, `{"posts":%s}`, `{"posts":[%s]}`, `{"posts":[{%s}]}`, `{"posts":[{"actors":%s}]}`, `{"posts":[{"actors":[%s]}]}`,
+		`{"posts":[{"actors":[{%s}]}]}`, `{"posts":[{"facets":%s}]}`, `{"posts":[{"facets":{"tag":[%s]}}]}`, `{"posts":[],"viewer":%s}`, `{"posts":[],"exact":%s}`,
+		`{"viewers":[%s]}`, `{"viewers":[],"actors":[%s]}`, `{"viewers":[],%s}`,
+	}
+}
+
+// agreeAll is agree for a body of either call.
+func agreeAll(t *testing.T, body string) {
+	t.Helper()
+	agree(t, body)
+	fanoutAgrees(t, body)
+}
+
+// TestReadFeedFragments reads every sequence of up to three fragments in every context.
+func TestReadFeedFragments(t *testing.T) {
+	all := fragments()
+	for _, context := range contexts() {
+		for _, a := range all {
+			for _, b := range append(all, "") {
+				for _, c := range append(all, "") {
+					agreeAll(t, strings.Replace(context, "%s", a+b+c, 1))
+				}
+			}
+		}
+	}
+}
+
+// FuzzReadFeed reads any body, and one of fragments that the bytes of the body choose.
 func FuzzReadFeed(f *testing.F) {
 	for body := range feedBodies() {
 		f.Add(body)
 	}
-	f.Fuzz(func(t *testing.T, body string) { agree(t, body) })
+	for context := range contexts() {
+		for n := range fragments() {
+			f.Add(string([]byte{byte(context), byte(n), byte(n + 1), byte(n + 2)}))
+		}
+	}
+	f.Fuzz(func(t *testing.T, body string) {
+		agreeAll(t, body)
+		if body == "" {
+			return
+		}
+		var text strings.Builder
+		for _, c := range []byte(body[1:]) {
+			text.WriteString(fragments()[int(c)%len(fragments())])
+		}
+		agreeAll(t, strings.Replace(contexts()[int(body[0])%len(contexts())], "%s", text.String(), 1))
+	})
 }
 
 // TestReadFeedRoom: a body of braces does not reserve memory for as many posts as it has bytes.

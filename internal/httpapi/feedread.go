@@ -183,15 +183,16 @@ func (r *feedReader) actors() (ids, roles []string, ok bool) {
 		id, role, ok := r.actor()
 		roles = addRole(roles, len(r.room.actors)-from, role)
 		r.room.actors = append(r.room.actors, id)
-		return ok
+		return ok && len(r.room.actors)-from <= maxTexts
 	})
 	return slices.Clip(r.room.actors[from:]), roles, ok
 }
 
 // actor reads the id of a user, or an object with an id and a role.
 func (r *feedReader) actor() (id, role string, ok bool) {
-	if id, ok = r.text(); ok {
-		return id, "", true
+	if r.space(); !strings.HasPrefix(r.body[r.at:], "{") {
+		id, ok = r.text()
+		return id, "", ok
 	}
 	ok = r.object(func(name string) (field int, ok bool) {
 		switch name {
@@ -227,7 +228,7 @@ func (r *feedReader) texts() ([]string, bool) {
 	ok := r.array(func() bool {
 		s, ok := r.text()
 		list = append(list, s)
-		return ok
+		return ok && len(list) <= maxTexts
 	})
 	return list, ok
 }

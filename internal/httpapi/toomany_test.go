@@ -29,9 +29,9 @@ func TestTooMany(t *testing.T) {
 			"/v1/feed/filter", `{"viewer":"1","posts":[` + repeated(5000, `{"id":"p","author":"2","actors":["3","4","5"]}`) + `]}`,
 			"posts", "25000 ids of posts, related posts, authors, actors and facets, at most 20000",
 		},
-		"most ids in a body": {
-			"/v1/feed/filter", `{"viewer":"1","posts":[{"id":"p","author":"2","actors":[` + repeated(209_000, `"3"`) + `]}]}`,
-			"posts[0].actors", "209000 actors, at most 100",
+		"most values of a list": {
+			"/v1/feed/filter", `{"viewer":"1","posts":[{"id":"p","author":"2","actors":[` + repeated(10_000, `"3"`) + `]}]}`,
+			"posts[0].actors", "10000 actors, at most 100",
 		},
 		"most actors": {
 			"/v1/feed/explain", `{"viewer":"1","post":{"id":"p","author":"2","actors":[` + repeated(100, `"3"`) + `]}}`, "", "",
@@ -46,6 +46,12 @@ func TestTooMany(t *testing.T) {
 		case c.field == "" && a.Status == 200:
 		case a.Status != 422 || a.Code != "too_many_ids" || a.Field != c.field || !strings.Contains(a.Body, c.message):
 			t.Errorf("%s: %d %.200s", name, a.Status, a.Body)
+		}
+	}
+	for _, list := range []string{`"actors":[%s]`, `"related":[%s]`, `"facets":{"tag":[%s]}`} {
+		body := `{"viewer":"1","posts":[{"id":"p","author":"2",` + strings.Replace(list, "%s", repeated(200_000, `"3"`), 1) + `}]}`
+		if a := s.do(t, "POST", "/v1/feed/filter", body); a.Status != 400 || a.Code != "out_of_range" {
+			t.Errorf("200,000 of %s: %d %s", list, a.Status, a.Body)
 		}
 	}
 	a = s.do(t, "POST", "/v1/activities", `{"activities":[`+repeated(10_001, line)+`]}`)
