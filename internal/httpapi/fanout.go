@@ -170,7 +170,7 @@ func (m *fanoutMessage) decode(in *room) (*feedfilterv1.FanoutRequest, error) {
 // unusual message.
 func (m *fanoutMessage) split(in *room) (rest []byte, ok bool) {
 	const field = 4 // viewers
-	for r := (messageReader{text: m.text}); r.at < len(m.text); {
+	for r := (messageReader{text: m.text}); r.at < len(m.text) && len(in.viewers) <= feed.MaxViewers; {
 		if id, ok := r.more(field); ok {
 			in.viewers = append(in.viewers, id)
 			continue
@@ -189,7 +189,7 @@ func (m *fanoutMessage) split(in *room) (rest []byte, ok bool) {
 		default:
 			ok = false
 		}
-		if !ok || len(in.viewers) > feed.MaxViewers {
+		if !ok {
 			return nil, false
 		}
 		rest = append(rest, m.text[from:r.at]...)

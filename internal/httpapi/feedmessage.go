@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
-	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/feed"
@@ -355,7 +355,10 @@ func packed(list []uint32, s string) ([]uint32, bool) {
 // readFacet reads a Facet of a message, and gives the posts their ids.
 func readFacet(text string, posts []feed.Post) bool {
 	var name string
-	ids, on := make([]string, 0, len(posts)), make([]uint32, 0, len(posts))
+	// Each id takes two bytes or more. A request may have thousands of facets, so what is reserved
+	// for one is bounded by its own length.
+	most := min(len(posts), len(text)/2)
+	ids, on := make([]string, 0, most), make([]uint32, 0, most)
 	r := messageReader{text: text}
 	for r.at < len(text) {
 		tag, ok := r.number()
@@ -425,7 +428,7 @@ func kindNames(text string) ([]string, bool) {
 			return nil, false
 		}
 		name, ok := r.bytes()
-		if !ok || !utf8.ValidString(name) {
+		if !ok || !utf8.ValidString(name) || len(names) == maxTexts {
 			return nil, false
 		}
 		names = append(names, name)
@@ -433,29 +436,32 @@ func kindNames(text string) ([]string, bool) {
 	return names, true
 }
 
-// listLimits returns the limits of the lists in a message. No valid request exceeds them.
-func listLimits(message proto.Message) []listLimit {
-	switch message.(type) {
-	case *feedfilterv1.FilterRequest:
-		return []listLimit{
-			{feedwire.Posts, "posts", feed.MaxPosts},
-			{feedwire.Authors, "authors", feed.MaxPosts},
-			{feedwire.Actors, "actors", feed.MaxIDs},
-			{feedwire.Annotate, "annotate", maxTexts},
-			{feedwire.Facets, "facets", maxTexts},
-			{feedwire.ActorRoles, "actor_roles", feed.MaxIDs},
-			{feedwire.Related, "related", feed.MaxIDs},
-			{feedwire.Lists, "lists", maxTexts},
-		}
-	case *feedfilterv1.FanoutRequest:
-		return []listLimit{{2, "actors", maxTexts}, {3, "actor_roles", maxTexts}, {4, "viewers", feed.MaxViewers}}
-	case *feedfilterv1.RecordBatchRequest:
-		return []listLimit{{1, "activities", maxBatch}}
-	case *feedfilterv1.RecordStreamRequest:
-		return []listLimit{{1, "activities", maxChunk}}
-	case *feedfilterv1.RecordPostsRequest:
-		return []listLimit{{3, "posts", maxTexts}}
+// maxParts is the maximum number of parts in which a packed list may come. Encoders write one. The
+// generated code copies a list for each part.
+const maxParts = 16
+
+// maxListed returns how many values of a list, or parts of a packed one, a message may have. No
+// valid request has more.
+func maxListed(f protoreflect.FieldDescriptor, kind protowire.Type) int {
+	switch {
+	case kind == protowire.BytesType && f.IsPacked():
+		return maxParts
+	case f.IsPacked():
+		return feed.MaxIDs
+	}
+	switch f.FullName() {
+	case "feedfilter.v1.FilterRequest.posts", "feedfilter.v1.FilterRequest.authors":
+		return feed.MaxPosts
+	case "feedfilter.v1.FilterRequest.actors", "feedfilter.v1.FilterRequest.actor_roles", "feedfilter.v1.FilterRequest.related",
+		"feedfilter.v1.Facet.ids":
+		return feed.MaxIDs
+	case "feedfilter.v1.FanoutRequest.viewers":
+		return feed.MaxViewers
+	case "feedfilter.v1.RecordBatchRequest.activities":
+		return maxBatch
+	case "feedfilter.v1.RecordStreamRequest.activities":
+		return maxChunk
 	default:
-		return nil
+		return maxTexts
 	}
 }

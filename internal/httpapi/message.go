@@ -12,7 +12,9 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/feedfilter/feedfilter/activity"
 	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
 )
 
@@ -153,7 +155,7 @@ func readMessage(data []byte, into any) error {
 	if !ok {
 		return fmt.Errorf("request: %T is not a message", into)
 	}
-	if err := checkLists(data, message); err != nil {
+	if err := new(listLengths).check(data, message.ProtoReflect().Descriptor()); err != nil {
 		return err
 	}
 	if err := proto.Unmarshal(data, message); err != nil {
@@ -162,36 +164,68 @@ func readMessage(data []byte, into any) error {
 	return nil
 }
 
-// listLimit is the maximum number of values in a list of a message.
-type listLimit struct {
-	field int
-	name  string
-	most  int
+// listLengths has the lengths of the lists in a message, by the numbers of their fields.
+type listLengths struct {
+	lengths map[protowire.Number]int
+	within  map[protowire.Number]*listLengths // of fields that hold one message, which may come in parts
 }
 
-func checkLists(data []byte, message proto.Message) error {
-	limits := listLimits(message)
-	if len(limits) == 0 {
-		return nil
-	}
-	counts := make([]int, len(limits))
+// check adds an encoded part of a message to the lengths, and returns an error if one exceeds
+// [maxListed].
+func (l *listLengths) check(data []byte, of protoreflect.MessageDescriptor) error {
 	for len(data) > 0 {
-		number, _, n := protowire.ConsumeField(data)
+		number, kind, n := protowire.ConsumeField(data)
 		if n < 0 {
 			return refuse(codeMalformedMessage, "", "the message is not valid Protobuf")
 		}
+		part, f := data[:n], of.Fields().ByNumber(number)
 		data = data[n:]
-		for i, l := range limits {
-			if l.field != int(number) {
-				continue
+		if f == nil {
+			continue
+		}
+		if f.IsList() {
+			if l.lengths == nil {
+				l.lengths = make(map[protowire.Number]int)
 			}
-			counts[i]++
-			if counts[i] > l.most {
-				return tooManyValues(l.name, l.most)
+			l.lengths[number]++
+			if most := maxListed(f, kind); l.lengths[number] > most {
+				return tooManyValues(string(f.Name()), most)
 			}
+		}
+		if kind != protowire.BytesType || f.Message() == nil || !hasLists(f.Message()) {
+			continue
+		}
+		_, _, tag := protowire.ConsumeTag(part)
+		value, _ := protowire.ConsumeBytes(part[tag:])
+		if err := l.one(f).check(value, f.Message()); err != nil {
+			return activity.Within(string(f.Name())+".", err)
 		}
 	}
 	return nil
+}
+
+// one returns the lengths in the next value of a field.
+func (l *listLengths) one(f protoreflect.FieldDescriptor) *listLengths {
+	if f.IsList() {
+		return new(listLengths)
+	}
+	if l.within == nil {
+		l.within = make(map[protowire.Number]*listLengths)
+	}
+	if l.within[f.Number()] == nil {
+		l.within[f.Number()] = new(listLengths)
+	}
+	return l.within[f.Number()]
+}
+
+// hasLists reports whether messages of a type have lists.
+func hasLists(of protoreflect.MessageDescriptor) bool {
+	for i := range of.Fields().Len() {
+		if of.Fields().Get(i).IsList() {
+			return true
+		}
+	}
+	return false
 }
 
 // detail returns the problem as a message of the gRPC API.
