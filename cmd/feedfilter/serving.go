@@ -142,7 +142,7 @@ func (r *running) listen(ctx context.Context) (err error) {
 	//nolint:contextcheck // handlers use their requests' contexts
 	r.handler = httpapi.New(httpapi.Config{
 		Activities: r.data.activities, Logger: r.log, MaxRequests: r.MaxRequests, Access: r.gate.access, Metrics: r.Data.meters,
-		Sampler: r.sampler, Trace: r.Data.tracer.Requests(),
+		Sampler: r.sampler, Trace: r.Data.tracer.Requests(r.gate.access.Trusts),
 		About:      r.Data.about(),
 		Background: func(do func(context.Context)) { r.beside.Go(func() { do(besides) }) },
 	})

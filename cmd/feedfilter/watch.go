@@ -24,7 +24,7 @@ func watchHelp() map[string]string {
 			"(docs/RELIABILITY.md).",
 		"trace_endpoint": "OTLP/HTTP collector of traces, such as http://127.0.0.1:4318 (docs/DEPLOY.md). Default: no traces",
 		"trace_sample": "Share of requests to trace, 0 to 1, among those without a traceparent. A traceparent decides for its " +
-			"own request.",
+			"own request, if the caller has the token that --auth-file requires.",
 	}
 }
 

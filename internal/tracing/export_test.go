@@ -91,7 +91,7 @@ func collect(t *testing.T) (*received, *httptest.Server) {
 func ask(t *testing.T, tracer *Tracer, n int) {
 	t.Helper()
 	e := echo.New()
-	e.Use(tracer.Requests())
+	e.Use(tracer.Requests(anybody))
 	e.GET("/v1/users/:user", func(c echo.Context) error { return c.NoContent(http.StatusOK) })
 	for range n {
 		w := httptest.NewRecorder()

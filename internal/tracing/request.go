@@ -1,6 +1,8 @@
 package tracing
 
 import (
+	"net/http"
+
 	"github.com/labstack/echo/v4"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -14,16 +16,20 @@ import (
 const statusKey = "feedfilter.status"
 
 // Requests returns a middleware that records a span for each request. The span is named after the
-// method and the route, and has the status and the request id. Requests returns nil for a nil
-// Tracer. Install it before the middleware that answers errors and assigns ids.
-func (t *Tracer) Requests() echo.MiddlewareFunc {
+// method and the route, and has the status and the request id. The request continues its caller's
+// trace if trusted returns true: other callers must not decide what is sampled. Requests returns
+// nil for a nil Tracer. Install it before the middleware that answers errors and assigns ids.
+func (t *Tracer) Requests(trusted func(*http.Request) bool) echo.MiddlewareFunc {
 	if t == nil {
 		return nil
 	}
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			r := c.Request()
-			ctx := t.propagate.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
+			ctx := r.Context()
+			if r.Header.Get("Traceparent") != "" && trusted(r) {
+				ctx = t.propagate.Extract(ctx, propagation.HeaderCarrier(r.Header))
+			}
 			route := c.Path()
 			if route == "" {
 				route = "unknown"

@@ -56,7 +56,7 @@ type Config struct {
 	Endpoint string
 
 	// Ratio is the share of requests, 0 to 1, that are traced. It applies to requests without a
-	// trace. A request with one is traced if its caller's trace is sampled.
+	// trace. A request with one is traced if its caller is trusted and has sampled the trace.
 	Ratio float64
 
 	Version string       // of the service

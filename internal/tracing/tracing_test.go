@@ -53,8 +53,11 @@ func service(t *testing.T, tracer *Tracer, log *slog.Logger) http.Handler {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.Close)
-	return httpapi.New(httpapi.Config{Activities: r, Logger: log, Trace: tracer.Requests()})
+	return httpapi.New(httpapi.Config{Activities: r, Logger: log, Trace: tracer.Requests(anybody)})
 }
+
+// anybody trusts every caller.
+func anybody(*http.Request) bool { return true }
 
 // do sends a request. With flags, it is part of a caller's trace.
 func do(t *testing.T, h http.Handler, flags, method, path, body string) *httptest.ResponseRecorder {
@@ -178,7 +181,7 @@ func TestErrorsOfSpans(t *testing.T) {
 	} {
 		exporter.Reset()
 		e := echo.New()
-		e.Use(tracer.Requests())
+		e.Use(tracer.Requests(anybody))
 		e.GET("/", c.handle)
 		e.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
 		if spans := exporter.GetSpans(); len(spans) != 1 || spans[0].Status.Code != c.want {
@@ -187,15 +190,16 @@ func TestErrorsOfSpans(t *testing.T) {
 	}
 }
 
-// TestWhichRequestsAreTraced: the caller's trace decides whether a request is traced, and the ratio
-// decides without one. Background work is not traced.
+// TestWhichRequestsAreTraced: the trace of a trusted caller decides whether a request is traced, and
+// the ratio decides without one. Background work is not traced.
 func TestWhichRequestsAreTraced(t *testing.T) {
 	client := redistest.Start(t).Client()
 	for _, c := range []struct {
-		ratio float64
-		flags string
-		want  bool
-	}{{1, "", true}, {0, "", false}, {0, "01", true}, {1, "00", false}} {
+		ratio   float64
+		flags   string
+		trusted bool
+		want    bool
+	}{{1, "", true, true}, {0, "", true, false}, {0, "01", true, true}, {1, "00", true, false}, {0, "01", false, false}, {1, "00", false, true}} {
 		exporter := tracetest.NewInMemoryExporter()
 		var logged bytes.Buffer
 		tracer := newTracer(Config{Ratio: c.ratio}, sdktrace.WithSyncer(exporter))
@@ -204,13 +208,13 @@ func TestWhichRequestsAreTraced(t *testing.T) {
 			t.Fatal(err)
 		}
 		log := slog.New(LogHandler(slog.NewJSONHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug})))
-		do(t, httpapi.New(httpapi.Config{Activities: plain, Logger: log, Trace: tracer.Requests()}), c.flags, http.MethodGet, "/healthz", "")
+		do(t, httpapi.New(httpapi.Config{Activities: plain, Logger: log, Trace: tracer.Requests(func(*http.Request) bool { return c.trusted })}), c.flags, http.MethodGet, "/healthz", "")
 		plain.Close()
 		if got := len(exporter.GetSpans()) == 1; got != c.want {
-			t.Errorf("ratio %g, traceparent %q: traced %v: %v", c.ratio, c.flags, got, exporter.GetSpans())
+			t.Errorf("%+v: traced %v: %v", c, got, exporter.GetSpans())
 		}
 		if got := strings.Contains(logged.String(), "trace_id"); got != c.want {
-			t.Errorf("ratio %g, traceparent %q: trace id in the log %v: %s", c.ratio, c.flags, got, &logged)
+			t.Errorf("%+v: trace id in the log %v: %s", c, got, &logged)
 		}
 	}
 	exporter := tracetest.NewInMemoryExporter()
@@ -237,7 +241,7 @@ func mustStore(t *testing.T, client redis.UniversalClient, name string) *redisst
 // TestNilTracer: a nil Tracer does nothing.
 func TestNilTracer(t *testing.T) {
 	var off *Tracer
-	if off.Requests() != nil || off.Postgres() != nil || off.Redis(redis.NewClient(&redis.Options{})) != nil || off.Close(t.Context()) != nil {
+	if off.Requests(anybody) != nil || off.Postgres() != nil || off.Redis(redis.NewClient(&redis.Options{})) != nil || off.Close(t.Context()) != nil {
 		t.Error("a nil Tracer does something")
 	}
 }
