@@ -5,8 +5,6 @@ import (
 	"strings"
 
 	"github.com/labstack/echo/v4"
-
-	"github.com/feedfilter/feedfilter/internal/openapi"
 )
 
 // openAPI answers with the description of the API for programs.
@@ -21,27 +19,31 @@ func (s *service) openAPI(c echo.Context) error {
 	return sendAs(c, http.StatusOK, typeJSON, document)
 }
 
-// docs answers with the HTML page of the description.
-func docs(c echo.Context) error { return docsPart(c, "index.html") }
+// docsPage answers with the HTML page of the description.
+func (s *service) docsPage(c echo.Context) error { return s.docsPart(c, "index.html") }
 
 // docsFile answers with a file that the page loads.
-func docsFile(c echo.Context) error {
-	return docsPart(c, strings.TrimPrefix(c.Request().URL.Path, docsPath+"/"))
+func (s *service) docsFile(c echo.Context) error {
+	return s.docsPart(c, strings.TrimPrefix(c.Request().URL.Path, docsPath+"/"))
 }
 
-func docsPart(c echo.Context, name string) error {
+func (s *service) docsPart(c echo.Context, name string) error {
 	if _, err := query(c); err != nil {
 		return err
 	}
-	readsGzip := strings.Contains(c.Request().Header.Get(echo.HeaderAcceptEncoding), "gzip")
-	f, err := openapi.PageFile(name, readsGzip)
+	files, err := s.docs()
 	if err != nil {
+		return err
+	}
+	f, ok := files[name]
+	if !ok {
 		return echo.ErrNotFound
 	}
 	h := c.Response().Header()
 	h.Set(echo.HeaderVary, echo.HeaderAcceptEncoding)
-	if f.Encoding != "" {
-		h.Set(echo.HeaderContentEncoding, f.Encoding)
+	if f.Zipped != nil && strings.Contains(c.Request().Header.Get(echo.HeaderAcceptEncoding), "gzip") {
+		h.Set(echo.HeaderContentEncoding, "gzip")
+		return sendAs(c, http.StatusOK, f.Type, f.Zipped)
 	}
 	return sendAs(c, http.StatusOK, f.Type, f.Content)
 }

@@ -32,9 +32,9 @@ func (s *service) routes() []route {
 		{http.MethodGet, "/healthz", s.health, nil, true},
 		{http.MethodGet, "/readyz", s.ready, nil, true},
 		{http.MethodGet, "/openapi.json", s.openAPI, nil, true},
-		{http.MethodGet, docsPath, page(docs), nil, true},
-		{http.MethodGet, docsPath + "/style.css", page(docsFile), nil, true},
-		{http.MethodGet, docsPath + "/*", page(docsFile), nil, true},
+		{http.MethodGet, docsPath, page(s.docsPage), nil, true},
+		{http.MethodGet, docsPath + "/style.css", page(s.docsFile), nil, true},
+		{http.MethodGet, docsPath + "/*", page(s.docsFile), nil, true},
 		{http.MethodGet, opspage.Path, opsPage, nil, true}, // a static page, without data
 		{http.MethodGet, opspage.Path + "/*", opsPage, nil, true},
 		{http.MethodGet, "/metrics", s.scrape, []access.Scope{access.OpsRead}, true},

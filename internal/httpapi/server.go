@@ -99,7 +99,8 @@ type service struct {
 	failed     atomic.Uint64 // requests answered 5xx, except overload and clients that left
 	about      About
 
-	description func() ([]byte, error) // the answer to GET /openapi.json; built once
+	description func() ([]byte, error)                  // the answer to GET /openapi.json; built once
+	docs        func() (map[string]openapi.File, error) // of the page that shows it; read once
 }
 
 // Handler answers all routes. Its limit on requests can be changed at any time.
@@ -155,6 +156,7 @@ func newService(c Config) *service {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	s.description = sync.OnceValues(func() ([]byte, error) { return openapi.Document(c.Activities.Kinds()) })
+	s.docs = sync.OnceValues(openapi.Page)
 	s.procedures = newProcedures(s)
 	s.measure(c.Metrics)
 	return s

@@ -52,34 +52,31 @@ func TestDocument(t *testing.T) {
 
 // TestPageFiles: files come as they are stored, and uncompressed to who does not read gzip.
 func TestPageFiles(t *testing.T) {
+	files, err := openapi.Page()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, kind := range map[string]string{
 		"index.html": "text/html", "style.css": "text/css", "start.js": "text/javascript", "swagger-ui/swagger-ui.css": "text/css",
 		"swagger-ui/swagger-ui-bundle.js": "text/javascript", "swagger-ui/LICENSE": "text/plain",
 	} {
-		plain, err := openapi.PageFile(name, false)
-		if err != nil {
-			t.Fatal(err)
+		f := files[name]
+		if f.Type != kind+"; charset=utf-8" || len(f.Content) == 0 {
+			t.Errorf("%s: %q, %d bytes", name, f.Type, len(f.Content))
 		}
-		if plain.Encoding != "" || plain.Type != kind+"; charset=utf-8" || len(plain.Content) == 0 {
-			t.Errorf("%s: %q, %q, %d bytes", name, plain.Encoding, plain.Type, len(plain.Content))
-		}
-		zipped, err := openapi.PageFile(name, true)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if zipped.Encoding == "" {
+		if f.Zipped == nil {
 			continue
 		}
-		z, err := gzip.NewReader(bytes.NewReader(zipped.Content))
+		z, err := gzip.NewReader(bytes.NewReader(f.Zipped))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if content, err := io.ReadAll(z); err != nil || !bytes.Equal(content, plain.Content) {
-			t.Errorf("%s: %d bytes out of gzip, want %d: %v", name, len(content), len(plain.Content), err)
+		if content, err := io.ReadAll(z); err != nil || !bytes.Equal(content, f.Content) {
+			t.Errorf("%s: %d bytes out of gzip, want %d: %v", name, len(content), len(f.Content), err)
 		}
 	}
-	for _, name := range []string{"", "none", "swagger-ui", "../openapi.yaml", "../../openapi.go", "/etc/passwd"} {
-		if f, err := openapi.PageFile(name, true); err == nil {
+	for _, name := range []string{"", "none", "swagger-ui", "../openapi.yaml", "../../openapi.go", "/etc/passwd", "swagger-ui/swagger-ui.css.gz"} {
+		if f, ok := files[name]; ok {
 			t.Errorf("%q: %d bytes", name, len(f.Content))
 		}
 	}

@@ -6,7 +6,9 @@ import (
 	"embed"
 	"fmt"
 	"io"
+	"io/fs"
 	"path"
+	"strings"
 )
 
 // page has the files of the page. page/swagger-ui is the work of others, with its licences;
@@ -17,34 +19,39 @@ var page embed.FS
 
 // File is a file of the page.
 type File struct {
-	Type     string // media type
-	Encoding string // "gzip", or "" for none
-	Content  []byte
+	Type    string // media type
+	Content []byte
+	Zipped  []byte // Content compressed with gzip; nil for small files
 }
 
-// PageFile returns the file of the page with the name, relative to where the page's files are
-// mounted; the page itself is "index.html". Large files come compressed to a reader of gzip.
-func PageFile(name string, readsGzip bool) (File, error) {
-	f := File{Type: mediaType(name)}
-	var err error
-	if f.Content, err = page.ReadFile(path.Join("page", name)); err == nil {
-		return f, nil
-	}
-	if f.Content, err = page.ReadFile(path.Join("page", name+".gz")); err != nil {
-		return File{}, fmt.Errorf("read a file of the page: %w", err)
-	}
-	if readsGzip {
-		f.Encoding = "gzip"
-		return f, nil
-	}
-	z, err := gzip.NewReader(bytes.NewReader(f.Content))
-	if err != nil {
-		return File{}, fmt.Errorf("decompress %s: %w", name, err)
-	}
-	if f.Content, err = io.ReadAll(z); err != nil {
-		return File{}, fmt.Errorf("decompress %s: %w", name, err)
-	}
-	return f, nil
+// Page returns the files of the page by their names, relative to where the files are mounted; the
+// page itself is "index.html". They take about 2 MB.
+func Page() (map[string]File, error) {
+	files := make(map[string]File)
+	err := fs.WalkDir(page, "page", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		var f File
+		if f.Content, err = page.ReadFile(name); err != nil {
+			return err
+		}
+		plain, zipped := strings.CutSuffix(strings.TrimPrefix(name, "page/"), ".gz")
+		if zipped {
+			f.Zipped = f.Content
+			z, err := gzip.NewReader(bytes.NewReader(f.Zipped))
+			if err != nil {
+				return fmt.Errorf("decompress %s: %w", name, err)
+			}
+			if f.Content, err = io.ReadAll(z); err != nil {
+				return fmt.Errorf("decompress %s: %w", name, err)
+			}
+		}
+		f.Type = mediaType(plain)
+		files[plain] = f
+		return nil
+	})
+	return files, err
 }
 
 // mediaType returns the media type of a file. The tables of systems differ.
