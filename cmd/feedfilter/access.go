@@ -47,7 +47,8 @@ func accessHelp() map[string]string {
 			"Default: no authentication",
 		"rate_limit": "Requests per second of each token, such as 100, or 100:500 for bursts of 500; more are answered 429. " +
 			"A batch counts its activities. A token's own rate in --auth-file wins. Default: no limit",
-		"user_rate": "The same limit for each user, for feeds and calls under /v1/users/{user}; batches are not counted. Default: no limit",
+		"user_rate": "The same limit for each user, for feeds and calls under /v1/users/{user}; a feed counts its lists, too, and batches " +
+			"are not counted. Default: no limit",
 		"tls_cert": "PEM file of the HTTPS certificate and its intermediates. Reread when it changes, like the two files below. " +
 			"Default: plain HTTP",
 		"tls_key":       "PEM file of the certificate's key.",

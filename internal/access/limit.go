@@ -112,14 +112,18 @@ func (u *Users) SetRate(r Rate) {
 	}
 }
 
-// Take counts a request for the user and returns 0, if the rate allows the request. Otherwise it
+// Take counts a request for the user as n, and returns 0, if the rate allows one more. Otherwise it
 // returns the time until the next request is allowed.
-func (u *Users) Take(user string, now time.Time) (wait time.Duration) {
+func (u *Users) Take(user string, now time.Time, n int) (wait time.Duration) {
 	if u == nil || u.rate.Load().PerSecond == 0 {
 		return 0
 	}
 	h := maphash.String(u.seed, user)
-	return take(u.shards[h%userShards].limiter(h, &u.rate), now)
+	l := u.shards[h%userShards].limiter(h, &u.rate)
+	if wait = take(l, now); wait == 0 {
+		charge(l, now, n-1)
+	}
+	return wait
 }
 
 func (s *userShard) clear() {

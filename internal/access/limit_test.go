@@ -84,25 +84,25 @@ func TestTake(t *testing.T) {
 
 func TestUsers(t *testing.T) {
 	now := time.Now()
-	if access.NewUsers(access.Rate{}).Take("a", now) != 0 {
+	if access.NewUsers(access.Rate{}).Take("a", now, 1) != 0 {
 		t.Error("the zero rate limits a user")
 	}
 	u := access.NewUsers(access.Rate{PerSecond: 1, Burst: 2})
 	for _, user := range []string{"a", "b"} {
 		for i, want := range []time.Duration{0, 0, time.Second} {
-			if wait := u.Take(user, now).Round(time.Millisecond); wait != want {
+			if wait := u.Take(user, now, 1).Round(time.Millisecond); wait != want {
 				t.Errorf("%s, request %d: wait %v, want %v", user, i, wait, want)
 			}
 		}
 	}
-	if u.Take("a", now.Add(time.Second)) != 0 || u.Take("a", now.Add(time.Second)) == 0 {
+	if u.Take("a", now.Add(time.Second), 1) != 0 || u.Take("a", now.Add(time.Second), 1) == 0 {
 		t.Error("no request after a second")
 	}
 	// The user is remembered after 60,000 others.
 	for i := range 60_000 {
-		u.Take(fmt.Sprint("other", i), now)
+		u.Take(fmt.Sprint("other", i), now, 1)
 	}
-	if u.Take("b", now) == 0 {
+	if u.Take("b", now, 1) == 0 {
 		t.Error("the user was forgotten too soon")
 	}
 }
@@ -135,7 +135,7 @@ func TestTakeAtOnce(t *testing.T) {
 	for range 8 {
 		all.Go(func() {
 			for range 100 {
-				a, b := k.Take(now), u.Take("a", now)
+				a, b := k.Take(now), u.Take("a", now, 1)
 				mu.Lock()
 				if a == 0 {
 					let[0]++
@@ -157,22 +157,22 @@ func TestTakeAtOnce(t *testing.T) {
 func TestSetRate(t *testing.T) {
 	now := time.Now()
 	u := access.NewUsers(access.Rate{})
-	free := u.Take("a", now) + u.Take("a", now)
+	free := u.Take("a", now, 1) + u.Take("a", now, 1)
 	one := access.Rate{PerSecond: 1}
 	u.SetRate(one)
-	if free != 0 || u.Take("a", now) != 0 || u.Take("a", now) == 0 {
+	if free != 0 || u.Take("a", now, 1) != 0 || u.Take("a", now, 1) == 0 {
 		t.Error("the new rate is not in force")
 	}
 	u.SetRate(one)
-	if u.Take("a", now) == 0 {
+	if u.Take("a", now, 1) == 0 {
 		t.Error("setting the same rate reset its use")
 	}
 	u.SetRate(access.Rate{PerSecond: 1, Burst: 3})
-	if u.Take("a", now)+u.Take("a", now)+u.Take("a", now) != 0 || u.Take("a", now) == 0 {
+	if u.Take("a", now, 1)+u.Take("a", now, 1)+u.Take("a", now, 1) != 0 || u.Take("a", now, 1) == 0 {
 		t.Error("fewer than three requests at once")
 	}
 	u.SetRate(access.Rate{})
-	if u.Take("a", now) != 0 {
+	if u.Take("a", now, 1) != 0 {
 		t.Error("the rate still applies")
 	}
 

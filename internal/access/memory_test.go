@@ -26,7 +26,7 @@ func TestUsersMemory(t *testing.T) {
 	u := access.NewUsers(access.Rate{PerSecond: 1})
 	now, long := time.Now(), strings.Repeat("x", 250)
 	for i := range 300_000 {
-		u.Take(fmt.Sprint(long, i), now)
+		u.Take(fmt.Sprint(long, i), now, 1)
 	}
 	grown := float64(size()-before) / (1 << 20)
 	t.Logf("%.1f MiB", grown)

@@ -93,7 +93,7 @@ func (s *procedures) recordProcedure(
 	ctx context.Context, k *call, in *incoming[feedfilterv1.RecordRequest],
 ) (*feedfilterv1.RecordResponse, error) {
 	m := &in.message
-	if err := s.userMay(m.GetUser()); err != nil {
+	if err := s.userMay(m.GetUser(), 1); err != nil {
 		return nil, err
 	}
 	kind, err := s.kindOf(m.GetPlural(), true)
@@ -117,7 +117,7 @@ func (s *procedures) recordPostsProcedure(
 	ctx context.Context, k *call, in *incoming[feedfilterv1.RecordPostsRequest],
 ) (*feedfilterv1.RecordPostsResponse, error) {
 	m := &in.message
-	if err := s.userMay(m.GetUser()); err != nil {
+	if err := s.userMay(m.GetUser(), 1); err != nil {
 		return nil, err
 	}
 	kind, err := s.kindOf(m.GetPlural(), false)
@@ -157,7 +157,7 @@ func (s *procedures) listProcedure(
 	ctx context.Context, k *call, in *incoming[feedfilterv1.ListRequest],
 ) (*feedfilterv1.ListResponse, error) {
 	m := &in.message
-	if err := s.userMay(m.GetUser()); err != nil {
+	if err := s.userMay(m.GetUser(), 1); err != nil {
 		return nil, err
 	}
 	kind, err := s.kindOf(m.GetPlural(), true)
@@ -187,7 +187,7 @@ func (s *procedures) countProcedure(
 	if err := activity.CheckID(user, "user"); err != nil {
 		return nil, err
 	}
-	if err := s.userMay(user); err != nil {
+	if err := s.userMay(user, 1); err != nil {
 		return nil, err
 	}
 	counts, err := s.countsOf(ctx, k, user)

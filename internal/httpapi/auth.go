@@ -237,7 +237,7 @@ func (g *gate) admit(r route, k *call) error {
 	if err != nil {
 		return nil //nolint:nilerr // the handler says what is wrong with it
 	}
-	return g.userMay(user)
+	return g.userMay(user, 1)
 }
 
 func (g *gate) authenticate(r route, k *call) error {
@@ -289,9 +289,11 @@ func (k *call) needs(scope access.Scope, field string) error {
 	return allowed(k.token, field, scope)
 }
 
-// userMay counts a request for a user. It returns an error if the user's rate is exceeded.
-func (g *gate) userMay(user string) error {
-	if wait := g.access.Users.Take(user, time.Now()); wait > 0 {
+// userMay counts a request for a user as a number of calls: one for each user or list whose
+// activities it reads. It returns an error if the user's rate is exceeded. Otherwise the request
+// passes whole, and later ones wait.
+func (g *gate) userMay(user string, calls int) error {
+	if wait := g.access.Users.Take(user, time.Now(), calls); wait > 0 {
 		return tooOften(wait, "the user")
 	}
 	return nil

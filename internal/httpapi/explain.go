@@ -83,7 +83,7 @@ func (s *service) explain(c echo.Context) error {
 
 // explainPost explains a post, if the rate of the viewer allows it.
 func (s *service) explainPost(ctx context.Context, k *call, viewer string, p feed.Post, lists []string) (feed.Explanation, error) {
-	if err := s.userMay(viewer); err != nil {
+	if err := s.userMay(viewer, 1+len(lists)); err != nil {
 		return feed.Explanation{}, err
 	}
 	k.note("explain", "", viewer, p.ID)

@@ -133,7 +133,7 @@ func (s *service) fanout(c echo.Context) error {
 
 // answerFanout checks a post's viewers, if the rate of its author allows it.
 func (s *service) answerFanout(ctx context.Context, req feed.FanoutRequest) (feed.FanoutAnswer, error) {
-	if err := s.userMay(req.Post.Author); err != nil {
+	if err := s.userMay(req.Post.Author, 1+len(req.Post.Actors)); err != nil {
 		return feed.FanoutAnswer{}, err
 	}
 	ctx, done, err := s.onProcessor(ctx)

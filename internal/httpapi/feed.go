@@ -206,7 +206,7 @@ func (s *service) answerFeed(ctx context.Context, k *call, req feed.Request) (fe
 		}
 		req.MayRecord = s.access.Audit.Check
 	}
-	if err := s.userMay(req.Viewer); err != nil {
+	if err := s.userMay(req.Viewer, 1+len(req.Lists)); err != nil {
 		return feed.Answer{}, nil, err
 	}
 	ctx, done, err := s.onProcessor(ctx)
