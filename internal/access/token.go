@@ -50,6 +50,8 @@ type Token struct {
 	Scopes  []Scope
 	Expires time.Time // the token is refused from this time on; zero: never
 
+	Errors *Throttle // of log lines about errors of the token's requests
+
 	digest  digest
 	limiter *rate.Limiter // nil: no limit
 	rated   bool          // the file sets the rate

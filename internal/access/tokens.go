@@ -66,11 +66,16 @@ func (t *Tokens) apply(contents [][]byte) error {
 		if e.Rate == nil {
 			r = t.config.Rate
 		}
-		k := &Token{Name: e.Name, Scopes: e.Scopes, Expires: e.Expires, limiter: r.limiter(), rated: e.Rate != nil}
+		k := &Token{
+			Name: e.Name, Scopes: e.Scopes, Expires: e.Expires, Errors: NewThrottle(), limiter: r.limiter(), rated: e.Rate != nil,
+		}
 		k.digest, _ = parseHash(e.Hash) // ParseFile has checked it
-		if before := t.find(k.digest); before != nil && before.limiter != nil && k.limiter != nil &&
-			before.limiter.Limit() == k.limiter.Limit() && before.limiter.Burst() == k.limiter.Burst() {
-			k.limiter = before.limiter
+		if before := t.find(k.digest); before != nil {
+			k.Errors = before.Errors
+			if before.limiter != nil && k.limiter != nil &&
+				before.limiter.Limit() == k.limiter.Limit() && before.limiter.Burst() == k.limiter.Burst() {
+				k.limiter = before.limiter
+			}
 		}
 		tokens[i] = k
 	}

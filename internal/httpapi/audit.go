@@ -131,11 +131,11 @@ func (g *gate) noteSeen(k *call, viewer string, a feed.Answer) {
 	}
 }
 
-// writeAudit appends a line to the audit log if the request is audited or was refused. suppressed
-// is the number of earlier refused requests that got no line.
-func (g *gate) writeAudit(k *call, id string, status int, suppressed uint64, err error) {
+// writeAudit appends a line to the audit log if the request is audited, or if it was refused and is
+// loud. suppressed is the number of earlier refused requests that got no line.
+func (g *gate) writeAudit(k *call, id string, status int, suppressed uint64, loud bool, err error) {
 	refused, _ := errors.AsType[*refusal](err)
-	if g.access.Audit == nil || k.audit == nil && refused == nil {
+	if g.access.Audit == nil || k.audit == nil && refused == nil || refused != nil && !loud {
 		return
 	}
 	r := k.Request()

@@ -63,12 +63,14 @@ type gate struct {
 	refused refusals
 	noise   *access.Throttle // throttles log lines of refused requests
 	strays  *access.Throttle // throttles log lines of other errors of callers without a token
+	faults  *access.Throttle // throttles log lines of errors of the service
 }
 
 func newGate(a Access) *gate {
 	a.IDs = cmp.Or(a.IDs, access.NewIDs())
 	return &gate{
-		access: a, origins: http.NewCrossOriginProtection(), refused: newRefusals(), noise: access.NewThrottle(), strays: access.NewThrottle(),
+		access: a, origins: http.NewCrossOriginProtection(), refused: newRefusals(),
+		noise: access.NewThrottle(), strays: access.NewThrottle(), faults: access.NewThrottle(),
 	}
 }
 
@@ -132,17 +134,24 @@ func (g *gate) accessStats() accessStats {
 // countRefused counts a request that failed with err. loud reports whether to log it. suppressed is
 // the number of earlier requests that were not logged.
 //
-// Refusals, and other errors of callers without a token, are throttled separately, so that
-// strangers cannot fill the log. All other errors are loud.
+// Refusals and errors of the service are throttled, each on their own. So are other errors, for
+// each token and for callers without one. So nobody can fill the log, or hide the errors of others.
 func (g *gate) countRefused(k *call, status int, err error) (suppressed uint64, loud bool) {
-	if refused, ok := errors.AsType[*refusal](err); ok {
+	lines := g.strays
+	refused, ok := errors.AsType[*refusal](err)
+	switch {
+	case ok:
 		g.refused[refused.Code].Add(1)
-		return g.noise.Pass(time.Now())
+		lines = g.noise
+	case status < http.StatusBadRequest || err != nil && describe(err).Code == codeOverloaded: // countShed logs it
+		return 0, true
+	case k.token == nil && g.access.Tokens != nil: // a stranger hides nobody's errors
+	case status >= http.StatusInternalServerError && status != http.StatusNotImplemented:
+		lines = g.faults
+	case k.token != nil:
+		lines = k.token.Errors
 	}
-	if g.access.Tokens != nil && k.token == nil && status >= http.StatusBadRequest {
-		return g.strays.Pass(time.Now())
-	}
-	return 0, true
+	return lines.Pass(time.Now())
 }
 
 // call is a request and what the service knows about it.

@@ -3,7 +3,6 @@ package httpapi
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net"
 	"net/http"
 	"time"
@@ -54,9 +53,7 @@ func (s *service) ready(c echo.Context) error {
 	if len(errs) == 0 {
 		return respond(c, http.StatusOK, healthAnswer{Status: statusReady})
 	}
-	if suppressed, loud := s.downs.Pass(time.Now()); loud {
-		s.logError(c, "check the dependencies", errors.Join(errs...), slog.Uint64("suppressed", suppressed))
-	}
+	s.logError(c, s.downs, "check the dependencies", errors.Join(errs...))
 	answer := healthAnswer{Status: statusDegraded, Down: make([]down, len(errs))}
 	for i, err := range errs {
 		answer.Down[i] = downOf(err)

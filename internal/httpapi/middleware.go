@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/labstack/echo/v4"
+
+	"github.com/feedfilter/feedfilter/internal/access"
 )
 
 // maxRequestID is the maximum length of a request id from a client, in bytes.
@@ -99,9 +101,7 @@ func statusOf(k *call, err error) int {
 func (s *service) logRequest(c *call, id string, status int, took time.Duration, err error) {
 	ctx := c.Request().Context()
 	suppressed, loud := s.countRefused(c, status, err)
-	if loud {
-		s.writeAudit(c, id, status, suppressed, err)
-	}
+	s.writeAudit(c, id, status, suppressed, loud, err)
 	level := slog.LevelDebug
 	switch {
 	case !loud:
@@ -175,11 +175,17 @@ func requestAttrs(c echo.Context) []slog.Attr {
 	return []slog.Attr{slog.String("request_id", c.Response().Header().Get(echo.HeaderXRequestID))}
 }
 
-// logError logs an error in a part of a request. The request continues.
-func (s *service) logError(c echo.Context, part string, err error, more ...slog.Attr) {
-	s.log.LogAttrs(c.Request().Context(), slog.LevelError, "part of a request failed", append(more,
+// logError logs an error in a part of a request, if there have not been too many such lines. The
+// request continues.
+func (s *service) logError(c echo.Context, lines *access.Throttle, part string, err error) {
+	suppressed, loud := lines.Pass(time.Now())
+	if !loud {
+		return
+	}
+	s.log.LogAttrs(c.Request().Context(), slog.LevelError, "part of a request failed",
+		slog.Uint64("suppressed", suppressed),
 		slog.String("part", part),
 		slog.String("route", c.Path()),
 		slog.String("request_id", c.Response().Header().Get(echo.HeaderXRequestID)),
-		slog.Any("error", err))...)
+		slog.Any("error", err))
 }

@@ -116,7 +116,7 @@ func (s userCalls) recordChunk(c echo.Context, k *chunk) error {
 		return fmt.Errorf("record %d lines: %w: %w", len(k.activities), errGone, err)
 	}
 	if err != nil && describe(err).Code != codeOverloaded {
-		s.logError(c, "record lines", err)
+		s.logError(c, s.faults, "record lines", err)
 	}
 	for n, i := range k.lines {
 		if err != nil {

@@ -95,7 +95,7 @@ func (o operations) opsPages(c echo.Context) error {
 	defer cancel()
 	if p, ok := o.activities.(*activity.Plain); ok { // without a ledger there is no scrub
 		if err := p.Look(ctx, lookedAtOnce); err != nil {
-			o.logError(c, "survey pages", err) // the map shows how old its data is
+			o.logError(c, o.faults, "survey pages", err) // the map shows how old its data is
 		}
 	}
 	answer := opsMapAnswer{Pages: totals.Pages, OwnFrom: totals.Pages - totals.Dedicated, From: from, To: to, Cells: []mapCell{}}
