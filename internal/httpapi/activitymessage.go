@@ -283,11 +283,16 @@ func (s *procedures) recordStreamProcedure() echo.HandlerFunc {
 		if _, err := messageType(c.Request(), streamTypes()); err != nil {
 			return err
 		}
-		if !s.limits.streams.take(1) {
+		k := callOf(c)
+		by := k.by()
+		if !s.limits.streams.take(by, 1) {
 			return turnAway(c, "streams in progress")
 		}
-		defer s.limits.streams.give(1)
-		s.serveProcedure(callOf(c), handler)
+		defer s.limits.streams.give(by, 1)
+		k.messages = s.hold(c, c.Request().Body)
+		defer k.messages.release()
+		c.Request().Body = k.messages
+		s.serveProcedure(k, handler)
 		return nil
 	})
 }
@@ -322,6 +327,7 @@ func (s *procedures) recordMessages(ctx context.Context, k *call, messages *stre
 		if err := messages.Send(&feedfilterv1.RecordStreamResponse{Results: resultMessages(batch.results)}); err != nil {
 			return fmt.Errorf("answer messages: %w: %w", errGone, err)
 		}
+		k.messages.release()
 	}
 }
 

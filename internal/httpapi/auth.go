@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"cmp"
+	"container/list"
 	"errors"
 	"fmt"
 	"math"
@@ -161,9 +162,20 @@ type call struct {
 	token *access.Token // nil: the request needs no token, or has none
 	audit *audited      // nil: the request is not audited
 
+	guest    *list.Element // among the guests
+	messages *heldBody     // of a stream of messages
+
 	procedure bool  // the route is of the gRPC API, whose errors have another form
 	begun     bool  // the procedure has received its message
 	failed    error // the error that a procedure answered with
+}
+
+// by returns the name of the call's token, "" without one.
+func (k *call) by() string {
+	if k.token == nil {
+		return ""
+	}
+	return k.token.Name
 }
 
 // callOf returns the call behind the context c.

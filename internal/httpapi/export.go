@@ -44,10 +44,11 @@ func (s userCalls) export(c echo.Context) error {
 		return err
 	}
 	callOf(c).note("export", "", user, "")
-	if !s.limits.streams.take(1) {
+	by := callOf(c).by()
+	if !s.limits.streams.take(by, 1) {
 		return turnAway(c, "streams in progress")
 	}
-	defer s.limits.streams.give(1)
+	defer s.limits.streams.give(by, 1)
 	if err := takeTime(c, s.timeout+s.idle); err != nil {
 		return err
 	}

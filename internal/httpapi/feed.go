@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -135,13 +134,12 @@ func (s *intake) readFast(
 ) (done func(), err error) {
 	return s.readBody(c, func(body io.Reader) error {
 		if length := c.Request().ContentLength; length > 0 {
-			in.text = slices.Grow(in.text, int(length))
-			n, err := io.ReadFull(body, in.text[:length])
-			if err == nil && fast(string(in.text[:n])) {
+			err := in.read(body, int(length))
+			if err == nil && fast(string(in.text)) {
 				return nil
 			}
 			// Decode from the start. If reading failed, the decoder gets the same error.
-			body = io.MultiReader(bytes.NewReader(in.text[:n]), body)
+			body = io.MultiReader(bytes.NewReader(in.text), body)
 		}
 		return slow(body)
 	})

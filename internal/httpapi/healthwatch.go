@@ -86,10 +86,11 @@ func (s *procedures) watchProcedure(procedure string, health healthChecker) echo
 		func(ctx context.Context, req *connect.Request[watchRequest], stream *watchStream) error {
 			k := ctx.Value(callKey{}).(*call) //nolint:forcetypeassert // serveProcedure sets it
 			k.begun = true
-			if !s.watches.watches.take(1) {
+			if !s.watches.watches.take("", 1) {
 				return tooManyWatches()
 			}
-			defer s.watches.watches.give(1)
+			defer s.watches.watches.give("", 1)
+			s.limits.guests.leave(k.guest)
 			return s.watch(ctx, k, health.has(req.Msg.service), stream)
 		}, connect.WithCodec(codec{}), connect.WithReadMaxBytes(maxReflection), withoutGzip())
 	return overHTTP2(func(c echo.Context) error {

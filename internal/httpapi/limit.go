@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"sync"
@@ -28,13 +29,16 @@ const (
 	// maxRetryAfter is the maximum of Retry-After, in seconds. Each client gets a random value, so
 	// that refused clients do not all return at the same time.
 	maxRetryAfter = 3
+	// maxShare is how many times what is left of a budget one token may hold.
+	maxShare = 7
 )
 
 // limits bounds the work in progress, and counts refused requests.
 type limits struct {
 	requests budget // requests in progress
 	streams  budget // requests in progress that are streams
-	bodies   budget // bytes of the bodies of the other requests
+	bodies   budget // bytes of bodies and messages that have arrived
+	guests   guests // requests that no budget counts
 	work     *admission.Limiter
 
 	total  atomic.Uint64 // all requests
@@ -56,6 +60,7 @@ func newIntake(c Config) *intake {
 	in.limits.boundRequests(cmp.Or(c.MaxRequests, 512))
 	in.limits.streams.limit = int64(cmp.Or(c.MaxStreams, 64))
 	in.limits.bodies.limit = max(cmp.Or(c.MaxBodiesBytes, 64<<20), in.maxBody)
+	in.limits.guests.limit = maxGuests
 	return in
 }
 
@@ -64,24 +69,42 @@ type budget struct {
 	mu    sync.Mutex
 	limit int64
 	used  int64
+	by    map[string]int64 // used by each token, by its name
 }
 
-// take takes n, and reports whether that much was left. It never waits: a waiting request holds
-// memory, and its client may leave before its turn.
-func (b *budget) take(n int64) bool {
+// take takes n for a token, and reports whether that much was left for it. A token may hold up to
+// maxShare times what is left. So one token gets seven eighths of the budget at most, and some is
+// left however many tokens take what they can. Requests without a token (by is "") share all of it.
+//
+// take never waits: a waiting request holds memory, and its client may leave before its turn.
+func (b *budget) take(by string, n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if n > b.limit-b.used {
+	left := b.limit - b.used
+	if n > left || by != "" && b.by[by]+n > maxShare*left {
 		return false
 	}
-	b.used += n
+	b.add(by, n)
 	return true
 }
 
-func (b *budget) give(n int64) {
+func (b *budget) give(by string, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.used -= n
+	b.add(by, -n)
+}
+
+func (b *budget) add(by string, n int64) {
+	b.used += n
+	if by == "" {
+		return
+	}
+	if b.by == nil {
+		b.by = make(map[string]int64)
+	}
+	if b.by[by] += n; b.by[by] == 0 {
+		delete(b.by, by)
+	}
 }
 
 // bound changes the limit. If more than the new limit is in use, take fails until enough is given
@@ -125,28 +148,75 @@ func (s *service) onProcessor(ctx context.Context) (of context.Context, done fun
 // because they matter most under overload.
 func (s *intake) limited(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		if !s.limits.requests.take(1) {
+		k := callOf(c)
+		by := k.by()
+		if !s.limits.requests.take(by, 1) {
 			return turnAway(c, "requests in progress")
 		}
-		defer s.limits.requests.give(1)
+		s.limits.guests.leave(k.guest)
+		noteWork(c.Request().Context(), 1)
+		defer func() {
+			noteWork(c.Request().Context(), -1)
+			k.guest = s.limits.guests.enter(c.Response().Writer) // while its error is answered
+			s.limits.requests.give(by, 1)
+		}()
 		return next(c)
 	}
 }
 
-// holdBody takes the length of the body from the budget of bodies. The caller calls release at the
-// end of the request.
-func (s *intake) holdBody(c echo.Context) (release func(), err error) {
-	length := c.Request().ContentLength
-	if length < 0 { // unknown
-		length = s.maxBody
-	}
-	if !s.limits.bodies.take(length) {
-		return nil, turnAway(c, "bytes of bodies in memory")
-	}
-	return func() { s.limits.bodies.give(length) }, nil
+// connectionKey is the key of a connection in the context of its requests.
+type connectionKey struct{}
+
+// WithConnection returns a context for the requests of a connection, for [http.Server.ConnContext].
+// The handler calls work when a request begins, with 0. It calls work with 1 when the request has
+// been admitted, and with -1 at its end.
+func WithConnection(ctx context.Context, work func(n int)) context.Context {
+	return context.WithValue(ctx, connectionKey{}, work)
 }
 
-// turnAway returns the error of a request that is refused before its body is read.
+func noteWork(ctx context.Context, n int) {
+	if work, ok := ctx.Value(connectionKey{}).(func(n int)); ok {
+		work(n)
+	}
+}
+
+// heldBody is a body whose bytes count in the budget of bodies as they arrive.
+type heldBody struct {
+	io.ReadCloser
+
+	of   *intake
+	c    echo.Context
+	by   string
+	held int64
+	full error // why the body was refused; nil: it was not
+}
+
+// hold makes the bytes of the body count. The caller calls release when it no longer needs them.
+func (s *intake) hold(c echo.Context, body io.ReadCloser) *heldBody {
+	return &heldBody{ReadCloser: body, of: s, c: c, by: callOf(c).by()}
+}
+
+// Read implements [io.Reader].
+func (b *heldBody) Read(p []byte) (int, error) {
+	if b.full != nil { // some decoders read on after an error
+		return 0, b.full
+	}
+	n, err := b.ReadCloser.Read(p)
+	if !b.of.limits.bodies.take(b.by, int64(n)) {
+		b.full = turnAway(b.c, "bytes of bodies in memory")
+		return 0, b.full
+	}
+	b.held += int64(n)
+	return n, err
+}
+
+// release gives back what the body has taken so far.
+func (b *heldBody) release() {
+	b.of.limits.bodies.give(b.by, b.held)
+	b.held = 0
+}
+
+// turnAway returns the error of a request that is refused, and leaves the rest of its body.
 func turnAway(c echo.Context, tooMany string) error {
 	leaveBody(c)
 	return fmt.Errorf("too many %s: %w", tooMany, activity.ErrOverloaded)

@@ -48,9 +48,9 @@ func messageType(r *http.Request, wanted []string) (string, error) {
 	return mediaType(r, wanted...)
 }
 
-// holdMessage takes the length of the request's message from the budget of bodies. The caller calls
-// release at the end of the request. holdMessage refuses a message that is too long before it reads
-// it.
+// holdMessage makes the bytes of a request's messages count in the budget of bodies. The caller
+// calls release at the end of the request. holdMessage refuses a message that is too long before it
+// reads it.
 func (s *procedures) holdMessage(k *call) (release func(), err error) {
 	r := k.Request()
 	media, err := messageType(r, messageTypes())
@@ -70,16 +70,10 @@ func (s *procedures) holdMessage(k *call) (release func(), err error) {
 		leaveBody(k)
 		return nil, tooLarge(s.maxBody)
 	}
-	if length < 0 {
-		length = s.maxBody
-	}
-	if !s.limits.bodies.take(length) {
-		return nil, turnAway(k, "bytes of bodies in memory")
-	}
 	// MaxBytesReader needs net/http's own writer to close the connection at the limit.
-	rest := http.MaxBytesReader(k.Response().Writer, r.Body, limit-int64(len(head)))
+	rest := s.hold(k, http.MaxBytesReader(k.Response().Writer, r.Body, limit-int64(len(head))))
 	r.Body = &messageBody{Reader: io.MultiReader(bytes.NewReader(head), rest), Closer: rest, of: s, call: k, limit: s.maxBody}
-	return func() { s.limits.bodies.give(length) }, nil
+	return rest.release, nil
 }
 
 // messageBody is the body of a request. It turns read errors into connect errors with details,

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"net/http"
 
 	"github.com/labstack/echo/v4"
@@ -66,8 +67,7 @@ func (s *service) measure(to *metrics.Registry) {
 	}
 }
 
-// maxScrapes is the number of scrapes that are answered at the same time; others wait. Each scrape
-// holds all metrics in memory, and scrapes are not limited otherwise.
+// maxScrapes is the number of scrapes that gather the metrics at the same time; others wait.
 const maxScrapes = 4
 
 // scrape answers with all metrics, in the format that Prometheus asks for.
@@ -82,10 +82,30 @@ func (s *service) scrape(c echo.Context) error {
 	case <-c.Request().Context().Done():
 		return c.Request().Context().Err()
 	}
-	defer func() { <-s.scrapes }()
-	s.metrics.Handler().ServeHTTP(c.Response(), c.Request())
-	return nil
+	answer := gathered{ResponseWriter: c.Response(), status: http.StatusOK}
+	func() {
+		defer func() { <-s.scrapes }()
+		s.metrics.Handler().ServeHTTP(&answer, c.Request())
+	}()
+	// The client may take its time, and delays no other scrape.
+	place := s.scraped.enter(c.Response().Writer)
+	defer s.scraped.leave(place)
+	return sendAs(c, answer.status, c.Response().Header().Get(echo.HeaderContentType), answer.text.Bytes())
 }
+
+// gathered is an answer that is held until it is complete.
+type gathered struct {
+	http.ResponseWriter
+
+	status int
+	text   bytes.Buffer
+}
+
+// WriteHeader implements [http.ResponseWriter].
+func (g *gathered) WriteHeader(status int) { g.status = status }
+
+// Write implements [io.Writer].
+func (g *gathered) Write(p []byte) (int, error) { return g.text.Write(p) }
 
 func (c *feedCounts) metrics() metrics.Feeds {
 	s := c.stats()

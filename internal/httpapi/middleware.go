@@ -40,6 +40,9 @@ func (s *service) observe(next echo.HandlerFunc) echo.HandlerFunc {
 		c.Response().Header().Set(echo.HeaderXRequestID, id)
 		secure(c.Response().Header(), c.Request())
 		k := &call{Context: c, procedure: s.procedures.paths[c.Path()]}
+		noteWork(c.Request().Context(), 0)
+		k.guest = s.limits.guests.enter(c.Response().Writer)
+		defer func() { s.limits.guests.leave(k.guest) }()
 		err := s.rightHost(k)
 		if err == nil {
 			err = guarded(next, k)
@@ -47,6 +50,11 @@ func (s *service) observe(next echo.HandlerFunc) echo.HandlerFunc {
 		begun := err != nil && c.Response().Committed
 		if err != nil && !begun {
 			s.fail(k, err)
+		}
+		if s.access.Tokens != nil && k.token == nil && c.Request().ProtoMajor >= 2 {
+			// Otherwise the answer is sent when the handler has returned, and nothing limits those that
+			// are never read.
+			_ = http.NewResponseController(c.Response().Writer).Flush()
 		}
 		if err == nil {
 			err = k.failed

@@ -29,10 +29,11 @@ const (
 // is only white space. A complete HTTP answer has one line for each line. If the client breaks off
 // or stalls, the connection is closed without a complete answer.
 func (s userCalls) stream(c echo.Context) error {
-	if !s.limits.streams.take(1) {
+	by := callOf(c).by()
+	if !s.limits.streams.take(by, 1) {
 		return turnAway(c, "streams in progress")
 	}
-	defer s.limits.streams.give(1)
+	defer s.limits.streams.give(by, 1)
 	conn := newStreamConn(c, s.idle)
 	defer conn.release()
 	if err := conn.begin(); err != nil {

@@ -11,7 +11,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -196,24 +195,32 @@ func TestRefusedCostsNothing(t *testing.T) {
 	}
 }
 
-// slowBody is the body of a request in progress. It stalls after its first byte.
+// slowBody is the body of a request in progress. It stalls after a first part.
 type slowBody struct {
 	begun, rest chan struct{}
-	text        io.Reader
-	first       sync.Once
+	first, text io.Reader
 }
 
 func (b *slowBody) Read(p []byte) (int, error) {
-	b.first.Do(func() { close(b.begun) })
+	if n, err := b.first.Read(p); err == nil {
+		return n, nil
+	}
+	select {
+	case <-b.begun:
+	default:
+		close(b.begun)
+	}
 	<-b.rest
 	return b.text.Read(p)
 }
 
-// post sends text as a body that counts with length. When post returns, the request is in progress
-// or answered.
-func (s *service) post(t testing.TB, target, text string, length int64) (body *slowBody, answered <-chan answer) {
+// post sends a body of which a part has arrived. When post returns, the request has read that part,
+// or is answered.
+func (s *service) post(t testing.TB, target string, arrived int, text string, length int64) (body *slowBody, answered <-chan answer) {
 	t.Helper()
-	body = &slowBody{begun: make(chan struct{}), rest: make(chan struct{}), text: strings.NewReader(text)}
+	body = &slowBody{
+		begun: make(chan struct{}), rest: make(chan struct{}), first: strings.NewReader(text[:arrived]), text: strings.NewReader(text[arrived:]),
+	}
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, target, body)
 	r.ContentLength = length
 	r.Header.Set("Content-Type", "application/json")
@@ -240,14 +247,16 @@ func (s *service) post(t testing.TB, target, text string, length int64) (body *s
 // request can end.
 func TestBodiesBudget(t *testing.T) {
 	s := newService(t, httpapi.Config{MaxBodyBytes: 1000, MaxBodiesBytes: 2500}, nil)
-	const seen, good = "/v1/users/1/seen", `{"posts":["x"]}`
-	first, firstAnswer := s.post(t, seen, good, 1000)
-	second, secondAnswer := s.post(t, seen, good, -1) // of unknown length: counts as the maximum
-	_, tooMuch := s.post(t, seen, good, 501)
-	wantOverloaded(t, "501 of 500 bytes left", await(t, tooMuch), true)
-	_, tooMuch = s.post(t, seen, good, -1)
+	const seen = "/v1/users/1/seen"
+	good := `{"posts":["x"]}` + strings.Repeat(" ", 985)
+	first, firstAnswer := s.post(t, seen, 1000, good, 1000)
+	second, secondAnswer := s.post(t, seen, 1000, good, -1)
+	unsent, unsentAnswer := s.post(t, seen, 1, good, 1000) // counts as what has arrived
+	_, tooMuch := s.post(t, seen, 500, good, 1000)
+	wantOverloaded(t, "500 of 499 bytes left", await(t, tooMuch), true)
+	_, tooMuch = s.post(t, seen, 500, good, -1)
 	wantOverloaded(t, "a body of unknown length", await(t, tooMuch), false)
-	third, thirdAnswer := s.post(t, seen, good, 500)
+	third, thirdAnswer := s.post(t, seen, 499, good[:499], 499)
 	wantOverloaded(t, "one byte more", s.do(t, "POST", "/v1/feed/filter", "1"), true)
 	// Requests without a JSON body still work, and invalid ones get their own error.
 	s.want(t, "PUT", "/v1/users/1/hides/h", "", 200, yes)
@@ -268,20 +277,24 @@ func TestBodiesBudget(t *testing.T) {
 			t.Errorf("%d %s", a.Status, a.Body)
 		}
 	}
-	for range 3 { // each holds 1,000 bytes; only two fit
+	close(unsent.rest) // now there is room
+	if a := await(t, unsentAnswer); a.Status != 200 || a.Body != `{"recorded":1}` {
+		t.Errorf("%d %s", a.Status, a.Body)
+	}
+	for range 3 { // each holds up to 1,000 bytes; only two fit
 		for _, c := range []struct {
 			target, text string
 			status       int
 		}{
 			{seen, good, 200},
-			{seen, "nonsense", 400},
-			{seen, strings.Repeat("[", 2000), 400},
-			{seen, `{"posts":[]}`, 400},
-			{seen, `{"posts":["x"]}` + strings.Repeat(" ", 2000), 413},
+			{seen, strings.Repeat("nonsense", 120), 400},
+			{seen, strings.Repeat("[", 1000), 400},
+			{seen, strings.Repeat(" ", 980) + `{"posts":[]}`, 400},
+			{seen, good + strings.Repeat(" ", 2000), 413},
 			{"/v1/feed/filter", blockedFeed, 200},
 			{"/v1/activities", lines(), 200},
 		} {
-			body, answered := s.post(t, c.target, c.text, -1)
+			body, answered := s.post(t, c.target, min(999, len(c.text)), c.text, -1)
 			close(body.rest)
 			if a := await(t, answered); a.Status != c.status {
 				t.Fatalf("%s %.20s: %d %s, want %d", c.target, c.text, a.Status, a.Body, c.status)
@@ -295,6 +308,9 @@ func TestBodiesBudget(t *testing.T) {
 	}
 	if in, shed := s.requests(t); in != 0 || shed != 3 {
 		t.Errorf("%v in progress, %v shed", in, shed)
+	}
+	if held := s.scrape(t)["feedfilter_http_bodies_held_bytes{}"]; held != 0 {
+		t.Errorf("%v bytes are held at the end", held)
 	}
 }
 

@@ -74,8 +74,8 @@ func (s *procedures) standardRoutes() []route {
 	return []route{
 		{http.MethodPost, health + "Check", standard(healthHandler), nil, true},
 		{http.MethodPost, health + "Watch", s.watchProcedure(health+"Watch", checker), nil, true},
-		{http.MethodPost, v1 + "ServerReflectionInfo", overHTTP2(standard(v1Handler)), nil, false},
-		{http.MethodPost, alpha + "ServerReflectionInfo", overHTTP2(standard(alphaHandler)), nil, false},
+		{http.MethodPost, v1 + "ServerReflectionInfo", overHTTP2(standard(v1Handler)), nil, true},
+		{http.MethodPost, alpha + "ServerReflectionInfo", overHTTP2(standard(alphaHandler)), nil, true},
 	}
 }
 

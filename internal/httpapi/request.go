@@ -121,22 +121,19 @@ func (s *intake) readBody(c echo.Context, read func(body io.Reader) error) (done
 	if r.ContentLength > s.maxBody {
 		return nil, tooLarge(s.maxBody)
 	}
-	release, err := s.holdBody(c)
-	if err != nil {
-		return nil, err
-	}
+	// MaxBytesReader needs net/http's own writer to close the connection at the limit.
+	body := s.hold(c, http.MaxBytesReader(c.Response().Writer, r.Body, s.maxBody))
 	sound := false
 	defer func() {
 		if !sound { // also after a panic
-			release()
+			body.release()
 		}
 	}()
-	// MaxBytesReader needs net/http's own writer to close the connection at the limit.
-	if err := read(http.MaxBytesReader(c.Response().Writer, r.Body, s.maxBody)); err != nil {
+	if err := read(body); err != nil {
 		return nil, err
 	}
 	sound = true
-	return release, nil
+	return body.release, nil
 }
 
 func tooLarge(limit int64) error {
@@ -145,6 +142,9 @@ func tooLarge(limit int64) error {
 
 // unreadable returns the error of a body that could not be read.
 func unreadable(err error) error {
+	if errors.Is(err, activity.ErrOverloaded) {
+		return err
+	}
 	if long, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return tooLarge(long.Limit)
 	}

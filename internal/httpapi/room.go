@@ -1,6 +1,8 @@
 package httpapi
 
 import (
+	"io"
+	"slices"
 	"sync"
 
 	"github.com/feedfilter/feedfilter/feed"
@@ -20,6 +22,21 @@ type room struct {
 	viewers []string // of a fan-out
 
 	form answerForm // the form that the JSON body asks for
+}
+
+// read reads a body of that many bytes into the text. It takes no more memory than twice what has
+// arrived, or a first part.
+func (r *room) read(body io.Reader, length int) error {
+	const first = 64 << 10
+	for len(r.text) < length {
+		n := len(r.text)
+		r.text = slices.Grow(r.text, min(length-n, max(n, first)))
+		got, err := io.ReadAtLeast(body, r.text[n:min(cap(r.text), length)], 1)
+		if r.text = r.text[:n+got]; err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // rooms is a pool of rooms. Most memory of a feed request is free again after its answer.

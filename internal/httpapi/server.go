@@ -39,17 +39,17 @@ type Config struct {
 	Timeout time.Duration
 
 	// MaxRequests is the maximum number of requests in progress, without probes. Further requests
-	// are answered 503 at once, before their body is read. Default 512.
+	// are answered 503 at once, before their body is read. Default 512. Of this limit and of the two
+	// below, one token gets seven eighths at most.
 	MaxRequests int
 
 	// MaxStreams is how many of those requests may be streams: of NDJSON, of gRPC, or exports.
 	// Default 64.
 	MaxStreams int
 
-	// MaxBodiesBytes is the maximum total length of the bodies of all requests in progress, without
-	// NDJSON and gRPC streams, in bytes. A request that would exceed it is answered 503 before its
-	// body is read. A body of unknown length counts as MaxBodyBytes. Default 64 MiB; at least
-	// MaxBodyBytes.
+	// MaxBodiesBytes is the maximum total length of the bodies and messages of all requests in
+	// progress, without NDJSON, in bytes. They count as they arrive. A request that would exceed it
+	// is answered 503. Default 64 MiB; at least MaxBodyBytes.
 	MaxBodiesBytes int64
 
 	// StreamIdle is how long a stream may stall, in either direction, before it is closed. Default
@@ -94,7 +94,8 @@ type service struct {
 	metrics    *metrics.Registry
 	meters     meters
 	procedures *procedures
-	scrapes    chan struct{} // has a value for each scrape in progress
+	scrapes    chan struct{} // has a value for each scrape that gathers metrics
+	scraped    guests        // scrapes whose clients read
 	history    *history
 	failed     atomic.Uint64 // requests answered 5xx, except overload and clients that left
 	about      About
@@ -147,6 +148,7 @@ func newService(c Config) *service {
 		about:      c.About,
 		scrapes:    make(chan struct{}, maxScrapes),
 	}
+	s.scraped.limit = maxScraped
 	s.history = newHistory(s)
 	if s.sampler == nil {
 		// A rate of 0 is always valid.
