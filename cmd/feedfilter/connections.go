@@ -1,16 +1,24 @@
 package main
 
 import (
+	"container/list"
+	"context"
+	"crypto/tls"
 	"net"
 	"sync"
+
+	"github.com/feedfilter/feedfilter/internal/httpapi"
 )
 
-// connectionLimit limits and counts open connections.
+// connectionLimit limits open connections. At the limit, a new connection replaces the one that has
+// been idle for the longest time: one without a request in progress, probes aside. So idle clients
+// keep nobody out.
 type connectionLimit struct {
 	mu      sync.Mutex
-	changed sync.Cond // limit or open changed
+	changed sync.Cond // limit, open or idle changed
 	limit   int
 	open    int
+	idle    list.List // of *limitedConn, longest idle first
 }
 
 // newConnectionLimit returns a limit that all its listeners share.
@@ -20,9 +28,9 @@ func newConnectionLimit(limit int) *connectionLimit {
 	return c
 }
 
-// listener returns a listener whose connections count. At the limit it accepts no more. Further
-// connections wait in the system's backlog, and cost this process nothing. Each of several
-// listeners may hold one accepted connection that waits for room.
+// listener returns a listener whose connections count. If all connections are at work, it holds one
+// accepted connection that waits. Further ones wait in the system's backlog, and cost this process
+// nothing.
 func (c *connectionLimit) listener(l net.Listener) *limitedListener {
 	return &limitedListener{Listener: l, limit: c}
 }
@@ -48,43 +56,41 @@ func (c *connectionLimit) set(limit int) {
 	c.changed.Broadcast()
 }
 
-// Accept waits for room, and then for a connection.
+// Accept waits for a connection, and then for room.
 func (l *limitedListener) Accept() (net.Conn, error) {
-	if !l.await(0) {
-		return nil, net.ErrClosed
-	}
 	conn, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	if !l.await(1) { // another listener may have taken the room
+	limited := &limitedConn{Conn: conn, limit: l.limit}
+	if !l.admit(limited) {
 		_ = conn.Close()
 		return nil, net.ErrClosed
 	}
-	return &limitedConn{conn, sync.OnceFunc(l.limit.leave)}, nil
+	return limited, nil
 }
 
-// await waits for room for a connection, and adds take to the open ones. It returns false if the
+// admit waits for room for a connection, and adds it to the open ones. It returns false if the
 // listener is closed.
-func (l *limitedListener) await(take int) bool {
+func (l *limitedListener) admit(conn *limitedConn) bool {
 	c := l.limit
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for c.open >= c.limit && !l.closed {
+		if longest := c.idle.Front(); longest != nil {
+			idle, _ := longest.Value.(*limitedConn)
+			idle.leave()
+			_ = idle.Conn.Close() // its reader notices
+			continue
+		}
 		c.changed.Wait()
 	}
 	if l.closed {
 		return false
 	}
-	c.open += take
+	c.open++
+	conn.idle = c.idle.PushBack(conn)
 	return true
-}
-
-func (c *connectionLimit) leave() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.open--
-	c.changed.Broadcast()
 }
 
 // Close also wakes an Accept that waits for room.
@@ -99,12 +105,61 @@ func (l *limitedListener) Close() error {
 type limitedConn struct {
 	net.Conn
 
-	release func()
+	limit *connectionLimit
+
+	// Guarded by limit.mu.
+	left    bool
+	working int           // admitted requests in progress
+	idle    *list.Element // in limit.idle; nil while working
+}
+
+// withConnection returns a context that tells a limited connection about its requests, for
+// [http.Server.ConnContext].
+func withConnection(ctx context.Context, conn net.Conn) context.Context {
+	if secure, ok := conn.(*tls.Conn); ok {
+		conn = secure.NetConn()
+	}
+	if c, ok := conn.(*limitedConn); ok {
+		return httpapi.WithConnection(ctx, c.work)
+	}
+	return ctx
+}
+
+// work notes a request that begins (0), is admitted (1), or has ended (-1).
+func (c *limitedConn) work(n int) {
+	c.limit.mu.Lock()
+	defer c.limit.mu.Unlock()
+	if c.left {
+		return
+	}
+	if c.idle != nil {
+		c.limit.idle.Remove(c.idle)
+		c.idle = nil
+	}
+	if c.working += n; c.working == 0 {
+		c.idle = c.limit.idle.PushBack(c)
+		c.limit.changed.Broadcast()
+	}
+}
+
+// leave makes room for another connection. The caller holds limit.mu.
+func (c *limitedConn) leave() {
+	if c.left {
+		return
+	}
+	c.left = true
+	if c.idle != nil {
+		c.limit.idle.Remove(c.idle)
+	}
+	c.limit.open--
+	c.limit.changed.Broadcast()
 }
 
 // Close makes room for another connection.
 func (c *limitedConn) Close() error {
-	defer c.release()
+	c.limit.mu.Lock()
+	c.leave()
+	c.limit.mu.Unlock()
 	return c.Conn.Close()
 }
 

@@ -251,14 +251,42 @@ func TestHTTP2(t *testing.T) {
 	}
 }
 
-// TestConnectionLimit opens one connection above the limit. The connection waits, with its request,
-// until another is closed.
-func TestConnectionLimit(t *testing.T) {
-	addr := serveWith(t, defaultTimeouts(), 2)
+// TestIdleConnectionsMakeRoom: at the limit, the connection that has been idle for the longest time
+// is closed for a new one, whether or not it has sent anything. The others go on.
+func TestIdleConnectionsMakeRoom(t *testing.T) {
+	addr := serveWith(t, timeouts{header: late, read: late, write: late, idle: late}, 3)
+	silent, slow, probed := dial(t, addr), dial(t, addr), dial(t, addr)
+	slow.send("GET /healthz HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+	probed.send(health)
+	probed.answer()
+	for range 4 { // each new one but the first replaces the one before
+		c := dial(t, addr)
+		c.send(health)
+		if got := c.answer(); got.status != http.StatusOK {
+			t.Errorf("%+v", got)
+		}
+		probed.send(health)
+		if got := probed.answer(); got.status != http.StatusOK {
+			t.Errorf("the connection in use: %+v", got)
+		}
+	}
+	silent.wantClosed("no byte at all")
+	slow.wantClosed("a header that does not end")
+}
+
+// TestWorkingConnectionsStay: a connection with a request in progress is not idle. If there are no
+// others, new ones wait.
+func TestWorkingConnectionsStay(t *testing.T) {
+	addr := serveWith(t, timeouts{header: late, read: late, write: late, idle: late}, 2)
+	const stream = "POST /v1/activities HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n"
 	first, second := dial(t, addr), dial(t, addr)
 	for _, c := range []*byteClient{first, second} {
-		c.send(health)
-		c.answer()
+		c.send(stream)
+		res, err := http.ReadResponse(c.in, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
 	}
 	third := dial(t, addr) // the system accepts it
 	third.send(health)
@@ -272,18 +300,55 @@ func TestConnectionLimit(t *testing.T) {
 		_ = res.Body.Close()
 		got <- res.StatusCode
 	}()
-	for range 50 { // the other connections are served
-		first.send(health)
-		first.answer()
+	const line = `{"user":"1","kind":"hide","target":"p","op":"add"}` + "\n"
+	for range 50 { // the others are served
+		first.send(fmt.Sprintf("%x\r\n%s\r\n", len(line), line))
+		if _, err := first.in.ReadString('}'); err != nil {
+			t.Fatal(err)
+		}
 	}
 	select {
 	case status := <-got:
 		t.Fatalf("answered %d, over the limit", status)
 	default:
 	}
-	_ = second.Close()
+	second.send("0\r\n\r\n")
 	if status := <-got; status != 200 {
 		t.Errorf("answered %d when there was room", status)
+	}
+}
+
+// TestWorkingStreamsStay: a connection of HTTP/2 with a request in progress is not idle.
+func TestWorkingStreamsStay(t *testing.T) {
+	addr := serveWith(t, timeouts{header: late, read: late, write: late, idle: late}, 2)
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	transport := &http.Transport{Protocols: protocols}
+	t.Cleanup(transport.CloseIdleConnections)
+	body, lines := io.Pipe()
+	t.Cleanup(func() { _ = lines.Close() })
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+addr+"/v1/activities", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/x-ndjson")
+	res, err := (&http.Client{Transport: transport}).Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	for range 3 {
+		c := dial(t, addr)
+		c.send(health)
+		if got := c.answer(); got.status != http.StatusOK {
+			t.Errorf("%+v", got)
+		}
+	}
+	if _, err := io.WriteString(lines, `{"user":"1","kind":"hide","target":"p","op":"add"}`+"\n"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := bufio.NewReader(res.Body).ReadString('\n'); err != nil || got != `{"changed":true}`+"\n" {
+		t.Errorf("%q, %v", got, err)
 	}
 }
 
@@ -303,6 +368,7 @@ func TestLimitedListenerChanges(t *testing.T) {
 				close(accepted)
 				return
 			}
+			conn.(*limitedConn).work(1)
 			accepted <- conn
 		}
 	}()

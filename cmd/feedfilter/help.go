@@ -106,7 +106,7 @@ func serveHelp() map[string]string {
 		"max_requests": "Maximum requests in flight, 1 to 1000000; further ones are answered 503 at once. " +
 			"Probes and /v1/stats are not counted.",
 		"max_connections": "Maximum open connections, 1 to 1000000, but at most three quarters of the open-files limit. " +
-			"Further ones, probes too, wait in the system's backlog.",
+			"Further ones replace those that have been idle for the longest time.",
 		"shutdown": "How long requests in flight may take to finish after SIGTERM or SIGINT, 0s or more.",
 	}
 }

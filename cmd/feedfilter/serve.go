@@ -121,9 +121,13 @@ func newServer(handler http.Handler, log *slog.Logger, t timeouts) *http.Server 
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	return &http.Server{
-		Handler:           handler,
-		Protocols:         protocols,
-		HTTP2:             &http.HTTP2Config{MaxReceiveBufferPerConnection: maxUnread, MaxReceiveBufferPerStream: maxUnread / 4},
+		Handler:   handler,
+		Protocols: protocols,
+		HTTP2: &http.HTTP2Config{
+			MaxReceiveBufferPerConnection: maxUnread, MaxReceiveBufferPerStream: maxUnread / 4,
+			WriteByteTimeout: t.write, // the write timeout ends a stream only if its connection takes bytes
+		},
+		ConnContext:       withConnection,
 		ErrorLog:          slog.NewLogLogger(throttled{log.Handler(), access.NewThrottle()}, slog.LevelWarn),
 		ReadHeaderTimeout: t.header,
 		ReadTimeout:       t.read,

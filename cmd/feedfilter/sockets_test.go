@@ -192,6 +192,7 @@ func TestLimitOfSeveralListeners(t *testing.T) {
 				if err != nil {
 					return
 				}
+				conn.(*limitedConn).work(1)
 				accepted <- conn
 			}
 		}()
