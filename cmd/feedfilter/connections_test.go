@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,6 +20,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/internal/httpapi"
+	"github.com/feedfilter/feedfilter/internal/servertest"
 )
 
 const (
@@ -214,6 +217,43 @@ func TestSlowReader(t *testing.T) {
 		if err != nil {
 			return // cut off
 		}
+	}
+}
+
+// The server disconnects a client of HTTP/2 that lets it send as much as it likes, and reads nothing.
+func TestUnreadConnection(t *testing.T) {
+	t.Parallel()
+	var begun, ended atomic.Int64
+	part := make([]byte, 1<<20)
+	server := newServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		begun.Add(1)
+		defer ended.Add(1)
+		for {
+			if _, err := w.Write(part); err != nil {
+				return
+			}
+		}
+	}), slog.New(slog.DiscardHandler), timeouts{header: late, read: late, write: soon, idle: late})
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(func() { _ = server.Close() })
+	c := dial(t, listener.Addr().String())
+	const header = "\x82\x86\x84\x41\x01x" // GET http://x/
+	c.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" +
+		"\x00\x00\x06\x04\x00\x00\x00\x00\x00" + "\x00\x04\x7f\xff\xff\xff" + // SETTINGS: the largest window
+		"\x00\x00\x04\x08\x00\x00\x00\x00\x00" + "\x7f\xff\x00\x00" + // the same for the connection
+		"\x00\x00\x06\x01\x05\x00\x00\x00\x01" + header + "\x00\x00\x06\x01\x05\x00\x00\x00\x03" + header)
+	err = servertest.Await(t.Context(), "both requests have ended", func(context.Context) error {
+		if begun.Load() != 2 || ended.Load() != 2 {
+			return fmt.Errorf("%d of %d have ended", ended.Load(), begun.Load())
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
 
