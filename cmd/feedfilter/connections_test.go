@@ -326,7 +326,7 @@ func TestWorkingConnectionsStay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer res.Body.Close()
+		t.Cleanup(func() { _ = res.Body.Close() })
 	}
 	third := dial(t, addr) // the system accepts it
 	third.send(health)

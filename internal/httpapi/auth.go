@@ -135,8 +135,9 @@ func (g *gate) accessStats() accessStats {
 // countRefused counts a request that failed with err. loud reports whether to log it. suppressed is
 // the number of earlier requests that were not logged.
 //
-// Refusals and errors of the service are throttled, each on their own. So are other errors, for
-// each token and for callers without one. So nobody can fill the log, or hide the errors of others.
+// Refusals are throttled. Where tokens are required, so are errors of the service, and other errors
+// of each token and of callers without one, each on their own. So nobody can fill the log, or hide
+// the errors of others.
 func (g *gate) countRefused(k *call, status int, err error) (suppressed uint64, loud bool) {
 	lines := g.strays
 	refused, ok := errors.AsType[*refusal](err)
@@ -144,12 +145,12 @@ func (g *gate) countRefused(k *call, status int, err error) (suppressed uint64, 
 	case ok:
 		g.refused[refused.Code].Add(1)
 		lines = g.noise
-	case status < http.StatusBadRequest || err != nil && describe(err).Code == codeOverloaded: // countShed logs it
+	case g.access.Tokens == nil || status < http.StatusBadRequest || err != nil && describe(err).Code == codeOverloaded: // countShed logs it
 		return 0, true
-	case k.token == nil && g.access.Tokens != nil: // a stranger hides nobody's errors
+	case k.token == nil: // a stranger hides nobody's errors
 	case status >= http.StatusInternalServerError && status != http.StatusNotImplemented:
 		lines = g.faults
-	case k.token != nil:
+	default:
 		lines = k.token.Errors
 	}
 	return lines.Pass(time.Now())

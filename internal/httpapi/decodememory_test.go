@@ -83,7 +83,8 @@ func TestDecodedMemory(t *testing.T) {
 		text := part(2, fill("", one, ""))
 		measure("explain message, "+name, text, func() {
 			var m incoming[feedfilterv1.ExplainRequest]
-			if m.read([]byte(text)); m.err == nil {
+			m.read([]byte(text))
+			if m.err == nil {
 				_, _ = postOf(m.message.GetPost(), "")
 			}
 		})

@@ -190,7 +190,8 @@ func (r *feedReader) actors() (ids, roles []string, ok bool) {
 
 // actor reads the id of a user, or an object with an id and a role.
 func (r *feedReader) actor() (id, role string, ok bool) {
-	if r.space(); !strings.HasPrefix(r.body[r.at:], "{") {
+	r.space()
+	if !strings.HasPrefix(r.body[r.at:], "{") {
 		id, ok = r.text()
 		return id, "", ok
 	}

@@ -83,7 +83,7 @@ func newUnreader(t testing.TB, addr string) *unreader {
 	if _, err := io.WriteString(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	u.frame(frameSettings, 0, 0, "\x00\x04\x00\x00\x00\x00") // SETTINGS_INITIAL_WINDOW_SIZE = 0
+	u.frame(frameSettings, 0, 0, "\x00\x04\x00\x00\x00\x00") // the initial window size is 0
 	go func() { _, _ = io.Copy(io.Discard, conn) }()
 	return u
 }
