@@ -23,7 +23,7 @@ const (
 )
 
 // Author is the role of the user who wrote a post. Other roles are names that an app gives to users
-// who acted on it, such as "repost", "quote" or "mention".
+// on it, such as "repost". Feeds know "quote" and "mention": users whom the author names.
 const Author = "author"
 
 // Effect is what an activity does to a post in the user's feed.

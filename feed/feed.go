@@ -58,7 +58,8 @@ const notRecorded = "what is kept could not be recorded: "
 // with replicas: it may miss what another process wrote less than a staleness bound ago. A clean
 // candidate is dropped with the false-positive rate of activities, times the number of its actors
 // for kinds that target users. Viewers never lose posts to a kind that targets users because they
-// are the author or an actor themselves.
+// are the author or an actor themselves, nor because their own post names somebody: see
+// [Post.Roles].
 //
 // With RecordSeen, kept posts count as seen when Filter returns: later feeds of the viewer drop
 // them until the window ends. If they cannot be recorded, Degraded names the kind, and the answer

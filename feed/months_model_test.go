@@ -219,6 +219,9 @@ func ids(k activity.Kind, viewer string, p feed.Post) (ids []string) {
 		roles := append([]string{"author"}, p.Roles...)
 		for n, id := range append([]string{p.Author}, p.Actors...) {
 			all := len(k.Roles) == 0 || n >= len(roles) || roles[n] == ""
+			if p.Author == viewer && k.Effect == activity.Drop && n < len(roles) && slices.Contains([]string{"mention", "quote"}, roles[n]) {
+				continue // the viewer named them
+			}
 			if id != viewer && (all || slices.Contains(k.Roles, roles[n])) {
 				ids = append(ids, id)
 			}

@@ -18,6 +18,9 @@ const (
 	MaxFacetIDs = 16
 	// MaxRelated is the largest number of related ids of a [Post].
 	MaxRelated = 16
+
+	// Roles of users whom the author of a post names.
+	mention, quote = "mention", "quote"
 )
 
 // Post is a candidate for a feed. Kinds look at the ids that it has of their facet.
@@ -30,7 +33,8 @@ type Post struct {
 	Actors []string
 	// Roles are what the actors did, such as "repost": Roles[i] is the role of Actors[i]. "", or
 	// fewer roles than actors: the role is unknown, so every kind looks at the actor. The role of
-	// Author is [activity.Author].
+	// Author is [activity.Author]. A viewer's own post is never dropped for actors with the role
+	// "mention" or "quote", whom the viewer named. It is dropped for any others.
 	Roles []string
 
 	// Related are up to MaxRelated other ids of the same content, such as that of the post that this
@@ -88,17 +92,26 @@ func (p *Post) ids(facet activity.Facet) iter.Seq2[int, string] {
 // all ids of the kind's facet.
 func (p *Post) targets(k *activity.Kind, viewer string) iter.Seq2[int, string] {
 	return func(yield func(n int, id string) bool) {
-		users := k.Target == activity.User
 		for n := range p.number(k.Target) {
-			id := p.at(k.Target, n)
-			if users && (id == viewer || id == "" || !k.LooksAt(p.role(n))) {
-				continue
-			}
-			if !yield(n, id) {
+			if id, is := p.target(k, viewer, n); is && !yield(n, id) {
 				return
 			}
 		}
 	}
+}
+
+// target returns the n-th id of a kind's facet on the post, and whether a kind of the viewer looks
+// at it. Kinds look at users by role, and never at the viewer. On a viewer's own post, those that
+// drop pass over whom the viewer named: users with the role "mention" or "quote". They look at all
+// others, such as one who reposted it or whose role is unknown.
+func (p *Post) target(k *activity.Kind, viewer string, n int) (id string, is bool) {
+	id = p.at(k.Target, n)
+	if k.Target != activity.User {
+		return id, true
+	}
+	role := p.role(n)
+	named := p.Author == viewer && (role == mention || role == quote)
+	return id, id != "" && id != viewer && k.LooksAt(role) && !(named && k.Effect == activity.Drop)
 }
 
 // role returns the role of the n-th user on the post, of whom the author is number 0; "": unknown.
