@@ -115,10 +115,10 @@ func TestFind(t *testing.T) {
 func TestSampleOfExactFeed(t *testing.T) {
 	all := kinds(t)
 	f := &Sampled{
-		req:       Request{Viewer: "1", Posts: []Post{{ID: "p", Author: "2", Actors: []string{"3"}}, {ID: "q", Author: "4"}}},
-		checks:    checks{all: all, drops: 2, marks: 2},
-		answer:    Answer{Kept: make([]int, 1), Dropped: []Dropped{{Kind: "block", Actor: "3"}}},
-		confirmed: map[claim]bool{{0, 0, "2"}: false, {0, 0, "3"}: true, {0, 1, "q"}: false},
+		req:    Request{Viewer: "1", Posts: []Post{{ID: "p", Author: "2", Actors: []string{"3"}}, {ID: "q", Author: "4"}}},
+		checks: checks{all: all, drops: 2, marks: 2},
+		answer: Answer{Kept: make([]int, 1), Dropped: []Dropped{{Kind: "block", Actor: "3"}}},
+		claims: map[claim]confirmation{{0, 0, "2"}: denied, {0, 0, "3"}: confirmed, {0, 1, "q"}: denied, {0, 1, "p"}: waiting},
 	}
 	s := f.sample(t.Context(), nil)
 	if len(s.denied) != 2 || !s.denied[claim{0, 0, "2"}] || !s.denied[claim{0, 1, "q"}] {
@@ -127,7 +127,7 @@ func TestSampleOfExactFeed(t *testing.T) {
 	if len(s.answers) != 3 || s.answers[0].target != "3" || !s.answers[0].reported || s.answers[1].reported || s.answers[2].kind != 1 {
 		t.Errorf("answers: %+v", s.answers)
 	}
-	f.confirmed = map[claim]bool{{0, 1, "q"}: false}
+	f.claims = map[claim]confirmation{{0, 1, "q"}: denied}
 	if s := f.sample(t.Context(), nil); len(s.denied) != 1 || !s.denied[claim{0, 1, "q"}] {
 		t.Errorf("denied of the other kind alone: %v", s.denied)
 	}

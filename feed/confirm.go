@@ -2,6 +2,7 @@ package feed
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/feedfilter/feedfilter/activity"
@@ -9,6 +10,10 @@ import (
 
 // ledgerDown is why kinds that keep are degraded.
 const ledgerDown = "the ledger is unavailable"
+
+// MaxConfirmed is the largest number of activities that one [Request] or [FanoutRequest] has the
+// ledger confirm. It allows an activity for every id of the largest feed.
+const MaxConfirmed = MaxIDs
 
 // claim is a report of the v-th view: that its owner has the i-th kind with id.
 type claim struct {
@@ -22,27 +27,32 @@ type overruled struct {
 	claim
 }
 
-// claims are what the ledger is to confirm, each once.
-type claims struct {
-	known map[claim]bool
-	all   [][]claim // of each view
-}
+// confirmation is what the ledger says of a claim.
+type confirmation uint8
 
-// claim adds the claim that the owner of the v-th view has the i-th kind with id, if the view
-// reports it.
-func (l *look) claim(c *claims, v, i int, id string) {
-	key := claim{v, i, id}
-	if _, known := c.known[key]; known || l.of(v).Check(i, id) == activity.None {
-		return
+const (
+	waiting   confirmation = iota + 1 // nothing yet
+	denied                            // there is no such activity
+	confirmed                         // there is
+)
+
+// claim returns what the ledger says of a claim. A new one is added to those that the ledger is
+// asked about.
+func (l *look) claim(to *[]claim, c claim) confirmation {
+	said, known := l.claims[c]
+	if !known {
+		said = waiting
+		l.claims[c] = waiting
+		*to = append(*to, c)
 	}
-	c.known[key] = false
-	c.all[v] = append(c.all[v], key)
+	return said
 }
 
 // confirm asks the ledger to confirm what the answer depends on, in one query for the viewer, and
-// one for each list. For an exact feed that is everything that the views report about the posts.
-// For others it is only what kinds that keep would overrule drops with: if that fails, they keep
-// nothing.
+// one for each list. For an exact feed that is the first reason to drop each post, and annotations.
+// If the ledger denies a reason, confirm asks in the same way about all others of that post. For
+// any feed it is what kinds that keep would overrule drops with, in one more query. If that fails,
+// they keep nothing.
 func (l *look) confirm(ctx context.Context, activities activity.Activities, req Request) error {
 	if !l.exact && l.keeps == l.marks {
 		return nil
@@ -51,81 +61,115 @@ func (l *look) confirm(ctx context.Context, activities activity.Activities, req 
 	if err != nil {
 		return err
 	}
-	c := claims{known: make(map[claim]bool), all: make([][]claim, 1+len(l.lists))}
-	for p := range l.hashed.found(len(req.Posts)) {
-		if l.exact {
-			l.claimAll(&c, &req.Posts[p])
-		} else {
-			l.claimKeeps(&c, &req.Posts[p], p)
+	l.claims = make(map[claim]confirmation)
+	open := slices.Collect(l.hashed.found(len(req.Posts)))
+	for _, all := range []bool{false, true} {
+		l.asked = make([][]claim, 1+len(l.lists))
+		undecided := open[:0]
+		for _, p := range open {
+			if l.claimReasons(&req.Posts[p], p, all) {
+				undecided = append(undecided, p)
+			}
+			if len(l.claims) > MaxConfirmed {
+				return tooManyClaims("posts")
+			}
 		}
-	}
-	l.confirmed = c.known
-	for v, all := range c.all {
-		if err := l.ask(ctx, r, v, all); err != nil {
-			if l.exact || ctx.Err() != nil {
+		open = undecided
+		for v, claims := range l.asked {
+			if err := l.ask(ctx, r, v, claims); err != nil {
 				return err
 			}
-			l.degradeKeeps(all)
 		}
+	}
+	err = l.ask(ctx, r, 0, l.keepers)
+	if err != nil && (l.exact || ctx.Err() != nil) {
+		return err
+	}
+	if err != nil {
+		l.degradeKeeps()
 	}
 	return nil
 }
 
-// ask asks the ledger about the claims of the v-th view.
-func (l *look) ask(ctx context.Context, r *activity.Recorder, v int, all []claim) error {
+func tooManyClaims(field string) error {
+	return tooMany(field, fmt.Sprintf("more than %d activities for the ledger to confirm", MaxConfirmed))
+}
+
+// ask asks the ledger about claims of the v-th view.
+func (l *look) ask(ctx context.Context, r *activity.Recorder, v int, claims []claim) error {
 	owner := l.viewer
 	if v > 0 {
 		owner = l.lists[v-1]
 	}
-	asked := make([]activity.Claim, len(all))
-	for n, c := range all {
+	asked := make([]activity.Claim, len(claims))
+	for n, c := range claims {
 		asked[n] = activity.Claim{Kind: l.all[c.i], Target: c.id}
 	}
 	evidence, err := r.Confirm(ctx, owner, asked)
 	for n, e := range evidence {
-		l.confirmed[all[n]] = e.Direct != nil || v == 0 && e.Reverse != nil
+		if l.claims[claims[n]] = denied; e.Direct != nil || v == 0 && e.Reverse != nil {
+			l.claims[claims[n]] = confirmed
+		}
 	}
 	return err
 }
 
-// claimAll adds what the views report about a post.
-func (l *look) claimAll(c *claims, p *Post) {
-	for v := range 1 + len(l.lists) {
-		kinds := l.keeps
-		if v > 0 {
-			kinds = l.drops
-		}
-		for i := range l.all[:kinds] {
-			if !l.all[i].InLedger() {
-				continue
-			}
-			for _, id := range p.targets(&l.all[i], l.viewer) {
-				l.claim(c, v, i, id)
-			}
-		}
-	}
-}
-
-// claimKeeps adds what could overrule that post number n is dropped.
-func (l *look) claimKeeps(c *claims, p *Post, n int) {
+// claimReasons claims the first reason to drop post number n, or all that come before one that is
+// confirmed, with what could overrule them. A reason that could be overruled does not end it. After
+// all reasons come annotations. It reports whether the post waits for the ledger.
+func (l *look) claimReasons(p *Post, n int, all bool) (waits bool) {
 	for v := range 1 + len(l.lists) {
 		for i := range l.drops {
 			for j, id := range p.targets(&l.all[i], l.viewer) {
-				if l.has(v, i, id, n, j) {
-					l.eachOver(v, i, id, p, func(k int, of string) bool {
-						l.claim(c, 0, k, of)
-						return true
-					})
+				if !l.reports(v, i, id, n, j) {
+					continue
+				}
+				said := confirmed
+				if l.exact && l.all[i].InLedger() {
+					said = l.claim(&l.asked[v], claim{v, i, id})
+				}
+				waits = waits || said == waiting
+				if said != denied && !l.claimKeeps(v, i, id, p) && (said == confirmed || !all) {
+					return waits
 				}
 			}
 		}
 	}
+	if l.exact {
+		l.claimAnnotations(p, n)
+	}
+	return waits
 }
 
-// degradeKeeps notes the kinds whose claims could not be confirmed.
-func (l *look) degradeKeeps(of []claim) {
+// claimAnnotations claims what annotates post number n.
+func (l *look) claimAnnotations(p *Post, n int) {
+	for i := l.drops; i < l.marks; i++ {
+		for j, id := range p.targets(&l.all[i], l.viewer) {
+			if l.all[i].InLedger() && l.reports(0, i, id, n, j) {
+				l.claim(&l.asked[0], claim{0, i, id})
+			}
+		}
+	}
+}
+
+// claimKeeps claims what could overrule that p is dropped for id of the i-th kind in the v-th view.
+// It reports whether anything could.
+func (l *look) claimKeeps(v, i int, id string, p *Post) (could bool) {
+	l.eachOver(v, i, id, p, func(k int, of string) bool {
+		key := claim{0, k, of}
+		if l.claims[key] != 0 || l.view.Check(k, of) != activity.None {
+			l.claim(&l.keepers, key)
+			could = true
+		}
+		return true
+	})
+	return could
+}
+
+// degradeKeeps notes the kinds that keep whose claims could not be confirmed.
+func (l *look) degradeKeeps() {
 	for k := l.marks; k < l.keeps; k++ {
-		if slices.ContainsFunc(of, func(c claim) bool { return c.i == k }) {
+		if slices.ContainsFunc(l.keepers, func(c claim) bool { return c.i == k }) {
 			l.degraded = append(l.degraded, activity.Degraded{Kind: l.all[k].Name, Reason: ledgerDown})
 		}
 	}
@@ -136,7 +180,7 @@ func (l *look) degradeKeeps(of []claim) {
 func (l *look) overrules(v, i int, id string, p *Post) bool {
 	overruled := false
 	l.eachOver(v, i, id, p, func(k int, of string) bool {
-		overruled = l.confirmed[claim{0, k, of}]
+		overruled = l.claims[claim{0, k, of}] == confirmed
 		return !overruled
 	})
 	return overruled

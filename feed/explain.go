@@ -106,14 +106,19 @@ func Explain(ctx context.Context, activities activity.Activities, viewer string,
 
 // overrule notes which of the reasons are overruled by others that are certain.
 func (e *Explanation) overrule(p *Post) {
+	var keeps []*Reason
+	for i := range e.Reasons {
+		if keep := &e.Reasons[i]; keep.Kind.Effect == activity.Keep && keep.Certainty == Certain {
+			keeps = append(keeps, keep)
+		}
+	}
 	for i := range e.Reasons {
 		drop := &e.Reasons[i]
-		for j := range e.Reasons {
-			keep := &e.Reasons[j]
-			if drop.OverruledBy == "" && keep.Certainty == Certain && slices.Contains(keep.Kind.Over, drop.over()) &&
-				coversID(&keep.Kind, &drop.Kind, keep.id(p), drop.id(p)) {
-				drop.OverruledBy = keep.Kind.Name
-			}
+		by := slices.IndexFunc(keeps, func(keep *Reason) bool {
+			return slices.Contains(keep.Kind.Over, drop.over()) && coversID(&keep.Kind, &drop.Kind, keep.id(p), drop.id(p))
+		})
+		if by >= 0 {
+			drop.OverruledBy = keeps[by].Kind.Name
 		}
 	}
 }
@@ -180,6 +185,9 @@ func (r *Reason) dateWindow(runs []favfilter.Run) {
 // confirm asks the ledger about the reasons of kinds that it keeps.
 func (e *Explanation) confirm(ctx context.Context, r *activity.Recorder, viewer string, p *Post) error {
 	of := make(map[string][]*Reason) // by owner
+	if len(e.Reasons) > MaxConfirmed {
+		return tooManyClaims("post")
+	}
 	for i := range e.Reasons {
 		if reason := &e.Reasons[i]; reason.Kind.InLedger() {
 			owner := cmp.Or(reason.List, viewer)

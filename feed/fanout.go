@@ -24,7 +24,7 @@ type FanoutRequest struct {
 	// is two-way or has Fanout.
 	Kinds []string
 
-	// Exact asks the ledger to confirm everything the filter reports, as in [Request].
+	// Exact asks the ledger to confirm the reasons of drops, as in [Request].
 	Exact bool
 }
 
@@ -83,8 +83,11 @@ type fanout struct {
 	search *activity.Search
 	hits   []int // viewers for whom anything was found, ascending
 
-	confirmed map[fanoutClaim]bool
-	degraded  []activity.Degraded
+	// claims are what the ledger is asked about, and what it says of each. asked are those of each
+	// owner in a round of questions; keepers are those of kinds that keep.
+	claims         map[fanoutClaim]confirmation
+	asked, keepers map[activity.Owner][]fanoutClaim
+	degraded       []activity.Degraded
 }
 
 // fanoutClaim is what the page of an owner reports: that a viewer has the k-th kind with the owner.
@@ -223,8 +226,10 @@ func (f *fanout) targets(k, at int) iter.Seq[fanoutClaim] {
 	}
 }
 
-// confirm asks the ledger, in one query for each owner, what the answer depends on. For
-// an exact request that is everything found, and else only what overrules a drop.
+// confirm asks the ledger what the answer depends on, in one query for each owner. For an exact
+// fan-out that is the first reason to drop the post for each viewer. If the ledger denies a reason,
+// confirm asks in the same way about all others of that viewer. For any fan-out it is what kinds
+// that keep would overrule drops with. If that fails, they keep nothing.
 func (f *fanout) confirm(ctx context.Context, activities activity.Activities) error {
 	if !f.req.Exact && f.drops == len(f.kinds) {
 		return nil
@@ -233,44 +238,79 @@ func (f *fanout) confirm(ctx context.Context, activities activity.Activities) er
 	if err != nil {
 		return err
 	}
-	f.confirmed = make(map[fanoutClaim]bool)
-	of := f.claims()
+	f.claims, f.keepers = make(map[fanoutClaim]confirmation), make(map[activity.Owner][]fanoutClaim)
+	open := slices.Clone(f.hits)
+	for _, all := range []bool{false, true} {
+		f.asked = make(map[activity.Owner][]fanoutClaim)
+		undecided := open[:0]
+		for _, at := range open {
+			if f.claimReasons(at, all) {
+				undecided = append(undecided, at)
+			}
+			if len(f.claims) > MaxConfirmed {
+				return tooManyClaims("viewers")
+			}
+		}
+		open = undecided
+		for _, owner := range f.owners {
+			if err := f.ask(ctx, r, owner, f.asked[owner]); err != nil {
+				return err
+			}
+		}
+	}
 	for _, owner := range f.owners {
-		if err := f.ask(ctx, r, owner, of[owner]); err != nil {
+		if err := f.ask(ctx, r, owner, f.keepers[owner]); err != nil {
 			if f.req.Exact || ctx.Err() != nil {
 				return err
 			}
-			f.degrade(of[owner])
+			f.degrade(f.keepers[owner])
 		}
 	}
 	return nil
 }
 
-// claims returns what the ledger is to confirm, each once, by the owner on whose page it was found.
-func (f *fanout) claims() map[activity.Owner][]fanoutClaim {
-	of := make(map[activity.Owner][]fanoutClaim)
-	claim := func(c fanoutClaim) {
-		if _, known := f.confirmed[c]; !known && f.found(c) {
-			f.confirmed[c] = false
-			of[c.owner] = append(of[c.owner], c)
-		}
-	}
-	for _, at := range f.hits {
-		for k := range f.kinds[:f.drops] {
-			for c := range f.targets(k, at) {
-				if !f.found(c) {
-					continue
-				}
-				if f.req.Exact {
-					claim(c)
-				}
-				for over := range f.over(c) {
-					claim(over)
-				}
+// claimReasons is as that of a look, for a viewer.
+func (f *fanout) claimReasons(at int, all bool) (waits bool) {
+	for k := range f.kinds[:f.drops] {
+		for c := range f.targets(k, at) {
+			if !f.found(c) {
+				continue
+			}
+			said := confirmed
+			if f.req.Exact {
+				said = f.claim(f.asked, c)
+			}
+			waits = waits || said == waiting
+			if said != denied && !f.claimKeeps(c) && (said == confirmed || !all) {
+				return waits
 			}
 		}
 	}
-	return of
+	return waits
+}
+
+// claimKeeps claims what could overrule that a viewer does not get the post because of a claim. It
+// reports whether anything could.
+func (f *fanout) claimKeeps(c fanoutClaim) (could bool) {
+	for over := range f.over(c) {
+		if f.found(over) {
+			f.claim(f.keepers, over)
+			could = true
+		}
+	}
+	return could
+}
+
+// claim returns what the ledger says of a claim. A new one is added to those that the ledger is
+// asked about.
+func (f *fanout) claim(to map[activity.Owner][]fanoutClaim, c fanoutClaim) confirmation {
+	said, known := f.claims[c]
+	if !known {
+		said = waiting
+		f.claims[c] = waiting
+		to[c.owner] = append(to[c.owner], c)
+	}
+	return said
 }
 
 // ask asks the ledger about claims of one owner's page.
@@ -282,7 +322,9 @@ func (f *fanout) ask(ctx context.Context, r *activity.Recorder, owner activity.O
 	evidence, err := r.Confirm(ctx, owner.ID, asked)
 	for i, e := range evidence {
 		own := e.Direct != nil && f.kinds[claims[i].k].Reverse != ""
-		f.confirmed[claims[i]] = own || e.Reverse != nil
+		if f.claims[claims[i]] = denied; own || e.Reverse != nil {
+			f.claims[claims[i]] = confirmed
+		}
 	}
 	return err
 }
@@ -318,7 +360,7 @@ func (f *fanout) over(c fanoutClaim) iter.Seq[fanoutClaim] {
 func (f *fanout) reason(at int) (FanoutDropped, bool) {
 	for k := range f.kinds[:f.drops] {
 		for c := range f.targets(k, at) {
-			if !f.found(c) || f.req.Exact && !f.confirmed[c] || f.overruled(c) {
+			if !f.found(c) || f.req.Exact && f.claims[c] != confirmed || f.overruled(c) {
 				continue
 			}
 			d := FanoutDropped{At: at, Kind: f.kinds[k].Name}
@@ -332,7 +374,7 @@ func (f *fanout) reason(at int) (FanoutDropped, bool) {
 // overruled reports whether the viewer gets the post in spite of a claim.
 func (f *fanout) overruled(c fanoutClaim) bool {
 	for over := range f.over(c) {
-		if f.confirmed[over] {
+		if f.claims[over] == confirmed {
 			return true
 		}
 	}

@@ -143,8 +143,11 @@ type look struct {
 	lists  []string
 	hashed hashed
 	exact  bool // only what the ledger confirmed counts, of kinds that it keeps
-	// confirmed says of claims that the ledger was asked about whether they are true.
-	confirmed map[claim]bool
+	// claims are what the ledger is asked about, and what it says of each. asked are those of each
+	// view in a round of questions; keepers are those of kinds that keep.
+	claims    map[claim]confirmation
+	asked     [][]claim
+	keepers   []claim
 	degraded  []activity.Degraded // kinds that keep, and could not be confirmed
 	overruled []overruled         // drops that did not count
 }
@@ -158,11 +161,16 @@ func (l *look) of(v int) *activity.View {
 }
 
 // has reports whether the owner of the v-th view has the i-th kind with id, the n-th target of that
-// kind on post p.
+// kind on post p. In an exact feed, the ledger says so.
 func (l *look) has(v, i int, id string, p, n int) bool {
 	if l.exact && l.all[i].InLedger() {
-		return l.confirmed[claim{v, i, id}]
+		return l.claims[claim{v, i, id}] == confirmed
 	}
+	return l.reports(v, i, id, p, n)
+}
+
+// reports is has, of the v-th view, with false positives.
+func (l *look) reports(v, i int, id string, p, n int) bool {
 	if p < l.hashed.posts {
 		return l.hashed.search.Match(l.of(v), i, l.hashed.place(l.all[i].Target, p, n)) != activity.None
 	}

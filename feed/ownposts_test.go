@@ -75,8 +75,7 @@ func TestOwnPostsByRole(t *testing.T) {
 	}
 }
 
-// TestOwnPostsAnnotated: kinds that annotate and kinds that keep look at everybody on a viewer's own
-// post.
+// TestOwnPostsAnnotated: kinds that annotate or keep look at everybody on a viewer's own post.
 func TestOwnPostsAnnotated(t *testing.T) {
 	kinds, err := activity.NewKinds(
 		activity.Kind{Name: "friend", Plural: "friends", Target: activity.User, Effect: activity.Annotate},

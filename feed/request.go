@@ -43,9 +43,9 @@ type Request struct {
 	// recorded, and [Answer.Degraded] says so. Nil: recording is always allowed.
 	MayRecord func() error
 
-	// Exact asks the ledger, in one query, to confirm everything the filter reports. A false
-	// positive of a kind that the ledger keeps then neither drops nor annotates a post. Kinds with
-	// a window cannot be confirmed: see [Dropped.Unconfirmed].
+	// Exact asks the ledger to confirm the reasons of drops and annotations, up to MaxConfirmed. A
+	// false positive of a kind that the ledger keeps then neither drops nor annotates a post. Kinds
+	// with a window cannot be confirmed: see [Dropped.Unconfirmed].
 	Exact bool
 }
 

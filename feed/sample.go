@@ -75,7 +75,7 @@ func (f *Sampled) sample(ctx context.Context, attrs []slog.Attr) *sample {
 	for i, k := range f.checks.all[:f.checks.marks] {
 		if k.InLedger() {
 			s.kinds, marks = append(s.kinds, k), append(marks, i-f.checks.drops)
-			s.deny(f.confirmed, i)
+			s.deny(f.claims, i)
 			s.askOverruled(f.overruled, i)
 		}
 	}
@@ -100,9 +100,9 @@ func contains(ascending []int, n int) bool {
 }
 
 // deny notes the denied claims of the i-th kind of the request, which is the sample's last so far.
-func (s *sample) deny(confirmed map[claim]bool, i int) {
-	for c, is := range confirmed {
-		if c.v == 0 && c.i == i && !is {
+func (s *sample) deny(claims map[claim]confirmation, i int) {
+	for c, said := range claims {
+		if c.v == 0 && c.i == i && said == denied {
 			s.denied[claim{0, len(s.kinds) - 1, strings.Clone(c.id)}] = true
 		}
 	}

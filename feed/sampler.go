@@ -193,14 +193,14 @@ type Sampled struct {
 	checks     checks
 	at         pages.PageAt
 	answer     Answer
-	confirmed  map[claim]bool // what the ledger was asked about
+	claims     map[claim]confirmation
 	overruled  []overruled
 }
 
 // answered notes the answer, and what it was computed from.
 func (f *Sampled) answered(l *look, a Answer) {
 	if f != nil {
-		f.checks, f.at, f.answer, f.confirmed, f.overruled = l.checks, l.view.At(), a, l.confirmed, l.overruled
+		f.checks, f.at, f.answer, f.claims, f.overruled = l.checks, l.view.At(), a, l.claims, l.overruled
 	}
 }
 

@@ -1,0 +1,166 @@
+package feed_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/feed"
+)
+
+// recordAll has each user do something of each kind with each target.
+func recordAll(t *testing.T, r *activity.Recorder, users, kinds, targets []string) {
+	t.Helper()
+	bulk := r.NewBulk()
+	var batch []activity.Activity
+	for _, user := range users {
+		for _, kind := range kinds {
+			for _, target := range targets {
+				batch = append(batch, activity.Activity{User: user, Kind: kind, Target: target})
+			}
+		}
+	}
+	p, err := bulk.Prepare(batch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bulk.Record(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	if err := bulk.Finish(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestExactStopsAtTheFirstReason: an exact answer asks the ledger about one reason to drop a post,
+// however many there are.
+func TestExactStopsAtTheFirstReason(t *testing.T) {
+	r := openWith(t, activity.Config{Kinds: fanoutKinds(t), FalsePositiveRate: 1e-8, Passive: true})
+	users, lists := named("u", 0, 20, 20), named("L", 0, feed.MaxLists, feed.MaxLists)
+	recordAll(t, r, append([]string{"1"}, lists...), []string{"block", "mute"}, users)
+	asked := func(want uint64, ask func()) {
+		t.Helper()
+		before := r.Stats().Confirmed
+		ask()
+		if got := r.Stats().Confirmed - before; got != want {
+			t.Errorf("the ledger was asked about %d activities, want %d", got, want)
+		}
+	}
+	req := feed.Request{Viewer: "1", Lists: lists, Exact: true}
+	for i := range users {
+		req.Posts = append(req.Posts, feed.Post{ID: fmt.Sprint("p", i), Author: users[i], Actors: users})
+	}
+	wantDropped := func(list string) {
+		t.Helper()
+		for i, d := range filter(t, r, req).Dropped {
+			if want := (feed.Dropped{At: i, Kind: "block", Actor: users[i], List: list}); d != want {
+				t.Errorf("dropped %+v, want %+v", d, want)
+			}
+		}
+	}
+	asked(20, func() { wantDropped("") })
+	req.Viewer = "2"
+	asked(20, func() { wantDropped("L0") })
+	fanout := feed.FanoutRequest{Post: feed.Post{Author: "u3", Actors: users}, Viewers: append([]string{"3"}, lists...), Exact: true}
+	asked(feed.MaxLists, func() {
+		a := fanOut(t, r, fanout)
+		for i, d := range a.Dropped {
+			if want := (feed.FanoutDropped{At: 1 + i, Kind: "block", Actor: "u3"}); d != want {
+				t.Errorf("dropped %+v, want %+v", d, want)
+			}
+		}
+		if len(a.Dropped) != feed.MaxLists {
+			t.Errorf("%d dropped", len(a.Dropped))
+		}
+	})
+}
+
+// TestExplainBound: a post with more reasons than the ledger confirms is not explained.
+func TestExplainBound(t *testing.T) {
+	var all []activity.Kind
+	var names []string
+	for i := range 10 {
+		name := fmt.Sprint("mute-", string(rune('a'+i)))
+		names = append(names, name)
+		all = append(all, activity.Kind{Name: name, Plural: name + "s", Target: activity.User, Effect: activity.Drop})
+	}
+	kinds, err := activity.NewKinds(all...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := openWith(t, activity.Config{Kinds: kinds, FalsePositiveRate: 1e-8, Passive: true})
+	users, lists := named("u", 0, 101, 101), named("L", 0, feed.MaxLists, feed.MaxLists)
+	recordAll(t, r, lists, names, users)
+	post := feed.Post{ID: "p", Author: users[0], Actors: users[1:]}
+	_, err = feed.Explain(t.Context(), r, "1", post, lists...)
+	if invalid, ok := errors.AsType[*activity.InvalidError](err); !ok || invalid.Code != activity.CodeTooManyIDs || invalid.Field != "post" {
+		t.Errorf("%v, want too many ids", err)
+	}
+	post.Actors = users[2:]
+	if e, err := feed.Explain(t.Context(), r, "1", post, lists...); err != nil || len(e.Reasons) != feed.MaxConfirmed {
+		t.Errorf("%d reasons, %v", len(e.Reasons), err)
+	}
+}
+
+// TestExactBound: an answer that needs the ledger to confirm more than MaxConfirmed activities is
+// refused.
+func TestExactBound(t *testing.T) {
+	kind := func(name string, target activity.Facet, effect activity.Effect) activity.Kind {
+		return activity.Kind{Name: name, Plural: name + "s", Target: target, Effect: effect, Fanout: true}
+	}
+	all := []activity.Kind{kind("mute", activity.User, activity.Drop)}
+	var marks, keeps []string
+	for i := range 4 {
+		mark, keep := kind(fmt.Sprint("mark-", string(rune('a'+i))), activity.Post, activity.Annotate), kind(fmt.Sprint("keep-", string(rune('a'+i))), activity.User, activity.Keep)
+		mark.Fanout, keep.Over = false, []string{"mute"}
+		marks, keeps, all = append(marks, mark.Name), append(keeps, keep.Name), append(all, mark, keep)
+	}
+	kinds, err := activity.NewKinds(all...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := openWith(t, activity.Config{Kinds: kinds, FalsePositiveRate: 1e-8, Passive: true})
+	const n = feed.MaxConfirmed / 4
+	tooMany := func(field string, err error) {
+		t.Helper()
+		invalid, ok := errors.AsType[*activity.InvalidError](err)
+		if !ok || invalid.Code != activity.CodeTooManyIDs || invalid.Field != field {
+			t.Errorf("%v, want too many of %s", err, field)
+		}
+	}
+
+	posts := numbered("p", n)
+	ids := make([]string, n)
+	for i := range posts {
+		ids[i], posts[i].Author = posts[i].ID, "9"
+	}
+	recordAll(t, r, []string{"1"}, marks, ids)
+	req := feed.Request{Viewer: "1", Posts: posts, Annotate: marks, Exact: true}
+	if a := filter(t, r, req); len(a.Kept) != n || len(a.Annotated[3]) != n {
+		t.Errorf("%d kept, %d annotated", len(a.Kept), len(a.Annotated[3]))
+	}
+	record(t, r, "1 mute 9")
+	posts[0].Actors = []string{"8"}
+	record(t, r, "1 keep-a 9") // which has the feed go on to annotations
+	_, err = feed.Filter(t.Context(), r, req)
+	tooMany("posts", err)
+	req.Exact = false
+	if a := filter(t, r, req); len(a.Kept) != n {
+		t.Errorf("%d kept if not exact", len(a.Kept))
+	}
+
+	viewers := named("v", 0, n, n)
+	recordAll(t, r, viewers, append(keeps[:3:3], "mute"), []string{"2"})
+	fanout := feed.FanoutRequest{Post: feed.Post{Author: "2"}, Viewers: viewers, Exact: true}
+	if a := fanOut(t, r, fanout); len(a.Dropped) > 0 {
+		t.Errorf("%d dropped", len(a.Dropped))
+	}
+	record(t, r, "v0 keep-d 2")
+	_, err = feed.Fanout(t.Context(), r, fanout)
+	tooMany("viewers", err)
+	fanout.Exact = false
+	if a := fanOut(t, r, fanout); len(a.Dropped) > 0 {
+		t.Errorf("%d dropped if not exact", len(a.Dropped))
+	}
+}
