@@ -19,6 +19,7 @@ type probeWatch struct {
 	probes []int // number of keys of each probe
 	loads  atomic.Int64
 	after  func() // called after each probe; the store ignores the context
+	older  uint64 // by how much the sequence of the first probe is lower
 }
 
 func (s *probeWatch) Probe(
@@ -29,6 +30,9 @@ func (s *probeWatch) Probe(
 	sequence, ok, err := s.Store.Probe(context.WithoutCancel(ctx), id, known, hashes, found)
 	if s.after != nil {
 		s.after()
+	}
+	if len(s.probes) == 1 {
+		sequence -= s.older
 	}
 	return sequence, ok, err
 }
@@ -101,5 +105,127 @@ func TestProbeEndsWithItsCaller(t *testing.T) {
 	}
 	if len(watch.probes) != 1 || watch.probes[0] > 4096 || watch.loads.Load() > 0 {
 		t.Errorf("probes of %v keys, and %d reads, after the caller had canceled", watch.probes, watch.loads.Load())
+	}
+}
+
+// TestLargePages: a page of more than so many bytes is known to be large until it shrinks, or until
+// the header that proved wrong is forgotten.
+func TestLargePages(t *testing.T) {
+	var l largePages
+	header := func(bytes uint32) (h favfilter.Header) {
+		h.Shape.Bits = 8 * bytes
+		return h
+	}
+	const most = 1000
+	if l.note(1, header(most), most); l.of(1) != nil {
+		t.Error("a page of as many bytes is large")
+	}
+	l.note(1, header(most+1), most)
+	known := l.of(1)
+	if known == nil || *known != header(most+1) || l.of(2) != nil {
+		t.Fatalf("known: %+v", known)
+	}
+	l.note(1, header(most+2), most)
+	if l.forget(1, known); l.of(1) == nil || *l.of(1) != header(most+2) {
+		t.Error("another header than the known one is forgotten")
+	}
+	if l.forget(1, l.of(1)); l.of(1) != nil {
+		t.Error("the known header is not forgotten")
+	}
+	l.note(1, header(most+1), most)
+	if l.note(1, header(most), most); l.of(1) != nil {
+		t.Error("a page that shrank is large")
+	}
+}
+
+// TestSharedPagesAreNotProbed, however large: users who make them large leave them.
+func TestSharedPagesAreNotProbed(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 1)
+	g.recorder.largePage = 1
+	g.record(t, true, add("1", "hide", "p"))
+	for range 2 {
+		v, err := g.View(t.Context(), "1", []Kind{g.kind(t, "hide")}, seek(nil, []string{"p"}))
+		must(t, err)
+		if v.Found != nil || v.Check(0, "p") != Direct {
+			t.Error("the page was probed, or the activity is missed")
+		}
+	}
+	if g.large.of(0) != nil {
+		t.Error("the page is kept as a large one")
+	}
+}
+
+// TestProbeOfPageAhead: a probed page of a later sequence than the ledger has given out lacks what
+// the ledger has now. It is rebuilt.
+func TestProbeOfPageAhead(t *testing.T) {
+	g := probedRig(t, &favfilter.Memory{})
+	id := g.layout.pageID(g.layout.pageOf(UserHash(g.identity.Seed, "bot")))
+	loaded, err := g.store.LoadWhole(t.Context(), []favfilter.PageID{id})
+	must(t, err)
+	header := loaded[0].Page.Header()
+	header.Sequence += 5
+	empty, err := favfilter.NewPage(header)
+	must(t, err)
+	_, err = g.store.Replace(t.Context(), favfilter.Replacement{ID: id, Page: empty, Seen: loaded[0].Version})
+	must(t, err)
+	v, err := g.View(t.Context(), "bot", []Kind{g.kind(t, "hide")}, seek(nil, []string{"b1", "other"}))
+	must(t, err)
+	if v.Check(0, "b1") != Direct || v.Check(0, "other") != None {
+		t.Errorf("b1 %v, other %v", v.Check(0, "b1"), v.Check(0, "other"))
+	}
+}
+
+// TestProbesOfTwoPages: if a failover between two probes changes the page, the older one counts.
+func TestProbesOfTwoPages(t *testing.T) {
+	watch := &probeWatch{Store: &favfilter.Memory{}}
+	g := probedRig(t, watch)
+	ids := targets("b", 0, probeChunk+10)
+	for _, older := range []uint64{0, 1} {
+		watch.probes, watch.older = nil, older
+		v, err := g.View(t.Context(), "bot", []Kind{g.kind(t, "hide")}, seek(nil, ids))
+		must(t, err)
+		if probed := v.Found != nil; probed != (older == 0) || v.Check(0, "b2999") != Direct || len(watch.probes) != 2 {
+			t.Errorf("the first is %d older: probed %t, in %d probes", older, probed, len(watch.probes))
+		}
+	}
+}
+
+// TestProbeWithoutKeys: a View that looks for nothing still learns the state of the page.
+func TestProbeWithoutKeys(t *testing.T) {
+	g := probedRig(t, &favfilter.Memory{})
+	whole, err := g.View(t.Context(), "bot", g.kinds, nil)
+	must(t, err)
+	v, err := g.View(t.Context(), "bot", g.kinds, seek(nil, nil))
+	must(t, err)
+	if v.Found == nil || v.Header != whole.Header {
+		t.Errorf("probed %t: %+v, want %+v", v.Found != nil, v.Header, whole.Header)
+	}
+}
+
+// TestProbeReadsTheRest: what a reader needs besides a probed page comes with one more call, which
+// compares the pages of lists, too.
+func TestProbeReadsTheRest(t *testing.T) {
+	watch := &listStore{Store: &favfilter.Memory{}}
+	g := probedRig(t, watch)
+	g.record(t, true, add("list", "hide", "l"))
+	views, queries := g.views(t, []string{"bot", "list"}, []string{"b1", "l"})
+	q := queries[0]
+	q.Lists = queries[1:]
+	q.Others = []favfilter.PageID{g.layout.pageID(g.layout.pageOf(q.User)), g.layout.pageID(0)}
+	for n := range 2 {
+		watch.reads()
+		calls := watch.calls.Load()
+		a, err := g.Read(t.Context(), q)
+		must(t, err)
+		views[0].Answer, views[1].Answer = a, a.Lists[0]
+		if a.Found == nil || views[0].Check(0, "b1") != Direct || views[1].Check(0, "l") != Direct || views[1].Check(0, "b1") != None {
+			t.Error("the page was not probed, or an activity is missed")
+		}
+		if len(a.Others) != 2 || a.OthersErr != nil || a.Others[0].Page == nil || a.Others[1].Page == nil {
+			t.Errorf("%d others, %v", len(a.Others), a.OthersErr)
+		}
+		if calls := watch.calls.Load() - calls; n == 1 && calls != 1 {
+			t.Errorf("the store was called %d times beside the probe, want once", calls)
+		}
 	}
 }
