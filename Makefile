@@ -183,7 +183,7 @@ vulncheck: ## Check the code and its dependencies against Go's vulnerability dat
 	@GO='$(GO)' VULNDB='$(VULNDB)' scripts/vulncheck
 
 .PHONY: deps
-deps: ## Install the programs that tests start: redis-server, PostgreSQL, Chromium, and those for the examples and client/python.
+deps: ## Install the programs that tests start: redis-server, PostgreSQL, PgBouncer, Chromium, and those for the examples and client/python.
 	@scripts/deps
 
 .PHONY: uplot

@@ -30,6 +30,7 @@ type Inspection struct {
 	Known    int      // latest version that Open knows: it migrates older ones, and refuses later ones
 	Identity Identity // zero if Schema is later than Known and the identity is unreadable
 	Layouts  Layouts  // zero if Schema differs from Known
+	Empty    bool     // nothing was ever recorded; false if Schema differs from Known
 
 	// UsedBy is the id of a process that has the SQLite file open, 0 if none is known. Only
 	// Linux reports it, and only for processes that the caller may inspect.
@@ -84,6 +85,9 @@ func Inspect(ctx context.Context, url string) (Inspection, error) {
 	}
 	return i, nil
 }
+
+// emptySQL tells whether no page of the ledger ever changed.
+const emptySQL = `SELECT NOT EXISTS (SELECT 1 FROM pages WHERE sequence > 0)`
 
 // errNoLedger means that the user may create a ledger, but none exists yet.
 var errNoLedger = fmt.Errorf("no ledger exists yet: %w", fs.ErrNotExist)
@@ -159,8 +163,10 @@ func (i *Inspection) readSQLite(ctx context.Context, parameters string) (err err
 		if err := i.identify(readMeta(ctx, tx)); err != nil || i.Schema != i.Known {
 			return err
 		}
-		i.Layouts, err = readLayouts(ctx, tx)
-		return err
+		if i.Layouts, err = readLayouts(ctx, tx); err != nil {
+			return err
+		}
+		return tx.QueryRowContext(ctx, emptySQL).Scan(&i.Empty)
 	})
 }
 
@@ -208,7 +214,7 @@ func (i *Inspection) postgres(ctx context.Context, u postgresURL) (err error) {
 		defer cancel()
 		_ = conn.Close(ctx) // nothing is left to do
 	}()
-	if err := checkServer(ctx, conn); err != nil {
+	if err := u.checkServer(ctx, conn); err != nil {
 		return err
 	}
 	if err := i.readServer(ctx, conn); err != nil {
@@ -244,6 +250,7 @@ func (i *Inspection) postgres(ctx context.Context, u postgresURL) (err error) {
 	}
 	b := &pgx.Batch{}
 	queueLayouts(b, &i.Layouts)
+	b.Queue(emptySQL).QueryRow(func(row pgx.Row) error { return row.Scan(&i.Empty) })
 	return conn.SendBatch(ctx, b).Close()
 }
 

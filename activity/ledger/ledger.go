@@ -232,10 +232,11 @@ type rowReader interface {
 // <file>-shm belong to the ledger. The file <file>.lock is locked while the ledger is open, and
 // remains afterwards.
 //
-// PostgreSQL: the server must be version 13 or later, and the database must use UTF-8. No pooler
-// between them may change the session. The scheme may also be postgresql://. The URL takes the
-// hosts and parameters of libpq. With several hosts, Open connects to the primary. Parameters of
-// note:
+// PostgreSQL: the server must be version 13 or later, and the database must use UTF-8. A pooler
+// between them must give each connection a session of its own, and reset it at its end. Every new
+// connection checks that, and the settings of its session. The scheme may also be postgresql://.
+// The URL takes the hosts and parameters of libpq. With several hosts, Open connects to the
+// primary. Parameters of note:
 //
 //   - target_session_attrs is read-write, the default, or primary.
 //   - pool_max_conns is the maximum number of connections, by default 4 for each CPU and at least

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,7 +35,6 @@ const (
 func sessionParameters() map[string]string {
 	const off = "off"
 	return map[string]string{
-		"application_name": applicationName,
 		// A server may have it off. It then reports commits that a crash undoes.
 		"synchronous_commit": "on",
 		// The server soon releases the locks of a process that hangs or is cut off.
@@ -65,8 +65,9 @@ type postgresDatabase struct {
 
 // postgresURL is a parsed URL.
 type postgresURL struct {
-	config *pgxpool.Config
-	schema string
+	config  *pgxpool.Config
+	schema  string
+	session map[string]string // see sessionParameters
 }
 
 // parsePostgres parses a URL. No error shows the password.
@@ -92,14 +93,18 @@ func parsePostgres(text string) (postgresURL, error) {
 	if strings.ContainsAny(schema, "\"\x00") || strings.HasPrefix(schema, "pg_") || schema == "$user" || len(schema) > 63 {
 		return postgresURL{}, fmt.Errorf("search_path: %q cannot be a ledger's schema", schema)
 	}
-	for name, value := range sessionParameters() {
-		if _, set := parameters[name]; !set {
-			parameters[name] = value
+	delete(parameters, "search_path")
+	session := sessionParameters()
+	for name := range session {
+		if value, set := parameters[name]; set {
+			session[name] = value
+			delete(parameters, name)
 		}
 	}
-	parameters["search_path"] = pgx.Identifier{schema}.Sanitize()
-	parameters["client_encoding"] = "UTF8"
-	switch commit := strings.ToLower(parameters["synchronous_commit"]); commit {
+	session["search_path"] = pgx.Identifier{schema}.Sanitize()
+	session["client_encoding"], parameters["client_encoding"] = "UTF8", "UTF8"
+	parameters["application_name"] = cmp.Or(parameters["application_name"], applicationName)
+	switch commit := strings.ToLower(session["synchronous_commit"]); commit {
 	case "on", "local", "remote_write", "remote_apply":
 	default:
 		return postgresURL{}, fmt.Errorf("synchronous_commit=%s: commits must be durable: "+
@@ -118,7 +123,7 @@ func parsePostgres(text string) (postgresURL, error) {
 	// A call notices a lost connection, and gets another one. A ping before each call would cost
 	// a round trip.
 	config.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
-	return postgresURL{config, schema}, nil
+	return postgresURL{config, schema, session}, nil
 }
 
 // validator returns a function that refuses a connection to a server that is not the primary. A
@@ -167,6 +172,9 @@ func openPostgres(ctx context.Context, u postgresURL, o Options) (*Ledger, error
 	config := u.config.Copy()
 	config.ConnConfig.OnNotice, config.ConnConfig.Tracer = noteWarning, o.Tracer
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		if err := u.beginSession(ctx, conn); err != nil {
+			return err
+		}
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
 		id, err := readIdentity(ctx, conn)

@@ -30,7 +30,7 @@ func (d *postgresDatabase) prepare(ctx context.Context, u postgresURL, o Options
 		defer cancel()
 		_ = conn.Close(ctx) // nothing is left to do
 	}()
-	if err := checkServer(ctx, conn); err != nil {
+	if err := u.checkServer(ctx, conn); err != nil {
 		return err
 	}
 	// Waits for other processes and migrations have no time limit but ctx.
@@ -78,7 +78,11 @@ func migrationLock(schema string) int64 {
 	return int64(h.Sum64())
 }
 
-func checkServer(ctx context.Context, conn *pgx.Conn) error {
+// checkServer begins the session, and checks the server and the database.
+func (u postgresURL) checkServer(ctx context.Context, conn *pgx.Conn) error {
+	if err := u.beginSession(ctx, conn); err != nil {
+		return err
+	}
 	var version int
 	var text, encoding string
 	err := conn.QueryRow(ctx, `SELECT current_setting('server_version_num')::int, current_setting('server_version'),

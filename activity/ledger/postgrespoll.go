@@ -140,8 +140,12 @@ func (d *postgresDatabase) pollPages(
 		var saw string
 		var clock int64
 		var incarnation *string
-		if err := row.Scan(&saw, &clock, &incarnation); err != nil {
+		var backend uint32
+		if err := row.Scan(&saw, &clock, &incarnation, &backend); err != nil {
 			return err
+		}
+		if backend != conn.PgConn().CustomData()[backendKey] { // another session holds the lock of settings
+			return fmt.Errorf("the server process of the session has changed: %s", wantSessions)
 		}
 		p.Next, p.Clock = g.cursor(snapshot(saw)), time.UnixMicro(clock)
 		return d.checkRead(incarnation)

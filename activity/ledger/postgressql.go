@@ -158,9 +158,10 @@ const (
 			SELECT nullif(moved.hash, bounds.greatest) + 1, coalesce(lead(moved.hash) OVER (ORDER BY moved.hash) - 1, bounds.greatest)
 			FROM moved, bounds)`
 
-	// pollSQL reads the snapshot, the clock and the identity of the ledger.
+	// pollSQL reads the snapshot, the clock, the identity of the ledger, and the id of the session's
+	// server process.
 	pollSQL = `SELECT pg_current_snapshot()::text, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
-			(SELECT value FROM meta WHERE name = 'incarnation')`
+			(SELECT value FROM meta WHERE name = 'incarnation'), pg_backend_pid()`
 
 	// changedPagesSQL reads pages, and changedOwnersSQL users with dedicated pages, in the
 	// transaction of pollSQL. A transaction that a snapshot does not see is in its list of running
@@ -260,6 +261,17 @@ const (
 	otherSettingsSQL = `SELECT (SELECT objid::bigint FROM pg_locks
 		WHERE locktype = 'advisory' AND granted AND objsubid = 2 AND classid = $1::int4::oid AND objid <> $2::bigint::oid
 			AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) LIMIT 1)`
+
+	// setSessionSQL sets parameters of the session, and readSessionSQL reads them. Both return the
+	// id of the server process, and names and values in the server's own form.
+	setSessionSQL  = `SELECT pg_backend_pid(), name, set_config(name, value, false) FROM unnest($1::text[], $2::text[]) AS s (name, value)`
+	readSessionSQL = `SELECT pg_backend_pid(), name, current_setting(name) FROM unnest($1::text[]) AS s (name)`
+
+	// probeLockSQL takes a lock for its session, and probeHeldSQL tells whether a server process
+	// has it.
+	probeLockSQL = `SELECT pg_backend_pid() FROM pg_advisory_lock_shared(1717920100, 0)`
+	probeHeldSQL = `SELECT EXISTS (SELECT FROM pg_locks
+		WHERE locktype = 'advisory' AND classid = 1717920100 AND objid = 0 AND objsubid = 2 AND pid = $1::int4)`
 
 	allMetaSQL = `SELECT name, value FROM meta`
 

@@ -102,9 +102,9 @@ func (p *Alone) keepFilter() {
 // aloneIdentity returns the identity of the filter in the store, or that of a new one. It reads
 // page 0, and all other pages if page 0 is lost.
 func aloneIdentity(ctx context.Context, c AloneConfig) (favfilter.Identity, error) {
-	found, err := standingIdentity(ctx, c.Store, 1)
+	found, err := standingIdentity(ctx, c.Store, firstIDs(1))
 	if err == nil && found == nil {
-		found, err = standingIdentity(ctx, c.Store, max(c.Pages, alonePages))
+		found, err = standingIdentity(ctx, c.Store, firstIDs(max(c.Pages, alonePages)))
 	}
 	switch {
 	case err != nil:
@@ -117,32 +117,6 @@ func aloneIdentity(ctx context.Context, c AloneConfig) (favfilter.Identity, erro
 		return *found, fmt.Errorf("%w: with %d pages, opened with %d", favfilter.ErrMismatch, found.Pages, c.Pages)
 	}
 	return *found, nil
-}
-
-// standingIdentity returns the identity in the first page found among the first pages pages; nil if
-// there is none.
-func standingIdentity(ctx context.Context, store favfilter.Store, pages uint32) (*favfilter.Identity, error) {
-	for from := uint32(0); from < pages; from += scrubChunk {
-		var ids []favfilter.PageID
-		for number := from; number < min(pages, from+scrubChunk); number++ {
-			ids = append(ids, favfilter.PageID{Number: number})
-		}
-		statuses, err := store.Peek(ctx, ids)
-		if err != nil {
-			return nil, Unavailable("pages", err)
-		}
-		for _, st := range statuses {
-			switch {
-			case st.Err != nil:
-				return nil, Unavailable("pages", st.Err)
-			case st.Damage != nil:
-				return nil, st.Damage
-			case !st.Missing:
-				return &st.Header.Identity, nil
-			}
-		}
-	}
-	return nil, nil //nolint:nilnil // an empty store
 }
 
 // Add adds keys, see [Key], and returns the outcome of each.

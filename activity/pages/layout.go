@@ -125,8 +125,11 @@ func (l *layout) pageID(page uint32) favfilter.PageID {
 	if page < l.id.Pages {
 		return favfilter.PageID{Number: page}
 	}
-	return favfilter.PageID{Number: l.slot(page), Part: "p" + strconv.FormatUint(uint64(page), 10)}
+	return favfilter.PageID{Number: l.slot(page), Part: laterPart(page)}
 }
+
+// laterPart returns the part of the name of a page that is not of the first layout.
+func laterPart(page uint32) string { return "p" + strconv.FormatUint(uint64(page), 10) }
 
 // inUse reports whether the page has users, as far as is known.
 func (l *layout) inUse(page uint32) bool { return l.census().has(page) }

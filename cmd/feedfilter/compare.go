@@ -118,7 +118,7 @@ func (f *compareFlags) run(ctx context.Context, std stdio, c *migrate.Comparison
 func (f *compareFlags) reach(ctx context.Context, std stdio) (s *migrate.Service, d *data, halt func() error, err error) {
 	if f.Service.Server == "" {
 		f.Data.passive = true
-		if err := f.Data.checkThere(); err != nil {
+		if err := f.Data.checkThere(ctx); err != nil {
 			return nil, nil, nil, err
 		}
 	}

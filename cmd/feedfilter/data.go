@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
@@ -187,6 +186,9 @@ func (f *dataFlags) open(ctx context.Context, log *slog.Logger, fill func(*data)
 	if f.Ledger == noLedger {
 		return d, f.openPlain(ctx, d, kinds, log, fill)
 	}
+	if err := f.checkNew(ctx, d); err != nil {
+		return d, err
+	}
 	if err := f.openLedger(ctx, d); err != nil {
 		return d, err
 	}
@@ -320,18 +322,39 @@ func (f *dataFlags) ledgerURL() string {
 	return "sqlite:" + filepath.Join(f.DataDir, ledgerFile)
 }
 
-// checkThere returns an error if the ledger is a file that does not exist, because opening it would
-// create it.
-func (f *dataFlags) checkThere() error {
-	name, isFile := strings.CutPrefix(f.ledgerURL(), "sqlite:")
-	if !isFile {
+// checkThere returns an error if the ledger does not exist, because opening it would create it.
+func (f *dataFlags) checkThere(ctx context.Context) error {
+	if i, err := ledger.Inspect(ctx, f.ledgerURL()); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("no ledger at %s: see --data-dir and --ledger", i.Name)
+	}
+	return nil // opening it reports other errors
+}
+
+// checkNew returns an error if nothing was ever recorded in the ledger, and Redis has pages of
+// another one, or may have. Most likely the URL is wrong. The pages would be rebuilt without what
+// the other ledger has.
+func (f *dataFlags) checkNew(ctx context.Context, d *data) error {
+	if d.redis == nil || f.LedgerRestored {
 		return nil
 	}
-	_, err := os.Stat(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("no ledger at %s: see --data-dir and --ledger", name)
+	limited, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
+	found, unread := pages.Standing(limited, d.store) // before the ledger, which another process may be creating
+	if unread == nil && (found == nil || found.Incarnation == 0) {
+		return nil // activity.Open refuses pages without a ledger
 	}
-	return err
+	i, err := ledger.Inspect(ctx, f.ledgerURL())
+	switch missing := errors.Is(err, fs.ErrNotExist); {
+	case !missing && (err != nil || !i.Empty): // opening it reports the error
+		return nil
+	case unread != nil:
+		return fmt.Errorf("nothing was recorded in ledger %s yet: it needs Redis, which may have pages of another one: %w", i.Name, unread)
+	case found.Incarnation == i.Identity.Incarnation:
+		return nil
+	}
+	return fmt.Errorf("%w: nothing was recorded in ledger %s yet, but Redis has pages of another one: "+
+		"correct --ledger, --redis or --filter; to replace that ledger, empty Redis, or start once with --ledger-restored",
+		favfilter.ErrMismatch, i.Name)
 }
 
 // close finishes what is in flight, and closes the data.

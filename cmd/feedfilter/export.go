@@ -70,7 +70,7 @@ type exporter interface {
 
 // open opens the data without changing it.
 func (c *exportCmd) open(ctx context.Context, std stdio) (*data, error) {
-	if err := c.Data.checkThere(); err != nil {
+	if err := c.Data.checkThere(ctx); err != nil {
 		return nil, fmt.Errorf("export: %w", err)
 	}
 	c.Data.passive = true

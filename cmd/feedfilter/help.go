@@ -74,7 +74,7 @@ func dataHelp() map[string]string {
 		"data_dir": "Directory of the ledger and, without --redis, of seen posts.",
 		"ledger": "sqlite:<file> for one process, postgres://<user>:<password>@<host>/<database> for many, or none for a plain " +
 			"filter (docs/ARCHITECTURE.md). Default: sqlite:<data-dir>/ledger.db",
-		"restored": "Give once after the ledger was restored from a backup: all pages are then rebuilt. Default: off",
+		"restored": "Give once after the ledger was restored from a backup or replaced: all pages are then rebuilt. Default: off",
 		"redis": "Redis of the pages: redis://<host>:<port>, redis+cluster://<host>:<port>,<host>:<port>, " +
 			"redis+sentinel://<host>:<port>,<host>:<port>/<primary> (each also with rediss, for TLS), unix://<socket>, " +
 			"elasticache://<replication group> or elasticache-serverless://<cache>, with ?region=<region>&user=<user> " +

@@ -33,7 +33,7 @@ func (f *insideFlags) Check(ctx context.Context) error {
 
 // open opens the data without changing it.
 func (f *insideFlags) open(ctx context.Context, std stdio) (*data, error) {
-	if err := f.Data.checkThere(); err != nil {
+	if err := f.Data.checkThere(ctx); err != nil {
 		return nil, err
 	}
 	f.Data.Pages = nil // the ledger knows the number

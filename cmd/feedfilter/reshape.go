@@ -101,7 +101,7 @@ func (c *reshapeCmd) outcome(bar *pagesBar) string {
 
 // reshape reshapes in this process.
 func (c *reshapeCmd) reshape(ctx context.Context, number uint32, bar *pagesBar) (err error) {
-	if err := c.Data.checkThere(); err != nil {
+	if err := c.Data.checkThere(ctx); err != nil {
 		return err
 	}
 	c.Data.Pages = nil // the ledger knows the present number

@@ -359,11 +359,14 @@ func TestServeWhereOthersReachIt(t *testing.T) {
 	}
 }
 
-// Without Redis the service starts with a warning, and is ready once Redis is up.
+// Without Redis the service starts with a warning, unless the ledger is empty, and is ready once
+// Redis is up.
 func TestServeWithoutRedis(t *testing.T) {
 	redis := redistest.Start(t)
 	redis.Kill()
 	dir := t.TempDir()
+	writeFile(t, dir+"/a.csv", "1,block,3\n")
+	feedfilter(t, 0, "import", dir+"/a.csv", "--data-dir", dir, "--pages=1")
 	s := serve(t, "--data-dir", dir, "--pages=1", "--redis", redis.URL())
 	if store := s.first["page_store"]; store != redis.Addr() {
 		t.Errorf("logged page store %v, want %s", store, redis.Addr())

@@ -1,0 +1,98 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// backendKey is the key of the id of a session's server process in a connection's custom data.
+const backendKey = "backend"
+
+// beginSession sets the session's parameters and reads them back in another transaction. It refuses
+// a connection whose session does not keep them, or does not end with the connection: then session
+// locks, too, would be lost or never released. The parameters are not sent with the connection
+// request, because poolers refuse or drop them.
+func (u postgresURL) beginSession(ctx context.Context, conn *pgx.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	names := slices.Sorted(maps.Keys(u.session))
+	values := make([]string, len(names))
+	for i, name := range names {
+		values[i] = u.session[name]
+	}
+	_, set, err := readSettings(ctx, conn, setSessionSQL, names, values)
+	if err != nil {
+		return fmt.Errorf("set the session's parameters: %w", err)
+	}
+	backend, has, err := readSettings(ctx, conn, readSessionSQL, names)
+	if err != nil {
+		return fmt.Errorf("read the session's parameters: %w", err)
+	}
+	for _, name := range names {
+		if has[name] != set[name] {
+			return fmt.Errorf("%s is %q, but was set to %q: %s", name, has[name], set[name], wantSessions)
+		}
+	}
+	conn.PgConn().CustomData()[backendKey] = backend
+	if backend == conn.PgConn().PID() {
+		return nil // without a pooler
+	}
+	return u.checkPooler(ctx, conn)
+}
+
+const wantSessions = "the connection has no session of its own: connect to the server directly, " +
+	"or through a pooler in session mode that resets sessions"
+
+// readSettings runs a query that returns the id of the server process, and settings by name.
+func readSettings(ctx context.Context, conn *pgx.Conn, query string, args ...any) (backend uint32, has map[string]string, err error) {
+	// A pooler may give the next transaction a server without the prepared statement.
+	rows, err := conn.Query(ctx, query, append([]any{pgx.QueryExecModeExec}, args...)...)
+	if err != nil {
+		return 0, nil, err
+	}
+	has = make(map[string]string)
+	var name, value string
+	_, err = pgx.ForEachRow(rows, []any{&backend, &name, &value}, func() error {
+		has[name] = value
+		return nil
+	})
+	return backend, has, err
+}
+
+// checkPooler checks that a lock is released when the connection of its session ends. A pooler in
+// transaction mode leaves the lock with the server's connection.
+func (u postgresURL) checkPooler(ctx context.Context, conn *pgx.Conn) error {
+	config := u.config.ConnConfig.Copy()
+	config.ValidateConnect = nil
+	pooler := conn.PgConn().Conn().RemoteAddr()
+	config.DialFunc = func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, pooler.Network(), pooler.String())
+	}
+	probe, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return fmt.Errorf("check that the pooler ends sessions: %w", err)
+	}
+	var backend uint32
+	err = probe.QueryRow(ctx, probeLockSQL, pgx.QueryExecModeExec).Scan(&backend)
+	_ = probe.Close(ctx) // the lock tells whether its session has ended
+	if err != nil {
+		return fmt.Errorf("check that the pooler ends sessions: %w", err)
+	}
+	limited, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	for try := 0; ; try++ {
+		var held bool
+		err := conn.QueryRow(ctx, probeHeldSQL, pgx.QueryExecModeExec, backend).Scan(&held)
+		if err != nil || !held {
+			return err
+		}
+		if !pause(limited, conflict, try) {
+			return fmt.Errorf("a session's lock is still held after the end of its connection: %s", wantSessions)
+		}
+	}
+}

@@ -1,0 +1,53 @@
+package pages
+
+import (
+	"context"
+	"slices"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+// Standing returns the identity in a sound page of the store, whatever ledger or filter it belongs
+// to; nil if there is none. It looks at the first page of every layout, and then at as many pages
+// as a filter has by default. An error says that the store cannot be read, or that all pages found
+// are damaged.
+func Standing(ctx context.Context, store favfilter.Store) (*favfilter.Identity, error) {
+	ids := make([]favfilter.PageID, 0, ledger.DefaultPages)
+	// After a reshape, the pages of the first layout are closed and expire.
+	for pages := uint32(ledger.MaxPages); pages > 1; pages /= 2 {
+		ids = append(ids, favfilter.PageID{Part: laterPart(pages)})
+	}
+	return standingIdentity(ctx, store, append(ids, firstIDs(ledger.DefaultPages)...))
+}
+
+// firstIDs returns the first pages of the first layout.
+func firstIDs(pages uint32) []favfilter.PageID {
+	ids := make([]favfilter.PageID, pages)
+	for n := range pages {
+		ids[n].Number = n
+	}
+	return ids
+}
+
+// standingIdentity returns the identity in the first sound page found; nil if no page is found.
+func standingIdentity(ctx context.Context, store favfilter.Store, ids []favfilter.PageID) (*favfilter.Identity, error) {
+	var damage error
+	for some := range slices.Chunk(ids, scrubChunk) {
+		statuses, err := store.Peek(ctx, some)
+		if err != nil {
+			return nil, Unavailable("pages", err)
+		}
+		for _, st := range statuses {
+			switch {
+			case st.Err != nil:
+				return nil, Unavailable("pages", st.Err)
+			case st.Damage != nil:
+				damage = st.Damage
+			case !st.Missing:
+				return &st.Header.Identity, nil
+			}
+		}
+	}
+	return nil, damage
+}
