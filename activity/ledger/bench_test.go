@@ -1,10 +1,13 @@
 package ledger_test
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/internal/pgtest"
@@ -176,5 +179,42 @@ func benchmarkChanged(b *testing.B, open func(b *testing.B) *ledger.Ledger) {
 		if next = since; poll() != 1 {
 			b.Fatal("the poll did not report exactly one page")
 		}
+	}
+}
+
+// BenchmarkReconnect polls a ledger of 2^20 pages after its server has crashed and is back.
+func BenchmarkReconnect(b *testing.B) {
+	server := pgtest.Start(b, "fsync=on", "shared_buffers=128MB")
+	url := server.Schema()
+	l, err := ledger.Open(b.Context(), url, ledger.Options{Pages: 1 << 20})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer l.Close()
+	conn, err := pgx.Connect(b.Context(), url)
+	if err != nil {
+		b.Fatal(err)
+	}
+	_, err = conn.Exec(b.Context(), `INSERT INTO pages
+		SELECT n, 1, pg_current_xact_id()::text::bigint FROM generate_series(0, (1 << 20) - 1) AS n`)
+	if err = errors.Join(err, conn.Close(b.Context())); err != nil {
+		b.Fatal(err)
+	}
+	var next ledger.Cursor
+	poll := func() (n int) {
+		progress, err := l.Changed(b.Context(), next, func(uint32, ledger.PageState) error { n++; return nil })
+		if err != nil {
+			b.Fatal(err)
+		}
+		next = progress.Next
+		return n
+	}
+	poll()
+	for b.Loop() {
+		b.StopTimer()
+		server.Kill()
+		server.Restart()
+		b.StartTimer()
+		poll()
 	}
 }

@@ -57,7 +57,7 @@ type postgresDatabase struct {
 	id          Identity
 	pool        *pgxpool.Pool
 	polls       *pgxpool.Pool            // only for changed
-	generations atomic.Uint32            // number of connections of polls so far
+	connections atomic.Uint32            // number of connections of polls without a history so far
 	settings    atomic.Pointer[Settings] // of this process; nil: not declared
 	settingsKey int32
 	assumed     atomic.Pointer[Layouts] // the layouts that were read last; nil: none yet

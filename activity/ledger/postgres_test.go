@@ -40,6 +40,7 @@ func TestPostgres(t *testing.T) {
 		"Settings":                  testSettings(server),
 		"EndedByTheServersClock":    testEndedByTheServersClock(server),
 		"PollsRolledBack":           testPollsRolledBack(server),
+		"PollsSetBack":              testPollsSetBack(server),
 		"CommitFails":               testCommitFails(server),
 		"CommitSlow":                testCommitSlow(server),
 		"LookedAgain":               testLookedAgain(server),

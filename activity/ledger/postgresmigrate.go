@@ -153,7 +153,7 @@ func migratePostgres(ctx context.Context, conn *pgx.Conn, migrations fs.FS) erro
 // identifyPostgres reads the identity of the ledger, and writes the part of meta that identify
 // returns.
 func identifyPostgres(ctx context.Context, conn *pgx.Conn, o Options) (id Identity, err error) {
-	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+	err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		meta, err := allMeta(ctx, tx.Conn())
 		if err != nil {
 			return err
@@ -162,6 +162,11 @@ func identifyPostgres(ctx context.Context, conn *pgx.Conn, o Options) (id Identi
 		b := &pgx.Batch{}
 		if len(meta) > 0 {
 			queueLayouts(b, &layouts)
+			if !o.Restored {
+				b.Queue(localCommitSQL) // a process starts without a standby
+			}
+			b.Queue(adoptSQL)
+			b.Queue(adoptedSQL)
 		}
 		if err := tx.SendBatch(ctx, b).Close(); err != nil {
 			return err
@@ -182,10 +187,7 @@ func identifyPostgres(ctx context.Context, conn *pgx.Conn, o Options) (id Identi
 				return err
 			}
 		}
-		if o.Restored {
-			_, err = tx.Exec(ctx, forgetFutureSQL)
-		}
-		return err
+		return nil
 	})
 	return id, err
 }

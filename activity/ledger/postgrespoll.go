@@ -10,62 +10,97 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// generation is the number of a connection of polls. A server that crashes forgets the
-// transaction ids that it had assigned but not logged, and assigns them again. So a later change
-// may have an id that an earlier snapshot counts as seen. No connection survives a crash. A
-// snapshot is therefore only valid for its connection, and the first poll of another connection
-// reports every page.
-type generation uint32
+// history names a sequence of transaction ids: those of a server and its timeline. A cursor
+// continues on another connection of the same history.
+//
+// A server that crashes forgets the ids that it had assigned but not logged, and assigns them
+// again. So a later change may have an id below those that a poll saw as ended. Ids up to that of a
+// committed change are logged, and never assigned again. So a cursor counts no greater id as seen
+// than that of the latest change it has read. A server that was promoted may lack commits, and
+// assigns their ids again. It has a new timeline.
+type history string
 
-// generationKey is the key of the generation in a connection's custom data.
-const generationKey = "generation"
+// historyKey is the key of the history in a connection's custom data.
+const historyKey = "history"
 
-// snapshot is what a poll saw, as text of PostgreSQL's type pg_snapshot: xmin:xmax:xip,... The poll
-// saw every transaction with an id below xmax, except the running ones that xip lists.
-type snapshot string
-
-// cursor returns the Progress.Next of a poll that saw s: the generation and the snapshot.
-func (g generation) cursor(s snapshot) Cursor { return Cursor(fmt.Sprintf("%d/%s", g, s)) }
-
-// since returns the transactions that the cursor has not seen: all from an id on, and the
-// running ones before it. For a cursor of another generation, or an empty one, it returns 0: all
-// transactions.
-func (g generation) since(c Cursor) (from int64, running []int64) {
-	of, text, _ := strings.Cut(string(c), "/")
-	if of != strconv.FormatUint(uint64(g), 10) {
-		return 0, []int64{}
+// cursor returns the Progress.Next of a poll that saw s. seen is the greatest id of a transaction
+// whose change it or an earlier poll has read.
+func (h history) cursor(s snapshot, seen int64) Cursor {
+	ran := make([]string, 0, len(s.running))
+	for _, id := range s.running {
+		if id <= seen {
+			ran = append(ran, strconv.FormatInt(id, 10))
+		}
 	}
-	from, running, err := snapshot(text).unseen()
-	if err != nil {
-		return 0, []int64{}
-	}
-	return from, running
+	return Cursor(fmt.Sprintf("%s %d %s", h, seen, strings.Join(ran, ",")))
 }
 
-// unseen parses a snapshot.
-func (s snapshot) unseen() (from int64, running []int64, err error) {
-	parts := strings.Split(string(s), ":")
-	if len(parts) != 3 { //nolint:mnd // see snapshot
-		return 0, nil, fmt.Errorf("snapshot %q: want three parts", s)
+// since returns the transactions that the cursor has not seen: those with ids above seen, and the
+// running ones before it. For a cursor of another history, or an empty one, it returns false: all
+// transactions.
+func (h history) since(c Cursor) (seen int64, running []int64, ok bool) {
+	parts := strings.Split(string(c), " ")
+	if len(parts) != 3 || parts[0] != string(h) { //nolint:mnd // see cursor
+		return 0, nil, false
 	}
-	if from, err = strconv.ParseInt(parts[1], 10, 64); err != nil {
-		return 0, nil, fmt.Errorf("snapshot %q: %w", s, err)
+	seen, err := strconv.ParseInt(parts[1], 10, 64)
+	if err != nil {
+		return 0, nil, false
 	}
-	running = []int64{}
-	for number := range strings.SplitSeq(parts[2], ",") {
+	running, err = parseIDs(parts[2])
+	return seen, running, err == nil
+}
+
+// snapshot is what a poll saw: every transaction with an id below xmax, except the running ones.
+type snapshot struct {
+	xmax    int64
+	running []int64
+}
+
+// parseSnapshot parses the text of PostgreSQL's type pg_snapshot: xmin:xmax:xip,...
+func parseSnapshot(text string) (s snapshot, err error) {
+	parts := strings.Split(text, ":")
+	if len(parts) != 3 { //nolint:mnd // see above
+		return snapshot{}, fmt.Errorf("snapshot %q: want three parts", text)
+	}
+	s.xmax, err = strconv.ParseInt(parts[1], 10, 64)
+	if err == nil {
+		s.running, err = parseIDs(parts[2])
+	}
+	if err != nil {
+		return snapshot{}, fmt.Errorf("snapshot %q: %w", text, err)
+	}
+	return s, nil
+}
+
+// parseIDs parses numbers that commas separate.
+func parseIDs(text string) ([]int64, error) {
+	ids := []int64{}
+	for number := range strings.SplitSeq(text, ",") {
 		if number == "" {
 			continue
 		}
-		n, err := strconv.ParseInt(number, 10, 64)
+		id, err := strconv.ParseInt(number, 10, 64)
 		if err != nil {
-			return 0, nil, fmt.Errorf("snapshot %q: %w", s, err)
+			return nil, err
 		}
-		running = append(running, n)
+		ids = append(ids, id)
 	}
-	return from, running, nil
+	return ids, nil
+}
+
+// readHistory returns the history of the connection's server. If the server does not tell, the
+// history ends with the connection.
+func (d *postgresDatabase) readHistory(ctx context.Context, conn *pgx.Conn) (h history, err error) {
+	err = conn.QueryRow(ctx, historySQL).Scan(&h)
+	if _, refused := errors.AsType[*pgconn.PgError](err); refused || err == nil && h == "" {
+		return history(fmt.Sprintf("connection-%d", d.connections.Add(1))), nil
+	}
+	return h, err
 }
 
 // newPolls creates a pool of one connection that only polls use, so that no other call delays them.
@@ -78,10 +113,14 @@ func (d *postgresDatabase) newPolls(ctx context.Context, config *pgxpool.Config)
 	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
 	check := config.AfterConnect
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-		conn.PgConn().CustomData()[generationKey] = generation(d.generations.Add(1))
 		if err := check(ctx, conn); err != nil {
 			return err
 		}
+		h, err := d.readHistory(ctx, conn)
+		if err != nil {
+			return fmt.Errorf("read the server's timeline: %w", err)
+		}
+		conn.PgConn().CustomData()[historyKey] = h
 		return d.lockSettings(ctx, conn)
 	}
 	return pgxpool.NewWithConfig(ctx, config)
@@ -124,30 +163,64 @@ func (d *postgresDatabase) changed(
 
 func (d *postgresDatabase) pollPages(
 	ctx context.Context, conn *pgx.Conn, since Cursor, each func(page uint32, s PageState) error,
-) (p Progress, err error) {
-	g, _ := conn.PgConn().CustomData()[generationKey].(generation) // newPolls sets it
-	from, running := g.since(since)
-	owners, pages, args := changedOwnersSQL, changedPagesSQL, []any{from, running}
-	if from == 0 {
+) (Progress, error) {
+	h, _ := conn.PgConn().CustomData()[historyKey].(history) // newPolls sets it
+	seen, running, ok := h.since(since)
+	owners, pages, args := changedOwnersSQL, changedPagesSQL, []any{seen, running}
+	if !ok {
 		owners, pages, args = everyOwnerSQL, everyPageSQL, nil
 	}
+	p, saw, err := d.pollOwners(ctx, conn, owners, args)
+	if err != nil {
+		return Progress{}, err
+	}
+	if seen >= saw.xmax { // the server was set back, and assigns ids again
+		rollBack(ctx, conn)
+		return d.pollPages(ctx, conn, "", each)
+	}
+	b := &pgx.Batch{}
+	b.Queue(pages, args...).Query(func(rows pgx.Rows) error {
+		var page uint32
+		var s PageState
+		var changed int64
+		_, err := pgx.ForEachRow(rows, []any{&page, &s.Sequence, &s.Left, &changed}, func() error {
+			if changed < saw.xmax { // otherwise another server assigned it
+				seen = max(seen, changed)
+			}
+			return each(page, s)
+		})
+		return err
+	})
+	b.Queue(`ROLLBACK`) // the transaction has changed nothing
+	err = conn.SendBatch(ctx, b).Close()
+	p.Next = h.cursor(saw, seen)
+	return p, err
+}
+
+// pollOwners begins the transaction of a poll, and reads everything but the pages.
+func (d *postgresDatabase) pollOwners(
+	ctx context.Context, conn *pgx.Conn, owners string, args []any,
+) (p Progress, saw snapshot, err error) {
 	b := &pgx.Batch{}
 	b.Queue(beginSnapshotSQL)
-	if from == 0 {
+	if args == nil {
 		b.Queue(unlimitedSQL)
 	}
-	b.Queue(pollSQL).QueryRow(func(row pgx.Row) error {
-		var saw string
+	b.Queue(pollSQL).QueryRow(func(row pgx.Row) (err error) {
+		var text string
 		var clock int64
 		var incarnation *string
 		var backend uint32
-		if err := row.Scan(&saw, &clock, &incarnation, &backend); err != nil {
+		if err := row.Scan(&text, &clock, &incarnation, &backend); err != nil {
 			return err
 		}
 		if backend != conn.PgConn().CustomData()[backendKey] { // another session holds the lock of settings
 			return fmt.Errorf("the server process of the session has changed: %s", wantSessions)
 		}
-		p.Next, p.Clock = g.cursor(snapshot(saw)), time.UnixMicro(clock)
+		if saw, err = parseSnapshot(text); err != nil {
+			return err
+		}
+		p.Clock = time.UnixMicro(clock)
 		return d.checkRead(incarnation)
 	})
 	queueLayouts(b, &p.Layouts)
@@ -162,18 +235,10 @@ func (d *postgresDatabase) pollPages(
 	})
 	began := time.Now()
 	if err := conn.SendBatch(ctx, b).Close(); err != nil {
-		return Progress{}, err
+		return Progress{}, snapshot{}, err
 	}
 	p.At = began.Add(time.Since(began) / 2)
 	now := p.Layouts
 	d.assumed.Store(&now)
-	b = &pgx.Batch{}
-	b.Queue(pages, args...).Query(func(rows pgx.Rows) error {
-		var page uint32
-		var s PageState
-		_, err := pgx.ForEachRow(rows, []any{&page, &s.Sequence, &s.Left}, func() error { return each(page, s) })
-		return err
-	})
-	b.Queue(`ROLLBACK`) // the transaction has changed nothing
-	return p, conn.SendBatch(ctx, b).Close()
+	return p, saw, nil
 }

@@ -2,10 +2,14 @@ package ledger_test
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/internal/pgtest"
@@ -32,38 +36,135 @@ func checkPages(t *testing.T, what string, got, want map[uint32]uint64) {
 	}
 }
 
-// asEarly changes a page like a transaction with one of the first ids.
-const asEarly = `UPDATE pages SET sequence = sequence + 1, changed = 4 WHERE page = 5`
-
-// TestPostgresCrashPoll crashes a server, which then reuses the ids of transactions that it had not
-// logged. A poll must report a change with such an id, although an earlier poll had seen higher
-// ids.
+// TestPostgresCrashPoll crashes a server, which then assigns the ids of transactions again that it
+// had not logged, although a poll had seen them end. A poll must report a change with such an id.
+// It continues from the poll before the crash.
 func TestPostgresCrashPoll(t *testing.T) {
+	t.Parallel()
+	s := pgtest.Start(t, "wal_writer_delay=10s") // nothing but commits writes the log
+	url := s.Schema()
+	l := open(t, url, ledger.Options{Pages: 16})
+	record(t, l, on(3, "a"), on(5, "a"))
+	pages, next := changed(t, l, "")
+	checkPages(t, "at first", pages, map[uint32]uint64{3: 1, 5: 1})
+	for sequence, again := uint64(1), false; !again; sequence++ {
+		var ended, id int64
+		assignIDs(t, url)
+		query(t, raw(t, url), &ended, `SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint`)
+		pages, next = changed(t, l, next)
+		checkPages(t, "before the crash", pages, nil)
+		s.Kill()
+		s.Restart()
+		record(t, l, on(4, fmt.Sprint(sequence)))
+		assignIDs(t, url)
+		pages, next = changed(t, l, next)
+		checkPages(t, "after the crash", pages, map[uint32]uint64{4: sequence})
+		pages, next = changed(t, l, next)
+		checkPages(t, "going on", pages, nil)
+		query(t, raw(t, url), &id, `SELECT changed FROM pages WHERE page = 4`)
+		again = id < ended
+	}
+	pages, _ = changed(t, l, "")
+	if len(pages) != 3 {
+		t.Errorf("from the beginning: pages %v, want 3", pages)
+	}
+}
+
+// TestPostgresFailoverPoll promotes a standby that lacks commits. It assigns their ids again, so a
+// poll must report every page.
+func TestPostgresFailoverPoll(t *testing.T) {
+	t.Parallel()
+	primary := pgtest.Start(t)
+	standby := primary.StartStandby()
+	url := primary.Schema()
+	l := open(t, strings.Replace(url, primary.Addr(), primary.Addr()+","+standby.Addr(), 1), ledger.Options{Pages: 16})
+	record(t, l, on(3, "a"))
+	replayed(t, primary, standby)
+	standby.Kill()
+	record(t, l, on(4, "lost"))
+	record(t, l, on(5, "lost"))
+	pages, next := changed(t, l, "")
+	checkPages(t, "of the primary", pages, map[uint32]uint64{3: 1, 4: 1, 5: 1})
+	primary.Kill()
+	standby.Restart()
+	execute(t, raw(t, standby.URL()), `SELECT pg_promote()`)
+	record(t, l, on(6, "a"))
+	assignIDs(t, strings.Replace(url, primary.Addr(), standby.Addr(), 1))
+	pages, next = changed(t, l, next)
+	checkPages(t, "of the new primary", pages, map[uint32]uint64{3: 1, 6: 1})
+	pages, _ = changed(t, l, next)
+	checkPages(t, "going on", pages, nil)
+}
+
+// assignIDs makes a server assign the ids of ten transactions. It writes none of them to its log.
+func assignIDs(t *testing.T, url string) {
+	t.Helper()
+	conn := raw(t, url)
+	for range 10 {
+		execute(t, conn, `SELECT pg_current_xact_id()`)
+	}
+}
+
+// replayed waits until the standby has what the primary has.
+func replayed(t *testing.T, primary, standby *pgtest.Server) {
+	t.Helper()
+	var end string
+	query(t, raw(t, primary.URL()), &end, `SELECT pg_current_wal_lsn()::text`)
+	await(t, raw(t, standby.URL()), `SELECT pg_last_wal_replay_lsn() >= '`+end+`'`)
+}
+
+func query(t *testing.T, conn *pgx.Conn, into any, sql string) {
+	t.Helper()
+	if err := conn.QueryRow(t.Context(), sql).Scan(into); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestPostgresForeignIDs opens a ledger that was restored on another server, whose transaction ids
+// are lower. Polls report its pages once, and then only changes.
+func TestPostgresForeignIDs(t *testing.T) {
 	t.Parallel()
 	s := pgtest.Start(t)
 	url := s.Schema()
 	l := open(t, url, ledger.Options{Pages: 16})
-	record(t, l, on(3, "a"), on(5, "a"))
-	pages, first := changed(t, l, "")
-	checkPages(t, "at first", pages, map[uint32]uint64{3: 1, 5: 1})
-	record(t, l, on(4, "a"))
-	pages, next := changed(t, l, first)
-	checkPages(t, "in a second poll", pages, map[uint32]uint64{4: 1})
-	// While the connection lasts, no real change has such an id, and a poll does not report one.
-	execute(t, raw(t, url), asEarly)
-	pages, next = changed(t, l, next)
-	checkPages(t, "without a crash", pages, nil)
+	record(t, l, on(3, "a"), on(4, "a"))
+	if _, err := l.Dedicate(t.Context(), on(3, "a").Rows[0].Hash); err != nil {
+		t.Fatal(err)
+	}
+	shut(t, l)
+	execute(t, raw(t, url), `UPDATE pages SET changed = changed + 1000000`, `UPDATE owners SET changed = changed + 1000000`)
+	l = open(t, url, ledger.Options{})
+	progress, err := l.Changed(t.Context(), "", func(uint32, ledger.PageState) error { return nil })
+	if err != nil || len(progress.Owners) != 1 {
+		t.Errorf("at first: %+v, %v, want one owner", progress, err)
+	}
+	record(t, l, on(5, "a"))
+	pages, next := changed(t, l, progress.Next)
+	checkPages(t, "then", pages, map[uint32]uint64{5: 1})
+	progress, err = l.Changed(t.Context(), next, func(page uint32, _ ledger.PageState) error {
+		t.Errorf("page %d is reported again", page)
+		return nil
+	})
+	if err != nil || len(progress.Owners) > 0 {
+		t.Errorf("at last: owners %v, %v", progress.Owners, err)
+	}
+}
 
-	s.Kill()
-	s.Restart()
-	execute(t, raw(t, url), asEarly)
-	all := map[uint32]uint64{3: 1, 4: 1, 5: 3}
-	pages, later := changed(t, l, next)
-	checkPages(t, "after the crash", pages, all)
-	pages, _ = changed(t, l, later)
-	checkPages(t, "going on", pages, nil)
-	pages, _ = changed(t, l, first)
-	checkPages(t, "since long before the crash", pages, all)
+// testPollsSetBack polls from a point that the server has not reached: somebody set it back, and it
+// assigns ids again. The poll must report every page.
+func testPollsSetBack(server *pgtest.Server) func(t *testing.T) {
+	return func(t *testing.T) {
+		l := open(t, server.Schema(), ledger.Options{Pages: 16})
+		record(t, l, on(3, "a"), on(4, "a"))
+		_, next := changed(t, l, "")
+		parts := strings.Split(string(next), " ")
+		parts[1] = "9999999999"
+		pages, next := changed(t, l, ledger.Cursor(strings.Join(parts, " ")))
+		checkPages(t, "at first", pages, map[uint32]uint64{3: 1, 4: 1})
+		record(t, l, on(4, "b"))
+		pages, _ = changed(t, l, next)
+		checkPages(t, "then", pages, map[uint32]uint64{4: 2})
+	}
 }
 
 // testPollsPastOpenTransactions polls while transactions of the server stay open. Polls report the

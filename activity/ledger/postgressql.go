@@ -163,24 +163,28 @@ const (
 	pollSQL = `SELECT pg_current_snapshot()::text, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
 			(SELECT value FROM meta WHERE name = 'incarnation'), pg_backend_pid()`
 
-	// changedPagesSQL reads pages, and changedOwnersSQL users with dedicated pages, in the
-	// transaction of pollSQL. A transaction that a snapshot does not see is in its list of running
-	// ones, or has an id of xmax or above. $1 is the xmax and $2 the list of the snapshot to
-	// continue from. So what that snapshot saw is not read again, however long a transaction of the
-	// server stays open.
-	changedPagesSQL = `SELECT page, sequence, left_at FROM pages WHERE changed >= $1 AND sequence > 0
-		UNION ALL
-		SELECT p.page, p.sequence, p.left_at FROM unnest($2::bigint[]) AS ran (transaction),
-			LATERAL (SELECT page, sequence, left_at FROM pages WHERE changed = ran.transaction AND sequence > 0 OFFSET 0) AS p`
+	// historySQL reads what stays the same while transaction ids are not assigned again: the
+	// server's identity and timeline. A standby has no current timeline.
+	historySQL = `SELECT coalesce((SELECT system_identifier FROM pg_control_system()) || '/' ||
+		CASE WHEN NOT pg_is_in_recovery() THEN left(pg_walfile_name(pg_current_wal_lsn()), 8) END, '')`
 
-	changedOwnersSQL = `SELECT hash, page FROM owners WHERE changed >= $1
+	// changedPagesSQL reads pages, and changedOwnersSQL users with dedicated pages, in the
+	// transaction of pollSQL. $1 is the greatest transaction that the poll to continue from has seen,
+	// and $2 those before it that it saw running. So what it has seen is not read again, however
+	// long a transaction of the server stays open.
+	changedPagesSQL = `SELECT page, sequence, left_at, changed FROM pages WHERE changed > $1 AND sequence > 0
+		UNION ALL
+		SELECT p.page, p.sequence, p.left_at, p.changed FROM unnest($2::bigint[]) AS ran (transaction),
+			LATERAL (SELECT page, sequence, left_at, changed FROM pages WHERE changed = ran.transaction AND sequence > 0 OFFSET 0) AS p`
+
+	changedOwnersSQL = `SELECT hash, page FROM owners WHERE changed > $1
 		UNION ALL
 		SELECT o.hash, o.page FROM unnest($2::bigint[]) AS ran (transaction),
 			LATERAL (SELECT hash, page FROM owners WHERE changed = ran.transaction OFFSET 0) AS o`
 
-	// everyPageSQL and everyOwnerSQL serve the first poll of a connection. If a condition met by
-	// all rows were added, a planner without statistics would use the index of changes.
-	everyPageSQL  = `SELECT page, sequence, left_at FROM pages WHERE sequence > 0`
+	// everyPageSQL and everyOwnerSQL serve the first poll of a history. If a condition met by all
+	// rows were added, a planner without statistics would use the index of changes.
+	everyPageSQL  = `SELECT page, sequence, left_at, changed FROM pages WHERE sequence > 0`
 	everyOwnerSQL = `SELECT hash, page FROM owners`
 
 	// For endedRowsSQL, listNewestRowsSQL and listBeforeRowsSQL see sqlitesql.go. For kind <> ''
@@ -278,9 +282,17 @@ const (
 	putMetaSQL = `INSERT INTO meta (name, value) VALUES ($1, $2)
 		ON CONFLICT (name) DO UPDATE SET value = excluded.value`
 
-	// forgetFutureSQL is for a ledger that was restored on another server, whose transaction ids
-	// are lower than the old server's.
-	forgetFutureSQL = `WITH future (xmax) AS (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint),
-			owned AS (UPDATE owners SET changed = 0 WHERE changed >= (SELECT xmax FROM future))
-		UPDATE pages SET changed = 0 WHERE changed >= (SELECT xmax FROM future)`
+	// adoptSQL is for a ledger that another server wrote, whose transaction ids may be above those of
+	// this one. It marks such rows as changed now. A poll would otherwise read them each time.
+	adoptSQL = `WITH future (xmax) AS (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint),
+			owned AS (UPDATE owners SET changed = pg_current_xact_id()::text::bigint
+				WHERE changed >= (SELECT xmax FROM future))
+		UPDATE pages SET changed = pg_current_xact_id()::text::bigint WHERE changed >= (SELECT xmax FROM future)`
+
+	// adoptedSQL locks a row, so that the commit is logged. All ids of rows are then below one that
+	// is never assigned again, whatever server assigned them.
+	adoptedSQL = `SELECT FROM meta WHERE name = 'incarnation' FOR UPDATE`
+
+	// localCommitSQL makes a commit durable on this server, without a wait for a standby.
+	localCommitSQL = `SELECT set_config('synchronous_commit', 'local', true)`
 )

@@ -86,8 +86,8 @@ type Progress struct {
 // Continuing from Next misses nothing, in whatever order transactions commit and however long
 // they take. The next call reports whatever this call did not see committed. Changed may report
 // a page more than once. It reports every page after the ledger was set back to before since,
-// and after a reconnect to PostgreSQL. A transaction that stays open does not repeat the pages
-// of other transactions.
+// and after a failover to another PostgreSQL server. A transaction that stays open does not repeat
+// the pages of other transactions.
 //
 // A transaction is open during the call, so each must be fast. An error of each ends the call,
 // and Changed returns it unwrapped. Changed may have reported pages before any error.

@@ -180,8 +180,8 @@ func TestSlowPoll(t *testing.T) {
 	})
 }
 
-// A process whose poll connection was closed reads every page of a large ledger again. Until then,
-// its feeds still see writes that other processes acknowledged.
+// A process loses its poll connection to a large ledger. Its feeds still see writes that other
+// processes acknowledged, and the next poll continues from the last one.
 func TestLongPollsAfterALostConnection(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)

@@ -300,7 +300,7 @@ func (r *poller) poll() *poll {
 }
 
 // pollOnce reads from the ledger which pages changed since the last poll. It continues for as long
-// as the ledger keeps answering: a new connection reports every page.
+// as the ledger keeps answering: after a failover it reports every page.
 func (r *poller) pollOnce(ctx context.Context, p *poll) error {
 	progress, changed, err := r.readChanges(ctx, p)
 	if err != nil {

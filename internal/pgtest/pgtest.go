@@ -32,7 +32,7 @@ const (
 	startTimeout = time.Minute
 	stopTimeout  = 10 * time.Second
 
-	readyToServe = "database system is ready to accept connections"
+	readyToServe = "database system is ready to accept" // a standby accepts read-only connections
 )
 
 // Server is a PostgreSQL server that belongs to one test.
@@ -72,15 +72,39 @@ func Start(t testing.TB, settings ...string) *Server {
 	}
 	s.makeDirectory()
 	s.makeCluster()
-	s.running, err = servertest.OnFreePort(t, func(port int) (*servertest.Process, error) {
+	s.start()
+	return s
+}
+
+// StartStandby runs a standby of the server, with the same settings. It follows the server until a
+// client calls pg_promote(). It returns when the standby accepts connections.
+func (s *Server) StartStandby() *Server {
+	s.t.Helper()
+	standby := &Server{t: s.t, programs: s.programs, account: s.account, settings: s.settings}
+	standby.makeDirectory()
+	ctx, cancel := context.WithTimeout(context.Background(), makeTimeout)
+	defer cancel()
+	copying := standby.command(ctx, "pg_basebackup", "--pgdata", standby.data(), "--dbname", s.URL(),
+		"--write-recovery-conf", "--checkpoint", "fast", "--no-sync")
+	if output, err := servertest.Run(copying); err != nil {
+		s.t.Fatalf("pgtest: copying the server on %s: %v\n%s", s.Addr(), err, output)
+	}
+	standby.start()
+	return standby
+}
+
+// start runs the server on a free port until the test ends.
+func (s *Server) start() {
+	s.t.Helper()
+	var err error
+	s.running, err = servertest.OnFreePort(s.t, func(port int) (*servertest.Process, error) {
 		s.addr = servertest.Addr(port)
 		return s.launch()
 	})
 	if err != nil {
-		t.Fatalf("pgtest: starting %s: %v", s.programs, err)
+		s.t.Fatalf("pgtest: starting %s: %v", s.programs, err)
 	}
-	t.Cleanup(s.end)
-	return s
+	s.t.Cleanup(s.end)
 }
 
 // findPrograms returns the directory of PostgreSQL's programs: the one with the initdb on the PATH,
@@ -95,7 +119,11 @@ func findPrograms(t testing.TB) string {
 			newest, others = version, []string{path}
 		}
 	}
-	return filepath.Dir(servertest.FindProgram(t, "POSTGRESQL", "initdb", others...))
+	program := servertest.FindProgram(t, "POSTGRESQL", "initdb", others...)
+	if resolved, err := filepath.EvalSymlinks(program); err == nil {
+		program = resolved // where the other programs are, too
+	}
+	return filepath.Dir(program)
 }
 
 // makeDirectory makes the server's directory.
