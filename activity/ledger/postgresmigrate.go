@@ -162,11 +162,9 @@ func identifyPostgres(ctx context.Context, conn *pgx.Conn, o Options) (id Identi
 		b := &pgx.Batch{}
 		if len(meta) > 0 {
 			queueLayouts(b, &layouts)
-			if !o.Restored {
-				b.Queue(localCommitSQL) // a process starts without a standby
+			if err := queueAdoption(ctx, tx, b, o); err != nil {
+				return err
 			}
-			b.Queue(adoptSQL)
-			b.Queue(adoptedSQL)
 		}
 		if err := tx.SendBatch(ctx, b).Close(); err != nil {
 			return err
@@ -190,6 +188,20 @@ func identifyPostgres(ctx context.Context, conn *pgx.Conn, o Options) (id Identi
 		return nil
 	})
 	return id, err
+}
+
+// queueAdoption queues the statements of adoptSQL. A process that may only read leaves them out.
+func queueAdoption(ctx context.Context, tx pgx.Tx, b *pgx.Batch, o Options) error {
+	var writable bool
+	if err := tx.QueryRow(ctx, writableSQL).Scan(&writable); err != nil || !writable {
+		return err
+	}
+	if !o.Restored {
+		b.Queue(localCommitSQL) // a process starts without a standby
+	}
+	b.Queue(adoptSQL)
+	b.Queue(adoptedSQL)
+	return nil
 }
 
 func allMeta(ctx context.Context, conn *pgx.Conn) (map[string]string, error) {

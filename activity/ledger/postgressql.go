@@ -293,6 +293,10 @@ const (
 	// is never assigned again, whatever server assigned them.
 	adoptedSQL = `SELECT FROM meta WHERE name = 'incarnation' FOR UPDATE`
 
+	// writableSQL tells whether the transaction may change what adoptSQL changes.
+	writableSQL = `SELECT current_setting('transaction_read_only') = 'off' AND
+		(SELECT bool_and(has_table_privilege(name, 'UPDATE')) FROM unnest(ARRAY['pages', 'owners', 'meta']) AS t (name))`
+
 	// localCommitSQL makes a commit durable on this server, without a wait for a standby.
 	localCommitSQL = `SELECT set_config('synchronous_commit', 'local', true)`
 )

@@ -37,7 +37,8 @@ func TestNewLedgerBesideOldPages(t *testing.T) {
 		t.Helper()
 		for _, place := range [][]string{{"--data-dir", dir}, {"--data-dir", dir, "--ledger", schema}, {"--data-dir", dir, "--ledger", empty}} {
 			s := launch(t, start(place...)...)
-			if s.lines.Scan(); strings.Contains(s.lines.Text(), "listening") {
+			s.lines.Scan()
+			if strings.Contains(s.lines.Text(), "listening") {
 				t.Fatalf("the service starts with %v", place)
 			}
 			wantContains(t, s.lines.Text(), what, "nothing was recorded in ledger")

@@ -47,7 +47,8 @@ func (d *Doctor) checkLedger(ctx context.Context) finding {
 	}
 	if err != nil {
 		return warn("no ledger yet at "+i.Name,
-			"Nothing before a first start: the service creates it. Otherwise correct --ledger or --data-dir.")
+			"Nothing before a first start: the service creates it, unless Redis has pages of another one. "+
+				"Otherwise correct --ledger or --data-dir.")
 	}
 	d.ledger = &i
 	return worse(judgeInspection(i), judgeSchema(i), d.judgePages(i), judgeDurability(i))
