@@ -220,7 +220,8 @@ func TestSlowReader(t *testing.T) {
 	}
 }
 
-// The server disconnects a client of HTTP/2 that lets it send as much as it likes, and reads nothing.
+// The server disconnects a client of HTTP/2 that lets it send as much as it likes, and reads
+// nothing.
 func TestUnreadConnection(t *testing.T) {
 	t.Parallel()
 	var begun, ended atomic.Int64

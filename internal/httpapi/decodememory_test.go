@@ -30,8 +30,8 @@ func part(number protowire.Number, value string) string {
 	return string(protowire.AppendString(protowire.AppendTag(nil, number, protowire.BytesType), value))
 }
 
-// TestDecodedMemory: whatever a body of 1 MiB is made of, decoding it allocates a bounded multiple of
-// its length.
+// TestDecodedMemory: whatever a body of 1 MiB is made of, decoding it allocates a bounded multiple
+// of its length.
 func TestDecodedMemory(t *testing.T) {
 	const length, most = 1 << 20, 32 << 20
 	times := func(n int, text string) string { return strings.Repeat(text, n) }

@@ -190,8 +190,8 @@ func TestErrorsOfSpans(t *testing.T) {
 	}
 }
 
-// TestWhichRequestsAreTraced: the trace of a trusted caller decides whether a request is traced, and
-// the ratio decides without one. Background work is not traced.
+// TestWhichRequestsAreTraced: the trace of a trusted caller decides whether a request is traced,
+// and the ratio decides without one. Background work is not traced.
 func TestWhichRequestsAreTraced(t *testing.T) {
 	client := redistest.Start(t).Client()
 	for _, c := range []struct {
