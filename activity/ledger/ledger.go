@@ -247,7 +247,7 @@ type rowReader interface {
 // Any number of processes may have a PostgreSQL ledger open, even while others create or migrate
 // it. Calls survive a restart of the server: they retry, or fail after about 5 seconds while the
 // server is down. Later calls reconnect. The server releases the locks of a process that hangs or
-// is cut off after about 5 seconds.
+// is cut off after about a second.
 //
 // Open wraps ErrInUse, ErrPagesDiffer or ErrTooNew. It also returns an error if the url names
 // something that is not a ledger, is damaged, or is not writable. Open never writes to a SQLite

@@ -40,7 +40,7 @@ func sessionParameters() map[string]string {
 		// The server soon releases the locks of a process that hangs or is cut off.
 		"statement_timeout":                   "5s",
 		"lock_timeout":                        "3s",
-		"idle_in_transaction_session_timeout": "5s",
+		"idle_in_transaction_session_timeout": "1s",
 		// Every statement here seeks to its rows. The planner must never read a whole table
 		// because of missing or outdated statistics.
 		"enable_seqscan":   off,

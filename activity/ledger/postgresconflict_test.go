@@ -10,6 +10,7 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/internal/pgtest"
+	"github.com/feedfilter/feedfilter/internal/proxytest"
 )
 
 // testLocked records on a page that a hanging writer has locked, until the server ends that
@@ -27,6 +28,39 @@ func testLocked(server *pgtest.Server) func(t *testing.T) {
 		if _, err := hung.Exec(t.Context(), `COMMIT`); err == nil {
 			t.Error("the server has not ended the hanging writer")
 		}
+	}
+}
+
+// testStopped stops a process between the two round trips of a write. Writes of others to the same
+// page succeed, long before their own time limit.
+func testStopped(server *pgtest.Server) func(t *testing.T) {
+	return func(t *testing.T) {
+		url := server.Schema()
+		l := open(t, url, ledger.Options{Pages: 16})
+		record(t, l, on(3, "a"))
+		proxy := proxytest.Start(t, server.Addr())
+		stopped := open(t, strings.Replace(url, server.Addr(), proxy.Addr(), 1), ledger.Options{})
+		other, watch := raw(t, url), raw(t, url)
+		execute(t, other, `BEGIN`, `SELECT FROM pages WHERE page = 3 FOR UPDATE`)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() {
+			_, err := stopped.Record(ctx, time.Now(), []ledger.Change{on(3, "b")})
+			done <- err
+		}()
+		await(t, watch, `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)`)
+		proxy.Stall() // the writer does not get the answer to its first round trip
+		execute(t, other, `COMMIT`)
+		limited, end := context.WithTimeout(t.Context(), 4*time.Second)
+		defer end()
+		if _, err := l.Record(limited, time.Now(), []ledger.Change{on(3, "c")}); err != nil {
+			t.Error(err)
+		}
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("error %v of the writer that was stopped", err)
+		}
+		checkSequence(t, l, 3, 2)
 	}
 }
 

@@ -35,11 +35,11 @@ func TestPostgresSessions(t *testing.T) {
 	}{
 		{"", map[string]string{
 			"synchronous_commit": "on", "statement_timeout": "5s", "lock_timeout": "3s",
-			"idle_in_transaction_session_timeout": "5s", "client_encoding": "UTF8", "application_name": "feedfilter",
+			"idle_in_transaction_session_timeout": "1s", "client_encoding": "UTF8", "application_name": "feedfilter",
 		}},
 		{"&synchronous_commit=remote_apply&lock_timeout=1min&client_encoding=LATIN1&application_name=x", map[string]string{
 			"synchronous_commit": "remote_apply", "statement_timeout": "5s", "lock_timeout": "1min",
-			"idle_in_transaction_session_timeout": "5s", "client_encoding": "UTF8", "application_name": "x",
+			"idle_in_transaction_session_timeout": "1s", "client_encoding": "UTF8", "application_name": "x",
 		}},
 	} {
 		d := openPostgresTest(t, s.Schema()+c.parameters)
