@@ -159,8 +159,8 @@ func TestReadHeldAfterLoss(t *testing.T) {
 	}
 }
 
-// TestReadHeldWithoutStore: while the store is down, every page comes from the ledger, and none from
-// what is held.
+// TestReadHeldWithoutStore: while the store is down, every page comes from the ledger, and no held
+// page is used.
 func TestReadHeldWithoutStore(t *testing.T) {
 	watch := &listStore{Store: &favfilter.Memory{}}
 	g := newRig(t, watch, 16)
@@ -218,8 +218,8 @@ func TestReadHeldFails(t *testing.T) {
 	}
 }
 
-// TestReadHeldLarge: a page that fits among the held ones is read whole. A larger one is probed once
-// it is known, and not held.
+// TestReadHeldLarge: a page that fits among the held ones is read whole. A larger one is probed
+// once it is known, and not held.
 func TestReadHeldLarge(t *testing.T) {
 	watch := &listStore{Store: &favfilter.Memory{}}
 	g := probedRig(t, watch)
@@ -289,8 +289,8 @@ func TestReadHeldBesideProbed(t *testing.T) {
 	}
 }
 
-// TestReadHeldAfterRepair: a held page that lacked a key is not used once the store has the repaired
-// page, although both have the same sequence.
+// TestReadHeldAfterRepair: a held page that lacked a key is not used once the store has the
+// repaired page, although both have the same sequence.
 func TestReadHeldAfterRepair(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 16)
 	user := g.userOn(1)
@@ -349,8 +349,8 @@ func TestReadHeldCanceled(t *testing.T) {
 	}
 }
 
-// TestReadHeldAlone: without a ledger, pages are read in the order of the queries, and fail with the
-// store.
+// TestReadHeldAlone: without a ledger, pages are read in the order of the queries, and fail with
+// the store.
 func TestReadHeldAlone(t *testing.T) {
 	watch := &listStore{Store: &favfilter.Memory{}}
 	p := openAlone(t, watch, 16)

@@ -19,7 +19,13 @@ type probeWatch struct {
 	probes []int // number of keys of each probe
 	loads  atomic.Int64
 	after  func() // called after each probe; the store ignores the context
-	older  uint64 // by how much the sequence of the first probe is lower
+	first  firstProbe
+}
+
+// firstProbe is what the first of several probes finds: an older page, or another one.
+type firstProbe struct {
+	older   uint64 // by so many changes
+	changed bool
 }
 
 func (s *probeWatch) Probe(
@@ -32,7 +38,7 @@ func (s *probeWatch) Probe(
 		s.after()
 	}
 	if len(s.probes) == 1 {
-		sequence -= s.older
+		sequence, ok = sequence-s.first.older, ok && !s.first.changed
 	}
 	return sequence, ok, err
 }
@@ -175,17 +181,21 @@ func TestProbeOfPageAhead(t *testing.T) {
 	}
 }
 
-// TestProbesOfTwoPages: if a failover between two probes changes the page, the older one counts.
+// TestProbesOfTwoPages: keys of every probe have their own answer. If a failover between two probes
+// changes the page, an older first one counts, and one that is not as known is not used.
 func TestProbesOfTwoPages(t *testing.T) {
 	watch := &probeWatch{Store: &favfilter.Memory{}}
 	g := probedRig(t, watch)
-	ids := targets("b", 0, probeChunk+10)
-	for _, older := range []uint64{0, 1} {
-		watch.probes, watch.older = nil, older
+	ids := append(targets("other", 0, probeChunk), targets("b", 2990, 20)...)
+	for _, first := range []firstProbe{{}, {older: 1}, {changed: true}} {
+		watch.probes, watch.first = nil, first
 		v, err := g.View(t.Context(), "bot", []Kind{g.kind(t, "hide")}, seek(nil, ids))
 		must(t, err)
-		if probed := v.Found != nil; probed != (older == 0) || v.Check(0, "b2999") != Direct || len(watch.probes) != 2 {
-			t.Errorf("the first is %d older: probed %t, in %d probes", older, probed, len(watch.probes))
+		if probed := v.Found != nil; probed != (first == firstProbe{}) {
+			t.Errorf("first probe %+v: probed %t", first, probed)
+		}
+		if v.Check(0, "b2999") != Direct || v.Check(0, "b3000") != None || v.Check(0, "other9") != None {
+			t.Errorf("first probe %+v: b2999 %v, b3000 %v, other9 %v", first, v.Check(0, "b2999"), v.Check(0, "b3000"), v.Check(0, "other9"))
 		}
 	}
 }
@@ -227,5 +237,12 @@ func TestProbeReadsTheRest(t *testing.T) {
 		if calls := watch.calls.Load() - calls; n == 1 && calls != 1 {
 			t.Errorf("the store was called %d times beside the probe, want once", calls)
 		}
+	}
+	watch.down.Store(true) // except for probes
+	a, err := g.Read(t.Context(), q)
+	must(t, err)
+	views[0].Answer, views[1].Answer = a, a.Lists[0]
+	if a.OthersErr == nil || len(a.Others) != 2 || views[0].Check(0, "b1") != Direct || views[1].Check(0, "l") != Direct {
+		t.Errorf("without the rest: %d others, %v", len(a.Others), a.OthersErr)
 	}
 }

@@ -84,6 +84,22 @@ func TestReplica(t *testing.T) {
 	g.wantReads(t, 2, 4, rebuilds)
 }
 
+// TestReplicaWithoutPage: what is read beside a page, or without one, comes from the replica. Nothing
+// to read does not count.
+func TestReplicaWithoutPage(t *testing.T) {
+	g, _ := withReplica(t, 1)
+	q := Query{User: UserHash(g.identity.Seed, "1")}
+	_, err := g.Read(t.Context(), q)
+	must(t, err)
+	g.wantReads(t, 0, 0, 0)
+	q.Others = []favfilter.PageID{{Part: "seen.1"}}
+	a, err := g.Read(t.Context(), q)
+	if err != nil || len(a.Others) != 1 || a.OthersErr != nil {
+		t.Errorf("%+v, %v", a, err)
+	}
+	g.wantReads(t, 1, 0, 0)
+}
+
 // While the ledger cannot tell the required sequence, no copy is used.
 func TestReplicaWithoutLedger(t *testing.T) {
 	g, replica := withReplica(t, 1)
