@@ -90,7 +90,13 @@ func TestSignInRefusedAtStart(t *testing.T) {
 	a.PutGroup("feed", awstest.Group{Addr: server.Addr(), Token: true})
 	a.PutSecret("token", "wrong")
 	a.Use(t)
-	s := serve(t, "--data-dir", t.TempDir(), "--pages", "16", "--redis", "elasticache://feed?secret=token")
+	dir := t.TempDir()
+	first := serve(t, "--data-dir", dir, "--pages", "16") // a service with an empty ledger needs its cache
+	if _, err := first.put("u1", "hides", "before", false); err != nil {
+		t.Fatal(err)
+	}
+	first.kill()
+	s := serve(t, "--data-dir", dir, "--pages", "16", "--redis", "elasticache://feed?secret=token")
 	s.logOnFailure()
 	if _, err := s.put("u1", "hides", "p", false); err != nil {
 		t.Error(err)

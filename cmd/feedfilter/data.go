@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -348,7 +349,7 @@ func (f *dataFlags) checkNew(ctx context.Context, d *data) error {
 	case !missing && (err != nil || !i.Empty): // opening it reports the error
 		return nil
 	case unread != nil:
-		return fmt.Errorf("nothing was recorded in ledger %s yet: it needs Redis, which may have pages of another one: %w", i.Name, unread)
+		return fmt.Errorf("nothing was recorded in ledger %s yet: it needs Redis, which may have pages of another one: %w", i.Name, cmp.Or(d.pingRedis(ctx), unread))
 	case found.Incarnation == i.Identity.Incarnation:
 		return nil
 	}

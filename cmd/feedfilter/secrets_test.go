@@ -61,11 +61,14 @@ func TestSecrets(t *testing.T) {
 		}
 	}
 	// The service runs without Redis, and while Redis refuses the password.
+	used := t.TempDir() // the first start needs Redis
+	writeFile(t, used+"/a.csv", "1,block,2\n")
+	feedfilter(t, 0, "import", used+"/a.csv", "--data-dir", used, "--pages=1")
 	for _, address := range []string{
 		"redis://u:" + secret + "@127.0.0.1:1", "redis://:" + secret + "@" + redisAddr, "redis+cluster://:" + secret + "@" + redisAddr, "redis+sentinel://:" + secret + "@" + redisAddr + "/m?password=" + secret,
 	} {
 		wantNoSecret(t, "doctor "+address, failing(t, "doctor", "--timeout=500ms", "--data-dir", t.TempDir(), "--redis", address))
-		s := launch(t, "--data-dir", t.TempDir(), "--pages=1", "--log-level=debug", "--redis", address)
+		s := launch(t, "--data-dir", used, "--pages=1", "--log-level=debug", "--redis", address)
 		wantNoSecret(t, address, s.awaitLogText("listening"))
 		s.first = make(map[string]any)
 		if err := json.Unmarshal(s.lines.Bytes(), &s.first); err != nil {
