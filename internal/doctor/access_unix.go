@@ -17,7 +17,7 @@ func writable(file string) error { return syscall.Access(file, mayWrite) }
 // none.
 func writableDirectory(directory string) error { return syscall.Access(directory, mayWrite|mayEnter) }
 
-// freeSpace returns the number of bytes that the process may still write to the disk of a directory.
+// freeSpace returns how many bytes the process may still write to the disk of a directory.
 func freeSpace(directory string) (uint64, error) {
 	var s syscall.Statfs_t
 	if err := syscall.Statfs(directory, &s); err != nil {

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 )
 
-// leastSpace is the free space, in bytes, without which a database can be neither opened nor written.
+// leastSpace is the free space, in bytes, that a database needs to be opened and written.
 const leastSpace = 1 << 20
 
 // checkDataDir checks that the data directory is writable, or that it can be created.
