@@ -218,7 +218,7 @@ func TestRacesAreFound(t *testing.T) {
 	const sound = `{"msg":"listening"}` + "\n"
 	const race = "==================\nWARNING: DATA RACE\nRead at 0x1 by goroutine 7:\n  main.main()\n"
 	for text, want := range map[string]string{sound: "", sound + race: strings.TrimPrefix(race, "==================\n")} {
-		i := &instance{log: &tailLog{max: 200}, races: &tailLog{max: 1000}}
+		i := &instance{target: newTarget(0, "", nil), races: &tailLog{max: 1000}}
 		listening := make(chan bool, 1)
 		i.follow(strings.NewReader(text), listening)
 		if got := i.races.String(); got != want || !<-listening {

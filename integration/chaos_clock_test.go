@@ -142,7 +142,7 @@ func (i *instance) assertSkewed(ctx context.Context, t *testing.T) {
 }
 
 // recordTimed records hides that end half of clockSkew after the test. An instance must not end
-// them early because its clock is ahead.
+// them early because its clock is ahead. It also records the activity of mutedForever.
 func (w *world) recordTimed() {
 	w.t.Helper()
 	until := time.Now().Add(*chaosDuration + clockSkew/2).UTC().Format(time.RFC3339)
@@ -150,6 +150,7 @@ func (w *world) recordTimed() {
 	for n := range timedHides {
 		lines = append(lines, batchLine{User: timedUser, Kind: "hide", Target: fmt.Sprint(n), Op: "add", Until: until})
 	}
+	lines = append(lines, batchLine{User: mutedForever, Kind: "domain-mute", Target: "d", Op: "add"})
 	err := w.instances[0].send(w.t.Context(), "POST", "/v1/activities", map[string]any{"activities": lines}).ok(new(any))
 	if err != nil {
 		w.t.Fatalf("record hides that end: %v", err)

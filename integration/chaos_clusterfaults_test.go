@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -16,6 +17,7 @@ func clusterFaults() []fault {
 		{"replica promoted that missed writes", only, short, promoteBehind},
 		{"slots moved", only, short, moveSlots},
 		{"shard gone", only, goneFor(), shardGone},
+		{"redis refuses one", only, partition(), refuseOne},
 	}
 }
 
@@ -40,6 +42,36 @@ func shardGone(w *world) (func() error, error) {
 		replica.Restart()
 		return w.whole()
 	}, nil
+}
+
+// userOf returns the name with which an instance signs in to the cluster.
+func userOf(instance int) string { return fmt.Sprint("instance", instance) }
+
+// userArgs returns arguments of the cluster's nodes that define the users of all instances.
+func userArgs() (args []string) {
+	for n := range fleetSize {
+		args = append(args, "--user", userOf(n), "on", "nopass", "~*", "&*", "+@all")
+	}
+	return args
+}
+
+// refuseOne cuts one instance off from all nodes of the cluster. Proxies cannot do that, because
+// the cluster names the same addresses to all clients.
+func refuseOne(w *world) (func() error, error) {
+	if asFlagged(w.t) != plainRedis {
+		return nil, fmt.Errorf("%w: a cache has its own users", errNotNow)
+	}
+	user := userOf(w.victim)
+	each := func(commands ...[]any) (err error) {
+		for _, node := range w.cluster.Nodes() {
+			for _, command := range commands {
+				err = errors.Join(err, node.Client().Do(w.t.Context(), command...).Err())
+			}
+		}
+		return err
+	}
+	return func() error { return each([]any{"ACL", "SETUSER", user, "on"}) },
+		each([]any{"ACL", "SETUSER", user, "off"}, []any{"CLIENT", "KILL", "USER", user})
 }
 
 // anyReplica returns a random primary and its first replica.

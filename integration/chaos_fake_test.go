@@ -22,6 +22,11 @@ func TestChaosFindsFaults(t *testing.T) {
 		want string // the broken promise; "": none
 	}{
 		{"right", fakeBug{}, ""},
+		{"applies refused writes later", fakeBug{applyLater: 20}, ""},
+		{"does not learn at once what another process acknowledged", fakeBug{learnLate: true}, "lost"},
+		{"does not learn at once what another process undid", fakeBug{undoLate: true}, "undone"},
+		{"refuses a feed without need", fakeBug{refuseFeed: true}, "refused"},
+		{"refuses a write without need", fakeBug{refuseWrite: 50}, "refused"},
 		{"loses writes", fakeBug{loseWrite: 300}, "lost"},
 		{"takes undos back", fakeBug{retakeUndo: 30}, "rest"},
 		{"answers 500 once", fakeBug{answer500: true}, "status"},
@@ -40,10 +45,15 @@ func TestChaosFindsFaults(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			fake := &fakeService{bug: c.bug, live: make(map[[3]string]bool), stale: make(map[[3]string]bool)}
+			fake := &fakeService{
+				bug: c.bug, live: make(map[[3]string]bool), stale: make(map[[3]string]bool), recent: make(map[[3]string]recentWrite),
+			}
 			l := &chaosLoad{model: newChaosModel(24, 7), tally: newTally(), seed: 7, writers: loadWriters, pace: rate.NewLimiter(rate.Inf, 0), maxFeeds: 3000}
+			if c.bug.applyLater > 0 { // only writes may be refused meanwhile
+				l.tally.begin("postgres killed", 0)
+			}
 			for i := range 2 {
-				server := httptest.NewServer(fake)
+				server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fake.serve(i, w, r) }))
 				t.Cleanup(server.Close)
 				l.targets = append(l.targets, newTarget(i, server.URL, func() string { return "" }))
 			}
@@ -64,9 +74,10 @@ func TestChaosFindsFaults(t *testing.T) {
 
 // fakeBug selects the faults of a fakeService. A number n makes one in n operations faulty.
 type fakeBug struct {
-	loseWrite, retakeUndo, reportUndone, oneSided                        int
-	answer500, bare503, degradeBlock, sayChanged, cut, leaveOut, noLists bool
-	noFanout, noKeep, keepAll, falsePositives                            bool
+	loseWrite, retakeUndo, reportUndone, oneSided, applyLater, refuseWrite int
+	answer500, bare503, degradeBlock, sayChanged, cut, leaveOut, noLists   bool
+	noFanout, noKeep, keepAll, falsePositives                              bool
+	learnLate, undoLate, refuseFeed                                        bool
 }
 
 // fakeService implements the part of the API that the load uses, in memory.
@@ -76,15 +87,36 @@ type fakeService struct {
 	mu      sync.Mutex
 	live    map[[3]string]bool // user, kind, target
 	stale   map[[3]string]bool // undone keys that feeds still report
+	recent  map[[3]string]recentWrite
 	retaken [3]string
 	writes  int
 	once    bool
+	by      int      // the instance that handles the present request
+	later   []func() // refused writes that have not taken effect
 }
 
-// ServeHTTP implements [http.Handler].
-func (s *fakeService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// recentWrite is the last change of a key: by which instance, and after how many writes.
+type recentWrite struct{ by, writes int }
+
+// learnWrites is after how many writes an instance learns of a change by another, with learnLate or
+// undoLate. That takes a small part of the staleness bound.
+const learnWrites = 20
+
+// has returns whether the instance that handles the request finds the key live.
+func (s *fakeService) has(user, kind, target string) bool {
+	key := [3]string{user, kind, target}
+	live := s.live[key]
+	if last, ok := s.recent[key]; ok && last.by != s.by && s.writes < last.writes+learnWrites && (live && s.bug.learnLate || !live && s.bug.undoLate) {
+		return !live
+	}
+	return live || s.stale[key]
+}
+
+// serve handles a request to one of the instances.
+func (s *fakeService) serve(instance int, w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.by = instance
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	var answer any
 	switch {
@@ -93,6 +125,8 @@ func (s *fakeService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		answer = s.feed(r)
+	case len(parts) == 5 && s.refuses(r, w, [3]string{parts[2], strings.TrimSuffix(parts[3], "s"), parts[4]}):
+		return
 	case r.URL.Path == "/v1/fanout/filter":
 		answer = s.fanout(r)
 	case r.URL.Path == "/v1/activities":
@@ -121,6 +155,8 @@ func (s *fakeService) misbehave(w http.ResponseWriter) bool {
 		http.Error(w, "oops", http.StatusInternalServerError)
 	case s.bug.bare503:
 		http.Error(w, "busy", http.StatusServiceUnavailable)
+	case s.bug.refuseFeed:
+		refuse(w)
 	case s.bug.cut:
 		panic(http.ErrAbortHandler)
 	default:
@@ -129,14 +165,42 @@ func (s *fakeService) misbehave(w http.ResponseWriter) bool {
 	return true
 }
 
+func refuse(w http.ResponseWriter) {
+	w.Header().Set("Retry-After", "1")
+	http.Error(w, "busy", http.StatusServiceUnavailable)
+}
+
+// refuses refuses some writes, and reports whether it has. With applyLater they take effect later.
+func (s *fakeService) refuses(r *http.Request, w http.ResponseWriter, key [3]string) bool {
+	s.writes++
+	bug := func(oneIn int) bool { return oneIn > 0 && s.writes%oneIn == 0 }
+	switch {
+	case bug(s.bug.refuseWrite):
+	case bug(s.bug.applyLater):
+		s.later = append(s.later, func() { s.write(key, r.Method == http.MethodPut) })
+	default:
+		return false
+	}
+	refuse(w)
+	return true
+}
+
 func (s *fakeService) write(key [3]string, add bool) bool {
 	s.writes++
+	if s.bug.applyLater > 0 && s.writes%s.bug.applyLater == s.bug.applyLater/2 && len(s.later) > 3 {
+		apply := s.later[0]
+		s.later = s.later[1:]
+		apply()
+	}
 	if s.writes%100 == 50 && s.retaken != [3]string{} { // an old add takes effect
 		s.live[s.retaken] = true
 		s.retaken = [3]string{}
 	}
 	bug := func(oneIn int) bool { return oneIn > 0 && s.writes%oneIn == 0 }
 	was := s.live[key]
+	if was != add {
+		s.recent[key] = recentWrite{s.by, s.writes}
+	}
 	switch {
 	case add && !was && bug(s.bug.loseWrite):
 		return true
@@ -180,8 +244,8 @@ func (s *fakeService) list(user, kind string) any {
 }
 
 // keeps reports whether a viewer gets posts by an author from domains that are muted.
-func (s *fakeService) keeps(has func(user, kind, target string) bool, viewer, author string) bool {
-	return !s.bug.noKeep && (has(viewer, "follow", author) || s.bug.keepAll)
+func (s *fakeService) keeps(viewer, author string) bool {
+	return !s.bug.noKeep && (s.has(viewer, "follow", author) || s.bug.keepAll)
 }
 
 // fanout answers a fan-out.
@@ -190,13 +254,12 @@ func (s *fakeService) fanout(r *http.Request) any {
 	if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
 		panic(err)
 	}
-	has := func(user, kind, target string) bool { return s.live[[3]string{user, kind, target}] }
 	dropped := []map[string]string{}
 	for _, viewer := range q.Viewers {
-		muted := len(q.Facets["domain"]) > 0 && has(viewer, "domain-mute", q.Facets["domain"][0]) && !s.keeps(has, viewer, q.Author)
+		muted := len(q.Facets["domain"]) > 0 && s.has(viewer, "domain-mute", q.Facets["domain"][0]) && !s.keeps(viewer, q.Author)
 		kind := ""
 		switch {
-		case has(viewer, "block", q.Author) || has(q.Author, "block", viewer) || s.bug.falsePositives && q.Author[0] == 'f':
+		case s.has(viewer, "block", q.Author) || s.has(q.Author, "block", viewer) || s.bug.falsePositives && q.Author[0] == 'f':
 			kind = "block"
 		case muted:
 			kind = "domain-mute"
@@ -214,29 +277,25 @@ func (s *fakeService) feed(r *http.Request) any {
 	if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
 		panic(err)
 	}
-	has := func(user, kind, target string) bool {
-		key := [3]string{user, kind, target}
-		return s.live[key] || s.stale[key]
-	}
 	kept, dropped, degraded := []map[string]any{}, []map[string]string{}, []map[string]string{}
 	for i, p := range q.Posts {
 		// With oneSided, some feeds miss a block by the author, as after a torn write.
-		reverse := has(p.Author, "block", q.Viewer)
+		reverse := s.has(p.Author, "block", q.Viewer)
 		if s.bug.oneSided > 0 && (len(p.Author)+s.writes)%s.bug.oneSided == 0 {
 			reverse = false
 		}
 		if s.bug.leaveOut && s.writes > 100 && i == 0 {
 			continue
 		}
-		kind := s.hides(q, p, has)
-		if reverse || has(q.Viewer, "block", p.Author) || s.bug.falsePositives && p.Author[0] == 'f' {
+		kind := s.hides(q, p)
+		if reverse || s.has(q.Viewer, "block", p.Author) || s.bug.falsePositives && p.Author[0] == 'f' {
 			kind = "block"
 		}
 		if kind != "" {
 			dropped = append(dropped, map[string]string{"id": p.ID, "kind": kind})
 			continue
 		}
-		kept = append(kept, map[string]any{"id": p.ID, "like": has(q.Viewer, "like", p.ID)})
+		kept = append(kept, map[string]any{"id": p.ID, "like": s.has(q.Viewer, "like", p.ID)})
 	}
 	if s.bug.degradeBlock && s.writes > 100 {
 		degraded = append(degraded, map[string]string{"kind": "block", "reason": fmt.Sprint("no ", s.writes)})
@@ -245,24 +304,24 @@ func (s *fakeService) feed(r *http.Request) any {
 }
 
 // hides returns the kind, other than block, for which a feed drops a post; "": none.
-func (s *fakeService) hides(q feedRequest, p post, has func(user, kind, target string) bool) string {
+func (s *fakeService) hides(q feedRequest, p post) string {
 	for _, id := range append(p.Related, p.ID) {
 		for _, owner := range append(q.Lists, q.Viewer) {
 			if s.bug.noLists && owner != q.Viewer {
 				continue
 			}
-			if has(owner, "hide", id) {
+			if s.has(owner, "hide", id) {
 				return "hide"
 			}
 		}
 	}
 	for _, domain := range p.Facets["domain"] {
-		if has(q.Viewer, "domain-mute", domain) && !s.keeps(has, q.Viewer, p.Author) {
+		if s.has(q.Viewer, "domain-mute", domain) && !s.keeps(q.Viewer, p.Author) {
 			return "domain-mute"
 		}
 	}
 	for _, a := range p.Actors {
-		if actor, ok := a.(map[string]any); ok && has(q.Viewer, "repost-mute", fmt.Sprint(actor["id"])) {
+		if actor, ok := a.(map[string]any); ok && s.has(q.Viewer, "repost-mute", fmt.Sprint(actor["id"])) {
 			return "repost-mute"
 		}
 	}

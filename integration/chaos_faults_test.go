@@ -1,12 +1,16 @@
 package integration
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
+
+	"github.com/feedfilter/feedfilter/internal/proxytest"
 )
 
 // fault is an event that disturbs the service. begin causes it, and returns a function that ends
@@ -32,18 +36,70 @@ func faults(on topology) []fault {
 func everywhere() []topology { return []topology{embedded, oneRedis, redisCluster} }
 func fleets() []topology     { return []topology{oneRedis, redisCluster} }
 
+// effect is what users may notice of a fault, as docs/RELIABILITY.md promises.
+type effect struct {
+	refused []string      // requests that may get 503 while it lasts
+	after   time.Duration // how long after its end they may
+	alone   bool          // they may at one instance only
+	// loses is set if Redis loses writes that it took, or a process may still read an old primary.
+	// Only then may feeds of other processes miss a write, for the staleness bound.
+	loses bool
+}
+
+// occurrence is one time that a fault happened.
+type occurrence struct {
+	effect
+
+	victim      int // the instance that it disturbs, if it disturbs only one
+	from, until time.Time
+}
+
+// effects lists the effects by fault. A fault that is not listed has none: every request gets 200,
+// and every feed has every write acknowledged before it. Feeds are refused only without both Redis
+// and the ledger.
+func effects() map[string]effect {
+	writes, seen := []string{"writes", "batches"}, []string{"seen"}
+	all := []string{"feeds", "writes", "batches", "seen"}
+	const soon = 2 * time.Second // until processes have connected again
+	return map[string]effect{
+		"postgres killed":                     {refused: writes, after: soon},
+		"postgres stopped":                    {refused: writes, after: soon},
+		"postgres cut off from one":           {refused: writes, after: soon, alone: true},
+		"postgres stalled for one":            {refused: writes, after: soon, alone: true},
+		"redis killed":                        {refused: seen, after: soon, loses: true},
+		"redis killed and then postgres":      {refused: all, after: soon, loses: true},
+		"redis stopped":                       {refused: seen, after: soon, loses: true}, // in a cluster, a replica may take over
+		"redis flushed":                       {loses: true},
+		"redis set back":                      {refused: seen, after: soon, loses: true},
+		"redis refuses one":                   {refused: seen, after: soon, alone: true},
+		"bits deleted":                        {loses: true},
+		"regions deleted":                     {loses: true},
+		"network cut":                         {refused: seen, after: soon},
+		"network stalled":                     {refused: seen, after: soon},
+		"network slow":                        {refused: seen, after: soon},
+		"failover":                            {refused: seen, after: soon, loses: true},
+		"takeover":                            {refused: seen, after: soon, loses: true},
+		"replica promoted that missed writes": {refused: seen, after: soon, loses: true},
+		"shard gone":                          {refused: seen, after: soon, loses: true},
+	}
+}
+
 func processFaults() []fault {
 	return []fault{
 		{"instance killed", everywhere(), [2]time.Duration{0, 2 * time.Second}, func(w *world) (func() error, error) {
-			i := w.anyInstance()
+			i := w.instances[w.victim]
 			i.kill()
 			return func() error { return i.start() }, nil
 		}},
 		{"instance stopped", everywhere(), [2]time.Duration{500 * time.Millisecond, 3 * time.Second}, func(w *world) (func() error, error) {
-			i := w.anyInstance()
-			return func() error { return i.resume() }, i.pause()
+			i := w.instances[w.victim]
+			return func() error {
+				w.load.model.extendOpen()
+				return i.resume()
+			}, i.pause()
 		}},
 		{"number of pages raised", everywhere(), [2]time.Duration{0, time.Second}, reshape},
+		{"kinds changed", everywhere(), [2]time.Duration{0, time.Second}, changeKinds},
 	}
 }
 
@@ -54,7 +110,7 @@ func reshape(w *world) (func() error, error) {
 		return nil, fmt.Errorf("%w: there are %d pages, which is enough", errNotNow, w.pages)
 	}
 	pages := 2 * w.pages
-	r := w.anyInstance().send(w.t.Context(), http.MethodPut, "/v1/pages", map[string]int{"pages": pages})
+	r := w.instances[w.victim].send(w.t.Context(), http.MethodPut, "/v1/pages", map[string]int{"pages": pages})
 	if r.err != nil {
 		return nil, fmt.Errorf("reshape to %d pages: %w", pages, r.err)
 	}
@@ -75,13 +131,46 @@ func postgresFaults() []fault {
 			return func() error { w.postgres.Restart(); return nil }, nil
 		}},
 		{"postgres stopped", fleets(), [2]time.Duration{time.Second, 3 * time.Second}, func(w *world) (func() error, error) {
+			ended := w.flood()
 			w.postgres.Pause()
-			return func() error { w.postgres.Resume(); return nil }, nil
+			return func() error {
+				w.load.model.extendOpen()
+				w.postgres.Resume()
+				ended()
+				return nil
+			}, nil
 		}},
+		{"postgres cut off from one", fleets(), partition(), onProxy((*world).ledgerProxy, (*proxytest.Proxy).Cut)},
+		{"postgres stalled for one", fleets(), partition(), onProxy((*world).ledgerProxy, (*proxytest.Proxy).Stall)},
 	}
 }
 
-func (w *world) anyInstance() *instance { return w.instances[w.rng.IntN(len(w.instances))] }
+// ledgerProxy returns the proxy between the victim and PostgreSQL.
+func (w *world) ledgerProxy() *proxytest.Proxy { return w.ledgers[w.victim] }
+
+// floodEach is the time between two writes of a flood: more than 100 a second.
+const floodEach = 8 * time.Millisecond
+
+// flood sends writes at a fixed pace, however long each takes. The function that it returns ends
+// that, and waits for the answers.
+func (w *world) flood() (end func()) {
+	ctx, cancel := context.WithCancel(w.t.Context())
+	var all sync.WaitGroup
+	all.Go(func() {
+		for n := 0; wait(ctx, floodEach) == nil; n++ {
+			g := w.load.targets[n%len(w.load.targets)]
+			all.Go(func() {
+				r := g.send(context.WithoutCancel(ctx), http.MethodPut, fmt.Sprintf("/v1/users/flood%d/likes/p%d", n%100, n), nil)
+				w.load.answered(g, "writes", r)
+				w.tally.count("flood", 1)
+			})
+		}
+	})
+	return func() {
+		cancel()
+		all.Wait()
+	}
+}
 
 // scheduler causes one fault after another.
 type scheduler struct {
@@ -131,11 +220,13 @@ func (s *scheduler) draw() fault {
 // once causes one fault, ends it, and waits until the service answers everywhere.
 func (s *scheduler) once() error {
 	w, f := s.world, s.draw()
-	w.tally.setFault(f.name)
-	defer w.tally.setFault("")
+	w.victim = w.rng.IntN(len(w.instances))
+	w.tally.begin(f.name, w.victim)
+	defer w.tally.repaired()
 	start := time.Now()
 	heal, err := f.begin(w)
 	if errors.Is(err, errNotNow) {
+		w.tally.healed()
 		w.t.Logf("%s %s: %v", start.Format(clock), f.name, err)
 		return nil
 	}
@@ -150,12 +241,13 @@ func (s *scheduler) once() error {
 			return fmt.Errorf("heal %s: %w", f.name, err)
 		}
 	}
+	w.tally.healed()
 	healed := time.Now()
 	r, err := w.repaired()
-	w.tally.repaired(f.name, r)
+	w.tally.recovered(f.name, r)
 	s.done[f.name]++
-	w.t.Logf("%s %-34s %5d ms; after it feeds are answered everywhere in %d ms, nothing is degraded in %d ms, writes in %d ms",
-		start.Format(clock), f.name, healed.Sub(start).Milliseconds(), r.feeds.Milliseconds(), r.whole.Milliseconds(), r.writes.Milliseconds())
+	w.t.Logf("%s %-34s at %d, %5d ms; after it feeds are answered everywhere in %d ms, nothing is degraded in %d ms, writes in %d ms",
+		start.Format(clock), f.name, w.victim, healed.Sub(start).Milliseconds(), r.feeds.Milliseconds(), r.whole.Milliseconds(), r.writes.Milliseconds())
 	if err != nil {
 		w.tally.violatedf("repair", "%v after %s: %v", repairLimit, f.name, err)
 	}

@@ -24,8 +24,7 @@ type instance struct {
 	command string
 	args    []string
 	cmd     *exec.Cmd // the last process; only the test's goroutine uses it
-	log     *tailLog
-	races   *tailLog // the report of the race detector, if the command was built with -race
+	races   *tailLog  // the report of the race detector, if the command was built with -race
 
 	lifeMu  sync.Mutex
 	pid     int // 0: it is down
@@ -39,7 +38,7 @@ const startLimit = time.Minute
 func newInstance(t *testing.T, index int, command string, token func() string, args ...string) *instance {
 	t.Helper()
 	addr := servertest.Addr(servertest.ReservePort(t))
-	i := &instance{target: newTarget(index, "http://"+addr, token), command: command, log: &tailLog{max: 200}, races: &tailLog{max: 1000}}
+	i := &instance{target: newTarget(index, "http://"+addr, token), command: command, races: &tailLog{max: 1000}}
 	i.args = append([]string{"serve", "--addr", addr}, args...)
 	if err := i.start(); err != nil {
 		t.Fatal(err)
@@ -154,10 +153,13 @@ func (l *tailLog) add(line []byte) {
 	l.lines = append(l.lines, bytes.Clone(line))
 }
 
-func (l *tailLog) String() string {
+func (l *tailLog) String() string { return l.last(l.max) }
+
+// last returns up to n lines.
+func (l *tailLog) last(n int) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return string(bytes.Join(l.lines, nil))
+	return string(bytes.Join(l.lines[max(0, len(l.lines)-n):], nil))
 }
 
 // logs returns the last lines of every instance's log.

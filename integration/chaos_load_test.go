@@ -42,8 +42,7 @@ type chaosLoad struct {
 	pace    *rate.Limiter // feeds per second
 	writers int
 
-	maxFeeds int  // the load ends after this many; 0: when its context ends
-	no503    bool // a feed that is answered 503 is a violation
+	maxFeeds int // the load ends after this many; 0: when its context ends
 }
 
 // run runs the load until ctx ends, and returns after the last answer.
@@ -112,6 +111,9 @@ func (l *chaosLoad) pick(ctx context.Context, rng *rand.Rand, what int) *target 
 	return nil
 }
 
+// refusedLines is how many lines of its log explain why an instance refused a request.
+const refusedLines = 3
+
 // answered checks the rules for every answer, and reports whether the status is 200.
 func (l *chaosLoad) answered(g *target, what string, r reply) bool {
 	y := l.tally
@@ -123,13 +125,14 @@ func (l *chaosLoad) answered(g *target, what string, r reply) bool {
 		}
 		return false
 	case r.status == http.StatusServiceUnavailable:
-		y.count(what+" 503", 1)
+		y.refused(what)
 		y.took(what+" 503", r.done.Sub(r.sent))
 		if r.retryAfter == "" {
 			y.violatedf("status", "%s: 503 without Retry-After: %s", what, r.body)
 		}
-		if l.no503 && what == "feeds" {
-			y.violatedf("status", "a feed at instance %d was answered 503 after %v: %s", g.index, r.done.Sub(r.sent), r.body)
+		if !y.mayRefuse(what, g.index, r.sent, r.done) {
+			y.violatedf("refused", "%s at instance %d, sent %s: 503 after %v: %s\n%s",
+				what, g.index, r.sent.Format(clock), r.done.Sub(r.sent), r.body, g.log.last(refusedLines))
 		}
 		return false
 	case r.status != http.StatusOK:
@@ -260,12 +263,12 @@ func (l *chaosLoad) feed(ctx context.Context, g *target, rng *rand.Rand) {
 	path, body := f.call()
 	r := g.send(ctx, http.MethodPost, path, body)
 	if l.answered(g, "feeds", r) {
-		l.judge(ctx, f, r)
+		l.judge(ctx, g, f, r)
 	}
 	l.tally.count("feeds", 1)
 }
 
-func (l *chaosLoad) judge(ctx context.Context, f *chaosFeed, r reply) {
+func (l *chaosLoad) judge(ctx context.Context, g *target, f *chaosFeed, r reply) {
 	var answer feedAnswer
 	if err := json.Unmarshal(r.body, &answer); err != nil {
 		l.tally.violatedf("answer", "a feed: %v: %s", err, r.body)
@@ -280,7 +283,9 @@ func (l *chaosLoad) judge(ctx context.Context, f *chaosFeed, r reply) {
 		l.tally.count("feeds degraded", 1)
 	}
 	keeps := !slices.ContainsFunc(answer.Degraded, func(d degradedKind) bool { return d.Kind == "follow" })
-	j := l.model.judge(f, dropped, liked, keeps, r.by)
+	j := l.model.judge(f, dropped, liked, keeps, r.by, func(acknowledged time.Time) bool {
+		return g.readsReplicas || l.tally.mayLose(acknowledged, r.done)
+	})
 	for _, text := range j.vanished {
 		l.tally.violatedf("vanished", "%s", text)
 	}
@@ -288,7 +293,7 @@ func (l *chaosLoad) judge(ctx context.Context, f *chaosFeed, r reply) {
 	l.tally.count("late undo", j.lateUndo)
 	for _, x := range j.missed {
 		switch {
-		case !x.lost():
+		case x.late:
 			l.tally.late(x.age)
 			continue
 		case x.again:

@@ -225,12 +225,10 @@ type missed struct {
 	key    *chaosKey
 	age    time.Duration // from the acknowledgement to the request
 	same   bool          // the answering process itself acknowledged the write
+	late   bool          // the miss is within the promise of the service
 	again  bool          // an earlier miss of the key has been described
 	detail string
 }
-
-// lost reports whether the miss breaks the promise of the service.
-func (x missed) lost() bool { return x.same || x.age > stalenessBound+boundSlack }
 
 // judgement is the result of one feed.
 type judgement struct {
@@ -241,8 +239,12 @@ type judgement struct {
 }
 
 // judge compares an answer with the states of the keys when the feed was sent. It skips keys that
-// were written since. keeps is false if the kind that keeps is degraded.
-func (m *chaosModel) judge(f *chaosFeed, dropped, liked reported, keeps bool, by source) judgement {
+// were written since. keeps is false if the kind that keeps is degraded. mayLack reports whether
+// another process than the one that acknowledged a write at that time may lack it for the
+// staleness bound.
+func (m *chaosModel) judge(
+	f *chaosFeed, dropped, liked reported, keeps bool, by source, mayLack func(acknowledged time.Time) bool,
+) judgement {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var j judgement
@@ -259,12 +261,12 @@ func (m *chaosModel) judge(f *chaosFeed, dropped, liked reported, keeps bool, by
 		live := l.wanted()
 		switch {
 		case live && !hit:
-			j.missed = append(j.missed, l.miss(f, by))
-		case l.kind == "follow" && l.live[1] && dropped[l.id] == overruled && keeps && !l.fresh(f.sent, by):
+			j.missed = append(j.missed, l.miss(f, by, mayLack))
+		case l.kind == "follow" && l.live[1] && dropped[l.id] == overruled && keeps && !l.fresh(f.sent, by, mayLack):
 			j.vanished = append(j.vanished, fmt.Sprintf("the %v drops %q, although %v is live\n%s", f, l.id, l.keys[1], l.keys[1].past()))
 		case l.kind == "follow" && l.live[1] && dropped[l.id] != overruled:
 			m.exposeKept(l, hit)
-		case !live && l.control != "" && !l.fresh(f.sent, by):
+		case !live && l.control != "" && !l.fresh(f.sent, by, mayLack):
 			m.expose(f.viewer, l, hit, control)
 		case !live && l.control != "" && hit:
 			j.lateUndo++
@@ -287,35 +289,39 @@ func (l *look) untouched() bool {
 	return true
 }
 
-// fresh reports whether the instance may still be unaware that the keys are undone.
-func (l *look) fresh(sent time.Time, by source) bool {
-	for _, k := range l.keys {
-		if life, ok := k.acks[by.instance]; ok && life == by.life {
-			continue
-		}
-		if sent.Sub(k.since) <= stalenessBound+boundSlack {
-			return true
-		}
-	}
-	return false
+// acknowledged reports whether that process itself acknowledged the key's present state.
+func (k *chaosKey) acknowledged(by source) bool {
+	life, ok := k.acks[by.instance]
+	return ok && life == by.life
+}
+
+// fresh reports whether that process may still be unaware of the key's present state in a feed that
+// was sent at that time.
+func (k *chaosKey) fresh(sent time.Time, by source, mayLack func(acknowledged time.Time) bool) bool {
+	return !k.acknowledged(by) && sent.Sub(k.since) <= stalenessBound+boundSlack && mayLack(k.since)
+}
+
+// fresh reports whether one of the keys is.
+func (l *look) fresh(sent time.Time, by source, mayLack func(acknowledged time.Time) bool) bool {
+	return slices.ContainsFunc(l.keys, func(k *chaosKey) bool { return k.fresh(sent, by, mayLack) })
 }
 
 // miss describes the live key that was acknowledged first.
-func (l *look) miss(f *chaosFeed, by source) missed {
-	x := missed{id: l.id}
+func (l *look) miss(f *chaosFeed, by source, mayLack func(acknowledged time.Time) bool) missed {
+	x := missed{id: l.id, late: true}
 	detail := ""
 	for i, k := range l.keys {
 		detail += k.past()
 		if !l.live[i] {
 			continue
 		}
-		life, acked := k.acks[by.instance]
-		x.same = x.same || acked && life == by.life
+		x.same = x.same || k.acknowledged(by)
+		x.late = x.late && k.fresh(f.sent, by, mayLack)
 		if age := f.sent.Sub(k.since); x.key == nil || age > x.age {
 			x.key, x.age = k, age
 		}
 	}
-	if !x.lost() {
+	if x.late {
 		return x
 	}
 	x.again, x.key.missed = x.key.missed, true

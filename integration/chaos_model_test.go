@@ -15,9 +15,9 @@ const (
 	stalenessBound = time.Second
 	// boundSlack allows for measuring. A feed is sent a little after its time is taken.
 	boundSlack = 100 * time.Millisecond
-	// settleTime is how long an unacknowledged write may still take effect after its answer or the
-	// loss of its connection. It is the deadline of the service's requests and one second for
-	// measuring.
+	// settleTime is how long an unanswered write may still take effect after its connection is lost
+	// or it gets another answer than 200. It is the promise of the service, and one second for
+	// measuring. The time in which a process or PostgreSQL is stopped comes on top.
 	settleTime = 11 * time.Second
 )
 
@@ -37,10 +37,12 @@ type chaosKey struct {
 	since     time.Time   // first acknowledgement of the present state
 	acks      map[int]int // by instance: the life in which it last acknowledged this state
 
-	// An unacknowledged write may still add the key until mayAdd, or remove it until mayRemove.
-	// Until then the load repeats that write and does not send the opposite, because the late write
-	// could take effect after it. So at most one of the two times is in the future.
-	mayAdd, mayRemove time.Time
+	// open is set after an unanswered write. Until openUntil it may take effect at any time. The
+	// load repeats it and does not send its opposite, which the late write could follow. No time
+	// decides whether it took effect. Only an acknowledged repetition does, and it ends the
+	// openness if it was sent after openUntil.
+	open, openAdd bool
+	openUntil     time.Time
 
 	history []string // the last writes, for failure messages
 	missed  bool     // a miss of this key has been described
@@ -82,11 +84,6 @@ func chaosLists() []string { return []string{"list0", "list1"} }
 
 // overruled is the kind that "follow" overrules.
 const overruled = "domain-mute"
-
-// chaosKinds is the file of the kinds besides the built-in ones.
-const chaosKinds = `{"kinds": [{"name": "domain-mute", "target": "domain", "effect": "drop", "fanout": true},
-	{"name": "repost-mute", "target": "user", "effect": "drop", "roles": ["repost"]},
-	{"name": "follow", "target": "user", "effect": "keep", "over": ["domain-mute"], "fanout": true}]}`
 
 // newChaosModel makes a model of that many users, who block one another, in both directions too,
 // and all of them the first; and of the lists.
@@ -187,20 +184,16 @@ type op struct {
 func (m *chaosModel) begin(k *chaosKey, rng *rand.Rand) op {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	now := time.Now()
 	add := rng.IntN(100) < 90
 	if k.live {
 		add = rng.IntN(2) == 0
 	}
-	switch {
-	case now.Before(k.mayRemove):
-		add = false
-	case now.Before(k.mayAdd):
-		add = true
+	if k.open {
+		add = k.openAdd
 	}
 	k.busy = true
 	k.version++
-	return op{key: k, add: add, undecided: k.undecided, was: k.live, sent: now}
+	return op{key: k, add: add, undecided: k.undecided, was: k.live, sent: time.Now()}
 }
 
 // acknowledged records a write that was answered with 200. It returns a description of a wrong
@@ -218,6 +211,7 @@ func (m *chaosModel) acknowledged(o op, changed bool, by source) string {
 		}
 	}
 	k.live, k.undecided = o.add, false
+	k.open = k.open && !o.sent.After(k.openUntil)
 	if by.life != unknownLife {
 		k.acks[by.instance] = by.life
 	}
@@ -236,14 +230,24 @@ func (m *chaosModel) failed(o op, by source, why string) {
 	k := o.key
 	now := time.Now()
 	m.settled = now.Add(settleTime)
-	if o.add {
-		k.mayAdd = m.settled
-	} else {
-		k.mayRemove = m.settled
-	}
+	k.open, k.openAdd, k.openUntil = true, o.add, m.settled
 	// A write that repeats the present state leaves it decided.
 	k.undecided = o.undecided || o.was != o.add
 	m.end(o, now, fmt.Sprintf("not acknowledged by %d.%d: %s", by.instance, by.life, why))
+}
+
+// extendOpen records that something that was stopped continues. It may carry any open write.
+func (m *chaosModel) extendOpen() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	until := time.Now().Add(settleTime)
+	for _, own := range m.own {
+		for _, k := range own {
+			if k.open {
+				k.openUntil, m.settled = until, until
+			}
+		}
+	}
 }
 
 func (m *chaosModel) end(o op, now time.Time, outcome string) {

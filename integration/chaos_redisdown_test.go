@@ -16,11 +16,11 @@ func TestLongRedisDown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.load.no503 = true
 	acknowledged := 0
 	var rebuilt float64
 	w.underLoad(func() {
 		w.phase("before", before)
+		w.tally.begin("redis killed", 0)
 		w.redis.Kill()
 		acknowledged = w.tally.of("acknowledged")
 		w.phase("down", *redisDownFor)
@@ -28,6 +28,8 @@ func TestLongRedisDown(t *testing.T) {
 		growth.take(t.Context())
 		rebuilt = growth.rebuilds()
 		w.redis.Restart()
+		w.tally.healed()
+		w.tally.repaired()
 		w.phase("after", after)
 	})
 	growth.take(t.Context())

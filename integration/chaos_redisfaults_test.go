@@ -13,7 +13,7 @@ import (
 
 // redisFaults returns the faults of a single server, or of one node of a cluster.
 func redisFaults() []fault {
-	short, partition := [2]time.Duration{0, 3 * time.Second}, [2]time.Duration{time.Second, 5 * time.Second}
+	short := [2]time.Duration{0, 3 * time.Second}
 	return []fault{
 		{"redis killed", fleets(), short, killRedis},
 		{"redis killed and then postgres", []topology{oneRedis}, [2]time.Duration{3 * time.Second, 4 * time.Second}, killBoth},
@@ -23,9 +23,9 @@ func redisFaults() []fault {
 		{"scripts flushed", fleets(), short, onAll(func(ctx context.Context, c *redis.Client) error { return c.ScriptFlush(ctx).Err() })},
 		{"bits deleted", fleets(), short, deleteKeys("bits")},
 		{"regions deleted", fleets(), short, deleteKeys("regions")},
-		{"network cut", fleets(), partition, onProxy((*proxytest.Proxy).Cut)},
-		{"network stalled", fleets(), partition, onProxy((*proxytest.Proxy).Stall)},
-		{"network slow", fleets(), [2]time.Duration{5 * time.Second, 5 * time.Second}, onProxy(func(p *proxytest.Proxy) {
+		{"network cut", fleets(), partition(), onProxy((*world).redisProxy, (*proxytest.Proxy).Cut)},
+		{"network stalled", fleets(), partition(), onProxy((*world).redisProxy, (*proxytest.Proxy).Stall)},
+		{"network slow", fleets(), [2]time.Duration{5 * time.Second, 5 * time.Second}, onProxy((*world).redisProxy, func(p *proxytest.Proxy) {
 			p.Delay(200*time.Millisecond, 20*time.Millisecond)
 		})},
 	}
@@ -151,10 +151,16 @@ func (w *world) pageKeys(part string) []string {
 	return keys
 }
 
-// onProxy disturbs the network: of one instance if there is one Redis, of one node in a cluster.
-func onProxy(do func(p *proxytest.Proxy)) func(*world) (func() error, error) {
+// partition returns how long the network is disturbed.
+func partition() [2]time.Duration { return [2]time.Duration{time.Second, 5 * time.Second} }
+
+// redisProxy returns the proxy of an instance if there is one Redis, of a node in a cluster.
+func (w *world) redisProxy() *proxytest.Proxy { return w.proxies[w.rng.IntN(len(w.proxies))] }
+
+// onProxy disturbs the network until the fault ends.
+func onProxy(pick func(w *world) *proxytest.Proxy, do func(p *proxytest.Proxy)) func(*world) (func() error, error) {
 	return func(w *world) (func() error, error) {
-		p := w.proxies[w.rng.IntN(len(w.proxies))]
+		p := pick(w)
 		do(p)
 		return func() error {
 			p.Reset()

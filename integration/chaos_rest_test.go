@@ -43,7 +43,7 @@ func (l *chaosLoad) checkAtRest(ctx context.Context) {
 				y.violatedf("rest", "the feed of %s at instance %d: status %d, %v", m.users[u], g.index, r.status, r.err)
 				continue
 			}
-			l.judge(ctx, f, r)
+			l.judge(ctx, g, f, r)
 			if !bytes.Contains(r.body, []byte(`"degraded":[]`)) {
 				y.violatedf("rest", "the feed of %s at instance %d is degraded", m.users[u], g.index)
 			}

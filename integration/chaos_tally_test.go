@@ -13,20 +13,22 @@ import (
 type tally struct {
 	start time.Time
 
-	mu       sync.Mutex
-	counts   map[string]int
-	found    map[string]int // number of violations by promise
-	messages []string       // describe the first violations
-	fault    string         // the present fault; "": none
-	phase    string         // the present phase of the test
-	latest   time.Duration  // the longest delay of a write within the bound
-	times    map[string]*latencies
-	repairs  map[string]repair // the longest repair by fault
+	mu        sync.Mutex
+	counts    map[string]int
+	found     map[string]int // number of violations by promise
+	described map[string]int // the same by fault and promise, as far as violatedf counted them
+	messages  []string       // describe the first violations
+	faults    []occurrence   // so far; the last may be present
+	fault     string         // the present fault, until it is repaired; "": none
+	phase     string         // the present phase of the test
+	latest    time.Duration  // the longest delay of a write within the bound
+	times     map[string]*latencies
+	repairs   map[string]repair // the longest repair by fault
 }
 
 func newTally() *tally {
 	return &tally{
-		start: time.Now(), counts: make(map[string]int), found: make(map[string]int),
+		start: time.Now(), counts: make(map[string]int), found: make(map[string]int), described: make(map[string]int),
 		times: make(map[string]*latencies), repairs: make(map[string]repair),
 	}
 }
@@ -38,6 +40,13 @@ func (y *tally) count(what string, n int) {
 	y.counts[what] += n
 }
 
+// refused counts an answer 503, by request and present fault.
+func (y *tally) refused(what string) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.counts[what+" 503, "+cmp.Or(y.fault, "no fault")]++
+}
+
 // of returns a count.
 func (y *tally) of(what string) int {
 	y.mu.Lock()
@@ -45,17 +54,18 @@ func (y *tally) of(what string) int {
 	return y.counts[what]
 }
 
-// maxMessages is how many violations of each promise are described.
-const maxMessages = 12
+// maxMessages is how many violations of each promise are described under each fault.
+const maxMessages = 8
 
 // violatedf records how the service broke a promise.
 func (y *tally) violatedf(promise, format string, args ...any) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	y.found[promise]++
-	if y.found[promise] <= maxMessages {
-		y.messages = append(y.messages, fmt.Sprintf("%8.3f s, %s: %s: %s",
-			time.Since(y.start).Seconds(), cmp.Or(y.fault, "no fault"), promise, fmt.Sprintf(format, args...)))
+	what := cmp.Or(y.fault, "no fault") + ": " + promise
+	y.described[what]++
+	if y.described[what] <= maxMessages {
+		y.messages = append(y.messages, fmt.Sprintf("%8.3f s, %s: %s", time.Since(y.start).Seconds(), what, fmt.Sprintf(format, args...)))
 	}
 }
 
@@ -73,11 +83,52 @@ func (y *tally) violations() (found map[string]int, messages []string) {
 	return y.found, slices.Clone(y.messages)
 }
 
-// setFault records the present fault, "" for none.
-func (y *tally) setFault(name string) {
+// begin records that a fault begins, at that instance if it disturbs only one.
+func (y *tally) begin(fault string, victim int) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
-	y.fault = name
+	y.fault = fault
+	y.faults = append(y.faults, occurrence{effect: effects()[fault], victim: victim, from: time.Now()})
+}
+
+// healed records that the last fault has ended, and repaired that the service has recovered.
+func (y *tally) healed() {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.faults[len(y.faults)-1].until = time.Now()
+}
+
+func (y *tally) repaired() {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.fault = ""
+}
+
+// during reports whether a fault that matches was present at some time between from and until, or
+// had ended less than after before.
+func (y *tally) during(from, until time.Time, matches func(o *occurrence) (after time.Duration, ok bool)) bool {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	for i := range y.faults {
+		o := &y.faults[i]
+		after, ok := matches(o)
+		if ok && until.After(o.from) && (o.until.IsZero() || from.Before(o.until.Add(after))) {
+			return true
+		}
+	}
+	return false
+}
+
+// mayRefuse reports whether the instance may answer such a request with 503.
+func (y *tally) mayRefuse(what string, instance int, from, until time.Time) bool {
+	return y.during(from, until, func(o *occurrence) (time.Duration, bool) {
+		return o.after, slices.Contains(o.refused, what) && (!o.alone || o.victim == instance)
+	})
+}
+
+// mayLose reports whether Redis may have lost a write between its answer and the answer to a feed.
+func (y *tally) mayLose(acknowledged, answered time.Time) bool {
+	return y.during(acknowledged, answered, func(o *occurrence) (time.Duration, bool) { return boundSlack, o.loses })
 }
 
 // setPhase records the present phase of the test.
@@ -95,8 +146,8 @@ func (y *tally) late(d time.Duration) {
 	y.latest = max(y.latest, d)
 }
 
-// repaired records how long the service took to recover from a fault.
-func (y *tally) repaired(fault string, r repair) {
+// recovered records how long the service took to recover from a fault.
+func (y *tally) recovered(fault string, r repair) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	longest := y.repairs[fault]

@@ -27,6 +27,9 @@ type target struct {
 	token  func() string   // returns "" for none
 	busy   [2]atomic.Int32 // requests in progress: writes and feeds
 
+	log           *tailLog
+	readsReplicas bool // its feeds may miss writes of other instances for the staleness bound
+
 	mu      sync.Mutex
 	life    int           // number of kills so far
 	down    chan struct{} // closed when it is up again; nil while it is up
@@ -38,7 +41,7 @@ type outage struct{ from, until time.Time } // until is zero while it lasts
 
 func newTarget(index int, url string, token func() string) *target {
 	return &target{
-		index: index, url: url, token: token,
+		index: index, url: url, token: token, log: &tailLog{max: 200},
 		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: clientTimeout},
 	}
 }

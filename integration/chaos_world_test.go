@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -41,6 +43,8 @@ const (
 	fleetSize     = 3
 	// skewedInstance is the index of the instance whose wall clock is skewed.
 	skewedInstance = 1
+	// pooledInstance is the index of the instance that reaches PostgreSQL through a PgBouncer.
+	pooledInstance = 2
 )
 
 // world is a service and all that it runs on, under load and faults. Only the test's goroutine may
@@ -54,12 +58,15 @@ type world struct {
 	load      *chaosLoad
 	tally     *tally
 	pages     int     // the last requested number of pages
+	victim    int     // index of the instance that the present fault disturbs, if only one
+	kinds     string  // directory of the instances' files of kinds
 	beside    *beside // nil without -chaos.beside
 
 	postgres  *pgtest.Server
 	redis     *cache             // nil unless oneRedis
 	cluster   *redistest.Cluster // nil unless there is a cluster
 	proxies   []*proxytest.Proxy // oneRedis: by instance; redisCluster: by node
+	ledgers   []*proxytest.Proxy // before PostgreSQL, by instance
 	snapshots []redisSnapshot
 }
 
@@ -78,13 +85,11 @@ func newWorld(t *testing.T, on topology, seed uint64) *world {
 	if on != embedded {
 		skewed = skewedCommand(t)
 	}
+	w.kinds = t.TempDir()
 	// Some users have more than 32 keys at times, so they get dedicated pages while the load is on.
-	kinds := filepath.Join(t.TempDir(), "kinds.json")
-	if err := os.WriteFile(kinds, []byte(chaosKinds), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	args := []string{"--pages", fmt.Sprint(chaosPages), "--own-page", "32", "--kinds", kinds}
+	args := []string{"--pages", fmt.Sprint(chaosPages), "--own-page", "32"}
 	addresses := make([]string, fleetSize) // URL of Redis, by instance
+	ledgers := make([]string, fleetSize)   // URL of the ledger, by instance
 	switch on {
 	case embedded:
 		args = append(args, "--data-dir", t.TempDir())
@@ -93,23 +98,25 @@ func newWorld(t *testing.T, on topology, seed uint64) *world {
 		w.startOneRedis(addresses)
 	case redisCluster:
 		args = append(args, "--page-cache", "4") // MiB: room for all pages, also for pages that other instances change
-		w.cluster = startCluster(t, asFlagged(t), 3, w.network)
+		w.cluster = startCluster(t, asFlagged(t), 3, w.network, userArgs()...)
 		for i := range addresses {
 			addresses[i] = clusterURL(asFlagged(t), w.cluster)
+			if asFlagged(t) == plainRedis {
+				addresses[i] = strings.Replace(addresses[i], "://", "://"+userOf(i)+":any@", 1)
+			}
 		}
 	case secureCluster:
 		w.startSecureCluster(addresses)
 		args = append(args, "--data-dir", t.TempDir()) // keeps the answers of AWS
 	}
 	if on != embedded {
-		w.postgres = pgtest.Start(t)
-		args = append(args, "--ledger", w.postgres.Schema())
+		ledgers = w.startPostgres()
 	}
 	if *chaosBeside {
 		w.beside = newBeside(t)
 		args = append(args, w.beside.args...)
 	}
-	w.startInstances(args, addresses, skewed)
+	w.startInstances(args, addresses, ledgers, skewed)
 	w.load = &chaosLoad{
 		model: newChaosModel(chaosUsers, seed), tally: w.tally, seed: seed,
 		pace: rate.NewLimiter(rate.Inf, 1), writers: loadWriters,
@@ -120,10 +127,14 @@ func newWorld(t *testing.T, on topology, seed uint64) *world {
 	if *chaosFeeds > 0 {
 		w.load.pace.SetLimit(rate.Limit(*chaosFeeds))
 	}
-	for _, i := range w.instances {
+	for n, i := range w.instances {
 		w.load.targets = append(w.load.targets, i.target)
+		i.readsReplicas = strings.Contains(addresses[n], "reader=true")
 	}
 	w.recordTimed()
+	if err := w.load.warm(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	return w
 }
 
@@ -163,6 +174,37 @@ func (w *world) startOneRedis(addresses []string) {
 	}
 }
 
+// startPostgres starts PostgreSQL with one proxy for each instance. One of them leads to a
+// PgBouncer. It returns the URL of the ledger for each instance.
+func (w *world) startPostgres() (urls []string) {
+	w.t.Helper()
+	w.postgres = pgtest.Start(w.t)
+	schema := w.postgres.Schema()
+	for n := range fleetSize {
+		text := schema
+		if n == pooledInstance {
+			text = w.postgres.StartBouncer("session", "server_login_retry=1").URL(schema)
+		}
+		u, err := url.Parse(text)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		w.ledgers = append(w.ledgers, proxytest.Start(w.t, u.Host))
+		u.Host = w.ledgers[n].Addr()
+		urls = append(urls, u.String())
+	}
+	return urls
+}
+
+// kindsFile is the path of an instance's file of kinds.
+func (w *world) kindsFile(instance int) string {
+	return filepath.Join(w.kinds, fmt.Sprintf("kinds-%d.json", instance))
+}
+
+func (w *world) writeKinds(instance int, text string) error {
+	return os.WriteFile(w.kindsFile(instance), []byte(text), 0o600)
+}
+
 // network starts another proxy in front of a server, and returns its address.
 func (w *world) network(addr string) string {
 	p := proxytest.Start(w.t, addr)
@@ -171,19 +213,22 @@ func (w *world) network(addr string) string {
 }
 
 // startInstances starts one instance for each URL of Redis.
-func (w *world) startInstances(args, redis []string, skewed string) {
+func (w *world) startInstances(args, redis, ledgers []string, skewed string) {
 	w.t.Helper()
 	for n, address := range redis {
-		binary, own := command, args
+		if err := w.writeKinds(n, chaosKinds); err != nil {
+			w.t.Fatal(err)
+		}
+		binary, own := command, slices.Concat(args, []string{"--kinds", w.kindsFile(n)})
 		if n == skewedInstance {
 			binary = skewed
 		}
 		if address != "" {
-			own = append([]string{"--redis", address}, args...)
+			own = append(own, "--redis", address, "--ledger", ledgers[n])
 		}
 		token := func() string { return "" }
 		if w.beside != nil {
-			own = append(slices.Clone(own), "--audit-log", w.beside.auditLog(n))
+			own = append(own, "--audit-log", w.beside.auditLog(n))
 			token = w.beside.token
 		}
 		w.instances = append(w.instances, newInstance(w.t, n, binary, token, own...))
@@ -220,6 +265,18 @@ type repair struct {
 	writes time.Duration // and then acknowledged a write
 }
 
+// warm asks for the feed of each user, so that Redis has the pages. A page that Redis lost needs the
+// ledger, which the next fault may take away.
+func (l *chaosLoad) warm(ctx context.Context) error {
+	for n, user := range l.model.users {
+		r := l.targets[n%len(l.targets)].send(ctx, http.MethodPost, "/v1/feed/filter", feedRequest{Viewer: user, Posts: []post{{ID: "p", Author: "a"}}})
+		if err := r.ok(new(any)); err != nil {
+			return fmt.Errorf("feed of %s: %w", user, err)
+		}
+	}
+	return nil
+}
+
 // repaired waits until the service has recovered.
 func (w *world) repaired() (r repair, err error) {
 	ctx, cancel := context.WithTimeout(w.t.Context(), repairLimit)
@@ -248,7 +305,7 @@ func (w *world) repaired() (r repair, err error) {
 		}
 		*stage.took = time.Since(start)
 	}
-	return r, nil
+	return r, w.load.warm(ctx)
 }
 
 // repairLimit is how long the service may take to recover from a fault.

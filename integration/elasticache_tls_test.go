@@ -14,7 +14,6 @@ func TestLongSecureCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.load.no503 = true
 	s := &scheduler{world: w, done: make(map[string]int), deck: []fault{
 		{name: "failover", lasts: [2]time.Duration{time.Second, time.Second}, begin: failover("")},
 		// Redis stays down long enough for the replica to take over.
