@@ -129,7 +129,7 @@ func (l *look) claimReasons(p *Post, n int, all bool) (waits bool) {
 					said = l.claim(&l.asked[v], claim{v, i, id})
 				}
 				waits = waits || said == waiting
-				if said != denied && !l.claimKeeps(v, i, id, p) && (said == confirmed || !all) {
+				if !l.claimKeeps(v, i, id, p) && (said == confirmed || !all) {
 					return waits
 				}
 			}
@@ -156,9 +156,8 @@ func (l *look) claimAnnotations(p *Post, n int) {
 // It reports whether anything could.
 func (l *look) claimKeeps(v, i int, id string, p *Post) (could bool) {
 	l.eachOver(v, i, id, p, func(k int, of string) bool {
-		key := claim{0, k, of}
-		if l.claims[key] != 0 || l.view.Check(k, of) != activity.None {
-			l.claim(&l.keepers, key)
+		if l.view.Check(k, of) != activity.None {
+			l.claim(&l.keepers, claim{0, k, of})
 			could = true
 		}
 		return true

@@ -281,7 +281,7 @@ func (f *fanout) claimReasons(at int, all bool) (waits bool) {
 				said = f.claim(f.asked, c)
 			}
 			waits = waits || said == waiting
-			if said != denied && !f.claimKeeps(c) && (said == confirmed || !all) {
+			if !f.claimKeeps(c) && (said == confirmed || !all) {
 				return waits
 			}
 		}

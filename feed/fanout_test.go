@@ -144,7 +144,7 @@ func TestFanoutConfirms(t *testing.T) {
 		down = &deafLedger{Ledger: l}
 		return down
 	})
-	record(t, s.Recorder, "1 mute 2", "3 mute 2", "3 follow 2", "2 block 5", "6 block 2")
+	record(t, s.Recorder, "1 mute 2", "3 mute 2", "3 follow 2", "2 block 5", "6 block 2", "2 mute 4") // the last is no reason
 	s.tamper(t, nil, []string{"2 mute-of 4", "2 follow-of 1"})
 	viewers := []string{"1", "2", "3", "4", "5", "6", "7"}
 	ats := func(a feed.FanoutAnswer) (all []int) {
@@ -160,6 +160,9 @@ func TestFanoutConfirms(t *testing.T) {
 	req.Exact = true
 	if got := ats(fanOut(t, s.Recorder, req)); !slices.Equal(got, []int{0, 4, 5}) {
 		t.Errorf("exact: dropped %v", got)
+	}
+	if got := fanOut(t, s.Recorder, feed.FanoutRequest{Post: req.Post, Viewers: viewers, Kinds: []string{}}); len(got.Dropped) > 0 {
+		t.Errorf("without kinds: dropped %v", got.Dropped)
 	}
 	down.deaf = true
 	if _, err := feed.Fanout(t.Context(), s.Recorder, req); err == nil {

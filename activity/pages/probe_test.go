@@ -123,7 +123,8 @@ func TestLargePages(t *testing.T) {
 		return h
 	}
 	const most = 1000
-	if l.note(1, header(most), most); l.of(1) != nil {
+	l.note(1, header(most), most)
+	if l.of(1) != nil {
 		t.Error("a page of as many bytes is large")
 	}
 	l.note(1, header(most+1), most)
@@ -132,14 +133,17 @@ func TestLargePages(t *testing.T) {
 		t.Fatalf("known: %+v", known)
 	}
 	l.note(1, header(most+2), most)
-	if l.forget(1, known); l.of(1) == nil || *l.of(1) != header(most+2) {
+	l.forget(1, known)
+	if l.of(1) == nil || *l.of(1) != header(most+2) {
 		t.Error("another header than the known one is forgotten")
 	}
-	if l.forget(1, l.of(1)); l.of(1) != nil {
+	l.forget(1, l.of(1))
+	if l.of(1) != nil {
 		t.Error("the known header is not forgotten")
 	}
 	l.note(1, header(most+1), most)
-	if l.note(1, header(most), most); l.of(1) != nil {
+	l.note(1, header(most), most)
+	if l.of(1) != nil {
 		t.Error("a page that shrank is large")
 	}
 }

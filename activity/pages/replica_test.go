@@ -84,8 +84,8 @@ func TestReplica(t *testing.T) {
 	g.wantReads(t, 2, 4, rebuilds)
 }
 
-// TestReplicaWithoutPage: what is read beside a page, or without one, comes from the replica. Nothing
-// to read does not count.
+// TestReplicaWithoutPage: what is read without a page comes from the replica. Nothing to read does
+// not count.
 func TestReplicaWithoutPage(t *testing.T) {
 	g, _ := withReplica(t, 1)
 	q := Query{User: UserHash(g.identity.Seed, "1")}
