@@ -8,6 +8,9 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
+// standingChunk is the number of pages that a search for any page reads at once.
+const standingChunk = 512
+
 // Standing returns the identity in a sound page of the store, whatever ledger or filter it belongs
 // to; nil if there is none. It looks at the first page of every layout, and then at as many pages
 // as a filter has by default. An error says that the store cannot be read, or that all pages found
@@ -33,7 +36,7 @@ func firstIDs(pages uint32) []favfilter.PageID {
 // standingIdentity returns the identity in the first sound page found; nil if no page is found.
 func standingIdentity(ctx context.Context, store favfilter.Store, ids []favfilter.PageID) (*favfilter.Identity, error) {
 	var damage error
-	for some := range slices.Chunk(ids, scrubChunk) {
+	for some := range slices.Chunk(ids, standingChunk) {
 		statuses, err := store.Peek(ctx, some)
 		if err != nil {
 			return nil, Unavailable("pages", err)

@@ -26,10 +26,11 @@ import (
 )
 
 const (
-	pingTimeout = 3 * time.Second // for Redis, at the start
-	maxPages    = 1 << 24
-	noLedger    = "none" // a value of --ledger
-	ledgerFile  = "ledger.db"
+	pingTimeout     = 3 * time.Second  // for Redis, at the start
+	standingTimeout = 30 * time.Second // for a search for pages in an empty Redis
+	maxPages        = 1 << 24
+	noLedger        = "none" // a value of --ledger
+	ledgerFile      = "ledger.db"
 	// maxPageCache is the maximum of --page-cache and --list-cache in MiB: 1 TiB.
 	maxPageCache = 1 << 20
 )
@@ -338,7 +339,7 @@ func (f *dataFlags) checkNew(ctx context.Context, d *data) error {
 	if d.redis == nil || f.LedgerRestored {
 		return nil
 	}
-	limited, cancel := context.WithTimeout(ctx, pingTimeout)
+	limited, cancel := context.WithTimeout(ctx, standingTimeout)
 	defer cancel()
 	found, unread := pages.Standing(limited, d.store) // before the ledger, which another process may be creating
 	if unread == nil && (found == nil || found.Incarnation == 0) {
