@@ -74,7 +74,6 @@ func batchTerms() []term {
 				{act(u, "hide", "a\nb", "add"), 400, "invalid_id", "target"},
 				{map[string]string{"user": u, "kind": "hide", "target": "x"}, 400, "missing_field", "op"},
 				{map[string]string{"user": u, "kind": "hide", "target": "x", "op": "add", "more": ""}, 400, "unknown_field", "more"},
-				{map[string]string{"user": u, "kind": "hide", "target": "x", "op": "add", "until": "2020-01-01T00:00:00Z"}, 400, "out_of_range", "until"},
 			} {
 				c.refuses(t, "POST", "/v1/activities", batch(t, good, good, bad.line, good), fmt.Sprintf("%d %s activities[2].%s", bad.status, bad.code, bad.field))
 			}
@@ -82,6 +81,15 @@ func batchTerms() []term {
 				t.Errorf("%d activities recorded by a refused batch", n)
 			}
 			c.sees(t, ask{Viewer: u, Posts: []post{by("p", "x")}}, "p", "")
+		}},
+		{"an until that has passed is the error of its line alone", func(t *testing.T, c *contract, id func(string) string) {
+			u := id("u")
+			late := map[string]string{"user": u, "kind": "hide", "target": "x", "op": "add", "until": "2020-01-01T00:00:00Z"}
+			c.wants(t, "POST", "/v1/activities", batch(t, act(u, "hide", "p", "add"), late, act(u, "hide", "q", "add")),
+				results(changed, `{"error":{"code":"out_of_range","message":"not in the future","field":"until"}}`, changed))
+			if n := c.counts(t, u)["hide"]; n != 2 {
+				t.Errorf("%d activities recorded, want 2", n)
+			}
 		}},
 		{"a line over a limit gets limit_reached", func(t *testing.T, c *contract, id func(string) string) {
 			u := id("u")
