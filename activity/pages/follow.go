@@ -27,6 +27,8 @@ type follower struct {
 	wall atomic.Int64
 	// access holds an access.
 	access atomic.Int32
+	// silent is set if the ledger did not answer the last poll.
+	silent atomic.Bool
 	clock  atomic.Pointer[clockReading]
 	// error of a poll that found other settings at another process; nil: none did
 	differ atomic.Pointer[error]
@@ -225,7 +227,7 @@ func (r *poller) ask(ctx context.Context, read func(ctx context.Context) error) 
 // Reachable returns an [*UnavailableError] if the ledger did not answer the last poll. Callers then
 // fail at once, rather than wait for it. The next poll begins with the call.
 func (r *poller) Reachable() error {
-	if access(r.follow.access.Load()) != unreachable || r.follow.bound == 0 {
+	if !r.follow.silent.Load() || r.follow.bound == 0 {
 		return nil
 	}
 	r.poll()
@@ -314,9 +316,11 @@ func (r *poller) pollOnce(ctx context.Context, p *poll) error {
 		if r.ledger.Ping(asked) == nil {
 			now = behind
 		}
+		r.follow.silent.Store(now == unreachable)
 		r.noteAccess(ctx, now, err)
 		return err
 	}
+	r.follow.silent.Store(false)
 	r.noteAccess(ctx, polled, nil)
 	r.stats.polls.Add(1)
 	f := &r.follow
@@ -385,6 +389,7 @@ func (r *poller) noteLong(ctx context.Context, p *poll, first bool) {
 	if p.long == nil {
 		return
 	}
+	r.follow.silent.Store(false)
 	r.noteAccess(ctx, behind, nil)
 	if first {
 		close(p.long)

@@ -434,6 +434,25 @@ func TestWritesWhileTheLedgerHangs(t *testing.T) {
 	})
 }
 
+// A question that the ledger does not answer in time, such as one that needs a new connection,
+// refuses no writes. Polls have a connection of their own, and it works.
+func TestWritesAfterAnUnansweredQuestion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
+		unanswered := &accessLedger{Ledger: l}
+		a := startProcess(t, unanswered, store, Config{ScrubRate: 1})
+		b := startProcess(t, l, store, Config{ScrubRate: 1})
+		a.record(t, true, add("1", "hide", "p0"))
+		b.record(t, true, add("1", "hide", "p1"))
+		unanswered.places.Store(true)
+		a.want(t, "1", "hide", "p1", Direct) // asks for the sequence of its page
+		a.record(t, true, add("1", "hide", "p2"))
+		a.Close()
+		b.Close()
+		must(t, l.Close())
+	})
+}
+
 // A feed that waits for a rebuild holds no processor, and only so many feeds wait.
 func TestRebuildsHoldNoProcessor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
