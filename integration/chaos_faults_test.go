@@ -55,17 +55,19 @@ type occurrence struct {
 }
 
 // effects lists the effects by fault. A fault that is not listed has none: every request gets 200,
-// and every feed has every write acknowledged before it. Feeds are refused only without both Redis
-// and the ledger.
+// and every feed has every write acknowledged before it. Feeds are refused without both Redis and
+// the ledger. An instance that alone cannot reach the ledger refuses feeds, too: those of pages that
+// a user has left meanwhile for a dedicated page, which it cannot find.
 func effects() map[string]effect {
 	writes, seen := []string{"writes", "batches"}, []string{"seen"}
+	unlessMoved := []string{"feeds", "writes", "batches"}
 	all := []string{"feeds", "writes", "batches", "seen"}
 	const soon = 2 * time.Second // until processes have connected again
 	return map[string]effect{
 		"postgres killed":                     {refused: writes, after: soon},
 		"postgres stopped":                    {refused: writes, after: soon},
-		"postgres cut off from one":           {refused: writes, after: soon, alone: true},
-		"postgres stalled for one":            {refused: writes, after: soon, alone: true},
+		"postgres cut off from one":           {refused: unlessMoved, after: soon, alone: true},
+		"postgres stalled for one":            {refused: unlessMoved, after: soon, alone: true},
 		"redis killed":                        {refused: seen, after: soon, loses: true},
 		"redis killed and then postgres":      {refused: all, after: soon, loses: true},
 		"redis stopped":                       {refused: seen, after: soon, loses: true}, // in a cluster, a replica may take over

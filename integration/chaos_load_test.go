@@ -23,6 +23,8 @@ const (
 	batchLines = 12 // maximum lines in a batch
 	feedLooks  = 48 // maximum looks in a feed
 	fanoutEach = 10 // one of so many feeds is a fan-out
+
+	feedLimit = 5 * time.Second // for a feed, whatever fails
 )
 
 // These are the indexes of target.busy.
@@ -139,7 +141,11 @@ func (l *chaosLoad) answered(g *target, what string, r reply) bool {
 		y.violatedf("status", "%s: %d %s", what, r.status, r.body)
 		return false
 	}
-	y.took(what, r.done.Sub(r.sent))
+	took := r.done.Sub(r.sent)
+	if what == "feeds" && took > feedLimit && !g.mayBreak(r.sent, r.done) {
+		y.violatedf("slow", "a feed at instance %d, sent %s, took %v", g.index, r.sent.Format(clock), took)
+	}
+	y.took(what, took)
 	return true
 }
 
