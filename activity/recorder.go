@@ -171,7 +171,7 @@ func (r *Recorder) Pages() *pages.Pages { return r.pages }
 // ask reads the ledger for a caller, who waits for it. It fails at once if the ledger did not
 // answer the last poll, or if too many requests wait. Errors are [ErrOverloaded], an
 // [*UnavailableError], or that of ctx.
-func ask[T any](ctx context.Context, r *Recorder, read func() (T, error)) (T, error) {
+func ask[T any](ctx context.Context, r *Recorder, read func() (T, error)) (T, error) { //nolint:ireturn // not an interface
 	var none T
 	if err := r.pages.Reachable(); err != nil {
 		return none, err

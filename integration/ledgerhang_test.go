@@ -57,7 +57,8 @@ func TestLedgerHangs(t *testing.T) {
 	}
 	for { // until it is known, from when on nobody waits
 		_, err := s.put("1", "blocks", "9", false)
-		if wantUnavailable(t, err); t.Failed() || strings.Contains(err.Error(), "unavailable: ledger") {
+		wantUnavailable(t, err)
+		if t.Failed() || strings.Contains(err.Error(), "unavailable: ledger") {
 			break
 		}
 	}

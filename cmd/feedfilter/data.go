@@ -350,7 +350,8 @@ func (f *dataFlags) checkNew(ctx context.Context, d *data) error {
 	case !missing && (err != nil || !i.Empty): // opening it reports the error
 		return nil
 	case unread != nil:
-		return fmt.Errorf("nothing was recorded in ledger %s yet: it needs Redis, which may have pages of another one: %w", i.Name, cmp.Or(d.pingRedis(ctx), unread))
+		return fmt.Errorf("nothing was recorded in ledger %s yet: it needs Redis, which may have pages of another one: %w",
+			i.Name, cmp.Or(d.pingRedis(ctx), unread))
 	case found.Incarnation == i.Identity.Incarnation:
 		return nil
 	}

@@ -131,7 +131,8 @@ func (l *Limiter) wait() bool {
 func (r *request) answered() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.asks--; r.asks == 0 {
+	r.asks--
+	if r.asks == 0 {
 		r.of.waiting.Add(-1)
 	}
 }
@@ -149,7 +150,8 @@ func (r *request) release() {
 func (r *request) resume(ctx context.Context) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.pauses--; r.runs && r.pauses == 0 && !r.running {
+	r.pauses--
+	if r.runs && r.pauses == 0 && !r.running {
 		r.running = r.of.running.Acquire(ctx, 1) == nil
 	}
 }

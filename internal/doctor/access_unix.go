@@ -23,7 +23,7 @@ func freeSpace(directory string) (uint64, error) {
 	if err := syscall.Statfs(directory, &s); err != nil {
 		return 0, err
 	}
-	return uint64(s.Bavail) * uint64(s.Bsize), nil //nolint:gosec,unconvert // types differ between systems
+	return uint64(s.Bavail) * uint64(s.Bsize), nil //nolint:unconvert // types differ between systems
 }
 
 // notDirectory reports whether err says that a parent of a file is not a directory.
