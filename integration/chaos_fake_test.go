@@ -170,7 +170,8 @@ func refuse(w http.ResponseWriter) {
 	http.Error(w, "busy", http.StatusServiceUnavailable)
 }
 
-// refuses answers 503 to some writes, and reports whether it has. With applyLater they take effect later.
+// refuses answers 503 to some writes, and reports whether it has. With applyLater they take effect
+// later.
 func (s *fakeService) refuses(r *http.Request, w http.ResponseWriter, key [3]string) bool {
 	s.writes++
 	bug := func(oneIn int) bool { return oneIn > 0 && s.writes%oneIn == 0 }

@@ -265,8 +265,8 @@ type repair struct {
 	writes time.Duration // and then acknowledged a write
 }
 
-// warm asks for the feed of each user, so that Redis has the pages. A page that Redis lost needs the
-// ledger, which the next fault may take away.
+// warm asks for the feed of each user, so that Redis has the pages. A page that Redis lost needs
+// the ledger, which the next fault may take away.
 func (l *chaosLoad) warm(ctx context.Context) error {
 	for n, user := range l.model.users {
 		r := l.targets[n%len(l.targets)].send(ctx, http.MethodPost, "/v1/feed/filter", feedRequest{Viewer: user, Posts: []post{{ID: "p", Author: "a"}}})
