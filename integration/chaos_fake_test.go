@@ -369,3 +369,36 @@ func TestSignTest(t *testing.T) {
 		}
 	}
 }
+
+// TestAllowances checks when and where a fault explains 503, and a feed that lacks a write.
+func TestAllowances(t *testing.T) {
+	y := newTally()
+	from := time.Now().Add(-time.Hour)
+	until := from.Add(10 * time.Second)
+	y.faults = []occurrence{{
+		effect: effect{refused: []string{"writes"}, after: 2 * time.Second, alone: true, loses: true},
+		victim: 1, from: from, until: until,
+	}}
+	at := func(seconds int) time.Time { return from.Add(time.Duration(seconds) * time.Second) }
+	for _, c := range []struct {
+		what        string
+		instance    int
+		sent, done  int
+		refuse, lag bool
+	}{
+		{"writes", 1, -2, -1, false, false},
+		{"writes", 1, -2, 1, true, true},
+		{"writes", 1, 5, 6, true, true},
+		{"writes", 0, 5, 6, false, true},
+		{"feeds", 1, 5, 6, false, true},
+		{"writes", 1, 11, 12, true, false},
+		{"writes", 1, 13, 14, false, false},
+	} {
+		if got := y.mayRefuse(c.what, c.instance, at(c.sent), at(c.done)); got != c.refuse {
+			t.Errorf("%+v: may refuse %v", c, got)
+		}
+		if got := y.mayLose(at(c.sent), at(c.done)); got != c.lag {
+			t.Errorf("%+v: may lose %v", c, got)
+		}
+	}
+}

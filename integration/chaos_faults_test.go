@@ -158,8 +158,9 @@ const floodEach = 8 * time.Millisecond
 func (w *world) flood() (end func()) {
 	ctx, cancel := context.WithCancel(w.t.Context())
 	var all sync.WaitGroup
+	start := time.Now()
 	all.Go(func() {
-		for n := 0; wait(ctx, floodEach) == nil; n++ {
+		for n := 0; wait(ctx, time.Until(start.Add(time.Duration(n)*floodEach))) == nil; n++ {
 			g := w.load.targets[n%len(w.load.targets)]
 			all.Go(func() {
 				r := g.send(context.WithoutCancel(ctx), http.MethodPut, fmt.Sprintf("/v1/users/flood%d/likes/p%d", n%100, n), nil)
