@@ -613,7 +613,7 @@ export interface components {
                 window_seconds?: number;
                 /** @description The number of parts of the window; the oldest is forgotten first. */
                 parts?: number;
-                /** @description The most activities that a user's window keeps, if it is configured; otherwise 10,000. Beyond it, the oldest are forgotten. */
+                /** @description How many of a user's newest activities stay in the window, if it is configured; otherwise 10,000. Older ones are forgotten. */
                 most?: number;
                 /** @description The maximum for each user; null: no limit. */
                 limit: number | null;
