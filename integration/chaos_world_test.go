@@ -265,13 +265,27 @@ type repair struct {
 	writes time.Duration // and then acknowledged a write
 }
 
-// warm asks for the feed of each user, so that Redis has the pages. A page that Redis lost needs
-// the ledger, which the next fault may take away.
+// warm asks for the feeds and fan-outs of all ids of the load, so that Redis has their pages. A
+// page that Redis lost needs the ledger, which the next fault may take away.
 func (l *chaosLoad) warm(ctx context.Context) error {
-	for n, user := range l.model.users {
-		r := l.targets[n%len(l.targets)].send(ctx, http.MethodPost, "/v1/feed/filter", feedRequest{Viewer: user, Posts: []post{{ID: "p", Author: "a"}}})
-		if err := r.ok(new(any)); err != nil {
-			return fmt.Errorf("feed of %s: %w", user, err)
+	var calls []chaosFeed
+	viewers := l.model.users[:len(l.model.users)-len(chaosLists())]
+	for _, user := range l.model.users {
+		calls = append(calls, chaosFeed{request: feedRequest{Viewer: user, Posts: []post{{ID: "p", Author: "a"}}}},
+			chaosFeed{fanout: &fanoutRequest{Author: user, Viewers: viewers}})
+	}
+	for n := range keyFollow {
+		domain := fmt.Sprint("d", n)
+		for _, author := range []string{"author-of-" + domain, fmt.Sprint("f", n)} {
+			calls = append(calls, chaosFeed{fanout: &fanoutRequest{
+				Author: author, Viewers: viewers, Facets: map[string][]string{"domain": {domain}},
+			}})
+		}
+	}
+	for n, f := range calls {
+		path, body := f.call()
+		if err := l.targets[n%len(l.targets)].send(ctx, http.MethodPost, path, body).ok(new(any)); err != nil {
+			return fmt.Errorf("%v: %w", &f, err)
 		}
 	}
 	return nil
