@@ -32,7 +32,7 @@ type confirmation uint8
 
 const (
 	waiting   confirmation = iota + 1 // nothing yet
-	denied                            // there is no such activity
+	denied                            // the ledger has no such activity
 	confirmed                         // there is
 )
 

@@ -343,16 +343,6 @@ func (s *service) start(t testing.TB) string {
 // raw sends the bytes of a request, valid or not, and reads the answer.
 func raw(t testing.TB, addr, request string) answer {
 	t.Helper()
-	a, err := tryRaw(t, addr, request)
-	if err != nil {
-		t.Fatalf("%.100q: %v", request, err)
-	}
-	return a
-}
-
-// tryRaw is raw for a request that may get no answer.
-func tryRaw(t testing.TB, addr, request string) (answer, error) {
-	t.Helper()
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)
 	if err != nil {
 		t.Fatal(err)
@@ -362,10 +352,10 @@ func tryRaw(t testing.TB, addr, request string) (answer, error) {
 	method, _, _ := strings.Cut(request, " ")
 	res, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: method})
 	if err != nil {
-		return answer{}, err
+		t.Fatalf("%.100q: %v", request, err)
 	}
 	defer res.Body.Close()
-	return answerOf(t, res), nil
+	return answerOf(t, res)
 }
 
 // state is everything that a service shows of its data.
