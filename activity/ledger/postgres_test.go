@@ -32,6 +32,7 @@ func TestPostgres(t *testing.T) {
 		"Replaced":                  testReplaced(server),
 		"OutOfOrder":                testOutOfOrder(server),
 		"Locked":                    testLocked(server),
+		"Starved":                   testStarved(server),
 		"Stopped":                   testStopped(server),
 		"Deadlock":                  testDeadlock(server),
 		"Conflicts":                 testConflicts(server),

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/internal/pgtest"
@@ -62,6 +65,35 @@ func testStopped(server *pgtest.Server) func(t *testing.T) {
 		}
 		checkSequence(t, l, 3, 2)
 	}
+}
+
+// testStarved has a process pause between the two round trips of a write, until the server ends its
+// transaction. The process records again.
+func testStarved(server *pgtest.Server) func(t *testing.T) {
+	return func(t *testing.T) {
+		url := server.Schema()
+		watch := raw(t, url)
+		l := open(t, url, ledger.Options{Pages: 16, Tracer: &beforeCommit{beforePages: beforePages{do: func() {
+			await(t, watch, `SELECT NOT EXISTS (SELECT FROM pg_stat_activity
+				WHERE datname = current_database() AND state = 'idle in transaction')`)
+		}}}})
+		record(t, l, on(3, "a"))
+		checkSequence(t, l, 3, 1)
+	}
+}
+
+// beforeCommit calls do before the first commit.
+type beforeCommit struct {
+	beforePages
+
+	once sync.Once
+}
+
+func (b *beforeCommit) TraceBatchStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
+	if queries := data.Batch.QueuedQueries; queries[len(queries)-1].SQL == "COMMIT" {
+		b.once.Do(b.do)
+	}
+	return ctx
 }
 
 // testDeadlock locks pages in the wrong order on another connection.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -35,6 +36,7 @@ const (
 const (
 	codeSerialization = "40001"
 	codeDeadlock      = "40P01"
+	codeIdle          = "25P03" // idle in a transaction for too long: the server read no commit
 )
 
 // classify returns the failure of a call that changed nothing.
@@ -45,7 +47,7 @@ func classify(err error) failure {
 			"55P03": // lock not available
 			return conflict
 		case "57P01", "57P02", "57P03", // the server stops, has crashed, or starts
-			"25P03", // idle in transaction for too long
+			codeIdle,
 			"53300", // too many connections
 			"25006", // read-only: the former primary is a replica now
 			"0A000": // a prepared statement belongs to another version of the schema
@@ -163,5 +165,5 @@ func (e *undecidedError) Unwrap() error {
 // and useful.
 func (e *undecidedError) rolledBack() bool {
 	refused, ok := errors.AsType[*pgconn.PgError](e.cause)
-	return ok && (refused.Code == codeSerialization || refused.Code == codeDeadlock)
+	return ok && slices.Contains([]string{codeSerialization, codeDeadlock, codeIdle}, refused.Code)
 }
