@@ -3,11 +3,9 @@ package activity
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
@@ -224,29 +222,6 @@ func (g *rig) number(t *testing.T, name string) int {
 	}
 	t.Fatalf("there is no kind %s", name)
 	return -1
-}
-
-// A cached window misses what other processes recorded as seen for the bound at most.
-func TestCacheOfWindowsIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, store := openLedger(t, filepath.Join(t.TempDir(), "ledger.db"), 1), &favfilter.Memory{}
-		c := Config{StalenessBound: time.Second, PageCache: 1 << 20, ScrubRate: 1}
-		a, b := startProcess(t, sharedLedger{l}, store, c), startProcess(t, sharedLedger{l}, store, c)
-		a.record(t, true, add("1", "seen", "x"))
-		b.want(t, "1", "seen", "x", Direct)
-		a.record(t, true, add("1", "seen", "p"))
-		a.want(t, "1", "seen", "p", Direct)
-		hits := b.Stats().CacheHits
-		b.want(t, "1", "seen", "x", Direct)
-		if n := b.Stats().CacheHits - hits; n != 1 {
-			t.Errorf("%d views of what is held, want 1", n)
-		}
-		time.Sleep(c.StalenessBound + time.Millisecond)
-		b.want(t, "1", "seen", "p", Direct)
-		a.Close()
-		b.Close()
-		must(t, l.Close())
-	})
 }
 
 // Parts that have gone by are not used, however lately they were.

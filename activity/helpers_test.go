@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/internal/ratetest"
 )
@@ -38,14 +39,9 @@ func snapshot(t *testing.T, client *redis.Client) map[string]string {
 	return m
 }
 
-// sharedLedger says that others write to it.
-type sharedLedger struct{ Ledger }
-
-func (sharedLedger) Shared() bool { return true }
-
 // openKinds opens a Recorder of its own on a ledger and a store, which does nothing of its own
 // accord.
-func openKinds(t testing.TB, l Ledger, s favfilter.Store, kinds *Kinds) *rig {
+func openKinds(t testing.TB, l *ledger.Ledger, s favfilter.Store, kinds *Kinds) *rig {
 	t.Helper()
 	g := &rig{store: s}
 	g.now.Store(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano())
@@ -61,7 +57,7 @@ func openKinds(t testing.TB, l Ledger, s favfilter.Store, kinds *Kinds) *rig {
 }
 
 // startProcess opens a Recorder as a service does. The caller closes it.
-func startProcess(t *testing.T, l Ledger, s favfilter.Store, c Config) *rig {
+func startProcess(t *testing.T, l *ledger.Ledger, s favfilter.Store, c Config) *rig {
 	t.Helper()
 	c.Ledger, c.Store = l, s
 	r, err := Open(t.Context(), c)

@@ -15,26 +15,13 @@ import (
 	"github.com/feedfilter/feedfilter/internal/admission"
 )
 
-// Ledger lists the methods of *ledger.Ledger that a [Recorder] calls. It is an interface so that
-// tests can make each call fail. The methods are documented at *ledger.Ledger.
-//
-//nolint:revive // the methods of one type, documented there
-type Ledger interface {
-	pages.Ledger
-	List(ctx context.Context, q ledger.ListQuery) ([]ledger.Row, error)
-	Lookup(ctx context.Context, q ledger.LookupQuery) ([]ledger.Row, error)
-	Count(ctx context.Context, hash uint64, owner, kind string, now time.Time) (int, error)
-	Counts(ctx context.Context, hash uint64, owner string, now time.Time) (map[string]int, error)
-	All(ctx context.Context, after *ledger.Row, limit int) ([]ledger.Row, error)
-}
-
 // Config configures a [Recorder].
 type Config struct {
 	_ struct{} // fields are named
 
 	// Ledger is the source of truth behind the pages. The caller closes it, after the Recorder. See
 	// [OpenPlain] for activities without a ledger.
-	Ledger Ledger
+	Ledger *ledger.Ledger
 	// Store holds one filter, which belongs to this ledger alone.
 	Store favfilter.Store
 	// Replica reads pages from copies of Store that may lag behind it. Views read it first. A
@@ -113,7 +100,7 @@ type Config struct {
 type Recorder struct {
 	reader
 
-	ledger  Ledger
+	ledger  *ledger.Ledger
 	pages   *pages.Pages
 	persist func(context.Context) error
 }

@@ -62,7 +62,7 @@ func newRig(t testing.TB, store favfilter.Store, pages uint32) *rig {
 }
 
 // open opens the Recorder again, as a restart does.
-func (g *rig) open(t testing.TB, l Ledger, s favfilter.Store) {
+func (g *rig) open(t testing.TB, l *ledger.Ledger, s favfilter.Store) {
 	t.Helper()
 	if g.Recorder != nil {
 		g.Close()

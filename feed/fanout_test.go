@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/feedfilter/feedfilter/activity"
-	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/feed"
 )
@@ -139,11 +138,8 @@ func TestFanoutPlain(t *testing.T) {
 // TestFanoutConfirms: an exact fan-out drops nobody by a false positive, and a kind that keeps by a
 // false positive keeps nothing.
 func TestFanoutConfirms(t *testing.T) {
-	var down *deafLedger
-	s := newSampled(t, activity.Config{Kinds: fanoutKinds(t)}, func(l *ledger.Ledger) activity.Ledger {
-		down = &deafLedger{Ledger: l}
-		return down
-	})
+	var down deafLedger
+	s := newSampled(t, activity.Config{Kinds: fanoutKinds(t)}, down.around)
 	record(t, s.Recorder, "1 mute 2", "3 mute 2", "3 follow 2", "2 block 5", "6 block 2", "2 mute 4") // the last is no reason
 	s.tamper(t, nil, []string{"2 mute-of 4", "2 follow-of 1"})
 	viewers := []string{"1", "2", "3", "4", "5", "6", "7"}

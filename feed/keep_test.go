@@ -98,26 +98,19 @@ func TestKeepFalsePositive(t *testing.T) {
 }
 
 // deafLedger is a ledger that does not answer lookups while it is deaf.
-type deafLedger struct {
-	activity.Ledger
+type deafLedger struct{ deaf bool }
 
-	deaf bool
-}
-
-func (l *deafLedger) Lookup(ctx context.Context, q ledger.LookupQuery) ([]ledger.Row, error) {
-	if l.deaf {
-		return nil, faulttest.ErrInjected
+func (l *deafLedger) around(ctx context.Context, c *ledger.Call, next func(ctx context.Context) error) error {
+	if l.deaf && c.Operation == "lookup" {
+		return faulttest.ErrInjected
 	}
-	return l.Ledger.Lookup(ctx, q)
+	return next(ctx)
 }
 
 // TestKeepWithoutLedger: while the ledger is down, drops stand and the answer says so.
 func TestKeepWithoutLedger(t *testing.T) {
-	var down *deafLedger
-	s := newSampled(t, activity.Config{Kinds: keepKinds(t)}, func(l *ledger.Ledger) activity.Ledger {
-		down = &deafLedger{Ledger: l}
-		return down
-	})
+	var down deafLedger
+	s := newSampled(t, activity.Config{Kinds: keepKinds(t)}, down.around)
 	record(t, s.Recorder, "1 mute 3", "1 follow 3", "1 hide h", "1 pin p")
 	down.deaf = true
 	posts := []feed.Post{{ID: "a", Author: "3"}, {ID: "b", Author: "2"}, {ID: "h", Author: "2"}}

@@ -61,8 +61,9 @@ func (b *buffer) lines(t *testing.T, message string) (lines []map[string]any) {
 	return lines
 }
 
-// newSampled opens c with a ledger of one page, behind what with makes of it.
-func newSampled(t *testing.T, c activity.Config, with func(*ledger.Ledger) activity.Ledger) *sampled {
+// newSampled opens c with a ledger of one page. around, unless it is nil, is called in place of its
+// calls.
+func newSampled(t *testing.T, c activity.Config, around ledger.Around) *sampled {
 	t.Helper()
 	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 1})
 	if err != nil {
@@ -70,8 +71,8 @@ func newSampled(t *testing.T, c activity.Config, with func(*ledger.Ledger) activ
 	}
 	t.Cleanup(func() { _ = l.Close() })
 	s := &sampled{ledger: l, log: &buffer{}}
-	if c.Ledger = l; with != nil {
-		c.Ledger = with(l)
+	if c.Ledger = l; around != nil {
+		c.Ledger = l.Around(around)
 	}
 	if c.Store == nil {
 		c.Store = &favfilter.Memory{}

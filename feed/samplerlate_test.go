@@ -15,27 +15,19 @@ import (
 	"github.com/feedfilter/feedfilter/feed"
 )
 
-// deaf is a ledger of which a process does not hear what others write.
-type deaf struct {
-	*ledger.Ledger
+// deaf keeps from a process what others write to the ledger.
+type deaf struct{ hears, down atomic.Bool }
 
-	hears, down atomic.Bool
-}
-
-func (l *deaf) Lookup(ctx context.Context, q ledger.LookupQuery) ([]ledger.Row, error) {
-	if l.down.Load() {
-		return nil, errors.New("down")
+func (l *deaf) around(ctx context.Context, c *ledger.Call, next func(ctx context.Context) error) error {
+	switch {
+	case c.Operation == "lookup" && l.down.Load():
+		return errors.New("down")
+	case c.Operation == "changed" && l.hears.Load():
+		c.Since = "" // what it has not heard before
+	case c.Operation == "changed":
+		c.Each = func(uint32, ledger.PageState) error { return nil }
 	}
-	return l.Ledger.Lookup(ctx, q)
-}
-
-func (l *deaf) Changed(ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.PageState) error) (ledger.Progress, error) {
-	if l.hears.Load() {
-		since = "" // what it has not heard before
-		return l.Ledger.Changed(ctx, since, each)
-	}
-	p, err := l.Ledger.Changed(ctx, since, func(uint32, ledger.PageState) error { return nil })
-	return p, err
+	return next(ctx)
 }
 
 // process is one of two on a ledger. Each has its own store, so the writes of one do not reach the
@@ -47,7 +39,7 @@ type process struct {
 	t *testing.T
 }
 
-func startProcess(t *testing.T, l activity.Ledger) *process {
+func startProcess(t *testing.T, l *ledger.Ledger) *process {
 	t.Helper()
 	r, err := activity.Open(t.Context(), activity.Config{Ledger: l, Store: &favfilter.Memory{}, FalsePositiveRate: 1e-8})
 	if err != nil {
@@ -191,8 +183,8 @@ func twoProcesses(t *testing.T, do func(a, b *process, alone *deaf)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		alone := &deaf{Ledger: l}
-		a, b := startProcess(t, l), startProcess(t, alone)
+		alone := &deaf{}
+		a, b := startProcess(t, l), startProcess(t, l.Around(alone.around))
 		b.feed()
 		do(a, b, alone)
 		a.close()

@@ -37,7 +37,7 @@ func (l *Ledger) RecordPrepared(ctx context.Context, now time.Time, p *Prepared)
 	if n == 0 {
 		return Receipt{}, nil
 	}
-	err = l.use(func() error {
+	err = l.call(ctx, &Call{Operation: "record_prepared"}, func(ctx context.Context) error {
 		if p.of != l.id {
 			return errors.New("prepared for another ledger")
 		}

@@ -9,12 +9,12 @@ import (
 // Checkpoint returns the note that SetCheckpoint stored under id, such as the progress of an
 // import. id is any text but "".
 func (l *Ledger) Checkpoint(ctx context.Context, id string) (value string, found bool, err error) {
-	err = l.use(func() error {
+	err = l.read(ctx, &Call{Operation: "checkpoint"}, func(ctx context.Context) error {
 		value, found, err = l.db.checkpoint(ctx, id)
 		return err
 	})
 	if err != nil {
-		return "", false, fmt.Errorf("ledger: read checkpoint %q: %w", id, interrupted(ctx, err))
+		return "", false, fmt.Errorf("ledger: read checkpoint %q: %w", id, err)
 	}
 	return value, found, nil
 }
@@ -25,7 +25,10 @@ func (l *Ledger) SetCheckpoint(ctx context.Context, id, value string) error {
 	if id == "" {
 		return errors.New("ledger: set checkpoint: empty id")
 	}
-	if err := l.use(func() error { return l.db.setCheckpoint(ctx, id, value) }); err != nil {
+	err := l.call(ctx, &Call{Operation: "set_checkpoint"}, func(ctx context.Context) error {
+		return l.db.setCheckpoint(ctx, id, value)
+	})
+	if err != nil {
 		return fmt.Errorf("ledger: set checkpoint %q: %w", id, err)
 	}
 	return nil

@@ -38,12 +38,12 @@ type Place struct {
 
 // Place returns the page of a user, given the user's hash. All values are from one snapshot.
 func (l *Ledger) Place(ctx context.Context, hash uint64) (p Place, err error) {
-	err = l.use(func() error {
+	err = l.read(ctx, &Call{Operation: "place"}, func(ctx context.Context) error {
 		p, err = l.db.place(ctx, hash)
 		return err
 	})
 	if err != nil {
-		return Place{}, fmt.Errorf("ledger: look up the page of a user: %w", interrupted(ctx, err))
+		return Place{}, fmt.Errorf("ledger: look up the page of a user: %w", err)
 	}
 	return p, nil
 }
@@ -65,15 +65,15 @@ func (l *Ledger) Release(ctx context.Context, hash uint64) (Receipt, error) {
 }
 
 func (l *Ledger) move(ctx context.Context, m move) (receipt Receipt, err error) {
-	err = l.use(func() error {
+	operation, what := "release", "release a dedicated page"
+	if m.dedicate {
+		operation, what = "dedicate", "dedicate a page"
+	}
+	err = l.call(ctx, &Call{Operation: operation}, func(ctx context.Context) error {
 		receipt, err = l.db.move(ctx, m)
 		return err
 	})
 	if err != nil {
-		what := "release a dedicated page"
-		if m.dedicate {
-			what = "dedicate a page"
-		}
 		return Receipt{}, fmt.Errorf("ledger: %s: %w", what, err)
 	}
 	return receipt, nil

@@ -70,19 +70,19 @@ func (k Kind) describe() string {
 // Names must be valid ids, and all names and reverses must differ. Concurrent calls of any
 // number of processes run one after another. For other errors see Record.
 func (l *Ledger) Declare(ctx context.Context, kinds []Kind) error {
-	err := checkKinds(kinds)
-	if err == nil {
-		err = l.use(func() error {
-			stored, err := l.db.kinds(ctx)
-			if err != nil {
-				return interrupted(ctx, err)
-			}
-			if len(without(stored, kinds))+len(without(kinds, stored)) == 0 {
-				return nil
-			}
-			return l.db.declare(ctx, kinds)
-		})
-	}
+	err := l.call(ctx, &Call{Operation: "declare"}, func(ctx context.Context) error {
+		if err := checkKinds(kinds); err != nil {
+			return err
+		}
+		stored, err := l.db.kinds(ctx)
+		if err != nil {
+			return interrupted(ctx, err)
+		}
+		if len(without(stored, kinds))+len(without(kinds, stored)) == 0 {
+			return nil
+		}
+		return l.db.declare(ctx, kinds)
+	})
 	if err != nil {
 		return fmt.Errorf("ledger: declare kinds: %w", err)
 	}
@@ -92,12 +92,12 @@ func (l *Ledger) Declare(ctx context.Context, kinds []Kind) error {
 // Kinds returns all declared kinds in their latest form, in order of name. The ledger may also
 // have rows of kinds that nobody declared.
 func (l *Ledger) Kinds(ctx context.Context) (kinds []Kind, err error) {
-	err = l.use(func() error {
+	err = l.read(ctx, &Call{Operation: "kinds"}, func(ctx context.Context) error {
 		kinds, err = l.db.kinds(ctx)
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("ledger: read kinds: %w", interrupted(ctx, err))
+		return nil, fmt.Errorf("ledger: read kinds: %w", err)
 	}
 	return kinds, nil
 }

@@ -28,20 +28,20 @@ var ErrLargePage = fmt.Errorf("page has more than %d rows", LargePage)
 // unwrapped.
 func (l *Ledger) EachRow(ctx context.Context, page uint32, each func(rows []Row) error) (s PageState, err error) {
 	var failed error // by each
-	if err = l.checkPage(page); err == nil {
-		err = l.use(func() error {
+	err = l.read(ctx, &Call{Operation: "each_row", Page: page}, func(ctx context.Context) error {
+		if err = l.checkPage(page); err == nil {
 			s, err = l.db.eachRow(ctx, page, func(rows []Row) error {
 				failed = each(rows)
 				return failed
 			})
-			return err
-		})
-	}
+		}
+		return err
+	})
 	switch {
 	case failed != nil:
 		return PageState{}, failed
 	case err != nil:
-		return PageState{}, fmt.Errorf("ledger: read page %d in parts: %w", page, interrupted(ctx, err))
+		return PageState{}, fmt.Errorf("ledger: read page %d in parts: %w", page, err)
 	default:
 		return s, nil
 	}

@@ -37,12 +37,12 @@ const seedAtOnce = 4096
 
 // Layouts returns the layouts of the ledger.
 func (l *Ledger) Layouts(ctx context.Context) (now Layouts, err error) {
-	err = l.use(func() error {
+	err = l.read(ctx, &Call{Operation: "layouts"}, func(ctx context.Context) error {
 		now, err = l.db.layouts(ctx)
 		return err
 	})
 	if err != nil {
-		return Layouts{}, fmt.Errorf("ledger: read layouts: %w", interrupted(ctx, err))
+		return Layouts{}, fmt.Errorf("ledger: read layouts: %w", err)
 	}
 	return now, nil
 }
@@ -55,7 +55,7 @@ func (l *Ledger) Layouts(ctx context.Context) (now Layouts, err error) {
 // The error wraps ErrLayoutBusy while another layout is building or leaving. For other errors
 // see Record. Repeating the call is safe.
 func (l *Ledger) BeginLayout(ctx context.Context, pages uint32) error {
-	err := l.use(func() error {
+	err := l.read(ctx, &Call{Operation: "begin_layout"}, func(ctx context.Context) error {
 		now, err := l.db.changeLayouts(ctx, func(now Layouts) (Layouts, error) { return l.id.begin(now, pages) })
 		if err != nil || now.Current == pages {
 			return err
@@ -63,7 +63,7 @@ func (l *Ledger) BeginLayout(ctx context.Context, pages uint32) error {
 		return l.seed(ctx, now.Current, pages)
 	})
 	if err != nil {
-		return fmt.Errorf("ledger: begin a layout of %d pages: %w", pages, interrupted(ctx, err))
+		return fmt.Errorf("ledger: begin a layout of %d pages: %w", pages, err)
 	}
 	return nil
 }
@@ -101,7 +101,7 @@ func (l *Ledger) seed(ctx context.Context, from, to uint32) error {
 // then on. If the layout is already current, SwitchLayout is a no-op. For errors see
 // BeginLayout.
 func (l *Ledger) SwitchLayout(ctx context.Context, pages uint32) error {
-	err := l.use(func() error {
+	err := l.read(ctx, &Call{Operation: "switch_layout"}, func(ctx context.Context) error {
 		now, err := l.db.layouts(ctx)
 		if err == nil && now.Building == pages {
 			err = l.seed(ctx, now.Current, pages)
@@ -121,7 +121,7 @@ func (l *Ledger) SwitchLayout(ctx context.Context, pages uint32) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("ledger: switch to %d pages: %w", pages, interrupted(ctx, err))
+		return fmt.Errorf("ledger: switch to %d pages: %w", pages, err)
 	}
 	return nil
 }
@@ -130,7 +130,7 @@ func (l *Ledger) SwitchLayout(ctx context.Context, pages uint32) error {
 // it in the store, and every process must have polled since the switch. If the layout is already
 // removed, LeaveLayout is a no-op. For errors see BeginLayout.
 func (l *Ledger) LeaveLayout(ctx context.Context, pages uint32) error {
-	err := l.use(func() error {
+	err := l.read(ctx, &Call{Operation: "leave_layout"}, func(ctx context.Context) error {
 		now, err := l.db.layouts(ctx)
 		if err != nil || now.Leaving != pages {
 			return err
@@ -150,7 +150,7 @@ func (l *Ledger) LeaveLayout(ctx context.Context, pages uint32) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("ledger: leave the layout of %d pages: %w", pages, interrupted(ctx, err))
+		return fmt.Errorf("ledger: leave the layout of %d pages: %w", pages, err)
 	}
 	return nil
 }

@@ -15,7 +15,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"strings"
 	"sync"
 	"time"
@@ -143,9 +142,20 @@ type Ledger struct {
 	id     Identity
 	db     database
 	shared bool
+	around []Around // innermost first
+	using  *use     // that of all ledgers that Around made of one
+}
 
-	using  sync.RWMutex // calls in flight hold it shared, so Close waits for them
+// use tells Close of calls in flight.
+type use struct {
+	sync.RWMutex // calls in flight hold it shared, so Close waits for them
+
 	closed bool
+}
+
+// newLedger returns an open ledger.
+func newLedger(name string, id Identity, db database, shared bool) *Ledger {
+	return &Ledger{name: name, id: id, db: db, shared: shared, using: &use{}}
 }
 
 // database is what one kind of SQL database implements for a Ledger. Ledger checks the arguments
@@ -292,8 +302,8 @@ func (l *Ledger) Shared() bool { return l.shared }
 
 // Ping reads one row, to check that the ledger answers.
 func (l *Ledger) Ping(ctx context.Context) error {
-	if err := l.use(func() error { return l.db.ping(ctx) }); err != nil {
-		return fmt.Errorf("ping ledger %s: %w", l.name, interrupted(ctx, err))
+	if err := l.read(ctx, &Call{Operation: "ping"}, l.db.ping); err != nil {
+		return fmt.Errorf("ping ledger %s: %w", l.name, err)
 	}
 	return nil
 }
@@ -302,24 +312,14 @@ func (l *Ledger) Ping(ctx context.Context) error {
 func (l *Ledger) Close() error {
 	l.using.Lock()
 	defer l.using.Unlock()
-	if l.closed {
+	if l.using.closed {
 		return nil
 	}
-	l.closed = true
+	l.using.closed = true
 	if err := l.db.close(); err != nil {
 		return fmt.Errorf("close ledger %s: %w", l.name, err)
 	}
 	return nil
-}
-
-// use runs do while it keeps the ledger open.
-func (l *Ledger) use(do func() error) error {
-	l.using.RLock()
-	defer l.using.RUnlock()
-	if l.closed {
-		return fs.ErrClosed
-	}
-	return do()
 }
 
 // checkPage returns an error for a number that no page of the ledger can have.
@@ -328,17 +328,4 @@ func (l *Ledger) checkPage(page uint32) error {
 		return errors.New("no such page")
 	}
 	return nil
-}
-
-// interrupted makes err wrap ctx's error if ctx has ended. The driver itself only reports an
-// interrupted statement or a finished transaction.
-func interrupted(ctx context.Context, err error) error {
-	if err == nil {
-		return nil // finished before ctx ended
-	}
-	cause := ctx.Err()
-	if cause == nil || errors.Is(err, cause) {
-		return err
-	}
-	return fmt.Errorf("%w: %w", cause, err)
 }

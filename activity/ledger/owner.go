@@ -26,18 +26,18 @@ const lookupAtOnce = 20_000
 // take one round trip; no items take none. Each further 20,000 items are read from another
 // snapshot.
 func (l *Ledger) Lookup(ctx context.Context, q LookupQuery) (rows []Row, err error) {
-	wanted, err := q.entries()
-	if err == nil && len(wanted) == 0 {
+	if len(q.Items) == 0 {
 		return nil, nil
 	}
-	if err == nil {
-		err = l.use(func() error {
+	err = l.read(ctx, &Call{Operation: "lookup"}, func(ctx context.Context) error {
+		wanted, err := q.entries()
+		if err == nil {
 			rows, err = l.db.lookup(ctx, wanted)
-			return err
-		})
-	}
+		}
+		return err
+	})
 	if err != nil {
-		return nil, fmt.Errorf("ledger: look up %d rows: %w", len(q.Items), interrupted(ctx, err))
+		return nil, fmt.Errorf("ledger: look up %d rows: %w", len(q.Items), err)
 	}
 	rows = slices.DeleteFunc(rows, func(r Row) bool { return times{r.Since, r.Until}.endedAt(q.Now) })
 	slices.SortFunc(rows, func(a, b Row) int {
@@ -48,9 +48,6 @@ func (l *Ledger) Lookup(ctx context.Context, q LookupQuery) (rows []Row, err err
 
 // entries returns the rows of the query, each once.
 func (q LookupQuery) entries() ([]*entry, error) {
-	if len(q.Items) == 0 {
-		return nil, nil
-	}
 	if err := validateID("owner", q.Owner); err != nil {
 		return nil, err
 	}
@@ -71,14 +68,14 @@ func (q LookupQuery) entries() ([]*entry, error) {
 // Count returns the number of rows of an owner and kind that have not ended by now. It counts
 // all of them in an index: 100,000 rows take some milliseconds.
 func (l *Ledger) Count(ctx context.Context, hash uint64, owner, kind string, now time.Time) (n int, err error) {
-	if err = cmp.Or(validateID("owner", owner), validateID("kind", kind)); err == nil {
-		err = l.use(func() error {
+	err = l.read(ctx, &Call{Operation: "count"}, func(ctx context.Context) error {
+		if err = cmp.Or(validateID("owner", owner), validateID("kind", kind)); err == nil {
 			n, err = l.db.count(ctx, hash, owner, kind, now)
-			return err
-		})
-	}
+		}
+		return err
+	})
 	if err != nil {
-		return 0, fmt.Errorf("ledger: count rows of kind %q: %w", kind, interrupted(ctx, err))
+		return 0, fmt.Errorf("ledger: count rows of kind %q: %w", kind, err)
 	}
 	return n, nil
 }
@@ -86,14 +83,14 @@ func (l *Ledger) Count(ctx context.Context, hash uint64, owner, kind string, now
 // Counts returns the number of rows of an owner that have not ended by now, for each kind. It
 // omits kinds without rows. For its cost see Count.
 func (l *Ledger) Counts(ctx context.Context, hash uint64, owner string, now time.Time) (counts map[string]int, err error) {
-	if err = validateID("owner", owner); err == nil {
-		err = l.use(func() error {
+	err = l.read(ctx, &Call{Operation: "counts"}, func(ctx context.Context) error {
+		if err = validateID("owner", owner); err == nil {
 			counts, err = l.db.counts(ctx, hash, owner, now)
-			return err
-		})
-	}
+		}
+		return err
+	})
 	if err != nil {
-		return nil, fmt.Errorf("ledger: count rows: %w", interrupted(ctx, err))
+		return nil, fmt.Errorf("ledger: count rows: %w", err)
 	}
 	return counts, nil
 }
@@ -108,14 +105,14 @@ func (l *Ledger) Owned(ctx context.Context, hash uint64, owner string, after *It
 	if after == nil {
 		after = &Item{}
 	}
-	if err = cmp.Or(validateID("owner", owner), checkLimit(limit)); err == nil {
-		err = l.use(func() error {
+	err = l.read(ctx, &Call{Operation: "owned"}, func(ctx context.Context) error {
+		if err = cmp.Or(validateID("owner", owner), checkLimit(limit)); err == nil {
 			rows, err = l.db.owned(ctx, hash, owner, *after, limit)
-			return err
-		})
-	}
+		}
+		return err
+	})
 	if err != nil {
-		return nil, fmt.Errorf("ledger: read an owner's rows: %w", interrupted(ctx, err))
+		return nil, fmt.Errorf("ledger: read an owner's rows: %w", err)
 	}
 	return rows, nil
 }
@@ -128,14 +125,14 @@ func (l *Ledger) All(ctx context.Context, after *Row, limit int) (rows []Row, er
 	if after != nil {
 		from = after.key()
 	}
-	if err = checkLimit(limit); err == nil {
-		err = l.use(func() error {
+	err = l.read(ctx, &Call{Operation: "all"}, func(ctx context.Context) error {
+		if err = checkLimit(limit); err == nil {
 			rows, err = l.db.all(ctx, from, limit)
-			return err
-		})
-	}
+		}
+		return err
+	})
 	if err != nil {
-		return nil, fmt.Errorf("ledger: read all rows: %w", interrupted(ctx, err))
+		return nil, fmt.Errorf("ledger: read all rows: %w", err)
 	}
 	return rows, nil
 }
@@ -144,14 +141,14 @@ func (l *Ledger) All(ctx context.Context, after *Row, limit int) (rows []Row, er
 // id and hash. It includes ended rows. The rows are in order of hash, owner and kind. limit is
 // the maximum number of rows, at least 1. To continue, remove the rows and repeat the call.
 func (l *Ledger) Naming(ctx context.Context, targetHash uint64, target string, limit int) (rows []Row, err error) {
-	if err = cmp.Or(validateID("target", target), checkLimit(limit)); err == nil {
-		err = l.use(func() error {
+	err = l.read(ctx, &Call{Operation: "naming"}, func(ctx context.Context) error {
+		if err = cmp.Or(validateID("target", target), checkLimit(limit)); err == nil {
 			rows, err = l.db.naming(ctx, targetHash, target, limit)
-			return err
-		})
-	}
+		}
+		return err
+	})
 	if err != nil {
-		return nil, fmt.Errorf("ledger: read rows that name a user: %w", interrupted(ctx, err))
+		return nil, fmt.Errorf("ledger: read rows that name a user: %w", err)
 	}
 	return rows, nil
 }

@@ -191,7 +191,7 @@ func openPostgres(ctx context.Context, u postgresURL, o Options) (*Ledger, error
 		d.pool.Close()
 		return nil, err
 	}
-	return &Ledger{name: u.name(), id: d.id, db: d, shared: true}, nil
+	return newLedger(u.name(), d.id, d, true), nil
 }
 
 // replacedError means that another ledger, or a restored copy, has replaced the open one.

@@ -10,14 +10,14 @@ import (
 // the page. Both are from one snapshot. They include ended rows that were not removed yet,
 // because their keys are in the page. The error wraps ErrGone if the page is no longer in use.
 func (l *Ledger) Snapshot(ctx context.Context, page uint32) (rows []Row, s PageState, err error) {
-	if err = l.checkPage(page); err == nil {
-		err = l.use(func() error {
+	err = l.read(ctx, &Call{Operation: "snapshot", Page: page}, func(ctx context.Context) error {
+		if err = l.checkPage(page); err == nil {
 			rows, s, err = l.db.snapshot(ctx, page)
-			return err
-		})
-	}
+		}
+		return err
+	})
 	if err != nil {
-		return nil, PageState{}, fmt.Errorf("ledger: read page %d: %w", page, interrupted(ctx, err))
+		return nil, PageState{}, fmt.Errorf("ledger: read page %d: %w", page, err)
 	}
 	return rows, s, nil
 }
@@ -26,14 +26,14 @@ func (l *Ledger) Snapshot(ctx context.Context, page uint32) (rows []Row, s PageS
 // which need no times. With SQLite it takes a third to a fifth of the time of Snapshot. The
 // error wraps ErrLargePage for a page of more than LargePage rows.
 func (l *Ledger) Keys(ctx context.Context, page uint32) (rows []Row, s PageState, err error) {
-	if err = l.checkPage(page); err == nil {
-		err = l.use(func() error {
+	err = l.read(ctx, &Call{Operation: "keys", Page: page}, func(ctx context.Context) error {
+		if err = l.checkPage(page); err == nil {
 			rows, s, err = l.db.keys(ctx, page)
-			return err
-		})
-	}
+		}
+		return err
+	})
 	if err != nil {
-		return nil, PageState{}, fmt.Errorf("ledger: read keys of page %d: %w", page, interrupted(ctx, err))
+		return nil, PageState{}, fmt.Errorf("ledger: read keys of page %d: %w", page, err)
 	}
 	return rows, s, nil
 }
@@ -49,14 +49,14 @@ func withoutTimes(rows []Row) []Row {
 // Sequence returns the sequence of a page, 0 if the page never changed. The error wraps ErrGone
 // if the page is no longer in use.
 func (l *Ledger) Sequence(ctx context.Context, page uint32) (sequence uint64, err error) {
-	if err = l.checkPage(page); err == nil {
-		err = l.use(func() error {
+	err = l.read(ctx, &Call{Operation: "sequence", Page: page}, func(ctx context.Context) error {
+		if err = l.checkPage(page); err == nil {
 			sequence, err = l.db.sequence(ctx, page)
-			return err
-		})
-	}
+		}
+		return err
+	})
 	if err != nil {
-		return 0, fmt.Errorf("ledger: read sequence of page %d: %w", page, interrupted(ctx, err))
+		return 0, fmt.Errorf("ledger: read sequence of page %d: %w", page, err)
 	}
 	return sequence, nil
 }
@@ -95,9 +95,10 @@ func (l *Ledger) Changed(
 	ctx context.Context, since Cursor, each func(page uint32, s PageState) error,
 ) (progress Progress, err error) {
 	var failed error // by each
-	err = l.use(func() error {
-		progress, err = l.db.changed(ctx, since, func(page uint32, s PageState) error {
-			failed = each(page, s)
+	c := &Call{Operation: "changed", Since: since, Each: each}
+	err = l.read(ctx, c, func(ctx context.Context) error {
+		progress, err = l.db.changed(ctx, c.Since, func(page uint32, s PageState) error {
+			failed = c.Each(page, s)
 			return failed
 		})
 		return err
@@ -106,7 +107,7 @@ func (l *Ledger) Changed(
 	case failed != nil:
 		return Progress{}, failed
 	case err != nil:
-		return Progress{}, fmt.Errorf("ledger: read changed pages: %w", interrupted(ctx, err))
+		return Progress{}, fmt.Errorf("ledger: read changed pages: %w", err)
 	default:
 		return progress, nil
 	}
@@ -116,14 +117,14 @@ func (l *Ledger) Changed(
 // row that ended first comes first. limit is the maximum number of rows, at least 1. The rows exist
 // until they are removed. A Change with Ended removes them, but not rows recorded again since.
 func (l *Ledger) Ended(ctx context.Context, now time.Time, limit int) (rows []Row, err error) {
-	if err = checkLimit(limit); err == nil {
-		err = l.use(func() error {
+	err = l.read(ctx, &Call{Operation: "ended"}, func(ctx context.Context) error {
+		if err = checkLimit(limit); err == nil {
 			rows, err = l.db.ended(ctx, now, limit)
-			return err
-		})
-	}
+		}
+		return err
+	})
 	if err != nil {
-		return nil, fmt.Errorf("ledger: read ended rows: %w", interrupted(ctx, err))
+		return nil, fmt.Errorf("ledger: read ended rows: %w", err)
 	}
 	return rows, nil
 }
@@ -152,14 +153,14 @@ type Position struct {
 // removed yet. It does not depend on the number of rows of the owner, or on how many share a
 // time.
 func (l *Ledger) List(ctx context.Context, q ListQuery) (rows []Row, err error) {
-	if err = q.validate(); err == nil {
-		err = l.use(func() error {
+	err = l.read(ctx, &Call{Operation: "list"}, func(ctx context.Context) error {
+		if err = q.validate(); err == nil {
 			rows, err = l.db.list(ctx, q)
-			return err
-		})
-	}
+		}
+		return err
+	})
 	if err != nil {
-		return nil, fmt.Errorf("ledger: list %q: %w", q.Kind, interrupted(ctx, err))
+		return nil, fmt.Errorf("ledger: list %q: %w", q.Kind, err)
 	}
 	return rows, nil
 }

@@ -32,15 +32,14 @@ import (
 // Concurrent calls that touch the same page run one after another. A call without changes
 // returns an empty Receipt.
 func (l *Ledger) Record(ctx context.Context, now time.Time, changes []Change) (receipt Receipt, err error) {
-	p, err := newPlan(l.id, changes)
-	if err != nil {
-		return Receipt{}, fmt.Errorf("ledger: record: %w", err)
-	}
 	if len(changes) == 0 {
 		return Receipt{}, nil
 	}
-	err = l.use(func() error {
-		receipt, err = l.db.record(ctx, p, now)
+	err = l.call(ctx, &Call{Operation: "record"}, func(ctx context.Context) error {
+		p, err := newPlan(l.id, changes)
+		if err == nil {
+			receipt, err = l.db.record(ctx, p, now)
+		}
 		return err
 	})
 	if err != nil {

@@ -51,14 +51,14 @@ func (s Settings) String() string {
 // a lost connection, Changed returns that error if another process declared other settings
 // before the reconnect. For a ledger that is not [Ledger.Shared], Agree is a no-op.
 func (l *Ledger) Agree(ctx context.Context, s Settings) error {
-	err := l.use(func() error {
+	err := l.read(ctx, &Call{Operation: "agree"}, func(ctx context.Context) error {
 		if db, ok := l.db.(*postgresDatabase); ok {
 			return db.agree(ctx, s)
 		}
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("ledger %s: %w", l.name, interrupted(ctx, err))
+		return fmt.Errorf("ledger %s: %w", l.name, err)
 	}
 	return nil
 }

@@ -80,7 +80,7 @@ func openSQLite(ctx context.Context, file string, o Options) (*Ledger, error) {
 		}
 		return nil, errors.Join(err, d.close())
 	}
-	return &Ledger{name: file, id: d.id, db: d}, nil
+	return newLedger(file, d.id, d, false), nil
 }
 
 // start opens the connections of a locked ledger and migrates it.

@@ -19,41 +19,25 @@ import (
 
 // accessLedger is a ledger whose polls and other calls can be made to fail.
 type accessLedger struct {
-	Ledger
-
 	polls, places atomic.Bool  // polls fail; all other calls about pages fail
 	asked         atomic.Int64 // number of calls of Place
 }
 
-func (l *accessLedger) Place(ctx context.Context, hash uint64) (ledger.Place, error) {
-	l.asked.Add(1)
-	if l.places.Load() {
-		return ledger.Place{}, faulttest.ErrInjected
+func (l *accessLedger) around(ctx context.Context, c *ledger.Call, next func(ctx context.Context) error) error {
+	var fails bool
+	switch c.Operation {
+	case "changed":
+		fails = l.polls.Load()
+	case "place", "sequence", "ping":
+		fails = l.places.Load()
 	}
-	return l.Ledger.Place(ctx, hash)
-}
-
-func (l *accessLedger) Ping(ctx context.Context) error {
-	if l.places.Load() {
+	if c.Operation == "place" {
+		l.asked.Add(1)
+	}
+	if fails {
 		return faulttest.ErrInjected
 	}
-	return l.Ledger.Ping(ctx)
-}
-
-func (l *accessLedger) Sequence(ctx context.Context, page uint32) (uint64, error) {
-	if l.places.Load() {
-		return 0, faulttest.ErrInjected
-	}
-	return l.Ledger.Sequence(ctx, page)
-}
-
-func (l *accessLedger) Changed(
-	ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.PageState) error,
-) (ledger.Progress, error) {
-	if l.polls.Load() {
-		return ledger.Progress{}, faulttest.ErrInjected
-	}
-	return l.Ledger.Changed(ctx, since, each)
+	return next(ctx)
 }
 
 // messages collects the messages of a log.
@@ -100,8 +84,8 @@ func (m *messages) want(t *testing.T, when string, want ...string) {
 func TestAccessIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, log := bubbleLedger(t, 1), new(messages)
-		cut := &accessLedger{Ledger: l}
-		p := startProcess(t, cut, &favfilter.Memory{}, Config{
+		cut := &accessLedger{}
+		p := startProcess(t, l.Around(cut.around), &favfilter.Memory{}, Config{
 			ScrubRate: 1, Logger: slog.New(slog.NewTextHandler(log, nil)),
 		})
 		set := func(polls, places bool) {
@@ -130,8 +114,8 @@ func TestSlowPollIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, log := bubbleLedger(t, 4*longPoll), new(messages)
 		pagesWithChanges(t, l, 2*longPoll)
-		over := &startingOver{Ledger: l}
-		p := startProcess(t, over, &favfilter.Memory{}, Config{
+		over := &startingOver{}
+		p := startProcess(t, l.Around(over.around), &favfilter.Memory{}, Config{
 			ScrubRate: 1, Logger: slog.New(slog.NewTextHandler(log, nil)),
 		})
 		log.take("")
@@ -151,8 +135,8 @@ func TestSlowPollIsLogged(t *testing.T) {
 func TestOneFeedAsksALedgerThatIsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bubbleLedger(t, 1)
-		cut := &accessLedger{Ledger: l}
-		p := startProcess(t, cut, &favfilter.Memory{}, Config{StalenessBound: time.Minute, ScrubRate: 1})
+		cut := &accessLedger{}
+		p := startProcess(t, l.Around(cut.around), &favfilter.Memory{}, Config{StalenessBound: time.Minute, ScrubRate: 1})
 		p.record(t, true, add("1", "hide", "p"))
 		cut.polls.Store(true)
 		time.Sleep(2*time.Minute + 7*time.Second) // between two polls
@@ -186,9 +170,9 @@ func TestOneFeedAsksALedgerThatIsDown(t *testing.T) {
 func TestHeldPagesWhilePollsFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
-		cut := &accessLedger{Ledger: sharedLedger{l}}
+		cut := &accessLedger{}
 		c := Config{StalenessBound: 10 * time.Second, ScrubRate: 1, PageCache: 1 << 20}
-		a, b := startProcess(t, sharedLedger{l}, store, c), startProcess(t, cut, store, c)
+		a, b := startProcess(t, sharedLedger(l), store, c), startProcess(t, sharedLedger(l.Around(cut.around)), store, c)
 		a.record(t, true, add("1", "hide", "p0"))
 		cut.polls.Store(true)
 		time.Sleep(time.Minute)
@@ -214,9 +198,9 @@ func TestHeldPagesWhilePollsFail(t *testing.T) {
 func TestOwnStoreAfterAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bubbleLedger(t, 1)
-		cut := &accessLedger{Ledger: l}
+		cut := &accessLedger{}
 		c := Config{StalenessBound: -1, ScrubRate: 1}
-		a, b := startProcess(t, l, &favfilter.Memory{}, c), startProcess(t, cut, &favfilter.Memory{}, c)
+		a, b := startProcess(t, l, &favfilter.Memory{}, c), startProcess(t, l.Around(cut.around), &favfilter.Memory{}, c)
 		b.want(t, "1", "hide", "p", None) // the page is in the store now
 		for i := range 5 {
 			target := fmt.Sprint("p", i)
@@ -240,8 +224,8 @@ func TestOwnStoreAfterAnOutage(t *testing.T) {
 func TestPollHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, log := bubbleLedger(t, 1), new(messages)
-		hanging := &hangingLedger{Ledger: l}
-		p := startProcess(t, hanging, &favfilter.Memory{}, Config{
+		hanging := &hangingLedger{}
+		p := startProcess(t, l.Around(hanging.around), &favfilter.Memory{}, Config{
 			StalenessBound: 10 * time.Second, ScrubRate: 1, Logger: slog.New(slog.NewTextHandler(log, nil)),
 		})
 		p.record(t, true, add("1", "hide", "p"))
@@ -262,7 +246,7 @@ func TestPollHangs(t *testing.T) {
 		if n := hanging.polls.Load(); n != 1 {
 			t.Errorf("20 feeds at once made %d polls", n)
 		}
-		log.want(t, "a poll hangs", "no answer within 1.5s: context canceled")
+		log.want(t, "a poll hangs", "no answer within 1.5s: ledger: read changed pages: context canceled")
 		p.Close()
 		must(t, l.Close())
 	})

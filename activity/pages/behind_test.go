@@ -38,8 +38,8 @@ func TestPollsFailWhileTheLedgerAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l, store := bubbleLedger(t, 1), &favfilter.Memory{}
-				cut := &slowLedger{Ledger: sharedLedger{l}}
-				a, b := startProcess(t, sharedLedger{l}, store, c), startProcess(t, cut, store, c)
+				cut := &slowLedger{}
+				a, b := startProcess(t, sharedLedger(l), store, c), startProcess(t, sharedLedger(l.Around(cut.around)), store, c)
 				a.record(t, true, add("1", "hide", "before"))
 				b.want(t, "1", "hide", "before", Direct)
 				cut.fails.Store(true)
@@ -83,50 +83,28 @@ func wantReady(t *testing.T, p *process, want error) {
 // startingOver is a ledger whose polls begin at the first page each time, as on a new connection.
 // Each part of a poll comes late.
 type startingOver struct {
-	Ledger
 	delay atomic.Int64 // of each part
 	fails atomic.Bool  // questions about a page or user fail
 }
 
-func (l *startingOver) Sequence(ctx context.Context, page uint32) (uint64, error) {
-	if l.fails.Load() {
-		return 0, faulttest.ErrInjected
-	}
-	return l.Ledger.Sequence(ctx, page)
-}
-
-func (l *startingOver) Place(ctx context.Context, hash uint64) (ledger.Place, error) {
-	if l.fails.Load() {
-		return ledger.Place{}, faulttest.ErrInjected
-	}
-	return l.Ledger.Place(ctx, hash)
-}
-
-func (l *startingOver) Ping(ctx context.Context) error {
-	if l.fails.Load() {
+func (l *startingOver) around(ctx context.Context, c *ledger.Call, next func(ctx context.Context) error) error {
+	switch delay := time.Duration(l.delay.Load()); {
+	case c.Operation == "changed" && delay > 0:
+		n, each := 0, c.Each
+		c.Since, c.Each = "", func(page uint32, s ledger.PageState) error {
+			n++
+			if n%longPoll == 0 {
+				time.Sleep(delay)
+			}
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			return each(page, s)
+		}
+	case c.Operation != "changed" && l.fails.Load(): // the others that this test makes read
 		return faulttest.ErrInjected
 	}
-	return l.Ledger.Ping(ctx)
-}
-
-func (l *startingOver) Changed(
-	ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.PageState) error,
-) (ledger.Progress, error) {
-	delay := time.Duration(l.delay.Load())
-	if delay == 0 {
-		return l.Ledger.Changed(ctx, since, each)
-	}
-	n := 0
-	return l.Ledger.Changed(ctx, "", func(page uint32, s ledger.PageState) error {
-		n++
-		if n%longPoll == 0 {
-			time.Sleep(delay)
-		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		return each(page, s)
-	})
+	return next(ctx)
 }
 
 // pagesWithChanges records something on each of the pages.
@@ -149,8 +127,8 @@ func TestSlowPoll(t *testing.T) {
 		const parts = 4
 		l, store := bubbleLedger(t, 2*parts*longPoll), &favfilter.Memory{}
 		pagesWithChanges(t, l, parts*longPoll)
-		over := &startingOver{Ledger: l}
-		a, b := startProcess(t, l, store, Config{ScrubRate: 1}), startProcess(t, over, store, Config{ScrubRate: 1})
+		over := &startingOver{}
+		a, b := startProcess(t, l, store, Config{ScrubRate: 1}), startProcess(t, l.Around(over.around), store, Config{ScrubRate: 1})
 		a.record(t, true, add("1", "hide", "before"))
 		over.delay.Store(int64(time.Second))
 		polls := b.Stats().Polls
@@ -252,30 +230,21 @@ func TestSuspended(t *testing.T) {
 	}
 }
 
-// disagreeing is a ledger that other processes use with different settings.
-type disagreeing struct {
-	*ledger.Ledger
-	differs atomic.Bool
-}
-
-func (l *disagreeing) Changed(
-	ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.PageState) error,
-) (ledger.Progress, error) {
-	if l.differs.Load() {
-		return ledger.Progress{}, fmt.Errorf("poll: %w", ledger.ErrSettingsDiffer)
-	}
-	return l.Ledger.Changed(ctx, since, each)
-}
-
 // A process reconnects and finds that other processes use different settings. It refuses writes,
 // and its feeds are correct.
 func TestWritesWhereSettingsDiffer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
-		other := &disagreeing{Ledger: l}
+		var differs atomic.Bool // other processes use different settings
+		other := l.Around(before(func(context.Context) error {
+			if differs.Load() {
+				return fmt.Errorf("poll: %w", ledger.ErrSettingsDiffer)
+			}
+			return nil
+		}, "changed"))
 		a, b := startProcess(t, l, store, Config{ScrubRate: 1}), startProcess(t, other, store, Config{ScrubRate: 1})
 		b.record(t, true, add("1", "hide", "before"))
-		other.differs.Store(true)
+		differs.Store(true)
 		time.Sleep(2 * time.Second)
 		a.lose(t, "p")
 		b.want(t, "1", "hide", "p", Direct)
@@ -288,30 +257,13 @@ func TestWritesWhereSettingsDiffer(t *testing.T) {
 		}
 		a.want(t, "1", "hide", "q", None)
 		wantReady(t, b, ErrBehind)
-		other.differs.Store(false)
+		differs.Store(false)
 		time.Sleep(time.Second)
 		b.record(t, true, add("1", "hide", "q"))
 		a.Close()
 		b.Close()
 		must(t, l.Close())
 	})
-}
-
-// farLedger answers each poll after a delay.
-type farLedger struct {
-	Ledger
-	delay time.Duration
-}
-
-func (l farLedger) Changed(
-	ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.PageState) error,
-) (ledger.Progress, error) {
-	select {
-	case <-time.After(l.delay):
-		return l.Ledger.Changed(ctx, since, each)
-	case <-ctx.Done():
-		return ledger.Progress{}, ctx.Err()
-	}
 }
 
 // The first poll may take longer than others, because it also connects.
@@ -322,7 +274,15 @@ func TestOpenWaitsForLedger(t *testing.T) {
 			firstPollTimeout - time.Millisecond: true,
 			firstPollTimeout + time.Millisecond: false,
 		} {
-			r, err := openRecorder(t.Context(), Config{Ledger: farLedger{l, delay}, Store: &favfilter.Memory{}})
+			far := l.Around(before(func(ctx context.Context) error {
+				select {
+				case <-time.After(delay):
+					return nil
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			}, "changed"))
+			r, err := openRecorder(t.Context(), Config{Ledger: far, Store: &favfilter.Memory{}})
 			if (err == nil) != opens {
 				t.Errorf("a poll that takes %v: error %v", delay, err)
 			}
@@ -389,8 +349,8 @@ func TestSettingsDiffer(t *testing.T) {
 func TestLedgerIsBackEndsPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
-		down := &slowLedger{Ledger: l}
-		p := startProcess(t, down, store, Config{ScrubRate: 1})
+		down := &slowLedger{}
+		p := startProcess(t, l.Around(down.around), store, Config{ScrubRate: 1})
 		p.record(t, true, add("1", "hide", "p"))
 		losePage(t, store, 0)
 		down.fails.Store(true)

@@ -207,7 +207,7 @@ func TestLongBulkFaultAtEveryStep(t *testing.T) {
 	run := func(t *testing.T, fresh faultRig, f *faulttest.Faults) (calls int64) {
 		t.Helper()
 		g, _ := fresh(t)
-		l, s := faulttest.Ledger{Ledger: g.ledger, Faults: f}, faulttest.Store{Store: g.store, Faults: f}
+		l, s := g.ledger.Around(f.Around), faulttest.Store{Store: g.store, Faults: f}
 		g.Close()
 		if g.tryOpen(t, l, s) != nil {
 			g.open(t, l, s) // no second fault follows
@@ -374,22 +374,6 @@ func BenchmarkBulkPages(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(len(all))*float64(b.N)/b.Elapsed().Seconds(), "activities/s")
-}
-
-// A ledger that is wrapped in another type supports bulks, too.
-func TestBulkOfAWrappedLedger(t *testing.T) {
-	g := newRig(t, &favfilter.Memory{}, 4)
-	g.open(t, &countedLedger{Ledger: g.ledger}, g.store)
-	b := g.NewBulk()
-	if b == nil {
-		t.Fatal("NewBulk returned nil")
-	}
-	p, err := b.Prepare([]Activity{add("1", "hide", "p")})
-	must(t, err)
-	_, err = b.Record(t.Context(), p)
-	must(t, err)
-	must(t, b.Finish(t.Context()))
-	g.want(t, "1", "hide", "p", Direct)
 }
 
 func TestBulkAfterClose(t *testing.T) {

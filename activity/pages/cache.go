@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/internal/lru"
 )
@@ -35,10 +36,12 @@ func newCache(bytes int, keeps time.Duration) *cache {
 	return &cache{keeps: keeps, held: lru.New[favfilter.PageID, any](bytes, bytes/share)}
 }
 
+var writtenByOthers = (*ledger.Ledger).Shared // replaced by tests
+
 // delays returns the least time between the commit and the acknowledgment of a write. It is as long
 // as other processes may answer from their caches.
 func (c *Config) delays() time.Duration {
-	if c.PageCache == 0 || !c.Ledger.Shared() {
+	if c.PageCache == 0 || !writtenByOthers(c.Ledger) {
 		return 0
 	}
 	return max(0, c.StalenessBound)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -11,7 +12,6 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
-	"github.com/feedfilter/feedfilter/internal/faulttest"
 )
 
 // loads counts the calls that read pages, and the pages read.
@@ -32,10 +32,22 @@ func (s *loads) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.L
 	return loaded, err
 }
 
-// sharedLedger is a ledger that reports other writers.
-type sharedLedger struct{ Ledger }
+// sharedLedgers are those to which others write, as the tests say.
+var sharedLedgers sync.Map
 
-func (sharedLedger) Shared() bool { return true }
+func init() {
+	writtenByOthers = func(l *ledger.Ledger) bool {
+		_, shared := sharedLedgers.Load(l)
+		return shared
+	}
+}
+
+// sharedLedger returns a ledger that counts as written by others.
+func sharedLedger(l *ledger.Ledger) *ledger.Ledger {
+	l = l.Around(before(nil))
+	sharedLedgers.Store(l, nil)
+	return l
+}
 
 func cached(t *testing.T, bytes int) (*rig, *loads) {
 	t.Helper()
@@ -82,7 +94,7 @@ func TestCacheForgetsWhatOthersRepaired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
 		c := Config{StalenessBound: time.Second, PageCache: 1 << 20, ScrubRate: 1}
-		a, b := startProcess(t, sharedLedger{l}, store, c), startProcess(t, sharedLedger{l}, store, c)
+		a, b := startProcess(t, sharedLedger(l), store, c), startProcess(t, sharedLedger(l), store, c)
 		a.record(t, true, add("1", "hide", "p"))
 		loaded, err := store.Load(t.Context(), []favfilter.PageID{b.layout.pageID(0)})
 		must(t, err)
@@ -108,7 +120,7 @@ func TestCacheOfManyProcesses(t *testing.T) {
 		c := Config{StalenessBound: time.Second, PageCache: 1 << 20, ScrubRate: 1}
 		var all []*process
 		for range 3 {
-			all = append(all, startProcess(t, sharedLedger{l}, store, c))
+			all = append(all, startProcess(t, sharedLedger(l), store, c))
 		}
 		rng := rand.New(rand.NewPCG(1, 2))
 		live := make(map[Activity]bool)
@@ -149,31 +161,17 @@ func TestCacheOfManyProcesses(t *testing.T) {
 	})
 }
 
-// cutLedger fails polls once it is off.
-type cutLedger struct {
-	Ledger
-	off atomic.Bool
-}
-
-func (l *cutLedger) Changed(
-	ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.PageState) error,
-) (ledger.Progress, error) {
-	if l.off.Load() {
-		return ledger.Progress{}, faulttest.ErrInjected
-	}
-	return l.Ledger.Changed(ctx, since, each)
-}
-
 // A process that cannot ask the ledger does not trust its cache.
 func TestCacheWithoutTheLedger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
 		c := Config{StalenessBound: time.Second, PageCache: 1 << 20, ScrubRate: 1}
-		cut := &cutLedger{Ledger: sharedLedger{l}}
-		a, b := startProcess(t, sharedLedger{l}, store, c), startProcess(t, cut, store, c)
+		var off atomic.Bool
+		a := startProcess(t, sharedLedger(l), store, c)
+		b := startProcess(t, sharedLedger(l.Around(before(failing(&off), "changed"))), store, c)
 		a.record(t, true, add("1", "hide", "before"))
 		b.want(t, "1", "hide", "before", Direct)
-		cut.off.Store(true)
+		off.Store(true)
 		a.record(t, true, add("1", "hide", "p"))
 		b.want(t, "1", "hide", "p", Direct)
 		a.Close()
@@ -184,7 +182,7 @@ func TestCacheWithoutTheLedger(t *testing.T) {
 
 func TestCacheConfig(t *testing.T) {
 	for _, bytes := range []int{-1, 1<<40 + 1} {
-		c := Config{Ledger: faulttest.Ledger{}, Store: &favfilter.Memory{}, PageCache: bytes}
+		c := Config{Ledger: &ledger.Ledger{}, Store: &favfilter.Memory{}, PageCache: bytes}
 		if err := c.complete(); err == nil {
 			t.Errorf("a cache of %d bytes is accepted", bytes)
 		}

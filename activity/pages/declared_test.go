@@ -1,7 +1,6 @@
 package pages
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"sync/atomic"
@@ -9,22 +8,7 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
-	"github.com/feedfilter/feedfilter/internal/faulttest"
 )
-
-// kindless is a ledger whose calls for kinds fail on demand.
-type kindless struct {
-	*ledger.Ledger
-
-	fails atomic.Bool
-}
-
-func (l *kindless) Kinds(ctx context.Context) ([]ledger.Kind, error) {
-	if l.fails.Load() {
-		return nil, faulttest.ErrInjected
-	}
-	return l.Ledger.Kinds(ctx)
-}
 
 // losePages removes every page from the store.
 func (g *rig) losePages(t *testing.T) {
@@ -98,13 +82,13 @@ func TestRebuildWithKindsOfAnother(t *testing.T) {
 // kinds. Neither readers nor writers then make a page.
 func TestKindsUnknownAndUnreadable(t *testing.T) {
 	l, store := openLedger(t, t.TempDir()+"/ledger.db", 1), &favfilter.Memory{}
-	broken := &kindless{Ledger: l}
-	plain := openKinds(t, broken, store, nil)
+	var broken atomic.Bool
+	plain := openKinds(t, l.Around(before(failing(&broken), "kinds")), store, nil)
 	rich := openKinds(t, l, store, manyKinds())
 	_, err := rich.Record(t.Context(), rich.life("1"))
 	must(t, err)
 	rich.losePages(t)
-	broken.fails.Store(true)
+	broken.Store(true)
 
 	if _, err := plain.View(t.Context(), "1", plain.kinds.All(), nil); dependency(err) != "ledger" {
 		t.Errorf("view: %v", err)
@@ -136,7 +120,7 @@ func TestKindsUnknownAndUnreadable(t *testing.T) {
 	}
 	rich.wantHeld(t, l)
 
-	broken.fails.Store(false)
+	broken.Store(false)
 	plain.rebuilds.forgive() // like a poll that reaches the ledger again
 	plain.want(t, "1", "block", "c0", Direct)
 	if n := rich.wantHeld(t, l); n != 1 {

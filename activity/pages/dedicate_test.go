@@ -347,21 +347,6 @@ func TestHeavyUserDeleted(t *testing.T) {
 	})
 }
 
-// releasingLedger fails once, after it has released a dedicated page.
-type releasingLedger struct {
-	Ledger
-	released bool
-}
-
-func (l *releasingLedger) Release(ctx context.Context, hash uint64) (ledger.Receipt, error) {
-	receipt, err := l.Ledger.Release(ctx, hash)
-	if err == nil && !l.released {
-		l.released = true
-		return ledger.Receipt{}, faulttest.ErrInjected
-	}
-	return receipt, err
-}
-
 // DeleteUser dies after it has released a heavy user's dedicated page. The page has no bits left:
 // DeleteUser empties it first.
 func TestHeavyUserHalfDeleted(t *testing.T) {
@@ -369,7 +354,14 @@ func TestHeavyUserHalfDeleted(t *testing.T) {
 	g.recordMany(t, "bot", "hide", 3000, posts("b"))
 	g.settleMoves()
 	page := g.layout.pageOf(UserHash(g.identity.Seed, "bot"))
-	g.recorder.ledger = &releasingLedger{Ledger: g.recorder.ledger}
+	died := false
+	g.recorder.ledger = g.ledger.Around(after(func(context.Context) error {
+		if died {
+			return nil
+		}
+		died = true
+		return faulttest.ErrInjected
+	}, "release"))
 	if _, err := g.DeleteUser(t.Context(), "bot"); dependency(err) != "ledger" {
 		t.Fatalf("page %d is released: %v", page, err)
 	}

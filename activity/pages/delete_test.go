@@ -30,7 +30,7 @@ func manyKinds() kinds {
 }
 
 // openKinds opens the pages of a ledger with these kinds. They do nothing in the background.
-func openKinds(t testing.TB, l Ledger, s favfilter.Store, of kinds) *rig {
+func openKinds(t testing.TB, l *ledger.Ledger, s favfilter.Store, of kinds) *rig {
 	t.Helper()
 	g := &rig{store: s}
 	g.now.Store(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano())
@@ -259,7 +259,7 @@ func deleteUserOfAnothersKinds(t *testing.T, l *ledger.Ledger, s favfilter.Store
 func deleteUserFaults(t *testing.T, l *ledger.Ledger, s favfilter.Store) {
 	t.Helper()
 	f := &faulttest.Faults{}
-	g := openKinds(t, faulttest.Ledger{Ledger: l, Faults: f}, faulttest.Store{Store: s, Faults: f}, manyKinds())
+	g := openKinds(t, l.Around(f.Around), faulttest.Store{Store: s, Faults: f}, manyKinds())
 	_, err := g.Record(t.Context(), crowd())
 	must(t, err)
 	for _, f.After = range []bool{false, true} {

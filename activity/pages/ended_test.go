@@ -84,26 +84,15 @@ func TestUntilBeforeRemoval(t *testing.T) {
 	}
 }
 
-// lateLedger calls then after each answer to which activities have ended.
-type lateLedger struct {
-	Ledger
-	then func()
-}
-
-func (l lateLedger) Ended(ctx context.Context, now time.Time, limit int) ([]ledger.Row, error) {
-	rows, err := l.Ledger.Ended(ctx, now, limit)
-	l.then()
-	return rows, err
-}
-
 // An ended activity stays if it is recorded again between the search for ended ones and its
 // removal.
 func TestRecordedAgainWhileRemoved(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 1)
-	g.open(t, lateLedger{g.ledger, func() {
+	g.open(t, g.ledger.Around(after(func(context.Context) error {
 		g.record(t, true, add("1", "hide", "p"))
 		g.record(t, true, add("1", "hide", "q").until(time.Unix(0, g.now.Load()).Add(time.Hour)))
-	}}, g.store)
+		return nil
+	}, "ended")), g.store)
 	end := time.Unix(0, g.now.Load()).Add(time.Minute)
 	for _, target := range []string{"p", "q", "r"} {
 		g.record(t, true, add("1", "hide", target).until(end))

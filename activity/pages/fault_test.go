@@ -158,7 +158,7 @@ func newFaultRun(t *testing.T, fresh faultRig, f *faulttest.Faults) *faultRun {
 	t.Helper()
 	g, lose := fresh(t)
 	g.Close()
-	l, s := faulttest.Ledger{Ledger: g.ledger, Faults: f}, faulttest.Store{Store: g.store, Faults: f}
+	l, s := g.ledger.Around(f.Around), faulttest.Store{Store: g.store, Faults: f}
 	if err := g.tryOpen(t, l, s); err != nil {
 		if !errors.Is(err, faulttest.ErrInjected) {
 			t.Fatal(err)

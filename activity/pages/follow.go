@@ -47,7 +47,7 @@ type follower struct {
 type poller struct {
 	*storage
 
-	ledger    Ledger
+	ledger    *ledger.Ledger
 	sequences *sequences
 	layout    *layout
 	follow    follower

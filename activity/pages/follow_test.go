@@ -22,7 +22,7 @@ type process struct {
 
 // startProcess opens a Recorder as a service does. The caller closes it: in a synctest bubble,
 // cleanups run too late.
-func startProcess(t *testing.T, l Ledger, s favfilter.Store, c Config) *process {
+func startProcess(t *testing.T, l *ledger.Ledger, s favfilter.Store, c Config) *process {
 	t.Helper()
 	c.Ledger, c.Store = l, s
 	r, err := openRecorder(t.Context(), c)
@@ -95,63 +95,40 @@ func TestBound(t *testing.T) {
 
 // slowLedger answers polls late, and can fail them.
 type slowLedger struct {
-	Ledger
 	delay      time.Duration
 	fails      atomic.Bool
 	unreadable atomic.Bool // pages and sequences cannot be read
 	polls      atomic.Int64
 }
 
-func (l *slowLedger) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.PageState, error) {
-	if l.unreadable.Load() {
-		return nil, ledger.PageState{}, faulttest.ErrInjected
+func (l *slowLedger) around(ctx context.Context, c *ledger.Call, next func(ctx context.Context) error) error {
+	switch c.Operation {
+	case "keys", "sequence", "place", "ping":
+		if l.unreadable.Load() {
+			return faulttest.ErrInjected
+		}
+	case "changed":
+		if l.polls.Add(1) == 1 { // at Open
+			break
+		}
+		err := next(ctx)
+		time.Sleep(l.delay) // the answer is that old when it arrives
+		if l.fails.Load() {
+			return faulttest.ErrInjected
+		}
+		return err
 	}
-	return l.Ledger.Keys(ctx, page)
-}
-
-func (l *slowLedger) Sequence(ctx context.Context, page uint32) (uint64, error) {
-	if l.unreadable.Load() {
-		return 0, faulttest.ErrInjected
-	}
-	return l.Ledger.Sequence(ctx, page)
-}
-
-func (l *slowLedger) Place(ctx context.Context, hash uint64) (ledger.Place, error) {
-	if l.unreadable.Load() {
-		return ledger.Place{}, faulttest.ErrInjected
-	}
-	return l.Ledger.Place(ctx, hash)
-}
-
-func (l *slowLedger) Ping(ctx context.Context) error {
-	if l.unreadable.Load() {
-		return faulttest.ErrInjected
-	}
-	return l.Ledger.Ping(ctx)
-}
-
-func (l *slowLedger) Changed(
-	ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.PageState) error,
-) (ledger.Progress, error) {
-	if l.polls.Add(1) == 1 { // at Open
-		return l.Ledger.Changed(ctx, since, each)
-	}
-	p, err := l.Ledger.Changed(ctx, since, each)
-	time.Sleep(l.delay) // the answer is that old when it arrives
-	if l.fails.Load() {
-		return ledger.Progress{}, faulttest.ErrInjected
-	}
-	return p, err
+	return next(ctx)
 }
 
 // If polls take longer than the bound, feeds wait for one that is young enough.
 func TestBoundWithSlowPolls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
-		slow := &slowLedger{Ledger: l, delay: 700 * time.Millisecond}
+		slow := &slowLedger{delay: 700 * time.Millisecond}
 		const bound = 200 * time.Millisecond
 		a := startProcess(t, l, store, Config{StalenessBound: bound, ScrubRate: 1})
-		b := startProcess(t, slow, store, Config{StalenessBound: bound, ScrubRate: 1})
+		b := startProcess(t, l.Around(slow.around), store, Config{StalenessBound: bound, ScrubRate: 1})
 		a.record(t, true, add("1", "hide", "p0"))
 		for i := range 40 {
 			lose := setBack(t, store)
@@ -174,9 +151,9 @@ func TestBoundWithSlowPolls(t *testing.T) {
 func TestPollsFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
-		down := &slowLedger{Ledger: l, delay: 100 * time.Millisecond}
+		down := &slowLedger{delay: 100 * time.Millisecond}
 		down.fails.Store(true)
-		p := startProcess(t, down, store, Config{})
+		p := startProcess(t, l.Around(down.around), store, Config{})
 		p.record(t, true, add("1", "hide", "p"))
 		time.Sleep(10 * time.Second)
 		for range 100 {
@@ -242,42 +219,34 @@ func TestPollsGoOn(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 256)
 	_, err := g.Record(t.Context(), someActivities(0))
 	must(t, err)
-	counted := &countedLedger{Ledger: g.ledger}
-	g.open(t, counted, g.store)
-	if n := counted.pages.Swap(0); n < 50 {
+	var counted atomic.Int64 // pages that polls return
+	g.open(t, g.ledger.Around(func(ctx context.Context, c *ledger.Call, next func(ctx context.Context) error) error {
+		each := c.Each
+		c.Each = func(page uint32, s ledger.PageState) error {
+			counted.Add(1)
+			return each(page, s)
+		}
+		return next(ctx)
+	}), g.store)
+	if n := counted.Swap(0); n < 50 {
 		t.Fatalf("%d pages at the start", n)
 	}
 	for i := range 20 {
 		<-g.poll().done
 		g.record(t, true, add("1", "hide", fmt.Sprint("another", i)))
 	}
-	if n := counted.pages.Load(); n > 40 {
+	if n := counted.Load(); n > 40 {
 		t.Errorf("%d pages in polls about 20 changes", n)
 	}
-}
-
-// countedLedger counts the pages that polls return.
-type countedLedger struct {
-	Ledger
-	pages atomic.Int64
-}
-
-func (l *countedLedger) Changed(
-	ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.PageState) error,
-) (ledger.Progress, error) {
-	return l.Ledger.Changed(ctx, since, func(page uint32, s ledger.PageState) error {
-		l.pages.Add(1)
-		return each(page, s)
-	})
 }
 
 // Times of activities come from the ledger's clock, not from this machine's.
 func TestLedgerClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bubbleLedger(t, 1)
-		ahead := clockedLedger{Ledger: l, by: 10 * time.Minute}
-		p := startProcess(t, ahead, &favfilter.Memory{}, Config{})
+		p := startProcess(t, l, &favfilter.Memory{}, Config{})
 		want := time.Now().Add(10 * time.Minute)
+		p.follow.clock.Store(&clockReading{want, time.Now()}) // as a poll does that has just ended
 		p.record(t, true, add("1", "hide", "p"))
 		if got := p.rows(t, l, "1", "hide")[0].Since; got.Sub(want).Abs() > time.Millisecond {
 			t.Errorf("recorded at %v, want %v", got, want)
@@ -315,20 +284,6 @@ func turnBack(at *time.Time, by time.Duration) {
 	*wall -= uint64(by/time.Second) << seconds
 }
 
-// clockedLedger is a ledger whose clock is ahead.
-type clockedLedger struct {
-	Ledger
-	by time.Duration
-}
-
-func (l clockedLedger) Changed(
-	ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.PageState) error,
-) (ledger.Progress, error) {
-	p, err := l.Ledger.Changed(ctx, since, each)
-	p.Clock = p.Clock.Add(l.by)
-	return p, err
-}
-
 // A View sees what another process acknowledged, even while this process has a write in flight to
 // the same page with a higher sequence.
 func TestOwnWriteOnTheWay(t *testing.T) {
@@ -358,9 +313,9 @@ func TestOwnWriteOnTheWay(t *testing.T) {
 func TestOwnStoreAfterAFailedPoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bubbleLedger(t, 1)
-		cut := &slowLedger{Ledger: l}
+		cut := &slowLedger{}
 		c := Config{StalenessBound: -1, ScrubRate: 1}
-		a, b := startProcess(t, cut, &favfilter.Memory{}, c), startProcess(t, l, &favfilter.Memory{}, c)
+		a, b := startProcess(t, l.Around(cut.around), &favfilter.Memory{}, c), startProcess(t, l, &favfilter.Memory{}, c)
 		a.record(t, true, add("1", "hide", "p0"))
 		cut.fails.Store(true)
 		a.want(t, "1", "hide", "p0", Direct)

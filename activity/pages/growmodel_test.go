@@ -203,8 +203,8 @@ func TestLongGrowFaults(t *testing.T) {
 			g := newRig(t, &favfilter.Memory{}, 4)
 			check := g.everybody(t, 30)
 			f := &faulttest.Faults{At: at, After: after}
-			g.open(t, faulttest.Ledger{Ledger: g.ledger, Faults: &faulttest.Faults{}}, g.store)
-			g.recorder.ledger = faulttest.Ledger{Ledger: g.ledger, Faults: f}
+			g.open(t, g.ledger, g.store)
+			g.recorder.ledger = g.ledger.Around(f.Around)
 			g.useStore(faulttest.Store{Store: g.store, Faults: f})
 			err := g.Grow(t.Context(), 16, nil)
 			if err != nil && dependency(err) == "" {

@@ -25,7 +25,7 @@ func TestInspectFaults(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 4)
 	_, err := g.Record(t.Context(), []Activity{add("1", "block", "2"), add("1", "hide", "p")})
 	must(t, err)
-	g.open(t, faulttest.Ledger{Ledger: g.ledger, Faults: f}, faultyWhole{faulttest.Store{Store: g.store, Faults: f}})
+	g.open(t, g.ledger.Around(f.Around), faultyWhole{faulttest.Store{Store: g.store, Faults: f}})
 	for name, look := range map[string]func() (whole bool, err error){
 		"a page": func() (bool, error) {
 			p, err := g.InspectPage(t.Context(), g.layout.pageOf(UserHash(g.identity.Seed, "1")))

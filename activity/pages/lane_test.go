@@ -18,7 +18,6 @@ import (
 
 // badLedger is a ledger in which reads of some pages hang or fail.
 type badLedger struct {
-	Ledger
 	bad   map[uint32]bool
 	hangs bool
 	large bool          // bad pages are too large to be read at once
@@ -45,28 +44,23 @@ func (l *badLedger) read(ctx context.Context, page uint32) error {
 	return faulttest.ErrInjected
 }
 
-func (l *badLedger) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.PageState, error) {
-	if l.large && l.on.Load() && l.bad[page] {
-		return nil, ledger.PageState{}, ledger.ErrLargePage
+func (l *badLedger) around(ctx context.Context, c *ledger.Call, next func(ctx context.Context) error) error {
+	switch c.Operation {
+	case "keys":
+		if l.large && l.on.Load() && l.bad[c.Page] {
+			return ledger.ErrLargePage
+		}
+		fallthrough
+	case "each_row":
+		if err := l.read(ctx, c.Page); err != nil {
+			return err
+		}
+	case "record":
+		if l.record != nil {
+			<-l.record
+		}
 	}
-	if err := l.read(ctx, page); err != nil {
-		return nil, ledger.PageState{}, err
-	}
-	return l.Ledger.Keys(ctx, page)
-}
-
-func (l *badLedger) EachRow(ctx context.Context, page uint32, each func([]ledger.Row) error) (ledger.PageState, error) {
-	if err := l.read(ctx, page); err != nil {
-		return ledger.PageState{}, err
-	}
-	return l.Ledger.EachRow(ctx, page, each)
-}
-
-func (l *badLedger) Record(ctx context.Context, now time.Time, changes []ledger.Change) (ledger.Receipt, error) {
-	if l.record != nil {
-		<-l.record
-	}
-	return l.Ledger.Record(ctx, now, changes)
+	return next(ctx)
 }
 
 // losePage removes a page from the store.
@@ -84,6 +78,7 @@ func losePage(t *testing.T, s favfilter.Store, page uint32) {
 // badRig is a process with 64 pages, a user on the bad page, and others on other pages.
 type badRig struct {
 	*process
+	whole  *ledger.Ledger // none of its pages is bad
 	ledger *badLedger
 	store  favfilter.Store
 	user   string
@@ -105,8 +100,9 @@ func inBadRigOn(
 	synctest.Test(t, func(t *testing.T) {
 		l := bubbleLedger(t, 64)
 		store.Store = &favfilter.Memory{}
-		bad := &badLedger{Ledger: l, hangs: hangs, bad: make(map[uint32]bool)}
-		g := &badRig{process: startProcess(t, bad, store, Config{ScrubRate: 1, StalenessBound: bound}), ledger: bad, store: store, user: "bad"}
+		bad := &badLedger{hangs: hangs, bad: make(map[uint32]bool)}
+		p := startProcess(t, l.Around(bad.around), store, Config{ScrubRate: 1, StalenessBound: bound})
+		g := &badRig{process: p, whole: l, ledger: bad, store: store, user: "bad"}
 		bad.bad[g.layout.pageOf(UserHash(g.identity.Seed, g.user))] = true
 		for i := 0; len(g.others) < 15; i++ {
 			if user := fmt.Sprint("u", i); !bad.bad[g.layout.pageOf(UserHash(g.identity.Seed, user))] {
@@ -347,8 +343,8 @@ func TestFailedWriteBesideARebuild(t *testing.T) {
 func TestManyBadPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := bubbleLedger(t, 64), &favfilter.Memory{}
-		bad := &badLedger{Ledger: l, hangs: true, bad: make(map[uint32]bool)}
-		p := startProcess(t, bad, store, Config{ScrubRate: 1})
+		bad := &badLedger{hangs: true, bad: make(map[uint32]bool)}
+		p := startProcess(t, l.Around(bad.around), store, Config{ScrubRate: 1})
 		for page := range uint32(32) {
 			bad.bad[page] = true
 		}
@@ -414,7 +410,7 @@ func TestRebuildsPauseAfterFailures(t *testing.T) {
 			t.Errorf("%d reads of the bad page in %d s", n, seconds)
 		}
 
-		other := startProcess(t, g.ledger.Ledger, g.store, Config{ScrubRate: 1})
+		other := startProcess(t, g.whole, g.store, Config{ScrubRate: 1})
 		other.want(t, g.user, "hide", "before", Direct) // stores the page
 		other.record(t, true, add(g.user, "hide", "p"))
 		time.Sleep(defaultBound)
@@ -485,37 +481,29 @@ func TestCloseDuringABadRebuild(t *testing.T) {
 	})
 }
 
-// slowPageLedger takes long to read some pages.
-type slowPageLedger struct {
-	*badLedger
-	takes time.Duration
-}
-
-func (l *slowPageLedger) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.PageState, error) {
-	if l.on.Load() && l.bad[page] {
-		return nil, ledger.PageState{}, ledger.ErrLargePage
-	}
-	return l.Ledger.Keys(ctx, page)
-}
-
-func (l *slowPageLedger) EachRow(ctx context.Context, page uint32, each func([]ledger.Row) error) (ledger.PageState, error) {
-	l.reads.Add(1)
-	s, err := l.Ledger.EachRow(ctx, page, each)
-	time.Sleep(l.takes)
-	return s, err
-}
-
 // TestWritesDuringALongRebuild has a rebuild that takes longer than its writers wait. The page is
 // rebuilt once. Writes during the rebuild are applied after it, though they have been acknowledged
 // by then.
 func TestWritesDuringALongRebuild(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
-		slow := &slowPageLedger{&badLedger{Ledger: l, bad: map[uint32]bool{0: true}}, 3 * pageTimeout}
+		const takes = 3 * pageTimeout
+		var large atomic.Bool
+		var reads atomic.Int64
+		slow := l.Around(func(ctx context.Context, c *ledger.Call, next func(ctx context.Context) error) error {
+			switch {
+			case c.Operation == "keys" && large.Load():
+				return ledger.ErrLargePage
+			case c.Operation == "each_row":
+				reads.Add(1)
+				defer time.Sleep(takes)
+			}
+			return next(ctx)
+		})
 		p := startProcess(t, slow, store, Config{ScrubRate: 1})
 		p.record(t, true, add("1", "hide", "before"))
 		losePage(t, store, 0)
-		slow.on.Store(true)
+		large.Store(true)
 		var writes sync.WaitGroup
 		start := time.Now()
 		for i := range 100 {
@@ -524,16 +512,16 @@ func TestWritesDuringALongRebuild(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			time.Sleep(slow.takes / 50) // some writes before the rebuild ends, some after
+			time.Sleep(takes / 50) // some writes before the rebuild ends, some after
 		}
 		writes.Wait()
-		if took := time.Since(start); took > 3*slow.takes {
+		if took := time.Since(start); took > 3*takes {
 			t.Errorf("the last write was acknowledged after %v", took)
 		}
 		for i := range 100 {
 			p.want(t, "1", "hide", fmt.Sprint("p", i), Direct)
 		}
-		if n := slow.reads.Load(); n > 2 {
+		if n := reads.Load(); n > 2 {
 			t.Errorf("the page was read %d times", n)
 		}
 		p.Close()

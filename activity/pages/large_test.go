@@ -101,7 +101,7 @@ func TestSweepPassesABadPage(t *testing.T) {
 		g.ledger.on.Store(true)
 		write := func(user string) { // records without the page, like a writer that dies
 			change := g.change(g.kind(t, "hide"), add(user, "hide", "p"), time.Now())
-			_, err := g.ledger.Ledger.Record(t.Context(), time.Now(), []ledger.Change{change})
+			_, err := g.whole.Record(t.Context(), time.Now(), []ledger.Change{change})
 			must(t, err)
 		}
 		for _, user := range g.others {
@@ -122,11 +122,11 @@ func TestSweepPassesABadPage(t *testing.T) {
 func TestMovesPassBadPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bubbleLedger(t, 64)
-		bad := &badLedger{Ledger: l, hangs: true, bad: make(map[uint32]bool)}
+		bad := &badLedger{hangs: true, bad: make(map[uint32]bool)}
 		for page := range uint32(16) {
 			bad.bad[ledger.DedicatedPages+page] = true
 		}
-		p := startProcess(t, bad, &favfilter.Memory{}, Config{MaxSharedKeys: MinSharedKeys, ScrubRate: 1})
+		p := startProcess(t, l.Around(bad.around), &favfilter.Memory{}, Config{MaxSharedKeys: MinSharedKeys, ScrubRate: 1})
 		bad.on.Store(true)
 		const users = 3 * maxLeaving
 		for page := range uint32(users) {

@@ -128,7 +128,7 @@ func closingWrites() []closingWrite {
 		{"a repeated Record", false, "hide", Direct, None, nothing, func(t *testing.T, a *member, user, _ string) {
 			t.Helper()
 			change := a.change(a.kind(t, "hide"), add(user, "hide", "p"), time.Now())
-			_, err := a.way.Record(t.Context(), time.Now(), []ledger.Change{change}) // like a writer that dies
+			_, err := a.ledger.Record(t.Context(), time.Now(), []ledger.Change{change}) // like a writer that dies
 			must(t, err)
 			a.record(t, false, add(user, "hide", "p"))
 		}},
@@ -264,7 +264,7 @@ func TestLayoutRuleClosedPageIsFollowed(t *testing.T) {
 // write closed.
 func TestLayoutRuleCloseAndPageCache(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		c := Config{Ledger: sharedLedger{w.ledger}, PageCache: 1 << 20}
+		c := Config{Ledger: sharedLedger(w.ledger), PageCache: 1 << 20}
 		a, b := w.open(t, c), w.open(t, c)
 		user := a.userOn(0)
 		a.record(t, true, add(user, "hide", "before"))

@@ -46,8 +46,8 @@ func TestRepeatedWriteAcknowledgedElsewhere(t *testing.T) {
 				l, store := bubbleLedger(t, 1), &favfilter.Memory{}
 				slow := &heldStore{Store: store}
 				config := Config{StalenessBound: bound, PageCache: c.held, ScrubRate: 1}
-				a := startProcess(t, sharedLedger{l}, slow, config)
-				b := startProcess(t, sharedLedger{l}, store, config)
+				a := startProcess(t, sharedLedger(l), slow, config)
+				b := startProcess(t, sharedLedger(l), store, config)
 				a.record(t, true, add("1", "hide", "before"))
 				a.want(t, "1", "hide", "before", Direct)
 				a.want(t, "1", "hide", "p", None)
@@ -99,7 +99,7 @@ func TestWriteOnItsWayCostsNoRebuild(t *testing.T) {
 }
 
 // newProcess returns a Recorder that polls only when told to.
-func newProcess(t *testing.T, l Ledger, s favfilter.Store) *rig {
+func newProcess(t *testing.T, l *ledger.Ledger, s favfilter.Store) *rig {
 	t.Helper()
 	r, err := openRecorder(t.Context(), Config{Ledger: l, Store: s, StalenessBound: time.Minute, Passive: true})
 	must(t, err)
@@ -246,7 +246,7 @@ func TestOwnWritesNeedNoQuestion(t *testing.T) {
 	must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	faults := &faulttest.Faults{}
-	a := newProcess(t, faulttest.Ledger{Ledger: l, Faults: faults}, &favfilter.Memory{})
+	a := newProcess(t, l.Around(faults.Around), &favfilter.Memory{})
 	bulk := a.NewBulk()
 	for _, target := range []string{"x", "y"} {
 		p, err := bulk.Prepare([]Activity{add("1", "hide", target)})

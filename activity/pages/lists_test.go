@@ -184,9 +184,9 @@ func TestReadHeldWithoutStore(t *testing.T) {
 // TestReadHeldFails: if one page of several is unavailable, there is no answer, whether it is a
 // list's or the user's. No reader may take the page for empty.
 func TestReadHeldFails(t *testing.T) {
-	bad := &badLedger{Ledger: openLedger(t, t.TempDir()+"/ledger.db", 16), bad: map[uint32]bool{1: true}}
+	bad := &badLedger{bad: map[uint32]bool{1: true}}
 	g := &rig{store: &favfilter.Memory{}}
-	g.open(t, bad, g.store)
+	g.open(t, openLedger(t, t.TempDir()+"/ledger.db", 16).Around(bad.around), g.store)
 	users := g.onEach(3)
 	for i, user := range users {
 		g.record(t, true, add(user, "hide", fmt.Sprint("p", i, "-0")))

@@ -104,8 +104,8 @@ func TestWritesWithoutStore(t *testing.T) {
 func TestWritesWithoutEither(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bubbleLedger(t, 1)
-		down := &slowLedger{Ledger: l}
-		p := startProcess(t, down, faulttest.Down{}, Config{})
+		down := &slowLedger{}
+		p := startProcess(t, l.Around(down.around), faulttest.Down{}, Config{})
 		down.fails.Store(true)
 		_, err := p.Record(t.Context(), []Activity{add("1", "hide", "p")})
 		if dependency(err) != "pages" || !errors.Is(err, faulttest.ErrInjected) {
@@ -124,8 +124,8 @@ func TestWritesWithoutEither(t *testing.T) {
 func TestLedgerEndsWithinTheBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bubbleLedger(t, 1)
-		ending := &slowLedger{Ledger: l}
-		p := startProcess(t, ending, faulttest.Down{}, Config{StalenessBound: time.Second})
+		ending := &slowLedger{}
+		p := startProcess(t, l.Around(ending.around), faulttest.Down{}, Config{StalenessBound: time.Second})
 		time.Sleep(250 * time.Millisecond)
 		go func() {
 			time.Sleep(700 * time.Millisecond) // after the next poll
@@ -144,8 +144,8 @@ func TestLedgerEndsWithinTheBound(t *testing.T) {
 func TestImagesNeedTheLedger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bubbleLedger(t, 1)
-		ending := &slowLedger{Ledger: l}
-		p := startProcess(t, ending, faulttest.Down{}, Config{StalenessBound: time.Second})
+		ending := &slowLedger{}
+		p := startProcess(t, l.Around(ending.around), faulttest.Down{}, Config{StalenessBound: time.Second})
 		p.record(t, true, add("1", "hide", "p"))
 		p.want(t, "1", "hide", "p", Direct)
 		ending.fails.Store(true)
@@ -171,55 +171,22 @@ func TestImagesNeedTheLedger(t *testing.T) {
 
 // hangingLedger does not answer while it hangs, until the caller's context ends.
 type hangingLedger struct {
-	Ledger
 	hangs atomic.Bool
 	polls atomic.Int64
 }
 
-func (l *hangingLedger) wait(ctx context.Context) error {
-	if !l.hangs.Load() {
-		return nil
+func (l *hangingLedger) around(ctx context.Context, c *ledger.Call, next func(ctx context.Context) error) error {
+	switch c.Operation {
+	case "changed":
+		l.polls.Add(1)
+		fallthrough
+	case "sequence", "place", "ping", "keys":
+		if l.hangs.Load() {
+			<-ctx.Done()
+			return ctx.Err()
+		}
 	}
-	<-ctx.Done()
-	return ctx.Err()
-}
-
-func (l *hangingLedger) Changed(
-	ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.PageState) error,
-) (ledger.Progress, error) {
-	l.polls.Add(1)
-	if err := l.wait(ctx); err != nil {
-		return ledger.Progress{}, err
-	}
-	return l.Ledger.Changed(ctx, since, each)
-}
-
-func (l *hangingLedger) Sequence(ctx context.Context, page uint32) (uint64, error) {
-	if err := l.wait(ctx); err != nil {
-		return 0, err
-	}
-	return l.Ledger.Sequence(ctx, page)
-}
-
-func (l *hangingLedger) Place(ctx context.Context, hash uint64) (ledger.Place, error) {
-	if err := l.wait(ctx); err != nil {
-		return ledger.Place{}, err
-	}
-	return l.Ledger.Place(ctx, hash)
-}
-
-func (l *hangingLedger) Ping(ctx context.Context) error {
-	if err := l.wait(ctx); err != nil {
-		return err
-	}
-	return l.Ledger.Ping(ctx)
-}
-
-func (l *hangingLedger) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.PageState, error) {
-	if err := l.wait(ctx); err != nil {
-		return nil, ledger.PageState{}, err
-	}
-	return l.Ledger.Keys(ctx, page)
+	return next(ctx)
 }
 
 // While the ledger is known to hang, feeds do not wait for it, even if others have changed the page
@@ -227,8 +194,8 @@ func (l *hangingLedger) Keys(ctx context.Context, page uint32) ([]ledger.Row, le
 func TestFeedsWhileTheLedgerHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
-		hanging := &hangingLedger{Ledger: l}
-		a := startProcess(t, hanging, store, Config{ScrubRate: 1})
+		hanging := &hangingLedger{}
+		a := startProcess(t, l.Around(hanging.around), store, Config{ScrubRate: 1})
 		b := startProcess(t, l, store, Config{ScrubRate: 1})
 		a.record(t, true, add("1", "hide", "p0"))
 		time.Sleep(3 * time.Second)
@@ -253,8 +220,8 @@ func TestFeedsWhileTheLedgerHangs(t *testing.T) {
 func TestNewerPageWhileTheLedgerHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
-		hanging := &hangingLedger{Ledger: l}
-		a := startProcess(t, hanging, store, Config{ScrubRate: 1})
+		hanging := &hangingLedger{}
+		a := startProcess(t, l.Around(hanging.around), store, Config{ScrubRate: 1})
 		b := startProcess(t, l, store, Config{ScrubRate: 1})
 		a.record(t, true, add("1", "hide", "p0"))
 		b.record(t, true, add("1", "hide", "p1"))
@@ -274,8 +241,8 @@ func TestNewerPageWhileTheLedgerHangs(t *testing.T) {
 func TestCloseIsQuick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bubbleLedger(t, 1024)
-		hanging := &hangingLedger{Ledger: l}
-		p := startProcess(t, hanging, faulttest.Down{}, Config{StalenessBound: time.Minute})
+		hanging := &hangingLedger{}
+		p := startProcess(t, l.Around(hanging.around), faulttest.Down{}, Config{StalenessBound: time.Minute})
 		undecided := make(chan error)
 		go func() {
 			_, err := p.Record(t.Context(), []Activity{add("1", "hide", "p")})
@@ -337,8 +304,8 @@ func TestVersionsSayNothingOfTheStore(t *testing.T) {
 func TestCutOffProcessSeesWritesOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, shared := bubbleLedger(t, 1), &favfilter.Memory{}
-		cut, late := &partitioned{Store: shared}, &heldLedger{Ledger: l}
-		a := startProcess(t, late, cut, Config{StalenessBound: time.Second, ScrubRate: 1})
+		cut, late := &partitioned{Store: shared}, &heldLedger{}
+		a := startProcess(t, l.Around(late.around), cut, Config{StalenessBound: time.Second, ScrubRate: 1})
 		b := startProcess(t, l, shared, Config{StalenessBound: time.Second, ScrubRate: 1})
 		a.record(t, true, add("1", "hide", "p"))
 		cut.down.Store(true)
@@ -381,7 +348,6 @@ func TestCutOffProcessSeesWritesOfOthers(t *testing.T) {
 
 // heldLedger reads the keys of a page, and returns them later while it is held.
 type heldLedger struct {
-	Ledger
 	held atomic.Pointer[chan struct{}]
 }
 
@@ -395,12 +361,12 @@ func (l *heldLedger) hold() (release func()) {
 	}
 }
 
-func (l *heldLedger) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.PageState, error) {
-	rows, state, err := l.Ledger.Keys(ctx, page)
-	if held := l.held.Load(); held != nil {
+func (l *heldLedger) around(ctx context.Context, c *ledger.Call, next func(ctx context.Context) error) error {
+	err := next(ctx)
+	if held := l.held.Load(); held != nil && c.Operation == "keys" {
 		<-*held
 	}
-	return rows, state, err
+	return err
 }
 
 // While the ledger is known to hang, writes are refused at once. They work again as soon as it
@@ -408,8 +374,8 @@ func (l *heldLedger) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledge
 func TestWritesWhileTheLedgerHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bubbleLedger(t, 1)
-		hanging := &hangingLedger{Ledger: l}
-		p := startProcess(t, hanging, &favfilter.Memory{}, Config{ScrubRate: 1, StalenessBound: time.Minute})
+		hanging := &hangingLedger{}
+		p := startProcess(t, l.Around(hanging.around), &favfilter.Memory{}, Config{ScrubRate: 1, StalenessBound: time.Minute})
 		p.record(t, true, add("1", "hide", "p0"))
 		hanging.hangs.Store(true)
 		time.Sleep(2 * time.Minute)
@@ -439,8 +405,8 @@ func TestWritesWhileTheLedgerHangs(t *testing.T) {
 func TestWritesAfterAnUnansweredQuestion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
-		unanswered := &accessLedger{Ledger: l}
-		a := startProcess(t, unanswered, store, Config{ScrubRate: 1})
+		unanswered := &accessLedger{}
+		a := startProcess(t, l.Around(unanswered.around), store, Config{ScrubRate: 1})
 		b := startProcess(t, l, store, Config{ScrubRate: 1})
 		a.record(t, true, add("1", "hide", "p0"))
 		b.record(t, true, add("1", "hide", "p1"))
@@ -457,8 +423,8 @@ func TestWritesAfterAnUnansweredQuestion(t *testing.T) {
 func TestRebuildsHoldNoProcessor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bubbleLedger(t, 1)
-		held := &heldLedger{Ledger: l}
-		p := startProcess(t, held, &favfilter.Memory{}, Config{ScrubRate: 1})
+		held := &heldLedger{}
+		p := startProcess(t, l.Around(held.around), &favfilter.Memory{}, Config{ScrubRate: 1})
 		release := held.hold()
 		limiter := admission.NewLimiter()
 		const most = 100 * 32 // more than there are processors

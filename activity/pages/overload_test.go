@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
@@ -17,15 +16,16 @@ import (
 
 // gatedLedger makes reads of pages wait at a gate, and counts them.
 type gatedLedger struct {
-	Ledger
 	gate      chan struct{} // closed: open
 	snapshots atomic.Int64
 }
 
-func (l *gatedLedger) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.PageState, error) {
-	l.snapshots.Add(1)
-	<-l.gate
-	return l.Ledger.Keys(ctx, page)
+func (l *gatedLedger) around() ledger.Around {
+	return before(func(context.Context) error {
+		l.snapshots.Add(1)
+		<-l.gate
+		return nil
+	}, "keys")
 }
 
 // When too many pages wait for the ledger, further feeds are refused at once. The feeds that wait
@@ -33,9 +33,9 @@ func (l *gatedLedger) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledg
 func TestTooManyRebuilds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // however long the feeds take
 		l := bubbleLedger(t, 1<<14)
-		gate := &gatedLedger{Ledger: l, gate: make(chan struct{})}
+		gate := &gatedLedger{gate: make(chan struct{})}
 		g := newRigWith(t, &favfilter.Memory{}, l)
-		g.open(t, gate, g.store)
+		g.open(t, l.Around(gate.around()), g.store)
 		var wg sync.WaitGroup
 		var refused, answered atomic.Int64
 		for i := range 2 * maxFlights {
@@ -65,24 +65,14 @@ func TestTooManyRebuilds(t *testing.T) {
 	})
 }
 
-// blockedLedger blocks all transactions until gate is closed.
-type blockedLedger struct {
-	Ledger
-	gate chan struct{}
-}
-
-func (l blockedLedger) Record(
-	ctx context.Context, now time.Time, changes []ledger.Change,
-) (ledger.Receipt, error) {
-	<-l.gate
-	return l.Ledger.Record(ctx, now, changes)
-}
-
 // When too many writes wait, further ones are refused at once, and change nothing.
 func TestTooManyWrites(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 16)
 	gate := make(chan struct{})
-	g.open(t, blockedLedger{g.ledger, gate}, g.store)
+	g.open(t, g.ledger.Around(before(func(context.Context) error {
+		<-gate
+		return nil
+	}, "record")), g.store)
 	fates := make([]error, maxWaiting+200)
 	var refused atomic.Int64
 	var wg sync.WaitGroup
@@ -121,8 +111,8 @@ func TestImages(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 4)
 	open := make(chan struct{})
 	close(open)
-	counted := &gatedLedger{Ledger: g.ledger, gate: open}
-	g.open(t, counted, faulttest.Down{})
+	counted := &gatedLedger{gate: open}
+	g.open(t, g.ledger.Around(counted.around()), faulttest.Down{})
 	g.record(t, true, add("1", "block", "2"))
 	for range 100 {
 		g.want(t, "1", "block", "2", Direct)

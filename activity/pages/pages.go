@@ -12,41 +12,11 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// Ledger lists the methods of *ledger.Ledger that [Pages] calls. It is an interface so that tests
-// can make each call fail. The methods are documented at *ledger.Ledger.
-//
-//nolint:revive,interfacebloat // the methods of one type, documented there
-type Ledger interface {
-	Identity() ledger.Identity
-	Record(ctx context.Context, now time.Time, changes []ledger.Change) (ledger.Receipt, error)
-	Prepare(changes []ledger.Change) (*ledger.Prepared, error)
-	RecordPrepared(ctx context.Context, now time.Time, p *ledger.Prepared) (ledger.Receipt, error)
-	Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.PageState, error)
-	EachRow(ctx context.Context, page uint32, each func(rows []ledger.Row) error) (ledger.PageState, error)
-	Sequence(ctx context.Context, page uint32) (uint64, error)
-	Changed(ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.PageState) error) (ledger.Progress, error)
-	Place(ctx context.Context, hash uint64) (ledger.Place, error)
-	Layouts(ctx context.Context) (ledger.Layouts, error)
-	BeginLayout(ctx context.Context, pages uint32) error
-	SwitchLayout(ctx context.Context, pages uint32) error
-	LeaveLayout(ctx context.Context, pages uint32) error
-	Dedicate(ctx context.Context, hash uint64) (ledger.Receipt, error)
-	Release(ctx context.Context, hash uint64) (ledger.Receipt, error)
-	Ended(ctx context.Context, now time.Time, limit int) ([]ledger.Row, error)
-	Owned(ctx context.Context, hash uint64, owner string, after *ledger.Item, limit int) ([]ledger.Row, error)
-	Naming(ctx context.Context, targetHash uint64, target string, limit int) ([]ledger.Row, error)
-	Declare(ctx context.Context, kinds []ledger.Kind) error
-	Kinds(ctx context.Context) ([]ledger.Kind, error)
-	Ping(ctx context.Context) error
-	Shared() bool
-	Agree(ctx context.Context, s ledger.Settings) error
-}
-
 // Config configures [Pages]. The fields without a comment are those of activity.Config.
 type Config struct {
 	_ struct{} // fields are named
 
-	Ledger  Ledger
+	Ledger  *ledger.Ledger
 	Store   favfilter.Store
 	Replica favfilter.Store
 	// Kinds are the kinds of rows that are written.

@@ -103,8 +103,8 @@ func TestEmptyPagesExpire(t *testing.T) {
 // acknowledged while other processes may not know of the first.
 func TestRepeatWaitsForThePage(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 1)
-	unpolled := &slowLedger{Ledger: g.ledger}
-	g.open(t, unpolled, g.store)
+	unpolled := &slowLedger{}
+	g.open(t, g.ledger.Around(unpolled.around), g.store)
 	unpolled.fails.Store(true)
 	g.record(t, true, add("1", "hide", "p"))
 	failing := &faulttest.Faults{At: 1}
@@ -130,7 +130,7 @@ func TestRepeatWaitsForThePage(t *testing.T) {
 		t.Fatal("no error")
 	}
 	unpolled.fails.Store(false)
-	g.open(t, unpolled, g.store) // the new Recorder does not know which sequences pages have
+	g.open(t, g.ledger.Around(unpolled.around), g.store) // the new Recorder does not know which sequences pages have
 	unpolled.fails.Store(true)
 	g.recorder.store = faulttest.Down{}
 	if _, err := g.Record(t.Context(), []Activity{add("1", "hide", "r")}); dependency(err) != "pages" {

@@ -82,17 +82,17 @@ func TestSlowPages(t *testing.T) {
 
 // slowKeys, once slow, holds back each answer of Keys until told to pass it on.
 type slowKeys struct {
-	Ledger
 	slow atomic.Bool
 	pass chan struct{}
 }
 
-func (l *slowKeys) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.PageState, error) {
-	rows, s, err := l.Ledger.Keys(ctx, page)
-	if l.slow.Load() {
-		<-l.pass
-	}
-	return rows, s, err
+func (l *slowKeys) around() ledger.Around {
+	return after(func(context.Context) error {
+		if l.slow.Load() {
+			<-l.pass
+		}
+		return nil
+	}, "keys")
 }
 
 // A caller that joins a rebuild whose read of the ledger was too early for it gets the next
@@ -100,8 +100,8 @@ func (l *slowKeys) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.
 func TestRebuildThatLeftTooEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bubbleLedger(t, 1)
-		slow := &slowKeys{Ledger: l, pass: make(chan struct{})}
-		p := startProcess(t, slow, &favfilter.Memory{}, Config{ScrubRate: 1})
+		slow := &slowKeys{pass: make(chan struct{})}
+		p := startProcess(t, l.Around(slow.around()), &favfilter.Memory{}, Config{ScrubRate: 1})
 		p.record(t, true, add("1", "hide", "a"))
 		slow.slow.Store(true)
 		sequences := make(chan uint64, 2)
@@ -134,8 +134,8 @@ func TestRebuildThatLeftTooEarly(t *testing.T) {
 func TestRebuildsClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bubbleLedger(t, 1)
-		slow := &slowKeys{Ledger: l, pass: make(chan struct{})}
-		p := startProcess(t, slow, &favfilter.Memory{}, Config{ScrubRate: 1})
+		slow := &slowKeys{pass: make(chan struct{})}
+		p := startProcess(t, l.Around(slow.around()), &favfilter.Memory{}, Config{ScrubRate: 1})
 		slow.slow.Store(true)
 		go func() { _, _ = p.rebuild(t.Context(), 0, 0, "missing", maxFlights) }()
 		synctest.Wait()

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/internal/faulttest"
 )
@@ -109,28 +108,12 @@ func TestReplicaWithoutLedger(t *testing.T) {
 	other := &rig{ledger: g.ledger, store: g.store}
 	other.open(t, g.ledger, g.store)
 	other.record(t, true, add("1", "hide", "q"))
-	g.recorder.ledger = deafLedger{g.ledger}
+	fail := func(context.Context) error { return faulttest.ErrInjected }
+	g.recorder.ledger = g.ledger.Around(before(fail, "changed", "ping", "place", "sequence"))
 	if got := g.check(t, "1", "hide", "q"); got != Direct {
 		t.Errorf("match %v of another process's write, want Direct", got)
 	}
 	g.wantReads(t, 0, 0, 1)
-}
-
-// deafLedger fails polls and questions for a user's page.
-type deafLedger struct{ Ledger }
-
-func (deafLedger) Sequence(context.Context, uint32) (uint64, error) {
-	return 0, faulttest.ErrInjected
-}
-
-func (deafLedger) Place(context.Context, uint64) (ledger.Place, error) {
-	return ledger.Place{}, faulttest.ErrInjected
-}
-
-func (deafLedger) Ping(context.Context) error { return faulttest.ErrInjected }
-
-func (deafLedger) Changed(context.Context, ledger.Cursor, func(uint32, ledger.PageState) error) (ledger.Progress, error) {
-	return ledger.Progress{}, faulttest.ErrInjected
 }
 
 // Views with a replica that is behind are the same as without one.

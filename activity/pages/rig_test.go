@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/favfilter/redisstore"
+	"github.com/feedfilter/feedfilter/internal/faulttest"
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
@@ -68,7 +70,7 @@ func newRigWith(t testing.TB, store favfilter.Store, l *ledger.Ledger) *rig {
 }
 
 // open opens the pages again, as a restart does.
-func (g *rig) open(t testing.TB, l Ledger, s favfilter.Store) {
+func (g *rig) open(t testing.TB, l *ledger.Ledger, s favfilter.Store) {
 	t.Helper()
 	if g.recorder != nil {
 		g.Close()
@@ -78,7 +80,7 @@ func (g *rig) open(t testing.TB, l Ledger, s favfilter.Store) {
 	}
 }
 
-func (g *rig) tryOpen(t testing.TB, l Ledger, s favfilter.Store) error {
+func (g *rig) tryOpen(t testing.TB, l *ledger.Ledger, s favfilter.Store) error {
 	t.Helper()
 	r, err := openRecorder(t.Context(), Config{
 		Ledger:         l,
@@ -92,6 +94,39 @@ func (g *rig) tryOpen(t testing.TB, l Ledger, s favfilter.Store) error {
 		t.Cleanup(r.Close)
 	}
 	return err
+}
+
+// before lets do run ahead of each call of some operations. An error of do fails the call.
+func before(do func(ctx context.Context) error, operations ...string) ledger.Around {
+	return func(ctx context.Context, c *ledger.Call, next func(ctx context.Context) error) error {
+		if slices.Contains(operations, c.Operation) {
+			if err := do(ctx); err != nil {
+				return err
+			}
+		}
+		return next(ctx)
+	}
+}
+
+// after lets do run after each call of some operations. An error of do fails the call.
+func after(do func(ctx context.Context) error, operations ...string) ledger.Around {
+	return func(ctx context.Context, c *ledger.Call, next func(ctx context.Context) error) error {
+		err := next(ctx)
+		if slices.Contains(operations, c.Operation) {
+			err = cmp.Or(do(ctx), err)
+		}
+		return err
+	}
+}
+
+// failing returns a function that fails while on is set.
+func failing(on *atomic.Bool) func(ctx context.Context) error {
+	return func(context.Context) error {
+		if on.Load() {
+			return faulttest.ErrInjected
+		}
+		return nil
+	}
 }
 
 // useStore replaces the store of the open pages.

@@ -54,11 +54,11 @@ func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
 func (w *world) open(t *testing.T, c Config) *member {
 	t.Helper()
 	way, steps := &waysToLedger{}, &steppedStore{Store: w.store}
-	way.Ledger = w.ledger
-	if c.Ledger != nil {
-		way.Ledger = c.Ledger
+	if c.Ledger == nil {
+		c.Ledger = w.ledger
 	}
-	c.Ledger, c.Store, c.StalenessBound, c.Passive = way, steps, time.Minute, true
+	c.Ledger = c.Ledger.Around(way.around)
+	c.Store, c.StalenessBound, c.Passive = steps, time.Minute, true
 	r, err := openRecorder(t.Context(), c)
 	must(t, err)
 	p := &member{&rig{recorder: r, store: steps}, way, steps}
@@ -84,28 +84,18 @@ func (l *waysToLedger) mend() {
 	l.places.Store(false)
 }
 
-func (l *waysToLedger) Changed(
-	ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.PageState) error,
-) (ledger.Progress, error) {
-	progress, err := l.accessLedger.Changed(ctx, since, each)
-	if l.polled != nil {
+func (l *waysToLedger) around(ctx context.Context, c *ledger.Call, next func(ctx context.Context) error) error {
+	switch {
+	case c.Operation == "leave_layout" && l.leave != nil:
+		l.leave()
+	case c.Operation == "keys" && l.places.Load():
+		return faulttest.ErrInjected
+	}
+	err := l.accessLedger.around(ctx, c, next)
+	if c.Operation == "changed" && l.polled != nil {
 		l.polled()
 	}
-	return progress, err
-}
-
-func (l *waysToLedger) LeaveLayout(ctx context.Context, pages uint32) error {
-	if l.leave != nil {
-		l.leave()
-	}
-	return l.Ledger.LeaveLayout(ctx, pages)
-}
-
-func (l *waysToLedger) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.PageState, error) {
-	if l.places.Load() {
-		return nil, ledger.PageState{}, faulttest.ErrInjected
-	}
-	return l.Ledger.Keys(ctx, page)
+	return err
 }
 
 // steppedStore calls a function once before the next call of a kind, and can refuse to replace a

@@ -194,23 +194,15 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// beforeKeys calls do before each read of a page.
-type beforeKeys struct {
-	Ledger
-	do func()
-}
-
-func (l beforeKeys) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.PageState, error) {
-	l.do()
-	return l.Ledger.Keys(ctx, page)
-}
-
 // A page that is written to during its comparison does not count as wrong.
 func TestVerifyWhileWritten(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 1)
 	g.record(t, true, add("1", "hide", "p"))
 	write := sync.OnceFunc(func() { g.record(t, true, add("1", "hide", "q")) })
-	g.recorder.ledger = beforeKeys{g.ledger, write}
+	g.recorder.ledger = g.ledger.Around(before(func(context.Context) error {
+		write()
+		return nil
+	}, "keys"))
 	g.verify(0)
 	if s := g.Stats(); len(s.Found) != 0 || s.Verified != 0 {
 		t.Errorf("found %v, %d verified while it changed", s.Found, s.Verified)
@@ -222,17 +214,6 @@ func TestVerifyWhileWritten(t *testing.T) {
 	g.want(t, "1", "hide", "q", Direct)
 }
 
-// snapshotSpy notes which pages are read from the ledger.
-type snapshotSpy struct {
-	Ledger
-	pages map[uint32]bool
-}
-
-func (l *snapshotSpy) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.PageState, error) {
-	l.pages[page] = true
-	return l.Ledger.Keys(ctx, page)
-}
-
 // Every page is compared key by key eventually.
 func TestVerifyTakesEveryPage(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 128)
@@ -242,17 +223,22 @@ func TestVerifyTakesEveryPage(t *testing.T) {
 	}
 	_, err := g.Record(t.Context(), batch)
 	must(t, err)
-	spy := &snapshotSpy{g.ledger, map[uint32]bool{}}
-	g.open(t, spy, g.store)
+	read := make(map[uint32]bool)
+	g.open(t, g.ledger.Around(func(ctx context.Context, c *ledger.Call, next func(ctx context.Context) error) error {
+		if c.Operation == "keys" {
+			read[c.Page] = true
+		}
+		return next(ctx)
+	}), g.store)
 	s := scrub{}
 	for range 20 * 128 * verifyEvery / scrubChunk {
 		g.scrubStep(&s)
-		if len(spy.pages) == 128 {
+		if len(read) == 128 {
 			break
 		}
 	}
-	if len(spy.pages) != 128 {
-		t.Errorf("%d of 128 pages were ever compared", len(spy.pages))
+	if len(read) != 128 {
+		t.Errorf("%d of 128 pages were ever compared", len(read))
 	}
 }
 

@@ -66,8 +66,8 @@ func TestTidyingListsPagesOnce(t *testing.T) {
 func TestTidyAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bubbleLedger(t, 1)
-		cut := &slowLedger{Ledger: l}
-		p := startProcess(t, cut, &favfilter.Memory{}, Config{})
+		cut := &slowLedger{}
+		p := startProcess(t, l.Around(cut.around), &favfilter.Memory{}, Config{})
 		p.record(t, true, add("1", "hide", "p"))
 		build := p.header(t, 0).Build
 		cut.unreadable.Store(true)

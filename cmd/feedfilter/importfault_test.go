@@ -19,7 +19,7 @@ import (
 // importOnce imports the file into the ledger and the store, with faults.
 func importOnce(t *testing.T, file string, l *ledger.Ledger, store favfilter.Store, f *faulttest.Faults) error {
 	t.Helper()
-	faulty := faulttest.Ledger{Ledger: l, Faults: f}
+	faulty := l.Around(f.Around)
 	r, err := activity.Open(t.Context(), activity.Config{
 		Ledger: faulty, Store: faulttest.Store{Store: store, Faults: f}, StalenessBound: 10 * time.Millisecond, ScrubRate: 1,
 	})

@@ -34,7 +34,7 @@ func (f *dataFlags) useLedger(c *activity.Config, l *ledger.Ledger) {
 	c.Ledger = l
 	if f.meters != nil {
 		f.meters.Pools(l.Pools)
-		c.Ledger, c.OnRebuild = f.meters.Ledger(l), f.meters.Rebuilds()
+		c.Ledger, c.OnRebuild = l.Around(f.meters.Ledger()), f.meters.Rebuilds()
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
-	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
@@ -41,154 +40,12 @@ func Do[T any](f *Faults, call func() (T, error)) (T, error) { //nolint:ireturn 
 	return v, err
 }
 
-// Ledger is a ledger with faults. Every call counts but Identity, Shared and Ping.
-type Ledger struct {
-	*ledger.Ledger
-	*Faults
-}
-
-// Record counts, and may fail.
-func (l Ledger) Record(ctx context.Context, now time.Time, changes []ledger.Change) (ledger.Receipt, error) {
-	return Do(l.Faults, func() (ledger.Receipt, error) { return l.Ledger.Record(ctx, now, changes) })
-}
-
-// Keys counts, and may fail.
-func (l Ledger) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.PageState, error) {
-	return l.rows(func() ([]ledger.Row, ledger.PageState, error) { return l.Ledger.Keys(ctx, page) })
-}
-
-// EachRow counts, and may fail.
-func (l Ledger) EachRow(ctx context.Context, page uint32, each func(rows []ledger.Row) error) (ledger.PageState, error) {
-	return Do(l.Faults, func() (ledger.PageState, error) { return l.Ledger.EachRow(ctx, page, each) })
-}
-
-func (l Ledger) rows(read func() ([]ledger.Row, ledger.PageState, error)) ([]ledger.Row, ledger.PageState, error) {
-	type page struct {
-		rows     []ledger.Row
-		standing ledger.PageState
+// Around makes calls of a ledger fail: see [ledger.Ledger.Around]. Every call counts but Ping.
+func (f *Faults) Around(ctx context.Context, c *ledger.Call, next func(ctx context.Context) error) error {
+	if c.Operation == "ping" {
+		return next(ctx)
 	}
-	p, err := Do(l.Faults, func() (page, error) {
-		rows, standing, err := read()
-		return page{rows, standing}, err
-	})
-	return p.rows, p.standing, err
-}
-
-// Sequence counts, and may fail.
-func (l Ledger) Sequence(ctx context.Context, page uint32) (uint64, error) {
-	return Do(l.Faults, func() (uint64, error) { return l.Ledger.Sequence(ctx, page) })
-}
-
-// Changed counts, and may fail.
-func (l Ledger) Changed(
-	ctx context.Context, since ledger.Cursor, each func(page uint32, s ledger.PageState) error,
-) (ledger.Progress, error) {
-	return Do(l.Faults, func() (ledger.Progress, error) { return l.Ledger.Changed(ctx, since, each) })
-}
-
-// Place counts, and may fail.
-func (l Ledger) Place(ctx context.Context, hash uint64) (ledger.Place, error) {
-	return Do(l.Faults, func() (ledger.Place, error) { return l.Ledger.Place(ctx, hash) })
-}
-
-// Layouts counts, and may fail.
-func (l Ledger) Layouts(ctx context.Context) (ledger.Layouts, error) {
-	return Do(l.Faults, func() (ledger.Layouts, error) { return l.Ledger.Layouts(ctx) })
-}
-
-// BeginLayout counts, and may fail.
-func (l Ledger) BeginLayout(ctx context.Context, pages uint32) error {
-	return l.layout(ctx, pages, l.Ledger.BeginLayout)
-}
-
-// SwitchLayout counts, and may fail.
-func (l Ledger) SwitchLayout(ctx context.Context, pages uint32) error {
-	return l.layout(ctx, pages, l.Ledger.SwitchLayout)
-}
-
-// LeaveLayout counts, and may fail.
-func (l Ledger) LeaveLayout(ctx context.Context, pages uint32) error {
-	return l.layout(ctx, pages, l.Ledger.LeaveLayout)
-}
-
-func (l Ledger) layout(ctx context.Context, pages uint32, change func(context.Context, uint32) error) error {
-	_, err := Do(l.Faults, func() (struct{}, error) { return struct{}{}, change(ctx, pages) })
-	return err
-}
-
-// Dedicate counts, and may fail.
-func (l Ledger) Dedicate(ctx context.Context, hash uint64) (ledger.Receipt, error) {
-	return Do(l.Faults, func() (ledger.Receipt, error) { return l.Ledger.Dedicate(ctx, hash) })
-}
-
-// Release counts, and may fail.
-func (l Ledger) Release(ctx context.Context, hash uint64) (ledger.Receipt, error) {
-	return Do(l.Faults, func() (ledger.Receipt, error) { return l.Ledger.Release(ctx, hash) })
-}
-
-// Ended counts, and may fail.
-func (l Ledger) Ended(ctx context.Context, now time.Time, limit int) ([]ledger.Row, error) {
-	return Do(l.Faults, func() ([]ledger.Row, error) { return l.Ledger.Ended(ctx, now, limit) })
-}
-
-// List counts, and may fail.
-func (l Ledger) List(ctx context.Context, q ledger.ListQuery) ([]ledger.Row, error) {
-	return Do(l.Faults, func() ([]ledger.Row, error) { return l.Ledger.List(ctx, q) })
-}
-
-// Lookup counts, and may fail.
-func (l Ledger) Lookup(ctx context.Context, q ledger.LookupQuery) ([]ledger.Row, error) {
-	return Do(l.Faults, func() ([]ledger.Row, error) { return l.Ledger.Lookup(ctx, q) })
-}
-
-// Count counts, and may fail.
-func (l Ledger) Count(ctx context.Context, hash uint64, owner, kind string, now time.Time) (int, error) {
-	return Do(l.Faults, func() (int, error) { return l.Ledger.Count(ctx, hash, owner, kind, now) })
-}
-
-// Counts counts, and may fail.
-func (l Ledger) Counts(ctx context.Context, hash uint64, owner string, now time.Time) (map[string]int, error) {
-	return Do(l.Faults, func() (map[string]int, error) { return l.Ledger.Counts(ctx, hash, owner, now) })
-}
-
-// Owned counts, and may fail.
-func (l Ledger) Owned(ctx context.Context, hash uint64, owner string, after *ledger.Item, limit int) ([]ledger.Row, error) {
-	return Do(l.Faults, func() ([]ledger.Row, error) { return l.Ledger.Owned(ctx, hash, owner, after, limit) })
-}
-
-// All counts, and may fail.
-func (l Ledger) All(ctx context.Context, after *ledger.Row, limit int) ([]ledger.Row, error) {
-	return Do(l.Faults, func() ([]ledger.Row, error) { return l.Ledger.All(ctx, after, limit) })
-}
-
-// Naming counts, and may fail.
-func (l Ledger) Naming(ctx context.Context, targetHash uint64, target string, limit int) ([]ledger.Row, error) {
-	return Do(l.Faults, func() ([]ledger.Row, error) { return l.Ledger.Naming(ctx, targetHash, target, limit) })
-}
-
-// Declare counts, and may fail.
-func (l Ledger) Declare(ctx context.Context, kinds []ledger.Kind) error {
-	_, err := Do(l.Faults, func() (struct{}, error) { return struct{}{}, l.Ledger.Declare(ctx, kinds) })
-	return err
-}
-
-// Kinds counts, and may fail.
-func (l Ledger) Kinds(ctx context.Context) ([]ledger.Kind, error) {
-	return Do(l.Faults, func() ([]ledger.Kind, error) { return l.Ledger.Kinds(ctx) })
-}
-
-// Checkpoint counts, and may fail.
-func (l Ledger) Checkpoint(ctx context.Context, id string) (value string, found bool, err error) {
-	value, err = Do(l.Faults, func() (string, error) {
-		value, found, err = l.Ledger.Checkpoint(ctx, id)
-		return value, err
-	})
-	return value, found && err == nil, err
-}
-
-// SetCheckpoint counts, and may fail.
-func (l Ledger) SetCheckpoint(ctx context.Context, id, value string) error {
-	_, err := Do(l.Faults, func() (struct{}, error) { return struct{}{}, l.Ledger.SetCheckpoint(ctx, id, value) })
+	_, err := Do(f, func() (struct{}, error) { return struct{}{}, next(ctx) })
 	return err
 }
 

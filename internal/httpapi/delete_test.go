@@ -19,23 +19,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/servertest"
 )
 
-// ownedLedger calls before ahead of each read of a user's rows, with the number of the call, from
-// 1.
-type ownedLedger struct {
-	activity.Ledger
-
-	calls  atomic.Int64
-	before func(ctx context.Context, call int64) error
-}
-
-func (l *ownedLedger) Owned(ctx context.Context, hash uint64, owner string, after *ledger.Item, limit int) ([]ledger.Row, error) {
-	if err := l.before(ctx, l.calls.Add(1)); err != nil {
-		return nil, err
-	}
-	return l.Ledger.Owned(ctx, hash, owner, after, limit)
-}
-
-// newOwnedService is a service over an ownedLedger.
+// newOwnedService is a service that calls before ahead of each read of a user's rows, with the
+// number of the call, from 1.
 func newOwnedService(t *testing.T, c httpapi.Config, before func(ctx context.Context, call int64) error) *service {
 	t.Helper()
 	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 16})
@@ -43,11 +28,20 @@ func newOwnedService(t *testing.T, c httpapi.Config, before func(ctx context.Con
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
-	s := &service{
-		ledger: &faultyLedger{Ledger: &ownedLedger{Ledger: l, before: before}},
-		store:  &faultyStore{Store: &favfilter.Memory{}},
+	s := &service{ledger: &faultyLedger{}, store: &faultyStore{Store: &favfilter.Memory{}}}
+	var calls atomic.Int64
+	owned := func(ctx context.Context, c *ledger.Call, next func(ctx context.Context) error) error {
+		if c.Operation == "owned" {
+			if err := before(ctx, calls.Add(1)); err != nil {
+				return err
+			}
+		}
+		return next(ctx)
 	}
-	if s.activities, err = activity.Open(t.Context(), activity.Config{Ledger: s.ledger, Store: s.store, FalsePositiveRate: 1e-8}); err != nil {
+	s.activities, err = activity.Open(t.Context(), activity.Config{
+		Ledger: l.Around(owned).Around(s.ledger.around), Store: s.store, FalsePositiveRate: 1e-8,
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.activities.Close)

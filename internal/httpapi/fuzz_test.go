@@ -106,7 +106,7 @@ func refused(t *testing.T, a answer) {
 func (s *service) sequences(t testing.TB) map[uint32]uint64 {
 	t.Helper()
 	all := make(map[uint32]uint64)
-	_, err := s.ledger.Changed(t.Context(), "", func(page uint32, s ledger.PageState) error {
+	_, err := s.whole.Changed(t.Context(), "", func(page uint32, s ledger.PageState) error {
 		all[page] = s.Sequence
 		return nil
 	})

@@ -136,8 +136,8 @@ func (s *faultyStore) Epoch(ctx context.Context) (string, error) {
 	return s.Store.Epoch(ctx)
 }
 
+// faultyLedger makes calls of a ledger fail or wait.
 type faultyLedger struct {
-	activity.Ledger
 	switched
 
 	lists, records, pings gate
@@ -170,39 +170,32 @@ func (g *gate) pass(ctx context.Context) error {
 	}
 }
 
-func (l *faultyLedger) Record(ctx context.Context, now time.Time, changes []ledger.Change) (ledger.Receipt, error) {
-	if err := errors.Join(l.err(ctx), l.records.pass(ctx)); err != nil {
-		return ledger.Receipt{}, err
+func (l *faultyLedger) around(ctx context.Context, c *ledger.Call, next func(ctx context.Context) error) error {
+	var wait *gate
+	switch c.Operation {
+	case "record":
+		wait = &l.records
+	case "list":
+		wait = &l.lists
+	case "ping":
+		l.pinged.Add(1)
+		wait = &l.pings
+	case "keys":
+		wait = &gate{}
+	default:
+		return next(ctx)
 	}
-	return l.Ledger.Record(ctx, now, changes)
-}
-
-func (l *faultyLedger) Keys(ctx context.Context, page uint32) ([]ledger.Row, ledger.PageState, error) {
-	if err := l.err(ctx); err != nil {
-		return nil, ledger.PageState{}, err
-	}
-	return l.Ledger.Keys(ctx, page)
-}
-
-func (l *faultyLedger) List(ctx context.Context, q ledger.ListQuery) ([]ledger.Row, error) {
-	if err := errors.Join(l.err(ctx), l.lists.pass(ctx)); err != nil {
-		return nil, err
-	}
-	return l.Ledger.List(ctx, q)
-}
-
-func (l *faultyLedger) Ping(ctx context.Context) error {
-	l.pinged.Add(1)
-	if err := errors.Join(l.err(ctx), l.pings.pass(ctx)); err != nil {
+	if err := errors.Join(l.err(ctx), wait.pass(ctx)); err != nil {
 		return err
 	}
-	return l.Ledger.Ping(ctx)
+	return next(ctx)
 }
 
 // service is a complete service, with a false-positive rate too low for any test to meet one.
 type service struct {
 	http.Handler
 
+	whole      *ledger.Ledger // never fails
 	ledger     *faultyLedger
 	store      *faultyStore
 	activities activity.Activities

@@ -113,11 +113,12 @@ func newOfPages(t testing.TB, pages uint32, c httpapi.Config, kinds *activity.Ki
 	t.Cleanup(func() { _ = l.Close() })
 	ended := make(chan struct{})
 	s := &service{
-		ledger: &faultyLedger{Ledger: l, switched: switched{ended: ended}},
+		whole:  l,
+		ledger: &faultyLedger{switched: switched{ended: ended}},
 		store:  &faultyStore{Store: &favfilter.Memory{}, switched: switched{ended: ended}},
 	}
 	s.activities, err = activity.Open(t.Context(), activity.Config{
-		Ledger: s.ledger, Store: s.store, Kinds: kinds, FalsePositiveRate: 1e-8,
+		Ledger: l.Around(s.ledger.around), Store: s.store, Kinds: kinds, FalsePositiveRate: 1e-8,
 		Now:            s.now,
 		Logger:         log,
 		StalenessBound: 100 * time.Millisecond, // how long a write takes while the store is down

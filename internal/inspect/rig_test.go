@@ -47,7 +47,7 @@ func newRigAt(t *testing.T, store favfilter.Store, number uint32, rate float64) 
 }
 
 // open opens a Recorder of a ledger and a store.
-func (g *rig) open(t *testing.T, l activity.Ledger, store favfilter.Store, rate float64) {
+func (g *rig) open(t *testing.T, l *ledger.Ledger, store favfilter.Store, rate float64) {
 	t.Helper()
 	g.under = &exchangeable{store}
 	r, err := activity.Open(t.Context(), activity.Config{

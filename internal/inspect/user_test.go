@@ -103,7 +103,7 @@ func TestInspectFaults(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 4)
 	_, err := g.Record(t.Context(), []activity.Activity{add("1", "block", "2"), add("1", "hide", "p"), add("1", "seen", "p")})
 	must(t, err)
-	g.open(t, faulttest.Ledger{Ledger: g.ledger, Faults: f}, faultyWhole{faulttest.Store{Store: g.store, Faults: f}}, 0)
+	g.open(t, g.ledger.Around(f.Around), faultyWhole{faulttest.Store{Store: g.store, Faults: f}}, 0)
 	key := func(kind, target string) func() (bool, error) {
 		return func() (bool, error) {
 			in, err := ReadKey(t.Context(), g.Activities, kind, "1", target)

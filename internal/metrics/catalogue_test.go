@@ -34,7 +34,7 @@ func everything(t *testing.T) *metrics.Registry {
 	r.Survey(func() iter.Seq[pages.SurveyedPage] {
 		return slices.Values([]pages.SurveyedPage{{State: pages.PageSound}})
 	})
-	r.Ledger(nothing{})
+	r.Ledger()
 	r.Pools(func() []ledger.Pool { return []ledger.Pool{{Name: "calls"}} })
 	r.Sampling(func() metrics.Sampling { return metrics.Sampling{} })
 	r.TokenFile(func() (uint64, uint64) { return 0, 0 })
@@ -61,9 +61,6 @@ func closedPort(t *testing.T) string {
 	defer l.Close()
 	return l.Addr().String()
 }
-
-// nothing is a ledger whose methods are never called.
-type nothing struct{ activity.Ledger }
 
 // TestLint checks names, units and help with Prometheus' own linter.
 func TestLint(t *testing.T) {

@@ -48,7 +48,7 @@ func TestRedisOfFeeds(t *testing.T) {
 	}
 	const pages = 64
 	recorder, err := activity.Open(t.Context(), activity.Config{
-		Ledger: r.Ledger(openLedger(t, pages)), Store: store, ScrubRate: pages, OnRebuild: r.Rebuilds(),
+		Ledger: openLedger(t, pages).Around(r.Ledger()), Store: store, ScrubRate: pages, OnRebuild: r.Rebuilds(),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,67 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+)
+
+// Call is one call of a [Ledger] that asks its database.
+type Call struct {
+	Operation string // the method in snake case: "record", "each_row", ...
+	Page      uint32 // the page that is read, if it is one
+
+	// Since and Each are the arguments of Changed. An Around may replace them.
+	Since Cursor
+	Each  func(page uint32, s PageState) error
+}
+
+// Around is called in place of a call. It calls next to go on, and may measure it, or fail before
+// or after it. If it returns an error, so does the method, which adds to the text. Calls of one
+// ledger run concurrently.
+type Around func(ctx context.Context, c *Call, next func(ctx context.Context) error) error
+
+// Around returns the same ledger, with around in place of each call to the database. The methods
+// Identity, Shared, Prepare, Pools and Close ask no database. To close one of the two ledgers closes
+// both.
+func (l *Ledger) Around(around Around) *Ledger {
+	wrapped := *l
+	wrapped.around = append(l.around[:len(l.around):len(l.around)], around)
+	return &wrapped
+}
+
+// call runs do while it keeps the ledger open.
+func (l *Ledger) call(ctx context.Context, c *Call, do func(ctx context.Context) error) error {
+	next := func(ctx context.Context) error {
+		l.using.RLock()
+		defer l.using.RUnlock()
+		if l.using.closed {
+			return fs.ErrClosed
+		}
+		return do(ctx)
+	}
+	for _, around := range l.around {
+		inner := next
+		next = func(ctx context.Context) error { return around(ctx, c, inner) }
+	}
+	return next(ctx)
+}
+
+// read is call for what changes nothing, or may be repeated whatever ctx's error says.
+func (l *Ledger) read(ctx context.Context, c *Call, do func(ctx context.Context) error) error {
+	return l.call(ctx, c, func(ctx context.Context) error { return interrupted(ctx, do(ctx)) })
+}
+
+// interrupted makes err wrap ctx's error if ctx has ended. The driver itself only reports an
+// interrupted statement or a finished transaction.
+func interrupted(ctx context.Context, err error) error {
+	if err == nil {
+		return nil // finished before ctx ended
+	}
+	cause := ctx.Err()
+	if cause == nil || errors.Is(err, cause) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", cause, err)
+}
