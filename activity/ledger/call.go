@@ -7,7 +7,7 @@ import (
 	"io/fs"
 )
 
-// Call is one call of a [Ledger] that asks its database.
+// Call is a call of a method of [Ledger] that asks the database.
 type Call struct {
 	Operation string // the method in snake case: "record", "each_row", ...
 	Page      uint32 // the page that is read, if it is one
@@ -17,14 +17,14 @@ type Call struct {
 	Each  func(page uint32, s PageState) error
 }
 
-// Around is called in place of a call. It calls next to go on, and may measure it, or fail before
-// or after it. If it returns an error, so does the method, which adds to the text. Calls of one
+// Around is called in place of a call. It goes on with next, and may measure that, or fail before
+// or after it. If it returns an error, the method returns that error, with context. Calls of one
 // ledger run concurrently.
 type Around func(ctx context.Context, c *Call, next func(ctx context.Context) error) error
 
-// Around returns the same ledger, with around in place of each call to the database. The methods
-// Identity, Shared, Prepare, Pools and Close ask no database. To close one of the two ledgers closes
-// both.
+// Around returns the same ledger, with around in place of each call. The methods Identity, Shared,
+// Prepare, Pools and Close ask no database, and are not such calls. Closing one of the two ledgers
+// closes both.
 func (l *Ledger) Around(around Around) *Ledger {
 	wrapped := *l
 	wrapped.around = append(l.around[:len(l.around):len(l.around)], around)
@@ -48,7 +48,7 @@ func (l *Ledger) call(ctx context.Context, c *Call, do func(ctx context.Context)
 	return next(ctx)
 }
 
-// read is call for what changes nothing, or may be repeated whatever ctx's error says.
+// read is call for reads, and for changes that callers repeat even after an error that wraps ctx's.
 func (l *Ledger) read(ctx context.Context, c *Call, do func(ctx context.Context) error) error {
 	return l.call(ctx, c, func(ctx context.Context) error { return interrupted(ctx, do(ctx)) })
 }

@@ -159,8 +159,8 @@ func newLedger(name string, id Identity, db database, shared bool) *Ledger {
 }
 
 // database is what one kind of SQL database implements for a Ledger. Ledger checks the arguments
-// and adds context to errors. It calls every method but close while the ledger is open. When ctx
-// ends, a method may return any error of the driver.
+// and adds context to errors. It calls every method while the ledger is open, pools also later.
+// When ctx ends, a method may return any error of the driver.
 type database interface {
 	rowWriter
 	pageReader
@@ -169,7 +169,9 @@ type database interface {
 	layouter
 	checkpoint(ctx context.Context, id string) (value string, found bool, err error)
 	setCheckpoint(ctx context.Context, id, value string) error // "" removes it
+	agree(ctx context.Context, s Settings) error               // see Ledger.Agree
 	ping(ctx context.Context) error
+	pools() []Pool // also after close
 	close() error
 }
 

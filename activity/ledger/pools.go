@@ -1,10 +1,6 @@
 package ledger
 
-import (
-	"time"
-
-	"github.com/jackc/pgx/v5/pgxpool"
-)
+import "time"
 
 // Pool reports how the ledger uses a pool of connections to a database server. Counts begin when
 // the ledger is opened.
@@ -20,19 +16,4 @@ type Pool struct {
 
 // Pools returns the pools of connections of the ledger: none for SQLite. It may be called at any
 // time, also after Close.
-func (l *Ledger) Pools() []Pool {
-	db, ok := l.db.(*postgresDatabase)
-	if !ok {
-		return nil
-	}
-	return []Pool{poolOf("calls", db.pool.Stat()), poolOf("polls", db.polls.Stat())}
-}
-
-func poolOf(name string, s *pgxpool.Stat) Pool {
-	return Pool{
-		Name: name,
-		Most: int(s.MaxConns()), Open: int(s.TotalConns()), InUse: int(s.AcquiredConns()),
-		Acquired: uint64(s.AcquireCount()), Waited: uint64(s.EmptyAcquireCount()),
-		GivenUp: uint64(s.CanceledAcquireCount()), Waiting: s.AcquireDuration(),
-	}
-}
+func (l *Ledger) Pools() []Pool { return l.db.pools() }

@@ -229,3 +229,16 @@ func (d *postgresDatabase) close() error {
 	d.polls.Close()
 	return nil
 }
+
+func (d *postgresDatabase) pools() []Pool {
+	return []Pool{poolOf("calls", d.pool.Stat()), poolOf("polls", d.polls.Stat())}
+}
+
+func poolOf(name string, s *pgxpool.Stat) Pool {
+	return Pool{
+		Name: name,
+		Most: int(s.MaxConns()), Open: int(s.TotalConns()), InUse: int(s.AcquiredConns()),
+		Acquired: uint64(s.AcquireCount()), Waited: uint64(s.EmptyAcquireCount()),
+		GivenUp: uint64(s.CanceledAcquireCount()), Waiting: s.AcquireDuration(),
+	}
+}

@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // ErrSettingsDiffer means that another process uses the ledger with other Settings.
@@ -51,59 +48,9 @@ func (s Settings) String() string {
 // a lost connection, Changed returns that error if another process declared other settings
 // before the reconnect. For a ledger that is not [Ledger.Shared], Agree is a no-op.
 func (l *Ledger) Agree(ctx context.Context, s Settings) error {
-	err := l.read(ctx, &Call{Operation: "agree"}, func(ctx context.Context) error {
-		if db, ok := l.db.(*postgresDatabase); ok {
-			return db.agree(ctx, s)
-		}
-		return nil
-	})
+	err := l.read(ctx, &Call{Operation: "agree"}, func(ctx context.Context) error { return l.db.agree(ctx, s) })
 	if err != nil {
 		return fmt.Errorf("ledger %s: %w", l.name, err)
 	}
 	return nil
-}
-
-func (d *postgresDatabase) agree(ctx context.Context, s Settings) error {
-	before := d.settings.Swap(&s)
-	err := d.attempt(ctx, d.polls, d.lockSettings)
-	if err != nil {
-		d.settings.Store(before)
-	}
-	return err
-}
-
-// lockSettings holds a lock for the settings of this process on the connection of polls, and
-// looks for locks of other settings. The server releases a lock with its connection, so a killed
-// process leaves no lock behind. If two processes start at once with different settings, both
-// may be refused.
-func (d *postgresDatabase) lockSettings(ctx context.Context, conn *pgx.Conn) error {
-	own := d.settings.Load()
-	if own == nil {
-		return nil
-	}
-	var other *int64
-	b := &pgx.Batch{}
-	b.Queue(unlockSettingsSQL)
-	b.Queue(lockSettingsSQL, d.settingsKey, int32(own.number()))
-	b.Queue(otherSettingsSQL, d.settingsKey, int64(own.number())).QueryRow(func(row pgx.Row) error {
-		return row.Scan(&other)
-	})
-	if err := conn.SendBatch(ctx, b).Close(); err != nil {
-		return fmt.Errorf("declare settings: %w", err)
-	}
-	if other == nil {
-		return nil
-	}
-	if _, err := conn.Exec(ctx, unlockSettingsSQL); err != nil {
-		return fmt.Errorf("withdraw settings: %w", err)
-	}
-	return fmt.Errorf("%w: this process has %v, another one has %v: stop all processes, then start them with the same settings",
-		ErrSettingsDiffer, own, settingsOf(uint32(*other)))
-}
-
-// settingsKey returns the first half of the lock keys of a schema.
-func settingsKey(schema string) int32 {
-	h := fnv.New32a()
-	_, _ = h.Write([]byte("feedfilter settings " + schema)) // never fails
-	return int32(h.Sum32())
 }

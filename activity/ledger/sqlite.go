@@ -127,6 +127,11 @@ func (d *sqliteDatabase) close() error {
 	return errors.Join(errs...)
 }
 
+func (d *sqliteDatabase) pools() []Pool { return nil }
+
+// agree has nobody to agree with: one process has the file open.
+func (d *sqliteDatabase) agree(context.Context, Settings) error { return nil }
+
 // connect returns a pool of up to n connections, which stay open.
 func connect(file, parameters string, n int) (*sql.DB, error) {
 	// Escape '?', '#' and '%', which have a meaning in a URI.

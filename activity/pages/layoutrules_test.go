@@ -128,7 +128,7 @@ func closingWrites() []closingWrite {
 		{"a repeated Record", false, "hide", Direct, None, nothing, func(t *testing.T, a *member, user, _ string) {
 			t.Helper()
 			change := a.change(a.kind(t, "hide"), add(user, "hide", "p"), time.Now())
-			_, err := a.ledger.Record(t.Context(), time.Now(), []ledger.Change{change}) // like a writer that dies
+			_, err := a.recorder.ledger.Record(t.Context(), time.Now(), []ledger.Change{change}) // like a writer that dies
 			must(t, err)
 			a.record(t, false, add(user, "hide", "p"))
 		}},

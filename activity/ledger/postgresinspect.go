@@ -1,0 +1,111 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+func (i *Inspection) postgres(ctx context.Context, u postgresURL) (err error) {
+	i.Engine = "PostgreSQL"
+	if i.Known, err = versions(postgresMigrations); err != nil {
+		return err
+	}
+	conn, err := connectAny(ctx, u.config.ConnConfig)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
+		defer cancel()
+		_ = conn.Close(ctx) // nothing is left to do
+	}()
+	if err := u.checkServer(ctx, conn); err != nil {
+		return err
+	}
+	if err := i.readServer(ctx, conn); err != nil {
+		return err
+	}
+	var may *bool // nil: there is no such schema
+	var made bool
+	err = conn.QueryRow(ctx, `SELECT (SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = $1),
+		to_regclass('ledger_version') IS NOT NULL`, u.schema).Scan(&may, &made)
+	switch {
+	case err != nil:
+		return err
+	case may != nil && !*may:
+		return fmt.Errorf("user %s may not use schema %s", u.config.ConnConfig.User, u.schema)
+	case !made:
+		return mayMake(ctx, conn, u)
+	}
+	err = conn.QueryRow(ctx, `SELECT NOT coalesce(bool_and(has_table_privilege(oid, 'INSERT')
+		AND has_table_privilege(oid, 'UPDATE') AND has_table_privilege(oid, 'DELETE')), false)
+		FROM pg_class WHERE oid IN (to_regclass('entries'), to_regclass('pages'), to_regclass('owners'),
+			to_regclass('layouts'))`).Scan(&i.Denied)
+	if err != nil {
+		return fmt.Errorf("read the rights of the user: %w", err)
+	}
+	if err := conn.QueryRow(ctx, `SELECT version FROM ledger_version`).Scan(&i.Schema); err != nil {
+		return fmt.Errorf("read schema version: %w", err)
+	}
+	if i.Schema == 0 {
+		return errNoLedger
+	}
+	if err := i.identify(allMeta(ctx, conn)); err != nil || i.Schema != i.Known {
+		return err
+	}
+	b := &pgx.Batch{}
+	queueLayouts(b, &i.Layouts)
+	b.Queue(emptySQL).QueryRow(func(row pgx.Row) error { return row.Scan(&i.Empty) })
+	return conn.SendBatch(ctx, b).Close()
+}
+
+// mayMake returns errNoLedger if the user may create a ledger, otherwise the reason why not.
+func mayMake(ctx context.Context, conn *pgx.Conn, u postgresURL) error {
+	var may bool
+	err := conn.QueryRow(ctx, `SELECT coalesce((SELECT has_schema_privilege(oid, 'CREATE') FROM pg_namespace WHERE nspname = $1),
+		has_database_privilege(current_database(), 'CREATE'))`, u.schema).Scan(&may)
+	switch {
+	case err != nil:
+		return fmt.Errorf("read the rights of the user: %w", err)
+	case !may:
+		return fmt.Errorf("user %s may not create the schema %s and its tables, which do not exist yet", u.config.ConnConfig.User, u.schema)
+	}
+	return errNoLedger
+}
+
+// connectAny connects to the server that Open would use. If Open would refuse each server, it
+// connects to a refused one, to report why.
+func connectAny(ctx context.Context, config *pgx.ConnConfig) (*pgx.Conn, error) {
+	config = config.Copy()
+	refused := false
+	validate := config.ValidateConnect
+	config.ValidateConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
+		err := validate(ctx, conn)
+		refused = refused || err != nil
+		return err
+	}
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil && refused {
+		config.ValidateConnect = nil
+		return pgx.ConnectConfig(ctx, config)
+	}
+	return conn, err
+}
+
+func (i *Inspection) readServer(ctx context.Context, conn *pgx.Conn) error {
+	began := time.Now()
+	// QueryExecModeExec takes one round trip.
+	err := conn.QueryRow(ctx, `SELECT clock_timestamp()`, pgx.QueryExecModeExec).Scan(&i.Clock)
+	if err != nil {
+		return err
+	}
+	i.Asked = began.Add(time.Since(began) / 2)
+	return conn.QueryRow(ctx, `SELECT current_setting('server_version'), pg_is_in_recovery(),
+			current_setting('transaction_read_only') = 'on', current_setting('fsync') = 'on',
+			current_setting('full_page_writes') = 'on', current_setting('synchronous_commit')`).
+		Scan(&i.Version, &i.Standby, &i.ReadOnly, &i.Fsync, &i.FullPageWrites, &i.SynchronousCommit)
+}

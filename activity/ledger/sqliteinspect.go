@@ -1,0 +1,105 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// inspectParameters are the parameters of a read-only connection. The timeout (ms) is for
+// another program that locks the whole file for a moment.
+const inspectParameters = `?mode=ro&_dqs=0&_error_rc=1&_pragma=busy_timeout(1000)&_pragma=query_only(1)`
+
+func (i *Inspection) sqlite(ctx context.Context) (err error) {
+	if _, err := os.Stat(i.Name); errors.Is(err, fs.ErrNotExist) {
+		return errNoLedger
+	}
+	file, err := resolve(i.Name)
+	if err != nil {
+		return err
+	}
+	i.Name = file
+	i.Engine = "SQLite"
+	if i.Known, err = versions(sqliteMigrations); err != nil {
+		return err
+	}
+	i.UsedBy = lockedBy(i.Name + ".lock")
+	// Without a write-ahead log no process has the file open, and SQLite would create a log to
+	// read it.
+	if !i.hasLog() {
+		if err := i.readSQLite(ctx, inspectParameters+`&immutable=1`); !i.hasLog() {
+			return err
+		}
+	}
+	return i.readSQLite(ctx, inspectParameters)
+}
+
+// hasLog reports whether there is a write-ahead log. There is one while the file is open, and
+// after a crash.
+func (i *Inspection) hasLog() bool {
+	_, err := os.Stat(i.Name + "-wal")
+	return err == nil
+}
+
+func (i *Inspection) readSQLite(ctx context.Context, parameters string) (err error) {
+	db, err := connect(i.Name, parameters, 1)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	if err := checkApplication(ctx, db); err != nil {
+		return err
+	}
+	return inTransaction(ctx, db, func(tx *sql.Tx) error {
+		err := tx.QueryRowContext(ctx, `SELECT user_version, sqlite_version() FROM pragma_user_version`).Scan(&i.Schema, &i.Version)
+		switch {
+		case err != nil:
+			return fmt.Errorf("read schema version: %w", err)
+		case i.Schema == 0:
+			return errNoLedger
+		}
+		if err := i.identify(readMeta(ctx, tx)); err != nil || i.Schema != i.Known {
+			return err
+		}
+		if i.Layouts, err = readLayouts(ctx, tx); err != nil {
+			return err
+		}
+		return tx.QueryRowContext(ctx, emptySQL).Scan(&i.Empty)
+	})
+}
+
+// lockedBy returns the id of the process that holds the lock of openSQLite; 0: none is known.
+// Trying the lock instead could stop a service that starts at that moment.
+func lockedBy(file string) int {
+	locked, err := os.Stat(file)
+	if err != nil {
+		return 0
+	}
+	locks, err := os.ReadFile("/proc/locks")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(locks)) {
+		field := strings.Fields(line) // 1: FLOCK ADVISORY WRITE <pid> ...
+		if len(field) < 5 || field[1] != "FLOCK" || field[3] != "WRITE" {
+			continue
+		}
+		open, err := filepath.Glob("/proc/" + field[4] + "/fd/*")
+		if err != nil {
+			continue
+		}
+		for _, name := range open {
+			if info, err := os.Stat(name); err == nil && os.SameFile(info, locked) {
+				pid, _ := strconv.Atoi(field[4])
+				return pid
+			}
+		}
+	}
+	return 0
+}
