@@ -22,9 +22,9 @@ type Activities interface { //nolint:interfacebloat // one more than the linter 
 	Check(a Activity) error
 	// View reads the user's activities of the given kinds, and those of two-way kinds that others
 	// have with the user, together with those of lists. See [Recorder.View].
-	View(ctx context.Context, user string, kinds []Kind, ids iter.Seq2[Facet, string], lists ...string) (*View, error)
+	View(ctx context.Context, user string, kinds []Kind, lists ...string) (*View, error)
 	// Audiences reads what keeps posts of the owners from users. See [Recorder.Audiences].
-	Audiences(ctx context.Context, owners []Owner, kinds []Kind, users iter.Seq2[Facet, string]) ([]*View, error)
+	Audiences(ctx context.Context, owners []Owner, kinds []Kind) ([]*View, error)
 	// Kinds returns the known kinds of activities.
 	Kinds() *Kinds
 	// FalsePositiveRate returns the share of clean candidates that a feed check may drop wrongly.

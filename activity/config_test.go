@@ -58,7 +58,7 @@ func TestConfigTakesEffect(t *testing.T) {
 // pageAt is the page that a View of the user reads.
 func (g *rig) pageAt(t *testing.T, user string) uint32 {
 	t.Helper()
-	v, err := g.View(t.Context(), user, g.Kinds().All(), nil)
+	v, err := g.View(t.Context(), user, g.Kinds().All())
 	must(t, err)
 	return v.At().Page
 }
@@ -81,8 +81,8 @@ func TestConfigOutOfRange(t *testing.T) {
 		"bound too short": {StalenessBound: time.Millisecond},
 		"bound too long":  {StalenessBound: 2 * time.Minute},
 		"few shared keys": {MaxSharedKeys: 15},
-		"negative cache":  {PageCache: -1},
-		"cache too large": {PageCache: 1<<40 + 1},
+		"negative cache":  {ListCache: -1},
+		"cache too large": {ListCache: 1<<40 + 1},
 		"negative scrub":  {ScrubRate: -1},
 		"scrub too fast":  {ScrubRate: 100_001},
 		"sound":           {}, // or the others would be refused for something else

@@ -38,7 +38,7 @@ func TestWindowsOfAnotherFormat(t *testing.T) {
 	g.record(t, true, add("1", "seen", "q"))
 	g.want(t, "1", "seen", "q", Direct)
 	putOtherFormat()
-	v, err := g.View(t.Context(), "1", []Kind{seen}, nil)
+	v, err := g.View(t.Context(), "1", []Kind{seen})
 	must(t, err)
 	must(t, v.Record(t.Context(), 0, []string{"r"}))
 	g.want(t, "1", "seen", "r", Direct)

@@ -95,7 +95,7 @@ func TestGrowInCluster(t *testing.T) {
 		}
 		before := store.loads.Load()
 		for i := range 100 {
-			_, err := g.View(t.Context(), fmt.Sprint("u", i), g.Kinds().All(), nil)
+			_, err := g.View(t.Context(), fmt.Sprint("u", i), g.Kinds().All())
 			must(t, err)
 		}
 		if n := store.loads.Load() - before; n != 100 {

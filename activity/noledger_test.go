@@ -243,7 +243,7 @@ func TestWithoutLedgerSettings(t *testing.T) {
 func TestWithoutLedgerAndStore(t *testing.T) {
 	g := openWithout(t, PlainConfig{Store: &favfilter.Memory{}, Pages: 2})
 	g.under.Store = faulttest.Down{}
-	if _, err := g.View(t.Context(), "1", g.Kinds().All(), nil); dependency(err) != "pages" {
+	if _, err := g.View(t.Context(), "1", g.Kinds().All()); dependency(err) != "pages" {
 		t.Errorf("view: %v", err)
 	}
 	if ready, down := g.Ready(context.Background()); ready || len(down) != 1 {

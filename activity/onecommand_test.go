@@ -16,7 +16,7 @@ func TestOneCommandAFeed(t *testing.T) {
 	g := newRig(t, redisStore(t, server), 64)
 	g.record(t, true, add("1", "block", "2"))
 	g.record(t, true, add("1", "seen", "p"))
-	v, err := g.View(t.Context(), "1", g.Kinds().All(), nil)
+	v, err := g.View(t.Context(), "1", g.Kinds().All())
 	must(t, err)
 	g.open(t, g.ledger.Around(func(ctx context.Context, c *ledger.Call, next func(ctx context.Context) error) error {
 		if c.Operation == "sequence" || c.Operation == "place" {
@@ -27,7 +27,7 @@ func TestOneCommandAFeed(t *testing.T) {
 	before := server.CommandStats()
 	const n = 50
 	for range n {
-		if v, err = g.View(t.Context(), "1", g.Kinds().All(), nil); err != nil {
+		if v, err = g.View(t.Context(), "1", g.Kinds().All()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -56,7 +56,7 @@ func TestOneCommandAFeed(t *testing.T) {
 	wantCommands(t, server, before, map[string]int64{"evalsha": n})
 	before = server.CommandStats()
 	for i := range n { // a feed that records what it shows: one more for the whole screen
-		v, err := g.View(t.Context(), "1", g.Kinds().All(), nil)
+		v, err := g.View(t.Context(), "1", g.Kinds().All())
 		must(t, err)
 		must(t, v.Record(t.Context(), 3, []string{fmt.Sprint("a", i), fmt.Sprint("b", i), fmt.Sprint("c", i)}))
 	}

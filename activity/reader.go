@@ -16,7 +16,6 @@ type source interface {
 
 	Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error)
 	Read(ctx context.Context, q pages.Query) (pages.Answer, error)
-	ReadHeld(ctx context.Context, queries []pages.Query) ([]pages.Answer, error)
 	Ready(ctx context.Context) (ready bool, down []error)
 	Stats() pages.Stats
 	Close()

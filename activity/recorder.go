@@ -45,8 +45,7 @@ type Config struct {
 	// first. That is necessary if Recorders share a ledger but each has its own store.
 	//
 	// All Recorders of one ledger must have the same StalenessBound; otherwise Open fails with an
-	// error that wraps ledger.ErrSettingsDiffer. Open fails the same way if only some have a
-	// PageCache.
+	// error that wraps ledger.ErrSettingsDiffer.
 	StalenessBound time.Duration
 
 	// MaxSharedKeys is the largest number of a user's keys on a shared page. A user with more keys
@@ -54,19 +53,10 @@ type Config struct {
 	// few others. At least 16; default 2048.
 	MaxSharedKeys int
 
-	// PageCache is the number of bytes of pages that are cached in this process, 0 to 2^40; the
-	// least recently used are evicted first. A View of cached pages needs no round trip to the
-	// store. A cached page is used only while its sequence is known to be the ledger's, so a View
-	// misses nothing. Default 0: no cache.
-	//
-	// If other processes write to the ledger, either all its Recorders have a PageCache or none
-	// has. With a PageCache, a write is acknowledged once the StalenessBound has passed since its
-	// commit, because until then other processes may answer from their caches. What other processes
-	// record in windows becomes visible here later, by the same time.
-	PageCache int
-
-	// ListCache is the number of bytes of pages that this process holds of lists, and for
-	// [Recorder.Audiences]: 1 to 2^40. The least recently used are evicted first. Default 64 MiB.
+	// ListCache is the number of bytes of pages that this process holds: those of lists, those for
+	// [Recorder.Audiences], dedicated ones of 32 KiB or more, and those that were rebuilt while the
+	// Store was down. 1 to 2^40. The least recently used are evicted first. A page takes up to half
+	// of it; larger ones are read each time. Default 64 MiB.
 	ListCache int
 
 	// ScrubRate is the number of pages a second that the background scrub compares with the ledger,
@@ -129,7 +119,7 @@ func open(ctx context.Context, c Config) (*Recorder, error) {
 	rates := c.Kinds.Rates(c.FalsePositiveRate)
 	p, err := pages.Open(ctx, pages.Config{
 		Ledger: c.Ledger, Store: c.Store, Replica: c.Replica, Kinds: c.Kinds.ofRows(), KeyRate: rates.Key,
-		StalenessBound: c.StalenessBound, MaxSharedKeys: c.MaxSharedKeys, PageCache: c.PageCache, ListCache: c.ListCache,
+		StalenessBound: c.StalenessBound, MaxSharedKeys: c.MaxSharedKeys, ListCache: c.ListCache,
 		ScrubRate: c.ScrubRate,
 		Passive:   c.Passive, OnRebuild: c.OnRebuild, Now: c.Now, Logger: c.Logger,
 	})
@@ -142,9 +132,7 @@ func open(ctx context.Context, c Config) (*Recorder, error) {
 		pages:   p,
 		persist: c.Persist,
 	}
-	windows := seen.Config{Store: c.Store, Log: c.Logger}
-	windows.Cache, windows.Overlook = p.Cache()
-	if err := r.openWindows(windows); err != nil {
+	if err := r.openWindows(seen.Config{Store: c.Store, Log: c.Logger}); err != nil {
 		r.Close()
 		return nil, err
 	}

@@ -205,7 +205,7 @@ func TestCancelledCaller(t *testing.T) {
 	if _, err := g.Record(ctx, []Activity{add("1", "hide", "p")}); !errors.Is(err, context.Canceled) {
 		t.Errorf("record: %v", err)
 	}
-	if _, err := g.View(ctx, "1", g.Kinds().All(), nil); !errors.Is(err, context.Canceled) {
+	if _, err := g.View(ctx, "1", g.Kinds().All()); !errors.Is(err, context.Canceled) {
 		t.Errorf("view: %v", err)
 	}
 	g.record(t, true, add("1", "hide", "q"))

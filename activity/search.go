@@ -96,10 +96,6 @@ func (s *Search) lookFor(v *View, l *lookup, side Match, ids span) {
 		l.window.ContainsAll(start, hashes, hits)
 	case l.page != nil:
 		l.page.ContainsAll(start, hashes, hits)
-	case l.kind.InLedger() && v.read.Found != nil:
-		for n, id := range hashes {
-			hits[n] = hits[n] || v.contains(l, side, id)
-		}
 	}
 }
 

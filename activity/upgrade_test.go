@@ -134,7 +134,7 @@ func (u *upgrade) store(t *testing.T) favfilter.Store {
 func (u *upgrade) look(t *testing.T, user string) (matches func(kind, id string) []Match) {
 	t.Helper()
 	kinds := u.Kinds().All()
-	v, err := u.View(t.Context(), user, kinds, nil)
+	v, err := u.View(t.Context(), user, kinds)
 	must(t, err)
 	if len(v.Degraded) > 0 {
 		t.Errorf("%s: degraded: %v", user, v.Degraded)

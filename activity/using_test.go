@@ -42,7 +42,7 @@ func (g using) check(t testing.TB, user, kind, id string) Match {
 	if !ok {
 		t.Fatalf("no kind %q", kind)
 	}
-	v, err := g.View(t.Context(), user, []Kind{k}, nil)
+	v, err := g.View(t.Context(), user, []Kind{k})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func (g using) want(t testing.TB, user, kind, id string, want Match) {
 func (g using) lookAll(t testing.TB, user, kind string, ids func(i int) string, n int) int {
 	t.Helper()
 	k, _ := g.Kinds().Named(kind)
-	v, err := g.View(t.Context(), user, []Kind{k}, nil)
+	v, err := g.View(t.Context(), user, []Kind{k})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,6 @@ package activity
 import (
 	"context"
 	"fmt"
-	"iter"
 	"slices"
 	"sync"
 
@@ -24,9 +23,7 @@ type View struct {
 	seed     uint64
 	userHash uint64
 	ledger   bool         // the View has kinds that the ledger keeps
-	read     pages.Answer // the page of these kinds, or what was found in it
-	ids      iter.Seq2[Facet, string]
-	sought   sought // hashed ids, if the page may be probed
+	read     pages.Answer // with the page of these kinds
 	kinds    []lookup
 }
 
@@ -57,66 +54,51 @@ type lookup struct {
 	direct, reverse favfilter.Start
 	twoWay          bool // there are reverse keys
 	mirrorOnly      bool // there are no others
-	// directAt and reverseAt are the places in read.Found of the first sought id, for each start.
-	directAt, reverseAt int
 }
 
 // View reads the user's activities of the given kinds, and those of two-way kinds that others have
 // with the user. It takes one command to the store, for any number of kinds, unless the page has to
 // be rebuilt. While the store is down, View reads the ledger, and kinds with a window are degraded.
 //
-// ids yields every id that the View will be asked about, or is nil. View uses it if the page is too
-// large to be read for each feed. It then looks up only the keys of these ids in the store, and any
-// other id counts as found.
-//
 // lists are owners whose activities count for the user as well. View reads their pages in the same
 // round trip. The View's Lists have only the kinds before the first that does not drop, and report
 // only what the lists did themselves.
 //
 // The error is an [*UnavailableError] if neither store nor ledger is available, or that of ctx.
-func (r *reader) View(
-	ctx context.Context, user string, kinds []Kind, ids iter.Seq2[Facet, string], lists ...string,
-) (*View, error) {
+func (r *reader) View(ctx context.Context, user string, kinds []Kind, lists ...string) (*View, error) {
 	v := r.newView(user, kinds)
-	q := v.query(ids)
-	q.Others = r.windowsOf(v)
+	q := pages.Query{User: v.userHash, Page: v.ledger, Others: r.windowsOf(v)}
 	if len(lists) > 0 {
-		v.addLists(r, lists, kinds, ids, &q)
+		q.Lists = v.addLists(r, lists, kinds)
 	}
 	var err error
 	if v.read, err = r.source.Read(ctx, q); err != nil {
 		return v, fmt.Errorf("read activities: %w", err)
 	}
 	v.take(ctx)
-	for i, list := range v.Lists {
-		list.takePage(v.read.Lists[i])
+	for i, a := range v.read.Lists {
+		v.Lists[i].takePage(a)
 	}
 	return v, nil
 }
 
-// addLists adds a View for each list to v, and its query to q.
-func (v *View) addLists(r *reader, lists []string, kinds []Kind, ids iter.Seq2[Facet, string], q *pages.Query) {
+// addLists adds a View for each list to v, and returns the users whose pages they need.
+func (v *View) addLists(r *reader, lists []string, kinds []Kind) (users []uint64) {
 	drops := slices.IndexFunc(kinds, func(k Kind) bool { return k.Effect != Drop })
 	if drops < 0 {
 		drops = len(kinds)
 	}
-	v.Lists, q.Lists = make([]*View, len(lists)), make([]pages.Query, len(lists))
-	for i, list := range lists {
-		v.Lists[i] = r.newView(list, kinds[:drops])
-		for n := range v.Lists[i].kinds {
-			v.Lists[i].kinds[n].twoWay = false
+	v.Lists = make([]*View, len(lists))
+	for i, id := range lists {
+		list := r.newView(id, kinds[:drops])
+		for n := range list.kinds {
+			list.kinds[n].twoWay = false
 		}
-		q.Lists[i] = v.Lists[i].query(ids)
+		if v.Lists[i] = list; list.ledger { // all are alike
+			users = append(users, list.userHash)
+		}
 	}
-}
-
-// query returns what has to be read for v. ids is as in [reader.View].
-func (v *View) query(ids iter.Seq2[Facet, string]) pages.Query {
-	q := pages.Query{User: v.userHash, Page: v.ledger}
-	if ids != nil {
-		v.ids, q.Keys = ids, soughtKeys{v}
-	}
-	return q
+	return users
 }
 
 // Owner is whatever kinds target. A user and a domain of the same id are different owners.
@@ -128,29 +110,28 @@ type Owner struct {
 // Audiences reads what keeps posts of the owners from users, and returns a View for each owner, in
 // order. It is two-way kinds, and what users did with the owners of kinds with Fanout. The ids that
 // such a View is asked about are users. None matches a kind that is neither, that targets another
-// facet than the owner's, or that the ledger does not keep. users yields these users, or is nil, as
-// the ids of [Recorder.View].
+// facet than the owner's, or that the ledger does not keep.
 //
 // Many requests need these pages, so they are held in the process, see [Config.ListCache]. In one
 // round trip for all of them, Audiences asks the store whether they have changed. It misses nothing
 // that was acknowledged before, like View. Errors are as those of View.
-func (r *reader) Audiences(
-	ctx context.Context, owners []Owner, kinds []Kind, users iter.Seq2[Facet, string],
-) ([]*View, error) {
-	views, queries := make([]*View, len(owners)), make([]pages.Query, len(owners))
+func (r *reader) Audiences(ctx context.Context, owners []Owner, kinds []Kind) ([]*View, error) {
+	views, users := make([]*View, len(owners)), make([]uint64, 0, len(owners))
 	for i, owner := range owners {
 		v := r.newView(owner.ID, kinds)
 		for n := range v.kinds {
 			v.kinds[n].turn(v.seed, owner)
 		}
-		views[i], queries[i] = v, v.query(users)
+		if views[i] = v; v.ledger { // all are alike
+			users = append(users, v.userHash)
+		}
 	}
-	answers, err := r.source.ReadHeld(ctx, queries)
+	a, err := r.source.Read(ctx, pages.Query{Lists: users})
 	if err != nil {
 		return nil, fmt.Errorf("read activities: %w", err)
 	}
-	for i, v := range views {
-		v.takePage(answers[i])
+	for i, list := range a.Lists {
+		views[i].takePage(list)
 	}
 	return views, nil
 }
@@ -246,9 +227,11 @@ func (v *View) match(l *lookup, target favfilter.Hash) Match {
 			return Direct
 		}
 		return None
-	case l.kind.InLedger() && !l.mirrorOnly && v.contains(l, Direct, target):
+	case l.page == nil:
+		return None
+	case !l.mirrorOnly && l.page.Contains(l.direct.With(target)):
 		return Direct
-	case l.twoWay && v.contains(l, Reverse, target):
+	case l.twoWay && l.page.Contains(l.reverse.With(target)):
 		return Reverse
 	default:
 		return None
@@ -262,7 +245,7 @@ func (v *View) Matches(i int, id string) []Match {
 	switch {
 	case first == None:
 		return nil
-	case first == Direct && l.twoWay && v.contains(l, Reverse, favfilter.HashKey(v.seed, id)):
+	case first == Direct && l.twoWay && l.page.Contains(l.reverse.With(favfilter.HashKey(v.seed, id))):
 		return []Match{Direct, Reverse}
 	default:
 		return []Match{first}
@@ -281,22 +264,19 @@ type PageInfo struct {
 // Page describes the page of the kinds that the ledger keeps. It returns the zero value if the View
 // has no such kind.
 func (v *View) Page() PageInfo {
-	h := v.read.Header
-	rate := h.FalsePositiveRate()
-	switch {
-	case v.read.Page != nil:
-		rate = v.read.Page.FalsePositiveRate()
-	case v.read.Found == nil:
+	page := v.read.Page
+	if page == nil {
 		return PageInfo{}
 	}
+	h := page.Header()
 	return PageInfo{
 		Number: h.Number, Sequence: h.Sequence, Keys: int(h.Count),
-		Bytes: favfilter.HeaderBytes + int(h.Shape.Bits/8), FalsePositiveRate: rate,
+		Bytes: favfilter.HeaderBytes + int(h.Shape.Bits/8), FalsePositiveRate: page.FalsePositiveRate(),
 	}
 }
 
 // At returns the page that the View read, and that page's sequence. It returns the zero value if
 // the View has no kind that the ledger keeps.
 func (v *View) At() pages.PageAt {
-	return pages.PageAt{Page: v.read.Number, Sequence: v.read.Header.Sequence}
+	return pages.PageAt{Page: v.read.Number, Sequence: v.Page().Sequence}
 }

@@ -167,7 +167,7 @@ func TestViewRecords(t *testing.T) {
 		kinds := []Kind{g.kind(t, "hide"), g.kind(t, "seen")}
 		var views []*View
 		for range 3 {
-			v, err := g.View(t.Context(), "1", kinds, nil)
+			v, err := g.View(t.Context(), "1", kinds)
 			must(t, err)
 			views = append(views, v)
 		}
@@ -222,7 +222,7 @@ func TestStoreDown(t *testing.T) {
 	g.record(t, true, add("1", "seen", "p"))
 	down := faulttest.Down{}
 	g.useStore(down)
-	v, err := g.View(t.Context(), "1", g.Kinds().All(), nil)
+	v, err := g.View(t.Context(), "1", g.Kinds().All())
 	must(t, err)
 	if v.Check(0, "2") != Direct || v.Check(3, "p") != None {
 		t.Error("the block is missed, or the window invented")
@@ -281,4 +281,12 @@ func count(outcomes []Outcome, of Outcome) (n int) {
 		}
 	}
 	return n
+}
+
+// match looks for an id among the user's activities of a kind.
+func (g *rig) match(t *testing.T, user, kind, id string) Match {
+	t.Helper()
+	v, err := g.View(t.Context(), user, []Kind{g.kind(t, kind)})
+	must(t, err)
+	return v.Check(0, id)
 }

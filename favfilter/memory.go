@@ -191,23 +191,6 @@ func (m *Memory) LoadAndCompare(ctx context.Context, ids, held []PageID) ([]Load
 	return loaded, versions, nil
 }
 
-// Probe implements [Store].
-func (m *Memory) Probe(ctx context.Context, id PageID, known Header, hashes []Hash, found []bool) (uint64, bool, error) {
-	if err := ctx.Err(); err != nil {
-		return 0, false, fmt.Errorf("probe page %v: %w", id, err)
-	}
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	h := m.stands(id)
-	if h.Page == nil || h.Page.header.Build != known.Build {
-		return 0, false, nil
-	}
-	for i, key := range hashes {
-		found[i] = found[i] || h.Page.Contains(key)
-	}
-	return h.Page.header.Sequence, true, nil
-}
-
 // Epoch implements [Store]: it returns "".
 func (m *Memory) Epoch(context.Context) (string, error) { return "", nil }
 

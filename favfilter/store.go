@@ -322,16 +322,6 @@ type Store interface {
 	// itself fails only if it cannot ask about any page.
 	Peek(ctx context.Context, ids []PageID) ([]Status, error)
 
-	// Probe looks up keys in a page that is too large to be read: it reads only the bits of the
-	// keys. The page must have one layer, and known must be a header that was read from it earlier.
-	// If the stored page is of another build, ok is false and nothing is known.
-	//
-	// Probe sets found[i] if the page may hold the key of hashes[i], and otherwise leaves it
-	// unchanged. The page had the returned sequence at some moment during the call. A store that
-	// needs memory for each hash probes for a limited number at a time, and stops between them when
-	// ctx ends.
-	Probe(ctx context.Context, id PageID, known Header, hashes []Hash, found []bool) (sequence uint64, ok bool, err error)
-
 	// Epoch returns a text that changes when the store may have lost or reset data since the
 	// previous call: a server restarted, another server became primary, or pages moved. The text
 	// has no other meaning and no order. It is "" for a store that loses nothing while the process

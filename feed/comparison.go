@@ -121,7 +121,7 @@ func (c *comparison) lookAgain(ctx context.Context, pause time.Duration, waited 
 	limited, cancel := context.WithTimeout(ctx, sampleTimeout)
 	defer cancel()
 	now := sighting{start: c.recorder.Now()}
-	view, err := c.recorder.View(limited, c.sample.viewer, c.sample.kinds, nil)
+	view, err := c.recorder.View(limited, c.sample.viewer, c.sample.kinds)
 	if err != nil {
 		return fmt.Errorf("look at a page again: %w", err)
 	}

@@ -84,7 +84,7 @@ func Explain(ctx context.Context, activities activity.Activities, viewer string,
 	if err != nil {
 		return Explanation{}, ofOnePost(err)
 	}
-	view, err := r.View(ctx, viewer, c.all, nil, lists...)
+	view, err := r.View(ctx, viewer, c.all, lists...)
 	if err != nil {
 		return Explanation{}, fmt.Errorf("explain a post: %w", err)
 	}

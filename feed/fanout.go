@@ -164,7 +164,7 @@ func (f *fanout) addKinds(kinds *activity.Kinds, names []string) error {
 // read reads the pages of the post's ids, and looks for the viewers in them.
 func (f *fanout) read(ctx context.Context, activities activity.Activities) error {
 	f.addOwners()
-	views, err := activities.Audiences(ctx, f.owners, f.kinds, f.sought())
+	views, err := activities.Audiences(ctx, f.owners, f.kinds)
 	if err != nil {
 		return err
 	}
@@ -193,17 +193,6 @@ func (f *fanout) addOwners() {
 		for _, id := range f.req.Post.ids(f.kinds[i].Target) {
 			if owner := (activity.Owner{Facet: f.kinds[i].Target, ID: id}); !slices.Contains(f.owners, owner) {
 				f.owners = append(f.owners, owner)
-			}
-		}
-	}
-}
-
-// sought yields the viewers.
-func (f *fanout) sought() iter.Seq2[activity.Facet, string] {
-	return func(yield func(activity.Facet, string) bool) {
-		for _, viewer := range f.req.Viewers {
-			if !yield(activity.User, viewer) {
-				return
 			}
 		}
 	}

@@ -82,7 +82,7 @@ func filter(ctx context.Context, activities activity.Activities, req Request, sa
 	if err != nil {
 		return Answer{}, err
 	}
-	view, err := activities.View(ctx, req.Viewer, c.all, c.ids(req.Posts), req.Lists...)
+	view, err := activities.View(ctx, req.Viewer, c.all, req.Lists...)
 	if err != nil {
 		return Answer{}, fmt.Errorf("filter %d posts: %w", len(req.Posts), err)
 	}

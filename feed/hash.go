@@ -23,22 +23,6 @@ type column struct {
 	before []int
 }
 
-// ids yields the ids on the posts that the kinds of c are checked with.
-func (c *checks) ids(posts []Post) iter.Seq2[activity.Facet, string] {
-	columns := c.columns // here, so that c is not allocated
-	return func(yield func(activity.Facet, string) bool) {
-		for p := range posts {
-			for i := range columns {
-				for _, id := range posts[p].ids(columns[i].facet) {
-					if !yield(columns[i].facet, id) {
-						return
-					}
-				}
-			}
-		}
-	}
-}
-
 // ahead returns how many posts of a request are hashed before the first is decided. It is all, or
 // with a limit twice the limit, which is enough unless more than half of them are dropped.
 func ahead(req Request) int {

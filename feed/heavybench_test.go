@@ -69,7 +69,7 @@ func BenchmarkHeavyUsers(b *testing.B) {
 		b.ReportMetric(float64(d[len(d)*99/100])/float64(all[len(all)*99/100]), groups[g].name+"-p99-x")
 		b.ReportMetric(float64(d[len(d)*99/100].Microseconds()), groups[g].name+"-p99-us")
 	}
-	b.ReportMetric(float64(r.Stats().Probed), "probed")
+	b.ReportMetric(float64(r.Stats().FromHeld), "held")
 }
 
 func must(t testing.TB, err error) {
@@ -133,7 +133,7 @@ func populate(b *testing.B, r *activity.Recorder) []viewers {
 
 func pageOf(b *testing.B, r *activity.Recorder, user string) uint32 {
 	b.Helper()
-	v, err := r.View(b.Context(), user, r.Kinds().All(), nil)
+	v, err := r.View(b.Context(), user, r.Kinds().All())
 	must(b, err)
 	return v.Page().Number
 }

@@ -244,7 +244,7 @@ func TestListsInOneRoundTrip(t *testing.T) {
 	const n = 20
 	for range 50 { // until the lists are on dedicated pages
 		before = server.CommandStats()
-		held := r.Stats().FromLists
+		held := r.Stats().FromHeld
 		for range n {
 			if a := filter(t, r, req); len(a.Dropped) != 1 || a.Dropped[0].List != "L1" {
 				t.Fatalf("dropped %v", a.Dropped)
@@ -252,8 +252,8 @@ func TestListsInOneRoundTrip(t *testing.T) {
 		}
 		after := server.CommandStats()
 		if after["mget"]-before["mget"] == n && after["getrange"]-before["getrange"] == n*feed.MaxLists {
-			if s := r.Stats(); s.FromLists-held != n*feed.MaxLists || s.ListBytes == 0 {
-				t.Errorf("%d views by held pages of lists, which take %d bytes", s.FromLists-held, s.ListBytes)
+			if s := r.Stats(); s.FromHeld-held != n*feed.MaxLists || s.HeldBytes == 0 {
+				t.Errorf("%d views by held pages of lists, which take %d bytes", s.FromHeld-held, s.HeldBytes)
 			}
 			return
 		}

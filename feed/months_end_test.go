@@ -63,7 +63,7 @@ func (l *life) forgetsWhatIsOver() {
 	found := 0
 	for _, a := range over {
 		k, _ := l.Kinds().Named(a.Kind)
-		v, err := l.View(l.Context(), a.User, []activity.Kind{k}, nil)
+		v, err := l.View(l.Context(), a.User, []activity.Kind{k})
 		l.must(err)
 		if l.model.state(k, a.User, a.Target, l.now()) == absent && v.Check(0, a.Target) != activity.None {
 			found++
@@ -88,7 +88,7 @@ func (l *life) windowsEnd() {
 	l.Helper()
 	var there, gone, found int
 	for user, account := range l.model.accounts {
-		v, err := l.View(l.Context(), user, l.Kinds().All(), nil)
+		v, err := l.View(l.Context(), user, l.Kinds().All())
 		l.must(err)
 		for i, k := range l.Kinds().All() {
 			for id := range account.windows[k.Name] {

@@ -218,20 +218,18 @@ func (s *sampled) tampered(t *testing.T, lost, madeUp []string) bool {
 	return done
 }
 
-// each runs test with pages of the process, in Redis, and in Redis and held in the process.
+// each runs test with pages of the process, and in Redis.
 func each(t *testing.T, test func(t *testing.T, s *sampled)) {
 	t.Helper()
 	t.Run("memory", func(t *testing.T) { test(t, newSampled(t, activity.Config{}, nil)) })
 	server := redistest.Start(t)
-	for i, cache := range []int{0, 1 << 20} {
-		t.Run(fmt.Sprintf("redis and a cache of %d bytes", cache), func(t *testing.T) {
-			store, err := redisstore.New(server.Client(), fmt.Sprint("feed", i))
-			if err != nil {
-				t.Fatal(err)
-			}
-			test(t, newSampled(t, activity.Config{Store: store, PageCache: cache}, nil))
-		})
-	}
+	t.Run("redis", func(t *testing.T) {
+		store, err := redisstore.New(server.Client(), "feed")
+		if err != nil {
+			t.Fatal(err)
+		}
+		test(t, newSampled(t, activity.Config{Store: store}, nil))
+	})
 }
 
 // A page has lost keys, and its header does not show it. The sampler finds each key that a feed

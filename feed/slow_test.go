@@ -23,7 +23,7 @@ func slowly(t *testing.T, r *activity.Recorder, req feed.Request) feed.Answer {
 		}
 		kinds = append(kinds, k)
 	}
-	view, err := r.View(t.Context(), req.Viewer, kinds, nil)
+	view, err := r.View(t.Context(), req.Viewer, kinds)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,7 +43,7 @@ func (d *postgresDatabase) lockSettings(ctx context.Context, conn *pgx.Conn) err
 		return fmt.Errorf("withdraw settings: %w", err)
 	}
 	return fmt.Errorf("%w: this process has %v, another one has %v: stop all processes, then start them with the same settings",
-		ErrSettingsDiffer, own, settingsOf(uint32(*other)))
+		ErrSettingsDiffer, describe(own.number()), describe(uint32(*other)))
 }
 
 // settingsKey returns the first half of the lock keys of a schema.

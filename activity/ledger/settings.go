@@ -14,33 +14,22 @@ var ErrSettingsDiffer = errors.New("settings differ between processes of one led
 // relies on those of the others.
 type Settings struct {
 	StalenessBound time.Duration // 0 to 1 min, in microseconds
-	HoldsPages     bool          // readers answer from pages that the process holds
 }
 
-const holdsPages = 1 << 31
+// pageCache is set in the number of a process of version 0.1 with a page cache. It relies on
+// other processes to acknowledge writes late, which later versions do not.
+const pageCache = 1 << 31
 
 // number returns the settings as the key of a lock. A minute takes 26 bits.
-func (s Settings) number() uint32 {
-	n := uint32(s.StalenessBound.Microseconds())
-	if s.HoldsPages {
-		n |= holdsPages
-	}
-	return n
-}
+func (s Settings) number() uint32 { return uint32(s.StalenessBound.Microseconds()) }
 
-func settingsOf(number uint32) Settings {
-	return Settings{
-		StalenessBound: time.Duration(number&^holdsPages) * time.Microsecond,
-		HoldsPages:     number&holdsPages != 0,
+// describe returns the settings that a number stands for.
+func describe(number uint32) string {
+	text := fmt.Sprintf("a staleness bound of %v", time.Duration(number&^pageCache)*time.Microsecond)
+	if number&pageCache != 0 {
+		text += " and a page cache"
 	}
-}
-
-func (s Settings) String() string {
-	held := "no page cache"
-	if s.HoldsPages {
-		held = "a page cache"
-	}
-	return fmt.Sprintf("a staleness bound of %v and %s", s.StalenessBound, held)
+	return text
 }
 
 // Agree declares the settings of this process, until Close or the next Agree. The error wraps

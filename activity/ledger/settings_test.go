@@ -25,21 +25,31 @@ func testSettings(server *pgtest.Server) func(t *testing.T) {
 			case other == nil:
 			case !errors.Is(err, ledger.ErrSettingsDiffer):
 				t.Errorf("%v: error %v, want ErrSettingsDiffer", s, err)
-			case !strings.Contains(err.Error(), s.String()) || !strings.Contains(err.Error(), other.String()):
-				t.Errorf("error %q, want one that names %q and %q", err, s, other)
+			case !strings.Contains(err.Error(), bound(s)) || !strings.Contains(err.Error(), bound(*other)):
+				t.Errorf("error %q, want one that names %q and %q", err, bound(s), bound(*other))
 			}
 		}
 		second := ledger.Settings{StalenessBound: time.Second}
 		minute := ledger.Settings{StalenessBound: time.Minute}
-		holding := ledger.Settings{StalenessBound: time.Second, HoldsPages: true}
+		half := ledger.Settings{StalenessBound: time.Second / 2}
 
 		a, b := open(t, url, ledger.Options{Pages: 16}), open(t, url, ledger.Options{})
 		agree(a, second, nil)
 		agree(a, second, nil)
 		agree(b, second, nil)
-		for _, other := range []ledger.Settings{minute, holding, {}, {HoldsPages: true}, {StalenessBound: time.Second + time.Microsecond}} {
+		for _, other := range []ledger.Settings{minute, {}, {StalenessBound: time.Second + time.Microsecond}} {
 			agree(open(t, url, ledger.Options{}), other, &second)
 		}
+		// A process of version 0.1 with a page cache holds such a lock.
+		old := raw(t, url)
+		execute(t, old, `SELECT pg_advisory_lock_shared(l.classid::int8::int4, 1000000 - 2147483648)
+			FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+			WHERE l.locktype = 'advisory' AND d.datname = current_database() AND l.objid = 1000000 LIMIT 1`)
+		err := open(t, url, ledger.Options{}).Agree(t.Context(), second)
+		if !errors.Is(err, ledger.ErrSettingsDiffer) || !strings.Contains(err.Error(), "another one has a staleness bound of 1s and a page cache") {
+			t.Errorf("beside a process with a page cache: error %v, want ErrSettingsDiffer", err)
+		}
+		execute(t, old, `SELECT pg_advisory_unlock_all()`)
 		elsewhere := open(t, server.Schema(), ledger.Options{Pages: 16})
 		agree(elsewhere, minute, nil)
 
@@ -55,18 +65,17 @@ func testSettings(server *pgtest.Server) func(t *testing.T) {
 				`SELECT count(*) = %d FROM pg_locks WHERE locktype = 'advisory' AND objid::bigint = %d`, left, number))
 		}
 		leave(a, 1_000_000, 1)
-		agree(b, holding, nil) // no other process is connected, so it may change its settings
+		agree(b, half, nil) // no other process is connected, so it may change its settings
 		c := open(t, url, ledger.Options{})
-		agree(c, second, &holding)
-		agree(c, holding, nil)
-		agree(b, holding, nil)
+		agree(c, second, &half)
+		agree(c, half, nil)
+		agree(b, half, nil)
 
 		// Both lose their connections. A process with other settings connects first.
-		leave(c, 1_000_000+1<<31, 1)
+		leave(c, 500_000, 1)
 		execute(t, conn, `SELECT pg_terminate_backend(l.pid) FROM pg_locks l JOIN pg_database d ON d.oid = l.database
-			WHERE l.locktype = 'advisory' AND d.datname = current_database() AND l.objid::bigint = `+ //
-			`(1000000 + (1::bigint << 31))`)
-		await(t, conn, `SELECT NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid::bigint = 1000000 + (1::bigint << 31))`)
+			WHERE l.locktype = 'advisory' AND d.datname = current_database() AND l.objid = 500000`)
+		await(t, conn, `SELECT NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = 500000)`)
 		d := open(t, url, ledger.Options{})
 		agree(d, minute, nil)
 		poll := func() error {
@@ -83,8 +92,13 @@ func testSettings(server *pgtest.Server) func(t *testing.T) {
 		if err := poll(); err != nil {
 			t.Errorf("a poll after the other process has left: %v", err)
 		}
-		agree(open(t, url, ledger.Options{}), minute, &holding)
+		agree(open(t, url, ledger.Options{}), minute, &half)
 	}
+}
+
+// bound returns how an error describes the settings.
+func bound(s ledger.Settings) string {
+	return fmt.Sprintf("a staleness bound of %v", s.StalenessBound)
 }
 
 // A ledger of one process accepts all settings.

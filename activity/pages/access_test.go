@@ -165,34 +165,6 @@ func TestOneFeedAsksALedgerThatIsDown(t *testing.T) {
 	})
 }
 
-// A feed uses a cached page while the ledger confirms the page's sequence. If the ledger does not
-// answer, the feed reads the store, which may have a newer page.
-func TestHeldPagesWhilePollsFail(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
-		cut := &accessLedger{}
-		c := Config{StalenessBound: 10 * time.Second, ScrubRate: 1, PageCache: 1 << 20}
-		a, b := startProcess(t, sharedLedger(l), store, c), startProcess(t, sharedLedger(l.Around(cut.around)), store, c)
-		a.record(t, true, add("1", "hide", "p0"))
-		cut.polls.Store(true)
-		time.Sleep(time.Minute)
-		b.want(t, "1", "hide", "p0", Direct)
-		for i := range 5 {
-			read := b.Stats().FromStore
-			b.want(t, "1", "hide", "p0", Direct)
-			if n := b.Stats().FromStore - read; n != 0 {
-				t.Errorf("feed %d of a cached page read the store %d times", i, n)
-			}
-		}
-		a.record(t, true, add("1", "hide", "p1"))
-		cut.places.Store(true)
-		b.want(t, "1", "hide", "p1", Direct)
-		a.Close()
-		b.Close()
-		must(t, l.Close())
-	})
-}
-
 // Each process has its own store. As soon as the ledger answers again after an outage, feeds ask
 // it. They do not trust the pages until the next poll in the background.
 func TestOwnStoreAfterAnOutage(t *testing.T) {

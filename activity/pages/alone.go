@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -129,60 +130,39 @@ func (p *Alone) Remove(ctx context.Context, keys ...string) ([]favfilter.Outcome
 	return p.filter.Remove(ctx, keys...)
 }
 
-// Read reads a user's page, and those of Lists, with one command to the store for each. If a page
-// is empty, the Answer's Page is nil. Read ignores the Query's Keys: no page is too large to read.
-// Errors are an [*UnavailableError], or that of ctx.
-func (p *Alone) Read(ctx context.Context, q Query) (Answer, error) {
-	ids := p.idsOf(make([]favfilter.PageID, 0, 1+len(q.Others)+len(q.Lists)), &q)
-	for i := range q.Lists {
-		ids = p.idsOf(ids, &q.Lists[i])
+// Read reads the pages of a user and of lists, with one command to the store for each. If a page is
+// empty, the Answer's Page is nil. Errors are an [*UnavailableError], or that of ctx.
+func (p *Alone) Read(ctx context.Context, q Query) (a Answer, err error) {
+	users := q.Lists
+	if q.Page {
+		users = append(slices.Clone(users), q.User) // last, next to Others in the same slot
 	}
-	loaded, err := p.load(ctx, ids)
-	switch {
-	case ctx.Err() != nil:
-		return Answer{}, ctx.Err()
-	case err != nil:
-		p.stats.fromLedger.Add(1)
-	case len(ids) > 0:
-		p.stats.fromStore.Add(1)
+	ids := make([]favfilter.PageID, 0, len(users)+len(q.Others))
+	for _, user := range users {
+		ids = append(ids, favfilter.PageID{Number: p.Slot(user)})
 	}
-	a, loaded, pageErr := p.answer(&q, loaded, err)
-	if pageErr != nil || len(q.Lists) == 0 {
-		return a, pageErr
+	loaded, err := p.load(ctx, append(ids, q.Others...))
+	if ctx.Err() != nil {
+		return a, ctx.Err()
 	}
-	a.Lists = make([]Answer, len(q.Lists))
-	for i := range q.Lists {
-		if a.Lists[i], loaded, pageErr = p.answer(&q.Lists[i], loaded, err); pageErr != nil {
-			return a, pageErr
+	if len(users)+len(q.Others) > 0 {
+		p.stats.count(&p.stats.fromStore, err)
+	}
+	if a.Others, a.OthersErr = loaded[len(users):], err; err != nil && len(users) > 0 {
+		return a, Unavailable("pages", err)
+	}
+	answers := make([]Answer, len(users))
+	for i := range users {
+		answers[i].Number = ids[i].Number
+		if answers[i].Page, err = p.page(loaded[i]); err != nil {
+			return a, err
 		}
+	}
+	if a.Lists = answers[:len(q.Lists)]; q.Page {
+		own := answers[len(q.Lists)]
+		a.Number, a.Page = own.Number, own.Page
 	}
 	return a, nil
-}
-
-// idsOf appends the page that a query asks for, and the others.
-func (p *Alone) idsOf(ids []favfilter.PageID, q *Query) []favfilter.PageID {
-	if q.Page {
-		ids = append(ids, favfilter.PageID{Number: p.Slot(q.User)})
-	}
-	return append(ids, q.Others...)
-}
-
-// answer answers a query, without its Lists, with the first of the loaded pages, and returns the
-// rest of these. loadErr says why they could not be loaded.
-func (p *Alone) answer(q *Query, loaded []favfilter.Loaded, loadErr error) (Answer, []favfilter.Loaded, error) {
-	a := Answer{Number: p.Slot(q.User), OthersErr: loadErr}
-	var err error
-	if q.Page {
-		if loadErr != nil {
-			return a, nil, Unavailable("pages", loadErr)
-		}
-		if a.Page, err = p.page(loaded[0]); a.Page != nil {
-			a.Header = a.Page.Header()
-		}
-		loaded = loaded[1:]
-	}
-	a.Others = loaded[:len(q.Others):len(q.Others)]
-	return a, loaded[len(q.Others):], err
 }
 
 // page returns a loaded page; nil if it is empty.

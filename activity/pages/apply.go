@@ -180,7 +180,7 @@ func (r *applier) batch(ctx context.Context, p ledger.PageChange) (favfilter.Bat
 // stand makes sure that the page has at least the sequence want. If the page does not, stand
 // rebuilds it.
 func (r *applier) stand(ctx context.Context, number uint32, want uint64) error {
-	loaded, err := r.loadWithin(ctx, patience(r.inParts(number)), []favfilter.PageID{r.layout.pageID(number)}, nil)
+	loaded, _, err := r.loadWithin(ctx, patience(r.inParts(number)), []favfilter.PageID{r.layout.pageID(number)}, nil)
 	if err != nil {
 		return Unavailable("pages", err)
 	}

@@ -31,38 +31,32 @@ func (p *process) lose(t *testing.T, target string) {
 // Polls fail, but the ledger answers other calls. Feeds see writes that other processes
 // acknowledged and the store lost.
 func TestPollsFailWhileTheLedgerAnswers(t *testing.T) {
-	for name, c := range map[string]Config{
-		"reads pages": {ScrubRate: 1},
-		"holds pages": {ScrubRate: 1, PageCache: 1 << 20},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				l, store := bubbleLedger(t, 1), &favfilter.Memory{}
-				cut := &slowLedger{}
-				a, b := startProcess(t, sharedLedger(l), store, c), startProcess(t, sharedLedger(l.Around(cut.around)), store, c)
-				a.record(t, true, add("1", "hide", "before"))
-				b.want(t, "1", "hide", "before", Direct)
-				cut.fails.Store(true)
-				time.Sleep(3 * time.Second)
-				for i := range 20 {
-					target := fmt.Sprint("p", i)
-					a.lose(t, target)
-					time.Sleep(b.follow.bound + time.Millisecond)
-					b.want(t, "1", "hide", target, Direct)
-				}
-				if s := b.Stats(); s.LedgerDown || s.PollsFailed < 10 {
-					t.Errorf("the ledger is down: %v, %d polls failed", s.LedgerDown, s.PollsFailed)
-				}
-				wantReady(t, b, ErrBehind)
-				cut.fails.Store(false)
-				time.Sleep(time.Second)
-				wantReady(t, b, nil)
-				a.Close()
-				b.Close()
-				must(t, l.Close())
-			})
-		})
-	}
+	synctest.Test(t, func(t *testing.T) {
+		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
+		c := Config{ScrubRate: 1}
+		cut := &slowLedger{}
+		a, b := startProcess(t, l, store, c), startProcess(t, l.Around(cut.around), store, c)
+		a.record(t, true, add("1", "hide", "before"))
+		b.want(t, "1", "hide", "before", Direct)
+		cut.fails.Store(true)
+		time.Sleep(3 * time.Second)
+		for i := range 20 {
+			target := fmt.Sprint("p", i)
+			a.lose(t, target)
+			time.Sleep(b.follow.bound + time.Millisecond)
+			b.want(t, "1", "hide", target, Direct)
+		}
+		if s := b.Stats(); s.LedgerDown || s.PollsFailed < 10 {
+			t.Errorf("the ledger is down: %v, %d polls failed", s.LedgerDown, s.PollsFailed)
+		}
+		wantReady(t, b, ErrBehind)
+		cut.fails.Store(false)
+		time.Sleep(time.Second)
+		wantReady(t, b, nil)
+		a.Close()
+		b.Close()
+		must(t, l.Close())
+	})
 }
 
 // wantReady checks that feeds are answered, and that the only error reported is the wanted one of
@@ -331,7 +325,6 @@ func TestSettingsDiffer(t *testing.T) {
 		"the same":                 {Config{StalenessBound: time.Second}, false},
 		"another bound":            {Config{StalenessBound: 200 * time.Millisecond}, true},
 		"a store for each process": {Config{StalenessBound: -1}, true},
-		"a page cache":             {Config{PageCache: 1 << 20}, true},
 		"a passive Recorder":       {Config{StalenessBound: time.Minute, Passive: true}, false},
 	} {
 		r, err := open(c.Config)
@@ -356,7 +349,7 @@ func TestLedgerIsBackEndsPauses(t *testing.T) {
 		down.fails.Store(true)
 		down.unreadable.Store(true)
 		for range 300 {
-			if _, err := p.View(t.Context(), "1", []Kind{p.kind(t, "hide")}, nil); dependency(err) != "ledger" {
+			if _, err := p.View(t.Context(), "1", []Kind{p.kind(t, "hide")}); dependency(err) != "ledger" {
 				t.Fatalf("error %v", err)
 			}
 			time.Sleep(100 * time.Millisecond)

@@ -181,11 +181,7 @@ func (b *Bulk) settle(pages []ledger.PageChange) {
 func (b *Bulk) Finish(ctx context.Context) error {
 	err := b.place(ctx)
 	b.r.leavers.wait(ctx) // a move takes seconds, or minutes for a large page
-	if err == nil {
-		b.r.outwait(b.committed)
-		return nil
-	}
-	if ctx.Err() == nil && b.r.outlast(b.committed) {
+	if err == nil || ctx.Err() == nil && b.r.outlast(b.committed) {
 		return nil
 	}
 	return err

@@ -74,7 +74,7 @@ func (g *rig) wantLive(t *testing.T, live map[Activity]bool) {
 		v := views[user]
 		if v == nil {
 			var err error
-			v, err = g.View(t.Context(), user, g.kinds.All(), nil)
+			v, err = g.View(t.Context(), user, g.kinds.All())
 			must(t, err)
 			views[user] = v
 		}

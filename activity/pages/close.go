@@ -50,7 +50,7 @@ func (r *applier) closePages(ctx context.Context, pages []uint32) map[uint32]err
 // learn where the page's users are.
 //
 // Until this process polls, it still looks for these users on this page. It then accepts neither a
-// cached copy nor an older page that the store was set back to.
+// held copy nor an older page that the store was set back to.
 func (r *rebuilder) closePage(ctx context.Context, number uint32) error {
 	r.sequences.of(number).require(closedSequence)
 	geometry, err := r.shapeFor(0)

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/internal/admission"
@@ -255,23 +254,17 @@ func (r *committer) settle(g *group) {
 	r.answer(g.committed, answered)
 }
 
-// answer reports to callers how their writes ended. It first answers those whose pages are all
-// changed. The others wait until the staleness bound guarantees that every process sees their
-// writes.
+// answer reports to callers how their writes ended. Those whose pages are not all changed wait until
+// the staleness bound guarantees that every process sees their writes.
 func (r *committer) answer(committed int64, writes []*write) {
 	if len(writes) == 0 {
 		return
 	}
 	var late []*write
-	waited := false
 	for _, w := range writes {
-		switch {
-		case w.failed != nil:
+		if w.failed != nil {
 			late = append(late, w)
 			continue
-		case !w.deletes && !waited: // DeleteUser waits once for all its transactions
-			r.outwait(committed)
-			waited = true
 		}
 		w.finish(nil)
 	}
@@ -367,20 +360,6 @@ func (r *committer) write(ctx context.Context, w *write) error {
 		return fmt.Errorf("record %d activities: %w", len(w.changes), w.err)
 	}
 	return nil
-}
-
-// outwait waits until no process may answer from pages that it cached before the given time. A
-// process that has not polled for so long does not use its cache, so no process has to be asked.
-func (r *committer) outwait(committed int64) {
-	if r.cache == nil || r.cache.keeps == 0 {
-		return
-	}
-	rest := time.NewTimer(time.Duration(committed+int64(r.cache.keeps)-r.elapsed()) + elapsedAhead)
-	defer rest.Stop()
-	select {
-	case <-rest.C:
-	case <-r.base.Done():
-	}
 }
 
 // pagesToClose returns the pages of the changes' users in the layout that was leaving when the

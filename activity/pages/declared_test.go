@@ -90,7 +90,7 @@ func TestKindsUnknownAndUnreadable(t *testing.T) {
 	rich.losePages(t)
 	broken.Store(true)
 
-	if _, err := plain.View(t.Context(), "1", plain.kinds.All(), nil); dependency(err) != "ledger" {
+	if _, err := plain.View(t.Context(), "1", plain.kinds.All()); dependency(err) != "ledger" {
 		t.Errorf("view: %v", err)
 	}
 	if n := rich.wantHeld(t, l); n != 0 {
@@ -115,7 +115,7 @@ func TestKindsUnknownAndUnreadable(t *testing.T) {
 	plain.now.Add(int64(1e9) * 7200)
 	plain.removeEnded()
 	rich.wantHeld(t, l)
-	if _, err := plain.View(t.Context(), "1", plain.kinds.All(), nil); dependency(err) != "ledger" {
+	if _, err := plain.View(t.Context(), "1", plain.kinds.All()); dependency(err) != "ledger" {
 		t.Errorf("view: %v", err)
 	}
 	rich.wantHeld(t, l)

@@ -20,7 +20,7 @@ import (
 func crowded(t testing.TB, store favfilter.Store, pages uint32) *rig {
 	t.Helper()
 	g := newRig(t, store, pages)
-	g.maxSharedKeys, g.recorder.largePage = 16, 256
+	g.maxSharedKeys, g.large.least, g.held.least = 16, 256, 256
 	return g
 }
 
@@ -46,9 +46,9 @@ func TestLongHeavyUserLeaves(t *testing.T) {
 		g.recordMany(t, "mate", "hide", 10, posts("m"))
 		bytes := func(user string) int {
 			t.Helper()
-			v, err := g.View(t.Context(), user, g.kinds.All(), nil)
+			v, err := g.View(t.Context(), user, g.kinds.All())
 			must(t, err)
-			return favfilter.HeaderBytes + int(v.Header.Shape.Bits/8)
+			return favfilter.HeaderBytes + int(v.Page.Header().Shape.Bits/8)
 		}
 		before := bytes("mate")
 		g.recordMany(t, "bot", "hide", 3000, posts("b"))
@@ -109,55 +109,6 @@ func TestLongHeavyUserLeaves(t *testing.T) {
 		}
 		g.checkRate(t, found, 300)
 	})
-}
-
-// A page that is too large to read is probed. A probe finds the same keys as a read, for every
-// kind, and after the page was changed, rebuilt or lost.
-func TestLargePageIsProbed(t *testing.T) {
-	onStores(t, func(t *testing.T, store favfilter.Store) {
-		g := crowded(t, store, 4)
-		g.recordMany(t, "bot", "hide", 3000, posts("b"))
-		for i := range 40 {
-			g.record(t, true, add(fmt.Sprint("fan", i), "block", "bot"))
-		}
-		g.settleMoves()
-		kinds := g.kinds.All()
-		compare := func(when string) {
-			t.Helper()
-			view, err := g.View(t.Context(), "bot", kinds, nil)
-			must(t, err)
-			ids := append(targets("b", 2990, 60), targets("fan", 30, 20)...)
-			v, err := g.View(t.Context(), "bot", kinds, seek(ids, ids))
-			must(t, err)
-			if v.Found == nil || v.Header.Count != view.Header.Count || v.Header.Shape != view.Header.Shape {
-				t.Errorf("%s: probed %v: %+v, read: %+v", when, v.Found != nil, v.Header, view.Header)
-			}
-			for i := range kinds {
-				for _, id := range ids {
-					want := view.Check(i, id)
-					if got := v.Check(i, id); got != want {
-						t.Errorf("%s: %s %s: checked %v, read: %v", when, kinds[i].Name, id, got, want)
-					}
-				}
-			}
-		}
-		compare("moved")
-		g.record(t, true, undo("bot", "hide", "b2995"))
-		g.record(t, true, add("bot", "hide", "b3001"))
-		compare("changed")
-		page := g.layout.pageOf(UserHash(g.identity.Seed, "bot"))
-		must(t, g.remake(t.Context(), page, 0, "test"))
-		compare("rebuilt")
-		g.recordMany(t, "bot", "hide", 3000, posts("more"))
-		compare("grown")
-	})
-}
-
-func targets(prefix string, from, n int) (ids []string) {
-	for i := range n {
-		ids = append(ids, fmt.Sprint(prefix, from+i))
-	}
-	return ids
 }
 
 // A process that polls once a minute has not heard of a move. It still finds what was recorded
@@ -241,7 +192,7 @@ func TestMovesUnderLoad(t *testing.T) {
 		a, b := &rig{ledger: l, store: store}, &rig{ledger: l, store: store}
 		for _, g := range []*rig{a, b} {
 			g.open(t, l, store)
-			g.maxSharedKeys, g.recorder.largePage = 16, 256
+			g.maxSharedKeys, g.large.least, g.held.least = 16, 256, 256
 		}
 		users := []string{"bot", "star", "mate", "other", "fifth"}
 		var wg sync.WaitGroup

@@ -160,7 +160,7 @@ func TestDedicatedRuleRecheck(t *testing.T) {
 							b.pollNow(t)
 						}
 					}
-					v, err := b.View(t.Context(), user, []Kind{b.kind(t, "hide")}, nil)
+					v, err := b.View(t.Context(), user, []Kind{b.kind(t, "hide")})
 					must(t, err)
 					if v.Check(0, "p") != Direct || v.Number != page {
 						t.Errorf("match %d on page %d, want a match on page %d", v.Check(0, "p"), v.Number, page)

@@ -47,11 +47,7 @@ func (r *Pages) DeleteUser(ctx context.Context, user string) (deleted int, err e
 	if err != nil {
 		return deleted, Unavailable("ledger", err)
 	}
-	if err := r.remake(ctx, place.Page, place.Sequence, "user deleted"); err != nil {
-		return deleted, err
-	}
-	r.outwait(r.elapsed()) // once for all transactions
-	return deleted, nil
+	return deleted, r.remake(ctx, place.Page, place.Sequence, "user deleted")
 }
 
 // ownedInTurn returns a function that returns the next rows of a user on each call. It continues

@@ -156,7 +156,7 @@ func (g *rig) wantCrowd(t *testing.T) {
 		v := views[a.User]
 		if v == nil {
 			var err error
-			v, err = g.View(t.Context(), a.User, g.kinds.All(), nil)
+			v, err = g.View(t.Context(), a.User, g.kinds.All())
 			must(t, err)
 			views[a.User] = v
 		}

@@ -212,7 +212,7 @@ func (r *faultRun) views(t *testing.T) {
 	r.absent, r.found = 0, 0
 	kinds := r.kinds.All()
 	for _, user := range []string{"1", "2", "3", "0"} {
-		v, err := r.View(t.Context(), user, kinds, nil)
+		v, err := r.View(t.Context(), user, kinds)
 		if err != nil {
 			continue
 		}

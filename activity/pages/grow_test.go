@@ -32,7 +32,7 @@ func (g *rig) everybody(t testing.TB, users int) (check func(when string)) {
 		kinds := g.kinds.All()
 		for i := range users {
 			user := fmt.Sprint("u", i)
-			v, err := g.View(t.Context(), user, kinds, nil)
+			v, err := g.View(t.Context(), user, kinds)
 			must(t, err)
 			see := func(kind, id string) bool {
 				for n, k := range kinds {

@@ -68,7 +68,7 @@ func growUnderLoad(t *testing.T, doublings int) {
 					g := &rig{ledger: l, store: store}
 					g.open(t, l, store)
 					if heavy {
-						g.maxSharedKeys, g.recorder.largePage = 16, 256
+						g.maxSharedKeys, g.large.least, g.held.least = 16, 256, 256
 					}
 					rigs = append(rigs, g)
 				}

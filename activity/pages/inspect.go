@@ -215,8 +215,6 @@ type UserKeysInside struct {
 	Total int            // of Keys
 	Holds int            // number of the keys that the page reports; all, unless it is at fault
 	Lacks map[string]int // the other keys, by kind
-	// Probed reports whether feeds look up single bits of the page, because it is too large to read.
-	Probed bool
 }
 
 // InspectRows reads the page of a user, without comparing it, and the ledger's rows for it. It
@@ -248,7 +246,6 @@ func (r *Pages) InspectUser(ctx context.Context, user string) (*PageInside, User
 	own := UserKeysInside{Keys: make(map[string]int), Lacks: make(map[string]int)}
 	inside, rows, err := r.InspectRows(ctx, user)
 	if err == nil {
-		own.Probed = r.isLarge(inside.Number)
 		err = r.compare(ctx, inside, rows)
 	}
 	if err == nil {

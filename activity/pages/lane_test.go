@@ -131,7 +131,7 @@ func (g *badRig) wantOthersServed(t *testing.T, post string) {
 		if _, err := g.Record(ctx, []Activity{add(user, "hide", post)}); err != nil {
 			t.Errorf("a write of %s: %v", user, err)
 		}
-		v, err := g.View(ctx, user, []Kind{g.kind(t, "hide")}, nil)
+		v, err := g.View(ctx, user, []Kind{g.kind(t, "hide")})
 		if err != nil || v.Check(0, post) != Direct || v.Check(0, "before") != Direct {
 			t.Errorf("a feed of %s: %v", user, err)
 		}
@@ -184,7 +184,7 @@ func TestBadPageHarmsItselfAlone(t *testing.T) {
 				if err := <-shared; err != nil || time.Since(start) > 0 {
 					t.Errorf("the write that shared a transaction: %v after %v", err, time.Since(start))
 				}
-				if _, err := g.View(t.Context(), g.user, []Kind{g.kind(t, "hide")}, nil); dependency(err) != "ledger" {
+				if _, err := g.View(t.Context(), g.user, []Kind{g.kind(t, "hide")}); dependency(err) != "ledger" {
 					t.Errorf("the feed of the bad page: %v", err)
 				}
 				writes.Wait()
@@ -359,7 +359,7 @@ func TestManyBadPages(t *testing.T) {
 		for _, user := range users[:32] {
 			feeds.Go(func() {
 				for range 30 { // until after the other users were served
-					_, _ = p.View(t.Context(), user, []Kind{p.kind(t, "hide")}, nil)
+					_, _ = p.View(t.Context(), user, []Kind{p.kind(t, "hide")})
 					time.Sleep(time.Second)
 				}
 			})
@@ -398,7 +398,7 @@ func TestRebuildsPauseAfterFailures(t *testing.T) {
 		const seconds = 30
 		for range seconds * 20 {
 			start := time.Now()
-			if _, err := g.View(t.Context(), g.user, kinds, nil); dependency(err) != "ledger" || !errors.Is(err, faulttest.ErrInjected) {
+			if _, err := g.View(t.Context(), g.user, kinds); dependency(err) != "ledger" || !errors.Is(err, faulttest.ErrInjected) {
 				t.Fatalf("error %v", err)
 			}
 			if took := time.Since(start); took > 0 {
@@ -420,7 +420,7 @@ func TestRebuildsPauseAfterFailures(t *testing.T) {
 		}
 		other.Close()
 
-		_, err := g.View(t.Context(), g.user, kinds, nil)
+		_, err := g.View(t.Context(), g.user, kinds)
 		if dependency(err) != "ledger" {
 			t.Fatalf("error %v", err)
 		}
@@ -472,7 +472,7 @@ func TestCloseDuringABadRebuild(t *testing.T) {
 		defer cancel()
 		_, _ = g.Record(ctx, []Activity{add(g.user, "hide", "p")})
 		time.Sleep(2 * pageTimeout) // the page is now being read in parts
-		_, _ = g.View(ctx, g.user, []Kind{g.kind(t, "hide")}, nil)
+		_, _ = g.View(ctx, g.user, []Kind{g.kind(t, "hide")})
 		start := time.Now()
 		g.Close()
 		if took := time.Since(start); took > pageTimeout {

@@ -14,7 +14,7 @@ const replaceMore = 250 * time.Millisecond
 
 // replaceTimeout returns how long writing the page to the store may take.
 func replaceTimeout(page *favfilter.Page) time.Duration {
-	return applyTimeout + time.Duration(imageBytes(page)>>20)*replaceMore
+	return applyTimeout + time.Duration(pageBytes(page)>>20)*replaceMore
 }
 
 // patience returns how long reading a whole page may take.

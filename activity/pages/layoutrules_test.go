@@ -229,13 +229,13 @@ func TestLayoutRuleClosedPageIsFollowed(t *testing.T) {
 		"a replica, without a page": {before: func(_ *testing.T, b *member) {
 			b.replica = &lagging{partitioned: partitioned{Store: &favfilter.Memory{}}, primary: b.steps.Store}
 		}},
-		"an image": {before: func(t *testing.T, b *member) {
+		"a held page": {before: func(t *testing.T, b *member) {
 			t.Helper()
 			b.steps.down.Store(true)
 			b.check(t, b.userOn(0), "hide", "p")
 			b.steps.down.Store(false)
-			if b.images.get(0, 0) == nil {
-				t.Error("the process has no image of the page")
+			if b.held.get(0).page == nil {
+				t.Error("the process does not hold the page")
 			}
 		}},
 	} {
@@ -260,57 +260,32 @@ func TestLayoutRuleClosedPageIsFollowed(t *testing.T) {
 	}
 }
 
-// Once a write is acknowledged, processes with a page cache do not answer from a page that the
-// write closed.
-func TestLayoutRuleCloseAndPageCache(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		c := Config{Ledger: sharedLedger(w.ledger), PageCache: 1 << 20}
-		a, b := w.open(t, c), w.open(t, c)
-		user := a.userOn(0)
-		a.record(t, true, add(user, "hide", "before"))
-		b.want(t, user, "hide", "before", Direct)
-		b.want(t, user, "hide", "before", Direct)
-		if b.Stats().CacheHits == 0 {
-			t.Error("the page is not cached")
-		}
-		w.build(t)
-		w.change(t)
-		a.record(t, true, add(user, "hide", "p"))
-		b.wantOn(t, b.pageIn(laterPages, user), user, "p")
-		a.wantOn(t, b.pageIn(laterPages, user), user, "p")
-	})
-}
-
-// A process knows of a switch only by a receipt, and finds its own writes. It has cached the page
-// that it closed, or the store has lost the page or set it back.
+// A process knows of a switch only by a receipt, and finds its own writes. The store has lost the
+// page that it closed, or set it back.
 func TestLayoutRuleOwnWrites(t *testing.T) {
 	for name, c := range map[string]struct {
-		config Config
 		meddle func(t *testing.T, w *world, a *member, back func())
 	}{
-		"page cache":    {config: Config{PageCache: 1 << 20}},
 		"page set back": {meddle: func(_ *testing.T, _ *world, _ *member, back func()) { back() }},
-		"image, and page lost": {meddle: func(t *testing.T, w *world, _ *member, _ func()) {
+		"page lost, and held": {meddle: func(t *testing.T, w *world, _ *member, _ func()) {
 			t.Helper()
 			w.lose(t, 0)
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
-				a := w.open(t, c.config)
+				a := w.open(t, Config{})
 				user := a.userOn(0)
 				a.record(t, true, add(user, "hide", "before"))
 				a.steps.down.Store(true)
-				a.want(t, user, "hide", "before", Direct) // now there is an image
+				a.want(t, user, "hide", "before", Direct) // now it is held
 				a.steps.down.Store(false)
-				a.want(t, user, "hide", "before", Direct) // now it is cached
+				a.want(t, user, "hide", "before", Direct)
 				w.build(t)
 				w.change(t)
 				back := heldBack(t, w.store, a.layout.pageID(0))
 				a.record(t, true, add(user, "hide", "p"))
-				if c.meddle != nil {
-					c.meddle(t, w, a, back)
-				}
+				c.meddle(t, w, a, back)
 				a.wantOn(t, a.pageIn(laterPages, user), user, "p")
 			})
 		})

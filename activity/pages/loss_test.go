@@ -212,7 +212,7 @@ func (h *hider) watch(ctx context.Context, t *testing.T) {
 	k, _ := h.kinds.Named("hide")
 	for ctx.Err() == nil {
 		until := h.acked.Load()
-		v, err := h.View(ctx, h.user, []Kind{k}, nil)
+		v, err := h.View(ctx, h.user, []Kind{k})
 		from := h.undone.Load()
 		if err != nil {
 			if ctx.Err() == nil {

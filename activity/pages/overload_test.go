@@ -40,7 +40,7 @@ func TestTooManyRebuilds(t *testing.T) {
 		var refused, answered atomic.Int64
 		for i := range 2 * maxFlights {
 			wg.Go(func() {
-				_, err := g.View(t.Context(), fmt.Sprint("user", i), g.kinds.All(), nil)
+				_, err := g.View(t.Context(), fmt.Sprint("user", i), g.kinds.All())
 				switch {
 				case err == nil:
 					answered.Add(1)
@@ -107,7 +107,7 @@ func TestTooManyWrites(t *testing.T) {
 
 // While the store is down, a viewer's next feed does not read the ledger again, unless the page has
 // changed. The memory for such pages is bounded.
-func TestImages(t *testing.T) {
+func TestHeldWithoutStore(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 4)
 	open := make(chan struct{})
 	close(open)
@@ -123,13 +123,14 @@ func TestImages(t *testing.T) {
 	}
 	g.record(t, true, undo("1", "block", "2"))
 	g.want(t, "1", "block", "2", None)
-	if s := g.Stats(); s.FromLedger < 200 || s.FromImage < 190 || s.ImageBytes == 0 {
-		t.Errorf("%d views without the store, %d from an image, %d bytes", s.FromLedger, s.FromImage, s.ImageBytes)
+	if s := g.Stats(); s.FromLedger < 200 || s.HeldBytes == 0 {
+		t.Errorf("%d views without the store, %d bytes of held pages", s.FromLedger, s.HeldBytes)
 	}
 }
 
-func TestImagesAreBounded(t *testing.T) {
-	m := newImages()
+func TestHeldPagesAreBounded(t *testing.T) {
+	const most = 64 << 20
+	held := newHeldPages(most)
 	shape, err := favfilter.ShapeFor(100_000, 0.001)
 	must(t, err)
 	for i := range uint32(2000) {
@@ -137,20 +138,16 @@ func TestImagesAreBounded(t *testing.T) {
 			Identity: favfilter.Identity{Pages: 2048}, Shape: shape, Number: i, Sequence: 5,
 		})
 		must(t, err)
-		m.put(i, page)
-		if m.get(i, 5) != page || m.get(i, 6) != nil || m.get(0, 5) == nil {
+		held.put(i, page)
+		if held.get(i).page != page || held.get(0).page == nil {
 			t.Fatalf("page %d", i)
 		}
-		if images, bytes := m.Size(); bytes > maxImageBytes {
-			t.Fatalf("%d bytes in %d images", bytes, images)
+		if n, bytes := held.pages.Size(); bytes > most {
+			t.Fatalf("%d bytes in %d pages", bytes, n)
 		}
 	}
-	if m.get(1, 0) != nil {
-		t.Error("the least recently used image is still there")
-	}
-	m.Clear()
-	if _, bytes := m.Size(); bytes != 0 || m.get(0, 0) != nil {
-		t.Errorf("%d bytes after clear", bytes)
+	if held.get(1).page != nil {
+		t.Error("the least recently used page is still there")
 	}
 }
 

@@ -26,7 +26,6 @@ type Config struct {
 
 	StalenessBound time.Duration
 	MaxSharedKeys  int
-	PageCache      int
 	ListCache      int
 	ScrubRate      int
 	Passive        bool
@@ -74,8 +73,6 @@ const (
 	// wait for a rebuild that a feed needs. One more is refused with ErrOverloaded.
 	maxWaiting = 4096
 	maxFlights = 1024
-	// maxImageBytes bounds the rebuilt pages that are kept in process while the store is down.
-	maxImageBytes = 64 << 20
 )
 
 // Pages are the pages of a ledger, in a store. They are safe for concurrent use.
@@ -83,7 +80,6 @@ type Pages struct {
 	*grower // and all parts below it, see docs/ARCHITECTURE.md
 	*committer
 
-	lists        *lists
 	replica      favfilter.Store // nil: none
 	uncopied     episode         // replicas cannot be read
 	replicaAfter atomic.Int64    // when replicas are read again, as elapsed
@@ -94,7 +90,7 @@ type Pages struct {
 //
 // Open fails with an error that wraps [favfilter.ErrMismatch] if the store holds a filter without a
 // ledger. It fails with one that wraps ledger.ErrSettingsDiffer if another process has another
-// StalenessBound, or if only one of the two has a PageCache.
+// StalenessBound.
 func Open(ctx context.Context, c Config) (*Pages, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
@@ -126,7 +122,7 @@ func (r *Pages) begin(ctx context.Context, passive bool) error {
 	if err := r.refuseAlone(ctx); err != nil || passive {
 		return err
 	}
-	return r.ledger.Agree(ctx, ledger.Settings{StalenessBound: r.follow.bound, HoldsPages: r.cache != nil})
+	return r.ledger.Agree(ctx, ledger.Settings{StalenessBound: r.follow.bound})
 }
 
 // maintain starts the background work. Without it, the ledger is polled when a reader needs it.
@@ -166,9 +162,8 @@ func newPages(ctx context.Context, c Config) *Pages {
 		poller:        p,
 		kinds:         c.Kinds,
 		maxSharedKeys: c.MaxSharedKeys,
-		largePage:     largePage,
-		images:        newImages(),
-		cache:         newCache(c.PageCache, c.delays()),
+		large:         largePages{least: largePage},
+		held:          newHeldPages(c.ListCache),
 		rebuilds:      newRebuilds(c.OnRebuild),
 		heavy:         a.leave,
 	}
@@ -177,7 +172,6 @@ func newPages(ctx context.Context, c Config) *Pages {
 		grower:    &grower{scrubber: &scrubber{applier: a}, growth: growth{turn: make(chan struct{}, 1)}},
 		committer: newCommitter(a),
 		replica:   c.Replica,
-		lists:     newLists(c.ListCache),
 	}
 }
 
@@ -194,8 +188,6 @@ func (c *Config) complete() error {
 		return fmt.Errorf("staleness bound %v is not in 10 ms to 1 min", c.StalenessBound)
 	case c.MaxSharedKeys < MinSharedKeys:
 		return fmt.Errorf("dedicated pages for users of more than %d keys: at least %d", c.MaxSharedKeys, MinSharedKeys)
-	case c.PageCache < 0 || c.PageCache > 1<<40:
-		return fmt.Errorf("page cache of %d bytes: not in 0 to 2^40", c.PageCache)
 	case c.ListCache < 0 || c.ListCache > 1<<40:
 		return fmt.Errorf("list cache of %d bytes: not in 1 to 2^40", c.ListCache)
 	case c.ScrubRate < 0 || c.ScrubRate > 100_000:

@@ -152,7 +152,7 @@ func TestRebuildsAreShared(t *testing.T) {
 	for range readers {
 		go func() {
 			<-start
-			v, err := g.View(t.Context(), "1", g.kinds.All()[1:2], nil)
+			v, err := g.View(t.Context(), "1", g.kinds.All()[1:2])
 			if err == nil && v.Check(0, "p7") == None {
 				err = fmt.Errorf("p7 is missed")
 			}

@@ -97,7 +97,7 @@ func TestFalsePositiveInsert(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 1)
 	g.recordAll(t, "1", posts("base"), 2000, false)
 	k, _ := g.kinds.Named("hide")
-	v, err := g.View(t.Context(), "1", []Kind{k}, nil)
+	v, err := g.View(t.Context(), "1", []Kind{k})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -326,7 +326,7 @@ func (g *rig) step(t *testing.T, rng *rand.Rand, live map[Activity]bool, a Activ
 func (g *rig) look(t *testing.T, a Activity) Match {
 	t.Helper()
 	k, _ := g.kinds.Named(a.Kind)
-	v, err := g.View(t.Context(), a.User, []Kind{k}, nil)
+	v, err := g.View(t.Context(), a.User, []Kind{k})
 	if err != nil {
 		t.Error(err)
 		return None

@@ -3,48 +3,33 @@ package pages
 import (
 	"context"
 	"errors"
-	"iter"
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// Query reports what a reader needs of one user.
+// Query reports what a reader needs. Users are given by [UserHash].
 type Query struct {
-	User uint64 // by [UserHash]
-	// Page asks for the user's page.
+	User uint64
+	// Page asks for the page of the user.
 	Page bool
-	// Others are read as well, in the same round trip, whatever they hold. They must be in the hash
-	// slot of the user.
+	// Others are read as well, whatever they hold. They must be in the hash slot of the user.
 	Others []favfilter.PageID
-	// Keys are all keys that the reader will look for, or nil. They are asked for if the page is too
-	// large to be read for each feed.
-	Keys Keys
 	// Lists are users whose pages many feeds read, such as shared lists. Their pages are read as
-	// well, see [Pages.ReadHeld]. They need neither Others nor Lists.
-	Lists []Query
-
-	versions *versions // of the pages of Lists
-	began    int64     // when the reader called, as elapsed
-}
-
-// Keys lists the keys that a reader looks for.
-type Keys interface {
-	// Sought returns the number of keys, and yields them: each start of keys with the ids that it is
-	// combined with.
-	Sought() (number int, each iter.Seq2[favfilter.Start, []favfilter.Hash])
+	// well.
+	Lists []uint64
 }
 
 // Answer is what a reader gets.
 type Answer struct {
-	Number uint32           // of the user's page
-	Header favfilter.Header // of the page; zero if the Query did not ask for it
-	// Page is the page, which nobody may change; nil if the Query did not ask for it, or if the page
-	// was probed.
+	Number uint32 // of the user's page
+	// Page is the page, which nobody may change; nil if the Query did not ask for it.
 	Page *favfilter.Page
-	// Found has an element for each of the Query's Keys, if the page was probed: a page too large to
-	// be read. nil: it was not.
-	Found []bool
 
 	Others    []favfilter.Loaded // of the Query, in its order; zero after OthersErr
 	OthersErr error              // why the store did not return them
@@ -60,144 +45,231 @@ var (
 	errUnread = errors.New("it did not answer the last poll")
 )
 
-// Read reads a user's page, with one command to the store. The page has every write that was
-// acknowledged before Read was called. If it has to be rebuilt for that, or while the store is
-// down, Read reads the ledger. Lists take part in the same round trip.
+// Read reads the pages of a user and of lists, with one command to the store. The pages have every
+// write that was acknowledged before Read was called. If a page has to be rebuilt for that, or
+// while the store is down, Read reads the ledger.
 //
-// If the page shows that more happened than this process knows of, because it is closed or because
+// Large pages, and those of lists, are held in the process: the store is asked for their versions,
+// and a page that has changed is read with a second command.
+//
+// If a page shows that more happened than this process knows of, because it is closed or because
 // somebody left it, Read polls the ledger and looks again.
 //
 // The error is an [*UnavailableError] if neither store nor ledger is available, [ErrOverloaded] if
 // too many pages wait for a rebuild, or that of ctx.
 func (r *Pages) Read(ctx context.Context, q Query) (a Answer, err error) {
-	q.began = r.elapsed()
-	if len(q.Lists) == 0 {
-		return r.readUser(ctx, &q)
+	began := r.elapsed()
+	// The page of the user comes last, next to Others in the same slot: one command reads both.
+	all := make([]reading, 0, 1+len(q.Lists))
+	for _, list := range q.Lists {
+		all = append(all, reading{user: list, list: true})
 	}
-	lists := r.beginHeld(ctx, q.Lists)
-	q.versions = &lists.versions
-	a, err = r.readUser(ctx, &q)
-	listed, listsErr := lists.end(ctx)
-	if a.Lists = listed; err == nil {
-		err = listsErr
-	}
-	return a, err
-}
-
-// readUser is Read without Lists.
-func (r *Pages) readUser(ctx context.Context, q *Query) (a Answer, err error) {
-	since := r.recent()
-	for again := range maxLooks {
-		at := r.keepUp(ctx, q.User, since)
-		a, err = r.readAt(ctx, q, at, again > 0)
-		gone := errors.Is(err, ledger.ErrGone)
-		switch {
-		case !gone && (err != nil || !q.Page || at.holds(a.Header)):
-			return a, err
-		case !at.known:
-			return a, Unavailable("ledger", errMoved)
-		}
-		since = r.elapsed()
-	}
-	return a, Unavailable("ledger", errMoved)
-}
-
-// readAt is Read for a user at a position. again reports whether the ledger was polled after the
-// page there was found closed, or nobody on it.
-func (r *Pages) readAt(ctx context.Context, q *Query, at position, again bool) (a Answer, err error) {
-	a.Number = at.page
-	// Taken before the read: the reader may miss writes that are acknowledged meanwhile.
-	want := r.sequences.of(at.page).required.Load()
-	if a.Page = r.heldPage(q, at, want); a.Page != nil {
-		a.Header = a.Page.Header()
-		r.cache.count(len(q.Others) == 0)
-		if a.Others, a.OthersErr = r.loadWithin(ctx, loadTimeout, q.Others, q.versions); len(q.Others) > 0 && a.OthersErr == nil {
-			r.stats.fromStore.Add(1)
-		}
-		return a, ctx.Err()
-	}
-	ids := q.Others
 	if q.Page {
-		ids = append(make([]favfilter.PageID, 0, 1+len(q.Others)), r.layout.pageID(at.page))
-		ids = append(ids, q.Others...)
+		all = append(all, reading{user: q.User})
 	}
-	r.cache.count(len(ids) == 0)
-	if q.Page && q.Keys != nil && r.isLarge(at.page) {
-		if r.probe(ctx, q, at, want, ids[0], &a) {
-			return a, nil
-		}
-		if err := ctx.Err(); err != nil {
-			return a, err
-		}
+	since := r.recent()
+	for i := range all {
+		r.locate(ctx, &all[i], since)
 	}
-	loaded, replica, err := r.loadNearest(ctx, q.Page, at, want, ids, q.versions)
-	if ctx.Err() != nil {
+	if a.Others, a.OthersErr = r.loadAll(ctx, all, q.Others); ctx.Err() != nil {
 		return a, ctx.Err()
 	}
-	switch {
-	case err != nil:
-		r.stats.fromLedger.Add(1)
-	case !replica && len(ids) > 0:
-		r.stats.fromStore.Add(1)
-	}
-	a.Others, a.OthersErr = loaded, err
-	if !q.Page {
-		return a, nil
-	}
-	a.Others = loaded[1:]
-	if a.Page, err = r.current(ctx, q, at, want, loaded[0], again); err != nil {
+	if err := r.finishAll(ctx, all, began); err != nil {
 		return a, err
 	}
-	if a.Header = a.Page.Header(); at.holds(a.Header) {
-		r.cache.putPage(r.layout.pageID(at.page), a.Page)
+	if q.Page {
+		a.Number, a.Page = all[len(q.Lists)].at.page, all[len(q.Lists)].page
 	}
-	return a, nil
+	a.Lists = make([]Answer, len(q.Lists))
+	for i := range a.Lists {
+		a.Lists[i] = Answer{Number: all[i].at.page, Page: all[i].page}
+	}
+	return a, ctx.Err()
 }
 
-// heldPage returns the cached page of a position, if it may be used.
-func (r *Pages) heldPage(q *Query, at position, want uint64) *favfilter.Page {
-	if r.cache == nil || !q.Page || !at.known {
-		return nil
-	}
-	return r.cache.page(r.layout.pageID(at.page), want, at)
+// reading is the read of the page of one user.
+type reading struct {
+	user uint64
+	list bool // many feeds read the page
+
+	at   position
+	want uint64 // lowest sequence that the page may have
+	held held   // the page in the process; zero: it is not held
+
+	pending bool             // the store has yet to be asked
+	loaded  favfilter.Loaded // what the store has: the held page if the versions are the same
+	source  *atomic.Uint64   // counts reads from there
+	failed  error            // why the store did not answer
+
+	page *favfilter.Page // the result
 }
 
-// current returns the loaded page if its sequence is at least want and nothing is wrong with it.
-// Otherwise it returns a page that was rebuilt from the ledger: a new one, or one that another
-// reader had rebuilt. The latter counts only if it is current: see upToDate.
+// locate finds the page of the user, as of the given time at least.
+func (r *Pages) locate(ctx context.Context, p *reading, since int64) {
+	p.at = r.keepUp(ctx, p.user, since)
+	// Taken before the page is read: the reader may miss writes that are acknowledged meanwhile.
+	p.want = r.sequences.of(p.at.page).required.Load()
+	p.held, p.pending = held{}, true
+	if p.list || p.at.page >= ledger.DedicatedPages { // a shared page is small, and changes often
+		p.held = r.held.get(p.at.page)
+	}
+}
+
+// loadAll loads the pages, and others, with one command. Of held pages it only compares the
+// versions. It loads those that have changed with one more command.
+func (r *Pages) loadAll(ctx context.Context, all []reading, others []favfilter.PageID) ([]favfilter.Loaded, error) {
+	loaded, err := r.loadPending(ctx, all, others)
+	if slices.ContainsFunc(all, func(p reading) bool { return p.pending }) && ctx.Err() == nil {
+		_, _ = r.loadPending(ctx, all, nil) // each page has its error
+	}
+	return loaded, err
+}
+
+// loadPending loads the pending pages that are not held, and others, with one command. Held pages
+// that have changed stay pending, and then count as not held.
+func (r *Pages) loadPending(ctx context.Context, all []reading, others []favfilter.PageID) ([]favfilter.Loaded, error) {
+	ids, compared, limit := make([]favfilter.PageID, 0, len(all)+len(others)), []favfilter.PageID(nil), loadTimeout
+	for i := range all {
+		switch p := &all[i]; {
+		case !p.pending:
+		case p.held.page != nil:
+			compared = append(compared, r.layout.pageID(p.at.page))
+		default:
+			ids = append(ids, r.layout.pageID(p.at.page))
+			limit = max(limit, patience(r.large.has(p.at.page)))
+		}
+	}
+	ids = append(ids, others...)
+	source := &r.stats.fromReplica
+	loaded, versions, ok := r.loadReplica(ctx, all, ids, compared)
+	var err error
+	if !ok {
+		source = &r.stats.fromStore
+		loaded, versions, err = r.loadWithin(ctx, limit, ids, compared)
+	}
+	if len(all) == 0 && len(others) > 0 {
+		r.stats.count(source, err)
+	}
+	for i := range all {
+		p := &all[i]
+		if !p.pending {
+			continue
+		}
+		if p.held.page == nil {
+			p.pending, p.failed, p.source = false, err, source
+			p.loaded, loaded = loaded[0], loaded[1:]
+			continue
+		}
+		var version favfilter.Version // none, if the versions could not be read
+		if len(versions) > 0 {
+			version, versions = versions[0], versions[1:]
+		}
+		switch {
+		case err != nil:
+			p.pending, p.failed = false, err
+		case version == p.held.version:
+			p.pending, p.source = false, &r.stats.fromHeld
+			p.loaded = favfilter.Loaded{Page: p.held.page, Version: version}
+		default:
+			p.held = held{}
+		}
+	}
+	return loaded, err
+}
+
+// finishAll makes sure that each page is current. The pages of lists do not wait for one another.
+func (r *Pages) finishAll(ctx context.Context, all []reading, began int64) (err error) {
+	var lists errgroup.Group
+	for i := range all {
+		switch p := &all[i]; {
+		case !p.list:
+			err = r.finish(ctx, p, began)
+		case p.failed == nil && r.fault(ctx, p.at.page, p.want, statusOf(p.loaded)) == "" && p.at.holds(p.loaded.Page.Header()):
+			r.take(p, p.loaded.Page)
+		default:
+			lists.Go(func() error { return r.finish(ctx, p, began) })
+		}
+	}
+	listsErr := lists.Wait()
+	if err == nil && listsErr != nil {
+		err = fmt.Errorf("read the pages of lists: %w", listsErr)
+	}
+	return err
+}
+
+// finish makes sure that a page is current and has the user. If it may not have, finish polls the
+// ledger, and looks for the user again.
+func (r *Pages) finish(ctx context.Context, p *reading, began int64) error {
+	for again := range maxLooks {
+		if again > 0 {
+			one := []reading{*p}
+			r.locate(ctx, &one[0], r.elapsed())
+			_, _ = r.loadAll(ctx, one, nil) // the page has its error
+			if *p = one[0]; ctx.Err() != nil {
+				return ctx.Err()
+			}
+		}
+		page, err := r.current(ctx, p, began, again > 0)
+		switch {
+		case err == nil && p.at.holds(page.Header()):
+			r.take(p, page)
+			return nil
+		case err != nil && !errors.Is(err, ledger.ErrGone):
+			return err
+		case !p.at.known:
+			return Unavailable("ledger", errMoved)
+		}
+	}
+	return Unavailable("ledger", errMoved)
+}
+
+// take makes the page the result. The page is held if it is one that the process holds.
+func (r *Pages) take(p *reading, page *favfilter.Page) {
+	p.page = page
+	r.stats.count(p.source, p.failed)
+	large := p.at.page >= ledger.DedicatedPages && page.Header().Shape.Bits/8 >= r.held.least
+	if (p.list || large) && page != p.held.page {
+		r.held.put(p.at.page, page)
+	}
+}
+
+// current returns the loaded page if its sequence is at least the lowest one and nothing is wrong
+// with it. Otherwise it returns one that does not come from the store: a held page while the store
+// does not answer, or a page that was rebuilt from the ledger. These count only if they are up to
+// date. again reports whether the ledger was polled after the page there was found closed, or the
+// user not on it.
 //
 // A closed page is rebuilt only if the ledger, polled since, still has users on it: then the ledger
 // was set back. Otherwise the error is ledger.ErrGone.
-func (r *Pages) current(
-	ctx context.Context, q *Query, at position, want uint64, l favfilter.Loaded, again bool,
-) (*favfilter.Page, error) {
-	number := at.page
-	reason := r.fault(ctx, number, want, statusOf(l))
+func (r *Pages) current(ctx context.Context, p *reading, began int64, again bool) (*favfilter.Page, error) {
+	number := p.at.page
+	reason := r.fault(ctx, number, p.want, statusOf(p.loaded))
 	switch {
-	case reason == "":
-		r.noteSize(number, l.Page.Header())
-		return l.Page, nil
-	case reason == reasonClosed && !(again && at.known):
+	case p.failed == nil && reason == "":
+		r.large.note(number, p.loaded.Page.Header())
+		return p.loaded.Page, nil
+	case reason == reasonClosed && !(again && p.at.known):
 		return nil, ledger.ErrGone
 	}
 	if err := r.Reachable(); err != nil {
 		return nil, err
 	}
-	if page := r.images.get(number, want); page != nil && r.upToDate(ctx, q, at, page) {
-		r.stats.fromImage.Add(1)
-		return page, nil
+	if p.failed != nil {
+		if h := r.held.get(number); h.page != nil && r.upToDate(ctx, p, h.page, began) {
+			return h.page, nil
+		}
 	}
 	// The rebuild of a large page may take minutes.
 	limited, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
 	for {
-		f, err := r.rebuild(limited, number, want, reason, maxFlights)
+		f, err := r.rebuild(limited, number, p.want, reason, maxFlights)
 		switch {
 		case err != nil && limited.Err() != nil && ctx.Err() == nil:
 			return nil, Unavailable("ledger", err)
 		case err != nil:
 			return nil, err
-		case f.current > q.began || r.upToDate(limited, q, at, f.page):
+		case f.current > began || r.upToDate(limited, p, f.page, began):
 			return f.page, nil
 		}
 		// This reader joined a rebuild that began before it. The next rebuild does not.
@@ -205,11 +277,11 @@ func (r *Pages) current(
 }
 
 // upToDate reports whether a page that does not come from the store has all writes that were
-// acknowledged before the reader called. Other processes change only the page in the store, which
-// this process may be unable to reach. So the ledger decides, read since the call: by a poll, which
+// acknowledged before the reader began. Other processes change only the page in the store, which
+// this process may be unable to reach. So the ledger decides, read since then: by a poll, which
 // readers share, or for this page.
-func (r *Pages) upToDate(ctx context.Context, q *Query, at position, page *favfilter.Page) bool {
-	now := r.keepUp(ctx, q.User, q.began)
+func (r *Pages) upToDate(ctx context.Context, p *reading, page *favfilter.Page, began int64) bool {
+	now := r.keepUp(ctx, p.user, began)
 	h := page.Header()
-	return now == at && at.known && at.holds(h) && h.Sequence >= r.sequences.of(at.page).required.Load()
+	return now == p.at && now.known && now.holds(h) && h.Sequence >= r.sequences.of(now.page).required.Load()
 }

@@ -47,11 +47,9 @@ type rebuilder struct {
 
 	kinds         []ledger.Kind // that this process writes
 	declared      declared
-	maxSharedKeys int    // a user with more keys gets a dedicated page
-	largePage     uint32 // pages of at least this many bytes are probed
+	maxSharedKeys int // a user with more keys gets a dedicated page
 	large         largePages
-	images        images
-	cache         *cache // nil: no cache
+	held          *heldPages
 	rebuilds      rebuilds
 	heavy         func(hash uint64) // called for a user with too many keys for a shared page
 }
@@ -136,7 +134,7 @@ func (b *rebuilds) isSlow(number uint32) bool {
 
 // inParts reports whether the page is known to be too large to be read at once.
 func (r *rebuilder) inParts(number uint32) bool {
-	return r.rebuilds.isSlow(number) || r.isLarge(number)
+	return r.rebuilds.isSlow(number) || r.large.has(number)
 }
 
 func newRebuilds(told func(reason string, took time.Duration, err error)) rebuilds {
@@ -270,7 +268,7 @@ func tookSince(start time.Time) slog.Attr {
 func (r *rebuilder) remakePage(ctx context.Context, number uint32, f *flight, large bool) error {
 	id := r.layout.pageID(number)
 	var seen favfilter.Version
-	loaded, storeErr := r.loadWithin(ctx, patience(large), []favfilter.PageID{id}, nil)
+	loaded, _, storeErr := r.loadWithin(ctx, patience(large), []favfilter.PageID{id}, nil)
 	if storeErr == nil {
 		seen = loaded[0].Version
 	}
@@ -287,7 +285,7 @@ func (r *rebuilder) remakePage(ctx context.Context, number uint32, f *flight, la
 	if err != nil {
 		return fmt.Errorf("rebuild page %d: %w", number, err)
 	}
-	r.noteSize(number, f.page.Header())
+	r.large.note(number, f.page.Header())
 	expire, offered := time.Duration(0), int64(0)
 	if keys.rows == 0 {
 		expire = emptyExpiry
@@ -297,7 +295,7 @@ func (r *rebuilder) remakePage(ctx context.Context, number uint32, f *flight, la
 		f.placed, storeErr = r.store.Replace(ctx, favfilter.Replacement{ID: id, Page: f.page, Seen: seen, Newer: true, Expire: expire})
 	}
 	if f.storeErr = storeErr; storeErr != nil {
-		r.images.put(number, f.page)
+		r.held.put(number, f.page)
 	}
 	if f.placed {
 		f.current = offered
@@ -457,7 +455,7 @@ func (r *rebuilder) Repair(ctx context.Context, at PageAt) error {
 // putInPlace rebuilds a page and, unlike other rebuilds, does not accept a newer page in its place.
 // A write to a page that lacks keys makes a newer page that lacks them, too.
 func (r *rebuilder) putInPlace(ctx context.Context, at PageAt, reason string) error {
-	defer r.cache.forgetPage(r.layout.pageID(at.Page)) // not before, or a View might cache it again
+	defer r.held.pages.Drop(at.Page) // not before, or a reader might hold it again
 	for range repairTries {
 		f, err := r.rebuild(ctx, at.Page, at.Sequence, reason, maxFlights)
 		switch {

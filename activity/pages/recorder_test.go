@@ -3,7 +3,6 @@ package pages
 import (
 	"cmp"
 	"context"
-	"iter"
 	"slices"
 	"testing"
 	"time"
@@ -198,30 +197,20 @@ const (
 	Reverse
 )
 
-// View is a user's page as read, with the probed keys.
+// View is a user's page as read.
 type View struct {
 	Answer
 
-	seed   uint64
-	user   string
-	kinds  []Kind
-	ids    iter.Seq2[Target, string]
-	sought map[soughtKey]int // index of each key that was probed
+	seed  uint64
+	user  string
+	kinds []Kind
 }
 
-type soughtKey struct {
-	kind, id string
-}
-
-// View reads the user's page. ids are all ids that the caller will ask the View about, or nil.
-func (r *recorder) View(ctx context.Context, user string, of []Kind, ids iter.Seq2[Target, string]) (*View, error) {
-	v := &View{seed: r.identity.Seed, user: user, kinds: of, ids: ids}
-	q := Query{User: UserHash(v.seed, user), Page: len(of) > 0}
-	if ids != nil {
-		q.Keys = v
-	}
+// View reads the user's page.
+func (r *recorder) View(ctx context.Context, user string, of []Kind) (*View, error) {
+	v := &View{seed: r.identity.Seed, user: user, kinds: of}
 	var err error
-	v.Answer, err = r.Read(ctx, q)
+	v.Answer, err = r.Read(ctx, Query{User: UserHash(v.seed, user), Page: len(of) > 0})
 	return v, err
 }
 
@@ -237,48 +226,11 @@ func (v *View) start(name string, k Kind) favfilter.Start {
 	return KeyStart(v.seed, name, v.user, string(k.Target))
 }
 
-// Sought lists the keys of a View with ids.
-func (v *View) Sought() (number int, each iter.Seq2[favfilter.Start, []favfilter.Hash]) {
-	type run struct {
-		start favfilter.Start
-		ids   []favfilter.Hash
-	}
-	var runs []run
-	v.sought = make(map[soughtKey]int)
-	for _, k := range v.kinds {
-		for _, name := range v.names(k) {
-			some := run{start: v.start(name, k)}
-			for target, id := range v.ids {
-				if _, again := v.sought[soughtKey{name, id}]; target == k.Target && !again {
-					v.sought[soughtKey{name, id}] = number
-					some.ids = append(some.ids, favfilter.HashKey(v.seed, id))
-					number++
-				}
-			}
-			runs = append(runs, some)
-		}
-	}
-	return number, func(yield func(favfilter.Start, []favfilter.Hash) bool) {
-		for _, some := range runs {
-			if !yield(some.start, some.ids) {
-				return
-			}
-		}
-	}
-}
-
 // Check looks for an id among the activities of the i-th kind.
 func (v *View) Check(i int, id string) Match {
 	k := v.kinds[i]
 	for n, name := range v.names(k) {
-		var found bool
-		if v.Found != nil {
-			at, asked := v.sought[soughtKey{name, id}]
-			found = !asked || v.Found[at]
-		} else {
-			found = v.Page.Contains(v.start(name, k).With(favfilter.HashKey(v.seed, id)))
-		}
-		if found {
+		if v.Page.Contains(v.start(name, k).With(favfilter.HashKey(v.seed, id))) {
 			return Direct + Match(n)
 		}
 	}
@@ -302,7 +254,7 @@ func (g *rig) check(t testing.TB, user, kind, id string) Match {
 	if !ok {
 		t.Fatalf("no kind %q", kind)
 	}
-	v, err := g.View(t.Context(), user, []Kind{k}, nil)
+	v, err := g.View(t.Context(), user, []Kind{k})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -320,7 +272,7 @@ func (g *rig) want(t testing.TB, user, kind, id string, want Match) {
 func (g *rig) lookAll(t testing.TB, user, kind string, ids func(i int) string, n int) int {
 	t.Helper()
 	k, _ := g.kinds.Named(kind)
-	v, err := g.View(t.Context(), user, []Kind{k}, nil)
+	v, err := g.View(t.Context(), user, []Kind{k})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -331,20 +283,4 @@ func (g *rig) lookAll(t testing.TB, user, kind string, ids func(i int) string, n
 		}
 	}
 	return found
-}
-
-// seek yields ids of users and posts, for a View.
-func seek(users, posts []string) iter.Seq2[Target, string] {
-	return func(yield func(Target, string) bool) {
-		for _, id := range users {
-			if !yield(User, id) {
-				return
-			}
-		}
-		for _, id := range posts {
-			if !yield(Post, id) {
-				return
-			}
-		}
-	}
 }

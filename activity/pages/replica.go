@@ -2,6 +2,7 @@ package pages
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/feedfilter/feedfilter/favfilter"
@@ -14,28 +15,26 @@ const (
 	replicaPause = time.Second
 )
 
-// loadNearest loads a page if ids begin with one, and others: from the replica if there is one and
-// its page may be used, otherwise from the store. Only the store is asked for versions.
+// loadReplica reads pages and versions from the replica, if there is one and its pages may be used.
 //
-// A page with the sequence want has every required write, wherever it is read. While the required
-// sequence is unknown, because the ledger cannot be asked, loadNearest skips the replica: its pages
-// may lack acknowledged writes.
-func (r *Pages) loadNearest(
-	ctx context.Context, page bool, at position, want uint64, ids []favfilter.PageID, v *versions,
-) (loaded []favfilter.Loaded, replica bool, err error) {
-	if r.replica == nil || !at.known || len(ids) == 0 || r.elapsed() < r.replicaAfter.Load() {
-		loaded, err = r.loadWithin(ctx, patience(r.isLarge(at.page)), ids, v)
-		return loaded, false, err
+// A page with the lowest sequence has every required write, wherever it is read. While the required
+// sequence is unknown, because the ledger cannot be asked, loadReplica does nothing: the replica's
+// pages may lack acknowledged writes.
+func (r *Pages) loadReplica(
+	ctx context.Context, all []reading, ids, compared []favfilter.PageID,
+) (loaded []favfilter.Loaded, versions []favfilter.Version, ok bool) {
+	if r.replica == nil || len(ids)+len(compared) == 0 || r.elapsed() < r.replicaAfter.Load() ||
+		slices.ContainsFunc(all, func(p reading) bool { return p.pending && !p.at.known }) {
+		return nil, nil, false
 	}
 	limited, cancel := context.WithTimeout(ctx, replicaTimeout)
-	loaded, err = r.replica.Load(limited, ids)
-	cancel()
-	if err == nil && (!page || r.fault(ctx, at.page, want, statusOf(loaded[0])) == "") {
-		r.stats.fromReplica.Add(1)
+	defer cancel()
+	loaded, versions, err := loadFrom(limited, r.replica, ids, compared)
+	if err == nil && r.sound(ctx, all, loaded) {
 		if r.uncopied.worked(r.elapsed()) {
 			r.log.InfoContext(ctx, "replicas can be read again")
 		}
-		return loaded, true, nil
+		return loaded, versions, true
 	}
 	if err != nil && ctx.Err() == nil {
 		if r.uncopied.failed(r.elapsed()) {
@@ -44,6 +43,26 @@ func (r *Pages) loadNearest(
 		r.replicaAfter.Store(r.elapsed() + int64(replicaPause))
 	}
 	r.stats.pastReplica.Add(1)
-	loaded, err = r.loadWithin(ctx, patience(r.isLarge(at.page)), ids, v)
-	return loaded, false, err
+	return nil, nil, false
+}
+
+// sound reports whether all pages may be used, held ones included: loaded are those of the pending
+// pages that are not held, in order.
+func (r *Pages) sound(ctx context.Context, all []reading, loaded []favfilter.Loaded) bool {
+	for i := range all {
+		p := &all[i]
+		if !p.pending {
+			continue
+		}
+		st := favfilter.Status{}
+		if p.held.page != nil {
+			st.Header = p.held.page.Header()
+		} else {
+			st, loaded = statusOf(loaded[0]), loaded[1:]
+		}
+		if r.fault(ctx, p.at.page, p.want, st) != "" {
+			return false
+		}
+	}
+	return true
 }

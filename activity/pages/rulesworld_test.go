@@ -203,7 +203,7 @@ func (w *world) lose(t *testing.T, page uint32) {
 // wantOn checks that the user's View finds a hide, and on which page.
 func (p *member) wantOn(t *testing.T, page uint32, user, id string) {
 	t.Helper()
-	v, err := p.View(t.Context(), user, []Kind{p.kind(t, "hide")}, nil)
+	v, err := p.View(t.Context(), user, []Kind{p.kind(t, "hide")})
 	must(t, err)
 	if v.Check(0, id) != Direct || v.Number != page {
 		t.Errorf("match %d of %s on page %d, want a match on page %d", v.Check(0, id), id, v.Number, page)
@@ -214,7 +214,7 @@ func (p *member) wantOn(t *testing.T, page uint32, user, id string) {
 // wrong answer.
 func (p *member) wantUnavailable(t *testing.T, when, user string) {
 	t.Helper()
-	v, err := p.View(t.Context(), user, []Kind{p.kind(t, "hide")}, nil)
+	v, err := p.View(t.Context(), user, []Kind{p.kind(t, "hide")})
 	if dependency(err) != "ledger" {
 		t.Errorf("%s: %v, want ledger unavailable; page %d", when, err, v.Number)
 	}

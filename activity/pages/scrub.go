@@ -217,9 +217,6 @@ func (r *scrubber) scrubStep(s *scrub) int {
 // endRound is called after the last page of a round.
 func (r *scrubber) endRound(s *scrub) {
 	r.survey.keep(r.layout.census())
-	if s.missed == 0 && s.unrepaired == 0 {
-		r.images.Clear() // the store is up, and its pages are repaired
-	}
 	if s.missed == 0 {
 		r.stats.scrubRounds.Add(1)
 		r.stats.roundEnd.Store(r.elapsed())
@@ -280,7 +277,7 @@ func (r *scrubber) peek(pages []uint32) (found []faultyPage, statuses []favfilte
 			reason = "overfull" // the false-positive rate was lowered
 		}
 		if !st.Missing && st.Damage == nil {
-			r.cache.keepBuild(ids[i], st.Header.Build)
+			r.held.keepBuild(page, st.Header.Build)
 		}
 		behind := uint64(0)
 		if reason == "behind" {

@@ -375,7 +375,7 @@ func TestRateLowered(t *testing.T) {
 	b.scrubAll()
 	for _, kind := range []string{"block", "hide"} {
 		k := b.kind(t, kind)
-		v, err := b.View(t.Context(), "1", []Kind{k}, nil)
+		v, err := b.View(t.Context(), "1", []Kind{k})
 		must(t, err)
 		found := 0
 		for i := range 100_000 {

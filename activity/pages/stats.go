@@ -27,25 +27,17 @@ type Stats struct {
 
 	FromStore   uint64 `json:"views_from_store"`   // views read from the store
 	FromLedger  uint64 `json:"views_from_ledger"`  // views answered without the store
-	FromImage   uint64 `json:"views_from_image"`   // of these, views of a page that was rebuilt before
 	FromReplica uint64 `json:"views_from_replica"` // views read from a replica
 	PastReplica uint64 `json:"views_past_replica"` // after a replica failed or was stale
-	ImageBytes  int    `json:"image_bytes"`        // memory held for views_from_image
-
-	CacheHits   uint64 `json:"views_from_cache"` // views that did not read the store
-	CacheMisses uint64 `json:"views_past_cache"` // views that read the store although there is a cache
-	CacheBytes  int    `json:"page_cache_bytes"` // memory held for views_from_cache
-
-	FromLists uint64 `json:"views_from_list_cache"` // views of lists and of fan-outs by a held page
-	ListBytes int    `json:"list_cache_bytes"`      // memory held for views_from_list_cache
+	FromHeld    uint64 `json:"views_from_held"`    // views of a held page: the store had the same version
+	HeldBytes   int    `json:"held_bytes"`         // memory of held pages
 
 	SharedPages int     `json:"shared_pages"`  // pages that users share
 	KeysPerPage float64 `json:"keys_per_page"` // their mean number of keys, by the last scrub round
 	ReshapeDue  uint32  `json:"reshape_due"`   // number of shared pages that are due; 0: enough
 	Reshaping   bool    `json:"reshaping"`     // a growth runs in the background of this process
 
-	DedicatedPages int    `json:"own_pages"`    // users with a dedicated page
-	Probed         uint64 `json:"views_probed"` // views of pages too large to read whole
+	DedicatedPages int `json:"own_pages"` // users with a dedicated page
 
 	// WithoutPage counts writes that were acknowledged by the ledger and the staleness bound alone.
 	WithoutPage uint64 `json:"writes_without_page"`
@@ -61,9 +53,8 @@ type Stats struct {
 type counters struct {
 	scrubbed, scrubRounds, verified, alarms atomic.Uint64
 	polls, pollsFailed                      atomic.Uint64
-	fromStore, fromLedger, fromImage        atomic.Uint64
-	fromReplica, pastReplica, probed        atomic.Uint64
-	fromLists                               atomic.Uint64
+	fromStore, fromLedger, fromHeld         atomic.Uint64
+	fromReplica, pastReplica                atomic.Uint64
 	withoutPage, ended                      atomic.Uint64
 
 	load     atomic.Pointer[load] // of the last complete round of the scrub
@@ -84,6 +75,14 @@ func (c *counters) found(reason string) {
 	c.faults[reason]++
 }
 
+// count counts a view from a source, or from the ledger if the store failed.
+func (c *counters) count(source *atomic.Uint64, err error) {
+	if err != nil {
+		source = &c.fromLedger
+	}
+	source.Add(1)
+}
+
 // counts returns the current counts.
 func (c *counters) counts() Stats {
 	s := Stats{
@@ -96,11 +95,9 @@ func (c *counters) counts() Stats {
 
 		FromStore:   c.fromStore.Load(),
 		FromLedger:  c.fromLedger.Load(),
-		FromImage:   c.fromImage.Load(),
 		FromReplica: c.fromReplica.Load(),
 		PastReplica: c.pastReplica.Load(),
-		Probed:      c.probed.Load(),
-		FromLists:   c.fromLists.Load(),
+		FromHeld:    c.fromHeld.Load(),
 		WithoutPage: c.withoutPage.Load(),
 		Ended:       c.ended.Load(),
 	}
@@ -133,12 +130,7 @@ func (r *Pages) sizes(s *Stats) {
 	if l := r.stats.load.Load(); l != nil && l.pages > 0 {
 		s.KeysPerPage, s.ReshapeDue = float64(l.keys)/float64(l.pages), l.due()
 	}
-	_, s.ImageBytes = r.images.Size()
-	_, s.ListBytes = r.lists.held.Size()
-	if r.cache != nil {
-		s.CacheHits, s.CacheMisses = r.cache.hits.Load(), r.cache.misses.Load()
-		_, s.CacheBytes = r.cache.held.Size()
-	}
+	_, s.HeldBytes = r.held.pages.Size()
 	s.Rebuilds, s.Rebuilding = r.rebuilds.counts()
 	target, _ := r.growth.state()
 	s.Reshaping = target > 0

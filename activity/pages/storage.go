@@ -51,45 +51,42 @@ func (r *storage) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter
 
 // load is Store.Load within loadTimeout. If the store fails, every element is zero.
 func (r *storage) load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
-	return r.loadWithin(ctx, loadTimeout, ids, nil)
+	loaded, _, err := r.loadWithin(ctx, loadTimeout, ids, nil)
+	return loaded, err
 }
 
-// loadWithin is load with another time limit. It also asks for the versions, unless they have been
-// asked for. That they cannot be read is no error.
+// loadWithin is load with another time limit. It also returns the versions of held pages; that they
+// cannot be read is no error.
 func (r *storage) loadWithin(
-	ctx context.Context, limit time.Duration, ids []favfilter.PageID, v *versions,
-) (loaded []favfilter.Loaded, err error) {
-	ask := v != nil && !v.asked
-	if len(ids) == 0 && !ask {
-		return nil, nil
+	ctx context.Context, limit time.Duration, ids, held []favfilter.PageID,
+) (loaded []favfilter.Loaded, versions []favfilter.Version, err error) {
+	if len(ids)+len(held) == 0 {
+		return nil, nil, nil
 	}
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	if ask {
-		v.asked = true
-		loaded, v.read, err = r.store.LoadAndCompare(limited, ids, v.held)
-	} else {
-		loaded, err = r.store.Load(limited, ids)
+	loaded, versions, err = loadFrom(limited, r.store, ids, held)
+	switch {
+	case len(ids) == 0:
+		return nil, versions, nil
+	case err == nil:
+		r.noteStore(ctx, nil)
+		return loaded, versions, nil
+	case ctx.Err() == nil: // a canceled call says nothing about the store
+		r.noteStore(ctx, err)
 	}
-	if len(ids) == 0 {
-		return nil, nil
-	}
-	if err != nil && ctx.Err() != nil {
-		// A canceled call says nothing about the store.
-		return make([]favfilter.Loaded, len(ids)), err
-	}
-	r.noteStore(ctx, err)
-	if err != nil {
-		return make([]favfilter.Loaded, len(ids)), err
-	}
-	return loaded, nil
+	return make([]favfilter.Loaded, len(ids)), nil, err
 }
 
-// versions are those of held pages in the store. They are read together with other pages.
-type versions struct {
-	held  []favfilter.PageID
-	asked bool
-	read  []favfilter.Version // nil: they could not be read
+// loadFrom loads pages, and the versions of held ones if there are any.
+func loadFrom(
+	ctx context.Context, store favfilter.Store, ids, held []favfilter.PageID,
+) (loaded []favfilter.Loaded, versions []favfilter.Version, err error) {
+	if len(held) > 0 {
+		return store.LoadAndCompare(ctx, ids, held)
+	}
+	loaded, err = store.Load(ctx, ids)
+	return loaded, nil, err
 }
 
 // loadWhole reads one page with its collision bitmap.

@@ -26,7 +26,7 @@ func (r *scrubber) verify(page uint32) {
 // verifyWithin is verify with a context. It returns why the page could not be compared; a later
 // round tries again.
 func (r *scrubber) verifyWithin(ctx context.Context, page uint32, large bool) error {
-	loaded, err := r.loadWithin(ctx, patience(large), []favfilter.PageID{r.layout.pageID(page)}, nil)
+	loaded, _, err := r.loadWithin(ctx, patience(large), []favfilter.PageID{r.layout.pageID(page)}, nil)
 	if err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ func openClusterStates(t *testing.T) *clusterRig {
 	g := &clusterRig{openStates(t, c.URL(), nil), c, make(map[string]uint32)}
 	for n := range stateViewers {
 		viewer := strconv.Itoa(n)
-		v, err := g.recorder.View(t.Context(), viewer, g.recorder.Kinds().All(), nil)
+		v, err := g.recorder.View(t.Context(), viewer, g.recorder.Kinds().All())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -31,8 +31,7 @@ const (
 	maxPages        = 1 << 24
 	noLedger        = "none" // a value of --ledger
 	ledgerFile      = "ledger.db"
-	// maxPageCache is the maximum of --page-cache and --list-cache in MiB: 1 TiB.
-	maxPageCache = 1 << 20
+	maxListCache    = 1 << 20 // in MiB: 1 TiB
 )
 
 // dataFlags say where the data is and how it is stored. Every command that reads or writes data
@@ -50,7 +49,7 @@ type dataFlags struct {
 	StalenessBound time.Duration `default:"1s"   help:"${bound}" placeholder:"DURATION"`
 	ScrubRate      int           `default:"500"  help:"${scrub}" placeholder:"PAGES"`
 	OwnPage        int           `default:"2048" help:"${own}"   placeholder:"KEYS"`
-	PageCache      int           `default:"0"    help:"${cache}" placeholder:"MIB"`
+	PageCache      *string       `hidden:""` // of version 0.1: refused
 	ListCache      int           `default:"64"   help:"${lists}" placeholder:"MIB"`
 
 	passive bool // see [activity.Config.Passive]
@@ -73,8 +72,9 @@ func (f *dataFlags) Check(context.Context) error {
 	c.wantf(b >= 10*time.Millisecond && b <= time.Minute, "--staleness-bound: %v is not in 10ms to 1m", b)
 	c.wantf(f.ScrubRate >= 1 && f.ScrubRate <= 100_000, "--scrub-rate: %d is not in 1 to 100000", f.ScrubRate)
 	c.wantf(f.OwnPage >= pages.MinSharedKeys, "--own-page: %d is less than %d", f.OwnPage, pages.MinSharedKeys)
-	c.wantf(f.ListCache >= 1 && f.ListCache <= maxPageCache, "--list-cache: %d is not in 1 to %d", f.ListCache, maxPageCache)
-	c.wantf(f.PageCache >= 0 && f.PageCache <= maxPageCache, "--page-cache: %d is not in 0 to %d", f.PageCache, maxPageCache)
+	c.wantf(f.ListCache >= 1 && f.ListCache <= maxListCache, "--list-cache: %d is not in 1 to %d", f.ListCache, maxListCache)
+	c.wantf(f.PageCache == nil, "--page-cache: gone: large pages and those of lists are now held in --list-cache, "+
+		"valid by their version in Redis; writes no longer wait for it. Remove the flag")
 	scheme := redisurl.Scheme(f.Ledger)
 	c.wantf(f.Ledger == "" || f.Ledger == noLedger || slices.Contains([]string{"sqlite", "postgres", "postgresql"}, scheme),
 		"--ledger: %q is not supported: want sqlite:<file>, postgres://<host>/<database> or none", scheme)
@@ -256,9 +256,6 @@ func (f *dataFlags) recorderConfig(d *data, kinds *activity.Kinds, log *slog.Log
 		Logger:            log,
 	}
 	f.useLedger(&c, d.ledger)
-	if d.redis != nil {
-		c.PageCache = f.PageCache << 20
-	}
 	if d.redis == nil && d.ledger.Shared() {
 		c.StalenessBound = -1 // other processes write to the ledger, but not to these pages
 	}

@@ -88,9 +88,8 @@ func dataHelp() map[string]string {
 			"processes take this long to appear. Equal in all processes of a ledger.",
 		"scrub": "Pages per second that the scrub compares with the ledger, 1 to 100000.",
 		"own":   "Keys above which a user gets a dedicated page, 16 or more.",
-		"cache": "MiB of Redis pages to cache in this process, 0 to 1048576; 0: none. Saves returning viewers a round trip, but " +
-			"PostgreSQL writes are acknowledged only after --staleness-bound. All processes of a ledger must cache, or none.",
-		"lists":      "MiB of pages of shared lists to hold in this process, 1 to 1048576.",
+		"lists": "MiB of pages to hold in this process, 1 to 1048576: those of shared lists, of fan-out, of users with many " +
+			"activities, and those built while Redis is down.",
 		"level":      "Lowest level to log: debug, info, warn or error.",
 		"format_log": "Log format: json, or text for people.",
 		"config":     "JSON file of flags by name, such as {\"pages\":1024}. Default: none",

@@ -53,7 +53,7 @@ func wantPages(t *testing.T, l *ledger.Ledger, store favfilter.Store, state map[
 	hide, _ := r.Kinds().Named("hide")
 	for row := range state {
 		f := strings.Fields(row)
-		v, err := r.View(t.Context(), f[0], []activity.Kind{block, hide}, nil)
+		v, err := r.View(t.Context(), f[0], []activity.Kind{block, hide})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -116,7 +116,7 @@ func TestViewersPagesAreBelieved(t *testing.T) {
 	}
 	hide, _ := subject.Recorder.Kinds().Named(bench.Hide)
 	for _, u := range c.people.Viewers {
-		v, err := subject.Recorder.View(t.Context(), bench.UserID(u), []activity.Kind{hide}, nil)
+		v, err := subject.Recorder.View(t.Context(), bench.UserID(u), []activity.Kind{hide})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,7 +17,7 @@ import (
 const (
 	sharedRead = "shared page, read"
 	ownRead    = "dedicated page, read"
-	ownProbed  = "dedicated page, probed"
+	ownHeld    = "dedicated page, held"
 )
 
 // A viewer with slowFrom activities or more is timed in one of slowEvery rounds. Megabytes of data
@@ -28,15 +28,15 @@ const slowFrom, slowEvery = 300_000, 8
 type watched struct {
 	favfilter.Store
 
-	mu     sync.Mutex
-	page   favfilter.PageID
-	probed bool
+	mu   sync.Mutex
+	page favfilter.PageID
+	held bool
 }
 
-func (w *watched) note(id favfilter.PageID, probed bool) {
+func (w *watched) note(id favfilter.PageID, held bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.page, w.probed = id, probed
+	w.page, w.held = id, held
 }
 
 // Load records the first page, unless it is a window. The part of a window has a dot.
@@ -47,12 +47,12 @@ func (w *watched) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter
 	return w.Store.Load(ctx, ids)
 }
 
-// Probe records the page.
-func (w *watched) Probe(
-	ctx context.Context, id favfilter.PageID, known favfilter.Header, hashes []favfilter.Hash, found []bool,
-) (sequence uint64, ok bool, err error) {
-	w.note(id, true)
-	return w.Store.Probe(ctx, id, known, hashes, found)
+// LoadAndCompare records the held page.
+func (w *watched) LoadAndCompare(
+	ctx context.Context, ids, held []favfilter.PageID,
+) ([]favfilter.Loaded, []favfilter.Version, error) {
+	w.note(held[0], true)
+	return w.Store.LoadAndCompare(ctx, ids, held)
 }
 
 // last returns the last page, and how it was checked.
@@ -60,8 +60,8 @@ func (w *watched) last() (id favfilter.PageID, how string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
-	case w.probed:
-		how = ownProbed
+	case w.held:
+		how = ownHeld
 	case w.page.Part != "":
 		how = ownRead
 	default:

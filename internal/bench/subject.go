@@ -26,7 +26,6 @@ const pageEntries = 4000
 type Subject struct {
 	Recorder *activity.Recorder
 
-	config activity.Config // of the Recorder
 	ledger *ledger.Ledger
 }
 
@@ -55,12 +54,13 @@ func OpenSubject(ctx context.Context, c SubjectConfig) (*Subject, error) {
 	if err != nil {
 		return nil, err
 	}
-	config := activity.Config{Ledger: l, Store: c.Store, FalsePositiveRate: c.FalsePositiveRate, ScrubRate: 1}
-	r, err := activity.Open(ctx, config)
+	r, err := activity.Open(ctx, activity.Config{
+		Ledger: l, Store: c.Store, FalsePositiveRate: c.FalsePositiveRate, ScrubRate: 1,
+	})
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	return &Subject{Recorder: r, config: config, ledger: l}, nil
+	return &Subject{Recorder: r, ledger: l}, nil
 }
 
 // Identity returns the identity of the ledger.
@@ -70,19 +70,6 @@ func (s *Subject) Identity() ledger.Identity { return s.ledger.Identity() }
 func (s *Subject) Close() error {
 	s.Recorder.Close()
 	return s.ledger.Close()
-}
-
-// holding opens a second Recorder on the same ledger and pages that caches a number of bytes of
-// pages, until do returns.
-func (s *Subject) holding(ctx context.Context, bytes int, do func(*Subject) error) error {
-	config := s.config
-	config.PageCache = bytes
-	r, err := activity.Open(ctx, config)
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	return do(&Subject{Recorder: r})
 }
 
 // Record records activities in order, as an import does: it prepares some while it writes others.

@@ -100,7 +100,6 @@ func (s *suite) steps(store favfilter.Store) []step {
 	return []step{
 		{"fill the pages", func(ctx context.Context) (err error) { filled, err = s.fill(ctx, store); return err }},
 		{"time of feed checks", s.latency},
-		{"feed checks of pages that are held", s.held},
 		{"CPU of feed checks", s.cpu},
 		{"throughput", s.throughput},
 		{"writes", s.writes},

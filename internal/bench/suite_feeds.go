@@ -37,35 +37,6 @@ func (s *suite) latency(ctx context.Context) error {
 	return nil
 }
 
-// heldBytes is enough to cache all pages that the viewers of a run read.
-const heldBytes = 1 << 30
-
-// held measures feed checks of viewers whose pages are cached in the process.
-func (s *suite) held(ctx context.Context) error {
-	if s.Server == nil {
-		return nil // all pages are in the process
-	}
-	return s.subject.holding(ctx, heldBytes, func(subject *Subject) error {
-		const n, goal = 500, 0.6
-		if !slices.Contains(s.Sizes, n) {
-			return nil
-		}
-		call := checkCall(subject, s.feeds[n], n)
-		call.Name += ", page held in process"
-		for round := range s.feeds[n] { // each viewer once
-			if err := call.Do(ctx, round); err != nil {
-				return err
-			}
-		}
-		ping, samples, err := s.interleave(ctx, s.Duration, call)
-		if err != nil {
-			return err
-		}
-		s.add(timed(call.Name, samples[0].Median(), ping).Against(Goal{Limit: goal, OfPing: true}))
-		return nil
-	})
-}
-
 // cpu measures the CPU time of feed checks and PINGs.
 func (s *suite) cpu(ctx context.Context) error {
 	meters := []Meter{OwnCPU}

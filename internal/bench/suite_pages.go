@@ -180,7 +180,7 @@ func (s *suite) rebuild(ctx context.Context) (err error) {
 			return err
 		},
 		Do: func(ctx context.Context, _ int) error {
-			view, err := subject.Recorder.View(ctx, UserID(0), []activity.Kind{hide}, nil)
+			view, err := subject.Recorder.View(ctx, UserID(0), []activity.Kind{hide})
 			if err == nil && view.Page().Keys != rebuildKeys {
 				err = fmt.Errorf("the page has %d keys of %d", view.Page().Keys, rebuildKeys)
 			}

@@ -92,7 +92,7 @@ func (s *suite) process(ctx context.Context) (err error) {
 
 // lookUp tests all keys of the candidates of f.
 func lookUp(ctx context.Context, r *activity.Recorder, kinds []activity.Kind, f *Feed) error {
-	view, err := r.View(ctx, f.Viewer, kinds, nil)
+	view, err := r.View(ctx, f.Viewer, kinds)
 	if err != nil {
 		return err
 	}

@@ -45,12 +45,5 @@ func (Down) LoadAndCompare(
 	return nil, nil, ErrInjected
 }
 
-// Probe fails.
-func (Down) Probe(
-	context.Context, favfilter.PageID, favfilter.Header, []favfilter.Hash, []bool,
-) (uint64, bool, error) {
-	return 0, false, ErrInjected
-}
-
 // Epoch fails.
 func (Down) Epoch(context.Context) (string, error) { return "", ErrInjected }

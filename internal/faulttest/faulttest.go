@@ -84,17 +84,6 @@ func (s Store) Peek(ctx context.Context, ids []favfilter.PageID) ([]favfilter.St
 	return Do(s.Faults, func() ([]favfilter.Status, error) { return s.Store.Peek(ctx, ids) })
 }
 
-// Probe counts, and may fail.
-func (s Store) Probe(
-	ctx context.Context, id favfilter.PageID, known favfilter.Header, hashes []favfilter.Hash, found []bool,
-) (sequence uint64, ok bool, err error) {
-	sequence, err = Do(s.Faults, func() (uint64, error) {
-		sequence, ok, err = s.Store.Probe(ctx, id, known, hashes, found)
-		return sequence, err
-	})
-	return sequence, ok && err == nil, err
-}
-
 // Epoch counts, and may fail.
 func (s Store) Epoch(ctx context.Context) (string, error) {
 	return Do(s.Faults, func() (string, error) { return s.Store.Epoch(ctx) })

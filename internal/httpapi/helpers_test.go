@@ -120,15 +120,6 @@ func (s *faultyStore) Peek(ctx context.Context, ids []favfilter.PageID) ([]favfi
 	return s.Store.Peek(ctx, ids)
 }
 
-func (s *faultyStore) Probe(
-	ctx context.Context, id favfilter.PageID, known favfilter.Header, hashes []favfilter.Hash, found []bool,
-) (uint64, bool, error) {
-	if err := s.err(ctx); err != nil {
-		return 0, false, err
-	}
-	return s.Store.Probe(ctx, id, known, hashes, found)
-}
-
 func (s *faultyStore) Epoch(ctx context.Context) (string, error) {
 	if err := s.err(ctx); err != nil {
 		return "", err

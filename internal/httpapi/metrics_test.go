@@ -133,7 +133,6 @@ func TestMetricsOfFailures(t *testing.T) {
 		`feed_degraded_total{kind="block"}`: 0,
 		`views_total{source="store"}`:       0,
 		`views_total{source="ledger"}`:      2,
-		`views_from_image_total{}`:          1,
 		`dependency_up{dependency="pages"}`: 0,
 		`ready{}`:                           1,
 	})

@@ -147,7 +147,6 @@ type User struct {
 	PageKeys  uint32         `json:"page_keys"`
 	PageUsers int            `json:"page_users"` // users with keys in the page, this one included; 0 without a ledger
 	FeedBytes int            `json:"feed_bytes"`
-	Probed    bool           `json:"probed"`
 	Windows   []Window       `json:"windows"`
 }
 
@@ -165,7 +164,7 @@ func UserOf(in *UserInside) User {
 		User: in.User, Hash: fmt.Sprintf("%016x", in.Hash), Slot: in.Slot, Page: in.Page, OwnPage: in.Dedicated,
 		Counts: in.Keys, Keys: in.Total, PageHolds: in.Holds, Lacks: in.Lacks,
 		PageState: in.Inside.State.String(), PageKeys: in.Inside.Standing.Header.Count,
-		FeedBytes: in.FeedBytes, Probed: in.Probed,
+		FeedBytes: in.FeedBytes,
 	}
 	if in.Inside.Ledger != nil {
 		u.PageUsers = in.Inside.Ledger.Users

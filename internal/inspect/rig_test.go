@@ -99,7 +99,7 @@ func (g *rig) record(t *testing.T, a activity.Activity) {
 func (g *rig) check(t *testing.T, user, kind, id string) activity.Match {
 	t.Helper()
 	k, _ := g.Kinds().Named(kind)
-	v, err := g.View(t.Context(), user, []activity.Kind{k}, nil)
+	v, err := g.View(t.Context(), user, []activity.Kind{k})
 	must(t, err)
 	return v.Check(0, id)
 }

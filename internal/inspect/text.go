@@ -260,11 +260,7 @@ func (u User) Text(w io.Writer) error {
 	for _, win := range u.Windows {
 		t.linef("  window    %s: %s in %s, %d bytes", win.Kind, number(win.Keys, "key"), number(win.Parts, "part"), win.Bytes)
 	}
-	if u.Probed {
-		t.linef("  feed      reads %d bytes, and single bits of the page", u.FeedBytes)
-	} else {
-		t.linef("  feed      reads %d bytes", u.FeedBytes)
-	}
+	t.linef("  feed      reads %d bytes", u.FeedBytes)
 	return t.err
 }
 

@@ -24,8 +24,7 @@ type UserInside struct {
 	Inside  *pages.PageInside // the user's page
 	Windows []UserWindow
 	// FeedBytes is the number of bytes that a feed of the user reads from the store: the bits of
-	// the page and of the windows. If the page is Probed, a feed reads only the bits that it looks
-	// for. FeedBytes then counts only the windows.
+	// the page and of the windows. A large page is read once, and again after each change.
 	FeedBytes int
 }
 
@@ -62,7 +61,7 @@ func ReadUser(ctx context.Context, a activity.Activities, user string) (*UserIns
 // put sets the page of the user.
 func (u *UserInside) put(inside *pages.PageInside) {
 	u.Page, u.Dedicated, u.Inside = inside.Number, inside.Dedicated, inside
-	if inside.Page != nil && !u.Probed {
+	if inside.Page != nil {
 		u.FeedBytes = bitsBytes(inside.Page)
 	}
 }

@@ -42,7 +42,7 @@ func TestInspectUser(t *testing.T) {
 			return u
 		}
 		u := look()
-		if u.Page != 0 || u.Slot != 0 || u.Dedicated || u.Total != 6 || u.Holds != 6 || len(u.Lacks) > 0 || u.Probed ||
+		if u.Page != 0 || u.Slot != 0 || u.Dedicated || u.Total != 6 || u.Holds != 6 || len(u.Lacks) > 0 ||
 			!maps.Equal(u.Keys, map[string]int{"block": 5, "like": 1}) || u.Inside.Ledger.Users != 7 || !u.Inside.Agrees() {
 			t.Errorf("%+v", u)
 		}
@@ -61,11 +61,6 @@ func TestInspectUser(t *testing.T) {
 		must(t, err)
 		if u := look(); u.Page != ledger.DedicatedPages || u.Slot != 0 || !u.Dedicated || u.Holds != 6 || u.Inside.Ledger.Users != 1 {
 			t.Errorf("on a dedicated page: %+v", u)
-		}
-		probed := &UserInside{UserKeysInside: pages.UserKeysInside{Probed: true}}
-		probed.put(look().Inside)
-		if probed.FeedBytes != 0 {
-			t.Errorf("a feed reads %d bytes of a page too large to be read", probed.FeedBytes)
 		}
 		nobody, err := ReadUser(t.Context(), g.Activities, "nobody")
 		if err != nil || nobody.Total != 0 || nobody.Holds != 0 || nobody.Page != 0 || nobody.Windows[0].Parts != 0 {

@@ -70,26 +70,16 @@ func truths(stats func() activity.Stats) *source {
 func views(stats func() activity.Stats) *source {
 	c := &source{}
 	read := c.counter("feedfilter_views_total", "Reads of activities for feeds and fan-outs.", "source")
-	held := c.counter("feedfilter_views_from_image_total", "Ledger reads avoided by pages built during an outage.")
 	past := c.counter("feedfilter_views_past_replica_total", "Reads repeated because a replica failed or was stale.")
-	missed := c.counter("feedfilter_page_cache_misses_total", "Reads not fully answered by the page cache.")
-	cached := c.gauge("feedfilter_page_cache_bytes", "Memory held by the page cache.")
-	lists := c.gauge("feedfilter_list_cache_bytes", "Memory held by pages of lists and fan-outs.")
-	images := c.gauge("feedfilter_page_images_bytes", "Memory held by pages built during an outage.")
+	held := c.gauge("feedfilter_held_pages_bytes", "Memory of pages held in the process.")
 	c.collect = func(to sink) {
 		s := stats()
 		to.send(read, float64(s.FromStore), "store")
 		to.send(read, float64(s.FromReplica), "replica")
-		to.send(read, float64(s.CacheHits), "cache")
-		to.send(read, float64(s.FromLists), "list_cache")
-		to.send(read, float64(s.Probed), "probe")
+		to.send(read, float64(s.FromHeld), "held")
 		to.send(read, float64(s.FromLedger), "ledger")
-		to.send(held, float64(s.FromImage))
 		to.send(past, float64(s.PastReplica))
-		to.send(missed, float64(s.CacheMisses))
-		to.send(cached, float64(s.CacheBytes))
-		to.send(lists, float64(s.ListBytes))
-		to.send(images, float64(s.ImageBytes))
+		to.send(held, float64(s.HeldBytes))
 	}
 	return c
 }

@@ -34,10 +34,9 @@ func TestRecorderValues(t *testing.T) {
 		return activity.Stats{Stats: pages.Stats{
 			Scrubbed: 1, ScrubRounds: 2, ScrubAge: 3 * time.Second, ScrubRate: 4, Found: map[string]uint64{"behind": 5}, Verified: 6, Alarms: 7,
 			Polls: 8, PollsFailed: 9, PollAge: 10 * time.Millisecond,
-			FromStore: 11, FromLedger: 12, FromImage: 13, FromReplica: 14, PastReplica: 15, ImageBytes: 16,
-			CacheHits: 18, CacheMisses: 19, CacheBytes: 20,
-			SharedPages: 21, KeysPerPage: 22, ReshapeDue: 23, Reshaping: true, DedicatedPages: 24, Probed: 25,
-			WithoutPage: 28, Ended: 29, Waiting: 30, Rebuilding: 31, FromLists: 34, ListBytes: 35,
+			FromStore: 11, FromLedger: 12, FromHeld: 13, FromReplica: 14, PastReplica: 15, HeldBytes: 16,
+			SharedPages: 21, KeysPerPage: 22, ReshapeDue: 23, Reshaping: true, DedicatedPages: 24,
+			WithoutPage: 28, Ended: 29, Waiting: 30, Rebuilding: 31,
 		}, Recorded: map[string]uint64{"block": 17}, Confirmed: 26, FalsePositives: 27,
 			WindowEvicted: map[string]uint64{"seen": 32}, WindowDamaged: map[string]uint64{"seen": 33}}
 	})
@@ -46,13 +45,12 @@ func TestRecorderValues(t *testing.T) {
 		"scrub_pages_total": 1, "scrub_rounds_total": 2, "scrub_age_seconds": 3, "configured_scrub_pages_per_second": 4,
 		`scrub_findings_total{reason="behind"}`: 5, `scrub_findings_total{reason="corrupt"}`: 0, "scrub_verified_total": 6, "scrub_alarms_total": 7,
 		`polls_total{result="ok"}`: 8, `polls_total{result="failed"}`: 9, "poll_age_seconds": 0.01,
-		`views_total{source="store"}`: 11, `views_total{source="ledger"}`: 12, "views_from_image_total": 13, `views_total{source="replica"}`: 14,
-		"views_past_replica_total": 15, "page_images_bytes": 16, `activities_recorded_total{kind="block"}`: 17, `views_total{source="cache"}`: 18,
-		"page_cache_misses_total": 19, "page_cache_bytes": 20, `pages{use="shared"}`: 21, "shared_page_keys": 22, "reshape_due_pages": 23, "reshaping": 1,
-		`pages{use="own"}`: 24, `views_total{source="probe"}`: 25, "exact_positives_total": 26, "exact_false_positives_total": 27,
+		`views_total{source="store"}`: 11, `views_total{source="ledger"}`: 12, `views_total{source="held"}`: 13, `views_total{source="replica"}`: 14,
+		"views_past_replica_total": 15, "held_pages_bytes": 16, `activities_recorded_total{kind="block"}`: 17,
+		`pages{use="shared"}`: 21, "shared_page_keys": 22, "reshape_due_pages": 23, "reshaping": 1,
+		`pages{use="own"}`: 24, "exact_positives_total": 26, "exact_false_positives_total": 27,
 		"writes_without_page_total": 28, "activities_ended_total": 29, "writes_waiting": 30, "page_rebuilds_in_progress": 31,
 		`window_evicted_total{kind="seen"}`: 32, `window_damaged_total{kind="seen"}`: 33,
-		`views_total{source="list_cache"}`: 34, "list_cache_bytes": 35,
 	})
 }
 

@@ -164,7 +164,7 @@ func testFeedBytes(t *testing.T, r *activity.Recorder, client *redis.Client, p p
 	own := int64(2500) // the INFO that netBytes requests
 	random := rand.New(rand.NewPCG(3, 4))
 	for range feeds {
-		_, err := r.View(t.Context(), p.activities[random.IntN(len(p.activities))].User, r.Kinds().All(), nil)
+		_, err := r.View(t.Context(), p.activities[random.IntN(len(p.activities))].User, r.Kinds().All())
 		must(t, err)
 	}
 	in2, out2 := netBytes(t, client)
@@ -293,7 +293,7 @@ func readAll(t *testing.T, r *activity.Recorder, users int) {
 	t.Helper()
 	ledgers := r.Kinds().All()[:1]
 	for u := range users {
-		_, err := r.View(t.Context(), userID(u), ledgers, nil)
+		_, err := r.View(t.Context(), userID(u), ledgers)
 		must(t, err)
 	}
 }

@@ -1,0 +1,100 @@
+package pages
+
+import (
+	"sync"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/lru"
+)
+
+const (
+	// DefaultListCache is the default of [Config.ListCache], in bytes.
+	DefaultListCache = 64 << 20
+	// heldShare is the part of the memory that one page may take. A larger page is read each time.
+	heldShare = 2
+	// leastHeld is the size, in bytes, from which on dedicated pages are held: to read a version
+	// then costs the store less than half of what the page does.
+	leastHeld = 32 << 10
+)
+
+// heldPages are decoded pages in the process: those of lists and of fan-out, large dedicated ones,
+// and those that were rebuilt while the store was down. A held page may be used
+//
+//   - if the store has the same version of it, as read in the round trip of the feed, or
+//   - while the store does not answer, if the ledger has nothing newer, as read since the feed began.
+type heldPages struct {
+	pages *lru.Cache[uint32, held] // by number of page
+	least uint32                   // leastHeld, or less in tests
+}
+
+// held is a page, which nobody changes, and its version in the store.
+type held struct {
+	page    *favfilter.Page
+	version favfilter.Version
+}
+
+func newHeldPages(bytes int) *heldPages {
+	return &heldPages{lru.New[uint32, held](bytes, bytes/heldShare), leastHeld}
+}
+
+// get returns the held page; the zero value if there is none.
+func (p *heldPages) get(number uint32) held {
+	h, _ := p.pages.Get(number)
+	return h
+}
+
+// put holds a page.
+func (p *heldPages) put(number uint32, page *favfilter.Page) {
+	header, err := page.Header().AppendBinary(nil)
+	if err != nil {
+		return // no stored page has such a header
+	}
+	const overhead = 512
+	p.pages.Put(number, held{page, favfilter.Version(header)}, pageBytes(page)+overhead)
+}
+
+// keepBuild drops the page if the store has another build of it: another process may have rebuilt
+// the page because it lacked keys although its sequence was current.
+func (p *heldPages) keepBuild(number uint32, build uint64) {
+	if h := p.get(number); h.page != nil && h.page.Header().Build != build {
+		p.pages.Drop(number)
+	}
+}
+
+// pageBytes returns the size of a page with all its layers and its collision bitmap.
+func pageBytes(page *favfilter.Page) int { return int(page.Size().Bytes) }
+
+// largePage is the number of bytes from which on a page is large: it is read from the ledger in
+// parts, and no background work waits for it.
+const largePage = 1 << 20
+
+// largePages are the dedicated pages that are known to be large. Users who make a shared page large
+// leave it. largePages is safe for concurrent use.
+type largePages struct {
+	numbers sync.Map
+	least   uint32 // largePage, or less in tests
+}
+
+// note remembers whether the page with the header is large.
+func (l *largePages) note(page uint32, h favfilter.Header) {
+	if page >= ledger.DedicatedPages && h.Shape.Bits/8 > l.least {
+		l.numbers.Store(page, nil)
+		return
+	}
+	l.forget(page)
+}
+
+func (l *largePages) forget(page uint32) {
+	if page >= ledger.DedicatedPages {
+		l.numbers.Delete(page)
+	}
+}
+
+func (l *largePages) has(page uint32) bool {
+	if page < ledger.DedicatedPages {
+		return false
+	}
+	_, ok := l.numbers.Load(page)
+	return ok
+}

@@ -1,0 +1,425 @@
+package pages
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/faulttest"
+)
+
+// listStore is a store that counts the pages read and compared, and whose reads may fail.
+type listStore struct {
+	favfilter.Store
+
+	down                  atomic.Bool
+	calls, read, compared atomic.Int64
+}
+
+func (s *listStore) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
+	if s.down.Load() {
+		return nil, faulttest.ErrInjected
+	}
+	s.calls.Add(1)
+	s.read.Add(int64(len(ids)))
+	return s.Store.Load(ctx, ids)
+}
+
+func (s *listStore) LoadAndCompare(
+	ctx context.Context, ids, held []favfilter.PageID,
+) ([]favfilter.Loaded, []favfilter.Version, error) {
+	if s.down.Load() {
+		return nil, nil, faulttest.ErrInjected
+	}
+	s.calls.Add(1)
+	s.read.Add(int64(len(ids)))
+	s.compared.Add(int64(len(held)))
+	return s.Store.LoadAndCompare(ctx, ids, held)
+}
+
+// reads returns the numbers of pages that were read and compared since the last call.
+func (s *listStore) reads() (read, compared int64) { return s.read.Swap(0), s.compared.Swap(0) }
+
+// views returns the Views of some users' hides, and their users.
+func (g *rig) views(t *testing.T, users []string) (views []*View, hashes []uint64) {
+	t.Helper()
+	for _, user := range users {
+		views = append(views, &View{seed: g.identity.Seed, user: user, kinds: []Kind{g.kind(t, "hide")}})
+		hashes = append(hashes, UserHash(g.identity.Seed, user))
+	}
+	return views, hashes
+}
+
+// readLists reads the pages of some users' hides as those of lists.
+func (g *rig) readLists(t *testing.T, users []string) []*View {
+	t.Helper()
+	views, hashes := g.views(t, users)
+	a, err := g.Read(t.Context(), Query{Lists: hashes})
+	must(t, err)
+	for i, v := range views {
+		v.Answer = a.Lists[i]
+	}
+	return views
+}
+
+// onEach returns n users on different pages.
+func (g *rig) onEach(n int) (users []string) {
+	for i := range n {
+		users = append(users, g.userOn(uint32(i)))
+	}
+	return users
+}
+
+// wantHidden checks that each user has hidden exactly the posts of its own, of so many for each.
+func wantHidden(t *testing.T, views []*View, posts int) {
+	t.Helper()
+	for i, v := range views {
+		for of := range views {
+			for n := range posts {
+				if got := v.Check(0, fmt.Sprint("p", of, "-", n)) != None; got != (of == i) {
+					t.Errorf("user %d has hidden post %d of user %d: %t", i, n, of, got)
+				}
+			}
+		}
+	}
+}
+
+// TestLists: pages are read once, and then compared with the store in one round trip. Only what
+// another process has changed since is read again.
+func TestLists(t *testing.T) {
+	onStores(t, func(t *testing.T, store favfilter.Store) {
+		watch := &listStore{Store: store}
+		g := newRig(t, watch, 16)
+		users := g.onEach(5)
+		other := &rig{ledger: g.ledger, store: store}
+		other.open(t, g.ledger, store)
+		for i, user := range users {
+			other.record(t, true, add(user, "hide", fmt.Sprint("p", i, "-0")))
+		}
+		want := func(posts int, read, compared int64, held uint64) {
+			t.Helper()
+			before := g.Stats().FromHeld
+			watch.reads()
+			wantHidden(t, g.readLists(t, users), posts)
+			if gotRead, gotCompared := watch.reads(); gotRead != read || gotCompared != compared {
+				t.Errorf("%d pages were read and %d compared, want %d and %d", gotRead, gotCompared, read, compared)
+			}
+			if got := g.Stats().FromHeld - before; got != held {
+				t.Errorf("%d views by held pages, want %d", got, held)
+			}
+		}
+		want(1, 5, 0, 0)
+		want(1, 0, 5, 5)
+		for i, user := range users {
+			other.record(t, true, add(user, "hide", fmt.Sprint("p", i, "-1")))
+		}
+		want(2, 5, 5, 0)
+		other.record(t, true, add(users[3], "hide", "more"))
+		want(2, 1, 5, 4)
+		if v := g.readLists(t, users); v[3].Check(0, "more") != Direct || v[2].Check(0, "more") != None {
+			t.Error("what another process recorded is missed, or found with another user")
+		}
+	})
+}
+
+// TestListsAfterLoss: a held page that the store has, too, is not used if both lack a write.
+func TestListsAfterLoss(t *testing.T) {
+	watch := &listStore{Store: &favfilter.Memory{}}
+	g := newRig(t, watch, 16)
+	users := g.onEach(2)
+	for i, user := range users {
+		g.record(t, true, add(user, "hide", fmt.Sprint("p", i, "-0")))
+	}
+	wantHidden(t, g.readLists(t, users), 1)
+	id := favfilter.PageID{Number: 1}
+	before, err := watch.LoadWhole(t.Context(), []favfilter.PageID{id})
+	must(t, err)
+	g.record(t, true, add(users[1], "hide", "p1-1"))
+	now, err := watch.LoadWhole(t.Context(), []favfilter.PageID{id})
+	must(t, err)
+	done, err := watch.Replace(t.Context(), favfilter.Replacement{ID: id, Page: before[0].Page, Seen: now[0].Version})
+	if err != nil || !done {
+		t.Fatalf("the store is not set back: %v", err)
+	}
+	views := g.readLists(t, users)
+	if views[1].Check(0, "p1-0") != Direct || views[1].Check(0, "p1-1") != Direct || views[0].Check(0, "p0-0") != Direct {
+		t.Error("a write that the store has lost is missed")
+	}
+	if n := g.Stats().Rebuilds["behind"]; n != 1 {
+		t.Errorf("%d pages were rebuilt", n)
+	}
+}
+
+// TestListsWithoutStore: while the store is down, every page comes from the ledger, and no held
+// page is used.
+func TestListsWithoutStore(t *testing.T) {
+	watch := &listStore{Store: &favfilter.Memory{}}
+	g := newRig(t, watch, 16)
+	users := g.onEach(3)
+	for i, user := range users {
+		g.record(t, true, add(user, "hide", fmt.Sprint("p", i, "-0")))
+	}
+	wantHidden(t, g.readLists(t, users), 1)
+	other := &rig{ledger: g.ledger, store: watch.Store}
+	other.open(t, g.ledger, watch.Store)
+	for i, user := range users {
+		other.record(t, true, add(user, "hide", fmt.Sprint("p", i, "-1")))
+	}
+	watch.down.Store(true)
+	wantHidden(t, g.readLists(t, users), 2)
+	if n := g.Stats().FromHeld; n != 0 {
+		t.Errorf("%d views by held pages", n)
+	}
+}
+
+// TestListsFails: if one page of several is unavailable, there is no answer, whether it is a
+// list's or the user's. No reader may take the page for empty.
+func TestListsFails(t *testing.T) {
+	bad := &badLedger{bad: map[uint32]bool{1: true}}
+	g := &rig{store: &favfilter.Memory{}}
+	g.open(t, openLedger(t, t.TempDir()+"/ledger.db", 16).Around(bad.around), g.store)
+	users := g.onEach(3)
+	for i, user := range users {
+		g.record(t, true, add(user, "hide", fmt.Sprint("p", i, "-0")))
+	}
+	wantHidden(t, g.readLists(t, users[:1]), 1)
+	losePage(t, g.store, 1)
+	bad.on.Store(true)
+	_, hashes := g.views(t, users)
+	unavailable := func(what string, err error) {
+		t.Helper()
+		if _, ok := errors.AsType[*UnavailableError](err); !ok {
+			t.Errorf("%s: error %v, want that the ledger is unavailable", what, err)
+		}
+	}
+	_, err := g.Read(t.Context(), Query{Lists: hashes})
+	unavailable("pages of several users", err)
+	_, err = g.Read(t.Context(), Query{User: hashes[0], Page: true, Lists: hashes[1:]})
+	unavailable("a user whose list fails", err)
+	_, err = g.Read(t.Context(), Query{User: hashes[1], Page: true, Lists: hashes[:1]})
+	unavailable("a user who fails", err)
+	if a, err := g.Read(t.Context(), Query{User: hashes[0], Page: true, Lists: hashes[2:]}); err != nil || a.Page == nil || len(a.Lists) != 1 || a.Lists[0].Page == nil {
+		t.Errorf("others: %+v, %v", a, err)
+	}
+}
+
+// TestListsAfterRepair: a held page that lacked a key is not used once the store has the
+// repaired page, although both have the same sequence.
+func TestListsAfterRepair(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 16)
+	user := g.userOn(1)
+	g.record(t, true, add(user, "hide", "p"))
+	id := favfilter.PageID{Number: 1}
+	loaded, err := g.store.LoadWhole(t.Context(), []favfilter.PageID{id})
+	must(t, err)
+	empty, err := favfilter.NewPage(loaded[0].Page.Header())
+	must(t, err)
+	_, err = g.store.Replace(t.Context(), favfilter.Replacement{ID: id, Page: empty, Seen: loaded[0].Version})
+	must(t, err)
+	for range 2 {
+		if g.readLists(t, []string{user})[0].Check(0, "p") != None {
+			t.Fatal("the page is not damaged")
+		}
+	}
+	must(t, g.Repair(t.Context(), PageAt{Page: 1, Sequence: 1}))
+	if g.readLists(t, []string{user})[0].Check(0, "p") != Direct {
+		t.Error("the repaired page is not read")
+	}
+}
+
+// TestListsWithUser: the pages of lists are compared in the round trip that reads the user's.
+func TestListsWithUser(t *testing.T) {
+	watch := &listStore{Store: &favfilter.Memory{}}
+	g := newRig(t, watch, 16)
+	users := g.onEach(3)
+	for i, user := range users {
+		g.record(t, true, add(user, "hide", fmt.Sprint("p", i, "-0")))
+	}
+	views, hashes := g.views(t, users)
+	feed := Query{User: hashes[0], Page: true, Lists: hashes[1:]}
+	for n := range 2 {
+		calls := watch.calls.Load()
+		a, err := g.Read(t.Context(), feed)
+		must(t, err)
+		views[0].Answer, views[1].Answer, views[2].Answer = a, a.Lists[0], a.Lists[1]
+		wantHidden(t, views, 1)
+		if calls := watch.calls.Load() - calls; n == 1 && calls != 1 {
+			t.Errorf("the store was called %d times, want once", calls)
+		}
+	}
+}
+
+// TestListsCanceled: a caller who has gone gets no answer.
+func TestListsCanceled(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 16)
+	users := g.onEach(2)
+	g.readLists(t, users)
+	_, hashes := g.views(t, users)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := g.Read(ctx, Query{Lists: hashes}); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want context.Canceled", err)
+	}
+}
+
+// TestListsAlone: without a ledger, pages are read in the order of the queries, and fail with
+// the store.
+func TestListsAlone(t *testing.T) {
+	watch := &listStore{Store: &favfilter.Memory{}}
+	p := openAlone(t, watch, 16)
+	seed := p.Identity().Seed
+	var hashes []uint64
+	for i := range 3 {
+		user := fmt.Sprint("u", i)
+		_, err := p.Add(t.Context(), Key("hide", user, ledger.Post, "p"+user))
+		must(t, err)
+		hashes = append(hashes, UserHash(seed, user))
+	}
+	lists, err := p.Read(t.Context(), Query{Lists: hashes})
+	must(t, err)
+	for i, a := range lists.Lists {
+		for of := range 3 {
+			user, post := fmt.Sprint("u", i), fmt.Sprint("pu", of)
+			if got := a.Page.Contains(KeyStart(seed, "hide", user, ledger.Post).With(favfilter.HashKey(seed, post))); got != (i == of) {
+				t.Errorf("%s has hidden %s: %t", user, post, got)
+			}
+		}
+	}
+	watch.down.Store(true)
+	if _, err := p.Read(t.Context(), Query{Lists: hashes}); err == nil {
+		t.Error("pages are read although the store is down")
+	}
+}
+
+// heavyRig returns a rig whose user "bot" has a dedicated page, which is held.
+func heavyRig(t *testing.T, store favfilter.Store) (g *rig, page uint32) {
+	t.Helper()
+	g = crowded(t, store, 4)
+	g.held.least = 256
+	g.recordMany(t, "bot", "hide", 3000, posts("b"))
+	g.settleMoves()
+	return g, g.layout.pageOf(UserHash(g.identity.Seed, "bot"))
+}
+
+// TestLargePageIsHeld: the page of a heavy user is read once. Later feeds compare its version, and
+// read it again only after a change, also one by another process.
+func TestLargePageIsHeld(t *testing.T) {
+	onStores(t, func(t *testing.T, store favfilter.Store) {
+		watch := &listStore{Store: store}
+		g, _ := heavyRig(t, watch)
+		g.want(t, "bot", "hide", "b1", Direct)
+		want := func(read, compared int64) {
+			t.Helper()
+			if gotRead, gotCompared := watch.reads(); gotRead != read || gotCompared != compared {
+				t.Errorf("%d pages were read and %d compared, want %d and %d", gotRead, gotCompared, read, compared)
+			}
+		}
+		watch.reads()
+		g.want(t, "bot", "hide", "b2", Direct)
+		g.want(t, "bot", "hide", "never", None)
+		want(0, 2)
+		other := &rig{ledger: g.ledger, store: store}
+		other.open(t, g.ledger, store)
+		other.record(t, true, add("bot", "hide", "late"))
+		other.record(t, true, undo("bot", "hide", "b1"))
+		g.want(t, "bot", "hide", "late", Direct)
+		g.want(t, "bot", "hide", "b1", None)
+		want(1, 2)
+		g.want(t, "mate", "hide", "late", None)
+	})
+}
+
+// TestHeldPageIsTooLarge: a page that takes more than its share is read each time.
+func TestHeldPageIsTooLarge(t *testing.T) {
+	watch := &listStore{Store: &favfilter.Memory{}}
+	g, page := heavyRig(t, watch)
+	g.want(t, "bot", "hide", "b1", Direct)
+	g.recorder.held = newHeldPages(heldShare * pageBytes(g.held.get(page).page))
+	g.held.least = 256
+	watch.reads()
+	for range 2 {
+		g.want(t, "bot", "hide", "b1", Direct)
+	}
+	if read, compared := watch.reads(); read != 2 || compared != 0 {
+		t.Errorf("%d pages were read and %d compared, want 2 and 0", read, compared)
+	}
+}
+
+// TestHeldPageIsRepaired: a page is no longer held when it proves to lack keys although its sequence
+// is current. While the store does not answer, nothing else tells that.
+func TestHeldPageIsRepaired(t *testing.T) {
+	for name, mend := range map[string]func(t *testing.T, g *rig, page uint32){
+		"by this process": func(t *testing.T, g *rig, page uint32) {
+			must(t, g.Repair(t.Context(), PageAt{Page: page, Sequence: 1}))
+		},
+		"by a comparison": func(_ *testing.T, g *rig, page uint32) { g.verify(page) },
+		"by another process": func(t *testing.T, g *rig, page uint32) {
+			other := &rig{ledger: g.ledger, store: g.store}
+			other.open(t, g.ledger, g.store)
+			must(t, other.Repair(t.Context(), PageAt{Page: page, Sequence: 1}))
+			_, _ = g.inspect([]uint32{page})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			watch := &listStore{Store: &favfilter.Memory{}}
+			g := newRig(t, watch, 16)
+			user := g.userOn(1)
+			g.record(t, true, add(user, "hide", "p"))
+			loaded, err := g.store.LoadWhole(t.Context(), []favfilter.PageID{{Number: 1}})
+			must(t, err)
+			empty, err := favfilter.NewPage(loaded[0].Page.Header())
+			must(t, err)
+			_, err = g.store.Replace(t.Context(), favfilter.Replacement{
+				ID: favfilter.PageID{Number: 1}, Page: empty, Seen: loaded[0].Version,
+			})
+			must(t, err)
+			if g.readLists(t, []string{user})[0].Check(0, "p") != None {
+				t.Fatal("the page is not damaged")
+			}
+			mend(t, g, 1)
+			watch.down.Store(true)
+			if g.readLists(t, []string{user})[0].Check(0, "p") != Direct {
+				t.Error("the page is still held")
+			}
+		})
+	}
+}
+
+// TestHeldWhileWritten: a reader that reads a held page during writes of another process does not
+// see less at its next read than was acknowledged.
+func TestHeldWhileWritten(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 16)
+	other := &rig{ledger: g.ledger, store: g.store}
+	other.open(t, g.ledger, g.store)
+	list := []string{g.userOn(1)}
+	_, hashes := g.views(t, list)
+	ctx, stop := context.WithCancel(t.Context())
+	var readers sync.WaitGroup
+	for range 4 {
+		readers.Go(func() {
+			for ctx.Err() == nil {
+				if _, err := g.Read(context.WithoutCancel(ctx), Query{Lists: hashes}); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for i := range 100 {
+		id := fmt.Sprint("p", i)
+		other.record(t, true, add(list[0], "hide", id))
+		if g.readLists(t, list)[0].Check(0, id) != Direct {
+			t.Errorf("%s is missed", id)
+		}
+	}
+	stop()
+	readers.Wait()
+	if g.Stats().FromHeld == 0 {
+		t.Error("the page was not held")
+	}
+}
