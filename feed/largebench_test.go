@@ -1,0 +1,107 @@
+package feed_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter/redisstore"
+	"github.com/feedfilter/feedfilter/feed"
+	"github.com/feedfilter/feedfilter/internal/redistest"
+)
+
+// feedsPerWrite is how many feeds of 500 posts a viewer reads between two writes: one every five
+// seconds, and one write a minute.
+const feedsPerWrite = 12
+
+// BenchmarkLargePages checks feeds of viewers with very many activities, who write once a minute.
+// It reports the median and the 99th percentile of a feed, the processor time that Redis takes for
+// it, the bytes that it sends and gets, and the memory of the process.
+func BenchmarkLargePages(b *testing.B) {
+	for _, keys := range []int{400_000, 1_000_000, 5_000_000} {
+		b.Run(strconv.Itoa(keys), func(b *testing.B) { largePage(b, keys) })
+	}
+}
+
+func largePage(b *testing.B, keys int) {
+	b.Helper()
+	server := redistest.Start(b)
+	store, err := redisstore.New(server.Client(), "feed")
+	must(b, err)
+	l, err := ledger.Open(b.Context(), "sqlite:"+filepath.Join(b.TempDir(), "ledger.db"), ledger.Options{Pages: 1024})
+	must(b, err)
+	b.Cleanup(func() { _ = l.Close() })
+	r, err := activity.Open(b.Context(), activity.Config{Ledger: l, Store: store, ScrubRate: 1})
+	must(b, err)
+	b.Cleanup(r.Close)
+	bulk := r.NewBulk()
+	for from := 0; from < keys; from += 200_000 {
+		var batch []activity.Activity
+		for i := range min(200_000, keys-from) {
+			batch = append(batch, activity.Activity{User: "bot", Kind: "hide", Target: fmt.Sprint("b", from+i)})
+		}
+		p, err := bulk.Prepare(batch)
+		must(b, err)
+		_, err = bulk.Record(b.Context(), p)
+		must(b, err)
+	}
+	must(b, bulk.Finish(b.Context()))
+	rng, requests, n := rand.New(rand.NewPCG(1, 1)), candidates(500), 0
+	once := func() time.Duration {
+		if n++; n%feedsPerWrite == 0 {
+			_, err := r.Record(b.Context(), []activity.Activity{{User: "bot", Kind: "hide", Target: fmt.Sprint("late", n)}})
+			must(b, err)
+		}
+		q := requests[rng.IntN(len(requests))]
+		q.Viewer = "bot"
+		start := time.Now()
+		_, err := feed.Filter(b.Context(), r, q)
+		must(b, err)
+		return time.Since(start)
+	}
+	for range 3 * feedsPerWrite {
+		once()
+	}
+	var took []time.Duration
+	before := usage(b, server)
+	for b.Loop() {
+		took = append(took, once())
+	}
+	after := usage(b, server)
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)/2].Microseconds()), "p50-us")
+	b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-us")
+	for name, of := range after {
+		b.ReportMetric((of-before[name])/float64(len(took)), name+"/feed")
+	}
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	b.ReportMetric(float64(m.HeapInuse)/(1<<20), "heap-MiB")
+}
+
+// usage returns the processor time of the server in microseconds, and the bytes that it sent and
+// got.
+func usage(b *testing.B, server *redistest.Server) map[string]float64 {
+	b.Helper()
+	text, err := server.Client().InfoMap(b.Context(), "cpu", "stats").Result()
+	must(b, err)
+	number := func(section, name string) float64 {
+		n, err := strconv.ParseFloat(strings.TrimSpace(text[section][name]), 64)
+		must(b, err)
+		return n
+	}
+	return map[string]float64{
+		"redis-us":  1e6 * (number("CPU", "used_cpu_user") + number("CPU", "used_cpu_sys")),
+		"redis-in":  number("Stats", "total_net_input_bytes"),
+		"redis-out": number("Stats", "total_net_output_bytes"),
+	}
+}
