@@ -53,10 +53,10 @@ type Config struct {
 	// few others. At least 16; default 2048.
 	MaxSharedKeys int
 
-	// ListCache is the number of bytes of pages that this process holds: those of lists, those for
-	// [Recorder.Audiences], dedicated ones of 32 KiB or more, and those that were rebuilt while the
-	// Store was down. 1 to 2^40. The least recently used are evicted first. A page takes up to half
-	// of it; larger ones are read each time. Default 64 MiB.
+	// ListCache is the number of bytes of pages that this process holds, 1 to 2^40. These are pages
+	// of lists, those for [Recorder.Audiences], dedicated ones of 32 KiB or more, and those that
+	// were rebuilt while the Store was down. The least recently used are evicted first. A page takes
+	// up to half of it; larger ones are read each time. Default 64 MiB.
 	ListCache int
 
 	// ScrubRate is the number of pages a second that the background scrub compares with the ledger,

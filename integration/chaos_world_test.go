@@ -97,7 +97,6 @@ func newWorld(t *testing.T, on topology, seed uint64) *world {
 	case oneRedis:
 		w.startOneRedis(addresses)
 	case redisCluster:
-		args = append(args, "--page-cache", "4") // MiB: room for all pages, also for pages that other instances change
 		w.cluster = startCluster(t, asFlagged(t), 3, w.network, userArgs()...)
 		for i := range addresses {
 			addresses[i] = clusterURL(asFlagged(t), w.cluster)

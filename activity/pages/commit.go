@@ -254,8 +254,8 @@ func (r *committer) settle(g *group) {
 	r.answer(g.committed, answered)
 }
 
-// answer reports to callers how their writes ended. Those whose pages are not all changed wait until
-// the staleness bound guarantees that every process sees their writes.
+// answer reports to callers how their writes ended. Writes that failed on a page wait until the
+// staleness bound guarantees that every process sees them.
 func (r *committer) answer(committed int64, writes []*write) {
 	if len(writes) == 0 {
 		return

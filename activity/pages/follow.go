@@ -396,8 +396,8 @@ func (r *poller) noteLong(ctx context.Context, p *poll, first bool) {
 	}
 }
 
-// agreed returns an error if another process has other settings. With a longer staleness bound, that
-// process may lack a write that this process acknowledges late.
+// agreed returns an error if another process has other settings. With a longer staleness bound, it
+// may lack a write that this process acknowledges late.
 func (r *poller) agreed() error {
 	if differ := r.follow.differ.Load(); differ != nil {
 		return Unavailable("ledger", *differ)

@@ -22,7 +22,7 @@ const (
 // and those that were rebuilt while the store was down. A held page may be used
 //
 //   - if the store has the same version of it, as read in the round trip of the feed, or
-//   - while the store does not answer, if the ledger has nothing newer, as read since the feed began.
+//   - while the store does not answer, if the ledger, read since the feed began, has nothing newer.
 type heldPages struct {
 	pages *lru.Cache[uint32, held] // by number of page
 	least uint32                   // leastHeld, or less in tests

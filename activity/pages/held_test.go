@@ -350,8 +350,8 @@ func TestHeldPageIsTooLarge(t *testing.T) {
 	}
 }
 
-// TestHeldPageIsRepaired: a page is no longer held when it proves to lack keys although its sequence
-// is current. While the store does not answer, nothing else tells that.
+// TestHeldPageIsRepaired: a page is no longer held when it proves to lack keys although its
+// sequence is current. While the store does not answer, nothing else tells that.
 func TestHeldPageIsRepaired(t *testing.T) {
 	for name, mend := range map[string]func(t *testing.T, g *rig, page uint32){
 		"by this process": func(t *testing.T, g *rig, page uint32) {
