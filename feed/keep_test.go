@@ -3,12 +3,16 @@ package feed_test
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/feed"
 	"github.com/feedfilter/feedfilter/internal/faulttest"
 )
@@ -134,6 +138,40 @@ func TestKeepWithoutLedger(t *testing.T) {
 	if a := filter(t, s.Recorder, feed.Request{Viewer: "1", Posts: posts}); !slices.Equal(a.Kept, []int{0, 1}) || len(a.Degraded) > 0 {
 		t.Errorf("then kept %v, degraded %v", a.Kept, a.Degraded)
 	}
+}
+
+// TestKeepWhileLedgerHangs: a feed does not wait long for a ledger that does not answer.
+func TestKeepWhileLedgerHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		hangs := func(ctx context.Context, c *ledger.Call, next func(ctx context.Context) error) error {
+			if c.Operation == "lookup" {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return next(ctx)
+		}
+		r, err := activity.Open(t.Context(), activity.Config{Ledger: l.Around(hangs), Store: &favfilter.Memory{}, Kinds: keepKinds(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		record(t, r, "1 mute 3", "1 follow 3")
+		start := time.Now()
+		a := filter(t, r, feed.Request{Viewer: "1", Posts: []feed.Post{{ID: "a", Author: "3"}}})
+		if len(a.Kept) > 0 || len(a.Degraded) != 1 {
+			t.Errorf("kept %v, degraded %v", a.Kept, a.Degraded)
+		}
+		if took := time.Since(start); took != 2*time.Second {
+			t.Errorf("the feed took %v, want 2s", took)
+		}
+		r.Close()
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
 }
 
 // TestKeepSampled: the sampler takes no post that is kept in spite of a drop for a miss, and finds
