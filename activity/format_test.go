@@ -20,7 +20,7 @@ func TestWindowsOfAnotherFormat(t *testing.T) {
 	g := newRig(t, redisStore(t, server), 4)
 	g.record(t, true, add("1", "seen", "p"))
 	seen := g.kind(t, "seen")
-	id := g.seen.Window("seen", g.userHash("1"), g.Now()).ID()
+	id := g.windows["seen"].ID(g.userHash("1"))
 	putOtherFormat := func() {
 		key := fmt.Sprintf("fav:{feed/%d}:%s:bits", id.Number, id.Part)
 		raw, err := server.Client().Get(t.Context(), key).Bytes()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/activity/pages"
+	"github.com/feedfilter/feedfilter/activity/seen"
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
@@ -46,9 +47,9 @@ const (
 	unknownName = "unknown"
 
 	// DefaultParts is the default number of parts of a window.
-	DefaultParts = favfilter.DefaultParts
+	DefaultParts = seen.DefaultParts
 	// DefaultMost is the default number of a user's newest activities that stay in a window.
-	DefaultMost = favfilter.DefaultMost
+	DefaultMost = seen.DefaultMost
 )
 
 func (e Effect) String() string {

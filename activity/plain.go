@@ -79,7 +79,7 @@ func OpenPlain(ctx context.Context, c PlainConfig) (*Plain, error) {
 		pages:   alone,
 		persist: common.Persist,
 	}
-	if err := p.openWindows(seen.Config{Store: c.Store, Log: common.Logger}); err != nil {
+	if err := p.openWindows(c.Store, common.Logger); err != nil {
 		p.Close()
 		return nil, fmt.Errorf("open a filter without a ledger: %w", err)
 	}

@@ -26,7 +26,7 @@ type reader struct {
 	source source
 
 	kinds    *Kinds
-	seen     *seen.Windows // of kinds with a window
+	windows  map[string]*seen.Windows // by kind, of kinds with a window
 	rates    Rates
 	tally    tally
 	searches sync.Pool // of *Search

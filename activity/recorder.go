@@ -10,7 +10,6 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/activity/pages"
-	"github.com/feedfilter/feedfilter/activity/seen"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/internal/admission"
 )
@@ -132,7 +131,7 @@ func open(ctx context.Context, c Config) (*Recorder, error) {
 		pages:   p,
 		persist: c.Persist,
 	}
-	if err := r.openWindows(seen.Config{Store: c.Store, Log: c.Logger}); err != nil {
+	if err := r.openWindows(c.Store, c.Logger); err != nil {
 		r.Close()
 		return nil, err
 	}

@@ -49,8 +49,9 @@ func (c *tally) record(activities []Activity, outcomes []Outcome) {
 // Stats returns the current counts.
 func (r *reader) Stats() Stats {
 	evicted, damaged := make(map[string]uint64), make(map[string]uint64)
-	for _, s := range r.seen.Stats() {
-		evicted[s.Kind], damaged[s.Kind] = s.Evicted, s.Damaged
+	for kind, windows := range r.windows {
+		s := windows.Stats()
+		evicted[kind], damaged[kind] = s.Evicted, s.Damaged
 	}
 	r.tally.mu.Lock()
 	defer r.tally.mu.Unlock()

@@ -79,15 +79,16 @@ func (r *Recorder) exportRows(ctx context.Context, rows []ledger.Row, each func(
 // left: call DeleteUser again, of any Recorder. Activities recorded with the user meanwhile may
 // stay.
 //
-// Some windows stay until they end: those cached in the process of another Recorder, and those of
-// kinds that this Recorder does not have.
+// Windows of kinds that this Recorder does not have stay until they end.
 func (r *Recorder) DeleteUser(ctx context.Context, user string) (deleted int, err error) {
 	if err := CheckID(user, "user"); err != nil {
 		return 0, err
 	}
 	deleted, err = r.pages.DeleteUser(ctx, user)
-	if err == nil {
-		err = pages.Unavailable("pages", r.seen.Forget(ctx, r.userHash(user)))
+	for _, windows := range r.windows {
+		if err == nil {
+			err = pages.Unavailable("pages", windows.Forget(ctx, user))
+		}
 	}
 	if err == nil {
 		err = pages.Unavailable("pages", r.persist(ctx))

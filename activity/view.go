@@ -75,7 +75,8 @@ func (r *reader) View(ctx context.Context, user string, kinds []Kind, lists ...s
 	if v.read, err = r.source.Read(ctx, q); err != nil {
 		return v, fmt.Errorf("read activities: %w", err)
 	}
-	v.take(ctx)
+	v.takePage(v.read)
+	r.takeWindows(ctx, v, q.Others)
 	for i, a := range v.read.Lists {
 		v.Lists[i].takePage(a)
 	}
@@ -170,40 +171,6 @@ func (r *reader) newView(user string, kinds []Kind) *View {
 		}
 	}
 	return v
-}
-
-// take hands each kind of v what was read for it: the page to kinds that the ledger keeps, and the
-// loaded strings to windows.
-func (v *View) take(ctx context.Context) {
-	loaded := v.read.Others
-	for i := range v.kinds {
-		l := &v.kinds[i]
-		switch {
-		case l.kind.InLedger():
-			l.page = v.read.Page
-		case l.window.Held():
-		case v.read.OthersErr != nil:
-			l.window = nil
-			v.Degraded = append(v.Degraded, Degraded{Kind: l.kind.Name, Reason: "the page store is unavailable"})
-		default:
-			l.window.Fill(ctx, loaded[0])
-			loaded = loaded[1:]
-		}
-	}
-}
-
-// windowsOf returns the ids of the windows that v has to read.
-func (r *reader) windowsOf(v *View) (ids []favfilter.PageID) {
-	for i := range v.kinds {
-		l := &v.kinds[i]
-		if l.kind.InLedger() {
-			continue
-		}
-		if l.window = r.seen.Window(l.kind.Name, v.userHash, r.source.Now()); !l.window.Held() {
-			ids = append(ids, l.window.ID())
-		}
-	}
-	return ids
 }
 
 // Checks reports whether the i-th kind of the View can be checked, that is, whether it is not

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity/pages"
@@ -12,27 +13,34 @@ import (
 )
 
 // openWindows opens the windows of all kinds that have one.
-func (r *reader) openWindows(c seen.Config) (err error) {
-	c.Identity, c.FalsePositiveRate = r.source.Identity(), r.rates.Window
+func (r *reader) openWindows(store favfilter.Store, log *slog.Logger) (err error) {
+	identity := r.source.Identity()
+	r.windows = make(map[string]*seen.Windows)
 	for _, k := range r.kinds.All() {
-		if !k.InLedger() {
-			c.Kinds = append(c.Kinds, seen.Kind{Name: k.Name, Length: k.Window, Parts: k.Parts, Most: k.Most})
+		if k.InLedger() {
+			continue
+		}
+		r.windows[k.Name], err = seen.Open(store, seen.Config{
+			Name: k.Name, Length: k.Window, Parts: k.Parts, Most: k.Most, FalsePositiveRate: r.rates.Window,
+			Seed: identity.Seed, Pages: identity.Pages, Log: log,
+		})
+		if err != nil {
+			return fmt.Errorf("kind %q: %w", k.Name, err)
 		}
 	}
-	r.seen, err = seen.Open(c)
-	return err
+	return nil
 }
 
 // addSeen adds the i-th activity of a call, of a kind with a window, to b.
 func (r *reader) addSeen(b *seen.Batch, k Kind, a Activity, i int) {
 	seed := r.source.Identity().Seed
 	key := k.keyStart(seed, a.User).With(favfilter.HashKey(seed, a.Target))
-	b.Add(k.Name, pages.UserHash(seed, a.User), key, a.Since, i)
+	b.Add(r.windows[k.Name], pages.UserHash(seed, a.User), key, a.Since, i)
 }
 
-// recordSeen writes b with the time now, and sets the outcomes of new activities to Changed.
+// recordSeen writes b at the time now, and sets the outcomes of new activities to Changed.
 func (r *reader) recordSeen(ctx context.Context, b *seen.Batch, now time.Time, outcomes []Outcome) error {
-	fresh, err := r.seen.Record(ctx, b, now)
+	fresh, err := b.Write(ctx, now)
 	for _, i := range fresh {
 		outcomes[i] = Changed
 	}
@@ -42,18 +50,45 @@ func (r *reader) recordSeen(ctx context.Context, b *seen.Batch, now time.Time, o
 // Window reads a user's window from the store. The kind must have one. Errors are an
 // [*UnavailableError], or that of ctx.
 func (r *reader) Window(ctx context.Context, kind Kind, user string) (*seen.Window, error) {
-	w := r.seen.Window(kind.Name, r.userHash(user), r.source.Now())
-	loaded, err := r.source.Load(ctx, []favfilter.PageID{w.ID()})
+	windows := r.windows[kind.Name]
+	id := windows.ID(r.userHash(user))
+	loaded, err := r.source.Load(ctx, []favfilter.PageID{id})
 	if err != nil {
 		return nil, err
 	}
-	w.Fill(ctx, loaded[0])
-	return w, nil
+	return windows.Decode(ctx, id, loaded[0], r.source.Now()), nil
+}
+
+// windowsOf returns the ids of the windows that v has to read.
+func (r *reader) windowsOf(v *View) (ids []favfilter.PageID) {
+	for i := range v.kinds {
+		if k := &v.kinds[i].kind; !k.InLedger() {
+			ids = append(ids, r.windows[k.Name].ID(v.userHash))
+		}
+	}
+	return ids
+}
+
+// takeWindows hands each kind of v with a window what was loaded of it, under the ids that windowsOf
+// returned.
+func (r *reader) takeWindows(ctx context.Context, v *View, ids []favfilter.PageID) {
+	loaded, now := v.read.Others, r.source.Now()
+	for i := range v.kinds {
+		l := &v.kinds[i]
+		switch {
+		case l.kind.InLedger():
+		case v.read.OthersErr != nil:
+			v.Degraded = append(v.Degraded, Degraded{Kind: l.kind.Name, Reason: "the page store is unavailable"})
+		default:
+			l.window = r.windows[l.kind.Name].Decode(ctx, ids[0], loaded[0], now)
+			ids, loaded = ids[1:], loaded[1:]
+		}
+	}
 }
 
 // Runs returns the runs of the i-th kind's window that report id, the oldest first. It returns nil
 // for a kind without a window, and for a degraded one.
-func (v *View) Runs(i int, id string) []favfilter.Run {
+func (v *View) Runs(i int, id string) []seen.Run {
 	l := &v.kinds[i]
 	if l.window == nil {
 		return nil

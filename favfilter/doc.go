@@ -9,13 +9,12 @@
 // takes one round trip, and a few nanoseconds per key.
 //
 // Most callers want [Filter]: [Open] one on a [Store], then call Add, Remove and Contains. A Filter
-// takes more keys than its configured capacity, at the same false-positive rate. A [Window] has
-// keys of each of many owners, and forgets each key once its time is over; it stores fingerprints,
-// in 2 to 3 bytes a key. The stores are [Memory] and, in package redisstore, Redis or Valkey.
+// takes more keys than its configured capacity, at the same false-positive rate. The stores are
+// [Memory] and, in package redisstore, Redis or Valkey. Package activity/seen keeps keys that are
+// forgotten in time in the same stores.
 //
 // [Page], [Shape], [Scaling] and [HashKey] are the building blocks. A format version pins the
 // format of a page, the hash of a key and the positions of its bits. The header of each page
 // contains the format version. A page with another format version is never read: see [ErrFormat].
-// A cache of a ledger rebuilds such a page, and a [Filter] refuses to open. A [Window] has a format
-// of its own; strings that it cannot read count as empty.
+// A cache of a ledger rebuilds such a page, and a [Filter] refuses to open.
 package favfilter

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/feedfilter/feedfilter/favfilter"
 )
@@ -260,28 +259,4 @@ func ExampleScaling() {
 	// 4480 bits, 12 hashes
 	// 13184 bits, 13 hashes
 	// true
-}
-
-// A window forgets what a user has seen after 30 days, and after 35 at the latest.
-func ExampleOpenWindow() {
-	ctx := context.Background()
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	seen, err := favfilter.OpenWindow(&favfilter.Memory{}, favfilter.WindowConfig{
-		Length: 30 * 24 * time.Hour,
-		Now:    func() time.Time { return now }, // default: time.Now
-	})
-	if err != nil {
-		panic(err)
-	}
-	outcomes, err := seen.Add(ctx, "U1", "P7", "P8")
-	fmt.Println(outcomes, err)
-	for range 2 {
-		found, err := seen.Contains(ctx, "U1", "P7", "P9")
-		fmt.Println(now.Format(time.DateOnly), found, err)
-		now = now.Add(36 * 24 * time.Hour)
-	}
-	// Output:
-	// [added added] <nil>
-	// 2026-01-01 [true false] <nil>
-	// 2026-02-06 [false false] <nil>
 }

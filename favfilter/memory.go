@@ -74,7 +74,7 @@ func (m *Memory) apply(b Batch) Result {
 	switch {
 	case h.Version == "":
 		return Result{State: Missing}
-	case h.Page == nil: // fingerprints
+	case h.Page == nil: // a value
 		return Result{State: Torn, Version: h.Version}
 	}
 	page := h.Page.Clone()
@@ -98,10 +98,10 @@ func (m *Memory) Replace(ctx context.Context, r Replacement) (bool, error) {
 	if err := ctx.Err(); err != nil {
 		return false, fmt.Errorf("replace page %v: %w", r.ID, err)
 	}
-	if r.Page == nil && r.Fingerprints == nil {
+	if r.Page == nil && len(r.Value) == 0 {
 		return m.remove(r), nil
 	}
-	next := Loaded{Fingerprints: r.Fingerprints}
+	next := Loaded{Value: r.Value}
 	if r.Page != nil {
 		next.Page = r.Page.Clone()
 	}

@@ -15,13 +15,14 @@ import (
 type PageID struct {
 	Number uint32
 	// Part distinguishes pages of the same number that are read together. It is "" for the page
-	// itself, or a short name of lower-case letters, digits and dashes. The Part of a [Window] has
-	// a dot between its name and the hash of the owner.
+	// itself, or a short name of lower-case letters, digits and dashes. With a dot in it, the id is
+	// that of a value, see [PageID.IsValue].
 	Part string
 }
 
-// IsWindow reports whether the id is one of [Window.ID].
-func (id PageID) IsWindow() bool { return strings.ContainsRune(id.Part, '.') }
+// IsValue reports whether the id is that of a value: a string that a store keeps beside pages, and
+// whose content only its owner knows. Its Part has a dot.
+func (id PageID) IsValue() bool { return strings.ContainsRune(id.Part, '.') }
 
 // String returns the number, followed by a colon and the part if there is one.
 func (id PageID) String() string {
@@ -33,44 +34,41 @@ func (id PageID) String() string {
 }
 
 // Version is the first 64 bytes of a stored string at the time it was read: of a page, its header.
-// It is empty if the page was missing. Every change changes the version.
+// It is empty if nothing was stored. Every change of a page changes its version. Who changes a value
+// must see to that, for example with a counter at its beginning.
 type Version string
 
 // versionOf returns the version of a stored string.
 func versionOf(raw []byte) Version { return Version(raw[:min(len(raw), HeaderBytes)]) }
 
-// Loaded is what a store has under one ID: a page, or the fingerprints of a [Window]. Both are nil
-// if nothing is stored, or if it is damaged.
+// Loaded is what a store has under one ID: a page, or a value. Both are nil if nothing is stored.
+// They are read-only.
 type Loaded struct {
-	Page         *Page // read-only
-	Fingerprints *Fingerprints
-	Version      Version // version of what is stored, even if it is damaged
-	Damage       error   // wraps ErrDamaged; nil for a sound or missing page
+	Page    *Page   // nil for a damaged page, too
+	Value   []byte  // as it was stored, see [PageID.IsValue]
+	Version Version // version of what is stored, even if it is damaged
+	Damage  error   // wraps ErrDamaged; nil for a sound or missing page, and for a value
 }
 
-// Decode decodes the strings that a store holds under one ID, and keeps them. raw is the bits
-// string of a page, or fingerprints. For collisions, see [DecodePage].
-func Decode(raw, collisions []byte) Loaded {
+// Decode decodes the strings that a store holds under id, and keeps them. raw is the bits string of
+// a page, or a value. For collisions, see [DecodePage].
+func Decode(id PageID, raw, collisions []byte) Loaded {
 	l := Loaded{Version: versionOf(raw)}
-	if len(raw) >= len(windowName) && string(raw[:len(windowName)]) == windowName {
-		l.Fingerprints, l.Damage = DecodeFingerprints(raw)
+	if id.IsValue() {
+		l.Value = raw
 	} else {
 		l.Page, l.Damage = DecodePage(raw, collisions)
 	}
 	return l
 }
 
-// Encode returns the strings of the page or the fingerprints, see [Page.Encode]. raw is nil if
-// there are none.
+// Encode returns the strings of the page, see [Page.Encode], or the value. raw is nil if there is
+// neither.
 func (l Loaded) Encode() (raw, collisions []byte) {
-	switch {
-	case l.Page != nil:
+	if l.Page != nil {
 		return l.Page.Encode()
-	case l.Fingerprints != nil:
-		return l.Fingerprints.Encode(), nil
-	default:
-		return nil, nil
 	}
+	return l.Value, nil
 }
 
 // Outcome is the outcome for one key of a batch.
@@ -163,24 +161,25 @@ type Result struct {
 // KeepExpiry is a value of [Replacement.Expire] that leaves the time to live unchanged.
 const KeepExpiry time.Duration = -1
 
-// Replacement describes how [Store.Replace] replaces a page, or the fingerprints of a [Window].
+// Replacement describes how [Store.Replace] replaces a page, or a value.
 type Replacement struct {
 	ID PageID
-	// Page or Fingerprints is the new value. If both are nil, the stored value is removed.
-	Page         *Page
-	Fingerprints *Fingerprints
+	// Page or Value is what to store. If both are empty, what is stored is removed. The store keeps
+	// the Value.
+	Page  *Page
+	Value []byte
 	// Seen is the version that the caller read. The page is replaced if the store still has it.
 	Seen Version
 	// Newer also replaces a page that is missing, has another incarnation, or has a lower
 	// sequence than Page. Ignored if Page is nil.
 	Newer bool
-	// Expire is the time to live of the new value; 0: none. Ignored for a removal.
+	// Expire is the time to live of what is stored; 0: none. Ignored for a removal.
 	Expire time.Duration
 }
 
-// Encode returns the strings of the new value; raw is nil for a removal.
+// Encode returns the strings to store; raw is empty for a removal.
 func (r *Replacement) Encode() (raw, collisions []byte) {
-	return Loaded{Page: r.Page, Fingerprints: r.Fingerprints}.Encode()
+	return Loaded{Page: r.Page, Value: r.Value}.Encode()
 }
 
 // Status is the state of a stored page, as reported by [Store.Peek].
@@ -279,14 +278,14 @@ func collisionsLengths(h Header, bitsLength int) (least, most int) {
 	return least, least + int(h.Grown)
 }
 
-// Store stores pages, and the fingerprints of windows. Implementations are safe for concurrent use.
-// Every change of a page is atomic: no reader sees a partial change. After a failure the page is
-// either unchanged or completely changed.
+// Store stores pages, and values beside them. Implementations are safe for concurrent use. Every
+// change of a page or value is atomic: no reader sees a partial change. After a failure it is either
+// unchanged or completely changed.
 //
 // Errors name the page and wrap the error of the client or the context. A store retries for no
 // longer than ctx allows.
 type Store interface {
-	// Load reads pages and fingerprints in one round trip. The results are in the order of ids. A
+	// Load reads pages and values in one round trip. The results are in the order of ids. A
 	// missing or damaged page is not an error. The pages may be shared, so the caller must not change
 	// them. They may lack their collision bits.
 	Load(ctx context.Context, ids []PageID) ([]Loaded, error)
@@ -307,12 +306,12 @@ type Store interface {
 	// may have the same page.
 	Apply(ctx context.Context, batches []Batch) []Result
 
-	// Replace stores r.Page and reports whether the store now holds it. It also reports true if the
-	// store already held the same page, byte for byte, as after a replay. If it reports false, the
+	// Replace stores r.Page, or r.Value, and reports whether the store now holds it. It also reports
+	// true if the store already held the same page or value, byte for byte, as after a replay. If it reports false, the
 	// version of the stored page is not r.Seen; with r.Newer, the stored page is also neither
 	// missing nor older. The caller must then read it again.
 	//
-	// If r has neither a page nor fingerprints, Replace removes both strings, unless the store holds
+	// If r has neither a page nor a value, Replace removes both strings, unless the store holds
 	// a page with a version other than r.Seen. It reports whether there is no page afterwards.
 	Replace(ctx context.Context, r Replacement) (bool, error)
 

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
-	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/activity/seen"
 )
 
 // Explanation reports why a feed drops a post, or keeps it.
@@ -173,7 +173,7 @@ func reasons(view *activity.View, kinds []activity.Kind, from int, viewer, list 
 }
 
 // dateWindow sets what the runs of a window tell, the oldest first.
-func (r *Reason) dateWindow(runs []favfilter.Run) {
+func (r *Reason) dateWindow(runs []seen.Run) {
 	r.Certainty = Unconfirmed
 	for _, run := range runs {
 		r.Parts = append(r.Parts, run.From.Format(time.RFC3339Nano))

@@ -2,103 +2,191 @@ package seen
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"math/bits"
+	"slices"
 	"time"
 
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// Window is the content of one user's window of one kind when it was read. [Windows.Window] returns
-// it, the caller loads its ID, and Fill takes what was loaded. A Window is not safe for concurrent
-// use.
-type Window struct {
-	*favfilter.Recent // nil: it has no keys
+// rateTolerance is the factor by which stored keys may exceed the rate: see [Windows.Decode].
+const rateTolerance = 3
 
+// Window holds the keys of one owner that had not been forgotten at some moment. It never changes,
+// and is safe for concurrent use.
+type Window struct {
 	windows *Windows
-	kind    *kind
 	id      favfilter.PageID
 	now     time.Time
-	loaded  favfilter.Loaded
+	version favfilter.Version
+	bytes   int
+	changes uint32
+	damage  error
 
-	held    bool
-	written uint64    // writes to its group before the read
-	begun   time.Time // when the read began
+	runs []run // the oldest first
+	// bitmap has a bit for the first bits of each fingerprint. A lookup of most absent keys ends
+	// there.
+	bitmap []uint64
+	shift  uint8 // shifts a hash to the number of its bit
 }
 
-// Window returns the user's window of a kind at the time now. If the window is in the cache, it is
-// complete already; see [Window.Held].
-func (ws *Windows) Window(kind string, user uint64, now time.Time) *Window {
-	k := ws.kinds[kind]
-	w := &Window{windows: ws, kind: k, id: k.ID(user), now: now}
-	if ws.cache == nil {
-		return w
+// bitmapBits is the number of bits of the bitmap for each fingerprint. With 32, only 3 % of absent
+// keys are looked up in the runs.
+const bitmapBits = 32
+
+// Decode returns the window that a store has under id, without the keys that were forgotten by now.
+// l is what [favfilter.Store.Load] returned for id.
+//
+// The window is empty if its keys must not be used: they have another seed, are damaged, or report
+// more than three times the false-positive rate. Keys that exceed the rate by less stay in use,
+// because the rate may have been lowered, and forgetting them would be worse. Damage is logged and
+// counted. A string of another format version is damaged, too, but is neither logged nor counted:
+// after an upgrade, each feed meets some.
+func (ws *Windows) Decode(ctx context.Context, id favfilter.PageID, l favfilter.Loaded, now time.Time) *Window {
+	w := &Window{windows: ws, id: id, now: now, version: l.Version, bytes: len(l.Value)}
+	if l.Value != nil {
+		s, err := decode(l.Value)
+		if err != nil {
+			w.damage = fmt.Errorf("window %v: %w", id, err)
+		}
+		w.changes = s.changes
+		w.use(s)
 	}
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	w.written, w.begun = ws.written[group(w.id)], time.Now()
-	value, ok := ws.cache.Get(w.id)
-	if !ok {
-		return w
+	if w.damage != nil && !errors.Is(w.damage, favfilter.ErrFormat) {
+		ws.damaged.Add(1)
+		ws.log.WarnContext(ctx, "a window is damaged and counts as empty", "kind", ws.name, "error", w.damage)
 	}
-	held, _ := value.(*Window)
-	if held.ends(now) || ws.overlook > 0 && w.begun.Sub(held.begun) > ws.overlook {
-		ws.cache.Drop(w.id)
-		return w
-	}
-	w.loaded, w.Recent, w.held = held.loaded, held.Recent, true
 	return w
 }
 
-// ends reports whether some keys are forgotten by now.
-func (w *Window) ends(now time.Time) bool {
-	runs := w.Runs()
-	return len(runs) > 0 && !now.Before(runs[0].Forgotten)
-}
-
-// Held reports whether the window came from the cache, so that nothing has to be read.
-func (w *Window) Held() bool { return w.held }
-
-// ID returns the id to load for Fill.
-func (w *Window) ID() favfilter.PageID { return w.id }
-
-// Stored returns the number of bytes that the store keeps.
-func (w *Window) Stored() int {
-	raw, _ := w.loaded.Encode()
-	return len(raw)
-}
-
-// Damage returns why the window that was read cannot be used; nil: it can, or there is none.
-func (w *Window) Damage() error { return w.loaded.Damage }
-
-// Fill takes what was loaded. A damaged window counts as empty, and is logged and counted. A window
-// of another format version also counts as empty.
-func (w *Window) Fill(ctx context.Context, loaded favfilter.Loaded) {
-	w.windows.noteDamage(ctx, w.kind, loaded.Damage)
-	w.loaded = loaded
-	w.Recent = w.kind.Recent(loaded, w.now)
-	w.hold()
-}
-
-// hold puts the window into the cache, unless it was written to since its read began.
-func (w *Window) hold() {
-	ws := w.windows
-	if ws.cache == nil {
+// use takes the runs of s that may be used.
+func (w *Window) use(s stored) {
+	live := s.runs
+	for len(live) > 0 && live[0].before+w.windows.length <= w.now.UnixMilli() {
+		live = live[1:]
+	}
+	if len(live) == 0 || s.seed != w.windows.seed || rateOf(live) > w.windows.rules.rate*rateTolerance {
 		return
 	}
-	const overhead = 512
-	held := *w
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	if ws.written[group(w.id)] == w.written {
-		raw, _ := w.loaded.Encode()
-		ws.cache.Put(w.id, &held, overhead+len(raw)+w.Bytes())
+	w.runs = live
+	total, width := 0, uint8(maxFingerprint)
+	for _, run := range live {
+		total += run.count
+		width = min(width, run.width)
+	}
+	first := min(width, uint8(max(6, log2Ceil(bitmapBits*total)))) // bits of the number of a bit
+	words := max(1, 1<<first>>6)
+	buffer := make([]uint64, words+total)
+	w.bitmap, w.shift = buffer[:words], 64-first
+	sorted := buffer[words:words]
+	for i := range live {
+		r, from := &live[i], len(sorted)
+		sorted = r.decode(sorted)
+		r.sorted = sorted[from:len(sorted):len(sorted)]
+		for _, number := range r.sorted {
+			bit := number >> (r.width - first)
+			w.bitmap[bit>>6] |= 1 << (bit & 63)
+		}
 	}
 }
 
-// Add records keys in one write, based on what was just read of the window. Errors are those of the
-// store or of ctx; the keys may or may not be recorded then.
+// log2Ceil returns the least number of bits that has n values.
+func log2Ceil(n int) int { return bits.Len(uint(max(n, 1) - 1)) }
+
+// ID returns the id under which the store keeps the window.
+func (w *Window) ID() favfilter.PageID { return w.id }
+
+// Bytes returns the number of bytes that the store keeps.
+func (w *Window) Bytes() int { return w.bytes }
+
+// Damage returns why the stored string is unreadable; nil: it is readable, or there is none.
+func (w *Window) Damage() error { return w.damage }
+
+// Keys returns the number of keys.
+func (w *Window) Keys() (keys int) {
+	for i := range w.runs {
+		keys += len(w.runs[i].sorted)
+	}
+	return keys
+}
+
+// Add adds keys in one write, based on what was read of the window; the Window itself stays as it
+// is. Errors are those of the store or of ctx; the keys may or may not be added then.
 func (w *Window) Add(ctx context.Context, keys []favfilter.Hash) error {
-	_, err := w.windows.write(ctx, w.kind, w.id, favfilter.Writing{
-		Keys: keys, Now: w.now, Loaded: &w.loaded, Recent: w.Recent,
-	})
+	_, err := w.windows.write(ctx, w.id, writing{keys: keys, now: w.now, read: w})
 	return err
+}
+
+// Contains reports whether the owner has the key. At the false-positive rate, it also reports a key
+// that the owner does not have.
+func (w *Window) Contains(key favfilter.Hash) bool {
+	return w.mayContain(key) && w.search(key, 0) < len(w.runs)
+}
+
+// ContainsAll sets found[i] if Contains reports the key of start and ids[i], and otherwise leaves
+// it unchanged. found must have the length of ids.
+func (w *Window) ContainsAll(start favfilter.Start, ids []favfilter.Hash, found []bool) {
+	if len(w.runs) == 0 {
+		return
+	}
+	for i, id := range ids {
+		if w.Contains(start.With(id)) {
+			found[i] = true
+		}
+	}
+}
+
+// mayContain looks the key up in the bitmap.
+func (w *Window) mayContain(key favfilter.Hash) bool {
+	if len(w.bitmap) == 0 {
+		return false
+	}
+	bit := key.H1 >> w.shift
+	return w.bitmap[bit>>6]>>(bit&63)&1 != 0
+}
+
+// search returns the index of the first run, from run on, that has the key; the number of runs if
+// none has it.
+func (w *Window) search(key favfilter.Hash, run int) int {
+	for ; run < len(w.runs); run++ {
+		if _, ok := slices.BinarySearch(w.runs[run].sorted, fingerprint(key, w.runs[run].width)); ok {
+			break
+		}
+	}
+	return run
+}
+
+// Run describes a run of fingerprints. A part of a window usually has one.
+type Run struct {
+	Keys              int
+	FalsePositiveRate float64   // of one absent key
+	From, Before      time.Time // its keys were recorded in the part from From until Before
+	Forgotten         time.Time // when they are forgotten
+}
+
+// Runs returns the runs, the oldest first.
+func (w *Window) Runs() (runs []Run) {
+	for i := range w.runs {
+		runs = append(runs, w.describe(i))
+	}
+	return runs
+}
+
+// RunsOf returns the runs that have the key, the oldest first.
+func (w *Window) RunsOf(key favfilter.Hash) (runs []Run) {
+	for run := w.search(key, 0); run < len(w.runs); run = w.search(key, run+1) {
+		runs = append(runs, w.describe(run))
+	}
+	return runs
+}
+
+func (w *Window) describe(i int) Run {
+	before := w.runs[i].before
+	at := func(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
+	return Run{
+		Keys: w.runs[i].count, FalsePositiveRate: w.runs[i].rate(),
+		From: at(before - w.windows.part), Before: at(before), Forgotten: at(before + w.windows.length),
+	}
 }

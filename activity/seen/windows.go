@@ -1,233 +1,347 @@
-// Package seen keeps keys that are forgotten in time, such as the posts that users have seen. Each
-// user has a window of each kind, one string in the store; see [favfilter.Window]. No ledger keeps
-// a copy.
+// Package seen keeps keys that are forgotten in time, such as the posts that users have seen, in a
+// [favfilter.Store]. No ledger keeps a copy.
+//
+// Most callers want [Windows]: [Open] them on a store, then call Add, Contains and Forget. A caller
+// that reads windows together with pages, and hashes keys itself, calls [Windows.ID] and
+// [Windows.Decode], and writes with [Window.Add] or a [Batch].
 package seen
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
+	"math/rand/v2"
+	"strconv"
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/feedfilter/feedfilter/favfilter"
-	"github.com/feedfilter/feedfilter/internal/lru"
 )
 
-// writers is the number of windows that one call of [Windows.Record] writes at once.
-const writers = 16
+const (
+	// DefaultParts is the default number of parts that the length of a window is divided into.
+	DefaultParts = 6
+	// DefaultMost is the default number of newest keys of one owner that stay.
+	DefaultMost = 10_000
 
-// Kind is a kind of keys that are forgotten in time.
-type Kind struct {
-	Name   string
-	Length time.Duration // how long a key is kept at least
-	// Parts is the number of parts of the window; 0: [favfilter.DefaultParts]. A key is kept for at
-	// most one part longer than Length.
-	Parts int
-	// Most is the number of newest keys of one user that stay; 0: [favfilter.DefaultMost]. See
-	// [favfilter.WindowConfig].
-	Most int
-}
+	maxParts  = 64
+	maxMost   = 100_000
+	minRate   = 1e-11
+	maxRate   = 0.5
+	minPart   = time.Millisecond // resolution of a store's time to live
+	maxLength = 100 * 365 * 24 * time.Hour
+	rounds    = 16 // attempts of one write while other writers keep changing the window
+)
 
-// Config configures windows.
+// Config configures [Windows]. Fields other than Length may be zero and then take the stated
+// default.
 type Config struct {
-	Store favfilter.Store
-	// Identity is that of the filter. Its number of pages determines the hash slot of a user's
-	// windows.
-	Identity favfilter.Identity
-	Kinds    []Kind
+	_ struct{} // fields are named
 
-	// FalsePositiveRate is that of one key in one window, between 0 and 1, both excluded.
+	// Name distinguishes the windows of one store: lower-case letters and dashes. Default "window".
+	Name string
+
+	// Length is the minimum time that a key is kept after it was last added: 1 s to 100 years.
+	Length time.Duration
+	// Parts is the number of parts that Length is divided into, 1 to 64. A key is kept for at most
+	// Length/Parts longer than Length. More parts take a little more memory for each key: log2 of
+	// Parts, in bits. Default [DefaultParts].
+	Parts int
+	// Most is the number of newest keys of one owner that stay, 1 to 100,000. A key is newer than
+	// another if it was last added in a later part, or later in the same part. Older keys
+	// are evicted in groups, so an owner has up to an eighth more. A lookup reads all keys of an
+	// owner, some 2 bytes each. Default [DefaultMost].
+	Most int
+	// FalsePositiveRate is the highest share of absent keys that are reported: 1e-11 to 0.5. Default
+	// 0.001.
 	FalsePositiveRate float64
 
-	// Cache holds windows that were read, so that not every feed reads them again; nil: no cache.
-	// It may be shared with users that cache pages under ids without a part.
-	Cache *lru.Cache[favfilter.PageID, any]
-	// Overlook is how long a cached window may lack what other processes record; 0: no other
-	// process writes.
-	Overlook time.Duration
-
+	// Seed is the seed of the key hashes, see [favfilter.Config]. Windows with another seed do not
+	// find the keys.
+	Seed uint64
+	// Pages is the number of hash slots that owners are distributed over in a cluster: a power of
+	// two up to [favfilter.MaxPages]. Owners are in the slots of the pages of a filter with as many
+	// pages. Default 1024.
+	Pages uint32
+	// Now returns the current time. Default time.Now.
+	Now func() time.Time
+	// Log gets a warning for each read of a damaged window. Default: discards.
 	Log *slog.Logger
 }
 
-// Windows are the windows of all users. A Windows is safe for concurrent use.
+// Windows are sets of keys, one for each of any number of owners, such as the posts that each user
+// has seen. Windows forget each key by themselves: no earlier than Length after it was last added,
+// and at most Length/Parts later than that. The [Window] of an owner is one string in the store, of
+// 2 to 3 bytes a key. The store removes the string when the last key is forgotten, so an inactive
+// owner costs nothing. Keys cannot be removed one by one. A damaged string counts as empty.
+//
+// Writers compare and swap the string, so no writer loses the keys of another. The clocks of their
+// processes must agree. A process whose clock is slow by d adds keys that are forgotten up to d
+// early. A process whose clock is fast by d forgets keys up to d early, and what others add to the
+// same owner afterwards may be kept up to d longer.
+//
+// Windows keep no keys in the process. They are safe for concurrent use, in any number of
+// processes.
 type Windows struct {
-	kinds    map[string]*kind
-	cache    *lru.Cache[favfilter.PageID, any]
-	overlook time.Duration
-	log      *slog.Logger
+	store  favfilter.Store
+	name   string
+	seed   uint64
+	pages  uint32
+	length int64 // ms
+	part   int64 // ms
+	rules  rules
+	now    func() time.Time
+	log    *slog.Logger
 
-	mu sync.Mutex
-	// written counts the writes to windows, in 256 groups. A window whose read began before the
-	// last write to its group may lack that write, and is not cached.
-	written [256]uint64
-}
-
-// kind is the windows of one kind.
-type kind struct {
-	*favfilter.Window
-
-	name             string
 	evicted, damaged atomic.Uint64
 }
 
-// Stats are counts of one kind since the windows were opened.
+// Stats are counts since the windows were opened.
 type Stats struct {
-	Kind    string
-	Evicted uint64 // keys that were forgotten early, because the most keys of their user were newer
+	Evicted uint64 // keys forgotten early, because the most keys of their owner were newer
 	Damaged uint64 // reads of damaged windows, which count as empty
 }
 
-// Open returns the windows in c.Store, without a call to the store. An error names the kind whose
-// configuration is invalid.
-func Open(c Config) (*Windows, error) {
-	ws := &Windows{kinds: make(map[string]*kind), cache: c.Cache, overlook: c.Overlook, log: c.Log}
-	for _, k := range c.Kinds {
-		window, err := favfilter.OpenWindow(c.Store, favfilter.WindowConfig{
-			Name: k.Name, Length: k.Length, Parts: k.Parts, Most: k.Most, FalsePositiveRate: c.FalsePositiveRate,
-			Seed: c.Identity.Seed, Pages: c.Identity.Pages,
-		})
-		if err != nil {
-			return nil, fmt.Errorf("kind %q: %w", k.Name, err)
-		}
-		ws.kinds[k.Name] = &kind{Window: window, name: k.Name}
+// Open opens the windows in store, which may be empty, without a call to it. It fails if a value of
+// c is out of range. A store may hold a [favfilter.Filter] as well, and several sorts of windows.
+func Open(store favfilter.Store, c Config) (*Windows, error) {
+	c.setDefaults()
+	if err := c.check(); err != nil {
+		return nil, fmt.Errorf("open windows: %w", err)
 	}
-	return ws, nil
-}
-
-// Stats returns the counts of each kind, in no order.
-func (ws *Windows) Stats() []Stats {
-	stats := make([]Stats, 0, len(ws.kinds))
-	for name, k := range ws.kinds {
-		stats = append(stats, Stats{Kind: name, Evicted: k.evicted.Load(), Damaged: k.damaged.Load()})
+	part := c.Length / time.Duration(c.Parts)
+	if rest := part % minPart; rest > 0 {
+		part += minPart - rest
 	}
-	return stats
+	return &Windows{
+		store: store, name: c.Name, seed: c.Seed, pages: c.Pages, now: c.Now, log: c.Log,
+		length: c.Length.Milliseconds(), part: part.Milliseconds(), rules: newRules(c.FalsePositiveRate, c.Most, c.Parts),
+	}, nil
 }
 
-// Batch holds keys to be recorded in any number of windows. The zero value is empty.
-type Batch struct {
-	writes map[owned]*write
-	order  []*write
-}
-
-// owned names a window: one user's of one kind.
-type owned struct {
-	kind string
-	user uint64
-}
-
-// write holds the keys of one window.
-type write struct {
-	owned
-
-	keys  []favfilter.Hash
-	times []time.Time
-	at    []int
-}
-
-// Add adds a key to be recorded in a user's window, as of since; the zero time: now.
-// [Windows.Record] returns at if the key is new.
-func (b *Batch) Add(kind string, user uint64, key favfilter.Hash, since time.Time, at int) {
-	if b.writes == nil {
-		b.writes = make(map[owned]*write)
+func (c *Config) setDefaults() {
+	c.Name = cmp.Or(c.Name, "window")
+	c.Parts = cmp.Or(c.Parts, DefaultParts)
+	c.Most = cmp.Or(c.Most, DefaultMost)
+	c.FalsePositiveRate = cmp.Or(c.FalsePositiveRate, 0.001)
+	c.Pages = cmp.Or(c.Pages, 1024)
+	if c.Now == nil {
+		c.Now = time.Now
 	}
-	of := owned{kind, user}
-	w := b.writes[of]
-	if w == nil {
-		w = &write{owned: of}
-		b.writes[of] = w
-		b.order = append(b.order, w)
-	}
-	w.keys = append(w.keys, key)
-	w.times = append(w.times, since)
-	w.at = append(w.at, at)
-}
-
-// Record records the keys of b with the time now, or with their own earlier time. It returns the at
-// of each key that was new to its part of the window, in no order. At the false-positive rate, a
-// new key's is missing. Errors are those of the store or of ctx; the keys of each window may or may
-// not be recorded then.
-func (ws *Windows) Record(ctx context.Context, b *Batch, now time.Time) (fresh []int, err error) {
-	var mu sync.Mutex
-	var group *errgroup.Group
-	group, ctx = errgroup.WithContext(ctx)
-	group.SetLimit(writers)
-	for _, w := range b.order {
-		group.Go(func() error {
-			for i, at := range w.times {
-				if at.IsZero() {
-					w.times[i] = now
-				}
-			}
-			k := ws.kinds[w.kind]
-			added, err := ws.write(ctx, k, k.ID(w.user), favfilter.Writing{Keys: w.keys, At: w.times, Now: now})
-			mu.Lock()
-			defer mu.Unlock()
-			for n, isNew := range added {
-				if isNew {
-					fresh = append(fresh, w.at[n])
-				}
-			}
-			return err
-		})
-	}
-	err = group.Wait() // before fresh is read
-	return fresh, err
-}
-
-// write writes to one window.
-func (ws *Windows) write(ctx context.Context, k *kind, id favfilter.PageID, w favfilter.Writing) (fresh []bool, err error) {
-	recorded, err := k.Write(ctx, id, w)
-	ws.wrote(id) // also where it failed: it may have taken effect
-	if err != nil {
-		return nil, fmt.Errorf("record %s: %w", k.name, err)
-	}
-	if w.Loaded == nil { // otherwise Fill has counted it
-		ws.noteDamage(ctx, k, recorded.Damage)
-	}
-	k.evicted.Add(uint64(recorded.Evicted))
-	return recorded.Fresh, nil
-}
-
-// noteDamage logs and counts a damaged window; nil: it is not damaged. It ignores one of another
-// format version, because after an upgrade each feed meets some.
-func (ws *Windows) noteDamage(ctx context.Context, k *kind, damage error) {
-	if damage != nil && !errors.Is(damage, favfilter.ErrFormat) {
-		k.damaged.Add(1)
-		ws.log.WarnContext(ctx, "a window is damaged and counts as empty", "kind", k.name, "error", damage)
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
 	}
 }
 
-// Forget deletes a user's windows of all kinds. Errors are those of the store or of ctx.
-func (ws *Windows) Forget(ctx context.Context, user uint64) error {
-	for _, k := range ws.kinds {
-		id := k.ID(user)
-		err := k.Remove(ctx, id)
-		ws.wrote(id)
-		if err != nil {
-			return fmt.Errorf("forget %s: %w", k.name, err)
-		}
+func (c *Config) check() error {
+	switch {
+	case c.Length < time.Second || c.Length > maxLength:
+		return fmt.Errorf("length %v is not in 1 s to 100 years", c.Length)
+	case c.Parts < 1 || c.Parts > maxParts:
+		return fmt.Errorf("%d parts, not 1 to %d", c.Parts, maxParts)
+	case c.Most < 1 || c.Most > maxMost:
+		return fmt.Errorf("at most %d keys of an owner, not 1 to %d", c.Most, maxMost)
+	case !(c.FalsePositiveRate >= minRate && c.FalsePositiveRate <= maxRate):
+		return fmt.Errorf("false-positive rate %g is not in %g to %g", c.FalsePositiveRate, minRate, maxRate)
+	case c.Pages&(c.Pages-1) != 0 || c.Pages > favfilter.MaxPages:
+		return fmt.Errorf("%d pages: not a power of two in 1 to %d", c.Pages, favfilter.MaxPages)
 	}
 	return nil
 }
 
-// group returns the group of a window, one of 256. Their ids end in a hash.
-func group(id favfilter.PageID) uint8 {
-	n := len(id.Part)
-	return id.Part[n-1]<<4 ^ id.Part[n-2]
+// Add adds keys of an owner, or keeps those that are present for another Length. The outcomes are
+// in the order of keys: [favfilter.Added], or [favfilter.Present] for a key that was added recently
+// or looks so. If Add fails, the keys may or may not have been added; repeating the call is safe.
+func (ws *Windows) Add(ctx context.Context, owner string, keys ...string) ([]favfilter.Outcome, error) {
+	start, hashes := favfilter.HashStart(ws.seed, owner), ws.hash(keys)
+	for i, key := range hashes {
+		hashes[i] = start.With(key)
+	}
+	fresh, err := ws.write(ctx, ws.idOf(owner), writing{keys: hashes, now: ws.now()})
+	if err != nil {
+		return nil, err
+	}
+	outcomes := make([]favfilter.Outcome, len(keys))
+	for i, isNew := range fresh {
+		outcomes[i] = favfilter.Present
+		if isNew {
+			outcomes[i] = favfilter.Added
+		}
+	}
+	return outcomes, nil
 }
 
-// wrote evicts a window after a write to it.
-func (ws *Windows) wrote(id favfilter.PageID) {
-	if ws.cache == nil {
-		return
+// Contains reports for each key whether the owner may have it. It reports true for every key that
+// was added within Length, unless Most other keys of the owner are newer. It reports true for other
+// keys at the false-positive rate. It takes one round trip.
+func (ws *Windows) Contains(ctx context.Context, owner string, keys ...string) ([]bool, error) {
+	w, err := ws.load(ctx, ws.idOf(owner), ws.now())
+	if err != nil {
+		return nil, fmt.Errorf("look up %d keys: %w", len(keys), err)
 	}
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	ws.written[group(id)]++
-	ws.cache.Drop(id)
+	found := make([]bool, len(keys))
+	w.ContainsAll(favfilter.HashStart(ws.seed, owner), ws.hash(keys), found)
+	return found, nil
+}
+
+// Forget removes all keys of an owner.
+func (ws *Windows) Forget(ctx context.Context, owner string) error {
+	id := ws.idOf(owner)
+	err := ws.swap(ctx, id, ws.now(), nil, func(w *Window) (favfilter.Replacement, bool) {
+		return favfilter.Replacement{}, w.version != ""
+	})
+	if err != nil {
+		return fmt.Errorf("forget window %v: %w", id, err)
+	}
+	return nil
+}
+
+// Stats returns the current counts.
+func (ws *Windows) Stats() Stats {
+	return Stats{Evicted: ws.evicted.Load(), Damaged: ws.damaged.Load()}
+}
+
+// ID returns the id under which a store keeps the window of the owner with the given hash, the H1
+// of [favfilter.HashKey]. Its number is that of the page of the hash, see [favfilter.PageNumber].
+func (ws *Windows) ID(owner uint64) favfilter.PageID {
+	const base = 36 // shorter than hexadecimal: stores keep the id of each owner
+	return favfilter.PageID{
+		Number: favfilter.PageNumber(owner, ws.pages), Part: ws.name + "." + strconv.FormatUint(owner, base),
+	}
+}
+
+func (ws *Windows) idOf(owner string) favfilter.PageID {
+	return ws.ID(favfilter.HashKey(ws.seed, owner).H1)
+}
+
+func (ws *Windows) hash(keys []string) []favfilter.Hash {
+	hashes := make([]favfilter.Hash, len(keys))
+	for i, key := range keys {
+		hashes[i] = favfilter.HashKey(ws.seed, key)
+	}
+	return hashes
+}
+
+func (ws *Windows) load(ctx context.Context, id favfilter.PageID, now time.Time) (*Window, error) {
+	loaded, err := ws.store.Load(ctx, []favfilter.PageID{id})
+	if err != nil {
+		return nil, err
+	}
+	return ws.Decode(ctx, id, loaded[0], now), nil
+}
+
+// writing is what [Windows.write] adds to a window.
+type writing struct {
+	keys []favfilter.Hash
+	// at has the time when each key was added; a key without a time was added now. A key whose part
+	// is forgotten already is not added.
+	at  []time.Time
+	now time.Time
+	// read is the window as it was just read. With it, write makes a single call to the store. If it
+	// is nil, write reads first.
+	read *Window
+}
+
+// write adds keys to the window under id. It reports for each key whether it was new: neither its
+// part nor a later one had it. At the false-positive rate, it reports false for a new key, too.
+// After an error, it has added all of the keys or none.
+func (ws *Windows) write(ctx context.Context, id favfilter.PageID, wr writing) (fresh []bool, err error) {
+	evicted := 0
+	err = ws.swap(ctx, id, wr.now, wr.read, func(w *Window) (favfilter.Replacement, bool) {
+		d := ws.rules.draft(w)
+		if fresh, evicted = ws.add(d, &wr), 0; !d.changed {
+			return favfilter.Replacement{}, false
+		}
+		evicted = d.evict()
+		d.join()
+		d.shorten(ws.partEnd(wr.now))
+		runs := d.encode()
+		last := time.UnixMilli(runs[len(runs)-1].before + ws.length)
+		return favfilter.Replacement{Value: encode(ws.seed, w.changes+1, runs), Expire: last.Sub(wr.now)}, true
+	})
+	if err != nil {
+		return nil, fmt.Errorf("write %d keys to window %v: %w", len(wr.keys), id, err)
+	}
+	ws.evicted.Add(uint64(evicted))
+	return fresh, nil
+}
+
+var errContended = errors.New("other writers changed it each time")
+
+// swap replaces the window under id by what change makes of it. It begins again if another writer
+// has changed the window since it was read. w is the window as it was just read; nil: swap reads it.
+// If change reports false, swap leaves the window as it is.
+func (ws *Windows) swap(
+	ctx context.Context, id favfilter.PageID, now time.Time, w *Window, change func(*Window) (favfilter.Replacement, bool),
+) (err error) {
+	for round := range rounds {
+		if err := pause(ctx, round); err != nil {
+			return err
+		}
+		if w == nil {
+			if w, err = ws.load(ctx, id, now); err != nil {
+				return err
+			}
+		}
+		next, changed := change(w)
+		if !changed {
+			return nil
+		}
+		next.ID, next.Seen = id, w.version
+		if done, err := ws.store.Replace(ctx, next); done || err != nil {
+			return err
+		}
+		w = nil
+	}
+	return errContended
+}
+
+// add adds the keys to the draft, and reports for each whether it was new. Keys of the current part
+// are the newest, even if the clock was set back since the last part began.
+func (ws *Windows) add(d *draft, wr *writing) []bool {
+	fresh := make([]bool, len(wr.keys))
+	current := ws.partEnd(wr.now)
+	newest := current
+	if n := len(d.generations); n > 0 {
+		newest = max(newest, d.generations[n-1].before)
+	}
+	for i, key := range wr.keys {
+		end := newest
+		if i < len(wr.at) && !wr.at[i].IsZero() {
+			if past := ws.partEnd(wr.at[i]); past < current {
+				end = past
+			}
+		}
+		fresh[i] = end+ws.length > wr.now.UnixMilli() && d.add(key, end)
+	}
+	return fresh
+}
+
+// partEnd returns the end of the part that t is in.
+func (ws *Windows) partEnd(t time.Time) int64 {
+	ms := t.UnixMilli()
+	number := ms / ws.part
+	if ms < number*ws.part { // before 1970
+		number--
+	}
+	return max(0, (number+1)*ws.part)
+}
+
+// pause pauses before another attempt, so that the writers that overtook this one can finish.
+// attempts is how often they did.
+func pause(ctx context.Context, attempts int) error {
+	if attempts == 0 {
+		return nil
+	}
+	longest := time.Millisecond << min(attempts-1, 6)
+	timer := time.NewTimer(rand.N(longest)) //nolint:gosec // no secret
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/feedfilter/feedfilter/activity/seen"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/favfilter/pagefile"
 )
@@ -25,12 +26,12 @@ func (f *dataFlags) keepPages(ctx context.Context, d *data, log *slog.Logger) er
 	if err := f.checkSort(); err != nil {
 		return err
 	}
-	file, keep := "windows.db", favfilter.PageID.IsWindow
+	file, keep := "windows.db", favfilter.PageID.IsValue
 	if f.Ledger == noLedger {
 		file, keep = filterFile, func(favfilter.PageID) bool { return true }
 	}
 	var err error
-	d.windows, err = pagefile.Open(ctx, filepath.Join(f.DataDir, file), memory, keep, log)
+	d.windows, err = pagefile.Open(ctx, filepath.Join(f.DataDir, file), memory, keep, seen.Check, log)
 	if errors.Is(err, pagefile.ErrInUse) {
 		return fmt.Errorf("%w: another feedfilter uses this --data-dir: give each process its own", err)
 	}

@@ -42,6 +42,7 @@ type File struct {
 	lock     *flock.Flock
 	memory   *favfilter.Memory
 	keep     func(favfilter.PageID) bool
+	check    func(value []byte) error
 	log      *slog.Logger
 	restored Restored
 
@@ -67,7 +68,8 @@ type Restored struct {
 
 // Open restores into memory the pages in the file that have not expired. From then on it keeps in
 // the file every page of memory for which keep returns true; see [favfilter.Memory.Track] for what
-// keep may do. It removes other pages from the file. Open creates the file if there is none; its
+// keep may do. It removes other pages from the file. check returns why a value is damaged, see
+// [favfilter.PageID.IsValue]; nil: it is sound. Open creates the file if there is none; its
 // directory must exist.
 //
 // Damaged data counts as lost and is not an error:
@@ -82,11 +84,13 @@ type Restored struct {
 // A File logs when writing starts to fail and when it works again. It retries failed writes every
 // second. Until it succeeds, a failed write takes memory only for the ID of its page.
 func Open(
-	ctx context.Context, file string, memory *favfilter.Memory, keep func(favfilter.PageID) bool, log *slog.Logger,
+	ctx context.Context, file string, memory *favfilter.Memory,
+	keep func(favfilter.PageID) bool, check func(value []byte) error, log *slog.Logger,
 ) (*File, error) {
 	f := &File{
 		memory:  memory,
 		keep:    keep,
+		check:   check,
 		log:     log,
 		closing: make(chan struct{}),
 		flushes: make(chan chan<- error),
@@ -159,7 +163,10 @@ func (f *File) release() error {
 // f.pending, so that they are removed like those of deleted pages.
 func (f *File) load(ctx context.Context) error {
 	return f.db.each(ctx, func(r row) {
-		stored := favfilter.Decode(r.bits, r.collisions)
+		stored := favfilter.Decode(r.id, r.bits, r.collisions)
+		if r.id.IsValue() {
+			stored.Damage = f.check(stored.Value)
+		}
 		switch {
 		case stored.Damage != nil:
 			f.restored.Damaged++

@@ -18,6 +18,14 @@ import (
 
 func isPart(id favfilter.PageID) bool { return id.Part != "" }
 
+// checkValue takes a value that ends in "bad" for damaged.
+func checkValue(value []byte) error {
+	if bytes.HasSuffix(value, []byte("bad")) {
+		return favfilter.ErrDamaged
+	}
+	return nil
+}
+
 // journal is a log that tests read.
 type journal struct {
 	mu    sync.Mutex
@@ -66,7 +74,7 @@ func open(t *testing.T, name string) *fixture {
 	t.Helper()
 	x := &fixture{t: t, name: name, memory: &favfilter.Memory{}, journal: &journal{}}
 	var err error
-	if x.file, err = Open(t.Context(), name, x.memory, isPart, x.journal.logger()); err != nil {
+	if x.file, err = Open(t.Context(), name, x.memory, isPart, checkValue, x.journal.logger()); err != nil {
 		t.Fatal(err)
 	}
 	return x

@@ -38,7 +38,7 @@ type joint struct {
 // joined is a call that waits for a joint read.
 type joined struct {
 	ctx   context.Context //nolint:containedctx // only for its values, and its deadline
-	pages int             // and windows and headers, of all commands
+	pages int             // and values and headers, of all commands
 	reads []pageRead
 	done  chan struct{} // closed when cmds is set
 	cmds  []redis.Cmder

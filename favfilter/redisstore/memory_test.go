@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/seen"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
@@ -71,7 +72,7 @@ func TestWindowsTakeFewBytes(t *testing.T) {
 		{5000, 5000 * 24 / 10},
 	} {
 		for phase := range 5 {
-			user := &seer{window: openSeen(t, s), owner: fmt.Sprint(c.keys, phase), next: partStart().AddDate(0, 0, phase)}
+			user := &seer{windows: openSeen(t, s), owner: fmt.Sprint(c.keys, phase), next: partStart().AddDate(0, 0, phase)}
 			user.see(t, 30, float64(c.keys)/30)
 			if user.seen != c.keys {
 				t.Fatalf("the user has seen %d, want %d", user.seen, c.keys)
@@ -92,10 +93,10 @@ func TestWindowsTakeFewBytes(t *testing.T) {
 // partStart returns when a part of five days begins.
 func partStart() time.Time { return time.UnixMilli(4000 * (5 * 24 * time.Hour).Milliseconds()).UTC() }
 
-func openSeen(t *testing.T, s favfilter.Store) *favfilter.Window {
+func openSeen(t *testing.T, s favfilter.Store) *seen.Windows {
 	t.Helper()
 	rate := activity.BuiltinKinds().Rates(0.001).Window
-	w, err := favfilter.OpenWindow(s, favfilter.WindowConfig{Name: "seen", Length: 30 * 24 * time.Hour, FalsePositiveRate: rate})
+	w, err := seen.Open(s, seen.Config{Name: "seen", Length: 30 * 24 * time.Hour, FalsePositiveRate: rate})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,14 +105,14 @@ func openSeen(t *testing.T, s favfilter.Store) *favfilter.Window {
 
 // seer is a user who sees posts.
 type seer struct {
-	window *favfilter.Window
-	owner  string
-	next   time.Time // day
-	due    float64
-	seen   int
+	windows *seen.Windows
+	owner   string
+	next    time.Time // day
+	due     float64
+	seen    int
 }
 
-func (u *seer) id() favfilter.PageID { return u.window.ID(favfilter.HashKey(0, u.owner).H1) }
+func (u *seer) hash() uint64 { return favfilter.HashKey(0, u.owner).H1 }
 
 // see makes the user see posts evenly on some days.
 func (u *seer) see(t *testing.T, days int, daily float64) {
@@ -120,11 +121,11 @@ func (u *seer) see(t *testing.T, days int, daily float64) {
 		u.due += daily
 		n := int(u.due + 1e-6)
 		u.due -= float64(n)
-		wr := favfilter.Writing{Keys: make([]favfilter.Hash, n), Now: u.next.Add(12 * time.Hour)}
-		for i := range wr.Keys {
-			wr.Keys[i] = favfilter.HashKey(0, fmt.Sprint(u.owner, " ", u.seen+i))
+		var b seen.Batch
+		for i := range n {
+			b.Add(u.windows, u.hash(), favfilter.HashKey(0, fmt.Sprint(u.owner, " ", u.seen+i)), time.Time{}, i)
 		}
-		if _, err := u.window.Write(t.Context(), u.id(), wr); err != nil {
+		if _, err := b.Write(t.Context(), u.next.Add(12*time.Hour)); err != nil {
 			t.Fatal(err)
 		}
 		u.seen += n
@@ -135,7 +136,7 @@ func (u *seer) see(t *testing.T, days int, daily float64) {
 // stored returns the length of the user's string, and its memory. The user must have exactly one.
 func (u *seer) stored(t *testing.T, client *redis.Client) (length, memory int64) {
 	t.Helper()
-	keys, err := client.Keys(t.Context(), "*"+u.id().Part+"*").Result()
+	keys, err := client.Keys(t.Context(), "*"+u.windows.ID(u.hash()).Part+"*").Result()
 	if err != nil || len(keys) != 1 {
 		t.Fatalf("strings %q, %v, want one", keys, err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/feedfilter/feedfilter/activity/seen"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/favfilter/redisstore"
 	"github.com/feedfilter/feedfilter/internal/redistest"
@@ -68,7 +69,7 @@ func TestCommands(t *testing.T) {
 	if got := s.Apply(t.Context(), addOne(pages[:1], 1)); got[0].Err != nil {
 		t.Fatal(got[0].Err)
 	}
-	window, err := favfilter.OpenWindow(s, favfilter.WindowConfig{Length: time.Hour})
+	window, err := seen.Open(s, seen.Config{Length: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,17 +123,20 @@ func TestCommands(t *testing.T) {
 			wantAll(t, s.Apply(t.Context(), []favfilter.Batch{{ID: parts[1], Identity: identity(), Add: hashes(1, 0, 5)}}), favfilter.Applied)
 		}},
 		{"50 keys of a window", map[string]int64{"mget": 1, "evalsha": 1}, func() {
-			recordIn(t, window, favfilter.Writing{Keys: hashes(1, 0, 50), Now: time.Now()})
+			recordIn(t, window, hashes(1, 0, 50))
 		}},
 		{"keys that a window has", map[string]int64{"mget": 1}, func() {
-			recordIn(t, window, favfilter.Writing{Keys: hashes(1, 10, 20), Now: time.Now()})
+			recordIn(t, window, hashes(1, 10, 20))
 		}},
 		{"keys of a window that was just loaded with its page", map[string]int64{"mget": 1, "evalsha": 1}, func() {
 			loaded, err := s.Load(t.Context(), []favfilter.PageID{{Number: 512}, window.ID(1 << 63)})
 			if err != nil {
 				t.Fatal(err)
 			}
-			recordIn(t, window, favfilter.Writing{Keys: hashes(2, 0, 50), Now: time.Now(), Loaded: &loaded[1]})
+			w := window.Decode(t.Context(), window.ID(1<<63), loaded[1], time.Now())
+			if err := w.Add(t.Context(), hashes(2, 0, 50)); err != nil {
+				t.Error(err)
+			}
 		}},
 		{"apply of 9 keys", map[string]int64{"mget": 1, "evalsha": 1}, func() {
 			wantAll(t, s.Apply(t.Context(), []favfilter.Batch{{ID: parts[1], Identity: identity(), Add: hashes(1, 5, 5), Remove: hashes(1, 50, 4)}}), favfilter.Applied)
@@ -166,10 +170,14 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// recordIn writes to the keys of an owner.
-func recordIn(t *testing.T, w *favfilter.Window, writing favfilter.Writing) {
+// recordIn adds keys to the window of an owner.
+func recordIn(t *testing.T, windows *seen.Windows, keys []favfilter.Hash) {
 	t.Helper()
-	if _, err := w.Write(t.Context(), w.ID(1<<63), writing); err != nil {
+	var b seen.Batch
+	for i, key := range keys {
+		b.Add(windows, 1<<63, key, time.Time{}, i)
+	}
+	if _, err := b.Write(t.Context(), time.Now()); err != nil {
 		t.Fatal(err)
 	}
 }

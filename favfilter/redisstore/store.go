@@ -105,7 +105,7 @@ func (s *Store) LoadAndCompare(
 	return loaded, versions(cmds[first:]), err
 }
 
-// pageRead is a command that reads pages and windows of one page number, or the header of a page.
+// pageRead is a command that reads pages and values of one page number, or the header of a page.
 type pageRead struct {
 	number uint32
 	keys   []string // not of a header
@@ -184,7 +184,7 @@ func (s *Store) decode(id favfilter.PageID, val any) favfilter.Loaded {
 	if !ok {
 		return favfilter.Loaded{}
 	}
-	loaded := favfilter.Decode([]byte(raw), nil)
+	loaded := favfilter.Decode(id, []byte(raw), nil)
 	switch {
 	case loaded.Damage != nil:
 		loaded.Damage = fmt.Errorf("page %v of filter %s: %w", id, s.name, loaded.Damage)

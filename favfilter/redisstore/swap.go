@@ -109,17 +109,17 @@ func (s *Store) applyHere(b favfilter.Batch, read *redis.SliceCmd) (*favfilter.R
 	if err := read.Err(); err != nil {
 		return nil, favfilter.Result{Err: s.swapError(b.ID, err)}
 	}
-	l := decodeWhole(read.Val())
+	l := decodeWhole(b.ID, read.Val())
 	switch {
-	case l.Damage != nil:
+	case l.Version == "" && l.Damage == nil:
+		return nil, favfilter.Result{State: favfilter.Missing}
+	case l.Page == nil: // damaged, or a value
 		h, err := favfilter.DecodeHeader([]byte(l.Version))
 		// A foreign page is Foreign even if its bits or collision bits are damaged.
 		if err == nil && (h.Identity != b.Identity || h.Number != b.ID.Number) {
 			return nil, favfilter.Result{State: favfilter.Foreign, Header: h, Version: l.Version}
 		}
 		return nil, favfilter.Result{State: favfilter.Torn, Version: l.Version}
-	case l.Page == nil:
-		return nil, favfilter.Result{State: favfilter.Missing}
 	}
 	res := l.Page.Apply(b)
 	if res.State != favfilter.Applied || res.Version == l.Version {

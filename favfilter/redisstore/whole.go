@@ -19,7 +19,7 @@ func (s *Store) LoadWhole(ctx context.Context, ids []favfilter.PageID) ([]favfil
 		if err := cmd.Err(); err != nil {
 			return nil, fmt.Errorf("load pages %v of filter %s whole from Redis: %w", some(ids), s.name, err)
 		}
-		loaded[i] = decodeWhole(cmd.Val())
+		loaded[i] = decodeWhole(ids[i], cmd.Val())
 		if loaded[i].Damage != nil {
 			loaded[i].Damage = fmt.Errorf("page %v of filter %s: %w", ids[i], s.name, loaded[i].Damage)
 		} else if loaded[i].Page != nil {
@@ -41,12 +41,12 @@ func (s *Store) readWhole(ctx context.Context, n int, id func(n int) favfilter.P
 	})
 }
 
-// decodeWhole decodes a page from its two strings.
-func decodeWhole(vals []any) favfilter.Loaded {
+// decodeWhole decodes a page from its two strings, or a value.
+func decodeWhole(id favfilter.PageID, vals []any) favfilter.Loaded {
 	raw, ok := vals[0].(string)
 	if !ok {
 		return favfilter.Loaded{}
 	}
 	collisions, _ := vals[1].(string) // if missing: "", which is damage if the page has regions
-	return favfilter.Decode([]byte(raw), []byte(collisions))
+	return favfilter.Decode(id, []byte(raw), []byte(collisions))
 }

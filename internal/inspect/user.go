@@ -76,7 +76,7 @@ func (u *UserInside) readWindows(ctx context.Context, a activity.Activities) err
 		if err != nil {
 			return err
 		}
-		w := UserWindow{Kind: k.Name, Keys: window.Keys(), Bytes: window.Stored()}
+		w := UserWindow{Kind: k.Name, Keys: window.Keys(), Bytes: window.Bytes()}
 		last := time.Time{}
 		for _, run := range window.Runs() {
 			if !run.Before.Equal(last) {

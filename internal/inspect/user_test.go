@@ -141,6 +141,9 @@ func (s harmed) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.L
 	loaded, err := s.Store.Load(ctx, ids)
 	for i := range loaded {
 		loaded[i] = favfilter.Loaded{Damage: faulttest.ErrInjected}
+		if ids[i].IsValue() {
+			loaded[i] = favfilter.Loaded{Value: []byte("half a window")}
+		}
 	}
 	return loaded, err
 }

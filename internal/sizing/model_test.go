@@ -46,7 +46,7 @@ func TestSpreadsAreWhatTheyAreMadeOf(t *testing.T) {
 func kindsWith(most int) *activity.Kinds {
 	all := slices.Clone(activity.BuiltinKinds().All())
 	for i := range all {
-		if all[i].Name == seen {
+		if all[i].Name == activity.Seen {
 			all[i].Most = most
 		}
 	}

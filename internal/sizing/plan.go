@@ -8,9 +8,6 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// seen is the only kind with a window whose size depends on the input.
-const seen = "seen"
-
 // Ranges of an [Input].
 const (
 	MaxUsers      = 1e10
@@ -173,8 +170,8 @@ func (in *Input) check() error {
 			return &InputError{r.name, fmt.Sprintf("%g is not in %g to %g", r.value, r.low, r.high)}
 		}
 	}
-	if _, ok := in.Kinds.Named(seen); !ok && in.SeenPerDay > 0 {
-		return &InputError{"seen_per_user_per_day", "there is no kind " + seen}
+	if _, ok := in.Kinds.Named(activity.Seen); !ok && in.SeenPerDay > 0 {
+		return &InputError{"seen_per_user_per_day", "there is no kind " + activity.Seen}
 	}
 	if n := in.Pages; n > favfilter.MaxPages || n&(n-1) != 0 {
 		return &InputError{"pages", fmt.Sprintf("%d is not a power of two from 1 to %d", n, favfilter.MaxPages)}

@@ -106,7 +106,7 @@ func (p *Plan) notes() []string {
 	}
 	var unsized []string
 	for _, k := range in.Kinds.All() {
-		if !k.InLedger() && (k.Name != seen || in.SeenPerDay == 0) {
+		if !k.InLedger() && (k.Name != activity.Seen || in.SeenPerDay == 0) {
 			unsized = append(unsized, k.Name)
 		}
 	}

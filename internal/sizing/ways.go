@@ -140,7 +140,7 @@ func (in *Input) exactSets() Way {
 	w.PerActivity = in.Users * over(single(in.keysAUser(), in.Spread), setBytes(key, in.memberLength(), 0))
 	w.Memory = w.PerActivity
 	if k, ok := in.window(); ok {
-		set := setBytes(key+len(":"+seen+"-12345"), in.IDBytes+1, expiryBytes)
+		set := setBytes(key+len(":"+activity.Seen+"-12345"), in.IDBytes+1, expiryBytes)
 		w.Memory += in.Users * float64(setsOf(k)) * over(in.seenPart(k), set)
 	}
 	return in.scattered(w)
@@ -220,6 +220,6 @@ func (in *Input) memberLength() int {
 
 // window returns the kind of seen posts, if the input has any.
 func (in *Input) window() (activity.Kind, bool) {
-	k, ok := in.Kinds.Named(seen)
+	k, ok := in.Kinds.Named(activity.Seen)
 	return k, ok && in.SeenPerDay > 0
 }

@@ -10,17 +10,18 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 
 	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/seen"
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
 // windows computes the lengths of the strings that users' windows of one kind take, at the middle
 // of a part. It writes windows of some numbers of keys, and interpolates between their lengths.
 type windows struct {
-	store  favfilter.Memory
-	window *favfilter.Window
-	now    time.Time
-	span   time.Duration // that the keys of a string were recorded in: the window and half a part
-	most   int           // keys of a user
+	store favfilter.Memory
+	all   *seen.Windows
+	now   time.Time
+	span  time.Duration // that the keys of a string were recorded in: the window and half a part
+	most  int           // keys of a user
 
 	hashes  []favfilter.Hash
 	lengths []float64 // for 1 key and more, perDoubling for each doubling up to the most
@@ -38,7 +39,7 @@ func newWindows(k activity.Kind, rate float64) (*windows, error) {
 	w.span = k.Window + time.Duration(part/2)*time.Millisecond
 	w.now = time.UnixMilli(int64(partsOf(k)+2)*part + part/2)
 	var err error
-	w.window, err = favfilter.OpenWindow(&w.store, favfilter.WindowConfig{
+	w.all, err = seen.Open(&w.store, seen.Config{
 		Name: k.Name, Length: k.Window, Parts: k.Parts, Most: k.Most, FalsePositiveRate: rate,
 	})
 	if err != nil {
@@ -109,20 +110,18 @@ func (w *windows) write(keys int) float64 {
 	for i := len(w.hashes); i < kept; i++ {
 		w.hashes = append(w.hashes, favfilter.HashKey(0, strconv.Itoa(i)))
 	}
-	wr := favfilter.Writing{
-		Keys: w.hashes[:kept], At: make([]time.Time, kept), Now: w.now, Loaded: &favfilter.Loaded{},
-	}
-	for i := range kept {
+	var batch seen.Batch
+	for i, key := range w.hashes[:kept] {
 		before := (float64(kept-i) - 0.5) / float64(keys) * float64(w.span)
-		wr.At[i] = w.now.Add(-time.Duration(before))
+		batch.Add(w.all, uint64(keys), key, w.now.Add(-time.Duration(before)), i)
 	}
-	id := w.window.ID(uint64(keys))
-	if _, err := w.window.Write(context.Background(), id, wr); err != nil {
+	if _, err := batch.Write(context.Background(), w.now); err != nil {
 		panic(fmt.Errorf("write %d keys to memory: %w", kept, err)) // memory does not fail
 	}
+	id := w.all.ID(uint64(keys))
 	loaded, _ := w.store.Load(context.Background(), []favfilter.PageID{id})
-	raw, _ := loaded[0].Encode()
-	return float64(len(raw))
+	_, _ = w.store.Replace(context.Background(), favfilter.Replacement{ID: id, Seen: loaded[0].Version}) // remove
+	return float64(len(loaded[0].Value))
 }
 
 // addWindow adds the string that a feed check reads of a kind with a window and, of seen posts, the
@@ -133,9 +132,9 @@ func (p *Plan) addWindow(k activity.Kind, rate float64, way *Way) (squares float
 	if err != nil {
 		return 0, err
 	}
-	name := len(pageName(in.Filter, in.Pages-1) + ":" + w.window.ID(math.MaxUint64).Part + ":bits")
+	name := len(pageName(in.Filter, in.Pages-1) + ":" + w.all.ID(math.MaxUint64).Part + ":bits")
 	way.FeedRequest += float64(bulk(name))
-	if k.Name != seen || in.SeenPerDay == 0 {
+	if k.Name != activity.Seen || in.SeenPerDay == 0 {
 		way.FeedReply += missingBytes
 		return 0, nil
 	}

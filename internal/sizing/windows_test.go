@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/seen"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/favfilter/redisstore"
 )
@@ -46,13 +47,13 @@ func TestWindowsTakeWhatIsPlanned(t *testing.T) {
 			r := service(t, cluster.Client(), 256, func() time.Time { return now })
 			for range 7*10 + 5 { // to the middle of a part
 				now = now.Add(day / 2)
-				seen := make([]activity.Activity, 0, c.users*c.daily/2)
+				batch := make([]activity.Activity, 0, c.users*c.daily/2)
 				for u := range c.users {
 					for i := range c.daily / 2 {
-						seen = append(seen, activity.Activity{User: userID(u), Kind: activity.Seen, Target: fmt.Sprint(now.Unix(), " ", i)})
+						batch = append(batch, activity.Activity{User: userID(u), Kind: activity.Seen, Target: fmt.Sprint(now.Unix(), " ", i)})
 					}
 				}
-				_, err := r.Record(t.Context(), seen)
+				_, err := r.Record(t.Context(), batch)
 				must(t, err)
 			}
 			if n := client.DBSize(t.Context()).Val(); n != int64(c.users) {
@@ -91,8 +92,8 @@ func TestLongWindowsTakeWhatIsPlanned(t *testing.T) {
 	store, err := redisstore.New(cluster.Client(), "sized")
 	must(t, err)
 	plan := planSeen(t, users, daily)
-	w, err := favfilter.OpenWindow(store, favfilter.WindowConfig{
-		Name: seen, Length: 30 * day, Seed: 1, Pages: plan.Input.Pages, FalsePositiveRate: plan.Input.rates().Window,
+	w, err := seen.Open(store, seen.Config{
+		Name: activity.Seen, Length: 30 * day, Seed: 1, Pages: plan.Input.Pages, FalsePositiveRate: plan.Input.rates().Window,
 	})
 	must(t, err)
 	start := firstPart()
@@ -132,7 +133,7 @@ func TestLongWindowsTakeWhatIsPlanned(t *testing.T) {
 
 // see records daily seen posts a day for each user, evenly from one moment to another. It writes
 // them at the end.
-func see(t *testing.T, w *favfilter.Window, users, daily int, from, to time.Time) {
+func see(t *testing.T, w *seen.Windows, users, daily int, from, to time.Time) {
 	t.Helper()
 	group, ctx := errgroup.WithContext(t.Context())
 	group.SetLimit(16)
@@ -144,14 +145,14 @@ func see(t *testing.T, w *favfilter.Window, users, daily int, from, to time.Time
 }
 
 // seeOne records n seen posts of one user.
-func seeOne(ctx context.Context, w *favfilter.Window, user, n int, from, to time.Time) error {
+func seeOne(ctx context.Context, w *seen.Windows, user, n int, from, to time.Time) error {
 	owner := favfilter.HashKey(1, userID(user))
-	wr := favfilter.Writing{Keys: make([]favfilter.Hash, n), At: make([]time.Time, n), Now: to}
+	var batch seen.Batch
 	for i := range n {
-		wr.Keys[i] = favfilter.HashKey(1, fmt.Sprint(user, " ", from.Unix(), " ", i))
-		wr.At[i] = from.Add(to.Sub(from) * time.Duration(2*i+1) / time.Duration(2*n))
+		key := favfilter.HashKey(1, fmt.Sprint(user, " ", from.Unix(), " ", i))
+		batch.Add(w, owner.H1, key, from.Add(to.Sub(from)*time.Duration(2*i+1)/time.Duration(2*n)), i)
 	}
-	_, err := w.Write(ctx, w.ID(owner.H1), wr)
+	_, err := batch.Write(ctx, to)
 	return err
 }
 
@@ -186,7 +187,7 @@ func TestSeenIsNeverRefused(t *testing.T) {
 func TestWindowLengths(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		k, _ := activity.BuiltinKinds().Named(seen)
+		k, _ := activity.BuiltinKinds().Named(activity.Seen)
 		k.Most = rapid.IntRange(1, 10_000).Draw(t, "most")
 		k.Parts = rapid.IntRange(1, 64).Draw(t, "parts")
 		w, err := newWindows(k, math.Pow(10, rapid.Float64Range(-8, -1).Draw(t, "log rate")))

@@ -1,4 +1,4 @@
-package favfilter_test
+package seen_test
 
 import (
 	"context"
@@ -11,16 +11,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/feedfilter/feedfilter/activity/seen"
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
 // goldenWindow returns a window that has stored nine keys of three times.
-func goldenWindow(t fataler, store favfilter.Store) (*favfilter.Window, favfilter.PageID, []favfilter.Hash) {
+func goldenWindow(t fataler, store favfilter.Store) (*seen.Windows, favfilter.PageID, []favfilter.Hash) {
 	t.Helper()
-	w := openWindow(t, store, favfilter.WindowConfig{Name: "seen", Length: 6 * time.Hour, Seed: 0x0102030405060708, FalsePositiveRate: 0.01, Most: 100})
+	w := openWindow(t, store, seen.Config{Name: "seen", Length: 6 * time.Hour, Seed: 0x0102030405060708, FalsePositiveRate: 0.01, Most: 100})
 	keys := make([]favfilter.Hash, 9)
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	writing := favfilter.Writing{Now: now.Add(2 * time.Hour)}
+	writing := seen.Writing{Now: now.Add(2 * time.Hour)}
 	for i := range keys {
 		keys[i] = favfilter.Hash{H1: uint64(i) * 0x1b3d5f70912a4c6e, H2: 1}
 		writing.Keys = append(writing.Keys, keys[i])
@@ -33,33 +34,32 @@ func goldenWindow(t fataler, store favfilter.Store) (*favfilter.Window, favfilte
 	return w, id, keys
 }
 
-func goldenFingerprints(t fataler) []byte {
+func goldenBytes(t fataler) []byte {
 	t.Helper()
 	store := &favfilter.Memory{Now: func() time.Time { return time.Date(2026, 1, 1, 2, 0, 0, 0, time.UTC) }}
 	_, id, _ := goldenWindow(t, store)
 	stored, _ := store.Get(id)
-	raw, _ := stored.Encode()
-	return slices.Clone(raw)
+	return slices.Clone(stored.Value)
 }
 
-func TestFingerprintsGolden(t *testing.T) {
+func TestFormatGolden(t *testing.T) {
 	store := &favfilter.Memory{Now: func() time.Time { return time.Date(2026, 1, 1, 2, 0, 0, 0, time.UTC) }}
 	w, id, keys := goldenWindow(t, store)
-	if id.String() != "1019:seen.3viyrl200xgk0" || !id.IsWindow() {
+	if id.String() != "1019:seen.3viyrl200xgk0" || !id.IsValue() {
 		t.Errorf("id %v", id)
 	}
 	const want = "46415301ed701c8d01020304050607080000000180dddb01" +
 		"0391fb1d0b0304010b0304010d0305" + // three runs
 		"01c4361b369a6d367463b33d1b"
-	raw := goldenFingerprints(t)
+	stored, _ := store.Get(id)
+	raw := stored.Value
 	if got := hex.EncodeToString(raw); got != want {
 		t.Errorf("stored %s\nwant   %s", got, want)
 	}
-	decoded, err := favfilter.DecodeFingerprints(raw)
-	if err != nil || !slices.Equal(decoded.Encode(), raw) {
-		t.Fatalf("%v", err)
+	if cap(raw) != len(raw) {
+		t.Errorf("%d bytes of memory are stored for %d", cap(raw), len(raw))
 	}
-	got := w.Recent(favfilter.Loaded{Fingerprints: decoded}, store.Now())
+	got := recent(t, w, store, id, store.Now())
 	for i, key := range keys {
 		runs := got.RunsOf(key)
 		from := time.Date(2026, 1, 1, i/3, 0, 0, 0, time.UTC)
@@ -69,7 +69,7 @@ func TestFingerprintsGolden(t *testing.T) {
 		}
 	}
 	for _, part := range []string{"", "p64", "p2147483648", "own-0", "seen-bff7334dc41cedb2-3"} {
-		if (favfilter.PageID{Number: 7, Part: part}).IsWindow() {
+		if (favfilter.PageID{Number: 7, Part: part}).IsValue() {
 			t.Errorf("part %q is one of a window", part)
 		}
 	}
@@ -82,16 +82,15 @@ const goldenTwo = "464153020c06eebd01020304050607080000000280dddb01" +
 
 // A fingerprint of a key that is added again moves as it is. If it has another length than those of
 // the newest generation, it forms a run beside them, and the string has format version 2.
-func TestFingerprintsGoldenAgain(t *testing.T) {
+func TestFormatGoldenAgain(t *testing.T) {
 	store := &favfilter.Memory{Now: func() time.Time { return time.Date(2026, 1, 1, 2, 0, 0, 0, time.UTC) }}
 	w, id, keys := goldenWindow(t, store)
-	write(t, w, id, favfilter.Writing{Keys: keys[:1], Now: store.Now()})
+	write(t, w, id, seen.Writing{Keys: keys[:1], Now: store.Now()})
 	stored, _ := store.Get(id)
-	raw, _ := stored.Encode()
-	if got := hex.EncodeToString(raw); got != goldenTwo {
+	if got := hex.EncodeToString(stored.Value); got != goldenTwo {
 		t.Errorf("stored %s\nwant   %s", got, goldenTwo)
 	}
-	got := w.Recent(favfilter.Decode(raw, nil), store.Now())
+	got := recent(t, w, store, id, store.Now())
 	for i, key := range keys {
 		hour := i / 3
 		if i == 0 {
@@ -105,39 +104,39 @@ func TestFingerprintsGoldenAgain(t *testing.T) {
 }
 
 // Any flipped bit and any missing end is detected.
-func TestFingerprintsNoticeDamage(t *testing.T) {
-	raw := goldenFingerprints(t)
+func TestFormatNoticeDamage(t *testing.T) {
+	raw := goldenBytes(t)
 	for bit := range 8 * len(raw) {
 		damaged := slices.Clone(raw)
 		damaged[bit/8] ^= 1 << (bit % 8)
-		l := favfilter.Decode(damaged, nil)
-		if l.Fingerprints != nil || l.Page != nil || !errors.Is(l.Damage, favfilter.ErrDamaged) {
-			t.Fatalf("bit %d flipped: %+v", bit, l)
+		err := seen.Check(damaged)
+		if !errors.Is(err, favfilter.ErrDamaged) {
+			t.Fatalf("bit %d flipped: %v", bit, err)
 		}
-		if errors.Is(l.Damage, favfilter.ErrFormat) {
+		if errors.Is(err, favfilter.ErrFormat) {
 			t.Errorf("bit %d flipped: taken for another format", bit)
 		}
 	}
 	other := slices.Clone(raw)
 	other[3] = 3
-	if l := favfilter.Decode(fixWindowSum(other), nil); !errors.Is(l.Damage, favfilter.ErrFormat) {
-		t.Errorf("another format: %+v", l)
+	if err := seen.Check(fixSum(other)); !errors.Is(err, favfilter.ErrFormat) {
+		t.Errorf("another format: %v", err)
 	}
 	for n := range raw {
-		if _, err := favfilter.DecodeFingerprints(raw[:n]); !errors.Is(err, favfilter.ErrDamaged) {
+		if err := seen.Check(raw[:n]); !errors.Is(err, favfilter.ErrDamaged) {
 			t.Errorf("%d of %d bytes: %v", n, len(raw), err)
 		}
 	}
 }
 
 // An invalid list of runs is refused, even if the checksum is right.
-func TestFingerprintsRefuseInvalidRuns(t *testing.T) {
+func TestFormatRefuseInvalidRuns(t *testing.T) {
 	list := func(numbers ...uint64) []byte {
-		raw := slices.Clone(goldenFingerprints(t)[:20])
+		raw := slices.Clone(goldenBytes(t)[:20])
 		for _, n := range numbers {
 			raw = binary.AppendUvarint(raw, n)
 		}
-		return fixWindowSum(raw)
+		return fixSum(raw)
 	}
 	runs := func(n uint64) []byte { // n runs of one fingerprint each, with the code 1
 		numbers := []uint64{1, n}
@@ -149,13 +148,13 @@ func TestFingerprintsRefuseInvalidRuns(t *testing.T) {
 	const joins = 128                // a varint of two bytes, whose second one is the number of keys: 1
 	two := func(raw []byte) []byte { // of format version 2
 		raw[3] = 2
-		return fixWindowSum(raw)
+		return fixSum(raw)
 	}
 	for name, raw := range map[string][]byte{
 		"none of version 2": two(list(1, 0)), "a run that joins another": two(list(1, 2, 1, 8, 1, 1, 0, joins|9, 1, 1, 1)),
 		"none": list(1, 0), "one": runs(1), "two": runs(2), "the most": runs(1 << 12), "one far ahead": list(1, 1, 1<<55, 56, 8, 1, 1),
 	} {
-		if _, err := favfilter.DecodeFingerprints(raw); err != nil {
+		if err := seen.Check(raw); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -167,43 +166,37 @@ func TestFingerprintsRefuseInvalidRuns(t *testing.T) {
 		"a run that joins none": two(list(1, 1, 1, joins|8, 1, 1)), "a run that joins an earlier part": two(list(1, 2, 1, 8, 1, 1, 1, joins|8, 1, 1, 1)),
 		"0 bits that join": two(list(1, 2, 1, 8, 1, 1, 0, joins, 1, 1, 1)), "a run that joins in version 1": list(1, 2, 1, 8, 1, 1, 0, joins|8, 1, 1, 1),
 	} {
-		if got, err := favfilter.DecodeFingerprints(raw); !errors.Is(err, favfilter.ErrDamaged) || got != nil {
+		if err := seen.Check(raw); !errors.Is(err, favfilter.ErrDamaged) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
 // Each write raises the number of changes, so that the version changes.
-func TestFingerprintsCountChanges(t *testing.T) {
+func TestFormatCountChanges(t *testing.T) {
 	store := &favfilter.Memory{Now: func() time.Time { return time.Date(2026, 1, 1, 2, 0, 0, 0, time.UTC) }}
 	w, id, _ := goldenWindow(t, store)
 	for changes := uint32(1); changes < 5; changes++ {
 		stored, _ := store.Get(id)
-		raw, _ := stored.Encode()
-		if got := binary.BigEndian.Uint32(raw[16:]); got != changes {
+		if got := binary.BigEndian.Uint32(stored.Value[16:]); got != changes {
 			t.Fatalf("%d changes, want %d", got, changes)
 		}
-		decoded, err := favfilter.DecodeFingerprints(raw) // like another process
-		if err != nil {
-			t.Fatal(err)
-		}
-		key := favfilter.Hash{H1: 0x8123456789abcdef * uint64(changes)}
-		writing := favfilter.Writing{Keys: []favfilter.Hash{key}, Now: store.Now()}
-		if changes%2 == 0 { // for odd numbers, the store has the value decoded
-			writing.Loaded = &favfilter.Loaded{Fingerprints: decoded, Version: stored.Version}
+		writing := seen.Writing{Keys: []favfilter.Hash{{H1: 0x8123456789abcdef * uint64(changes)}}, Now: store.Now()}
+		if changes%2 == 0 {
+			writing.Read = w.Decode(t.Context(), id, stored, store.Now())
 		}
 		write(t, w, id, writing)
 	}
 }
 
 // ContainsAll finds the same keys as Contains.
-func TestRecentContainsAll(t *testing.T) {
+func TestContainsAll(t *testing.T) {
 	at := newClock()
 	store := &favfilter.Memory{Now: func() time.Time { return at.now }}
-	w := openWindow(t, store, favfilter.WindowConfig{Length: month, Seed: 3, FalsePositiveRate: 1e-9})
+	w := openWindow(t, store, seen.Config{Length: month, Seed: 3, FalsePositiveRate: 1e-9})
 	start, id := favfilter.HashStart(3, "U1"), w.ID(7)
 	ids, found, want := make([]favfilter.Hash, 1000), make([]bool, 1000), make([]bool, 1000)
-	writing := favfilter.Writing{Now: at.now}
+	writing := seen.Writing{Now: at.now}
 	for i := range ids {
 		ids[i] = favfilter.HashKey(3, fmt.Sprint("P", i))
 		if want[i] = i%3 == 0; want[i] {
@@ -221,53 +214,42 @@ func TestRecentContainsAll(t *testing.T) {
 	if !slices.Equal(found, want) {
 		t.Errorf("found %v", found)
 	}
-	if n := got.Bytes(); n < 8*got.Keys() || n > 16*got.Keys()+8<<10 {
-		t.Errorf("%d keys take %d bytes", got.Keys(), n)
-	}
-	var none *favfilter.Recent
+	none := w.Decode(t.Context(), id, favfilter.Loaded{}, at.now)
 	none.ContainsAll(start, ids, make([]bool, 1000))
-	if none.Keys() != 0 || none.Bytes() != 0 || none.Runs() != nil || none.RunsOf(ids[0]) != nil || none.Contains(ids[0]) {
-		t.Error("a nil Recent has keys")
+	if none.Keys() != 0 || none.Bytes() != 0 || none.Runs() != nil || none.RunsOf(ids[0]) != nil || none.Contains(ids[0]) || none.Damage() != nil {
+		t.Error("an empty window has keys")
 	}
 }
 
 // A run with invalid codes, under a right checksum, has no keys. It does not disturb lookups and
 // writes, even writes that evict keys.
-func TestFingerprintsWithInvalidCodes(t *testing.T) {
-	raw := goldenFingerprints(t)
+func TestFormatWithInvalidCodes(t *testing.T) {
+	raw := goldenBytes(t)
 	clear(raw[len(raw)-13 : len(raw)-9]) // the codes of the oldest of three runs: no code ends
-	decoded, err := favfilter.DecodeFingerprints(fixWindowSum(raw))
-	if err != nil {
-		t.Fatal(err)
-	}
+	loaded := favfilter.Loaded{Value: fixSum(raw)}
 	now := time.Date(2026, 1, 1, 2, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
 		most, want int
 		rate       float64 // at a high rate, the run is decoded to be shortened
 	}{{100, 7, 0.01}, {9, 7, 0.01}, {8, 7, 0.01}, {5, 7, 0.01}, {4, 4, 0.01}, {2, 4, 0.01}, {1, 1, 0.01}, {100, 7, 0.1}} {
 		store := &favfilter.Memory{Now: func() time.Time { return now }}
-		w := openWindow(t, store, favfilter.WindowConfig{Length: 6 * time.Hour, Seed: 0x0102030405060708, FalsePositiveRate: c.rate, Most: c.most})
-		loaded := favfilter.Loaded{Fingerprints: decoded}
-		if got := w.Recent(loaded, now).Keys(); got != 6 {
-			t.Errorf("%d keys are read", got)
-		}
+		w := openWindow(t, store, seen.Config{Length: 6 * time.Hour, Seed: 0x0102030405060708, FalsePositiveRate: c.rate, Most: c.most})
 		id, key := w.ID(1), favfilter.Hash{H1: 1 << 63}
-		if _, err := w.Write(t.Context(), id, favfilter.Writing{Keys: []favfilter.Hash{key}, Now: now, Loaded: &loaded}); err != nil {
-			t.Fatal(err)
+		read := w.Decode(t.Context(), id, loaded, now)
+		if got := read.Keys(); got != 6 || read.Damage() != nil {
+			t.Errorf("%d keys are read, %v", got, read.Damage())
 		}
-		stored, _ := store.Get(id)
-		raw, _ := stored.Encode()
-		if got := w.Recent(favfilter.Decode(raw, nil), now); got.Keys() != c.want || !got.Contains(key) {
+		must(t, read.Add(t.Context(), []favfilter.Hash{key}))
+		if got := recent(t, w, store, id, now); got.Keys() != c.want || !got.Contains(key) {
 			t.Errorf("%+v: %d keys are stored", c, got.Keys())
 		}
 	}
 }
 
-// FuzzDecodeFingerprints decodes arbitrary stored bytes. Decoding must not panic, nor take memory
-// out of proportion. Bytes that are accepted encode to the same bytes, and keys can be added to
-// them.
-func FuzzDecodeFingerprints(f *testing.F) {
-	raw := goldenFingerprints(f)
+// FuzzDecode decodes arbitrary stored bytes. Decoding must not panic, nor take memory out of
+// proportion. Keys can be added to bytes that are accepted.
+func FuzzDecode(f *testing.F) {
+	raw := goldenBytes(f)
 	f.Add(raw, uint64(1))
 	f.Add(raw[:30], uint64(1)<<63)
 	two, _ := hex.DecodeString(goldenTwo)
@@ -278,35 +260,29 @@ func FuzzDecodeFingerprints(f *testing.F) {
 		f.Add(changed, uint64(3)<<60)
 	}
 	f.Fuzz(func(t *testing.T, raw []byte, h1 uint64) {
-		for _, raw := range [][]byte{raw, fixWindowSum(raw)} {
-			decoded, err := favfilter.DecodeFingerprints(raw)
-			if err != nil {
-				if decoded != nil || !errors.Is(err, favfilter.ErrDamaged) {
-					t.Fatalf("%v, %v", decoded, err)
+		for _, raw := range [][]byte{raw, fixSum(raw)} {
+			if err := seen.Check(raw); err != nil {
+				if !errors.Is(err, favfilter.ErrDamaged) {
+					t.Fatal(err)
 				}
 				continue
 			}
-			if !slices.Equal(decoded.Encode(), raw) {
-				t.Fatalf("encoded %x, was %x", decoded.Encode(), raw)
-			}
 			store := &favfilter.Memory{Now: func() time.Time { return time.Unix(0, 0) }}
-			w := openWindow(t, store, favfilter.WindowConfig{Length: time.Hour, Seed: binary.BigEndian.Uint64(raw[8:])})
+			w := openWindow(t, store, seen.Config{Length: time.Hour, Seed: binary.BigEndian.Uint64(raw[8:])})
 			id, key := w.ID(1), favfilter.Hash{H1: h1}
-			loaded := favfilter.Loaded{Fingerprints: decoded}
-			w.Recent(loaded, store.Now()).Contains(key)
-			if _, err := w.Write(t.Context(), id, favfilter.Writing{Keys: []favfilter.Hash{key}, Now: store.Now(), Loaded: &loaded}); err != nil {
-				t.Fatal(err)
-			}
+			read := w.Decode(t.Context(), id, favfilter.Loaded{Value: raw}, store.Now())
+			read.Contains(key)
+			must(t, read.Add(t.Context(), []favfilter.Hash{key}))
 			stored, _ := store.Get(id)
-			if stored.Fingerprints != nil && !w.Recent(stored, store.Now()).Contains(key) {
+			if stored.Value != nil && !w.Decode(t.Context(), id, stored, store.Now()).Contains(key) {
 				t.Fatal("an added key is missed")
 			}
 		}
 	})
 }
 
-// fixWindowSum returns a copy with the right checksum, so that the fuzzer reaches the other checks.
-func fixWindowSum(raw []byte) []byte {
+// fixSum returns a copy with the right checksum, so that the fuzzer reaches the other checks.
+func fixSum(raw []byte) []byte {
 	raw = slices.Clone(raw)
 	if len(raw) > 8 {
 		table := crc32.MakeTable(crc32.Castagnoli)

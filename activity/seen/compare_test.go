@@ -1,4 +1,4 @@
-package favfilter_test
+package seen_test
 
 import (
 	"context"
@@ -12,12 +12,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/feedfilter/feedfilter/activity/seen"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/internal/ratetest"
 )
 
-// This file compares representations of the keys that one owner added in the last 30 days. Like a
-// Window by default, each keeps keys for six parts of 5 days after the current one.
+// This file compares representations of the keys that one owner added in the last 30 days. Like
+// Windows by default, each keeps keys for six parts of 5 days after the current one.
 
 const (
 	comparedRate  = 0.0005
@@ -70,7 +71,7 @@ func (p pages) record(t testing.TB, owner []kept, keys []favfilter.Hash, now tim
 			room = max(16, len(keys))
 		}
 		if n > 0 {
-			room = max(room, int(1.25*float64(decodePage(t, next[n-1].raw, nil).Header().Count)))
+			room = max(room, int(1.25*float64(decodePage(t, next[n-1].raw).Header().Count)))
 		}
 		shape, err := scaling.First(room) // rounded up to what Redis takes for the page
 		if err != nil {
@@ -79,11 +80,13 @@ func (p pages) record(t testing.TB, owner []kept, keys []favfilter.Hash, now tim
 		for p.joined && shape.Bits > 8 && shape.Capacity(scaling.FalsePositiveRate/2) >= room {
 			shape.Bits -= 8
 		}
-		raw, _ := emptyPage(t, shape).Encode()
+		page, err := favfilter.NewPage(favfilter.Header{Identity: favfilter.Identity{Pages: 1}, Shape: shape})
+		must(t, err)
+		raw, _ := page.Encode()
 		next = append(next, kept{partOf(now), raw})
 	}
 	last := &next[len(next)-1]
-	page := decodePage(t, slices.Clone(last.raw), nil)
+	page := decodePage(t, slices.Clone(last.raw))
 	page.Apply(favfilter.Batch{Identity: page.Header().Identity, Rate: scaling.FalsePositiveRate, Grow: true, Add: keys})
 	last.raw, _ = page.Encode()
 	if p.joined {
@@ -97,12 +100,19 @@ func (pages) read(t testing.TB, owner []kept, now time.Time) func(favfilter.Hash
 	var live []*favfilter.Page
 	for _, k := range owner {
 		if k.part > partOf(now)-comparedParts {
-			live = append(live, decodePage(t, k.raw, nil))
+			live = append(live, decodePage(t, k.raw))
 		}
 	}
 	return func(key favfilter.Hash) bool {
 		return slices.ContainsFunc(live, func(p *favfilter.Page) bool { return p.Contains(key) })
 	}
+}
+
+func decodePage(t testing.TB, raw []byte) *favfilter.Page {
+	t.Helper()
+	page, err := favfilter.DecodePage(raw, nil)
+	must(t, err)
+	return page
 }
 
 // windowHead is the length of what each string has besides its keys: format, checksum, seed and
@@ -171,7 +181,7 @@ func (a aged) record(_ testing.TB, owner []kept, keys []favfilter.Hash, now time
 	return []kept{{partOf(now), raw}}, len(raw)
 }
 
-// read makes a bitmap that rejects most absent keys, as Recent has.
+// read makes a bitmap that rejects most absent keys, as a Window has.
 func (a aged) read(_ testing.TB, owner []kept, now time.Time) func(favfilter.Hash) bool {
 	numbers := a.decodeAll(owner, now)
 	first := max(6, bits.Len(uint(32*len(numbers))))
@@ -191,13 +201,13 @@ func (a aged) read(_ testing.TB, owner []kept, now time.Time) func(favfilter.Has
 }
 
 func appendGaps(dst []byte, sorted []uint64) []byte {
-	codes := favfilter.AppendRice(nil, sorted, favfilter.RiceParameter(agedWidth, len(sorted)))
+	codes := seen.AppendRice(nil, sorted, seen.RiceParameter(agedWidth, len(sorted)))
 	return append(binary.BigEndian.AppendUint16(dst, uint16(len(codes))), codes...)
 }
 
 func decodeGaps(raw []byte, count int) (sorted []uint64, length int) {
 	sorted, length = make([]uint64, count), 2+int(binary.BigEndian.Uint16(raw))
-	if !favfilter.DecodeRice(sorted, raw[2:length], agedWidth, favfilter.RiceParameter(agedWidth, count)) {
+	if !seen.DecodeRice(sorted, raw[2:length], agedWidth, seen.RiceParameter(agedWidth, count)) {
 		panic("codes that are not valid")
 	}
 	return sorted, length
@@ -252,7 +262,7 @@ func (b bitField) put(at int, value uint64) {
 	binary.LittleEndian.PutUint64(word, binary.LittleEndian.Uint64(word)|value<<(at%8))
 }
 
-// windowed is a Window on a store that has only the string of one owner.
+// windowed is Windows on a store that has only the string of one owner.
 type windowed struct{}
 
 type oneString struct {
@@ -271,19 +281,17 @@ func (windowed) record(t testing.TB, owner []kept, keys []favfilter.Hash, now ti
 	loaded, store := favfilter.Loaded{}, &oneString{}
 	if len(owner) > 0 {
 		store.raw = owner[0].raw
-		loaded = favfilter.Decode(store.raw, nil)
+		loaded.Value = store.raw
 	}
-	w := openWindow(t, store, favfilter.WindowConfig{Length: month, FalsePositiveRate: comparedRate})
-	if _, err := w.Write(t.Context(), favfilter.PageID{}, favfilter.Writing{Keys: keys, Now: now, Loaded: &loaded}); err != nil {
-		t.Fatal(err)
-	}
+	w := openWindow(t, store, seen.Config{Length: month, FalsePositiveRate: comparedRate})
+	must(t, w.Decode(t.Context(), favfilter.PageID{}, loaded, now).Add(t.Context(), keys))
 	return []kept{{raw: store.raw}}, len(store.raw)
 }
 
 func (windowed) read(t testing.TB, owner []kept, now time.Time) func(favfilter.Hash) bool {
 	t.Helper()
-	w := openWindow(t, nil, favfilter.WindowConfig{Length: month, FalsePositiveRate: comparedRate})
-	return w.Recent(favfilter.Decode(owner[0].raw, nil), now).Contains
+	w := openWindow(t, nil, seen.Config{Length: month, FalsePositiveRate: comparedRate})
+	return w.Decode(t.Context(), favfilter.PageID{}, favfilter.Loaded{Value: owner[0].raw}, now).Contains
 }
 
 // comparedOwner is one owner of a representation.
@@ -317,7 +325,7 @@ func live(t testing.TB, r representation, keys, probes int) *comparedOwner {
 		}
 		for _, n := range lengths(r, o.strings) {
 			o.bytes += float64(n) / measured
-			o.inRedis += float64(keyInRedis+sizeClass(n+stringOverhead(n))) / measured
+			o.inRedis += float64(keyInRedis+stringInRedis(n)) / measured
 		}
 		contains := r.read(t, o.strings, o.now)
 		for _, key := range o.keys {
@@ -337,6 +345,17 @@ func live(t testing.TB, r representation, keys, probes int) *comparedOwner {
 // keyInRedis is what Redis 7 takes for a string beside its value: 24 bytes for the entry of the
 // dictionary, 16 for the object, and 64 for the key.
 const keyInRedis = 24 + 16 + 64
+
+// stringInRedis returns the size of the block that jemalloc serves for a string of n bytes, with its
+// header and the final zero: from 128 bytes on, four sizes for each doubling.
+func stringInRedis(n int) int {
+	size := n + 3 + 1
+	if n >= 1<<8 {
+		size = n + 5 + 1
+	}
+	step := max(16, 1<<bits.Len(uint(size-1))/8)
+	return (size + step - 1) / step * step
+}
 
 // time reads the strings and looks up 500 keys, a tenth of them present. It also records 50 keys.
 func (o *comparedOwner) time(t testing.TB, rng *rand.Rand) {
@@ -359,7 +378,7 @@ func (o *comparedOwner) time(t testing.TB, rng *rand.Rand) {
 	o.record50 = min(o.record50, time.Since(start))
 }
 
-// No representation misses a key or exceeds the rate. The one that Window uses is the smallest.
+// No representation misses a key or exceeds the rate. The one that Windows use is the smallest.
 func TestRepresentations(t *testing.T) {
 	for _, keys := range []int{50, 650} {
 		const probes = 100_000
@@ -374,10 +393,10 @@ func TestRepresentations(t *testing.T) {
 	}
 }
 
-// BenchmarkRepresentations prints a table of docs/BENCHMARKS.md. The representations take turns. A
+// BenchmarkRepresentations prints a table of docs/BENCHMARKS.md. The representations alternate. A
 // time is the shortest of many, in multiples of a SHA-256 of 64 KiB.
 //
-//	go test ./favfilter -run '^$' -bench Representations -benchtime 1x
+//	go test ./activity/seen -run '^$' -bench Representations -benchtime 1x
 func BenchmarkRepresentations(b *testing.B) {
 	const probes, rounds = 4_000_000, 500
 	for b.Loop() {

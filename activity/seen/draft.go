@@ -1,12 +1,13 @@
-package favfilter
+package seen
 
 import (
 	"math"
-	"math/bits"
 	"slices"
+
+	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// runRules decide how long fingerprints are. The false-positive rates of all runs add up to at most
+// rules decide how long fingerprints are. The false-positive rates of all runs add up to at most
 // the configured rate:
 //
 //   - New fingerprints have base bits while the sum stays below 83 % of the rate. It does for an
@@ -16,7 +17,7 @@ import (
 //   - Runs of generations that take no more keys are shortened, so that owners with few keys need
 //     fewer bits per key. Shortening stops before the sum exceeds 70 % of the rate, and before a
 //     generation takes more than the rate divided by the number of parts.
-type runRules struct {
+type rules struct {
 	rate  float64
 	most  int     // newest keys of one owner that stay
 	split int     // maximum number of keys of a generation, and of keys beyond the most
@@ -35,10 +36,10 @@ const (
 	shortShare = 0.7
 )
 
-func newRunRules(rate float64, most, parts int) runRules {
+func newRules(rate float64, most, parts int) rules {
 	split := max(1, most/splits)
 	fine := uint8(math.Ceil(math.Log2(float64(most+split-1) / ((1 - baseShare) * rate))))
-	return runRules{
+	return rules{
 		rate: rate, most: most, split: split, share: rate / float64(parts), fine: fine, base: max(1, fine-fineBits),
 	}
 }
@@ -51,9 +52,9 @@ func newRunRules(rate float64, most, parts int) runRules {
 // generations after a key's stands for at least one newer key, and no two for the same. A key with
 // fewer than Most newer keys therefore stays when [draft.evict] removes the oldest generations.
 type draft struct {
-	runRules
+	rules
 
-	known       *Recent
+	read        *Window
 	generations []generation // the oldest first
 	changed     bool
 }
@@ -78,20 +79,15 @@ func rateOf(runs []run) (rate float64) {
 	return rate
 }
 
-// draft returns a draft that starts with the keys of known. It does not change known.
-func (rules runRules) draft(known *Recent) *draft {
-	d := &draft{runRules: rules, known: known}
-	if known == nil {
-		return d
-	}
-	from := 0
-	for i, r := range known.runs {
+// draft returns a draft that starts with the keys of w. It does not change w.
+func (r rules) draft(w *Window) *draft {
+	d := &draft{rules: r, read: w}
+	for _, r := range w.runs {
 		if !r.joins {
 			d.generations = append(d.generations, generation{before: r.before})
 		}
-		g, end := &d.generations[len(d.generations)-1], known.ends[i]
-		g.runs = append(g.runs, draftRun{width: r.width, sorted: known.sorted[from:end:end], codes: r.codes})
-		from = end
+		g := &d.generations[len(d.generations)-1]
+		g.runs = append(g.runs, draftRun{width: r.width, sorted: r.sorted, codes: r.codes})
 	}
 	return d
 }
@@ -102,7 +98,7 @@ func (rules runRules) draft(known *Recent) *draft {
 // If an older generation has a fingerprint of the key, the newest such fingerprint moves, with its
 // length. A longer one of the key would not do: other keys may share the one that is there, and
 // would be lost. To leave it there as well would take up the place of another key.
-func (d *draft) add(key Hash, before int64) (fresh bool) {
+func (d *draft) add(key favfilter.Hash, before int64) (fresh bool) {
 	end := len(d.generations)
 	for end > 0 && d.generations[end-1].before > before {
 		end--
@@ -127,8 +123,8 @@ func (d *draft) add(key Hash, before int64) (fresh bool) {
 
 // find returns the newest generation that has the key, the run, and the index of the fingerprint;
 // -1 and a nil run if none has it.
-func (d *draft) find(key Hash) (at int, of *draftRun, index int) {
-	known := d.known != nil && d.known.mayContain(key)
+func (d *draft) find(key favfilter.Hash) (at int, of *draftRun, index int) {
+	known := d.read.mayContain(key)
 	for at = len(d.generations) - 1; at >= 0; at-- {
 		for i := range d.generations[at].runs {
 			r := &d.generations[at].runs[i]
@@ -230,7 +226,7 @@ func (d *draft) evict() (evicted int) {
 	return evicted
 }
 
-// join joins generations of one part that have room for each other. Keys that were added again have
+// join joins generations of one part that fit into one. Keys that were added again have
 // left them.
 func (d *draft) join() {
 	for at := len(d.generations) - 1; at > 0; at-- {
@@ -302,6 +298,3 @@ func (d *draft) encode() []run {
 	}
 	return runs
 }
-
-// log2Ceil returns the least number of bits that has n values.
-func log2Ceil(n int) int { return bits.Len(uint(max(n, 1) - 1)) }

@@ -1,4 +1,4 @@
-package favfilter_test
+package seen_test
 
 import (
 	"cmp"
@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/feedfilter/feedfilter/activity/seen"
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
@@ -26,7 +27,7 @@ func numbered(from, to int) []string {
 }
 
 // wantAll checks that the owner has all the keys.
-func wantAll(t *testing.T, w *favfilter.Window, owner string, keys []string) {
+func wantAll(t *testing.T, w *seen.Windows, owner string, keys []string) {
 	t.Helper()
 	found, err := w.Contains(t.Context(), owner, keys...)
 	if err != nil {
@@ -44,7 +45,7 @@ func wantAll(t *testing.T, w *favfilter.Window, owner string, keys []string) {
 }
 
 // addKeys adds keys of an owner, 500 at a time.
-func addKeys(t *testing.T, w *favfilter.Window, owner string, keys []string) {
+func addKeys(t *testing.T, w *seen.Windows, owner string, keys []string) {
 	t.Helper()
 	for batch := range slices.Chunk(keys, 500) {
 		if _, err := w.Add(t.Context(), owner, batch...); err != nil {
@@ -58,13 +59,13 @@ func TestWindowKeyAddedAgain(t *testing.T) {
 	for _, pause := range []time.Duration{0, month / 3} {
 		at := newClock()
 		store := &favfilter.Memory{Now: func() time.Time { return at.now }}
-		w := openWindow(t, store, favfilter.WindowConfig{Length: month, FalsePositiveRate: windowRate, Now: store.Now})
+		w := openWindow(t, store, seen.Config{Length: month, FalsePositiveRate: windowRate, Now: store.Now})
 		addKeys(t, w, "U1", numbered(0, 9000))
 		at.now = at.now.Add(pause)
 		addKeys(t, w, "U1", numbered(0, 10))
 		addKeys(t, w, "U1", numbered(9000, 12_000))
 		wantAll(t, w, "U1", append(numbered(0, 10), numbered(2010, 12_000)...))
-		for range 6 { // the same keys, again and again, do not crowd out others
+		for range 6 { // the same keys, again and again, do not evict others
 			addKeys(t, w, "U1", numbered(7000, 12_000))
 		}
 		wantAll(t, w, "U1", append(numbered(0, 10), numbered(2010, 12_000)...))
@@ -75,7 +76,7 @@ func TestWindowKeyAddedAgain(t *testing.T) {
 func TestWindowKeepsTheNewest(t *testing.T) {
 	at := newClock()
 	store := &favfilter.Memory{Now: func() time.Time { return at.now }}
-	w := openWindow(t, store, favfilter.WindowConfig{Length: month, FalsePositiveRate: windowRate, Now: store.Now})
+	w := openWindow(t, store, seen.Config{Length: month, FalsePositiveRate: windowRate, Now: store.Now})
 	for owner := range 10 {
 		addKeys(t, w, fmt.Sprint("U", owner), numbered(0, 20_000))
 		wantAll(t, w, fmt.Sprint("U", owner), numbered(10_000, 20_000))
@@ -87,7 +88,7 @@ func TestWindowClockSetBack(t *testing.T) {
 	at := newClock()
 	at.now = time.Unix(0, 0).Add(4000 * (month / 6)) // the start of a part
 	store := &favfilter.Memory{Now: func() time.Time { return at.now }}
-	w := openWindow(t, store, favfilter.WindowConfig{Length: month, FalsePositiveRate: windowRate, Now: store.Now})
+	w := openWindow(t, store, seen.Config{Length: month, FalsePositiveRate: windowRate, Now: store.Now})
 	addKeys(t, w, "U1", numbered(0, 20_000))
 	at.now = at.now.Add(-time.Second)
 	addKeys(t, w, "U1", numbered(20_000, 21_000))
@@ -97,9 +98,9 @@ func TestWindowClockSetBack(t *testing.T) {
 	wantAll(t, w, "U1", numbered(11_500, 21_500))
 	id, now := w.ID(9), at.now.Add(-time.Second)
 	keys := randomHashes(rand.New(rand.NewPCG(1, 2)), 20_050)
-	write(t, w, id, favfilter.Writing{Keys: keys[:20_000], Now: at.now})
+	write(t, w, id, seen.Writing{Keys: keys[:20_000], Now: at.now})
 	times := slices.Repeat([]time.Time{now.Add(-time.Minute)}, 50) // in the part that the clock shows
-	write(t, w, id, favfilter.Writing{Keys: keys[20_000:], At: times, Now: now})
+	write(t, w, id, seen.Writing{Keys: keys[20_000:], At: times, Now: now})
 	got := recent(t, w, store, id, now)
 	for _, key := range keys[20_000:] {
 		if !got.Contains(key) {
@@ -112,11 +113,11 @@ func TestWindowClockSetBack(t *testing.T) {
 func TestWindowRunsAreFew(t *testing.T) {
 	at := newClock()
 	store := &favfilter.Memory{Now: func() time.Time { return at.now }}
-	w := openWindow(t, store, favfilter.WindowConfig{Length: month, Most: 800, FalsePositiveRate: windowRate})
+	w := openWindow(t, store, seen.Config{Length: month, Most: 800, FalsePositiveRate: windowRate})
 	rng, id := rand.New(rand.NewPCG(1, 2)), w.ID(7)
 	again, rest := randomHashes(rng, 99), randomHashes(rng, 700)
 	for _, key := range rest { // each in a generation of its own
-		write(t, w, id, favfilter.Writing{Keys: append(again, key), Now: at.now})
+		write(t, w, id, seen.Writing{Keys: append(again, key), Now: at.now})
 	}
 	got := recent(t, w, store, id, at.now)
 	for _, key := range append(again, rest...) {
@@ -143,7 +144,7 @@ func TestWindowOrderModel(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		at := newClock()
 		store := &favfilter.Memory{Now: func() time.Time { return at.now }}
-		config := favfilter.WindowConfig{
+		config := seen.Config{
 			Length: time.Hour, Parts: rapid.SampledFrom([]int{1, 3, 6}).Draw(r, "parts"),
 			Most:              rapid.SampledFrom([]int{1, 5, 16, 40, 200}).Draw(r, "most"),
 			FalsePositiveRate: rapid.SampledFrom([]float64{1e-9, 0.0005, 0.05, 0.5}).Draw(r, "rate"),
@@ -159,7 +160,7 @@ func TestWindowOrderModel(t *testing.T) {
 			minutes := rapid.IntRange(-10, 20).Draw(r, "minutes")
 			at.now = at.now.Add(time.Duration(minutes) * time.Minute)
 			model = slices.DeleteFunc(model, func(p placed) bool { return !p.end.Add(config.Length).After(at.now) })
-			writing := favfilter.Writing{Now: at.now}
+			writing := seen.Writing{Now: at.now}
 			history := rapid.Bool().Draw(r, "history")
 			newest := end(at.now)
 			if n := len(model); n > 0 && model[n-1].end.After(newest) {
@@ -193,8 +194,7 @@ func TestWindowOrderModel(t *testing.T) {
 				r.Fatal(err)
 			}
 			stored, _ := store.Get(id)
-			raw, _ := stored.Encode()
-			got := w.Recent(favfilter.Decode(raw, nil), at.now)
+			got := w.Decode(r.Context(), id, stored, at.now)
 			if got.Keys() > config.Most+config.Most/8 {
 				r.Fatalf("%d keys, of at most %d", got.Keys(), config.Most)
 			}

@@ -1,4 +1,4 @@
-package favfilter_test
+package seen_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/feedfilter/feedfilter/activity/seen"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/favfilter/redisstore"
 	"github.com/feedfilter/feedfilter/internal/ratetest"
@@ -37,9 +38,9 @@ func onStores(t *testing.T, run func(t *testing.T, store favfilter.Store)) {
 	})
 }
 
-func openWindow(t fataler, store favfilter.Store, c favfilter.WindowConfig) *favfilter.Window {
+func openWindow(t fataler, store favfilter.Store, c seen.Config) *seen.Windows {
 	t.Helper()
-	w, err := favfilter.OpenWindow(store, c)
+	w, err := seen.Open(store, c)
 	if err != nil {
 		t.Fatalf("open window: %v", err)
 	}
@@ -50,13 +51,13 @@ func openWindow(t fataler, store favfilter.Store, c favfilter.WindowConfig) *fav
 func TestWindow(t *testing.T) {
 	onStores(t, func(t *testing.T, store favfilter.Store) {
 		at := newClock()
-		config := favfilter.WindowConfig{Length: 6 * time.Hour, Pages: 4, Seed: 3, Now: func() time.Time { return at.now }}
+		config := seen.Config{Length: 6 * time.Hour, Pages: 4, Seed: 3, Now: func() time.Time { return at.now }}
 		w := openWindow(t, store, config)
 		var keys []string
 		for i := range 400 {
 			keys = append(keys, fmt.Sprint("P", i))
 		}
-		want := func(w *favfilter.Window, owner string, keys []string, some bool) {
+		want := func(w *seen.Windows, owner string, keys []string, some bool) {
 			t.Helper()
 			found, err := w.Contains(t.Context(), owner, keys...)
 			if err != nil || len(found) != len(keys) || slices.Contains(found, !some) {
@@ -106,7 +107,7 @@ func TestWindowModel(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		at := newClock()
 		store := &favfilter.Memory{Now: func() time.Time { return at.now }}
-		config := favfilter.WindowConfig{
+		config := seen.Config{
 			Length: time.Hour, Parts: rapid.SampledFrom([]int{1, 2, 3, 5, 6, 8}).Draw(r, "parts"), Most: rapid.SampledFrom([]int{16, 100, 10_000}).Draw(r, "most"),
 			FalsePositiveRate: 1e-9, Seed: 5,
 		}
@@ -120,7 +121,7 @@ func TestWindowModel(t *testing.T) {
 		}
 		for range rapid.IntRange(1, 40).Draw(r, "steps") {
 			at.now = at.now.Add(time.Duration(rapid.IntRange(0, 20).Draw(r, "minutes")) * time.Minute)
-			writing := favfilter.Writing{Now: at.now}
+			writing := seen.Writing{Now: at.now}
 			for range rapid.IntRange(1, 60).Draw(r, "keys") {
 				writing.Keys = append(writing.Keys, keys[rng.IntN(len(keys))])
 			}
@@ -129,9 +130,9 @@ func TestWindowModel(t *testing.T) {
 				if err != nil {
 					r.Fatal(err)
 				}
-				writing.Loaded, writing.Recent = &loaded[0], w.Recent(loaded[0], at.now)
+				writing.Read = w.Decode(r.Context(), id, loaded[0], at.now)
 			}
-			read, before := writing.Recent, containsEach(writing.Recent, keys)
+			read, before := writing.Read, containsEach(writing.Read, keys)
 			result, err := w.Write(t.Context(), id, writing)
 			if err != nil {
 				r.Fatal(err)
@@ -150,10 +151,10 @@ func TestWindowModel(t *testing.T) {
 				model = append(model, recorded{key, at.now})
 			}
 			loaded, err := store.Load(t.Context(), []favfilter.PageID{id})
-			if err != nil || loaded[0].Damage != nil {
-				r.Fatal(loaded, err)
+			if err != nil {
+				r.Fatal(err)
 			}
-			recent := w.Recent(loaded[0], at.now)
+			recent := w.Decode(r.Context(), id, loaded[0], at.now)
 			for i, m := range model {
 				age := at.now.Sub(m.at)
 				found := recent.Contains(m.key)
@@ -168,10 +169,11 @@ func TestWindowModel(t *testing.T) {
 	})
 }
 
-func containsEach(r *favfilter.Recent, keys []favfilter.Hash) []bool {
+// containsEach reports which keys w has; nil: none.
+func containsEach(w *seen.Window, keys []favfilter.Hash) []bool {
 	found := make([]bool, len(keys))
 	for i, key := range keys {
-		found[i] = r.Contains(key)
+		found[i] = w != nil && w.Contains(key)
 	}
 	return found
 }
@@ -179,7 +181,7 @@ func containsEach(r *favfilter.Recent, keys []favfilter.Hash) []bool {
 const month = 30 * 24 * time.Hour
 
 // history writes n keys of owner 7, the same number each day, and returns them.
-func history(t testing.TB, w *favfilter.Window, at *clock, rng *rand.Rand, n, days int) []favfilter.Hash {
+func history(t testing.TB, w *seen.Windows, at *clock, rng *rand.Rand, n, days int) []favfilter.Hash {
 	t.Helper()
 	id := w.ID(7)
 	var all []favfilter.Hash
@@ -189,7 +191,7 @@ func history(t testing.TB, w *favfilter.Window, at *clock, rng *rand.Rand, n, da
 			keys[i] = randomHash(rng)
 		}
 		all = append(all, keys...)
-		if _, err := w.Write(t.Context(), id, favfilter.Writing{Keys: keys, Now: at.now}); err != nil {
+		if _, err := w.Write(t.Context(), id, seen.Writing{Keys: keys, Now: at.now}); err != nil {
 			t.Fatal(err)
 		}
 		at.now = at.now.Add(24 * time.Hour)
@@ -206,16 +208,16 @@ func randomHashes(rng *rand.Rand, n int) []favfilter.Hash {
 }
 
 // recent returns the keys that are stored under id.
-func recent(t testing.TB, w *favfilter.Window, store favfilter.Store, id favfilter.PageID, now time.Time) *favfilter.Recent {
+func recent(t testing.TB, w *seen.Windows, store favfilter.Store, id favfilter.PageID, now time.Time) *seen.Window {
 	t.Helper()
 	loaded, err := store.Load(t.Context(), []favfilter.PageID{id})
-	if err != nil || loaded[0].Damage != nil {
-		t.Fatal(loaded, err)
-	}
-	return w.Recent(loaded[0], now)
+	must(t, err)
+	got := w.Decode(t.Context(), id, loaded[0], now)
+	must(t, got.Damage())
+	return got
 }
 
-func rateOf(r *favfilter.Recent) (rate float64) {
+func rateOf(r *seen.Window) (rate float64) {
 	for _, run := range r.Runs() {
 		rate += run.FalsePositiveRate
 	}
@@ -235,7 +237,7 @@ func TestWindowSizes(t *testing.T) {
 		at := newClock()
 		store := &favfilter.Memory{Now: func() time.Time { return at.now }}
 		const rate = 0.0005
-		w := openWindow(t, store, favfilter.WindowConfig{Length: month, FalsePositiveRate: rate})
+		w := openWindow(t, store, seen.Config{Length: month, FalsePositiveRate: rate})
 		rng, id := rand.New(rand.NewPCG(1, 2)), w.ID(7)
 		history(t, w, at, rng, 2*c.keys, 60)
 		got := recent(t, w, store, id, at.now)
@@ -244,7 +246,7 @@ func TestWindowSizes(t *testing.T) {
 			t.Errorf("%d keys in a window: %d stored, %.2f bytes a key", c.keys, n, bytes)
 		}
 		sum := rateOf(got)
-		if sum > rate || 2*c.keys <= favfilter.DefaultMost && sum > 0.85*rate {
+		if sum > rate || 2*c.keys <= seen.DefaultMost && sum > 0.85*rate {
 			t.Errorf("%d keys in a window: a rate of %g", c.keys, sum)
 		}
 		found, probes := 0, 400_000
@@ -267,11 +269,11 @@ func TestWindowKeepsItsRate(t *testing.T) {
 		most := rapid.SampledFrom([]int{1, 50, 1000, 10_000}).Draw(r, "most")
 		at := newClock()
 		store := &favfilter.Memory{Now: func() time.Time { return at.now }}
-		w := openWindow(r, store, favfilter.WindowConfig{Length: month, FalsePositiveRate: rate, Most: most})
+		w := openWindow(r, store, seen.Config{Length: month, FalsePositiveRate: rate, Most: most})
 		rng, id := rand.New(rand.NewPCG(2, rapid.Uint64().Draw(r, "seed"))), w.ID(7)
 		for range rapid.IntRange(1, 12).Draw(r, "writes") {
 			at.now = at.now.Add(time.Duration(rapid.IntRange(0, 8).Draw(r, "days")) * 24 * time.Hour)
-			writing := favfilter.Writing{Now: at.now}
+			writing := seen.Writing{Now: at.now}
 			for range rapid.SampledFrom([]int{1, 30, 700, 3000}).Draw(r, "keys") {
 				writing.Keys = append(writing.Keys, randomHash(rng))
 				writing.At = append(writing.At, at.now.Add(-time.Duration(rng.Int64N(int64(month)))))
@@ -301,11 +303,11 @@ func TestWindowKeepsItsRateAfterFewKeys(t *testing.T) {
 	at := newClock()
 	store := &favfilter.Memory{Now: func() time.Time { return at.now }}
 	const rate = 0.0005
-	w := openWindow(t, store, favfilter.WindowConfig{Length: month, FalsePositiveRate: rate})
+	w := openWindow(t, store, seen.Config{Length: month, FalsePositiveRate: rate})
 	rng, id := rand.New(rand.NewPCG(1, 2)), w.ID(7)
 	rateWith := func(n int) float64 {
 		t.Helper()
-		write(t, w, id, favfilter.Writing{Keys: randomHashes(rng, n), Now: at.now})
+		write(t, w, id, seen.Writing{Keys: randomHashes(rng, n), Now: at.now})
 		return rateOf(recent(t, w, store, id, at.now))
 	}
 	for range 6 {
@@ -325,11 +327,11 @@ func TestWindowKeepsItsRateAfterFewKeys(t *testing.T) {
 func TestWindowAddsTheOldestAgain(t *testing.T) {
 	at := newClock()
 	store := &favfilter.Memory{Now: func() time.Time { return at.now }}
-	w := openWindow(t, store, favfilter.WindowConfig{Length: month, Most: 16, FalsePositiveRate: 1e-9})
+	w := openWindow(t, store, seen.Config{Length: month, Most: 16, FalsePositiveRate: 1e-9})
 	id := w.ID(7)
 	keys := ascending(17)
-	write(t, w, id, favfilter.Writing{Keys: keys[:16], Now: at.now})
-	recorded := write(t, w, id, favfilter.Writing{Keys: []favfilter.Hash{keys[0], keys[16]}, Now: at.now})
+	write(t, w, id, seen.Writing{Keys: keys[:16], Now: at.now})
+	recorded := write(t, w, id, seen.Writing{Keys: []favfilter.Hash{keys[0], keys[16]}, Now: at.now})
 	if recorded.Evicted != 1 || recorded.Fresh[0] || !recorded.Fresh[1] {
 		t.Errorf("%+v", recorded)
 	}
@@ -345,7 +347,7 @@ func TestWindowAddsTheOldestAgain(t *testing.T) {
 func TestWindowHistory(t *testing.T) {
 	at := newClock()
 	store := &favfilter.Memory{Now: func() time.Time { return at.now }}
-	w := openWindow(t, store, favfilter.WindowConfig{Length: month, FalsePositiveRate: 1e-9})
+	w := openWindow(t, store, seen.Config{Length: month, FalsePositiveRate: 1e-9})
 	rng, id := rand.New(rand.NewPCG(1, 2)), w.ID(7)
 	const day = 24 * time.Hour
 	var keys []favfilter.Hash
@@ -359,7 +361,7 @@ func TestWindowHistory(t *testing.T) {
 		times[i], times[j] = times[j], times[i]
 	})
 	for from := 0; from < len(keys); from += 50 {
-		recorded, err := w.Write(t.Context(), id, favfilter.Writing{Keys: keys[from : from+50], At: times[from : from+50], Now: at.now})
+		recorded, err := w.Write(t.Context(), id, seen.Writing{Keys: keys[from : from+50], At: times[from : from+50], Now: at.now})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -370,7 +372,7 @@ func TestWindowHistory(t *testing.T) {
 		}
 	}
 	// An earlier time than the known one changes nothing, and a later one does.
-	again, err := w.Write(t.Context(), id, favfilter.Writing{
+	again, err := w.Write(t.Context(), id, seen.Writing{
 		Keys: []favfilter.Hash{keys[0], keys[0]}, At: []time.Time{times[0].Add(-6 * day), at.now.Add(time.Hour)}, Now: at.now,
 	})
 	if err != nil || again.Fresh[0] {
@@ -387,13 +389,13 @@ func TestWindowHistory(t *testing.T) {
 		}
 		at.now = at.now.Add(day)
 	}
-	if recent(t, w, store, id, at.now) != nil {
-		t.Error("Forget has left a key")
+	if recent(t, w, store, id, at.now).Keys() > 0 {
+		t.Error("a key is kept for longer")
 	}
 }
 
 // write writes keys under an id, and fails the test if that fails.
-func write(t testing.TB, w *favfilter.Window, id favfilter.PageID, writing favfilter.Writing) favfilter.Recorded {
+func write(t testing.TB, w *seen.Windows, id favfilter.PageID, writing seen.Writing) seen.Recorded {
 	t.Helper()
 	recorded, err := w.Write(t.Context(), id, writing)
 	if err != nil {
@@ -414,7 +416,7 @@ func ascending(n int) []favfilter.Hash {
 // Concurrent writers of one owner lose no key that a writer was told is recorded.
 func TestWindowRacingWriters(t *testing.T) {
 	onStores(t, func(t *testing.T, store favfilter.Store) {
-		w := openWindow(t, store, favfilter.WindowConfig{Length: time.Hour, FalsePositiveRate: 1e-9})
+		w := openWindow(t, store, seen.Config{Length: time.Hour, FalsePositiveRate: 1e-9})
 		id := w.ID(1)
 		var wg sync.WaitGroup
 		var mu sync.Mutex
@@ -425,7 +427,7 @@ func TestWindowRacingWriters(t *testing.T) {
 				rng := rand.New(rand.NewPCG(9, uint64(writer)))
 				for range 10 {
 					keys := []favfilter.Hash{randomHash(rng), randomHash(rng)}
-					_, err := w.Write(t.Context(), id, favfilter.Writing{Keys: keys, Now: time.Now()})
+					_, err := w.Write(t.Context(), id, seen.Writing{Keys: keys, Now: time.Now()})
 					mu.Lock()
 					if err == nil {
 						acknowledged = append(acknowledged, keys...)
@@ -470,7 +472,7 @@ func (s failing) Replace(context.Context, favfilter.Replacement) (bool, error) {
 // Errors of the store are returned. A write that others overtake each time ends.
 func TestWindowStoreFails(t *testing.T) {
 	memory, broken := &favfilter.Memory{}, errors.New("broken")
-	if _, err := openWindow(t, memory, favfilter.WindowConfig{Length: time.Hour}).Add(t.Context(), "U1", "P1"); err != nil {
+	if _, err := openWindow(t, memory, seen.Config{Length: time.Hour}).Add(t.Context(), "U1", "P1"); err != nil {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {
@@ -481,7 +483,7 @@ func TestWindowStoreFails(t *testing.T) {
 		"writes": {failing{memory, nil, broken}, "broken"},
 		"always": {failing{memory, nil, nil}, "other writers changed it each time"},
 	} {
-		w := openWindow(t, c.store, favfilter.WindowConfig{Length: time.Hour})
+		w := openWindow(t, c.store, seen.Config{Length: time.Hour})
 		_, err := w.Add(t.Context(), "U1", "P2")
 		forget := w.Forget(t.Context(), "U1")
 		if err == nil || forget == nil || !strings.HasSuffix(err.Error(), c.want) || !strings.HasSuffix(forget.Error(), c.want) {
@@ -499,18 +501,18 @@ func TestWindowStoreFails(t *testing.T) {
 }
 
 func TestWindowRefuses(t *testing.T) {
-	for _, c := range []favfilter.WindowConfig{
+	for _, c := range []seen.Config{
 		{Length: time.Second}, {Length: 100 * 365 * 24 * time.Hour}, {Length: time.Hour, Parts: 64}, {Length: time.Hour, Most: 100_000},
 		{Length: time.Hour, FalsePositiveRate: 0.5, Most: 1}, {Length: time.Hour, FalsePositiveRate: 1e-11, Most: 100_000},
 	} {
 		openWindow(t, &favfilter.Memory{}, c)
 	}
-	for _, c := range []favfilter.WindowConfig{
+	for _, c := range []seen.Config{
 		{}, {Length: time.Second - 1}, {Length: 100*365*24*time.Hour + 1}, {Length: time.Hour, Pages: 3}, {Length: time.Hour, Parts: -1},
 		{Length: time.Hour, Parts: 65}, {Length: time.Hour, Most: -1}, {Length: time.Hour, Most: 100_001}, {Length: time.Hour, FalsePositiveRate: 0.6},
-		{Length: time.Hour, FalsePositiveRate: 1e-12},
+		{Length: time.Hour, FalsePositiveRate: 1e-12}, {Length: time.Hour, Pages: 2 * favfilter.MaxPages},
 	} {
-		if w, err := favfilter.OpenWindow(&favfilter.Memory{}, c); err == nil || w != nil {
+		if w, err := seen.Open(&favfilter.Memory{}, c); err == nil || w != nil {
 			t.Errorf("%+v is accepted", c)
 		}
 	}
@@ -520,49 +522,47 @@ func TestWindowRefuses(t *testing.T) {
 func TestWindowOfAnotherRate(t *testing.T) {
 	store := &favfilter.Memory{}
 	at := newClock()
-	w := openWindow(t, store, favfilter.WindowConfig{Length: month, FalsePositiveRate: 0.001})
+	w := openWindow(t, store, seen.Config{Length: month, FalsePositiveRate: 0.001})
 	id := w.ID(7)
 	keys := history(t, w, at, rand.New(rand.NewPCG(1, 2)), 1000, 30)
 	at.now = at.now.Add(-24 * time.Hour)
 	rate := rateOf(recent(t, w, store, id, at.now))
 	for factor, usable := range map[float64]bool{1: true, 2.9: true, 3.1: false} {
-		w := openWindow(t, store, favfilter.WindowConfig{Length: month, FalsePositiveRate: rate / factor})
+		w := openWindow(t, store, seen.Config{Length: month, FalsePositiveRate: rate / factor})
 		if got := recent(t, w, store, id, at.now).Contains(keys[999]); got != usable {
 			t.Errorf("at %g x the rate a key is found: %v", factor, got)
 		}
 	}
 }
 
-// BenchmarkWindow looks up 500 keys, and records 50, for an owner with that many keys of a month.
+// BenchmarkWindow decodes a window and looks up 500 keys, and records 50, for an owner with that many keys of a month.
 func BenchmarkWindow(b *testing.B) {
 	for _, n := range []int{50, 650, 1000, 5000, 10_000} {
 		at := newClock()
-		store, config := &favfilter.Memory{}, favfilter.WindowConfig{Length: month, FalsePositiveRate: 0.0005}
+		store, config := &favfilter.Memory{}, seen.Config{Length: month, FalsePositiveRate: 0.0005}
 		w := openWindow(b, store, config)
 		rng, id := rand.New(rand.NewPCG(1, 2)), w.ID(7)
 		history(b, w, at, rng, n, 30)
 		stored, _ := store.Get(id)
-		raw, _ := stored.Encode()
 		keys := randomHashes(rng, 500)
 		w = openWindow(b, &oneString{}, config) // which takes every write
 		b.Run(fmt.Sprint("read/", n), func(b *testing.B) {
 			b.ReportAllocs()
-			b.ReportMetric(float64(len(raw))/float64(n), "B/key")
+			b.ReportMetric(float64(len(stored.Value))/float64(n), "B/key")
 			found := make([]bool, len(keys))
 			for b.Loop() {
-				w.Recent(favfilter.Decode(raw, nil), at.now).ContainsAll(favfilter.Start{H1: 1}, keys, found)
+				w.Decode(b.Context(), id, stored, at.now).ContainsAll(favfilter.Start{H1: 1}, keys, found)
 			}
 		})
-		for name, read := range map[string]bool{"write/": false, "write-read/": true} {
+		for name, read := range map[string]bool{"write/": false, "write-read/": true /* as a feed does */} {
 			b.Run(fmt.Sprint(name, n), func(b *testing.B) {
 				b.ReportAllocs()
-				loaded := favfilter.Decode(raw, nil)
-				writing := favfilter.Writing{Keys: keys[:50], Now: at.now, Loaded: &loaded}
-				if read { // as a feed does
-					writing.Recent = w.Recent(loaded, at.now)
-				}
+				got := w.Decode(b.Context(), id, stored, at.now)
 				for b.Loop() {
-					write(b, w, id, writing)
+					if !read {
+						got = w.Decode(b.Context(), id, stored, at.now)
+					}
+					must(b, got.Add(b.Context(), keys[:50]))
 				}
 			})
 		}

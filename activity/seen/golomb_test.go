@@ -1,4 +1,4 @@
-package favfilter
+package seen
 
 import (
 	"slices"
