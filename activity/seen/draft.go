@@ -279,22 +279,17 @@ func (g *generation) halve(at int) {
 	g.put(r.width-1, slices.Compact(r.sorted)...)
 }
 
-// encode returns the runs.
-func (d *draft) encode() []run {
-	runs := make([]run, 0, len(d.generations))
+// finish drops empty runs, and encodes those that were changed.
+func (d *draft) finish() {
 	for i := range d.generations {
-		joins := false
-		for _, r := range d.generations[i].runs {
-			count := len(r.sorted)
-			if count == 0 {
-				continue
-			}
-			if r.codes == nil {
+		g := &d.generations[i]
+		g.runs = slices.DeleteFunc(g.runs, func(r draftRun) bool { return len(r.sorted) == 0 })
+		for j := range g.runs {
+			if r := &g.runs[j]; r.codes == nil {
+				count := len(r.sorted)
 				r.codes = appendRice(make([]byte, 0, 3*count), r.sorted, riceParameter(r.width, count))
 			}
-			runs = append(runs, run{before: d.generations[i].before, joins: joins, width: r.width, count: count, codes: r.codes})
-			joins = true
 		}
 	}
-	return runs
+	d.generations = slices.DeleteFunc(d.generations, func(g generation) bool { return len(g.runs) == 0 })
 }

@@ -142,52 +142,49 @@ func decodeRuns(rest []byte, version byte) (runs []run, ok bool) {
 	return runs, ok && len(rest) == 0
 }
 
-// encode returns the string of runs, the oldest first. It allocates only the string.
-func encode(seed uint64, changes uint32, runs []run) []byte {
+// encode returns the string of generations, the oldest first, whose runs have codes. It allocates
+// only the string.
+func encode(seed uint64, changes uint32, generations []generation) []byte {
 	var head [512]byte
-	version := byte(1)
-	if slices.ContainsFunc(runs, func(r run) bool { return r.joins }) {
-		version = 2
-	}
-	raw := append(append(head[:0], formatName...), version, 0, 0, 0, 0)
-	raw = appendRuns(raw, seed, changes, runs)
-	length := len(raw)
-	for _, r := range runs {
-		length += len(r.codes)
-	}
-	raw = append(make([]byte, 0, length), raw...)
-	for _, r := range runs {
-		raw = append(raw, r.codes...)
-	}
-	binary.BigEndian.PutUint32(raw[offSum:], sum(raw))
-	return raw
-}
-
-// appendRuns appends what follows the checksum, up to the codes.
-func appendRuns(raw []byte, seed uint64, changes uint32, runs []run) []byte {
-	unit := int64(0)
-	for _, r := range runs {
-		for rest := r.before; rest != 0; { // Euclid's algorithm
+	version, runs, codes, unit := byte(1), 0, 0, int64(0)
+	for _, g := range generations {
+		for rest := g.before; rest != 0; { // Euclid's algorithm
 			unit, rest = rest, unit%rest
+		}
+		if runs += len(g.runs); len(g.runs) > 1 {
+			version = 2
+		}
+		for _, r := range g.runs {
+			codes += len(r.codes)
 		}
 	}
 	unit = max(1, unit)
+	raw := append(append(head[:0], formatName...), version, 0, 0, 0, 0)
 	raw = binary.BigEndian.AppendUint64(raw, seed)
 	raw = binary.BigEndian.AppendUint32(raw, changes)
 	raw = binary.AppendUvarint(raw, uint64(unit))
-	raw = binary.AppendUvarint(raw, uint64(len(runs)))
+	raw = binary.AppendUvarint(raw, uint64(runs))
 	before := int64(0)
-	for _, r := range runs {
-		raw = binary.AppendUvarint(raw, uint64((r.before-before)/unit))
-		before = r.before
-		width := r.width
-		if r.joins {
-			width += joinsBit
+	for _, g := range generations {
+		for i, r := range g.runs {
+			raw = binary.AppendUvarint(raw, uint64((g.before-before)/unit))
+			before = g.before
+			width := r.width
+			if i > 0 {
+				width += joinsBit
+			}
+			raw = append(raw, width)
+			raw = binary.AppendUvarint(raw, uint64(len(r.sorted)))
+			raw = binary.AppendUvarint(raw, uint64(len(r.codes)))
 		}
-		raw = append(raw, width)
-		raw = binary.AppendUvarint(raw, uint64(r.count))
-		raw = binary.AppendUvarint(raw, uint64(len(r.codes)))
 	}
+	raw = append(make([]byte, 0, len(raw)+codes), raw...)
+	for _, g := range generations {
+		for _, r := range g.runs {
+			raw = append(raw, r.codes...)
+		}
+	}
+	binary.BigEndian.PutUint32(raw[offSum:], sum(raw))
 	return raw
 }
 

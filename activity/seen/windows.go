@@ -257,9 +257,9 @@ func (ws *Windows) write(ctx context.Context, id favfilter.PageID, wr writing) (
 		evicted = d.evict()
 		d.join()
 		d.shorten(ws.partEnd(wr.now))
-		runs := d.encode()
-		last := time.UnixMilli(runs[len(runs)-1].before + ws.length)
-		return favfilter.Replacement{Value: encode(ws.seed, w.changes+1, runs), Expire: last.Sub(wr.now)}, true
+		d.finish()
+		last := time.UnixMilli(d.generations[len(d.generations)-1].before + ws.length)
+		return favfilter.Replacement{Value: encode(ws.seed, w.changes+1, d.generations), Expire: last.Sub(wr.now)}, true
 	})
 	if err != nil {
 		return nil, fmt.Errorf("write %d keys to window %v: %w", len(wr.keys), id, err)
