@@ -131,8 +131,8 @@ func (w *Window) ContainsAll(start favfilter.Start, ids []favfilter.Hash, found 
 	if len(w.runs) == 0 {
 		return
 	}
-	for i, id := range ids {
-		if w.Contains(start.With(id)) {
+	for i, id := range ids { // mayContain is inlined here, Contains would not be
+		if key := start.With(id); w.mayContain(key) && w.search(key, 0) < len(w.runs) {
 			found[i] = true
 		}
 	}
