@@ -69,8 +69,7 @@ func (r *reader) windowsOf(v *View) (ids []favfilter.PageID) {
 	return ids
 }
 
-// takeWindows hands each kind of v with a window what was loaded of it, under the ids that windowsOf
-// returned.
+// takeWindows hands each kind of v with a window what was loaded of it. ids are those of windowsOf.
 func (r *reader) takeWindows(ctx context.Context, v *View, ids []favfilter.PageID) {
 	loaded, now := v.read.Others, r.source.Now()
 	for i := range v.kinds {

@@ -34,8 +34,8 @@ func (id PageID) String() string {
 }
 
 // Version is the first 64 bytes of a stored string at the time it was read: of a page, its header.
-// It is empty if nothing was stored. Every change of a page changes its version. Who changes a value
-// must see to that, for example with a counter at its beginning.
+// It is empty if nothing was stored. Every change of a page changes its version. Writers of a value
+// must ensure the same, for example with a counter at its beginning.
 type Version string
 
 // versionOf returns the version of a stored string.
@@ -279,8 +279,8 @@ func collisionsLengths(h Header, bitsLength int) (least, most int) {
 }
 
 // Store stores pages, and values beside them. Implementations are safe for concurrent use. Every
-// change of a page or value is atomic: no reader sees a partial change. After a failure it is either
-// unchanged or completely changed.
+// change of a page or value is atomic: no reader sees a partial change. After a failure, the page
+// or value is either unchanged or completely changed.
 //
 // Errors name the page and wrap the error of the client or the context. A store retries for no
 // longer than ctx allows.
@@ -307,8 +307,8 @@ type Store interface {
 	Apply(ctx context.Context, batches []Batch) []Result
 
 	// Replace stores r.Page, or r.Value, and reports whether the store now holds it. It also reports
-	// true if the store already held the same page or value, byte for byte, as after a replay. If it reports false, the
-	// version of the stored page is not r.Seen; with r.Newer, the stored page is also neither
+	// true if the store already held the same bytes, as after a replay. If it reports false, the
+	// version of what is stored is not r.Seen; with r.Newer, the stored page is also neither
 	// missing nor older. The caller must then read it again.
 	//
 	// If r has neither a page nor a value, Replace removes both strings, unless the store holds

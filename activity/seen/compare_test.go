@@ -346,8 +346,8 @@ func live(t testing.TB, r representation, keys, probes int) *comparedOwner {
 // dictionary, 16 for the object, and 64 for the key.
 const keyInRedis = 24 + 16 + 64
 
-// stringInRedis returns the size of the block that jemalloc serves for a string of n bytes, with its
-// header and the final zero: from 128 bytes on, four sizes for each doubling.
+// stringInRedis returns the size of jemalloc's block for a string of n bytes. A header and a final
+// zero are around the string. From 128 bytes on, blocks have four sizes for each doubling.
 func stringInRedis(n int) int {
 	size := n + 3 + 1
 	if n >= 1<<8 {

@@ -46,7 +46,7 @@ func TestWindowOfAnotherSeed(t *testing.T) {
 	}
 }
 
-// A write to a window that was read before reads again if other writers have changed the string since.
+// A write to a window that was just read reads again if other writers have changed it since.
 func TestWindowReadsAgain(t *testing.T) {
 	at, keys := newClock(), ascending(3)
 	store := &favfilter.Memory{Now: func() time.Time { return at.now }}

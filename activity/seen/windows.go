@@ -271,10 +271,11 @@ func (ws *Windows) write(ctx context.Context, id favfilter.PageID, wr writing) (
 var errContended = errors.New("other writers changed it each time")
 
 // swap replaces the window under id by what change makes of it. It begins again if another writer
-// has changed the window since it was read. w is the window as it was just read; nil: swap reads it.
-// If change reports false, swap leaves the window as it is.
+// has changed the window since it was read. w is the window as it was just read; nil: swap reads
+// first. If change reports false, swap leaves the window as it is.
 func (ws *Windows) swap(
-	ctx context.Context, id favfilter.PageID, now time.Time, w *Window, change func(*Window) (favfilter.Replacement, bool),
+	ctx context.Context, id favfilter.PageID, now time.Time, w *Window,
+	change func(*Window) (next favfilter.Replacement, changed bool),
 ) (err error) {
 	for round := range rounds {
 		if err := pause(ctx, round); err != nil {

@@ -535,7 +535,8 @@ func TestWindowOfAnotherRate(t *testing.T) {
 	}
 }
 
-// BenchmarkWindow decodes a window and looks up 500 keys, and records 50, for an owner with that many keys of a month.
+// BenchmarkWindow decodes a window and looks up 500 keys, and records 50. The owner has that many
+// keys of a month.
 func BenchmarkWindow(b *testing.B) {
 	for _, n := range []int{50, 650, 1000, 5000, 10_000} {
 		at := newClock()
