@@ -67,7 +67,7 @@ func record(t testing.TB, ks kinds, kind string, user uint64, now time.Time, ids
 	return fresh
 }
 
-// TestModel records, reads and forgets as a map of times would that forgets what has gone by.
+// TestModel records, reads and forgets as a map of times does that drops old entries.
 func TestModel(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		store := &favfilter.Memory{}

@@ -57,7 +57,7 @@ func representations() []namedRepresentation {
 
 func partOf(now time.Time) int64 { return now.Unix() / int64(month/time.Second/6) }
 
-// pages holds a Bloom filter for each part: a page, which grows by layers. A page has room for a
+// pages holds a Bloom filter for each part: a page, which grows by layers. A page has capacity for a
 // quarter more keys than the previous part had.
 type pages struct{ joined bool } // all in one string, with a short header for each part
 
@@ -66,18 +66,18 @@ func (p pages) record(t testing.TB, owner []kept, keys []favfilter.Hash, now tim
 	scaling := favfilter.Scaling{FalsePositiveRate: comparedRate / comparedParts}
 	next = slices.DeleteFunc(slices.Clone(owner), func(k kept) bool { return k.part <= partOf(now)-comparedParts })
 	if n := len(next); n == 0 || next[n-1].part < partOf(now) {
-		room := max(64, len(keys))
+		capacity := max(64, len(keys))
 		if p.joined { // a small filter does not cost a string
-			room = max(16, len(keys))
+			capacity = max(16, len(keys))
 		}
 		if n > 0 {
-			room = max(room, int(1.25*float64(decodePage(t, next[n-1].raw).Header().Count)))
+			capacity = max(capacity, int(1.25*float64(decodePage(t, next[n-1].raw).Header().Count)))
 		}
-		shape, err := scaling.First(room) // rounded up to what Redis takes for the page
+		shape, err := scaling.First(capacity) // rounded up to what Redis takes for the page
 		if err != nil {
 			t.Fatal(err)
 		}
-		for p.joined && shape.Bits > 8 && shape.Capacity(scaling.FalsePositiveRate/2) >= room {
+		for p.joined && shape.Bits > 8 && shape.Capacity(scaling.FalsePositiveRate/2) >= capacity {
 			shape.Bits -= 8
 		}
 		page, err := favfilter.NewPage(favfilter.Header{Identity: favfilter.Identity{Pages: 1}, Shape: shape})
