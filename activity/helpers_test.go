@@ -56,15 +56,6 @@ func openKinds(t testing.TB, l *ledger.Ledger, s favfilter.Store, kinds *Kinds) 
 	return g
 }
 
-// startProcess opens a Recorder as a service does. The caller closes it.
-func startProcess(t *testing.T, l *ledger.Ledger, s favfilter.Store, c Config) *rig {
-	t.Helper()
-	c.Ledger, c.Store = l, s
-	r, err := Open(t.Context(), c)
-	must(t, err)
-	return &rig{Recorder: r, store: s}
-}
-
 // dependency names what err says is unavailable; "" if it says nothing of the kind.
 func dependency(err error) string {
 	if down, ok := errors.AsType[*UnavailableError](err); ok {

@@ -87,9 +87,6 @@ func valueIsNoPage(t *testing.T, b Backend) {
 	if err != nil || !errors.Is(status[0].Damage, favfilter.ErrDamaged) {
 		t.Errorf("%+v, %v", status, err)
 	}
-	if _, ok, err := b.Store.Probe(t.Context(), id, header(id.Number, 100), hashes(0, 3), make([]bool, 3)); ok || err != nil {
-		t.Errorf("a probe: %v, %v", ok, err)
-	}
 	wantValue(t, load(t, b.Store, id), value(1))
 }
 
