@@ -57,8 +57,8 @@ func representations() []namedRepresentation {
 
 func partOf(now time.Time) int64 { return now.Unix() / int64(month/time.Second/6) }
 
-// pages holds a Bloom filter for each part: a page, which grows by layers. A page has capacity for a
-// quarter more keys than the previous part had.
+// pages holds a Bloom filter for each part: a page, which grows by layers. It takes a quarter more
+// keys than the previous part had, before it grows.
 type pages struct{ joined bool } // all in one string, with a short header for each part
 
 func (p pages) record(t testing.TB, owner []kept, keys []favfilter.Hash, now time.Time) (next []kept, written int) {
