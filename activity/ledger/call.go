@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 )
 
 // Call is a call of a method of [Ledger] that asks the database.
@@ -27,7 +28,7 @@ type Around func(ctx context.Context, c *Call, next func(ctx context.Context) er
 // closes both.
 func (l *Ledger) Around(around Around) *Ledger {
 	wrapped := *l
-	wrapped.around = append(l.around[:len(l.around):len(l.around)], around)
+	wrapped.around = slices.Concat(l.around, []Around{around})
 	return &wrapped
 }
 

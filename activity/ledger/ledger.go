@@ -169,7 +169,6 @@ type database interface {
 	layouter
 	checkpoint(ctx context.Context, id string) (value string, found bool, err error)
 	setCheckpoint(ctx context.Context, id, value string) error // "" removes it
-	agree(ctx context.Context, s Settings) error               // see Ledger.Agree
 	ping(ctx context.Context) error
 	pools() []Pool // also after close
 	close() error
@@ -210,8 +209,9 @@ type rowWriter interface {
 	move(ctx context.Context, m move) (Receipt, error) // see move.decide
 }
 
-// declarations is the part of a database that keeps kinds.
+// declarations is the part of a database that keeps what processes declare.
 type declarations interface {
+	agree(ctx context.Context, s Settings) error     // see Ledger.Agree
 	kinds(ctx context.Context) ([]Kind, error)       // in order of name
 	declare(ctx context.Context, kinds []Kind) error // see redeclare
 }

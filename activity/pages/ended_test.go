@@ -3,6 +3,7 @@ package pages
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -88,9 +89,12 @@ func TestUntilBeforeRemoval(t *testing.T) {
 // removal.
 func TestRecordedAgainWhileRemoved(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 1)
-	g.open(t, g.ledger.Around(after(func(context.Context) error {
+	again := sync.OnceFunc(func() {
 		g.record(t, true, add("1", "hide", "p"))
 		g.record(t, true, add("1", "hide", "q").until(time.Unix(0, g.now.Load()).Add(time.Hour)))
+	})
+	g.open(t, g.ledger.Around(after(func(context.Context) error {
+		again()
 		return nil
 	}, "ended")), g.store)
 	end := time.Unix(0, g.now.Load()).Add(time.Minute)

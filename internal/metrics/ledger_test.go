@@ -153,16 +153,16 @@ func TestLedgerTotal(t *testing.T) {
 		}
 		methods++
 		var args []reflect.Value
-		for n := range of.NumIn() {
-			arg := reflect.Zero(of.In(n))
-			if v, ok := given[of.In(n)]; ok {
+		for in := range of.Ins() {
+			arg := reflect.Zero(in)
+			if v, ok := given[in]; ok {
 				arg = reflect.ValueOf(v)
 			}
 			args = append(args, arg)
 		}
 		before := values(t, r)
 		results := method.Call(args)
-		if err, _ := results[len(results)-1].Interface().(error); !errors.Is(err, fs.ErrClosed) {
+		if err, _ := reflect.TypeAssert[error](results[len(results)-1]); !errors.Is(err, fs.ErrClosed) {
 			t.Errorf("%s: error %v, want fs.ErrClosed", name.Name, err)
 		}
 		for series, v := range values(t, r) {
