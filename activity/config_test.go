@@ -27,7 +27,7 @@ func TestConfigTakesEffect(t *testing.T) {
 		Persist:   func(context.Context) error { return errPersist },
 	})
 	must(t, err)
-	if got := r.Pages().StalenessBound(); got != 5*time.Second {
+	if got := r.StalenessBound(); got != 5*time.Second {
 		t.Errorf("staleness bound %v", got)
 	}
 	if got := r.Stats().ScrubRate; got != 77 {
@@ -39,7 +39,7 @@ func TestConfigTakesEffect(t *testing.T) {
 	if got := r.Stats().PastReplica; got == 0 {
 		t.Error("the replica, which lacks the write, was not asked")
 	}
-	_, err = r.Pages().RebuildPage(t.Context(), g.pageAt(t, "1"))
+	_, err = r.RebuildPage(t.Context(), g.pageAt(t, "1"))
 	must(t, err)
 	if _, told := rebuilds.Load("asked for"); !told {
 		t.Error("not told of the rebuild")

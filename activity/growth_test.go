@@ -44,12 +44,12 @@ func TestExportDuringGrowth(t *testing.T) {
 		n++
 		switch n {
 		case 20:
-			must(t, g.Pages().Grow(t.Context(), 64, nil))
+			must(t, g.Grower().Grow(t.Context(), 64, nil))
 		case 150, 200, 2500:
 			_, err := g.ledger.Dedicate(t.Context(), g.userHash(a.User))
 			must(t, err)
 		case 3000:
-			must(t, g.Pages().Grow(t.Context(), 128, nil))
+			must(t, g.Grower().Grow(t.Context(), 128, nil))
 		}
 		got[add(a.User, a.Kind, a.Target)]++
 		return nil
@@ -89,7 +89,7 @@ func TestGrowInCluster(t *testing.T) {
 	_, err = g.Record(t.Context(), batch)
 	must(t, err)
 	for _, number := range []uint32{16, 32} {
-		must(t, g.Pages().Grow(t.Context(), number, nil))
+		must(t, g.Grower().Grow(t.Context(), number, nil))
 		for _, a := range batch {
 			g.want(t, a.User, a.Kind, a.Target, Direct)
 		}

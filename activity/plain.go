@@ -75,7 +75,7 @@ func OpenPlain(ctx context.Context, c PlainConfig) (*Plain, error) {
 		return nil, fmt.Errorf("open a filter without a ledger: %w", err)
 	}
 	p := &Plain{
-		reader:  reader{source: alone, kinds: common.Kinds, rates: rates},
+		reader:  reader{source: alone, inside: alone, kinds: common.Kinds, rates: rates},
 		pages:   alone,
 		persist: common.Persist,
 	}

@@ -12,8 +12,8 @@ import (
 
 // source is what [pages.Pages] and [pages.Alone] have in common.
 type source interface {
-	Inside
-
+	Identity() favfilter.Identity
+	Now() time.Time
 	Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error)
 	Read(ctx context.Context, q pages.Query) (pages.Answer, error)
 	Ready(ctx context.Context) (ready bool, down []error)
@@ -24,6 +24,7 @@ type source interface {
 // reader is what a [Recorder] and a [Plain] read activities with.
 type reader struct {
 	source source
+	inside Inside
 
 	kinds    *Kinds
 	windows  map[string]*seen.Windows // by kind, of kinds with a window
@@ -45,7 +46,7 @@ func (r *reader) Now() time.Time { return r.source.Now() }
 // Inside returns what can be seen of the pages.
 //
 //nolint:ireturn // of a ledger's pages, or of pages alone
-func (r *reader) Inside() Inside { return r.source }
+func (r *reader) Inside() Inside { return r.inside }
 
 // Ready reports whether feeds can be answered, and returns an [*UnavailableError] for each
 // dependency that is down. The error of a ledger that answers, but whose changes are not read in

@@ -126,7 +126,7 @@ func open(ctx context.Context, c Config) (*Recorder, error) {
 		return nil, err
 	}
 	r := &Recorder{
-		reader:  reader{source: p, kinds: c.Kinds, rates: rates},
+		reader:  reader{source: p, inside: p.Inspector(), kinds: c.Kinds, rates: rates},
 		ledger:  c.Ledger,
 		pages:   p,
 		persist: c.Persist,
@@ -138,9 +138,22 @@ func open(ctx context.Context, c Config) (*Recorder, error) {
 	return r, nil
 }
 
-// Pages returns the pages, for those who operate them: to scrub them, to change their number, to
-// rebuild one.
-func (r *Recorder) Pages() *pages.Pages { return r.pages }
+// Scrubber returns the part that compares pages with the ledger, for operators.
+func (r *Recorder) Scrubber() *pages.Scrubber { return r.pages.Scrubber() }
+
+// Grower returns the part that changes the number of pages, for operators.
+func (r *Recorder) Grower() *pages.Grower { return r.pages.Grower() }
+
+// RebuildPage rebuilds a page from the ledger: see [pages.Inspector.RebuildPage].
+func (r *Recorder) RebuildPage(ctx context.Context, number uint32) (pages.Rebuilt, error) {
+	return r.pages.RebuildPage(ctx, number)
+}
+
+// Repair rebuilds a page that lacks keys of the ledger: see [pages.Pages.Repair].
+func (r *Recorder) Repair(ctx context.Context, at pages.PageAt) error { return r.pages.Repair(ctx, at) }
+
+// StalenessBound returns the bound of the [Config]; 0 if every reader asks the ledger first.
+func (r *Recorder) StalenessBound() time.Duration { return r.pages.StalenessBound() }
 
 // ask reads the ledger for a caller, who waits for it. It fails at once if the ledger did not
 // answer the last poll, or if too many requests wait. Errors are [ErrOverloaded], an

@@ -76,16 +76,16 @@ func (s *Search) Run(v *View, kinds int) {
 		l := &v.kinds[i]
 		ids := s.of(l.facet)
 		if !l.mirrorOnly {
-			s.lookFor(v, l, Direct, ids)
+			s.lookFor(l, Direct, ids)
 		}
 		if l.twoWay {
-			s.lookFor(v, l, Reverse, ids)
+			s.lookFor(l, Reverse, ids)
 		}
 	}
 }
 
 // lookFor sets the hits of the ids whose key on that side is present.
-func (s *Search) lookFor(v *View, l *lookup, side Match, ids span) {
+func (s *Search) lookFor(l *lookup, side Match, ids span) {
 	hashes, hits := s.hashes[ids.first:ids.end], s.hits[ids.first:ids.end]
 	start := l.direct
 	if side == Reverse {

@@ -354,7 +354,7 @@ func (u *upgrade) reopen(t *testing.T) {
 // of the first number are closed before, and expire.
 func TestUpgradeGrows(t *testing.T) {
 	u := openUpgrade(t, redistest.Start(t).Client(), "half", 3)
-	must(t, u.Recorder.Pages().Grow(t.Context(), 256, nil))
+	must(t, u.Recorder.Grower().Grow(t.Context(), 256, nil))
 	u.checkRecorded(t)
 	u.checkWindows(t)
 	for page := range uint32(oldPages) {
@@ -369,7 +369,7 @@ func TestUpgradeScrub(t *testing.T) {
 	client := redistest.Start(t).Client()
 	for _, name := range []string{"never", "grown"} {
 		u := openUpgrade(t, client, name, 3)
-		progress, err := u.Recorder.Pages().ScrubNow(t.Context(), 0, nil)
+		progress, err := u.Recorder.Scrubber().ScrubNow(t.Context(), 0, nil)
 		reason, other := "foreign", "missing"
 		if name == "grown" {
 			reason, other = other, reason

@@ -100,7 +100,7 @@ func (c *comparison) run(ctx context.Context) error {
 			return err
 		}
 	}
-	err = c.lookAgain(ctx, c.recorder.Pages().StalenessBound()+clockSlack, true)
+	err = c.lookAgain(ctx, c.recorder.StalenessBound()+clockSlack, true)
 	c.undecided += uint64(len(c.open))
 	return err
 }
@@ -193,7 +193,7 @@ func (c *comparison) past(o *opened) {
 		c.undecided++ // undone since, or a false positive that has gone
 	case o.found.item.Since.After(from.Add(clockSlack)):
 		// Recorded when the feed had begun.
-	case o.found.item.Since.Before(from.Add(-writeTime - c.recorder.Pages().StalenessBound())):
+	case o.found.item.Since.Before(from.Add(-writeTime - c.recorder.StalenessBound())):
 		c.undecided++ // recorded just now with a time long past, or repaired
 	default:
 		c.late++

@@ -295,7 +295,7 @@ func (s *Sampler) repair(ctx context.Context, c *comparison) {
 			continue
 		}
 		done[m.at.Page] = true
-		if err := s.recorder.Pages().Repair(ctx, pages.PageAt{Page: m.at.Page, Sequence: m.ledger}); err != nil {
+		if err := s.recorder.Repair(ctx, pages.PageAt{Page: m.at.Page, Sequence: m.ledger}); err != nil {
 			s.log.LogAttrs(ctx, slog.LevelError, "cannot rebuild a page that missed activities",
 				slog.Any("page", m.at.Page), slog.Any("error", err))
 			continue

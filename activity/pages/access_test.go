@@ -150,7 +150,7 @@ func TestOneFeedAsksALedgerThatIsDown(t *testing.T) {
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		cut.places.Store(true)
-		if _, ok := p.askPlace(ended, 0); ok || access(p.follow.access.Load()) != behind {
+		if _, ok := p.poller.askPlace(ended, 0); ok || access(p.poller.follow.access.Load()) != behind {
 			t.Error("a canceled caller changes what is known of the ledger")
 		}
 		cut.asked.Store(0)
@@ -203,7 +203,7 @@ func TestPollHangs(t *testing.T) {
 		p.record(t, true, add("1", "hide", "p"))
 		time.Sleep(time.Minute + time.Second) // between two polls
 		log.take("")
-		p.follow.start.Store(p.elapsed() - int64(time.Minute))
+		p.poller.follow.start.Store(p.life.elapsed() - int64(time.Minute))
 		hanging.hangs.Store(true)
 		hanging.polls.Store(0)
 		start := time.Now()

@@ -41,7 +41,8 @@ type AloneConfig struct {
 // Alone has pages without a ledger: they are the only copy of their keys. It is safe for concurrent
 // use.
 type Alone struct {
-	*storage
+	life    *lifecycle
+	storage *storage
 
 	filter  *favfilter.Filter
 	looking sync.Mutex // held while pages are read for the survey
@@ -52,18 +53,33 @@ type Alone struct {
 // the store holds none, OpenAlone creates one with a random seed and c.Pages pages. Errors wrap
 // [favfilter.ErrMismatch] if the store holds another filter.
 func OpenAlone(ctx context.Context, c AloneConfig) (*Alone, error) {
-	p := &Alone{storage: &storage{
-		lifecycle: newLifecycle(ctx), store: c.Store, keyRate: c.KeyRate, now: c.Now, log: c.Logger, survey: newSurvey(),
+	life := newLifecycle(ctx)
+	p := &Alone{life: life, storage: &storage{
+		life: life, store: c.Store, keyRate: c.KeyRate, now: c.Now, log: c.Logger, survey: newSurvey(),
 	}}
-	if p.now == nil {
-		p.now = time.Now
+	if p.storage.now == nil {
+		p.storage.now = time.Now
 	}
 	if err := p.openFilter(ctx, c); err != nil {
 		return nil, err
 	}
-	p.ended.Go(func() { p.every(keepInterval, p.keepFilter) })
+	p.life.ended.Go(func() { p.life.every(keepInterval, p.keepFilter) })
 	return p, nil
 }
+
+// Identity returns the identity of the filter.
+func (p *Alone) Identity() favfilter.Identity { return p.storage.identity }
+
+// Now returns the time by which activities are recorded.
+func (p *Alone) Now() time.Time { return p.storage.now() }
+
+// Load is [Pages.Load].
+func (p *Alone) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
+	return p.storage.loadAny(ctx, ids)
+}
+
+// Close waits until all work in flight is done, then returns.
+func (p *Alone) Close() { p.life.Close() }
 
 // openFilter opens the filter that the store holds, or creates it. If several processes create one
 // at once, the first one wins, and the others open its filter.
@@ -73,10 +89,10 @@ func (p *Alone) openFilter(ctx context.Context, c AloneConfig) error {
 		if err != nil {
 			return err
 		}
-		p.identity = identity
+		p.storage.identity = identity
 		p.filter, err = favfilter.Open(ctx, c.Store, favfilter.Config{
 			Capacity:          aloneKeys * int(identity.Pages),
-			FalsePositiveRate: p.keyRate,
+			FalsePositiveRate: p.storage.keyRate,
 			Pages:             identity.Pages,
 			Seed:              identity.Seed,
 			PageBy:            ownerOf,
@@ -90,14 +106,14 @@ func (p *Alone) openFilter(ctx context.Context, c AloneConfig) error {
 
 // keepFilter makes the store record how the filter was made, even after the store lost everything.
 func (p *Alone) keepFilter() {
-	ctx, cancel := context.WithTimeout(p.base, loadTimeout)
+	ctx, cancel := context.WithTimeout(p.life.base, loadTimeout)
 	defer cancel()
 	err := p.filter.Keep(ctx)
 	if errors.Is(err, favfilter.ErrMismatch) {
-		p.log.ErrorContext(ctx, "the store holds another filter than the one that was opened: start again", "error", err)
+		p.storage.log.ErrorContext(ctx, "the store holds another filter than the one that was opened: start again", "error", err)
 		return
 	}
-	p.noteStore(ctx, err)
+	p.storage.noteStore(ctx, err)
 }
 
 // aloneIdentity returns the identity of the filter in the store, or that of a new one. It reads
@@ -139,14 +155,14 @@ func (p *Alone) Read(ctx context.Context, q Query) (a Answer, err error) {
 	}
 	ids := make([]favfilter.PageID, 0, len(users)+len(q.Others))
 	for _, user := range users {
-		ids = append(ids, favfilter.PageID{Number: p.Slot(user)})
+		ids = append(ids, favfilter.PageID{Number: p.storage.slot(user)})
 	}
-	loaded, err := p.load(ctx, append(ids, q.Others...))
+	loaded, err := p.storage.load(ctx, append(ids, q.Others...))
 	if ctx.Err() != nil {
 		return a, ctx.Err()
 	}
 	if len(users)+len(q.Others) > 0 {
-		p.stats.count(&p.stats.fromStore, err)
+		p.storage.stats.count(&p.storage.stats.fromStore, err)
 	}
 	if a.Others, a.OthersErr = loaded[len(users):], err; err != nil && len(users) > 0 {
 		return a, Unavailable("pages", err)
@@ -172,7 +188,7 @@ func (p *Alone) page(l favfilter.Loaded) (*favfilter.Page, error) {
 		return nil, Unavailable("pages", l.Damage)
 	case l.Page == nil:
 		return nil, nil //nolint:nilnil // no keys
-	case l.Page.Header().Identity != p.identity:
+	case l.Page.Header().Identity != p.storage.identity:
 		return nil, Unavailable("pages", errors.New("the page is of another filter"))
 	default:
 		return l.Page, nil
@@ -182,7 +198,7 @@ func (p *Alone) page(l favfilter.Loaded) (*favfilter.Page, error) {
 // Ready reports whether the store answers, with pages of this filter. If it does not, Ready returns
 // one [*UnavailableError].
 func (p *Alone) Ready(ctx context.Context) (ready bool, down []error) {
-	loaded, err := p.store.Load(ctx, []favfilter.PageID{{Number: 0}})
+	loaded, err := p.storage.store.Load(ctx, []favfilter.PageID{{Number: 0}})
 	if err == nil {
 		_, err = p.page(loaded[0])
 	}
@@ -194,9 +210,9 @@ func (p *Alone) Ready(ctx context.Context) (ready bool, down []error) {
 
 // Stats returns the current counts.
 func (p *Alone) Stats() Stats {
-	s := p.stats.counts()
-	s.PagesDown = p.storeDown.Load()
-	s.SharedPages = int(p.identity.Pages)
+	s := p.storage.stats.counts()
+	s.PagesDown = p.storage.storeDown.Load()
+	s.SharedPages = int(p.storage.identity.Pages)
 	return s
 }
 
@@ -204,14 +220,14 @@ func (p *Alone) Stats() Stats {
 // not read the store.
 func (p *Alone) Survey() iter.Seq[SurveyedPage] {
 	return func(yield func(SurveyedPage) bool) {
-		p.survey.eachShared(0, int(p.identity.Pages), time.Since(p.opened), yield)
+		p.storage.survey.eachShared(0, int(p.storage.identity.Pages), time.Since(p.life.opened), yield)
 	}
 }
 
 // SurveyTotals returns sums over all pages as last observed.
 func (p *Alone) SurveyTotals() SurveyTotals {
-	t := p.survey.sums()
-	t.Pages = int(p.identity.Pages)
+	t := p.storage.survey.sums()
+	t.Pages = int(p.storage.identity.Pages)
 	return t
 }
 
@@ -222,23 +238,23 @@ func (p *Alone) Look(ctx context.Context, most int) error {
 		return nil
 	}
 	defer p.looking.Unlock()
-	for most = min(most, int(p.identity.Pages)); most > 0; {
+	for most = min(most, int(p.storage.identity.Pages)); most > 0; {
 		var ids []favfilter.PageID
 		for n := uint32(0); int(n) < min(most, scrubChunk); n++ {
-			ids = append(ids, favfilter.PageID{Number: (p.next + n) % p.identity.Pages})
+			ids = append(ids, favfilter.PageID{Number: (p.next + n) % p.storage.identity.Pages})
 		}
 		limited, cancel := context.WithTimeout(ctx, loadTimeout)
-		statuses, err := p.store.Peek(limited, ids)
+		statuses, err := p.storage.store.Peek(limited, ids)
 		cancel()
 		if err != nil {
 			return fmt.Errorf("look at pages: %w", Unavailable("pages", err))
 		}
 		for i, st := range statuses {
 			if st.Err == nil {
-				p.survey.put(ids[i].Number, newGlance(p.stateAlone(st), st, time.Since(p.opened)), 0)
+				p.storage.survey.put(ids[i].Number, newGlance(p.storage.stateAlone(st), st, time.Since(p.life.opened)), 0)
 			}
 		}
-		p.next = (p.next + uint32(len(ids))) % p.identity.Pages
+		p.next = (p.next + uint32(len(ids))) % p.storage.identity.Pages
 		most -= len(ids)
 	}
 	return nil
@@ -247,21 +263,21 @@ func (p *Alone) Look(ctx context.Context, most int) error {
 // InspectPage reads a page with its collision bitmap. Errors are [ErrNoPage], an
 // [*UnavailableError], or that of ctx.
 func (p *Alone) InspectPage(ctx context.Context, number uint32) (*PageInside, error) {
-	if number >= p.identity.Pages {
+	if number >= p.storage.identity.Pages {
 		return nil, fmt.Errorf("inspect page %d: %w", number, ErrNoPage)
 	}
 	id := favfilter.PageID{Number: number}
-	loaded, err := p.loadWhole(ctx, id)
+	loaded, err := p.storage.loadWhole(ctx, id)
 	if err != nil {
 		return nil, fmt.Errorf("inspect page %d: %w", number, err)
 	}
-	return p.insideOf(number, id, loaded), nil
+	return p.storage.insideOf(number, id, loaded), nil
 }
 
 // InspectUser reads the page of a user with its collision bitmap. Errors are an
 // [*UnavailableError], or that of ctx.
 func (p *Alone) InspectUser(ctx context.Context, user string) (*PageInside, UserKeysInside, error) {
-	inside, err := p.InspectPage(ctx, p.Slot(UserHash(p.identity.Seed, user)))
+	inside, err := p.InspectPage(ctx, p.storage.slot(UserHash(p.storage.identity.Seed, user)))
 	return inside, UserKeysInside{}, err
 }
 

@@ -16,14 +16,14 @@ func openAlone(t *testing.T, store favfilter.Store, pages uint32) *Alone {
 	t.Helper()
 	p, err := OpenAlone(t.Context(), AloneConfig{Store: store, Pages: pages, KeyRate: testKeyRate, Logger: slog.New(slog.DiscardHandler)})
 	must(t, err)
-	t.Cleanup(p.Close)
+	t.Cleanup(p.life.Close)
 	return p
 }
 
 // hasAlone reports whether a user has hidden a post.
 func hasAlone(t *testing.T, p *Alone, user, post string) bool {
 	t.Helper()
-	seed := p.Identity().Seed
+	seed := p.storage.identity.Seed
 	a, err := p.Read(t.Context(), Query{User: UserHash(seed, user), Page: true})
 	must(t, err)
 	return a.Page != nil && a.Page.Contains(KeyStart(seed, "hide", user, ledger.Post).With(favfilter.HashKey(seed, post)))
@@ -45,8 +45,8 @@ func TestAlone(t *testing.T) {
 		if removed[0] != favfilter.Removed || hasAlone(t, p, "1", "p") {
 			t.Errorf("removed %v", removed)
 		}
-		if p := openAlone(t, store, 0); p.Identity().Pages != 4 || !hasAlone(t, p, "a_b", "c%") {
-			t.Errorf("opened again: %+v", p.Identity())
+		if p := openAlone(t, store, 0); p.storage.identity.Pages != 4 || !hasAlone(t, p, "a_b", "c%") {
+			t.Errorf("opened again: %+v", p.storage.identity)
 		}
 	})
 }
@@ -69,8 +69,8 @@ func TestAloneWithoutPageZero(t *testing.T) {
 			must(t, err)
 		}
 		remove(0)
-		if b := openAlone(t, store, 0); b.Identity() != a.Identity() {
-			t.Errorf("without page 0: %+v, want %+v", b.Identity(), a.Identity())
+		if b := openAlone(t, store, 0); b.storage.identity != a.storage.identity {
+			t.Errorf("without page 0: %+v, want %+v", b.storage.identity, a.storage.identity)
 		}
 		for number := range uint32(4) {
 			remove(number)
@@ -101,7 +101,7 @@ func TestLookAlone(t *testing.T) {
 		}
 	}
 	wantSurvey(t, g, store, func(page uint32) favfilter.PageID { return favfilter.PageID{Number: page} }, numbersTo(128)...)
-	hurt := g.Slot(UserHash(g.identity.Seed, "1"))
+	hurt := g.storage.slot(UserHash(g.storage.identity.Seed, "1"))
 	must(t, server.Client().Del(t.Context(), fmt.Sprintf("fav:{feed/%d}:regions", hurt)).Err())
 	must(t, g.Look(t.Context(), 1000)) // checks each page only once
 	if got := statesOf(g)[hurt]; got != PageDamaged {
@@ -119,7 +119,7 @@ func TestLookAlone(t *testing.T) {
 	if got := statesOf(g)[hurt^1]; got != PageForeign {
 		t.Errorf("page %d, of another filter, is %v", hurt^1, got)
 	}
-	g.store = faulttest.Down{}
+	g.storage.store = faulttest.Down{}
 	if err := g.Look(t.Context(), 1); !errors.As(err, new(*UnavailableError)) {
 		t.Errorf("looked at a store that is down: %v", err)
 	}

@@ -15,23 +15,43 @@ import (
 
 // applier brings pages in the store to the sequences of transactions.
 type applier struct {
-	*rebuilder
+	life      *lifecycle
+	storage   *storage
+	poller    *poller
+	sequences *sequences
+	layout    *layout
+	rebuilder *rebuilder
 
 	leavers *leavers
 	tidying tidying
 }
 
+func newApplier(b *rebuilder) *applier {
+	a := &applier{
+		life:      b.life,
+		storage:   b.storage,
+		poller:    b.poller,
+		sequences: b.sequences,
+		layout:    b.layout,
+		rebuilder: b,
+		leavers:   newLeavers(),
+		tidying:   newTidying(),
+	}
+	b.heavy = a.leave
+	return a
+}
+
 // applyAll brings the pages to the sequences of the transaction. It returns an error for each page
 // where that failed.
-func (r *applier) applyAll(ctx context.Context, pages []ledger.PageChange, toRebuild map[uint32]bool) map[uint32]error {
-	repairs, failed := r.applyOnce(ctx, pages, toRebuild)
+func (a *applier) applyAll(ctx context.Context, pages []ledger.PageChange, toRebuild map[uint32]bool) map[uint32]error {
+	repairs, failed := a.applyOnce(ctx, pages, toRebuild)
 	var group errgroup.Group
 	var mu sync.Mutex
 	group.SetLimit(maxRebuilds)
 	for _, repair := range repairs {
 		group.Go(func() error {
 			err := repair.do(ctx)
-			r.reached(repair.change, toRebuild, err)
+			a.reached(repair.change, toRebuild, err)
 			if err != nil {
 				mu.Lock()
 				defer mu.Unlock()
@@ -52,7 +72,7 @@ type repair struct {
 
 // applyOnce changes pages with one call of the store. It returns the pages that need more work, and
 // the errors of those that failed. All other pages have reached the sequence of the transaction.
-func (r *applier) applyOnce(
+func (a *applier) applyOnce(
 	ctx context.Context, pages []ledger.PageChange, toRebuild map[uint32]bool,
 ) (repairs []repair, failed map[uint32]error) {
 	failed = make(map[uint32]error)
@@ -64,65 +84,65 @@ func (r *applier) applyOnce(
 		case now:
 			// Until the rebuild the page is stale, so no write can pass with the old keys in it.
 			repairs = append(repairs, repair{p, func(ctx context.Context) error {
-				return r.remake(ctx, p.Page, p.Sequence, "user deleted")
+				return a.rebuilder.remake(ctx, p.Page, p.Sequence, "user deleted")
 			}})
 		case listed && len(p.Added) == 0:
-			r.reached(p, toRebuild, nil)
+			a.reached(p, toRebuild, nil)
 		case len(p.Added)+len(p.Removed) > 0:
-			b, err := r.batch(ctx, p)
+			b, err := a.batch(ctx, p)
 			if err != nil {
 				failed[p.Page] = Unavailable("ledger", err)
-				r.reached(p, toRebuild, err)
+				a.reached(p, toRebuild, err)
 				continue
 			}
 			batches, changes = append(batches, b), append(changes, p)
-		case r.sequences.of(p.Page).stood.Load() < p.Sequence:
+		case a.sequences.of(p.Page).stood.Load() < p.Sequence:
 			// This write changed nothing. It may repeat a write that has not reached the page.
-			repairs = append(repairs, repair{p, func(ctx context.Context) error { return r.stand(ctx, p.Page, p.Sequence) }})
+			repairs = append(repairs, repair{p, func(ctx context.Context) error { return a.stand(ctx, p.Page, p.Sequence) }})
 		default:
-			r.reached(p, toRebuild, nil)
+			a.reached(p, toRebuild, nil)
 		}
 	}
-	for i, res := range r.apply(ctx, batches) {
+	for i, res := range a.apply(ctx, batches) {
 		b, p := batches[i], changes[i]
 		if res.Err != nil {
 			failed[p.Page] = res.Err
-		} else if reason := r.faultOf(ctx, p.Page, res); reason != "" {
-			repairs = append(repairs, repair{p, func(ctx context.Context) error { return r.mend(ctx, p.Page, b, res, reason) }})
+		} else if reason := a.faultOf(ctx, p.Page, res); reason != "" {
+			repairs = append(repairs, repair{p, func(ctx context.Context) error { return a.mend(ctx, p.Page, b, res, reason) }})
 			continue
 		} else if res.State == favfilter.Current && len(b.Remove) > 0 {
-			r.tidying.add(p.Page) // the number of cleared bits is unknown
+			a.tidying.add(p.Page) // the number of cleared bits is unknown
 		}
-		r.reached(p, toRebuild, res.Err)
+		a.reached(p, toRebuild, res.Err)
 	}
 	return repairs, failed
 }
 
 // reached notes that a page has reached the sequence of a transaction, or why it has not.
-func (r *applier) reached(p ledger.PageChange, toRebuild map[uint32]bool, err error) {
+func (a *applier) reached(p ledger.PageChange, toRebuild map[uint32]bool, err error) {
 	// Even after an error. The ledger has the change, so a page with a lower sequence lacks it.
-	r.sequences.of(p.Page).require(p.Sequence)
+	a.sequences.of(p.Page).require(p.Sequence)
 	if now, ok := toRebuild[p.Page]; err == nil && (now || !ok || len(p.Added) > 0) {
-		r.sequences.of(p.Page).standAt(p.Sequence)
+		a.sequences.of(p.Page).standAt(p.Sequence)
 	}
 }
 
 // apply is Store.Apply, with a timeout that depends on the number of pages.
-func (r *applier) apply(ctx context.Context, batches []favfilter.Batch) []favfilter.Result {
+func (a *applier) apply(ctx context.Context, batches []favfilter.Batch) []favfilter.Result {
 	if len(batches) == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout+time.Duration(len(batches))*applyMore)
 	defer cancel()
-	return r.store.Apply(ctx, batches)
+	return a.storage.store.Apply(ctx, batches)
 }
 
 // mend brings the page of b to the required sequence after the store answered res. A page that is a
 // few changes behind most likely waits for another process. Waiting for it takes less time than a
 // rebuild.
-func (r *applier) mend(ctx context.Context, page uint32, b favfilter.Batch, res favfilter.Result, reason string) error {
+func (a *applier) mend(ctx context.Context, page uint32, b favfilter.Batch, res favfilter.Result, reason string) error {
 	tries, near := 4, uint64(8)
-	if r.inParts(page) { // a rebuild takes so long that other processes finish first
+	if a.rebuilder.inParts(page) { // a rebuild takes so long that other processes finish first
 		tries, near = 12, 1024
 	}
 	for i := range tries {
@@ -134,53 +154,53 @@ func (r *applier) mend(ctx context.Context, page uint32, b favfilter.Batch, res 
 		case <-ctx.Done():
 			return fmt.Errorf("apply to page %v: %w", b.ID, ctx.Err())
 		}
-		res = r.apply(ctx, []favfilter.Batch{b})[0]
+		res = a.apply(ctx, []favfilter.Batch{b})[0]
 		if res.Err != nil {
 			return res.Err
 		}
-		if reason = r.faultOf(ctx, page, res); reason == "" {
+		if reason = a.faultOf(ctx, page, res); reason == "" {
 			return nil
 		}
 	}
-	return r.remake(ctx, page, b.Sequence, reason)
+	return a.rebuilder.remake(ctx, page, b.Sequence, reason)
 }
 
 // faultOf returns why the page must be rebuilt after the store answered res; "" if it need not be.
-func (r *applier) faultOf(ctx context.Context, page uint32, res favfilter.Result) string {
+func (a *applier) faultOf(ctx context.Context, page uint32, res favfilter.Result) string {
 	switch {
 	case res.State != favfilter.Applied && res.State != favfilter.Current:
 		return res.State.String()
 	case isClosed(res.Header):
 		return "" // a reader of the page polls, and finds the change on another page
-	case r.ahead(ctx, page, res.Header.Sequence):
+	case a.poller.ahead(ctx, page, res.Header.Sequence):
 		return "ahead"
-	case r.overfull(res.Header):
+	case a.rebuilder.overfull(res.Header):
 		return "overfull"
-	case r.oversized(res.Header):
+	case a.rebuilder.oversized(res.Header):
 		return "oversized"
 	default:
 		if res.Cleared > 0 && res.Cleared < enoughCleared {
-			r.tidying.add(page)
+			a.tidying.add(page)
 		}
 		return ""
 	}
 }
 
 // batch returns the page's change in the form that the store takes.
-func (r *applier) batch(ctx context.Context, p ledger.PageChange) (favfilter.Batch, error) {
-	b := favfilter.Batch{ID: r.layout.pageID(p.Page), Identity: r.identity, Sequence: p.Sequence}
+func (a *applier) batch(ctx context.Context, p ledger.PageChange) (favfilter.Batch, error) {
+	b := favfilter.Batch{ID: a.layout.pageID(p.Page), Identity: a.storage.identity, Sequence: p.Sequence}
 	var err error
-	if b.Remove, err = r.hashes(ctx, p.Removed); err != nil {
+	if b.Remove, err = a.rebuilder.hashes(ctx, p.Removed); err != nil {
 		return b, err
 	}
-	b.Add, err = r.hashes(ctx, p.Added)
+	b.Add, err = a.rebuilder.hashes(ctx, p.Added)
 	return b, err
 }
 
 // stand makes sure that the page has at least the sequence want. If the page does not, stand
 // rebuilds it.
-func (r *applier) stand(ctx context.Context, number uint32, want uint64) error {
-	loaded, _, err := r.loadWithin(ctx, patience(r.inParts(number)), []favfilter.PageID{r.layout.pageID(number)}, nil)
+func (a *applier) stand(ctx context.Context, number uint32, want uint64) error {
+	loaded, _, err := a.storage.loadWithin(ctx, patience(a.rebuilder.inParts(number)), []favfilter.PageID{a.layout.pageID(number)}, nil)
 	if err != nil {
 		return Unavailable("pages", err)
 	}
@@ -188,8 +208,8 @@ func (r *applier) stand(ctx context.Context, number uint32, want uint64) error {
 	if isClosed(st.Header) {
 		return nil // a reader of the page polls, and learns where its users are
 	}
-	if reason := r.fault(ctx, number, want, st); reason != "" {
-		return r.remake(ctx, number, want, reason)
+	if reason := a.poller.fault(ctx, number, want, st); reason != "" {
+		return a.rebuilder.remake(ctx, number, want, reason)
 	}
 	return nil
 }

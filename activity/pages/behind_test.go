@@ -24,7 +24,7 @@ import (
 // lose has the store lose a hide that p acknowledges for user 1.
 func (p *process) lose(t *testing.T, target string) {
 	t.Helper()
-	lost := setBackPage(t, p.store, p.layout.pageID(p.layout.pageOf(UserHash(p.identity.Seed, "1"))))
+	lost := setBackPage(t, p.store, p.layout.pageID(p.layout.pageOf(UserHash(p.storage.identity.Seed, "1"))))
 	p.record(t, true, add("1", "hide", target))
 	lost()
 }
@@ -44,7 +44,7 @@ func TestPollsFailWhileTheLedgerAnswers(t *testing.T) {
 		for i := range 20 {
 			target := fmt.Sprint("p", i)
 			a.lose(t, target)
-			time.Sleep(b.follow.bound + time.Millisecond)
+			time.Sleep(b.poller.follow.bound + time.Millisecond)
 			b.want(t, "1", "hide", target, Direct)
 		}
 		if s := b.Stats(); s.LedgerDown || s.PollsFailed < 10 {
@@ -131,7 +131,7 @@ func TestSlowPoll(t *testing.T) {
 			target := fmt.Sprint("p", i)
 			time.Sleep(time.Duration(i) * 37 * time.Millisecond)
 			a.lose(t, target)
-			time.Sleep(b.follow.bound + time.Millisecond)
+			time.Sleep(b.poller.follow.bound + time.Millisecond)
 			start := time.Now()
 			b.want(t, "1", "hide", target, Direct)
 			if took := time.Since(start); took > time.Second {
@@ -192,7 +192,7 @@ func TestLongPollsAfterALostConnection(t *testing.T) {
 		}
 		target := fmt.Sprint("p", i)
 		a.lose(t, target)
-		<-time.After(b.follow.bound)
+		<-time.After(b.poller.follow.bound)
 		b.want(t, "1", "hide", target, Direct)
 	}
 	t.Logf("the first poll after the loss took up to %v", time.Since(began))
@@ -209,8 +209,8 @@ func TestSuspended(t *testing.T) {
 			b.want(t, "1", "hide", "before", Direct)
 			time.Sleep(100 * time.Millisecond)
 			a.lose(t, "p")
-			b.want(t, "1", "hide", "p", None) // no poll has told of the hide
-			b.follow.wall.Add(-int64(set))    // as if the wall clock had advanced
+			b.want(t, "1", "hide", "p", None)     // no poll has told of the hide
+			b.poller.follow.wall.Add(-int64(set)) // as if the wall clock had advanced
 			polls := b.Stats().Polls
 			for range 10 {
 				b.want(t, "1", "hide", "p", Direct)
@@ -357,7 +357,7 @@ func TestLedgerIsBackEndsPauses(t *testing.T) {
 		}
 		down.fails.Store(false)
 		down.unreadable.Store(false)
-		time.Sleep(p.follow.pollInterval() + time.Millisecond)
+		time.Sleep(p.poller.follow.pollInterval() + time.Millisecond)
 		p.want(t, "1", "hide", "p", Direct)
 		p.Close()
 		must(t, l.Close())

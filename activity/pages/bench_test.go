@@ -40,7 +40,7 @@ func BenchmarkRebuild(b *testing.B) {
 	g := newRig(b, &favfilter.Memory{}, 1)
 	fillPages(b, g, 5000, 50)
 	for b.Loop() {
-		if _, err := g.rebuild(b.Context(), 0, 0, "benchmark", 100); err != nil {
+		if _, err := g.rebuilder.rebuild(b.Context(), 0, 0, "benchmark", 100); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -53,9 +53,9 @@ type bulkPage struct {
 }
 
 // NewBulk returns a new Bulk.
-func (r *Pages) NewBulk() *Bulk {
+func (p *Pages) NewBulk() *Bulk {
 	return &Bulk{
-		r: r, pages: make(map[uint32]*bulkPage), late: make(map[uint32]uint64),
+		r: p, pages: make(map[uint32]*bulkPage), late: make(map[uint32]uint64),
 		toClose: make(map[uint32]bool), rows: make(map[uint64]int),
 	}
 }
@@ -65,19 +65,19 @@ func (r *Pages) NewBulk() *Bulk {
 // Errors are those of [Pages.Write].
 func (b *Bulk) Record(ctx context.Context, changes *ledger.Prepared, users iter.Seq[uint64]) (Written, error) {
 	r := b.r
-	if r.isClosed() {
+	if r.life.isClosed() {
 		return Written{}, ErrClosed
 	}
-	if err := r.agreed(); err != nil {
+	if err := r.poller.agreed(); err != nil {
 		return Written{}, fmt.Errorf("nothing was changed: %w", err)
 	}
 	limited, cancel := context.WithTimeout(ctx, bulkTimeout)
-	receipt, err := r.ledger.RecordPrepared(limited, r.now(), changes)
+	receipt, err := r.poller.ledger.RecordPrepared(limited, r.storage.now(), changes)
 	cancel()
 	if err != nil {
 		return Written{}, Unavailable("ledger", err)
 	}
-	b.committed = r.elapsed()
+	b.committed = r.life.elapsed()
 	if leaving := receipt.Layouts.Leaving; leaving > 0 { // see [committer.pagesToClose]
 		for hash := range users {
 			b.toClose[r.layout.id.PageIn(leaving, hash)] = true
@@ -137,7 +137,7 @@ func (b *Bulk) take(ctx context.Context, p ledger.PageChange) (bool, error) {
 	case page == nil && changed && p.Sequence == 1:
 		page = &bulkPage{}
 		b.pages[p.Page] = page
-		b.r.bulked.Store(p.Page, true)
+		b.r.scrubber.bulked.Store(p.Page, true)
 	case page == nil:
 		return false, nil
 	}
@@ -146,7 +146,7 @@ func (b *Bulk) take(ctx context.Context, p ledger.PageChange) (bool, error) {
 		page.keys, page.sequence = nil, p.Sequence
 		return true, nil
 	}
-	keys, err := b.r.hashes(ctx, p.Added)
+	keys, err := b.r.rebuilder.hashes(ctx, p.Added)
 	if err != nil {
 		return false, err
 	}
@@ -159,9 +159,9 @@ func (b *Bulk) take(ctx context.Context, p ledger.PageChange) (bool, error) {
 // settle brings pages to the sequence that a transaction gave them. Finish rebuilds the pages where
 // that fails.
 func (b *Bulk) settle(pages []ledger.PageChange) {
-	ctx, cancel := context.WithTimeout(b.r.base, bulkTimeout)
+	ctx, cancel := context.WithTimeout(b.r.life.base, bulkTimeout)
 	defer cancel()
-	failed := b.r.applyAll(ctx, pages, nil)
+	failed := b.r.applier.applyAll(ctx, pages, nil)
 	for _, p := range pages {
 		if failed[p.Page] != nil {
 			b.late[p.Page] = p.Sequence
@@ -180,8 +180,8 @@ func (b *Bulk) settle(pages []ledger.PageChange) {
 // ledger.
 func (b *Bulk) Finish(ctx context.Context) error {
 	err := b.place(ctx)
-	b.r.leavers.wait(ctx) // a move takes seconds, or minutes for a large page
-	if err == nil || ctx.Err() == nil && b.r.outlast(b.committed) {
+	b.r.applier.leavers.wait(ctx) // a move takes seconds, or minutes for a large page
+	if err == nil || ctx.Err() == nil && b.r.poller.outlast(b.committed) {
 		return nil
 	}
 	return err
@@ -190,7 +190,7 @@ func (b *Bulk) Finish(ctx context.Context) error {
 // place writes the pages that the bulk has built, and rebuilds those that could not be changed.
 func (b *Bulk) place(ctx context.Context) error {
 	b.settling.Wait()
-	for _, err := range b.r.closePages(ctx, slices.Collect(maps.Keys(b.toClose))) {
+	for _, err := range b.r.applier.closePages(ctx, slices.Collect(maps.Keys(b.toClose))) {
 		return err
 	}
 	clear(b.toClose)
@@ -206,7 +206,7 @@ func (b *Bulk) place(ctx context.Context) error {
 	put := func(number uint32, sequence uint64, do func() error) {
 		writers.Go(func() error {
 			err := do()
-			b.r.bulked.Delete(number) // even after an error
+			b.r.scrubber.bulked.Delete(number) // even after an error
 			if err == nil {
 				b.r.sequences.of(number).standAt(sequence)
 				return nil
@@ -229,12 +229,12 @@ func (b *Bulk) place(ctx context.Context) error {
 		put(number, pages[number].sequence, func() error { return b.put(ctx, number, pages[number]) })
 	}
 	for number, sequence := range late {
-		put(number, sequence, func() error { return b.r.remake(ctx, number, sequence, "bulk") })
+		put(number, sequence, func() error { return b.r.rebuilder.remake(ctx, number, sequence, "bulk") })
 	}
 	_ = writers.Wait() // always nil
 	for hash, n := range b.rows {
-		if n > b.r.maxSharedKeys {
-			b.r.leave(hash) //nolint:contextcheck // continues in the background
+		if n > b.r.rebuilder.maxSharedKeys {
+			b.r.applier.leave(hash) //nolint:contextcheck // continues in the background
 			delete(b.rows, hash)
 		}
 	}
@@ -248,21 +248,21 @@ func (b *Bulk) put(ctx context.Context, number uint32, p *bulkPage) error {
 		return err
 	}
 	if p.rebuild {
-		return r.remake(ctx, number, p.sequence, "bulk")
+		return r.rebuilder.remake(ctx, number, p.sequence, "bulk")
 	}
-	page, err := r.imageOf(number, [][]favfilter.Hash{p.keys}, ledger.PageState{Sequence: p.sequence})
+	page, err := r.rebuilder.imageOf(number, [][]favfilter.Hash{p.keys}, ledger.PageState{Sequence: p.sequence})
 	if err != nil {
 		return err
 	}
 	limited, cancel := context.WithTimeout(ctx, replaceTimeout(page))
 	defer cancel()
-	placed, err := r.store.Replace(limited, favfilter.Replacement{ID: r.layout.pageID(number), Page: page, Newer: true})
+	placed, err := r.storage.store.Replace(limited, favfilter.Replacement{ID: r.layout.pageID(number), Page: page, Newer: true})
 	switch {
 	case err != nil:
 		return Unavailable("pages", err)
 	case placed:
 		return nil
 	default:
-		return r.stand(ctx, number, p.sequence)
+		return r.applier.stand(ctx, number, p.sequence)
 	}
 }

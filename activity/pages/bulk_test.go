@@ -57,7 +57,7 @@ func (b *bulk) recordAll(ctx context.Context, batch []Activity) ([]Outcome, erro
 func (g *rig) wantLive(t *testing.T, live map[Activity]bool) {
 	t.Helper()
 	got := make(map[Activity]bool)
-	for page := range g.identity.Pages {
+	for page := range g.storage.identity.Pages {
 		rows, _, err := g.ledger.Snapshot(t.Context(), page)
 		must(t, err)
 		for _, row := range rows {
@@ -303,9 +303,9 @@ func lookedAt(statuses []favfilter.Status) (n int) {
 // pages.
 func (g *rig) onEveryPage() (batch []Activity) {
 	pages := make(map[uint32]bool)
-	for i := 0; len(pages) < int(g.identity.Pages); i++ {
+	for i := 0; len(pages) < int(g.storage.identity.Pages); i++ {
 		user := fmt.Sprint("everywhere", i)
-		if page := g.layout.pageOf(UserHash(g.identity.Seed, user)); !pages[page] {
+		if page := g.layout.pageOf(UserHash(g.storage.identity.Seed, user)); !pages[page] {
 			pages[page] = true
 			batch = append(batch, add(user, "hide", "p"))
 		}
@@ -325,17 +325,17 @@ func TestBulkIsLeftAlone(t *testing.T) {
 		do(live, batch)
 		_, err := b.recordAll(t.Context(), batch)
 		must(t, err)
-		must(t, g.pollOnce(t.Context(), g.newPoll()))
-		if found, statuses := g.inspect(g.allPages(t)); len(found) > 0 || lookedAt(statuses) > 0 {
+		must(t, g.poller.pollOnce(t.Context(), g.poller.newPoll()))
+		if found, statuses := g.scrubber.inspect(g.allPages(t)); len(found) > 0 || lookedAt(statuses) > 0 {
 			t.Errorf("the scrub looked at %d pages, and would rebuild these: %+v", lookedAt(statuses), found)
 		}
 	}
 	must(t, b.Finish(t.Context()))
-	if found, statuses := g.inspect(g.allPages(t)); len(found) > 0 || lookedAt(statuses) != 8 {
+	if found, statuses := g.scrubber.inspect(g.allPages(t)); len(found) > 0 || lookedAt(statuses) != 8 {
 		t.Errorf("after Finish the scrub looked at %d pages of 8, and would rebuild these: %+v", lookedAt(statuses), found)
 	}
 	g.losePages(t)
-	if found, _ := g.inspect(g.allPages(t)); len(found) != 8 {
+	if found, _ := g.scrubber.inspect(g.allPages(t)); len(found) != 8 {
 		t.Errorf("the scrub found %d pages that were lost, want 8", len(found))
 	}
 	g.wantLive(t, live)
@@ -354,7 +354,7 @@ func BenchmarkBulkPages(b *testing.B) {
 	}
 	g := newRig(b, &favfilter.Memory{}, 1024)
 	for b.Loop() {
-		pages := make([][]favfilter.Hash, g.identity.Pages)
+		pages := make([][]favfilter.Hash, g.storage.identity.Pages)
 		var rows []ledger.Row
 		for some := range slices.Chunk(all, 4096) {
 			rows = rows[:0]
@@ -362,14 +362,14 @@ func BenchmarkBulkPages(b *testing.B) {
 				k, _ := g.kinds.Named(a.Kind)
 				rows = append(rows, g.change(k, a, time.Time{}).Rows...)
 			}
-			keys, err := g.hashes(b.Context(), rows)
+			keys, err := g.rebuilder.hashes(b.Context(), rows)
 			must(b, err)
 			for i, row := range rows {
 				pages[g.layout.pageOf(row.Hash)] = append(pages[g.layout.pageOf(row.Hash)], keys[i])
 			}
 		}
 		for number, keys := range pages {
-			_, err := g.imageOf(uint32(number), [][]favfilter.Hash{keys}, ledger.PageState{Sequence: 1})
+			_, err := g.rebuilder.imageOf(uint32(number), [][]favfilter.Hash{keys}, ledger.PageState{Sequence: 1})
 			must(b, err)
 		}
 	}

@@ -27,14 +27,14 @@ func isClosed(h favfilter.Header) bool { return h.Sequence == closedSequence }
 
 // closePages overwrites pages with closed ones. It returns an error for each page where that
 // failed.
-func (r *applier) closePages(ctx context.Context, pages []uint32) map[uint32]error {
+func (a *applier) closePages(ctx context.Context, pages []uint32) map[uint32]error {
 	failed := make(map[uint32]error)
 	var group errgroup.Group
 	var mu sync.Mutex
 	group.SetLimit(closers)
 	for _, page := range pages {
 		group.Go(func() error {
-			if err := r.closePage(ctx, page); err != nil {
+			if err := a.rebuilder.closePage(ctx, page); err != nil {
 				mu.Lock()
 				defer mu.Unlock()
 				failed[page] = err
@@ -51,14 +51,14 @@ func (r *applier) closePages(ctx context.Context, pages []uint32) map[uint32]err
 //
 // Until this process polls, it still looks for these users on this page. It then accepts neither a
 // held copy nor an older page that the store was set back to.
-func (r *rebuilder) closePage(ctx context.Context, number uint32) error {
-	r.sequences.of(number).require(closedSequence)
-	geometry, err := r.shapeFor(0)
+func (b *rebuilder) closePage(ctx context.Context, number uint32) error {
+	b.sequences.of(number).require(closedSequence)
+	geometry, err := b.shapeFor(0)
 	if err != nil {
 		return err
 	}
 	page, err := favfilter.NewPage(favfilter.Header{
-		Identity: r.identity, Shape: geometry, Number: r.layout.slot(number),
+		Identity: b.storage.identity, Shape: geometry, Number: b.layout.slot(number),
 		Sequence: closedSequence, Build: favfilter.RandomID(),
 	})
 	if err != nil {
@@ -67,8 +67,8 @@ func (r *rebuilder) closePage(ctx context.Context, number uint32) error {
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
 	// If Replace stores nothing, a closed page is already there.
-	_, err = r.store.Replace(ctx, favfilter.Replacement{
-		ID: r.layout.pageID(number), Page: page, Newer: true, Expire: closedExpiry,
+	_, err = b.storage.store.Replace(ctx, favfilter.Replacement{
+		ID: b.layout.pageID(number), Page: page, Newer: true, Expire: closedExpiry,
 	})
 	if err != nil {
 		return fmt.Errorf("close page %d: %w", number, Unavailable("pages", err))

@@ -16,7 +16,12 @@ import (
 // committer records changes: it groups those of concurrent callers into transactions of the ledger,
 // applies them to pages, and acknowledges them.
 type committer struct {
-	*applier
+	life      *lifecycle
+	storage   *storage
+	poller    *poller
+	sequences *sequences
+	layout    *layout
+	applier   *applier
 
 	waiting  atomic.Int64 // number of writes
 	queue    chan *write
@@ -33,12 +38,17 @@ type committer struct {
 
 func newCommitter(a *applier) *committer {
 	return &committer{
-		applier:  a,
-		queue:    make(chan *write),
-		settling: make(chan struct{}, maxSettling),
-		turns:    make(chan struct{}, maxTurns),
-		tail:     make(map[uint32]chan struct{}),
-		lanes:    make(map[uint32]*lane),
+		life:      a.life,
+		storage:   a.storage,
+		poller:    a.poller,
+		sequences: a.sequences,
+		layout:    a.layout,
+		applier:   a,
+		queue:     make(chan *write),
+		settling:  make(chan struct{}, maxSettling),
+		turns:     make(chan struct{}, maxTurns),
+		tail:      make(map[uint32]chan struct{}),
+		lanes:     make(map[uint32]*lane),
 	}
 }
 
@@ -55,9 +65,9 @@ type Written struct {
 // mean that nothing was changed. After any other error each change may have taken full effect or
 // none; repeating is safe. While the store is down, Write returns nil once the staleness bound has
 // passed since the commit.
-func (r *committer) Write(ctx context.Context, changes []ledger.Change) (Written, error) {
+func (p *Pages) Write(ctx context.Context, changes []ledger.Change) (Written, error) {
 	w := &write{ctx: ctx, done: make(chan struct{}), changes: changes}
-	if err := r.write(ctx, w); err != nil {
+	if err := p.committer.write(ctx, w); err != nil {
 		return Written{}, err
 	}
 	return w.result, nil
@@ -100,12 +110,12 @@ type group struct {
 
 // commitLoop commits queued writes, group by group, until Close is called. Having only one
 // transaction at a time costs nothing: while one is made durable, the next group gathers.
-func (r *committer) commitLoop() {
+func (cm *committer) commitLoop() {
 	for {
 		select {
-		case w := <-r.queue:
-			r.commit(r.gather(w))
-		case <-r.closed:
+		case w := <-cm.queue:
+			cm.commit(cm.gather(w))
+		case <-cm.life.closed:
 			return
 		}
 	}
@@ -113,7 +123,7 @@ func (r *committer) commitLoop() {
 
 // gather takes the other queued writes, up to maxGroup changes. It leaves out writes whose caller
 // has canceled; they have no effect.
-func (r *committer) gather(first *write) []*write {
+func (cm *committer) gather(first *write) []*write {
 	var writes []*write
 	changes := 0
 	take := func(w *write) {
@@ -127,7 +137,7 @@ func (r *committer) gather(first *write) []*write {
 	take(first)
 	for changes < maxGroup {
 		select {
-		case w := <-r.queue:
+		case w := <-cm.queue:
 			take(w)
 		default:
 			return writes
@@ -137,7 +147,7 @@ func (r *committer) gather(first *write) []*write {
 }
 
 // commit makes the group durable in the ledger, and starts its changes of the pages.
-func (r *committer) commit(writes []*write) {
+func (cm *committer) commit(writes []*write) {
 	var changes []ledger.Change
 	for _, w := range writes {
 		changes = append(changes, w.changes...)
@@ -146,11 +156,11 @@ func (r *committer) commit(writes []*write) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(onBehalf(writes), commitTimeout)
-	receipt, err := r.ledger.Record(ctx, r.now(), changes)
+	receipt, err := cm.poller.ledger.Record(ctx, cm.storage.now(), changes)
 	cancel()
 	if errors.Is(err, ledger.ErrKindsDiffer) && len(writes) > 1 {
 		for _, w := range writes { // which had no effect: refuse no other than those concerned
-			r.commit([]*write{w})
+			cm.commit([]*write{w})
 		}
 		return
 	}
@@ -161,8 +171,8 @@ func (r *committer) commit(writes []*write) {
 		return
 	}
 	g := &group{
-		writes: writes, receipt: receipt, committed: r.elapsed(), toRebuild: r.pagesToRebuild(writes, receipt),
-		toClose: r.pagesToClose(receipt, changes),
+		writes: writes, receipt: receipt, committed: cm.life.elapsed(), toRebuild: cm.pagesToRebuild(writes, receipt),
+		toClose: cm.pagesToClose(receipt, changes),
 		await:   make(map[chan struct{}]bool), passed: make(chan struct{}), tracking: newTracking(),
 	}
 	next := 0
@@ -171,18 +181,18 @@ func (r *committer) commit(writes []*write) {
 		w.receipt, w.result = receipt, Written{receipt.Changed[next:end], receipt.Refused[next:end]}
 		next = end
 	}
-	r.layout.learn(receipt)
-	r.settling <- struct{}{}
-	r.mu.Lock()
+	cm.layout.learn(receipt)
+	cm.settling <- struct{}{}
+	cm.mu.Lock()
 	for _, p := range receipt.Pages {
-		r.sequences.of(p.Page).giveOut(p.Sequence)
-		if before := r.tail[p.Page]; before != nil {
+		cm.sequences.of(p.Page).giveOut(p.Sequence)
+		if before := cm.tail[p.Page]; before != nil {
 			g.await[before] = true
 		}
-		r.tail[p.Page] = g.passed
+		cm.tail[p.Page] = g.passed
 	}
-	r.mu.Unlock()
-	r.ended.Go(func() { r.settle(g) })
+	cm.mu.Unlock()
+	cm.life.ended.Go(func() { cm.settle(g) })
 }
 
 // onBehalf returns a context for work for all the writes. It does not end when a caller cancels. It
@@ -194,7 +204,7 @@ func onBehalf(writes []*write) context.Context {
 // pagesToRebuild returns the pages that must be rebuilt because a user is being deleted. The value
 // is false for the dedicated page of that user: its rebuild waits until all rows are gone. Until
 // then the page is stale, and so not used.
-func (r *committer) pagesToRebuild(writes []*write, receipt ledger.Receipt) map[uint32]bool {
+func (cm *committer) pagesToRebuild(writes []*write, receipt ledger.Receipt) map[uint32]bool {
 	pages := make(map[uint32]bool)
 	for _, w := range writes {
 		if !w.deletes {
@@ -204,7 +214,7 @@ func (r *committer) pagesToRebuild(writes []*write, receipt ledger.Receipt) map[
 			for _, row := range c.Rows {
 				page, dedicated := receipt.Owners[row.Hash]
 				if !dedicated {
-					page = r.layout.id.PageIn(receipt.Layouts.Current, row.Hash)
+					page = cm.layout.id.PageIn(receipt.Layouts.Current, row.Hash)
 				}
 				pages[page] = pages[page] || !dedicated || row.Hash != w.hash
 			}
@@ -219,44 +229,44 @@ func (r *committer) pagesToRebuild(writes []*write, receipt ledger.Receipt) map[
 //
 // Groups reach a page in the order of their transactions. So the writers of one process never leave
 // a gap in a page's sequences.
-func (r *committer) settle(g *group) {
+func (cm *committer) settle(g *group) {
 	for before := range g.await {
 		<-before
 	}
 	ctx, cancel := context.WithTimeout(onBehalf(g.writes), pageTimeout)
-	pages, steps := r.joinLanes(ctx, g)
-	repairs, failed := r.applyOnce(ctx, pages, g.toRebuild)
-	maps.Copy(failed, r.closePages(ctx, g.toClose))
-	r.mu.Lock()
+	pages, steps := cm.joinLanes(ctx, g)
+	repairs, failed := cm.applier.applyOnce(ctx, pages, g.toRebuild)
+	maps.Copy(failed, cm.applier.closePages(ctx, g.toClose))
+	cm.mu.Lock()
 	begun := make([]uint32, 0, len(repairs))
 	for _, repair := range repairs {
 		s := &step{ctx: ctx, group: g, change: repair.change, repair: repair.do}
 		steps = append(steps, s)
-		r.lanes[s.change.Page] = &lane{}
-		r.enter(s)
+		cm.lanes[s.change.Page] = &lane{}
+		cm.enter(s)
 		begun = append(begun, s.change.Page)
 	}
 	for _, p := range g.receipt.Pages {
-		if r.tail[p.Page] == g.passed {
-			delete(r.tail, p.Page)
+		if cm.tail[p.Page] == g.passed {
+			delete(cm.tail, p.Page)
 		}
 	}
-	answered := r.track(g, steps, failed, cancel)
-	r.mu.Unlock()
+	answered := cm.track(g, steps, failed, cancel)
+	cm.mu.Unlock()
 	close(g.passed)
-	<-r.settling
+	<-cm.settling
 	if len(steps) > 0 {
-		context.AfterFunc(ctx, func() { r.background(func() { r.expire(g) }) })
+		context.AfterFunc(ctx, func() { cm.life.background(func() { cm.expire(g) }) })
 	}
 	for _, page := range begun {
-		r.ended.Go(func() { r.runLane(page) })
+		cm.life.ended.Go(func() { cm.runLane(page) })
 	}
-	r.answer(g.committed, answered)
+	cm.answer(g.committed, answered)
 }
 
 // answer reports to callers how their writes ended. Writes that failed on a page wait until the
 // staleness bound guarantees that every process sees them.
-func (r *committer) answer(committed int64, writes []*write) {
+func (cm *committer) answer(committed int64, writes []*write) {
 	if len(writes) == 0 {
 		return
 	}
@@ -271,13 +281,13 @@ func (r *committer) answer(committed int64, writes []*write) {
 	if len(late) == 0 {
 		return
 	}
-	seen := r.outlast(committed)
+	seen := cm.poller.outlast(committed)
 	for _, w := range late {
 		if !seen {
 			w.finish(Unavailable("pages", w.failed))
 			continue
 		}
-		r.stats.withoutPage.Add(1)
+		cm.storage.stats.withoutPage.Add(1)
 		w.finish(nil)
 	}
 }
@@ -285,27 +295,27 @@ func (r *committer) answer(committed int64, writes []*write) {
 // pagesOf calls each with the pages of w, some of them more than once. These are the pages of its
 // rows, and pages where processes may still look for the rows. The latter are the shared pages of
 // users with dedicated pages, and the pages of a layout that is leaving.
-func (r *committer) pagesOf(w *write, receipt ledger.Receipt, each func(page uint32)) {
+func (cm *committer) pagesOf(w *write, receipt ledger.Receipt, each func(page uint32)) {
 	for _, c := range w.changes {
 		for _, row := range c.Rows {
-			each(r.layout.id.PageIn(receipt.Layouts.Current, row.Hash))
+			each(cm.layout.id.PageIn(receipt.Layouts.Current, row.Hash))
 			if page, ok := receipt.Owners[row.Hash]; ok {
 				each(page)
 			}
 			if leaving := receipt.Layouts.Leaving; leaving > 0 {
-				each(r.layout.id.PageIn(leaving, row.Hash))
+				each(cm.layout.id.PageIn(leaving, row.Hash))
 			}
 		}
 	}
 }
 
 // failure returns the errors of the pages of w.
-func (r *committer) failure(w *write, receipt ledger.Receipt, failed map[uint32]error) error {
+func (cm *committer) failure(w *write, receipt ledger.Receipt, failed map[uint32]error) error {
 	if len(failed) == 0 {
 		return nil
 	}
 	var errs []error
-	r.pagesOf(w, receipt, func(page uint32) {
+	cm.pagesOf(w, receipt, func(page uint32) {
 		if err := failed[page]; err != nil && !slices.Contains(errs, err) {
 			errs = append(errs, err)
 		}
@@ -314,19 +324,19 @@ func (r *committer) failure(w *write, receipt ledger.Receipt, failed map[uint32]
 }
 
 // write queues w and waits until it is decided.
-func (r *committer) write(ctx context.Context, w *write) error {
+func (cm *committer) write(ctx context.Context, w *write) error {
 	select {
-	case <-r.closed:
+	case <-cm.life.closed:
 		return ErrClosed
 	default:
 	}
-	if err := r.agreed(); err != nil {
+	if err := cm.poller.agreed(); err != nil {
 		return fmt.Errorf("record %d activities: nothing was changed: %w", len(w.changes), err)
 	}
 	if len(w.changes) == 0 {
 		return nil
 	}
-	if err := r.Reachable(); err != nil {
+	if err := cm.poller.reachable(); err != nil {
 		return fmt.Errorf("record %d activities: nothing was changed: %w", len(w.changes), err)
 	}
 	resume, ok := admission.PauseForLedger(ctx)
@@ -336,17 +346,17 @@ func (r *committer) write(ctx context.Context, w *write) error {
 	defer resume()
 	// Deletions and removals of ended activities may change many pages, but run one at a time.
 	ours := w.deletes || w.changes[0].Ended
-	if !ours && r.congested(w.changes) {
+	if !ours && cm.congested(w.changes) {
 		return ErrOverloaded
 	}
-	if r.waiting.Add(1) > maxWaiting {
-		r.waiting.Add(-1)
+	if cm.waiting.Add(1) > maxWaiting {
+		cm.waiting.Add(-1)
 		return ErrOverloaded
 	}
-	defer r.waiting.Add(-1)
+	defer cm.waiting.Add(-1)
 	select {
-	case r.queue <- w:
-	case <-r.closed:
+	case cm.queue <- w:
+	case <-cm.life.closed:
 		return ErrClosed
 	case <-ctx.Done():
 		return fmt.Errorf("record %d activities: nothing was changed: %w", len(w.changes), ctx.Err())
@@ -366,14 +376,14 @@ func (r *committer) write(ctx context.Context, w *write) error {
 // changes were made. That includes users with dedicated pages, because a reader that knows neither
 // of the switch nor of the dedicated page looks for them there. While such a page is open, a reader
 // that has not polled since the switch may trust it.
-func (r *committer) pagesToClose(receipt ledger.Receipt, changes []ledger.Change) []uint32 {
+func (cm *committer) pagesToClose(receipt ledger.Receipt, changes []ledger.Change) []uint32 {
 	if receipt.Layouts.Leaving == 0 {
 		return nil
 	}
 	pages := make(map[uint32]bool)
 	for _, c := range changes {
 		for _, row := range c.Rows {
-			pages[r.layout.id.PageIn(receipt.Layouts.Leaving, row.Hash)] = true
+			pages[cm.layout.id.PageIn(receipt.Layouts.Leaving, row.Hash)] = true
 		}
 	}
 	return slices.Collect(maps.Keys(pages))

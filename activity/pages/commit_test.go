@@ -23,13 +23,13 @@ func TestGather(t *testing.T) {
 		last, beyond := of(t.Context(), maxGroup/2), of(t.Context(), 1)
 		r := &Pages{committer: &committer{queue: make(chan *write)}}
 		for _, w := range []*write{abandoned, last, beyond} {
-			go func() { r.queue <- w }()
+			go func() { r.committer.queue <- w }()
 			synctest.Wait() // the write is in the queue, behind the earlier ones
 		}
-		if group := r.gather(first); !slices.Equal(group, []*write{first, last}) {
+		if group := r.committer.gather(first); !slices.Equal(group, []*write{first, last}) {
 			t.Errorf("a group of %d writes", len(group))
 		}
-		if w := <-r.queue; w != beyond {
+		if w := <-r.committer.queue; w != beyond {
 			t.Error("the group took more than its limit")
 		}
 		<-abandoned.done

@@ -21,36 +21,41 @@ type RowKind struct {
 }
 
 // declare declares this process's kinds to the ledger.
-func (r *rebuilder) declare(ctx context.Context) error {
-	if err := r.ledger.Declare(ctx, r.kinds); err != nil {
+func (b *rebuilder) declare(ctx context.Context) error {
+	if err := b.poller.ledger.Declare(ctx, b.kinds); err != nil {
 		return fmt.Errorf("declare kinds: %w", err)
 	}
-	return r.learnKinds(ctx)
+	return b.learnKinds(ctx)
 }
 
 // learnKinds reads the declared kinds from the ledger. This process's kinds take precedence
 // over kinds of the same name that another process declared before there was a row of them.
-func (r *rebuilder) learnKinds(ctx context.Context) error {
-	kinds, err := r.ledger.Kinds(ctx)
+func (b *rebuilder) learnKinds(ctx context.Context) error {
+	kinds, err := b.poller.ledger.Kinds(ctx)
 	if err != nil {
 		return fmt.Errorf("read the kinds declared: %w", err)
 	}
 	rows := make(map[string]RowKind)
-	for _, k := range append(kinds, r.kinds...) {
+	for _, k := range append(kinds, b.kinds...) {
 		rows[k.Name] = RowKind{ledger.User, k.Target, k.Reverse, k.Name}
 		if k.Reverse != "" {
 			rows[k.Reverse] = RowKind{k.Target, ledger.User, k.Name, k.Name}
 		}
 	}
-	r.declared.Store(&rows)
+	b.declared.Store(&rows)
 	return nil
 }
 
 // RowKinds returns descriptions of the rows' kinds. A writer declares a kind before its first row,
 // so RowKinds asks the ledger again if one is unknown. A kind that nobody declared has no entry:
 // its rows have no key, since nobody looks them up.
-func (r *rebuilder) RowKinds(ctx context.Context, rows []ledger.Row) (map[string]RowKind, error) {
-	known := *r.declared.Load()
+func (p *Pages) RowKinds(ctx context.Context, rows []ledger.Row) (map[string]RowKind, error) {
+	return p.rebuilder.rowKinds(ctx, rows)
+}
+
+// rowKinds is [Pages.RowKinds].
+func (b *rebuilder) rowKinds(ctx context.Context, rows []ledger.Row) (map[string]RowKind, error) {
+	known := *b.declared.Load()
 	for i := range rows {
 		if i > 0 && rows[i-1].Kind == rows[i].Kind {
 			continue
@@ -58,10 +63,10 @@ func (r *rebuilder) RowKinds(ctx context.Context, rows []ledger.Row) (map[string
 		if _, ok := known[rows[i].Kind]; ok {
 			continue
 		}
-		if err := r.learnKinds(ctx); err != nil {
+		if err := b.learnKinds(ctx); err != nil {
 			return nil, err
 		}
-		return *r.declared.Load(), nil
+		return *b.declared.Load(), nil
 	}
 	return known, nil
 }

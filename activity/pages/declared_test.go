@@ -13,7 +13,7 @@ import (
 // losePages removes every page from the store.
 func (g *rig) losePages(t *testing.T) {
 	t.Helper()
-	for page := range g.identity.Pages {
+	for page := range g.storage.identity.Pages {
 		id := favfilter.PageID{Number: page}
 		loaded, err := g.store.Load(t.Context(), []favfilter.PageID{id})
 		must(t, err)
@@ -26,7 +26,7 @@ func (g *rig) losePages(t *testing.T) {
 // there. It returns the number of pages in the store.
 func (g *rig) wantHeld(t *testing.T, l *ledger.Ledger) (stored int) {
 	t.Helper()
-	for page := range g.identity.Pages {
+	for page := range g.storage.identity.Pages {
 		rows, s, err := l.Snapshot(t.Context(), page)
 		must(t, err)
 		loaded, err := g.store.Load(t.Context(), []favfilter.PageID{{Number: page}})
@@ -36,7 +36,7 @@ func (g *rig) wantHeld(t *testing.T, l *ledger.Ledger) (stored int) {
 			continue // missing or stale, and so not used
 		}
 		stored++
-		keys, err := g.hashes(t.Context(), rows)
+		keys, err := g.rebuilder.hashes(t.Context(), rows)
 		must(t, err)
 		if slices.ContainsFunc(keys, func(h favfilter.Hash) bool { return !p.Contains(h) }) {
 			t.Errorf("page %d lacks a key", page)
@@ -54,7 +54,7 @@ func TestRebuildWithKindsOfAnother(t *testing.T) {
 	l, store := openLedger(t, t.TempDir()+"/ledger.db", 2), &favfilter.Memory{}
 	plain := openKinds(t, l, store, nil)
 	rich := openKinds(t, l, store, manyKinds())
-	_, err := rich.Record(t.Context(), rich.life("1"))
+	_, err := rich.Record(t.Context(), rich.busyLife("1"))
 	must(t, err)
 	rich.losePages(t)
 	made := rich.reasons()["missing"]
@@ -85,7 +85,7 @@ func TestKindsUnknownAndUnreadable(t *testing.T) {
 	var broken atomic.Bool
 	plain := openKinds(t, l.Around(before(failing(&broken), "kinds")), store, nil)
 	rich := openKinds(t, l, store, manyKinds())
-	_, err := rich.Record(t.Context(), rich.life("1"))
+	_, err := rich.Record(t.Context(), rich.busyLife("1"))
 	must(t, err)
 	rich.losePages(t)
 	broken.Store(true)
@@ -113,7 +113,7 @@ func TestKindsUnknownAndUnreadable(t *testing.T) {
 	plain.record(t, true, add("2", "hide", "q")) // changes the page
 	// Ended rows of unknown kinds cannot be removed from the page, so the page becomes stale.
 	plain.now.Add(int64(1e9) * 7200)
-	plain.removeEnded()
+	plain.committer.removeEnded()
 	rich.wantHeld(t, l)
 	if _, err := plain.View(t.Context(), "1", plain.kinds.All()); dependency(err) != "ledger" {
 		t.Errorf("view: %v", err)
@@ -121,7 +121,7 @@ func TestKindsUnknownAndUnreadable(t *testing.T) {
 	rich.wantHeld(t, l)
 
 	broken.Store(false)
-	plain.rebuilds.forgive() // like a poll that reaches the ledger again
+	plain.rebuilder.rebuilds.forgive() // like a poll that reaches the ledger again
 	plain.want(t, "1", "block", "c0", Direct)
 	if n := rich.wantHeld(t, l); n != 1 {
 		t.Error("the page was not made")
@@ -158,7 +158,7 @@ func TestWritesOfAChangedKind(t *testing.T) {
 	for _, w := range group {
 		w.ctx, w.done = t.Context(), make(chan struct{})
 	}
-	old.commit(group)
+	old.committer.commit(group)
 	for i, w := range group {
 		<-w.done
 		if refused := errors.Is(w.err, ledger.ErrKindsDiffer); refused != (i != 1) || !refused && w.err != nil {

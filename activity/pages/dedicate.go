@@ -42,21 +42,21 @@ func ofFirst(rows []ledger.Row) int {
 }
 
 // leave gives a user a dedicated page, in the background.
-func (r *applier) leave(hash uint64) {
-	o := r.leavers
+func (a *applier) leave(hash uint64) {
+	o := a.leavers
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.moving[hash] {
 		return
 	}
 	o.leaving.Add(1)
-	o.moving[hash] = r.background(func() {
+	o.moving[hash] = a.life.background(func() {
 		defer o.leaving.Done()
-		ctx, cancel := r.whileOpen(largeTimeout)
+		ctx, cancel := a.life.whileOpen(largeTimeout)
 		defer cancel()
-		if err := r.dedicate(ctx, hash); err != nil && !r.isClosed() {
+		if err := a.dedicate(ctx, hash); err != nil && !a.life.isClosed() {
 			// The next rebuild of the page tries again.
-			r.log.WarnContext(ctx, "no dedicated page for a heavy user", "error", err)
+			a.storage.log.WarnContext(ctx, "no dedicated page for a heavy user", "error", err)
 		}
 		o.mu.Lock()
 		defer o.mu.Unlock()
@@ -97,13 +97,13 @@ func (o *leavers) wait(ctx context.Context) {
 
 // dedicate gives a user a dedicated page. It then brings that page and the one that the user has
 // left to the ledger's sequences.
-func (r *applier) dedicate(ctx context.Context, hash uint64) error {
-	receipt, err := r.leavers.inTurn(ctx, hash, r.ledger.Dedicate)
+func (a *applier) dedicate(ctx context.Context, hash uint64) error {
+	receipt, err := a.leavers.inTurn(ctx, hash, a.poller.ledger.Dedicate)
 	if err != nil {
 		return Unavailable("ledger", err)
 	}
-	r.layout.learn(receipt)
-	return r.arrive(ctx, receipt.Pages)
+	a.layout.learn(receipt)
+	return a.arrive(ctx, receipt.Pages)
 }
 
 // release takes a user's dedicated page away. It brings the shared page to the ledger's sequence,
@@ -111,18 +111,18 @@ func (r *applier) dedicate(ctx context.Context, hash uint64) error {
 //
 // Before it closes the dedicated page, release rebuilds that page, whose rows are gone, so that it
 // is empty and expires. If this process dies in between, no other process closes the page.
-func (r *applier) release(ctx context.Context, hash uint64) error {
-	place, err := r.ledger.Place(ctx, hash)
+func (a *applier) release(ctx context.Context, hash uint64) error {
+	place, err := a.poller.ledger.Place(ctx, hash)
 	if err != nil {
 		return Unavailable("ledger", err)
 	}
 	if place.Page >= ledger.DedicatedPages {
-		r.layout.dedicate(hash, place.Page)
-		if err := r.remake(ctx, place.Page, place.Sequence, "user deleted"); err != nil {
+		a.layout.dedicate(hash, place.Page)
+		if err := a.rebuilder.remake(ctx, place.Page, place.Sequence, "user deleted"); err != nil {
 			return err
 		}
 	}
-	receipt, err := r.leavers.inTurn(ctx, hash, r.ledger.Release)
+	receipt, err := a.leavers.inTurn(ctx, hash, a.poller.ledger.Release)
 	if err != nil {
 		return Unavailable("ledger", err)
 	}
@@ -132,21 +132,21 @@ func (r *applier) release(ctx context.Context, hash uint64) error {
 			shared = append(shared, p)
 			continue
 		}
-		r.layout.dedicate(hash, p.Page) // pageID needs the user's hash, and this process may not know the page
-		r.layout.release(p.Page)
-		if err := r.closePage(ctx, p.Page); err != nil {
+		a.layout.dedicate(hash, p.Page) // pageID needs the user's hash, and this process may not know the page
+		a.layout.release(p.Page)
+		if err := a.rebuilder.closePage(ctx, p.Page); err != nil {
 			return err
 		}
 	}
-	return r.arrive(ctx, shared)
+	return a.arrive(ctx, shared)
 }
 
 // arrive brings pages to the sequences of a receipt.
-func (r *applier) arrive(ctx context.Context, pages []ledger.PageChange) error {
+func (a *applier) arrive(ctx context.Context, pages []ledger.PageChange) error {
 	for _, p := range pages {
-		r.sequences.of(p.Page).giveOut(p.Sequence)
+		a.sequences.of(p.Page).giveOut(p.Sequence)
 	}
-	for page, err := range r.applyAll(ctx, pages, nil) {
+	for page, err := range a.applyAll(ctx, pages, nil) {
 		return fmt.Errorf("page %d: %w", page, err)
 	}
 	return nil

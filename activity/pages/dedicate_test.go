@@ -20,12 +20,12 @@ import (
 func crowded(t testing.TB, store favfilter.Store, pages uint32) *rig {
 	t.Helper()
 	g := newRig(t, store, pages)
-	g.maxSharedKeys, g.large.least, g.held.least = 16, 256, 256
+	g.rebuilder.maxSharedKeys, g.rebuilder.large.least, g.rebuilder.held.least = 16, 256, 256
 	return g
 }
 
 // settleMoves waits for the users who are moving to a dedicated page.
-func (g *rig) settleMoves() { g.leavers.leaving.Wait() }
+func (g *rig) settleMoves() { g.applier.leavers.leaving.Wait() }
 
 // recordMany records n activities of a user in one call.
 func (g *rig) recordMany(t testing.TB, user, kind string, n int, target func(i int) string) {
@@ -92,7 +92,7 @@ func TestLongHeavyUserLeaves(t *testing.T) {
 		}
 		check("dedicated pages lost")
 		g.open(t, g.ledger, g.store)
-		g.maxSharedKeys = 16
+		g.rebuilder.maxSharedKeys = 16
 		check("restarted")
 		for i := range 3000 {
 			if i%10 == 0 {
@@ -122,7 +122,7 @@ func TestMoveIsFollowed(t *testing.T) {
 		b.record(t, true, add("bot", "hide", "b"))
 		b.want(t, "bot", "hide", "b", Direct)
 		a.recordMany(t, "bot", "hide", 100, posts("a"))
-		must(t, a.dedicate(t.Context(), UserHash(a.identity.Seed, "bot")))
+		must(t, a.applier.dedicate(t.Context(), UserHash(a.storage.identity.Seed, "bot")))
 		for i := range 100 {
 			b.want(t, "bot", "hide", posts("a")(i), Direct)
 			a.record(t, true, add("bot", "hide", posts("later")(i)))
@@ -131,7 +131,7 @@ func TestMoveIsFollowed(t *testing.T) {
 		b.record(t, true, add("bot", "hide", "by b"))
 		a.want(t, "bot", "hide", "by b", Direct)
 		b.want(t, "mate", "hide", "m", Direct)
-		must(t, a.release(t.Context(), UserHash(a.identity.Seed, "bot")))
+		must(t, a.applier.release(t.Context(), UserHash(a.storage.identity.Seed, "bot")))
 		a.record(t, true, add("bot", "hide", "home"))
 		b.want(t, "bot", "hide", "home", Direct)
 		b.want(t, "bot", "hide", "by b", Direct)
@@ -164,19 +164,19 @@ func TestMoveBeforePageIsRead(t *testing.T) {
 		b.open(t, a.ledger, a.store)
 		a.recordMany(t, "bot", "hide", 10, posts("b"))
 		b.want(t, "bot", "hide", "b1", Direct)
-		hash := UserHash(a.identity.Seed, "bot")
+		hash := UserHash(a.storage.identity.Seed, "bot")
 		b.useStore(&meddlingStore{Store: a.store, before: func() {
-			must(t, a.dedicate(t.Context(), hash))
+			must(t, a.applier.dedicate(t.Context(), hash))
 			if heard {
-				must(t, b.pollOnce(t.Context(), b.newPoll()))
+				must(t, b.poller.pollOnce(t.Context(), b.poller.newPoll()))
 			}
 		}})
 		b.want(t, "bot", "hide", "b2", Direct)
 		b.useStore(&meddlingStore{Store: a.store, before: func() {
-			must(t, a.release(t.Context(), hash))
+			must(t, a.applier.release(t.Context(), hash))
 			a.record(t, true, add("bot", "hide", "home"))
 			if heard {
-				must(t, b.pollOnce(t.Context(), b.newPoll()))
+				must(t, b.poller.pollOnce(t.Context(), b.poller.newPoll()))
 			}
 		}})
 		b.want(t, "bot", "hide", "home", Direct)
@@ -192,7 +192,7 @@ func TestMovesUnderLoad(t *testing.T) {
 		a, b := &rig{ledger: l, store: store}, &rig{ledger: l, store: store}
 		for _, g := range []*rig{a, b} {
 			g.open(t, l, store)
-			g.maxSharedKeys, g.large.least, g.held.least = 16, 256, 256
+			g.rebuilder.maxSharedKeys, g.rebuilder.large.least, g.rebuilder.held.least = 16, 256, 256
 		}
 		users := []string{"bot", "star", "mate", "other", "fifth"}
 		var wg sync.WaitGroup
@@ -224,7 +224,7 @@ func moveAndStep(t *testing.T, rigs []*rig, user string, rng *rand.Rand) {
 		}
 	}
 	// About thirty keys are absent at a time, and each rebuild or move changes the false positives.
-	if most := ratetest.Most(rigs[0].keyRate * 400); len(wrong) > most {
+	if most := ratetest.Most(rigs[0].storage.keyRate * 400); len(wrong) > most {
 		t.Errorf("%s: %d undone activities are found", user, len(wrong))
 	}
 }
@@ -239,18 +239,18 @@ func moveAround(t *testing.T, rigs []*rig, users []string, stop <-chan struct{})
 		case <-time.After(time.Millisecond): // advances the bubble's clock
 		}
 		g, user := rigs[rng.IntN(2)], users[rng.IntN(len(users))]
-		hash := UserHash(g.identity.Seed, user)
+		hash := UserHash(g.storage.identity.Seed, user)
 		var err error
 		switch rng.IntN(4) {
 		case 0:
 			// The other process may learn of a release only after the bound. That is 0 here: each
 			// View asks.
-			err = g.release(t.Context(), hash)
+			err = g.applier.release(t.Context(), hash)
 		case 1:
 			id := g.layout.pageID(g.layout.pageOf(hash))
 			_, err = g.store.Replace(t.Context(), favfilter.Replacement{ID: id, Seen: versionAt(t, g.store, id)})
 		default:
-			err = g.dedicate(t.Context(), hash)
+			err = g.applier.dedicate(t.Context(), hash)
 		}
 		if err != nil {
 			t.Errorf("move %s: %v", user, err)
@@ -268,7 +268,7 @@ func TestHeavyUserDeleted(t *testing.T) {
 			g.record(t, true, add("bot", "block", fmt.Sprint("fan", i)))
 		}
 		g.settleMoves()
-		page := g.layout.pageOf(UserHash(g.identity.Seed, "bot"))
+		page := g.layout.pageOf(UserHash(g.storage.identity.Seed, "bot"))
 		if page < ledger.DedicatedPages {
 			t.Fatal("the bot has no dedicated page")
 		}
@@ -304,9 +304,9 @@ func TestHeavyUserHalfDeleted(t *testing.T) {
 	g := crowded(t, &favfilter.Memory{}, 2)
 	g.recordMany(t, "bot", "hide", 3000, posts("b"))
 	g.settleMoves()
-	page := g.layout.pageOf(UserHash(g.identity.Seed, "bot"))
+	page := g.layout.pageOf(UserHash(g.storage.identity.Seed, "bot"))
 	died := false
-	g.recorder.ledger = g.ledger.Around(after(func(context.Context) error {
+	g.recorder.poller.ledger = g.ledger.Around(after(func(context.Context) error {
 		if died {
 			return nil
 		}

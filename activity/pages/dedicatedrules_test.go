@@ -26,7 +26,7 @@ func (p *member) usersOn(t *testing.T, page uint32, n int) (users []string) {
 // move gives the user a dedicated page, and returns the page's number.
 func (p *member) move(t *testing.T, user string) (page uint32) {
 	t.Helper()
-	must(t, p.dedicate(t.Context(), p.hashOf(user)))
+	must(t, p.applier.dedicate(t.Context(), p.hashOf(user)))
 	page, ok := p.layout.owned(p.hashOf(user))
 	if !ok || page < ledger.DedicatedPages {
 		t.Fatalf("%s is on page %d", user, page)
@@ -59,7 +59,7 @@ func TestDedicatedRuleLeft(t *testing.T) {
 		},
 		"own rebuild": func(t *testing.T, b *member, _, _ string) {
 			t.Helper()
-			must(t, b.remake(t.Context(), 0, 0, "test"))
+			must(t, b.rebuilder.remake(t.Context(), 0, 0, "test"))
 		},
 		"own write of a user who has left": func(t *testing.T, b *member, left, _ string) {
 			t.Helper()
@@ -71,7 +71,7 @@ func TestDedicatedRuleLeft(t *testing.T) {
 		},
 		"own question for a user's page": func(t *testing.T, b *member, _, stays string) {
 			t.Helper()
-			if _, ok := b.askPlace(t.Context(), b.hashOf(stays)); !ok {
+			if _, ok := b.poller.askPlace(t.Context(), b.hashOf(stays)); !ok {
 				t.Error("the ledger does not say where a user is")
 			}
 		},
@@ -132,7 +132,7 @@ func TestDedicatedRuleRecheck(t *testing.T) {
 		},
 		"a release": func(t *testing.T, _ *world, a *member, user string) uint32 {
 			t.Helper()
-			must(t, a.release(t.Context(), a.hashOf(user)))
+			must(t, a.applier.release(t.Context(), a.hashOf(user)))
 			return 0
 		},
 		"a switch": func(t *testing.T, w *world, a *member, user string) uint32 {
@@ -248,7 +248,7 @@ func TestDedicatedRuleCutOff(t *testing.T) {
 			}
 			b.wantOn(t, 1, other, "before")
 			b.way.mend()
-			<-b.poll().done
+			<-b.poller.poll().done
 			b.wantOn(t, page, users[0], "p")
 			b.wantOn(t, 0, users[1], "p")
 		})
@@ -270,7 +270,7 @@ func TestDedicatedRuleRelease(t *testing.T) {
 				}
 				deafen(b)
 				cut.way.cut(true)
-				must(t, a.release(t.Context(), a.hashOf(user)))
+				must(t, a.applier.release(t.Context(), a.hashOf(user)))
 				if !isClosed(w.headerOf(t, a, page)) {
 					t.Error("the dedicated page is open")
 				}
@@ -325,7 +325,7 @@ func moveInPhase(t *testing.T, w *world, leaving, release bool, deafen func(p *m
 	cut.way.cut(true)
 	for _, moved := range []string{user, quiet} { // quiet writes nothing after its move
 		if release {
-			must(t, a.release(t.Context(), a.hashOf(moved)))
+			must(t, a.applier.release(t.Context(), a.hashOf(moved)))
 		} else {
 			a.move(t, moved)
 		}
@@ -348,7 +348,7 @@ func moveInPhase(t *testing.T, w *world, leaving, release bool, deafen func(p *m
 	w.leave(t)
 	cut.wantUnavailable(t, "the layout has left", mate)
 	cut.way.mend()
-	<-cut.poll().done
+	<-cut.poller.poll().done
 	for _, p := range []*member{b, silent, cut, w.open(t, Config{})} {
 		p.want(t, mate, "hide", "q", Direct)
 		p.want(t, user, "hide", "p", Direct)
@@ -365,12 +365,12 @@ func TestDedicatedRuleOrder(t *testing.T) {
 		user := a.usersOn(t, 0, 1)[0]
 		page := a.move(t, user)
 		time.Sleep(time.Second)
-		before := b.follow.start.Load()
+		before := b.poller.follow.start.Load()
 		poll, free := b.pollBlocked()
 		if left := b.sequences.of(0).left.Load(); left != 0 {
 			t.Errorf("the sequence %d of the last leave is applied before the moves", left)
 		}
-		if b.follow.start.Load() != before {
+		if b.poller.follow.start.Load() != before {
 			t.Error("the poll counts as done before all of it is applied")
 		}
 		free()

@@ -18,44 +18,44 @@ const deleteBatch = 1000
 //
 // DeleteUser returns the number of changes, also with an error. After an error some rows may be
 // left: call DeleteUser again, in any process. Rows that are written during the call may stay.
-func (r *Pages) DeleteUser(ctx context.Context, user string) (deleted int, err error) {
-	hash := UserHash(r.identity.Seed, user)
+func (p *Pages) DeleteUser(ctx context.Context, user string) (deleted int, err error) {
+	hash := UserHash(p.storage.identity.Seed, user)
 	touched := make(map[uint32]bool)
 	for _, rows := range []func() ([]ledger.Row, error){
-		r.ownedInTurn(ctx, hash, user),
-		func() ([]ledger.Row, error) { return r.ledger.Naming(ctx, hash, user, deleteBatch) },
+		p.ownedInTurn(ctx, hash, user),
+		func() ([]ledger.Row, error) { return p.poller.ledger.Naming(ctx, hash, user, deleteBatch) },
 	} {
-		n, err := r.deleteRows(ctx, hash, rows, touched)
+		n, err := p.deleteRows(ctx, hash, rows, touched)
 		if deleted += n; err != nil {
 			return deleted, decided(deleted, err)
 		}
 	}
 	for page := range touched {
-		mark := r.sequences.of(page)
+		mark := p.sequences.of(page)
 		// The rebuild after an earlier transaction failed.
 		if want := mark.required.Load(); mark.stood.Load() < want {
-			if err := r.stand(ctx, page, want); err != nil {
+			if err := p.applier.stand(ctx, page, want); err != nil {
 				return deleted, err
 			}
 		}
 	}
 	// Activities that were undone earlier may have left bits, too.
-	if err := r.release(ctx, hash); err != nil {
+	if err := p.applier.release(ctx, hash); err != nil {
 		return deleted, err
 	}
-	place, err := r.ledger.Place(ctx, hash) // this process may not have heard of a new layout
+	place, err := p.poller.ledger.Place(ctx, hash) // this process may not have heard of a new layout
 	if err != nil {
 		return deleted, Unavailable("ledger", err)
 	}
-	return deleted, r.remake(ctx, place.Page, place.Sequence, "user deleted")
+	return deleted, p.rebuilder.remake(ctx, place.Page, place.Sequence, "user deleted")
 }
 
 // ownedInTurn returns a function that returns the next rows of a user on each call. It continues
 // after the last row, and so does not read past removed rows again.
-func (r *Pages) ownedInTurn(ctx context.Context, hash uint64, user string) func() ([]ledger.Row, error) {
+func (p *Pages) ownedInTurn(ctx context.Context, hash uint64, user string) func() ([]ledger.Row, error) {
 	var after *ledger.Item
 	return func() ([]ledger.Row, error) {
-		rows, err := r.ledger.Owned(ctx, hash, user, after, deleteBatch)
+		rows, err := p.poller.ledger.Owned(ctx, hash, user, after, deleteBatch)
 		if n := len(rows); n > 0 {
 			after = &ledger.Item{Kind: rows[n-1].Kind, Target: rows[n-1].Target}
 		}
@@ -74,7 +74,7 @@ func decided(deleted int, err error) error {
 
 // deleteRows calls rows until it returns none. It removes the returned rows and their other sides,
 // and adds the pages that held them to touched.
-func (r *Pages) deleteRows(
+func (p *Pages) deleteRows(
 	ctx context.Context, hash uint64, rows func() ([]ledger.Row, error), touched map[uint32]bool,
 ) (deleted int, err error) {
 	for {
@@ -85,7 +85,7 @@ func (r *Pages) deleteRows(
 		if len(found) == 0 {
 			return deleted, nil
 		}
-		kinds, err := r.RowKinds(ctx, found)
+		kinds, err := p.RowKinds(ctx, found)
 		if err != nil {
 			return deleted, Unavailable("ledger", err)
 		}
@@ -99,13 +99,13 @@ func (r *Pages) deleteRows(
 		}
 		w := &write{ctx: ctx, done: make(chan struct{}), changes: make([]ledger.Change, len(found)), deletes: true, hash: hash}
 		for i, row := range found {
-			w.changes[i] = r.removal(row, kinds[row.Kind])
+			w.changes[i] = p.removal(row, kinds[row.Kind])
 		}
-		if err := r.write(ctx, w); err != nil {
+		if err := p.committer.write(ctx, w); err != nil {
 			return deleted, err
 		}
-		r.pagesOf(w, w.receipt, func(page uint32) {
-			if !r.layout.owns(hash, page) {
+		p.committer.pagesOf(w, w.receipt, func(page uint32) {
+			if !p.layout.owns(hash, page) {
 				touched[page] = true
 			}
 		})
@@ -118,11 +118,11 @@ func (r *Pages) deleteRows(
 }
 
 // removal returns the change that removes a row and its other side.
-func (r *Pages) removal(row ledger.Row, k RowKind) ledger.Change {
+func (p *Pages) removal(row ledger.Row, k RowKind) ledger.Change {
 	c := ledger.Change{Remove: true, Rows: []ledger.Row{row}}
 	if k.Mirror != "" {
 		c.Rows = append(c.Rows, ledger.Row{
-			Hash: UserHash(r.identity.Seed, row.Target), Owner: row.Target, Kind: k.Mirror, Target: row.Owner,
+			Hash: UserHash(p.storage.identity.Seed, row.Target), Owner: row.Target, Kind: k.Mirror, Target: row.Owner,
 		})
 	}
 	return c

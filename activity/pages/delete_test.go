@@ -90,7 +90,7 @@ func crowd() (batch []Activity) {
 }
 
 // life returns activities between the user and others, in both directions.
-func (g *rig) life(user string) (batch []Activity) {
+func (g *rig) busyLife(user string) (batch []Activity) {
 	end := time.Unix(0, g.now.Load()).Add(time.Hour)
 	for i := range 24 {
 		other := fmt.Sprint("c", i)
@@ -111,7 +111,7 @@ func (g *rig) life(user string) (batch []Activity) {
 // wantGone checks that no row names the user, and that pages have only the bits of other rows.
 func (g *rig) wantGone(t *testing.T, l *ledger.Ledger, user string) {
 	t.Helper()
-	hash := UserHash(g.identity.Seed, user)
+	hash := UserHash(g.storage.identity.Seed, user)
 	owned, err := l.Owned(t.Context(), hash, user, nil, 1)
 	must(t, err)
 	naming, err := l.Naming(t.Context(), hash, user, 1)
@@ -170,7 +170,7 @@ func (g *rig) wantCrowd(t *testing.T) {
 // recordLife records the user's activities. Some of them have ended since.
 func (g *rig) recordLife(t *testing.T, user string) {
 	t.Helper()
-	_, err := g.Record(t.Context(), g.life(user))
+	_, err := g.Record(t.Context(), g.busyLife(user))
 	must(t, err)
 	g.now.Add(int64(5 * 24 * time.Hour))
 }
@@ -265,10 +265,10 @@ func deleteUserFaults(t *testing.T, l *ledger.Ledger, s favfilter.Store) {
 	for _, f.After = range []bool{false, true} {
 		for at := int64(1); ; at++ {
 			g.recordLife(t, leaver)
-			g.rebuilds.ended.Wait()
+			g.rebuilder.rebuilds.ended.Wait()
 			f.At = f.Calls() + at
 			_, err := g.DeleteUser(t.Context(), leaver)
-			g.rebuilds.ended.Wait() // also those of a DeleteUser that failed
+			g.rebuilder.rebuilds.ended.Wait() // also those of a DeleteUser that failed
 			passed := f.Calls() < f.At
 			f.At = 0
 			if err != nil {
@@ -279,9 +279,9 @@ func deleteUserFaults(t *testing.T, l *ledger.Ledger, s favfilter.Store) {
 				must(t, err)
 				// If the answer to a transaction was lost, its pages are behind. Every Recorder
 				// finds that out by polls.
-				<-g.poll().done
-				g.sweep()
-				g.sweep()
+				<-g.poller.poll().done
+				g.scrubber.sweep()
+				g.scrubber.sweep()
 			}
 			g.wantGone(t, l, leaver)
 			if t.Failed() {

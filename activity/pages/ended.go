@@ -17,16 +17,16 @@ const (
 
 // endLoop removes activities whose Until has passed from the ledger and the pages, as an undo does.
 // Every process runs it; rows that one has removed are not found by the others.
-func (r *committer) endLoop() {
+func (cm *committer) endLoop() {
 	pace := time.NewTimer(endInterval)
 	defer pace.Stop()
 	for {
 		select {
 		case <-pace.C:
-		case <-r.closed:
+		case <-cm.life.closed:
 			return
 		}
-		more := r.removeEnded()
+		more := cm.removeEnded()
 		wait := endInterval/2 + rand.N(endInterval) //nolint:gosec // keeps processes out of step
 		if more {
 			wait = 0
@@ -36,10 +36,10 @@ func (r *committer) endLoop() {
 }
 
 // removeEnded removes some ended activities, and reports whether there may be more.
-func (r *committer) removeEnded() (more bool) {
-	ctx, cancel := context.WithTimeout(r.base, commitTimeout)
+func (cm *committer) removeEnded() (more bool) {
+	ctx, cancel := context.WithTimeout(cm.life.base, commitTimeout)
 	defer cancel()
-	rows, err := r.ledger.Ended(ctx, r.now(), maxEnded)
+	rows, err := cm.poller.ledger.Ended(ctx, cm.storage.now(), maxEnded)
 	if err != nil || len(rows) == 0 {
 		return false // the poll reports a ledger that is down
 	}
@@ -47,12 +47,12 @@ func (r *committer) removeEnded() (more bool) {
 	for i, row := range rows {
 		w.changes[i] = ledger.Change{Rows: []ledger.Row{row}, Remove: true, Ended: true}
 	}
-	if err := r.write(ctx, w); err != nil {
-		if !r.isClosed() {
-			r.log.WarnContext(ctx, "activities that have ended could not be removed", "error", err)
+	if err := cm.write(ctx, w); err != nil {
+		if !cm.life.isClosed() {
+			cm.storage.log.WarnContext(ctx, "activities that have ended could not be removed", "error", err)
 		}
 		return false
 	}
-	r.stats.ended.Add(uint64(len(rows)))
+	cm.storage.stats.ended.Add(uint64(len(rows)))
 	return len(rows) == maxEnded
 }

@@ -75,7 +75,7 @@ func TestUntilBeforeRemoval(t *testing.T) {
 	g.record(t, true, add("1", "hide", "p"))
 	g.record(t, false, undo("1", "hide", "q"))
 	g.want(t, "1", "hide", "q", None)
-	if more := g.removeEnded(); more {
+	if more := g.committer.removeEnded(); more {
 		t.Error("removeEnded reports more to remove")
 	}
 	g.want(t, "1", "hide", "p", Direct)
@@ -102,7 +102,7 @@ func TestRecordedAgainWhileRemoved(t *testing.T) {
 		g.record(t, true, add("1", "hide", target).until(end))
 	}
 	g.now.Store(end.UnixNano())
-	g.removeEnded()
+	g.committer.removeEnded()
 	g.want(t, "1", "hide", "p", Direct)
 	g.want(t, "1", "hide", "q", Direct)
 	g.want(t, "1", "hide", "r", None)
@@ -121,7 +121,7 @@ func TestManyEnd(t *testing.T) {
 	must(t, err)
 	g.now.Store(end.UnixNano())
 	for _, want := range []bool{true, true, false} {
-		if more := g.removeEnded(); more != want {
+		if more := g.committer.removeEnded(); more != want {
 			t.Errorf("more: %v, want %v", more, want)
 		}
 	}
@@ -135,7 +135,7 @@ func TestManyEnd(t *testing.T) {
 func (g *rig) rows(t *testing.T, l *ledger.Ledger, user, kind string) []ledger.Row {
 	t.Helper()
 	rows, err := l.List(t.Context(), ledger.ListQuery{
-		Hash: UserHash(g.identity.Seed, user), Owner: user, Kind: kind, Limit: 10, Now: g.Now(),
+		Hash: UserHash(g.storage.identity.Seed, user), Owner: user, Kind: kind, Limit: 10, Now: g.storage.now(),
 	})
 	must(t, err)
 	return rows

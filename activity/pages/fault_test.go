@@ -165,7 +165,7 @@ func newFaultRun(t *testing.T, fresh faultRig, f *faulttest.Faults) *faultRun {
 		}
 		g.open(t, l, s) // the one fault is over
 	}
-	g.maxSharedKeys = 16 // so that users of the large batches move
+	g.rebuilder.maxSharedKeys = 16 // so that users of the large batches move
 	return &faultRun{rig: g, lose: lose, model: map[Activity]fate{}}
 }
 

@@ -45,13 +45,32 @@ type follower struct {
 // poller keeps what this process knows of the ledger current: the sequences of pages, and which
 // page each user is on.
 type poller struct {
-	*storage
+	life    *lifecycle
+	storage *storage
 
 	ledger    *ledger.Ledger
 	sequences *sequences
 	layout    *layout
 	follow    follower
-	recovered func() // called when the ledger can be read again
+	recovered func() // set by the rebuilder: called when the ledger can be read again
+}
+
+// newPoller returns the poller of a ledger. Without a clock, the storage gets that of the ledger.
+func newPoller(s *storage, l *ledger.Ledger, bound time.Duration) *poller {
+	pages := l.Identity().Pages
+	p := &poller{
+		life:      s.life,
+		storage:   s,
+		ledger:    l,
+		sequences: newSequences(pages),
+		layout:    newLayout(pages),
+		follow:    follower{bound: max(0, bound)},
+		recovered: func() {},
+	}
+	if s.now == nil {
+		s.now = p.ledgerTime
+	}
+	return p
 }
 
 // access is how a process can learn what others wrote to the ledger.
@@ -97,17 +116,17 @@ const jitter = time.Second
 //
 // Readings vary a little from poll to poll. Rather than go back, the time then advances by a
 // microsecond, the unit in which times are kept, so that later activities have later times.
-func (r *poller) ledgerTime() time.Time {
+func (pl *poller) ledgerTime() time.Time {
 	now := time.Now()
-	if read := r.follow.clock.Load(); read != nil {
+	if read := pl.follow.clock.Load(); read != nil {
 		now = read.clock.Add(now.Sub(read.at))
 	}
 	for {
-		latest := r.follow.latest.Load()
+		latest := pl.follow.latest.Load()
 		if back := latest - now.UnixNano(); back > 0 && back < int64(jitter) {
 			now = time.Unix(0, latest).Add(time.Microsecond)
 		}
-		if r.follow.latest.CompareAndSwap(latest, now.UnixNano()) {
+		if pl.follow.latest.CompareAndSwap(latest, now.UnixNano()) {
 			return now
 		}
 	}
@@ -134,28 +153,28 @@ func (at position) holds(h favfilter.Header) bool {
 //
 // It waits for a poll if the last one is too old. If polls fail or take too long, it asks the
 // ledger for the page. If the ledger cannot be reached, the page in the store is trusted.
-func (r *poller) keepUp(ctx context.Context, user uint64, since int64) position {
-	now := r.pollUp(ctx, since)
+func (pl *poller) keepUp(ctx context.Context, user uint64, since int64) position {
+	now := pl.pollUp(ctx, since)
 	if now == behind {
-		if at, ok := r.askPlace(ctx, user); ok {
+		if at, ok := pl.askPlace(ctx, user); ok {
 			return at
 		}
 	}
-	page := r.layout.pageOf(user) // after the poll, which may report a move
-	return position{page: page, left: r.sequences.of(page).left.Load(), known: now == polled}
+	page := pl.layout.pageOf(user) // after the poll, which may report a move
+	return position{page: page, left: pl.sequences.of(page).left.Load(), known: now == polled}
 }
 
 // recent returns the time up to which the process has to know the ledger: a staleness bound ago.
-func (r *poller) recent() int64 { return r.elapsed() - int64(r.follow.bound) }
+func (pl *poller) recent() int64 { return pl.life.elapsed() - int64(pl.follow.bound) }
 
 // pollUp waits for a poll that began after the given time, and returns how the ledger can be read.
-func (r *poller) pollUp(ctx context.Context, need int64) access {
-	f := &r.follow
-	for f.start.Load() < need || r.paused() {
+func (pl *poller) pollUp(ctx context.Context, need int64) access {
+	f := &pl.follow
+	for f.start.Load() < need || pl.paused() {
 		if now := access(f.access.Load()); now == behind || now == unreachable && f.bound > 0 {
 			return now
 		}
-		if now := r.await(ctx, r.poll()); now != polled {
+		if now := pl.await(ctx, pl.poll()); now != polled {
 			return now
 		}
 	}
@@ -163,27 +182,27 @@ func (r *poller) pollUp(ctx context.Context, need int64) access {
 }
 
 // await waits for a poll, and returns how the ledger can be read.
-func (r *poller) await(ctx context.Context, p *poll) access {
+func (pl *poller) await(ctx context.Context, p *poll) access {
 	defer admission.Pause(ctx)()
 	select {
 	case <-p.done:
 		if p.err != nil {
-			return max(behind, access(r.follow.access.Load()))
+			return max(behind, access(pl.follow.access.Load()))
 		}
 		return polled
 	case <-p.long:
 		return behind
 	case <-ctx.Done():
 		return unreachable
-	case <-r.closed:
+	case <-pl.life.closed:
 		return unreachable
 	}
 }
 
 // pollSince waits for a successful poll that began after the given time.
-func (r *poller) pollSince(ctx context.Context, since int64) error {
-	for r.follow.start.Load() < since {
-		p := r.poll()
+func (pl *poller) pollSince(ctx context.Context, since int64) error {
+	for pl.follow.start.Load() < since {
+		p := pl.poll()
 		select {
 		case <-p.done:
 			if p.err != nil {
@@ -199,17 +218,17 @@ func (r *poller) pollSince(ctx context.Context, since int64) error {
 // paused reports whether the wall clock advanced since the last poll while the monotonic clock did
 // not. That detects a suspended machine, whose last poll looks recent. If an operator sets the
 // clock ahead, that costs one poll.
-func (r *poller) paused() bool {
-	f := &r.follow
-	return f.bound > 0 && r.wallAhead()-f.wall.Load() > int64(f.bound/4)
+func (pl *poller) paused() bool {
+	f := &pl.follow
+	return f.bound > 0 && pl.wallAhead()-f.wall.Load() > int64(f.bound/4)
 }
 
 // wallAhead returns how far the wall clock is ahead of elapsed.
-func (r *poller) wallAhead() int64 { return time.Now().UnixNano() - r.elapsed() }
+func (pl *poller) wallAhead() int64 { return time.Now().UnixNano() - pl.life.elapsed() }
 
 // ask reads something small from the ledger, within askTimeout. If that fails, the next feeds do
 // not wait for the ledger; the next poll tries again.
-func (r *poller) ask(ctx context.Context, read func(ctx context.Context) error) error {
+func (pl *poller) ask(ctx context.Context, read func(ctx context.Context) error) error {
 	resume, ok := admission.PauseForLedger(ctx)
 	if !ok {
 		return ErrOverloaded
@@ -219,74 +238,74 @@ func (r *poller) ask(ctx context.Context, read func(ctx context.Context) error) 
 	defer cancel()
 	err := read(limited)
 	if err != nil && ctx.Err() == nil && !errors.Is(err, ledger.ErrGone) {
-		r.noteAccess(ctx, unreachable, err)
+		pl.noteAccess(ctx, unreachable, err)
 	}
 	return err
 }
 
-// Reachable returns an [*UnavailableError] if the ledger did not answer the last poll. Callers then
-// fail at once, rather than wait for it. The next poll begins with the call.
-func (r *poller) Reachable() error {
-	if !r.follow.silent.Load() || r.follow.bound == 0 {
+// reachable returns an [*UnavailableError] if the ledger did not answer the last poll, and begins
+// the next one.
+func (pl *poller) reachable() error {
+	if !pl.follow.silent.Load() || pl.follow.bound == 0 {
 		return nil
 	}
-	r.poll()
+	pl.poll()
 	return Unavailable("ledger", errUnread)
 }
 
 // askPlace asks the ledger where the user is, and reports whether it answered.
-func (r *poller) askPlace(ctx context.Context, user uint64) (at position, ok bool) {
+func (pl *poller) askPlace(ctx context.Context, user uint64) (at position, ok bool) {
 	var place ledger.Place
-	err := r.ask(ctx, func(ctx context.Context) (err error) {
-		place, err = r.ledger.Place(ctx, user)
+	err := pl.ask(ctx, func(ctx context.Context) (err error) {
+		place, err = pl.ledger.Place(ctx, user)
 		return err
 	})
 	if err != nil {
 		return position{}, false
 	}
 	if place.Page >= ledger.DedicatedPages {
-		r.layout.dedicate(user, place.Page)
+		pl.layout.dedicate(user, place.Page)
 	}
-	r.sequences.of(place.Page).learn(place.Sequence)
+	pl.sequences.of(place.Page).learn(place.Sequence)
 	return position{page: place.Page, left: place.Left, known: true}, true
 }
 
 // noteAccess notes how the ledger can be read, and logs when that changes.
-func (r *poller) noteAccess(ctx context.Context, now access, err error) {
-	before := access(r.follow.access.Swap(int32(now)))
+func (pl *poller) noteAccess(ctx context.Context, now access, err error) {
+	before := access(pl.follow.access.Swap(int32(now)))
 	switch {
 	case before == now:
 	case now == unreachable:
-		r.log.ErrorContext(ctx, "the ledger cannot be read: pages are believed, writes are refused", "error", err)
+		pl.storage.log.ErrorContext(ctx, "the ledger cannot be read: pages are believed, writes are refused", "error", err)
 	case now == behind && err != nil:
-		r.log.WarnContext(ctx, "changes cannot be read from the ledger: each feed asks for its page", "error", err)
+		pl.storage.log.WarnContext(ctx, "changes cannot be read from the ledger: each feed asks for its page", "error", err)
 	case now == behind:
-		r.log.InfoContext(ctx, "every page's sequence is read from the ledger: until then each feed asks for its page")
+		pl.storage.log.InfoContext(ctx, "every page's sequence is read from the ledger: until then each feed asks for its page")
 	default:
-		r.log.InfoContext(ctx, "the ledger can be read again")
+		pl.storage.log.InfoContext(ctx, "the ledger can be read again")
 	}
 	if now < before {
-		r.recovered()
+		pl.recovered()
 	}
 }
 
 // newPoll returns a poll that begins now. No reader waits for it yet.
-func (r *poller) newPoll() *poll {
-	return &poll{start: r.elapsed(), wall: r.wallAhead(), limit: pollTimeout, done: make(chan struct{})}
+func (pl *poller) newPoll() *poll {
+	return &poll{start: pl.life.elapsed(), wall: pl.wallAhead(), limit: pollTimeout, done: make(chan struct{})}
 }
 
 // poll joins the poll in progress, or starts one.
-func (r *poller) poll() *poll {
-	f := &r.follow
+func (pl *poller) poll() *poll {
+	f := &pl.follow
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.flight != nil {
 		return f.flight
 	}
-	p := r.newPoll()
+	p := pl.newPoll()
 	p.long = make(chan struct{})
-	started := r.background(func() {
-		p.err = r.pollOnce(r.base, p)
+	started := pl.life.background(func() {
+		p.err = pl.pollOnce(pl.life.base, p)
 		f.mu.Lock()
 		f.flight = nil
 		f.mu.Unlock()
@@ -303,39 +322,39 @@ func (r *poller) poll() *poll {
 
 // pollOnce reads from the ledger which pages changed since the last poll. It continues for as long
 // as the ledger keeps answering: after a failover it reports every page.
-func (r *poller) pollOnce(ctx context.Context, p *poll) error {
-	progress, changed, err := r.readChanges(ctx, p)
+func (pl *poller) pollOnce(ctx context.Context, p *poll) error {
+	progress, changed, err := pl.readChanges(ctx, p)
 	if err != nil {
-		r.stats.pollsFailed.Add(1)
+		pl.storage.stats.pollsFailed.Add(1)
 		if errors.Is(err, ledger.ErrSettingsDiffer) {
-			r.follow.differ.Store(&err)
+			pl.follow.differ.Store(&err)
 		}
 		now := unreachable
 		asked, cancel := context.WithTimeout(ctx, askTimeout)
 		defer cancel()
-		if r.ledger.Ping(asked) == nil {
+		if pl.ledger.Ping(asked) == nil {
 			now = behind
 		}
-		r.follow.silent.Store(now == unreachable)
-		r.noteAccess(ctx, now, err)
+		pl.follow.silent.Store(now == unreachable)
+		pl.noteAccess(ctx, now, err)
 		return err
 	}
-	r.follow.silent.Store(false)
-	r.noteAccess(ctx, polled, nil)
-	r.stats.polls.Add(1)
-	f := &r.follow
+	pl.follow.silent.Store(false)
+	pl.noteAccess(ctx, polled, nil)
+	pl.storage.stats.polls.Add(1)
+	f := &pl.follow
 	f.differ.Store(nil)
 	f.since = progress.Next
 	f.clock.Store(&clockReading{progress.Clock, progress.At})
 	f.start.Store(p.start)
 	f.wall.Store(p.wall)
-	r.watch(changed)
+	pl.watch(changed)
 	return nil
 }
 
 // readChanges reads the pages that changed since the last poll. It returns those whose changes were
 // not known.
-func (r *poller) readChanges(ctx context.Context, p *poll) (progress ledger.Progress, changed []uint32, err error) {
+func (pl *poller) readChanges(ctx context.Context, p *poll) (progress ledger.Progress, changed []uint32, err error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	noAnswer := fmt.Errorf("no answer within %v", p.limit)
@@ -343,13 +362,13 @@ func (r *poller) readChanges(ctx context.Context, p *poll) (progress ledger.Prog
 	defer stalled.Stop()
 	pages := 0
 	left := make(map[uint32]uint64)
-	progress, err = r.ledger.Changed(ctx, r.follow.since, func(page uint32, s ledger.PageState) error {
+	progress, err = pl.ledger.Changed(ctx, pl.follow.since, func(page uint32, s ledger.PageState) error {
 		pages++
 		if pages%longPoll == 0 {
 			stalled.Reset(p.limit)
-			r.noteLong(ctx, p, pages == longPoll)
+			pl.noteLong(ctx, p, pages == longPoll)
 		}
-		if r.sequences.of(page).learn(s.Sequence) {
+		if pl.sequences.of(page).learn(s.Sequence) {
 			changed = append(changed, page)
 		}
 		if s.Left > 0 {
@@ -358,7 +377,7 @@ func (r *poller) readChanges(ctx context.Context, p *poll) (progress ledger.Prog
 		return nil
 	})
 	if err == nil {
-		r.takePlaces(progress, left)
+		pl.takePlaces(progress, left)
 	}
 	if err != nil && errors.Is(context.Cause(ctx), noAnswer) {
 		err = fmt.Errorf("%w: %w", noAnswer, err)
@@ -368,29 +387,29 @@ func (r *poller) readChanges(ctx context.Context, p *poll) (progress ledger.Prog
 
 // takePlaces applies which users are on which pages. It comes after the required sequences, and
 // before left, which says that all users who left a page are known.
-func (r *poller) takePlaces(progress ledger.Progress, left map[uint32]uint64) {
-	r.layout.take(progress)
+func (pl *poller) takePlaces(progress ledger.Progress, left map[uint32]uint64) {
+	pl.layout.take(progress)
 	for page, at := range left {
 		if page >= ledger.DedicatedPages {
-			r.layout.release(page)
+			pl.layout.release(page)
 		}
-		r.sequences.of(page).leave(at)
+		pl.sequences.of(page).leave(at)
 	}
 	oldest := progress.Layouts.Current
 	if leaving := progress.Layouts.Leaving; leaving > 0 {
 		oldest = leaving
 	}
-	r.sequences.forget(oldest)
+	pl.sequences.forget(oldest)
 }
 
 // noteLong notes that a long poll got another part of its answer. So the ledger is available, even
 // if an earlier call failed.
-func (r *poller) noteLong(ctx context.Context, p *poll, first bool) {
+func (pl *poller) noteLong(ctx context.Context, p *poll, first bool) {
 	if p.long == nil {
 		return
 	}
-	r.follow.silent.Store(false)
-	r.noteAccess(ctx, behind, nil)
+	pl.follow.silent.Store(false)
+	pl.noteAccess(ctx, behind, nil)
 	if first {
 		close(p.long)
 	}
@@ -398,8 +417,8 @@ func (r *poller) noteLong(ctx context.Context, p *poll, first bool) {
 
 // agreed returns an error if another process has other settings. With a longer staleness bound, it
 // may lack a write that this process acknowledges late.
-func (r *poller) agreed() error {
-	if differ := r.follow.differ.Load(); differ != nil {
+func (pl *poller) agreed() error {
+	if differ := pl.follow.differ.Load(); differ != nil {
 		return Unavailable("ledger", *differ)
 	}
 	return nil
@@ -423,9 +442,9 @@ func (f *follower) toSweep() (due []uint32) {
 }
 
 // watch notes pages that other processes changed, to check later that the changes arrived.
-func (r *poller) watch(changed []uint32) {
-	f := &r.follow
-	pages := r.layout.census()
+func (pl *poller) watch(changed []uint32) {
+	f := &pl.follow
+	pages := pl.layout.census()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, page := range changed {
@@ -439,17 +458,17 @@ func (r *poller) watch(changed []uint32) {
 // state the pages have. By then, no poll from before the commit is within the staleness bound.
 // outlast reports whether the ledger is available at the end. If not, other processes may not have
 // polled since the commit, and may still trust their pages.
-func (r *poller) outlast(committed int64) bool {
-	known := committed + int64(r.follow.bound)
-	rest := time.NewTimer(time.Duration(known-r.elapsed()) + elapsedAhead)
+func (pl *poller) outlast(committed int64) bool {
+	known := committed + int64(pl.follow.bound)
+	rest := time.NewTimer(time.Duration(known-pl.life.elapsed()) + elapsedAhead)
 	defer rest.Stop()
 	select {
 	case <-rest.C:
-	case <-r.closed:
+	case <-pl.life.closed:
 		return false
 	}
-	for r.follow.start.Load() < known {
-		p := r.poll()
+	for pl.follow.start.Load() < known {
+		p := pl.poll()
 		<-p.done
 		if p.err != nil {
 			return false

@@ -232,7 +232,7 @@ func TestPollsGoOn(t *testing.T) {
 		t.Fatalf("%d pages at the start", n)
 	}
 	for i := range 20 {
-		<-g.poll().done
+		<-g.poller.poll().done
 		g.record(t, true, add("1", "hide", fmt.Sprint("another", i)))
 	}
 	if n := counted.Load(); n > 40 {
@@ -246,7 +246,7 @@ func TestLedgerClock(t *testing.T) {
 		l := bubbleLedger(t, 1)
 		p := startProcess(t, l, &favfilter.Memory{}, Config{})
 		want := time.Now().Add(10 * time.Minute)
-		p.follow.clock.Store(&clockReading{want, time.Now()}) // as a poll does that has just ended
+		p.poller.follow.clock.Store(&clockReading{want, time.Now()}) // as a poll does that has just ended
 		p.record(t, true, add("1", "hide", "p"))
 		if got := p.rows(t, l, "1", "hide")[0].Since; got.Sub(want).Abs() > time.Millisecond {
 			t.Errorf("recorded at %v, want %v", got, want)

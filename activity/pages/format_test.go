@@ -24,7 +24,7 @@ type formatTwo struct {
 
 // hash is the hash of a key in format version 2.
 func (o *formatTwo) hash(kind, owner, facet, id string) favfilter.Hash {
-	seed := o.g.identity.Seed
+	seed := o.g.storage.identity.Seed
 	start := favfilter.HashKeyBytes(seed, appendKeyStart(nil, kind, owner, facet))
 	return favfilter.Start(start).With(favfilter.HashKey(seed, id))
 }
@@ -40,7 +40,7 @@ func (o *formatTwo) rebuild(t testing.TB, number uint32) {
 	for _, row := range rows {
 		hashes = append(hashes, o.hash(row.Kind, row.Owner, kinds[row.Kind].Target, row.Target))
 	}
-	page, err := o.g.imageOf(number, [][]favfilter.Hash{hashes}, state)
+	page, err := o.g.rebuilder.imageOf(number, [][]favfilter.Hash{hashes}, state)
 	must(t, err)
 	o.put(t, fmt.Sprintf("fav:{feed/%d}:", number), page)
 }
@@ -66,13 +66,13 @@ func newFormatTwo(t *testing.T, pages uint32) (*rig, *formatTwo) {
 func TestPagesOfFormatTwo(t *testing.T) {
 	g, old := newFormatTwo(t, 4)
 	var log bytes.Buffer
-	g.log = slog.New(slog.NewTextHandler(&log, nil))
+	g.storage.log = slog.New(slog.NewTextHandler(&log, nil))
 	for i := range 40 {
 		g.record(t, true, add(fmt.Sprint(i), "block", fmt.Sprint("b", i)))
 		g.record(t, true, add(fmt.Sprint(i), "hide", fmt.Sprint("p", i)))
 	}
 	rebuildAll := func() {
-		for page := range g.identity.Pages {
+		for page := range g.storage.identity.Pages {
 			old.rebuild(t, page)
 		}
 	}
@@ -94,14 +94,14 @@ func TestPagesOfFormatTwo(t *testing.T) {
 	g.wantWhole(t)
 	g.checkRate(t, g.lookAll(t, "1", "hide", posts("never"), 1000), 1000)
 	rebuildAll()
-	g.stats.faults = nil
+	g.storage.stats.faults = nil
 	g.scrubAll()
 	g.wantWhole(t)
 	if s := g.Stats(); s.Found["foreign"] != 4 || len(s.Found) != 1 {
 		t.Errorf("the scrub found %v, want 4 pages foreign", s.Found)
 	}
 	old.rebuild(t, 0)
-	g.verify(0)
+	g.scrubber.verify(0)
 	g.wantWhole(t)
 	if log.Len() > 0 {
 		t.Errorf("logged %s", &log)
@@ -157,13 +157,13 @@ func TestReplicaOfFormatTwo(t *testing.T) {
 	if len(rows) != 1 {
 		t.Fatalf("rows %v", rows)
 	}
-	page, err := g.imageOf(0, [][]favfilter.Hash{{old.hash("hide", "1", ledger.Post, "p")}}, ledger.PageState{Sequence: state.Sequence})
+	page, err := g.rebuilder.imageOf(0, [][]favfilter.Hash{{old.hash("hide", "1", ledger.Post, "p")}}, ledger.PageState{Sequence: state.Sequence})
 	must(t, err)
 	old.put(t, "fav:{copy/0}:", page)
-	g.replica = copies
+	g.reader.replica = copies
 	g.want(t, "1", "hide", "p", Direct)
 	g.want(t, "1", "hide", "q", None)
-	if n := g.stats.pastReplica.Load(); n != 2 {
+	if n := g.storage.stats.pastReplica.Load(); n != 2 {
 		t.Errorf("%d of 2 feeds were read past the replica", n)
 	}
 }

@@ -45,11 +45,28 @@ type Layout struct {
 	Err     error // why the change stalled; nil: it has not
 }
 
-// grower changes the number of pages.
-type grower struct {
-	*scrubber
+// Grower changes the number of pages that users share. It is safe for concurrent use.
+type Grower struct {
+	life     *lifecycle
+	storage  *storage
+	poller   *poller
+	layout   *layout
+	applier  *applier
+	scrubber *Scrubber
 
 	growth growth
+}
+
+func newGrower(s *Scrubber) *Grower {
+	return &Grower{
+		life:     s.life,
+		storage:  s.storage,
+		poller:   s.poller,
+		layout:   s.layout,
+		applier:  s.applier,
+		scrubber: s,
+		growth:   growth{turn: make(chan struct{}, 1)},
+	}
 }
 
 // growth is the change of the number of pages in this process.
@@ -83,10 +100,10 @@ func (g *growth) state() (target uint32, err error) {
 // times what [NumberFor] returns for the keys of shared pages, it returns one with
 // [CodeTooManyPages], unless options has [ForceGrow]. Other errors are an [*UnavailableError],
 // [ErrClosed], or that of ctx.
-func (r *grower) Grow(ctx context.Context, pages uint32, progress func(built, pages int), options ...GrowOption) error {
-	_, err := r.mayGrow(ctx, pages, options)
+func (gr *Grower) Grow(ctx context.Context, pages uint32, progress func(built, pages int), options ...GrowOption) error {
+	_, err := gr.mayGrow(ctx, pages, options)
 	if err == nil {
-		err = r.growTo(ctx, pages, progress)
+		err = gr.growTo(ctx, pages, progress)
 	}
 	if err != nil {
 		return fmt.Errorf("grow to %d pages: %w", pages, err)
@@ -95,11 +112,11 @@ func (r *grower) Grow(ctx context.Context, pages uint32, progress func(built, pa
 }
 
 // mayGrow checks the number of pages, and returns the layouts.
-func (r *grower) mayGrow(ctx context.Context, pages uint32, options []GrowOption) (now ledger.Layouts, err error) {
+func (gr *Grower) mayGrow(ctx context.Context, pages uint32, options []GrowOption) (now ledger.Layouts, err error) {
 	if pages == 0 || pages&(pages-1) != 0 || pages > MaxPages {
 		return now, invalidPages("%d is not a power of two from 1 to %d", pages, MaxPages)
 	}
-	if now, err = r.ledger.Layouts(ctx); err != nil {
+	if now, err = gr.poller.ledger.Layouts(ctx); err != nil {
 		return now, Unavailable("ledger", err)
 	}
 	if least := max(now.Current, now.Building); pages < least {
@@ -109,7 +126,7 @@ func (r *grower) mayGrow(ctx context.Context, pages uint32, options []GrowOption
 	if pages <= max(maxTimesDue*DefaultPages, now.Current) || slices.Contains(options, ForceGrow) {
 		return now, nil
 	}
-	keys, err := r.sharedKeys(ctx)
+	keys, err := gr.sharedKeys(ctx)
 	if err != nil {
 		return now, err
 	}
@@ -129,15 +146,15 @@ func invalidPages(format string, args ...any) error {
 
 // sharedKeys returns the number of keys on shared pages, as the last round of the scrub counted it.
 // Before the first round it returns an estimate from the ledger's rows of some pages.
-func (r *grower) sharedKeys(ctx context.Context) (uint64, error) {
-	if l := r.stats.load.Load(); l != nil {
+func (gr *Grower) sharedKeys(ctx context.Context) (uint64, error) {
+	if l := gr.storage.stats.load.Load(); l != nil {
 		return l.keys, nil
 	}
-	pages := r.layout.census()
+	pages := gr.layout.census()
 	number := min(pages.shared, sampledPages)
 	keys := uint64(0)
 	for i := range number {
-		rows, _, err := r.ledger.Keys(ctx, pages.number(i*pages.shared/number))
+		rows, _, err := gr.poller.ledger.Keys(ctx, pages.number(i*pages.shared/number))
 		if err != nil {
 			return 0, Unavailable("ledger", err)
 		}
@@ -148,31 +165,31 @@ func (r *grower) sharedKeys(ctx context.Context) (uint64, error) {
 
 // growTo takes one step after another until there are that many pages. It also completes what other
 // processes began.
-func (r *grower) growTo(ctx context.Context, pages uint32, progress func(built, pages int)) error {
+func (gr *Grower) growTo(ctx context.Context, pages uint32, progress func(built, pages int)) error {
 	select {
-	case r.growth.turn <- struct{}{}:
-		defer func() { <-r.growth.turn }()
+	case gr.growth.turn <- struct{}{}:
+		defer func() { <-gr.growth.turn }()
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-r.closed:
+	case <-gr.life.closed:
 		return ErrClosed
 	}
 	if progress == nil {
 		progress = func(int, int) {}
 	}
 	for {
-		now, err := r.ledger.Layouts(ctx)
+		now, err := gr.poller.ledger.Layouts(ctx)
 		switch {
 		case err != nil:
 		case now.Building > 0:
-			err = r.build(ctx, now, progress)
+			err = gr.build(ctx, now, progress)
 		case now.Leaving > 0:
-			err = r.leaveLayout(ctx, now.Leaving)
+			err = gr.leaveLayout(ctx, now.Leaving)
 		case now.Current >= pages:
 			return nil
 		default:
-			r.log.InfoContext(ctx, "growing", "pages", now.Current, "to", pages)
-			if err = r.ledger.BeginLayout(ctx, pages); errors.Is(err, ledger.ErrLayoutBusy) {
+			gr.storage.log.InfoContext(ctx, "growing", "pages", now.Current, "to", pages)
+			if err = gr.poller.ledger.BeginLayout(ctx, pages); errors.Is(err, ledger.ErrLayoutBusy) {
 				err = nil // another process was first
 			}
 		}
@@ -185,35 +202,35 @@ func (r *grower) growTo(ctx context.Context, pages uint32, progress func(built, 
 // build builds the pages of the next layout and switches to it. Writers do not change these pages.
 // A second, shorter pass rebuilds those whose users wrote during the first. Readers find pages that
 // are still stale by their sequence.
-func (r *grower) build(ctx context.Context, now ledger.Layouts, progress func(built, pages int)) error {
+func (gr *Grower) build(ctx context.Context, now ledger.Layouts, progress func(built, pages int)) error {
 	// The process that began the layout may have died before it set the sequences.
-	if err := r.ledger.BeginLayout(ctx, now.Building); err != nil {
+	if err := gr.poller.ledger.BeginLayout(ctx, now.Building); err != nil {
 		return err
 	}
-	r.growth.built.Store(0)
+	gr.growth.built.Store(0)
 	for range 2 {
-		if err := r.pollSince(ctx, r.elapsed()); err != nil { // learns the sequences of the layout's pages
+		if err := gr.poller.pollSince(ctx, gr.life.elapsed()); err != nil { // learns the sequences of the layout's pages
 			return err
 		}
-		if err := r.buildPages(ctx, now.Building, progress); err != nil {
+		if err := gr.buildPages(ctx, now.Building, progress); err != nil {
 			return err
 		}
 	}
-	return r.ledger.SwitchLayout(ctx, now.Building)
+	return gr.poller.ledger.SwitchLayout(ctx, now.Building)
 }
 
 // buildPages rebuilds the pages of a layout that differ from the ledger.
-func (r *grower) buildPages(ctx context.Context, pages uint32, progress func(built, pages int)) error {
+func (gr *Grower) buildPages(ctx context.Context, pages uint32, progress func(built, pages int)) error {
 	built := 0
-	for some := range r.chunks(pages) {
-		if err := r.going(ctx); err != nil {
+	for some := range gr.chunks(pages) {
+		if err := gr.life.going(ctx); err != nil {
 			return err
 		}
-		if err := r.buildSome(some); err != nil { //nolint:contextcheck // pages are rebuilt even if the caller goes
+		if err := gr.buildSome(some); err != nil { //nolint:contextcheck // pages are rebuilt even if the caller goes
 			return Unavailable("pages", err)
 		}
-		if built += len(some); int64(built) > r.growth.built.Load() {
-			r.growth.built.Store(int64(built))
+		if built += len(some); int64(built) > gr.growth.built.Load() {
+			gr.growth.built.Store(int64(built))
 			progress(built, int(pages))
 		}
 	}
@@ -221,9 +238,9 @@ func (r *grower) buildPages(ctx context.Context, pages uint32, progress func(bui
 }
 
 // chunks yields the pages of a layout, scrubChunk at a time.
-func (r *grower) chunks(pages uint32) iter.Seq[[]uint32] {
+func (gr *Grower) chunks(pages uint32) iter.Seq[[]uint32] {
 	return func(yield func(some []uint32) bool) {
-		first := r.layout.id.PageIn(pages, 0)
+		first := gr.layout.id.PageIn(pages, 0)
 		for n := uint32(0); n < pages; n += scrubChunk {
 			some := make([]uint32, 0, scrubChunk)
 			for i := n; i < min(pages, n+scrubChunk); i++ {
@@ -237,8 +254,8 @@ func (r *grower) chunks(pages uint32) iter.Seq[[]uint32] {
 }
 
 // buildSome rebuilds those of the pages that differ from the ledger.
-func (r *grower) buildSome(pages []uint32) error {
-	found, statuses, err := r.peek(pages)
+func (gr *Grower) buildSome(pages []uint32) error {
+	found, statuses, err := gr.scrubber.peek(pages)
 	if err != nil {
 		return err
 	}
@@ -250,7 +267,7 @@ func (r *grower) buildSome(pages []uint32) error {
 	for i := range found {
 		found[i].reason = reasonLayout // the page is new, not at fault
 	}
-	if failed := r.rebuildAll(found, pageTimeout, len(found)); failed > 0 {
+	if failed := gr.scrubber.rebuildAll(found, pageTimeout, len(found)); failed > 0 {
 		return fmt.Errorf("%d of %d pages could not be built", failed, len(found))
 	}
 	return nil
@@ -258,49 +275,49 @@ func (r *grower) buildSome(pages []uint32) error {
 
 // leaveLayout closes all pages of a layout. Once every process has polled since the switch, it
 // makes the ledger forget the layout.
-func (r *grower) leaveLayout(ctx context.Context, pages uint32) error {
-	seen := r.elapsed() // the switch was earlier
-	if err := r.pollSince(ctx, seen); err != nil {
+func (gr *Grower) leaveLayout(ctx context.Context, pages uint32) error {
+	seen := gr.life.elapsed() // the switch was earlier
+	if err := gr.poller.pollSince(ctx, seen); err != nil {
 		return err
 	}
-	for some := range r.chunks(pages) {
-		if err := r.going(ctx); err != nil {
+	for some := range gr.chunks(pages) {
+		if err := gr.life.going(ctx); err != nil {
 			return err
 		}
-		for _, err := range r.closePages(ctx, some) {
+		for _, err := range gr.applier.closePages(ctx, some) {
 			return err
 		}
 	}
 	// Without a bound, every View asks the ledger.
-	if wait := time.Duration(seen+int64(r.follow.bound)-r.elapsed()) + elapsedAhead; wait > 0 && r.follow.bound > 0 {
-		if err := r.rest(ctx, wait); err != nil {
+	if wait := time.Duration(seen+int64(gr.poller.follow.bound)-gr.life.elapsed()) + elapsedAhead; wait > 0 && gr.poller.follow.bound > 0 {
+		if err := gr.life.rest(ctx, wait); err != nil {
 			return err
 		}
 	}
-	return r.ledger.LeaveLayout(ctx, pages)
+	return gr.poller.ledger.LeaveLayout(ctx, pages)
 }
 
 // StartGrow runs [Pages.Grow] in the background, until it is done or the Pages are closed. It
 // retries while ledger or store is unavailable. It reports whether it started a growth, or raised
 // the target of one that is running. Errors are those of Grow.
-func (r *grower) StartGrow(ctx context.Context, pages uint32, options ...GrowOption) (started bool, err error) {
-	now, err := r.mayGrow(ctx, pages, options)
+func (gr *Grower) StartGrow(ctx context.Context, pages uint32, options ...GrowOption) (started bool, err error) {
+	now, err := gr.mayGrow(ctx, pages, options)
 	if err != nil {
 		return false, fmt.Errorf("grow to %d pages: %w", pages, err)
 	}
 	if (now == ledger.Layouts{Current: pages}) {
 		return false, nil
 	}
-	return r.growInBackground(pages)
+	return gr.growInBackground(pages)
 }
 
 // growInBackground starts a growth, or raises the target of the running one.
-func (r *grower) growInBackground(pages uint32) (started bool, err error) {
-	g := &r.growth
+func (gr *Grower) growInBackground(pages uint32) (started bool, err error) {
+	g := &gr.growth
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
-	case r.isClosed():
+	case gr.life.isClosed():
 		return false, ErrClosed
 	case g.target >= pages:
 		return false, nil
@@ -308,7 +325,7 @@ func (r *grower) growInBackground(pages uint32) (started bool, err error) {
 		g.target = pages
 		return true, nil
 	}
-	if !r.background(r.growOn) {
+	if !gr.life.background(gr.growOn) {
 		return false, ErrClosed
 	}
 	g.target, g.err = pages, nil
@@ -316,37 +333,37 @@ func (r *grower) growInBackground(pages uint32) (started bool, err error) {
 }
 
 // growOn grows until there are as many pages as requested, or the Pages are closed.
-func (r *grower) growOn() {
-	ctx, cancel := context.WithCancel(r.base)
+func (gr *Grower) growOn() {
+	ctx, cancel := context.WithCancel(gr.life.base)
 	defer cancel()
 	go func() {
 		select {
-		case <-r.closed:
+		case <-gr.life.closed:
 			cancel()
 		case <-ctx.Done():
 		}
 	}()
 	start := time.Now()
 	for {
-		target, _ := r.growth.state()
-		err := r.growTo(ctx, target, nil)
-		if r.isClosed() {
+		target, _ := gr.growth.state()
+		err := gr.growTo(ctx, target, nil)
+		if gr.life.isClosed() {
 			return
 		}
-		if r.grown(target, err) {
-			r.log.InfoContext(ctx, "grown", slog.Any("pages", target), tookSince(start))
+		if gr.grown(target, err) {
+			gr.storage.log.InfoContext(ctx, "grown", slog.Any("pages", target), tookSince(start))
 			return
 		}
 		if err != nil {
-			r.log.WarnContext(ctx, "growing stalled, retrying", "pages", target, "error", err)
-			_ = r.rest(ctx, growPause) // its error means closed, which the loop finds itself
+			gr.storage.log.WarnContext(ctx, "growing stalled, retrying", "pages", target, "error", err)
+			_ = gr.life.rest(ctx, growPause) // its error means closed, which the loop finds itself
 		}
 	}
 }
 
 // grown notes how an attempt of a growth in the background ended, and reports whether it is done.
-func (r *grower) grown(target uint32, err error) bool {
-	g := &r.growth
+func (gr *Grower) grown(target uint32, err error) bool {
+	g := &gr.growth
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.err = err; err != nil || g.target != target {
@@ -357,29 +374,29 @@ func (r *grower) grown(target uint32, err error) bool {
 }
 
 // growOnOpen completes a change of the number of pages that some process began.
-func (r *grower) growOnOpen() {
-	if now := r.layout.now(); now.Building > 0 || now.Leaving > 0 {
-		_, _ = r.growInBackground(max(now.Current, now.Building)) // the Pages are not closed yet
+func (gr *Grower) growOnOpen() {
+	if now := gr.layout.now(); now.Building > 0 || now.Leaving > 0 {
+		_, _ = gr.growInBackground(max(now.Current, now.Building)) // the Pages are not closed yet
 	}
 }
 
 // Layout asks the ledger how many pages there are. Errors are an [*UnavailableError].
-func (r *grower) Layout(ctx context.Context) (Layout, error) {
-	now, err := r.ledger.Layouts(ctx)
+func (gr *Grower) Layout(ctx context.Context) (Layout, error) {
+	now, err := gr.poller.ledger.Layouts(ctx)
 	if err != nil {
 		return Layout{}, Unavailable("ledger", err)
 	}
-	target, err := r.growth.state()
+	target, err := gr.growth.state()
 	l := Layout{
-		Pages: max(now.Current, now.Building, target), Current: now.Current, Dedicated: len(r.layout.census().dedicated),
+		Pages: max(now.Current, now.Building, target), Current: now.Current, Dedicated: len(gr.layout.census().dedicated),
 		Growing: target > 0, Err: err,
 	}
 	if l.Built = int(l.Pages); now.Building > 0 {
-		l.Built = int(r.growth.built.Load())
+		l.Built = int(gr.growth.built.Load())
 	} else if l.Pages > now.Current {
 		l.Built = 0
 	}
-	if load := r.stats.load.Load(); load != nil && load.pages > 0 {
+	if load := gr.storage.stats.load.Load(); load != nil && load.pages > 0 {
 		l.KeysPerPage, l.Due = float64(load.keys)/float64(load.pages), load.due()
 	}
 	return l, nil

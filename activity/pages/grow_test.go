@@ -75,7 +75,7 @@ func grows(t *testing.T, first uint32, numbers ...uint32) {
 		for _, pages := range numbers {
 			when := fmt.Sprint(pages, " pages")
 			steps := 0
-			must(t, g.Grow(t.Context(), pages, func(built, all int) {
+			must(t, g.grower.Grow(t.Context(), pages, func(built, all int) {
 				if built <= steps || all != int(pages) {
 					t.Errorf("%s: %d of %d built after %d", when, built, all, steps)
 				}
@@ -84,10 +84,10 @@ func grows(t *testing.T, first uint32, numbers ...uint32) {
 			if steps != int(pages) {
 				t.Errorf("%s: %d built", when, steps)
 			}
-			if l, err := g.Layout(t.Context()); err != nil || (l != Layout{Pages: pages, Current: pages, Built: int(pages)}) {
+			if l, err := g.grower.Layout(t.Context()); err != nil || (l != Layout{Pages: pages, Current: pages, Built: int(pages)}) {
 				t.Errorf("%s: %+v, %v", when, l, err)
 			}
-			must(t, g.pollOnce(t.Context(), g.newPoll()))
+			must(t, g.poller.pollOnce(t.Context(), g.poller.newPoll()))
 			if n := g.Stats().SharedPages; n != int(pages) {
 				t.Errorf("%s: users share %d", when, n)
 			}
@@ -114,7 +114,7 @@ func grows(t *testing.T, first uint32, numbers ...uint32) {
 					t.Errorf("%s: a like is missed", when)
 				}
 			}
-			g.stats.faults = nil
+			g.storage.stats.faults = nil
 		}
 	})
 }
@@ -133,15 +133,15 @@ func (g *rig) loseAll(t *testing.T) {
 func TestGrowRefused(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 8192)
 	for _, pages := range []uint32{0, 3, 1, 4096, 1 << 25} {
-		err := g.Grow(t.Context(), pages, nil)
+		err := g.grower.Grow(t.Context(), pages, nil)
 		if invalid, ok := errors.AsType[*InvalidError](err); !ok || invalid.Code != CodeOutOfRange || invalid.Field != "pages" {
 			t.Errorf("%d pages: %v", pages, err)
 		}
-		if _, err := g.StartGrow(t.Context(), pages); err == nil {
+		if _, err := g.grower.StartGrow(t.Context(), pages); err == nil {
 			t.Errorf("a growth to %d pages starts", pages)
 		}
 	}
-	if l, err := g.Layout(t.Context()); err != nil || (l != Layout{Pages: 8192, Current: 8192, Built: 8192}) {
+	if l, err := g.grower.Layout(t.Context()); err != nil || (l != Layout{Pages: 8192, Current: 8192, Built: 8192}) {
 		t.Errorf("%+v, %v", l, err)
 	}
 }

@@ -68,7 +68,7 @@ func growUnderLoad(t *testing.T, doublings int) {
 					g := &rig{ledger: l, store: store}
 					g.open(t, l, store)
 					if heavy {
-						g.maxSharedKeys, g.large.least, g.held.least = 16, 256, 256
+						g.rebuilder.maxSharedKeys, g.rebuilder.large.least, g.rebuilder.held.least = 16, 256, 256
 					}
 					rigs = append(rigs, g)
 				}
@@ -101,7 +101,7 @@ func stepUntil(t *testing.T, rigs []*rig, user string, rng *rand.Rand, stop <-ch
 	for {
 		select {
 		case <-stop:
-			if most := ratetest.Most(rigs[0].keyRate * float64(looked)); wrong > most {
+			if most := ratetest.Most(rigs[0].storage.keyRate * float64(looked)); wrong > most {
 				t.Errorf("%s: of %d undone activities, %d are found", user, looked, wrong)
 			}
 			return
@@ -131,7 +131,7 @@ func growAround(t *testing.T, rigs []*rig, doublings int) {
 		for range 1 + rng.IntN(2) {
 			g := rigs[rng.IntN(len(rigs))]
 			both.Go(func() {
-				if err := g.Grow(t.Context(), 4<<n, nil); err != nil {
+				if err := g.grower.Grow(t.Context(), 4<<n, nil); err != nil {
 					t.Errorf("grow: %v", err)
 				}
 			})
@@ -158,7 +158,7 @@ func growthIsFollowed(t *testing.T, rounds int) {
 		for round := range rounds {
 			var growing sync.WaitGroup
 			growing.Go(func() {
-				if err := a.Grow(t.Context(), 8<<round, nil); err != nil {
+				if err := a.grower.Grow(t.Context(), 8<<round, nil); err != nil {
 					t.Error(err)
 				}
 			})
@@ -204,9 +204,9 @@ func TestLongGrowFaults(t *testing.T) {
 			check := g.everybody(t, 30)
 			f := &faulttest.Faults{At: at, After: after}
 			g.open(t, g.ledger, g.store)
-			g.recorder.ledger = g.ledger.Around(f.Around)
+			g.recorder.poller.ledger = g.ledger.Around(f.Around)
 			g.useStore(faulttest.Store{Store: g.store, Faults: f})
-			err := g.Grow(t.Context(), 16, nil)
+			err := g.grower.Grow(t.Context(), 16, nil)
 			if err != nil && dependency(err) == "" {
 				t.Fatal(err)
 			}
@@ -214,13 +214,13 @@ func TestLongGrowFaults(t *testing.T) {
 			name := fmt.Sprintf("call %d fails, after %v", at, after)
 			check(name)
 			if err != nil {
-				must(t, g.Grow(t.Context(), 16, nil))
+				must(t, g.grower.Grow(t.Context(), 16, nil))
 			}
 			if now, err := g.ledger.Layouts(t.Context()); err != nil || now != (ledger.Layouts{Current: 16}) {
 				t.Errorf("%s: %+v, %v", name, now, err)
 			}
 			check(name + ", again")
-			must(t, g.Grow(t.Context(), 32, nil))
+			must(t, g.grower.Grow(t.Context(), 32, nil))
 			check(name + ", and further")
 			g.scrubAll()
 			g.wantWhole(t)
@@ -244,7 +244,7 @@ func TestGrowInterrupted(t *testing.T) {
 		g := newRig(t, &favfilter.Memory{}, 16)
 		check := g.everybody(t, 60)
 		ctx, cancel := context.WithCancel(t.Context())
-		err := g.Grow(ctx, 256, func(built, _ int) {
+		err := g.grower.Grow(ctx, 256, func(built, _ int) {
 			if built >= 64 {
 				cancel()
 			}
@@ -253,7 +253,7 @@ func TestGrowInterrupted(t *testing.T) {
 			t.Fatalf("interrupted: %v", err)
 		}
 		check("interrupted")
-		l, err := g.Layout(t.Context())
+		l, err := g.grower.Layout(t.Context())
 		must(t, err)
 		if l.Pages != 256 || l.Current != 16 || l.Built < 64 || l.Built == 256 || l.Growing {
 			t.Errorf("%+v", l)
@@ -262,17 +262,17 @@ func TestGrowInterrupted(t *testing.T) {
 			r, err := openRecorder(t.Context(), Config{Ledger: g.ledger, Store: g.store})
 			must(t, err)
 			for l.Current != 256 {
-				l, err = r.Layout(t.Context())
+				l, err = r.grower.Layout(t.Context())
 				must(t, err)
-				<-r.poll().done
+				<-r.poller.poll().done
 			}
 			r.Close()
 		} else {
-			must(t, g.Grow(t.Context(), 512, nil))
+			must(t, g.grower.Grow(t.Context(), 512, nil))
 		}
 		g.open(t, g.ledger, g.store)
 		check("completed")
-		if l, err := g.Layout(t.Context()); err != nil || l.Current != map[bool]uint32{false: 512, true: 256}[opened] {
+		if l, err := g.grower.Layout(t.Context()); err != nil || l.Current != map[bool]uint32{false: 512, true: 256}[opened] {
 			t.Errorf("opened %v: %+v, %v", opened, l, err)
 		}
 	}
@@ -289,7 +289,7 @@ func TestStartGrow(t *testing.T) {
 		cut.down.Store(true)
 		start := func(pages uint32, want bool, wantErr error) {
 			t.Helper()
-			if started, err := p.StartGrow(t.Context(), pages); started != want || !errors.Is(err, wantErr) {
+			if started, err := p.grower.StartGrow(t.Context(), pages); started != want || !errors.Is(err, wantErr) {
 				t.Errorf("to %d pages: started %v, %v", pages, started, err)
 			}
 		}
@@ -298,12 +298,12 @@ func TestStartGrow(t *testing.T) {
 		start(16, false, nil)
 		start(32, true, nil) // follows the first growth
 		time.Sleep(10 * time.Second)
-		if l, err := p.Layout(t.Context()); err != nil || !l.Growing || l.Current != 4 || l.Pages != 32 || l.Built != 0 || l.Err == nil {
+		if l, err := p.grower.Layout(t.Context()); err != nil || !l.Growing || l.Current != 4 || l.Pages != 32 || l.Built != 0 || l.Err == nil {
 			t.Errorf("without the store: %+v, %v", l, err)
 		}
 		cut.down.Store(false)
 		time.Sleep(20 * time.Second)
-		if l, err := p.Layout(t.Context()); err != nil || l.Growing || l.Current != 32 || l.Built != 32 || l.Err != nil {
+		if l, err := p.grower.Layout(t.Context()); err != nil || l.Growing || l.Current != 32 || l.Built != 32 || l.Err != nil {
 			t.Errorf("with the store: %+v, %v", l, err)
 		}
 		check("done")

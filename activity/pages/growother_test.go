@@ -28,7 +28,7 @@ func TestGrowDuringBulk(t *testing.T) {
 		_, err = bulk.Record(t.Context(), prepared)
 		must(t, err)
 		if round%2 == 0 {
-			must(t, g.Grow(t.Context(), 16<<round, nil))
+			must(t, g.grower.Grow(t.Context(), 16<<round, nil))
 		}
 		all = append(all, batch...)
 	}
@@ -52,7 +52,7 @@ func TestGrowDuringBulk(t *testing.T) {
 func TestDeleteAfterGrowth(t *testing.T) {
 	g := crowded(t, &favfilter.Memory{}, 8)
 	check := g.everybody(t, 30)
-	must(t, g.Grow(t.Context(), 64, nil))
+	must(t, g.grower.Grow(t.Context(), 64, nil))
 	g.recordMany(t, "bot", "hide", 300, posts("b"))
 	g.recordMany(t, "mate", "hide", 5, posts("m"))
 	for i := range 30 {
@@ -79,7 +79,7 @@ func TestDeleteAfterGrowth(t *testing.T) {
 	}
 	check("deleted")
 	g.wantWhole(t)
-	g.stats.faults = nil
+	g.storage.stats.faults = nil
 	g.scrubAll()
 	if n := g.Stats().Found; len(n) > 0 {
 		t.Errorf("the scrub found %v", n)
@@ -89,13 +89,13 @@ func TestDeleteAfterGrowth(t *testing.T) {
 // Heavy users also leave pages of a later layout, and keep their dedicated pages in the next.
 func TestHeavyUserAfterGrowth(t *testing.T) {
 	g := crowded(t, &favfilter.Memory{}, 8)
-	must(t, g.Grow(t.Context(), 32, nil))
+	must(t, g.grower.Grow(t.Context(), 32, nil))
 	g.recordMany(t, "bot", "hide", 600, posts("b"))
 	g.settleMoves()
 	if n := g.Stats().DedicatedPages; n != 1 {
 		t.Errorf("%d dedicated pages", n)
 	}
-	must(t, g.Grow(t.Context(), 64, nil))
+	must(t, g.grower.Grow(t.Context(), 64, nil))
 	for i := range 600 {
 		g.want(t, "bot", "hide", posts("b")(i), Direct)
 	}
@@ -123,7 +123,7 @@ func TestGrowthDue(t *testing.T) {
 		}
 	}
 	g := newRig(t, &favfilter.Memory{}, 1)
-	g.maxSharedKeys = 1 << 20
+	g.rebuilder.maxSharedKeys = 1 << 20
 	var batch []Activity
 	for i := range DuePage + 100 {
 		batch = append(batch, add(fmt.Sprint("u", i), "hide", "p"))
@@ -136,7 +136,7 @@ func TestGrowthDue(t *testing.T) {
 	if s.ReshapeDue != 4 || s.KeysPerPage != DuePage+100 || s.SharedPages != 1 {
 		t.Errorf("%+v", s)
 	}
-	must(t, g.Grow(t.Context(), s.ReshapeDue, nil))
+	must(t, g.grower.Grow(t.Context(), s.ReshapeDue, nil))
 	g.scrubAll()
 	if s := g.Stats(); s.ReshapeDue != 0 || s.KeysPerPage != (DuePage+100)/4.0 || s.SharedPages != 4 {
 		t.Errorf("after it: %+v", s)
@@ -163,9 +163,9 @@ func TestPageOfLaterLayoutIsWatched(t *testing.T) {
 		a := startProcess(t, l, store, Config{ScrubRate: 1})
 		b := startProcess(t, l, store, Config{ScrubRate: 1})
 		check := a.everybody(t, 20)
-		must(t, a.Grow(t.Context(), 8, nil))
+		must(t, a.grower.Grow(t.Context(), 8, nil))
 		const user = "u1"
-		id := a.layout.pageID(a.layout.pageOf(UserHash(a.identity.Seed, user)))
+		id := a.layout.pageID(a.layout.pageOf(UserHash(a.storage.identity.Seed, user)))
 		back := heldBack(t, store, id)
 		before, err := store.Load(t.Context(), []favfilter.PageID{id})
 		must(t, err)
@@ -203,8 +203,8 @@ func TestGrowTooMany(t *testing.T) {
 		}
 	}
 	ask := func() error {
-		_, err := g.StartGrow(t.Context(), over)
-		if direct := g.Grow(t.Context(), over, nil); fmt.Sprint(direct) != fmt.Sprint(err) {
+		_, err := g.grower.StartGrow(t.Context(), over)
+		if direct := g.grower.Grow(t.Context(), over, nil); fmt.Sprint(direct) != fmt.Sprint(err) {
 			t.Errorf("Grow: %v, StartGrow: %v", direct, err)
 		}
 		return err
@@ -213,15 +213,15 @@ func TestGrowTooMany(t *testing.T) {
 	g.scrubAll()
 	g.scrubAll()
 	refused("after it", ask())
-	if l, err := g.Layout(t.Context()); err != nil || l.Pages != 256 || l.Current != 256 || l.Growing {
+	if l, err := g.grower.Layout(t.Context()); err != nil || l.Pages != 256 || l.Current != 256 || l.Growing {
 		t.Errorf("%+v, %v", l, err)
 	}
 	// So many keys that the pages are 16 times those due, and one key fewer.
 	const enough = over / 16 / 2 * aimPage // keys that half as many pages can hold
-	g.stats.load.Store(&load{pages: 256, keys: enough})
+	g.storage.stats.load.Store(&load{pages: 256, keys: enough})
 	refused("too few keys", ask())
-	g.stats.load.Store(&load{pages: 256, keys: enough + 1})
-	if _, err := g.mayGrow(t.Context(), over, nil); err != nil {
+	g.storage.stats.load.Store(&load{pages: 256, keys: enough + 1})
+	if _, err := g.grower.mayGrow(t.Context(), over, nil); err != nil {
 		t.Errorf("enough keys: %v", err)
 	}
 	check("done")
@@ -239,8 +239,8 @@ func TestSharedKeys(t *testing.T) {
 	g := newRigOn(t, &favfilter.Memory{}, "sqlite:"+file, 64)
 	g.everybody(t, 500) // each user has 2 keys of blocks and 5 of hides
 	for _, pages := range []uint32{64, 512} {
-		must(t, g.Grow(t.Context(), pages, nil))
-		got, err := g.sharedKeys(t.Context())
+		must(t, g.grower.Grow(t.Context(), pages, nil))
+		got, err := g.grower.sharedKeys(t.Context())
 		must(t, err)
 		if got < 3500*8/10 || got > 3500*12/10 || pages <= sampledPages && got != 3500 {
 			t.Errorf("on %d pages: %d keys, want 3500", pages, got)

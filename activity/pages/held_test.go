@@ -49,8 +49,8 @@ func (s *listStore) reads() (read, compared int64) { return s.read.Swap(0), s.co
 func (g *rig) views(t *testing.T, users []string) (views []*View, hashes []uint64) {
 	t.Helper()
 	for _, user := range users {
-		views = append(views, &View{seed: g.identity.Seed, user: user, kinds: []Kind{g.kind(t, "hide")}})
-		hashes = append(hashes, UserHash(g.identity.Seed, user))
+		views = append(views, &View{seed: g.storage.identity.Seed, user: user, kinds: []Kind{g.kind(t, "hide")}})
+		hashes = append(hashes, UserHash(g.storage.identity.Seed, user))
 	}
 	return views, hashes
 }
@@ -272,7 +272,7 @@ func TestListsCanceled(t *testing.T) {
 func TestListsAlone(t *testing.T) {
 	watch := &listStore{Store: &favfilter.Memory{}}
 	p := openAlone(t, watch, 16)
-	seed := p.Identity().Seed
+	seed := p.storage.identity.Seed
 	var hashes []uint64
 	for i := range 3 {
 		user := fmt.Sprint("u", i)
@@ -300,10 +300,10 @@ func TestListsAlone(t *testing.T) {
 func heavyRig(t *testing.T, store favfilter.Store) (g *rig, page uint32) {
 	t.Helper()
 	g = crowded(t, store, 4)
-	g.held.least = 256
+	g.rebuilder.held.least = 256
 	g.recordMany(t, "bot", "hide", 3000, posts("b"))
 	g.settleMoves()
-	return g, g.layout.pageOf(UserHash(g.identity.Seed, "bot"))
+	return g, g.layout.pageOf(UserHash(g.storage.identity.Seed, "bot"))
 }
 
 // TestLargePageIsHeld: the page of a heavy user is read once. Later feeds compare its version, and
@@ -339,8 +339,8 @@ func TestHeldPageIsTooLarge(t *testing.T) {
 	watch := &listStore{Store: &favfilter.Memory{}}
 	g, page := heavyRig(t, watch)
 	g.want(t, "bot", "hide", "b1", Direct)
-	g.recorder.held = newHeldPages(heldShare * pageBytes(g.held.get(page).page))
-	g.held.least = 256
+	g.recorder.rebuilder.held = newHeldPages(heldShare * pageBytes(g.rebuilder.held.get(page).page))
+	g.rebuilder.held.least = 256
 	watch.reads()
 	for range 2 {
 		g.want(t, "bot", "hide", "b1", Direct)
@@ -357,12 +357,12 @@ func TestHeldPageIsRepaired(t *testing.T) {
 		"by this process": func(t *testing.T, g *rig, page uint32) {
 			must(t, g.Repair(t.Context(), PageAt{Page: page, Sequence: 1}))
 		},
-		"by a comparison": func(_ *testing.T, g *rig, page uint32) { g.verify(page) },
+		"by a comparison": func(_ *testing.T, g *rig, page uint32) { g.scrubber.verify(page) },
 		"by another process": func(t *testing.T, g *rig, page uint32) {
 			other := &rig{ledger: g.ledger, store: g.store}
 			other.open(t, g.ledger, g.store)
 			must(t, other.Repair(t.Context(), PageAt{Page: page, Sequence: 1}))
-			_, _ = g.inspect([]uint32{page})
+			_, _ = g.scrubber.inspect([]uint32{page})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 func TestHollowPageIsReplacedDespiteWrites(t *testing.T) {
 	for name, mend := range map[string]func(t *testing.T, g *rig){
 		"repair": func(t *testing.T, g *rig) { must(t, g.Repair(t.Context(), PageAt{Page: 0, Sequence: 1})) },
-		"verify": func(_ *testing.T, g *rig) { g.verify(0) },
+		"verify": func(_ *testing.T, g *rig) { g.scrubber.verify(0) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			onStores(t, func(t *testing.T, store favfilter.Store) {
@@ -21,7 +21,7 @@ func TestHollowPageIsReplacedDespiteWrites(t *testing.T) {
 				hollow(t, g)
 				g.want(t, "1", "hide", "lost", None)
 				write := sync.OnceFunc(func() { g.record(t, true, add("1", "hide", "new")) })
-				g.recorder.store = beforeReplace{g.store, write}
+				g.recorder.storage.store = beforeReplace{g.store, write}
 				mend(t, g)
 				g.want(t, "1", "hide", "lost", Direct)
 				g.want(t, "1", "hide", "new", Direct)

@@ -21,6 +21,33 @@ const (
 	inspectPause = 5 * time.Millisecond
 )
 
+// Inspector shows what is in pages. No method changes a page. It is safe for concurrent use.
+type Inspector struct {
+	life      *lifecycle
+	storage   *storage
+	poller    *poller
+	sequences *sequences
+	layout    *layout
+	rebuilder *rebuilder
+}
+
+func newInspector(b *rebuilder) *Inspector {
+	return &Inspector{
+		life:      b.life,
+		storage:   b.storage,
+		poller:    b.poller,
+		sequences: b.sequences,
+		layout:    b.layout,
+		rebuilder: b,
+	}
+}
+
+// Identity returns the identity of the filter: see [Pages.Identity].
+func (in *Inspector) Identity() favfilter.Identity { return in.storage.identity }
+
+// Now returns the time that is used for the start and end of activities.
+func (in *Inspector) Now() time.Time { return in.storage.now() }
+
 // PageInside is the content of a page, beside what the ledger has for it.
 type PageInside struct {
 	Number    uint32
@@ -85,13 +112,13 @@ func (p *PageInside) Agrees() bool {
 //
 // It reads the whole page and all its rows, some 100 MiB for a large page. Errors are [ErrNoPage],
 // an [*UnavailableError], or that of ctx.
-func (r *Pages) InspectPage(ctx context.Context, number uint32) (*PageInside, error) {
-	if !r.hasPage(number) {
+func (in *Inspector) InspectPage(ctx context.Context, number uint32) (*PageInside, error) {
+	if !in.layout.inUse(number) {
 		return nil, fmt.Errorf("inspect page %d: %w", number, ErrNoPage)
 	}
-	p, rows, err := r.readSettled(ctx, number)
+	p, rows, err := in.readSettled(ctx, number)
 	if err == nil {
-		err = r.compare(ctx, p, rows)
+		err = in.compare(ctx, p, rows)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("inspect page %d: %w", number, err)
@@ -99,17 +126,12 @@ func (r *Pages) InspectPage(ctx context.Context, number uint32) (*PageInside, er
 	return p, nil
 }
 
-// hasPage reports whether the page exists, as far as this process knows.
-func (r *Pages) hasPage(number uint32) bool {
-	return r.layout.inUse(number)
-}
-
 // readSettled reads a page and its rows. It repeats that while a write to the page is in flight.
-func (r *Pages) readSettled(ctx context.Context, number uint32) (*PageInside, []ledger.Row, error) {
+func (in *Inspector) readSettled(ctx context.Context, number uint32) (*PageInside, []ledger.Row, error) {
 	for tries := 1; ; tries++ {
-		p, rows, err := r.readInside(ctx, number)
+		p, rows, err := in.readInside(ctx, number)
 		settled := err != nil || p.Page == nil || p.Standing.Header.Sequence == p.Ledger.Sequence
-		if settled || tries == inspectTries || r.rest(ctx, inspectPause) != nil {
+		if settled || tries == inspectTries || in.life.rest(ctx, inspectPause) != nil {
 			return p, rows, err
 		}
 	}
@@ -117,30 +139,30 @@ func (r *Pages) readSettled(ctx context.Context, number uint32) (*PageInside, []
 
 // readInside reads the page first and the ledger after it. So a page with a higher sequence than
 // the ledger's has not merely changed between the reads.
-func (r *Pages) readInside(ctx context.Context, number uint32) (*PageInside, []ledger.Row, error) {
-	want := r.sequences.of(number).required.Load() // before the read
-	loaded, err := r.loadWhole(ctx, r.layout.pageID(number))
+func (in *Inspector) readInside(ctx context.Context, number uint32) (*PageInside, []ledger.Row, error) {
+	want := in.sequences.of(number).required.Load() // before the read
+	loaded, err := in.storage.loadWhole(ctx, in.layout.pageID(number))
 	if err != nil {
 		return nil, nil, err
 	}
-	rows, s, err := r.allKeys(ctx, number)
+	rows, s, err := in.rebuilder.allKeys(ctx, number)
 	if errors.Is(err, ledger.ErrGone) {
 		return nil, nil, ErrNoPage
 	}
 	if err != nil {
 		return nil, nil, Unavailable("ledger", err)
 	}
-	r.sequences.of(number).learn(s.Sequence)
-	p := r.insideOf(number, r.layout.pageID(number), loaded)
+	in.sequences.of(number).learn(s.Sequence)
+	p := in.storage.insideOf(number, in.layout.pageID(number), loaded)
 	p.Dedicated = number >= ledger.DedicatedPages
 	p.Ledger = &LedgerPage{Sequence: s.Sequence, Left: s.Left}
 	switch {
 	case loaded.Damage == nil && loaded.Page == nil && s.Sequence == 0:
 		p.State = PageUnused
 	default:
-		p.State = stateOf(r.fault(ctx, number, max(want, s.Sequence), statusOf(loaded)))
+		p.State = stateOf(in.poller.fault(ctx, number, max(want, s.Sequence), statusOf(loaded)))
 	}
-	if p.State == PageSound && r.overfull(p.Standing.Header) {
+	if p.State == PageSound && in.rebuilder.overfull(p.Standing.Header) {
 		p.State = PageOverfull
 	}
 	if p.State == PageBehind {
@@ -150,20 +172,20 @@ func (r *Pages) readInside(ctx context.Context, number uint32) (*PageInside, []l
 }
 
 // insideOf returns what the page itself tells.
-func (r *storage) insideOf(number uint32, id favfilter.PageID, l favfilter.Loaded) *PageInside {
+func (s *storage) insideOf(number uint32, id favfilter.PageID, l favfilter.Loaded) *PageInside {
 	p := &PageInside{Number: number, ID: id, Page: l.Page, Damage: l.Damage, Lacks: make(map[string]int)}
 	p.Standing = favfilter.Status{Missing: l.Page == nil && l.Damage == nil, Damage: l.Damage}
 	if l.Page != nil {
 		p.Standing = l.Page.Status()
 		shape := p.Standing.Header.Shape
-		p.Limit, p.Capacity = shape.Limit(r.keyRate), shape.Capacity(r.keyRate)
+		p.Limit, p.Capacity = shape.Limit(s.keyRate), shape.Capacity(s.keyRate)
 	}
-	p.State = r.stateAlone(p.Standing)
+	p.State = s.stateAlone(p.Standing)
 	return p
 }
 
 // compare counts the ledger's keys, and looks each up in the page.
-func (r *Pages) compare(ctx context.Context, p *PageInside, rows []ledger.Row) error {
+func (in *Inspector) compare(ctx context.Context, p *PageInside, rows []ledger.Row) error {
 	kinds := make(map[string]int)
 	var users []UserKeys
 	for len(rows) > 0 {
@@ -173,7 +195,7 @@ func (r *Pages) compare(ctx context.Context, p *PageInside, rows []ledger.Row) e
 		}
 		some := rows[:n]
 		rows = rows[n:]
-		keys, err := r.hashes(ctx, some)
+		keys, err := in.rebuilder.hashes(ctx, some)
 		if err != nil {
 			return Unavailable("ledger", err)
 		}
@@ -220,49 +242,50 @@ type UserKeysInside struct {
 // InspectRows reads the page of a user, without comparing it, and the ledger's rows for it. It
 // follows a user who moves to another page during the call. Errors are an [*UnavailableError], or
 // that of ctx.
-func (r *Pages) InspectRows(ctx context.Context, user string) (*PageInside, []ledger.Row, error) {
-	hash := UserHash(r.identity.Seed, user)
-	since := r.recent()
+func (in *Inspector) InspectRows(ctx context.Context, user string) (*PageInside, []ledger.Row, error) {
+	hash := UserHash(in.storage.identity.Seed, user)
+	since := in.poller.recent()
 	for range maxLooks {
-		at := r.keepUp(ctx, hash, since)
-		inside, rows, err := r.readSettled(ctx, at.page)
+		at := in.poller.keepUp(ctx, hash, since)
+		inside, rows, err := in.readSettled(ctx, at.page)
 		if err != nil && !errors.Is(err, ErrNoPage) {
 			return nil, nil, err
 		}
-		place, failed := r.ledger.Place(ctx, hash)
+		place, failed := in.poller.ledger.Place(ctx, hash)
 		if failed != nil {
 			return nil, nil, Unavailable("ledger", failed)
 		}
 		if err == nil && place.Page == at.page {
 			return inside, rows, nil
 		}
-		since = r.elapsed()
+		since = in.life.elapsed()
 	}
 	return nil, nil, Unavailable("ledger", errMoved)
 }
 
-// InspectUser is [Pages.InspectPage] for the page of a user. It also compares the user's own keys.
-func (r *Pages) InspectUser(ctx context.Context, user string) (*PageInside, UserKeysInside, error) {
+// InspectUser is [Inspector.InspectPage] for the page of a user. It also compares the user's own
+// keys.
+func (in *Inspector) InspectUser(ctx context.Context, user string) (*PageInside, UserKeysInside, error) {
 	own := UserKeysInside{Keys: make(map[string]int), Lacks: make(map[string]int)}
-	inside, rows, err := r.InspectRows(ctx, user)
+	inside, rows, err := in.InspectRows(ctx, user)
 	if err == nil {
-		err = r.compare(ctx, inside, rows)
+		err = in.compare(ctx, inside, rows)
 	}
 	if err == nil {
-		err = r.compareUser(ctx, inside.Page, user, rows, &own)
+		err = in.compareUser(ctx, inside.Page, user, rows, &own)
 	}
 	return inside, own, err
 }
 
 // compareUser counts the user's rows among those of the page.
-func (r *Pages) compareUser(
+func (in *Inspector) compareUser(
 	ctx context.Context, page *favfilter.Page, user string, rows []ledger.Row, u *UserKeysInside,
 ) error {
 	for i := range rows {
 		if rows[i].Owner != user {
 			continue
 		}
-		keys, err := r.hashes(ctx, rows[i:i+1])
+		keys, err := in.rebuilder.hashes(ctx, rows[i:i+1])
 		if err != nil {
 			return Unavailable("ledger", err)
 		}
@@ -288,12 +311,12 @@ type Rebuilt struct {
 
 // RebuildPage rebuilds a page from the ledger, whatever its state, and returns once the page is in
 // the store. Errors are [ErrNoPage], an [*UnavailableError], or that of ctx.
-func (r *Pages) RebuildPage(ctx context.Context, number uint32) (Rebuilt, error) {
-	if !r.hasPage(number) {
+func (p *Pages) RebuildPage(ctx context.Context, number uint32) (Rebuilt, error) {
+	if !p.layout.inUse(number) {
 		return Rebuilt{}, fmt.Errorf("rebuild page %d: %w", number, ErrNoPage)
 	}
 	start := time.Now()
-	f, err := r.rebuild(ctx, number, r.sequences.of(number).required.Load(), "asked for", maxFlights)
+	f, err := p.rebuilder.rebuild(ctx, number, p.sequences.of(number).required.Load(), "asked for", maxFlights)
 	if errors.Is(err, ledger.ErrGone) {
 		return Rebuilt{}, fmt.Errorf("rebuild page %d: %w", number, ErrNoPage)
 	}

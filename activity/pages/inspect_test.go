@@ -136,7 +136,7 @@ func put(t *testing.T, store favfilter.Store, page *favfilter.Page) {
 func TestInspectNoPage(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 4)
 	for _, page := range []uint32{4, 8, ledger.DedicatedPages - 1, ledger.DedicatedPages, 1<<32 - 1} {
-		if _, err := g.InspectPage(t.Context(), page); !errors.Is(err, ErrNoPage) {
+		if _, err := g.inspector.InspectPage(t.Context(), page); !errors.Is(err, ErrNoPage) {
 			t.Errorf("page %d: %v", page, err)
 		}
 		if _, err := g.RebuildPage(t.Context(), page); !errors.Is(err, ErrNoPage) {
@@ -145,7 +145,7 @@ func TestInspectNoPage(t *testing.T) {
 	}
 	g.useStore(faulttest.Down{})
 	var down *UnavailableError
-	if _, err := g.InspectPage(t.Context(), 1); !errors.As(err, &down) || down.Dependency != "pages" {
+	if _, err := g.inspector.InspectPage(t.Context(), 1); !errors.As(err, &down) || down.Dependency != "pages" {
 		t.Errorf("without the store: %v", err)
 	}
 	if _, err := g.RebuildPage(t.Context(), 1); !errors.As(err, &down) || down.Dependency != "pages" {
@@ -153,7 +153,7 @@ func TestInspectNoPage(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := g.InspectPage(ctx, 1); !errors.Is(err, context.Canceled) {
+	if _, err := g.inspector.InspectPage(ctx, 1); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 }
@@ -180,13 +180,13 @@ func TestInspectFollowsMoves(t *testing.T) {
 		a, b := startProcess(t, l, store, passive), startProcess(t, l, store, passive)
 		b.record(t, true, add("mate", "hide", "m"))
 		a.recordMany(t, "bot", "hide", 50, posts("p"))
-		must(t, a.dedicate(t.Context(), UserHash(a.identity.Seed, "bot")))
-		if b.layout.pageOf(UserHash(b.identity.Seed, "bot")) != 0 {
+		must(t, a.applier.dedicate(t.Context(), UserHash(a.storage.identity.Seed, "bot")))
+		if b.layout.pageOf(UserHash(b.storage.identity.Seed, "bot")) != 0 {
 			t.Fatal("the other process has already heard of the move")
 		}
-		in, u, err := b.InspectUser(t.Context(), "bot")
+		in, u, err := b.inspector.InspectUser(t.Context(), "bot")
 		must(t, err)
-		if !in.Dedicated || in.Number != a.layout.pageOf(UserHash(a.identity.Seed, "bot")) || u.Total != 50 || u.Holds != 50 {
+		if !in.Dedicated || in.Number != a.layout.pageOf(UserHash(a.storage.identity.Seed, "bot")) || u.Total != 50 || u.Holds != 50 {
 			t.Errorf("on page %d, dedicated: %v, with %d keys, %d of them reported", in.Number, in.Dedicated, u.Total, u.Holds)
 		}
 		a.Close()

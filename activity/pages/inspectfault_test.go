@@ -28,11 +28,11 @@ func TestInspectFaults(t *testing.T) {
 	g.open(t, g.ledger.Around(f.Around), faultyWhole{faulttest.Store{Store: g.store, Faults: f}})
 	for name, look := range map[string]func() (whole bool, err error){
 		"a page": func() (bool, error) {
-			p, err := g.InspectPage(t.Context(), g.layout.pageOf(UserHash(g.identity.Seed, "1")))
+			p, err := g.inspector.InspectPage(t.Context(), g.layout.pageOf(UserHash(g.storage.identity.Seed, "1")))
 			return p != nil && p.Agrees() && p.Ledger.Keys > 1, err
 		},
 		"a user": func() (bool, error) {
-			in, u, err := g.InspectUser(t.Context(), "1")
+			in, u, err := g.inspector.InspectUser(t.Context(), "1")
 			return in != nil && in.Agrees() && u.Total == 2 && u.Holds == 2, err
 		},
 	} {
@@ -134,7 +134,7 @@ func TestInspectOddPages(t *testing.T) {
 	_, err = g.RebuildPage(t.Context(), 0)
 	must(t, err)
 	somePopulation(t, g)
-	g.keyRate = 1e-30
+	g.storage.keyRate = 1e-30
 	if p := g.inspectOne(t, 0); p.State != PageOverfull || p.Agrees() || p.Standing.Header.Set <= p.Limit {
 		t.Errorf("after the rate was lowered: %v, agrees %v", p.State, p.Agrees())
 	}

@@ -36,24 +36,24 @@ func statusOf(l favfilter.Loaded) favfilter.Status {
 
 // fault returns why a page in the state st must not be used by a reader that requires at least the
 // sequence want. "" means that the page may be used.
-func (r *poller) fault(ctx context.Context, number uint32, want uint64, st favfilter.Status) string {
+func (pl *poller) fault(ctx context.Context, number uint32, want uint64, st favfilter.Status) string {
 	h := st.Header
 	switch {
 	case st.Damage != nil:
 		reason := damageReason(st.Damage)
 		if reason == reasonDamaged {
-			r.log.WarnContext(ctx, "page is damaged", "page", number, "error", st.Damage)
+			pl.storage.log.WarnContext(ctx, "page is damaged", "page", number, "error", st.Damage)
 		}
 		return reason
 	case st.Missing:
 		return "missing"
-	case h.Identity != r.identity || h.Number != r.layout.slot(number):
+	case h.Identity != pl.storage.identity || h.Number != pl.layout.slot(number):
 		return reasonForeign
 	case isClosed(h):
 		return reasonClosed
 	case h.Sequence < want:
 		return "behind"
-	case r.ahead(ctx, number, h.Sequence):
+	case pl.ahead(ctx, number, h.Sequence):
 		return "ahead"
 	default:
 		return ""
@@ -62,22 +62,22 @@ func (r *poller) fault(ctx context.Context, number uint32, want uint64, st favfi
 
 // ahead reports whether the page has a sequence that the ledger never gave out, as after a restore
 // of the ledger from a backup. If the ledger is unavailable, the page counts as valid.
-func (r *poller) ahead(ctx context.Context, number uint32, sequence uint64) bool {
-	if sequence <= r.sequences.of(number).known.Load() {
+func (pl *poller) ahead(ctx context.Context, number uint32, sequence uint64) bool {
+	if sequence <= pl.sequences.of(number).known.Load() {
 		return false
 	}
-	if access(r.follow.access.Load()) == unreachable {
+	if access(pl.follow.access.Load()) == unreachable {
 		return false // feeds do not wait for it
 	}
 	var known uint64
-	err := r.ask(ctx, func(ctx context.Context) (err error) {
-		known, err = r.ledger.Sequence(ctx, number)
+	err := pl.ask(ctx, func(ctx context.Context) (err error) {
+		known, err = pl.ledger.Sequence(ctx, number)
 		return err
 	})
 	if err != nil {
 		// Later writes close the page of a layout that is gone, so an open one has all writes.
 		return false
 	}
-	r.sequences.of(number).learn(known)
+	pl.sequences.of(number).learn(known)
 	return sequence > known
 }

@@ -42,81 +42,81 @@ type step struct {
 func (s *step) rows() int { return max(1, len(s.change.Added)+len(s.change.Removed)) }
 
 // enter appends the step to its lane. The caller holds [committer.mu].
-func (r *committer) enter(s *step) {
-	l := r.lanes[s.change.Page]
+func (cm *committer) enter(s *step) {
+	l := cm.lanes[s.change.Page]
 	l.steps = append(l.steps, s)
 	l.rows += s.rows()
-	r.laneRows.Add(int64(s.rows()))
+	cm.laneRows.Add(int64(s.rows()))
 }
 
 // joinLanes appends a group's changes of pages with a lane to these lanes. It returns the steps,
 // and the changes of the other pages.
-func (r *committer) joinLanes(ctx context.Context, g *group) (others []ledger.PageChange, steps []*step) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.lanes) == 0 {
+func (cm *committer) joinLanes(ctx context.Context, g *group) (others []ledger.PageChange, steps []*step) {
+	cm.mu.Lock()
+	defer cm.mu.Unlock()
+	if len(cm.lanes) == 0 {
 		return g.receipt.Pages, nil
 	}
 	others = make([]ledger.PageChange, 0, len(g.receipt.Pages))
 	for _, p := range g.receipt.Pages {
-		if r.lanes[p.Page] == nil {
+		if cm.lanes[p.Page] == nil {
 			others = append(others, p)
 			continue
 		}
 		s := &step{ctx: ctx, group: g, change: p}
-		r.enter(s)
+		cm.enter(s)
 		steps = append(steps, s)
 	}
 	return others, steps
 }
 
 // runLane carries out the steps to a page until there are none left.
-func (r *committer) runLane(page uint32) {
+func (cm *committer) runLane(page uint32) {
 	for {
-		r.mu.Lock()
-		l := r.lanes[page]
+		cm.mu.Lock()
+		l := cm.lanes[page]
 		if len(l.steps) == 0 {
-			delete(r.lanes, page)
-			r.mu.Unlock()
+			delete(cm.lanes, page)
+			cm.mu.Unlock()
 			return
 		}
 		s := l.steps[0]
 		l.steps = l.steps[1:]
-		r.mu.Unlock()
+		cm.mu.Unlock()
 		<-s.group.passed // until then it is unknown which writes wait
-		err := r.carryInTime(s)
-		r.reached(s.change, s.group.toRebuild, err)
-		r.mu.Lock()
+		err := cm.carryInTime(s)
+		cm.applier.reached(s.change, s.group.toRebuild, err)
+		cm.mu.Lock()
 		l.rows -= s.rows()
-		r.mu.Unlock()
-		r.laneRows.Add(-int64(s.rows()))
-		if answered := s.group.landed(r, page, err); len(answered) > 0 {
-			r.ended.Go(func() { r.answer(s.group.committed, answered) })
+		cm.mu.Unlock()
+		cm.laneRows.Add(-int64(s.rows()))
+		if answered := s.group.landed(cm, page, err); len(answered) > 0 {
+			cm.life.ended.Go(func() { cm.answer(s.group.committed, answered) })
 		}
 	}
 }
 
 // carryInTime is carry with the time limit of a rebuild, even if the step's writers have been
 // answered before. If the step were skipped, the next one would need a rebuild again.
-func (r *committer) carryInTime(s *step) error {
+func (cm *committer) carryInTime(s *step) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), largeTimeout)
 	defer cancel()
 	stop := context.AfterFunc(s.ctx, func() { // only Close still waits for the step
 		select {
-		case <-r.closed:
+		case <-cm.life.closed:
 			cancel()
 		case <-ctx.Done():
 		}
 	})
 	defer stop()
-	return r.carry(ctx, s)
+	return cm.carry(ctx, s)
 }
 
 // carry brings a page to the sequence of the step's transaction.
-func (r *committer) carry(ctx context.Context, s *step) error {
+func (cm *committer) carry(ctx context.Context, s *step) error {
 	page := s.change.Page
 	if s.repair == nil {
-		repairs, failed := r.applyOnce(ctx, []ledger.PageChange{s.change}, s.group.toRebuild)
+		repairs, failed := cm.applier.applyOnce(ctx, []ledger.PageChange{s.change}, s.group.toRebuild)
 		if len(repairs) == 0 {
 			return failed[page]
 		}
@@ -127,7 +127,7 @@ func (r *committer) carry(ctx context.Context, s *step) error {
 		return fmt.Errorf("mend page %d: %w", page, err)
 	}
 	defer ofGroup()
-	ofAll, err := takeTurn(ctx, r.turns)
+	ofAll, err := takeTurn(ctx, cm.turns)
 	if err != nil {
 		return fmt.Errorf("mend page %d: %w", page, err)
 	}
@@ -166,12 +166,12 @@ func newTracking() tracking {
 
 // track notes which writes wait for the steps, and returns the writes that wait for none. Steps end
 // only after the group has passed.
-func (r *committer) track(g *group, steps []*step, failed map[uint32]error, end context.CancelFunc) (settled []*write) {
+func (cm *committer) track(g *group, steps []*step, failed map[uint32]error, end context.CancelFunc) (settled []*write) {
 	g.failed, g.end = failed, end
 	if len(steps) == 0 {
 		end()
 		for _, w := range g.writes {
-			w.failed = r.failure(w, g.receipt, failed)
+			w.failed = cm.failure(w, g.receipt, failed)
 		}
 		return g.writes
 	}
@@ -180,7 +180,7 @@ func (r *committer) track(g *group, steps []*step, failed map[uint32]error, end 
 		g.open[s.change.Page] = nil
 	}
 	for _, w := range g.writes {
-		r.pagesOf(w, g.receipt, func(page uint32) {
+		cm.pagesOf(w, g.receipt, func(page uint32) {
 			waiting, open := g.open[page]
 			if open && (len(waiting) == 0 || waiting[len(waiting)-1] != w) { // once per page
 				g.open[page] = append(waiting, w)
@@ -188,7 +188,7 @@ func (r *committer) track(g *group, steps []*step, failed map[uint32]error, end 
 			}
 		})
 		if w.open == 0 {
-			w.failed = r.failure(w, g.receipt, failed)
+			w.failed = cm.failure(w, g.receipt, failed)
 			settled = append(settled, w)
 		}
 	}
@@ -219,7 +219,7 @@ func (g *group) landed(r *committer, page uint32, err error) (settled []*write) 
 
 // expire answers the writes of a group that still wait for pages. The pages' steps continue in
 // their lanes.
-func (r *committer) expire(g *group) {
+func (cm *committer) expire(g *group) {
 	cause := fmt.Errorf("a page does not stand after %v: %w", pageTimeout, context.DeadlineExceeded)
 	var settled []*write
 	for _, p := range g.receipt.Pages {
@@ -227,28 +227,28 @@ func (r *committer) expire(g *group) {
 		_, open := g.open[p.Page]
 		g.mu.Unlock()
 		if open {
-			r.reached(p, nil, cause)
-			settled = append(settled, g.landed(r, p.Page, cause)...)
+			cm.applier.reached(p, nil, cause)
+			settled = append(settled, g.landed(cm, p.Page, cause)...)
 		}
 	}
-	r.answer(g.committed, settled)
+	cm.answer(g.committed, settled)
 }
 
 // congested reports whether too many rows already wait for a page of the changes.
-func (r *committer) congested(changes []ledger.Change) bool {
-	all := r.laneRows.Load()
+func (cm *committer) congested(changes []ledger.Change) bool {
+	all := cm.laneRows.Load()
 	if all == 0 {
 		return false
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	cm.mu.Lock()
+	defer cm.mu.Unlock()
 	full := func(page uint32) bool {
-		l := r.lanes[page]
+		l := cm.lanes[page]
 		return l != nil && (l.rows >= maxLaneRows || all >= maxLanesRows)
 	}
 	for _, c := range changes {
 		for _, row := range c.Rows {
-			if full(r.layout.sharedPage(row.Hash)) || full(r.layout.pageOf(row.Hash)) {
+			if full(cm.layout.sharedPage(row.Hash)) || full(cm.layout.pageOf(row.Hash)) {
 				return true
 			}
 		}

@@ -103,9 +103,9 @@ func inBadRigOn(
 		bad := &badLedger{hangs: hangs, bad: make(map[uint32]bool)}
 		p := startProcess(t, l.Around(bad.around), store, Config{ScrubRate: 1, StalenessBound: bound})
 		g := &badRig{process: p, whole: l, ledger: bad, store: store, user: "bad"}
-		bad.bad[g.layout.pageOf(UserHash(g.identity.Seed, g.user))] = true
+		bad.bad[g.layout.pageOf(UserHash(g.storage.identity.Seed, g.user))] = true
 		for i := 0; len(g.others) < 15; i++ {
-			if user := fmt.Sprint("u", i); !bad.bad[g.layout.pageOf(UserHash(g.identity.Seed, user))] {
+			if user := fmt.Sprint("u", i); !bad.bad[g.layout.pageOf(UserHash(g.storage.identity.Seed, user))] {
 				g.others = append(g.others, user)
 			}
 		}
@@ -195,8 +195,8 @@ func TestBadPageHarmsItselfAlone(t *testing.T) {
 				for _, post := range []string{"before", "p0", "p63", "q1"} {
 					g.want(t, g.user, "hide", post, Direct)
 				}
-				if len(g.lanes) != 0 || g.laneRows.Load() != 0 || len(g.tail) != 0 {
-					t.Errorf("%d lanes of %d rows and %d tails are left", len(g.lanes), g.laneRows.Load(), len(g.tail))
+				if len(g.committer.lanes) != 0 || g.committer.laneRows.Load() != 0 || len(g.committer.tail) != 0 {
+					t.Errorf("%d lanes of %d rows and %d tails are left", len(g.committer.lanes), g.committer.laneRows.Load(), len(g.committer.tail))
 				}
 			})
 		})
@@ -275,7 +275,7 @@ func (s *pageStore) Apply(ctx context.Context, batches []favfilter.Batch) []favf
 
 // of chooses the page of the user as the one whose changes wait or fail.
 func (s *pageStore) of(g *badRig, user string) {
-	page := g.layout.pageOf(UserHash(g.identity.Seed, user))
+	page := g.layout.pageOf(UserHash(g.storage.identity.Seed, user))
 	s.page.Store(&page)
 }
 
@@ -382,7 +382,7 @@ func TestManyBadPages(t *testing.T) {
 // userOn returns a user of the page.
 func (g *rig) userOn(page uint32) string {
 	for i := 0; ; i++ {
-		if user := fmt.Sprint("on", i); g.layout.pageOf(UserHash(g.identity.Seed, user)) == page {
+		if user := fmt.Sprint("on", i); g.layout.pageOf(UserHash(g.storage.identity.Seed, user)) == page {
 			return user
 		}
 	}
@@ -425,7 +425,7 @@ func TestRebuildsPauseAfterFailures(t *testing.T) {
 			t.Fatalf("error %v", err)
 		}
 		g.ledger.on.Store(false)
-		g.rebuilds.forgive() // like a poll that succeeds after a failed one
+		g.rebuilder.rebuilds.forgive() // like a poll that succeeds after a failed one
 		g.want(t, g.user, "hide", "p", Direct)
 	})
 }
@@ -535,11 +535,11 @@ func TestCongested(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 64)
 	g.Close()
 	on := func(user string) []ledger.Change {
-		return []ledger.Change{{Rows: []ledger.Row{{Hash: UserHash(g.identity.Seed, user), Owner: user, Kind: "hide", Target: "p"}}}}
+		return []ledger.Change{{Rows: []ledger.Row{{Hash: UserHash(g.storage.identity.Seed, user), Owner: user, Kind: "hide", Target: "p"}}}}
 	}
-	page := g.layout.pageOf(UserHash(g.identity.Seed, "1"))
+	page := g.layout.pageOf(UserHash(g.storage.identity.Seed, "1"))
 	other := "2"
-	for i := 3; g.layout.pageOf(UserHash(g.identity.Seed, other)) == page; i++ {
+	for i := 3; g.layout.pageOf(UserHash(g.storage.identity.Seed, other)) == page; i++ {
 		other = fmt.Sprint(i)
 	}
 	for _, c := range []struct {
@@ -550,15 +550,15 @@ func TestCongested(t *testing.T) {
 		{0, 0, false}, {maxLaneRows - 1, maxLaneRows - 1, false}, {maxLaneRows, maxLaneRows, true},
 		{1, maxLanesRows - 1, false}, {1, maxLanesRows, true},
 	} {
-		g.lanes[page] = &lane{rows: c.rows}
-		g.laneRows.Store(c.all)
-		if got := g.congested(on("1")); got != c.refused {
+		g.committer.lanes[page] = &lane{rows: c.rows}
+		g.committer.laneRows.Store(c.all)
+		if got := g.committer.congested(on("1")); got != c.refused {
 			t.Errorf("%d rows wait for the page, %d for all: refused %v, want %v", c.rows, c.all, got, c.refused)
 		}
-		if g.congested(on(other)) {
+		if g.committer.congested(on(other)) {
 			t.Errorf("%d rows wait for a page, %d for all: a write to another is refused", c.rows, c.all)
 		}
-		if got := g.congested(append(on(other), on("1")...)); got != c.refused {
+		if got := g.committer.congested(append(on(other), on("1")...)); got != c.refused {
 			t.Errorf("a write to both: refused %v, want %v", got, c.refused)
 		}
 	}

@@ -27,12 +27,12 @@ func patience(large bool) time.Duration {
 
 // allKeys reads all rows of a page without their times. Rows of one user and kind are adjacent, but
 // a large page may have several such runs.
-func (r *rebuilder) allKeys(ctx context.Context, number uint32) ([]ledger.Row, ledger.PageState, error) {
-	rows, s, err := r.ledger.Keys(ctx, number)
+func (b *rebuilder) allKeys(ctx context.Context, number uint32) ([]ledger.Row, ledger.PageState, error) {
+	rows, s, err := b.poller.ledger.Keys(ctx, number)
 	if !errors.Is(err, ledger.ErrLargePage) {
 		return rows, s, err
 	}
-	s, err = r.ledger.EachRow(ctx, number, func(some []ledger.Row) error {
+	s, err = b.poller.ledger.EachRow(ctx, number, func(some []ledger.Row) error {
 		for _, row := range some {
 			if n := len(rows); n > 0 && rows[n-1].Owner == row.Owner {
 				row.Owner = rows[n-1].Owner // one string for all
@@ -47,20 +47,20 @@ func (r *rebuilder) allKeys(ctx context.Context, number uint32) ([]ledger.Row, l
 
 // largeWork starts background work on a large page, and reports whether it did. Only one such work
 // runs at a time. A pause of idleShare times its duration follows.
-func (r *scrubber) largeWork(do func(ctx context.Context)) bool {
-	if !r.largeWorks.CompareAndSwap(false, true) {
+func (sc *Scrubber) largeWork(do func(ctx context.Context)) bool {
+	if !sc.largeWorks.CompareAndSwap(false, true) {
 		return false
 	}
-	begun := r.background(func() {
-		defer r.largeWorks.Store(false)
-		ctx, cancel := r.whileOpen(largeTimeout)
+	begun := sc.life.background(func() {
+		defer sc.largeWorks.Store(false)
+		ctx, cancel := sc.life.whileOpen(largeTimeout)
 		defer cancel()
 		start := time.Now()
 		do(ctx)
-		_ = r.rest(r.base, idleShare*time.Since(start)) // its error means closed; then the work ends, too
+		_ = sc.life.rest(sc.life.base, idleShare*time.Since(start)) // its error means closed; then the work ends, too
 	})
 	if !begun {
-		r.largeWorks.Store(false)
+		sc.largeWorks.Store(false)
 	}
 	return begun
 }

@@ -30,7 +30,7 @@ func TestLongLargePage(t *testing.T) {
 			_, err = bulk.Record(t.Context(), prepared)
 			must(t, err)
 			must(t, bulk.Finish(t.Context()))
-			number := p.layout.pageOf(UserHash(p.identity.Seed, "u0"))
+			number := p.layout.pageOf(UserHash(p.storage.identity.Seed, "u0"))
 			if own := number >= ledger.DedicatedPages; own != (users == 1) {
 				t.Fatalf("the users are on page %d", number)
 			}
@@ -48,14 +48,14 @@ func TestLongLargePage(t *testing.T) {
 			if n := p.Stats().Rebuilds["missing"] - before; n < 1 || n > 2 {
 				t.Errorf("%d rebuilds of a page that is missing", n)
 			}
-			inside, err := p.InspectPage(t.Context(), number)
+			inside, err := p.inspector.InspectPage(t.Context(), number)
 			must(t, err)
 			if !inside.Agrees() || inside.Ledger.Keys != keys {
 				t.Errorf("the page does not agree with the ledger: %d of %d keys, state %v", inside.Ledger.Keys, keys, inside.State)
 			}
 			p.wantInBackground(t, number)
 			if users > 1 {
-				must(t, p.Grow(t.Context(), 4, nil))
+				must(t, p.grower.Grow(t.Context(), 4, nil))
 				look()
 			}
 			n, err := p.DeleteUser(t.Context(), "u0")
@@ -86,7 +86,7 @@ func (g *rig) dropPage(t *testing.T, s favfilter.Store, number uint32) {
 func (p *process) wantInBackground(t *testing.T, number uint32) {
 	t.Helper()
 	verified := p.Stats().Verified
-	p.verify(number)
+	p.scrubber.verify(number)
 	for end := time.Now().Add(time.Minute); p.Stats().Verified == verified || p.Stats().Rebuilds["verified"] == 0; {
 		if time.Now().After(end) {
 			t.Fatal("the page was not compared within a minute")
@@ -108,7 +108,7 @@ func TestSweepPassesABadPage(t *testing.T) {
 			write(g.user) // so that each sweep meets the bad page
 			write(user)
 			time.Sleep(2*defaultBound + repairPatience)
-			number := g.layout.pageOf(UserHash(g.identity.Seed, user))
+			number := g.layout.pageOf(UserHash(g.storage.identity.Seed, user))
 			found, err := g.store.Peek(t.Context(), []favfilter.PageID{{Number: number}})
 			must(t, err)
 			if want := g.sequences.of(number).required.Load(); found[0].Header.Sequence != want || want < 2 {
@@ -137,7 +137,7 @@ func TestMovesPassBadPages(t *testing.T) {
 			}
 			_, err := p.Record(t.Context(), activities)
 			must(t, err)
-			p.leave(UserHash(p.identity.Seed, user))
+			p.applier.leave(UserHash(p.storage.identity.Seed, user))
 		}
 		time.Sleep(time.Second)
 		progress, err := l.Changed(t.Context(), "", func(uint32, ledger.PageState) error { return nil })

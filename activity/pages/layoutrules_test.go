@@ -128,7 +128,7 @@ func closingWrites() []closingWrite {
 		{"a repeated Record", false, "hide", Direct, None, nothing, func(t *testing.T, a *member, user, _ string) {
 			t.Helper()
 			change := a.change(a.kind(t, "hide"), add(user, "hide", "p"), time.Now())
-			_, err := a.recorder.ledger.Record(t.Context(), time.Now(), []ledger.Change{change}) // like a writer that dies
+			_, err := a.recorder.poller.ledger.Record(t.Context(), time.Now(), []ledger.Change{change}) // like a writer that dies
 			must(t, err)
 			a.record(t, false, add(user, "hide", "p"))
 		}},
@@ -138,7 +138,7 @@ func closingWrites() []closingWrite {
 		}},
 		{"a user who moved after the switch", false, "hide", Direct, None, nothing, func(t *testing.T, a *member, user, _ string) {
 			t.Helper()
-			must(t, a.dedicate(t.Context(), a.hashOf(user)))
+			must(t, a.applier.dedicate(t.Context(), a.hashOf(user)))
 			a.record(t, true, add(user, "hide", "p"))
 		}},
 		{"DeleteUser", true, "block", None, None, func(t *testing.T, _ *world, a *member, user, other string) {
@@ -155,7 +155,7 @@ func closingWrites() []closingWrite {
 			time.Sleep(time.Until(end))
 		}, func(t *testing.T, a *member, _, _ string) {
 			t.Helper()
-			a.removeEnded()
+			a.committer.removeEnded()
 			if n := a.Stats().Ended; n != 2 {
 				t.Errorf("%d rows ended, want 2", n)
 			}
@@ -220,21 +220,21 @@ func TestLayoutRuleClosedPageIsFollowed(t *testing.T) {
 		}},
 		"a replica, with the closed page": {before: func(t *testing.T, b *member) {
 			t.Helper()
-			b.replica = &lagging{partitioned: partitioned{Store: &favfilter.Memory{}}, primary: b.steps.Store}
+			b.reader.replica = &lagging{partitioned: partitioned{Store: &favfilter.Memory{}}, primary: b.steps.Store}
 		}, after: func(t *testing.T, _ *world, b *member) {
 			t.Helper()
-			copies, _ := b.replica.(*lagging)
+			copies, _ := b.reader.replica.(*lagging)
 			copies.catchUp(t, 0)
 		}},
 		"a replica, without a page": {before: func(_ *testing.T, b *member) {
-			b.replica = &lagging{partitioned: partitioned{Store: &favfilter.Memory{}}, primary: b.steps.Store}
+			b.reader.replica = &lagging{partitioned: partitioned{Store: &favfilter.Memory{}}, primary: b.steps.Store}
 		}},
 		"a held page": {before: func(t *testing.T, b *member) {
 			t.Helper()
 			b.steps.down.Store(true)
 			b.check(t, b.userOn(0), "hide", "p")
 			b.steps.down.Store(false)
-			if b.held.get(0).page == nil {
+			if b.rebuilder.held.get(0).page == nil {
 				t.Error("the process does not hold the page")
 			}
 		}},
@@ -359,7 +359,7 @@ func TestLayoutRuleLeave(t *testing.T) {
 		}
 		id := a.layout.pageID(1)
 		a.steps.refuses = &id
-		if err := a.Grow(t.Context(), laterPages, nil); dependency(err) != "pages" {
+		if err := a.grower.Grow(t.Context(), laterPages, nil); dependency(err) != "pages" {
 			t.Errorf("a page cannot be closed: %v", err)
 		}
 		now, err := w.ledger.Layouts(t.Context())
@@ -367,7 +367,7 @@ func TestLayoutRuleLeave(t *testing.T) {
 			t.Errorf("a page cannot be closed, and the layouts are %+v, %v: want %+v", now, err, want)
 		}
 		a.steps.refuses = nil
-		must(t, a.Grow(t.Context(), laterPages, nil))
+		must(t, a.grower.Grow(t.Context(), laterPages, nil))
 		if left.Sub(switched) < time.Minute {
 			t.Errorf("the layout left %v after the switch, want a minute at least", left.Sub(switched))
 		}
@@ -421,7 +421,7 @@ func TestLayoutRuleLedgerSetBack(t *testing.T) {
 		g := newRig(t, &favfilter.Memory{}, firstPages)
 		check := g.everybody(t, 20)
 		saved := g.backup(t)
-		must(t, g.Grow(t.Context(), laterPages, nil))
+		must(t, g.grower.Grow(t.Context(), laterPages, nil))
 		check("grown")
 		g.Close()
 		back := &rig{ledger: openLedger(t, saved, 0), store: g.store}
@@ -473,7 +473,7 @@ func TestLayoutRuleCutOff(t *testing.T) {
 			w.leave(t)
 			b.wantUnavailable(t, "the layout has left", other)
 			b.way.mend()
-			<-b.poll().done
+			<-b.poller.poll().done
 			b.want(t, user, "hide", "q", Direct)
 			b.want(t, other, "hide", "p", Direct)
 		})
@@ -488,11 +488,11 @@ func TestLayoutRuleCompleted(t *testing.T) {
 		for how, complete := range map[string]func(t *testing.T, w *world){
 			"the same number": func(t *testing.T, w *world) {
 				t.Helper()
-				must(t, w.open(t, Config{}).Grow(t.Context(), pages, nil))
+				must(t, w.open(t, Config{}).grower.Grow(t.Context(), pages, nil))
 			},
 			"another number": func(t *testing.T, w *world) {
 				t.Helper()
-				must(t, w.open(t, Config{}).Grow(t.Context(), 2*pages, nil))
+				must(t, w.open(t, Config{}).grower.Grow(t.Context(), 2*pages, nil))
 			},
 			"Open": func(t *testing.T, w *world) {
 				t.Helper()
@@ -539,7 +539,7 @@ func interruptions(pages uint32) map[string]func(t *testing.T, w *world) {
 		t.Helper()
 		begin(t, w)
 		w.builder.pollNow(t)
-		must(t, w.builder.buildPages(t.Context(), pages, func(int, int) {}))
+		must(t, w.builder.grower.buildPages(t.Context(), pages, func(int, int) {}))
 		must(t, w.ledger.SwitchLayout(t.Context(), pages))
 	}
 	return map[string]func(t *testing.T, w *world){
@@ -560,7 +560,7 @@ func interruptions(pages uint32) map[string]func(t *testing.T, w *world) {
 			begin(t, w)
 			w.builder.pollNow(t)
 			ctx, cancel := context.WithCancel(t.Context())
-			err := w.builder.buildPages(ctx, pages, func(int, int) { cancel() })
+			err := w.builder.grower.buildPages(ctx, pages, func(int, int) { cancel() })
 			if !errors.Is(err, context.Canceled) {
 				t.Errorf("interrupted: %v", err)
 			}
@@ -569,7 +569,7 @@ func interruptions(pages uint32) map[string]func(t *testing.T, w *world) {
 		"half closed": func(t *testing.T, w *world) {
 			t.Helper()
 			change(t, w)
-			must(t, w.builder.closePage(t.Context(), 1))
+			must(t, w.builder.rebuilder.closePage(t.Context(), 1))
 		},
 	}
 }
@@ -578,7 +578,7 @@ func interruptions(pages uint32) map[string]func(t *testing.T, w *world) {
 // dedicated pages. free lets the poll continue.
 func (p *member) pollBlocked() (poll *poll, free func()) {
 	p.layout.mu.RLock()
-	poll = p.poll()
+	poll = p.poller.poll()
 	for p.layout.mu.TryRLock() { // until the poll waits for the lock
 		p.layout.mu.RUnlock()
 		runtime.Gosched()

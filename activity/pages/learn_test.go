@@ -99,7 +99,7 @@ func newProcess(t *testing.T, l *ledger.Ledger, s favfilter.Store) *rig {
 
 func (g *rig) pollNow(t *testing.T) {
 	t.Helper()
-	p := g.poll()
+	p := g.poller.poll()
 	<-p.done
 	must(t, p.err)
 }
@@ -212,7 +212,7 @@ func TestPageAheadByOne(t *testing.T) {
 	}
 	hash := a.userKey("1", "hide", "lost")
 	res := store.Apply(t.Context(), []favfilter.Batch{{
-		Identity: a.identity, Sequence: 3, Add: []favfilter.Hash{hash},
+		Identity: a.storage.identity, Sequence: 3, Add: []favfilter.Hash{hash},
 	}})
 	if res[0].State != favfilter.Applied {
 		t.Fatal(res[0].State)
@@ -226,7 +226,7 @@ func TestPageAheadByOne(t *testing.T) {
 // userKey returns the hash of a key.
 func (g *rig) userKey(user, kind, target string) favfilter.Hash {
 	k, _ := g.kinds.Named(kind)
-	return KeyStart(g.identity.Seed, kind, user, string(k.Target)).With(favfilter.HashKey(g.identity.Seed, target))
+	return KeyStart(g.storage.identity.Seed, kind, user, string(k.Target)).With(favfilter.HashKey(g.storage.identity.Seed, target))
 }
 
 // A process knows up to which sequence its own writes have taken a page. It does not ask the ledger

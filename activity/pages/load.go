@@ -37,11 +37,11 @@ type load struct {
 }
 
 // weigh adds a page, unless it is a dedicated one.
-func (r *scrubber) weigh(l *load, pages *census, page uint32, st favfilter.Status) {
+func (sc *Scrubber) weigh(l *load, pages *census, page uint32, st favfilter.Status) {
 	switch {
 	case !pages.isShared(page):
 		return
-	case st.Missing && r.sequences.of(page).known.Load() == 0: // nobody has done anything
+	case st.Missing && sc.sequences.of(page).known.Load() == 0: // nobody has done anything
 	case st.Missing, st.Damage != nil, isClosed(st.Header):
 		return // it is about to be rebuilt
 	}
@@ -62,11 +62,11 @@ func (l load) due() uint32 {
 }
 
 // noteLoad keeps what a whole round has found, and logs once that there are too few pages.
-func (r *scrubber) noteLoad(l load) {
-	before := r.stats.load.Swap(&l)
+func (sc *Scrubber) noteLoad(l load) {
+	before := sc.storage.stats.load.Swap(&l)
 	due := l.due()
 	if due > 0 && (before == nil || before.due() == 0) {
-		r.log.Warn("pages have too many keys, and feeds read more than they need: a reshape is due",
+		sc.storage.log.Warn("pages have too many keys, and feeds read more than they need: a reshape is due",
 			"pages", l.pages, "keys_per_page", l.keys/uint64(l.pages), "reshape_to", due)
 	}
 }

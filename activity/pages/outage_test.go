@@ -278,13 +278,13 @@ func (unversioned) LoadAndCompare(
 func TestVersionsSayNothingOfTheStore(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 2)
 	g.useStore(unversioned{})
-	if _, err := g.recorder.load(t.Context(), []favfilter.PageID{{}}); err == nil || !g.recorder.storeDown.Load() {
+	if _, err := g.recorder.storage.load(t.Context(), []favfilter.PageID{{}}); err == nil || !g.recorder.storage.storeDown.Load() {
 		t.Fatalf("the store that is down answers: %v", err)
 	}
-	if _, versions, err := g.recorder.loadWithin(t.Context(), time.Second, nil, []favfilter.PageID{{}}); err != nil || versions != nil {
+	if _, versions, err := g.recorder.storage.loadWithin(t.Context(), time.Second, nil, []favfilter.PageID{{}}); err != nil || versions != nil {
 		t.Errorf("versions %v, %v", versions, err)
 	}
-	if !g.recorder.storeDown.Load() {
+	if !g.recorder.storage.storeDown.Load() {
 		t.Error("the store counts as one that answers")
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
@@ -77,12 +76,18 @@ const (
 
 // Pages are the pages of a ledger, in a store. They are safe for concurrent use.
 type Pages struct {
-	*grower // and all parts below it, see docs/ARCHITECTURE.md
-	*committer
-
-	replica      favfilter.Store // nil: none
-	uncopied     episode         // replicas cannot be read
-	replicaAfter atomic.Int64    // when replicas are read again, as elapsed
+	life      *lifecycle
+	storage   *storage
+	poller    *poller
+	sequences *sequences
+	layout    *layout
+	rebuilder *rebuilder
+	applier   *applier
+	committer *committer
+	scrubber  *Scrubber
+	grower    *Grower
+	reader    *reader
+	inspector *Inspector
 }
 
 // Open returns the pages of the ledger. It reads the sequence of every page from the ledger, to
@@ -101,77 +106,69 @@ func Open(ctx context.Context, c Config) (*Pages, error) {
 		return nil, err
 	}
 	if !c.Passive {
-		r.scrubPace = newScrubPace(cmp.Or(c.ScrubRate, defaultScrubRate))
+		r.scrubber.scrubPace = newScrubPace(cmp.Or(c.ScrubRate, defaultScrubRate))
 		r.maintain()
 	}
 	return r, nil
 }
 
 // begin learns the state of the ledger.
-func (r *Pages) begin(ctx context.Context, passive bool) error {
-	r.ended.Go(r.commitLoop)
-	if err := r.declare(ctx); err != nil {
+func (p *Pages) begin(ctx context.Context, passive bool) error {
+	p.life.ended.Go(p.committer.commitLoop)
+	if err := p.rebuilder.declare(ctx); err != nil {
 		return err
 	}
-	first := r.newPoll()
+	first := p.poller.newPoll()
 	first.limit = firstPollTimeout
-	if err := r.pollOnce(ctx, first); err != nil {
+	if err := p.poller.pollOnce(ctx, first); err != nil {
 		return fmt.Errorf("read page sequences: %w", err)
 	}
-	r.follow.changed = nil // these are all pages, and the scrub checks those
-	if err := r.refuseAlone(ctx); err != nil || passive {
+	p.poller.follow.changed = nil // these are all pages, and the scrub checks those
+	if err := p.refuseAlone(ctx); err != nil || passive {
 		return err
 	}
-	return r.ledger.Agree(ctx, ledger.Settings{StalenessBound: r.follow.bound})
+	return p.poller.ledger.Agree(ctx, ledger.Settings{StalenessBound: p.poller.follow.bound})
 }
 
 // maintain starts the background work. Without it, the ledger is polled when a reader needs it.
-func (r *Pages) maintain() {
-	r.ended.Go(func() { r.every(r.follow.pollInterval(), func() { <-r.poll().done }) })
-	r.ended.Go(func() { r.every(r.follow.pollInterval(), r.sweep) })
-	r.ended.Go(r.scrubLoop)
-	r.ended.Go(r.endLoop)
-	r.ended.Go(r.tidyLoop)
-	r.growOnOpen()
+func (p *Pages) maintain() {
+	p.life.ended.Go(func() { p.life.every(p.poller.follow.pollInterval(), func() { <-p.poller.poll().done }) })
+	p.life.ended.Go(func() { p.life.every(p.poller.follow.pollInterval(), p.scrubber.sweep) })
+	p.life.ended.Go(p.scrubber.scrubLoop)
+	p.life.ended.Go(p.committer.endLoop)
+	p.life.ended.Go(p.scrubber.tidyLoop)
+	p.grower.growOnOpen()
 }
 
 // newPages returns the parts, each of which calls only those below it.
 func newPages(ctx context.Context, c Config) *Pages {
 	id := c.Ledger.Identity()
-	s := &storage{
-		lifecycle: newLifecycle(ctx),
-		store:     c.Store,
-		identity:  favfilter.Identity{Seed: id.Seed, Pages: id.Pages, Incarnation: id.Incarnation},
-		keyRate:   c.KeyRate,
-		now:       c.Now,
-		log:       c.Logger,
-		survey:    newSurvey(),
+	store := &storage{
+		life:     newLifecycle(ctx),
+		store:    c.Store,
+		identity: favfilter.Identity{Seed: id.Seed, Pages: id.Pages, Incarnation: id.Incarnation},
+		keyRate:  c.KeyRate,
+		now:      c.Now,
+		log:      c.Logger,
+		survey:   newSurvey(),
 	}
-	p := &poller{
-		storage:   s,
-		ledger:    c.Ledger,
-		sequences: newSequences(id.Pages),
-		layout:    newLayout(id.Pages),
-		follow:    follower{bound: max(0, c.StalenessBound)},
-	}
-	if s.now == nil {
-		s.now = p.ledgerTime
-	}
-	a := &applier{leavers: newLeavers(), tidying: newTidying()}
-	a.rebuilder = &rebuilder{
-		poller:        p,
-		kinds:         c.Kinds,
-		maxSharedKeys: c.MaxSharedKeys,
-		large:         largePages{least: largePage},
-		held:          newHeldPages(c.ListCache),
-		rebuilds:      newRebuilds(c.OnRebuild),
-		heavy:         a.leave,
-	}
-	p.recovered = a.rebuilds.forgive
+	poller := newPoller(store, c.Ledger, c.StalenessBound)
+	rebuilder := newRebuilder(poller, c)
+	applier := newApplier(rebuilder)
+	scrubber := newScrubber(applier)
 	return &Pages{
-		grower:    &grower{scrubber: &scrubber{applier: a}, growth: growth{turn: make(chan struct{}, 1)}},
-		committer: newCommitter(a),
-		replica:   c.Replica,
+		life:      store.life,
+		storage:   store,
+		poller:    poller,
+		sequences: poller.sequences,
+		layout:    poller.layout,
+		rebuilder: rebuilder,
+		applier:   applier,
+		committer: newCommitter(applier),
+		scrubber:  scrubber,
+		grower:    newGrower(scrubber),
+		reader:    newReader(rebuilder, c.Replica),
+		inspector: newInspector(rebuilder),
 	}
 }
 
@@ -199,10 +196,10 @@ func (c *Config) complete() error {
 // refuseAlone fails if the store holds a filter without a ledger. Its pages would count as foreign
 // and be rebuilt from a ledger that does not have their keys. If the store cannot be read, the
 // check is skipped.
-func (r *Pages) refuseAlone(ctx context.Context) error {
+func (p *Pages) refuseAlone(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
-	loaded, err := r.store.Load(limited, []favfilter.PageID{{}})
+	loaded, err := p.storage.store.Load(limited, []favfilter.PageID{{}})
 	if err != nil || loaded[0].Page == nil || loaded[0].Page.Header().Incarnation != 0 {
 		return ctx.Err()
 	}
@@ -211,26 +208,52 @@ func (r *Pages) refuseAlone(ctx context.Context) error {
 
 // Close waits for the writes in flight, refuses new ones with [ErrClosed], and returns when all
 // background work has stopped.
-func (r *Pages) Close() {
-	r.lifecycle.Close()
-	r.rebuilds.close()
+func (p *Pages) Close() {
+	p.life.Close()
+	p.rebuilder.rebuilds.close()
 }
 
+// Inspector returns the part that shows what is in pages.
+func (p *Pages) Inspector() *Inspector { return p.inspector }
+
+// Scrubber returns the part that compares pages with the ledger.
+func (p *Pages) Scrubber() *Scrubber { return p.scrubber }
+
+// Grower returns the part that changes the number of pages.
+func (p *Pages) Grower() *Grower { return p.grower }
+
+// Identity returns the identity of the filter. Its number of pages is the one with which the filter
+// was created; for the current number, see [Grower.Layout].
+func (p *Pages) Identity() favfilter.Identity { return p.storage.identity }
+
+// Now returns the time that is used for the start and end of activities.
+func (p *Pages) Now() time.Time { return p.storage.now() }
+
 // StalenessBound returns the bound of the [Config]; 0 if every reader asks the ledger first.
-func (r *poller) StalenessBound() time.Duration { return r.follow.bound }
+func (p *Pages) StalenessBound() time.Duration { return p.poller.follow.bound }
+
+// Reachable returns an [*UnavailableError] if the ledger did not answer the last poll. Callers then
+// fail at once, rather than wait for it. The next poll begins with the call.
+func (p *Pages) Reachable() error { return p.poller.reachable() }
+
+// Load reads pages, whatever their state, within a second. If the store fails, every element is
+// zero. The error is an [*UnavailableError], or that of ctx.
+func (p *Pages) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
+	return p.storage.loadAny(ctx, ids)
+}
 
 // Ready reports whether feeds can be answered, for which either the pages or the ledger must
 // answer. It returns an [*UnavailableError] for each of the two that is down. The error of a ledger
 // that answers, but whose changes are not read in time, wraps [ErrBehind].
-func (r *Pages) Ready(ctx context.Context) (ready bool, down []error) {
+func (p *Pages) Ready(ctx context.Context) (ready bool, down []error) {
 	// Ask both at once: one that hangs leaves no time for the other.
 	ledgerErr := make(chan error, 1)
-	go func() { ledgerErr <- r.ledger.Ping(ctx) }()
-	_, storeErr := r.store.Load(ctx, []favfilter.PageID{{Number: 0}})
+	go func() { ledgerErr <- p.poller.ledger.Ping(ctx) }()
+	_, storeErr := p.storage.store.Load(ctx, []favfilter.PageID{{Number: 0}})
 	if err := <-ledgerErr; err != nil {
 		down = append(down, Unavailable("ledger", err))
 	}
-	if err := r.behind(); err != nil && len(down) == 0 {
+	if err := p.behind(); err != nil && len(down) == 0 {
 		down = append(down, Unavailable("ledger", err))
 	}
 	if storeErr != nil {
@@ -240,10 +263,10 @@ func (r *Pages) Ready(ctx context.Context) (ready bool, down []error) {
 }
 
 // behind returns an error that wraps ErrBehind if the ledger's changes are not read in time.
-func (r *Pages) behind() error {
-	if r.scrubPace == nil || access(r.follow.access.Load()) != behind {
+func (p *Pages) behind() error {
+	if p.scrubber.scrubPace == nil || access(p.poller.follow.access.Load()) != behind {
 		return nil // passive Pages poll when they are read
 	}
 	return fmt.Errorf("%w: the last poll that succeeded began %v ago", ErrBehind,
-		time.Duration(r.elapsed()-r.follow.start.Load()).Round(time.Millisecond))
+		time.Duration(p.life.elapsed()-p.poller.follow.start.Load()).Round(time.Millisecond))
 }

@@ -24,7 +24,7 @@ func (g *rig) header(t testing.TB, number uint32) favfilter.Header {
 // not far too large.
 func TestLongPageFollowsLoad(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 1)
-	g.maxSharedKeys = math.MaxInt // keep the user on the shared page
+	g.rebuilder.maxSharedKeys = math.MaxInt // keep the user on the shared page
 	rng := rand.New(rand.NewPCG(1, 1))
 	var live []string
 	step := func(grow bool) {
@@ -44,13 +44,13 @@ func TestLongPageFollowsLoad(t *testing.T) {
 			t.Fatal(err)
 		}
 		h := g.header(t, 0)
-		fit, err := g.shapeFor(len(live))
+		fit, err := g.rebuilder.shapeFor(len(live))
 		must(t, err)
 		switch {
 		case int(h.Count) != len(live):
 			t.Fatalf("page counts %d keys, ledger has %d", h.Count, len(live))
-		case h.FalsePositiveRate() > g.keyRate:
-			t.Fatalf("rate %g of %d keys in %d bits, more than %g", h.FalsePositiveRate(), h.Count, h.Shape.Bits, g.keyRate)
+		case h.FalsePositiveRate() > g.storage.keyRate:
+			t.Fatalf("rate %g of %d keys in %d bits, more than %g", h.FalsePositiveRate(), h.Count, h.Shape.Bits, g.storage.keyRate)
 		case h.Shape.Bits > 4*fit.Bits:
 			t.Fatalf("%d bits for %d keys, %d would do", h.Shape.Bits, len(live), fit.Bits)
 		}
@@ -68,7 +68,7 @@ func TestLongPageFollowsLoad(t *testing.T) {
 func (g *rig) onAnotherPage(user string) string {
 	for i := 0; ; i++ {
 		other := fmt.Sprint("other", i)
-		if g.layout.pageOf(UserHash(g.identity.Seed, other)) != g.layout.pageOf(UserHash(g.identity.Seed, user)) {
+		if g.layout.pageOf(UserHash(g.storage.identity.Seed, other)) != g.layout.pageOf(UserHash(g.storage.identity.Seed, user)) {
 			return other
 		}
 	}
@@ -81,7 +81,7 @@ func TestEmptyPagesExpire(t *testing.T) {
 	g := newRig(t, store, 2)
 	store.Now = func() time.Time { return time.Unix(0, g.now.Load()) }
 	exists := func(user string) bool {
-		l, err := store.Load(t.Context(), []favfilter.PageID{{Number: g.layout.pageOf(UserHash(g.identity.Seed, user))}})
+		l, err := store.Load(t.Context(), []favfilter.PageID{{Number: g.layout.pageOf(UserHash(g.storage.identity.Seed, user))}})
 		must(t, err)
 		return l[0].Page != nil
 	}
@@ -108,7 +108,7 @@ func TestRepeatWaitsForThePage(t *testing.T) {
 	unpolled.fails.Store(true)
 	g.record(t, true, add("1", "hide", "p"))
 	failing := &faulttest.Faults{At: 1}
-	g.recorder.store = faulttest.Store{Store: g.store, Faults: failing}
+	g.recorder.storage.store = faulttest.Store{Store: g.store, Faults: failing}
 	if _, err := g.Record(t.Context(), []Activity{add("1", "hide", "q")}); dependency(err) != "pages" {
 		t.Fatalf("record: %v", err)
 	}
@@ -117,7 +117,7 @@ func TestRepeatWaitsForThePage(t *testing.T) {
 	}
 	// The repeated write finds the page behind, reads it again and rebuilds it. The last step of
 	// the rebuild fails.
-	g.recorder.store = faulttest.Store{Store: g.store, Faults: &faulttest.Faults{At: 3}}
+	g.recorder.storage.store = faulttest.Store{Store: g.store, Faults: &faulttest.Faults{At: 3}}
 	if _, err := g.Record(t.Context(), []Activity{add("1", "hide", "q")}); dependency(err) != "pages" {
 		t.Errorf("acknowledged though the page could not be stored: %v", err)
 	}
@@ -125,14 +125,14 @@ func TestRepeatWaitsForThePage(t *testing.T) {
 	if h := g.header(t, 0); h.Sequence != 2 || h.Count != 2 {
 		t.Errorf("acknowledged while the page is at sequence %d with %d keys", h.Sequence, h.Count)
 	}
-	g.recorder.store = faulttest.Store{Store: g.store, Faults: &faulttest.Faults{At: 1, After: true}}
+	g.recorder.storage.store = faulttest.Store{Store: g.store, Faults: &faulttest.Faults{At: 1, After: true}}
 	if _, err := g.Record(t.Context(), []Activity{add("1", "hide", "r")}); err == nil {
 		t.Fatal("no error")
 	}
 	unpolled.fails.Store(false)
 	g.open(t, g.ledger.Around(unpolled.around), g.store) // the new Recorder does not know which sequences pages have
 	unpolled.fails.Store(true)
-	g.recorder.store = faulttest.Down{}
+	g.recorder.storage.store = faulttest.Down{}
 	if _, err := g.Record(t.Context(), []Activity{add("1", "hide", "r")}); dependency(err) != "pages" {
 		t.Errorf("acknowledged without a look at the page: %v", err)
 	}
@@ -145,7 +145,7 @@ func TestRebuildsAreShared(t *testing.T) {
 	g.recordAll(t, "1", posts("p"), 500, false)
 	before := g.reasons()["missing"]
 	lost := &favfilter.Memory{}
-	g.store, g.recorder.store = lost, lost
+	g.store, g.recorder.storage.store = lost, lost
 	const readers = 64
 	start := make(chan struct{})
 	done := make(chan error, readers)

@@ -21,12 +21,12 @@ import (
 
 // checkRate fails if more of the absent keys were found than the rate of one key explains. Ledgers
 // have random seeds, so the keys found differ from run to run.
-func (r *Pages) checkRate(t testing.TB, found, keys int) {
+func (p *Pages) checkRate(t testing.TB, found, keys int) {
 	t.Helper()
-	if most := ratetest.Most(r.keyRate * float64(keys)); found > most {
-		t.Errorf("%d false positives of %d keys: %.4f %%, more than the %d that %.4f %% allows", found, keys, 100*float64(found)/float64(keys), most, 100*r.keyRate)
+	if most := ratetest.Most(p.storage.keyRate * float64(keys)); found > most {
+		t.Errorf("%d false positives of %d keys: %.4f %%, more than the %d that %.4f %% allows", found, keys, 100*float64(found)/float64(keys), most, 100*p.storage.keyRate)
 	}
-	t.Logf("%d false positives of %d keys: %.4f %% of %.4f %%", found, keys, 100*float64(found)/float64(keys), 100*r.keyRate)
+	t.Logf("%d false positives of %d keys: %.4f %% of %.4f %%", found, keys, 100*float64(found)/float64(keys), 100*p.storage.keyRate)
 }
 
 func posts(prefix string) func(i int) string {
@@ -167,9 +167,9 @@ func TestLongPopulationTurnovers(t *testing.T) {
 }
 
 func (g *rig) reasons() map[string]uint64 {
-	g.rebuilds.mu.Lock()
-	defer g.rebuilds.mu.Unlock()
-	return maps.Clone(g.rebuilds.reasons)
+	g.rebuilder.rebuilds.mu.Lock()
+	defer g.rebuilder.rebuilds.mu.Unlock()
+	return maps.Clone(g.rebuilder.rebuilds.reasons)
 }
 
 // replaying applies batches twice, and old ones again at random, like a client that lost the

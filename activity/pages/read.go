@@ -57,8 +57,37 @@ var (
 //
 // The error is an [*UnavailableError] if neither store nor ledger is available, [ErrOverloaded] if
 // too many pages wait for a rebuild, or that of ctx.
-func (r *Pages) Read(ctx context.Context, q Query) (a Answer, err error) {
-	began := r.elapsed()
+func (p *Pages) Read(ctx context.Context, q Query) (Answer, error) { return p.reader.read(ctx, q) }
+
+// reader reads pages for feeds.
+type reader struct {
+	life      *lifecycle
+	storage   *storage
+	poller    *poller
+	sequences *sequences
+	layout    *layout
+	rebuilder *rebuilder
+
+	replica      favfilter.Store // nil: none
+	uncopied     episode         // replicas cannot be read
+	replicaAfter atomic.Int64    // when replicas are read again, as elapsed
+}
+
+func newReader(b *rebuilder, replica favfilter.Store) *reader {
+	return &reader{
+		life:      b.life,
+		storage:   b.storage,
+		poller:    b.poller,
+		sequences: b.sequences,
+		layout:    b.layout,
+		rebuilder: b,
+		replica:   replica,
+	}
+}
+
+// read is [Pages.Read].
+func (r *reader) read(ctx context.Context, q Query) (a Answer, err error) {
+	began := r.life.elapsed()
 	// The page of the user comes last, next to Others in the same slot: one command reads both.
 	all := make([]reading, 0, 1+len(q.Lists))
 	for _, list := range q.Lists {
@@ -67,11 +96,12 @@ func (r *Pages) Read(ctx context.Context, q Query) (a Answer, err error) {
 	if q.Page {
 		all = append(all, reading{user: q.User})
 	}
-	since := r.recent()
+	since := r.poller.recent()
 	for i := range all {
 		r.locate(ctx, &all[i], since)
 	}
-	if a.Others, a.OthersErr = r.loadAll(ctx, all, q.Others); ctx.Err() != nil {
+	a.Others, a.OthersErr = r.loadAll(ctx, all, q.Others)
+	if ctx.Err() != nil {
 		return a, ctx.Err()
 	}
 	if err := r.finishAll(ctx, all, began); err != nil {
@@ -105,19 +135,19 @@ type reading struct {
 }
 
 // locate finds the page of the user, as of the given time at least.
-func (r *Pages) locate(ctx context.Context, p *reading, since int64) {
-	p.at = r.keepUp(ctx, p.user, since)
+func (r *reader) locate(ctx context.Context, p *reading, since int64) {
+	p.at = r.poller.keepUp(ctx, p.user, since)
 	// Taken before the page is read: the reader may miss writes that are acknowledged meanwhile.
 	p.want = r.sequences.of(p.at.page).required.Load()
 	p.held, p.pending = held{}, true
 	if p.list || p.at.page >= ledger.DedicatedPages { // a shared page is small, and changes often
-		p.held = r.held.get(p.at.page)
+		p.held = r.rebuilder.held.get(p.at.page)
 	}
 }
 
 // loadAll loads the pages, and others, with one command. Of held pages it only compares the
 // versions. It loads those that have changed with one more command.
-func (r *Pages) loadAll(ctx context.Context, all []reading, others []favfilter.PageID) ([]favfilter.Loaded, error) {
+func (r *reader) loadAll(ctx context.Context, all []reading, others []favfilter.PageID) ([]favfilter.Loaded, error) {
 	loaded, err := r.loadPending(ctx, all, others)
 	if slices.ContainsFunc(all, func(p reading) bool { return p.pending }) && ctx.Err() == nil {
 		_, _ = r.loadPending(ctx, all, nil) // each page has its error
@@ -127,7 +157,7 @@ func (r *Pages) loadAll(ctx context.Context, all []reading, others []favfilter.P
 
 // loadPending loads the pending pages that are not held, and others, with one command. Held pages
 // that have changed stay pending, and then count as not held.
-func (r *Pages) loadPending(ctx context.Context, all []reading, others []favfilter.PageID) ([]favfilter.Loaded, error) {
+func (r *reader) loadPending(ctx context.Context, all []reading, others []favfilter.PageID) ([]favfilter.Loaded, error) {
 	ids, compared, limit := make([]favfilter.PageID, 0, len(all)+len(others)), []favfilter.PageID(nil), loadTimeout
 	for i := range all {
 		switch p := &all[i]; {
@@ -136,19 +166,19 @@ func (r *Pages) loadPending(ctx context.Context, all []reading, others []favfilt
 			compared = append(compared, r.layout.pageID(p.at.page))
 		default:
 			ids = append(ids, r.layout.pageID(p.at.page))
-			limit = max(limit, patience(r.large.has(p.at.page)))
+			limit = max(limit, patience(r.rebuilder.large.has(p.at.page)))
 		}
 	}
 	ids = append(ids, others...)
-	source := &r.stats.fromReplica
+	source := &r.storage.stats.fromReplica
 	loaded, versions, ok := r.loadReplica(ctx, all, ids, compared)
 	var err error
 	if !ok {
-		source = &r.stats.fromStore
-		loaded, versions, err = r.loadWithin(ctx, limit, ids, compared)
+		source = &r.storage.stats.fromStore
+		loaded, versions, err = r.storage.loadWithin(ctx, limit, ids, compared)
 	}
 	if len(all) == 0 && len(others) > 0 {
-		r.stats.count(source, err)
+		r.storage.stats.count(source, err)
 	}
 	for i := range all {
 		p := &all[i]
@@ -168,7 +198,7 @@ func (r *Pages) loadPending(ctx context.Context, all []reading, others []favfilt
 		case err != nil:
 			p.pending, p.failed = false, err
 		case version == p.held.version:
-			p.pending, p.source = false, &r.stats.fromHeld
+			p.pending, p.source = false, &r.storage.stats.fromHeld
 			p.loaded = favfilter.Loaded{Page: p.held.page, Version: version}
 		default:
 			p.held = held{}
@@ -178,13 +208,13 @@ func (r *Pages) loadPending(ctx context.Context, all []reading, others []favfilt
 }
 
 // finishAll makes sure that each page is current. The pages of lists do not wait for one another.
-func (r *Pages) finishAll(ctx context.Context, all []reading, began int64) (err error) {
+func (r *reader) finishAll(ctx context.Context, all []reading, began int64) (err error) {
 	var lists errgroup.Group
 	for i := range all {
 		switch p := &all[i]; {
 		case !p.list:
 			err = r.finish(ctx, p, began)
-		case p.failed == nil && r.fault(ctx, p.at.page, p.want, statusOf(p.loaded)) == "" && p.at.holds(p.loaded.Page.Header()):
+		case p.failed == nil && r.poller.fault(ctx, p.at.page, p.want, statusOf(p.loaded)) == "" && p.at.holds(p.loaded.Page.Header()):
 			r.take(p, p.loaded.Page)
 		default:
 			lists.Go(func() error { return r.finish(ctx, p, began) })
@@ -199,11 +229,11 @@ func (r *Pages) finishAll(ctx context.Context, all []reading, began int64) (err 
 
 // finish makes sure that a page is current and has the user. If it may not have, finish polls the
 // ledger, and looks for the user again.
-func (r *Pages) finish(ctx context.Context, p *reading, began int64) error {
+func (r *reader) finish(ctx context.Context, p *reading, began int64) error {
 	for again := range maxLooks {
 		if again > 0 {
 			one := []reading{*p}
-			r.locate(ctx, &one[0], r.elapsed())
+			r.locate(ctx, &one[0], r.life.elapsed())
 			_, _ = r.loadAll(ctx, one, nil) // the page has its error
 			if *p = one[0]; ctx.Err() != nil {
 				return ctx.Err()
@@ -224,12 +254,12 @@ func (r *Pages) finish(ctx context.Context, p *reading, began int64) error {
 }
 
 // take makes the page the result. The page is held if it is one that the process holds.
-func (r *Pages) take(p *reading, page *favfilter.Page) {
+func (r *reader) take(p *reading, page *favfilter.Page) {
 	p.page = page
-	r.stats.count(p.source, p.failed)
-	large := p.at.page >= ledger.DedicatedPages && page.Header().Shape.Bits/8 >= r.held.least
+	r.storage.stats.count(p.source, p.failed)
+	large := p.at.page >= ledger.DedicatedPages && page.Header().Shape.Bits/8 >= r.rebuilder.held.least
 	if (p.list || large) && page != p.held.page {
-		r.held.put(p.at.page, page)
+		r.rebuilder.held.put(p.at.page, page)
 	}
 }
 
@@ -241,21 +271,21 @@ func (r *Pages) take(p *reading, page *favfilter.Page) {
 //
 // A closed page is rebuilt only if the ledger, polled since, still has users on it: then the ledger
 // was set back. Otherwise the error is ledger.ErrGone.
-func (r *Pages) current(ctx context.Context, p *reading, began int64, again bool) (*favfilter.Page, error) {
+func (r *reader) current(ctx context.Context, p *reading, began int64, again bool) (*favfilter.Page, error) {
 	number := p.at.page
-	reason := r.fault(ctx, number, p.want, statusOf(p.loaded))
+	reason := r.poller.fault(ctx, number, p.want, statusOf(p.loaded))
 	switch {
 	case p.failed == nil && reason == "":
-		r.large.note(number, p.loaded.Page.Header())
+		r.rebuilder.large.note(number, p.loaded.Page.Header())
 		return p.loaded.Page, nil
 	case reason == reasonClosed && !(again && p.at.known):
 		return nil, ledger.ErrGone
 	}
-	if err := r.Reachable(); err != nil {
+	if err := r.poller.reachable(); err != nil {
 		return nil, err
 	}
 	if p.failed != nil {
-		if h := r.held.get(number); h.page != nil && r.upToDate(ctx, p, h.page, began) {
+		if h := r.rebuilder.held.get(number); h.page != nil && r.upToDate(ctx, p, h.page, began) {
 			return h.page, nil
 		}
 	}
@@ -263,7 +293,7 @@ func (r *Pages) current(ctx context.Context, p *reading, began int64, again bool
 	limited, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
 	for {
-		f, err := r.rebuild(limited, number, p.want, reason, maxFlights)
+		f, err := r.rebuilder.rebuild(limited, number, p.want, reason, maxFlights)
 		switch {
 		case err != nil && limited.Err() != nil && ctx.Err() == nil:
 			return nil, Unavailable("ledger", err)
@@ -280,8 +310,8 @@ func (r *Pages) current(ctx context.Context, p *reading, began int64, again bool
 // acknowledged before the reader began. Other processes change only the page in the store, which
 // this process may be unable to reach. So the ledger decides, read since then: by a poll, which
 // readers share, or for this page.
-func (r *Pages) upToDate(ctx context.Context, p *reading, page *favfilter.Page, began int64) bool {
-	now := r.keepUp(ctx, p.user, began)
+func (r *reader) upToDate(ctx context.Context, p *reading, page *favfilter.Page, began int64) bool {
+	now := r.poller.keepUp(ctx, p.user, began)
 	h := page.Header()
 	return now == p.at && now.known && now.holds(h) && h.Sequence >= r.sequences.of(now.page).required.Load()
 }

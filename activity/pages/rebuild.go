@@ -43,7 +43,11 @@ type rebuilds struct {
 // rebuilder rebuilds pages from the ledger. It holds pages in this process: those that the store
 // did not take, and those that feeds have read.
 type rebuilder struct {
-	*poller
+	life      *lifecycle
+	storage   *storage
+	poller    *poller
+	sequences *sequences
+	layout    *layout
 
 	kinds         []ledger.Kind // that this process writes
 	declared      declared
@@ -51,7 +55,25 @@ type rebuilder struct {
 	large         largePages
 	held          *heldPages
 	rebuilds      rebuilds
-	heavy         func(hash uint64) // called for a user with too many keys for a shared page
+	heavy         func(hash uint64) // set by the applier: called for a user with too many keys for a shared page
+}
+
+func newRebuilder(p *poller, c Config) *rebuilder {
+	b := &rebuilder{
+		life:          p.life,
+		storage:       p.storage,
+		poller:        p,
+		sequences:     p.sequences,
+		layout:        p.layout,
+		kinds:         c.Kinds,
+		maxSharedKeys: c.MaxSharedKeys,
+		large:         largePages{least: largePage},
+		held:          newHeldPages(c.ListCache),
+		rebuilds:      newRebuilds(c.OnRebuild),
+		heavy:         func(uint64) {},
+	}
+	p.recovered = b.rebuilds.forgive
+	return b
 }
 
 // flight is one rebuild of one page. Its results may be read once done is closed.
@@ -133,8 +155,8 @@ func (b *rebuilds) isSlow(number uint32) bool {
 }
 
 // inParts reports whether the page is known to be too large to be read at once.
-func (r *rebuilder) inParts(number uint32) bool {
-	return r.rebuilds.isSlow(number) || r.large.has(number)
+func (b *rebuilder) inParts(number uint32) bool {
+	return b.rebuilds.isSlow(number) || b.large.has(number)
 }
 
 func newRebuilds(told func(reason string, took time.Duration, err error)) rebuilds {
@@ -151,9 +173,9 @@ func newRebuilds(told func(reason string, took time.Duration, err error)) rebuil
 // rebuild rebuilds the page from the ledger and writes it to the store. The flight that it returns
 // has a page with at least the sequence want. If most or more flights are in progress, rebuild
 // refuses to start another.
-func (r *rebuilder) rebuild(ctx context.Context, number uint32, want uint64, reason string, most int) (*flight, error) {
+func (b *rebuilder) rebuild(ctx context.Context, number uint32, want uint64, reason string, most int) (*flight, error) {
 	for {
-		f, joined, err := r.board(number, reason, most) //nolint:contextcheck // a flight outlives its first caller
+		f, joined, err := b.board(number, reason, most) //nolint:contextcheck // a flight outlives its first caller
 		if err != nil {
 			return nil, err
 		}
@@ -192,25 +214,25 @@ func (f *flight) wait(ctx context.Context) error {
 }
 
 // board joins the flight of the page, or starts one.
-func (r *rebuilder) board(number uint32, reason string, most int) (f *flight, joined bool, err error) {
-	r.rebuilds.mu.Lock()
-	defer r.rebuilds.mu.Unlock()
-	if r.rebuilds.closed {
+func (b *rebuilder) board(number uint32, reason string, most int) (f *flight, joined bool, err error) {
+	b.rebuilds.mu.Lock()
+	defer b.rebuilds.mu.Unlock()
+	if b.rebuilds.closed {
 		return nil, false, ErrClosed
 	}
-	if f := r.rebuilds.flights[number]; f != nil {
+	if f := b.rebuilds.flights[number]; f != nil {
 		return f, true, nil
 	}
-	if f := r.rebuilds.failed[number]; r.elapsed() < f.until {
+	if f := b.rebuilds.failed[number]; b.life.elapsed() < f.until {
 		return nil, false, Unavailable("ledger", fmt.Errorf("%w (failed %d times, retry later)", f.err, f.times))
 	}
-	if len(r.rebuilds.flights) >= most {
+	if len(b.rebuilds.flights) >= most {
 		return nil, false, fmt.Errorf("rebuild page %d: %w: %d pages wait for that already", number, ErrOverloaded, most)
 	}
 	f = &flight{done: make(chan struct{})}
-	r.rebuilds.flights[number] = f
-	r.rebuilds.reasons[reason]++
-	r.rebuilds.ended.Go(func() { r.fly(f, number, reason) })
+	b.rebuilds.flights[number] = f
+	b.rebuilds.reasons[reason]++
+	b.rebuilds.ended.Go(func() { b.fly(f, number, reason) })
 	return f, false, nil
 }
 
@@ -224,36 +246,36 @@ func (b *rebuilds) close() {
 
 // fly rebuilds the page. If the page turns out to be large, fly gives up its slot and continues in
 // one for large pages.
-func (r *rebuilder) fly(f *flight, number uint32, reason string) {
-	large := r.inParts(number)
+func (b *rebuilder) fly(f *flight, number uint32, reason string) {
+	large := b.inParts(number)
 	var start time.Time
 	if !large {
-		start = r.flyIn(r.rebuilds.slots, pageTimeout, f, number, large)
+		start = b.flyIn(b.rebuilds.slots, pageTimeout, f, number, large)
 		large = errors.Is(f.err, ledger.ErrLargePage)
 	}
 	if large {
-		start = r.flyIn(r.rebuilds.large, largeTimeout, f, number, large)
+		start = b.flyIn(b.rebuilds.large, largeTimeout, f, number, large)
 	}
 	took := time.Since(start)
-	if r.rebuilds.told != nil && !errors.Is(f.err, ledger.ErrGone) {
-		r.rebuilds.told(reason, took, cmp.Or(f.err, f.storeErr))
+	if b.rebuilds.told != nil && !errors.Is(f.err, ledger.ErrGone) {
+		b.rebuilds.told(reason, took, cmp.Or(f.err, f.storeErr))
 	}
-	r.rebuilds.landed(number, f.err, took, r.elapsed())
+	b.rebuilds.landed(number, f.err, took, b.life.elapsed())
 	if f.err == nil {
-		r.log.Debug("page rebuilt", slog.Any("page", number), slog.String("reason", reason),
+		b.storage.log.Debug("page rebuilt", slog.Any("page", number), slog.String("reason", reason),
 			slog.Any("keys", f.page.Header().Count), slog.Any("sequence", f.page.Header().Sequence), tookSince(start))
 	}
 	close(f.done)
 }
 
 // flyIn waits for a slot and rebuilds the page in it. It returns when the rebuild started.
-func (r *rebuilder) flyIn(slots chan struct{}, limit time.Duration, f *flight, number uint32, large bool) (start time.Time) {
+func (b *rebuilder) flyIn(slots chan struct{}, limit time.Duration, f *flight, number uint32, large bool) (start time.Time) {
 	slots <- struct{}{}
 	defer func() { <-slots }()
-	ctx, cancel := context.WithTimeout(r.base, limit)
+	ctx, cancel := context.WithTimeout(b.life.base, limit)
 	defer cancel()
 	start = time.Now()
-	f.err = r.remakePage(ctx, number, f, large)
+	f.err = b.remakePage(ctx, number, f, large)
 	return start
 }
 
@@ -265,41 +287,41 @@ func tookSince(start time.Time) slog.Attr {
 // remakePage is the only repair of pages. It reads the page in the store first, and the ledger
 // after it. So the image has all that the page had. It may replace a page of the same sequence, or
 // of a sequence that the ledger never gave out.
-func (r *rebuilder) remakePage(ctx context.Context, number uint32, f *flight, large bool) error {
-	id := r.layout.pageID(number)
+func (b *rebuilder) remakePage(ctx context.Context, number uint32, f *flight, large bool) error {
+	id := b.layout.pageID(number)
 	var seen favfilter.Version
-	loaded, _, storeErr := r.loadWithin(ctx, patience(large), []favfilter.PageID{id}, nil)
+	loaded, _, storeErr := b.storage.loadWithin(ctx, patience(large), []favfilter.PageID{id}, nil)
 	if storeErr == nil {
 		seen = loaded[0].Version
 	}
-	f.current = r.elapsed()
-	keys, err := r.readKeys(ctx, number, large)
+	f.current = b.life.elapsed()
+	keys, err := b.readKeys(ctx, number, large)
 	if err != nil {
 		return fmt.Errorf("rebuild page %d: %w", number, err)
 	}
-	r.sequences.of(number).learn(keys.state.Sequence)
+	b.sequences.of(number).learn(keys.state.Sequence)
 	for _, hash := range keys.heavy {
-		r.heavy(hash)
+		b.heavy(hash)
 	}
-	f.page, err = r.imageOf(number, keys.hashes, keys.state)
+	f.page, err = b.imageOf(number, keys.hashes, keys.state)
 	if err != nil {
 		return fmt.Errorf("rebuild page %d: %w", number, err)
 	}
-	r.large.note(number, f.page.Header())
+	b.large.note(number, f.page.Header())
 	expire, offered := time.Duration(0), int64(0)
 	if keys.rows == 0 {
 		expire = emptyExpiry
 	}
 	if storeErr == nil {
-		offered = r.elapsed()
-		f.placed, storeErr = r.store.Replace(ctx, favfilter.Replacement{ID: id, Page: f.page, Seen: seen, Newer: true, Expire: expire})
+		offered = b.life.elapsed()
+		f.placed, storeErr = b.storage.store.Replace(ctx, favfilter.Replacement{ID: id, Page: f.page, Seen: seen, Newer: true, Expire: expire})
 	}
 	if f.storeErr = storeErr; storeErr != nil {
-		r.held.put(number, f.page)
+		b.held.put(number, f.page)
 	}
 	if f.placed {
 		f.current = offered
-		r.glanced(number, PageSound, f.page.Status(), 0)
+		b.storage.glanced(number, PageSound, f.page.Status(), 0)
 	}
 	return nil
 }
@@ -314,16 +336,16 @@ type pageKeys struct {
 
 // readKeys reads the keys of a page at once, or in parts if it is large, which bounds the memory
 // for rows.
-func (r *rebuilder) readKeys(ctx context.Context, number uint32, large bool) (keys pageKeys, err error) {
+func (b *rebuilder) readKeys(ctx context.Context, number uint32, large bool) (keys pageKeys, err error) {
 	users := make(map[uint64]int) // rows of each user, if some user may have too many
 	each := func(rows []ledger.Row) error {
-		hashes, err := r.hashes(ctx, rows)
+		hashes, err := b.hashes(ctx, rows)
 		if err != nil {
 			return err
 		}
 		keys.rows += len(rows)
 		keys.hashes = append(keys.hashes, hashes)
-		for rest := rows; len(rest) > 0 && (large || len(rows) > r.maxSharedKeys); {
+		for rest := rows; len(rest) > 0 && (large || len(rows) > b.maxSharedKeys); {
 			n := ofFirst(rest)
 			users[rest[0].Hash] += n
 			rest = rest[n:]
@@ -331,15 +353,15 @@ func (r *rebuilder) readKeys(ctx context.Context, number uint32, large bool) (ke
 		return nil
 	}
 	if large {
-		keys.state, err = r.ledger.EachRow(ctx, number, each)
+		keys.state, err = b.poller.ledger.EachRow(ctx, number, each)
 	} else {
 		var rows []ledger.Row
-		if rows, keys.state, err = r.ledger.Keys(ctx, number); err == nil {
+		if rows, keys.state, err = b.poller.ledger.Keys(ctx, number); err == nil {
 			err = each(rows)
 		}
 	}
 	for hash, n := range users {
-		if n > r.maxSharedKeys && number < ledger.DedicatedPages {
+		if n > b.maxSharedKeys && number < ledger.DedicatedPages {
 			keys.heavy = append(keys.heavy, hash)
 		}
 	}
@@ -347,21 +369,21 @@ func (r *rebuilder) readKeys(ctx context.Context, number uint32, large bool) (ke
 }
 
 // imageOf builds the page of the given keys.
-func (r *rebuilder) imageOf(number uint32, parts [][]favfilter.Hash, s ledger.PageState) (*favfilter.Page, error) {
+func (b *rebuilder) imageOf(number uint32, parts [][]favfilter.Hash, s ledger.PageState) (*favfilter.Page, error) {
 	keys := 0
 	for _, hashes := range parts {
 		keys += len(hashes)
 	}
 	for {
-		shape, err := r.shapeFor(keys)
+		shape, err := b.shapeFor(keys)
 		if err != nil {
 			return nil, err
 		}
 		page, err := favfilter.NewPage(favfilter.Header{
-			Identity: r.identity,
+			Identity: b.storage.identity,
 			Shape:    shape,
 			Left:     uint32(s.Left & favfilter.LeftMask),
-			Number:   r.layout.slot(number),
+			Number:   b.layout.slot(number),
 			Sequence: s.Sequence,
 			Build:    favfilter.RandomID(),
 		})
@@ -373,36 +395,36 @@ func (r *rebuilder) imageOf(number uint32, parts [][]favfilter.Hash, s ledger.Pa
 				page.Insert(h)
 			}
 		}
-		if !r.overfull(page.Header()) {
+		if !b.overfull(page.Header()) {
 			return page, nil
 		}
 		// A few keys can set more bits than expected, and would do so each time. The next size has
 		// room.
-		keys = max(keys, shape.Capacity(r.keyRate)) + 1
+		keys = max(keys, shape.Capacity(b.storage.keyRate)) + 1
 	}
 }
 
-func (r *rebuilder) shapeFor(keys int) (favfilter.Shape, error) {
-	return favfilter.ShapeFor(int(float64(keys)*headroom)+1, r.keyRate)
+func (b *rebuilder) shapeFor(keys int) (favfilter.Shape, error) {
+	return favfilter.ShapeFor(int(float64(keys)*headroom)+1, b.storage.keyRate)
 }
 
 // overfull reports whether the page's false-positive rate is too high.
-func (r *rebuilder) overfull(h favfilter.Header) bool {
-	return h.Set > h.Shape.Limit(r.keyRate)
+func (b *rebuilder) overfull(h favfilter.Header) bool {
+	return h.Set > h.Shape.Limit(b.storage.keyRate)
 }
 
 // oversized reports whether the page is shrinkFactor times larger than it needs to be.
-func (r *rebuilder) oversized(h favfilter.Header) bool {
-	fit, err := r.shapeFor(int(h.Count))
+func (b *rebuilder) oversized(h favfilter.Header) bool {
+	fit, err := b.shapeFor(int(h.Count))
 	return err == nil && fit.Bits <= h.Shape.Bits/shrinkFactor
 }
 
 // remake rebuilds the page for a writer. It fails if the store does not take the page. If nobody is
 // on the page any more, remake closes it, so that nobody takes what is there for current.
-func (r *rebuilder) remake(ctx context.Context, number uint32, want uint64, reason string) error {
-	f, err := r.rebuild(ctx, number, want, reason, math.MaxInt) // writers are bounded elsewhere
+func (b *rebuilder) remake(ctx context.Context, number uint32, want uint64, reason string) error {
+	f, err := b.rebuild(ctx, number, want, reason, math.MaxInt) // writers are bounded elsewhere
 	if errors.Is(err, ledger.ErrGone) {
-		return r.closePage(ctx, number)
+		return b.closePage(ctx, number)
 	}
 	if err != nil {
 		return err
@@ -411,13 +433,13 @@ func (r *rebuilder) remake(ctx context.Context, number uint32, want uint64, reas
 }
 
 // hashes returns the hashes of the rows' keys. Rows of an undeclared kind have no key.
-func (r *rebuilder) hashes(ctx context.Context, rows []ledger.Row) ([]favfilter.Hash, error) {
-	kinds, err := r.RowKinds(ctx, rows)
+func (b *rebuilder) hashes(ctx context.Context, rows []ledger.Row) ([]favfilter.Hash, error) {
+	kinds, err := b.rowKinds(ctx, rows)
 	if err != nil {
 		return nil, err
 	}
 	hashes := make([]favfilter.Hash, 0, len(rows))
-	seed := r.identity.Seed
+	seed := b.storage.identity.Seed
 	var start favfilter.Start
 	var of *ledger.Row // the row that start is of: rows of one owner and kind are adjacent
 	for i := range rows {
@@ -445,8 +467,8 @@ const repairTries = 32
 
 // Repair rebuilds a page that lacks keys of the ledger although its sequence is current. Errors are
 // an [*UnavailableError], that of ctx, or that the page was changed too often during the rebuilds.
-func (r *rebuilder) Repair(ctx context.Context, at PageAt) error {
-	if err := r.putInPlace(ctx, at, "sampled"); err != nil {
+func (p *Pages) Repair(ctx context.Context, at PageAt) error {
+	if err := p.rebuilder.putInPlace(ctx, at, "sampled"); err != nil {
 		return fmt.Errorf("repair page %d: %w", at.Page, err)
 	}
 	return nil
@@ -454,10 +476,10 @@ func (r *rebuilder) Repair(ctx context.Context, at PageAt) error {
 
 // putInPlace rebuilds a page and, unlike other rebuilds, does not accept a newer page in its place.
 // A write to a page that lacks keys makes a newer page that lacks them, too.
-func (r *rebuilder) putInPlace(ctx context.Context, at PageAt, reason string) error {
-	defer r.held.pages.Drop(at.Page) // not before, or a reader might hold it again
+func (b *rebuilder) putInPlace(ctx context.Context, at PageAt, reason string) error {
+	defer b.held.pages.Drop(at.Page) // not before, or a reader might hold it again
 	for range repairTries {
-		f, err := r.rebuild(ctx, at.Page, at.Sequence, reason, maxFlights)
+		f, err := b.rebuild(ctx, at.Page, at.Sequence, reason, maxFlights)
 		switch {
 		case errors.Is(err, ledger.ErrGone):
 			return nil

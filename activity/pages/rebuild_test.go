@@ -106,7 +106,7 @@ func TestRebuildThatLeftTooEarly(t *testing.T) {
 		slow.slow.Store(true)
 		sequences := make(chan uint64, 2)
 		rebuild := func(want uint64) {
-			f, err := p.rebuild(t.Context(), 0, want, "missing", maxFlights)
+			f, err := p.rebuilder.rebuild(t.Context(), 0, want, "missing", maxFlights)
 			must(t, err)
 			sequences <- f.page.Header().Sequence
 		}
@@ -137,10 +137,10 @@ func TestRebuildsClose(t *testing.T) {
 		slow := &slowKeys{pass: make(chan struct{})}
 		p := startProcess(t, l.Around(slow.around()), &favfilter.Memory{}, Config{ScrubRate: 1})
 		slow.slow.Store(true)
-		go func() { _, _ = p.rebuild(t.Context(), 0, 0, "missing", maxFlights) }()
+		go func() { _, _ = p.rebuilder.rebuild(t.Context(), 0, 0, "missing", maxFlights) }()
 		synctest.Wait()
 		closed := make(chan struct{})
-		go func() { p.rebuilds.close(); close(closed) }()
+		go func() { p.rebuilder.rebuilds.close(); close(closed) }()
 		synctest.Wait()
 		select {
 		case <-closed:
@@ -149,7 +149,7 @@ func TestRebuildsClose(t *testing.T) {
 		}
 		slow.pass <- struct{}{}
 		<-closed
-		if f, err := p.rebuild(t.Context(), 0, 0, "missing", maxFlights); !errors.Is(err, ErrClosed) {
+		if f, err := p.rebuilder.rebuild(t.Context(), 0, 0, "missing", maxFlights); !errors.Is(err, ErrClosed) {
 			t.Errorf("a rebuild after close: %v, %v", f, err)
 		}
 		p.Close()
@@ -174,7 +174,7 @@ func TestRebuildExpiry(t *testing.T) {
 	g := newRig(t, store, 1)
 	rebuild := func() time.Duration {
 		t.Helper()
-		_, err := g.rebuild(t.Context(), 0, 0, "missing", maxFlights)
+		_, err := g.rebuilder.rebuild(t.Context(), 0, 0, "missing", maxFlights)
 		must(t, err)
 		return store.last
 	}

@@ -128,7 +128,7 @@ func (r *recorder) Record(ctx context.Context, activities []Activity) ([]Outcome
 
 func (r *recorder) changes(activities []Activity) []ledger.Change {
 	changes := make([]ledger.Change, len(activities))
-	at := r.now()
+	at := r.storage.now()
 	for i, a := range activities {
 		k, _ := r.kinds.Named(a.Kind)
 		changes[i] = r.change(k, a, at)
@@ -141,7 +141,7 @@ func (r *recorder) change(k Kind, a Activity, at time.Time) ledger.Change {
 	c := ledger.Change{Remove: a.Remove, Limit: k.Limit}
 	row := func(owner, kind, target string) {
 		c.Rows = append(c.Rows, ledger.Row{
-			Hash: UserHash(r.identity.Seed, owner), Owner: owner, Kind: kind, Target: target, Since: at, Until: a.Until,
+			Hash: UserHash(r.storage.identity.Seed, owner), Owner: owner, Kind: kind, Target: target, Since: at, Until: a.Until,
 		})
 	}
 	row(a.User, k.Name, a.Target)
@@ -149,7 +149,7 @@ func (r *recorder) change(k Kind, a Activity, at time.Time) ledger.Change {
 	case k.Reverse != "":
 		row(a.Target, k.Reverse, a.User)
 	case k.Target == User:
-		c.Rows[0].Names, c.Rows[0].TargetHash = true, UserHash(r.identity.Seed, a.Target)
+		c.Rows[0].Names, c.Rows[0].TargetHash = true, UserHash(r.storage.identity.Seed, a.Target)
 	}
 	return c
 }
@@ -171,7 +171,7 @@ type preparedBulk struct {
 
 func (b *bulk) Prepare(activities []Activity) (p *preparedBulk, err error) {
 	p = &preparedBulk{changes: b.r.changes(activities)}
-	p.ready, err = b.r.ledger.Prepare(p.changes)
+	p.ready, err = b.r.poller.ledger.Prepare(p.changes)
 	return p, err
 }
 
@@ -208,7 +208,7 @@ type View struct {
 
 // View reads the user's page.
 func (r *recorder) View(ctx context.Context, user string, of []Kind) (*View, error) {
-	v := &View{seed: r.identity.Seed, user: user, kinds: of}
+	v := &View{seed: r.storage.identity.Seed, user: user, kinds: of}
 	var err error
 	v.Answer, err = r.Read(ctx, Query{User: UserHash(v.seed, user), Page: len(of) > 0})
 	return v, err

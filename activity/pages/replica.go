@@ -20,10 +20,10 @@ const (
 // A page with the lowest sequence has every required write, wherever it is read. While the required
 // sequence is unknown, because the ledger cannot be asked, loadReplica does nothing: the replica's
 // pages may lack acknowledged writes.
-func (r *Pages) loadReplica(
+func (r *reader) loadReplica(
 	ctx context.Context, all []reading, ids, compared []favfilter.PageID,
 ) (loaded []favfilter.Loaded, versions []favfilter.Version, ok bool) {
-	if r.replica == nil || len(ids)+len(compared) == 0 || r.elapsed() < r.replicaAfter.Load() ||
+	if r.replica == nil || len(ids)+len(compared) == 0 || r.life.elapsed() < r.replicaAfter.Load() ||
 		slices.ContainsFunc(all, func(p reading) bool { return p.pending && !p.at.known }) {
 		return nil, nil, false
 	}
@@ -31,24 +31,24 @@ func (r *Pages) loadReplica(
 	defer cancel()
 	loaded, versions, err := loadFrom(limited, r.replica, ids, compared)
 	if err == nil && r.sound(ctx, all, loaded) {
-		if r.uncopied.worked(r.elapsed()) {
-			r.log.InfoContext(ctx, "replicas can be read again")
+		if r.uncopied.worked(r.life.elapsed()) {
+			r.storage.log.InfoContext(ctx, "replicas can be read again")
 		}
 		return loaded, versions, true
 	}
 	if err != nil && ctx.Err() == nil {
-		if r.uncopied.failed(r.elapsed()) {
-			r.log.WarnContext(ctx, "a replica cannot be read: feeds come from the primary", "error", err)
+		if r.uncopied.failed(r.life.elapsed()) {
+			r.storage.log.WarnContext(ctx, "a replica cannot be read: feeds come from the primary", "error", err)
 		}
-		r.replicaAfter.Store(r.elapsed() + int64(replicaPause))
+		r.replicaAfter.Store(r.life.elapsed() + int64(replicaPause))
 	}
-	r.stats.pastReplica.Add(1)
+	r.storage.stats.pastReplica.Add(1)
 	return nil, nil, false
 }
 
 // sound reports whether all pages may be used, held ones included: loaded are those of the pending
 // pages that are not held, in order.
-func (r *Pages) sound(ctx context.Context, all []reading, loaded []favfilter.Loaded) bool {
+func (r *reader) sound(ctx context.Context, all []reading, loaded []favfilter.Loaded) bool {
 	for i := range all {
 		p := &all[i]
 		if !p.pending {
@@ -60,7 +60,7 @@ func (r *Pages) sound(ctx context.Context, all []reading, loaded []favfilter.Loa
 		} else {
 			st, loaded = statusOf(loaded[0]), loaded[1:]
 		}
-		if r.fault(ctx, p.at.page, p.want, st) != "" {
+		if r.poller.fault(ctx, p.at.page, p.want, st) != "" {
 			return false
 		}
 	}

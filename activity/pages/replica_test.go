@@ -33,7 +33,7 @@ func withReplica(t *testing.T, pages uint32) (*rig, *lagging) {
 	t.Helper()
 	replica := &lagging{partitioned: partitioned{Store: &favfilter.Memory{}}, primary: &favfilter.Memory{}}
 	g := newRig(t, replica.primary, pages)
-	g.recorder.replica = replica
+	g.recorder.reader.replica = replica
 	return g, replica
 }
 
@@ -78,7 +78,7 @@ func TestReplica(t *testing.T) {
 	replica.down.Store(false)
 	want("p", None) // the replica is not asked for a while
 	g.wantReads(t, 1, 4, rebuilds)
-	g.replicaAfter.Store(0)
+	g.reader.replicaAfter.Store(0)
 	want("p", None)
 	g.wantReads(t, 2, 4, rebuilds)
 }
@@ -87,7 +87,7 @@ func TestReplica(t *testing.T) {
 // not count.
 func TestReplicaWithoutPage(t *testing.T) {
 	g, _ := withReplica(t, 1)
-	q := Query{User: UserHash(g.identity.Seed, "1")}
+	q := Query{User: UserHash(g.storage.identity.Seed, "1")}
 	_, err := g.Read(t.Context(), q)
 	must(t, err)
 	g.wantReads(t, 0, 0, 0)
@@ -109,7 +109,7 @@ func TestReplicaWithoutLedger(t *testing.T) {
 	other.open(t, g.ledger, g.store)
 	other.record(t, true, add("1", "hide", "q"))
 	fail := func(context.Context) error { return faulttest.ErrInjected }
-	g.recorder.ledger = g.ledger.Around(before(fail, "changed", "ping", "place", "sequence"))
+	g.recorder.poller.ledger = g.ledger.Around(before(fail, "changed", "ping", "place", "sequence"))
 	if got := g.check(t, "1", "hide", "q"); got != Direct {
 		t.Errorf("match %v of another process's write, want Direct", got)
 	}

@@ -130,7 +130,7 @@ func failing(on *atomic.Bool) func(ctx context.Context) error {
 }
 
 // useStore replaces the store of the open pages.
-func (g *rig) useStore(s favfilter.Store) { g.recorder.store = s }
+func (g *rig) useStore(s favfilter.Store) { g.recorder.storage.store = s }
 
 // onStores runs the test on Memory and on Redis.
 func onStores(t *testing.T, run func(t *testing.T, store favfilter.Store)) {
@@ -150,22 +150,22 @@ func redisStore(t testing.TB, server *redistest.Server) favfilter.Store {
 
 // image makes the page of the given rows.
 func (r *recorder) image(ctx context.Context, number uint32, rows []ledger.Row, s ledger.PageState) (*favfilter.Page, error) {
-	hashes, err := r.hashes(ctx, rows)
+	hashes, err := r.rebuilder.hashes(ctx, rows)
 	if err != nil {
 		return nil, err
 	}
-	return r.imageOf(number, [][]favfilter.Hash{hashes}, s)
+	return r.rebuilder.imageOf(number, [][]favfilter.Hash{hashes}, s)
 }
 
 func (g *rig) inspectOne(t *testing.T, page uint32) *PageInside {
 	t.Helper()
-	p, err := g.InspectPage(t.Context(), page)
+	p, err := g.inspector.InspectPage(t.Context(), page)
 	must(t, err)
 	return p
 }
 
 // states returns the states of all pages in the survey.
-func (g *rig) states() map[uint32]PageState { return statesOf(g) }
+func (g *rig) states() map[uint32]PageState { return statesOf(g.inspector) }
 
 func statesOf(s surveyed) map[uint32]PageState {
 	states := make(map[uint32]PageState)

@@ -140,7 +140,7 @@ func (w *world) build(t *testing.T) {
 	t.Helper()
 	must(t, w.ledger.BeginLayout(t.Context(), laterPages))
 	w.builder.pollNow(t)
-	must(t, w.builder.buildPages(t.Context(), laterPages, func(int, int) {}))
+	must(t, w.builder.grower.buildPages(t.Context(), laterPages, func(int, int) {}))
 }
 
 // change makes the later layout the current one, and tells no process.
@@ -153,12 +153,12 @@ func (w *world) change(t *testing.T) {
 func (w *world) leave(t *testing.T) {
 	t.Helper()
 	for page := range uint32(firstPages) {
-		must(t, w.builder.closePage(t.Context(), page))
+		must(t, w.builder.rebuilder.closePage(t.Context(), page))
 	}
 	must(t, w.ledger.LeaveLayout(t.Context(), firstPages))
 }
 
-func (g *rig) hashOf(user string) uint64 { return UserHash(g.identity.Seed, user) }
+func (g *rig) hashOf(user string) uint64 { return UserHash(g.storage.identity.Seed, user) }
 
 // pageIn returns the user's page in a layout.
 func (g *rig) pageIn(pages uint32, user string) uint32 {

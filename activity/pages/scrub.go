@@ -41,9 +41,16 @@ const (
 	maxWatched = 512
 )
 
-// scrubber looks for pages that differ from the ledger, and rebuilds them.
-type scrubber struct {
-	*applier
+// Scrubber looks for pages that differ from the ledger, and rebuilds them. It is safe for
+// concurrent use.
+type Scrubber struct {
+	life      *lifecycle
+	storage   *storage
+	poller    *poller
+	sequences *sequences
+	layout    *layout
+	rebuilder *rebuilder
+	applier   *applier
 
 	scrubPace *scrubPace // nil for passive Pages
 	asked     asked
@@ -53,6 +60,18 @@ type scrubber struct {
 	unrepaired episode // pages cannot be repaired
 	// largeWorks is set while the background work compares or tidies a large page.
 	largeWorks atomic.Bool
+}
+
+func newScrubber(a *applier) *Scrubber {
+	return &Scrubber{
+		life:      a.life,
+		storage:   a.storage,
+		poller:    a.poller,
+		sequences: a.sequences,
+		layout:    a.layout,
+		rebuilder: a.rebuilder,
+		applier:   a,
+	}
 }
 
 // scrub is the state of the goroutine that scrubs.
@@ -90,16 +109,16 @@ func newScrubPace(rate int) *scrubPace {
 
 // SetScrubRate changes [Config.ScrubRate] to 1 to 100,000 pages a second, effective at once. It is
 // safe for concurrent use. On passive Pages it is a no-op.
-func (r *scrubber) SetScrubRate(rate int) error {
+func (sc *Scrubber) SetScrubRate(rate int) error {
 	if rate < 1 || rate > 100_000 {
 		return fmt.Errorf("scrub rate %d is not in 1 to 100,000 pages a second", rate)
 	}
-	if r.scrubPace == nil {
+	if sc.scrubPace == nil {
 		return nil
 	}
-	r.scrubPace.rate.Store(int64(rate))
+	sc.scrubPace.rate.Store(int64(rate))
 	select {
-	case r.scrubPace.changed <- struct{}{}:
+	case sc.scrubPace.changed <- struct{}{}:
 	default: // the loop has yet to read an earlier change
 	}
 	return nil
@@ -108,14 +127,14 @@ func (r *scrubber) SetScrubRate(rate int) error {
 // scrubLoop compares the headers of all pages with the ledger, round after round, at a rate that
 // may change. It rebuilds pages that lost writes, are damaged, or are of another ledger. Processes
 // start at random pages, so that they seldom compare the same one.
-func (r *scrubber) scrubLoop() {
-	s := scrub{missed: 1, pages: r.layout.census()}
+func (sc *Scrubber) scrubLoop() {
+	s := scrub{missed: 1, pages: sc.layout.census()}
 	s.next = rand.IntN(s.pages.len()) //nolint:gosec // any page will do
 	pace := time.NewTimer(0)
 	defer pace.Stop()
 	looked, hurried := 0, false // of the last step
 	wait := func() time.Duration {
-		wait := time.Duration(looked) * time.Second / time.Duration(r.scrubPace.rate.Load())
+		wait := time.Duration(looked) * time.Second / time.Duration(sc.scrubPace.rate.Load())
 		if hurried {
 			wait /= hurry
 		}
@@ -124,14 +143,14 @@ func (r *scrubber) scrubLoop() {
 	for {
 		select {
 		case <-pace.C:
-		case <-r.scrubPace.changed:
+		case <-sc.scrubPace.changed:
 			pace.Reset(wait()) // at the old rate, it could take a minute
 			continue
-		case <-r.closed:
+		case <-sc.life.closed:
 			return
 		}
-		r.askEpoch(&s)
-		looked = r.scrubStep(&s)
+		sc.askEpoch(&s)
+		looked = sc.scrubStep(&s)
 		if hurried = s.hurried > 0; hurried {
 			s.hurried -= looked
 		}
@@ -140,48 +159,48 @@ func (r *scrubber) scrubLoop() {
 }
 
 // askEpoch starts a hurried round if the store may have lost writes.
-func (r *scrubber) askEpoch(s *scrub) {
+func (sc *Scrubber) askEpoch(s *scrub) {
 	if time.Since(s.asked) < epochInterval {
 		return
 	}
 	s.asked = time.Now()
-	ctx, cancel := context.WithTimeout(r.base, loadTimeout)
+	ctx, cancel := context.WithTimeout(sc.life.base, loadTimeout)
 	defer cancel()
-	epoch, err := r.store.Epoch(ctx)
+	epoch, err := sc.storage.store.Epoch(ctx)
 	if err != nil {
-		r.noteStore(ctx, err)
+		sc.storage.noteStore(ctx, err)
 		s.unknown = true
 		return
 	}
 	// A store that returns its epoch may still fail to return pages.
-	if r.storeDown.Load() {
-		_, _ = r.load(ctx, []favfilter.PageID{r.layout.pageID(r.layout.census().first)})
+	if sc.storage.storeDown.Load() {
+		_, _ = sc.storage.load(ctx, []favfilter.PageID{sc.layout.pageID(sc.layout.census().first)})
 	}
 	if s.unknown || epoch != s.epoch && s.epoch != "" {
-		s.hurried = r.layout.census().len()
-		r.stats.alarms.Add(1)
+		s.hurried = sc.layout.census().len()
+		sc.storage.stats.alarms.Add(1)
 		if time.Since(s.alarmed) > alarmInterval {
 			s.alarmed = time.Now()
-			r.log.InfoContext(ctx, "the page store may have lost writes: every page is compared with the ledger")
+			sc.storage.log.InfoContext(ctx, "the page store may have lost writes: every page is compared with the ledger")
 		}
 	}
 	s.epoch, s.unknown, s.steady = epoch, false, epoch == ""
 }
 
 // noteRepair logs the first failure of repairs and the first success after it.
-func (r *scrubber) noteRepair(ctx context.Context, page uint32, reason string, err error) {
+func (sc *Scrubber) noteRepair(ctx context.Context, page uint32, reason string, err error) {
 	switch {
-	case r.isClosed():
-	case err != nil && r.unrepaired.failed(r.elapsed()):
-		r.log.WarnContext(ctx, "pages cannot be repaired", "page", page, "reason", reason, "error", err)
-	case err == nil && r.unrepaired.worked(r.elapsed()):
-		r.log.InfoContext(ctx, "pages can be repaired again")
+	case sc.life.isClosed():
+	case err != nil && sc.unrepaired.failed(sc.life.elapsed()):
+		sc.storage.log.WarnContext(ctx, "pages cannot be repaired", "page", page, "reason", reason, "error", err)
+	case err == nil && sc.unrepaired.worked(sc.life.elapsed()):
+		sc.storage.log.InfoContext(ctx, "pages can be repaired again")
 	}
 }
 
 // scrubStep compares the next pages, and returns their number.
-func (r *scrubber) scrubStep(s *scrub) int {
-	if now := r.layout.census(); s.pages == nil || s.pages.first != now.first || s.pages.shared != now.shared {
+func (sc *Scrubber) scrubStep(s *scrub) int {
+	if now := sc.layout.census(); s.pages == nil || s.pages.first != now.first || s.pages.shared != now.shared {
 		s.pages, s.next = now, 0 // the shared pages have changed, so the round starts again
 		s.missed, s.unrepaired, s.load = 0, 0, load{}
 	}
@@ -191,36 +210,36 @@ func (r *scrubber) scrubStep(s *scrub) int {
 	for n := s.next; n < last; n++ {
 		pages = append(pages, s.pages.number(n))
 	}
-	found, statuses := r.inspect(pages)
+	found, statuses := sc.inspect(pages)
 	looked := 0
 	for i, st := range statuses {
 		if st.Err == nil {
 			looked++
-			r.weigh(&s.load, s.pages, pages[i], st)
+			sc.weigh(&s.load, s.pages, pages[i], st)
 		}
 	}
 	s.missed += len(pages) - looked
-	r.stats.scrubbed.Add(uint64(looked))
-	s.unrepaired += r.repair(found, repairPatience, borneRepairs)
+	sc.storage.stats.scrubbed.Add(uint64(looked))
+	s.unrepaired += sc.repair(found, repairPatience, borneRepairs)
 	if s.looked += looked; s.looked >= verifyEvery && !s.steady {
 		s.looked = 0
-		r.verify(s.pages.number(rand.IntN(all))) //nolint:gosec // covers every page eventually
+		sc.verify(s.pages.number(rand.IntN(all))) //nolint:gosec // covers every page eventually
 	}
 	if s.next = last; last == all {
-		r.endRound(s)
+		sc.endRound(s)
 		s.next, s.pages = 0, nil
 	}
-	r.stats.scrubAt.Store(uint32(s.next))
+	sc.storage.stats.scrubAt.Store(uint32(s.next))
 	return len(pages)
 }
 
 // endRound is called after the last page of a round.
-func (r *scrubber) endRound(s *scrub) {
-	r.survey.keep(r.layout.census())
+func (sc *Scrubber) endRound(s *scrub) {
+	sc.storage.survey.keep(sc.layout.census())
 	if s.missed == 0 {
-		r.stats.scrubRounds.Add(1)
-		r.stats.roundEnd.Store(r.elapsed())
-		r.noteLoad(s.load)
+		sc.storage.stats.scrubRounds.Add(1)
+		sc.storage.stats.roundEnd.Store(sc.life.elapsed())
+		sc.noteLoad(s.load)
 	}
 	s.missed, s.unrepaired, s.load = 0, 0, load{}
 }
@@ -240,52 +259,52 @@ type faultyPage struct {
 
 // inspect reads the headers of pages. It returns those that have to be rebuilt, and the status of
 // each page. If the store does not answer, it returns nothing.
-func (r *scrubber) inspect(pages []uint32) (found []faultyPage, statuses []favfilter.Status) {
-	found, statuses, _ = r.peek(pages) // the next reader of pages reports the error
+func (sc *Scrubber) inspect(pages []uint32) (found []faultyPage, statuses []favfilter.Status) {
+	found, statuses, _ = sc.peek(pages) // the next reader of pages reports the error
 	return found, statuses
 }
 
 // peek is inspect with the error of the store.
-func (r *scrubber) peek(pages []uint32) (found []faultyPage, statuses []favfilter.Status, err error) {
-	ctx, cancel := context.WithTimeout(r.base, loadTimeout)
+func (sc *Scrubber) peek(pages []uint32) (found []faultyPage, statuses []favfilter.Status, err error) {
+	ctx, cancel := context.WithTimeout(sc.life.base, loadTimeout)
 	defer cancel()
 	ids := make([]favfilter.PageID, len(pages))
 	want := make([]uint64, len(pages))
 	for i, page := range pages {
-		ids[i] = r.layout.pageID(page)
-		want[i] = r.sequences.of(page).required.Load() // before the read
+		ids[i] = sc.layout.pageID(page)
+		want[i] = sc.sequences.of(page).required.Load() // before the read
 	}
-	statuses, err = r.store.Peek(ctx, ids)
+	statuses, err = sc.storage.store.Peek(ctx, ids)
 	if err != nil {
 		return nil, nil, err
 	}
 	for i, st := range statuses {
 		page := pages[i]
-		if _, bulked := r.bulked.Load(page); bulked {
+		if _, bulked := sc.bulked.Load(page); bulked {
 			statuses[i].Err = errBulked
 			continue
 		}
 		if st.Err != nil {
 			continue
 		}
-		if st.Missing && r.sequences.of(page).known.Load() == 0 {
-			r.glanced(page, PageUnused, st, 0)
+		if st.Missing && sc.sequences.of(page).known.Load() == 0 {
+			sc.storage.glanced(page, PageUnused, st, 0)
 			continue
 		}
-		reason := r.fault(ctx, page, want[i], st)
-		if reason == "" && r.overfull(st.Header) {
+		reason := sc.poller.fault(ctx, page, want[i], st)
+		if reason == "" && sc.rebuilder.overfull(st.Header) {
 			reason = "overfull" // the false-positive rate was lowered
 		}
 		if !st.Missing && st.Damage == nil {
-			r.held.keepBuild(page, st.Header.Build)
+			sc.rebuilder.held.keepBuild(page, st.Header.Build)
 		}
 		behind := uint64(0)
 		if reason == "behind" {
 			behind = want[i] - min(want[i], st.Header.Sequence)
 		}
-		r.glanced(page, stateOf(reason), st, behind)
+		sc.storage.glanced(page, stateOf(reason), st, behind)
 		if reason == "" {
-			r.sequences.of(page).standAt(st.Header.Sequence)
+			sc.sequences.of(page).standAt(st.Header.Sequence)
 			continue
 		}
 		found = append(found, faultyPage{page, want[i], reason})
@@ -294,31 +313,31 @@ func (r *scrubber) peek(pages []uint32) (found []faultyPage, statuses []favfilte
 }
 
 // repair counts the pages found, and rebuilds them with rebuildAll.
-func (r *scrubber) repair(found []faultyPage, patience time.Duration, borne int) (failed int) {
+func (sc *Scrubber) repair(found []faultyPage, patience time.Duration, borne int) (failed int) {
 	for _, m := range found {
-		r.stats.found(m.reason)
+		sc.storage.stats.found(m.reason)
 	}
-	return r.rebuildAll(found, patience, borne)
+	return sc.rebuildAll(found, patience, borne)
 }
 
 // rebuildAll rebuilds pages in random order. It returns how many it could not rebuild in time. A
 // rebuild that takes longer than patience continues in the background. After borne failures of the
 // store, rebuildAll starts no further rebuild.
-func (r *scrubber) rebuildAll(found []faultyPage, patience time.Duration, borne int) (failed int) {
+func (sc *Scrubber) rebuildAll(found []faultyPage, patience time.Duration, borne int) (failed int) {
 	var group errgroup.Group
 	var repaired, refused atomic.Int64
 	group.SetLimit(maxRepairs)
 	for _, i := range rand.Perm(len(found)) { //nolint:gosec // any order will do
-		if r.isClosed() || refused.Load() >= int64(borne) {
+		if sc.life.isClosed() || refused.Load() >= int64(borne) {
 			break // rebuilds in progress are still awaited
 		}
 		m := found[i]
 		group.Go(func() error {
-			ctx, cancel := context.WithTimeout(r.base, patience)
+			ctx, cancel := context.WithTimeout(sc.life.base, patience)
 			defer cancel()
-			err := r.rebuildFaulty(ctx, m)
+			err := sc.rebuildFaulty(ctx, m)
 			if err == nil || ctx.Err() == nil {
-				r.noteRepair(ctx, m.page, m.reason, err)
+				sc.noteRepair(ctx, m.page, m.reason, err)
 			}
 			failed, ok := errors.AsType[*UnavailableError](err)
 			switch {
@@ -335,23 +354,23 @@ func (r *scrubber) rebuildAll(found []faultyPage, patience time.Duration, borne 
 }
 
 // rebuildFaulty rebuilds the page of a faultyPage.
-func (r *scrubber) rebuildFaulty(ctx context.Context, m faultyPage) error {
+func (sc *Scrubber) rebuildFaulty(ctx context.Context, m faultyPage) error {
 	// A newer page may have the fault, too, because no sequence reveals it.
 	if m.reason == reasonCorrupt {
-		return r.putInPlace(ctx, PageAt{m.page, m.want}, m.reason)
+		return sc.rebuilder.putInPlace(ctx, PageAt{m.page, m.want}, m.reason)
 	}
-	return r.remake(ctx, m.page, m.want, m.reason)
+	return sc.rebuilder.remake(ctx, m.page, m.want, m.reason)
 }
 
 // sweep rebuilds pages whose change did not arrive within one poll interval after a poll reported
 // it. The change's writer has died, or cannot reach the store.
-func (r *scrubber) sweep() {
-	due := r.follow.toSweep()
+func (sc *Scrubber) sweep() {
+	due := sc.poller.follow.toSweep()
 	slices.Sort(due)
 	var found []faultyPage
 	for chunk := range slices.Chunk(slices.Compact(due), scrubChunk) {
-		some, _ := r.inspect(chunk)
+		some, _ := sc.inspect(chunk)
 		found = append(found, some...)
 	}
-	r.repair(found, repairPatience, borneRepairs)
+	sc.repair(found, repairPatience, borneRepairs)
 }

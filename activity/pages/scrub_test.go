@@ -21,7 +21,7 @@ import (
 func (g *rig) scrubAll() {
 	s := scrub{}
 	for looked := 0; looked < g.layout.census().len(); {
-		looked += g.scrubStep(&s)
+		looked += g.scrubber.scrubStep(&s)
 	}
 }
 
@@ -65,10 +65,10 @@ func (g *rig) wantWhole(t *testing.T) {
 			}
 			continue
 		}
-		if h := p.Header(); h.Sequence != s.Sequence || h.Identity != g.identity || int(h.Count) != len(rows) {
+		if h := p.Header(); h.Sequence != s.Sequence || h.Identity != g.storage.identity || int(h.Count) != len(rows) {
 			t.Errorf("page %d is at sequence %d with %d keys, want %d with %d", page, h.Sequence, h.Count, s.Sequence, len(rows))
 		}
-		keys, err := g.hashes(t.Context(), rows)
+		keys, err := g.rebuilder.hashes(t.Context(), rows)
 		must(t, err)
 		for _, key := range keys {
 			if !p.Contains(key) {
@@ -102,7 +102,7 @@ func TestScrubRepairs(t *testing.T) {
 		t.Fatalf("found %v in %d sound pages", s.Found, s.Scrubbed)
 	}
 	all := uint64(0) // number of pages with users
-	for page := range g.identity.Pages {
+	for page := range g.storage.identity.Pages {
 		if g.sequences.of(page).known.Load() > 0 {
 			all++
 		}
@@ -125,7 +125,7 @@ func TestScrubRepairs(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			record(i + 1)
-			g.stats.faults = nil
+			g.storage.stats.faults = nil
 			c.harm()
 			g.scrubAll()
 			g.wantWhole(t)
@@ -161,7 +161,7 @@ func TestVerify(t *testing.T) {
 		must(t, err)
 	}
 	for page := range uint32(2) {
-		g.verify(page)
+		g.scrubber.verify(page)
 	}
 	if s := g.Stats(); s.Verified != 2 || len(s.Found) != 0 {
 		t.Fatalf("%d verified, found %v", s.Verified, s.Found)
@@ -176,15 +176,15 @@ func TestVerify(t *testing.T) {
 	if s := g.Stats(); len(s.Found) != 0 {
 		t.Fatalf("found %v by the header", s.Found)
 	}
-	g.verify(0)
-	g.verify(1)
+	g.scrubber.verify(0)
+	g.scrubber.verify(1)
 	g.wantWhole(t)
 	if s := g.Stats(); s.Found["corrupt"] != 1 || s.Found["damaged"] != 1 {
 		t.Errorf("found %v", s.Found)
 	}
 	before := g.Stats().Verified
 	for s := (scrub{}); g.Stats().Verified < before+20; {
-		g.scrubStep(&s)
+		g.scrubber.scrubStep(&s)
 		if g.Stats().Scrubbed > 100*verifyEvery {
 			t.Fatal("no scrub compared the keys")
 		}
@@ -199,15 +199,15 @@ func TestVerifyWhileWritten(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 1)
 	g.record(t, true, add("1", "hide", "p"))
 	write := sync.OnceFunc(func() { g.record(t, true, add("1", "hide", "q")) })
-	g.recorder.ledger = g.ledger.Around(before(func(context.Context) error {
+	g.recorder.poller.ledger = g.ledger.Around(before(func(context.Context) error {
 		write()
 		return nil
 	}, "keys"))
-	g.verify(0)
+	g.scrubber.verify(0)
 	if s := g.Stats(); len(s.Found) != 0 || s.Verified != 0 {
 		t.Errorf("found %v, %d verified while it changed", s.Found, s.Verified)
 	}
-	g.verify(0)
+	g.scrubber.verify(0)
 	if s := g.Stats(); len(s.Found) != 0 || s.Verified != 1 {
 		t.Errorf("found %v, %d verified then", s.Found, s.Verified)
 	}
@@ -232,7 +232,7 @@ func TestVerifyTakesEveryPage(t *testing.T) {
 	}), g.store)
 	s := scrub{}
 	for range 20 * 128 * verifyEvery / scrubChunk {
-		g.scrubStep(&s)
+		g.scrubber.scrubStep(&s)
 		if len(read) == 128 {
 			break
 		}
@@ -271,7 +271,7 @@ func TestScrubRateChanges(t *testing.T) {
 		p := startProcess(t, l, store, Config{ScrubRate: 1})
 		time.Sleep(10 * time.Second)
 		for _, rate := range []int{1000, 10, 400} {
-			must(t, p.SetScrubRate(rate))
+			must(t, p.scrubber.SetScrubRate(rate))
 			before := store.peeks.Load()
 			time.Sleep(time.Minute)
 			if n := store.peeks.Load() - before; n < int64(60*rate*9/10) || n > int64(60*rate+scrubChunk) {
@@ -279,7 +279,7 @@ func TestScrubRateChanges(t *testing.T) {
 			}
 		}
 		for _, rate := range []int{0, -1, 100_001} {
-			if err := p.SetScrubRate(rate); err == nil {
+			if err := p.scrubber.SetScrubRate(rate); err == nil {
 				t.Errorf("a rate of %d is accepted", rate)
 			}
 		}
@@ -345,7 +345,7 @@ func TestSweep(t *testing.T) {
 			}
 			_, err := l.Record(t.Context(), time.Now(), changes)
 			must(t, err)
-			time.Sleep(3 * p.follow.pollInterval())
+			time.Sleep(3 * p.poller.follow.pollInterval())
 			synctest.Wait()
 			p.wantWhole(t)
 		}

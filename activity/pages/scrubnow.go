@@ -48,22 +48,22 @@ type asked struct {
 //
 // ScrubNow returns the progress at the end, also with an error. The error is an [*InvalidError] of
 // field "rate", [ErrClosed], or that of ctx.
-func (r *scrubber) ScrubNow(ctx context.Context, rate int, progress func(ScrubProgress)) (ScrubProgress, error) {
-	if err := r.mayScrub(rate); err != nil {
+func (sc *Scrubber) ScrubNow(ctx context.Context, rate int, progress func(ScrubProgress)) (ScrubProgress, error) {
+	if err := sc.mayScrub(rate); err != nil {
 		return ScrubProgress{}, err
 	}
 	if progress == nil {
 		progress = func(ScrubProgress) {}
 	}
-	return r.scrubRound(ctx, rate, progress)
+	return sc.scrubRound(ctx, rate, progress)
 }
 
 // scrubRound is ScrubNow after the check of the rate.
-func (r *scrubber) scrubRound(ctx context.Context, rate int, progress func(ScrubProgress)) (ScrubProgress, error) {
+func (sc *Scrubber) scrubRound(ctx context.Context, rate int, progress func(ScrubProgress)) (ScrubProgress, error) {
 	if rate == 0 {
 		rate = askedRate
 	}
-	pages := r.layout.census()
+	pages := sc.layout.census()
 	p := ScrubProgress{Running: true, All: pages.len(), Found: make(map[string]int), Started: time.Now()}
 	progress(p.clone())
 	var err error
@@ -73,10 +73,10 @@ func (r *scrubber) scrubRound(ctx context.Context, rate int, progress func(Scrub
 			some = append(some, pages.number(n))
 		}
 		begun := time.Now()
-		r.scrubSome(some, &p) //nolint:contextcheck // pages are repaired even if the caller goes
+		sc.scrubSome(some, &p) //nolint:contextcheck // pages are repaired even if the caller goes
 		p.Done += len(some)
 		if pause := time.Duration(len(some))*time.Second/time.Duration(rate) - time.Since(begun); p.Done < p.All && pause > 0 {
-			err = r.rest(ctx, pause)
+			err = sc.life.rest(ctx, pause)
 		}
 		if err == nil && p.Done < p.All {
 			err = ctx.Err()
@@ -95,11 +95,11 @@ func (r *scrubber) scrubRound(ctx context.Context, rate int, progress func(Scrub
 }
 
 // mayScrub checks the rate, and that the Pages are not closed.
-func (r *scrubber) mayScrub(rate int) error {
+func (sc *Scrubber) mayScrub(rate int) error {
 	switch {
 	case rate < 0 || rate > MaxScrubRate:
 		return &InvalidError{Code: CodeOutOfRange, Field: "rate", Message: fmt.Sprintf("%d is not in 1 to %d", rate, MaxScrubRate)}
-	case r.isClosed():
+	case sc.life.isClosed():
 		return ErrClosed
 	default:
 		return nil
@@ -107,8 +107,8 @@ func (r *scrubber) mayScrub(rate int) error {
 }
 
 // scrubSome compares pages, and rebuilds those at fault.
-func (r *scrubber) scrubSome(pages []uint32, p *ScrubProgress) {
-	found, statuses := r.inspect(pages)
+func (sc *Scrubber) scrubSome(pages []uint32, p *ScrubProgress) {
+	found, statuses := sc.inspect(pages)
 	unasked := len(pages) - len(statuses) // all, if the store did not answer
 	for i := range statuses {
 		if statuses[i].Err != nil {
@@ -119,8 +119,8 @@ func (r *scrubber) scrubSome(pages []uint32, p *ScrubProgress) {
 		p.Found[m.reason]++
 	}
 	p.Unasked += unasked
-	r.stats.scrubbed.Add(uint64(len(pages) - unasked))
-	p.Failed += r.repair(found, pageTimeout, len(found))
+	sc.storage.stats.scrubbed.Add(uint64(len(pages) - unasked))
+	p.Failed += sc.repair(found, pageTimeout, len(found))
 }
 
 func (p ScrubProgress) clone() ScrubProgress {
@@ -130,42 +130,42 @@ func (p ScrubProgress) clone() ScrubProgress {
 
 // StartScrub runs [Pages.ScrubNow] in the background. It reports whether it started: it does not
 // while an earlier one is running. Errors are an [*InvalidError] of field "rate", or [ErrClosed].
-func (r *scrubber) StartScrub(rate int) (started bool, err error) {
-	if err := r.mayScrub(rate); err != nil {
+func (sc *Scrubber) StartScrub(rate int) (started bool, err error) {
+	if err := sc.mayScrub(rate); err != nil {
 		return false, err
 	}
-	r.asked.mu.Lock()
-	defer r.asked.mu.Unlock()
-	if r.asked.last.Running {
+	sc.asked.mu.Lock()
+	defer sc.asked.mu.Unlock()
+	if sc.asked.last.Running {
 		return false, nil
 	}
 	// Taken before the scrub's own start time, which would otherwise look like another process's
 	// scrub.
 	at := time.Now()
-	begun := r.background(func() {
-		last, err := r.scrubRound(r.base, rate, r.noteScrub)
+	begun := sc.life.background(func() {
+		last, err := sc.scrubRound(sc.life.base, rate, sc.noteScrub)
 		last.Running, last.Err = false, err
-		r.noteScrub(last)
-		r.log.Info("a scrub that was asked for has ended", "pages", last.Done, "of", last.All, "found", last.Found,
+		sc.noteScrub(last)
+		sc.storage.log.Info("a scrub that was asked for has ended", "pages", last.Done, "of", last.All, "found", last.Found,
 			"failed", last.Failed, "unasked", last.Unasked)
 	})
 	if !begun {
 		return false, ErrClosed
 	}
-	r.asked.last = ScrubProgress{Running: true, Started: at}
+	sc.asked.last = ScrubProgress{Running: true, Started: at}
 	return true, nil
 }
 
-func (r *scrubber) noteScrub(p ScrubProgress) {
-	r.asked.mu.Lock()
-	defer r.asked.mu.Unlock()
-	r.asked.last = p
+func (sc *Scrubber) noteScrub(p ScrubProgress) {
+	sc.asked.mu.Lock()
+	defer sc.asked.mu.Unlock()
+	sc.asked.last = p
 }
 
 // ScrubStatus returns the progress of the latest scrub by [Pages.StartScrub]; the zero value if
 // there was none.
-func (r *scrubber) ScrubStatus() ScrubProgress {
-	r.asked.mu.Lock()
-	defer r.asked.mu.Unlock()
-	return r.asked.last.clone()
+func (sc *Scrubber) ScrubStatus() ScrubProgress {
+	sc.asked.mu.Lock()
+	defer sc.asked.mu.Unlock()
+	return sc.asked.last.clone()
 }

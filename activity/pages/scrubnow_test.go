@@ -21,14 +21,14 @@ func TestScrubNow(t *testing.T) {
 	g := newRig(t, redisStore(t, server), 256)
 	_, err := g.Record(t.Context(), someActivities(0))
 	must(t, err)
-	must(t, g.dedicate(t.Context(), UserHash(g.identity.Seed, "7")))
+	must(t, g.applier.dedicate(t.Context(), UserHash(g.storage.identity.Seed, "7")))
 	_, err = g.Record(t.Context(), someActivities(1))
 	must(t, err)
 	run := func() ScrubProgress {
 		t.Helper()
 		var last ScrubProgress
 		calls := 0
-		p, err := g.ScrubNow(t.Context(), MaxScrubRate, func(p ScrubProgress) {
+		p, err := g.scrubber.ScrubNow(t.Context(), MaxScrubRate, func(p ScrubProgress) {
 			if p.Done < last.Done || p.Running != (p.Done < p.All) || p.All != 257 || p.Started.IsZero() || p.Ended.IsZero() != p.Running {
 				t.Errorf("after %+v: %+v", last, p)
 			}
@@ -49,9 +49,9 @@ func TestScrubNow(t *testing.T) {
 		t.Errorf("%d pages count as scrubbed", n)
 	}
 	hurt := func(user string) string {
-		return fmt.Sprintf("fav:{feed/%d}", g.layout.pageOf(UserHash(g.identity.Seed, user)))
+		return fmt.Sprintf("fav:{feed/%d}", g.layout.pageOf(UserHash(g.storage.identity.Seed, user)))
 	}
-	own := fmt.Sprintf("fav:{feed/%d}:p2147483648:regions", g.Slot(UserHash(g.identity.Seed, "7")))
+	own := fmt.Sprintf("fav:{feed/%d}:p2147483648:regions", g.storage.slot(UserHash(g.storage.identity.Seed, "7")))
 	if n := client.Del(t.Context(), hurt("1")+":regions", own).Val(); n != 2 {
 		t.Fatalf("%d strings deleted", n)
 	}
@@ -63,7 +63,7 @@ func TestScrubNow(t *testing.T) {
 		t.Errorf("after their rebuild: %+v", p)
 	}
 	want := map[string]int{"missing": 0}
-	for p := range g.Survey() {
+	for p := range g.inspector.Survey() {
 		if p.Keys > 0 {
 			want["missing"]++
 		}
@@ -90,22 +90,22 @@ func TestScrubNowFailures(t *testing.T) {
 	_, err := g.Record(t.Context(), []Activity{add("1", "hide", "p")})
 	must(t, err)
 	g.useStore(faulttest.Down{})
-	if p, err := g.ScrubNow(t.Context(), MaxScrubRate, nil); err != nil || p.Unasked != 128 || p.Done != 128 || !p.Faulty() || p.Failed != 0 {
+	if p, err := g.scrubber.ScrubNow(t.Context(), MaxScrubRate, nil); err != nil || p.Unasked != 128 || p.Done != 128 || !p.Faulty() || p.Failed != 0 {
 		t.Errorf("store down: %+v, %v", p, err)
 	}
 	g.useStore(unwritable{&favfilter.Memory{}})
-	p, err := g.ScrubNow(t.Context(), MaxScrubRate, nil)
+	p, err := g.scrubber.ScrubNow(t.Context(), MaxScrubRate, nil)
 	if err != nil || p.Unasked != 0 || !maps.Equal(p.Found, map[string]int{"missing": 1}) || p.Failed != 1 || !p.Faulty() {
 		t.Errorf("unwritable store: %+v, %v", p, err)
 	}
 	g.useStore(store)
 	ctx, cancel := context.WithCancel(t.Context())
-	p, err = g.ScrubNow(ctx, 1, func(ScrubProgress) { cancel() })
+	p, err = g.scrubber.ScrubNow(ctx, 1, func(ScrubProgress) { cancel() })
 	if !errors.Is(err, context.Canceled) || !errors.Is(p.Err, context.Canceled) || p.Done != 64 || !p.Faulty() || p.Running || p.Ended.IsZero() {
 		t.Errorf("cancelled: %+v, %v", p, err)
 	}
 	for _, rate := range []int{-1, MaxScrubRate + 1} {
-		if _, err := g.ScrubNow(t.Context(), rate, nil); !isInvalid(err, CodeOutOfRange, "rate") {
+		if _, err := g.scrubber.ScrubNow(t.Context(), rate, nil); !isInvalid(err, CodeOutOfRange, "rate") {
 			t.Errorf("at %d pages a second: %v", rate, err)
 		}
 	}
@@ -136,7 +136,7 @@ func TestScrubNowPace(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			start := time.Now()
-			p, _ := g.ScrubNow(ctx, rate, func(ScrubProgress) {
+			p, _ := g.scrubber.ScrubNow(ctx, rate, func(ScrubProgress) {
 				if givenUp {
 					cancel()
 				}
@@ -164,7 +164,7 @@ func TestScrubNowPace(t *testing.T) {
 			t.Errorf("canceled: %+v after %v", p, took)
 		}
 		g.Close()
-		if _, err := g.ScrubNow(t.Context(), 1, nil); !errors.Is(err, ErrClosed) {
+		if _, err := g.scrubber.ScrubNow(t.Context(), 1, nil); !errors.Is(err, ErrClosed) {
 			t.Errorf("after Close: %v", err)
 		}
 	})
@@ -187,34 +187,34 @@ func TestScrubFaulty(t *testing.T) {
 // A background scrub continues after StartScrub, and ends with the Recorder.
 func TestStartScrub(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 128)
-	if p := g.ScrubStatus(); p.Running || !p.Started.IsZero() || p.All != 0 {
+	if p := g.scrubber.ScrubStatus(); p.Running || !p.Started.IsZero() || p.All != 0 {
 		t.Errorf("before: %+v", p)
 	}
 	start := func(rate int, want bool) {
 		t.Helper()
-		if started, err := g.StartScrub(rate); err != nil || started != want {
+		if started, err := g.scrubber.StartScrub(rate); err != nil || started != want {
 			t.Fatalf("started: %v, %v, want %v", started, err, want)
 		}
 	}
 	start(MaxScrubRate, true)
-	for deadline := time.Now().Add(10 * time.Second); g.ScrubStatus().Running; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Second); g.scrubber.ScrubStatus().Running; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%+v", g.ScrubStatus())
+			t.Fatalf("%+v", g.scrubber.ScrubStatus())
 		}
 	}
-	if p := g.ScrubStatus(); p.Done != 128 || p.Faulty() || p.Started.IsZero() || p.Ended.Before(p.Started) {
+	if p := g.scrubber.ScrubStatus(); p.Done != 128 || p.Faulty() || p.Started.IsZero() || p.Ended.Before(p.Started) {
 		t.Errorf("after: %+v", p)
 	}
 	start(1, true) // its second step comes after a minute
 	start(1, false)
-	if p := g.ScrubStatus(); !p.Running || p.Started.IsZero() {
+	if p := g.scrubber.ScrubStatus(); !p.Running || p.Started.IsZero() {
 		t.Errorf("running: %+v", p)
 	}
 	g.Close()
-	if p := g.ScrubStatus(); p.Running || !errors.Is(p.Err, ErrClosed) || p.Done != 64 || !p.Faulty() {
+	if p := g.scrubber.ScrubStatus(); p.Running || !errors.Is(p.Err, ErrClosed) || p.Done != 64 || !p.Faulty() {
 		t.Errorf("closed: %+v", p)
 	}
-	if _, err := g.StartScrub(1); !errors.Is(err, ErrClosed) {
+	if _, err := g.scrubber.StartScrub(1); !errors.Is(err, ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
 }

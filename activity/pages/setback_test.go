@@ -151,7 +151,7 @@ func TestPageLostDuringRebuild(t *testing.T) {
 	g := newRig(t, redisStore(t, server), 1)
 	g.record(t, true, add("1", "hide", "p"))
 	must(t, client.SetRange(t.Context(), "fav:{feed/0}:bits", 0, "rubbish").Err())
-	g.recorder.store = beforeReplace{g.store, func() { must(t, client.FlushAll(t.Context()).Err()) }}
+	g.recorder.storage.store = beforeReplace{g.store, func() { must(t, client.FlushAll(t.Context()).Err()) }}
 	g.want(t, "1", "hide", "p", Direct)
 	if h := g.header(t, 0); h.Count != 1 || h.Sequence != 1 {
 		t.Errorf("header %+v, want one key at 1", h)

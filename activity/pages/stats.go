@@ -108,30 +108,30 @@ func (c *counters) counts() Stats {
 }
 
 // Stats returns the current counts.
-func (r *Pages) Stats() Stats {
-	s := r.stats.counts()
-	s.Waiting = r.waiting.Load()
-	s.PagesDown = r.storeDown.Load()
-	s.LedgerDown = access(r.follow.access.Load()) == unreachable
-	s.PollAge = time.Duration(r.elapsed() - r.follow.start.Load())
-	s.ScrubAge = time.Duration(r.elapsed() - r.stats.roundEnd.Load())
-	if r.scrubPace != nil {
-		s.ScrubRate = int(r.scrubPace.rate.Load())
+func (p *Pages) Stats() Stats {
+	s := p.storage.stats.counts()
+	s.Waiting = p.committer.waiting.Load()
+	s.PagesDown = p.storage.storeDown.Load()
+	s.LedgerDown = access(p.poller.follow.access.Load()) == unreachable
+	s.PollAge = time.Duration(p.life.elapsed() - p.poller.follow.start.Load())
+	s.ScrubAge = time.Duration(p.life.elapsed() - p.storage.stats.roundEnd.Load())
+	if p.scrubber.scrubPace != nil {
+		s.ScrubRate = int(p.scrubber.scrubPace.rate.Load())
 	}
-	r.sizes(&s)
+	p.sizes(&s)
 	return s
 }
 
 // sizes fills in the numbers of pages, of held bytes, and of rebuilds in progress.
-func (r *Pages) sizes(s *Stats) {
-	pages := r.layout.census()
-	s.ScrubAt, s.ScrubPages = r.stats.scrubAt.Load(), uint32(pages.len())
+func (p *Pages) sizes(s *Stats) {
+	pages := p.layout.census()
+	s.ScrubAt, s.ScrubPages = p.storage.stats.scrubAt.Load(), uint32(pages.len())
 	s.SharedPages, s.DedicatedPages = pages.shared, len(pages.dedicated)
-	if l := r.stats.load.Load(); l != nil && l.pages > 0 {
+	if l := p.storage.stats.load.Load(); l != nil && l.pages > 0 {
 		s.KeysPerPage, s.ReshapeDue = float64(l.keys)/float64(l.pages), l.due()
 	}
-	_, s.HeldBytes = r.held.pages.Size()
-	s.Rebuilds, s.Rebuilding = r.rebuilds.counts()
-	target, _ := r.growth.state()
+	_, s.HeldBytes = p.rebuilder.held.pages.Size()
+	s.Rebuilds, s.Rebuilding = p.rebuilder.rebuilds.counts()
+	target, _ := p.grower.growth.state()
 	s.Reshaping = target > 0
 }

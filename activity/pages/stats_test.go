@@ -32,11 +32,11 @@ func TestStatsOfViews(t *testing.T) {
 	want(1, 1, true)
 	store.down.Store(false)
 	var s scrub
-	g.askEpoch(&s)
+	g.scrubber.askEpoch(&s)
 	want(1, 1, false)
 	store.down.Store(true)
 	s.asked = time.Time{}
-	g.askEpoch(&s)
+	g.scrubber.askEpoch(&s)
 	want(1, 1, true)
 }
 
@@ -45,7 +45,7 @@ func TestScrubAge(t *testing.T) {
 	store := &partitioned{Store: &favfilter.Memory{}}
 	g := newRig(t, store, 4)
 	g.record(t, true, add("1", "hide", "p"))
-	before := g.elapsed()
+	before := g.life.elapsed()
 	if age := g.Stats().ScrubAge; int64(age) < before {
 		t.Errorf("age %v, %v after the start, without a round", age, time.Duration(before))
 	}
@@ -56,7 +56,7 @@ func TestScrubAge(t *testing.T) {
 	}
 	store.down.Store(false)
 	g.scrubAll()
-	if age, since := g.Stats().ScrubAge, g.elapsed()-before; int64(age) >= since {
+	if age, since := g.Stats().ScrubAge, g.life.elapsed()-before; int64(age) >= since {
 		t.Errorf("age %v of a round that began %v ago", age, time.Duration(since))
 	}
 }
@@ -67,7 +67,7 @@ func TestOnRebuild(t *testing.T) {
 	g := newRig(t, store, 1)
 	var mu sync.Mutex
 	var told []string
-	g.rebuilds.told = func(reason string, took time.Duration, err error) {
+	g.rebuilder.rebuilds.told = func(reason string, took time.Duration, err error) {
 		mu.Lock()
 		defer mu.Unlock()
 		if took <= 0 {
@@ -87,7 +87,7 @@ func TestOnRebuild(t *testing.T) {
 	store.down.Store(false)
 	must(t, g.ledger.Close())
 	told = nil
-	if err := g.remake(context.WithoutCancel(t.Context()), 0, 1, "corrupt"); err == nil || !slices.Equal(told, []string{"corrupt failed"}) {
+	if err := g.rebuilder.remake(context.WithoutCancel(t.Context()), 0, 1, "corrupt"); err == nil || !slices.Equal(told, []string{"corrupt failed"}) {
 		t.Errorf("%v, %v, without a ledger", told, err)
 	}
 	if s := g.Stats(); s.Rebuilding != 0 {
@@ -99,17 +99,17 @@ func TestOnRebuild(t *testing.T) {
 func TestRebuilding(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 1)
 	for range maxRebuilds {
-		g.rebuilds.slots <- struct{}{}
+		g.rebuilder.rebuilds.slots <- struct{}{}
 	}
-	_, _, err := g.board(0, "missing", 1)
+	_, _, err := g.rebuilder.board(0, "missing", 1)
 	must(t, err)
-	if _, _, err := g.board(1, "missing", 1); !errors.Is(err, ErrOverloaded) {
+	if _, _, err := g.rebuilder.board(1, "missing", 1); !errors.Is(err, ErrOverloaded) {
 		t.Errorf("a second flight: %v", err)
 	}
 	if n := g.Stats().Rebuilding; n != 1 {
 		t.Errorf("%d pages are being rebuilt, want 1", n)
 	}
 	for range maxRebuilds {
-		<-g.rebuilds.slots
+		<-g.rebuilder.rebuilds.slots
 	}
 }

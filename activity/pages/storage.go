@@ -13,7 +13,7 @@ import (
 // storage is a filter in a store, with what was counted and observed of it. [Pages] and [Alone]
 // have one each.
 type storage struct {
-	*lifecycle
+	life *lifecycle
 
 	store    favfilter.Store
 	identity favfilter.Identity // of the pages
@@ -27,22 +27,15 @@ type storage struct {
 	unread    episode     // pages cannot be read
 }
 
-// Identity returns the identity of the filter. Its number of pages is the one with which the filter
-// was created; for the current number, see [Pages.Layout].
-func (r *storage) Identity() favfilter.Identity { return r.identity }
-
-// Now returns the time that is used for the start and end of activities.
-func (r *storage) Now() time.Time { return r.now() }
-
-// Slot returns the number of the store's hash slot with all pages and windows of a user.
-func (r *storage) Slot(hash uint64) uint32 {
-	return ledger.Identity{Pages: r.identity.Pages}.Slot(hash)
+// slot returns the number of the store's hash slot with all pages and windows of a user.
+func (s *storage) slot(hash uint64) uint32 {
+	return ledger.Identity{Pages: s.identity.Pages}.Slot(hash)
 }
 
-// Load reads pages, whatever their state, within a second. If the store fails, every element is
-// zero. The error is an [*UnavailableError], or that of ctx.
-func (r *storage) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
-	loaded, err := r.load(ctx, ids)
+// loadAny reads pages, whatever their state. If the store fails, every element is zero. The error
+// is an [*UnavailableError], or that of ctx.
+func (s *storage) loadAny(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
+	loaded, err := s.load(ctx, ids)
 	if err != nil && ctx.Err() == nil {
 		err = Unavailable("pages", err)
 	}
@@ -50,14 +43,14 @@ func (r *storage) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter
 }
 
 // load is Store.Load within loadTimeout. If the store fails, every element is zero.
-func (r *storage) load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
-	loaded, _, err := r.loadWithin(ctx, loadTimeout, ids, nil)
+func (s *storage) load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
+	loaded, _, err := s.loadWithin(ctx, loadTimeout, ids, nil)
 	return loaded, err
 }
 
 // loadWithin is load with another time limit. It also returns the versions of held pages; that they
 // cannot be read is no error.
-func (r *storage) loadWithin(
+func (s *storage) loadWithin(
 	ctx context.Context, limit time.Duration, ids, held []favfilter.PageID,
 ) (loaded []favfilter.Loaded, versions []favfilter.Version, err error) {
 	if len(ids)+len(held) == 0 {
@@ -65,15 +58,15 @@ func (r *storage) loadWithin(
 	}
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	loaded, versions, err = loadFrom(limited, r.store, ids, held)
+	loaded, versions, err = loadFrom(limited, s.store, ids, held)
 	switch {
 	case len(ids) == 0:
 		return nil, versions, nil
 	case err == nil:
-		r.noteStore(ctx, nil)
+		s.noteStore(ctx, nil)
 		return loaded, versions, nil
 	case ctx.Err() == nil: // a canceled call says nothing about the store
-		r.noteStore(ctx, err)
+		s.noteStore(ctx, err)
 	}
 	return make([]favfilter.Loaded, len(ids)), nil, err
 }
@@ -90,10 +83,10 @@ func loadFrom(
 }
 
 // loadWhole reads one page with its collision bitmap.
-func (r *storage) loadWhole(ctx context.Context, id favfilter.PageID) (favfilter.Loaded, error) {
+func (s *storage) loadWhole(ctx context.Context, id favfilter.PageID) (favfilter.Loaded, error) {
 	limited, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
-	loaded, err := r.store.LoadWhole(limited, []favfilter.PageID{id})
+	loaded, err := s.store.LoadWhole(limited, []favfilter.PageID{id})
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return favfilter.Loaded{}, ctx.Err()
@@ -105,16 +98,16 @@ func (r *storage) loadWhole(ctx context.Context, id favfilter.PageID) (favfilter
 }
 
 // noteStore notes whether the last call to the store failed. It logs when failures begin and end.
-func (r *storage) noteStore(ctx context.Context, err error) {
-	r.storeDown.Store(err != nil)
+func (s *storage) noteStore(ctx context.Context, err error) {
+	s.storeDown.Store(err != nil)
 	switch {
-	case err != nil && r.unread.failed(r.elapsed()):
-		if r.identity.Incarnation == 0 { // of no ledger
-			r.log.ErrorContext(ctx, "pages cannot be read: feeds fail", "error", err)
+	case err != nil && s.unread.failed(s.life.elapsed()):
+		if s.identity.Incarnation == 0 { // of no ledger
+			s.log.ErrorContext(ctx, "pages cannot be read: feeds fail", "error", err)
 			return
 		}
-		r.log.ErrorContext(ctx, "pages cannot be read: feeds come from the ledger", "error", err)
-	case err == nil && r.unread.on.Load() && r.unread.worked(r.elapsed()):
-		r.log.InfoContext(ctx, "pages can be read again")
+		s.log.ErrorContext(ctx, "pages cannot be read: feeds come from the ledger", "error", err)
+	case err == nil && s.unread.on.Load() && s.unread.worked(s.life.elapsed()):
+		s.log.InfoContext(ctx, "pages can be read again")
 	}
 }

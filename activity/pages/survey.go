@@ -208,23 +208,23 @@ func (s *survey) keep(pages *census) {
 }
 
 // glanced stores the observed state of a page.
-func (r *storage) glanced(page uint32, state PageState, st favfilter.Status, behind uint64) {
-	r.survey.put(page, newGlance(state, st, time.Since(r.opened)), behind)
+func (s *storage) glanced(page uint32, state PageState, st favfilter.Status, behind uint64) {
+	s.survey.put(page, newGlance(state, st, time.Since(s.life.opened)), behind)
 }
 
 // Survey yields every page as last observed: first shared pages, then dedicated ones, each in
 // ascending order of number. It reads neither the store nor the ledger, and takes less than 0.1 us
 // a page. It may run while pages are observed: each page is yielded as of some moment, and pages
 // that are added or removed meanwhile may be missing.
-func (r *poller) Survey() iter.Seq[SurveyedPage] {
+func (in *Inspector) Survey() iter.Seq[SurveyedPage] {
 	return func(yield func(SurveyedPage) bool) {
-		now := time.Since(r.opened)
-		pages := r.layout.census()
-		if !r.survey.eachShared(pages.first, pages.shared, now, yield) {
+		now := time.Since(in.life.opened)
+		pages := in.layout.census()
+		if !in.storage.survey.eachShared(pages.first, pages.shared, now, yield) {
 			return
 		}
 		for _, page := range pages.dedicated {
-			if !yield(r.survey.page(r.survey.chunk(page / surveyChunk)[page%surveyChunk], page, true, now)) {
+			if !yield(in.storage.survey.page(in.storage.survey.chunk(page / surveyChunk)[page%surveyChunk], page, true, now)) {
 				return
 			}
 		}
@@ -268,8 +268,8 @@ func (s *survey) page(g glance, number uint32, own bool, now time.Duration) Surv
 }
 
 // SurveyTotals returns sums over all pages as last observed.
-func (r *poller) SurveyTotals() SurveyTotals {
-	t, pages := r.survey.sums(), r.layout.census()
+func (in *Inspector) SurveyTotals() SurveyTotals {
+	t, pages := in.storage.survey.sums(), in.layout.census()
 	t.Pages, t.Dedicated = pages.len(), len(pages.dedicated)
 	return t
 }
@@ -283,7 +283,7 @@ func (s *survey) sums() SurveyTotals {
 
 // stateAlone returns the state of a page by its content. Without a ledger, a missing page cannot be
 // told from an unused one.
-func (r *storage) stateAlone(st favfilter.Status) PageState {
+func (s *storage) stateAlone(st favfilter.Status) PageState {
 	switch {
 	case st.Damage != nil && damageReason(st.Damage) == reasonForeign:
 		return PageForeign
@@ -291,7 +291,7 @@ func (r *storage) stateAlone(st favfilter.Status) PageState {
 		return PageDamaged
 	case st.Missing:
 		return PageUnused
-	case st.Header.Identity != r.identity:
+	case st.Header.Identity != s.identity:
 		return PageForeign
 	default:
 		return PageSound

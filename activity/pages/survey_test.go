@@ -18,10 +18,10 @@ import (
 // wantSurvey checks that the survey has every page as it is in the store, and the right totals.
 func (g *rig) wantSurvey(t *testing.T, pages ...uint32) {
 	t.Helper()
-	wantSurvey(t, g, g.store, g.layout.pageID, pages...)
+	wantSurvey(t, g.inspector, g.store, g.layout.pageID, pages...)
 }
 
-// surveyed is what [Pages] and [Alone] have in common here: a survey.
+// surveyed is what [Inspector] and [Alone] have in common here: a survey.
 type surveyed interface {
 	Survey() iter.Seq[SurveyedPage]
 	SurveyTotals() SurveyTotals
@@ -86,7 +86,7 @@ func TestSurvey(t *testing.T) {
 			t.Errorf("page %d is %v before any look", page, state)
 		}
 	}
-	if got := g.SurveyTotals(); got != (SurveyTotals{Pages: 16}) {
+	if got := g.inspector.SurveyTotals(); got != (SurveyTotals{Pages: 16}) {
 		t.Errorf("totals %+v before any look", got)
 	}
 	g.record(t, true, add("1", "block", "2"))
@@ -121,7 +121,7 @@ func TestSurvey(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.harm()
-			found, _ := g.inspect(numbersTo(16))
+			found, _ := g.scrubber.inspect(numbersTo(16))
 			want := make(map[uint32]PageState)
 			for page := range uint32(16) {
 				want[page] = PageSound
@@ -130,23 +130,23 @@ func TestSurvey(t *testing.T) {
 			if got := g.states(); !maps.Equal(got, want) {
 				t.Errorf("%v, want %v", got, want)
 			}
-			if got := g.SurveyTotals().Faulty; got != len(c.want) {
+			if got := g.inspector.SurveyTotals().Faulty; got != len(c.want) {
 				t.Errorf("%d pages wrong, want %d", got, len(c.want))
 			}
-			for p := range g.Survey() {
+			for p := range g.inspector.Survey() {
 				// The second round had one change for each of its pages.
 				if behind := p.Behind; (behind > 0) != (p.State == PageBehind) || behind > 1 {
 					t.Errorf("page %d is %v, and behind by %d", p.Number, p.State, behind)
 				}
 			}
-			if failed := g.repair(found, pageTimeout, len(found)); failed > 0 {
+			if failed := g.scrubber.repair(found, pageTimeout, len(found)); failed > 0 {
 				t.Errorf("%d pages could not be repaired", failed)
 			}
 			g.wantSurvey(t, numbersTo(16)...)
 		})
 	}
 	must(t, client.FlushAll(t.Context()).Err())
-	g.keyRate /= 1000
+	g.storage.keyRate /= 1000
 	g.scrubAll()
 	for _, page := range numbersTo(16) {
 		if got := g.states()[page]; got != PageSound {
@@ -164,12 +164,12 @@ func TestSurveyOfOtherFaults(t *testing.T) {
 	must(t, err)
 	_, err = g.store.Replace(t.Context(), favfilter.Replacement{ID: favfilter.PageID{Number: 2}, Page: ghost, Newer: true})
 	must(t, err)
-	g.inspect(numbersTo(4))
+	g.scrubber.inspect(numbersTo(4))
 	if got := g.states(); got[2] != PageAhead || got[1] != PageSound {
 		t.Errorf("%v, want page 2 ahead", got)
 	}
-	g.keyRate /= 1000
-	g.inspect(numbersTo(4))
+	g.storage.keyRate /= 1000
+	g.scrubber.inspect(numbersTo(4))
 	if got := g.states(); got[2] != PageAhead || got[1] != PageOverfull || got[3] != PageOverfull {
 		t.Errorf("%v, want page 2 ahead, and the others overfull", got)
 	}
@@ -183,12 +183,12 @@ func TestSurveyOfDedicatedPages(t *testing.T) {
 	_, err := g.Record(t.Context(), someActivities(0))
 	must(t, err)
 	for _, user := range []string{"7", "8"} {
-		must(t, g.dedicate(t.Context(), UserHash(g.identity.Seed, user)))
+		must(t, g.applier.dedicate(t.Context(), UserHash(g.storage.identity.Seed, user)))
 	}
 	g.scrubAll()
 	g.wantSurvey(t, 0, 1, 2, 3, ledger.DedicatedPages, ledger.DedicatedPages+1)
 	own := 0
-	for p := range g.Survey() {
+	for p := range g.inspector.Survey() {
 		if p.Dedicated {
 			own++
 			if p.Keys != 1 {
@@ -199,10 +199,10 @@ func TestSurveyOfDedicatedPages(t *testing.T) {
 	if own != 2 {
 		t.Errorf("%d dedicated pages, want 2", own)
 	}
-	must(t, g.release(t.Context(), UserHash(g.identity.Seed, "7")))
+	must(t, g.applier.release(t.Context(), UserHash(g.storage.identity.Seed, "7")))
 	g.scrubAll()
 	g.wantSurvey(t, 0, 1, 2, 3, ledger.DedicatedPages+1)
-	if g := g.survey.chunk(ledger.DedicatedPages / surveyChunk)[0]; g != (glance{}) {
+	if g := g.storage.survey.chunk(ledger.DedicatedPages / surveyChunk)[0]; g != (glance{}) {
 		t.Errorf("a glance of a released page is kept: %+v", g)
 	}
 }
@@ -213,7 +213,7 @@ func TestSurveyAfterGrowth(t *testing.T) {
 	_, err := g.Record(t.Context(), someActivities(0))
 	must(t, err)
 	g.scrubAll()
-	must(t, g.Grow(t.Context(), 8, nil))
+	must(t, g.grower.Grow(t.Context(), 8, nil))
 	g.scrubAll()
 	g.wantSurvey(t, 8, 9, 10, 11, 12, 13, 14, 15)
 }
@@ -223,10 +223,10 @@ func TestSurveyOfManyPages(t *testing.T) {
 	const pages = 4 * surveyChunk
 	g := newRig(t, &favfilter.Memory{}, pages)
 	for page := uint32(0); page < pages; page += surveyChunk / 2 {
-		g.glanced(page, PageSound, favfilter.Status{Header: favfilter.Header{Count: page + 1}, Size: favfilter.Size{Bytes: 80}}, 0)
+		g.storage.glanced(page, PageSound, favfilter.Status{Header: favfilter.Header{Count: page + 1}, Size: favfilter.Size{Bytes: 80}}, 0)
 	}
 	next := uint32(0)
-	for p := range g.Survey() {
+	for p := range g.inspector.Survey() {
 		keys := uint32(0)
 		if next%(surveyChunk/2) == 0 {
 			keys = next + 1
@@ -239,7 +239,7 @@ func TestSurveyOfManyPages(t *testing.T) {
 	if next != pages {
 		t.Errorf("%d pages are surveyed, want %d", next, pages)
 	}
-	for p := range g.Survey() {
+	for p := range g.inspector.Survey() {
 		if p.Number > 2*surveyChunk {
 			t.Fatal("the survey continues after break")
 		}
@@ -262,21 +262,21 @@ func TestSurveyDuringLooks(t *testing.T) {
 			for i := range 2000 {
 				page := []uint32{1, 3, ledger.DedicatedPages}[i%3]
 				if i%2 == 0 {
-					g.glanced(page, PageSound, full, 0)
+					g.storage.glanced(page, PageSound, full, 0)
 				} else {
-					g.glanced(page, PageBehind, favfilter.Status{}, 5)
+					g.storage.glanced(page, PageBehind, favfilter.Status{}, 5)
 				}
 			}
 		})
 	}
 	for range 500 {
-		for p := range g.Survey() {
+		for p := range g.inspector.Survey() {
 			whole := p.Keys == 9 && p.Bytes == 77 && p.Fill == 1 && p.Collided == 1 && p.Rate == 1
 			if whole != (p.State == PageSound) {
 				t.Fatalf("parts of two looks: %+v", p)
 			}
 		}
-		if totals := g.SurveyTotals(); totals.Keys != 9*(totals.Bytes/77) || totals.Looked > 3 {
+		if totals := g.inspector.SurveyTotals(); totals.Keys != 9*(totals.Bytes/77) || totals.Looked > 3 {
 			t.Fatalf("totals of parts of looks: %+v", totals)
 		}
 	}
@@ -320,12 +320,12 @@ func TestGlance(t *testing.T) {
 func BenchmarkSurvey(b *testing.B) {
 	g := newRig(b, &favfilter.Memory{}, 16384)
 	for page := range uint32(16384) {
-		g.glanced(page, PageSound, favfilter.Status{Header: favfilter.Header{Set: 5, Shape: favfilter.Shape{Hashes: 8}}, Size: favfilter.Size{Bits: 8, Bytes: 80}}, 0)
+		g.storage.glanced(page, PageSound, favfilter.Status{Header: favfilter.Header{Set: 5, Shape: favfilter.Shape{Hashes: 8}}, Size: favfilter.Size{Bits: 8, Bytes: 80}}, 0)
 	}
 	b.ReportAllocs()
 	for b.Loop() {
 		n := 0
-		for range g.Survey() {
+		for range g.inspector.Survey() {
 			n++
 		}
 		if n != 16384 {

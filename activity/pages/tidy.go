@@ -62,27 +62,27 @@ func (d *tidying) next() (page uint32, ok bool) {
 
 // tidyLoop rebuilds these pages, one at a time, with pauses. Until then, removed keys are reported
 // a little more often.
-func (r *scrubber) tidyLoop() {
+func (sc *Scrubber) tidyLoop() {
 	for {
 		select {
-		case <-r.tidying.more:
-		case <-r.closed:
+		case <-sc.applier.tidying.more:
+		case <-sc.life.closed:
 			return
 		}
-		for r.tidyNext() {
+		for sc.tidyNext() {
 		}
 	}
 }
 
 // tidyNext tidies one page. It reports whether to continue.
-func (r *scrubber) tidyNext() bool {
-	page, ok := r.tidying.next()
+func (sc *Scrubber) tidyNext() bool {
+	page, ok := sc.applier.tidying.next()
 	if !ok {
 		return false
 	}
 	start := time.Now()
 	pause := tidyPause
-	if r.tidy(page) {
+	if sc.tidy(page) {
 		pause = idleShare * time.Since(start)
 	}
 	rest := time.NewTimer(pause)
@@ -90,31 +90,31 @@ func (r *scrubber) tidyNext() bool {
 	select {
 	case <-rest.C:
 		return true
-	case <-r.closed:
+	case <-sc.life.closed:
 		return false
 	}
 }
 
 // tidy rebuilds a page. It returns false if ledger or store is down, or if another large page is in
 // progress.
-func (r *scrubber) tidy(page uint32) bool {
-	if r.inParts(page) { // other pages would have to wait for it
-		begun := r.largeWork(func(ctx context.Context) { r.tidyWithin(ctx, page) })
+func (sc *Scrubber) tidy(page uint32) bool {
+	if sc.rebuilder.inParts(page) { // other pages would have to wait for it
+		begun := sc.largeWork(func(ctx context.Context) { sc.tidyWithin(ctx, page) })
 		if !begun {
-			r.tidying.add(page)
+			sc.applier.tidying.add(page)
 		}
 		return begun
 	}
-	ctx, cancel := context.WithTimeout(r.base, pageTimeout)
+	ctx, cancel := context.WithTimeout(sc.life.base, pageTimeout)
 	defer cancel()
-	return r.tidyWithin(ctx, page)
+	return sc.tidyWithin(ctx, page)
 }
 
-func (r *scrubber) tidyWithin(ctx context.Context, page uint32) bool {
-	f, err := r.rebuild(ctx, page, 0, "residue", math.MaxInt)
+func (sc *Scrubber) tidyWithin(ctx context.Context, page uint32) bool {
+	f, err := sc.rebuilder.rebuild(ctx, page, 0, "residue", math.MaxInt)
 	if errors.Is(err, ledger.ErrGone) || err == nil && f.storeErr == nil && f.placed {
 		return true
 	}
-	r.tidying.add(page) // the page was written to during the rebuild, or ledger or store is down
+	sc.applier.tidying.add(page) // the page was written to during the rebuild, or ledger or store is down
 	return err == nil && f.storeErr == nil
 }

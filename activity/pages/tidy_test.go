@@ -28,7 +28,7 @@ func TestTidy(t *testing.T) {
 		if n := p.Stats().Rebuilds["residue"]; n == 0 || n > 100 {
 			t.Errorf("%d pages tidied", n)
 		}
-		p.tidying.add(0) // schedule the page for the removals since the last rebuild
+		p.applier.tidying.add(0) // schedule the page for the removals since the last rebuild
 		time.Sleep(time.Second)
 		rows, s, err := l.Snapshot(t.Context(), 0)
 		must(t, err)
@@ -71,7 +71,7 @@ func TestTidyAgain(t *testing.T) {
 		p.record(t, true, add("1", "hide", "p"))
 		build := p.header(t, 0).Build
 		cut.unreadable.Store(true)
-		p.tidying.add(0)
+		p.applier.tidying.add(0)
 		time.Sleep(10 * time.Second)
 		cut.unreadable.Store(false)
 		time.Sleep(longestPause + 2*tidyPause)

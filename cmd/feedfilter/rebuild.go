@@ -169,7 +169,7 @@ func local(d *data) rebuilder {
 			if err != nil {
 				return inspect.Rebuilt{}, err
 			}
-			rebuilt, err := r.Pages().RebuildPage(ctx, page)
+			rebuilt, err := r.RebuildPage(ctx, page)
 			return inspect.RebuiltOf(rebuilt), err
 		},
 	}

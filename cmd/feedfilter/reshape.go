@@ -125,7 +125,7 @@ func (c *reshapeCmd) reshape(ctx context.Context, number uint32, bar *pagesBar) 
 	if err != nil {
 		return err
 	}
-	return r.Pages().Grow(ctx, number, bar.show, options...)
+	return r.Grower().Grow(ctx, number, bar.show, options...)
 }
 
 // pagesBar shows on a terminal how many pages are done. Without a terminal, it shows nothing.

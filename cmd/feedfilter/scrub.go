@@ -48,7 +48,7 @@ func (c *scrubCmd) Run(ctx context.Context, std stdio) error {
 			if err != nil {
 				return err
 			}
-			p, err := r.Pages().ScrubNow(ctx, rate, func(p pages.ScrubProgress) { bar.show(p.Done, p.All) })
+			p, err := r.Scrubber().ScrubNow(ctx, rate, func(p pages.ScrubProgress) { bar.show(p.Done, p.All) })
 			done = inspect.ScrubOf(p)
 			return err
 		})

@@ -194,7 +194,7 @@ func (r *running) live() []liveSetting {
 		{flag: "max-connections", apply: func(to *serveCmd) error { r.limit.set(r.connections(to.MaxConnections)); return nil }},
 		{flag: "scrub-rate", apply: func(to *serveCmd) error {
 			if recorder, ok := r.data.activities.(*activity.Recorder); ok { // only a Recorder scrubs
-				return recorder.Pages().SetScrubRate(to.Data.ScrubRate)
+				return recorder.Scrubber().SetScrubRate(to.Data.ScrubRate)
 			}
 			return nil
 		}},

@@ -85,7 +85,7 @@ func TestHistory(t *testing.T) {
 	if c := r.answer(""); len(c) != 20 || c["window_seconds"] != 900.0 || c["step_seconds"] != 5.0 || len(c["time"].([]any)) != 0 || len(c["feeds"].([]any)) != 0 {
 		t.Errorf("at the start: %v", c)
 	}
-	if _, err := r.recorder.Pages().ScrubNow(t.Context(), 0, nil); err != nil {
+	if _, err := r.recorder.Scrubber().ScrubNow(t.Context(), 0, nil); err != nil {
 		t.Fatal(err)
 	}
 	for _, target := range []string{"2", "3", "4", "5", "6"} {

@@ -109,7 +109,7 @@ func (o operations) opsRebuild(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	rebuilt, err := r.Pages().RebuildPage(ctx, page)
+	rebuilt, err := r.RebuildPage(ctx, page)
 	if err != nil {
 		return err
 	}
@@ -161,7 +161,7 @@ func (o operations) opsKey(c echo.Context) error {
 // scrubStatus returns the progress of the scrub that was requested last.
 func (o operations) scrubStatus() pages.ScrubProgress {
 	if r, ok := o.activities.(*activity.Recorder); ok {
-		return r.Pages().ScrubStatus()
+		return r.Scrubber().ScrubStatus()
 	}
 	return pages.ScrubProgress{}
 }
@@ -201,7 +201,7 @@ func (o operations) opsStartScrub(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	started, err := r.Pages().StartScrub(rate)
+	started, err := r.Scrubber().StartScrub(rate)
 	if err != nil {
 		return err
 	}
@@ -302,14 +302,14 @@ func (o operations) opsHealth(c echo.Context) error {
 		Asked: inspect.ScrubOf(o.scrubStatus()),
 	}
 	if r, ok := o.activities.(*activity.Recorder); ok {
-		a.Staleness, a.Reshape = r.Pages().StalenessBound().Milliseconds(), reshapeOf(ctx, r)
+		a.Staleness, a.Reshape = r.StalenessBound().Milliseconds(), reshapeOf(ctx, r)
 	}
 	return respond(c, http.StatusOK, a)
 }
 
 // reshapeOf returns the progress of a change of the number of pages, or nil if it cannot be read.
 func reshapeOf(ctx context.Context, r *activity.Recorder) *opsReshape {
-	layout, err := r.Pages().Layout(ctx)
+	layout, err := r.Grower().Layout(ctx)
 	if err != nil {
 		return nil
 	}

@@ -64,7 +64,7 @@ func (o operations) reshape(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	started, err := r.Pages().StartGrow(ctx, uint32(*req.Pages), options...)
+	started, err := r.Grower().StartGrow(ctx, uint32(*req.Pages), options...)
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (o operations) answerPages(c echo.Context, status int) error {
 	if err != nil {
 		return err
 	}
-	layout, err := r.Pages().Layout(ctx)
+	layout, err := r.Grower().Layout(ctx)
 	if err != nil {
 		return err
 	}

@@ -147,7 +147,7 @@ func restScrub(t *testing.T, r *metrics.Registry, recorder *activity.Recorder) {
 			t.Fatal("the scrub does not end")
 		}
 	}
-	if err := recorder.Pages().SetScrubRate(1); err != nil { // from now on a minute between rounds, not a second
+	if err := recorder.Scrubber().SetScrubRate(1); err != nil { // from now on a minute between rounds, not a second
 		t.Fatal(err)
 	}
 }

@@ -213,7 +213,7 @@ func expected(share float64) [3]int {
 // testReal checks that every view shows what a healthy service has done and holds.
 func testReal(b *chromium, s *service) func(*testing.T) {
 	return func(t *testing.T) {
-		if _, err := s.recorder.Pages().ScrubNow(t.Context(), 0, nil); err != nil {
+		if _, err := s.recorder.Scrubber().ScrubNow(t.Context(), 0, nil); err != nil {
 			t.Fatal(err)
 		}
 		res, err := s.Client().Get(s.URL + opspage.Path) //nolint:noctx // ends with the server
