@@ -16,7 +16,7 @@ import (
 )
 
 // crowded opens a rig in which users with more than 16 keys get a dedicated page, and pages of more
-// than 256 bytes are then probed.
+// than 256 bytes are large and held.
 func crowded(t testing.TB, store favfilter.Store, pages uint32) *rig {
 	t.Helper()
 	g := newRig(t, store, pages)
@@ -350,4 +350,40 @@ func TestHeavyUserOfBulk(t *testing.T) {
 			t.Errorf("the star misses that u%d has blocked them", i)
 		}
 	}
+}
+
+// TestReleasedPagesAreForgotten: pages that their users have left long ago take no memory. A reader
+// that still looks for a user there finds the user where the user is.
+func TestReleasedPagesAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bubbleLedger(t, 1)
+		p := startProcess(t, l, &favfilter.Memory{}, Config{ScrubRate: 100, MaxSharedKeys: 16})
+		p.rebuilder.large.least, p.rebuilder.held.least = 256, 256
+		p.recordMany(t, "bot", "hide", 400, posts("b"))
+		p.settleMoves()
+		p.want(t, "bot", "hide", "b1", Direct)
+		hash := UserHash(p.storage.identity.Seed, "bot")
+		page := p.layout.pageOf(hash)
+		if !p.rebuilder.large.has(page) || p.rebuilder.held.get(page).page == nil {
+			t.Fatalf("page %d is not a large dedicated page", page)
+		}
+		_, err := p.DeleteUser(t.Context(), "bot")
+		must(t, err)
+		p.record(t, true, add("bot", "hide", "later"))
+		time.Sleep(2*largeTimeout + time.Minute)
+		kept := 0
+		p.sequences.dedicated.Range(func(any, any) bool { kept++; return true })
+		if kept+len(p.layout.users)+len(p.layout.released) > 0 || p.rebuilder.large.has(page) || p.rebuilder.held.get(page).page != nil {
+			t.Errorf("%d sequences, users %v, released %v are kept", kept, p.layout.users, p.layout.released)
+		}
+		late := []reading{{user: hash, at: position{page: page, known: true}, pending: true}}
+		_, _ = p.reader.loadAll(t.Context(), late, nil)
+		must(t, p.reader.finish(t.Context(), &late[0], p.life.elapsed()))
+		v := View{Answer: Answer{Page: late[0].page}, seed: p.storage.identity.Seed, user: "bot", kinds: []Kind{p.kind(t, "hide")}}
+		if v.Check(0, "later") != Direct || v.Check(0, "b1") != None {
+			t.Error("a late reader does not find the user")
+		}
+		p.Close()
+		must(t, l.Close())
+	})
 }

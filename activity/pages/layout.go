@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
@@ -24,13 +25,15 @@ type layout struct {
 	changes   atomic.Uint64
 	mu        sync.RWMutex
 	owners    map[uint64]uint32 // dedicated pages by the hash of their user
-	users     map[uint32]uint64 // the reverse, including released pages
+	users     map[uint32]uint64 // the reverse, with pages released lately
+	released  map[uint32]time.Time
 
 	last atomic.Pointer[census]
 }
 
 func newLayout(pages uint32) *layout {
-	l := &layout{id: ledger.Identity{Pages: pages}, owners: make(map[uint64]uint32), users: make(map[uint32]uint64)}
+	l := &layout{id: ledger.Identity{Pages: pages}, owners: make(map[uint64]uint32), users: make(map[uint32]uint64),
+		released: make(map[uint32]time.Time)}
 	l.layouts.Store(&ledger.Layouts{Current: pages})
 	return l
 }
@@ -94,8 +97,30 @@ func (l *layout) release(page uint32) {
 		return
 	}
 	delete(l.owners, hash)
+	l.released[page] = time.Now()
 	l.dedicated.Store(int64(len(l.owners)))
 	l.changes.Add(1)
+}
+
+// forget frees what is left of pages that were released longer ago than any call takes. If such a
+// page is looked for again, its place in the store is unknown, so it counts as missing.
+func (l *layout) forget() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for page, at := range l.released {
+		if time.Since(at) > 2*largeTimeout {
+			delete(l.users, page)
+			delete(l.released, page)
+		}
+	}
+}
+
+// knows reports whether a dedicated page has a user, or had one lately.
+func (l *layout) knows(page uint32) bool {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	_, ok := l.users[page]
+	return ok
 }
 
 // take applies what a poll found.

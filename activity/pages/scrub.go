@@ -236,6 +236,11 @@ func (sc *Scrubber) scrubStep(s *scrub) int {
 // endRound is called after the last page of a round.
 func (sc *Scrubber) endRound(s *scrub) {
 	sc.storage.survey.keep(sc.layout.census())
+	sc.layout.forget()
+	for _, page := range sc.sequences.forgetReleased(sc.layout.knows) {
+		sc.rebuilder.large.forget(page)
+		sc.rebuilder.held.pages.Drop(page)
+	}
 	if s.missed == 0 {
 		sc.storage.stats.scrubRounds.Add(1)
 		sc.storage.stats.roundEnd.Store(sc.life.elapsed())

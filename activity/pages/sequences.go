@@ -72,6 +72,21 @@ func (s *sequences) forget(pages uint32) {
 	}
 }
 
+// forgetReleased frees the memory for dedicated pages that their users have left, and returns their
+// numbers. known reports whether the page may still be looked for.
+func (s *sequences) forgetReleased(known func(page uint32) bool) (pages []uint32) {
+	s.dedicated.Range(func(key, value any) bool {
+		page, _ := key.(uint32)
+		one, _ := value.(*sequence)
+		if one.left.Load() > 0 && !known(page) {
+			s.dedicated.Delete(page)
+			pages = append(pages, page)
+		}
+		return true
+	})
+	return pages
+}
+
 // learn notes the ledger's sequence of the page, and reports whether another process raised it.
 // Readers must require it at once, even while a write of this process with that sequence is in
 // flight. The client may have repeated that write at another process, which may have acknowledged
