@@ -119,9 +119,9 @@ func (p *Alone) keepFilter() {
 // aloneIdentity returns the identity of the filter in the store, or that of a new one. It reads
 // page 0, and all other pages if page 0 is lost.
 func aloneIdentity(ctx context.Context, c AloneConfig) (favfilter.Identity, error) {
-	found, err := standingIdentity(ctx, c.Store, firstIDs(1))
+	found, err := identityIn(ctx, c.Store, firstIDs(1))
 	if err == nil && found == nil {
-		found, err = standingIdentity(ctx, c.Store, firstIDs(max(c.Pages, alonePages)))
+		found, err = identityIn(ctx, c.Store, firstIDs(max(c.Pages, alonePages)))
 	}
 	switch {
 	case err != nil:
@@ -251,7 +251,7 @@ func (p *Alone) Look(ctx context.Context, most int) error {
 		}
 		for i, st := range statuses {
 			if st.Err == nil {
-				p.storage.survey.put(ids[i].Number, newGlance(p.storage.stateAlone(st), st, time.Since(p.life.opened)), 0)
+				p.storage.survey.put(ids[i].Number, observationOf(p.storage.stateAlone(st), st, time.Since(p.life.opened)), 0)
 			}
 		}
 		p.next = (p.next + uint32(len(ids))) % p.storage.identity.Pages

@@ -110,7 +110,7 @@ func TestLookAlone(t *testing.T) {
 	if got := g.SurveyTotals(); got.Faulty != 1 || got.Looked != 128 {
 		t.Errorf("with one damaged page: %+v", got)
 	}
-	h := inspectAlone(t, g, hurt^1).Standing.Header
+	h := inspectAlone(t, g, hurt^1).Status.Header
 	h.Incarnation++
 	foreign, err := favfilter.NewPage(h)
 	must(t, err)

@@ -96,9 +96,9 @@ func (a *applier) applyOnce(
 				continue
 			}
 			batches, changes = append(batches, b), append(changes, p)
-		case a.sequences.of(p.Page).stood.Load() < p.Sequence:
+		case a.sequences.of(p.Page).stored.Load() < p.Sequence:
 			// This write changed nothing. It may repeat a write that has not reached the page.
-			repairs = append(repairs, repair{p, func(ctx context.Context) error { return a.stand(ctx, p.Page, p.Sequence) }})
+			repairs = append(repairs, repair{p, func(ctx context.Context) error { return a.ensure(ctx, p.Page, p.Sequence) }})
 		default:
 			a.reached(p, toRebuild, nil)
 		}
@@ -123,7 +123,7 @@ func (a *applier) reached(p ledger.PageChange, toRebuild map[uint32]bool, err er
 	// Even after an error. The ledger has the change, so a page with a lower sequence lacks it.
 	a.sequences.of(p.Page).require(p.Sequence)
 	if now, ok := toRebuild[p.Page]; err == nil && (now || !ok || len(p.Added) > 0) {
-		a.sequences.of(p.Page).standAt(p.Sequence)
+		a.sequences.of(p.Page).noteStored(p.Sequence)
 	}
 }
 
@@ -197,9 +197,9 @@ func (a *applier) batch(ctx context.Context, p ledger.PageChange) (favfilter.Bat
 	return b, err
 }
 
-// stand makes sure that the page has at least the sequence want. If the page does not, stand
+// ensure makes sure that the page has at least the sequence want. If the page does not, ensure
 // rebuilds it.
-func (a *applier) stand(ctx context.Context, number uint32, want uint64) error {
+func (a *applier) ensure(ctx context.Context, number uint32, want uint64) error {
 	loaded, _, err := a.storage.loadWithin(ctx, patience(a.rebuilder.inParts(number)), []favfilter.PageID{a.layout.pageID(number)}, nil)
 	if err != nil {
 		return Unavailable("pages", err)

@@ -93,7 +93,7 @@ func (b *Bulk) follow(ctx context.Context, receipt ledger.Receipt) error {
 	r.layout.learn(receipt)
 	others := make([]ledger.PageChange, 0, len(receipt.Pages))
 	for _, p := range receipt.Pages {
-		r.sequences.of(p.Page).giveOut(p.Sequence)
+		r.sequences.of(p.Page).noteKnown(p.Sequence)
 		b.count(p)
 		taken, err := b.take(ctx, p)
 		if err != nil {
@@ -208,7 +208,7 @@ func (b *Bulk) place(ctx context.Context) error {
 			err := do()
 			b.r.scrubber.bulked.Delete(number) // even after an error
 			if err == nil {
-				b.r.sequences.of(number).standAt(sequence)
+				b.r.sequences.of(number).noteStored(sequence)
 				return nil
 			}
 			mu.Lock()
@@ -263,6 +263,6 @@ func (b *Bulk) put(ctx context.Context, number uint32, p *bulkPage) error {
 	case placed:
 		return nil
 	default:
-		return r.applier.stand(ctx, number, p.sequence)
+		return r.applier.ensure(ctx, number, p.sequence)
 	}
 }

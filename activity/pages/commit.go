@@ -26,7 +26,7 @@ type committer struct {
 	waiting  atomic.Int64 // number of writes
 	queue    chan *write
 	settling chan struct{} // one element for each group in flight to the store
-	turns    chan struct{} // one element for each page in repair for a write
+	slots    chan struct{} // one element for each page in repair for a write
 	laneRows atomic.Int64  // sum over all lanes
 
 	mu sync.Mutex
@@ -46,7 +46,7 @@ func newCommitter(a *applier) *committer {
 		applier:   a,
 		queue:     make(chan *write),
 		settling:  make(chan struct{}, maxSettling),
-		turns:     make(chan struct{}, maxTurns),
+		slots:     make(chan struct{}, maxRepairing),
 		tail:      make(map[uint32]chan struct{}),
 		lanes:     make(map[uint32]*lane),
 	}
@@ -185,7 +185,7 @@ func (cm *committer) commit(writes []*write) {
 	cm.settling <- struct{}{}
 	cm.mu.Lock()
 	for _, p := range receipt.Pages {
-		cm.sequences.of(p.Page).giveOut(p.Sequence)
+		cm.sequences.of(p.Page).noteKnown(p.Sequence)
 		if before := cm.tail[p.Page]; before != nil {
 			g.await[before] = true
 		}

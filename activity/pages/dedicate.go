@@ -24,11 +24,11 @@ type leavers struct {
 	mu      sync.Mutex
 	moving  map[uint64]bool
 	leaving sync.WaitGroup // moves in progress or waiting
-	turns   chan struct{}  // one element for each in progress; after an import, many may wait
+	slots   chan struct{}  // one element for each in progress; after an import, many may wait
 }
 
 func newLeavers() *leavers {
-	return &leavers{moving: make(map[uint64]bool), turns: make(chan struct{}, maxLeaving)}
+	return &leavers{moving: make(map[uint64]bool), slots: make(chan struct{}, maxLeaving)}
 }
 
 // ofFirst returns how many of rows belong to the user of the first row. The rows are in order of
@@ -67,13 +67,13 @@ func (a *applier) leave(hash uint64) {
 	}
 }
 
-// inTurn runs the transaction in a turn. Rebuilds after the transaction are not part of the turn.
-func (o *leavers) inTurn(
+// inSlot runs the transaction in a slot. Rebuilds after the transaction need none.
+func (o *leavers) inSlot(
 	ctx context.Context, hash uint64, move func(context.Context, uint64) (ledger.Receipt, error),
 ) (ledger.Receipt, error) {
 	select {
-	case o.turns <- struct{}{}:
-		defer func() { <-o.turns }()
+	case o.slots <- struct{}{}:
+		defer func() { <-o.slots }()
 	case <-ctx.Done():
 		return ledger.Receipt{}, ctx.Err()
 	}
@@ -98,7 +98,7 @@ func (o *leavers) wait(ctx context.Context) {
 // dedicate gives a user a dedicated page. It then brings that page and the one that the user has
 // left to the ledger's sequences.
 func (a *applier) dedicate(ctx context.Context, hash uint64) error {
-	receipt, err := a.leavers.inTurn(ctx, hash, a.poller.ledger.Dedicate)
+	receipt, err := a.leavers.inSlot(ctx, hash, a.poller.ledger.Dedicate)
 	if err != nil {
 		return Unavailable("ledger", err)
 	}
@@ -122,7 +122,7 @@ func (a *applier) release(ctx context.Context, hash uint64) error {
 			return err
 		}
 	}
-	receipt, err := a.leavers.inTurn(ctx, hash, a.poller.ledger.Release)
+	receipt, err := a.leavers.inSlot(ctx, hash, a.poller.ledger.Release)
 	if err != nil {
 		return Unavailable("ledger", err)
 	}
@@ -144,7 +144,7 @@ func (a *applier) release(ctx context.Context, hash uint64) error {
 // arrive brings pages to the sequences of a receipt.
 func (a *applier) arrive(ctx context.Context, pages []ledger.PageChange) error {
 	for _, p := range pages {
-		a.sequences.of(p.Page).giveOut(p.Sequence)
+		a.sequences.of(p.Page).noteKnown(p.Sequence)
 	}
 	for page, err := range a.applyAll(ctx, pages, nil) {
 		return fmt.Errorf("page %d: %w", page, err)

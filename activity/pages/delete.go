@@ -33,8 +33,8 @@ func (p *Pages) DeleteUser(ctx context.Context, user string) (deleted int, err e
 	for page := range touched {
 		mark := p.sequences.of(page)
 		// The rebuild after an earlier transaction failed.
-		if want := mark.required.Load(); mark.stood.Load() < want {
-			if err := p.applier.stand(ctx, page, want); err != nil {
+		if want := mark.required.Load(); mark.stored.Load() < want {
+			if err := p.applier.ensure(ctx, page, want); err != nil {
 				return deleted, err
 			}
 		}

@@ -444,7 +444,7 @@ func (f *follower) toSweep() (due []uint32) {
 // watch notes pages that other processes changed, to check later that the changes arrived.
 func (pl *poller) watch(changed []uint32) {
 	f := &pl.follow
-	pages := pl.layout.census()
+	pages := pl.layout.pages()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, page := range changed {

@@ -65,13 +65,13 @@ func newGrower(s *Scrubber) *Grower {
 		layout:   s.layout,
 		applier:  s.applier,
 		scrubber: s,
-		growth:   growth{turn: make(chan struct{}, 1)},
+		growth:   growth{slot: make(chan struct{}, 1)},
 	}
 }
 
 // growth is the change of the number of pages in this process.
 type growth struct {
-	turn  chan struct{} // holds an element while this process changes the number
+	slot  chan struct{} // holds an element while this process changes the number
 	built atomic.Int64  // pages of the layout that is being built
 
 	mu     sync.Mutex
@@ -150,7 +150,7 @@ func (gr *Grower) sharedKeys(ctx context.Context) (uint64, error) {
 	if l := gr.storage.stats.load.Load(); l != nil {
 		return l.keys, nil
 	}
-	pages := gr.layout.census()
+	pages := gr.layout.pages()
 	number := min(pages.shared, sampledPages)
 	keys := uint64(0)
 	for i := range number {
@@ -167,8 +167,8 @@ func (gr *Grower) sharedKeys(ctx context.Context) (uint64, error) {
 // processes began.
 func (gr *Grower) growTo(ctx context.Context, pages uint32, progress func(built, pages int)) error {
 	select {
-	case gr.growth.turn <- struct{}{}:
-		defer func() { <-gr.growth.turn }()
+	case gr.growth.slot <- struct{}{}:
+		defer func() { <-gr.growth.slot }()
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-gr.life.closed:
@@ -388,7 +388,7 @@ func (gr *Grower) Layout(ctx context.Context) (Layout, error) {
 	}
 	target, err := gr.growth.state()
 	l := Layout{
-		Pages: max(now.Current, now.Building, target), Current: now.Current, Dedicated: len(gr.layout.census().dedicated),
+		Pages: max(now.Current, now.Building, target), Current: now.Current, Dedicated: len(gr.layout.pages().dedicated),
 		Growing: target > 0, Err: err,
 	}
 	if l.Built = int(l.Pages); now.Building > 0 {

@@ -25,7 +25,7 @@ type meddler struct {
 
 func (m *meddler) meddle(t *testing.T) {
 	t.Helper()
-	pages := m.layout.census()
+	pages := m.layout.pages()
 	id := m.layout.pageID(pages.number(m.rng.IntN(pages.len())))
 	loaded, err := m.store.LoadWhole(t.Context(), []favfilter.PageID{id})
 	must(t, err)

@@ -56,8 +56,8 @@ type PageInside struct {
 	State     PageState
 	Damage    error // why the page cannot be read; nil: readable or missing
 
-	Page     *favfilter.Page // read-only; nil if it is missing or damaged
-	Standing favfilter.Status
+	Page   *favfilter.Page // read-only; nil if it is missing or damaged
+	Status favfilter.Status
 	// Limit is the number of set bits at which the page is rebuilt. Without a ledger, the page
 	// grows at that number instead.
 	Limit    uint32
@@ -130,7 +130,7 @@ func (in *Inspector) InspectPage(ctx context.Context, number uint32) (*PageInsid
 func (in *Inspector) readSettled(ctx context.Context, number uint32) (*PageInside, []ledger.Row, error) {
 	for tries := 1; ; tries++ {
 		p, rows, err := in.readInside(ctx, number)
-		settled := err != nil || p.Page == nil || p.Standing.Header.Sequence == p.Ledger.Sequence
+		settled := err != nil || p.Page == nil || p.Status.Header.Sequence == p.Ledger.Sequence
 		if settled || tries == inspectTries || in.life.rest(ctx, inspectPause) != nil {
 			return p, rows, err
 		}
@@ -162,11 +162,11 @@ func (in *Inspector) readInside(ctx context.Context, number uint32) (*PageInside
 	default:
 		p.State = stateOf(in.poller.fault(ctx, number, max(want, s.Sequence), statusOf(loaded)))
 	}
-	if p.State == PageSound && in.rebuilder.overfull(p.Standing.Header) {
+	if p.State == PageSound && in.rebuilder.overfull(p.Status.Header) {
 		p.State = PageOverfull
 	}
 	if p.State == PageBehind {
-		p.Behind = s.Sequence - min(s.Sequence, p.Standing.Header.Sequence)
+		p.Behind = s.Sequence - min(s.Sequence, p.Status.Header.Sequence)
 	}
 	return p, rows, nil
 }
@@ -174,13 +174,13 @@ func (in *Inspector) readInside(ctx context.Context, number uint32) (*PageInside
 // insideOf returns what the page itself tells.
 func (s *storage) insideOf(number uint32, id favfilter.PageID, l favfilter.Loaded) *PageInside {
 	p := &PageInside{Number: number, ID: id, Page: l.Page, Damage: l.Damage, Lacks: make(map[string]int)}
-	p.Standing = favfilter.Status{Missing: l.Page == nil && l.Damage == nil, Damage: l.Damage}
+	p.Status = favfilter.Status{Missing: l.Page == nil && l.Damage == nil, Damage: l.Damage}
 	if l.Page != nil {
-		p.Standing = l.Page.Status()
-		shape := p.Standing.Header.Shape
+		p.Status = l.Page.Status()
+		shape := p.Status.Header.Shape
 		p.Limit, p.Capacity = shape.Limit(s.keyRate), shape.Capacity(s.keyRate)
 	}
-	p.State = s.stateAlone(p.Standing)
+	p.State = s.stateAlone(p.Status)
 	return p
 }
 
@@ -214,7 +214,7 @@ func (in *Inspector) compare(ctx context.Context, p *PageInside, rows []ledger.R
 	})
 	p.Ledger.Kinds, p.Ledger.Users, p.Ledger.Largest = kinds, len(users), users[:min(maxLargest, len(users))]
 	if p.Page != nil {
-		p.Residual = int(p.Standing.Header.Count) - p.Ledger.Keys
+		p.Residual = int(p.Status.Header.Count) - p.Ledger.Keys
 	}
 	return nil
 }

@@ -50,8 +50,8 @@ func TestInspectPage(t *testing.T) {
 		if p.State != PageSound || !p.Agrees() || p.Residual != 0 || p.Behind != 0 || len(p.Lacks) != 0 || p.Dedicated {
 			t.Errorf("a sound page: %+v", p)
 		}
-		if h := p.Standing.Header; h.Sequence != 1 || h.Count != 41 || p.Capacity < 41 || h.Set > p.Limit || p.Standing.Uncounted {
-			t.Errorf("inspected %+v, for %d keys, at most %d bits", p.Standing, p.Capacity, p.Limit)
+		if h := p.Status.Header; h.Sequence != 1 || h.Count != 41 || p.Capacity < 41 || h.Set > p.Limit || p.Status.Uncounted {
+			t.Errorf("inspected %+v, for %d keys, at most %d bits", p.Status, p.Capacity, p.Limit)
 		}
 	})
 }
@@ -112,7 +112,7 @@ func TestInspectHarmedPage(t *testing.T) {
 			must(t, err)
 			mended := g.inspectOne(t, 0)
 			if !mended.Agrees() || rebuilt.Number != 0 || rebuilt.Keys != 42 || rebuilt.Sequence != 2 ||
-				rebuilt.Bytes != int(mended.Standing.Size.Bytes) {
+				rebuilt.Bytes != int(mended.Status.Size.Bytes) {
 				t.Errorf("rebuilt as %+v, the page is %+v", rebuilt, mended)
 			}
 		})
@@ -166,7 +166,7 @@ func isInvalid(err error, code, field string) bool {
 // emptied returns page 0 without its keys, at the same sequence.
 func emptied(t *testing.T, g *rig) *favfilter.Page {
 	t.Helper()
-	page, err := favfilter.NewPage(g.inspectOne(t, 0).Standing.Header)
+	page, err := favfilter.NewPage(g.inspectOne(t, 0).Status.Header)
 	must(t, err)
 	return page
 }

@@ -135,7 +135,7 @@ func TestInspectOddPages(t *testing.T) {
 	must(t, err)
 	somePopulation(t, g)
 	g.storage.keyRate = 1e-30
-	if p := g.inspectOne(t, 0); p.State != PageOverfull || p.Agrees() || p.Standing.Header.Set <= p.Limit {
+	if p := g.inspectOne(t, 0); p.State != PageOverfull || p.Agrees() || p.Status.Header.Set <= p.Limit {
 		t.Errorf("after the rate was lowered: %v, agrees %v", p.State, p.Agrees())
 	}
 }

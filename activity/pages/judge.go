@@ -60,7 +60,7 @@ func (pl *poller) fault(ctx context.Context, number uint32, want uint64, st favf
 	}
 }
 
-// ahead reports whether the page has a sequence that the ledger never gave out, as after a restore
+// ahead reports whether the page has a sequence that the ledger never had, as after a restore
 // of the ledger from a backup. If the ledger is unavailable, the page counts as valid.
 func (pl *poller) ahead(ctx context.Context, number uint32, sequence uint64) bool {
 	if sequence <= pl.sequences.of(number).known.Load() {

@@ -15,12 +15,12 @@ const (
 	// ErrOverloaded.
 	maxLaneRows  = 4096
 	maxLanesRows = 1 << 16
-	// maxGroupTurns and maxTurns are the number of pages of one group, and of all groups, repaired
-	// at once. A repair that takes longer than turnTime no longer counts: it waits for its rebuild,
+	// maxGroupRepairs and maxRepairing are the number of pages of one group, and of all groups,
+	// repaired at once. A repair that takes longer than slotTime no longer counts: it waits for its rebuild,
 	// and delays no other repair.
-	maxGroupTurns = maxRebuilds
-	maxTurns      = 32
-	turnTime      = time.Second
+	maxGroupRepairs = maxRebuilds
+	maxRepairing    = 32
+	slotTime        = time.Second
 )
 
 // lane holds the steps to a page that needs more than one call of the store, in the order of their
@@ -122,12 +122,12 @@ func (cm *committer) carry(ctx context.Context, s *step) error {
 		}
 		s.repair = repairs[0].do
 	}
-	ofGroup, err := takeTurn(ctx, s.group.turns)
+	ofGroup, err := takeSlot(ctx, s.group.slots)
 	if err != nil {
 		return fmt.Errorf("mend page %d: %w", page, err)
 	}
 	defer ofGroup()
-	ofAll, err := takeTurn(ctx, cm.turns)
+	ofAll, err := takeSlot(ctx, cm.slots)
 	if err != nil {
 		return fmt.Errorf("mend page %d: %w", page, err)
 	}
@@ -135,15 +135,15 @@ func (cm *committer) carry(ctx context.Context, s *step) error {
 	return s.repair(ctx)
 }
 
-// takeTurn waits for a turn. The turn ends after turnTime at the latest.
-func takeTurn(ctx context.Context, turns chan struct{}) (end func(), err error) {
+// takeSlot waits for a slot. It frees the slot after slotTime at the latest.
+func takeSlot(ctx context.Context, slots chan struct{}) (end func(), err error) {
 	select {
-	case turns <- struct{}{}:
+	case slots <- struct{}{}:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	free := sync.OnceFunc(func() { <-turns })
-	late := time.AfterFunc(turnTime, free)
+	free := sync.OnceFunc(func() { <-slots })
+	late := time.AfterFunc(slotTime, free)
 	return func() {
 		late.Stop()
 		free()
@@ -152,7 +152,7 @@ func takeTurn(ctx context.Context, turns chan struct{}) (end func(), err error) 
 
 // tracking holds which writes of a group still wait for which pages.
 type tracking struct {
-	turns chan struct{} // one element for each page in repair
+	slots chan struct{} // one element for each page in repair
 
 	mu     sync.Mutex
 	open   map[uint32][]*write // by the page that they wait for
@@ -161,7 +161,7 @@ type tracking struct {
 }
 
 func newTracking() tracking {
-	return tracking{turns: make(chan struct{}, maxGroupTurns)}
+	return tracking{slots: make(chan struct{}, maxGroupRepairs)}
 }
 
 // track notes which writes wait for the steps, and returns the writes that wait for none. Steps end
@@ -220,7 +220,7 @@ func (g *group) landed(r *committer, page uint32, err error) (settled []*write) 
 // expire answers the writes of a group that still wait for pages. The pages' steps continue in
 // their lanes.
 func (cm *committer) expire(g *group) {
-	cause := fmt.Errorf("a page does not stand after %v: %w", pageTimeout, context.DeadlineExceeded)
+	cause := fmt.Errorf("a page is not current after %v: %w", pageTimeout, context.DeadlineExceeded)
 	var settled []*write
 	for _, p := range g.receipt.Pages {
 		g.mu.Lock()

@@ -15,7 +15,7 @@ import (
 // concurrent use.
 //
 // Only a poll applies a new number of pages. So a reader that looks for a user on a page of the new
-// layout knows every sequence given out before that poll. Receipts, too, tell which users have a
+// layout knows every sequence known before that poll. Receipts, too, tell which users have a
 // dedicated page.
 type layout struct {
 	id      ledger.Identity // only Pages is used
@@ -28,7 +28,7 @@ type layout struct {
 	users     map[uint32]uint64 // the reverse, with pages released lately
 	released  map[uint32]time.Time
 
-	last atomic.Pointer[census]
+	last atomic.Pointer[pageSet]
 }
 
 func newLayout(pages uint32) *layout {
@@ -157,24 +157,24 @@ func (l *layout) pageID(page uint32) favfilter.PageID {
 func laterPart(page uint32) string { return "p" + strconv.FormatUint(uint64(page), 10) }
 
 // inUse reports whether the page has users, as far as is known.
-func (l *layout) inUse(page uint32) bool { return l.census().has(page) }
+func (l *layout) inUse(page uint32) bool { return l.pages().has(page) }
 
-// census lists the pages that have users.
-type census struct {
+// pageSet lists the pages that have users.
+type pageSet struct {
 	changes   uint64 // of the layout, when they were listed
 	first     uint32 // number of the first shared page
 	shared    int    // number of shared pages
 	dedicated []uint32
 }
 
-// census returns the list of pages. It makes a new one only after a change.
-func (l *layout) census() *census {
+// pages returns the list of pages. It makes a new one only after a change.
+func (l *layout) pages() *pageSet {
 	changes := l.changes.Load()
 	if last := l.last.Load(); last != nil && last.changes == changes {
 		return last
 	}
 	current := l.now().Current
-	c := &census{changes: changes, first: l.id.PageIn(current, 0), shared: int(current)}
+	c := &pageSet{changes: changes, first: l.id.PageIn(current, 0), shared: int(current)}
 	l.mu.RLock()
 	for _, page := range l.owners {
 		c.dedicated = append(c.dedicated, page)
@@ -186,10 +186,10 @@ func (l *layout) census() *census {
 }
 
 // len returns the number of pages.
-func (c *census) len() int { return c.shared + len(c.dedicated) }
+func (c *pageSet) len() int { return c.shared + len(c.dedicated) }
 
 // number returns the number of the i-th page: shared ones first.
-func (c *census) number(i int) uint32 {
+func (c *pageSet) number(i int) uint32 {
 	if i < c.shared {
 		return c.first + uint32(i)
 	}
@@ -197,12 +197,12 @@ func (c *census) number(i int) uint32 {
 }
 
 // isShared reports whether users share the page.
-func (c *census) isShared(page uint32) bool {
+func (c *pageSet) isShared(page uint32) bool {
 	return page >= c.first && page-c.first < uint32(c.shared)
 }
 
-// has reports whether the census has the page.
-func (c *census) has(page uint32) bool {
+// has reports whether the set has the page.
+func (c *pageSet) has(page uint32) bool {
 	if c.isShared(page) {
 		return true
 	}

@@ -52,7 +52,7 @@ func TestLayoutOfDedicatedPages(t *testing.T) {
 		if got := l.pageOf(hashThird); got != page || l.owns(hashThird, page) != (len(dedicated) > 0) {
 			t.Errorf("%s: page %d, want %d", when, got, page)
 		}
-		if c := l.census(); !slices.Equal(c.dedicated, dedicated) || c.len() != 4+len(dedicated) {
+		if c := l.pages(); !slices.Equal(c.dedicated, dedicated) || c.len() != 4+len(dedicated) {
 			t.Errorf("%s: dedicated pages %v, want %v", when, c.dedicated, dedicated)
 		}
 		if l.sharedPage(hashThird) != 2 || l.pageOf(hashMost) != 3 {
@@ -80,14 +80,14 @@ func TestLayoutOfDedicatedPages(t *testing.T) {
 	}
 }
 
-// A census lists each page once, shared pages first. It is made again only after a change.
+// A page set lists each page once, shared pages first. It is made again only after a change.
 func TestLayoutCensus(t *testing.T) {
 	l := newLayout(4)
 	l.take(ledger.Progress{Layouts: ledger.Layouts{Current: 8}})
 	for i, hash := range []uint64{hashMost, hashLeast} {
 		l.dedicate(hash, ledger.DedicatedPages+uint32(9-i))
 	}
-	c := l.census()
+	c := l.pages()
 	var pages []uint32
 	for i := range c.len() {
 		pages = append(pages, c.number(i))
@@ -102,11 +102,11 @@ func TestLayoutCensus(t *testing.T) {
 		}
 	}
 	l.take(ledger.Progress{Layouts: l.now()})
-	if l.census() != c {
-		t.Error("a new census without a change")
+	if l.pages() != c {
+		t.Error("a new set without a change")
 	}
 	l.release(ledger.DedicatedPages + 8)
-	if l.census() == c || l.inUse(ledger.DedicatedPages+8) {
+	if l.pages() == c || l.inUse(ledger.DedicatedPages+8) {
 		t.Error("a released page is counted")
 	}
 }
@@ -132,12 +132,12 @@ func TestLayoutTogether(t *testing.T) {
 						t.Errorf("page %d of %016x is in slot %d", page, hash, l.slot(page))
 					}
 				}
-				_ = l.census().len()
+				_ = l.pages().len()
 			}
 		})
 	}
 	group.Wait()
-	if c := l.census(); int64(len(c.dedicated)) != l.dedicated.Load() || len(c.dedicated) != len(l.owners) {
+	if c := l.pages(); int64(len(c.dedicated)) != l.dedicated.Load() || len(c.dedicated) != len(l.owners) {
 		t.Errorf("%d dedicated pages, %d counted, %d users", len(c.dedicated), l.dedicated.Load(), len(l.owners))
 	}
 }

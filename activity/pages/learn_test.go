@@ -248,8 +248,8 @@ func TestOwnWritesNeedNoQuestion(t *testing.T) {
 		}
 	}
 	must(t, bulk.Finish(t.Context()))
-	if page := a.sequences.of(0); page.required.Load() != 2 || page.stood.Load() != 2 {
-		t.Errorf("after a bulk: required %d, stood %d: want 2", page.required.Load(), page.stood.Load())
+	if page := a.sequences.of(0); page.required.Load() != 2 || page.stored.Load() != 2 {
+		t.Errorf("after a bulk: required %d, stood %d: want 2", page.required.Load(), page.stored.Load())
 	}
 	looks := func(after string) {
 		t.Helper()

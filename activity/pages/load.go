@@ -36,8 +36,8 @@ type load struct {
 	keys  uint64
 }
 
-// weigh adds a page, unless it is a dedicated one.
-func (sc *Scrubber) weigh(l *load, pages *census, page uint32, st favfilter.Status) {
+// add adds a page, unless it is a dedicated one.
+func (sc *Scrubber) add(l *load, pages *pageSet, page uint32, st favfilter.Status) {
 	switch {
 	case !pages.isShared(page):
 		return

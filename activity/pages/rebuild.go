@@ -175,7 +175,7 @@ func newRebuilds(told func(reason string, took time.Duration, err error)) rebuil
 // refuses to start another.
 func (b *rebuilder) rebuild(ctx context.Context, number uint32, want uint64, reason string, most int) (*flight, error) {
 	for {
-		f, joined, err := b.board(number, reason, most) //nolint:contextcheck // a flight outlives its first caller
+		f, joined, err := b.join(number, reason, most) //nolint:contextcheck // a flight outlives its first caller
 		if err != nil {
 			return nil, err
 		}
@@ -190,7 +190,7 @@ func (b *rebuilder) rebuild(ctx context.Context, number uint32, want uint64, rea
 		case f.page.Header().Sequence >= want && !late:
 			return f, nil
 		case !joined:
-			return nil, Unavailable("ledger", fmt.Errorf("rebuild page %d: the ledger has it at sequence %d, but gave out %d",
+			return nil, Unavailable("ledger", fmt.Errorf("rebuild page %d: the ledger has it at sequence %d, but promised %d",
 				number, f.page.Header().Sequence, want))
 		}
 		// The flight started before the commit that this caller waits for, or before the page that
@@ -213,8 +213,8 @@ func (f *flight) wait(ctx context.Context) error {
 	}
 }
 
-// board joins the flight of the page, or starts one.
-func (b *rebuilder) board(number uint32, reason string, most int) (f *flight, joined bool, err error) {
+// join joins the flight of the page, or starts one.
+func (b *rebuilder) join(number uint32, reason string, most int) (f *flight, joined bool, err error) {
 	b.rebuilds.mu.Lock()
 	defer b.rebuilds.mu.Unlock()
 	if b.rebuilds.closed {
@@ -232,7 +232,7 @@ func (b *rebuilder) board(number uint32, reason string, most int) (f *flight, jo
 	f = &flight{done: make(chan struct{})}
 	b.rebuilds.flights[number] = f
 	b.rebuilds.reasons[reason]++
-	b.rebuilds.ended.Go(func() { b.fly(f, number, reason) })
+	b.rebuilds.ended.Go(func() { b.run(f, number, reason) })
 	return f, false, nil
 }
 
@@ -244,17 +244,17 @@ func (b *rebuilds) close() {
 	b.ended.Wait()
 }
 
-// fly rebuilds the page. If the page turns out to be large, fly gives up its slot and continues in
+// run rebuilds the page. If the page turns out to be large, run gives up its slot and continues in
 // one for large pages.
-func (b *rebuilder) fly(f *flight, number uint32, reason string) {
+func (b *rebuilder) run(f *flight, number uint32, reason string) {
 	large := b.inParts(number)
 	var start time.Time
 	if !large {
-		start = b.flyIn(b.rebuilds.slots, pageTimeout, f, number, large)
+		start = b.runIn(b.rebuilds.slots, pageTimeout, f, number, large)
 		large = errors.Is(f.err, ledger.ErrLargePage)
 	}
 	if large {
-		start = b.flyIn(b.rebuilds.large, largeTimeout, f, number, large)
+		start = b.runIn(b.rebuilds.large, largeTimeout, f, number, large)
 	}
 	took := time.Since(start)
 	if b.rebuilds.told != nil && !errors.Is(f.err, ledger.ErrGone) {
@@ -268,8 +268,8 @@ func (b *rebuilder) fly(f *flight, number uint32, reason string) {
 	close(f.done)
 }
 
-// flyIn waits for a slot and rebuilds the page in it. It returns when the rebuild started.
-func (b *rebuilder) flyIn(slots chan struct{}, limit time.Duration, f *flight, number uint32, large bool) (start time.Time) {
+// runIn waits for a slot and rebuilds the page in it. It returns when the rebuild started.
+func (b *rebuilder) runIn(slots chan struct{}, limit time.Duration, f *flight, number uint32, large bool) (start time.Time) {
 	slots <- struct{}{}
 	defer func() { <-slots }()
 	ctx, cancel := context.WithTimeout(b.life.base, limit)
@@ -286,7 +286,7 @@ func tookSince(start time.Time) slog.Attr {
 
 // remakePage is the only repair of pages. It reads the page in the store first, and the ledger
 // after it. So the image has all that the page had. It may replace a page of the same sequence, or
-// of a sequence that the ledger never gave out.
+// of a sequence that the ledger never had.
 func (b *rebuilder) remakePage(ctx context.Context, number uint32, f *flight, large bool) error {
 	id := b.layout.pageID(number)
 	var seen favfilter.Version
@@ -321,7 +321,7 @@ func (b *rebuilder) remakePage(ctx context.Context, number uint32, f *flight, la
 	}
 	if f.placed {
 		f.current = offered
-		b.storage.glanced(number, PageSound, f.page.Status(), 0)
+		b.storage.observe(number, PageSound, f.page.Status(), 0)
 	}
 	return nil
 }

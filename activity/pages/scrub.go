@@ -76,10 +76,10 @@ func newScrubber(a *applier) *Scrubber {
 
 // scrub is the state of the goroutine that scrubs.
 type scrub struct {
-	pages   *census // of this round; nil: the round has not begun
-	next    int     // index of the next page
-	looked  int     // headers since the last verify
-	hurried int     // pages still to compare in a hurry
+	pages   *pageSet // of this round; nil: the round has not begun
+	next    int      // index of the next page
+	looked  int      // headers since the last verify
+	hurried int      // pages still to compare in a hurry
 	// missed is the number of pages of this round that were not compared. In the first round it
 	// starts at 1, for the pages before the random first one.
 	missed int
@@ -128,7 +128,7 @@ func (sc *Scrubber) SetScrubRate(rate int) error {
 // may change. It rebuilds pages that lost writes, are damaged, or are of another ledger. Processes
 // start at random pages, so that they seldom compare the same one.
 func (sc *Scrubber) scrubLoop() {
-	s := scrub{missed: 1, pages: sc.layout.census()}
+	s := scrub{missed: 1, pages: sc.layout.pages()}
 	s.next = rand.IntN(s.pages.len()) //nolint:gosec // any page will do
 	pace := time.NewTimer(0)
 	defer pace.Stop()
@@ -174,10 +174,10 @@ func (sc *Scrubber) askEpoch(s *scrub) {
 	}
 	// A store that returns its epoch may still fail to return pages.
 	if sc.storage.storeDown.Load() {
-		_, _ = sc.storage.load(ctx, []favfilter.PageID{sc.layout.pageID(sc.layout.census().first)})
+		_, _ = sc.storage.load(ctx, []favfilter.PageID{sc.layout.pageID(sc.layout.pages().first)})
 	}
 	if s.unknown || epoch != s.epoch && s.epoch != "" {
-		s.hurried = sc.layout.census().len()
+		s.hurried = sc.layout.pages().len()
 		sc.storage.stats.alarms.Add(1)
 		if time.Since(s.alarmed) > alarmInterval {
 			s.alarmed = time.Now()
@@ -200,7 +200,7 @@ func (sc *Scrubber) noteRepair(ctx context.Context, page uint32, reason string, 
 
 // scrubStep compares the next pages, and returns their number.
 func (sc *Scrubber) scrubStep(s *scrub) int {
-	if now := sc.layout.census(); s.pages == nil || s.pages.first != now.first || s.pages.shared != now.shared {
+	if now := sc.layout.pages(); s.pages == nil || s.pages.first != now.first || s.pages.shared != now.shared {
 		s.pages, s.next = now, 0 // the shared pages have changed, so the round starts again
 		s.missed, s.unrepaired, s.load = 0, 0, load{}
 	}
@@ -215,7 +215,7 @@ func (sc *Scrubber) scrubStep(s *scrub) int {
 	for i, st := range statuses {
 		if st.Err == nil {
 			looked++
-			sc.weigh(&s.load, s.pages, pages[i], st)
+			sc.add(&s.load, s.pages, pages[i], st)
 		}
 	}
 	s.missed += len(pages) - looked
@@ -235,7 +235,7 @@ func (sc *Scrubber) scrubStep(s *scrub) int {
 
 // endRound is called after the last page of a round.
 func (sc *Scrubber) endRound(s *scrub) {
-	sc.storage.survey.keep(sc.layout.census())
+	sc.storage.survey.keep(sc.layout.pages())
 	sc.layout.forget()
 	for _, page := range sc.sequences.forgetReleased(sc.layout.knows) {
 		sc.rebuilder.large.forget(page)
@@ -293,7 +293,7 @@ func (sc *Scrubber) peek(pages []uint32) (found []faultyPage, statuses []favfilt
 			continue
 		}
 		if st.Missing && sc.sequences.of(page).known.Load() == 0 {
-			sc.storage.glanced(page, PageUnused, st, 0)
+			sc.storage.observe(page, PageUnused, st, 0)
 			continue
 		}
 		reason := sc.poller.fault(ctx, page, want[i], st)
@@ -307,9 +307,9 @@ func (sc *Scrubber) peek(pages []uint32) (found []faultyPage, statuses []favfilt
 		if reason == "behind" {
 			behind = want[i] - min(want[i], st.Header.Sequence)
 		}
-		sc.storage.glanced(page, stateOf(reason), st, behind)
+		sc.storage.observe(page, stateOf(reason), st, behind)
 		if reason == "" {
-			sc.sequences.of(page).standAt(st.Header.Sequence)
+			sc.sequences.of(page).noteStored(st.Header.Sequence)
 			continue
 		}
 		found = append(found, faultyPage{page, want[i], reason})

@@ -20,7 +20,7 @@ import (
 // scrubAll scrubs every page once.
 func (g *rig) scrubAll() {
 	s := scrub{}
-	for looked := 0; looked < g.layout.census().len(); {
+	for looked := 0; looked < g.layout.pages().len(); {
 		looked += g.scrubber.scrubStep(&s)
 	}
 }

@@ -63,7 +63,7 @@ func (sc *Scrubber) scrubRound(ctx context.Context, rate int, progress func(Scru
 	if rate == 0 {
 		rate = askedRate
 	}
-	pages := sc.layout.census()
+	pages := sc.layout.pages()
 	p := ScrubProgress{Running: true, All: pages.len(), Found: make(map[string]int), Started: time.Now()}
 	progress(p.clone())
 	var err error

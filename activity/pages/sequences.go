@@ -24,12 +24,12 @@ type sequence struct {
 	// it has lost a write that was or may have been acknowledged. A write of this process raises it
 	// once its page is changed or has failed. A poll raises it to the ledger's sequence.
 	required atomic.Uint64
-	// known is the highest sequence that the ledger is known to have given out. A page with a
+	// known is the highest sequence that the ledger is known to have had. A page with a
 	// higher one is ahead of a ledger that was restored to an earlier state, unless the ledger says
 	// otherwise.
 	known atomic.Uint64
-	// stood is the highest sequence that the page was seen to have in the store.
-	stood atomic.Uint64
+	// stored is the highest sequence that the page was seen to have in the store.
+	stored atomic.Uint64
 	// left is the sequence with which a user last left the page, as the last poll found it. The
 	// process knows all users who left up to then. If the page has another value, its reader polls.
 	left atomic.Uint64
@@ -93,7 +93,7 @@ func (s *sequences) forgetReleased(known func(page uint32) bool) (pages []uint32
 // it.
 func (s *sequence) learn(at uint64) (others bool) {
 	others = at > s.known.Load()
-	s.giveOut(at)
+	s.noteKnown(at)
 	s.require(at)
 	return others
 }
@@ -101,11 +101,11 @@ func (s *sequence) learn(at uint64) (others bool) {
 // require makes readers refuse lower sequences.
 func (s *sequence) require(at uint64) { raise(&s.required, at) }
 
-// giveOut notes that the ledger has given out the sequence.
-func (s *sequence) giveOut(at uint64) { raise(&s.known, at) }
+// noteKnown notes that the ledger has had the sequence.
+func (s *sequence) noteKnown(at uint64) { raise(&s.known, at) }
 
-// standAt notes that the page has had the sequence in the store.
-func (s *sequence) standAt(at uint64) { raise(&s.stood, at) }
+// noteStored notes that the page has had the sequence in the store.
+func (s *sequence) noteStored(at uint64) { raise(&s.stored, at) }
 
 // leave notes that a user left the page with the sequence, and that this process knows all users
 // who left up to then.

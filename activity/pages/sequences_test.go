@@ -24,7 +24,7 @@ func TestLearn(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newSequences(1).of(0)
-			s.giveOut(c.known)
+			s.noteKnown(c.known)
 			s.require(c.required)
 			news := s.learn(c.at)
 			known, required := s.known.Load(), s.required.Load()
@@ -45,21 +45,21 @@ func TestSequencesRise(t *testing.T) {
 			group.Go(func() {
 				s := all.of(page)
 				for i := range uint64(1000) {
-					s.standAt(i*8 + n)
-					if stood := s.stood.Load(); stood < i*8+n {
+					s.noteStored(i*8 + n)
+					if stood := s.stored.Load(); stood < i*8+n {
 						t.Errorf("page %d stood at %d, then at %d", page, i*8+n, stood)
 					}
 				}
-				s.standAt(n)
+				s.noteStored(n)
 				s.leave(n)
 			})
 		}
 		group.Wait()
-		if s := all.of(page); s.stood.Load() != 7999 || s.left.Load() != 7 || s.known.Load() != 0 {
-			t.Errorf("page %d stood at %d, left at %d, known %d", page, s.stood.Load(), s.left.Load(), s.known.Load())
+		if s := all.of(page); s.stored.Load() != 7999 || s.left.Load() != 7 || s.known.Load() != 0 {
+			t.Errorf("page %d stood at %d, left at %d, known %d", page, s.stored.Load(), s.left.Load(), s.known.Load())
 		}
 	}
-	if s := all.of(0); s.stood.Load() != 0 {
-		t.Errorf("another page stood at %d", s.stood.Load())
+	if s := all.of(0); s.stored.Load() != 0 {
+		t.Errorf("another page stood at %d", s.stored.Load())
 	}
 }

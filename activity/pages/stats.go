@@ -124,7 +124,7 @@ func (p *Pages) Stats() Stats {
 
 // sizes fills in the numbers of pages, of held bytes, and of rebuilds in progress.
 func (p *Pages) sizes(s *Stats) {
-	pages := p.layout.census()
+	pages := p.layout.pages()
 	s.ScrubAt, s.ScrubPages = p.storage.stats.scrubAt.Load(), uint32(pages.len())
 	s.SharedPages, s.DedicatedPages = pages.shared, len(pages.dedicated)
 	if l := p.storage.stats.load.Load(); l != nil && l.pages > 0 {

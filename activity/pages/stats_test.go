@@ -101,9 +101,9 @@ func TestRebuilding(t *testing.T) {
 	for range maxRebuilds {
 		g.rebuilder.rebuilds.slots <- struct{}{}
 	}
-	_, _, err := g.rebuilder.board(0, "missing", 1)
+	_, _, err := g.rebuilder.join(0, "missing", 1)
 	must(t, err)
-	if _, _, err := g.rebuilder.board(1, "missing", 1); !errors.Is(err, ErrOverloaded) {
+	if _, _, err := g.rebuilder.join(1, "missing", 1); !errors.Is(err, ErrOverloaded) {
 		t.Errorf("a second flight: %v", err)
 	}
 	if n := g.Stats().Rebuilding; n != 1 {

@@ -72,8 +72,8 @@ type SurveyTotals struct {
 	Bytes     uint64 // of the observed pages
 }
 
-// glance is the observation of a page, packed into 16 bytes.
-type glance struct {
+// observation is the observation of a page, packed into 16 bytes.
+type observation struct {
 	keys uint32
 	// size has the bytes of bits and collision bitmap. From bit 27 on it has the number of bits
 	// that a key sets, minus one.
@@ -86,22 +86,22 @@ type glance struct {
 }
 
 const (
-	glanceSizeBits  = 27 // favfilter.MaxBits and their collision bitmap take fewer
-	glanceGrown     = 1 << 27
-	glanceStateBits = 28
-	glanceWhole     = math.MaxUint16
+	observedSizeBits  = 27 // favfilter.MaxBits and their collision bitmap take fewer
+	observedGrown     = 1 << 27
+	observedStateBits = 28
+	observedWhole     = math.MaxUint16
 )
 
-func newGlance(state PageState, st favfilter.Status, seen time.Duration) glance {
+func observationOf(state PageState, st favfilter.Status, seen time.Duration) observation {
 	h, size := st.Header, st.Size
-	g := glance{
+	g := observation{
 		keys: h.Count,
-		size: min(size.Bytes, 1<<glanceSizeBits-1) | uint32(max(1, h.Shape.Hashes)-1)<<glanceSizeBits,
-		seen: uint32(min(seen/time.Second, glanceGrown-1)) | uint32(state)<<glanceStateBits,
+		size: min(size.Bytes, 1<<observedSizeBits-1) | uint32(max(1, h.Shape.Hashes)-1)<<observedSizeBits,
+		seen: uint32(min(seen/time.Second, observedGrown-1)) | uint32(state)<<observedStateBits,
 		fill: shareOf(h.Set, size.Bits), collided: shareOf(st.Collided, size.Regions),
 	}
 	if h.Grown > 0 {
-		g.seen |= glanceGrown
+		g.seen |= observedGrown
 	}
 	return g
 }
@@ -111,28 +111,28 @@ func shareOf(set, all uint32) uint16 {
 	if set == 0 || all == 0 {
 		return 0
 	}
-	return uint16(max(1, min(glanceWhole, (uint64(set)*glanceWhole+uint64(all)/2)/uint64(all))))
+	return uint16(max(1, min(observedWhole, (uint64(set)*observedWhole+uint64(all)/2)/uint64(all))))
 }
 
-func (g glance) state() PageState { return PageState(g.seen >> glanceStateBits) }
+func (g observation) state() PageState { return PageState(g.seen >> observedStateBits) }
 
-func (g glance) bytes() uint32 { return g.size & (1<<glanceSizeBits - 1) }
+func (g observation) bytes() uint32 { return g.size & (1<<observedSizeBits - 1) }
 
-// page unpacks a glance. now is the time since the pages were opened.
-func (g glance) page(number uint32, own bool, now time.Duration) SurveyedPage {
+// page unpacks an observation. now is the time since the pages were opened.
+func (g observation) page(number uint32, own bool, now time.Duration) SurveyedPage {
 	p := SurveyedPage{Number: number, Dedicated: own, State: g.state()}
 	if p.State == PageUnknown {
 		return p
 	}
 	p.Keys, p.Bytes = g.keys, g.bytes()
-	p.Fill, p.Collided = float64(g.fill)/glanceWhole, float64(g.collided)/glanceWhole
-	if g.seen&glanceGrown == 0 && p.Bytes > 0 {
+	p.Fill, p.Collided = float64(g.fill)/observedWhole, float64(g.collided)/observedWhole
+	if g.seen&observedGrown == 0 && p.Bytes > 0 {
 		p.Rate = 1
-		for range g.size>>glanceSizeBits + 1 {
+		for range g.size>>observedSizeBits + 1 {
 			p.Rate *= p.Fill
 		}
 	}
-	p.Age = max(0, now.Truncate(time.Second)-time.Duration(g.seen&(glanceGrown-1))*time.Second)
+	p.Age = max(0, now.Truncate(time.Second)-time.Duration(g.seen&(observedGrown-1))*time.Second)
 	return p
 }
 
@@ -143,22 +143,22 @@ const surveyChunk = 1024
 // are allocated when one of their pages is first observed: 256 MiB for 2^24 pages.
 type survey struct {
 	mu     sync.RWMutex
-	chunks map[uint32]*[surveyChunk]glance // by the number of a page divided by surveyChunk
-	behind map[uint32]uint64               // number of changes that stale pages lack
-	totals SurveyTotals                    // without Pages and Dedicated
+	chunks map[uint32]*[surveyChunk]observation // by the number of a page divided by surveyChunk
+	behind map[uint32]uint64                    // number of changes that stale pages lack
+	totals SurveyTotals                         // without Pages and Dedicated
 }
 
 func newSurvey() survey {
-	return survey{chunks: make(map[uint32]*[surveyChunk]glance), behind: make(map[uint32]uint64)}
+	return survey{chunks: make(map[uint32]*[surveyChunk]observation), behind: make(map[uint32]uint64)}
 }
 
-// put stores a glance; the zero value forgets the page.
-func (s *survey) put(page uint32, g glance, behind uint64) {
+// put stores an observation; the zero value forgets the page.
+func (s *survey) put(page uint32, g observation, behind uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	chunk := s.chunks[page/surveyChunk]
 	if chunk == nil {
-		chunk = new([surveyChunk]glance)
+		chunk = new([surveyChunk]observation)
 		s.chunks[page/surveyChunk] = chunk
 	}
 	delete(s.behind, page)
@@ -170,8 +170,8 @@ func (s *survey) put(page uint32, g glance, behind uint64) {
 	chunk[page%surveyChunk] = g
 }
 
-// count adds a glance to the totals (n = 1), or subtracts it (n = -1).
-func (s *survey) count(g glance, n int) {
+// count adds an observation to the totals (n = 1), or subtracts it (n = -1).
+func (s *survey) count(g observation, n int) {
 	if g.state() == PageUnknown {
 		return
 	}
@@ -184,32 +184,32 @@ func (s *survey) count(g glance, n int) {
 }
 
 // keep forgets pages without users.
-func (s *survey) keep(pages *census) {
+func (s *survey) keep(pages *pageSet) {
 	s.mu.RLock()
 	var gone []uint32
 	for n, chunk := range s.chunks {
 		for i := range chunk {
-			if page := n*surveyChunk + uint32(i); chunk[i] != (glance{}) && !pages.has(page) {
+			if page := n*surveyChunk + uint32(i); chunk[i] != (observation{}) && !pages.has(page) {
 				gone = append(gone, page)
 			}
 		}
 	}
 	s.mu.RUnlock()
 	for _, page := range gone {
-		s.put(page, glance{}, 0)
+		s.put(page, observation{}, 0)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for n, chunk := range s.chunks {
-		if *chunk == ([surveyChunk]glance{}) {
+		if *chunk == ([surveyChunk]observation{}) {
 			delete(s.chunks, n)
 		}
 	}
 }
 
-// glanced stores the observed state of a page.
-func (s *storage) glanced(page uint32, state PageState, st favfilter.Status, behind uint64) {
-	s.survey.put(page, newGlance(state, st, time.Since(s.life.opened)), behind)
+// observe stores the observed state of a page.
+func (s *storage) observe(page uint32, state PageState, st favfilter.Status, behind uint64) {
+	s.survey.put(page, observationOf(state, st, time.Since(s.life.opened)), behind)
 }
 
 // Survey yields every page as last observed: first shared pages, then dedicated ones, each in
@@ -219,7 +219,7 @@ func (s *storage) glanced(page uint32, state PageState, st favfilter.Status, beh
 func (in *Inspector) Survey() iter.Seq[SurveyedPage] {
 	return func(yield func(SurveyedPage) bool) {
 		now := time.Since(in.life.opened)
-		pages := in.layout.census()
+		pages := in.layout.pages()
 		if !in.storage.survey.eachShared(pages.first, pages.shared, now, yield) {
 			return
 		}
@@ -233,31 +233,31 @@ func (in *Inspector) Survey() iter.Seq[SurveyedPage] {
 
 // eachShared yields shared pages, in ascending order, and reports whether it reached the end.
 func (s *survey) eachShared(first uint32, pages int, now time.Duration, yield func(SurveyedPage) bool) bool {
-	var glances [surveyChunk]glance
+	var observations [surveyChunk]observation
 	for i := range uint32(pages) {
 		page := first + i
 		if i == 0 || page%surveyChunk == 0 {
-			glances = s.chunk(page / surveyChunk)
+			observations = s.chunk(page / surveyChunk)
 		}
-		if !yield(s.page(glances[page%surveyChunk], page, false, now)) {
+		if !yield(s.page(observations[page%surveyChunk], page, false, now)) {
 			return false
 		}
 	}
 	return true
 }
 
-// chunk returns a copy of a chunk of glances.
-func (s *survey) chunk(n uint32) (glances [surveyChunk]glance) {
+// chunk returns a copy of a chunk of observations.
+func (s *survey) chunk(n uint32) (observations [surveyChunk]observation) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if chunk := s.chunks[n]; chunk != nil {
-		glances = *chunk
+		observations = *chunk
 	}
-	return glances
+	return observations
 }
 
-// page unpacks a glance.
-func (s *survey) page(g glance, number uint32, own bool, now time.Duration) SurveyedPage {
+// page unpacks an observation.
+func (s *survey) page(g observation, number uint32, own bool, now time.Duration) SurveyedPage {
 	p := g.page(number, own, now)
 	if p.State == PageBehind {
 		s.mu.RLock()
@@ -269,7 +269,7 @@ func (s *survey) page(g glance, number uint32, own bool, now time.Duration) Surv
 
 // SurveyTotals returns sums over all pages as last observed.
 func (in *Inspector) SurveyTotals() SurveyTotals {
-	t, pages := in.storage.survey.sums(), in.layout.census()
+	t, pages := in.storage.survey.sums(), in.layout.pages()
 	t.Pages, t.Dedicated = pages.len(), len(pages.dedicated)
 	return t
 }

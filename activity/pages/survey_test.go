@@ -202,8 +202,8 @@ func TestSurveyOfDedicatedPages(t *testing.T) {
 	must(t, g.applier.release(t.Context(), UserHash(g.storage.identity.Seed, "7")))
 	g.scrubAll()
 	g.wantSurvey(t, 0, 1, 2, 3, ledger.DedicatedPages+1)
-	if g := g.storage.survey.chunk(ledger.DedicatedPages / surveyChunk)[0]; g != (glance{}) {
-		t.Errorf("a glance of a released page is kept: %+v", g)
+	if g := g.storage.survey.chunk(ledger.DedicatedPages / surveyChunk)[0]; g != (observation{}) {
+		t.Errorf("an observation of a released page is kept: %+v", g)
 	}
 }
 
@@ -223,7 +223,7 @@ func TestSurveyOfManyPages(t *testing.T) {
 	const pages = 4 * surveyChunk
 	g := newRig(t, &favfilter.Memory{}, pages)
 	for page := uint32(0); page < pages; page += surveyChunk / 2 {
-		g.storage.glanced(page, PageSound, favfilter.Status{Header: favfilter.Header{Count: page + 1}, Size: favfilter.Size{Bytes: 80}}, 0)
+		g.storage.observe(page, PageSound, favfilter.Status{Header: favfilter.Header{Count: page + 1}, Size: favfilter.Size{Bytes: 80}}, 0)
 	}
 	next := uint32(0)
 	for p := range g.inspector.Survey() {
@@ -262,9 +262,9 @@ func TestSurveyDuringLooks(t *testing.T) {
 			for i := range 2000 {
 				page := []uint32{1, 3, ledger.DedicatedPages}[i%3]
 				if i%2 == 0 {
-					g.storage.glanced(page, PageSound, full, 0)
+					g.storage.observe(page, PageSound, full, 0)
 				} else {
-					g.storage.glanced(page, PageBehind, favfilter.Status{}, 5)
+					g.storage.observe(page, PageBehind, favfilter.Status{}, 5)
 				}
 			}
 		})
@@ -283,13 +283,13 @@ func TestSurveyDuringLooks(t *testing.T) {
 	writers.Wait()
 }
 
-// A glance of 16 bytes can hold the largest possible page, and the smallest share.
+// An observation of 16 bytes can hold the largest possible page, and the smallest share.
 func TestGlance(t *testing.T) {
 	large := favfilter.Status{
 		Header: favfilter.Header{Count: math.MaxUint32, Set: 1, Shape: favfilter.Shape{Bits: favfilter.MaxBits, Hashes: favfilter.MaxHashes}},
 		Size:   favfilter.Size{Bits: favfilter.MaxBits, Regions: favfilter.MaxBits, Bytes: favfilter.MaxBits/8 + favfilter.MaxBits/8},
 	}
-	got := newGlance(PageOverfull, large, 90*time.Second).page(5, true, 100*time.Second)
+	got := observationOf(PageOverfull, large, 90*time.Second).page(5, true, 100*time.Second)
 	want := SurveyedPage{
 		Number: 5, Dedicated: true, State: PageOverfull, Keys: math.MaxUint32, Bytes: favfilter.MaxBits / 4, Fill: 1.0 / 65535,
 		Rate: got.Rate, Age: 10 * time.Second,
@@ -303,14 +303,14 @@ func TestGlance(t *testing.T) {
 	}
 	grown := large
 	grown.Header.Grown, grown.Header.Set, grown.Collided = 3, favfilter.MaxBits-1, favfilter.MaxBits
-	got = newGlance(PageSound, grown, 1e6*time.Hour).page(5, false, 0)
+	got = observationOf(PageSound, grown, 1e6*time.Hour).page(5, false, 0)
 	if got.Rate != 0 || got.Fill != 1 || got.Collided != 1 || got.State != PageSound || got.Age != 0 {
 		t.Errorf("page that has grown: %+v", got)
 	}
-	if got := newGlance(PageSound, large, 1e6*time.Hour).page(5, false, 0); got.Rate == 0 || got.State != PageSound {
+	if got := observationOf(PageSound, large, 1e6*time.Hour).page(5, false, 0); got.Rate == 0 || got.State != PageSound {
 		t.Errorf("looked at after a hundred years: %+v", got)
 	}
-	if got := newGlance(PageMissing, favfilter.Status{}, 0).page(1, false, 3*time.Second); got != (SurveyedPage{
+	if got := observationOf(PageMissing, favfilter.Status{}, 0).page(1, false, 3*time.Second); got != (SurveyedPage{
 		Number: 1, State: PageMissing, Age: 3 * time.Second,
 	}) {
 		t.Errorf("missing page: %+v", got)
@@ -320,7 +320,7 @@ func TestGlance(t *testing.T) {
 func BenchmarkSurvey(b *testing.B) {
 	g := newRig(b, &favfilter.Memory{}, 16384)
 	for page := range uint32(16384) {
-		g.storage.glanced(page, PageSound, favfilter.Status{Header: favfilter.Header{Set: 5, Shape: favfilter.Shape{Hashes: 8}}, Size: favfilter.Size{Bits: 8, Bytes: 80}}, 0)
+		g.storage.observe(page, PageSound, favfilter.Status{Header: favfilter.Header{Set: 5, Shape: favfilter.Shape{Hashes: 8}}, Size: favfilter.Size{Bits: 8, Bytes: 80}}, 0)
 	}
 	b.ReportAllocs()
 	for b.Loop() {

@@ -27,7 +27,7 @@ import (
 
 const (
 	pingTimeout     = 3 * time.Second  // for Redis, at the start
-	standingTimeout = 30 * time.Second // for a search for pages in an empty Redis
+	identityTimeout = 30 * time.Second // for a search for pages in an empty Redis
 	maxPages        = 1 << 24
 	noLedger        = "none" // a value of --ledger
 	ledgerFile      = "ledger.db"
@@ -336,9 +336,9 @@ func (f *dataFlags) checkNew(ctx context.Context, d *data) error {
 	if d.redis == nil || f.LedgerRestored {
 		return nil
 	}
-	limited, cancel := context.WithTimeout(ctx, standingTimeout)
+	limited, cancel := context.WithTimeout(ctx, identityTimeout)
 	defer cancel()
-	found, unread := pages.Standing(limited, d.store) // before the ledger, which another process may be creating
+	found, unread := pages.FindIdentity(limited, d.store) // before the ledger, which another process may be creating
 	if unread == nil && (found == nil || found.Incarnation == 0) {
 		return nil // activity.Open refuses pages without a ledger
 	}

@@ -110,12 +110,12 @@ func PageOf(in *pages.PageInside, cells int, name func(user string) string) Page
 }
 
 func standsOf(in *pages.PageInside) *Stands {
-	h, size := in.Standing.Header, in.Standing.Size
+	h, size := in.Status.Header, in.Status.Size
 	raw, collisions := in.Page.Encode()
 	s := &Stands{
 		Sequence: h.Sequence, Left: h.Left, Keys: h.Count, Bits: size.Bits, Hashes: h.Shape.Hashes, RegionBits: h.Shape.Region,
-		Set: h.Set, Fill: share(h.Set, size.Bits), Regions: size.Regions, Collided: in.Standing.Collided,
-		CollidedShare: share(in.Standing.Collided, size.Regions), Rate: in.Page.FalsePositiveRate(),
+		Set: h.Set, Fill: share(h.Set, size.Bits), Regions: size.Regions, Collided: in.Status.Collided,
+		CollidedShare: share(in.Status.Collided, size.Regions), Rate: in.Page.FalsePositiveRate(),
 		FullAt: share(in.Limit, h.Shape.Bits), Capacity: in.Capacity, BitsBytes: len(raw), RegionsBytes: len(collisions),
 		Build: fmt.Sprintf("%016x", h.Build), Incarnation: fmt.Sprintf("%016x", h.Incarnation),
 	}
@@ -163,7 +163,7 @@ func UserOf(in *UserInside) User {
 	u := User{
 		User: in.User, Hash: fmt.Sprintf("%016x", in.Hash), Slot: in.Slot, Page: in.Page, OwnPage: in.Dedicated,
 		Counts: in.Keys, Keys: in.Total, PageHolds: in.Holds, Lacks: in.Lacks,
-		PageState: in.Inside.State.String(), PageKeys: in.Inside.Standing.Header.Count,
+		PageState: in.Inside.State.String(), PageKeys: in.Inside.Status.Header.Count,
 		FeedBytes: in.FeedBytes,
 	}
 	if in.Inside.Ledger != nil {

@@ -243,7 +243,7 @@ func TestInspectWithoutLedger(t *testing.T) {
 		_, err := g.Record(t.Context(), batch)
 		must(t, err)
 		p := g.inspectOne(t, 0)
-		if p.Ledger != nil || !p.Agrees() || len(p.Page.Layers()) < 2 || p.Standing.Header.Grown == 0 {
+		if p.Ledger != nil || !p.Agrees() || len(p.Page.Layers()) < 2 || p.Status.Header.Grown == 0 {
 			t.Fatalf("%+v", p)
 		}
 		seen := map[Removal]int{}
@@ -268,7 +268,7 @@ func TestInspectWithoutLedger(t *testing.T) {
 			t.Errorf("%v", seen)
 		}
 		u, err := ReadUser(t.Context(), g.Activities, "1")
-		if err != nil || u.Keys != nil || u.Page != 0 || u.Inside.Standing.Header.Count == 0 || u.FeedBytes == 0 {
+		if err != nil || u.Keys != nil || u.Page != 0 || u.Inside.Status.Header.Count == 0 || u.FeedBytes == 0 {
 			t.Errorf("%+v, %v", u, err)
 		}
 	})

@@ -163,7 +163,7 @@ func put(t *testing.T, store favfilter.Store, page *favfilter.Page) {
 // emptied returns page 0 without keys, at its sequence.
 func emptied(t *testing.T, g *rig) *favfilter.Page {
 	t.Helper()
-	page, err := favfilter.NewPage(g.inspectOne(t, 0).Standing.Header)
+	page, err := favfilter.NewPage(g.inspectOne(t, 0).Status.Header)
 	must(t, err)
 	return page
 }

@@ -49,7 +49,7 @@ func TestInspectUser(t *testing.T) {
 		if len(u.Windows) != 1 || u.Windows[0].Kind != "seen" || u.Windows[0].Parts != 1 || u.Windows[0].Keys != 2 {
 			t.Errorf("windows: %+v", u.Windows)
 		}
-		if bits := favfilter.HeaderBytes + int(u.Inside.Standing.Size.Bits/8); u.FeedBytes != bits+u.Windows[0].Bytes || u.Windows[0].Bytes < 30 {
+		if bits := favfilter.HeaderBytes + int(u.Inside.Status.Size.Bits/8); u.FeedBytes != bits+u.Windows[0].Bytes || u.Windows[0].Bytes < 30 {
 			t.Errorf("a feed reads %d, the page has %d, windows %+v", u.FeedBytes, bits, u.Windows)
 		}
 		put(t, g.store, emptied(t, g))

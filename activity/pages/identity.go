@@ -8,20 +8,20 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// standingChunk is the number of pages that a search for any page reads at once.
-const standingChunk = 512
+// identityChunk is the number of pages that a search for any page reads at once.
+const identityChunk = 512
 
-// Standing returns the identity in a sound page of the store, whatever ledger or filter it belongs
-// to; nil if there is none. It looks at the first page of every layout, and then at as many pages
+// FindIdentity returns the identity in a sound page of the store, of whatever ledger or filter; nil
+// if there is none. It looks at the first page of every layout, and then at as many pages
 // as a filter has by default. An error says that the store cannot be read, or that all pages found
 // are damaged.
-func Standing(ctx context.Context, store favfilter.Store) (*favfilter.Identity, error) {
+func FindIdentity(ctx context.Context, store favfilter.Store) (*favfilter.Identity, error) {
 	ids := make([]favfilter.PageID, 0, ledger.DefaultPages)
 	// After a reshape, the pages of the first layout are closed and expire.
 	for pages := uint32(ledger.MaxPages); pages > 1; pages /= 2 {
 		ids = append(ids, favfilter.PageID{Part: laterPart(pages)})
 	}
-	return standingIdentity(ctx, store, append(ids, firstIDs(ledger.DefaultPages)...))
+	return identityIn(ctx, store, append(ids, firstIDs(ledger.DefaultPages)...))
 }
 
 // firstIDs returns the first pages of the first layout.
@@ -33,10 +33,10 @@ func firstIDs(pages uint32) []favfilter.PageID {
 	return ids
 }
 
-// standingIdentity returns the identity in the first sound page found; nil if no page is found.
-func standingIdentity(ctx context.Context, store favfilter.Store, ids []favfilter.PageID) (*favfilter.Identity, error) {
+// identityIn returns the identity in the first sound page found; nil if no page is found.
+func identityIn(ctx context.Context, store favfilter.Store, ids []favfilter.PageID) (*favfilter.Identity, error) {
 	var damage error
-	for some := range slices.Chunk(ids, standingChunk) {
+	for some := range slices.Chunk(ids, identityChunk) {
 		statuses, err := store.Peek(ctx, some)
 		if err != nil {
 			return nil, Unavailable("pages", err)

@@ -6,10 +6,10 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// Standing finds the pages of a ledger with few users, and those of one that was reshaped.
-func TestStanding(t *testing.T) {
+// FindIdentity finds the pages of a ledger with few users, and those of one that was reshaped.
+func TestFindIdentity(t *testing.T) {
 	onStores(t, func(t *testing.T, store favfilter.Store) {
-		if found, err := Standing(t.Context(), store); found != nil || err != nil {
+		if found, err := FindIdentity(t.Context(), store); found != nil || err != nil {
 			t.Errorf("in an empty store: %+v, %v", found, err)
 		}
 		for _, id := range []favfilter.PageID{{Number: 12345}, {Part: "p131072"}} {
@@ -20,7 +20,7 @@ func TestStanding(t *testing.T) {
 			must(t, err)
 			_, err = store.Replace(t.Context(), favfilter.Replacement{ID: id, Page: page})
 			must(t, err)
-			if found, err := Standing(t.Context(), store); err != nil || found == nil || *found != want {
+			if found, err := FindIdentity(t.Context(), store); err != nil || found == nil || *found != want {
 				t.Errorf("with page %+v: %+v, %v, want %+v", id, found, err, want)
 			}
 			loaded, err := store.Load(t.Context(), []favfilter.PageID{id})
