@@ -16,8 +16,8 @@ const (
 	maxLaneRows  = 4096
 	maxLanesRows = 1 << 16
 	// maxGroupRepairs and maxRepairing are the number of pages of one group, and of all groups,
-	// repaired at once. A repair that takes longer than slotTime no longer counts: it waits for its rebuild,
-	// and delays no other repair.
+	// repaired at once. A repair that takes longer than slotTime no longer counts: it waits for its
+	// rebuild, and delays no other repair.
 	maxGroupRepairs = maxRebuilds
 	maxRepairing    = 32
 	slotTime        = time.Second
