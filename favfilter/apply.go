@@ -104,7 +104,7 @@ func (p *Page) applyUnguarded(b Batch) []Outcome {
 		changed = changed || o == Removed
 		outcomes = append(outcomes, o)
 	}
-	in := newIntake(p, b.Rate, b.Grow)
+	in := newAdder(p, b.Rate, b.Grow)
 	for _, h := range b.Add {
 		o := in.add(h)
 		changed = changed || o == Added

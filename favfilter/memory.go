@@ -44,7 +44,7 @@ func (m *Memory) Load(ctx context.Context, ids []PageID) ([]Loaded, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	for i, id := range ids {
-		loaded[i] = m.stands(id).Loaded
+		loaded[i] = m.stored(id).Loaded
 	}
 	return loaded, nil
 }
@@ -70,7 +70,7 @@ func (m *Memory) Apply(ctx context.Context, batches []Batch) []Result {
 func (m *Memory) apply(b Batch) Result {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	h := m.stands(b.ID)
+	h := m.stored(b.ID)
 	switch {
 	case h.Version == "":
 		return Result{State: Missing}
@@ -109,7 +109,7 @@ func (m *Memory) Replace(ctx context.Context, r Replacement) (bool, error) {
 	next.Version = versionOf(raw)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	h := m.stands(r.ID)
+	h := m.stored(r.ID)
 	if h.Version != r.Seen && !(r.Newer && older(h.Page, next.Page)) && !same(h.Loaded, next) {
 		return false, nil
 	}
@@ -133,7 +133,7 @@ func (m *Memory) Replace(ctx context.Context, r Replacement) (bool, error) {
 func (m *Memory) remove(r Replacement) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	h := m.stands(r.ID)
+	h := m.stored(r.ID)
 	if h.Version != "" && h.Version != r.Seen {
 		return false
 	}
@@ -164,7 +164,7 @@ func (m *Memory) Peek(ctx context.Context, ids []PageID) ([]Status, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	for i, id := range ids {
-		switch h := m.stands(id); {
+		switch h := m.stored(id); {
 		case h.Page != nil:
 			statuses[i] = h.Page.Status()
 		case h.Version != "":
@@ -186,7 +186,7 @@ func (m *Memory) LoadAndCompare(ctx context.Context, ids, held []PageID) ([]Load
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	for i, id := range held {
-		versions[i] = m.stands(id).Version
+		versions[i] = m.stored(id).Version
 	}
 	return loaded, versions, nil
 }
@@ -236,8 +236,8 @@ func same(a, b Loaded) bool {
 	return bytes.Equal(aRaw, bRaw) && bytes.Equal(aCollisions, bCollisions)
 }
 
-// stands returns what is held under id, or nothing if it has expired.
-func (m *Memory) stands(id PageID) held {
+// stored returns what is held under id, or nothing if it has expired.
+func (m *Memory) stored(id PageID) held {
 	h := m.pages[id]
 	if !h.expires.IsZero() && !m.now().Before(h.expires) {
 		return held{}

@@ -56,7 +56,7 @@ func (m *Memory) Changed() []PageID {
 func (m *Memory) Get(id PageID) (stored Loaded, expires time.Time) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	h := m.stands(id)
+	h := m.stored(id)
 	return h.Loaded, h.expires
 }
 
@@ -67,7 +67,7 @@ func (m *Memory) Restore(id PageID, stored Loaded, expires time.Time) bool {
 	_, _ = stored.Encode() // further calls only read the page
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.stands(id).Version != "" || !expires.IsZero() && !m.now().Before(expires) {
+	if m.stored(id).Version != "" || !expires.IsZero() && !m.now().Before(expires) {
 		return false
 	}
 	m.put(id, held{Loaded: stored, expires: expires})

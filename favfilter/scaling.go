@@ -62,7 +62,7 @@ func (s Scaling) Full(p *Page) bool {
 // that is used up, the outcome is [Full] and nothing changes. [Page.Apply] adds many keys faster,
 // and raises the sequence of the page.
 func (s Scaling) Add(p *Page, h Hash) Outcome {
-	in := newIntake(p, s.FalsePositiveRate, true)
+	in := newAdder(p, s.FalsePositiveRate, true)
 	return in.add(h)
 }
 
@@ -80,19 +80,19 @@ func layerRate(rate float64, i int) float64 {
 	return math.Ldexp(rate, -i-1)
 }
 
-// intake adds keys to a page within a rate.
-type intake struct {
+// adder adds keys to a page within a rate.
+type adder struct {
 	page  *Page
 	rate  float64 // 0: no limit
 	grow  bool    // the page may get more layers
 	limit uint32  // limit of the newest layer
 }
 
-func newIntake(p *Page, rate float64, grow bool) intake {
-	return intake{p, rate, grow, p.limit(rate, grow)}
+func newAdder(p *Page, rate float64, grow bool) adder {
+	return adder{p, rate, grow, p.limit(rate, grow)}
 }
 
-func (in *intake) add(h Hash) Outcome {
+func (in *adder) add(h Hash) Outcome {
 	if in.page.Contains(h) {
 		return Present
 	}
@@ -115,7 +115,7 @@ func (p *Page) limit(rate float64, grow bool) uint32 {
 	}
 	n := len(p.layers) - 1
 	if grow {
-		return p.layers[n].shape.room(layerRate(rate, n))
+		return p.layers[n].shape.fullAt(layerRate(rate, n))
 	}
 	left := rate
 	for i := range n {
@@ -125,12 +125,12 @@ func (p *Page) limit(rate float64, grow bool) uint32 {
 		}
 		left = (left - used) / (1 - used)
 	}
-	return p.layers[n].shape.room(left)
+	return p.layers[n].shape.fullAt(left)
 }
 
-// room returns the number of set bits at which a layer of this shape takes no more keys at the
+// fullAt returns the number of set bits at which a layer of this shape takes no more keys at the
 // given rate. It leaves room for the last key to set s.Hashes bits.
-func (s Shape) room(rate float64) uint32 {
+func (s Shape) fullAt(rate float64) uint32 {
 	limit := s.Limit(rate)
 	return limit - min(limit, uint32(s.Hashes))
 }

@@ -25,7 +25,7 @@ func (s *Store) Peek(ctx context.Context, ids []favfilter.PageID) ([]favfilter.S
 	statuses := make([]favfilter.Status, len(ids))
 	var errs []error
 	for i, cmd := range s.run(ctx, s.peek, calls) {
-		statuses[i] = standing(cmd)
+		statuses[i] = statusOf(cmd)
 		if err := statuses[i].Err; err != nil {
 			statuses[i].Err = fmt.Errorf("peek at page %v of filter %s in Redis: %w", ids[i], s.name, err)
 			errs = append(errs, err)
@@ -42,8 +42,8 @@ func (s *Store) Peek(ctx context.Context, ids []favfilter.PageID) ([]favfilter.S
 
 var errPeek = errors.New("the script answered no header, build, lengths and count")
 
-// standing decodes the reply of peek.lua.
-func standing(cmd *redis.Cmd) favfilter.Status {
+// statusOf decodes the reply of peek.lua.
+func statusOf(cmd *redis.Cmd) favfilter.Status {
 	vals, err := cmd.Slice()
 	switch {
 	case err != nil:
