@@ -268,7 +268,7 @@ func flagged(err error) error {
 	case errors.Is(err, ledger.ErrKindHasData), errors.Is(err, ledger.ErrKindTaken):
 		return fmt.Errorf("--kinds: %w", err)
 	case errors.Is(err, ledger.ErrSettingsDiffer):
-		return fmt.Errorf("--staleness-bound, --page-cache, --redis: %w", err)
+		return fmt.Errorf("--staleness-bound, --redis: %w", err)
 	default:
 		return err
 	}

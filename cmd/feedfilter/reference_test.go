@@ -74,6 +74,9 @@ func hideShared(node, serve *kong.Node) (names []string) {
 		return nil
 	}
 	for _, flag := range node.Flags {
+		if flag.Hidden {
+			continue
+		}
 		if slices.ContainsFunc(serve.Flags, func(s *kong.Flag) bool {
 			return s.Name == flag.Name && s.Help == flag.Help && s.Default == flag.Default
 		}) {
