@@ -13,9 +13,9 @@ const (
 	DefaultListCache = 64 << 20
 	// heldShare is the part of the memory that one page may take. A larger page is read each time.
 	heldShare = 2
-	// leastHeld is the size, in bytes, from which on dedicated pages are held: to read a version
-	// then costs the store less than half of what the page does.
-	leastHeld = 32 << 10
+	// leastHeld is the size, in bytes, from which on dedicated pages are held: to read the version
+	// then takes Redis less than half of the CPU that the page takes (docs/BENCHMARKS.md).
+	leastHeld = 64 << 10
 )
 
 // heldPages are decoded pages in the process: those of lists and of fan-out, large dedicated ones,
