@@ -13,8 +13,8 @@ const (
 	DefaultListCache = 64 << 20
 	// heldShare is the part of the memory that one page may take. A larger page is read each time.
 	heldShare = 2
-	// leastHeld is the size, in bytes, from which on dedicated pages are held: to read the version
-	// then takes Redis less than half of the CPU that the page takes (docs/BENCHMARKS.md).
+	// leastHeld is the size, in bytes, from which on dedicated pages are held. For the version,
+	// Redis then takes less than half of the CPU that the page takes (docs/BENCHMARKS.md).
 	leastHeld = 64 << 10
 )
 
