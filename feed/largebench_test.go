@@ -56,7 +56,8 @@ func largePage(b *testing.B, keys int) {
 	must(b, bulk.Finish(b.Context()))
 	rng, requests, n := rand.New(rand.NewPCG(1, 1)), candidates(500), 0
 	once := func() time.Duration {
-		if n++; n%feedsPerWrite == 0 {
+		n++
+		if n%feedsPerWrite == 0 {
 			_, err := r.Record(b.Context(), []activity.Activity{{User: "bot", Kind: "hide", Target: fmt.Sprint("late", n)}})
 			must(b, err)
 		}
