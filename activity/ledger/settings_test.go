@@ -42,7 +42,9 @@ func testSettings(server *pgtest.Server) func(t *testing.T) {
 		}
 		// A process of version 0.1 with a page cache holds such a lock.
 		old := raw(t, url)
-		execute(t, old, `SELECT pg_advisory_lock_shared(l.classid::int8::int4, 1000000 - 2147483648)
+		execute(t, old, `SELECT pg_advisory_lock_shared(
+				(l.classid::int8 - CASE WHEN l.classid::int8 < 2147483648 THEN 0 ELSE 4294967296 END)::int4,
+				(1000000 - 2147483648)::int4)
 			FROM pg_locks l JOIN pg_database d ON d.oid = l.database
 			WHERE l.locktype = 'advisory' AND d.datname = current_database() AND l.objid = 1000000 LIMIT 1`)
 		err := open(t, url, ledger.Options{}).Agree(t.Context(), second)
