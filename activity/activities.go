@@ -14,7 +14,7 @@ import (
 // Activities is what [Recorder] and [Plain] have in common: everything a feed needs. Calls that
 // need a ledger, such as lists and counts, are methods of Recorder alone; see [WithLedger]. The
 // methods are safe for concurrent use.
-type Activities interface { //nolint:interfacebloat // one more than the linter likes
+type Activities interface { //nolint:interfacebloat // two more than the linter likes
 	// Record records activities as if one after another, and returns the outcome of each. See
 	// [Recorder.Record] and [Plain.Record].
 	Record(ctx context.Context, activities []Activity) ([]Outcome, error)
@@ -23,8 +23,10 @@ type Activities interface { //nolint:interfacebloat // one more than the linter 
 	// View reads the user's activities of the given kinds, and those of two-way kinds that others
 	// have with the user, together with those of lists. See [Recorder.View].
 	View(ctx context.Context, user string, kinds []Kind, lists ...string) (*View, error)
-	// Audiences reads what keeps posts of the owners from users. See [Recorder.Audiences].
-	Audiences(ctx context.Context, owners []Owner, kinds []Kind) ([]*View, error)
+	// Audience looks for what keeps posts of the owners from users. See [Recorder.Audience].
+	Audience(ctx context.Context, owners []Owner, kinds []Kind, deciding int, users []string) ([]Hit, error)
+	// Confirm asks the ledger which claims are true. See [Recorder.Confirm] and [Plain.Confirm].
+	Confirm(ctx context.Context, user string, claims []Claim) ([]Evidence, error)
 	// Kinds returns the known kinds of activities.
 	Kinds() *Kinds
 	// FalsePositiveRate returns the share of clean candidates that a feed check may drop wrongly.

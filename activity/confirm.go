@@ -15,24 +15,28 @@ const confirmTimeout = 2 * time.Second
 // Claim says that a user has an activity of Kind with Target. A View reports it, and it may be a
 // false positive.
 type Claim struct {
-	Kind   Kind // one that the ledger keeps
+	Kind   *Kind // one that the ledger keeps
 	Target string
-	// Mirrored asks for the target's activity with the user, too, of a one-way kind with Fanout.
-	Mirrored bool
+	// Sides are those on which the activity may be: Direct is the user's, and Reverse the target's
+	// with the user, of a two-way kind or one with Fanout.
+	Sides Match
 }
 
-// mirror returns the name of the rows of the target's activity, if they are asked for.
-func (c *Claim) mirror() string {
-	if c.Mirrored {
-		return c.Kind.Mirror()
+// items returns the rows that the claim is about, on each side; "": none.
+func (c *Claim) items() (direct, reverse ledger.Item) {
+	if c.Sides&Direct != 0 {
+		direct = ledger.Item{Kind: c.Kind.Name, Target: c.Target}
 	}
-	return c.Kind.Reverse
+	if c.Sides&Reverse != 0 {
+		reverse = ledger.Item{Kind: c.Kind.Mirror(), Target: c.Target}
+	}
+	return direct, reverse
 }
 
 // Evidence is what the ledger has about a [Claim]. For a false positive both fields are nil.
 type Evidence struct {
 	Direct  *Item // the user's activity; nil: none
-	Reverse *Item // the target's activity, for a two-way kind or if Mirrored, with the target's id; nil: none
+	Reverse *Item // the target's activity, with the target's id; nil: none
 }
 
 // Confirm asks the ledger, in one query, which of the claims about user are true. It returns the
@@ -60,10 +64,12 @@ func (r *Recorder) Confirm(ctx context.Context, user string, claims []Claim) ([]
 // evidence returns what the ledger has about the claims, without activities that have ended by now.
 func (r *Recorder) evidence(ctx context.Context, user string, claims []Claim, now time.Time) ([]Evidence, error) {
 	items := make([]ledger.Item, 0, 2*len(claims))
-	for _, c := range claims {
-		items = append(items, ledger.Item{Kind: c.Kind.Name, Target: c.Target})
-		if mirror := c.mirror(); mirror != "" {
-			items = append(items, ledger.Item{Kind: mirror, Target: c.Target})
+	for i := range claims {
+		direct, reverse := claims[i].items()
+		for _, item := range [...]ledger.Item{direct, reverse} {
+			if item.Kind != "" {
+				items = append(items, item)
+			}
 		}
 	}
 	rows, err := r.lookup(ctx, user, items, now)
@@ -71,11 +77,9 @@ func (r *Recorder) evidence(ctx context.Context, user string, claims []Claim, no
 		return nil, err
 	}
 	evidence := make([]Evidence, len(claims))
-	for i, c := range claims {
-		evidence[i].Direct = rows[ledger.Item{Kind: c.Kind.Name, Target: c.Target}]
-		if mirror := c.mirror(); mirror != "" {
-			evidence[i].Reverse = rows[ledger.Item{Kind: mirror, Target: c.Target}]
-		}
+	for i := range claims {
+		direct, reverse := claims[i].items()
+		evidence[i] = Evidence{Direct: rows[direct], Reverse: rows[reverse]}
 	}
 	return evidence, nil
 }

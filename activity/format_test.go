@@ -40,7 +40,7 @@ func TestWindowsOfAnotherFormat(t *testing.T) {
 	putOtherFormat()
 	v, err := g.View(t.Context(), "1", []Kind{seen})
 	must(t, err)
-	must(t, v.Record(t.Context(), 0, []string{"r"}))
+	must(t, v.Record(t.Context(), "seen", []string{"r"}))
 	g.want(t, "1", "seen", "r", Direct)
 }
 

@@ -84,7 +84,7 @@ type Kind struct {
 	// holds the user under this name. Empty: one-way.
 	Reverse string
 
-	// Fanout stores each activity on the target's page, too, for [Activities.Audiences]. It is for
+	// Fanout stores each activity on the target's page, too, for [Activities.Audience]. It is for
 	// one-way kinds that the ledger keeps; two-way kinds are stored so anyway.
 	Fanout bool
 
@@ -125,12 +125,13 @@ func (k Kind) LooksAt(role string) bool {
 // Equal reports whether all fields are the same.
 func (k Kind) Equal(other Kind) bool { return reflect.DeepEqual(k, other) }
 
-// lookups returns the number of keys that a feed check tests for one candidate.
-func (k Kind) lookups() int {
+// Sides returns on which sides a user's activity of the kind is found: Direct, and for two-way
+// kinds Reverse.
+func (k Kind) Sides() Match {
 	if k.Reverse != "" {
-		return 2
+		return Direct | Reverse
 	}
-	return 1
+	return Direct
 }
 
 // Kinds is an immutable set of kinds. It is safe for concurrent use.

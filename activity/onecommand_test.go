@@ -58,7 +58,7 @@ func TestOneCommandAFeed(t *testing.T) {
 	for i := range n { // a feed that records what it shows: one more for the whole screen
 		v, err := g.View(t.Context(), "1", g.Kinds().All())
 		must(t, err)
-		must(t, v.Record(t.Context(), 3, []string{fmt.Sprint("a", i), fmt.Sprint("b", i), fmt.Sprint("c", i)}))
+		must(t, v.Record(t.Context(), Seen, []string{fmt.Sprint("a", i), fmt.Sprint("b", i), fmt.Sprint("c", i)}))
 	}
 	wantCommands(t, server, before, map[string]int64{"mget": n, "evalsha": n, "set": n, "del": n}) // the last two by the script
 	before = server.CommandStats()

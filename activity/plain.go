@@ -131,6 +131,11 @@ func (p *Plain) Record(ctx context.Context, activities []Activity) ([]Outcome, e
 	return outcomes, nil
 }
 
+// Confirm returns a [*NoLedgerError].
+func (p *Plain) Confirm(context.Context, string, []Claim) ([]Evidence, error) {
+	return nil, &NoLedgerError{"to confirm activities"}
+}
+
 // Check also refuses activities that only a ledger can keep.
 func (p *Plain) Check(a Activity) error {
 	if err := p.reader.Check(a); err != nil {

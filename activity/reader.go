@@ -2,6 +2,7 @@ package activity
 
 import (
 	"context"
+	"math/bits"
 	"sync"
 	"time"
 
@@ -30,7 +31,7 @@ type reader struct {
 	windows  map[string]*seen.Windows // by kind, of kinds with a window
 	rates    Rates
 	tally    tally
-	searches sync.Pool // of *Search
+	searches sync.Pool // of *search
 }
 
 // FalsePositiveRate returns the share of clean candidates that a feed check may drop wrongly, as
@@ -78,7 +79,7 @@ func (ks *Kinds) Rates(candidate float64) Rates {
 		switch {
 		case k.Effect != Drop:
 		case k.InLedger():
-			keys += k.lookups()
+			keys += bits.OnesCount8(uint8(k.Sides()))
 		default:
 			windows++
 		}

@@ -53,7 +53,7 @@ type Config struct {
 	MaxSharedKeys int
 
 	// ListCache is the number of bytes of pages that this process holds, 1 to 2^40. These are pages
-	// of lists, those for [Recorder.Audiences], dedicated ones of 64 KiB or more, and those that
+	// of lists, those for [Recorder.Audience], dedicated ones of 64 KiB or more, and those that
 	// were rebuilt while the Store was down. The least recently used are evicted first. A page takes
 	// up to half of it; larger ones are read each time. Default 64 MiB.
 	ListCache int

@@ -131,7 +131,7 @@ func (u *upgrade) store(t *testing.T) favfilter.Store {
 }
 
 // look returns what the user's View says of ids.
-func (u *upgrade) look(t *testing.T, user string) (matches func(kind, id string) []Match) {
+func (u *upgrade) look(t *testing.T, user string) (matches func(kind, id string) Match) {
 	t.Helper()
 	kinds := u.Kinds().All()
 	v, err := u.View(t.Context(), user, kinds)
@@ -139,17 +139,17 @@ func (u *upgrade) look(t *testing.T, user string) (matches func(kind, id string)
 	if len(v.Degraded) > 0 {
 		t.Errorf("%s: degraded: %v", user, v.Degraded)
 	}
-	return func(kind, id string) []Match {
+	return func(kind, id string) Match {
 		i := slices.IndexFunc(kinds, func(k Kind) bool { return k.Name == kind })
-		return v.Matches(i, id)
+		return v.Check(i, id)
 	}
 }
 
 // checkRecorded looks for every activity, on both sides of a block, and for those that were undone.
 func (u *upgrade) checkRecorded(t *testing.T) {
 	t.Helper()
-	views := make(map[string]func(kind, id string) []Match)
-	find := func(user, kind, id string) []Match {
+	views := make(map[string]func(kind, id string) Match)
+	find := func(user, kind, id string) Match {
 		t.Helper()
 		if views[user] == nil {
 			views[user] = u.look(t, user)
@@ -157,16 +157,16 @@ func (u *upgrade) checkRecorded(t *testing.T) {
 		return views[user](kind, id)
 	}
 	for _, a := range u.recorded {
-		if want := a.Kind != Seen; slices.Contains(find(a.User, a.Kind, a.Target), Direct) != want {
+		if want := a.Kind != Seen; (find(a.User, a.Kind, a.Target)&Direct != 0) != want {
 			t.Errorf("%+v: found %t, want %t", a, !want, want)
 		}
-		if a.Kind == "block" && !slices.Contains(find(a.Target, a.Kind, a.User), Reverse) {
+		if a.Kind == "block" && find(a.Target, a.Kind, a.User)&Reverse == 0 {
 			t.Errorf("%+v: not found for %s", a, a.Target)
 		}
 	}
 	found := 0
 	for _, a := range u.undone {
-		if slices.Contains(find(a.User, a.Kind, a.Target), Direct) {
+		if find(a.User, a.Kind, a.Target)&Direct != 0 {
 			found++
 		}
 	}
@@ -271,7 +271,7 @@ func (u *upgrade) checkWindows(t *testing.T) {
 		if err != nil || outcomes[0] != Changed {
 			t.Errorf("%s: %v, %v", user, outcomes, err)
 		}
-		if !slices.Contains(u.look(t, user)(Seen, "later"), Direct) {
+		if u.look(t, user)(Seen, "later")&Direct == 0 {
 			t.Errorf("%s: what was seen later is not found", user)
 		}
 	}

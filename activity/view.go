@@ -16,11 +16,11 @@ import (
 type View struct {
 	// Degraded names the kinds that cannot be checked, and why. Their matches are None.
 	Degraded []Degraded
-	// Lists are Views of the lists that the View was asked for, in order.
-	Lists []*View
 
-	searches *sync.Pool // of *Search
+	lists    []*View    // of the lists that the View was asked for, in order
+	searches *sync.Pool // of *search
 	seed     uint64
+	user     string
 	userHash uint64
 	ledger   bool         // the View has kinds that the ledger keeps
 	read     pages.Answer // with the page of these kinds
@@ -33,27 +33,26 @@ type Degraded struct {
 	Reason string
 }
 
-// Match is the side on which an id was found.
+// Match is a set of the sides on which an id was found.
 type Match uint8
 
 // Matches.
 const (
-	None    Match = iota // not found; this is certain
-	Direct               // the user has the activity with the id
-	Reverse              // the id has the two-way activity with the user
+	None    Match = 0      // not found; this is certain
+	Direct  Match = 1 << 0 // the user has the activity with the id
+	Reverse Match = 1 << 1 // the id has the two-way activity with the user
 )
 
 // lookup finds the activities of one kind.
 type lookup struct {
-	kind   Kind
+	kind   *Kind
 	facet  Facet           // of the ids that are looked for
 	page   *favfilter.Page // for a kind that the ledger keeps
 	window *seen.Window    // for a kind with a window; nil: the kind is degraded
 	// direct and reverse are the hashed starts of two sorts of keys: of the user's activities, and
 	// of others' activities with the user.
 	direct, reverse favfilter.Start
-	twoWay          bool // there are reverse keys
-	mirrorOnly      bool // there are no others
+	sides           Match // which of them there are
 }
 
 // View reads the user's activities of the given kinds, and those of two-way kinds that others have
@@ -61,8 +60,8 @@ type lookup struct {
 // be rebuilt. While the store is down, View reads the ledger, and kinds with a window are degraded.
 //
 // lists are owners whose activities count for the user as well. View reads their pages in the same
-// round trip. The View's Lists have only the kinds before the first that does not drop, and report
-// only what the lists did themselves.
+// round trip. Of lists, the View has only the kinds before the first that does not drop, and only
+// what the lists did themselves. The caller must not change kinds while it uses the View.
 //
 // The error is an [*UnavailableError] if neither store nor ledger is available, or that of ctx.
 func (r *reader) View(ctx context.Context, user string, kinds []Kind, lists ...string) (*View, error) {
@@ -78,7 +77,7 @@ func (r *reader) View(ctx context.Context, user string, kinds []Kind, lists ...s
 	v.takePage(v.read)
 	r.takeWindows(ctx, v, q.Others)
 	for i, a := range v.read.Lists {
-		v.Lists[i].takePage(a)
+		v.lists[i].takePage(a)
 	}
 	return v, nil
 }
@@ -89,60 +88,17 @@ func (v *View) addLists(r *reader, lists []string, kinds []Kind) (users []uint64
 	if drops < 0 {
 		drops = len(kinds)
 	}
-	v.Lists = make([]*View, len(lists))
+	v.lists = make([]*View, len(lists))
 	for i, id := range lists {
 		list := r.newView(id, kinds[:drops])
 		for n := range list.kinds {
-			list.kinds[n].twoWay = false
+			list.kinds[n].sides = Direct
 		}
-		if v.Lists[i] = list; list.ledger { // all are alike
+		if v.lists[i] = list; list.ledger { // all are alike
 			users = append(users, list.userHash)
 		}
 	}
 	return users
-}
-
-// Owner is whatever kinds target. A user and a domain of the same id are different owners.
-type Owner struct {
-	Facet Facet
-	ID    string
-}
-
-// Audiences reads what keeps posts of the owners from users, and returns a View for each owner, in
-// order. It is two-way kinds, and what users did with the owners of kinds with Fanout. The ids that
-// such a View is asked about are users. None matches a kind that is neither, that targets another
-// facet than the owner's, or that the ledger does not keep.
-//
-// Many requests need these pages, so they are held in the process, see [Config.ListCache]. In one
-// round trip for all of them, Audiences asks the store whether they have changed. It misses nothing
-// that was acknowledged before, like View. Errors are as those of View.
-func (r *reader) Audiences(ctx context.Context, owners []Owner, kinds []Kind) ([]*View, error) {
-	views, users := make([]*View, len(owners)), make([]uint64, 0, len(owners))
-	for i, owner := range owners {
-		v := r.newView(owner.ID, kinds)
-		for n := range v.kinds {
-			v.kinds[n].turn(v.seed, owner)
-		}
-		if views[i] = v; v.ledger { // all are alike
-			users = append(users, v.userHash)
-		}
-	}
-	a, err := r.source.Read(ctx, pages.Query{Lists: users})
-	if err != nil {
-		return nil, fmt.Errorf("read activities: %w", err)
-	}
-	for i, list := range a.Lists {
-		views[i].takePage(list)
-	}
-	return views, nil
-}
-
-// turn makes l look for users who have the activity with the owner.
-func (l *lookup) turn(seed uint64, owner Owner) {
-	l.facet, l.mirrorOnly = User, l.kind.Reverse == ""
-	if l.twoWay = l.kind.Mirror() != "" && l.kind.Target == owner.Facet; l.twoWay {
-		l.reverse = l.kind.mirrorStart(seed, owner.ID)
-	}
 }
 
 // takePage hands the page of an Answer to the kinds of v that the ledger keeps.
@@ -159,64 +115,42 @@ func (v *View) takePage(read pages.Answer) {
 func (r *reader) newView(user string, kinds []Kind) *View {
 	v := &View{
 		searches: &r.searches, seed: r.source.Identity().Seed,
-		userHash: r.userHash(user), kinds: make([]lookup, len(kinds)),
+		user: user, userHash: r.userHash(user), kinds: make([]lookup, len(kinds)),
 	}
-	for i, k := range kinds {
-		l := &v.kinds[i]
-		l.kind, l.facet = k, k.Target
+	for i := range kinds {
+		l, k := &v.kinds[i], &kinds[i]
+		l.kind, l.facet, l.sides = k, k.Target, k.Sides()
 		v.ledger = v.ledger || k.InLedger()
 		l.direct = k.keyStart(v.seed, user)
-		if l.twoWay = k.Reverse != ""; l.twoWay {
+		if l.sides&Reverse != 0 {
 			l.reverse = k.mirrorStart(v.seed, user)
 		}
 	}
 	return v
 }
 
-// Checks reports whether the i-th kind of the View can be checked, that is, whether it is not
-// degraded.
-func (v *View) Checks(i int) bool {
-	l := &v.kinds[i]
-	return l.kind.InLedger() || l.window != nil
-}
-
-// Check looks for id among the activities of the i-th kind of the View. A match may be a false
-// positive. If a two-way kind matches on both sides, Check returns Direct; see [View.Matches].
+// Check looks for id among the activities of the i-th kind of the View, and returns the sides on
+// which it is. A match may be a false positive.
 func (v *View) Check(i int, id string) Match {
-	return v.match(&v.kinds[i], favfilter.HashKey(v.seed, id))
+	return v.kinds[i].match(favfilter.HashKey(v.seed, id))
 }
 
 // match is Check for a hashed id.
-func (v *View) match(l *lookup, target favfilter.Hash) Match {
+func (l *lookup) match(target favfilter.Hash) (on Match) {
 	switch {
 	case l.window != nil:
 		if l.window.Contains(l.direct.With(target)) {
-			return Direct
+			on = Direct
 		}
-		return None
-	case l.page == nil:
-		return None
-	case !l.mirrorOnly && l.page.Contains(l.direct.With(target)):
-		return Direct
-	case l.twoWay && l.page.Contains(l.reverse.With(target)):
-		return Reverse
-	default:
-		return None
+	case l.page != nil:
+		if l.sides&Direct != 0 && l.page.Contains(l.direct.With(target)) {
+			on = Direct
+		}
+		if l.sides&Reverse != 0 && l.page.Contains(l.reverse.With(target)) {
+			on |= Reverse
+		}
 	}
-}
-
-// Matches is like [View.Check] but returns every match: Direct, Reverse, both, or none.
-func (v *View) Matches(i int, id string) []Match {
-	l := &v.kinds[i]
-	first := v.Check(i, id)
-	switch {
-	case first == None:
-		return nil
-	case first == Direct && l.twoWay && l.page.Contains(l.reverse.With(favfilter.HashKey(v.seed, id))):
-		return []Match{Direct, Reverse}
-	default:
-		return []Match{first}
-	}
+	return on
 }
 
 // PageInfo describes the page that a View read.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity/pages"
@@ -62,7 +63,7 @@ func (r *reader) Window(ctx context.Context, kind Kind, user string) (*seen.Wind
 // windowsOf returns the ids of the windows that v has to read.
 func (r *reader) windowsOf(v *View) (ids []favfilter.PageID) {
 	for i := range v.kinds {
-		if k := &v.kinds[i].kind; !k.InLedger() {
+		if k := v.kinds[i].kind; !k.InLedger() {
 			ids = append(ids, r.windows[k.Name].ID(v.userHash))
 		}
 	}
@@ -85,29 +86,34 @@ func (r *reader) takeWindows(ctx context.Context, v *View, ids []favfilter.PageI
 	}
 }
 
-// Runs returns the runs of the i-th kind's window that report id, the oldest first. It returns nil
-// for a kind without a window, and for a degraded one.
-func (v *View) Runs(i int, id string) []seen.Run {
-	l := &v.kinds[i]
+// Runs returns the runs of a kind's window that report id, the oldest first. It returns nil for a
+// kind without a window, and for a degraded one.
+func (v *View) Runs(kind, id string) []seen.Run {
+	l := v.named(kind)
 	if l.window == nil {
 		return nil
 	}
 	return l.window.RunsOf(l.direct.With(favfilter.HashKey(v.seed, id)))
 }
 
-// Record records that the user has the i-th kind with each of targets. The kind must have a window.
-// It takes one write to the store, since the View has already read the window.
+// Record records that the user has the named kind of the View with each of targets. The kind must
+// have a window. It takes one write to the store, since the View has already read the window.
 //
 // When Record returns nil, every View that begins afterwards has them. After an
 // [*UnavailableError], or if ctx ends, Record may or may not have taken effect.
-func (v *View) Record(ctx context.Context, i int, targets []string) error {
-	l := &v.kinds[i]
+func (v *View) Record(ctx context.Context, kind string, targets []string) error {
+	l := v.named(kind)
 	if l.window == nil {
-		return fmt.Errorf("record %s: %w", l.kind.Name, pages.Unavailable("pages", errors.New("the window could not be read")))
+		return fmt.Errorf("record %s: %w", kind, pages.Unavailable("pages", errors.New("the window could not be read")))
 	}
 	keys := make([]favfilter.Hash, len(targets))
 	for n, target := range targets {
 		keys[n] = l.direct.With(favfilter.HashKey(v.seed, target))
 	}
 	return pages.Unavailable("pages", l.window.Add(ctx, keys))
+}
+
+// named returns the lookup of a kind of the View.
+func (v *View) named(kind string) *lookup {
+	return &v.kinds[slices.IndexFunc(v.kinds, func(l lookup) bool { return l.kind.Name == kind })]
 }

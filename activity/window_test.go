@@ -172,13 +172,13 @@ func TestViewRecords(t *testing.T) {
 			views = append(views, v)
 		}
 		for i, v := range views { // each of a state that the others have changed meanwhile
-			must(t, v.Record(t.Context(), 1, []string{fmt.Sprint("p", i), fmt.Sprint("q", i)}))
+			must(t, v.Record(t.Context(), kinds[1].Name, []string{fmt.Sprint("p", i), fmt.Sprint("q", i)}))
 		}
 		for i := range views {
 			g.want(t, "1", "seen", fmt.Sprint("p", i), Direct)
 			g.want(t, "1", "seen", fmt.Sprint("q", i), Direct)
 		}
-		if err := views[0].Record(t.Context(), 0, []string{"p"}); err == nil {
+		if err := views[0].Record(t.Context(), kinds[0].Name, []string{"p"}); err == nil {
 			t.Error("a kind without a window was recorded")
 		}
 	})

@@ -80,9 +80,9 @@ func TestExactStopsAtTheFirstReason(t *testing.T) {
 // TestExactAfterFalsePositives: after false positives, a true reason still drops the post. It may
 // be the viewer's or a list's, and holds in fan-outs, too.
 func TestExactAfterFalsePositives(t *testing.T) {
-	s := newSampled(t, activity.Config{Kinds: fanoutKinds(t)}, nil)
-	record(t, s.Recorder, "1 block 7", "L mute 8", "1 hide p", "3 mute 7")
-	s.tamper(t, nil, []string{"1 block 5", "1 block 6", "1 mute 5", "L block 5", "5 mute-of 3", "6 mute-of 3"})
+	r, tamper := openPage(t, activity.Config{Kinds: fanoutKinds(t)}, nil)
+	record(t, r, "1 block 7", "L mute 8", "1 hide p", "3 mute 7")
+	tamper(nil, []string{"1 block 5", "1 block 6", "1 mute 5", "L block 5", "5 mute-of 3", "6 mute-of 3"})
 	post := func(actors ...string) feed.Post { return feed.Post{ID: "q", Author: "5", Actors: actors} }
 	req := feed.Request{Viewer: "1", Lists: []string{"L"}, Exact: true, Posts: []feed.Post{
 		post("6", "7"), post("6", "8"), post("6"), {ID: "p", Author: "5", Actors: []string{"6"}}, post("7"),
@@ -90,16 +90,16 @@ func TestExactAfterFalsePositives(t *testing.T) {
 	want := []feed.Dropped{
 		{At: 0, Kind: "block", Actor: "7"}, {At: 1, Kind: "mute", Actor: "8", List: "L"}, {At: 3, Kind: "hide"}, {At: 4, Kind: "block", Actor: "7"},
 	}
-	if a := filter(t, s.Recorder, req); !slices.Equal(a.Dropped, want) {
+	if a := filter(t, r, req); !slices.Equal(a.Dropped, want) {
 		t.Errorf("dropped %+v, want %+v", a.Dropped, want)
 	}
 	for _, actors := range [][]string{{"7"}, {"6", "7"}} {
-		a := fanOut(t, s.Recorder, feed.FanoutRequest{Post: post(actors...), Viewers: []string{"2", "3"}, Exact: true})
+		a := fanOut(t, r, feed.FanoutRequest{Post: post(actors...), Viewers: []string{"2", "3"}, Exact: true})
 		if want := []feed.FanoutDropped{{At: 1, Kind: "mute", Actor: "7"}}; !slices.Equal(a.Dropped, want) {
 			t.Errorf("a fan-out drops %+v, want %+v", a.Dropped, want)
 		}
 	}
-	if a := fanOut(t, s.Recorder, feed.FanoutRequest{Post: post("6"), Viewers: []string{"2", "3"}, Exact: true}); len(a.Dropped) > 0 {
+	if a := fanOut(t, r, feed.FanoutRequest{Post: post("6"), Viewers: []string{"2", "3"}, Exact: true}); len(a.Dropped) > 0 {
 		t.Errorf("a fan-out drops %+v", a.Dropped)
 	}
 }

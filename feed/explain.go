@@ -69,32 +69,27 @@ type Reason struct {
 // the Recorder has. It asks the ledger about the reasons, in one query for the viewer and one for
 // each list. Errors are as those of [Filter], and a
 // [*activity.NoLedgerError] if there is no ledger.
-func Explain(ctx context.Context, activities activity.Activities, viewer string, post Post, lists ...string) (Explanation, error) {
-	r, err := activity.WithLedger(activities, "an explanation")
-	if err != nil {
-		return Explanation{}, err
+func Explain(ctx context.Context, activities Activities, viewer string, post Post, lists ...string) (Explanation, error) {
+	_, err := activities.Confirm(ctx, viewer, nil)
+	if _, ok := errors.AsType[*activity.NoLedgerError](err); ok {
+		return Explanation{}, &activity.NoLedgerError{Call: "an explanation"}
 	}
-	req := Request{Viewer: viewer, Lists: lists, Posts: []Post{post}}
-	for _, k := range r.Kinds().All() {
+	c := Checked{Request: Request{Viewer: viewer, Lists: lists, Posts: []Post{post}}}
+	for _, k := range activities.Kinds().All() {
 		if k.Effect == activity.Annotate {
-			req.Annotate = append(req.Annotate, k.Name)
+			c.Request.Annotate = append(c.Request.Annotate, k.Name)
 		}
 	}
-	c, err := compile(r.Kinds(), req)
-	if err != nil {
+	if err := c.compile(activities.Kinds(), &c.Request); err != nil {
 		return Explanation{}, ofOnePost(err)
 	}
-	view, err := r.View(ctx, viewer, c.all, lists...)
-	if err != nil {
+	if c.view, err = activities.View(ctx, viewer, c.all, lists...); err != nil {
 		return Explanation{}, fmt.Errorf("explain a post: %w", err)
 	}
-	e := Explanation{Page: view.Page(), Degraded: view.Degraded}
-	e.Reasons = reasons(view, c.all[:c.drops], 0, viewer, "", &post)
-	for i, list := range lists {
-		e.Reasons = append(e.Reasons, reasons(view.Lists[i], c.all[:c.drops], 0, viewer, list, &post)...)
-	}
-	e.Reasons = append(e.Reasons, reasons(view, c.all, c.drops, viewer, "", &post)...)
-	if err := e.confirm(ctx, r, viewer, &post); err != nil {
+	c.marks = len(c.all) // any kind is a reason
+	e := Explanation{Page: c.view.Page(), Degraded: c.view.Degraded}
+	e.add(&c)
+	if err := e.confirm(ctx, activities, viewer, &post); err != nil {
 		return Explanation{}, fmt.Errorf("explain a post: %w", err)
 	}
 	e.overrule(&post)
@@ -102,6 +97,35 @@ func Explain(ctx context.Context, activities activity.Activities, viewer string,
 		return r.Kind.Effect == activity.Drop && r.OverruledBy == ""
 	})
 	return e, nil
+}
+
+// add adds the hits on the only post of c as reasons, of kinds that drop first. An id that is on
+// the post more than once counts once.
+func (e *Explanation) add(c *Checked) {
+	var others []Reason
+	known := make(map[activity.Hit]bool)
+	for _, h := range c.find(0, 1) {
+		if h.Place = 0; known[h] {
+			continue
+		}
+		known[h] = true
+		for _, direction := range []activity.Match{activity.Direct, activity.Reverse} {
+			if h.Match&direction == 0 {
+				continue
+			}
+			reason := Reason{Kind: *h.Kind, List: h.List, Direction: direction}
+			reason.Actor, reason.Target = c.Request.Posts[0].named(h.Kind.Target, h.ID)
+			if !h.Kind.InLedger() {
+				reason.dateWindow(c.view.Runs(h.Kind.Name, h.ID))
+			}
+			if h.Kind.Effect == activity.Drop {
+				e.Reasons = append(e.Reasons, reason)
+			} else {
+				others = append(others, reason)
+			}
+		}
+	}
+	e.Reasons = append(e.Reasons, others...)
 }
 
 // overrule notes which of the reasons are overruled by others that are certain.
@@ -115,20 +139,12 @@ func (e *Explanation) overrule(p *Post) {
 	for i := range e.Reasons {
 		drop := &e.Reasons[i]
 		by := slices.IndexFunc(keeps, func(keep *Reason) bool {
-			return slices.Contains(keep.Kind.Over, drop.over()) && coversID(&keep.Kind, &drop.Kind, keep.id(p), drop.id(p))
+			return overrules(&keep.Kind, &drop.Kind, keep.id(p), drop.id(p), drop.List)
 		})
 		if by >= 0 {
 			drop.OverruledBy = keeps[by].Kind.Name
 		}
 	}
-}
-
-// over returns the name by which [activity.Kind.Over] refers to the reason.
-func (r *Reason) over() string {
-	if r.List != "" {
-		return activity.Lists
-	}
-	return r.Kind.Name
 }
 
 // id returns the id on the post that the reason is about.
@@ -145,33 +161,6 @@ func ofOnePost(err error) error {
 	return &one
 }
 
-// reasons returns what a view reports about the post, of the kinds from the given one on. The view
-// is of the list; "": of the viewer.
-func reasons(view *activity.View, kinds []activity.Kind, from int, viewer, list string, p *Post) (found []Reason) {
-	for i := from; i < len(kinds); i++ {
-		k := kinds[i]
-		if list != "" && !k.InLedger() {
-			continue
-		}
-		looked := make(map[string]bool) // an author may be among the actors
-		for _, id := range p.targets(&k, viewer) {
-			if looked[id] {
-				continue
-			}
-			looked[id] = true
-			for _, direction := range view.Matches(i, id) {
-				reason := Reason{Kind: k, List: list, Direction: direction}
-				reason.Actor, reason.Target = p.named(k.Target, id)
-				if !k.InLedger() {
-					reason.dateWindow(view.Runs(i, id))
-				}
-				found = append(found, reason)
-			}
-		}
-	}
-	return found
-}
-
 // dateWindow sets what the runs of a window tell, the oldest first.
 func (r *Reason) dateWindow(runs []seen.Run) {
 	r.Certainty = Unconfirmed
@@ -183,7 +172,7 @@ func (r *Reason) dateWindow(runs []seen.Run) {
 }
 
 // confirm asks the ledger about the reasons of kinds that it keeps.
-func (e *Explanation) confirm(ctx context.Context, r *activity.Recorder, viewer string, p *Post) error {
+func (e *Explanation) confirm(ctx context.Context, activities Activities, viewer string, p *Post) error {
 	of := make(map[string][]*Reason) // by owner
 	if len(e.Reasons) > MaxConfirmed {
 		return tooManyClaims("post")
@@ -197,9 +186,9 @@ func (e *Explanation) confirm(ctx context.Context, r *activity.Recorder, viewer 
 	for owner, reasons := range of {
 		claims := make([]activity.Claim, len(reasons))
 		for i, reason := range reasons {
-			claims[i] = activity.Claim{Kind: reason.Kind, Target: reason.id(p)}
+			claims[i] = activity.Claim{Kind: &reason.Kind, Target: reason.id(p), Sides: reason.Direction}
 		}
-		evidence, err := r.Confirm(ctx, owner, claims)
+		evidence, err := activities.Confirm(ctx, owner, claims)
 		if err != nil {
 			return err
 		}

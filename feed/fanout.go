@@ -1,9 +1,9 @@
 package feed
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"iter"
 	"slices"
 	"strconv"
 
@@ -51,22 +51,26 @@ type FanoutDropped struct {
 //
 // Promises and errors are those of Filter. A kind that keeps counts only if it has Fanout, and if
 // the ledger confirms it.
-func Fanout(ctx context.Context, activities activity.Activities, req FanoutRequest) (FanoutAnswer, error) {
+func Fanout(ctx context.Context, activities Activities, req FanoutRequest) (FanoutAnswer, error) {
 	f := fanout{req: &req}
 	if err := f.compile(activities.Kinds()); err != nil {
 		return FanoutAnswer{}, err
 	}
-	if err := f.read(ctx, activities); err != nil {
+	hits, err := activities.Audience(ctx, f.owners(), f.kinds, f.drops, req.Viewers)
+	if err != nil {
 		return FanoutAnswer{}, fmt.Errorf("fan out to %d viewers: %w", len(req.Viewers), err)
 	}
-	defer f.search.Release()
-	if err := f.confirm(ctx, activities); err != nil {
+	hits = f.inOrder(hits)
+	d := decision{kinds: f.kinds, exact: req.Exact, owners: f.ids, field: "viewers", of: f.claim}
+	if err := d.confirm(ctx, activities, hits); err != nil {
 		return FanoutAnswer{}, fmt.Errorf("fan out to %d viewers: %w", len(req.Viewers), err)
 	}
-	a := FanoutAnswer{Degraded: f.degraded}
-	for _, at := range f.hits {
-		if d, drop := f.reason(at); drop {
-			a.Dropped = append(a.Dropped, d)
+	a := FanoutAnswer{Degraded: d.degraded}
+	for at, of := range byCandidate(hits) {
+		if h := d.reason(of); h != nil {
+			dropped := FanoutDropped{At: at, Kind: h.Kind.Name}
+			dropped.Actor, dropped.Target = req.Post.named(h.Kind.Target, h.ID)
+			a.Dropped = append(a.Dropped, dropped)
 		}
 	}
 	return a, nil
@@ -77,24 +81,7 @@ type fanout struct {
 	req   *FanoutRequest
 	kinds []activity.Kind // those that drop, and then those that keep
 	drops int
-
-	owners []activity.Owner // the ids on the post that kinds look at, each once
-	views  map[activity.Owner]*activity.View
-	search *activity.Search
-	hits   []int // viewers for whom anything was found, ascending
-
-	// claims are what the ledger is asked about, and what it says of each. asked are those of each
-	// owner in a round of questions; keepers are those of kinds that keep.
-	claims         map[fanoutClaim]confirmation
-	asked, keepers map[activity.Owner][]fanoutClaim
-	degraded       []activity.Degraded
-}
-
-// fanoutClaim is what the page of an owner reports: that a viewer has the k-th kind with the owner.
-type fanoutClaim struct {
-	owner activity.Owner
-	k     int
-	at    int // the viewer
+	ids   []string // those on the post that kinds look at, each once
 }
 
 // compile checks the request, and looks its kinds up.
@@ -161,211 +148,63 @@ func (f *fanout) addKinds(kinds *activity.Kinds, names []string) error {
 	return nil
 }
 
-// read reads the pages of the post's ids, and looks for the viewers in them.
-func (f *fanout) read(ctx context.Context, activities activity.Activities) error {
-	f.addOwners()
-	views, err := activities.Audiences(ctx, f.owners, f.kinds)
-	if err != nil {
-		return err
-	}
-	f.views = make(map[activity.Owner]*activity.View, len(views))
-	f.search = views[0].Search()
-	f.search.Begin(activity.User)
-	for _, viewer := range f.req.Viewers {
-		f.search.Add(viewer)
-	}
-	for i, view := range views {
-		f.views[f.owners[i]] = view
-		f.search.Run(view, f.drops)
-	}
-	for at, hit := range f.search.Hits(activity.User) {
-		if hit {
-			f.hits = append(f.hits, at)
-		}
-	}
-	return nil
-}
-
-// addOwners adds the author, and the ids on the post that kinds look at.
-func (f *fanout) addOwners() {
-	f.owners = append(f.owners, activity.Owner{Facet: activity.User, ID: f.req.Post.Author})
+// owners returns the author, and the ids on the post that kinds look at.
+func (f *fanout) owners() []activity.Owner {
+	owners := []activity.Owner{{Facet: activity.User, ID: f.req.Post.Author}}
 	for i := range f.kinds {
-		for _, id := range f.req.Post.ids(f.kinds[i].Target) {
-			if owner := (activity.Owner{Facet: f.kinds[i].Target, ID: id}); !slices.Contains(f.owners, owner) {
-				f.owners = append(f.owners, owner)
+		facet := f.kinds[i].Target
+		first, others := f.req.Post.ids(facet)
+		for _, id := range append([]string{first}, others...) {
+			if owner := (activity.Owner{Facet: facet, ID: id}); id != "" && !slices.Contains(owners, owner) {
+				owners = append(owners, owner)
 			}
 		}
 	}
+	for _, owner := range owners {
+		if !slices.Contains(f.ids, owner.ID) {
+			f.ids = append(f.ids, owner.ID)
+		}
+	}
+	return owners
 }
 
-// found reports whether a claim is made: by the owner's page.
-func (f *fanout) found(c fanoutClaim) bool {
-	return f.search.Match(f.views[c.owner], c.k, c.at) != activity.None
+// inOrder returns the hits that kinds look at. Those of a viewer and a kind are in the order of the
+// ids on the post, where an id may be more than once.
+func (f *fanout) inOrder(hits []activity.Hit) []activity.Hit {
+	hits = lookedAt(hits, func(h *activity.Hit) bool {
+		h.Place = f.place(h.Kind, h.ID, f.req.Viewers[h.Candidate])
+		return h.Place >= 0
+	})
+	for _, of := range byCandidate(hits) {
+		slices.SortStableFunc(of, func(a, b activity.Hit) int {
+			return cmp.Or(cmp.Compare(f.rank(a.Kind), f.rank(b.Kind)), cmp.Compare(a.Place, b.Place))
+		})
+	}
+	return hits
 }
 
-// targets yields what the owners' pages could say about a viewer and the k-th kind.
-func (f *fanout) targets(k, at int) iter.Seq[fanoutClaim] {
-	return func(yield func(fanoutClaim) bool) {
-		kind := &f.kinds[k]
-		for _, id := range f.req.Post.targets(kind, f.req.Viewers[at]) {
-			if id != "" && !yield(fanoutClaim{activity.Owner{Facet: kind.Target, ID: id}, k, at}) {
-				return
-			}
+// place returns the first place of an id on the post where a kind of the viewer looks at it; -1:
+// none.
+func (f *fanout) place(k *activity.Kind, id, viewer string) int {
+	first, others := f.req.Post.ids(k.Target)
+	if first == id && f.req.Post.looksAt(k, viewer, id, 0) {
+		return 0
+	}
+	for i, other := range others {
+		if other == id && f.req.Post.looksAt(k, viewer, id, i+1) {
+			return i + 1
 		}
 	}
+	return -1
 }
 
-// confirm asks the ledger what the answer depends on, in one query for each owner. For an exact
-// fan-out that is the first reason to drop the post for each viewer. If the ledger denies a reason,
-// confirm asks in the same way about all others of that viewer. For any fan-out it is what kinds
-// that keep would overrule drops with. If that fails, they keep nothing.
-func (f *fanout) confirm(ctx context.Context, activities activity.Activities) error {
-	if !f.req.Exact && f.drops == len(f.kinds) {
-		return nil
-	}
-	r, err := activity.WithLedger(activities, "to confirm activities")
-	if err != nil {
-		return err
-	}
-	f.claims, f.keepers = make(map[fanoutClaim]confirmation), make(map[activity.Owner][]fanoutClaim)
-	open := slices.Clone(f.hits)
-	for _, all := range []bool{false, true} {
-		f.asked = make(map[activity.Owner][]fanoutClaim)
-		undecided := open[:0]
-		for _, at := range open {
-			if f.claimReasons(at, all) {
-				undecided = append(undecided, at)
-			}
-			if len(f.claims) > MaxConfirmed {
-				return tooManyClaims("viewers")
-			}
-		}
-		open = undecided
-		for _, owner := range f.owners {
-			if err := f.ask(ctx, r, owner, f.asked[owner]); err != nil {
-				return err
-			}
-		}
-	}
-	for _, owner := range f.owners {
-		if err := f.ask(ctx, r, owner, f.keepers[owner]); err != nil {
-			if f.req.Exact || ctx.Err() != nil {
-				return err
-			}
-			f.degrade(f.keepers[owner])
-		}
-	}
-	return nil
+// rank returns the index of a kind.
+func (f *fanout) rank(k *activity.Kind) int {
+	return slices.IndexFunc(f.kinds, func(other activity.Kind) bool { return other.Name == k.Name })
 }
 
-// claimReasons is as that of a look, for a viewer.
-func (f *fanout) claimReasons(at int, all bool) (waits bool) {
-	for k := range f.kinds[:f.drops] {
-		for c := range f.targets(k, at) {
-			if !f.found(c) {
-				continue
-			}
-			said := confirmed
-			if f.req.Exact {
-				said = f.claim(f.asked, c)
-			}
-			waits = waits || said == waiting
-			if !f.claimKeeps(c) && (said == confirmed || !all) {
-				return waits
-			}
-		}
-	}
-	return waits
-}
-
-// claimKeeps claims what could overrule that a viewer does not get the post because of a claim. It
-// reports whether anything could.
-func (f *fanout) claimKeeps(c fanoutClaim) (could bool) {
-	for over := range f.over(c) {
-		if f.found(over) {
-			f.claim(f.keepers, over)
-			could = true
-		}
-	}
-	return could
-}
-
-// claim returns what the ledger says of a claim. A new one is added to those that the ledger is
-// asked about.
-func (f *fanout) claim(to map[activity.Owner][]fanoutClaim, c fanoutClaim) confirmation {
-	said, known := f.claims[c]
-	if !known {
-		said = waiting
-		f.claims[c] = waiting
-		to[c.owner] = append(to[c.owner], c)
-	}
-	return said
-}
-
-// ask asks the ledger about claims of one owner's page.
-func (f *fanout) ask(ctx context.Context, r *activity.Recorder, owner activity.Owner, claims []fanoutClaim) error {
-	asked := make([]activity.Claim, len(claims))
-	for i, c := range claims {
-		asked[i] = activity.Claim{Kind: f.kinds[c.k], Target: f.req.Viewers[c.at], Mirrored: true}
-	}
-	evidence, err := r.Confirm(ctx, owner.ID, asked)
-	for i, e := range evidence {
-		own := e.Direct != nil && f.kinds[claims[i].k].Reverse != ""
-		if f.claims[claims[i]] = denied; own || e.Reverse != nil {
-			f.claims[claims[i]] = confirmed
-		}
-	}
-	return err
-}
-
-// degrade notes the kinds whose claims could not be confirmed.
-func (f *fanout) degrade(claims []fanoutClaim) {
-	for _, c := range claims {
-		name := f.kinds[c.k].Name
-		if !slices.ContainsFunc(f.degraded, func(d activity.Degraded) bool { return d.Kind == name }) {
-			f.degraded = append(f.degraded, activity.Degraded{Kind: name, Reason: ledgerDown})
-		}
-	}
-}
-
-// over yields what would overrule that a viewer does not get the post because of a claim.
-func (f *fanout) over(c fanoutClaim) iter.Seq[fanoutClaim] {
-	return func(yield func(fanoutClaim) bool) {
-		drop := &f.kinds[c.k]
-		for k := f.drops; k < len(f.kinds); k++ {
-			if !slices.Contains(f.kinds[k].Over, drop.Name) {
-				continue
-			}
-			for over := range f.targets(k, c.at) {
-				if coversID(&f.kinds[k], drop, over.owner.ID, c.owner.ID) && !yield(over) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// reason returns the first reason why a viewer must not get the post, if there is one.
-func (f *fanout) reason(at int) (FanoutDropped, bool) {
-	for k := range f.kinds[:f.drops] {
-		for c := range f.targets(k, at) {
-			if !f.found(c) || f.req.Exact && f.claims[c] != confirmed || f.overruled(c) {
-				continue
-			}
-			d := FanoutDropped{At: at, Kind: f.kinds[k].Name}
-			d.Actor, d.Target = f.req.Post.named(c.owner.Facet, c.owner.ID)
-			return d, true
-		}
-	}
-	return FanoutDropped{}, false
-}
-
-// overruled reports whether the viewer gets the post in spite of a claim.
-func (f *fanout) overruled(c fanoutClaim) bool {
-	for over := range f.over(c) {
-		if f.claims[over] == confirmed {
-			return true
-		}
-	}
-	return false
+// claim returns what the ledger can confirm of a hit: in the rows of the owner, the viewer is the
+// target.
+func (f *fanout) claim(h *activity.Hit) claim {
+	return claim{owner: h.ID, Claim: activity.Claim{Kind: h.Kind, Target: f.req.Viewers[h.Candidate], Sides: h.Match}}
 }

@@ -139,9 +139,9 @@ func TestFanoutPlain(t *testing.T) {
 // false positive keeps nothing.
 func TestFanoutConfirms(t *testing.T) {
 	var down deafLedger
-	s := newSampled(t, activity.Config{Kinds: fanoutKinds(t)}, down.around)
-	record(t, s.Recorder, "1 mute 2", "3 mute 2", "3 follow 2", "2 block 5", "6 block 2", "2 mute 4") // the last is no reason
-	s.tamper(t, nil, []string{"2 mute-of 4", "2 follow-of 1"})
+	r, tamper := openPage(t, activity.Config{Kinds: fanoutKinds(t)}, down.around)
+	record(t, r, "1 mute 2", "3 mute 2", "3 follow 2", "2 block 5", "6 block 2", "2 mute 4") // the last is no reason
+	tamper(nil, []string{"2 mute-of 4", "2 follow-of 1"})
 	viewers := []string{"1", "2", "3", "4", "5", "6", "7"}
 	ats := func(a feed.FanoutAnswer) (all []int) {
 		for _, d := range a.Dropped {
@@ -150,22 +150,22 @@ func TestFanoutConfirms(t *testing.T) {
 		return all
 	}
 	req := feed.FanoutRequest{Post: feed.Post{Author: "2"}, Viewers: viewers}
-	if got := ats(fanOut(t, s.Recorder, req)); !slices.Equal(got, []int{0, 3, 4, 5}) {
+	if got := ats(fanOut(t, r, req)); !slices.Equal(got, []int{0, 3, 4, 5}) {
 		t.Errorf("dropped %v", got)
 	}
 	req.Exact = true
-	if got := ats(fanOut(t, s.Recorder, req)); !slices.Equal(got, []int{0, 4, 5}) {
+	if got := ats(fanOut(t, r, req)); !slices.Equal(got, []int{0, 4, 5}) {
 		t.Errorf("exact: dropped %v", got)
 	}
-	if got := fanOut(t, s.Recorder, feed.FanoutRequest{Post: req.Post, Viewers: viewers, Kinds: []string{}}); len(got.Dropped) > 0 {
+	if got := fanOut(t, r, feed.FanoutRequest{Post: req.Post, Viewers: viewers, Kinds: []string{}}); len(got.Dropped) > 0 {
 		t.Errorf("without kinds: dropped %v", got.Dropped)
 	}
 	down.deaf = true
-	if _, err := feed.Fanout(t.Context(), s.Recorder, req); err == nil {
+	if _, err := feed.Fanout(t.Context(), r, req); err == nil {
 		t.Error("an exact fan-out is answered without the ledger")
 	}
 	req.Exact = false
-	got := fanOut(t, s.Recorder, req)
+	got := fanOut(t, r, req)
 	if !slices.Equal(ats(got), []int{0, 2, 3, 4, 5}) || len(got.Degraded) != 1 || got.Degraded[0].Kind != "follow" {
 		t.Errorf("without the ledger: %+v", got)
 	}

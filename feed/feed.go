@@ -2,11 +2,14 @@
 package feed
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 
 	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/pages"
 )
 
 // Answer lists the kept and the dropped candidates of a request.
@@ -49,8 +52,17 @@ type Dropped struct {
 	Unconfirmed bool
 }
 
-// notRecorded begins the reason why an answered feed is degraded after all.
-const notRecorded = "what is kept could not be recorded: "
+// Activities are what feeds need of an [activity.Recorder] or an [activity.Plain].
+type Activities interface {
+	// Kinds returns the known kinds of activities.
+	Kinds() *activity.Kinds
+	// View reads a viewer's activities and those of lists. See [activity.Recorder.View].
+	View(ctx context.Context, user string, kinds []activity.Kind, lists ...string) (*activity.View, error)
+	// Audience looks for what keeps a post from users. See [activity.Recorder.Audience].
+	Audience(ctx context.Context, owners []activity.Owner, kinds []activity.Kind, deciding int, users []string) ([]activity.Hit, error)
+	// Confirm asks the ledger which claims are true. Without a ledger it fails.
+	Confirm(ctx context.Context, user string, claims []activity.Claim) ([]activity.Evidence, error)
+}
 
 // Filter checks every candidate against the viewer's activities, which it reads in one round trip.
 //
@@ -71,210 +83,226 @@ const notRecorded = "what is kept could not be recorded: "
 // Errors are an [*activity.InvalidError], whose field names the part of the request, an
 // [*activity.UnavailableError], or that of ctx. A request that is exact fails with an
 // [*activity.NoLedgerError] if there is no ledger.
-func Filter(ctx context.Context, activities activity.Activities, req Request) (Answer, error) {
-	return filter(ctx, activities, req, nil)
-}
-
-// filter is Filter. It fills sampled, if that is not nil, with what a comparison of the answer
-// needs.
-func filter(ctx context.Context, activities activity.Activities, req Request, sampled *Sampled) (Answer, error) {
-	c, err := compile(activities.Kinds(), req)
+func Filter(ctx context.Context, activities Activities, req Request) (Answer, error) {
+	c, err := Check(ctx, activities, req)
 	if err != nil {
 		return Answer{}, err
 	}
-	view, err := activities.View(ctx, req.Viewer, c.all, req.Lists...)
-	if err != nil {
-		return Answer{}, fmt.Errorf("filter %d posts: %w", len(req.Posts), err)
+	if err := c.RecordSeen(ctx); err != nil {
+		return Answer{}, err
 	}
-	search := view.Search()
-	defer search.Release()
-	hashed := hashAhead(search, &c, req.Posts[:ahead(req)])
-	hashed.look(&c, view)
-	l := look{checks: c, viewer: req.Viewer, view: view, lists: req.Lists, hashed: hashed, exact: req.Exact}
-	if err := l.confirm(ctx, activities, req); err != nil {
-		return Answer{}, fmt.Errorf("filter %d posts: %w", len(req.Posts), err)
-	}
-	a := l.walk(req)
-	a.Degraded = append(slices.Clone(view.Degraded), l.degraded...)
-	sampled.answered(&l, a)
-	if req.RecordSeen && len(a.Kept) > 0 {
-		if err := a.recordSeen(ctx, view, c.seen, req); err != nil {
-			return Answer{}, fmt.Errorf("filter %d posts: %w", len(req.Posts), err)
-		}
-	}
-	return a, nil
+	return c.Answer, nil
 }
 
-// recordSeen records the kept posts as the i-th kind of the view. It fails only if ctx ends. The
-// answer reports any other failure.
-func (a *Answer) recordSeen(ctx context.Context, view *activity.View, i int, req Request) error {
-	if !view.Checks(i) { // it is degraded already
-		for n := range a.Degraded {
-			if a.Degraded[n].Kind == activity.Seen {
-				a.Degraded[n].Reason += ": what is kept could not be recorded either"
-			}
-		}
-		return nil
-	}
-	if req.MayRecord != nil {
-		if err := req.MayRecord(); err != nil {
-			a.Degraded = append(a.Degraded, activity.Degraded{Kind: activity.Seen, Reason: notRecorded + err.Error()})
-			return nil //nolint:nilerr // the answer says it
-		}
-	}
-	ids := make([]string, len(a.Kept))
-	for n, at := range a.Kept {
-		ids[n] = req.Posts[at].canonical()
-	}
-	err := view.Record(ctx, i, ids)
-	if err != nil && ctx.Err() == nil {
-		a.Degraded = append(a.Degraded, activity.Degraded{Kind: activity.Seen, Reason: notRecorded + "the page store is unavailable"})
-		return nil
-	}
-	return err
-}
+// Checked is a feed that is answered, with what the answer was computed from.
+type Checked struct {
+	Request Request
+	Answer  Answer
 
-// look is one check of a viewer's candidates.
-type look struct {
 	checks
 
-	viewer string
-	view   *activity.View // of the viewer
-	lists  []string
-	hashed hashed
-	exact  bool // only what the ledger confirmed counts, of kinds that it keeps
-	// claims are what the ledger is asked about, and what it says of each. asked are those of each
-	// view in a round of questions; keepers are those of kinds that keep.
-	claims    map[claim]confirmation
-	asked     [][]claim
-	keepers   []claim
-	degraded  []activity.Degraded // kinds that keep, and could not be confirmed
-	overruled []overruled         // drops that did not count
+	view     *activity.View
+	decision decision
 }
 
-// of returns the v-th view: the viewer's, and then those of the lists.
-func (l *look) of(v int) *activity.View {
-	if v == 0 {
-		return l.view
+// Check is [Filter], but records nothing as seen yet. A request with RecordSeen needs a call of
+// [Checked.RecordSeen] or [Checked.SkipSeen].
+func Check(ctx context.Context, activities Activities, req Request) (*Checked, error) {
+	c := &Checked{Request: req}
+	err := c.compile(activities.Kinds(), &c.Request)
+	if err != nil {
+		return nil, err
 	}
-	return l.view.Lists[v-1]
-}
-
-// has reports whether the owner of the v-th view has the i-th kind with id, the n-th target of that
-// kind on post p. In an exact feed, the ledger says so.
-func (l *look) has(v, i int, id string, p, n int) bool {
-	if l.exact && l.all[i].InLedger() {
-		return l.claims[claim{v, i, id}] == confirmed
+	if c.view, err = activities.View(ctx, req.Viewer, c.all, req.Lists...); err != nil {
+		return nil, fmt.Errorf("filter %d posts: %w", len(req.Posts), err)
 	}
-	return l.reports(v, i, id, p, n)
-}
-
-// reports is has, of the v-th view, with false positives.
-func (l *look) reports(v, i int, id string, p, n int) bool {
-	if p < l.hashed.posts {
-		return l.hashed.search.Match(l.of(v), i, l.hashed.place(l.all[i].Target, p, n)) != activity.None
+	c.decision = decision{kinds: c.all, exact: req.Exact}
+	ahead := len(req.Posts)
+	if c.decision.confirms() {
+		c.decision.owners, c.decision.field = append([]string{req.Viewer}, req.Lists...), "posts"
+		c.decision.of = func(h *activity.Hit) claim { return claimOf(h, req.Viewer) }
+	} else if req.Limit > 0 {
+		ahead = min(ahead, 2*req.Limit) // enough, unless more than half of them are dropped
 	}
-	return l.of(v).Check(i, id) != activity.None
+	hits := c.find(0, ahead)
+	if err := c.decision.confirm(ctx, activities, hits); err != nil {
+		return nil, fmt.Errorf("filter %d posts: %w", len(req.Posts), err)
+	}
+	c.walk(hits, ahead)
+	c.Answer.Degraded = append(slices.Clone(c.view.Degraded), c.decision.degraded...)
+	return c, nil
 }
 
-// walk decides on the candidates in order.
-func (l *look) walk(req Request) Answer {
-	a := Answer{Annotated: make([][]int, l.marks-l.drops)}
-	kept := make([]int, 0, len(req.Posts))
+// claimOf returns what the ledger can confirm of a hit in a feed.
+func claimOf(h *activity.Hit, viewer string) claim {
+	return claim{
+		owner: cmp.Or(h.List, viewer), list: h.List != "", Claim: activity.Claim{Kind: h.Kind, Target: h.ID, Sides: h.Match},
+	}
+}
+
+// Kinds returns the kinds that drop and those that annotate, as they were checked.
+func (c *Checked) Kinds() []activity.Kind { return c.all[:c.marks] }
+
+// At returns the page that the viewer's activities were read from.
+func (c *Checked) At() pages.PageAt { return c.view.At() }
+
+// Denied yields the kinds and ids of the viewer that were found, and that the ledger does not have.
+func (c *Checked) Denied() iter.Seq2[string, string] {
+	return func(yield func(kind, id string) bool) {
+		for of, said := range c.decision.claims {
+			if said == denied && !of.list && !yield(of.Kind.Name, of.Target) {
+				return
+			}
+		}
+	}
+}
+
+// Overruled returns the hits that dropped nothing, because a kind that keeps overruled them.
+func (c *Checked) Overruled() []activity.Hit { return c.decision.overruled }
+
+// find returns the hits on the posts from to until-1 that kinds look at.
+func (c *Checked) find(from, until int) []activity.Hit {
+	hits := c.view.Find((*posts)(&c.Request.Posts), from, until, c.marks)
+	return lookedAt(hits, func(h *activity.Hit) bool {
+		return (c.keeps == len(c.all) || h.Kind != &c.all[c.keeps]) && // seen is only recorded
+			c.Request.Posts[h.Candidate].looksAt(h.Kind, c.Request.Viewer, h.ID, h.Place)
+	})
+}
+
+// lookedAt returns the hits that a kind looks at.
+func lookedAt(hits []activity.Hit, looks func(h *activity.Hit) bool) []activity.Hit {
+	some := hits[:0]
+	for i := range hits {
+		if looks(&hits[i]) {
+			some = append(some, hits[i])
+		}
+	}
+	return some
+}
+
+// RecordSeen records what is kept as seen, if the request has RecordSeen. It fails only if ctx ends.
+// The answer reports any other failure.
+func (c *Checked) RecordSeen(ctx context.Context) error {
+	if !c.Request.RecordSeen || len(c.Answer.Kept) == 0 || c.unrecordable() {
+		return nil
+	}
+	ids := make([]string, len(c.Answer.Kept))
+	for n, at := range c.Answer.Kept {
+		ids[n] = c.Request.Posts[at].canonical()
+	}
+	err := c.view.Record(ctx, activity.Seen, ids)
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("filter %d posts: %w", len(c.Request.Posts), err)
+	}
+	if err != nil {
+		c.notRecorded("the page store is unavailable")
+	}
+	return nil
+}
+
+// SkipSeen has the answer report that what is kept is not recorded as seen because of err.
+func (c *Checked) SkipSeen(err error) {
+	if len(c.Answer.Kept) > 0 && !c.unrecordable() {
+		c.notRecorded(err.Error())
+	}
+}
+
+// unrecordable reports whether seen could not be read, and has the answer report that it cannot be
+// recorded either.
+func (c *Checked) unrecordable() (degraded bool) {
+	for n := range c.Answer.Degraded {
+		if d := &c.Answer.Degraded[n]; d.Kind == activity.Seen {
+			d.Reason += ": what is kept could not be recorded either"
+			degraded = true
+		}
+	}
+	return degraded
+}
+
+// notRecorded has the answer report why what is kept is not recorded.
+func (c *Checked) notRecorded(reason string) {
+	c.Answer.Degraded = append(c.Answer.Degraded, activity.Degraded{
+		Kind: activity.Seen, Reason: "what is kept could not be recorded: " + reason,
+	})
+}
+
+// walk decides on the candidates in order, given the hits on those before ahead.
+func (c *Checked) walk(hits []activity.Hit, ahead int) {
+	req, a := &c.Request, &c.Answer
+	a.Annotated = make([][]int, c.marks-c.drops)
+	a.Kept = make([]int, 0, len(req.Posts))
 	var shown ids
 	if req.RecordSeen {
 		shown = make(ids, len(req.Posts))
 	}
-	hits := l.hashed.hits
 	for i := range req.Posts {
-		p := &req.Posts[i]
-		if req.Limit > 0 && len(kept) == req.Limit {
+		if req.Limit > 0 && len(a.Kept) == req.Limit {
 			a.Next = i
 			break
 		}
-		hit := i >= l.hashed.posts
-		if len(hits) > 0 && hits[0] == i {
-			hit, hits = true, hits[1:]
+		if i == ahead {
+			hits, ahead = c.find(ahead, len(req.Posts)), len(req.Posts)
 		}
-		if hit {
-			if d, drop := l.reason(p, i); drop {
-				a.Dropped = append(a.Dropped, d)
-				continue
-			}
+		var found []activity.Hit
+		if len(hits) > 0 && hits[0].Candidate == i {
+			found, hits = cut(hits, i)
 		}
-		if shown != nil {
-			if id, again := shown.again(p); again {
-				_, target := p.named(activity.Post, id)
-				a.Dropped = append(a.Dropped, Dropped{At: i, Kind: activity.Seen, Target: target})
-				continue
-			}
+		if !c.drop(i, found, shown) {
+			c.annotate(i, found)
+			a.Kept = append(a.Kept, i)
 		}
-		if hit {
-			l.annotate(&a, p, i)
-		}
-		kept = append(kept, i)
 	}
-	a.Kept = kept
-	return a
 }
 
-// ids is a set of ids of posts.
+// drop drops post number n if a hit on it or a post that is shown before says so.
+func (c *Checked) drop(n int, hits []activity.Hit, shown ids) bool {
+	p := &c.Request.Posts[n]
+	d := Dropped{At: n}
+	if h := c.decision.reason(hits); h != nil {
+		d.Kind, d.List, d.Unconfirmed = h.Kind.Name, h.List, c.Request.Exact && !h.Kind.InLedger()
+		d.Actor, d.Target = p.named(h.Kind.Target, h.ID)
+	} else if id, again := shown.again(p); again {
+		d.Kind = activity.Seen
+		_, d.Target = p.named(activity.Post, id)
+	} else {
+		return false
+	}
+	c.Answer.Dropped = append(c.Answer.Dropped, d)
+	return true
+}
+
+// ids is a set of ids of posts; nil: none are noted.
 type ids map[string]bool
 
 // again returns the first of the post's ids that is in the set. If there is none, it adds all.
 func (set ids) again(p *Post) (id string, again bool) {
-	for _, id := range p.ids(activity.Post) {
+	if set == nil {
+		return "", false
+	}
+	all := append([]string{p.ID}, p.Related...)
+	for _, id := range all {
 		if set[id] {
 			return id, true
 		}
 	}
-	for _, id := range p.ids(activity.Post) {
+	for _, id := range all {
 		set[id] = true
 	}
 	return "", false
 }
 
 // annotate notes the kinds that annotate post number n, which is kept.
-func (l *look) annotate(a *Answer, p *Post, n int) {
-	for k := l.drops; k < l.marks; k++ {
-		if l.match(k, p, n) {
-			a.Annotated[k-l.drops] = append(a.Annotated[k-l.drops], n)
+func (c *Checked) annotate(n int, hits []activity.Hit) {
+	for i := range hits {
+		h := &hits[i]
+		if h.Kind.Effect != activity.Annotate || !c.decision.counts(h) {
+			continue
+		}
+		k := slices.IndexFunc(c.all[c.drops:c.marks], func(k activity.Kind) bool { return k.Name == h.Kind.Name })
+		if of := &c.Answer.Annotated[k]; len(*of) == 0 || (*of)[len(*of)-1] != n {
+			*of = append(*of, n)
 		}
 	}
-}
-
-// reason returns the first reason to drop post number n, if there is one.
-func (l *look) reason(p *Post, n int) (Dropped, bool) {
-	for v := range 1 + len(l.lists) {
-		for i := range l.drops {
-			k := &l.all[i]
-			for j, id := range p.targets(k, l.viewer) {
-				if !l.has(v, i, id, n, j) {
-					continue
-				}
-				if l.keeps > l.marks && l.overrules(v, i, id, p) {
-					l.overruled = append(l.overruled, overruled{n, claim{v, i, id}})
-					continue
-				}
-				d := Dropped{At: n, Kind: k.Name, Unconfirmed: l.exact && !k.InLedger()}
-				if d.Actor, d.Target = p.named(k.Target, id); v > 0 {
-					d.List = l.lists[v-1]
-				}
-				return d, true
-			}
-		}
-	}
-	return Dropped{}, false
-}
-
-// match reports whether the viewer has the i-th kind with an id on post number n.
-func (l *look) match(i int, p *Post, n int) bool {
-	for j, id := range p.targets(&l.all[i], l.viewer) {
-		if l.has(0, i, id, n, j) {
-			return true
-		}
-	}
-	return false
 }
 
 // named returns an id of a facet on the post as answers name it: as an actor or as a target. They

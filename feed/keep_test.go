@@ -83,24 +83,6 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// TestKeepFalsePositive: what a page reports by mistake does not keep a post.
-func TestKeepFalsePositive(t *testing.T) {
-	s := newSampled(t, activity.Config{Kinds: keepKinds(t)}, nil)
-	record(t, s.Recorder, "1 mute 2", "1 mute 3", "1 follow 3", "1 hide h")
-	s.tamper(t, nil, []string{"1 follow 2", "1 pin h", "1 mute 4"})
-	record(t, s.Recorder, "1 follow 4")
-	req := feed.Request{Viewer: "1", Posts: []feed.Post{{ID: "a", Author: "2"}, {ID: "b", Author: "3"}, {ID: "h", Author: "9"}, {ID: "c", Author: "4"}, {ID: "d", Author: "5"}}}
-	for _, req.Exact = range []bool{false, true} {
-		if a := s.feed(t, req); !slices.Equal(a.Kept, []int{1, 3, 4}) {
-			t.Errorf("exact %v: kept %v, dropped %v", req.Exact, a.Kept, a.Dropped)
-		}
-	}
-	if e, err := feed.Explain(t.Context(), s.Recorder, "1", req.Posts[0]); err != nil || !e.Dropped || len(e.Reasons) != 2 || e.Reasons[0].OverruledBy != "" {
-		t.Errorf("explained by %+v, %v", e, err)
-	}
-	s.want(t, feed.SampleStats{FalsePositives: 1}) // the mute of 4, in the feed that is not exact
-}
-
 // deafLedger is a ledger that does not answer lookups while it is deaf.
 type deafLedger struct{ deaf bool }
 
@@ -114,28 +96,28 @@ func (l *deafLedger) around(ctx context.Context, c *ledger.Call, next func(ctx c
 // TestKeepWithoutLedger: while the ledger is down, drops stand and the answer says so.
 func TestKeepWithoutLedger(t *testing.T) {
 	var down deafLedger
-	s := newSampled(t, activity.Config{Kinds: keepKinds(t)}, down.around)
-	record(t, s.Recorder, "1 mute 3", "1 follow 3", "1 hide h", "1 pin p")
+	r, _ := openPage(t, activity.Config{Kinds: keepKinds(t)}, down.around)
+	record(t, r, "1 mute 3", "1 follow 3", "1 hide h", "1 pin p")
 	down.deaf = true
 	posts := []feed.Post{{ID: "a", Author: "3"}, {ID: "b", Author: "2"}, {ID: "h", Author: "2"}}
-	a := filter(t, s.Recorder, feed.Request{Viewer: "1", Posts: posts})
+	a := filter(t, r, feed.Request{Viewer: "1", Posts: posts})
 	want := []activity.Degraded{{Kind: "follow", Reason: "the ledger is unavailable"}} // nothing pinned would be kept
 	if !slices.Equal(a.Kept, []int{1}) || !slices.Equal(a.Degraded, want) {
 		t.Errorf("kept %v, degraded %v", a.Kept, a.Degraded)
 	}
-	if a := filter(t, s.Recorder, feed.Request{Viewer: "1", Posts: posts[1:2]}); len(a.Degraded) > 0 {
+	if a := filter(t, r, feed.Request{Viewer: "1", Posts: posts[1:2]}); len(a.Degraded) > 0 {
 		t.Errorf("nothing to confirm, but %v", a.Degraded)
 	}
-	if _, err := feed.Filter(t.Context(), s.Recorder, feed.Request{Viewer: "1", Posts: posts, Exact: true}); err == nil {
+	if _, err := feed.Filter(t.Context(), r, feed.Request{Viewer: "1", Posts: posts, Exact: true}); err == nil {
 		t.Error("an exact feed is answered without the ledger")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := feed.Filter(ctx, s.Recorder, feed.Request{Viewer: "1", Posts: posts}); !errors.Is(err, context.Canceled) {
+	if _, err := feed.Filter(ctx, r, feed.Request{Viewer: "1", Posts: posts}); !errors.Is(err, context.Canceled) {
 		t.Errorf("a cancelled feed: %v", err)
 	}
 	down.deaf = false
-	if a := filter(t, s.Recorder, feed.Request{Viewer: "1", Posts: posts}); !slices.Equal(a.Kept, []int{0, 1}) || len(a.Degraded) > 0 {
+	if a := filter(t, r, feed.Request{Viewer: "1", Posts: posts}); !slices.Equal(a.Kept, []int{0, 1}) || len(a.Degraded) > 0 {
 		t.Errorf("then kept %v, degraded %v", a.Kept, a.Degraded)
 	}
 }
@@ -172,26 +154,4 @@ func TestKeepWhileLedgerHangs(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-}
-
-// TestKeepSampled: the sampler takes no post that is kept in spite of a drop for a miss, and finds
-// the drops and keys that a page lacks.
-func TestKeepSampled(t *testing.T) {
-	s := newSampled(t, activity.Config{Kinds: keepKinds(t)}, nil)
-	record(t, s.Recorder, "1 mute 2", "1 mute 3", "1 follow 3", "1 hide h", "1 pin h", "1 hide g", "1 mute 6", "1 follow 6")
-	req := feed.Request{Viewer: "1", Posts: []feed.Post{
-		{ID: "a", Author: "3"}, {ID: "b", Author: "3", Actors: []string{"2"}}, {ID: "h", Author: "9"}, {ID: "h", Author: "3"}, {ID: "c", Author: "6"}, {ID: "d", Author: "8"},
-	}}
-	if a := s.feed(t, req); !slices.Equal(a.Kept, []int{0, 2, 3, 4, 5}) {
-		t.Fatalf("kept %v", a.Kept)
-	}
-	s.want(t, feed.SampleStats{})
-	s.tamper(t, []string{"1 mute 2", "1 mute 6"}, []string{"1 mute 8"})
-	record(t, s.Recorder, "1 follow 8")
-	if a := s.feed(t, req); !slices.Equal(a.Kept, []int{0, 1, 2, 3, 4, 5}) {
-		t.Fatalf("then kept %v", a.Kept)
-	}
-	if got, want := s.compared(t), (feed.SampleStats{Feeds: 2, Candidates: 12, Misses: 2, FalsePositives: 1, Repaired: 1}); got != want {
-		t.Errorf("counted %+v, want %+v", got, want)
-	}
 }

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/feedfilter/feedfilter/activity"
 )
@@ -48,70 +47,52 @@ type Post struct {
 	Facets map[activity.Facet][]string
 }
 
-// number returns the number of ids of a facet on the post, which includes an author that is not
-// known.
-func (p *Post) number(facet activity.Facet) int {
+// ids returns the ids of a facet on the post: its own id or its author, and others.
+func (p *Post) ids(facet activity.Facet) (first string, others []string) {
 	switch facet {
 	case activity.Post:
-		return 1 + len(p.Related)
+		return p.ID, p.Related
 	case activity.User:
-		return 1 + len(p.Actors)
+		return p.Author, p.Actors
 	default:
-		return len(p.Facets[facet])
+		return "", p.Facets[facet]
 	}
 }
 
-// at returns the n-th id of a facet on the post. The first is the post's own id, or its author.
-func (p *Post) at(facet activity.Facet, n int) string {
-	switch {
-	case facet == activity.Post && n == 0:
-		return p.ID
-	case facet == activity.Post:
-		return p.Related[n-1]
-	case facet == activity.User && n == 0:
-		return p.Author
-	case facet == activity.User:
-		return p.Actors[n-1]
-	default:
-		return p.Facets[facet][n]
-	}
+// posts are the candidates of a feed.
+type posts []Post
+
+// IDs implements [activity.Candidates].
+func (all *posts) IDs(n int, facet activity.Facet) (first string, others []string) {
+	return (*all)[n].ids(facet)
 }
 
-// ids yields the ids of a facet on the post, each with its place among them.
-func (p *Post) ids(facet activity.Facet) iter.Seq2[int, string] {
-	return func(yield func(n int, id string) bool) {
-		for n := range p.number(facet) {
-			if id := p.at(facet, n); id != "" && !yield(n, id) {
+// Targets yields the ids on the post that a kind of the viewer looks at.
+func (p *Post) Targets(k *activity.Kind, viewer string) iter.Seq[string] {
+	return func(yield func(id string) bool) {
+		first, others := p.ids(k.Target)
+		if p.looksAt(k, viewer, first, 0) && !yield(first) {
+			return
+		}
+		for i, id := range others {
+			if p.looksAt(k, viewer, id, i+1) && !yield(id) {
 				return
 			}
 		}
 	}
 }
 
-// targets yields the ids on the post that a kind of the viewer looks at, each with its place among
-// all ids of the kind's facet.
-func (p *Post) targets(k *activity.Kind, viewer string) iter.Seq2[int, string] {
-	return func(yield func(n int, id string) bool) {
-		for n := range p.number(k.Target) {
-			if id, is := p.target(k, viewer, n); is && !yield(n, id) {
-				return
-			}
-		}
+// looksAt reports whether a kind of the viewer looks at an id on the post, given its place among
+// those of the kind's facet. Kinds look at users by role, and never at the viewer. On a viewer's
+// own post, those that drop pass over whom the viewer named: users with the role "mention" or
+// "quote". They look at all others, such as one who reposted it or whose role is unknown.
+func (p *Post) looksAt(k *activity.Kind, viewer, id string, place int) bool {
+	if k.Target != activity.User || id == "" {
+		return id != ""
 	}
-}
-
-// target returns the n-th id of a kind's facet on the post, and whether a kind of the viewer looks
-// at it. Kinds look at users by role, and never at the viewer. On a viewer's own post, those that
-// drop pass over whom the viewer named: users with the role "mention" or "quote". They look at all
-// others, such as one who reposted it or whose role is unknown.
-func (p *Post) target(k *activity.Kind, viewer string, n int) (id string, is bool) {
-	id = p.at(k.Target, n)
-	if k.Target != activity.User {
-		return id, true
-	}
-	role := p.role(n)
+	role := p.role(place)
 	named := p.Author == viewer && (role == mention || role == quote)
-	return id, id != "" && id != viewer && k.LooksAt(role) && !(named && k.Effect == activity.Drop)
+	return id != viewer && k.LooksAt(role) && !(named && k.Effect == activity.Drop)
 }
 
 // role returns the role of the n-th user on the post, of whom the author is number 0; "": unknown.
@@ -229,61 +210,4 @@ func checkIDs(ids []string, field string) error {
 		}
 	}
 	return nil
-}
-
-// clonePosts copies posts and viewer into new memory, all ids into one string. It returns nil if
-// they are too many.
-func clonePosts(posts []Post, viewer string) (cloned []Post, of string) {
-	ids, bytes := 0, len(viewer)
-	for i := range posts {
-		posts[i].each(func(id string) { ids, bytes = ids+1, bytes+len(id) })
-	}
-	if ids > maxSampledIDs || bytes > maxSampledBytes {
-		return nil, ""
-	}
-	var text strings.Builder
-	text.Grow(bytes)
-	clone := func(id string) string {
-		from := text.Len()
-		text.WriteString(id)
-		return text.String()[from:]
-	}
-	cloned = make([]Post, len(posts))
-	all := make([]string, 0, ids) // ids in lists
-	list := func(ids []string) []string {
-		from := len(all)
-		for _, id := range ids {
-			all = append(all, clone(id))
-		}
-		return all[from:len(all):len(all)]
-	}
-	for i, p := range posts {
-		to := Post{
-			ID: clone(p.ID), Author: clone(p.Author), Actors: list(p.Actors), Roles: list(p.Roles), Related: list(p.Related),
-		}
-		if len(p.Facets) > 0 {
-			to.Facets = make(map[activity.Facet][]string, len(p.Facets))
-		}
-		for facet, ids := range p.Facets {
-			to.Facets[activity.Facet(strings.Clone(string(facet)))] = list(ids)
-		}
-		cloned[i] = to
-	}
-	return cloned, clone(viewer)
-}
-
-// each calls do with every id and role on the post, that of the author even if it is empty.
-func (p *Post) each(do func(id string)) {
-	do(p.ID)
-	do(p.Author)
-	for _, list := range [...][]string{p.Actors, p.Roles, p.Related} {
-		for _, id := range list {
-			do(id)
-		}
-	}
-	for _, ids := range p.Facets {
-		for _, id := range ids {
-			do(id)
-		}
-	}
 }

@@ -39,6 +39,31 @@ func openWith(t testing.TB, c activity.Config) *activity.Recorder {
 	return r
 }
 
+// openPage opens a Recorder with a ledger of one page, which tamper replaces. around, unless it is
+// nil, is called in place of the ledger's calls.
+func openPage(
+	t *testing.T, c activity.Config, around ledger.Around,
+) (r *activity.Recorder, tamper func(lost, madeUp []string)) {
+	t.Helper()
+	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	if c.Ledger = l; around != nil {
+		c.Ledger = l.Around(around)
+	}
+	c.Store, c.Passive, c.FalsePositiveRate = &favfilter.Memory{}, true, 1e-8
+	if r, err = activity.Open(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Close)
+	return r, func(lost, madeUp []string) {
+		t.Helper()
+		faulttest.Tamper(t, l, c.Store, lost, madeUp)
+	}
+}
+
 func posts(author string, ids ...string) []feed.Post {
 	list := make([]feed.Post, len(ids))
 	for i, id := range ids {
@@ -286,15 +311,17 @@ func TestRecordSeenWithoutStore(t *testing.T) {
 func TestRecordSeenRefused(t *testing.T) {
 	r := open(t)
 	request := feed.Request{Viewer: "1", Posts: posts("2", "a", "b"), RecordSeen: true}
-	request.MayRecord = func() error { return errors.New("too many writes") }
 	for range 2 { // nothing is recorded by the first
-		a := filter(t, r, request)
-		if len(a.Kept) != 2 || len(a.Degraded) != 1 || a.Degraded[0].Kind != "seen" ||
+		a, err := feed.Check(t.Context(), r, request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.SkipSeen(errors.New("too many writes"))
+		if a := a.Answer; len(a.Kept) != 2 || len(a.Degraded) != 1 || a.Degraded[0].Kind != "seen" ||
 			!strings.HasSuffix(a.Degraded[0].Reason, "could not be recorded: too many writes") {
 			t.Errorf("%+v", a)
 		}
 	}
-	request.MayRecord = func() error { return nil }
 	if a := filter(t, r, request); len(a.Kept) != 2 || len(a.Degraded) != 0 {
 		t.Errorf("allowed: %+v", a)
 	}

@@ -39,10 +39,6 @@ type Request struct {
 	// any of its ids, is then kept once.
 	RecordSeen bool
 
-	// MayRecord is called right before RecordSeen records. If it returns an error, nothing is
-	// recorded, and [Answer.Degraded] says so. Nil: recording is always allowed.
-	MayRecord func() error
-
 	// Exact asks the ledger to confirm the reasons of drops and annotations, up to MaxConfirmed. A
 	// false positive of a kind that the ledger keeps then neither drops nor annotates a post. Kinds
 	// with a window cannot be confirmed: see [Dropped.Unconfirmed].
@@ -50,43 +46,36 @@ type Request struct {
 }
 
 // checks are the kinds of a request: first those that drop, then those that annotate, then those
-// that keep, and last one that is only recorded.
+// that keep, and last seen, if it is only recorded.
 type checks struct {
 	all   []activity.Kind
 	drops int
 	marks int // kinds that annotate are all[drops:marks]
 	keeps int // kinds that keep are all[marks:keeps]
-	seen  int // index of the kind that RecordSeen records; -1: none
-	// columns are of the facets that all[:keeps] look at, each once.
-	columns []column
-	bare    bool // no post has more than an id and an author
 }
 
 // compile checks the request, and looks its kinds up.
-func compile(kinds *activity.Kinds, req Request) (checks, error) {
-	var c checks
+func (c *checks) compile(kinds *activity.Kinds, req *Request) error {
 	if err := activity.CheckID(req.Viewer, "viewer"); err != nil {
-		return c, err
+		return err
 	}
 	if err := checkLists(req.Lists); err != nil {
-		return c, err
+		return err
 	}
 	if len(req.Posts) > MaxPosts {
-		return c, outOfRange("posts", fmt.Sprintf("%d posts, at most %d", len(req.Posts), MaxPosts))
+		return outOfRange("posts", fmt.Sprintf("%d posts, at most %d", len(req.Posts), MaxPosts))
 	}
 	if req.Limit < 0 || req.Limit > MaxPosts {
-		return c, outOfRange("limit", fmt.Sprintf("%d is not in 1 to %d", req.Limit, MaxPosts))
+		return outOfRange("limit", fmt.Sprintf("%d is not in 1 to %d", req.Limit, MaxPosts))
 	}
 	if err := c.add(kinds, req); err != nil {
-		return c, err
+		return err
 	}
-	err := c.check(kinds, req.Posts)
-	return c, err
+	return c.check(kinds, req.Posts)
 }
 
 // check checks the posts. Most are plain, and take one look.
 func (c *checks) check(kinds *activity.Kinds, posts []Post) error {
-	c.bare = true
 	for i := range posts {
 		p := &posts[i]
 		if p.isBare() && activity.IsPlainID(p.ID) && activity.IsPlainID(p.Author) {
@@ -105,7 +94,6 @@ func (c *checks) checkEach(kinds *activity.Kinds, posts []Post) error {
 	needAuthor := slices.ContainsFunc(c.all, func(k activity.Kind) bool { return k.Target == activity.User })
 	for i := range posts {
 		p := &posts[i]
-		c.bare = c.bare && p.isBare()
 		if err := p.check(kinds, needAuthor); err != nil {
 			return activity.Within("posts["+strconv.Itoa(i)+"].", err)
 		}
@@ -146,7 +134,7 @@ func checkCounts(posts []Post) error {
 	return nil
 }
 
-func (c *checks) add(kinds *activity.Kinds, req Request) error {
+func (c *checks) add(kinds *activity.Kinds, req *Request) error {
 	c.all = make([]activity.Kind, 0, len(kinds.All()))
 	if req.Kinds == nil {
 		for _, k := range kinds.All() {
@@ -165,14 +153,7 @@ func (c *checks) add(kinds *activity.Kinds, req Request) error {
 	c.marks = len(c.all)
 	c.addKeeping(kinds, req.Kinds, len(req.Lists) > 0)
 	c.keeps = len(c.all)
-	c.columns = make([]column, 0, 2) // most look at users and posts alone
-	for i := range c.all {
-		facet := c.all[i].Target
-		if !slices.ContainsFunc(c.columns, func(have column) bool { return have.facet == facet }) {
-			c.columns = append(c.columns, column{facet: facet})
-		}
-	}
-	if c.seen = -1; !req.RecordSeen {
+	if !req.RecordSeen {
 		return nil
 	}
 	k, ok := kinds.Named(activity.Seen)
@@ -182,8 +163,7 @@ func (c *checks) add(kinds *activity.Kinds, req Request) error {
 			Message: fmt.Sprintf("there is no kind %q of posts with a window", activity.Seen),
 		}
 	}
-	if c.seen = slices.IndexFunc(c.all, func(k activity.Kind) bool { return k.Name == activity.Seen }); c.seen < 0 {
-		c.seen = len(c.all)
+	if !slices.ContainsFunc(c.all, func(k activity.Kind) bool { return k.Name == activity.Seen }) {
 		c.all = append(c.all, k)
 	}
 	return nil

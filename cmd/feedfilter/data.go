@@ -165,7 +165,8 @@ type data struct {
 	replica    favfilter.Store // nil unless feeds read replicas
 	redis      *redisClients   // nil if the pages are in the process
 	activities activity.Activities
-	windows    *pagefile.File // nil if no pages are kept in a file
+	recorder   *activity.Recorder // the activities; nil without a ledger
+	windows    *pagefile.File     // nil if no pages are kept in a file
 }
 
 // open opens the data, and creates it if there is none. Redis may be down. fill, unless it is nil,
@@ -197,11 +198,10 @@ func (f *dataFlags) open(ctx context.Context, log *slog.Logger, fill func(*data)
 	if err := filled(d, fill); err != nil {
 		return d, err
 	}
-	recorder, err := activity.Open(ctx, f.recorderConfig(d, kinds, log))
-	if err != nil {
+	if d.recorder, err = activity.Open(ctx, f.recorderConfig(d, kinds, log)); err != nil {
 		return d, flagged(err)
 	}
-	d.activities = recorder
+	d.activities = d.recorder
 	return d, nil
 }
 

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
-	"github.com/feedfilter/feedfilter/feed"
 	"github.com/feedfilter/feedfilter/internal/httpapi"
+	"github.com/feedfilter/feedfilter/internal/sampler"
 )
 
 // running holds the parts of a running service, in the order in which they are opened.
@@ -26,7 +26,7 @@ type running struct {
 	level   *slog.LevelVar
 	gate    *gate
 	data    *data
-	sampler *feed.Sampler
+	sampler *sampler.Sampler
 	handler *httpapi.Handler
 	limit   *connectionLimit
 
@@ -111,7 +111,7 @@ func (r *running) open(ctx context.Context, std stdio) (err error) {
 
 // listen creates the handlers and listens.
 func (r *running) listen(ctx context.Context) (err error) {
-	r.sampler, err = r.Watch.sampler(r.data.activities, r.log, r.gate.access.IDs.Hash) //nolint:contextcheck // Close ends it
+	r.sampler, err = r.Watch.sampler(r.data.recorder, r.log, r.gate.access.IDs.Hash) //nolint:contextcheck // Close ends it
 	if err != nil {
 		return err
 	}

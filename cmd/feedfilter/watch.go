@@ -5,7 +5,7 @@ import (
 	"log/slog"
 
 	"github.com/feedfilter/feedfilter/activity"
-	"github.com/feedfilter/feedfilter/feed"
+	"github.com/feedfilter/feedfilter/internal/sampler"
 	"github.com/feedfilter/feedfilter/internal/tracing"
 )
 
@@ -65,7 +65,7 @@ func closeTracer(ctx context.Context, t *tracing.Tracer, log *slog.Logger) {
 	}
 }
 
-// sampler returns a sampler that compares feeds of a with the ledger, and logs hashed ids.
-func (f *watchFlags) sampler(a activity.Activities, log *slog.Logger, hash func(string) string) (*feed.Sampler, error) {
-	return feed.NewSampler(a, feed.SamplerConfig{Rate: f.SampleRate, Logger: log, HashID: hash})
+// sampler returns a sampler that compares feeds of r with the ledger, and logs hashed ids.
+func (f *watchFlags) sampler(r *activity.Recorder, log *slog.Logger, hash func(string) string) (*sampler.Sampler, error) {
+	return sampler.New(r, sampler.Config{Rate: f.SampleRate, Logger: log, HashID: hash})
 }

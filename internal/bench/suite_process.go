@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/feed"
 )
 
 const (
@@ -96,21 +96,21 @@ func lookUp(ctx context.Context, r *activity.Recorder, kinds []activity.Kind, f 
 	if err != nil {
 		return err
 	}
-	search := view.Search()
-	defer search.Release()
-	search.Begin(activity.User)
-	for p := range f.Posts {
-		search.Add(f.Posts[p].Author)
-	}
-	search.Begin(activity.Post)
-	for p := range f.Posts {
-		search.Add(f.Posts[p].ID)
-	}
-	search.Run(view, len(kinds))
-	if !slices.Contains(search.Hits(activity.User), true) && !slices.Contains(search.Hits(activity.Post), true) {
+	if len(view.Find((*candidates)(&f.Posts), 0, len(f.Posts), len(kinds))) == 0 {
 		return fmt.Errorf("nothing was found for viewer %s, who has done something", f.Viewer)
 	}
 	return nil
+}
+
+// candidates are the posts of a feed.
+type candidates []feed.Post
+
+// IDs implements [activity.Candidates].
+func (all *candidates) IDs(n int, facet activity.Facet) (first string, others []string) {
+	if facet == activity.User {
+		return (*all)[n].Author, nil
+	}
+	return (*all)[n].ID, nil
 }
 
 // keyCost is the cost of a feed of processFeed candidates.

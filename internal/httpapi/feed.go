@@ -15,6 +15,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/feed"
 	"github.com/feedfilter/feedfilter/internal/access"
+	"github.com/feedfilter/feedfilter/internal/sampler"
 )
 
 type filterRequest struct {
@@ -197,12 +198,11 @@ func (s *service) filter(c echo.Context) error {
 
 // answerFeed checks whether the caller may have the feed, filters it and counts it. If sampled is
 // not nil, the caller compares it with the ledger after sending the answer.
-func (s *service) answerFeed(ctx context.Context, k *call, req feed.Request) (feed.Answer, *feed.Sampled, error) {
+func (s *service) answerFeed(ctx context.Context, k *call, req feed.Request) (feed.Answer, *sampler.Sampled, error) {
 	if req.RecordSeen {
 		if err := k.needs(access.ActivityWrite, "record_seen"); err != nil {
 			return feed.Answer{}, nil, err
 		}
-		req.MayRecord = s.access.Audit.Check
 	}
 	if err := s.userMay(req.Viewer, 1+len(req.Lists)); err != nil {
 		return feed.Answer{}, nil, err
@@ -212,16 +212,33 @@ func (s *service) answerFeed(ctx context.Context, k *call, req feed.Request) (fe
 		return feed.Answer{}, nil, err
 	}
 	defer done()
-	answer, sampled, err := s.sampler.Filter(ctx, req)
+	sampled := s.sampler.Choose()
+	checked, err := feed.Check(ctx, s.activities, req)
 	if err != nil {
 		return feed.Answer{}, nil, err
 	}
-	s.feeds.count(answer)
-	if req.RecordSeen {
-		s.noteSeen(k, req.Viewer, answer)
+	if err := s.recordSeen(ctx, k, checked); err != nil {
+		return feed.Answer{}, nil, err
 	}
-	s.meters.looked(len(answer.Kept) + len(answer.Dropped))
-	return answer, sampled, nil
+	sampled.Answered(checked)
+	s.feeds.count(checked.Answer)
+	s.meters.looked(len(checked.Answer.Kept) + len(checked.Answer.Dropped))
+	return checked.Answer, sampled, nil
+}
+
+// recordSeen records what a feed keeps as seen, if the request asks for it and the audit log can
+// take its line.
+func (s *service) recordSeen(ctx context.Context, k *call, checked *feed.Checked) error {
+	if !checked.Request.RecordSeen {
+		return nil
+	}
+	if err := s.access.Audit.Check(); err != nil {
+		checked.SkipSeen(err)
+	} else if err := checked.RecordSeen(ctx); err != nil {
+		return err
+	}
+	s.noteSeen(k, checked.Request.Viewer, checked.Answer)
+	return nil
 }
 
 func degradedOf(kinds []activity.Degraded) []degradedKind {

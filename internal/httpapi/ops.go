@@ -13,9 +13,9 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/activity/pages"
-	"github.com/feedfilter/feedfilter/feed"
 	"github.com/feedfilter/feedfilter/internal/access"
 	"github.com/feedfilter/feedfilter/internal/inspect"
+	"github.com/feedfilter/feedfilter/internal/sampler"
 )
 
 const opsKeyPath = "/v1/ops/users/:user/keys/:kind/:target"
@@ -230,7 +230,7 @@ type opsHealthAnswer struct {
 	Scrub    opsScrubStatus  `json:"scrub"`
 	Requests opsRequestUsage `json:"requests"`
 
-	Sampling feed.SampleStats `json:"sampling"`
+	Sampling sampler.Stats `json:"sampling"`
 }
 
 type opsPageTotals struct {

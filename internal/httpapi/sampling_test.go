@@ -9,16 +9,21 @@ import (
 	"testing"
 	"time"
 
+	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/favfilter"
-	"github.com/feedfilter/feedfilter/feed"
 	"github.com/feedfilter/feedfilter/internal/httpapi"
+	"github.com/feedfilter/feedfilter/internal/sampler"
 )
 
 // sampling is a service that compares all feeds with the ledger.
 func sampling(t *testing.T, log *slog.Logger) *service {
 	t.Helper()
 	s := open(t)
-	sampler, err := feed.NewSampler(s.activities, feed.SamplerConfig{Rate: 1, Logger: log})
+	recorder, err := activity.WithLedger(s.activities, "a sampler")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sampler, err := sampler.New(recorder, sampler.Config{Rate: 1, Logger: log})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/feedfilter/feedfilter/activity"
-	"github.com/feedfilter/feedfilter/feed"
 	"github.com/feedfilter/feedfilter/internal/access"
 	"github.com/feedfilter/feedfilter/internal/metrics"
 	"github.com/feedfilter/feedfilter/internal/openapi"
+	"github.com/feedfilter/feedfilter/internal/sampler"
 )
 
 // Config configures a handler. Activities is required; the rest has defaults.
@@ -25,7 +25,7 @@ type Config struct {
 
 	Activities activity.Activities // the caller closes it after the last request
 	Logger     *slog.Logger        // default: discards
-	Sampler    *feed.Sampler       // closed by the caller before Activities; default: samples none
+	Sampler    *sampler.Sampler    // closed by the caller before Activities; default: samples none
 
 	Trace echo.MiddlewareFunc // wraps every request; may be nil
 
@@ -85,7 +85,7 @@ type service struct {
 	started    time.Time
 	feeds      *feedCounts
 	activities activity.Activities
-	sampler    *feed.Sampler
+	sampler    *sampler.Sampler
 	log        *slog.Logger
 	timeout    time.Duration
 	idle       time.Duration
@@ -152,7 +152,7 @@ func newService(c Config) *service {
 	s.history = newHistory(s)
 	if s.sampler == nil {
 		// A rate of 0 is always valid.
-		s.sampler, _ = feed.NewSampler(c.Activities, feed.SamplerConfig{})
+		s.sampler, _ = sampler.New(nil, sampler.Config{})
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)

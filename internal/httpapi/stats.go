@@ -12,18 +12,19 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/feed"
+	"github.com/feedfilter/feedfilter/internal/sampler"
 )
 
 // statsAnswer holds the counts of the process since its start.
 type statsAnswer struct {
-	UptimeSeconds int64            `json:"uptime_seconds"`
-	Goroutines    uint64           `json:"goroutines"`
-	HeapBytes     uint64           `json:"heap_bytes"` // of objects, garbage included
-	Requests      requestStats     `json:"requests"`
-	Access        accessStats      `json:"access"`
-	Feeds         feedStats        `json:"feeds"`
-	Sampling      feed.SampleStats `json:"sampling"`
-	Recorder      activity.Stats   `json:"recorder"`
+	UptimeSeconds int64          `json:"uptime_seconds"`
+	Goroutines    uint64         `json:"goroutines"`
+	HeapBytes     uint64         `json:"heap_bytes"` // of objects, garbage included
+	Requests      requestStats   `json:"requests"`
+	Access        accessStats    `json:"access"`
+	Feeds         feedStats      `json:"feeds"`
+	Sampling      sampler.Stats  `json:"sampling"`
+	Recorder      activity.Stats `json:"recorder"`
 }
 
 type requestStats struct {

@@ -181,7 +181,8 @@ func (r *keyReader) readTimes(ctx context.Context, s *KeySide) error {
 	if err != nil {
 		return err
 	}
-	truth, err := recorder.Truth(ctx, s.Owner, pages.PageAt{}, []activity.Claim{{Kind: r.Kind, Target: s.Target, Mirrored: true}})
+	both := activity.Claim{Kind: &r.Kind, Target: s.Target, Sides: activity.Direct | activity.Reverse}
+	truth, err := recorder.Truth(ctx, s.Owner, pages.PageAt{}, []activity.Claim{both})
 	if err != nil {
 		return err
 	}

@@ -1,12 +1,17 @@
-package feed
+package sampler
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/activity/pages"
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/feed"
+	"github.com/feedfilter/feedfilter/internal/faulttest"
 )
 
 // kinds are those of a sample: a two-way one of users, and one of posts.
@@ -83,25 +88,25 @@ func TestStale(t *testing.T) {
 // before the feed did.
 func TestFind(t *testing.T) {
 	end := time.Unix(100, 0)
-	c := comparison{sample: &sample{viewer: "1", kinds: kinds(t), denied: map[claim]bool{{0, 0, "4"}: true, {0, 1, "2"}: true}}}
-	post := &Post{ID: "p", Author: "2", Actors: []string{"3", "4"}}
+	c := comparison{sample: &sample{viewer: "1", kinds: kinds(t), denied: map[row]bool{{0, "4"}: true, {1, "2"}: true}}}
+	post := &feed.Post{ID: "p", Author: "2", Actors: []string{"3", "4"}}
 	lasting, long := &activity.Item{}, &activity.Item{Until: end.Add(2 * clockSlack)}
 	short := &activity.Item{Until: end.Add(clockSlack)}
 	for what, test := range map[string]struct {
-		rows   map[claim]activity.Evidence
+		rows   map[row]activity.Evidence
 		actor  string
 		any    bool
 		target string // of what has not ended
 	}{
 		"nothing":                   {nil, "", false, ""},
-		"one without an end":        {map[claim]activity.Evidence{{0, 0, "2"}: {Direct: lasting}}, "", true, "2"},
-		"one that ends later":       {map[claim]activity.Evidence{{0, 0, "2"}: {Direct: long}}, "", true, "2"},
-		"one that ends":             {map[claim]activity.Evidence{{0, 0, "2"}: {Direct: short}}, "", true, ""},
-		"one that ends, and one of": {map[claim]activity.Evidence{{0, 0, "2"}: {Direct: short}, {0, 0, "3"}: {Reverse: lasting}}, "", true, "3"},
-		"of another kind":           {map[claim]activity.Evidence{{0, 1, "2"}: {Direct: lasting}}, "", false, ""},
-		"asked about already":       {map[claim]activity.Evidence{{0, 0, "4"}: {Direct: lasting}}, "", false, ""},
-		"of another actor":          {map[claim]activity.Evidence{{0, 0, "2"}: {Direct: lasting}}, "3", false, ""},
-		"of the actor":              {map[claim]activity.Evidence{{0, 0, "3"}: {Reverse: long}}, "3", true, "3"},
+		"one without an end":        {map[row]activity.Evidence{{0, "2"}: {Direct: lasting}}, "", true, "2"},
+		"one that ends later":       {map[row]activity.Evidence{{0, "2"}: {Direct: long}}, "", true, "2"},
+		"one that ends":             {map[row]activity.Evidence{{0, "2"}: {Direct: short}}, "", true, ""},
+		"one that ends, and one of": {map[row]activity.Evidence{{0, "2"}: {Direct: short}, {0, "3"}: {Reverse: lasting}}, "", true, "3"},
+		"of another kind":           {map[row]activity.Evidence{{1, "2"}: {Direct: lasting}}, "", false, ""},
+		"asked about already":       {map[row]activity.Evidence{{0, "4"}: {Direct: lasting}}, "", false, ""},
+		"of another actor":          {map[row]activity.Evidence{{0, "2"}: {Direct: lasting}}, "3", false, ""},
+		"of the actor":              {map[row]activity.Evidence{{0, "3"}: {Reverse: long}}, "3", true, "3"},
 	} {
 		f := c.find(test.rows, &question{kind: 0, post: post, target: test.actor}, end)
 		if f.any != test.any || f.target != test.target || (f.item != nil) != (test.target != "") {
@@ -113,43 +118,53 @@ func TestFind(t *testing.T) {
 // TestSampleOfExactFeed checks that the sample repeats no question that the feed has asked the
 // ledger. For a dropped post it asks about the user because of whom the post was dropped.
 func TestSampleOfExactFeed(t *testing.T) {
-	all := kinds(t)
-	f := &Sampled{
-		req:    Request{Viewer: "1", Posts: []Post{{ID: "p", Author: "2", Actors: []string{"3"}}, {ID: "q", Author: "4"}}},
-		checks: checks{all: all, drops: 2, marks: 2},
-		answer: Answer{Kept: make([]int, 1), Dropped: []Dropped{{Kind: "block", Actor: "3"}}},
-		claims: map[claim]confirmation{{0, 0, "2"}: denied, {0, 0, "3"}: confirmed, {0, 1, "q"}: denied, {0, 1, "p"}: waiting},
+	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 1})
+	if err != nil {
+		t.Fatal(err)
 	}
-	s := f.sample(t.Context(), nil)
-	if len(s.denied) != 2 || !s.denied[claim{0, 0, "2"}] || !s.denied[claim{0, 1, "q"}] {
+	defer func() { _ = l.Close() }()
+	store := &favfilter.Memory{}
+	r, err := activity.Open(t.Context(), activity.Config{Ledger: l, Store: store, FalsePositiveRate: 1e-8, Passive: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if _, err := r.Record(t.Context(), []activity.Activity{{User: "1", Kind: "block", Target: "3"}}); err != nil {
+		t.Fatal(err)
+	}
+	faulttest.Tamper(t, l, store, nil, []string{"1 block 2", "1 hide q"})
+	checked, err := feed.Check(t.Context(), r, feed.Request{
+		Viewer: "1", Exact: true, Posts: []feed.Post{{ID: "p", Author: "2", Actors: []string{"3"}}, {ID: "q", Author: "4"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := (&Sampled{feed: checked}).sample(t.Context(), nil)
+	if len(s.denied) != 2 || !s.denied[row{0, "2"}] || !s.denied[row{1, "q"}] {
 		t.Errorf("denied: %v", s.denied)
 	}
 	if len(s.answers) != 3 || s.answers[0].target != "3" || !s.answers[0].reported || s.answers[1].reported || s.answers[2].kind != 1 {
 		t.Errorf("answers: %+v", s.answers)
-	}
-	f.claims = map[claim]confirmation{{0, 1, "q"}: denied}
-	if s := f.sample(t.Context(), nil); len(s.denied) != 1 || !s.denied[claim{0, 1, "q"}] {
-		t.Errorf("denied of the other kind alone: %v", s.denied)
 	}
 }
 
 // TestClonePosts: what is copied is bounded by the number of ids and by what they take.
 func TestClonePosts(t *testing.T) {
 	long := strings.Repeat("x", maxSampledBytes/4)
-	whole := Post{ID: long, Author: long, Actors: []string{long}}
+	whole := feed.Post{ID: long, Author: long, Actors: []string{long}}
 	for what, c := range map[string]struct {
-		posts  []Post
+		posts  []feed.Post
 		viewer string
 		taken  bool
 	}{
-		"as long as may be":         {[]Post{whole}, long, true},
-		"a longer id":               {[]Post{{ID: long + "x", Author: long, Actors: whole.Actors}}, long, false},
-		"a longer author":           {[]Post{{ID: long, Author: long + "x", Actors: whole.Actors}}, long, false},
-		"one more actor":            {[]Post{{ID: long, Author: long, Actors: []string{long, "x"}}}, long, false},
-		"a longer viewer":           {[]Post{whole}, long + "x", false},
-		"as many as may be":         {make([]Post, maxSampledIDs/2), "1", true},
-		"one more":                  {make([]Post, maxSampledIDs/2+1), "1", false},
-		"as many, most of them one": {[]Post{{Actors: make([]string, maxSampledIDs-1)}}, "1", false},
+		"as long as may be":         {[]feed.Post{whole}, long, true},
+		"a longer id":               {[]feed.Post{{ID: long + "x", Author: long, Actors: whole.Actors}}, long, false},
+		"a longer author":           {[]feed.Post{{ID: long, Author: long + "x", Actors: whole.Actors}}, long, false},
+		"one more actor":            {[]feed.Post{{ID: long, Author: long, Actors: []string{long, "x"}}}, long, false},
+		"a longer viewer":           {[]feed.Post{whole}, long + "x", false},
+		"as many as may be":         {make([]feed.Post, maxSampledIDs/2), "1", true},
+		"one more":                  {make([]feed.Post, maxSampledIDs/2+1), "1", false},
+		"as many, most of them one": {[]feed.Post{{Actors: make([]string, maxSampledIDs-1)}}, "1", false},
 	} {
 		posts, viewer := clonePosts(c.posts, c.viewer)
 		if (posts != nil) != c.taken || c.taken && (viewer != c.viewer || len(posts) != len(c.posts) || posts[0].ID != c.posts[0].ID) {

@@ -1,4 +1,4 @@
-package feed_test
+package sampler_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/feed"
+	"github.com/feedfilter/feedfilter/internal/sampler"
 )
 
 // held is a ledger that keeps who asks about activities waiting, or fails.
@@ -55,11 +56,11 @@ func TestSamplerSkips(t *testing.T) {
 			t.Fatalf("kept %s", got)
 		}
 	}
-	if got := s.Stats(); got != (feed.SampleStats{Skipped: 4}) {
+	if got := s.Stats(); got != (sampler.Stats{Skipped: 4}) {
 		t.Errorf("while the ledger hangs: %+v", got)
 	}
 	close(l.open)
-	if got := s.compared(t); got != (feed.SampleStats{Feeds: 18, Candidates: 36, Skipped: 4}) {
+	if got := s.compared(t); got != (sampler.Stats{Feeds: 18, Candidates: 36, Skipped: 4}) {
 		t.Errorf("then: %+v", got)
 	}
 	many := feed.Post{ID: "a", Actors: []string{"3", "4", "5"}} // an author who is left out counts
@@ -69,7 +70,7 @@ func TestSamplerSkips(t *testing.T) {
 		{Viewer: "1", Posts: slices.Repeat([]feed.Post{long}, 50)},
 	} {
 		s.feed(t, large)
-		s.want(t, feed.SampleStats{Skipped: 5 + uint64(i)})
+		s.want(t, sampler.Stats{Skipped: 5 + uint64(i)})
 	}
 }
 
@@ -82,7 +83,7 @@ func TestSamplerWithoutLedger(t *testing.T) {
 	for range 3 {
 		s.feed(t, feed.Request{Viewer: "1", Posts: posts("2", "a", "b")})
 	}
-	if got := s.compared(t); got != (feed.SampleStats{Errors: 3}) {
+	if got := s.compared(t); got != (sampler.Stats{Errors: 3}) {
 		t.Errorf("counted %+v", got)
 	}
 }
@@ -100,7 +101,7 @@ func TestSamplerCloses(t *testing.T) {
 	if n := l.inside.Load(); n != 0 {
 		t.Errorf("%d still ask the ledger", n)
 	}
-	if got := s.Stats(); got != (feed.SampleStats{}) {
+	if got := s.Stats(); got != (sampler.Stats{}) {
 		t.Errorf("counted %+v", got)
 	}
 }

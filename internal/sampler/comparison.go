@@ -1,4 +1,4 @@
-package feed
+package sampler
 
 import (
 	"context"
@@ -212,20 +212,20 @@ func (c *comparison) count(v verdict, q *question, found finding, at sighting, l
 }
 
 // ask asks the ledger about every id of the questions, each once.
-func (c *comparison) ask(ctx context.Context, at pages.PageAt, about []question) (activity.Truth, map[claim]activity.Evidence, error) {
-	rows := make(map[claim]activity.Evidence)
+func (c *comparison) ask(ctx context.Context, at pages.PageAt, about []question) (activity.Truth, map[row]activity.Evidence, error) {
+	rows := make(map[row]activity.Evidence)
 	var claims []activity.Claim
-	var of []claim
+	var of []row
 	for i := range about {
 		q := &about[i]
-		k := c.sample.kinds[q.kind]
+		k := &c.sample.kinds[q.kind]
 		for id := range c.sample.ids(q) {
-			key := claim{0, q.kind, id}
+			key := row{q.kind, id}
 			if _, known := rows[key]; known {
 				continue
 			}
 			rows[key] = activity.Evidence{}
-			claims, of = append(claims, activity.Claim{Kind: k, Target: id}), append(of, key)
+			claims, of = append(claims, activity.Claim{Kind: k, Target: id, Sides: k.Sides()}), append(of, key)
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, sampleTimeout)
@@ -241,9 +241,9 @@ func (c *comparison) ask(ctx context.Context, at pages.PageAt, about []question)
 }
 
 // find returns what rows have on a question.
-func (c *comparison) find(rows map[claim]activity.Evidence, q *question, end time.Time) (f finding) {
+func (c *comparison) find(rows map[row]activity.Evidence, q *question, end time.Time) (f finding) {
 	for id := range c.sample.ids(q) {
-		e := rows[claim{0, q.kind, id}]
+		e := rows[row{q.kind, id}]
 		for _, item := range []*activity.Item{e.Direct, e.Reverse} {
 			if item == nil {
 				continue

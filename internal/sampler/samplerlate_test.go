@@ -1,4 +1,4 @@
-package feed_test
+package sampler_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/feed"
+	"github.com/feedfilter/feedfilter/internal/sampler"
 )
 
 // deaf keeps from a process what others write to the ledger.
@@ -34,7 +35,7 @@ func (l *deaf) around(ctx context.Context, c *ledger.Call, next func(ctx context
 // pages of the other.
 type process struct {
 	*activity.Recorder
-	*feed.Sampler
+	*sampler.Sampler
 
 	t *testing.T
 }
@@ -45,7 +46,7 @@ func startProcess(t *testing.T, l *ledger.Ledger) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := feed.NewSampler(r, feed.SamplerConfig{Rate: 1})
+	s, err := sampler.New(r, sampler.Config{Rate: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +62,7 @@ func (p *process) close() {
 // the feed with the ledger.
 func (p *process) feed() (dropped bool, compare func()) {
 	p.t.Helper()
-	a, chosen, err := p.Filter(p.t.Context(), feed.Request{Viewer: "1", Posts: posts("2", "p", "clean")})
+	a, chosen, err := ask(p.t.Context(), p.Sampler, p.Recorder, feed.Request{Viewer: "1", Posts: posts("2", "p", "clean")})
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -92,51 +93,51 @@ func TestSamplerTellsLateFromMissed(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		do   func(a, b *process, b2 *deaf)
-		want feed.SampleStats
+		want sampler.Stats
 	}{
 		{"seen within the bound", func(a, b *process, l *deaf) {
 			a.record(activity.Activity{})
 			_, compare := b.feed()
 			compare()
 			l.hears.Store(true)
-		}, feed.SampleStats{Late: 1}},
+		}, sampler.Stats{Late: 1}},
 		{"recorded after the feed", func(a, b *process, l *deaf) {
 			_, compare := b.feed()
 			time.Sleep(2 * time.Second)
 			a.record(activity.Activity{})
 			compare()
 			l.hears.Store(true)
-		}, feed.SampleStats{}},
+		}, sampler.Stats{}},
 		{"recorded after the feed, and another one missed", func(a, b *process, _ *deaf) {
 			_, compare := b.feed()
 			time.Sleep(2 * time.Second)
 			a.record(activity.Activity{})
 			compare()
-		}, feed.SampleStats{Misses: 1, Repaired: 1}},
+		}, sampler.Stats{Misses: 1, Repaired: 1}},
 		{"recorded with a time long past", func(a, b *process, l *deaf) {
 			_, compare := b.feed()
 			a.record(activity.Activity{Since: time.Now().Add(-24 * time.Hour)})
 			compare()
 			l.hears.Store(true)
-		}, feed.SampleStats{Undecided: 1}},
+		}, sampler.Stats{Undecided: 1}},
 		{"recorded with a time as far past as a write may take", func(a, b *process, l *deaf) {
 			_, compare := b.feed()
 			a.record(activity.Activity{Since: time.Now().Add(-30*time.Second - bound/2)})
 			compare()
 			l.hears.Store(true)
-		}, feed.SampleStats{Late: 1}},
+		}, sampler.Stats{Late: 1}},
 		{"long acknowledged, heard of after the feed", func(a, b *process, l *deaf) {
 			a.record(activity.Activity{})
 			time.Sleep(time.Minute)
 			_, compare := b.feed()
 			compare()
 			l.hears.Store(true)
-		}, feed.SampleStats{Undecided: 1}},
+		}, sampler.Stats{Undecided: 1}},
 		{"never heard of", func(a, b *process, _ *deaf) {
 			a.record(activity.Activity{})
 			_, compare := b.feed()
 			compare()
-		}, feed.SampleStats{Misses: 1, Repaired: 1}},
+		}, sampler.Stats{Misses: 1, Repaired: 1}},
 		{"removed and recorded again meanwhile", func(a, b *process, _ *deaf) {
 			a.record(activity.Activity{})
 			_, compare := b.feed()
@@ -144,19 +145,19 @@ func TestSamplerTellsLateFromMissed(t *testing.T) {
 			time.Sleep(bound / 2)
 			a.record(activity.Activity{Remove: true})
 			a.record(activity.Activity{})
-		}, feed.SampleStats{Undecided: 1}},
+		}, sampler.Stats{Undecided: 1}},
 		{"undone before anybody looked", func(a, b *process, _ *deaf) {
 			a.record(activity.Activity{})
 			_, compare := b.feed()
 			a.record(activity.Activity{Remove: true})
 			compare()
-		}, feed.SampleStats{}},
+		}, sampler.Stats{}},
 		{"over when the feed was answered", func(a, b *process, _ *deaf) {
 			a.record(activity.Activity{Until: time.Now().Add(100 * time.Millisecond)})
 			time.Sleep(100 * time.Millisecond)
 			_, compare := b.feed()
 			compare()
-		}, feed.SampleStats{}},
+		}, sampler.Stats{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			twoProcesses(t, func(a, b *process, alone *deaf) {
@@ -204,7 +205,7 @@ func TestSamplerOfLedgerThatFails(t *testing.T) {
 		synctest.Wait() // what the first look left open is waiting for the second
 		alone.down.Store(true)
 		wait(10 * time.Second)
-		if got := b.Sampler.Stats(); got != (feed.SampleStats{Errors: 1}) {
+		if got := b.Sampler.Stats(); got != (sampler.Stats{Errors: 1}) {
 			t.Errorf("counted %+v", got)
 		}
 	})
@@ -221,14 +222,14 @@ func TestSamplerOfWhatIsRecordedAnew(t *testing.T) {
 		p := startProcess(t, l)
 		p.record(activity.Activity{Until: time.Now().Add(100 * time.Millisecond)})
 		time.Sleep(100 * time.Millisecond)
-		a, chosen, err := p.Filter(t.Context(), feed.Request{Viewer: "1", Posts: posts("2", "p"), Exact: true})
+		a, chosen, err := ask(t.Context(), p.Sampler, p.Recorder, feed.Request{Viewer: "1", Posts: posts("2", "p"), Exact: true})
 		if err != nil || len(a.Kept) != 1 {
 			t.Fatalf("answered %+v, %v", a, err)
 		}
 		p.record(activity.Activity{Since: time.Now().Add(-time.Hour)})
 		chosen.Compare(t.Context())
 		wait(10 * time.Second)
-		if got := p.Sampler.Stats(); got != (feed.SampleStats{Feeds: 1, Candidates: 1}) {
+		if got := p.Sampler.Stats(); got != (sampler.Stats{Feeds: 1, Candidates: 1}) {
 			t.Errorf("counted %+v", got)
 		}
 		p.close()
@@ -265,7 +266,7 @@ func TestSamplerAfterAnEnd(t *testing.T) {
 		if !was || dropped < 50 || dropped > 70 {
 			t.Errorf("dropped by %d feeds of 80, then %v", dropped, was)
 		}
-		if got, want := p.Sampler.Stats(), (feed.SampleStats{Feeds: 81, Candidates: 162, Undecided: 1}); got != want {
+		if got, want := p.Sampler.Stats(), (sampler.Stats{Feeds: 81, Candidates: 162, Undecided: 1}); got != want {
 			t.Errorf("counted %+v, want %+v", got, want)
 		}
 		p.close()

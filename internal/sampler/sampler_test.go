@@ -1,7 +1,8 @@
-package feed_test
+package sampler_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -18,13 +19,15 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/favfilter/redisstore"
 	"github.com/feedfilter/feedfilter/feed"
+	"github.com/feedfilter/feedfilter/internal/faulttest"
 	"github.com/feedfilter/feedfilter/internal/redistest"
+	"github.com/feedfilter/feedfilter/internal/sampler"
 )
 
 // sampled is a Recorder whose feeds are all compared with the ledger, on one page.
 type sampled struct {
 	*activity.Recorder
-	*feed.Sampler
+	*sampler.Sampler
 
 	ledger *ledger.Ledger
 	store  favfilter.Store
@@ -94,7 +97,7 @@ func newSampled(t *testing.T, c activity.Config, around ledger.Around) *sampled 
 func (s *sampled) sample(t *testing.T, rate float64) {
 	t.Helper()
 	var err error
-	s.Sampler, err = feed.NewSampler(s.Recorder, feed.SamplerConfig{
+	s.Sampler, err = sampler.New(s.Recorder, sampler.Config{
 		Rate: rate, Logger: slog.New(slog.NewJSONHandler(s.log, nil)), HashID: func(id string) string { return fmt.Sprintf("#%d", len(id)) },
 	})
 	if err != nil {
@@ -107,7 +110,7 @@ func (s *sampled) sample(t *testing.T, rate float64) {
 func (s *sampled) Close() { s.Sampler.Close() }
 
 // Stats are the Sampler's.
-func (s *sampled) Stats() feed.SampleStats { return s.Sampler.Stats() }
+func (s *sampled) Stats() sampler.Stats { return s.Sampler.Stats() }
 
 // feed answers a feed and has it compared.
 func (s *sampled) feed(t *testing.T, req feed.Request) answer {
@@ -121,11 +124,11 @@ func (s *sampled) feed(t *testing.T, req feed.Request) answer {
 	}
 	s.asked++
 	chosen.Compare(t.Context(), slog.String("request_id", fmt.Sprint("r", s.asked)))
-	return answer{a, req}
+	return a
 }
 
 // compared waits until all feeds are, and returns what was counted.
-func (s *sampled) compared(t *testing.T) feed.SampleStats {
+func (s *sampled) compared(t *testing.T) sampler.Stats {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); ; {
 		now := s.Stats()
@@ -140,7 +143,7 @@ func (s *sampled) compared(t *testing.T) feed.SampleStats {
 }
 
 // want compares what was counted, but for the number of feeds and candidates.
-func (s *sampled) want(t *testing.T, want feed.SampleStats) {
+func (s *sampled) want(t *testing.T, want sampler.Stats) {
 	t.Helper()
 	got := s.compared(t)
 	got.Feeds, got.Candidates = want.Feeds, want.Candidates
@@ -149,73 +152,75 @@ func (s *sampled) want(t *testing.T, want feed.SampleStats) {
 	}
 }
 
-// key is the hash of an activity such as "1 hide 2", or "1 blocked-by 2".
-func (s *sampled) key(line string) favfilter.Hash {
-	f := strings.Fields(line)
-	target := "_P"
-	switch {
-	case strings.HasPrefix(f[1], "block"):
-		target = "_U"
-	case slices.Contains([]string{"no-repost", "mute", "mute-of", "follow", "follow-of"}, f[1]):
-		target = "_U"
-	case f[1] == "shun", f[1] == "domain-mute":
-		target = "_domain:"
-	}
-	seed := s.ledger.Identity().Seed
-	return favfilter.HashStart(seed, f[1]+":U"+f[0]+target).With(favfilter.HashKey(seed, f[2]))
-}
-
-// tamper replaces the page by one that lacks the keys in lost and has those in madeUp besides. The
-// sequence stays the same, so the header shows no difference.
+// tamper replaces the page, see [faulttest.Tamper].
 func (s *sampled) tamper(t *testing.T, lost, madeUp []string) {
 	t.Helper()
-	for range 50 {
-		if s.tampered(t, lost, madeUp) {
-			return
-		}
-	}
-	t.Fatal("not replaced")
+	faulttest.Tamper(t, s.ledger, s.store, lost, madeUp)
 }
 
-// tampered tries what tamper does, and reports whether the page was still the one that it read: the
-// scrubber may rebuild a page while the first writes create it.
-func (s *sampled) tampered(t *testing.T, lost, madeUp []string) bool {
+// ask answers a feed, as the service does, and chooses whether to compare it.
+func ask(ctx context.Context, s *sampler.Sampler, a feed.Activities, req feed.Request) (answer, *sampler.Sampled, error) {
+	chosen := s.Choose()
+	checked, err := feed.Check(ctx, a, req)
+	if err != nil {
+		return answer{}, nil, err
+	}
+	if err := checked.RecordSeen(ctx); err != nil {
+		return answer{}, nil, err
+	}
+	chosen.Answered(checked)
+	return answer{checked.Answer, req}, chosen, nil
+}
+
+// Filter answers a feed of the Recorder.
+func (s *sampled) Filter(ctx context.Context, req feed.Request) (answer, *sampler.Sampled, error) {
+	return ask(ctx, s.Sampler, s.Recorder, req)
+}
+
+// record takes lines such as "1 block 2".
+func record(t testing.TB, r *activity.Recorder, lines ...string) {
 	t.Helper()
-	rows, _, err := s.ledger.Keys(t.Context(), 0)
-	if err != nil {
+	var batch []activity.Activity
+	for _, line := range lines {
+		f := strings.Fields(line)
+		batch = append(batch, activity.Activity{User: f[0], Kind: f[1], Target: f[2]})
+	}
+	if _, err := r.Record(t.Context(), batch); err != nil {
 		t.Fatal(err)
 	}
-	loaded, err := s.store.Load(t.Context(), []favfilter.PageID{{}})
-	if err != nil || loaded[0].Page == nil {
-		t.Fatal("no page to tamper with", err)
+}
+
+// answer is an answer to a request, which knows the ids of the posts.
+type answer struct {
+	feed.Answer
+
+	req feed.Request
+}
+
+// annotated reports whether post number at is annotated by the i-th kind of the request.
+func (a answer) annotated(i, at int) bool { return slices.Contains(a.Annotated[i], at) }
+
+func kept(a answer) (ids []string) {
+	for _, at := range a.Kept {
+		ids = append(ids, a.req.Posts[at].ID)
 	}
-	page, err := favfilter.NewPage(loaded[0].Page.Header())
-	if err != nil {
-		t.Fatal(err)
+	return ids
+}
+
+func posts(author string, ids ...string) []feed.Post {
+	list := make([]feed.Post, len(ids))
+	for i, id := range ids {
+		list[i] = feed.Post{ID: id, Author: author}
 	}
-	found := 0
-	for _, row := range rows {
-		line := row.Owner + " " + row.Kind + " " + row.Target
-		if slices.Contains(lost, line) {
-			found++
-			continue
-		}
-		if !loaded[0].Page.Contains(s.key(line)) {
-			t.Fatalf("%q is no key as the page has them", line)
-		}
-		page.Insert(s.key(line))
+	return list
+}
+
+func numbered(n int) []feed.Post {
+	list := make([]feed.Post, n)
+	for i := range list {
+		list[i] = feed.Post{ID: fmt.Sprint("post", i), Author: fmt.Sprint("author", i)}
 	}
-	if found != len(lost) {
-		t.Fatalf("lost %d of %q", found, lost)
-	}
-	for _, line := range madeUp {
-		page.Insert(s.key(line))
-	}
-	done, err := s.store.Replace(t.Context(), favfilter.Replacement{Page: page, Seen: loaded[0].Version})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return done
+	return list
 }
 
 // each runs test with pages of the process, and in Redis.
@@ -248,7 +253,7 @@ func TestSamplerFindsMisses(t *testing.T) {
 			t.Fatalf("kept %s", got)
 		}
 		got := s.compared(t)
-		if want := (feed.SampleStats{Feeds: 1, Candidates: 10, Misses: 6, Repaired: 1}); got != want {
+		if want := (sampler.Stats{Feeds: 1, Candidates: 10, Misses: 6, Repaired: 1}); got != want {
 			t.Errorf("counted %+v, want %+v", got, want)
 		}
 		lines := s.log.lines(t, "a feed missed what the ledger has")
@@ -269,7 +274,7 @@ func TestSamplerFindsMisses(t *testing.T) {
 		if got := strings.Join(kept(a), " "); got != "p8 p5 own" || !a.annotated(0, a.Kept[0]) {
 			t.Errorf("then kept %s, %v", got, a.Kept)
 		}
-		s.want(t, feed.SampleStats{Misses: 6, Repaired: 1})
+		s.want(t, sampler.Stats{Misses: 6, Repaired: 1})
 	})
 }
 
@@ -292,7 +297,7 @@ func TestSamplerComparesFacets(t *testing.T) {
 	if got := strings.Join(kept(s.feed(t, req)), " "); got != "p1 p4 p5" {
 		t.Fatalf("kept %s", got)
 	}
-	if got, want := s.compared(t), (feed.SampleStats{Feeds: 1, Candidates: 5, Misses: 1, FalsePositives: 1, Repaired: 1}); got != want {
+	if got, want := s.compared(t), (sampler.Stats{Feeds: 1, Candidates: 5, Misses: 1, FalsePositives: 1, Repaired: 1}); got != want {
 		t.Errorf("counted %+v, want %+v", got, want)
 	}
 	if got := strings.Join(kept(s.feed(t, req)), " "); got != "p3 p4 p5" {
@@ -321,7 +326,7 @@ func TestSamplerComparesRelatedAndRoles(t *testing.T) {
 	if want := []int{0, 3, 4, 5}; !slices.Equal(a.Kept, want) {
 		t.Fatalf("kept %v, want %v", a.Kept, want)
 	}
-	if got, want := s.compared(t), (feed.SampleStats{Feeds: 1, Candidates: 8, Misses: 2, FalsePositives: 1, Repaired: 1}); got != want {
+	if got, want := s.compared(t), (sampler.Stats{Feeds: 1, Candidates: 8, Misses: 2, FalsePositives: 1, Repaired: 1}); got != want {
 		t.Errorf("counted %+v, want %+v", got, want)
 	}
 	if a, want := s.feed(t, req), []int{2, 4, 5}; !slices.Equal(a.Kept, want) {
@@ -342,12 +347,12 @@ func TestSamplerFindsFalsePositives(t *testing.T) {
 		if got := strings.Join(kept(a), " "); got != "p3 p6" {
 			t.Fatalf("kept %s", got)
 		}
-		s.want(t, feed.SampleStats{FalsePositives: 4})
+		s.want(t, sampler.Stats{FalsePositives: 4})
 		req.Exact = true
 		if got := strings.Join(kept(s.feed(t, req)), " "); got != "p3 p4 p0 p5 p6" {
 			t.Fatalf("kept %s", got)
 		}
-		s.want(t, feed.SampleStats{FalsePositives: 4})
+		s.want(t, sampler.Stats{FalsePositives: 4})
 		if n := s.Recorder.Stats(); n.Confirmed != 7 || n.FalsePositives != 4 {
 			t.Errorf("of the Recorder's own, %d of %d are false", n.FalsePositives, n.Confirmed)
 		}
@@ -384,11 +389,14 @@ func TestSamplerOfSoundFeeds(t *testing.T) {
 		if n := s.compared(t).Candidates - before; n != c.n {
 			t.Errorf("%d candidates compared, want %d", n, c.n)
 		}
-		s.want(t, feed.SampleStats{})
+		s.want(t, sampler.Stats{})
 	}
 	for _, kinds := range [][]string{{}, {"seen"}} {
-		if _, chosen, err := s.Filter(t.Context(), feed.Request{Viewer: "1", Posts: all, Kinds: kinds}); chosen != nil || err != nil {
-			t.Errorf("kinds %q: chosen, although nobody can tell; %v", kinds, err)
+		before := s.compared(t)
+		s.feed(t, feed.Request{Viewer: "1", Posts: all, Kinds: kinds})
+		s.asked-- // nothing can tell
+		if now := s.compared(t); now != before {
+			t.Errorf("kinds %q: compared, although nothing can tell: %+v", kinds, now)
 		}
 	}
 	if _, chosen, err := s.Filter(t.Context(), feed.Request{}); chosen != nil || err == nil {

@@ -1,4 +1,5 @@
-package feed
+// Package sampler compares a share of the feeds with the ledger.
+package sampler
 
 import (
 	"context"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/activity/pages"
+	"github.com/feedfilter/feedfilter/feed"
 )
 
 const (
@@ -30,8 +32,8 @@ const (
 	maxLogged = 10
 )
 
-// SamplerConfig configures a [Sampler].
-type SamplerConfig struct {
+// Config configures a [Sampler].
+type Config struct {
 	_ struct{} // fields are named
 
 	// Rate is the share of feeds that are compared with the ledger, 0 to 1; 0: none. One comparison
@@ -47,8 +49,8 @@ type SamplerConfig struct {
 	HashID func(id string) string
 }
 
-// SampleStats holds the counts of a [Sampler] since it was created.
-type SampleStats struct {
+// Stats holds the counts of a [Sampler] since it was created.
+type Stats struct {
 	Feeds      uint64 `json:"feeds"`      // feeds compared with the ledger
 	Candidates uint64 `json:"candidates"` // candidates of these feeds that were checked
 
@@ -89,11 +91,10 @@ type SampleStats struct {
 //
 // A Sampler is safe for concurrent use.
 type Sampler struct {
-	activities activity.Activities
-	recorder   *activity.Recorder // nil without a ledger: nothing is compared
-	rate       atomic.Uint64      // the bits of a float64
-	log        *slog.Logger
-	hashID     func(string) string
+	recorder *activity.Recorder // nil without a ledger: nothing is compared
+	rate     atomic.Uint64      // the bits of a float64
+	log      *slog.Logger
+	hashID   func(string) string
 
 	queue chan *sample
 	start func() // called before the first comparison
@@ -105,14 +106,14 @@ type Sampler struct {
 	repaired                                  atomic.Uint64
 }
 
-// NewSampler returns a Sampler of feeds of activities. The caller closes the Sampler before the
-// activities. Without a ledger nothing is sampled. The error says that the rate is out of range.
-func NewSampler(activities activity.Activities, c SamplerConfig) (*Sampler, error) {
-	s := &Sampler{activities: activities, log: c.Logger, hashID: c.HashID, queue: make(chan *sample, maxQueued)}
+// New returns a Sampler of feeds of the Recorder. The caller closes the Sampler before the
+// Recorder. If recorder is nil, because there is no ledger, nothing is sampled. The error says that
+// the rate is out of range.
+func New(recorder *activity.Recorder, c Config) (*Sampler, error) {
+	s := &Sampler{recorder: recorder, log: c.Logger, hashID: c.HashID, queue: make(chan *sample, maxQueued)}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	s.recorder, _ = activities.(*activity.Recorder)
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
 	s.start = sync.OnceFunc(func() {
@@ -151,8 +152,8 @@ func (s *Sampler) Close() {
 }
 
 // Stats returns the current counts.
-func (s *Sampler) Stats() SampleStats {
-	return SampleStats{
+func (s *Sampler) Stats() Stats {
+	return Stats{
 		Feeds:          s.feeds.Load(),
 		Candidates:     s.candidates.Load(),
 		Misses:         s.misses.Load(),
@@ -165,42 +166,26 @@ func (s *Sampler) Stats() SampleStats {
 	}
 }
 
-// Filter is [Filter], and chooses at random whether to compare the feed with the ledger. If so, it
-// returns the feed as a Sampled; otherwise the Sampled is nil. For a feed that is not chosen, the
-// cost is one random number.
-func (s *Sampler) Filter(ctx context.Context, req Request) (Answer, *Sampled, error) {
+// Choose chooses at random whether to compare a feed with the ledger. It is called before the feed.
+// If the feed is not chosen, it returns nil, at the cost of one random number.
+func (s *Sampler) Choose() *Sampled {
 	if rate := math.Float64frombits(s.rate.Load()); rate == 0 || rand.Float64() >= rate { //nolint:gosec // no secret
-		a, err := Filter(ctx, s.activities, req)
-		return a, nil, err
+		return nil
 	}
-	sampled := &Sampled{sampler: s, req: req, start: s.recorder.Now()}
-	a, err := filter(ctx, s.activities, req, sampled)
-	if err != nil {
-		return Answer{}, nil, err
-	}
-	if !slices.ContainsFunc(sampled.checks.all[:sampled.checks.marks], activity.Kind.InLedger) {
-		return a, nil, nil // nothing can tell
-	}
-	sampled.end = s.recorder.Now()
-	return a, sampled, nil
+	return &Sampled{sampler: s, start: s.recorder.Now()}
 }
 
-// Sampled is a feed that was chosen to be compared with the ledger.
+// Sampled is a feed that was chosen to be compared with the ledger. On nil, its methods are no-ops.
 type Sampled struct {
 	sampler    *Sampler
-	req        Request
 	start, end time.Time // by the ledger's clock
-	checks     checks
-	at         pages.PageAt
-	answer     Answer
-	claims     map[claim]confirmation
-	overruled  []overruled
+	feed       *feed.Checked
 }
 
-// answered notes the answer, and what it was computed from.
-func (f *Sampled) answered(l *look, a Answer) {
+// Answered notes the answer, as soon as there is one.
+func (f *Sampled) Answered(checked *feed.Checked) {
 	if f != nil {
-		f.checks, f.at, f.answer, f.claims, f.overruled = l.checks, l.view.At(), a, l.claims, l.overruled
+		f.feed, f.end = checked, f.sampler.recorder.Now()
 	}
 }
 
@@ -209,10 +194,10 @@ func (f *Sampled) answered(l *look, a Answer) {
 //
 // Call Compare after the answer was sent, while request and answer are still unchanged: it copies
 // what it needs of them. Log lines about the feed have attrs, and are logged with the values of
-// ctx, but do not depend on its cancellation. On nil, Compare is a no-op.
+// ctx, but do not depend on its cancellation.
 func (f *Sampled) Compare(ctx context.Context, attrs ...slog.Attr) {
-	if f == nil {
-		return
+	if f == nil || !slices.ContainsFunc(f.feed.Kinds(), activity.Kind.InLedger) {
+		return // nothing can tell
 	}
 	s := f.sampler
 	if len(s.queue) == cap(s.queue) {

@@ -1,12 +1,12 @@
-package feed_test
+package sampler_test
 
 import (
 	"math"
 	"testing"
 
 	"github.com/feedfilter/feedfilter/activity"
-	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/feed"
+	"github.com/feedfilter/feedfilter/internal/sampler"
 )
 
 // How many feeds are chosen follows the rate.
@@ -31,22 +31,17 @@ func TestSampleRate(t *testing.T) {
 		t.Errorf("chosen of 4000: %d at a rate of 0, %d at 0.25, %d at 1", none, some, all)
 	}
 	for _, rate := range []float64{-0.1, 1.1} {
-		if _, err := feed.NewSampler(s.Recorder, feed.SamplerConfig{Rate: rate}); err == nil {
+		if _, err := sampler.New(s.Recorder, sampler.Config{Rate: rate}); err == nil {
 			t.Errorf("a rate of %g is taken", rate)
 		}
 	}
-	plain, err := activity.OpenPlain(t.Context(), activity.PlainConfig{Store: &favfilter.Memory{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer plain.Close()
-	without, err := feed.NewSampler(plain, feed.SamplerConfig{Rate: 1})
+	without, err := sampler.New(nil, sampler.Config{Rate: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer without.Close()
-	if _, chosen, err := without.Filter(t.Context(), req); chosen != nil || err != nil {
-		t.Errorf("without a ledger: chosen %v, %v", chosen, err)
+	if without.Choose() != nil {
+		t.Error("a feed is chosen without a ledger")
 	}
 }
 

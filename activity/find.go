@@ -1,0 +1,300 @@
+package activity
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/feedfilter/feedfilter/activity/pages"
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+// maxPooledHashes is the largest number of hashes whose memory is reused, 1 MiB.
+const maxPooledHashes = 1 << 16
+
+// Candidates are what activities are looked for on, such as the posts of a feed.
+type Candidates interface {
+	// IDs returns the ids of a facet on the n-th candidate: a first one, "" if there is none, and
+	// others.
+	IDs(n int, facet Facet) (first string, others []string)
+}
+
+// Hit is an activity that is found on a candidate, rightly or by a false positive.
+type Hit struct {
+	Candidate int    // its index
+	Kind      *Kind  // one of those that were asked for
+	List      string // the list whose activity it is; "": the user's
+	ID        string // the id on the candidate; in an audience, the owner
+	Place     int    // of ID among the candidate's of the facet: 0 is the first, others follow
+	Match     Match
+}
+
+// Find looks for the ids on the candidates from to until-1. It hashes each id once for all kinds.
+// It reports candidates on which it finds one of the first kinds of the View, so many as deciding
+// says, and on these everything that any kind has.
+//
+// Hits are in the order in which they decide: by candidate. Those of the user are before those of
+// the lists in their order. Then they are by kind, and by id as on the candidate.
+func (v *View) Find(c Candidates, from, until, deciding int) (hits []Hit) {
+	s := v.newSearch()
+	defer s.release(v)
+	for i := range v.kinds {
+		if facet := v.kinds[i].facet; s.of(facet) == nil {
+			s.hash(v.seed, facet, c, from, until)
+		}
+	}
+	s.test(v, deciding)
+	for _, list := range v.lists {
+		s.test(list, deciding)
+	}
+	for n := range until - from {
+		if !s.any(n) {
+			continue
+		}
+		hits = s.on(v, "", c, from+n, n, deciding, hits)
+		for _, list := range v.lists {
+			hits = s.on(list, list.user, c, from+n, n, deciding, hits)
+		}
+	}
+	return hits
+}
+
+// search looks for many ids in Views at once. Its memory is reused.
+type search struct {
+	hashes  []favfilter.Hash // of ids, by facet
+	found   []bool           // for each hash, whether a View has it
+	columns []column
+}
+
+// column holds the hashes of the ids of one facet.
+type column struct {
+	facet      Facet
+	first, end int // its range of the hashes
+	// before is the number of its hashes before each candidate, and at last of all; uneven: not each
+	// candidate has just one.
+	uneven bool
+	before []int
+}
+
+// of returns which of the hashes the n-th candidate has.
+func (c *column) of(n int) (first, end int) {
+	if c.uneven {
+		return c.first + c.before[n], c.first + c.before[n+1]
+	}
+	return c.first + n, c.first + n + 1
+}
+
+// newSearch returns a search without ids.
+func (v *View) newSearch() *search {
+	if s, ok := v.searches.Get().(*search); ok {
+		return s
+	}
+	return new(search)
+}
+
+// release lets the memory of s be reused.
+func (s *search) release(v *View) {
+	if cap(s.hashes) > maxPooledHashes {
+		*s = search{}
+	}
+	s.hashes, s.found, s.columns = s.hashes[:0], s.found[:0], s.columns[:0]
+	v.searches.Put(s)
+}
+
+// begin adds an empty column. It reuses the memory of an earlier one.
+func (s *search) begin(facet Facet) *column {
+	s.columns = slices.Grow(s.columns, 1)[:len(s.columns)+1]
+	c := &s.columns[len(s.columns)-1]
+	*c = column{facet: facet, first: len(s.hashes), before: c.before[:0]}
+	return c
+}
+
+// end ends the column that began last.
+func (s *search) end(c *column) {
+	if c.end = len(s.hashes); c.uneven {
+		c.before = append(c.before, c.end-c.first)
+	}
+	s.found = slices.Grow(s.found, c.end-c.first)[:c.end]
+	clear(s.found[c.first:])
+}
+
+// hash hashes the ids of a facet on the candidates.
+func (s *search) hash(seed uint64, facet Facet, candidates Candidates, from, until int) {
+	c := s.begin(facet)
+	for n := from; n < until; n++ {
+		first, others := candidates.IDs(n, facet)
+		switch {
+		case c.uneven:
+			c.before = append(c.before, len(s.hashes)-c.first)
+		case first == "" || len(others) > 0:
+			c.uneven = true
+			for before := range n - from + 1 {
+				c.before = append(c.before, before)
+			}
+		}
+		if first != "" {
+			s.hashes = append(s.hashes, favfilter.HashKey(seed, first))
+		}
+		for _, id := range others {
+			s.hashes = append(s.hashes, favfilter.HashKey(seed, id))
+		}
+	}
+	s.end(c)
+}
+
+// of returns the column of a facet; nil: there is none.
+func (s *search) of(facet Facet) *column {
+	for i := range s.columns {
+		if s.columns[i].facet == facet {
+			return &s.columns[i]
+		}
+	}
+	return nil
+}
+
+// test notes which of the hashed ids the first kinds of a View have.
+func (s *search) test(v *View, deciding int) {
+	for i := range v.kinds[:min(deciding, len(v.kinds))] {
+		l := &v.kinds[i]
+		c := s.of(l.facet)
+		hashes, found := s.hashes[c.first:c.end], s.found[c.first:c.end]
+		if l.window != nil {
+			l.window.ContainsAll(l.direct, hashes, found)
+		}
+		if l.page == nil {
+			continue
+		}
+		if l.sides&Direct != 0 {
+			l.page.ContainsAll(l.direct, hashes, found)
+		}
+		if l.sides&Reverse != 0 {
+			l.page.ContainsAll(l.reverse, hashes, found)
+		}
+	}
+}
+
+// any reports whether test found an id on the n-th candidate.
+func (s *search) any(n int) bool {
+	for i := range s.columns {
+		c := &s.columns[i]
+		if !c.uneven {
+			if s.found[c.first+n] {
+				return true
+			}
+			continue
+		}
+		if first, end := c.of(n); slices.Contains(s.found[first:end], true) {
+			return true
+		}
+	}
+	return false
+}
+
+// on adds the hits of a View on candidate n of c, which is number at of those in s. list is the
+// View's, if it is one of a list.
+func (s *search) on(v *View, list string, c Candidates, n, at, deciding int, hits []Hit) []Hit {
+	for i := range v.kinds {
+		l := &v.kinds[i]
+		first, others := c.IDs(n, l.facet)
+		next, end := s.of(l.facet).of(at)
+		for place := len(others) + 1 - (end - next); next < end; place, next = place+1, next+1 {
+			if i < deciding && !s.found[next] {
+				continue
+			}
+			m := l.match(s.hashes[next])
+			if m == None {
+				continue
+			}
+			id := first
+			if place > 0 {
+				id = others[place-1]
+			}
+			hits = append(hits, Hit{Candidate: n, Kind: l.kind, List: list, ID: id, Place: place, Match: m})
+		}
+	}
+	return hits
+}
+
+// Owner is whatever kinds target. A user and a domain of the same id are different owners.
+type Owner struct {
+	Facet Facet
+	ID    string
+}
+
+// Audience looks for what keeps posts of the owners from users: two-way kinds, and what users did
+// with the owners of kinds with Fanout. The candidates are the users. A hit has the id of the
+// owner, and that owner's index as its place. There are none of a kind that is neither, that targets
+// another facet than the owner's, or that the ledger does not keep. Otherwise hits are as those of
+// [View.Find]: on users on whom one of the first kinds is found, by user, kind and owner.
+//
+// Many requests need the owners' pages, so they are held in the process, see [Config.ListCache]. In
+// one round trip for all of them, Audience asks the store whether they have changed. It misses
+// nothing that was acknowledged before, like View. Errors are as those of View.
+func (r *reader) Audience(ctx context.Context, owners []Owner, kinds []Kind, deciding int, users []string) ([]Hit, error) {
+	views, err := r.audience(ctx, owners, kinds)
+	if err != nil {
+		return nil, err
+	}
+	v := views[0]
+	s := v.newSearch()
+	defer s.release(v)
+	c := s.begin(User)
+	for _, id := range users {
+		s.hashes = append(s.hashes, favfilter.HashKey(v.seed, id))
+	}
+	s.end(c)
+	for _, v := range views {
+		s.test(v, deciding)
+	}
+	var hits []Hit
+	for n, found := range s.found {
+		if !found {
+			continue
+		}
+		for i := range kinds {
+			for place, v := range views {
+				if m := v.kinds[i].match(s.hashes[n]); m != None {
+					hits = append(hits, Hit{Candidate: n, Kind: &kinds[i], ID: owners[place].ID, Place: place, Match: m})
+				}
+			}
+		}
+	}
+	return hits, nil
+}
+
+// audience reads the pages of the owners, and returns Views that look for users.
+func (r *reader) audience(ctx context.Context, owners []Owner, kinds []Kind) ([]*View, error) {
+	views, users := make([]*View, len(owners)), make([]uint64, 0, len(owners))
+	for i, owner := range owners {
+		v := r.newView(owner.ID, kinds)
+		for n := range v.kinds {
+			v.kinds[n].turn(v.seed, owner)
+		}
+		if views[i] = v; v.ledger { // all are alike
+			users = append(users, v.userHash)
+		}
+	}
+	a, err := r.source.Read(ctx, pages.Query{Lists: users})
+	if err != nil {
+		return nil, fmt.Errorf("read activities: %w", err)
+	}
+	for i, list := range a.Lists {
+		views[i].takePage(list)
+	}
+	return views, nil
+}
+
+// turn makes l look for users who have the activity with the owner.
+func (l *lookup) turn(seed uint64, owner Owner) {
+	l.facet = User
+	if l.kind.Reverse == "" {
+		l.sides = None
+	}
+	switch {
+	case l.kind.Target != owner.Facet || l.kind.Mirror() == "":
+		l.sides &^= Reverse
+	default:
+		l.sides |= Reverse
+		l.reverse = l.kind.mirrorStart(seed, owner.ID)
+	}
+}
