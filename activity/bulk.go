@@ -106,7 +106,8 @@ func (p *PreparedBulk) users(r *Recorder) iter.Seq[uint64] {
 		for _, i := range p.inLedger {
 			a := p.activities[i]
 			k, _ := r.kinds.Named(a.Kind)
-			if !yield(r.userHash(a.User)) || k.Mirror() != "" && !yield(r.userHash(a.Target)) {
+			own, mirror, mirrored := k.rows(a.User, a.Target)
+			if !yield(r.userHash(own.owner)) || mirrored && !yield(r.userHash(mirror.owner)) {
 				return
 			}
 		}

@@ -22,13 +22,15 @@ type Claim struct {
 	Sides Match
 }
 
-// items returns the rows that the claim is about, on each side; "": none.
-func (c *Claim) items() (direct, reverse ledger.Item) {
+// items returns the user's rows that the claim is about, on each of its sides. One without a kind is
+// none.
+func (c *Claim) items(user string) (direct, reverse ledger.Item) {
+	own, other := c.Kind.facing(user, c.Target)
 	if c.Sides&Direct != 0 {
-		direct = ledger.Item{Kind: c.Kind.Name, Target: c.Target}
+		direct = own.item()
 	}
 	if c.Sides&Reverse != 0 {
-		reverse = ledger.Item{Kind: c.Kind.Mirror(), Target: c.Target}
+		reverse = other.item()
 	}
 	return direct, reverse
 }
@@ -65,7 +67,7 @@ func (r *Recorder) Confirm(ctx context.Context, user string, claims []Claim) ([]
 func (r *Recorder) evidence(ctx context.Context, user string, claims []Claim, now time.Time) ([]Evidence, error) {
 	items := make([]ledger.Item, 0, 2*len(claims))
 	for i := range claims {
-		direct, reverse := claims[i].items()
+		direct, reverse := claims[i].items(user)
 		for _, item := range [...]ledger.Item{direct, reverse} {
 			if item.Kind != "" {
 				items = append(items, item)
@@ -78,7 +80,7 @@ func (r *Recorder) evidence(ctx context.Context, user string, claims []Claim, no
 	}
 	evidence := make([]Evidence, len(claims))
 	for i := range claims {
-		direct, reverse := claims[i].items()
+		direct, reverse := claims[i].items(user)
 		evidence[i] = Evidence{Direct: rows[direct], Reverse: rows[reverse]}
 	}
 	return evidence, nil

@@ -288,13 +288,10 @@ func (r *reader) audience(ctx context.Context, owners []Owner, kinds []Kind) ([]
 func (l *lookup) turn(seed uint64, owner Owner) {
 	l.facet = User
 	if l.kind.Reverse == "" {
-		l.sides = None
+		l.sides = None // what the owner did is no reason for the other
 	}
-	switch {
-	case l.kind.Target != owner.Facet || l.kind.Mirror() == "":
-		l.sides &^= Reverse
-	default:
+	if _, mirror, ok := l.kind.rows("", owner.ID); ok && l.kind.Target == owner.Facet {
 		l.sides |= Reverse
-		l.reverse = l.kind.mirrorStart(seed, owner.ID)
+		l.reverse = mirror.start(seed)
 	}
 }

@@ -8,9 +8,7 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
-	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/activity/seen"
-	"github.com/feedfilter/feedfilter/favfilter"
 )
 
 // Facet is what the targets of a kind are: users, posts, or something else that posts have, such as
@@ -104,16 +102,6 @@ type Kind struct {
 	Limit uint32
 }
 
-// keyStart returns the hash of the start of a user's keys of the kind.
-func (k Kind) keyStart(seed uint64, user string) favfilter.Start {
-	return pages.KeyStart(seed, k.Name, user, string(k.Target))
-}
-
-// mirrorStart returns the hash of the start of the kind's keys on a target's page.
-func (k Kind) mirrorStart(seed uint64, target string) favfilter.Start {
-	return pages.KeyStart(seed, k.Mirror(), target, string(User))
-}
-
 // InLedger reports whether the ledger keeps activities of this kind.
 func (k Kind) InLedger() bool { return k.Window == 0 }
 
@@ -124,15 +112,6 @@ func (k Kind) LooksAt(role string) bool {
 
 // Equal reports whether all fields are the same.
 func (k Kind) Equal(other Kind) bool { return reflect.DeepEqual(k, other) }
-
-// Sides returns on which sides a user's activity of the kind is found: Direct, and for two-way
-// kinds Reverse.
-func (k Kind) Sides() Match {
-	if k.Reverse != "" {
-		return Direct | Reverse
-	}
-	return Direct
-}
 
 // Kinds is an immutable set of kinds. It is safe for concurrent use.
 type Kinds struct {
@@ -220,14 +199,6 @@ func (k Kind) names() []string {
 		return []string{k.Name, mirror}
 	}
 	return []string{k.Name}
-}
-
-// Mirror returns the name of the kind's keys on the target's page; "": none.
-func (k Kind) Mirror() string {
-	if k.Fanout {
-		return k.Name + "-of"
-	}
-	return k.Reverse
 }
 
 func (k Kind) validate() error {

@@ -86,16 +86,6 @@ func OpenPlain(ctx context.Context, c PlainConfig) (*Plain, error) {
 	return p, nil
 }
 
-// keysOf returns the keys of an activity: one, or for a two-way kind two, in the pages of two
-// users.
-func keysOf(k Kind, a Activity) []string {
-	keys := []string{pages.Key(k.Name, a.User, string(k.Target), a.Target)}
-	if mirror := k.Mirror(); mirror != "" {
-		keys = append(keys, pages.Key(mirror, a.Target, string(User), a.User))
-	}
-	return keys
-}
-
 // Record records activities as if one after another, and returns the outcome of each: [Stuck] for
 // an undo that was not possible. When Record returns nil, every [View] that begins afterwards has
 // the activities. Errors are as those of [Recorder.Record].
@@ -175,9 +165,10 @@ func (p *Plain) recordRun(ctx context.Context, activities []Activity, of []int, 
 	var owner []int
 	for _, i := range of {
 		k, _ := p.kinds.Named(activities[i].Kind)
-		for _, key := range keysOf(k, activities[i]) {
-			keys = append(keys, key)
-			owner = append(owner, i)
+		own, mirror, mirrored := k.rows(activities[i].User, activities[i].Target)
+		keys, owner = append(keys, own.key()), append(owner, i)
+		if mirrored {
+			keys, owner = append(keys, mirror.key()), append(owner, i)
 		}
 	}
 	change := p.pages.Add

@@ -189,24 +189,23 @@ func outcomeOf(w pages.Written, n int) Outcome {
 	}
 }
 
-// change returns the activity as a ledger change: one row, or for a two-way kind one on each side.
+// change returns the activity as a ledger change of its rows.
 func (r *Recorder) change(k Kind, a Activity, at time.Time) ledger.Change {
-	c := ledger.Change{Remove: a.Remove, Rows: make([]ledger.Row, 0, 2), Limit: k.Limit}
 	if !a.Since.IsZero() {
 		at = a.Since
 	}
-	row := func(owner, kind, target string) *ledger.Row {
-		c.Rows = append(c.Rows, ledger.Row{
-			Hash: r.userHash(owner), Owner: owner, Kind: kind, Target: target, Since: at, Until: a.Until,
-		})
-		return &c.Rows[len(c.Rows)-1]
+	of := func(row row) ledger.Row {
+		return ledger.Row{
+			Hash: r.userHash(row.owner), Owner: row.owner, Kind: row.kind, Target: row.target, Since: at, Until: a.Until,
+		}
 	}
-	own := row(a.User, k.Name, a.Target)
+	own, mirror, mirrored := k.rows(a.User, a.Target)
+	c := ledger.Change{Remove: a.Remove, Rows: append(make([]ledger.Row, 0, 2), of(own)), Limit: k.Limit}
 	switch {
-	case k.Mirror() != "":
-		row(a.Target, k.Mirror(), a.User)
+	case mirrored:
+		c.Rows = append(c.Rows, of(mirror))
 	case k.Target == User: // the target has no row of its own
-		own.Names, own.TargetHash = true, r.userHash(a.Target)
+		c.Rows[0].Names, c.Rows[0].TargetHash = true, r.userHash(a.Target)
 	}
 	return c
 }

@@ -121,9 +121,10 @@ func (r *reader) newView(user string, kinds []Kind) *View {
 		l, k := &v.kinds[i], &kinds[i]
 		l.kind, l.facet, l.sides = k, k.Target, k.Sides()
 		v.ledger = v.ledger || k.InLedger()
-		l.direct = k.keyStart(v.seed, user)
+		direct, reverse := k.facing(user, "")
+		l.direct = direct.start(v.seed)
 		if l.sides&Reverse != 0 {
-			l.reverse = k.mirrorStart(v.seed, user)
+			l.reverse = reverse.start(v.seed)
 		}
 	}
 	return v

@@ -35,7 +35,8 @@ func (r *reader) openWindows(store favfilter.Store, log *slog.Logger) (err error
 // addSeen adds the i-th activity of a call, of a kind with a window, to b.
 func (r *reader) addSeen(b *seen.Batch, k Kind, a Activity, i int) {
 	seed := r.source.Identity().Seed
-	key := k.keyStart(seed, a.User).With(favfilter.HashKey(seed, a.Target))
+	own, _, _ := k.rows(a.User, a.Target)
+	key := own.start(seed).With(favfilter.HashKey(seed, a.Target))
 	b.Add(r.windows[k.Name], pages.UserHash(seed, a.User), key, a.Since, i)
 }
 

@@ -119,7 +119,8 @@ func Check(ctx context.Context, activities Activities, req Request) (*Checked, e
 	c.decision = decision{kinds: c.all, exact: req.Exact}
 	ahead := len(req.Posts)
 	if c.decision.confirms() {
-		c.decision.owners, c.decision.field = append([]string{req.Viewer}, req.Lists...), "posts"
+		c.decision.owners = slices.DeleteFunc(slices.Clone(req.Lists), func(list string) bool { return list == req.Viewer })
+		c.decision.owners, c.decision.field = slices.Insert(c.decision.owners, 0, req.Viewer), "posts"
 		c.decision.of = func(h *activity.Hit) claim { return claimOf(h, req.Viewer) }
 	} else if req.Limit > 0 {
 		ahead = min(ahead, 2*req.Limit) // enough, unless more than half of them are dropped
