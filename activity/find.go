@@ -14,8 +14,10 @@ const maxPooledHashes = 1 << 16
 
 // Candidates are what activities are looked for on, such as the posts of a feed.
 type Candidates interface {
-	// IDs returns the ids of a facet on the n-th candidate: a first one, "" if there is none, and
-	// others.
+	// Hash adds the ids of a facet on the candidates from to until-1, by a call of [Hashes.Add] for
+	// each candidate.
+	Hash(to *Hashes, facet Facet, from, until int)
+	// IDs returns what it adds for the n-th candidate.
 	IDs(n int, facet Facet) (first string, others []string)
 }
 
@@ -38,22 +40,25 @@ type Hit struct {
 func (v *View) Find(c Candidates, from, until, deciding int) (hits []Hit) {
 	s := v.newSearch()
 	defer s.release(v)
+	s.from = from
 	for i := range v.kinds {
 		if facet := v.kinds[i].facet; s.of(facet) == nil {
-			s.hash(v.seed, facet, c, from, until)
+			s.begin(facet)
+			c.Hash(&s.hashes, facet, from, until)
+			s.end()
 		}
 	}
 	s.test(v, deciding)
 	for _, list := range v.lists {
 		s.test(list, deciding)
 	}
-	for n := range until - from {
-		if !s.any(n) {
+	for n, found := range s.foundOn(until - from) {
+		if !found {
 			continue
 		}
-		hits = s.on(v, "", c, from+n, n, deciding, hits)
+		hits = s.add(v, "", c, from+n, deciding, hits)
 		for _, list := range v.lists {
-			hits = s.on(list, list.user, c, from+n, n, deciding, hits)
+			hits = s.add(list, list.user, c, from+n, deciding, hits)
 		}
 	}
 	return hits
@@ -61,9 +66,18 @@ func (v *View) Find(c Candidates, from, until, deciding int) (hits []Hit) {
 
 // search looks for many ids in Views at once. Its memory is reused.
 type search struct {
-	hashes  []favfilter.Hash // of ids, by facet
-	found   []bool           // for each hash, whether a View has it
-	columns []column
+	hashes     Hashes   // of all ids, by facet
+	columns    []column // of facets
+	found      []bool   // for each hash, whether a View has it
+	candidates []bool   // for each candidate, whether a View has any of its ids
+	from       int      // the first candidate
+}
+
+// Hashes are those of the ids on candidates.
+type Hashes struct {
+	seed   uint64
+	all    []favfilter.Hash
+	column *column // that Add adds to
 }
 
 // column holds the hashes of the ids of one facet.
@@ -84,62 +98,68 @@ func (c *column) of(n int) (first, end int) {
 	return c.first + n, c.first + n + 1
 }
 
+// Add adds the ids on a candidate: a first one, "" if there is none, and others.
+func (h *Hashes) Add(first string, others []string) {
+	if h.column.uneven || first == "" || len(others) > 0 {
+		h.addUneven(first, others)
+		return
+	}
+	h.all = append(h.all, favfilter.HashKey(h.seed, first))
+}
+
+// addUneven is Add from the first candidate on that has not just one id.
+func (h *Hashes) addUneven(first string, others []string) {
+	c := h.column
+	if !c.uneven {
+		c.uneven = true
+		for before := range len(h.all) - c.first {
+			c.before = append(c.before, before)
+		}
+	}
+	c.before = append(c.before, len(h.all)-c.first)
+	if first != "" {
+		h.all = append(h.all, favfilter.HashKey(h.seed, first))
+	}
+	for _, id := range others {
+		h.all = append(h.all, favfilter.HashKey(h.seed, id))
+	}
+}
+
 // newSearch returns a search without ids.
 func (v *View) newSearch() *search {
-	if s, ok := v.searches.Get().(*search); ok {
-		return s
+	s, ok := v.searches.Get().(*search)
+	if !ok {
+		s = new(search)
 	}
-	return new(search)
+	s.hashes.seed = v.seed
+	return s
 }
 
 // release lets the memory of s be reused.
 func (s *search) release(v *View) {
-	if cap(s.hashes) > maxPooledHashes {
+	if cap(s.hashes.all) > maxPooledHashes {
 		*s = search{}
 	}
-	s.hashes, s.found, s.columns = s.hashes[:0], s.found[:0], s.columns[:0]
+	s.hashes.all, s.columns, s.found = s.hashes.all[:0], s.columns[:0], s.found[:0]
 	v.searches.Put(s)
 }
 
-// begin adds an empty column. It reuses the memory of an earlier one.
-func (s *search) begin(facet Facet) *column {
+// begin begins a column. It reuses the memory of an earlier one.
+func (s *search) begin(facet Facet) {
 	s.columns = slices.Grow(s.columns, 1)[:len(s.columns)+1]
 	c := &s.columns[len(s.columns)-1]
-	*c = column{facet: facet, first: len(s.hashes), before: c.before[:0]}
-	return c
+	*c = column{facet: facet, first: len(s.hashes.all), before: c.before[:0]}
+	s.hashes.column = c
 }
 
 // end ends the column that began last.
-func (s *search) end(c *column) {
-	if c.end = len(s.hashes); c.uneven {
+func (s *search) end() {
+	c := s.hashes.column
+	if c.end = len(s.hashes.all); c.uneven {
 		c.before = append(c.before, c.end-c.first)
 	}
 	s.found = slices.Grow(s.found, c.end-c.first)[:c.end]
 	clear(s.found[c.first:])
-}
-
-// hash hashes the ids of a facet on the candidates.
-func (s *search) hash(seed uint64, facet Facet, candidates Candidates, from, until int) {
-	c := s.begin(facet)
-	for n := from; n < until; n++ {
-		first, others := candidates.IDs(n, facet)
-		switch {
-		case c.uneven:
-			c.before = append(c.before, len(s.hashes)-c.first)
-		case first == "" || len(others) > 0:
-			c.uneven = true
-			for before := range n - from + 1 {
-				c.before = append(c.before, before)
-			}
-		}
-		if first != "" {
-			s.hashes = append(s.hashes, favfilter.HashKey(seed, first))
-		}
-		for _, id := range others {
-			s.hashes = append(s.hashes, favfilter.HashKey(seed, id))
-		}
-	}
-	s.end(c)
 }
 
 // of returns the column of a facet; nil: there is none.
@@ -157,7 +177,7 @@ func (s *search) test(v *View, deciding int) {
 	for i := range v.kinds[:min(deciding, len(v.kinds))] {
 		l := &v.kinds[i]
 		c := s.of(l.facet)
-		hashes, found := s.hashes[c.first:c.end], s.found[c.first:c.end]
+		hashes, found := s.hashes.all[c.first:c.end], s.found[c.first:c.end]
 		if l.window != nil {
 			l.window.ContainsAll(l.direct, hashes, found)
 		}
@@ -173,35 +193,40 @@ func (s *search) test(v *View, deciding int) {
 	}
 }
 
-// any reports whether test found an id on the n-th candidate.
-func (s *search) any(n int) bool {
+// foundOn reports for each of so many candidates whether test found an id on it.
+func (s *search) foundOn(candidates int) []bool {
+	s.candidates = slices.Grow(s.candidates[:0], candidates)[:candidates]
+	on := s.candidates
+	clear(on)
 	for i := range s.columns {
 		c := &s.columns[i]
 		if !c.uneven {
-			if s.found[c.first+n] {
-				return true
+			for n, found := range s.found[c.first:c.end] {
+				if found {
+					on[n] = true
+				}
 			}
 			continue
 		}
-		if first, end := c.of(n); slices.Contains(s.found[first:end], true) {
-			return true
+		for n := range on {
+			first, end := c.of(n)
+			on[n] = on[n] || slices.Contains(s.found[first:end], true)
 		}
 	}
-	return false
+	return on
 }
 
-// on adds the hits of a View on candidate n of c, which is number at of those in s. list is the
-// View's, if it is one of a list.
-func (s *search) on(v *View, list string, c Candidates, n, at, deciding int, hits []Hit) []Hit {
+// add adds the hits of a View on candidate n of c. list is the View's, if it is one of a list.
+func (s *search) add(v *View, list string, c Candidates, n, deciding int, hits []Hit) []Hit {
 	for i := range v.kinds {
 		l := &v.kinds[i]
 		first, others := c.IDs(n, l.facet)
-		next, end := s.of(l.facet).of(at)
+		next, end := s.of(l.facet).of(n - s.from)
 		for place := len(others) + 1 - (end - next); next < end; place, next = place+1, next+1 {
 			if i < deciding && !s.found[next] {
 				continue
 			}
-			m := l.match(s.hashes[next])
+			m := l.match(s.hashes.all[next])
 			if m == None {
 				continue
 			}
@@ -238,11 +263,11 @@ func (r *reader) Audience(ctx context.Context, owners []Owner, kinds []Kind, dec
 	v := views[0]
 	s := v.newSearch()
 	defer s.release(v)
-	c := s.begin(User)
+	s.begin(User)
 	for _, id := range users {
-		s.hashes = append(s.hashes, favfilter.HashKey(v.seed, id))
+		s.hashes.Add(id, nil)
 	}
-	s.end(c)
+	s.end()
 	for _, v := range views {
 		s.test(v, deciding)
 	}
@@ -253,7 +278,7 @@ func (r *reader) Audience(ctx context.Context, owners []Owner, kinds []Kind, dec
 		}
 		for i := range kinds {
 			for place, v := range views {
-				if m := v.kinds[i].match(s.hashes[n]); m != None {
+				if m := v.kinds[i].match(s.hashes.all[n]); m != None {
 					hits = append(hits, Hit{Candidate: n, Kind: &kinds[i], ID: owners[place].ID, Place: place, Match: m})
 				}
 			}

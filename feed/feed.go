@@ -231,13 +231,13 @@ func (c *Checked) notRecorded(reason string) {
 func (c *Checked) walk(hits []activity.Hit, ahead int) {
 	req, a := &c.Request, &c.Answer
 	a.Annotated = make([][]int, c.marks-c.drops)
-	a.Kept = make([]int, 0, len(req.Posts))
+	kept := make([]int, 0, len(req.Posts))
 	var shown ids
 	if req.RecordSeen {
 		shown = make(ids, len(req.Posts))
 	}
 	for i := range req.Posts {
-		if req.Limit > 0 && len(a.Kept) == req.Limit {
+		if req.Limit > 0 && len(kept) == req.Limit {
 			a.Next = i
 			break
 		}
@@ -248,11 +248,15 @@ func (c *Checked) walk(hits []activity.Hit, ahead int) {
 		if len(hits) > 0 && hits[0].Candidate == i {
 			found, hits = cut(hits, i)
 		}
-		if !c.drop(i, found, shown) {
-			c.annotate(i, found)
-			a.Kept = append(a.Kept, i)
+		if (found != nil || shown != nil) && c.drop(i, found, shown) {
+			continue
 		}
+		if found != nil {
+			c.annotate(i, found)
+		}
+		kept = append(kept, i)
 	}
+	a.Kept = kept
 }
 
 // drop drops post number n if a hit on it or a post that is shown before says so.

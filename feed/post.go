@@ -62,6 +62,25 @@ func (p *Post) ids(facet activity.Facet) (first string, others []string) {
 // posts are the candidates of a feed.
 type posts []Post
 
+// Hash implements [activity.Candidates].
+func (all *posts) Hash(to *activity.Hashes, facet activity.Facet, from, until int) {
+	some := (*all)[from:until]
+	switch facet {
+	case activity.Post:
+		for i := range some {
+			to.Add(some[i].ID, some[i].Related)
+		}
+	case activity.User:
+		for i := range some {
+			to.Add(some[i].Author, some[i].Actors)
+		}
+	default:
+		for i := range some {
+			to.Add("", some[i].Facets[facet])
+		}
+	}
+}
+
 // IDs implements [activity.Candidates].
 func (all *posts) IDs(n int, facet activity.Facet) (first string, others []string) {
 	return (*all)[n].ids(facet)

@@ -105,6 +105,13 @@ func lookUp(ctx context.Context, r *activity.Recorder, kinds []activity.Kind, f 
 // candidates are the posts of a feed.
 type candidates []feed.Post
 
+// Hash implements [activity.Candidates].
+func (all *candidates) Hash(to *activity.Hashes, facet activity.Facet, from, until int) {
+	for n := from; n < until; n++ {
+		to.Add(all.IDs(n, facet))
+	}
+}
+
 // IDs implements [activity.Candidates].
 func (all *candidates) IDs(n int, facet activity.Facet) (first string, others []string) {
 	if facet == activity.User {

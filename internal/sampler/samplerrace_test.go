@@ -161,7 +161,7 @@ func TestSamplerFindsMissesUnderLoad(t *testing.T) {
 			t.Fatalf("%d misses found in %d rounds: %+v", judged, round, s.Stats())
 		}
 		target := fmt.Sprint("lost", round)
-		key := faulttest.Key(s.ledger.Identity().Seed, "1 hide " + target)
+		key := faulttest.Key(s.ledger.Identity().Seed, "1 hide "+target)
 		store.key.Store(&key)
 		record(t, s.Recorder, "1 hide "+target)
 		store.key.Store(nil)
