@@ -22,8 +22,8 @@ type Claim struct {
 	Sides Match
 }
 
-// items returns the user's rows that the claim is about, on each of its sides. One without a kind is
-// none.
+// items returns the user's rows that the claim is about, on each of its sides. One without a kind
+// is none.
 func (c *Claim) items(user string) (direct, reverse ledger.Item) {
 	own, other := c.Kind.facing(user, c.Target)
 	if c.Sides&Direct != 0 {

@@ -248,8 +248,8 @@ type Owner struct {
 
 // Audience looks for what keeps posts of the owners from users: two-way kinds, and what users did
 // with the owners of kinds with Fanout. The candidates are the users. A hit has the id of the
-// owner, and that owner's index as its place. There are none of a kind that is neither, that targets
-// another facet than the owner's, or that the ledger does not keep. Otherwise hits are as those of
+// owner, and that owner's index as its place. There are none of a kind that is neither, that
+// targets another facet than the owner's, or that the ledger does not keep. Hits are as those of
 // [View.Find]: on users on whom one of the first kinds is found, by user, kind and owner.
 //
 // Many requests need the owners' pages, so they are held in the process, see [Config.ListCache]. In

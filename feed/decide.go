@@ -74,8 +74,8 @@ func (d *decision) confirms() bool {
 	return d.exact || slices.ContainsFunc(d.kinds, func(k activity.Kind) bool { return k.Effect == activity.Keep })
 }
 
-// confirm asks the ledger to confirm what the answer depends on, in one query for each owner. For an
-// exact answer that is the first reason to drop each candidate, and annotations. If the ledger
+// confirm asks the ledger to confirm what the answer depends on, in one query for each owner. For
+// an exact answer that is the first reason to drop each candidate, and annotations. If the ledger
 // denies a reason, confirm asks in the same way about all others of that candidate. For any answer
 // it is what kinds that keep would overrule drops with, in one more query. If that fails, they keep
 // nothing.

@@ -181,8 +181,8 @@ func lookedAt(hits []activity.Hit, looks func(h *activity.Hit) bool) []activity.
 	return some
 }
 
-// RecordSeen records what is kept as seen, if the request has RecordSeen. It fails only if ctx ends.
-// The answer reports any other failure.
+// RecordSeen records what is kept as seen, if the request has RecordSeen. It fails only if ctx
+// ends. The answer reports any other failure.
 func (c *Checked) RecordSeen(ctx context.Context) error {
 	if !c.Request.RecordSeen || len(c.Answer.Kept) == 0 || c.unrecordable() {
 		return nil

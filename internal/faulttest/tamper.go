@@ -9,9 +9,8 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// Tamper replaces the only page of a ledger by one that lacks the keys in lost and has those in
-// madeUp besides, such as "1 hide 2" or "1 blocked-by 2". The sequence stays the same, so the header
-// shows no difference.
+// Tamper replaces the only page of a ledger. The new page lacks the keys in lost, and has those in
+// madeUp besides. The sequence stays the same, so the header shows no difference.
 func Tamper(t testing.TB, l *ledger.Ledger, store favfilter.Store, lost, madeUp []string) {
 	t.Helper()
 	for range 50 {
