@@ -8,10 +8,6 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 )
 
-// confirmTimeout is how long Confirm waits for the ledger: as long as a feed waits for a poll and
-// for a question about its page.
-const confirmTimeout = 2 * time.Second
-
 // Claim says that a user has an activity of Kind with Target. A View reports it, and it may be a
 // false positive.
 type Claim struct {
@@ -43,14 +39,12 @@ type Evidence struct {
 
 // Confirm asks the ledger, in one query, which of the claims about user are true. It returns the
 // evidence in the order of claims, and counts claims without evidence as false positives. Errors
-// are an [*UnavailableError], also if the ledger does not answer within 2 s, or that of ctx.
+// are an [*UnavailableError], or that of ctx.
 func (r *Recorder) Confirm(ctx context.Context, user string, claims []Claim) ([]Evidence, error) {
 	if len(claims) == 0 {
 		return nil, nil
 	}
-	limited, cancel := context.WithTimeout(ctx, confirmTimeout)
-	defer cancel()
-	evidence, err := r.evidence(limited, user, claims, r.pages.Now())
+	evidence, err := r.evidence(ctx, user, claims, r.pages.Now())
 	if err != nil {
 		return nil, fmt.Errorf("confirm %d activities: %w", len(claims), err)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
 )
@@ -74,6 +75,10 @@ func (d *decision) confirms() bool {
 	return d.exact || slices.ContainsFunc(d.kinds, func(k activity.Kind) bool { return k.Effect == activity.Keep })
 }
 
+// keepTimeout is how long an answer that is not exact waits for the ledger: as long as feeds wait
+// for a poll and for a question about their page.
+const keepTimeout = 2 * time.Second
+
 // confirm asks the ledger to confirm what the answer depends on, in one query for each owner. For
 // an exact answer that is the first reason to drop each candidate, and annotations. If the ledger
 // denies a reason, confirm asks in the same way about all others of that candidate. For any answer
@@ -106,8 +111,14 @@ func (d *decision) confirm(ctx context.Context, activities Activities, hits []ac
 			}
 		}
 	}
+	limited := ctx
+	if !d.exact {
+		var cancel context.CancelFunc
+		limited, cancel = context.WithTimeout(ctx, keepTimeout)
+		defer cancel()
+	}
 	for _, owner := range d.owners {
-		err := d.ask(ctx, activities, owner, d.keepers[owner])
+		err := d.ask(limited, activities, owner, d.keepers[owner])
 		if err != nil && (d.exact || ctx.Err() != nil) {
 			return err
 		}
