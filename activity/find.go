@@ -52,7 +52,15 @@ func (v *View) Find(c Candidates, from, until, deciding int) (hits []Hit) {
 	for _, list := range v.lists {
 		s.test(list, deciding)
 	}
-	for n, found := range s.foundOn(until - from) {
+	on := s.foundOn(until - from)
+	number := 0
+	for _, found := range on {
+		if found {
+			number++
+		}
+	}
+	hits = slices.Grow(hits, number) // most have one
+	for n, found := range on {
 		if !found {
 			continue
 		}
