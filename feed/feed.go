@@ -117,13 +117,12 @@ func Check(ctx context.Context, activities Activities, req Request) (*Checked, e
 		return nil, fmt.Errorf("filter %d posts: %w", len(req.Posts), err)
 	}
 	c.decision = decision{kinds: c.all, exact: req.Exact}
-	ahead := len(req.Posts)
+	ahead := c.ahead(0, 0)
 	if c.decision.confirms() {
+		ahead = len(req.Posts)
 		c.decision.owners = slices.DeleteFunc(slices.Clone(req.Lists), func(list string) bool { return list == req.Viewer })
 		c.decision.owners, c.decision.field = slices.Insert(c.decision.owners, 0, req.Viewer), "posts"
 		c.decision.of = func(h *activity.Hit) claim { return claimOf(h, req.Viewer) }
-	} else if req.Limit > 0 {
-		ahead = min(ahead, 2*req.Limit) // enough, unless more than half of them are dropped
 	}
 	hits := c.find(0, ahead)
 	if err := c.decision.confirm(ctx, activities, hits); err != nil {
@@ -168,6 +167,17 @@ func (c *Checked) find(from, until int) []activity.Hit {
 		return (c.keeps == len(c.all) || h.Kind != &c.all[c.keeps]) && // seen is only recorded
 			c.Request.Posts[h.Candidate].looksAt(h.Kind, c.Request.Viewer, h.ID, h.Place)
 	})
+}
+
+// ahead returns up to which post hits are looked for next, from the given one on. With a limit it
+// takes twice what is left of it: enough, unless more than half of the posts are dropped.
+func (c *Checked) ahead(from, kept int) int {
+	all := len(c.Request.Posts)
+	if c.Request.Limit == 0 {
+		return all
+	}
+	const few = 32 // a search for fewer is hardly cheaper
+	return min(all, from+max(2*(c.Request.Limit-kept), few))
 }
 
 // lookedAt returns the hits that a kind looks at.
@@ -242,7 +252,8 @@ func (c *Checked) walk(hits []activity.Hit, ahead int) {
 			break
 		}
 		if i == ahead {
-			hits, ahead = c.find(ahead, len(req.Posts)), len(req.Posts)
+			ahead = c.ahead(i, len(kept))
+			hits = c.find(i, ahead)
 		}
 		var found []activity.Hit
 		if len(hits) > 0 && hits[0].Candidate == i {
