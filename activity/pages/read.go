@@ -140,8 +140,11 @@ func (r *reader) locate(ctx context.Context, p *reading, since int64) {
 	// Taken before the page is read: the reader may miss writes that are acknowledged meanwhile.
 	p.want = r.sequences.of(p.at.page).required.Load()
 	p.held, p.pending = held{}, true
-	if p.list || p.at.page >= ledger.DedicatedPages { // a shared page is small, and changes often
-		p.held = r.rebuilder.held.get(p.at.page)
+	if !p.list && p.at.page < ledger.DedicatedPages {
+		return // a shared page is small, and changes often
+	}
+	if h := r.rebuilder.held.get(p.at.page); h.page != nil && h.page.Header().Sequence >= p.want {
+		p.held = h
 	}
 }
 
