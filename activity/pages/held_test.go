@@ -209,30 +209,6 @@ func TestListsFails(t *testing.T) {
 	}
 }
 
-// TestListsAfterRepair: a held page that lacked a key is not used once the store has the
-// repaired page, although both have the same sequence.
-func TestListsAfterRepair(t *testing.T) {
-	g := newRig(t, &favfilter.Memory{}, 16)
-	user := g.userOn(1)
-	g.record(t, true, add(user, "hide", "p"))
-	id := favfilter.PageID{Number: 1}
-	loaded, err := g.store.LoadWhole(t.Context(), []favfilter.PageID{id})
-	must(t, err)
-	empty, err := favfilter.NewPage(loaded[0].Page.Header())
-	must(t, err)
-	_, err = g.store.Replace(t.Context(), favfilter.Replacement{ID: id, Page: empty, Seen: loaded[0].Version})
-	must(t, err)
-	for range 2 {
-		if g.readLists(t, []string{user})[0].Check(0, "p") != None {
-			t.Fatal("the page is not damaged")
-		}
-	}
-	must(t, g.Repair(t.Context(), PageAt{Page: 1, Sequence: 1}))
-	if g.readLists(t, []string{user})[0].Check(0, "p") != Direct {
-		t.Error("the repaired page is not read")
-	}
-}
-
 // TestListsWithUser: the pages of lists are compared in the round trip that reads the user's.
 func TestListsWithUser(t *testing.T) {
 	watch := &listStore{Store: &favfilter.Memory{}}
@@ -351,8 +327,8 @@ func TestHeldPageIsTooLarge(t *testing.T) {
 	}
 }
 
-// TestHeldPageIsRepaired: a page is no longer held when it proves to lack keys although its
-// sequence is current. While the store does not answer, nothing else tells that.
+// TestHeldPageIsRepaired: a held page that lacks keys although its sequence is current is not used
+// once the page is repaired. While the store does not answer, nothing else tells that.
 func TestHeldPageIsRepaired(t *testing.T) {
 	for name, mend := range map[string]func(t *testing.T, g *rig, page uint32){
 		"by this process": func(t *testing.T, g *rig, page uint32) {
@@ -366,28 +342,31 @@ func TestHeldPageIsRepaired(t *testing.T) {
 			_, _ = g.scrubber.inspect([]uint32{page})
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			watch := &listStore{Store: &favfilter.Memory{}}
-			g := newRig(t, watch, 16)
-			user := g.userOn(1)
-			g.record(t, true, add(user, "hide", "p"))
-			loaded, err := g.store.LoadWhole(t.Context(), []favfilter.PageID{{Number: 1}})
-			must(t, err)
-			empty, err := favfilter.NewPage(loaded[0].Page.Header())
-			must(t, err)
-			_, err = g.store.Replace(t.Context(), favfilter.Replacement{
-				ID: favfilter.PageID{Number: 1}, Page: empty, Seen: loaded[0].Version,
+		for _, down := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", store down ", down), func(t *testing.T) {
+				watch := &listStore{Store: &favfilter.Memory{}}
+				g := newRig(t, watch, 16)
+				list := []string{g.userOn(1)}
+				g.record(t, true, add(list[0], "hide", "p"))
+				id := favfilter.PageID{Number: 1}
+				loaded, err := g.store.LoadWhole(t.Context(), []favfilter.PageID{id})
+				must(t, err)
+				empty, err := favfilter.NewPage(loaded[0].Page.Header())
+				must(t, err)
+				_, err = g.store.Replace(t.Context(), favfilter.Replacement{ID: id, Page: empty, Seen: loaded[0].Version})
+				must(t, err)
+				for range 2 {
+					if g.readLists(t, list)[0].Check(0, "p") != None {
+						t.Fatal("the page is not damaged")
+					}
+				}
+				mend(t, g, 1)
+				watch.down.Store(down)
+				if g.readLists(t, list)[0].Check(0, "p") != Direct {
+					t.Error("the repaired page is not read")
+				}
 			})
-			must(t, err)
-			if g.readLists(t, []string{user})[0].Check(0, "p") != None {
-				t.Fatal("the page is not damaged")
-			}
-			mend(t, g, 1)
-			watch.down.Store(true)
-			if g.readLists(t, []string{user})[0].Check(0, "p") != Direct {
-				t.Error("the page is still held")
-			}
-		})
+		}
 	}
 }
 
