@@ -17,7 +17,8 @@ const (
 
 // guests are requests that may stay for as long as their clients like, oldest first. If there are
 // too many, the oldest gives way: nobody can keep others out, and a client that reads and writes
-// is done long before.
+// is done long before. A request that a budget admits is never among them, so no storm of others
+// ends it.
 type guests struct {
 	mu    sync.Mutex
 	limit int
@@ -39,8 +40,11 @@ func (g *guests) enter(w http.ResponseWriter) *list.Element {
 	return g.all.PushBack(w)
 }
 
-// leave removes a request, if it is still there.
+// leave removes a request, if it is still there. A nil e was never there.
 func (g *guests) leave(e *list.Element) {
+	if e == nil {
+		return
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.all.Remove(e)

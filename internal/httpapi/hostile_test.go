@@ -1,10 +1,12 @@
 package httpapi_test
 
 import (
+	"bufio"
 	"context"
 	"encoding/binary"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -178,12 +180,6 @@ func TestStrangersGiveWay(t *testing.T) {
 				}
 				return nil
 			})
-			if a := raw(t, addr, "GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n"); a.Status != 200 {
-				t.Errorf("a probe: %d %s", a.Status, a.Body)
-			}
-			if a := raw(t, addr, feedRequest("feed")); a.Status != 200 {
-				t.Errorf("a feed: %d %s", a.Status, a.Body)
-			}
 			// Each connection has a few goroutines besides those of its requests.
 			s.await(t, "the oldest have given way", func() error {
 				if n := runtime.NumGoroutine() - routines; n > most+most/10 {
@@ -191,10 +187,64 @@ func TestStrangersGiveWay(t *testing.T) {
 				}
 				return nil
 			})
+			if a := raw(t, addr, "GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n"); a.Status != 200 {
+				t.Errorf("a probe: %d %s", a.Status, a.Body)
+			}
+			if a := raw(t, addr, feedRequest("feed")); a.Status != 200 {
+				t.Errorf("a feed: %d %s", a.Status, a.Body)
+			}
 			if grown := int64(live()) - int64(before); grown > 64<<20 {
 				t.Errorf("%d requests take %d MiB", all, grown>>20)
 			}
 		})
+	}
+}
+
+// pausedLog is a log that pauses at the end of a feed, before its answer is sent.
+type pausedLog struct {
+	slog.Handler
+
+	ended, send chan struct{}
+}
+
+func (l pausedLog) Handle(_ context.Context, line slog.Record) error {
+	line.Attrs(func(a slog.Attr) bool {
+		if a.Key == "token" && a.Value.String() == "feed" {
+			close(l.ended)
+			<-l.send
+		}
+		return true
+	})
+	return nil
+}
+
+// TestFeedsDoNotGiveWay: however many strangers come between a feed and its answer, the answer is
+// sent.
+func TestFeedsDoNotGiveWay(t *testing.T) {
+	debug, _ := logs()
+	log := pausedLog{debug.Handler(), make(chan struct{}), make(chan struct{})}
+	s, _ := guarded(t, httpapi.Config{Logger: slog.New(log)}, nil)
+	h := &running{Handler: s.Handler}
+	addr := serveBoth(t, h)
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if _, err := io.WriteString(conn, feedRequest("feed")); err != nil {
+		t.Fatal(err)
+	}
+	<-log.ended
+	manyUnreaders(t, addr, 3000, func(u *unreader) { u.begin("POST", "/healthz", false) })
+	h.await(t, 1000, 1100)
+	close(log.send)
+	res, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: http.MethodPost})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if a := answerOf(t, res); a.Status != 200 {
+		t.Errorf("a feed: %d %s", a.Status, a.Body)
 	}
 }
 

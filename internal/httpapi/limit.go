@@ -148,18 +148,23 @@ func (s *service) onProcessor(ctx context.Context) (of context.Context, done fun
 // because they matter most under overload.
 func (s *intake) limited(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		k := callOf(c)
-		by := k.by()
+		by := callOf(c).by()
 		if !s.limits.requests.take(by, 1) {
 			return turnAway(c, "requests in progress")
 		}
-		s.limits.guests.leave(k.guest)
 		noteWork(c.Request().Context(), 1)
 		defer func() {
 			noteWork(c.Request().Context(), -1)
-			k.guest = s.limits.guests.enter(c.Response().Writer) // while its error is answered
 			s.limits.requests.give(by, 1)
 		}()
+		return next(c)
+	}
+}
+
+// unlimited counts a request among the guests, which give way to others.
+func (s *intake) unlimited(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		callOf(c).guest = s.limits.guests.enter(c.Response().Writer)
 		return next(c)
 	}
 }

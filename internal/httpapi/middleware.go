@@ -41,7 +41,6 @@ func (s *service) observe(next echo.HandlerFunc) echo.HandlerFunc {
 		secure(c.Response().Header(), c.Request())
 		k := &call{Context: c, procedure: s.procedures.paths[c.Path()]}
 		noteWork(c.Request().Context(), 0)
-		k.guest = s.limits.guests.enter(c.Response().Writer)
 		defer func() { s.limits.guests.leave(k.guest) }()
 		err := s.rightHost(k)
 		if err == nil {
@@ -49,6 +48,9 @@ func (s *service) observe(next echo.HandlerFunc) echo.HandlerFunc {
 		}
 		begun := err != nil && c.Response().Committed
 		if err != nil && !begun {
+			if k.guest == nil {
+				k.guest = s.limits.guests.enter(c.Response().Writer)
+			}
 			s.fail(k, err)
 		}
 		if s.access.Tokens != nil && k.token == nil && c.Request().ProtoMajor >= 2 {

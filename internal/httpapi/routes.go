@@ -49,9 +49,9 @@ func (s *service) routes() []route {
 func (s *service) addRoutes(e *echo.Echo) {
 	below := make(map[string]bool)
 	for _, r := range append(s.routes(), s.procedures.routes...) {
-		handle := r.handle
-		if !r.free {
-			handle = s.limited(handle)
+		handle := s.limited(r.handle)
+		if r.free {
+			handle = s.unlimited(r.handle)
 		}
 		handle = s.admitted(r, handle)
 		e.Add(r.method, r.path, handle)
