@@ -95,15 +95,27 @@ func (o *leavers) wait(ctx context.Context) {
 	}
 }
 
-// dedicate gives a user a dedicated page. It then brings that page and the one that the user has
-// left to the ledger's sequences.
+// dedicate gives a user a dedicated page, and brings it to the store. Only then do readers look for
+// the user there, and the page that the user has left follows: should the ledger fail in between,
+// feeds still find the user's keys on that one.
 func (a *applier) dedicate(ctx context.Context, hash uint64) error {
 	receipt, err := a.leavers.inSlot(ctx, hash, a.poller.ledger.Dedicate)
 	if err != nil {
 		return Unavailable("ledger", err)
 	}
+	var shared []ledger.PageChange
+	for _, p := range receipt.Pages {
+		if p.Page < ledger.DedicatedPages {
+			shared = append(shared, p)
+			continue
+		}
+		a.layout.name(hash, p.Page)
+		if err := a.arrive(ctx, []ledger.PageChange{p}); err != nil {
+			return err
+		}
+	}
 	a.layout.learn(receipt)
-	return a.arrive(ctx, receipt.Pages)
+	return a.arrive(ctx, shared)
 }
 
 // release takes a user's dedicated page away. It brings the shared page to the ledger's sequence,

@@ -1,10 +1,16 @@
 package pages
 
 import (
+	"context"
+	"errors"
+	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/faulttest"
 )
 
 // heldBack returns a function that sets a page back to what it is now.
@@ -54,4 +60,43 @@ func TestSharedPageSetBackToBeforeMove(t *testing.T) {
 	back()
 	must(t, b.poller.pollOnce(t.Context(), b.poller.newPoll()))
 	b.want(t, "bot", "hide", "b1", Direct)
+}
+
+// The ledger fails at once after a user has got a dedicated page, so nothing can build that page.
+// Feeds find the user's keys where they were.
+func TestLedgerFailsAfterMove(t *testing.T) {
+	onStores(t, func(t *testing.T, store favfilter.Store) {
+		var moved atomic.Bool
+		l := openLedger(t, filepath.Join(t.TempDir(), "ledger.db"), 1)
+		g := newRigWith(t, store, l.Around(func(ctx context.Context, c *ledger.Call, next func(ctx context.Context) error) error {
+			if moved.Load() {
+				return faulttest.ErrInjected
+			}
+			err := next(ctx)
+			moved.Store(c.Operation == "dedicate")
+			return err
+		}))
+		g.recordMany(t, "bot", "hide", 10, posts("b"))
+		if err := g.applier.dedicate(t.Context(), UserHash(g.storage.identity.Seed, "bot")); !errors.Is(err, faulttest.ErrInjected) {
+			t.Fatal(err)
+		}
+		g.want(t, "bot", "hide", "b1", Direct)
+		moved.Store(false)
+		g.record(t, true, add("bot", "hide", "late"))
+		g.want(t, "bot", "hide", "b1", Direct)
+		g.want(t, "bot", "hide", "late", Direct)
+	})
+}
+
+// A process that learns late of a dedicated page, which the user has lost again, does not look for
+// the user there.
+func TestMoveLearnedAfterRelease(t *testing.T) {
+	l := newLayout(1)
+	const user, page = 7, ledger.DedicatedPages
+	l.name(user, page)
+	l.release(page)
+	l.dedicate(user, page)
+	if got := l.pageOf(user); got != 0 {
+		t.Errorf("the user is on page %d, want 0", got)
+	}
 }

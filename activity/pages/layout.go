@@ -73,12 +73,20 @@ func (l *layout) owns(hash uint64, page uint32) bool {
 func (l *layout) dedicate(hash uint64, page uint32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.owners[hash] >= page {
+	if _, released := l.released[page]; released || l.owners[hash] >= page {
 		return
 	}
 	l.owners[hash], l.users[page] = page, hash
 	l.dedicated.Store(int64(len(l.owners)))
 	l.changes.Add(1)
+}
+
+// name notes whose a dedicated page is, which its place in the store depends on. Readers do not
+// look for the user there yet.
+func (l *layout) name(hash uint64, page uint32) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.users[page] = hash
 }
 
 // learn notes the dedicated pages of a receipt.
@@ -92,12 +100,15 @@ func (l *layout) learn(receipt ledger.Receipt) {
 func (l *layout) release(page uint32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	hash, ok := l.users[page]
-	if !ok || l.owners[hash] != page {
+	hash, named := l.users[page]
+	if _, before := l.released[page]; before || !named {
+		return
+	}
+	l.released[page] = time.Now()
+	if l.owners[hash] != page {
 		return
 	}
 	delete(l.owners, hash)
-	l.released[page] = time.Now()
 	l.dedicated.Store(int64(len(l.owners)))
 	l.changes.Add(1)
 }
