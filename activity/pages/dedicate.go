@@ -96,8 +96,8 @@ func (o *leavers) wait(ctx context.Context) {
 }
 
 // dedicate gives a user a dedicated page, and brings it to the store. Only then do readers look for
-// the user there, and the page that the user has left follows: should the ledger fail in between,
-// feeds still find the user's keys on that one.
+// the user there, and does the page follow that the user has left. If the ledger fails in between,
+// feeds find the user's keys on that one.
 func (a *applier) dedicate(ctx context.Context, hash uint64) error {
 	receipt, err := a.leavers.inSlot(ctx, hash, a.poller.ledger.Dedicate)
 	if err != nil {
