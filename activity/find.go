@@ -77,6 +77,7 @@ type search struct {
 	hashes     Hashes   // of all ids, by facet
 	columns    []column // of facets
 	found      []bool   // for each hash, whether a View has it
+	marks      []bool   // of lookups
 	candidates []bool   // for each candidate, whether a View has any of its ids
 	from       int      // the first candidate
 }
@@ -148,7 +149,7 @@ func (s *search) release(v *View) {
 	if cap(s.hashes.all) > maxPooledHashes {
 		*s = search{}
 	}
-	s.hashes.all, s.columns, s.found = s.hashes.all[:0], s.columns[:0], s.found[:0]
+	s.hashes.all, s.columns, s.found, s.marks = s.hashes.all[:0], s.columns[:0], s.found[:0], s.marks[:0]
 	v.searches.Put(s)
 }
 
@@ -187,7 +188,8 @@ func (s *search) test(v *View, deciding int) {
 		c := s.of(l.facet)
 		hashes, found := s.hashes.all[c.first:c.end], s.found[c.first:c.end]
 		if l.window != nil {
-			l.window.ContainsAll(l.direct, hashes, found)
+			s.testWindow(l, hashes, found)
+			continue
 		}
 		if l.page == nil {
 			continue
@@ -197,6 +199,21 @@ func (s *search) test(v *View, deciding int) {
 		}
 		if l.sides&Reverse != 0 {
 			l.page.ContainsAll(l.reverse, hashes, found)
+		}
+	}
+}
+
+// testWindow is test for a window. It notes what it finds for l as well, because looking it up
+// again would take as long as the test.
+func (s *search) testWindow(l *lookup, hashes []favfilter.Hash, found []bool) {
+	from := len(s.marks)
+	s.marks = slices.Grow(s.marks, len(hashes))[:from+len(hashes)]
+	l.inWindow = s.marks[from:]
+	clear(l.inWindow)
+	l.window.ContainsAll(l.direct, hashes, l.inWindow)
+	for i, in := range l.inWindow {
+		if in {
+			found[i] = true
 		}
 	}
 }
@@ -228,21 +245,29 @@ func (s *search) foundOn(candidates int) []bool {
 func (s *search) add(v *View, list string, c Candidates, n, deciding int, hits []Hit) []Hit {
 	for i := range v.kinds {
 		l := &v.kinds[i]
-		first, others := c.IDs(n, l.facet)
-		next, end := s.of(l.facet).of(n - s.from)
-		for place := len(others) + 1 - (end - next); next < end; place, next = place+1, next+1 {
+		column := s.of(l.facet)
+		begin, end := column.of(n - s.from)
+		for next := begin; next < end; next++ {
 			if i < deciding && !s.found[next] {
 				continue
 			}
-			m := l.match(s.hashes.all[next])
+			var m Match
+			switch {
+			case i >= deciding || l.window == nil:
+				m = l.match(s.hashes.all[next])
+			case l.inWindow[next-column.first]:
+				m = Direct
+			}
 			if m == None {
 				continue
 			}
-			id := first
-			if place > 0 {
-				id = others[place-1]
+			h := Hit{Candidate: n, Kind: l.kind, List: list, Match: m}
+			first, others := c.IDs(n, l.facet)
+			if h.Place = len(others) + 1 - (end - next); h.Place > 0 {
+				first = others[h.Place-1]
 			}
-			hits = append(hits, Hit{Candidate: n, Kind: l.kind, List: list, ID: id, Place: place, Match: m})
+			h.ID = first
+			hits = append(hits, h)
 		}
 	}
 	return hits

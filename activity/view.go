@@ -49,6 +49,8 @@ type lookup struct {
 	facet  Facet           // of the ids that are looked for
 	page   *favfilter.Page // for a kind that the ledger keeps
 	window *seen.Window    // for a kind with a window; nil: the kind is degraded
+	// inWindow says what the last search found in the window.
+	inWindow []bool
 	// direct and reverse are the hashed starts of two sorts of keys: of the user's activities, and
 	// of others' activities with the user.
 	direct, reverse favfilter.Start

@@ -243,6 +243,7 @@ func (c *Checked) walk(hits []activity.Hit, ahead int) {
 	a.Annotated = make([][]int, c.marks-c.drops)
 	kept := make([]int, 0, len(req.Posts))
 	var shown ids
+	a.Dropped = slices.Grow(a.Dropped, len(hits))
 	if req.RecordSeen {
 		shown = make(ids, len(req.Posts))
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
-	"slices"
 	"time"
 
 	"github.com/feedfilter/feedfilter/favfilter"
@@ -151,11 +150,25 @@ func (w *Window) mayContain(key favfilter.Hash) bool {
 // none has it.
 func (w *Window) search(key favfilter.Hash, run int) int {
 	for ; run < len(w.runs); run++ {
-		if _, ok := slices.BinarySearch(w.runs[run].sorted, fingerprint(key, w.runs[run].width)); ok {
+		if r := &w.runs[run]; has(r.sorted, fingerprint(key, r.width), r.width) {
 			break
 		}
 	}
 	return run
+}
+
+// has reports whether a fingerprint of so many bits is among sorted ones. They are spread evenly,
+// because they come from hashes, so the search begins where it is expected.
+func has(sorted []uint64, print uint64, width uint8) bool {
+	expected, _ := bits.Mul64(print<<(64-width), uint64(len(sorted)))
+	i := int(expected)
+	for i > 0 && sorted[i-1] >= print {
+		i--
+	}
+	for i < len(sorted) && sorted[i] < print {
+		i++
+	}
+	return i < len(sorted) && sorted[i] == print
 }
 
 // Run describes a run of fingerprints. A part of a window usually has one.
