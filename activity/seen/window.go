@@ -159,16 +159,16 @@ func (w *Window) search(key favfilter.Hash, run int) int {
 
 // has reports whether a fingerprint of so many bits is among sorted ones. They are spread evenly,
 // because they come from hashes, so the search begins where it is expected.
-func has(sorted []uint64, print uint64, width uint8) bool {
-	expected, _ := bits.Mul64(print<<(64-width), uint64(len(sorted)))
+func has(sorted []uint64, mark uint64, width uint8) bool {
+	expected, _ := bits.Mul64(mark<<(64-width), uint64(len(sorted)))
 	i := int(expected)
-	for i > 0 && sorted[i-1] >= print {
+	for i > 0 && sorted[i-1] >= mark {
 		i--
 	}
-	for i < len(sorted) && sorted[i] < print {
+	for i < len(sorted) && sorted[i] < mark {
 		i++
 	}
-	return i < len(sorted) && sorted[i] == print
+	return i < len(sorted) && sorted[i] == mark
 }
 
 // Run describes a run of fingerprints. A part of a window usually has one.
