@@ -51,13 +51,22 @@ func (w *world) primaryOf(key string) (*redistest.Server, error) {
 	return w.cluster.Primary(w.t.Context(), key)
 }
 
-// whole waits until the cluster is healthy. It returns at once if there is no cluster.
+// whole waits until the cluster is healthy. Slots that nobody serves after half of the time are
+// given to a node. It returns at once if there is no cluster.
 func (w *world) whole() error {
 	if w.cluster == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(w.t.Context(), repairLimit)
 	defer cancel()
+	patient, cancel := context.WithTimeout(ctx, repairLimit/2)
+	defer cancel()
+	if w.cluster.WaitOK(patient) == nil {
+		return nil
+	}
+	if err := w.cluster.AdoptSlots(ctx); err != nil {
+		return err
+	}
 	return w.cluster.WaitOK(ctx)
 }
 

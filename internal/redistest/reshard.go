@@ -114,3 +114,28 @@ func (c *Cluster) assignSlot(ctx context.Context, from, to *Server, slot int) er
 	}
 	return nil
 }
+
+// AdoptSlots gives the slots that no running node serves to a primary, as an operator does. A
+// takeover, which no majority agrees to, can leave such slots.
+func (c *Cluster) AdoptSlots(ctx context.Context) error {
+	records, err := c.ownRecords(ctx)
+	if err != nil {
+		return err
+	}
+	var free []int
+	var primary *Server
+	for slot := range slotCount {
+		if node := server(records, slot); node != nil {
+			primary = node
+		} else {
+			free = append(free, slot)
+		}
+	}
+	if len(free) == 0 || primary == nil {
+		return nil
+	}
+	if err := primary.client.ClusterAddSlots(ctx, free...).Err(); err != nil {
+		return fmt.Errorf("giving slots %v to %s: %w", free, primary.Addr(), err)
+	}
+	return nil
+}

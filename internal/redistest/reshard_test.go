@@ -53,6 +53,25 @@ func TestMoveSlots(t *testing.T) {
 	}
 }
 
+// TestAdoptSlots gives a slot that nobody serves to a node.
+func TestAdoptSlots(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 2, 1)
+	slot := slotOf(t, primaryOf(t, c, "{a}"), "{a}")
+	for _, node := range c.Nodes() {
+		if err := node.Client().ClusterDelSlots(t.Context(), slot).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if node, err := c.Primary(t.Context(), "{a}"); err == nil {
+		t.Fatalf("%s serves the slot", node.Addr())
+	}
+	if err := c.AdoptSlots(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	waitOK(t, c)
+}
+
 // writePairs writes pairs of keys of one slot, both with each command, until ctx is done. After
 // each round it sends to progress if a receiver waits. It returns the last acknowledged values.
 func writePairs(ctx context.Context, client *redis.ClusterClient, progress chan<- struct{}) map[string]string {
