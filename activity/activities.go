@@ -12,8 +12,8 @@ import (
 )
 
 // Activities is what [Recorder] and [Plain] have in common: everything a feed needs. Calls that
-// need a ledger, such as lists and counts, are methods of Recorder alone; see [WithLedger]. The
-// methods are safe for concurrent use.
+// need a ledger, such as lists and counts, are methods of Recorder alone. The methods are safe for
+// concurrent use.
 type Activities interface { //nolint:interfacebloat // two more than the linter likes
 	// Record records activities as if one after another, and returns the outcome of each. See
 	// [Recorder.Record] and [Plain.Record].
@@ -70,13 +70,4 @@ type NoLedgerError struct{ Call string }
 
 func (e *NoLedgerError) Error() string {
 	return e.Call + " needs a ledger, and there is none: a filter alone cannot tell what it holds"
-}
-
-// WithLedger returns a as a [*Recorder], for calls that need a ledger. If a is not a Recorder,
-// WithLedger returns a [*NoLedgerError] that names the call.
-func WithLedger(a Activities, call string) (*Recorder, error) {
-	if r, ok := a.(*Recorder); ok {
-		return r, nil
-	}
-	return nil, &NoLedgerError{call}
 }

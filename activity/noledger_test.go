@@ -164,14 +164,6 @@ func TestWithoutLedgerRefuses(t *testing.T) {
 	g.record(t, true, add("1", "block", "2"))
 	timed := add("1", "hide", "p")
 	timed.Until = time.Now().Add(time.Hour)
-	var without *NoLedgerError
-	if r, err := WithLedger(g.plain, "a list"); r != nil || !errors.As(err, &without) || without.Call != "a list" {
-		t.Errorf("with a ledger: %v, %v", r, err)
-	}
-	with := newRig(t, &favfilter.Memory{}, 1).Recorder
-	if r, err := WithLedger(with, "a list"); r != with || err != nil {
-		t.Errorf("with a ledger: %v, %v", r, err)
-	}
 	var invalid *InvalidError
 	if _, err := g.Record(ctx, []Activity{add("1", "hide", "q"), timed}); !errors.As(err, &invalid) || invalid.Code != CodeNoLedger ||
 		invalid.Field != "activities[1].until" {

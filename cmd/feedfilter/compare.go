@@ -82,7 +82,7 @@ func (f *compareFlags) run(ctx context.Context, std stdio, c *migrate.Comparison
 	}
 	if _, once := c.Source.(*migrate.Records); d != nil && !once {
 		c.All = func(ctx context.Context, each func(activity.Activity) error) error {
-			r, err := activity.WithLedger(d.activities, "a comparison")
+			r, err := d.withLedger("a comparison")
 			if err != nil {
 				return err
 			}

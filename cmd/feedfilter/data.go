@@ -213,6 +213,14 @@ func filled(d *data, fill func(*data) error) error {
 	return fill(d)
 }
 
+// withLedger returns the Recorder for a call that needs a ledger, or an [*activity.NoLedgerError].
+func (d *data) withLedger(call string) (*activity.Recorder, error) {
+	if d.recorder == nil {
+		return nil, &activity.NoLedgerError{Call: call}
+	}
+	return d.recorder, nil
+}
+
 // openPlain opens activities without a ledger.
 func (f *dataFlags) openPlain(
 	ctx context.Context, d *data, kinds *activity.Kinds, log *slog.Logger, fill func(*data) error,

@@ -50,7 +50,7 @@ func (c *exportCmd) Run(ctx context.Context, std stdio) (err error) {
 	defer func() { err = errors.Join(err, d.close()) }()
 	start := time.Now()
 	n := 0
-	r, err := activity.WithLedger(d.activities, "an export")
+	r, err := d.withLedger("an export")
 	if err == nil {
 		n, err = c.export(ctx, r, std)
 	}

@@ -81,6 +81,7 @@ func (c *importCmd) run(ctx context.Context, std stdio, notes func(*data) checkp
 	im := &importer{
 		source: source,
 		to:     d.activities,
+		ledger: d.recorder,
 		notes:  notes(d),
 		caveat: c.caveat(d),
 		skip:   c.OnError == "skip",
@@ -132,6 +133,7 @@ func (c *importCmd) caveat(d *data) string {
 type importer struct {
 	source *activityfile.File
 	to     activity.Activities
+	ledger *activity.Recorder // to; nil without a ledger
 	notes  checkpoints
 	caveat string // see importCmd.caveat; "": none
 	skip   bool   // skip bad lines instead of stopping
@@ -155,8 +157,8 @@ func (im *importer) run(ctx context.Context, restart bool) error {
 	im.done.Position = reader.Position()
 	start, before := time.Now(), im.done.Imported
 	im.progress = newProgress(im.std, im.source.Size, reader.Position().Offset)
-	if r, ok := im.to.(*activity.Recorder); ok {
-		im.bulk = r.NewBulk()
+	if im.ledger != nil {
+		im.bulk = im.ledger.NewBulk()
 	}
 	if err = im.follow(ctx, reader); err != nil {
 		err = errors.Join(err, im.finish(context.WithoutCancel(ctx)))

@@ -48,7 +48,7 @@ func TestImportEndedByTheLedgersClock(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer null.Close()
-	im := &importer{source: source, to: r, notes: l, batch: 5, std: stdio{out: null, err: null}}
+	im := &importer{source: source, to: r, ledger: r, notes: l, batch: 5, std: stdio{out: null, err: null}}
 	if err := im.run(t.Context(), false); err != nil {
 		t.Fatal(err)
 	}

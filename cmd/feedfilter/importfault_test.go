@@ -37,7 +37,7 @@ func importOnce(t *testing.T, file string, l *ledger.Ledger, store favfilter.Sto
 		t.Fatal(err)
 	}
 	defer null.Close()
-	im := &importer{source: source, to: r, notes: faulty, batch: 20, std: stdio{out: null, err: null}}
+	im := &importer{source: source, to: r, ledger: r, notes: faulty, batch: 20, std: stdio{out: null, err: null}}
 	return im.run(t.Context(), false)
 }
 

@@ -98,7 +98,7 @@ func (c *inspectKeyCmd) Run(ctx context.Context, std stdio) (err error) {
 		err = c.Service.get(ctx, &key, nil, "v1", "ops", "users", c.User, "keys", c.Kind, c.Target)
 	} else {
 		err = c.look(ctx, std, func(d *data) error {
-			inside, err := inspect.ReadKey(ctx, d.activities, c.Kind, c.User, c.Target)
+			inside, err := inspect.ReadKey(ctx, d.activities, d.recorder, c.Kind, c.User, c.Target)
 			if err == nil {
 				key = inspect.KeyOf(inside)
 			}

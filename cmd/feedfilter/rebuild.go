@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/internal/inspect"
 )
 
@@ -165,7 +164,7 @@ func local(d *data) rebuilder {
 			return u.Page, nil
 		},
 		one: func(ctx context.Context, page uint32) (inspect.Rebuilt, error) {
-			r, err := activity.WithLedger(d.activities, "a rebuild")
+			r, err := d.withLedger("a rebuild")
 			if err != nil {
 				return inspect.Rebuilt{}, err
 			}

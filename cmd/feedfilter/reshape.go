@@ -121,7 +121,7 @@ func (c *reshapeCmd) reshape(ctx context.Context, number uint32, bar *pagesBar) 
 	if c.Force {
 		options = append(options, pages.ForceGrow)
 	}
-	r, err := activity.WithLedger(d.activities, "a reshape")
+	r, err := d.withLedger("a reshape")
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/internal/inspect"
 )
@@ -44,7 +43,7 @@ func (c *scrubCmd) Run(ctx context.Context, std stdio) error {
 	} else {
 		rate := c.Data.ScrubRate
 		err = c.look(ctx, std, func(d *data) error {
-			r, err := activity.WithLedger(d.activities, "a scrub")
+			r, err := d.withLedger("a scrub")
 			if err != nil {
 				return err
 			}

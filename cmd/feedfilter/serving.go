@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/internal/httpapi"
 	"github.com/feedfilter/feedfilter/internal/sampler"
 )
@@ -193,10 +192,10 @@ func (r *running) live() []liveSetting {
 		{flag: "max-requests", apply: func(to *serveCmd) error { r.handler.SetMaxRequests(to.MaxRequests); return nil }},
 		{flag: "max-connections", apply: func(to *serveCmd) error { r.limit.set(r.connections(to.MaxConnections)); return nil }},
 		{flag: "scrub-rate", apply: func(to *serveCmd) error {
-			if recorder, ok := r.data.activities.(*activity.Recorder); ok { // only a Recorder scrubs
-				return recorder.Scrubber().SetScrubRate(to.Data.ScrubRate)
+			if r.data.recorder == nil { // nothing scrubs
+				return nil
 			}
-			return nil
+			return r.data.recorder.Scrubber().SetScrubRate(to.Data.ScrubRate)
 		}},
 		{flag: "sample-rate", apply: func(to *serveCmd) error { return r.sampler.SetRate(to.Watch.SampleRate) }},
 		{flag: "rate-limit", apply: func(to *serveCmd) error {

@@ -154,11 +154,7 @@ func (s userCalls) listPart(
 	of.note("list", k.Name, user, "")
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
-	r, err := activity.WithLedger(s.activities, "a list")
-	if err != nil {
-		return activity.Listing{}, err
-	}
-	return r.List(ctx, user, k.Name, cursor, limit)
+	return s.recorder.List(ctx, user, k.Name, cursor, limit)
 }
 
 // parseLimit parses a plain decimal number. The Recorder checks its range.

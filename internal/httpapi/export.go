@@ -57,11 +57,7 @@ func (s userCalls) export(c echo.Context) error {
 	x := exporter{c: c, conn: newStreamConn(c, s.idle), patience: s.timeout, stalled: time.AfterFunc(s.timeout, cancel)}
 	defer x.conn.release()
 	defer x.stalled.Stop()
-	r, err := activity.WithLedger(s.activities, "an export")
-	if err != nil {
-		return err
-	}
-	if err := r.Export(ctx, user, x.add); err != nil && !errors.Is(err, errHeadOnly) {
+	if err := s.recorder.Export(ctx, user, x.add); err != nil && !errors.Is(err, errHeadOnly) {
 		return err
 	}
 	return x.send()

@@ -6,7 +6,6 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/internal/metrics"
 )
 
@@ -43,8 +42,7 @@ func (s *service) measure(to *metrics.Registry) {
 		}
 	}
 	to.Load(s.limits.metrics)
-	_, hasLedger := s.activities.(*activity.Recorder)
-	to.Activities(hasLedger, s.activities.Stats)
+	to.Activities(s.recorder != nil, s.activities.Stats)
 	to.Sampling(func() metrics.Sampling {
 		n := s.sampler.Stats()
 		return metrics.Sampling{
@@ -52,7 +50,7 @@ func (s *service) measure(to *metrics.Registry) {
 			Undecided: n.Undecided, Repaired: n.Repaired, Dropped: map[string]uint64{"skipped": n.Skipped, "error": n.Errors},
 		}
 	})
-	if hasLedger {
+	if s.recorder != nil {
 		to.Survey(s.activities.Inside().Survey)
 	}
 	to.Refused(func() map[string]uint64 { return s.accessStats().Refused })

@@ -6,9 +6,15 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/internal/httpapi"
+	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
+	"github.com/feedfilter/feedfilter/proto/feedfilter/v1/feedfilterv1connect"
 )
 
 func openWithoutLedger(t *testing.T) *service {
@@ -106,4 +112,18 @@ func (s *service) undoAll(t *testing.T, user, n int) (stuck int) {
 		}
 	}
 	return stuck
+}
+
+// TestProceduresWithoutLedger: procedures that need a ledger are answered as the routes are.
+func TestProceduresWithoutLedger(t *testing.T) {
+	conn := dialGRPC(t, serveBoth(t, openWithoutLedger(t)))
+	for procedure, req := range map[string]proto.Message{
+		feedfilterv1connect.ActivityServiceListProcedure:  &feedfilterv1.ListRequest{User: "1", Plural: "blocks"},
+		feedfilterv1connect.ActivityServiceCountProcedure: &feedfilterv1.CountRequest{User: "1"},
+	} {
+		err := conn.Invoke(t.Context(), procedure, req, new(feedfilterv1.CountResponse))
+		if got := status.Convert(err); got.Code() != codes.Unimplemented || !strings.Contains(got.Message(), "needs a ledger, and there is none") {
+			t.Errorf("%s: %v", procedure, err)
+		}
+	}
 }

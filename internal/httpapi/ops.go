@@ -28,15 +28,15 @@ func (o operations) routes() []route {
 	read, write := []access.Scope{access.OpsRead}, []access.Scope{access.OpsWrite}
 	return []route{
 		{http.MethodGet, "/v1/stats", o.stats, read, true},
-		{http.MethodGet, "/v1/pages", o.pages, read, false},
-		{http.MethodPut, "/v1/pages", o.reshape, write, false},
+		{http.MethodGet, "/v1/pages", o.withLedger("the number of pages", o.pages), read, false},
+		{http.MethodPut, "/v1/pages", o.withLedger("a reshape", o.reshape), write, false},
 		{http.MethodGet, "/v1/ops/health", o.opsHealth, read, true},
 		{http.MethodGet, "/v1/ops/history", o.opsHistory, read, true},
 		{http.MethodGet, "/v1/ops/pages", o.opsPages, read, false},
 		{http.MethodGet, "/v1/ops/pages/:number", o.opsPage, read, false},
-		{http.MethodPost, "/v1/ops/pages/:number/rebuild", o.opsRebuild, write, false},
+		{http.MethodPost, "/v1/ops/pages/:number/rebuild", o.withLedger("a rebuild", o.opsRebuild), write, false},
 		{http.MethodGet, "/v1/ops/scrub", o.opsScrub, read, true},
-		{http.MethodPost, "/v1/ops/scrub", o.opsStartScrub, write, false},
+		{http.MethodPost, "/v1/ops/scrub", o.withLedger("a scrub", o.opsStartScrub), write, false},
 		{http.MethodGet, "/v1/ops/users/:user", o.opsUser, read, false},
 		{http.MethodGet, opsKeyPath, o.opsKey, read, false},
 	}
@@ -105,11 +105,7 @@ func (o operations) opsRebuild(c echo.Context) error {
 	}
 	ctx, cancel := o.bounded(c.Request().Context())
 	defer cancel()
-	r, err := activity.WithLedger(o.activities, "a rebuild")
-	if err != nil {
-		return err
-	}
-	rebuilt, err := r.RebuildPage(ctx, page)
+	rebuilt, err := o.recorder.RebuildPage(ctx, page)
 	if err != nil {
 		return err
 	}
@@ -151,7 +147,7 @@ func (o operations) opsKey(c echo.Context) error {
 	}
 	ctx, cancel := o.bounded(c.Request().Context())
 	defer cancel()
-	inside, err := inspect.ReadKey(ctx, o.activities, kind, user, target)
+	inside, err := inspect.ReadKey(ctx, o.activities, o.recorder, kind, user, target)
 	if err != nil {
 		return err
 	}
@@ -160,10 +156,10 @@ func (o operations) opsKey(c echo.Context) error {
 
 // scrubStatus returns the progress of the scrub that was requested last.
 func (o operations) scrubStatus() pages.ScrubProgress {
-	if r, ok := o.activities.(*activity.Recorder); ok {
-		return r.Scrubber().ScrubStatus()
+	if o.recorder == nil {
+		return pages.ScrubProgress{}
 	}
-	return pages.ScrubProgress{}
+	return o.recorder.Scrubber().ScrubStatus()
 }
 
 type scrubRequest struct {
@@ -197,11 +193,7 @@ func (o operations) opsStartScrub(c echo.Context) error {
 			}
 		}
 	}
-	r, err := activity.WithLedger(o.activities, "a scrub")
-	if err != nil {
-		return err
-	}
-	started, err := r.Scrubber().StartScrub(rate)
+	started, err := o.recorder.Scrubber().StartScrub(rate)
 	if err != nil {
 		return err
 	}
@@ -301,7 +293,7 @@ func (o operations) opsHealth(c echo.Context) error {
 		Position: stats.ScrubAt, Pages: stats.ScrubPages, Rounds: stats.ScrubRounds, Alarms: stats.Alarms, Found: stats.Found,
 		Asked: inspect.ScrubOf(o.scrubStatus()),
 	}
-	if r, ok := o.activities.(*activity.Recorder); ok {
+	if r := o.recorder; r != nil {
 		a.Staleness, a.Reshape = r.StalenessBound().Milliseconds(), reshapeOf(ctx, r)
 	}
 	return respond(c, http.StatusOK, a)

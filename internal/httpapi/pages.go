@@ -60,11 +60,7 @@ func (o operations) reshape(c echo.Context) error {
 	}
 	ctx, cancel := o.bounded(c.Request().Context())
 	defer cancel()
-	r, err := activity.WithLedger(o.activities, "a reshape")
-	if err != nil {
-		return err
-	}
-	started, err := r.Grower().StartGrow(ctx, uint32(*req.Pages), options...)
+	started, err := o.recorder.Grower().StartGrow(ctx, uint32(*req.Pages), options...)
 	if err != nil {
 		return err
 	}
@@ -77,16 +73,13 @@ func (o operations) reshape(c echo.Context) error {
 func (o operations) answerPages(c echo.Context, status int) error {
 	ctx, cancel := o.bounded(c.Request().Context())
 	defer cancel()
-	r, err := activity.WithLedger(o.activities, "the number of pages")
+	layout, err := o.recorder.Grower().Layout(ctx)
 	if err != nil {
 		return err
 	}
-	layout, err := r.Grower().Layout(ctx)
-	if err != nil {
-		return err
-	}
+	homes := o.activities.Inside().Identity().Pages
 	answer := pagesAnswer{
-		Pages: layout.Pages, Homes: r.Inside().Identity().Pages, Reshaped: reshapedHomes(layout, r.Inside().Identity().Pages),
+		Pages: layout.Pages, Homes: homes, Reshaped: reshapedHomes(layout, homes),
 		SharedPages: layout.Current, OwnPages: layout.Dedicated,
 		KeysPerPage: layout.KeysPerPage, Due: layout.Due, Reshaping: layout.Growing,
 	}

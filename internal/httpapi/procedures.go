@@ -56,8 +56,8 @@ func (s *procedures) allRoutes() []route {
 		unary(s, feedfilterv1connect.ActivityServiceRecordProcedure, s.recordProcedure, write),
 		unary(s, feedfilterv1connect.ActivityServiceRecordPostsProcedure, s.recordPostsProcedure, write),
 		unary(s, feedfilterv1connect.ActivityServiceRecordBatchProcedure, s.recordBatchProcedure, write),
-		unary(s, feedfilterv1connect.ActivityServiceListProcedure, s.listProcedure, read),
-		unary(s, feedfilterv1connect.ActivityServiceCountProcedure, s.countProcedure, read),
+		s.needsLedger("a list", unary(s, feedfilterv1connect.ActivityServiceListProcedure, s.listProcedure, read)),
+		s.needsLedger("a count", unary(s, feedfilterv1connect.ActivityServiceCountProcedure, s.countProcedure, read)),
 		route{http.MethodPost, feedfilterv1connect.ActivityServiceRecordStreamProcedure, s.recordStreamProcedure(), write, false})
 }
 
@@ -158,6 +158,12 @@ func unary[Req, Res any](
 		s.serveProcedure(k, handler)
 		return nil
 	}, scopes, false}
+}
+
+// needsLedger returns the route of a procedure that needs a ledger.
+func (s *procedures) needsLedger(call string, r route) route {
+	r.handle = s.withLedger(call, r.handle)
+	return r
 }
 
 // serveProcedure calls the handler of a procedure. Connect itself answers a request that fails

@@ -6,6 +6,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/internal/access"
 	"github.com/feedfilter/feedfilter/internal/opspage"
 )
@@ -43,6 +44,17 @@ func (s *service) routes() []route {
 		{http.MethodPost, fanoutPath, s.fanout, read, false},
 		{http.MethodGet, "/v1/kinds", s.kinds, access.Scopes(), true},
 	}, userCalls{s}.routes(), operations{s}.routes())
+}
+
+// withLedger returns what handles a route of a call that needs a ledger: without one, a refusal.
+func (s *service) withLedger(call string, handle echo.HandlerFunc) echo.HandlerFunc {
+	if s.recorder != nil {
+		return handle
+	}
+	return func(c echo.Context) error {
+		leaveBody(c)
+		return &activity.NoLedgerError{Call: call}
+	}
 }
 
 // addRoutes adds all routes to e.

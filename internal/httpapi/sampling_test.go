@@ -19,9 +19,9 @@ import (
 func sampling(t *testing.T, log *slog.Logger) *service {
 	t.Helper()
 	s := open(t)
-	recorder, err := activity.WithLedger(s.activities, "a sampler")
-	if err != nil {
-		t.Fatal(err)
+	recorder, ok := s.activities.(*activity.Recorder)
+	if !ok {
+		t.Fatalf("a %T", s.activities)
 	}
 	sampler, err := sampler.New(recorder, sampler.Config{Rate: 1, Logger: log})
 	if err != nil {

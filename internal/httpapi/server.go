@@ -85,6 +85,7 @@ type service struct {
 	started    time.Time
 	feeds      *feedCounts
 	activities activity.Activities
+	recorder   *activity.Recorder // the activities; nil without a ledger
 	sampler    *sampler.Sampler
 	log        *slog.Logger
 	timeout    time.Duration
@@ -148,6 +149,7 @@ func newService(c Config) *service {
 		about:      c.About,
 		scrapes:    make(chan struct{}, maxScrapes),
 	}
+	s.recorder, _ = c.Activities.(*activity.Recorder) // nothing else asks for the type
 	s.scraped.limit = maxScraped
 	s.history = newHistory(s)
 	if s.sampler == nil {

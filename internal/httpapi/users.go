@@ -9,7 +9,6 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/labstack/echo/v4"
 
-	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/internal/access"
 )
 
@@ -19,10 +18,10 @@ type userCalls struct{ *service }
 func (s userCalls) routes() []route {
 	read, write := []access.Scope{access.FeedRead}, []access.Scope{access.ActivityWrite}
 	all := []route{
-		{http.MethodGet, "/v1/users/:user", s.user, read, false},
-		{http.MethodDelete, "/v1/users/:user", s.deleteUser, write, false},
-		{http.MethodGet, "/v1/users/:user/export", s.export, read, false},
-		{http.MethodPost, "/v1/users/:user/preview", s.preview, read, false},
+		{http.MethodGet, "/v1/users/:user", s.withLedger("a count", s.user), read, false},
+		{http.MethodDelete, "/v1/users/:user", s.withLedger("the deletion of a user", s.deleteUser), write, false},
+		{http.MethodGet, "/v1/users/:user/export", s.withLedger("an export", s.export), read, false},
+		{http.MethodPost, "/v1/users/:user/preview", s.withLedger("a preview", s.preview), read, false},
 		{http.MethodPost, "/v1/activities", s.batch, write, false},
 	}
 	for _, k := range s.activities.Kinds().All() {
@@ -33,7 +32,7 @@ func (s userCalls) routes() []route {
 		}
 		one := list + "/:target"
 		all = append(all,
-			route{http.MethodGet, list, s.list(k), read, false},
+			route{http.MethodGet, list, s.withLedger("a list", s.list(k)), read, false},
 			route{http.MethodPut, one, s.record(k, false), write, false},
 			route{http.MethodDelete, one, s.record(k, true), write, false})
 	}
@@ -82,11 +81,7 @@ func (s userCalls) preview(c echo.Context) error {
 	callOf(c).note("preview", "", user, "")
 	ctx, cancel := s.bounded(c.Request().Context())
 	defer cancel()
-	r, err := activity.WithLedger(s.activities, "a preview")
-	if err != nil {
-		return err
-	}
-	p, err := r.Preview(ctx, user, req.Kind, req.Targets)
+	p, err := s.recorder.Preview(ctx, user, req.Kind, req.Targets)
 	if err != nil {
 		return err
 	}
@@ -119,11 +114,7 @@ func (s userCalls) countsOf(ctx context.Context, of *call, user string) (map[str
 	of.note("count", "", user, "")
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
-	r, err := activity.WithLedger(s.activities, "a count")
-	if err != nil {
-		return nil, err
-	}
-	return r.Counts(ctx, user)
+	return s.recorder.Counts(ctx, user)
 }
 
 type deleteAnswer struct {
@@ -145,11 +136,7 @@ func (s userCalls) deleteUser(c echo.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(c.Request().Context(), deleteTimeout)
 	defer cancel()
-	r, err := activity.WithLedger(s.activities, "the deletion of a user")
-	if err != nil {
-		return err
-	}
-	deleted, err := r.DeleteUser(ctx, user)
+	deleted, err := s.recorder.DeleteUser(ctx, user)
 	if err != nil {
 		return err
 	}

@@ -91,6 +91,7 @@ type KeySide struct {
 // keyReader reads the state of one activity.
 type keyReader struct {
 	of   activity.Activities
+	rows *activity.Recorder // of; nil without a ledger, which has the rows
 	seed uint64
 	// pages holds the pages read so far, by owner.
 	pages map[string]pageOfOwner
@@ -104,10 +105,11 @@ type pageOfOwner struct {
 }
 
 // ReadKey returns the state of an activity bit by bit: in each page that has one of its keys, and
-// in the ledger. It changes nothing, and reads as much as [pages.Pages.InspectPage] of two pages.
+// in the ledger. rows is a if that is a Recorder, and otherwise nil. ReadKey changes nothing, and
+// reads as much as [pages.Pages.InspectPage] of two pages.
 // Errors are an [*activity.InvalidError] of field "kind", "user" or "target", an
 // [*activity.UnavailableError], or that of ctx.
-func ReadKey(ctx context.Context, a activity.Activities, kind, user, target string) (*KeyInside, error) {
+func ReadKey(ctx context.Context, a activity.Activities, rows *activity.Recorder, kind, user, target string) (*KeyInside, error) {
 	k, ok := a.Kinds().Named(kind)
 	if !ok {
 		return nil, &activity.InvalidError{
@@ -118,7 +120,7 @@ func ReadKey(ctx context.Context, a activity.Activities, kind, user, target stri
 		return nil, err
 	}
 	r := &keyReader{
-		of: a, seed: a.Inside().Identity().Seed, pages: make(map[string]pageOfOwner),
+		of: a, rows: rows, seed: a.Inside().Identity().Seed, pages: make(map[string]pageOfOwner),
 		KeyInside: &KeyInside{Kind: k, User: user, Target: target},
 	}
 	read := r.readWindow
@@ -177,12 +179,8 @@ func (r *keyReader) readSide(ctx context.Context, s *KeySide) (*pages.PageInside
 
 // readTimes reads the times of a side's row, even if the row has ended.
 func (r *keyReader) readTimes(ctx context.Context, s *KeySide) error {
-	recorder, err := activity.WithLedger(r.of, "an activity's times")
-	if err != nil {
-		return err
-	}
 	both := activity.Claim{Kind: &r.Kind, Target: s.Target, Sides: activity.Direct | activity.Reverse}
-	truth, err := recorder.Truth(ctx, s.Owner, pages.PageAt{}, []activity.Claim{both})
+	truth, err := r.rows.Truth(ctx, s.Owner, pages.PageAt{}, []activity.Claim{both})
 	if err != nil {
 		return err
 	}

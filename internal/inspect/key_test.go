@@ -104,7 +104,7 @@ func TestInspectTwoWayKey(t *testing.T) {
 		{"block", "", "1", activity.CodeInvalidID, "user"},
 		{"hide", "1", "\n", activity.CodeInvalidID, "target"},
 	} {
-		if _, err := ReadKey(t.Context(), g.Activities, c.kind, c.user, c.target); !isInvalid(err, c.code, c.field) {
+		if _, err := ReadKey(t.Context(), g.Activities, g.recorder(), c.kind, c.user, c.target); !isInvalid(err, c.code, c.field) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}

@@ -131,9 +131,15 @@ func (g *rig) inspectOne(t *testing.T, page uint32) *pages.PageInside {
 	return p
 }
 
+// recorder returns the activities if they have a ledger, otherwise nil.
+func (g *rig) recorder() *activity.Recorder {
+	r, _ := g.Activities.(*activity.Recorder)
+	return r
+}
+
 func (g *rig) inspectedKey(t *testing.T, kind, user, target string) *KeyInside {
 	t.Helper()
-	in, err := ReadKey(t.Context(), g.Activities, kind, user, target)
+	in, err := ReadKey(t.Context(), g.Activities, g.recorder(), kind, user, target)
 	must(t, err)
 	return in
 }

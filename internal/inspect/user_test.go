@@ -101,7 +101,7 @@ func TestInspectFaults(t *testing.T) {
 	g.open(t, g.ledger.Around(f.Around), faultyWhole{faulttest.Store{Store: g.store, Faults: f}}, 0)
 	key := func(kind, target string) func() (bool, error) {
 		return func() (bool, error) {
-			in, err := ReadKey(t.Context(), g.Activities, kind, "1", target)
+			in, err := ReadKey(t.Context(), g.Activities, g.recorder(), kind, "1", target)
 			return in != nil && len(in.Sides) > 0 && (in.Sides[0].Verdict == Held || in.Sides[0].Verdict == Reported), err
 		}
 	}
