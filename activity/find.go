@@ -326,7 +326,7 @@ func (r *reader) audience(ctx context.Context, owners []Owner, kinds []Kind) ([]
 	for i, owner := range owners {
 		v := r.newView(owner.ID, kinds)
 		for n := range v.kinds {
-			v.kinds[n].turn(v.seed, owner)
+			v.kinds[n].ofAudience(v.seed, owner)
 		}
 		if views[i] = v; v.ledger { // all are alike
 			users = append(users, v.userHash)
@@ -342,8 +342,8 @@ func (r *reader) audience(ctx context.Context, owners []Owner, kinds []Kind) ([]
 	return views, nil
 }
 
-// turn makes l look for users who have the activity with the owner.
-func (l *lookup) turn(seed uint64, owner Owner) {
+// ofAudience makes l look for users who have the activity with the owner.
+func (l *lookup) ofAudience(seed uint64, owner Owner) {
 	l.facet = User
 	if l.kind.Reverse == "" {
 		l.sides = None // what the owner did is no reason for the other

@@ -120,7 +120,7 @@ func (c *comparison) lookAgain(ctx context.Context, pause time.Duration, waited 
 	}
 	limited, cancel := context.WithTimeout(ctx, sampleTimeout)
 	defer cancel()
-	now := sighting{start: c.recorder.Now()}
+	now := observation{start: c.recorder.Now()}
 	view, err := c.recorder.View(limited, c.sample.viewer, c.sample.kinds)
 	if err != nil {
 		return fmt.Errorf("look at a page again: %w", err)
@@ -158,7 +158,7 @@ func (c *comparison) lookAgain(ctx context.Context, pause time.Duration, waited 
 
 // judge compares what a read reported with what the ledger has. same reports that the page did not
 // change in between.
-func judge(reported bool, found finding, at sighting, same bool) verdict {
+func judge(reported bool, found finding, at observation, same bool) verdict {
 	switch {
 	case reported && !found.any:
 		if same {
@@ -179,7 +179,7 @@ func judge(reported bool, found finding, at sighting, same bool) verdict {
 
 // stale reports whether a read used a page older than the first read's, and so lacks a row that the
 // ledger has had all the time. The read must have begun a staleness bound after the first.
-func (o *opened) stale(q *question, found finding, now sighting) bool {
+func (o *opened) stale(q *question, found finding, now observation) bool {
 	return !q.reported && found.item != nil && o.found.item != nil && *found.item == *o.found.item &&
 		now.at.Sequence < o.ledger
 }
@@ -201,7 +201,7 @@ func (c *comparison) past(o *opened) {
 }
 
 // count counts a decided question.
-func (c *comparison) count(v verdict, q *question, found finding, at sighting, ledger uint64) {
+func (c *comparison) count(v verdict, q *question, found finding, at observation, ledger uint64) {
 	switch v {
 	case falsePositive:
 		c.falsePositives++

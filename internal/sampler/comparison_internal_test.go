@@ -32,7 +32,7 @@ func kinds(t *testing.T) []activity.Kind {
 // decided. It stays open if the page has changed, or if the ledger's entry may have been recorded
 // after the look.
 func TestJudge(t *testing.T) {
-	at := sighting{start: time.Unix(100, 0), end: time.Unix(101, 0)}
+	at := observation{start: time.Unix(100, 0), end: time.Unix(101, 0)}
 	before, after := &activity.Item{Since: time.Unix(100, 0)}, &activity.Item{Since: time.Unix(100, 1)}
 	for _, c := range []struct {
 		reported bool
@@ -62,7 +62,7 @@ func TestStale(t *testing.T) {
 	item, other := activity.Item{Target: "2", Since: time.Unix(100, 0)}, activity.Item{Target: "2", Since: time.Unix(101, 0)}
 	same := item // by value: each look reads the ledger again
 	first := opened{found: finding{any: true, item: &item}, ledger: 7}
-	at := func(sequence uint64) sighting { return sighting{at: pages.PageAt{Sequence: sequence}} }
+	at := func(sequence uint64) observation { return observation{at: pages.PageAt{Sequence: sequence}} }
 	for _, c := range []struct {
 		what     string
 		first    opened

@@ -23,7 +23,7 @@ type sample struct {
 	// denied has what the page reported, and what counted for no post: because the ledger did not
 	// have it, or because a kind that keeps overruled it.
 	denied map[row]bool
-	found  sighting
+	found  observation
 	ctx    context.Context //nolint:containedctx // its values are for the log
 	attrs  []slog.Attr
 }
@@ -34,8 +34,8 @@ type row struct {
 	id   string
 }
 
-// sighting is when and in which page answers were found.
-type sighting struct {
+// observation is when and in which page answers were found.
+type observation struct {
 	start, end time.Time // by the ledger's clock
 	at         pages.PageAt
 }
@@ -77,7 +77,7 @@ func (f *Sampled) sample(ctx context.Context, attrs []slog.Attr) *sample {
 		return nil
 	}
 	s := &sample{
-		viewer: viewer, posts: posts, found: sighting{f.start, f.end, f.feed.At()}, ctx: ctx, attrs: attrs,
+		viewer: viewer, posts: posts, found: observation{f.start, f.end, f.feed.At()}, ctx: ctx, attrs: attrs,
 		denied: make(map[row]bool),
 	}
 	for _, k := range f.feed.Kinds() {
