@@ -5,12 +5,9 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"strconv"
-	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/activity/pages"
-	"github.com/feedfilter/feedfilter/activity/seen"
 )
 
 // Bulk records very many activities, faster than [Recorder.Record] can. Its transactions are as
@@ -30,81 +27,42 @@ func (r *Recorder) NewBulk() *Bulk { return &Bulk{r, r.pages.NewBulk()} }
 
 // PreparedBulk holds activities that are ready for [Bulk.Record].
 type PreparedBulk struct {
-	activities []Activity
-	outcomes   []Outcome // Ended or Early, of those that are not recorded
-	at         time.Time
-	changes    *ledger.Prepared
-	inLedger   []int // indexes of the activities that the ledger keeps
-	seen       seen.Batch
+	call    *prepared
+	changes *ledger.Prepared
 }
 
 // Prepare checks activities and prepares them for Record. Errors are those of [Recorder.Record] for
 // invalid activities.
 func (b *Bulk) Prepare(activities []Activity) (*PreparedBulk, error) {
-	p := &PreparedBulk{activities: activities, outcomes: make([]Outcome, len(activities)), at: b.r.pages.Now()}
-	changes := make([]ledger.Change, 0, len(activities))
-	var rows rowChunks
-	for i, a := range activities {
-		if err := b.r.Check(a); err != nil {
-			return nil, Within("activities["+strconv.Itoa(i)+"].", err)
-		}
-		if p.outcomes[i] = a.timely(p.at); p.outcomes[i] != Unchanged {
-			continue
-		}
-		if k, _ := b.r.kinds.Named(a.Kind); k.InLedger() {
-			c := b.r.change(k, a, p.at)
-			c.Rows = rows.copy(c.Rows)
-			changes = append(changes, c)
-			p.inLedger = append(p.inLedger, i)
-		} else {
-			b.r.addSeen(&p.seen, k, a, i)
-		}
+	p, err := b.r.prepare(activities, b.r.Check)
+	if err != nil {
+		return nil, err
 	}
-	var err error
-	p.changes, err = b.r.ledger.Prepare(changes)
-	return p, err
-}
-
-// rowChunks stores rows side by side. A hundred thousand slices of one or two rows take twice as
-// much memory.
-type rowChunks struct{ chunk []ledger.Row }
-
-func (c *rowChunks) copy(rows []ledger.Row) []ledger.Row {
-	const size = 4096
-	if cap(c.chunk)-len(c.chunk) < len(rows) {
-		c.chunk = make([]ledger.Row, 0, size)
-	}
-	from := len(c.chunk)
-	c.chunk = append(c.chunk, rows...)
-	return c.chunk[from:len(c.chunk):len(c.chunk)]
+	changes, err := b.r.ledger.Prepare(b.r.changes(p))
+	return &PreparedBulk{p, changes}, err
 }
 
 // Record makes prepared activities durable in the ledger, as if one after another, and returns the
 // outcome of each. Once Finish has returned nil, every View has them, of this Recorder and of
 // others. Errors are those of [Recorder.Record].
 func (b *Bulk) Record(ctx context.Context, p *PreparedBulk) ([]Outcome, error) {
-	result := slices.Clone(p.outcomes)
-	if len(p.inLedger) > 0 {
+	call := *p.call // the outcomes of this Record are its own
+	call.outcomes = slices.Clone(call.outcomes)
+	if len(call.rows) > 0 {
 		written, err := b.pages.Record(ctx, p.changes, p.users(b.r))
 		if err != nil {
-			return nil, fmt.Errorf("record %d activities: %w", len(p.activities), err)
+			return nil, fmt.Errorf("record %d activities: %w", len(call.activities), err)
 		}
-		for n, i := range p.inLedger {
-			result[i] = outcomeOf(written, n)
-		}
+		call.take(written)
 	}
-	if err := b.r.recordSeen(ctx, &p.seen, p.at, result); err != nil {
-		return nil, err
-	}
-	b.r.tally.record(p.activities, result)
-	return result, nil
+	return b.r.finish(ctx, &call)
 }
 
 // users yields the users whose pages the activities change, by hash.
 func (p *PreparedBulk) users(r *Recorder) iter.Seq[uint64] {
 	return func(yield func(uint64) bool) {
-		for _, i := range p.inLedger {
-			a := p.activities[i]
+		for _, i := range p.call.rows {
+			a := p.call.activities[i]
 			k, _ := r.kinds.Named(a.Kind)
 			own, mirror, mirrored := k.rows(a.User, a.Target)
 			if !yield(r.userHash(own.owner)) || mirrored && !yield(r.userHash(mirror.owner)) {

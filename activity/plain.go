@@ -4,11 +4,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"strconv"
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity/pages"
-	"github.com/feedfilter/feedfilter/activity/seen"
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
@@ -92,33 +90,14 @@ func OpenPlain(ctx context.Context, c PlainConfig) (*Plain, error) {
 //
 // Consecutive additions share a call of the store, and so do consecutive removals.
 func (p *Plain) Record(ctx context.Context, activities []Activity) ([]Outcome, error) {
-	at := p.pages.Now()
-	for i, a := range activities {
-		if err := p.Check(a); err != nil {
-			return nil, Within("activities["+strconv.Itoa(i)+"].", err)
-		}
-	}
-	outcomes := make([]Outcome, len(activities))
-	var inFilter []int
-	var batch seen.Batch
-	for i, a := range activities {
-		if outcomes[i] = a.timely(at); outcomes[i] != Unchanged {
-			continue
-		}
-		if k, _ := p.kinds.Named(a.Kind); k.InLedger() {
-			inFilter = append(inFilter, i)
-		} else {
-			p.addSeen(&batch, k, a, i)
-		}
-	}
-	if err := p.recordAll(ctx, activities, inFilter, outcomes); err != nil {
-		return nil, fmt.Errorf("record %d activities: %w", len(activities), pages.Unavailable("pages", err))
-	}
-	if err := p.recordSeen(ctx, &batch, at, outcomes); err != nil {
+	call, err := p.prepare(activities, p.Check)
+	if err != nil {
 		return nil, err
 	}
-	p.tally.record(activities, outcomes)
-	return outcomes, nil
+	if err := p.recordAll(ctx, call); err != nil {
+		return nil, fmt.Errorf("record %d activities: %w", len(activities), pages.Unavailable("pages", err))
+	}
+	return p.finish(ctx, call)
 }
 
 // Confirm returns a [*NoLedgerError].
@@ -143,15 +122,15 @@ func (p *Plain) Check(a Activity) error {
 	return &InvalidError{Code: CodeNoLedger, Field: field, Message: (&NoLedgerError{"an activity with a time"}).Error()}
 }
 
-// recordAll records the activities with the indexes of, in their order, and makes them durable.
-func (p *Plain) recordAll(ctx context.Context, activities []Activity, of []int, outcomes []Outcome) error {
-	for len(of) > 0 {
-		remove := activities[of[0]].Remove
+// recordAll records the activities that pages have, in their order, and makes them durable.
+func (p *Plain) recordAll(ctx context.Context, call *prepared) error {
+	for of := call.rows; len(of) > 0; {
+		remove := call.activities[of[0]].Remove
 		n := 1
-		for n < len(of) && activities[of[n]].Remove == remove {
+		for n < len(of) && call.activities[of[n]].Remove == remove {
 			n++
 		}
-		if err := p.recordRun(ctx, activities, of[:n], remove, outcomes); err != nil {
+		if err := p.recordRun(ctx, call, of[:n], remove); err != nil {
 			return err
 		}
 		of = of[n:]
@@ -160,12 +139,14 @@ func (p *Plain) recordAll(ctx context.Context, activities []Activity, of []int, 
 	return p.persist(ctx)
 }
 
-func (p *Plain) recordRun(ctx context.Context, activities []Activity, of []int, remove bool, outcomes []Outcome) error {
+func (p *Plain) recordRun(ctx context.Context, call *prepared, of []int, remove bool) error {
+	outcomes := call.outcomes
 	var keys []string
 	var owner []int
 	for _, i := range of {
-		k, _ := p.kinds.Named(activities[i].Kind)
-		own, mirror, mirrored := k.rows(activities[i].User, activities[i].Target)
+		a := call.activities[i]
+		k, _ := p.kinds.Named(a.Kind)
+		own, mirror, mirrored := k.rows(a.User, a.Target)
 		keys, owner = append(keys, own.key()), append(owner, i)
 		if mirrored {
 			keys, owner = append(keys, mirror.key()), append(owner, i)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"time"
 
 	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/activity/seen"
@@ -38,15 +37,6 @@ func (r *reader) addSeen(b *seen.Batch, k Kind, a Activity, i int) {
 	own, _, _ := k.rows(a.User, a.Target)
 	key := own.start(seed).With(favfilter.HashKey(seed, a.Target))
 	b.Add(r.windows[k.Name], pages.UserHash(seed, a.User), key, a.Since, i)
-}
-
-// recordSeen writes b at the time now, and sets the outcomes of new activities to Changed.
-func (r *reader) recordSeen(ctx context.Context, b *seen.Batch, now time.Time, outcomes []Outcome) error {
-	fresh, err := b.Write(ctx, now)
-	for _, i := range fresh {
-		outcomes[i] = Changed
-	}
-	return pages.Unavailable("pages", err)
 }
 
 // Window reads a user's window from the store. The kind must have one. Errors are an

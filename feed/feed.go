@@ -243,7 +243,7 @@ func (c *Checked) walk(hits []activity.Hit, ahead int) {
 	a.Annotated = make([][]int, c.marks-c.drops)
 	kept := make([]int, 0, len(req.Posts))
 	var shown ids
-	a.Dropped = slices.Grow(a.Dropped, len(hits))
+	a.Dropped = make([]Dropped, 0, len(hits))
 	if req.RecordSeen {
 		shown = make(ids, len(req.Posts))
 	}
@@ -268,7 +268,9 @@ func (c *Checked) walk(hits []activity.Hit, ahead int) {
 		}
 		kept = append(kept, i)
 	}
-	a.Kept = kept
+	if a.Kept = kept; len(a.Dropped) == 0 {
+		a.Dropped = nil
+	}
 }
 
 // drop drops post number n if a hit on it or a post that is shown before says so.
