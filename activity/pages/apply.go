@@ -15,27 +15,17 @@ import (
 
 // applier brings pages in the store to the sequences of transactions.
 type applier struct {
-	life      *lifecycle
-	storage   *storage
-	poller    *poller
-	sequences *sequences
-	layout    *layout
-	rebuilder *rebuilder
+	common
 
-	leavers *leavers
-	tidying tidying
+	rebuilder *rebuilder
+	leavers   *leavers
 }
 
 func newApplier(b *rebuilder) *applier {
 	a := &applier{
-		life:      b.life,
-		storage:   b.storage,
-		poller:    b.poller,
-		sequences: b.sequences,
-		layout:    b.layout,
+		common:    b.common,
 		rebuilder: b,
 		leavers:   newLeavers(),
-		tidying:   newTidying(),
 	}
 	b.heavy = a.leave
 	return a
@@ -111,7 +101,7 @@ func (a *applier) applyOnce(
 			repairs = append(repairs, repair{p, func(ctx context.Context) error { return a.mend(ctx, p.Page, b, res, reason) }})
 			continue
 		} else if res.State == favfilter.Current && len(b.Remove) > 0 {
-			a.tidying.add(p.Page) // the number of cleared bits is unknown
+			a.due.add(p.Page, reasonResidue, 0) // the number of cleared bits is unknown
 		}
 		a.reached(p, toRebuild, res.Err)
 	}
@@ -180,7 +170,7 @@ func (a *applier) faultOf(ctx context.Context, page uint32, res favfilter.Result
 		return "oversized"
 	default:
 		if res.Cleared > 0 && res.Cleared < enoughCleared {
-			a.tidying.add(page)
+			a.due.add(page, reasonResidue, 0)
 		}
 		return ""
 	}

@@ -16,12 +16,9 @@ import (
 // committer records changes: it groups those of concurrent callers into transactions of the ledger,
 // applies them to pages, and acknowledges them.
 type committer struct {
-	life      *lifecycle
-	storage   *storage
-	poller    *poller
-	sequences *sequences
-	layout    *layout
-	applier   *applier
+	common
+
+	applier *applier
 
 	waiting  atomic.Int64 // number of writes
 	queue    chan *write
@@ -38,17 +35,13 @@ type committer struct {
 
 func newCommitter(a *applier) *committer {
 	return &committer{
-		life:      a.life,
-		storage:   a.storage,
-		poller:    a.poller,
-		sequences: a.sequences,
-		layout:    a.layout,
-		applier:   a,
-		queue:     make(chan *write),
-		settling:  make(chan struct{}, maxSettling),
-		slots:     make(chan struct{}, maxRepairing),
-		tail:      make(map[uint32]chan struct{}),
-		lanes:     make(map[uint32]*lane),
+		common:   a.common,
+		applier:  a,
+		queue:    make(chan *write),
+		settling: make(chan struct{}, maxSettling),
+		slots:    make(chan struct{}, maxRepairing),
+		tail:     make(map[uint32]chan struct{}),
+		lanes:    make(map[uint32]*lane),
 	}
 }
 

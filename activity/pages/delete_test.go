@@ -280,8 +280,7 @@ func deleteUserFaults(t *testing.T, l *ledger.Ledger, s favfilter.Store) {
 				// If the answer to a transaction was lost, its pages are behind. Every Recorder
 				// finds that out by polls.
 				<-g.poller.poll().done
-				g.scrubber.sweep()
-				g.scrubber.sweep()
+				g.workDue()
 			}
 			g.wantGone(t, l, leaver)
 			if t.Failed() {

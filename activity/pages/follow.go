@@ -37,9 +37,7 @@ type follower struct {
 	mu     sync.Mutex
 	flight *poll // in progress
 
-	since   ledger.Cursor // where the next poll starts; a poll in progress owns it
-	changed []uint32      // changed by other processes, according to the last poll
-	due     []uint32      // the same of the poll before the last; to be checked
+	since ledger.Cursor // where the next poll starts; a poll in progress owns it
 }
 
 // poller keeps what this process knows of the ledger current: the sequences of pages, and which
@@ -51,6 +49,7 @@ type poller struct {
 	ledger    *ledger.Ledger
 	sequences *sequences
 	layout    *layout
+	due       *dueQueue
 	follow    follower
 	recovered func() // set by the rebuilder: called when the ledger can be read again
 }
@@ -64,6 +63,7 @@ func newPoller(s *storage, l *ledger.Ledger, bound time.Duration) *poller {
 		ledger:    l,
 		sequences: newSequences(pages),
 		layout:    newLayout(pages),
+		due:       newDueQueue(),
 		follow:    follower{bound: max(0, bound)},
 		recovered: func() {},
 	}
@@ -348,7 +348,9 @@ func (pl *poller) pollOnce(ctx context.Context, p *poll) error {
 	f.clock.Store(&clockReading{progress.Clock, progress.At})
 	f.start.Store(p.start)
 	f.wall.Store(p.wall)
-	pl.watch(changed)
+	if p.long != nil { // the first poll finds all pages, which the scrub compares
+		pl.watch(changed)
+	}
 	return nil
 }
 
@@ -432,24 +434,13 @@ func (f *follower) pollInterval() time.Duration {
 	return f.bound / 2
 }
 
-// toSweep returns the pages that others had changed when it was last called, and keeps those
-// changed since for the next call.
-func (f *follower) toSweep() (due []uint32) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	due, f.due, f.changed = f.due, f.changed, nil
-	return due
-}
-
-// watch notes pages that other processes changed, to check later that the changes arrived.
+// watch lists pages that other processes changed. If a change does not arrive within one poll
+// interval, its writer has died, or cannot reach the store.
 func (pl *poller) watch(changed []uint32) {
-	f := &pl.follow
-	pages := pl.layout.pages()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, page := range changed {
-		if len(f.changed) < maxWatched && pages.has(page) {
-			f.changed = append(f.changed, page)
+	pages, from := pl.layout.pages(), pl.life.elapsed()+int64(pl.follow.pollInterval())
+	for _, page := range changed[:min(len(changed), maxChanged)] {
+		if pages.has(page) {
+			pl.due.add(page, reasonChanged, from)
 		}
 	}
 }

@@ -47,22 +47,16 @@ type Layout struct {
 
 // Grower changes the number of pages that users share. It is safe for concurrent use.
 type Grower struct {
-	life     *lifecycle
-	storage  *storage
-	poller   *poller
-	layout   *layout
+	common
+
 	applier  *applier
 	scrubber *Scrubber
-
-	growth growth
+	growth   growth
 }
 
 func newGrower(s *Scrubber) *Grower {
 	return &Grower{
-		life:     s.life,
-		storage:  s.storage,
-		poller:   s.poller,
-		layout:   s.layout,
+		common:   s.common,
 		applier:  s.applier,
 		scrubber: s,
 		growth:   growth{slot: make(chan struct{}, 1)},

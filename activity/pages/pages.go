@@ -76,11 +76,8 @@ const (
 
 // Pages are the pages of a ledger, in a store. They are safe for concurrent use.
 type Pages struct {
-	life      *lifecycle
-	storage   *storage
-	poller    *poller
-	sequences *sequences
-	layout    *layout
+	common
+
 	rebuilder *rebuilder
 	applier   *applier
 	committer *committer
@@ -123,7 +120,6 @@ func (p *Pages) begin(ctx context.Context, passive bool) error {
 	if err := p.poller.pollOnce(ctx, first); err != nil {
 		return fmt.Errorf("read page sequences: %w", err)
 	}
-	p.poller.follow.changed = nil // these are all pages, and the scrub checks those
 	if err := p.refuseAlone(ctx); err != nil || passive {
 		return err
 	}
@@ -133,10 +129,8 @@ func (p *Pages) begin(ctx context.Context, passive bool) error {
 // maintain starts the background work. Without it, the ledger is polled when a reader needs it.
 func (p *Pages) maintain() {
 	p.life.ended.Go(func() { p.life.every(p.poller.follow.pollInterval(), func() { <-p.poller.poll().done }) })
-	p.life.ended.Go(func() { p.life.every(p.poller.follow.pollInterval(), p.scrubber.sweep) })
 	p.life.ended.Go(p.scrubber.scrubLoop)
 	p.life.ended.Go(p.committer.endLoop)
-	p.life.ended.Go(p.scrubber.tidyLoop)
 	p.grower.growOnOpen()
 }
 
@@ -153,23 +147,31 @@ func newPages(ctx context.Context, c Config) *Pages {
 		survey:   newSurvey(),
 	}
 	poller := newPoller(store, c.Ledger, c.StalenessBound)
-	rebuilder := newRebuilder(poller, c)
+	all := common{store.life, store, poller, poller.sequences, poller.layout, poller.due}
+	rebuilder := newRebuilder(all, c)
 	applier := newApplier(rebuilder)
 	scrubber := newScrubber(applier)
 	return &Pages{
-		life:      store.life,
-		storage:   store,
-		poller:    poller,
-		sequences: poller.sequences,
-		layout:    poller.layout,
+		common:    all,
 		rebuilder: rebuilder,
 		applier:   applier,
 		committer: newCommitter(applier),
 		scrubber:  scrubber,
 		grower:    newGrower(scrubber),
-		reader:    newReader(rebuilder, c.Replica),
-		inspector: newInspector(rebuilder),
+		reader:    &reader{common: all, rebuilder: rebuilder, replica: c.Replica},
+		inspector: &Inspector{common: all, rebuilder: rebuilder},
 	}
+}
+
+// common is what every part of [Pages] from the rebuilder up uses. It has fields only, so a part
+// gets no methods by it.
+type common struct {
+	life      *lifecycle
+	storage   *storage
+	poller    *poller
+	sequences *sequences
+	layout    *layout
+	due       *dueQueue
 }
 
 // complete fills in the defaults and checks the ranges.

@@ -43,11 +43,7 @@ type rebuilds struct {
 // rebuilder rebuilds pages from the ledger. It holds pages in this process: those that the store
 // did not take, and those that feeds have read.
 type rebuilder struct {
-	life      *lifecycle
-	storage   *storage
-	poller    *poller
-	sequences *sequences
-	layout    *layout
+	common
 
 	kinds         []ledger.Kind // that this process writes
 	declared      declared
@@ -58,13 +54,9 @@ type rebuilder struct {
 	heavy         func(hash uint64) // set by the applier: called for a user with too many keys for a shared page
 }
 
-func newRebuilder(p *poller, c Config) *rebuilder {
+func newRebuilder(all common, c Config) *rebuilder {
 	b := &rebuilder{
-		life:          p.life,
-		storage:       p.storage,
-		poller:        p,
-		sequences:     p.sequences,
-		layout:        p.layout,
+		common:        all,
 		kinds:         c.Kinds,
 		maxSharedKeys: c.MaxSharedKeys,
 		large:         largePages{least: largePage},
@@ -72,7 +64,7 @@ func newRebuilder(p *poller, c Config) *rebuilder {
 		rebuilds:      newRebuilds(c.OnRebuild),
 		heavy:         func(uint64) {},
 	}
-	p.recovered = b.rebuilds.forgive
+	b.poller.recovered = b.rebuilds.forgive
 	return b
 }
 

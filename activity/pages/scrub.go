@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,8 +25,7 @@ const (
 	// maxRepairs is the number of pages that a scrub rebuilds at once. It leaves half of the
 	// rebuilds to feeds and writes.
 	maxRepairs = maxRebuilds / 2
-	// repairPatience is how long the scrub and the sweep wait for one page before they go on to
-	// others.
+	// repairPatience is how long the background work waits for one page before it goes on to others.
 	repairPatience = time.Second
 	// borneRepairs is the number of repairs of a step that may fail before the rest is left to the
 	// next round: a store that refuses one page refuses most.
@@ -37,25 +35,19 @@ const (
 	// alarmInterval is the least time between two log lines about writes that the store may have
 	// lost.
 	alarmInterval = time.Minute
-	// maxWatched bounds the pages that are checked after a poll. A scrub checks the rest.
-	maxWatched = 512
 )
 
-// Scrubber looks for pages that differ from the ledger, and rebuilds them. It is safe for
+// Scrubber is the background work on pages: it looks for pages that differ from the ledger, and
+// rebuilds them. It is safe for
 // concurrent use.
 type Scrubber struct {
-	life      *lifecycle
-	storage   *storage
-	poller    *poller
-	sequences *sequences
-	layout    *layout
+	common
+
 	rebuilder *rebuilder
 	applier   *applier
-
 	scrubPace *scrubPace // nil for passive Pages
 	asked     asked
-	// bulked holds the numbers of the pages that a Bulk is working on. The scrub and the sweep skip
-	// these pages.
+	// bulked holds the numbers of the pages that a Bulk is working on. They are not compared.
 	bulked     sync.Map
 	unrepaired episode // pages cannot be repaired
 	// largeWorks is set while the background work compares or tidies a large page.
@@ -64,11 +56,7 @@ type Scrubber struct {
 
 func newScrubber(a *applier) *Scrubber {
 	return &Scrubber{
-		life:      a.life,
-		storage:   a.storage,
-		poller:    a.poller,
-		sequences: a.sequences,
-		layout:    a.layout,
+		common:    a.common,
 		rebuilder: a.rebuilder,
 		applier:   a,
 	}
@@ -78,7 +66,7 @@ func newScrubber(a *applier) *Scrubber {
 type scrub struct {
 	pages   *pageSet // of this round; nil: the round has not begun
 	next    int      // index of the next page
-	looked  int      // headers since the last verify
+	looked  int      // headers since the last page to verify
 	hurried int      // pages still to compare in a hurry
 	// missed is the number of pages of this round that were not compared. In the first round it
 	// starts at 1, for the pages before the random first one.
@@ -91,8 +79,6 @@ type scrub struct {
 	steady  bool      // the store loses nothing while its process lives
 	// alarmed is when it was last logged that the store may have lost writes.
 	alarmed time.Time
-
-	unrepaired int // pages of this round that could not be repaired
 }
 
 // scrubPace is the speed of a scrub.
@@ -125,36 +111,40 @@ func (sc *Scrubber) SetScrubRate(rate int) error {
 }
 
 // scrubLoop compares the headers of all pages with the ledger, round after round, at a rate that
-// may change. It rebuilds pages that lost writes, are damaged, or are of another ledger. Processes
-// start at random pages, so that they seldom compare the same one.
+// may change. It rebuilds pages that lost writes, are damaged, or are of another ledger. Between
+// two steps it works on the pages that are due. Processes start at random pages, so that they
+// seldom compare the same one.
 func (sc *Scrubber) scrubLoop() {
 	s := scrub{missed: 1, pages: sc.layout.pages()}
 	s.next = rand.IntN(s.pages.len()) //nolint:gosec // any page will do
-	pace := time.NewTimer(0)
-	defer pace.Stop()
-	looked, hurried := 0, false // of the last step
-	wait := func() time.Duration {
-		wait := time.Duration(looked) * time.Second / time.Duration(sc.scrubPace.rate.Load())
-		if hurried {
-			wait /= hurry
-		}
-		return wait
-	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	last := sc.life.elapsed()
+	compared, hurried := 0, false // in the last step
 	for {
 		select {
-		case <-pace.C:
-		case <-sc.scrubPace.changed:
-			pace.Reset(wait()) // at the old rate, it could take a minute
-			continue
+		case <-timer.C:
+		case <-sc.due.more:
+		case <-sc.scrubPace.changed: // at the old rate, the next step could be a minute away
 		case <-sc.life.closed:
 			return
 		}
-		sc.askEpoch(&s)
-		looked = sc.scrubStep(&s)
-		if hurried = s.hurried > 0; hurried {
-			s.hurried -= looked
+		sc.workDue(sc.life.elapsed())
+		pause := time.Duration(compared) * time.Second / time.Duration(sc.scrubPace.rate.Load())
+		if hurried {
+			pause /= hurry
 		}
-		pace.Reset(wait())
+		if next := last + int64(pause); sc.life.elapsed() < next {
+			timer.Reset(time.Duration(min(next, sc.due.next()) - sc.life.elapsed()))
+			continue
+		}
+		sc.askEpoch(&s)
+		compared = sc.scrubStep(&s)
+		if hurried = s.hurried > 0; hurried {
+			s.hurried -= compared
+		}
+		last = sc.life.elapsed()
+		timer.Reset(0)
 	}
 }
 
@@ -202,7 +192,7 @@ func (sc *Scrubber) noteRepair(ctx context.Context, page uint32, reason string, 
 func (sc *Scrubber) scrubStep(s *scrub) int {
 	if now := sc.layout.pages(); s.pages == nil || s.pages.first != now.first || s.pages.shared != now.shared {
 		s.pages, s.next = now, 0 // the shared pages have changed, so the round starts again
-		s.missed, s.unrepaired, s.load = 0, 0, load{}
+		s.missed, s.load = 0, load{}
 	}
 	all := s.pages.len()
 	last := min(s.next+scrubChunk, all)
@@ -210,20 +200,16 @@ func (sc *Scrubber) scrubStep(s *scrub) int {
 	for n := s.next; n < last; n++ {
 		pages = append(pages, s.pages.number(n))
 	}
-	found, statuses := sc.inspect(pages)
-	looked := 0
-	for i, st := range statuses {
+	c := sc.compare(pages, repairPatience, borneRepairs)
+	for i, st := range c.statuses {
 		if st.Err == nil {
-			looked++
 			sc.add(&s.load, s.pages, pages[i], st)
 		}
 	}
-	s.missed += len(pages) - looked
-	sc.storage.stats.scrubbed.Add(uint64(looked))
-	s.unrepaired += sc.repair(found, repairPatience, borneRepairs)
-	if s.looked += looked; s.looked >= verifyEvery && !s.steady {
+	s.missed += len(pages) - c.compared
+	if s.looked += c.compared; s.looked >= verifyEvery && !s.steady {
 		s.looked = 0
-		sc.verify(s.pages.number(rand.IntN(all))) //nolint:gosec // covers every page eventually
+		sc.due.add(s.pages.number(rand.IntN(all)), reasonVerified, 0) //nolint:gosec // covers every page eventually
 	}
 	if s.next = last; last == all {
 		sc.endRound(s)
@@ -246,7 +232,7 @@ func (sc *Scrubber) endRound(s *scrub) {
 		sc.storage.stats.roundEnd.Store(sc.life.elapsed())
 		sc.noteLoad(s.load)
 	}
-	s.missed, s.unrepaired, s.load = 0, 0, load{}
+	s.missed, s.load = 0, load{}
 }
 
 // reasonCorrupt is the reason of a page that lacks keys although its sequence is current.
@@ -262,14 +248,30 @@ type faultyPage struct {
 	reason string
 }
 
-// inspect reads the headers of pages. It returns those that have to be rebuilt, and the status of
-// each page. If the store does not answer, it returns nothing.
-func (sc *Scrubber) inspect(pages []uint32) (found []faultyPage, statuses []favfilter.Status) {
-	found, statuses, _ = sc.peek(pages) // the next reader of pages reports the error
-	return found, statuses
+// compared is the result of a comparison of pages.
+type compared struct {
+	statuses []favfilter.Status // of each page; nil if the store did not answer
+	compared int                // pages whose header was read
+	found    []faultyPage
+	failed   int // of these, pages that could not be rebuilt
 }
 
-// peek is inspect with the error of the store.
+// compare compares the headers of pages with the ledger. It counts the pages at fault, and rebuilds
+// them with rebuildAll.
+func (sc *Scrubber) compare(pages []uint32, patience time.Duration, borne int) (c compared) {
+	c.found, c.statuses, _ = sc.peek(pages) // the next reader of pages reports the error
+	for i := range c.statuses {
+		if c.statuses[i].Err == nil {
+			c.compared++
+		}
+	}
+	sc.storage.stats.scrubbed.Add(uint64(c.compared))
+	c.failed = sc.repair(c.found, patience, borne)
+	return c
+}
+
+// peek reads the headers of pages. It returns those that have to be rebuilt, and the status of each
+// page.
 func (sc *Scrubber) peek(pages []uint32) (found []faultyPage, statuses []favfilter.Status, err error) {
 	ctx, cancel := context.WithTimeout(sc.life.base, loadTimeout)
 	defer cancel()
@@ -365,17 +367,4 @@ func (sc *Scrubber) rebuildFaulty(ctx context.Context, m faultyPage) error {
 		return sc.rebuilder.putInPlace(ctx, PageAt{m.page, m.want}, m.reason)
 	}
 	return sc.rebuilder.remake(ctx, m.page, m.want, m.reason)
-}
-
-// sweep rebuilds pages whose change did not arrive within one poll interval after a poll reported
-// it. The change's writer has died, or cannot reach the store.
-func (sc *Scrubber) sweep() {
-	due := sc.poller.follow.toSweep()
-	slices.Sort(due)
-	var found []faultyPage
-	for chunk := range slices.Chunk(slices.Compact(due), scrubChunk) {
-		some, _ := sc.inspect(chunk)
-		found = append(found, some...)
-	}
-	sc.repair(found, repairPatience, borneRepairs)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -22,6 +23,13 @@ func (g *rig) scrubAll() {
 	s := scrub{}
 	for looked := 0; looked < g.layout.pages().len(); {
 		looked += g.scrubber.scrubStep(&s)
+	}
+	g.workDue()
+}
+
+// workDue works on all pages that are due, or will be.
+func (g *rig) workDue() {
+	for g.scrubber.workDue(math.MaxInt64) {
 	}
 }
 
@@ -185,6 +193,7 @@ func TestVerify(t *testing.T) {
 	before := g.Stats().Verified
 	for s := (scrub{}); g.Stats().Verified < before+20; {
 		g.scrubber.scrubStep(&s)
+		g.workDue()
 		if g.Stats().Scrubbed > 100*verifyEvery {
 			t.Fatal("no scrub compared the keys")
 		}
@@ -233,6 +242,7 @@ func TestVerifyTakesEveryPage(t *testing.T) {
 	s := scrub{}
 	for range 20 * 128 * verifyEvery / scrubChunk {
 		g.scrubber.scrubStep(&s)
+		g.workDue()
 		if len(read) == 128 {
 			break
 		}

@@ -73,7 +73,12 @@ func (sc *Scrubber) scrubRound(ctx context.Context, rate int, progress func(Scru
 			some = append(some, pages.number(n))
 		}
 		begun := time.Now()
-		sc.scrubSome(some, &p) //nolint:contextcheck // pages are repaired even if the caller goes
+		c := sc.compare(some, pageTimeout, len(some)) //nolint:contextcheck // pages are repaired even if the caller goes
+		for _, m := range c.found {
+			p.Found[m.reason]++
+		}
+		p.Failed += c.failed
+		p.Unasked += len(some) - c.compared
 		p.Done += len(some)
 		if pause := time.Duration(len(some))*time.Second/time.Duration(rate) - time.Since(begun); p.Done < p.All && pause > 0 {
 			err = sc.life.rest(ctx, pause)
@@ -104,23 +109,6 @@ func (sc *Scrubber) mayScrub(rate int) error {
 	default:
 		return nil
 	}
-}
-
-// scrubSome compares pages, and rebuilds those at fault.
-func (sc *Scrubber) scrubSome(pages []uint32, p *ScrubProgress) {
-	found, statuses := sc.inspect(pages)
-	unasked := len(pages) - len(statuses) // all, if the store did not answer
-	for i := range statuses {
-		if statuses[i].Err != nil {
-			unasked++
-		}
-	}
-	for _, m := range found {
-		p.Found[m.reason]++
-	}
-	p.Unasked += unasked
-	sc.storage.stats.scrubbed.Add(uint64(len(pages) - unasked))
-	p.Failed += sc.repair(found, pageTimeout, len(found))
 }
 
 func (p ScrubProgress) clone() ScrubProgress {

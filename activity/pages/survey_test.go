@@ -121,7 +121,7 @@ func TestSurvey(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.harm()
-			found, _ := g.scrubber.inspect(numbersTo(16))
+			found, _, _ := g.scrubber.peek(numbersTo(16))
 			want := make(map[uint32]PageState)
 			for page := range uint32(16) {
 				want[page] = PageSound
@@ -164,12 +164,12 @@ func TestSurveyOfOtherFaults(t *testing.T) {
 	must(t, err)
 	_, err = g.store.Replace(t.Context(), favfilter.Replacement{ID: favfilter.PageID{Number: 2}, Page: ghost, Newer: true})
 	must(t, err)
-	g.scrubber.inspect(numbersTo(4))
+	_, _, _ = g.scrubber.peek(numbersTo(4))
 	if got := g.states(); got[2] != PageAhead || got[1] != PageSound {
 		t.Errorf("%v, want page 2 ahead", got)
 	}
 	g.storage.keyRate /= 1000
-	g.scrubber.inspect(numbersTo(4))
+	_, _, _ = g.scrubber.peek(numbersTo(4))
 	if got := g.states(); got[2] != PageAhead || got[1] != PageOverfull || got[3] != PageOverfull {
 		t.Errorf("%v, want page 2 ahead, and the others overfull", got)
 	}

@@ -56,7 +56,6 @@ func (sc *Scrubber) verifyWithin(ctx context.Context, page uint32, large bool) e
 		return nil
 	}
 	// No comparison reveals wrong collision bits, so every compared page is rebuilt.
-	const reason = "verified"
-	sc.noteRepair(ctx, page, reason, sc.rebuilder.remake(ctx, page, h.Sequence, reason))
+	sc.noteRepair(ctx, page, reasonVerified, sc.rebuilder.remake(ctx, page, h.Sequence, reasonVerified))
 	return nil
 }

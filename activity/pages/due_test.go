@@ -2,6 +2,8 @@ package pages
 
 import (
 	"fmt"
+	"math"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,7 +30,7 @@ func TestTidy(t *testing.T) {
 		if n := p.Stats().Rebuilds["residue"]; n == 0 || n > 100 {
 			t.Errorf("%d pages tidied", n)
 		}
-		p.applier.tidying.add(0) // schedule the page for the removals since the last rebuild
+		p.due.add(0, reasonResidue, 0) // schedule the page for the removals since the last rebuild
 		time.Sleep(time.Second)
 		rows, s, err := l.Snapshot(t.Context(), 0)
 		must(t, err)
@@ -43,22 +45,36 @@ func TestTidy(t *testing.T) {
 	})
 }
 
-func TestTidyingListsPagesOnce(t *testing.T) {
-	d := newTidying()
+// A page is listed once for each reason, and taken when it is due. Pages that others changed are
+// taken together; residue waits for the pause after the last such page.
+func TestDueQueue(t *testing.T) {
+	q := newDueQueue()
 	for _, page := range []uint32{3, 1, 3, 3, 2, 1} {
-		d.add(page)
+		q.add(page, reasonResidue, 10)
+		q.add(page, reasonChanged, 20)
 	}
-	for _, want := range []uint32{3, 1, 2} {
-		if page, ok := d.next(); !ok || page != want {
-			t.Errorf("page %d, %v, want %d", page, ok, want)
+	take := func(now int64, reason string, want ...uint32) {
+		t.Helper()
+		if pages, got := q.take(now); got != reason || !slices.Equal(pages, want) {
+			t.Errorf("at %d: pages %d, %q, want %d, %q", now, pages, got, want, reason)
 		}
 	}
-	if _, ok := d.next(); ok {
-		t.Error("a page is listed twice")
+	take(9, "")
+	take(10, reasonResidue, 3)
+	q.rest(30)
+	take(19, "")
+	if next := q.next(); next != 20 {
+		t.Errorf("the next page is due at %d, want 20", next)
 	}
-	d.add(3)
-	if page, ok := d.next(); !ok || page != 3 {
-		t.Errorf("page %d, %v, want 3 again", page, ok)
+	take(20, reasonChanged, 3, 1, 2)
+	take(29, "")
+	q.add(3, reasonResidue, 0)
+	for _, want := range []uint32{1, 2, 3} {
+		take(30, reasonResidue, want)
+	}
+	take(math.MaxInt64, "")
+	if next := q.next(); next != math.MaxInt64 {
+		t.Errorf("a page is due at %d in an empty queue", next)
 	}
 }
 
@@ -71,10 +87,10 @@ func TestTidyAgain(t *testing.T) {
 		p.record(t, true, add("1", "hide", "p"))
 		build := p.header(t, 0).Build
 		cut.unreadable.Store(true)
-		p.applier.tidying.add(0)
+		p.due.add(0, reasonResidue, 0)
 		time.Sleep(10 * time.Second)
 		cut.unreadable.Store(false)
-		time.Sleep(longestPause + 2*tidyPause)
+		time.Sleep(longestPause + 2*retryPause)
 		if p.header(t, 0).Build == build {
 			t.Error("the page was not rebuilt")
 		}
