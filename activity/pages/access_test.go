@@ -142,7 +142,7 @@ func TestOneFeedAsksALedgerThatIsDown(t *testing.T) {
 		time.Sleep(2*time.Minute + 7*time.Second) // between two polls
 		cut.asked.Store(0)
 		for range 3 {
-			p.want(t, "1", "hide", "p", Direct)
+			p.want(t, "1", "hide", "p", true)
 		}
 		if n := cut.asked.Swap(0); n != 3 {
 			t.Errorf("three feeds asked for %d places, want 3", n)
@@ -155,7 +155,7 @@ func TestOneFeedAsksALedgerThatIsDown(t *testing.T) {
 		}
 		cut.asked.Store(0)
 		for range 3 {
-			p.want(t, "1", "hide", "p", Direct)
+			p.want(t, "1", "hide", "p", true)
 		}
 		if n := cut.asked.Load(); n != 1 {
 			t.Errorf("three feeds asked a ledger that is down for %d places, want 1", n)
@@ -173,17 +173,17 @@ func TestOwnStoreAfterAnOutage(t *testing.T) {
 		cut := &accessLedger{}
 		c := Config{StalenessBound: -1, ScrubRate: 1}
 		a, b := startProcess(t, l, &favfilter.Memory{}, c), startProcess(t, l.Around(cut.around), &favfilter.Memory{}, c)
-		b.want(t, "1", "hide", "p", None) // the page is in the store now
+		b.want(t, "1", "hide", "p", false) // the page is in the store now
 		for i := range 5 {
 			target := fmt.Sprint("p", i)
 			cut.polls.Store(true)
 			cut.places.Store(true)
 			time.Sleep(5 * time.Second)
-			b.want(t, "1", "hide", target, None) // the feed trusts the page, which lacks the hide
+			b.want(t, "1", "hide", target, false) // the feed trusts the page, which lacks the hide
 			a.record(t, true, add("1", "hide", target))
 			cut.polls.Store(false)
 			cut.places.Store(false)
-			b.want(t, "1", "hide", target, Direct)
+			b.want(t, "1", "hide", target, true)
 		}
 		a.Close()
 		b.Close()
@@ -209,7 +209,7 @@ func TestPollHangs(t *testing.T) {
 		start := time.Now()
 		var feeds sync.WaitGroup
 		for range 20 {
-			feeds.Go(func() { p.want(t, "1", "hide", "p", Direct) })
+			feeds.Go(func() { p.want(t, "1", "hide", "p", true) })
 		}
 		feeds.Wait()
 		if took := time.Since(start); took < pollTimeout || took > pollTimeout+time.Second {

@@ -38,14 +38,14 @@ func TestPollsFailWhileTheLedgerAnswers(t *testing.T) {
 		cut := &slowLedger{}
 		a, b := startProcess(t, l, store, c), startProcess(t, l.Around(cut.around), store, c)
 		a.record(t, true, add("1", "hide", "before"))
-		b.want(t, "1", "hide", "before", Direct)
+		b.want(t, "1", "hide", "before", true)
 		cut.fails.Store(true)
 		time.Sleep(3 * time.Second)
 		for i := range 20 {
 			target := fmt.Sprint("p", i)
 			a.lose(t, target)
 			time.Sleep(b.poller.follow.bound + time.Millisecond)
-			b.want(t, "1", "hide", target, Direct)
+			b.want(t, "1", "hide", target, true)
 		}
 		if s := b.Stats(); s.LedgerDown || s.PollsFailed < 10 {
 			t.Errorf("the ledger is down: %v, %d polls failed", s.LedgerDown, s.PollsFailed)
@@ -133,14 +133,14 @@ func TestSlowPoll(t *testing.T) {
 			a.lose(t, target)
 			time.Sleep(b.poller.follow.bound + time.Millisecond)
 			start := time.Now()
-			b.want(t, "1", "hide", target, Direct)
+			b.want(t, "1", "hide", target, true)
 			if took := time.Since(start); took > time.Second {
 				t.Errorf("a feed took %v", took)
 			}
 			if i == 0 {
 				wantReady(t, b, ErrBehind)
 				over.fails.Store(true)
-				b.want(t, "1", "hide", target, Direct) // the ledger does not answer, so the page is trusted
+				b.want(t, "1", "hide", target, true) // the ledger does not answer, so the page is trusted
 				over.fails.Store(false)
 			}
 		}
@@ -182,7 +182,7 @@ func TestLongPollsAfterALostConnection(t *testing.T) {
 	b := startProcess(t, second, store, Config{ScrubRate: 1})
 	defer b.Close()
 	a.record(t, true, add("1", "hide", "before"))
-	b.want(t, "1", "hide", "before", Direct)
+	b.want(t, "1", "hide", "before", true)
 	polls := b.Stats().Polls
 	execute(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND application_name = 'feedfilter'`)
 	began := time.Now()
@@ -193,7 +193,7 @@ func TestLongPollsAfterALostConnection(t *testing.T) {
 		target := fmt.Sprint("p", i)
 		a.lose(t, target)
 		<-time.After(b.poller.follow.bound)
-		b.want(t, "1", "hide", target, Direct)
+		b.want(t, "1", "hide", target, true)
 	}
 	t.Logf("the first poll after the loss took up to %v", time.Since(began))
 }
@@ -206,14 +206,14 @@ func TestSuspended(t *testing.T) {
 			l, store := bubbleLedger(t, 1), &favfilter.Memory{}
 			a, b := startProcess(t, l, store, Config{ScrubRate: 1}), startProcess(t, l, store, Config{ScrubRate: 1})
 			a.record(t, true, add("1", "hide", "before"))
-			b.want(t, "1", "hide", "before", Direct)
+			b.want(t, "1", "hide", "before", true)
 			time.Sleep(100 * time.Millisecond)
 			a.lose(t, "p")
-			b.want(t, "1", "hide", "p", None)     // no poll has told of the hide
+			b.want(t, "1", "hide", "p", false)    // no poll has told of the hide
 			b.poller.follow.wall.Add(-int64(set)) // as if the wall clock had advanced
 			polls := b.Stats().Polls
 			for range 10 {
-				b.want(t, "1", "hide", "p", Direct)
+				b.want(t, "1", "hide", "p", true)
 			}
 			if n := b.Stats().Polls - polls; n != 1 {
 				t.Errorf("%d polls, want one", n)
@@ -242,15 +242,15 @@ func TestWritesWhereSettingsDiffer(t *testing.T) {
 		differs.Store(true)
 		time.Sleep(2 * time.Second)
 		a.lose(t, "p")
-		b.want(t, "1", "hide", "p", Direct)
-		if _, err := b.Record(t.Context(), []Activity{add("1", "hide", "q")}); dependency(err) != "ledger" || !errors.Is(err, ledger.ErrSettingsDiffer) {
+		b.want(t, "1", "hide", "p", true)
+		if _, err := b.Record(t.Context(), []act{add("1", "hide", "q")}); dependency(err) != "ledger" || !errors.Is(err, ledger.ErrSettingsDiffer) {
 			t.Errorf("error %v, want ErrSettingsDiffer", err)
 		}
 		bulk := b.NewBulk()
-		if _, err := bulk.recordAll(t.Context(), []Activity{add("1", "hide", "q")}); !errors.Is(err, ledger.ErrSettingsDiffer) {
+		if _, err := recordBulk(t.Context(), bulk, []act{add("1", "hide", "q")}); !errors.Is(err, ledger.ErrSettingsDiffer) {
 			t.Errorf("bulk: error %v, want ErrSettingsDiffer", err)
 		}
-		a.want(t, "1", "hide", "q", None)
+		a.want(t, "1", "hide", "q", false)
 		wantReady(t, b, ErrBehind)
 		differs.Store(false)
 		time.Sleep(time.Second)
@@ -277,7 +277,7 @@ func TestOpenWaitsForLedger(t *testing.T) {
 					return ctx.Err()
 				}
 			}, "changed"))
-			r, err := openRecorder(t.Context(), Config{Ledger: far, Store: &favfilter.Memory{}})
+			r, err := openPages(t.Context(), Config{Ledger: far, Store: &favfilter.Memory{}})
 			if (err == nil) != opens {
 				t.Errorf("a poll that takes %v: error %v", delay, err)
 			}
@@ -299,7 +299,7 @@ func TestLongOpenFarFromLedger(t *testing.T) {
 	must(t, err)
 	t.Cleanup(func() { must(t, l.Close()) })
 	proxy.Delay(300*time.Millisecond, 0)
-	r, err := openRecorder(t.Context(), Config{Ledger: l, Store: &favfilter.Memory{}})
+	r, err := openPages(t.Context(), Config{Ledger: l, Store: &favfilter.Memory{}})
 	must(t, err)
 	r.Close()
 }
@@ -309,12 +309,12 @@ func TestLongOpenFarFromLedger(t *testing.T) {
 func TestSettingsDiffer(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Start(t).Schema()
-	open := func(c Config) (*recorder, error) {
+	open := func(c Config) (*Pages, error) {
 		l, err := ledger.Open(t.Context(), url, ledger.Options{Pages: 16})
 		must(t, err)
 		t.Cleanup(func() { must(t, l.Close()) })
 		c.Ledger, c.Store = l, &favfilter.Memory{}
-		return openRecorder(t.Context(), c)
+		return openPages(t.Context(), c)
 	}
 	first, err := open(Config{})
 	must(t, err)
@@ -350,7 +350,7 @@ func TestLedgerIsBackEndsPauses(t *testing.T) {
 		down.fails.Store(true)
 		down.unreadable.Store(true)
 		for range 300 {
-			if _, err := p.View(t.Context(), "1", []Kind{p.kind(t, "hide")}); dependency(err) != "ledger" {
+			if _, err := p.view(t.Context(), "1"); dependency(err) != "ledger" {
 				t.Fatalf("error %v", err)
 			}
 			time.Sleep(100 * time.Millisecond)
@@ -358,7 +358,7 @@ func TestLedgerIsBackEndsPauses(t *testing.T) {
 		down.fails.Store(false)
 		down.unreadable.Store(false)
 		time.Sleep(p.poller.follow.pollInterval() + time.Millisecond)
-		p.want(t, "1", "hide", "p", Direct)
+		p.want(t, "1", "hide", "p", true)
 		p.Close()
 		must(t, l.Close())
 	})

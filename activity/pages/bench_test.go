@@ -20,7 +20,7 @@ func BenchmarkRecord(b *testing.B) {
 				g := newRig(b, stores[name](), 256)
 				next := 0
 				for b.Loop() {
-					batch := make([]Activity, n)
+					batch := make([]act, n)
 					for i := range batch {
 						batch[i] = add(fmt.Sprint("u", next%500), "hide", fmt.Sprint("p", next))
 						next++
@@ -79,7 +79,7 @@ func memoryUsage(b *testing.B, server *redistest.Server) int64 {
 // fillPages records n hides of that many users.
 func fillPages(b *testing.B, g *rig, n, users int) {
 	b.Helper()
-	var batch []Activity
+	var batch []act
 	for i := range n {
 		batch = append(batch, add(fmt.Sprint("u", i%users), "hide", fmt.Sprint("p", i)))
 		if len(batch) == 2000 || i == n-1 {

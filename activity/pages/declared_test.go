@@ -59,23 +59,23 @@ func TestRebuildWithKindsOfAnother(t *testing.T) {
 	rich.losePages(t)
 	made := rich.reasons()["missing"]
 	for _, user := range []string{"1", "2", plain.onAnotherPage("1")} {
-		plain.want(t, user, "hide", "nothing", None)
+		plain.want(t, user, "hide", "nothing", false)
 	}
 	if n := rich.wantHeld(t, l); n != 2 {
 		t.Errorf("the store has %d pages, want 2", n)
 	}
-	rich.want(t, "1", "mute", "c0", Direct)
-	rich.want(t, "1", "mute", "c2", None)
-	rich.want(t, "c2", "mute", "1", Direct)
-	rich.want(t, "1", "follow", "c0", Direct)
-	rich.want(t, "c0", "follow", "1", Reverse)
-	rich.want(t, "1", "pin", "lp0", Direct)
+	rich.want(t, "1", "mute", "c0", true)
+	rich.want(t, "1", "mute", "c2", false)
+	rich.want(t, "c2", "mute", "1", true)
+	rich.want(t, "1", "follow", "c0", true)
+	rich.want(t, "c0", "followed-by", "1", true)
+	rich.want(t, "1", "pin", "lp0", true)
 	if n := rich.reasons()["missing"]; n != made {
 		t.Errorf("the Recorder with all kinds rebuilt %d pages, want 0", n-made)
 	}
 	rich.record(t, true, undo("1", "mute", "c0"))
-	rich.want(t, "1", "mute", "c0", None)
-	plain.want(t, "1", "block", "c0", Direct)
+	rich.want(t, "1", "mute", "c0", false)
+	plain.want(t, "1", "block", "c0", true)
 }
 
 // TestKindsUnknownAndUnreadable has rows of an unknown kind, and a ledger that does not tell the
@@ -90,7 +90,7 @@ func TestKindsUnknownAndUnreadable(t *testing.T) {
 	rich.losePages(t)
 	broken.Store(true)
 
-	if _, err := plain.View(t.Context(), "1", plain.kinds.All()); dependency(err) != "ledger" {
+	if _, err := plain.view(t.Context(), "1"); dependency(err) != "ledger" {
 		t.Errorf("view: %v", err)
 	}
 	if n := rich.wantHeld(t, l); n != 0 {
@@ -107,27 +107,27 @@ func TestKindsUnknownAndUnreadable(t *testing.T) {
 		t.Error("the kind of a row is known without the ledger")
 	}
 
-	rich.want(t, "1", "mute", "c0", Direct) // makes the page
+	rich.want(t, "1", "mute", "c0", true) // makes the page
 	rich.wantHeld(t, l)
-	plain.want(t, "2", "hide", "p", Direct)
+	plain.want(t, "2", "hide", "p", true)
 	plain.record(t, true, add("2", "hide", "q")) // changes the page
 	// Ended rows of unknown kinds cannot be removed from the page, so the page becomes stale.
 	plain.now.Add(int64(1e9) * 7200)
 	plain.committer.removeEnded()
 	rich.wantHeld(t, l)
-	if _, err := plain.View(t.Context(), "1", plain.kinds.All()); dependency(err) != "ledger" {
+	if _, err := plain.view(t.Context(), "1"); dependency(err) != "ledger" {
 		t.Errorf("view: %v", err)
 	}
 	rich.wantHeld(t, l)
 
 	broken.Store(false)
 	plain.rebuilder.rebuilds.forgive() // like a poll that reaches the ledger again
-	plain.want(t, "1", "block", "c0", Direct)
+	plain.want(t, "1", "block", "c0", true)
 	if n := rich.wantHeld(t, l); n != 1 {
 		t.Error("the page was not made")
 	}
-	rich.want(t, "1", "mute", "c0", Direct)
-	rich.want(t, "1", "hide", "over0", None)
+	rich.want(t, "1", "mute", "c0", true)
+	rich.want(t, "1", "hide", "over0", false)
 }
 
 // TestOwnKindsStayKnown checks that a Recorder still knows its own kinds after a Recorder with
@@ -135,25 +135,25 @@ func TestKindsUnknownAndUnreadable(t *testing.T) {
 func TestOwnKindsStayKnown(t *testing.T) {
 	l, store := openLedger(t, t.TempDir()+"/ledger.db", 1), &favfilter.Memory{}
 	rich := openKinds(t, l, store, manyKinds())
-	other := openKinds(t, l, store, append(testKinds(), Kind{Name: "zap", Target: Post}))
+	other := openKinds(t, l, store, append(testKinds(), ledger.Kind{Name: "zap", Target: ledger.Post}))
 	rich.record(t, true, add("1", "mute", "2"))
 	other.record(t, true, add("1", "zap", "p")) // a kind for which the first Recorder asks the ledger again
 	rich.losePages(t)
-	rich.want(t, "1", "mute", "2", Direct)
-	other.want(t, "1", "zap", "p", Direct)
+	rich.want(t, "1", "mute", "2", true)
+	other.want(t, "1", "zap", "p", true)
 }
 
 // A process whose kind another process has declared in another way since records no more of it:
 // its activities would lack the rows of one side. Other writes of the same group succeed.
 func TestWritesOfAChangedKind(t *testing.T) {
 	l, store := openLedger(t, t.TempDir()+"/ledger.db", 2), &favfilter.Memory{}
-	oneWay := kinds{{Name: "block", Target: User}, {Name: "hide", Target: Post}}
+	oneWay := []ledger.Kind{{Name: "block", Target: ledger.User}, {Name: "hide", Target: ledger.Post}}
 	old := openKinds(t, l, store, oneWay)
 	now := openKinds(t, l, store, testKinds())
 	group := []*write{
-		{changes: old.changes([]Activity{add("1", "block", "2")})},
-		{changes: old.changes([]Activity{add("1", "hide", "p")})},
-		{changes: old.changes([]Activity{undo("1", "block", "2")})},
+		{changes: changesOf(old.Pages, []act{add("1", "block", "2")})},
+		{changes: changesOf(old.Pages, []act{add("1", "hide", "p")})},
+		{changes: changesOf(old.Pages, []act{undo("1", "block", "2")})},
 	}
 	for _, w := range group {
 		w.ctx, w.done = t.Context(), make(chan struct{})
@@ -165,12 +165,12 @@ func TestWritesOfAChangedKind(t *testing.T) {
 			t.Errorf("write %d: %v", i, w.err)
 		}
 	}
-	now.want(t, "1", "hide", "p", Direct)
-	now.want(t, "1", "block", "2", None)
+	now.want(t, "1", "hide", "p", true)
+	now.want(t, "1", "block", "2", false)
 	now.record(t, true, add("1", "block", "2"))
-	now.want(t, "2", "block", "1", Reverse)
+	now.want(t, "2", "blocked-by", "1", true)
 	if _, err := old.DeleteUser(t.Context(), "1"); !errors.Is(err, ledger.ErrKindsDiffer) {
 		t.Errorf("delete a user: %v, want ErrKindsDiffer", err)
 	}
-	now.want(t, "2", "block", "1", Reverse)
+	now.want(t, "2", "blocked-by", "1", true)
 }

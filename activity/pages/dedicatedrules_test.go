@@ -84,7 +84,7 @@ func TestDedicatedRuleLeft(t *testing.T) {
 					user, left, stays := users[0], users[1], users[2]
 					a.move(t, left)
 					b.pollNow(t)
-					b.want(t, user, "hide", "before", Direct)
+					b.want(t, user, "hide", "before", true)
 					page := a.move(t, user)
 					a.record(t, true, add(user, "hide", "p"))
 					between(t, b, left, stays)
@@ -110,7 +110,7 @@ func TestDedicatedRuleJudge(t *testing.T) {
 				inWorld(t, func(t *testing.T, w *world) {
 					a, b := w.open(t, Config{}), w.open(t, Config{})
 					user := a.usersOn(t, 0, 1)[0]
-					b.want(t, user, "hide", "before", Direct)
+					b.want(t, user, "hide", "before", true)
 					page := a.move(t, user)
 					a.record(t, true, add(user, "hide", "p"))
 					harm(t, w, b)
@@ -151,7 +151,7 @@ func TestDedicatedRuleRecheck(t *testing.T) {
 						a.move(t, user)
 					}
 					b.pollNow(t)
-					b.want(t, user, "hide", "before", Direct)
+					b.want(t, user, "hide", "before", true)
 					var page uint32
 					b.steps.load = func() { // the reader has looked up the page
 						page = move(t, w, a, user)
@@ -160,10 +160,10 @@ func TestDedicatedRuleRecheck(t *testing.T) {
 							b.pollNow(t)
 						}
 					}
-					v, err := b.View(t.Context(), user, []Kind{b.kind(t, "hide")})
+					v, err := b.view(t.Context(), user)
 					must(t, err)
-					if v.Check(0, "p") != Direct || v.Number != page {
-						t.Errorf("match %d on page %d, want a match on page %d", v.Check(0, "p"), v.Number, page)
+					if !v.has("hide", "p") || v.Number != page {
+						t.Errorf("found %v on page %d, want it on page %d", v.has("hide", "p"), v.Number, page)
 					}
 				})
 			})
@@ -174,15 +174,15 @@ func TestDedicatedRuleRecheck(t *testing.T) {
 // Rule learn: the receipt of a write tells the writer's process where the user is. The process then
 // finds its own write even if it cannot ask the ledger anything.
 func TestDedicatedRuleLearn(t *testing.T) {
-	for name, write := range map[string]func(t *testing.T, b *member, a Activity){
-		"Record": func(t *testing.T, b *member, a Activity) {
+	for name, write := range map[string]func(t *testing.T, b *member, a act){
+		"Record": func(t *testing.T, b *member, a act) {
 			t.Helper()
 			b.record(t, true, a)
 		},
-		"Bulk": func(t *testing.T, b *member, a Activity) {
+		"Bulk": func(t *testing.T, b *member, a act) {
 			t.Helper()
 			bulk := b.NewBulk()
-			_, err := bulk.recordAll(t.Context(), []Activity{a})
+			_, err := recordBulk(t.Context(), bulk, []act{a})
 			must(t, err)
 			must(t, bulk.Finish(t.Context()))
 		},
@@ -211,7 +211,7 @@ func TestDedicatedRuleOwnAlways(t *testing.T) {
 			a, b, cut := w.open(t, Config{}), w.open(t, Config{}), w.open(t, Config{})
 			user := a.usersOn(t, 0, 1)[0]
 			for _, p := range []*member{b, cut} {
-				p.want(t, user, "hide", "before", Direct)
+				p.want(t, user, "hide", "before", true)
 			}
 			cut.way.cut(true)
 			back := heldBack(t, w.store, a.layout.pageID(0))
@@ -282,7 +282,7 @@ func TestDedicatedRuleRelease(t *testing.T) {
 					t.Errorf("the user gets page %d, want one after page %d", again, page)
 				}
 				a.record(t, true, add(user, "hide", "q"))
-				b.want(t, user, "hide", "q", Direct)
+				b.want(t, user, "hide", "q", true)
 			})
 		})
 	}
@@ -315,8 +315,8 @@ func moveInPhase(t *testing.T, w *world, leaving, release bool, deafen func(p *m
 	}
 	for _, p := range []*member{b, silent, cut} {
 		p.pollNow(t)
-		p.want(t, user, "hide", "before", Direct)
-		p.want(t, quiet, "hide", "before", Direct)
+		p.want(t, user, "hide", "before", true)
+		p.want(t, quiet, "hide", "before", true)
 	}
 	w.build(t)
 	if leaving {
@@ -333,15 +333,15 @@ func moveInPhase(t *testing.T, w *world, leaving, release bool, deafen func(p *m
 	a.record(t, true, add(user, "hide", "p"))
 	deafen(b)
 	cut.wantUnavailable(t, "the user has left the page", user)
-	b.want(t, user, "hide", "p", Direct)
-	b.want(t, quiet, "hide", "before", Direct)
+	b.want(t, user, "hide", "p", true)
+	b.want(t, quiet, "hide", "before", true)
 	if !leaving {
 		w.change(t)
 	}
 	for _, p := range []*member{b, silent, w.open(t, Config{})} {
-		p.want(t, user, "hide", "p", Direct)
+		p.want(t, user, "hide", "p", true)
 		for _, u := range users {
-			p.want(t, u, "hide", "before", Direct)
+			p.want(t, u, "hide", "before", true)
 		}
 	}
 	a.record(t, true, add(mate, "hide", "q"))
@@ -350,9 +350,9 @@ func moveInPhase(t *testing.T, w *world, leaving, release bool, deafen func(p *m
 	cut.way.mend()
 	<-cut.poller.poll().done
 	for _, p := range []*member{b, silent, cut, w.open(t, Config{})} {
-		p.want(t, mate, "hide", "q", Direct)
-		p.want(t, user, "hide", "p", Direct)
-		p.want(t, quiet, "hide", "before", Direct)
+		p.want(t, mate, "hide", "q", true)
+		p.want(t, user, "hide", "p", true)
+		p.want(t, quiet, "hide", "before", true)
 	}
 }
 

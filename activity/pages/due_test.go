@@ -17,7 +17,7 @@ func TestTidy(t *testing.T) {
 		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
 		p := startProcess(t, l, store, Config{ScrubRate: 1})
 		p.ledger = l
-		var batch []Activity
+		var batch []act
 		for i := range 1000 {
 			batch = append(batch, add("1", "hide", fmt.Sprint("p", i)))
 		}

@@ -12,11 +12,6 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-func (a Activity) until(t time.Time) Activity {
-	a.Until = t
-	return a
-}
-
 // Activities with an end are reported until then, on both sides. They leave pages and ledger within
 // seconds after it.
 func TestUntil(t *testing.T) {
@@ -36,26 +31,26 @@ func TestUntil(t *testing.T) {
 		if rows := p.rows(t, l, "1", "block"); len(rows) != 1 || !rows[0].Until.Equal(end) {
 			t.Errorf("the ledger has %+v, want one until %v", rows, end)
 		}
-		want := func(kind, id string, m Match) {
+		want := func(kind, id string, m bool) {
 			t.Helper()
 			p.want(t, "1", kind, id, m)
 		}
 		time.Sleep(time.Minute - time.Millisecond)
-		want("block", "2", Direct)
-		p.want(t, "2", "block", "1", Reverse)
-		want("hide", "short", Direct)
+		want("block", "2", true)
+		p.want(t, "2", "blocked-by", "1", true)
+		want("hide", "short", true)
 		time.Sleep(3 * time.Second)
-		want("block", "2", None)
-		p.want(t, "2", "block", "1", None)
-		want("hide", "short", None)
-		want("hide", "shortened", None)
-		want("hide", "longer", Direct)
-		want("hide", "for good", Direct)
+		want("block", "2", false)
+		p.want(t, "2", "blocked-by", "1", false)
+		want("hide", "short", false)
+		want("hide", "shortened", false)
+		want("hide", "longer", true)
+		want("hide", "for good", true)
 		p.record(t, true, add("1", "block", "2"))
 		time.Sleep(time.Minute)
-		want("block", "2", Direct)
-		want("hide", "longer", None)
-		want("hide", "for good", Direct)
+		want("block", "2", true)
+		want("hide", "longer", false)
+		want("hide", "for good", true)
 		p.Close()
 		must(t, l.Close())
 	})
@@ -74,12 +69,12 @@ func TestUntilBeforeRemoval(t *testing.T) {
 	}
 	g.record(t, true, add("1", "hide", "p"))
 	g.record(t, false, undo("1", "hide", "q"))
-	g.want(t, "1", "hide", "q", None)
+	g.want(t, "1", "hide", "q", false)
 	if more := g.committer.removeEnded(); more {
 		t.Error("removeEnded reports more to remove")
 	}
-	g.want(t, "1", "hide", "p", Direct)
-	g.want(t, "1", "hide", "r", None)
+	g.want(t, "1", "hide", "p", true)
+	g.want(t, "1", "hide", "r", false)
 	if h := g.header(t, 0); h.Count != 1 {
 		t.Errorf("%d keys, want 1", h.Count)
 	}
@@ -103,9 +98,9 @@ func TestRecordedAgainWhileRemoved(t *testing.T) {
 	}
 	g.now.Store(end.UnixNano())
 	g.committer.removeEnded()
-	g.want(t, "1", "hide", "p", Direct)
-	g.want(t, "1", "hide", "q", Direct)
-	g.want(t, "1", "hide", "r", None)
+	g.want(t, "1", "hide", "p", true)
+	g.want(t, "1", "hide", "q", true)
+	g.want(t, "1", "hide", "r", false)
 	g.wantWhole(t)
 }
 
@@ -113,7 +108,7 @@ func TestRecordedAgainWhileRemoved(t *testing.T) {
 func TestManyEnd(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 16)
 	end := time.Unix(0, g.now.Load()).Add(time.Hour)
-	var batch []Activity
+	var batch []act
 	for i := range 2*maxEnded + 10 {
 		batch = append(batch, add(fmt.Sprint(i%100), "hide", fmt.Sprint(i)).until(end))
 	}

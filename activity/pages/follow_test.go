@@ -25,11 +25,11 @@ type process struct {
 func startProcess(t *testing.T, l *ledger.Ledger, s favfilter.Store, c Config) *process {
 	t.Helper()
 	c.Ledger, c.Store = l, s
-	r, err := openRecorder(t.Context(), c)
+	r, err := openPages(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &process{&rig{recorder: r, store: s}}
+	return &process{&rig{Pages: r, store: s}}
 }
 
 func bubbleLedger(t *testing.T, pages uint32) *ledger.Ledger {
@@ -75,16 +75,16 @@ func TestBound(t *testing.T) {
 				slow := Config{StalenessBound: bound, ScrubRate: 1} // one scrub step a second
 				a, b := startProcess(t, l, store, slow), startProcess(t, l, store, slow)
 				a.record(t, true, add("1", "hide", "before"))
-				b.want(t, "1", "hide", "before", Direct)
+				b.want(t, "1", "hide", "before", true)
 				time.Sleep(bound / 4) // between two polls of b
 				lose := setBack(t, store)
 				a.record(t, true, add("1", "hide", "p"))
 				lose()
-				a.want(t, "1", "hide", "before", Direct)
+				a.want(t, "1", "hide", "before", true)
 				lose() // again, because a has repaired the page
-				b.want(t, "1", "hide", "p", None)
+				b.want(t, "1", "hide", "p", false)
 				time.Sleep(bound)
-				b.want(t, "1", "hide", "p", Direct)
+				b.want(t, "1", "hide", "p", true)
 				a.Close()
 				b.Close()
 				must(t, l.Close())
@@ -136,7 +136,7 @@ func TestBoundWithSlowPolls(t *testing.T) {
 			a.record(t, true, add("1", "hide", target))
 			lose()
 			time.Sleep(bound + time.Duration(i)*17*time.Millisecond)
-			b.want(t, "1", "hide", target, Direct)
+			b.want(t, "1", "hide", target, true)
 		}
 		if n := slow.polls.Load(); n < 40 {
 			t.Errorf("%d polls", n)
@@ -158,7 +158,7 @@ func TestPollsFail(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		for range 100 {
 			start := time.Now()
-			p.want(t, "1", "hide", "p", Direct)
+			p.want(t, "1", "hide", "p", true)
 			if took := time.Since(start); took > 0 {
 				t.Fatalf("a view took %v", took)
 			}
@@ -169,23 +169,14 @@ func TestPollsFail(t *testing.T) {
 		down.fails.Store(false)
 		time.Sleep(time.Second)
 		lose := setBack(t, store)
-		_, err := l.Record(t.Context(), time.Now(), []ledger.Change{p.change(p.kind(t, "hide"), add("1", "hide", "other"), time.Now())})
+		_, err := l.Record(t.Context(), time.Now(), []ledger.Change{changeOf(p.Pages, add("1", "hide", "other"), time.Now())})
 		must(t, err)
 		lose()
 		time.Sleep(time.Second)
-		p.want(t, "1", "hide", "other", Direct)
+		p.want(t, "1", "hide", "other", true)
 		p.Close()
 		must(t, l.Close())
 	})
-}
-
-func (g *rig) kind(t *testing.T, name string) Kind {
-	t.Helper()
-	k, ok := g.kinds.Named(name)
-	if !ok {
-		t.Fatalf("no kind %q", name)
-	}
-	return k
 }
 
 // Each process has its own store. Each View asks the ledger first, and sees everything that other
@@ -202,11 +193,11 @@ func TestOwnStore(t *testing.T) {
 			}
 			target := fmt.Sprint("q", i)
 			writer.record(t, true, add("1", "block", target))
-			reader.want(t, "1", "block", target, Direct)
-			reader.want(t, target, "block", "1", Reverse)
+			reader.want(t, "1", "block", target, true)
+			reader.want(t, target, "blocked-by", "1", true)
 			reader.record(t, true, undo("1", "block", target))
-			writer.want(t, "1", "block", target, None)
-			writer.want(t, target, "block", "1", None)
+			writer.want(t, "1", "block", target, false)
+			writer.want(t, target, "block", "1", false)
 		}
 		a.Close()
 		b.Close()
@@ -299,10 +290,10 @@ func TestOwnWriteOnTheWay(t *testing.T) {
 			a.record(t, true, add("1", "hide", "p2"))
 		}()
 		synctest.Wait() // a's page lacks p1, so p2 has to wait
-		a.want(t, "1", "hide", "p1", Direct)
+		a.want(t, "1", "hide", "p1", true)
 		<-done
-		a.want(t, "1", "hide", "p1", Direct)
-		a.want(t, "1", "hide", "p2", Direct)
+		a.want(t, "1", "hide", "p1", true)
+		a.want(t, "1", "hide", "p2", true)
 		a.Close()
 		b.Close()
 		must(t, l.Close())
@@ -318,10 +309,10 @@ func TestOwnStoreAfterAFailedPoll(t *testing.T) {
 		a, b := startProcess(t, l.Around(cut.around), &favfilter.Memory{}, c), startProcess(t, l, &favfilter.Memory{}, c)
 		a.record(t, true, add("1", "hide", "p0"))
 		cut.fails.Store(true)
-		a.want(t, "1", "hide", "p0", Direct)
+		a.want(t, "1", "hide", "p0", true)
 		cut.fails.Store(false)
 		b.record(t, true, add("1", "hide", "p1"))
-		a.want(t, "1", "hide", "p1", Direct)
+		a.want(t, "1", "hide", "p1", true)
 		a.Close()
 		b.Close()
 		must(t, l.Close())

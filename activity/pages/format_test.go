@@ -78,9 +78,9 @@ func TestPagesOfFormatTwo(t *testing.T) {
 	}
 	rebuildAll()
 	for i := range 40 { // Views rebuild them
-		g.want(t, fmt.Sprint(i), "block", fmt.Sprint("b", i), Direct)
-		g.want(t, fmt.Sprint("b", i), "block", fmt.Sprint(i), Reverse)
-		g.want(t, fmt.Sprint(i), "hide", fmt.Sprint("p", i), Direct)
+		g.want(t, fmt.Sprint(i), "block", fmt.Sprint("b", i), true)
+		g.want(t, fmt.Sprint("b", i), "blocked-by", fmt.Sprint(i), true)
+		g.want(t, fmt.Sprint(i), "hide", fmt.Sprint("p", i), true)
 	}
 	g.wantWhole(t)
 	rebuildAll()
@@ -128,12 +128,9 @@ func TestBesideFormatTwo(t *testing.T) {
 		}
 		for user := range 3 {
 			for target := range 7 {
-				want := None
-				if blocked[fmt.Sprint(user, " b", target)] {
-					want = Direct
-				}
+				want := blocked[fmt.Sprint(user, " b", target)]
 				if got := g.check(t, fmt.Sprint(user), "block", fmt.Sprint("b", target)); got != want {
-					t.Fatalf("round %d: block of %d with b%d: match %d, want %d", round, user, target, got, want)
+					t.Fatalf("round %d: block of %d with b%d: %v, want %v", round, user, target, got, want)
 				}
 				if target == round%7 {
 					old.rebuild(t, 0)
@@ -161,8 +158,8 @@ func TestReplicaOfFormatTwo(t *testing.T) {
 	must(t, err)
 	old.put(t, "fav:{copy/0}:", page)
 	g.reader.replica = copies
-	g.want(t, "1", "hide", "p", Direct)
-	g.want(t, "1", "hide", "q", None)
+	g.want(t, "1", "hide", "p", true)
+	g.want(t, "1", "hide", "q", false)
 	if n := g.storage.stats.pastReplica.Load(); n != 2 {
 		t.Errorf("%d of 2 feeds were read past the replica", n)
 	}

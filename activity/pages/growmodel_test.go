@@ -96,7 +96,7 @@ func growUnderLoad(t *testing.T, doublings int) {
 // stepUntil writes and looks for one user, through any process.
 func stepUntil(t *testing.T, rigs []*rig, user string, rng *rand.Rand, stop <-chan struct{}) {
 	t.Helper()
-	live := make(map[Activity]bool)
+	live := make(map[act]bool)
 	looked, wrong := 0, 0
 	for {
 		select {
@@ -153,7 +153,7 @@ func growthIsFollowed(t *testing.T, rounds int) {
 		slow := Config{StalenessBound: time.Minute, ScrubRate: 1, MaxSharedKeys: 16}
 		a, b := startProcess(t, l, store, slow), startProcess(t, l, store, slow)
 		rng := rand.New(rand.NewPCG(11, 11))
-		live := make(map[Activity]bool)
+		live := make(map[act]bool)
 		absent, found := 0, 0
 		for round := range rounds {
 			var growing sync.WaitGroup
@@ -174,12 +174,12 @@ func growthIsFollowed(t *testing.T, rounds int) {
 				writer.record(t, true, change)
 				live[act] = !live[act]
 				match := reader.check(t, act.User, act.Kind, act.Target)
-				if live[act] && match == None {
+				if live[act] && !match {
 					t.Fatalf("round %d: the other process misses %+v", round, act)
 				}
 				if !live[act] {
 					absent++
-					if match != None {
+					if match {
 						found++
 					}
 				}
@@ -204,7 +204,7 @@ func TestLongGrowFaults(t *testing.T) {
 			check := g.everybody(t, 30)
 			f := &faulttest.Faults{At: at, After: after}
 			g.open(t, g.ledger, g.store)
-			g.recorder.poller.ledger = g.ledger.Around(f.Around)
+			g.poller.ledger = g.ledger.Around(f.Around)
 			g.useStore(faulttest.Store{Store: g.store, Faults: f})
 			err := g.grower.Grow(t.Context(), 16, nil)
 			if err != nil && dependency(err) == "" {
@@ -259,7 +259,7 @@ func TestGrowInterrupted(t *testing.T) {
 			t.Errorf("%+v", l)
 		}
 		if opened {
-			r, err := openRecorder(t.Context(), Config{Ledger: g.ledger, Store: g.store})
+			r, err := openPages(t.Context(), Config{Ledger: g.ledger, Store: g.store})
 			must(t, err)
 			for l.Current != 256 {
 				l, err = r.grower.Layout(t.Context())

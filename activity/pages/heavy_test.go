@@ -49,16 +49,15 @@ func (tr *traffic) enter(phase string) {
 }
 
 // run writes and reads for some users until ctx ends.
-func (tr *traffic) run(ctx context.Context, r *recorder, worker int) {
-	hide, _ := r.kinds.Named("hide")
+func (tr *traffic) run(ctx context.Context, r *rig, worker int) {
 	for i := 0; ctx.Err() == nil; i++ {
 		user := fmt.Sprintf("w%d-%d", worker, i%50)
 		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		start := time.Now()
-		_, err := r.Record(limited, []Activity{{User: user, Kind: "hide", Target: fmt.Sprint("p", i), Remove: i%3 == 2}})
+		_, err := r.Record(limited, []act{{User: user, Kind: "hide", Target: fmt.Sprint("p", i), Remove: i%3 == 2}})
 		tr.note(tr.writes, time.Since(start), err)
 		start = time.Now()
-		_, err = r.View(limited, user, []Kind{hide})
+		_, err = r.view(limited, user)
 		tr.note(tr.feeds, time.Since(start), err)
 		cancel()
 		time.Sleep(20 * time.Millisecond) // a pace, not a wait
@@ -99,7 +98,7 @@ func TestHeavyUser(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var workers sync.WaitGroup
 	for w := range 4 {
-		workers.Go(func() { tr.run(ctx, p.recorder, w) })
+		workers.Go(func() { tr.run(ctx, p.rig, w) })
 	}
 	var peak atomic.Uint64
 	workers.Go(func() {
@@ -130,7 +129,7 @@ func TestHeavyUser(t *testing.T) {
 		}
 	})
 	phase("after", func() {
-		p.want(t, heavyUser, "hide", "p1", None)
+		p.want(t, heavyUser, "hide", "p1", false)
 		time.Sleep(5 * time.Second)
 	})
 	stop()
@@ -150,13 +149,11 @@ func recordHeavy(t *testing.T, p *process, keys int) {
 	bulk := p.NewBulk()
 	const some = 20_000
 	for from := 0; from < keys; from += some {
-		activities := make([]Activity, min(some, keys-from))
+		activities := make([]act, min(some, keys-from))
 		for i := range activities {
 			activities[i] = add(heavyUser, "hide", fmt.Sprint("p", from+i))
 		}
-		prepared, err := bulk.Prepare(activities)
-		must(t, err)
-		_, err = bulk.Record(t.Context(), prepared)
+		_, err := recordBulk(t.Context(), bulk, activities)
 		must(t, err)
 	}
 	must(t, bulk.Finish(t.Context()))
@@ -182,13 +179,13 @@ func rebuildHeavy(t *testing.T, p *process, server *redistest.Server) {
 	for i := 0; ctx.Err() == nil; i++ {
 		blockers.Go(func() {
 			start := time.Now()
-			if _, err := p.Record(ctx, []Activity{add(fmt.Sprint("blocker", i), "block", heavyUser)}); err != nil && ctx.Err() == nil {
+			if _, err := p.Record(ctx, []act{add(fmt.Sprint("blocker", i), "block", heavyUser)}); err != nil && ctx.Err() == nil {
 				t.Errorf("a block of the user, after %v: %v", time.Since(start), err)
 			}
 		})
 		limited, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
-		v, err := p.View(limited, heavyUser, []Kind{p.kind(t, "hide")})
-		if err == nil && v.Check(0, "p1") != Direct {
+		v, err := p.view(limited, heavyUser)
+		if err == nil && !v.has("hide", "p1") {
 			t.Error("the page lacks a key")
 		}
 		if err != nil {
@@ -205,11 +202,10 @@ func rebuildHeavy(t *testing.T, p *process, server *redistest.Server) {
 func readHeavy(t *testing.T, p *process) {
 	t.Helper()
 	before := p.Stats().FromHeld
-	hide, block := p.kind(t, "hide"), p.kind(t, "block")
 	for i := range 200 {
-		v, err := p.View(t.Context(), heavyUser, []Kind{hide, block})
+		v, err := p.view(t.Context(), heavyUser)
 		must(t, err)
-		if v.Check(0, fmt.Sprint("p", i*17)) != Direct || v.Check(1, "blocker0") != Reverse {
+		if !v.has("hide", fmt.Sprint("p", i*17)) || !v.has("blocked-by", "blocker0") {
 			t.Errorf("look %d: an activity is missed", i)
 		}
 	}

@@ -19,7 +19,7 @@ import (
 // somePopulation records activities for exact expectations about a ledger with one page.
 func somePopulation(t *testing.T, g *rig) {
 	t.Helper()
-	var batch []Activity
+	var batch []act
 	for i := range 30 {
 		batch = append(batch, add("heavy", "hide", fmt.Sprint("p", i)))
 	}

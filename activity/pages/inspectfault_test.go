@@ -23,7 +23,7 @@ func (s faultyWhole) LoadWhole(ctx context.Context, ids []favfilter.PageID) ([]f
 func TestInspectFaults(t *testing.T) {
 	f := &faulttest.Faults{}
 	g := newRig(t, &favfilter.Memory{}, 4)
-	_, err := g.Record(t.Context(), []Activity{add("1", "block", "2"), add("1", "hide", "p")})
+	_, err := g.Record(t.Context(), []act{add("1", "block", "2"), add("1", "hide", "p")})
 	must(t, err)
 	g.open(t, g.ledger.Around(f.Around), faultyWhole{faulttest.Store{Store: g.store, Faults: f}})
 	for name, look := range map[string]func() (whole bool, err error){

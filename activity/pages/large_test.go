@@ -21,13 +21,11 @@ func TestLongLargePage(t *testing.T) {
 			defer p.Close()
 			const keys = ledger.LargePage + 1000
 			bulk := p.NewBulk()
-			activities := make([]Activity, keys)
+			activities := make([]act, keys)
 			for i := range activities {
 				activities[i] = add(fmt.Sprint("u", i%users), "hide", fmt.Sprint("p", i))
 			}
-			prepared, err := bulk.Prepare(activities)
-			must(t, err)
-			_, err = bulk.Record(t.Context(), prepared)
+			_, err := recordBulk(t.Context(), bulk, activities)
 			must(t, err)
 			must(t, bulk.Finish(t.Context()))
 			number := p.layout.pageOf(UserHash(p.storage.identity.Seed, "u0"))
@@ -37,7 +35,7 @@ func TestLongLargePage(t *testing.T) {
 			look := func() {
 				t.Helper()
 				for _, i := range []int{0, 1, keys / 2, keys - 1} {
-					p.want(t, fmt.Sprint("u", i%users), "hide", fmt.Sprint("p", i), Direct)
+					p.want(t, fmt.Sprint("u", i%users), "hide", fmt.Sprint("p", i), true)
 				}
 			}
 			look()
@@ -62,9 +60,9 @@ func TestLongLargePage(t *testing.T) {
 			if err != nil || n != keys/users {
 				t.Errorf("%d of %d activities deleted, %v", n, keys/users, err)
 			}
-			p.want(t, "u0", "hide", "p0", None)
+			p.want(t, "u0", "hide", "p0", false)
 			if users > 1 {
-				p.want(t, "u1", "hide", "p1", Direct)
+				p.want(t, "u1", "hide", "p1", true)
 			}
 		})
 	}
@@ -100,7 +98,7 @@ func TestSweepPassesABadPage(t *testing.T) {
 	inBadRig(t, true, func(t *testing.T, g *badRig) {
 		g.ledger.on.Store(true)
 		write := func(user string) { // records without the page, like a writer that dies
-			change := g.change(g.kind(t, "hide"), add(user, "hide", "p"), time.Now())
+			change := changeOf(g.Pages, add(user, "hide", "p"), time.Now())
 			_, err := g.whole.Record(t.Context(), time.Now(), []ledger.Change{change})
 			must(t, err)
 		}
@@ -131,7 +129,7 @@ func TestMovesPassBadPages(t *testing.T) {
 		const users = 3 * maxLeaving
 		for page := range uint32(users) {
 			user := p.userOn(page)
-			var activities []Activity
+			var activities []act
 			for i := range 4 * MinSharedKeys {
 				activities = append(activities, add(user, "hide", fmt.Sprint("p", i)))
 			}

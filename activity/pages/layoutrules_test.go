@@ -90,9 +90,9 @@ func TestLayoutRuleClose(t *testing.T) {
 					w.wantClosed(t, c.name, user)
 					if c.both {
 						w.wantClosed(t, c.name, other)
-						b.want(t, other, "block", user, c.reverse)
+						b.want(t, other, "blocked-by", user, c.holds)
 					}
-					b.want(t, user, c.kind, c.target(other), c.direct)
+					b.want(t, user, c.kind, c.target(other), c.holds)
 					b.wantPolls(t, "the page is closed", polls, 1)
 				})
 			})
@@ -102,12 +102,12 @@ func TestLayoutRuleClose(t *testing.T) {
 
 // closingWrite is a write after the switch, and what a process that has not polled must find.
 type closingWrite struct {
-	name            string
-	both            bool // the write concerns the pages of two users
-	kind            string
-	direct, reverse Match
-	before          func(t *testing.T, w *world, a *member, user, other string)
-	write           func(t *testing.T, a *member, user, other string)
+	name   string
+	both   bool // the write concerns the pages of two users
+	kind   string
+	holds  bool // that process finds it
+	before func(t *testing.T, w *world, a *member, user, other string)
+	write  func(t *testing.T, a *member, user, other string)
 }
 
 func (c closingWrite) target(other string) string {
@@ -121,27 +121,27 @@ func closingWrites() []closingWrite {
 	nothing := func(*testing.T, *world, *member, string, string) {}
 	end := time.Date(2000, 1, 1, 1, 0, 0, 0, time.UTC) // a bubble's clock starts an hour earlier
 	return []closingWrite{
-		{"Record", false, "hide", Direct, None, nothing, func(t *testing.T, a *member, user, _ string) {
+		{"Record", false, "hide", true, nothing, func(t *testing.T, a *member, user, _ string) {
 			t.Helper()
 			a.record(t, true, add(user, "hide", "p"))
 		}},
-		{"a repeated Record", false, "hide", Direct, None, nothing, func(t *testing.T, a *member, user, _ string) {
+		{"a repeated Record", false, "hide", true, nothing, func(t *testing.T, a *member, user, _ string) {
 			t.Helper()
-			change := a.change(a.kind(t, "hide"), add(user, "hide", "p"), time.Now())
-			_, err := a.recorder.poller.ledger.Record(t.Context(), time.Now(), []ledger.Change{change}) // like a writer that dies
+			change := changeOf(a.Pages, add(user, "hide", "p"), time.Now())
+			_, err := a.poller.ledger.Record(t.Context(), time.Now(), []ledger.Change{change}) // like a writer that dies
 			must(t, err)
 			a.record(t, false, add(user, "hide", "p"))
 		}},
-		{"a block", true, "block", Direct, Reverse, nothing, func(t *testing.T, a *member, user, other string) {
+		{"a block", true, "block", true, nothing, func(t *testing.T, a *member, user, other string) {
 			t.Helper()
 			a.record(t, true, add(user, "block", other))
 		}},
-		{"a user who moved after the switch", false, "hide", Direct, None, nothing, func(t *testing.T, a *member, user, _ string) {
+		{"a user who moved after the switch", false, "hide", true, nothing, func(t *testing.T, a *member, user, _ string) {
 			t.Helper()
 			must(t, a.applier.dedicate(t.Context(), a.hashOf(user)))
 			a.record(t, true, add(user, "hide", "p"))
 		}},
-		{"DeleteUser", true, "block", None, None, func(t *testing.T, _ *world, a *member, user, other string) {
+		{"DeleteUser", true, "block", false, func(t *testing.T, _ *world, a *member, user, other string) {
 			t.Helper()
 			a.record(t, true, add(user, "block", other))
 		}, func(t *testing.T, a *member, user, _ string) {
@@ -149,7 +149,7 @@ func closingWrites() []closingWrite {
 			_, err := a.DeleteUser(t.Context(), user)
 			must(t, err)
 		}},
-		{"the end of a block", true, "block", None, None, func(t *testing.T, _ *world, a *member, user, other string) {
+		{"the end of a block", true, "block", false, func(t *testing.T, _ *world, a *member, user, other string) {
 			t.Helper()
 			a.record(t, true, add(user, "block", other).until(end))
 			time.Sleep(time.Until(end))
@@ -160,10 +160,10 @@ func closingWrites() []closingWrite {
 				t.Errorf("%d rows ended, want 2", n)
 			}
 		}},
-		{"Bulk.Finish", true, "block", Direct, Reverse, nothing, func(t *testing.T, a *member, user, other string) {
+		{"Bulk.Finish", true, "block", true, nothing, func(t *testing.T, a *member, user, other string) {
 			t.Helper()
 			bulk := a.NewBulk()
-			_, err := bulk.recordAll(t.Context(), []Activity{add(user, "block", other)})
+			_, err := recordBulk(t.Context(), bulk, []act{add(user, "block", other)})
 			must(t, err)
 			must(t, bulk.Finish(t.Context()))
 		}},
@@ -186,18 +186,18 @@ func TestLayoutRuleCloseFails(t *testing.T) {
 		if took := time.Since(start); took < time.Minute || took > time.Minute+time.Second {
 			t.Errorf("acknowledged after %v, want the bound of a minute", took)
 		}
-		b.want(t, user, "hide", "p", Direct)
+		b.want(t, user, "hide", "p", true)
 
 		start = time.Now()
 		bulk := a.NewBulk()
-		_, err := bulk.recordAll(t.Context(), []Activity{add(user, "hide", "q")})
+		_, err := recordBulk(t.Context(), bulk, []act{add(user, "hide", "q")})
 		must(t, err)
 		must(t, bulk.Finish(t.Context()))
 		if took := time.Since(start); took < time.Minute {
 			t.Errorf("bulk finished after %v, want the bound of a minute or more", took)
 		}
 		a.way.cut(false)
-		_, err = a.Record(t.Context(), []Activity{add(user, "hide", "r")})
+		_, err = a.Record(t.Context(), []act{add(user, "hide", "r")})
 		if dependency(err) != "pages" {
 			t.Errorf("without polls: %v, want pages unavailable", err)
 		}
@@ -244,7 +244,7 @@ func TestLayoutRuleClosedPageIsFollowed(t *testing.T) {
 				a, b := w.open(t, Config{}), w.open(t, c.config)
 				user := a.userOn(0)
 				a.record(t, true, add(user, "hide", "before"))
-				b.want(t, user, "hide", "before", Direct)
+				b.want(t, user, "hide", "before", true)
 				if c.before != nil {
 					c.before(t, b)
 				}
@@ -278,9 +278,9 @@ func TestLayoutRuleOwnWrites(t *testing.T) {
 				user := a.userOn(0)
 				a.record(t, true, add(user, "hide", "before"))
 				a.steps.down.Store(true)
-				a.want(t, user, "hide", "before", Direct) // now it is held
+				a.want(t, user, "hide", "before", true) // now it is held
 				a.steps.down.Store(false)
-				a.want(t, user, "hide", "before", Direct)
+				a.want(t, user, "hide", "before", true)
 				w.build(t)
 				w.change(t)
 				back := heldBack(t, w.store, a.layout.pageID(0))
@@ -385,7 +385,7 @@ func TestLayoutRuleBoth(t *testing.T) {
 		"Bulk": func(t *testing.T, _ *world, a *member, user string) {
 			t.Helper()
 			bulk := a.NewBulk()
-			_, err := bulk.recordAll(t.Context(), []Activity{add(user, "hide", "p")})
+			_, err := recordBulk(t.Context(), bulk, []act{add(user, "hide", "p")})
 			must(t, err)
 			must(t, bulk.Finish(t.Context()))
 		},
@@ -397,7 +397,7 @@ func TestLayoutRuleBoth(t *testing.T) {
 				a.record(t, true, add(user, "hide", "before"))
 				w.build(t)
 				write(t, w, a, user)
-				b.want(t, user, "hide", "p", Direct)
+				b.want(t, user, "hide", "p", true)
 				w.change(t)
 				b.pollNow(t)
 				later := b.pageIn(laterPages, user)
@@ -432,10 +432,10 @@ func TestLayoutRuleLedgerSetBack(t *testing.T) {
 				back.record(t, true, add(fmt.Sprint("u", i), "like", "after"))
 			}
 			for i := range 20 {
-				back.want(t, fmt.Sprint("u", i), "like", "after", Direct)
+				back.want(t, fmt.Sprint("u", i), "like", "after", true)
 			}
 		}
-		g.recorder = back.recorder
+		g.Pages = back.Pages
 		check("set back")
 		for page := range uint32(firstPages) {
 			if h := back.header(t, page); isClosed(h) {
@@ -466,7 +466,7 @@ func TestLayoutRuleCutOff(t *testing.T) {
 			}
 			w.build(t)
 			w.change(t)
-			b.want(t, user, "hide", "p", Direct)
+			b.want(t, user, "hide", "p", true)
 			a.record(t, true, add(user, "hide", "q"))
 			b.wantUnavailable(t, "the page is closed", user)
 			b.wantOn(t, 1, other, "p")
@@ -474,8 +474,8 @@ func TestLayoutRuleCutOff(t *testing.T) {
 			b.wantUnavailable(t, "the layout has left", other)
 			b.way.mend()
 			<-b.poller.poll().done
-			b.want(t, user, "hide", "q", Direct)
-			b.want(t, other, "hide", "p", Direct)
+			b.want(t, user, "hide", "q", true)
+			b.want(t, other, "hide", "p", true)
 		})
 	}
 }
@@ -496,7 +496,7 @@ func TestLayoutRuleCompleted(t *testing.T) {
 			},
 			"Open": func(t *testing.T, w *world) {
 				t.Helper()
-				r, err := openRecorder(t.Context(), Config{Ledger: w.ledger, Store: w.store, StalenessBound: time.Minute})
+				r, err := openPages(t.Context(), Config{Ledger: w.ledger, Store: w.store, StalenessBound: time.Minute})
 				must(t, err)
 				time.Sleep(2 * time.Minute)
 				r.Close()
@@ -508,7 +508,7 @@ func TestLayoutRuleCompleted(t *testing.T) {
 					check := b.everybody(t, 20)
 					interrupt(t, w)
 					a.record(t, true, add("u1", "hide", "p"))
-					b.want(t, "u1", "hide", "p", Direct)
+					b.want(t, "u1", "hide", "p", true)
 					complete(t, w)
 					want := ledger.Layouts{Current: pages}
 					if how == "another number" {
@@ -522,7 +522,7 @@ func TestLayoutRuleCompleted(t *testing.T) {
 					if at, err := w.ledger.Sequence(t.Context(), a.pageIn(want.Current, "u2")); err != nil || at == 0 {
 						t.Errorf("the page of a user who wrote nothing has sequence %d, %v", at, err)
 					}
-					b.want(t, "u1", "hide", "p", Direct)
+					b.want(t, "u1", "hide", "p", true)
 				})
 			})
 		}
@@ -604,11 +604,11 @@ func TestDeleteUserAfterSwitch(t *testing.T) {
 		residue.Insert(b.userKey(user, "hide", "p"))
 		_, err = w.store.Replace(t.Context(), favfilter.Replacement{ID: id, Page: residue, Seen: loaded[0].Version})
 		must(t, err)
-		b.want(t, user, "hide", "p", Direct) // as after an undo that could not clear its bits
+		b.want(t, user, "hide", "p", true) // as after an undo that could not clear its bits
 		_, err = a.DeleteUser(t.Context(), user)
 		must(t, err)
 		b.wantGone(t, w.ledger, user)
-		a.want(t, user, "hide", "p", None)
+		a.want(t, user, "hide", "p", false)
 	})
 }
 
@@ -630,7 +630,7 @@ func TestDeleteUserAfterSwitchFails(t *testing.T) {
 		_, err := a.DeleteUser(t.Context(), user)
 		must(t, err)
 		b.pollNow(t)
-		b.want(t, other, "block", user, None)
+		b.want(t, other, "block", user, false)
 	})
 }
 
@@ -651,7 +651,7 @@ func TestLayoutIsForgotten(t *testing.T) {
 			if a.sequences.shared[1].Load() != nil {
 				t.Errorf("heard %v: the sequences of a layout that has left are still held", heard)
 			}
-			a.want(t, "1", "hide", "p", Direct)
+			a.want(t, "1", "hide", "p", true)
 		})
 	}
 }

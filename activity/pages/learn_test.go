@@ -43,13 +43,13 @@ func TestRepeatedWriteAcknowledgedElsewhere(t *testing.T) {
 		a := startProcess(t, l, slow, config)
 		b := startProcess(t, l, store, config)
 		a.record(t, true, add("1", "hide", "before"))
-		a.want(t, "1", "hide", "before", Direct)
-		a.want(t, "1", "hide", "p", None)
+		a.want(t, "1", "hide", "before", true)
+		a.want(t, "1", "hide", "p", false)
 
 		lose := setBack(t, store)
 		slow.hold = true
 		impatient, cancel := context.WithTimeout(t.Context(), bound/4)
-		_, err := a.Record(impatient, []Activity{add("1", "hide", "p")})
+		_, err := a.Record(impatient, []act{add("1", "hide", "p")})
 		cancel()
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("the write that hangs: %v", err)
@@ -57,8 +57,8 @@ func TestRepeatedWriteAcknowledgedElsewhere(t *testing.T) {
 		b.record(t, false, add("1", "hide", "p"))
 		lose()
 		time.Sleep(bound)
-		a.want(t, "1", "hide", "p", Direct)
-		a.want(t, "1", "hide", "before", Direct)
+		a.want(t, "1", "hide", "p", true)
+		a.want(t, "1", "hide", "before", true)
 		a.Close()
 		b.Close()
 		must(t, l.Close())
@@ -76,10 +76,10 @@ func TestWriteOnItsWayCostsNoRebuild(t *testing.T) {
 		before := p.Stats().Rebuilds["behind"]
 		slow.hold = true
 		for _, target := range []string{"p", "q"} {
-			go func() { _, _ = p.Record(t.Context(), []Activity{add("1", "hide", target)}) }()
+			go func() { _, _ = p.Record(t.Context(), []act{add("1", "hide", target)}) }()
 			synctest.Wait()
 		}
-		p.want(t, "1", "hide", "before", Direct)
+		p.want(t, "1", "hide", "before", true)
 		if n := p.Stats().Rebuilds["behind"]; n != before {
 			t.Errorf("%d rebuilds of a page whose writes are in flight", n-before)
 		}
@@ -91,10 +91,10 @@ func TestWriteOnItsWayCostsNoRebuild(t *testing.T) {
 // newProcess returns a Recorder that polls only when told to.
 func newProcess(t *testing.T, l *ledger.Ledger, s favfilter.Store) *rig {
 	t.Helper()
-	r, err := openRecorder(t.Context(), Config{Ledger: l, Store: s, StalenessBound: time.Minute, Passive: true})
+	r, err := openPages(t.Context(), Config{Ledger: l, Store: s, StalenessBound: time.Minute, Passive: true})
 	must(t, err)
 	t.Cleanup(r.Close)
-	return &rig{recorder: r, store: s}
+	return &rig{Pages: r, store: s}
 }
 
 func (g *rig) pollNow(t *testing.T) {
@@ -130,9 +130,7 @@ func TestPageThatLostOneWrite(t *testing.T) {
 		{"own, in a bulk", func(t *testing.T, a, _ *rig) {
 			t.Helper()
 			bulk := a.NewBulk()
-			p, err := bulk.Prepare([]Activity{add("1", "hide", "p")})
-			must(t, err)
-			_, err = bulk.Record(t.Context(), p)
+			_, err := recordBulk(t.Context(), bulk, []act{add("1", "hide", "p")})
 			must(t, err)
 			must(t, bulk.Finish(t.Context()))
 		}, false},
@@ -161,11 +159,11 @@ func TestPageThatLostOneWrite(t *testing.T) {
 				t.Errorf("required %d, known %d: want %d", page.required.Load(), page.known.Load(), stood)
 			}
 			lose()
-			a.want(t, "1", "hide", "p", Direct)
+			a.want(t, "1", "hide", "p", true)
 			if rebuilds := a.Stats().Rebuilds["behind"]; rebuilds != 1 {
 				t.Errorf("%d rebuilds of a page that is behind by one", rebuilds)
 			}
-			a.want(t, "1", "hide", "p", Direct)
+			a.want(t, "1", "hide", "p", true)
 			if rebuilds := a.Stats().Rebuilds["behind"]; rebuilds != 1 {
 				t.Errorf("a sound page is rebuilt %d times", rebuilds-1)
 			}
@@ -184,7 +182,7 @@ func TestRepetitionBringsThePage(t *testing.T) {
 	for _, target := range []string{"x", "y"} {
 		a.record(t, true, add("1", "hide", target))
 	}
-	change := a.change(a.kind(t, "hide"), add("1", "hide", "p"), time.Now())
+	change := changeOf(a.Pages, add("1", "hide", "p"), time.Now())
 	_, err = l.Record(t.Context(), time.Now(), []ledger.Change{change}) // like a writer that dies
 	must(t, err)
 	a.record(t, false, add("1", "hide", "p"))
@@ -217,7 +215,7 @@ func TestPageAheadByOne(t *testing.T) {
 	if res[0].State != favfilter.Applied {
 		t.Fatal(res[0].State)
 	}
-	a.want(t, "1", "hide", "lost", None)
+	a.want(t, "1", "hide", "lost", false)
 	if n := a.Stats().Rebuilds["ahead"]; n != 1 {
 		t.Errorf("%d rebuilds of a page that is ahead", n)
 	}
@@ -225,8 +223,7 @@ func TestPageAheadByOne(t *testing.T) {
 
 // userKey returns the hash of a key.
 func (g *rig) userKey(user, kind, target string) favfilter.Hash {
-	k, _ := g.kinds.Named(kind)
-	return KeyStart(g.storage.identity.Seed, kind, user, string(k.Target)).With(favfilter.HashKey(g.storage.identity.Seed, target))
+	return KeyStart(g.storage.identity.Seed, kind, user, (*g.rebuilder.declared.Load())[kind].Target).With(favfilter.HashKey(g.storage.identity.Seed, target))
 }
 
 // A process knows up to which sequence its own writes have taken a page. It does not ask the ledger
@@ -239,9 +236,7 @@ func TestOwnWritesNeedNoQuestion(t *testing.T) {
 	a := newProcess(t, l.Around(faults.Around), &favfilter.Memory{})
 	bulk := a.NewBulk()
 	for _, target := range []string{"x", "y"} {
-		p, err := bulk.Prepare([]Activity{add("1", "hide", target)})
-		must(t, err)
-		_, err = bulk.Record(t.Context(), p)
+		_, err := recordBulk(t.Context(), bulk, []act{add("1", "hide", target)})
 		must(t, err)
 		if at := a.sequences.of(0).known.Load(); at != bulk.pages[0].sequence {
 			t.Errorf("the ledger's sequence is %d, known %d", bulk.pages[0].sequence, at)
@@ -254,7 +249,7 @@ func TestOwnWritesNeedNoQuestion(t *testing.T) {
 	looks := func(after string) {
 		t.Helper()
 		before := faults.Calls()
-		a.want(t, "1", "hide", "x", Direct)
+		a.want(t, "1", "hide", "x", true)
 		if n := faults.Calls() - before; n != 0 {
 			t.Errorf("after %s a View asks the ledger %d times", after, n)
 		}

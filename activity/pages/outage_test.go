@@ -75,11 +75,11 @@ func TestWritesWithoutStore(t *testing.T) {
 			if took := time.Since(start); took < bound || took > bound+pollTimeout {
 				t.Errorf("acknowledged after %v, want the bound of %v", took, bound)
 			}
-			b.want(t, "1", "hide", target, Direct)
-			a.want(t, "1", "hide", target, Direct)
+			b.want(t, "1", "hide", target, true)
+			a.want(t, "1", "hide", target, true)
 			a.record(t, true, undo("1", "hide", target))
-			b.want(t, "1", "hide", target, None)
-			a.want(t, "1", "hide", target, None)
+			b.want(t, "1", "hide", target, false)
+			a.want(t, "1", "hide", target, false)
 		}
 		if n := a.Stats().WithoutPage; n != 60 {
 			t.Errorf("%d writes without a page, want 60", n)
@@ -98,13 +98,13 @@ func TestWritesWithoutEither(t *testing.T) {
 		down := &slowLedger{}
 		p := startProcess(t, l.Around(down.around), faulttest.Down{}, Config{})
 		down.fails.Store(true)
-		_, err := p.Record(t.Context(), []Activity{add("1", "hide", "p")})
+		_, err := p.Record(t.Context(), []act{add("1", "hide", "p")})
 		if dependency(err) != "pages" || !errors.Is(err, faulttest.ErrInjected) {
 			t.Errorf("error %v", err)
 		}
 		down.fails.Store(false)
 		p.record(t, false, add("1", "hide", "p"))
-		p.want(t, "1", "hide", "p", Direct)
+		p.want(t, "1", "hide", "p", true)
 		p.Close()
 		must(t, l.Close())
 	})
@@ -122,7 +122,7 @@ func TestLedgerEndsWithinTheBound(t *testing.T) {
 			time.Sleep(700 * time.Millisecond) // after the next poll
 			ending.fails.Store(true)
 		}()
-		if _, err := p.Record(t.Context(), []Activity{add("1", "hide", "p")}); dependency(err) != "pages" {
+		if _, err := p.Record(t.Context(), []act{add("1", "hide", "p")}); dependency(err) != "pages" {
 			t.Errorf("error %v", err)
 		}
 		p.Close()
@@ -138,12 +138,12 @@ func TestImagesNeedTheLedger(t *testing.T) {
 		ending := &slowLedger{}
 		p := startProcess(t, l.Around(ending.around), faulttest.Down{}, Config{StalenessBound: time.Second})
 		p.record(t, true, add("1", "hide", "p"))
-		p.want(t, "1", "hide", "p", Direct)
+		p.want(t, "1", "hide", "p", true)
 		ending.fails.Store(true)
 		ending.unreadable.Store(true)
 		for range 2 {
 			start := time.Now()
-			if _, err := p.View(t.Context(), "1", p.kinds.All()); dependency(err) != "ledger" {
+			if _, err := p.view(t.Context(), "1"); dependency(err) != "ledger" {
 				t.Errorf("error %v", err)
 			}
 			if took := time.Since(start); took > 0 {
@@ -154,7 +154,7 @@ func TestImagesNeedTheLedger(t *testing.T) {
 		ending.unreadable.Store(false)
 		ending.fails.Store(false)
 		time.Sleep(time.Second)
-		p.want(t, "1", "hide", "p", Direct)
+		p.want(t, "1", "hide", "p", true)
 		p.Close()
 		must(t, l.Close())
 	})
@@ -195,7 +195,7 @@ func TestFeedsWhileTheLedgerHangs(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		for range 3 {
 			start := time.Now()
-			a.want(t, "1", "hide", "p1", Direct)
+			a.want(t, "1", "hide", "p1", true)
 			if took := time.Since(start); took > 0 {
 				t.Errorf("a feed took %v", took)
 			}
@@ -218,7 +218,7 @@ func TestNewerPageWhileTheLedgerHangs(t *testing.T) {
 		b.record(t, true, add("1", "hide", "p1"))
 		hanging.hangs.Store(true)
 		start := time.Now()
-		a.want(t, "1", "hide", "p1", Direct)
+		a.want(t, "1", "hide", "p1", true)
 		if took := time.Since(start); took > askTimeout {
 			t.Errorf("a feed took %v", took)
 		}
@@ -236,14 +236,14 @@ func TestCloseIsQuick(t *testing.T) {
 		p := startProcess(t, l.Around(hanging.around), faulttest.Down{}, Config{StalenessBound: time.Minute})
 		undecided := make(chan error)
 		go func() {
-			_, err := p.Record(t.Context(), []Activity{add("1", "hide", "p")})
+			_, err := p.Record(t.Context(), []act{add("1", "hide", "p")})
 			undecided <- err
 		}()
 		synctest.Wait()
 		hanging.hangs.Store(true)
 		ctx, cancel := context.WithCancel(t.Context())
 		for i := range 2000 {
-			go func() { _, _ = p.View(ctx, fmt.Sprint("u", i), p.kinds.All()) }()
+			go func() { _, _ = p.view(ctx, fmt.Sprint("u", i)) }()
 		}
 		synctest.Wait()
 		cancel()
@@ -278,13 +278,13 @@ func (unversioned) LoadAndCompare(
 func TestVersionsSayNothingOfTheStore(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 2)
 	g.useStore(unversioned{})
-	if _, err := g.recorder.storage.load(t.Context(), []favfilter.PageID{{}}); err == nil || !g.recorder.storage.storeDown.Load() {
+	if _, err := g.storage.load(t.Context(), []favfilter.PageID{{}}); err == nil || !g.storage.storeDown.Load() {
 		t.Fatalf("the store that is down answers: %v", err)
 	}
-	if _, versions, err := g.recorder.storage.loadWithin(t.Context(), time.Second, nil, []favfilter.PageID{{}}); err != nil || versions != nil {
+	if _, versions, err := g.storage.loadWithin(t.Context(), time.Second, nil, []favfilter.PageID{{}}); err != nil || versions != nil {
 		t.Errorf("versions %v, %v", versions, err)
 	}
-	if !g.recorder.storage.storeDown.Load() {
+	if !g.storage.storeDown.Load() {
 		t.Error("the store counts as one that answers")
 	}
 }
@@ -301,26 +301,26 @@ func TestCutOffProcessSeesWritesOfOthers(t *testing.T) {
 		cut.down.Store(true)
 		for i := range 30 {
 			time.Sleep(time.Duration(i) * 37 * time.Millisecond)
-			a.want(t, "1", "hide", "p", Direct) // on a page that stays in the process
+			a.want(t, "1", "hide", "p", true) // on a page that stays in the process
 			target, start := fmt.Sprint("q", i), time.Now()
 			b.record(t, true, add("1", "hide", target))
 			if took := time.Since(start); took != 0 {
 				t.Errorf("a healthy process waited for %v", took)
 			}
-			a.want(t, "1", "hide", target, Direct)
+			a.want(t, "1", "hide", target, true)
 			b.record(t, true, undo("1", "hide", target))
-			a.want(t, "1", "hide", target, None)
+			a.want(t, "1", "hide", target, false)
 		}
 		for i := range 30 {
 			target := fmt.Sprint("r", i)
 			b.record(t, true, add("1", "hide", target)) // what is in the process is stale
 			release := late.hold()
 			var early, joined sync.WaitGroup
-			early.Go(func() { a.want(t, "1", "hide", target, Direct) })
+			early.Go(func() { a.want(t, "1", "hide", target, true) })
 			synctest.Wait()
 			b.record(t, true, undo("1", "hide", target))
 			for range 3 {
-				joined.Go(func() { a.want(t, "1", "hide", target, None) })
+				joined.Go(func() { a.want(t, "1", "hide", target, false) })
 			}
 			synctest.Wait()
 			release()
@@ -371,7 +371,7 @@ func TestWritesWhileTheLedgerHangs(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		for range 3 {
 			start := time.Now()
-			if _, err := p.Record(t.Context(), []Activity{add("1", "hide", "p1")}); dependency(err) != "ledger" {
+			if _, err := p.Record(t.Context(), []act{add("1", "hide", "p1")}); dependency(err) != "ledger" {
 				t.Errorf("error %v", err)
 			}
 			if took := time.Since(start); took > 0 {
@@ -379,10 +379,10 @@ func TestWritesWhileTheLedgerHangs(t *testing.T) {
 			}
 		}
 		hanging.hangs.Store(false)
-		_, _ = p.Record(t.Context(), []Activity{add("1", "hide", "p1")}) // starts a poll
+		_, _ = p.Record(t.Context(), []act{add("1", "hide", "p1")}) // starts a poll
 		synctest.Wait()
 		time.Sleep(pollTimeout + askTimeout) // of the poll that hangs
-		_, _ = p.Record(t.Context(), []Activity{add("1", "hide", "p1")})
+		_, _ = p.Record(t.Context(), []act{add("1", "hide", "p1")})
 		synctest.Wait()
 		p.record(t, false, add("1", "hide", "p1"))
 		p.Close()
@@ -401,7 +401,7 @@ func TestWritesAfterAnUnansweredQuestion(t *testing.T) {
 		a.record(t, true, add("1", "hide", "p0"))
 		b.record(t, true, add("1", "hide", "p1"))
 		unanswered.places.Store(true)
-		a.want(t, "1", "hide", "p1", Direct) // asks for the sequence of its page
+		a.want(t, "1", "hide", "p1", true) // asks for the sequence of its page
 		a.record(t, true, add("1", "hide", "p2"))
 		a.Close()
 		b.Close()
@@ -427,7 +427,7 @@ func TestRebuildsHoldNoProcessor(t *testing.T) {
 				t.Fatal("no processor is free")
 			}
 			go func() {
-				_, err := p.View(ctx, "1", p.kinds.All())
+				_, err := p.view(ctx, "1")
 				done()
 				errs <- err
 			}()

@@ -40,7 +40,7 @@ func TestTooManyRebuilds(t *testing.T) {
 		var refused, answered atomic.Int64
 		for i := range 2 * maxFlights {
 			wg.Go(func() {
-				_, err := g.View(t.Context(), fmt.Sprint("user", i), g.kinds.All())
+				_, err := g.view(t.Context(), fmt.Sprint("user", i))
 				switch {
 				case err == nil:
 					answered.Add(1)
@@ -78,7 +78,7 @@ func TestTooManyWrites(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range fates {
 		wg.Go(func() {
-			_, fates[i] = g.Record(t.Context(), []Activity{add(fmt.Sprint("u", i), "hide", "p")})
+			_, fates[i] = g.Record(t.Context(), []act{add(fmt.Sprint("u", i), "hide", "p")})
 			if fates[i] != nil && refused.Add(1) == 200 {
 				close(gate)
 			}
@@ -86,9 +86,9 @@ func TestTooManyWrites(t *testing.T) {
 	}
 	wg.Wait()
 	for i, err := range fates {
-		want := Direct
+		want := true
 		if err != nil {
-			if want = None; !errors.Is(err, ErrOverloaded) {
+			if want = false; !errors.Is(err, ErrOverloaded) {
 				t.Fatal(err)
 			}
 		}
@@ -96,7 +96,7 @@ func TestTooManyWrites(t *testing.T) {
 			Hash: UserHash(g.storage.identity.Seed, fmt.Sprint("u", i)), Owner: fmt.Sprint("u", i), Kind: "hide", Limit: 1,
 		})
 		must(t, err)
-		if (len(rows) == 1) != (want == Direct) {
+		if (len(rows) == 1) != (want) {
 			t.Fatalf("write %d: error %v, but %d rows", i, fates[i], len(rows))
 		}
 	}
@@ -115,14 +115,14 @@ func TestHeldWithoutStore(t *testing.T) {
 	g.open(t, g.ledger.Around(counted.around()), faulttest.Down{})
 	g.record(t, true, add("1", "block", "2"))
 	for range 100 {
-		g.want(t, "1", "block", "2", Direct)
-		g.want(t, "1", "block", "3", None)
+		g.want(t, "1", "block", "2", true)
+		g.want(t, "1", "block", "3", false)
 	}
 	if n := counted.snapshots.Load(); n > 3 {
 		t.Errorf("%d snapshots for one page", n)
 	}
 	g.record(t, true, undo("1", "block", "2"))
-	g.want(t, "1", "block", "2", None)
+	g.want(t, "1", "block", "2", false)
 	if s := g.Stats(); s.FromLedger < 200 || s.HeldBytes == 0 {
 		t.Errorf("%d views without the store, %d bytes of held pages", s.FromLedger, s.HeldBytes)
 	}

@@ -28,7 +28,7 @@ func TestLongPageFollowsLoad(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	var live []string
 	step := func(grow bool) {
-		var batch []Activity
+		var batch []act
 		for range 1 + rng.IntN(40) {
 			if grow || len(live) == 0 {
 				live = append(live, fmt.Sprint("p", rng.Uint64()))
@@ -87,8 +87,8 @@ func TestEmptyPagesExpire(t *testing.T) {
 	}
 	idle := "0"
 	busy := g.onAnotherPage(idle)
-	g.want(t, idle, "hide", "p", None)
-	g.want(t, busy, "hide", "p", None)
+	g.want(t, idle, "hide", "p", false)
+	g.want(t, busy, "hide", "p", false)
 	g.record(t, true, add(busy, "hide", "p"))
 	if !exists(idle) || !exists(busy) {
 		t.Fatal("a page that a View needed was not stored")
@@ -108,8 +108,8 @@ func TestRepeatWaitsForThePage(t *testing.T) {
 	unpolled.fails.Store(true)
 	g.record(t, true, add("1", "hide", "p"))
 	failing := &faulttest.Faults{At: 1}
-	g.recorder.storage.store = faulttest.Store{Store: g.store, Faults: failing}
-	if _, err := g.Record(t.Context(), []Activity{add("1", "hide", "q")}); dependency(err) != "pages" {
+	g.storage.store = faulttest.Store{Store: g.store, Faults: failing}
+	if _, err := g.Record(t.Context(), []act{add("1", "hide", "q")}); dependency(err) != "pages" {
 		t.Fatalf("record: %v", err)
 	}
 	if h := g.header(t, 0); h.Sequence != 1 {
@@ -117,23 +117,23 @@ func TestRepeatWaitsForThePage(t *testing.T) {
 	}
 	// The repeated write finds the page behind, reads it again and rebuilds it. The last step of
 	// the rebuild fails.
-	g.recorder.storage.store = faulttest.Store{Store: g.store, Faults: &faulttest.Faults{At: 3}}
-	if _, err := g.Record(t.Context(), []Activity{add("1", "hide", "q")}); dependency(err) != "pages" {
+	g.storage.store = faulttest.Store{Store: g.store, Faults: &faulttest.Faults{At: 3}}
+	if _, err := g.Record(t.Context(), []act{add("1", "hide", "q")}); dependency(err) != "pages" {
 		t.Errorf("acknowledged though the page could not be stored: %v", err)
 	}
 	g.record(t, false, add("1", "hide", "q"))
 	if h := g.header(t, 0); h.Sequence != 2 || h.Count != 2 {
 		t.Errorf("acknowledged while the page is at sequence %d with %d keys", h.Sequence, h.Count)
 	}
-	g.recorder.storage.store = faulttest.Store{Store: g.store, Faults: &faulttest.Faults{At: 1, After: true}}
-	if _, err := g.Record(t.Context(), []Activity{add("1", "hide", "r")}); err == nil {
+	g.storage.store = faulttest.Store{Store: g.store, Faults: &faulttest.Faults{At: 1, After: true}}
+	if _, err := g.Record(t.Context(), []act{add("1", "hide", "r")}); err == nil {
 		t.Fatal("no error")
 	}
 	unpolled.fails.Store(false)
 	g.open(t, g.ledger.Around(unpolled.around), g.store) // the new Recorder does not know which sequences pages have
 	unpolled.fails.Store(true)
-	g.recorder.storage.store = faulttest.Down{}
-	if _, err := g.Record(t.Context(), []Activity{add("1", "hide", "r")}); dependency(err) != "pages" {
+	g.storage.store = faulttest.Down{}
+	if _, err := g.Record(t.Context(), []act{add("1", "hide", "r")}); dependency(err) != "pages" {
 		t.Errorf("acknowledged without a look at the page: %v", err)
 	}
 }
@@ -145,15 +145,15 @@ func TestRebuildsAreShared(t *testing.T) {
 	g.recordAll(t, "1", posts("p"), 500, false)
 	before := g.reasons()["missing"]
 	lost := &favfilter.Memory{}
-	g.store, g.recorder.storage.store = lost, lost
+	g.store, g.storage.store = lost, lost
 	const readers = 64
 	start := make(chan struct{})
 	done := make(chan error, readers)
 	for range readers {
 		go func() {
 			<-start
-			v, err := g.View(t.Context(), "1", g.kinds.All()[1:2])
-			if err == nil && v.Check(0, "p7") == None {
+			v, err := g.view(t.Context(), "1")
+			if err == nil && !v.has("hide", "p7") {
 				err = fmt.Errorf("p7 is missed")
 			}
 			done <- err

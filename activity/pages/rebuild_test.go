@@ -112,7 +112,7 @@ func TestRebuildThatLeftTooEarly(t *testing.T) {
 		}
 		go rebuild(1)
 		synctest.Wait() // the rebuild has read the ledger
-		change := p.change(p.kind(t, "hide"), add("1", "hide", "b"), time.Now())
+		change := changeOf(p.Pages, add("1", "hide", "b"), time.Now())
 		_, err := l.Record(t.Context(), time.Now(), []ledger.Change{change}) // as by a process that dies
 		must(t, err)
 		go rebuild(2)

@@ -11,173 +11,81 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// Activity is one change by its names, for tests.
-type Activity struct {
+// act is a change of a row, by its names. A kind with another side has a row there, too.
+type act struct {
 	User, Kind, Target string
 	Remove             bool
 	Until              time.Time
 }
 
-func add(user, kind, target string) Activity {
-	return Activity{User: user, Kind: kind, Target: target}
+func add(user, kind, target string) act { return act{User: user, Kind: kind, Target: target} }
+
+func undo(user, kind, target string) act {
+	return act{User: user, Kind: kind, Target: target, Remove: true}
 }
 
-func undo(user, kind, target string) Activity {
-	return Activity{User: user, Kind: kind, Target: target, Remove: true}
+func (a act) until(t time.Time) act {
+	a.Until = t
+	return a
 }
 
-// Target is what a kind points at.
-type Target string
-
-const (
-	User Target = ledger.User
-	Post Target = ledger.Post
-)
-
-// Kind is a kind of activities.
-type Kind struct {
-	Name    string
-	Reverse string // of a two-way kind: its name on the other side
-	Target  Target
-	Limit   uint32
-}
-
-// lookups is the number of keys that a feed tests for one candidate.
-func (k Kind) lookups() int {
-	if k.Reverse != "" {
-		return 2
+func testKinds() []ledger.Kind {
+	return []ledger.Kind{
+		{Name: "block", Reverse: "blocked-by", Target: ledger.User}, {Name: "hide", Target: ledger.Post}, {Name: "like", Target: ledger.Post},
 	}
-	return 1
-}
-
-type kinds []Kind
-
-func testKinds() kinds {
-	return kinds{{Name: "block", Reverse: "blocked-by", Target: User}, {Name: "hide", Target: Post}, {Name: "like", Target: Post}}
-}
-
-func (ks kinds) All() []Kind { return ks }
-
-func (ks kinds) Named(name string) (Kind, bool) {
-	i := slices.IndexFunc(ks, func(k Kind) bool { return k.Name == name })
-	if i < 0 {
-		return Kind{}, false
-	}
-	return ks[i], true
-}
-
-// ofRows are the kinds in the form that the ledger takes.
-func (ks kinds) ofRows() (rows []ledger.Kind) {
-	for _, k := range ks {
-		rows = append(rows, ledger.Kind{Name: k.Name, Reverse: k.Reverse, Target: string(k.Target)})
-	}
-	return rows
 }
 
 // testKeyRate is the false-positive rate of one key. With four keys for each candidate, a feed's
 // rate is 0.001.
 const testKeyRate = 0.00025
 
-// recorder records and reads activities of a few kinds, as package activity does.
-type recorder struct {
-	*Pages
-
-	kinds kinds
-}
-
-// openRecorder opens pages with testKinds, or with the given kinds.
-func openRecorder(ctx context.Context, c Config, of ...Kind) (*recorder, error) {
-	r := &recorder{kinds: testKinds()}
-	if len(of) > 0 {
-		r.kinds = of
+// openPages opens pages with testKinds, unless c has others.
+func openPages(ctx context.Context, c Config) (*Pages, error) {
+	if c.Kinds == nil {
+		c.Kinds = testKinds()
 	}
-	c.Kinds = r.kinds.ofRows()
 	c.KeyRate = cmp.Or(c.KeyRate, testKeyRate)
-	var err error
-	r.Pages, err = Open(ctx, c)
-	return r, err
+	return Open(ctx, c)
 }
 
-// Outcome is the result for one activity.
-type Outcome uint8
-
-const (
-	Unchanged Outcome = iota
-	Changed
-	OverLimit
-)
-
-func outcomesOf(w Written) []Outcome {
-	outcomes := make([]Outcome, len(w.Changed))
-	for i := range outcomes {
-		switch {
-		case w.Refused[i]:
-			outcomes[i] = OverLimit
-		case w.Changed[i]:
-			outcomes[i] = Changed
-		}
-	}
-	return outcomes
-}
-
-// Record records activities as if one after another.
-func (r *recorder) Record(ctx context.Context, activities []Activity) ([]Outcome, error) {
-	written, err := r.Write(ctx, r.changes(activities))
-	return outcomesOf(written), err
-}
-
-func (r *recorder) changes(activities []Activity) []ledger.Change {
-	changes := make([]ledger.Change, len(activities))
-	at := r.storage.now()
-	for i, a := range activities {
-		k, _ := r.kinds.Named(a.Kind)
-		changes[i] = r.change(k, a, at)
+func changesOf(p *Pages, acts []act) []ledger.Change {
+	changes, at := make([]ledger.Change, len(acts)), p.Now()
+	for i, a := range acts {
+		changes[i] = changeOf(p, a, at)
 	}
 	return changes
 }
 
-// change returns the activity as a ledger change: one row, or for a two-way kind one on each side.
-func (r *recorder) change(k Kind, a Activity, at time.Time) ledger.Change {
-	c := ledger.Change{Remove: a.Remove, Limit: k.Limit}
-	row := func(owner, kind, target string) {
-		c.Rows = append(c.Rows, ledger.Row{
-			Hash: UserHash(r.storage.identity.Seed, owner), Owner: owner, Kind: kind, Target: target, Since: at, Until: a.Until,
-		})
+// changeOf returns the change of one row, or of one on each side.
+func changeOf(p *Pages, a act, at time.Time) ledger.Change {
+	k := p.rebuilder.kinds[slices.IndexFunc(p.rebuilder.kinds, func(k ledger.Kind) bool { return k.Name == a.Kind })]
+	hash := func(user string) uint64 { return UserHash(p.Identity().Seed, user) }
+	row := ledger.Row{Hash: hash(a.User), Owner: a.User, Kind: k.Name, Target: a.Target, Since: at, Until: a.Until}
+	if k.Target == ledger.User && k.Reverse == "" {
+		row.Names, row.TargetHash = true, hash(a.Target)
 	}
-	row(a.User, k.Name, a.Target)
-	switch {
-	case k.Reverse != "":
-		row(a.Target, k.Reverse, a.User)
-	case k.Target == User:
-		c.Rows[0].Names, c.Rows[0].TargetHash = true, UserHash(r.storage.identity.Seed, a.Target)
+	c := ledger.Change{Remove: a.Remove, Rows: []ledger.Row{row}}
+	if k.Reverse != "" {
+		c.Rows = append(c.Rows, ledger.Row{Hash: hash(a.Target), Owner: a.Target, Kind: k.Reverse, Target: a.User, Since: at, Until: a.Until})
 	}
 	return c
 }
 
-// bulk is a Bulk of activities.
-type bulk struct {
-	*Bulk
-
-	r *recorder
+// Record makes changes as if one after another, and returns which had an effect.
+func (g *rig) Record(ctx context.Context, acts []act) ([]bool, error) {
+	written, err := g.Write(ctx, changesOf(g.Pages, acts))
+	return written.Changed, err
 }
 
-func (r *recorder) NewBulk() *bulk { return &bulk{r.Pages.NewBulk(), r} }
-
-// preparedBulk is a part of a bulk, ready to be recorded.
-type preparedBulk struct {
-	changes []ledger.Change
-	ready   *ledger.Prepared
-}
-
-func (b *bulk) Prepare(activities []Activity) (p *preparedBulk, err error) {
-	p = &preparedBulk{changes: b.r.changes(activities)}
-	p.ready, err = b.r.poller.ledger.Prepare(p.changes)
-	return p, err
-}
-
-func (b *bulk) Record(ctx context.Context, p *preparedBulk) ([]Outcome, error) {
-	written, err := b.Bulk.Record(ctx, p.ready, func(yield func(uint64) bool) {
-		for _, c := range p.changes {
+// recordBulk is Record in a Bulk.
+func recordBulk(ctx context.Context, b *Bulk, acts []act) ([]bool, error) {
+	changes := changesOf(b.r, acts)
+	ready, err := b.r.poller.ledger.Prepare(changes)
+	if err != nil {
+		return nil, err
+	}
+	written, err := b.Record(ctx, ready, func(yield func(uint64) bool) {
+		for _, c := range changes {
 			for _, row := range c.Rows {
 				if !yield(row.Hash) {
 					return
@@ -185,100 +93,67 @@ func (b *bulk) Record(ctx context.Context, p *preparedBulk) ([]Outcome, error) {
 			}
 		}
 	})
-	return outcomesOf(written), err
+	return written.Changed, err
 }
 
-// Match is the side on which an id was found.
-type Match uint8
-
-const (
-	None Match = iota
-	Direct
-	Reverse
-)
-
-// View is a user's page as read.
-type View struct {
+// view is a user's page as read.
+type view struct {
 	Answer
 
-	seed  uint64
-	user  string
-	kinds []Kind
+	of   *Pages
+	user string
 }
 
-// View reads the user's page.
-func (r *recorder) View(ctx context.Context, user string, of []Kind) (*View, error) {
-	v := &View{seed: r.storage.identity.Seed, user: user, kinds: of}
-	var err error
-	v.Answer, err = r.Read(ctx, Query{User: UserHash(v.seed, user), Page: len(of) > 0})
+// view reads the user's page.
+func (g *rig) view(ctx context.Context, user string) (v *view, err error) {
+	v = &view{of: g.Pages, user: user}
+	v.Answer, err = g.Read(ctx, Query{User: UserHash(g.Identity().Seed, user), Page: true})
 	return v, err
 }
 
-// names returns the kinds of the keys that the View looks for, on each side that the kind has.
-func (v *View) names(k Kind) []string {
-	if k.Reverse == "" {
-		return []string{k.Name}
-	}
-	return []string{k.Name, k.Reverse}
+// has reports whether the page has the key of a row.
+func (v *view) has(kind, id string) bool {
+	start := KeyStart(v.of.Identity().Seed, kind, v.user, (*v.of.rebuilder.declared.Load())[kind].Target)
+	return v.Page.Contains(start.With(favfilter.HashKey(v.of.Identity().Seed, id)))
 }
 
-func (v *View) start(name string, k Kind) favfilter.Start {
-	return KeyStart(v.seed, name, v.user, string(k.Target))
-}
-
-// Check looks for an id among the activities of the i-th kind.
-func (v *View) Check(i int, id string) Match {
-	k := v.kinds[i]
-	for n, name := range v.names(k) {
-		if v.Page.Contains(v.start(name, k).With(favfilter.HashKey(v.seed, id))) {
-			return Direct + Match(n)
-		}
-	}
-	return None
-}
-
-func (g *rig) record(t testing.TB, want bool, a Activity) {
+func (g *rig) record(t testing.TB, want bool, a act) {
 	t.Helper()
-	changed, err := g.Record(t.Context(), []Activity{a})
+	changed, err := g.Record(t.Context(), []act{a})
 	if err != nil {
 		t.Fatalf("%+v: %v", a, err)
 	}
-	if (changed[0] == Changed) != want {
+	if changed[0] != want {
 		t.Fatalf("%+v: changed %v, want %v", a, changed[0], want)
 	}
 }
 
-func (g *rig) check(t testing.TB, user, kind, id string) Match {
+func (g *rig) check(t testing.TB, user, kind, id string) bool {
 	t.Helper()
-	k, ok := g.kinds.Named(kind)
-	if !ok {
-		t.Fatalf("no kind %q", kind)
-	}
-	v, err := g.View(t.Context(), user, []Kind{k})
+	v, err := g.view(t.Context(), user)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return v.Check(0, id)
+	return v.has(kind, id)
 }
 
-func (g *rig) want(t testing.TB, user, kind, id string, want Match) {
+func (g *rig) want(t testing.TB, user, kind, id string, want bool) {
 	t.Helper()
 	if got := g.check(t, user, kind, id); got != want {
-		t.Fatalf("%s of %s with %s: match %d, want %d", kind, user, id, got, want)
+		t.Fatalf("%s of %s with %s: %v, want %v", kind, user, id, got, want)
 	}
 }
 
-// lookAll counts how many of n ids a View of the user's kind reports.
+// lookAll counts how many of n keys the user's page has.
 func (g *rig) lookAll(t testing.TB, user, kind string, ids func(i int) string, n int) int {
 	t.Helper()
-	k, _ := g.kinds.Named(kind)
-	v, err := g.View(t.Context(), user, []Kind{k})
+	v, err := g.view(t.Context(), user)
 	if err != nil {
 		t.Fatal(err)
 	}
 	found := 0
 	for i := range n {
-		if v.Check(0, ids(i)) != None {
+		if v.has(kind, ids(i)) {
 			found++
 		}
 	}

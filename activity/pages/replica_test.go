@@ -33,7 +33,7 @@ func withReplica(t *testing.T, pages uint32) (*rig, *lagging) {
 	t.Helper()
 	replica := &lagging{partitioned: partitioned{Store: &favfilter.Memory{}}, primary: &favfilter.Memory{}}
 	g := newRig(t, replica.primary, pages)
-	g.recorder.reader.replica = replica
+	g.reader.replica = replica
 	return g, replica
 }
 
@@ -53,7 +53,7 @@ func (g *rig) wantReads(t *testing.T, replica, past, rebuilds uint64) {
 // used, and nothing is rebuilt.
 func TestReplica(t *testing.T) {
 	g, replica := withReplica(t, 1)
-	want := func(id string, match Match) {
+	want := func(id string, match bool) {
 		t.Helper()
 		if got := g.check(t, "1", "hide", id); got != match {
 			t.Errorf("%s: %v, want %v", id, got, match)
@@ -61,25 +61,25 @@ func TestReplica(t *testing.T) {
 	}
 	g.record(t, true, add("1", "hide", "p"))
 	rebuilds := uint64(1) // the first write makes the page
-	want("p", Direct)     // not copied yet
+	want("p", true)       // not copied yet
 	g.wantReads(t, 0, 1, rebuilds)
 	replica.catchUp(t, 0)
-	want("p", Direct)
+	want("p", true)
 	g.wantReads(t, 1, 1, rebuilds)
 	g.record(t, true, add("1", "hide", "q"))
 	g.record(t, true, undo("1", "hide", "p"))
-	want("q", Direct)
-	want("p", None)
+	want("q", true)
+	want("p", false)
 	g.wantReads(t, 1, 3, rebuilds)
 	replica.catchUp(t, 0)
 	replica.down.Store(true)
-	want("q", Direct)
+	want("q", true)
 	g.wantReads(t, 1, 4, rebuilds)
 	replica.down.Store(false)
-	want("p", None) // the replica is not asked for a while
+	want("p", false) // the replica is not asked for a while
 	g.wantReads(t, 1, 4, rebuilds)
 	g.reader.replicaAfter.Store(0)
-	want("p", None)
+	want("p", false)
 	g.wantReads(t, 2, 4, rebuilds)
 }
 
@@ -109,9 +109,9 @@ func TestReplicaWithoutLedger(t *testing.T) {
 	other.open(t, g.ledger, g.store)
 	other.record(t, true, add("1", "hide", "q"))
 	fail := func(context.Context) error { return faulttest.ErrInjected }
-	g.recorder.poller.ledger = g.ledger.Around(before(fail, "changed", "ping", "place", "sequence"))
-	if got := g.check(t, "1", "hide", "q"); got != Direct {
-		t.Errorf("match %v of another process's write, want Direct", got)
+	g.poller.ledger = g.ledger.Around(before(fail, "changed", "ping", "place", "sequence"))
+	if got := g.check(t, "1", "hide", "q"); !got {
+		t.Errorf("another process's write is missed")
 	}
 	g.wantReads(t, 0, 0, 1)
 }
@@ -121,7 +121,7 @@ func TestReplicaModel(t *testing.T) {
 	const pages = 4
 	g, replica := withReplica(t, pages)
 	random := rand.New(rand.NewPCG(1, 2))
-	model := make(map[Activity]bool)
+	model := make(map[act]bool)
 	wrong := 0
 	for range 3000 {
 		a := add(fmt.Sprint(random.IntN(8)), "hide", fmt.Sprint(random.IntN(20)))
@@ -135,9 +135,9 @@ func TestReplicaModel(t *testing.T) {
 			g.record(t, true, a)
 		default:
 			switch got := g.check(t, a.User, "hide", a.Target); {
-			case model[a] && got == None:
+			case model[a] && !got:
 				t.Fatalf("%+v is missed", a)
-			case !model[a] && got != None:
+			case !model[a] && got:
 				wrong++ // a false positive; the number of them is checked below
 			}
 		}

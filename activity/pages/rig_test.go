@@ -19,7 +19,7 @@ import (
 
 // rig is a Recorder with its ledger and store.
 type rig struct {
-	*recorder
+	*Pages
 
 	ledger *ledger.Ledger
 	store  favfilter.Store
@@ -72,7 +72,7 @@ func newRigWith(t testing.TB, store favfilter.Store, l *ledger.Ledger) *rig {
 // open opens the pages again, as a restart does.
 func (g *rig) open(t testing.TB, l *ledger.Ledger, s favfilter.Store) {
 	t.Helper()
-	if g.recorder != nil {
+	if g.Pages != nil {
 		g.Close()
 	}
 	if err := g.tryOpen(t, l, s); err != nil {
@@ -82,7 +82,7 @@ func (g *rig) open(t testing.TB, l *ledger.Ledger, s favfilter.Store) {
 
 func (g *rig) tryOpen(t testing.TB, l *ledger.Ledger, s favfilter.Store) error {
 	t.Helper()
-	r, err := openRecorder(t.Context(), Config{
+	r, err := openPages(t.Context(), Config{
 		Ledger:         l,
 		Store:          s,
 		StalenessBound: cmp.Or(g.bound, -1),
@@ -90,7 +90,7 @@ func (g *rig) tryOpen(t testing.TB, l *ledger.Ledger, s favfilter.Store) error {
 		Now:            func() time.Time { return time.Unix(0, g.now.Add(1000)) },
 	})
 	if err == nil {
-		g.recorder = r
+		g.Pages = r
 		t.Cleanup(r.Close)
 	}
 	return err
@@ -130,7 +130,7 @@ func failing(on *atomic.Bool) func(ctx context.Context) error {
 }
 
 // useStore replaces the store of the open pages.
-func (g *rig) useStore(s favfilter.Store) { g.recorder.storage.store = s }
+func (g *rig) useStore(s favfilter.Store) { g.storage.store = s }
 
 // onStores runs the test on Memory and on Redis.
 func onStores(t *testing.T, run func(t *testing.T, store favfilter.Store)) {
@@ -149,7 +149,7 @@ func redisStore(t testing.TB, server *redistest.Server) favfilter.Store {
 }
 
 // image makes the page of the given rows.
-func (r *recorder) image(ctx context.Context, number uint32, rows []ledger.Row, s ledger.PageState) (*favfilter.Page, error) {
+func (r *Pages) image(ctx context.Context, number uint32, rows []ledger.Row, s ledger.PageState) (*favfilter.Page, error) {
 	hashes, err := r.rebuilder.hashes(ctx, rows)
 	if err != nil {
 		return nil, err

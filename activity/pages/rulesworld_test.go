@@ -59,9 +59,9 @@ func (w *world) open(t *testing.T, c Config) *member {
 	}
 	c.Ledger = c.Ledger.Around(way.around)
 	c.Store, c.StalenessBound, c.Passive = steps, time.Minute, true
-	r, err := openRecorder(t.Context(), c)
+	r, err := openPages(t.Context(), c)
 	must(t, err)
-	p := &member{&rig{recorder: r, store: steps}, way, steps}
+	p := &member{&rig{Pages: r, store: steps}, way, steps}
 	w.members = append(w.members, p)
 	return p
 }
@@ -203,10 +203,10 @@ func (w *world) lose(t *testing.T, page uint32) {
 // wantOn checks that the user's View finds a hide, and on which page.
 func (p *member) wantOn(t *testing.T, page uint32, user, id string) {
 	t.Helper()
-	v, err := p.View(t.Context(), user, []Kind{p.kind(t, "hide")})
+	v, err := p.view(t.Context(), user)
 	must(t, err)
-	if v.Check(0, id) != Direct || v.Number != page {
-		t.Errorf("match %d of %s on page %d, want a match on page %d", v.Check(0, id), id, v.Number, page)
+	if !v.has("hide", id) || v.Number != page {
+		t.Errorf("found %v of %s on page %d, want it on page %d", v.has("hide", id), id, v.Number, page)
 	}
 }
 
@@ -214,7 +214,7 @@ func (p *member) wantOn(t *testing.T, page uint32, user, id string) {
 // wrong answer.
 func (p *member) wantUnavailable(t *testing.T, when, user string) {
 	t.Helper()
-	v, err := p.View(t.Context(), user, []Kind{p.kind(t, "hide")})
+	v, err := p.view(t.Context(), user)
 	if dependency(err) != "ledger" {
 		t.Errorf("%s: %v, want ledger unavailable; page %d", when, err, v.Number)
 	}

@@ -88,7 +88,7 @@ func (g *rig) wantWhole(t *testing.T) {
 
 // someActivities returns enough activities for keys on each of 16 pages, whatever the ledger's
 // seed.
-func someActivities(round int) (batch []Activity) {
+func someActivities(round int) (batch []act) {
 	for i := range 400 {
 		batch = append(batch, add(fmt.Sprint(i), "hide", fmt.Sprint("r", round)))
 	}
@@ -208,7 +208,7 @@ func TestVerifyWhileWritten(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 1)
 	g.record(t, true, add("1", "hide", "p"))
 	write := sync.OnceFunc(func() { g.record(t, true, add("1", "hide", "q")) })
-	g.recorder.poller.ledger = g.ledger.Around(before(func(context.Context) error {
+	g.poller.ledger = g.ledger.Around(before(func(context.Context) error {
 		write()
 		return nil
 	}, "keys"))
@@ -220,13 +220,13 @@ func TestVerifyWhileWritten(t *testing.T) {
 	if s := g.Stats(); len(s.Found) != 0 || s.Verified != 1 {
 		t.Errorf("found %v, %d verified then", s.Found, s.Verified)
 	}
-	g.want(t, "1", "hide", "q", Direct)
+	g.want(t, "1", "hide", "q", true)
 }
 
 // Every page is compared key by key eventually.
 func TestVerifyTakesEveryPage(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 128)
-	var batch []Activity
+	var batch []act
 	for i := range 2000 {
 		batch = append(batch, add(fmt.Sprint("u", i), "hide", "p"))
 	}
@@ -351,7 +351,7 @@ func TestSweep(t *testing.T) {
 			time.Sleep(time.Duration(round) * 31 * time.Millisecond)
 			var changes []ledger.Change
 			for _, a := range someActivities(round + 1) {
-				changes = append(changes, p.change(p.kind(t, "hide"), a, time.Now()))
+				changes = append(changes, changeOf(p.Pages, a, time.Now()))
 			}
 			_, err := l.Record(t.Context(), time.Now(), changes)
 			must(t, err)
@@ -368,11 +368,11 @@ func TestSweep(t *testing.T) {
 func TestRateLowered(t *testing.T) {
 	l, store := openLedger(t, filepath.Join(t.TempDir(), "ledger.db"), 1), &favfilter.Memory{}
 	open := func(keyRate float64) *rig {
-		r, err := openRecorder(t.Context(), Config{Ledger: l, Store: store, KeyRate: keyRate, Passive: true, StalenessBound: -1})
+		r, err := openPages(t.Context(), Config{Ledger: l, Store: store, KeyRate: keyRate, Passive: true, StalenessBound: -1})
 		must(t, err)
-		return &rig{recorder: r, ledger: l, store: store}
+		return &rig{Pages: r, ledger: l, store: store}
 	}
-	var batch []Activity
+	var batch []act
 	for i := range 3000 {
 		batch = append(batch, add("1", "hide", fmt.Sprint("h", i)))
 	}
@@ -384,15 +384,14 @@ func TestRateLowered(t *testing.T) {
 	defer b.Close()
 	b.scrubAll()
 	for _, kind := range []string{"block", "hide"} {
-		k := b.kind(t, kind)
-		v, err := b.View(t.Context(), "1", []Kind{k})
+		v, err := b.view(t.Context(), "1")
 		must(t, err)
 		found := 0
 		for i := range 100_000 {
-			if v.Check(0, fmt.Sprint("absent", i)) != None {
+			if v.has(kind, fmt.Sprint("absent", i)) {
 				found++
 			}
 		}
-		b.checkRate(t, found, 100_000*k.lookups())
+		b.checkRate(t, found, 100_000)
 	}
 }

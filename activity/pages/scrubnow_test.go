@@ -87,7 +87,7 @@ func (unwritable) Replace(context.Context, favfilter.Replacement) (bool, error) 
 func TestScrubNowFailures(t *testing.T) {
 	store := &favfilter.Memory{}
 	g := newRig(t, store, 128)
-	_, err := g.Record(t.Context(), []Activity{add("1", "hide", "p")})
+	_, err := g.Record(t.Context(), []act{add("1", "hide", "p")})
 	must(t, err)
 	g.useStore(faulttest.Down{})
 	if p, err := g.scrubber.ScrubNow(t.Context(), MaxScrubRate, nil); err != nil || p.Unasked != 128 || p.Done != 128 || !p.Faulty() || p.Failed != 0 {

@@ -52,15 +52,15 @@ func TestOldSnapshot(t *testing.T) {
 			g.open(t, g.ledger, redisStore(t, server))
 		}
 		for i := range 30 {
-			g.want(t, "1", "hide", fmt.Sprint("new", i), Direct)
+			g.want(t, "1", "hide", fmt.Sprint("new", i), true)
 			if i >= 10 {
-				g.want(t, "1", "hide", fmt.Sprint("old", i), Direct)
+				g.want(t, "1", "hide", fmt.Sprint("old", i), true)
 			}
 		}
 		g.checkRate(t, g.lookAll(t, "1", "hide", posts("old"), 10), 10) // undone
 		restore(t, client, before)
 		g.record(t, true, add("1", "hide", fmt.Sprint("after", restart)))
-		g.want(t, "1", "hide", "new3", Direct)
+		g.want(t, "1", "hide", "new3", true)
 	}
 }
 
@@ -97,18 +97,18 @@ func TestLedgerSetBack(t *testing.T) {
 			back := &rig{ledger: openLedger(t, file, 0), store: redisStore(t, server)}
 			back.open(t, back.ledger, back.store)
 			if readFirst {
-				back.want(t, "1", "hide", "kept", Direct)
-				back.want(t, "1", "hide", "lost1", None)
+				back.want(t, "1", "hide", "kept", true)
+				back.want(t, "1", "hide", "lost1", false)
 			}
 			// As many writes as were lost, so that the sequences are the same again.
 			for i := range 5 {
 				back.record(t, true, add("1", "hide", fmt.Sprint("new", i)))
 			}
 			for i := range 5 {
-				back.want(t, "1", "hide", fmt.Sprint("new", i), Direct)
+				back.want(t, "1", "hide", fmt.Sprint("new", i), true)
 			}
-			back.want(t, "1", "hide", "kept", Direct)
-			back.want(t, "1", "hide", "lost1", None)
+			back.want(t, "1", "hide", "kept", true)
+			back.want(t, "1", "hide", "lost1", false)
 		})
 	}
 }
@@ -129,9 +129,9 @@ func TestRestoredLedger(t *testing.T) {
 	back := &rig{ledger: l, store: redisStore(t, server)}
 	back.open(t, l, back.store)
 	back.record(t, true, add("1", "hide", "new"))
-	back.want(t, "1", "hide", "new", Direct)
-	back.want(t, "1", "hide", "kept", Direct)
-	back.want(t, "1", "hide", "lost", None)
+	back.want(t, "1", "hide", "new", true)
+	back.want(t, "1", "hide", "kept", true)
+	back.want(t, "1", "hide", "lost", false)
 }
 
 // TestPageOfAnotherLedgerAtTheSameSequence checks that the identity tells two ledgers' pages apart.
@@ -140,7 +140,7 @@ func TestPageOfAnotherLedgerAtTheSameSequence(t *testing.T) {
 	first, second := newRig(t, redisStore(t, server), 1), newRig(t, redisStore(t, server), 1)
 	second.record(t, true, add("1", "hide", "r"))
 	first.record(t, true, add("1", "hide", "p"))
-	second.want(t, "1", "hide", "r", Direct)
+	second.want(t, "1", "hide", "r", true)
 }
 
 // TestPageLostDuringRebuild loses a page between its read and its replacement. The page is stored
@@ -151,8 +151,8 @@ func TestPageLostDuringRebuild(t *testing.T) {
 	g := newRig(t, redisStore(t, server), 1)
 	g.record(t, true, add("1", "hide", "p"))
 	must(t, client.SetRange(t.Context(), "fav:{feed/0}:bits", 0, "rubbish").Err())
-	g.recorder.storage.store = beforeReplace{g.store, func() { must(t, client.FlushAll(t.Context()).Err()) }}
-	g.want(t, "1", "hide", "p", Direct)
+	g.storage.store = beforeReplace{g.store, func() { must(t, client.FlushAll(t.Context()).Err()) }}
+	g.want(t, "1", "hide", "p", true)
 	if h := g.header(t, 0); h.Count != 1 || h.Sequence != 1 {
 		t.Errorf("header %+v, want one key at 1", h)
 	}
@@ -175,9 +175,9 @@ func TestAnotherLedger(t *testing.T) {
 	first.record(t, true, add("1", "hide", "p"))
 	first.Close()
 	second := newRig(t, redisStore(t, server), 2)
-	second.want(t, "1", "hide", "p", None)
+	second.want(t, "1", "hide", "p", false)
 	second.record(t, true, add("1", "hide", "r"))
-	second.want(t, "1", "hide", "r", Direct)
+	second.want(t, "1", "hide", "r", true)
 }
 
 func copyFile(t testing.TB, from, to string) {

@@ -19,12 +19,12 @@ func TestHollowPageIsReplacedDespiteWrites(t *testing.T) {
 				g := newRig(t, store, 1)
 				g.record(t, true, add("1", "hide", "lost"))
 				hollow(t, g)
-				g.want(t, "1", "hide", "lost", None)
+				g.want(t, "1", "hide", "lost", false)
 				write := sync.OnceFunc(func() { g.record(t, true, add("1", "hide", "new")) })
-				g.recorder.storage.store = beforeReplace{g.store, write}
+				g.storage.store = beforeReplace{g.store, write}
 				mend(t, g)
-				g.want(t, "1", "hide", "lost", Direct)
-				g.want(t, "1", "hide", "new", Direct)
+				g.want(t, "1", "hide", "lost", true)
+				g.want(t, "1", "hide", "new", true)
 				if n := g.reasons(); n["sampled"]+n["corrupt"] != 2 {
 					t.Errorf("rebuilds %v, want two: a write overtook the first", n)
 				}
