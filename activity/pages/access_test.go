@@ -83,9 +83,9 @@ func (m *messages) want(t *testing.T, when string, want ...string) {
 // lasts.
 func TestAccessIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, log := bubbleLedger(t, 1), new(messages)
+		l, log := newLedger(t, 1), new(messages)
 		cut := &accessLedger{}
-		p := startProcess(t, l.Around(cut.around), &favfilter.Memory{}, Config{
+		_ = startProcess(t, l.Around(cut.around), &favfilter.Memory{}, Config{
 			ScrubRate: 1, Logger: slog.New(slog.NewTextHandler(log, nil)),
 		})
 		set := func(polls, places bool) {
@@ -104,18 +104,16 @@ func TestAccessIsLogged(t *testing.T) {
 		log.want(t, "all is well", `level=INFO msg="the ledger can be read again"`)
 		set(false, false)
 		log.want(t, "all is well for longer")
-		p.Close()
-		must(t, l.Close())
 	})
 }
 
 // A long poll is logged once when it takes long, and once when it ends.
 func TestSlowPollIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, log := bubbleLedger(t, 4*longPoll), new(messages)
+		l, log := newLedger(t, 4*longPoll), new(messages)
 		pagesWithChanges(t, l, 2*longPoll)
 		over := &startingOver{}
-		p := startProcess(t, l.Around(over.around), &favfilter.Memory{}, Config{
+		_ = startProcess(t, l.Around(over.around), &favfilter.Memory{}, Config{
 			ScrubRate: 1, Logger: slog.New(slog.NewTextHandler(log, nil)),
 		})
 		log.take("")
@@ -125,8 +123,6 @@ func TestSlowPollIsLogged(t *testing.T) {
 		over.delay.Store(0)
 		time.Sleep(10 * time.Second)
 		log.want(t, "it has ended", `level=INFO msg="the ledger can be read again"`)
-		p.Close()
-		must(t, l.Close())
 	})
 }
 
@@ -134,7 +130,7 @@ func TestSlowPollIsLogged(t *testing.T) {
 // feeds do not ask, and so do not wait for a ledger that does not answer.
 func TestOneFeedAsksALedgerThatIsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := bubbleLedger(t, 1)
+		l := newLedger(t, 1)
 		cut := &accessLedger{}
 		p := startProcess(t, l.Around(cut.around), &favfilter.Memory{}, Config{StalenessBound: time.Minute, ScrubRate: 1})
 		p.record(t, true, add("1", "hide", "p"))
@@ -160,8 +156,6 @@ func TestOneFeedAsksALedgerThatIsDown(t *testing.T) {
 		if n := cut.asked.Load(); n != 1 {
 			t.Errorf("three feeds asked a ledger that is down for %d places, want 1", n)
 		}
-		p.Close()
-		must(t, l.Close())
 	})
 }
 
@@ -169,7 +163,7 @@ func TestOneFeedAsksALedgerThatIsDown(t *testing.T) {
 // it. They do not trust the pages until the next poll in the background.
 func TestOwnStoreAfterAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := bubbleLedger(t, 1)
+		l := newLedger(t, 1)
 		cut := &accessLedger{}
 		c := Config{StalenessBound: -1, ScrubRate: 1}
 		a, b := startProcess(t, l, &favfilter.Memory{}, c), startProcess(t, l.Around(cut.around), &favfilter.Memory{}, c)
@@ -185,9 +179,6 @@ func TestOwnStoreAfterAnOutage(t *testing.T) {
 			cut.places.Store(false)
 			b.want(t, "1", "hide", target, true)
 		}
-		a.Close()
-		b.Close()
-		must(t, l.Close())
 	})
 }
 
@@ -195,7 +186,7 @@ func TestOwnStoreAfterAnOutage(t *testing.T) {
 // it, and are answered when it ends.
 func TestPollHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, log := bubbleLedger(t, 1), new(messages)
+		l, log := newLedger(t, 1), new(messages)
 		hanging := &hangingLedger{}
 		p := startProcess(t, l.Around(hanging.around), &favfilter.Memory{}, Config{
 			StalenessBound: 10 * time.Second, ScrubRate: 1, Logger: slog.New(slog.NewTextHandler(log, nil)),
@@ -219,7 +210,5 @@ func TestPollHangs(t *testing.T) {
 			t.Errorf("20 feeds at once made %d polls", n)
 		}
 		log.want(t, "a poll hangs", "no answer within 1.5s: ledger: read changed pages: context canceled")
-		p.Close()
-		must(t, l.Close())
 	})
 }

@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
 )
@@ -35,22 +33,15 @@ func newApplier(b *rebuilder) *applier {
 // where that failed.
 func (a *applier) applyAll(ctx context.Context, pages []ledger.PageChange, toRebuild map[uint32]bool) map[uint32]error {
 	repairs, failed := a.applyOnce(ctx, pages, toRebuild)
-	var group errgroup.Group
-	var mu sync.Mutex
-	group.SetLimit(maxRebuilds)
-	for _, repair := range repairs {
-		group.Go(func() error {
-			err := repair.do(ctx)
-			a.reached(repair.change, toRebuild, err)
-			if err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				failed[repair.change.Page] = err
-			}
-			return nil // the other batches continue
-		})
-	}
-	_ = group.Wait() // always nil
+	inParallel(maxRebuilds, repairs, func(r repair, mu *sync.Mutex) {
+		err := r.do(ctx)
+		a.reached(r.change, toRebuild, err)
+		if err != nil {
+			mu.Lock()
+			defer mu.Unlock()
+			failed[r.change.Page] = err
+		}
+	})
 	return failed
 }
 

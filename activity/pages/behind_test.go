@@ -22,7 +22,7 @@ import (
 )
 
 // lose has the store lose a hide that p acknowledges for user 1.
-func (p *process) lose(t *testing.T, target string) {
+func (p *rig) lose(t *testing.T, target string) {
 	t.Helper()
 	lost := setBackPage(t, p.store, p.layout.pageID(p.layout.pageOf(UserHash(p.storage.identity.Seed, "1"))))
 	p.record(t, true, add("1", "hide", target))
@@ -33,7 +33,7 @@ func (p *process) lose(t *testing.T, target string) {
 // acknowledged and the store lost.
 func TestPollsFailWhileTheLedgerAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
+		l, store := newLedger(t, 1), &favfilter.Memory{}
 		c := Config{ScrubRate: 1}
 		cut := &slowLedger{}
 		a, b := startProcess(t, l, store, c), startProcess(t, l.Around(cut.around), store, c)
@@ -54,15 +54,12 @@ func TestPollsFailWhileTheLedgerAnswers(t *testing.T) {
 		cut.fails.Store(false)
 		time.Sleep(time.Second)
 		wantReady(t, b, nil)
-		a.Close()
-		b.Close()
-		must(t, l.Close())
 	})
 }
 
 // wantReady checks that feeds are answered, and that the only error reported is the wanted one of
 // the ledger, or none.
-func wantReady(t *testing.T, p *process, want error) {
+func wantReady(t *testing.T, p *rig, want error) {
 	t.Helper()
 	ready, down := p.Ready(t.Context())
 	switch {
@@ -120,7 +117,7 @@ func pagesWithChanges(t *testing.T, l *ledger.Ledger, pages uint32) {
 func TestSlowPoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const parts = 4
-		l, store := bubbleLedger(t, 2*parts*longPoll), &favfilter.Memory{}
+		l, store := newLedger(t, 2*parts*longPoll), &favfilter.Memory{}
 		pagesWithChanges(t, l, parts*longPoll)
 		over := &startingOver{}
 		a, b := startProcess(t, l, store, Config{ScrubRate: 1}), startProcess(t, l.Around(over.around), store, Config{ScrubRate: 1})
@@ -147,9 +144,6 @@ func TestSlowPoll(t *testing.T) {
 		if s := b.Stats(); s.PollsFailed > 0 || s.Polls < polls+3 || s.LedgerDown {
 			t.Errorf("%d polls failed, %d did not; the ledger is down: %v", s.PollsFailed, s.Polls-polls, s.LedgerDown)
 		}
-		a.Close()
-		b.Close()
-		must(t, l.Close())
 	})
 }
 
@@ -160,12 +154,6 @@ func TestLongPollsAfterALostConnection(t *testing.T) {
 	server := pgtest.Start(t)
 	url := server.Schema()
 	const pages = 1 << 18
-	open := func() *ledger.Ledger {
-		l, err := ledger.Open(t.Context(), url, ledger.Options{Pages: pages})
-		must(t, err)
-		t.Cleanup(func() { must(t, l.Close()) })
-		return l
-	}
 	conn, err := pgx.Connect(t.Context(), url)
 	must(t, err)
 	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
@@ -174,7 +162,7 @@ func TestLongPollsAfterALostConnection(t *testing.T) {
 		_, err := conn.Exec(t.Context(), sql)
 		must(t, err)
 	}
-	first, second := open(), open()
+	first, second := openLedgerAt(t, url, pages), openLedgerAt(t, url, pages)
 	execute(`INSERT INTO pages SELECT n, 1, pg_current_xact_id()::text::bigint FROM generate_series(0, 262143) AS n`)
 	store := &favfilter.Memory{}
 	a := startProcess(t, first, store, Config{ScrubRate: 1})
@@ -203,7 +191,7 @@ func TestLongPollsAfterALostConnection(t *testing.T) {
 func TestSuspended(t *testing.T) {
 	for _, set := range []time.Duration{10 * time.Minute, 300 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
-			l, store := bubbleLedger(t, 1), &favfilter.Memory{}
+			l, store := newLedger(t, 1), &favfilter.Memory{}
 			a, b := startProcess(t, l, store, Config{ScrubRate: 1}), startProcess(t, l, store, Config{ScrubRate: 1})
 			a.record(t, true, add("1", "hide", "before"))
 			b.want(t, "1", "hide", "before", true)
@@ -218,9 +206,6 @@ func TestSuspended(t *testing.T) {
 			if n := b.Stats().Polls - polls; n != 1 {
 				t.Errorf("%d polls, want one", n)
 			}
-			a.Close()
-			b.Close()
-			must(t, l.Close())
 		})
 	}
 }
@@ -229,7 +214,7 @@ func TestSuspended(t *testing.T) {
 // and its feeds are correct.
 func TestWritesWhereSettingsDiffer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
+		l, store := newLedger(t, 1), &favfilter.Memory{}
 		var differs atomic.Bool // other processes use different settings
 		other := l.Around(before(func(context.Context) error {
 			if differs.Load() {
@@ -255,16 +240,13 @@ func TestWritesWhereSettingsDiffer(t *testing.T) {
 		differs.Store(false)
 		time.Sleep(time.Second)
 		b.record(t, true, add("1", "hide", "q"))
-		a.Close()
-		b.Close()
-		must(t, l.Close())
 	})
 }
 
 // The first poll may take longer than others, because it also connects.
 func TestOpenWaitsForLedger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := bubbleLedger(t, 16)
+		l := newLedger(t, 16)
 		for delay, opens := range map[time.Duration]bool{
 			firstPollTimeout - time.Millisecond: true,
 			firstPollTimeout + time.Millisecond: false,
@@ -285,7 +267,6 @@ func TestOpenWaitsForLedger(t *testing.T) {
 				r.Close()
 			}
 		}
-		must(t, l.Close())
 	})
 }
 
@@ -310,10 +291,7 @@ func TestSettingsDiffer(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Start(t).Schema()
 	open := func(c Config) (*Pages, error) {
-		l, err := ledger.Open(t.Context(), url, ledger.Options{Pages: 16})
-		must(t, err)
-		t.Cleanup(func() { must(t, l.Close()) })
-		c.Ledger, c.Store = l, &favfilter.Memory{}
+		c.Ledger, c.Store = openLedgerAt(t, url, 16), &favfilter.Memory{}
 		return openPages(t.Context(), c)
 	}
 	first, err := open(Config{})
@@ -342,7 +320,7 @@ func TestSettingsDiffer(t *testing.T) {
 // ledger's, not the page's.
 func TestLedgerIsBackEndsPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
+		l, store := newLedger(t, 1), &favfilter.Memory{}
 		down := &slowLedger{}
 		p := startProcess(t, l.Around(down.around), store, Config{ScrubRate: 1})
 		p.record(t, true, add("1", "hide", "p"))
@@ -359,7 +337,5 @@ func TestLedgerIsBackEndsPauses(t *testing.T) {
 		down.unreadable.Store(false)
 		time.Sleep(p.poller.follow.pollInterval() + time.Millisecond)
 		p.want(t, "1", "hide", "p", true)
-		p.Close()
-		must(t, l.Close())
 	})
 }

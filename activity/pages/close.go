@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// closedSequence is the sequence of a closed page. It is above all that the ledger gives out, so
+	// closedSequence is the sequence of a closed page. It is above all that the ledger assigns, so
 	// no older page replaces a closed one, and no change is applied to it.
 	closedSequence = favfilter.MaxSequence - 1
 	// closedExpiry is how long a closed page is kept, for a process that cannot reach the ledger and
@@ -29,21 +29,28 @@ func isClosed(h favfilter.Header) bool { return h.Sequence == closedSequence }
 // failed.
 func (a *applier) closePages(ctx context.Context, pages []uint32) map[uint32]error {
 	failed := make(map[uint32]error)
+	inParallel(closers, pages, func(page uint32, mu *sync.Mutex) {
+		if err := a.rebuilder.closePage(ctx, page); err != nil {
+			mu.Lock()
+			defer mu.Unlock()
+			failed[page] = err
+		}
+	})
+	return failed
+}
+
+// inParallel calls do for each item, at most limit at once. Calls lock mu for what they share.
+func inParallel[T any](limit int, items []T, do func(item T, mu *sync.Mutex)) {
 	var group errgroup.Group
 	var mu sync.Mutex
-	group.SetLimit(closers)
-	for _, page := range pages {
+	group.SetLimit(limit)
+	for _, item := range items {
 		group.Go(func() error {
-			if err := a.rebuilder.closePage(ctx, page); err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				failed[page] = err
-			}
+			do(item, &mu)
 			return nil // the others continue
 		})
 	}
 	_ = group.Wait() // always nil
-	return failed
 }
 
 // closePage overwrites a page with a closed one. A reader of a closed page polls the ledger to

@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,28 +21,28 @@ type committer struct {
 
 	applier *applier
 
-	waiting  atomic.Int64 // number of writes
-	queue    chan *write
-	settling chan struct{} // one element for each group in flight to the store
-	slots    chan struct{} // one element for each page in repair for a write
-	laneRows atomic.Int64  // sum over all lanes
+	waiting    atomic.Int64 // number of writes
+	queue      chan *write
+	settling   chan struct{} // one element for each group in flight to the store
+	slots      chan struct{} // one element for each page in repair for a write
+	queuedRows atomic.Int64  // sum over all pageQueues
 
 	mu sync.Mutex
 	// tail has, for each page, the channel of the last group in flight to it. The channel is closed
 	// when the group has arrived.
-	tail  map[uint32]chan struct{}
-	lanes map[uint32]*lane // of pages whose changes need more than one call of the store
+	tail       map[uint32]chan struct{}
+	pageQueues map[uint32]*pageQueue // of pages whose changes need more than one call of the store
 }
 
 func newCommitter(a *applier) *committer {
 	return &committer{
-		common:   a.common,
-		applier:  a,
-		queue:    make(chan *write),
-		settling: make(chan struct{}, maxSettling),
-		slots:    make(chan struct{}, maxRepairing),
-		tail:     make(map[uint32]chan struct{}),
-		lanes:    make(map[uint32]*lane),
+		common:     a.common,
+		applier:    a,
+		queue:      make(chan *write),
+		settling:   make(chan struct{}, maxSettling),
+		slots:      make(chan struct{}, maxRepairing),
+		tail:       make(map[uint32]chan struct{}),
+		pageQueues: make(map[uint32]*pageQueue),
 	}
 }
 
@@ -98,7 +99,12 @@ type group struct {
 	toClose   []uint32        // pages of the layout that was leaving
 	await     map[chan struct{}]bool
 	passed    chan struct{} // closed after the first call of the store for all its pages
-	tracking
+
+	slots  chan struct{}       // one element for each page in repair
+	mu     sync.Mutex          // guards open and failed
+	open   map[uint32][]*write // writes that wait, by page
+	failed map[uint32]error
+	end    context.CancelFunc // of the context of the steps
 }
 
 // commitLoop commits queued writes, group by group, until Close is called. Having only one
@@ -108,7 +114,7 @@ func (cm *committer) commitLoop() {
 		select {
 		case w := <-cm.queue:
 			cm.commit(cm.gather(w))
-		case <-cm.life.closed:
+		case <-cm.life.open.Done():
 			return
 		}
 	}
@@ -166,7 +172,7 @@ func (cm *committer) commit(writes []*write) {
 	g := &group{
 		writes: writes, receipt: receipt, committed: cm.life.elapsed(), toRebuild: cm.pagesToRebuild(writes, receipt),
 		toClose: cm.pagesToClose(receipt, changes),
-		await:   make(map[chan struct{}]bool), passed: make(chan struct{}), tracking: newTracking(),
+		await:   make(map[chan struct{}]bool), passed: make(chan struct{}), slots: make(chan struct{}, maxGroupRepairs),
 	}
 	next := 0
 	for _, w := range writes {
@@ -217,8 +223,8 @@ func (cm *committer) pagesToRebuild(writes []*write, receipt ledger.Receipt) map
 }
 
 // settle changes the group's pages with one call of the store, and answers the callers whose pages
-// then have their sequences. A page that needs more calls continues in a lane, and so does one that
-// has a lane from an earlier group. Writes to other pages do not wait for lanes.
+// then have their sequences. A page that needs more calls continues in a queue of its own, and so
+// does one that has a queue from an earlier group. Writes to other pages do not wait for those.
 //
 // Groups reach a page in the order of their transactions. So the writers of one process never leave
 // a gap in a page's sequences.
@@ -227,7 +233,7 @@ func (cm *committer) settle(g *group) {
 		<-before
 	}
 	ctx, cancel := context.WithTimeout(onBehalf(g.writes), pageTimeout)
-	pages, steps := cm.joinLanes(ctx, g)
+	pages, steps := cm.enqueue(ctx, g)
 	repairs, failed := cm.applier.applyOnce(ctx, pages, g.toRebuild)
 	maps.Copy(failed, cm.applier.closePages(ctx, g.toClose))
 	cm.mu.Lock()
@@ -235,7 +241,7 @@ func (cm *committer) settle(g *group) {
 	for _, repair := range repairs {
 		s := &step{ctx: ctx, group: g, change: repair.change, repair: repair.do}
 		steps = append(steps, s)
-		cm.lanes[s.change.Page] = &lane{}
+		cm.pageQueues[s.change.Page] = &pageQueue{}
 		cm.enter(s)
 		begun = append(begun, s.change.Page)
 	}
@@ -252,7 +258,7 @@ func (cm *committer) settle(g *group) {
 		context.AfterFunc(ctx, func() { cm.life.background(func() { cm.expire(g) }) })
 	}
 	for _, page := range begun {
-		cm.life.ended.Go(func() { cm.runLane(page) })
+		cm.life.ended.Go(func() { cm.runQueue(page) })
 	}
 	cm.answer(g.committed, answered)
 }
@@ -318,18 +324,14 @@ func (cm *committer) failure(w *write, receipt ledger.Receipt, failed map[uint32
 
 // write queues w and waits until it is decided.
 func (cm *committer) write(ctx context.Context, w *write) error {
-	select {
-	case <-cm.life.closed:
+	if cm.life.isClosed() {
 		return ErrClosed
-	default:
 	}
-	if err := cm.poller.agreed(); err != nil {
-		return fmt.Errorf("record %d activities: nothing was changed: %w", len(w.changes), err)
-	}
-	if len(w.changes) == 0 {
+	err := cm.poller.agreed()
+	if err == nil && len(w.changes) == 0 {
 		return nil
 	}
-	if err := cm.poller.reachable(); err != nil {
+	if err = cmp.Or(err, cm.poller.reachable()); err != nil {
 		return fmt.Errorf("record %d activities: nothing was changed: %w", len(w.changes), err)
 	}
 	resume, ok := admission.PauseForLedger(ctx)
@@ -349,7 +351,7 @@ func (cm *committer) write(ctx context.Context, w *write) error {
 	defer cm.waiting.Add(-1)
 	select {
 	case cm.queue <- w:
-	case <-cm.life.closed:
+	case <-cm.life.open.Done():
 		return ErrClosed
 	case <-ctx.Done():
 		return fmt.Errorf("record %d activities: nothing was changed: %w", len(w.changes), ctx.Err())

@@ -51,7 +51,7 @@ func (g *rig) wantHeld(t *testing.T, l *ledger.Ledger) (stored int) {
 // TestRebuildWithKindsOfAnother makes a Recorder rebuild pages with rows of kinds that only another
 // Recorder has.
 func TestRebuildWithKindsOfAnother(t *testing.T) {
-	l, store := openLedger(t, t.TempDir()+"/ledger.db", 2), &favfilter.Memory{}
+	l, store := newLedger(t, 2), &favfilter.Memory{}
 	plain := openKinds(t, l, store, nil)
 	rich := openKinds(t, l, store, manyKinds())
 	_, err := rich.Record(t.Context(), rich.busyLife("1"))
@@ -81,7 +81,7 @@ func TestRebuildWithKindsOfAnother(t *testing.T) {
 // TestKindsUnknownAndUnreadable has rows of an unknown kind, and a ledger that does not tell the
 // kinds. Neither readers nor writers then make a page.
 func TestKindsUnknownAndUnreadable(t *testing.T) {
-	l, store := openLedger(t, t.TempDir()+"/ledger.db", 1), &favfilter.Memory{}
+	l, store := newLedger(t, 1), &favfilter.Memory{}
 	var broken atomic.Bool
 	plain := openKinds(t, l.Around(before(failing(&broken), "kinds")), store, nil)
 	rich := openKinds(t, l, store, manyKinds())
@@ -121,7 +121,7 @@ func TestKindsUnknownAndUnreadable(t *testing.T) {
 	rich.wantHeld(t, l)
 
 	broken.Store(false)
-	plain.rebuilder.rebuilds.forgive() // like a poll that reaches the ledger again
+	plain.rebuilder.rebuilds.endPauses() // like a poll that reaches the ledger again
 	plain.want(t, "1", "block", "c0", true)
 	if n := rich.wantHeld(t, l); n != 1 {
 		t.Error("the page was not made")
@@ -133,7 +133,7 @@ func TestKindsUnknownAndUnreadable(t *testing.T) {
 // TestOwnKindsStayKnown checks that a Recorder still knows its own kinds after a Recorder with
 // other kinds was opened.
 func TestOwnKindsStayKnown(t *testing.T) {
-	l, store := openLedger(t, t.TempDir()+"/ledger.db", 1), &favfilter.Memory{}
+	l, store := newLedger(t, 1), &favfilter.Memory{}
 	rich := openKinds(t, l, store, manyKinds())
 	other := openKinds(t, l, store, append(testKinds(), ledger.Kind{Name: "zap", Target: ledger.Post}))
 	rich.record(t, true, add("1", "mute", "2"))
@@ -146,7 +146,7 @@ func TestOwnKindsStayKnown(t *testing.T) {
 // A process whose kind another process has declared in another way since records no more of it:
 // its activities would lack the rows of one side. Other writes of the same group succeed.
 func TestWritesOfAChangedKind(t *testing.T) {
-	l, store := openLedger(t, t.TempDir()+"/ledger.db", 2), &favfilter.Memory{}
+	l, store := newLedger(t, 2), &favfilter.Memory{}
 	oneWay := []ledger.Kind{{Name: "block", Target: ledger.User}, {Name: "hide", Target: ledger.Post}}
 	old := openKinds(t, l, store, oneWay)
 	now := openKinds(t, l, store, testKinds())

@@ -52,7 +52,7 @@ func (a *applier) leave(hash uint64) {
 	o.leaving.Add(1)
 	o.moving[hash] = a.life.background(func() {
 		defer o.leaving.Done()
-		ctx, cancel := a.life.whileOpen(largeTimeout)
+		ctx, cancel := context.WithTimeout(a.life.open, largeTimeout)
 		defer cancel()
 		if err := a.dedicate(ctx, hash); err != nil && !a.life.isClosed() {
 			// The next rebuild of the page tries again.

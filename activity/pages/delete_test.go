@@ -67,7 +67,7 @@ func onBoth(t *testing.T, tests map[string]deletion) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Run("memory and sqlite", func(t *testing.T) {
-				test(t, openLedger(t, t.TempDir()+"/ledger.db", 4), &favfilter.Memory{})
+				test(t, newLedger(t, 4), &favfilter.Memory{})
 			})
 			t.Run("redis and postgres", func(t *testing.T) {
 				must(t, redis.Client().FlushAll(t.Context()).Err())
@@ -208,7 +208,7 @@ func deleteUser(t *testing.T, l *ledger.Ledger, s favfilter.Store) {
 
 // TestDeleteUserOfManyRows deletes more rows than one step removes, on both sides of blocks.
 func TestDeleteUserOfManyRows(t *testing.T) {
-	l := openLedger(t, t.TempDir()+"/ledger.db", 4)
+	l := newLedger(t, 4)
 	g := openKinds(t, l, &favfilter.Memory{}, manyKinds())
 	var batch []act
 	for i := range 2*deleteBatch + 1 {

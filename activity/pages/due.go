@@ -125,21 +125,21 @@ func (sc *Scrubber) workDue(now int64) bool {
 	switch reason {
 	case reasonChanged:
 		found, _, _ := sc.peek(pages) // the next reader of pages reports the error
-		sc.repair(found, repairPatience, borneRepairs)
+		sc.repair(found, repairPatience, maxRefused)
 	case reasonResidue:
-		sc.tidy(pages[0])
+		sc.clearResidue(pages[0])
 	case reasonVerified:
 		sc.verify(pages[0])
 	}
 	return len(pages) > 0
 }
 
-// tidy rebuilds a page to remove the bits of keys that were removed. Until then, those keys are
+// clearResidue rebuilds a page to remove the bits of keys that were removed. Until then, those keys are
 // reported a little more often. The next page has to wait for some time.
-func (sc *Scrubber) tidy(page uint32) {
+func (sc *Scrubber) clearResidue(page uint32) {
 	start, pause := time.Now(), retryPause
 	if sc.rebuilder.inParts(page) { // other pages would have to wait for it
-		if sc.largeWork(func(ctx context.Context) { sc.tidyWithin(ctx, page) }) {
+		if sc.largeWork(func(ctx context.Context) { sc.clearWithin(ctx, page) }) {
 			pause = idleShare * time.Since(start)
 		} else {
 			sc.due.add(page, reasonResidue, 0)
@@ -147,15 +147,15 @@ func (sc *Scrubber) tidy(page uint32) {
 	} else {
 		ctx, cancel := context.WithTimeout(sc.life.base, repairPatience)
 		defer cancel()
-		if sc.tidyWithin(ctx, page) {
+		if sc.clearWithin(ctx, page) {
 			pause = idleShare * time.Since(start)
 		}
 	}
 	sc.due.rest(sc.life.elapsed() + int64(pause))
 }
 
-// tidyWithin is tidy with a context. It returns false if ledger or store is down or too slow.
-func (sc *Scrubber) tidyWithin(ctx context.Context, page uint32) bool {
+// clearWithin is clearResidue with a context. It returns false if ledger or store is down or too slow.
+func (sc *Scrubber) clearWithin(ctx context.Context, page uint32) bool {
 	f, err := sc.rebuilder.rebuild(ctx, page, 0, reasonResidue, math.MaxInt)
 	if errors.Is(err, ledger.ErrGone) || err == nil && f.storeErr == nil && f.placed {
 		return true

@@ -14,7 +14,7 @@ import (
 // TestTidy checks that a page is rebuilt soon after removals that leave bits in it.
 func TestTidy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
+		l, store := newLedger(t, 1), &favfilter.Memory{}
 		p := startProcess(t, l, store, Config{ScrubRate: 1})
 		p.ledger = l
 		var batch []act
@@ -40,8 +40,6 @@ func TestTidy(t *testing.T) {
 			t.Errorf("%d bits set at %d, want %d at %d", h.Set, h.Sequence, fresh.Header().Set, s.Sequence)
 		}
 		p.wantWhole(t)
-		p.Close()
-		must(t, l.Close())
 	})
 }
 
@@ -81,7 +79,7 @@ func TestDueQueue(t *testing.T) {
 // A page that could not be rebuilt is tried again.
 func TestTidyAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := bubbleLedger(t, 1)
+		l := newLedger(t, 1)
 		cut := &slowLedger{}
 		p := startProcess(t, l.Around(cut.around), &favfilter.Memory{}, Config{})
 		p.record(t, true, add("1", "hide", "p"))
@@ -94,7 +92,5 @@ func TestTidyAgain(t *testing.T) {
 		if p.header(t, 0).Build == build {
 			t.Error("the page was not rebuilt")
 		}
-		p.Close()
-		must(t, l.Close())
 	})
 }

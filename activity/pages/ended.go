@@ -23,7 +23,7 @@ func (cm *committer) endLoop() {
 	for {
 		select {
 		case <-pace.C:
-		case <-cm.life.closed:
+		case <-cm.life.open.Done():
 			return
 		}
 		more := cm.removeEnded()

@@ -16,7 +16,7 @@ import (
 // seconds after it.
 func TestUntil(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := bubbleLedger(t, 4)
+		l := newLedger(t, 4)
 		p := startProcess(t, l, &favfilter.Memory{}, Config{})
 		end := time.Now().Add(time.Minute)
 		p.record(t, true, add("1", "block", "2").until(end))
@@ -51,8 +51,6 @@ func TestUntil(t *testing.T) {
 		want("block", "2", true)
 		want("hide", "longer", false)
 		want("hide", "for good", true)
-		p.Close()
-		must(t, l.Close())
 	})
 }
 

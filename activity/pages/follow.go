@@ -194,7 +194,7 @@ func (pl *poller) await(ctx context.Context, p *poll) access {
 		return behind
 	case <-ctx.Done():
 		return unreachable
-	case <-pl.life.closed:
+	case <-pl.life.open.Done():
 		return unreachable
 	}
 }
@@ -455,7 +455,7 @@ func (pl *poller) outlast(committed int64) bool {
 	defer rest.Stop()
 	select {
 	case <-rest.C:
-	case <-pl.life.closed:
+	case <-pl.life.open.Done():
 		return false
 	}
 	for pl.follow.start.Load() < known {

@@ -3,7 +3,6 @@ package pages
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -15,30 +14,16 @@ import (
 	"github.com/feedfilter/feedfilter/internal/faulttest"
 )
 
-// process is one of several Recorders over one ledger, with its background work.
-type process struct {
-	*rig
-}
-
-// startProcess opens a Recorder as a service does. The caller closes it: in a synctest bubble,
-// cleanups run too late.
-func startProcess(t *testing.T, l *ledger.Ledger, s favfilter.Store, c Config) *process {
+// startProcess opens pages as a service does, with their background work, until the test ends.
+func startProcess(t *testing.T, l *ledger.Ledger, s favfilter.Store, c Config) *rig {
 	t.Helper()
 	c.Ledger, c.Store = l, s
 	r, err := openPages(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &process{&rig{Pages: r, store: s}}
-}
-
-func bubbleLedger(t *testing.T, pages uint32) *ledger.Ledger {
-	t.Helper()
-	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: pages})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
+	t.Cleanup(r.Close)
+	return &rig{Pages: r, store: s}
 }
 
 // setBack returns a function that sets page 0 of the store back to what it is now.
@@ -71,7 +56,7 @@ func TestBound(t *testing.T) {
 	for _, bound := range []time.Duration{100 * time.Millisecond, time.Second, 7 * time.Second} {
 		t.Run(bound.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l, store := bubbleLedger(t, 1), &favfilter.Memory{}
+				l, store := newLedger(t, 1), &favfilter.Memory{}
 				slow := Config{StalenessBound: bound, ScrubRate: 1} // one scrub step a second
 				a, b := startProcess(t, l, store, slow), startProcess(t, l, store, slow)
 				a.record(t, true, add("1", "hide", "before"))
@@ -85,9 +70,6 @@ func TestBound(t *testing.T) {
 				b.want(t, "1", "hide", "p", false)
 				time.Sleep(bound)
 				b.want(t, "1", "hide", "p", true)
-				a.Close()
-				b.Close()
-				must(t, l.Close())
 			})
 		})
 	}
@@ -124,7 +106,7 @@ func (l *slowLedger) around(ctx context.Context, c *ledger.Call, next func(ctx c
 // If polls take longer than the bound, feeds wait for one that is young enough.
 func TestBoundWithSlowPolls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
+		l, store := newLedger(t, 1), &favfilter.Memory{}
 		slow := &slowLedger{delay: 700 * time.Millisecond}
 		const bound = 200 * time.Millisecond
 		a := startProcess(t, l, store, Config{StalenessBound: bound, ScrubRate: 1})
@@ -141,16 +123,13 @@ func TestBoundWithSlowPolls(t *testing.T) {
 		if n := slow.polls.Load(); n < 40 {
 			t.Errorf("%d polls", n)
 		}
-		a.Close()
-		b.Close()
-		must(t, l.Close())
 	})
 }
 
 // While the ledger is unavailable, feeds do not wait for it, and trust pages.
 func TestPollsFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
+		l, store := newLedger(t, 1), &favfilter.Memory{}
 		down := &slowLedger{delay: 100 * time.Millisecond}
 		down.fails.Store(true)
 		p := startProcess(t, l.Around(down.around), store, Config{})
@@ -174,8 +153,6 @@ func TestPollsFail(t *testing.T) {
 		lose()
 		time.Sleep(time.Second)
 		p.want(t, "1", "hide", "other", true)
-		p.Close()
-		must(t, l.Close())
 	})
 }
 
@@ -183,7 +160,7 @@ func TestPollsFail(t *testing.T) {
 // processes acknowledged before the View began.
 func TestOwnStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := bubbleLedger(t, 2)
+		l := newLedger(t, 2)
 		c := Config{StalenessBound: -1}
 		a, b := startProcess(t, l, &favfilter.Memory{}, c), startProcess(t, l, &favfilter.Memory{}, c)
 		for i := range 100 {
@@ -199,9 +176,6 @@ func TestOwnStore(t *testing.T) {
 			writer.want(t, "1", "block", target, false)
 			writer.want(t, target, "block", "1", false)
 		}
-		a.Close()
-		b.Close()
-		must(t, l.Close())
 	})
 }
 
@@ -234,7 +208,7 @@ func TestPollsGoOn(t *testing.T) {
 // Times of activities come from the ledger's clock, not from this machine's.
 func TestLedgerClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := bubbleLedger(t, 1)
+		l := newLedger(t, 1)
 		p := startProcess(t, l, &favfilter.Memory{}, Config{})
 		want := time.Now().Add(10 * time.Minute)
 		p.poller.follow.clock.Store(&clockReading{want, time.Now()}) // as a poll does that has just ended
@@ -242,8 +216,6 @@ func TestLedgerClock(t *testing.T) {
 		if got := p.rows(t, l, "1", "hide")[0].Since; got.Sub(want).Abs() > time.Millisecond {
 			t.Errorf("recorded at %v, want %v", got, want)
 		}
-		p.Close()
-		must(t, l.Close())
 	})
 }
 
@@ -279,7 +251,7 @@ func turnBack(at *time.Time, by time.Duration) {
 // the same page with a higher sequence.
 func TestOwnWriteOnTheWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := bubbleLedger(t, 1)
+		l := newLedger(t, 1)
 		c := Config{StalenessBound: -1, ScrubRate: 1}
 		a, b := startProcess(t, l, &favfilter.Memory{}, c), startProcess(t, l, &favfilter.Memory{}, c)
 		a.record(t, true, add("1", "hide", "p0"))
@@ -294,16 +266,13 @@ func TestOwnWriteOnTheWay(t *testing.T) {
 		<-done
 		a.want(t, "1", "hide", "p1", true)
 		a.want(t, "1", "hide", "p2", true)
-		a.Close()
-		b.Close()
-		must(t, l.Close())
 	})
 }
 
 // Where each View has to ask the ledger, Views still ask after a poll has failed.
 func TestOwnStoreAfterAFailedPoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := bubbleLedger(t, 1)
+		l := newLedger(t, 1)
 		cut := &slowLedger{}
 		c := Config{StalenessBound: -1, ScrubRate: 1}
 		a, b := startProcess(t, l.Around(cut.around), &favfilter.Memory{}, c), startProcess(t, l, &favfilter.Memory{}, c)
@@ -313,9 +282,6 @@ func TestOwnStoreAfterAFailedPoll(t *testing.T) {
 		cut.fails.Store(false)
 		b.record(t, true, add("1", "hide", "p1"))
 		a.want(t, "1", "hide", "p1", true)
-		a.Close()
-		b.Close()
-		must(t, l.Close())
 	})
 }
 

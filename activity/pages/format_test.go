@@ -92,7 +92,7 @@ func TestPagesOfFormatTwo(t *testing.T) {
 	_, err := g.Record(t.Context(), someActivities(1))
 	must(t, err)
 	g.wantWhole(t)
-	g.checkRate(t, g.lookAll(t, "1", "hide", posts("never"), 1000), 1000)
+	g.checkRate(t, g.countFound(t, "1", "hide", posts("never"), 1000), 1000)
 	rebuildAll()
 	g.storage.stats.faults = nil
 	g.scrubAll()

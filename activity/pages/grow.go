@@ -165,7 +165,7 @@ func (gr *Grower) growTo(ctx context.Context, pages uint32, progress func(built,
 		defer func() { <-gr.growth.slot }()
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-gr.life.closed:
+	case <-gr.life.open.Done():
 		return ErrClosed
 	}
 	if progress == nil {
@@ -328,16 +328,7 @@ func (gr *Grower) growInBackground(pages uint32) (started bool, err error) {
 
 // growOn grows until there are as many pages as requested, or the Pages are closed.
 func (gr *Grower) growOn() {
-	ctx, cancel := context.WithCancel(gr.life.base)
-	defer cancel()
-	go func() {
-		select {
-		case <-gr.life.closed:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	start := time.Now()
+	ctx, start := gr.life.open, time.Now()
 	for {
 		target, _ := gr.growth.state()
 		err := gr.growTo(ctx, target, nil)

@@ -62,7 +62,7 @@ func growUnderLoad(t *testing.T, doublings int) {
 	for _, heavy := range []bool{false, true} {
 		t.Run(fmt.Sprint("heavy users ", heavy), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l, store := bubbleLedger(t, 2), &favfilter.Memory{}
+				l, store := newLedger(t, 2), &favfilter.Memory{}
 				var rigs []*rig
 				for range 3 {
 					g := &rig{ledger: l, store: store}
@@ -87,7 +87,6 @@ func growUnderLoad(t *testing.T, doublings int) {
 					g.settleMoves()
 					g.Close()
 				}
-				must(t, l.Close())
 			})
 		})
 	}
@@ -149,7 +148,7 @@ func TestLongGrowthIsFollowed(t *testing.T) { growthIsFollowed(t, 10) }
 func growthIsFollowed(t *testing.T, rounds int) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		l, store := bubbleLedger(t, 4), &favfilter.Memory{}
+		l, store := newLedger(t, 4), &favfilter.Memory{}
 		slow := Config{StalenessBound: time.Minute, ScrubRate: 1, MaxSharedKeys: 16}
 		a, b := startProcess(t, l, store, slow), startProcess(t, l, store, slow)
 		rng := rand.New(rand.NewPCG(11, 11))
@@ -189,9 +188,6 @@ func growthIsFollowed(t *testing.T, rounds int) {
 		a.checkRate(t, found, absent)
 		a.settleMoves()
 		b.settleMoves()
-		a.Close()
-		b.Close()
-		must(t, l.Close())
 	})
 }
 
@@ -282,7 +278,7 @@ func TestGrowInterrupted(t *testing.T) {
 // with the Recorder.
 func TestStartGrow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := bubbleLedger(t, 4)
+		l := newLedger(t, 4)
 		cut := &partitioned{Store: &favfilter.Memory{}}
 		p := startProcess(t, l, cut, Config{ScrubRate: 1})
 		check := p.everybody(t, 40)
@@ -312,6 +308,5 @@ func TestStartGrow(t *testing.T) {
 		start(64, true, nil)
 		p.Close()
 		start(64, false, ErrClosed)
-		must(t, l.Close())
 	})
 }

@@ -65,7 +65,7 @@ func TestDeleteAfterGrowth(t *testing.T) {
 		if _, err := g.DeleteUser(t.Context(), user); err != nil {
 			t.Fatal(err)
 		}
-		found := g.lookAll(t, user, "hide", posts("b"), 300) + g.lookAll(t, user, "hide", posts("m"), 5)
+		found := g.countFound(t, user, "hide", posts("b"), 300) + g.countFound(t, user, "hide", posts("m"), 5)
 		for i := range 30 {
 			if g.check(t, fmt.Sprint("u", i), "block", user) {
 				found++
@@ -157,7 +157,7 @@ func TestDedicatedPagesAreNotDue(t *testing.T) {
 // A page of a later layout that lost a write of another process is found and rebuilt.
 func TestPageOfLaterLayoutIsWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, store := bubbleLedger(t, 2), &favfilter.Memory{}
+		l, store := newLedger(t, 2), &favfilter.Memory{}
 		a := startProcess(t, l, store, Config{ScrubRate: 1})
 		b := startProcess(t, l, store, Config{ScrubRate: 1})
 		check := a.everybody(t, 20)
@@ -177,9 +177,6 @@ func TestPageOfLaterLayoutIsWatched(t *testing.T) {
 		}
 		b.want(t, user, "hide", "late", true)
 		check("repaired")
-		a.Close()
-		b.Close()
-		must(t, l.Close())
 	})
 }
 

@@ -98,7 +98,7 @@ func TestHeavyUser(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var workers sync.WaitGroup
 	for w := range 4 {
-		workers.Go(func() { tr.run(ctx, p.rig, w) })
+		workers.Go(func() { tr.run(ctx, p, w) })
 	}
 	var peak atomic.Uint64
 	workers.Go(func() {
@@ -144,7 +144,7 @@ func TestHeavyUser(t *testing.T) {
 }
 
 // recordHeavy records the keys in bulk.
-func recordHeavy(t *testing.T, p *process, keys int) {
+func recordHeavy(t *testing.T, p *rig, keys int) {
 	t.Helper()
 	bulk := p.NewBulk()
 	const some = 20_000
@@ -160,7 +160,7 @@ func recordHeavy(t *testing.T, p *process, keys int) {
 }
 
 // rebuildHeavy loses the page, and returns when feeds of the user are answered again.
-func rebuildHeavy(t *testing.T, p *process, server *redistest.Server) {
+func rebuildHeavy(t *testing.T, p *rig, server *redistest.Server) {
 	t.Helper()
 	client := server.Client()
 	names, err := client.Keys(t.Context(), "*own-*:bits").Result()
@@ -199,7 +199,7 @@ func rebuildHeavy(t *testing.T, p *process, server *redistest.Server) {
 }
 
 // readHeavy looks for live and for absent keys, as feeds do.
-func readHeavy(t *testing.T, p *process) {
+func readHeavy(t *testing.T, p *rig) {
 	t.Helper()
 	before := p.Stats().FromHeld
 	for i := range 200 {

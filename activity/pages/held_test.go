@@ -183,7 +183,7 @@ func TestListsWithoutStore(t *testing.T) {
 func TestListsFails(t *testing.T) {
 	bad := &badLedger{bad: map[uint32]bool{1: true}}
 	g := &rig{store: &favfilter.Memory{}}
-	g.open(t, openLedger(t, t.TempDir()+"/ledger.db", 16).Around(bad.around), g.store)
+	g.open(t, newLedger(t, 16).Around(bad.around), g.store)
 	users := g.onEach(3)
 	for i, user := range users {
 		g.record(t, true, add(user, "hide", fmt.Sprint("p", i, "-0")))
@@ -442,7 +442,7 @@ func TestHeldPageAndReplica(t *testing.T) {
 // by the version, and reads the page with a second command.
 func TestHeldPageChangesUnknown(t *testing.T) {
 	watch := &listStore{Store: &favfilter.Memory{}}
-	g := &rig{ledger: openLedger(t, t.TempDir()+"/ledger.db", 1), store: watch, bound: time.Minute}
+	g := &rig{ledger: newLedger(t, 1), store: watch, bound: time.Minute}
 	g.open(t, g.ledger, watch)
 	other := &rig{ledger: g.ledger, store: watch.Store}
 	other.open(t, g.ledger, watch.Store)

@@ -175,7 +175,7 @@ func emptied(t *testing.T, g *rig) *favfilter.Page {
 // has heard of the move.
 func TestInspectFollowsMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
+		l, store := newLedger(t, 1), &favfilter.Memory{}
 		passive := Config{StalenessBound: time.Minute, Passive: true, MaxSharedKeys: 16} // no scrubber moves the user
 		a, b := startProcess(t, l, store, passive), startProcess(t, l, store, passive)
 		b.record(t, true, add("mate", "hide", "m"))
@@ -189,8 +189,5 @@ func TestInspectFollowsMoves(t *testing.T) {
 		if !in.Dedicated || in.Number != a.layout.pageOf(UserHash(a.storage.identity.Seed, "bot")) || u.Total != 50 || u.Holds != 50 {
 			t.Errorf("on page %d, dedicated: %v, with %d keys, %d of them reported", in.Number, in.Dedicated, u.Total, u.Holds)
 		}
-		a.Close()
-		b.Close()
-		must(t, l.Close())
 	})
 }

@@ -53,7 +53,7 @@ func (sc *Scrubber) largeWork(do func(ctx context.Context)) bool {
 	}
 	begun := sc.life.background(func() {
 		defer sc.largeWorks.Store(false)
-		ctx, cancel := sc.life.whileOpen(largeTimeout)
+		ctx, cancel := context.WithTimeout(sc.life.open, largeTimeout)
 		defer cancel()
 		start := time.Now()
 		do(ctx)

@@ -15,7 +15,7 @@ import (
 func TestLongLargePage(t *testing.T) {
 	for name, users := range map[string]int{"of one user": 1, "of many users": 100} {
 		t.Run(name, func(t *testing.T) {
-			l := openLedger(t, t.TempDir()+"/ledger.db", 1)
+			l := newLedger(t, 1)
 			store := &favfilter.Memory{}
 			p := startProcess(t, l, store, Config{ScrubRate: 1})
 			defer p.Close()
@@ -81,7 +81,7 @@ func (g *rig) dropPage(t *testing.T, s favfilter.Store, number uint32) {
 }
 
 // wantInBackground starts the comparison of a large page, and waits until it has ended.
-func (p *process) wantInBackground(t *testing.T, number uint32) {
+func (p *rig) wantInBackground(t *testing.T, number uint32) {
 	t.Helper()
 	verified := p.Stats().Verified
 	p.scrubber.verify(number)
@@ -119,7 +119,7 @@ func TestSweepPassesABadPage(t *testing.T) {
 // Users whose new pages cannot be made do not keep others from moving.
 func TestMovesPassBadPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := bubbleLedger(t, 64)
+		l := newLedger(t, 64)
 		bad := &badLedger{hangs: true, bad: make(map[uint32]bool)}
 		for page := range uint32(16) {
 			bad.bad[ledger.DedicatedPages+page] = true
@@ -143,7 +143,5 @@ func TestMovesPassBadPages(t *testing.T) {
 		if moved := len(progress.Owners); moved != users {
 			t.Errorf("%d of %d users have moved", moved, users)
 		}
-		p.Close()
-		must(t, l.Close())
 	})
 }

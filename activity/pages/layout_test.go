@@ -81,7 +81,7 @@ func TestLayoutOfDedicatedPages(t *testing.T) {
 }
 
 // A page set lists each page once, shared pages first. It is made again only after a change.
-func TestLayoutCensus(t *testing.T) {
+func TestLayoutPages(t *testing.T) {
 	l := newLayout(4)
 	l.take(ledger.Progress{Layouts: ledger.Layouts{Current: 8}})
 	for i, hash := range []uint64{hashMost, hashLeast} {

@@ -37,7 +37,7 @@ func (s *heldStore) Apply(ctx context.Context, batches []favfilter.Batch) []favf
 func TestRepeatedWriteAcknowledgedElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const bound = 200 * time.Millisecond
-		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
+		l, store := newLedger(t, 1), &favfilter.Memory{}
 		slow := &heldStore{Store: store}
 		config := Config{StalenessBound: bound, ScrubRate: 1}
 		a := startProcess(t, l, slow, config)
@@ -59,9 +59,6 @@ func TestRepeatedWriteAcknowledgedElsewhere(t *testing.T) {
 		time.Sleep(bound)
 		a.want(t, "1", "hide", "p", true)
 		a.want(t, "1", "hide", "before", true)
-		a.Close()
-		b.Close()
-		must(t, l.Close())
 	})
 }
 
@@ -69,7 +66,7 @@ func TestRepeatedWriteAcknowledgedElsewhere(t *testing.T) {
 // write before a poll has told of it. That also holds while the next write to the page waits.
 func TestWriteOnItsWayCostsNoRebuild(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
+		l, store := newLedger(t, 1), &favfilter.Memory{}
 		slow := &heldStore{Store: store}
 		p := startProcess(t, l, slow, Config{StalenessBound: time.Minute, ScrubRate: 1})
 		p.record(t, true, add("1", "hide", "before"))
@@ -83,8 +80,6 @@ func TestWriteOnItsWayCostsNoRebuild(t *testing.T) {
 		if n := p.Stats().Rebuilds["behind"]; n != before {
 			t.Errorf("%d rebuilds of a page whose writes are in flight", n-before)
 		}
-		p.Close()
-		must(t, l.Close())
 	})
 }
 
@@ -136,9 +131,7 @@ func TestPageThatLostOneWrite(t *testing.T) {
 		}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			l, err := ledger.Open(t.Context(), "sqlite:"+t.TempDir()+"/ledger.db", ledger.Options{Pages: 1})
-			must(t, err)
-			t.Cleanup(func() { _ = l.Close() })
+			l := newLedger(t, 1)
 			store := &favfilter.Memory{}
 			a, b := newProcess(t, l, store), newProcess(t, l, store)
 			for range 3 { // so that no sequence is 0 or 1
@@ -148,15 +141,15 @@ func TestPageThatLostOneWrite(t *testing.T) {
 			b.pollNow(t)
 			lose := setBack(t, store)
 			c.write(t, a, b)
-			stood := sequenceIn(t, store)
-			if stood != 7 {
-				t.Fatalf("the page is at sequence %d, want 7", stood)
+			stored := sequenceIn(t, store)
+			if stored != 7 {
+				t.Fatalf("the page is at sequence %d, want 7", stored)
 			}
 			if c.news {
 				a.pollNow(t)
 			}
-			if page := a.sequences.of(0); page.required.Load() != stood || page.known.Load() != stood {
-				t.Errorf("required %d, known %d: want %d", page.required.Load(), page.known.Load(), stood)
+			if page := a.sequences.of(0); page.required.Load() != stored || page.known.Load() != stored {
+				t.Errorf("required %d, known %d: want %d", page.required.Load(), page.known.Load(), stored)
 			}
 			lose()
 			a.want(t, "1", "hide", "p", true)
@@ -174,16 +167,14 @@ func TestPageThatLostOneWrite(t *testing.T) {
 // A repeated write is acknowledged only when the page has it, not already when the page has an
 // earlier one.
 func TestRepetitionBringsThePage(t *testing.T) {
-	l, err := ledger.Open(t.Context(), "sqlite:"+t.TempDir()+"/ledger.db", ledger.Options{Pages: 1})
-	must(t, err)
-	t.Cleanup(func() { _ = l.Close() })
+	l := newLedger(t, 1)
 	store := &favfilter.Memory{}
 	a := newProcess(t, l, store)
 	for _, target := range []string{"x", "y"} {
 		a.record(t, true, add("1", "hide", target))
 	}
 	change := changeOf(a.Pages, add("1", "hide", "p"), time.Now())
-	_, err = l.Record(t.Context(), time.Now(), []ledger.Change{change}) // like a writer that dies
+	_, err := l.Record(t.Context(), time.Now(), []ledger.Change{change}) // like a writer that dies
 	must(t, err)
 	a.record(t, false, add("1", "hide", "p"))
 	if at := sequenceIn(t, store); at != 3 {
@@ -200,9 +191,7 @@ func TestRepetitionBringsThePage(t *testing.T) {
 
 // A page that is one write ahead of the ledger shows that the ledger was set back.
 func TestPageAheadByOne(t *testing.T) {
-	l, err := ledger.Open(t.Context(), "sqlite:"+t.TempDir()+"/ledger.db", ledger.Options{Pages: 1})
-	must(t, err)
-	t.Cleanup(func() { _ = l.Close() })
+	l := newLedger(t, 1)
 	store := &favfilter.Memory{}
 	a := newProcess(t, l, store)
 	for _, target := range []string{"x", "y"} {
@@ -229,9 +218,7 @@ func (g *rig) userKey(user, kind, target string) favfilter.Hash {
 // A process knows up to which sequence its own writes have taken a page. It does not ask the ledger
 // whether the page is ahead.
 func TestOwnWritesNeedNoQuestion(t *testing.T) {
-	l, err := ledger.Open(t.Context(), "sqlite:"+t.TempDir()+"/ledger.db", ledger.Options{Pages: 1})
-	must(t, err)
-	t.Cleanup(func() { _ = l.Close() })
+	l := newLedger(t, 1)
 	faults := &faulttest.Faults{}
 	a := newProcess(t, l.Around(faults.Around), &favfilter.Memory{})
 	bulk := a.NewBulk()
@@ -244,7 +231,7 @@ func TestOwnWritesNeedNoQuestion(t *testing.T) {
 	}
 	must(t, bulk.Finish(t.Context()))
 	if page := a.sequences.of(0); page.required.Load() != 2 || page.stored.Load() != 2 {
-		t.Errorf("after a bulk: required %d, stood %d: want 2", page.required.Load(), page.stored.Load())
+		t.Errorf("after a bulk: required %d, stored %d: want 2", page.required.Load(), page.stored.Load())
 	}
 	looks := func(after string) {
 		t.Helper()

@@ -12,17 +12,19 @@ type lifecycle struct {
 	opened time.Time
 	last   atomic.Int64 // last result of elapsed
 
-	base   context.Context //nolint:containedctx // outlives callers; ends with Close
-	stop   context.CancelFunc
-	mu     sync.Mutex // held to set closed, and to start work that Close waits for
-	closed chan struct{}
-	ended  sync.WaitGroup
+	base  context.Context //nolint:containedctx // outlives callers; ends when Close returns
+	stop  context.CancelFunc
+	open  context.Context //nolint:containedctx // ends when Close is called
+	close context.CancelFunc
+	mu    sync.Mutex // held to end open, and to start work that Close waits for
+	ended sync.WaitGroup
 }
 
 // newLifecycle returns a lifecycle whose work has the values of ctx, but not its cancellation.
 func newLifecycle(ctx context.Context) *lifecycle {
-	l := &lifecycle{opened: time.Now(), closed: make(chan struct{})}
+	l := &lifecycle{opened: time.Now()}
 	l.base, l.stop = context.WithCancel(context.WithoutCancel(ctx))
+	l.open, l.close = context.WithCancel(l.base)
 	return l
 }
 
@@ -50,7 +52,7 @@ func (l *lifecycle) every(interval time.Duration, do func()) {
 		select {
 		case <-tick.C:
 			do()
-		case <-l.closed:
+		case <-l.open.Done():
 			return
 		}
 	}
@@ -65,7 +67,7 @@ func (l *lifecycle) rest(ctx context.Context, d time.Duration) error {
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-l.closed:
+	case <-l.open.Done():
 		return ErrClosed
 	}
 }
@@ -83,38 +85,16 @@ func (l *lifecycle) background(do func()) bool {
 }
 
 // isClosed reports whether Close was called. Failures after that are not reported.
-func (l *lifecycle) isClosed() bool {
-	select {
-	case <-l.closed:
-		return true
-	default:
-		return false
-	}
-}
+func (l *lifecycle) isClosed() bool { return l.open.Err() != nil }
 
 // Close waits until all work in flight is done, then returns. Work that would start after Close is
 // called fails with [ErrClosed].
 func (l *lifecycle) Close() {
 	l.mu.Lock()
-	if !l.isClosed() {
-		close(l.closed)
-	}
+	l.close()
 	l.mu.Unlock()
 	l.ended.Wait()
 	l.stop() // work that is left is not needed
-}
-
-// whileOpen returns a context that ends after the limit, or when Close is called.
-func (l *lifecycle) whileOpen(limit time.Duration) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithTimeout(l.base, limit)
-	go func() {
-		select {
-		case <-l.closed:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, cancel
 }
 
 // going returns an error if ctx has ended, or Close was called.

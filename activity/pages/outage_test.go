@@ -61,7 +61,7 @@ func (s *partitioned) Epoch(ctx context.Context) (string, error) {
 // they see the write at once, even though the store never got it.
 func TestWritesWithoutStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, shared := bubbleLedger(t, 1), &favfilter.Memory{}
+		l, shared := newLedger(t, 1), &favfilter.Memory{}
 		const bound = time.Second
 		cut := &partitioned{Store: shared}
 		a := startProcess(t, l, cut, Config{StalenessBound: bound, ScrubRate: 1})
@@ -84,9 +84,6 @@ func TestWritesWithoutStore(t *testing.T) {
 		if n := a.Stats().WithoutPage; n != 60 {
 			t.Errorf("%d writes without a page, want 60", n)
 		}
-		a.Close()
-		b.Close()
-		must(t, l.Close())
 	})
 }
 
@@ -94,7 +91,7 @@ func TestWritesWithoutStore(t *testing.T) {
 // may not know of it.
 func TestWritesWithoutEither(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := bubbleLedger(t, 1)
+		l := newLedger(t, 1)
 		down := &slowLedger{}
 		p := startProcess(t, l.Around(down.around), faulttest.Down{}, Config{})
 		down.fails.Store(true)
@@ -105,8 +102,6 @@ func TestWritesWithoutEither(t *testing.T) {
 		down.fails.Store(false)
 		p.record(t, false, add("1", "hide", "p"))
 		p.want(t, "1", "hide", "p", true)
-		p.Close()
-		must(t, l.Close())
 	})
 }
 
@@ -114,7 +109,7 @@ func TestWritesWithoutEither(t *testing.T) {
 // write. Without the store, such a write is not acknowledged.
 func TestLedgerEndsWithinTheBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := bubbleLedger(t, 1)
+		l := newLedger(t, 1)
 		ending := &slowLedger{}
 		p := startProcess(t, l.Around(ending.around), faulttest.Down{}, Config{StalenessBound: time.Second})
 		time.Sleep(250 * time.Millisecond)
@@ -125,8 +120,6 @@ func TestLedgerEndsWithinTheBound(t *testing.T) {
 		if _, err := p.Record(t.Context(), []act{add("1", "hide", "p")}); dependency(err) != "pages" {
 			t.Errorf("error %v", err)
 		}
-		p.Close()
-		must(t, l.Close())
 	})
 }
 
@@ -134,7 +127,7 @@ func TestLedgerEndsWithinTheBound(t *testing.T) {
 // again. Otherwise a View fails at once: its answer might lack the writes of others.
 func TestImagesNeedTheLedger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := bubbleLedger(t, 1)
+		l := newLedger(t, 1)
 		ending := &slowLedger{}
 		p := startProcess(t, l.Around(ending.around), faulttest.Down{}, Config{StalenessBound: time.Second})
 		p.record(t, true, add("1", "hide", "p"))
@@ -155,8 +148,6 @@ func TestImagesNeedTheLedger(t *testing.T) {
 		ending.fails.Store(false)
 		time.Sleep(time.Second)
 		p.want(t, "1", "hide", "p", true)
-		p.Close()
-		must(t, l.Close())
 	})
 }
 
@@ -184,7 +175,7 @@ func (l *hangingLedger) around(ctx context.Context, c *ledger.Call, next func(ct
 // since.
 func TestFeedsWhileTheLedgerHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
+		l, store := newLedger(t, 1), &favfilter.Memory{}
 		hanging := &hangingLedger{}
 		a := startProcess(t, l.Around(hanging.around), store, Config{ScrubRate: 1})
 		b := startProcess(t, l, store, Config{ScrubRate: 1})
@@ -200,9 +191,6 @@ func TestFeedsWhileTheLedgerHangs(t *testing.T) {
 				t.Errorf("a feed took %v", took)
 			}
 		}
-		a.Close()
-		b.Close()
-		must(t, l.Close())
 	})
 }
 
@@ -210,7 +198,7 @@ func TestFeedsWhileTheLedgerHangs(t *testing.T) {
 // tell in time whether it was restored.
 func TestNewerPageWhileTheLedgerHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
+		l, store := newLedger(t, 1), &favfilter.Memory{}
 		hanging := &hangingLedger{}
 		a := startProcess(t, l.Around(hanging.around), store, Config{ScrubRate: 1})
 		b := startProcess(t, l, store, Config{ScrubRate: 1})
@@ -222,16 +210,13 @@ func TestNewerPageWhileTheLedgerHangs(t *testing.T) {
 		if took := time.Since(start); took > askTimeout {
 			t.Errorf("a feed took %v", took)
 		}
-		a.Close()
-		b.Close()
-		must(t, l.Close())
 	})
 }
 
 // Close drops rebuilds whose callers have canceled, and does not wait for the bound.
 func TestCloseIsQuick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := bubbleLedger(t, 1024)
+		l := newLedger(t, 1024)
 		hanging := &hangingLedger{}
 		p := startProcess(t, l.Around(hanging.around), faulttest.Down{}, Config{StalenessBound: time.Minute})
 		undecided := make(chan error)
@@ -260,7 +245,6 @@ func TestCloseIsQuick(t *testing.T) {
 		if took := time.Since(start); took > pageTimeout {
 			t.Errorf("Close took %v", took)
 		}
-		must(t, l.Close())
 	})
 }
 
@@ -293,7 +277,7 @@ func TestVersionsSayNothingOfTheStore(t *testing.T) {
 // for it. It uses no page that it rebuilt before, nor one whose rebuild began before.
 func TestCutOffProcessSeesWritesOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, shared := bubbleLedger(t, 1), &favfilter.Memory{}
+		l, shared := newLedger(t, 1), &favfilter.Memory{}
 		cut, late := &partitioned{Store: shared}, &heldLedger{}
 		a := startProcess(t, l.Around(late.around), cut, Config{StalenessBound: time.Second, ScrubRate: 1})
 		b := startProcess(t, l, shared, Config{StalenessBound: time.Second, ScrubRate: 1})
@@ -330,9 +314,6 @@ func TestCutOffProcessSeesWritesOfOthers(t *testing.T) {
 		if s := a.Stats(); s.FromLedger <= s.Rebuilds["missing"] {
 			t.Errorf("%d views while the store is down, and %v rebuilds: no held page was used", s.FromLedger, s.Rebuilds)
 		}
-		a.Close()
-		b.Close()
-		must(t, l.Close())
 	})
 }
 
@@ -363,7 +344,7 @@ func (l *heldLedger) around(ctx context.Context, c *ledger.Call, next func(ctx c
 // answers, however long the next poll in the background is away.
 func TestWritesWhileTheLedgerHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := bubbleLedger(t, 1)
+		l := newLedger(t, 1)
 		hanging := &hangingLedger{}
 		p := startProcess(t, l.Around(hanging.around), &favfilter.Memory{}, Config{ScrubRate: 1, StalenessBound: time.Minute})
 		p.record(t, true, add("1", "hide", "p0"))
@@ -385,8 +366,6 @@ func TestWritesWhileTheLedgerHangs(t *testing.T) {
 		_, _ = p.Record(t.Context(), []act{add("1", "hide", "p1")})
 		synctest.Wait()
 		p.record(t, false, add("1", "hide", "p1"))
-		p.Close()
-		must(t, l.Close())
 	})
 }
 
@@ -394,7 +373,7 @@ func TestWritesWhileTheLedgerHangs(t *testing.T) {
 // refuses no writes. Polls have a connection of their own, and it works.
 func TestWritesAfterAnUnansweredQuestion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
+		l, store := newLedger(t, 1), &favfilter.Memory{}
 		unanswered := &accessLedger{}
 		a := startProcess(t, l.Around(unanswered.around), store, Config{ScrubRate: 1})
 		b := startProcess(t, l, store, Config{ScrubRate: 1})
@@ -403,16 +382,13 @@ func TestWritesAfterAnUnansweredQuestion(t *testing.T) {
 		unanswered.places.Store(true)
 		a.want(t, "1", "hide", "p1", true) // asks for the sequence of its page
 		a.record(t, true, add("1", "hide", "p2"))
-		a.Close()
-		b.Close()
-		must(t, l.Close())
 	})
 }
 
 // A feed that waits for a rebuild holds no processor, and only so many feeds wait.
 func TestRebuildsHoldNoProcessor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := bubbleLedger(t, 1)
+		l := newLedger(t, 1)
 		held := &heldLedger{}
 		p := startProcess(t, l.Around(held.around), &favfilter.Memory{}, Config{ScrubRate: 1})
 		release := held.hold()
@@ -442,7 +418,5 @@ func TestRebuildsHoldNoProcessor(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		p.Close()
-		must(t, l.Close())
 	})
 }

@@ -32,7 +32,7 @@ func (l *gatedLedger) around() ledger.Around {
 // are answered eventually.
 func TestTooManyRebuilds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // however long the feeds take
-		l := bubbleLedger(t, 1<<14)
+		l := newLedger(t, 1<<14)
 		gate := &gatedLedger{gate: make(chan struct{})}
 		g := newRigWith(t, &favfilter.Memory{}, l)
 		g.open(t, l.Around(gate.around()), g.store)
@@ -60,8 +60,6 @@ func TestTooManyRebuilds(t *testing.T) {
 		if n := gate.snapshots.Load(); n > 2*maxFlights {
 			t.Errorf("%d snapshots", n)
 		}
-		g.Close()
-		must(t, l.Close())
 	})
 }
 

@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	// maxLaneRows is the number of changed rows that may wait for one page with a lane, and
-	// maxLanesRows the number for all such pages. Further writes to such a page are refused with
+	// maxQueuedRows is the number of changed rows that may wait for one page with a queue, and
+	// maxAllQueuedRows the number for all such pages. Further writes to such a page are refused with
 	// ErrOverloaded.
-	maxLaneRows  = 4096
-	maxLanesRows = 1 << 16
+	maxQueuedRows    = 4096
+	maxAllQueuedRows = 1 << 16
 	// maxGroupRepairs and maxRepairing are the number of pages of one group, and of all groups,
 	// repaired at once. A repair that takes longer than slotTime no longer counts: it waits for its
 	// rebuild, and delays no other repair.
@@ -23,9 +23,9 @@ const (
 	slotTime        = time.Second
 )
 
-// lane holds the steps to a page that needs more than one call of the store, in the order of their
+// pageQueue holds the steps to a page that needs more than one call of the store, in the order of their
 // transactions. It exists only while there are steps; [committer.mu] guards it.
-type lane struct {
+type pageQueue struct {
 	steps []*step
 	rows  int // of the waiting steps and the one in progress
 }
@@ -41,25 +41,25 @@ type step struct {
 // rows returns the number of rows that s counts as.
 func (s *step) rows() int { return max(1, len(s.change.Added)+len(s.change.Removed)) }
 
-// enter appends the step to its lane. The caller holds [committer.mu].
+// enter appends the step to its queue. The caller holds [committer.mu].
 func (cm *committer) enter(s *step) {
-	l := cm.lanes[s.change.Page]
-	l.steps = append(l.steps, s)
-	l.rows += s.rows()
-	cm.laneRows.Add(int64(s.rows()))
+	q := cm.pageQueues[s.change.Page]
+	q.steps = append(q.steps, s)
+	q.rows += s.rows()
+	cm.queuedRows.Add(int64(s.rows()))
 }
 
-// joinLanes appends a group's changes of pages with a lane to these lanes. It returns the steps,
-// and the changes of the other pages.
-func (cm *committer) joinLanes(ctx context.Context, g *group) (others []ledger.PageChange, steps []*step) {
+// enqueue appends a group's changes of pages that have a queue to those queues. It returns the
+// steps, and the changes of the other pages.
+func (cm *committer) enqueue(ctx context.Context, g *group) (others []ledger.PageChange, steps []*step) {
 	cm.mu.Lock()
 	defer cm.mu.Unlock()
-	if len(cm.lanes) == 0 {
+	if len(cm.pageQueues) == 0 {
 		return g.receipt.Pages, nil
 	}
 	others = make([]ledger.PageChange, 0, len(g.receipt.Pages))
 	for _, p := range g.receipt.Pages {
-		if cm.lanes[p.Page] == nil {
+		if cm.pageQueues[p.Page] == nil {
 			others = append(others, p)
 			continue
 		}
@@ -70,50 +70,50 @@ func (cm *committer) joinLanes(ctx context.Context, g *group) (others []ledger.P
 	return others, steps
 }
 
-// runLane carries out the steps to a page until there are none left.
-func (cm *committer) runLane(page uint32) {
+// runQueue carries out the steps to a page until there are none left.
+func (cm *committer) runQueue(page uint32) {
 	for {
 		cm.mu.Lock()
-		l := cm.lanes[page]
-		if len(l.steps) == 0 {
-			delete(cm.lanes, page)
+		q := cm.pageQueues[page]
+		if len(q.steps) == 0 {
+			delete(cm.pageQueues, page)
 			cm.mu.Unlock()
 			return
 		}
-		s := l.steps[0]
-		l.steps = l.steps[1:]
+		s := q.steps[0]
+		q.steps = q.steps[1:]
 		cm.mu.Unlock()
 		<-s.group.passed // until then it is unknown which writes wait
-		err := cm.carryInTime(s)
+		err := cm.runStep(s)
 		cm.applier.reached(s.change, s.group.toRebuild, err)
 		cm.mu.Lock()
-		l.rows -= s.rows()
+		q.rows -= s.rows()
 		cm.mu.Unlock()
-		cm.laneRows.Add(-int64(s.rows()))
-		if answered := s.group.landed(cm, page, err); len(answered) > 0 {
+		cm.queuedRows.Add(-int64(s.rows()))
+		if answered := s.group.stepDone(cm, page, err); len(answered) > 0 {
 			cm.life.ended.Go(func() { cm.answer(s.group.committed, answered) })
 		}
 	}
 }
 
-// carryInTime is carry with the time limit of a rebuild, even if the step's writers have been
+// runStep is tryStep with the time limit of a rebuild, even if the step's writers have been
 // answered before. If the step were skipped, the next one would need a rebuild again.
-func (cm *committer) carryInTime(s *step) error {
+func (cm *committer) runStep(s *step) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), largeTimeout)
 	defer cancel()
 	stop := context.AfterFunc(s.ctx, func() { // only Close still waits for the step
 		select {
-		case <-cm.life.closed:
+		case <-cm.life.open.Done():
 			cancel()
 		case <-ctx.Done():
 		}
 	})
 	defer stop()
-	return cm.carry(ctx, s)
+	return cm.tryStep(ctx, s)
 }
 
-// carry brings a page to the sequence of the step's transaction.
-func (cm *committer) carry(ctx context.Context, s *step) error {
+// tryStep brings a page to the sequence of the step's transaction.
+func (cm *committer) tryStep(ctx context.Context, s *step) error {
 	page := s.change.Page
 	if s.repair == nil {
 		repairs, failed := cm.applier.applyOnce(ctx, []ledger.PageChange{s.change}, s.group.toRebuild)
@@ -124,12 +124,12 @@ func (cm *committer) carry(ctx context.Context, s *step) error {
 	}
 	ofGroup, err := takeSlot(ctx, s.group.slots)
 	if err != nil {
-		return fmt.Errorf("mend page %d: %w", page, err)
+		return fmt.Errorf("bring page %d: %w", page, err)
 	}
 	defer ofGroup()
 	ofAll, err := takeSlot(ctx, cm.slots)
 	if err != nil {
-		return fmt.Errorf("mend page %d: %w", page, err)
+		return fmt.Errorf("bring page %d: %w", page, err)
 	}
 	defer ofAll()
 	return s.repair(ctx)
@@ -148,20 +148,6 @@ func takeSlot(ctx context.Context, slots chan struct{}) (end func(), err error) 
 		late.Stop()
 		free()
 	}, nil
-}
-
-// tracking holds which writes of a group still wait for which pages.
-type tracking struct {
-	slots chan struct{} // one element for each page in repair
-
-	mu     sync.Mutex
-	open   map[uint32][]*write // by the page that they wait for
-	failed map[uint32]error
-	end    context.CancelFunc // of the steps' context
-}
-
-func newTracking() tracking {
-	return tracking{slots: make(chan struct{}, maxGroupRepairs)}
 }
 
 // track notes which writes wait for the steps, and returns the writes that wait for none. Steps end
@@ -195,9 +181,9 @@ func (cm *committer) track(g *group, steps []*step, failed map[uint32]error, end
 	return settled
 }
 
-// landed notes that the step to a page has ended. It returns the writes that waited for no other
+// stepDone notes that the step to a page has ended. It returns the writes that waited for no other
 // page.
-func (g *group) landed(r *committer, page uint32, err error) (settled []*write) {
+func (g *group) stepDone(r *committer, page uint32, err error) (settled []*write) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if err != nil {
@@ -218,7 +204,7 @@ func (g *group) landed(r *committer, page uint32, err error) (settled []*write) 
 }
 
 // expire answers the writes of a group that still wait for pages. The pages' steps continue in
-// their lanes.
+// their queues.
 func (cm *committer) expire(g *group) {
 	cause := fmt.Errorf("a page is not current after %v: %w", pageTimeout, context.DeadlineExceeded)
 	var settled []*write
@@ -228,7 +214,7 @@ func (cm *committer) expire(g *group) {
 		g.mu.Unlock()
 		if open {
 			cm.applier.reached(p, nil, cause)
-			settled = append(settled, g.landed(cm, p.Page, cause)...)
+			settled = append(settled, g.stepDone(cm, p.Page, cause)...)
 		}
 	}
 	cm.answer(g.committed, settled)
@@ -236,15 +222,15 @@ func (cm *committer) expire(g *group) {
 
 // congested reports whether too many rows already wait for a page of the changes.
 func (cm *committer) congested(changes []ledger.Change) bool {
-	all := cm.laneRows.Load()
+	all := cm.queuedRows.Load()
 	if all == 0 {
 		return false
 	}
 	cm.mu.Lock()
 	defer cm.mu.Unlock()
 	full := func(page uint32) bool {
-		l := cm.lanes[page]
-		return l != nil && (l.rows >= maxLaneRows || all >= maxLanesRows)
+		q := cm.pageQueues[page]
+		return q != nil && (q.rows >= maxQueuedRows || all >= maxAllQueuedRows)
 	}
 	for _, c := range changes {
 		for _, row := range c.Rows {

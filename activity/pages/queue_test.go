@@ -77,7 +77,7 @@ func losePage(t *testing.T, s favfilter.Store, page uint32) {
 
 // badRig is a process with 64 pages, a user on the bad page, and others on other pages.
 type badRig struct {
-	*process
+	*rig
 	whole  *ledger.Ledger // none of its pages is bad
 	ledger *badLedger
 	store  favfilter.Store
@@ -98,11 +98,11 @@ func inBadRigOn(
 ) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		l := bubbleLedger(t, 64)
+		l := newLedger(t, 64)
 		store.Store = &favfilter.Memory{}
 		bad := &badLedger{hangs: hangs, bad: make(map[uint32]bool)}
 		p := startProcess(t, l.Around(bad.around), store, Config{ScrubRate: 1, StalenessBound: bound})
-		g := &badRig{process: p, whole: l, ledger: bad, store: store, user: "bad"}
+		g := &badRig{rig: p, whole: l, ledger: bad, store: store, user: "bad"}
 		bad.bad[g.layout.pageOf(UserHash(g.storage.identity.Seed, g.user))] = true
 		for i := 0; len(g.others) < 15; i++ {
 			if user := fmt.Sprint("u", i); !bad.bad[g.layout.pageOf(UserHash(g.storage.identity.Seed, user))] {
@@ -116,8 +116,6 @@ func inBadRigOn(
 			losePage(t, store, page)
 		}
 		test(t, g)
-		g.Close()
-		must(t, l.Close())
 	})
 }
 
@@ -195,8 +193,8 @@ func TestBadPageHarmsItselfAlone(t *testing.T) {
 				for _, post := range []string{"before", "p0", "p63", "q1"} {
 					g.want(t, g.user, "hide", post, true)
 				}
-				if len(g.committer.lanes) != 0 || g.committer.laneRows.Load() != 0 || len(g.committer.tail) != 0 {
-					t.Errorf("%d lanes of %d rows and %d tails are left", len(g.committer.lanes), g.committer.laneRows.Load(), len(g.committer.tail))
+				if len(g.committer.pageQueues) != 0 || g.committer.queuedRows.Load() != 0 || len(g.committer.tail) != 0 {
+					t.Errorf("%d queues of %d rows and %d tails are left", len(g.committer.pageQueues), g.committer.queuedRows.Load(), len(g.committer.tail))
 				}
 			})
 		})
@@ -342,7 +340,7 @@ func TestFailedWriteBesideARebuild(t *testing.T) {
 // again.
 func TestManyBadPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, store := bubbleLedger(t, 64), &favfilter.Memory{}
+		l, store := newLedger(t, 64), &favfilter.Memory{}
 		bad := &badLedger{hangs: true, bad: make(map[uint32]bool)}
 		p := startProcess(t, l.Around(bad.around), store, Config{ScrubRate: 1})
 		for page := range uint32(32) {
@@ -374,8 +372,6 @@ func TestManyBadPages(t *testing.T) {
 		}
 		bad.on.Store(false)
 		feeds.Wait()
-		p.Close()
-		must(t, l.Close())
 	})
 }
 
@@ -424,7 +420,7 @@ func TestRebuildsPauseAfterFailures(t *testing.T) {
 			t.Fatalf("error %v", err)
 		}
 		g.ledger.on.Store(false)
-		g.rebuilder.rebuilds.forgive() // like a poll that succeeds after a failed one
+		g.rebuilder.rebuilds.endPauses() // like a poll that succeeds after a failed one
 		g.want(t, g.user, "hide", "p", true)
 	})
 }
@@ -435,7 +431,7 @@ func TestTooMuchWaitsForABadPage(t *testing.T) {
 	inBadRig(t, true, func(t *testing.T, g *badRig) {
 		g.ledger.on.Store(true)
 		var writes sync.WaitGroup
-		batch := make([]act, maxLaneRows)
+		batch := make([]act, maxQueuedRows)
 		for i := range batch {
 			batch[i] = add(g.user, "hide", fmt.Sprint("p", i))
 		}
@@ -485,7 +481,7 @@ func TestCloseDuringABadRebuild(t *testing.T) {
 // by then.
 func TestWritesDuringALongRebuild(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, store := bubbleLedger(t, 1), &favfilter.Memory{}
+		l, store := newLedger(t, 1), &favfilter.Memory{}
 		const takes = 3 * pageTimeout
 		var large atomic.Bool
 		var reads atomic.Int64
@@ -523,12 +519,10 @@ func TestWritesDuringALongRebuild(t *testing.T) {
 		if n := reads.Load(); n > 2 {
 			t.Errorf("the page was read %d times", n)
 		}
-		p.Close()
-		must(t, l.Close())
 	})
 }
 
-// A page with a lane refuses writes when too many rows wait for it, or for all such pages. Other
+// A page with a queue refuses writes when too many rows wait for it, or for all such pages. Other
 // pages still take writes.
 func TestCongested(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 64)
@@ -546,11 +540,11 @@ func TestCongested(t *testing.T) {
 		all     int64
 		refused bool
 	}{
-		{0, 0, false}, {maxLaneRows - 1, maxLaneRows - 1, false}, {maxLaneRows, maxLaneRows, true},
-		{1, maxLanesRows - 1, false}, {1, maxLanesRows, true},
+		{0, 0, false}, {maxQueuedRows - 1, maxQueuedRows - 1, false}, {maxQueuedRows, maxQueuedRows, true},
+		{1, maxAllQueuedRows - 1, false}, {1, maxAllQueuedRows, true},
 	} {
-		g.committer.lanes[page] = &lane{rows: c.rows}
-		g.committer.laneRows.Store(c.all)
+		g.committer.pageQueues[page] = &pageQueue{rows: c.rows}
+		g.committer.queuedRows.Store(c.all)
 		if got := g.committer.congested(on("1")); got != c.refused {
 			t.Errorf("%d rows wait for the page, %d for all: refused %v, want %v", c.rows, c.all, got, c.refused)
 		}

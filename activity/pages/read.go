@@ -65,9 +65,9 @@ type reader struct {
 
 	rebuilder *rebuilder
 
-	replica      favfilter.Store // nil: none
-	uncopied     episode         // replicas cannot be read
-	replicaAfter atomic.Int64    // when replicas are read again, as elapsed
+	replica       favfilter.Store // nil: none
+	replicaOutage outage          // replicas cannot be read
+	replicaAfter  atomic.Int64    // when replicas are read again, as elapsed
 }
 
 // read is [Pages.Read].

@@ -29,15 +29,15 @@ const (
 
 // rebuilds holds the rebuilds in progress: one flight for each page, and a bounded number at once.
 type rebuilds struct {
-	mu      sync.Mutex
-	closed  bool
-	flights map[uint32]*flight
-	reasons map[string]uint64 // number of flights by reason
-	slots   chan struct{}
-	large   chan struct{} // slots for pages that are read in parts, which may take minutes
-	failed  map[uint32]failure
-	ended   sync.WaitGroup
-	told    func(reason string, took time.Duration, err error) // Config.OnRebuild; may be nil
+	mu        sync.Mutex
+	closed    bool
+	flights   map[uint32]*flight
+	reasons   map[string]uint64 // number of flights by reason
+	slots     chan struct{}
+	large     chan struct{} // slots for pages that are read in parts, which may take minutes
+	failed    map[uint32]failure
+	ended     sync.WaitGroup
+	onRebuild func(reason string, took time.Duration, err error) // Config.OnRebuild; may be nil
 }
 
 // rebuilder rebuilds pages from the ledger. It holds pages in this process: those that the store
@@ -64,7 +64,7 @@ func newRebuilder(all common, c Config) *rebuilder {
 		rebuilds:      newRebuilds(c.OnRebuild),
 		heavy:         func(uint64) {},
 	}
-	b.poller.recovered = b.rebuilds.forgive
+	b.poller.recovered = b.rebuilds.endPauses
 	return b
 }
 
@@ -102,8 +102,8 @@ const (
 	cheapFailure = time.Second
 )
 
-// landed notes how the rebuild of a page ended.
-func (b *rebuilds) landed(number uint32, err error, took time.Duration, now int64) {
+// done notes how the rebuild of a page ended.
+func (b *rebuilds) done(number uint32, err error, took time.Duration, now int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.flights, number)
@@ -122,8 +122,8 @@ func (b *rebuilds) landed(number uint32, err error, took time.Duration, now int6
 	b.failed[number] = f
 }
 
-// forgive ends all pauses, because the ledger can be read again.
-func (b *rebuilds) forgive() {
+// endPauses ends all pauses, because the ledger can be read again.
+func (b *rebuilds) endPauses() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for number, f := range b.failed {
@@ -151,14 +151,14 @@ func (b *rebuilder) inParts(number uint32) bool {
 	return b.rebuilds.isSlow(number) || b.large.has(number)
 }
 
-func newRebuilds(told func(reason string, took time.Duration, err error)) rebuilds {
+func newRebuilds(onRebuild func(reason string, took time.Duration, err error)) rebuilds {
 	return rebuilds{
-		told:    told,
-		flights: make(map[uint32]*flight),
-		slots:   make(chan struct{}, maxRebuilds),
-		large:   make(chan struct{}, maxLarge),
-		failed:  make(map[uint32]failure),
-		reasons: make(map[string]uint64),
+		onRebuild: onRebuild,
+		flights:   make(map[uint32]*flight),
+		slots:     make(chan struct{}, maxRebuilds),
+		large:     make(chan struct{}, maxLarge),
+		failed:    make(map[uint32]failure),
+		reasons:   make(map[string]uint64),
 	}
 }
 
@@ -249,10 +249,10 @@ func (b *rebuilder) run(f *flight, number uint32, reason string) {
 		start = b.runIn(b.rebuilds.large, largeTimeout, f, number, large)
 	}
 	took := time.Since(start)
-	if b.rebuilds.told != nil && !errors.Is(f.err, ledger.ErrGone) {
-		b.rebuilds.told(reason, took, cmp.Or(f.err, f.storeErr))
+	if b.rebuilds.onRebuild != nil && !errors.Is(f.err, ledger.ErrGone) {
+		b.rebuilds.onRebuild(reason, took, cmp.Or(f.err, f.storeErr))
 	}
-	b.rebuilds.landed(number, f.err, took, b.life.elapsed())
+	b.rebuilds.done(number, f.err, took, b.life.elapsed())
 	if f.err == nil {
 		b.storage.log.Debug("page rebuilt", slog.Any("page", number), slog.String("reason", reason),
 			slog.Any("keys", f.page.Header().Count), slog.Any("sequence", f.page.Header().Sequence), tookSince(start))

@@ -40,26 +40,26 @@ func TestPauses(t *testing.T) {
 		for _, took := range c.took {
 			now += int64(time.Hour)
 			if took == again {
-				b.landed(3, nil, 0, now)
+				b.done(3, nil, 0, now)
 				if len(b.failed) > 0 {
 					t.Errorf("%s: a failure is kept after a success", c.name)
 				}
 				continue
 			}
-			b.landed(3, failed, took, now)
+			b.done(3, failed, took, now)
 		}
 		if got := time.Duration(max(0, b.failed[3].until-now)); got != c.want {
 			t.Errorf("%s: a pause of %v, want %v", c.name, got, c.want)
 		}
-		b.forgive()
+		b.endPauses()
 		if f := b.failed[3]; f.until > 0 {
 			t.Errorf("%s: the pause goes on after it was forgiven", c.name)
 		}
-		b.landed(3, failed, 0, now)
+		b.done(3, failed, 0, now)
 		if b.failed[3].until > now {
 			t.Errorf("%s: the next failure after it was forgiven is not the first", c.name)
 		}
-		b.landed(3, failed, 0, now)
+		b.done(3, failed, 0, now)
 		if b.failed[3].until != now+int64(firstPause) {
 			t.Errorf("%s: the failure after that is not the second", c.name)
 		}
@@ -73,7 +73,7 @@ func TestSlowPages(t *testing.T) {
 		err  error
 		want bool
 	}{{errors.New("failed"), false}, {context.DeadlineExceeded, true}, {errors.New("failed"), true}, {nil, false}} {
-		b.landed(3, c.err, 0, 0)
+		b.done(3, c.err, 0, 0)
 		if b.failed[3].slow != c.want {
 			t.Errorf("after %v: slow %v", c.err, !c.want)
 		}
@@ -99,7 +99,7 @@ func (l *slowKeys) around() ledger.Around {
 // rebuild.
 func TestRebuildThatLeftTooEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := bubbleLedger(t, 1)
+		l := newLedger(t, 1)
 		slow := &slowKeys{pass: make(chan struct{})}
 		p := startProcess(t, l.Around(slow.around()), &favfilter.Memory{}, Config{ScrubRate: 1})
 		p.record(t, true, add("1", "hide", "a"))
@@ -125,15 +125,13 @@ func TestRebuildThatLeftTooEarly(t *testing.T) {
 		if got := <-sequences; got != 2 {
 			t.Errorf("the second caller got sequence %d, want 2", got)
 		}
-		p.Close()
-		must(t, l.Close())
 	})
 }
 
 // A Recorder that closes waits for the running rebuilds, and starts no others.
 func TestRebuildsClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := bubbleLedger(t, 1)
+		l := newLedger(t, 1)
 		slow := &slowKeys{pass: make(chan struct{})}
 		p := startProcess(t, l.Around(slow.around()), &favfilter.Memory{}, Config{ScrubRate: 1})
 		slow.slow.Store(true)
@@ -152,8 +150,6 @@ func TestRebuildsClose(t *testing.T) {
 		if f, err := p.rebuilder.rebuild(t.Context(), 0, 0, "missing", maxFlights); !errors.Is(err, ErrClosed) {
 			t.Errorf("a rebuild after close: %v, %v", f, err)
 		}
-		p.Close()
-		must(t, l.Close())
 	})
 }
 

@@ -144,8 +144,8 @@ func (g *rig) want(t testing.TB, user, kind, id string, want bool) {
 	}
 }
 
-// lookAll counts how many of n keys the user's page has.
-func (g *rig) lookAll(t testing.TB, user, kind string, ids func(i int) string, n int) int {
+// countFound counts how many of n keys the user's page has.
+func (g *rig) countFound(t testing.TB, user, kind string, ids func(i int) string, n int) int {
 	t.Helper()
 	v, err := g.view(t.Context(), user)
 	if err != nil {

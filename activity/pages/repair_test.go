@@ -7,9 +7,9 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// TestHollowPageIsReplacedDespiteWrites rebuilds a page that lacks a key although its sequence is
+// TestRepairDespiteWrites rebuilds a page that lacks a key although its sequence is
 // right. The new page must be stored even if a write changes the incomplete page first.
-func TestHollowPageIsReplacedDespiteWrites(t *testing.T) {
+func TestRepairDespiteWrites(t *testing.T) {
 	for name, mend := range map[string]func(t *testing.T, g *rig){
 		"repair": func(t *testing.T, g *rig) { must(t, g.Repair(t.Context(), PageAt{Page: 0, Sequence: 1})) },
 		"verify": func(_ *testing.T, g *rig) { g.scrubber.verify(0) },
@@ -18,7 +18,7 @@ func TestHollowPageIsReplacedDespiteWrites(t *testing.T) {
 			onStores(t, func(t *testing.T, store favfilter.Store) {
 				g := newRig(t, store, 1)
 				g.record(t, true, add("1", "hide", "lost"))
-				hollow(t, g)
+				emptyPage(t, g)
 				g.want(t, "1", "hide", "lost", false)
 				write := sync.OnceFunc(func() { g.record(t, true, add("1", "hide", "new")) })
 				g.storage.store = beforeReplace{g.store, write}
@@ -33,8 +33,8 @@ func TestHollowPageIsReplacedDespiteWrites(t *testing.T) {
 	}
 }
 
-// hollow removes all keys from page 0 and keeps its sequence.
-func hollow(t *testing.T, g *rig) {
+// emptyPage removes all keys from page 0 and keeps its sequence.
+func emptyPage(t *testing.T, g *rig) {
 	t.Helper()
 	id := favfilter.PageID{Number: 0}
 	loaded, err := g.store.Load(t.Context(), []favfilter.PageID{id})

@@ -31,13 +31,13 @@ func (r *reader) loadReplica(
 	defer cancel()
 	loaded, versions, err := loadFrom(limited, r.replica, ids, compared)
 	if err == nil && r.sound(ctx, all, loaded) {
-		if r.uncopied.worked(r.life.elapsed()) {
+		if r.replicaOutage.worked(r.life.elapsed()) {
 			r.storage.log.InfoContext(ctx, "replicas can be read again")
 		}
 		return loaded, versions, true
 	}
 	if err != nil && ctx.Err() == nil {
-		if r.uncopied.failed(r.life.elapsed()) {
+		if r.replicaOutage.failed(r.life.elapsed()) {
 			r.storage.log.WarnContext(ctx, "a replica cannot be read: feeds come from the primary", "error", err)
 		}
 		r.replicaAfter.Store(r.life.elapsed() + int64(replicaPause))

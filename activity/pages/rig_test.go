@@ -28,6 +28,12 @@ type rig struct {
 	bound  time.Duration // default -1: every View asks the ledger
 }
 
+// newLedger returns a new ledger, until the test ends.
+func newLedger(t testing.TB, pages uint32) *ledger.Ledger {
+	t.Helper()
+	return openLedger(t, filepath.Join(t.TempDir(), "ledger.db"), pages)
+}
+
 func openLedger(t testing.TB, file string, pages uint32) *ledger.Ledger {
 	t.Helper()
 	return openLedgerAt(t, "sqlite:"+file, pages)

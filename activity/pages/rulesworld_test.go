@@ -21,7 +21,6 @@ type world struct {
 	store  *favfilter.Memory
 	// builder begins and builds layouts, and gives users dedicated pages.
 	builder *member
-	members []*member
 }
 
 // member is a process of a world.
@@ -36,15 +35,7 @@ func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{file: filepath.Join(t.TempDir(), "ledger.db"), store: &favfilter.Memory{}}
-		var err error
-		w.ledger, err = ledger.Open(t.Context(), "sqlite:"+w.file, ledger.Options{Pages: firstPages})
-		must(t, err)
-		defer func() {
-			for _, p := range w.members {
-				p.Close()
-			}
-			must(t, w.ledger.Close())
-		}()
+		w.ledger = openLedger(t, w.file, firstPages)
 		w.builder = w.open(t, Config{})
 		test(t, w)
 	})
@@ -61,8 +52,8 @@ func (w *world) open(t *testing.T, c Config) *member {
 	c.Store, c.StalenessBound, c.Passive = steps, time.Minute, true
 	r, err := openPages(t.Context(), c)
 	must(t, err)
+	t.Cleanup(r.Close)
 	p := &member{&rig{Pages: r, store: steps}, way, steps}
-	w.members = append(w.members, p)
 	return p
 }
 

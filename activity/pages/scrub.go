@@ -20,16 +20,16 @@ const (
 	// verifyEvery is the number of headers after which one page is compared with the ledger key by
 	// key, and rebuilt if necessary. That costs a thousand times as much as a header.
 	verifyEvery = 256
-	// hurry is the factor by which a scrub is faster after the store may have lost writes.
-	hurry = 20
+	// alarmSpeed is the factor by which a scrub is faster after the store may have lost writes.
+	alarmSpeed = 20
 	// maxRepairs is the number of pages that a scrub rebuilds at once. It leaves half of the
 	// rebuilds to feeds and writes.
 	maxRepairs = maxRebuilds / 2
 	// repairPatience is how long the background work waits for one page before it goes on to others.
 	repairPatience = time.Second
-	// borneRepairs is the number of repairs of a step that may fail before the rest is left to the
+	// maxRefused is the number of repairs of a step that may fail before the rest is left to the
 	// next round: a store that refuses one page refuses most.
-	borneRepairs = 1
+	maxRefused = 1
 	// epochInterval is how often the store is asked whether it may have lost writes.
 	epochInterval = time.Second
 	// alarmInterval is the least time between two log lines about writes that the store may have
@@ -48,8 +48,8 @@ type Scrubber struct {
 	scrubPace *scrubPace // nil for passive Pages
 	asked     asked
 	// bulked holds the numbers of the pages that a Bulk is working on. They are not compared.
-	bulked     sync.Map
-	unrepaired episode // pages cannot be repaired
+	bulked       sync.Map
+	repairOutage outage // pages cannot be repaired
 	// largeWorks is set while the background work compares or tidies a large page.
 	largeWorks atomic.Bool
 }
@@ -64,10 +64,10 @@ func newScrubber(a *applier) *Scrubber {
 
 // scrub is the state of the goroutine that scrubs.
 type scrub struct {
-	pages   *pageSet // of this round; nil: the round has not begun
-	next    int      // index of the next page
-	looked  int      // headers since the last page to verify
-	hurried int      // pages still to compare in a hurry
+	pages  *pageSet // of this round; nil: the round has not begun
+	next   int      // index of the next page
+	looked int      // headers since the last page to verify
+	urgent int      // pages still to compare at alarmSpeed
 	// missed is the number of pages of this round that were not compared. In the first round it
 	// starts at 1, for the pages before the random first one.
 	missed int
@@ -120,19 +120,19 @@ func (sc *Scrubber) scrubLoop() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	last := sc.life.elapsed()
-	compared, hurried := 0, false // in the last step
+	compared, urgent := 0, false // in the last step
 	for {
 		select {
 		case <-timer.C:
 		case <-sc.due.more:
 		case <-sc.scrubPace.changed: // at the old rate, the next step could be a minute away
-		case <-sc.life.closed:
+		case <-sc.life.open.Done():
 			return
 		}
 		sc.workDue(sc.life.elapsed())
 		pause := time.Duration(compared) * time.Second / time.Duration(sc.scrubPace.rate.Load())
-		if hurried {
-			pause /= hurry
+		if urgent {
+			pause /= alarmSpeed
 		}
 		if next := last + int64(pause); sc.life.elapsed() < next {
 			timer.Reset(time.Duration(min(next, sc.due.next()) - sc.life.elapsed()))
@@ -140,15 +140,15 @@ func (sc *Scrubber) scrubLoop() {
 		}
 		sc.askEpoch(&s)
 		compared = sc.scrubStep(&s)
-		if hurried = s.hurried > 0; hurried {
-			s.hurried -= compared
+		if urgent = s.urgent > 0; urgent {
+			s.urgent -= compared
 		}
 		last = sc.life.elapsed()
 		timer.Reset(0)
 	}
 }
 
-// askEpoch starts a hurried round if the store may have lost writes.
+// askEpoch starts an urgent round if the store may have lost writes.
 func (sc *Scrubber) askEpoch(s *scrub) {
 	if time.Since(s.asked) < epochInterval {
 		return
@@ -167,7 +167,7 @@ func (sc *Scrubber) askEpoch(s *scrub) {
 		_, _ = sc.storage.load(ctx, []favfilter.PageID{sc.layout.pageID(sc.layout.pages().first)})
 	}
 	if s.unknown || epoch != s.epoch && s.epoch != "" {
-		s.hurried = sc.layout.pages().len()
+		s.urgent = sc.layout.pages().len()
 		sc.storage.stats.alarms.Add(1)
 		if time.Since(s.alarmed) > alarmInterval {
 			s.alarmed = time.Now()
@@ -181,9 +181,9 @@ func (sc *Scrubber) askEpoch(s *scrub) {
 func (sc *Scrubber) noteRepair(ctx context.Context, page uint32, reason string, err error) {
 	switch {
 	case sc.life.isClosed():
-	case err != nil && sc.unrepaired.failed(sc.life.elapsed()):
+	case err != nil && sc.repairOutage.failed(sc.life.elapsed()):
 		sc.storage.log.WarnContext(ctx, "pages cannot be repaired", "page", page, "reason", reason, "error", err)
-	case err == nil && sc.unrepaired.worked(sc.life.elapsed()):
+	case err == nil && sc.repairOutage.worked(sc.life.elapsed()):
 		sc.storage.log.InfoContext(ctx, "pages can be repaired again")
 	}
 }
@@ -200,7 +200,7 @@ func (sc *Scrubber) scrubStep(s *scrub) int {
 	for n := s.next; n < last; n++ {
 		pages = append(pages, s.pages.number(n))
 	}
-	c := sc.compare(pages, repairPatience, borneRepairs)
+	c := sc.compare(pages, repairPatience, maxRefused)
 	for i, st := range c.statuses {
 		if st.Err == nil {
 			sc.add(&s.load, s.pages, pages[i], st)
@@ -239,7 +239,7 @@ func (sc *Scrubber) endRound(s *scrub) {
 const reasonCorrupt = "corrupt"
 
 // errBulked is the error of a page that is skipped, because a Bulk has yet to write it.
-var errBulked = errors.New("a bulk has the page in hand")
+var errBulked = errors.New("a bulk import has yet to write the page")
 
 // faultyPage is a page that disagrees with the ledger.
 type faultyPage struct {
@@ -258,7 +258,7 @@ type compared struct {
 
 // compare compares the headers of pages with the ledger. It counts the pages at fault, and rebuilds
 // them with rebuildAll.
-func (sc *Scrubber) compare(pages []uint32, patience time.Duration, borne int) (c compared) {
+func (sc *Scrubber) compare(pages []uint32, patience time.Duration, most int) (c compared) {
 	c.found, c.statuses, _ = sc.peek(pages) // the next reader of pages reports the error
 	for i := range c.statuses {
 		if c.statuses[i].Err == nil {
@@ -266,7 +266,7 @@ func (sc *Scrubber) compare(pages []uint32, patience time.Duration, borne int) (
 		}
 	}
 	sc.storage.stats.scrubbed.Add(uint64(c.compared))
-	c.failed = sc.repair(c.found, patience, borne)
+	c.failed = sc.repair(c.found, patience, most)
 	return c
 }
 
@@ -320,22 +320,22 @@ func (sc *Scrubber) peek(pages []uint32) (found []faultyPage, statuses []favfilt
 }
 
 // repair counts the pages found, and rebuilds them with rebuildAll.
-func (sc *Scrubber) repair(found []faultyPage, patience time.Duration, borne int) (failed int) {
+func (sc *Scrubber) repair(found []faultyPage, patience time.Duration, most int) (failed int) {
 	for _, m := range found {
 		sc.storage.stats.found(m.reason)
 	}
-	return sc.rebuildAll(found, patience, borne)
+	return sc.rebuildAll(found, patience, most)
 }
 
 // rebuildAll rebuilds pages in random order. It returns how many it could not rebuild in time. A
-// rebuild that takes longer than patience continues in the background. After borne failures of the
+// rebuild that takes longer than patience continues in the background. After most failures of the
 // store, rebuildAll starts no further rebuild.
-func (sc *Scrubber) rebuildAll(found []faultyPage, patience time.Duration, borne int) (failed int) {
+func (sc *Scrubber) rebuildAll(found []faultyPage, patience time.Duration, most int) (failed int) {
 	var group errgroup.Group
 	var repaired, refused atomic.Int64
 	group.SetLimit(maxRepairs)
 	for _, i := range rand.Perm(len(found)) { //nolint:gosec // any order will do
-		if sc.life.isClosed() || refused.Load() >= int64(borne) {
+		if sc.life.isClosed() || refused.Load() >= int64(most) {
 			break // rebuilds in progress are still awaited
 		}
 		m := found[i]

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -274,7 +273,7 @@ func (s *epochStore) Peek(ctx context.Context, ids []favfilter.PageID) ([]favfil
 // A new scrub rate applies at once, even if the next step at the old rate is a minute away.
 func TestScrubRateChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := bubbleLedger(t, 1<<14)
+		l := newLedger(t, 1<<14)
 		store := &epochStore{Store: &favfilter.Memory{}}
 		steady := "steady"
 		store.epoch.Store(&steady)
@@ -293,8 +292,6 @@ func TestScrubRateChanges(t *testing.T) {
 				t.Errorf("a rate of %d is accepted", rate)
 			}
 		}
-		p.Close()
-		must(t, l.Close())
 	})
 }
 
@@ -303,7 +300,7 @@ func TestScrubRateChanges(t *testing.T) {
 func TestScrubPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const pages, rate = 1 << 14, 100
-		l := bubbleLedger(t, pages)
+		l := newLedger(t, pages)
 		store := &epochStore{Store: &favfilter.Memory{}}
 		set := func(e string) { store.epoch.Store(&e) }
 		set("first")
@@ -317,8 +314,8 @@ func TestScrubPace(t *testing.T) {
 			t.Errorf("%d pages in a minute, want %d", n, 60*rate)
 		}
 		set("second")
-		if n := looked(pages/(rate*hurry)*time.Second + 2*time.Second); n < pages {
-			t.Errorf("%d pages looked at in a hurry, want all %d", n, pages)
+		if n := looked(pages/(rate*alarmSpeed)*time.Second + 2*time.Second); n < pages {
+			t.Errorf("%d pages compared after an alarm, want all %d", n, pages)
 		}
 		looked(10 * time.Second)
 		if n := looked(time.Minute); n > 60*rate*11/10 {
@@ -327,14 +324,12 @@ func TestScrubPace(t *testing.T) {
 		set("")
 		looked(5 * time.Second)
 		set("second")
-		if n := looked(pages/(rate*hurry)*time.Second + 2*time.Second); n < pages {
+		if n := looked(pages/(rate*alarmSpeed)*time.Second + 2*time.Second); n < pages {
 			t.Errorf("%d pages looked at after an outage of the store, want all %d", n, pages)
 		}
 		if s := p.Stats(); s.Alarms != 2 || s.ScrubRounds < 1 {
 			t.Errorf("%d alarms, %d rounds", s.Alarms, s.ScrubRounds)
 		}
-		p.Close()
-		must(t, l.Close())
 	})
 }
 
@@ -342,7 +337,7 @@ func TestScrubPace(t *testing.T) {
 // View.
 func TestSweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, store := bubbleLedger(t, 16), &favfilter.Memory{}
+		l, store := newLedger(t, 16), &favfilter.Memory{}
 		p := startProcess(t, l, store, Config{ScrubRate: 1})
 		p.ledger = l
 		_, err := p.Record(t.Context(), someActivities(0))
@@ -359,14 +354,12 @@ func TestSweep(t *testing.T) {
 			synctest.Wait()
 			p.wantWhole(t)
 		}
-		p.Close()
-		must(t, l.Close())
 	})
 }
 
 // After the rate is lowered, pages and windows for the old rate are replaced.
 func TestRateLowered(t *testing.T) {
-	l, store := openLedger(t, filepath.Join(t.TempDir(), "ledger.db"), 1), &favfilter.Memory{}
+	l, store := newLedger(t, 1), &favfilter.Memory{}
 	open := func(keyRate float64) *rig {
 		r, err := openPages(t.Context(), Config{Ledger: l, Store: store, KeyRate: keyRate, Passive: true, StalenessBound: -1})
 		must(t, err)

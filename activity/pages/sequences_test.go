@@ -46,8 +46,8 @@ func TestSequencesRise(t *testing.T) {
 				s := all.of(page)
 				for i := range uint64(1000) {
 					s.noteStored(i*8 + n)
-					if stood := s.stored.Load(); stood < i*8+n {
-						t.Errorf("page %d stood at %d, then at %d", page, i*8+n, stood)
+					if stored := s.stored.Load(); stored < i*8+n {
+						t.Errorf("page %d stored at %d, then at %d", page, i*8+n, stored)
 					}
 				}
 				s.noteStored(n)
@@ -56,10 +56,10 @@ func TestSequencesRise(t *testing.T) {
 		}
 		group.Wait()
 		if s := all.of(page); s.stored.Load() != 7999 || s.left.Load() != 7 || s.known.Load() != 0 {
-			t.Errorf("page %d stood at %d, left at %d, known %d", page, s.stored.Load(), s.left.Load(), s.known.Load())
+			t.Errorf("page %d stored at %d, left at %d, known %d", page, s.stored.Load(), s.left.Load(), s.known.Load())
 		}
 	}
 	if s := all.of(0); s.stored.Load() != 0 {
-		t.Errorf("another page stood at %d", s.stored.Load())
+		t.Errorf("another page stored at %d", s.stored.Load())
 	}
 }

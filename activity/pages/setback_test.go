@@ -57,7 +57,7 @@ func TestOldSnapshot(t *testing.T) {
 				g.want(t, "1", "hide", fmt.Sprint("old", i), true)
 			}
 		}
-		g.checkRate(t, g.lookAll(t, "1", "hide", posts("old"), 10), 10) // undone
+		g.checkRate(t, g.countFound(t, "1", "hide", posts("old"), 10), 10) // undone
 		restore(t, client, before)
 		g.record(t, true, add("1", "hide", fmt.Sprint("after", restart)))
 		g.want(t, "1", "hide", "new3", true)

@@ -67,7 +67,7 @@ func TestOnRebuild(t *testing.T) {
 	g := newRig(t, store, 1)
 	var mu sync.Mutex
 	var told []string
-	g.rebuilder.rebuilds.told = func(reason string, took time.Duration, err error) {
+	g.rebuilder.rebuilds.onRebuild = func(reason string, took time.Duration, err error) {
 		mu.Lock()
 		defer mu.Unlock()
 		if took <= 0 {

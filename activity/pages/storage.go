@@ -21,10 +21,10 @@ type storage struct {
 	now      func() time.Time
 	log      *slog.Logger
 
-	stats     counters
-	survey    survey
-	storeDown atomic.Bool // the last call to the store failed
-	unread    episode     // pages cannot be read
+	stats      counters
+	survey     survey
+	storeDown  atomic.Bool // the last call to the store failed
+	readOutage outage      // pages cannot be read
 }
 
 // slot returns the number of the store's hash slot with all pages and windows of a user.
@@ -101,13 +101,13 @@ func (s *storage) loadWhole(ctx context.Context, id favfilter.PageID) (favfilter
 func (s *storage) noteStore(ctx context.Context, err error) {
 	s.storeDown.Store(err != nil)
 	switch {
-	case err != nil && s.unread.failed(s.life.elapsed()):
+	case err != nil && s.readOutage.failed(s.life.elapsed()):
 		if s.identity.Incarnation == 0 { // of no ledger
 			s.log.ErrorContext(ctx, "pages cannot be read: feeds fail", "error", err)
 			return
 		}
 		s.log.ErrorContext(ctx, "pages cannot be read: feeds come from the ledger", "error", err)
-	case err == nil && s.unread.on.Load() && s.unread.worked(s.life.elapsed()):
+	case err == nil && s.readOutage.on.Load() && s.readOutage.worked(s.life.elapsed()):
 		s.log.InfoContext(ctx, "pages can be read again")
 	}
 }

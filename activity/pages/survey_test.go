@@ -284,7 +284,7 @@ func TestSurveyDuringLooks(t *testing.T) {
 }
 
 // An observation of 16 bytes can hold the largest possible page, and the smallest share.
-func TestGlance(t *testing.T) {
+func TestObservation(t *testing.T) {
 	large := favfilter.Status{
 		Header: favfilter.Header{Count: math.MaxUint32, Set: 1, Shape: favfilter.Shape{Bits: favfilter.MaxBits, Hashes: favfilter.MaxHashes}},
 		Size:   favfilter.Size{Bits: favfilter.MaxBits, Regions: favfilter.MaxBits, Bytes: favfilter.MaxBits/8 + favfilter.MaxBits/8},
