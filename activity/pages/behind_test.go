@@ -21,11 +21,11 @@ import (
 	"github.com/feedfilter/feedfilter/internal/proxytest"
 )
 
-// lose has the store lose a hide that p acknowledges for user 1.
-func (p *rig) lose(t *testing.T, target string) {
+// lose has the store lose a hide that g acknowledges for user 1.
+func (g *rig) lose(t *testing.T, target string) {
 	t.Helper()
-	lost := setBackPage(t, p.store, p.layout.pageID(p.layout.pageOf(UserHash(p.storage.identity.Seed, "1"))))
-	p.record(t, true, add("1", "hide", target))
+	lost := setBackPage(t, g.store, g.layout.pageID(g.layout.pageOf(UserHash(g.storage.identity.Seed, "1"))))
+	g.record(t, true, add("1", "hide", target))
 	lost()
 }
 

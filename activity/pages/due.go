@@ -154,7 +154,8 @@ func (sc *Scrubber) clearResidue(page uint32) {
 	sc.due.rest(sc.life.elapsed() + int64(pause))
 }
 
-// clearWithin is clearResidue with a context. It returns false if ledger or store is down or too slow.
+// clearWithin is clearResidue with a context. It returns false if ledger or store is down or too
+// slow.
 func (sc *Scrubber) clearWithin(ctx context.Context, page uint32) bool {
 	f, err := sc.rebuilder.rebuild(ctx, page, 0, reasonResidue, math.MaxInt)
 	if errors.Is(err, ledger.ErrGone) || err == nil && f.storeErr == nil && f.placed {

@@ -81,11 +81,11 @@ func (g *rig) dropPage(t *testing.T, s favfilter.Store, number uint32) {
 }
 
 // wantInBackground starts the comparison of a large page, and waits until it has ended.
-func (p *rig) wantInBackground(t *testing.T, number uint32) {
+func (g *rig) wantInBackground(t *testing.T, number uint32) {
 	t.Helper()
-	verified := p.Stats().Verified
-	p.scrubber.verify(number)
-	for end := time.Now().Add(time.Minute); p.Stats().Verified == verified || p.Stats().Rebuilds["verified"] == 0; {
+	verified := g.Stats().Verified
+	g.scrubber.verify(number)
+	for end := time.Now().Add(time.Minute); g.Stats().Verified == verified || g.Stats().Rebuilds["verified"] == 0; {
 		if time.Now().After(end) {
 			t.Fatal("the page was not compared within a minute")
 		}

@@ -11,8 +11,8 @@ const outageQuiet = 5 * time.Second
 
 // outage is a period of failures. It limits the log to a line at its begin and one at its end,
 // when some pages fail and others work. An outage begins with a failure. It ends with the first
-// success after outageQuiet without a failure. The zero value is no outage. It is safe for concurrent
-// use.
+// success after outageQuiet without a failure. The zero value is no outage. It is safe for
+// concurrent use.
 type outage struct {
 	on atomic.Bool
 

@@ -23,8 +23,8 @@ const (
 	slotTime        = time.Second
 )
 
-// pageQueue holds the steps to a page that needs more than one call of the store, in the order of their
-// transactions. It exists only while there are steps; [committer.mu] guards it.
+// pageQueue holds the steps to a page that needs more than one call of the store, in the order of
+// their transactions. It exists only while there are steps; [committer.mu] guards it.
 type pageQueue struct {
 	steps []*step
 	rows  int // of the waiting steps and the one in progress

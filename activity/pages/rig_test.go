@@ -155,12 +155,12 @@ func redisStore(t testing.TB, server *redistest.Server) favfilter.Store {
 }
 
 // image makes the page of the given rows.
-func (r *Pages) image(ctx context.Context, number uint32, rows []ledger.Row, s ledger.PageState) (*favfilter.Page, error) {
-	hashes, err := r.rebuilder.hashes(ctx, rows)
+func (p *Pages) image(ctx context.Context, number uint32, rows []ledger.Row, s ledger.PageState) (*favfilter.Page, error) {
+	hashes, err := p.rebuilder.hashes(ctx, rows)
 	if err != nil {
 		return nil, err
 	}
-	return r.rebuilder.imageOf(number, [][]favfilter.Hash{hashes}, s)
+	return p.rebuilder.imageOf(number, [][]favfilter.Hash{hashes}, s)
 }
 
 func (g *rig) inspectOne(t *testing.T, page uint32) *PageInside {
