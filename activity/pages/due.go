@@ -134,8 +134,8 @@ func (sc *Scrubber) workDue(now int64) bool {
 	return len(pages) > 0
 }
 
-// clearResidue rebuilds a page to remove the bits of keys that were removed. Until then, those keys are
-// reported a little more often. The next page has to wait for some time.
+// clearResidue rebuilds a page to remove the bits of keys that were removed. Until then, those keys
+// are reported a little more often. The next such page waits for a pause after it.
 func (sc *Scrubber) clearResidue(page uint32) {
 	start, pause := time.Now(), retryPause
 	if sc.rebuilder.inParts(page) { // other pages would have to wait for it
