@@ -80,11 +80,11 @@ func TestLedgerFailsAfterMove(t *testing.T) {
 		if err := g.applier.dedicate(t.Context(), UserHash(g.storage.identity.Seed, "bot")); !errors.Is(err, faulttest.ErrInjected) {
 			t.Fatal(err)
 		}
-		g.want(t, "bot", "hide", "b1", Direct)
+		g.want(t, "bot", "hide", "b1", true)
 		moved.Store(false)
 		g.record(t, true, add("bot", "hide", "late"))
-		g.want(t, "bot", "hide", "b1", Direct)
-		g.want(t, "bot", "hide", "late", Direct)
+		g.want(t, "bot", "hide", "b1", true)
+		g.want(t, "bot", "hide", "late", true)
 	})
 }
 
