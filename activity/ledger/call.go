@@ -54,6 +54,33 @@ func (l *Ledger) read(ctx context.Context, c *Call, do func(ctx context.Context)
 	return l.call(ctx, c, func(ctx context.Context) error { return interrupted(ctx, do(ctx)) })
 }
 
+// ask is read for a call that returns a value. what completes an error's text.
+func ask[T any](ctx context.Context, l *Ledger, c *Call, what string, do func(ctx context.Context) (T, error)) (T, error) {
+	var value, none T
+	err := l.read(ctx, c, func(ctx context.Context) (err error) {
+		value, err = do(ctx)
+		return err
+	})
+	if err != nil {
+		return none, fmt.Errorf("ledger: %s: %w", what, err)
+	}
+	return value, nil
+}
+
+// change is call for a call that returns a Receipt. what completes an error's text.
+func (l *Ledger) change(
+	ctx context.Context, operation, what string, do func(ctx context.Context) (Receipt, error),
+) (receipt Receipt, err error) {
+	err = l.call(ctx, &Call{Operation: operation}, func(ctx context.Context) error {
+		receipt, err = do(ctx)
+		return err
+	})
+	if err != nil {
+		return Receipt{}, fmt.Errorf("ledger: %s: %w", what, err)
+	}
+	return receipt, nil
+}
+
 // interrupted makes err wrap ctx's error if ctx has ended. The driver itself only reports an
 // interrupted statement or a finished transaction.
 func interrupted(ctx context.Context, err error) error {

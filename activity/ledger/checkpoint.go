@@ -9,14 +9,16 @@ import (
 // Checkpoint returns the note that SetCheckpoint stored under id, such as the progress of an
 // import. id is any text but "".
 func (l *Ledger) Checkpoint(ctx context.Context, id string) (value string, found bool, err error) {
-	err = l.read(ctx, &Call{Operation: "checkpoint"}, func(ctx context.Context) error {
-		value, found, err = l.db.checkpoint(ctx, id)
-		return err
-	})
-	if err != nil {
-		return "", false, fmt.Errorf("ledger: read checkpoint %q: %w", id, err)
+	values, err := ask(ctx, l, &Call{Operation: "checkpoint"}, fmt.Sprintf("read checkpoint %q", id),
+		func(ctx context.Context) ([]string, error) {
+			var value string
+			s := statement{getCheckpointSQL, []any{id}, []any{&value}}
+			return collect(ctx, l.db, s, func() string { return value })
+		})
+	if len(values) == 0 {
+		return "", false, err
 	}
-	return value, found, nil
+	return values[0], true, nil
 }
 
 // SetCheckpoint stores a note under id, and replaces an earlier one. An empty value removes the
@@ -26,7 +28,10 @@ func (l *Ledger) SetCheckpoint(ctx context.Context, id, value string) error {
 		return errors.New("ledger: set checkpoint: empty id")
 	}
 	err := l.call(ctx, &Call{Operation: "set_checkpoint"}, func(ctx context.Context) error {
-		return l.db.setCheckpoint(ctx, id, value)
+		if value == "" {
+			return update(ctx, l.db, statement{sql: deleteCheckpointSQL, args: []any{id}})
+		}
+		return update(ctx, l.db, statement{sql: putCheckpointSQL, args: []any{id, value}})
 	})
 	if err != nil {
 		return fmt.Errorf("ledger: set checkpoint %q: %w", id, err)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -37,15 +36,10 @@ type Place struct {
 }
 
 // Place returns the page of a user, given the user's hash. All values are from one snapshot.
-func (l *Ledger) Place(ctx context.Context, hash uint64) (p Place, err error) {
-	err = l.read(ctx, &Call{Operation: "place"}, func(ctx context.Context) error {
-		p, err = l.db.place(ctx, hash)
-		return err
+func (l *Ledger) Place(ctx context.Context, hash uint64) (Place, error) {
+	return ask(ctx, l, &Call{Operation: "place"}, "look up the page of a user", func(ctx context.Context) (Place, error) {
+		return l.db.place(ctx, hash)
 	})
-	if err != nil {
-		return Place{}, fmt.Errorf("ledger: look up the page of a user: %w", err)
-	}
-	return p, nil
 }
 
 // Dedicate gives a user a dedicated page, given the user's hash. The page has a number that no
@@ -53,7 +47,9 @@ func (l *Ledger) Place(ctx context.Context, hash uint64) (p Place, err error) {
 // page that the user leaves. The Receipt names both pages. If the user already has a dedicated
 // page, nothing changes. For errors see Record. Repeating the call is safe.
 func (l *Ledger) Dedicate(ctx context.Context, hash uint64) (Receipt, error) {
-	return l.move(ctx, move{hash: hash, dedicate: true})
+	return l.change(ctx, "dedicate", "dedicate a page", func(ctx context.Context) (Receipt, error) {
+		return move{hash: hash, dedicate: true}.execute(ctx, l.db, l.id)
+	})
 }
 
 // Release takes the dedicated page from a user, given the user's hash. From then on all rows of
@@ -61,22 +57,9 @@ func (l *Ledger) Dedicate(ctx context.Context, hash uint64) (Receipt, error) {
 // use. The Receipt names both pages. If the user has no dedicated page, nothing changes. For
 // errors see Record. Repeating the call is safe.
 func (l *Ledger) Release(ctx context.Context, hash uint64) (Receipt, error) {
-	return l.move(ctx, move{hash: hash})
-}
-
-func (l *Ledger) move(ctx context.Context, m move) (receipt Receipt, err error) {
-	operation, what := "release", "release a dedicated page"
-	if m.dedicate {
-		operation, what = "dedicate", "dedicate a page"
-	}
-	err = l.call(ctx, &Call{Operation: operation}, func(ctx context.Context) error {
-		receipt, err = l.db.move(ctx, m)
-		return err
+	return l.change(ctx, "release", "release a dedicated page", func(ctx context.Context) (Receipt, error) {
+		return move{hash: hash}.execute(ctx, l.db, l.id)
 	})
-	if err != nil {
-		return Receipt{}, fmt.Errorf("ledger: %s: %w", what, err)
-	}
-	return receipt, nil
 }
 
 // move is a move of a user to a dedicated page, or back from it.

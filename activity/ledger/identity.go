@@ -17,19 +17,15 @@ type Identity struct {
 	Pages       uint32 // of the first layout: a power of two, 1 to 2^24
 }
 
-// identify returns the identity of the ledger with the given meta and layouts, and the part of
-// meta to write. A new ledger has no meta: identify then returns all of it, with the number of
-// pages asked for, or the default for 0. For a restored ledger it returns meta with a new
-// incarnation, otherwise nothing. The caller also writes the first layout of a new ledger.
-func identify(meta map[string]string, now Layouts, o Options) (id Identity, write map[string]string, err error) {
+// identify returns the identity of the ledger with the given meta and layouts, and the statements
+// that store what is new. A new ledger has no meta and no layouts. It gets the number of pages asked
+// for, or the default for 0. A restored ledger gets a new incarnation.
+func identify(meta map[string]string, now Layouts, o Options) (id Identity, write []statement, err error) {
 	if len(meta) == 0 {
 		id = newIdentity(o.Pages)
-		return id, id.meta(), nil
+		return id, append(Layouts{Current: id.Pages}.statements(), id.statements()...), nil
 	}
 	if id, err = parseIdentity(meta); err != nil {
-		return Identity{}, nil, err
-	}
-	if err := now.check(); err != nil {
 		return Identity{}, nil, err
 	}
 	if o.Pages != 0 && !slices.Contains([]uint32{id.Pages, now.Current, now.other()}, o.Pages) {
@@ -39,7 +35,7 @@ func identify(meta map[string]string, now Layouts, o Options) (id Identity, writ
 		return id, nil, nil
 	}
 	id.Incarnation = newIdentity(id.Pages).Incarnation
-	return id, id.meta(), nil
+	return id, id.statements(), nil
 }
 
 func newIdentity(pages uint32) Identity {
@@ -55,15 +51,15 @@ func newIdentity(pages uint32) Identity {
 	}
 }
 
-// meta returns the identity as the table meta stores it: decimal text.
-func (id Identity) meta() map[string]string {
-	meta := make(map[string]string)
-	for name, value := range map[string]uint64{
-		"incarnation": id.Incarnation, "seed": id.Seed, "pages": uint64(id.Pages),
-	} {
-		meta[name] = strconv.FormatUint(value, 10)
+// statements returns the statements that store the identity in the table meta, as decimal text.
+func (id Identity) statements() (all []statement) {
+	for _, v := range []struct {
+		name  string
+		value uint64
+	}{{"incarnation", id.Incarnation}, {"pages", uint64(id.Pages)}, {"seed", id.Seed}} {
+		all = append(all, statement{sql: putMetaSQL, args: []any{v.name, strconv.FormatUint(v.value, 10)}})
 	}
-	return meta
+	return all
 }
 
 func parseIdentity(meta map[string]string) (Identity, error) {

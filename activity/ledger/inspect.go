@@ -5,7 +5,6 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
-	"strings"
 	"time"
 )
 
@@ -49,33 +48,22 @@ type Inspection struct {
 // After a crash of a process that had a SQLite file open, SQLite may recreate <file>-shm. The
 // file then remains, as after Open.
 func Inspect(ctx context.Context, url string) (Inspection, error) {
-	scheme, rest, _ := strings.Cut(url, ":")
-	var i Inspection
-	var err error
-	switch scheme {
-	case "sqlite":
-		i.Name, err = sqliteFile(rest)
-		if err == nil {
-			err = i.sqlite(ctx)
-		}
-	case "postgres", "postgresql":
-		var parsed postgresURL
-		if parsed, err = parsePostgres(url); err != nil {
-			return i, fmt.Errorf("inspect ledger: PostgreSQL URL: %w", err)
-		}
-		i.Name = parsed.name()
-		err = i.postgres(ctx, parsed)
-	default:
-		return i, fmt.Errorf("inspect ledger: unknown kind %q: want sqlite:<file> or postgres://<user>@<host>/<database>", scheme)
+	file, server, err := locate(url)
+	if err != nil {
+		return Inspection{}, fmt.Errorf("inspect ledger: %w", err)
+	}
+	i := Inspection{Name: file}
+	if server == nil {
+		err = i.sqlite(ctx)
+	} else {
+		i.Name = server.name()
+		err = i.postgres(ctx, *server)
 	}
 	if err != nil {
 		return Inspection{Name: i.Name}, fmt.Errorf("inspect ledger %s: %w", i.Name, interrupted(ctx, err))
 	}
 	return i, nil
 }
-
-// emptySQL tells whether no page of the ledger ever changed.
-const emptySQL = `SELECT NOT EXISTS (SELECT 1 FROM pages WHERE sequence > 0)`
 
 // errNoLedger means that the user may create a ledger, but none exists yet.
 var errNoLedger = fmt.Errorf("no ledger exists yet: %w", fs.ErrNotExist)

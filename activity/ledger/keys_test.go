@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"database/sql"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -38,8 +37,8 @@ func TestKeysThatAreTooMuchForOneValue(t *testing.T) {
 	if err := conn.Close(); err != nil {
 		t.Fatal(err)
 	}
-	_, err = d.inPage(t.Context(), 0, func(tx *sql.Tx, held []hashRange) error {
-		_, err := d.heldRows(t.Context(), tx, held, d.read.keys, scanGroups)
+	_, err = d.inPage(t.Context(), 0, func(q sqliteQueries, held []hashRange) error {
+		_, err := q.groups(t.Context(), held)
 		return err
 	})
 	if err == nil {

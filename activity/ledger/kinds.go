@@ -74,7 +74,7 @@ func (l *Ledger) Declare(ctx context.Context, kinds []Kind) error {
 		if err := checkKinds(kinds); err != nil {
 			return err
 		}
-		stored, err := l.db.kinds(ctx)
+		stored, err := readKinds(ctx, l.db)
 		if err != nil {
 			return interrupted(ctx, err)
 		}
@@ -91,15 +91,10 @@ func (l *Ledger) Declare(ctx context.Context, kinds []Kind) error {
 
 // Kinds returns all declared kinds in their latest form, in order of name. The ledger may also
 // have rows of kinds that nobody declared.
-func (l *Ledger) Kinds(ctx context.Context) (kinds []Kind, err error) {
-	err = l.read(ctx, &Call{Operation: "kinds"}, func(ctx context.Context) error {
-		kinds, err = l.db.kinds(ctx)
-		return err
+func (l *Ledger) Kinds(ctx context.Context) ([]Kind, error) {
+	return ask(ctx, l, &Call{Operation: "kinds"}, "read kinds", func(ctx context.Context) ([]Kind, error) {
+		return readKinds(ctx, l.db)
 	})
-	if err != nil {
-		return nil, fmt.Errorf("ledger: read kinds: %w", err)
-	}
-	return kinds, nil
 }
 
 // checkKinds returns an error for invalid kinds and for duplicate names.
@@ -162,6 +157,18 @@ func redeclare(
 			"remove its rows first; a kind cannot be renamed", ErrKindHasData, k.Name, k.describe(), now)
 	}
 	return gone, without(declared, stored), nil
+}
+
+// putKinds stores the result of redeclare.
+func putKinds(ctx context.Context, t transaction, gone, added []Kind) error {
+	var all []statement
+	for _, k := range gone {
+		all = append(all, statement{sql: deleteKindSQL, args: []any{k.Name}})
+	}
+	for _, k := range added {
+		all = append(all, statement{sql: insertKindSQL, args: []any{k.Name, k.Reverse, k.Target}})
+	}
+	return execAll(ctx, t, all)
 }
 
 // checkKinds returns an error unless each change has the rows of its kind as declared: one, or one

@@ -36,15 +36,10 @@ var (
 const seedAtOnce = 4096
 
 // Layouts returns the layouts of the ledger.
-func (l *Ledger) Layouts(ctx context.Context) (now Layouts, err error) {
-	err = l.read(ctx, &Call{Operation: "layouts"}, func(ctx context.Context) error {
-		now, err = l.db.layouts(ctx)
-		return err
+func (l *Ledger) Layouts(ctx context.Context) (Layouts, error) {
+	return ask(ctx, l, &Call{Operation: "layouts"}, "read layouts", func(ctx context.Context) (Layouts, error) {
+		return readLayouts(ctx, l.db)
 	})
-	if err != nil {
-		return Layouts{}, fmt.Errorf("ledger: read layouts: %w", err)
-	}
-	return now, nil
 }
 
 // BeginLayout adds a layout of more pages than the current one, and marks it as building. From
@@ -56,7 +51,7 @@ func (l *Ledger) Layouts(ctx context.Context) (now Layouts, err error) {
 // see Record. Repeating the call is safe.
 func (l *Ledger) BeginLayout(ctx context.Context, pages uint32) error {
 	err := l.read(ctx, &Call{Operation: "begin_layout"}, func(ctx context.Context) error {
-		now, err := l.db.changeLayouts(ctx, func(now Layouts) (Layouts, error) { return l.id.begin(now, pages) })
+		now, err := changeLayouts(ctx, l.db, func(now Layouts) (Layouts, error) { return l.id.begin(now, pages) })
 		if err != nil || now.Current == pages {
 			return err
 		}
@@ -90,8 +85,13 @@ func isLayout(pages uint32) bool {
 // from.
 func (l *Ledger) seed(ctx context.Context, from, to uint32) error {
 	for n := uint32(0); n < to; n += seedAtOnce {
-		if err := l.db.seed(ctx, from, to, n, min(to, n+seedAtOnce)-1); err != nil {
-			return fmt.Errorf("pages %d to %d: %w", n, min(to, n+seedAtOnce)-1, err)
+		last := min(to, n+seedAtOnce) - 1
+		var seed []statement
+		for _, sql := range l.sql.seedPages {
+			seed = append(seed, statement{sql: sql, args: []any{l.id.PageIn(from, 0), l.id.PageIn(to, 0), to / from, n, last}})
+		}
+		if err := update(ctx, l.db, seed...); err != nil {
+			return fmt.Errorf("pages %d to %d: %w", n, last, err)
 		}
 	}
 	return nil
@@ -102,14 +102,14 @@ func (l *Ledger) seed(ctx context.Context, from, to uint32) error {
 // BeginLayout.
 func (l *Ledger) SwitchLayout(ctx context.Context, pages uint32) error {
 	err := l.read(ctx, &Call{Operation: "switch_layout"}, func(ctx context.Context) error {
-		now, err := l.db.layouts(ctx)
+		now, err := readLayouts(ctx, l.db)
 		if err == nil && now.Building == pages {
 			err = l.seed(ctx, now.Current, pages)
 		}
 		if err != nil {
 			return err
 		}
-		_, err = l.db.changeLayouts(ctx, func(now Layouts) (Layouts, error) {
+		_, err = changeLayouts(ctx, l.db, func(now Layouts) (Layouts, error) {
 			switch {
 			case now.Current == pages:
 				return now, nil
@@ -131,17 +131,18 @@ func (l *Ledger) SwitchLayout(ctx context.Context, pages uint32) error {
 // removed, LeaveLayout is a no-op. For errors see BeginLayout.
 func (l *Ledger) LeaveLayout(ctx context.Context, pages uint32) error {
 	err := l.read(ctx, &Call{Operation: "leave_layout"}, func(ctx context.Context) error {
-		now, err := l.db.layouts(ctx)
+		now, err := readLayouts(ctx, l.db)
 		if err != nil || now.Leaving != pages {
 			return err
 		}
 		first := l.id.PageIn(pages, 0)
 		for n := uint32(0); n < pages; n += seedAtOnce {
-			if err := l.db.removePages(ctx, first+n, first+min(pages, n+seedAtOnce)-1); err != nil {
+			args := []any{first + n, first + min(pages, n+seedAtOnce) - 1}
+			if err := update(ctx, l.db, statement{sql: l.sql.deletePages, args: args}); err != nil {
 				return err
 			}
 		}
-		_, err = l.db.changeLayouts(ctx, func(now Layouts) (Layouts, error) {
+		_, err = changeLayouts(ctx, l.db, func(now Layouts) (Layouts, error) {
 			if now.Leaving == pages {
 				now.Leaving = 0
 			}
@@ -208,42 +209,34 @@ type layoutRow struct {
 	state string
 }
 
-// States of a layout in the table.
-const (
-	stateBuilding = "building"
-	stateCurrent  = "current"
-	stateLeaving  = "leaving"
-)
-
-// with returns the layouts with a row of the table added.
-func (l Layouts) with(r layoutRow) Layouts {
-	switch r.state {
-	case stateBuilding:
-		l.Building = r.pages
-	case stateCurrent:
-		l.Current = r.pages
-	case stateLeaving:
-		l.Leaving = r.pages
-	}
-	return l
-}
-
-// rows returns the rows of the table of layouts.
-func (l Layouts) rows() (rows []layoutRow) {
-	for _, r := range []layoutRow{{l.Current, stateCurrent}, {l.Building, stateBuilding}, {l.Leaving, stateLeaving}} {
-		if r.pages > 0 {
-			rows = append(rows, r)
+// layoutsOf returns the layouts that the rows of the table mean. It returns an error for layouts
+// that no ledger can have.
+func layoutsOf(rows []layoutRow) (l Layouts, err error) {
+	for _, r := range rows {
+		switch r.state {
+		case "building":
+			l.Building = r.pages
+		case "current":
+			l.Current = r.pages
+		case "leaving":
+			l.Leaving = r.pages
 		}
 	}
-	return rows
+	if !isLayout(l.Current) {
+		return Layouts{}, fmt.Errorf("damaged layouts: %+v", l)
+	}
+	return l, nil
 }
 
-// check returns an error for layouts that no ledger can have.
-func (l Layouts) check() error {
-	if !isLayout(l.Current) {
-		return fmt.Errorf("damaged layouts: %+v", l)
+// statements returns the statements that store the layouts.
+func (l Layouts) statements() []statement {
+	all := []statement{{sql: deleteLayoutsSQL}}
+	for _, r := range []layoutRow{{l.Current, "current"}, {l.Building, "building"}, {l.Leaving, "leaving"}} {
+		if r.pages > 0 {
+			all = append(all, statement{sql: putLayoutSQL, args: []any{r.pages, r.state}})
+		}
 	}
-	return nil
+	return all
 }
 
 // rebuilds returns ErrGone if pages of the layout must not be rebuilt, because a closed page must

@@ -8,7 +8,7 @@
 //
 // A ledger is a SQLite file, which one process at a time uses, or a schema of a PostgreSQL
 // database, which any number of processes share. The files sqlite*.go, postgres*.go and
-// migrations/ hold the code that differs between the two.
+// migrations/ hold the code that differs between the two: see database.go.
 package ledger
 
 import (
@@ -141,6 +141,7 @@ type Ledger struct {
 	name   string // for errors, without a password
 	id     Identity
 	db     database
+	sql    dialect
 	shared bool
 	around []Around // innermost first
 	using  *use     // that of all ledgers that Around made of one
@@ -154,81 +155,8 @@ type use struct {
 }
 
 // newLedger returns an open ledger.
-func newLedger(name string, id Identity, db database, shared bool) *Ledger {
-	return &Ledger{name: name, id: id, db: db, shared: shared, using: &use{}}
-}
-
-// database is what one kind of SQL database implements for a Ledger. Ledger checks the arguments
-// and adds context to errors. It calls every method while the ledger is open, pools also later.
-// When ctx ends, a method may return any error of the driver.
-type database interface {
-	rowWriter
-	pageReader
-	rowReader
-	declarations
-	layouter
-	checkpoint(ctx context.Context, id string) (value string, found bool, err error)
-	setCheckpoint(ctx context.Context, id, value string) error // "" removes it
-	ping(ctx context.Context) error
-	pools() []Pool // also after close
-	close() error
-}
-
-// pageReader is the part of a database that reads pages. It returns ErrGone for a page that is
-// no longer in use.
-type pageReader interface {
-	snapshot(ctx context.Context, page uint32) ([]Row, PageState, error)
-	keys(ctx context.Context, page uint32) ([]Row, PageState, error) // no times; ErrLargePage
-	// eachRow passes rows on in parts. All parts are from one snapshot.
-	eachRow(ctx context.Context, page uint32, each func(rows []Row) error) (PageState, error)
-	sequence(ctx context.Context, page uint32) (uint64, error)
-	place(ctx context.Context, hash uint64) (Place, error)
-	// changed calls each for the pages that Ledger.Changed reports, all from one snapshot.
-	changed(ctx context.Context, since Cursor, each func(page uint32, s PageState) error) (Progress, error)
-}
-
-// layouter is the part of a database that keeps layouts.
-type layouter interface {
-	layouts(ctx context.Context) (Layouts, error)
-	// changeLayouts replaces the layouts by the result of decide, and returns it. It excludes
-	// transactions of record and move.
-	changeLayouts(ctx context.Context, decide func(Layouts) (Layouts, error)) (Layouts, error)
-	// seed sets the sequences of the n-th pages, from first to last, of layout to. Each page
-	// without a sequence gets the sequence of its ancestor in layout from.
-	seed(ctx context.Context, from, to, first, last uint32) error
-	// removePages removes the sequences of pages.
-	removePages(ctx context.Context, first, last uint32) error
-}
-
-// rowWriter is the part of a database that changes rows and moves users between pages.
-type rowWriter interface {
-	// record executes the plan at the time now: see Ledger.Record.
-	record(ctx context.Context, p *plan, now time.Time) (Receipt, error)
-	// recordMany is record for a plan that mostly adds rows: see Ledger.RecordPrepared.
-	recordMany(ctx context.Context, p *plan, now time.Time) (Receipt, error)
-	move(ctx context.Context, m move) (Receipt, error) // see move.decide
-}
-
-// declarations is the part of a database that keeps what processes declare.
-type declarations interface {
-	agree(ctx context.Context, s Settings) error     // see Ledger.Agree
-	kinds(ctx context.Context) ([]Kind, error)       // in order of name
-	declare(ctx context.Context, kinds []Kind) error // see redeclare
-}
-
-// rowReader is the part of a database that reads rows of many pages, or some rows of one.
-type rowReader interface {
-	ended(ctx context.Context, now time.Time, limit int) ([]Row, error)
-	list(ctx context.Context, q ListQuery) ([]Row, error)
-	// lookup returns those of the wanted rows that exist, in any order, including ended ones.
-	lookup(ctx context.Context, wanted []*entry) ([]Row, error)
-	count(ctx context.Context, hash uint64, owner, kind string, now time.Time) (int, error)
-	counts(ctx context.Context, hash uint64, owner string, now time.Time) (map[string]int, error)
-	// owned returns rows after an Item; the zero Item comes before all rows.
-	owned(ctx context.Context, hash uint64, owner string, after Item, limit int) ([]Row, error)
-	// all returns rows after a key; the zero key comes before all rows.
-	all(ctx context.Context, after key, limit int) ([]Row, error)
-	naming(ctx context.Context, targetHash uint64, target string, limit int) ([]Row, error)
+func newLedger(name string, id Identity, db database, sql dialect, shared bool) *Ledger {
+	return &Ledger{name: name, id: id, db: db, sql: sql, shared: shared, using: &use{}}
 }
 
 // Open opens the ledger at url, and creates it if it does not exist. A url has one of the forms
@@ -268,31 +196,40 @@ func Open(ctx context.Context, url string, o Options) (*Ledger, error) {
 	if err := o.validate(); err != nil {
 		return nil, fmt.Errorf("open ledger: %w", err)
 	}
-	scheme, rest, _ := strings.Cut(url, ":")
-	switch scheme {
-	case "sqlite":
-		file, err := sqliteFile(rest)
-		if err != nil {
-			return nil, fmt.Errorf("open ledger: %w", err)
-		}
+	file, server, err := locate(url)
+	if err != nil {
+		return nil, fmt.Errorf("open ledger: %w", err)
+	}
+	if server == nil {
 		l, err := openSQLite(ctx, file, o)
 		if err != nil {
 			return nil, fmt.Errorf("open ledger %s: %w", file, interrupted(ctx, err))
 		}
 		return l, nil
+	}
+	l, err := openPostgres(ctx, *server, o)
+	if err != nil {
+		return nil, fmt.Errorf("open ledger %s: %w", server.name(), interrupted(ctx, err))
+	}
+	return l, nil
+}
+
+// locate returns the file or the server that the url of a ledger names.
+func locate(url string) (file string, server *postgresURL, err error) {
+	scheme, rest, _ := strings.Cut(url, ":")
+	switch scheme {
+	case "sqlite":
+		file, err = sqliteFile(rest)
+		return file, nil, err
 	case "postgres", "postgresql":
 		parsed, err := parsePostgres(url)
 		if err != nil {
-			return nil, fmt.Errorf("open ledger: PostgreSQL URL: %w", err)
+			return "", nil, fmt.Errorf("PostgreSQL URL: %w", err)
 		}
-		l, err := openPostgres(ctx, parsed, o)
-		if err != nil {
-			return nil, fmt.Errorf("open ledger %s: %w", parsed.name(), interrupted(ctx, err))
-		}
-		return l, nil
+		return "", &parsed, nil
 	default:
 		// The rest of the url may contain a password.
-		return nil, fmt.Errorf("open ledger: unknown kind %q: want sqlite:<file> or postgres://<user>@<host>/<database>", scheme)
+		return "", nil, fmt.Errorf("unknown kind %q: want sqlite:<file> or postgres://<user>@<host>/<database>", scheme)
 	}
 }
 
@@ -302,9 +239,29 @@ func (l *Ledger) Identity() Identity { return l.id }
 // Shared reports whether other processes may write to the ledger while it is open.
 func (l *Ledger) Shared() bool { return l.shared }
 
+// Pool reports how the ledger uses a pool of connections to a database server. Counts begin when
+// the ledger is opened.
+type Pool struct {
+	Name string // purpose: "calls" or "polls"
+
+	Most, Open, InUse int           // connections: maximum, open, in use by calls
+	Acquired          uint64        // calls that got a connection
+	Waited            uint64        // calls among Acquired that waited for a free or a new connection
+	GivenUp           uint64        // calls that ended before they got a connection
+	Waiting           time.Duration // total time that calls waited for a connection
+}
+
+// Pools returns the pools of connections of the ledger: none for SQLite. It may be called at any
+// time, also after Close.
+func (l *Ledger) Pools() []Pool { return l.db.pools() }
+
 // Ping reads one row, to check that the ledger answers.
 func (l *Ledger) Ping(ctx context.Context) error {
-	if err := l.read(ctx, &Call{Operation: "ping"}, l.db.ping); err != nil {
+	err := l.read(ctx, &Call{Operation: "ping"}, func(ctx context.Context) error {
+		_, err := readIncarnation(ctx, l.db)
+		return err
+	})
+	if err != nil {
 		return fmt.Errorf("ping ledger %s: %w", l.name, err)
 	}
 	return nil

@@ -78,19 +78,20 @@ func openOldSQLite(t *testing.T, name string) *oldLedger {
 func queryFile(t *testing.T, db *sql.DB, query string) (found [][]any) {
 	t.Helper()
 	rows, err := db.QueryContext(t.Context(), query)
-	err = eachRow(rows, err, func(rows *sql.Rows) error {
-		columns, err := rows.Columns()
-		if err != nil {
-			return err
-		}
+	if err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	for err == nil && rows.Next() {
 		values, to := make([]any, len(columns)), make([]any, len(columns))
 		for i := range values {
 			to[i] = &values[i]
 		}
 		found = append(found, values)
-		return rows.Scan(to...)
-	})
-	if err != nil {
+		err = rows.Scan(to...)
+	}
+	if err := errors.Join(err, rows.Err()); err != nil {
 		t.Fatalf("%s: %v", query, err)
 	}
 	return found

@@ -118,5 +118,5 @@ func postgresOf(t *testing.T, versions int, script string) *Ledger {
 		t.Fatal(err)
 	}
 	d := openPostgresTest(t, url)
-	return newLedger("", d.id, d, true)
+	return newLedger("", d.id, d, dialect{}, true)
 }

@@ -25,25 +25,23 @@ const lookupAtOnce = 20_000
 // Lookup returns the rows of the items that exist, in order of kind and target. Up to 20,000 items
 // take one round trip; no items take none. Each further 20,000 items are read from another
 // snapshot.
-func (l *Ledger) Lookup(ctx context.Context, q LookupQuery) (rows []Row, err error) {
+func (l *Ledger) Lookup(ctx context.Context, q LookupQuery) ([]Row, error) {
 	if len(q.Items) == 0 {
 		return nil, nil
 	}
-	err = l.read(ctx, &Call{Operation: "lookup"}, func(ctx context.Context) error {
+	what := fmt.Sprintf("look up %d rows", len(q.Items))
+	rows, err := ask(ctx, l, &Call{Operation: "lookup"}, what, func(ctx context.Context) ([]Row, error) {
 		wanted, err := q.entries()
-		if err == nil {
-			rows, err = l.db.lookup(ctx, wanted)
+		if err != nil {
+			return nil, err
 		}
-		return err
+		return l.db.lookup(ctx, wanted)
 	})
-	if err != nil {
-		return nil, fmt.Errorf("ledger: look up %d rows: %w", len(q.Items), err)
-	}
 	rows = slices.DeleteFunc(rows, func(r Row) bool { return times{r.Since, r.Until}.endedAt(q.Now) })
 	slices.SortFunc(rows, func(a, b Row) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Target, b.Target))
 	})
-	return rows, nil
+	return rows, err
 }
 
 // entries returns the rows of the query, each once.
@@ -67,32 +65,33 @@ func (q LookupQuery) entries() ([]*entry, error) {
 
 // Count returns the number of rows of an owner and kind that have not ended by now. It counts
 // all of them in an index: 100,000 rows take some milliseconds.
-func (l *Ledger) Count(ctx context.Context, hash uint64, owner, kind string, now time.Time) (n int, err error) {
-	err = l.read(ctx, &Call{Operation: "count"}, func(ctx context.Context) error {
-		if err = cmp.Or(validateID("owner", owner), validateID("kind", kind)); err == nil {
-			n, err = l.db.count(ctx, hash, owner, kind, now)
+func (l *Ledger) Count(ctx context.Context, hash uint64, owner, kind string, now time.Time) (int, error) {
+	what := fmt.Sprintf("count rows of kind %q", kind)
+	n, err := ask(ctx, l, &Call{Operation: "count"}, what, func(ctx context.Context) (int64, error) {
+		if err := cmp.Or(validateID("owner", owner), validateID("kind", kind)); err != nil {
+			return 0, err
 		}
-		return err
+		return readNumber(ctx, l.db, countRowsSQL, stored(hash), owner, kind, now.UnixMicro())
 	})
-	if err != nil {
-		return 0, fmt.Errorf("ledger: count rows of kind %q: %w", kind, err)
-	}
-	return n, nil
+	return int(n), err
 }
 
 // Counts returns the number of rows of an owner that have not ended by now, for each kind. It
 // omits kinds without rows. For its cost see Count.
-func (l *Ledger) Counts(ctx context.Context, hash uint64, owner string, now time.Time) (counts map[string]int, err error) {
-	err = l.read(ctx, &Call{Operation: "counts"}, func(ctx context.Context) error {
-		if err = validateID("owner", owner); err == nil {
-			counts, err = l.db.counts(ctx, hash, owner, now)
+func (l *Ledger) Counts(ctx context.Context, hash uint64, owner string, now time.Time) (map[string]int, error) {
+	return ask(ctx, l, &Call{Operation: "counts"}, "count rows", func(ctx context.Context) (counts map[string]int, err error) {
+		if err := validateID("owner", owner); err != nil {
+			return nil, err
 		}
-		return err
+		var kind string
+		var n int
+		s := statement{countKindsSQL, []any{stored(hash), owner, now.UnixMicro()}, []any{&kind, &n}}
+		err = l.db.query(ctx, s, func() { counts = make(map[string]int) }, func() error {
+			counts[kind] = n
+			return nil
+		})
+		return counts, err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("ledger: count rows: %w", err)
-	}
-	return counts, nil
 }
 
 // Owned returns the rows of an owner, of all kinds, in order of kind and target. It includes
@@ -101,54 +100,41 @@ func (l *Ledger) Counts(ctx context.Context, hash uint64, owner string, now time
 // after is nil for the first call, then the Item of the last row returned, whether that row
 // still exists or not. Repeat the call until it returns fewer than limit rows. The calls
 // together return each row that exists throughout exactly once.
-func (l *Ledger) Owned(ctx context.Context, hash uint64, owner string, after *Item, limit int) (rows []Row, err error) {
+func (l *Ledger) Owned(ctx context.Context, hash uint64, owner string, after *Item, limit int) ([]Row, error) {
 	if after == nil {
 		after = &Item{}
 	}
-	err = l.read(ctx, &Call{Operation: "owned"}, func(ctx context.Context) error {
-		if err = cmp.Or(validateID("owner", owner), checkLimit(limit)); err == nil {
-			rows, err = l.db.owned(ctx, hash, owner, *after, limit)
+	return ask(ctx, l, &Call{Operation: "owned"}, "read an owner's rows", func(ctx context.Context) ([]Row, error) {
+		if err := cmp.Or(validateID("owner", owner), checkLimit(limit)); err != nil {
+			return nil, err
 		}
-		return err
+		return readRows(ctx, l.db, ownedRowsSQL, stored(hash), owner, after.Kind, after.Target, limit)
 	})
-	if err != nil {
-		return nil, fmt.Errorf("ledger: read an owner's rows: %w", err)
-	}
-	return rows, nil
 }
 
 // All returns the rows of all owners, in order of hash, owner, kind and target. It includes
 // ended rows. limit is the maximum number of rows, at least 1. after is nil for the first call,
 // then the last row returned, as for Owned.
-func (l *Ledger) All(ctx context.Context, after *Row, limit int) (rows []Row, err error) {
-	var from key
-	if after != nil {
-		from = after.key()
+func (l *Ledger) All(ctx context.Context, after *Row, limit int) ([]Row, error) {
+	if after == nil {
+		after = &Row{}
 	}
-	err = l.read(ctx, &Call{Operation: "all"}, func(ctx context.Context) error {
-		if err = checkLimit(limit); err == nil {
-			rows, err = l.db.all(ctx, from, limit)
+	return ask(ctx, l, &Call{Operation: "all"}, "read all rows", func(ctx context.Context) ([]Row, error) {
+		if err := checkLimit(limit); err != nil {
+			return nil, err
 		}
-		return err
+		return readRows(ctx, l.db, allRowsSQL, stored(after.Hash), after.Owner, after.Kind, after.Target, limit)
 	})
-	if err != nil {
-		return nil, fmt.Errorf("ledger: read all rows: %w", err)
-	}
-	return rows, nil
 }
 
 // Naming returns the rows of any owner that were recorded with Names and whose target has this
 // id and hash. It includes ended rows. The rows are in order of hash, owner and kind. limit is
 // the maximum number of rows, at least 1. To continue, remove the rows and repeat the call.
-func (l *Ledger) Naming(ctx context.Context, targetHash uint64, target string, limit int) (rows []Row, err error) {
-	err = l.read(ctx, &Call{Operation: "naming"}, func(ctx context.Context) error {
-		if err = cmp.Or(validateID("target", target), checkLimit(limit)); err == nil {
-			rows, err = l.db.naming(ctx, targetHash, target, limit)
+func (l *Ledger) Naming(ctx context.Context, targetHash uint64, target string, limit int) ([]Row, error) {
+	return ask(ctx, l, &Call{Operation: "naming"}, "read rows that name a user", func(ctx context.Context) ([]Row, error) {
+		if err := cmp.Or(validateID("target", target), checkLimit(limit)); err != nil {
+			return nil, err
 		}
-		return err
+		return readRows(ctx, l.db, namingRowsSQL, stored(targetHash), target, limit)
 	})
-	if err != nil {
-		return nil, fmt.Errorf("ledger: read rows that name a user: %w", err)
-	}
-	return rows, nil
 }

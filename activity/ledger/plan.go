@@ -103,8 +103,8 @@ func newPlan(id Identity, changes []Change) (*plan, error) {
 	return p, nil
 }
 
-// place is the index of a row of the changes, with the hash, which mostly decides the order.
-type place struct {
+// rowIndex is the index of a row of the changes, with the hash, which mostly decides the order.
+type rowIndex struct {
 	hash   uint64
 	number int
 }
@@ -112,14 +112,14 @@ type place struct {
 // collect sorts the rows of the changes, and creates one entry for each distinct key. For
 // hundreds of thousands of rows, sorting them avoids a map, which would be most of the work.
 func (p *plan) collect(total int) {
-	all, order := make([]entry, 0, total), make([]place, 0, total)
+	all, order := make([]entry, 0, total), make([]rowIndex, 0, total)
 	for _, c := range p.changes {
 		for _, r := range c.Rows {
-			order = append(order, place{r.Hash, len(all)})
+			order = append(order, rowIndex{r.Hash, len(all)})
 			all = append(all, entry{key: r.key()})
 		}
 	}
-	slices.SortFunc(order, func(a, b place) int {
+	slices.SortFunc(order, func(a, b rowIndex) int {
 		if a.hash != b.hash {
 			return cmp.Compare(a.hash, b.hash)
 		}
@@ -344,11 +344,6 @@ func (f *effect) raise(states map[uint32]PageState) {
 	}
 }
 
-// receipt returns the receipt of the plan's transaction.
-func (p *plan) receipt(changed, refused []bool, f effect) Receipt {
-	return Receipt{Changed: changed, Refused: refused, Pages: f.pages, Layouts: p.layouts, Owners: p.owners}
-}
-
 // microseconds returns t with the precision of the ledger.
 func microseconds(t time.Time) time.Time {
 	if t.IsZero() {
@@ -358,17 +353,9 @@ func microseconds(t time.Time) time.Time {
 }
 
 func (r Row) validate(removal bool) error {
-	if err := validateID("owner", r.Owner); err != nil {
+	err := cmp.Or(validateID("owner", r.Owner), validateID("kind", r.Kind), validateID("target", r.Target))
+	if err != nil || removal {
 		return err
-	}
-	if err := validateID("kind", r.Kind); err != nil {
-		return err
-	}
-	if err := validateID("target", r.Target); err != nil {
-		return err
-	}
-	if removal {
-		return nil
 	}
 	if r.TargetHash != 0 && !r.Names {
 		return errors.New("target hash: only valid with names")

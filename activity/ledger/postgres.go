@@ -170,18 +170,18 @@ func openPostgres(ctx context.Context, u postgresURL, o Options) (*Ledger, error
 		return nil, err
 	}
 	config := u.config.Copy()
-	config.ConnConfig.OnNotice, config.ConnConfig.Tracer = noteWarning, o.Tracer
+	config.ConnConfig.OnNotice, config.ConnConfig.Tracer = keepWarning, o.Tracer
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		if err := u.beginSession(ctx, conn); err != nil {
 			return err
 		}
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
-		id, err := readIdentity(ctx, conn)
+		incarnation, err := readIncarnation(ctx, postgresSession{conn})
 		if err != nil {
-			return fmt.Errorf("identity: %w", err)
+			return err
 		}
-		return d.checkIncarnation(id.Incarnation)
+		return d.checkIncarnation(incarnation)
 	}
 	var err error
 	if d.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
@@ -191,7 +191,8 @@ func openPostgres(ctx context.Context, u postgresURL, o Options) (*Ledger, error
 		d.pool.Close()
 		return nil, err
 	}
-	return newLedger(u.name(), d.id, d, true), nil
+	sql := dialect{endedRowsSQL, deletePagesSQL, []string{seedPagesSQL, seedRestSQL}}
+	return newLedger(u.name(), d.id, d, sql, true), nil
 }
 
 // replacedError means that another ledger, or a restored copy, has replaced the open one.

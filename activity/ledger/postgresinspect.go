@@ -18,11 +18,7 @@ func (i *Inspection) postgres(ctx context.Context, u postgresURL) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
-		defer cancel()
-		_ = conn.Close(ctx) // nothing is left to do
-	}()
+	defer closeConn(ctx, conn)
 	if err := u.checkServer(ctx, conn); err != nil {
 		return err
 	}
@@ -54,7 +50,7 @@ func (i *Inspection) postgres(ctx context.Context, u postgresURL) (err error) {
 	if i.Schema == 0 {
 		return errNoLedger
 	}
-	if err := i.identify(allMeta(ctx, conn)); err != nil || i.Schema != i.Known {
+	if err := i.identify(readMeta(ctx, postgresSession{conn})); err != nil || i.Schema != i.Known {
 		return err
 	}
 	b := &pgx.Batch{}

@@ -7,9 +7,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io/fs"
-	"maps"
-	"slices"
-	"strconv"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -21,15 +18,11 @@ var postgresMigrations embed.FS
 // prepare migrates the schema and reads the ledger's identity, on its own connection. A lock makes
 // concurrent processes do so one after another.
 func (d *postgresDatabase) prepare(ctx context.Context, u postgresURL, o Options) error {
-	conn, err := connectPatiently(ctx, u.config.ConnConfig)
+	conn, err := connectWithRetry(ctx, u.config.ConnConfig)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
-		defer cancel()
-		_ = conn.Close(ctx) // nothing is left to do
-	}()
+	defer closeConn(ctx, conn)
 	if err := u.checkServer(ctx, conn); err != nil {
 		return err
 	}
@@ -58,8 +51,8 @@ func (d *postgresDatabase) prepare(ctx context.Context, u postgresURL, o Options
 	return nil
 }
 
-// connectPatiently connects to a server. It retries while the server starts.
-func connectPatiently(ctx context.Context, config *pgx.ConnConfig) (conn *pgx.Conn, err error) {
+// connectWithRetry connects to a server. It retries while the server starts.
+func connectWithRetry(ctx context.Context, config *pgx.ConnConfig) (conn *pgx.Conn, err error) {
 	for try := 0; ; try++ {
 		if conn, err = pgx.ConnectConfig(ctx, config); err == nil {
 			return conn, nil
@@ -69,6 +62,12 @@ func connectPatiently(ctx context.Context, config *pgx.ConnConfig) (conn *pgx.Co
 			return nil, err
 		}
 	}
+}
+
+func closeConn(ctx context.Context, conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
+	defer cancel()
+	_ = conn.Close(ctx) // nothing is left to do
 }
 
 // migrationLock returns the key of the lock for a schema of the database.
@@ -112,49 +111,33 @@ func createSchema(ctx context.Context, conn *pgx.Conn, schema string) error {
 	return nil
 }
 
-// migratePostgres brings the schema up to date, like migrate for SQLite.
+// migratePostgres brings the schema up to date.
 func migratePostgres(ctx context.Context, conn *pgx.Conn, migrations fs.FS) error {
-	files, err := fs.Glob(migrations, "*.sql") // sorted
-	if err != nil {
-		return err
-	}
 	var version int
 	var made bool
-	if err := conn.QueryRow(ctx, `SELECT to_regclass('ledger_version') IS NOT NULL`).Scan(&made); err != nil {
+	err := conn.QueryRow(ctx, `SELECT to_regclass('ledger_version') IS NOT NULL`).Scan(&made)
+	if err == nil && made {
+		err = conn.QueryRow(ctx, `SELECT version FROM ledger_version`).Scan(&version)
+	}
+	if err != nil {
 		return fmt.Errorf("read schema version: %w", err)
 	}
-	if made {
-		if err := conn.QueryRow(ctx, `SELECT version FROM ledger_version`).Scan(&version); err != nil {
-			return fmt.Errorf("read schema version: %w", err)
-		}
-	}
-	if version > len(files) {
-		return fmt.Errorf("%w: schema version %d, at most %d is supported", ErrTooNew, version, len(files))
-	}
-	for i, file := range files[version:] {
-		script, err := fs.ReadFile(migrations, file)
-		if err != nil {
-			return err
-		}
-		if err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+	return applyMigrations(migrations, version, func(script string, version int) error {
+		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 			// Only the simple protocol runs several statements at once.
-			if _, err := tx.Conn().PgConn().Exec(ctx, string(script)).ReadAll(); err != nil {
+			if _, err := tx.Conn().PgConn().Exec(ctx, script).ReadAll(); err != nil {
 				return err
 			}
-			_, err := tx.Exec(ctx, `UPDATE ledger_version SET version = $1`, version+i+1)
+			_, err := tx.Exec(ctx, `UPDATE ledger_version SET version = $1`, version)
 			return err
-		}); err != nil {
-			return fmt.Errorf("migrate with %s: %w", file, err)
-		}
-	}
-	return nil
+		})
+	})
 }
 
-// identifyPostgres reads the identity of the ledger, and writes the part of meta that identify
-// returns.
+// identifyPostgres reads the identity of the ledger, and stores what is new: see identify.
 func identifyPostgres(ctx context.Context, conn *pgx.Conn, o Options) (id Identity, err error) {
 	err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-		meta, err := allMeta(ctx, tx.Conn())
+		meta, err := readMeta(ctx, postgresSession{conn})
 		if err != nil {
 			return err
 		}
@@ -169,23 +152,15 @@ func identifyPostgres(ctx context.Context, conn *pgx.Conn, o Options) (id Identi
 		if err := tx.SendBatch(ctx, b).Close(); err != nil {
 			return err
 		}
-		var write map[string]string
+		var write []statement
 		if id, write, err = identify(meta, layouts, o); err != nil {
 			return err
 		}
 		b = &pgx.Batch{}
-		if len(meta) == 0 {
-			queueNewLayouts(b, Layouts{Current: id.Pages})
+		for _, s := range write {
+			b.Queue(s.sql, s.args...)
 		}
-		if err := tx.SendBatch(ctx, b).Close(); err != nil {
-			return err
-		}
-		for _, name := range slices.Sorted(maps.Keys(write)) {
-			if _, err := tx.Exec(ctx, putMetaSQL, name, write[name]); err != nil {
-				return err
-			}
-		}
-		return nil
+		return tx.SendBatch(ctx, b).Close()
 	})
 	return id, err
 }
@@ -202,38 +177,4 @@ func queueAdoption(ctx context.Context, tx pgx.Tx, b *pgx.Batch, o Options) erro
 	b.Queue(adoptSQL)
 	b.Queue(adoptedSQL)
 	return nil
-}
-
-func allMeta(ctx context.Context, conn *pgx.Conn) (map[string]string, error) {
-	meta := make(map[string]string)
-	rows, err := conn.Query(ctx, allMetaSQL)
-	if err != nil {
-		return nil, err
-	}
-	var name, value string
-	_, err = pgx.ForEachRow(rows, []any{&name, &value}, func() error {
-		meta[name] = value
-		return nil
-	})
-	return meta, err
-}
-
-func readIdentity(ctx context.Context, conn *pgx.Conn) (Identity, error) {
-	meta, err := allMeta(ctx, conn)
-	if err != nil {
-		return Identity{}, err
-	}
-	return parseIdentity(meta)
-}
-
-// parseIncarnation parses the incarnation of meta; nil: meta has none.
-func parseIncarnation(value *string) (uint64, error) {
-	if value == nil {
-		return 0, errors.New("identity: no incarnation")
-	}
-	incarnation, err := strconv.ParseUint(*value, 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("identity: incarnation: %w", err)
-	}
-	return incarnation, nil
 }

@@ -179,17 +179,14 @@ func (d *postgresDatabase) pollPages(
 		return d.pollPages(ctx, conn, "", each)
 	}
 	b := &pgx.Batch{}
-	b.Queue(pages, args...).Query(func(rows pgx.Rows) error {
-		var page uint32
-		var s PageState
-		var changed int64
-		_, err := pgx.ForEachRow(rows, []any{&page, &s.Sequence, &s.Left, &changed}, func() error {
-			if changed < saw.xmax { // otherwise another server assigned it
-				seen = max(seen, changed)
-			}
-			return each(page, s)
-		})
-		return err
+	var page uint32
+	var s PageState
+	var changed int64
+	queue(b, statement{pages, args, []any{&page, &s.Sequence, &s.Left, &changed}}, func() error {
+		if changed < saw.xmax { // otherwise another server assigned it
+			seen = max(seen, changed)
+		}
+		return each(page, s)
 	})
 	b.Queue(`ROLLBACK`) // the transaction has changed nothing
 	err = conn.SendBatch(ctx, b).Close()
@@ -206,14 +203,11 @@ func (d *postgresDatabase) pollOwners(
 	if args == nil {
 		b.Queue(unlimitedSQL)
 	}
-	b.Queue(pollSQL).QueryRow(func(row pgx.Row) (err error) {
-		var text string
-		var clock int64
-		var incarnation *string
-		var backend uint32
-		if err := row.Scan(&text, &clock, &incarnation, &backend); err != nil {
-			return err
-		}
+	var text string
+	var clock int64
+	var incarnation *string
+	var backend uint32
+	queue(b, statement{sql: pollSQL, into: []any{&text, &clock, &incarnation, &backend}}, func() (err error) {
 		if backend != conn.PgConn().CustomData()[backendKey] { // another session holds the lock of settings
 			return fmt.Errorf("the server process of the session has changed: %s", wantSessions)
 		}
@@ -224,14 +218,11 @@ func (d *postgresDatabase) pollOwners(
 		return d.checkRead(incarnation)
 	})
 	queueLayouts(b, &p.Layouts)
-	b.Queue(owners, args...).Query(func(rows pgx.Rows) error {
-		var hash int64
-		var page uint32
-		_, err := pgx.ForEachRow(rows, []any{&hash, &page}, func() error {
-			p.Owners = append(p.Owners, Owner{unstored(hash), page})
-			return nil
-		})
-		return err
+	var hash int64
+	var page uint32
+	queue(b, statement{owners, args, []any{&hash, &page}}, func() error {
+		p.Owners = append(p.Owners, Owner{unstored(hash), page})
+		return nil
 	})
 	began := time.Now()
 	if err := conn.SendBatch(ctx, b).Close(); err != nil {

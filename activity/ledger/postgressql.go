@@ -1,6 +1,6 @@
 package ledger
 
-// All SQL of a running PostgreSQL ledger is in this file. Names have no schema: the session's
+// The SQL of a running PostgreSQL ledger is in this file and in sql.go. Names have no schema: the session's
 // search_path sets it.
 const (
 	// beginSQL sets the isolation level, whatever the default of the server or database is.
@@ -40,10 +40,6 @@ const (
 	lockLayoutsSQL    = `LOCK TABLE layouts IN EXCLUSIVE MODE`
 	excludeWritersSQL = `LOCK TABLE kinds IN EXCLUSIVE MODE`
 
-	allLayoutsSQL    = `SELECT pages, state FROM layouts`
-	putLayoutSQL     = `INSERT INTO layouts (pages, state) VALUES ($1, $2)`
-	deleteLayoutsSQL = `DELETE FROM layouts`
-
 	// seedPagesSQL and seedRestSQL together do the work of seedSQL. The first one seeds pages
 	// without a row. The second one seeds pages whose row a writer created without raising it. Two
 	// statements prevent deadlocks, because writers also create rows before they lock any. They
@@ -72,8 +68,6 @@ const (
 	placeSQL = `SELECT at.page, coalesce(p.sequence, 0), coalesce(p.left_at, 0), l.pages, l.state
 		FROM layouts l, (SELECT coalesce((SELECT page FROM owners WHERE hash = $1), $2::bigint) AS page) AS at
 			LEFT JOIN LATERAL (SELECT sequence, left_at FROM pages WHERE pages.page = at.page OFFSET 0) AS p ON true`
-
-	incarnationSQL = `SELECT value FROM meta WHERE name = 'incarnation'`
 
 	clockSQL = `SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint`
 
@@ -114,11 +108,7 @@ const (
 	// the same number. It is the last lock of a transaction.
 	lockNumbersSQL = `SELECT FROM meta WHERE name = 'pages' FOR UPDATE`
 
-	// greatestPageSQL reads the greatest number that a page ever had.
-	greatestPageSQL = `SELECT coalesce(max(page), 0) FROM pages`
-
-	putOwnerSQL    = `INSERT INTO owners (hash, page, changed) VALUES ($1, $2, pg_current_xact_id()::text::bigint)`
-	deleteOwnerSQL = `DELETE FROM owners WHERE hash = $1`
+	putOwnerSQL = `INSERT INTO owners (hash, page, changed) VALUES ($1, $2, pg_current_xact_id()::text::bigint)`
 
 	// sharedPageSQL reads the state and the rows of a page in one statement, and so in one
 	// snapshot. It returns one row without an owner for a page without rows. It returns no row
@@ -141,11 +131,11 @@ const (
 				WHERE hash = o.hash OFFSET 0) AS e ON true
 		WHERE o.page = $1`
 
-	sharedStateSQL = `SELECT coalesce(p.sequence, 0), coalesce(p.left_at, 0)
-		FROM layouts l LEFT JOIN LATERAL (SELECT sequence, left_at FROM pages WHERE page = $1 OFFSET 0) AS p ON true
+	sharedStateSQL = `SELECT coalesce(p.sequence, 0)
+		FROM layouts l LEFT JOIN LATERAL (SELECT sequence FROM pages WHERE page = $1 OFFSET 0) AS p ON true
 		WHERE l.pages = $2 AND l.state <> 'leaving'`
 
-	dedicatedStateSQL = `SELECT p.sequence, p.left_at FROM owners o JOIN pages p ON p.page = o.page WHERE o.page = $1`
+	dedicatedStateSQL = `SELECT p.sequence FROM owners o JOIN pages p ON p.page = o.page WHERE o.page = $1`
 
 	// gapsCTE returns the gaps between the hashes of users with a dedicated page. No sum exceeds
 	// the range of a bigint: the gap before the lowest hash, and after the highest, is NULL.
@@ -187,54 +177,19 @@ const (
 	everyPageSQL  = `SELECT page, sequence, left_at, changed FROM pages WHERE sequence > 0`
 	everyOwnerSQL = `SELECT hash, page FROM owners`
 
-	// For endedRowsSQL, listNewestRowsSQL and listBeforeRowsSQL see sqlitesql.go. For kind <> ''
-	// see entries_newest in migrations/.
 	endedRowsSQL = `SELECT hash, owner, kind, target, since, until FROM entries
 		WHERE until <= least($1, (extract(epoch FROM statement_timestamp()) * 1000000)::bigint)
 		ORDER BY until, hash, owner, kind, target LIMIT $2`
 
-	listNewestRowsSQL = `SELECT target, since, until FROM entries
-		WHERE hash = $1 AND owner = $2 AND kind = $3 AND kind <> '' AND (until IS NULL OR until > $4)
-		ORDER BY since DESC, target LIMIT $5`
-
-	listBeforeRowsSQL = `(SELECT target, since, until FROM entries
-			WHERE hash = $1 AND owner = $2 AND kind = $3 AND kind <> '' AND since = $6 AND target > $7
-				AND (until IS NULL OR until > $4)
-			ORDER BY target LIMIT $5)
-		UNION ALL
-		(SELECT target, since, until FROM entries
-			WHERE hash = $1 AND owner = $2 AND kind = $3 AND kind <> '' AND since < $6
-				AND (until IS NULL OR until > $4)
-			ORDER BY since DESC, target LIMIT $5)
-		ORDER BY since DESC, target LIMIT $5`
-
-	countRowsSQL = `SELECT count(*) FROM entries
-		WHERE hash = $1 AND owner = $2 AND kind = $3 AND kind <> '' AND (until IS NULL OR until > $4)`
-
-	countKindsSQL = `SELECT kind, count(*) FROM entries
-		WHERE hash = $1 AND owner = $2 AND kind <> '' AND (until IS NULL OR until > $3) GROUP BY kind`
-
-	ownedRowsSQL = `SELECT hash, owner, kind, target, since, until FROM entries
-		WHERE hash = $1 AND owner = $2 AND (kind, target) > ($3, $4) ORDER BY kind, target LIMIT $5`
-
-	allRowsSQL = `SELECT hash, owner, kind, target, since, until FROM entries
-		WHERE (hash, owner, kind, target) > ($1, $2, $3, $4) ORDER BY hash, owner, kind, target LIMIT $5`
-
-	namingRowsSQL = `SELECT hash, owner, kind, target, since, until FROM entries
-		WHERE target_hash = $1 AND target = $2 ORDER BY hash, owner, kind LIMIT $3`
-
-	// patientSQL removes the time limits of a transaction that may read a whole table, and
+	// noTimeLimitSQL removes the time limits of a transaction that may read a whole table, and
 	// allows the best plan for that.
-	patientSQL = `SELECT set_config('statement_timeout', '0', true), set_config('lock_timeout', '0', true),
+	noTimeLimitSQL = `SELECT set_config('statement_timeout', '0', true), set_config('lock_timeout', '0', true),
 		set_config('enable_seqscan', 'on', true)`
 
 	// unlimitedSQL removes the time limit of the statements of a transaction.
 	unlimitedSQL = `SELECT set_config('statement_timeout', '0', true)`
 
 	lockKindsSQL  = `LOCK TABLE kinds IN SHARE ROW EXCLUSIVE MODE`
-	allKindsSQL   = `SELECT name, reverse, target FROM kinds ORDER BY name`
-	insertKindSQL = `INSERT INTO kinds (name, reverse, target) VALUES ($1, $2, $3)`
-	deleteKindSQL = `DELETE FROM kinds WHERE name = $1`
 	anyOfKindsSQL = `SELECT EXISTS (SELECT FROM entries WHERE kind = ANY($1::text[]) AND kind <> '')`
 
 	// oldestRunningSQL returns the id of the oldest running transaction. Every transaction that a
@@ -249,13 +204,6 @@ const (
 	anyWithinSQL = `SELECT EXISTS (SELECT FROM unnest($2::bigint[], $3::bigint[]) AS page (least, greatest),
 		LATERAL (SELECT FROM entries WHERE hash BETWEEN page.least AND page.greatest AND kind = ANY($1::text[]) AND kind <> ''
 			OFFSET 0) AS found)`
-
-	getCheckpointSQL = `SELECT value FROM checkpoints WHERE id = $1`
-
-	putCheckpointSQL = `INSERT INTO checkpoints (id, value) VALUES ($1, $2)
-		ON CONFLICT (id) DO UPDATE SET value = excluded.value`
-
-	deleteCheckpointSQL = `DELETE FROM checkpoints WHERE id = $1`
 
 	unlockSettingsSQL = `SELECT pg_advisory_unlock_all()`
 	lockSettingsSQL   = `SELECT pg_advisory_lock_shared($1, $2)`
@@ -276,11 +224,6 @@ const (
 	probeLockSQL = `SELECT pg_backend_pid() FROM pg_advisory_lock_shared(1717920100, 0)`
 	probeHeldSQL = `SELECT EXISTS (SELECT FROM pg_locks
 		WHERE locktype = 'advisory' AND classid = 1717920100 AND objid = 0 AND objsubid = 2 AND pid = $1::int4)`
-
-	allMetaSQL = `SELECT name, value FROM meta`
-
-	putMetaSQL = `INSERT INTO meta (name, value) VALUES ($1, $2)
-		ON CONFLICT (name) DO UPDATE SET value = excluded.value`
 
 	// adoptSQL is for a ledger that another server wrote, whose transaction ids may be above those of
 	// this one. It marks such rows as changed now. A poll would otherwise read them each time.

@@ -1,41 +1,103 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 )
 
 // Snapshot returns all rows of a page, in order of hash, owner, kind, target, and the state of
 // the page. Both are from one snapshot. They include ended rows that were not removed yet,
 // because their keys are in the page. The error wraps ErrGone if the page is no longer in use.
-func (l *Ledger) Snapshot(ctx context.Context, page uint32) (rows []Row, s PageState, err error) {
-	err = l.read(ctx, &Call{Operation: "snapshot", Page: page}, func(ctx context.Context) error {
-		if err = l.checkPage(page); err == nil {
-			rows, s, err = l.db.snapshot(ctx, page)
-		}
-		return err
+func (l *Ledger) Snapshot(ctx context.Context, page uint32) ([]Row, PageState, error) {
+	p, err := l.page(ctx, "snapshot", page, func(ctx context.Context) (rows []Row, s PageState, err error) {
+		s, err = l.db.eachRow(ctx, page, func(some []Row) error {
+			rows = append(rows, some...)
+			return nil
+		})
+		return inOrder(rows), s, err
 	})
-	if err != nil {
-		return nil, PageState{}, fmt.Errorf("ledger: read page %d: %w", page, err)
-	}
-	return rows, s, nil
+	return p.rows, p.PageState, err
 }
 
 // Keys is Snapshot without times: Since and Until of all rows are zero. It serves rebuilds,
 // which need no times. With SQLite it takes a third to a fifth of the time of Snapshot. The
 // error wraps ErrLargePage for a page of more than LargePage rows.
-func (l *Ledger) Keys(ctx context.Context, page uint32) (rows []Row, s PageState, err error) {
-	err = l.read(ctx, &Call{Operation: "keys", Page: page}, func(ctx context.Context) error {
+func (l *Ledger) Keys(ctx context.Context, page uint32) ([]Row, PageState, error) {
+	p, err := l.page(ctx, "keys", page, func(ctx context.Context) ([]Row, PageState, error) { return l.db.keys(ctx, page) })
+	return p.rows, p.PageState, err
+}
+
+// pageRows is the state of a page, and rows of it.
+type pageRows struct {
+	PageState
+	rows []Row
+}
+
+// page is ask for the rows of a page.
+func (l *Ledger) page(
+	ctx context.Context, operation string, page uint32, do func(ctx context.Context) ([]Row, PageState, error),
+) (pageRows, error) {
+	c := &Call{Operation: operation, Page: page}
+	return ask(ctx, l, c, fmt.Sprintf("read page %d", page), func(ctx context.Context) (p pageRows, err error) {
 		if err = l.checkPage(page); err == nil {
-			rows, s, err = l.db.keys(ctx, page)
+			p.rows, p.PageState, err = do(ctx)
+		}
+		return p, err
+	})
+}
+
+const (
+	// LargePage is the maximum number of rows that Keys returns.
+	LargePage = 50_000
+	// rowsAtOnce is the number of rows that EachRow passes on at a time.
+	rowsAtOnce = 10_000
+)
+
+// ErrLargePage means that a page has more than LargePage rows. EachRow reads such a page.
+var ErrLargePage = fmt.Errorf("page has more than %d rows", LargePage)
+
+// EachRow calls each with all rows of a page, some thousand at a time, in no particular order.
+// It returns the state of the page. Rows and state are from one snapshot. The error wraps
+// ErrGone if the page is no longer in use.
+//
+// EachRow serves pages that are too large for Keys. Its memory is bounded, and no statement takes
+// long. With PostgreSQL each statement must end within about 5 seconds, and so must each call of
+// each. EachRow keeps a transaction open and a connection in use, so callers bound the number of
+// concurrent calls.
+//
+// The slice is valid until each returns. An error of each ends the call, and EachRow returns it
+// unwrapped.
+func (l *Ledger) EachRow(ctx context.Context, page uint32, each func(rows []Row) error) (s PageState, err error) {
+	var failed error // by each
+	err = l.read(ctx, &Call{Operation: "each_row", Page: page}, func(ctx context.Context) error {
+		if err = l.checkPage(page); err == nil {
+			s, err = l.db.eachRow(ctx, page, func(rows []Row) error {
+				failed = each(rows)
+				return failed
+			})
 		}
 		return err
 	})
-	if err != nil {
-		return nil, PageState{}, fmt.Errorf("ledger: read keys of page %d: %w", page, err)
+	switch {
+	case failed != nil:
+		return PageState{}, failed
+	case err != nil:
+		return PageState{}, fmt.Errorf("ledger: read page %d in parts: %w", page, err)
+	default:
+		return s, nil
 	}
-	return rows, s, nil
+}
+
+// inOrder sorts rows. A database mostly returns them in this order, but does not guarantee it.
+func inOrder(rows []Row) []Row {
+	order := func(a, b Row) int { return a.key().compare(b.key()) }
+	if !slices.IsSortedFunc(rows, order) {
+		slices.SortFunc(rows, order)
+	}
+	return rows
 }
 
 // withoutTimes clears the times of rows.
@@ -48,17 +110,12 @@ func withoutTimes(rows []Row) []Row {
 
 // Sequence returns the sequence of a page, 0 if the page never changed. The error wraps ErrGone
 // if the page is no longer in use.
-func (l *Ledger) Sequence(ctx context.Context, page uint32) (sequence uint64, err error) {
-	err = l.read(ctx, &Call{Operation: "sequence", Page: page}, func(ctx context.Context) error {
-		if err = l.checkPage(page); err == nil {
-			sequence, err = l.db.sequence(ctx, page)
-		}
-		return err
+func (l *Ledger) Sequence(ctx context.Context, page uint32) (uint64, error) {
+	p, err := l.page(ctx, "sequence", page, func(ctx context.Context) (rows []Row, s PageState, err error) {
+		s.Sequence, err = l.db.sequence(ctx, page)
+		return nil, s, err
 	})
-	if err != nil {
-		return 0, fmt.Errorf("ledger: read sequence of page %d: %w", page, err)
-	}
-	return sequence, nil
+	return p.Sequence, err
 }
 
 // Cursor is a point in the history of a ledger, from which Changed continues. It is opaque. The
@@ -116,17 +173,13 @@ func (l *Ledger) Changed(
 // Ended returns rows whose Until is not after now, nor after the clock of a database server. The
 // row that ended first comes first. limit is the maximum number of rows, at least 1. The rows exist
 // until they are removed. A Change with Ended removes them, but not rows recorded again since.
-func (l *Ledger) Ended(ctx context.Context, now time.Time, limit int) (rows []Row, err error) {
-	err = l.read(ctx, &Call{Operation: "ended"}, func(ctx context.Context) error {
-		if err = checkLimit(limit); err == nil {
-			rows, err = l.db.ended(ctx, now, limit)
+func (l *Ledger) Ended(ctx context.Context, now time.Time, limit int) ([]Row, error) {
+	return ask(ctx, l, &Call{Operation: "ended"}, "read ended rows", func(ctx context.Context) ([]Row, error) {
+		if err := checkLimit(limit); err != nil {
+			return nil, err
 		}
-		return err
+		return readRows(ctx, l.db, l.sql.endedRows, now.UnixMicro(), limit)
 	})
-	if err != nil {
-		return nil, fmt.Errorf("ledger: read ended rows: %w", err)
-	}
-	return rows, nil
 }
 
 // ListQuery selects rows of one owner and kind.
@@ -152,27 +205,22 @@ type Position struct {
 // The time that List takes depends on Limit, and on the number of ended rows that were not
 // removed yet. It does not depend on the number of rows of the owner, or on how many share a
 // time.
-func (l *Ledger) List(ctx context.Context, q ListQuery) (rows []Row, err error) {
-	err = l.read(ctx, &Call{Operation: "list"}, func(ctx context.Context) error {
-		if err = q.validate(); err == nil {
-			rows, err = l.db.list(ctx, q)
+func (l *Ledger) List(ctx context.Context, q ListQuery) ([]Row, error) {
+	return ask(ctx, l, &Call{Operation: "list"}, fmt.Sprintf("list %q", q.Kind), func(ctx context.Context) ([]Row, error) {
+		if err := q.validate(); err != nil {
+			return nil, err
 		}
-		return err
+		query, args := listNewestRowsSQL, []any{stored(q.Hash), q.Owner, q.Kind, q.Now.UnixMicro(), q.Limit}
+		if q.Before != nil {
+			query, args = listBeforeRowsSQL, append(args, q.Before.Since.UnixMicro(), q.Before.Target)
+		}
+		r := scanned{hash: stored(q.Hash), owner: q.Owner, kind: q.Kind}
+		return collect(ctx, l.db, statement{query, args, []any{&r.target, &r.since, &r.until}}, r.row)
 	})
-	if err != nil {
-		return nil, fmt.Errorf("ledger: list %q: %w", q.Kind, err)
-	}
-	return rows, nil
 }
 
 func (q ListQuery) validate() error {
-	if err := checkLimit(q.Limit); err != nil {
-		return err
-	}
-	if err := validateID("owner", q.Owner); err != nil {
-		return err
-	}
-	return validateID("kind", q.Kind)
+	return cmp.Or(checkLimit(q.Limit), validateID("owner", q.Owner), validateID("kind", q.Kind))
 }
 
 func checkLimit(limit int) error {

@@ -40,8 +40,8 @@ type sqliteDatabase struct {
 	lock    *flock.Flock
 	writer  *sql.DB // one connection: writers run one after another
 	readers *sql.DB
-	write   writeStatements
-	read    readStatements
+	writes  sqliteQueries // on writer
+	reads   sqliteQueries // on readers
 }
 
 // sqliteFile returns the absolute path of the file in a URL, given the part after the scheme.
@@ -80,7 +80,7 @@ func openSQLite(ctx context.Context, file string, o Options) (*Ledger, error) {
 		}
 		return nil, errors.Join(err, d.close())
 	}
-	return newLedger(file, d.id, d, false), nil
+	return newLedger(file, d.id, d, dialect{endedSQL, removePagesSQL, []string{seedSQL}}, false), nil
 }
 
 // start opens the connections of a locked ledger and migrates it.
@@ -128,6 +128,10 @@ func (d *sqliteDatabase) close() error {
 }
 
 func (d *sqliteDatabase) pools() []Pool { return nil }
+
+func (d *sqliteDatabase) query(ctx context.Context, s statement, reset func(), each func() error) error {
+	return d.reads.query(ctx, s, reset, each)
+}
 
 // agree has nobody to agree with: one process has the file open.
 func (d *sqliteDatabase) agree(context.Context, Settings) error { return nil }

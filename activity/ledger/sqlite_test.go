@@ -52,32 +52,32 @@ func TestQueryPlans(t *testing.T) {
 		{progressSQL, []string{"pages USING COVERING INDEX pages_changed"}, 0},
 		{changedSQL, []string{"pages USING INDEX pages_changed (changed>?)"}, 0},
 		{endedSQL, []string{"entries USING INDEX entries_until (until<?)"}, 0},
-		{listNewestSQL, []string{"entries USING COVERING INDEX entries_newest (hash=? AND owner=? AND kind=?)"}, 0},
-		{listBeforeSQL, []string{ // each half sorts at most its limit of rows
+		{listNewestRowsSQL, []string{"entries USING COVERING INDEX entries_newest (hash=? AND owner=? AND kind=?)"}, 0},
+		{listBeforeRowsSQL, []string{ // each half sorts at most its limit of rows
 			"entries USING COVERING INDEX entries_newest (hash=? AND owner=? AND kind=? AND since=? AND target>?)",
 			"entries USING COVERING INDEX entries_newest (hash=? AND owner=? AND kind=? AND since<?)",
 		}, 2},
-		{countsSQL, []string{"entries USING COVERING INDEX entries_newest (hash=? AND owner=?)"}, 0},
-		{ownedSQL, []string{"entries USING PRIMARY KEY (hash=? AND owner=? AND (kind,target)>(?,?))"}, 0},
-		{namingSQL, []string{"entries USING INDEX entries_naming (target_hash=? AND target=?)"}, 0},
-		{countSQL, []string{"entries USING COVERING INDEX entries_newest (hash=? AND owner=? AND kind=?)"}, 0},
+		{countKindsSQL, []string{"entries USING COVERING INDEX entries_newest (hash=? AND owner=?)"}, 0},
+		{ownedRowsSQL, []string{"entries USING PRIMARY KEY (hash=? AND owner=? AND (kind,target)>(?,?))"}, 0},
+		{namingRowsSQL, []string{"entries USING INDEX entries_naming (target_hash=? AND target=?)"}, 0},
+		{countRowsSQL, []string{"entries USING COVERING INDEX entries_newest (hash=? AND owner=? AND kind=?)"}, 0},
 		{tallySQL(1), []string{"e USING COVERING INDEX entries_newest (hash=? AND owner=? AND kind=?)"}, 0},
 		{tallySQL(64), []string{"e USING COVERING INDEX entries_newest (hash=? AND owner=? AND kind=?)"}, 0},
 		{lookupSQL(1), []string{"entries USING " + one}, 0},
 		{lookupSQL(64), []string{"entries USING " + one}, 0},
 		{deleteSQL(1), []string{"entries USING " + one}, 0},
 		{deleteSQL(64), []string{"entries USING " + one}, 0},
-		{allSQL, []string{"entries USING PRIMARY KEY ((hash,owner,kind,target)>(?,?,?,?))"}, 0},
+		{allRowsSQL, []string{"entries USING PRIMARY KEY ((hash,owner,kind,target)>(?,?,?,?))"}, 0},
 		{countRangeSQL, []string{"entries USING COVERING INDEX entries_newest (hash>? AND hash<?)"}, 0},
 		{ownedPagesSQL(1), []string{"owners USING INTEGER PRIMARY KEY (rowid=?)"}, 0},
 		{ownedPagesSQL(64), []string{"owners USING INTEGER PRIMARY KEY (rowid=?)"}, 0},
 		{ownersSQL, []string{"owners USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"}, 0},
 		{newOwnersSQL, []string{"owners USING INDEX owners_changed (changed>?)"}, 0},
 		{ownerSQL, []string{"owners USING COVERING INDEX sqlite_autoindex_owners_1 (page=?)"}, 0},
-		{greatestSQL, []string{"pages"}, 0},
+		{greatestPageSQL, []string{"pages"}, 0},
 		{seedSQL, []string{"p USING INTEGER PRIMARY KEY (rowid=?)", "pages USING COVERING INDEX pages_changed"}, 0},
 		{removePagesSQL, []string{"pages USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"}, 0},
-		{removeOwnerSQL, []string{"owners USING INTEGER PRIMARY KEY (rowid=?)"}, 0},
+		{deleteOwnerSQL, []string{"owners USING INTEGER PRIMARY KEY (rowid=?)"}, 0},
 		{pageStatesSQL(64), []string{"pages USING INTEGER PRIMARY KEY (rowid=?)"}, 0},
 	} {
 		var seeks []string
@@ -99,17 +99,13 @@ func TestQueryPlans(t *testing.T) {
 	}
 }
 
-func queryPlan(t *testing.T, db *sql.DB, statement string) (steps []string) {
+func queryPlan(t *testing.T, db *sql.DB, sql string) []string {
 	t.Helper()
-	arguments := make([]any, strings.Count(statement, "?"))
-	rows, err := db.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+statement, arguments...)
-	err = eachRow(rows, err, func(rows *sql.Rows) error {
-		var id, parent, unused int
-		var step string
-		err := rows.Scan(&id, &parent, &unused, &step)
-		steps = append(steps, step)
-		return err
-	})
+	arguments := make([]any, strings.Count(sql, "?")+strings.Count(sql, "$"))
+	var id, parent, unused int
+	var step string
+	s := statement{"EXPLAIN QUERY PLAN " + sql, arguments, []any{&id, &parent, &unused, &step}}
+	steps, err := collect(t.Context(), sqliteQueries{db: db}, s, func() string { return step })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,11 +2,8 @@ package ledger
 
 import (
 	"context"
-	"database/sql"
 	"errors"
-	"fmt"
 	"slices"
-	"time"
 
 	"modernc.org/sqlite"
 )
@@ -29,68 +26,15 @@ func insertWholeSQL(n int) string {
 	return `INSERT INTO entries (hash, owner, kind, target, since, until, target_hash) VALUES ` + tuples(n, 7)
 }
 
-func (d *sqliteDatabase) recordMany(ctx context.Context, p *plan, now time.Time) (receipt Receipt, err error) {
-	err = d.transact(ctx, func(t transaction) error {
-		p.forget()
-		states, err := t.place(ctx, p)
-		if err != nil {
-			return fmt.Errorf("look up pages: %w", err)
-		}
-		// A page that never changed has no rows.
-		unsure := slices.DeleteFunc(p.unsure(), func(e *entry) bool {
-			return states[p.id.PageIn(p.layouts.Current, e.hash)].Sequence == 0
-		})
-		if err := t.lookup(ctx, p, unsure); err != nil {
-			return fmt.Errorf("look up rows: %w", err)
-		}
-		if err := t.tally(ctx, p.tallies, now); err != nil {
-			return fmt.Errorf("count rows: %w", err)
-		}
-		changed, refused := p.decide(now)
-		met, err := t.insertNew(ctx, p)
-		if err != nil {
-			return fmt.Errorf("write rows: %w", err)
-		}
-		if met {
-			changed, refused = p.decide(now)
-		}
-		if err := t.settle(ctx, p); err != nil {
-			return fmt.Errorf("write rows: %w", err)
-		}
-		f := p.effect(states)
-		receipt = p.receipt(changed, refused, f)
-		if err := t.raise(ctx, f.raised); err != nil {
-			return fmt.Errorf("raise sequences: %w", err)
-		}
-		return nil
-	})
-	return receipt, err
-}
-
-// settle writes the new states of rows that already existed.
-func (t transaction) settle(ctx context.Context, p *plan) error {
-	rewrites, removals := p.rewrites()
-	if err := t.upsert(ctx, rewrites); err != nil {
-		return err
-	}
-	return t.remove(ctx, removals)
-}
-
-// insertNew inserts the rows that count as new. It reports whether any of them already existed; the
-// plan then knows of those rows, and they are unchanged. Rows come in key order, so each is a
-// neighbour of the row before.
-func (t transaction) insertNew(ctx context.Context, p *plan) (met bool, err error) {
-	in, err := t.inserter(ctx)
-	if err != nil {
-		return false, err
-	}
+// insert writes rows in key order, so each is a neighbour of the row before.
+func (t sqliteTransaction) insert(ctx context.Context, p *plan) (met bool, err error) {
 	doubt := false // after an existing row, the next ones often exist, too
 	for some := range slices.Chunk(p.additions(), bulkRows) {
 		if err := ctx.Err(); err != nil {
 			return met, err
 		}
 		if !doubt && len(some) == bulkRows {
-			err := in.insert(ctx, some)
+			err := t.insertNew(ctx, some)
 			if err == nil {
 				continue
 			}
@@ -112,30 +56,14 @@ func (t transaction) insertNew(ctx context.Context, p *plan) (met bool, err erro
 	return met, nil
 }
 
-// inserter inserts bulkRows rows at a time.
-type inserter struct {
-	plain, whole *sql.Stmt
-	args         []any
-}
-
-func (t transaction) inserter(ctx context.Context) (*inserter, error) {
-	ctx = context.WithoutCancel(ctx)
-	// The end of the transaction closes the statements.
-	plain, err := t.PrepareContext(ctx, insertPlainSQL(bulkRows))
-	if err != nil {
-		return nil, err
-	}
-	whole, err := t.PrepareContext(ctx, insertWholeSQL(bulkRows))
-	return &inserter{plain: plain, whole: whole, args: make([]any, 0, 7*bulkRows)}, err
-}
-
-// insert inserts new rows, all or none.
-func (in *inserter) insert(ctx context.Context, some []*entry) error {
-	stmt, whole := in.plain, slices.ContainsFunc(some, func(e *entry) bool { return e.targetHash != nil || !e.after.until.IsZero() })
+// insertNew inserts bulkRows new rows, all or none.
+func (t sqliteTransaction) insertNew(ctx context.Context, some []*entry) error {
+	whole := slices.ContainsFunc(some, func(e *entry) bool { return e.targetHash != nil || !e.after.until.IsZero() })
+	sql := insertPlainSQL(bulkRows)
 	if whole {
-		stmt = in.whole
+		sql = insertWholeSQL(bulkRows)
 	}
-	in.args = in.args[:0]
+	args := make([]any, 0, 7*bulkRows)
 	var last *entry
 	// Converting a value to any allocates, so values are only converted where they change.
 	var hash, owner, kind, since any
@@ -149,11 +77,10 @@ func (in *inserter) insert(ctx context.Context, some []*entry) error {
 		if last == nil || last.after.since != e.after.since {
 			since = e.after.since.UnixMicro()
 		}
-		if in.args = append(in.args, hash, owner, kind, e.target, since); whole {
-			in.args = append(in.args, storedUntil(e.after.until), e.targetHash)
+		if args = append(args, hash, owner, kind, e.target, since); whole {
+			args = append(args, storedUntil(e.after.until), e.targetHash)
 		}
 		last = e
 	}
-	_, err := stmt.ExecContext(context.WithoutCancel(ctx), in.args...)
-	return err
+	return t.exec(ctx, sql, args...)
 }

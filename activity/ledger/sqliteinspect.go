@@ -64,10 +64,11 @@ func (i *Inspection) readSQLite(ctx context.Context, parameters string) (err err
 		case i.Schema == 0:
 			return errNoLedger
 		}
-		if err := i.identify(readMeta(ctx, tx)); err != nil || i.Schema != i.Known {
+		q := sqliteQueries{tx: tx}
+		if err := i.identify(readMeta(ctx, q)); err != nil || i.Schema != i.Known {
 			return err
 		}
-		if i.Layouts, err = readLayouts(ctx, tx); err != nil {
+		if i.Layouts, err = readLayouts(ctx, q); err != nil {
 			return err
 		}
 		return tx.QueryRowContext(ctx, emptySQL).Scan(&i.Empty)

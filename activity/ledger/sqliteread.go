@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -13,23 +12,75 @@ import (
 	"modernc.org/sqlite"
 )
 
-func (d *sqliteDatabase) snapshot(ctx context.Context, page uint32) (rows []Row, s PageState, err error) {
-	s, err = d.inPage(ctx, page, func(tx *sql.Tx, held []hashRange) error {
-		rows, err = d.heldRows(ctx, tx, held, d.read.snapshot, scanRows)
+// sqliteQueries runs queries on a pool of connections, or in a transaction.
+type sqliteQueries struct {
+	db       *sql.DB
+	tx       *sql.Tx              // nil: none
+	prepared map[string]*sql.Stmt // by SQL; others are prepared for each run
+}
+
+// in returns the queries of a transaction of the pool.
+func (q sqliteQueries) in(tx *sql.Tx) sqliteQueries {
+	q.tx = tx
+	return q
+}
+
+// query runs once: no failure is temporary.
+func (q sqliteQueries) query(ctx context.Context, s statement, reset func(), each func() error) error {
+	reset()
+	rows, err := q.rows(ctx, s)
+	if err != nil {
 		return err
-	})
-	return rows, s, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := rows.Scan(s.into...); err != nil {
+			return err
+		}
+		if err := each(); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+func (q sqliteQueries) rows(ctx context.Context, s statement) (*sql.Rows, error) {
+	stmt, ok := q.prepared[s.sql]
+	switch {
+	case ok && q.tx != nil:
+		return q.tx.StmtContext(ctx, stmt).QueryContext(ctx, s.args...)
+	case ok:
+		return stmt.QueryContext(ctx, s.args...)
+	case q.tx != nil:
+		return q.tx.QueryContext(ctx, s.sql, s.args...)
+	default:
+		return q.db.QueryContext(ctx, s.sql, s.args...)
+	}
+}
+
+// reading runs do in a read-only transaction.
+func (d *sqliteDatabase) reading(ctx context.Context, do func(q sqliteQueries) error) error {
+	tx, err := d.readers.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() // nothing to commit
+	return do(d.reads.in(tx))
 }
 
 // keys reads all targets of an owner and kind as one value, to save the cost of a row.
 func (d *sqliteDatabase) keys(ctx context.Context, page uint32) (rows []Row, s PageState, err error) {
-	s, err = d.inPage(ctx, page, func(tx *sql.Tx, held []hashRange) error {
-		if err := d.checkLarge(ctx, tx, held); err != nil {
+	s, err = d.inPage(ctx, page, func(q sqliteQueries, ranges []hashRange) error {
+		if err := q.checkLarge(ctx, ranges); err != nil {
 			return err
 		}
-		rows, err = d.heldRows(ctx, tx, held, d.read.keys, scanGroups)
+		rows, err = q.groups(ctx, ranges)
 		if failed, ok := errors.AsType[*sqlite.Error](err); ok && failed.Code() == tooBig {
-			rows, err = d.heldRows(ctx, tx, held, d.read.snapshot, scanRows)
+			rows = nil
+			err = q.rowsIn(ctx, ranges, func(r Row) error {
+				rows = append(rows, r)
+				return nil
+			})
 			rows = withoutTimes(rows)
 		}
 		return err
@@ -42,33 +93,63 @@ const tooBig = 18
 
 // eachRow reads rows one by one, in one transaction.
 func (d *sqliteDatabase) eachRow(ctx context.Context, page uint32, each func(rows []Row) error) (PageState, error) {
-	return d.inPage(ctx, page, func(tx *sql.Tx, held []hashRange) error {
-		c := chunks{rows: make([]Row, 0, rowsAtOnce), each: each}
-		var r scanned
-		into := r.all()
-		for _, in := range held {
-			rows, err := tx.StmtContext(ctx, d.read.snapshot).QueryContext(ctx, stored(in.least), stored(in.greatest))
-			err = eachRow(rows, err, func(rows *sql.Rows) error {
-				if err := rows.Scan(into...); err != nil {
-					return err
-				}
-				return c.add(r.row())
-			})
-			if err != nil {
-				return err
+	return d.inPage(ctx, page, func(q sqliteQueries, ranges []hashRange) error {
+		rows := make([]Row, 0, rowsAtOnce)
+		err := q.rowsIn(ctx, ranges, func(r Row) error {
+			if rows = append(rows, r); len(rows) < rowsAtOnce {
+				return nil
 			}
+			err := each(rows)
+			rows = rows[:0]
+			return err
+		})
+		if err != nil || len(rows) == 0 {
+			return err
 		}
-		return c.flush()
+		return each(rows)
 	})
 }
 
+// rowsIn reads the rows of ranges of hashes.
+func (q sqliteQueries) rowsIn(ctx context.Context, ranges []hashRange, each func(r Row) error) error {
+	var r scanned
+	for _, in := range ranges {
+		s := statement{snapshotSQL, []any{stored(in.least), stored(in.greatest)}, r.all()}
+		if err := q.query(ctx, s, func() {}, func() error { return each(r.row()) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// groups reads the rows of ranges of hashes, without times, by owner and kind.
+func (q sqliteQueries) groups(ctx context.Context, ranges []hashRange) (rows []Row, err error) {
+	var hash int64
+	var owner, kind, targets string
+	for _, in := range ranges {
+		s := statement{keysSQL, []any{stored(in.least), stored(in.greatest)}, []any{&hash, &owner, &kind, &targets}}
+		err := q.query(ctx, s, func() {}, func() error {
+			first := len(rows)
+			rows = slices.Grow(rows, strings.Count(targets, targetsEnd)+1)
+			for target := range strings.SplitSeq(targets, targetsEnd) {
+				rows = append(rows, Row{Hash: unstored(hash), Owner: owner, Kind: kind, Target: target})
+			}
+			inOrder(rows[first:])
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return rows, nil
+}
+
 // checkLarge returns ErrLargePage if the ranges of hashes have more than LargePage rows.
-func (d *sqliteDatabase) checkLarge(ctx context.Context, tx *sql.Tx, held []hashRange) error {
-	count := tx.StmtContext(ctx, d.read.countRange)
-	most := LargePage + 1
-	for _, in := range held {
-		var n int
-		if err := count.QueryRowContext(ctx, stored(in.least), stored(in.greatest), most).Scan(&n); err != nil {
+func (q sqliteQueries) checkLarge(ctx context.Context, ranges []hashRange) error {
+	most := int64(LargePage + 1)
+	for _, in := range ranges {
+		n, err := readNumber(ctx, q, countRangeSQL, stored(in.least), stored(in.greatest), most)
+		if err != nil {
 			return err
 		}
 		if most -= n; most <= 0 {
@@ -81,14 +162,17 @@ func (d *sqliteDatabase) checkLarge(ctx context.Context, tx *sql.Tx, held []hash
 // inPage runs do in a read-only transaction, with the ranges of hashes of a page, and returns
 // the state of the page.
 func (d *sqliteDatabase) inPage(
-	ctx context.Context, page uint32, do func(tx *sql.Tx, held []hashRange) error,
+	ctx context.Context, page uint32, do func(q sqliteQueries, ranges []hashRange) error,
 ) (s PageState, err error) {
-	err = d.reading(ctx, func(tx *sql.Tx) error {
-		var held []hashRange
-		if s, held, err = d.held(ctx, tx, page); err != nil {
+	err = d.reading(ctx, func(q sqliteQueries) error {
+		ranges, err := d.ranges(ctx, q, page)
+		if err != nil {
 			return err
 		}
-		return do(tx, held)
+		if s, err = q.pageState(ctx, page); err != nil {
+			return err
+		}
+		return do(q, ranges)
 	})
 	if err != nil {
 		return PageState{}, err
@@ -96,41 +180,98 @@ func (d *sqliteDatabase) inPage(
 	return s, nil
 }
 
-// heldRows reads the rows of ranges of hashes.
-func (d *sqliteDatabase) heldRows(
-	ctx context.Context, tx *sql.Tx, held []hashRange, stmt *sql.Stmt, scan func(*sql.Rows, error) ([]Row, error),
-) (rows []Row, _ error) {
-	for _, r := range held {
-		//nolint:rowserrcheck // scan does
-		found, err := tx.StmtContext(ctx, stmt).QueryContext(ctx, stored(r.least), stored(r.greatest))
-		some, err := scan(found, err)
-		if err != nil {
-			return nil, err
+// ranges returns the ranges of hashes of a page.
+func (d *sqliteDatabase) ranges(ctx context.Context, q sqliteQueries, page uint32) (ranges []hashRange, err error) {
+	if page >= DedicatedPages {
+		owners, err := q.owners(ctx, ownerSQL, page)
+		if err == nil && len(owners) == 0 {
+			err = ErrGone
 		}
-		rows = append(rows, some...)
+		for _, o := range owners {
+			ranges = append(ranges, hashRange{o.Hash, o.Hash})
+		}
+		return ranges, err
 	}
-	return rows, nil
+	layouts, err := readLayouts(ctx, q)
+	if err == nil {
+		err = layouts.rebuilds(d.id.LayoutOf(page))
+	}
+	if err != nil {
+		return nil, err
+	}
+	shared := d.id.hashes(page)
+	owners, err := q.owners(ctx, ownersSQL, stored(shared.least), stored(shared.greatest))
+	hashes := make([]uint64, len(owners))
+	for i, o := range owners {
+		hashes[i] = o.Hash
+	}
+	return shared.without(hashes), err
 }
 
-func (d *sqliteDatabase) sequence(ctx context.Context, page uint32) (sequence uint64, err error) {
-	err = d.reading(ctx, func(tx *sql.Tx) error {
-		s, _, err := d.held(ctx, tx, page)
-		sequence = s.Sequence
-		return err
-	})
-	return sequence, err
+// owners runs a query of the columns hash and page.
+func (q sqliteQueries) owners(ctx context.Context, sql string, args ...any) ([]Owner, error) {
+	var hash int64
+	var page uint32
+	return collect(ctx, q, statement{sql, args, []any{&hash, &page}}, func() Owner { return Owner{unstored(hash), page} })
 }
 
-// readPageState reads the state of a page.
-func (d *sqliteDatabase) readPageState(ctx context.Context, tx *sql.Tx, page uint32) (s PageState, err error) {
-	err = tx.StmtContext(ctx, d.read.sequence).QueryRowContext(ctx, page).Scan(&s.Sequence, &s.Left)
-	if errors.Is(err, sql.ErrNoRows) {
-		return PageState{}, nil
-	}
+// pageState reads the state of a page.
+func (q sqliteQueries) pageState(ctx context.Context, page uint32) (s PageState, err error) {
+	read := statement{sequenceSQL, []any{page}, []any{&s.Sequence, &s.Left}}
+	err = q.query(ctx, read, func() {}, func() error { return nil })
 	return s, err
 }
 
-func sqliteCursor(next int64) Cursor { return Cursor(strconv.FormatInt(next, 10)) }
+func (d *sqliteDatabase) sequence(ctx context.Context, page uint32) (uint64, error) {
+	s, err := d.inPage(ctx, page, func(sqliteQueries, []hashRange) error { return nil })
+	return s.Sequence, err
+}
+
+func (d *sqliteDatabase) place(ctx context.Context, hash uint64) (p Place, err error) {
+	err = d.reading(ctx, func(q sqliteQueries) error {
+		if p.Layouts, err = readLayouts(ctx, q); err != nil {
+			return err
+		}
+		p.Page = d.id.PageIn(p.Layouts.Current, hash)
+		owners, err := q.owners(ctx, ownersSQL, stored(hash), stored(hash))
+		if err != nil {
+			return err
+		}
+		for _, o := range owners {
+			p.Page = o.Page
+		}
+		p.PageState, err = q.pageState(ctx, p.Page)
+		return err
+	})
+	return p, err
+}
+
+// changed uses the numbers of transactions, which commit in the order of their numbers. It reads
+// Next first: the number of the first transaction that the snapshot cannot see.
+func (d *sqliteDatabase) changed(
+	ctx context.Context, since Cursor, each func(page uint32, s PageState) error,
+) (p Progress, err error) {
+	err = d.reading(ctx, func(q sqliteQueries) error {
+		next, err := readNumber(ctx, q, progressSQL)
+		if err != nil {
+			return err
+		}
+		now := time.Now()
+		p = Progress{Next: Cursor(strconv.FormatInt(next, 10)), Clock: now, At: now}
+		first := since.count(next)
+		if p.Layouts, err = readLayouts(ctx, q); err != nil {
+			return err
+		}
+		if p.Owners, err = q.owners(ctx, newOwnersSQL, first); err != nil {
+			return err
+		}
+		var page uint32
+		var s PageState
+		read := statement{changedSQL, []any{first}, []any{&page, &s.Sequence, &s.Left}}
+		return q.query(ctx, read, func() {}, func() error { return each(page, s) })
+	})
+	return p, err
+}
 
 // count returns the number of the transaction to continue from. next is the number of the next
 // transaction. If the ledger was set back, count returns 0, the beginning.
@@ -142,128 +283,11 @@ func (c Cursor) count(next int64) int64 {
 	return first
 }
 
-func (d *sqliteDatabase) ended(ctx context.Context, now time.Time, limit int) ([]Row, error) {
-	rows, err := d.read.ended.QueryContext(ctx, now.UnixMicro(), limit)
-	return scanRows(rows, err)
-}
-
-func (d *sqliteDatabase) list(ctx context.Context, q ListQuery) ([]Row, error) {
-	stmt, args := d.read.listNewest, []any{stored(q.Hash), q.Owner, q.Kind, q.Now.UnixMicro(), q.Limit}
-	if q.Before != nil {
-		stmt, args = d.read.listBefore, append(args, q.Before.Since.UnixMicro(), q.Before.Target)
-	}
-	var list []Row
-	rows, err := stmt.QueryContext(ctx, args...)
-	r := scanned{hash: stored(q.Hash), owner: q.Owner, kind: q.Kind}
-	err = eachRow(rows, err, func(rows *sql.Rows) error {
-		err := rows.Scan(&r.target, &r.since, &r.until)
-		list = append(list, r.row())
-		return err
-	})
-	return list, err
-}
-
 func (d *sqliteDatabase) lookup(ctx context.Context, wanted []*entry) (rows []Row, err error) {
 	err = inBatches(ctx, wanted, (*entry).args, func(n int, args []any) error {
-		found, err := d.read.lookup[n].QueryContext(ctx, args...)
-		some, err := scanRows(found, err)
+		some, err := readRows(ctx, d, lookupSQL(n), args...)
 		rows = append(rows, some...)
 		return err
-	})
-	return rows, err
-}
-
-func (d *sqliteDatabase) count(ctx context.Context, hash uint64, owner, kind string, now time.Time) (n int, err error) {
-	err = d.read.count.QueryRowContext(ctx, stored(hash), owner, kind, now.UnixMicro()).Scan(&n)
-	return n, err
-}
-
-func (d *sqliteDatabase) counts(ctx context.Context, hash uint64, owner string, now time.Time) (map[string]int, error) {
-	counts := make(map[string]int)
-	rows, err := d.read.counts.QueryContext(ctx, stored(hash), owner, now.UnixMicro())
-	err = eachRow(rows, err, func(rows *sql.Rows) error {
-		var kind string
-		var n int
-		err := rows.Scan(&kind, &n)
-		counts[kind] = n
-		return err
-	})
-	return counts, err
-}
-
-func (d *sqliteDatabase) owned(ctx context.Context, hash uint64, owner string, after Item, limit int) ([]Row, error) {
-	rows, err := d.read.owned.QueryContext(ctx, stored(hash), owner, after.Kind, after.Target, limit)
-	return scanRows(rows, err)
-}
-
-func (d *sqliteDatabase) all(ctx context.Context, after key, limit int) ([]Row, error) {
-	rows, err := d.read.all.QueryContext(ctx, stored(after.hash), after.owner, after.kind, after.target, limit)
-	return scanRows(rows, err)
-}
-
-func (d *sqliteDatabase) naming(ctx context.Context, targetHash uint64, target string, limit int) ([]Row, error) {
-	rows, err := d.read.naming.QueryContext(ctx, stored(targetHash), target, limit)
-	return scanRows(rows, err)
-}
-
-func (d *sqliteDatabase) checkpoint(ctx context.Context, id string) (value string, found bool, err error) {
-	err = d.read.checkpoint.QueryRowContext(ctx, id).Scan(&value)
-	if errors.Is(err, sql.ErrNoRows) {
-		return "", false, nil
-	}
-	return value, err == nil, err
-}
-
-func (d *sqliteDatabase) ping(ctx context.Context) error {
-	var pages string
-	return d.read.pages.QueryRowContext(ctx).Scan(&pages)
-}
-
-// eachRow calls do for each row of a query, and closes the rows. err is the error of the query.
-func eachRow(rows *sql.Rows, err error, do func(*sql.Rows) error) error {
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := do(rows); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
-}
-
-// scanRows reads rows of the columns hash, owner, kind, target, since, until.
-func scanRows(found *sql.Rows, err error) (rows []Row, _ error) {
-	var r scanned
-	into := r.all()
-	err = eachRow(found, err, func(found *sql.Rows) error {
-		err := found.Scan(into...)
-		rows = append(rows, r.row())
-		return err
-	})
-	return rows, err
-}
-
-// scanGroups reads rows of the columns hash, owner, kind and targets.
-func scanGroups(found *sql.Rows, err error) (rows []Row, _ error) {
-	err = eachRow(found, err, func(found *sql.Rows) error {
-		var hash int64
-		var owner, kind, targets string
-		if err := found.Scan(&hash, &owner, &kind, &targets); err != nil {
-			return err
-		}
-		first := len(rows)
-		rows = slices.Grow(rows, strings.Count(targets, targetsEnd)+1)
-		for target := range strings.SplitSeq(targets, targetsEnd) {
-			rows = append(rows, Row{Hash: unstored(hash), Owner: owner, Kind: kind, Target: target})
-		}
-		// The table returns them in this order, but does not guarantee it.
-		order := func(a, b Row) int { return cmp.Compare(a.Target, b.Target) }
-		if group := rows[first:]; !slices.IsSortedFunc(group, order) {
-			slices.SortFunc(group, order)
-		}
-		return nil
 	})
 	return rows, err
 }

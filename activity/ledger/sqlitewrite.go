@@ -1,0 +1,246 @@
+package ledger
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// sqliteTransaction is a writing transaction. Its methods check ctx between statements. Each
+// statement and the commit run to their end: they are short, and SQLite closes the connection of
+// an interrupted one.
+type sqliteTransaction struct{ queries sqliteQueries }
+
+func (t sqliteTransaction) query(ctx context.Context, s statement, reset func(), each func() error) error {
+	return t.queries.query(context.WithoutCancel(ctx), s, reset, each)
+}
+
+// transact waits for the write lock, runs do in a writing transaction, and commits. If do fails,
+// or ctx ends before the commit, the transaction has no effect.
+func (d *sqliteDatabase) transact(ctx context.Context, do func(ctx context.Context, t transaction) error) error {
+	tx, end, err := d.begin(ctx)
+	if err != nil {
+		return fmt.Errorf("begin: %w", err)
+	}
+	defer end()
+	if err := do(ctx, sqliteTransaction{d.writes.in(tx)}); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := tx.Commit(); err != nil {
+		return fmt.Errorf("commit: %w", err)
+	}
+	return nil
+}
+
+// begin waits for the writer's connection and for locks, until ctx ends. Afterwards the end of
+// ctx does not end the transaction. The function end rolls back what is not committed.
+func (d *sqliteDatabase) begin(ctx context.Context) (tx *sql.Tx, end func(), err error) {
+	detached, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, cancel)
+	tx, err = d.writer.BeginTx(detached, nil)
+	if err != nil {
+		stop()
+		cancel()
+		return nil, nil, interrupted(ctx, err)
+	}
+	end = func() {
+		tx.Rollback() // a no-op after a commit
+		cancel()
+	}
+	stop()
+	if err := ctx.Err(); err != nil {
+		end()
+		return nil, nil, err
+	}
+	return tx, end, nil
+}
+
+// begin, lockLayouts and lock exclude nobody: the transaction has the write lock.
+func (t sqliteTransaction) begin(context.Context) error { return nil }
+
+func (t sqliteTransaction) lockLayouts(ctx context.Context) (Layouts, error) {
+	return readLayouts(ctx, t)
+}
+
+func (t sqliteTransaction) lock(
+	ctx context.Context, p *plan, some []*entry, now time.Time,
+) (states map[uint32]PageState, err error) {
+	p.forget()
+	if p.layouts, err = t.lockLayouts(ctx); err != nil {
+		return nil, err
+	}
+	kinds, err := readKinds(ctx, t)
+	if err := cmp.Or(err, p.checkKinds(kinds)); err != nil {
+		return nil, err
+	}
+	if states, err = t.states(ctx, p); err != nil {
+		return nil, err
+	}
+	// A page that never changed has no rows.
+	some = slices.DeleteFunc(slices.Clone(some), func(e *entry) bool {
+		return states[p.id.PageIn(p.layouts.Current, e.hash)].Sequence == 0
+	})
+	if err := t.lookup(ctx, p, some); err != nil {
+		return nil, err
+	}
+	return states, t.tally(ctx, p.tallies, now)
+}
+
+// states reads the dedicated pages of the plan's users, and the states of the users' pages.
+func (t sqliteTransaction) states(ctx context.Context, p *plan) (map[uint32]PageState, error) {
+	pages := p.sharedPages(p.layouts)
+	var hash int64
+	var page uint32
+	err := inBatches(ctx, p.users(), func(hash uint64) []any { return []any{stored(hash)} }, t.each(ctx, ownedPagesSQL,
+		[]any{&hash, &page}, func() error {
+			p.owners[unstored(hash)] = page
+			pages = append(pages, int64(page))
+			return nil
+		}))
+	if err != nil {
+		return nil, err
+	}
+	states := make(map[uint32]PageState, len(pages))
+	var s PageState
+	err = inBatches(ctx, pages, func(page int64) []any { return []any{page} }, t.each(ctx, pageStatesSQL,
+		[]any{&page, &s.Sequence, &s.Left}, func() error {
+			states[page] = s
+			return nil
+		}))
+	return states, err
+}
+
+// lookup tells the plan which of the entries in some exist.
+func (t sqliteTransaction) lookup(ctx context.Context, p *plan, some []*entry) error {
+	var r scanned
+	return inBatches(ctx, some, (*entry).args, t.each(ctx, lookupSQL, r.all(), func() error {
+		p.found(r.row())
+		return nil
+	}))
+}
+
+// tally counts the rows that a plan limits. It uses the highest bound for all of them: counting
+// the others further does no harm.
+func (t sqliteTransaction) tally(ctx context.Context, tallies []*tally, now time.Time) error {
+	if len(tallies) == 0 {
+		return nil
+	}
+	most := slices.MaxFunc(tallies, func(a, b *tally) int { return cmp.Compare(a.most, b.most) }).most
+	number := -1
+	var i int
+	var found int64
+	count := t.each(ctx, tallySQL, []any{&i, &found}, func() error {
+		tallies[i].found = found
+		return nil
+	})
+	return inBatches(ctx, tallies, func(wanted *tally) []any {
+		number++
+		return []any{number, stored(wanted.hash), wanted.owner, wanted.kind}
+	}, func(n int, args []any) error {
+		return count(n, append(args, now.UnixMicro(), most))
+	})
+}
+
+// each returns a function that runs a query for a batch, and do for each row of the result.
+func (t sqliteTransaction) each(
+	ctx context.Context, sql func(n int) string, into []any, do func() error,
+) func(n int, args []any) error {
+	return func(n int, args []any) error {
+		return t.query(ctx, statement{sql(n), args, into}, func() {}, do)
+	}
+}
+
+// run returns a function that runs a statement for a batch.
+func (t sqliteTransaction) run(ctx context.Context, sql func(n int) string) func(n int, args []any) error {
+	return func(n int, args []any) error { return t.exec(ctx, sql(n), args...) }
+}
+
+func (t sqliteTransaction) exec(ctx context.Context, sql string, args ...any) error {
+	ctx = context.WithoutCancel(ctx)
+	if stmt, ok := t.queries.prepared[sql]; ok {
+		_, err := t.queries.tx.StmtContext(ctx, stmt).ExecContext(ctx, args...)
+		return err
+	}
+	_, err := t.queries.tx.ExecContext(ctx, sql, args...)
+	return err
+}
+
+func (t sqliteTransaction) write(ctx context.Context, upserts, removals []*entry, raised []raisedPage) error {
+	if err := t.upsert(ctx, upserts); err != nil {
+		return err
+	}
+	if err := inBatches(ctx, removals, (*entry).args, t.run(ctx, deleteSQL)); err != nil || len(raised) == 0 {
+		return err
+	}
+	count, err := readNumber(ctx, t, progressSQL)
+	if err != nil {
+		return err
+	}
+	return inBatches(ctx, raised, func(r raisedPage) []any {
+		return []any{r.page, r.Sequence, r.Left, count}
+	}, t.run(ctx, raiseSQL))
+}
+
+// upsert writes entries, and replaces those that exist.
+func (t sqliteTransaction) upsert(ctx context.Context, entries []*entry) error {
+	return inBatches(ctx, entries, (*entry).values, t.run(ctx, insertSQL))
+}
+
+func (t sqliteTransaction) greatest(ctx context.Context) (uint32, error) {
+	number, err := readNumber(ctx, t, greatestPageSQL)
+	return uint32(number), err
+}
+
+func (t sqliteTransaction) dedicate(ctx context.Context, hash uint64, page uint32) error {
+	count, err := readNumber(ctx, t, progressSQL)
+	if err != nil {
+		return err
+	}
+	return t.exec(ctx, addOwnerSQL, stored(hash), page, count)
+}
+
+// declare holds the write lock from the beginning, so no other call records a row meanwhile. It
+// searches for rows on another connection, which can be interrupted.
+func (d *sqliteDatabase) declare(ctx context.Context, kinds []Kind) error {
+	return d.transact(ctx, func(ctx context.Context, t transaction) error {
+		stored, err := readKinds(ctx, t)
+		if err != nil {
+			return fmt.Errorf("read kinds: %w", err)
+		}
+		gone, added, err := redeclare(ctx, stored, kinds, func(ctx context.Context, names []string) (found bool, err error) {
+			err = d.readers.QueryRowContext(ctx, kindRowsSQL, names[0], names[len(names)-1]).Scan(&found)
+			return found, err
+		})
+		if err != nil {
+			return err
+		}
+		return putKinds(ctx, t, gone, added)
+	})
+}
+
+// inBatches splits items into batches and calls do with the arguments of each, until ctx ends or
+// do fails.
+func inBatches[T any](ctx context.Context, items []T, args func(T) []any, do func(n int, args []any) error) error {
+	for _, size := range batchSizes() {
+		for len(items) >= size {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			var all []any
+			for _, item := range items[:size] {
+				all = append(all, args(item)...)
+			}
+			if err := do(size, all); err != nil {
+				return err
+			}
+			items = items[size:]
+		}
+	}
+	return nil
+}
