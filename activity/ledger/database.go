@@ -40,7 +40,8 @@ type statement struct {
 // pageReader is the part of a database that reads pages. It returns ErrGone for a page that is
 // no longer in use.
 type pageReader interface {
-	keys(ctx context.Context, page uint32) ([]Row, PageState, error) // no times; ErrLargePage
+	// rows reads a page at once. Without times, it is faster. It returns ErrLargePage.
+	rows(ctx context.Context, page uint32, times bool) ([]Row, PageState, error)
 	// eachRow passes rows on in parts. All parts are from one snapshot.
 	eachRow(ctx context.Context, page uint32, each func(rows []Row) error) (PageState, error)
 	sequence(ctx context.Context, page uint32) (uint64, error)
@@ -156,9 +157,9 @@ func (e *entry) values() []any {
 // args returns the values of the columns of the row's key.
 func (e *entry) args() []any { return []any{stored(e.hash), e.owner, e.kind, e.target} }
 
-// applyMigrations brings a schema of a version up to date. The files of migrations, in order of name,
-// are versions 1, 2, ... apply runs a script and stores its version, in one transaction. So after a
-// crash, the next process continues with the next version.
+// applyMigrations brings a schema of a version up to date. The files of migrations, in order of
+// name, are versions 1, 2, ... apply runs a script and stores its version, in one transaction. So
+// after a crash, the next process continues with the next version.
 func applyMigrations(migrations fs.FS, version int, apply func(script string, version int) error) error {
 	files, err := fs.Glob(migrations, "*.sql") // sorted
 	if err != nil {

@@ -18,8 +18,8 @@ type Identity struct {
 }
 
 // identify returns the identity of the ledger with the given meta and layouts, and the statements
-// that store what is new. A new ledger has no meta and no layouts. It gets the number of pages asked
-// for, or the default for 0. A restored ledger gets a new incarnation.
+// that store what is new. A new ledger has no meta and no layouts. It gets the number of pages
+// asked for, or the default for 0. A restored ledger gets a new incarnation.
 func identify(meta map[string]string, now Layouts, o Options) (id Identity, write []statement, err error) {
 	if len(meta) == 0 {
 		id = newIdentity(o.Pages)

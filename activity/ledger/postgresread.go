@@ -26,9 +26,9 @@ func (d *postgresDatabase) query(ctx context.Context, s statement, reset func(),
 	})
 }
 
-// keys reads a page in one statement, unless the page is large. For a page without rows the query
-// returns one row without an owner.
-func (d *postgresDatabase) keys(ctx context.Context, page uint32) ([]Row, PageState, error) {
+// rows reads a page in one statement. For a page without rows the query returns one row without
+// an owner.
+func (d *postgresDatabase) rows(ctx context.Context, page uint32, times bool) ([]Row, PageState, error) {
 	var s PageState
 	var r scanned
 	query, args := d.pageQuery(page)
@@ -44,7 +44,10 @@ func (d *postgresDatabase) keys(ctx context.Context, page uint32) ([]Row, PageSt
 	case rows[0].Owner == "":
 		return nil, s, nil
 	}
-	return withoutTimes(inOrder(rows)), s, nil
+	if !times {
+		rows = withoutTimes(rows)
+	}
+	return inOrder(rows), s, nil
 }
 
 // pageQuery returns the query for the state and the rows of a page, with its arguments.

@@ -1,7 +1,7 @@
 package ledger
 
-// The SQL of a running PostgreSQL ledger is in this file and in sql.go. Names have no schema: the session's
-// search_path sets it.
+// The SQL of a running PostgreSQL ledger is in this file and in sql.go. Names have no schema: the
+// session's search_path sets it.
 const (
 	// beginSQL sets the isolation level, whatever the default of the server or database is.
 	beginSQL = `BEGIN ISOLATION LEVEL READ COMMITTED`

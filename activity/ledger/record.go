@@ -84,8 +84,8 @@ func (l *Ledger) RecordPrepared(ctx context.Context, now time.Time, p *Prepared)
 	})
 }
 
-// toLookUp returns the entries to read before any decision: those that are removed, and those that a
-// limited change has or counts. All others count as new until the write fails.
+// toLookUp returns the entries to read before any decision: those that are removed, and those that
+// a limited change has or counts. All others count as new until the write fails.
 func (p *plan) toLookUp() (some []*entry) {
 	careful := make(map[*entry]bool)
 	number := 0

@@ -68,19 +68,24 @@ func (d *sqliteDatabase) reading(ctx context.Context, do func(q sqliteQueries) e
 	return do(d.reads.in(tx))
 }
 
-// keys reads all targets of an owner and kind as one value, to save the cost of a row.
-func (d *sqliteDatabase) keys(ctx context.Context, page uint32) (rows []Row, s PageState, err error) {
+// rows, without times, reads all targets of an owner and kind as one value, to save the cost of a
+// row.
+func (d *sqliteDatabase) rows(ctx context.Context, page uint32, times bool) (rows []Row, s PageState, err error) {
 	s, err = d.inPage(ctx, page, func(q sqliteQueries, ranges []hashRange) error {
 		if err := q.checkLarge(ctx, ranges); err != nil {
 			return err
 		}
+		add := func(r Row) error {
+			rows = append(rows, r)
+			return nil
+		}
+		if times {
+			return q.rowsIn(ctx, ranges, add)
+		}
 		rows, err = q.groups(ctx, ranges)
 		if failed, ok := errors.AsType[*sqlite.Error](err); ok && failed.Code() == tooBig {
 			rows = nil
-			err = q.rowsIn(ctx, ranges, func(r Row) error {
-				rows = append(rows, r)
-				return nil
-			})
+			err = q.rowsIn(ctx, ranges, add)
 			rows = withoutTimes(rows)
 		}
 		return err
