@@ -105,6 +105,25 @@ func TestLongRecordPrepared(t *testing.T) {
 	}
 }
 
+// The first call after Open may be a RecordPrepared that meets rows: no statement is prepared yet.
+func TestPostgresFirstRecordPreparedMeetsRows(t *testing.T) {
+	url, now := pgtest.Start(t).Schema(), time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	hide := func(target string) ledger.Change {
+		return ledger.Change{Rows: []ledger.Row{{Hash: 1, Owner: "1", Kind: "hide", Target: target, Since: now}}}
+	}
+	l := open(t, url, ledger.Options{Pages: 8})
+	for _, changes := range [][]ledger.Change{{hide("p")}, {hide("p"), hide("q")}} {
+		prepared, err := l.Prepare(changes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		receipt, err := l.RecordPrepared(t.Context(), now, prepared)
+		if err != nil || !receipt.Changed[len(changes)-1] || len(changes) > 1 && receipt.Changed[0] {
+			t.Errorf("%d changes: changed %v, %v, want only the last one", len(changes), receipt.Changed, err)
+		}
+	}
+}
+
 // Prepared changes may be recorded a second time, as after an error. That changes nothing.
 func TestRecordPreparedAgain(t *testing.T) {
 	l := open(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 8})

@@ -183,8 +183,11 @@ func (t postgresTransaction) insert(ctx context.Context, p *plan) (met bool, err
 	if refused, ok := errors.AsType[*pgconn.PgError](err); !ok || refused.Code != codeUnique {
 		return false, err
 	}
+	// A failed transaction prepares no statement, so the lookup is not in the same batch.
+	if _, err := t.conn.Exec(ctx, `ROLLBACK TO copying`); err != nil {
+		return false, err
+	}
 	b := &pgx.Batch{}
-	b.Queue(`ROLLBACK TO copying`)
 	queueLookup(b, p, fresh)
 	if err := t.conn.SendBatch(ctx, b).Close(); err != nil {
 		return false, err
