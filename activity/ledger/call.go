@@ -55,6 +55,8 @@ func (l *Ledger) read(ctx context.Context, c *Call, do func(ctx context.Context)
 }
 
 // ask is read for a call that returns a value. what completes an error's text.
+//
+//nolint:ireturn // T is no interface
 func ask[T any](ctx context.Context, l *Ledger, c *Call, what string, do func(ctx context.Context) (T, error)) (T, error) {
 	var value, none T
 	err := l.read(ctx, c, func(ctx context.Context) (err error) {

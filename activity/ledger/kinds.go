@@ -161,7 +161,7 @@ func redeclare(
 
 // putKinds stores the result of redeclare.
 func putKinds(ctx context.Context, t transaction, gone, added []Kind) error {
-	var all []statement
+	all := make([]statement, 0, len(gone)+len(added))
 	for _, k := range gone {
 		all = append(all, statement{sql: deleteKindSQL, args: []any{k.Name}})
 	}

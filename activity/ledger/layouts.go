@@ -86,7 +86,7 @@ func isLayout(pages uint32) bool {
 func (l *Ledger) seed(ctx context.Context, from, to uint32) error {
 	for n := uint32(0); n < to; n += seedAtOnce {
 		last := min(to, n+seedAtOnce) - 1
-		var seed []statement
+		seed := make([]statement, 0, len(l.sql.seedPages))
 		for _, sql := range l.sql.seedPages {
 			seed = append(seed, statement{sql: sql, args: []any{l.id.PageIn(from, 0), l.id.PageIn(to, 0), to / from, n, last}})
 		}

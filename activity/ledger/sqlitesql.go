@@ -109,7 +109,9 @@ func tuples(n, width int) string {
 
 // prepare prepares the SQL that runs often. Closing the databases closes the statements.
 func (d *sqliteDatabase) prepare(ctx context.Context) (err error) {
+	//nolint:prealloc // once
 	write := []string{allLayoutsSQL, allKindsSQL, progressSQL, putCheckpointSQL, insertPlainSQL(bulkRows), insertWholeSQL(bulkRows)}
+	//nolint:prealloc // once
 	read := []string{
 		snapshotSQL, keysSQL, sequenceSQL, progressSQL, changedSQL, endedSQL, listNewestRowsSQL, listBeforeRowsSQL,
 		countRowsSQL, countKindsSQL, ownedRowsSQL, allRowsSQL, countRangeSQL, namingRowsSQL, allKindsSQL, ownersSQL,
