@@ -59,9 +59,9 @@ func (p *Page) applyGuarded(b Batch) (state State, fewest uint8) {
 		if l == nil {
 			return Jammed, 0
 		}
-		bits := l.clearable(nil, h)
+		bits, all := l.clearable(nil, h)
 		n := len(bits)
-		if n < leastCleared && (n == 0 || n < l.bitsOf(h)) {
+		if n < leastCleared && (n == 0 || n < all) {
 			return Jammed, 0
 		}
 		if i == 0 || n < int(fewest) {

@@ -4,8 +4,6 @@ import (
 	"math/bits"
 
 	"github.com/twmb/murmur3"
-
-	"github.com/feedfilter/feedfilter/regions"
 )
 
 // Hash is the 128-bit hash of a key. The positions of the key in a page of any shape are derived
@@ -132,9 +130,9 @@ next:
 }
 
 // contains reports whether all bits of h are set.
-func (s Shape) contains(bits regions.Bitmap, h Hash) bool {
+func (s Shape) contains(bits bitmap, h Hash) bool {
 	for range s.Hashes {
-		if !bits.Get(position(h.H1, s.Bits)) {
+		if !bits.get(position(h.H1, s.Bits)) {
 			return false
 		}
 		h = h.next()
@@ -145,7 +143,7 @@ func (s Shape) contains(bits regions.Bitmap, h Hash) bool {
 // containsAll sets found[i] where all bits of the key of start and ids[i] are set. It tests three
 // bits at a time. Whether a bit is set cannot be predicted, and a mispredicted branch costs more
 // than two tests.
-func (s Shape) containsAll(bits regions.Bitmap, start Start, ids []Hash, found []bool) {
+func (s Shape) containsAll(bits bitmap, start Start, ids []Hash, found []bool) {
 	m, threes, rest := s.Bits, s.Hashes/3, s.Hashes%3
 	found = found[:len(ids)]
 next:
@@ -161,7 +159,7 @@ next:
 			h = third.next()
 		}
 		for range rest {
-			if !bits.Get(position(h.H1, m)) {
+			if !bits.get(position(h.H1, m)) {
 				continue next
 			}
 			h = h.next()

@@ -55,11 +55,19 @@ func fill(rng *rand.Rand, page *favfilter.Page, limit uint32) []favfilter.Hash {
 		if page.Header().Set >= limit {
 			break
 		}
-		if h := randomHash(rng); page.Add(h) == favfilter.Added {
+		if h := randomHash(rng); addAbsent(page, h) == favfilter.Added {
 			keys = append(keys, h)
 		}
 	}
 	return keys
+}
+
+// addAbsent adds a key unless it looks present.
+func addAbsent(page *favfilter.Page, h favfilter.Hash) favfilter.Outcome {
+	if page.Contains(h) {
+		return favfilter.Present
+	}
+	return page.Insert(h)
 }
 
 func randomHash(rng *rand.Rand) favfilter.Hash {

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"slices"
-
-	"github.com/feedfilter/feedfilter/regions"
 )
 
 // layer is one Bloom filter of a page. A new page has one layer. Each further layer is appended to
@@ -32,8 +30,8 @@ type layer struct {
 	shape      Shape
 	set        uint32
 	count      uint32
-	bits       regions.Bitmap // part of the page's bits string
-	collisions regions.Bitmap // part of its regions string; nil: no collision bitmap, or not loaded
+	bits       bitmap // part of the page's bits string
+	collisions bitmap // part of its regions string; nil: no collision bitmap, or not loaded
 }
 
 const (
@@ -49,21 +47,19 @@ func (l *layer) contains(h Hash) bool {
 	return l.shape.contains(l.bits, h)
 }
 
-// clearable appends to dst the bits of h that no other key can share.
-func (l *layer) clearable(dst []uint32, h Hash) []uint32 {
-	region := uint32(l.shape.Region)
-	if region == 0 {
-		return dst
+// clearable appends to dst the bits of h that no other key can share. It also returns the number of
+// bits that the key sets.
+func (l *layer) clearable(dst []uint32, h Hash) (own []uint32, all int) {
+	var buf [MaxHashes]uint32
+	positions := l.shape.Positions(buf[:0], h)
+	if region := uint32(l.shape.Region); region > 0 {
+		for _, bit := range positions {
+			if !l.collisions.get(bit / region) {
+				dst = append(dst, bit)
+			}
+		}
 	}
-	var buf [MaxHashes]uint32
-	return l.collisions.Clearable(dst, l.shape.Positions(buf[:0], h), region)
-}
-
-// bitsOf returns the number of bits that a key sets. It is lower than Shape.Hashes if some of the
-// key's positions are equal.
-func (l *layer) bitsOf(h Hash) int {
-	var buf [MaxHashes]uint32
-	return len(l.shape.Positions(buf[:0], h))
+	return dst, len(positions)
 }
 
 func (l *layer) encode(dst []byte) {
@@ -119,7 +115,7 @@ func (p *Page) Grow(s Shape) error {
 	}
 	p.raw = slices.Concat(p.raw, make([]byte, layerBytes+int(s.Bits/8)))
 	if p.collisions != nil {
-		p.collisions = slices.Concat(p.collisions, make([]byte, layerCollisionBytes(s)))
+		p.collisions = slices.Concat(p.collisions, make([]byte, s.collisionBytes()))
 	}
 	p.layers = append(p.layers, layer{shape: s})
 	p.header.Grown++
@@ -177,11 +173,11 @@ func (p *Page) attach() {
 			at += layerBytes
 		}
 		end := at + int(l.shape.Bits/8)
-		l.bits = regions.Bitmap(p.raw[at:end:end])
+		l.bits = bitmap(p.raw[at:end:end])
 		at = end
 		if p.collisions != nil {
-			end := collisionsAt + layerCollisionBytes(l.shape)
-			l.collisions = regions.Bitmap(p.collisions[collisionsAt:end:end])
+			end := collisionsAt + l.shape.collisionBytes()
+			l.collisions = bitmap(p.collisions[collisionsAt:end:end])
 			collisionsAt = end
 		}
 	}
@@ -222,27 +218,11 @@ func (p *Page) decodeLayers() error {
 	return nil
 }
 
-// checkSet checks that the number of set bits in each layer matches its header.
-func (p *Page) checkSet() error {
-	for i := range p.layers {
-		l := &p.layers[i]
-		if set := l.bits.Count(); set != int(l.set) {
-			return fmt.Errorf("%w: %d bits set in layer %d, the header says %d", ErrDamaged, set, i, l.set)
-		}
-	}
-	return nil
-}
-
 // collisionsBytes returns the length of the page's regions string.
 func (p *Page) collisionsBytes() int {
 	n := buildBytes
 	for i := range p.layers {
-		n += layerCollisionBytes(p.layers[i].shape)
+		n += p.layers[i].shape.collisionBytes()
 	}
 	return n
-}
-
-// layerCollisionBytes returns the length of the collision bitmap of a layer. Region must not be 0.
-func layerCollisionBytes(s Shape) int {
-	return int(regions.Count(s.Bits, uint32(s.Region))+7) / 8
 }

@@ -30,7 +30,7 @@ func goldenLayers(t fataler) *favfilter.Page {
 			t.Fatalf("grow: %v", err)
 		}
 		for _, key := range c.keys {
-			if o := page.Add(favfilter.HashKey(page.Header().Seed, key)); o != favfilter.Added {
+			if o := addAbsent(page, favfilter.HashKey(page.Header().Seed, key)); o != favfilter.Added {
 				t.Fatalf("%s is %v, want added", key, o)
 			}
 		}
@@ -238,7 +238,7 @@ func TestRemoveFromTheOldestLayer(t *testing.T) {
 	shape := favfilter.Shape{Bits: 256, Hashes: 4, Region: 1}
 	page := emptyPage(t, shape)
 	key := keyHash(1)
-	page.Add(key)
+	page.Insert(key)
 	if err := page.Grow(favfilter.Shape{Bits: 8, Hashes: 1, Region: 1}); err != nil {
 		t.Fatal(err)
 	}
@@ -246,7 +246,7 @@ func TestRemoveFromTheOldestLayer(t *testing.T) {
 	var others []favfilter.Hash
 	for page.Header().Set < 4+8 { // all of the newer layer, which now reports any key
 		h := randomHash(rng)
-		if page.Add(h) == favfilter.Added {
+		if addAbsent(page, h) == favfilter.Added {
 			others = append(others, h)
 		}
 	}

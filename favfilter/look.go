@@ -1,7 +1,5 @@
 package favfilter
 
-import "github.com/feedfilter/feedfilter/regions"
-
 // Traced describes the state of a key in a page.
 type Traced struct {
 	// Layer is the layer of Positions: the oldest that reports the key, otherwise the newest.
@@ -35,12 +33,12 @@ func (p *Page) Trace(h Hash) Traced {
 	l := &p.layers[t.Layer]
 	region := uint32(l.shape.Region)
 	for _, bit := range l.shape.Positions(nil, h) {
-		b := TracedBit{Bit: bit, Set: l.bits.Get(bit)}
+		b := TracedBit{Bit: bit, Set: l.bits.get(bit)}
 		if region > 0 {
-			b.Region = regions.Of(bit, region)
+			b.Region = bit / region
 		}
 		if l.collisions != nil {
-			b.Collided = l.collisions.Get(b.Region)
+			b.Collided = l.collisions.get(b.Region)
 			if t.Reported && !b.Collided {
 				t.Clearable++
 			}
@@ -57,72 +55,47 @@ func (p *Page) Trace(h Hash) Traced {
 // and 255 only if all bits are set. collisions is empty if the page has no collision bits, or if
 // they are not loaded.
 func (p *Page) Draw(cells int) (bits, collisions []byte) {
-	bitRuns, collisionRuns := make([]bitRange, 0, len(p.layers)), make([]bitRange, 0, len(p.layers))
+	var bitRanges, collisionRanges []bitRange
 	for i := range p.layers {
 		l := &p.layers[i]
-		bitRuns = append(bitRuns, bitRange{l.bits, l.shape.Bits})
+		bitRanges = append(bitRanges, bitRange{l.bits, l.shape.Bits})
 		if l.collisions != nil {
-			collisionRuns = append(collisionRuns, bitRange{l.collisions, regions.Count(l.shape.Bits, uint32(l.shape.Region))})
+			collisionRanges = append(collisionRanges, bitRange{l.collisions, regionsOf(l.shape.Bits, uint32(l.shape.Region))})
 		}
 	}
-	return draw(bitRuns, cells), draw(collisionRuns, cells)
+	return draw(bitRanges, cells), draw(collisionRanges, cells)
 }
 
 // bitRange is the first bits of a bitmap.
 type bitRange struct {
-	of   regions.Bitmap
+	of   bitmap
 	bits uint32
 }
 
-// draw condenses runs, one after the other, to at most the given number of cells.
-func draw(runs []bitRange, cells int) []byte {
+// draw condenses ranges, one after the other, to at most the given number of cells.
+func draw(ranges []bitRange, cells int) []byte {
 	total := uint64(0)
-	for _, r := range runs {
+	for _, r := range ranges {
 		total += uint64(r.bits)
 	}
 	n := uint64(min(max(cells, 0), int(total)))
-	drawn := make([]byte, n)
-	for i := range n {
-		first, end := i*total/n, (i+1)*total/n
-		drawn[i] = share(countRuns(runs, first, end), end-first)
+	if n == 0 {
+		return nil
+	}
+	drawn := make([]byte, 0, n)
+	at, set, first, end := uint64(0), uint64(0), uint64(0), total/n
+	for _, r := range ranges {
+		for bit := range r.bits {
+			if r.of.get(bit) {
+				set++
+			}
+			if at++; at == end {
+				drawn = append(drawn, share(set, end-first))
+				set, first, end = 0, end, uint64(len(drawn)+1)*total/n
+			}
+		}
 	}
 	return drawn
-}
-
-// countRuns counts the set bits of runs from first up to, but not including, end.
-func countRuns(runs []bitRange, first, end uint64) (set uint64) {
-	begin := uint64(0)
-	for _, r := range runs {
-		a, b := max(first, begin), min(end, begin+uint64(r.bits))
-		if a < b {
-			set += count(r.of, uint32(a-begin), uint32(b-begin)) // less than r.bits
-		}
-		begin += uint64(r.bits)
-	}
-	return set
-}
-
-// count counts the set bits of b from first up to, but not including, end. It counts whole bytes
-// where it can.
-func count(b regions.Bitmap, first, end uint32) (n uint64) {
-	for ; first < end && first%8 != 0; first++ {
-		n += one(b.Get(first))
-	}
-	if whole := (end - first) / 8; whole > 0 {
-		n += uint64(b[first/8 : first/8+whole].Count())
-		first += 8 * whole
-	}
-	for ; first < end; first++ {
-		n += one(b.Get(first))
-	}
-	return n
-}
-
-func one(set bool) uint64 {
-	if set {
-		return 1
-	}
-	return 0
 }
 
 // share returns the share of set in all, as 0 to 255.

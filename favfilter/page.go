@@ -3,8 +3,6 @@ package favfilter
 import (
 	"encoding/binary"
 	"fmt"
-
-	"github.com/feedfilter/feedfilter/regions"
 )
 
 // Page is one page of a filter: Bloom bits, and one collision bit for each region of them, in one
@@ -19,8 +17,8 @@ type Page struct {
 	collisions []byte  // build ID and collision bitmaps, as stored; nil: none, or not loaded
 	layers     []layer // the oldest first; never empty
 
-	first regions.Bitmap // bits of the first layer, for lookups in pages of one layer
-	one   [1]layer       // memory of layers while there is only one
+	first bitmap   // bits of the first layer, for lookups in pages of one layer
+	one   [1]layer // memory of layers while there is only one
 }
 
 // NewPage returns an empty page of one layer. It ignores Set, Count and Grown of h, and fails if
@@ -30,10 +28,11 @@ func NewPage(h Header) (*Page, error) {
 	if err := h.validate(); err != nil {
 		return nil, fmt.Errorf("make page %d: %w", h.Number, err)
 	}
-	p := &Page{header: h, raw: make([]byte, HeaderBytes+h.Shape.Bits/8), stale: true}
+	raw, collisions := h.Shape.Bytes()
+	p := &Page{header: h, raw: make([]byte, raw), stale: true}
 	p.layers = append(p.one[:0], layer{shape: h.Shape})
-	if h.Shape.Region > 0 {
-		p.collisions = make([]byte, p.collisionsBytes())
+	if collisions > 0 {
+		p.collisions = make([]byte, collisions)
 		binary.BigEndian.PutUint64(p.collisions, h.Build)
 	}
 	p.attach()
@@ -63,8 +62,10 @@ func DecodePage(raw, collisions []byte) (*Page, error) {
 		p.collisions = collisions
 	}
 	p.attach()
-	if err := p.checkSet(); err != nil {
-		return nil, err
+	for i := range p.layers {
+		if l := &p.layers[i]; l.bits.count() != int(l.set) {
+			return nil, fmt.Errorf("%w: %d bits set in layer %d, the header says %d", ErrDamaged, l.bits.count(), i, l.set)
+		}
 	}
 	return p, nil
 }
@@ -85,7 +86,7 @@ func (p *Page) Size() Size {
 func (p *Page) Status() Status {
 	s := Status{Header: p.header, Size: p.Size()}
 	for i := range p.layers {
-		s.Collided += uint32(p.layers[i].collisions.Count())
+		s.Collided += uint32(p.layers[i].collisions.count())
 	}
 	s.Uncounted = p.collisions == nil && s.Size.Regions > 0
 	return s
@@ -146,17 +147,8 @@ func (p *Page) ContainsAll(start Start, ids []Hash, found []bool) {
 	}
 }
 
-// Add adds the key unless it already looks present. A false positive counts as present: the key
-// then depends on bits of other keys, and is lost when they are removed. Callers who know that the
-// key is absent use [Page.Insert].
-func (p *Page) Add(h Hash) Outcome {
-	if p.Contains(h) {
-		return Present
-	}
-	return p.Insert(h)
-}
-
-// Insert adds a key that the caller knows to be absent, even if it looks present. For each bit that
+// Insert adds a key that the caller knows to be absent, even if it looks present: see [Page.Apply]
+// for keys that may be there. For each bit that
 // was already set, it sets the collision bit of the region. The key goes into the newest layer.
 //
 // In a page that has grown, do not remove keys that looked present when they were inserted:
@@ -167,12 +159,12 @@ func (p *Page) Insert(h Hash) Outcome {
 	region := uint32(l.shape.Region)
 	for _, bit := range l.shape.Positions(buf[:0], h) {
 		switch {
-		case !l.bits.Get(bit):
-			l.bits.Set(bit)
+		case !l.bits.get(bit):
+			l.bits.set(bit)
 			l.set++
 			p.header.Set++
 		case region > 0:
-			l.collisions.Set(regions.Of(bit, region))
+			l.collisions.set(bit / region)
 		}
 	}
 	l.count++
@@ -197,7 +189,7 @@ func (p *Page) Remove(h Hash) Outcome {
 		return Absent
 	}
 	var buf [MaxHashes]uint32
-	clearable := l.clearable(buf[:0], h)
+	clearable, _ := l.clearable(buf[:0], h)
 	if len(clearable) == 0 {
 		return Stuck
 	}
@@ -207,8 +199,8 @@ func (p *Page) Remove(h Hash) Outcome {
 
 func (p *Page) clear(l *layer, clearable []uint32) {
 	for _, bit := range clearable {
-		if l.bits.Get(bit) {
-			l.bits.Clear(bit)
+		if l.bits.get(bit) {
+			l.bits.clear(bit)
 			l.set--
 			p.header.Set--
 		}

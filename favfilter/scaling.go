@@ -35,30 +35,8 @@ func (s Scaling) First(capacity int) (Shape, error) {
 	return shape, nil
 }
 
-// Next returns the shape of the layer to append to p when the newest layer of p is full. The region
-// size is that of p. Next fails if p cannot grow any further: past [MaxLayers], or past [MaxBits]
-// in all.
-func (s Scaling) Next(p *Page) (Shape, error) {
-	if len(p.layers) == MaxLayers {
-		return Shape{}, fmt.Errorf("shape layer %d of page %d: %d are the most", MaxLayers, p.header.Number, MaxLayers)
-	}
-	n := len(p.layers)
-	capacity := 2 * p.newest().shape.Capacity(layerRate(s.FalsePositiveRate, n-1))
-	shape, err := shapeBehind(
-		len(p.raw)+layerBytes, MaxBits-p.totalBits(), max(1, capacity), layerRate(s.FalsePositiveRate, n), p.header.Shape.Region)
-	if err != nil {
-		return Shape{}, fmt.Errorf("shape layer %d of page %d: %w", n, p.header.Number, err)
-	}
-	return shape, nil
-}
-
-// Full reports whether the newest layer of p has as many set bits as its share of the rate allows.
-func (s Scaling) Full(p *Page) bool {
-	return p.newest().set >= p.limit(s.FalsePositiveRate, true)
-}
-
-// Add adds the key as [Page.Add] does, but first grows p if its newest layer is full. If p can grow
-// no further, the newest layer takes the part of the rate that the other layers have left. Once
+// Add adds the key unless it looks present, and first grows p if its newest layer is full. If p can
+// grow no further, the newest layer takes the part of the rate that the other layers have left. Once
 // that is used up, the outcome is [Full] and nothing changes. [Page.Apply] adds many keys faster,
 // and raises the sequence of the page.
 func (s Scaling) Add(p *Page, h Hash) Outcome {
@@ -66,9 +44,12 @@ func (s Scaling) Add(p *Page, h Hash) Outcome {
 	return in.add(h)
 }
 
-// grow appends the next layer to p.
+// grow appends to p a layer for twice as many keys as the newest one, with the same region size.
 func (s Scaling) grow(p *Page) error {
-	shape, err := s.Next(p)
+	n := len(p.layers)
+	capacity := 2 * p.newest().shape.Capacity(layerRate(s.FalsePositiveRate, n-1))
+	shape, err := shapeBehind(
+		len(p.raw)+layerBytes, MaxBits-p.totalBits(), max(1, capacity), layerRate(s.FalsePositiveRate, n), p.header.Shape.Region)
 	if err != nil {
 		return err
 	}

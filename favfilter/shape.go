@@ -109,6 +109,20 @@ func (s Shape) rate(set uint32) float64 {
 	return rate
 }
 
+// Bytes returns the lengths of the two strings of a page of this shape, with one layer. collisions
+// is 0 if the page has no collision bitmap.
+func (s Shape) Bytes() (raw, collisions int) {
+	if s.Region > 0 {
+		collisions = buildBytes + s.collisionBytes()
+	}
+	return HeaderBytes + int(s.Bits/8), collisions
+}
+
+// collisionBytes returns the length of the collision bitmap of a layer. Region must not be 0.
+func (s Shape) collisionBytes() int {
+	return int(regionsOf(s.Bits, uint32(s.Region))+7) / 8
+}
+
 func (s Shape) validate() error {
 	switch {
 	case s.Bits == 0 || s.Bits%8 != 0 || s.Bits > MaxBits:

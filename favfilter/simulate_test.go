@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 
 	"github.com/feedfilter/feedfilter/favfilter"
-	"github.com/feedfilter/feedfilter/regions"
 )
 
 // geometry is the subject of a simulation: how pages are shaped, and when they are rebuilt.
@@ -152,10 +151,8 @@ func (l *life) changed() {
 
 // clearable returns how many bits of h no other key can share, and how many bits h has in all.
 func clearable(p *favfilter.Page, h favfilter.Hash) (own, all int) {
-	s := p.Header().Shape
-	_, collisions := p.Encode()
-	bits := s.Positions(nil, h)
-	return len(regions.Bitmap(collisions[8:]).Clearable(nil, bits, uint32(s.Region))), len(bits)
+	t := p.Trace(h)
+	return t.Clearable, len(t.Positions)
 }
 
 // figures are the results of a simulation.

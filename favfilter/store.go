@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/feedfilter/feedfilter/regions"
 )
 
 // PageID identifies a page in a store.
@@ -215,7 +213,7 @@ func sizeOf(h Header, bitsLength, regionsLength int) Size {
 		Bytes: uint32(bitsLength + regionsLength),
 	}
 	if h.Shape.Region > 0 {
-		s.Regions = regions.Count(s.Bits, uint32(h.Shape.Region))
+		s.Regions = regionsOf(s.Bits, uint32(h.Shape.Region))
 	}
 	return s
 }
@@ -274,7 +272,7 @@ func bitsLengths(h Header) (least, most int) {
 func collisionsLengths(h Header, bitsLength int) (least, most int) {
 	all := h.Shape
 	all.Bits = 8 * uint32(bitsLength-HeaderBytes-int(h.Grown)*layerBytes)
-	least = buildBytes + layerCollisionBytes(all)
+	_, least = all.Bytes()
 	return least, least + int(h.Grown)
 }
 

@@ -112,7 +112,7 @@ func (x *fixture) put(id favfilter.PageID, i, capacity int, expire time.Duration
 	if err != nil {
 		x.t.Fatal(err)
 	}
-	page.Add(key(i))
+	page.Insert(key(i))
 	l, err := x.memory.Load(x.t.Context(), []favfilter.PageID{id})
 	if err != nil {
 		x.t.Fatal(err)

@@ -320,7 +320,9 @@ func growRandomly(t testing.TB, rng *rand.Rand, page *favfilter.Page) {
 			t.Fatal(err)
 		}
 		for _, h := range hashes(rng.IntN(150), rng.IntN(20)) {
-			page.Add(h)
+			if !page.Contains(h) {
+				page.Insert(h)
+			}
 		}
 	}
 }

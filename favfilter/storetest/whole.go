@@ -21,7 +21,7 @@ func loadedWhole(t *testing.T, b Backend) {
 			continue
 		}
 		for _, h := range hashes(1000*i, 40) {
-			page.Add(h)
+			page.Insert(h)
 		}
 		if done, err := b.Store.Replace(t.Context(), favfilter.Replacement{ID: ids[i], Page: page}); err != nil || !done {
 			t.Fatalf("replace: %v, %v", done, err)

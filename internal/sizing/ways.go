@@ -11,7 +11,6 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/favfilter"
-	"github.com/feedfilter/feedfilter/regions"
 )
 
 const (
@@ -21,8 +20,7 @@ const (
 
 	// headroom is the capacity of a new page divided by its keys. Package activity/pages defines
 	// it; a test compares the two.
-	headroom   = 1.05
-	buildBytes = 8 // of the regions string, before its bits
+	headroom = 1.05
 
 	// CPU time of Redis for a feed check in us: for pages, by KiB read, and for sets, by member.
 	// BenchmarkRedisCPU measures it.
@@ -66,8 +64,7 @@ func PageBytes(name string, keys int, keyRate float64) (memory, read float64, er
 	if err != nil {
 		return 0, 0, err
 	}
-	bits := favfilter.HeaderBytes + int(shape.Bits/8)
-	collided := buildBytes + int(regions.Count(shape.Bits, uint32(shape.Region))+7)/8
+	bits, collided := shape.Bytes()
 	return float64(stringBytes(len(name+":bits"), bits) + stringBytes(len(name+":regions"), collided)), float64(bulk(bits)), nil
 }
 
