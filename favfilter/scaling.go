@@ -44,7 +44,7 @@ func (s Scaling) Add(p *Page, h Hash) Outcome {
 	return in.add(h)
 }
 
-// grow appends to p a layer for twice as many keys as the newest one, with the same region size.
+// grow appends a layer to p, for twice as many keys as the newest one.
 func (s Scaling) grow(p *Page) error {
 	n := len(p.layers)
 	capacity := 2 * p.newest().shape.Capacity(layerRate(s.FalsePositiveRate, n-1))

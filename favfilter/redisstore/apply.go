@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -14,7 +15,7 @@ import (
 const (
 	// maxScriptKeys is the number of keys up to which a batch is applied by a script. The script
 	// uses one or two BITFIELD per key. With more keys it is slower than reading a page of 10 KiB,
-	// changing it here and swapping it back. Measured on loopback (BenchmarkScriptOrSwap), 4 keys
+	// changing it here and swapping it back. Measured on loopback, 4 keys
 	// are faster by script and 12 by swap. A network favours the script, because a second round
 	// trip costs more there.
 	maxScriptKeys = 8
@@ -54,22 +55,22 @@ func (s *Store) applyByScript(
 	for round := 0; len(pending) > 0; round++ {
 		calls := make([]invocation, len(pending))
 		for n, i := range pending {
-			calls[n] = s.applyCall(batches[i], results[i].Header)
+			calls[n] = s.applyCall(batches[i])
 		}
-		cmds := s.run(ctx, s.apply, calls)
 		var again []int
-		for n, i := range pending {
-			res, came := s.applied(batches[i], cmds[n])
+		for n, cmd := range s.run(ctx, s.apply, calls) {
+			i := pending[n]
+			res, came, err := s.applied(batches[i], cmd)
 			switch {
 			case came == layers:
 				layered = append(layered, i)
 			case came == reshaped && round < applyRounds-1:
 				again = append(again, i)
 			case came == reshaped:
-				res.Err = errNoProgress
+				err = errNoProgress
 			}
-			if res.Err != nil {
-				res.Err = fmt.Errorf("apply to page %v of filter %s in Redis: %w", batches[i].ID, s.name, res.Err)
+			if err != nil {
+				res.Err = s.failed("apply to", batches[i].ID, err)
 			}
 			results[i] = res
 		}
@@ -78,14 +79,10 @@ func (s *Store) applyByScript(
 	return layered
 }
 
-// applyCall returns the script call for one batch. found is the header that this call of Apply
-// found, or zero if there is none. For a page not met yet, applyCall computes no positions: the
-// header in the reply contains the shape.
-func (s *Store) applyCall(b favfilter.Batch, found favfilter.Header) invocation {
-	known := found
-	if found == (favfilter.Header{}) {
-		known, _ = s.shape(b.ID)
-	}
+// applyCall returns the script call for one batch. For a page not met yet, it computes no
+// positions: the header in the reply contains the shape.
+func (s *Store) applyCall(b favfilter.Batch) invocation {
+	known, _ := s.shape(b.ID)
 	if known.Identity != b.Identity || known.Grown > 0 {
 		known = favfilter.Header{Identity: b.Identity}
 	}
@@ -126,37 +123,41 @@ const (
 )
 
 // applied decodes the reply of apply.lua.
-func (s *Store) applied(b favfilter.Batch, cmd *redis.Cmd) (favfilter.Result, verdict) {
-	state, raw, outcomes, err := parseApply(cmd)
-	if err != nil {
-		return favfilter.Result{Err: err}, settled
+func (s *Store) applied(b favfilter.Batch, cmd *redis.Cmd) (res favfilter.Result, came verdict, err error) {
+	reply, err := cmd.StringSlice()
+	if err == nil && len(reply) != 3 {
+		err = fmt.Errorf("the script answered %q, not a state, a header and outcomes", reply)
 	}
-	var res favfilter.Result
-	res.Version = versionOf(raw)
+	if err != nil {
+		return res, settled, err
+	}
+	state, raw, outcomes := reply[0], reply[1], reply[2]
 	if raw == "" {
 		res.State = favfilter.Missing
-		return res, settled
+		return res, settled, nil
 	}
-	h, err := favfilter.DecodeHeader([]byte(raw))
+	res.Version = favfilter.Version(raw[:min(len(raw), favfilter.HeaderBytes)])
+	h, damage := favfilter.DecodeHeader([]byte(raw))
 	switch {
-	case err == nil && (h.Identity != b.Identity || h.Number != b.ID.Number):
+	case damage == nil && (h.Identity != b.Identity || h.Number != b.ID.Number):
 		res.State, res.Header = favfilter.Foreign, h
-		return res, settled
-	case err != nil || state == "torn":
+		return res, settled, nil
+	case damage != nil || state == "torn":
 		res.State = favfilter.Torn
-		return res, settled
+		return res, settled, nil
 	}
 	s.learn(b.ID, h)
 	res.Header = h
 	switch {
 	case state == "layers":
-		return res, layers
+		return res, layers, nil
+	case state == "ok" && b.Sequence > 0:
+		cleared, _ := strconv.ParseUint(outcomes, 10, 8) // "": nothing was removed
+		res.State, res.Cleared = favfilter.Applied, uint8(cleared)
 	case state == "ok":
 		res.State = favfilter.Applied
-		if b.Sequence == 0 {
-			res.Outcomes = outcomesOf(outcomes)
-		} else {
-			res.Cleared = clearedOf(outcomes)
+		for _, letter := range []byte(outcomes) {
+			res.Outcomes = append(res.Outcomes, favfilter.Outcome(1+strings.IndexByte(outcomeLetters, letter)))
 		}
 	case state == "jammed":
 		res.State = favfilter.Jammed
@@ -165,60 +166,13 @@ func (s *Store) applied(b favfilter.Batch, cmd *redis.Cmd) (favfilter.Result, ve
 	case b.Sequence > 0 && h.Sequence != b.Sequence-1:
 		res.State = favfilter.Behind
 	default:
-		return res, reshaped
+		return res, reshaped, nil
 	}
-	return res, settled
+	return res, settled, nil
 }
 
-func parseApply(cmd *redis.Cmd) (state, header, outcomes string, err error) {
-	vals, err := cmd.Slice()
-	if err != nil {
-		return "", "", "", err
-	}
-	if len(vals) == 3 {
-		var a, b, c bool
-		state, a = vals[0].(string)
-		header, b = vals[1].(string)
-		outcomes, c = vals[2].(string)
-		if a && b && c {
-			return state, header, outcomes, nil
-		}
-	}
-	return "", "", "", fmt.Errorf("the script answered %v, not a state, a header and outcomes", vals)
-}
-
-func outcomesOf(letters string) []favfilter.Outcome {
-	outcomes := make([]favfilter.Outcome, 0, len(letters))
-	for _, l := range []byte(letters) {
-		outcomes = append(outcomes, outcome(l))
-	}
-	return outcomes
-}
-
-// clearedOf decodes the number of cleared bits. It returns 0 if nothing was removed.
-func clearedOf(digits string) uint8 {
-	n, _ := strconv.ParseUint(digits, 10, 8)
-	return uint8(n)
-}
-
-func outcome(letter byte) favfilter.Outcome {
-	switch letter {
-	case 'a':
-		return favfilter.Added
-	case 'p':
-		return favfilter.Present
-	case 'r':
-		return favfilter.Removed
-	case 'x':
-		return favfilter.Absent
-	case 's':
-		return favfilter.Stuck
-	case 'f':
-		return favfilter.Full
-	default:
-		return 0
-	}
-}
+// outcomeLetters has the letter of each [favfilter.Outcome] in replies of apply.lua, in order.
+const outcomeLetters = "aprxsf"
 
 func sequenceBytes(seq uint64) string {
 	var b [8]byte

@@ -19,9 +19,7 @@ const (
 // call is one pipeline of a [Store]. The hooks of the nodes find it in the context.
 type call struct {
 	access access
-
-	mu     sync.Mutex
-	putOff map[redis.Cmder]*guard // first command of a node's share -> the node that put it off
+	putOff sync.Map // first command of a node's share -> the *guard of the node that put it off
 }
 
 type callKey struct{}
@@ -38,25 +36,14 @@ func (c *call) repeats(g *guard, cmds []redis.Cmder) bool {
 	if c == nil || cmds[0].Err() == nil {
 		return false
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.putOff[cmds[0]] == g
+	by, _ := c.putOff.Load(cmds[0])
+	return by == g
 }
 
 // note records that g put cmds off.
 func (c *call) note(g *guard, cmds []redis.Cmder) {
 	err := cmds[0].Err()
-	if c == nil || err == nil {
-		return
+	if c != nil && (begins(err, "TRYAGAIN ") || isUnserved(err) || isRefusal(err)) {
+		c.putOff.Store(cmds[0], g)
 	}
-	ofSlot := redis.HasErrorPrefix(err, "TRYAGAIN ") || redis.HasErrorPrefix(err, unserved)
-	if !ofSlot && !isRefusal(err) {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.putOff == nil {
-		c.putOff = make(map[redis.Cmder]*guard)
-	}
-	c.putOff[cmds[0]] = g
 }

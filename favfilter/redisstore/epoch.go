@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"slices"
@@ -81,17 +80,18 @@ func slotOwners(slots []redis.ClusterSlot) string {
 // identity.
 func serverEpoch(ctx context.Context, server redis.Cmdable) (string, error) {
 	pipe := server.Pipeline()
-	sections := []*redis.StringCmd{pipe.Info(ctx, "server"), pipe.Info(ctx, "replication")}
+	sections := []*redis.Cmd{pipe.Do(ctx, "info", "server"), pipe.Do(ctx, "info", "replication")}
 	exec(ctx, pipe, neither)
 	var told []string
 	var refused error
 	for _, section := range sections {
-		if err := section.Err(); err != nil && !isReply(err) {
+		text, err := section.Text()
+		if err != nil && !isReply(err) {
 			return "", err
 		} else if err != nil {
 			refused = err
 		}
-		for line := range strings.Lines(section.Val()) {
+		for line := range strings.Lines(text) {
 			switch name, _, _ := strings.Cut(line, ":"); name {
 			case "run_id", "role", "master_replid":
 				told = append(told, strings.TrimSpace(line))
@@ -103,10 +103,4 @@ func serverEpoch(ctx context.Context, server redis.Cmdable) (string, error) {
 		return "", refused
 	}
 	return strings.Join(told, " "), nil
-}
-
-// isReply reports whether err is a reply of a server.
-func isReply(err error) bool {
-	_, ok := errors.AsType[redis.Error](err)
-	return ok
 }

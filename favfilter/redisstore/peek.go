@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 
@@ -10,9 +9,6 @@ import (
 
 	"github.com/feedfilter/feedfilter/favfilter"
 )
-
-//go:embed peek.lua
-var peekSource string
 
 // Peek implements [favfilter.Store]. It runs one script for each page, all in one pipeline.
 func (s *Store) Peek(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Status, error) {
@@ -23,44 +19,46 @@ func (s *Store) Peek(ctx context.Context, ids []favfilter.PageID) ([]favfilter.S
 		calls[i].id = id
 	}
 	statuses := make([]favfilter.Status, len(ids))
-	var errs []error
+	var failure error
+	failed := 0
 	for i, cmd := range s.run(ctx, s.peek, calls) {
-		statuses[i] = statusOf(cmd)
-		if err := statuses[i].Err; err != nil {
-			statuses[i].Err = fmt.Errorf("peek at page %v of filter %s in Redis: %w", ids[i], s.name, err)
-			errs = append(errs, err)
+		st, err := statusOf(cmd)
+		if err != nil {
+			failed, failure = failed+1, err
+			st.Err = s.failed("peek at", ids[i], err)
 		}
-		if statuses[i].Damage != nil {
-			statuses[i].Damage = fmt.Errorf("page %v of filter %s: %w", ids[i], s.name, statuses[i].Damage)
+		if st.Damage != nil {
+			st.Damage = fmt.Errorf("page %v of filter %s: %w", ids[i], s.name, st.Damage)
 		}
+		statuses[i] = st
 	}
-	if len(errs) > 0 && len(errs) == len(ids) {
-		return nil, fmt.Errorf("peek at pages %v of filter %s in Redis: %w", some(ids), s.name, errs[0])
+	if failed > 0 && failed == len(ids) {
+		return nil, s.failedFor("peek at", ids, failure)
 	}
 	return statuses, nil
 }
 
-var errPeek = errors.New("the script answered no header, build, lengths and count")
-
 // statusOf decodes the reply of peek.lua.
-func statusOf(cmd *redis.Cmd) favfilter.Status {
-	vals, err := cmd.Slice()
-	switch {
-	case err != nil:
-		return favfilter.Status{Err: err}
-	case len(vals) != 5:
-		return favfilter.Status{Err: errPeek}
+func statusOf(cmd *redis.Cmd) (favfilter.Status, error) {
+	values, err := cmd.Slice()
+	if err != nil {
+		return favfilter.Status{}, err
 	}
-	header, a := vals[0].(string)
-	bitsLength, b := vals[1].(int64)
-	build, c := vals[2].(string)
-	regionsLength, d := vals[3].(int64)
-	collided, e := vals[4].(int64)
-	if !a || !b || !c || !d || !e {
-		return favfilter.Status{Err: errPeek}
+	var texts []string
+	var numbers []int
+	for _, value := range values {
+		switch v := value.(type) {
+		case string:
+			texts = append(texts, v)
+		case int64:
+			numbers = append(numbers, int(v))
+		}
+	}
+	if len(texts) != 2 || len(numbers) != 3 {
+		return favfilter.Status{}, errors.New("the script answered no header, build, lengths and count")
 	}
 	return favfilter.Stored{
-		Header: []byte(header), BitsLength: int(bitsLength),
-		Build: []byte(build), RegionsLength: int(regionsLength), Collided: int(collided),
-	}.Status()
+		Header: []byte(texts[0]), BitsLength: numbers[0],
+		Build: []byte(texts[1]), RegionsLength: numbers[1], Collided: numbers[2],
+	}.Status(), nil
 }

@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"time"
 
@@ -15,7 +14,7 @@ func (s *Store) Replace(ctx context.Context, r favfilter.Replacement) (bool, err
 	defer cancel()
 	done, err := s.run(ctx, s.replace, []invocation{replaceCall(&r)})[0].Bool()
 	if err != nil {
-		return false, fmt.Errorf("replace page %v of filter %s in Redis: %w", r.ID, s.name, err)
+		return false, s.failed("replace", r.ID, err)
 	}
 	if done && r.Page != nil {
 		s.learn(r.ID, r.Page.Header())

@@ -55,7 +55,7 @@ func (a *answer) pipeline(ctx context.Context, cmds []redis.Cmder, next redis.Pr
 // answer answers cmds without a server: with the error, or with nothing stored.
 func (a *answer) answer(cmds []redis.Cmder) error {
 	for _, cmd := range cmds {
-		if read, ok := cmd.(*redis.SliceCmd); ok && a.times == 0 {
+		if read, ok := cmd.(*redis.Cmd); ok && cmd.Name() == "mget" && a.times == 0 {
 			read.SetVal(make([]any, len(cmd.Args())-1))
 		} else {
 			cmd.SetErr(a.err)

@@ -11,23 +11,21 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-//go:embed apply.lua
-var applySource string
-
-//go:embed replace.lua
-var replaceSource string
+var (
+	//go:embed apply.lua
+	applySource string
+	//go:embed replace.lua
+	replaceSource string
+	//go:embed peek.lua
+	peekSource string
+)
 
 // script is a Lua script and the name by which the server knows it.
-type script struct {
-	name   string
-	access access
-	source string
-	sha    string
-}
+type script struct{ name, source, sha string }
 
-func newScript(name string, a access, source string) script {
+func newScript(name, source string) script {
 	sum := sha1.Sum([]byte(source)) //nolint:gosec // see the import
-	return script{name, a, source, hex.EncodeToString(sum[:])}
+	return script{name, source, hex.EncodeToString(sum[:])}
 }
 
 // invocation is one call of a script with the two strings of a page.
@@ -36,19 +34,13 @@ type invocation struct {
 	args []any
 }
 
-// run calls a script once for each page, all in one pipeline, and reports errors in the commands. A
-// server forgets its scripts when it restarts or fails over, and each node of a cluster has its
-// own. A call answered NOSCRIPT had no effect; run resends it with the source.
+// run calls a script once for each page, all in one pipeline, and reports errors in the commands.
 func (s *Store) run(ctx context.Context, sc script, invocations []invocation) []*redis.Cmd {
-	pages := make([]uint32, len(invocations))
-	for i := range invocations {
-		pages[i] = invocations[i].id.Number
+	all := make([]command, len(invocations))
+	for i, in := range invocations {
+		bits, regions := s.keys(in.id)
+		args := append(make([]any, 0, 5+len(in.args)), "evalsha", sc.sha, 2, bits, regions)
+		all[i] = command{page: in.id.Number, args: append(args, in.args...), source: sc.source}
 	}
-	return pipelined(ctx, s, calls{sc.name, sc.access, pages}, func(pipe redis.Pipeliner, i int, last error) *redis.Cmd {
-		bits, regions := s.keys(invocations[i].id)
-		if redis.HasErrorPrefix(last, "NOSCRIPT") {
-			return pipe.Eval(ctx, sc.source, []string{bits, regions}, invocations[i].args...)
-		}
-		return pipe.EvalSha(ctx, sc.sha, []string{bits, regions}, invocations[i].args...)
-	})
+	return s.send(ctx, sc.name, all)
 }

@@ -3,9 +3,6 @@ package redisstore
 import (
 	"context"
 	"errors"
-	"fmt"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/feedfilter/feedfilter/favfilter"
 )
@@ -34,44 +31,38 @@ func (s *Store) swap(ctx context.Context, batches []favfilter.Batch, results []f
 		if batches[i].Sequence > 0 {
 			// Other writers do not cause this for a guarded batch, which ends when they overtake
 			// it.
-			results[i] = favfilter.Result{Err: s.swapError(batches[i].ID, errNoProgress)}
+			results[i] = favfilter.Result{Err: s.failed("swap", batches[i].ID, errNoProgress)}
 		} else {
 			results[i] = s.applyInSteps(ctx, batches[i])
 		}
 	}
 }
 
-// applyInSteps applies a batch without a guard by scripts, where possible. Scripts cannot lose to
-// other writers.
+// applyInSteps applies a batch without a guard by scripts, where possible: these cannot lose to
+// other writers. For a page that has grown it tries swaps, with random pauses. If several writers
+// swap such a page, one of them succeeds each time.
 func (s *Store) applyInSteps(ctx context.Context, b favfilter.Batch) favfilter.Result {
+	step, result, only := make([]favfilter.Batch, 1), make([]favfilter.Result, 1), []int{0}
 	var outcomes []favfilter.Outcome
-	for {
-		step := b
-		step.Remove = b.Remove[:min(len(b.Remove), stepKeys)]
-		step.Add = b.Add[:min(len(b.Add), stepKeys-len(step.Remove))]
-		b.Remove, b.Add = b.Remove[len(step.Remove):], b.Add[len(step.Add):]
-		res := s.applyStep(ctx, step)
+	for pause := resendPause; ; {
+		removals := min(len(b.Remove), stepKeys)
+		adds := min(len(b.Add), stepKeys-removals)
+		step[0] = b
+		step[0].Remove, step[0].Add = b.Remove[:removals], b.Add[:adds]
+		if len(s.applyByScript(ctx, step, result, only)) > 0 && len(s.swapRound(ctx, step, result, only)) > 0 {
+			if !sleep(ctx, &pause) {
+				return favfilter.Result{Err: s.failed("swap", b.ID, errNoProgress)}
+			}
+			continue
+		}
+		res := result[0]
 		if res.Err != nil || res.State != favfilter.Applied {
 			return res
 		}
 		outcomes = append(outcomes, res.Outcomes...)
-		if len(b.Remove)+len(b.Add) == 0 {
+		if b.Remove, b.Add = b.Remove[removals:], b.Add[adds:]; len(b.Remove)+len(b.Add) == 0 {
 			res.Outcomes = outcomes
 			return res
-		}
-	}
-}
-
-// applyStep tries a script and a swap in turn, with random pauses. If several writers swap a page
-// that has grown, one of them succeeds each time.
-func (s *Store) applyStep(ctx context.Context, step favfilter.Batch) favfilter.Result {
-	batches, results, only := []favfilter.Batch{step}, make([]favfilter.Result, 1), []int{0}
-	for pause := resendPause; ; {
-		if len(s.applyByScript(ctx, batches, results, only)) == 0 || len(s.swapRound(ctx, batches, results, only)) == 0 {
-			return results[0]
-		}
-		if !sleep(ctx, &pause) {
-			return favfilter.Result{Err: s.swapError(step.ID, errNoProgress)}
 		}
 	}
 }
@@ -79,11 +70,20 @@ func (s *Store) applyStep(ctx context.Context, step favfilter.Batch) favfilter.R
 // swapRound tries one compare-and-swap. It returns the batches whose page changed between the two
 // round trips.
 func (s *Store) swapRound(ctx context.Context, batches []favfilter.Batch, results []favfilter.Result, pending []int) (again []int) {
-	reads := s.readWhole(ctx, len(pending), func(n int) favfilter.PageID { return batches[pending[n]].ID })
+	ids := make([]favfilter.PageID, len(pending))
+	for n, i := range pending {
+		ids[n] = batches[i].ID
+	}
 	var calls []invocation
 	var changed []int
-	for n, i := range pending {
-		page, res := s.applyHere(batches[i], reads[n])
+	for n, cmd := range s.readWhole(ctx, ids) {
+		i := pending[n]
+		l, err := s.decodeWhole(ids[n], cmd)
+		if err != nil {
+			results[i] = favfilter.Result{Err: s.failed("swap", ids[n], err)}
+			continue
+		}
+		page, res := applyTo(l, batches[i])
 		if page != nil {
 			calls = append(calls, replaceCall(page))
 			changed = append(changed, i)
@@ -94,7 +94,7 @@ func (s *Store) swapRound(ctx context.Context, batches []favfilter.Batch, result
 		i := changed[n]
 		switch done, err := cmd.Bool(); {
 		case err != nil:
-			results[i] = favfilter.Result{Err: s.swapError(batches[i].ID, err)}
+			results[i] = favfilter.Result{Err: s.failed("swap", batches[i].ID, err)}
 		case !done:
 			again = append(again, i)
 		default:
@@ -104,12 +104,8 @@ func (s *Store) swapRound(ctx context.Context, batches []favfilter.Batch, result
 	return again
 }
 
-// applyHere applies b to the page that was read. The replacement is nil if nothing changed.
-func (s *Store) applyHere(b favfilter.Batch, read *redis.SliceCmd) (*favfilter.Replacement, favfilter.Result) {
-	if err := read.Err(); err != nil {
-		return nil, favfilter.Result{Err: s.swapError(b.ID, err)}
-	}
-	l := decodeWhole(b.ID, read.Val())
+// applyTo applies b to the page that was read. The replacement is nil if nothing changed.
+func applyTo(l favfilter.Loaded, b favfilter.Batch) (*favfilter.Replacement, favfilter.Result) {
 	switch {
 	case l.Version == "" && l.Damage == nil:
 		return nil, favfilter.Result{State: favfilter.Missing}
@@ -130,8 +126,4 @@ func (s *Store) applyHere(b favfilter.Batch, read *redis.SliceCmd) (*favfilter.R
 		expire = 0 // only an empty page has a time to live
 	}
 	return &favfilter.Replacement{ID: b.ID, Page: l.Page, Seen: l.Version, Expire: expire}, res
-}
-
-func (s *Store) swapError(id favfilter.PageID, err error) error {
-	return fmt.Errorf("swap page %v of filter %s in Redis: %w", id, s.name, err)
 }

@@ -255,12 +255,13 @@ func (n *redisNode) done(start time.Time, reason string) bool {
 
 func (n *redisNode) count(cmd redis.Cmder) {
 	n.commands.WithLabelValues(cmd.Name()).Inc() // all names are in this program
-	read, ok := cmd.(*redis.SliceCmd)            // only MGET, which reads pages, returns a slice
-	if !ok {
+	read, ok := cmd.(*redis.Cmd)
+	if !ok || cmd.Name() != "mget" { // only MGET reads pages
 		return
 	}
 	size := 0
-	for _, val := range read.Val() {
+	values, _ := read.Slice() // none if the command failed
+	for _, val := range values {
 		if page, ok := val.(string); ok {
 			size += len(page)
 		}

@@ -15,9 +15,9 @@ const (
 )
 
 // wantAsk checks whether a command for the page is sent, and whether it is expected to work.
-func wantAsk(t *testing.T, s *stuck, kind string, page uint32, works, sent bool) {
+func wantAsk(t *testing.T, b *backoff, kind string, page uint32, works, sent bool) {
 	t.Helper()
-	gotWorks, err := s.ask(kind, page)
+	gotWorks, err := b.ask(kind, page)
 	if gotWorks != works || (err == nil) != sent || err != nil && !errors.Is(err, ErrUnavailable) {
 		t.Errorf("%s of page %d: works %v, error %v; want works %v, sent %v", kind, page, gotWorks, err, works, sent)
 	}
@@ -25,29 +25,29 @@ func wantAsk(t *testing.T, s *stuck, kind string, page uint32, works, sent bool)
 
 // Commands of one kind for one page stop for a pause. Then one caller per pause retries, until a
 // command is answered.
-func TestStuck(t *testing.T) {
+func TestBackoff(t *testing.T) {
 	for _, answer := range []error{errTryAgain, errNotServed} {
 		synctest.Test(t, func(t *testing.T) {
-			var s stuck
-			wantAsk(t, &s, "load", 1, true, true)
-			s.note("load", 1, answer)
+			var b backoff
+			wantAsk(t, &b, "load", 1, true, true)
+			b.note("load", 1, answer)
 			for range 3 {
-				wantAsk(t, &s, "load", 1, false, false)
+				wantAsk(t, &b, "load", 1, false, false)
 			}
-			wantAsk(t, &s, "apply", 1, true, true)
-			wantAsk(t, &s, "load", 2, true, true)
+			wantAsk(t, &b, "apply", 1, true, true)
+			wantAsk(t, &b, "load", 2, true, true)
 			for range 3 {
 				time.Sleep(guardPause)
-				wantAsk(t, &s, "load", 1, false, true)
-				wantAsk(t, &s, "load", 1, false, false) // one caller tries
-				s.note("load", 1, answer)
-				wantAsk(t, &s, "load", 1, false, false)
+				wantAsk(t, &b, "load", 1, false, true)
+				wantAsk(t, &b, "load", 1, false, false) // one caller tries
+				b.note("load", 1, answer)
+				wantAsk(t, &b, "load", 1, false, false)
 			}
 			time.Sleep(guardPause)
-			wantAsk(t, &s, "load", 1, false, true)
-			s.note("load", 1, nil)
-			wantAsk(t, &s, "load", 1, true, true)
-			if n := s.noted.Load(); n != 0 {
+			wantAsk(t, &b, "load", 1, false, true)
+			b.note("load", 1, nil)
+			wantAsk(t, &b, "load", 1, true, true)
+			if n := b.noted.Load(); n != 0 {
 				t.Errorf("%d pages are noted", n)
 			}
 		})
@@ -56,38 +56,38 @@ func TestStuck(t *testing.T) {
 
 // A slot is served again when it answers, even with another error. A failed connection does not
 // count.
-func TestStuckEnds(t *testing.T) {
+func TestBackoffEnds(t *testing.T) {
 	for answer, ends := range map[error]bool{
 		nil: true, serverError("OOM command not allowed"): true,
 		io.EOF: false, context.Canceled: false, ErrUnavailable: false,
 	} {
-		var s stuck
-		s.note("load", 1, errTryAgain)
-		s.note("load", 2, errTryAgain)
-		s.note("load", 1, answer)
-		wantAsk(t, &s, "load", 1, ends, ends)
-		wantAsk(t, &s, "load", 2, false, false)
+		var b backoff
+		b.note("load", 1, errTryAgain)
+		b.note("load", 2, errTryAgain)
+		b.note("load", 1, answer)
+		wantAsk(t, &b, "load", 1, ends, ends)
+		wantAsk(t, &b, "load", 2, false, false)
 	}
-	var s stuck
-	s.note("load", 1, io.EOF)
-	wantAsk(t, &s, "load", 1, true, true)
+	var b backoff
+	b.note("load", 1, io.EOF)
+	wantAsk(t, &b, "load", 1, true, true)
 }
 
 // The number of noted pages is bounded. Commands for further pages are sent as usual, and noted
 // pages stay noted.
-func TestStuckIsBounded(t *testing.T) {
+func TestBackoffIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var s stuck
-		for page := range uint32(maxStuck + 2) {
-			s.note("load", page, errTryAgain)
+		var b backoff
+		for page := range uint32(maxBackoff + 2) {
+			b.note("load", page, errTryAgain)
 		}
-		if n := s.noted.Load(); n != maxStuck {
-			t.Errorf("%d pages are noted, want %d", n, maxStuck)
+		if n := b.noted.Load(); n != maxBackoff {
+			t.Errorf("%d pages are noted, want %d", n, maxBackoff)
 		}
-		wantAsk(t, &s, "load", maxStuck, true, true)
+		wantAsk(t, &b, "load", maxBackoff, true, true)
 		time.Sleep(guardPause)
-		s.note("load", 7, errTryAgain)
-		wantAsk(t, &s, "load", 7, false, false)
-		wantAsk(t, &s, "load", 8, false, true)
+		b.note("load", 7, errTryAgain)
+		wantAsk(t, &b, "load", 7, false, false)
+		wantAsk(t, &b, "load", 8, false, true)
 	})
 }

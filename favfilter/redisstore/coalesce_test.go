@@ -53,7 +53,7 @@ func holdLoads(t *testing.T, client redis.UniversalClient, test func(t *testing.
 			h.reads <- r
 			err := <-r.answer
 			for _, cmd := range cmds {
-				if read, ok := cmd.(*redis.SliceCmd); ok && err == nil && cmd.Err() == nil {
+				if read, ok := cmd.(*redis.Cmd); ok && err == nil && cmd.Err() == nil {
 					read.SetVal(cmd.Args()[1:])
 				} else if err != nil {
 					cmd.SetErr(err)
@@ -145,7 +145,7 @@ func nowhere() *redis.Client { return redis.NewClient(&redis.Options{Addr: "192.
 
 // Calls that begin while two reads are in progress wait, and one pipeline reads for all of them.
 // Each call gets the pages that it asked for, in its order.
-func TestLoadsJoin(t *testing.T) {
+func TestLoadsAreCoalesced(t *testing.T) {
 	holdLoads(t, nowhere(), func(t *testing.T, h *heldLoads) {
 		first := []*heldLoad{h.load(t.Context(), page(1)), h.load(t.Context(), page(2))}
 		reads := h.want(2)
@@ -159,10 +159,10 @@ func TestLoadsJoin(t *testing.T) {
 		h.wantDone(first[1])
 		together := h.want(1)[0]
 		if got, want := together.keys(), []string{"3}", "3}:a", "4}", "4}", "3}", "3}:b"}; !slices.Equal(got, want) {
-			t.Errorf("the joint read is of %q, want %q", got, want)
+			t.Errorf("the shared read is of %q, want %q", got, want)
 		}
 		if len(together.cmds) != 5 {
-			t.Errorf("the joint read has %d commands, want 5", len(together.cmds))
+			t.Errorf("the shared read has %d commands, want 5", len(together.cmds))
 		}
 		h.release(together, nil)
 		h.wantDone(waiting...)
@@ -175,8 +175,8 @@ func TestLoadsJoin(t *testing.T) {
 	})
 }
 
-// A call joins no read that began before it: it would miss writes acknowledged in between.
-func TestNoLoadJoinsAnEarlierRead(t *testing.T) {
+// A call shares no read that began before it: it would miss writes acknowledged in between.
+func TestNoLoadSharesAnEarlierRead(t *testing.T) {
 	holdLoads(t, nowhere(), func(t *testing.T, h *heldLoads) {
 		h.load(t.Context(), page(1))
 		h.load(t.Context(), page(2))
@@ -198,8 +198,9 @@ func TestNoLoadJoinsAnEarlierRead(t *testing.T) {
 
 type valueKey struct{}
 
-// A joint read has the latest deadline of its calls, but ends within 3 seconds. No call cancels it.
-func TestContextOfAJointLoad(t *testing.T) {
+// A shared read has the latest deadline of its calls, but ends within 3 seconds. No call cancels
+// it.
+func TestContextOfASharedRead(t *testing.T) {
 	for limit, want := range map[time.Duration]time.Duration{0: 3 * time.Second, time.Minute: 3 * time.Second, time.Second: time.Second} {
 		holdLoads(t, nowhere(), func(t *testing.T, h *heldLoads) {
 			h.load(t.Context(), page(1))
@@ -216,10 +217,10 @@ func TestContextOfAJointLoad(t *testing.T) {
 			h.release(reads[0], nil)
 			together := h.want(1)[0]
 			if end, ok := together.ctx.Deadline(); !ok || time.Until(end) != want {
-				t.Errorf("the joint read has %v left, want %v", time.Until(end), want)
+				t.Errorf("the shared read has %v left, want %v", time.Until(end), want)
 			}
 			if together.ctx.Value(valueKey{}) != "first" {
-				t.Error("the joint read lacks the values of its first call")
+				t.Error("the shared read lacks the values of its first call")
 			}
 			cancel()
 			synctest.Wait()
@@ -227,7 +228,7 @@ func TestContextOfAJointLoad(t *testing.T) {
 				t.Errorf("a call whose context ended: done %v, %v", leaves.done, leaves.err)
 			}
 			if together.ctx.Err() != nil || stays.done {
-				t.Errorf("one call ended the joint read: %v", together.ctx.Err())
+				t.Errorf("one call ended the shared read: %v", together.ctx.Err())
 			}
 			h.finish(together, reads[1])
 			h.wantDone(stays)
@@ -258,7 +259,7 @@ func TestLoadEndsWhileItWaits(t *testing.T) {
 		h.release(reads[0], nil)
 		together := h.want(1)[0]
 		if got := together.keys(); !slices.Equal(got, []string{"3}"}) {
-			t.Errorf("the joint read is of %q", got)
+			t.Errorf("the shared read is of %q", got)
 		}
 		h.finish(together, reads[1])
 		h.wantDone(stays)
@@ -270,9 +271,9 @@ func TestLoadEndsWhileItWaits(t *testing.T) {
 	})
 }
 
-// If a joint read fails, each call gets an error that names its pages. If one command fails, only
+// If a shared read fails, each call gets an error that names its pages. If one command fails, only
 // its call fails.
-func TestJointLoadFails(t *testing.T) {
+func TestSharedReadFails(t *testing.T) {
 	broken, refused := errors.New("the connection broke"), reply("ERR not that one")
 	holdLoads(t, nowhere(), func(t *testing.T, h *heldLoads) {
 		h.load(t.Context(), page(1))
@@ -298,8 +299,8 @@ func TestJointLoadFails(t *testing.T) {
 	})
 }
 
-// A joint read has at most 64 pages. A call for more does not wait, and no call waits for it.
-func TestJointLoadIsBounded(t *testing.T) {
+// A shared read has at most 64 pages. A call for more does not wait, and no call waits for it.
+func TestSharedReadIsBounded(t *testing.T) {
 	holdLoads(t, nowhere(), func(t *testing.T, h *heldLoads) {
 		h.load(t.Context(), page(1))
 		h.load(t.Context(), page(2))
@@ -316,7 +317,7 @@ func TestJointLoadIsBounded(t *testing.T) {
 		for i, want := range []int{64, 41} {
 			together := h.want(1)[0]
 			if got := len(together.keys()); got != want {
-				t.Errorf("joint read %d has %d pages, want %d", i, got, want)
+				t.Errorf("shared read %d has %d pages, want %d", i, got, want)
 			}
 			h.release(together, nil)
 		}
@@ -354,8 +355,8 @@ func TestLoadsThatHang(t *testing.T) {
 	})
 }
 
-// In a cluster, calls do not join, because a node that hangs would delay calls for others.
-func TestLoadsDoNotJoinInACluster(t *testing.T) {
+// In a cluster, calls share no read, because a node that hangs would delay calls for others.
+func TestLoadsAreNotCoalescedInACluster(t *testing.T) {
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"192.0.2.1:1"}})
 	holdLoads(t, client, func(t *testing.T, h *heldLoads) {
 		for n := range uint32(5) {
@@ -366,9 +367,9 @@ func TestLoadsDoNotJoinInACluster(t *testing.T) {
 }
 
 // Readers load the pages of all writers beside them. Each writer reads what it has written.
-func TestReadAfterWriteWithJointLoads(t *testing.T) {
+func TestReadAfterWriteWithSharedReads(t *testing.T) {
 	t.Parallel()
-	s := openStore(t, redistest.Start(t).Client(), "joint")
+	s := openStore(t, redistest.Start(t).Client(), "shared")
 	ids := pageIDs(8)
 	create(t, s, 1000, ids...)
 	var wg sync.WaitGroup

@@ -1,0 +1,115 @@
+package redisstore
+
+import (
+	"context"
+	"slices"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+// Load implements [favfilter.Store]. It sends one MGET for each page number, all in one pipeline.
+// Successive parts of one page number are one command. The pages lack their collision bits.
+//
+// On a single server, calls that happen at the same time share pipelines.
+func (s *Store) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
+	loaded, _, err := s.LoadAndCompare(ctx, ids, nil)
+	return loaded, err
+}
+
+// LoadAndCompare implements [favfilter.Store]. It adds one GETRANGE for each held page to the
+// pipeline of Load.
+func (s *Store) LoadAndCompare(
+	ctx context.Context, ids, held []favfilter.PageID,
+) ([]favfilter.Loaded, []favfilter.Version, error) {
+	reads := make([]command, 0, 1+len(held))
+	for i, id := range ids {
+		if i == 0 || ids[i-1].Number != id.Number {
+			reads = append(reads, command{page: id.Number, args: append(make([]any, 0, 1+len(ids)-i), "mget")})
+		}
+		last := &reads[len(reads)-1]
+		last.args = append(last.args, s.bitsKey(id))
+	}
+	for _, id := range held {
+		reads = append(reads, command{page: id.Number, args: []any{"getrange", s.bitsKey(id), 0, favfilter.HeaderBytes - 1}})
+	}
+	pages := len(ids) + len(held)
+	var cmds []*redis.Cmd
+	// In a cluster, a pipeline of several calls would wait for the slowest node.
+	if !s.single || pages == 0 || pages > coalescedPages {
+		cmds = s.sendReads(ctx, reads)
+	} else {
+		var err error
+		if cmds, err = s.coalescer.read(ctx, pages, reads); err != nil {
+			return nil, nil, s.failedFor("load", slices.Concat(ids, held), err)
+		}
+	}
+	first := len(cmds) - len(held)
+	versions := versionsIn(cmds[first:])
+	loaded := make([]favfilter.Loaded, 0, len(ids))
+	for _, cmd := range cmds[:first] {
+		values, err := cmd.Slice()
+		if err != nil {
+			return nil, versions, s.failedFor("load", ids, err)
+		}
+		for _, value := range values {
+			loaded = append(loaded, s.decode(ids[len(loaded)], value, nil))
+		}
+	}
+	return loaded, versions, nil
+}
+
+// sendReads sends the commands of Load in one pipeline.
+func (s *Store) sendReads(ctx context.Context, reads []command) []*redis.Cmd {
+	ctx, cancel := withDeadline(ctx)
+	defer cancel()
+	return s.send(ctx, "load", reads)
+}
+
+// versionsIn returns the versions that cmds have read; nil if one of them failed.
+func versionsIn(cmds []*redis.Cmd) []favfilter.Version {
+	all := make([]favfilter.Version, len(cmds))
+	for i, cmd := range cmds {
+		header, err := cmd.Text()
+		if err != nil {
+			return nil
+		}
+		all[i] = favfilter.Version(header)
+	}
+	return all
+}
+
+// LoadWhole implements [favfilter.Store]. It sends one MGET for each page, all in one pipeline.
+func (s *Store) LoadWhole(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
+	ctx, cancel := withDeadline(ctx)
+	defer cancel()
+	loaded := make([]favfilter.Loaded, len(ids))
+	for i, cmd := range s.readWhole(ctx, ids) {
+		var err error
+		if loaded[i], err = s.decodeWhole(ids[i], cmd); err != nil {
+			return nil, s.failedFor("load whole", ids, err)
+		}
+	}
+	return loaded, nil
+}
+
+// readWhole reads both strings of each page.
+func (s *Store) readWhole(ctx context.Context, ids []favfilter.PageID) []*redis.Cmd {
+	reads := make([]command, len(ids))
+	for i, id := range ids {
+		bits, regions := s.keys(id)
+		reads[i] = command{page: id.Number, args: []any{"mget", bits, regions}}
+	}
+	return s.send(ctx, "whole", reads)
+}
+
+// decodeWhole decodes a page from its two strings, or a value.
+func (s *Store) decodeWhole(id favfilter.PageID, cmd *redis.Cmd) (favfilter.Loaded, error) {
+	values, err := cmd.Slice()
+	if err != nil {
+		return favfilter.Loaded{}, err
+	}
+	collisions, _ := values[1].(string) // if missing: "", which is damage if the page has regions
+	return s.decode(id, values[0], []byte(collisions)), nil
+}
