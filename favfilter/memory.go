@@ -22,7 +22,9 @@ type Memory struct {
 	mu      sync.RWMutex
 	pages   map[PageID]held
 	expires int // pages stored with a time to live since expired pages were last dropped
-	changes changes
+
+	tracks  func(PageID) bool   // nil: changes are not recorded
+	changed map[PageID]struct{} // of the pages that it selects; not reported yet
 }
 
 // held is what the Memory holds under one ID. Its page is never changed.
@@ -30,7 +32,6 @@ type held struct {
 	Loaded
 
 	expires time.Time // zero: never
-	noted   uint64    // the last round of changes that includes the page
 }
 
 var _ Store = (*Memory)(nil)
@@ -86,7 +87,7 @@ func (m *Memory) apply(b Batch) Result {
 		h.expires = time.Time{} // only an empty page has a time to live
 	}
 	if h.Version != res.Version {
-		m.changes.note(b.ID, &h)
+		m.note(b.ID)
 	}
 	h.Page, h.Version = page, res.Version
 	m.pages[b.ID] = h
@@ -120,7 +121,7 @@ func (m *Memory) Replace(ctx context.Context, r Replacement) (bool, error) {
 	case r.Expire == 0:
 		h.expires = time.Time{}
 	}
-	m.changes.note(r.ID, &h)
+	m.note(r.ID)
 	m.put(r.ID, h)
 	if r.Expire > 0 {
 		m.drop()
@@ -133,11 +134,10 @@ func (m *Memory) Replace(ctx context.Context, r Replacement) (bool, error) {
 func (m *Memory) remove(r Replacement) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	h := m.stored(r.ID)
-	if h.Version != "" && h.Version != r.Seen {
+	if v := m.stored(r.ID).Version; v != "" && v != r.Seen {
 		return false
 	}
-	m.changes.note(r.ID, &h)
+	m.note(r.ID)
 	delete(m.pages, r.ID)
 	return true
 }
@@ -207,7 +207,7 @@ func (m *Memory) drop() {
 	maps.DeleteFunc(m.pages, func(id PageID, h held) bool {
 		expired := !h.expires.IsZero() && !now.Before(h.expires)
 		if expired {
-			m.changes.note(id, &h)
+			m.note(id)
 		}
 		return expired
 	})

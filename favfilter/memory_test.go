@@ -99,7 +99,7 @@ func add(t *testing.T, m *favfilter.Memory, part string, h favfilter.Hash) {
 func wantChanged(t *testing.T, m *favfilter.Memory, parts ...string) {
 	t.Helper()
 	var got []string
-	for _, id := range m.Changed() {
+	for id := range m.Changed() {
 		got = append(got, id.Part)
 	}
 	slices.Sort(got)

@@ -2,29 +2,11 @@ package favfilter
 
 import "time"
 
-// changes records the pages of a [Memory] that changed, each once a round. Recording a change costs
-// a comparison. The memory used is bounded by the number of pages. The Memory's lock guards it.
-type changes struct {
-	of    func(PageID) bool // nil: no changes are recorded
-	round uint64
-	ids   []PageID
-}
-
-// note records that the page under id, which will be held as h, changed or is removed.
-func (c *changes) note(id PageID, h *held) {
-	if c.of == nil || h.noted == c.round || !c.of(id) {
-		return
+// note records that the page under id changed or is removed. The lock is held.
+func (m *Memory) note(id PageID) {
+	if m.tracks != nil && m.tracks(id) {
+		m.changed[id] = struct{}{}
 	}
-	h.noted = c.round
-	c.ids = append(c.ids, id)
-}
-
-// next starts another round, and returns the pages of the last one.
-func (c *changes) next() []PageID {
-	ids := c.ids
-	c.round++
-	c.ids = nil
-	return ids
 }
 
 // Track makes [Memory.Changed] report the pages for which of returns true: those that the Memory
@@ -34,21 +16,20 @@ func (c *changes) next() []PageID {
 func (m *Memory) Track(of func(PageID) bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.changes.of = of
-	m.changes.next()
-	for id, h := range m.pages {
-		m.changes.note(id, &h)
-		m.pages[id] = h
+	m.tracks, m.changed = of, make(map[PageID]struct{})
+	for id := range m.pages {
+		m.note(id)
 	}
 }
 
 // Changed returns the pages selected by [Memory.Track] that it has not reported in their current
-// state. They are in no order, and some may occur twice. An empty page that expires is reported
-// when the Memory drops it.
-func (m *Memory) Changed() []PageID {
+// state. An empty page that expires is reported when the Memory drops it.
+func (m *Memory) Changed() map[PageID]struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.changes.next()
+	changed := m.changed
+	m.changed = make(map[PageID]struct{})
+	return changed
 }
 
 // Get returns what is stored under id and when it expires; a zero time means never. The Version is

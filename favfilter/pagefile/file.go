@@ -46,9 +46,8 @@ type File struct {
 	log      *slog.Logger
 	restored Restored
 
-	closing chan struct{}
-	flushes chan chan<- error
-	done    chan struct{} // the loop has ended
+	flushes chan chan<- error // closed by Close
+	done    chan struct{}     // the loop has ended
 
 	// The following fields belong to the loop once it runs.
 	db      *database                     // nil: could not be created again
@@ -88,14 +87,8 @@ func Open(
 	keep func(favfilter.PageID) bool, check func(value []byte) error, log *slog.Logger,
 ) (*File, error) {
 	f := &File{
-		memory:  memory,
-		keep:    keep,
-		check:   check,
-		log:     log,
-		closing: make(chan struct{}),
-		flushes: make(chan chan<- error),
-		done:    make(chan struct{}),
-		pending: make(map[favfilter.PageID]struct{}),
+		memory: memory, keep: keep, check: check, log: log,
+		flushes: make(chan chan<- error), done: make(chan struct{}), pending: make(map[favfilter.PageID]struct{}),
 	}
 	if err := f.open(ctx, file); err != nil {
 		if cause := context.Cause(ctx); cause != nil {
@@ -113,7 +106,7 @@ func (f *File) Restored() Restored { return f.restored }
 // Close writes the remaining changes and closes the file. It must be called once, when the memory
 // no longer changes. The error is about changes that are not in the file.
 func (f *File) Close() error {
-	close(f.closing)
+	close(f.flushes)
 	<-f.done
 	if err := errors.Join(f.err, f.release()); err != nil {
 		return fmt.Errorf("close page file %s: %w", f.name, err)

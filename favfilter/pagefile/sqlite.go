@@ -55,11 +55,9 @@ const (
 	freeSteps = 2048
 )
 
-// errForeign is wrapped by errors about a database that this package has not written.
+// errForeign is wrapped by errors about a database that this version of the package has not
+// written.
 var errForeign = errors.New("not a database of pages")
-
-// errVersion is wrapped by errors about a file that another version of this package has written.
-var errVersion = errors.New("another file version")
 
 // row is a page as stored in the file. A row without bits stands for a deleted page.
 type row struct {
@@ -111,7 +109,7 @@ func (d *database) start(ctx context.Context) error {
 			return fmt.Errorf("make table: %w", err)
 		}
 	case id == applicationID && version != formatVersion:
-		return fmt.Errorf("%w: %d, this version reads %d", errVersion, version, formatVersion)
+		return fmt.Errorf("%w: another file version: %d, this version reads %d", errForeign, version, formatVersion)
 	case id != applicationID:
 		return fmt.Errorf("%w (application id %#x, version %d)", errForeign, id, version)
 	}
@@ -218,8 +216,7 @@ func (d *database) transaction(ctx context.Context, do func(*sql.Tx) error) erro
 // isDamage reports whether the operation that failed with err will fail again on this file.
 func isDamage(err error) bool {
 	code := primaryCode(err)
-	return code == sqlite3.SQLITE_CORRUPT || code == sqlite3.SQLITE_NOTADB || errors.Is(err, errForeign) ||
-		errors.Is(err, errVersion)
+	return code == sqlite3.SQLITE_CORRUPT || code == sqlite3.SQLITE_NOTADB || errors.Is(err, errForeign)
 }
 
 // primaryCode returns SQLite's primary result code in err, or 0 if there is none.
@@ -233,16 +230,15 @@ func primaryCode(err error) int {
 // setAside renames the file and its write-ahead log, and returns the new name.
 func setAside(file string) (string, error) {
 	aside := file + ".damaged"
-	missing := func(err error) bool { return errors.Is(err, fs.ErrNotExist) }
-	if err := os.Remove(aside + "-wal"); err != nil && !missing(err) { // left from an earlier file
-		return "", err
-	}
-	// Rename the log first: next to a new file, SQLite would take it for the log of that file.
-	if err := os.Rename(file+"-wal", aside+"-wal"); err != nil && !missing(err) {
-		return "", err
-	}
-	if err := os.Remove(file + "-shm"); err != nil && !missing(err) {
-		return "", err
+	for _, do := range []func() error{
+		func() error { return os.Remove(aside + "-wal") }, // left from an earlier file
+		// Rename the log first: next to a new file, SQLite would take it for the log of that file.
+		func() error { return os.Rename(file+"-wal", aside+"-wal") },
+		func() error { return os.Remove(file + "-shm") },
+	} {
+		if err := do(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
 	}
 	return aside, os.Rename(file, aside)
 }

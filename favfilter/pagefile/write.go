@@ -3,6 +3,7 @@ package pagefile
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/feedfilter/feedfilter/favfilter"
@@ -13,13 +14,11 @@ func (f *File) run(ctx context.Context) {
 	defer close(f.done)
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
-	for closing := false; !closing; {
+	for open := true; open; {
 		var asked chan<- error
 		select {
 		case <-ticker.C:
-		case asked = <-f.flushes:
-		case <-f.closing:
-			closing = true
+		case asked, open = <-f.flushes:
 		}
 		f.err = f.round(ctx)
 		f.report(ctx)
@@ -31,22 +30,22 @@ func (f *File) run(ctx context.Context) {
 
 // Flush writes all changes made so far, without waiting for the next interval. When it returns nil,
 // killing the process loses none of them. It must not be called after Close.
-func (f *File) Flush(ctx context.Context) error {
+func (f *File) Flush(ctx context.Context) (err error) {
 	written := make(chan error, 1)
 	select {
 	case f.flushes <- written:
-	case <-ctx.Done():
-		return fmt.Errorf("flush page file %s: %w", f.name, ctx.Err())
-	}
-	select {
-	case err := <-written:
-		if err != nil {
-			return fmt.Errorf("flush page file %s: %w", f.name, err)
+		select {
+		case err = <-written:
+		case <-ctx.Done():
+			err = ctx.Err()
 		}
-		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("flush page file %s: %w", f.name, ctx.Err())
+		err = ctx.Err()
 	}
+	if err != nil {
+		return fmt.Errorf("flush page file %s: %w", f.name, err)
+	}
+	return nil
 }
 
 // round brings the file up to date. If the file turns out to be damaged, round sets it aside and
@@ -65,9 +64,7 @@ func (f *File) round(ctx context.Context) error {
 }
 
 func (f *File) follow(ctx context.Context) (err error) {
-	for _, id := range f.memory.Changed() {
-		f.pending[id] = struct{}{}
-	}
+	maps.Copy(f.pending, f.memory.Changed())
 	if f.db == nil {
 		if f.db, err = openDatabase(ctx, f.name); err != nil {
 			return err
@@ -102,10 +99,9 @@ func (f *File) writePending(ctx context.Context) error {
 		return nil
 	}
 	for id := range f.pending {
-		r := row{id: id}
 		stored, expires := f.memory.Get(id)
+		r := row{id: id, expires: expires}
 		r.bits, r.collisions = stored.Encode()
-		r.expires = expires
 		rows = append(rows, r)
 		bytes += len(r.bits) + len(r.collisions)
 		if len(rows) == maxRows || bytes >= maxBytes {
@@ -119,13 +115,13 @@ func (f *File) writePending(ctx context.Context) error {
 
 // report logs when writing starts to fail, and when it works again.
 func (f *File) report(ctx context.Context) {
-	failing := f.err != nil
-	switch {
-	case failing && !f.failing:
+	switch failing := f.err != nil; {
+	case failing == f.failing:
+	case failing:
 		f.log.ErrorContext(ctx, "page file cannot be written: what changes is lost if the process ends",
 			"file", f.name, "error", f.err)
-	case !failing && f.failing:
+	default:
 		f.log.InfoContext(ctx, "page file is written again", "file", f.name)
 	}
-	f.failing = failing
+	f.failing = f.err != nil
 }
