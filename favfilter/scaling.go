@@ -36,9 +36,9 @@ func (s Scaling) First(capacity int) (Shape, error) {
 }
 
 // Add adds the key unless it looks present, and first grows p if its newest layer is full. If p can
-// grow no further, the newest layer takes the part of the rate that the other layers have left. Once
-// that is used up, the outcome is [Full] and nothing changes. [Page.Apply] adds many keys faster,
-// and raises the sequence of the page.
+// grow no further, the newest layer takes the part of the rate that the other layers have left.
+// Once that is used up, the outcome is [Full] and nothing changes. [Page.Apply] adds many keys
+// faster, and raises the sequence of the page.
 func (s Scaling) Add(p *Page, h Hash) Outcome {
 	in := newAdder(p, s.FalsePositiveRate, true)
 	return in.add(h)

@@ -16,7 +16,6 @@ const writers = 16
 // Batch holds keys to be added to any number of windows. The zero value is empty.
 type Batch struct {
 	writes map[owned]*batchWrite
-	order  []*batchWrite
 }
 
 // owned names a window.
@@ -27,8 +26,6 @@ type owned struct {
 
 // batchWrite holds the keys of one window.
 type batchWrite struct {
-	owned
-
 	keys    []favfilter.Hash
 	times   []time.Time
 	indexes []int
@@ -44,9 +41,8 @@ func (b *Batch) Add(windows *Windows, owner uint64, key favfilter.Hash, since ti
 	of := owned{windows, owner}
 	w := b.writes[of]
 	if w == nil {
-		w = &batchWrite{owned: of}
+		w = &batchWrite{}
 		b.writes[of] = w
-		b.order = append(b.order, w)
 	}
 	w.keys = append(w.keys, key)
 	w.times = append(w.times, since)
@@ -61,9 +57,9 @@ func (b *Batch) Write(ctx context.Context, now time.Time) (fresh []int, err erro
 	var mu sync.Mutex
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(writers)
-	for _, w := range b.order {
+	for of, w := range b.writes {
 		group.Go(func() error {
-			added, err := w.windows.write(ctx, w.windows.ID(w.owner), writing{keys: w.keys, at: w.times, now: now})
+			added, err := of.windows.write(ctx, of.windows.ID(of.owner), writing{keys: w.keys, at: w.times, now: now})
 			mu.Lock()
 			defer mu.Unlock()
 			for n, isNew := range added {

@@ -62,19 +62,13 @@ type draft struct {
 // generation is a run for each length of its fingerprints.
 type generation struct {
 	before int64
-	runs   []draftRun
+	runs   []run
 }
 
-// draftRun is a run of a draft.
-type draftRun struct {
-	width  uint8
-	sorted []uint64
-	codes  []byte // nil: sorted was changed, and belongs to the draft
-}
-
+// rateOf returns the sum of the rates of runs.
 func rateOf(runs []run) (rate float64) {
-	for _, r := range runs {
-		rate += r.rate()
+	for i := range runs {
+		rate += runs[i].rate()
 	}
 	return rate
 }
@@ -87,7 +81,8 @@ func (r rules) draft(w *Window) *draft {
 			d.generations = append(d.generations, generation{before: r.before})
 		}
 		g := &d.generations[len(d.generations)-1]
-		g.runs = append(g.runs, draftRun{width: r.width, sorted: r.sorted, codes: r.codes})
+		r.count = len(r.sorted)
+		g.runs = append(g.runs, r)
 	}
 	return d
 }
@@ -116,14 +111,14 @@ func (d *draft) add(key favfilter.Hash, before int64) (fresh bool) {
 	}
 	width, number := r.width, r.sorted[i]
 	r.edit()
-	r.sorted = slices.Delete(r.sorted, i, i+1)
+	r.set(slices.Delete(r.sorted, i, i+1))
 	d.open(end, before).put(width, number)
 	return !ours
 }
 
 // find returns the newest generation that has the key, the run, and the index of the fingerprint;
 // -1 and a nil run if none has it.
-func (d *draft) find(key favfilter.Hash) (at int, of *draftRun, index int) {
+func (d *draft) find(key favfilter.Hash) (at int, of *run, index int) {
 	known := d.read.mayContain(key)
 	for at = len(d.generations) - 1; at >= 0; at-- {
 		for i := range d.generations[at].runs {
@@ -161,16 +156,16 @@ func (d *draft) open(end int, before int64) *generation {
 
 // put adds fingerprints of the given length.
 func (g *generation) put(width uint8, numbers ...uint64) {
-	at := slices.IndexFunc(g.runs, func(r draftRun) bool { return r.width == width })
+	at := slices.IndexFunc(g.runs, func(r run) bool { return r.width == width })
 	if at < 0 {
-		g.runs = append(g.runs, draftRun{width: width, sorted: slices.Clone(numbers)})
+		g.runs = append(g.runs, run{width: width, count: len(numbers), sorted: slices.Clone(numbers)})
 		return
 	}
 	r := &g.runs[at]
 	r.edit()
 	for _, number := range numbers {
 		if i, found := slices.BinarySearch(r.sorted, number); !found {
-			r.sorted = slices.Insert(r.sorted, i, number)
+			r.set(slices.Insert(r.sorted, i, number))
 		}
 	}
 }
@@ -178,35 +173,27 @@ func (g *generation) put(width uint8, numbers ...uint64) {
 // keys returns the number of keys.
 func (g *generation) keys() (keys int) {
 	for i := range g.runs {
-		keys += len(g.runs[i].sorted)
+		keys += g.runs[i].count
 	}
 	return keys
-}
-
-// rate returns the sum of the rates of the runs.
-func (g *generation) rate() (rate float64) {
-	for i := range g.runs {
-		rate += g.runs[i].rate()
-	}
-	return rate
 }
 
 // rates returns the sum of the rates of all runs.
 func (d *draft) rates() (rate float64) {
 	for i := range d.generations {
-		rate += d.generations[i].rate()
+		rate += rateOf(d.generations[i].runs)
 	}
 	return rate
 }
 
 // edit must be called before each change of the fingerprints.
-func (r *draftRun) edit() {
+func (r *run) edit() {
 	if r.codes != nil {
 		r.sorted, r.codes = append(make([]uint64, 0, len(r.sorted)+8), r.sorted...), nil
 	}
 }
 
-func (r *draftRun) rate() float64 { return math.Ldexp(float64(len(r.sorted)), -int(r.width)) }
+func (r *run) set(sorted []uint64) { r.sorted, r.count = sorted, len(sorted) }
 
 // evict removes the oldest generations while the others have the most keys, and returns how many
 // keys they had. Fewer keys than a generation has remain beyond the most.
@@ -251,10 +238,10 @@ func (d *draft) shorten(current int64) {
 	for {
 		var of *generation
 		var at int
-		var longest draftRun
+		var longest run
 		for i := range closed {
 			g := &closed[i]
-			rate := g.rate()
+			rate := rateOf(g.runs)
 			for j, r := range g.runs {
 				if r.width > max(1, longest.width) && rate+r.rate() <= d.share {
 					of, at, longest = g, j, r
@@ -283,11 +270,10 @@ func (g *generation) halve(at int) {
 func (d *draft) finish() {
 	for i := range d.generations {
 		g := &d.generations[i]
-		g.runs = slices.DeleteFunc(g.runs, func(r draftRun) bool { return len(r.sorted) == 0 })
+		g.runs = slices.DeleteFunc(g.runs, func(r run) bool { return r.count == 0 })
 		for j := range g.runs {
 			if r := &g.runs[j]; r.codes == nil {
-				count := len(r.sorted)
-				r.codes = appendRice(make([]byte, 0, 3*count), r.sorted, riceParameter(r.width, count))
+				r.codes = appendRice(make([]byte, 0, 3*r.count), r.sorted, riceParameter(r.width, r.count))
 			}
 		}
 	}

@@ -27,14 +27,3 @@ func (ws *Windows) Write(ctx context.Context, id favfilter.PageID, w Writing) (R
 	fresh, err := ws.write(ctx, id, writing{keys: w.Keys, at: w.At, now: w.Now, read: w.Read})
 	return Recorded{fresh, int(ws.Stats().Evicted - before)}, err
 }
-
-// AppendRice appends the codes of a run, for the representations that windows are compared with.
-func AppendRice(dst []byte, numbers []uint64, k uint8) []byte { return appendRice(dst, numbers, k) }
-
-// DecodeRice decodes what AppendRice appended.
-func DecodeRice(numbers []uint64, data []byte, width, k uint8) bool {
-	return decodeRice(numbers, data, width, k)
-}
-
-// RiceParameter returns the best parameter of the codes.
-func RiceParameter(width uint8, count int) uint8 { return riceParameter(width, count) }

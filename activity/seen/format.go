@@ -49,8 +49,8 @@ type run struct {
 	before int64    // its keys were recorded before this time, in ms of Unix time
 	joins  bool     // it is of the generation of the run before
 	width  uint8    // bits of a fingerprint
-	count  int      // number of fingerprints
-	codes  []byte   // see [appendRice]
+	count  int      // number of fingerprints; of a draft, len(sorted)
+	codes  []byte   // see [appendRice]; nil: sorted was changed, and belongs to the draft
 	sorted []uint64 // decoded from codes; none if they are invalid
 }
 
@@ -174,7 +174,7 @@ func encode(seed uint64, changes uint32, generations []generation) []byte {
 				width += joinsBit
 			}
 			raw = append(raw, width)
-			raw = binary.AppendUvarint(raw, uint64(len(r.sorted)))
+			raw = binary.AppendUvarint(raw, uint64(r.count))
 			raw = binary.AppendUvarint(raw, uint64(len(r.codes)))
 		}
 	}
@@ -195,11 +195,11 @@ func sum(raw []byte) uint32 {
 }
 
 // rate returns the probability that the run has the fingerprint of an absent key.
-func (r run) rate() float64 { return math.Ldexp(float64(r.count), -int(r.width)) }
+func (r *run) rate() float64 { return math.Ldexp(float64(r.count), -int(r.width)) }
 
 // decode appends the fingerprints of the run to dst. If the codes are not valid, it appends none.
 // The checksum makes that unlikely.
-func (r run) decode(dst []uint64) []uint64 {
+func (r *run) decode(dst []uint64) []uint64 {
 	first := len(dst)
 	dst = slices.Grow(dst, r.count)[:first+r.count]
 	if !decodeRice(dst[first:], r.codes, r.width, riceParameter(r.width, r.count)) {

@@ -1,6 +1,7 @@
 package seen_test
 
 import (
+	"context"
 	"math/rand/v2"
 
 	"github.com/feedfilter/feedfilter/favfilter"
@@ -21,4 +22,16 @@ func must(t fataler, err error) {
 
 func randomHash(rng *rand.Rand) favfilter.Hash {
 	return favfilter.Hash{H1: rng.Uint64(), H2: rng.Uint64()}
+}
+
+// oneString is a store that takes every write, and keeps only the last string.
+type oneString struct {
+	favfilter.Store
+
+	raw []byte
+}
+
+func (s *oneString) Replace(_ context.Context, r favfilter.Replacement) (bool, error) {
+	s.raw, _ = r.Encode()
+	return true, nil
 }

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -155,20 +156,18 @@ func (c *Config) check() error {
 // in the order of keys: [favfilter.Added], or [favfilter.Present] for a key that was added recently
 // or looks so. If Add fails, the keys may or may not have been added; repeating the call is safe.
 func (ws *Windows) Add(ctx context.Context, owner string, keys ...string) ([]favfilter.Outcome, error) {
-	start, hashes := favfilter.HashStart(ws.seed, owner), ws.hash(keys)
-	for i, key := range hashes {
-		hashes[i] = start.With(key)
+	var b Batch
+	start, hash := favfilter.HashStart(ws.seed, owner), favfilter.HashKey(ws.seed, owner).H1
+	for i, key := range ws.hash(keys) {
+		b.Add(ws, hash, start.With(key), time.Time{}, i)
 	}
-	fresh, err := ws.write(ctx, ws.idOf(owner), writing{keys: hashes, now: ws.now()})
+	fresh, err := b.Write(ctx, ws.now())
 	if err != nil {
 		return nil, err
 	}
-	outcomes := make([]favfilter.Outcome, len(keys))
-	for i, isNew := range fresh {
-		outcomes[i] = favfilter.Present
-		if isNew {
-			outcomes[i] = favfilter.Added
-		}
+	outcomes := slices.Repeat([]favfilter.Outcome{favfilter.Present}, len(keys))
+	for _, i := range fresh {
+		outcomes[i] = favfilter.Added
 	}
 	return outcomes, nil
 }

@@ -15,9 +15,8 @@ import (
 const (
 	// maxScriptKeys is the number of keys up to which a batch is applied by a script. The script
 	// uses one or two BITFIELD per key. With more keys it is slower than reading a page of 10 KiB,
-	// changing it here and swapping it back. Measured on loopback, 4 keys
-	// are faster by script and 12 by swap. A network favours the script, because a second round
-	// trip costs more there.
+	// changing it here and swapping it back. Measured on loopback, 4 keys are faster by script and
+	// 12 by swap. A network favours the script, because a second round trip costs more there.
 	maxScriptKeys = 8
 
 	// applyRounds is the maximum number of round trips of an Apply while the shape of the page

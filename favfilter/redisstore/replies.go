@@ -49,8 +49,8 @@ func isPutOff(err error) bool {
 	return isBetween(err) || isRefusal(err) && !begins(err, "NOREPLICAS ")
 }
 
-// begins reports whether err is a reply that begins with one of the prefixes, or, in the form of
-// versions before 7, such a reply to a command in a script.
+// begins reports whether err is a reply that begins with one of the prefixes. Servers before
+// version 7 wrap the replies to commands in a script.
 func begins(err error, prefixes ...string) bool {
 	reply, ok := errors.AsType[redis.Error](err)
 	if !ok {
