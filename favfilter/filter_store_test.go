@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -267,77 +266,6 @@ func TestFilterHonoursTheContext(t *testing.T) {
 	}
 	if found := mustContain(t, f, "key", "other"); !slices.Equal(found, []bool{true, false}) {
 		t.Errorf("calls with a canceled context changed the filter: %v", found)
-	}
-}
-
-// Goroutines add keys of their own and remove half of them, all on the same pages.
-func TestFilterRacing(t *testing.T) {
-	f := openFilter(t, &favfilter.Memory{}, favfilter.Config{Capacity: 5000, Pages: 2})
-	const writers, rounds = 8, 60
-	kept := make([][]string, writers)
-	var wg sync.WaitGroup
-	for w := range writers {
-		wg.Go(func() {
-			for r := range rounds {
-				keys := userKeys(fmt.Sprintf("U%d-%d", w, r), 4)
-				outcomes, err := f.Add(t.Context(), keys...)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				for i, o := range outcomes {
-					switch {
-					case o != favfilter.Added: // a false positive, so this writer must not remove it
-					case i%2 == 0:
-						kept[w] = append(kept[w], keys[i])
-					default:
-						if _, err := f.Remove(t.Context(), keys[i]); err != nil {
-							t.Error(err)
-						}
-					}
-				}
-				if _, err := f.Contains(t.Context(), keys...); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	for w, keys := range kept {
-		if found := mustContain(t, f, keys...); slices.Contains(found, false) {
-			t.Errorf("writer %d lost a key", w)
-		}
-	}
-}
-
-// Goroutines make the same pages grow continuously: no key is lost.
-func TestFilterRacingGrowth(t *testing.T) {
-	store := &favfilter.Memory{}
-	f := openFilter(t, store, favfilter.Config{Capacity: 10, Pages: 2})
-	const writers, rounds = 8, 60
-	var wg sync.WaitGroup
-	for w := range writers {
-		wg.Go(func() {
-			for r := range rounds {
-				if _, err := f.Add(t.Context(), userKeys(fmt.Sprintf("U%d-%d", w, r), 1+r%10)...); err != nil {
-					t.Error(err)
-					return
-				}
-			}
-		})
-	}
-	wg.Wait()
-	for w := range writers {
-		for r := range rounds {
-			if found := mustContain(t, f, userKeys(fmt.Sprintf("U%d-%d", w, r), 1+r%10)...); slices.Contains(found, false) {
-				t.Errorf("writer %d lost a key of round %d", w, r)
-			}
-		}
-	}
-	for i := range uint32(2) {
-		if p := pageOf(t, store, i); p.Header().Grown < 2 || p.FalsePositiveRate() > 0.001 {
-			t.Errorf("page %d: %d layers, rate %g", i, len(p.Layers()), p.FalsePositiveRate())
-		}
 	}
 }
 

@@ -3,7 +3,6 @@ package favfilter_test
 import (
 	"bytes"
 	"maps"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -188,48 +187,4 @@ func TestPageAlone(t *testing.T) {
 			},
 		})
 	})
-}
-
-// Keys are removed, and the page is rebuilt if one is stuck. Removed keys are then reported at the
-// rate of absent keys, at once and after many more changes.
-func TestRemovedKeysAreReportedAtTheBaseRate(t *testing.T) {
-	const rate, capacity, changes = 0.01, 300, 60_000
-	rng := rand.New(rand.NewPCG(5, 5))
-	s := shapeFor(t, capacity, rate)
-	page := emptyPage(t, s)
-	live := fill(rng, page, s.Limit(rate)*9/10)
-	var removed []favfilter.Hash
-	lags := map[int]int{0: 0, 100: 0, 2000: 0} // changes since the removal: keys reported
-	expected := 0.0
-	rebuilds := 0
-	for range changes {
-		i := rng.IntN(len(live))
-		gone := live[i]
-		live[i] = randomHash(rng)
-		if page.Remove(gone) == favfilter.Stuck {
-			rebuilds++
-			page = emptyPage(t, s)
-			for _, h := range live {
-				page.Insert(h)
-			}
-		} else {
-			page.Insert(live[i])
-		}
-		removed = append(removed, gone)
-		for lag := range lags {
-			if at := len(removed) - 1 - lag; at >= 0 && page.Contains(removed[at]) {
-				lags[lag]++
-			}
-		}
-		expected += page.Header().FalsePositiveRate()
-	}
-	t.Logf("%d removals, %d rebuilds; expected %.0f false positives, reported by lag %v", changes, rebuilds, expected, lags)
-	for lag, reported := range lags {
-		if z := (float64(reported) - expected) / math.Sqrt(expected); z > 4 {
-			t.Errorf("%d changes after their removal %d keys are reported, expected %.0f as of any absent key", lag, reported, expected)
-		}
-	}
-	if rebuilds == 0 {
-		t.Error("no key was stuck, so the rebuilds were not tested")
-	}
 }

@@ -38,7 +38,7 @@ type Shape struct {
 // bits at the same rate (12 % if k is 1), and leaves fewer of them shared. ShapeFor then extends
 // the page to the end of its size class in the memory allocator, which is free. With regions of
 // [DefaultRegion] bits, the collision bitmap also ends at the end of its size class. Both were
-// chosen together, by simulation: docs/BENCHMARKS.md has the table.
+// chosen together, by simulation: docs/BENCHMARKS.md states what they cost.
 func ShapeFor(capacity int, rate float64) (Shape, error) {
 	if err := checkRate(rate); err != nil {
 		return Shape{}, fmt.Errorf("shape a page: %w", err)

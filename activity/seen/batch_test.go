@@ -6,12 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
-
-	"pgregory.net/rapid"
 
 	"github.com/feedfilter/feedfilter/activity/seen"
 	"github.com/feedfilter/feedfilter/favfilter"
@@ -65,68 +62,6 @@ func record(t testing.TB, ks kinds, kind string, user uint64, now time.Time, ids
 	must(t, err)
 	slices.Sort(fresh)
 	return fresh
-}
-
-// TestModel records, reads and forgets as a map of times does that drops old entries.
-func TestModel(t *testing.T) {
-	rapid.Check(t, func(r *rapid.T) {
-		store := &favfilter.Memory{}
-		now := time.Unix(1_000_000*3600, 0)
-		store.Now = func() time.Time { return now }
-		ks := open(t, store, config())
-		lengths := map[string]time.Duration{"seen": 3 * part, "read": 6 * part}
-		type entry struct {
-			kind string
-			user string
-			id   string
-		}
-		model := make(map[entry]time.Time)
-		for range rapid.IntRange(1, 60).Draw(r, "steps") {
-			e := entry{
-				rapid.SampledFrom([]string{"seen", "read"}).Draw(r, "kind"),
-				rapid.SampledFrom([]string{"1", "2", "3", "4"}).Draw(r, "user"), strconv.Itoa(rapid.IntRange(0, 5).Draw(r, "id")),
-			}
-			user := favfilter.HashKey(seed, e.user).H1
-			switch rapid.IntRange(0, 9).Draw(r, "step") {
-			case 0:
-				for _, ws := range ks {
-					must(t, ws.Forget(t.Context(), e.user))
-				}
-				for of := range model {
-					if of.user == e.user {
-						delete(model, of)
-					}
-				}
-			case 1, 2:
-				now = now.Add(time.Duration(rapid.IntRange(0, 7*60).Draw(r, "minutes")) * time.Minute)
-			case 3, 4:
-				w := read(t, ks, store, e.kind, user, now)
-				must(t, w.Add(t.Context(), []favfilter.Hash{key(e.id)}))
-				model[e] = now
-			default:
-				record(t, ks, e.kind, user, now, e.id)
-				model[e] = now
-			}
-			for id := range 6 {
-				e.id = strconv.Itoa(id)
-				at, known := model[e]
-				slice := lengths[e.kind] / 3
-				kept := known && now.Sub(at) <= lengths[e.kind]
-				gone := !known || now.Sub(at.Truncate(slice)) >= lengths[e.kind]+slice
-				w := read(t, ks, store, e.kind, user, now)
-				found := []bool{false}
-				w.ContainsAll(start(), []favfilter.Hash{favfilter.HashKey(seed, e.id)}, found)
-				switch got := w.Contains(key(e.id)); {
-				case got != found[0]:
-					r.Fatalf("%v: Contains says %v, ContainsAll %v", e, got, found[0])
-				case kept && !got:
-					r.Fatalf("%v is missed after %v", e, now.Sub(at))
-				case gone && got:
-					r.Fatalf("%v is there after %v", e, now.Sub(at))
-				}
-			}
-		}
-	})
 }
 
 // TestRecordTellsWhatIsNew checks that a caller that records learns which keys were new in each

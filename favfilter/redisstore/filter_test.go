@@ -101,26 +101,6 @@ func TestFilterReadsOnePage(t *testing.T) {
 	}
 }
 
-func TestFilterOpenedWithOtherSettings(t *testing.T) {
-	client := redistest.Start(t).Client()
-	config := favfilter.Config{Capacity: 10_000, FalsePositiveRate: 0.001, Pages: 8, Seed: 5}
-	openFilter(t, openStore(t, client, "settings"), config)
-	openFilter(t, openStore(t, client, "settings"), config)
-	for name, change := range map[string]func(*favfilter.Config){
-		"Capacity": func(c *favfilter.Config) { c.Capacity *= 2 },
-		"Rate":     func(c *favfilter.Config) { c.FalsePositiveRate = 0.01 },
-		"Pages":    func(c *favfilter.Config) { c.Pages = 16 },
-		"Seed":     func(c *favfilter.Config) { c.Seed++ },
-	} {
-		other := config
-		change(&other)
-		if _, err := favfilter.Open(t.Context(), openStore(t, client, "settings"), other); !errors.Is(err, favfilter.ErrMismatch) {
-			t.Errorf("another %s: error %v, want a mismatch", name, err)
-		}
-	}
-	openFilter(t, openStore(t, client, "other-name"), favfilter.Config{Capacity: 5})
-}
-
 // A lost page is empty, and Add creates it again. A damaged page makes every call fail until it is
 // deleted.
 func TestFilterOfALostOrDamagedPage(t *testing.T) {
@@ -282,53 +262,5 @@ func TestFilterRacingGrowth(t *testing.T) {
 	l, err := store.Load(t.Context(), []favfilter.PageID{{}})
 	if err != nil || l[0].Page.Header().Grown < 3 || l[0].Page.FalsePositiveRate() > 0.001 {
 		t.Errorf("%+v, %v", l[0], err)
-	}
-}
-
-// A filter in Redis is counted and copied into memory. The copy works without Redis.
-func TestFilterCountedAndCopied(t *testing.T) {
-	server := redistest.Start(t)
-	client := server.Client()
-	f := openFilter(t, openStore(t, client, "copied"), favfilter.Config{Capacity: 200, Pages: 64})
-	keys := userKeys("U1", 3000)
-	outcomes, err := f.Add(t.Context(), keys...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keys = slices.DeleteFunc(keys, func(string) bool {
-		o := outcomes[0]
-		outcomes = outcomes[1:]
-		return o != favfilter.Added
-	})
-	snapshot, err := f.Snapshot(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n, err := f.Count(t.Context()); err != nil || n != len(keys) {
-		t.Errorf("%d keys of %d counted, %v", n, len(keys), err)
-	}
-	if _, err := f.Remove(t.Context(), keys...); err != nil {
-		t.Error(err)
-	}
-	if n, err := f.Count(t.Context()); err != nil || n > len(keys)/20 {
-		t.Errorf("%d keys counted after all were removed, %v", n, err)
-	}
-	must(t, client.Set(t.Context(), "fav:{copied/9}:regions", "damaged", 0))
-	if _, err := f.Count(t.Context()); !errors.Is(err, favfilter.ErrDamaged) || !strings.Contains(err.Error(), "page 9") {
-		t.Errorf("a damaged page: %v", err)
-	}
-	if _, err := f.Snapshot(t.Context()); !errors.Is(err, favfilter.ErrDamaged) || !strings.Contains(err.Error(), "page 9") {
-		t.Errorf("a damaged page: %v", err)
-	}
-	server.Kill()
-	if _, err := f.Count(t.Context()); err == nil {
-		t.Error("counted without a server")
-	}
-	if found, err := snapshot.Contains(t.Context(), keys...); err != nil || slices.Contains(found, false) {
-		t.Errorf("the copy lacks a key, %v", err)
-	}
-	got, err := snapshot.Remove(t.Context(), keys...)
-	if err != nil || slices.Contains(got, favfilter.Absent) || !slices.Contains(got, favfilter.Removed) {
-		t.Errorf("removals from the copy: %v", err)
 	}
 }
