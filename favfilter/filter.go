@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"slices"
 )
 
 var (
@@ -194,13 +195,8 @@ func (f *Filter) Add(ctx context.Context, keys ...string) ([]Outcome, error) {
 	if err != nil {
 		return outcomes, fmt.Errorf("add %d keys: %w", len(keys), err)
 	}
-	full := 0
-	for _, o := range outcomes {
-		if o == Full {
-			full++
-		}
-	}
-	if full > 0 {
+	if slices.Contains(outcomes, Full) {
+		full := len(slices.DeleteFunc(slices.Clone(outcomes), func(o Outcome) bool { return o != Full }))
 		return outcomes, fmt.Errorf("add %d keys: %d do not fit: %w", len(keys), full, ErrFull)
 	}
 	return outcomes, nil
@@ -312,16 +308,10 @@ func (f *Filter) create(ctx context.Context, number uint32) error {
 
 // group groups keys by page. It returns the indices of the keys of each page, and the pages.
 func (f *Filter) group(keys []string) (map[PageID][]int, []PageID) {
-	return group(keys, func(key string) PageID {
-		return PageID{Number: PageNumber(HashKey(f.identity.Seed, f.pageBy(key)).H1, f.identity.Pages)}
-	})
-}
-
-func group(keys []string, page func(key string) PageID) (map[PageID][]int, []PageID) {
 	groups := make(map[PageID][]int)
 	var ids []PageID
 	for i, key := range keys {
-		id := page(key)
+		id := PageID{Number: PageNumber(HashKey(f.identity.Seed, f.pageBy(key)).H1, f.identity.Pages)}
 		if groups[id] == nil {
 			ids = append(ids, id)
 		}

@@ -32,7 +32,7 @@ func (f *Filter) Count(ctx context.Context) (int, error) {
 			return 0, fmt.Errorf("count keys: %w", err)
 		}
 		for i, s := range statuses {
-			if err := f.checkStanding(ids[i], s); err != nil {
+			if err := f.checkStatus(ids[i], s); err != nil {
 				return 0, fmt.Errorf("count keys: %w", err)
 			}
 			total += int(s.Header.Count)
@@ -41,7 +41,7 @@ func (f *Filter) Count(ctx context.Context) (int, error) {
 	return total, nil
 }
 
-func (f *Filter) checkStanding(id PageID, s Status) error {
+func (f *Filter) checkStatus(id PageID, s Status) error {
 	switch {
 	case s.Err != nil:
 		return s.Err

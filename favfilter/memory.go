@@ -38,16 +38,8 @@ var _ Store = (*Memory)(nil)
 
 // Load implements [Store].
 func (m *Memory) Load(ctx context.Context, ids []PageID) ([]Loaded, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("load %d pages: %w", len(ids), err)
-	}
-	loaded := make([]Loaded, len(ids))
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	for i, id := range ids {
-		loaded[i] = m.stored(id).Loaded
-	}
-	return loaded, nil
+	loaded, _, err := m.LoadAndCompare(ctx, ids, nil)
+	return loaded, err
 }
 
 // LoadWhole implements [Store].
@@ -178,13 +170,15 @@ func (m *Memory) Peek(ctx context.Context, ids []PageID) ([]Status, error) {
 
 // LoadAndCompare implements [Store].
 func (m *Memory) LoadAndCompare(ctx context.Context, ids, held []PageID) ([]Loaded, []Version, error) {
-	loaded, err := m.Load(ctx, ids)
-	if err != nil {
-		return nil, nil, err
+	if err := ctx.Err(); err != nil {
+		return nil, nil, fmt.Errorf("load %d pages: %w", len(ids)+len(held), err)
 	}
-	versions := make([]Version, len(held))
+	loaded, versions := make([]Loaded, len(ids)), make([]Version, len(held))
 	m.mu.RLock()
 	defer m.mu.RUnlock()
+	for i, id := range ids {
+		loaded[i] = m.stored(id).Loaded
+	}
 	for i, id := range held {
 		versions[i] = m.stored(id).Version
 	}

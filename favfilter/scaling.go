@@ -1,9 +1,6 @@
 package favfilter
 
-import (
-	"fmt"
-	"math"
-)
+import "math"
 
 // Scaling determines how a page grows, so that it takes any number of keys within a false-positive
 // rate. When the newest layer of a page is full, the page gets another one for twice as many keys.
@@ -25,14 +22,7 @@ type Scaling struct {
 // First returns the shape of a page that holds capacity keys before it grows. It fails if capacity
 // is negative or needs more than [MaxBits], and if the rate is out of range.
 func (s Scaling) First(capacity int) (Shape, error) {
-	if err := checkRate(s.FalsePositiveRate); err != nil {
-		return Shape{}, fmt.Errorf("shape a page: %w", err)
-	}
-	shape, err := shapeBehind(HeaderBytes, MaxBits, capacity, layerRate(s.FalsePositiveRate, 0), s.Region)
-	if err != nil {
-		return Shape{}, fmt.Errorf("shape a page: %w", err)
-	}
-	return shape, nil
+	return firstShape(capacity, s.FalsePositiveRate, layerRate(1, 0), s.Region)
 }
 
 // Add adds the key unless it looks present, and first grows p if its newest layer is full. If p can
@@ -48,7 +38,7 @@ func (s Scaling) Add(p *Page, h Hash) Outcome {
 func (s Scaling) grow(p *Page) error {
 	n := len(p.layers)
 	capacity := 2 * p.newest().shape.Capacity(layerRate(s.FalsePositiveRate, n-1))
-	shape, err := shapeBehind(
+	shape, err := shapeAfter(
 		len(p.raw)+layerBytes, MaxBits-p.totalBits(), max(1, capacity), layerRate(s.FalsePositiveRate, n), p.header.Shape.Region)
 	if err != nil {
 		return err

@@ -40,19 +40,23 @@ type Shape struct {
 // [DefaultRegion] bits, the collision bitmap also ends at the end of its size class. Both were
 // chosen together, by simulation: docs/BENCHMARKS.md states what they cost.
 func ShapeFor(capacity int, rate float64) (Shape, error) {
-	if err := checkRate(rate); err != nil {
-		return Shape{}, fmt.Errorf("shape a page: %w", err)
+	return firstShape(capacity, rate, 1, DefaultRegion)
+}
+
+// firstShape returns the shape of the first layer of a page, which may have a share of the rate.
+func firstShape(capacity int, rate, share float64, region uint16) (shape Shape, err error) {
+	if err = checkRate(rate); err == nil {
+		shape, err = shapeAfter(HeaderBytes, MaxBits, capacity, share*rate, region)
 	}
-	shape, err := shapeBehind(HeaderBytes, MaxBits, capacity, rate, DefaultRegion)
 	if err != nil {
 		return Shape{}, fmt.Errorf("shape a page: %w", err)
 	}
 	return shape, nil
 }
 
-// shapeBehind returns the shape of a layer with at most mostBits bits that follows before bytes of
+// shapeAfter returns the shape of a layer with at most mostBits bits that follows before bytes of
 // a string.
-func shapeBehind(before int, mostBits uint32, capacity int, rate float64, region uint16) (Shape, error) {
+func shapeAfter(before int, mostBits uint32, capacity int, rate float64, region uint16) (Shape, error) {
 	if capacity < 0 {
 		return Shape{}, fmt.Errorf("capacity %d is negative", capacity)
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// servedHeadroom is the headroom of the service's pages: the number of keys that a new page has room
-// for, in multiples of those it holds.
+// servedHeadroom is the headroom of the service's pages: the capacity of a new page, in multiples
+// of the keys it holds.
 const servedHeadroom = 1.05
 
 // servedRates are false-positive rates of a key: the default of the service, and 0.1 %.

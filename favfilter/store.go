@@ -229,51 +229,46 @@ type Stored struct {
 
 // Status returns the state of the stored page.
 func (s Stored) Status() Status {
-	h, err := DecodeHeader(s.Header)
-	bitsLength, regionsLength := s.BitsLength, s.RegionsLength
-	switch {
-	case bitsLength == 0:
+	if s.BitsLength == 0 {
 		return Status{Missing: true}
-	case err != nil:
+	}
+	h, err := DecodeHeader(s.Header)
+	if err == nil {
+		err = s.check(h)
+	}
+	if err != nil {
 		return Status{Damage: err}
 	}
-	least, most := bitsLengths(h)
-	if bitsLength < least || bitsLength > most {
-		return Status{Damage: fmt.Errorf("%w: %d bytes, %d to %d expected of %d bits", ErrDamaged, bitsLength, least, most, h.Shape.Bits)}
-	}
 	if h.Shape.Region == 0 {
-		return Status{Header: h, Size: sizeOf(h, bitsLength, 0)}
-	}
-	least, most = collisionsLengths(h, bitsLength)
-	if regionsLength < least || regionsLength > most {
-		return Status{Damage: fmt.Errorf("%w: regions string of %d bytes, %d to %d expected", ErrDamaged, regionsLength, least, most)}
-	}
-	if len(s.Build) != buildBytes || binary.BigEndian.Uint64(s.Build) != h.Build {
-		return Status{Damage: fmt.Errorf("%w: bits string of build %016x, regions string of build %x", ErrDamaged, h.Build, s.Build)}
+		return Status{Header: h, Size: sizeOf(h, s.BitsLength, 0)}
 	}
 	return Status{
-		Header: h, Size: sizeOf(h, bitsLength, regionsLength), Collided: uint32(max(0, s.Collided)), Uncounted: s.Collided < 0,
+		Header: h, Size: sizeOf(h, s.BitsLength, s.RegionsLength), Collided: uint32(max(0, s.Collided)), Uncounted: s.Collided < 0,
 	}
 }
 
-// bitsLengths returns the shortest and the longest possible bits string of a page with header h.
-func bitsLengths(h Header) (least, most int) {
-	least = HeaderBytes + int(h.Shape.Bits/8)
-	if h.Grown == 0 {
-		return least, least
+// check checks what was read against the header. The header of a page that has grown leaves room
+// for lengths: of the further layers, and of the padding of their collision bits to a whole byte.
+func (s Stored) check(h Header) error {
+	grown := int(h.Grown)
+	least, _ := h.Shape.Bytes()
+	most := least
+	if grown > 0 {
+		least, most = least+grown*(layerBytes+1), HeaderBytes+MaxBits/8+grown*layerBytes
 	}
-	further := int(h.Grown) * layerBytes
-	return least + further + int(h.Grown), HeaderBytes + MaxBits/8 + further
-}
-
-// collisionsLengths returns the shortest and the longest possible regions string of a page with
-// header h and a bits string of the given length. The collision bits of each layer are padded to a
-// whole byte.
-func collisionsLengths(h Header, bitsLength int) (least, most int) {
-	all := h.Shape
-	all.Bits = 8 * uint32(bitsLength-HeaderBytes-int(h.Grown)*layerBytes)
+	if s.BitsLength < least || s.BitsLength > most {
+		return fmt.Errorf("%w: %d bytes, %d to %d expected of %d bits", ErrDamaged, s.BitsLength, least, most, h.Shape.Bits)
+	}
+	all := Shape{Bits: 8 * uint32(s.BitsLength-HeaderBytes-grown*layerBytes), Region: h.Shape.Region}
 	_, least = all.Bytes()
-	return least, least + int(h.Grown)
+	switch {
+	case h.Shape.Region == 0:
+	case s.RegionsLength < least || s.RegionsLength > least+grown:
+		return fmt.Errorf("%w: regions string of %d bytes, %d to %d expected", ErrDamaged, s.RegionsLength, least, least+grown)
+	case len(s.Build) != buildBytes || binary.BigEndian.Uint64(s.Build) != h.Build:
+		return fmt.Errorf("%w: bits string of build %016x, regions string of build %x", ErrDamaged, h.Build, s.Build)
+	}
+	return nil
 }
 
 // Store stores pages, and values beside them. Implementations are safe for concurrent use. Every
