@@ -57,17 +57,18 @@ func Guard(client redis.UniversalClient, log *slog.Logger) *Breakers {
 		log = slog.New(slog.DiscardHandler)
 	}
 	all := &Breakers{nodes: make(map[string]weak.Pointer[guard])}
-	switch c := client.(type) {
-	case *redis.ClusterClient:
+	if c, ok := client.(*redis.ClusterClient); ok {
 		reload := atMostEach(reloadPause, c.ReloadState)
 		c.OnNewNode(func(node *redis.Client) {
 			node.AddHook(all.add(newGuard(node.Options().Addr, log, reload)))
 		})
-	case *redis.Client:
-		c.AddHook(all.add(newGuard(c.Options().Addr, log, func(context.Context) {})))
-	default:
-		client.AddHook(all.add(newGuard(fmt.Sprintf("%T", client), log, func(context.Context) {})))
+		return all
 	}
+	addr := fmt.Sprintf("%T", client)
+	if c, ok := client.(*redis.Client); ok {
+		addr = c.Options().Addr
+	}
+	client.AddHook(all.add(newGuard(addr, log, func(context.Context) {})))
 	return all
 }
 
@@ -163,17 +164,14 @@ func (g *guard) of(c *call) *circuit {
 // asking is the context key of the guard that let a command pass.
 type asking struct{}
 
-// sent is the outcome of a set of commands.
-type sent struct {
-	err    error // error of the commands as a whole
-	access error // error reported to the breaker for their access
-}
-
-// do calls send, unless a breaker stops commands to the node or calls like that of ctx.
-func (g *guard) do(ctx context.Context, send func(context.Context) sent) error {
+// do calls send, unless a breaker stops commands to the node or calls like that of ctx. send
+// returns the error of the commands as a whole, and the one to report to the breaker for their
+// access.
+func (g *guard) do(ctx context.Context, send func(context.Context) (err, access error)) (err error) {
 	if ctx.Value(asking{}) == g {
 		// These commands set up a connection for another command, and are part of that command.
-		return send(ctx).err
+		err, _ = send(ctx)
+		return err
 	}
 	own := g.of(callOf(ctx))
 	tellOwn := func(error) {}
@@ -188,18 +186,18 @@ func (g *guard) do(ctx context.Context, send func(context.Context) sent) error {
 		tellOwn(context.Canceled) // does not count
 		return g.refuse(ctx, g.node)
 	}
-	out := sent{errPanic, errPanic} // replaced when send returns
+	err, access := errPanic, errPanic // replaced when send returns
 	defer func() {
-		failed := g.node.done(tell, out.err)
+		failed := g.node.done(tell, err)
 		if own != nil {
-			failed = own.done(tellOwn, out.access) || failed
+			failed = own.done(tellOwn, access) || failed
 		}
 		if failed {
 			g.failed(ctx)
 		}
 	}()
-	out = send(context.WithValue(ctx, asking{}, g))
-	return out.err
+	err, access = send(context.WithValue(ctx, asking{}, g))
+	return err
 }
 
 // refuse returns the error of commands that are not sent.
@@ -210,18 +208,16 @@ func (g *guard) refuse(ctx context.Context, c *circuit) error {
 	return fmt.Errorf("%s: %w: %v", g.addr, ErrUnavailable, c.lastFailure()) //nolint:errorlint // see above
 }
 
-// resultOf returns the outcome of commands. A node that answered one of them, even with an error
-// for that command alone, does not refuse all of them.
-func resultOf(err error, cmds []redis.Cmder) sent {
+// accessOf returns the error of commands to report for their access. A node that answered one of
+// them, even with an error for that command alone, does not refuse all of them.
+func accessOf(err error, cmds ...redis.Cmder) error {
 	if isFailure(err) {
-		return sent{err, context.Canceled} // no answer, so this does not count for their access
+		return context.Canceled // no answer, so this does not count for their access
 	}
-	for _, cmd := range cmds {
-		if !isRefusal(cmd.Err()) {
-			return sent{err, nil}
-		}
+	if slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return !isRefusal(cmd.Err()) }) {
+		return nil
 	}
-	return sent{err, cmds[0].Err()}
+	return cmds[0].Err()
 }
 
 // DialHook implements [redis.Hook].
@@ -232,9 +228,9 @@ func (*guard) DialHook(next redis.DialHook) redis.DialHook {
 // ProcessHook implements [redis.Hook].
 func (g *guard) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		return g.do(ctx, func(ctx context.Context) sent {
-			err := next(ctx, cmd)
-			return resultOf(err, []redis.Cmder{cmd})
+		return g.do(ctx, func(ctx context.Context) (err, access error) {
+			err = next(ctx, cmd)
+			return err, accessOf(err, cmd)
 		})
 	}
 }
@@ -249,10 +245,10 @@ func (g *guard) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 			}
 			return fmt.Errorf("%s: %w: %v", g.addr, ErrUnavailable, cmds[0].Err()) //nolint:errorlint // as in refuse
 		}
-		err := g.do(ctx, func(ctx context.Context) sent {
-			err := next(ctx, cmds)
+		err := g.do(ctx, func(ctx context.Context) (err, access error) {
+			err = next(ctx, cmds)
 			c.note(g, cmds)
-			return resultOf(err, cmds)
+			return err, accessOf(err, cmds...)
 		})
 		if errors.Is(err, ErrUnavailable) {
 			for _, cmd := range cmds {

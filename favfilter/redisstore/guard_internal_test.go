@@ -38,9 +38,9 @@ func newNode() *node {
 }
 
 func (n *node) do() error {
-	return n.guard.do(context.Background(), func(context.Context) sent {
+	return n.guard.do(context.Background(), func(context.Context) (err, access error) {
 		n.sent++
-		return sent{err: n.err}
+		return n.err, nil
 	})
 }
 
@@ -102,7 +102,7 @@ func TestGuardProbes(t *testing.T) {
 		var probe error
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			probe = n.guard.do(context.Background(), func(context.Context) sent { close(began); <-answered; return sent{} })
+			probe = n.guard.do(context.Background(), func(context.Context) (err, access error) { close(began); <-answered; return nil, nil })
 		})
 		<-began
 		if err := n.do(); !errors.Is(err, ErrUnavailable) {
@@ -196,7 +196,7 @@ func TestGuardPanic(t *testing.T) {
 					t.Error("the panic was lost")
 				}
 			}()
-			_ = n.guard.do(context.Background(), func(context.Context) sent { panic("mad") })
+			_ = n.guard.do(context.Background(), func(context.Context) (err, access error) { panic("mad") })
 		}()
 		time.Sleep(guardPause*6/5 + 1)
 		n.err = nil
