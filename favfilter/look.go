@@ -55,7 +55,7 @@ func (p *Page) Trace(h Hash) Traced {
 // and 255 only if all bits are set. collisions is empty if the page has no collision bits, or if
 // they are not loaded.
 func (p *Page) Draw(cells int) (bits, collisions []byte) {
-	var bitRanges, collisionRanges []bitRange
+	bitRanges, collisionRanges := make([]bitRange, 0, len(p.layers)), make([]bitRange, 0, len(p.layers))
 	for i := range p.layers {
 		l := &p.layers[i]
 		bitRanges = append(bitRanges, bitRange{l.bits, l.shape.Bits})
@@ -89,7 +89,8 @@ func draw(ranges []bitRange, cells int) []byte {
 			if r.of.get(bit) {
 				set++
 			}
-			if at++; at == end {
+			at++
+			if at == end {
 				drawn = append(drawn, share(set, end-first))
 				set, first, end = 0, end, uint64(len(drawn)+1)*total/n
 			}

@@ -46,8 +46,9 @@ type File struct {
 	log      *slog.Logger
 	restored Restored
 
-	flushes chan chan<- error // closed by Close
-	done    chan struct{}     // the loop has ended
+	closing chan struct{}
+	flushes chan chan<- error
+	done    chan struct{} // the loop has ended
 
 	// The following fields belong to the loop once it runs.
 	db      *database                     // nil: could not be created again
@@ -88,7 +89,8 @@ func Open(
 ) (*File, error) {
 	f := &File{
 		memory: memory, keep: keep, check: check, log: log,
-		flushes: make(chan chan<- error), done: make(chan struct{}), pending: make(map[favfilter.PageID]struct{}),
+		closing: make(chan struct{}), flushes: make(chan chan<- error), done: make(chan struct{}),
+		pending: make(map[favfilter.PageID]struct{}),
 	}
 	if err := f.open(ctx, file); err != nil {
 		if cause := context.Cause(ctx); cause != nil {
@@ -106,7 +108,7 @@ func (f *File) Restored() Restored { return f.restored }
 // Close writes the remaining changes and closes the file. It must be called once, when the memory
 // no longer changes. The error is about changes that are not in the file.
 func (f *File) Close() error {
-	close(f.flushes)
+	close(f.closing)
 	<-f.done
 	if err := errors.Join(f.err, f.release()); err != nil {
 		return fmt.Errorf("close page file %s: %w", f.name, err)

@@ -14,11 +14,13 @@ func (f *File) run(ctx context.Context) {
 	defer close(f.done)
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
-	for open := true; open; {
+	for closing := false; !closing; {
 		var asked chan<- error
 		select {
 		case <-ticker.C:
-		case asked, open = <-f.flushes:
+		case asked = <-f.flushes:
+		case <-f.closing:
+			closing = true
 		}
 		f.err = f.round(ctx)
 		f.report(ctx)

@@ -137,11 +137,12 @@ func (s *Store) applied(b favfilter.Batch, cmd *redis.Cmd) (res favfilter.Result
 	}
 	res.Version = favfilter.Version(raw[:min(len(raw), favfilter.HeaderBytes)])
 	h, damage := favfilter.DecodeHeader([]byte(raw))
+	sound := damage == nil && state != "torn"
 	switch {
 	case damage == nil && (h.Identity != b.Identity || h.Number != b.ID.Number):
 		res.State, res.Header = favfilter.Foreign, h
 		return res, settled, nil
-	case damage != nil || state == "torn":
+	case !sound:
 		res.State = favfilter.Torn
 		return res, settled, nil
 	}
