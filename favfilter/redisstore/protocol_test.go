@@ -170,6 +170,33 @@ func TestCommands(t *testing.T) {
 	}
 }
 
+// A write finds a page whose header another process has changed: from then on, its own writes take
+// one command again.
+func TestApplyAfterKeysLeft(t *testing.T) {
+	server := redistest.Start(t)
+	s, other := openStore(t, server.Client(), "left"), openStore(t, server.Client(), "left")
+	ids := pageIDs(1)
+	create(t, s, 100, ids...)
+	h := newPage(t, 0, shapeFor(t, 100)).Header()
+	h.Left, h.Sequence = 5, 5
+	page, err := favfilter.NewPage(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if done, err := other.Replace(t.Context(), favfilter.Replacement{ID: ids[0], Page: page, Newer: true}); err != nil || !done {
+		t.Fatal(done, err)
+	}
+	for sequence, want := range []int64{6: 2, 7: 1} {
+		if want == 0 {
+			continue
+		}
+		got := commandsOf(server, func() { wantAll(t, s.Apply(t.Context(), addOne(ids, uint64(sequence))), favfilter.Applied) })
+		if got["evalsha"] != want {
+			t.Errorf("sequence %d: commands %v, want %d scripts", sequence, got, want)
+		}
+	}
+}
+
 // recordIn adds keys to the window of an owner.
 func recordIn(t *testing.T, windows *seen.Windows, keys []favfilter.Hash) {
 	t.Helper()

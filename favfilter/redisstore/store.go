@@ -73,10 +73,11 @@ func NewReader(client redis.UniversalClient, name string) (*Store, error) {
 	return s, err
 }
 
-// learn remembers the header of a page.
+// learn remembers the header of a page, of which scripts compare all but the counts and the build.
 func (s *Store) learn(id favfilter.PageID, h favfilter.Header) {
 	known, ok := s.shape(id)
-	if ok && known.Shape == h.Shape && known.Identity == h.Identity && (known.Grown > 0) == (h.Grown > 0) {
+	if ok && known.Shape == h.Shape && known.Identity == h.Identity && known.Left == h.Left &&
+		(known.Grown > 0) == (h.Grown > 0) {
 		return
 	}
 	s.mu.Lock()
