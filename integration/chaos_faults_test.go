@@ -57,7 +57,8 @@ type occurrence struct {
 // effects lists the effects by fault. A fault that is not listed has none: every request gets 200,
 // and every feed has every write acknowledged before it. Feeds are refused without both Redis and
 // the ledger. An instance that alone cannot reach the ledger refuses feeds, too: those of pages
-// that a user has left meanwhile for a dedicated page, which it cannot find.
+// that a user has left meanwhile for a dedicated page, which it cannot find. If no instance can,
+// feeds are refused for a user who left just before: see movedAway.
 func effects() map[string]effect {
 	writes, seen := []string{"writes", "batches"}, []string{"seen"}
 	unlessMoved := []string{"feeds", "writes", "batches"}

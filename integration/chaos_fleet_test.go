@@ -162,6 +162,17 @@ func (l *tailLog) last(n int) string {
 	return string(bytes.Join(l.lines[max(0, len(l.lines)-n):], nil))
 }
 
+// says reports whether one of the last lines has the text, or does within a second.
+func (l *tailLog) says(text string) bool {
+	for range 100 {
+		if strings.Contains(l.last(50), text) {
+			return true
+		}
+		time.Sleep(10 * time.Millisecond) // the log comes after the answer
+	}
+	return false
+}
+
 // logs returns the last lines of every instance's log.
 func logs(instances []*instance) string {
 	var b strings.Builder

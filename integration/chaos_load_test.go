@@ -113,8 +113,13 @@ func (l *chaosLoad) pick(ctx context.Context, rng *rand.Rand, what int) *target 
 	return nil
 }
 
-// refusedLines is how many lines of its log explain why an instance refused a request.
-const refusedLines = 3
+const (
+	// refusedLines is how many lines of its log explain why an instance refused a request.
+	refusedLines = 3
+	// movedAway is in the log of an instance that refuses feeds of a page, because a user left it
+	// when the instance could no longer learn who.
+	movedAway = "the user may be on another page"
+)
 
 // answered checks the rules for every answer, and reports whether the status is 200.
 func (l *chaosLoad) answered(g *target, what string, r reply) bool {
@@ -132,7 +137,11 @@ func (l *chaosLoad) answered(g *target, what string, r reply) bool {
 		if r.retryAfter == "" {
 			y.violatedf("status", "%s: 503 without Retry-After: %s", what, r.body)
 		}
-		if !y.mayRefuse(what, g.index, r.sent, r.done) {
+		switch {
+		case y.mayRefuse(what, g.index, r.sent, r.done):
+		case what == "feeds" && y.mayRefuse("writes", g.index, r.sent, r.done) && g.log.says(movedAway):
+			y.count("feeds refused after a move", 1)
+		default:
 			y.violatedf("refused", "%s at instance %d, sent %s: 503 after %v: %s\n%s",
 				what, g.index, r.sent.Format(clock), r.done.Sub(r.sent), r.body, g.log.last(refusedLines))
 		}
