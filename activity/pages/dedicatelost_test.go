@@ -100,3 +100,18 @@ func TestMoveLearnedAfterRelease(t *testing.T) {
 		t.Errorf("the user is on page %d, want 0", got)
 	}
 }
+
+// One question to the ledger took too long, and meanwhile a user got a dedicated page. A feed of
+// the page that the user left asks the ledger again, rather than fail.
+func TestMoveAfterAFailedQuestion(t *testing.T) {
+	a := crowded(t, &favfilter.Memory{}, 1)
+	b := &rig{ledger: a.ledger, store: a.store, bound: time.Minute}
+	b.open(t, a.ledger, a.store)
+	a.recordMany(t, "bot", "hide", 10, posts("b"))
+	a.record(t, true, add("mate", "hide", "m1"))
+	must(t, b.poller.pollOnce(t.Context(), b.poller.newPoll()))
+	b.poller.noteAccess(t.Context(), unreachable, faulttest.ErrInjected)
+	must(t, a.applier.dedicate(t.Context(), UserHash(a.storage.identity.Seed, "bot")))
+	b.want(t, "mate", "hide", "m1", true)
+	b.want(t, "bot", "hide", "b1", true)
+}

@@ -234,7 +234,7 @@ func (r *reader) finish(ctx context.Context, p *reading, began int64) error {
 			return nil
 		case err != nil && !errors.Is(err, ledger.ErrGone):
 			return err
-		case !p.at.known:
+		case !p.at.known && (r.poller.reachable() != nil || r.poller.await(ctx, r.poller.poll()) == unreachable):
 			return Unavailable("ledger", errMoved)
 		}
 	}
