@@ -1,7 +1,6 @@
 package pages
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -331,7 +330,10 @@ func (cm *committer) write(ctx context.Context, w *write) error {
 	if err == nil && len(w.changes) == 0 {
 		return nil
 	}
-	if err = cmp.Or(err, cm.poller.reachable()); err != nil {
+	if err == nil {
+		err = cm.poller.reachable()
+	}
+	if err != nil {
 		return fmt.Errorf("record %d activities: nothing was changed: %w", len(w.changes), err)
 	}
 	resume, ok := admission.PauseForLedger(ctx)

@@ -114,7 +114,10 @@ func (a *applier) dedicate(ctx context.Context, hash uint64) error {
 			return err
 		}
 	}
-	a.layout.learn(receipt)
+	// Once the page that the user left is raised, its readers must know who left.
+	if err := a.poller.pollSince(ctx, a.life.elapsed()); err != nil {
+		return err
+	}
 	return a.arrive(ctx, shared)
 }
 

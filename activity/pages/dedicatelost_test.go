@@ -115,3 +115,18 @@ func TestMoveAfterAFailedQuestion(t *testing.T) {
 	b.want(t, "mate", "hide", "m1", true)
 	b.want(t, "bot", "hide", "b1", true)
 }
+
+// The ledger fails when the page that a user left has been raised. The process that moved the user
+// knows who left, so that feeds of the others on that page need no ledger.
+func TestLedgerFailsAfterPageIsRaised(t *testing.T) {
+	a := crowded(t, &favfilter.Memory{}, 1)
+	b := &rig{ledger: a.ledger, store: a.store, bound: time.Minute}
+	b.open(t, a.ledger, a.store)
+	b.recordMany(t, "bot", "hide", 10, posts("b"))
+	b.record(t, true, add("mate", "hide", "m1"))
+	must(t, b.applier.dedicate(t.Context(), UserHash(b.storage.identity.Seed, "bot")))
+	b.poller.noteAccess(t.Context(), unreachable, faulttest.ErrInjected)
+	b.poller.follow.silent.Store(true)
+	b.want(t, "mate", "hide", "m1", true)
+	b.want(t, "bot", "hide", "b1", true)
+}

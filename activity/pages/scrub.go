@@ -38,8 +38,7 @@ const (
 )
 
 // Scrubber is the background work on pages: it looks for pages that differ from the ledger, and
-// rebuilds them. It is safe for
-// concurrent use.
+// rebuilds them. It is safe for concurrent use.
 type Scrubber struct {
 	common
 
