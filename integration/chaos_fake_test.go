@@ -26,6 +26,7 @@ func TestChaosFindsFaults(t *testing.T) {
 		{"does not learn at once what another process acknowledged", fakeBug{learnLate: true}, "lost"},
 		{"does not learn at once what another process undid", fakeBug{undoLate: true}, "undone"},
 		{"refuses a feed without need", fakeBug{refuseFeed: true}, "refused"},
+		{"refuses many feeds after moves", fakeBug{refuseMoved: 100}, "refused"},
 		{"refuses a write without need", fakeBug{refuseWrite: 50}, "refused"},
 		{"loses writes", fakeBug{loseWrite: 300}, "lost"},
 		{"takes undos back", fakeBug{retakeUndo: 30}, "rest"},
@@ -49,13 +50,17 @@ func TestChaosFindsFaults(t *testing.T) {
 				bug: c.bug, live: make(map[[3]string]bool), stale: make(map[[3]string]bool), recent: make(map[[3]string]recentWrite),
 			}
 			l := &chaosLoad{model: newChaosModel(24, 7), tally: newTally(), seed: 7, writers: loadWriters, pace: rate.NewLimiter(rate.Inf, 0), maxFeeds: 3000}
-			if c.bug.applyLater > 0 { // only writes may be refused meanwhile
+			if c.bug.applyLater+c.bug.refuseMoved > 0 { // only writes may be refused meanwhile
 				l.tally.begin("postgres killed", 0)
 			}
 			for i := range 2 {
 				server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fake.serve(i, w, r) }))
 				t.Cleanup(server.Close)
-				l.targets = append(l.targets, newTarget(i, server.URL, func() string { return "" }))
+				g := newTarget(i, server.URL, func() string { return "" })
+				if c.bug.refuseMoved > 0 {
+					g.log.add([]byte(movedAway))
+				}
+				l.targets = append(l.targets, g)
 			}
 			l.run(t.Context())
 			l.checkAtRest(t.Context())
@@ -74,10 +79,10 @@ func TestChaosFindsFaults(t *testing.T) {
 
 // fakeBug selects the faults of a fakeService. A number n makes one in n operations faulty.
 type fakeBug struct {
-	loseWrite, retakeUndo, reportUndone, oneSided, applyLater, refuseWrite int
-	answer500, bare503, degradeBlock, sayChanged, cut, leaveOut, noLists   bool
-	noFanout, noKeep, keepAll, falsePositives                              bool
-	learnLate, undoLate, refuseFeed                                        bool
+	loseWrite, retakeUndo, reportUndone, oneSided, applyLater, refuseWrite, refuseMoved int
+	answer500, bare503, degradeBlock, sayChanged, cut, leaveOut, noLists                bool
+	noFanout, noKeep, keepAll, falsePositives                                           bool
+	learnLate, undoLate, refuseFeed                                                     bool
 }
 
 // fakeService implements the part of the API that the load uses, in memory.
@@ -90,6 +95,7 @@ type fakeService struct {
 	recent  map[[3]string]recentWrite
 	retaken [3]string
 	writes  int
+	feeds   int
 	once    bool
 	by      int      // the instance that handles the present request
 	later   []func() // refused writes that have not taken effect
@@ -146,6 +152,11 @@ func (s *fakeService) serve(instance int, w http.ResponseWriter, r *http.Request
 
 // misbehave gives a faulty answer to one feed, and reports whether it has.
 func (s *fakeService) misbehave(w http.ResponseWriter) bool {
+	s.feeds++
+	if n := s.bug.refuseMoved; n > 0 && s.feeds%n == 0 {
+		refuse(w)
+		return true
+	}
 	if s.once || s.writes < 100 {
 		return false
 	}

@@ -165,7 +165,7 @@ func (w *world) flood() (end func()) {
 			g := w.load.targets[n%len(w.load.targets)]
 			all.Go(func() {
 				r := g.send(context.WithoutCancel(ctx), http.MethodPut, fmt.Sprintf("/v1/users/flood%d/likes/p%d", n%100, n), nil)
-				w.load.answered(g, "writes", r)
+				w.load.answered(ctx, g, "writes", r)
 				w.tally.count("flood", 1)
 			})
 		}

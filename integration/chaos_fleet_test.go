@@ -3,7 +3,9 @@ package integration
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os/exec"
@@ -162,15 +164,17 @@ func (l *tailLog) last(n int) string {
 	return string(bytes.Join(l.lines[max(0, len(l.lines)-n):], nil))
 }
 
-// says reports whether one of the last lines has the text, or does within a second.
-func (l *tailLog) says(text string) bool {
-	for range 100 {
-		if strings.Contains(l.last(50), text) {
-			return true
+// says reports whether one of the last lines has the text. A log may come a second after the answer
+// that it explains.
+func (l *tailLog) says(ctx context.Context, text string) bool {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	return servertest.Await(ctx, "the log has "+text, func(context.Context) error {
+		if lines := l.last(50); !strings.Contains(lines, text) {
+			return errors.New(lines)
 		}
-		time.Sleep(10 * time.Millisecond) // the log comes after the answer
-	}
-	return false
+		return nil
+	}) == nil
 }
 
 // logs returns the last lines of every instance's log.
