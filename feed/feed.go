@@ -268,7 +268,8 @@ func (c *Checked) walk(hits []activity.Hit, ahead int) {
 		}
 		kept = append(kept, i)
 	}
-	if a.Kept = kept; len(a.Dropped) == 0 {
+	a.Kept = kept
+	if len(a.Dropped) == 0 {
 		a.Dropped = nil
 	}
 }

@@ -251,8 +251,9 @@ func testReplaced(server *pgtest.Server) func(t *testing.T) {
 		url := server.Schema()
 		l := open(t, url, ledger.Options{Pages: 16})
 		record(t, l, on(3, "a"))
-		polls := open(t, url, ledger.Options{})
+		polls, notes := open(t, url, ledger.Options{}), open(t, url, ledger.Options{})
 		checkSequence(t, polls, 3, 1)
+		checkSequence(t, notes, 3, 1)
 		other := open(t, url, ledger.Options{Restored: true})
 		calls := map[string]func() error{
 			"Record": func() error {
@@ -263,11 +264,12 @@ func testReplaced(server *pgtest.Server) func(t *testing.T) {
 				_, err := polls.Changed(t.Context(), "", func(uint32, ledger.PageState) error { return nil })
 				return err
 			},
+			"SetCheckpoint": func() error { return notes.SetCheckpoint(t.Context(), "import", "5") },
 			// The refusal closed all connections, so these calls use new ones.
 			"Snapshot": func() error { _, _, err := l.Snapshot(t.Context(), 3); return err },
 			"Ping":     func() error { return polls.Ping(t.Context()) },
 		}
-		for _, name := range []string{"Record", "Snapshot", "Changed", "Ping"} {
+		for _, name := range []string{"Record", "SetCheckpoint", "Snapshot", "Changed", "Ping"} {
 			if err := calls[name](); err == nil || !strings.Contains(err.Error(), "restored") {
 				t.Errorf("%s: error %v, want one about a restored ledger", name, err)
 			}
