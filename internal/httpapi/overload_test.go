@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/feedfilter/feedfilter/internal/httpapi"
@@ -420,6 +421,10 @@ func TestRefusedConnections(t *testing.T) {
 // TestFeedsTakeTurns: only as many feeds read the store at once as the processors can handle. The
 // others wait. A feed whose caller leaves ends at once.
 func TestFeedsTakeTurns(t *testing.T) {
+	synctest.Test(t, testFeedsTakeTurns) // a load that waits long in real time is given up
+}
+
+func testFeedsTakeTurns(t *testing.T) {
 	const all = 400
 	turns := min(all, int64(32*runtime.GOMAXPROCS(0)))
 	s := newService(t, httpapi.Config{Timeout: time.Hour}, nil)
@@ -431,7 +436,9 @@ func TestFeedsTakeTurns(t *testing.T) {
 	for range all {
 		go func() { answers <- s.do(t, "POST", "/v1/feed/filter", body) }()
 	}
-	for in, _ := s.requests(t); in != all || s.store.loading.Load() < turns; in, _ = s.requests(t) { //nolint:revive // until all are in
+	synctest.Wait()
+	if in, _ := s.requests(t); in != all || s.store.loading.Load() != turns {
+		t.Fatalf("%v feeds in progress, of which %d read the store; want %d and %d", in, s.store.loading.Load(), all, turns)
 	}
 	gone, leave := context.WithCancel(t.Context())
 	leave()
