@@ -18,8 +18,8 @@ type Activities interface { //nolint:interfacebloat // two more than the linter 
 	// Record records activities as if one after another, and returns the outcome of each. See
 	// [Recorder.Record] and [Plain.Record].
 	Record(ctx context.Context, activities []Activity) ([]Outcome, error)
-	// Check returns an [*InvalidError] if the activity can never be recorded.
-	Check(a Activity) error
+	// NewBatch returns an empty batch of activities to record.
+	NewBatch() *Batch
 	// View reads the user's activities of the given kinds, and those of two-way kinds that others
 	// have with the user, together with those of lists. See [Recorder.View].
 	View(ctx context.Context, user string, kinds []Kind, lists ...string) (*View, error)

@@ -31,13 +31,9 @@ type PreparedBulk struct {
 	changes *ledger.Prepared
 }
 
-// Prepare checks activities and prepares them for Record. Errors are those of [Recorder.Record] for
-// invalid activities.
-func (b *Bulk) Prepare(activities []Activity) (*PreparedBulk, error) {
-	p, err := b.r.prepare(activities, b.r.Check)
-	if err != nil {
-		return nil, err
-	}
+// Prepare prepares a batch for Record.
+func (b *Bulk) Prepare(batch *Batch) (*PreparedBulk, error) {
+	p := b.r.prepare(batch.activities)
 	changes, err := b.r.ledger.Prepare(b.r.changes(p))
 	return &PreparedBulk{p, changes}, err
 }

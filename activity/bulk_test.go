@@ -7,7 +7,7 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-func TestBulkRefuses(t *testing.T) {
+func TestBatchRefuses(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 8)
 	b := g.NewBulk()
 	for field, a := range map[string]Activity{
@@ -15,13 +15,15 @@ func TestBulkRefuses(t *testing.T) {
 		"activities[1].kind":   add("1", "nothing", "p"),
 		"activities[1].until":  undo("1", "hide", "p").until(g.Now().Add(1e9)),
 	} {
-		_, err := b.Prepare([]Activity{add("1", "hide", "p"), a})
+		err := g.NewBatch().AddAll([]Activity{add("1", "hide", "p"), a})
 		if invalid, ok := errors.AsType[*InvalidError](err); !ok || invalid.Field != field {
 			t.Errorf("%+v: error %v, want one of %s", a, err, field)
 		}
 	}
 	g.Close()
-	p, err := b.Prepare([]Activity{add("1", "hide", "p")})
+	batch := g.NewBatch()
+	must(t, batch.Add(add("1", "hide", "p")))
+	p, err := b.Prepare(batch)
 	must(t, err)
 	if _, err := b.Record(t.Context(), p); !errors.Is(err, ErrClosed) {
 		t.Errorf("after Close: %v", err)

@@ -52,7 +52,9 @@ func TestUntimely(t *testing.T) {
 			t.Errorf("Record: %v, %v; want %v", got, err, want)
 		}
 		bulk := g.NewBulk()
-		prepared, err := bulk.Prepare(batch)
+		checked := g.NewBatch()
+		must(t, checked.AddAll(batch))
+		prepared, err := bulk.Prepare(checked)
 		must(t, err)
 		want = []Outcome{Ended, Unchanged, Early, Early, Unchanged}
 		if got, err := bulk.Record(t.Context(), prepared); err != nil || !slices.Equal(got, want) {

@@ -90,24 +90,20 @@ func OpenPlain(ctx context.Context, c PlainConfig) (*Plain, error) {
 //
 // Consecutive additions share a call of the store, and so do consecutive removals.
 func (p *Plain) Record(ctx context.Context, activities []Activity) ([]Outcome, error) {
-	call, err := p.prepare(activities, p.Check)
-	if err != nil {
-		return nil, err
-	}
-	if err := p.recordAll(ctx, call); err != nil {
-		return nil, fmt.Errorf("record %d activities: %w", len(activities), pages.Unavailable("pages", err))
-	}
-	return p.finish(ctx, call)
+	return p.NewBatch().recordAll(ctx, activities)
 }
+
+// NewBatch returns an empty batch of activities to record.
+func (p *Plain) NewBatch() *Batch { return &Batch{r: &p.reader, check: p.check, write: p.write} }
 
 // Confirm returns a [*NoLedgerError].
 func (p *Plain) Confirm(context.Context, string, []Claim) ([]Evidence, error) {
 	return nil, &NoLedgerError{"to confirm activities"}
 }
 
-// Check also refuses activities that only a ledger can keep.
-func (p *Plain) Check(a Activity) error {
-	if err := p.reader.Check(a); err != nil {
+// check also refuses activities that only a ledger can keep.
+func (p *Plain) check(a Activity) error {
+	if err := p.kinds.Check(a); err != nil {
 		return err
 	}
 	var field string
@@ -122,15 +118,22 @@ func (p *Plain) Check(a Activity) error {
 	return &InvalidError{Code: CodeNoLedger, Field: field, Message: (&NoLedgerError{"an activity with a time"}).Error()}
 }
 
-// recordAll records the activities that pages have, in their order, and makes them durable.
-func (p *Plain) recordAll(ctx context.Context, call *prepared) error {
+func (p *Plain) write(ctx context.Context, call *prepared) error {
+	if err := p.writeRows(ctx, call); err != nil {
+		return fmt.Errorf("record %d activities: %w", len(call.activities), pages.Unavailable("pages", err))
+	}
+	return nil
+}
+
+// writeRows records the activities that pages have, in their order, and makes them durable.
+func (p *Plain) writeRows(ctx context.Context, call *prepared) error {
 	for of := call.rows; len(of) > 0; {
 		remove := call.activities[of[0]].Remove
 		n := 1
 		for n < len(of) && call.activities[of[n]].Remove == remove {
 			n++
 		}
-		if err := p.recordRun(ctx, call, of[:n], remove); err != nil {
+		if err := p.writeRun(ctx, call, of[:n], remove); err != nil {
 			return err
 		}
 		of = of[n:]
@@ -139,7 +142,7 @@ func (p *Plain) recordAll(ctx context.Context, call *prepared) error {
 	return p.persist(ctx)
 }
 
-func (p *Plain) recordRun(ctx context.Context, call *prepared, of []int, remove bool) error {
+func (p *Plain) writeRun(ctx context.Context, call *prepared, of []int, remove bool) error {
 	outcomes := call.outcomes
 	var keys []string
 	var owner []int

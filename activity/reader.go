@@ -58,9 +58,6 @@ func (r *reader) Ready(ctx context.Context) (ready bool, down []error) { return 
 // background work has stopped.
 func (r *reader) Close() { r.source.Close() }
 
-// Check returns an [*InvalidError] if the activity can never be recorded.
-func (r *reader) Check(a Activity) error { return r.kinds.Check(a) }
-
 // userHash returns the hash that places a user.
 func (r *reader) userHash(user string) uint64 { return pages.UserHash(r.source.Identity().Seed, user) }
 

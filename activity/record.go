@@ -139,18 +139,73 @@ func (o Outcome) String() string {
 // While the store is down, Record acknowledges activities that the ledger keeps once the staleness
 // bound has passed since their commit.
 func (r *Recorder) Record(ctx context.Context, activities []Activity) ([]Outcome, error) {
-	p, err := r.prepare(activities, r.Check)
-	if err != nil {
-		return nil, err
+	return r.NewBatch().recordAll(ctx, activities)
+}
+
+// NewBatch returns an empty batch of activities to record.
+func (r *Recorder) NewBatch() *Batch {
+	return &Batch{r: &r.reader, check: r.kinds.Check, write: r.write}
+}
+
+func (r *Recorder) write(ctx context.Context, p *prepared) error {
+	if len(p.rows) == 0 {
+		return nil
 	}
-	if len(p.rows) > 0 {
-		written, err := r.pages.Write(ctx, r.changes(p))
-		if err != nil {
-			return nil, err
-		}
+	written, err := r.pages.Write(ctx, r.changes(p))
+	if err == nil {
 		p.take(written)
 	}
-	return r.finish(ctx, p)
+	return err
+}
+
+// Batch holds activities that were checked as they were added. Its methods must be called one at a
+// time.
+type Batch struct {
+	r          *reader
+	check      func(Activity) error
+	write      func(ctx context.Context, p *prepared) error // records the activities that pages have
+	activities []Activity
+}
+
+// Add adds an activity. It returns an [*InvalidError] if the activity can never be recorded.
+func (b *Batch) Add(a Activity) error {
+	err := b.check(a)
+	if err == nil {
+		b.activities = append(b.activities, a)
+	}
+	return err
+}
+
+// Activities returns the activities of the batch, which nobody may change.
+func (b *Batch) Activities() []Activity { return b.activities }
+
+// Record records the activities as [Recorder.Record] and [Plain.Record] do. The error is no
+// [*InvalidError].
+func (b *Batch) Record(ctx context.Context) ([]Outcome, error) {
+	p := b.r.prepare(b.activities)
+	if err := b.write(ctx, p); err != nil {
+		return nil, err
+	}
+	return b.r.finish(ctx, p)
+}
+
+// AddAll adds activities, none of them if one is invalid. The field of the [*InvalidError] is then
+// that of an activity, such as "activities[3].target".
+func (b *Batch) AddAll(activities []Activity) error {
+	for i, a := range activities {
+		if err := b.check(a); err != nil {
+			return Within("activities["+strconv.Itoa(i)+"].", err)
+		}
+	}
+	b.activities = append(b.activities, activities...)
+	return nil
+}
+
+func (b *Batch) recordAll(ctx context.Context, activities []Activity) ([]Outcome, error) {
+	if err := b.AddAll(activities); err != nil {
+		return nil, err
+	}
+	return b.Record(ctx)
 }
 
 // prepared holds the activities of one call, checked, and their outcomes.
@@ -162,13 +217,8 @@ type prepared struct {
 	seen       seen.Batch
 }
 
-// prepare checks activities, and sorts them by where they are recorded.
-func (r *reader) prepare(activities []Activity, check func(Activity) error) (*prepared, error) {
-	for i, a := range activities {
-		if err := check(a); err != nil {
-			return nil, Within("activities["+strconv.Itoa(i)+"].", err)
-		}
-	}
+// prepare sorts checked activities by where they are recorded.
+func (r *reader) prepare(activities []Activity) *prepared {
 	p := &prepared{activities: activities, at: r.source.Now(), outcomes: make([]Outcome, len(activities))}
 	for i, a := range activities {
 		if p.outcomes[i] = a.timely(p.at); p.outcomes[i] != Unchanged {
@@ -180,7 +230,7 @@ func (r *reader) prepare(activities []Activity, check func(Activity) error) (*pr
 			r.addSeen(&p.seen, k, a, i)
 		}
 	}
-	return p, nil
+	return p
 }
 
 // take notes the outcomes of the changes of rows.

@@ -23,16 +23,19 @@ func recordAll(t *testing.T, r *activity.Recorder, users, kinds, targets []strin
 			}
 		}
 	}
+	recordBulk(t, r, bulk, batch)
+	must(t, bulk.Finish(t.Context()))
+}
+
+// recordBulk records activities as part of a bulk.
+func recordBulk(t testing.TB, r *activity.Recorder, bulk *activity.Bulk, activities []activity.Activity) {
+	t.Helper()
+	batch := r.NewBatch()
+	must(t, batch.AddAll(activities))
 	p, err := bulk.Prepare(batch)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := bulk.Record(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
-	if err := bulk.Finish(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	_, err = bulk.Record(t.Context(), p)
+	must(t, err)
 }
 
 // TestExactStopsAtTheFirstReason: an exact answer asks the ledger about one reason to drop a post,
@@ -198,9 +201,9 @@ func TestExactBound(t *testing.T) {
 // without it.
 type patient struct {
 	*activity.Recorder
-	ctx context.Context //nolint:containedctx // of the test
+	ctx context.Context // of the test
 }
 
 func (p patient) Confirm(_ context.Context, user string, claims []activity.Claim) ([]activity.Evidence, error) {
-	return p.Recorder.Confirm(p.ctx, user, claims)
+	return p.Recorder.Confirm(p.ctx, user, claims) //nolint:contextcheck // not the caller's, which ends early
 }

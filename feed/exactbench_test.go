@@ -36,10 +36,7 @@ func BenchmarkExact(b *testing.B) {
 					batch = append(batch, activity.Activity{User: owner, Kind: "mute", Target: user(n)})
 				}
 			}
-			p, err := bulk.Prepare(batch)
-			must(b, err)
-			_, err = bulk.Record(b.Context(), p)
-			must(b, err)
+			recordBulk(b, r, bulk, batch)
 		}
 	}
 	muteAll(req.Lists, 3*feed.MaxPosts)

@@ -92,10 +92,7 @@ func populate(b *testing.B, r *activity.Recorder) []viewers {
 	bulk := r.NewBulk()
 	var batch []activity.Activity
 	flush := func() {
-		p, err := bulk.Prepare(batch)
-		must(b, err)
-		_, err = bulk.Record(b.Context(), p)
-		must(b, err)
+		recordBulk(b, r, bulk, batch)
 		batch = batch[:0]
 	}
 	add := func(user, kind, target string) {

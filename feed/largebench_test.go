@@ -48,10 +48,7 @@ func largePage(b *testing.B, keys int) {
 		for i := range min(200_000, keys-from) {
 			batch = append(batch, activity.Activity{User: "bot", Kind: "hide", Target: fmt.Sprint("b", from+i)})
 		}
-		p, err := bulk.Prepare(batch)
-		must(b, err)
-		_, err = bulk.Record(b.Context(), p)
-		must(b, err)
+		recordBulk(b, r, bulk, batch)
 	}
 	must(b, bulk.Finish(b.Context()))
 	rng, requests, n := rand.New(rand.NewPCG(1, 1)), candidates(500), 0

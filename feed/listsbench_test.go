@@ -97,10 +97,7 @@ func muteMany(b *testing.B, r *activity.Recorder, name string, lists, members in
 		if len(batch) < 200_000 && i < lists*members-1 {
 			continue
 		}
-		p, err := bulk.Prepare(batch)
-		must(b, err)
-		_, err = bulk.Record(b.Context(), p)
-		must(b, err)
+		recordBulk(b, r, bulk, batch)
 		batch = batch[:0]
 	}
 	must(b, bulk.Finish(b.Context()))

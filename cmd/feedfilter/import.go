@@ -140,9 +140,10 @@ type importer struct {
 	batch  int
 	std    stdio
 
-	bulk     *activity.Bulk // nil without a ledger
-	done     checkpoint     // after the last acknowledged batch
-	windowed int            // activities of kinds with a window
+	bulk     *activity.Bulk  // nil without a ledger
+	reading  *activity.Batch // of the lines that are being read
+	done     checkpoint      // after the last acknowledged batch
+	windowed int             // activities of kinds with a window
 	progress *progress
 	took     time.Duration // of this run
 	recorded int64         // activities imported by this run
@@ -208,7 +209,7 @@ func (im *importer) warn() {
 func (im *importer) begin(ctx context.Context, restart bool) (*activityfile.Reader, error) {
 	id := im.source.ID
 	if id == "" {
-		return activityfile.NewReader(ctx, im.source, im.to.Check, activityfile.Checkpoint{})
+		return activityfile.NewReader(ctx, im.source, im.add, activityfile.Checkpoint{})
 	}
 	if restart {
 		// Remove the checkpoint before recording anything again. Otherwise a run that later
@@ -221,7 +222,7 @@ func (im *importer) begin(ctx context.Context, restart bool) (*activityfile.Read
 	if im.done, err = loadCheckpoint(ctx, im.notes, id); err != nil {
 		return nil, err
 	}
-	reader, err := activityfile.NewReader(ctx, im.source, im.to.Check, im.done.Checkpoint)
+	reader, err := activityfile.NewReader(ctx, im.source, im.add, im.done.Checkpoint)
 	if err == nil && reader.Position().Offset > 0 {
 		im.std.note(fmt.Sprintf("continuing %s at line %d, after %d activities", im.source.Name, reader.Position().Line, im.done.Imported))
 	}

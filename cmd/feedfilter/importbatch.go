@@ -13,14 +13,19 @@ import (
 type batch struct {
 	activityfile.Batch
 
+	checked  *activity.Batch        // the activities
 	prepared *activity.PreparedBulk // of the activities
 	failure  error                  // of the preparation
 }
 
+// add checks an activity that was read.
+func (im *importer) add(a activity.Activity) error { return im.reading.Add(a) }
+
 // read reads and prepares batches, and sends them to out, until ctx ends.
 func (im *importer) read(ctx context.Context, reader *activityfile.Reader, out chan<- batch) {
 	for last := false; !last; {
-		b := batch{Batch: reader.Batch(im.batch, !im.skip)}
+		im.reading = im.to.NewBatch()
+		b := batch{Batch: reader.Batch(im.batch, !im.skip), checked: im.reading}
 		im.prepare(&b)
 		last = b.Last
 		select {
@@ -35,7 +40,7 @@ func (im *importer) read(ctx context.Context, reader *activityfile.Reader, out c
 // recorded.
 func (im *importer) prepare(b *batch) {
 	if im.bulk != nil {
-		b.prepared, b.failure = im.bulk.Prepare(b.Activities)
+		b.prepared, b.failure = im.bulk.Prepare(b.checked)
 	}
 }
 
@@ -48,7 +53,7 @@ func (im *importer) record(ctx context.Context, b *batch) (outcomes []activity.O
 	case im.bulk != nil:
 		outcomes, err = im.bulk.Record(ctx, b.prepared)
 	default:
-		outcomes, err = im.to.Record(ctx, b.Activities)
+		outcomes, err = b.checked.Record(ctx)
 	}
 	if i := slices.Index(outcomes, activity.Early); i >= 0 {
 		err = fmt.Errorf("since: %v is in the future of the ledger's clock", b.Activities[i].Since)

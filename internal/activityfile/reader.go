@@ -61,8 +61,9 @@ type Reader struct {
 	columns []string // of a CSV file, once its first record is read
 }
 
-// NewReader returns a reader at checkpoint c, or at the start of the file if c is zero. A line is
-// invalid if valid returns an error for its activity.
+// NewReader returns a reader at checkpoint c, or at the start of the file if c is zero. valid is
+// called once for each line of the right form, in order. The line is invalid if valid returns an
+// error for its activity.
 func NewReader(ctx context.Context, f *File, valid func(activity.Activity) error, c Checkpoint) (*Reader, error) {
 	sum, err := c.pass(ctx, f.file, f.Format)
 	if err != nil {

@@ -83,7 +83,11 @@ func (s *Subject) Record(ctx context.Context, all iter.Seq[activity.Activity]) (
 		defer close(ready)
 		for batch := range batches(all) {
 			n += len(batch)
-			prepared, err := bulk.Prepare(batch)
+			checked := s.Recorder.NewBatch()
+			if err := checked.AddAll(batch); err != nil {
+				return err
+			}
+			prepared, err := bulk.Prepare(checked)
 			if err != nil {
 				return err
 			}

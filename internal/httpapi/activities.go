@@ -61,13 +61,14 @@ func (s userCalls) record(k activity.Kind, remove bool) echo.HandlerFunc {
 
 // recordOne records or undoes one activity of kind k, and returns whether that changed anything.
 func (s userCalls) recordOne(ctx context.Context, of *call, k activity.Kind, a activity.Activity) (changed bool, err error) {
-	if err := s.activities.Check(a); err != nil {
+	batch := s.activities.NewBatch()
+	if err := batch.Add(a); err != nil {
 		return false, err
 	}
 	of.note(opOf(a.Remove), k.Name, a.User, a.Target)
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
-	outcomes, err := s.activities.Record(ctx, []activity.Activity{a})
+	outcomes, err := batch.Record(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -203,43 +204,42 @@ func (s userCalls) recordPosts(k activity.Kind) echo.HandlerFunc {
 // recordWindow records posts of kind k, which has a window. It returns the number of distinct
 // posts.
 func (s userCalls) recordWindow(ctx context.Context, of *call, user string, k activity.Kind, posts []string) (int, error) {
-	activities, err := s.postActivities(user, k, posts)
+	batch, err := s.postActivities(user, k, posts)
 	if err != nil {
 		return 0, err
 	}
 	of.note(opAdd, k.Name, user, "")
-	of.noteMany(activities)
+	of.noteMany(batch.Activities())
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
-	outcomes, err := s.activities.Record(ctx, activities)
+	outcomes, err := batch.Record(ctx)
 	if err != nil {
 		return 0, err
 	}
 	of.noteChanged(outcomes)
-	return len(activities), nil
+	return len(outcomes), nil
 }
 
 // postActivities returns an activity for each distinct post.
-func (s userCalls) postActivities(user string, k activity.Kind, posts []string) ([]activity.Activity, error) {
+func (s userCalls) postActivities(user string, k activity.Kind, posts []string) (*activity.Batch, error) {
 	switch {
 	case posts == nil:
 		return nil, refuse(codeMissingField, "posts", "the field is missing")
 	case len(posts) < 1 || len(posts) > maxPosts:
 		return nil, refuse(activity.CodeOutOfRange, "posts", fmt.Sprintf("%d posts, not 1 to %d", len(posts), maxPosts))
 	}
-	activities := make([]activity.Activity, 0, len(posts))
+	batch := s.activities.NewBatch()
 	known := make(map[string]bool, len(posts))
 	for i, post := range posts {
-		a := activity.Activity{User: user, Kind: k.Name, Target: post}
-		if err := s.activities.Check(a); err != nil {
+		if known[post] {
+			continue
+		}
+		known[post] = true
+		if err := batch.Add(activity.Activity{User: user, Kind: k.Name, Target: post}); err != nil {
 			return nil, at("posts["+strconv.Itoa(i)+"]", err)
 		}
-		if !known[post] {
-			known[post] = true
-			activities = append(activities, a)
-		}
 	}
-	return activities, nil
+	return batch, nil
 }
 
 // at returns err with field as its field, if err is an [*activity.InvalidError].

@@ -100,8 +100,9 @@ func (s *procedures) recordProcedure(
 	if err != nil {
 		return nil, err
 	}
-	line := lineOf(&feedfilterv1.Activity{User: m.GetUser(), Kind: kind.Name, Target: m.GetTarget(), Op: m.GetOp(), Until: m.GetUntil()})
-	a, err := line.activity(s.activities)
+	a, err := activityOf(&feedfilterv1.Activity{
+		User: m.GetUser(), Kind: kind.Name, Target: m.GetTarget(), Op: m.GetOp(), Until: m.GetUntil(),
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -136,16 +137,7 @@ func (s *procedures) recordBatchProcedure(
 	ctx context.Context, k *call, in *incoming[feedfilterv1.RecordBatchRequest],
 ) (*feedfilterv1.RecordBatchResponse, error) {
 	asked := in.message.GetActivities()
-	if err := checkBatch(len(asked), maxBatch); err != nil {
-		return nil, err
-	}
-	activities, err := s.eachActivity(len(asked), func(i int) (activity.Activity, error) {
-		return lineOf(asked[i]).activity(s.activities)
-	})
-	if err != nil {
-		return nil, err
-	}
-	results, err := s.recordBatch(ctx, k, activities)
+	results, err := s.recordBatch(ctx, k, len(asked), func(i int) (activity.Activity, error) { return activityOf(asked[i]) })
 	if err != nil {
 		return nil, err
 	}
@@ -218,33 +210,41 @@ func (s *procedures) kindOf(plural string, inLedger bool) (activity.Kind, error)
 	return activity.Kind{}, refuse(activity.CodeUnknownKind, "plural", fmt.Sprintf("no kind has the plural %q", plural))
 }
 
-// lineOf returns the activity as a line of a JSON batch, so that both APIs check it the same way.
-func lineOf(a *feedfilterv1.Activity) batchLine {
-	line := batchLine{
-		User: a.GetUser(), Kind: a.GetKind(), Target: a.GetTarget(), Since: timeText(a.GetSince()), Until: timeText(a.GetUntil()),
+// activityOf returns the activity of a message, or an error if the message is not of the right
+// form.
+func activityOf(m *feedfilterv1.Activity) (activity.Activity, error) {
+	a := activity.Activity{User: m.GetUser(), Kind: m.GetKind(), Target: m.GetTarget(), Remove: m.GetOp() == feedfilterv1.Op_OP_REMOVE}
+	err := checkLine(m.GetKind(), opName(m.GetOp()), m.GetSince() != nil, m.GetUntil() != nil)
+	if err == nil && m.GetSince() != nil {
+		a.Since, err = timeOf(paramSince, m.GetSince())
 	}
-	switch op := a.GetOp(); op {
-	case feedfilterv1.Op_OP_UNSPECIFIED:
-	case feedfilterv1.Op_OP_ADD:
-		line.Op = opAdd
-	case feedfilterv1.Op_OP_REMOVE:
-		line.Op = opRemove
-	default:
-		line.Op = op.String()
+	if err == nil && m.GetUntil() != nil {
+		a.Until, err = timeOf(paramUntil, m.GetUntil())
+		a.Until = ended(a.Until)
 	}
-	return line
+	return a, err
 }
 
-// timeText returns a time as JSON has it; nil for no time.
-func timeText(t *timestamppb.Timestamp) *string {
-	if t == nil {
-		return nil
+// opName returns the name of an op in JSON.
+func opName(op feedfilterv1.Op) string {
+	switch op {
+	case feedfilterv1.Op_OP_UNSPECIFIED:
+		return ""
+	case feedfilterv1.Op_OP_ADD:
+		return opAdd
+	case feedfilterv1.Op_OP_REMOVE:
+		return opRemove
+	default:
+		return op.String()
 	}
-	text := "" // refused later, because it is not a time
-	if t.IsValid() {
-		text = t.AsTime().Format(time.RFC3339Nano)
+}
+
+// timeOf returns the time of a message, truncated to microseconds.
+func timeOf(field string, t *timestamppb.Timestamp) (time.Time, error) {
+	if err := t.CheckValid(); err != nil {
+		return time.Time{}, refuse(activity.CodeOutOfRange, field, "not a time of the years 1 to 9999")
 	}
-	return &text
+	return t.AsTime().Truncate(time.Microsecond), nil
 }
 
 // resultMessages returns results in the form of messages.
@@ -317,7 +317,10 @@ func (s *procedures) recordMessages(ctx context.Context, k *call, messages *stre
 		if err := checkBatch(len(in.message.GetActivities()), maxChunk); err != nil {
 			return err
 		}
-		batch := s.chunkOf(in.message.GetActivities())
+		batch := chunk{batch: s.activities.NewBatch()}
+		for _, one := range in.message.GetActivities() {
+			batch.add(activityOf(one))
+		}
 		if err := s.recordChunk(k, &batch); err != nil { //nolint:contextcheck // the call has the request's
 			return err
 		}
@@ -341,22 +344,6 @@ func streamError(ctx context.Context, err error) error {
 	default:
 		return unreadable(err)
 	}
-}
-
-// chunkOf checks the activities of a message. The result of an invalid one is its error.
-func (s *procedures) chunkOf(asked []*feedfilterv1.Activity) chunk {
-	var k chunk
-	for _, one := range asked {
-		a, err := lineOf(one).activity(s.activities)
-		if err != nil {
-			k.results = append(k.results, lineResult{problem: describe(err)})
-			continue
-		}
-		k.lines = append(k.lines, len(k.results))
-		k.activities = append(k.activities, a)
-		k.results = append(k.results, lineResult{})
-	}
-	return k
 }
 
 // checkBatch refuses a number of activities outside 1 to most.

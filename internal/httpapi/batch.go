@@ -86,80 +86,73 @@ func (s userCalls) batch(c echo.Context) error {
 		return err
 	}
 	defer done()
-	activities, err := s.activitiesOf(req.Activities)
-	if err != nil {
-		return err
+	if req.Activities == nil {
+		return refuse(codeMissingField, "activities", "the field is missing")
 	}
-	results, err := s.recordBatch(c.Request().Context(), callOf(c), activities)
+	results, err := s.recordBatch(c.Request().Context(), callOf(c), len(req.Activities), func(i int) (activity.Activity, error) {
+		return req.Activities[i].activity()
+	})
 	if err != nil {
 		return err
 	}
 	return respond(c, http.StatusOK, batchAnswer{results})
 }
 
-// recordBatch records activities that have been checked.
-func (s userCalls) recordBatch(ctx context.Context, k *call, activities []activity.Activity) ([]lineResult, error) {
-	k.charge(len(activities))
-	ctx, cancel := s.bounded(ctx)
-	defer cancel()
-	return s.recordLines(ctx, k, activities)
-}
-
-func (s userCalls) recordLines(ctx context.Context, k *call, activities []activity.Activity) ([]lineResult, error) {
-	k.noteMany(activities)
-	outcomes, err := s.activities.Record(ctx, activities)
-	k.noteChanged(outcomes)
-	return s.results(activities, outcomes), err
-}
-
-// activitiesOf checks all lines of a JSON batch, and returns their activities.
-func (s userCalls) activitiesOf(lines []batchLine) ([]activity.Activity, error) {
-	if lines == nil {
-		return nil, refuse(codeMissingField, "activities", "the field is missing")
-	}
-	if err := checkBatch(len(lines), maxBatch); err != nil {
+// recordBatch records the n activities of a request, none of them if one is invalid.
+func (s userCalls) recordBatch(ctx context.Context, k *call, n int, read func(i int) (activity.Activity, error)) ([]lineResult, error) {
+	if err := checkBatch(n, maxBatch); err != nil {
 		return nil, err
 	}
-	return s.eachActivity(len(lines), func(i int) (activity.Activity, error) { return lines[i].activity(s.activities) })
-}
-
-// eachActivity returns the n activities of a batch, or the error of the first invalid one.
-func (s userCalls) eachActivity(n int, read func(i int) (activity.Activity, error)) ([]activity.Activity, error) {
-	activities := make([]activity.Activity, n)
-	for i := range activities {
-		var err error
-		if activities[i], err = read(i); err != nil {
+	batch := s.activities.NewBatch()
+	for i := range n {
+		a, err := read(i)
+		if err == nil {
+			err = batch.Add(a)
+		}
+		if err != nil {
 			return nil, activity.Within("activities["+strconv.Itoa(i)+"].", err)
 		}
 	}
-	return activities, nil
+	k.charge(n)
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	return s.recordLines(ctx, k, batch)
 }
 
-// activity returns the activity of the line, or an error if the line is invalid.
-func (l batchLine) activity(of activity.Activities) (activity.Activity, error) {
+func (s userCalls) recordLines(ctx context.Context, k *call, batch *activity.Batch) ([]lineResult, error) {
+	k.noteMany(batch.Activities())
+	outcomes, err := batch.Record(ctx)
+	k.noteChanged(outcomes)
+	return s.results(batch.Activities(), outcomes), err
+}
+
+// activity returns the activity of the line, or an error if the line is not of the right form.
+func (l batchLine) activity() (activity.Activity, error) {
 	a := activity.Activity{User: l.User, Kind: l.Kind, Target: l.Target, Remove: l.Op == opRemove}
+	err := checkLine(l.Kind, l.Op, l.Since != nil, l.Until != nil)
+	if err == nil && l.Since != nil {
+		a.Since, err = parseTime(paramSince, *l.Since)
+	}
+	if err == nil && l.Until != nil {
+		a.Until, err = parseUntil(*l.Until)
+	}
+	return a, err
+}
+
+// checkLine checks what only a line can have wrong.
+func checkLine(kind, op string, since, until bool) error {
 	switch {
-	case l.Kind == "":
-		return a, refuse(codeMissingField, "kind", "the kind is empty or missing")
-	case l.Op == "":
-		return a, refuse(codeMissingField, "op", "the op is empty or missing")
-	case l.Op != opAdd && l.Op != opRemove:
-		return a, refuse(codeUnknownOp, "op", fmt.Sprintf("%q is neither add nor remove", clip(l.Op, maxField)))
-	case l.Until != nil && a.Remove:
-		return a, refuse(codeUnknownField, paramUntil, "only an activity that is added may have an end")
-	case l.Since != nil && a.Remove:
-		return a, refuse(codeUnknownField, paramSince, "only an activity that is added may have a beginning")
+	case kind == "":
+		return refuse(codeMissingField, "kind", "the kind is empty or missing")
+	case op == "":
+		return refuse(codeMissingField, "op", "the op is empty or missing")
+	case op != opAdd && op != opRemove:
+		return refuse(codeUnknownOp, "op", fmt.Sprintf("%q is neither add nor remove", clip(op, maxField)))
+	case until && op == opRemove:
+		return refuse(codeUnknownField, paramUntil, "only an activity that is added may have an end")
+	case since && op == opRemove:
+		return refuse(codeUnknownField, paramSince, "only an activity that is added may have a beginning")
+	default:
+		return nil
 	}
-	var err error
-	if l.Since != nil {
-		if a.Since, err = parseTime(paramSince, *l.Since); err != nil {
-			return a, err
-		}
-	}
-	if l.Until != nil {
-		if a.Until, err = parseUntil(*l.Until); err != nil {
-			return a, err
-		}
-	}
-	return a, of.Check(a)
 }

@@ -63,14 +63,27 @@ func (s userCalls) stream(c echo.Context) error {
 
 // chunk is a group of lines of a stream that are recorded together.
 type chunk struct {
-	results    []lineResult
-	activities []activity.Activity // of the valid lines
-	lines      []int               // index in results, for each activity
+	results []lineResult
+	batch   *activity.Batch // of the valid lines
+	lines   []int           // index in results, for each activity
+}
+
+// add adds the activity of a line, or err as its result.
+func (k *chunk) add(a activity.Activity, err error) {
+	if err == nil {
+		err = k.batch.Add(a)
+	}
+	if err != nil {
+		k.results = append(k.results, lineResult{problem: describe(err)})
+		return
+	}
+	k.lines = append(k.lines, len(k.results))
+	k.results = append(k.results, lineResult{})
 }
 
 // gather waits for a line, and adds the other lines that have arrived, up to maxChunk.
 func (s userCalls) gather(lines *lineReader) (chunk, error) {
-	var k chunk
+	k := chunk{batch: s.activities.NewBatch()}
 	for first := true; first || len(k.results) < maxChunk && lines.ready(); first = false {
 		line, err := lines.next()
 		var a activity.Activity
@@ -82,13 +95,7 @@ func (s userCalls) gather(lines *lineReader) (chunk, error) {
 		default:
 			a, err = s.parseLine(line)
 		}
-		if err != nil {
-			k.results = append(k.results, lineResult{problem: describe(err)})
-			continue
-		}
-		k.lines = append(k.lines, len(k.results))
-		k.activities = append(k.activities, a)
-		k.results = append(k.results, lineResult{})
+		k.add(a, err)
 	}
 	return k, nil
 }
@@ -98,7 +105,7 @@ func (s userCalls) parseLine(line []byte) (activity.Activity, error) {
 	if err := explainJSON(json.Unmarshal(line, &l, s.strict)); err != nil {
 		return activity.Activity{}, err
 	}
-	return l.activity(s.activities)
+	return l.activity()
 }
 
 // recordChunk records the valid lines, and sets their results. It fails only if the stream must
@@ -112,9 +119,9 @@ func (s userCalls) recordChunk(c echo.Context, k *chunk) error {
 	}
 	ctx, cancel := s.bounded(c.Request().Context())
 	defer cancel()
-	results, err := s.recordLines(ctx, callOf(c), k.activities)
+	results, err := s.recordLines(ctx, callOf(c), k.batch)
 	if err != nil && c.Request().Context().Err() != nil {
-		return fmt.Errorf("record %d lines: %w: %w", len(k.activities), errGone, err)
+		return fmt.Errorf("record %d lines: %w: %w", len(k.lines), errGone, err)
 	}
 	if err != nil && describe(err).Code != codeOverloaded {
 		s.logError(c, s.faults, "record lines", err)
@@ -132,7 +139,7 @@ func (s userCalls) recordChunk(c echo.Context, k *chunk) error {
 // refuseLines sets err as the result of all valid lines, without recording them.
 func (s userCalls) refuseLines(c echo.Context, k *chunk, err error) error {
 	if c.Request().Context().Err() != nil {
-		return fmt.Errorf("wait to record %d lines: %w: %w", len(k.activities), errGone, err)
+		return fmt.Errorf("wait to record %d lines: %w: %w", len(k.lines), errGone, err)
 	}
 	for _, i := range k.lines {
 		k.results[i].problem = describe(err)

@@ -22,10 +22,15 @@ var rfc3339 = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]
 // Recorder checks that the time is in the future.
 func parseUntil(text string) (time.Time, error) {
 	at, err := parseTime(paramUntil, text)
-	if err == nil && at.IsZero() {
-		at = at.Add(time.Microsecond) // has passed as well; the zero time means "no end"
+	return ended(at), err
+}
+
+// ended returns at; instead of the zero time, which means "no end", a later one that has passed.
+func ended(at time.Time) time.Time {
+	if at.IsZero() {
+		return at.Add(time.Microsecond)
 	}
-	return at, err
+	return at
 }
 
 // parseTime parses a time of a request, and truncates it to microseconds.
