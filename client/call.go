@@ -31,10 +31,8 @@ type call struct {
 	method string
 	path   []string // unescaped segments
 	query  url.Values
-	body   any // sent as JSON; nil: no body, unless there is encode
+	body   any // sent as JSON; nil: no body
 	into   any // destination of the answer
-
-	encode func() ([]byte, error) // returns the body in JSON, instead of body
 
 	procedure *procedure // the call as a message; nil: only JSON exists
 

@@ -55,7 +55,7 @@ func (r *FanoutRequest) inJSON() any {
 	return struct {
 		Post    string              `json:"post,omitzero"`
 		Author  string              `json:"author"`
-		Actors  []jsonActor         `json:"actors,omitempty"`
+		Actors  any                 `json:"actors,omitzero"`
 		Related []string            `json:"related,omitzero"`
 		Facets  map[string][]string `json:"facets,omitzero"`
 		Viewers []string            `json:"viewers"`

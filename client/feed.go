@@ -5,55 +5,118 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
 	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
 )
 
 // Post is a candidate for a feed.
 type Post struct {
-	ID     string `json:"id"`
-	Author string `json:"author,omitzero"` // required if a checked kind targets users
+	ID     string
+	Author string // required if a checked kind targets users
 
 	// Actors are up to 100 other users on the post, such as those who reposted it, or whom it
 	// quotes or mentions.
-	Actors []string `json:"actors,omitzero"`
+	Actors []string
 	// Roles are what the actors did, such as "repost": Roles[i] is the role of Actors[i]. "", or
 	// fewer roles than actors: the role is unknown, so every kind looks at the actor.
-	Roles []string `json:"-"`
+	Roles []string
 
 	// Related are up to 16 other ids of the same content, such as that of the post that this one
 	// reposts. RecordSeen records the first of them instead of ID.
-	Related []string `json:"related,omitzero"`
+	Related []string
 
 	// Facets are other ids on the post, by the facet that kinds of the service name as their target,
 	// such as {"domain": {"x.example"}}: up to 16 ids of each.
-	Facets map[string][]string `json:"facets,omitzero"`
+	Facets map[string][]string
+}
+
+// inJSON returns the post as the API has it: with the roles of actors beside their ids.
+func (p Post) inJSON() jsonPost {
+	return jsonPost{p.ID, p.Author, p.jsonActors(), p.Related, p.Facets}
+}
+
+// jsonPost is a post in JSON.
+type jsonPost struct {
+	ID      string              `json:"id"`
+	Author  string              `json:"author,omitzero"`
+	Actors  any                 `json:"actors,omitzero"`
+	Related []string            `json:"related,omitempty"`
+	Facets  map[string][]string `json:"facets,omitempty"`
+}
+
+// jsonActor is a user on a post.
+type jsonActor struct {
+	ID   string `json:"id"`
+	Role string `json:"role,omitzero"`
+}
+
+// jsonActors returns the post's actors: ids, or actors with roles if there are any.
+func (p Post) jsonActors() any {
+	switch {
+	case len(p.Actors)+len(p.Roles) == 0:
+		return nil
+	case len(p.Roles) == 0:
+		return p.Actors
+	}
+	actors := make([]jsonActor, max(len(p.Actors), len(p.Roles))) // the service refuses a role too many
+	for i, id := range p.Actors {
+		actors[i].ID = id
+	}
+	for i, role := range p.Roles {
+		actors[i].Role = role
+	}
+	return actors
 }
 
 // FilterRequest asks which of Posts a viewer sees.
 type FilterRequest struct {
-	Viewer string `json:"viewer"`
+	Viewer string
 
 	// Posts are up to 5,000 candidates in the order of the feed. They have up to 20,000 ids: of
 	// posts, related posts, authors, actors and facets, including repeated ones.
-	Posts []Post `json:"posts"`
+	Posts []Post
 
 	// Kinds are checked in this order. Nil: every kind that drops or keeps; empty: none.
-	Kinds []string `json:"kinds,omitzero"`
+	Kinds []string
 	// Annotate names the kinds to annotate kept posts with.
-	Annotate []string `json:"annotate,omitzero"`
+	Annotate []string
 
 	// Lists are up to 20 shared lists: owners whose activities drop posts as if they were the
 	// viewer's, by kinds that the ledger keeps.
-	Lists []string `json:"lists,omitzero"`
+	Lists []string
 
 	// Limit ends the feed after that many kept posts, 1 to 5,000. 0: no limit.
-	Limit      int  `json:"limit,omitzero"`
-	RecordSeen bool `json:"record_seen,omitzero"` // record the kept posts as seen
-	Exact      bool `json:"exact,omitzero"`       // let the ledger confirm what the filter reports
+	Limit      int
+	RecordSeen bool // record the kept posts as seen
+	Exact      bool // let the ledger confirm what the filter reports
 
 	// Answer is what the feed lists: AnswerKept, the default, or AnswerDropped. AnswerDropped needs
 	// a service of this version.
-	Answer string `json:"answer,omitzero"`
+	Answer string
+}
+
+// jsonFilter is a request in JSON.
+type jsonFilter struct{ of *FilterRequest }
+
+// MarshalJSONTo implements [json.MarshalerTo]. It is called only for a call that is made in JSON.
+func (r jsonFilter) MarshalJSONTo(enc *jsontext.Encoder) error {
+	posts := make([]jsonPost, len(r.of.Posts))
+	for i := range posts {
+		posts[i] = r.of.Posts[i].inJSON()
+	}
+	return json.MarshalEncode(enc, struct {
+		Viewer     string     `json:"viewer"`
+		Posts      []jsonPost `json:"posts"`
+		Kinds      []string   `json:"kinds,omitzero"`
+		Annotate   []string   `json:"annotate,omitzero"`
+		Lists      []string   `json:"lists,omitzero"`
+		Limit      int        `json:"limit,omitzero"`
+		RecordSeen bool       `json:"record_seen,omitzero"`
+		Exact      bool       `json:"exact,omitzero"`
+		Answer     string     `json:"answer,omitzero"`
+	}{r.of.Viewer, posts, r.of.Kinds, r.of.Annotate, r.of.Lists, r.of.Limit, r.of.RecordSeen, r.of.Exact, r.of.Answer})
 }
 
 // What a Feed lists.
@@ -115,7 +178,7 @@ func (c *Client) Filter(ctx context.Context, req FilterRequest) (Feed, error) {
 		asked.Answer = AnswerDropped // a shorter answer; the request has the rest
 	}
 	err := c.do(ctx, &call{
-		method: http.MethodPost, path: []string{"v1", "feed", "filter"}, encode: asked.json, into: &feed,
+		method: http.MethodPost, path: []string{"v1", "feed", "filter"}, body: jsonFilter{&asked}, into: &feed,
 		once: req.RecordSeen, hedged: !req.RecordSeen,
 		sound: func() bool { return feed.answers(&asked) }, procedure: filterProcedure(&req, &feed),
 	})
@@ -190,7 +253,11 @@ func (c *Client) Explain(ctx context.Context, viewer string, post Post, lists ..
 	var e Explanation
 	err := c.do(ctx, &call{
 		method: http.MethodPost, path: []string{"v1", "feed", "explain"}, into: &e, hedged: true,
-		encode:    func() ([]byte, error) { return explainJSON(viewer, &post, lists) },
+		body: struct {
+			Viewer string   `json:"viewer"`
+			Post   jsonPost `json:"post"`
+			Lists  []string `json:"lists,omitzero"`
+		}{viewer, post.inJSON(), lists},
 		sound:     func() bool { return e.Reasons != nil && e.Degraded != nil },
 		procedure: procedureOf(feedService, "Explain", asked, new(feedfilterv1.ExplainResponse), e.fill),
 	})

@@ -111,10 +111,8 @@ func (p *prepared) in(form form, call *call) (body []byte, err error) {
 		return p[form], nil
 	case form == asMessage:
 		body, err = call.procedure.encode()
-	case call.encode != nil:
-		body, err = call.encode()
 	case call.body != nil:
-		body, err = json.Marshal(call.body)
+		body, err = json.Marshal(call.body, json.Deterministic(true))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("encode the request: %w: %w", ErrInvalid, err)
