@@ -6,16 +6,16 @@ import { FeedFilterError } from "./errors.js";
 /** Throws unless the value is a string that UTF-8 can express. */
 export function checkText(value: unknown, place: string): void {
   if (typeof value !== "string") throw wrong("invalid_type", "not a string", place);
-  if (!wellFormed(value)) throw wrong("invalid_id", "not valid Unicode", place);
+  if (!isText(value)) throw wrong("invalid_id", "not valid Unicode", place);
 }
 
-/** Whether a text has no lone surrogates. */
-export function wellFormed(text: string): boolean {
-  return !/\p{Surrogate}/u.test(text);
+/** Whether a value is a string without lone surrogates. */
+export function isText(value: unknown): boolean {
+  return typeof value === "string" && !/\p{Surrogate}/u.test(value);
 }
 
 /** Returns the error of one part of a request. */
-export function wrong(code: string, why: string, place: string): FeedFilterError {
+function wrong(code: string, why: string, place: string): FeedFilterError {
   return new FeedFilterError(`${place}: ${why}`, { code, field: place });
 }
 
