@@ -49,12 +49,12 @@ func (r *Recorder) Preview(ctx context.Context, user, kind string, targets []str
 	if err != nil {
 		return Preview{}, fmt.Errorf("preview %s: %w", k.Plural, err)
 	}
-	has, err := ask(ctx, r, func() (int, error) { return r.ledger.Count(ctx, r.userHash(user), user, kind, r.pages.Now()) })
+	has, err := r.countRows(ctx, user, kind)
 	if err != nil {
 		return Preview{}, fmt.Errorf("preview %s: %w", k.Plural, err)
 	}
 	p := Preview{New: len(items) - len(found), Present: len(found), Limit: k.Limit}
-	p.Total = has + p.New
+	p.Total = has[kind] + p.New
 	p.Over = k.Limit > 0 && p.New > 0 && p.Total > int(k.Limit)
 	return p, nil
 }
@@ -86,7 +86,7 @@ func (r *Recorder) Counts(ctx context.Context, user string) (map[string]int, err
 	if err := CheckID(user, "user"); err != nil {
 		return nil, err
 	}
-	rows, err := ask(ctx, r, func() (map[string]int, error) { return r.ledger.Counts(ctx, r.userHash(user), user, r.pages.Now()) })
+	rows, err := r.countRows(ctx, user, "")
 	if err != nil {
 		return nil, fmt.Errorf("count activities: %w", err)
 	}
@@ -97,4 +97,11 @@ func (r *Recorder) Counts(ctx context.Context, user string) (map[string]int, err
 		}
 	}
 	return counts, nil
+}
+
+// countRows returns the number of the user's rows of a kind, or of each kind for "".
+func (r *Recorder) countRows(ctx context.Context, user, kind string) (map[string]int, error) {
+	return ask(ctx, r, func() (map[string]int, error) {
+		return r.ledger.Counts(ctx, r.userHash(user), user, kind, r.pages.Now())
+	})
 }

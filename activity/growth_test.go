@@ -46,7 +46,7 @@ func TestExportDuringGrowth(t *testing.T) {
 		case 20:
 			must(t, g.Grower().Grow(t.Context(), 64, nil))
 		case 150, 200, 2500:
-			_, err := g.ledger.Dedicate(t.Context(), g.userHash(a.User))
+			_, err := g.ledger.Move(t.Context(), g.userHash(a.User), true)
 			must(t, err)
 		case 3000:
 			must(t, g.Grower().Grow(t.Context(), 128, nil))

@@ -74,7 +74,7 @@ func cursorAfter(row ledger.Row) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(row.Since.UnixMicro(), 10) + " " + row.Target))
 }
 
-func parseCursor(cursor string) (*ledger.Position, error) {
+func parseCursor(cursor string) (*ledger.Row, error) {
 	if cursor == "" {
 		return nil, nil //nolint:nilnil // no position: from the start
 	}
@@ -84,5 +84,5 @@ func parseCursor(cursor string) (*ledger.Position, error) {
 	if err != nil || !found || numErr != nil || CheckID(target, "cursor") != nil {
 		return nil, &InvalidError{Code: CodeInvalidCursor, Field: "cursor", Message: "the cursor is not one that a list returned"}
 	}
-	return &ledger.Position{Since: time.UnixMicro(micros).UTC(), Target: target}, nil
+	return &ledger.Row{Since: time.UnixMicro(micros).UTC(), Target: target}, nil
 }

@@ -29,11 +29,7 @@ func (r *Recorder) Export(ctx context.Context, user string, each func(Activity) 
 	}
 	hash := r.userHash(user)
 	return r.exportInParts(ctx, each, func(last *ledger.Row) ([]ledger.Row, error) {
-		var after *ledger.Item
-		if last != nil {
-			after = &ledger.Item{Kind: last.Kind, Target: last.Target}
-		}
-		return r.ledger.Owned(ctx, hash, user, after, exportBatch)
+		return r.ledger.Owned(ctx, hash, user, last, exportBatch)
 	})
 }
 

@@ -135,7 +135,7 @@ func benchmarkList(b *testing.B, open func(b *testing.B) *ledger.Ledger) {
 			}
 			q := ledger.ListQuery{
 				Owner: "user", Kind: "block", Limit: 50,
-				Before: &ledger.Position{Since: since, Target: rows[n/2].Target},
+				Before: &ledger.Row{Since: since, Target: rows[n/2].Target},
 			}
 			for b.Loop() {
 				if list, err := l.List(b.Context(), q); err != nil || len(list) != q.Limit {

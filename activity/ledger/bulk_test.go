@@ -57,9 +57,9 @@ func byKey(a, b ledger.Row) int {
 	return cmp.Or(cmp.Compare(a.Hash, b.Hash), cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Target, b.Target))
 }
 
-// TestLongRecordPrepared records the same changes in two ledgers, with Record and with
-// RecordPrepared. Receipts and rows must be equal.
-func TestLongRecordPrepared(t *testing.T) {
+// TestLongPrepared records the same changes in two ledgers, as they are and
+// prepared. Receipts and rows must be equal.
+func TestLongPrepared(t *testing.T) {
 	urls := map[string]func(t *testing.T) string{
 		"sqlite":   func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "ledger.db") },
 		"postgres": func(t *testing.T) string { return pgtest.Start(t).Schema() },
@@ -81,7 +81,7 @@ func TestLongRecordPrepared(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				got, err := fast.RecordPrepared(t.Context(), now, prepared)
+				got, err := prepared.Record(t.Context(), now)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -105,8 +105,8 @@ func TestLongRecordPrepared(t *testing.T) {
 	}
 }
 
-// The first call after Open may be a RecordPrepared that meets rows: no statement is prepared yet.
-func TestPostgresFirstRecordPreparedMeetsRows(t *testing.T) {
+// The first call after Open may record prepared changes and meet rows: no statement is prepared yet.
+func TestPostgresFirstPreparedMeetsRows(t *testing.T) {
 	url, now := pgtest.Start(t).Schema(), time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	hide := func(target string) ledger.Change {
 		return ledger.Change{Rows: []ledger.Row{{Hash: 1, Owner: "1", Kind: "hide", Target: target, Since: now}}}
@@ -117,7 +117,7 @@ func TestPostgresFirstRecordPreparedMeetsRows(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		receipt, err := l.RecordPrepared(t.Context(), now, prepared)
+		receipt, err := prepared.Record(t.Context(), now)
 		if err != nil || !receipt.Changed[len(changes)-1] || len(changes) > 1 && receipt.Changed[0] {
 			t.Errorf("%d changes: changed %v, %v, want only the last one", len(changes), receipt.Changed, err)
 		}
@@ -125,7 +125,7 @@ func TestPostgresFirstRecordPreparedMeetsRows(t *testing.T) {
 }
 
 // Prepared changes may be recorded a second time, as after an error. That changes nothing.
-func TestRecordPreparedAgain(t *testing.T) {
+func TestPreparedAgain(t *testing.T) {
 	l := open(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 8})
 	now := time.Now()
 	changes := make([]ledger.Change, 300)
@@ -137,7 +137,7 @@ func TestRecordPreparedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n := range 2 {
-		receipt, err := l.RecordPrepared(t.Context(), now, prepared)
+		receipt, err := prepared.Record(t.Context(), now)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -151,10 +151,6 @@ func TestRecordPreparedAgain(t *testing.T) {
 				t.Fatalf("time %d: page %d at sequence %d, want 1", n, p.Page, p.Sequence)
 			}
 		}
-	}
-	other := open(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 8})
-	if _, err := other.RecordPrepared(t.Context(), now, prepared); err == nil {
-		t.Error("a ledger accepted changes that another ledger prepared")
 	}
 	if _, err := l.Prepare([]ledger.Change{{Rows: []ledger.Row{{Owner: "\n", Kind: "hide", Target: "p", Since: now}}}}); err == nil {
 		t.Error("Prepare accepted an invalid row")

@@ -32,65 +32,48 @@ func (l *Ledger) Around(around Around) *Ledger {
 	return &wrapped
 }
 
-// call runs do while it keeps the ledger open.
-func (l *Ledger) call(ctx context.Context, c *Call, do func(ctx context.Context) error) error {
-	next := func(ctx context.Context) error {
+// ask runs do while it keeps the ledger open, and returns its value. An error gets the prefix what.
+// It wraps ctx's error if ctx has ended, unless a commit failed.
+//
+//nolint:ireturn // T is no interface
+func ask[T any](ctx context.Context, l *Ledger, c *Call, what string, do func(ctx context.Context) (T, error)) (T, error) {
+	var value, none T
+	next := func(ctx context.Context) (err error) {
 		l.using.RLock()
 		defer l.using.RUnlock()
 		if l.using.closed {
 			return fs.ErrClosed
 		}
-		return do(ctx)
+		value, err = do(ctx)
+		return interrupted(ctx, err)
 	}
 	for _, around := range l.around {
 		inner := next
 		next = func(ctx context.Context) error { return around(ctx, c, inner) }
 	}
-	return next(ctx)
-}
-
-// read is call for reads, and for changes that callers repeat even after an error that wraps ctx's.
-func (l *Ledger) read(ctx context.Context, c *Call, do func(ctx context.Context) error) error {
-	return l.call(ctx, c, func(ctx context.Context) error { return interrupted(ctx, do(ctx)) })
-}
-
-// ask is read for a call that returns a value. what completes an error's text.
-//
-//nolint:ireturn // T is no interface
-func ask[T any](ctx context.Context, l *Ledger, c *Call, what string, do func(ctx context.Context) (T, error)) (T, error) {
-	var value, none T
-	err := l.read(ctx, c, func(ctx context.Context) (err error) {
-		value, err = do(ctx)
-		return err
-	})
-	if err != nil {
-		return none, fmt.Errorf("ledger: %s: %w", what, err)
+	if err := next(ctx); err != nil {
+		return none, fmt.Errorf("%s: %w", what, err)
 	}
 	return value, nil
 }
 
-// change is call for a call that returns a Receipt. what completes an error's text.
-func (l *Ledger) change(
-	ctx context.Context, operation, what string, do func(ctx context.Context) (Receipt, error),
-) (receipt Receipt, err error) {
-	err = l.call(ctx, &Call{Operation: operation}, func(ctx context.Context) error {
-		receipt, err = do(ctx)
-		return err
+// run is ask for a call that returns no value.
+func run(ctx context.Context, l *Ledger, operation, what string, do func(ctx context.Context) error) error {
+	_, err := ask(ctx, l, &Call{Operation: operation}, what, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, do(ctx)
 	})
-	if err != nil {
-		return Receipt{}, fmt.Errorf("ledger: %s: %w", what, err)
-	}
-	return receipt, nil
+	return err
 }
 
 // interrupted makes err wrap ctx's error if ctx has ended. The driver itself only reports an
-// interrupted statement or a finished transaction.
+// interrupted statement or a finished transaction. The error of a commit stays as it is.
 func interrupted(ctx context.Context, err error) error {
 	if err == nil {
 		return nil // finished before ctx ended
 	}
+	_, undecided := errors.AsType[*undecidedError](err)
 	cause := ctx.Err()
-	if cause == nil || errors.Is(err, cause) {
+	if cause == nil || undecided || errors.Is(err, cause) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", cause, err)

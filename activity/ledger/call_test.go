@@ -48,8 +48,8 @@ func TestAround(t *testing.T) {
 	if rows, _, err := deaf.Keys(t.Context(), 0); !errors.Is(err, lost) || rows != nil {
 		t.Errorf("rows %v, error %v", rows, err)
 	}
-	if n, err := l.Count(t.Context(), 0, "1", "hide", time.Time{}); err != nil || n != 1 {
-		t.Errorf("%d rows, %v, want 1", n, err)
+	if n, err := l.Counts(t.Context(), 0, "1", "hide", time.Time{}); err != nil || n["hide"] != 1 {
+		t.Errorf("rows %v, %v, want 1", n, err)
 	}
 
 	if err := outer.Close(); err != nil {

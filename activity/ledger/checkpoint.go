@@ -9,7 +9,7 @@ import (
 // Checkpoint returns the note that SetCheckpoint stored under id, such as the progress of an
 // import. id is any text but "".
 func (l *Ledger) Checkpoint(ctx context.Context, id string) (value string, found bool, err error) {
-	values, err := ask(ctx, l, &Call{Operation: "checkpoint"}, fmt.Sprintf("read checkpoint %q", id),
+	values, err := ask(ctx, l, &Call{Operation: "checkpoint"}, fmt.Sprintf("ledger: read checkpoint %q", id),
 		func(ctx context.Context) ([]string, error) {
 			var value string
 			s := statement{getCheckpointSQL, []any{id}, []any{&value}}
@@ -27,14 +27,11 @@ func (l *Ledger) SetCheckpoint(ctx context.Context, id, value string) error {
 	if id == "" {
 		return errors.New("ledger: set checkpoint: empty id")
 	}
-	err := l.call(ctx, &Call{Operation: "set_checkpoint"}, func(ctx context.Context) error {
+	what := fmt.Sprintf("ledger: set checkpoint %q", id)
+	return run(ctx, l, "set_checkpoint", what, func(ctx context.Context) error {
 		if value == "" {
 			return update(ctx, l.db, statement{sql: deleteCheckpointSQL, args: []any{id}})
 		}
 		return update(ctx, l.db, statement{sql: putCheckpointSQL, args: []any{id, value}})
 	})
-	if err != nil {
-		return fmt.Errorf("ledger: set checkpoint %q: %w", id, err)
-	}
-	return nil
 }

@@ -7,6 +7,9 @@ import (
 	"io/fs"
 	"strconv"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"modernc.org/sqlite"
 )
 
 // database is what one kind of SQL database implements for a Ledger. Ledger checks the arguments
@@ -18,9 +21,9 @@ type database interface {
 	// transact runs do in a transaction that writes, and commits it if do succeeds. It may run do
 	// again after a failure that had no effect.
 	transact(ctx context.Context, do func(ctx context.Context, t transaction) error) error
-	declare(ctx context.Context, kinds []Kind) error // see redeclare
-	agree(ctx context.Context, s Settings) error     // see Ledger.Agree
-	pools() []Pool                                   // also after close
+	declare(ctx context.Context, kinds []Kind) error      // see redeclare
+	agree(ctx context.Context, bound time.Duration) error // see Ledger.Agree
+	pools() []Pool                                        // also after close
 	close() error
 }
 
@@ -40,8 +43,8 @@ type statement struct {
 // pageReader is the part of a database that reads pages. It returns ErrGone for a page that is
 // no longer in use.
 type pageReader interface {
-	// rows reads a page at once. Without times, it is faster. It returns ErrLargePage.
-	rows(ctx context.Context, page uint32, times bool) ([]Row, PageState, error)
+	// keys reads a page at once, without times, in order. It returns ErrLargePage.
+	keys(ctx context.Context, page uint32) ([]Row, PageState, error)
 	// eachRow passes rows on in parts. All parts are from one snapshot.
 	eachRow(ctx context.Context, page uint32, each func(rows []Row) error) (PageState, error)
 	sequence(ctx context.Context, page uint32) (uint64, error)
@@ -180,6 +183,24 @@ func applyMigrations(migrations fs.FS, version int, apply func(script string, ve
 	return nil
 }
 
+// undecidedError is an error of a commit. The transaction may or may not have been committed,
+// unless the server reports a rollback. It never wraps a context's error, which would mean that
+// nothing changed.
+type undecidedError struct{ cause error }
+
+func (e *undecidedError) Error() string { return "commit: " + e.cause.Error() }
+
+// Unwrap returns the database's error, if there is one.
+func (e *undecidedError) Unwrap() error {
+	if refused, ok := errors.AsType[*pgconn.PgError](e.cause); ok {
+		return refused
+	}
+	if failed, ok := errors.AsType[*sqlite.Error](e.cause); ok {
+		return failed
+	}
+	return nil
+}
+
 // update runs statements that need no locks in a transaction.
 func update(ctx context.Context, db database, statements ...statement) error {
 	return db.transact(ctx, func(ctx context.Context, t transaction) error {
@@ -244,19 +265,21 @@ func (m move) execute(ctx context.Context, db database, id Identity) (receipt Re
 		if err != nil {
 			return fmt.Errorf("look up pages: %w", err)
 		}
-		o, err := m.decide(id, moveState{p.layouts, p.owners[m.hash], states, greatest})
-		if receipt = o.receipt; err != nil || len(o.raised) == 0 {
+		var raised []raisedPage
+		var made uint32
+		receipt, raised, made, err = m.decide(p, states, greatest)
+		if err != nil || len(raised) == 0 {
 			return err
 		}
 		if m.dedicate {
-			err = t.dedicate(ctx, m.hash, o.made)
+			err = t.dedicate(ctx, m.hash, made)
 		} else {
 			err = t.exec(ctx, deleteOwnerSQL, stored(m.hash))
 		}
 		if err != nil {
 			return err
 		}
-		return t.write(ctx, nil, nil, o.raised)
+		return t.write(ctx, nil, nil, raised)
 	})
 	return receipt, err
 }

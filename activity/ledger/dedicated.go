@@ -9,17 +9,7 @@ import (
 	"slices"
 )
 
-// DedicatedPages is the number of the first dedicated page. A dedicated page holds the rows of
-// one user.
-const DedicatedPages = 1 << 31
-
 var errNoNumbers = errors.New("no page numbers left for dedicated pages")
-
-// Owner is a user with a dedicated page.
-type Owner struct {
-	Hash uint64
-	Page uint32 // DedicatedPages or more
-}
 
 // PageState is the state of a page in the ledger.
 type PageState struct {
@@ -37,28 +27,22 @@ type Place struct {
 
 // Place returns the page of a user, given the user's hash. All values are from one snapshot.
 func (l *Ledger) Place(ctx context.Context, hash uint64) (Place, error) {
-	return ask(ctx, l, &Call{Operation: "place"}, "look up the page of a user", func(ctx context.Context) (Place, error) {
+	return ask(ctx, l, &Call{Operation: "place"}, "ledger: look up the page of a user", func(ctx context.Context) (Place, error) {
 		return l.db.place(ctx, hash)
 	})
 }
 
-// Dedicate gives a user a dedicated page, given the user's hash. The page has a number that no
-// page had before. From then on all rows of the hash belong to it. Dedicate raises the shared
-// page that the user leaves. The Receipt names both pages. If the user already has a dedicated
-// page, nothing changes. For errors see Record. Repeating the call is safe.
-func (l *Ledger) Dedicate(ctx context.Context, hash uint64) (Receipt, error) {
-	return l.change(ctx, "dedicate", "dedicate a page", func(ctx context.Context) (Receipt, error) {
-		return move{hash: hash, dedicate: true}.execute(ctx, l.db, l.id)
-	})
-}
-
-// Release takes the dedicated page from a user, given the user's hash. From then on all rows of
-// the hash belong to the shared page, which Release raises. The dedicated page is no longer in
-// use. The Receipt names both pages. If the user has no dedicated page, nothing changes. For
-// errors see Record. Repeating the call is safe.
-func (l *Ledger) Release(ctx context.Context, hash uint64) (Receipt, error) {
-	return l.change(ctx, "release", "release a dedicated page", func(ctx context.Context) (Receipt, error) {
-		return move{hash: hash}.execute(ctx, l.db, l.id)
+// Move gives a user a dedicated page, or takes it away, given the user's hash. From then on all rows
+// of the hash belong to the new page, and Move raises both pages. A dedicated page has a number that
+// no page had before. A page that was taken away is no longer in use. The Receipt names both pages.
+// If the user is there already, nothing changes. For errors see Record. Repeating the call is safe.
+func (l *Ledger) Move(ctx context.Context, hash uint64, dedicate bool) (Receipt, error) {
+	operation, what := "release", "ledger: release a dedicated page"
+	if dedicate {
+		operation, what = "dedicate", "ledger: dedicate a page"
+	}
+	return ask(ctx, l, &Call{Operation: operation}, what, func(ctx context.Context) (Receipt, error) {
+		return move{hash, dedicate}.execute(ctx, l.db, l.id)
 	})
 }
 
@@ -68,69 +52,57 @@ type move struct {
 	dedicate bool
 }
 
-// moveState is the input of move.decide, read in a transaction that excludes other writers of
-// the user's rows.
-type moveState struct {
-	layouts  Layouts
-	owned    uint32 // the user's dedicated page; 0: none
-	states   map[uint32]PageState
-	greatest uint32 // greatest number that a page ever had
-}
-
-// outcome is the result of a move.
-type outcome struct {
-	receipt Receipt
-	raised  []raisedPage // none: nothing changes
-	made    uint32       // the new dedicated page, which raised includes; 0: none
-}
-
 // raisedPage is the new state of a page in the table pages.
 type raisedPage struct {
 	page uint32
 	PageState
 }
 
-// decide computes the outcome of the move.
-func (m move) decide(id Identity, s moveState) (o outcome, err error) {
-	shared := id.PageIn(s.layouts.Current, m.hash)
-	o.receipt = Receipt{Layouts: s.layouts, Owners: make(map[uint64]uint32)}
-	page := s.owned
+// decide computes the effect of the move: the new states of pages, none if nothing changes, and the
+// new dedicated page among them, 0 if there is none. states are those of the user's pages, and
+// greatest is the greatest number that a page ever had. The caller excludes other writers.
+func (m move) decide(
+	p *plan, states map[uint32]PageState, greatest uint32,
+) (receipt Receipt, raised []raisedPage, made uint32, err error) {
+	page, id := p.owners[m.hash], p.id
 	switch {
-	case m.dedicate == (s.owned > 0): // nothing changes
+	case m.dedicate == (page > 0): // nothing changes
 	case m.dedicate:
-		if s.greatest == math.MaxUint32 {
-			return outcome{}, errNoNumbers
+		if greatest == math.MaxUint32 {
+			return Receipt{}, nil, 0, errNoNumbers
 		}
-		page = max(DedicatedPages, s.greatest+1)
-		o.made = page
-		o.raised = append(o.raised, raisedPage{page, PageState{Sequence: 1}})
+		made = max(DedicatedPages, greatest+1)
+		page = made
+		raised = append(raised, raisedPage{page, PageState{Sequence: 1}})
 	default:
-		at := s.states[page].Sequence + 1
-		o.raised = append(o.raised, raisedPage{page, PageState{Sequence: at, Left: at}})
+		at := states[page].Sequence + 1
+		raised = append(raised, raisedPage{page, PageState{Sequence: at, Left: at}})
 	}
-	if len(o.raised) > 0 {
-		for _, p := range id.bothPages(s.layouts, m.hash) {
-			st := id.pageState(s.states, s.layouts, p, m.hash)
+	if len(raised) > 0 {
+		for _, shared := range id.bothPages(p.layouts, m.hash) {
+			st := id.pageState(states, p.layouts, shared, m.hash)
 			st.Sequence++
 			if m.dedicate {
 				st.Left = st.Sequence
 			}
-			o.raised = append(o.raised, raisedPage{p, st})
+			raised = append(raised, raisedPage{shared, st})
 		}
 	}
-	after := maps.Clone(s.states)
-	for _, r := range o.raised {
+	after := maps.Clone(states)
+	for _, r := range raised {
 		after[r.page] = r.PageState
 	}
-	o.receipt.Pages = []PageChange{{Page: shared, Sequence: after[shared].Sequence}}
+	shared := id.PageIn(p.layouts.Current, m.hash)
+	receipt = Receipt{Layouts: p.layouts, Owners: make(map[uint64]uint32)}
+	receipt.Pages = []PageChange{{Page: shared, Sequence: after[shared].Sequence}}
 	if page > 0 {
-		o.receipt.Pages = append(o.receipt.Pages, PageChange{Page: page, Sequence: after[page].Sequence})
+		receipt.Pages = append(receipt.Pages, PageChange{Page: page, Sequence: after[page].Sequence})
 	}
 	if m.dedicate {
-		o.receipt.Owners[m.hash] = page
+		receipt.Owners[m.hash] = page
 	}
-	slices.SortFunc(o.raised, func(a, b raisedPage) int { return cmp.Compare(a.page, b.page) })
-	return o, nil
+	slices.SortFunc(raised, func(a, b raisedPage) int { return cmp.Compare(a.page, b.page) })
+	return receipt, raised, made, nil
 }
 
 // bothPages returns the pages of a user that a write raises: in the current layout, and in the

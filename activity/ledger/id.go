@@ -9,9 +9,6 @@ import (
 	"unicode/utf8"
 )
 
-// MaxIDBytes is the maximum length of an id in bytes.
-const MaxIDBytes = 256
-
 // CheckID returns an error unless id is a valid Owner, Kind or Target of a row: 1 to MaxIDBytes
 // bytes of UTF-8 without control characters. The error completes a sentence that begins with the
 // name of the id: "is empty or missing".

@@ -2,21 +2,9 @@ package ledger
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 )
-
-// ErrKindHasData means that a declared kind is missing now, or has changed, while the ledger has
-// rows of it.
-var ErrKindHasData = errors.New("kind has data")
-
-// ErrKindTaken means that a declared name had another target before.
-var ErrKindTaken = errors.New("kind is taken")
-
-// ErrKindsDiffer means that a change has other rows than its kind, as declared, asks for. Another
-// process has declared the kind with another Reverse since.
-var ErrKindsDiffer = errors.New("kinds differ")
 
 // Kind is a kind of rows that processes record.
 type Kind struct {
@@ -70,29 +58,22 @@ func (k Kind) describe() string {
 // Names must be valid ids, and all names and reverses must differ. Concurrent calls of any
 // number of processes run one after another. For other errors see Record.
 func (l *Ledger) Declare(ctx context.Context, kinds []Kind) error {
-	err := l.call(ctx, &Call{Operation: "declare"}, func(ctx context.Context) error {
+	return run(ctx, l, "declare", "ledger: declare kinds", func(ctx context.Context) error {
 		if err := checkKinds(kinds); err != nil {
 			return err
 		}
 		stored, err := readKinds(ctx, l.db)
-		if err != nil {
-			return interrupted(ctx, err)
-		}
-		if len(without(stored, kinds))+len(without(kinds, stored)) == 0 {
-			return nil
+		if err != nil || len(without(stored, kinds))+len(without(kinds, stored)) == 0 {
+			return err
 		}
 		return l.db.declare(ctx, kinds)
 	})
-	if err != nil {
-		return fmt.Errorf("ledger: declare kinds: %w", err)
-	}
-	return nil
 }
 
 // Kinds returns all declared kinds in their latest form, in order of name. The ledger may also
 // have rows of kinds that nobody declared.
 func (l *Ledger) Kinds(ctx context.Context) ([]Kind, error) {
-	return ask(ctx, l, &Call{Operation: "kinds"}, "read kinds", func(ctx context.Context) ([]Kind, error) {
+	return ask(ctx, l, &Call{Operation: "kinds"}, "ledger: read kinds", func(ctx context.Context) ([]Kind, error) {
 		return readKinds(ctx, l.db)
 	})
 }

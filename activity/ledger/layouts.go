@@ -2,13 +2,9 @@ package ledger
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/bits"
 )
-
-// MaxPages is the maximum number of shared pages.
-const MaxPages = maxPages
 
 // Layouts are the layouts of a ledger. A layout is a number of pages that users share, a power
 // of two. There is always a current layout, and at most one more. That is either the next one,
@@ -23,21 +19,12 @@ type Layouts struct {
 // other returns the number of pages of the layout that is not current; 0: none.
 func (l Layouts) other() uint32 { return max(l.Building, l.Leaving) }
 
-// Errors about layouts and pages, which methods of Ledger wrap.
-var (
-	// ErrGone means that a page is no longer in use: its layout is leaving or gone, or its user
-	// has left it. Changed tells where the users are now.
-	ErrGone = errors.New("page is no longer in use")
-	// ErrLayoutBusy means that another layout is building or leaving.
-	ErrLayoutBusy = errors.New("another change of the layout is in progress")
-)
-
 // seedAtOnce is the number of pages that one transaction seeds or removes.
 const seedAtOnce = 4096
 
 // Layouts returns the layouts of the ledger.
 func (l *Ledger) Layouts(ctx context.Context) (Layouts, error) {
-	return ask(ctx, l, &Call{Operation: "layouts"}, "read layouts", func(ctx context.Context) (Layouts, error) {
+	return ask(ctx, l, &Call{Operation: "layouts"}, "ledger: read layouts", func(ctx context.Context) (Layouts, error) {
 		return readLayouts(ctx, l.db)
 	})
 }
@@ -50,24 +37,21 @@ func (l *Ledger) Layouts(ctx context.Context) (Layouts, error) {
 // The error wraps ErrLayoutBusy while another layout is building or leaving. For other errors
 // see Record. Repeating the call is safe.
 func (l *Ledger) BeginLayout(ctx context.Context, pages uint32) error {
-	err := l.read(ctx, &Call{Operation: "begin_layout"}, func(ctx context.Context) error {
+	what := fmt.Sprintf("ledger: begin a layout of %d pages", pages)
+	return run(ctx, l, "begin_layout", what, func(ctx context.Context) error {
 		now, err := changeLayouts(ctx, l.db, func(now Layouts) (Layouts, error) { return l.id.begin(now, pages) })
 		if err != nil || now.Current == pages {
 			return err
 		}
-		return l.seed(ctx, now.Current, pages)
+		return seed(ctx, l, now.Current, pages)
 	})
-	if err != nil {
-		return fmt.Errorf("ledger: begin a layout of %d pages: %w", pages, err)
-	}
-	return nil
 }
 
 // begin returns the layouts with one more that is building.
 func (id Identity) begin(now Layouts, pages uint32) (Layouts, error) {
 	switch {
 	case !isLayout(pages) || pages < now.Current:
-		return now, fmt.Errorf("%d is not a power of two from %d, the current number, to %d", pages, now.Current, maxPages)
+		return now, fmt.Errorf("%d is not a power of two from %d, the current number, to %d", pages, now.Current, MaxPages)
 	case pages == now.Current, pages == now.Building:
 		return now, nil
 	case now.other() != 0:
@@ -78,19 +62,19 @@ func (id Identity) begin(now Layouts, pages uint32) (Layouts, error) {
 }
 
 func isLayout(pages uint32) bool {
-	return pages > 0 && pages <= maxPages && pages&(pages-1) == 0
+	return pages > 0 && pages <= MaxPages && pages&(pages-1) == 0
 }
 
 // seed gives each page of layout to that has no sequence the sequence of its ancestor in layout
 // from.
-func (l *Ledger) seed(ctx context.Context, from, to uint32) error {
+func seed(ctx context.Context, l *Ledger, from, to uint32) error {
 	for n := uint32(0); n < to; n += seedAtOnce {
 		last := min(to, n+seedAtOnce) - 1
-		seed := make([]statement, 0, len(l.sql.seedPages))
+		var some []statement
 		for _, sql := range l.sql.seedPages {
-			seed = append(seed, statement{sql: sql, args: []any{l.id.PageIn(from, 0), l.id.PageIn(to, 0), to / from, n, last}})
+			some = append(some, statement{sql: sql, args: []any{l.id.PageIn(from, 0), l.id.PageIn(to, 0), to / from, n, last}})
 		}
-		if err := update(ctx, l.db, seed...); err != nil {
+		if err := update(ctx, l.db, some...); err != nil {
 			return fmt.Errorf("pages %d to %d: %w", n, last, err)
 		}
 	}
@@ -101,10 +85,11 @@ func (l *Ledger) seed(ctx context.Context, from, to uint32) error {
 // then on. If the layout is already current, SwitchLayout is a no-op. For errors see
 // BeginLayout.
 func (l *Ledger) SwitchLayout(ctx context.Context, pages uint32) error {
-	err := l.read(ctx, &Call{Operation: "switch_layout"}, func(ctx context.Context) error {
+	what := fmt.Sprintf("ledger: switch to %d pages", pages)
+	return run(ctx, l, "switch_layout", what, func(ctx context.Context) error {
 		now, err := readLayouts(ctx, l.db)
 		if err == nil && now.Building == pages {
-			err = l.seed(ctx, now.Current, pages)
+			err = seed(ctx, l, now.Current, pages)
 		}
 		if err != nil {
 			return err
@@ -120,17 +105,14 @@ func (l *Ledger) SwitchLayout(ctx context.Context, pages uint32) error {
 		})
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("ledger: switch to %d pages: %w", pages, err)
-	}
-	return nil
 }
 
 // LeaveLayout removes the leaving layout. Before that, the caller must have closed every page of
 // it in the store, and every process must have polled since the switch. If the layout is already
 // removed, LeaveLayout is a no-op. For errors see BeginLayout.
 func (l *Ledger) LeaveLayout(ctx context.Context, pages uint32) error {
-	err := l.read(ctx, &Call{Operation: "leave_layout"}, func(ctx context.Context) error {
+	what := fmt.Sprintf("ledger: leave the layout of %d pages", pages)
+	return run(ctx, l, "leave_layout", what, func(ctx context.Context) error {
 		now, err := readLayouts(ctx, l.db)
 		if err != nil || now.Leaving != pages {
 			return err
@@ -150,10 +132,6 @@ func (l *Ledger) LeaveLayout(ctx context.Context, pages uint32) error {
 		})
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("ledger: leave the layout of %d pages: %w", pages, err)
-	}
-	return nil
 }
 
 // Slot returns the number of the hash slot of a user, given the user's hash. It is the number of
@@ -179,7 +157,7 @@ func (id Identity) LayoutOf(page uint32) uint32 {
 		return id.Pages
 	}
 	pages := uint32(1) << (bits.Len32(page) - 1)
-	if pages <= id.Pages || pages > maxPages {
+	if pages <= id.Pages || pages > MaxPages {
 		return 0
 	}
 	return pages

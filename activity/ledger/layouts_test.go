@@ -90,7 +90,7 @@ func TestMoveBeforeSeed(t *testing.T) {
 		recordRows(t, l, Change{Rows: []Row{eighth(0, "a"), eighth(1, "a")}})
 		recordRows(t, l, Change{Rows: []Row{eighth(0, "b"), eighth(1, "b")}})
 		beginUnseeded(t, l, 8)
-		if _, err := l.Dedicate(t.Context(), eighth(1, "").Hash); err != nil {
+		if _, err := l.Move(t.Context(), eighth(1, "").Hash, true); err != nil {
 			t.Fatal(err)
 		}
 		if err := l.BeginLayout(t.Context(), 8); err != nil {
@@ -121,7 +121,7 @@ func TestSwitchSeeds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		receipt, err := l.RecordPrepared(t.Context(), time.UnixMicro(1), p)
+		receipt, err := p.Record(t.Context(), time.UnixMicro(1))
 		if err != nil || !slices.Equal(receipt.Changed, []bool{false, true, false}) || !slices.Equal(receipt.Refused, []bool{false, false, true}) {
 			t.Errorf("changed %v, refused %v, %v", receipt.Changed, receipt.Refused, err)
 		}
@@ -170,22 +170,18 @@ func TestPageNumbers(t *testing.T) {
 
 // TestMoveNumbers checks the numbers of new dedicated pages, up to the highest one and beyond.
 func TestMoveNumbers(t *testing.T) {
-	m := move{hash: 5, dedicate: true}
-	at := func(greatest uint32) moveState {
-		return moveState{layouts: Layouts{Current: 4}, states: map[uint32]PageState{}, greatest: greatest}
-	}
-	id := Identity{Pages: 4}
+	m, p := move{hash: 5, dedicate: true}, &plan{id: Identity{Pages: 4}, layouts: Layouts{Current: 4}}
 	for _, c := range []struct{ greatest, want uint32 }{
 		{0, DedicatedPages}, {1<<25 - 1, DedicatedPages}, {DedicatedPages - 1, DedicatedPages},
 		{DedicatedPages, DedicatedPages + 1}, {1<<32 - 2, 1<<32 - 1},
 	} {
-		o, err := m.decide(id, at(c.greatest))
-		if err != nil || len(o.raised) != 2 || o.made != c.want || o.receipt.Pages[1].Page != c.want || o.receipt.Owners[5] != c.want {
-			t.Errorf("after page %d: %+v, %v, want page %d", c.greatest, o, err, c.want)
+		r, raised, made, err := m.decide(p, map[uint32]PageState{}, c.greatest)
+		if err != nil || len(raised) != 2 || made != c.want || r.Pages[1].Page != c.want || r.Owners[5] != c.want {
+			t.Errorf("after page %d: %+v, %v, %d, %v, want page %d", c.greatest, r, raised, made, err, c.want)
 		}
 	}
-	if o, err := m.decide(id, at(1<<32-1)); !errors.Is(err, errNoNumbers) || len(o.raised) > 0 {
-		t.Errorf("after the last page: %+v, %v, want an error", o, err)
+	if r, raised, _, err := m.decide(p, nil, 1<<32-1); !errors.Is(err, errNoNumbers) || len(raised) > 0 {
+		t.Errorf("after the last page: %+v, %v, %v, want an error", r, raised, err)
 	}
 }
 

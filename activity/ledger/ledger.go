@@ -22,7 +22,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Errors that Open wraps. The text names the ledger and both values.
+// Errors that Open and methods of Ledger wrap. The text of those of Open names the ledger and both
+// values.
 var (
 	// ErrInUse means that another process, or an earlier Open of this process, holds the SQLite
 	// file.
@@ -33,12 +34,37 @@ var (
 	// ErrTooNew means that a later version of this package has changed the ledger's schema. This
 	// version must not write to it.
 	ErrTooNew = errors.New("ledger is too new for this program")
+	// ErrKindHasData means that a declared kind is missing now, or has changed, while the ledger
+	// has rows of it.
+	ErrKindHasData = errors.New("kind has data")
+	// ErrKindTaken means that a declared name had another target before.
+	ErrKindTaken = errors.New("kind is taken")
+	// ErrKindsDiffer means that a change has other rows than its kind, as declared, asks for.
+	// Another process has declared the kind with another Reverse since.
+	ErrKindsDiffer = errors.New("kinds differ")
+	// ErrGone means that a page is no longer in use: its layout is leaving or gone, or its user
+	// has left it. Changed tells where the users are now.
+	ErrGone = errors.New("page is no longer in use")
+	// ErrLayoutBusy means that another layout is building or leaving.
+	ErrLayoutBusy = errors.New("another change of the layout is in progress")
+	// ErrLargePage means that a page has more than LargePage rows. EachRow reads such a page.
+	ErrLargePage = fmt.Errorf("page has more than %d rows", LargePage)
+	// ErrSettingsDiffer means that another process uses the ledger with another staleness bound.
+	ErrSettingsDiffer = errors.New("settings differ between processes of one ledger")
 )
 
 const (
 	// DefaultPages is the number of pages of a new ledger when Options.Pages is 0.
 	DefaultPages = 16384
-	maxPages     = 1 << 24
+	// MaxPages is the maximum number of shared pages.
+	MaxPages = 1 << 24
+	// DedicatedPages is the number of the first dedicated page. A dedicated page holds the rows of
+	// one user.
+	DedicatedPages = 1 << 31
+	// LargePage is the maximum number of rows that Keys returns.
+	LargePage = 50_000
+	// MaxIDBytes is the maximum length of an id in bytes.
+	MaxIDBytes = 256
 )
 
 // Row is one key of one user's page. Owner, Kind and Target are 1 to 256 bytes of UTF-8 without
@@ -129,8 +155,8 @@ type Options struct {
 }
 
 func (o Options) validate() error {
-	if o.Pages > maxPages || o.Pages&(o.Pages-1) != 0 {
-		return fmt.Errorf("pages: %d is not a power of two from 1 to %d", o.Pages, maxPages)
+	if o.Pages > MaxPages || o.Pages&(o.Pages-1) != 0 {
+		return fmt.Errorf("pages: %d is not a power of two from 1 to %d", o.Pages, MaxPages)
 	}
 	return nil
 }
@@ -257,14 +283,10 @@ func (l *Ledger) Pools() []Pool { return l.db.pools() }
 
 // Ping reads one row, to check that the ledger answers.
 func (l *Ledger) Ping(ctx context.Context) error {
-	err := l.read(ctx, &Call{Operation: "ping"}, func(ctx context.Context) error {
+	return run(ctx, l, "ping", "ping ledger "+l.name, func(ctx context.Context) error {
 		_, err := readIncarnation(ctx, l.db)
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("ping ledger %s: %w", l.name, err)
-	}
-	return nil
 }
 
 // Close waits for calls in flight, then releases the ledger. A second Close is a no-op.
@@ -277,14 +299,6 @@ func (l *Ledger) Close() error {
 	l.using.closed = true
 	if err := l.db.close(); err != nil {
 		return fmt.Errorf("close ledger %s: %w", l.name, err)
-	}
-	return nil
-}
-
-// checkPage returns an error for a number that no page of the ledger can have.
-func (l *Ledger) checkPage(page uint32) error {
-	if page < DedicatedPages && l.id.LayoutOf(page) == 0 {
-		return errors.New("no such page")
 	}
 	return nil
 }

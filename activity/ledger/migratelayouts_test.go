@@ -232,16 +232,15 @@ func (o *oldLedger) checkOwners(t *testing.T, l *Ledger) map[uint64]uint32 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	owners, pages := make(map[uint64]uint32), make(map[uint32]bool)
-	for _, owner := range progress.Owners {
-		owners[owner.Hash] = owner.Page
-		pages[owner.Page] = true
-		if owner.Page < DedicatedPages {
-			t.Errorf("the user of hash %d has page %d, want a dedicated one", owner.Hash, owner.Page)
+	owners, pages := progress.Owners, make(map[uint32]bool)
+	for hash, page := range owners {
+		pages[page] = true
+		if page < DedicatedPages {
+			t.Errorf("the user of hash %d has page %d, want a dedicated one", hash, page)
 		}
-		place, err := l.Place(t.Context(), owner.Hash)
-		if err != nil || place.Page != owner.Page {
-			t.Errorf("the user of hash %d is on page %d, %v, want %d", owner.Hash, place.Page, err, owner.Page)
+		place, err := l.Place(t.Context(), hash)
+		if err != nil || place.Page != page {
+			t.Errorf("the user of hash %d is on page %d, %v, want %d", hash, place.Page, err, page)
 		}
 	}
 	if got, want := slices.Sorted(maps.Keys(owners)), slices.Sorted(maps.Keys(o.owners)); !slices.Equal(got, want) {
@@ -360,11 +359,11 @@ func (o *oldLedger) checkUse(t *testing.T, l *Ledger, pages uint32) {
 		o.rows = append(o.rows, row)
 	}
 	slices.SortFunc(o.rows, func(a, b Row) int { return a.key().compare(b.key()) })
-	released, err := l.Release(t.Context(), owner)
+	released, err := l.Move(t.Context(), owner, false)
 	if err != nil || len(released.Pages) != 2 {
 		t.Fatalf("release: %+v, %v", released, err)
 	}
-	dedicated, err := l.Dedicate(t.Context(), o.rows[shared].Hash)
+	dedicated, err := l.Move(t.Context(), o.rows[shared].Hash, true)
 	if err != nil || len(dedicated.Pages) != 2 {
 		t.Fatalf("dedicate: %+v, %v", dedicated, err)
 	}

@@ -29,7 +29,7 @@ func (l *Ledger) Lookup(ctx context.Context, q LookupQuery) ([]Row, error) {
 	if len(q.Items) == 0 {
 		return nil, nil
 	}
-	what := fmt.Sprintf("look up %d rows", len(q.Items))
+	what := fmt.Sprintf("ledger: look up %d rows", len(q.Items))
 	rows, err := ask(ctx, l, &Call{Operation: "lookup"}, what, func(ctx context.Context) ([]Row, error) {
 		wanted, err := q.entries()
 		if err != nil {
@@ -63,29 +63,22 @@ func (q LookupQuery) entries() ([]*entry, error) {
 	return wanted, nil
 }
 
-// Count returns the number of rows of an owner and kind that have not ended by now. It counts
-// all of them in an index: 100,000 rows take some milliseconds.
-func (l *Ledger) Count(ctx context.Context, hash uint64, owner, kind string, now time.Time) (int, error) {
-	what := fmt.Sprintf("count rows of kind %q", kind)
-	n, err := ask(ctx, l, &Call{Operation: "count"}, what, func(ctx context.Context) (int64, error) {
-		if err := cmp.Or(validateID("owner", owner), validateID("kind", kind)); err != nil {
-			return 0, err
+// Counts returns the number of rows of an owner that have not ended by now: of one kind, or, for "",
+// of each kind that has rows. It counts all of them in an index: 100,000 rows take some
+// milliseconds.
+func (l *Ledger) Counts(ctx context.Context, hash uint64, owner, kind string, now time.Time) (map[string]int, error) {
+	var n int
+	operation, what, invalid := "counts", "ledger: count rows", validateID("owner", owner)
+	s := statement{countKindsSQL, []any{stored(hash), owner, now.UnixMicro()}, []any{&kind, &n}}
+	if kind != "" {
+		operation, what = "count", fmt.Sprintf("ledger: count rows of kind %q", kind)
+		invalid = cmp.Or(invalid, validateID("kind", kind))
+		s = statement{countRowsSQL, []any{stored(hash), owner, kind, now.UnixMicro()}, []any{&n}}
+	}
+	return ask(ctx, l, &Call{Operation: operation}, what, func(ctx context.Context) (counts map[string]int, err error) {
+		if invalid != nil {
+			return nil, invalid
 		}
-		return readNumber(ctx, l.db, countRowsSQL, stored(hash), owner, kind, now.UnixMicro())
-	})
-	return int(n), err
-}
-
-// Counts returns the number of rows of an owner that have not ended by now, for each kind. It
-// omits kinds without rows. For its cost see Count.
-func (l *Ledger) Counts(ctx context.Context, hash uint64, owner string, now time.Time) (map[string]int, error) {
-	return ask(ctx, l, &Call{Operation: "counts"}, "count rows", func(ctx context.Context) (counts map[string]int, err error) {
-		if err := validateID("owner", owner); err != nil {
-			return nil, err
-		}
-		var kind string
-		var n int
-		s := statement{countKindsSQL, []any{stored(hash), owner, now.UnixMicro()}, []any{&kind, &n}}
 		err = l.db.query(ctx, s, func() { counts = make(map[string]int) }, func() error {
 			counts[kind] = n
 			return nil
@@ -97,44 +90,27 @@ func (l *Ledger) Counts(ctx context.Context, hash uint64, owner string, now time
 // Owned returns the rows of an owner, of all kinds, in order of kind and target. It includes
 // ended rows. limit is the maximum number of rows, at least 1.
 //
-// after is nil for the first call, then the Item of the last row returned, whether that row
-// still exists or not. Repeat the call until it returns fewer than limit rows. The calls
-// together return each row that exists throughout exactly once.
-func (l *Ledger) Owned(ctx context.Context, hash uint64, owner string, after *Item, limit int) ([]Row, error) {
-	if after == nil {
-		after = &Item{}
-	}
-	return ask(ctx, l, &Call{Operation: "owned"}, "read an owner's rows", func(ctx context.Context) ([]Row, error) {
-		if err := cmp.Or(validateID("owner", owner), checkLimit(limit)); err != nil {
-			return nil, err
-		}
-		return readRows(ctx, l.db, ownedRowsSQL, stored(hash), owner, after.Kind, after.Target, limit)
-	})
+// after is nil for the first call, then the last row returned, whether that row still exists or
+// not. Repeat the call until it returns fewer than limit rows. The calls together return each row
+// that exists throughout exactly once.
+func (l *Ledger) Owned(ctx context.Context, hash uint64, owner string, after *Row, limit int) ([]Row, error) {
+	after = cmp.Or(after, &Row{})
+	return found(ctx, l, "owned", "read an owner's rows", cmp.Or(validateID("owner", owner), checkLimit(limit)),
+		ownedRowsSQL, stored(hash), owner, after.Kind, after.Target, limit)
 }
 
 // All returns the rows of all owners, in order of hash, owner, kind and target. It includes
-// ended rows. limit is the maximum number of rows, at least 1. after is nil for the first call,
-// then the last row returned, as for Owned.
+// ended rows. limit is the maximum number of rows, at least 1. after is as for Owned.
 func (l *Ledger) All(ctx context.Context, after *Row, limit int) ([]Row, error) {
-	if after == nil {
-		after = &Row{}
-	}
-	return ask(ctx, l, &Call{Operation: "all"}, "read all rows", func(ctx context.Context) ([]Row, error) {
-		if err := checkLimit(limit); err != nil {
-			return nil, err
-		}
-		return readRows(ctx, l.db, allRowsSQL, stored(after.Hash), after.Owner, after.Kind, after.Target, limit)
-	})
+	after = cmp.Or(after, &Row{})
+	return found(ctx, l, "all", "read all rows", checkLimit(limit),
+		allRowsSQL, stored(after.Hash), after.Owner, after.Kind, after.Target, limit)
 }
 
 // Naming returns the rows of any owner that were recorded with Names and whose target has this
 // id and hash. It includes ended rows. The rows are in order of hash, owner and kind. limit is
 // the maximum number of rows, at least 1. To continue, remove the rows and repeat the call.
 func (l *Ledger) Naming(ctx context.Context, targetHash uint64, target string, limit int) ([]Row, error) {
-	return ask(ctx, l, &Call{Operation: "naming"}, "read rows that name a user", func(ctx context.Context) ([]Row, error) {
-		if err := cmp.Or(validateID("target", target), checkLimit(limit)); err != nil {
-			return nil, err
-		}
-		return readRows(ctx, l.db, namingRowsSQL, stored(targetHash), target, limit)
-	})
+	return found(ctx, l, "naming", "read rows that name a user", cmp.Or(validateID("target", target), checkLimit(limit)),
+		namingRowsSQL, stored(targetHash), target, limit)
 }

@@ -56,9 +56,9 @@ func sessionParameters() map[string]string {
 type postgresDatabase struct {
 	id          Identity
 	pool        *pgxpool.Pool
-	polls       *pgxpool.Pool            // only for changed
-	connections atomic.Uint32            // number of connections of polls without a history so far
-	settings    atomic.Pointer[Settings] // of this process; nil: not declared
+	polls       *pgxpool.Pool          // only for changed
+	connections atomic.Uint32          // number of connections of polls without a history so far
+	settings    atomic.Pointer[uint32] // settingsNumber of this process; nil: not declared
 	settingsKey int32
 	assumed     atomic.Pointer[Layouts] // the layouts that were read last; nil: none yet
 }

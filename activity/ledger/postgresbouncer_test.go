@@ -33,10 +33,10 @@ func TestPostgresBouncer(t *testing.T) {
 			pages, _ = changed(t, l, next)
 			checkPages(t, "later", pages, map[uint32]uint64{4: 1})
 
-			if err := l.Agree(t.Context(), ledger.Settings{StalenessBound: time.Second}); err != nil {
+			if err := l.Agree(t.Context(), time.Second); err != nil {
 				t.Error(err)
 			}
-			if err := direct.Agree(t.Context(), ledger.Settings{StalenessBound: time.Minute}); err == nil {
+			if err := direct.Agree(t.Context(), time.Minute); err == nil {
 				t.Error("a process with other settings is accepted")
 			}
 			shut(t, l)

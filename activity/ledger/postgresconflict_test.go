@@ -304,7 +304,7 @@ func testDeclareWaits(server *pgtest.Server) func(t *testing.T) {
 				t.Fatal(err)
 			}
 			if dedicated {
-				if _, err := l.Dedicate(t.Context(), 3<<60); err != nil {
+				if _, err := l.Move(t.Context(), 3<<60, true); err != nil {
 					t.Fatal(err)
 				}
 			}

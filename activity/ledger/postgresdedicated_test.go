@@ -43,15 +43,15 @@ func testMoveRefused(server *pgtest.Server) func(t *testing.T) {
 		record(t, l, on(3, "a"))
 		conn := raw(t, url)
 		execute(t, conn, `CREATE SEQUENCE attempts`, refuseCommits, onRaise)
-		receipt, err := l.Dedicate(t.Context(), 3<<60)
+		receipt, err := l.Move(t.Context(), 3<<60, true)
 		checkPagesOf(t, receipt, err, map[uint32]uint64{3: 2, ledger.DedicatedPages: 1})
 		execute(t, conn, `ALTER SEQUENCE attempts RESTART`)
-		receipt, err = l.Release(t.Context(), 3<<60)
+		receipt, err = l.Move(t.Context(), 3<<60, false)
 		checkPagesOf(t, receipt, err, map[uint32]uint64{3: 3, ledger.DedicatedPages: 2})
 		checkOwners(t, l, nil)
 		execute(t, conn, `CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 			RAISE EXCEPTION 'on principle'; END $$`)
-		if _, err := l.Dedicate(t.Context(), 3<<60); err == nil || !strings.Contains(err.Error(), "on principle") {
+		if _, err := l.Move(t.Context(), 3<<60, true); err == nil || !strings.Contains(err.Error(), "on principle") {
 			t.Errorf("error %v, want the final one", err)
 		}
 		checkSequence(t, l, 3, 3)
@@ -69,7 +69,7 @@ func testPlacedAgain(server *pgtest.Server) func(t *testing.T) {
 	return func(t *testing.T) {
 		url := server.Schema()
 		l := open(t, url, ledger.Options{Pages: 16})
-		if _, err := l.Dedicate(t.Context(), 3<<60); err != nil {
+		if _, err := l.Move(t.Context(), 3<<60, true); err != nil {
 			t.Fatal(err)
 		}
 		watch := raw(t, url)
@@ -116,11 +116,11 @@ func testMoveWaits(server *pgtest.Server) func(t *testing.T) {
 			waiting++
 			await(t, watch, `SELECT count(*) = `+string(rune('0'+waiting))+` FROM pg_locks WHERE NOT granted`)
 		}
-		begin("dedicate", func() (ledger.Receipt, error) { return l.Dedicate(t.Context(), 3<<60) })
+		begin("dedicate", func() (ledger.Receipt, error) { return l.Move(t.Context(), 3<<60, true) })
 		begin("record", func() (ledger.Receipt, error) {
 			return l.Record(context.WithoutCancel(t.Context()), time.Now(), []ledger.Change{on(3, "a")})
 		})
-		begin("other", func() (ledger.Receipt, error) { return l.Dedicate(t.Context(), 4<<60) })
+		begin("other", func() (ledger.Receipt, error) { return l.Move(t.Context(), 4<<60, true) })
 		execute(t, watch, `SELECT pg_advisory_unlock(4713)`)
 		wg.Wait()
 		checkPagesOf(t, results["dedicate"], nil, map[uint32]uint64{3: 1, ledger.DedicatedPages: 1})
@@ -134,11 +134,7 @@ func testMoveWaits(server *pgtest.Server) func(t *testing.T) {
 func checkOwners(t *testing.T, l *ledger.Ledger, want map[uint64]uint32) {
 	t.Helper()
 	progress, err := l.Changed(t.Context(), "", func(uint32, ledger.PageState) error { return nil })
-	got := map[uint64]uint32{}
-	for _, o := range progress.Owners {
-		got[o.Hash] = o.Page
-	}
-	if err != nil || !maps.Equal(got, want) {
-		t.Errorf("owners %v, %v, want %v", got, err, want)
+	if err != nil || !maps.Equal(progress.Owners, want) {
+		t.Errorf("owners %v, %v, want %v", progress.Owners, err, want)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -98,15 +97,15 @@ func testSwitchHoldsBackWrites(server *pgtest.Server) func(t *testing.T) {
 		execute(t, watch, holdLayouts)
 		for _, c := range []struct {
 			step    func(context.Context, uint32) error
-			move    func(context.Context, uint64) (ledger.Receipt, error)
+			moves   bool // to a dedicated page
 			target  string
 			layouts ledger.Layouts // of the writes
 			pages   [3]map[uint32]uint64
 		}{
-			{other.BeginLayout, l.Dedicate, "b", ledger.Layouts{Current: 16, Building: 32}, [3]map[uint32]uint64{
+			{other.BeginLayout, true, "b", ledger.Layouts{Current: 16, Building: 32}, [3]map[uint32]uint64{
 				{3: 2}, {4: 2}, {5: 2, ledger.DedicatedPages: 1},
 			}},
-			{other.SwitchLayout, l.Release, "c", ledger.Layouts{Current: 32, Leaving: 16}, [3]map[uint32]uint64{
+			{other.SwitchLayout, false, "c", ledger.Layouts{Current: 32, Leaving: 16}, [3]map[uint32]uint64{
 				{38: 3}, {40: 3}, {42: 3, ledger.DedicatedPages: 2},
 			}},
 		} {
@@ -121,9 +120,9 @@ func testSwitchHoldsBackWrites(server *pgtest.Server) func(t *testing.T) {
 				if err != nil {
 					return ledger.Receipt{}, err
 				}
-				return l.RecordPrepared(t.Context(), time.Now(), p)
+				return p.Record(t.Context(), time.Now())
 			})
-			move := begin(func() (ledger.Receipt, error) { return c.move(t.Context(), 5<<60) })
+			move := begin(func() (ledger.Receipt, error) { return l.Move(t.Context(), 5<<60, c.moves) })
 			await(t, watch, layoutWaits("3", "RowShareLock"))
 			execute(t, watch, `SELECT pg_advisory_unlock(4714)`)
 			if err := (<-step).err; err != nil {
@@ -168,10 +167,10 @@ func testLayoutsTakenUp(server *pgtest.Server) func(t *testing.T) {
 				if err != nil {
 					return ledger.Receipt{}, err
 				}
-				return l.RecordPrepared(t.Context(), time.Now(), p)
+				return p.Record(t.Context(), time.Now())
 			}, map[uint32]uint64{64 + 12: 3}},
-			{128, func() (ledger.Receipt, error) { return l.Dedicate(t.Context(), 3<<60) }, map[uint32]uint64{128 + 24: 4, ledger.DedicatedPages: 1}},
-			{256, func() (ledger.Receipt, error) { return l.Release(t.Context(), 3<<60) }, map[uint32]uint64{256 + 48: 5, ledger.DedicatedPages: 2}},
+			{128, func() (ledger.Receipt, error) { return l.Move(t.Context(), 3<<60, true) }, map[uint32]uint64{128 + 24: 4, ledger.DedicatedPages: 1}},
+			{256, func() (ledger.Receipt, error) { return l.Move(t.Context(), 3<<60, false) }, map[uint32]uint64{256 + 48: 5, ledger.DedicatedPages: 2}},
 		}
 		for _, c := range calls {
 			grow(c.pages)
@@ -271,7 +270,7 @@ func testPollInOneSnapshot(server *pgtest.Server) func(t *testing.T) {
 		l, other := open(t, url, ledger.Options{Pages: 16, Tracer: hook}), open(t, url, ledger.Options{})
 		record(t, other, on(3, "a"))
 		var next ledger.Cursor
-		poll := func(layouts ledger.Layouts, owners []ledger.Owner, want map[uint32]ledger.PageState) {
+		poll := func(layouts ledger.Layouts, owners map[uint64]uint32, want map[uint32]ledger.PageState) {
 			t.Helper()
 			got := map[uint32]ledger.PageState{}
 			progress, err := l.Changed(t.Context(), next, func(page uint32, s ledger.PageState) error {
@@ -281,7 +280,7 @@ func testPollInOneSnapshot(server *pgtest.Server) func(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if progress.Layouts != layouts || !slices.Equal(progress.Owners, owners) || !maps.Equal(got, want) {
+			if progress.Layouts != layouts || !maps.Equal(progress.Owners, owners) || !maps.Equal(got, want) {
 				t.Errorf("a poll reports %v, %v in %+v, want %v, %v in %+v", got, progress.Owners, progress.Layouts, want, owners, layouts)
 			}
 			next = progress.Next
@@ -304,11 +303,11 @@ func testPollInOneSnapshot(server *pgtest.Server) func(t *testing.T) {
 		}
 		sixteen := ledger.Layouts{Current: 16}
 		// The first poll, and one that continues.
-		set(func() error { return second(other.Dedicate(t.Context(), 3<<60)) })
+		set(func() error { return second(other.Move(t.Context(), 3<<60, true)) })
 		poll(sixteen, nil, map[uint32]ledger.PageState{3: {Sequence: 1}})
 		checkCalled()
-		set(func() error { return second(other.Release(t.Context(), 3<<60)) })
-		poll(sixteen, []ledger.Owner{{Hash: 3 << 60, Page: ledger.DedicatedPages}},
+		set(func() error { return second(other.Move(t.Context(), 3<<60, false)) })
+		poll(sixteen, map[uint64]uint32{3 << 60: ledger.DedicatedPages},
 			map[uint32]ledger.PageState{3: {Sequence: 2, Left: 2}, ledger.DedicatedPages: {Sequence: 1}})
 		checkCalled()
 		set(func() error { return other.BeginLayout(t.Context(), 32) })
@@ -339,7 +338,7 @@ func testLayoutsReplaced(server *pgtest.Server) func(t *testing.T) {
 		for name, err := range map[string]error{
 			"SwitchLayout": l.SwitchLayout(t.Context(), 32),
 			"BeginLayout":  other.BeginLayout(t.Context(), 32),
-			"Dedicate":     second(other.Dedicate(t.Context(), 3<<60)),
+			"Dedicate":     second(other.Move(t.Context(), 3<<60, true)),
 		} {
 			if err == nil || !strings.Contains(err.Error(), "restored") {
 				t.Errorf("%s: error %v, want one about a restored ledger", name, err)

@@ -45,11 +45,7 @@ func TestLongPostgresMovesDisturbed(t *testing.T) {
 	mover := open(t, url, ledger.Options{})
 	wg.Go(func() {
 		for i := 0; ctx.Err() == nil; i++ {
-			move := mover.Dedicate
-			if i/users%2 == 1 {
-				move = mover.Release
-			}
-			if _, err := move(detached, hash(i%users)); err == nil {
+			if _, err := mover.Move(detached, hash(i%users), i/users%2 == 0); err == nil {
 				select {
 				case r.progress <- struct{}{}:
 				default:
@@ -114,10 +110,6 @@ func checkPlaces(t *testing.T, l *ledger.Ledger) map[ledger.Row]bool {
 	if err != nil || progress.Layouts.Current < 8 || progress.Layouts != (ledger.Layouts{Current: progress.Layouts.Current}) {
 		t.Fatalf("layouts %+v, %v", progress.Layouts, err)
 	}
-	owners := map[uint64]uint32{}
-	for _, o := range progress.Owners {
-		owners[o.Hash] = o.Page
-	}
 	placed := map[ledger.Row]bool{}
 	for page, s := range stood {
 		rows, at, err := l.Snapshot(t.Context(), page)
@@ -128,7 +120,7 @@ func checkPlaces(t *testing.T, l *ledger.Ledger) map[ledger.Row]bool {
 			t.Errorf("page %d at %v, %v, and at %v", page, at, err, s)
 		}
 		for _, row := range rows {
-			want, has := owners[row.Hash]
+			want, has := progress.Owners[row.Hash]
 			if !has {
 				want = l.Identity().PageIn(progress.Layouts.Current, row.Hash)
 			}

@@ -218,10 +218,11 @@ func (d *postgresDatabase) pollOwners(
 		return d.checkRead(incarnation)
 	})
 	queueLayouts(b, &p.Layouts)
+	p.Owners = make(map[uint64]uint32)
 	var hash int64
 	var page uint32
 	queue(b, statement{owners, args, []any{&hash, &page}}, func() error {
-		p.Owners = append(p.Owners, Owner{unstored(hash), page})
+		p.Owners[unstored(hash)] = page
 		return nil
 	})
 	began := time.Now()

@@ -128,7 +128,7 @@ func TestPostgresForeignIDs(t *testing.T) {
 	url := s.Schema()
 	l := open(t, url, ledger.Options{Pages: 16})
 	record(t, l, on(3, "a"), on(4, "a"))
-	if _, err := l.Dedicate(t.Context(), on(3, "a").Rows[0].Hash); err != nil {
+	if _, err := l.Move(t.Context(), on(3, "a").Rows[0].Hash, true); err != nil {
 		t.Fatal(err)
 	}
 	shut(t, l)

@@ -26,14 +26,16 @@ func (d *postgresDatabase) query(ctx context.Context, s statement, reset func(),
 	})
 }
 
-// rows reads a page in one statement. For a page without rows the query returns one row without
-// an owner.
-func (d *postgresDatabase) rows(ctx context.Context, page uint32, times bool) ([]Row, PageState, error) {
+// keys reads a page in one statement. For a page without rows the query returns one row without an
+// owner.
+func (d *postgresDatabase) keys(ctx context.Context, page uint32) ([]Row, PageState, error) {
 	var s PageState
 	var r scanned
 	query, args := d.pageQuery(page)
 	read := statement{query + atMostSQL, args, append([]any{&s.Sequence, &s.Left}, r.all()...)}
-	rows, err := collect(ctx, d, read, r.row)
+	rows, err := collect(ctx, d, read, func() Row {
+		return Row{Hash: unstored(r.hash), Owner: r.owner, Kind: r.kind, Target: r.target}
+	})
 	switch {
 	case err != nil:
 		return nil, PageState{}, err
@@ -43,9 +45,6 @@ func (d *postgresDatabase) rows(ctx context.Context, page uint32, times bool) ([
 		return nil, PageState{}, ErrLargePage
 	case rows[0].Owner == "":
 		return nil, s, nil
-	}
-	if !times {
-		rows = withoutTimes(rows)
 	}
 	return inOrder(rows), s, nil
 }

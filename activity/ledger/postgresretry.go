@@ -147,21 +147,6 @@ func rollBack(ctx context.Context, conn *pgx.Conn) {
 	_, _ = conn.Exec(ctx, `ROLLBACK`) // if it fails, release closes the connection
 }
 
-// undecidedError is an error of a commit. The transaction may or may not have been committed,
-// unless the server reports a rollback. It never wraps a context's error, which would mean that
-// nothing changed.
-type undecidedError struct{ cause error }
-
-func (e *undecidedError) Error() string { return "commit: " + e.cause.Error() }
-
-// Unwrap returns the server's error, if there is one.
-func (e *undecidedError) Unwrap() error {
-	if refused, ok := errors.AsType[*pgconn.PgError](e.cause); ok {
-		return refused
-	}
-	return nil
-}
-
 // rolledBack reports whether the transaction certainly had no effect, so that a retry is safe
 // and useful.
 func (e *undecidedError) rolledBack() bool {

@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
 
-func (d *postgresDatabase) agree(ctx context.Context, s Settings) error {
-	before := d.settings.Swap(&s)
+func (d *postgresDatabase) agree(ctx context.Context, bound time.Duration) error {
+	number := settingsNumber(bound)
+	before := d.settings.Swap(&number)
 	err := d.attempt(ctx, d.polls, d.lockSettings)
 	if err != nil {
 		d.settings.Store(before)
@@ -29,8 +31,8 @@ func (d *postgresDatabase) lockSettings(ctx context.Context, conn *pgx.Conn) err
 	var other *int64
 	b := &pgx.Batch{}
 	b.Queue(unlockSettingsSQL)
-	b.Queue(lockSettingsSQL, d.settingsKey, int32(own.number()))
-	b.Queue(otherSettingsSQL, d.settingsKey, int64(own.number())).QueryRow(func(row pgx.Row) error {
+	b.Queue(lockSettingsSQL, d.settingsKey, int32(*own))
+	b.Queue(otherSettingsSQL, d.settingsKey, int64(*own)).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&other)
 	})
 	if err := conn.SendBatch(ctx, b).Close(); err != nil {
@@ -43,7 +45,7 @@ func (d *postgresDatabase) lockSettings(ctx context.Context, conn *pgx.Conn) err
 		return fmt.Errorf("withdraw settings: %w", err)
 	}
 	return fmt.Errorf("%w: this process has %v, another one has %v: stop all processes, then start them with the same settings",
-		ErrSettingsDiffer, describe(own.number()), describe(uint32(*other)))
+		ErrSettingsDiffer, describe(*own), describe(uint32(*other)))
 }
 
 // settingsKey returns the first half of the lock keys of a schema.

@@ -37,7 +37,7 @@ func (d *postgresDatabase) transactBy(
 	attempt func(context.Context, *pgxpool.Pool, func(context.Context, *pgx.Conn) error) error,
 	do func(limited context.Context, t postgresTransaction) error,
 ) error {
-	err := attempt(ctx, d.pool, func(limited context.Context, conn *pgx.Conn) error {
+	return attempt(ctx, d.pool, func(limited context.Context, conn *pgx.Conn) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -50,10 +50,6 @@ func (d *postgresDatabase) transactBy(
 		}
 		return commit(ctx, conn, t.rest)
 	})
-	if _, undecided := errors.AsType[*undecidedError](err); undecided {
-		return err
-	}
-	return interrupted(ctx, err)
 }
 
 // commit runs the rest of a transaction and commits it.

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -37,8 +36,7 @@ func (l *Ledger) Record(ctx context.Context, now time.Time, changes []Change) (R
 	if len(changes) == 0 {
 		return Receipt{}, nil
 	}
-	what := fmt.Sprintf("record %d changes", len(changes))
-	return l.change(ctx, "record", what, func(ctx context.Context) (Receipt, error) {
+	return ask(ctx, l, &Call{Operation: "record"}, recording(changes), func(ctx context.Context) (Receipt, error) {
 		p, err := newPlan(l.id, changes)
 		if err != nil {
 			return Receipt{}, err
@@ -47,40 +45,41 @@ func (l *Ledger) Record(ctx context.Context, now time.Time, changes []Change) (R
 	})
 }
 
-// Prepared is a list of changes that were validated and sorted. Preparing 100,000 changes takes
-// a large part of the time of recording them. A caller can prepare changes while others are
-// being recorded.
-type Prepared struct {
-	plan *plan
-	of   Identity // of the ledger that prepared them
+func recording(changes []Change) string {
+	return fmt.Sprintf("ledger: record %d changes", len(changes))
 }
 
-// Prepare validates and sorts changes for RecordPrepared. The caller must not modify them
+// Prepared is a list of changes of a ledger that were validated and sorted. Preparing 100,000
+// changes takes a large part of the time of recording them. A caller can prepare changes while
+// others are being recorded.
+type Prepared struct {
+	plan   *plan
+	ledger *Ledger
+}
+
+// Prepare validates and sorts changes for [Prepared.Record]. The caller must not modify them
 // afterwards. An error names an invalid row.
 func (l *Ledger) Prepare(changes []Change) (*Prepared, error) {
 	p, err := newPlan(l.id, changes)
 	if err != nil {
 		return nil, fmt.Errorf("ledger: prepare: %w", err)
 	}
-	return &Prepared{p, l.id}, nil
+	return &Prepared{p, l}, nil
 }
 
-// RecordPrepared is Record for many changes whose rows are mostly new. It writes rows without
-// looking for them first. It differs from Record in nothing else. The same Prepared may be recorded
+// Record is [Ledger.Record] for many changes whose rows are mostly new. It writes rows without
+// looking for them first. It differs from that in nothing else. The same Prepared may be recorded
 // again after an error, but not concurrently.
 //
 // PostgreSQL ends a transaction after some seconds, and until then other writers of its pages wait.
 // So record at most some 10,000 changes at a time there.
-func (l *Ledger) RecordPrepared(ctx context.Context, now time.Time, p *Prepared) (Receipt, error) {
-	n := len(p.plan.changes)
-	if n == 0 {
+func (p *Prepared) Record(ctx context.Context, now time.Time) (Receipt, error) {
+	if len(p.plan.changes) == 0 {
 		return Receipt{}, nil
 	}
-	return l.change(ctx, "record_prepared", fmt.Sprintf("record %d changes", n), func(ctx context.Context) (Receipt, error) {
-		if p.of != l.id {
-			return Receipt{}, errors.New("prepared for another ledger")
-		}
-		return record(ctx, l.db, p.plan, now, true)
+	what := recording(p.plan.changes)
+	return ask(ctx, p.ledger, &Call{Operation: "record_prepared"}, what, func(ctx context.Context) (Receipt, error) {
+		return record(ctx, p.ledger.db, p.plan, now, true)
 	})
 }
 

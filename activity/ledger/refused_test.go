@@ -170,8 +170,8 @@ func TestMovesAndLayoutsFail(t *testing.T) {
 			t.Fatal(err)
 		}
 		hash := row[0].Rows[0].Hash
-		dedicate := func() error { _, err := l.Dedicate(t.Context(), hash); return err }
-		release := func() error { _, err := l.Release(t.Context(), hash); return err }
+		dedicate := func() error { _, err := l.Move(t.Context(), hash, true); return err }
+		release := func() error { _, err := l.Move(t.Context(), hash, false); return err }
 		layout := func(do func(context.Context, uint32) error, pages uint32) func() error {
 			return func() error { return do(t.Context(), pages) }
 		}

@@ -16,29 +16,27 @@ import (
 func testSettings(server *pgtest.Server) func(t *testing.T) {
 	return func(t *testing.T) {
 		url := server.Schema()
-		agree := func(l *ledger.Ledger, s ledger.Settings, other *ledger.Settings) {
+		agree := func(l *ledger.Ledger, s time.Duration, other time.Duration) {
 			t.Helper()
 			err := l.Agree(t.Context(), s)
 			switch {
-			case other == nil && err != nil:
+			case other < 0 && err != nil:
 				t.Errorf("%v: %v", s, err)
-			case other == nil:
+			case other < 0:
 			case !errors.Is(err, ledger.ErrSettingsDiffer):
 				t.Errorf("%v: error %v, want ErrSettingsDiffer", s, err)
-			case !strings.Contains(err.Error(), bound(s)) || !strings.Contains(err.Error(), bound(*other)):
-				t.Errorf("error %q, want one that names %q and %q", err, bound(s), bound(*other))
+			case !strings.Contains(err.Error(), bound(s)) || !strings.Contains(err.Error(), bound(other)):
+				t.Errorf("error %q, want one that names %q and %q", err, bound(s), bound(other))
 			}
 		}
-		second := ledger.Settings{StalenessBound: time.Second}
-		minute := ledger.Settings{StalenessBound: time.Minute}
-		half := ledger.Settings{StalenessBound: time.Second / 2}
+		const second, minute, half, none = time.Second, time.Minute, time.Second / 2, -1
 
 		a, b := open(t, url, ledger.Options{Pages: 16}), open(t, url, ledger.Options{})
-		agree(a, second, nil)
-		agree(a, second, nil)
-		agree(b, second, nil)
-		for _, other := range []ledger.Settings{minute, {}, {StalenessBound: time.Second + time.Microsecond}} {
-			agree(open(t, url, ledger.Options{}), other, &second)
+		agree(a, second, none)
+		agree(a, second, none)
+		agree(b, second, none)
+		for _, other := range []time.Duration{minute, 0, second + time.Microsecond} {
+			agree(open(t, url, ledger.Options{}), other, second)
 		}
 		// A process of version 0.1 with a page cache holds such a lock.
 		old := raw(t, url)
@@ -53,7 +51,7 @@ func testSettings(server *pgtest.Server) func(t *testing.T) {
 		}
 		execute(t, old, `SELECT pg_advisory_unlock_all()`)
 		elsewhere := open(t, server.Schema(), ledger.Options{Pages: 16})
-		agree(elsewhere, minute, nil)
+		agree(elsewhere, minute, none)
 
 		conn := raw(t, url)
 		// leave closes a ledger, and waits until the server has only left declarations of the same
@@ -67,11 +65,11 @@ func testSettings(server *pgtest.Server) func(t *testing.T) {
 				`SELECT count(*) = %d FROM pg_locks WHERE locktype = 'advisory' AND objid::bigint = %d`, left, number))
 		}
 		leave(a, 1_000_000, 1)
-		agree(b, half, nil) // no other process is connected, so it may change its settings
+		agree(b, half, none) // no other process is connected, so it may change its settings
 		c := open(t, url, ledger.Options{})
-		agree(c, second, &half)
-		agree(c, half, nil)
-		agree(b, half, nil)
+		agree(c, second, half)
+		agree(c, half, none)
+		agree(b, half, none)
 
 		// Both lose their connections. A process with other settings connects first.
 		leave(c, 500_000, 1)
@@ -79,7 +77,7 @@ func testSettings(server *pgtest.Server) func(t *testing.T) {
 			WHERE l.locktype = 'advisory' AND d.datname = current_database() AND l.objid = 500000`)
 		await(t, conn, `SELECT NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = 500000)`)
 		d := open(t, url, ledger.Options{})
-		agree(d, minute, nil)
+		agree(d, minute, none)
 		poll := func() error {
 			_, err := b.Changed(t.Context(), "", func(uint32, ledger.PageState) error { return nil })
 			return err
@@ -94,20 +92,20 @@ func testSettings(server *pgtest.Server) func(t *testing.T) {
 		if err := poll(); err != nil {
 			t.Errorf("a poll after the other process has left: %v", err)
 		}
-		agree(open(t, url, ledger.Options{}), minute, &half)
+		agree(open(t, url, ledger.Options{}), minute, half)
 	}
 }
 
 // bound returns how an error describes the settings.
-func bound(s ledger.Settings) string {
-	return fmt.Sprintf("a staleness bound of %v", s.StalenessBound)
+func bound(s time.Duration) string {
+	return fmt.Sprintf("a staleness bound of %v", s)
 }
 
 // A ledger of one process accepts all settings.
 func TestSettingsOfAFile(t *testing.T) {
 	l := open(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{})
 	for _, bound := range []time.Duration{time.Second, time.Minute} {
-		if err := l.Agree(t.Context(), ledger.Settings{StalenessBound: bound}); err != nil {
+		if err := l.Agree(t.Context(), bound); err != nil {
 			t.Error(err)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"time"
 
 	"github.com/gofrs/flock"
 	"modernc.org/sqlite"
@@ -134,7 +135,7 @@ func (d *sqliteDatabase) query(ctx context.Context, s statement, reset func(), e
 }
 
 // agree has nobody to agree with: one process has the file open.
-func (d *sqliteDatabase) agree(context.Context, Settings) error { return nil }
+func (d *sqliteDatabase) agree(context.Context, time.Duration) error { return nil }
 
 // connect returns a pool of up to n connections, which stay open.
 func connect(file, parameters string, n int) (*sql.DB, error) {

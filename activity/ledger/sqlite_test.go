@@ -30,6 +30,15 @@ func openFile(t *testing.T, file string, o Options) *Ledger {
 	return l
 }
 
+// Snapshot returns all rows of a page, in order, with their times, and the state of the page.
+func (l *Ledger) Snapshot(ctx context.Context, page uint32) (rows []Row, s PageState, err error) {
+	s, err = l.EachRow(ctx, page, func(some []Row) error {
+		rows = append(rows, some...)
+		return nil
+	})
+	return inOrder(rows), s, err
+}
+
 func file(l *Ledger) *sqliteDatabase { return l.db.(*sqliteDatabase) }
 
 func temporary(t *testing.T) string {

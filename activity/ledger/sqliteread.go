@@ -3,13 +3,11 @@ package ledger
 import (
 	"context"
 	"database/sql"
-	"errors"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"modernc.org/sqlite"
 )
 
 // sqliteQueries runs queries on a pool of connections, or in a transaction.
@@ -68,63 +66,42 @@ func (d *sqliteDatabase) reading(ctx context.Context, do func(q sqliteQueries) e
 	return do(d.reads.in(tx))
 }
 
-// rows, without times, reads all targets of an owner and kind as one value, to save the cost of a
-// row.
-func (d *sqliteDatabase) rows(ctx context.Context, page uint32, times bool) (rows []Row, s PageState, err error) {
+// keys reads all targets of an owner and kind as one value, to save the cost of a row.
+func (d *sqliteDatabase) keys(ctx context.Context, page uint32) (rows []Row, s PageState, err error) {
 	s, err = d.inPage(ctx, page, func(q sqliteQueries, ranges []hashRange) error {
 		if err := q.checkLarge(ctx, ranges); err != nil {
 			return err
 		}
-		add := func(r Row) error {
-			rows = append(rows, r)
-			return nil
-		}
-		if times {
-			return q.rowsIn(ctx, ranges, add)
-		}
 		rows, err = q.groups(ctx, ranges)
-		if failed, ok := errors.AsType[*sqlite.Error](err); ok && failed.Code() == tooBig {
-			rows = nil
-			err = q.rowsIn(ctx, ranges, add)
-			rows = withoutTimes(rows)
-		}
 		return err
 	})
 	return rows, s, err
 }
 
-// tooBig is the code of SQLite's error for a value of more than a billion bytes.
-const tooBig = 18
-
 // eachRow reads rows one by one, in one transaction.
 func (d *sqliteDatabase) eachRow(ctx context.Context, page uint32, each func(rows []Row) error) (PageState, error) {
 	return d.inPage(ctx, page, func(q sqliteQueries, ranges []hashRange) error {
+		var r scanned
 		rows := make([]Row, 0, rowsAtOnce)
-		err := q.rowsIn(ctx, ranges, func(r Row) error {
-			if rows = append(rows, r); len(rows) < rowsAtOnce {
-				return nil
+		for _, in := range ranges {
+			s := statement{snapshotSQL, []any{stored(in.least), stored(in.greatest)}, r.all()}
+			err := q.query(ctx, s, func() {}, func() error {
+				if rows = append(rows, r.row()); len(rows) < rowsAtOnce {
+					return nil
+				}
+				err := each(rows)
+				rows = rows[:0]
+				return err
+			})
+			if err != nil {
+				return err
 			}
-			err := each(rows)
-			rows = rows[:0]
-			return err
-		})
-		if err != nil || len(rows) == 0 {
-			return err
+		}
+		if len(rows) == 0 {
+			return nil
 		}
 		return each(rows)
 	})
-}
-
-// rowsIn reads the rows of ranges of hashes.
-func (q sqliteQueries) rowsIn(ctx context.Context, ranges []hashRange, each func(r Row) error) error {
-	var r scanned
-	for _, in := range ranges {
-		s := statement{snapshotSQL, []any{stored(in.least), stored(in.greatest)}, r.all()}
-		if err := q.query(ctx, s, func() {}, func() error { return each(r.row()) }); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // groups reads the rows of ranges of hashes, without times, by owner and kind.
@@ -192,8 +169,8 @@ func (d *sqliteDatabase) ranges(ctx context.Context, q sqliteQueries, page uint3
 		if err == nil && len(owners) == 0 {
 			err = ErrGone
 		}
-		for _, o := range owners {
-			ranges = append(ranges, hashRange{o.Hash, o.Hash})
+		for hash := range owners {
+			ranges = append(ranges, hashRange{hash, hash})
 		}
 		return ranges, err
 	}
@@ -206,18 +183,19 @@ func (d *sqliteDatabase) ranges(ctx context.Context, q sqliteQueries, page uint3
 	}
 	shared := d.id.hashes(page)
 	owners, err := q.owners(ctx, ownersSQL, stored(shared.least), stored(shared.greatest))
-	hashes := make([]uint64, len(owners))
-	for i, o := range owners {
-		hashes[i] = o.Hash
-	}
-	return shared.without(hashes), err
+	return shared.without(slices.Sorted(maps.Keys(owners))), err
 }
 
 // owners runs a query of the columns hash and page.
-func (q sqliteQueries) owners(ctx context.Context, sql string, args ...any) ([]Owner, error) {
+func (q sqliteQueries) owners(ctx context.Context, sql string, args ...any) (map[uint64]uint32, error) {
 	var hash int64
 	var page uint32
-	return collect(ctx, q, statement{sql, args, []any{&hash, &page}}, func() Owner { return Owner{unstored(hash), page} })
+	owners := make(map[uint64]uint32)
+	err := q.query(ctx, statement{sql, args, []any{&hash, &page}}, func() {}, func() error {
+		owners[unstored(hash)] = page
+		return nil
+	})
+	return owners, err
 }
 
 // pageState reads the state of a page.
@@ -242,8 +220,8 @@ func (d *sqliteDatabase) place(ctx context.Context, hash uint64) (p Place, err e
 		if err != nil {
 			return err
 		}
-		for _, o := range owners {
-			p.Page = o.Page
+		if page, ok := owners[hash]; ok {
+			p.Page = page
 		}
 		p.PageState, err = q.pageState(ctx, p.Page)
 		return err

@@ -33,7 +33,7 @@ func (d *sqliteDatabase) transact(ctx context.Context, do func(ctx context.Conte
 		return err
 	}
 	if err := tx.Commit(); err != nil {
-		return fmt.Errorf("commit: %w", err)
+		return &undecidedError{err}
 	}
 	return nil
 }
@@ -47,7 +47,7 @@ func (d *sqliteDatabase) begin(ctx context.Context) (tx *sql.Tx, end func(), err
 	if err != nil {
 		stop()
 		cancel()
-		return nil, nil, interrupted(ctx, err)
+		return nil, nil, err
 	}
 	end = func() {
 		tx.Rollback() // a no-op after a commit

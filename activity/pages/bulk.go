@@ -72,7 +72,7 @@ func (b *Bulk) Record(ctx context.Context, changes *ledger.Prepared, users iter.
 		return Written{}, fmt.Errorf("nothing was changed: %w", err)
 	}
 	limited, cancel := context.WithTimeout(ctx, bulkTimeout)
-	receipt, err := r.poller.ledger.RecordPrepared(limited, r.storage.now(), changes)
+	receipt, err := changes.Record(limited, r.storage.now())
 	cancel()
 	if err != nil {
 		return Written{}, Unavailable("ledger", err)

@@ -50,7 +50,7 @@ func (g *rig) wantLive(t *testing.T, live map[act]bool) {
 	t.Helper()
 	got := make(map[act]bool)
 	for page := range g.storage.identity.Pages {
-		rows, _, err := g.ledger.Snapshot(t.Context(), page)
+		rows, _, err := g.ledger.Keys(t.Context(), page)
 		must(t, err)
 		for _, row := range rows {
 			if row.Kind != "blocked-by" {

@@ -27,7 +27,7 @@ func (g *rig) losePages(t *testing.T) {
 func (g *rig) wantHeld(t *testing.T, l *ledger.Ledger) (stored int) {
 	t.Helper()
 	for page := range g.storage.identity.Pages {
-		rows, s, err := l.Snapshot(t.Context(), page)
+		rows, s, err := l.Keys(t.Context(), page)
 		must(t, err)
 		loaded, err := g.store.Load(t.Context(), []favfilter.PageID{{Number: page}})
 		must(t, err)

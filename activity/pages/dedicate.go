@@ -69,7 +69,7 @@ func (a *applier) leave(hash uint64) {
 
 // inSlot runs the transaction in a slot. Rebuilds after the transaction need none.
 func (o *leavers) inSlot(
-	ctx context.Context, hash uint64, move func(context.Context, uint64) (ledger.Receipt, error),
+	ctx context.Context, hash uint64, dedicate bool, move func(context.Context, uint64, bool) (ledger.Receipt, error),
 ) (ledger.Receipt, error) {
 	select {
 	case o.slots <- struct{}{}:
@@ -79,7 +79,7 @@ func (o *leavers) inSlot(
 	}
 	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
-	return move(ctx, hash)
+	return move(ctx, hash, dedicate)
 }
 
 // wait waits until no user is about to get a dedicated page, or ctx ends.
@@ -99,7 +99,7 @@ func (o *leavers) wait(ctx context.Context) {
 // the user there, and does the page follow that the user has left. If the ledger fails in between,
 // feeds find the user's keys on that one.
 func (a *applier) dedicate(ctx context.Context, hash uint64) error {
-	receipt, err := a.leavers.inSlot(ctx, hash, a.poller.ledger.Dedicate)
+	receipt, err := a.leavers.inSlot(ctx, hash, true, a.poller.ledger.Move)
 	if err != nil {
 		return Unavailable("ledger", err)
 	}
@@ -137,7 +137,7 @@ func (a *applier) release(ctx context.Context, hash uint64) error {
 			return err
 		}
 	}
-	receipt, err := a.leavers.inSlot(ctx, hash, a.poller.ledger.Release)
+	receipt, err := a.leavers.inSlot(ctx, hash, false, a.poller.ledger.Move)
 	if err != nil {
 		return Unavailable("ledger", err)
 	}

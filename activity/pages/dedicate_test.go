@@ -86,8 +86,9 @@ func TestLongHeavyUserLeaves(t *testing.T) {
 		check("moved")
 		g.scrubAll()
 		check("scrubbed")
-		for _, o := range g.allOwners(t) {
-			_, err := g.store.Replace(t.Context(), favfilter.Replacement{ID: g.layout.pageID(o.Page), Seen: versionAt(t, g.store, g.layout.pageID(o.Page))})
+		for _, page := range g.allOwners(t) {
+			id := g.layout.pageID(page)
+			_, err := g.store.Replace(t.Context(), favfilter.Replacement{ID: id, Seen: versionAt(t, g.store, id)})
 			must(t, err)
 		}
 		check("dedicated pages lost")

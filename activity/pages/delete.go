@@ -53,11 +53,12 @@ func (p *Pages) DeleteUser(ctx context.Context, user string) (deleted int, err e
 // ownedInTurn returns a function that returns the next rows of a user on each call. It continues
 // after the last row, and so does not read past removed rows again.
 func (p *Pages) ownedInTurn(ctx context.Context, hash uint64, user string) func() ([]ledger.Row, error) {
-	var after *ledger.Item
+	var after *ledger.Row
 	return func() ([]ledger.Row, error) {
 		rows, err := p.poller.ledger.Owned(ctx, hash, user, after, deleteBatch)
 		if n := len(rows); n > 0 {
-			after = &ledger.Item{Kind: rows[n-1].Kind, Target: rows[n-1].Target}
+			last := rows[n-1] // the caller changes rows
+			after = &last
 		}
 		return rows, err
 	}

@@ -121,7 +121,7 @@ func (g *rig) wantGone(t *testing.T, l *ledger.Ledger, user string) {
 	}
 	posts := []string{"hide", "like", "pin"}
 	for _, page := range (&rig{Pages: g.Pages, ledger: l}).allPages(t) {
-		rows, s, err := l.Snapshot(t.Context(), page)
+		rows, s, err := l.Keys(t.Context(), page)
 		must(t, err)
 		for _, row := range rows {
 			if row.Owner == user || row.Target == user && !slices.Contains(posts, row.Kind) {

@@ -32,7 +32,7 @@ func TestTidy(t *testing.T) {
 		}
 		p.due.add(0, reasonResidue, 0) // schedule the page for the removals since the last rebuild
 		time.Sleep(time.Second)
-		rows, s, err := l.Snapshot(t.Context(), 0)
+		rows, s, err := l.Keys(t.Context(), 0)
 		must(t, err)
 		fresh, err := p.image(t.Context(), 0, rows, s)
 		must(t, err)

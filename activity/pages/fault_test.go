@@ -237,7 +237,7 @@ func (g *rig) wantTwoSides(t *testing.T) {
 	t.Helper()
 	sides := map[act]int{}
 	for _, page := range g.allPages(t) {
-		rows, _, err := g.ledger.Snapshot(t.Context(), page)
+		rows, _, err := g.ledger.Keys(t.Context(), page)
 		must(t, err)
 		for _, row := range rows {
 			switch row.Kind {

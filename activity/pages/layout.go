@@ -136,8 +136,8 @@ func (l *layout) knows(page uint32) bool {
 
 // take applies what a poll found.
 func (l *layout) take(p ledger.Progress) {
-	for _, o := range p.Owners {
-		l.dedicate(o.Hash, o.Page)
+	for hash, page := range p.Owners {
+		l.dedicate(hash, page)
 	}
 	if now := p.Layouts; now != l.now() {
 		l.layouts.Store(&now)

@@ -64,7 +64,7 @@ func TestLayoutOfDedicatedPages(t *testing.T) {
 	want("by a receipt", first, first)
 	l.release(first)
 	want("released", 2)
-	l.take(ledger.Progress{Layouts: l.now(), Owners: []ledger.Owner{{Hash: hashThird, Page: second}}})
+	l.take(ledger.Progress{Layouts: l.now(), Owners: map[uint64]uint32{hashThird: second}})
 	want("by a poll", second, second)
 	l.dedicate(hashThird, first)
 	want("an earlier page", second, second)

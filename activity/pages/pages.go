@@ -123,7 +123,7 @@ func (p *Pages) begin(ctx context.Context, passive bool) error {
 	if err := p.refuseAlone(ctx); err != nil || passive {
 		return err
 	}
-	return p.poller.ledger.Agree(ctx, ledger.Settings{StalenessBound: p.poller.follow.bound})
+	return p.poller.ledger.Agree(ctx, p.poller.follow.bound)
 }
 
 // maintain starts the background work. Without it, the ledger is polled when a reader needs it.

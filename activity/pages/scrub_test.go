@@ -33,7 +33,7 @@ func (g *rig) workDue() {
 }
 
 // allOwners returns the users with a dedicated page.
-func (g *rig) allOwners(t *testing.T) []ledger.Owner {
+func (g *rig) allOwners(t *testing.T) map[uint64]uint32 {
 	t.Helper()
 	p, err := g.ledger.Changed(t.Context(), "", func(uint32, ledger.PageState) error { return nil })
 	must(t, err)
@@ -49,9 +49,9 @@ func (g *rig) allPages(t *testing.T) (pages []uint32) {
 	for n := range p.Layouts.Current {
 		pages = append(pages, first+n)
 	}
-	for _, o := range p.Owners {
-		g.layout.dedicate(o.Hash, o.Page)
-		pages = append(pages, o.Page)
+	for hash, page := range p.Owners {
+		g.layout.dedicate(hash, page)
+		pages = append(pages, page)
 	}
 	slices.Sort(pages)
 	return pages
@@ -61,7 +61,7 @@ func (g *rig) allPages(t *testing.T) (pages []uint32) {
 func (g *rig) wantWhole(t *testing.T) {
 	t.Helper()
 	for _, page := range g.allPages(t) {
-		rows, s, err := g.ledger.Snapshot(t.Context(), page)
+		rows, s, err := g.ledger.Keys(t.Context(), page)
 		must(t, err)
 		loaded, err := g.store.Load(t.Context(), []favfilter.PageID{g.layout.pageID(page)})
 		must(t, err)

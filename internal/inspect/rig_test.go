@@ -120,7 +120,7 @@ func (g *rig) slot(user string) uint32 {
 // dedicate gives a user a dedicated page, like another process.
 func (g *rig) dedicate(t *testing.T, user string) {
 	t.Helper()
-	_, err := g.ledger.Dedicate(t.Context(), pages.UserHash(g.Inside().Identity().Seed, user))
+	_, err := g.ledger.Move(t.Context(), pages.UserHash(g.Inside().Identity().Seed, user), true)
 	must(t, err)
 }
 

@@ -191,8 +191,8 @@ func (committed *truth) write(t *testing.T, handles []*ledger.Ledger) (written c
 		l, hash := handles[user%len(handles)], block(14+user, "").Hash
 		wg.Go(func() {
 			for range calls / 4 {
-				for _, move := range []func(context.Context, uint64) (ledger.Receipt, error){l.Dedicate, l.Release} {
-					receipt, err := move(t.Context(), hash)
+				for _, dedicate := range []bool{true, false} {
+					receipt, err := l.Move(t.Context(), hash, dedicate)
 					if err != nil {
 						t.Error(err)
 						return

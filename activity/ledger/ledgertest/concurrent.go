@@ -153,7 +153,7 @@ func shoot(
 		default:
 		}
 		for _, page := range pages {
-			rows, s, err := l.Snapshot(t.Context(), page)
+			rows, s, err := rowsOf(l, page)
 			switch {
 			case err == nil:
 				shots = append(shots, shot{rows, page, s.Sequence})
@@ -313,7 +313,7 @@ func randomList(t tester, l *ledger.Ledger, m *model, intn func(n int) int) {
 	owner := block(intn(16), "")
 	q := ledger.ListQuery{Hash: owner.Hash, Owner: owner.Owner, Kind: "block", Limit: 1 + intn(4), Now: at(int64(intn(6) - 1))}
 	if intn(2) == 0 {
-		q.Before = &ledger.Position{Since: at(int64(intn(5))), Target: string(rune('a' + intn(3)))}
+		q.Before = &ledger.Row{Since: at(int64(intn(5))), Target: string(rune('a' + intn(3)))}
 	}
 	listed(t, l, m, q)
 }

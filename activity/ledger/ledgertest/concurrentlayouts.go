@@ -50,8 +50,7 @@ func (s suite) concurrentLayouts(t *testing.T) {
 		l, hash := handles[(g+1)%len(handles)], userHash(7*g, users)
 		others.Go(func() {
 			for n := 0; n < 8 || !isClosed(ended); n++ {
-				move := []func(context.Context, uint64) (ledger.Receipt, error){l.Dedicate, l.Release}[n%2]
-				receipt, err := move(t.Context(), hash)
+				receipt, err := l.Move(t.Context(), hash, n%2 == 0)
 				if err != nil {
 					t.Error(err)
 					return
@@ -110,7 +109,7 @@ func recordEither(l *ledger.Ledger, changes []ledger.Change, prepared bool) (led
 	if err != nil {
 		return ledger.Receipt{}, err
 	}
-	return l.RecordPrepared(context.Background(), at(0), p)
+	return p.Record(context.Background(), at(0))
 }
 
 // event is a receipt with the users of its changes.
@@ -304,10 +303,10 @@ func pageIn(id ledger.Identity, l ledger.Layouts, owners map[uint64]uint32, hash
 func checkRowsPlaced(t *testing.T, l *ledger.Ledger, rows map[key]bool) {
 	t.Helper()
 	pages, p := changes(t, l, "")
-	owners := ownersIn(p)
+	owners := p.Owners
 	found := map[key]bool{}
 	for page := range pages {
-		held, _, err := l.Snapshot(t.Context(), page)
+		held, _, err := rowsOf(l, page)
 		if err != nil && !errors.Is(err, ledger.ErrGone) {
 			t.Error(err)
 		}
@@ -438,11 +437,11 @@ func (s suite) concurrentPolls(t *testing.T) {
 		case what < 3:
 			m.dedicate(hash)
 			ms.add(note())
-			_, err = l.Dedicate(t.Context(), hash)
+			_, err = l.Move(t.Context(), hash, true)
 		case what < 6:
 			m.release(hash)
 			ms.add(note())
-			_, err = l.Release(t.Context(), hash)
+			_, err = l.Move(t.Context(), hash, false)
 		default:
 			changes := randomChanges(random.IntN)
 			m.record(changes)

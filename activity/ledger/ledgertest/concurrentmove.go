@@ -2,7 +2,6 @@ package ledgertest
 
 import (
 	"cmp"
-	"context"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -38,8 +37,7 @@ func (s suite) concurrentMoves(t *testing.T) {
 		l, hash := handles[(g+1)%len(handles)], block([]int{0, 3, 15}[g], "").Hash
 		wg.Go(func() {
 			for i := range moves { // an odd number of moves leaves them on a dedicated page
-				move := []func(context.Context, uint64) (ledger.Receipt, error){l.Dedicate, l.Release}[i%2]
-				receipt, err := move(t.Context(), hash)
+				receipt, err := l.Move(t.Context(), hash, i%2 == 0)
 				if err != nil {
 					t.Error(err)
 					return
@@ -183,13 +181,13 @@ func (s suite) concurrentMovesTogether(t *testing.T) {
 		wg.Wait()
 		return pages
 	}
-	told := together(func(l *ledger.Ledger, hash uint64) (ledger.Receipt, error) { return l.Dedicate(t.Context(), hash) })
+	told := together(func(l *ledger.Ledger, hash uint64) (ledger.Receipt, error) { return l.Move(t.Context(), hash, true) })
 	_, progress := changes(t, l, "")
 	if len(progress.Owners) != users {
 		t.Fatalf("owners %v, want %d", progress.Owners, users)
 	}
 	numbers := map[uint32]bool{}
-	for hash, page := range ownersIn(progress) {
+	for hash, page := range progress.Owners {
 		if want := map[uint32]bool{m.shared(2, hash): true, page: true}; !maps.Equal(told[hash], want) {
 			t.Errorf("user %d has page %d, receipts named %v", hash, page, told[hash])
 		}
@@ -201,8 +199,8 @@ func (s suite) concurrentMovesTogether(t *testing.T) {
 		t.Errorf("%d users have %d pages", users, len(numbers))
 	}
 	m.check(t, l)
-	together(func(l *ledger.Ledger, hash uint64) (ledger.Receipt, error) { return l.Release(t.Context(), hash) })
-	for hash := range ownersIn(progress) {
+	together(func(l *ledger.Ledger, hash uint64) (ledger.Receipt, error) { return l.Move(t.Context(), hash, false) })
+	for hash := range progress.Owners {
 		m.release(hash)
 	}
 	m.check(t, l)

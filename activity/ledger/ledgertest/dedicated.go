@@ -15,7 +15,7 @@ import (
 // dedicated calls Dedicate for a ledger and its model, and compares the receipts.
 func dedicated(t tester, l *ledger.Ledger, m *model, hash uint64) {
 	t.Helper()
-	receipt, err := l.Dedicate(context.Background(), hash)
+	receipt, err := l.Move(context.Background(), hash, true)
 	if err != nil {
 		t.Fatalf("Dedicate %d: %v", hash, err)
 	}
@@ -25,7 +25,7 @@ func dedicated(t tester, l *ledger.Ledger, m *model, hash uint64) {
 // released calls Release for a ledger and its model, and compares the receipts.
 func released(t tester, l *ledger.Ledger, m *model, hash uint64) {
 	t.Helper()
-	receipt, err := l.Release(context.Background(), hash)
+	receipt, err := l.Move(context.Background(), hash, false)
 	if err != nil {
 		t.Fatalf("Release %d: %v", hash, err)
 	}
@@ -55,18 +55,18 @@ func (s suite) dedicate(t *testing.T) {
 		}
 		checkReceipt(t, receipt, ledger.Receipt{Changed: changed, Pages: want, Owners: owners, Layouts: ledger.Layouts{Current: 16}})
 	}
-	poll := func(owners []ledger.Owner, want map[uint32]ledger.PageState) {
+	poll := func(owners map[uint64]uint32, want map[uint32]ledger.PageState) {
 		t.Helper()
 		got, p := standings(t, l, progress.Next)
-		if !maps.Equal(got, want) || !slices.Equal(p.Owners, owners) {
+		if !maps.Equal(got, want) || !maps.Equal(p.Owners, owners) {
 			t.Errorf("changed: %v, owners %v, want %v, %v", got, p.Owners, want, owners)
 		}
 		progress = p
 	}
 
-	receipt, err := l.Dedicate(t.Context(), one.Hash)
+	receipt, err := l.Move(t.Context(), one.Hash, true)
 	check(receipt, err, nil, owners, at(3, 2), at(page, 1))
-	poll([]ledger.Owner{{Hash: one.Hash, Page: page}}, map[uint32]ledger.PageState{3: {Sequence: 2, Left: 2}, page: {Sequence: 1}})
+	poll(map[uint64]uint32{one.Hash: page}, map[uint32]ledger.PageState{3: {Sequence: 2, Left: 2}, page: {Sequence: 1}})
 	checkPage(t, l, 3, []ledger.Row{other}, 2)
 	checkPage(t, l, page, []ledger.Row{one}, 1)
 
@@ -85,7 +85,7 @@ func (s suite) dedicate(t *testing.T) {
 	checkPage(t, l, 3, nil, 3)
 	checkPage(t, l, page, []ledger.Row{one, two}, 2)
 
-	receipt, err = l.Release(t.Context(), one.Hash)
+	receipt, err = l.Move(t.Context(), one.Hash, false)
 	check(receipt, err, nil, nil, at(3, 4), at(page, 3))
 	poll(nil, map[uint32]ledger.PageState{3: {Sequence: 4, Left: 2}, page: {Sequence: 3, Left: 3}})
 	checkPage(t, l, 3, []ledger.Row{one, two}, 4)
@@ -199,7 +199,7 @@ func (s suite) dedicateRestored(t *testing.T) {
 	m.check(t, l)
 	got, p := changes(t, l, progress.Next)
 	want := map[uint32]uint64{0: m.states[0].Sequence, ledger.DedicatedPages: 2, ledger.DedicatedPages + 2: 1}
-	if owners := ownersIn(p); !maps.Equal(got, want) || !maps.Equal(owners, map[uint64]uint32{block(5, "").Hash: ledger.DedicatedPages + 2}) {
+	if owners := p.Owners; !maps.Equal(got, want) || !maps.Equal(owners, map[uint64]uint32{block(5, "").Hash: ledger.DedicatedPages + 2}) {
 		t.Errorf("changed %v, owners %v, want %v", got, owners, want)
 	}
 }
@@ -211,11 +211,11 @@ func (s suite) dedicateCancelledAnywhere(t *testing.T) {
 	recordAt(t, l, m, at(0), add(block(3, "a")), add(block(4, "a")))
 	hash := block(3, "").Hash
 	for _, c := range []struct {
-		move  func(context.Context, uint64) (ledger.Receipt, error)
-		model func(hash uint64) ledger.Receipt
-	}{{l.Dedicate, m.dedicate}, {l.Release, m.release}} {
+		dedicate bool
+		model    func(hash uint64) ledger.Receipt
+	}{{true, m.dedicate}, {false, m.release}} {
 		anywhere(t, func(ctx context.Context) error {
-			receipt, err := c.move(ctx, hash)
+			receipt, err := l.Move(ctx, hash, c.dedicate)
 			if err == nil {
 				checkReceipt(t, receipt, c.model(hash))
 			}

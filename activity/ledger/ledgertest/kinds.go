@@ -213,7 +213,7 @@ func (s suite) kindsDiffer(t *testing.T) {
 			}
 			p, err := old.Prepare(all)
 			if err == nil {
-				_, err = old.RecordPrepared(t.Context(), at(0), p)
+				_, err = p.Record(t.Context(), at(0))
 			}
 			if !errors.Is(err, ledger.ErrKindsDiffer) {
 				t.Errorf("error %v, want ErrKindsDiffer", err)

@@ -16,19 +16,28 @@ import (
 // part, unless meanwhile is nil.
 func eachRow(t tester, l *ledger.Ledger, page uint32, meanwhile func()) ([]ledger.Row, ledger.PageState) {
 	t.Helper()
-	var rows []ledger.Row
-	s, err := l.EachRow(context.Background(), page, func(some []ledger.Row) error {
+	rows, s, err := rowsWhile(l, page, meanwhile)
+	if err != nil {
+		t.Errorf("read page %d in parts: %v", page, err)
+	}
+	return rows, s
+}
+
+// rowsOf returns all rows of a page, in order, and its state.
+func rowsOf(l *ledger.Ledger, page uint32) ([]ledger.Row, ledger.PageState, error) {
+	return rowsWhile(l, page, nil)
+}
+
+func rowsWhile(l *ledger.Ledger, page uint32, meanwhile func()) (rows []ledger.Row, s ledger.PageState, err error) {
+	s, err = l.EachRow(context.Background(), page, func(some []ledger.Row) error {
 		if rows = append(rows, some...); meanwhile != nil {
 			meanwhile()
 			meanwhile = nil
 		}
 		return nil
 	})
-	if err != nil {
-		t.Errorf("read page %d in parts: %v", page, err)
-	}
 	slices.SortFunc(rows, compareRows)
-	return rows, s
+	return rows, s, err
 }
 
 // largePage reads more rows than one statement returns, on a shared page and on a dedicated one.
@@ -48,7 +57,7 @@ func (s suite) largePage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.RecordPrepared(t.Context(), time.Now(), prepared); err != nil {
+	if _, err := prepared.Record(t.Context(), time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	keys, _, err := l.Keys(t.Context(), 0)
@@ -62,7 +71,7 @@ func (s suite) largePage(t *testing.T) {
 		if _, _, err := l.Keys(t.Context(), page); !errors.Is(err, ledger.ErrLargePage) {
 			t.Errorf("keys of page %d: %v", page, err)
 		}
-		whole, before, err := l.Snapshot(t.Context(), page)
+		whole, before, err := rowsOf(l, page)
 		if err != nil || !slices.Equal(whole, rows) {
 			t.Errorf("page %d: %d of %d rows, %v", page, len(whole), len(rows), err)
 		}
@@ -74,7 +83,7 @@ func (s suite) largePage(t *testing.T) {
 		}
 		record(t, l, add(rows[len(rows)-2]), remove(ledger.Row{Hash: heavy, Owner: "u", Kind: "zzz", Target: "later"}))
 		if page == 0 {
-			if _, err := l.Dedicate(t.Context(), heavy); err != nil {
+			if _, err := l.Move(t.Context(), heavy, true); err != nil {
 				t.Fatal(err)
 			}
 		}

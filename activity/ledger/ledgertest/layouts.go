@@ -335,7 +335,7 @@ func (v *view) take(t tester, l *ledger.Ledger) {
 	t.Helper()
 	pages, p := standings(t, l, v.next)
 	maps.Copy(v.pages, pages)
-	maps.Copy(v.owners, ownersIn(p))
+	maps.Copy(v.owners, p.Owners)
 	maps.DeleteFunc(v.owners, func(_ uint64, page uint32) bool { return v.pages[page].Left > 0 })
 	v.layouts, v.next = p.Layouts, p.Next
 	maps.DeleteFunc(v.pages, func(page uint32, _ ledger.PageState) bool {
@@ -377,7 +377,7 @@ func (s suite) layoutsCancelledAnywhere(t *testing.T) {
 	}
 }
 
-// prepared records changes with RecordPrepared in a ledger, and in its model, and compares the
+// prepared records prepared changes in a ledger, and in its model, and compares the
 // receipts.
 func prepared(t tester, l *ledger.Ledger, m *model, now time.Time, changes ...ledger.Change) {
 	t.Helper()
@@ -385,9 +385,9 @@ func prepared(t tester, l *ledger.Ledger, m *model, now time.Time, changes ...le
 	if err != nil {
 		t.Fatalf("Prepare: %v", err)
 	}
-	receipt, err := l.RecordPrepared(context.Background(), now, p)
+	receipt, err := p.Record(context.Background(), now)
 	if err != nil {
-		t.Fatalf("RecordPrepared: %v", err)
+		t.Fatalf("Prepared.Record: %v", err)
 	}
 	checkReceipt(t, receipt, m.recordAt(now, changes))
 }

@@ -175,9 +175,9 @@ func (s suite) concurrentLimit(t *testing.T) {
 	if changed != limit || refused != 2*writers*each-limit {
 		t.Errorf("%d changed and %d refused, want %d and %d", changed, refused, limit, 2*writers*each-limit)
 	}
-	n, err := handles[0].Count(t.Context(), 3<<60, "u3", "block", at(0))
-	if err != nil || n != limit {
-		t.Errorf("%d rows, %v, want %d", n, err, limit)
+	n, err := handles[0].Counts(t.Context(), 3<<60, "u3", "block", at(0))
+	if err != nil || n["block"] != limit {
+		t.Errorf("%d rows, %v, want %d", n["block"], err, limit)
 	}
 	rows, states := snapshot(t, handles[0], 3)
 	if len(rows) != limit || states.Sequence != raised {

@@ -228,7 +228,7 @@ func (m *model) list(q ledger.ListQuery) []ledger.Row {
 	return rows[:min(q.Limit, len(rows))]
 }
 
-func follows(target string, since time.Time, p *ledger.Position) bool {
+func follows(target string, since time.Time, p *ledger.Row) bool {
 	return p == nil || since.Before(p.Since) || since.Equal(p.Since) && target > p.Target
 }
 

@@ -58,7 +58,7 @@ func (s suite) restored(t *testing.T) {
 	if after.Incarnation == before.Incarnation || after.Incarnation == 0 || after.Seed != before.Seed || after.Pages != before.Pages {
 		t.Errorf("identity %+v restored, was %+v: want only another incarnation", after, before)
 	}
-	if rows, s, err := l.Snapshot(t.Context(), 0); err != nil || len(rows) != 1 || s.Sequence != 1 {
+	if rows, s, err := rowsOf(l, 0); err != nil || len(rows) != 1 || s.Sequence != 1 {
 		t.Errorf("%v at %d, %v: want one row at 1", rows, s.Sequence, err)
 	}
 	shut(t, l)
@@ -106,7 +106,6 @@ func calls(l *ledger.Ledger) map[string]func(ctx context.Context) error {
 			_, err := l.Record(ctx, at(0), []ledger.Change{add(block(1, "a"))})
 			return err
 		},
-		"Snapshot": func(ctx context.Context) error { _, _, err := l.Snapshot(ctx, 0); return err },
 		"Keys":     func(ctx context.Context) error { _, _, err := l.Keys(ctx, 0); return err },
 		"Sequence": func(ctx context.Context) error { _, err := l.Sequence(ctx, 0); return err },
 		"Changed": func(ctx context.Context) error {
@@ -118,8 +117,8 @@ func calls(l *ledger.Ledger) map[string]func(ctx context.Context) error {
 		"BeginLayout":  func(ctx context.Context) error { return l.BeginLayout(ctx, 16) },
 		"SwitchLayout": func(ctx context.Context) error { return l.SwitchLayout(ctx, 16) },
 		"LeaveLayout":  func(ctx context.Context) error { return l.LeaveLayout(ctx, 8) },
-		"Dedicate":     func(ctx context.Context) error { _, err := l.Dedicate(ctx, 1); return err },
-		"Release":      func(ctx context.Context) error { _, err := l.Release(ctx, 1); return err },
+		"Dedicate":     func(ctx context.Context) error { _, err := l.Move(ctx, 1, true); return err },
+		"Release":      func(ctx context.Context) error { _, err := l.Move(ctx, 1, false); return err },
 		"All":          func(ctx context.Context) error { _, err := l.All(ctx, nil, 1); return err },
 		"EachRow": func(ctx context.Context) error {
 			_, err := l.EachRow(ctx, 0, func([]ledger.Row) error { return nil })
@@ -134,8 +133,7 @@ func calls(l *ledger.Ledger) map[string]func(ctx context.Context) error {
 			_, err := l.Lookup(ctx, ledger.LookupQuery{Owner: "u1", Items: []ledger.Item{{Kind: "block", Target: "a"}}})
 			return err
 		},
-		"Count":            func(ctx context.Context) error { _, err := l.Count(ctx, 0, "u1", "block", at(0)); return err },
-		"Counts":           func(ctx context.Context) error { _, err := l.Counts(ctx, 0, "u1", at(0)); return err },
+		"Counts":           func(ctx context.Context) error { _, err := l.Counts(ctx, 0, "u1", "", at(0)); return err },
 		"Owned":            func(ctx context.Context) error { _, err := l.Owned(ctx, 0, "u1", nil, 1); return err },
 		"Naming":           func(ctx context.Context) error { _, err := l.Naming(ctx, 0, "u1", 1); return err },
 		"Kinds":            func(ctx context.Context) error { _, err := l.Kinds(ctx); return err },

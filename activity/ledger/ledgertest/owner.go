@@ -129,13 +129,14 @@ func (s suite) lookupInvalid(t *testing.T) {
 // counted counts the rows of an owner, of each kind, and compares the counts with the model.
 func counted(t tester, l *ledger.Ledger, m *model, of ledger.Row, now time.Time) {
 	t.Helper()
-	counts, err := l.Counts(context.Background(), of.Hash, of.Owner, now)
+	counts, err := l.Counts(context.Background(), of.Hash, of.Owner, "", now)
 	if err != nil {
 		t.Fatalf("Counts: %v", err)
 	}
 	for _, kind := range []string{"block", "hide", "mute", "block-by", "like"} {
 		of.Kind = kind
-		got, err := l.Count(context.Background(), of.Hash, of.Owner, kind, now)
+		alone, err := l.Counts(context.Background(), of.Hash, of.Owner, kind, now)
+		got := alone[kind]
 		if want := m.count(of, now); err != nil || got != want {
 			t.Fatalf("%s has %d rows of kind %s at %v, %v, want %d", of.Owner, got, kind, now, err, want)
 		}
@@ -166,20 +167,17 @@ func (s suite) count(t *testing.T) {
 	}
 	recordAt(t, l, m, at(5), remove(block(3, "t0"), block(3, "t39")), remove(block(3, "t12")))
 	counted(t, l, m, mine, at(5))
-	for _, invalid := range []ledger.Row{{Owner: "", Kind: "block"}, {Owner: "u", Kind: ""}} {
-		if n, err := l.Count(t.Context(), 0, invalid.Owner, invalid.Kind, at(0)); err == nil {
-			t.Errorf("%v has %d rows, want an error", invalid, n)
+	for _, invalid := range []ledger.Row{{Owner: "", Kind: "block"}, {Owner: "u", Kind: "\n"}, {Owner: "", Kind: ""}} {
+		if counts, err := l.Counts(t.Context(), 0, invalid.Owner, invalid.Kind, at(0)); err == nil {
+			t.Errorf("%v has rows %v, want an error", invalid, counts)
 		}
-	}
-	if counts, err := l.Counts(t.Context(), 0, "", at(0)); err == nil {
-		t.Errorf("an empty owner has rows %v, want an error", counts)
 	}
 }
 
 // owned reads an owner's rows after an item, and compares them with the model.
 func owned(t tester, l *ledger.Ledger, m *model, of ledger.Row, after ledger.Item, limit int) []ledger.Row {
 	t.Helper()
-	got, err := l.Owned(context.Background(), of.Hash, of.Owner, &after, limit)
+	got, err := l.Owned(context.Background(), of.Hash, of.Owner, &ledger.Row{Kind: after.Kind, Target: after.Target}, limit)
 	if err != nil {
 		t.Fatalf("Owned: %v", err)
 	}
@@ -196,24 +194,25 @@ func (s suite) owned(t *testing.T) {
 	recordAt(t, l, m, at(-1), ownedRows()...)
 	mine := block(3, "")
 	for limit := 1; limit <= 45; limit++ {
-		var after *ledger.Item
+		var after *ledger.Row
 		seen := 0
 		for {
 			got, err := l.Owned(t.Context(), mine.Hash, mine.Owner, after, limit)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if after == nil {
-				after = &ledger.Item{}
+			var from ledger.Item
+			if after != nil {
+				from = ledger.Item{Kind: after.Kind, Target: after.Target}
 			}
-			if want := m.owned(mine.Hash, mine.Owner, *after, limit); !slices.Equal(got, want) {
+			if want := m.owned(mine.Hash, mine.Owner, from, limit); !slices.Equal(got, want) {
 				t.Fatalf("%d rows after %v: %v, want %v", limit, after, got, want)
 			}
 			seen += len(got)
 			if len(got) < limit {
 				break
 			}
-			after = &ledger.Item{Kind: got[limit-1].Kind, Target: got[limit-1].Target}
+			after = &got[limit-1]
 		}
 		if seen != 40 {
 			t.Errorf("%d rows in steps of %d, want 40", seen, limit)

@@ -87,8 +87,8 @@ func (s suite) noSuchPage(t *testing.T) {
 	checkGone(t, l, ledger.DedicatedPages)
 	checkGone(t, l, math.MaxUint32)
 	for _, page := range []uint32{16, 31, 2 * ledger.MaxPages, ledger.DedicatedPages - 1} {
-		if _, _, err := l.Snapshot(t.Context(), page); err == nil || errors.Is(err, ledger.ErrGone) {
-			t.Errorf("snapshot of page %d, which no layout has: %v", page, err)
+		if _, _, err := rowsOf(l, page); err == nil || errors.Is(err, ledger.ErrGone) {
+			t.Errorf("rows of page %d, which no layout has: %v", page, err)
 		}
 		if _, _, err := l.Keys(t.Context(), page); err == nil || errors.Is(err, ledger.ErrGone) {
 			t.Errorf("keys of page %d, which no layout has: %v", page, err)
@@ -140,7 +140,7 @@ func (s suite) list(t *testing.T) {
 			if len(got) < q.Limit {
 				break
 			}
-			q.Before = &ledger.Position{Since: got[q.Limit-1].Since, Target: got[q.Limit-1].Target}
+			q.Before = &got[q.Limit-1]
 		}
 		if seen != 38 {
 			t.Errorf("%d rows in steps of %d, want 38", seen, q.Limit)
@@ -156,7 +156,7 @@ func (s suite) listFrom(t *testing.T) {
 	record(t, l, listRows()...)
 	q := listQuery()
 	q.Limit = 10
-	for _, before := range []ledger.Position{
+	for _, before := range []ledger.Row{
 		{Since: at(3), Target: ""},         // all of that microsecond
 		{Since: at(3), Target: "t"},        // the same
 		{Since: at(3), Target: "t22"},      // between rows

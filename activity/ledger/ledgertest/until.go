@@ -196,7 +196,7 @@ func (s suite) listNow(t *testing.T) {
 		for _, limit := range []int{1, 3, 100} {
 			q.Limit, q.Before = limit, nil
 			listed(t, l, m, q)
-			q.Before = &ledger.Position{Since: at(3), Target: "t2"}
+			q.Before = &ledger.Row{Since: at(3), Target: "t2"}
 			listed(t, l, m, q)
 		}
 	}
