@@ -1,12 +1,9 @@
 package ledger_test
 
 import (
-	"cmp"
 	"fmt"
 	"math/rand/v2"
-	"path/filepath"
 	"reflect"
-	"slices"
 	"testing"
 	"time"
 
@@ -53,15 +50,11 @@ func someChanges(rng *rand.Rand, n int, now time.Time) []ledger.Change {
 	return changes
 }
 
-func byKey(a, b ledger.Row) int {
-	return cmp.Or(cmp.Compare(a.Hash, b.Hash), cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Target, b.Target))
-}
-
 // TestLongPrepared records the same changes in two ledgers, as they are and
 // prepared. Receipts and rows must be equal.
 func TestLongPrepared(t *testing.T) {
 	urls := map[string]func(t *testing.T) string{
-		"sqlite":   func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "ledger.db") },
+		"sqlite":   func(t *testing.T) string { return freshFile(t) },
 		"postgres": func(t *testing.T) string { return pgtest.Start(t).Schema() },
 	}
 	for name, url := range urls {
@@ -94,8 +87,6 @@ func TestLongPrepared(t *testing.T) {
 						t.Fatal(err)
 					}
 					rows, sequence, err := fast.Snapshot(t.Context(), page)
-					slices.SortFunc(rows, byKey)
-					slices.SortFunc(wantRows, byKey)
 					if err != nil || sequence != wantSequence || !reflect.DeepEqual(rows, wantRows) {
 						t.Fatalf("page %d: %d rows at sequence %d, %v; want %d at %d", page, len(rows), sequence, err, len(wantRows), wantSequence)
 					}
@@ -126,7 +117,7 @@ func TestPostgresFirstPreparedMeetsRows(t *testing.T) {
 
 // Prepared changes may be recorded a second time, as after an error. That changes nothing.
 func TestPreparedAgain(t *testing.T) {
-	l := open(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 8})
+	l := open(t, freshFile(t), ledger.Options{Pages: 8})
 	now := time.Now()
 	changes := make([]ledger.Change, 300)
 	for i := range changes {

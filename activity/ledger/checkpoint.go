@@ -12,7 +12,7 @@ func (l *Ledger) Checkpoint(ctx context.Context, id string) (value string, found
 	values, err := ask(ctx, l, &Call{Operation: "checkpoint"}, fmt.Sprintf("ledger: read checkpoint %q", id),
 		func(ctx context.Context) ([]string, error) {
 			var value string
-			s := statement{getCheckpointSQL, []any{id}, []any{&value}}
+			s := statement{sql: getCheckpointSQL, args: []any{id}, into: []any{&value}}
 			return collect(ctx, l.db, s, func() string { return value })
 		})
 	if len(values) == 0 {

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"embed"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,6 +13,10 @@ import (
 	"modernc.org/sqlite"
 )
 
+// callTimeout bounds the time of a call before its commit, retries included. It also bounds the
+// commit.
+const callTimeout = 5 * time.Second
+
 // database is what one kind of SQL database implements for a Ledger. Ledger checks the arguments
 // and adds context to errors. It calls every method while the ledger is open, pools also later.
 // When ctx ends, a method may return any error of the driver.
@@ -19,9 +24,8 @@ type database interface {
 	queryer
 	pageReader
 	// transact runs do in a transaction that writes, and commits it if do succeeds. It may run do
-	// again after a failure that had no effect.
-	transact(ctx context.Context, do func(ctx context.Context, t transaction) error) error
-	declare(ctx context.Context, kinds []Kind) error      // see redeclare
+	// again after a failure that had no effect. do must end within the limit; 0: none.
+	transact(ctx context.Context, limit time.Duration, do func(ctx context.Context, t transaction) error) error
 	agree(ctx context.Context, bound time.Duration) error // see Ledger.Agree
 	pools() []Pool                                        // also after close
 	close() error
@@ -29,15 +33,38 @@ type database interface {
 
 // queryer runs queries: a database, or a transaction that reads.
 type queryer interface {
-	// query scans each row of the result into the destinations, and calls each. It may start again
-	// after a temporary failure, and calls reset before each start.
-	query(ctx context.Context, s statement, reset func(), each func() error) error
+	// query runs a query. It may start again after a temporary failure.
+	query(ctx context.Context, s statement) error
 }
 
-// statement is SQL with its arguments, and the destinations of the columns of a query.
+// statement is SQL with its arguments. A query scans each row of the result into the destinations
+// of its columns; other statements have none. The functions may be nil.
 type statement struct {
 	sql        string
 	args, into []any
+	reset      func()       // before each start
+	each       func() error // after the scan of each row
+	end        func() error // after the last row
+}
+
+func (s statement) start() {
+	if s.reset != nil {
+		s.reset()
+	}
+}
+
+func (s statement) take() error {
+	if s.each == nil {
+		return nil
+	}
+	return s.each()
+}
+
+func (s statement) finish(err error) error {
+	if err != nil || s.end == nil {
+		return err
+	}
+	return s.end()
 }
 
 // pageReader is the part of a database that reads pages. It returns ErrGone for a page that is
@@ -55,8 +82,9 @@ type pageReader interface {
 	lookup(ctx context.Context, wanted []*entry) ([]Row, error)
 }
 
-// transaction is a transaction that writes. One of the methods begin, lock and lockLayouts comes
-// first. A statement may run later, together with the commit, but statements run in order.
+// transaction is a transaction that writes. One of the methods begin, lock, lockLayouts and
+// lockKinds comes first. A statement may run later, together with the commit, but statements run in
+// order.
 type transaction interface {
 	queryer
 	begin(ctx context.Context) error
@@ -65,6 +93,13 @@ type transaction interface {
 	// returns the states of the users' pages.
 	lock(ctx context.Context, p *plan, some []*entry, now time.Time) (map[uint32]PageState, error)
 	lockLayouts(ctx context.Context) (Layouts, error) // excludes all writers
+	// lockKinds excludes other declarations. It returns the declared kinds.
+	lockKinds(ctx context.Context) ([]Kind, error)
+	anyOf(ctx context.Context, names []string) (bool, error) // reports whether kinds have rows
+	// recentAnyOf excludes all writers. It returns anyOf for the rows that writers may have added
+	// since lockKinds.
+	recentAnyOf(ctx context.Context) (func(ctx context.Context, names []string) (bool, error), error)
+	adopt(ctx context.Context, o Options) error // takes over rows that another server wrote
 	// greatest returns the greatest number that a page ever had. It excludes others that use it.
 	greatest(ctx context.Context) (uint32, error)
 	// insert writes the plan's additions. If it meets some that exist, these are unchanged, the plan
@@ -84,60 +119,58 @@ type dialect struct {
 
 // collect returns a value for each row of a query.
 func collect[T any](ctx context.Context, from queryer, s statement, value func() T) (all []T, err error) {
-	err = from.query(ctx, s, func() { all = nil }, func() error {
+	s.reset = func() { all = nil }
+	s.each = func() error {
 		all = append(all, value())
 		return nil
-	})
+	}
+	err = from.query(ctx, s)
 	return all, err
 }
 
 // readRows runs a query of the columns hash, owner, kind, target, since, until.
 func readRows(ctx context.Context, from queryer, sql string, args ...any) ([]Row, error) {
 	var r scanned
-	return collect(ctx, from, statement{sql, args, r.all()}, r.row)
+	return collect(ctx, from, statement{sql: sql, args: args, into: r.all()}, r.row)
 }
 
 // readNumber runs a query that returns one number.
 func readNumber(ctx context.Context, from queryer, sql string, args ...any) (n int64, err error) {
-	err = from.query(ctx, statement{sql, args, []any{&n}}, func() {}, func() error { return nil })
+	err = from.query(ctx, statement{sql: sql, args: args, into: []any{&n}})
 	return n, err
 }
 
 // readLayouts reads the table of layouts.
-func readLayouts(ctx context.Context, from queryer) (Layouts, error) {
-	var r layoutRow
-	rows, err := collect(ctx, from, statement{allLayoutsSQL, nil, []any{&r.pages, &r.state}}, func() layoutRow { return r })
-	if err != nil {
-		return Layouts{}, err
-	}
-	return layoutsOf(rows)
+func readLayouts(ctx context.Context, from queryer) (l Layouts, err error) {
+	err = from.query(ctx, l.query())
+	return l, err
 }
 
 // readKinds reads the declared kinds, in order of name.
-func readKinds(ctx context.Context, from queryer) ([]Kind, error) {
-	var k Kind
-	return collect(ctx, from, statement{allKindsSQL, nil, []any{&k.Name, &k.Reverse, &k.Target}}, func() Kind { return k })
+func readKinds(ctx context.Context, from queryer) (kinds []Kind, err error) {
+	err = from.query(ctx, kindsQuery(&kinds))
+	return kinds, err
 }
 
 // readMeta reads the table meta.
 func readMeta(ctx context.Context, from queryer) (map[string]string, error) {
 	meta := make(map[string]string)
 	var name, value string
-	err := from.query(ctx, statement{allMetaSQL, nil, []any{&name, &value}}, func() {}, func() error {
+	err := from.query(ctx, statement{sql: allMetaSQL, into: []any{&name, &value}, each: func() error {
 		meta[name] = value
 		return nil
-	})
+	}})
 	return meta, err
 }
 
 // readIncarnation reads the incarnation alone.
-func readIncarnation(ctx context.Context, from queryer) (uint64, error) {
+func readIncarnation(ctx context.Context, from queryer) (incarnation uint64, err error) {
 	var value *string
-	err := from.query(ctx, statement{sql: incarnationSQL, into: []any{&value}}, func() {}, func() error { return nil })
-	if err != nil {
-		return 0, err
-	}
-	return parseIncarnation(value)
+	err = from.query(ctx, statement{sql: incarnationSQL, into: []any{&value}, each: func() (err error) {
+		incarnation, err = parseIncarnation(value)
+		return err
+	}})
+	return incarnation, err
 }
 
 // parseIncarnation parses the incarnation of meta; nil: meta has none.
@@ -160,9 +193,23 @@ func (e *entry) values() []any {
 // args returns the values of the columns of the row's key.
 func (e *entry) args() []any { return []any{stored(e.hash), e.owner, e.kind, e.target} }
 
-// applyMigrations brings a schema of a version up to date. The files of migrations, in order of
-// name, are versions 1, 2, ... apply runs a script and stores its version, in one transaction. So
-// after a crash, the next process continues with the next version.
+//go:embed migrations/*/*.sql
+var migrations embed.FS
+
+// migrationsOf returns the migrations for a kind of database, in order of name: versions 1, 2, ...
+func migrationsOf(kind string) fs.FS {
+	files, _ := fs.Sub(migrations, "migrations/"+kind) // never fails
+	return files
+}
+
+// versions returns the number of migrations, which is the latest version of a schema.
+func versions(migrations fs.FS) int {
+	files, _ := fs.Glob(migrations, "*.sql") // never fails
+	return len(files)
+}
+
+// applyMigrations brings a schema of a version up to date. apply runs a script and stores its
+// version, in one transaction. So after a crash, the next process continues with the next version.
 func applyMigrations(migrations fs.FS, version int, apply func(script string, version int) error) error {
 	files, err := fs.Glob(migrations, "*.sql") // sorted
 	if err != nil {
@@ -181,6 +228,25 @@ func applyMigrations(migrations fs.FS, version int, apply func(script string, ve
 		}
 	}
 	return nil
+}
+
+// readIdentity reads the identity of the ledger, and stores what is new: see identify.
+func readIdentity(ctx context.Context, t transaction, o Options) (Identity, error) {
+	meta, err := readMeta(ctx, t)
+	var layouts Layouts
+	if err == nil && len(meta) > 0 {
+		if layouts, err = readLayouts(ctx, t); err == nil {
+			err = t.adopt(ctx, o)
+		}
+	}
+	if err != nil {
+		return Identity{}, err
+	}
+	id, write, err := identify(meta, layouts, o)
+	if err != nil {
+		return Identity{}, err
+	}
+	return id, execAll(ctx, t, write)
 }
 
 // undecidedError is an error of a commit. The transaction may or may not have been committed,
@@ -203,7 +269,7 @@ func (e *undecidedError) Unwrap() error {
 
 // update runs statements that need no locks in a transaction.
 func update(ctx context.Context, db database, statements ...statement) error {
-	return db.transact(ctx, func(ctx context.Context, t transaction) error {
+	return db.transact(ctx, callTimeout, func(ctx context.Context, t transaction) error {
 		if err := t.begin(ctx); err != nil {
 			return err
 		}
@@ -227,7 +293,7 @@ func record(ctx context.Context, db database, p *plan, now time.Time, fresh bool
 	if fresh {
 		some, writes = p.toLookUp(), p.rewrites
 	}
-	err = db.transact(ctx, func(ctx context.Context, t transaction) error {
+	err = db.transact(ctx, callTimeout, func(ctx context.Context, t transaction) error {
 		states, err := t.lock(ctx, p, some, now)
 		if err != nil {
 			return fmt.Errorf("look up rows: %w", err)
@@ -255,7 +321,7 @@ func record(ctx context.Context, db database, p *plan, now time.Time, fresh bool
 
 // execute moves the user.
 func (m move) execute(ctx context.Context, db database, id Identity) (receipt Receipt, err error) {
-	err = db.transact(ctx, func(ctx context.Context, t transaction) error {
+	err = db.transact(ctx, callTimeout, func(ctx context.Context, t transaction) error {
 		p := &plan{id: id, entries: []*entry{{key: key{hash: m.hash}}}}
 		states, err := t.lock(ctx, p, nil, time.Time{})
 		if err != nil {
@@ -287,7 +353,7 @@ func (m move) execute(ctx context.Context, db database, id Identity) (receipt Re
 // changeLayouts replaces the layouts by the result of decide. It excludes transactions of record
 // and move.
 func changeLayouts(ctx context.Context, db database, decide func(Layouts) (Layouts, error)) (after Layouts, err error) {
-	err = db.transact(ctx, func(ctx context.Context, t transaction) error {
+	err = db.transact(ctx, callTimeout, func(ctx context.Context, t transaction) error {
 		before, err := t.lockLayouts(ctx)
 		if err != nil {
 			return err

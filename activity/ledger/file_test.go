@@ -14,7 +14,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 )
 
-func open(t *testing.T, url string, o ledger.Options) *ledger.Ledger {
+func open(t testing.TB, url string, o ledger.Options) *ledger.Ledger {
 	t.Helper()
 	l, err := ledger.Open(t.Context(), url, o)
 	if err != nil {
@@ -24,14 +24,14 @@ func open(t *testing.T, url string, o ledger.Options) *ledger.Ledger {
 	return l
 }
 
-func shut(t *testing.T, l *ledger.Ledger) {
+func shut(t testing.TB, l *ledger.Ledger) {
 	t.Helper()
 	if err := l.Close(); err != nil {
 		t.Error(err)
 	}
 }
 
-func record(t *testing.T, l *ledger.Ledger, changes ...ledger.Change) {
+func record(t testing.TB, l *ledger.Ledger, changes ...ledger.Change) {
 	t.Helper()
 	if _, err := l.Record(t.Context(), time.Time{}, changes); err != nil {
 		t.Fatal(err)

@@ -33,20 +33,3 @@ func TestHistory(t *testing.T) {
 		}
 	}
 }
-
-func TestParseSnapshot(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]snapshot{
-		"700:700:":        {700, nil},
-		"690:700:690,699": {700, []int64{690, 699}},
-	} {
-		if got, err := parseSnapshot(text); err != nil || got.xmax != want.xmax || !slices.Equal(got.running, want.running) {
-			t.Errorf("%q: %v, %v, want %v", text, got, err, want)
-		}
-	}
-	for _, text := range []string{"", "690:700", "690:x:", "690:700:690,x", "690:700:690:1"} {
-		if got, err := parseSnapshot(text); err == nil {
-			t.Errorf("%q: %v, want an error", text, got)
-		}
-	}
-}

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"embed"
 	"fmt"
 	"io/fs"
 	"time"
@@ -68,14 +67,12 @@ func Inspect(ctx context.Context, url string) (Inspection, error) {
 // errNoLedger means that the user may create a ledger, but none exists yet.
 var errNoLedger = fmt.Errorf("no ledger exists yet: %w", fs.ErrNotExist)
 
-// versions returns the number of migrations, which is the latest version of a schema.
-func versions(migrations embed.FS) (int, error) {
-	files, err := fs.Glob(migrations, "migrations/*/*.sql")
-	return len(files), err
-}
-
-// identify sets the identity from the ledger's meta.
-func (i *Inspection) identify(meta map[string]string, err error) error {
+// read reads what every kind of database has, given the version of the schema.
+func (i *Inspection) read(ctx context.Context, from queryer) error {
+	if i.Schema == 0 {
+		return errNoLedger
+	}
+	meta, err := readMeta(ctx, from)
 	if err == nil && len(meta) == 0 {
 		return errNoLedger // a process is creating the ledger, or died while doing so
 	}
@@ -85,5 +82,11 @@ func (i *Inspection) identify(meta map[string]string, err error) error {
 	if err != nil && i.Schema > i.Known {
 		return nil // a later version may store the identity in another form
 	}
-	return err
+	if err != nil || i.Schema != i.Known {
+		return err
+	}
+	if i.Layouts, err = readLayouts(ctx, from); err != nil {
+		return err
+	}
+	return from.query(ctx, statement{sql: emptySQL, into: []any{&i.Empty}})
 }

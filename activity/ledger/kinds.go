@@ -66,8 +66,49 @@ func (l *Ledger) Declare(ctx context.Context, kinds []Kind) error {
 		if err != nil || len(without(stored, kinds))+len(without(kinds, stored)) == 0 {
 			return err
 		}
-		return l.db.declare(ctx, kinds)
+		return l.db.transact(ctx, 0, func(ctx context.Context, t transaction) error { return declare(ctx, t, kinds) })
 	})
+}
+
+// declare replaces the declared kinds. The search for rows may be long. If a kind changes, declare
+// then excludes writers, and searches what they changed during the search.
+func declare(ctx context.Context, t transaction, kinds []Kind) error {
+	stored, err := t.lockKinds(ctx)
+	if err != nil {
+		return fmt.Errorf("read kinds: %w", err)
+	}
+	gone, added, err := redeclare(ctx, stored, kinds, t.anyOf)
+	if err == nil && len(gone) > 0 {
+		recent, failed := t.recentAnyOf(ctx)
+		if failed != nil {
+			return failed
+		}
+		_, _, err = redeclare(ctx, stored, kinds, recent)
+	}
+	if err != nil {
+		return err
+	}
+	for _, k := range gone {
+		if err := t.exec(ctx, deleteKindSQL, k.Name); err != nil {
+			return err
+		}
+	}
+	for _, k := range added {
+		if err := t.exec(ctx, insertKindSQL, k.Name, k.Reverse, k.Target); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// kindsQuery returns a query that reads the declared kinds, in order of name.
+func kindsQuery(into *[]Kind) statement {
+	var k Kind
+	return statement{
+		sql: allKindsSQL, into: []any{&k.Name, &k.Reverse, &k.Target},
+		reset: func() { *into = nil },
+		each:  func() error { *into = append(*into, k); return nil },
+	}
 }
 
 // Kinds returns all declared kinds in their latest form, in order of name. The ledger may also
@@ -138,18 +179,6 @@ func redeclare(
 			"remove its rows first; a kind cannot be renamed", ErrKindHasData, k.Name, k.describe(), now)
 	}
 	return gone, without(declared, stored), nil
-}
-
-// putKinds stores the result of redeclare.
-func putKinds(ctx context.Context, t transaction, gone, added []Kind) error {
-	all := make([]statement, 0, len(gone)+len(added))
-	for _, k := range gone {
-		all = append(all, statement{sql: deleteKindSQL, args: []any{k.Name}})
-	}
-	for _, k := range added {
-		all = append(all, statement{sql: insertKindSQL, args: []any{k.Name, k.Reverse, k.Target}})
-	}
-	return execAll(ctx, t, all)
 }
 
 // checkKinds returns an error unless each change has the rows of its kind as declared: one, or one

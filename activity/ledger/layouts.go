@@ -181,37 +181,39 @@ func (id Identity) hashes(page uint32) hashRange {
 // in Go, a shift by 64 gives 0.
 func shift(pages uint32) int { return 64 - bits.TrailingZeros32(pages) }
 
-// layoutRow is a row of the table of layouts.
-type layoutRow struct {
-	pages uint32
-	state string
-}
-
-// layoutsOf returns the layouts that the rows of the table mean. It returns an error for layouts
-// that no ledger can have.
-func layoutsOf(rows []layoutRow) (l Layouts, err error) {
-	for _, r := range rows {
-		switch r.state {
-		case "building":
-			l.Building = r.pages
-		case "current":
-			l.Current = r.pages
-		case "leaving":
-			l.Leaving = r.pages
-		}
+// query returns a query that reads the layouts. It fails for layouts that no ledger can have.
+func (l *Layouts) query() statement {
+	var pages uint32
+	var state string
+	return statement{
+		sql: allLayoutsSQL, into: []any{&pages, &state},
+		reset: func() { *l = Layouts{} },
+		each: func() error {
+			switch state {
+			case "building":
+				l.Building = pages
+			case "current":
+				l.Current = pages
+			case "leaving":
+				l.Leaving = pages
+			}
+			return nil
+		},
+		end: func() error {
+			if !isLayout(l.Current) {
+				return fmt.Errorf("damaged layouts: %+v", *l)
+			}
+			return nil
+		},
 	}
-	if !isLayout(l.Current) {
-		return Layouts{}, fmt.Errorf("damaged layouts: %+v", l)
-	}
-	return l, nil
 }
 
 // statements returns the statements that store the layouts.
 func (l Layouts) statements() []statement {
 	all := []statement{{sql: deleteLayoutsSQL}}
-	for _, r := range []layoutRow{{l.Current, "current"}, {l.Building, "building"}, {l.Leaving, "leaving"}} {
-		if r.pages > 0 {
-			all = append(all, statement{sql: putLayoutSQL, args: []any{r.pages, r.state}})
+	for i, pages := range []uint32{l.Current, l.Building, l.Leaving} {
+		if pages > 0 {
+			all = append(all, statement{sql: putLayoutSQL, args: []any{pages, []string{"current", "building", "leaving"}[i]}})
 		}
 	}
 	return all
@@ -228,6 +230,9 @@ func (l Layouts) rebuilds(pages uint32) error {
 
 // hashRange is the hashes from least to greatest, both included.
 type hashRange struct{ least, greatest uint64 }
+
+// args returns the range in the form of the database.
+func (r hashRange) args() []any { return []any{stored(r.least), stored(r.greatest)} }
 
 // without returns the parts of the range between some hashes, which are in ascending order.
 func (r hashRange) without(hashes []uint64) (rest []hashRange) {

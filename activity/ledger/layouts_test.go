@@ -11,21 +11,10 @@ import (
 )
 
 // onBoth runs a test on a new ledger of each kind.
-func onBoth(t *testing.T, test func(t *testing.T, l *Ledger)) {
+func onBoth(t *testing.T, pages uint32, test func(t *testing.T, l *Ledger)) {
 	t.Helper()
-	t.Run("SQLite", func(t *testing.T) { test(t, openFile(t, temporary(t), Options{Pages: 2})) })
-	t.Run("Postgres", func(t *testing.T) {
-		l, err := Open(t.Context(), pgtest.Start(t).Schema(), Options{Pages: 2})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := l.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-		test(t, l)
-	})
+	t.Run("SQLite", func(t *testing.T) { test(t, openFile(t, temporary(t), Options{Pages: pages})) })
+	t.Run("Postgres", func(t *testing.T) { test(t, openURL(t, pgtest.Start(t).Schema(), Options{Pages: pages})) })
 }
 
 // eighth returns a row of the user with the lowest hash of a page of 8.
@@ -63,7 +52,7 @@ func beginUnseeded(t *testing.T, l *Ledger, pages uint32) {
 // A page of a new layout begins with the sequence of its ancestor. This also holds if a write
 // raises it first or changes nothing, and if the ancestor was raised since.
 func TestWriteBeforeSeed(t *testing.T) {
-	onBoth(t, func(t *testing.T, l *Ledger) {
+	onBoth(t, 2, func(t *testing.T, l *Ledger) {
 		for _, target := range []string{"a", "b", "c"} { // page 0 of 2; 8 and 9 of 8
 			recordRows(t, l, Change{Rows: []Row{eighth(0, target), eighth(1, target)}})
 		}
@@ -86,7 +75,7 @@ func TestWriteBeforeSeed(t *testing.T) {
 
 // A move before the new pages are seeded raises them from the sequences of their ancestors.
 func TestMoveBeforeSeed(t *testing.T) {
-	onBoth(t, func(t *testing.T, l *Ledger) {
+	onBoth(t, 2, func(t *testing.T, l *Ledger) {
 		recordRows(t, l, Change{Rows: []Row{eighth(0, "a"), eighth(1, "a")}})
 		recordRows(t, l, Change{Rows: []Row{eighth(0, "b"), eighth(1, "b")}})
 		beginUnseeded(t, l, 8)
@@ -106,7 +95,7 @@ func TestMoveBeforeSeed(t *testing.T) {
 // SwitchLayout seeds the new pages if no process has. By these sequences, prepared changes find the
 // rows of pages that were never raised.
 func TestSwitchSeeds(t *testing.T) {
-	onBoth(t, func(t *testing.T, l *Ledger) {
+	onBoth(t, 2, func(t *testing.T, l *Ledger) {
 		recordRows(t, l, Change{Rows: []Row{eighth(0, "a"), eighth(1, "a"), eighth(1, "b")}})
 		beginUnseeded(t, l, 8)
 		if err := l.SwitchLayout(t.Context(), 8); err != nil {

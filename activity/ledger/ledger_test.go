@@ -7,11 +7,15 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger/ledgertest"
 )
 
-func TestSQLite(t *testing.T) { ledgertest.Run(t, freshFile) }
+func TestSQLite(t *testing.T) {
+	ledgertest.Run(t, func(t *testing.T) string { return freshFile(t) })
+}
 
-func TestLongSQLite(t *testing.T) { ledgertest.RunLong(t, freshFile) }
+func TestLongSQLite(t *testing.T) {
+	ledgertest.RunLong(t, func(t *testing.T) string { return freshFile(t) })
+}
 
-func freshFile(t *testing.T) (url string) {
+func freshFile(t testing.TB) (url string) {
 	t.Helper()
 	return "sqlite:" + filepath.Join(t.TempDir(), "ledger.db")
 }

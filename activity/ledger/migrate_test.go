@@ -70,10 +70,10 @@ func TestTooNew(t *testing.T) {
 	}
 }
 
-// only returns the first n migrations of a directory.
-func only(t *testing.T, migrations fs.FS, directory string, versions int) fs.FS {
+// only returns the first of the migrations.
+func only(t *testing.T, migrations fs.FS, versions int) fs.FS {
 	t.Helper()
-	files, err := fs.Glob(migrations, directory+"/*.sql")
+	files, err := fs.Glob(migrations, "*.sql")
 	if err != nil || len(files) <= versions {
 		t.Fatalf("migrations %v, %v", files, err)
 	}
@@ -83,7 +83,7 @@ func only(t *testing.T, migrations fs.FS, directory string, versions int) fs.FS 
 		if err != nil {
 			t.Fatal(err)
 		}
-		first[strings.TrimPrefix(file, directory+"/")] = &fstest.MapFile{Data: script}
+		first[file] = &fstest.MapFile{Data: script}
 	}
 	return first
 }
@@ -165,21 +165,16 @@ func TestIdentityDamaged(t *testing.T) {
 
 // TestMigrationNames checks that the order of the names is the order of the numbers.
 func TestMigrationNames(t *testing.T) {
-	checkMigrationNames(t, sqliteMigrations, "migrations/sqlite/")
-	checkMigrationNames(t, postgresMigrations, "migrations/postgres/")
-}
-
-func checkMigrationNames(t *testing.T, migrations fs.FS, directory string) {
-	t.Helper()
-	files, err := fs.Glob(migrations, directory+"*.sql")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("migrations %v, %v", files, err)
-	}
-	for i, file := range files {
-		var number int
-		name := strings.TrimPrefix(file, directory)
-		if _, err := fmt.Sscanf(name, "%04d_", &number); err != nil || number != i+1 {
-			t.Errorf("migration %d is named %s", i+1, name)
+	for _, kind := range []string{"sqlite", "postgres"} {
+		files, err := fs.Glob(migrationsOf(kind), "*.sql")
+		if err != nil || len(files) == 0 {
+			t.Fatalf("migrations %v, %v", files, err)
+		}
+		for i, file := range files {
+			var number int
+			if _, err := fmt.Sscanf(file, "%04d_", &number); err != nil || number != i+1 {
+				t.Errorf("migration %d is named %s", i+1, file)
+			}
 		}
 	}
 }
@@ -191,7 +186,7 @@ func TestMigrateFirst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := migrate(t.Context(), db, only(t, sqliteMigrations, "migrations/sqlite", 1)); err != nil {
+	if err := migrate(t.Context(), db, only(t, migrationsOf("sqlite"), 1)); err != nil {
 		t.Fatal(err)
 	}
 	_, err = db.ExecContext(t.Context(), `

@@ -5,7 +5,6 @@ import (
 	"compress/gzip"
 	"context"
 	"database/sql"
-	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -109,7 +108,7 @@ func openOldPostgres(t *testing.T, server *pgtest.Server, name string) *oldLedge
 	if err := createSchema(t.Context(), conn, conn.Config().RuntimeParams["search_path"]); err != nil {
 		t.Fatal(err)
 	}
-	if err := migratePostgres(t.Context(), conn, only(t, postgresMigrations, "migrations/postgres", beforePostgres)); err != nil {
+	if err := migratePostgres(t.Context(), conn, only(t, migrationsOf("postgres"), beforePostgres)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := conn.PgConn().Exec(t.Context(), string(unpack(t, name+".sql.gz"))).ReadAll(); err != nil {
@@ -191,16 +190,7 @@ func number(value any) int64 {
 // open opens the ledger, which migrates it.
 func (o *oldLedger) open(t *testing.T, options Options) *Ledger {
 	t.Helper()
-	l, err := Open(t.Context(), o.url, options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return l
+	return openURL(t, o.url, options)
 }
 
 // checkMigrated compares the ledger with the old one.
@@ -481,7 +471,7 @@ const (
 )
 
 func TestMigrateLayouts(t *testing.T) {
-	version := fmt.Sprintf(`SELECT %d - user_version FROM pragma_user_version`, migrations(t, sqliteMigrations))
+	version := fmt.Sprintf(`SELECT %d - user_version FROM pragma_user_version`, versions(migrationsOf("sqlite")))
 	for name, pages := range oldLedgers() {
 		t.Run(name, func(t *testing.T) {
 			checkOldLedger(t, openOldSQLite(t, name), pages, leftSQLite, version)
@@ -491,7 +481,7 @@ func TestMigrateLayouts(t *testing.T) {
 
 func TestLongPostgresMigrateLayouts(t *testing.T) {
 	server := pgtest.Start(t)
-	version := fmt.Sprintf(`SELECT %d - version FROM ledger_version`, migrations(t, postgresMigrations))
+	version := fmt.Sprintf(`SELECT %d - version FROM ledger_version`, versions(migrationsOf("postgres")))
 	for name, pages := range oldLedgers() {
 		t.Run(name, func(t *testing.T) {
 			checkOldLedger(t, openOldPostgres(t, server, name), pages, leftPostgres, version)
@@ -506,7 +496,7 @@ func TestLongPostgresMigrateLayouts(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close(t.Context())
-		err = migratePostgres(t.Context(), conn, failing(t, postgresMigrations, "migrations/postgres"))
+		err = migratePostgres(t.Context(), conn, failing(t, migrationsOf("postgres")))
 		o.checkStays(t, err, `SELECT version FROM ledger_version`, beforePostgres)
 	})
 }
@@ -564,40 +554,12 @@ func checkOpenedTogether(t *testing.T, o *oldLedger) {
 	}
 }
 
-// migrations returns the number of migrations of a backend.
-func migrations(t *testing.T, files embed.FS) int {
-	t.Helper()
-	n := 0
-	err := fs.WalkDir(files, ".", func(_ string, d fs.DirEntry, err error) error {
-		if !d.IsDir() {
-			n++
-		}
-		return err
-	})
-	if err != nil || n == 0 {
-		t.Fatalf("%d migrations, %v", n, err)
-	}
-	return n
-}
-
 // failing returns the migrations, the last of which fails at its end.
-func failing(t *testing.T, migrations fs.FS, directory string) fs.FS {
+func failing(t *testing.T, migrations fs.FS) fs.FS {
 	t.Helper()
-	files := make(fstest.MapFS)
-	names, err := fs.Glob(migrations, directory+"/*.sql")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range names {
-		script, err := fs.ReadFile(migrations, name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if strings.HasSuffix(name, "_layouts.sql") {
-			script = append(script, "\nINSERT INTO no_such_table VALUES (1);"...)
-		}
-		files[filepath.Base(name)] = &fstest.MapFile{Data: script}
-	}
+	files, _ := only(t, migrations, versions(migrations)-1).(fstest.MapFS)
+	name, script := lastMigration(t, migrations)
+	files[name] = &fstest.MapFile{Data: []byte(script + "\nINSERT INTO no_such_table VALUES (1);")}
 	return files
 }
 
@@ -634,7 +596,7 @@ func TestMigrateLayoutsFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = migrate(t.Context(), db, failing(t, sqliteMigrations, "migrations/sqlite"))
+	err = migrate(t.Context(), db, failing(t, migrationsOf("sqlite")))
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -656,7 +618,8 @@ func TestMigrateLayoutsKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tx.Rollback()
-	if _, err := tx.ExecContext(t.Context(), lastMigration(t, sqliteMigrations, "migrations/sqlite")); err != nil {
+	_, script := lastMigration(t, migrationsOf("sqlite"))
+	if _, err := tx.ExecContext(t.Context(), script); err != nil {
 		t.Fatal(err)
 	}
 	killed := temporary(t)
@@ -683,17 +646,18 @@ func TestMigrateLayoutsKilled(t *testing.T) {
 	o.checkMigrated(t, o.open(t, Options{}), 64)
 }
 
-func lastMigration(t *testing.T, migrations fs.FS, directory string) string {
+// lastMigration returns the migration to layouts.
+func lastMigration(t *testing.T, migrations fs.FS) (name, script string) {
 	t.Helper()
-	names, err := fs.Glob(migrations, directory+"/*_layouts.sql")
+	names, err := fs.Glob(migrations, "*_layouts.sql")
 	if err != nil || len(names) != 1 {
 		t.Fatalf("migrations %v, %v", names, err)
 	}
-	script, err := fs.ReadFile(migrations, names[0])
+	content, err := fs.ReadFile(migrations, names[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(script)
+	return names[0], string(content)
 }
 
 // checkKilledPostgres ends the connection of a migration before its commit.
@@ -704,8 +668,8 @@ func checkKilledPostgres(t *testing.T, o *oldLedger) {
 		t.Fatal(err)
 	}
 	defer conn.Close(context.Background())
-	script := "BEGIN;" + lastMigration(t, postgresMigrations, "migrations/postgres")
-	if _, err := conn.PgConn().Exec(t.Context(), script).ReadAll(); err != nil {
+	_, script := lastMigration(t, migrationsOf("postgres"))
+	if _, err := conn.PgConn().Exec(t.Context(), "BEGIN;"+script).ReadAll(); err != nil {
 		t.Fatal(err)
 	}
 	if err := conn.PgConn().Conn().Close(); err != nil { // without a message to the server

@@ -84,7 +84,7 @@ func sqliteOf(t *testing.T, versions int, script string) (file string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := migrate(t.Context(), db, only(t, sqliteMigrations, "migrations/sqlite", versions)); err != nil {
+	if err := migrate(t.Context(), db, only(t, migrationsOf("sqlite"), versions)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := db.ExecContext(t.Context(), script); err != nil {
@@ -108,7 +108,7 @@ func postgresOf(t *testing.T, versions int, script string) *Ledger {
 	if _, err := conn.Exec(t.Context(), `CREATE SCHEMA IF NOT EXISTS `+schema); err != nil {
 		t.Fatal(err)
 	}
-	if err := migratePostgres(t.Context(), conn, only(t, postgresMigrations, "migrations/postgres", versions)); err != nil {
+	if err := migratePostgres(t.Context(), conn, only(t, migrationsOf("postgres"), versions)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := conn.PgConn().Exec(t.Context(), script).ReadAll(); err != nil {
@@ -117,6 +117,5 @@ func postgresOf(t *testing.T, versions int, script string) *Ledger {
 	if err := conn.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	d := openPostgresTest(t, url)
-	return newLedger("", d.id, d, dialect{}, true)
+	return openURL(t, url, Options{})
 }

@@ -69,20 +69,19 @@ func (q LookupQuery) entries() ([]*entry, error) {
 func (l *Ledger) Counts(ctx context.Context, hash uint64, owner, kind string, now time.Time) (map[string]int, error) {
 	var n int
 	operation, what, invalid := "counts", "ledger: count rows", validateID("owner", owner)
-	s := statement{countKindsSQL, []any{stored(hash), owner, now.UnixMicro()}, []any{&kind, &n}}
+	s := statement{sql: countKindsSQL, args: []any{stored(hash), owner, now.UnixMicro()}, into: []any{&kind, &n}}
 	if kind != "" {
 		operation, what = "count", fmt.Sprintf("ledger: count rows of kind %q", kind)
 		invalid = cmp.Or(invalid, validateID("kind", kind))
-		s = statement{countRowsSQL, []any{stored(hash), owner, kind, now.UnixMicro()}, []any{&n}}
+		s = statement{sql: countRowsSQL, args: []any{stored(hash), owner, kind, now.UnixMicro()}, into: []any{&n}}
 	}
 	return ask(ctx, l, &Call{Operation: operation}, what, func(ctx context.Context) (counts map[string]int, err error) {
 		if invalid != nil {
 			return nil, invalid
 		}
-		err = l.db.query(ctx, s, func() { counts = make(map[string]int) }, func() error {
-			counts[kind] = n
-			return nil
-		})
+		s.reset = func() { counts = make(map[string]int) }
+		s.each = func() error { counts[kind] = n; return nil }
+		err = l.db.query(ctx, s)
 		return counts, err
 	})
 }

@@ -19,9 +19,6 @@ import (
 )
 
 const (
-	// callTimeout bounds the time of a call before its commit, retries included. It also bounds
-	// the commit.
-	callTimeout = 5 * time.Second
 	// connectTimeout bounds the time of a connect, unless the URL sets another value.
 	connectTimeout = 2 * time.Second
 
@@ -217,6 +214,12 @@ func (d *postgresDatabase) checkRead(incarnation *string) error {
 		return err
 	}
 	return d.checkIncarnation(is)
+}
+
+// opened is a statement that checks that the transaction is in the ledger that was opened.
+func (d *postgresDatabase) opened() statement {
+	var value *string
+	return statement{sql: incarnationSQL, into: []any{&value}, each: func() error { return d.checkRead(value) }}
 }
 
 // reset closes all connections, because new ones must find that the ledger was replaced.

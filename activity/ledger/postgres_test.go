@@ -24,41 +24,41 @@ func TestPostgres(t *testing.T) {
 		ledgertest.Run(t, func(*testing.T) string { return server.Schema() })
 	})
 	checkDeadlocks(t, server)
-	for name, test := range map[string]func(t *testing.T){
-		"OpenTogether":              testOpenTogether(server),
-		"Schemas":                   testSchemas(server),
-		"Encoding":                  testEncoding(server),
-		"TooNew":                    testTooNew(server),
-		"Replaced":                  testReplaced(server),
-		"OutOfOrder":                testOutOfOrder(server),
-		"Locked":                    testLocked(server),
-		"Starved":                   testStarved(server),
-		"Stopped":                   testStopped(server),
-		"Deadlock":                  testDeadlock(server),
-		"Conflicts":                 testConflicts(server),
-		"Isolation":                 testIsolation(server),
-		"PollsApart":                testPollsApart(server),
-		"PollsPastOpenTransactions": testPollsPastOpenTransactions(server),
-		"Settings":                  testSettings(server),
-		"EndedByTheServersClock":    testEndedByTheServersClock(server),
-		"PollsRolledBack":           testPollsRolledBack(server),
-		"PollsSetBack":              testPollsSetBack(server),
-		"CommitFails":               testCommitFails(server),
-		"CommitSlow":                testCommitSlow(server),
-		"LookedAgain":               testLookedAgain(server),
-		"DeclareSlow":               testDeclareSlow(server),
-		"DeclareWaits":              testDeclareWaits(server),
-		"MoveRefused":               testMoveRefused(server),
-		"PlacedAgain":               testPlacedAgain(server),
-		"MoveWaits":                 testMoveWaits(server),
-		"WriteHoldsBackSwitch":      testWriteHoldsBackSwitch(server),
-		"SwitchHoldsBackWrites":     testSwitchHoldsBackWrites(server),
-		"LayoutsTakenUp":            testLayoutsTakenUp(server),
-		"LayoutsConflict":           testLayoutsConflict(server),
-		"PollInOneSnapshot":         testPollInOneSnapshot(server),
-		"LayoutsReplaced":           testLayoutsReplaced(server),
+	for name, test := range map[string]func(t *testing.T, server *pgtest.Server){
+		"OpenTogether":              testOpenTogether,
+		"Schemas":                   testSchemas,
+		"Encoding":                  testEncoding,
+		"TooNew":                    testTooNew,
+		"Replaced":                  testReplaced,
+		"OutOfOrder":                testOutOfOrder,
+		"Locked":                    testLocked,
+		"Starved":                   testStarved,
+		"Stopped":                   testStopped,
+		"Deadlock":                  testDeadlock,
+		"Conflicts":                 testConflicts,
+		"Isolation":                 testIsolation,
+		"PollsApart":                testPollsApart,
+		"PollsPastOpenTransactions": testPollsPastOpenTransactions,
+		"Settings":                  testSettings,
+		"EndedByTheServersClock":    testEndedByTheServersClock,
+		"PollsRolledBack":           testPollsRolledBack,
+		"PollsSetBack":              testPollsSetBack,
+		"CommitFails":               testCommitFails,
+		"CommitSlow":                testCommitSlow,
+		"LookedAgain":               testLookedAgain,
+		"DeclareSlow":               testDeclareSlow,
+		"DeclareWaits":              testDeclareWaits,
+		"MoveRefused":               testMoveRefused,
+		"PlacedAgain":               testPlacedAgain,
+		"MoveWaits":                 testMoveWaits,
+		"WriteHoldsBackSwitch":      testWriteHoldsBackSwitch,
+		"SwitchHoldsBackWrites":     testSwitchHoldsBackWrites,
+		"LayoutsTakenUp":            testLayoutsTakenUp,
+		"LayoutsConflict":           testLayoutsConflict,
+		"PollInOneSnapshot":         testPollInOneSnapshot,
+		"LayoutsReplaced":           testLayoutsReplaced,
 	} {
-		t.Run(name, test)
+		t.Run(name, func(t *testing.T) { test(t, server) })
 	}
 }
 
@@ -84,6 +84,29 @@ func fewer(t *testing.T) {
 	t.Cleanup(func() { _ = checks.Value.Set(checks.DefValue) }) // the value before
 }
 
+// fresh creates a ledger of 16 pages.
+func fresh(t *testing.T, server *pgtest.Server) (l *ledger.Ledger, url string) {
+	t.Helper()
+	url = server.Schema()
+	return open(t, url, ledger.Options{Pages: 16}), url
+}
+
+// startRecord starts a Record, and returns a channel for its error.
+func startRecord(ctx context.Context, l *ledger.Ledger, changes ...ledger.Change) <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		_, err := l.Record(ctx, time.Now(), changes)
+		done <- err
+	}()
+	return done
+}
+
+// awaitLock waits until a session of the server waits for a lock.
+func awaitLock(t *testing.T, conn *pgx.Conn) {
+	t.Helper()
+	await(t, conn, `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)`)
+}
+
 // checkDeadlocks checks that no writers, moves or changes of layouts ever deadlocked. Servers
 // before version 15 report deadlocks late.
 func checkDeadlocks(t *testing.T, server *pgtest.Server) {
@@ -96,7 +119,7 @@ func checkDeadlocks(t *testing.T, server *pgtest.Server) {
 }
 
 // raw returns a connection without a ledger.
-func raw(t *testing.T, url string) *pgx.Conn {
+func raw(t testing.TB, url string) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
 	if err != nil {
@@ -106,7 +129,7 @@ func raw(t *testing.T, url string) *pgx.Conn {
 	return conn
 }
 
-func execute(t *testing.T, conn *pgx.Conn, statements ...string) {
+func execute(t testing.TB, conn *pgx.Conn, statements ...string) {
 	t.Helper()
 	for _, statement := range statements {
 		if _, err := conn.Exec(t.Context(), statement); err != nil {
@@ -147,170 +170,156 @@ func checkSequence(t *testing.T, l *ledger.Ledger, page uint32, want uint64) {
 }
 
 // testOpenTogether creates one ledger from several processes at once.
-func testOpenTogether(server *pgtest.Server) func(t *testing.T) {
-	return func(t *testing.T) {
-		const processes = 8
-		url := server.Schema()
-		var ids [processes]ledger.Identity
-		var wg sync.WaitGroup
-		for i := range processes {
-			wg.Go(func() {
-				l, err := ledger.Open(t.Context(), url, ledger.Options{Pages: 16})
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				ids[i] = l.Identity()
-				_, err = l.Record(t.Context(), time.Now(), []ledger.Change{on(3, fmt.Sprint(i))})
-				if err := errors.Join(err, l.Close()); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		wg.Wait()
-		for _, id := range ids {
-			if id != ids[0] {
-				t.Errorf("identities %+v and %+v of one ledger", id, ids[0])
+func testOpenTogether(t *testing.T, server *pgtest.Server) {
+	const processes = 8
+	url := server.Schema()
+	var ids [processes]ledger.Identity
+	var wg sync.WaitGroup
+	for i := range processes {
+		wg.Go(func() {
+			l, err := ledger.Open(t.Context(), url, ledger.Options{Pages: 16})
+			if err != nil {
+				t.Error(err)
+				return
 			}
+			ids[i] = l.Identity()
+			_, err = l.Record(t.Context(), time.Now(), []ledger.Change{on(3, fmt.Sprint(i))})
+			if err := errors.Join(err, l.Close()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	for _, id := range ids {
+		if id != ids[0] {
+			t.Errorf("identities %+v and %+v of one ledger", id, ids[0])
 		}
-		l := open(t, url, ledger.Options{})
-		checkSequence(t, l, 3, processes)
-		if !l.Shared() {
-			t.Error("Shared() = false")
-		}
+	}
+	l := open(t, url, ledger.Options{})
+	checkSequence(t, l, 3, processes)
+	if !l.Shared() {
+		t.Error("Shared() = false")
 	}
 }
 
 // testSchemas opens ledgers in schemas with odd names, and as a user without the right to create
 // a schema.
-func testSchemas(server *pgtest.Server) func(t *testing.T) {
-	return func(t *testing.T) {
-		conn := raw(t, server.URL())
-		execute(t, conn, `CREATE ROLE plain LOGIN`, `CREATE SCHEMA plain AUTHORIZATION plain`)
-		for parameter, schema := range map[string]string{
-			"":                                 "feedfilter",
-			"&search_path=UPPER":               "UPPER",
-			"&search_path=%22two%20words%22":   "two words",
-			"&search_path=first,second,public": "first",
-			"&search_path=plain&user=plain":    "plain",
-			"&search_path=sch%C3%A9ma%27s":     "schéma's",
-		} {
-			url := server.URL() + parameter
-			record(t, open(t, url, ledger.Options{}), oneWay(1))
-			var rows int
-			query := `SELECT count(*) FROM ` + pgx.Identifier{schema, "entries"}.Sanitize()
-			if err := conn.QueryRow(t.Context(), query).Scan(&rows); err != nil || rows != 1 {
-				t.Errorf("%q: %d rows in schema %s, %v", parameter, rows, schema, err)
-			}
+func testSchemas(t *testing.T, server *pgtest.Server) {
+	conn := raw(t, server.URL())
+	execute(t, conn, `CREATE ROLE plain LOGIN`, `CREATE SCHEMA plain AUTHORIZATION plain`)
+	for parameter, schema := range map[string]string{
+		"":                                 "feedfilter",
+		"&search_path=UPPER":               "UPPER",
+		"&search_path=%22two%20words%22":   "two words",
+		"&search_path=first,second,public": "first",
+		"&search_path=plain&user=plain":    "plain",
+		"&search_path=sch%C3%A9ma%27s":     "schéma's",
+	} {
+		url := server.URL() + parameter
+		record(t, open(t, url, ledger.Options{}), oneWay(1))
+		var rows int
+		query := `SELECT count(*) FROM ` + pgx.Identifier{schema, "entries"}.Sanitize()
+		if err := conn.QueryRow(t.Context(), query).Scan(&rows); err != nil || rows != 1 {
+			t.Errorf("%q: %d rows in schema %s, %v", parameter, rows, schema, err)
 		}
-		for _, schema := range []string{"pg_catalog", "$user", "a%22b", strings.Repeat("x", 64)} {
-			if l, err := ledger.Open(t.Context(), server.URL()+"&search_path="+schema, ledger.Options{}); err == nil {
-				t.Errorf("Open created a ledger in schema %s", schema)
-				shut(t, l)
-			}
+	}
+	for _, schema := range []string{"pg_catalog", "$user", "a%22b", strings.Repeat("x", 64)} {
+		if l, err := ledger.Open(t.Context(), server.URL()+"&search_path="+schema, ledger.Options{}); err == nil {
+			t.Errorf("Open created a ledger in schema %s", schema)
+			shut(t, l)
 		}
-		// A table of another program with the same name must stay unchanged.
-		execute(t, conn, `CREATE SCHEMA other`, `CREATE TABLE other.entries (precious int)`)
-		if _, err := ledger.Open(t.Context(), server.URL()+"&search_path=other", ledger.Options{}); err == nil {
-			t.Error("Open created a ledger among another program's tables")
-		}
-		var tables int
-		err := conn.QueryRow(t.Context(), `SELECT count(*) FROM pg_class WHERE relnamespace = 'other'::regnamespace`).Scan(&tables)
-		if err != nil || tables != 1 {
-			t.Errorf("%d tables, %v, want 1", tables, err)
-		}
+	}
+	// A table of another program with the same name must stay unchanged.
+	execute(t, conn, `CREATE SCHEMA other`, `CREATE TABLE other.entries (precious int)`)
+	if _, err := ledger.Open(t.Context(), server.URL()+"&search_path=other", ledger.Options{}); err == nil {
+		t.Error("Open created a ledger among another program's tables")
+	}
+	var tables int
+	err := conn.QueryRow(t.Context(), `SELECT count(*) FROM pg_class WHERE relnamespace = 'other'::regnamespace`).Scan(&tables)
+	if err != nil || tables != 1 {
+		t.Errorf("%d tables, %v, want 1", tables, err)
 	}
 }
 
-func testEncoding(server *pgtest.Server) func(t *testing.T) {
-	return func(t *testing.T) {
-		execute(t, raw(t, server.URL()), `CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'`)
-		url := strings.Replace(server.Schema(), "/postgres?", "/latin?", 1)
-		_, err := ledger.Open(t.Context(), url, ledger.Options{})
-		if err == nil || !strings.Contains(err.Error(), "LATIN1") || !strings.Contains(err.Error(), "UTF8") {
-			t.Errorf("error %v, want one naming both encodings", err)
-		}
+func testEncoding(t *testing.T, server *pgtest.Server) {
+	execute(t, raw(t, server.URL()), `CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'`)
+	url := strings.Replace(server.Schema(), "/postgres?", "/latin?", 1)
+	_, err := ledger.Open(t.Context(), url, ledger.Options{})
+	if err == nil || !strings.Contains(err.Error(), "LATIN1") || !strings.Contains(err.Error(), "UTF8") {
+		t.Errorf("error %v, want one naming both encodings", err)
 	}
 }
 
-func testTooNew(server *pgtest.Server) func(t *testing.T) {
-	return func(t *testing.T) {
-		url := server.Schema()
-		shut(t, open(t, url, ledger.Options{}))
-		execute(t, raw(t, url), `UPDATE ledger_version SET version = 99`)
-		_, err := ledger.Open(t.Context(), url, ledger.Options{})
-		if !errors.Is(err, ledger.ErrTooNew) || !strings.Contains(err.Error(), "99") || !strings.Contains(err.Error(), server.Addr()) {
-			t.Errorf("error %v, want ErrTooNew naming the version and the server", err)
-		}
+func testTooNew(t *testing.T, server *pgtest.Server) {
+	url := server.Schema()
+	shut(t, open(t, url, ledger.Options{}))
+	execute(t, raw(t, url), `UPDATE ledger_version SET version = 99`)
+	_, err := ledger.Open(t.Context(), url, ledger.Options{})
+	if !errors.Is(err, ledger.ErrTooNew) || !strings.Contains(err.Error(), "99") || !strings.Contains(err.Error(), server.Addr()) {
+		t.Errorf("error %v, want ErrTooNew naming the version and the server", err)
 	}
 }
 
 // testReplaced restores the ledger while it is open.
-func testReplaced(server *pgtest.Server) func(t *testing.T) {
-	return func(t *testing.T) {
-		url := server.Schema()
-		l := open(t, url, ledger.Options{Pages: 16})
-		record(t, l, on(3, "a"))
-		polls, notes := open(t, url, ledger.Options{}), open(t, url, ledger.Options{})
-		checkSequence(t, polls, 3, 1)
-		checkSequence(t, notes, 3, 1)
-		other := open(t, url, ledger.Options{Restored: true})
-		calls := map[string]func() error{
-			"Record": func() error {
-				_, err := l.Record(t.Context(), time.Now(), []ledger.Change{on(3, "b")})
-				return err
-			},
-			"Changed": func() error {
-				_, err := polls.Changed(t.Context(), "", func(uint32, ledger.PageState) error { return nil })
-				return err
-			},
-			"SetCheckpoint": func() error { return notes.SetCheckpoint(t.Context(), "import", "5") },
-			// The refusal closed all connections, so these calls use new ones.
-			"Snapshot": func() error { _, _, err := l.Snapshot(t.Context(), 3); return err },
-			"Ping":     func() error { return polls.Ping(t.Context()) },
-		}
-		for _, name := range []string{"Record", "SetCheckpoint", "Snapshot", "Changed", "Ping"} {
-			if err := calls[name](); err == nil || !strings.Contains(err.Error(), "restored") {
-				t.Errorf("%s: error %v, want one about a restored ledger", name, err)
-			}
-		}
-		checkSequence(t, other, 3, 1)
-		record(t, other, on(3, "b"))
+func testReplaced(t *testing.T, server *pgtest.Server) {
+	l, url := fresh(t, server)
+	record(t, l, on(3, "a"))
+	polls, notes := open(t, url, ledger.Options{}), open(t, url, ledger.Options{})
+	checkSequence(t, polls, 3, 1)
+	checkSequence(t, notes, 3, 1)
+	other := open(t, url, ledger.Options{Restored: true})
+	calls := map[string]func() error{
+		"Record": func() error {
+			_, err := l.Record(t.Context(), time.Now(), []ledger.Change{on(3, "b")})
+			return err
+		},
+		"Changed": func() error {
+			_, err := polls.Changed(t.Context(), "", func(uint32, ledger.PageState) error { return nil })
+			return err
+		},
+		"SetCheckpoint": func() error { return notes.SetCheckpoint(t.Context(), "import", "5") },
+		// The refusal closed all connections, so these calls use new ones.
+		"Snapshot": func() error { _, _, err := l.Snapshot(t.Context(), 3); return err },
+		"Ping":     func() error { return polls.Ping(t.Context()) },
 	}
+	for _, name := range []string{"Record", "SetCheckpoint", "Snapshot", "Changed", "Ping"} {
+		if err := calls[name](); err == nil || !strings.Contains(err.Error(), "restored") {
+			t.Errorf("%s: error %v, want one about a restored ledger", name, err)
+		}
+	}
+	checkSequence(t, other, 3, 1)
+	record(t, other, on(3, "b"))
 }
 
 // testOutOfOrder commits a transaction after others that began later.
-func testOutOfOrder(server *pgtest.Server) func(t *testing.T) {
-	return func(t *testing.T) {
-		url := server.Schema()
-		l := open(t, url, ledger.Options{Pages: 16})
-		record(t, l, on(3, "a"), on(4, "a"))
-		next := ledger.Cursor("")
-		poll := func(want map[uint32]uint64) {
-			t.Helper()
-			got := map[uint32]uint64{}
-			progress, err := l.Changed(t.Context(), next, func(page uint32, s ledger.PageState) error {
-				got[page] = s.Sequence
-				return nil
-			})
-			for page, sequence := range want {
-				if got[page] != sequence || err != nil {
-					t.Errorf("page %d at %d, %v, want %d", page, got[page], err, sequence)
-				}
+func testOutOfOrder(t *testing.T, server *pgtest.Server) {
+	l, url := fresh(t, server)
+	record(t, l, on(3, "a"), on(4, "a"))
+	next := ledger.Cursor("")
+	poll := func(want map[uint32]uint64) {
+		t.Helper()
+		got := map[uint32]uint64{}
+		progress, err := l.Changed(t.Context(), next, func(page uint32, s ledger.PageState) error {
+			got[page] = s.Sequence
+			return nil
+		})
+		for page, sequence := range want {
+			if got[page] != sequence || err != nil {
+				t.Errorf("page %d at %d, %v, want %d", page, got[page], err, sequence)
 			}
-			next = progress.Next
 		}
-		poll(map[uint32]uint64{3: 1, 4: 1})
-		slow := raw(t, url)
-		execute(t, slow, `BEGIN`, `UPDATE pages SET sequence = 2, changed = pg_current_xact_id()::text::bigint WHERE page = 3`)
-		for i := range uint64(3) {
-			record(t, l, on(4, fmt.Sprint(i)))
-			poll(map[uint32]uint64{4: 2 + i})
-		}
-		execute(t, slow, `COMMIT`)
-		poll(map[uint32]uint64{3: 2})
-		poll(nil)
-		record(t, l, on(5, "a"))
-		poll(map[uint32]uint64{5: 1})
+		next = progress.Next
 	}
+	poll(map[uint32]uint64{3: 1, 4: 1})
+	slow := raw(t, url)
+	execute(t, slow, `BEGIN`, `UPDATE pages SET sequence = 2, changed = pg_current_xact_id()::text::bigint WHERE page = 3`)
+	for i := range uint64(3) {
+		record(t, l, on(4, fmt.Sprint(i)))
+		poll(map[uint32]uint64{4: 2 + i})
+	}
+	execute(t, slow, `COMMIT`)
+	poll(map[uint32]uint64{3: 2})
+	poll(nil)
+	record(t, l, on(5, "a"))
+	poll(map[uint32]uint64{5: 1})
 }

@@ -36,98 +36,85 @@ func checkPagesOf(t *testing.T, receipt ledger.Receipt, err error, want map[uint
 
 // testMoveRefused makes the server refuse commits of moves. A move must happen once, even after
 // retries.
-func testMoveRefused(server *pgtest.Server) func(t *testing.T) {
-	return func(t *testing.T) {
-		url := server.Schema()
-		l := open(t, url, ledger.Options{Pages: 16})
-		record(t, l, on(3, "a"))
-		conn := raw(t, url)
-		execute(t, conn, `CREATE SEQUENCE attempts`, refuseCommits, onRaise)
-		receipt, err := l.Move(t.Context(), 3<<60, true)
-		checkPagesOf(t, receipt, err, map[uint32]uint64{3: 2, ledger.DedicatedPages: 1})
-		execute(t, conn, `ALTER SEQUENCE attempts RESTART`)
-		receipt, err = l.Move(t.Context(), 3<<60, false)
-		checkPagesOf(t, receipt, err, map[uint32]uint64{3: 3, ledger.DedicatedPages: 2})
-		checkOwners(t, l, nil)
-		execute(t, conn, `CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-			RAISE EXCEPTION 'on principle'; END $$`)
-		if _, err := l.Move(t.Context(), 3<<60, true); err == nil || !strings.Contains(err.Error(), "on principle") {
-			t.Errorf("error %v, want the final one", err)
-		}
-		checkSequence(t, l, 3, 3)
-		if _, err := l.Sequence(t.Context(), ledger.DedicatedPages+1); !errors.Is(err, ledger.ErrGone) {
-			t.Errorf("the page of a move that was refused: error %v, want ErrGone", err)
-		}
-		pages, _ := changed(t, l, "")
-		checkPages(t, "after a refusal", pages, map[uint32]uint64{3: 3, ledger.DedicatedPages: 2})
+func testMoveRefused(t *testing.T, server *pgtest.Server) {
+	l, url := fresh(t, server)
+	record(t, l, on(3, "a"))
+	conn := raw(t, url)
+	execute(t, conn, `CREATE SEQUENCE attempts`, refuseCommits, onRaise)
+	receipt, err := l.Move(t.Context(), 3<<60, true)
+	checkPagesOf(t, receipt, err, map[uint32]uint64{3: 2, ledger.DedicatedPages: 1})
+	execute(t, conn, `ALTER SEQUENCE attempts RESTART`)
+	receipt, err = l.Move(t.Context(), 3<<60, false)
+	checkPagesOf(t, receipt, err, map[uint32]uint64{3: 3, ledger.DedicatedPages: 2})
+	checkOwners(t, l, nil)
+	execute(t, conn, `CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		RAISE EXCEPTION 'on principle'; END $$`)
+	if _, err := l.Move(t.Context(), 3<<60, true); err == nil || !strings.Contains(err.Error(), "on principle") {
+		t.Errorf("error %v, want the final one", err)
 	}
+	checkSequence(t, l, 3, 3)
+	if _, err := l.Sequence(t.Context(), ledger.DedicatedPages+1); !errors.Is(err, ledger.ErrGone) {
+		t.Errorf("the page of a move that was refused: error %v, want ErrGone", err)
+	}
+	pages, _ := changed(t, l, "")
+	checkPages(t, "after a refusal", pages, map[uint32]uint64{3: 3, ledger.DedicatedPages: 2})
 }
 
 // testPlacedAgain returns a user to the shared page between two tries of a Record. The first try
 // found the user on a dedicated page.
-func testPlacedAgain(server *pgtest.Server) func(t *testing.T) {
-	return func(t *testing.T) {
-		url := server.Schema()
-		l := open(t, url, ledger.Options{Pages: 16})
-		if _, err := l.Move(t.Context(), 3<<60, true); err != nil {
-			t.Fatal(err)
-		}
-		watch := raw(t, url)
-		execute(t, watch, `CREATE SEQUENCE attempts`, refuseCommits, onRaise, `SELECT pg_advisory_lock(4713)`)
-		done := make(chan error)
-		var receipt ledger.Receipt
-		go func() {
-			var err error
-			receipt, err = l.Record(t.Context(), time.Now(), []ledger.Change{on(3, "a"), on(4, "a")})
-			done <- err
-		}()
-		await(t, watch, `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)`)
-		execute(t, watch, `DELETE FROM owners`, `SELECT pg_advisory_unlock(4713)`)
-		err := <-done
-		checkPagesOf(t, receipt, err, map[uint32]uint64{3: 2, 4: 1})
-		if rows, _, err := l.Snapshot(t.Context(), 3); len(rows) != 1 || err != nil {
-			t.Errorf("%v, %v, want the row", rows, err)
-		}
+func testPlacedAgain(t *testing.T, server *pgtest.Server) {
+	l, url := fresh(t, server)
+	if _, err := l.Move(t.Context(), 3<<60, true); err != nil {
+		t.Fatal(err)
+	}
+	watch := raw(t, url)
+	execute(t, watch, `CREATE SEQUENCE attempts`, refuseCommits, onRaise, `SELECT pg_advisory_lock(4713)`)
+	done := begin(func() (ledger.Receipt, error) {
+		return l.Record(t.Context(), time.Now(), []ledger.Change{on(3, "a"), on(4, "a")})
+	})
+	awaitLock(t, watch)
+	execute(t, watch, `DELETE FROM owners`, `SELECT pg_advisory_unlock(4713)`)
+	got := <-done
+	checkPagesOf(t, got.Receipt, got.err, map[uint32]uint64{3: 2, 4: 1})
+	if rows, _, err := l.Snapshot(t.Context(), 3); len(rows) != 1 || err != nil {
+		t.Errorf("%v, %v, want the row", rows, err)
 	}
 }
 
 // testMoveWaits makes a Record wait for a move that commits. The Record must find the user on the
 // new page. Moves of users of other pages run one after another.
-func testMoveWaits(server *pgtest.Server) func(t *testing.T) {
-	return func(t *testing.T) {
-		url := server.Schema()
-		l := open(t, url, ledger.Options{Pages: 16})
-		watch := raw(t, url)
-		execute(t, watch, `CREATE SEQUENCE attempts START 3`, refuseCommits, onRaise, `SELECT pg_advisory_lock(4713)`)
-		results := map[string]ledger.Receipt{}
-		var mu sync.Mutex
-		var wg sync.WaitGroup
-		waiting := 0
-		begin := func(name string, call func() (ledger.Receipt, error)) {
-			wg.Go(func() {
-				receipt, err := call()
-				if err != nil {
-					t.Errorf("%s: %v", name, err)
-				}
-				mu.Lock()
-				defer mu.Unlock()
-				results[name] = receipt
-			})
-			waiting++
-			await(t, watch, `SELECT count(*) = `+string(rune('0'+waiting))+` FROM pg_locks WHERE NOT granted`)
-		}
-		begin("dedicate", func() (ledger.Receipt, error) { return l.Move(t.Context(), 3<<60, true) })
-		begin("record", func() (ledger.Receipt, error) {
-			return l.Record(context.WithoutCancel(t.Context()), time.Now(), []ledger.Change{on(3, "a")})
+func testMoveWaits(t *testing.T, server *pgtest.Server) {
+	l, url := fresh(t, server)
+	watch := raw(t, url)
+	execute(t, watch, `CREATE SEQUENCE attempts START 3`, refuseCommits, onRaise, `SELECT pg_advisory_lock(4713)`)
+	results := map[string]ledger.Receipt{}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	waiting := 0
+	begin := func(name string, call func() (ledger.Receipt, error)) {
+		wg.Go(func() {
+			receipt, err := call()
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			results[name] = receipt
 		})
-		begin("other", func() (ledger.Receipt, error) { return l.Move(t.Context(), 4<<60, true) })
-		execute(t, watch, `SELECT pg_advisory_unlock(4713)`)
-		wg.Wait()
-		checkPagesOf(t, results["dedicate"], nil, map[uint32]uint64{3: 1, ledger.DedicatedPages: 1})
-		checkPagesOf(t, results["record"], nil, map[uint32]uint64{3: 1, ledger.DedicatedPages: 2})
-		checkPagesOf(t, results["other"], nil, map[uint32]uint64{4: 1, ledger.DedicatedPages + 1: 1})
-		checkOwners(t, l, map[uint64]uint32{3 << 60: ledger.DedicatedPages, 4 << 60: ledger.DedicatedPages + 1})
+		waiting++
+		await(t, watch, `SELECT count(*) = `+string(rune('0'+waiting))+` FROM pg_locks WHERE NOT granted`)
 	}
+	begin("dedicate", func() (ledger.Receipt, error) { return l.Move(t.Context(), 3<<60, true) })
+	begin("record", func() (ledger.Receipt, error) {
+		return l.Record(context.WithoutCancel(t.Context()), time.Now(), []ledger.Change{on(3, "a")})
+	})
+	begin("other", func() (ledger.Receipt, error) { return l.Move(t.Context(), 4<<60, true) })
+	execute(t, watch, `SELECT pg_advisory_unlock(4713)`)
+	wg.Wait()
+	checkPagesOf(t, results["dedicate"], nil, map[uint32]uint64{3: 1, ledger.DedicatedPages: 1})
+	checkPagesOf(t, results["record"], nil, map[uint32]uint64{3: 1, ledger.DedicatedPages: 2})
+	checkPagesOf(t, results["other"], nil, map[uint32]uint64{4: 1, ledger.DedicatedPages + 1: 1})
+	checkOwners(t, l, map[uint64]uint32{3 << 60: ledger.DedicatedPages, 4 << 60: ledger.DedicatedPages + 1})
 }
 
 // checkOwners compares the users with dedicated pages.

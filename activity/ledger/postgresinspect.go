@@ -11,9 +11,7 @@ import (
 
 func (i *Inspection) postgres(ctx context.Context, u postgresURL) (err error) {
 	i.Engine = "PostgreSQL"
-	if i.Known, err = versions(postgresMigrations); err != nil {
-		return err
-	}
+	i.Known = versions(migrationsOf("postgres"))
 	conn, err := connectAny(ctx, u.config.ConnConfig)
 	if err != nil {
 		return err
@@ -47,16 +45,7 @@ func (i *Inspection) postgres(ctx context.Context, u postgresURL) (err error) {
 	if err := conn.QueryRow(ctx, `SELECT version FROM ledger_version`).Scan(&i.Schema); err != nil {
 		return fmt.Errorf("read schema version: %w", err)
 	}
-	if i.Schema == 0 {
-		return errNoLedger
-	}
-	if err := i.identify(readMeta(ctx, postgresSession{conn})); err != nil || i.Schema != i.Known {
-		return err
-	}
-	b := &pgx.Batch{}
-	queueLayouts(b, &i.Layouts)
-	b.Queue(emptySQL).QueryRow(func(row pgx.Row) error { return row.Scan(&i.Empty) })
-	return conn.SendBatch(ctx, b).Close()
+	return i.read(ctx, postgresSession{conn})
 }
 
 // mayMake returns errNoLedger if the user may create a ledger, otherwise the reason why not.

@@ -1,52 +1,21 @@
 package ledger
 
 import (
-	"cmp"
 	"context"
 	"errors"
-
-	"github.com/jackc/pgx/v5"
+	"slices"
+	"time"
 )
-
-// queue queues a query. It scans each row of the result into the destinations, and calls each.
-func queue(b *pgx.Batch, s statement, each func() error) {
-	b.Queue(s.sql, s.args...).Query(func(rows pgx.Rows) error {
-		_, err := pgx.ForEachRow(rows, s.into, each)
-		return err
-	})
-}
-
-// queueLayouts queues a read of the layouts.
-func queueLayouts(b *pgx.Batch, l *Layouts) {
-	b.Queue(allLayoutsSQL).Query(func(rows pgx.Rows) error {
-		var r layoutRow
-		var all []layoutRow
-		_, err := pgx.ForEachRow(rows, []any{&r.pages, &r.state}, func() error {
-			all = append(all, r)
-			return nil
-		})
-		if err == nil {
-			*l, err = layoutsOf(all)
-		}
-		return err
-	})
-}
 
 // place assumes that the current layout is the one that was read last. If it is not, place reads
 // again.
 func (d *postgresDatabase) place(ctx context.Context, hash uint64) (p Place, err error) {
 	current := d.assumedLayouts().Current
 	for {
-		var r layoutRow
-		s := statement{
-			placeSQL, []any{stored(hash), d.id.PageIn(current, hash)},
-			[]any{&p.Page, &p.Sequence, &p.Left, &r.pages, &r.state},
-		}
-		rows, err := collect(ctx, d, s, func() layoutRow { return r })
-		if err == nil {
-			p.Layouts, err = layoutsOf(rows)
-		}
-		if err != nil {
+		s := p.Layouts.query()
+		s.sql, s.args = placeSQL, []any{stored(hash), d.id.PageIn(current, hash)}
+		s.into = append([]any{&p.Page, &p.Sequence, &p.Left}, s.into...)
+		if err := d.query(ctx, s); err != nil {
 			return Place{}, err
 		}
 		if p.Layouts.Current == current {
@@ -59,17 +28,28 @@ func (d *postgresDatabase) place(ctx context.Context, hash uint64) (p Place, err
 // errLayoutsDiffer means that a transaction assumed outdated layouts.
 var errLayoutsDiffer = errors.New("the layouts have changed")
 
-// lockPages begins a transaction, and locks the pages of the plan's users against other writers.
-// more adds reads that run under the locks. lockPages returns the states of the pages.
-//
-// The pages depend on the layouts, which the same round trip reads. lockPages assumes the
-// layouts that were read last, and retries if they have changed since.
-func (t postgresTransaction) lockPages(
-	ctx context.Context, p *plan, more func(b *pgx.Batch),
+// lock depends on the layouts, which its round trip reads. It assumes the layouts that were read
+// last, and retries if they have changed since.
+func (t postgresTransaction) lock(
+	ctx context.Context, p *plan, some []*entry, now time.Time,
 ) (map[uint32]PageState, error) {
+	var reads []statement // under the locks
+	if len(some) > 0 {
+		reads = append(reads, p.lookup(some))
+	}
+	if len(p.tallies) > 0 {
+		reads = append(reads, countTallies(p.tallies, now))
+	}
+	if p.hasEnded() {
+		var us int64
+		reads = append(reads, statement{sql: clockSQL, into: []any{&us}, each: func() error {
+			p.clock = time.UnixMicro(us)
+			return nil
+		}})
+	}
 	for assumed := t.d.assumedLayouts(); ; assumed = p.layouts {
 		p.forget()
-		states, err := t.lockPagesOf(ctx, assumed, p, more)
+		states, err := t.lockPages(ctx, assumed, p, reads)
 		if !errors.Is(err, errLayoutsDiffer) {
 			return states, err
 		}
@@ -88,38 +68,35 @@ func (d *postgresDatabase) assumedLayouts() Layouts {
 	return Layouts{Current: d.id.Pages}
 }
 
-// lockPagesOf is lockPages for the given layouts.
-func (t postgresTransaction) lockPagesOf(
-	ctx context.Context, l Layouts, p *plan, more func(b *pgx.Batch),
+// lockPages begins a transaction, locks the pages of the plan's users in the given layouts against
+// other writers, and reads. It returns the states of the pages.
+func (t postgresTransaction) lockPages(
+	ctx context.Context, l Layouts, p *plan, reads []statement,
 ) (map[uint32]PageState, error) {
 	pages := p.sharedPages(l)
 	states := make(map[uint32]PageState, len(pages))
-	b := &pgx.Batch{}
-	b.Queue(beginSQL)
-	b.Queue(shareSQL)
-	queueLayouts(b, &p.layouts)
-	if len(p.changes) > 0 {
-		b.Queue(allKindsSQL).Query(func(rows pgx.Rows) error {
-			kinds, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Kind])
-			return cmp.Or(err, p.checkKinds(kinds))
-		})
-	}
-	b.Queue(createPagesSQL, pages)
 	var hash int64
 	var page uint32
 	var s PageState
-	queue(b, statement{lockPagesSQL, []any{pages}, []any{&page, &s.Sequence, &s.Left}}, func() error {
-		states[page] = s
-		return nil
-	})
-	t.d.queueIncarnation(b)
-	into := []any{&hash, &page, &s.Sequence, &s.Left}
-	queue(b, statement{lockDedicatedSQL, []any{p.storedUsers()}, into}, func() error {
-		p.owners[unstored(hash)], states[page] = page, s
-		return nil
-	})
-	more(b)
-	if err := t.conn.SendBatch(ctx, b).Close(); err != nil {
+	var kinds []Kind
+	declared := kindsQuery(&kinds)
+	declared.end = func() error { return p.checkKinds(kinds) }
+	all := []statement{
+		{sql: beginSQL}, {sql: shareSQL}, p.layouts.query(), declared, {sql: createPagesSQL, args: []any{pages}},
+		{sql: lockPagesSQL, args: []any{pages}, into: []any{&page, &s.Sequence, &s.Left}, each: func() error {
+			states[page] = s
+			return nil
+		}},
+		t.d.opened(),
+		{sql: lockDedicatedSQL, args: []any{p.storedUsers()}, into: []any{&hash, &page, &s.Sequence, &s.Left}, each: func() error {
+			p.owners[unstored(hash)], states[page] = page, s
+			return nil
+		}},
+	}
+	if len(p.changes) == 0 {
+		all = slices.Delete(all, 3, 4) // a move has no kinds
+	}
+	if err := send(ctx, t.conn, append(all, reads...)...); err != nil {
 		return nil, err
 	}
 	now := p.layouts
@@ -138,10 +115,4 @@ func (p *plan) storedUsers() []int64 {
 		hashes[i] = stored(hash)
 	}
 	return hashes
-}
-
-// queueIncarnation queues a check that the transaction is in the ledger that was opened.
-func (d *postgresDatabase) queueIncarnation(b *pgx.Batch) {
-	var value *string
-	queue(b, statement{sql: incarnationSQL, into: []any{&value}}, func() error { return d.checkRead(value) })
 }

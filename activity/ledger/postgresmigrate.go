@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"embed"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -11,9 +10,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
-
-//go:embed migrations/postgres/*.sql
-var postgresMigrations embed.FS
 
 // prepare migrates the schema and reads the ledger's identity, on its own connection. A lock makes
 // concurrent processes do so one after another.
@@ -38,14 +34,17 @@ func (d *postgresDatabase) prepare(ctx context.Context, u postgresURL, o Options
 	if err := createSchema(ctx, conn, u.schema); err != nil {
 		return err
 	}
-	migrations, err := fs.Sub(postgresMigrations, "migrations/postgres")
+	if err := migratePostgres(ctx, conn, migrationsOf("postgres")); err != nil {
+		return err
+	}
+	err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) (err error) {
+		t := postgresTransaction{d, conn, &pgx.Batch{}, new(int64)}
+		if d.id, err = readIdentity(ctx, t, o); err != nil {
+			return err
+		}
+		return tx.SendBatch(ctx, t.rest).Close()
+	})
 	if err != nil {
-		return err
-	}
-	if err := migratePostgres(ctx, conn, migrations); err != nil {
-		return err
-	}
-	if d.id, err = identifyPostgres(ctx, conn, o); err != nil {
 		return fmt.Errorf("identity: %w", err)
 	}
 	return nil
@@ -134,47 +133,16 @@ func migratePostgres(ctx context.Context, conn *pgx.Conn, migrations fs.FS) erro
 	})
 }
 
-// identifyPostgres reads the identity of the ledger, and stores what is new: see identify.
-func identifyPostgres(ctx context.Context, conn *pgx.Conn, o Options) (id Identity, err error) {
-	err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-		meta, err := readMeta(ctx, postgresSession{conn})
-		if err != nil {
-			return err
-		}
-		var layouts Layouts
-		b := &pgx.Batch{}
-		if len(meta) > 0 {
-			queueLayouts(b, &layouts)
-			if err := queueAdoption(ctx, tx, b, o); err != nil {
-				return err
-			}
-		}
-		if err := tx.SendBatch(ctx, b).Close(); err != nil {
-			return err
-		}
-		var write []statement
-		if id, write, err = identify(meta, layouts, o); err != nil {
-			return err
-		}
-		b = &pgx.Batch{}
-		for _, s := range write {
-			b.Queue(s.sql, s.args...)
-		}
-		return tx.SendBatch(ctx, b).Close()
-	})
-	return id, err
-}
-
-// queueAdoption queues the statements of adoptSQL. A process that may only read leaves them out.
-func queueAdoption(ctx context.Context, tx pgx.Tx, b *pgx.Batch, o Options) error {
+// adopt runs the statements of adoptSQL. A process that may only read leaves them out.
+func (t postgresTransaction) adopt(ctx context.Context, o Options) error {
 	var writable bool
-	if err := tx.QueryRow(ctx, writableSQL).Scan(&writable); err != nil || !writable {
+	if err := t.query(ctx, statement{sql: writableSQL, into: []any{&writable}}); err != nil || !writable {
 		return err
 	}
 	if !o.Restored {
-		b.Queue(localCommitSQL) // a process starts without a standby
+		t.rest.Queue(localCommitSQL) // a process starts without a standby
 	}
-	b.Queue(adoptSQL)
-	b.Queue(adoptedSQL)
+	t.rest.Queue(adoptSQL)
+	t.rest.Queue(adoptedSQL)
 	return nil
 }

@@ -14,16 +14,7 @@ import (
 
 func openPostgresTest(t *testing.T, url string) *postgresDatabase {
 	t.Helper()
-	l, err := Open(t.Context(), url, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return l.db.(*postgresDatabase)
+	return openURL(t, url, Options{}).db.(*postgresDatabase)
 }
 
 // TestPostgresSessions checks the settings that make commits durable and end hanging sessions.

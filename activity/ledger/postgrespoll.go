@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -59,22 +60,6 @@ func (h history) since(c Cursor) (seen int64, running []int64, ok bool) {
 type snapshot struct {
 	xmax    int64
 	running []int64
-}
-
-// parseSnapshot parses the text of PostgreSQL's type pg_snapshot: xmin:xmax:xip,...
-func parseSnapshot(text string) (s snapshot, err error) {
-	parts := strings.Split(text, ":")
-	if len(parts) != 3 { //nolint:mnd // see above
-		return snapshot{}, fmt.Errorf("snapshot %q: want three parts", text)
-	}
-	s.xmax, err = strconv.ParseInt(parts[1], 10, 64)
-	if err == nil {
-		s.running, err = parseIDs(parts[2])
-	}
-	if err != nil {
-		return snapshot{}, fmt.Errorf("snapshot %q: %w", text, err)
-	}
-	return s, nil
 }
 
 // parseIDs parses numbers that commas separate.
@@ -136,7 +121,7 @@ var errStalled = fmt.Errorf("no answer within %v", callTimeout)
 func (d *postgresDatabase) changed(
 	ctx context.Context, since Cursor, each func(page uint32, s PageState) error,
 ) (p Progress, err error) {
-	err = d.retry(ctx, d.polls, func(ctx context.Context, conn *pgx.Conn) (err error) {
+	err = d.attempt(ctx, d.polls, 0, func(ctx context.Context, conn *pgx.Conn) (err error) {
 		// A first poll may read millions of pages. It may take longer while it makes progress.
 		ctx, end := context.WithCancelCause(ctx)
 		defer end(nil)
@@ -178,18 +163,15 @@ func (d *postgresDatabase) pollPages(
 		rollBack(ctx, conn)
 		return d.pollPages(ctx, conn, "", each)
 	}
-	b := &pgx.Batch{}
 	var page uint32
 	var s PageState
 	var changed int64
-	queue(b, statement{pages, args, []any{&page, &s.Sequence, &s.Left, &changed}}, func() error {
+	err = send(ctx, conn, statement{sql: pages, args: args, into: []any{&page, &s.Sequence, &s.Left, &changed}, each: func() error {
 		if changed < saw.xmax { // otherwise another server assigned it
 			seen = max(seen, changed)
 		}
 		return each(page, s)
-	})
-	b.Queue(`ROLLBACK`) // the transaction has changed nothing
-	err = conn.SendBatch(ctx, b).Close()
+	}}, statement{sql: `ROLLBACK`}) // the transaction has changed nothing
 	p.Next = h.cursor(saw, seen)
 	return p, err
 }
@@ -198,35 +180,29 @@ func (d *postgresDatabase) pollPages(
 func (d *postgresDatabase) pollOwners(
 	ctx context.Context, conn *pgx.Conn, owners string, args []any,
 ) (p Progress, saw snapshot, err error) {
-	b := &pgx.Batch{}
-	b.Queue(beginSnapshotSQL)
-	if args == nil {
-		b.Queue(unlimitedSQL)
-	}
-	var text string
 	var clock int64
 	var incarnation *string
-	var backend uint32
-	queue(b, statement{sql: pollSQL, into: []any{&text, &clock, &incarnation, &backend}}, func() (err error) {
+	var backend, page uint32
+	var hash int64
+	p.Owners = make(map[uint64]uint32)
+	poll := statement{sql: pollSQL, into: []any{&saw.xmax, &saw.running, &clock, &incarnation, &backend}, each: func() (err error) {
 		if backend != conn.PgConn().CustomData()[backendKey] { // another session holds the lock of settings
 			return fmt.Errorf("the server process of the session has changed: %s", wantSessions)
 		}
-		if saw, err = parseSnapshot(text); err != nil {
-			return err
-		}
 		p.Clock = time.UnixMicro(clock)
 		return d.checkRead(incarnation)
-	})
-	queueLayouts(b, &p.Layouts)
-	p.Owners = make(map[uint64]uint32)
-	var hash int64
-	var page uint32
-	queue(b, statement{owners, args, []any{&hash, &page}}, func() error {
-		p.Owners[unstored(hash)] = page
-		return nil
-	})
+	}}
+	all := []statement{{sql: beginSnapshotSQL}, poll, p.Layouts.query(), {
+		sql: owners, args: args, into: []any{&hash, &page}, each: func() error {
+			p.Owners[unstored(hash)] = page
+			return nil
+		},
+	}}
+	if args == nil {
+		all = slices.Insert(all, 1, statement{sql: unlimitedSQL})
+	}
 	began := time.Now()
-	if err := conn.SendBatch(ctx, b).Close(); err != nil {
+	if err := send(ctx, conn, all...); err != nil {
 		return Progress{}, snapshot{}, err
 	}
 	p.At = began.Add(time.Since(began) / 2)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -66,12 +65,8 @@ func TestPostgresRepetitionWaits(t *testing.T) {
 		"of a removal": {{Rows: on(4, "a").Rows, Remove: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			done := make(chan error, 1)
 			ctx, cancel := context.WithCancel(t.Context())
-			go func() {
-				_, err := l.Record(ctx, time.Now(), changes)
-				done <- err
-			}()
+			done := startRecord(ctx, l, changes...)
 			endWait(t, watch, "pg_terminate_backend", done)
 			cancel()
 			if err := <-done; err == nil || errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "commit: ") {
@@ -93,11 +88,7 @@ func TestPostgresWaitGivenUp(t *testing.T) {
 	record(t, alone, on(3, "a"))
 	l := open(t, url, ledger.Options{})
 	watch := raw(t, url)
-	done := make(chan error, 1)
-	go func() {
-		_, err := l.Record(t.Context(), time.Now(), []ledger.Change{on(4, "a")})
-		done <- err
-	}()
+	done := startRecord(t.Context(), l, on(4, "a"))
 	endWait(t, watch, "pg_cancel_backend", done)
 	if err := <-done; err == nil || !strings.Contains(err.Error(), "commit: ") {
 		t.Errorf("error %v of a commit that no standby has, want an error of the commit", err)

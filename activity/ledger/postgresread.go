@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -10,19 +11,39 @@ import (
 // postgresSession runs queries on a connection, once.
 type postgresSession struct{ conn *pgx.Conn }
 
-func (p postgresSession) query(ctx context.Context, s statement, reset func(), each func() error) error {
-	reset()
+func (p postgresSession) query(ctx context.Context, s statement) error {
+	if s.into == nil {
+		_, err := p.conn.Exec(ctx, s.sql, s.args...)
+		return err
+	}
 	rows, err := p.conn.Query(ctx, s.sql, s.args...)
 	if err != nil {
 		return err
 	}
-	_, err = pgx.ForEachRow(rows, s.into, each)
-	return err
+	return s.scan(rows)
 }
 
-func (d *postgresDatabase) query(ctx context.Context, s statement, reset func(), each func() error) error {
-	return d.attempt(ctx, d.pool, func(ctx context.Context, conn *pgx.Conn) error {
-		return postgresSession{conn}.query(ctx, s, reset, each)
+// scan scans the rows of a result.
+func (s statement) scan(rows pgx.Rows) error {
+	s.start()
+	_, err := pgx.ForEachRow(rows, s.into, s.take)
+	return s.finish(err)
+}
+
+// send runs statements in one round trip.
+func send(ctx context.Context, conn *pgx.Conn, all ...statement) error {
+	b := &pgx.Batch{}
+	for _, s := range all {
+		if queued := b.Queue(s.sql, s.args...); s.into != nil {
+			queued.Query(s.scan)
+		}
+	}
+	return conn.SendBatch(ctx, b).Close()
+}
+
+func (d *postgresDatabase) query(ctx context.Context, s statement) error {
+	return d.attempt(ctx, d.pool, callTimeout, func(ctx context.Context, conn *pgx.Conn) error {
+		return postgresSession{conn}.query(ctx, s)
 	})
 }
 
@@ -32,7 +53,7 @@ func (d *postgresDatabase) keys(ctx context.Context, page uint32) ([]Row, PageSt
 	var s PageState
 	var r scanned
 	query, args := d.pageQuery(page)
-	read := statement{query + atMostSQL, args, append([]any{&s.Sequence, &s.Left}, r.all()...)}
+	read := statement{sql: query + atMostSQL, args: args, into: append([]any{&s.Sequence, &s.Left}, r.all()...)}
 	rows, err := collect(ctx, d, read, func() Row {
 		return Row{Hash: unstored(r.hash), Owner: r.owner, Kind: r.kind, Target: r.target}
 	})
@@ -64,17 +85,17 @@ func (d *postgresDatabase) sequence(ctx context.Context, page uint32) (uint64, e
 		query, args = dedicatedStateSQL, args[:1]
 	}
 	var sequence uint64
-	found, err := collect(ctx, d, statement{query, args, []any{&sequence}}, func() uint64 { return sequence })
-	if err == nil && len(found) == 0 {
-		err = ErrGone
-	}
-	return sequence, err
+	gone := ErrGone // unless there is a row
+	err := d.query(ctx, statement{sql: query, args: args, into: []any{&sequence}, each: func() error {
+		gone = nil
+		return nil
+	}})
+	return sequence, cmp.Or(err, gone)
 }
 
 func (d *postgresDatabase) lookup(ctx context.Context, wanted []*entry) (rows []Row, err error) {
 	for some := range slices.Chunk(wanted, lookupAtOnce) {
-		c := columnsOf(some)
-		found, err := readRows(ctx, d, lookupRowsSQL, c.hash, c.owner, c.kind, c.target)
+		found, err := readRows(ctx, d, lookupRowsSQL, columnsOf(some)[:4]...)
 		if err != nil {
 			return nil, err
 		}
@@ -87,82 +108,62 @@ func (d *postgresDatabase) lookup(ctx context.Context, wanted []*entry) (rows []
 // that may be temporary. Later it cannot, because it has passed rows on.
 func (d *postgresDatabase) eachRow(ctx context.Context, page uint32, each func(rows []Row) error) (s PageState, err error) {
 	var failed error
-	err = d.retry(ctx, d.pool, func(ctx context.Context, conn *pgx.Conn) error {
-		c := cursor{conn: conn, each: each}
-		var err error
-		s, err = d.fetchPage(ctx, &c, page)
-		if err != nil && c.passed {
+	err = d.attempt(ctx, d.pool, 0, func(ctx context.Context, conn *pgx.Conn) (err error) {
+		passed := false
+		s, err = d.fetchPage(ctx, conn, page, func(rows []Row) error {
+			passed = true
+			return each(rows)
+		})
+		if err != nil && passed {
 			failed = err
 			rollBack(ctx, conn)
 			return nil
 		}
 		return err
 	})
-	if err == nil {
-		err = failed
-	}
-	return s, err
+	return s, cmp.Or(err, failed)
 }
 
-// cursor reads rows in a transaction of its own.
-type cursor struct {
-	conn   *pgx.Conn
-	each   func(rows []Row) error
-	passed bool // rows were passed on
-}
-
-func (d *postgresDatabase) fetchPage(ctx context.Context, c *cursor, page uint32) (s PageState, err error) {
-	if err := c.exec(ctx, beginSnapshotSQL); err != nil {
-		return PageState{}, err
+// fetchPage reads a page in a transaction of its own. Each step is limited by callTimeout. For a page
+// without rows, the query returns one row without an owner.
+func (d *postgresDatabase) fetchPage(
+	ctx context.Context, conn *pgx.Conn, page uint32, each func(rows []Row) error,
+) (s PageState, err error) {
+	step := func(st statement) error {
+		limited, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		return postgresSession{conn}.query(limited, st)
 	}
 	query, args := d.pageQuery(page)
-	if err := c.exec(ctx, declareSQL+query, args...); err != nil {
-		return PageState{}, err
+	for _, st := range []statement{{sql: beginSnapshotSQL}, {sql: declareSQL + query, args: args}} {
+		if err := step(st); err != nil {
+			return PageState{}, err
+		}
 	}
-	found := false
-	for {
-		n, err := c.fetch(ctx, &s)
-		if found = found || n > 0; err == nil && !found {
+	for first := true; ; first = false {
+		n := 0
+		var r scanned
+		rows := make([]Row, 0, rowsAtOnce)
+		err := step(statement{
+			sql: fetchSQL, args: []any{pgx.QueryExecModeDescribeExec}, into: append([]any{&s.Sequence, &s.Left}, r.all()...),
+			each: func() error {
+				if n++; r.owner != "" {
+					rows = append(rows, r.row())
+				}
+				return nil
+			},
+		})
+		if err == nil && first && n == 0 {
 			err = ErrGone
+		}
+		if err == nil && len(rows) > 0 {
+			err = each(rows)
 		}
 		if err != nil {
 			return PageState{}, err
 		}
 		if n < rowsAtOnce {
-			return s, c.exec(ctx, `ROLLBACK`)
+			return s, step(statement{sql: `ROLLBACK`})
 		}
 	}
-}
-
-// exec is limited by callTimeout, like every step.
-func (c *cursor) exec(ctx context.Context, sql string, args ...any) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	_, err := c.conn.Exec(ctx, sql, args...)
-	return err
-}
-
-// fetch passes the next rows on, and returns how many the query returned. For a page without
-// rows, the query returns one row without an owner. fetch stores the state of the page in s.
-func (c *cursor) fetch(ctx context.Context, s *PageState) (n int, err error) {
-	limited, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	found, err := c.conn.Query(limited, fetchSQL, pgx.QueryExecModeDescribeExec)
-	if err != nil {
-		return 0, err
-	}
-	var r scanned
-	rows := make([]Row, 0, rowsAtOnce)
-	_, err = pgx.ForEachRow(found, append([]any{&s.Sequence, &s.Left}, r.all()...), func() error {
-		n++
-		if r.owner != "" {
-			rows = append(rows, r.row())
-		}
-		return nil
-	})
-	if err != nil || len(rows) == 0 {
-		return n, err
-	}
-	c.passed = true
-	return n, c.each(rows)
 }

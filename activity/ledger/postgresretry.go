@@ -82,22 +82,18 @@ func pause(ctx context.Context, f failure, try int) bool {
 
 // attempt runs do on a connection of the pool. It retries failures that may be temporary, on
 // another connection. If do fails, it must have changed nothing, or return an undecidedError. The
-// whole call ends within callTimeout. attempt does not call do once ctx has ended.
+// whole call ends within the limit; 0: none. attempt does not call do once ctx has ended.
 func (d *postgresDatabase) attempt(
-	ctx context.Context, pool *pgxpool.Pool, do func(ctx context.Context, conn *pgx.Conn) error,
+	ctx context.Context, pool *pgxpool.Pool, limit time.Duration, do func(ctx context.Context, conn *pgx.Conn) error,
 ) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	limited, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	return d.retry(limited, pool, do)
-}
-
-// retry is attempt without callTimeout: only ctx limits it.
-func (d *postgresDatabase) retry(
-	ctx context.Context, pool *pgxpool.Pool, do func(ctx context.Context, conn *pgx.Conn) error,
-) error {
+	if limit > 0 {
+		limited, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		ctx = limited
+	}
 	for try := 0; ; try++ {
 		f, err := once(ctx, pool, do)
 		if _, replaced := errors.AsType[*replacedError](err); replaced {

@@ -12,7 +12,7 @@ import (
 func (d *postgresDatabase) agree(ctx context.Context, bound time.Duration) error {
 	number := settingsNumber(bound)
 	before := d.settings.Swap(&number)
-	err := d.attempt(ctx, d.polls, d.lockSettings)
+	err := d.attempt(ctx, d.polls, callTimeout, d.lockSettings)
 	if err != nil {
 		d.settings.Store(before)
 	}
@@ -29,13 +29,10 @@ func (d *postgresDatabase) lockSettings(ctx context.Context, conn *pgx.Conn) err
 		return nil
 	}
 	var other *int64
-	b := &pgx.Batch{}
-	b.Queue(unlockSettingsSQL)
-	b.Queue(lockSettingsSQL, d.settingsKey, int32(*own))
-	b.Queue(otherSettingsSQL, d.settingsKey, int64(*own)).QueryRow(func(row pgx.Row) error {
-		return row.Scan(&other)
-	})
-	if err := conn.SendBatch(ctx, b).Close(); err != nil {
+	err := send(ctx, conn, statement{sql: unlockSettingsSQL},
+		statement{sql: lockSettingsSQL, args: []any{d.settingsKey, int32(*own)}},
+		statement{sql: otherSettingsSQL, args: []any{d.settingsKey, int64(*own)}, into: []any{&other}})
+	if err != nil {
 		return fmt.Errorf("declare settings: %w", err)
 	}
 	if other == nil {

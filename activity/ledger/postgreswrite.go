@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,43 +10,33 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // postgresTransaction takes two round trips. The first one locks and reads, the second one writes
 // and commits. Each statement sees what was committed when it began (READ COMMITTED). So the reads
 // see everything that was committed before the locks were granted.
 type postgresTransaction struct {
-	d    *postgresDatabase
-	conn *pgx.Conn
-	rest *pgx.Batch // the second round trip
+	d      *postgresDatabase
+	conn   *pgx.Conn
+	rest   *pgx.Batch // the second round trip
+	oldest *int64     // see lockKinds
 }
 
-// transact runs a transaction. do runs within callTimeout and until ctx ends. transact then writes
+// transact runs a transaction. do runs within the limit and until ctx ends. transact then writes
 // and commits, even if ctx ends.
 //
 // transact commits even if do writes nothing. Such a transaction repeats a visible one whose
 // wait for its standby may have been cut short. The lock on a page makes the commit a logged one,
 // which waits for both.
-func (d *postgresDatabase) transact(ctx context.Context, do func(ctx context.Context, t transaction) error) error {
-	return d.transactBy(ctx, d.attempt, func(ctx context.Context, t postgresTransaction) error { return do(ctx, t) })
-}
-
-// transactBy is transact with another function than attempt for the retries.
-func (d *postgresDatabase) transactBy(
-	ctx context.Context,
-	attempt func(context.Context, *pgxpool.Pool, func(context.Context, *pgx.Conn) error) error,
-	do func(limited context.Context, t postgresTransaction) error,
+func (d *postgresDatabase) transact(
+	ctx context.Context, limit time.Duration, do func(ctx context.Context, t transaction) error,
 ) error {
-	return attempt(ctx, d.pool, func(limited context.Context, conn *pgx.Conn) error {
+	return d.attempt(ctx, d.pool, limit, func(limited context.Context, conn *pgx.Conn) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		t := postgresTransaction{d, conn, &pgx.Batch{}}
-		if err := do(limited, t); err != nil {
-			return err
-		}
-		if err := ctx.Err(); err != nil {
+		t := postgresTransaction{d, conn, &pgx.Batch{}, new(int64)}
+		if err := cmp.Or(do(limited, t), ctx.Err()); err != nil {
 			return err
 		}
 		return commit(ctx, conn, t.rest)
@@ -85,14 +76,11 @@ func keepWarning(conn *pgconn.PgConn, notice *pgconn.Notice) {
 }
 
 func (t postgresTransaction) begin(ctx context.Context) error {
-	b := &pgx.Batch{}
-	b.Queue(beginSQL)
-	t.d.queueIncarnation(b)
-	return t.conn.SendBatch(ctx, b).Close()
+	return send(ctx, t.conn, statement{sql: beginSQL}, t.d.opened())
 }
 
-func (t postgresTransaction) query(ctx context.Context, s statement, reset func(), each func() error) error {
-	return postgresSession{t.conn}.query(ctx, s, reset, each)
+func (t postgresTransaction) query(ctx context.Context, s statement) error {
+	return postgresSession{t.conn}.query(ctx, s)
 }
 
 // exec runs the statement in the second round trip.
@@ -101,38 +89,17 @@ func (t postgresTransaction) exec(_ context.Context, sql string, args ...any) er
 	return nil
 }
 
-func (t postgresTransaction) lock(
-	ctx context.Context, p *plan, some []*entry, now time.Time,
-) (map[uint32]PageState, error) {
-	return t.lockPages(ctx, p, func(b *pgx.Batch) {
-		if len(some) > 0 {
-			queueLookup(b, p, some)
-		}
-		if len(p.tallies) > 0 {
-			queueTallies(b, p.tallies, now)
-		}
-		if p.hasEnded() {
-			var us int64
-			queue(b, statement{sql: clockSQL, into: []any{&us}}, func() error {
-				p.clock = time.UnixMicro(us)
-				return nil
-			})
-		}
-	})
-}
-
-// queueLookup queues a read that tells the plan which of the entries in some exist.
-func queueLookup(b *pgx.Batch, p *plan, some []*entry) {
-	c := columnsOf(some)
+// lookup is a query that tells the plan which of the entries in some exist.
+func (p *plan) lookup(some []*entry) statement {
 	var r scanned
-	queue(b, statement{lookupRowsSQL, []any{c.hash, c.owner, c.kind, c.target}, r.all()}, func() error {
+	return statement{sql: lookupRowsSQL, args: columnsOf(some)[:4], into: r.all(), each: func() error {
 		p.found(r.row())
 		return nil
-	})
+	}}
 }
 
-// queueTallies queues a count of rows, which runs after the locks.
-func queueTallies(b *pgx.Batch, tallies []*tally, now time.Time) {
+// countTallies is a query that counts rows, and runs after the locks.
+func countTallies(tallies []*tally, now time.Time) statement {
 	n := len(tallies)
 	hash, most := make([]int64, n), make([]int64, n)
 	owner, kind := make([]string, n), make([]string, n)
@@ -141,20 +108,18 @@ func queueTallies(b *pgx.Batch, tallies []*tally, now time.Time) {
 	}
 	var number, found int64
 	args := []any{hash, owner, kind, most, now.UnixMicro()}
-	queue(b, statement{tallyRowsSQL, args, []any{&number, &found}}, func() error {
+	return statement{sql: tallyRowsSQL, args: args, into: []any{&number, &found}, each: func() error {
 		tallies[number-1].found = found
 		return nil
-	})
+	}}
 }
 
 func (t postgresTransaction) write(_ context.Context, upserts, removals []*entry, raised []raisedPage) error {
 	if len(upserts) > 0 {
-		c := columnsOf(upserts)
-		t.rest.Queue(upsertRowsSQL, c.hash, c.owner, c.kind, c.target, c.since, c.until, c.targetHash)
+		t.rest.Queue(upsertRowsSQL, columnsOf(upserts)...)
 	}
 	if len(removals) > 0 {
-		c := columnsOf(removals)
-		t.rest.Queue(deleteRowsSQL, c.hash, c.owner, c.kind, c.target)
+		t.rest.Queue(deleteRowsSQL, columnsOf(removals)[:4]...)
 	}
 	if n := len(raised); n > 0 {
 		pages, sequences, left := make([]int64, n), make([]int64, n), make([]int64, n)
@@ -183,19 +148,14 @@ func (t postgresTransaction) insert(ctx context.Context, p *plan) (met bool, err
 	if _, err := t.conn.Exec(ctx, `ROLLBACK TO copying`); err != nil {
 		return false, err
 	}
-	b := &pgx.Batch{}
-	queueLookup(b, p, fresh)
-	if err := t.conn.SendBatch(ctx, b).Close(); err != nil {
+	if err := send(ctx, t.conn, p.lookup(fresh)); err != nil {
 		return false, err
 	}
 	return true, t.write(ctx, slices.DeleteFunc(fresh, func(e *entry) bool { return e.was }), nil, nil)
 }
 
 func (t postgresTransaction) greatest(ctx context.Context) (page uint32, err error) {
-	b := &pgx.Batch{}
-	b.Queue(lockNumbersSQL)
-	queue(b, statement{sql: greatestPageSQL, into: []any{&page}}, func() error { return nil })
-	err = t.conn.SendBatch(ctx, b).Close()
+	err = send(ctx, t.conn, statement{sql: lockNumbersSQL}, statement{sql: greatestPageSQL, into: []any{&page}})
 	return page, err
 }
 
@@ -207,40 +167,62 @@ func (t postgresTransaction) dedicate(_ context.Context, hash uint64, page uint3
 
 // lockLayouts locks the table against writers, which lock it in a shared mode.
 func (t postgresTransaction) lockLayouts(ctx context.Context) (l Layouts, err error) {
-	b := &pgx.Batch{}
-	b.Queue(beginSQL)
-	b.Queue(lockLayoutsSQL)
-	t.d.queueIncarnation(b)
-	queueLayouts(b, &l)
-	err = t.conn.SendBatch(ctx, b).Close()
+	err = send(ctx, t.conn, statement{sql: beginSQL}, statement{sql: lockLayoutsSQL}, t.d.opened(), l.query())
 	return l, err
 }
 
-// columns are entries as arrays, for unnest.
-type columns struct {
-	hash, since         []int64
-	until               []*int64
-	owner, kind, target []string
-	targetHash          []*int64 // empty if no entry names a user
+// lockKinds also reads the oldest running transaction, for recentAnyOf.
+func (t postgresTransaction) lockKinds(ctx context.Context) (kinds []Kind, err error) {
+	err = send(ctx, t.conn, statement{sql: beginSQL}, statement{sql: noTimeLimitSQL}, statement{sql: lockKindsSQL},
+		t.d.opened(), kindsQuery(&kinds), statement{sql: oldestRunningSQL, into: []any{t.oldest}})
+	return kinds, err
 }
 
-// columnsOf returns the entries with their times after the changes.
-func columnsOf(entries []*entry) columns {
-	n := len(entries)
-	c := columns{
-		hash: make([]int64, n), since: make([]int64, n), until: make([]*int64, n),
-		owner: make([]string, n), kind: make([]string, n), target: make([]string, n),
-		targetHash: []*int64{},
+func (t postgresTransaction) anyOf(ctx context.Context, names []string) (found bool, err error) {
+	err = t.query(ctx, statement{sql: anyOfKindsSQL, args: []any{names}, into: []any{&found}})
+	return found, err
+}
+
+// recentAnyOf waits for writers in progress, and lets no other begin before the transaction ends. It
+// searches the pages that changed since the oldest transaction.
+func (t postgresTransaction) recentAnyOf(ctx context.Context) (func(context.Context, []string) (bool, error), error) {
+	if _, err := t.conn.Exec(ctx, excludeWritersSQL); err != nil {
+		return nil, err
 	}
+	var page uint32
+	var hash int64
+	var least, greatest []int64
+	s := statement{sql: recentPagesSQL, args: []any{*t.oldest}, into: []any{&page, &hash}, each: func() error {
+		first, last := hash, hash
+		if page < DedicatedPages {
+			of := t.d.id.hashes(page)
+			first, last = stored(of.least), stored(of.greatest)
+		}
+		least, greatest = append(least, first), append(greatest, last)
+		return nil
+	}}
+	return func(ctx context.Context, names []string) (found bool, err error) {
+		err = t.query(ctx, statement{sql: anyWithinSQL, args: []any{names, least, greatest}, into: []any{&found}})
+		return found, err
+	}, t.query(ctx, s)
+}
+
+// columnsOf returns entries, with their times after the changes, as arrays for unnest: hash, owner,
+// kind, target, since, until, and target hash, which is empty if no entry names a user.
+func columnsOf(entries []*entry) []any {
+	n := len(entries)
+	hash, since, until := make([]int64, n), make([]int64, n), make([]*int64, n)
+	owner, kind, target := make([]string, n), make([]string, n), make([]string, n)
+	targetHash := []*int64{}
 	for i, e := range entries {
-		c.hash[i], c.owner[i], c.kind[i], c.target[i] = stored(e.hash), e.owner, e.kind, e.target
-		c.since[i], c.until[i] = e.after.since.UnixMicro(), storedUntil(e.after.until)
+		hash[i], owner[i], kind[i], target[i] = stored(e.hash), e.owner, e.kind, e.target
+		since[i], until[i] = e.after.since.UnixMicro(), storedUntil(e.after.until)
 		if e.targetHash != nil {
-			if len(c.targetHash) == 0 {
-				c.targetHash = make([]*int64, n)
+			if len(targetHash) == 0 {
+				targetHash = make([]*int64, n)
 			}
-			c.targetHash[i] = e.targetHash
+			targetHash[i] = e.targetHash
 		}
 	}
-	return c
+	return []any{hash, owner, kind, target, since, until, targetHash}
 }

@@ -175,7 +175,8 @@ func (l *Ledger) List(ctx context.Context, q ListQuery) ([]Row, error) {
 			query, args = listBeforeRowsSQL, append(args, q.Before.Since.UnixMicro(), q.Before.Target)
 		}
 		r := scanned{hash: stored(q.Hash), owner: q.Owner, kind: q.Kind}
-		return collect(ctx, l.db, statement{query, args, []any{&r.target, &r.since, &r.until}}, r.row)
+		s := statement{sql: query, args: args, into: []any{&r.target, &r.since, &r.until}}
+		return collect(ctx, l.db, s, r.row)
 	})
 }
 

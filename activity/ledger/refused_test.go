@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/feedfilter/feedfilter/internal/pgtest"
 )
 
 // refusing is a ledger with a database that refuses statements on request.
@@ -18,37 +16,27 @@ type refusing struct {
 
 // onRefusing runs the test on each kind of database.
 func onRefusing(t *testing.T, run func(t *testing.T, l refusing)) {
-	t.Run("sqlite", func(t *testing.T) {
-		l := openFile(t, temporary(t), Options{Pages: 1})
-		run(t, refusing{
-			l, func(t *testing.T, sql string) {
-				t.Helper()
-				if _, err := file(l).writer.ExecContext(t.Context(), sql); err != nil {
-					t.Fatal(err)
-				}
-			}, func(event, table string) (begin, end string) {
+	onBoth(t, 1, func(t *testing.T, l *Ledger) {
+		r := refusing{
+			l, func(t *testing.T, sql string) { execute(t, l, sql) }, func(event, table string) (begin, end string) {
 				return "CREATE TRIGGER refuse BEFORE " + event + " ON " + table + " BEGIN SELECT RAISE(ABORT, 'refused'); END",
 					"DROP TRIGGER refuse"
 			},
-		})
-	})
-	t.Run("postgres", func(t *testing.T) {
-		l, err := Open(t.Context(), pgtest.Start(t).Schema(), Options{Pages: 1})
-		if err != nil {
-			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = l.Close() })
-		exec := func(t *testing.T, sql string) {
-			t.Helper()
-			if _, err := l.db.(*postgresDatabase).pool.Exec(t.Context(), sql); err != nil {
-				t.Fatal(err)
+		if d, ok := l.db.(*postgresDatabase); ok {
+			r.exec = func(t *testing.T, sql string) {
+				t.Helper()
+				if _, err := d.pool.Exec(t.Context(), sql); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r.exec(t, "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'refused'; END $$")
+			r.refuse = func(event, table string) (begin, end string) {
+				return "CREATE TRIGGER refuse BEFORE " + event + " ON " + table + " FOR EACH ROW EXECUTE FUNCTION refuse()",
+					"DROP TRIGGER refuse ON " + table
 			}
 		}
-		exec(t, "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'refused'; END $$")
-		run(t, refusing{l, exec, func(event, table string) (begin, end string) {
-			return "CREATE TRIGGER refuse BEFORE " + event + " ON " + table + " FOR EACH ROW EXECUTE FUNCTION refuse()",
-				"DROP TRIGGER refuse ON " + table
-		}})
+		run(t, r)
 	})
 }
 
@@ -105,49 +93,29 @@ func TestReadsFail(t *testing.T) {
 		if _, err := l.Record(t.Context(), time.Time{}, numbered(10)); err != nil {
 			t.Fatal(err)
 		}
-		each := func([]Row) error { return nil }
-		query := ListQuery{Hash: numbered(1)[0].Rows[0].Hash, Owner: numbered(1)[0].Rows[0].Owner, Kind: numbered(1)[0].Rows[0].Kind, Limit: 10}
-		for table, reads := range map[string]map[string]func() error{
-			"entries": {
-				"Keys":     func() error { _, _, err := l.Keys(t.Context(), 0); return err },
-				"Snapshot": func() error { _, _, err := l.Snapshot(t.Context(), 0); return err },
-				"EachRow":  func() error { _, err := l.EachRow(t.Context(), 0, each); return err },
-				"List":     func() error { _, err := l.List(t.Context(), query); return err },
+		row := numbered(1)[0].Rows[0]
+		reads := map[string]func() error{
+			"Keys":     func() error { _, _, err := l.Keys(t.Context(), 0); return err },
+			"EachRow":  func() error { _, err := l.EachRow(t.Context(), 0, func([]Row) error { return nil }); return err },
+			"Sequence": func() error { _, err := l.Sequence(t.Context(), 0); return err },
+			"Changed": func() error {
+				_, err := l.Changed(t.Context(), "", func(uint32, PageState) error { return nil })
+				return err
 			},
-			"pages": {
-				"Keys":     func() error { _, _, err := l.Keys(t.Context(), 0); return err },
-				"EachRow":  func() error { _, err := l.EachRow(t.Context(), 0, each); return err },
-				"Sequence": func() error { _, err := l.Sequence(t.Context(), 0); return err },
-				"Changed": func() error {
-					_, err := l.Changed(t.Context(), "", func(uint32, PageState) error { return nil })
-					return err
-				},
-				"Place": func() error { _, err := l.Place(t.Context(), 0); return err },
+			"Place":   func() error { _, err := l.Place(t.Context(), 0); return err },
+			"Layouts": func() error { _, err := l.Layouts(t.Context()); return err },
+			"List": func() error {
+				_, err := l.List(t.Context(), ListQuery{Hash: row.Hash, Owner: row.Owner, Kind: row.Kind, Limit: 10})
+				return err
 			},
-			"layouts": {
-				"Keys":     func() error { _, _, err := l.Keys(t.Context(), 0); return err },
-				"EachRow":  func() error { _, err := l.EachRow(t.Context(), 0, each); return err },
-				"Sequence": func() error { _, err := l.Sequence(t.Context(), 0); return err },
-				"Changed": func() error {
-					_, err := l.Changed(t.Context(), "", func(uint32, PageState) error { return nil })
-					return err
-				},
-				"Place":   func() error { _, err := l.Place(t.Context(), 0); return err },
-				"Layouts": func() error { _, err := l.Layouts(t.Context()); return err },
-			},
-			"owners": {
-				"Keys":    func() error { _, _, err := l.Keys(t.Context(), 0); return err },
-				"EachRow": func() error { _, err := l.EachRow(t.Context(), 0, each); return err },
-				"Changed": func() error {
-					_, err := l.Changed(t.Context(), "", func(uint32, PageState) error { return nil })
-					return err
-				},
-				"Place": func() error { _, err := l.Place(t.Context(), 0); return err },
-			},
+		}
+		for table, names := range map[string]string{
+			"entries": "Keys EachRow List", "pages": "Keys EachRow Sequence Changed Place",
+			"layouts": "Keys EachRow Sequence Changed Place Layouts", "owners": "Keys EachRow Changed Place",
 		} {
 			l.exec(t, rename(table, "hidden"))
-			for name, read := range reads {
-				if read() == nil {
+			for name := range strings.FieldsSeq(names) {
+				if reads[name]() == nil {
 					t.Errorf("%s without %s: no error", name, table)
 				}
 			}

@@ -99,15 +99,15 @@ func (d *sqliteDatabase) start(ctx context.Context, o Options) error {
 	if err := useWriteAheadLog(ctx, d.writer); err != nil {
 		return err
 	}
-	migrations, err := fs.Sub(sqliteMigrations, "migrations/sqlite")
+	if err := migrate(ctx, d.writer, migrationsOf("sqlite")); err != nil {
+		return err
+	}
+	err = inTransaction(ctx, d.writer, func(tx *sql.Tx) error {
+		d.id, err = readIdentity(ctx, sqliteTransaction{d, sqliteQueries{}.in(tx)}, o)
+		return err
+	})
 	if err != nil {
-		return err
-	}
-	if err := migrate(ctx, d.writer, migrations); err != nil {
-		return err
-	}
-	if d.id, err = identifySQLite(ctx, d.writer, o); err != nil {
-		return err
+		return fmt.Errorf("identity: %w", err)
 	}
 	if d.readers, err = connect(d.file, readerParameters, max(4, runtime.GOMAXPROCS(0))); err != nil {
 		return err
@@ -130,9 +130,7 @@ func (d *sqliteDatabase) close() error {
 
 func (d *sqliteDatabase) pools() []Pool { return nil }
 
-func (d *sqliteDatabase) query(ctx context.Context, s statement, reset func(), each func() error) error {
-	return d.reads.query(ctx, s, reset, each)
-}
+func (d *sqliteDatabase) query(ctx context.Context, s statement) error { return d.reads.query(ctx, s) }
 
 // agree has nobody to agree with: one process has the file open.
 func (d *sqliteDatabase) agree(context.Context, time.Duration) error { return nil }

@@ -18,7 +18,12 @@ import (
 
 func openFile(t *testing.T, file string, o Options) *Ledger {
 	t.Helper()
-	l, err := Open(t.Context(), "sqlite:"+file, o)
+	return openURL(t, "sqlite:"+file, o)
+}
+
+func openURL(t *testing.T, url string, o Options) *Ledger {
+	t.Helper()
+	l, err := Open(t.Context(), url, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,8 +118,8 @@ func queryPlan(t *testing.T, db *sql.DB, sql string) []string {
 	arguments := make([]any, strings.Count(sql, "?")+strings.Count(sql, "$"))
 	var id, parent, unused int
 	var step string
-	s := statement{"EXPLAIN QUERY PLAN " + sql, arguments, []any{&id, &parent, &unused, &step}}
-	steps, err := collect(t.Context(), sqliteQueries{db: db}, s, func() string { return step })
+	s := statement{sql: "EXPLAIN QUERY PLAN " + sql, args: arguments, into: []any{&id, &parent, &unused, &step}}
+	steps, err := collect(t.Context(), sqliteQueries{on: db}, s, func() string { return step })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -222,20 +227,7 @@ func TestCancelWhileWaiting(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error)
-	go func() {
-		_, err := l.Record(ctx, time.Time{}, numbered(1))
-		done <- err
-	}()
-	cancel()
-	if err := <-done; !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v, want context.Canceled", err)
-	}
-	if err := turn.Close(); err != nil {
-		t.Error(err)
-	}
-	checkRows(t, l, 0)
+	checkCancelled(t, l, turn.Close)
 }
 
 // TestCancelWhileLocked ends the context of a Record that waits for another program's lock.
@@ -251,6 +243,12 @@ func TestCancelWhileLocked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	checkCancelled(t, l, tx.Rollback)
+}
+
+// checkCancelled ends the context of a Record that waits until release. A later Record succeeds.
+func checkCancelled(t *testing.T, l *Ledger, release func() error) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() {
@@ -261,7 +259,7 @@ func TestCancelWhileLocked(t *testing.T) {
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v, want context.Canceled", err)
 	}
-	if err := tx.Rollback(); err != nil {
+	if err := release(); err != nil {
 		t.Error(err)
 	}
 	checkRows(t, l, 0)

@@ -26,9 +26,7 @@ func (i *Inspection) sqlite(ctx context.Context) (err error) {
 	}
 	i.Name = file
 	i.Engine = "SQLite"
-	if i.Known, err = versions(sqliteMigrations); err != nil {
-		return err
-	}
+	i.Known = versions(migrationsOf("sqlite"))
 	i.UsedBy = lockedBy(i.Name + ".lock")
 	// Without a write-ahead log no process has the file open, and SQLite would create a log to
 	// read it.
@@ -58,20 +56,10 @@ func (i *Inspection) readSQLite(ctx context.Context, parameters string) (err err
 	}
 	return inTransaction(ctx, db, func(tx *sql.Tx) error {
 		err := tx.QueryRowContext(ctx, `SELECT user_version, sqlite_version() FROM pragma_user_version`).Scan(&i.Schema, &i.Version)
-		switch {
-		case err != nil:
+		if err != nil {
 			return fmt.Errorf("read schema version: %w", err)
-		case i.Schema == 0:
-			return errNoLedger
 		}
-		q := sqliteQueries{tx: tx}
-		if err := i.identify(readMeta(ctx, q)); err != nil || i.Schema != i.Known {
-			return err
-		}
-		if i.Layouts, err = readLayouts(ctx, q); err != nil {
-			return err
-		}
-		return tx.QueryRowContext(ctx, emptySQL).Scan(&i.Empty)
+		return i.read(ctx, sqliteQueries{}.in(tx))
 	})
 }
 

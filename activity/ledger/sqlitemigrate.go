@@ -3,17 +3,13 @@ package ledger
 import (
 	"context"
 	"database/sql"
-	"embed"
 	"fmt"
 	"io/fs"
 )
 
-//go:embed migrations/sqlite/*.sql
-var sqliteMigrations embed.FS
-
 // migrate brings the schema up to date.
 func migrate(ctx context.Context, db *sql.DB, migrations fs.FS) error {
-	version, err := readNumber(ctx, sqliteQueries{db: db}, `PRAGMA user_version`)
+	version, err := readNumber(ctx, sqliteQueries{on: db}, `PRAGMA user_version`)
 	if err != nil {
 		return fmt.Errorf("read schema version: %w", err)
 	}
@@ -27,32 +23,6 @@ func migrate(ctx context.Context, db *sql.DB, migrations fs.FS) error {
 			return err
 		})
 	})
-}
-
-// identifySQLite reads the identity of the ledger, and stores what is new: see identify.
-func identifySQLite(ctx context.Context, db *sql.DB, o Options) (id Identity, err error) {
-	err = inTransaction(ctx, db, func(tx *sql.Tx) error {
-		q := sqliteQueries{tx: tx}
-		meta, err := readMeta(ctx, q)
-		if err != nil {
-			return err
-		}
-		var layouts Layouts
-		if len(meta) > 0 {
-			if layouts, err = readLayouts(ctx, q); err != nil {
-				return err
-			}
-		}
-		var write []statement
-		if id, write, err = identify(meta, layouts, o); err != nil {
-			return err
-		}
-		return execAll(ctx, sqliteTransaction{q}, write)
-	})
-	if err != nil {
-		return Identity{}, fmt.Errorf("identity: %w", err)
-	}
-	return id, nil
 }
 
 // inTransaction runs do in a transaction, and commits if do succeeds.

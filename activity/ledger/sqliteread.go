@@ -10,50 +10,56 @@ import (
 	"time"
 )
 
-// sqliteQueries runs queries on a pool of connections, or in a transaction.
+// sqliteQueries runs statements on a pool of connections, or in a transaction.
 type sqliteQueries struct {
-	db       *sql.DB
+	on interface {
+		QueryContext(ctx context.Context, sql string, args ...any) (*sql.Rows, error)
+		ExecContext(ctx context.Context, sql string, args ...any) (sql.Result, error)
+	}
 	tx       *sql.Tx              // nil: none
 	prepared map[string]*sql.Stmt // by SQL; others are prepared for each run
 }
 
 // in returns the queries of a transaction of the pool.
 func (q sqliteQueries) in(tx *sql.Tx) sqliteQueries {
-	q.tx = tx
+	q.on, q.tx = tx, tx
 	return q
 }
 
 // query runs once: no failure is temporary.
-func (q sqliteQueries) query(ctx context.Context, s statement, reset func(), each func() error) error {
-	reset()
-	rows, err := q.rows(ctx, s)
+func (q sqliteQueries) query(ctx context.Context, s statement) error {
+	stmt, prepared := q.prepared[s.sql]
+	if prepared && q.tx != nil {
+		stmt = q.tx.StmtContext(ctx, stmt)
+	}
+	var rows *sql.Rows
+	var err error
+	switch {
+	case s.into == nil && prepared:
+		_, err = stmt.ExecContext(ctx, s.args...)
+		return err
+	case s.into == nil:
+		_, err = q.on.ExecContext(ctx, s.sql, s.args...)
+		return err
+	case prepared:
+		rows, err = stmt.QueryContext(ctx, s.args...)
+	default:
+		rows, err = q.on.QueryContext(ctx, s.sql, s.args...)
+	}
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
+	s.start()
 	for rows.Next() {
 		if err := rows.Scan(s.into...); err != nil {
 			return err
 		}
-		if err := each(); err != nil {
+		if err := s.take(); err != nil {
 			return err
 		}
 	}
-	return rows.Err()
-}
-
-func (q sqliteQueries) rows(ctx context.Context, s statement) (*sql.Rows, error) {
-	stmt, ok := q.prepared[s.sql]
-	switch {
-	case ok && q.tx != nil:
-		return q.tx.StmtContext(ctx, stmt).QueryContext(ctx, s.args...)
-	case ok:
-		return stmt.QueryContext(ctx, s.args...)
-	case q.tx != nil:
-		return q.tx.QueryContext(ctx, s.sql, s.args...)
-	default:
-		return q.db.QueryContext(ctx, s.sql, s.args...)
-	}
+	return s.finish(rows.Err())
 }
 
 // reading runs do in a read-only transaction.
@@ -84,16 +90,15 @@ func (d *sqliteDatabase) eachRow(ctx context.Context, page uint32, each func(row
 		var r scanned
 		rows := make([]Row, 0, rowsAtOnce)
 		for _, in := range ranges {
-			s := statement{snapshotSQL, []any{stored(in.least), stored(in.greatest)}, r.all()}
-			err := q.query(ctx, s, func() {}, func() error {
+			s := statement{sql: snapshotSQL, args: in.args(), into: r.all(), each: func() error {
 				if rows = append(rows, r.row()); len(rows) < rowsAtOnce {
 					return nil
 				}
 				err := each(rows)
 				rows = rows[:0]
 				return err
-			})
-			if err != nil {
+			}}
+			if err := q.query(ctx, s); err != nil {
 				return err
 			}
 		}
@@ -109,8 +114,7 @@ func (q sqliteQueries) groups(ctx context.Context, ranges []hashRange) (rows []R
 	var hash int64
 	var owner, kind, targets string
 	for _, in := range ranges {
-		s := statement{keysSQL, []any{stored(in.least), stored(in.greatest)}, []any{&hash, &owner, &kind, &targets}}
-		err := q.query(ctx, s, func() {}, func() error {
+		s := statement{sql: keysSQL, args: in.args(), into: []any{&hash, &owner, &kind, &targets}, each: func() error {
 			first := len(rows)
 			rows = slices.Grow(rows, strings.Count(targets, targetsEnd)+1)
 			for target := range strings.SplitSeq(targets, targetsEnd) {
@@ -118,8 +122,8 @@ func (q sqliteQueries) groups(ctx context.Context, ranges []hashRange) (rows []R
 			}
 			inOrder(rows[first:])
 			return nil
-		})
-		if err != nil {
+		}}
+		if err := q.query(ctx, s); err != nil {
 			return nil, err
 		}
 	}
@@ -130,7 +134,7 @@ func (q sqliteQueries) groups(ctx context.Context, ranges []hashRange) (rows []R
 func (q sqliteQueries) checkLarge(ctx context.Context, ranges []hashRange) error {
 	most := int64(LargePage + 1)
 	for _, in := range ranges {
-		n, err := readNumber(ctx, q, countRangeSQL, stored(in.least), stored(in.greatest), most)
+		n, err := readNumber(ctx, q, countRangeSQL, append(in.args(), most)...)
 		if err != nil {
 			return err
 		}
@@ -182,7 +186,7 @@ func (d *sqliteDatabase) ranges(ctx context.Context, q sqliteQueries, page uint3
 		return nil, err
 	}
 	shared := d.id.hashes(page)
-	owners, err := q.owners(ctx, ownersSQL, stored(shared.least), stored(shared.greatest))
+	owners, err := q.owners(ctx, ownersSQL, shared.args()...)
 	return shared.without(slices.Sorted(maps.Keys(owners))), err
 }
 
@@ -191,17 +195,16 @@ func (q sqliteQueries) owners(ctx context.Context, sql string, args ...any) (map
 	var hash int64
 	var page uint32
 	owners := make(map[uint64]uint32)
-	err := q.query(ctx, statement{sql, args, []any{&hash, &page}}, func() {}, func() error {
+	err := q.query(ctx, statement{sql: sql, args: args, into: []any{&hash, &page}, each: func() error {
 		owners[unstored(hash)] = page
 		return nil
-	})
+	}})
 	return owners, err
 }
 
 // pageState reads the state of a page.
 func (q sqliteQueries) pageState(ctx context.Context, page uint32) (s PageState, err error) {
-	read := statement{sequenceSQL, []any{page}, []any{&s.Sequence, &s.Left}}
-	err = q.query(ctx, read, func() {}, func() error { return nil })
+	err = q.query(ctx, statement{sql: sequenceSQL, args: []any{page}, into: []any{&s.Sequence, &s.Left}})
 	return s, err
 }
 
@@ -250,8 +253,10 @@ func (d *sqliteDatabase) changed(
 		}
 		var page uint32
 		var s PageState
-		read := statement{changedSQL, []any{first}, []any{&page, &s.Sequence, &s.Left}}
-		return q.query(ctx, read, func() {}, func() error { return each(page, s) })
+		return q.query(ctx, statement{
+			sql: changedSQL, args: []any{first}, into: []any{&page, &s.Sequence, &s.Left},
+			each: func() error { return each(page, s) },
+		})
 	})
 	return p, err
 }
@@ -267,10 +272,10 @@ func (c Cursor) count(next int64) int64 {
 }
 
 func (d *sqliteDatabase) lookup(ctx context.Context, wanted []*entry) (rows []Row, err error) {
-	err = inBatches(ctx, wanted, (*entry).args, func(n int, args []any) error {
-		some, err := readRows(ctx, d, lookupSQL(n), args...)
-		rows = append(rows, some...)
-		return err
-	})
+	var r scanned
+	err = inBatches(ctx, d, lookupSQL, wanted, (*entry).args, statement{into: r.all(), each: func() error {
+		rows = append(rows, r.row())
+		return nil
+	}})
 	return rows, err
 }

@@ -129,7 +129,7 @@ func (d *sqliteDatabase) prepare(ctx context.Context) (err error) {
 }
 
 func prepared(ctx context.Context, db *sql.DB, all []string) (sqliteQueries, error) {
-	q := sqliteQueries{db: db, prepared: make(map[string]*sql.Stmt, len(all))}
+	q := sqliteQueries{on: db, prepared: make(map[string]*sql.Stmt, len(all))}
 	for _, sql := range all {
 		stmt, err := db.PrepareContext(ctx, sql)
 		if err != nil {

@@ -12,21 +12,26 @@ import (
 // sqliteTransaction is a writing transaction. Its methods check ctx between statements. Each
 // statement and the commit run to their end: they are short, and SQLite closes the connection of
 // an interrupted one.
-type sqliteTransaction struct{ queries sqliteQueries }
+type sqliteTransaction struct {
+	d       *sqliteDatabase
+	queries sqliteQueries
+}
 
-func (t sqliteTransaction) query(ctx context.Context, s statement, reset func(), each func() error) error {
-	return t.queries.query(context.WithoutCancel(ctx), s, reset, each)
+func (t sqliteTransaction) query(ctx context.Context, s statement) error {
+	return t.queries.query(context.WithoutCancel(ctx), s)
 }
 
 // transact waits for the write lock, runs do in a writing transaction, and commits. If do fails,
 // or ctx ends before the commit, the transaction has no effect.
-func (d *sqliteDatabase) transact(ctx context.Context, do func(ctx context.Context, t transaction) error) error {
+func (d *sqliteDatabase) transact(
+	ctx context.Context, _ time.Duration, do func(ctx context.Context, t transaction) error,
+) error {
 	tx, end, err := d.begin(ctx)
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
 	defer end()
-	if err := do(ctx, sqliteTransaction{d.writes.in(tx)}); err != nil {
+	if err := do(ctx, sqliteTransaction{d, d.writes.in(tx)}); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
@@ -61,7 +66,8 @@ func (d *sqliteDatabase) begin(ctx context.Context) (tx *sql.Tx, end func(), err
 	return tx, end, nil
 }
 
-// begin, lockLayouts and lock exclude nobody: the transaction has the write lock.
+// begin, lock, lockLayouts, lockKinds and recentAnyOf exclude nobody: the transaction has the write
+// lock.
 func (t sqliteTransaction) begin(context.Context) error { return nil }
 
 func (t sqliteTransaction) lockLayouts(ctx context.Context) (Layouts, error) {
@@ -97,32 +103,32 @@ func (t sqliteTransaction) states(ctx context.Context, p *plan) (map[uint32]Page
 	pages := p.sharedPages(p.layouts)
 	var hash int64
 	var page uint32
-	err := inBatches(ctx, p.users(), func(hash uint64) []any { return []any{stored(hash)} }, t.each(ctx, ownedPagesSQL,
-		[]any{&hash, &page}, func() error {
+	err := inBatches(ctx, t, ownedPagesSQL, p.users(), func(hash uint64) []any { return []any{stored(hash)} },
+		statement{into: []any{&hash, &page}, each: func() error {
 			p.owners[unstored(hash)] = page
 			pages = append(pages, int64(page))
 			return nil
-		}))
+		}})
 	if err != nil {
 		return nil, err
 	}
 	states := make(map[uint32]PageState, len(pages))
 	var s PageState
-	err = inBatches(ctx, pages, func(page int64) []any { return []any{page} }, t.each(ctx, pageStatesSQL,
-		[]any{&page, &s.Sequence, &s.Left}, func() error {
+	err = inBatches(ctx, t, pageStatesSQL, pages, func(page int64) []any { return []any{page} },
+		statement{into: []any{&page, &s.Sequence, &s.Left}, each: func() error {
 			states[page] = s
 			return nil
-		}))
+		}})
 	return states, err
 }
 
 // lookup tells the plan which of the entries in some exist.
 func (t sqliteTransaction) lookup(ctx context.Context, p *plan, some []*entry) error {
 	var r scanned
-	return inBatches(ctx, some, (*entry).args, t.each(ctx, lookupSQL, r.all(), func() error {
+	return inBatches(ctx, t, lookupSQL, some, (*entry).args, statement{into: r.all(), each: func() error {
 		p.found(r.row())
 		return nil
-	}))
+	}})
 }
 
 // tally counts the rows that a plan limits. It uses the highest bound for all of them: counting
@@ -135,61 +141,39 @@ func (t sqliteTransaction) tally(ctx context.Context, tallies []*tally, now time
 	number := -1
 	var i int
 	var found int64
-	count := t.each(ctx, tallySQL, []any{&i, &found}, func() error {
-		tallies[i].found = found
-		return nil
-	})
-	return inBatches(ctx, tallies, func(wanted *tally) []any {
+	return inBatches(ctx, t, tallySQL, tallies, func(wanted *tally) []any {
 		number++
 		return []any{number, stored(wanted.hash), wanted.owner, wanted.kind}
-	}, func(n int, args []any) error {
-		return count(n, append(args, now.UnixMicro(), most))
-	})
-}
-
-// each returns a function that runs a query for a batch, and do for each row of the result.
-func (t sqliteTransaction) each(
-	ctx context.Context, sql func(n int) string, into []any, do func() error,
-) func(n int, args []any) error {
-	return func(n int, args []any) error {
-		return t.query(ctx, statement{sql(n), args, into}, func() {}, do)
-	}
-}
-
-// run returns a function that runs a statement for a batch.
-func (t sqliteTransaction) run(ctx context.Context, sql func(n int) string) func(n int, args []any) error {
-	return func(n int, args []any) error { return t.exec(ctx, sql(n), args...) }
+	}, statement{args: []any{now.UnixMicro(), most}, into: []any{&i, &found}, each: func() error {
+		tallies[i].found = found
+		return nil
+	}})
 }
 
 func (t sqliteTransaction) exec(ctx context.Context, sql string, args ...any) error {
-	ctx = context.WithoutCancel(ctx)
-	if stmt, ok := t.queries.prepared[sql]; ok {
-		_, err := t.queries.tx.StmtContext(ctx, stmt).ExecContext(ctx, args...)
-		return err
-	}
-	_, err := t.queries.tx.ExecContext(ctx, sql, args...)
-	return err
+	return t.query(ctx, statement{sql: sql, args: args})
 }
 
 func (t sqliteTransaction) write(ctx context.Context, upserts, removals []*entry, raised []raisedPage) error {
 	if err := t.upsert(ctx, upserts); err != nil {
 		return err
 	}
-	if err := inBatches(ctx, removals, (*entry).args, t.run(ctx, deleteSQL)); err != nil || len(raised) == 0 {
+	err := inBatches(ctx, t, deleteSQL, removals, (*entry).args, statement{})
+	if err != nil || len(raised) == 0 {
 		return err
 	}
 	count, err := readNumber(ctx, t, progressSQL)
 	if err != nil {
 		return err
 	}
-	return inBatches(ctx, raised, func(r raisedPage) []any {
+	return inBatches(ctx, t, raiseSQL, raised, func(r raisedPage) []any {
 		return []any{r.page, r.Sequence, r.Left, count}
-	}, t.run(ctx, raiseSQL))
+	}, statement{})
 }
 
 // upsert writes entries, and replaces those that exist.
 func (t sqliteTransaction) upsert(ctx context.Context, entries []*entry) error {
-	return inBatches(ctx, entries, (*entry).values, t.run(ctx, insertSQL))
+	return inBatches(ctx, t, insertSQL, entries, (*entry).values, statement{})
 }
 
 func (t sqliteTransaction) greatest(ctx context.Context) (uint32, error) {
@@ -205,38 +189,38 @@ func (t sqliteTransaction) dedicate(ctx context.Context, hash uint64, page uint3
 	return t.exec(ctx, addOwnerSQL, stored(hash), page, count)
 }
 
-// declare holds the write lock from the beginning, so no other call records a row meanwhile. It
-// searches for rows on another connection, which can be interrupted.
-func (d *sqliteDatabase) declare(ctx context.Context, kinds []Kind) error {
-	return d.transact(ctx, func(ctx context.Context, t transaction) error {
-		stored, err := readKinds(ctx, t)
-		if err != nil {
-			return fmt.Errorf("read kinds: %w", err)
-		}
-		gone, added, err := redeclare(ctx, stored, kinds, func(ctx context.Context, names []string) (found bool, err error) {
-			err = d.readers.QueryRowContext(ctx, kindRowsSQL, names[0], names[len(names)-1]).Scan(&found)
-			return found, err
-		})
-		if err != nil {
-			return err
-		}
-		return putKinds(ctx, t, gone, added)
-	})
+func (t sqliteTransaction) lockKinds(ctx context.Context) ([]Kind, error) { return readKinds(ctx, t) }
+
+// anyOf searches for rows on another connection, which can be interrupted.
+func (t sqliteTransaction) anyOf(ctx context.Context, names []string) (bool, error) {
+	n, err := readNumber(ctx, t.d, kindRowsSQL, names[0], names[len(names)-1])
+	return n > 0, err
 }
 
-// inBatches splits items into batches and calls do with the arguments of each, until ctx ends or
-// do fails.
-func inBatches[T any](ctx context.Context, items []T, args func(T) []any, do func(n int, args []any) error) error {
+func (sqliteTransaction) recentAnyOf(context.Context) (func(context.Context, []string) (bool, error), error) {
+	return func(context.Context, []string) (bool, error) { return false, nil }, nil
+}
+
+// adopt has nothing to do: transactions have the numbers of the file.
+func (sqliteTransaction) adopt(context.Context, Options) error { return nil }
+
+// inBatches splits items into batches, and runs a statement for each, until ctx ends or one fails. The
+// arguments of the items come before those of s.
+func inBatches[T any](
+	ctx context.Context, on queryer, sql func(n int) string, items []T, args func(T) []any, s statement,
+) error {
+	rest := s.args
 	for _, size := range batchSizes() {
 		for len(items) >= size {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			var all []any
+			s.sql, s.args = sql(size), nil
 			for _, item := range items[:size] {
-				all = append(all, args(item)...)
+				s.args = append(s.args, args(item)...)
 			}
-			if err := do(size, all); err != nil {
+			s.args = append(s.args, rest...)
+			if err := on.query(ctx, s); err != nil {
 				return err
 			}
 			items = items[size:]
