@@ -87,19 +87,14 @@ type pageReader interface {
 // order.
 type transaction interface {
 	queryer
+	kindsSearcher
 	begin(ctx context.Context) error
 	// lock excludes other writers of the plan's users, and readies the plan for decide. It reads
 	// the layouts, the dedicated pages of the users, and which of the entries in some exist. It
 	// returns the states of the users' pages.
 	lock(ctx context.Context, p *plan, some []*entry, now time.Time) (map[uint32]PageState, error)
 	lockLayouts(ctx context.Context) (Layouts, error) // excludes all writers
-	// lockKinds excludes other declarations. It returns the declared kinds.
-	lockKinds(ctx context.Context) ([]Kind, error)
-	anyOf(ctx context.Context, names []string) (bool, error) // reports whether kinds have rows
-	// recentAnyOf excludes all writers. It returns anyOf for the rows that writers may have added
-	// since lockKinds.
-	recentAnyOf(ctx context.Context) (func(ctx context.Context, names []string) (bool, error), error)
-	adopt(ctx context.Context, o Options) error // takes over rows that another server wrote
+	adopt(ctx context.Context, o Options) error       // takes over rows that another server wrote
 	// greatest returns the greatest number that a page ever had. It excludes others that use it.
 	greatest(ctx context.Context) (uint32, error)
 	// insert writes the plan's additions. If it meets some that exist, these are unchanged, the plan
@@ -108,6 +103,16 @@ type transaction interface {
 	write(ctx context.Context, upserts, removals []*entry, raised []raisedPage) error
 	dedicate(ctx context.Context, hash uint64, page uint32) error
 	exec(ctx context.Context, sql string, args ...any) error
+}
+
+// kindsSearcher is the part of a transaction that declares kinds.
+type kindsSearcher interface {
+	// lockKinds excludes other declarations. It returns the declared kinds.
+	lockKinds(ctx context.Context) ([]Kind, error)
+	anyOf(ctx context.Context, names []string) (bool, error) // reports whether kinds have rows
+	// recentAnyOf excludes all writers. It returns anyOf for the rows that writers may have added
+	// since lockKinds.
+	recentAnyOf(ctx context.Context) (func(ctx context.Context, names []string) (bool, error), error)
 }
 
 // dialect is the SQL for the same purpose that differs between databases.
@@ -161,16 +166,6 @@ func readMeta(ctx context.Context, from queryer) (map[string]string, error) {
 		return nil
 	}})
 	return meta, err
-}
-
-// readIncarnation reads the incarnation alone.
-func readIncarnation(ctx context.Context, from queryer) (incarnation uint64, err error) {
-	var value *string
-	err = from.query(ctx, statement{sql: incarnationSQL, into: []any{&value}, each: func() (err error) {
-		incarnation, err = parseIncarnation(value)
-		return err
-	}})
-	return incarnation, err
 }
 
 // parseIncarnation parses the incarnation of meta; nil: meta has none.

@@ -86,7 +86,7 @@ func TestFileNames(t *testing.T) {
 }
 
 // count returns the number of rows of the ledger.
-func count(t *testing.T, l *ledger.Ledger) (n int) {
+func count(t testing.TB, l *ledger.Ledger) (n int) {
 	t.Helper()
 	_, err := l.Changed(t.Context(), "", func(page uint32, _ ledger.PageState) error {
 		rows, _, err := l.Snapshot(t.Context(), page)

@@ -47,18 +47,12 @@ type Inspection struct {
 // After a crash of a process that had a SQLite file open, SQLite may recreate <file>-shm. The
 // file then remains, as after Open.
 func Inspect(ctx context.Context, url string) (Inspection, error) {
-	file, server, err := locate(url)
+	at, err := locate(url)
 	if err != nil {
 		return Inspection{}, fmt.Errorf("inspect ledger: %w", err)
 	}
-	i := Inspection{Name: file}
-	if server == nil {
-		err = i.sqlite(ctx)
-	} else {
-		i.Name = server.name()
-		err = i.postgres(ctx, *server)
-	}
-	if err != nil {
+	i := Inspection{Name: at.name()}
+	if err := at.inspect(ctx, &i); err != nil {
 		return Inspection{Name: i.Name}, fmt.Errorf("inspect ledger %s: %w", i.Name, interrupted(ctx, err))
 	}
 	return i, nil

@@ -16,7 +16,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/pgtest"
 )
 
-func inspect(t *testing.T, url string) ledger.Inspection {
+func inspect(t testing.TB, url string) ledger.Inspection {
 	t.Helper()
 	i, err := ledger.Inspect(t.Context(), url)
 	if err != nil {
@@ -187,10 +187,10 @@ func TestInspectSchema(t *testing.T) {
 			t.Errorf("%+v, %v, want an error", i, err)
 		}
 	}
-	testInspectPostgres(t, server)
+	shared{server}.testInspectPostgres(t)
 }
 
-func testInspectPostgres(t *testing.T, server *pgtest.Server) {
+func (server shared) testInspectPostgres(t testing.TB) {
 	t.Helper()
 	url := server.Schema()
 	_, err := ledger.Inspect(t.Context(), url)

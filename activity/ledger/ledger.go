@@ -222,40 +222,41 @@ func Open(ctx context.Context, url string, o Options) (*Ledger, error) {
 	if err := o.validate(); err != nil {
 		return nil, fmt.Errorf("open ledger: %w", err)
 	}
-	file, server, err := locate(url)
+	at, err := locate(url)
 	if err != nil {
 		return nil, fmt.Errorf("open ledger: %w", err)
 	}
-	if server == nil {
-		l, err := openSQLite(ctx, file, o)
-		if err != nil {
-			return nil, fmt.Errorf("open ledger %s: %w", file, interrupted(ctx, err))
-		}
-		return l, nil
-	}
-	l, err := openPostgres(ctx, *server, o)
+	l, err := at.open(ctx, o)
 	if err != nil {
-		return nil, fmt.Errorf("open ledger %s: %w", server.name(), interrupted(ctx, err))
+		return nil, fmt.Errorf("open ledger %s: %w", at.name(), interrupted(ctx, err))
 	}
 	return l, nil
 }
 
-// locate returns the file or the server that the url of a ledger names.
-func locate(url string) (file string, server *postgresURL, err error) {
+// location is where a ledger is: a [sqliteFile], or a [postgresURL].
+type location interface {
+	name() string // for errors and logs, without a password
+	open(ctx context.Context, o Options) (*Ledger, error)
+	inspect(ctx context.Context, i *Inspection) error
+}
+
+// locate returns the location that the url of a ledger names.
+//
+//nolint:ireturn // either kind
+func locate(url string) (location, error) {
 	scheme, rest, _ := strings.Cut(url, ":")
 	switch scheme {
 	case "sqlite":
-		file, err = sqliteFile(rest)
-		return file, nil, err
+		return parseSQLite(rest)
 	case "postgres", "postgresql":
 		parsed, err := parsePostgres(url)
 		if err != nil {
-			return "", nil, fmt.Errorf("PostgreSQL URL: %w", err)
+			return nil, fmt.Errorf("PostgreSQL URL: %w", err)
 		}
-		return "", &parsed, nil
+		return parsed, nil
 	default:
 		// The rest of the url may contain a password.
-		return "", nil, fmt.Errorf("unknown kind %q: want sqlite:<file> or postgres://<user>@<host>/<database>", scheme)
+		return nil, fmt.Errorf("unknown kind %q: want sqlite:<file> or postgres://<user>@<host>/<database>", scheme)
 	}
 }
 
@@ -284,8 +285,11 @@ func (l *Ledger) Pools() []Pool { return l.db.pools() }
 // Ping reads one row, to check that the ledger answers.
 func (l *Ledger) Ping(ctx context.Context) error {
 	return run(ctx, l, "ping", "ping ledger "+l.name, func(ctx context.Context) error {
-		_, err := readIncarnation(ctx, l.db)
-		return err
+		var value *string
+		return l.db.query(ctx, statement{sql: incarnationSQL, into: []any{&value}, each: func() error {
+			_, err := parseIncarnation(value)
+			return err
+		}})
 	})
 }
 

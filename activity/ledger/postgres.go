@@ -160,8 +160,8 @@ func (u postgresURL) name() string {
 	return fmt.Sprintf("%s schema %s", where.String(), u.schema)
 }
 
-// openPostgres migrates the schema and creates the pools of connections.
-func openPostgres(ctx context.Context, u postgresURL, o Options) (*Ledger, error) {
+// open migrates the schema and creates the pools of connections.
+func (u postgresURL) open(ctx context.Context, o Options) (*Ledger, error) {
 	d := &postgresDatabase{settingsKey: settingsKey(u.schema)}
 	if err := d.prepare(ctx, u, o); err != nil {
 		return nil, err
@@ -174,11 +174,7 @@ func openPostgres(ctx context.Context, u postgresURL, o Options) (*Ledger, error
 		}
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
-		incarnation, err := readIncarnation(ctx, postgresSession{conn})
-		if err != nil {
-			return err
-		}
-		return d.checkIncarnation(incarnation)
+		return postgresSession{conn}.query(ctx, d.opened())
 	}
 	var err error
 	if d.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
@@ -200,26 +196,19 @@ func (e *replacedError) Error() string {
 		"restart this process", e.is, e.was)
 }
 
-func (d *postgresDatabase) checkIncarnation(incarnation uint64) error {
-	if incarnation != d.id.Incarnation {
-		return &replacedError{was: d.id.Incarnation, is: incarnation}
-	}
-	return nil
-}
-
-// checkRead checks the incarnation that a query has read.
-func (d *postgresDatabase) checkRead(incarnation *string) error {
+// check checks the incarnation that a query has read.
+func (d *postgresDatabase) check(incarnation *string) error {
 	is, err := parseIncarnation(incarnation)
-	if err != nil {
-		return err
+	if err == nil && is != d.id.Incarnation {
+		err = &replacedError{was: d.id.Incarnation, is: is}
 	}
-	return d.checkIncarnation(is)
+	return err
 }
 
 // opened is a statement that checks that the transaction is in the ledger that was opened.
 func (d *postgresDatabase) opened() statement {
 	var value *string
-	return statement{sql: incarnationSQL, into: []any{&value}, each: func() error { return d.checkRead(value) }}
+	return statement{sql: incarnationSQL, into: []any{&value}, each: func() error { return d.check(value) }}
 }
 
 // reset closes all connections, because new ones must find that the ledger was replaced.

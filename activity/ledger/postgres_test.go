@@ -24,41 +24,42 @@ func TestPostgres(t *testing.T) {
 		ledgertest.Run(t, func(*testing.T) string { return server.Schema() })
 	})
 	checkDeadlocks(t, server)
-	for name, test := range map[string]func(t *testing.T, server *pgtest.Server){
-		"OpenTogether":              testOpenTogether,
-		"Schemas":                   testSchemas,
-		"Encoding":                  testEncoding,
-		"TooNew":                    testTooNew,
-		"Replaced":                  testReplaced,
-		"OutOfOrder":                testOutOfOrder,
-		"Locked":                    testLocked,
-		"Starved":                   testStarved,
-		"Stopped":                   testStopped,
-		"Deadlock":                  testDeadlock,
-		"Conflicts":                 testConflicts,
-		"Isolation":                 testIsolation,
-		"PollsApart":                testPollsApart,
-		"PollsPastOpenTransactions": testPollsPastOpenTransactions,
-		"Settings":                  testSettings,
-		"EndedByTheServersClock":    testEndedByTheServersClock,
-		"PollsRolledBack":           testPollsRolledBack,
-		"PollsSetBack":              testPollsSetBack,
-		"CommitFails":               testCommitFails,
-		"CommitSlow":                testCommitSlow,
-		"LookedAgain":               testLookedAgain,
-		"DeclareSlow":               testDeclareSlow,
-		"DeclareWaits":              testDeclareWaits,
-		"MoveRefused":               testMoveRefused,
-		"PlacedAgain":               testPlacedAgain,
-		"MoveWaits":                 testMoveWaits,
-		"WriteHoldsBackSwitch":      testWriteHoldsBackSwitch,
-		"SwitchHoldsBackWrites":     testSwitchHoldsBackWrites,
-		"LayoutsTakenUp":            testLayoutsTakenUp,
-		"LayoutsConflict":           testLayoutsConflict,
-		"PollInOneSnapshot":         testPollInOneSnapshot,
-		"LayoutsReplaced":           testLayoutsReplaced,
+	on := shared{server}
+	for name, test := range map[string]func(t testing.TB){
+		"OpenTogether":              on.testOpenTogether,
+		"Schemas":                   on.testSchemas,
+		"Encoding":                  on.testEncoding,
+		"TooNew":                    on.testTooNew,
+		"Replaced":                  on.testReplaced,
+		"OutOfOrder":                on.testOutOfOrder,
+		"Locked":                    on.testLocked,
+		"Starved":                   on.testStarved,
+		"Stopped":                   on.testStopped,
+		"Deadlock":                  on.testDeadlock,
+		"Conflicts":                 on.testConflicts,
+		"Isolation":                 on.testIsolation,
+		"PollsApart":                on.testPollsApart,
+		"PollsPastOpenTransactions": on.testPollsPastOpenTransactions,
+		"Settings":                  on.testSettings,
+		"EndedByTheServersClock":    on.testEndedByTheServersClock,
+		"PollsRolledBack":           on.testPollsRolledBack,
+		"PollsSetBack":              on.testPollsSetBack,
+		"CommitFails":               on.testCommitFails,
+		"CommitSlow":                on.testCommitSlow,
+		"LookedAgain":               on.testLookedAgain,
+		"DeclareSlow":               on.testDeclareSlow,
+		"DeclareWaits":              on.testDeclareWaits,
+		"MoveRefused":               on.testMoveRefused,
+		"PlacedAgain":               on.testPlacedAgain,
+		"MoveWaits":                 on.testMoveWaits,
+		"WriteHoldsBackSwitch":      on.testWriteHoldsBackSwitch,
+		"SwitchHoldsBackWrites":     on.testSwitchHoldsBackWrites,
+		"LayoutsTakenUp":            on.testLayoutsTakenUp,
+		"LayoutsConflict":           on.testLayoutsConflict,
+		"PollInOneSnapshot":         on.testPollInOneSnapshot,
+		"LayoutsReplaced":           on.testLayoutsReplaced,
 	} {
-		t.Run(name, func(t *testing.T) { test(t, server) })
+		t.Run(name, func(t *testing.T) { test(t) })
 	}
 }
 
@@ -84,8 +85,11 @@ func fewer(t *testing.T) {
 	t.Cleanup(func() { _ = checks.Value.Set(checks.DefValue) }) // the value before
 }
 
+// shared is the server of all tests that do not harm it.
+type shared struct{ *pgtest.Server }
+
 // fresh creates a ledger of 16 pages.
-func fresh(t *testing.T, server *pgtest.Server) (l *ledger.Ledger, url string) {
+func (server shared) fresh(t testing.TB) (l *ledger.Ledger, url string) {
 	t.Helper()
 	url = server.Schema()
 	return open(t, url, ledger.Options{Pages: 16}), url
@@ -102,7 +106,7 @@ func startRecord(ctx context.Context, l *ledger.Ledger, changes ...ledger.Change
 }
 
 // awaitLock waits until a session of the server waits for a lock.
-func awaitLock(t *testing.T, conn *pgx.Conn) {
+func awaitLock(t testing.TB, conn *pgx.Conn) {
 	t.Helper()
 	await(t, conn, `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)`)
 }
@@ -139,7 +143,7 @@ func execute(t testing.TB, conn *pgx.Conn, statements ...string) {
 }
 
 // await polls until a query returns true.
-func await(t *testing.T, conn *pgx.Conn, query string) {
+func await(t testing.TB, conn *pgx.Conn, query string) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; {
 		var is bool
@@ -162,7 +166,7 @@ func on(page int, target string) ledger.Change {
 	}}}
 }
 
-func checkSequence(t *testing.T, l *ledger.Ledger, page uint32, want uint64) {
+func checkSequence(t testing.TB, l *ledger.Ledger, page uint32, want uint64) {
 	t.Helper()
 	if got, err := l.Sequence(t.Context(), page); got != want || err != nil {
 		t.Errorf("page %d at %d, %v, want %d", page, got, err, want)
@@ -170,7 +174,7 @@ func checkSequence(t *testing.T, l *ledger.Ledger, page uint32, want uint64) {
 }
 
 // testOpenTogether creates one ledger from several processes at once.
-func testOpenTogether(t *testing.T, server *pgtest.Server) {
+func (server shared) testOpenTogether(t testing.TB) {
 	const processes = 8
 	url := server.Schema()
 	var ids [processes]ledger.Identity
@@ -204,7 +208,7 @@ func testOpenTogether(t *testing.T, server *pgtest.Server) {
 
 // testSchemas opens ledgers in schemas with odd names, and as a user without the right to create
 // a schema.
-func testSchemas(t *testing.T, server *pgtest.Server) {
+func (server shared) testSchemas(t testing.TB) {
 	conn := raw(t, server.URL())
 	execute(t, conn, `CREATE ROLE plain LOGIN`, `CREATE SCHEMA plain AUTHORIZATION plain`)
 	for parameter, schema := range map[string]string{
@@ -241,7 +245,7 @@ func testSchemas(t *testing.T, server *pgtest.Server) {
 	}
 }
 
-func testEncoding(t *testing.T, server *pgtest.Server) {
+func (server shared) testEncoding(t testing.TB) {
 	execute(t, raw(t, server.URL()), `CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'`)
 	url := strings.Replace(server.Schema(), "/postgres?", "/latin?", 1)
 	_, err := ledger.Open(t.Context(), url, ledger.Options{})
@@ -250,7 +254,7 @@ func testEncoding(t *testing.T, server *pgtest.Server) {
 	}
 }
 
-func testTooNew(t *testing.T, server *pgtest.Server) {
+func (server shared) testTooNew(t testing.TB) {
 	url := server.Schema()
 	shut(t, open(t, url, ledger.Options{}))
 	execute(t, raw(t, url), `UPDATE ledger_version SET version = 99`)
@@ -261,8 +265,8 @@ func testTooNew(t *testing.T, server *pgtest.Server) {
 }
 
 // testReplaced restores the ledger while it is open.
-func testReplaced(t *testing.T, server *pgtest.Server) {
-	l, url := fresh(t, server)
+func (server shared) testReplaced(t testing.TB) {
+	l, url := server.fresh(t)
 	record(t, l, on(3, "a"))
 	polls, notes := open(t, url, ledger.Options{}), open(t, url, ledger.Options{})
 	checkSequence(t, polls, 3, 1)
@@ -292,8 +296,8 @@ func testReplaced(t *testing.T, server *pgtest.Server) {
 }
 
 // testOutOfOrder commits a transaction after others that began later.
-func testOutOfOrder(t *testing.T, server *pgtest.Server) {
-	l, url := fresh(t, server)
+func (server shared) testOutOfOrder(t testing.TB) {
+	l, url := server.fresh(t)
 	record(t, l, on(3, "a"), on(4, "a"))
 	next := ledger.Cursor("")
 	poll := func(want map[uint32]uint64) {

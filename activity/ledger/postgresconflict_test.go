@@ -12,13 +12,12 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
-	"github.com/feedfilter/feedfilter/internal/pgtest"
 	"github.com/feedfilter/feedfilter/internal/proxytest"
 )
 
 // testLocked records on a page that a hanging writer has locked, until the server ends that
 // writer.
-func testLocked(t *testing.T, server *pgtest.Server) {
+func (server shared) testLocked(t testing.TB) {
 	url := server.Schema()
 	l := open(t, url+"&lock_timeout=50ms", ledger.Options{Pages: 16})
 	record(t, l, on(3, "a"))
@@ -34,8 +33,8 @@ func testLocked(t *testing.T, server *pgtest.Server) {
 
 // testStopped stops a process between the two round trips of a write. Writes of others to the same
 // page succeed, long before their own time limit.
-func testStopped(t *testing.T, server *pgtest.Server) {
-	l, url := fresh(t, server)
+func (server shared) testStopped(t testing.TB) {
+	l, url := server.fresh(t)
 	record(t, l, on(3, "a"))
 	proxy := proxytest.Start(t, server.Addr())
 	stopped := open(t, strings.Replace(url, server.Addr(), proxy.Addr(), 1), ledger.Options{})
@@ -60,7 +59,7 @@ func testStopped(t *testing.T, server *pgtest.Server) {
 
 // testStarved has a process pause between the two round trips of a write, until the server ends its
 // transaction. The process records again.
-func testStarved(t *testing.T, server *pgtest.Server) {
+func (server shared) testStarved(t testing.TB) {
 	url := server.Schema()
 	watch := raw(t, url)
 	l := open(t, url, ledger.Options{Pages: 16, Tracer: &beforeCommit{beforePages: beforePages{do: func() {
@@ -86,8 +85,8 @@ func (b *beforeCommit) TraceBatchStart(ctx context.Context, _ *pgx.Conn, data pg
 }
 
 // testDeadlock locks pages in the wrong order on another connection.
-func testDeadlock(t *testing.T, server *pgtest.Server) {
-	l, url := fresh(t, server)
+func (server shared) testDeadlock(t testing.TB) {
+	l, url := server.fresh(t)
 	record(t, l, on(3, "a"), on(4, "a"))
 	other, watch := raw(t, url), raw(t, url)
 	execute(t, other, `SET deadlock_timeout = '1min'`, `BEGIN`, `SELECT FROM pages WHERE page = 4 FOR UPDATE`)
@@ -103,8 +102,8 @@ func testDeadlock(t *testing.T, server *pgtest.Server) {
 
 // testConflicts makes the server refuse statements before the commit because of conflicts. Each
 // conflict must cause a retry.
-func testConflicts(t *testing.T, server *pgtest.Server) {
-	l, url := fresh(t, server)
+func (server shared) testConflicts(t testing.TB) {
+	l, url := server.fresh(t)
 	execute(t, raw(t, url), `CREATE SEQUENCE attempts`,
 		`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 		CASE nextval('attempts')
@@ -124,7 +123,7 @@ func testConflicts(t *testing.T, server *pgtest.Server) {
 
 // testIsolation uses sessions whose default isolation level is serializable. On that level, a
 // writer would not see what the previous one has written, in spite of locks.
-func testIsolation(t *testing.T, server *pgtest.Server) {
+func (server shared) testIsolation(t testing.TB) {
 	url := server.Schema()
 	l := open(t, url+"&default_transaction_isolation=serializable", ledger.Options{Pages: 16})
 	execute(t, raw(t, url), `CREATE FUNCTION check_isolation() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -142,8 +141,8 @@ func testIsolation(t *testing.T, server *pgtest.Server) {
 
 // testCommitFails makes the server refuse commits: twice because of a conflict, then for another
 // reason.
-func testCommitFails(t *testing.T, server *pgtest.Server) {
-	l, url := fresh(t, server)
+func (server shared) testCommitFails(t testing.TB) {
+	l, url := server.fresh(t)
 	execute(t, raw(t, url), `CREATE SEQUENCE attempts`,
 		`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 		CASE nextval('attempts') WHEN 1, 2 THEN RAISE EXCEPTION 'conflict' USING ERRCODE = '40001';
@@ -164,8 +163,8 @@ func testCommitFails(t *testing.T, server *pgtest.Server) {
 }
 
 // testCommitSlow ends the context of a Record during its commit, which must have no effect.
-func testCommitSlow(t *testing.T, server *pgtest.Server) {
-	l, url := fresh(t, server)
+func (server shared) testCommitSlow(t testing.TB) {
+	l, url := server.fresh(t)
 	watch := raw(t, url)
 	execute(t, watch, `CREATE FUNCTION pause() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 		PERFORM pg_advisory_xact_lock(4711); RETURN NULL; END $$`,
@@ -185,8 +184,8 @@ func testCommitSlow(t *testing.T, server *pgtest.Server) {
 
 // testLookedAgain removes a row between two tries of a Record. The server refuses the commit of the
 // first try.
-func testLookedAgain(t *testing.T, server *pgtest.Server) {
-	l, url := fresh(t, server)
+func (server shared) testLookedAgain(t testing.TB) {
+	l, url := server.fresh(t)
 	record(t, l, on(3, "a"))
 	watch := raw(t, url)
 	execute(t, watch, `CREATE SEQUENCE attempts`,
@@ -212,7 +211,7 @@ func testLookedAgain(t *testing.T, server *pgtest.Server) {
 
 // testDeclareSlow declares kinds while a lock blocks the search for rows, for longer than other
 // calls may take. The end of the context ends it.
-func testDeclareSlow(t *testing.T, server *pgtest.Server) {
+func (server shared) testDeclareSlow(t testing.TB) {
 	url := server.Schema()
 	l := open(t, url+"&statement_timeout=1s&lock_timeout=1s", ledger.Options{Pages: 16})
 	mute := []ledger.Kind{{Name: "mute", Target: ledger.User}}
@@ -243,7 +242,7 @@ func testDeclareSlow(t *testing.T, server *pgtest.Server) {
 
 // testDeclareWaits changes a kind while a writer by the earlier definition is in progress, on a
 // shared and on a dedicated page. Declare waits for the writer, and then finds its row.
-func testDeclareWaits(t *testing.T, server *pgtest.Server) {
+func (server shared) testDeclareWaits(t testing.TB) {
 	for _, dedicated := range []bool{false, true} {
 		url := server.Schema()
 		l := open(t, url, ledger.Options{Pages: 16})

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
-	"github.com/feedfilter/feedfilter/internal/pgtest"
 )
 
 // refuseCommits makes the server refuse the first commits of transactions that raise pages, because
@@ -23,7 +22,7 @@ const refuseCommits = `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql
 const onRaise = `CREATE CONSTRAINT TRIGGER refuse AFTER UPDATE ON pages DEFERRABLE INITIALLY DEFERRED
 	FOR EACH ROW EXECUTE FUNCTION refuse()`
 
-func checkPagesOf(t *testing.T, receipt ledger.Receipt, err error, want map[uint32]uint64) {
+func checkPagesOf(t testing.TB, receipt ledger.Receipt, err error, want map[uint32]uint64) {
 	t.Helper()
 	got := map[uint32]uint64{}
 	for _, p := range receipt.Pages {
@@ -36,8 +35,8 @@ func checkPagesOf(t *testing.T, receipt ledger.Receipt, err error, want map[uint
 
 // testMoveRefused makes the server refuse commits of moves. A move must happen once, even after
 // retries.
-func testMoveRefused(t *testing.T, server *pgtest.Server) {
-	l, url := fresh(t, server)
+func (server shared) testMoveRefused(t testing.TB) {
+	l, url := server.fresh(t)
 	record(t, l, on(3, "a"))
 	conn := raw(t, url)
 	execute(t, conn, `CREATE SEQUENCE attempts`, refuseCommits, onRaise)
@@ -62,8 +61,8 @@ func testMoveRefused(t *testing.T, server *pgtest.Server) {
 
 // testPlacedAgain returns a user to the shared page between two tries of a Record. The first try
 // found the user on a dedicated page.
-func testPlacedAgain(t *testing.T, server *pgtest.Server) {
-	l, url := fresh(t, server)
+func (server shared) testPlacedAgain(t testing.TB) {
+	l, url := server.fresh(t)
 	if _, err := l.Move(t.Context(), 3<<60, true); err != nil {
 		t.Fatal(err)
 	}
@@ -83,8 +82,8 @@ func testPlacedAgain(t *testing.T, server *pgtest.Server) {
 
 // testMoveWaits makes a Record wait for a move that commits. The Record must find the user on the
 // new page. Moves of users of other pages run one after another.
-func testMoveWaits(t *testing.T, server *pgtest.Server) {
-	l, url := fresh(t, server)
+func (server shared) testMoveWaits(t testing.TB) {
+	l, url := server.fresh(t)
 	watch := raw(t, url)
 	execute(t, watch, `CREATE SEQUENCE attempts START 3`, refuseCommits, onRaise, `SELECT pg_advisory_lock(4713)`)
 	results := map[string]ledger.Receipt{}
@@ -118,7 +117,7 @@ func testMoveWaits(t *testing.T, server *pgtest.Server) {
 }
 
 // checkOwners compares the users with dedicated pages.
-func checkOwners(t *testing.T, l *ledger.Ledger, want map[uint64]uint32) {
+func checkOwners(t testing.TB, l *ledger.Ledger, want map[uint64]uint32) {
 	t.Helper()
 	progress, err := l.Changed(t.Context(), "", func(uint32, ledger.PageState) error { return nil })
 	if err != nil || !maps.Equal(progress.Owners, want) {

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-func (i *Inspection) postgres(ctx context.Context, u postgresURL) (err error) {
+func (u postgresURL) inspect(ctx context.Context, i *Inspection) error {
 	i.Engine = "PostgreSQL"
 	i.Known = versions(migrationsOf("postgres"))
 	conn, err := connectAny(ctx, u.config.ConnConfig)
@@ -24,42 +24,28 @@ func (i *Inspection) postgres(ctx context.Context, u postgresURL) (err error) {
 		return err
 	}
 	var may *bool // nil: there is no such schema
-	var made bool
+	var made, mayMake bool
 	err = conn.QueryRow(ctx, `SELECT (SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = $1),
-		to_regclass('ledger_version') IS NOT NULL`, u.schema).Scan(&may, &made)
-	switch {
+		coalesce((SELECT has_schema_privilege(oid, 'CREATE') FROM pg_namespace WHERE nspname = $1),
+			has_database_privilege(current_database(), 'CREATE')),
+		to_regclass('ledger_version') IS NOT NULL, NOT coalesce((SELECT bool_and(has_table_privilege(oid, 'INSERT')
+			AND has_table_privilege(oid, 'UPDATE') AND has_table_privilege(oid, 'DELETE')) FROM pg_class
+			WHERE oid IN (to_regclass('entries'), to_regclass('pages'), to_regclass('owners'), to_regclass('layouts'))), false)`,
+		u.schema).Scan(&may, &mayMake, &made, &i.Denied)
+	switch user := u.config.ConnConfig.User; {
 	case err != nil:
-		return err
-	case may != nil && !*may:
-		return fmt.Errorf("user %s may not use schema %s", u.config.ConnConfig.User, u.schema)
-	case !made:
-		return mayMake(ctx, conn, u)
-	}
-	err = conn.QueryRow(ctx, `SELECT NOT coalesce(bool_and(has_table_privilege(oid, 'INSERT')
-		AND has_table_privilege(oid, 'UPDATE') AND has_table_privilege(oid, 'DELETE')), false)
-		FROM pg_class WHERE oid IN (to_regclass('entries'), to_regclass('pages'), to_regclass('owners'),
-			to_regclass('layouts'))`).Scan(&i.Denied)
-	if err != nil {
 		return fmt.Errorf("read the rights of the user: %w", err)
+	case may != nil && !*may:
+		return fmt.Errorf("user %s may not use schema %s", user, u.schema)
+	case !made && !mayMake:
+		return fmt.Errorf("user %s may not create the schema %s and its tables, which do not exist yet", user, u.schema)
+	case !made:
+		return errNoLedger
 	}
 	if err := conn.QueryRow(ctx, `SELECT version FROM ledger_version`).Scan(&i.Schema); err != nil {
 		return fmt.Errorf("read schema version: %w", err)
 	}
 	return i.read(ctx, postgresSession{conn})
-}
-
-// mayMake returns errNoLedger if the user may create a ledger, otherwise the reason why not.
-func mayMake(ctx context.Context, conn *pgx.Conn, u postgresURL) error {
-	var may bool
-	err := conn.QueryRow(ctx, `SELECT coalesce((SELECT has_schema_privilege(oid, 'CREATE') FROM pg_namespace WHERE nspname = $1),
-		has_database_privilege(current_database(), 'CREATE'))`, u.schema).Scan(&may)
-	switch {
-	case err != nil:
-		return fmt.Errorf("read the rights of the user: %w", err)
-	case !may:
-		return fmt.Errorf("user %s may not create the schema %s and its tables, which do not exist yet", u.config.ConnConfig.User, u.schema)
-	}
-	return errNoLedger
 }
 
 // connectAny connects to the server that Open would use. If Open would refuse each server, it

@@ -3,7 +3,6 @@ package ledger
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 )
 
@@ -92,9 +91,6 @@ func (t postgresTransaction) lockPages(
 			p.owners[unstored(hash)], states[page] = page, s
 			return nil
 		}},
-	}
-	if len(p.changes) == 0 {
-		all = slices.Delete(all, 3, 4) // a move has no kinds
 	}
 	if err := send(ctx, t.conn, append(all, reads...)...); err != nil {
 		return nil, err

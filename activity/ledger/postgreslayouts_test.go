@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
-	"github.com/feedfilter/feedfilter/internal/pgtest"
 )
 
 // holdLayouts makes commits of new layouts wait for the lock 4714.
@@ -36,7 +35,7 @@ type outcome struct {
 	err error
 }
 
-func checkOutcome(t *testing.T, what string, got outcome, layouts ledger.Layouts, pages map[uint32]uint64) {
+func checkOutcome(t testing.TB, what string, got outcome, layouts ledger.Layouts, pages map[uint32]uint64) {
 	t.Helper()
 	if got.err != nil || got.Layouts != layouts {
 		t.Errorf("%s: layouts %+v, %v, want %+v", what, got.Layouts, got.err, layouts)
@@ -51,8 +50,8 @@ func layoutWaits(n, mode string) string {
 
 // testWriteHoldsBackSwitch has a write in flight while a layout begins, and one during the
 // switch to it. Both steps must wait for the write, and the new pages must have its sequence.
-func testWriteHoldsBackSwitch(t *testing.T, server *pgtest.Server) {
-	l, url := fresh(t, server)
+func (server shared) testWriteHoldsBackSwitch(t testing.TB) {
+	l, url := server.fresh(t)
 	other := open(t, url, ledger.Options{})
 	record(t, l, on(4, "a"))
 	watch := raw(t, url)
@@ -86,8 +85,8 @@ func testWriteHoldsBackSwitch(t *testing.T, server *pgtest.Server) {
 
 // testSwitchHoldsBackWrites begins a layout, and switches to it, while writers arrive. The
 // writers must wait, and find the new layouts.
-func testSwitchHoldsBackWrites(t *testing.T, server *pgtest.Server) {
-	l, url := fresh(t, server)
+func (server shared) testSwitchHoldsBackWrites(t testing.TB) {
+	l, url := server.fresh(t)
 	other := open(t, url, ledger.Options{})
 	record(t, l, on(3, "a"), on(4, "a"), on(5, "a"))
 	watch := raw(t, url)
@@ -136,8 +135,8 @@ func testSwitchHoldsBackWrites(t *testing.T, server *pgtest.Server) {
 
 // testLayoutsTakenUp writes from a process whose assumed layouts have left since. The process
 // must undo the try and retry.
-func testLayoutsTakenUp(t *testing.T, server *pgtest.Server) {
-	l, url := fresh(t, server)
+func (server shared) testLayoutsTakenUp(t testing.TB) {
+	l, url := server.fresh(t)
 	other := open(t, url, ledger.Options{})
 	record(t, l, on(3, "a"))
 	grow := func(pages uint32) {
@@ -187,8 +186,8 @@ func testLayoutsTakenUp(t *testing.T, server *pgtest.Server) {
 
 // testLayoutsConflict has the commits of changes of layouts refused. A retried change must
 // happen once. A change that is refused finally must have no effect.
-func testLayoutsConflict(t *testing.T, server *pgtest.Server) {
-	l, url := fresh(t, server)
+func (server shared) testLayoutsConflict(t testing.TB) {
+	l, url := server.fresh(t)
 	record(t, l, on(3, "a"))
 	conn := raw(t, url)
 	execute(t, conn, `CREATE SEQUENCE attempts`, refuseCommits,
@@ -254,7 +253,7 @@ func (*beforePages) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndD
 
 // testPollInOneSnapshot changes users and layouts after a poll has read them, and before it
 // reads pages. That poll must report none of it, and the next poll all of it.
-func testPollInOneSnapshot(t *testing.T, server *pgtest.Server) {
+func (server shared) testPollInOneSnapshot(t testing.TB) {
 	url := server.Schema()
 	hook := &beforePages{}
 	l, other := open(t, url, ledger.Options{Pages: 16, Tracer: hook}), open(t, url, ledger.Options{})
@@ -314,8 +313,8 @@ func testPollInOneSnapshot(t *testing.T, server *pgtest.Server) {
 }
 
 // testLayoutsReplaced changes layouts of a ledger that was restored while it was open.
-func testLayoutsReplaced(t *testing.T, server *pgtest.Server) {
-	l, url := fresh(t, server)
+func (server shared) testLayoutsReplaced(t testing.TB) {
+	l, url := server.fresh(t)
 	record(t, l, on(3, "a"))
 	other := open(t, url, ledger.Options{})
 	if err := other.BeginLayout(t.Context(), 32); err != nil {

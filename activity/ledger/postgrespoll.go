@@ -2,12 +2,11 @@ package ledger
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -28,54 +27,37 @@ type history string
 // historyKey is the key of the history in a connection's custom data.
 const historyKey = "history"
 
+// point is what a cursor says. A poll has seen the transactions with ids up to Seen, except those
+// that ran.
+type point struct {
+	History history
+	Seen    int64
+	Ran     []int64
+}
+
 // cursor returns the Progress.Next of a poll that saw s. seen is the greatest id of a transaction
 // whose change it or an earlier poll has read.
 func (h history) cursor(s snapshot, seen int64) Cursor {
-	ran := make([]string, 0, len(s.running))
-	for _, id := range s.running {
-		if id <= seen {
-			ran = append(ran, strconv.FormatInt(id, 10))
-		}
-	}
-	return Cursor(fmt.Sprintf("%s %d %s", h, seen, strings.Join(ran, ",")))
+	ran := slices.DeleteFunc(slices.Clone(s.running), func(id int64) bool { return id > seen })
+	text, _ := json.Marshal(point{h, seen, append([]int64{}, ran...)}) // never fails
+	return Cursor(text)
 }
 
 // since returns the transactions that the cursor has not seen: those with ids above seen, and the
 // running ones before it. For a cursor of another history, or an empty one, it returns false: all
 // transactions.
 func (h history) since(c Cursor) (seen int64, running []int64, ok bool) {
-	parts := strings.Split(string(c), " ")
-	if len(parts) != 3 || parts[0] != string(h) { //nolint:mnd // see cursor
+	var p point
+	if err := json.Unmarshal([]byte(c), &p); err != nil || p.History != h {
 		return 0, nil, false
 	}
-	seen, err := strconv.ParseInt(parts[1], 10, 64)
-	if err != nil {
-		return 0, nil, false
-	}
-	running, err = parseIDs(parts[2])
-	return seen, running, err == nil
+	return p.Seen, p.Ran, true
 }
 
 // snapshot is what a poll saw: every transaction with an id below xmax, except the running ones.
 type snapshot struct {
 	xmax    int64
 	running []int64
-}
-
-// parseIDs parses numbers that commas separate.
-func parseIDs(text string) ([]int64, error) {
-	ids := []int64{}
-	for number := range strings.SplitSeq(text, ",") {
-		if number == "" {
-			continue
-		}
-		id, err := strconv.ParseInt(number, 10, 64)
-		if err != nil {
-			return nil, err
-		}
-		ids = append(ids, id)
-	}
-	return ids, nil
 }
 
 // readHistory returns the history of the connection's server. If the server does not tell, the
@@ -190,7 +172,7 @@ func (d *postgresDatabase) pollOwners(
 			return fmt.Errorf("the server process of the session has changed: %s", wantSessions)
 		}
 		p.Clock = time.UnixMicro(clock)
-		return d.checkRead(incarnation)
+		return d.check(incarnation)
 	}}
 	all := []statement{{sql: beginSnapshotSQL}, poll, p.Layouts.query(), {
 		sql: owners, args: args, into: []any{&hash, &page}, each: func() error {

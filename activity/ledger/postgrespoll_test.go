@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -29,7 +30,7 @@ func changed(t testing.TB, l *ledger.Ledger, since ledger.Cursor) (map[uint32]ui
 	return pages, progress.Next
 }
 
-func checkPages(t *testing.T, what string, got, want map[uint32]uint64) {
+func checkPages(t testing.TB, what string, got, want map[uint32]uint64) {
 	t.Helper()
 	if !maps.Equal(got, want) {
 		t.Errorf("%s: pages %v, want %v", what, got, want)
@@ -106,14 +107,14 @@ func assignIDs(t *testing.T, url string) {
 }
 
 // replayed waits until the standby has what the primary has.
-func replayed(t *testing.T, primary, standby *pgtest.Server) {
+func replayed(t testing.TB, primary, standby *pgtest.Server) {
 	t.Helper()
 	var end string
 	query(t, raw(t, primary.URL()), &end, `SELECT pg_current_wal_lsn()::text`)
 	await(t, raw(t, standby.URL()), `SELECT pg_last_wal_replay_lsn() >= '`+end+`'`)
 }
 
-func query(t *testing.T, conn *pgx.Conn, into any, sql string) {
+func query(t testing.TB, conn *pgx.Conn, into any, sql string) {
 	t.Helper()
 	if err := conn.QueryRow(t.Context(), sql).Scan(into); err != nil {
 		t.Fatal(err)
@@ -152,13 +153,12 @@ func TestPostgresForeignIDs(t *testing.T) {
 
 // testPollsSetBack polls from a point that the server has not reached: somebody set it back, and it
 // assigns ids again. The poll must report every page.
-func testPollsSetBack(t *testing.T, server *pgtest.Server) {
+func (server shared) testPollsSetBack(t testing.TB) {
 	l := open(t, server.Schema(), ledger.Options{Pages: 16})
 	record(t, l, on(3, "a"), on(4, "a"))
 	_, next := changed(t, l, "")
-	parts := strings.Split(string(next), " ")
-	parts[1] = "9999999999"
-	pages, next := changed(t, l, ledger.Cursor(strings.Join(parts, " ")))
+	later := regexp.MustCompile(`"Seen":\d+`).ReplaceAllString(string(next), `"Seen":9999999999`)
+	pages, next := changed(t, l, ledger.Cursor(later))
 	checkPages(t, "at first", pages, map[uint32]uint64{3: 1, 4: 1})
 	record(t, l, on(4, "b"))
 	pages, _ = changed(t, l, next)
@@ -167,8 +167,8 @@ func testPollsSetBack(t *testing.T, server *pgtest.Server) {
 
 // testPollsPastOpenTransactions polls while transactions of the server stay open. Polls report the
 // changes of others once, and the changes of these transactions when they commit.
-func testPollsPastOpenTransactions(t *testing.T, server *pgtest.Server) {
-	l, url := fresh(t, server)
+func (server shared) testPollsPastOpenTransactions(t testing.TB) {
+	l, url := server.fresh(t)
 	record(t, l, on(3, "a"), on(5, "a"), on(7, "a"))
 	idle, writes := raw(t, url), raw(t, url)
 	execute(t, idle, `BEGIN`, `SELECT pg_current_xact_id()`)
@@ -193,8 +193,8 @@ func testPollsPastOpenTransactions(t *testing.T, server *pgtest.Server) {
 }
 
 // testPollsRolledBack polls while transactions run that roll back.
-func testPollsRolledBack(t *testing.T, server *pgtest.Server) {
-	l, url := fresh(t, server)
+func (server shared) testPollsRolledBack(t testing.TB) {
+	l, url := server.fresh(t)
 	record(t, l, on(3, "a"))
 	conn := raw(t, url)
 	execute(t, conn, `BEGIN`, `UPDATE pages SET sequence = 9, changed = pg_current_xact_id()::text::bigint WHERE page = 3`)
@@ -206,7 +206,7 @@ func testPollsRolledBack(t *testing.T, server *pgtest.Server) {
 }
 
 // testPollsApart polls while the only other connection waits for a lock.
-func testPollsApart(t *testing.T, server *pgtest.Server) {
+func (server shared) testPollsApart(t testing.TB) {
 	url := server.Schema()
 	l := open(t, url+"&pool_max_conns=1&pool_min_conns=1", ledger.Options{Pages: 16})
 	record(t, l, on(3, "a"))
@@ -230,7 +230,7 @@ func testPollsApart(t *testing.T, server *pgtest.Server) {
 // testEndedByTheServersClock lets a process whose clock is ahead remove ended rows. A row that has
 // not ended by the server's clock stays. Ended does not return it either, so that callers do not
 // try to remove it over and over.
-func testEndedByTheServersClock(t *testing.T, server *pgtest.Server) {
+func (server shared) testEndedByTheServersClock(t testing.TB) {
 	l := open(t, server.Schema(), ledger.Options{Pages: 16})
 	now := time.Now()
 	ends := func(target string, until time.Time) ledger.Change {

@@ -50,17 +50,12 @@ const wantSessions = "the connection has no session of its own: connect to the s
 
 // readSettings runs a query that returns the id of the server process, and settings by name.
 func readSettings(ctx context.Context, conn *pgx.Conn, query string, args ...any) (backend uint32, has map[string]string, err error) {
-	// A pooler may give the next transaction a server without the prepared statement.
-	rows, err := conn.Query(ctx, query, append([]any{pgx.QueryExecModeExec}, args...)...)
-	if err != nil {
-		return 0, nil, err
-	}
 	has = make(map[string]string)
 	var name, value string
-	_, err = pgx.ForEachRow(rows, []any{&backend, &name, &value}, func() error {
-		has[name] = value
-		return nil
-	})
+	// A pooler may give the next transaction a server without the prepared statement.
+	s := statement{sql: query, args: append([]any{pgx.QueryExecModeExec}, args...), into: []any{&backend, &name, &value}}
+	s.each = func() error { has[name] = value; return nil }
+	err = postgresSession{conn}.query(ctx, s)
 	return backend, has, err
 }
 

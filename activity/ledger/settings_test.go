@@ -8,11 +8,10 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
-	"github.com/feedfilter/feedfilter/internal/pgtest"
 )
 
 // testSettings has processes declare settings, agree, differ, leave, and lose their connections.
-func testSettings(t *testing.T, server *pgtest.Server) {
+func (server shared) testSettings(t testing.TB) {
 	url := server.Schema()
 	agree := func(l *ledger.Ledger, s time.Duration, other time.Duration) {
 		t.Helper()

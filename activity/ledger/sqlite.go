@@ -45,26 +45,32 @@ type sqliteDatabase struct {
 	reads   sqliteQueries // on readers
 }
 
-// sqliteFile returns the absolute path of the file in a URL, given the part after the scheme.
-func sqliteFile(name string) (string, error) {
+// sqliteFile is the absolute path of a file.
+type sqliteFile string
+
+func (f sqliteFile) name() string { return string(f) }
+
+// parseSQLite returns the file in a URL, given the part after the scheme.
+func parseSQLite(name string) (sqliteFile, error) {
 	switch {
 	case name == "":
 		return "", errors.New("missing file name: want sqlite:<file>")
 	case strings.HasPrefix(name, "//") && !strings.HasPrefix(name, "///"):
 		return "", fmt.Errorf("sqlite:%s: want sqlite:<file>, without //", name)
 	}
-	return filepath.Abs(name)
+	file, err := filepath.Abs(name)
+	return sqliteFile(file), err
 }
 
-// openSQLite locks and opens the file. It creates a missing file.
-func openSQLite(ctx context.Context, file string, o Options) (*Ledger, error) {
+// open locks and opens the file. It creates a missing file.
+func (f sqliteFile) open(ctx context.Context, o Options) (*Ledger, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if err := makeDirectory(filepath.Dir(file)); err != nil {
+	if err := makeDirectory(filepath.Dir(string(f))); err != nil {
 		return nil, err
 	}
-	file, err := resolve(file)
+	file, err := resolve(string(f))
 	if err != nil {
 		return nil, err
 	}

@@ -16,7 +16,7 @@ import (
 // another program that locks the whole file for a moment.
 const inspectParameters = `?mode=ro&_dqs=0&_error_rc=1&_pragma=busy_timeout(1000)&_pragma=query_only(1)`
 
-func (i *Inspection) sqlite(ctx context.Context) (err error) {
+func (f sqliteFile) inspect(ctx context.Context, i *Inspection) error {
 	if _, err := os.Stat(i.Name); errors.Is(err, fs.ErrNotExist) {
 		return errNoLedger
 	}
@@ -63,7 +63,7 @@ func (i *Inspection) readSQLite(ctx context.Context, parameters string) (err err
 	})
 }
 
-// lockedBy returns the id of the process that holds the lock of openSQLite; 0: none is known.
+// lockedBy returns the id of the process that has the ledger open; 0: none is known.
 // Trying the lock instead could stop a service that starts at that moment.
 func lockedBy(file string) int {
 	locked, err := os.Stat(file)

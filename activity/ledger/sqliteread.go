@@ -74,47 +74,13 @@ func (d *sqliteDatabase) reading(ctx context.Context, do func(q sqliteQueries) e
 
 // keys reads all targets of an owner and kind as one value, to save the cost of a row.
 func (d *sqliteDatabase) keys(ctx context.Context, page uint32) (rows []Row, s PageState, err error) {
+	var hash int64
+	var owner, kind, targets string
 	s, err = d.inPage(ctx, page, func(q sqliteQueries, ranges []hashRange) error {
 		if err := q.checkLarge(ctx, ranges); err != nil {
 			return err
 		}
-		rows, err = q.groups(ctx, ranges)
-		return err
-	})
-	return rows, s, err
-}
-
-// eachRow reads rows one by one, in one transaction.
-func (d *sqliteDatabase) eachRow(ctx context.Context, page uint32, each func(rows []Row) error) (PageState, error) {
-	return d.inPage(ctx, page, func(q sqliteQueries, ranges []hashRange) error {
-		var r scanned
-		rows := make([]Row, 0, rowsAtOnce)
-		for _, in := range ranges {
-			s := statement{sql: snapshotSQL, args: in.args(), into: r.all(), each: func() error {
-				if rows = append(rows, r.row()); len(rows) < rowsAtOnce {
-					return nil
-				}
-				err := each(rows)
-				rows = rows[:0]
-				return err
-			}}
-			if err := q.query(ctx, s); err != nil {
-				return err
-			}
-		}
-		if len(rows) == 0 {
-			return nil
-		}
-		return each(rows)
-	})
-}
-
-// groups reads the rows of ranges of hashes, without times, by owner and kind.
-func (q sqliteQueries) groups(ctx context.Context, ranges []hashRange) (rows []Row, err error) {
-	var hash int64
-	var owner, kind, targets string
-	for _, in := range ranges {
-		s := statement{sql: keysSQL, args: in.args(), into: []any{&hash, &owner, &kind, &targets}, each: func() error {
+		return q.each(ctx, ranges, statement{sql: keysSQL, into: []any{&hash, &owner, &kind, &targets}, each: func() error {
 			first := len(rows)
 			rows = slices.Grow(rows, strings.Count(targets, targetsEnd)+1)
 			for target := range strings.SplitSeq(targets, targetsEnd) {
@@ -122,12 +88,40 @@ func (q sqliteQueries) groups(ctx context.Context, ranges []hashRange) (rows []R
 			}
 			inOrder(rows[first:])
 			return nil
-		}}
+		}})
+	})
+	return rows, s, err
+}
+
+// each runs a query for each range of hashes.
+func (q sqliteQueries) each(ctx context.Context, ranges []hashRange, s statement) error {
+	for _, in := range ranges {
+		s.args = in.args()
 		if err := q.query(ctx, s); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return rows, nil
+	return nil
+}
+
+// eachRow reads rows one by one, in one transaction.
+func (d *sqliteDatabase) eachRow(ctx context.Context, page uint32, each func(rows []Row) error) (PageState, error) {
+	return d.inPage(ctx, page, func(q sqliteQueries, ranges []hashRange) error {
+		var r scanned
+		rows := make([]Row, 0, rowsAtOnce)
+		err := q.each(ctx, ranges, statement{sql: snapshotSQL, into: r.all(), each: func() error {
+			if rows = append(rows, r.row()); len(rows) < rowsAtOnce {
+				return nil
+			}
+			err := each(rows)
+			rows = rows[:0]
+			return err
+		}})
+		if err != nil || len(rows) == 0 {
+			return err
+		}
+		return each(rows)
+	})
 }
 
 // checkLarge returns ErrLargePage if the ranges of hashes have more than LargePage rows.

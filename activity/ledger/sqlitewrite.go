@@ -3,7 +3,6 @@ package ledger
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"fmt"
 	"slices"
 	"time"
@@ -21,49 +20,31 @@ func (t sqliteTransaction) query(ctx context.Context, s statement) error {
 	return t.queries.query(context.WithoutCancel(ctx), s)
 }
 
-// transact waits for the write lock, runs do in a writing transaction, and commits. If do fails,
-// or ctx ends before the commit, the transaction has no effect.
+// transact waits for the writer's connection and for locks until ctx ends, runs do in a writing
+// transaction, and commits. If do fails, or ctx ends before the commit, the transaction has no
+// effect. The end of ctx does not interrupt a statement.
 func (d *sqliteDatabase) transact(
 	ctx context.Context, _ time.Duration, do func(ctx context.Context, t transaction) error,
 ) error {
-	tx, end, err := d.begin(ctx)
+	detached, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	stop := context.AfterFunc(ctx, cancel)
+	tx, err := d.writer.BeginTx(detached, nil)
+	stop()
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
-	defer end()
-	if err := do(ctx, sqliteTransaction{d, d.writes.in(tx)}); err != nil {
-		return err
-	}
+	defer tx.Rollback() // a no-op after a commit
 	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("begin: %w", err)
+	}
+	if err := cmp.Or(do(ctx, sqliteTransaction{d, d.writes.in(tx)}), ctx.Err()); err != nil {
 		return err
 	}
 	if err := tx.Commit(); err != nil {
 		return &undecidedError{err}
 	}
 	return nil
-}
-
-// begin waits for the writer's connection and for locks, until ctx ends. Afterwards the end of
-// ctx does not end the transaction. The function end rolls back what is not committed.
-func (d *sqliteDatabase) begin(ctx context.Context) (tx *sql.Tx, end func(), err error) {
-	detached, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, cancel)
-	tx, err = d.writer.BeginTx(detached, nil)
-	if err != nil {
-		stop()
-		cancel()
-		return nil, nil, err
-	}
-	end = func() {
-		tx.Rollback() // a no-op after a commit
-		cancel()
-	}
-	stop()
-	if err := ctx.Err(); err != nil {
-		end()
-		return nil, nil, err
-	}
-	return tx, end, nil
 }
 
 // begin, lock, lockLayouts, lockKinds and recentAnyOf exclude nobody: the transaction has the write
