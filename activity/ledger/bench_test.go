@@ -11,14 +11,14 @@ import (
 
 // benchmarkAll runs a benchmark on each kind of ledger. Each call of fresh creates a ledger.
 // Commits are durable on both.
-func benchmarkAll(b *testing.B, run func(b *testing.B, fresh func(b *testing.B) *ledger.Ledger)) {
+func benchmarkAll(b *testing.B, run func(b *testing.B, fresh func(b testing.TB) *ledger.Ledger)) {
 	b.Helper()
 	b.Run("sqlite", func(b *testing.B) {
-		run(b, func(b *testing.B) *ledger.Ledger { return open(b, freshFile(b), ledger.Options{}) })
+		run(b, func(b testing.TB) *ledger.Ledger { return open(b, freshFile(b), ledger.Options{}) })
 	})
 	b.Run("postgres", func(b *testing.B) {
 		server := pgtest.Start(b, "fsync=on", "shared_buffers=128MB")
-		run(b, func(b *testing.B) *ledger.Ledger { return open(b, server.Schema(), ledger.Options{}) })
+		run(b, func(b testing.TB) *ledger.Ledger { return open(b, server.Schema(), ledger.Options{}) })
 	})
 }
 
@@ -43,7 +43,8 @@ func oneWay(i int) ledger.Change {
 
 // BenchmarkRecord records new changes: of one row, and blocks of two rows on two pages.
 func BenchmarkRecord(b *testing.B) {
-	benchmarkAll(b, func(b *testing.B, fresh func(b *testing.B) *ledger.Ledger) {
+	benchmarkAll(b, func(b *testing.B, fresh func(b testing.TB) *ledger.Ledger) {
+		b.Helper()
 		for _, shape := range []struct {
 			name string
 			make func(i int) ledger.Change
@@ -70,7 +71,8 @@ func BenchmarkRecord(b *testing.B) {
 
 // BenchmarkSnapshot reads a page of 5,000 rows of fifty users.
 func BenchmarkSnapshot(b *testing.B) {
-	benchmarkAll(b, func(b *testing.B, fresh func(b *testing.B) *ledger.Ledger) {
+	benchmarkAll(b, func(b *testing.B, fresh func(b testing.TB) *ledger.Ledger) {
+		b.Helper()
 		l := fresh(b)
 		var changes []ledger.Change
 		for i := range 5000 {
@@ -93,7 +95,8 @@ func BenchmarkSnapshot(b *testing.B) {
 // BenchmarkList lists 50 rows from the middle of lists of different lengths, which should take the
 // same time. All rows have the same microsecond, as after an import.
 func BenchmarkList(b *testing.B) {
-	benchmarkAll(b, func(b *testing.B, fresh func(b *testing.B) *ledger.Ledger) {
+	benchmarkAll(b, func(b *testing.B, fresh func(b testing.TB) *ledger.Ledger) {
+		b.Helper()
 		for _, n := range []int{1000, 100_000} {
 			b.Run(fmt.Sprintf("rows=%d", n), func(b *testing.B) {
 				l := fresh(b)
@@ -119,7 +122,8 @@ func BenchmarkList(b *testing.B) {
 
 // BenchmarkChanged polls a ledger of 16,384 pages after one has changed.
 func BenchmarkChanged(b *testing.B) {
-	benchmarkAll(b, func(b *testing.B, fresh func(b *testing.B) *ledger.Ledger) {
+	benchmarkAll(b, func(b *testing.B, fresh func(b testing.TB) *ledger.Ledger) {
+		b.Helper()
 		l := fresh(b)
 		var changes []ledger.Change
 		for i := range 16384 {

@@ -96,7 +96,7 @@ func TestLongPrepared(t *testing.T) {
 	}
 }
 
-// The first call after Open may record prepared changes and meet rows: no statement is prepared yet.
+// The first call after Open may record prepared changes that meet rows, with no statement prepared.
 func TestPostgresFirstPreparedMeetsRows(t *testing.T) {
 	url, now := pgtest.Start(t).Schema(), time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	hide := func(target string) ledger.Change {

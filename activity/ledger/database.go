@@ -94,7 +94,6 @@ type transaction interface {
 	// returns the states of the users' pages.
 	lock(ctx context.Context, p *plan, some []*entry, now time.Time) (map[uint32]PageState, error)
 	lockLayouts(ctx context.Context) (Layouts, error) // excludes all writers
-	adopt(ctx context.Context, o Options) error       // takes over rows that another server wrote
 	// greatest returns the greatest number that a page ever had. It excludes others that use it.
 	greatest(ctx context.Context) (uint32, error)
 	// insert writes the plan's additions. If it meets some that exist, these are unchanged, the plan
@@ -103,6 +102,12 @@ type transaction interface {
 	write(ctx context.Context, upserts, removals []*entry, raised []raisedPage) error
 	dedicate(ctx context.Context, hash uint64, page uint32) error
 	exec(ctx context.Context, sql string, args ...any) error
+}
+
+// opening is a transaction of Open.
+type opening interface {
+	transaction
+	adopt(ctx context.Context, o Options) error // takes over rows that another server wrote
 }
 
 // kindsSearcher is the part of a transaction that declares kinds.
@@ -147,7 +152,7 @@ func readNumber(ctx context.Context, from queryer, sql string, args ...any) (n i
 
 // readLayouts reads the table of layouts.
 func readLayouts(ctx context.Context, from queryer) (l Layouts, err error) {
-	err = from.query(ctx, l.query())
+	err = from.query(ctx, layoutsQuery(&l))
 	return l, err
 }
 
@@ -226,7 +231,7 @@ func applyMigrations(migrations fs.FS, version int, apply func(script string, ve
 }
 
 // readIdentity reads the identity of the ledger, and stores what is new: see identify.
-func readIdentity(ctx context.Context, t transaction, o Options) (Identity, error) {
+func readIdentity(ctx context.Context, t opening, o Options) (Identity, error) {
 	meta, err := readMeta(ctx, t)
 	var layouts Layouts
 	if err == nil && len(meta) > 0 {

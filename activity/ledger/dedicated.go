@@ -32,10 +32,11 @@ func (l *Ledger) Place(ctx context.Context, hash uint64) (Place, error) {
 	})
 }
 
-// Move gives a user a dedicated page, or takes it away, given the user's hash. From then on all rows
-// of the hash belong to the new page, and Move raises both pages. A dedicated page has a number that
-// no page had before. A page that was taken away is no longer in use. The Receipt names both pages.
-// If the user is there already, nothing changes. For errors see Record. Repeating the call is safe.
+// Move gives a user a dedicated page, or takes it away, given the user's hash. From then on all
+// rows of the hash belong to the new page. Move raises the shared page, and the dedicated one that
+// it takes away, which is no longer in use. A new dedicated page has a number that no page had
+// before. The Receipt names both pages. If the user is there already, nothing changes. For errors
+// see Record. Repeating the call is safe.
 func (l *Ledger) Move(ctx context.Context, hash uint64, dedicate bool) (Receipt, error) {
 	operation, what := "release", "ledger: release a dedicated page"
 	if dedicate {

@@ -24,7 +24,7 @@ func TestHistory(t *testing.T) {
 		{other, one.cursor(saw, 694), 0, nil, false},
 		{one, "", 0, nil, false},
 		{one, "7/00000001 694 690", 0, nil, false},
-		{one, `{"History":"7/00000001","Seen":"x"}`, 0, nil, false},
+		{one, `{"history":"7/00000001","seen":"x"}`, 0, nil, false},
 	} {
 		seen, running, ok := c.takes.since(c.cursor)
 		if seen != c.seen || ok != c.ok || !slices.Equal(running, c.running) || ok && running == nil {

@@ -70,7 +70,7 @@ func isLayout(pages uint32) bool {
 func seed(ctx context.Context, l *Ledger, from, to uint32) error {
 	for n := uint32(0); n < to; n += seedAtOnce {
 		last := min(to, n+seedAtOnce) - 1
-		var some []statement
+		some := make([]statement, 0, len(l.sql.seedPages))
 		for _, sql := range l.sql.seedPages {
 			some = append(some, statement{sql: sql, args: []any{l.id.PageIn(from, 0), l.id.PageIn(to, 0), to / from, n, last}})
 		}
@@ -181,8 +181,8 @@ func (id Identity) hashes(page uint32) hashRange {
 // in Go, a shift by 64 gives 0.
 func shift(pages uint32) int { return 64 - bits.TrailingZeros32(pages) }
 
-// query returns a query that reads the layouts. It fails for layouts that no ledger can have.
-func (l *Layouts) query() statement {
+// layoutsQuery returns a query that reads the layouts. It fails for those that no ledger can have.
+func layoutsQuery(l *Layouts) statement {
 	var pages uint32
 	var state string
 	return statement{

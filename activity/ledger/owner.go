@@ -63,8 +63,8 @@ func (q LookupQuery) entries() ([]*entry, error) {
 	return wanted, nil
 }
 
-// Counts returns the number of rows of an owner that have not ended by now: of one kind, or, for "",
-// of each kind that has rows. It counts all of them in an index: 100,000 rows take some
+// Counts returns the number of rows of an owner that have not ended by now: of one kind, or, for
+// "", of each kind that has rows. It counts all of them in an index: 100,000 rows take some
 // milliseconds.
 func (l *Ledger) Counts(ctx context.Context, hash uint64, owner, kind string, now time.Time) (map[string]int, error) {
 	var n int
@@ -95,7 +95,7 @@ func (l *Ledger) Counts(ctx context.Context, hash uint64, owner, kind string, no
 func (l *Ledger) Owned(ctx context.Context, hash uint64, owner string, after *Row, limit int) ([]Row, error) {
 	after = cmp.Or(after, &Row{})
 	return found(ctx, l, "owned", "read an owner's rows", cmp.Or(validateID("owner", owner), checkLimit(limit)),
-		ownedRowsSQL, stored(hash), owner, after.Kind, after.Target, limit)
+		statement{sql: ownedRowsSQL, args: []any{stored(hash), owner, after.Kind, after.Target, limit}})
 }
 
 // All returns the rows of all owners, in order of hash, owner, kind and target. It includes
@@ -103,7 +103,7 @@ func (l *Ledger) Owned(ctx context.Context, hash uint64, owner string, after *Ro
 func (l *Ledger) All(ctx context.Context, after *Row, limit int) ([]Row, error) {
 	after = cmp.Or(after, &Row{})
 	return found(ctx, l, "all", "read all rows", checkLimit(limit),
-		allRowsSQL, stored(after.Hash), after.Owner, after.Kind, after.Target, limit)
+		statement{sql: allRowsSQL, args: []any{stored(after.Hash), after.Owner, after.Kind, after.Target, limit}})
 }
 
 // Naming returns the rows of any owner that were recorded with Names and whose target has this
@@ -111,5 +111,5 @@ func (l *Ledger) All(ctx context.Context, after *Row, limit int) ([]Row, error) 
 // the maximum number of rows, at least 1. To continue, remove the rows and repeat the call.
 func (l *Ledger) Naming(ctx context.Context, targetHash uint64, target string, limit int) ([]Row, error) {
 	return found(ctx, l, "naming", "read rows that name a user", cmp.Or(validateID("target", target), checkLimit(limit)),
-		namingRowsSQL, stored(targetHash), target, limit)
+		statement{sql: namingRowsSQL, args: []any{stored(targetHash), target, limit}})
 }

@@ -29,7 +29,8 @@ func fill(b *testing.B, l *ledger.Ledger, n int) {
 // BenchmarkRecordLimited records one new row of a user with many rows, with and without a limit.
 // With a limit, all rows must be counted.
 func BenchmarkRecordLimited(b *testing.B) {
-	benchmarkAll(b, func(b *testing.B, fresh func(b *testing.B) *ledger.Ledger) {
+	benchmarkAll(b, func(b *testing.B, fresh func(b testing.TB) *ledger.Ledger) {
+		b.Helper()
 		for _, n := range []int{100, 10_000} {
 			for _, limit := range []uint32{0, 1_000_000} {
 				b.Run(fmt.Sprintf("rows=%d/limit=%d", n, limit), func(b *testing.B) {
@@ -49,7 +50,8 @@ func BenchmarkRecordLimited(b *testing.B) {
 
 // BenchmarkLookup looks up items of a user with 100,000 rows, half of them there.
 func BenchmarkLookup(b *testing.B) {
-	benchmarkAll(b, func(b *testing.B, fresh func(b *testing.B) *ledger.Ledger) {
+	benchmarkAll(b, func(b *testing.B, fresh func(b testing.TB) *ledger.Ledger) {
+		b.Helper()
 		l := fresh(b)
 		fill(b, l, 100_000)
 		for _, n := range []int{1, 100, 20_000} {
@@ -74,7 +76,8 @@ func BenchmarkLookup(b *testing.B) {
 
 // BenchmarkCount counts the rows of a user.
 func BenchmarkCount(b *testing.B) {
-	benchmarkAll(b, func(b *testing.B, fresh func(b *testing.B) *ledger.Ledger) {
+	benchmarkAll(b, func(b *testing.B, fresh func(b testing.TB) *ledger.Ledger) {
+		b.Helper()
 		for _, n := range []int{100, 100_000} {
 			b.Run(fmt.Sprintf("rows=%d", n), func(b *testing.B) {
 				l := fresh(b)

@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 )
 
@@ -11,7 +12,7 @@ import (
 func (d *postgresDatabase) place(ctx context.Context, hash uint64) (p Place, err error) {
 	current := d.assumedLayouts().Current
 	for {
-		s := p.Layouts.query()
+		s := layoutsQuery(&p.Layouts)
 		s.sql, s.args = placeSQL, []any{stored(hash), d.id.PageIn(current, hash)}
 		s.into = append([]any{&p.Page, &p.Sequence, &p.Left}, s.into...)
 		if err := d.query(ctx, s); err != nil {
@@ -81,7 +82,7 @@ func (t postgresTransaction) lockPages(
 	declared := kindsQuery(&kinds)
 	declared.end = func() error { return p.checkKinds(kinds) }
 	all := []statement{
-		{sql: beginSQL}, {sql: shareSQL}, p.layouts.query(), declared, {sql: createPagesSQL, args: []any{pages}},
+		{sql: beginSQL}, {sql: shareSQL}, layoutsQuery(&p.layouts), declared, {sql: createPagesSQL, args: []any{pages}},
 		{sql: lockPagesSQL, args: []any{pages}, into: []any{&page, &s.Sequence, &s.Left}, each: func() error {
 			states[page] = s
 			return nil
@@ -92,7 +93,7 @@ func (t postgresTransaction) lockPages(
 			return nil
 		}},
 	}
-	if err := send(ctx, t.conn, append(all, reads...)...); err != nil {
+	if err := send(ctx, t.conn, slices.Concat(all, reads)...); err != nil {
 		return nil, err
 	}
 	now := p.layouts

@@ -30,16 +30,16 @@ const historyKey = "history"
 // point is what a cursor says. A poll has seen the transactions with ids up to Seen, except those
 // that ran.
 type point struct {
-	History history
-	Seen    int64
-	Ran     []int64
+	History history `json:"history"`
+	Seen    int64   `json:"seen"`
+	Ran     []int64 `json:"ran"`
 }
 
 // cursor returns the Progress.Next of a poll that saw s. seen is the greatest id of a transaction
 // whose change it or an earlier poll has read.
 func (h history) cursor(s snapshot, seen int64) Cursor {
 	ran := slices.DeleteFunc(slices.Clone(s.running), func(id int64) bool { return id > seen })
-	text, _ := json.Marshal(point{h, seen, append([]int64{}, ran...)}) // never fails
+	text, _ := json.Marshal(point{h, seen, append([]int64{}, ran...)}) //nolint:errchkjson // never fails
 	return Cursor(text)
 }
 
@@ -174,7 +174,7 @@ func (d *postgresDatabase) pollOwners(
 		p.Clock = time.UnixMicro(clock)
 		return d.check(incarnation)
 	}}
-	all := []statement{{sql: beginSnapshotSQL}, poll, p.Layouts.query(), {
+	all := []statement{{sql: beginSnapshotSQL}, poll, layoutsQuery(&p.Layouts), {
 		sql: owners, args: args, into: []any{&hash, &page}, each: func() error {
 			p.Owners[unstored(hash)] = page
 			return nil

@@ -157,7 +157,7 @@ func (server shared) testPollsSetBack(t testing.TB) {
 	l := open(t, server.Schema(), ledger.Options{Pages: 16})
 	record(t, l, on(3, "a"), on(4, "a"))
 	_, next := changed(t, l, "")
-	later := regexp.MustCompile(`"Seen":\d+`).ReplaceAllString(string(next), `"Seen":9999999999`)
+	later := regexp.MustCompile(`"seen":\d+`).ReplaceAllString(string(next), `"seen":9999999999`)
 	pages, next := changed(t, l, ledger.Cursor(later))
 	checkPages(t, "at first", pages, map[uint32]uint64{3: 1, 4: 1})
 	record(t, l, on(4, "b"))

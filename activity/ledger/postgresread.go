@@ -124,7 +124,7 @@ func (d *postgresDatabase) eachRow(ctx context.Context, page uint32, each func(r
 	return s, cmp.Or(err, failed)
 }
 
-// fetchPage reads a page in a transaction of its own. Each step is limited by callTimeout. For a page
+// fetchPage reads a page in a transaction of its own. callTimeout limits each step. For a page
 // without rows, the query returns one row without an owner.
 func (d *postgresDatabase) fetchPage(
 	ctx context.Context, conn *pgx.Conn, page uint32, each func(rows []Row) error,
@@ -147,7 +147,8 @@ func (d *postgresDatabase) fetchPage(
 		err := step(statement{
 			sql: fetchSQL, args: []any{pgx.QueryExecModeDescribeExec}, into: append([]any{&s.Sequence, &s.Left}, r.all()...),
 			each: func() error {
-				if n++; r.owner != "" {
+				n++
+				if r.owner != "" {
 					rows = append(rows, r.row())
 				}
 				return nil

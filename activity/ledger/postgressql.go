@@ -151,7 +151,8 @@ const (
 	// pollSQL reads the snapshot, the clock, the identity of the ledger, and the id of the session's
 	// server process.
 	pollSQL = `SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint,
-			ARRAY(SELECT id::text::bigint FROM pg_snapshot_xip(pg_current_snapshot()) AS id), (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
+			ARRAY(SELECT id::text::bigint FROM pg_snapshot_xip(pg_current_snapshot()) AS id),
+			(extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
 			(SELECT value FROM meta WHERE name = 'incarnation'), pg_backend_pid()`
 
 	// historySQL reads what stays the same while transaction ids are not assigned again: the

@@ -167,7 +167,7 @@ func (t postgresTransaction) dedicate(_ context.Context, hash uint64, page uint3
 
 // lockLayouts locks the table against writers, which lock it in a shared mode.
 func (t postgresTransaction) lockLayouts(ctx context.Context) (l Layouts, err error) {
-	err = send(ctx, t.conn, statement{sql: beginSQL}, statement{sql: lockLayoutsSQL}, t.d.opened(), l.query())
+	err = send(ctx, t.conn, statement{sql: beginSQL}, statement{sql: lockLayoutsSQL}, t.d.opened(), layoutsQuery(&l))
 	return l, err
 }
 
@@ -183,8 +183,8 @@ func (t postgresTransaction) anyOf(ctx context.Context, names []string) (found b
 	return found, err
 }
 
-// recentAnyOf waits for writers in progress, and lets no other begin before the transaction ends. It
-// searches the pages that changed since the oldest transaction.
+// recentAnyOf waits for writers in progress, and lets no other begin before the transaction ends.
+// It searches the pages that changed since the oldest transaction.
 func (t postgresTransaction) recentAnyOf(ctx context.Context) (func(context.Context, []string) (bool, error), error) {
 	if _, err := t.conn.Exec(ctx, excludeWritersSQL); err != nil {
 		return nil, err
@@ -207,8 +207,8 @@ func (t postgresTransaction) recentAnyOf(ctx context.Context) (func(context.Cont
 	}, t.query(ctx, s)
 }
 
-// columnsOf returns entries, with their times after the changes, as arrays for unnest: hash, owner,
-// kind, target, since, until, and target hash, which is empty if no entry names a user.
+// columnsOf returns entries as arrays for unnest: hash, owner, kind, target, since, until, target
+// hash. The times are those after the changes. The last array is empty if no entry names a user.
 func columnsOf(entries []*entry) []any {
 	n := len(entries)
 	hash, since, until := make([]int64, n), make([]int64, n), make([]*int64, n)

@@ -135,17 +135,18 @@ func (l *Ledger) Changed(ctx context.Context, since Cursor, each func(page uint3
 // row that ended first comes first. limit is the maximum number of rows, at least 1. The rows exist
 // until they are removed. A Change with Ended removes them, but not rows recorded again since.
 func (l *Ledger) Ended(ctx context.Context, now time.Time, limit int) ([]Row, error) {
-	return found(ctx, l, "ended", "read ended rows", checkLimit(limit), l.sql.endedRows, now.UnixMicro(), limit)
+	return found(ctx, l, "ended", "read ended rows", checkLimit(limit),
+		statement{sql: l.sql.endedRows, args: []any{now.UnixMicro(), limit}})
 }
 
-// found is ask for rows of the columns hash, owner, kind, target, since, until. invalid is the error
-// of the arguments.
-func found(ctx context.Context, l *Ledger, operation, what string, invalid error, sql string, args ...any) ([]Row, error) {
+// found is ask for rows of the columns hash, owner, kind, target, since, until. invalid is the
+// error of the arguments.
+func found(ctx context.Context, l *Ledger, operation, what string, invalid error, s statement) ([]Row, error) {
 	return ask(ctx, l, &Call{Operation: operation}, "ledger: "+what, func(ctx context.Context) ([]Row, error) {
 		if invalid != nil {
 			return nil, invalid
 		}
-		return readRows(ctx, l.db, sql, args...)
+		return readRows(ctx, l.db, s.sql, s.args...)
 	})
 }
 

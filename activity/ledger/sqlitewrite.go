@@ -185,8 +185,8 @@ func (sqliteTransaction) recentAnyOf(context.Context) (func(context.Context, []s
 // adopt has nothing to do: transactions have the numbers of the file.
 func (sqliteTransaction) adopt(context.Context, Options) error { return nil }
 
-// inBatches splits items into batches, and runs a statement for each, until ctx ends or one fails. The
-// arguments of the items come before those of s.
+// inBatches splits items into batches, and runs a statement for each, until ctx ends or one fails.
+// The arguments of the items come before those of s.
 func inBatches[T any](
 	ctx context.Context, on queryer, sql func(n int) string, items []T, args func(T) []any, s statement,
 ) error {
