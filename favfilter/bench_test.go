@@ -53,6 +53,12 @@ func BenchmarkHashKeyBytes(b *testing.B) {
 
 func BenchmarkContains(b *testing.B) {
 	page, in := benchPage(b)
+	benchContains(b, page, in)
+}
+
+// benchContains looks up keys that are in the page, and others.
+func benchContains(b *testing.B, page *favfilter.Page, in []favfilter.Hash) {
+	b.Helper()
 	out := benchHashes(1)
 	b.Run("hit", func(b *testing.B) {
 		b.ReportAllocs()
@@ -70,53 +76,27 @@ func BenchmarkContains(b *testing.B) {
 
 // BenchmarkContainsLayers is BenchmarkContains for a page created for a sixteenth of its keys.
 func BenchmarkContainsLayers(b *testing.B) {
-	scaling := favfilter.Scaling{FalsePositiveRate: 0.001, Region: favfilter.DefaultRegion}
-	page := scaled(b, scaling, 290)
+	page := growing(b, 0.001, 290)
 	var in []favfilter.Hash
-	for _, h := range benchHashes(5)[:4300] {
-		if scaling.Add(page, h) == favfilter.Added {
-			in = append(in, h)
+	keys := benchHashes(5)[:4300]
+	for i, o := range addGrowing(page, 0.001, keys...) {
+		if o == favfilter.Added {
+			in = append(in, keys[i])
 		}
 	}
-	out := benchHashes(1)
 	b.Logf("%d layers", len(page.Layers()))
-	b.Run("hit", func(b *testing.B) {
-		b.ReportAllocs()
-		for i := 0; b.Loop(); i++ {
-			page.Contains(in[i%len(in)])
-		}
-	})
-	b.Run("miss", func(b *testing.B) {
-		b.ReportAllocs()
-		for i := 0; b.Loop(); i++ {
-			page.Contains(out[i%benchKeys])
-		}
-	})
+	benchContains(b, page, in)
 }
 
-// BenchmarkScalingAdd adds keys to a growing page, alone and 1,000 at a time.
-func BenchmarkScalingAdd(b *testing.B) {
-	scaling := favfilter.Scaling{FalsePositiveRate: 0.001}
+// BenchmarkApplyGrowing adds 1,000 keys at a time to a page that grows.
+func BenchmarkApplyGrowing(b *testing.B) {
 	keys := benchHashes(6)
-	b.Run("alone", func(b *testing.B) {
-		b.ReportAllocs()
-		page := scaled(b, scaling, 1000)
-		for i := 0; b.Loop(); i++ {
-			if i%4300 == 0 {
-				page = scaled(b, scaling, 1000)
-			}
-			scaling.Add(page, keys[i%benchKeys])
-		}
-	})
-	b.Run("of 1000", func(b *testing.B) {
-		b.ReportAllocs()
-		for i := 0; b.Loop(); i++ {
-			page := scaled(b, scaling, 1000)
-			from := i * 1000 % (benchKeys - 1000)
-			page.Apply(favfilter.Batch{Identity: page.Header().Identity, Rate: 0.001, Grow: true, Add: keys[from : from+1000]})
-		}
-		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/1000, "ns/key")
-	})
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		from := i * 1000 % (benchKeys - 1000)
+		addGrowing(growing(b, 0.001, 1000), 0.001, keys[from:from+1000]...)
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/1000, "ns/key")
 }
 
 // BenchmarkInsertRemove inserts a key into a half-full page and removes it again. Collision bits
@@ -185,7 +165,6 @@ func TestNoAllocations(t *testing.T) {
 	empty := emptyPage(t, page.Header().Shape)
 	key, keyBytes := "U1000001_P30000001", []byte("U1000001_P30000001")
 	positions := make([]uint32, 0, favfilter.MaxHashes)
-	scaling := favfilter.Scaling{FalsePositiveRate: 0.001}
 	for name, f := range map[string]func(){
 		"HashKey":       func() { favfilter.HashKey(1, key) },
 		"HashKeyBytes":  func() { favfilter.HashKeyBytes(1, keyBytes) },
@@ -194,7 +173,6 @@ func TestNoAllocations(t *testing.T) {
 		"Positions":     func() { page.Header().Shape.Positions(positions, in[0]) },
 		"Insert":        func() { empty.Insert(in[0]) },
 		"Remove absent": func() { page.Remove(favfilter.Hash{}) },
-		"Scaling.Add":   func() { scaling.Add(page, in[1]) },
 		"Encode":        func() { page.Encode() },
 	} {
 		if n := testing.AllocsPerRun(100, f); n != 0 {

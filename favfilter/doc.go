@@ -13,7 +13,7 @@
 // [Memory] and, in package redisstore, Redis or Valkey. Package activity/seen keeps keys that are
 // forgotten in time in the same stores.
 //
-// [Page], [Shape], [Scaling] and [HashKey] are the building blocks. A format version pins the
+// [Page], [Shape] and [HashKey] are the building blocks. A format version pins the
 // format of a page, the hash of a key and the positions of its bits. The header of each page
 // contains the format version. A page with another format version is never read: see [ErrFormat].
 // A cache of a ledger rebuilds such a page, and a [Filter] refuses to open.

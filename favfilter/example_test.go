@@ -234,29 +234,33 @@ func ExampleFilter_Snapshot() {
 	// [false true] <nil>
 }
 
-// A page starts small and grows with its keys, which are never removed.
-func ExampleScaling() {
-	scaling := favfilter.Scaling{FalsePositiveRate: 0.001}
-	shape, err := scaling.First(100)
+// A page starts small and grows with its keys.
+func ExamplePage_Apply() {
+	const rate = 0.001
+	shape, err := favfilter.ShapeFor(100, rate/2)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	page, err := favfilter.NewPage(favfilter.Header{Identity: favfilter.Identity{Pages: 1}, Shape: shape})
+	identity := favfilter.Identity{Pages: 1}
+	page, err := favfilter.NewPage(favfilter.Header{Identity: identity, Shape: shape})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
+	batch := favfilter.Batch{Identity: identity, Rate: rate, Grow: true}
 	for i := range 1000 {
-		scaling.Add(page, favfilter.HashKey(0, fmt.Sprint("U1_P", i)))
+		batch.Add = append(batch.Add, favfilter.HashKey(0, fmt.Sprint("U1_P", i)))
 	}
+	fmt.Println(page.Apply(batch).State)
 	for _, layer := range page.Layers() {
 		fmt.Printf("%d bits, %d hashes\n", layer.Bits, layer.Hashes)
 	}
-	fmt.Println(page.FalsePositiveRate() <= 0.001)
+	fmt.Println(page.FalsePositiveRate() <= rate)
 	// Output:
-	// 2000 bits, 11 hashes
-	// 4480 bits, 12 hashes
-	// 13184 bits, 13 hashes
+	// applied
+	// 2000 bits, 9 hashes
+	// 4480 bits, 10 hashes
+	// 13184 bits, 11 hashes
 	// true
 }

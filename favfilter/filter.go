@@ -60,7 +60,7 @@ type Config struct {
 //
 // A Filter takes more keys than its Capacity. A full page gets another layer: a Bloom filter for
 // twice as many keys as its newest layer. The false-positive rate is divided between the layers,
-// see [Scaling]. No key is moved, and the rate stays below the configured one. It is half of the
+// see [Batch]. No key is moved, and the rate stays below the configured one. It is half of the
 // configured rate when the filter holds Capacity keys, and 88 % of it with 16 times as many.
 //
 // Growth has a cost:
@@ -86,7 +86,7 @@ type Config struct {
 //   - Remove of a key that was never added is a no-op, except for the same share of false
 //     positives. Each of those clears bits of keys that were added, and loses 4.9 of them.
 //   - A key whose bits are all in regions shared with other keys is [Stuck]: it stays reported. The
-//     share of stuck keys with the shapes of [Scaling] depends on how full the page was. It is 0.01
+//     share of stuck keys depends on how full the page was. It is 0.01
 //     % on a page filled once to half of its capacity, 0.1 % at three quarters and 1 % on a full
 //     page.
 //   - A page whose keys are replaced over and over grows even if its number of keys stays the same.
@@ -138,8 +138,7 @@ func Open(ctx context.Context, store Store, c Config) (*Filter, error) {
 	if err := checkPages(c.Pages); err != nil {
 		return nil, fmt.Errorf("open filter: %w", err)
 	}
-	scaling := Scaling{FalsePositiveRate: c.FalsePositiveRate, Region: DefaultRegion}
-	shape, err := scaling.First(pageCapacity(c.Capacity, c.Pages))
+	shape, err := firstShape(pageCapacity(c.Capacity, c.Pages), c.FalsePositiveRate, layerRate(1, 0))
 	if err != nil {
 		return nil, fmt.Errorf("open filter: %w", err)
 	}

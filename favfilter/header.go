@@ -82,16 +82,6 @@ const (
 	offSum       = 60
 )
 
-// FalsePositiveRate returns the probability that a page of one layer with this header reports an
-// absent key. For a page that has grown it returns 1, because the header does not determine the
-// rate: see [Page.FalsePositiveRate].
-func (h Header) FalsePositiveRate() float64 {
-	if h.Grown > 0 {
-		return 1
-	}
-	return h.Shape.rate(h.Set)
-}
-
 // RandomID returns 64 unpredictable bits, for the build of a page or the seed of a filter.
 func RandomID() uint64 {
 	var b [buildBytes]byte
@@ -130,12 +120,11 @@ func (h Header) mostBits() uint32 {
 	return h.Shape.Bits
 }
 
-// AppendBinary appends the encoded header to b. The error is always nil.
-func (h Header) AppendBinary(b []byte) ([]byte, error) {
-	start := len(b)
-	b = append(b, make([]byte, HeaderBytes)...)
-	h.encode(b[start:])
-	return b, nil
+// Version returns the version of a stored page with this header: the encoded header.
+func (h Header) Version() Version {
+	var b [HeaderBytes]byte
+	h.encode(b[:])
+	return Version(b[:])
 }
 
 func (h Header) encode(dst []byte) {

@@ -67,7 +67,19 @@ func addAbsent(page *favfilter.Page, h favfilter.Hash) favfilter.Outcome {
 	if page.Contains(h) {
 		return favfilter.Present
 	}
-	return page.Insert(h)
+	page.Insert(h)
+	return favfilter.Added
+}
+
+// growing returns an empty page for capacity keys before it grows.
+func growing(t fataler, rate float64, capacity int) *favfilter.Page {
+	t.Helper()
+	return emptyPage(t, shapeFor(t, capacity, rate/2))
+}
+
+// addGrowing adds keys to a page that may grow.
+func addGrowing(page *favfilter.Page, rate float64, keys ...favfilter.Hash) []favfilter.Outcome {
+	return page.Apply(favfilter.Batch{Identity: page.Header().Identity, Rate: rate, Grow: true, Add: keys}).Outcomes
 }
 
 func randomHash(rng *rand.Rand) favfilter.Hash {

@@ -102,8 +102,8 @@ func (p *Page) Layers() []Shape {
 }
 
 // Grow appends an empty layer of shape s. Keys that are added later go into it (scalable Bloom
-// filters, Almeida, Baquero, Preguiça and Hutchison, 2007). [Scaling] determines how large it
-// should be. Grow fails, and changes nothing, in these cases:
+// filters, Almeida, Baquero, Preguiça and Hutchison, 2007). A [Batch] that may grow the page
+// determines how large it is. Grow fails, and changes nothing, in these cases:
 //
 //   - The page has [MaxLayers] layers.
 //   - The page would have more than [MaxBits] bits in all.

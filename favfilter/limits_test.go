@@ -28,17 +28,13 @@ type alone struct {
 // newAlone returns a page filled with random keys to a share of its capacity.
 func newAlone(t fataler, rng *rand.Rand, load float64) *alone {
 	t.Helper()
-	a := &alone{Page: scaled(t, limitsScaling(), limitsCapacity), rng: rng}
+	a := &alone{Page: growing(t, limitsRate, limitsCapacity), rng: rng}
 	a.addRandom(int(load * float64(a.Header().Shape.Capacity(limitsRate/2))))
 	return a
 }
 
-func limitsScaling() favfilter.Scaling {
-	return favfilter.Scaling{FalsePositiveRate: limitsRate, Region: favfilter.DefaultRegion}
-}
-
 func (a *alone) add(hs ...favfilter.Hash) []favfilter.Outcome {
-	return a.Apply(favfilter.Batch{Identity: a.Header().Identity, Rate: limitsRate, Grow: true, Add: hs}).Outcomes
+	return addGrowing(a.Page, limitsRate, hs...)
 }
 
 func (a *alone) remove(h favfilter.Hash) favfilter.Outcome {
@@ -175,7 +171,7 @@ func TestLimitGrowth(t *testing.T) {
 		page := newAlone(t, rand.New(rand.NewPCG(27, 0)), 0)
 		page.addRandom(keys)
 		raw, _ := page.Encode()
-		made := favfilter.HeaderBytes + scaled(t, limitsScaling(), keys).Header().Shape.Bits/8
+		made := favfilter.HeaderBytes + growing(t, limitsRate, keys).Header().Shape.Bits/8
 		memory := float64(len(raw)) / float64(made)
 		rate := page.FalsePositiveRate()
 		t.Logf("%d times: %d layers, %.3g times the memory, rate %.3g", c.times, len(page.Layers()), memory, rate)

@@ -148,12 +148,12 @@ func (p *Page) ContainsAll(start Start, ids []Hash, found []bool) {
 }
 
 // Insert adds a key that the caller knows to be absent, even if it looks present: see [Page.Apply]
-// for keys that may be there. For each bit that
-// was already set, it sets the collision bit of the region. The key goes into the newest layer.
+// for keys that may be there. For each bit that was already set, it sets the collision bit of the
+// region. The key goes into the newest layer.
 //
 // In a page that has grown, do not remove keys that looked present when they were inserted:
 // [Page.Remove] would clear bits of other keys.
-func (p *Page) Insert(h Hash) Outcome {
+func (p *Page) Insert(h Hash) {
 	var buf [MaxHashes]uint32
 	l := p.newest()
 	region := uint32(l.shape.Region)
@@ -170,7 +170,6 @@ func (p *Page) Insert(h Hash) Outcome {
 	l.count++
 	p.header.Count++
 	p.stale = true
-	return Added
 }
 
 // Remove removes the key by clearing those of its bits that no other key can share. One cleared bit

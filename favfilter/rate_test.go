@@ -32,7 +32,7 @@ func TestFalsePositiveRateAtTheLimit(t *testing.T) {
 type measured struct {
 	rate      float64 // of absent keys reported
 	deviation float64 // standard deviation of rate, binomial
-	formula   float64 // mean of Header.FalsePositiveRate
+	formula   float64 // mean of Page.FalsePositiveRate
 }
 
 // measureRate fills pages to the limit of rate. It looks up enough absent keys to expect the stated
@@ -45,7 +45,7 @@ func measureRate(t fataler, rng *rand.Rand, s favfilter.Shape, rate float64, pos
 	for range pages {
 		page := emptyPage(t, s)
 		fill(rng, page, s.Limit(rate))
-		m.formula += page.Header().FalsePositiveRate() / float64(pages)
+		m.formula += page.FalsePositiveRate() / float64(pages)
 		for range probes {
 			if page.Contains(randomHash(rng)) {
 				found++

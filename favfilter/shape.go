@@ -40,13 +40,13 @@ type Shape struct {
 // [DefaultRegion] bits, the collision bitmap also ends at the end of its size class. Both were
 // chosen together, by simulation: docs/BENCHMARKS.md states what they cost.
 func ShapeFor(capacity int, rate float64) (Shape, error) {
-	return firstShape(capacity, rate, 1, DefaultRegion)
+	return firstShape(capacity, rate, 1)
 }
 
 // firstShape returns the shape of the first layer of a page, which may have a share of the rate.
-func firstShape(capacity int, rate, share float64, region uint16) (shape Shape, err error) {
+func firstShape(capacity int, rate, share float64) (shape Shape, err error) {
 	if err = checkRate(rate); err == nil {
-		shape, err = shapeAfter(HeaderBytes, MaxBits, capacity, share*rate, region)
+		shape, err = shapeAfter(HeaderBytes, MaxBits, capacity, share*rate, DefaultRegion)
 	}
 	if err != nil {
 		return Shape{}, fmt.Errorf("shape a page: %w", err)

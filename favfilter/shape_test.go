@@ -161,9 +161,9 @@ func TestLimitAndCapacityAgreeWithSimulation(t *testing.T) {
 					page.Insert(randomHash(rng))
 				}
 				keys.add(float64(page.Header().Count))
-				last := favfilter.Header{Shape: s, Set: s.Limit(rate) + uint32(s.Hashes) - 1}
-				if got := page.Header().FalsePositiveRate(); got > last.FalsePositiveRate() {
-					t.Errorf("%v: %g past the limit of rate %g, want no more than %g", s, got, rate, last.FalsePositiveRate())
+				most := favfilter.RateAt(s, s.Limit(rate)+uint32(s.Hashes)-1)
+				if got := page.FalsePositiveRate(); got > most {
+					t.Errorf("%v: %g past the limit of rate %g, want no more than %g", s, got, rate, most)
 				}
 			}
 			// On average, the key that reaches the limit passes it by half a key. Two keys are
@@ -180,15 +180,14 @@ func TestLimitOfShapes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rate := drawRate(t)
 		s := shapeFor(t, rapid.IntRange(0, 100_000).Draw(t, "capacity"), rate)
-		h := favfilter.Header{Shape: s, Set: s.Limit(rate)}
-		if got := h.FalsePositiveRate(); got > rate*(1+1e-9) {
-			t.Fatalf("%v: rate %g with %d bits set, want %g", s, got, h.Set, rate)
+		limit := s.Limit(rate)
+		if got := favfilter.RateAt(s, limit); got > rate*(1+1e-9) {
+			t.Fatalf("%v: rate %g with %d bits set, want %g", s, got, limit, rate)
 		}
-		h.Set++
-		if got := h.FalsePositiveRate(); got < rate*(1-1e-9) {
-			t.Fatalf("%v: rate %g with %d bits set, so the limit is not the most", s, got, h.Set)
+		if got := favfilter.RateAt(s, limit+1); got < rate*(1-1e-9) {
+			t.Fatalf("%v: rate %g with %d bits set, so the limit is not the most", s, got, limit+1)
 		}
-		if h.Set == 1 {
+		if limit == 0 {
 			t.Fatalf("%v: the limit is 0, which a batch takes for none", s)
 		}
 	})

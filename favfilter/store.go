@@ -132,8 +132,11 @@ type Batch struct {
 	// batch.
 	Rate float64
 
-	// Grow gives a full page another layer, as [Scaling] does for Rate. Keys are then Full only if
-	// the page can grow no further. Ignored if Rate is 0.
+	// Grow gives a page whose newest layer is full another layer, for twice as many keys. The first
+	// layer gets half of Rate, so its shape is that of [ShapeFor] for half of Rate. Each further layer
+	// gets half as much as the previous one. If the page can grow no further, the newest layer takes
+	// what the others have left of Rate. Keys are Full only once that is used up. Lookups take longer
+	// with each layer. Ignored if Rate is 0.
 	Grow bool
 
 	Remove, Add []Hash // a guarded batch names no key twice

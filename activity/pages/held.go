@@ -46,12 +46,8 @@ func (p *heldPages) get(number uint32) held {
 
 // put holds a page.
 func (p *heldPages) put(number uint32, page *favfilter.Page) {
-	header, err := page.Header().AppendBinary(nil)
-	if err != nil {
-		return // no stored page has such a header
-	}
 	const overhead = 512
-	p.pages.Put(number, held{page, favfilter.Version(header)}, pageBytes(page)+overhead)
+	p.pages.Put(number, held{page, page.Header().Version()}, pageBytes(page)+overhead)
 }
 
 // keepBuild drops the page if the store has another build of it: another process may have rebuilt

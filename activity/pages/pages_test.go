@@ -49,8 +49,8 @@ func TestLongPageFollowsLoad(t *testing.T) {
 		switch {
 		case int(h.Count) != len(live):
 			t.Fatalf("page counts %d keys, ledger has %d", h.Count, len(live))
-		case h.FalsePositiveRate() > g.storage.keyRate:
-			t.Fatalf("rate %g of %d keys in %d bits, more than %g", h.FalsePositiveRate(), h.Count, h.Shape.Bits, g.storage.keyRate)
+		case h.Grown > 0 || h.Set > h.Shape.Limit(g.storage.keyRate):
+			t.Fatalf("%d bits are set of %d for %d keys, more than the rate %g allows", h.Set, h.Shape.Bits, h.Count, g.storage.keyRate)
 		case h.Shape.Bits > 4*fit.Bits:
 			t.Fatalf("%d bits for %d keys, %d would do", h.Shape.Bits, len(live), fit.Bits)
 		}

@@ -86,7 +86,7 @@ func (s *Store) applyCall(b favfilter.Batch) invocation {
 		known = favfilter.Header{Identity: b.Identity}
 	}
 	known.Number = b.ID.Number
-	header, _ := known.AppendBinary(nil)
+	header := string(known.Version())
 	from, to := "", ""
 	if b.Sequence > 0 {
 		from, to = sequenceBytes(b.Sequence-1), sequenceBytes(b.Sequence)

@@ -301,8 +301,8 @@ func unguardedFull(t *testing.T, b Backend) {
 	first := 0
 	for i := 0; first == 0 && i < 1000; i++ {
 		res := apply(t, b.Store, favfilter.Batch{ID: id, Rate: rate, Add: hashes(i, 1)})
-		if res.Header.FalsePositiveRate() > rate {
-			t.Fatalf("rate %g past the limit", res.Header.FalsePositiveRate())
+		if limit := h.Shape.Limit(rate); res.Header.Set > limit {
+			t.Fatalf("%d bits are set, past the limit of %d", res.Header.Set, limit)
 		}
 		if res.Outcomes[0] == favfilter.Full {
 			first = i

@@ -13,38 +13,42 @@ import (
 // grownPage returns a page of three layers with keys in each, and the keys.
 func grownPage(t testing.TB, number uint32) (*favfilter.Page, []favfilter.Hash) {
 	t.Helper()
-	scaling := favfilter.Scaling{FalsePositiveRate: 0.01, Region: favfilter.DefaultRegion}
-	h := header(number, 0)
-	shape, err := scaling.First(20)
-	if err != nil {
-		t.Fatal(err)
-	}
-	h.Shape = shape
-	page := newPage(t, h)
+	page := newPage(t, growingHeader(t, number))
 	var keys []favfilter.Hash
-	for i := 0; page.Header().Grown < 3; i++ {
-		before := page.Clone()
-		if scaling.Add(page, keyHash(i)) == favfilter.Added {
-			keys = append(keys, keyHash(i))
+	for layer := range 3 {
+		if layer > 0 {
+			if err := page.Grow(favfilter.Shape{Bits: 2000 << layer, Hashes: 7, Region: favfilter.DefaultRegion}); err != nil {
+				t.Fatal(err)
+			}
 		}
-		if page.Header().Grown == 3 {
-			return before, keys[:len(keys)-1]
+		for _, h := range hashes(1000*layer, 200<<layer) {
+			if !page.Contains(h) {
+				page.Insert(h)
+				keys = append(keys, h)
+			}
 		}
 	}
 	return page, keys
 }
 
+// growingRate is the false-positive rate of pages that grow.
+const growingRate = 0.01
+
+// growingHeader returns the header of a page for 20 keys before it grows.
+func growingHeader(t testing.TB, number uint32) favfilter.Header {
+	t.Helper()
+	h := header(number, 0)
+	var err error
+	if h.Shape, err = favfilter.ShapeFor(20, growingRate/2); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
 // grows adds keys in batches of several sizes, so that the page grows both by script and by
 // compare-and-swap. It then removes some keys of all layers.
 func grows(t *testing.T, b Backend) {
-	const rate = 0.01
-	id := favfilter.PageID{Number: 47}
-	h := header(47, 0)
-	shape, err := favfilter.Scaling{FalsePositiveRate: rate, Region: favfilter.DefaultRegion}.First(20)
-	if err != nil {
-		t.Fatal(err)
-	}
-	h.Shape = shape
+	id, h := favfilter.PageID{Number: 47}, growingHeader(t, 47)
 	create(t, b.Store, id, h)
 	model := newPage(t, h)
 	var keys []favfilter.Hash
@@ -63,7 +67,7 @@ func grows(t *testing.T, b Backend) {
 		return got
 	}
 	for i := 0; model.Header().Grown < 4; i++ {
-		batch := favfilter.Batch{Rate: rate, Grow: true, Add: hashes(100*i, []int{1, 3, 8, 30}[i%4])}
+		batch := favfilter.Batch{Rate: growingRate, Grow: true, Add: hashes(100*i, []int{1, 3, 8, 30}[i%4])}
 		for j, o := range step(batch).Outcomes {
 			if o == favfilter.Added {
 				keys = append(keys, batch.Add[j])
@@ -79,7 +83,7 @@ func grows(t *testing.T, b Backend) {
 	if !contains(page, keys...) {
 		t.Error("a key was lost")
 	}
-	if got := page.FalsePositiveRate(); got > rate {
+	if got := page.FalsePositiveRate(); got > growingRate {
 		t.Errorf("false-positive rate %g", got)
 	}
 	out := map[favfilter.Outcome]int{}

@@ -211,11 +211,7 @@ func (c *crowd) replace(
 	if there.Missing {
 		h = favfilter.Header{Identity: c.identity, Number: id.Number}
 	} else {
-		text, err := h.AppendBinary(nil)
-		if err != nil {
-			return err
-		}
-		seen = favfilter.Version(text)
+		seen = h.Version()
 	}
 	page, err := pageOf(favfilter.Header{
 		Identity: h.Identity, Number: h.Number, Left: h.Left, Sequence: h.Sequence, Build: h.Build + 1,
