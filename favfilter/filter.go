@@ -165,7 +165,7 @@ func (f *Filter) Keep(ctx context.Context) error {
 	if err := f.create(ctx, 0); err != nil {
 		return err
 	}
-	_, err := f.load(ctx, []PageID{{Number: 0}})
+	_, err := f.load(ctx, []PageID{{Number: 0}}, f.store.Load)
 	return err
 }
 
@@ -215,17 +215,18 @@ func (f *Filter) Remove(ctx context.Context, keys ...string) ([]Outcome, error) 
 // was added and not removed, and for other keys at the false-positive rate.
 func (f *Filter) Contains(ctx context.Context, keys ...string) ([]bool, error) {
 	groups, ids := f.group(keys)
-	pages, err := f.load(ctx, ids)
+	loaded, err := f.load(ctx, ids, f.store.Load)
 	if err != nil {
 		return nil, fmt.Errorf("look up %d keys: %w", len(keys), err)
 	}
 	found := make([]bool, len(keys))
 	for i, id := range ids {
-		if pages[i] == nil {
+		page := loaded[i].Page
+		if page == nil {
 			continue
 		}
 		for _, k := range groups[id] {
-			found[k] = pages[i].Contains(f.hash(f.identity.Seed, keys[k]))
+			found[k] = page.Contains(f.hash(f.identity.Seed, keys[k]))
 		}
 	}
 	return found, nil
@@ -319,33 +320,33 @@ func (f *Filter) group(keys []string) (map[PageID][]int, []PageID) {
 	return groups, ids
 }
 
-func (f *Filter) load(ctx context.Context, ids []PageID) ([]*Page, error) {
-	loaded, err := f.store.Load(ctx, ids)
+// load reads pages by a call of the store. It fails if one is damaged or belongs to another filter.
+func (f *Filter) load(
+	ctx context.Context, ids []PageID, read func(context.Context, []PageID) ([]Loaded, error),
+) ([]Loaded, error) {
+	loaded, err := read(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
-	return f.checkLoaded(ids, loaded)
-}
-
-// checkLoaded returns the pages, nil for each missing one. It fails if a page is damaged or belongs
-// to another filter.
-func (f *Filter) checkLoaded(ids []PageID, loaded []Loaded) ([]*Page, error) {
-	pages := make([]*Page, len(ids))
 	for i, l := range loaded {
-		switch {
-		case l.Damage != nil:
-			return nil, l.Damage
-		case l.Page != nil && !f.made(l.Page.Header()):
-			return nil, f.mismatch(ids[i].Number, l.Page.Header())
+		var h Header
+		if l.Page != nil {
+			h = l.Page.Header()
 		}
-		pages[i] = l.Page
+		if err := f.check(ids[i], h, l.Damage); err != nil {
+			return nil, err
+		}
 	}
-	return pages, nil
+	return loaded, nil
 }
 
-// made reports whether a page with header h belongs to the filter.
-func (f *Filter) made(h Header) bool {
-	return h.Identity == f.identity && h.Shape == f.shape
+// check returns damage, or an error if the page with header h belongs to another filter. h is zero
+// for a missing page.
+func (f *Filter) check(id PageID, h Header, damage error) error {
+	if damage == nil && h != (Header{}) && (h.Identity != f.identity || h.Shape != f.shape) {
+		return f.mismatch(id.Number, h)
+	}
+	return damage
 }
 
 func (f *Filter) mismatch(number uint32, h Header) error {

@@ -1,9 +1,11 @@
 package favfilter
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
+	"time"
 )
 
 const (
@@ -32,25 +34,13 @@ func (f *Filter) Count(ctx context.Context) (int, error) {
 			return 0, fmt.Errorf("count keys: %w", err)
 		}
 		for i, s := range statuses {
-			if err := f.checkStatus(ids[i], s); err != nil {
+			if err := f.check(ids[i], s.Header, cmp.Or(s.Err, s.Damage)); err != nil {
 				return 0, fmt.Errorf("count keys: %w", err)
 			}
 			total += int(s.Header.Count)
 		}
 	}
 	return total, nil
-}
-
-func (f *Filter) checkStatus(id PageID, s Status) error {
-	switch {
-	case s.Err != nil:
-		return s.Err
-	case s.Damage != nil:
-		return s.Damage
-	case !s.Missing && !f.made(s.Header):
-		return f.mismatch(id.Number, s.Header)
-	}
-	return nil
 }
 
 // Snapshot returns a copy of the filter in memory, in a [Memory] of its own. The copy and the
@@ -61,20 +51,15 @@ func (f *Filter) checkStatus(id PageID, s Status) error {
 // or removed during the call it may have some, even if a single call of Add or Remove changed them
 // all. Snapshot fails if a page cannot be read or is damaged.
 func (f *Filter) Snapshot(ctx context.Context) (*Filter, error) {
-	memory := &Memory{pages: make(map[PageID]held)}
+	memory := &Memory{}
 	for ids := range f.chunks(snapshotChunk) {
-		loaded, err := f.store.LoadWhole(ctx, ids)
+		loaded, err := f.load(ctx, ids, f.store.LoadWhole)
 		if err != nil {
 			return nil, fmt.Errorf("copy filter: %w", err)
 		}
-		pages, err := f.checkLoaded(ids, loaded)
-		if err != nil {
-			return nil, fmt.Errorf("copy filter: %w", err)
-		}
-		for i, page := range pages {
-			if page != nil {
-				// Neither store changes the page, so they can share it.
-				memory.pages[ids[i]] = held{Loaded: Loaded{Page: page, Version: loaded[i].Version}}
+		for i, l := range loaded {
+			if l.Page != nil {
+				memory.Restore(ids[i], l, time.Time{}) // neither store changes the page, so they can share it
 			}
 		}
 	}

@@ -41,8 +41,6 @@ const (
 	offLayerCount = 12
 )
 
-var errNoCollisions = errors.New("its collision bits are not loaded")
-
 func (l *layer) contains(h Hash) bool {
 	return l.shape.contains(l.bits, h)
 }
@@ -136,7 +134,7 @@ func (p *Page) mayGrow(s Shape) error {
 	case s.Region != p.header.Shape.Region:
 		return fmt.Errorf("regions of %d bits, it has such of %d", s.Region, p.header.Shape.Region)
 	case s.Region > 0 && p.collisions == nil:
-		return errNoCollisions
+		return errors.New("its collision bits are not loaded")
 	}
 	return nil
 }

@@ -1,5 +1,7 @@
 package favfilter
 
+import "slices"
+
 // Traced describes the state of a key in a page.
 type Traced struct {
 	// Layer is the layer of Positions: the oldest that reports the key, otherwise the newest.
@@ -23,12 +25,9 @@ type TracedBit struct {
 // Trace returns the state of the key in the page, bit by bit, as [Page.Contains] and [Page.Remove]
 // see it. If the collision bits of the page are not loaded, no bit is known to be clearable.
 func (p *Page) Trace(h Hash) Traced {
-	t := Traced{Layer: len(p.layers) - 1}
-	for i := range p.layers {
-		if p.layers[i].contains(h) {
-			t.Layer, t.Reported = i, true
-			break
-		}
+	t := Traced{Layer: slices.IndexFunc(p.layers, func(l layer) bool { return l.contains(h) })}
+	if t.Reported = t.Layer >= 0; !t.Reported {
+		t.Layer = len(p.layers) - 1
 	}
 	l := &p.layers[t.Layer]
 	region := uint32(l.shape.Region)

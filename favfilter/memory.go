@@ -91,9 +91,6 @@ func (m *Memory) Replace(ctx context.Context, r Replacement) (bool, error) {
 	if err := ctx.Err(); err != nil {
 		return false, fmt.Errorf("replace page %v: %w", r.ID, err)
 	}
-	if r.Page == nil && len(r.Value) == 0 {
-		return m.remove(r), nil
-	}
 	next := Loaded{Value: r.Value}
 	if r.Page != nil {
 		next.Page = r.Page.Clone()
@@ -106,6 +103,11 @@ func (m *Memory) Replace(ctx context.Context, r Replacement) (bool, error) {
 	if h.Version != r.Seen && !(r.Newer && older(h.Page, next.Page)) && !same(h.Loaded, next) {
 		return false, nil
 	}
+	m.note(r.ID)
+	if next.Version == "" {
+		delete(m.pages, r.ID)
+		return true, nil
+	}
 	h.Loaded = next
 	switch {
 	case r.Expire > 0:
@@ -113,25 +115,11 @@ func (m *Memory) Replace(ctx context.Context, r Replacement) (bool, error) {
 	case r.Expire == 0:
 		h.expires = time.Time{}
 	}
-	m.note(r.ID)
 	m.put(r.ID, h)
 	if r.Expire > 0 {
 		m.drop()
 	}
 	return true, nil
-}
-
-// remove removes a page if it has the version seen, and reports whether there is no page
-// afterwards.
-func (m *Memory) remove(r Replacement) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if v := m.stored(r.ID).Version; v != "" && v != r.Seen {
-		return false
-	}
-	m.note(r.ID)
-	delete(m.pages, r.ID)
-	return true
 }
 
 // Bytes returns the size of the pages held: both strings of each, including expired pages that were
@@ -197,13 +185,12 @@ func (m *Memory) drop() {
 		return
 	}
 	m.expires = 0
-	now := m.now()
 	maps.DeleteFunc(m.pages, func(id PageID, h held) bool {
-		expired := !h.expires.IsZero() && !now.Before(h.expires)
-		if expired {
+		if m.expired(h) {
 			m.note(id)
+			return true
 		}
-		return expired
+		return false
 	})
 }
 
@@ -233,11 +220,13 @@ func same(a, b Loaded) bool {
 // stored returns what is held under id, or nothing if it has expired.
 func (m *Memory) stored(id PageID) held {
 	h := m.pages[id]
-	if !h.expires.IsZero() && !m.now().Before(h.expires) {
+	if m.expired(h) {
 		return held{}
 	}
 	return h
 }
+
+func (m *Memory) expired(h held) bool { return !h.expires.IsZero() && !m.now().Before(h.expires) }
 
 func (m *Memory) now() time.Time {
 	if m.Now != nil {

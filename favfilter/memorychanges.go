@@ -46,11 +46,12 @@ func (m *Memory) Get(id PageID) (stored Loaded, expires time.Time) {
 // the page has expired or if something else is stored under id.
 func (m *Memory) Restore(id PageID, stored Loaded, expires time.Time) bool {
 	_, _ = stored.Encode() // further calls only read the page
+	h := held{stored, expires}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.stored(id).Version != "" || !expires.IsZero() && !m.now().Before(expires) {
+	if m.stored(id).Version != "" || m.expired(h) {
 		return false
 	}
-	m.put(id, held{Loaded: stored, expires: expires})
+	m.put(id, h)
 	return true
 }
