@@ -24,6 +24,13 @@ const (
 	applyRounds = 8
 )
 
+// change is a batch that is being applied, and its result.
+type change struct {
+	*favfilter.Batch
+
+	result *favfilter.Result
+}
+
 // Apply implements [favfilter.Store]. It runs one script for each page, all in one pipeline. It
 // uses compare-and-swap instead for batches of more than 8 keys, and for pages that have grown or
 // are about to grow.
@@ -31,47 +38,42 @@ func (s *Store) Apply(ctx context.Context, batches []favfilter.Batch) []favfilte
 	ctx, cancel := withDeadline(ctx)
 	defer cancel()
 	results := make([]favfilter.Result, len(batches))
-	scripted := make([]int, 0, len(batches))
-	var swapped []int
-	for i, b := range batches {
-		known, ok := s.shape(b.ID)
-		if len(b.Remove)+len(b.Add) > maxScriptKeys || ok && known.Grown > 0 {
-			swapped = append(swapped, i)
+	scripted := make([]change, 0, len(batches))
+	var swapped []change
+	for i := range batches {
+		c := change{&batches[i], &results[i]}
+		known, ok := s.shape(c.ID)
+		if len(c.Remove)+len(c.Add) > maxScriptKeys || ok && known.Grown > 0 {
+			swapped = append(swapped, c)
 		} else {
-			scripted = append(scripted, i)
+			scripted = append(scripted, c)
 		}
 	}
-	layered := s.applyByScript(ctx, batches, results, scripted)
-	s.swap(ctx, batches, results, append(swapped, layered...))
+	s.swap(ctx, append(swapped, s.applyByScript(ctx, scripted)...))
 	return results
 }
 
 // applyByScript applies the pending batches by script. It returns those that no script can apply;
 // they had no effect.
-func (s *Store) applyByScript(
-	ctx context.Context, batches []favfilter.Batch, results []favfilter.Result, pending []int,
-) (layered []int) {
+func (s *Store) applyByScript(ctx context.Context, pending []change) (layered []change) {
 	for round := 0; len(pending) > 0; round++ {
-		calls := make([]invocation, len(pending))
-		for n, i := range pending {
-			calls[n] = s.applyCall(batches[i])
+		calls := make([]command, len(pending))
+		for i, c := range pending {
+			calls[i] = s.applyCall(c.Batch)
 		}
-		var again []int
-		for n, cmd := range s.run(ctx, s.apply, calls) {
-			i := pending[n]
-			res, came, err := s.applied(batches[i], cmd)
+		var again []change
+		for i, cmd := range s.send(ctx, s.apply.name, calls) {
+			c := pending[i]
+			res, came := s.applied(c.Batch, cmd)
 			switch {
 			case came == layers:
-				layered = append(layered, i)
+				layered = append(layered, c)
 			case came == reshaped && round < applyRounds-1:
-				again = append(again, i)
+				again = append(again, c)
 			case came == reshaped:
-				err = errNoProgress
+				res = favfilter.Result{Err: s.failed("apply to", errNoProgress, c.ID)}
 			}
-			if err != nil {
-				res.Err = s.failed("apply to", batches[i].ID, err)
-			}
-			results[i] = res
+			*c.result = res
 		}
 		pending = again
 	}
@@ -80,7 +82,7 @@ func (s *Store) applyByScript(
 
 // applyCall returns the script call for one batch. For a page not met yet, it computes no
 // positions: the header in the reply contains the shape.
-func (s *Store) applyCall(b favfilter.Batch) invocation {
+func (s *Store) applyCall(b *favfilter.Batch) command {
 	known, _ := s.shape(b.ID)
 	if known.Identity != b.Identity || known.Grown > 0 {
 		known = favfilter.Header{Identity: b.Identity}
@@ -95,21 +97,21 @@ func (s *Store) applyCall(b favfilter.Batch) invocation {
 	if b.Grow && b.Rate > 0 && b.Sequence == 0 {
 		grow = "1"
 	}
-	args := make([]any, 0, 7+(len(b.Remove)+len(b.Add))*(1+int(known.Shape.Hashes)))
+	c := s.run(s.apply, b.ID, 7+(len(b.Remove)+len(b.Add))*(1+int(known.Shape.Hashes)))
 	// The two parts of the header that the script compares: shape and seed, and
 	// incarnation and page number.
-	args = append(args, header[:24], header[48:60], from, to, b.Limit(known.Shape), grow, len(b.Remove))
+	c.args = append(c.args, header[:24], header[48:60], from, to, b.Limit(known.Shape), grow, len(b.Remove))
 	var buf [favfilter.MaxHashes]uint32
 	for _, keys := range [2][]favfilter.Hash{b.Remove, b.Add} {
 		for _, h := range keys {
 			bits := known.Shape.Positions(buf[:0], h)
-			args = append(args, len(bits))
+			c.args = append(c.args, len(bits))
 			for _, bit := range bits {
-				args = append(args, uint64(bit)+8*favfilter.HeaderBytes)
+				c.args = append(c.args, uint64(bit)+8*favfilter.HeaderBytes)
 			}
 		}
 	}
-	return invocation{id: b.ID, args: args}
+	return c
 }
 
 // verdict is how a script handled a batch.
@@ -122,35 +124,24 @@ const (
 )
 
 // applied decodes the reply of apply.lua.
-func (s *Store) applied(b favfilter.Batch, cmd *redis.Cmd) (res favfilter.Result, came verdict, err error) {
+func (s *Store) applied(b *favfilter.Batch, cmd *redis.Cmd) (res favfilter.Result, came verdict) {
 	reply, err := cmd.StringSlice()
 	if err == nil && len(reply) != 3 {
 		err = fmt.Errorf("the script answered %q, not a state, a header and outcomes", reply)
 	}
 	if err != nil {
-		return res, settled, err
+		return favfilter.Result{Err: s.failed("apply to", err, b.ID)}, settled
 	}
 	state, raw, outcomes := reply[0], reply[1], reply[2]
-	if raw == "" {
-		res.State = favfilter.Missing
-		return res, settled, nil
-	}
-	res.Version = favfilter.Version(raw[:min(len(raw), favfilter.HeaderBytes)])
-	h, damage := favfilter.DecodeHeader([]byte(raw))
-	sound := damage == nil && state != "torn"
-	switch {
-	case damage == nil && (h.Identity != b.Identity || h.Number != b.ID.Number):
-		res.State, res.Header = favfilter.Foreign, h
-		return res, settled, nil
-	case !sound:
-		res.State = favfilter.Torn
-		return res, settled, nil
+	h, err := favfilter.DecodeHeader([]byte(raw))
+	if err != nil || state == "torn" || isForeign(h, b) {
+		return unusable(favfilter.Version(raw), b), settled
 	}
 	s.learn(b.ID, h)
-	res.Header = h
+	res.Header, res.Version = h, favfilter.Version(raw)
 	switch {
 	case state == "layers":
-		return res, layers, nil
+		return res, layers
 	case state == "ok" && b.Sequence > 0:
 		cleared, _ := strconv.ParseUint(outcomes, 10, 8) // "": nothing was removed
 		res.State, res.Cleared = favfilter.Applied, uint8(cleared)
@@ -166,9 +157,26 @@ func (s *Store) applied(b favfilter.Batch, cmd *redis.Cmd) (res favfilter.Result
 	case b.Sequence > 0 && h.Sequence != b.Sequence-1:
 		res.State = favfilter.Behind
 	default:
-		return res, reshaped, nil
+		return res, reshaped
 	}
-	return res, settled, nil
+	return res, settled
+}
+
+// isForeign reports whether the page with header h is not the one that b is for.
+func isForeign(h favfilter.Header, b *favfilter.Batch) bool {
+	return h.Identity != b.Identity || h.Number != b.ID.Number
+}
+
+// unusable returns the result of b if what is stored is missing, damaged, or not the page that b is
+// for. A foreign page is Foreign even if its bits or collision bits are damaged.
+func unusable(stored favfilter.Version, b *favfilter.Batch) favfilter.Result {
+	if stored == "" {
+		return favfilter.Result{State: favfilter.Missing}
+	}
+	if h, err := favfilter.DecodeHeader([]byte(stored)); err == nil && isForeign(h, b) {
+		return favfilter.Result{State: favfilter.Foreign, Header: h, Version: stored}
+	}
+	return favfilter.Result{State: favfilter.Torn, Version: stored}
 }
 
 // outcomeLetters has the letter of each [favfilter.Outcome] in replies of apply.lua, in order.

@@ -224,7 +224,7 @@ func TestContextOfASharedRead(t *testing.T) {
 			}
 			cancel()
 			synctest.Wait()
-			if !leaves.done || !errors.Is(leaves.err, context.Canceled) || !strings.Contains(leaves.err.Error(), "pages [3] of filter held") {
+			if !leaves.done || !errors.Is(leaves.err, context.Canceled) || !strings.Contains(leaves.err.Error(), "page 3 of filter held") {
 				t.Errorf("a call whose context ended: done %v, %v", leaves.done, leaves.err)
 			}
 			if together.ctx.Err() != nil || stays.done {
@@ -284,7 +284,7 @@ func TestSharedReadFails(t *testing.T) {
 		together := h.want(1)[0]
 		one := []*heldLoad{h.load(t.Context(), page(6)), h.load(t.Context(), page(7), page(8)), h.load(t.Context(), page(9))}
 		h.release(together, broken)
-		for i, want := range []string{"pages [3] ", "pages [4 5] "} {
+		for i, want := range []string{"page 3 ", "pages [4 5] "} {
 			if !errors.Is(fails[i].err, broken) || !strings.Contains(fails[i].err.Error(), want) {
 				t.Errorf("call %d: %v, want an error about %s", i, fails[i].err, want)
 			}

@@ -30,25 +30,13 @@ func checkName(name string) error {
 	return nil
 }
 
-func (s *Store) keys(id favfilter.PageID) (bits, regions string) {
+// key returns the key of one string of a page: which is "bits" or "regions".
+func (s *Store) key(id favfilter.PageID, which string) string {
 	var buf [128]byte
-	prefix := s.appendPrefix(buf[:0], id)
-	regions = string(append(prefix, "regions"...))
-	return string(append(prefix, "bits"...)), regions
-}
-
-// bitsKey returns the key of the bits string alone, the first result of keys.
-func (s *Store) bitsKey(id favfilter.PageID) string {
-	var buf [128]byte
-	return string(append(s.appendPrefix(buf[:0], id), "bits"...))
-}
-
-// appendPrefix appends the common prefix of the keys of both strings.
-func (s *Store) appendPrefix(name []byte, id favfilter.PageID) []byte {
-	name = append(append(append(name, "fav:{"...), s.name...), '/')
+	name := append(append(append(buf[:0], "fav:{"...), s.name...), '/')
 	name = append(strconv.AppendUint(name, uint64(id.Number), 10), "}:"...)
 	if id.Part != "" {
 		name = append(append(name, id.Part...), ':')
 	}
-	return name
+	return string(append(name, which...))
 }

@@ -29,10 +29,10 @@ func (s *Store) LoadAndCompare(
 			reads = append(reads, command{page: id.Number, args: append(make([]any, 0, 1+len(ids)-i), "mget")})
 		}
 		last := &reads[len(reads)-1]
-		last.args = append(last.args, s.bitsKey(id))
+		last.args = append(last.args, s.key(id, "bits"))
 	}
 	for _, id := range held {
-		reads = append(reads, command{page: id.Number, args: []any{"getrange", s.bitsKey(id), 0, favfilter.HeaderBytes - 1}})
+		reads = append(reads, command{page: id.Number, args: []any{"getrange", s.key(id, "bits"), 0, favfilter.HeaderBytes - 1}})
 	}
 	pages := len(ids) + len(held)
 	var cmds []*redis.Cmd
@@ -42,7 +42,7 @@ func (s *Store) LoadAndCompare(
 	} else {
 		var err error
 		if cmds, err = s.coalescer.read(ctx, pages, reads); err != nil {
-			return nil, nil, s.failedFor("load", slices.Concat(ids, held), err)
+			return nil, nil, s.failed("load", err, slices.Concat(ids, held)...)
 		}
 	}
 	first := len(cmds) - len(held)
@@ -51,7 +51,7 @@ func (s *Store) LoadAndCompare(
 	for _, cmd := range cmds[:first] {
 		values, err := cmd.Slice()
 		if err != nil {
-			return nil, versions, s.failedFor("load", ids, err)
+			return nil, versions, s.failed("load", err, ids...)
 		}
 		for _, value := range values {
 			loaded = append(loaded, s.decode(ids[len(loaded)], value, nil))
@@ -88,7 +88,7 @@ func (s *Store) LoadWhole(ctx context.Context, ids []favfilter.PageID) ([]favfil
 	for i, cmd := range s.readWhole(ctx, ids) {
 		var err error
 		if loaded[i], err = s.decodeWhole(ids[i], cmd); err != nil {
-			return nil, s.failedFor("load whole", ids, err)
+			return nil, s.failed("load whole", err, ids...)
 		}
 	}
 	return loaded, nil
@@ -98,8 +98,7 @@ func (s *Store) LoadWhole(ctx context.Context, ids []favfilter.PageID) ([]favfil
 func (s *Store) readWhole(ctx context.Context, ids []favfilter.PageID) []*redis.Cmd {
 	reads := make([]command, len(ids))
 	for i, id := range ids {
-		bits, regions := s.keys(id)
-		reads[i] = command{page: id.Number, args: []any{"mget", bits, regions}}
+		reads[i] = command{page: id.Number, args: []any{"mget", s.key(id, "bits"), s.key(id, "regions")}}
 	}
 	return s.send(ctx, "whole", reads)
 }

@@ -14,18 +14,18 @@ import (
 func (s *Store) Peek(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Status, error) {
 	ctx, cancel := withDeadline(ctx)
 	defer cancel()
-	calls := make([]invocation, len(ids))
+	calls := make([]command, len(ids))
 	for i, id := range ids {
-		calls[i].id = id
+		calls[i] = s.run(s.peek, id, 0)
 	}
 	statuses := make([]favfilter.Status, len(ids))
 	var failure error
 	failed := 0
-	for i, cmd := range s.run(ctx, s.peek, calls) {
+	for i, cmd := range s.send(ctx, s.peek.name, calls) {
 		st, err := statusOf(cmd)
 		if err != nil {
 			failed, failure = failed+1, err
-			st.Err = s.failed("peek at", ids[i], err)
+			st.Err = s.failed("peek at", err, ids[i])
 		}
 		if st.Damage != nil {
 			st.Damage = fmt.Errorf("page %v of filter %s: %w", ids[i], s.name, st.Damage)
@@ -33,7 +33,7 @@ func (s *Store) Peek(ctx context.Context, ids []favfilter.PageID) ([]favfilter.S
 		statuses[i] = st
 	}
 	if failed > 0 && failed == len(ids) {
-		return nil, s.failedFor("peek at", ids, failure)
+		return nil, s.failed("peek at", failure, ids...)
 	}
 	return statuses, nil
 }

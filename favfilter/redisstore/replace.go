@@ -12,9 +12,9 @@ import (
 func (s *Store) Replace(ctx context.Context, r favfilter.Replacement) (bool, error) {
 	ctx, cancel := withDeadline(ctx)
 	defer cancel()
-	done, err := s.run(ctx, s.replace, []invocation{replaceCall(&r)})[0].Bool()
+	done, err := s.send(ctx, s.replace.name, []command{s.replaceCall(&r)})[0].Bool()
 	if err != nil {
-		return false, s.failed("replace", r.ID, err)
+		return false, s.failed("replace", err, r.ID)
 	}
 	if done && r.Page != nil {
 		s.learn(r.ID, r.Page.Header())
@@ -23,7 +23,7 @@ func (s *Store) Replace(ctx context.Context, r favfilter.Replacement) (bool, err
 }
 
 // replaceCall returns the script call for one replacement.
-func replaceCall(r *favfilter.Replacement) invocation {
+func (s *Store) replaceCall(r *favfilter.Replacement) command {
 	raw, collisions := r.Encode()
 	newer := "0"
 	if r.Newer {
@@ -33,5 +33,7 @@ func replaceCall(r *favfilter.Replacement) invocation {
 	if r.Expire >= 0 {
 		expire = strconv.FormatInt(int64((r.Expire+time.Millisecond-1)/time.Millisecond), 10)
 	}
-	return invocation{id: r.ID, args: []any{raw, collisions, string(r.Seen), newer, expire}}
+	c := s.run(s.replace, r.ID, 5)
+	c.args = append(c.args, raw, collisions, string(r.Seen), newer, expire)
+	return c
 }

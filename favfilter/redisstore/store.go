@@ -109,16 +109,15 @@ func (s *Store) decode(id favfilter.PageID, raw any, collisions []byte) favfilte
 	return loaded
 }
 
-// failed returns the error of a call about one page.
-func (s *Store) failed(to string, id favfilter.PageID, err error) error {
-	return fmt.Errorf("%s page %v of filter %s in Redis: %w", to, id, s.name, err)
-}
-
-// failedFor returns the error of a call about several pages. It names the first few.
-func (s *Store) failedFor(to string, ids []favfilter.PageID, err error) error {
+// failed returns the error of a call about pages. It names the first few.
+func (s *Store) failed(to string, err error, ids ...favfilter.PageID) error {
 	const few = 3
-	if len(ids) <= few {
+	switch n := len(ids); {
+	case n == 1:
+		return fmt.Errorf("%s page %v of filter %s in Redis: %w", to, ids[0], s.name, err)
+	case n <= few:
 		return fmt.Errorf("%s pages %v of filter %s in Redis: %w", to, ids, s.name, err)
+	default:
+		return fmt.Errorf("%s pages %v and %d more of filter %s in Redis: %w", to, ids[:few], n-few, s.name, err)
 	}
-	return fmt.Errorf("%s pages %v and %d more of filter %s in Redis: %w", to, ids[:few], len(ids)-few, s.name, err)
 }

@@ -20,20 +20,20 @@ var errNoProgress = errors.New("other writers changed the page each time")
 
 // swap applies the pending batches in the process, and replaces the pages it read by the changed
 // ones. This takes two round trips, whatever the number of keys and pages.
-func (s *Store) swap(ctx context.Context, batches []favfilter.Batch, results []favfilter.Result, pending []int) {
+func (s *Store) swap(ctx context.Context, pending []change) {
 	for range swapRounds {
 		if len(pending) == 0 {
 			return
 		}
-		pending = s.swapRound(ctx, batches, results, pending)
+		pending = s.swapRound(ctx, pending)
 	}
-	for _, i := range pending {
-		if batches[i].Sequence > 0 {
+	for _, c := range pending {
+		if c.Sequence > 0 {
 			// Other writers do not cause this for a guarded batch, which ends when they overtake
 			// it.
-			results[i] = favfilter.Result{Err: s.failed("swap", batches[i].ID, errNoProgress)}
+			*c.result = favfilter.Result{Err: s.failed("swap", errNoProgress, c.ID)}
 		} else {
-			results[i] = s.applyInSteps(ctx, batches[i])
+			s.applyInSteps(ctx, c)
 		}
 	}
 }
@@ -41,89 +41,80 @@ func (s *Store) swap(ctx context.Context, batches []favfilter.Batch, results []f
 // applyInSteps applies a batch without a guard by scripts, where possible: these cannot lose to
 // other writers. For a page that has grown it tries swaps, with random pauses. If several writers
 // swap such a page, one of them succeeds each time.
-func (s *Store) applyInSteps(ctx context.Context, b favfilter.Batch) favfilter.Result {
-	step, result, only := make([]favfilter.Batch, 1), make([]favfilter.Result, 1), []int{0}
+func (s *Store) applyInSteps(ctx context.Context, c change) {
+	rest := *c.Batch
 	var outcomes []favfilter.Outcome
 	for pause := resendPause; ; {
-		removals := min(len(b.Remove), stepKeys)
-		adds := min(len(b.Add), stepKeys-removals)
-		step[0] = b
-		step[0].Remove, step[0].Add = b.Remove[:removals], b.Add[:adds]
-		if len(s.applyByScript(ctx, step, result, only)) > 0 && len(s.swapRound(ctx, step, result, only)) > 0 {
+		removals := min(len(rest.Remove), stepKeys)
+		adds := min(len(rest.Add), stepKeys-removals)
+		step := rest
+		step.Remove, step.Add = rest.Remove[:removals], rest.Add[:adds]
+		only := []change{{&step, c.result}}
+		if len(s.applyByScript(ctx, only)) > 0 && len(s.swapRound(ctx, only)) > 0 {
 			if !sleep(ctx, &pause) {
-				return favfilter.Result{Err: s.failed("swap", b.ID, errNoProgress)}
+				*c.result = favfilter.Result{Err: s.failed("swap", errNoProgress, c.ID)}
+				return
 			}
 			continue
 		}
-		res := result[0]
-		if res.Err != nil || res.State != favfilter.Applied {
-			return res
+		if c.result.Err != nil || c.result.State != favfilter.Applied {
+			return
 		}
-		outcomes = append(outcomes, res.Outcomes...)
-		if b.Remove, b.Add = b.Remove[removals:], b.Add[adds:]; len(b.Remove)+len(b.Add) == 0 {
-			res.Outcomes = outcomes
-			return res
+		outcomes = append(outcomes, c.result.Outcomes...)
+		rest.Remove, rest.Add = rest.Remove[removals:], rest.Add[adds:]
+		if len(rest.Remove)+len(rest.Add) == 0 {
+			c.result.Outcomes = outcomes
+			return
 		}
 	}
 }
 
 // swapRound tries one compare-and-swap. It returns the batches whose page changed between the two
 // round trips.
-func (s *Store) swapRound(ctx context.Context, batches []favfilter.Batch, results []favfilter.Result, pending []int) (again []int) {
+func (s *Store) swapRound(ctx context.Context, pending []change) (again []change) {
 	ids := make([]favfilter.PageID, len(pending))
-	for n, i := range pending {
-		ids[n] = batches[i].ID
+	for i, c := range pending {
+		ids[i] = c.ID
 	}
-	var calls []invocation
-	var changed []int
-	for n, cmd := range s.readWhole(ctx, ids) {
-		i := pending[n]
-		l, err := s.decodeWhole(ids[n], cmd)
+	var calls []command
+	var changed []change
+	for i, cmd := range s.readWhole(ctx, ids) {
+		c := pending[i]
+		l, err := s.decodeWhole(c.ID, cmd)
 		if err != nil {
-			results[i] = favfilter.Result{Err: s.failed("swap", ids[n], err)}
-			continue
+			*c.result = favfilter.Result{Err: s.failed("swap", err, c.ID)}
+		} else if page := c.applyTo(l); page != nil {
+			calls = append(calls, s.replaceCall(page))
+			changed = append(changed, c)
 		}
-		page, res := applyTo(l, batches[i])
-		if page != nil {
-			calls = append(calls, replaceCall(page))
-			changed = append(changed, i)
-		}
-		results[i] = res
 	}
-	for n, cmd := range s.run(ctx, s.replace, calls) {
-		i := changed[n]
+	for i, cmd := range s.send(ctx, s.replace.name, calls) {
+		c := changed[i]
 		switch done, err := cmd.Bool(); {
 		case err != nil:
-			results[i] = favfilter.Result{Err: s.failed("swap", batches[i].ID, err)}
+			*c.result = favfilter.Result{Err: s.failed("swap", err, c.ID)}
 		case !done:
-			again = append(again, i)
+			again = append(again, c)
 		default:
-			s.learn(batches[i].ID, results[i].Header)
+			s.learn(c.ID, c.result.Header)
 		}
 	}
 	return again
 }
 
-// applyTo applies b to the page that was read. The replacement is nil if nothing changed.
-func applyTo(l favfilter.Loaded, b favfilter.Batch) (*favfilter.Replacement, favfilter.Result) {
-	switch {
-	case l.Version == "" && l.Damage == nil:
-		return nil, favfilter.Result{State: favfilter.Missing}
-	case l.Page == nil: // damaged, or a value
-		h, err := favfilter.DecodeHeader([]byte(l.Version))
-		// A foreign page is Foreign even if its bits or collision bits are damaged.
-		if err == nil && (h.Identity != b.Identity || h.Number != b.ID.Number) {
-			return nil, favfilter.Result{State: favfilter.Foreign, Header: h, Version: l.Version}
-		}
-		return nil, favfilter.Result{State: favfilter.Torn, Version: l.Version}
+// applyTo applies the batch to the page that was read. The replacement is nil if nothing changed.
+func (c change) applyTo(l favfilter.Loaded) *favfilter.Replacement {
+	if l.Page == nil { // missing, damaged, or a value
+		*c.result = unusable(l.Version, c.Batch)
+		return nil
 	}
-	res := l.Page.Apply(b)
-	if res.State != favfilter.Applied || res.Version == l.Version {
-		return nil, res
+	*c.result = l.Page.Apply(*c.Batch)
+	if c.result.State != favfilter.Applied || c.result.Version == l.Version {
+		return nil
 	}
 	expire := favfilter.KeepExpiry
-	if b.Sequence > 0 {
+	if c.Sequence > 0 {
 		expire = 0 // only an empty page has a time to live
 	}
-	return &favfilter.Replacement{ID: b.ID, Page: l.Page, Seen: l.Version, Expire: expire}, res
+	return &favfilter.Replacement{ID: c.ID, Page: l.Page, Seen: l.Version, Expire: expire}
 }
