@@ -15,7 +15,7 @@ const writers = 16
 
 // Batch holds keys to be added to any number of windows. The zero value is empty.
 type Batch struct {
-	writes map[owned]*batchWrite
+	entries map[owned][]entry
 }
 
 // owned names a window.
@@ -24,29 +24,22 @@ type owned struct {
 	owner   uint64
 }
 
-// batchWrite holds the keys of one window.
-type batchWrite struct {
-	keys    []favfilter.Hash
-	times   []time.Time
-	indexes []int
+// entry is a key to be added to a window.
+type entry struct {
+	key   favfilter.Hash
+	since time.Time // zero: when the window is written
+	index int       // what the caller calls it
 }
 
 // Add adds a key to the batch, for the window of the owner with the given hash, see [Windows.ID].
 // The key counts as added at since; the zero time: when the batch is written. [Batch.Write] returns
 // index if the key is new.
 func (b *Batch) Add(windows *Windows, owner uint64, key favfilter.Hash, since time.Time, index int) {
-	if b.writes == nil {
-		b.writes = make(map[owned]*batchWrite)
+	if b.entries == nil {
+		b.entries = make(map[owned][]entry)
 	}
 	of := owned{windows, owner}
-	w := b.writes[of]
-	if w == nil {
-		w = &batchWrite{}
-		b.writes[of] = w
-	}
-	w.keys = append(w.keys, key)
-	w.times = append(w.times, since)
-	w.indexes = append(w.indexes, index)
+	b.entries[of] = append(b.entries[of], entry{key, since, index})
 }
 
 // Write adds the keys of b to their windows, at the time now. It returns the index of each key that
@@ -57,16 +50,12 @@ func (b *Batch) Write(ctx context.Context, now time.Time) (fresh []int, err erro
 	var mu sync.Mutex
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(writers)
-	for of, w := range b.writes {
+	for of, entries := range b.entries {
 		group.Go(func() error {
-			added, err := of.windows.write(ctx, of.windows.ID(of.owner), writing{keys: w.keys, at: w.times, now: now})
+			added, err := of.windows.write(ctx, of.windows.ID(of.owner), entries, now, nil)
 			mu.Lock()
 			defer mu.Unlock()
-			for n, isNew := range added {
-				if isNew {
-					fresh = append(fresh, w.indexes[n])
-				}
-			}
+			fresh = append(fresh, added...)
 			return err
 		})
 	}

@@ -24,6 +24,17 @@ type Recorded struct {
 // Write adds keys to the window under id.
 func (ws *Windows) Write(ctx context.Context, id favfilter.PageID, w Writing) (Recorded, error) {
 	before := ws.Stats().Evicted
-	fresh, err := ws.write(ctx, id, writing{keys: w.Keys, at: w.At, now: w.Now, read: w.Read})
-	return Recorded{fresh, int(ws.Stats().Evicted - before)}, err
+	entries := make([]entry, len(w.Keys))
+	for i, key := range w.Keys {
+		entries[i] = entry{key: key, index: i}
+		if i < len(w.At) {
+			entries[i].since = w.At[i]
+		}
+	}
+	fresh, err := ws.write(ctx, id, entries, w.Now, w.Read)
+	recorded := Recorded{make([]bool, len(entries)), int(ws.Stats().Evicted - before)}
+	for _, i := range fresh {
+		recorded.Fresh[i] = true
+	}
+	return recorded, err
 }

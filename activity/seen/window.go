@@ -114,7 +114,11 @@ func (w *Window) Keys() (keys int) {
 // Add adds keys in one write, based on what was read of the window; the Window itself stays as it
 // is. Errors are those of the store or of ctx; the keys may or may not be added then.
 func (w *Window) Add(ctx context.Context, keys []favfilter.Hash) error {
-	_, err := w.windows.write(ctx, w.id, writing{keys: keys, now: w.now, read: w})
+	entries := make([]entry, len(keys))
+	for i, key := range keys {
+		entries[i].key = key
+	}
+	_, err := w.windows.write(ctx, w.id, entries, w.now, w)
 	return err
 }
 

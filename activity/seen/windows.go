@@ -231,37 +231,29 @@ func (ws *Windows) load(ctx context.Context, id favfilter.PageID, now time.Time)
 	return ws.Decode(ctx, id, loaded[0], now), nil
 }
 
-// writing is what [Windows.write] adds to a window.
-type writing struct {
-	keys []favfilter.Hash
-	// at has the time when each key was added; a key without a time was added now. A key whose part
-	// is forgotten already is not added.
-	at  []time.Time
-	now time.Time
-	// read is the window as it was just read. With it, write makes a single call to the store. If it
-	// is nil, write reads first.
-	read *Window
-}
-
-// write adds keys to the window under id. It reports for each key whether it was new: neither its
-// part nor a later one had it. At the false-positive rate, it reports false for a new key, too.
-// After an error, it has added all of the keys or none.
-func (ws *Windows) write(ctx context.Context, id favfilter.PageID, wr writing) (fresh []bool, err error) {
+// write adds keys to the window under id, at the time now. It returns the index of each key that
+// was new: neither its part nor a later one had it. At the false-positive rate, a new key's is
+// missing. A key whose part is forgotten already is not added. read is the window as it was just
+// read: then write makes a single call to the store; nil: it reads first. After an error, it has
+// added all of the keys or none.
+func (ws *Windows) write(
+	ctx context.Context, id favfilter.PageID, entries []entry, now time.Time, read *Window,
+) (fresh []int, err error) {
 	evicted := 0
-	err = ws.swap(ctx, id, wr.now, wr.read, func(w *Window) (favfilter.Replacement, bool) {
+	err = ws.swap(ctx, id, now, read, func(w *Window) (favfilter.Replacement, bool) {
 		d := ws.rules.draft(w)
-		if fresh, evicted = ws.add(d, &wr), 0; !d.changed {
+		if fresh, evicted = ws.add(d, entries, now), 0; !d.changed {
 			return favfilter.Replacement{}, false
 		}
 		evicted = d.evict()
 		d.join()
-		d.shorten(ws.partEnd(wr.now))
+		d.shorten(ws.partEnd(now))
 		d.finish()
 		last := time.UnixMilli(d.generations[len(d.generations)-1].before + ws.length)
-		return favfilter.Replacement{Value: encode(ws.seed, w.changes+1, d.generations), Expire: last.Sub(wr.now)}, true
+		return favfilter.Replacement{Value: encode(ws.seed, w.changes+1, d.generations), Expire: last.Sub(now)}, true
 	})
 	if err != nil {
-		return nil, fmt.Errorf("write %d keys to window %v: %w", len(wr.keys), id, err)
+		return nil, fmt.Errorf("write %d keys to window %v: %w", len(entries), id, err)
 	}
 	ws.evicted.Add(uint64(evicted))
 	return fresh, nil
@@ -298,23 +290,25 @@ func (ws *Windows) swap(
 	return errContended
 }
 
-// add adds the keys to the draft, and reports for each whether it was new. Keys of the current part
-// are the newest, even if the clock was set back since the last part began.
-func (ws *Windows) add(d *draft, wr *writing) []bool {
-	fresh := make([]bool, len(wr.keys))
-	current := ws.partEnd(wr.now)
+// add adds the keys to the draft, and returns the indexes of those that were new. Keys of the
+// current part are the newest, even if the clock was set back since the last part began.
+func (ws *Windows) add(d *draft, entries []entry, now time.Time) []int {
+	fresh := make([]int, 0, len(entries))
+	current := ws.partEnd(now)
 	newest := current
 	if n := len(d.generations); n > 0 {
 		newest = max(newest, d.generations[n-1].before)
 	}
-	for i, key := range wr.keys {
+	for _, e := range entries {
 		end := newest
-		if i < len(wr.at) && !wr.at[i].IsZero() {
-			if past := ws.partEnd(wr.at[i]); past < current {
+		if !e.since.IsZero() {
+			if past := ws.partEnd(e.since); past < current {
 				end = past
 			}
 		}
-		fresh[i] = end+ws.length > wr.now.UnixMilli() && d.add(key, end)
+		if end+ws.length > now.UnixMilli() && d.add(e.key, end) {
+			fresh = append(fresh, e.index)
+		}
 	}
 	return fresh
 }
