@@ -113,11 +113,8 @@ func (x *fixture) put(id favfilter.PageID, i, capacity int, expire time.Duration
 		x.t.Fatal(err)
 	}
 	page.Insert(key(i))
-	l, err := x.memory.Load(x.t.Context(), []favfilter.PageID{id})
-	if err != nil {
-		x.t.Fatal(err)
-	}
-	done, err := x.memory.Replace(x.t.Context(), favfilter.Replacement{ID: id, Page: page, Seen: l[0].Version, Expire: expire})
+	stored, _ := x.memory.Get(id)
+	done, err := x.memory.Replace(x.t.Context(), favfilter.Replacement{ID: id, Page: page, Seen: stored.Version, Expire: expire})
 	if err != nil || !done {
 		x.t.Fatalf("replace %v: %v, %v", id, done, err)
 	}

@@ -175,8 +175,8 @@ func TestFlush(t *testing.T) {
 		killed := open(t, copyOf(t, x.name))
 		killed.wantRestored(2, 0)
 		killed.close()
-		version := x.version(part(1))
-		if gone, err := x.memory.Replace(t.Context(), favfilter.Replacement{ID: part(1), Seen: version}); !gone || err != nil {
+		stored, _ := x.memory.Get(part(1))
+		if gone, err := x.memory.Replace(t.Context(), favfilter.Replacement{ID: part(1), Seen: stored.Version}); !gone || err != nil {
 			t.Fatal(gone, err)
 		}
 		if err := x.file.Flush(t.Context()); err != nil {
@@ -201,13 +201,4 @@ func TestFlush(t *testing.T) {
 			t.Errorf("flush with a canceled context: %v", err)
 		}
 	})
-}
-
-func (x *fixture) version(id favfilter.PageID) favfilter.Version {
-	x.t.Helper()
-	loaded, err := x.memory.Load(x.t.Context(), []favfilter.PageID{id})
-	if err != nil {
-		x.t.Fatal(err)
-	}
-	return loaded[0].Version
 }
