@@ -15,9 +15,7 @@ func clearedBits(t *testing.T, b Backend) {
 	for _, h := range keys {
 		page.Insert(h)
 	}
-	if _, err := b.Store.Replace(t.Context(), favfilter.Replacement{ID: id, Page: page}); err != nil {
-		t.Fatal(err)
-	}
+	put(t, b.Store, id, page)
 	weak, jammed, uneven, fewest := 0, 0, 0, map[uint8]int{}
 	for round := 0; len(keys) > 0; round++ {
 		n := 1 // by script

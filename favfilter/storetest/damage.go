@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
@@ -11,143 +10,190 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-func halfLost(t *testing.T, b Backend) {
-	if b.Overwrite == nil {
-		t.Skip("a page of this store cannot be damaged")
-	}
+// damage is a stored string that makes a page unusable.
+type damage struct {
+	name, which string
+	value       []byte
+	unseen      bool // by Peek, which reads the header and the lengths alone
+}
+
+// flipped returns a copy of a string with one bit of the byte flipped.
+func flipped(s []byte, at int) []byte {
+	s = slices.Clone(s)
+	s[at] ^= 1
+	return s
+}
+
+// damagedPage checks that every call reports each damage of a page, and of no other page.
+func damagedPage(t *testing.T, b Backend) {
 	id := favfilter.PageID{Number: 13}
 	create(t, b.Store, id, header(13, 100))
 	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 1, Add: hashes(0, 5)}), favfilter.Applied)
-	b.Overwrite(t, id, "regions", nil)
-	wantTorn(t, b, id)
-	for _, n := range []int{1, 100} {
-		batch := favfilter.Batch{ID: id, Identity: favfilter.Identity{Pages: 64}, Sequence: 2, Add: hashes(5, n)}
-		wantState(t, apply(t, b.Store, batch), favfilter.Foreign)
+	bits, regions := b.Strings(t, id)
+	cases := []damage{
+		{"bits cut short", "bits", bits[:len(bits)-1], false},
+		{"long bits", "bits", append(slices.Clone(bits), 0), false},
+		{"other magic", "bits", flipped(bits, 0), false},
+		{"other build, checksum wrong", "bits", flipped(bits, 47), false},
+		{"no regions string", "regions", nil, false},
+		{"regions string cut short", "regions", regions[:len(regions)-1], false},
+		{"long regions string", "regions", append(slices.Clone(regions), 0), false},
 	}
-	l := load(t, b.Store, id)
-	if !contains(l.Page, hashes(0, 5)...) {
-		t.Error("reading needs the bits alone")
+	for _, n := range []int{1, 24, 40, 56, 63, 64, 70} {
+		cases = append(cases, damage{"start of the bits", "bits", bits[:n], false})
 	}
-	h := header(13, 100)
-	h.Sequence, h.Build = 1, 77
-	done, err := b.Store.Replace(t.Context(), favfilter.Replacement{ID: id, Page: newPage(t, h), Seen: l.Version})
-	if err != nil || !done {
-		t.Fatalf("a torn page is replaced as seen: %v, %v", done, err)
+	for _, n := range []int{1, 7, 8, 9} {
+		cases = append(cases, damage{"start of the regions string", "regions", regions[:n], false})
 	}
-	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 2, Add: hashes(0, 1)}), favfilter.Applied)
-	b.Overwrite(t, id, "bits", nil)
-	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 3, Add: hashes(1, 1)}), favfilter.Missing)
-	if load(t, b.Store, id).Page != nil {
-		t.Error("a page without bits was loaded")
+	for _, at := range []int{0, 3, 7} {
+		cases = append(cases, damage{"regions string of another build", "regions", flipped(regions, at), false})
+	}
+	for _, version := range []byte{1, 2, 4} {
+		cases = append(cases, damage{otherFormat, "bits", AsFormat(bits, version), false})
+	}
+	wantDamage(t, b, id, cases)
+	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 2, Add: hashes(5, 1)}), favfilter.Applied)
+}
+
+// otherFormat is the name of damage by another format version.
+const otherFormat = "another format version"
+
+// damagedLayers does the same for a page that has grown.
+func damagedLayers(t *testing.T, b Backend) {
+	id := favfilter.PageID{Number: 48}
+	page, _ := grownPage(t, 48)
+	put(t, b.Store, id, page)
+	bits, regions := b.Strings(t, id)
+	first := favfilter.HeaderBytes + int(page.Header().Shape.Bits/8)
+	wantDamage(t, b, id, []damage{
+		{"one layer left", "bits", bits[:first], false},
+		{"cut in a layer's header", "bits", bits[:first+3], false},
+		{"cut in the bits", "bits", bits[:len(bits)-1], true},
+		{"too long", "bits", append(slices.Clone(bits), 0), true},
+		{"a bit flipped", "bits", flipped(bits, len(bits)-1), true},
+		{"a layer's size", "bits", flipped(bits, first+3), true},
+		{"a layer's checksum", "bits", flipped(bits, first+5), true},
+		{"a layer's count of bits", "bits", flipped(bits, first+11), true},
+		{"the number of layers", "bits", flipped(bits, 9), false},
+		{"no regions string", "regions", nil, false},
+		{"regions string of one layer", "regions", regions[:8+(page.Header().Shape.Bits/8+7)/8], false},
+		{"regions string cut", "regions", regions[:len(regions)-1], true},
+		{"regions string of another build", "regions", flipped(regions, 3), false},
+	})
+	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 1, Add: hashes(0, 1)}), favfilter.Applied)
+}
+
+// wantDamage damages a page in each way, and repairs it again.
+func wantDamage(t *testing.T, b Backend, id favfilter.PageID, cases []damage) {
+	t.Helper()
+	sound := favfilter.PageID{Number: id.Number + 1}
+	create(t, b.Store, sound, header(sound.Number, 100))
+	bits, regions := b.Strings(t, id)
+	before := peek(t, b.Store, id, sound)
+	for _, c := range cases {
+		b.Overwrite(t, id, c.which, c.value)
+		t.Logf("%s: %d bytes", c.name, len(c.value))
+		wantTorn(t, b, id)
+		as := favfilter.ErrDamaged
+		if c.name == otherFormat {
+			as = favfilter.ErrFormat
+		}
+		got := peek(t, b.Store, id, sound)
+		if !c.unseen && (got[0].Header != (favfilter.Header{}) || got[0].Missing || !errors.Is(got[0].Damage, as)) || got[1] != before[1] {
+			t.Errorf("peeked at %+v", got)
+		}
+		whole, err := b.Store.LoadWhole(t.Context(), []favfilter.PageID{id, sound})
+		if err != nil || whole[0].Page != nil || !errors.Is(whole[0].Damage, as) || whole[0].Version != versionIn(t, b, id) || whole[1].Page == nil {
+			t.Errorf("loaded whole: %+v, %v", whole, err)
+		}
+		l := load(t, b.Store, id)
+		if inBits := c.which == "bits"; (l.Page == nil) != inBits || errors.Is(l.Damage, as) != inBits || l.Version != whole[0].Version {
+			t.Errorf("loaded %+v", l) // reading needs the bits alone
+		}
+		b.Overwrite(t, id, "bits", bits)
+		b.Overwrite(t, id, "regions", regions)
+	}
+	if got := peek(t, b.Store, id, sound); !slices.Equal(got, before) {
+		t.Errorf("repaired: peeked at %+v, want %+v", got, before)
 	}
 }
 
-// wantTorn checks that no batch changes the page, whichever way it is applied.
+// wantTorn checks that no batch changes the page, whichever way it is applied, not even one that was
+// applied before. It does not depend on what the store remembers.
 func wantTorn(t *testing.T, b Backend, id favfilter.PageID) {
 	t.Helper()
-	bits, collisions := b.Strings(t, id)
+	unchanged := remember(t, b, id)
 	for _, n := range []int{1, 100} {
-		for _, sequence := range []uint64{0, 2} {
-			res := apply(t, b.Store, favfilter.Batch{ID: id, Sequence: sequence, Add: hashes(5, n)})
+		for sequence := range uint64(3) {
+			batch := favfilter.Batch{ID: id, Sequence: sequence, Add: hashes(5, n)}
+			res := apply(t, b.Store, batch)
 			wantState(t, res, favfilter.Torn)
-			if res.Header != (favfilter.Header{}) || string(res.Version) != string(bits[:min(len(bits), favfilter.HeaderBytes)]) {
+			if res.Header != (favfilter.Header{}) || res.Version != versionIn(t, b, id) {
 				t.Errorf("torn, with header %+v and version %x", res.Header, res.Version)
 			}
 		}
 	}
-	bits2, collisions2 := b.Strings(t, id)
-	if !bytes.Equal(bits, bits2) || !bytes.Equal(collisions, collisions2) {
-		t.Error("a torn page was changed")
+	if b.Other != nil {
+		wantState(t, apply(t, b.Other, favfilter.Batch{ID: id, Sequence: 1, Add: hashes(5, 1)}), favfilter.Torn)
 	}
+	unchanged("a torn page")
 }
 
-func otherBuild(t *testing.T, b Backend) {
-	if b.Overwrite == nil {
-		t.Skip("a page of this store cannot be damaged")
-	}
-	id := favfilter.PageID{Number: 13}
-	create(t, b.Store, id, header(13, 100))
-	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 1, Add: hashes(0, 5)}), favfilter.Applied)
-	_, collisions := b.Strings(t, id)
-	for _, at := range []int{0, 7} {
-		other := slices.Clone(collisions)
-		other[at] ^= 1
-		b.Overwrite(t, id, "regions", other)
-		wantTorn(t, b, id)
-	}
-	b.Overwrite(t, id, "regions", collisions)
-	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 2, Add: hashes(5, 1)}), favfilter.Applied)
-}
-
-// shortStrings checks that a string cut off within its header is not a page.
-func shortStrings(t *testing.T, b Backend) {
-	if b.Overwrite == nil {
-		t.Skip("a page of this store cannot be damaged")
-	}
-	id := favfilter.PageID{Number: 13}
-	create(t, b.Store, id, header(13, 100))
-	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 1, Add: hashes(0, 5)}), favfilter.Applied)
-	bits, collisions := b.Strings(t, id)
-	for _, n := range []int{1, 7} {
-		b.Overwrite(t, id, "regions", collisions[:n])
-		wantTorn(t, b, id)
-	}
-	b.Overwrite(t, id, "regions", collisions)
-	for _, n := range []int{1, 24, 40, 56, 63} {
-		b.Overwrite(t, id, "bits", bits[:n])
-		wantTorn(t, b, id)
-		l := load(t, b.Store, id)
-		if l.Page != nil || !errors.Is(l.Damage, favfilter.ErrDamaged) || string(l.Version) != string(bits[:n]) {
-			t.Errorf("%d bytes loaded as %+v", n, l)
-		}
-	}
-	h := header(13, 100)
-	h.Sequence, h.Build = 1, 77
-	for _, r := range []favfilter.Replacement{{Seen: favfilter.Version(bits[:63])}, {Newer: true}} {
-		b.Overwrite(t, id, "bits", bits[:63])
-		r.ID, r.Page = id, newPage(t, h)
-		if done, err := b.Store.Replace(t.Context(), r); err != nil || !done {
-			t.Errorf("a damaged page gives way to %+v: %v, %v", r, done, err)
-		}
-	}
-	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 2, Add: hashes(0, 1)}), favfilter.Applied)
-}
-
-// otherFormat checks that a page of another format version is neither read nor changed, and that a
-// page created by the caller replaces it.
-func otherFormat(t *testing.T, b Backend) {
-	if b.Overwrite == nil {
-		t.Skip("a page of this store cannot be of another format version")
-	}
-	id := favfilter.PageID{Number: 13}
-	create(t, b.Store, id, header(13, 100))
-	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 1, Add: hashes(0, 5)}), favfilter.Applied)
+// versionIn returns the version of the stored bits string.
+func versionIn(t testing.TB, b Backend, id favfilter.PageID) favfilter.Version {
+	t.Helper()
 	bits, _ := b.Strings(t, id)
-	for _, version := range []byte{1, 2, 4} {
-		old := AsFormat(bits, version)
-		b.Overwrite(t, id, "bits", old)
-		wantTorn(t, b, id)
-		l := load(t, b.Store, id)
-		if l.Page != nil || !errors.Is(l.Damage, favfilter.ErrFormat) || string(l.Version) != string(old[:favfilter.HeaderBytes]) {
-			t.Errorf("format version %d loaded as %+v", version, l)
-		}
-		whole, err := b.Store.LoadWhole(t.Context(), []favfilter.PageID{id})
-		if err != nil || whole[0].Page != nil || !errors.Is(whole[0].Damage, favfilter.ErrFormat) {
-			t.Errorf("format version %d loaded whole as %+v, %v", version, whole, err)
-		}
-		peeked, err := b.Store.Peek(t.Context(), []favfilter.PageID{id})
-		if err != nil || !errors.Is(peeked[0].Damage, favfilter.ErrFormat) {
-			t.Errorf("format version %d peeked as %+v, %v", version, peeked, err)
-		}
+	return favfilter.Version(bits[:min(len(bits), favfilter.HeaderBytes)])
+}
+
+// halfLost checks a page of which one string is lost. It gives way to a new page.
+func halfLost(t *testing.T, b Backend) {
+	id := favfilter.PageID{Number: 13}
+	create(t, b.Store, id, header(13, 100))
+	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 1, Add: hashes(0, 5)}), favfilter.Applied)
+	b.Overwrite(t, id, "regions", nil)
+	for _, n := range []int{1, 100} {
+		batch := favfilter.Batch{ID: id, Identity: favfilter.Identity{Pages: 64}, Sequence: 2, Add: hashes(5, n)}
+		wantState(t, apply(t, b.Store, batch), favfilter.Foreign)
 	}
+	if l := load(t, b.Store, id); !contains(l.Page, hashes(0, 5)...) {
+		t.Error("reading needs the bits alone")
+	}
+	b.Overwrite(t, id, "bits", nil)
+	_, regions := newPage(t, header(13, 100)).Encode()
+	b.Overwrite(t, id, "regions", regions) // of the old page
+	for _, n := range []int{1, 100} {
+		wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 3, Add: hashes(1, n)}), favfilter.Missing)
+	}
+	if l := load(t, b.Store, id); l.Page != nil || l.Damage != nil || !peek(t, b.Store, id)[0].Missing {
+		t.Errorf("a page without bits is loaded as %+v", l)
+	}
+	create(t, b.Store, id, header(13, 300))
+	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 1, Add: hashes(0, 1)}), favfilter.Applied)
+}
+
+// damageGivesWay checks that a damaged page is replaced by one that was made for what the caller
+// saw, and by one that replaces older pages.
+func damageGivesWay(t *testing.T, b Backend) {
+	id := favfilter.PageID{Number: 13}
+	create(t, b.Store, id, header(13, 100))
+	bits, regions := b.Strings(t, id)
 	h := header(13, 100)
 	h.Sequence, h.Build = 1, 77
-	l := load(t, b.Store, id)
-	done, err := b.Store.Replace(t.Context(), favfilter.Replacement{ID: id, Page: newPage(t, h), Seen: l.Version})
-	if err != nil || !done {
-		t.Fatalf("a page of another format version is replaced as seen: %v, %v", done, err)
+	for i, c := range []damage{
+		{which: "bits", value: bits[:63]}, {which: "bits", value: bits[:63]},
+		{which: "bits", value: AsFormat(bits, 2)}, {which: "regions"},
+	} {
+		b.Overwrite(t, id, "bits", bits)
+		b.Overwrite(t, id, "regions", regions)
+		b.Overwrite(t, id, c.which, c.value)
+		r := favfilter.Replacement{ID: id, Page: newPage(t, h), Newer: i == 0}
+		if !r.Newer {
+			r.Seen = load(t, b.Store, id).Version
+		}
+		replace(t, b.Store, r, true)
+		wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 2, Add: hashes(0, 1)}), favfilter.Applied)
 	}
-	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 2, Add: hashes(0, 1)}), favfilter.Applied)
 }
 
 // AsFormat returns a copy of the bits string of a page with another format version in its header.
@@ -176,9 +222,7 @@ func wrongCount(t *testing.T, b Backend) {
 		t.Fatal(err)
 	}
 	id := favfilter.PageID{Number: 13}
-	if done, err := b.Store.Replace(t.Context(), favfilter.Replacement{ID: id, Page: page}); err != nil || !done {
-		t.Fatalf("%v, %v", done, err)
-	}
+	put(t, b.Store, id, page)
 	for _, from := range []int{0, 4} {
 		n := 4 + 4*from // by script, and by compare-and-swap
 		res := apply(t, b.Store, favfilter.Batch{ID: id, Remove: keys[from : from+n]})

@@ -15,9 +15,7 @@ func expiry(t *testing.T, b Backend) {
 	many := favfilter.PageID{Number: 16}
 	for _, id := range []favfilter.PageID{empty, filled, many, window} {
 		page := newPage(t, header(id.Number, 100))
-		if _, err := b.Store.Replace(t.Context(), favfilter.Replacement{ID: id, Page: page, Expire: Expire}); err != nil {
-			t.Fatal(err)
-		}
+		replace(t, b.Store, favfilter.Replacement{ID: id, Page: page, Expire: Expire}, true)
 	}
 	wantState(t, apply(t, b.Store, favfilter.Batch{ID: filled, Sequence: 1, Add: hashes(0, 1)}), favfilter.Applied)
 	wantState(t, apply(t, b.Store, favfilter.Batch{ID: many, Sequence: 1, Add: hashes(0, 60)}), favfilter.Applied)
@@ -59,10 +57,7 @@ func expiryOfReplacements(t *testing.T, b Backend) {
 		for build, expire := range c.expires {
 			h := header(id.Number, 100)
 			h.Build = uint64(build)
-			done, err := b.Store.Replace(t.Context(), favfilter.Replacement{ID: id, Page: newPage(t, h), Seen: stands, Expire: expire})
-			if err != nil || !done {
-				t.Fatalf("%s: %v, %v", c.name, done, err)
-			}
+			replace(t, b.Store, favfilter.Replacement{ID: id, Page: newPage(t, h), Seen: stands, Expire: expire}, true)
 			stands = load(t, b.Store, id).Version
 		}
 		b.Advance(t)

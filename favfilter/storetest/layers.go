@@ -1,8 +1,6 @@
 package storetest
 
 import (
-	"bytes"
-	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -98,23 +96,12 @@ func grows(t *testing.T, b Backend) {
 	wantBytes(t, b, id, model)
 }
 
-func wantBytes(t testing.TB, b Backend, id favfilter.PageID, want *favfilter.Page) {
-	t.Helper()
-	raw, collisions := want.Encode()
-	gotRaw, gotCollisions := b.Strings(t, id)
-	if !bytes.Equal(raw, gotRaw) || !bytes.Equal(collisions, gotCollisions) {
-		t.Error("the stored strings are not the page's")
-	}
-}
-
 // grownReplaced checks that a grown page is stored, loaded and peeked at like any other page. A
 // page of one layer that replaces it can be changed as usual.
 func grownReplaced(t *testing.T, b Backend) {
 	id := favfilter.PageID{Number: 48}
 	page, keys := grownPage(t, 48)
-	if done, err := b.Store.Replace(t.Context(), favfilter.Replacement{ID: id, Page: page}); err != nil || !done {
-		t.Fatalf("done %v, %v", done, err)
-	}
+	put(t, b.Store, id, page)
 	wantBytes(t, b, id, page)
 	l := load(t, b.Store, id)
 	if l.Page == nil || l.Page.Header() != page.Header() || !contains(l.Page, keys...) {
@@ -125,9 +112,7 @@ func grownReplaced(t *testing.T, b Backend) {
 	}
 	h := header(48, 100)
 	h.Build = 5
-	if done, err := b.Store.Replace(t.Context(), favfilter.Replacement{ID: id, Page: newPage(t, h), Seen: l.Version}); err != nil || !done {
-		t.Fatalf("done %v, %v", done, err)
-	}
+	replace(t, b.Store, favfilter.Replacement{ID: id, Page: newPage(t, h), Seen: l.Version}, true)
 	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 1, Add: hashes(0, 1)}), favfilter.Applied)
 }
 
@@ -152,9 +137,7 @@ func grownStands(t *testing.T, b Backend) {
 			}
 			id := favfilter.PageID{Number: uint32(2*i + j)}
 			page, _ := grownPage(t, id.Number)
-			if done, err := b.Store.Replace(t.Context(), favfilter.Replacement{ID: id, Page: page}); err != nil || !done {
-				t.Fatalf("done %v, %v", done, err)
-			}
+			put(t, b.Store, id, page)
 			batch := c.batch
 			batch.ID = id
 			wantState(t, apply(t, store, batch), c.want)
@@ -168,59 +151,6 @@ func grownStands(t *testing.T, b Backend) {
 			}
 		}
 	}
-}
-
-// grownTorn checks that a remainder of a page that has grown is not a page, and that no batch
-// changes it.
-func grownTorn(t *testing.T, b Backend) {
-	if b.Overwrite == nil {
-		t.Skip("a page of this store cannot be damaged")
-	}
-	id := favfilter.PageID{Number: 49}
-	page, _ := grownPage(t, 49)
-	if done, err := b.Store.Replace(t.Context(), favfilter.Replacement{ID: id, Page: page}); err != nil || !done {
-		t.Fatalf("done %v, %v", done, err)
-	}
-	bits, collisions := b.Strings(t, id)
-	first := favfilter.HeaderBytes + int(page.Header().Shape.Bits/8)
-	flipped := func(s []byte, at int) []byte {
-		s = slices.Clone(s)
-		s[at] ^= 1
-		return s
-	}
-	for _, c := range []struct {
-		name, which string
-		value       []byte
-		peeked      bool // by the header and the lengths alone
-	}{
-		{"one layer left", "bits", bits[:first], true},
-		{"cut in a layer's header", "bits", bits[:first+3], true},
-		{"cut in the bits", "bits", bits[:len(bits)-1], false},
-		{"too long", "bits", append(slices.Clone(bits), 0), false},
-		{"a bit flipped", "bits", flipped(bits, len(bits)-1), false},
-		{"a layer's size", "bits", flipped(bits, first+3), false},
-		{"a layer's zero", "bits", flipped(bits, first+5), false},
-		{"a layer's count of bits", "bits", flipped(bits, first+11), false},
-		{"the number of layers", "bits", flipped(bits, 9), true},
-		{"no regions string", "regions", nil, true},
-		{"regions string of one layer", "regions", collisions[:8+(page.Header().Shape.Bits/8+7)/8], true},
-		{"regions string cut", "regions", collisions[:len(collisions)-1], false},
-		{"regions string of another build", "regions", flipped(collisions, 3), true},
-	} {
-		b.Overwrite(t, id, c.which, c.value)
-		t.Log(c.name)
-		wantTorn(t, b, id)
-		got := peek(t, b.Store, id)[0]
-		if c.peeked && !errors.Is(got.Damage, favfilter.ErrDamaged) {
-			t.Errorf("%s: peeked at %+v", c.name, got)
-		}
-		if l := load(t, b.Store, id); c.which == "bits" && (l.Page != nil || !errors.Is(l.Damage, favfilter.ErrDamaged)) {
-			t.Errorf("%s: loaded %+v", c.name, l)
-		}
-		b.Overwrite(t, id, "bits", bits)
-		b.Overwrite(t, id, "regions", collisions)
-	}
-	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 1, Add: hashes(0, 1)}), favfilter.Applied)
 }
 
 // racingGrowth checks that no key is lost when concurrent writers, each with its own keys, make one
@@ -273,10 +203,7 @@ func removes(t *testing.T, b Backend) {
 	id := favfilter.PageID{Number: 50}
 	remove := func(seen favfilter.Version, want bool) {
 		t.Helper()
-		r := favfilter.Replacement{ID: id, Seen: seen, Newer: true, Expire: Expire}
-		if done, err := b.Store.Replace(t.Context(), r); err != nil || done != want {
-			t.Errorf("removal: %v, %v, want %v", done, err, want)
-		}
+		replace(t, b.Store, favfilter.Replacement{ID: id, Seen: seen, Newer: true, Expire: Expire}, want)
 	}
 	wantNothing := func() {
 		t.Helper()

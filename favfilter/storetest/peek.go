@@ -158,56 +158,6 @@ func peekedCollided(t *testing.T, b Backend) {
 	}
 }
 
-// peekedDamaged checks that Peek reports every damage that makes a page torn, and no damage for any
-// other page.
-func peekedDamaged(t *testing.T, b Backend) {
-	if b.Overwrite == nil {
-		t.Skip("a page of this store cannot be damaged")
-	}
-	id, sound := favfilter.PageID{Number: 40}, favfilter.PageID{Number: 41}
-	create(t, b.Store, id, header(40, 100))
-	create(t, b.Store, sound, header(41, 100))
-	bits, collisions := b.Strings(t, id)
-	flipped := func(s []byte, at int) []byte {
-		s = slices.Clone(s)
-		s[at] ^= 1
-		return s
-	}
-	for _, c := range []struct {
-		name, which string
-		value       []byte
-		missing     bool
-	}{
-		{"no header", "bits", bits[:63], false},
-		{"a header alone", "bits", bits[:64], false},
-		{"short bits", "bits", bits[:len(bits)-1], false},
-		{"long bits", "bits", append(slices.Clone(bits), 0), false},
-		{"other magic", "bits", flipped(bits, 0), false},
-		{"other build, checksum wrong", "bits", flipped(bits, 47), false},
-		{"no bits", "bits", nil, true},
-		{"no regions string", "regions", nil, false},
-		{"short build", "regions", collisions[:7], false},
-		{"build alone", "regions", collisions[:8], false},
-		{"short regions string", "regions", collisions[:len(collisions)-1], false},
-		{"long regions string", "regions", append(slices.Clone(collisions), 0), false},
-		{"regions string of another build", "regions", flipped(collisions, 7), false},
-	} {
-		b.Overwrite(t, id, c.which, c.value)
-		got := peek(t, b.Store, id, sound)
-		if got[0].Header != (favfilter.Header{}) || got[0].Missing != c.missing || errors.Is(got[0].Damage, favfilter.ErrDamaged) == c.missing {
-			t.Errorf("%s: peeked at %+v", c.name, got[0])
-		}
-		if got[1] != newPage(t, header(41, 100)).Status() {
-			t.Errorf("%s: beside it, peeked at %+v", c.name, got[1])
-		}
-		b.Overwrite(t, id, "bits", bits)
-		b.Overwrite(t, id, "regions", collisions)
-	}
-	if got := peek(t, b.Store, id)[0]; got != newPage(t, header(40, 100)).Status() {
-		t.Errorf("put back: peeked at %+v", got)
-	}
-}
-
 // replayedReplacement checks that a caller that repeats a replacement, because it did not receive
 // the answer, is told that its page is stored. A caller with a different page is not, even if the
 // headers are equal.
@@ -218,9 +168,7 @@ func replayedReplacement(t *testing.T, b Backend) {
 	page, twin := twins(t, header(43, 100))
 	r := favfilter.Replacement{ID: id, Page: page, Seen: seen}
 	for range 3 {
-		if done, err := b.Store.Replace(t.Context(), r); err != nil || !done {
-			t.Fatalf("replace: %v, %v", done, err)
-		}
+		replace(t, b.Store, r, true)
 	}
 	window := favfilter.PageID{Number: 43, Part: "window"} // without a collision bitmap
 	shape := favfilter.Shape{Bits: 1024, Hashes: 5}
@@ -228,23 +176,16 @@ func replayedReplacement(t *testing.T, b Backend) {
 	withoutRegions := favfilter.Replacement{ID: window, Seen: load(t, b.Store, window).Version}
 	withoutRegions.Page = newPage(t, favfilter.Header{Identity: testIdentity(), Shape: shape, Number: 43, Build: 2})
 	for range 2 {
-		if done, err := b.Store.Replace(t.Context(), withoutRegions); err != nil || !done {
-			t.Errorf("replace a page without collision bits: %v, %v", done, err)
-		}
+		replace(t, b.Store, withoutRegions, true)
 	}
-	for _, newer := range []bool{false, true} {
-		other := favfilter.Replacement{ID: id, Page: twin, Seen: seen, Newer: newer}
-		if done, err := b.Store.Replace(t.Context(), other); err != nil || done {
-			t.Errorf("another page with the same header, newer %v: %v, %v", newer, done, err)
-		}
+	for _, newer := range []bool{false, true} { // another page with the same header
+		replace(t, b.Store, favfilter.Replacement{ID: id, Page: twin, Seen: seen, Newer: newer}, false)
 	}
 	if !load(t, b.Store, id).Page.Contains(keyHash(0)) {
 		t.Error("the page that was put there first is gone")
 	}
 	apply(t, b.Store, favfilter.Batch{ID: id, Sequence: page.Header().Sequence + 1, Add: hashes(1000, 1)})
-	if done, err := b.Store.Replace(t.Context(), r); err != nil || done {
-		t.Errorf("replayed over a later change: %v, %v", done, err)
-	}
+	replace(t, b.Store, r, false) // over a later change
 	if b.Overwrite == nil {
 		return
 	}
@@ -252,9 +193,7 @@ func replayedReplacement(t *testing.T, b Backend) {
 	create(t, b.Store, favfilter.PageID{Number: 44}, header(44, 100))
 	b.Overwrite(t, favfilter.PageID{Number: 44}, "regions", nil)
 	half := favfilter.Replacement{ID: favfilter.PageID{Number: 44}, Page: newPage(t, header(44, 100)), Seen: "other"}
-	if done, err := b.Store.Replace(t.Context(), half); err != nil || done {
-		t.Errorf("replayed over half of it: %v, %v", done, err)
-	}
+	replace(t, b.Store, half, false)
 }
 
 // twins returns two pages with equal headers and one key each. The first page holds key 0.

@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"bytes"
 	"testing"
 
 	"github.com/feedfilter/feedfilter/favfilter"
@@ -38,9 +37,7 @@ func changedByAnother(t *testing.T, b Backend) {
 			page := newPage(t, h)
 			page.Insert(keyHash(1000))
 			r := favfilter.Replacement{ID: id, Page: page, Seen: load(t, b.Other, id).Version}
-			if done, err := b.Other.Replace(t.Context(), r); err != nil || !done {
-				t.Fatalf("%s: %v, %v", name, done, err)
-			}
+			replace(t, b.Other, r, true)
 			batch := favfilter.Batch{ID: id, Identity: testIdentity(), Sequence: 1, Add: hashes(0, keys)}
 			if res := apply(t, b.Store, batch); res.State != c.want {
 				t.Errorf("%s: %d keys are %v, want %v", name, keys, res.State, c.want)
@@ -51,10 +48,7 @@ func changedByAnother(t *testing.T, b Backend) {
 				wantState(t, apply(t, b.Store, batch), favfilter.Applied)
 				page.Apply(batch)
 			}
-			raw, collisions := page.Encode()
-			if gotRaw, gotCollisions := b.Strings(t, id); !bytes.Equal(gotRaw, raw) || !bytes.Equal(gotCollisions, collisions) {
-				t.Errorf("%s: the page is not what Page.Apply makes of it", name)
-			}
+			wantBytes(t, b, id, page)
 		}
 	}
 }
