@@ -148,7 +148,7 @@ func TestFilterOfADamagedPage(t *testing.T) {
 	store := &faultyStore{Store: &favfilter.Memory{}}
 	config := favfilter.Config{Capacity: 1000, Pages: 2, PageBy: byUser}
 	f := openFilter(t, store, config)
-	damage := fmt.Errorf("page 1: %w", favfilter.ErrDamaged)
+	damage := fmt.Errorf("page 1: %w", favfilter.ErrFormat) // which is damage
 	damagedPage := func(number uint32) func(favfilter.PageID) error {
 		return func(id favfilter.PageID) error {
 			if id.Number == number {
@@ -175,8 +175,9 @@ func TestFilterOfADamagedPage(t *testing.T) {
 		}
 	}
 	store.damaged = damagedPage(0)
-	if _, err := favfilter.Open(t.Context(), store, config); !errors.Is(err, favfilter.ErrDamaged) {
-		t.Errorf("opened on a damaged page 0: %v", err)
+	_, err := favfilter.Open(t.Context(), store, config)
+	if keep := f.Keep(t.Context()); !errors.Is(err, favfilter.ErrFormat) || !errors.Is(keep, favfilter.ErrFormat) {
+		t.Errorf("page 0 of another format version: opened with %v, kept with %v", err, keep)
 	}
 }
 

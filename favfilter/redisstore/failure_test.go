@@ -69,7 +69,7 @@ func TestServerDown(t *testing.T) {
 	server := redistest.Start(t)
 	s := openStore(t, dial(t, server.Addr()), "down")
 	server.Kill()
-	for name, call := range calls(t, s, favfilter.PageID{Number: 3}) {
+	for name, call := range calls(t, s, favfilter.PageID{Number: 3, Part: "7up"}) {
 		err := call(t.Context())
 		var op *net.OpError
 		if !errors.As(err, &op) || !errors.Is(err, syscall.ECONNREFUSED) {
@@ -77,7 +77,7 @@ func TestServerDown(t *testing.T) {
 			continue
 		}
 		text := err.Error()
-		namesPage := strings.Contains(text, "page 3 ") || strings.Contains(text, "pages [3] ")
+		namesPage := strings.Contains(text, "page 3:7up ") || strings.Contains(text, "pages [3:7up 3:7up] ")
 		if !strings.Contains(text, "filter down") || !namesPage && name != "Epoch" {
 			t.Errorf("%s: error %q does not name the page", name, text)
 		}
@@ -188,72 +188,4 @@ func TestOutOfMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantKeys(t, s, []favfilter.PageID{id}, 1)
-}
-
-// A page with another number is foreign, both to the script and to a compare-and-swap.
-func TestPageOfAnotherNumber(t *testing.T) {
-	client := redistest.Start(t).Client()
-	s := openStore(t, client, "damage")
-	id := favfilter.PageID{Number: 5}
-	put(t, s, id, newPage(t, 6, shapeFor(t, 100)))
-	before := client.Get(t.Context(), "fav:{damage/5}:bits").Val()
-	for _, n := range []int{20, 1} {
-		res := s.Apply(t.Context(), []favfilter.Batch{{ID: id, Identity: identity(), Sequence: 1, Add: hashes(0, 0, n)}})
-		if res[0].State != favfilter.Foreign {
-			t.Errorf("%d keys: %v, want foreign", n, res[0].State)
-		}
-	}
-	if after := client.Get(t.Context(), "fav:{damage/5}:bits").Val(); after != before || before == "" {
-		t.Error("the page changed")
-	}
-}
-
-// A string cut off after its header makes a page torn, even though BITFIELD would extend it again.
-func TestStringsCutShort(t *testing.T) {
-	client := redistest.Start(t).Client()
-	for _, which := range []string{"bits", "regions"} {
-		s := openStore(t, client, which)
-		id := favfilter.PageID{Number: 5}
-		create(t, s, 100, id)
-		key := "fav:{" + which + "/5}:" + which
-		raw, _ := client.Get(t.Context(), key).Result()
-		must(t, client.Set(t.Context(), key, raw[:map[string]int{"bits": 64, "regions": 8}[which]], 0))
-		for _, n := range []int{20, 1} {
-			res := s.Apply(t.Context(), []favfilter.Batch{{ID: id, Identity: identity(), Sequence: 1, Add: hashes(0, 0, n)}})
-			if res[0].State != favfilter.Torn {
-				t.Errorf("%s cut short, %d keys: %v, want torn", which, n, res[0].State)
-			}
-		}
-	}
-}
-
-// The state of a replay on a torn page does not depend on what the store remembers.
-func TestReplayOnATornPage(t *testing.T) {
-	client := redistest.Start(t).Client()
-	s := openStore(t, client, "damage")
-	id := favfilter.PageID{Number: 5}
-	create(t, s, 100, id)
-	batch := []favfilter.Batch{{ID: id, Identity: identity(), Sequence: 1, Add: hashes(0, 0, 1)}}
-	s.Apply(t.Context(), batch)
-	must(t, client.Del(t.Context(), "fav:{damage/5}:regions"))
-	knows, fresh := s.Apply(t.Context(), batch)[0].State, openStore(t, client, "damage").Apply(t.Context(), batch)[0].State
-	if knows != fresh {
-		t.Errorf("a store that knows the page says %v, another one %v", knows, fresh)
-	}
-}
-
-// Errors name the page.
-func TestErrorsNameThePage(t *testing.T) {
-	server := redistest.Start(t)
-	s := openStore(t, dial(t, server.Addr()), "damage")
-	server.Kill()
-	id := favfilter.PageID{Number: 5, Part: "7up"}
-	_, err := s.Load(t.Context(), []favfilter.PageID{id})
-	if !strings.Contains(err.Error(), "5:7up") {
-		t.Error(err)
-	}
-	res := s.Apply(t.Context(), []favfilter.Batch{{ID: id, Identity: identity(), Add: hashes(0, 0, 1)}})
-	if strings.Contains(res[0].Err.Error(), "57up") {
-		t.Error(res[0].Err)
-	}
 }
