@@ -1,7 +1,6 @@
 package seen_test
 
 import (
-	"context"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -15,51 +14,43 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// goldenWindow returns a window that has stored nine keys of three times.
-func goldenWindow(t fataler, store favfilter.Store) (*seen.Windows, favfilter.PageID, []favfilter.Hash) {
+// newGolden returns a rig that has stored nine keys of three times, and the keys.
+func newGolden(t fataler) (*rig, []favfilter.Hash) {
 	t.Helper()
-	w := openWindow(t, store, seen.Config{Name: "seen", Length: 6 * time.Hour, Seed: 0x0102030405060708, FalsePositiveRate: 0.01, Most: 100})
+	x := newRig(t, seen.Config{Name: "seen", Length: 6 * time.Hour, Seed: 0x0102030405060708, FalsePositiveRate: 0.01, Most: 100})
+	var times []time.Time
 	keys := make([]favfilter.Hash, 9)
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	writing := seen.Writing{Now: now.Add(2 * time.Hour)}
 	for i := range keys {
 		keys[i] = favfilter.Hash{H1: uint64(i) * 0x1b3d5f70912a4c6e, H2: 1}
-		writing.Keys = append(writing.Keys, keys[i])
-		writing.At = append(writing.At, now.Add(time.Duration(i/3)*time.Hour))
+		times = append(times, x.now.Add(time.Duration(i/3)*time.Hour))
 	}
-	id := w.ID(0xfedcba9876543210)
-	if _, err := w.Write(context.Background(), id, writing); err != nil {
-		t.Fatalf("write: %v", err)
-	}
-	return w, id, keys
+	x.now = x.now.Add(2 * time.Hour)
+	x.write(keys, times...)
+	return x, keys
 }
 
 func goldenBytes(t fataler) []byte {
 	t.Helper()
-	store := &favfilter.Memory{Now: func() time.Time { return time.Date(2026, 1, 1, 2, 0, 0, 0, time.UTC) }}
-	_, id, _ := goldenWindow(t, store)
-	stored, _ := store.Get(id)
-	return slices.Clone(stored.Value)
+	x, _ := newGolden(t)
+	return slices.Clone(x.stored().Value)
 }
 
 func TestFormatGolden(t *testing.T) {
-	store := &favfilter.Memory{Now: func() time.Time { return time.Date(2026, 1, 1, 2, 0, 0, 0, time.UTC) }}
-	w, id, keys := goldenWindow(t, store)
-	if id.String() != "1019:seen.3viyrl200xgk0" || !id.IsValue() {
+	x, keys := newGolden(t)
+	if id := x.windows.ID(0xfedcba9876543210); id.String() != "1019:seen.3viyrl200xgk0" || !id.IsValue() {
 		t.Errorf("id %v", id)
 	}
 	const want = "46415301ed701c8d01020304050607080000000180dddb01" +
 		"0391fb1d0b0304010b0304010d0305" + // three runs
 		"01c4361b369a6d367463b33d1b"
-	stored, _ := store.Get(id)
-	raw := stored.Value
+	raw := x.stored().Value
 	if got := hex.EncodeToString(raw); got != want {
 		t.Errorf("stored %s\nwant   %s", got, want)
 	}
 	if cap(raw) != len(raw) {
 		t.Errorf("%d bytes of memory are stored for %d", cap(raw), len(raw))
 	}
-	got := recent(t, w, store, id, store.Now())
+	got := x.read()
 	for i, key := range keys {
 		runs := got.RunsOf(key)
 		from := time.Date(2026, 1, 1, i/3, 0, 0, 0, time.UTC)
@@ -83,14 +74,12 @@ const goldenTwo = "464153020c06eebd01020304050607080000000280dddb01" +
 // A fingerprint of a key that is added again moves as it is. If it has another length than those of
 // the newest generation, it forms a run beside them, and the string has format version 2.
 func TestFormatGoldenAgain(t *testing.T) {
-	store := &favfilter.Memory{Now: func() time.Time { return time.Date(2026, 1, 1, 2, 0, 0, 0, time.UTC) }}
-	w, id, keys := goldenWindow(t, store)
-	write(t, w, id, seen.Writing{Keys: keys[:1], Now: store.Now()})
-	stored, _ := store.Get(id)
-	if got := hex.EncodeToString(stored.Value); got != goldenTwo {
+	x, keys := newGolden(t)
+	x.write(keys[:1])
+	if got := hex.EncodeToString(x.stored().Value); got != goldenTwo {
 		t.Errorf("stored %s\nwant   %s", got, goldenTwo)
 	}
-	got := recent(t, w, store, id, store.Now())
+	got := x.read()
 	for i, key := range keys {
 		hour := i / 3
 		if i == 0 {
@@ -174,47 +163,40 @@ func TestFormatRefuseInvalidRuns(t *testing.T) {
 
 // Each write raises the number of changes, so that the version changes.
 func TestFormatCountChanges(t *testing.T) {
-	store := &favfilter.Memory{Now: func() time.Time { return time.Date(2026, 1, 1, 2, 0, 0, 0, time.UTC) }}
-	w, id, _ := goldenWindow(t, store)
+	x, _ := newGolden(t)
 	for changes := uint32(1); changes < 5; changes++ {
-		stored, _ := store.Get(id)
-		if got := binary.BigEndian.Uint32(stored.Value[16:]); got != changes {
+		if got := binary.BigEndian.Uint32(x.stored().Value[16:]); got != changes {
 			t.Fatalf("%d changes, want %d", got, changes)
 		}
-		writing := seen.Writing{Keys: []favfilter.Hash{{H1: 0x8123456789abcdef * uint64(changes)}}, Now: store.Now()}
+		keys := []favfilter.Hash{{H1: 0x8123456789abcdef * uint64(changes)}}
 		if changes%2 == 0 {
-			writing.Read = w.Decode(t.Context(), id, stored, store.Now())
+			must(t, x.read().Add(t.Context(), keys))
+		} else {
+			x.write(keys)
 		}
-		write(t, w, id, writing)
 	}
 }
 
 // ContainsAll finds the same keys as Contains.
 func TestContainsAll(t *testing.T) {
-	at := newClock()
-	store := &favfilter.Memory{Now: func() time.Time { return at.now }}
-	w := openWindow(t, store, seen.Config{Length: month, Seed: 3, FalsePositiveRate: 1e-9})
-	start, id := favfilter.HashStart(3, "U1"), w.ID(7)
+	x, start := newRig(t, seen.Config{Seed: 3, FalsePositiveRate: 1e-9}), favfilter.HashStart(3, "U1")
 	ids, found, want := make([]favfilter.Hash, 1000), make([]bool, 1000), make([]bool, 1000)
-	writing := seen.Writing{Now: at.now}
+	var keys []favfilter.Hash
 	for i := range ids {
 		ids[i] = favfilter.HashKey(3, fmt.Sprint("P", i))
 		if want[i] = i%3 == 0; want[i] {
-			writing.Keys = append(writing.Keys, start.With(ids[i]))
+			keys = append(keys, start.With(ids[i]))
 		}
 		if i%4 == 0 { // set before the call
 			found[i], want[i] = true, true
 		}
 	}
-	if _, err := w.Write(t.Context(), id, writing); err != nil {
-		t.Fatal(err)
-	}
-	got := recent(t, w, store, id, at.now)
-	got.ContainsAll(start, ids, found)
+	x.write(keys)
+	x.read().ContainsAll(start, ids, found)
 	if !slices.Equal(found, want) {
 		t.Errorf("found %v", found)
 	}
-	none := w.Decode(t.Context(), id, favfilter.Loaded{}, at.now)
+	none := x.windows.Decode(t.Context(), x.id(), favfilter.Loaded{}, x.now)
 	none.ContainsAll(start, ids, make([]bool, 1000))
 	if none.Keys() != 0 || none.Bytes() != 0 || none.Runs() != nil || none.RunsOf(ids[0]) != nil || none.Contains(ids[0]) || none.Damage() != nil {
 		t.Error("an empty window has keys")
@@ -227,20 +209,19 @@ func TestFormatWithInvalidCodes(t *testing.T) {
 	raw := goldenBytes(t)
 	clear(raw[len(raw)-13 : len(raw)-9]) // the codes of the oldest of three runs: no code ends
 	loaded := favfilter.Loaded{Value: fixSum(raw)}
-	now := time.Date(2026, 1, 1, 2, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
 		most, want int
 		rate       float64 // at a high rate, the run is decoded to be shortened
 	}{{100, 7, 0.01}, {9, 7, 0.01}, {8, 7, 0.01}, {5, 7, 0.01}, {4, 4, 0.01}, {2, 4, 0.01}, {1, 1, 0.01}, {100, 7, 0.1}} {
-		store := &favfilter.Memory{Now: func() time.Time { return now }}
-		w := openWindow(t, store, seen.Config{Length: 6 * time.Hour, Seed: 0x0102030405060708, FalsePositiveRate: c.rate, Most: c.most})
-		id, key := w.ID(1), favfilter.Hash{H1: 1 << 63}
-		read := w.Decode(t.Context(), id, loaded, now)
+		x := newRig(t, seen.Config{Length: 6 * time.Hour, Seed: 0x0102030405060708, FalsePositiveRate: c.rate, Most: c.most})
+		x.now = x.now.Add(2 * time.Hour)
+		key := favfilter.Hash{H1: 1 << 63}
+		read := x.windows.Decode(t.Context(), x.id(), loaded, x.now)
 		if got := read.Keys(); got != 6 || read.Damage() != nil {
 			t.Errorf("%d keys are read, %v", got, read.Damage())
 		}
 		must(t, read.Add(t.Context(), []favfilter.Hash{key}))
-		if got := recent(t, w, store, id, now); got.Keys() != c.want || !got.Contains(key) {
+		if got := x.read(); got.Keys() != c.want || !got.Contains(key) {
 			t.Errorf("%+v: %d keys are stored", c, got.Keys())
 		}
 	}
@@ -267,14 +248,12 @@ func FuzzDecode(f *testing.F) {
 				}
 				continue
 			}
-			store := &favfilter.Memory{Now: func() time.Time { return time.Unix(0, 0) }}
-			w := openWindow(t, store, seen.Config{Length: time.Hour, Seed: binary.BigEndian.Uint64(raw[8:])})
-			id, key := w.ID(1), favfilter.Hash{H1: h1}
-			read := w.Decode(t.Context(), id, favfilter.Loaded{Value: raw}, store.Now())
+			x, key := newRig(t, seen.Config{Length: time.Hour, Seed: binary.BigEndian.Uint64(raw[8:])}), favfilter.Hash{H1: h1}
+			x.now = time.Unix(0, 0)
+			read := x.windows.Decode(t.Context(), x.id(), favfilter.Loaded{Value: raw}, x.now)
 			read.Contains(key)
 			must(t, read.Add(t.Context(), []favfilter.Hash{key}))
-			stored, _ := store.Get(id)
-			if stored.Value != nil && !w.Decode(t.Context(), id, stored, store.Now()).Contains(key) {
+			if x.stored().Value != nil && !x.read().Contains(key) {
 				t.Fatal("an added key is missed")
 			}
 		}

@@ -57,11 +57,10 @@ func addKeys(t *testing.T, w *seen.Windows, owner string, keys []string) {
 // A key that is added again is one of the newest, in whatever part it was added before.
 func TestWindowKeyAddedAgain(t *testing.T) {
 	for _, pause := range []time.Duration{0, month / 3} {
-		at := newClock()
-		store := &favfilter.Memory{Now: func() time.Time { return at.now }}
-		w := openWindow(t, store, seen.Config{Length: month, FalsePositiveRate: windowRate, Now: store.Now})
+		x := newRig(t, seen.Config{FalsePositiveRate: windowRate})
+		w := x.windows
 		addKeys(t, w, "U1", numbered(0, 9000))
-		at.now = at.now.Add(pause)
+		x.now = x.now.Add(pause)
 		addKeys(t, w, "U1", numbered(0, 10))
 		addKeys(t, w, "U1", numbered(9000, 12_000))
 		wantAll(t, w, "U1", append(numbered(0, 10), numbered(2010, 12_000)...))
@@ -74,9 +73,7 @@ func TestWindowKeyAddedAgain(t *testing.T) {
 
 // Every one of the newest keys is there, although some look like older ones.
 func TestWindowKeepsTheNewest(t *testing.T) {
-	at := newClock()
-	store := &favfilter.Memory{Now: func() time.Time { return at.now }}
-	w := openWindow(t, store, seen.Config{Length: month, FalsePositiveRate: windowRate, Now: store.Now})
+	w := newRig(t, seen.Config{FalsePositiveRate: windowRate}).windows
 	for owner := range 10 {
 		addKeys(t, w, fmt.Sprint("U", owner), numbered(0, 20_000))
 		wantAll(t, w, fmt.Sprint("U", owner), numbered(10_000, 20_000))
@@ -85,23 +82,21 @@ func TestWindowKeepsTheNewest(t *testing.T) {
 
 // After the clock was set back to an earlier part, keys that are added are the newest.
 func TestWindowClockSetBack(t *testing.T) {
-	at := newClock()
-	at.now = time.Unix(0, 0).Add(4000 * (month / 6)) // the start of a part
-	store := &favfilter.Memory{Now: func() time.Time { return at.now }}
-	w := openWindow(t, store, seen.Config{Length: month, FalsePositiveRate: windowRate, Now: store.Now})
+	x := newRig(t, seen.Config{FalsePositiveRate: windowRate})
+	x.now = time.Unix(0, 0).Add(4000 * (month / 6)) // the start of a part
+	w := x.windows
 	addKeys(t, w, "U1", numbered(0, 20_000))
-	at.now = at.now.Add(-time.Second)
+	x.now = x.now.Add(-time.Second)
 	addKeys(t, w, "U1", numbered(20_000, 21_000))
 	wantAll(t, w, "U1", numbered(11_000, 21_000))
-	at.now = at.now.Add(time.Second)
+	x.now = x.now.Add(time.Second)
 	addKeys(t, w, "U1", numbered(21_000, 21_500))
 	wantAll(t, w, "U1", numbered(11_500, 21_500))
-	id, now := w.ID(9), at.now.Add(-time.Second)
 	keys := randomHashes(rand.New(rand.NewPCG(1, 2)), 20_050)
-	write(t, w, id, seen.Writing{Keys: keys[:20_000], Now: at.now})
-	times := slices.Repeat([]time.Time{now.Add(-time.Minute)}, 50) // in the part that the clock shows
-	write(t, w, id, seen.Writing{Keys: keys[20_000:], At: times, Now: now})
-	got := recent(t, w, store, id, now)
+	x.write(keys[:20_000])
+	x.now = x.now.Add(-time.Second)
+	x.write(keys[20_000:], slices.Repeat([]time.Time{x.now.Add(-time.Minute)}, 50)...) // in the part that the clock shows
+	got := x.read()
 	for _, key := range keys[20_000:] {
 		if !got.Contains(key) {
 			t.Fatal("a key that was just added is missed")
@@ -111,15 +106,12 @@ func TestWindowClockSetBack(t *testing.T) {
 
 // Keys that are added again leave few behind in each generation. Those still take few runs.
 func TestWindowRunsAreFew(t *testing.T) {
-	at := newClock()
-	store := &favfilter.Memory{Now: func() time.Time { return at.now }}
-	w := openWindow(t, store, seen.Config{Length: month, Most: 800, FalsePositiveRate: windowRate})
-	rng, id := rand.New(rand.NewPCG(1, 2)), w.ID(7)
+	x, rng := newRig(t, seen.Config{Most: 800, FalsePositiveRate: windowRate}), rand.New(rand.NewPCG(1, 2))
 	again, rest := randomHashes(rng, 99), randomHashes(rng, 700)
 	for _, key := range rest { // each in a generation of its own
-		write(t, w, id, seen.Writing{Keys: append(again, key), Now: at.now})
+		x.write(append(again, key))
 	}
-	got := recent(t, w, store, id, at.now)
+	got := x.read()
 	for _, key := range append(again, rest...) {
 		if !got.Contains(key) {
 			t.Fatal("a key is missed")
@@ -142,38 +134,37 @@ type placed struct {
 // for keys that are added again, for history in any order, and when clocks go back.
 func TestWindowOrderModel(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		at := newClock()
-		store := &favfilter.Memory{Now: func() time.Time { return at.now }}
 		config := seen.Config{
 			Length: time.Hour, Parts: rapid.SampledFrom([]int{1, 3, 6}).Draw(r, "parts"),
 			Most:              rapid.SampledFrom([]int{1, 5, 16, 40, 200}).Draw(r, "most"),
 			FalsePositiveRate: rapid.SampledFrom([]float64{1e-9, 0.0005, 0.05, 0.5}).Draw(r, "rate"),
 		}
 		part := config.Length / time.Duration(config.Parts)
-		w := openWindow(r, store, config)
-		id, end := w.ID(1<<63), func(t time.Time) time.Time { return t.Truncate(part).Add(part) }
+		x := newRig(r, config)
+		end := func(t time.Time) time.Time { return t.Truncate(part).Add(part) }
 		rng := rand.New(rand.NewPCG(1, rapid.Uint64().Draw(r, "seed")))
 		keys := randomHashes(rng, config.Most*rapid.IntRange(1, 4).Draw(r, "keys for each of most"))
 		var model []placed // the oldest first
 		seq := 0
 		for range rapid.IntRange(1, 30).Draw(r, "writes") {
 			minutes := rapid.IntRange(-10, 20).Draw(r, "minutes")
-			at.now = at.now.Add(time.Duration(minutes) * time.Minute)
-			model = slices.DeleteFunc(model, func(p placed) bool { return !p.end.Add(config.Length).After(at.now) })
-			writing := seen.Writing{Now: at.now}
+			x.now = x.now.Add(time.Duration(minutes) * time.Minute)
+			model = slices.DeleteFunc(model, func(p placed) bool { return !p.end.Add(config.Length).After(x.now) })
+			var added []favfilter.Hash
+			var times []time.Time
 			history := rapid.Bool().Draw(r, "history")
-			newest := end(at.now)
+			newest := end(x.now)
 			if n := len(model); n > 0 && model[n-1].end.After(newest) {
 				newest = model[n-1].end
 			}
 			for range rapid.IntRange(1, max(2, config.Most/2)).Draw(r, "keys") {
 				p := placed{keys[rng.IntN(len(keys))], newest, seq}
 				seq++
-				writing.Keys = append(writing.Keys, p.key)
+				added = append(added, p.key)
 				if history {
-					since := at.now.Add(-time.Duration(rng.Int64N(int64(config.Length))))
-					writing.At = append(writing.At, since)
-					if end(since).Before(end(at.now)) {
+					since := x.now.Add(-time.Duration(rng.Int64N(int64(config.Length))))
+					times = append(times, since)
+					if end(since).Before(end(x.now)) {
 						p.end = end(since)
 					}
 				}
@@ -190,11 +181,8 @@ func TestWindowOrderModel(t *testing.T) {
 				}
 				model = slices.Insert(model, after, p)
 			}
-			if _, err := w.Write(r.Context(), id, writing); err != nil {
-				r.Fatal(err)
-			}
-			stored, _ := store.Get(id)
-			got := w.Decode(r.Context(), id, stored, at.now)
+			x.write(added, times...)
+			got := x.read()
 			if got.Keys() > config.Most+config.Most/8 {
 				r.Fatalf("%d keys, of at most %d", got.Keys(), config.Most)
 			}

@@ -15,43 +15,14 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity/seen"
 	"github.com/feedfilter/feedfilter/favfilter"
-	"github.com/feedfilter/feedfilter/favfilter/redisstore"
 	"github.com/feedfilter/feedfilter/internal/ratetest"
-	"github.com/feedfilter/feedfilter/internal/redistest"
 )
-
-// clock is a clock that a test sets.
-type clock struct{ now time.Time }
-
-func newClock() *clock { return &clock{time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)} }
-
-// onStores runs the test on the embedded store and on Redis.
-func onStores(t *testing.T, run func(t *testing.T, store favfilter.Store)) {
-	t.Helper()
-	t.Run("memory", func(t *testing.T) { run(t, &favfilter.Memory{}) })
-	t.Run("redis", func(t *testing.T) {
-		store, err := redisstore.New(redistest.Start(t).Client(), "window")
-		if err != nil {
-			t.Fatal(err)
-		}
-		run(t, store)
-	})
-}
-
-func openWindow(t fataler, store favfilter.Store, c seen.Config) *seen.Windows {
-	t.Helper()
-	w, err := seen.Open(store, c)
-	if err != nil {
-		t.Fatalf("open window: %v", err)
-	}
-	return w
-}
 
 // Every process finds keys for as long as they are kept. Keys are forgotten at most one part later.
 func TestWindow(t *testing.T) {
 	onStores(t, func(t *testing.T, store favfilter.Store) {
-		at := newClock()
-		config := seen.Config{Length: 6 * time.Hour, Pages: 4, Seed: 3, Now: func() time.Time { return at.now }}
+		now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+		config := seen.Config{Length: 6 * time.Hour, Pages: 4, Seed: 3, Now: func() time.Time { return now }}
 		w := openWindow(t, store, config)
 		var keys []string
 		for i := range 400 {
@@ -71,13 +42,13 @@ func TestWindow(t *testing.T) {
 		}
 		want(w, "U1", keys, true)
 		want(w, "U2", keys, false)
-		at.now = at.now.Add(5 * time.Hour)
+		now = now.Add(5 * time.Hour)
 		if _, err := w.Add(t.Context(), "U1", keys[:50]...); err != nil {
 			t.Fatal(err)
 		}
 		w = openWindow(t, store, config) // like another process
 		want(w, "U1", keys, true)
-		at.now = at.now.Add(2 * time.Hour)
+		now = now.Add(2 * time.Hour)
 		want(w, "U1", keys[:50], true)
 		want(w, "U1", keys[50:], false)
 		want(w, "U1", nil, true)
@@ -105,58 +76,44 @@ type recorded struct {
 // newest keys.
 func TestWindowModel(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		at := newClock()
-		store := &favfilter.Memory{Now: func() time.Time { return at.now }}
 		config := seen.Config{
 			Length: time.Hour, Parts: rapid.SampledFrom([]int{1, 2, 3, 5, 6, 8}).Draw(r, "parts"), Most: rapid.SampledFrom([]int{16, 100, 10_000}).Draw(r, "most"),
 			FalsePositiveRate: 1e-9, Seed: 5,
 		}
-		w, part := openWindow(r, store, config), config.Length/time.Duration(config.Parts)
-		id := w.ID(1 << 63)
+		x, part := newRig(r, config), config.Length/time.Duration(config.Parts)
 		rng := rand.New(rand.NewPCG(1, rapid.Uint64().Draw(r, "seed")))
 		var model []recorded // in the order of the last addition
-		keys := make([]favfilter.Hash, 300)
-		for i := range keys {
-			keys[i] = randomHash(rng)
-		}
+		keys := randomHashes(rng, 300)
 		for range rapid.IntRange(1, 40).Draw(r, "steps") {
-			at.now = at.now.Add(time.Duration(rapid.IntRange(0, 20).Draw(r, "minutes")) * time.Minute)
-			writing := seen.Writing{Now: at.now}
-			for range rapid.IntRange(1, 60).Draw(r, "keys") {
-				writing.Keys = append(writing.Keys, keys[rng.IntN(len(keys))])
+			x.now = x.now.Add(time.Duration(rapid.IntRange(0, 20).Draw(r, "minutes")) * time.Minute)
+			added := make([]favfilter.Hash, rapid.IntRange(1, 60).Draw(r, "keys"))
+			for i := range added {
+				added[i] = keys[rng.IntN(len(keys))]
 			}
+			var fresh []bool
 			if rapid.Bool().Draw(r, "loaded") {
-				loaded, err := store.Load(t.Context(), []favfilter.PageID{id})
-				if err != nil {
-					r.Fatal(err)
+				read := x.read()
+				before := containsEach(read, keys)
+				must(r, read.Add(r.Context(), added))
+				if !slices.Equal(containsEach(read, keys), before) {
+					r.Fatal("a write changes what was read")
 				}
-				writing.Read = w.Decode(r.Context(), id, loaded[0], at.now)
+			} else {
+				fresh, _ = x.write(added)
 			}
-			read, before := writing.Read, containsEach(writing.Read, keys)
-			result, err := w.Write(t.Context(), id, writing)
-			if err != nil {
-				r.Fatal(err)
-			}
-			if !slices.Equal(containsEach(read, keys), before) {
-				r.Fatal("a write changes what was read")
-			}
-			for i, key := range writing.Keys {
+			for i, key := range added {
 				known := slices.IndexFunc(model, func(m recorded) bool { return m.key == key })
-				if !result.Fresh[i] && known < 0 {
+				if fresh != nil && !fresh[i] && known < 0 {
 					r.Fatal("a key that was never added is not fresh")
 				}
 				if known >= 0 {
 					model = slices.Delete(model, known, known+1)
 				}
-				model = append(model, recorded{key, at.now})
+				model = append(model, recorded{key, x.now})
 			}
-			loaded, err := store.Load(t.Context(), []favfilter.PageID{id})
-			if err != nil {
-				r.Fatal(err)
-			}
-			recent := w.Decode(r.Context(), id, loaded[0], at.now)
+			recent := x.read()
 			for i, m := range model {
-				age := at.now.Sub(m.at)
+				age := x.now.Sub(m.at)
 				found := recent.Contains(m.key)
 				switch {
 				case age < config.Length && len(model)-i <= config.Most && !found:
@@ -169,59 +126,24 @@ func TestWindowModel(t *testing.T) {
 	})
 }
 
-// containsEach reports which keys w has; nil: none.
+// containsEach reports which keys w has.
 func containsEach(w *seen.Window, keys []favfilter.Hash) []bool {
 	found := make([]bool, len(keys))
 	for i, key := range keys {
-		found[i] = w != nil && w.Contains(key)
+		found[i] = w.Contains(key)
 	}
 	return found
 }
 
-const month = 30 * 24 * time.Hour
-
-// history writes n keys of owner 7, the same number each day, and returns them.
-func history(t testing.TB, w *seen.Windows, at *clock, rng *rand.Rand, n, days int) []favfilter.Hash {
-	t.Helper()
-	id := w.ID(7)
-	var all []favfilter.Hash
-	for day := range days {
-		keys := make([]favfilter.Hash, (day+1)*n/days-day*n/days)
-		for i := range keys {
-			keys[i] = randomHash(rng)
-		}
-		all = append(all, keys...)
-		if _, err := w.Write(t.Context(), id, seen.Writing{Keys: keys, Now: at.now}); err != nil {
-			t.Fatal(err)
-		}
-		at.now = at.now.Add(24 * time.Hour)
+// history writes n keys, the same number each day, and returns them.
+func (x *rig) history(rng *rand.Rand, n, days int) []favfilter.Hash {
+	x.t.Helper()
+	all := randomHashes(rng, n)
+	for i := range days {
+		x.write(all[i*n/days : (i+1)*n/days])
+		x.now = x.now.Add(day)
 	}
 	return all
-}
-
-func randomHashes(rng *rand.Rand, n int) []favfilter.Hash {
-	hashes := make([]favfilter.Hash, n)
-	for i := range hashes {
-		hashes[i] = randomHash(rng)
-	}
-	return hashes
-}
-
-// recent returns the keys that are stored under id.
-func recent(t testing.TB, w *seen.Windows, store favfilter.Store, id favfilter.PageID, now time.Time) *seen.Window {
-	t.Helper()
-	loaded, err := store.Load(t.Context(), []favfilter.PageID{id})
-	must(t, err)
-	got := w.Decode(t.Context(), id, loaded[0], now)
-	must(t, got.Damage())
-	return got
-}
-
-func rateOf(r *seen.Window) (rate float64) {
-	for _, run := range r.Runs() {
-		rate += run.FalsePositiveRate
-	}
-	return rate
 }
 
 // For any number of keys, the strings stay below the promised sizes. The rate stays below the
@@ -234,14 +156,11 @@ func TestWindowSizes(t *testing.T) {
 	}{
 		{20, 5, 23}, {50, 3.3, 57}, {200, 2.4, 227}, {650, 2.15, 737}, {1500, 2.1, 1700}, {5000, 2.05, 5667}, {7000, 2.1, 7933}, {10_000, 2.15, 10_084},
 	} {
-		at := newClock()
-		store := &favfilter.Memory{Now: func() time.Time { return at.now }}
 		const rate = 0.0005
-		w := openWindow(t, store, seen.Config{Length: month, FalsePositiveRate: rate})
-		rng, id := rand.New(rand.NewPCG(1, 2)), w.ID(7)
-		history(t, w, at, rng, 2*c.keys, 60)
-		got := recent(t, w, store, id, at.now)
-		bytes := float64(store.Bytes()) / float64(got.Keys())
+		x, rng := newRig(t, seen.Config{FalsePositiveRate: rate}), rand.New(rand.NewPCG(1, 2))
+		x.history(rng, 2*c.keys, 60)
+		got := x.read()
+		bytes := float64(x.store.Bytes()) / float64(got.Keys())
 		if n := got.Keys(); n < c.stored-8 || n > c.stored+3 || bytes > c.most { // some look like others
 			t.Errorf("%d keys in a window: %d stored, %.2f bytes a key", c.keys, n, bytes)
 		}
@@ -267,29 +186,24 @@ func TestWindowKeepsItsRate(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		rate := rapid.SampledFrom([]float64{0.5, 0.01, 0.0005, 1e-7}).Draw(r, "rate")
 		most := rapid.SampledFrom([]int{1, 50, 1000, 10_000}).Draw(r, "most")
-		at := newClock()
-		store := &favfilter.Memory{Now: func() time.Time { return at.now }}
-		w := openWindow(r, store, seen.Config{Length: month, FalsePositiveRate: rate, Most: most})
-		rng, id := rand.New(rand.NewPCG(2, rapid.Uint64().Draw(r, "seed"))), w.ID(7)
+		x := newRig(r, seen.Config{FalsePositiveRate: rate, Most: most})
+		rng := rand.New(rand.NewPCG(2, rapid.Uint64().Draw(r, "seed")))
 		for range rapid.IntRange(1, 12).Draw(r, "writes") {
-			at.now = at.now.Add(time.Duration(rapid.IntRange(0, 8).Draw(r, "days")) * 24 * time.Hour)
-			writing := seen.Writing{Now: at.now}
-			for range rapid.SampledFrom([]int{1, 30, 700, 3000}).Draw(r, "keys") {
-				writing.Keys = append(writing.Keys, randomHash(rng))
-				writing.At = append(writing.At, at.now.Add(-time.Duration(rng.Int64N(int64(month)))))
+			x.now = x.now.Add(time.Duration(rapid.IntRange(0, 8).Draw(r, "days")) * day)
+			keys := randomHashes(rng, rapid.SampledFrom([]int{1, 30, 700, 3000}).Draw(r, "keys"))
+			var times []time.Time
+			if !rapid.Bool().Draw(r, "new") {
+				for range keys {
+					times = append(times, x.now.Add(-time.Duration(rng.Int64N(int64(month)))))
+				}
 			}
-			if rapid.Bool().Draw(r, "new") {
-				writing.At = nil
-			}
-			if _, err := w.Write(t.Context(), id, writing); err != nil {
-				r.Fatal(err)
-			}
-			got := recent(t, w, store, id, at.now)
+			x.write(keys, times...)
+			got := x.read()
 			if sum := rateOf(got); sum > rate || got.Keys() > most+most/8 {
 				r.Fatalf("%d keys at a rate of %g, at most %d at %g", got.Keys(), sum, most, rate)
 			}
-			for _, key := range writing.Keys[max(0, len(writing.Keys)-most):] {
-				if writing.At == nil && !got.Contains(key) {
+			for _, key := range keys[max(0, len(keys)-most):] {
+				if times == nil && !got.Contains(key) {
 					r.Fatal("a key that was just added is missed")
 				}
 			}
@@ -300,21 +214,18 @@ func TestWindowKeepsItsRate(t *testing.T) {
 // While there are few keys, fingerprints are shortened. That must leave enough of the rate for the
 // maximum number of keys. Runs of 43 keys take nearly the whole share of their parts.
 func TestWindowKeepsItsRateAfterFewKeys(t *testing.T) {
-	at := newClock()
-	store := &favfilter.Memory{Now: func() time.Time { return at.now }}
 	const rate = 0.0005
-	w := openWindow(t, store, seen.Config{Length: month, FalsePositiveRate: rate})
-	rng, id := rand.New(rand.NewPCG(1, 2)), w.ID(7)
+	x, rng := newRig(t, seen.Config{FalsePositiveRate: rate}), rand.New(rand.NewPCG(1, 2))
 	rateWith := func(n int) float64 {
 		t.Helper()
-		write(t, w, id, seen.Writing{Keys: randomHashes(rng, n), Now: at.now})
-		return rateOf(recent(t, w, store, id, at.now))
+		x.write(randomHashes(rng, n))
+		return rateOf(x.read())
 	}
 	for range 6 {
 		if got := rateWith(43); got > 0.7*rate {
 			t.Errorf("few keys take a rate of %g", got)
 		}
-		at.now = at.now.Add(month / 6)
+		x.now = x.now.Add(month / 6)
 	}
 	for range 10 {
 		if got := rateWith(1000); got > rate {
@@ -325,17 +236,12 @@ func TestWindowKeepsItsRateAfterFewKeys(t *testing.T) {
 
 // A key that is added again is found, even if it was the next to be evicted.
 func TestWindowAddsTheOldestAgain(t *testing.T) {
-	at := newClock()
-	store := &favfilter.Memory{Now: func() time.Time { return at.now }}
-	w := openWindow(t, store, seen.Config{Length: month, Most: 16, FalsePositiveRate: 1e-9})
-	id := w.ID(7)
-	keys := ascending(17)
-	write(t, w, id, seen.Writing{Keys: keys[:16], Now: at.now})
-	recorded := write(t, w, id, seen.Writing{Keys: []favfilter.Hash{keys[0], keys[16]}, Now: at.now})
-	if recorded.Evicted != 1 || recorded.Fresh[0] || !recorded.Fresh[1] {
-		t.Errorf("%+v", recorded)
+	x, keys := newRig(t, seen.Config{Most: 16, FalsePositiveRate: 1e-9}), ascending(17)
+	x.write(keys[:16])
+	if fresh, evicted := x.write([]favfilter.Hash{keys[0], keys[16]}); evicted != 1 || fresh[0] || !fresh[1] {
+		t.Errorf("%d evicted, fresh %v", evicted, fresh)
 	}
-	got := recent(t, w, store, id, at.now)
+	got := x.read()
 	for i, key := range keys {
 		if got.Contains(key) != (i != 1) {
 			t.Errorf("key %d is found: %v", i, got.Contains(key))
@@ -345,79 +251,48 @@ func TestWindowAddsTheOldestAgain(t *testing.T) {
 
 // A key is kept from its own time on, in whatever order keys arrive.
 func TestWindowHistory(t *testing.T) {
-	at := newClock()
-	store := &favfilter.Memory{Now: func() time.Time { return at.now }}
-	w := openWindow(t, store, seen.Config{Length: month, FalsePositiveRate: 1e-9})
-	rng, id := rand.New(rand.NewPCG(1, 2)), w.ID(7)
-	const day = 24 * time.Hour
-	var keys []favfilter.Hash
+	x, rng := newRig(t, seen.Config{FalsePositiveRate: 1e-9}), rand.New(rand.NewPCG(1, 2))
+	keys := randomHashes(rng, 600)
 	var times []time.Time
-	for i := range 600 {
-		keys = append(keys, randomHash(rng))
-		times = append(times, at.now.Add(-time.Duration(i)*day/10))
+	for i := range keys {
+		times = append(times, x.now.Add(-time.Duration(i)*day/10))
 	}
 	rng.Shuffle(len(keys), func(i, j int) {
 		keys[i], keys[j] = keys[j], keys[i]
 		times[i], times[j] = times[j], times[i]
 	})
 	for from := 0; from < len(keys); from += 50 {
-		recorded, err := w.Write(t.Context(), id, seen.Writing{Keys: keys[from : from+50], At: times[from : from+50], Now: at.now})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i, fresh := range recorded.Fresh {
-			if age := at.now.Sub(times[from+i]); fresh != (age <= month) && (age <= month || age > month+5*day) {
+		all, _ := x.write(keys[from:from+50], times[from:from+50]...)
+		for i, fresh := range all {
+			if age := x.now.Sub(times[from+i]); fresh != (age <= month) && (age <= month || age > month+5*day) {
 				t.Errorf("a key of %v ago is fresh: %v", age, fresh)
 			}
 		}
 	}
 	// An earlier time than the known one changes nothing, and a later one does.
-	again, err := w.Write(t.Context(), id, seen.Writing{
-		Keys: []favfilter.Hash{keys[0], keys[0]}, At: []time.Time{times[0].Add(-6 * day), at.now.Add(time.Hour)}, Now: at.now,
-	})
-	if err != nil || again.Fresh[0] {
-		t.Errorf("%v, %v", again, err)
+	if fresh, _ := x.write([]favfilter.Hash{keys[0], keys[0]}, times[0].Add(-6*day), x.now.Add(time.Hour)); fresh[0] {
+		t.Error("a key that is known is fresh")
 	}
-	times[0] = at.now
+	times[0] = x.now
 	for range 40 {
-		got := recent(t, w, store, id, at.now)
+		got := x.read()
 		for i, key := range keys {
-			age, found := at.now.Sub(times[i]), got.Contains(key)
+			age, found := x.now.Sub(times[i]), got.Contains(key)
 			if age <= month && !found || age > month+5*day && found {
 				t.Fatalf("a key of %v ago is found: %v", age, found)
 			}
 		}
-		at.now = at.now.Add(day)
+		x.now = x.now.Add(day)
 	}
-	if recent(t, w, store, id, at.now).Keys() > 0 {
+	if x.read().Keys() > 0 {
 		t.Error("a key is kept for longer")
 	}
-}
-
-// write writes keys under an id, and fails the test if that fails.
-func write(t testing.TB, w *seen.Windows, id favfilter.PageID, writing seen.Writing) seen.Recorded {
-	t.Helper()
-	recorded, err := w.Write(t.Context(), id, writing)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return recorded
-}
-
-// ascending returns n keys with ascending hashes.
-func ascending(n int) []favfilter.Hash {
-	keys := make([]favfilter.Hash, n)
-	for i := range keys {
-		keys[i] = favfilter.Hash{H1: uint64(i+1) << 56}
-	}
-	return keys
 }
 
 // Concurrent writers of one owner lose no key that a writer was told is recorded.
 func TestWindowRacingWriters(t *testing.T) {
 	onStores(t, func(t *testing.T, store favfilter.Store) {
 		w := openWindow(t, store, seen.Config{Length: time.Hour, FalsePositiveRate: 1e-9})
-		id := w.ID(1)
 		var wg sync.WaitGroup
 		var mu sync.Mutex
 		var acknowledged []favfilter.Hash
@@ -427,7 +302,7 @@ func TestWindowRacingWriters(t *testing.T) {
 				rng := rand.New(rand.NewPCG(9, uint64(writer)))
 				for range 10 {
 					keys := []favfilter.Hash{randomHash(rng), randomHash(rng)}
-					_, err := w.Write(t.Context(), id, seen.Writing{Keys: keys, Now: time.Now()})
+					_, err := writeTo(w, time.Now(), keys)
 					mu.Lock()
 					if err == nil {
 						acknowledged = append(acknowledged, keys...)
@@ -442,7 +317,9 @@ func TestWindowRacingWriters(t *testing.T) {
 		if failed > 8 {
 			t.Errorf("%d of 80 writes failed", failed)
 		}
-		got := recent(t, w, store, id, time.Now())
+		loaded, err := store.Load(t.Context(), []favfilter.PageID{w.ID(user)})
+		must(t, err)
+		got := w.Decode(t.Context(), w.ID(user), loaded[0], time.Now())
 		for _, key := range acknowledged {
 			if !got.Contains(key) {
 				t.Error("an acknowledged key is missed")
@@ -520,16 +397,13 @@ func TestWindowRefuses(t *testing.T) {
 
 // Keys with more than three times the false-positive rate are not used.
 func TestWindowOfAnotherRate(t *testing.T) {
-	store := &favfilter.Memory{}
-	at := newClock()
-	w := openWindow(t, store, seen.Config{Length: month, FalsePositiveRate: 0.001})
-	id := w.ID(7)
-	keys := history(t, w, at, rand.New(rand.NewPCG(1, 2)), 1000, 30)
-	at.now = at.now.Add(-24 * time.Hour)
-	rate := rateOf(recent(t, w, store, id, at.now))
+	x := newRig(t, seen.Config{FalsePositiveRate: 0.001})
+	keys := x.history(rand.New(rand.NewPCG(1, 2)), 1000, 30)
+	x.now = x.now.Add(-day)
+	rate := rateOf(x.read())
 	for factor, usable := range map[float64]bool{1: true, 2.9: true, 3.1: false} {
-		w := openWindow(t, store, seen.Config{Length: month, FalsePositiveRate: rate / factor})
-		if got := recent(t, w, store, id, at.now).Contains(keys[999]); got != usable {
+		x.open(seen.Config{FalsePositiveRate: rate / factor})
+		if got := x.read().Contains(keys[999]); got != usable {
 			t.Errorf("at %g x the rate a key is found: %v", factor, got)
 		}
 	}
@@ -539,29 +413,27 @@ func TestWindowOfAnotherRate(t *testing.T) {
 // keys of a month.
 func BenchmarkWindow(b *testing.B) {
 	for _, n := range []int{50, 650, 1000, 5000, 10_000} {
-		at := newClock()
-		store, config := &favfilter.Memory{}, seen.Config{Length: month, FalsePositiveRate: 0.0005}
-		w := openWindow(b, store, config)
-		rng, id := rand.New(rand.NewPCG(1, 2)), w.ID(7)
-		history(b, w, at, rng, n, 30)
-		stored, _ := store.Get(id)
+		config := seen.Config{Length: month, FalsePositiveRate: 0.0005}
+		x, rng := newRig(b, config), rand.New(rand.NewPCG(1, 2))
+		x.history(rng, n, 30)
+		stored, id := x.stored(), x.id()
 		keys := randomHashes(rng, 500)
-		w = openWindow(b, &oneString{}, config) // which takes every write
+		w := openWindow(b, &oneString{}, config) // which takes every write
 		b.Run(fmt.Sprint("read/", n), func(b *testing.B) {
 			b.ReportAllocs()
 			b.ReportMetric(float64(len(stored.Value))/float64(n), "B/key")
 			found := make([]bool, len(keys))
 			for b.Loop() {
-				w.Decode(b.Context(), id, stored, at.now).ContainsAll(favfilter.Start{H1: 1}, keys, found)
+				w.Decode(b.Context(), id, stored, x.now).ContainsAll(favfilter.Start{H1: 1}, keys, found)
 			}
 		})
 		for name, read := range map[string]bool{"write/": false, "write-read/": true /* as a feed does */} {
 			b.Run(fmt.Sprint(name, n), func(b *testing.B) {
 				b.ReportAllocs()
-				got := w.Decode(b.Context(), id, stored, at.now)
+				got := w.Decode(b.Context(), id, stored, x.now)
 				for b.Loop() {
 					if !read {
-						got = w.Decode(b.Context(), id, stored, at.now)
+						got = w.Decode(b.Context(), id, stored, x.now)
 					}
 					must(b, got.Add(b.Context(), keys[:50]))
 				}
