@@ -3,7 +3,6 @@ package seen_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -14,73 +13,41 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-const (
-	seed = 7
-	part = time.Hour
-)
+const part = time.Hour
 
-// start begins all keys of the tests.
-func start() favfilter.Start { return favfilter.HashStart(seed, "seen:U1_P") }
-
-func key(id string) favfilter.Hash { return start().With(favfilter.HashKey(seed, id)) }
-
-// kinds are the windows of each kind.
-type kinds map[string]*seen.Windows
-
-func config() map[string]seen.Config {
-	c := seen.Config{Length: 3 * part, Parts: 3, FalsePositiveRate: 1e-9, Seed: seed, Pages: 16}
-	read := c
-	c.Name, read.Name, read.Length = "seen", "read", 6*part
-	return map[string]seen.Config{"seen": c, "read": read}
+// inParts returns the configuration of windows of so many parts of an hour.
+func inParts(name string, parts int) seen.Config {
+	return seen.Config{Name: name, Length: time.Duration(parts) * part, Parts: parts, FalsePositiveRate: 1e-9, Pages: 16}
 }
 
-func open(t testing.TB, store favfilter.Store, configs map[string]seen.Config) kinds {
-	t.Helper()
-	ks := make(kinds)
-	for name, c := range configs {
-		ks[name] = openWindow(t, store, c)
-	}
-	return ks
-}
-
-// read returns the user's window.
-func read(t testing.TB, ks kinds, store favfilter.Store, kind string, user uint64, now time.Time) *seen.Window {
-	t.Helper()
-	id := ks[kind].ID(user)
-	loaded, err := store.Load(t.Context(), []favfilter.PageID{id})
-	must(t, err)
-	return ks[kind].Decode(t.Context(), id, loaded[0], now)
-}
-
-func record(t testing.TB, ks kinds, kind string, user uint64, now time.Time, ids ...string) (fresh []int) {
-	t.Helper()
-	var b seen.Batch
+func keysOf(ids ...string) []favfilter.Hash {
+	keys := make([]favfilter.Hash, len(ids))
 	for i, id := range ids {
-		b.Add(ks[kind], user, key(id), time.Time{}, i)
+		keys[i] = favfilter.HashKey(0, id)
 	}
-	fresh, err := b.Write(t.Context(), now)
-	must(t, err)
-	slices.Sort(fresh)
-	return fresh
+	return keys
 }
+
+// has reports whether the window has the key of an id.
+func has(w *seen.Window, id string) bool { return w.Contains(favfilter.HashKey(0, id)) }
 
 // TestRecordTellsWhatIsNew checks that a caller that records learns which keys were new in each
 // window.
 func TestRecordTellsWhatIsNew(t *testing.T) {
-	store := &favfilter.Memory{}
-	ks, now := open(t, store, config()), time.Now()
-	if fresh := record(t, ks, "seen", 1, now, "a", "b", "a"); !slices.Equal(fresh, []int{0, 1}) {
+	x := newRig(t, inParts("seen", 3))
+	read := openWindow(t, x.store, inParts("read", 6))
+	if fresh, _ := x.write(keysOf("a", "b", "a")); !slices.Equal(fresh, []bool{true, true, false}) {
 		t.Errorf("new are %v", fresh)
 	}
-	if fresh := record(t, ks, "seen", 1, now, "b", "c"); !slices.Equal(fresh, []int{1}) {
+	if fresh, _ := x.write(keysOf("b", "c")); !slices.Equal(fresh, []bool{false, true}) {
 		t.Errorf("new are %v", fresh)
 	}
 	var b seen.Batch
 	for i := range 100 { // of more users than are written at once
-		b.Add(ks["seen"], uint64(i)<<57, key("p"), time.Time{}, i)
-		b.Add(ks["read"], uint64(i)<<57, key("p"), now.Add(-2*part), 100+i)
+		b.Add(x.windows, uint64(i)<<57, favfilter.HashKey(0, "p"), time.Time{}, i)
+		b.Add(read, uint64(i)<<57, favfilter.HashKey(0, "p"), x.now.Add(-2*part), 100+i)
 	}
-	fresh, err := b.Write(t.Context(), now)
+	fresh, err := b.Write(t.Context(), x.now)
 	must(t, err)
 	slices.Sort(fresh)
 	if len(fresh) != 200 || fresh[199] != 199 {
@@ -91,31 +58,22 @@ func TestRecordTellsWhatIsNew(t *testing.T) {
 // Runs tell when a key was recorded at the earliest, and when it goes, also of keys with a time of
 // their own.
 func TestRuns(t *testing.T) {
-	store := &favfilter.Memory{}
-	now := time.Unix(500_000*3600, 0).Add(10 * time.Minute)
-	store.Now = func() time.Time { return now }
-	ks := open(t, store, config())
-	record(t, ks, "seen", 1<<63, now, "a")
-	now = now.Add(part)
-	var b seen.Batch
-	b.Add(ks["seen"], 1<<63, key("b"), time.Time{}, 0)
-	b.Add(ks["seen"], 1<<63, key("c"), now.Add(-2*part), 1)
-	b.Add(ks["seen"], 1<<63, key("d"), now.Add(-5*part), 2)
-	fresh, err := b.Write(t.Context(), now)
-	must(t, err)
-	slices.Sort(fresh)
-	if !slices.Equal(fresh, []int{0, 1}) {
+	x := newRig(t, inParts("seen", 3))
+	start := x.now
+	x.now = x.now.Add(10 * time.Minute)
+	x.write(keysOf("a"))
+	x.now = x.now.Add(part)
+	if fresh, _ := x.write(keysOf("b", "c", "d"), time.Time{}, x.now.Add(-2*part), x.now.Add(-5*part)); !slices.Equal(fresh, []bool{true, true, false}) {
 		t.Errorf("new are %v: one was recorded longer ago than the window", fresh)
 	}
-	w := read(t, ks, store, "seen", 1<<63, now)
-	start := time.Unix(500_000*3600, 0).UTC()
+	w := x.read()
 	for id, from := range map[string]time.Time{"a": start, "b": start.Add(part), "c": start.Add(-part)} {
-		runs := w.RunsOf(key(id))
+		runs := w.RunsOf(favfilter.HashKey(0, id))
 		if len(runs) != 1 || !runs[0].From.Equal(from) || !runs[0].Forgotten.Equal(from.Add(4*part)) {
 			t.Errorf("%s is in %+v, want from %v", id, runs, from)
 		}
 	}
-	if w.ID().Number != 8 || w.Keys() != 3 || len(w.RunsOf(key("d"))) > 0 || w.Bytes() < 40 {
+	if w.ID() != x.id() || w.Keys() != 3 || has(w, "d") || w.Bytes() < 40 {
 		t.Errorf("%v has %d keys in %d bytes", w.ID(), w.Keys(), w.Bytes())
 	}
 }
@@ -124,22 +82,26 @@ func TestRuns(t *testing.T) {
 // logged once, whether a read or a write meets it.
 func TestStats(t *testing.T) {
 	onStores(t, func(t *testing.T, store favfilter.Store) {
-		configs := config()
 		var log strings.Builder
-		for name, c := range configs {
+		now := time.Now()
+		open := func(name string, ids ...string) *seen.Windows {
+			c := inParts(name, 3)
 			c.Most, c.Log = 10, slog.New(slog.NewTextHandler(&log, nil))
-			configs[name] = c
+			w := openWindow(t, store, c)
+			_, err := writeTo(w, now, keysOf(ids...))
+			must(t, err)
+			return w
 		}
-		ks, now := open(t, store, configs), time.Now()
-		record(t, ks, "seen", 1, now, numbered(0, 14)...)
-		record(t, ks, "read", 1, now, numbered(0, 9)...)
+		other, w := open("seen", numbered(0, 14)...), open("read", numbered(0, 9)...)
+		id := w.ID(user)
+		read := func() *seen.Window { return w.Decode(t.Context(), id, stored(t, store, id), now) }
 		damaged := uint64(0)
 		want := func() {
 			t.Helper()
-			if got := ks["seen"].Stats(); got != (seen.Stats{Evicted: 4}) {
+			if got := other.Stats(); got != (seen.Stats{Evicted: 4}) {
 				t.Errorf("%+v of the other kind", got)
 			}
-			if got := ks["read"].Stats(); got != (seen.Stats{Damaged: damaged}) {
+			if got := w.Stats(); got != (seen.Stats{Damaged: damaged}) {
 				t.Errorf("%+v, want %d damaged", got, damaged)
 			}
 			if lines := strings.Count(log.String(), `msg="a window is damaged and counts as empty" kind=read error=`); lines != int(damaged) {
@@ -153,26 +115,27 @@ func TestStats(t *testing.T) {
 			func(raw []byte) []byte { return raw[:10] },
 			func([]byte) []byte { return []byte("something else") },
 		} {
-			damage(t, store, ks["read"].ID(1), change)
-			w := read(t, ks, store, "read", 1, now)
-			if w.Keys() > 0 || w.Contains(key("s1")) || !errors.Is(w.Damage(), favfilter.ErrDamaged) {
+			damage(t, store, id, change)
+			got := read()
+			if got.Keys() > 0 || has(got, "s1") || !errors.Is(got.Damage(), favfilter.ErrDamaged) {
 				t.Error("a damaged window is used")
 			}
 			damaged++
 			want()
-			must(t, w.Add(t.Context(), []favfilter.Hash{key("next")})) // of what was read, and counted
+			must(t, got.Add(t.Context(), keysOf("next"))) // of what was read, and counted
 			want()
-			damage(t, store, ks["read"].ID(1), change)
-			record(t, ks, "read", 1, now, "more") // reads it again
+			damage(t, store, id, change)
+			_, err := writeTo(w, now, keysOf("more")) // reads it again
+			must(t, err)
 			damaged++
 			want()
-			if w := read(t, ks, store, "read", 1, now); w.Keys() != 1 || !w.Contains(key("more")) {
-				t.Errorf("%d keys after the last damage, want the one that was recorded then", w.Keys())
+			if got := read(); got.Keys() != 1 || !has(got, "more") {
+				t.Errorf("%d keys after the last damage, want the one that was recorded then", got.Keys())
 			}
 		}
-		damage(t, store, ks["read"].ID(1), func(raw []byte) []byte { raw[3] = 9; return fixSum(raw) }) // as after an upgrade
-		if w := read(t, ks, store, "read", 1, now); w.Keys() > 0 || !errors.Is(w.Damage(), favfilter.ErrFormat) {
-			t.Errorf("another format version: %d keys, %v", w.Keys(), w.Damage())
+		damage(t, store, id, func(raw []byte) []byte { raw[3] = 9; return fixSum(raw) }) // as after an upgrade
+		if got := read(); got.Keys() > 0 || !errors.Is(got.Damage(), favfilter.ErrFormat) {
+			t.Errorf("another format version: %d keys, %v", got.Keys(), got.Damage())
 		}
 		want()
 	})
@@ -181,9 +144,8 @@ func TestStats(t *testing.T) {
 // damage changes what is stored under id.
 func damage(t *testing.T, store favfilter.Store, id favfilter.PageID, change func([]byte) []byte) {
 	t.Helper()
-	l, err := store.Load(t.Context(), []favfilter.PageID{id})
-	must(t, err)
-	r := favfilter.Replacement{ID: id, Value: change(slices.Clone(l[0].Value)), Seen: l[0].Version}
+	l := stored(t, store, id)
+	r := favfilter.Replacement{ID: id, Value: change(slices.Clone(l.Value)), Seen: l.Version}
 	if done, err := store.Replace(t.Context(), r); !done || err != nil {
 		t.Fatal(done, err)
 	}
@@ -192,85 +154,78 @@ func damage(t *testing.T, store favfilter.Store, id favfilter.PageID, change fun
 // A window that is configured with a new length keeps what it has. A shorter length applies at
 // once, a longer one from the next write on.
 func TestLengthChanges(t *testing.T) {
-	store := &favfilter.Memory{}
-	now := time.Unix(500_000*3600, 0)
-	store.Now = func() time.Time { return now }
-	configs := config()
-	change := func(length time.Duration, parts int) kinds {
-		c := configs["seen"]
-		c.Length, c.Parts = length, parts
-		return open(t, store, map[string]seen.Config{"seen": c})
-	}
-	before := open(t, store, configs)
-	for _, user := range []uint64{1, 2} {
-		record(t, before, "seen", user, now, "a")
-	}
-	longer := change(8*part, 2)
-	now = now.Add(2 * part)
-	if w := read(t, longer, store, "seen", 1, now); !w.Contains(key("a")) {
-		t.Error("a longer window has lost a key")
-	}
-	record(t, longer, "seen", 2, now, "b")
-	shorter := change(6*part, 3)
-	now = now.Add(4 * part)
-	if w := read(t, shorter, store, "seen", 2, now); !w.Contains(key("a")) || !w.Contains(key("b")) {
-		t.Error("a key is forgotten within the window")
-	}
-	if w := read(t, shorter, store, "seen", 1, now); w.Keys() != 0 {
-		t.Error("a window that was not written to is kept for longer")
-	}
-	now = now.Add(2 * part)
-	if w := read(t, shorter, store, "seen", 2, now); w.Contains(key("a")) || !w.Contains(key("b")) {
-		t.Error("a shorter window keeps a key for longer, or lost another")
+	for _, written := range []bool{false, true} { // since the window became longer
+		x := newRig(t, inParts("seen", 3))
+		x.write(keysOf("a"))
+		longer := inParts("seen", 8)
+		longer.Parts = 2
+		x.open(longer)
+		x.now = x.now.Add(2 * part)
+		if !has(x.read(), "a") {
+			t.Error("a longer window has lost a key")
+		}
+		if written {
+			x.write(keysOf("b"))
+		}
+		shorter := inParts("seen", 6)
+		shorter.Parts = 3
+		x.open(shorter)
+		x.now = x.now.Add(4 * part)
+		if !written {
+			if x.stored().Value != nil {
+				t.Error("a window that was not written to is kept for longer")
+			}
+			continue
+		}
+		if w := x.read(); !has(w, "a") || !has(w, "b") {
+			t.Error("a key is forgotten within the window")
+		}
+		x.now = x.now.Add(2 * part)
+		if w := x.read(); has(w, "a") || !has(w, "b") {
+			t.Error("a shorter window keeps a key for longer, or lost another")
+		}
 	}
 }
 
 // A lower most forgets older keys once as many newer ones are recorded.
 func TestMostChanges(t *testing.T) {
-	store, now := &favfilter.Memory{}, time.Now()
-	configs, ids := config(), numbered(0, 30)
-	record(t, open(t, store, configs), "seen", 1, now, ids[:20]...)
-	c := configs["seen"]
-	c.Most = 10
-	ks := open(t, store, map[string]seen.Config{"seen": c})
-	record(t, ks, "seen", 1, now, ids[20:29]...)
-	if w := read(t, ks, store, "seen", 1, now); w.Keys() != 29 {
+	x, ids := newRig(t, inParts("seen", 3)), numbered(0, 30)
+	x.write(keysOf(ids[:20]...))
+	lower := inParts("seen", 3)
+	lower.Most = 10
+	x.open(lower)
+	x.write(keysOf(ids[20:29]...))
+	if w := x.read(); w.Keys() != 29 {
 		t.Errorf("%d keys after 9 newer ones, want 29", w.Keys())
 	}
-	record(t, ks, "seen", 1, now, ids[29])
-	if w := read(t, ks, store, "seen", 1, now); w.Keys() != 10 || !w.Contains(key("s20")) {
+	x.write(keysOf(ids[29]))
+	if w := x.read(); w.Keys() != 10 || !has(w, "s20") {
 		t.Errorf("%d keys after 10 newer ones, want those 10", w.Keys())
 	}
 }
 
 // Of a history with more than the most, the newest keys stay, whatever the order in which it comes.
 func TestHistoryBeyondMost(t *testing.T) {
-	store := &favfilter.Memory{}
-	now := time.Unix(500_000*3600, 0)
-	store.Now = func() time.Time { return now }
-	c := config()["seen"]
-	c.Most = 10
-	ks := open(t, store, map[string]seen.Config{"seen": c})
-	for user, order := range [][]int{{0, 1, 2}, {2, 1, 0}, {1, 2, 0}} {
+	for _, order := range [][]int{{0, 1, 2}, {2, 1, 0}, {1, 2, 0}} {
+		c := inParts("seen", 3)
+		c.Most = 10
+		x, evicted := newRig(t, c), 0
+		ids := func(age int) []string { return numbered(5*age, 5*age+5) }
 		for _, age := range order { // in parts
-			var b seen.Batch
-			for i := range 5 {
-				b.Add(ks["seen"], uint64(user), key(fmt.Sprint(age, "/", i)), now.Add(-time.Duration(age)*part), i)
-			}
-			_, err := b.Write(t.Context(), now)
-			must(t, err)
+			_, n := x.write(keysOf(ids(age)...), slices.Repeat([]time.Time{x.now.Add(-time.Duration(age) * part)}, 5)...)
+			evicted += n
 		}
-		w := read(t, ks, store, "seen", uint64(user), now)
+		w := x.read()
 		for age := range 3 {
-			for i := range 5 {
-				if id := fmt.Sprint(age, "/", i); w.Contains(key(id)) != (age < 2) {
+			for _, id := range ids(age) {
+				if has(w, id) != (age < 2) {
 					t.Errorf("in the order %v, %s is there: %t", order, id, age >= 2)
 				}
 			}
 		}
-	}
-	if stats := ks["seen"].Stats(); stats.Evicted != 15 {
-		t.Errorf("%+v, want 5 evicted of each of 3 users", stats)
+		if evicted != 5 {
+			t.Errorf("%d evicted, want 5", evicted)
+		}
 	}
 }
 
@@ -278,10 +233,9 @@ func TestHistoryBeyondMost(t *testing.T) {
 func TestBatchStoreFails(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	ks, now := open(t, &favfilter.Memory{}, config()), time.Now()
 	var b seen.Batch
-	b.Add(ks["read"], 1, key("a"), time.Time{}, 0)
-	if _, err := b.Write(ctx, now); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), ":read.1") {
+	b.Add(openWindow(t, &favfilter.Memory{}, inParts("read", 3)), 1, favfilter.Hash{}, time.Time{}, 0)
+	if _, err := b.Write(ctx, time.Now()); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), ":read.1") {
 		t.Errorf("a write with an ended context: %v", err)
 	}
 }

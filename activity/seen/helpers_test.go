@@ -111,6 +111,14 @@ func (x *rig) read() *seen.Window {
 	return w
 }
 
+// stored returns what a store has under id.
+func stored(t testing.TB, store favfilter.Store, id favfilter.PageID) favfilter.Loaded {
+	t.Helper()
+	loaded, err := store.Load(t.Context(), []favfilter.PageID{id})
+	must(t, err)
+	return loaded[0]
+}
+
 func rateOf(w *seen.Window) (rate float64) {
 	for _, run := range w.Runs() {
 		rate += run.FalsePositiveRate

@@ -317,9 +317,7 @@ func TestWindowRacingWriters(t *testing.T) {
 		if failed > 8 {
 			t.Errorf("%d of 80 writes failed", failed)
 		}
-		loaded, err := store.Load(t.Context(), []favfilter.PageID{w.ID(user)})
-		must(t, err)
-		got := w.Decode(t.Context(), w.ID(user), loaded[0], time.Now())
+		got := w.Decode(t.Context(), w.ID(user), stored(t, store, w.ID(user)), time.Now())
 		for _, key := range acknowledged {
 			if !got.Contains(key) {
 				t.Error("an acknowledged key is missed")
