@@ -135,7 +135,7 @@ func TestSnapshotWhileWriting(t *testing.T) {
 func TestCountAndSnapshotFail(t *testing.T) {
 	down := errors.New("node is down")
 	inner := &favfilter.Memory{}
-	store := &surveyed{Store: inner}
+	store := &faultyStore{Store: inner, page: 4000}
 	f := openFilter(t, store, favfilter.Config{Capacity: 1000, Pages: 4096, PageBy: byUser})
 	mustAdd(t, f, keyOfPage(4000, 4096))
 	wantBoth := func(name string, ctx context.Context, want error) {
@@ -149,12 +149,11 @@ func TestCountAndSnapshotFail(t *testing.T) {
 			t.Errorf("%s: copied with %v, want %v", name, copyErr, want)
 		}
 	}
-	store.standing, store.err = favfilter.Status{Err: down}, down
+	store.down = down
 	wantBoth("a page that cannot be asked", t.Context(), down)
-	damaged := fmt.Errorf("page 4000: %w", favfilter.ErrDamaged)
-	store.standing, store.err, store.loaded = favfilter.Status{Damage: damaged}, nil, favfilter.Loaded{Damage: damaged}
+	store.down, store.damage = nil, fmt.Errorf("page 4000: %w", favfilter.ErrDamaged)
 	wantBoth("a damaged page", t.Context(), favfilter.ErrDamaged)
-	store.standing, store.loaded = favfilter.Status{}, favfilter.Loaded{}
+	store.damage = nil
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	wantBoth("a cancelled context", ctx, context.Canceled)
@@ -168,35 +167,4 @@ func TestCountAndSnapshotFail(t *testing.T) {
 		t.Fatal(done, err)
 	}
 	wantBoth("a page of another filter", t.Context(), favfilter.ErrMismatch)
-}
-
-// surveyed is a store that reports a chosen state of page 4000.
-type surveyed struct {
-	favfilter.Store
-
-	standing favfilter.Status
-	loaded   favfilter.Loaded
-	err      error
-}
-
-func (s *surveyed) Peek(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Status, error) {
-	statuses, err := s.Store.Peek(ctx, ids)
-	if i := slices.Index(ids, favfilter.PageID{Number: 4000}); err == nil && i >= 0 && s.standing != (favfilter.Status{}) {
-		statuses[i] = s.standing
-	}
-	return statuses, err
-}
-
-func (s *surveyed) LoadWhole(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
-	if len(ids) > 64 {
-		return nil, errors.New("too many pages at a time")
-	}
-	loaded, err := s.Store.LoadWhole(ctx, ids)
-	if i := slices.Index(ids, favfilter.PageID{Number: 4000}); err == nil && i >= 0 {
-		err = s.err
-		if s.loaded.Damage != nil {
-			loaded[i] = s.loaded
-		}
-	}
-	return loaded, err
 }

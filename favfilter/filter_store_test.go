@@ -12,34 +12,54 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// faultyStore passes calls on to a store, records them, and fails as instructed.
+// faultyStore passes calls on to a store, and records them. Calls about one page fail as instructed.
 type faultyStore struct {
 	favfilter.Store
 
 	loads, applies int // numbers of calls; not for concurrent use
 	pages          int // pages of the last Load or Apply
 
-	damaged  func(favfilter.PageID) error          // Load returns this damage of the page
-	lost     func(favfilter.PageID) bool           // Apply finds the page missing
-	refused  func(favfilter.Batch) error           // Apply does not apply the batch
-	unheard  func(favfilter.Batch) error           // Apply works, but the answer is lost
-	replaced func(favfilter.PageID) error          // Replace fails
-	state    func(favfilter.Batch) favfilter.State // Apply returns this state, and applies nothing
+	page     uint32          // the page that fails
+	down     error           // reads and changes fail
+	damage   error           // reads report this damage
+	unheard  error           // Apply works, but the answer is lost
+	replaced error           // Replace fails
+	state    favfilter.State // Apply returns this state, and applies nothing
 }
 
 func (s *faultyStore) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
 	s.loads++
 	s.pages = len(ids)
-	loaded, err := s.Store.Load(ctx, ids)
-	for i := range loaded {
-		if s.damaged == nil {
-			break
-		}
-		if err := s.damaged(ids[i]); err != nil {
-			loaded[i] = favfilter.Loaded{Version: "damaged", Damage: err}
+	return s.load(ctx, ids, s.Store.Load)
+}
+
+func (s *faultyStore) LoadWhole(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
+	if len(ids) > 64 {
+		return nil, errors.New("too many pages at a time")
+	}
+	return s.load(ctx, ids, s.Store.LoadWhole)
+}
+
+func (s *faultyStore) load(
+	ctx context.Context, ids []favfilter.PageID, read func(context.Context, []favfilter.PageID) ([]favfilter.Loaded, error),
+) ([]favfilter.Loaded, error) {
+	loaded, err := read(ctx, ids)
+	if i := slices.Index(ids, favfilter.PageID{Number: s.page}); err == nil && i >= 0 {
+		err = s.down
+		if s.damage != nil {
+			loaded[i] = favfilter.Loaded{Version: "damaged", Damage: s.damage}
 		}
 	}
 	return loaded, err
+}
+
+func (s *faultyStore) Peek(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Status, error) {
+	statuses, err := s.Store.Peek(ctx, ids)
+	i := slices.Index(ids, favfilter.PageID{Number: s.page})
+	if err == nil && i >= 0 && (s.down != nil || s.damage != nil) {
+		statuses[i] = favfilter.Status{Err: s.down, Damage: s.damage}
+	}
+	return statuses, err
 }
 
 func (s *faultyStore) Apply(ctx context.Context, batches []favfilter.Batch) []favfilter.Result {
@@ -47,39 +67,21 @@ func (s *faultyStore) Apply(ctx context.Context, batches []favfilter.Batch) []fa
 	s.pages = len(batches)
 	results := make([]favfilter.Result, len(batches))
 	for i, b := range batches {
-		results[i] = s.applyOne(ctx, b)
+		if faulty := b.ID.Number == s.page; faulty && (s.down != nil || s.state != 0) {
+			results[i] = favfilter.Result{Err: s.down, State: s.state}
+			continue
+		}
+		results[i] = s.Store.Apply(ctx, []favfilter.Batch{b})[0]
+		if s.unheard != nil {
+			results[i] = favfilter.Result{Err: s.unheard}
+		}
 	}
 	return results
 }
 
-func (s *faultyStore) applyOne(ctx context.Context, b favfilter.Batch) favfilter.Result {
-	if s.refused != nil {
-		if err := s.refused(b); err != nil {
-			return favfilter.Result{Err: err}
-		}
-	}
-	if s.lost != nil && s.lost(b.ID) {
-		return favfilter.Result{State: favfilter.Missing}
-	}
-	if s.state != nil {
-		if state := s.state(b); state != 0 {
-			return favfilter.Result{State: state}
-		}
-	}
-	res := s.Store.Apply(ctx, []favfilter.Batch{b})[0]
-	if s.unheard != nil {
-		if err := s.unheard(b); err != nil {
-			return favfilter.Result{Err: err}
-		}
-	}
-	return res
-}
-
 func (s *faultyStore) Replace(ctx context.Context, r favfilter.Replacement) (bool, error) {
 	if s.replaced != nil {
-		if err := s.replaced(r.ID); err != nil {
-			return false, err
-		}
+		return false, s.replaced
 	}
 	return s.Store.Replace(ctx, r)
 }
@@ -148,22 +150,7 @@ func TestFilterOfADamagedPage(t *testing.T) {
 	store := &faultyStore{Store: &favfilter.Memory{}}
 	config := favfilter.Config{Capacity: 1000, Pages: 2, PageBy: byUser}
 	f := openFilter(t, store, config)
-	damage := fmt.Errorf("page 1: %w", favfilter.ErrFormat) // which is damage
-	damagedPage := func(number uint32) func(favfilter.PageID) error {
-		return func(id favfilter.PageID) error {
-			if id.Number == number {
-				return damage
-			}
-			return nil
-		}
-	}
-	store.damaged = damagedPage(1)
-	store.state = func(b favfilter.Batch) favfilter.State {
-		if b.ID.Number == 1 {
-			return favfilter.Torn
-		}
-		return 0
-	}
+	store.page, store.damage, store.state = 1, fmt.Errorf("page 1: %w", favfilter.ErrFormat), favfilter.Torn // the format is damage
 	for call, err := range everyCall(t.Context(), f, keyOfPage(0, 2), keyOfPage(1, 2)) {
 		if !errors.Is(err, favfilter.ErrDamaged) || !strings.Contains(err.Error(), "page 1") {
 			t.Errorf("%s: error %v, want a damaged page 1", call, err)
@@ -174,7 +161,7 @@ func TestFilterOfADamagedPage(t *testing.T) {
 			t.Errorf("%s of the sound page: %v", call, err)
 		}
 	}
-	store.damaged = damagedPage(0)
+	store.page = 0
 	_, err := favfilter.Open(t.Context(), store, config)
 	if keep := f.Keep(t.Context()); !errors.Is(err, favfilter.ErrFormat) || !errors.Is(keep, favfilter.ErrFormat) {
 		t.Errorf("page 0 of another format version: opened with %v, kept with %v", err, keep)
@@ -189,12 +176,7 @@ func TestFilterFailsInPart(t *testing.T) {
 	f := openFilter(t, store, favfilter.Config{Capacity: 1000, Pages: 2, PageBy: byUser})
 	keys := []string{keyOfPage(1, 2), keyOfPage(0, 2)}
 	mustAdd(t, f, keys...)
-	store.refused = func(b favfilter.Batch) error {
-		if b.ID.Number == 1 {
-			return down
-		}
-		return nil
-	}
+	store.page, store.down = 1, down
 	if got, err := f.Add(t.Context(), keys...); !errors.Is(err, down) || !slices.Equal(got, []favfilter.Outcome{0, favfilter.Present}) {
 		t.Errorf("add: %v, %v", got, err)
 	}
@@ -217,7 +199,7 @@ func TestFilterRetries(t *testing.T) {
 		{"add", f.Add, favfilter.Present, true},
 		{"remove", f.Remove, favfilter.Absent, false},
 	} {
-		store.unheard = func(favfilter.Batch) error { return reset }
+		store.unheard = reset
 		if got, err := c.call(t.Context(), "key"); !errors.Is(err, reset) || got[0] != 0 {
 			t.Errorf("%s: %v, %v, want the lost answer", c.name, got, err)
 		}
@@ -237,12 +219,12 @@ func TestFilterRetries(t *testing.T) {
 func TestFilterOfAStoreThatLosesEverything(t *testing.T) {
 	store := &faultyStore{Store: &favfilter.Memory{}}
 	f := openFilter(t, store, favfilter.Config{Capacity: 1000})
-	store.lost = func(favfilter.PageID) bool { return true }
+	store.state = favfilter.Missing
 	if _, err := f.Add(t.Context(), "key"); err == nil || !strings.Contains(err.Error(), "page 0: missing again") {
 		t.Errorf("error %v, want the page named", err)
 	}
 	full := errors.New("out of memory")
-	store.replaced = func(favfilter.PageID) error { return full }
+	store.replaced = full
 	if _, err := f.Add(t.Context(), "key"); !errors.Is(err, full) {
 		t.Errorf("error %v, want the error of creating the page", err)
 	}
