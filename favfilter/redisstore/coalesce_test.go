@@ -110,6 +110,14 @@ func (h *heldLoads) want(n int) []*heldRead {
 	return reads
 }
 
+// busy returns as many pipelines as may be in progress before further calls wait.
+func (h *heldLoads) busy(t *testing.T) []*heldRead {
+	t.Helper()
+	h.load(t.Context(), page(1))
+	h.load(t.Context(), page(2))
+	return h.want(2)
+}
+
 // release answers a pipeline, and returns when the calls have continued.
 func (h *heldLoads) release(r *heldRead, err error) {
 	r.answer <- err
@@ -169,18 +177,14 @@ func TestLoadsAreCoalesced(t *testing.T) {
 		h.finish(reads[0])
 		h.wantDone(first...)
 		// With no read in progress, calls begin at once again.
-		h.load(t.Context(), page(1))
-		h.load(t.Context(), page(1))
-		h.finish(h.want(2)...)
+		h.finish(h.busy(t)...)
 	})
 }
 
 // A call shares no read that began before it: it would miss writes acknowledged in between.
 func TestNoLoadSharesAnEarlierRead(t *testing.T) {
 	holdLoads(t, nowhere(), func(t *testing.T, h *heldLoads) {
-		h.load(t.Context(), page(1))
-		h.load(t.Context(), page(2))
-		reads := h.want(2)
+		reads := h.busy(t)
 		early := h.load(t.Context(), page(3))
 		h.release(reads[0], nil)
 		together := h.want(1)[0]
@@ -203,9 +207,7 @@ type valueKey struct{}
 func TestContextOfASharedRead(t *testing.T) {
 	for limit, want := range map[time.Duration]time.Duration{0: 3 * time.Second, time.Minute: 3 * time.Second, time.Second: time.Second} {
 		holdLoads(t, nowhere(), func(t *testing.T, h *heldLoads) {
-			h.load(t.Context(), page(1))
-			h.load(t.Context(), page(2))
-			reads := h.want(2)
+			reads := h.busy(t)
 			first, cancel := context.WithTimeout(context.WithValue(t.Context(), valueKey{}, "first"), time.Second/2)
 			leaves := h.load(first, page(3))
 			ctx, done := t.Context(), func() {}
@@ -242,9 +244,7 @@ func TestLoadEndsWhileItWaits(t *testing.T) {
 	client := nowhere()
 	breakers := redisstore.Guard(client, nil)
 	holdLoads(t, client, func(t *testing.T, h *heldLoads) {
-		h.load(t.Context(), page(1))
-		h.load(t.Context(), page(2))
-		reads := h.want(2)
+		reads := h.busy(t)
 		stays := h.load(t.Context(), page(3))
 		for range 10 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
@@ -276,9 +276,7 @@ func TestLoadEndsWhileItWaits(t *testing.T) {
 func TestSharedReadFails(t *testing.T) {
 	broken, refused := errors.New("the connection broke"), reply("ERR not that one")
 	holdLoads(t, nowhere(), func(t *testing.T, h *heldLoads) {
-		h.load(t.Context(), page(1))
-		h.load(t.Context(), page(2))
-		reads := h.want(2)
+		reads := h.busy(t)
 		fails := []*heldLoad{h.load(t.Context(), page(3)), h.load(t.Context(), page(4), page(5))}
 		h.release(reads[0], nil)
 		together := h.want(1)[0]
@@ -302,9 +300,7 @@ func TestSharedReadFails(t *testing.T) {
 // A shared read has at most 64 pages. A call for more does not wait, and no call waits for it.
 func TestSharedReadIsBounded(t *testing.T) {
 	holdLoads(t, nowhere(), func(t *testing.T, h *heldLoads) {
-		h.load(t.Context(), page(1))
-		h.load(t.Context(), page(2))
-		reads := h.want(2)
+		reads := h.busy(t)
 		var waiting []*heldLoad
 		for _, n := range []uint32{30, 34, 40, 1} {
 			waiting = append(waiting, h.load(t.Context(), pageIDs(n)...))
@@ -329,9 +325,7 @@ func TestSharedReadIsBounded(t *testing.T) {
 // Reads that hang hold up other calls for 20 ms.
 func TestLoadsThatHang(t *testing.T) {
 	holdLoads(t, nowhere(), func(t *testing.T, h *heldLoads) {
-		h.load(t.Context(), page(1))
-		h.load(t.Context(), page(2))
-		hanging := h.want(2)
+		hanging := h.busy(t)
 		for range 2 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			waits, after := h.load(ctx, page(3)), h.load(t.Context(), page(4))
@@ -349,9 +343,7 @@ func TestLoadsThatHang(t *testing.T) {
 			h.wantDone(waits, after)
 		}
 		h.finish(hanging...)
-		h.load(t.Context(), page(1))
-		h.load(t.Context(), page(2))
-		h.finish(h.want(2)...)
+		h.finish(h.busy(t)...)
 	})
 }
 

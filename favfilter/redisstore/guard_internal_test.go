@@ -44,6 +44,15 @@ func (n *node) do() error {
 	})
 }
 
+// givenUp returns a node that failed, after the pause.
+func givenUp() *node {
+	n := newNode()
+	n.err = refused()
+	_ = n.doTimes(5)
+	time.Sleep(guardPause*6/5 + 1)
+	return n
+}
+
 // doTimes sends commands and returns the error of the last.
 func (n *node) doTimes(times int) (err error) {
 	for range times {
@@ -85,10 +94,7 @@ func TestGuardGivesUpAfterFiveFailures(t *testing.T) {
 
 func TestGuardProbes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newNode()
-		n.err = refused()
-		_ = n.doTimes(5)
-		time.Sleep(guardPause*6/5 + 1)
+		n := givenUp()
 		if err := n.do(); !errors.Is(err, syscall.ECONNREFUSED) {
 			t.Errorf("the probe: %v", err)
 		}
@@ -122,10 +128,7 @@ func TestGuardProbes(t *testing.T) {
 // After a cancelled probe, the next command probes the node.
 func TestGuardProbeCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newNode()
-		n.err = refused()
-		_ = n.doTimes(5)
-		time.Sleep(guardPause*6/5 + 1)
+		n := givenUp()
 		n.err = context.Canceled
 		if err := n.doTimes(3); !errors.Is(err, context.Canceled) {
 			t.Errorf("cancelled probes: %v", err)
@@ -186,10 +189,7 @@ func TestGuardCountsInARow(t *testing.T) {
 // A command that panics does not leave a probe pending.
 func TestGuardPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newNode()
-		n.err = refused()
-		_ = n.doTimes(5)
-		time.Sleep(guardPause*6/5 + 1)
+		n := givenUp()
 		func() {
 			defer func() {
 				if recover() == nil {
@@ -313,20 +313,35 @@ type serverError string
 func (e serverError) Error() string { return string(e) }
 func (serverError) RedisError()     {}
 
-// pipeline sends one command of a Store with that access, and returns whether it got through.
-func (n *node) pipeline(a access) bool {
-	before := n.sent
-	cmds := []redis.Cmder{redis.NewStatusCmd(context.Background())}
+// pipelineOf returns commands of a Store with that access, and their context.
+func pipelineOf(a access, commands int) (context.Context, []redis.Cmder) {
 	ctx := context.WithValue(context.Background(), callKey{}, &call{access: a})
-	err := n.guard.ProcessPipelineHook(func(_ context.Context, cmds []redis.Cmder) error {
+	cmds := make([]redis.Cmder, commands)
+	for i := range cmds {
+		cmds[i] = redis.NewStatusCmd(ctx)
+	}
+	return ctx, cmds
+}
+
+// send sends commands, of which the first fails, and returns whether they got through.
+func (n *node) send(ctx context.Context, cmds []redis.Cmder) (sent bool, err error) {
+	err = n.guard.ProcessPipelineHook(func(_ context.Context, cmds []redis.Cmder) error {
 		n.sent++
+		sent = true
 		cmds[0].SetErr(n.err)
 		return n.err
 	})(ctx, cmds)
-	if n.sent == before && !errors.Is(err, ErrUnavailable) {
+	return sent, err
+}
+
+// pipeline sends one command of a Store with that access, and returns whether it got through.
+func (n *node) pipeline(a access) bool {
+	ctx, cmds := pipelineOf(a, 1)
+	sent, err := n.send(ctx, cmds)
+	if !sent && !errors.Is(err, ErrUnavailable) {
 		panic("not sent, and no error that says so")
 	}
-	return n.sent > before
+	return sent
 }
 
 // TestGuardRefusals checks which commands are still sent to a node that answered five reads, or
@@ -389,16 +404,11 @@ func TestGuardRefusals(t *testing.T) {
 // A node that answers for one page of a pipeline does not refuse all commands.
 func TestGuardRefusesSome(t *testing.T) {
 	n := newNode()
-	ctx := context.WithValue(context.Background(), callKey{}, &call{access: reads})
-	down := serverError("CLUSTERDOWN The cluster is down")
+	n.err = serverError("CLUSTERDOWN The cluster is down")
 	for range 20 {
-		cmds := []redis.Cmder{redis.NewStatusCmd(ctx), redis.NewStatusCmd(ctx)}
-		err := n.guard.ProcessPipelineHook(func(_ context.Context, cmds []redis.Cmder) error {
-			cmds[0].SetErr(down)
-			return down
-		})(ctx, cmds)
-		if !errors.Is(err, down) {
-			t.Fatal(err)
+		ctx, cmds := pipelineOf(reads, 2)
+		if sent, err := n.send(ctx, cmds); !sent || !errors.Is(err, n.err) {
+			t.Fatal(sent, err)
 		}
 	}
 }
@@ -414,28 +424,20 @@ func TestGuardStopsRepetition(t *testing.T) {
 		"MOVED 1 127.0.0.1:1":                                     false,
 		"ASK 1 127.0.0.1:1":                                       false,
 	} {
-		ctx := context.WithValue(context.Background(), callKey{}, &call{access: reads})
-		cmds := []redis.Cmder{redis.NewStatusCmd(ctx), redis.NewStatusCmd(ctx)}
-		send := func(n *node) (sent bool, err error) {
-			err = n.guard.ProcessPipelineHook(func(_ context.Context, cmds []redis.Cmder) error {
-				sent = true
-				cmds[0].SetErr(serverError(text))
-				return cmds[0].Err()
-			})(ctx, cmds)
-			return sent, err
-		}
-		if sent, err := send(one); !sent || err == nil {
+		ctx, cmds := pipelineOf(reads, 2)
+		one.err, other.err = serverError(text), serverError(text)
+		if sent, err := one.send(ctx, cmds); !sent || err == nil {
 			t.Errorf("%q: sent %v, %v", text, sent, err)
 		}
 		// A command that was answered keeps its answer. An error of the hook would replace it.
-		if sent, err := send(one); sent == stopped || stopped && err != nil {
+		if sent, err := one.send(ctx, cmds); sent == stopped || stopped && err != nil {
 			t.Errorf("%q: repeated %v, %v", text, sent, err)
 		}
-		if sent, _ := send(other); !sent {
+		if sent, _ := other.send(ctx, cmds); !sent {
 			t.Errorf("%q: not sent to another node", text)
 		}
 		cmds[1].SetErr(serverError(text))
-		if sent, err := send(other); sent == stopped || stopped && !errors.Is(err, ErrUnavailable) {
+		if sent, err := other.send(ctx, cmds); sent == stopped || stopped && !errors.Is(err, ErrUnavailable) {
 			t.Errorf("%q: repeated %v, %v", text, sent, err)
 		}
 	}

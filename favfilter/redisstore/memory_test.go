@@ -65,80 +65,49 @@ func memoryUsage(t *testing.T, client *redis.Client, key string) int64 {
 // over 30 days and written day by day. The 30 days begin on each day of a part.
 func TestWindowsTakeFewBytes(t *testing.T) {
 	client := withJemalloc(t)
-	s := openStore(t, client, "feed")
+	windows, err := seen.Open(openStore(t, client, "feed"), seen.Config{
+		Name: "seen", Length: 30 * day, FalsePositiveRate: activity.BuiltinKinds().Rates(0.001).Window,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct{ keys, most int }{
 		{50, 400}, // bytes
 		{650, 650 * 26 / 10},
 		{5000, 5000 * 24 / 10},
 	} {
 		for phase := range 5 {
-			user := &seer{windows: openSeen(t, s), owner: fmt.Sprint(c.keys, phase), next: partStart().AddDate(0, 0, phase)}
-			user.see(t, 30, float64(c.keys)/30)
-			if user.seen != c.keys {
-				t.Fatalf("the user has seen %d, want %d", user.seen, c.keys)
+			owner := favfilter.HashKey(0, fmt.Sprint(c.keys, phase)).H1
+			see(t, windows, owner, c.keys, partStart().AddDate(0, 0, phase))
+			keys, err := client.Keys(t.Context(), "*"+windows.ID(owner).Part+":*").Result()
+			if err != nil || len(keys) != 1 {
+				t.Fatalf("strings %q, %v, want one", keys, err)
 			}
-			length, usage := user.stored(t, client)
+			length, usage := client.StrLen(t.Context(), keys[0]).Val(), memoryUsage(t, client, keys[0])
 			t.Logf("%d keys from day %d of a part on: string of %d bytes, memory %d bytes, %.2f a key",
 				c.keys, phase, length, usage, float64(usage)/float64(c.keys))
-			if usage > int64(c.most) {
-				t.Errorf("%d keys from day %d of a part on: %d bytes, want at most %d", c.keys, phase, usage, c.most)
-			}
-			if c.keys == 650 && length > 2<<10 {
-				t.Errorf("from day %d of a part on, a string of %d bytes, want at most 2 KiB", phase, length)
+			if usage > int64(c.most) || c.keys == 650 && length > 2<<10 {
+				t.Errorf("%d keys from day %d of a part on: string of %d bytes, memory %d bytes, want at most %d", c.keys, phase, length, usage, c.most)
 			}
 		}
 	}
 }
+
+const day = 24 * time.Hour
 
 // partStart returns when a part of five days begins.
-func partStart() time.Time { return time.UnixMilli(4000 * (5 * 24 * time.Hour).Milliseconds()).UTC() }
+func partStart() time.Time { return time.UnixMilli(4000 * (5 * day).Milliseconds()).UTC() }
 
-func openSeen(t *testing.T, s favfilter.Store) *seen.Windows {
+// see makes an owner see posts evenly over 30 days.
+func see(t *testing.T, windows *seen.Windows, owner uint64, posts int, from time.Time) {
 	t.Helper()
-	rate := activity.BuiltinKinds().Rates(0.001).Window
-	w, err := seen.Open(s, seen.Config{Name: "seen", Length: 30 * 24 * time.Hour, FalsePositiveRate: rate})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return w
-}
-
-// seer is a user who sees posts.
-type seer struct {
-	windows *seen.Windows
-	owner   string
-	next    time.Time // day
-	due     float64
-	seen    int
-}
-
-func (u *seer) hash() uint64 { return favfilter.HashKey(0, u.owner).H1 }
-
-// see makes the user see posts evenly on some days.
-func (u *seer) see(t *testing.T, days int, daily float64) {
-	t.Helper()
-	for range days {
-		u.due += daily
-		n := int(u.due + 1e-6)
-		u.due -= float64(n)
+	for n := range 30 {
 		var b seen.Batch
-		for i := range n {
-			b.Add(u.windows, u.hash(), favfilter.HashKey(0, fmt.Sprint(u.owner, " ", u.seen+i)), time.Time{}, i)
+		for post := n * posts / 30; post < (n+1)*posts/30; post++ {
+			b.Add(windows, owner, favfilter.HashKey(0, fmt.Sprint(owner, " ", post)), time.Time{}, post)
 		}
-		if _, err := b.Write(t.Context(), u.next.Add(12*time.Hour)); err != nil {
+		if _, err := b.Write(t.Context(), from.Add(time.Duration(n)*day+12*time.Hour)); err != nil {
 			t.Fatal(err)
 		}
-		u.seen += n
-		u.next = u.next.Add(24 * time.Hour)
 	}
-}
-
-// stored returns the length of the user's string, and its memory. The user must have exactly one.
-func (u *seer) stored(t *testing.T, client *redis.Client) (length, memory int64) {
-	t.Helper()
-	keys, err := client.Keys(t.Context(), "*"+u.windows.ID(u.hash()).Part+"*").Result()
-	if err != nil || len(keys) != 1 {
-		t.Fatalf("strings %q, %v, want one", keys, err)
-	}
-	return client.StrLen(t.Context(), keys[0]).Val(), memoryUsage(t, client, keys[0])
 }
