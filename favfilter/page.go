@@ -88,7 +88,6 @@ func (p *Page) Status() Status {
 	for i := range p.layers {
 		s.Collided += uint32(p.layers[i].collisions.count())
 	}
-	s.Uncounted = p.collisions == nil && s.Size.Regions > 0
 	return s
 }
 

@@ -83,11 +83,15 @@ const (
 )
 
 func (o Outcome) String() string {
-	names := [...]string{"unknown", "added", "present", "removed", "absent", "stuck", "full"}
-	if int(o) < len(names) {
-		return names[o]
+	return nameOf(int(o), "added", "present", "removed", "absent", "stuck", "full")
+}
+
+// nameOf returns the name of a value, counted from 1.
+func nameOf(value int, names ...string) string {
+	if value < 1 || value > len(names) {
+		return "unknown"
 	}
-	return names[0]
+	return names[value-1]
 }
 
 // State is the outcome for a whole batch.
@@ -105,11 +109,7 @@ const (
 )
 
 func (s State) String() string {
-	names := [...]string{"unknown", "applied", "current", "behind", "missing", "foreign", "torn", "jammed"}
-	if int(s) < len(names) {
-		return names[s]
-	}
-	return names[0]
+	return nameOf(int(s), "applied", "current", "behind", "missing", "foreign", "torn", "jammed")
 }
 
 // Batch is a set of changes to one page, applied in one step. Removals are applied first.
@@ -188,10 +188,9 @@ type Status struct {
 	Header Header // zero unless the page is sound
 	Size   Size   // zero unless the page is sound
 	// Collided is the number of set collision bits, in all layers of the page. It is also 0 if
-	// the page has no collision bitmap, and if Uncounted.
-	Collided  uint32
-	Uncounted bool // the store is not permitted to count collision bits
-	Missing   bool
+	// the page has no collision bitmap, and if the store is not permitted to count.
+	Collided uint32
+	Missing  bool
 	// Damage wraps ErrDamaged. The header is unreadable, the length of a string does not match the
 	// shape of the page, or the two strings are of different builds. For a page that has grown,
 	// the length is checked to within a few bytes only, because the header alone does not
@@ -227,7 +226,7 @@ type Stored struct {
 	BitsLength    int
 	Build         []byte // first 8 bytes of the regions string, or all if it is shorter
 	RegionsLength int
-	Collided      int // bits set after Build; negative: the store is not permitted to count
+	Collided      int // bits set after Build; 0 if the store is not permitted to count
 }
 
 // Status returns the state of the stored page.
@@ -243,11 +242,9 @@ func (s Stored) Status() Status {
 		return Status{Damage: err}
 	}
 	if h.Shape.Region == 0 {
-		return Status{Header: h, Size: sizeOf(h, s.BitsLength, 0)}
+		s.RegionsLength, s.Collided = 0, 0
 	}
-	return Status{
-		Header: h, Size: sizeOf(h, s.BitsLength, s.RegionsLength), Collided: uint32(max(0, s.Collided)), Uncounted: s.Collided < 0,
-	}
+	return Status{Header: h, Size: sizeOf(h, s.BitsLength, s.RegionsLength), Collided: uint32(s.Collided)}
 }
 
 // check checks what was read against the header. The header of a page that has grown leaves room

@@ -160,7 +160,7 @@ func TestWindowSizes(t *testing.T) {
 		x, rng := newRig(t, seen.Config{FalsePositiveRate: rate}), rand.New(rand.NewPCG(1, 2))
 		x.history(rng, 2*c.keys, 60)
 		got := x.read()
-		bytes := float64(x.store.Bytes()) / float64(got.Keys())
+		bytes := float64(got.Bytes()) / float64(got.Keys())
 		if n := got.Keys(); n < c.stored-8 || n > c.stored+3 || bytes > c.most { // some look like others
 			t.Errorf("%d keys in a window: %d stored, %.2f bytes a key", c.keys, n, bytes)
 		}

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"log/slog"
 	"math/rand/v2"
 	"sync/atomic"
 
@@ -14,7 +15,9 @@ type circuit struct {
 	cause   atomic.Pointer[error] // the last failure
 }
 
-func newCircuit(fails func(error) bool, opened func(error), closed func()) *circuit {
+// newCircuit returns a closed circuit breaker. It logs one message when it opens, and the other when
+// it closes.
+func newCircuit(log *slog.Logger, fails func(error) bool, opened, closed string) *circuit {
 	c := &circuit{fails: fails}
 	c.breaker = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 		Timeout:      guardPause*4/5 + rand.N(guardPause*2/5), //nolint:gosec // the pause may be predictable
@@ -24,9 +27,9 @@ func newCircuit(fails func(error) bool, opened func(error), closed func()) *circ
 		OnStateChange: func(_ string, from, to gobreaker.State) {
 			switch {
 			case to == gobreaker.StateClosed:
-				closed()
+				log.Info(closed)
 			case from == gobreaker.StateClosed:
-				opened(c.lastFailure())
+				log.Warn(opened, "error", c.lastFailure())
 			}
 		},
 	})

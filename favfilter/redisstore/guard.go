@@ -137,15 +137,9 @@ func newGuard(addr string, log *slog.Logger, failed func(context.Context)) *guar
 	log = log.With("addr", addr)
 	return &guard{
 		addr: addr, failed: failed,
-		node: newCircuit(isFailure,
-			func(err error) { log.Warn("a Redis node failed and is left alone for a while", "error", err) },
-			func() { log.Info("a Redis node is back") }),
-		reads: newCircuit(isRefusal,
-			func(err error) { log.Warn("a Redis node refuses reads", "error", err) },
-			func() { log.Info("a Redis node takes reads again") }),
-		writes: newCircuit(isRefusal,
-			func(err error) { log.Warn("a Redis node refuses writes", "error", err) },
-			func() { log.Info("a Redis node takes writes again") }),
+		node:   newCircuit(log, isFailure, "a Redis node failed and is left alone for a while", "a Redis node is back"),
+		reads:  newCircuit(log, isRefusal, "a Redis node refuses reads", "a Redis node takes reads again"),
+		writes: newCircuit(log, isRefusal, "a Redis node refuses writes", "a Redis node takes writes again"),
 	}
 }
 

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/feedfilter/feedfilter/favfilter"
 )
@@ -20,12 +21,11 @@ func checkName(name string) error {
 	if name == "" || len(name) > maxNameBytes {
 		return fmt.Errorf("filter name %q: not 1 to %d bytes", name, maxNameBytes)
 	}
-	for _, c := range []byte(name) {
-		switch {
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-', c == '_', c == '.':
-		default:
-			return fmt.Errorf("filter name %q: only letters, digits, '-', '_' and '.'", name)
-		}
+	other := func(c rune) bool {
+		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' || c == '.')
+	}
+	if strings.ContainsFunc(name, other) {
+		return fmt.Errorf("filter name %q: only letters, digits, '-', '_' and '.'", name)
 	}
 	return nil
 }

@@ -4,7 +4,7 @@
 --
 -- Returns {start of the bits string, its length, start of the regions string, its length, number of
 -- collision bits set}. The starts are the first 64 and 8 bytes, or the whole string if it is
--- shorter. A value that is not a string counts as an empty string. The number is -1 if the user may
+-- shorter. A value that is not a string counts as an empty string. The number is 0 if the user may
 -- not call BITCOUNT.
 local function start_of(key, last)
   local start = redis.pcall('GETRANGE', key, 0, last)
@@ -20,7 +20,7 @@ local collided = 0
 if regions > 8 then
   collided = redis.pcall('BITCOUNT', KEYS[2], 8, -1)
   if type(collided) ~= 'number' then
-    collided = -1
+    collided = 0
   end
 end
 return {header, bits, build, regions, collided}

@@ -35,6 +35,7 @@ type command struct {
 	page   uint32
 	args   []any
 	source string // of a script that args call by its name
+	probe  bool   // it is tried once, whether the page's slot serves again
 }
 
 // send sends the commands in one pipeline and reports errors in the commands. kind names what they
@@ -63,7 +64,6 @@ func (s *Store) send(ctx context.Context, kind string, all []command) []*redis.C
 		return cmds
 	}
 	pipe := s.client.Pipeline()
-	var probes map[int]bool // commands that are not retried
 	for i, c := range all {
 		works, err := s.backoff.ask(kind, c.page)
 		if err != nil {
@@ -72,12 +72,7 @@ func (s *Store) send(ctx context.Context, kind string, all []command) []*redis.C
 			continue
 		}
 		cmds[i] = pipe.Do(ctx, c.args...)
-		if !works {
-			if probes == nil {
-				probes = make(map[int]bool)
-			}
-			probes[i] = true
-		}
+		all[i].probe = !works
 	}
 	access, patience := reads, resendReadsFor
 	if kind == s.apply.name || kind == s.replace.name {
@@ -86,7 +81,7 @@ func (s *Store) send(ctx context.Context, kind string, all []command) []*redis.C
 	exec(ctx, pipe, access)
 	pause, end := resendPause, time.Now().Add(patience)
 	for range resendLimit {
-		again, wait := notNow(cmds, probes)
+		again, wait := notNow(all, cmds)
 		if s.once || len(again) == 0 || wait && (time.Now().After(end) || !sleep(ctx, &pause)) {
 			break
 		}
@@ -121,14 +116,14 @@ func exec(ctx context.Context, pipe redis.Pipeliner, a access) {
 }
 
 // notNow returns the commands that had no effect but may succeed later. It reports whether to wait
-// before the next try. Probes are tried once.
-func notNow(cmds []*redis.Cmd, probes map[int]bool) (again []int, wait bool) {
+// before the next try.
+func notNow(all []command, cmds []*redis.Cmd) (again []int, wait bool) {
 	for i, cmd := range cmds {
 		switch err := cmd.Err(); {
 		case err == nil:
 		case redis.HasErrorPrefix(err, "NOSCRIPT"):
 			again = append(again, i)
-		case isPutOff(err) && !probes[i]:
+		case isPutOff(err) && !all[i].probe:
 			again = append(again, i)
 			wait = true
 		}
