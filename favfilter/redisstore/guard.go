@@ -8,11 +8,11 @@ import (
 	"net"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 	"weak"
 
 	"github.com/redis/go-redis/v9"
+	"golang.org/x/time/rate"
 )
 
 // ErrUnavailable is wrapped by the errors of commands that a guarded client did not send, see
@@ -58,7 +58,8 @@ func Guard(client redis.UniversalClient, log *slog.Logger) *Breakers {
 	}
 	all := &Breakers{nodes: make(map[string]weak.Pointer[guard])}
 	if c, ok := client.(*redis.ClusterClient); ok {
-		reload := atMostEach(reloadPause, c.ReloadState)
+		sometimes := &rate.Sometimes{Interval: reloadPause}
+		reload := func(ctx context.Context) { sometimes.Do(func() { c.ReloadState(ctx) }) } // in the background
 		c.OnNewNode(func(node *redis.Client) {
 			node.AddHook(all.add(newGuard(node.Options().Addr, log, reload)))
 		})
@@ -111,19 +112,6 @@ func (b *Breakers) states(isOpen func(*guard) bool) map[string]bool {
 		}
 	}
 	return open
-}
-
-// atMostEach returns a function that calls do, but at most once per pause. The cluster client
-// reloads the topology in the background.
-func atMostEach(pause time.Duration, do func(context.Context)) func(context.Context) {
-	var next atomic.Int64 // earliest time of the next call of do, since start
-	start := time.Now()
-	return func(ctx context.Context) {
-		now, at := int64(time.Since(start)), next.Load()
-		if now >= at && next.CompareAndSwap(at, now+int64(pause)) {
-			do(ctx)
-		}
-	}
 }
 
 // guard holds the breakers of one node. It implements [redis.Hook].

@@ -12,7 +12,6 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -243,30 +242,6 @@ func TestBreakersOpen(t *testing.T) {
 	if len(gone.nodes) != 0 {
 		t.Error("a node that is gone takes memory")
 	}
-}
-
-// The topology is reloaded at most once per pause, however many callers request it.
-func TestAtMostEach(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var done atomic.Int32
-		do := atMostEach(time.Second, func(context.Context) { done.Add(1) })
-		for n := range int32(3) {
-			var all sync.WaitGroup
-			for range 20 {
-				all.Go(func() { do(t.Context()) })
-			}
-			all.Wait()
-			if got := done.Load(); got != n+1 {
-				t.Errorf("done %d times, want %d", got, n+1)
-			}
-			time.Sleep(time.Second - time.Nanosecond)
-			do(t.Context())
-			if got := done.Load(); got != n+1 {
-				t.Errorf("done %d times within %d pauses", got, n+1)
-			}
-			time.Sleep(time.Nanosecond)
-		}
-	})
 }
 
 // After the pause, the breaker for reads lets one command through, but the breaker of the node
