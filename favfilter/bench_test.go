@@ -118,19 +118,6 @@ func BenchmarkInsertRemove(b *testing.B) {
 	}
 }
 
-func BenchmarkInsert(b *testing.B) {
-	s := shapeFor(b, 4300, 0.001)
-	keys := benchHashes(3)
-	page := emptyPage(b, s)
-	b.ReportAllocs()
-	for i := 0; b.Loop(); i++ {
-		if i%4300 == 0 { // full: use a new page
-			page = emptyPage(b, s)
-		}
-		page.Insert(keys[i%benchKeys])
-	}
-}
-
 // BenchmarkBuildPage builds a page of 5,000 keys from their hashes, as a rebuild does.
 func BenchmarkBuildPage(b *testing.B) {
 	const keys = 5000

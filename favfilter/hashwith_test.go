@@ -77,10 +77,7 @@ func inverse(odd uint64) uint64 {
 // A page reports absent keys as often as its set bits say, whatever users share it, and even if
 // several kinds of keys have the same IDs.
 func TestWithKeepsTheRate(t *testing.T) {
-	shape, err := favfilter.ShapeFor(2000, 0.01)
-	if err != nil {
-		t.Fatal(err)
-	}
+	shape := shapeFor(t, 2000, 0.01)
 	ids := make([]favfilter.Hash, 1000)
 	for seed := range uint64(20) {
 		for i := range ids {

@@ -1,7 +1,6 @@
 package favfilter_test
 
 import (
-	"bytes"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -181,20 +180,6 @@ func TestLimitGrowth(t *testing.T) {
 		if len(page.live) < keys*99/100 {
 			t.Errorf("%d of %d keys went in", len(page.live), keys)
 		}
-	}
-}
-
-// Adding a key twice changes nothing, and the key can be removed as before.
-func TestLimitAddTwice(t *testing.T) {
-	page := newAlone(t, rand.New(rand.NewPCG(23, 0)), 0.5)
-	before := encoded(page.Page)
-	for _, h := range page.live {
-		if o := page.add(h)[0]; o != favfilter.Present {
-			t.Fatalf("a key added a second time is %v, want present", o)
-		}
-	}
-	if !bytes.Equal(encoded(page.Page), before) {
-		t.Error("keys added twice changed the page")
 	}
 }
 

@@ -11,12 +11,7 @@ import (
 // and a key that sets bits 0 and 8.
 func lookedAt(t *testing.T) (page *favfilter.Page, first, second favfilter.Hash) {
 	t.Helper()
-	page, err := favfilter.NewPage(favfilter.Header{
-		Identity: favfilter.Identity{Pages: 1}, Shape: favfilter.Shape{Bits: 64, Hashes: 2, Region: 8}, Build: 5,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	page = emptyPage(t, favfilter.Shape{Bits: 64, Hashes: 2, Region: 8})
 	first, second = favfilter.Hash{}, favfilter.Hash{H2: 8 << 58}
 	page.Insert(first)
 	page.Insert(second)
@@ -55,10 +50,7 @@ func TestTrace(t *testing.T) {
 
 	// A page that was loaded without its collision bits reports no bit as clearable.
 	raw, _ := page.Encode()
-	bare, err := favfilter.DecodePage(raw, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bare := decodePage(t, raw, nil)
 	if got := bare.Trace(second); !got.Reported || got.Clearable != 0 {
 		t.Errorf("without collision bits: %+v", got)
 	}
@@ -69,14 +61,7 @@ func TestTrace(t *testing.T) {
 
 // A removal, guarded or not, clears the bits that Trace reports as clearable.
 func TestTraceClearable(t *testing.T) {
-	shape, err := favfilter.ShapeFor(300, 0.01)
-	if err != nil {
-		t.Fatal(err)
-	}
-	page, err := favfilter.NewPage(favfilter.Header{Identity: favfilter.Identity{Pages: 1}, Shape: shape})
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := emptyPage(t, shapeFor(t, 300, 0.01))
 	key := func(i int) favfilter.Hash { return favfilter.HashKey(7, string(rune('0'+i))) }
 	for i := range 300 {
 		page.Insert(key(i))
@@ -92,18 +77,13 @@ func TestTraceClearable(t *testing.T) {
 		if cleared := int(before - page.Header().Set); cleared != traced.Clearable || (out == favfilter.Stuck) != (cleared == 0) {
 			t.Fatalf("%d bits were cleared, %v, and %d were clearable", cleared, out, traced.Clearable)
 		}
-		stuck += one(out == favfilter.Stuck)
+		if out == favfilter.Stuck {
+			stuck++
+		}
 	}
 	if stuck == 0 || stuck == 300 {
 		t.Errorf("%d of 300 stuck", stuck)
 	}
-}
-
-func one(is bool) int {
-	if is {
-		return 1
-	}
-	return 0
 }
 
 func TestDraw(t *testing.T) {
@@ -133,10 +113,7 @@ func TestDraw(t *testing.T) {
 
 // A cell with few set bits is not 0, and a cell with nearly all bits set is not 255.
 func TestDrawEnds(t *testing.T) {
-	page, err := favfilter.NewPage(favfilter.Header{Identity: favfilter.Identity{Pages: 1}, Shape: favfilter.Shape{Bits: 4096, Hashes: 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := emptyPage(t, favfilter.Shape{Bits: 4096, Hashes: 1})
 	page.Insert(favfilter.Hash{H1: 77 << 52})
 	if bits, collisions := page.Draw(1); !slices.Equal(bits, []byte{1}) || len(collisions) > 0 {
 		t.Errorf("one bit of 4096: %v, %v", bits, collisions)

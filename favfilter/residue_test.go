@@ -16,11 +16,7 @@ func TestRemovedKeysStayRemoved(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	removed, reported := 0, 0
 	for range pages {
-		shape, err := favfilter.ShapeFor(keys*5/4, rate)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p := newPage(t, favfilter.Header{Identity: favfilter.Identity{Seed: 1, Pages: 1}, Shape: shape})
+		p := emptyPage(t, shapeFor(t, keys*5/4, rate))
 		live := make([]favfilter.Hash, keys)
 		for i := range live {
 			live[i] = randomHash(rng)

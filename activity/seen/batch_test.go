@@ -1,7 +1,6 @@
 package seen_test
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"slices"
@@ -52,29 +51,6 @@ func TestRecordTellsWhatIsNew(t *testing.T) {
 	slices.Sort(fresh)
 	if len(fresh) != 200 || fresh[199] != 199 {
 		t.Errorf("%d are new: %v", len(fresh), fresh)
-	}
-}
-
-// Runs tell when a key was recorded at the earliest, and when it goes, also of keys with a time of
-// their own.
-func TestRuns(t *testing.T) {
-	x := newRig(t, inParts("seen", 3))
-	start := x.now
-	x.now = x.now.Add(10 * time.Minute)
-	x.write(keysOf("a"))
-	x.now = x.now.Add(part)
-	if fresh, _ := x.write(keysOf("b", "c", "d"), time.Time{}, x.now.Add(-2*part), x.now.Add(-5*part)); !slices.Equal(fresh, []bool{true, true, false}) {
-		t.Errorf("new are %v: one was recorded longer ago than the window", fresh)
-	}
-	w := x.read()
-	for id, from := range map[string]time.Time{"a": start, "b": start.Add(part), "c": start.Add(-part)} {
-		runs := w.RunsOf(favfilter.HashKey(0, id))
-		if len(runs) != 1 || !runs[0].From.Equal(from) || !runs[0].Forgotten.Equal(from.Add(4*part)) {
-			t.Errorf("%s is in %+v, want from %v", id, runs, from)
-		}
-	}
-	if w.ID() != x.id() || w.Keys() != 3 || has(w, "d") || w.Bytes() < 40 {
-		t.Errorf("%v has %d keys in %d bytes", w.ID(), w.Keys(), w.Bytes())
 	}
 }
 
@@ -201,41 +177,5 @@ func TestMostChanges(t *testing.T) {
 	x.write(keysOf(ids[29]))
 	if w := x.read(); w.Keys() != 10 || !has(w, "s20") {
 		t.Errorf("%d keys after 10 newer ones, want those 10", w.Keys())
-	}
-}
-
-// Of a history with more than the most, the newest keys stay, whatever the order in which it comes.
-func TestHistoryBeyondMost(t *testing.T) {
-	for _, order := range [][]int{{0, 1, 2}, {2, 1, 0}, {1, 2, 0}} {
-		c := inParts("seen", 3)
-		c.Most = 10
-		x, evicted := newRig(t, c), 0
-		ids := func(age int) []string { return numbered(5*age, 5*age+5) }
-		for _, age := range order { // in parts
-			_, n := x.write(keysOf(ids(age)...), slices.Repeat([]time.Time{x.now.Add(-time.Duration(age) * part)}, 5)...)
-			evicted += n
-		}
-		w := x.read()
-		for age := range 3 {
-			for _, id := range ids(age) {
-				if has(w, id) != (age < 2) {
-					t.Errorf("in the order %v, %s is there: %t", order, id, age >= 2)
-				}
-			}
-		}
-		if evicted != 5 {
-			t.Errorf("%d evicted, want 5", evicted)
-		}
-	}
-}
-
-// A store that fails is reported.
-func TestBatchStoreFails(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	var b seen.Batch
-	b.Add(openWindow(t, &favfilter.Memory{}, inParts("read", 3)), 1, favfilter.Hash{}, time.Time{}, 0)
-	if _, err := b.Write(ctx, time.Now()); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), ":read.1") {
-		t.Errorf("a write with an ended context: %v", err)
 	}
 }

@@ -51,6 +51,9 @@ func TestFormatGolden(t *testing.T) {
 		t.Errorf("%d bytes of memory are stored for %d", cap(raw), len(raw))
 	}
 	got := x.read()
+	if got.ID() != x.id() || got.Keys() != len(keys) || got.Bytes() != len(raw) {
+		t.Errorf("%v has %d keys in %d bytes", got.ID(), got.Keys(), got.Bytes())
+	}
 	for i, key := range keys {
 		runs := got.RunsOf(key)
 		from := time.Date(2026, 1, 1, i/3, 0, 0, 0, time.UTC)

@@ -71,15 +71,6 @@ func TestWindowKeyAddedAgain(t *testing.T) {
 	}
 }
 
-// Every one of the newest keys is there, although some look like older ones.
-func TestWindowKeepsTheNewest(t *testing.T) {
-	w := newRig(t, seen.Config{FalsePositiveRate: windowRate}).windows
-	for owner := range 10 {
-		addKeys(t, w, fmt.Sprint("U", owner), numbered(0, 20_000))
-		wantAll(t, w, fmt.Sprint("U", owner), numbered(10_000, 20_000))
-	}
-}
-
 // After the clock was set back to an earlier part, keys that are added are the newest.
 func TestWindowClockSetBack(t *testing.T) {
 	x := newRig(t, seen.Config{FalsePositiveRate: windowRate})

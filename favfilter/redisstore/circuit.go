@@ -27,9 +27,9 @@ func newCircuit(log *slog.Logger, fails func(error) bool, opened, closed string)
 		OnStateChange: func(_ string, from, to gobreaker.State) {
 			switch {
 			case to == gobreaker.StateClosed:
-				log.Info(closed)
+				log.Info(closed) //nolint:sloglint // a constant of newGuard
 			case from == gobreaker.StateClosed:
-				log.Warn(opened, "error", c.lastFailure())
+				log.Warn(opened, "error", c.lastFailure()) //nolint:sloglint // a constant of newGuard
 			}
 		},
 	})

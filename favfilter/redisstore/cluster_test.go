@@ -312,15 +312,8 @@ func TestNodeLost(t *testing.T) {
 			if err := cluster.Failover(t.Context(), replicas[0], "TAKEOVER"); err != nil {
 				t.Fatal(err)
 			}
-			began := time.Now()
-			eventually(t, "using the new primary", func() error {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				defer cancel()
-				_, err := s.Load(ctx, lost)
-				return err
-			})
-			t.Logf("the new primary was used after %v", time.Since(began))
-			wantKeys(t, s, lost, 1) // apart from the errors, the pages are unchanged
+			eventuallyLoads(t, s, lost) // from the new primary
+			wantKeys(t, s, lost, 1)     // apart from the errors, the pages are unchanged
 			wantAll(t, s.Apply(t.Context(), addOne(lost, 2)), favfilter.Applied)
 			wantKeys(t, s, ids, 2)
 		})
@@ -331,18 +324,7 @@ func TestNodeLost(t *testing.T) {
 // others.
 func nodeLost(t *testing.T, s *redisstore.Store, lost, kept []favfilter.PageID) {
 	t.Helper()
-	eventually(t, "giving the node up", func() error {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		_, err := s.Load(ctx, lost)
-		if err == nil {
-			t.Fatal("a lost node answered")
-		}
-		if !errors.Is(err, redisstore.ErrUnavailable) {
-			return err
-		}
-		return nil
-	})
+	eventuallyGivesUp(t, s, lost)
 	// From here on, at most one call a second waits for the node.
 	waited := 0
 	for range 20 {

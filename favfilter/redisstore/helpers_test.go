@@ -49,6 +49,13 @@ func dial(t testing.TB, addr string) *redis.Client {
 	return client
 }
 
+func must(t testing.TB, cmd redis.Cmder) {
+	t.Helper()
+	if err := cmd.Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func newPage(t testing.TB, number uint32, shape favfilter.Shape) *favfilter.Page {
 	t.Helper()
 	p, err := favfilter.NewPage(favfilter.Header{Identity: identity(), Shape: shape, Number: number, Build: 1 + uint64(number)})

@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"context"
 	"errors"
 	"net/url"
 	"strings"
@@ -144,18 +145,9 @@ func TestPartition(t *testing.T) {
 	create(t, s, 100, ids...)
 	for round, partition := range []func(){proxy.Stall, proxy.Cut} {
 		partition()
-		eventually(t, "giving up", func() error {
-			_, err := s.Load(t.Context(), ids)
-			if errors.Is(err, redisstore.ErrUnavailable) {
-				return nil
-			}
-			return errors.Join(errors.New("commands are still sent to it"), err)
-		})
+		eventuallyGivesUp(t, s, ids)
 		proxy.Reset()
-		eventually(t, "asking again", func() error {
-			_, err := s.Load(t.Context(), ids)
-			return err
-		})
+		eventuallyLoads(t, s, ids)
 		wantAll(t, s.Apply(t.Context(), addOne(ids, uint64(round+1))), favfilter.Applied)
 		wantKeys(t, s, ids, round+1)
 	}
@@ -170,16 +162,33 @@ func TestGivenUpAndBack(t *testing.T) {
 	s := openStore(t, client, "back")
 	for range 2 {
 		server.Kill()
-		eventually(t, "giving up", func() error {
-			if _, err := s.Load(t.Context(), pageIDs(1)); !errors.Is(err, redisstore.ErrUnavailable) {
-				return errors.Join(errors.New("commands are still sent to it"), err)
-			}
-			return nil
-		})
+		eventuallyGivesUp(t, s, pageIDs(1))
 		server.Restart()
-		eventually(t, "asking again", func() error {
-			_, err := s.Load(t.Context(), pageIDs(1))
-			return err
-		})
+		eventuallyLoads(t, s, pageIDs(1))
 	}
+}
+
+// eventuallyGivesUp waits until loads are no longer sent to the node.
+func eventuallyGivesUp(t *testing.T, s favfilter.Store, ids []favfilter.PageID) {
+	t.Helper()
+	eventually(t, "giving up", func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := s.Load(ctx, ids)
+		if errors.Is(err, redisstore.ErrUnavailable) {
+			return nil
+		}
+		return errors.Join(errors.New("loads are still sent to it"), err)
+	})
+}
+
+// eventuallyLoads waits until a node is asked again.
+func eventuallyLoads(t *testing.T, s favfilter.Store, ids []favfilter.PageID) {
+	t.Helper()
+	eventually(t, "asking again", func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := s.Load(ctx, ids)
+		return err
+	})
 }

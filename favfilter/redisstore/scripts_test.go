@@ -95,21 +95,3 @@ func TestRestartWithinAPipeline(t *testing.T) {
 	wantAll(t, results[4:], favfilter.Current)
 	wantKeys(t, s, ids, 2)
 }
-
-// A client retries a pipeline whose answers were lost. The sequences make the repetition harmless.
-func TestPipelineReplayed(t *testing.T) {
-	server := redistest.Start(t)
-	client := dial(t, server.Addr())
-	ids := pageIDs(5)
-	s := openStore(t, client, "replay")
-	create(t, s, 100, ids...)
-	wantAll(t, s.Apply(t.Context(), addOne(ids, 1)), favfilter.Applied)
-	client.AddHook(&hook{pipeline: func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
-		if err := next(ctx, cmds); err != nil {
-			return err
-		}
-		return next(ctx, cmds)
-	}})
-	wantAll(t, s.Apply(t.Context(), addOne(ids, 2)), favfilter.Current)
-	wantKeys(t, s, ids, 2)
-}

@@ -160,17 +160,13 @@ func racingGrowth(t *testing.T, b Backend) {
 	rounds := b.rounds(40)
 	id := favfilter.PageID{Number: 46}
 	create(t, b.Store, id, header(46, 50))
-	stores := []favfilter.Store{b.Store, b.Store}
-	if b.Other != nil {
-		stores[1] = b.Other
-	}
 	added := make([][]favfilter.Hash, writers)
 	var wg sync.WaitGroup
 	for w := range writers {
 		wg.Go(func() {
 			for r := range rounds {
 				keys := hashes((w*rounds+r)*100, 1+(r%3)*6)
-				res := applyContext(t.Context(), t, stores[w%2], favfilter.Batch{ID: id, Rate: rate, Grow: true, Add: keys})
+				res := applyContext(t.Context(), t, b.one(w), favfilter.Batch{ID: id, Rate: rate, Grow: true, Add: keys})
 				for i, o := range res.Outcomes {
 					if o == favfilter.Added {
 						added[w] = append(added[w], keys[i])

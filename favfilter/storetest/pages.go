@@ -162,6 +162,7 @@ func racingUnguarded(t *testing.T, b Backend) {
 	var mu sync.Mutex
 	live := map[int]bool{}
 	for w := range writers {
+		store := b.one(w)
 		wg.Go(func() {
 			rng := rand.New(rand.NewPCG(uint64(w), 1))
 			mine := map[int]bool{}
@@ -171,12 +172,12 @@ func racingUnguarded(t *testing.T, b Backend) {
 					n = 20
 				}
 				from := (w*rounds + r) * 100
-				res := applyContext(t.Context(), t, b.Store, favfilter.Batch{ID: id, Add: hashes(from, n)})
+				res := applyContext(t.Context(), t, store, favfilter.Batch{ID: id, Add: hashes(from, n)})
 				for i, o := range res.Outcomes {
 					mine[from+i] = o == favfilter.Added
 				}
 				if r%2 == 1 {
-					res = applyContext(t.Context(), t, b.Store, favfilter.Batch{ID: id, Remove: hashes(from, 1)})
+					res = applyContext(t.Context(), t, store, favfilter.Batch{ID: id, Remove: hashes(from, 1)})
 					if len(res.Outcomes) == 1 && res.Outcomes[0] == favfilter.Removed {
 						delete(mine, from)
 					}
@@ -263,7 +264,8 @@ func wantSameBytes(t *testing.T, b Backend, rng *rand.Rand, id favfilter.PageID,
 		if got.State != want.State || got.Version != want.Version || fmt.Sprint(got.Outcomes) != fmt.Sprint(want.Outcomes) {
 			t.Fatalf("step %d: %v %v, want %v %v", step, got.State, got.Outcomes, want.State, want.Outcomes)
 		}
-		if wantBytes(t, b, id, model); t.Failed() {
+		wantBytes(t, b, id, model)
+		if t.Failed() {
 			t.FailNow()
 		}
 	}

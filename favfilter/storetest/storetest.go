@@ -42,6 +42,14 @@ func (b Backend) rounds(n int) int {
 	return n
 }
 
+// one returns a store for the n-th writer: every other one is of another process.
+func (b Backend) one(n int) favfilter.Store {
+	if n%2 == 1 && b.Other != nil {
+		return b.Other
+	}
+	return b.Store
+}
+
 // Expire is the time to live that the suite gives to pages before it calls Backend.Advance. Advance
 // must advance the clock by at least that much.
 const Expire = 1000 * 1000 * 1000 // a second, in nanoseconds
