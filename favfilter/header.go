@@ -96,28 +96,23 @@ func (h Header) validate() error {
 	if err := checkPages(h.Pages); err != nil {
 		return err
 	}
+	most := h.Shape.Bits
+	if h.Grown > 0 {
+		most = MaxBits // the header does not contain the bits of further layers
+	}
 	switch {
 	case h.Number >= h.Pages:
 		return fmt.Errorf("page %d of %d", h.Number, h.Pages)
 	case h.Grown >= MaxLayers:
 		return fmt.Errorf("%d layers, more than %d", int(h.Grown)+1, MaxLayers)
-	case h.Set > h.mostBits():
-		return fmt.Errorf("%d bits set of %d", h.Set, h.mostBits())
+	case h.Set > most:
+		return fmt.Errorf("%d bits set of %d", h.Set, most)
 	case h.Left > LeftMask:
 		return fmt.Errorf("left with sequence %d, more than %d", h.Left, LeftMask)
 	case h.Sequence >= MaxSequence:
 		return fmt.Errorf("sequence %d is not below %d", h.Sequence, uint64(MaxSequence))
 	}
 	return nil
-}
-
-// mostBits returns an upper bound on the number of bits of the page. The header does not contain
-// the bits of further layers.
-func (h Header) mostBits() uint32 {
-	if h.Grown > 0 {
-		return MaxBits
-	}
-	return h.Shape.Bits
 }
 
 // Version returns the version of a stored page with this header: the encoded header.

@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"encoding/binary"
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -19,9 +18,10 @@ const (
 	// 12 by swap. A network favours the script, because a second round trip costs more there.
 	maxScriptKeys = 8
 
-	// applyRounds is the maximum number of round trips of an Apply while the shape of the page
-	// keeps changing.
-	applyRounds = 8
+	// maxRounds is the maximum number of attempts of a script while the shape of the page keeps
+	// changing, and of a compare-and-swap. Each lost swap means that another writer succeeded, and a
+	// writer that uses a script is always faster.
+	maxRounds = 8
 )
 
 // change is a batch that is being applied, and its result.
@@ -68,7 +68,7 @@ func (s *Store) applyByScript(ctx context.Context, pending []change) (layered []
 			switch {
 			case came == layers:
 				layered = append(layered, c)
-			case came == reshaped && round < applyRounds-1:
+			case came == reshaped && round < maxRounds-1:
 				again = append(again, c)
 			case came == reshaped:
 				res = favfilter.Result{Err: s.failed("apply to", errNoProgress, c.ID)}
@@ -93,10 +93,7 @@ func (s *Store) applyCall(b *favfilter.Batch) command {
 	if b.Sequence > 0 {
 		from, to = sequenceBytes(b.Sequence-1), sequenceBytes(b.Sequence)
 	}
-	grow := "0"
-	if b.Grow && b.Rate > 0 && b.Sequence == 0 {
-		grow = "1"
-	}
+	grow := b.Grow && b.Rate > 0 && b.Sequence == 0
 	c := s.run(s.apply, b.ID, 7+(len(b.Remove)+len(b.Add))*(1+int(known.Shape.Hashes)))
 	// The two parts of the header that the script compares: shape and seed, and
 	// incarnation and page number.
@@ -125,10 +122,7 @@ const (
 
 // applied decodes the reply of apply.lua.
 func (s *Store) applied(b *favfilter.Batch, cmd *redis.Cmd) (res favfilter.Result, came verdict) {
-	reply, err := cmd.StringSlice()
-	if err == nil && len(reply) != 3 {
-		err = fmt.Errorf("the script answered %q, not a state, a header and outcomes", reply)
-	}
+	reply, err := answer(cmd)
 	if err != nil {
 		return favfilter.Result{Err: s.failed("apply to", err, b.ID)}, settled
 	}

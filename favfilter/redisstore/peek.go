@@ -2,7 +2,7 @@ package redisstore
 
 import (
 	"context"
-	"errors"
+	"encoding/binary"
 	"fmt"
 
 	"github.com/redis/go-redis/v9"
@@ -40,25 +40,15 @@ func (s *Store) Peek(ctx context.Context, ids []favfilter.PageID) ([]favfilter.S
 
 // statusOf decodes the reply of peek.lua.
 func statusOf(cmd *redis.Cmd) (favfilter.Status, error) {
-	values, err := cmd.Slice()
+	reply, err := answer(cmd)
 	if err != nil {
 		return favfilter.Status{}, err
 	}
-	var texts []string
-	var numbers []int
-	for _, value := range values {
-		switch v := value.(type) {
-		case string:
-			texts = append(texts, v)
-		case int64:
-			numbers = append(numbers, int(v))
-		}
-	}
-	if len(texts) != 2 || len(numbers) != 3 {
-		return favfilter.Status{}, errors.New("the script answered no header, build, lengths and count")
+	var n [3]uint32
+	if _, err := binary.Decode([]byte(reply[2]), binary.BigEndian, &n); err != nil {
+		return favfilter.Status{}, fmt.Errorf("the script answered the numbers %x: %w", reply[2], err)
 	}
 	return favfilter.Stored{
-		Header: []byte(texts[0]), BitsLength: numbers[0],
-		Build: []byte(texts[1]), RegionsLength: numbers[1], Collided: numbers[2],
+		Header: []byte(reply[0]), Build: []byte(reply[1]), BitsLength: int(n[0]), RegionsLength: int(n[1]), Collided: int(n[2]),
 	}.Status(), nil
 }

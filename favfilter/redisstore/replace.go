@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"strconv"
 	"time"
 
 	"github.com/feedfilter/feedfilter/favfilter"
@@ -25,15 +24,11 @@ func (s *Store) Replace(ctx context.Context, r favfilter.Replacement) (bool, err
 // replaceCall returns the script call for one replacement.
 func (s *Store) replaceCall(r *favfilter.Replacement) command {
 	raw, collisions := r.Encode()
-	newer := "0"
-	if r.Newer {
-		newer = "1"
-	}
-	expire := "-1"
+	expire := int64(-1)
 	if r.Expire >= 0 {
-		expire = strconv.FormatInt(int64((r.Expire+time.Millisecond-1)/time.Millisecond), 10)
+		expire = int64((r.Expire + time.Millisecond - 1) / time.Millisecond)
 	}
 	c := s.run(s.replace, r.ID, 5)
-	c.args = append(c.args, raw, collisions, string(r.Seen), newer, expire)
+	c.args = append(c.args, raw, collisions, string(r.Seen), r.Newer, expire)
 	return c
 }

@@ -4,6 +4,9 @@ import (
 	"crypto/sha1" //nolint:gosec // the name Redis gives a script, no secret
 	_ "embed"
 	"encoding/hex"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/feedfilter/feedfilter/favfilter"
 )
@@ -30,4 +33,12 @@ func newScript(name, source string) script {
 func (s *Store) run(sc script, id favfilter.PageID, more int) command {
 	args := append(make([]any, 0, 5+more), "evalsha", sc.sha, 2, s.key(id, "bits"), s.key(id, "regions"))
 	return command{page: id.Number, args: args, source: sc.source}
+}
+
+// answer returns the three strings that a script answers.
+func answer(cmd *redis.Cmd) (reply []string, err error) {
+	if reply, err = cmd.StringSlice(); err == nil && len(reply) != 3 {
+		err = fmt.Errorf("the script answered %q, not three strings", reply)
+	}
+	return reply, err
 }

@@ -7,21 +7,16 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-const (
-	// swapRounds is the maximum number of attempts of a compare-and-swap. Each lost attempt means
-	// that another writer succeeded, and a writer that uses a script is always faster.
-	swapRounds = 8
-	// stepKeys is the number of keys that a script applies at a time after swaps have lost. They
-	// fit in 3,999 arguments, the limit of serverless caches.
-	stepKeys = 3900 / (favfilter.MaxHashes + 1)
-)
+// stepKeys is the number of keys that a script applies at a time after swaps have lost. They fit in
+// 3,999 arguments, the limit of serverless caches.
+const stepKeys = 3900 / (favfilter.MaxHashes + 1)
 
 var errNoProgress = errors.New("other writers changed the page each time")
 
 // swap applies the pending batches in the process, and replaces the pages it read by the changed
 // ones. This takes two round trips, whatever the number of keys and pages.
 func (s *Store) swap(ctx context.Context, pending []change) {
-	for range swapRounds {
+	for range maxRounds {
 		if len(pending) == 0 {
 			return
 		}
