@@ -45,9 +45,9 @@ func TestIDsAreNotInRedis(t *testing.T) {
 		if base, ok := strings.CutSuffix(key, "bits"); ok && !strings.Contains(key, "seen") {
 			marks, err := client.Get(t.Context(), base+"regions").Bytes()
 			must(t, err)
-			page, err := favfilter.DecodePage([]byte(value), marks)
-			must(t, err)
-			read = append(read, page)
+			l := favfilter.Decode(favfilter.PageID{}, []byte(value), marks)
+			must(t, l.Damage)
+			read = append(read, l.Page)
 		}
 	}
 	for _, c := range []struct {

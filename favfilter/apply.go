@@ -45,6 +45,11 @@ func (p *Page) admit(b Batch) State {
 // removal, two bits for every forty-fifth.
 const leastCleared = 3
 
+// removable reports whether a guarded removal may clear the clearable bits of a key that sets all.
+func removable(clearable, all int) bool {
+	return clearable >= leastCleared || clearable > 0 && clearable == all
+}
+
 // applyGuarded applies a guarded batch. It removes keys first, and only if all of them can be
 // removed. Clearing the bits of one key cannot affect a key examined earlier: a bit in a region
 // whose collision bit is clear belongs to one key only.
@@ -61,7 +66,7 @@ func (p *Page) applyGuarded(b Batch) (state State, fewest uint8) {
 		}
 		bits, all := l.clearable(nil, h)
 		n := len(bits)
-		if n < leastCleared && (n == 0 || n < all) {
+		if !removable(n, all) {
 			return Jammed, 0
 		}
 		if i == 0 || n < int(fewest) {

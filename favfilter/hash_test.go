@@ -192,8 +192,8 @@ func TestPositionsAreThePagesBits(t *testing.T) {
 			}
 			without := slices.Clone(raw)
 			without[at] &^= mask
-			if _, err := favfilter.DecodePage(without, nil); !errors.Is(err, favfilter.ErrDamaged) {
-				t.Fatalf("error %v for a page that lost bit %d", err, p)
+			if l := decode(without, nil); !errors.Is(l.Damage, favfilter.ErrDamaged) {
+				t.Fatalf("error %v for a page that lost bit %d", l.Damage, p)
 			}
 			binary.BigEndian.PutUint32(without[24:], page.Header().Set-1)
 			if decodePage(t, without, nil).Contains(h) {

@@ -26,11 +26,15 @@ func newPage(t fataler, h favfilter.Header) *favfilter.Page {
 
 func decodePage(t fataler, raw, collisions []byte) *favfilter.Page {
 	t.Helper()
-	p, err := favfilter.DecodePage(raw, collisions)
-	if err != nil {
-		t.Fatalf("decode page: %v", err)
+	l := decode(raw, collisions)
+	if l.Damage != nil {
+		t.Fatalf("decode page: %v", l.Damage)
 	}
-	return p
+	return l.Page
+}
+
+func decode(raw, collisions []byte) favfilter.Loaded {
+	return favfilter.Decode(favfilter.PageID{}, raw, collisions)
 }
 
 func shapeFor(t fataler, capacity int, rate float64) favfilter.Shape {

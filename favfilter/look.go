@@ -44,7 +44,7 @@ func (p *Page) Trace(h Hash) Traced {
 		}
 		t.Positions = append(t.Positions, b)
 	}
-	t.Removable = t.Clearable >= leastCleared || t.Clearable > 0 && t.Clearable == len(t.Positions)
+	t.Removable = removable(t.Clearable, len(t.Positions))
 	return t
 }
 

@@ -39,11 +39,8 @@ func NewPage(h Header) (*Page, error) {
 	return p, nil
 }
 
-// DecodePage decodes a page from its two stored strings: raw is the bits string, and collisions the
-// regions string, which may be nil for a page that is only read. The page keeps the strings.
-// DecodePage also checks that the number of set bits matches the headers, so it detects a flipped
-// bit. Errors wrap [ErrDamaged].
-func DecodePage(raw, collisions []byte) (*Page, error) {
+// decodePage decodes a page from its two stored strings, see [Decode]. Errors wrap [ErrDamaged].
+func decodePage(raw, collisions []byte) (*Page, error) {
 	h, err := DecodeHeader(raw)
 	if err != nil {
 		return nil, err

@@ -80,7 +80,7 @@ func (l *ledgered) check(t *rapid.T) {
 		t.Fatalf("count %d of %d keys", h.Count, len(l.live))
 	}
 	raw, collisions := l.page.Encode()
-	if again := decodePage(t, raw, collisions); again.Header() != h { // DecodePage counts the set bits
+	if again := decodePage(t, raw, collisions); again.Header() != h { // decoding counts the set bits
 		t.Fatalf("decoded %+v, want %+v", again.Header(), h)
 	}
 }

@@ -114,7 +114,7 @@ func TestPageRoundTrip(t *testing.T) {
 	})
 }
 
-func TestDecodePageRefusesDamage(t *testing.T) {
+func TestDecodeRefusesDamage(t *testing.T) {
 	for _, page := range []*favfilter.Page{goldenPage(t), goldenLayers(t)} {
 		raw, collisions := page.Encode()
 		for n := range raw {
@@ -140,14 +140,13 @@ func TestDecodePageRefusesDamage(t *testing.T) {
 // wantRefused checks that strings are taken for a damaged page.
 func wantRefused(t *testing.T, what string, raw, collisions []byte) {
 	t.Helper()
-	page, err := favfilter.DecodePage(raw, collisions)
-	if page != nil || !errors.Is(err, favfilter.ErrDamaged) {
-		t.Errorf("%s: page %v, error %v, want a damaged page", what, page, err)
+	if l := decode(raw, collisions); l.Page != nil || !errors.Is(l.Damage, favfilter.ErrDamaged) {
+		t.Errorf("%s: %+v, want a damaged page", what, l)
 	}
 }
 
 // A page without regions keeps no collision bits, whatever its regions string.
-func TestDecodePageWithoutRegions(t *testing.T) {
+func TestDecodeWithoutRegions(t *testing.T) {
 	page := emptyPage(t, favfilter.Shape{Bits: 64, Hashes: 3})
 	page.Insert(favfilter.Hash{H1: 1 << 60, H2: 1 << 61})
 	raw, _ := page.Encode()

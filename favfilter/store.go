@@ -49,13 +49,14 @@ type Loaded struct {
 }
 
 // Decode decodes the strings that a store holds under id, and keeps them. raw is the bits string of
-// a page, or a value. For collisions, see [DecodePage].
+// a page, or a value. collisions is the regions string, which may be nil for a page that is only
+// read. Decode checks that the number of set bits matches the headers, so it detects a flipped bit.
 func Decode(id PageID, raw, collisions []byte) Loaded {
 	l := Loaded{Version: versionOf(raw)}
 	if id.IsValue() {
 		l.Value = raw
 	} else {
-		l.Page, l.Damage = DecodePage(raw, collisions)
+		l.Page, l.Damage = decodePage(raw, collisions)
 	}
 	return l
 }

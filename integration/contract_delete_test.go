@@ -251,11 +251,11 @@ type image struct {
 // imageOf makes a page with the geometry of a stored one, from those of the rows that belong to it.
 func imageOf(t *testing.T, raw []byte, rows [][]string) image {
 	t.Helper()
-	stored, err := favfilter.DecodePage(bytes.Clone(raw), nil)
-	if err != nil {
-		t.Fatal(err)
+	stored := favfilter.Decode(favfilter.PageID{}, bytes.Clone(raw), nil)
+	if stored.Damage != nil {
+		t.Fatal(stored.Damage)
 	}
-	h := stored.Header()
+	h := stored.Page.Header()
 	page, err := favfilter.NewPage(h)
 	if err != nil {
 		t.Fatal(err)

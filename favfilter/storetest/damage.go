@@ -217,12 +217,8 @@ func wrongCount(t *testing.T, b Backend) {
 	bits, collisions := page.Encode()
 	bits = slices.Clone(bits)
 	copy(bits[28:32], "\x00\x00\x00\x01") // one key of 40
-	page, err := favfilter.DecodePage(bits, collisions)
-	if err != nil {
-		t.Fatal(err)
-	}
 	id := favfilter.PageID{Number: 13}
-	put(t, b.Store, id, page)
+	put(t, b.Store, id, favfilter.Decode(id, bits, collisions).Page)
 	for _, from := range []int{0, 4} {
 		n := 4 + 4*from // by script, and by compare-and-swap
 		res := apply(t, b.Store, favfilter.Batch{ID: id, Remove: keys[from : from+n]})

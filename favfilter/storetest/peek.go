@@ -105,10 +105,7 @@ func loadAndCompare(t *testing.T, b Backend) {
 func standing(t testing.TB, b Backend, id favfilter.PageID) favfilter.Status {
 	t.Helper()
 	raw, collisions := b.Strings(t, id)
-	page, err := favfilter.DecodePage(raw, collisions)
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := favfilter.Decode(id, raw, collisions).Page
 	s := favfilter.Status{Header: page.Header(), Size: favfilter.Size{Bytes: uint32(len(raw) + len(collisions))}}
 	for _, shape := range page.Layers() {
 		s.Size.Bits += shape.Bits
