@@ -12,7 +12,8 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// faultyStore passes calls on to a store, and records them. Calls about one page fail as instructed.
+// faultyStore passes calls on to a store, and records them. Calls about one page fail as it is
+// instructed.
 type faultyStore struct {
 	favfilter.Store
 

@@ -163,7 +163,8 @@ func TestFilterOfNoKeys(t *testing.T) {
 	}
 }
 
-// A key may be any string: empty, with zero bytes, or not UTF-8. A key given twice gets two outcomes.
+// A key may be any string: empty, with zero bytes, or not UTF-8. A key given twice gets two
+// outcomes.
 func TestFilterTakesAnyKey(t *testing.T) {
 	f := openFilter(t, &favfilter.Memory{}, favfilter.Config{Capacity: 1000})
 	keys := []string{"", "\x00", "\x00\x00", "\xff\xfe", strings.Repeat("long", 10_000), "a", "A", "a "}

@@ -83,8 +83,8 @@ func TestGrowingRateMeasured(t *testing.T) {
 	}
 }
 
-// The shapes of further layers are golden. Without removals a key sets the best number of bits for a
-// Bloom filter, with them five sixths of it.
+// The shapes of further layers are golden. Without removals a key sets the best number of bits for
+// a Bloom filter, with them five sixths of it.
 func TestGrowingGolden(t *testing.T) {
 	for region, want := range map[uint16][]favfilter.Shape{
 		0: {{Bits: 4480, Hashes: 12}, {Bits: 13184, Hashes: 13}},

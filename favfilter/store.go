@@ -134,10 +134,10 @@ type Batch struct {
 	Rate float64
 
 	// Grow gives a page whose newest layer is full another layer, for twice as many keys. The first
-	// layer gets half of Rate, so its shape is that of [ShapeFor] for half of Rate. Each further layer
-	// gets half as much as the previous one. If the page can grow no further, the newest layer takes
-	// what the others have left of Rate. Keys are Full only once that is used up. Lookups take longer
-	// with each layer. Ignored if Rate is 0.
+	// layer gets half of Rate, so its shape is that of [ShapeFor] for half of Rate. Each further
+	// layer gets half as much as the previous one. If the page can grow no further, the newest layer
+	// takes what the others have left of Rate. Keys are Full only once that is used up. Lookups take
+	// longer with each layer. Ignored if Rate is 0.
 	Grow bool
 
 	Remove, Add []Hash // a guarded batch names no key twice

@@ -15,8 +15,8 @@ type circuit struct {
 	cause   atomic.Pointer[error] // the last failure
 }
 
-// newCircuit returns a closed circuit breaker. It logs one message when it opens, and the other when
-// it closes.
+// newCircuit returns a closed circuit breaker. It logs one message when it opens, and the other
+// when it closes.
 func newCircuit(log *slog.Logger, fails func(error) bool, opened, closed string) *circuit {
 	c := &circuit{fails: fails}
 	c.breaker = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{

@@ -2,10 +2,10 @@
 --
 -- KEYS[1]  bits string        KEYS[2]  regions string
 --
--- Returns {start of the bits string, start of the regions string, numbers}. The starts are the first
--- 64 and 8 bytes, or the whole string if it is shorter. A value that is not a string counts as an
--- empty string. The numbers are the lengths of both strings and the number of collision bits set, 4
--- bytes each. The last is 0 if the user may not call BITCOUNT.
+-- Returns {start of the bits string, start of the regions string, numbers}. The starts are the
+-- first 64 and 8 bytes, or the whole string if it is shorter. A value that is not a string counts
+-- as an empty string. The numbers are the lengths of both strings and the number of collision bits
+-- set, 4 bytes each. The last is 0 if the user may not call BITCOUNT.
 local function start_of(key, last)
   local start = redis.pcall('GETRANGE', key, 0, last)
   if type(start) ~= 'string' then

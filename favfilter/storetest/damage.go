@@ -118,8 +118,8 @@ func wantDamage(t *testing.T, b Backend, id favfilter.PageID, cases []damage) {
 	}
 }
 
-// wantTorn checks that no batch changes the page, whichever way it is applied, not even one that was
-// applied before. It does not depend on what the store remembers.
+// wantTorn checks that no batch changes the page, whichever way it is applied, not even one that
+// was applied before. It does not depend on what the store remembers.
 func wantTorn(t *testing.T, b Backend, id favfilter.PageID) {
 	t.Helper()
 	unchanged := remember(t, b, id)
