@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -166,12 +165,14 @@ func (s *intake) decodeFeed(c echo.Context, in *room) (req feed.Request, done fu
 	return req, done, err
 }
 
+// filterPath is the path of the route of feeds.
+const filterPath = "/v1/feed/filter"
+
 // filter answers which of the posts the viewer sees.
 func (s *service) filter(c echo.Context) error {
 	if _, err := query(c); err != nil {
 		return err
 	}
-	start := time.Now()
 	in := s.rooms.get()
 	defer s.rooms.put(in)
 	req, done, err := s.decodeFeed(c, in)
@@ -189,7 +190,6 @@ func (s *service) filter(c echo.Context) error {
 		in.text = appendFeed(in.text[:0], answer, req)
 	}
 	err = send(c, http.StatusOK, in.text)
-	s.history.latency.note(time.Since(start))
 	if sampled != nil {
 		sampled.Compare(c.Request().Context(), requestAttrs(c)...)
 	}
@@ -222,7 +222,7 @@ func (s *service) answerFeed(ctx context.Context, k *call, req feed.Request) (fe
 	}
 	sampled.Answered(checked)
 	s.feeds.count(checked.Answer)
-	s.meters.looked(len(checked.Answer.Kept) + len(checked.Answer.Dropped))
+	s.meters.candidates.Looked(len(checked.Answer.Kept) + len(checked.Answer.Dropped))
 	return checked.Answer, sampled, nil
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -23,7 +22,6 @@ func (m *feedMessage) read(data []byte) { m.text = string(data) }
 
 // filterProcedure answers which of the posts the viewer sees.
 func (s *procedures) filterProcedure(ctx context.Context, k *call, m *feedMessage) (*feedAnswer, error) {
-	start := time.Now()
 	in := s.rooms.get()
 	defer s.rooms.put(in)
 	req, form, err := decodeFeedMessage(m.text, in)
@@ -36,7 +34,6 @@ func (s *procedures) filterProcedure(ctx context.Context, k *call, m *feedMessag
 	}
 	// Copy the answer: connect writes it after the room is back in the pool.
 	answer := newFeedAnswer(a, req, form)
-	s.history.latency.note(time.Since(start))
 	if sampled != nil {
 		sampled.Compare(ctx, requestAttrs(k)...)
 	}

@@ -2,19 +2,23 @@ package httpapi
 
 import (
 	"encoding/json"
+	"maps"
 	"math"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/feed"
+	"github.com/feedfilter/feedfilter/internal/metrics"
 )
 
 // remembering is a service with a history whose steps the test ends.
@@ -193,30 +197,39 @@ func TestHistoryOfADay(t *testing.T) {
 	}
 }
 
-// TestSince: every rate is the difference of two counts a second, and 0 if no time has passed.
-func TestSince(t *testing.T) {
+// TestColumns: every rate is the difference of two counts a second, and 0 if no time has passed.
+func TestColumns(t *testing.T) {
+	r := newRemembering(t, 4)
+	block := func(n uint64) map[string]uint64 { return map[string]uint64{"block": n} }
 	start := time.Unix(1_000_000, 0)
-	from := counts{at: start, dropped: make([]uint64, 2)}
-	to := counts{
-		at: start.Add(5 * time.Second), feeds: 5, candidates: 10, writes: 15, confirmed: 20, falsePositives: 25, rebuilds: 30, degraded: 35,
-		errors: 40, shed: 45, dropped: []uint64{50, 55},
+	from := snapshot{at: start}
+	to := snapshot{
+		at: start.Add(5 * time.Second), looked: metrics.Histogram{Count: 5, Sum: 10}, unsure: 35, failed: 40,
+		stats: activity.Stats{Recorded: block(15), Confirmed: 20, FalsePositives: 25},
+		load:  metrics.Load{Shed: 45, Requests: 3}, feeds: metrics.Feeds{Dropped: block(50)}, heap: 7,
+		totals: pages.SurveyTotals{Keys: 8, Bytes: 9}, whole: true,
 	}
-	to.latency[latencyBucket(time.Second)] = 5
-	got := point{keys: 7}.since(from, to)
-	if got.p50 < 900 || got.p50 > got.p99 || got.p99 > 1300 {
-		t.Errorf("quantiles %g and %g ms for feeds that took a second", got.p50, got.p99)
+	to.stats.Rebuilds, to.stats.PollAge = block(30), 3*time.Millisecond
+	figures := func() map[string]figure {
+		all := make(map[string]figure)
+		p := r.point(&from, &to)
+		for i, c := range append(slices.Clone(r.columns), r.dropped...) {
+			if x := p.figures[i]; !math.IsNaN(float64(x)) {
+				all[c.name] = x
+			}
+		}
+		return all
 	}
-	got.p50, got.p99 = 0, 0
-	want := point{
-		feeds: 1, candidates: 2, writes: 3, confirmed: 4, falsePositives: 5, rebuilds: 6, degraded: 7, errors: 8, shed: 9,
-		dropped: []float32{10, 11}, keys: 7,
+	want := map[string]figure{
+		"feeds": 1, "candidates": 2, "writes": 3, "confirmed": 4, "false_positives": 5, "rebuilds": 6, "degraded": 7, "errors": 8, "shed": 9,
+		"block": 10, "hide": 0, "seen": 0, "poll_age_ms": 3, "heap_bytes": 7, "keys": 8, "page_bytes": 9, "in_progress": 3,
 	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got\n%+v, want\n%+v", got, want)
+	if got := figures(); !maps.Equal(got, want) {
+		t.Errorf("got\n%v, want\n%v", got, want)
 	}
 	to.at = start
-	if got := (point{}).since(from, to); got.feeds != 0 || got.dropped[1] != 0 {
-		t.Errorf("without elapsed time: %+v", got)
+	if got := figures(); got["feeds"] != 0 || got["block"] != 0 {
+		t.Errorf("without elapsed time: %v", got)
 	}
 }
 
@@ -233,38 +246,11 @@ func TestHistoryOfFailures(t *testing.T) {
 	r.want(c, "shed", 3.0)
 }
 
-func TestLatencyQuantile(t *testing.T) {
-	var l latencies
-	feeds := func() *[latencyBuckets]uint64 {
-		var n [latencyBuckets]uint64
-		for i := range n {
-			n[i] = l[i].Load()
-		}
-		return &n
-	}
-	if got := quantile(feeds(), 0.5); !math.IsNaN(float64(got)) {
-		t.Errorf("without feeds: %g", got)
-	}
-	for i := range 100_000 {
-		l.note(time.Duration(i+1) * 10 * time.Microsecond) // up to a second
-	}
-	for share, want := range map[float64]float64{0.01: 10, 0.5: 500, 0.9: 900, 0.99: 990, 1: 1000} {
-		if got := float64(quantile(feeds(), share)); math.Abs(got/want-1) > 0.06 {
-			t.Errorf("quantile %g: %g ms, want %g", share, got, want)
-		}
-	}
-	for took, want := range map[time.Duration]int{
-		0: 0, 16 * time.Microsecond: 0, 19 * time.Microsecond: 0, 20 * time.Microsecond: 1, 31 * time.Microsecond: 3, 32 * time.Microsecond: 4,
-		time.Hour: latencyBuckets - 1,
-	} {
-		if got := latencyBucket(took); got != want {
-			t.Errorf("%v is in bucket %d, want %d", took, got, want)
-		}
-	}
-	for i := range latencyBuckets {
-		begin := time.Duration(latencyBound(i)) * time.Microsecond
-		if latencyBucket(begin) != i || i > 0 && latencyBucket(begin-time.Microsecond) != i-1 {
-			t.Errorf("bucket %d begins at %v", i, begin)
+// TestFigure: whole numbers are exact, and others short.
+func TestFigure(t *testing.T) {
+	for x, want := range map[float64]string{math.NaN(): "null", 0: "0", 1 << 40: "1099511627776", 2.2: "2.2", 1. / 60: "0.016666668", 1e-9: "1e-09"} {
+		if got, err := json.Marshal(figure(x)); string(got) != want || err != nil {
+			t.Errorf("%g is written as %s, %v, want %s", x, got, err, want)
 		}
 	}
 }

@@ -7,13 +7,14 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/feedfilter/feedfilter/internal/metrics"
+	"github.com/feedfilter/feedfilter/proto/feedfilter/v1/feedfilterv1connect"
 )
 
 // meters count requests. The maps do not change later.
 type meters struct {
-	routes map[routeName]*metrics.Route
-	other  *metrics.Route // of unknown paths and methods
-	looked func(candidates int)
+	routes     map[routeName]*metrics.Route
+	other      *metrics.Route // of unknown paths and methods
+	candidates metrics.Candidates
 }
 
 type routeName struct{ method, path string }
@@ -26,6 +27,12 @@ func (m *meters) of(c echo.Context) *metrics.Route {
 	return m.other
 }
 
+// feedDurations returns the histogram of all calls that ask for a feed, in seconds.
+func (m *meters) feedDurations() metrics.Histogram {
+	return metrics.Durations(m.routes[routeName{http.MethodPost, filterPath}],
+		m.routes[routeName{http.MethodPost, feedfilterv1connect.FeedServiceFilterProcedure}])
+}
+
 // measure adds the metrics of the service to a registry, or to a new one if to is nil.
 func (s *service) measure(to *metrics.Registry) {
 	if to == nil {
@@ -34,7 +41,7 @@ func (s *service) measure(to *metrics.Registry) {
 	s.metrics = to
 	requests := to.Requests()
 	const other = "other"
-	s.meters = meters{routes: make(map[routeName]*metrics.Route), other: requests.Route(other, other), looked: to.Feeds(s.feeds.metrics)}
+	s.meters = meters{routes: make(map[routeName]*metrics.Route), other: requests.Route(other, other), candidates: to.Feeds(s.feeds.metrics)}
 	for _, r := range append(s.routes(), s.procedures.routes...) {
 		s.meters.routes[routeName{r.method, r.path}] = requests.Route(r.path, r.method)
 		if r.method == http.MethodGet {

@@ -43,7 +43,6 @@ type feedStats struct {
 // feedCounts holds the counters of feedStats. The maps do not change later.
 type feedCounts struct {
 	answered, kept    atomic.Uint64
-	candidates        atomic.Uint64 // kept and dropped
 	unsure            atomic.Uint64 // feeds with a kind that could not be checked
 	dropped, degraded map[string]*atomic.Uint64
 }
@@ -62,7 +61,6 @@ func newFeedCounts(kinds *activity.Kinds) *feedCounts {
 func (c *feedCounts) count(a feed.Answer) {
 	c.answered.Add(1)
 	c.kept.Add(uint64(len(a.Kept)))
-	c.candidates.Add(uint64(len(a.Kept) + len(a.Dropped)))
 	for _, d := range a.Dropped {
 		if n := c.dropped[d.Kind]; n != nil { // a feed drops a repeated post under a kind that annotates
 			n.Add(1)

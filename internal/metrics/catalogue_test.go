@@ -28,7 +28,7 @@ func everything(t *testing.T) *metrics.Registry {
 	r.Requests().Route("/v1/kinds", "GET").Done(200, time.Millisecond)
 	r.Load(func() metrics.Load { return metrics.Load{} })
 	some := map[string]uint64{"block": 1}
-	r.Feeds(func() metrics.Feeds { return metrics.Feeds{Kept: 1, Dropped: some, Degraded: some} })(2)
+	r.Feeds(func() metrics.Feeds { return metrics.Feeds{Kept: 1, Dropped: some, Degraded: some} }).Looked(2)
 	r.Activities(true, func() activity.Stats { return activity.Stats{Recorded: some, WindowEvicted: some, WindowDamaged: some} })
 	r.Rebuilds()("missing", time.Second, nil)
 	r.Survey(func() iter.Seq[pages.SurveyedPage] {

@@ -18,7 +18,7 @@ type Requests struct {
 type Route struct {
 	answered prometheus.Counter // status 200, the most frequent
 	others   *prometheus.CounterVec
-	seconds  prometheus.Observer
+	seconds  prometheus.Histogram
 }
 
 // Requests adds HTTP requests.
@@ -41,7 +41,16 @@ func (r *Registry) Requests() *Requests {
 func (q *Requests) Route(name, method string) *Route {
 	labels := prometheus.Labels{"route": name, "method": method}
 	others := q.total.MustCurryWith(labels)
-	return &Route{answered: others.WithLabelValues("200"), others: others, seconds: q.seconds.With(labels)}
+	seconds, _ := q.seconds.With(labels).(prometheus.Histogram) // always is one
+	return &Route{answered: others.WithLabelValues("200"), others: others, seconds: seconds}
+}
+
+// Durations returns the histogram of all requests of some routes, in seconds.
+func Durations(of ...*Route) (h Histogram) {
+	for _, r := range of {
+		h.add(r.seconds)
+	}
+	return h
 }
 
 // Done counts a request answered with status. It is safe for concurrent use.
@@ -92,9 +101,20 @@ type Feeds struct {
 	Degraded map[string]uint64 // feeds, by the kind that could not be checked
 }
 
-// Feeds adds the outcomes of feeds. It returns the function to call for each answered feed, with
-// its number of candidates. That function is safe for concurrent use.
-func (r *Registry) Feeds(feeds func() Feeds) (looked func(candidates int)) {
+// Candidates counts the candidates of each feed. It is safe for concurrent use.
+type Candidates struct{ of prometheus.Histogram }
+
+// Looked counts an answered feed with n candidates.
+func (c Candidates) Looked(n int) { c.of.Observe(float64(n)) }
+
+// Read returns the histogram of all feeds.
+func (c Candidates) Read() (h Histogram) {
+	h.add(c.of)
+	return h
+}
+
+// Feeds adds the outcomes of feeds, and their candidates.
+func (r *Registry) Feeds(feeds func() Feeds) Candidates {
 	var c source
 	kept := c.counter("feedfilter_feed_kept_total", "Candidates kept.")
 	dropped := c.counter("feedfilter_feed_dropped_total", "Candidates dropped.", "kind")
@@ -112,5 +132,5 @@ func (r *Registry) Feeds(feeds func() Feeds) (looked func(candidates int)) {
 		Buckets: []float64{0, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000},
 	})
 	r.registry.MustRegister(&c, candidates)
-	return func(n int) { candidates.Observe(float64(n)) }
+	return Candidates{candidates}
 }

@@ -90,10 +90,10 @@ func TestServiceValues(t *testing.T) {
 	r.Load(func() metrics.Load {
 		return metrics.Load{Requests: 1, RequestsLimit: 2, Streams: 3, StreamsLimit: 4, Bodies: 5, BodiesLimit: 6, Shed: 7}
 	})
-	looked := r.Feeds(func() metrics.Feeds {
+	candidates := r.Feeds(func() metrics.Feeds {
 		return metrics.Feeds{Kept: 8, Dropped: map[string]uint64{"block": 9}, Degraded: map[string]uint64{"block": 10}}
 	})
-	looked(11)
+	candidates.Looked(11)
 	r.Pools(func() []ledger.Pool {
 		return []ledger.Pool{{Name: "calls", Most: 20, Open: 15, InUse: 12, Acquired: 13, Waited: 14, GivenUp: 16, Waiting: 17 * time.Second}}
 	})
