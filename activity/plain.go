@@ -190,7 +190,3 @@ func plainOutcome(o favfilter.Outcome) Outcome {
 		return Unchanged
 	}
 }
-
-// Look observes up to most pages for Survey, those observed longest ago first. If another call is
-// in progress, Look does nothing. Errors are an [*UnavailableError], or that of ctx.
-func (p *Plain) Look(ctx context.Context, most int) error { return p.pages.Look(ctx, most) }

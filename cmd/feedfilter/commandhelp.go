@@ -52,7 +52,6 @@ func migrateHelp() map[string]string {
 // insideHelp is the help of the flags that only inspect, rebuild, scrub and reshape have.
 func insideHelp() map[string]string {
 	return map[string]string{
-		"inside_ascii":   "Draw in ASCII, without colours, as without a UTF-8 locale. Default: off",
 		"inspect_page":   "Number of the page, as explain or inspect user shows it.",
 		"inspect_user":   "Id of the user.",
 		"inspect_kind":   "Kind of the activity, such as block.",

@@ -5,11 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"strings"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
-	"github.com/feedfilter/feedfilter/internal/inspect"
 )
 
 // insideFlags are the flags of commands that inspect a service's data, directly or through the
@@ -57,25 +54,4 @@ func (f *insideFlags) print(std stdio, answer any, write func(io.Writer) error) 
 		return writeJSON(std.out, answer)
 	}
 	return write(std.out)
-}
-
-// styleFlags are the flags of drawings.
-type styleFlags struct {
-	ASCII   bool        `help:"${inside_ascii}"`
-	Colours colourFlags `embed:""`
-}
-
-// style returns the style of drawings on std.out.
-func (f *styleFlags) style(std stdio) inspect.Style {
-	return inspect.Style{ASCII: f.ASCII || !speaksUTF8(os.Getenv), Colors: f.Colours.on(std.out) && !f.ASCII}
-}
-
-// speaksUTF8 reports whether the locale uses UTF-8, by the first variable that is set.
-func speaksUTF8(env func(string) string) bool {
-	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
-		if locale := strings.ToUpper(env(name)); locale != "" {
-			return strings.Contains(locale, "UTF-8") || strings.Contains(locale, "UTF8")
-		}
-	}
-	return false
 }

@@ -8,10 +8,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
 
+	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
@@ -84,8 +86,8 @@ func TestInsideOfAnOddService(t *testing.T) {
 		t.Helper()
 		return feedfilter(t, 1, append(args, "--server", odd.URL)...).stderr
 	}
-	wantContains(t, run("inspect", "page", "1"), "/v1/ops/pages/1?cells=1024: unexpected answer: 418 I'm a teapot")
-	wantContains(t, run("rebuild", "--all"), "rebuild: GET http://", "/v1/ops/pages?cells=4096&from=0&to=4096: unexpected answer: 418")
+	wantContains(t, run("inspect", "page", "1"), "/v1/ops/pages/1: unexpected answer: 418 I'm a teapot")
+	wantContains(t, run("rebuild", "--all"), "rebuild: GET http://", "/v1/pages: unexpected answer: 418")
 	answers["GET /v1/ops/users/1"] = "<html>"
 	wantContains(t, run("inspect", "user", "1"), "unexpected answer: 200 OK")
 	answers["POST /v1/ops/scrub"] = `{"running":true,"done":1,"all":9,"started":"2026-01-02T00:00:00Z"}`
@@ -106,19 +108,16 @@ func TestInsideInterrupted(t *testing.T) {
 		service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			switch r.Method + " " + r.URL.Path {
-			case "GET /v1/ops/pages":
-				_, _ = fmt.Fprintf(w, `{"pages":%d,"cells":[{"first":0}%s]}`, rebuiltAtOnce+1, strings.Repeat(`,{"first":1}`, rebuiltAtOnce))
+			case "GET /v1/pages":
+				_, _ = fmt.Fprintf(w, `{"homes":%[1]d,"shared_pages":%[1]d,"own_pages":0}`, rebuiltAtOnce+1)
 			case "POST /v1/ops/scrub":
 				_, _ = fmt.Fprint(w, `{"running":true,"done":1,"all":9,"started":"2026-01-02T00:00:00Z"}`)
 			case "POST /v1/ops/pages/0/rebuild":
 				_, _ = fmt.Fprint(w, `{"number":0}`)
-			case "POST /v1/ops/pages/1/rebuild":
-				if asked.Add(1) == rebuiltAtOnce { // page 0 is done by now
+			default: // the other pages, or the status of the scrub
+				if asked.Add(1) == rebuiltAtOnce || command == "scrub" { // page 0 is done by now
 					interrupt(interruption{syscall.SIGINT})
 				}
-				<-r.Context().Done()
-			default: // the status of the scrub
-				interrupt(interruption{syscall.SIGINT})
 				<-r.Context().Done()
 			}
 		}))
@@ -126,6 +125,42 @@ func TestInsideInterrupted(t *testing.T) {
 		err := execute(ctx, append(strings.Fields(command), "--server", service.URL), stdio{os.Stdin, os.Stdout, os.Stderr})
 		if err == nil || err.Error() != want || exitCode(err) != 130 {
 			t.Errorf("%s: %v, want %s", command, err, want)
+		}
+	}
+}
+
+// All pages are rebuilt: shared pages of a later layout, and dedicated pages, some of whose numbers
+// nobody has any more.
+func TestRebuildAll(t *testing.T) {
+	want := map[uint32]bool{4: true, 5: true, 6: true, 7: true}
+	for _, n := range []uint32{0, 3, 9} {
+		want[ledger.DedicatedPages+n] = true
+	}
+	var mu sync.Mutex
+	got := make(map[uint32]int)
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		var number uint32
+		_, err := fmt.Sscanf(r.URL.Path, "/v1/ops/pages/%d/rebuild", &number)
+		switch {
+		case r.URL.Path == "/v1/pages":
+			_, _ = fmt.Fprint(w, `{"homes":2,"shared_pages":4,"own_pages":3}`)
+		case err != nil || !want[number]:
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = fmt.Fprint(w, `{"error":{"code":"not_found","message":"there is no such page"}}`)
+		default:
+			mu.Lock()
+			defer mu.Unlock()
+			got[number]++
+			_, _ = fmt.Fprintf(w, `{"number":%d,"keys":10,"bytes":100}`, number)
+		}
+	}))
+	t.Cleanup(service.Close)
+	out := feedfilter(t, 0, "rebuild", "--all", "--server", service.URL).stdout
+	wantContains(t, out, "rebuilt 7 pages with 70 keys (700 bytes) in ")
+	for number := range want {
+		if got[number] != 1 {
+			t.Errorf("page %d was rebuilt %d times", number, got[number])
 		}
 	}
 }

@@ -5,45 +5,38 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"strconv"
 
 	"github.com/feedfilter/feedfilter/internal/inspect"
 )
 
 type inspectCmds struct {
-	Page inspectPageCmd `cmd:"" help:"Show a page's header beside the ledger's state, and draw the page."`
+	Page inspectPageCmd `cmd:"" help:"Show a page's header beside the ledger's state."`
 	User inspectUserCmd `cmd:"" help:"Show a user's page, and whether it has all the user's keys of the ledger."`
-	Key  inspectKeyCmd  `cmd:"" help:"Show the bits of an activity's key, and what an undo would do."`
+	Key  inspectKeyCmd  `cmd:"" help:"Show what the pages and the ledger say about an activity."`
 }
 
-type inspectPageCmd struct {
-	insideFlags
-	styleFlags
+// inspected is a state that writes itself for people.
+type inspected interface{ Text(w io.Writer) error }
 
-	Number uint32 `arg:"" help:"${inspect_page}"`
-}
-
-// Run prints the state of a page.
-func (c *inspectPageCmd) Run(ctx context.Context, std stdio) (err error) {
-	var page inspect.Page
-	style := c.style(std)
-	if c.Service.Server != "" {
-		err = c.Service.get(ctx, &page, url.Values{"cells": {strconv.Itoa(style.Cells())}},
-			"v1", "ops", "pages", strconv.FormatUint(uint64(c.Number), 10))
+// show prints a state: of a service, at a path below /v1/ops, or as read from the data.
+func show[T inspected](
+	ctx context.Context, f *insideFlags, std stdio, path []string, read func(*data) (*T, error),
+) error {
+	state := new(T)
+	var err error
+	if f.Service.Server != "" {
+		err = f.Service.get(ctx, state, nil, append([]string{"v1", "ops"}, path...)...)
 	} else {
-		err = c.look(ctx, std, func(d *data) error {
-			inside, err := d.activities.Inside().InspectPage(ctx, c.Number)
-			if err == nil {
-				page = inspect.PageOf(inside, style.Cells(), func(user string) string { return user })
-			}
+		err = f.look(ctx, std, func(d *data) (err error) {
+			state, err = read(d)
 			return err
 		})
 	}
 	if err != nil {
 		return fmt.Errorf("inspect: %w", err)
 	}
-	return c.print(std, page, func(w io.Writer) error { return page.Text(w, style) })
+	return f.print(std, state, (*state).Text)
 }
 
 // look opens the data, calls what, and closes the data.
@@ -56,6 +49,20 @@ func (f *insideFlags) look(ctx context.Context, std stdio, what func(*data) erro
 	return what(d)
 }
 
+type inspectPageCmd struct {
+	insideFlags
+
+	Number uint32 `arg:"" help:"${inspect_page}"`
+}
+
+// Run prints the state of a page.
+func (c *inspectPageCmd) Run(ctx context.Context, std stdio) error {
+	path := []string{"pages", strconv.FormatUint(uint64(c.Number), 10)}
+	return show(ctx, &c.insideFlags, std, path, func(d *data) (*inspect.Page, error) {
+		return inspect.ReadPage(ctx, d.activities, c.Number, func(user string) string { return user })
+	})
+}
+
 type inspectUserCmd struct {
 	insideFlags
 
@@ -63,28 +70,14 @@ type inspectUserCmd struct {
 }
 
 // Run prints the state of a user.
-func (c *inspectUserCmd) Run(ctx context.Context, std stdio) (err error) {
-	var user inspect.User
-	if c.Service.Server != "" {
-		err = c.Service.get(ctx, &user, nil, "v1", "ops", "users", c.ID)
-	} else {
-		err = c.look(ctx, std, func(d *data) error {
-			inside, err := inspect.ReadUser(ctx, d.activities, c.ID)
-			if err == nil {
-				user = inspect.UserOf(inside)
-			}
-			return err
-		})
-	}
-	if err != nil {
-		return fmt.Errorf("inspect: %w", err)
-	}
-	return c.print(std, user, user.Text)
+func (c *inspectUserCmd) Run(ctx context.Context, std stdio) error {
+	return show(ctx, &c.insideFlags, std, []string{"users", c.ID}, func(d *data) (*inspect.User, error) {
+		return inspect.ReadUser(ctx, d.activities, c.ID)
+	})
 }
 
 type inspectKeyCmd struct {
 	insideFlags
-	styleFlags
 
 	Kind   string `arg:"" help:"${inspect_kind}"`
 	User   string `arg:"" help:"${inspect_user}"`
@@ -92,21 +85,9 @@ type inspectKeyCmd struct {
 }
 
 // Run prints the state of an activity.
-func (c *inspectKeyCmd) Run(ctx context.Context, std stdio) (err error) {
-	var key inspect.Key
-	if c.Service.Server != "" {
-		err = c.Service.get(ctx, &key, nil, "v1", "ops", "users", c.User, "keys", c.Kind, c.Target)
-	} else {
-		err = c.look(ctx, std, func(d *data) error {
-			inside, err := inspect.ReadKey(ctx, d.activities, d.recorder, c.Kind, c.User, c.Target)
-			if err == nil {
-				key = inspect.KeyOf(inside)
-			}
-			return err
-		})
-	}
-	if err != nil {
-		return fmt.Errorf("inspect: %w", err)
-	}
-	return c.print(std, key, func(w io.Writer) error { return key.Text(w, c.style(std)) })
+func (c *inspectKeyCmd) Run(ctx context.Context, std stdio) error {
+	path := []string{"users", c.User, "keys", c.Kind, c.Target}
+	return show(ctx, &c.insideFlags, std, path, func(d *data) (*inspect.Key, error) {
+		return inspect.ReadKey(ctx, d.activities, d.recorder, c.Kind, c.User, c.Target)
+	})
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -78,4 +79,14 @@ func (p *progress) end() {
 		_ = p.bar.Exit()
 		_ = p.bar.Clear()
 	}
+}
+
+// speaksUTF8 reports whether the locale uses UTF-8, by the first variable that is set.
+func speaksUTF8(env func(string) string) bool {
+	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
+		if locale := strings.ToUpper(env(name)); locale != "" {
+			return strings.Contains(locale, "UTF-8") || strings.Contains(locale, "UTF8")
+		}
+	}
+	return false
 }

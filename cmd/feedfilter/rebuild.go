@@ -1,25 +1,30 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
+	"iter"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/activity/pages"
+	"github.com/feedfilter/feedfilter/client"
 	"github.com/feedfilter/feedfilter/internal/inspect"
 )
 
 const (
 	// rebuiltAtOnce is the number of pages rebuilt at a time.
 	rebuiltAtOnce = 4
-	// pagesAtOnce is the number of page numbers that one request to a service lists.
-	pagesAtOnce = inspect.MaxCells
+	// maxLeft is the maximum number of dedicated pages that nobody has any more.
+	maxLeft = 1 << 16
 )
 
 type rebuildCmd struct {
@@ -46,9 +51,9 @@ func (c *rebuildCmd) Check(ctx context.Context) error {
 
 // rebuilder rebuilds pages, in this process or through a service.
 type rebuilder struct {
-	pages func(ctx context.Context) ([]uint32, error) // returns the numbers of all pages
-	user  func(ctx context.Context, id string) (page uint32, err error)
-	one   func(ctx context.Context, page uint32) (inspect.Rebuilt, error)
+	numbers func(ctx context.Context) (client.Pages, error) // of all pages
+	user    func(ctx context.Context, id string) (page uint32, err error)
+	one     func(ctx context.Context, page uint32) (inspect.Rebuilt, error)
 }
 
 // rebuiltAnswer is the result of the command.
@@ -98,63 +103,96 @@ func (a rebuiltAnswer) text(w io.Writer) error {
 // rebuild rebuilds the pages that the flags name. first is the error of the first page that failed.
 func (c *rebuildCmd) rebuild(ctx context.Context, std stdio, r rebuilder) (answer rebuiltAnswer, first, err error) {
 	start := time.Now()
-	pages, err := c.which(ctx, r)
+	pages, n, err := c.which(ctx, r)
 	if err != nil {
 		return answer, nil, err
 	}
 	bar := &pagesBar{std: std}
 	defer bar.end()
 	var mu sync.Mutex
+	left := 0      // pages that nobody has any more
+	var gone error // why one of these was not rebuilt
+	more := func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return ctx.Err() == nil && answer.Rebuilt+answer.Failed < n && left < maxLeft
+	}
 	var group errgroup.Group
 	group.SetLimit(rebuiltAtOnce)
-	for _, page := range pages {
-		if ctx.Err() != nil {
+	for page := range pages {
+		if !more() {
 			break
 		}
 		group.Go(func() error {
 			rebuilt, err := r.one(ctx, page)
 			mu.Lock()
 			defer mu.Unlock()
-			if err != nil {
+			switch {
+			case c.All && page >= ledger.DedicatedPages && noPage(err):
+				left, gone = left+1, err
+			case err != nil:
 				answer.Failed++
-				if first == nil {
-					first = err
-				}
-			} else {
+				first = cmp.Or(first, err)
+			default:
 				answer.Rebuilt++
 				answer.Keys += rebuilt.Keys
 				answer.Bytes += rebuilt.Bytes
 			}
-			bar.show(answer.Rebuilt+answer.Failed, len(pages))
+			bar.show(answer.Rebuilt+answer.Failed, n)
 			return nil // continue with the other pages
 		})
 	}
 	_ = group.Wait() // always nil
+	if lost := n - answer.Rebuilt - answer.Failed; lost > 0 && gone != nil {
+		answer.Failed += lost
+		first = cmp.Or(first, gone)
+	}
 	answer.Seconds = time.Since(start).Seconds()
 	return answer, first, nil
 }
 
-// which returns the pages that the flags name.
-func (c *rebuildCmd) which(ctx context.Context, r rebuilder) ([]uint32, error) {
+// which returns the pages that the flags name, and how many there are. Of all pages, the dedicated
+// ones come last, in a sequence without an end: some of their numbers are no longer in use.
+func (c *rebuildCmd) which(ctx context.Context, r rebuilder) (iter.Seq[uint32], int, error) {
 	switch {
 	case c.Page != nil:
-		return []uint32{*c.Page}, nil
+		return slices.Values([]uint32{*c.Page}), 1, nil
 	case c.User != "":
 		page, err := r.user(ctx, c.User)
-		return []uint32{page}, err
-	default:
-		return r.pages(ctx)
+		return slices.Values([]uint32{page}), 1, err
 	}
+	has, err := r.numbers(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	first := ledger.Identity{Pages: uint32(has.Homes)}.PageIn(uint32(has.SharedPages), 0)
+	return func(yield func(uint32) bool) {
+		for i := range uint32(has.SharedPages) {
+			if !yield(first + i) {
+				return
+			}
+		}
+		for page := uint32(ledger.DedicatedPages); yield(page); page++ {
+		}
+	}, has.SharedPages + has.OwnPages, nil
+}
+
+// noPage reports whether there is no page of that number.
+func noPage(err error) bool {
+	return errors.Is(err, pages.ErrNoPage) || refusal(err) == "not_found"
 }
 
 // local returns a rebuilder in this process.
 func local(d *data) rebuilder {
 	return rebuilder{
-		pages: func(context.Context) (pages []uint32, err error) {
-			for p := range d.activities.Inside().Survey() {
-				pages = append(pages, p.Number)
+		numbers: func(ctx context.Context) (has client.Pages, err error) {
+			r, err := d.withLedger("a rebuild")
+			if err != nil {
+				return has, err
 			}
-			return pages, nil
+			layout, err := r.Grower().Layout(ctx)
+			has.Homes, has.SharedPages, has.OwnPages = int(r.Inside().Identity().Pages), int(layout.Current), layout.Dedicated
+			return has, err
 		},
 		user: func(ctx context.Context, id string) (uint32, error) {
 			u, err := inspect.ReadUser(ctx, d.activities, id)
@@ -178,7 +216,14 @@ func local(d *data) rebuilder {
 func (c *rebuildCmd) remote() rebuilder {
 	s := &c.Service
 	return rebuilder{
-		pages: s.pages,
+		numbers: func(ctx context.Context) (client.Pages, error) {
+			service, err := s.service()
+			if err != nil {
+				return client.Pages{}, err
+			}
+			defer service.Close()
+			return service.Pages(ctx)
+		},
 		user: func(ctx context.Context, id string) (uint32, error) {
 			var u inspect.User
 			err := s.get(ctx, &u, nil, "v1", "ops", "users", id)
@@ -188,29 +233,5 @@ func (c *rebuildCmd) remote() rebuilder {
 			err = s.post(ctx, nil, &rebuilt, "v1", "ops", "pages", strconv.FormatUint(uint64(page), 10), "rebuild")
 			return rebuilt, err
 		},
-	}
-}
-
-// pages returns the numbers of all pages of the service.
-func (f *serviceFlags) pages(ctx context.Context) (pages []uint32, err error) {
-	for {
-		var answer struct {
-			Pages int `json:"pages"`
-			Cells []struct {
-				First uint32 `json:"first"`
-			} `json:"cells"`
-		}
-		query := url.Values{
-			"cells": {strconv.Itoa(pagesAtOnce)}, "from": {strconv.Itoa(len(pages))}, "to": {strconv.Itoa(len(pages) + pagesAtOnce)},
-		}
-		if err := f.get(ctx, &answer, query, "v1", "ops", "pages"); err != nil {
-			return nil, err
-		}
-		for _, cell := range answer.Cells {
-			pages = append(pages, cell.First) // cells of one page each
-		}
-		if len(pages) >= answer.Pages || len(answer.Cells) == 0 {
-			return pages, nil
-		}
 	}
 }

@@ -74,7 +74,7 @@ func TestScopes(t *testing.T) {
 		"GET /healthz": anybody, "GET /readyz": anybody,
 		"GET /openapi.json": anybody, "GET /docs": anybody, "GET /docs/style.css": anybody, "GET /docs/*": anybody,
 		"GET /ops": anybody, "GET /ops/*": anybody,
-		"GET /v1/ops/health": ops, "GET /v1/ops/history": ops, "GET /v1/ops/pages": ops, "GET /v1/ops/pages/:number": ops,
+		"GET /v1/ops/health": ops, "GET /v1/ops/history": ops, "GET /v1/ops/pages/:number": ops,
 		"GET /v1/ops/scrub": ops, "GET /v1/ops/users/:user": ops, "GET /v1/ops/users/:user/keys/:kind/:target": ops,
 		"POST /v1/ops/pages/:number/rebuild": fleet, "POST /v1/ops/scrub": fleet,
 		"GET /metrics": ops, "GET /v1/stats": ops, "GET /v1/kinds": "feed activity ops fleet all", "GET /v1/pages": ops, "PUT /v1/pages": fleet,

@@ -2,10 +2,8 @@ package httpapi
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strconv"
 	"time"
 
@@ -32,7 +30,6 @@ func (o operations) routes() []route {
 		{http.MethodPut, "/v1/pages", o.withLedger("a reshape", o.reshape), write, false},
 		{http.MethodGet, "/v1/ops/health", o.opsHealth, read, true},
 		{http.MethodGet, "/v1/ops/history", o.opsHistory, read, true},
-		{http.MethodGet, "/v1/ops/pages", o.opsPages, read, false},
 		{http.MethodGet, "/v1/ops/pages/:number", o.opsPage, read, false},
 		{http.MethodPost, "/v1/ops/pages/:number/rebuild", o.withLedger("a rebuild", o.opsRebuild), write, false},
 		{http.MethodGet, "/v1/ops/scrub", o.opsScrub, read, true},
@@ -40,22 +37,6 @@ func (o operations) routes() []route {
 		{http.MethodGet, "/v1/ops/users/:user", o.opsUser, read, false},
 		{http.MethodGet, opsKeyPath, o.opsKey, read, false},
 	}
-}
-
-// numberIn returns a query parameter that is a number from least to most, or otherwise if it is
-// missing.
-func numberIn(values url.Values, name string, least, most, otherwise int) (int, error) {
-	if !values.Has(name) {
-		return otherwise, nil
-	}
-	n, err := strconv.Atoi(values.Get(name))
-	if err != nil && !errors.Is(err, strconv.ErrRange) {
-		return 0, refuse(codeInvalidType, name, fmt.Sprintf("%q is not a whole number", clip(values.Get(name), maxField)))
-	}
-	if err != nil || n < least || n > most {
-		return 0, refuse(activity.CodeOutOfRange, name, fmt.Sprintf("%s is not in %d to %d", clip(values.Get(name), maxField), least, most))
-	}
-	return n, nil
 }
 
 // pathNumber returns the page number in the path.
@@ -70,28 +51,20 @@ func pathNumber(c echo.Context) (uint32, error) {
 
 // opsPage answers with the state of a page.
 func (o operations) opsPage(c echo.Context) error {
-	values, err := query(c, "cells")
-	if err != nil {
+	if err := bare(c); err != nil {
 		return err
 	}
-	cells, err := numberIn(values, "cells", 0, inspect.MaxCells, defaultCells)
-	if err != nil {
-		return err
-	}
-	page, err := pathNumber(c)
-	if err == nil {
-		err = noBody(c)
-	}
+	number, err := pathNumber(c)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := o.bounded(c.Request().Context())
 	defer cancel()
-	inside, err := o.activities.Inside().InspectPage(ctx, page)
+	page, err := inspect.ReadPage(ctx, o.activities, number, o.access.IDs.Hash)
 	if err != nil {
 		return err
 	}
-	return respond(c, http.StatusOK, inspect.PageOf(inside, cells, o.access.IDs.Hash))
+	return respond(c, http.StatusOK, page)
 }
 
 // opsRebuild rebuilds a page.
@@ -121,14 +94,14 @@ func (o operations) opsUser(c echo.Context) error {
 	callOf(c).note("inspect", "", user, "")
 	ctx, cancel := o.bounded(c.Request().Context())
 	defer cancel()
-	inside, err := inspect.ReadUser(ctx, o.activities, user)
+	state, err := inspect.ReadUser(ctx, o.activities, user)
 	if err != nil {
 		return err
 	}
-	return respond(c, http.StatusOK, inspect.UserOf(inside))
+	return respond(c, http.StatusOK, state)
 }
 
-// opsKey answers with the state of an activity, bit by bit.
+// opsKey answers with the state of an activity, in the pages and in the ledger.
 func (o operations) opsKey(c echo.Context) error {
 	user, err := bareUser(c)
 	if err != nil {
@@ -147,11 +120,11 @@ func (o operations) opsKey(c echo.Context) error {
 	}
 	ctx, cancel := o.bounded(c.Request().Context())
 	defer cancel()
-	inside, err := inspect.ReadKey(ctx, o.activities, o.recorder, kind, user, target)
+	key, err := inspect.ReadKey(ctx, o.activities, o.recorder, kind, user, target)
 	if err != nil {
 		return err
 	}
-	return respond(c, http.StatusOK, inspect.KeyOf(inside))
+	return respond(c, http.StatusOK, key)
 }
 
 // scrubStatus returns the progress of the scrub that was requested last.

@@ -39,7 +39,7 @@ func (s *service) routes() []route {
 		{http.MethodGet, opspage.Path, opsPage, nil, true}, // a static page, without data
 		{http.MethodGet, opspage.Path + "/*", opsPage, nil, true},
 		{http.MethodGet, "/metrics", s.scrape, []access.Scope{access.OpsRead}, true},
-		{http.MethodPost, "/v1/feed/filter", s.filter, read, false},
+		{http.MethodPost, filterPath, s.filter, read, false},
 		{http.MethodPost, explainPath, s.explain, []access.Scope{access.FeedRead, access.OpsRead}, false},
 		{http.MethodPost, fanoutPath, s.fanout, read, false},
 		{http.MethodGet, "/v1/kinds", s.kinds, access.Scopes(), true},

@@ -19,7 +19,6 @@ import (
 	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/feed"
-	"github.com/feedfilter/feedfilter/internal/inspect"
 	"github.com/feedfilter/feedfilter/internal/openapi"
 )
 
@@ -188,29 +187,27 @@ func TestEveryCodeIsDescribed(t *testing.T) {
 func TestLimitsAreDescribed(t *testing.T) {
 	schemas := schemasOf(t)
 	for path, want := range map[string]float64{
-		"ID.maxLength":                                        activity.MaxIDBytes,
-		"Post.properties.actors.maxItems":                     feed.MaxActors,
-		"FilterRequest.properties.posts.maxItems":             feed.MaxPosts,
-		"FilterRequest.properties.limit.maximum":              feed.MaxPosts,
-		"FilterAnswer.properties.posts.maxItems":              feed.MaxPosts,
-		"FilterAnswer.properties.dropped.maxItems":            feed.MaxPosts,
-		"FilterAnswer.properties.next.maximum":                feed.MaxPosts - 1,
-		"DroppedAnswer.properties.dropped.maxItems":           feed.MaxPosts,
-		"DroppedAnswer.properties.next.maximum":               feed.MaxPosts - 1,
-		"List.properties.items.maxItems":                      activity.MaxListed,
-		"Posts.properties.posts.maxItems":                     maxPosts,
-		"Recorded.properties.recorded.maximum":                maxPosts,
-		"Batch.properties.activities.maxItems":                maxBatch,
-		"Results.properties.results.maxItems":                 maxBatch,
-		"PreviewRequest.properties.targets.maxItems":          activity.MaxPreviewed,
-		"PagesRequest.properties.pages.maximum":               pages.MaxPages,
-		"Pages.properties.pages.maximum":                      pages.MaxPages,
-		"OpsScrubRequest.properties.rate.maximum":             pages.MaxScrubRate,
-		"OpsMap.properties.cells.maxItems":                    inspect.MaxCells,
-		"OpsHistory.properties.time.maxItems":                 daySteps,
-		"OpsHistory.properties.step_seconds.maximum":          60,
-		"PageNumber.maximum":                                  math.MaxUint32,
-		"OpsPage.properties.drawing.properties.cells.maximum": inspect.MaxCells,
+		"ID.maxLength":                               activity.MaxIDBytes,
+		"Post.properties.actors.maxItems":            feed.MaxActors,
+		"FilterRequest.properties.posts.maxItems":    feed.MaxPosts,
+		"FilterRequest.properties.limit.maximum":     feed.MaxPosts,
+		"FilterAnswer.properties.posts.maxItems":     feed.MaxPosts,
+		"FilterAnswer.properties.dropped.maxItems":   feed.MaxPosts,
+		"FilterAnswer.properties.next.maximum":       feed.MaxPosts - 1,
+		"DroppedAnswer.properties.dropped.maxItems":  feed.MaxPosts,
+		"DroppedAnswer.properties.next.maximum":      feed.MaxPosts - 1,
+		"List.properties.items.maxItems":             activity.MaxListed,
+		"Posts.properties.posts.maxItems":            maxPosts,
+		"Recorded.properties.recorded.maximum":       maxPosts,
+		"Batch.properties.activities.maxItems":       maxBatch,
+		"Results.properties.results.maxItems":        maxBatch,
+		"PreviewRequest.properties.targets.maxItems": activity.MaxPreviewed,
+		"PagesRequest.properties.pages.maximum":      pages.MaxPages,
+		"Pages.properties.pages.maximum":             pages.MaxPages,
+		"OpsScrubRequest.properties.rate.maximum":    pages.MaxScrubRate,
+		"OpsHistory.properties.time.maxItems":        daySteps,
+		"OpsHistory.properties.step_seconds.maximum": 60,
+		"PageNumber.maximum":                         math.MaxUint32,
 	} {
 		if got := within(t, schemas, path); got != want {
 			t.Errorf("%s is %v, want %v", path, got, want)
@@ -222,8 +219,6 @@ func TestLimitsAreDescribed(t *testing.T) {
 		low, high float64
 	}{
 		"GET /v1/users/:user/blocks": {"limit", 1, activity.MaxListed},
-		"GET /v1/ops/pages":          {"cells", minMapCells, inspect.MaxCells},
-		"GET /v1/ops/pages/:number":  {"cells", 0, inspect.MaxCells},
 	} {
 		p := operations[route].parameter(want.param)
 		if p.Schema["minimum"] != want.low || p.Schema["maximum"] != want.high {
@@ -238,8 +233,6 @@ func TestLimitsAreDescribed(t *testing.T) {
 		operations["POST /v1/activities"].Text:    {maxBatch, maxLine >> 10},
 		operations["DELETE /v1/users/:user"].Text: {int(deleteTimeout.Minutes())},
 		operations["GET /v1/users/:user/blocks"].parameter("limit").Text: {defaultListed},
-		operations["GET /v1/ops/pages"].parameter("cells").Text:          {minMapCells, inspect.MaxCells, defaultCells},
-		operations["GET /v1/ops/pages/:number"].parameter("cells").Text:  {inspect.MaxCells, defaultCells},
 	} {
 		for _, n := range numbers {
 			if !slices.Contains(strings.FieldsFunc(strings.ReplaceAll(about, ",", ""), notInNumber), strconv.Itoa(n)) {

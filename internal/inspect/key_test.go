@@ -8,25 +8,27 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/activity/ledger"
-	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/favfilter/redisstore"
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
 // side returns the named side of a key.
-func (in *KeyInside) side(t *testing.T, name string) KeySide {
+func (k *Key) side(t *testing.T, name string) Side {
 	t.Helper()
-	for _, s := range in.Sides {
+	for _, s := range k.Sides {
 		if s.Side == name {
 			return s
 		}
 	}
-	t.Fatalf("no side %s of %s", name, in.Kind.Name)
-	return KeySide{}
+	t.Fatalf("no side %s of %s", name, k.Kind)
+	return Side{}
 }
 
-// An undo has the predicted effect, and the state of a key agrees with the feed and the ledger.
+// has reports whether the ledger has the key.
+func (s *Side) has() bool { return s.Ledger != nil && *s.Ledger }
+
+// The state of a key agrees with the feed and the ledger.
 func TestInspectKey(t *testing.T) {
 	onStores(t, func(t *testing.T, store favfilter.Store) {
 		g := newRigAt(t, store, 1, 0.2) // so few bits a key that many are shared
@@ -36,34 +38,20 @@ func TestInspectKey(t *testing.T) {
 		}
 		_, err := g.Record(t.Context(), batch)
 		must(t, err)
-		seen := map[string]int{}
+		seen := map[Verdict]int{}
 		for i := range 1500 {
 			target := fmt.Sprint(i)
-			in := g.inspectedKey(t, "hide", "1", target)
-			s := in.side(t, "direct")
-			seen[s.Verdict.String()+" "+s.Removal.String()]++
+			k := g.inspectedKey(t, "hide", "1", target)
+			s := k.side(t, "direct")
+			seen[s.Verdict]++
 			reported := g.check(t, "1", "hide", target) == activity.Direct
 			want := map[[2]bool]Verdict{{true, true}: Held, {true, false}: Lost, {false, true}: FalsePositive, {false, false}: Gone}
-			if s.Verdict != want[[2]bool{i < 300, reported}] || s.Traced.Reported != reported || (s.Row != nil) != (i < 300) ||
-				len(in.Sides) != 1 || s.Page != "0" || s.State != pages.PageSound || s.Key(in.Kind) != "hide:U1_P"+target {
+			if s.Verdict != want[[2]bool{i < 300, reported}] || s.Reported != reported || s.has() != (i < 300) || s.Since.IsZero() == (i < 300) ||
+				len(k.Sides) != 1 || len(k.Words) != 1 || s.Stored != "0" || s.PageState != "sound" || s.Key != "hide:U1_P"+target {
 				t.Fatalf("%s: %+v, reported %v", target, s, reported)
 			}
-			if i%10 != 0 || i >= 300 {
-				continue
-			}
-			before := g.Stats().Rebuilds["jammed"]
-			g.record(t, undo("1", "hide", target))
-			if rebuilt := g.Stats().Rebuilds["jammed"] > before; rebuilt != (s.Removal == RemovedByRebuild) {
-				t.Fatalf("removal of %s was predicted as %v, page rebuilt: %v", target, s.Removal, rebuilt)
-			}
-			g.record(t, add("1", "hide", target))
 		}
-		for _, want := range []string{"held clears", "held rebuilds", Gone.String() + " " + NothingToRemove.String()} {
-			if seen[want] == 0 {
-				t.Errorf("no key is %q: %v", want, seen)
-			}
-		}
-		if n := seen["false_positive clears"] + seen["false_positive rebuilds"]; n == 0 || seen["held clears"]+seen["held rebuilds"] != 300 {
+		if seen[Held] != 300 || seen[FalsePositive] == 0 || seen[Gone] == 0 || seen[Lost] > 0 {
 			t.Errorf("%v, want 300 held and some false positives", seen)
 		}
 	})
@@ -76,25 +64,25 @@ func TestInspectTwoWayKey(t *testing.T) {
 	g.want(t, "2", "block", "1", activity.Reverse) // rebuilds the page
 	in := g.inspectedKey(t, "block", "1", "2")
 	home := g.slot("1")
-	for _, want := range []KeySide{
-		{Side: "direct", Kind: "block", Owner: "1", Target: "2", Number: home, Verdict: Held},
-		{Side: "mirror", Kind: "blocked-by", Owner: "2", Target: "1", Number: ledger.DedicatedPages, Verdict: Held},
-		{Side: "reverse", Kind: "block", Owner: "2", Target: "1", Number: ledger.DedicatedPages, Verdict: Gone},
-		{Side: "reverse_mirror", Kind: "blocked-by", Owner: "1", Target: "2", Number: home, Verdict: Gone},
+	for _, want := range []Side{
+		{Side: "direct", Kind: "block", Owner: "1", Target: "2", Page: home, Verdict: Held},
+		{Side: "mirror", Kind: "blocked-by", Owner: "2", Target: "1", Page: ledger.DedicatedPages, Verdict: Held},
+		{Side: "reverse", Kind: "block", Owner: "2", Target: "1", Page: ledger.DedicatedPages, Verdict: Gone},
+		{Side: "reverse_mirror", Kind: "blocked-by", Owner: "1", Target: "2", Page: home, Verdict: Gone},
 	} {
 		s := in.side(t, want.Side)
-		if s.Kind != want.Kind || s.Owner != want.Owner || s.Target != want.Target || s.Number != want.Number || s.Verdict != want.Verdict {
+		if s.Kind != want.Kind || s.Owner != want.Owner || s.Target != want.Target || s.Page != want.Page || s.Verdict != want.Verdict {
 			t.Errorf("%+v, want %+v", s, want)
 		}
-		if held := want.Verdict == Held; (s.Row != nil) != held || held && s.Row.Since.IsZero() {
-			t.Errorf("%s has the row %+v", want.Side, s.Row)
+		if held := want.Verdict == Held; s.has() != held || held == s.Since.IsZero() {
+			t.Errorf("%s: %+v", want.Side, s)
 		}
 		place := fmt.Sprint(home)
-		if want.Number == ledger.DedicatedPages {
-			place = fmt.Sprintf("%d:p%d", g.slot("2"), want.Number)
+		if want.Page == ledger.DedicatedPages {
+			place = fmt.Sprintf("%d:p%d", g.slot("2"), want.Page)
 		}
-		if s.Page != place {
-			t.Errorf("%s is in %s, want %s", want.Side, s.Page, place)
+		if s.Stored != place {
+			t.Errorf("%s is in %s, want %s", want.Side, s.Stored, place)
 		}
 	}
 	for _, c := range []struct{ kind, user, target, code, field string }{
@@ -118,44 +106,44 @@ func TestInspectKeyStates(t *testing.T) {
 	a.Until = ends
 	g.record(t, a)
 	g.record(t, add("1", "hide", "long"))
-	verdict := func(target string) (Verdict, pages.PageState) {
+	verdict := func(target string) (Verdict, string) {
 		s := g.inspectedKey(t, "hide", "1", target).side(t, "direct")
-		return s.Verdict, s.State
+		return s.Verdict, s.PageState
 	}
-	check := func(target string, want Verdict, state pages.PageState) {
+	check := func(target string, want Verdict, state string) {
 		t.Helper()
 		if got, page := verdict(target); got != want || page != state {
 			t.Errorf("%s is %v, page %v, want %v, %v", target, got, page, want, state)
 		}
 	}
-	check("short", Held, pages.PageSound)
-	if in := g.inspectedKey(t, "hide", "1", "short"); !in.Sides[0].Row.Until.Equal(ends) {
-		t.Errorf("%+v", in.Sides[0].Row)
+	check("short", Held, "sound")
+	if in := g.inspectedKey(t, "hide", "1", "short"); !in.Sides[0].Until.Equal(ends) {
+		t.Errorf("%+v", in.Sides[0])
 	}
 	g.now.Add(int64(2 * time.Hour))
-	check("short", Over, pages.PageSound)
-	check("long", Held, pages.PageSound)
+	check("short", Over, "sound")
+	check("long", Held, "sound")
 	put(t, g.store, emptied(t, g))
-	check("long", Lost, pages.PageSound)
+	check("long", Lost, "sound")
 	_, err := g.store.Replace(t.Context(), favfilter.Replacement{ID: favfilter.PageID{}, Seen: version(t, g)})
 	must(t, err)
-	check("long", Lost, pages.PageMissing)
-	check("never", Gone, pages.PageMissing)
+	check("long", Lost, "missing")
+	check("never", Gone, "missing")
 }
 
 // A user's keys do not include those of other users on the page. An unused page reports no key.
 func TestInspectKeyOfOthers(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 1)
-	gone := func(user string, state pages.PageState) {
+	gone := func(user, state string) {
 		t.Helper()
 		s := g.inspectedKey(t, "hide", user, "p").Sides[0]
-		if s.Verdict != Gone || s.Row != nil || s.State != state || len(s.Traced.Positions) > 0 != (state == pages.PageSound) {
+		if s.Verdict != Gone || s.has() || s.Reported || s.PageState != state {
 			t.Errorf("%s: %+v", user, s)
 		}
 	}
-	gone("2", pages.PageUnused)
+	gone("2", "unused")
 	g.record(t, add("1", "hide", "p"))
-	gone("2", pages.PageSound)
+	gone("2", "sound")
 }
 
 func version(t *testing.T, g *rig) favfilter.Version {
@@ -183,17 +171,17 @@ func TestInspectWindowKey(t *testing.T) {
 		later := partOf(g.now.Load())
 		for target, from := range map[string][2]time.Time{"p": {start, start}, "q": {later, later}, "both": {later, later}} {
 			s := g.inspectedKey(t, "seen", "1", target).side(t, "direct")
-			if s.Verdict != Reported || s.Removal != RemovedByTime || s.State != pages.PageSound || s.Confirmed || s.Row != nil ||
-				!s.From.Equal(from[0]) || !s.Forgotten.Equal(from[1].Add(7*part)) {
+			if s.Verdict != Reported || s.PageState != "sound" || s.Ledger != nil ||
+				!s.Since.Equal(from[0]) || !s.Until.Equal(from[1].Add(7*part)) {
 				t.Errorf("%s, recorded in the parts from %v: %+v", target, from, s)
 			}
-			if s.Number != g.slot("1") || !strings.HasPrefix(s.Page, fmt.Sprintf("%d:seen.", g.slot("1"))) ||
-				s.Key(g.kindOf(t)) != "seen:U1_P"+target {
-				t.Errorf("%s is in window %s of slot %d", target, s.Page, s.Number)
+			if s.Page != g.slot("1") || !strings.HasPrefix(s.Stored, fmt.Sprintf("%d:seen.", g.slot("1"))) ||
+				s.Key != "seen:U1_P"+target {
+				t.Errorf("%s is in window %s of slot %d", target, s.Stored, s.Page)
 			}
 		}
 		in := g.inspectedKey(t, "seen", "1", "never")
-		if s := in.side(t, "direct"); len(in.Sides) != 1 || s.Verdict != Gone || s.Removal != NothingToRemove || !s.Forgotten.IsZero() {
+		if s := in.side(t, "direct"); len(in.Sides) != 1 || s.Verdict != Gone || !s.Until.IsZero() {
 			t.Errorf("a post that was never seen: %+v", in.Sides)
 		}
 		u, err := ReadUser(t.Context(), g.Activities, "1")
@@ -204,16 +192,6 @@ func TestInspectWindowKey(t *testing.T) {
 	})
 }
 
-// kindOf returns the kind that has a window.
-func (g *rig) kindOf(t *testing.T) activity.Kind {
-	t.Helper()
-	k, ok := g.Kinds().Named("seen")
-	if !ok {
-		t.Fatal("no kind has a window")
-	}
-	return k
-}
-
 // A damaged window is reported as damaged, not as missing.
 func TestInspectDamagedWindow(t *testing.T) {
 	server := redistest.Start(t)
@@ -221,18 +199,18 @@ func TestInspectDamagedWindow(t *testing.T) {
 	must(t, err)
 	g := newRig(t, store, 4)
 	g.record(t, add("1", "seen", "p"))
-	key := "fav:{test/" + strings.Replace(g.inspectedKey(t, "seen", "1", "p").Sides[0].Page, ":", "}:", 1) + ":bits"
+	key := "fav:{test/" + strings.Replace(g.inspectedKey(t, "seen", "1", "p").Sides[0].Stored, ":", "}:", 1) + ":bits"
 	raw, err := server.Client().Get(t.Context(), key).Bytes()
 	must(t, err)
 	raw[len(raw)-1] ^= 1
 	must(t, server.Client().Set(t.Context(), key, raw, 0).Err())
 	s := g.inspectedKey(t, "seen", "1", "p").side(t, "direct")
-	if s.State != pages.PageDamaged || s.Verdict != Gone || s.Removal != NothingToRemove {
+	if s.PageState != "damaged" || s.Verdict != Gone {
 		t.Errorf("%+v", s)
 	}
 }
 
-// Without a ledger, the effect of an undo is still predicted, even on pages that have grown.
+// Without a ledger, a key is reported or absent, even on pages that have grown.
 func TestInspectWithoutLedger(t *testing.T) {
 	onStores(t, func(t *testing.T, store favfilter.Store) {
 		g := openWithout(t, activity.PlainConfig{Store: store, Pages: 1, FalsePositiveRate: 0.4})
@@ -246,29 +224,23 @@ func TestInspectWithoutLedger(t *testing.T) {
 		if p.Ledger != nil || !p.Agrees() || len(p.Page.Layers()) < 2 || p.Status.Header.Grown == 0 {
 			t.Fatalf("%+v", p)
 		}
-		seen := map[Removal]int{}
-		for i := range 3000 {
-			in := g.inspectedKey(t, "hide", "1", fmt.Sprint(i))
-			s := in.Sides[0]
-			if s.Row != nil || s.Verdict != Reported && s.Verdict != Gone || len(in.Sides) != 1 {
-				t.Fatalf("%+v", s)
+		seen := map[Verdict]int{}
+		for i := range 6000 {
+			target := fmt.Sprint(i)
+			k := g.inspectedKey(t, "hide", "1", target)
+			s := k.Sides[0]
+			reported := g.check(t, "1", "hide", target) == activity.Direct
+			want := map[bool]Verdict{true: Reported, false: Gone}[reported]
+			if s.Verdict != want || s.Reported != reported || s.Ledger != nil || len(k.Sides) != 1 || i < 3000 && !reported {
+				t.Fatalf("%s: %+v, reported %v", target, s, reported)
 			}
-			seen[s.Removal]++
-			if i%100 != 0 {
-				continue
-			}
-			outcomes, err := g.Record(t.Context(), []activity.Activity{undo("1", "hide", fmt.Sprint(i))})
-			must(t, err)
-			want := map[Removal]activity.Outcome{RemovedByClearing: activity.Changed, NotRemovable: activity.Stuck, NothingToRemove: activity.Unchanged}[s.Removal]
-			if outcomes[0] != want {
-				t.Fatalf("key %d: predicted %v, outcome %v", i, s.Removal, outcomes[0])
-			}
+			seen[s.Verdict]++
 		}
-		if seen[RemovedByClearing] == 0 || seen[NotRemovable] == 0 || len(seen) > 3 {
+		if seen[Gone] == 0 {
 			t.Errorf("%v", seen)
 		}
 		u, err := ReadUser(t.Context(), g.Activities, "1")
-		if err != nil || u.Keys != nil || u.Page != 0 || u.Inside.Status.Header.Count == 0 || u.FeedBytes == 0 {
+		if err != nil || u.Counts != nil || u.Page != 0 || u.PageKeys == 0 || u.FeedBytes == 0 {
 			t.Errorf("%+v, %v", u, err)
 		}
 	})

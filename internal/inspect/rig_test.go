@@ -82,10 +82,6 @@ func add(user, kind, target string) activity.Activity {
 	return activity.Activity{User: user, Kind: kind, Target: target}
 }
 
-func undo(user, kind, target string) activity.Activity {
-	return activity.Activity{User: user, Kind: kind, Target: target, Remove: true}
-}
-
 func (g *rig) record(t *testing.T, a activity.Activity) {
 	t.Helper()
 	changed, err := g.Record(t.Context(), []activity.Activity{a})
@@ -137,7 +133,7 @@ func (g *rig) recorder() *activity.Recorder {
 	return r
 }
 
-func (g *rig) inspectedKey(t *testing.T, kind, user, target string) *KeyInside {
+func (g *rig) inspectedKey(t *testing.T, kind, user, target string) *Key {
 	t.Helper()
 	in, err := ReadKey(t.Context(), g.Activities, g.recorder(), kind, user, target)
 	must(t, err)

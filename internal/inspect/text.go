@@ -10,24 +10,6 @@ import (
 	"text/tabwriter"
 )
 
-// Style is the style of a drawing.
-type Style struct {
-	ASCII  bool // only ASCII characters
-	Colors bool // 256 terminal colors
-	Width  int  // of a drawing, in characters; 0: 64
-}
-
-// width returns the width of a drawing.
-func (s Style) width() int {
-	if s.Width == 0 {
-		return 64
-	}
-	return s.Width
-}
-
-// Cells returns the number of cells of a drawing in the style, in at most 16 lines.
-func (s Style) Cells() int { return min(MaxCells, 16*s.width()) }
-
 // text writes lines, and keeps the first error.
 type text struct {
 	w   io.Writer
@@ -41,7 +23,7 @@ func (t *text) linef(format string, args ...any) {
 }
 
 // Text writes the state of a page, for people.
-func (p Page) Text(w io.Writer, style Style) error {
+func (p Page) Text(w io.Writer) error {
 	t := &text{w: w}
 	t.linef("page %d: %s", p.Number, p.verdict())
 	if p.Damage != "" {
@@ -65,10 +47,6 @@ func (p Page) Text(w io.Writer, style Style) error {
 			}
 			t.linef("  %-9s %d keys of %s", head, u.Keys, u.User)
 		}
-	}
-	if p.Drawing != nil {
-		style.draw(t, "bits", p.Drawing.Bits)
-		style.draw(t, "shared regions", p.Drawing.Regions)
 	}
 	return t.err
 }
@@ -162,80 +140,6 @@ func counts(of map[string]int) string {
 	return strings.Join(parts, ", ")
 }
 
-// draw draws one character per cell. The strongest shade stands for the fullest cell.
-func (s Style) draw(t *text, title string, cells []byte) {
-	most := byte(0)
-	for _, c := range cells {
-		most = max(most, c)
-	}
-	if len(cells) == 0 {
-		return
-	}
-	t.linef("  %s: %s", title, s.legend(most))
-	for row := range slices.Chunk(cells, s.width()) {
-		var b strings.Builder
-		for _, c := range row {
-			b.WriteString(s.cell(c, most))
-		}
-		if s.Colors {
-			b.WriteString("\x1b[0m")
-		}
-		t.linef("  |%s|", b.String())
-	}
-}
-
-// legend returns all shades, from that of 0 to that of most.
-func (s Style) legend(most byte) string {
-	var b strings.Builder
-	b.WriteString("0 % |")
-	for i := range s.shades() {
-		b.WriteString(s.shade(i))
-	}
-	if s.Colors {
-		b.WriteString("\x1b[0m")
-	}
-	fmt.Fprintf(&b, "| %.0f %%", 100*float64(most)/255)
-	return b.String()
-}
-
-// cell returns the shade of a cell. Only an empty cell has the first shade.
-func (s Style) cell(c, most byte) string {
-	if c == 0 {
-		return s.shade(0)
-	}
-	n := s.shades() - 1
-	return s.shade(1 + int(c-1)*n/max(1, int(most)))
-}
-
-const asciiShades = " .:-=+*#%@"
-
-// Shades of blocks, and colors from dark to light that color-blind people can tell apart.
-func blockShades() []rune { return []rune(" ░▒▓█") }
-func colorShades() []int  { return []int{0, 17, 18, 24, 30, 36, 71, 107, 149, 191, 227} }
-
-func (s Style) shades() int {
-	switch {
-	case s.Colors:
-		return len(colorShades())
-	case s.ASCII:
-		return len(asciiShades)
-	default:
-		return len(blockShades())
-	}
-}
-
-func (s Style) shade(i int) string {
-	i = min(i, s.shades()-1)
-	switch {
-	case s.Colors:
-		return fmt.Sprintf("\x1b[48;5;%dm ", colorShades()[i])
-	case s.ASCII:
-		return asciiShades[i : i+1]
-	default:
-		return string(blockShades()[i])
-	}
-}
-
 // Text writes the state of a user, for people.
 func (u User) Text(w io.Writer) error {
 	t := &text{w: w}
@@ -280,37 +184,10 @@ func in(list string) string {
 }
 
 // Text writes the state of an activity, for people.
-func (k Key) Text(w io.Writer, style Style) error {
+func (k Key) Text(w io.Writer) error {
 	t := &text{w: w}
-	for i, s := range k.Sides {
-		t.linef("%s", k.Words[i])
-		if len(s.Positions) == 0 {
-			continue
-		}
-		var bits, marks strings.Builder
-		for _, p := range s.Positions {
-			fmt.Fprintf(&bits, " %*d", 9, p.Bit)
-			fmt.Fprintf(&marks, " %*s", 9, style.mark(p))
-		}
-		t.linef("  bit %s", bits.String())
-		t.linef("      %s", marks.String())
-	}
-	if len(k.Sides) == 0 {
-		t.linef("%s", k.Words[0])
+	for _, words := range k.Words {
+		t.linef("%s", words)
 	}
 	return t.err
-}
-
-// mark shows whether a bit is set, and whether its region has a collision bit.
-func (s Style) mark(p Position) string {
-	switch {
-	case p.Set && p.Collided:
-		return "shared"
-	case p.Set:
-		return "set"
-	case p.Collided:
-		return "0, shared"
-	default:
-		return "0"
-	}
 }

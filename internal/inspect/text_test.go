@@ -4,7 +4,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/feedfilter/feedfilter/internal/inspect"
 )
@@ -20,7 +19,6 @@ func somePage() inspect.Page {
 		Ledger: &inspect.Ledger{
 			Sequence: 17, Left: 1<<24 + 12, Keys: 41, Kinds: map[string]int{"hide": 40, "block": 1}, Users: 2, Largest: []inspect.UserKeys{{"u", 40}, {"v", 1}},
 		},
-		Drawing: &inspect.Drawing{Cells: 6, Bits: []byte{0, 1, 50, 100, 150, 200}, Regions: []byte{0, 0, 0, 0, 0, 9}},
 	}
 }
 
@@ -35,7 +33,7 @@ func textOf(t *testing.T, write func(*strings.Builder) error) string {
 
 func TestPageText(t *testing.T) {
 	p := somePage()
-	got := textOf(t, func(b *strings.Builder) error { return p.Text(b, inspect.Style{Width: 3}) })
+	got := textOf(t, func(b *strings.Builder) error { return p.Text(b) })
 	want := `page 5: sound, of 2 users: agrees with the ledger
             page  ledger
   sequence  17    17
@@ -49,23 +47,9 @@ func TestPageText(t *testing.T) {
   kinds     1 block, 40 hide
   largest   40 keys of u
             1 keys of v
-  bits: 0 % | ░▒▓█| 78 %
-  | ░░|
-  |▒▓█|
-  shared regions: 0 % | ░▒▓█| 4 %
-  |   |
-  |  █|
 `
 	if got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
-	}
-	ascii := textOf(t, func(b *strings.Builder) error { return p.Text(b, inspect.Style{ASCII: true}) })
-	if !strings.Contains(ascii, "  bits: 0 % | .:-=+*#%@| 78 %\n  | .-+#@|\n") || strings.ContainsFunc(ascii, func(r rune) bool { return r > '~' }) {
-		t.Errorf("in ASCII:\n%s", ascii)
-	}
-	colored := textOf(t, func(b *strings.Builder) error { return p.Text(b, inspect.Style{Colors: true}) })
-	if !strings.Contains(colored, "\x1b[48;5;0m \x1b[48;5;17m ") || !strings.Contains(colored, "\x1b[48;5;227m \x1b[0m|\n") {
-		t.Errorf("in colors:\n%q", colored)
 	}
 }
 
@@ -80,7 +64,7 @@ func TestHarmedPageText(t *testing.T) {
 		},
 		"page 1: damaged\n  half of it is gone\n": {Number: 1, State: "damaged", Damage: "half of it is gone"},
 	} {
-		got := textOf(t, func(b *strings.Builder) error { return p.Text(b, inspect.Style{}) })
+		got := textOf(t, func(b *strings.Builder) error { return p.Text(b) })
 		if !strings.HasPrefix(got, want) {
 			t.Errorf("%s\nwant\n%s", got, want)
 		}
@@ -115,18 +99,9 @@ func TestUserText(t *testing.T) {
 }
 
 func TestKeyText(t *testing.T) {
-	k := inspect.Key{Words: []string{"it is there."}, Sides: []inspect.Side{{
-		Positions: []inspect.Position{{1, true, 0, false}, {20000000, true, 5, true}, {9, false, 2, true}, {3, false, 0, false}}, Since: time.Now(),
-	}}}
-	want := "it is there.\n" +
-		"  bit          1  20000000         9         3\n" +
-		"             set    shared 0, shared         0\n"
-	if got := textOf(t, func(b *strings.Builder) error { return k.Text(b, inspect.Style{}) }); got != want {
-		t.Errorf("%q\nwant\n%q", got, want)
-	}
-	none := inspect.Key{Words: []string{"nothing."}}
-	if got := textOf(t, func(b *strings.Builder) error { return none.Text(b, inspect.Style{}) }); got != "nothing.\n" {
-		t.Errorf("%q", got)
+	k := inspect.Key{Words: []string{"it is there.", "it is not there."}, Sides: make([]inspect.Side, 2)}
+	if got, want := textOf(t, func(b *strings.Builder) error { return k.Text(b) }), "it is there.\nit is not there.\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 
@@ -138,7 +113,7 @@ func (full) Write([]byte) (int, error) { return 0, errFull }
 
 func TestTextThatCannotBeWritten(t *testing.T) {
 	for i, err := range []error{
-		somePage().Text(full{}, inspect.Style{}), inspect.User{}.Text(full{}), inspect.Key{Words: []string{""}}.Text(full{}, inspect.Style{}),
+		somePage().Text(full{}), inspect.User{}.Text(full{}), inspect.Key{Words: []string{""}}.Text(full{}),
 	} {
 		if !errors.Is(err, errFull) {
 			t.Errorf("%d: %v", i, err)

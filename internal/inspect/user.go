@@ -8,66 +8,69 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/activity/pages"
-	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// UserInside describes a user's page and windows, and the user's keys there.
-type UserInside struct {
-	User      string
-	Hash      uint64 // hash of the user's id, which determines the slot
-	Slot      uint32 // number of the hash slot in the store that has all pages and windows of the user
-	Page      uint32 // the user's page
-	Dedicated bool   // the page is dedicated to the user
-
-	pages.UserKeysInside
-
-	Inside  *pages.PageInside // the user's page
-	Windows []UserWindow
+// User is the state of a user's page and windows, and of the user's keys there.
+type User struct {
+	User      string         `json:"user"`
+	Hash      string         `json:"hash"`
+	Slot      uint32         `json:"slot"` // hash slot of the store that has the user's pages and windows
+	Page      uint32         `json:"page"`
+	OwnPage   bool           `json:"own_page"`
+	Counts    map[string]int `json:"counts"` // nil without a ledger
+	Keys      int            `json:"keys"`
+	PageHolds int            `json:"page_holds"`
+	Lacks     map[string]int `json:"lacks"`
+	PageState string         `json:"page_state"`
+	PageKeys  uint32         `json:"page_keys"`
+	PageUsers int            `json:"page_users"` // users with keys in the page, this one included; 0 without a ledger
 	// FeedBytes is the number of bytes that a feed of the user reads from the store: the bits of
 	// the page and of the windows. A large page is read once, and again after each change.
-	FeedBytes int
+	FeedBytes int      `json:"feed_bytes"`
+	Windows   []Window `json:"windows"`
 }
 
-// UserWindow describes a user's window of one kind.
-type UserWindow struct {
-	Kind  string
-	Parts int // parts that have keys
-	Keys  int
-	Bytes int // bytes that a feed reads
+// Window is the size of a user's window of one kind.
+type Window struct {
+	Kind  string `json:"kind"`
+	Parts int    `json:"parts"` // parts that have keys
+	Keys  int    `json:"keys"`
+	Bytes int    `json:"bytes"` // bytes that a feed reads
 }
 
 // ReadUser reads the page and the windows of a user, and compares the user's keys in the ledger
 // with what the page reports. It changes nothing, and reads as much as [pages.Pages.InspectPage].
 // Errors are an [*activity.InvalidError], an [*activity.UnavailableError], or that of ctx.
-func ReadUser(ctx context.Context, a activity.Activities, user string) (*UserInside, error) {
+func ReadUser(ctx context.Context, a activity.Activities, user string) (*User, error) {
 	if err := activity.CheckID(user, "user"); err != nil {
 		return nil, err
 	}
-	identity := a.Inside().Identity()
-	u := &UserInside{User: user, Hash: pages.UserHash(identity.Seed, user)}
-	u.Slot = ledger.Identity{Pages: identity.Pages}.Slot(u.Hash)
-	inside, own, err := a.Inside().InspectUser(ctx, user)
-	if err == nil {
-		u.UserKeysInside = own
-		u.put(inside)
-		err = u.readWindows(ctx, a)
-	}
+	in, own, err := a.Inside().InspectUser(ctx, user)
 	if err != nil {
+		return nil, fmt.Errorf("inspect a user: %w", err)
+	}
+	identity := a.Inside().Identity()
+	hash := pages.UserHash(identity.Seed, user)
+	u := &User{
+		User: user, Hash: fmt.Sprintf("%016x", hash), Slot: ledger.Identity{Pages: identity.Pages}.Slot(hash),
+		Page: in.Number, OwnPage: in.Dedicated, Counts: own.Keys, Keys: own.Total, PageHolds: own.Holds, Lacks: own.Lacks,
+		PageState: in.State.String(), PageKeys: in.Status.Header.Count,
+	}
+	if in.Ledger != nil {
+		u.PageUsers = in.Ledger.Users
+	}
+	if in.Page != nil {
+		bits, _ := in.Page.Encode()
+		u.FeedBytes = len(bits)
+	}
+	if err := u.readWindows(ctx, a); err != nil {
 		return nil, fmt.Errorf("inspect a user: %w", err)
 	}
 	return u, nil
 }
 
-// put sets the page of the user.
-func (u *UserInside) put(inside *pages.PageInside) {
-	u.Page, u.Dedicated, u.Inside = inside.Number, inside.Dedicated, inside
-	if inside.Page != nil {
-		u.FeedBytes = bitsBytes(inside.Page)
-	}
-}
-
 // readWindows reads the windows of the user.
-func (u *UserInside) readWindows(ctx context.Context, a activity.Activities) error {
+func (u *User) readWindows(ctx context.Context, a activity.Activities) error {
 	for _, k := range a.Kinds().All() {
 		if k.InLedger() {
 			continue
@@ -76,7 +79,7 @@ func (u *UserInside) readWindows(ctx context.Context, a activity.Activities) err
 		if err != nil {
 			return err
 		}
-		w := UserWindow{Kind: k.Name, Keys: window.Keys(), Bytes: window.Bytes()}
+		w := Window{Kind: k.Name, Keys: window.Keys(), Bytes: window.Bytes()}
 		last := time.Time{}
 		for _, run := range window.Runs() {
 			if !run.Before.Equal(last) {
@@ -88,10 +91,4 @@ func (u *UserInside) readWindows(ctx context.Context, a activity.Activities) err
 		u.Windows = append(u.Windows, w)
 	}
 	return nil
-}
-
-// bitsBytes returns the length of the string that a feed reads of a page.
-func bitsBytes(page *favfilter.Page) int {
-	raw, _ := page.Encode()
-	return len(raw)
 }

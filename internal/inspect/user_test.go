@@ -35,35 +35,35 @@ func TestInspectUser(t *testing.T) {
 		somePopulation(t, g)
 		_, err := g.Record(t.Context(), []activity.Activity{add("light", "seen", "p1"), add("light", "seen", "p2")})
 		must(t, err)
-		look := func() *UserInside {
+		look := func() *User {
 			t.Helper()
 			u, err := ReadUser(t.Context(), g.Activities, "light")
 			must(t, err)
 			return u
 		}
 		u := look()
-		if u.Page != 0 || u.Slot != 0 || u.Dedicated || u.Total != 6 || u.Holds != 6 || len(u.Lacks) > 0 ||
-			!maps.Equal(u.Keys, map[string]int{"block": 5, "like": 1}) || u.Inside.Ledger.Users != 7 || !u.Inside.Agrees() {
+		if u.Page != 0 || u.Slot != 0 || u.OwnPage || u.Keys != 6 || u.PageHolds != 6 || len(u.Lacks) > 0 ||
+			!maps.Equal(u.Counts, map[string]int{"block": 5, "like": 1}) || u.PageUsers != 7 || u.PageState != "sound" || u.PageKeys != 41 {
 			t.Errorf("%+v", u)
 		}
 		if len(u.Windows) != 1 || u.Windows[0].Kind != "seen" || u.Windows[0].Parts != 1 || u.Windows[0].Keys != 2 {
 			t.Errorf("windows: %+v", u.Windows)
 		}
-		if bits := favfilter.HeaderBytes + int(u.Inside.Status.Size.Bits/8); u.FeedBytes != bits+u.Windows[0].Bytes || u.Windows[0].Bytes < 30 {
+		if bits := favfilter.HeaderBytes + int(g.inspectOne(t, 0).Status.Size.Bits/8); u.FeedBytes != bits+u.Windows[0].Bytes || u.Windows[0].Bytes < 30 {
 			t.Errorf("a feed reads %d, the page has %d, windows %+v", u.FeedBytes, bits, u.Windows)
 		}
 		put(t, g.store, emptied(t, g))
-		if u := look(); u.Total != 6 || u.Holds != 0 || !maps.Equal(u.Lacks, map[string]int{"block": 5, "like": 1}) {
+		if u := look(); u.Keys != 6 || u.PageHolds != 0 || !maps.Equal(u.Lacks, map[string]int{"block": 5, "like": 1}) {
 			t.Errorf("after the page lost its keys: %+v", u)
 		}
 		g.dedicate(t, "light")
 		g.want(t, "light", "like", "p1", activity.Direct)
 		must(t, err)
-		if u := look(); u.Page != ledger.DedicatedPages || u.Slot != 0 || !u.Dedicated || u.Holds != 6 || u.Inside.Ledger.Users != 1 {
+		if u := look(); u.Page != ledger.DedicatedPages || u.Slot != 0 || !u.OwnPage || u.PageHolds != 6 || u.PageUsers != 1 {
 			t.Errorf("on a dedicated page: %+v", u)
 		}
 		nobody, err := ReadUser(t.Context(), g.Activities, "nobody")
-		if err != nil || nobody.Total != 0 || nobody.Holds != 0 || nobody.Page != 0 || nobody.Windows[0].Parts != 0 {
+		if err != nil || nobody.Keys != 0 || nobody.PageHolds != 0 || nobody.Page != 0 || nobody.Windows[0].Parts != 0 {
 			t.Errorf("user without activities: %+v, %v", nobody, err)
 		}
 		if _, err := ReadUser(t.Context(), g.Activities, "a\x00"); !isInvalid(err, activity.CodeInvalidID, "user") {
@@ -78,7 +78,7 @@ func TestInspectUnusedPage(t *testing.T) {
 	for _, user := range []string{"1", "2", "3"} {
 		u, err := ReadUser(t.Context(), g.Activities, user)
 		must(t, err)
-		if slot := g.slot(user); u.Slot != slot || u.Page != slot || u.FeedBytes != 0 || u.Total != 0 || u.Inside.State != pages.PageUnused {
+		if slot := g.slot(user); u.Slot != slot || u.Page != slot || u.FeedBytes != 0 || u.Keys != 0 || u.PageState != "unused" {
 			t.Errorf("%s, in slot %d: %+v", user, slot, u)
 		}
 	}
@@ -109,7 +109,7 @@ func TestInspectFaults(t *testing.T) {
 		"a key": key("block", "2"), "a key of a window": key("seen", "p"),
 		"a user": func() (bool, error) {
 			u, err := ReadUser(t.Context(), g.Activities, "1")
-			return u != nil && u.Total == 2 && u.Holds == 2 && len(u.Windows) == 1 && u.Windows[0].Keys == 1, err
+			return u != nil && u.Keys == 2 && u.PageHolds == 2 && len(u.Windows) == 1 && u.Windows[0].Keys == 1, err
 		},
 	} {
 		failed := 0
@@ -174,7 +174,7 @@ func TestInspectHarmedWindow(t *testing.T) {
 	g.record(t, add("1", "seen", "p"))
 	g.under.Store = harmed{g.under.Store}
 	in := g.inspectedKey(t, "seen", "1", "p")
-	if len(in.Sides) == 0 || in.Sides[0].State != pages.PageDamaged || in.Sides[0].Verdict != Gone {
+	if len(in.Sides) == 0 || in.Sides[0].PageState != "damaged" || in.Sides[0].Verdict != Gone {
 		t.Errorf("%+v", in.Sides)
 	}
 }

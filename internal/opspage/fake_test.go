@@ -1,13 +1,10 @@
 package opspage_test
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"math"
 	"net/http"
 	"net/http/httptest"
-	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -29,8 +26,7 @@ type fake struct {
 
 	mu      sync.Mutex
 	health  object
-	history object   // default: busy
-	cells   []object // one per page, shared pages first
+	history object // default: busy
 	page    object
 	explain object
 	token   string // required token; none if empty
@@ -41,7 +37,7 @@ type fake struct {
 
 func newFake(t *testing.T) *fake {
 	t.Helper()
-	f := &fake{health: healthy(), cells: manyPages(4096), page: onePage(), explain: explained()}
+	f := &fake{health: healthy(), page: onePage(), explain: explained()}
 	mux := http.NewServeMux()
 	page := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Security-Policy", policy)
@@ -51,7 +47,6 @@ func newFake(t *testing.T) *fake {
 	mux.Handle("GET /ops/", page)
 	mux.HandleFunc("GET /v1/ops/health", f.answer("ops:read", func(*http.Request) any { return f.health }))
 	mux.HandleFunc("GET /v1/ops/history", f.answer("ops:read", f.historyOf))
-	mux.HandleFunc("GET /v1/ops/pages", f.answer("ops:read", f.mapOf))
 	mux.HandleFunc("GET /v1/ops/pages/{number}", f.answer("ops:read", func(*http.Request) any { return f.page }))
 	mux.HandleFunc("GET /v1/kinds", f.answer("ops:read", func(*http.Request) any { return builtIn() }))
 	mux.HandleFunc("POST /v1/feed/explain", f.answer("ops:read", func(*http.Request) any { return f.explain }))
@@ -77,69 +72,6 @@ func (f *fake) historyOf(r *http.Request) any {
 	default:
 		return busy(180, 5)
 	}
-}
-
-// mapOf groups pages as the real service does: into cells of one size, each with either shared or
-// dedicated pages.
-func (f *fake) mapOf(r *http.Request) any {
-	number := func(name string, otherwise int) int {
-		if n, err := strconv.Atoi(r.FormValue(name)); err == nil {
-			return n
-		}
-		return otherwise
-	}
-	from, to := number("from", 0), number("to", len(f.cells))
-	size := max(1, (to-from+number("cells", 1024)-1)/number("cells", 1024))
-	own := slices.IndexFunc(f.cells, func(c object) bool { return c["own"] == true })
-	var cells []object
-	for at := from; at < to; {
-		end := min(at+size, to)
-		if own > at && own < end {
-			end = own
-		}
-		cells = append(cells, group(f.cells[at:end]))
-		at = end
-	}
-	return object{"pages": len(f.cells), "own_from": own, "from": from, "to": to, "cells": cells}
-}
-
-// group makes one cell of several.
-func group(cells []object) object {
-	if len(cells) == 1 {
-		return cells[0]
-	}
-	first, last := cells[0], cells[len(cells)-1]
-	g := object{
-		"from": first["from"], "to": last["to"], "first": first["first"], "last": last["last"], "own": first["own"], "pages": len(cells), "looked_at": len(cells),
-	}
-	sum := func(name string) (n int) {
-		for _, c := range cells {
-			if v, is := c[name].(int); is {
-				n += v
-			}
-		}
-		return n
-	}
-	for _, name := range []string{"keys", "bytes", "missing", "damaged", "behind", "unknown", "unused"} {
-		if n := sum(name); n > 0 {
-			g[name] = n
-		}
-	}
-	spread := func(name string) object {
-		var total, highest float64
-		for _, c := range cells {
-			v := c[name].(object)["max"].(float64)
-			total, highest = total+v, max(highest, v)
-		}
-		return object{"mean": total / float64(len(cells)), "max": highest}
-	}
-	g["fill"], g["collided"] = spread("fill"), spread("collided")
-	var rate, age float64
-	for _, c := range cells {
-		rate, age = max(rate, c["rate_max"].(float64)), max(age, c["oldest_age_seconds"].(float64))
-	}
-	g["rate_max"], g["oldest_age_seconds"] = rate, age
-	return g
 }
 
 // change changes the answers of the fake.
@@ -222,39 +154,7 @@ func busy(n, step int) object {
 	return h
 }
 
-// cell returns a cell of a map, for one page.
-func cell(position, number int, own bool, fill, collided float64, keys int) object {
-	return object{
-		"from": position, "to": position + 1, "first": number, "last": number, "own": own, "pages": 1, "looked_at": 1, "keys": keys, "bytes": 6208,
-		"fill": object{"mean": fill, "max": fill}, "collided": object{"mean": collided, "max": collided}, "rate_max": math.Pow(fill, 10), "oldest_age_seconds": float64(position%97) + 0.5,
-	}
-}
-
-// manyPages returns a map of shared pages and three dedicated ones.
-func manyPages(shared int) []object {
-	cells := make([]object, 0, shared+3)
-	for i := range shared {
-		spread := math.Sin(float64(i)*12.9898) * 43758.5453
-		spread -= math.Floor(spread)
-		fill := 0.26 + 0.16*spread
-		cells = append(cells, cell(i, i, false, fill, fill*fill*0.9, int(4000*fill)))
-	}
-	for i := range 3 {
-		cells = append(cells, cell(shared+i, 1<<31+i, true, 0.2+0.1*float64(i), 0.05, 9000*(i+1)))
-	}
-	return cells
-}
-
 func onePage() object {
-	bits, regions := make([]byte, 1024), make([]byte, 1024)
-	for i := range bits {
-		spread := math.Sin(float64(i)*78.233) * 43758.5453
-		spread -= math.Floor(spread)
-		bits[i] = byte(60 + 70*spread)
-		if spread > 0.62 {
-			regions[i] = byte(20 + 60*spread)
-		}
-	}
 	return object{
 		"number": 4711, "own": false, "state": "sound",
 		"page": object{
@@ -267,7 +167,6 @@ func onePage() object {
 			"largest": []object{{"user": "h:5b1f0a9c77e2", "keys": 800}, {"user": "h:0de4aa01b3c9", "keys": 410}, {"user": "h:99ab3c1d2e4f", "keys": 122}},
 		},
 		"agrees": true, "lacks": object{}, "residual_keys": 0, "behind": 0,
-		"drawing": object{"cells": 1024, "bits": base64.StdEncoding.EncodeToString(bits), "regions": base64.StdEncoding.EncodeToString(regions)},
 	}
 }
 

@@ -18,7 +18,7 @@ func testScreens(b *chromium) func(*testing.T) {
 		} {
 			t.Run(c.name, func(t *testing.T) {
 				tab := open(t, b, f.URL, "", c.look)
-				for _, view := range []string{"live", "pages", "page/4711", "search", "growth"} {
+				for _, view := range []string{"live", "page/4711", "search", "growth"} {
 					tab.visit("#/" + view)
 					if view == "search" {
 						tab.search("1", "p8", "2")

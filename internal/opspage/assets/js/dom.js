@@ -29,15 +29,13 @@ const made = new WeakMap(); // by node: what its content was made of
 
 /**
  * renew replaces the content of node by what make returns, if of has changed since the last call.
- * If of is the same, the selection stays. The focus stays on a link in either case.
+ * If of is the same, the selection stays.
  */
 export function renew(node, of, make) {
   const key = JSON.stringify(of);
   if (made.get(node) === key) return;
   made.set(node, key);
-  const at = node.contains(document.activeElement) ? document.activeElement.getAttribute('href') : null;
   fill(node, make());
-  if (at !== null) [...node.querySelectorAll('a')].find((link) => link.getAttribute('href') === at)?.focus({ preventScroll: true });
 }
 
 /** say sets the text of a node if it differs, because a screen reader repeats a text set again. */

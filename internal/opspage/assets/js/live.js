@@ -1,6 +1,5 @@
 // View: what goes on now, and did in the last hours.
 
-import { ask } from './api.js';
 import { Chart, rangeOf, ranges } from './chart.js';
 import { el } from './dom.js';
 import { bytes, count, none, number, percent, plural, seconds, span, together } from './format.js';
@@ -56,11 +55,8 @@ export function live(host, route, app) {
   );
   return {
     async refresh(signal) {
-      const [history, map] = await Promise.all([
-        range === '15m' ? app.recent : app.histories.of(range, signal),
-        ask('v1/ops/pages?cells=2', { signal }),
-      ]);
-      figures.show(figuresOf(app.health, app.recent, map));
+      const history = range === '15m' ? app.recent : await app.histories.of(range, signal);
+      figures.show(figuresOf(app.health, app.recent));
       const polled = app.health.ledger === 'none' ? { ...history, poll_age_ms: history.time.map(() => null) } : history;
       for (const chart of drawn) chart.update(polled);
     },
@@ -68,7 +64,7 @@ export function live(host, route, app) {
   };
 }
 
-function figuresOf(health, h, map) {
+function figuresOf(health, h) {
   const dropped = Object.entries(h.dropped).map(([kind, column]) => [kind, mean(h, column)]).filter(([, v]) => v > 0);
   const droppedRate = dropped.reduce((sum, [, v]) => sum + v, 0);
   const looked = mean(h, h.candidates);
@@ -80,7 +76,7 @@ function figuresOf(health, h, map) {
     { label: 'Slow feeds', value: milliseconds(worst(h, h.p99_ms) ?? undefined), meaning: 'p99: one in a hundred feeds took longer, in the worst step of the last minute.' },
     { label: 'Dropped posts', value: [number(droppedRate), 'per second'], meaning: droppedWords(dropped, droppedRate, looked) },
     { label: 'Writes', value: [number(mean(h, h.writes)), 'per second'], meaning: 'Activities recorded, without no-ops.' },
-    falsePositives(health, h, map),
+    falsePositives(health, h),
     { label: 'Rebuilds', value: [number(mean(h, h.rebuilds)), 'per second'], meaning: 'From the ledger. Some are normal: pages grow, and the scrub rebuilds random pages.' },
     health.ledger === 'none'
       ? { label: 'Lag', value: [none, ''], meaning: 'There is no ledger to poll.' }
@@ -115,14 +111,12 @@ function lagWords(health) {
 
 const span2 = (ms) => (ms < 1000 ? `${ms} ms` : span(ms / 1000));
 
-/** falsePositives is an estimate by the bits that are set, and what exact feeds found. */
-function falsePositives(health, h, map) {
-  const stand = map.cells.filter((c) => c.looked_at > 0);
-  const rateMax = stand.length === 0 ? undefined : Math.max(...stand.map((c) => c.rate_max));
+/** falsePositives is what comparing feeds with the ledger has found, and what exact feeds found. */
+function falsePositives({ sampling, false_positive_rate: configured }, h) {
   const [asked, wrong] = [Math.round(total(h, h.confirmed)), Math.round(total(h, h.false_positives))];
   const found = asked > 0 ? ` Of ${plural(asked, 'positive')} of exact feeds checked in the last ${span(h.window_seconds)}, ${count(wrong)} ${wrong === 1 ? 'was' : 'were'} false.` : '';
   return {
-    label: 'False positives', value: percent(rateMax), meaning:
-      `of keys looked up, estimated from the bits of the worst page. Configured: ${together(percent(health.false_positive_rate))} of posts.${found}`,
+    label: 'False positives', value: percent(sampling.candidates > 0 ? sampling.false_positives / sampling.candidates : undefined), meaning:
+      `of posts compared with the ledger since the start. Configured: ${together(percent(configured))}.${found}`,
   };
 }

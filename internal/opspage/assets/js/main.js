@@ -7,14 +7,13 @@ import { growth } from './growth.js';
 import { Histories } from './history.js';
 import { live } from './live.js';
 import { page } from './page.js';
-import { pages } from './pages.js';
 import { Poller } from './poller.js';
 import { notice, problemWords } from './problem.js';
 import { search } from './search.js';
 import { judge } from './verdict.js';
 
-const views = { live, pages, page, search, growth };
-const titles = { live: 'Live', pages: 'Pages', page: 'Page', search: 'Search', growth: 'Growth' };
+const views = { live, page, search, growth };
+const titles = { live: 'Live', page: 'Page', search: 'Search', growth: 'Growth' };
 const old = 3 * Poller.interval; // milliseconds after which figures are called old
 const byId = (id) => document.getElementById(id);
 
@@ -25,11 +24,6 @@ const app = {
   histories: new Histories(), // longer ones
   kinds: new Map(), // by name
   refresh: () => poller.now(),
-  /** go shows another view. */
-  go(path, query = {}) {
-    const search = new URLSearchParams(query).toString();
-    location.hash = `#/${path}${search ? `?${search}` : ''}`;
-  },
   /** keep notes in the address what is chosen in this view. */
   keep(query) {
     const { path, query: had } = routeOf(location.hash);
@@ -63,7 +57,7 @@ function show({ first = false } = {}) {
   view = views[route.name](host, route, app);
   document.title = `${titles[route.name]} – feedfilter`;
   for (const link of document.querySelectorAll('nav [data-view]')) {
-    const here = link.dataset.view === (route.name === 'page' ? 'pages' : route.name);
+    const here = link.dataset.view === (route.name === 'page' ? 'search' : route.name);
     if (here) link.setAttribute('aria-current', 'page');
     else link.removeAttribute('aria-current');
   }

@@ -4,7 +4,6 @@ import { ask } from './api.js';
 import { el, fill, mark, renew } from './dom.js';
 import { bytes, count, none, number, percent, plural, together } from './format.js';
 import { notice, problemWords } from './problem.js';
-import { decode, Raster } from './raster.js';
 import { confirmed } from './confirm.js';
 
 export function page(host, route, app) {
@@ -14,40 +13,28 @@ export function page(host, route, app) {
   const facts = el('dl', { class: 'words-list' });
   const compared = el('div', {});
   const living = el('div', {});
-  const bits = new Raster('Bits', 'The Bloom bits in order, in equal parts, and the share of set bits in each. An even picture is good: hashes spread keys.');
-  const regions = new Raster('Regions', 'The regions in order, in equal parts, and the share of collided regions in each. Bits there cannot be cleared.');
-  const drawings = el('div', { class: 'two' }, bits.node, regions.node);
   const rebuild = el('button', { type: 'button', hidden: true, onclick: () => rebuildPage(wanted, done, rebuild, app) }, 'Rebuild …');
-  const body = el('div', { class: 'stack', hidden: true }, verdict, done, drawings,
+  const body = el('div', { class: 'stack', hidden: true }, verdict, done,
     el('section', { class: 'card', 'aria-label': 'Details' }, el('h2', {}, 'Details'), facts),
     el('div', { class: 'two' },
       el('section', { class: 'card', 'aria-label': 'Page and ledger' }, el('h2', {}, 'Page and ledger'), el('p', { class: 'meaning' }, 'The ledger is authoritative; the page is a copy.'), compared),
       el('section', { class: 'card', 'aria-label': 'Users on this page' }, el('h2', {}, 'Users on this page'), living)));
   host.append(
-    el('div', { class: 'head' }, el('div', {}, el('p', {}, el('a', { href: '#/pages' }, 'All pages')), el('h1', { tabindex: -1 }, `Page ${/^\d+$/.test(wanted) ? count(Number(wanted)) : wanted}`)), rebuild), body);
+    el('div', { class: 'head' }, el('div', {}, el('p', {}, el('a', { href: '#/search' }, 'Search')), el('h1', { tabindex: -1 }, `Page ${/^\d+$/.test(wanted) ? count(Number(wanted)) : wanted}`)), rebuild), body);
 
   return {
     async refresh(signal) {
-      const inside = await ask(`v1/ops/pages/${encodeURIComponent(wanted)}?cells=2048`, { signal });
+      const inside = await ask(`v1/ops/pages/${encodeURIComponent(wanted)}`, { signal });
       body.hidden = false;
       rebuild.hidden = inside.ledger === null;
       const judged = judge(inside);
       renew(verdict, judged, () => notice(judged[0], judged[1]));
-      drawings.hidden = inside.drawing === null;
-      if (inside.drawing !== null) draw(inside, bits, regions);
       renew(facts, [inside.page, inside.state], () => factsOf(inside).map(([label, value, meaning]) => el('div', {}, el('dt', {}, label), el('dd', { class: 'value' }, value), el('dd', { class: 'meaning' }, meaning))));
       renew(compared, [inside.page, inside.ledger, inside.lacks, inside.residual_keys, inside.state], () => comparison(inside));
       renew(living, [inside.page?.keys, inside.ledger], () => dwellers(inside));
     },
-    close: () => { bits.close(); regions.close(); },
+    close: () => {},
   };
-}
-
-function draw({ drawing, page: p }, bits, regions) {
-  bits.update(decode(drawing.bits), `${together(percent(p.fill))} of ${count(p.bits)} are set.`);
-  const marks = decode(drawing.regions);
-  regions.node.hidden = marks.length === 0;
-  regions.update(marks, `${together(percent(p.collided_share))} of ${count(p.regions)} are collided.`);
 }
 
 /** judge returns a state and a sentence. */

@@ -1,4 +1,4 @@
-// View: why a viewer does not get a post.
+// View: why a viewer does not get a post, and the way to a page.
 
 import { ask } from './api.js';
 import { el, fill, mark } from './dom.js';
@@ -33,7 +33,7 @@ export function search(host, route, app) {
   }
 
   host.append(
-    el('div', { class: 'head' }, el('div', {}, el('h1', { tabindex: -1 }, 'Search'), el('p', {}, 'Why is a post missing from a feed? The answer checks every kind, and the ledger.'))),
+    el('div', { class: 'head' }, el('div', {}, el('h1', { tabindex: -1 }, 'Search'), el('p', {}, 'Why is a post missing from a feed? The answer checks every kind, and the ledger.')), jump()),
     el('div', { class: 'stack' },
       el('form', { class: 'card stack', onsubmit: explain, autocomplete: 'off' },
         el('div', { class: 'two' },
@@ -44,6 +44,13 @@ export function search(host, route, app) {
         el('div', { class: 'row' }, button)),
       result));
   return { refresh: async () => {}, close: () => { latest++; } };
+}
+
+/** jump is a field to go to a page by its number. */
+function jump() {
+  const field = el('input', { type: 'text', inputmode: 'numeric', pattern: '[0-9]{1,10}', class: 'short', id: 'jump', required: true, title: 'a page\'s number', autocomplete: 'off' });
+  const submit = (event) => { event.preventDefault(); location.hash = `#/page/${Number(field.value)}`; };
+  return el('form', { class: 'row', onsubmit: submit }, el('label', { for: 'jump' }, 'Page'), field, el('button', { type: 'submit' }, 'Open'));
 }
 
 function explanation(answer, asked, kinds) {

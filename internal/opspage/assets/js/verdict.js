@@ -91,7 +91,7 @@ function pageTrouble(health) {
     notes.push({
       state: 'warn',
       text: `${plural(pages.amiss, 'page')} ${pages.amiss === 1 ? 'was' : 'were'} faulty at the last check. The next feed that reads one rebuilds it first, and so does the scrub. ` +
-        'If the number does not fall, rebuilds fail. See Pages.',
+        'If the number does not fall, rebuilds fail: the log says why.',
     });
   }
   if (pages.due > 0) {
@@ -119,6 +119,12 @@ function factsOf(health) {
   const all = pages.shared + pages.own;
   return [
     health.version, `up ${span(health.uptime_seconds)}`, `pages ${stores[health.page_store.replace('redis-', 'redis+')] ?? `in ${health.page_store}`}`, ledgers[health.ledger] ?? health.ledger,
-    plural(all, 'page'), `${plural(pages.keys, 'key')}${pages.looked_at < all ? ` on the ${count(pages.looked_at)} checked so far` : ''}`, together(bytes(pages.bytes)),
+    plural(all, 'page'), ...counted(pages, all),
   ].filter(Boolean).join(' · ');
+}
+
+/** counted is what there is on the pages checked so far: nothing without a ledger. */
+function counted(pages, all) {
+  if (pages.looked_at === 0) return [];
+  return [`${plural(pages.keys, 'key')}${pages.looked_at < all ? ` on the ${count(pages.looked_at)} checked so far` : ''}`, together(bytes(pages.bytes))];
 }
