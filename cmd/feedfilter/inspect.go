@@ -16,17 +16,14 @@ type inspectCmds struct {
 	Key  inspectKeyCmd  `cmd:"" help:"Show what the pages and the ledger say about an activity."`
 }
 
-// inspected is a state that writes itself for people.
-type inspected interface{ Text(w io.Writer) error }
-
 // show prints a state: of a service, at a path below /v1/ops, or as read from the data.
-func show[T inspected](
-	ctx context.Context, f *insideFlags, std stdio, path []string, read func(*data) (*T, error),
-) error {
-	state := new(T)
-	var err error
+func show[T any, P interface {
+	*T
+	Text(w io.Writer) error
+}](ctx context.Context, f *insideFlags, std stdio, path []string, read func(*data) (P, error)) (err error) {
+	state := P(new(T))
 	if f.Service.Server != "" {
-		err = f.Service.get(ctx, state, nil, append([]string{"v1", "ops"}, path...)...)
+		err = f.Service.get(ctx, state, append([]string{"v1", "ops"}, path...)...)
 	} else {
 		err = f.look(ctx, std, func(d *data) (err error) {
 			state, err = read(d)
@@ -36,7 +33,7 @@ func show[T inspected](
 	if err != nil {
 		return fmt.Errorf("inspect: %w", err)
 	}
-	return f.print(std, state, (*state).Text)
+	return f.print(std, state, state.Text)
 }
 
 // look opens the data, calls what, and closes the data.

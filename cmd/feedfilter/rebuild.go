@@ -172,7 +172,10 @@ func (c *rebuildCmd) which(ctx context.Context, r rebuilder) (iter.Seq[uint32], 
 				return
 			}
 		}
-		for page := uint32(ledger.DedicatedPages); yield(page); page++ {
+		for page := uint32(ledger.DedicatedPages); ; page++ {
+			if !yield(page) {
+				return
+			}
 		}
 	}, has.SharedPages + has.OwnPages, nil
 }
@@ -226,7 +229,7 @@ func (c *rebuildCmd) remote() rebuilder {
 		},
 		user: func(ctx context.Context, id string) (uint32, error) {
 			var u inspect.User
-			err := s.get(ctx, &u, nil, "v1", "ops", "users", id)
+			err := s.get(ctx, &u, "v1", "ops", "users", id)
 			return u.Page, err
 		},
 		one: func(ctx context.Context, page uint32) (rebuilt inspect.Rebuilt, err error) {

@@ -96,7 +96,7 @@ func (c *scrubCmd) ask(ctx context.Context, bar *pagesBar) (done inspect.Scrub, 
 			return done, ctx.Err()
 		}
 		var now inspect.Scrub
-		if err = s.get(ctx, &now, nil, "v1", "ops", "scrub"); err == nil {
+		if err = s.get(ctx, &now, "v1", "ops", "scrub"); err == nil {
 			if now.Started.Before(done.Started) {
 				return done, errors.New("the service was restarted")
 			}

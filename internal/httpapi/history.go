@@ -5,6 +5,7 @@ import (
 	"math"
 	"net/http"
 	rt "runtime/metrics"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -25,15 +26,14 @@ const (
 	daySteps    = 24 * 60
 )
 
-// history keeps what the metrics say, step by step, in two rings. They take about 400 KiB, and 17
-// KiB more for each kind that drops.
+// history keeps what the metrics say, step by step. It takes about 400 KiB, and 17 KiB more for each
+// kind that drops.
 type history struct {
 	service *service
 	columns []column
-	dropped []column // by kind
 
 	mu         sync.Mutex
-	fine, long ring
+	fine, long []point  // of the last hour and of the last day
 	last, from snapshot // at the end of the last step and of the last long step
 	ticks      int
 	whole      bool // every page has been surveyed since the start
@@ -54,8 +54,9 @@ type snapshot struct {
 
 // column is a figure of each step, by what the metrics say at its begin and at its end.
 type column struct {
-	name  string // in the API
-	value func(from, to *snapshot) figure
+	name    string // in the API
+	value   func(from, to *snapshot) figure
+	dropped bool // name is a kind
 }
 
 // figure is a number in the API; NaN is null.
@@ -75,7 +76,7 @@ func (f figure) MarshalJSON() ([]byte, error) {
 
 // rate returns a column of what a counter grows by in a second.
 func rate(name string, counter func(*snapshot) uint64) column {
-	return column{name, func(from, to *snapshot) figure {
+	return column{name: name, value: func(from, to *snapshot) figure {
 		seconds := to.at.Sub(from.at).Seconds()
 		begin, end := counter(from), counter(to)
 		if seconds <= 0 || end < begin {
@@ -87,12 +88,12 @@ func rate(name string, counter func(*snapshot) uint64) column {
 
 // gauge returns a column of values at the end of steps.
 func gauge(name string, value func(*snapshot) float64) column {
-	return column{name, func(_, to *snapshot) figure { return figure(value(to)) }}
+	return column{name: name, value: func(_, to *snapshot) figure { return figure(value(to)) }}
 }
 
 // latency returns a column of how long a share of the feeds took at most, in ms; NaN without feeds.
 func latency(name string, share float64) column {
-	return column{name, func(from, to *snapshot) figure { return figure(1000 * to.took.Quantile(share, from.took)) }}
+	return column{name: name, value: func(from, to *snapshot) figure { return figure(1000 * to.took.Quantile(share, &from.took)) }}
 }
 
 // ofWhole is n, or NaN before every page has been surveyed: until then it would seem to grow.
@@ -110,7 +111,7 @@ func sumOf(counts map[string]uint64) (sum uint64) {
 	return sum
 }
 
-// columnsOfHistory returns all columns but those by kind.
+// columnsOfHistory returns all columns but those of dropped posts.
 func columnsOfHistory() []column {
 	return []column{
 		rate("feeds", func(s *snapshot) uint64 { return s.looked.Count }),
@@ -132,49 +133,27 @@ func columnsOfHistory() []column {
 	}
 }
 
-// point is one step: the figures of history.columns, then those of history.dropped.
+// point is one step, with a figure for each column.
 type point struct {
 	at      int64 // Unix seconds
 	figures []figure
 }
 
-// ring keeps the last points.
-type ring struct {
-	points []point
-	next   int
-	full   bool
-}
-
-func (r *ring) add(p point) {
-	r.points[r.next] = p
-	r.next = (r.next + 1) % len(r.points)
-	r.full = r.full || r.next == 0
-}
-
-// lately returns up to n of the last points, oldest first.
-func (r *ring) lately(n int) []point {
-	have := r.next
-	if r.full {
-		have = len(r.points)
+// kept returns points with p as the last one, without the first if there would be too many.
+func kept(points []point, p point, most int) []point {
+	if len(points) == most {
+		points = slices.Delete(points, 0, 1)
 	}
-	n = min(n, have)
-	points := make([]point, n)
-	for i := range points {
-		points[i] = r.points[(r.next-n+i+len(r.points))%len(r.points)]
-	}
-	return points
+	return append(points, p)
 }
 
 func newHistory(s *service) *history {
-	h := &history{
-		service: s,
-		columns: columnsOfHistory(),
-		fine:    ring{points: make([]point, hourSteps)},
-		long:    ring{points: make([]point, daySteps)},
-	}
+	h := &history{service: s, columns: columnsOfHistory()}
 	for _, k := range s.activities.Kinds().All() {
 		if k.Effect == activity.Drop {
-			h.dropped = append(h.dropped, rate(k.Name, func(s *snapshot) uint64 { return s.feeds.Dropped[k.Name] }))
+			c := rate(k.Name, func(s *snapshot) uint64 { return s.feeds.Dropped[k.Name] })
+			c.dropped = true
+			h.columns = append(h.columns, c)
 		}
 	}
 	return h
@@ -210,22 +189,20 @@ func (h *history) step(now time.Time) {
 	defer h.mu.Unlock()
 	h.whole = h.whole || s.whole // a new page will be surveyed soon
 	s.whole = h.whole
-	h.fine.add(h.point(&h.last, &s))
+	h.fine = kept(h.fine, h.point(&h.last, &s), hourSteps)
 	h.last = s
 	h.ticks++
 	if h.ticks%longSteps == 0 {
-		h.long.add(h.point(&h.from, &s))
+		h.long = kept(h.long, h.point(&h.from, &s), daySteps)
 		h.from = s
 	}
 }
 
 // point returns the figures of a step.
 func (h *history) point(from, to *snapshot) point {
-	p := point{at: to.at.Unix()}
-	for _, columns := range [][]column{h.columns, h.dropped} {
-		for _, c := range columns {
-			p.figures = append(p.figures, c.value(from, to))
-		}
+	p := point{to.at.Unix(), make([]figure, len(h.columns))}
+	for i, c := range h.columns {
+		p.figures[i] = c.value(from, to)
 	}
 	return p
 }
@@ -264,31 +241,28 @@ func (o operations) opsHistory(c echo.Context) error {
 	}
 }
 
-// answer returns copies of the points, so that a slow reader does not hold the lock.
-func (h *history) answer(r *ring, window, step time.Duration) map[string]any {
+// answer returns the last steps in columns, as copies, so that a slow reader does not hold the lock.
+func (h *history) answer(points *[]point, window, step time.Duration) map[string]any {
 	h.mu.Lock()
-	points := r.lately(int(window / step)) // they never change
-	h.mu.Unlock()
-	times := make([]int64, len(points))
-	for i, p := range points {
-		times[i] = p.at
+	defer h.mu.Unlock()
+	last := (*points)[max(0, len(*points)-int(window/step)):]
+	times, dropped := make([]int64, len(last)), make(map[string][]figure)
+	answer := map[string]any{
+		"window_seconds": int(window / time.Second), "step_seconds": int(step / time.Second), "time": times, "dropped": dropped,
 	}
-	dropped := columnsOf(h.dropped, points, len(h.columns))
-	answer := columnsOf(h.columns, points, 0)
-	answer["window_seconds"], answer["step_seconds"] = int(window/time.Second), int(step/time.Second)
-	answer["time"], answer["dropped"] = times, dropped
-	return answer
-}
-
-// columnsOf returns the figures of points in columns, by name. The first is at a position of them.
-func columnsOf(columns []column, points []point, first int) map[string]any {
-	all := make(map[string]any, len(columns)+4)
-	for i, c := range columns {
-		figures := make([]figure, len(points))
-		for n, p := range points {
-			figures[n] = p.figures[first+i]
+	for n, p := range last {
+		times[n] = p.at
+	}
+	for i, c := range h.columns {
+		figures := make([]figure, len(last))
+		for n, p := range last {
+			figures[n] = p.figures[i]
 		}
-		all[c.name] = figures
+		if c.dropped {
+			dropped[c.name] = figures
+		} else {
+			answer[c.name] = figures
+		}
 	}
-	return all
+	return answer
 }

@@ -5,7 +5,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 )
@@ -23,7 +22,7 @@ func (t *text) linef(format string, args ...any) {
 }
 
 // Text writes the state of a page, for people.
-func (p Page) Text(w io.Writer) error {
+func (p *Page) Text(w io.Writer) error {
 	t := &text{w: w}
 	t.linef("page %d: %s", p.Number, p.verdict())
 	if p.Damage != "" {
@@ -52,7 +51,7 @@ func (p Page) Text(w io.Writer) error {
 }
 
 // verdict describes the page in words.
-func (p Page) verdict() string {
+func (p *Page) verdict() string {
 	who := ""
 	switch {
 	case p.Own:
@@ -84,42 +83,22 @@ func (p Page) verdict() string {
 const leftModulus = 1 << 24
 
 // compare writes the page's header beside the ledger's state.
-func (p Page) compare(t *text) {
+func (p *Page) compare(t *text) {
 	if p.Page == nil && p.Ledger == nil || t.err != nil {
 		return
 	}
-	rows := [][3]string{{"", "page", "ledger"}, {"sequence"}, {"keys"}, {"left"}}
-	for i, n := range p.said() {
-		rows[i+1][1] = n
+	rows := [][]any{{"", "page", ""}, {"sequence", "-", ""}, {"keys", "-", ""}, {"left", "-", ""}}
+	if s := p.Page; s != nil {
+		rows[1][1], rows[2][1], rows[3][1] = s.Sequence, s.Keys, s.Left
 	}
-	for i, n := range p.known() {
-		rows[i+1][2] = n
+	if l := p.Ledger; l != nil {
+		rows[0][2], rows[1][2], rows[2][2], rows[3][2] = "ledger", l.Sequence, l.Keys, l.Left%leftModulus
 	}
 	table := tabwriter.NewWriter(t.w, 0, 8, 2, ' ', 0)
 	for _, row := range rows {
-		if p.Ledger == nil {
-			row[2] = ""
-		}
-		_, _ = fmt.Fprintln(table, strings.TrimRight(fmt.Sprintf("  %-8s\t%s\t%s", row[0], row[1], row[2]), "\t ")) // Flush says
+		_, _ = fmt.Fprintln(table, strings.TrimRight(fmt.Sprintf("  %-8s\t%v\t%v", row...), "\t ")) // Flush says
 	}
 	t.err = table.Flush()
-}
-
-func (p Page) said() [3]string {
-	if p.Page == nil {
-		return [3]string{"-", "-", "-"}
-	}
-	return [3]string{
-		strconv.FormatUint(p.Page.Sequence, 10), strconv.FormatUint(uint64(p.Page.Keys), 10), strconv.FormatUint(uint64(p.Page.Left), 10),
-	}
-}
-
-func (p Page) known() [3]string {
-	if p.Ledger == nil {
-		return [3]string{}
-	}
-	l := p.Ledger
-	return [3]string{strconv.FormatUint(l.Sequence, 10), strconv.Itoa(l.Keys), strconv.FormatUint(l.Left%leftModulus, 10)}
 }
 
 func layers(s *Stands) string {
@@ -141,7 +120,7 @@ func counts(of map[string]int) string {
 }
 
 // Text writes the state of a user, for people.
-func (u User) Text(w io.Writer) error {
+func (u *User) Text(w io.Writer) error {
 	t := &text{w: w}
 	where := fmt.Sprintf("page %d, with %d users", u.Page, u.PageUsers)
 	switch {
@@ -184,7 +163,7 @@ func in(list string) string {
 }
 
 // Text writes the state of an activity, for people.
-func (k Key) Text(w io.Writer) error {
+func (k *Key) Text(w io.Writer) error {
 	t := &text{w: w}
 	for _, words := range k.Words {
 		t.linef("%s", words)

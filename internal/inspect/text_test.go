@@ -8,9 +8,9 @@ import (
 	"github.com/feedfilter/feedfilter/internal/inspect"
 )
 
-func somePage() inspect.Page {
+func somePage() *inspect.Page {
 	agrees := true
-	return inspect.Page{
+	return &inspect.Page{
 		Number: 5, State: "sound", Agrees: &agrees, Lacks: map[string]int{},
 		Page: &inspect.Stands{
 			Sequence: 17, Left: 12, Keys: 41, Bits: 4096, Hashes: 10, RegionBits: 4, Layers: []inspect.Layer{{4096, 10}}, Set: 400, Fill: 0.09765,
@@ -93,7 +93,7 @@ func TestUserText(t *testing.T) {
 			t.Errorf("%s\nlacks %s", got, want)
 		}
 	}
-	if got := textOf(t, func(b *strings.Builder) error { return inspect.User{User: "1", PageState: "sound"}.Text(b) }); strings.Contains(got, "ledger") {
+	if got := textOf(t, func(b *strings.Builder) error { return (&inspect.User{User: "1", PageState: "sound"}).Text(b) }); strings.Contains(got, "ledger") {
 		t.Errorf("without a ledger: %s", got)
 	}
 }
@@ -113,7 +113,7 @@ func (full) Write([]byte) (int, error) { return 0, errFull }
 
 func TestTextThatCannotBeWritten(t *testing.T) {
 	for i, err := range []error{
-		somePage().Text(full{}), inspect.User{}.Text(full{}), inspect.Key{Words: []string{""}}.Text(full{}),
+		somePage().Text(full{}), (&inspect.User{}).Text(full{}), (&inspect.Key{Words: []string{""}}).Text(full{}),
 	} {
 		if !errors.Is(err, errFull) {
 			t.Errorf("%d: %v", i, err)
