@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +15,9 @@ import (
 	"testing"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/activity/pages"
+	"github.com/feedfilter/feedfilter/client"
+	"github.com/feedfilter/feedfilter/internal/inspect"
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
@@ -162,6 +166,24 @@ func TestRebuildAll(t *testing.T) {
 		if got[number] != 1 {
 			t.Errorf("page %d was rebuilt %d times", number, got[number])
 		}
+	}
+}
+
+// A dedicated page that is removed meanwhile is looked for, and counts as failed.
+func TestRebuildAllOfRemoved(t *testing.T) {
+	answer, first, err := (&rebuildCmd{All: true}).rebuild(t.Context(), stdio{os.Stdin, os.Stdout, os.Stderr}, rebuilder{
+		numbers: func(context.Context) (client.Pages, error) {
+			return client.Pages{Homes: 1, SharedPages: 1, OwnPages: 2}, nil
+		},
+		one: func(_ context.Context, page uint32) (inspect.Rebuilt, error) {
+			if page > 0 && page != ledger.DedicatedPages+7 {
+				return inspect.Rebuilt{}, pages.ErrNoPage
+			}
+			return inspect.Rebuilt{Keys: 1}, nil
+		},
+	})
+	if err != nil || !errors.Is(first, pages.ErrNoPage) || answer.Rebuilt != 2 || answer.Failed != 1 || answer.Keys != 2 {
+		t.Errorf("%+v, first %v, %v", answer, first, err)
 	}
 }
 

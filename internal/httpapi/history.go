@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/labstack/echo/v4"
 
 	"github.com/feedfilter/feedfilter/activity"
@@ -62,7 +63,7 @@ type column struct {
 // figure is a number in the API; NaN is null.
 type figure float64
 
-// MarshalJSON implements [json.Marshaler]. Whole numbers are exact, others have seven digits.
+// MarshalJSON returns the number, or null. Whole numbers are exact, others have seven digits.
 func (f figure) MarshalJSON() ([]byte, error) {
 	switch x := float64(f); {
 	case math.IsNaN(x):
@@ -228,17 +229,17 @@ func (o operations) opsHistory(c echo.Context) error {
 	if err := noBody(c); err != nil {
 		return err
 	}
-	h := o.history
+	points, step, back := &o.history.fine, historyStep, 15*time.Minute
 	switch window := values.Get("window"); {
 	case window == "15m" || !values.Has("window"):
-		return respond(c, http.StatusOK, h.answer(&h.fine, 15*time.Minute, historyStep))
 	case window == "1h":
-		return respond(c, http.StatusOK, h.answer(&h.fine, time.Hour, historyStep))
+		back = time.Hour
 	case window == "24h":
-		return respond(c, http.StatusOK, h.answer(&h.long, 24*time.Hour, time.Minute))
+		points, step, back = &o.history.long, time.Minute, 24*time.Hour
 	default:
 		return refuse(activity.CodeOutOfRange, "window", "must be 15m, 1h or 24h")
 	}
+	return respond(c, http.StatusOK, o.history.answer(points, back, step), json.Deterministic(true))
 }
 
 // answer returns the last steps in columns, as copies, so that a slow reader does not hold the lock.
