@@ -27,8 +27,8 @@ const (
 	daySteps    = 24 * 60
 )
 
-// history keeps what the metrics say, step by step. It takes about 400 KiB, and 17 KiB more for each
-// kind that drops.
+// history keeps what the metrics say, step by step. It takes about 400 KiB, and 17 KiB more for
+// each kind that drops.
 type history struct {
 	service *service
 	columns []column
@@ -242,7 +242,7 @@ func (o operations) opsHistory(c echo.Context) error {
 	return respond(c, http.StatusOK, o.history.answer(points, back, step), json.Deterministic(true))
 }
 
-// answer returns the last steps in columns, as copies, so that a slow reader does not hold the lock.
+// answer returns copies of the last steps, in columns. So a slow reader does not hold the lock.
 func (h *history) answer(points *[]point, window, step time.Duration) map[string]any {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package inspect reads the state of a page, a user or a key. Its types are the JSON of the API, and
-// write themselves as text for a terminal.
+// Package inspect reads the state of a page, a user or a key. Its types are the JSON of the API,
+// and write themselves as text for a terminal.
 package inspect
 
 import (

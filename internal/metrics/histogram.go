@@ -36,9 +36,9 @@ func (h *Histogram) add(of prometheus.Histogram) {
 	}
 }
 
-// Quantile returns the value that a share of the values counted since an earlier time are below; NaN
-// without values. Within a bucket it assumes that values are spread evenly. It is at most the end of
-// the last bucket.
+// Quantile returns the value that a share of the values counted since an earlier time are below;
+// NaN without values. Within a bucket it assumes that values are spread evenly. It is at most the
+// end of the last bucket.
 func (h *Histogram) Quantile(share float64, earlier *Histogram) float64 {
 	total := h.Count - earlier.Count
 	if total == 0 {
