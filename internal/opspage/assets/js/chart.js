@@ -8,7 +8,7 @@ const height = 170; // CSS pixels, as in the style sheet
 const tableRows = 60;
 
 /** property returns a colour of the style sheet, as it is in this theme. */
-export const property = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const property = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 const dark = matchMedia('(prefers-color-scheme: dark)');
 
@@ -162,7 +162,7 @@ export function ranges(current, change) {
 }
 
 /** choice is a group of radio buttons: pairs of a value and its label. */
-export function choice(legend, name, options, current, change) {
+function choice(legend, name, options, current, change) {
   return el('fieldset', { class: 'choice' }, el('legend', {}, legend), options.map(([value, label]) =>
     el('label', {}, el('input', { type: 'radio', name, value, checked: value === current, onchange: () => change(value) }), el('span', {}, label))));
 }
