@@ -5,10 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"log/slog"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
@@ -44,9 +42,7 @@ type Alone struct {
 	life    *lifecycle
 	storage *storage
 
-	filter  *favfilter.Filter
-	looking sync.Mutex // held while pages are read for the survey
-	next    uint32     // next page to read for the survey
+	filter *favfilter.Filter
 }
 
 // OpenAlone opens the filter that the store holds, with that filter's seed and number of pages. If
@@ -55,7 +51,7 @@ type Alone struct {
 func OpenAlone(ctx context.Context, c AloneConfig) (*Alone, error) {
 	life := newLifecycle(ctx)
 	p := &Alone{life: life, storage: &storage{
-		life: life, store: c.Store, keyRate: c.KeyRate, now: c.Now, log: c.Logger, survey: newSurvey(),
+		life: life, store: c.Store, keyRate: c.KeyRate, now: c.Now, log: c.Logger,
 	}}
 	if p.storage.now == nil {
 		p.storage.now = time.Now
@@ -214,50 +210,6 @@ func (p *Alone) Stats() Stats {
 	s.PagesDown = p.storage.storeDown.Load()
 	s.SharedPages = int(p.storage.identity.Pages)
 	return s
-}
-
-// Survey yields every page in ascending order of number, as [Alone.Look] last observed it. It does
-// not read the store.
-func (p *Alone) Survey() iter.Seq[SurveyedPage] {
-	return func(yield func(SurveyedPage) bool) {
-		p.storage.survey.eachShared(0, int(p.storage.identity.Pages), time.Since(p.life.opened), yield)
-	}
-}
-
-// SurveyTotals returns sums over all pages as last observed.
-func (p *Alone) SurveyTotals() SurveyTotals {
-	t := p.storage.survey.sums()
-	t.Pages = int(p.storage.identity.Pages)
-	return t
-}
-
-// Look observes up to most pages for Survey, those observed longest ago first. If another call is
-// in progress, Look does nothing. Errors are an [*UnavailableError], or that of ctx.
-func (p *Alone) Look(ctx context.Context, most int) error {
-	if !p.looking.TryLock() {
-		return nil
-	}
-	defer p.looking.Unlock()
-	for most = min(most, int(p.storage.identity.Pages)); most > 0; {
-		var ids []favfilter.PageID
-		for n := uint32(0); int(n) < min(most, scrubChunk); n++ {
-			ids = append(ids, favfilter.PageID{Number: (p.next + n) % p.storage.identity.Pages})
-		}
-		limited, cancel := context.WithTimeout(ctx, loadTimeout)
-		statuses, err := p.storage.store.Peek(limited, ids)
-		cancel()
-		if err != nil {
-			return fmt.Errorf("look at pages: %w", Unavailable("pages", err))
-		}
-		for i, st := range statuses {
-			if st.Err == nil {
-				p.storage.survey.put(ids[i].Number, observationOf(p.storage.stateAlone(st), st, time.Since(p.life.opened)), 0)
-			}
-		}
-		p.next = (p.next + uint32(len(ids))) % p.storage.identity.Pages
-		most -= len(ids)
-	}
-	return nil
 }
 
 // InspectPage reads a page with its collision bitmap. Errors are [ErrNoPage], an

@@ -85,43 +85,29 @@ func TestAloneWithoutPageZero(t *testing.T) {
 	})
 }
 
-// Without a ledger, Look checks a limited number of pages a call, in turn.
-func TestLookAlone(t *testing.T) {
+// Without a ledger, a page that is damaged or of another filter is shown as such.
+func TestInspectFaultsAlone(t *testing.T) {
 	server := redistest.Start(t)
 	store := redisStore(t, server)
-	g := openAlone(t, store, 128)
-	for i := range 3000 {
-		_, err := g.Add(t.Context(), Key("hide", fmt.Sprint(i), ledger.Post, "p"))
-		must(t, err)
+	g := openAlone(t, store, 2)
+	_, err := g.Add(t.Context(), Key("hide", "1", ledger.Post, "p"))
+	must(t, err)
+	number := g.storage.slot(UserHash(g.storage.identity.Seed, "1"))
+	h := inspectAlone(t, g, number).Status.Header
+	must(t, server.Client().Del(t.Context(), fmt.Sprintf("fav:{feed/%d}:regions", number)).Err())
+	if got := inspectAlone(t, g, number); got.State != PageDamaged || got.Damage == nil {
+		t.Errorf("a page without its collision bitmap is %v, %v", got.State, got.Damage)
 	}
-	for looked := 100; looked <= 200; looked += 100 {
-		must(t, g.Look(t.Context(), 100))
-		if got := g.SurveyTotals(); got.Looked != min(128, looked) || got.Pages != 128 {
-			t.Errorf("after %d looks: %+v", looked, got)
-		}
-	}
-	wantSurvey(t, g, store, func(page uint32) favfilter.PageID { return favfilter.PageID{Number: page} }, numbersTo(128)...)
-	hurt := g.storage.slot(UserHash(g.storage.identity.Seed, "1"))
-	must(t, server.Client().Del(t.Context(), fmt.Sprintf("fav:{feed/%d}:regions", hurt)).Err())
-	must(t, g.Look(t.Context(), 1000)) // checks each page only once
-	if got := statesOf(g)[hurt]; got != PageDamaged {
-		t.Errorf("page %d is %v", hurt, got)
-	}
-	if got := g.SurveyTotals(); got.Faulty != 1 || got.Looked != 128 {
-		t.Errorf("with one damaged page: %+v", got)
-	}
-	h := inspectAlone(t, g, hurt^1).Status.Header
-	h.Incarnation++
+	h.Incarnation, h.Number = 1, number^1
 	foreign, err := favfilter.NewPage(h)
 	must(t, err)
 	put(t, store, foreign)
-	must(t, g.Look(t.Context(), 128))
-	if got := statesOf(g)[hurt^1]; got != PageForeign {
-		t.Errorf("page %d, of another filter, is %v", hurt^1, got)
+	if got := inspectAlone(t, g, number^1).State; got != PageForeign {
+		t.Errorf("a page of another filter is %v", got)
 	}
 	g.storage.store = faulttest.Down{}
-	if err := g.Look(t.Context(), 1); !errors.As(err, new(*UnavailableError)) {
-		t.Errorf("looked at a store that is down: %v", err)
+	if _, err := g.InspectPage(t.Context(), 0); !errors.As(err, new(*UnavailableError)) {
+		t.Errorf("of a store that is down: %v", err)
 	}
 }
 

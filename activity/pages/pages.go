@@ -144,10 +144,9 @@ func newPages(ctx context.Context, c Config) *Pages {
 		keyRate:  c.KeyRate,
 		now:      c.Now,
 		log:      c.Logger,
-		survey:   newSurvey(),
 	}
 	poller := newPoller(store, c.Ledger, c.StalenessBound)
-	all := common{store.life, store, poller, poller.sequences, poller.layout, poller.due}
+	all := common{store.life, store, poller, poller.sequences, poller.layout, poller.due, newSurvey()}
 	rebuilder := newRebuilder(all, c)
 	applier := newApplier(rebuilder)
 	scrubber := newScrubber(applier)
@@ -172,6 +171,7 @@ type common struct {
 	sequences *sequences
 	layout    *layout
 	due       *dueQueue
+	survey    *survey
 }
 
 // complete fills in the defaults and checks the ranges.

@@ -313,7 +313,7 @@ func (b *rebuilder) remakePage(ctx context.Context, number uint32, f *flight, la
 	}
 	if f.placed {
 		f.current = offered
-		b.storage.observe(number, PageSound, f.page.Status(), 0)
+		b.survey.observe(number, PageSound, f.page.Status())
 	}
 	return nil
 }

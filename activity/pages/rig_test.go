@@ -171,11 +171,9 @@ func (g *rig) inspectOne(t *testing.T, page uint32) *PageInside {
 }
 
 // states returns the states of all pages in the survey.
-func (g *rig) states() map[uint32]PageState { return statesOf(g.inspector) }
-
-func statesOf(s surveyed) map[uint32]PageState {
+func (g *rig) states() map[uint32]PageState {
 	states := make(map[uint32]PageState)
-	for p := range s.Survey() {
+	for p := range g.inspector.Survey() {
 		states[p.Number] = p.State
 	}
 	return states

@@ -220,7 +220,7 @@ func (sc *Scrubber) scrubStep(s *scrub) int {
 
 // endRound is called after the last page of a round.
 func (sc *Scrubber) endRound(s *scrub) {
-	sc.storage.survey.keep(sc.layout.pages())
+	sc.survey.keep(sc.layout.pages())
 	sc.layout.forget()
 	for _, page := range sc.sequences.forgetReleased(sc.layout.knows) {
 		sc.rebuilder.large.forget(page)
@@ -294,7 +294,7 @@ func (sc *Scrubber) peek(pages []uint32) (found []faultyPage, statuses []favfilt
 			continue
 		}
 		if st.Missing && sc.sequences.of(page).known.Load() == 0 {
-			sc.storage.observe(page, PageUnused, st, 0)
+			sc.survey.observe(page, PageUnused, st)
 			continue
 		}
 		reason := sc.poller.fault(ctx, page, want[i], st)
@@ -304,11 +304,7 @@ func (sc *Scrubber) peek(pages []uint32) (found []faultyPage, statuses []favfilt
 		if !st.Missing && st.Damage == nil {
 			sc.rebuilder.held.keepBuild(page, st.Header.Build)
 		}
-		behind := uint64(0)
-		if reason == "behind" {
-			behind = want[i] - min(want[i], st.Header.Sequence)
-		}
-		sc.storage.observe(page, stateOf(reason), st, behind)
+		sc.survey.observe(page, stateOf(reason), st)
 		if reason == "" {
 			sc.sequences.of(page).noteStored(st.Header.Sequence)
 			continue

@@ -10,7 +10,7 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// storage is a filter in a store, with what was counted and observed of it. [Pages] and [Alone]
+// storage is a filter in a store, with what was counted of it. [Pages] and [Alone]
 // have one each.
 type storage struct {
 	life *lifecycle
@@ -22,7 +22,6 @@ type storage struct {
 	log      *slog.Logger
 
 	stats      counters
-	survey     survey
 	storeDown  atomic.Bool // the last call to the store failed
 	readOutage outage      // pages cannot be read
 }

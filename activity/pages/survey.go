@@ -4,8 +4,8 @@ import (
 	"iter"
 	"math"
 	"sync"
-	"time"
 
+	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
@@ -53,13 +53,9 @@ type SurveyedPage struct {
 	State     PageState
 	Keys      uint32
 	Bytes     uint32  // of bits and collision bitmap
-	Fill      float64 // share of set bits, 0 to 1, to within 1/65,535
-	Collided  float64 // share of regions with a collision bit, the same
-	// Rate is the false-positive rate of one key; 0 if the page has grown, because its header then
-	// does not tell.
-	Rate   float64
-	Behind uint64        // changes of the ledger that it lacked
-	Age    time.Duration // since it was observed, in whole seconds; 0 if never
+	Fill      float32 // share of set bits, 0 to 1
+	Collided  float32 // share of regions with a collision bit, 0 to 1
+	Rate      float32 // false-positive rate of one key, 0 to 1
 }
 
 // SurveyTotals holds sums over all pages.
@@ -72,115 +68,57 @@ type SurveyTotals struct {
 	Bytes     uint64 // of the observed pages
 }
 
-// observation is the observation of a page, packed into 16 bytes.
-type observation struct {
-	keys uint32
-	// size has the bytes of bits and collision bitmap. From bit 27 on it has the number of bits
-	// that a key sets, minus one.
-	size uint32
-	// seen has the seconds since the pages were opened, in 27 bits. The next bit tells whether the
-	// page has grown. The state follows from bit 28 on.
-	seen     uint32
-	fill     uint16 // in 1/65,535
-	collided uint16
-}
-
-const (
-	observedSizeBits  = 27 // favfilter.MaxBits and their collision bitmap take fewer
-	observedGrown     = 1 << 27
-	observedStateBits = 28
-	observedWhole     = math.MaxUint16
-)
-
-func observationOf(state PageState, st favfilter.Status, seen time.Duration) observation {
-	h, size := st.Header, st.Size
-	g := observation{
-		keys: h.Count,
-		size: min(size.Bytes, 1<<observedSizeBits-1) | uint32(max(1, h.Shape.Hashes)-1)<<observedSizeBits,
-		seen: uint32(min(seen/time.Second, observedGrown-1)) | uint32(state)<<observedStateBits,
-		fill: shareOf(h.Set, size.Bits), collided: shareOf(st.Collided, size.Regions),
-	}
-	if h.Grown > 0 {
-		g.seen |= observedGrown
-	}
-	return g
-}
-
-// shareOf returns set/all, scaled to 0 to 65,535. It returns 0 only if set is 0.
-func shareOf(set, all uint32) uint16 {
-	if set == 0 || all == 0 {
-		return 0
-	}
-	return uint16(max(1, min(observedWhole, (uint64(set)*observedWhole+uint64(all)/2)/uint64(all))))
-}
-
-func (g observation) state() PageState { return PageState(g.seen >> observedStateBits) }
-
-func (g observation) bytes() uint32 { return g.size & (1<<observedSizeBits - 1) }
-
-// page unpacks an observation. now is the time since the pages were opened.
-func (g observation) page(number uint32, own bool, now time.Duration) SurveyedPage {
-	p := SurveyedPage{Number: number, Dedicated: own, State: g.state()}
-	if p.State == PageUnknown {
-		return p
-	}
-	p.Keys, p.Bytes = g.keys, g.bytes()
-	p.Fill, p.Collided = float64(g.fill)/observedWhole, float64(g.collided)/observedWhole
-	if g.seen&observedGrown == 0 && p.Bytes > 0 {
-		p.Rate = 1
-		for range g.size>>observedSizeBits + 1 {
-			p.Rate *= p.Fill
-		}
-	}
-	p.Age = max(0, now.Truncate(time.Second)-time.Duration(g.seen&(observedGrown-1))*time.Second)
-	return p
-}
-
 // surveyChunk is the number of pages with adjacent numbers in one chunk of memory.
 const surveyChunk = 1024
 
-// survey holds the last observation of every page. A page takes 16 bytes, in chunks of 16 KiB that
-// are allocated when one of their pages is first observed: 256 MiB for 2^24 pages.
+// survey holds the last observation of every page. A page takes 28 bytes, in chunks that are
+// allocated when one of their pages is first observed: 448 MiB for 2^24 pages.
 type survey struct {
 	mu     sync.RWMutex
-	chunks map[uint32]*[surveyChunk]observation // by the number of a page divided by surveyChunk
-	behind map[uint32]uint64                    // number of changes that stale pages lack
-	totals SurveyTotals                         // without Pages and Dedicated
+	chunks map[uint32]*[surveyChunk]SurveyedPage // by the number of a page divided by surveyChunk
+	totals SurveyTotals                          // without Pages and Dedicated
 }
 
-func newSurvey() survey {
-	return survey{chunks: make(map[uint32]*[surveyChunk]observation), behind: make(map[uint32]uint64)}
+func newSurvey() *survey { return &survey{chunks: make(map[uint32]*[surveyChunk]SurveyedPage)} }
+
+// observe stores the observed state of a page.
+func (s *survey) observe(page uint32, state PageState, st favfilter.Status) {
+	p := SurveyedPage{
+		Number: page, Dedicated: page >= ledger.DedicatedPages, State: state, Keys: st.Header.Count, Bytes: st.Size.Bytes,
+	}
+	if st.Size.Bits > 0 {
+		p.Fill = float32(st.Header.Set) / float32(st.Size.Bits)
+		p.Collided = float32(st.Collided) / float32(st.Size.Regions)
+		p.Rate = float32(st.Header.FalsePositiveRate())
+	}
+	s.put(page, p)
 }
 
 // put stores an observation; the zero value forgets the page.
-func (s *survey) put(page uint32, g observation, behind uint64) {
+func (s *survey) put(page uint32, p SurveyedPage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	chunk := s.chunks[page/surveyChunk]
 	if chunk == nil {
-		chunk = new([surveyChunk]observation)
+		chunk = new([surveyChunk]SurveyedPage)
 		s.chunks[page/surveyChunk] = chunk
 	}
-	delete(s.behind, page)
-	if behind > 0 {
-		s.behind[page] = behind
-	}
 	s.count(chunk[page%surveyChunk], -1)
-	s.count(g, 1)
-	chunk[page%surveyChunk] = g
+	s.count(p, 1)
+	chunk[page%surveyChunk] = p
 }
 
 // count adds an observation to the totals (n = 1), or subtracts it (n = -1).
-func (s *survey) count(g observation, n int) {
-	if g.state() == PageUnknown {
+func (s *survey) count(p SurveyedPage, n int) {
+	if p.State == PageUnknown {
 		return
 	}
 	s.totals.Looked += n
-	if g.state().Faulty() {
+	if p.State.Faulty() {
 		s.totals.Faulty += n
 	}
-	s.totals.Keys += uint64(n) * uint64(g.keys) // wraps around for -1
-	s.totals.Bytes += uint64(n) * uint64(g.bytes())
+	s.totals.Keys += uint64(n) * uint64(p.Keys) // wraps around for -1
+	s.totals.Bytes += uint64(n) * uint64(p.Bytes)
 }
 
 // keep forgets pages without users.
@@ -189,65 +127,26 @@ func (s *survey) keep(pages *pageSet) {
 	var gone []uint32
 	for n, chunk := range s.chunks {
 		for i := range chunk {
-			if page := n*surveyChunk + uint32(i); chunk[i] != (observation{}) && !pages.has(page) {
+			if page := n*surveyChunk + uint32(i); chunk[i].State != PageUnknown && !pages.has(page) {
 				gone = append(gone, page)
 			}
 		}
 	}
 	s.mu.RUnlock()
 	for _, page := range gone {
-		s.put(page, observation{}, 0)
+		s.put(page, SurveyedPage{})
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for n, chunk := range s.chunks {
-		if *chunk == ([surveyChunk]observation{}) {
+		if *chunk == ([surveyChunk]SurveyedPage{}) {
 			delete(s.chunks, n)
 		}
 	}
 }
 
-// observe stores the observed state of a page.
-func (s *storage) observe(page uint32, state PageState, st favfilter.Status, behind uint64) {
-	s.survey.put(page, observationOf(state, st, time.Since(s.life.opened)), behind)
-}
-
-// Survey yields every page as last observed: first shared pages, then dedicated ones, each in
-// ascending order of number. It reads neither the store nor the ledger, and takes less than 0.1 us
-// a page. It may run while pages are observed: each page is yielded as of some moment, and pages
-// that are added or removed meanwhile may be missing.
-func (in *Inspector) Survey() iter.Seq[SurveyedPage] {
-	return func(yield func(SurveyedPage) bool) {
-		now := time.Since(in.life.opened)
-		pages := in.layout.pages()
-		if !in.storage.survey.eachShared(pages.first, pages.shared, now, yield) {
-			return
-		}
-		for _, page := range pages.dedicated {
-			if !yield(in.storage.survey.page(in.storage.survey.chunk(page / surveyChunk)[page%surveyChunk], page, true, now)) {
-				return
-			}
-		}
-	}
-}
-
-// eachShared yields shared pages, in ascending order, and reports whether it reached the end.
-func (s *survey) eachShared(first uint32, pages int, now time.Duration, yield func(SurveyedPage) bool) bool {
-	var observations [surveyChunk]observation
-	for i := range uint32(pages) {
-		page := first + i
-		if i == 0 || page%surveyChunk == 0 {
-			observations = s.chunk(page / surveyChunk)
-		}
-		if !yield(s.page(observations[page%surveyChunk], page, false, now)) {
-			return false
-		}
-	}
-	return true
-}
-
 // chunk returns a copy of a chunk of observations.
-func (s *survey) chunk(n uint32) (observations [surveyChunk]observation) {
+func (s *survey) chunk(n uint32) (observations [surveyChunk]SurveyedPage) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if chunk := s.chunks[n]; chunk != nil {
@@ -256,29 +155,36 @@ func (s *survey) chunk(n uint32) (observations [surveyChunk]observation) {
 	return observations
 }
 
-// page unpacks an observation.
-func (s *survey) page(g observation, number uint32, own bool, now time.Duration) SurveyedPage {
-	p := g.page(number, own, now)
-	if p.State == PageBehind {
-		s.mu.RLock()
-		defer s.mu.RUnlock()
-		p.Behind = s.behind[number]
+// Survey yields every page as last observed: first shared pages, then dedicated ones, each in
+// ascending order of number. It reads neither the store nor the ledger, and takes less than 0.1 us
+// a page. It may run while pages are observed: each page is yielded as of some moment, and pages
+// that are added or removed meanwhile may be missing.
+func (in *Inspector) Survey() iter.Seq[SurveyedPage] {
+	return func(yield func(SurveyedPage) bool) {
+		pages := in.layout.pages()
+		var observations [surveyChunk]SurveyedPage
+		held := uint32(math.MaxUint32) // number of the chunk
+		for i := range pages.len() {
+			number := pages.number(i)
+			if n := number / surveyChunk; n != held {
+				observations, held = in.survey.chunk(n), n
+			}
+			p := observations[number%surveyChunk]
+			p.Number, p.Dedicated = number, number >= ledger.DedicatedPages // also of a page never observed
+			if !yield(p) {
+				return
+			}
+		}
 	}
-	return p
 }
 
 // SurveyTotals returns sums over all pages as last observed.
 func (in *Inspector) SurveyTotals() SurveyTotals {
-	t, pages := in.storage.survey.sums(), in.layout.pages()
+	in.survey.mu.RLock()
+	defer in.survey.mu.RUnlock()
+	t, pages := in.survey.totals, in.layout.pages()
 	t.Pages, t.Dedicated = pages.len(), len(pages.dedicated)
 	return t
-}
-
-// sums returns the totals without Pages and Dedicated.
-func (s *survey) sums() SurveyTotals {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.totals
 }
 
 // stateAlone returns the state of a page by its content. Without a ledger, a missing page cannot be
