@@ -2,7 +2,6 @@ package activity
 
 import (
 	"context"
-	"iter"
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
@@ -52,10 +51,6 @@ type Inside interface {
 	// Identity returns the identity of the filter. Its number of pages is that with which the filter
 	// was created; for the current number, see [pages.Pages.Layout].
 	Identity() favfilter.Identity
-	// Survey yields every page as last observed. It reads neither the store nor the ledger.
-	Survey() iter.Seq[pages.SurveyedPage]
-	// SurveyTotals returns sums over all pages as last observed.
-	SurveyTotals() pages.SurveyTotals
 	// InspectPage reads a page, and compares it with the ledger if there is one.
 	InspectPage(ctx context.Context, number uint32) (*pages.PageInside, error)
 	// InspectUser reads the page of a user, and compares it and the user's keys with the ledger if

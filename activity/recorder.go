@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"time"
 
@@ -143,6 +144,12 @@ func (r *Recorder) Scrubber() *pages.Scrubber { return r.pages.Scrubber() }
 
 // Grower returns the part that changes the number of pages, for operators.
 func (r *Recorder) Grower() *pages.Grower { return r.pages.Grower() }
+
+// Survey yields every page as last observed: see [pages.Inspector.Survey].
+func (r *Recorder) Survey() iter.Seq[pages.SurveyedPage] { return r.pages.Inspector().Survey() }
+
+// SurveyTotals returns sums over all pages as last observed.
+func (r *Recorder) SurveyTotals() pages.SurveyTotals { return r.pages.Inspector().SurveyTotals() }
 
 // RebuildPage rebuilds a page from the ledger: see [pages.Inspector.RebuildPage].
 func (r *Recorder) RebuildPage(ctx context.Context, number uint32) (pages.Rebuilt, error) {

@@ -89,7 +89,7 @@ func (s *survey) observe(page uint32, state PageState, st favfilter.Status) {
 	if st.Size.Bits > 0 {
 		p.Fill = float32(st.Header.Set) / float32(st.Size.Bits)
 		p.Collided = float32(st.Collided) / float32(st.Size.Regions)
-		p.Rate = float32(st.Header.FalsePositiveRate())
+		p.Rate = float32(math.Pow(float64(p.Fill), float64(st.Header.Shape.Hashes)))
 	}
 	s.put(page, p)
 }

@@ -212,7 +212,7 @@ func (h *history) point(from, to *snapshot) point {
 func (s *service) snapshot(now time.Time) snapshot {
 	heap := []rt.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	rt.Read(heap)
-	totals := s.activities.Inside().SurveyTotals()
+	totals := s.surveyTotals()
 	return snapshot{
 		at: now, stats: s.activities.Stats(), totals: totals, load: s.limits.metrics(), feeds: s.feeds.metrics(),
 		looked: s.meters.candidates.Read(), took: s.meters.feedDurations(),

@@ -58,7 +58,7 @@ func (s *service) measure(to *metrics.Registry) {
 		}
 	})
 	if s.recorder != nil {
-		to.Survey(s.activities.Inside().Survey)
+		to.Survey(s.recorder.Survey)
 	}
 	to.Refused(func() map[string]uint64 { return s.accessStats().Refused })
 	if tokens := s.access.Tokens; tokens != nil {

@@ -256,7 +256,7 @@ func (o operations) opsHealth(c echo.Context) error {
 	case len(errs) > 0:
 		a.Status = statusDegraded
 	}
-	stats, totals := o.activities.Stats(), o.activities.Inside().SurveyTotals()
+	stats, totals := o.activities.Stats(), o.surveyTotals()
 	a.PollAge = stats.PollAge.Milliseconds()
 	a.Pages = opsPageTotals{
 		Shared: totals.Pages - totals.Dedicated, Own: totals.Dedicated, LookedAt: totals.Looked, Faulty: totals.Faulty, Keys: totals.Keys,
@@ -270,6 +270,14 @@ func (o operations) opsHealth(c echo.Context) error {
 		a.Staleness, a.Reshape = r.StalenessBound().Milliseconds(), reshapeOf(ctx, r)
 	}
 	return respond(c, http.StatusOK, a)
+}
+
+// surveyTotals returns sums over all pages as last observed. Without a ledger, none are.
+func (s *service) surveyTotals() pages.SurveyTotals {
+	if s.recorder == nil {
+		return pages.SurveyTotals{Pages: s.activities.Stats().SharedPages}
+	}
+	return s.recorder.SurveyTotals()
 }
 
 // reshapeOf returns the progress of a change of the number of pages, or nil if it cannot be read.

@@ -37,11 +37,11 @@ func (r *Registry) Survey(all func() iter.Seq[pages.SurveyedPage]) {
 			func(p pages.SurveyedPage) float64 { return float64(p.Bytes) }, []float64{512, 1024, 2048, 4096, 8192, 16384, 32768, 65536,
 				1 << 18, 1 << 20}},
 		{c.histogram("feedfilter_page_fill_ratio", "Share of bits that are set.", "use"),
-			func(p pages.SurveyedPage) float64 { return p.Fill }, []float64{0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6}},
+			func(p pages.SurveyedPage) float64 { return float64(p.Fill) }, []float64{0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6}},
 		{c.histogram("feedfilter_page_collided_ratio", "Share of regions whose collision bit is set.", "use"),
-			func(p pages.SurveyedPage) float64 { return p.Collided }, []float64{0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5}},
+			func(p pages.SurveyedPage) float64 { return float64(p.Collided) }, []float64{0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5}},
 		{c.histogram("feedfilter_page_false_positive_ratio", "False-positive rate of one key in a page.", "use"),
-			func(p pages.SurveyedPage) float64 { return p.Rate }, rates},
+			func(p pages.SurveyedPage) float64 { return float64(p.Rate) }, rates},
 	}
 	s := &survey{all: all, spreads: spreads}
 	c.collect = func(to sink) {

@@ -247,7 +247,7 @@ func testReal(b *chromium, s *service) func(*testing.T) {
 // checkPage opens the page with the most keys, and rebuilds it.
 func (s *service) checkPage(t *testing.T, tab *tab) {
 	t.Helper()
-	fullest := slices.MaxFunc(slices.Collect(s.recorder.Inside().Survey()), func(a, b pages.SurveyedPage) int { return int(a.Keys) - int(b.Keys) })
+	fullest := slices.MaxFunc(slices.Collect(s.recorder.Survey()), func(a, b pages.SurveyedPage) int { return int(a.Keys) - int(b.Keys) })
 	tab.visit(fmt.Sprintf("#/page/%d", fullest.Number))
 	tab.want(".notice", "Sound: it reports every key that the ledger has.")
 	tab.want("[aria-label='Page and ledger']", fmt.Sprintf("Keys held %[1]d %[1]d yes", fullest.Keys))
