@@ -70,7 +70,9 @@ func (l *waysToLedger) cut(all bool) {
 	l.places.Store(all)
 }
 
+// mend ends a cut, once polls that began during it have failed: later callers would join them.
 func (l *waysToLedger) mend() {
+	synctest.Wait()
 	l.polls.Store(false)
 	l.places.Store(false)
 }
