@@ -82,13 +82,9 @@ func doctorHelp() map[string]string {
 // benchHelp is the help of the flags of bench.
 func benchHelp() map[string]string {
 	return map[string]string{
-		"bench_redis": "Redis to measure, a URL as for serve. Default: pages in the process",
-		"bench_filter": "Name of the filter to create and remove: must begin with bench- and not exist. " +
-			"Default: bench- and a random number",
+		"bench_redis":      "Redis to measure, a URL as for serve. Default: pages in the process",
 		"bench_activities": "Activities to record first, 1000 to 100000000; a block counts twice.",
-		"bench_users":      "Users who share them unevenly, at least 10. Default: one per 100 activities",
 		"bench_duration":   "Time to measure each figure, 10ms to 10m.",
-		"bench_seed":       "Seed of the activities and feeds.",
 	}
 }
 

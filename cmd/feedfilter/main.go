@@ -41,7 +41,7 @@ type cli struct {
 	Token      tokenCmds     `cmd:"" help:"Manage the tokens of --auth-file."`
 	HashID     hashIDCmd     `cmd:"" help:"Print ids as logs show them, hashed."`
 	Health     healthCmd     `cmd:"" help:"Ask a service whether it can answer feeds: exit 0 if so, else 1."`
-	Bench      benchCmd      `cmd:"" help:"Measure feed checks, writes and rebuilds, and compare them with the project's goals."`
+	Bench      benchCmd      `cmd:"" help:"Measure feed checks, writes and fan-outs on this machine and its Redis."`
 	Config     configCmds    `cmd:"" help:"Check or print the settings of the service."`
 	Completion completionCmd `cmd:"" help:"Print code that lets a shell complete feedfilter commands."`
 	Version    versionCmd    `cmd:"" help:"Print the version."`

@@ -67,7 +67,7 @@ func (c *crowd) heavy(u int) bool { return c.held(u) > maxSharedKeys }
 func (c *crowd) memory(filter string) (float64, error) {
 	total := 0.0
 	add := func(part string, page uint32, keys int) error {
-		bytes, _, err := sizing.PageBytes("fav:{"+filter+"/"+strconv.FormatUint(uint64(page), 10)+"}"+part, keys, bench.KeyRate())
+		bytes, _, err := sizing.PageBytes("fav:{"+filter+"/"+strconv.FormatUint(uint64(page), 10)+"}"+part, keys, keyRate())
 		total += bytes
 		return err
 	}
@@ -239,7 +239,7 @@ func firstOf(a, b error) error {
 func pageOf(h favfilter.Header, keys []favfilter.Hash) (*favfilter.Page, error) {
 	for n := len(keys); ; n = n*9/8 + 1 {
 		var err error
-		if h.Shape, err = favfilter.ShapeFor(int(float64(n)*headroom)+1, bench.KeyRate()); err != nil {
+		if h.Shape, err = favfilter.ShapeFor(int(float64(n)*headroom)+1, keyRate()); err != nil {
 			return nil, err
 		}
 		page, err := favfilter.NewPage(h)
@@ -249,7 +249,7 @@ func pageOf(h favfilter.Header, keys []favfilter.Hash) (*favfilter.Page, error) 
 		for _, key := range keys {
 			page.Insert(key)
 		}
-		if full := page.Header(); full.Set <= full.Shape.Limit(bench.KeyRate()) {
+		if full := page.Header(); full.Set <= full.Shape.Limit(keyRate()) {
 			return page, nil
 		}
 	}

@@ -47,7 +47,7 @@ func crowdOf(t *testing.T, store favfilter.Store) (*bench.Subject, *crowd) {
 func TestCrowdIsWhatAnImportMakes(t *testing.T) {
 	imported, made := &favfilter.Memory{}, &favfilter.Memory{}
 	subject, c := crowdOf(t, imported)
-	if _, _, err := subject.Record(t.Context(), c.people.Activities()); err != nil {
+	if err := subject.Record(t.Context(), c.people.Activities()); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.put(t.Context(), made, nil); err != nil {
@@ -98,7 +98,7 @@ func peek(t *testing.T, store favfilter.Store, ids []favfilter.PageID) []favfilt
 func TestViewersPagesAreBelieved(t *testing.T) {
 	store := &favfilter.Memory{}
 	subject, c := crowdOf(t, store)
-	if _, _, err := subject.Record(t.Context(), ofViewers(c.people)); err != nil {
+	if err := subject.Record(t.Context(), ofViewers(c.people)); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.put(t.Context(), store, c.viewersPages()); err != nil {
@@ -138,7 +138,7 @@ func TestCrowdMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	subject, c := crowdOf(t, store)
-	if _, _, err := subject.Record(t.Context(), ofViewers(c.people)); err != nil {
+	if err := subject.Record(t.Context(), ofViewers(c.people)); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.put(t.Context(), store, nil); err != nil {

@@ -16,8 +16,6 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
-
-	"github.com/feedfilter/feedfilter/internal/bench"
 )
 
 // chart has panels side by side, on scales of powers of ten.
@@ -118,7 +116,7 @@ func ticks(low, high float64) []plot.Tick {
 	for i := range marks {
 		marks[i].Label = ""
 		if exponent := math.Log10(marks[i].Value); math.Abs(exponent-math.Round(exponent)) < 1e-9 {
-			marks[i].Label = bench.Significant(marks[i].Value)
+			marks[i].Label = significant(marks[i].Value)
 		}
 	}
 	return marks

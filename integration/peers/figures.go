@@ -3,12 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"strconv"
 	"time"
-
-	"github.com/bits-and-blooms/bloom/v3"
-	"github.com/cespare/xxhash/v2"
-	"github.com/greatroar/blobloom"
 
 	"github.com/feedfilter/feedfilter/feed"
 	"github.com/feedfilter/feedfilter/internal/bench"
@@ -25,7 +22,7 @@ func (r *run) call(p contender, feeds []*bench.Feed) bench.Call {
 // calls returns a PING, and a feed check by each peer.
 func (r *run) calls(feeds []*bench.Feed) []bench.Call {
 	calls := make([]bench.Call, 1, 1+len(r.peers))
-	calls[0] = r.server.Ping()
+	calls[0] = r.server.ping()
 	for _, p := range r.peers {
 		calls = append(calls, r.call(p, feeds))
 	}
@@ -75,22 +72,43 @@ const cpuSize = 500
 
 // cpu measures the CPU time of a feed check, in the Redis server and in this process.
 func (r *run) cpu(ctx context.Context) error {
-	pid, err := r.server.PID(ctx)
+	pid, err := r.server.pid(ctx)
 	if err != nil {
 		return err
 	}
-	feeds := r.people.Feeds(cpuSize)
-	usages, err := bench.Use(ctx, r.duration, []bench.Meter{processCPU(pid), bench.OwnCPU}, r.calls(feeds)...)
-	if err != nil {
-		return err
-	}
-	r.report.PingCPU = cpu{usages[0].PerCall(0), usages[0].PerCall(1)}
-	for i, p := range r.peers {
-		used := cpu{usages[i+1].PerCall(0), usages[i+1].PerCall(1)}
-		if !p.redis {
-			used.Server = -1 // its server is not the Redis server
+	const blocks = 3 // the peers take turns
+	meters := []meter{processCPU(pid), processCPU(os.Getpid())}
+	calls := r.calls(r.people.Feeds(cpuSize))
+	used, checks := make([][2]time.Duration, len(calls)), make([]int, len(calls))
+	for n := range blocks * len(calls) {
+		i := n % len(calls)
+		before, err := readMeters(ctx, meters)
+		if err != nil {
+			return err
 		}
-		r.result(p.name).CPU = used
+		samples, err := bench.Interleave(ctx, r.duration/blocks, calls[i])
+		if err != nil {
+			return err
+		}
+		after, err := readMeters(ctx, meters)
+		if err != nil {
+			return err
+		}
+		checks[i] += len(samples[0]) + 1 // the first is no sample
+		for m := range meters {
+			used[i][m] += after[m] - before[m]
+		}
+	}
+	of := func(i int) cpu {
+		return cpu{inMicros(used[i][0]) / float64(checks[i]), inMicros(used[i][1]) / float64(checks[i])}
+	}
+	r.report.PingCPU = of(0)
+	for i, p := range r.peers {
+		each := of(i + 1)
+		if !p.redis {
+			each.Server = -1 // its server is not the Redis server
+		}
+		r.result(p.name).CPU = each
 	}
 	return nil
 }
@@ -99,17 +117,17 @@ func (r *run) cpu(ctx context.Context) error {
 // into turns.
 func (r *run) throughput(ctx context.Context) error {
 	const turns = 3
-	for _, n := range bench.Sizes() {
+	for _, n := range feedSizes() {
 		feeds := r.people.Feeds(n)
 		for range turns {
-			perSecond, err := bench.Parallel(ctx, r.duration/turns, goroutines, r.server.Ping())
+			perSecond, err := parallel(ctx, r.duration/turns, goroutines, r.server.ping())
 			if err != nil {
 				return err
 			}
 			r.report.PingsPerSecond[n] += perSecond / turns
 			for _, p := range r.peers {
 				d := time.Duration(p.share() * float64(r.duration) / turns)
-				if perSecond, err = bench.Parallel(ctx, d, goroutines, r.call(p, feeds)); err != nil {
+				if perSecond, err = parallel(ctx, d, goroutines, r.call(p, feeds)); err != nil {
 					return err
 				}
 				r.result(p.name).PerSecond[n] += perSecond / turns
@@ -154,7 +172,7 @@ func (r *run) removals(ctx context.Context) error {
 // writes measures writes of one key and of a hundred keys.
 func (r *run) writes(ctx context.Context) error {
 	for _, keys := range []int{1, 100} {
-		calls := []bench.Call{r.server.Ping()}
+		calls := []bench.Call{r.server.ping()}
 		var names []string
 		for _, p := range r.peers {
 			if w, ok := p.peer.(writer); ok {
@@ -179,63 +197,6 @@ func (r *run) writes(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// process compares filters in this process. Each has the same 4,000 entries at ten bits a key. The
-// figure is the time for a key of a feed of 500, with building and hashing the key.
-func (r *run) process(ctx context.Context) error {
-	p, err := bench.OpenProcess(ctx, r.host.TempDir(), r.seed)
-	if err != nil {
-		return err
-	}
-	r.host.Cleanup(func() { _ = p.Subject.Close() })
-	n := 0
-	for range entries(p.People) {
-		n++
-	}
-	plain := bloom.NewWithEstimates(uint(n), 0.001) // a rate that takes ten bits a key
-	blocked := blobloom.NewOptimized(blobloom.Config{Capacity: uint64(n), FPRate: 0.001})
-	var buf []byte
-	for e := range entries(p.People) {
-		buf = appendKey(buf[:0], e.Kind, e.Owner, e.Target)
-		plain.Add(buf)
-		blocked.Add(xxhash.Sum64(buf))
-	}
-	calls := []bench.Call{
-		p.Keys(),
-		inProcess("bits-and-blooms/bloom v3", p.Feeds, plain.Test),
-		inProcess("greatroar/blobloom, keys hashed by xxhash", p.Feeds, func(key []byte) bool { return blocked.Has(xxhash.Sum64(key)) }),
-	}
-	calls[0].Name = "feedfilter, pages in process"
-	samples, err := bench.Interleave(ctx, r.duration*time.Duration(len(calls)), calls...)
-	if err != nil {
-		return err
-	}
-	for i, c := range calls {
-		each := float64(samples[i].Median()) / float64(len(p.Feeds[0].Posts)*bench.KeysPerCandidate)
-		r.report.Process = append(r.report.Process, inProcessFigure{c.Name, each})
-	}
-	return nil
-}
-
-// inProcess returns a call that looks up all keys of a feed. It fails if it finds none.
-func inProcess(name string, feeds []*bench.Feed, has func(key []byte) bool) bench.Call {
-	var buf []byte
-	return bench.Call{Name: name, Do: func(_ context.Context, round int) error {
-		f, found := feeds[round%len(feeds)], 0
-		for k, kind := range kinds() {
-			for i := range f.Posts {
-				buf = appendKey(buf[:0], kind, f.Viewer, target(f, k, i))
-				if has(buf) {
-					found++
-				}
-			}
-		}
-		if found == 0 {
-			return fmt.Errorf("nothing was found for viewer %s", f.Viewer)
-		}
-		return nil
-	}}
 }
 
 func inMicros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }

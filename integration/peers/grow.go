@@ -77,7 +77,7 @@ type growth struct {
 	*run
 
 	client  *redis.Client
-	server  bench.Server
+	server  redisServer
 	report  growthReport
 	ledgers int // number of ledgers made so far
 }
@@ -87,7 +87,7 @@ func (r *run) grow(ctx context.Context) error {
 	redisServer := redistest.Start(r.host, r.serverArgs...) //nolint:contextcheck // the host has it
 	defer redisServer.Kill()
 	g := &growth{run: r, client: redisServer.Client()}
-	g.server.Client = g.client
+	g.server.client = g.client
 	for _, s := range []step{
 		{"candidates", g.candidates}, {"users", g.users}, {"activities of the viewer", g.activities},
 	} {
@@ -106,10 +106,10 @@ func (g *growth) store(ctx context.Context, filter string) (*redisstore.Store, e
 	if err != nil {
 		return nil, err
 	}
-	if err := bench.Warm(ctx, g.server, store); err != nil {
+	if err := warm(ctx, g.server, store); err != nil {
 		return nil, err
 	}
-	return store, g.server.Remove(ctx, filter)
+	return store, bench.Remove(ctx, g.client, filter)
 }
 
 // subject makes a subject without activities.
@@ -122,7 +122,7 @@ func (g *growth) subject(ctx context.Context, store favfilter.Store, pages uint3
 // measure times checks in turn with each other and with a PING. It also counts the bytes that they
 // read.
 func (g *growth) measure(ctx context.Context, checks []bench.Call) ([]cost, error) {
-	calls := append([]bench.Call{g.server.Ping()}, checks...)
+	calls := append([]bench.Call{g.server.ping()}, checks...)
 	samples, err := bench.Interleave(ctx, g.duration*time.Duration(len(calls)), calls...)
 	if err != nil {
 		return nil, err
@@ -152,7 +152,7 @@ func (g *growth) read(ctx context.Context, c bench.Call) (float64, error) {
 			}
 		}
 		var err error
-		if sent[i], err = g.server.Sent(ctx); err != nil {
+		if sent[i], err = g.server.sent(ctx); err != nil {
 			return 0, err
 		}
 	}
@@ -191,14 +191,14 @@ func (g *growth) candidates(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, subject.Close()) }()
-	before, err := g.server.Memory(ctx)
+	before, err := g.server.memory(ctx)
 	if err != nil {
 		return err
 	}
-	if _, _, err := subject.Record(ctx, people.Activities()); err != nil {
+	if err := subject.Record(ctx, people.Activities()); err != nil {
 		return err
 	}
-	after, err := g.server.Memory(ctx)
+	after, err := g.server.memory(ctx)
 	if err != nil {
 		return err
 	}
@@ -219,7 +219,7 @@ func (g *growth) candidates(ctx context.Context) (err error) {
 		costs[i].At, costs[i].Pages, costs[i].Memory = sizes[i], pages, float64(after-before)
 	}
 	g.report.Candidates = series{Points: costs, Data: fmt.Sprintf("%s activities of %s users, ledger in SQLite; %v a point",
-		bench.Significant(float64(people.Entries())), bench.Significant(users), g.duration)}
+		significant(float64(people.Entries())), significant(users), g.duration)}
 	return err
 }
 
@@ -253,7 +253,7 @@ func (g *growth) users(ctx context.Context) error {
 		if p.Simulated {
 			s.Simulated = fmt.Sprintf("all pages would take more than %s MB. Only those that the %d viewers are on were made, "+
 				"each with all the keys that it would have, and are read as ever; the memory of all is by calculation",
-				bench.Significant(float64(g.limits.memory)), bench.ViewerCount)
+				significant(float64(g.limits.memory)), bench.ViewerCount)
 		}
 	}
 	return nil
@@ -270,9 +270,9 @@ func (g *growth) among(ctx context.Context, people *bench.Population, pages uint
 		return at, err
 	}
 	defer func() {
-		err = errors.Join(err, subject.Close(), g.server.Remove(context.WithoutCancel(ctx), usersFilter))
+		err = errors.Join(err, subject.Close(), bench.Remove(context.WithoutCancel(ctx), g.client, usersFilter))
 	}()
-	before, err := g.server.Memory(ctx)
+	before, err := g.server.memory(ctx)
 	if err != nil {
 		return at, err
 	}
@@ -281,7 +281,7 @@ func (g *growth) among(ctx context.Context, people *bench.Population, pages uint
 	if err != nil {
 		return at, err
 	}
-	if _, _, err := subject.Record(ctx, ofViewers(people)); err != nil {
+	if err := subject.Record(ctx, ofViewers(people)); err != nil {
 		return at, err
 	}
 	var wanted map[uint32]bool // nil: all
@@ -291,7 +291,7 @@ func (g *growth) among(ctx context.Context, people *bench.Population, pages uint
 	if err := crowd.put(ctx, store, wanted); err != nil {
 		return at, err
 	}
-	after, err := g.server.Memory(ctx)
+	after, err := g.server.memory(ctx)
 	if err != nil {
 		return at, err
 	}

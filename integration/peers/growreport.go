@@ -5,8 +5,6 @@ import (
 	"strings"
 
 	"gonum.org/v1/plot/plotter"
-
-	"github.com/feedfilter/feedfilter/internal/bench"
 )
 
 // write writes the report as Markdown.
@@ -36,21 +34,21 @@ func (s *series) write(b *strings.Builder, title, what string, more func(cost) [
 	head := append([]string{what, "median, us", "p99, us", "PING, us", "median x PING", "KB read"}, heads...)
 	table(b, [][]string{head}, s.Points, func(p cost) []string {
 		return append([]string{
-			grouped(p.At), bench.Significant(p.Check), bench.Significant(p.P99), bench.Significant(p.Ping), bench.Significant(p.XPing),
+			grouped(p.At), significant(p.Check), significant(p.P99), significant(p.Ping), significant(p.XPing),
 			scaled(p.Read, 1e3),
 		}, more(p)...)
 	})
 	b.WriteString("\n")
 }
 
-func grouped(n int) string { return bench.Significant(float64(n)) }
+func grouped(n int) string { return significant(float64(n)) }
 
 // scaled returns a number in a unit, or "" for an unknown value.
 func scaled(bytes, unit float64) string {
 	if bytes <= 0 {
 		return ""
 	}
-	return bench.Significant(bytes / unit)
+	return significant(bytes / unit)
 }
 
 // charts draws each series. The keys are names of files.

@@ -106,7 +106,7 @@ func (g *growth) activities(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, subject.Close()) }()
-	if _, _, err := subject.Record(ctx, people.Activities()); err != nil {
+	if err := subject.Record(ctx, people.Activities()); err != nil {
 		return err
 	}
 	if err := subject.RecordSeen(ctx, people); err != nil {
@@ -133,7 +133,7 @@ func (g *growth) activities(ctx context.Context) (err error) {
 		costs[i].At, costs[i].Pages, costs[i].How, costs[i].Memory = all[i], sharedPages, pages[i].How, pages[i].Memory
 	}
 	g.report.Activities = series{Points: costs, Data: fmt.Sprintf("feeds of %d, on %d pages with %s activities of others, "+
-		"all recorded in a ledger in SQLite; %v a point", growthFeed, sharedPages, bench.Significant(others*float64(g.limits.mean)), g.duration)}
+		"all recorded in a ledger in SQLite; %v a point", growthFeed, sharedPages, significant(others*float64(g.limits.mean)), g.duration)}
 	return err
 }
 

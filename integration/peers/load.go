@@ -134,7 +134,7 @@ func (w *wire) idle(ctx context.Context, l *loadReport) error {
 // sizeCPU measures the CPU time of the service by the number of candidates. 16 goroutines send the
 // feeds.
 func (w *wire) sizeCPU(ctx context.Context, way loadWay, l *loadReport) error {
-	for _, n := range bench.Sizes() {
+	for _, n := range feedSizes() {
 		feeds := w.people.Feeds(n)
 		c, err := byClient(w.service.url, "", feeds, client.Options{JSON: way.json})
 		if err != nil {

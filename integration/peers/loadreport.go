@@ -4,16 +4,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/feedfilter/feedfilter/internal/bench"
 )
 
 // millis writes microseconds as milliseconds.
-func millis(us float64) string { return bench.Significant(us / 1000) }
+func millis(us float64) string { return significant(us / 1000) }
 
 // write writes the tables of -load.
 func (l *loadReport) write(b *strings.Builder) {
-	number := bench.Significant
+	number := significant
 	fmt.Fprintf(b, "\nThe service at rest: %s ms of CPU a second, %s MiB of memory.\n", millis(l.IdleCPU), number(l.IdleRSS/(1<<20)))
 	fmt.Fprintf(b, "\nClosed loop: each connection asks again once it is answered, or %v after a refusal. Feeds of %d candidates.\n\n",
 		backOff, wireSize)
@@ -48,7 +46,7 @@ func (l *loadReport) write(b *strings.Builder) {
 }
 
 func (r loadResult) cells() []string {
-	number := bench.Significant
+	number := significant
 	load := float64(r.Connections)
 	if r.Offered > 0 {
 		load = r.Offered

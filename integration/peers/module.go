@@ -44,14 +44,14 @@ func openModule(ctx context.Context, r *run, prefix string) (*module, error) {
 func (m *module) key(kind string) string { return m.prefix + ":" + kind }
 
 func (m *module) load(ctx context.Context, p *bench.Population) error {
-	return m.add(ctx, p.AllEntries())
+	return m.add(ctx, keysOf(p.Activities()))
 }
 
 func (m *module) loadSeen(ctx context.Context, p *bench.Population) error {
-	return m.add(ctx, p.Seen())
+	return m.add(ctx, keysOf(p.Seen()))
 }
 
-func (m *module) add(ctx context.Context, all iter.Seq[bench.Entry]) error {
+func (m *module) add(ctx context.Context, all iter.Seq[entry]) error {
 	pipe := m.client.Pipeline()
 	for e := range all {
 		pipe.Do(ctx, m.prefix+".ADD", m.key(e.Kind), e.Owner+"_"+e.Target)

@@ -36,8 +36,7 @@ func openOurs(ctx context.Context, r *run) (*ours, error) {
 }
 
 func (o *ours) load(ctx context.Context, p *bench.Population) error {
-	_, _, err := o.subject.Record(ctx, p.Activities())
-	return err
+	return o.subject.Record(ctx, p.Activities())
 }
 
 func (o *ours) loadSeen(ctx context.Context, p *bench.Population) error {
@@ -49,7 +48,7 @@ func (o *ours) check(ctx context.Context, f *bench.Feed, dropped []bool) error {
 }
 
 func (o *ours) write(keys int) bench.Call {
-	return bench.Write(fmt.Sprintf("%d keys on a page", keys), o.spare, uint32(keys%16), keys)
+	return writePages(fmt.Sprintf("%d keys on a page", keys), o.spare, uint32(keys%16), keys)
 }
 
 func (o *ours) unhide(ctx context.Context, f *bench.Feed) error {

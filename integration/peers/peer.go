@@ -8,6 +8,7 @@ import (
 
 	"github.com/twmb/murmur3"
 
+	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/internal/bench"
 )
 
@@ -65,20 +66,45 @@ func appendKey(dst []byte, kind, owner, target string) []byte {
 	return append(dst, target...)
 }
 
-// entries returns all entries of the population, with what was seen.
-func entries(p *bench.Population) iter.Seq[bench.Entry] {
-	return func(yield func(bench.Entry) bool) {
-		for e := range p.AllEntries() {
-			if !yield(e) {
+// entry is one key of a filter. A block has two, "block" and "blocked-by".
+type entry struct{ Owner, Kind, Target string }
+
+// keysOf returns the entries of activities, in their order.
+func keysOf(all iter.Seq[activity.Activity]) iter.Seq[entry] {
+	return func(yield func(entry) bool) {
+		for a := range all {
+			if !yield(entry{a.User, a.Kind, a.Target}) {
 				return
 			}
-		}
-		for e := range p.Seen() {
-			if !yield(e) {
+			if a.Kind == bench.Block && !yield(entry{a.Target, bench.BlockedBy, a.User}) {
 				return
 			}
 		}
 	}
+}
+
+// entries returns all entries of the population, with what was seen.
+func entries(p *bench.Population) iter.Seq[entry] {
+	return func(yield func(entry) bool) {
+		for _, all := range []iter.Seq[activity.Activity]{p.Activities(), p.Seen()} {
+			for e := range keysOf(all) {
+				if !yield(e) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// cleanOf returns the number of candidates that must not be dropped.
+func cleanOf(f *bench.Feed) int {
+	n := 0
+	for _, drop := range f.Drop {
+		if !drop {
+			n++
+		}
+	}
+	return n
 }
 
 // bloomShape is the size of a Bloom filter by the textbook formula.

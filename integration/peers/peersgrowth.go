@@ -6,8 +6,6 @@ import (
 	"strings"
 
 	"gonum.org/v1/plot/plotter"
-
-	"github.com/feedfilter/feedfilter/internal/bench"
 )
 
 const growthChart = "growth-peers.svg"
@@ -21,14 +19,14 @@ func (r *report) writeGrowth(w io.Writer) error {
 	b.WriteString("Feed checks by candidates, median x PING; and the 99th percentile in us behind a slash:\n\n")
 	head, pings := r.heads(len(r.Sizes))
 	for i, n := range r.Sizes {
-		head, pings = append(head, bench.Significant(float64(n))), append(pings, micros(r.Pings[i]))
+		head, pings = append(head, significant(float64(n))), append(pings, micros(r.Pings[i]))
 	}
 	table(&b, [][]string{head, pings}, r.Peers, func(p *result) []string {
 		cells := append(make([]string, 0, 1+len(r.Sizes)), p.Name)
 		for i, n := range r.Sizes {
 			switch {
 			case p.Absent == "":
-				cells = append(cells, bench.Significant(p.Times[n].XPing)+" / "+bench.Significant(p.Times[n].P99))
+				cells = append(cells, significant(p.Times[n].XPing)+" / "+significant(p.Times[n].P99))
 			case i == 0:
 				cells = append(cells, p.Absent)
 			default:
@@ -37,7 +35,7 @@ func (r *report) writeGrowth(w io.Writer) error {
 		}
 		return cells
 	})
-	bench.WriteNoise(&b, r.Noise)
+	writeNoise(&b, r.Noise)
 	_, err := io.WriteString(w, b.String())
 	return err
 }

@@ -43,18 +43,18 @@ func openPostgres(ctx context.Context, r *run) (*postgres, error) {
 }
 
 func (p *postgres) load(ctx context.Context, people *bench.Population) error {
-	return p.copy(ctx, people.AllEntries())
+	return p.copy(ctx, keysOf(people.Activities()))
 }
 
 func (p *postgres) loadSeen(ctx context.Context, people *bench.Population) error {
-	if err := p.copy(ctx, people.Seen()); err != nil {
+	if err := p.copy(ctx, keysOf(people.Seen())); err != nil {
 		return err
 	}
 	_, err := p.pool.Exec(ctx, "VACUUM ANALYZE entries")
 	return err
 }
 
-func (p *postgres) copy(ctx context.Context, all iter.Seq[bench.Entry]) error {
+func (p *postgres) copy(ctx context.Context, all iter.Seq[entry]) error {
 	next, stop := iter.Pull(all)
 	defer stop()
 	_, err := p.pool.CopyFrom(ctx, pgx.Identifier{"entries"}, []string{"owner", "kind", "target"}, pgx.CopyFromFunc(func() ([]any, error) {

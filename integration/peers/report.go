@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-
-	"github.com/feedfilter/feedfilter/internal/bench"
 )
 
 // pingRow is the name of the PING, with which all peers are compared, in tables and charts.
@@ -13,18 +11,16 @@ const pingRow = "PING"
 
 // report is the result of a run. Times are in microseconds.
 type report struct {
-	Machine string            `json:"machine"`
-	Server  string            `json:"server"`
-	Data    string            `json:"data"`
-	Noise   []string          `json:"noise"`
-	Sizes   []int             `json:"sizes"` // numbers of candidates of the feeds
-	Pings   []float64         `json:"pings"` // medians, by Sizes
-	PingCPU cpu               `json:"ping_cpu"`
-	Peers   []*result         `json:"peers"`
-	Growth  *growthReport     `json:"growth,omitzero"`
-	Wire    *wireReport       `json:"wire,omitzero"`
-	Process []inProcessFigure `json:"process"`
-	Goals   []bench.Row       `json:"goals"`
+	Machine string        `json:"machine"`
+	Server  string        `json:"server"`
+	Data    string        `json:"data"`
+	Noise   []string      `json:"noise"`
+	Sizes   []int         `json:"sizes"` // numbers of candidates of the feeds
+	Pings   []float64     `json:"pings"` // medians, by Sizes
+	PingCPU cpu           `json:"ping_cpu"`
+	Peers   []*result     `json:"peers"`
+	Growth  *growthReport `json:"growth,omitzero"`
+	Wire    *wireReport   `json:"wire,omitzero"`
 	// PingsPerSecond is the number of PINGs that 16 goroutines make per second, by the size of the
 	// feeds with which they take turns.
 	PingsPerSecond map[int]float64 `json:"pings_per_second"`
@@ -41,12 +37,6 @@ type figure struct {
 type cpu struct {
 	Server float64 `json:"server_us"`
 	Client float64 `json:"client_us"`
-}
-
-// inProcessFigure is the time for a key without a server.
-type inProcessFigure struct {
-	Name string  `json:"name"`
-	Key  float64 `json:"ns_a_key"`
 }
 
 // result holds the figures of one peer.
@@ -88,11 +78,7 @@ func (r *report) writeText(w io.Writer) error {
 	b.WriteString("\nWrites, x PING, and memory:\n\n")
 	head = []string{"", "one write", "100 keys", "B an activity", "clean candidates dropped", "removals that do not take"}
 	table(&b, [][]string{head}, r.Peers, (*result).writeCells)
-	b.WriteString("\nIn process, 4,000 entries, a key of a feed of 500 built, hashed and looked for:\n\n")
-	table(&b, [][]string{{"", "ns a key"}}, r.Process, inProcessFigure.cells)
-	b.WriteString("\nGoals:\n\n")
-	table(&b, [][]string{{"", "value", "goal", ""}}, r.Goals, goalCells)
-	bench.WriteNoise(&b, r.Noise)
+	writeNoise(&b, r.Noise)
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -102,17 +88,15 @@ func table[T any](b *strings.Builder, rows [][]string, all []T, cells func(T) []
 	for _, one := range all {
 		rows = append(rows, cells(one))
 	}
-	bench.WriteTable(b, rows)
+	writeTable(b, rows)
 }
-
-func (f inProcessFigure) cells() []string { return []string{f.Name, bench.Significant(f.Key)} }
 
 // micros writes a time, or "-" if it is unknown.
 func micros(us float64) string {
 	if us < 0 {
 		return "-"
 	}
-	return bench.Significant(us) + " us"
+	return significant(us) + " us"
 }
 
 func (r *report) pingCells() []string {
@@ -131,29 +115,29 @@ func (*report) heads(columns int) (head, pings []string) {
 // writeThroughput writes feed checks per second, and the ratio of our rate to each peer's.
 func (r *report) writeThroughput(b *strings.Builder) {
 	ours := r.find(ourWord)
-	head, pings := r.heads(2 * len(bench.Sizes()))
-	for _, n := range bench.Sizes() {
-		head = append(head, bench.Significant(float64(n)), "ours")
-		pings = append(pings, bench.Significant(r.PingsPerSecond[n]), "")
+	head, pings := r.heads(2 * len(feedSizes()))
+	for _, n := range feedSizes() {
+		head = append(head, significant(float64(n)), "ours")
+		pings = append(pings, significant(r.PingsPerSecond[n]), "")
 	}
 	rows := append(make([][]string, 0, 2+len(r.Peers)), head, pings)
 	for _, p := range r.Peers {
 		cells := []string{p.Name}
-		for i, n := range bench.Sizes() {
+		for i, n := range feedSizes() {
 			switch {
 			case p.Absent != "" && i == 0:
 				cells = append(cells, p.Absent, "")
 			case p.Absent != "":
 				cells = append(cells, "", "")
 			case ours == nil || p == ours:
-				cells = append(cells, bench.Significant(p.PerSecond[n]), "")
+				cells = append(cells, significant(p.PerSecond[n]), "")
 			default:
-				cells = append(cells, bench.Significant(p.PerSecond[n]), bench.Significant(ours.PerSecond[n]/p.PerSecond[n])+" x")
+				cells = append(cells, significant(p.PerSecond[n]), significant(ours.PerSecond[n]/p.PerSecond[n])+" x")
 			}
 		}
 		rows = append(rows, cells)
 	}
-	bench.WriteTable(b, rows)
+	writeTable(b, rows)
 }
 
 func (p *result) checkCells() []string {
@@ -161,8 +145,8 @@ func (p *result) checkCells() []string {
 	if p.Absent != "" {
 		return append(cells, p.Absent, "", "", "", "", "")
 	}
-	for _, n := range bench.Sizes() {
-		cells = append(cells, bench.Significant(p.Times[n].XPing))
+	for _, n := range feedSizes() {
+		cells = append(cells, significant(p.Times[n].XPing))
 	}
 	return append(cells, micros(p.CPU.Server), micros(p.CPU.Client))
 }
@@ -173,67 +157,17 @@ func (p *result) writeCells() []string {
 	}
 	bytes, stuck := "as above", "cannot be removed"
 	if p.Bytes > 0 {
-		bytes = bench.Significant(p.Bytes)
+		bytes = significant(p.Bytes)
 	}
 	if p.Stuck != nil {
 		stuck = percent(*p.Stuck)
 	}
 	return []string{
-		p.Name, bench.Significant(p.Write.XPing), bench.Significant(p.WriteMany.XPing), bytes, percent(p.Wrong), stuck,
+		p.Name, significant(p.Write.XPing), significant(p.WriteMany.XPing), bytes, percent(p.Wrong), stuck,
 	}
 }
 
-func percent(share float64) string { return bench.Significant(100*share) + " %" }
-
-func goalCells(g bench.Row) []string {
-	cells := []string{g.Name, bench.Significant(g.Value) + " " + g.Unit, g.Goal, ""}
-	switch {
-	case g.Unknown != "":
-		cells[1] = "unknown: " + g.Unknown
-	case g.Met != nil && *g.Met:
-		cells[3] = "met"
-	case g.Met != nil:
-		cells[3] = "not met"
-	}
-	return cells
-}
-
-// goals compares our figures with the goals of the project.
-func (r *run) goals() {
-	p := &r.report
-	ours := p.find(ourWord)
-	if ours == nil {
-		return
-	}
-	add := func(name string, value float64, unit string, g bench.Goal) {
-		p.Goals = append(p.Goals, bench.Row{Name: name, Value: value, Unit: unit}.Against(g))
-	}
-	add("feed check of 50 candidates", ours.Times[50].XPing, "x PING", bench.Goal{Limit: 1.1})
-	add("feed check of 500 candidates", ours.Times[500].XPing, "x PING", bench.Goal{Limit: 1.25})
-	add("feed check of 1,000 candidates", ours.Times[1000].XPing, "x PING", bench.Goal{Limit: 2.1})
-	add("CPU of Redis, feed check of 500", ours.CPU.Server, "us", bench.Goal{Limit: 20})
-	add("CPU of client and Redis, feed check of 500, x PING's", (ours.CPU.Server+ours.CPU.Client)/(p.PingCPU.Server+p.PingCPU.Client),
-		"x", bench.Goal{Limit: 4})
-	bf := p.find("bf")
-	for _, size := range []int{50, 500} {
-		least := 2.5
-		if size == 500 {
-			least = 6
-		}
-		name := fmt.Sprintf("feed checks of %d a second, x BF.MEXISTS'", size)
-		if bf == nil || bf.Absent != "" {
-			p.Goals = append(p.Goals, bench.Row{Name: name, Unit: "x", Unknown: errAbsent.Error()}.Against(bench.Goal{Limit: least, Least: true}))
-			continue
-		}
-		add(name, ours.PerSecond[size]/bf.PerSecond[size], "x", bench.Goal{Limit: least, Least: true})
-	}
-	add("one write", ours.Write.XPing, "x PING", bench.Goal{Limit: 1.4})
-	add("100 keys on one page", ours.WriteMany.XPing, "x PING", bench.Goal{Limit: 2.3})
-	add("bytes an activity", ours.Bytes, "B", bench.Goal{Limit: 2.6})
-	if len(p.Process) > 0 {
-		add("in process, a key of a feed", p.Process[0].Key, "ns", bench.Goal{Limit: 18})
-	}
-}
+func percent(share float64) string { return significant(100*share) + " %" }
 
 // find returns the peer with that word, or nil.
 func (r *report) find(word string) *result {

@@ -32,7 +32,7 @@ type run struct {
 	host   *host
 	dir    string
 	client *redis.Client
-	server bench.Server
+	server redisServer
 	people *bench.Population
 	peers  []contender
 
@@ -54,7 +54,7 @@ func (r *run) all() int {
 
 // measure starts the servers and compares the peers.
 func measure(ctx context.Context, h *host, o options) (*report, error) {
-	load, _ := bench.Load()
+	load, _ := loadAverage()
 	r := &run{options: o, host: h, dir: h.TempDir()}
 	var err error
 	if r.people, err = bench.NewPopulation(o.users, o.activities, o.seed); err != nil {
@@ -66,10 +66,10 @@ func measure(ctx context.Context, h *host, o options) (*report, error) {
 		}
 	}
 	r.client = redistest.Start(h, o.serverArgs...).Client() //nolint:contextcheck // the host has it
-	r.server = bench.Server{Client: r.client}
-	r.report.Machine, r.report.Server, r.report.Sizes = bench.Machine(), r.server.Version(ctx), r.sizes()
+	r.server = redisServer{client: r.client}
+	r.report.Machine, r.report.Server, r.report.Sizes = machine(), r.server.version(ctx), r.sizes()
 	r.report.Data = fmt.Sprintf("%s activities of %s users; false positives: %s %% of candidates, a quarter of it for a key; %v a figure",
-		bench.Significant(float64(r.people.Entries())), bench.Significant(float64(o.users)), bench.Significant(100*o.rate), o.duration)
+		significant(float64(r.people.Entries())), significant(float64(o.users)), significant(100*o.rate), o.duration)
 	r.report.PingsPerSecond = make(map[int]float64)
 	for _, step := range r.steps() {
 		note(step.name)
@@ -77,10 +77,7 @@ func measure(ctx context.Context, h *host, o options) (*report, error) {
 			return nil, fmt.Errorf("%s: %w", step.name, err)
 		}
 	}
-	r.report.Noise = bench.Noise(load, r.pings...)
-	if !r.growth && r.report.Wire == nil {
-		r.goals()
-	}
+	r.report.Noise = noise(load, r.pings...)
 	return &r.report, nil
 }
 
@@ -95,13 +92,16 @@ func (r *run) steps() []step {
 	}
 	steps := []step{
 		{"loading", r.load}, {"checking that all answer rightly", r.verify}, {"time", r.latency},
-		{"CPU", r.cpu}, {"throughput", r.throughput}, {"removals", r.removals}, {"writes", r.writes}, {"in process", r.process},
+		{"CPU", r.cpu}, {"throughput", r.throughput}, {"removals", r.removals}, {"writes", r.writes},
 	}
 	if r.growth {
 		return append([]step{{"growth", r.grow}}, steps[:3]...)
 	}
 	return steps
 }
+
+// feedSizes returns the usual sizes of feeds.
+func feedSizes() []int { return []int{50, 200, 500, 1000} }
 
 // moreSizes returns the sizes of feeds for charts.
 func moreSizes() []int { return []int{10, 20, 50, 100, 200, 500, 1000, 2000, 5000} }
@@ -111,7 +111,7 @@ func (r *run) sizes() []int {
 	if r.growth {
 		return moreSizes()
 	}
-	return bench.Sizes()
+	return feedSizes()
 }
 
 func note(step string) { fmt.Fprintf(os.Stderr, "%s  %s\n", time.Now().Format(time.TimeOnly), step) }
@@ -176,7 +176,7 @@ func (r *run) load(ctx context.Context) error {
 func (r *run) join(ctx context.Context, c candidate) error {
 	result := &result{Name: c.name, Word: c.word, Times: make(map[int]figure), PerSecond: make(map[int]float64)}
 	r.report.Peers = append(r.report.Peers, result)
-	before, err := r.server.Memory(ctx)
+	before, err := r.server.memory(ctx)
 	if err != nil {
 		return err
 	}
@@ -203,7 +203,7 @@ func (r *run) fill(ctx context.Context, p peer, result *result, before int64) er
 		return err
 	}
 	result.Load = time.Since(begun).Seconds()
-	after, err := r.server.Memory(ctx)
+	after, err := r.server.memory(ctx)
 	if err != nil {
 		return err
 	}
@@ -251,7 +251,7 @@ func (r *run) verify(ctx context.Context) error {
 			if missed > 0 {
 				return fmt.Errorf("%s: %d candidates were kept that viewer %s must not see", p.name, missed, f.Viewer)
 			}
-			clean, wrong = clean+f.Clean(), wrong+falsely
+			clean, wrong = clean+cleanOf(f), wrong+falsely
 		}
 		r.result(p.name).Wrong = float64(wrong) / float64(clean)
 	}

@@ -93,18 +93,18 @@ func (w *wire) measureSeen(ctx context.Context, way seenWay) error {
 
 // fillAgain empties the server, fills it and returns the memory that the data needs.
 func fillAgain(ctx context.Context, way seenWay) (bytes int64, err error) {
-	server := bench.Server{Client: way.server}
+	server := redisServer{client: way.server}
 	if err := way.server.FlushAll(ctx).Err(); err != nil {
 		return 0, err
 	}
-	before, err := server.Memory(ctx)
+	before, err := server.memory(ctx)
 	if err != nil {
 		return 0, err
 	}
 	if err := way.fill(ctx, way.server); err != nil {
 		return 0, err
 	}
-	after, err := server.Memory(ctx)
+	after, err := server.memory(ctx)
 	return after - before, err
 }
 
@@ -232,6 +232,6 @@ func (r *wireReport) writeSeen(b *strings.Builder) {
 		if s.Absent != "" {
 			return []string{s.Name, s.Absent, ""}
 		}
-		return []string{s.Name, bench.Significant(s.User), bench.Significant(s.Live)}
+		return []string{s.Name, significant(s.User), significant(s.Live)}
 	})
 }

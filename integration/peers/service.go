@@ -83,8 +83,8 @@ func fillService(ctx context.Context, r *run, client *redis.Client, file string)
 	if err != nil {
 		return 0, err
 	}
-	server := bench.Server{Client: client}
-	before, err := server.Memory(ctx)
+	server := redisServer{client: client}
+	before, err := server.memory(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -95,10 +95,10 @@ func fillService(ctx context.Context, r *run, client *redis.Client, file string)
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, subject.Close()) }()
-	if _, _, err := subject.Record(ctx, r.people.Activities()); err != nil {
+	if err := subject.Record(ctx, r.people.Activities()); err != nil {
 		return 0, err
 	}
-	after, err := server.Memory(ctx)
+	after, err := server.memory(ctx)
 	if err != nil {
 		return 0, err
 	}

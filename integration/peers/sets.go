@@ -20,12 +20,14 @@ type sets struct{ client *redis.Client }
 func setKey(kind, owner string) string { return kind + ":" + owner }
 
 func (s sets) load(ctx context.Context, p *bench.Population) error {
-	return s.add(ctx, p.AllEntries())
+	return s.add(ctx, keysOf(p.Activities()))
 }
 
-func (s sets) loadSeen(ctx context.Context, p *bench.Population) error { return s.add(ctx, p.Seen()) }
+func (s sets) loadSeen(ctx context.Context, p *bench.Population) error {
+	return s.add(ctx, keysOf(p.Seen()))
+}
 
-func (s sets) add(ctx context.Context, all iter.Seq[bench.Entry]) error {
+func (s sets) add(ctx context.Context, all iter.Seq[entry]) error {
 	pipe := s.client.Pipeline()
 	for e := range all {
 		pipe.SAdd(ctx, setKey(e.Kind, e.Owner), e.Target)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"time"
 
@@ -28,7 +29,7 @@ const (
 type wireRow struct {
 	name, word string
 	check      check
-	redis, pid bench.Meter // CPU of the Redis server and of the service; nil: no such process
+	redis, pid meter // CPU of the Redis server and of the service; nil: no such process
 	result     *wireResult
 }
 
@@ -73,7 +74,7 @@ func (w *wire) open(ctx context.Context) (err error) {
 // add adds a row for a check that the Redis server answers. pid is the service between them, 0 if
 // there is none.
 func (w *wire) add(ctx context.Context, name, word string, of *redis.Client, pid int, c check) error {
-	redisPID, err := bench.Server{Client: of}.PID(ctx)
+	redisPID, err := redisServer{client: of}.pid(ctx)
 	if err != nil {
 		return err
 	}
@@ -99,15 +100,15 @@ func (w *wire) openSets(ctx context.Context) error {
 		{wireSets{client: w.tuned, id: asNumber}, "sets of numbers, tuned, x 4", "ints", "sets of numbers, tuned, seen in 7 parts, x 10"},
 	} {
 		note("  " + s.name)
-		server := bench.Server{Client: s.sets.client}
-		before, err := server.Memory(ctx)
+		server := redisServer{client: s.sets.client}
+		before, err := server.memory(ctx)
 		if err != nil {
 			return err
 		}
 		if err := s.sets.load(ctx, w.people); err != nil {
 			return err
 		}
-		after, err := server.Memory(ctx)
+		after, err := server.memory(ctx)
 		if err != nil {
 			return err
 		}
@@ -132,7 +133,7 @@ func (w *wire) openSets(ctx context.Context) error {
 // openBloom adds the row of RedisBloom, or a row that says that it is absent.
 func (w *wire) openBloom(ctx context.Context) error {
 	const name, word = "RedisBloom, BF.MEXISTS x 4", "bf"
-	before, err := w.server.Memory(ctx)
+	before, err := w.server.memory(ctx)
 	if err != nil {
 		return err
 	}
@@ -144,7 +145,7 @@ func (w *wire) openBloom(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	after, err := w.server.Memory(ctx) // it allocates all its memory when it is opened
+	after, err := w.server.memory(ctx) // it allocates all its memory when it is opened
 	if err != nil {
 		return err
 	}
@@ -200,7 +201,7 @@ func (w *wire) verify(ctx context.Context) error {
 				return fmt.Errorf("%s: feed of viewer %s: %d candidates are kept and %d dropped wrongly",
 					row.name, f.Viewer, missed, falsely)
 			}
-			clean, wrong = clean+f.Clean(), wrong+falsely
+			clean, wrong = clean+cleanOf(f), wrong+falsely
 		}
 		row.result.Wrong = float64(wrong) / float64(clean)
 	}
@@ -245,17 +246,16 @@ func (w *wire) measure(ctx context.Context) error {
 	for i, row := range rows {
 		row.result.wireFigures = medians(rounds[i])
 	}
-	w.report.Wire.goals()
 	return nil
 }
 
 // ping returns the row of a PING of the service's Redis server. It begins the table.
 func (w *wire) ping(ctx context.Context) (*wireRow, error) {
-	pid, err := bench.Server{Client: w.service.redis}.PID(ctx)
+	pid, err := redisServer{client: w.service.redis}.pid(ctx)
 	if err != nil {
 		return nil, err
 	}
-	do := bench.Server{Client: w.service.redis}.Ping().Do
+	do := redisServer{client: w.service.redis}.ping().Do
 	row := &wireRow{
 		name: pingRow, check: func(ctx context.Context, i int, _ []bool) error { return do(ctx, i) },
 		redis: processCPU(pid), result: &wireResult{Name: pingRow},
@@ -266,13 +266,13 @@ func (w *wire) ping(ctx context.Context) (*wireRow, error) {
 
 // throughput makes 16 goroutines check feeds, and measures the CPU time of all processes.
 func (w *wire) throughput(ctx context.Context, row *wireRow, call bench.Call) (wireFigures, error) {
-	meters := []bench.Meter{bench.OwnCPU, row.pid, row.redis}
+	meters := []meter{processCPU(os.Getpid()), row.pid, row.redis}
 	before, err := readMeters(ctx, meters)
 	if err != nil {
 		return wireFigures{}, err
 	}
 	begun := time.Now()
-	perSecond, err := bench.Parallel(ctx, w.duration, goroutines, call)
+	perSecond, err := parallel(ctx, w.duration, goroutines, call)
 	if err != nil {
 		return wireFigures{}, err
 	}
@@ -288,19 +288,4 @@ func (w *wire) throughput(ctx context.Context, row *wireRow, call bench.Call) (w
 	return wireFigures{
 		PerSecond: perSecond, Client: used[0], Service: used[1], Redis: used[2], Whole: used[0] + used[1] + used[2],
 	}, nil
-}
-
-// readMeters reads all meters that are not nil.
-func readMeters(ctx context.Context, meters []bench.Meter) ([]time.Duration, error) {
-	read := make([]time.Duration, len(meters))
-	for i, meter := range meters {
-		if meter == nil {
-			continue
-		}
-		var err error
-		if read[i], err = meter(ctx); err != nil {
-			return nil, err
-		}
-	}
-	return read, nil
 }

@@ -5,8 +5,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-
-	"github.com/feedfilter/feedfilter/internal/bench"
 )
 
 // These are the words of rows with which others are compared.
@@ -17,10 +15,9 @@ const (
 
 // wireReport holds the costs of feed checks for an application. Times are in microseconds.
 type wireReport struct {
-	Rows  []*wireResult `json:"rows"`
-	Seen  []seenResult  `json:"seen,omitzero"`
-	Load  *loadReport   `json:"load,omitzero"`
-	Goals []bench.Row   `json:"goals,omitzero"`
+	Rows []*wireResult `json:"rows"`
+	Seen []seenResult  `json:"seen,omitzero"`
+	Load *loadReport   `json:"load,omitzero"`
 }
 
 // wireFigures are the figures of a row: feeds per second of 16 goroutines, the CPU time per feed at
@@ -77,19 +74,6 @@ func (r *wireReport) find(word string) *wireResult {
 	return nil
 }
 
-// goals compares the service's figures with the goals of the project.
-func (r *wireReport) goals() {
-	sets, ping := r.find(setsWord), r.Rows[0]
-	add := func(name string, value float64, unit string, g bench.Goal) {
-		r.Goals = append(r.Goals, bench.Row{Name: name, Value: value, Unit: unit}.Against(g))
-	}
-	protobuf, json := r.find(protobufWord), r.find("json")
-	add("Protobuf, CPU of client, service and Redis, x that of SMISMEMBER x 4", protobuf.Whole/sets.Whole, "x", bench.Goal{Limit: 0.35})
-	add("Protobuf, feeds a second, x those of SMISMEMBER x 4", protobuf.PerSecond/sets.PerSecond, "x", bench.Goal{Limit: 3, Least: true})
-	add("JSON, feeds a second, x those of SMISMEMBER x 4", json.PerSecond/sets.PerSecond, "x", bench.Goal{Limit: 1.3, Least: true})
-	add("Protobuf, p50 beyond two PINGs", protobuf.P50-2*ping.P50, "us", bench.Goal{Limit: 150})
-}
-
 // writeWire writes the tables of -wire or -load.
 func (r *report) writeWire(w io.Writer) error {
 	var b strings.Builder
@@ -99,10 +83,8 @@ func (r *report) writeWire(w io.Writer) error {
 	} else {
 		r.Wire.writeRows(&b)
 		r.Wire.writeSeen(&b)
-		b.WriteString("\nGoals:\n\n")
-		table(&b, [][]string{{"", "value", "goal", ""}}, r.Wire.Goals, goalCells)
 	}
-	bench.WriteNoise(&b, r.Noise)
+	writeNoise(&b, r.Noise)
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -121,7 +103,7 @@ func (r *wireReport) cells(row *wireResult) []string {
 	if row.Absent != "" {
 		return []string{row.Name, row.Absent, "", "", "", "", "", "", "", "", "", ""}
 	}
-	number := bench.Significant
+	number := significant
 	cells := []string{
 		row.Name, number(row.PerSecond), "", number(row.Whole), "",
 		number(row.Client), number(row.Service), number(row.Redis), number(row.P50), number(row.P99), "", "",

@@ -53,7 +53,7 @@ type wireSets struct {
 // load adds all entries, without what was seen.
 func (s wireSets) load(ctx context.Context, p *bench.Population) error {
 	pipe := s.client.Pipeline()
-	for e := range p.AllEntries() {
+	for e := range keysOf(p.Activities()) {
 		pipe.SAdd(ctx, setKey(e.Kind, s.id(e.Owner)), s.id(e.Target))
 		if err := flush(ctx, pipe, pipelineSize); err != nil {
 			return err
@@ -66,7 +66,7 @@ func (s wireSets) load(ctx context.Context, p *bench.Population) error {
 func (s wireSets) loadSeen(ctx context.Context, p *bench.Population) error {
 	pipe := s.client.Pipeline()
 	n := 0
-	for e := range p.Seen() {
+	for e := range keysOf(p.Seen()) {
 		key := setKey(e.Kind, s.id(e.Owner))
 		if s.window {
 			key += ":" + strconv.Itoa(n%seenParts)

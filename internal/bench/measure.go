@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -92,42 +90,4 @@ func (c *Call) time(ctx context.Context, round int) (time.Duration, error) {
 		return 0, fmt.Errorf("measure %s: %w", c.Name, err)
 	}
 	return took, nil
-}
-
-// Repeat calls c repeatedly for d, and returns the number of calls.
-func Repeat(ctx context.Context, d time.Duration, c Call) (int, error) {
-	begun := time.Now()
-	for n := 0; ; n++ {
-		if n >= minRounds && time.Since(begun) >= d {
-			return n, nil
-		}
-		if _, err := c.time(ctx, n); err != nil {
-			return n, err
-		}
-	}
-}
-
-// Parallel calls c from a number of goroutines for d, and returns the calls per second of all
-// together. Each call gets a different round number.
-func Parallel(ctx context.Context, d time.Duration, goroutines int, c Call) (perSecond float64, err error) {
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	var calls atomic.Int64
-	var wg sync.WaitGroup
-	begun := time.Now()
-	for range goroutines {
-		wg.Go(func() {
-			for time.Since(begun) < d {
-				if _, err := c.time(ctx, int(calls.Add(1)-1)); err != nil {
-					stop(err)
-					return
-				}
-			}
-		})
-	}
-	wg.Wait()
-	if err := context.Cause(ctx); err != nil {
-		return 0, err
-	}
-	return float64(calls.Load()) / time.Since(begun).Seconds(), nil
 }

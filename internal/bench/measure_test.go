@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -78,14 +77,9 @@ func TestErrorsNameTheCall(t *testing.T) {
 		}
 		return nil
 	}}
-	_, interleaved := bench.Interleave(t.Context(), time.Hour, fails)
-	_, repeated := bench.Repeat(t.Context(), time.Hour, fails)
-	_, parallel := bench.Parallel(t.Context(), time.Hour, 4, fails)
-	_, used := bench.Use(t.Context(), time.Hour, nil, fails)
-	for _, err := range []error{interleaved, repeated, parallel, used} {
-		if !errors.Is(err, boom) || !strings.Contains(err.Error(), "the ninth") {
-			t.Errorf("got %v", err)
-		}
+	_, err := bench.Interleave(t.Context(), time.Hour, fails)
+	if !errors.Is(err, boom) || !strings.Contains(err.Error(), "the ninth") {
+		t.Errorf("got %v", err)
 	}
 }
 
@@ -100,76 +94,5 @@ func TestMeasuringEndsWithItsContext(t *testing.T) {
 	}}
 	if _, err := bench.Interleave(ctx, time.Hour, c); !errors.Is(err, stopped) {
 		t.Errorf("got %v", err)
-	}
-	if _, err := bench.Parallel(ctx, time.Hour, 4, c); !errors.Is(err, stopped) {
-		t.Errorf("got %v", err)
-	}
-}
-
-// TestParallel checks that goroutines get different numbers, and run concurrently.
-func TestParallel(t *testing.T) {
-	const goroutines = 4
-	var mu sync.Mutex
-	seen := make(map[int]bool)
-	together := make(chan struct{})
-	_, err := bench.Parallel(t.Context(), 10*time.Millisecond, goroutines, bench.Call{Do: func(ctx context.Context, n int) error {
-		mu.Lock()
-		if seen[n] {
-			t.Errorf("%d twice", n)
-		}
-		seen[n] = true
-		if len(seen) == goroutines {
-			close(together)
-		}
-		mu.Unlock()
-		select {
-		case <-together:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func TestUse(t *testing.T) {
-	var clock time.Duration
-	meter := func(context.Context) (time.Duration, error) { return clock, nil }
-	untold := func(context.Context) (time.Duration, error) { return 0, bench.ErrUnknown }
-	costs := func(d time.Duration) bench.Call {
-		return bench.Call{Do: func(context.Context, int) error { clock += d; return nil }}
-	}
-	usages, err := bench.Use(t.Context(), 0, []bench.Meter{meter, untold}, costs(3*time.Microsecond), costs(7*time.Microsecond))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, want := range []float64{3, 7} {
-		if got := usages[i].PerCall(0); got != want {
-			t.Errorf("call %d used %g us, want %g", i, got, want)
-		}
-		if got := usages[i].PerCall(1); got != -1 {
-			t.Errorf("unknown CPU time is %g", got)
-		}
-	}
-}
-
-func TestOwnCPU(t *testing.T) {
-	before, err := bench.OwnCPU(t.Context())
-	if errors.Is(err, bench.ErrUnknown) {
-		t.Skip(err)
-	}
-	for begun := time.Now(); ; {
-		after, err := bench.OwnCPU(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if after-before > 10*time.Millisecond {
-			return // it counts what this loop uses
-		}
-		if time.Since(begun) > time.Minute {
-			t.Fatalf("a minute of work used %v", after-before)
-		}
 	}
 }

@@ -43,9 +43,6 @@ type Population struct {
 	seed uint64
 }
 
-// Entry is one key in a page. A block has two, "block" and "blocked-by".
-type Entry struct{ Owner, Kind, Target string }
-
 // NewPopulation returns a population of at least 3 users with about the given number of entries,
 // and at least one activity for each user.
 func NewPopulation(users, entries int, seed uint64) (*Population, error) {
@@ -148,26 +145,12 @@ func (p *Population) Activities() iter.Seq[activity.Activity] {
 	}
 }
 
-// AllEntries returns the entries of Activities, in the same order.
-func (p *Population) AllEntries() iter.Seq[Entry] {
-	return func(yield func(Entry) bool) {
-		for a := range p.Activities() {
-			if !yield(Entry{a.User, a.Kind, a.Target}) {
-				return
-			}
-			if a.Kind == Block && !yield(Entry{a.Target, BlockedBy, a.User}) {
-				return
-			}
-		}
-	}
-}
-
-// Seen returns the posts that viewers have seen, viewer by viewer.
-func (p *Population) Seen() iter.Seq[Entry] {
-	return func(yield func(Entry) bool) {
+// Seen returns the views of posts by viewers, viewer by viewer.
+func (p *Population) Seen() iter.Seq[activity.Activity] {
+	return func(yield func(activity.Activity) bool) {
 		for _, u := range p.Viewers {
 			for n := range seenByViewer {
-				if !yield(Entry{UserID(u), Seen, seenID(u, n)}) {
+				if !yield(activity.Activity{User: UserID(u), Kind: Seen, Target: seenID(u, n)}) {
 					return
 				}
 			}

@@ -5,9 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/activity/ledger"
@@ -72,73 +69,39 @@ func (s *Subject) Close() error {
 	return s.ledger.Close()
 }
 
-// Record records activities in order, as an import does: it prepares some while it writes others.
-// It returns their number, and the time, which includes generating them.
-func (s *Subject) Record(ctx context.Context, all iter.Seq[activity.Activity]) (n int, took time.Duration, err error) {
-	start := time.Now()
+// Record records activities in order, as an import does.
+func (s *Subject) Record(ctx context.Context, all iter.Seq[activity.Activity]) error {
 	bulk := s.Recorder.NewBulk()
-	ready := make(chan *activity.PreparedBulk)
-	both, ctx := errgroup.WithContext(ctx)
-	both.Go(func() error {
-		defer close(ready)
-		for batch := range batches(all) {
-			n += len(batch)
-			checked := s.Recorder.NewBatch()
-			if err := checked.AddAll(batch); err != nil {
-				return err
-			}
-			prepared, err := bulk.Prepare(checked)
-			if err != nil {
-				return err
-			}
-			select {
-			case ready <- prepared:
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			}
+	batch := make([]activity.Activity, 0, batchSize)
+	record := func() error {
+		checked := s.Recorder.NewBatch()
+		if err := checked.AddAll(batch); err != nil {
+			return err
 		}
-		return nil
-	})
-	both.Go(func() error {
-		for prepared := range ready {
-			if _, err := bulk.Record(ctx, prepared); err != nil {
-				return err
-			}
+		prepared, err := bulk.Prepare(checked)
+		if err == nil {
+			_, err = bulk.Record(ctx, prepared)
 		}
-		return bulk.Finish(ctx)
-	})
-	err = both.Wait()
-	return n, time.Since(start), err
-}
-
-// batches splits activities into batches of batchSize.
-func batches(all iter.Seq[activity.Activity]) iter.Seq[[]activity.Activity] {
-	return func(yield func([]activity.Activity) bool) {
-		var batch []activity.Activity
-		for a := range all {
-			if batch = append(batch, a); len(batch) == batchSize {
-				if !yield(batch) {
-					return
-				}
-				batch = make([]activity.Activity, 0, batchSize) // the receiver keeps the last one
-			}
+		batch = batch[:0]
+		return err
+	}
+	for a := range all {
+		if batch = append(batch, a); len(batch) < batchSize {
+			continue
 		}
-		if len(batch) > 0 {
-			yield(batch)
+		if err := record(); err != nil {
+			return err
 		}
 	}
+	if err := record(); err != nil {
+		return err
+	}
+	return bulk.Finish(ctx)
 }
 
 // RecordSeen records the seen posts of p's viewers.
 func (s *Subject) RecordSeen(ctx context.Context, p *Population) error {
-	_, _, err := s.Record(ctx, func(yield func(activity.Activity) bool) {
-		for e := range p.Seen() {
-			if !yield(activity.Activity{User: e.Owner, Kind: e.Kind, Target: e.Target}) {
-				return
-			}
-		}
-	})
-	return err
+	return s.Record(ctx, p.Seen())
 }
 
 // Check checks the feed. Unless dropped is nil, Check sets it for each candidate; it must have the
@@ -182,15 +145,4 @@ func (f *Feed) Wrong(dropped []bool) (missed, falsePositives int) {
 		}
 	}
 	return missed, falsePositives
-}
-
-// Clean returns the number of candidates that must not be dropped.
-func (f *Feed) Clean() int {
-	n := 0
-	for _, drop := range f.Drop {
-		if !drop {
-			n++
-		}
-	}
-	return n
 }

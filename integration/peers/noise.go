@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"fmt"
@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"strings"
 	"time"
+
+	"github.com/feedfilter/feedfilter/internal/bench"
 )
 
 // Limits of noise, above which figures do not count.
@@ -15,8 +17,8 @@ const (
 	maxLoad   = 1.0  // average of a minute, before a run
 )
 
-// Load returns the load average of the last minute; false if the system does not report it.
-func Load() (float64, bool) {
+// loadAverage returns the load average of the last minute; false if the system does not report it.
+func loadAverage() (float64, bool) {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
 		return 0, false
@@ -26,9 +28,9 @@ func Load() (float64, bool) {
 	return load, err == nil
 }
 
-// Noise returns the reasons why a machine was too busy for its figures to count: a load average
+// noise returns the reasons why a machine was too busy for its figures to count: a load average
 // above 1 before the run, or uneven PINGs. Without PINGs it checks only the load.
-func Noise(load float64, pings ...Samples) (reasons []string) {
+func noise(load float64, pings ...bench.Samples) (reasons []string) {
 	if load > maxLoad {
 		reasons = append(reasons, fmt.Sprintf("the load average was %.2f at the start, above %.0f", load, maxLoad))
 	}
@@ -40,21 +42,21 @@ func Noise(load float64, pings ...Samples) (reasons []string) {
 		first, last := s[:third].Median(), s[len(s)-third:].Median()
 		if drift := float64(max(first, last)) / float64(min(first, last)); drift > maxDrift {
 			reasons = append(reasons, fmt.Sprintf("a PING took %v in the first third of a run and %v in the last, more than 15 %% apart",
-				micros(first), micros(last)))
+				short(first), short(last)))
 		}
 		median, slow := s.Median(), s.Quantile(0.9)
 		if float64(slow) > maxSpread*float64(median) {
 			reasons = append(reasons, fmt.Sprintf("a tenth of the PINGs took %v or more, over twice the median of %v",
-				micros(slow), micros(median)))
+				short(slow), short(median)))
 		}
 	}
 	return reasons
 }
 
-func micros(d time.Duration) time.Duration { return d.Round(100 * time.Nanosecond) }
+func short(d time.Duration) time.Duration { return d.Round(100 * time.Nanosecond) }
 
-// Machine describes this machine in a line.
-func Machine() string {
+// machine describes this machine in a line.
+func machine() string {
 	model := cpuModel()
 	if model != "" {
 		model = " (" + model + ")"
