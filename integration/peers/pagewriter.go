@@ -23,8 +23,8 @@ func writePages(name string, store favfilter.Store, page uint32, keys int) bench
 	return bench.Call{Name: name, Do: w.write, Before: w.prepare}
 }
 
-// pageWriter writes batches of new keys to one page, and replaces the page by a new one once it is half
-// full.
+// pageWriter writes batches of new keys to one page, and replaces the page by a new one once it is
+// half full.
 type pageWriter struct {
 	store    favfilter.Store
 	id       favfilter.PageID
