@@ -15,8 +15,8 @@ func TestSurvey(t *testing.T) {
 	r := New(Settings{})
 	all := []pages.SurveyedPage{
 		{State: pages.PageMissing, Keys: 7}, {State: pages.PageUnknown}, {State: pages.PageUnused}, {State: pages.PageDamaged},
-		{State: pages.PageSound, Keys: 100, Bytes: 600, Fill: 0.05, Collided: 0.3, Rate: 1e-5},
-		{State: pages.PageBehind, Keys: 5000, Bytes: 9000, Fill: 0.42, Collided: 0.01, Rate: 3e-4},
+		{State: pages.PageSound, Keys: 100, Bytes: 600, Fill: 0.04, Collided: 0.25, Rate: 9e-6},
+		{State: pages.PageBehind, Keys: 5000, Bytes: 9000, Fill: 0.42, Collided: 0.009, Rate: 3e-4},
 		{State: pages.PageOverfull, Dedicated: true, Keys: 1e6, Bytes: 4e6, Fill: 0.7, Collided: 0.6, Rate: 0.5},
 	}
 	r.Survey(func() iter.Seq[pages.SurveyedPage] { return slices.Values(all) })
