@@ -68,37 +68,48 @@ func (c *benchCmd) Run(ctx context.Context, std stdio) (err error) {
 }
 
 // measure runs the benchmark with a ledger in dir and, in Redis, a temporary filter.
-func (c *benchCmd) measure(ctx context.Context, dir string, std stdio) (report *bench.Report, err error) {
+func (c *benchCmd) measure(ctx context.Context, dir string, std stdio) (*bench.Report, error) {
 	config := bench.Config{Store: &favfilter.Memory{}, Dir: dir, Entries: c.Activities, Duration: c.Duration}
 	if c.Redis != "" {
-		servers, err := c.data().redisServers()
-		if err != nil {
-			return nil, err
-		}
-		clients, err := connect(ctx, servers, nil, c.data().logger(std), dir)
-		if err != nil {
-			return nil, fmt.Errorf("--redis: %w", err)
-		}
-		d := &data{redis: clients}
-		defer func() { err = errors.Join(err, d.close()) }()
-		if err := d.pingRedis(ctx); err != nil {
-			return nil, err
-		}
-		filter := "bench-" + strings.ToLower(rand.Text())
-		std.note(fmt.Sprintf("measuring with the temporary filter %s on %s", filter, clients.addrs))
-		defer func() {
-			cleaning, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTimeout)
-			defer cancel()
-			if gone := bench.Remove(cleaning, clients.pages, filter); gone != nil {
-				err = errors.Join(err, fmt.Errorf("filter %s was not removed: %w", filter, gone))
-			}
-		}()
-		config.Redis = clients.pages
-		if config.Store, err = redisstore.New(clients.pages, filter); err != nil {
-			return nil, err
-		}
+		return c.onRedis(ctx, config, std)
 	}
-	report, err = bench.Run(ctx, config)
+	return runBench(ctx, config)
+}
+
+// onRedis is measure with pages in Redis.
+func (c *benchCmd) onRedis(ctx context.Context, config bench.Config, std stdio) (report *bench.Report, err error) {
+	servers, err := c.data().redisServers()
+	if err != nil {
+		return nil, err
+	}
+	clients, err := connect(ctx, servers, nil, c.data().logger(std), config.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("--redis: %w", err)
+	}
+	d := &data{redis: clients}
+	defer func() { err = errors.Join(err, d.close()) }()
+	if err := d.pingRedis(ctx); err != nil {
+		return nil, err
+	}
+	filter := "bench-" + strings.ToLower(rand.Text())
+	std.note(fmt.Sprintf("measuring with the temporary filter %s on %s", filter, clients.addrs))
+	defer func() {
+		cleaning, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTimeout)
+		defer cancel()
+		if gone := bench.Remove(cleaning, clients.pages, filter); gone != nil {
+			err = errors.Join(err, fmt.Errorf("filter %s was not removed: %w", filter, gone))
+		}
+	}()
+	config.Redis = clients.pages
+	if config.Store, err = redisstore.New(clients.pages, filter); err != nil {
+		return nil, err
+	}
+	return runBench(ctx, config)
+}
+
+// runBench measures, and says why ctx ended if it did.
+func runBench(ctx context.Context, config bench.Config) (*bench.Report, error) {
+	report, err := bench.Run(ctx, config)
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
