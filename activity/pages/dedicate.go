@@ -67,21 +67,6 @@ func (a *applier) leave(hash uint64) {
 	}
 }
 
-// inSlot runs the transaction in a slot. Rebuilds after the transaction need none.
-func (o *leavers) inSlot(
-	ctx context.Context, hash uint64, dedicate bool, move func(context.Context, uint64, bool) (ledger.Receipt, error),
-) (ledger.Receipt, error) {
-	select {
-	case o.slots <- struct{}{}:
-		defer func() { <-o.slots }()
-	case <-ctx.Done():
-		return ledger.Receipt{}, ctx.Err()
-	}
-	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
-	defer cancel()
-	return move(ctx, hash, dedicate)
-}
-
 // wait waits until no user is about to get a dedicated page, or ctx ends.
 func (o *leavers) wait(ctx context.Context) {
 	done := make(chan struct{})
@@ -95,11 +80,25 @@ func (o *leavers) wait(ctx context.Context) {
 	}
 }
 
+// move moves a user in the ledger: see [ledger.Ledger.Move]. It waits for a slot, which rebuilds
+// after it do not need.
+func (a *applier) move(ctx context.Context, hash uint64, dedicate bool) (ledger.Receipt, error) {
+	select {
+	case a.leavers.slots <- struct{}{}:
+		defer func() { <-a.leavers.slots }()
+	case <-ctx.Done():
+		return ledger.Receipt{}, ctx.Err()
+	}
+	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
+	defer cancel()
+	return a.poller.ledger.Move(ctx, hash, dedicate)
+}
+
 // dedicate gives a user a dedicated page, and brings it to the store. Only then do readers look for
 // the user there, and does the page follow that the user has left. If the ledger fails in between,
 // feeds find the user's keys on that one.
 func (a *applier) dedicate(ctx context.Context, hash uint64) error {
-	receipt, err := a.leavers.inSlot(ctx, hash, true, a.poller.ledger.Move)
+	receipt, err := a.move(ctx, hash, true)
 	if err != nil {
 		return Unavailable("ledger", err)
 	}
@@ -137,7 +136,7 @@ func (a *applier) release(ctx context.Context, hash uint64) error {
 			return err
 		}
 	}
-	receipt, err := a.leavers.inSlot(ctx, hash, false, a.poller.ledger.Move)
+	receipt, err := a.move(ctx, hash, false)
 	if err != nil {
 		return Unavailable("ledger", err)
 	}

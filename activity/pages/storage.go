@@ -10,8 +10,7 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// storage is a filter in a store, with what was counted of it. [Pages] and [Alone]
-// have one each.
+// storage is a filter in a store, with what was counted of it. [Pages] and [Alone] have one each.
 type storage struct {
 	life *lifecycle
 
