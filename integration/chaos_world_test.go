@@ -131,7 +131,7 @@ func newWorld(t *testing.T, on topology, seed uint64) *world {
 		i.readsReplicas = strings.Contains(addresses[n], "reader=true")
 	}
 	w.recordTimed()
-	if err := w.load.warm(t.Context()); err != nil {
+	if err := w.warm(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return w
@@ -264,27 +264,55 @@ type repair struct {
 	writes time.Duration // and then acknowledged a write
 }
 
-// warm asks for the feeds and fan-outs of all ids of the load, so that Redis has their pages. A
-// page that Redis lost needs the ledger, which the next fault may take away.
-func (l *chaosLoad) warm(ctx context.Context) error {
-	var calls []chaosFeed
-	viewers := l.model.users[:len(l.model.users)-len(chaosLists())]
-	for _, user := range l.model.users {
-		calls = append(calls, chaosFeed{request: feedRequest{Viewer: user, Posts: []post{{ID: "p", Author: "a"}}}},
-			chaosFeed{fanout: &fanoutRequest{Author: user, Viewers: viewers}})
-	}
-	for n := range keyFollow {
-		domain := fmt.Sprint("d", n)
-		for _, author := range []string{"author-of-" + domain, fmt.Sprint("f", n)} {
-			calls = append(calls, chaosFeed{fanout: &fanoutRequest{
-				Author: author, Viewers: viewers, Facets: map[string][]string{"domain": {domain}},
-			}})
+// warm waits until every instance answers every user's feed from Redis, and then has all pages
+// scrubbed. A page that Redis lost, or that is in a shard which an
+// instance does not use again yet, needs the ledger, which the next fault may take away.
+func (w *world) warm(ctx context.Context) error {
+	for _, user := range w.load.model.users {
+		for _, g := range w.load.targets {
+			if err := untilWhole(ctx, g, func() reply {
+				return g.send(ctx, http.MethodPost, "/v1/feed/filter", feedRequest{Viewer: user, Posts: []post{{ID: "p", Author: "a"}}})
+			}, `"degraded":[]`); err != nil {
+				return fmt.Errorf("feed of %s: %w", user, err)
+			}
 		}
 	}
-	for n, f := range calls {
-		path, body := f.call()
-		if err := l.targets[n%len(l.targets)].send(ctx, http.MethodPost, path, body).ok(new(any)); err != nil {
-			return fmt.Errorf("%v: %w", &f, err)
+	return w.load.targets[0].scrub(ctx)
+}
+
+// scrub has the instance compare all pages with the ledger, until none is left that it could not
+// read or rebuild.
+func (g *target) scrub(ctx context.Context) error {
+	for {
+		if err := untilWhole(ctx, g, func() reply {
+			return g.send(ctx, http.MethodPost, "/v1/ops/scrub", map[string]int{"rate": 100_000})
+		}, ""); err != nil {
+			return fmt.Errorf("begin a scrub: %w", err)
+		}
+		var ended struct {
+			Running         bool
+			Failed, Unasked int
+		}
+		ended.Running = true
+		for ended.Running {
+			if err := wait(ctx, 5*time.Millisecond); err != nil {
+				return fmt.Errorf("scrub: %w: %+v", err, ended)
+			}
+			if err := g.send(ctx, http.MethodGet, "/v1/ops/scrub", nil).ok(&ended); err != nil {
+				return fmt.Errorf("progress of a scrub: %w", err)
+			}
+		}
+		if ended.Failed+ended.Unasked == 0 {
+			return nil
+		}
+	}
+}
+
+// untilWhole sends a request until the answer is a success that contains part.
+func untilWhole(ctx context.Context, g *target, send func() reply, part string) error {
+	for a := send(); a.err != nil || a.status/100 != 2 || !bytes.Contains(a.body, []byte(part)); a = send() {
+		if err := wait(ctx, 20*time.Millisecond); err != nil {
+			return fmt.Errorf("instance %d still answers %d %s: %w", g.index, a.status, a.body, errors.Join(err, a.err))
 		}
 	}
 	return nil
@@ -301,24 +329,22 @@ func (w *world) repaired() (r repair, err error) {
 	for _, stage := range []struct {
 		took *time.Duration
 		do   func(g *target) reply
-		good func(r reply) bool
+		part string
 	}{
-		{&r.feeds, feed, func(reply) bool { return true }},
-		{&r.whole, feed, func(r reply) bool { return bytes.Contains(r.body, []byte(`"degraded":[]`)) }},
+		{&r.feeds, feed, ""},
+		{&r.whole, feed, `"degraded":[]`},
 		{&r.writes, func(g *target) reply {
 			return g.send(ctx, "PUT", fmt.Sprintf("/v1/users/probe%d/likes/p%d", g.index, time.Now().UnixMilli()%1000), nil)
-		}, func(reply) bool { return true }},
+		}, ""},
 	} {
 		for _, i := range w.instances {
-			for a := stage.do(i.target); a.err != nil || a.status != 200 || !stage.good(a); a = stage.do(i.target) {
-				if err := wait(ctx, 20*time.Millisecond); err != nil {
-					return r, fmt.Errorf("instance %d still answers %d %s: %w", i.index, a.status, a.body, errors.Join(err, a.err))
-				}
+			if err := untilWhole(ctx, i.target, func() reply { return stage.do(i.target) }, stage.part); err != nil {
+				return r, err
 			}
 		}
 		*stage.took = time.Since(start)
 	}
-	return r, w.load.warm(ctx)
+	return r, w.warm(ctx)
 }
 
 // repairLimit is how long the service may take to recover from a fault.
