@@ -6,7 +6,7 @@
 // errors of JSON have one form. Codes and statuses of errors are in errors.go.
 //
 // Activities arrive one by one, as a JSON batch that is recorded or refused as a whole, or as an
-// NDJSON stream. On a stream, each line has an answer, empty lines too; see [service.stream]. A
+// NDJSON stream. On a stream, each line has an answer, empty lines too. A
 // client reads the answers while it writes. If the stream breaks, the client repeats the lines
 // without an answer: nothing is recorded twice.
 //

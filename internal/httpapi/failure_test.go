@@ -124,7 +124,7 @@ func TestPanic(t *testing.T) {
 	if a.Status != 500 || a.Code != "internal" || strings.Contains(a.Body, "mad") || strings.Contains(a.Body, ".go") {
 		t.Errorf("%d %s", a.Status, a.Body)
 	}
-	for _, part := range []string{`"level":"ERROR"`, `"status":500`, "the store is mad", "httpapi.(*service).filter", `"request_id":"abc"`} {
+	for _, part := range []string{`"level":"ERROR"`, `"status":500`, "the store is mad", "rest.(*api).filter", `"request_id":"abc"`} {
 		if !strings.Contains(out.String(), part) {
 			t.Errorf("no %s in the log: %s", part, out)
 		}

@@ -13,14 +13,14 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/feedfilter/feedfilter/feed"
+	"github.com/feedfilter/feedfilter/internal/httpapi/core"
 )
 
 // ask sends a body to the feed route. A negative length sends it without Content-Length.
 func ask(ctx context.Context, h http.Handler, body io.Reader, length int) (status int, answer string) {
 	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/v1/feed/filter", body)
 	r.ContentLength = int64(length)
-	r.Header.Set(echo.HeaderContentType, typeJSON)
+	r.Header.Set(echo.HeaderContentType, core.TypeJSON)
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
 	return w.Code, w.Body.String()
@@ -40,39 +40,16 @@ func openFeeds(t *testing.T) http.Handler {
 	return h
 }
 
-// TestFeedOneAnswer: a body has the same answer with its length, which readFeed tries first, and
-// without, which only the strict decoder reads.
-func TestFeedOneAnswer(t *testing.T) {
-	h, without := openFeeds(t), openFeeds(t) // a feed may be recorded as seen
-	statuses := make(map[int]int)
-	bodies := feedBodies()
-	bodies[servedBody(0)] = true
-	for body := range bodies {
-		if body == "" { // an empty body always has a length
-			continue
-		}
-		status, got := ask(t.Context(), h, strings.NewReader(body), len(body))
-		wantStatus, want := ask(t.Context(), without, strings.NewReader(body), -1)
-		if status != wantStatus || got != want {
-			t.Errorf("%.200q: %d %.200s, and without its length %d %.200s", body, status, got, wantStatus, want)
-		}
-		statuses[status]++
-	}
-	if statuses[http.StatusOK] == 0 || statuses[http.StatusBadRequest] == 0 || len(statuses) != 2 {
-		t.Errorf("statuses %v", statuses)
-	}
-}
-
 // TestFeedCutOff sends bodies that end early. An error before the end takes precedence.
 func TestFeedCutOff(t *testing.T) {
 	h := openFeeds(t)
 	for body, want := range map[string]string{
-		``:                              codeUnreadableBody,
-		`{"viewer":"u1","posts":[{"id"`: codeUnreadableBody,
-		`{"viewer":"u1","posts":[]}`:    codeUnreadableBody,
-		`{"viewer":1,"posts":`:          codeInvalidType,
-		`{"viewer":"1","viewer":"2"`:    codeDuplicateKey,
-		`{"viewer":"1",]`:               codeMalformedJSON,
+		``:                              core.CodeUnreadableBody,
+		`{"viewer":"u1","posts":[{"id"`: core.CodeUnreadableBody,
+		`{"viewer":"u1","posts":[]}`:    core.CodeUnreadableBody,
+		`{"viewer":1,"posts":`:          core.CodeInvalidType,
+		`{"viewer":"1","viewer":"2"`:    core.CodeDuplicateKey,
+		`{"viewer":"1",]`:               core.CodeMalformedJSON,
 	} {
 		for _, length := range []int{len(body) + 10, -1} {
 			cut := io.MultiReader(strings.NewReader(body), iotest.ErrReader(io.ErrUnexpectedEOF))
@@ -108,28 +85,4 @@ func TestFeedsAtOnce(t *testing.T) {
 		})
 	}
 	asking.Wait()
-}
-
-// TestRoomForgets: a room keeps no strings of a finished feed, which would keep the whole body.
-func TestRoomForgets(t *testing.T) {
-	in := newRoom()
-	if req, ok := readFeed(servedBody(0), in); !ok || len(req.Posts) != servedPosts || len(in.actors) == 0 {
-		t.Fatal("the feed was not accepted")
-	}
-	new(rooms).put(in)
-	for _, p := range in.posts[:cap(in.posts)] {
-		if p.ID != "" || p.Author != "" || p.Actors != nil {
-			t.Fatalf("post %+v is still in the room", p)
-		}
-	}
-	for _, a := range in.actors[:cap(in.actors)] {
-		if a != "" {
-			t.Fatalf("actor %q is still in the room", a)
-		}
-	}
-	in.actors = make([]string, feed.MaxPosts+1)
-	new(rooms).put(in)
-	if cap(in.actors) > feed.MaxPosts {
-		t.Errorf("capacity for %d actors is kept", cap(in.actors))
-	}
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/feedfilter/feedfilter/internal/access"
+	"github.com/feedfilter/feedfilter/internal/httpapi/core"
 )
 
 // maxRequestID is the maximum length of a request id from a client, in bytes.
@@ -32,41 +32,43 @@ func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
 
 // observe gives the request an id, answers its error, and logs it. The log has the route instead of
 // the path, because paths contain ids of users.
-func (s *service) observe(next echo.HandlerFunc) echo.HandlerFunc {
+func (f *front) observe(next echo.HandlerFunc) echo.HandlerFunc {
+	o := f.operations
 	return func(c echo.Context) error {
 		start := time.Now()
-		s.limits.total.Add(1)
-		id := requestID(c.Request().Header.Get(echo.HeaderXRequestID))
-		c.Response().Header().Set(echo.HeaderXRequestID, id)
+		o.Reports.Total.Add(1)
+		c.Response().Header().Set(echo.HeaderXRequestID, requestID(c.Request().Header.Get(echo.HeaderXRequestID)))
 		secure(c.Response().Header(), c.Request())
-		k := &call{Context: c, procedure: s.procedures.paths[c.Path()]}
-		noteWork(c.Request().Context(), 0)
-		defer func() { s.limits.guests.leave(k.guest) }()
-		err := s.rightHost(k)
+		k, procedure := &core.Call{Context: c}, f.paths[c.Path()]
+		core.NoteWork(c.Request().Context(), 0)
+		defer o.Limits.Leave(k)
+		err := o.Access.RightHost(k)
 		if err == nil {
 			err = guarded(next, k)
 		}
 		begun := err != nil && c.Response().Committed
 		if err != nil && !begun {
-			if k.guest == nil {
-				k.guest = s.limits.guests.enter(c.Response().Writer)
+			o.Limits.Visit(k)
+			if procedure {
+				f.procedures.Fail(k, err)
+			} else {
+				o.Reports.Answer(k, err)
 			}
-			s.fail(k, err)
 		}
-		if s.access.Tokens != nil && k.token == nil && c.Request().ProtoMajor >= 2 {
+		if o.Access.Tokens != nil && k.Token == nil && c.Request().ProtoMajor >= 2 {
 			// Otherwise the answer is sent when the handler has returned, and nothing limits those that
 			// are never read.
 			_ = http.NewResponseController(c.Response().Writer).Flush()
 		}
 		if err == nil {
-			err = k.failed
+			err = k.Failed
 		}
-		status, took := statusOf(k, err), time.Since(start)
-		if k.failed != nil {
+		status, took := statusOf(k, procedure, err), time.Since(start)
+		if k.Failed != nil {
 			c.Set(statusKey, status)
 		}
-		s.meters.of(c).Done(status, took)
-		s.logRequest(k, id, status, took, err)
+		f.meters.of(c).Done(status, took)
+		f.logRequest(k, status, took, err)
 		if begun {
 			// Break the connection, so that the client does not take the answer for complete.
 			panic(http.ErrAbortHandler)
@@ -92,15 +94,16 @@ func guarded(next echo.HandlerFunc, c echo.Context) (err error) {
 // statusOf returns the final status of a request, even if the answer began with another one. For a
 // procedure it is the status that the JSON API has for the same error, because gRPC always answers
 // 200.
-func statusOf(k *call, err error) int {
+func statusOf(k *core.Call, procedure bool, err error) int {
 	status := k.Response().Status
 	switch {
 	case err == nil:
 		return status
-	case gone(k.Request().Context(), err):
-		return statusGone
-	case k.procedure:
-		return describe(err).status()
+	case core.Gone(k.Request().Context(), err):
+		return core.StatusGone
+	case procedure:
+		p := core.Describe(err)
+		return p.Status()
 	case status < http.StatusBadRequest:
 		return http.StatusInternalServerError
 	default:
@@ -108,48 +111,37 @@ func statusOf(k *call, err error) int {
 	}
 }
 
-func (s *service) logRequest(c *call, id string, status int, took time.Duration, err error) {
-	ctx := c.Request().Context()
-	suppressed, loud := s.countRefused(c, status, err)
-	s.writeAudit(c, id, status, suppressed, loud, err)
+func (f *front) logRequest(k *core.Call, status int, took time.Duration, err error) {
+	ctx, reports := k.Request().Context(), f.operations.Reports
+	suppressed, loud := reports.Loud(k, status, err)
+	f.operations.Access.WriteAudit(k, status, suppressed, loud, err)
 	level := slog.LevelDebug
 	switch {
 	case !loud:
-	case err != nil && describe(err).Code == codeOverloaded: // countShed logs it
-	case status >= http.StatusInternalServerError && status != http.StatusNotImplemented:
+	case err != nil && core.Describe(err).Code == core.CodeOverloaded: // one warning stands for many
+	case core.Fault(status):
 		level = slog.LevelError
 	case status >= http.StatusBadRequest:
 		level = slog.LevelInfo
 	}
-	if !s.log.Enabled(ctx, level) {
+	if !reports.Log.Enabled(ctx, level) {
 		return
 	}
 	attrs := append(make([]slog.Attr, 0, 11),
-		slog.String("method", methodOf(c.Request())),
-		slog.String("route", c.Path()),
+		slog.String("method", k.Method()),
+		slog.String("route", k.Path()),
 		slog.Int("status", status),
-		slog.Int64("bytes", c.Response().Size),
+		slog.Int64("bytes", k.Response().Size),
 		slog.Float64("took_ms", float64(took.Microseconds())/1000),
-		slog.String("request_id", id),
+		slog.String("request_id", k.RequestID()),
 	)
-	if c.token != nil {
-		attrs = append(attrs, slog.String("token", c.token.Name))
+	if k.Token != nil {
+		attrs = append(attrs, slog.String("token", k.Token.Name))
 	}
 	if suppressed > 0 {
 		attrs = append(attrs, slog.Uint64("suppressed", suppressed))
 	}
-	s.log.LogAttrs(ctx, level, "request", append(attrs, errorAttrs(status, err)...)...)
-}
-
-// methodOf returns the method of a request for logs, or "OTHER" for unknown methods, which can be
-// any text.
-func methodOf(r *http.Request) string {
-	switch r.Method {
-	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodOptions:
-		return r.Method
-	default:
-		return "OTHER"
-	}
+	reports.Log.LogAttrs(ctx, level, "request", append(attrs, errorAttrs(status, err)...)...)
 }
 
 // errorAttrs returns the log attributes of an error: only the code if the client caused it, all
@@ -158,8 +150,8 @@ func errorAttrs(status int, err error) []slog.Attr {
 	if err == nil {
 		return nil
 	}
-	attrs := []slog.Attr{slog.String("code", describe(err).Code)}
-	if status >= statusGone {
+	attrs := []slog.Attr{slog.String("code", core.Describe(err).Code)}
+	if status >= core.StatusGone {
 		attrs = append(attrs, slog.Any("error", err))
 	}
 	if p, ok := errors.AsType[*panicError](err); ok {
@@ -180,22 +172,12 @@ func requestID(given string) string {
 	return given
 }
 
-// requestAttrs returns log attributes that identify the request, for log lines after its end.
-func requestAttrs(c echo.Context) []slog.Attr {
-	return []slog.Attr{slog.String("request_id", c.Response().Header().Get(echo.HeaderXRequestID))}
-}
-
-// logError logs an error in a part of a request, if there have not been too many such lines. The
-// request continues.
-func (s *service) logError(c echo.Context, lines *access.Throttle, part string, err error) {
-	suppressed, loud := lines.Pass(time.Now())
-	if !loud {
-		return
+// secure sets the headers that every answer has. No cache may store an answer, because it shows
+// what a user does and sees.
+func secure(h http.Header, r *http.Request) {
+	h.Set(echo.HeaderXContentTypeOptions, "nosniff")
+	h.Set(echo.HeaderCacheControl, "no-store")
+	if r.TLS != nil {
+		h.Set(echo.HeaderStrictTransportSecurity, "max-age=31536000")
 	}
-	s.log.LogAttrs(c.Request().Context(), slog.LevelError, "part of a request failed",
-		slog.Uint64("suppressed", suppressed),
-		slog.String("part", part),
-		slog.String("route", c.Path()),
-		slog.String("request_id", c.Response().Header().Get(echo.HeaderXRequestID)),
-		slog.Any("error", err))
 }

@@ -19,12 +19,14 @@ import (
 	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/feed"
+	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+	"github.com/feedfilter/feedfilter/internal/httpapi/rest"
 	"github.com/feedfilter/feedfilter/internal/openapi"
 )
 
 // describedBy returns the service's routes, and the operations of its description by "<method>
 // <path>" in the form of routes.
-func describedBy(t *testing.T, kinds *activity.Kinds) ([]route, map[string]operation) {
+func describedBy(t *testing.T, kinds *activity.Kinds) ([]core.Route, map[string]operation) {
 	t.Helper()
 	r, err := activity.OpenPlain(t.Context(), activity.PlainConfig{Store: &favfilter.Memory{}, Pages: 1, Kinds: kinds})
 	if err != nil {
@@ -48,7 +50,7 @@ func describedBy(t *testing.T, kinds *activity.Kinds) ([]route, map[string]opera
 			operations[strings.ToUpper(method)+" "+path] = o
 		}
 	}
-	return (&service{activities: r}).routes(), operations
+	return newFront(Config{Activities: r}).routes, operations
 }
 
 // operation holds the parts of an operation that follow from its route.
@@ -73,7 +75,7 @@ type parameter struct {
 
 // has reports whether the operation has an answer with the error code.
 func (o operation) has(code string) bool {
-	return strings.Contains(o.Responses[strconv.Itoa(problem{Code: code}.status())].Description, "`"+code+"`")
+	return strings.Contains(o.Responses[strconv.Itoa((&core.Problem{Code: code}).Status())].Description, "`"+code+"`")
 }
 
 // TestEveryRouteIsDescribed: routes and operations are the same. Scopes and common errors in the
@@ -81,8 +83,8 @@ func (o operation) has(code string) bool {
 func TestEveryRouteIsDescribed(t *testing.T) {
 	routes, described := describedBy(t, activity.BuiltinKinds())
 	for _, r := range routes {
-		route := r.method + " " + r.path
-		if strings.HasSuffix(r.path, "/*") {
+		route := r.Method + " " + r.Path
+		if strings.HasSuffix(r.Path, "/*") {
 			if route != "GET /ops/*" && route != "GET /docs/*" {
 				t.Errorf("%s is missing from the description; only files of a page may be", route)
 			}
@@ -98,18 +100,18 @@ func TestEveryRouteIsDescribed(t *testing.T) {
 			t.Errorf("%s is described without its id, tag or summary", route)
 		}
 		var security []map[string][]string
-		for _, scope := range r.scopes {
+		for _, scope := range r.Scopes {
 			security = append(security, map[string][]string{"token": {string(scope)}})
 		}
 		if !reflect.DeepEqual(o.Security, security) {
-			t.Errorf("%s: the description has the scopes %v, the route has %v", route, o.Security, r.scopes)
+			t.Errorf("%s: the description has the scopes %v, the route has %v", route, o.Security, r.Scopes)
 		}
 		body := o.Body != nil
 		for code, want := range map[string]bool{
-			codeInternal: true, codeMisdirected: true, codeUnauthenticated: len(r.scopes) > 0, codeForbidden: len(r.scopes) > 0,
-			codeRateLimited: len(r.scopes) > 0, codeCrossOrigin: r.method != http.MethodGet, codeAuditUnavailable: r.audited(true),
-			codeOverloaded: !r.free, codeMalformedJSON: body, codeUnsupportedMediaType: body, codeTooLarge: body,
-			codeUnexpectedBody: !body && o.has(codeTimeout), activity.CodeInvalidID: o.has(activity.CodeInvalidID) || strings.Contains(r.path, ":"),
+			core.CodeInternal: true, core.CodeMisdirected: true, core.CodeUnauthenticated: len(r.Scopes) > 0, core.CodeForbidden: len(r.Scopes) > 0,
+			core.CodeRateLimited: len(r.Scopes) > 0, core.CodeCrossOrigin: r.Method != http.MethodGet, core.CodeAuditUnavailable: r.Audited(true),
+			core.CodeOverloaded: !r.Free, core.CodeMalformedJSON: body, core.CodeUnsupportedMediaType: body, core.CodeTooLarge: body,
+			core.CodeUnexpectedBody: !body && o.has(core.CodeTimeout), activity.CodeInvalidID: o.has(activity.CodeInvalidID) || strings.Contains(r.Path, ":"),
 		} {
 			if o.has(code) != want {
 				t.Errorf("%s: the description has the error %s: %t, want %t", route, code, !want, want)
@@ -167,7 +169,7 @@ func TestEveryCodeIsDescribed(t *testing.T) {
 	_, list, _ := strings.Cut(string(text), "\n## Errors\n")
 	for code := range allCodes(t) {
 		about, _ := texts[code].(string)
-		if status := strconv.Itoa(problem{Code: code}.status()); !strings.HasPrefix(about, status+": ") {
+		if status := strconv.Itoa((&core.Problem{Code: code}).Status()); !strings.HasPrefix(about, status+": ") {
 			t.Errorf("openapi.yaml describes the code %q as %q, want its status %s before the text", code, about, status)
 		}
 		if !slices.Contains(values, any(code)) {
@@ -197,15 +199,15 @@ func TestLimitsAreDescribed(t *testing.T) {
 		"DroppedAnswer.properties.dropped.maxItems":  feed.MaxPosts,
 		"DroppedAnswer.properties.next.maximum":      feed.MaxPosts - 1,
 		"List.properties.items.maxItems":             activity.MaxListed,
-		"Posts.properties.posts.maxItems":            maxPosts,
-		"Recorded.properties.recorded.maximum":       maxPosts,
-		"Batch.properties.activities.maxItems":       maxBatch,
-		"Results.properties.results.maxItems":        maxBatch,
+		"Posts.properties.posts.maxItems":            core.MaxPosts,
+		"Recorded.properties.recorded.maximum":       core.MaxPosts,
+		"Batch.properties.activities.maxItems":       core.MaxBatch,
+		"Results.properties.results.maxItems":        core.MaxBatch,
 		"PreviewRequest.properties.targets.maxItems": activity.MaxPreviewed,
 		"PagesRequest.properties.pages.maximum":      pages.MaxPages,
 		"Pages.properties.pages.maximum":             pages.MaxPages,
 		"OpsScrubRequest.properties.rate.maximum":    pages.MaxScrubRate,
-		"OpsHistory.properties.time.maxItems":        daySteps,
+		"OpsHistory.properties.time.maxItems":        24 * 60,
 		"OpsHistory.properties.step_seconds.maximum": 60,
 		"PageNumber.maximum":                         math.MaxUint32,
 	} {
@@ -230,9 +232,9 @@ func TestLimitsAreDescribed(t *testing.T) {
 		text("ID"):                                {activity.MaxIDBytes},
 		text("FilterRequest.properties.posts"):    {feed.MaxIDs},
 		text("PageNumber"):                        {ledger.DedicatedPages},
-		operations["POST /v1/activities"].Text:    {maxBatch, maxLine >> 10},
-		operations["DELETE /v1/users/:user"].Text: {int(deleteTimeout.Minutes())},
-		operations["GET /v1/users/:user/blocks"].parameter("limit").Text: {defaultListed},
+		operations["POST /v1/activities"].Text:    {core.MaxBatch, rest.MaxLine >> 10},
+		operations["DELETE /v1/users/:user"].Text: {int(rest.DeleteTimeout.Minutes())},
+		operations["GET /v1/users/:user/blocks"].parameter("limit").Text: {core.DefaultListed},
 	} {
 		for _, n := range numbers {
 			if !slices.Contains(strings.FieldsFunc(strings.ReplaceAll(about, ",", ""), notInNumber), strconv.Itoa(n)) {
@@ -259,7 +261,7 @@ func allCodes(t *testing.T) map[string]bool {
 	t.Helper()
 	codes := make(map[string]bool)
 	for file, prefix := range map[string]string{
-		"errors.go": "code", "../../activity/errors.go": "Code", "../../activity/pages/errors.go": "Code",
+		"core/errors.go": "Code", "../../activity/errors.go": "Code", "../../activity/pages/errors.go": "Code",
 	} {
 		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
 		if err != nil {

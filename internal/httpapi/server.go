@@ -5,17 +5,18 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"sync"
-	"sync/atomic"
+	"slices"
 	"time"
 
 	"github.com/labstack/echo/v4"
-	"golang.org/x/sync/singleflight"
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/internal/access"
+	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+	"github.com/feedfilter/feedfilter/internal/httpapi/grpc"
+	"github.com/feedfilter/feedfilter/internal/httpapi/ops"
+	"github.com/feedfilter/feedfilter/internal/httpapi/rest"
 	"github.com/feedfilter/feedfilter/internal/metrics"
-	"github.com/feedfilter/feedfilter/internal/openapi"
 	"github.com/feedfilter/feedfilter/internal/sampler"
 )
 
@@ -70,51 +71,32 @@ type Config struct {
 	About About
 }
 
-// About describes the service for people. It must not contain addresses or secrets.
-type About struct {
-	Version   string // of the program
-	Ledger    string // "sqlite", "postgres" or "none"
-	PageStore string // "memory", "redis", "redis+cluster", ...
-}
+// Access configures who may call the service, and how often.
+type Access = core.Access
 
-// service holds what the handlers share. Only counts, limits, rooms and the history change.
-type service struct {
-	*gate
-	*intake
+// About describes the service for people.
+type About = ops.About
 
-	started    time.Time
-	feeds      *feedCounts
-	activities activity.Activities
-	recorder   *activity.Recorder // the activities; nil without a ledger
-	sampler    *sampler.Sampler
-	log        *slog.Logger
-	timeout    time.Duration
-	idle       time.Duration
-	downs      *access.Throttle // throttles log lines of failed readiness checks
-	asking     singleflight.Group
-	metrics    *metrics.Registry
-	meters     meters
-	procedures *procedures
-	scrapes    chan struct{} // has a value for each scrape that gathers metrics
-	scraped    guests        // scrapes whose clients read
-	history    *history
-	failed     atomic.Uint64 // requests answered 5xx, except overload and clients that left
-	about      About
-
-	description func() ([]byte, error)                  // the answer to GET /openapi.json; built once
-	docs        func() (map[string]openapi.File, error) // of the page that shows it; read once
+// WithConnection returns a context for the requests of a connection; see [core.WithConnection].
+func WithConnection(ctx context.Context, work func(n int)) context.Context {
+	return core.WithConnection(ctx, work)
 }
 
 // Handler answers all routes. Its limit on requests can be changed at any time.
 type Handler struct {
 	http.Handler
 
-	limits  *limits
-	watches *healthWatches
+	limits     *core.Limits
+	endWatches func()
 }
 
 // SetMaxRequests changes [Config.MaxRequests], 1 or more. It does not affect requests in progress.
-func (h *Handler) SetMaxRequests(n int) { h.limits.boundRequests(n) }
+func (h *Handler) SetMaxRequests(n int) { h.limits.BoundRequests(n) }
+
+// EndWatches ends the health watches of gRPC clients, and tells them that the service shuts down.
+// Pass it to [http.Server.RegisterOnShutdown]: Shutdown waits for all requests, and a watch does
+// not end by itself.
+func (h *Handler) EndWatches() { h.endWatches() }
 
 // New returns the handler of all routes, for an [http.Server] that the caller runs. It is safe for
 // concurrent use.
@@ -127,55 +109,98 @@ func (h *Handler) SetMaxRequests(n int) { h.limits.boundRequests(n) }
 // exports extend them while they progress. DELETE /v1/users/{user} may take five minutes. Health
 // watches have no limit: see [Handler.EndWatches]. Every request ends with its context.
 func New(c Config) *Handler {
-	s := newService(c)
+	f := newFront(c)
 	if c.Background != nil {
-		c.Background(s.history.run)
+		c.Background(f.history.Run)
 	}
-	return &Handler{Handler: s.handler(c.Trace), limits: &s.limits, watches: s.procedures.watches}
+	return &Handler{Handler: f.handler(c.Trace), limits: f.operations.Limits, endWatches: f.procedures.EndWatches}
 }
 
-func newService(c Config) *service {
-	s := &service{
-		gate:       newGate(c.Access),
-		intake:     newIntake(c),
-		activities: c.Activities,
-		sampler:    c.Sampler,
-		log:        c.Logger,
-		timeout:    cmp.Or(c.Timeout, 10*time.Second),
-		idle:       cmp.Or(c.StreamIdle, time.Minute),
-		started:    time.Now(),
-		feeds:      newFeedCounts(c.Activities.Kinds()),
-		downs:      access.NewThrottle(),
-		about:      c.About,
-		scrapes:    make(chan struct{}, maxScrapes),
+// front joins the packages that answer calls.
+type front struct {
+	operations *core.Operations
+	procedures grpc.Handler
+	paths      map[string]bool // of the procedures
+	history    *ops.History
+	routes     []core.Route
+	meters     meters
+}
+
+func newFront(c Config) *front {
+	o := operationsOf(c)
+	registry := c.Metrics
+	if registry == nil {
+		registry = metrics.New(metrics.Settings{})
 	}
-	s.recorder, _ = c.Activities.(*activity.Recorder) // nothing else asks for the type
-	s.scraped.limit = maxScraped
-	s.history = newHistory(s)
-	if s.sampler == nil {
+	o.Candidates = registry.Feeds(o.Feeds.Metrics)
+	measure(o, registry)
+	health := core.NewHealth(o.Activities, o.Limits.Timeout)
+	f := &front{operations: o, procedures: grpc.New(o, health), paths: make(map[string]bool)}
+	for _, r := range f.procedures.Routes {
+		f.paths[r.Path] = true
+	}
+	f.history = ops.NewHistory(ops.Figures{Operations: o, Durations: f.meters.feedDurations})
+	read := []access.Scope{access.OpsRead}
+	f.routes = slices.Concat(ops.Documents(o.Activities.Kinds()), rest.Routes(o), ops.Routes(o, health, c.About), []core.Route{
+		{Method: http.MethodGet, Path: "/metrics", Handle: ops.Scrape(registry.Handler()), Scopes: read, Free: true},
+		{Method: http.MethodGet, Path: "/v1/ops/history", Handle: f.history.Answer, Scopes: read, Free: true},
+	})
+	f.meters = newMeters(registry, append(f.routes, f.procedures.Routes...))
+	return f
+}
+
+func operationsOf(c Config) *core.Operations {
+	o := &core.Operations{Activities: c.Activities, Sampler: c.Sampler, Access: &c.Access, Feeds: core.NewFeedCounts(c.Activities.Kinds())}
+	o.Recorder, _ = c.Activities.(*activity.Recorder) // nothing else asks for the type
+	c.Access.IDs = cmp.Or(c.Access.IDs, access.NewIDs())
+	if o.Sampler == nil {
 		// A rate of 0 is always valid.
-		s.sampler, _ = sampler.New(nil, sampler.Config{})
+		o.Sampler, _ = sampler.New(nil, sampler.Config{})
 	}
-	if s.log == nil {
-		s.log = slog.New(slog.DiscardHandler)
-	}
-	s.description = sync.OnceValues(func() ([]byte, error) { return openapi.Document(c.Activities.Kinds()) })
-	s.docs = sync.OnceValues(openapi.Page)
-	s.procedures = newProcedures(s)
-	s.measure(c.Metrics)
-	return s
+	o.Reports = core.NewReports(cmp.Or(c.Logger, slog.New(slog.DiscardHandler)), c.Access.Tokens != nil)
+	body := cmp.Or(c.MaxBodyBytes, 1<<20)
+	o.Limits = core.NewLimits(cmp.Or(c.MaxRequests, 512), cmp.Or(c.MaxStreams, 64), max(cmp.Or(c.MaxBodiesBytes, 64<<20), body))
+	o.Limits.MaxBody, o.Limits.Timeout, o.Limits.Idle = body, cmp.Or(c.Timeout, 10*time.Second), cmp.Or(c.StreamIdle, time.Minute)
+	return o
 }
 
 // handler returns a handler of all routes. trace, if not nil, wraps each request.
-func (s *service) handler(trace echo.MiddlewareFunc) http.Handler {
+func (f *front) handler(trace echo.MiddlewareFunc) http.Handler {
 	e := echo.New()
 	e.Pre(routeEscaped)
 	if trace != nil {
 		e.Use(trace)
 	}
-	e.Use(s.observe)
-	s.addRoutes(e)
+	e.Use(f.observe)
+	f.addRoutes(e)
 	return e
+}
+
+// addRoutes adds all routes to e. Each GET route also answers HEAD.
+func (f *front) addRoutes(e *echo.Echo) {
+	o, below := f.operations, make(map[string]bool)
+	for _, r := range append(f.routes, f.procedures.Routes...) {
+		handle := func(c echo.Context) error {
+			k := core.CallOf(c)
+			if err := o.Access.Admit(r, k); err != nil {
+				return err
+			}
+			return o.Limits.Limited(r, k)
+		}
+		e.Add(r.Method, r.Path, handle)
+		if r.Method == http.MethodGet {
+			e.HEAD(r.Path, handle)
+		}
+		below[r.Path] = true
+	}
+	e.RouteNotFound(ops.KeyPath+"/*", echo.NotFoundHandler)
+	for _, k := range o.Activities.Kinds().All() {
+		// Without this route, the last parameter would match the rest of the path, slashes
+		// included.
+		if one := "/v1/users/:user/" + k.Plural + "/:target"; below[one] {
+			e.RouteNotFound(one+"/*", echo.NotFoundHandler)
+		}
+	}
 }
 
 // routeEscaped makes Echo match the path as the client escaped it. Otherwise Echo often matches the
@@ -188,9 +213,4 @@ func routeEscaped(next echo.HandlerFunc) echo.HandlerFunc {
 		}
 		return next(c)
 	}
-}
-
-// bounded returns a context for the work of a request, which ends after the service's timeout.
-func (s *service) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(s.limits.work.Begin(ctx), s.timeout)
 }

@@ -1,0 +1,233 @@
+package core
+
+import (
+	"errors"
+	"math"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/feedfilter/feedfilter/internal/access"
+)
+
+// Access configures who may call the service, and how often. The zero value allows every call,
+// without a limit.
+type Access struct {
+	_ struct{} // fields are named
+
+	// Tokens are the accepted tokens. A request needs one with a scope of its route. Nil: no
+	// request needs a token.
+	Tokens *access.Tokens
+
+	// Users limits how often feeds, explanations and calls under /v1/users/{user} are made for each
+	// user. Batches do not count: importing a user's history must not block the user's feed. Nil:
+	// no limit.
+	Users *access.Users
+
+	// Hosts are the names that the Host header may have. IP addresses are always valid. Nil: any
+	// name. Hosts protects a service that listens on loopback without tokens against DNS rebinding:
+	// a web page whose host name leads to 127.0.0.1.
+	Hosts []string
+
+	// Audit gets a line for each write, each explanation, each inspected key, and some refused
+	// requests. Nil: there is no audit log.
+	Audit *access.Audit
+	// AuditReads: Audit also gets a line for each list, count, preview, export, fan-out and
+	// inspected user.
+	AuditReads bool
+	IDs        *access.IDs // hashes the ids in the audit log; default: with a random key
+}
+
+// Trusts reports whether a request has a valid token, or needs none.
+func (a Access) Trusts(r *http.Request) bool {
+	if a.Tokens == nil {
+		return true
+	}
+	_, err := a.Tokens.Check(r.Header[echo.HeaderAuthorization])
+	return err == nil
+}
+
+// refusal is the error of a request that is refused before it has any effect.
+type refusal struct {
+	Problem
+
+	challenge string        // WWW-Authenticate
+	after     time.Duration // Retry-After
+}
+
+func (r *refusal) Error() string { return r.Message }
+
+// headers sets the response headers of the refusal.
+func (r *refusal) headers(h http.Header) {
+	if r.challenge != "" {
+		h.Set(echo.HeaderWWWAuthenticate, r.challenge)
+	}
+	if r.after > 0 {
+		h.Set(echo.HeaderRetryAfter, strconv.Itoa(int(math.Ceil(r.after.Seconds()))))
+	}
+}
+
+// RightHost refuses a request whose Host header has no name of the service.
+func (a *Access) RightHost(k *Call) error {
+	if a.Hosts == nil || namesHost(a.Hosts, k.Request().Host) || overSocket(k.Request()) {
+		return nil
+	}
+	LeaveBody(k)
+	return &refusal{Problem: Problem{Code: CodeMisdirected, Message: "the Host header does not name this service"}}
+}
+
+// overSocket reports whether a request came over a Unix socket. DNS rebinding cannot reach one.
+func overSocket(r *http.Request) bool {
+	addr, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	return ok && addr.Network() == "unix"
+}
+
+// namesHost reports whether a Host header has one of the names or an IP address, or is empty.
+// Browsers never send an empty one.
+func namesHost(names []string, header string) bool {
+	host := header
+	if h, _, err := net.SplitHostPort(header); err == nil {
+		host = h
+	}
+	if host == "" || slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, host) }) {
+		return true
+	}
+	_, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"))
+	return err == nil
+}
+
+// Admit lets a request in if its token allows the route, no rate is exceeded, and the audit log can
+// take its line. It runs before everything else, so a caller without a token cannot make the service
+// read a body or take up a slot.
+func (a *Access) Admit(r Route, k *Call) error {
+	err := a.admit(r, k)
+	if err == nil && a.Audit != nil && r.Audited(a.AuditReads) {
+		k.audit = new(audited)
+		err = a.mayAudit()
+	}
+	if err != nil {
+		LeaveBody(k)
+	}
+	return err
+}
+
+// admit checks the origin, the token and the rates of a request. It refuses requests that a browser
+// sends for a page of another origin. Neither a loopback address nor client certificates stop
+// those. Browsers ask for permission before they send JSON, but some routes take no body.
+func (a *Access) admit(r Route, k *Call) error {
+	if err := new(http.CrossOriginProtection).Check(k.Request()); err != nil {
+		return &refusal{Problem: Problem{Code: CodeCrossOrigin, Message: "cross-origin request from a browser refused"}}
+	}
+	if a.Tokens != nil && len(r.Scopes) > 0 {
+		token, err := a.Tokens.Check(k.Request().Header[echo.HeaderAuthorization])
+		if err != nil {
+			return unauthenticated(err)
+		}
+		k.Token = token
+		if err := allowed(token, "", r.Scopes...); err != nil {
+			return err
+		}
+		if wait := token.Take(time.Now()); wait > 0 {
+			return tooOften(wait, "the token")
+		}
+	}
+	if a.Users == nil || !slices.Contains(k.ParamNames(), "user") {
+		return nil
+	}
+	user, err := PathID(k, "user")
+	if err != nil {
+		return nil //nolint:nilerr // the handler says what is wrong with it
+	}
+	return a.UserMay(user, 1)
+}
+
+// unauthenticated returns the refusal of a missing or invalid token, with the challenge of RFC
+// 6750.
+func unauthenticated(err error) error {
+	challenge := `Bearer realm="feedfilter"`
+	if !errors.Is(err, access.ErrNoToken) {
+		challenge += `, error="invalid_token"`
+	}
+	return &refusal{Problem: Problem{Code: CodeUnauthenticated, Message: err.Error()}, challenge: challenge}
+}
+
+// allowed returns an error if the token has none of the scopes. field is the part of the request
+// that needs the scope, "" for the route.
+func allowed(token *access.Token, field string, oneOf ...access.Scope) error {
+	if token.Allows(oneOf...) {
+		return nil
+	}
+	names := make([]string, len(oneOf))
+	for i, s := range oneOf {
+		names[i] = string(s)
+	}
+	return &refusal{
+		Problem: Problem{
+			Code: CodeForbidden, Field: field, Message: "the token lacks the required scope: " + strings.Join(names, " or "),
+		},
+		challenge: `Bearer realm="feedfilter", error="insufficient_scope", scope="` + strings.Join(names, " ") + `"`,
+	}
+}
+
+// UserMay counts a request for a user as a number of calls: one for each user or list whose
+// activities it reads. It returns an error if the user's rate is exceeded. Otherwise the request
+// passes whole, and later ones wait.
+func (a *Access) UserMay(user string, calls int) error {
+	if wait := a.Users.Take(user, time.Now(), calls); wait > 0 {
+		return tooOften(wait, "the user")
+	}
+	return nil
+}
+
+func tooOften(wait time.Duration, who string) error {
+	return &refusal{Problem: Problem{Code: CodeRateLimited, Message: "rate limit of " + who + " exceeded"}, after: wait}
+}
+
+// pace counts lines of a stream as requests of its token, and waits until the rate allows them. It
+// returns an error if the token is no longer valid, because a stream can outlive its token.
+func (a *Access) pace(k *Call, lines int) error {
+	if k.Token == nil {
+		return nil
+	}
+	if wait := k.Token.Charge(time.Now(), lines); wait > 0 {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-k.Request().Context().Done():
+			return k.Request().Context().Err()
+		}
+	}
+	token, err := a.Tokens.Again(k.Token)
+	if err != nil {
+		return unauthenticated(err)
+	}
+	k.Token = token
+	return allowed(token, "", access.ActivityWrite)
+}
+
+// AccessStats are the counters of access control.
+type AccessStats struct {
+	Refused       map[string]uint64   `json:"refused"` // refused requests, by the code of their error
+	TokenFile     *access.ReloadStats `json:"token_file,omitempty"`
+	AuditFailures uint64              `json:"audit_failures"` // lost lines
+}
+
+// Stats returns the counters, with those of refused requests.
+func (a *Access) Stats(refused map[string]uint64) AccessStats {
+	stats := AccessStats{Refused: refused}
+	if a.Tokens != nil {
+		file := a.Tokens.Stats()
+		stats.TokenFile = &file
+	}
+	if a.Audit != nil {
+		stats.AuditFailures = a.Audit.Failures()
+	}
+	return stats
+}

@@ -1,0 +1,276 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	jsonv1 "github.com/go-json-experiment/json/v1"
+	"github.com/labstack/echo/v4"
+
+	"github.com/feedfilter/feedfilter/activity"
+)
+
+// MaxTexts is an upper bound of the number of strings in any list of a request. Most lists have
+// lower limits, which are checked later.
+const MaxTexts = activity.MaxPreviewed
+
+// errNull is the error of a null. No field of a request may be null.
+var errNull = errors.New("null is not allowed")
+
+// Strict returns the options for reading JSON, with unmarshalers for the types of the caller's
+// requests. The package refuses the rest by default: invalid UTF-8, duplicate names, names in another
+// case, nesting deeper than 10,000, and data after the value.
+//
+// Each type in a request has its own unmarshaler. A single one for all types would take an interface,
+// and allocate for each value.
+func Strict(more ...*json.Unmarshalers) json.Options { //nolint:ireturn // what the library has for options
+	return json.JoinOptions(
+		json.RejectUnknownMembers(true),
+		json.WithUnmarshalers(json.JoinUnmarshalers(append(more,
+			Element[string](MaxTexts), NotNull[*string](), NotNull[[]string](), NotNull[*int](), NotNull[bool](),
+		)...)),
+	)
+}
+
+// NotNull refuses a null for a T, which would otherwise become the zero value.
+func NotNull[T any]() *json.Unmarshalers {
+	return json.UnmarshalFromFunc(func(dec *jsontext.Decoder, _ *T) error {
+		if dec.PeekKind() != jsontext.KindNull {
+			return errors.ErrUnsupported // read it as usual
+		}
+		if err := dec.SkipValue(); err != nil { // such as "nul"
+			return err
+		}
+		return errNull
+	})
+}
+
+// errTooMany is the error of an array with too many values.
+var errTooMany = errors.New("too many values")
+
+// Element refuses a null for a T in an array, and an array of more than most values. In memory an
+// empty object takes fifty times the bytes of its text, and an empty string thirty times.
+func Element[T any](most int64) *json.Unmarshalers {
+	return json.UnmarshalFromFunc(func(dec *jsontext.Decoder, _ *T) error {
+		kind, before := dec.StackIndex(dec.StackDepth())
+		tooMany := kind == jsontext.KindBeginArray && before >= most
+		if !tooMany && dec.PeekKind() != jsontext.KindNull {
+			return errors.ErrUnsupported // read it as usual
+		}
+		if err := dec.SkipValue(); err != nil {
+			return err
+		}
+		if tooMany {
+			return errTooMany
+		}
+		return errNull
+	})
+}
+
+// ExplainJSON turns an error of reading strict JSON into the error for the client.
+func ExplainJSON(err error) error {
+	if err == nil {
+		return nil
+	}
+	if bad, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
+		switch {
+		case errors.Is(bad, jsontext.ErrDuplicateName):
+			return Refuse(CodeDuplicateKey, fieldOf(bad.JSONPointer), "duplicate field")
+		case errors.Is(bad, io.ErrUnexpectedEOF):
+			return Refuse(CodeMalformedJSON, "", "unexpected end of JSON")
+		}
+		return Refuse(CodeMalformedJSON, fieldOf(bad.JSONPointer), fmt.Sprintf("invalid JSON at byte %d: %v", bad.ByteOffset, bad.Err))
+	}
+	if bad, ok := errors.AsType[*json.SemanticError](err); ok {
+		field := fieldOf(bad.JSONPointer)
+		switch {
+		case errors.Is(bad, errTooMany): // the error names the first value too many, as in "posts[5000]"
+			last := max(0, strings.LastIndexByte(field, '['))
+			most := strings.Trim(field[last:], "[]")
+			return TooManyValues(field[:last], most)
+		case errors.Is(bad, json.ErrUnknownName):
+			return Refuse(CodeUnknownField, field, "unknown field")
+		case errors.Is(bad, errNull):
+			return Refuse(CodeInvalidType, field, "null is not allowed")
+		}
+		return Refuse(CodeInvalidType, field, "must be "+typeName(bad.GoType)+", not "+kindName(bad.JSONKind))
+	}
+	return Unreadable(err)
+}
+
+// fieldOf returns a pointer such as "/posts/3/author" in the form "posts[3].author". In requests,
+// an index always follows a name. So a number at the start, or after another number, is a name that
+// the client invented.
+func fieldOf(pointer jsontext.Pointer) string {
+	var b strings.Builder
+	indexed := true
+	for token := range pointer.Tokens() {
+		_, err := strconv.ParseUint(token, 10, 64)
+		indexed = err == nil && !indexed
+		switch {
+		case indexed:
+			b.WriteString("[" + token + "]")
+		case b.Len() > 0:
+			b.WriteString("." + token)
+		default:
+			b.WriteString(token)
+		}
+	}
+	return b.String()
+}
+
+func kindName(k jsontext.Kind) string {
+	switch k {
+	case jsontext.KindString:
+		return "a string"
+	case jsontext.KindNumber:
+		return "a number"
+	case jsontext.KindTrue, jsontext.KindFalse:
+		return "a boolean"
+	case jsontext.KindBeginArray:
+		return "an array"
+	case jsontext.KindBeginObject:
+		return "an object"
+	default:
+		return "something"
+	}
+}
+
+func typeName(t reflect.Type) string {
+	if t == nil {
+		return "something else"
+	}
+	switch t.Kind() {
+	case reflect.String:
+		return "a string"
+	case reflect.Int:
+		return "a whole number"
+	case reflect.Bool:
+		return "a boolean"
+	case reflect.Slice:
+		return "an array"
+	case reflect.Struct:
+		return "an object"
+	default:
+		return "something else"
+	}
+}
+
+// TooManyValues returns the error of a list with more than most values.
+func TooManyValues(field, most string) error {
+	return Refuse(activity.CodeOutOfRange, field, "more than "+most+" values")
+}
+
+// Accepted is an answer with the status 202.
+type Accepted struct{ Answer any }
+
+// Respond answers with v as JSON.
+func Respond(k *Call, v any) error {
+	if accepted, ok := v.(Accepted); ok {
+		return RespondAs(k, http.StatusAccepted, accepted.Answer)
+	}
+	return RespondAs(k, http.StatusOK, v)
+}
+
+// RespondAs answers with v as JSON and a status.
+func RespondAs(k *Call, status int, v any) error {
+	body, err := json.Marshal(v, json.Deterministic(true), jsonv1.FormatDurationAsNano(true))
+	if err != nil {
+		return fmt.Errorf("answer: %w", err)
+	}
+	return Send(k, status, TypeJSON, body)
+}
+
+// Send answers with body. It does not keep a reference to body.
+func Send(k *Call, status int, mediaType string, body []byte) error {
+	h := k.Response().Header()
+	h.Set(echo.HeaderContentType, mediaType)
+	h.Set(echo.HeaderContentLength, strconv.Itoa(len(body)))
+	k.Response().WriteHeader(status)
+	if _, err := k.Response().Write(body); err != nil {
+		return fmt.Errorf("answer: %w: %w", ErrGone, err)
+	}
+	return nil
+}
+
+// Answer returns the handler of a call without query parameters. do returns what is answered.
+func Answer(do func(ctx context.Context, k *Call) (any, error)) Handler {
+	return func(k *Call) error {
+		if _, err := Query(k); err != nil {
+			return err
+		}
+		answer, err := do(k.Request().Context(), k)
+		if err != nil {
+			return err
+		}
+		return Respond(k, answer)
+	}
+}
+
+// Bare is Answer for a call without a body.
+func Bare(do func(ctx context.Context, k *Call) (any, error)) Handler {
+	return Answer(func(ctx context.Context, k *Call) (any, error) {
+		if err := NoBody(k); err != nil {
+			return nil, err
+		}
+		return do(ctx, k)
+	})
+}
+
+// CheckBare refuses a request with query parameters or a body.
+func CheckBare(k *Call) error {
+	if _, err := Query(k); err != nil {
+		return err
+	}
+	return NoBody(k)
+}
+
+// BareUser is Bare for a call about the user in the path.
+func BareUser(do func(ctx context.Context, k *Call, user string) (any, error)) Handler {
+	return Bare(func(ctx context.Context, k *Call) (any, error) {
+		user, err := PathID(k, "user")
+		if err != nil {
+			return nil, err
+		}
+		return do(ctx, k, user)
+	})
+}
+
+// Requested returns the handler of a call with a JSON body of the type T, which is read with the
+// options. user is the one in the path, if it has one.
+func Requested[T any](
+	l *Limits, strict json.Options, do func(ctx context.Context, k *Call, user string, req T) (any, error),
+) Handler {
+	return func(k *Call) error {
+		if _, err := Query(k); err != nil {
+			return err
+		}
+		user := ""
+		if slices.Contains(k.ParamNames(), "user") {
+			var err error
+			if user, err = PathID(k, "user"); err != nil {
+				return err
+			}
+		}
+		var req T
+		done, err := l.ReadBody(k, func(body io.Reader) error { return ExplainJSON(json.UnmarshalRead(body, &req, strict)) })
+		if err != nil {
+			return err
+		}
+		defer done()
+		answer, err := do(k.Request().Context(), k, user, req)
+		if err != nil {
+			return err
+		}
+		return Respond(k, answer)
+	}
+}

@@ -1,0 +1,215 @@
+package core
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/feed"
+	"github.com/feedfilter/feedfilter/internal/access"
+	"github.com/feedfilter/feedfilter/internal/metrics"
+	"github.com/feedfilter/feedfilter/internal/sampler"
+)
+
+// Operations are the calls that JSON and gRPC share, with what they need.
+type Operations struct {
+	Activities activity.Activities
+	Recorder   *activity.Recorder // the activities; nil without a ledger
+	Sampler    *sampler.Sampler
+	Access     *Access
+	Limits     *Limits
+	Reports    *Reports
+	Feeds      *FeedCounts
+	Candidates metrics.Candidates // counts those of each feed
+}
+
+// Load returns how much of each limit is in use, and how many requests were refused.
+func (o *Operations) Load() metrics.Load {
+	load := o.Limits.Load()
+	load.Shed = o.Reports.Shed.Load()
+	return load
+}
+
+// WithLedger returns what handles a route of a call that needs a ledger: without one, a refusal.
+func (o *Operations) WithLedger(call string, handle Handler) Handler {
+	if o.Recorder != nil {
+		return handle
+	}
+	return func(k *Call) error {
+		LeaveBody(k)
+		return &activity.NoLedgerError{Call: call}
+	}
+}
+
+// Feed filters a feed, and calls answer with the result, which it has counted. A share of the feeds
+// is compared with the ledger after that.
+func (o *Operations) Feed(ctx context.Context, k *Call, req feed.Request, answer func(a feed.Answer) error) error {
+	if req.RecordSeen {
+		if err := k.needs(access.ActivityWrite, "record_seen"); err != nil {
+			return err
+		}
+	}
+	if err := o.Access.UserMay(req.Viewer, 1+len(req.Lists)); err != nil {
+		return err
+	}
+	checked, sampled, err := o.check(ctx, k, req)
+	if err != nil {
+		return err
+	}
+	err = answer(checked.Answer)
+	if sampled != nil {
+		sampled.Compare(ctx, requestAttrs(k)...)
+	}
+	return err
+}
+
+func (o *Operations) check(ctx context.Context, k *Call, req feed.Request) (*feed.Checked, *sampler.Sampled, error) {
+	ctx, done, err := o.Limits.onProcessor(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer done()
+	sampled := o.Sampler.Choose()
+	checked, err := feed.Check(ctx, o.Activities, req)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := o.recordSeen(ctx, k, checked); err != nil {
+		return nil, nil, err
+	}
+	sampled.Answered(checked)
+	o.Feeds.count(checked.Answer)
+	o.Candidates.Looked(len(checked.Answer.Kept) + len(checked.Answer.Dropped))
+	return checked, sampled, nil
+}
+
+// recordSeen records what a feed keeps as seen, if the request asks for it and the audit log can
+// take its line.
+func (o *Operations) recordSeen(ctx context.Context, k *Call, checked *feed.Checked) error {
+	if !checked.Request.RecordSeen {
+		return nil
+	}
+	if err := o.Access.Audit.Check(); err != nil {
+		checked.SkipSeen(err)
+	} else if err := checked.RecordSeen(ctx); err != nil {
+		return err
+	}
+	o.Access.noteSeen(k, checked.Request.Viewer, checked.Answer)
+	return nil
+}
+
+// Fanout checks a post's viewers, if the rate of its author allows it.
+func (o *Operations) Fanout(ctx context.Context, k *Call, req feed.FanoutRequest) (feed.FanoutAnswer, error) {
+	k.Note("fanout", "", req.Post.Author, req.Post.ID)
+	if err := o.Access.UserMay(req.Post.Author, 1+len(req.Post.Actors)); err != nil {
+		return feed.FanoutAnswer{}, err
+	}
+	ctx, done, err := o.Limits.onProcessor(ctx)
+	if err != nil {
+		return feed.FanoutAnswer{}, err
+	}
+	defer done()
+	return feed.Fanout(ctx, o.Activities, req)
+}
+
+// Explain explains a post, if the rate of the viewer allows it.
+func (o *Operations) Explain(ctx context.Context, k *Call, viewer string, p feed.Post, lists []string) (feed.Explanation, error) {
+	if err := o.Access.UserMay(viewer, 1+len(lists)); err != nil {
+		return feed.Explanation{}, err
+	}
+	k.Note("explain", "", viewer, p.ID)
+	ctx, cancel := o.Limits.Bound(ctx)
+	defer cancel()
+	return feed.Explain(ctx, o.Activities, viewer, p, lists...)
+}
+
+// List returns one part of the list of a user's activities of kind k.
+func (o *Operations) List(
+	ctx context.Context, of *Call, user string, k activity.Kind, cursor string, limit int,
+) (activity.Listing, error) {
+	of.Note("list", k.Name, user, "")
+	ctx, cancel := o.Limits.Bound(ctx)
+	defer cancel()
+	return o.Recorder.List(ctx, user, k.Name, cursor, limit)
+}
+
+// Counts returns the number of activities of a user, by kind.
+func (o *Operations) Counts(ctx context.Context, k *Call, user string) (map[string]int, error) {
+	k.Note("count", "", user, "")
+	ctx, cancel := o.Limits.Bound(ctx)
+	defer cancel()
+	return o.Recorder.Counts(ctx, user)
+}
+
+// Direction returns the name of a direction in the API.
+func Direction(m activity.Match) string {
+	if m == activity.Reverse {
+		return "by_actor"
+	}
+	return "by_viewer"
+}
+
+// FeedStats are the counts of feeds.
+type FeedStats struct {
+	Answered uint64            `json:"answered"`
+	Kept     uint64            `json:"kept"`     // posts
+	Dropped  map[string]uint64 `json:"dropped"`  // posts, by the kind that dropped them
+	Degraded map[string]uint64 `json:"degraded"` // feeds, by the kind that could not be checked
+}
+
+// FeedCounts holds the counters of FeedStats. The maps do not change later.
+type FeedCounts struct {
+	Unsure atomic.Uint64 // feeds with a kind that could not be checked
+
+	answered, kept    atomic.Uint64
+	dropped, degraded map[string]*atomic.Uint64
+}
+
+// NewFeedCounts returns counters at 0.
+func NewFeedCounts(kinds *activity.Kinds) *FeedCounts {
+	c := &FeedCounts{dropped: make(map[string]*atomic.Uint64), degraded: make(map[string]*atomic.Uint64)}
+	for _, k := range kinds.All() {
+		if k.Effect == activity.Drop {
+			c.dropped[k.Name] = new(atomic.Uint64)
+		}
+		c.degraded[k.Name] = new(atomic.Uint64)
+	}
+	return c
+}
+
+func (c *FeedCounts) count(a feed.Answer) {
+	c.answered.Add(1)
+	c.kept.Add(uint64(len(a.Kept)))
+	for _, d := range a.Dropped {
+		if n := c.dropped[d.Kind]; n != nil { // a feed drops a repeated post under a kind that annotates
+			n.Add(1)
+		}
+	}
+	if len(a.Degraded) > 0 {
+		c.Unsure.Add(1)
+	}
+	for _, d := range a.Degraded {
+		c.degraded[d.Kind].Add(1)
+	}
+}
+
+// Stats returns the counts.
+func (c *FeedCounts) Stats() FeedStats {
+	s := FeedStats{
+		Answered: c.answered.Load(), Kept: c.kept.Load(),
+		Dropped: make(map[string]uint64), Degraded: make(map[string]uint64),
+	}
+	for kind, n := range c.dropped {
+		s.Dropped[kind] = n.Load()
+	}
+	for kind, n := range c.degraded {
+		s.Degraded[kind] = n.Load()
+	}
+	return s
+}
+
+// Metrics returns the counts in the form of the registry.
+func (c *FeedCounts) Metrics() metrics.Feeds {
+	s := c.Stats()
+	return metrics.Feeds{Kept: s.Kept, Dropped: s.Dropped, Degraded: s.Degraded}
+}

@@ -1,0 +1,154 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/feedfilter/feedfilter/internal/access"
+)
+
+const (
+	// shedWarnings is the minimum time between two warnings that requests are refused.
+	shedWarnings = 10 * time.Second
+	// maxRetryAfter is the maximum of Retry-After, in seconds. Each client gets a random value, so
+	// that refused clients do not all return at the same time.
+	maxRetryAfter = 3
+)
+
+// Reports counts requests that failed, and decides which of them are logged. Only its counters
+// change.
+type Reports struct {
+	Log *slog.Logger
+
+	Total  atomic.Uint64 // all requests
+	Failed atomic.Uint64 // requests answered 5xx, except overload and clients that left
+	Shed   atomic.Uint64 // requests refused for overload
+	warned atomic.Int64  // time of the last warning about shed requests, in Unix nanoseconds
+
+	tokens  bool // tokens are required
+	refused map[string]*atomic.Uint64
+	noise   *access.Throttle // throttles log lines of refused requests
+	strays  *access.Throttle // throttles log lines of other errors of callers without a token
+	faults  *access.Throttle // throttles log lines of errors of the service
+}
+
+// NewReports returns counters at 0. tokens says that tokens are required.
+func NewReports(log *slog.Logger, tokens bool) *Reports {
+	r := &Reports{
+		Log: log, tokens: tokens, refused: make(map[string]*atomic.Uint64),
+		noise: access.NewThrottle(), strays: access.NewThrottle(), faults: access.NewThrottle(),
+	}
+	for _, code := range []string{
+		CodeUnauthenticated, CodeForbidden, CodeRateLimited, CodeMisdirected, CodeCrossOrigin, CodeAuditUnavailable,
+	} {
+		r.refused[code] = new(atomic.Uint64)
+	}
+	return r
+}
+
+// Refused returns how many requests access control refused, by the code of their error.
+func (r *Reports) Refused() map[string]uint64 {
+	counts := make(map[string]uint64, len(r.refused))
+	for code, n := range r.refused {
+		counts[code] = n.Load()
+	}
+	return counts
+}
+
+// Fault reports whether a status is an error of the service.
+func Fault(status int) bool {
+	return status >= http.StatusInternalServerError && status != http.StatusNotImplemented
+}
+
+// Loud counts a request that failed with err. loud reports whether to log it. suppressed is the
+// number of earlier requests that were not logged.
+//
+// Refusals are throttled. Where tokens are required, so are errors of the service, and other errors
+// of each token and of callers without one, each on their own. So nobody can fill the log, or hide
+// the errors of others.
+func (r *Reports) Loud(k *Call, status int, err error) (suppressed uint64, loud bool) {
+	lines := r.strays
+	refused, ok := errors.AsType[*refusal](err)
+	switch {
+	case ok:
+		r.refused[refused.Code].Add(1)
+		lines = r.noise
+	case !r.tokens || status < http.StatusBadRequest || err != nil && Describe(err).Code == CodeOverloaded: // countShed logs it
+		return 0, true
+	case k.Token == nil: // a stranger hides nobody's errors
+	case Fault(status):
+		lines = r.faults
+	default:
+		lines = k.Token.Errors
+	}
+	return lines.Pass(time.Now())
+}
+
+// Tell counts the error of a request, sets the headers of the answer, and returns its body.
+func (r *Reports) Tell(k *Call, err error) Problem {
+	p, h := Describe(err), k.Response().Header()
+	switch p.Code {
+	case CodeOverloaded:
+		h.Set(echo.HeaderRetryAfter, strconv.Itoa(1+rand.IntN(maxRetryAfter))) //nolint:gosec // spreads load, guards nothing
+		r.countShed(k.Request().Context(), err)
+	case CodeUnavailable:
+		h.Set(echo.HeaderRetryAfter, "1")
+	}
+	if refused, ok := errors.AsType[*refusal](err); ok {
+		refused.headers(h)
+	}
+	if Fault(p.Status()) && p.Code != CodeOverloaded && !Gone(k.Request().Context(), err) {
+		r.Failed.Add(1)
+	}
+	return p
+}
+
+// Answer answers a request with err, as JSON.
+func (r *Reports) Answer(k *Call, err error) {
+	p := r.Tell(k, err)
+	if err := RespondAs(k, p.Status(), errorAnswer{p}); err != nil {
+		r.NotSent(k, err)
+	}
+}
+
+// NotSent logs why an error answer was not sent.
+func (r *Reports) NotSent(k *Call, err error) {
+	r.Log.DebugContext(k.Request().Context(), "error answer not sent", "error", err)
+}
+
+// countShed counts a request that was refused because of err. It logs at most one warning in
+// shedWarnings: a line for each request would add to the load.
+func (r *Reports) countShed(ctx context.Context, err error) {
+	shed := r.Shed.Add(1)
+	now, last := time.Now().UnixNano(), r.warned.Load()
+	if now-last < int64(shedWarnings) || !r.warned.CompareAndSwap(last, now) {
+		return
+	}
+	r.Log.WarnContext(ctx, "overloaded, requests refused", "error", err, "shed", shed)
+}
+
+// LogPart logs an error in a part of a request, if there have not been too many such lines. The
+// request continues.
+func (r *Reports) LogPart(k *Call, lines *access.Throttle, part string, err error) {
+	suppressed, loud := lines.Pass(time.Now())
+	if !loud {
+		return
+	}
+	r.Log.LogAttrs(k.Request().Context(), slog.LevelError, "part of a request failed",
+		slog.Uint64("suppressed", suppressed),
+		slog.String("part", part),
+		slog.String("route", k.Path()),
+		slog.String("request_id", k.RequestID()),
+		slog.Any("error", err))
+}
+
+// requestAttrs returns log attributes that identify the request, for log lines after its end.
+func requestAttrs(k *Call) []slog.Attr { return []slog.Attr{slog.String("request_id", k.RequestID())} }

@@ -1,0 +1,338 @@
+package grpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/feed"
+	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
+	"github.com/feedfilter/feedfilter/proto/feedfilter/v1/feedfilterv1connect"
+)
+
+// messageOfPost is a message with the fields of one post, besides its id.
+type messageOfPost interface {
+	GetAuthor() string
+	GetActors() []string
+	GetActorRoles() []string
+	GetRelated() []string
+	GetFacets() []*feedfilterv1.Facet
+}
+
+// postOf returns the post of a message, without its id. Its fields are called prefix and their name
+// in errors.
+func postOf(m messageOfPost, prefix string) (feed.Post, error) {
+	post := []feed.Post{{Author: m.GetAuthor(), Actors: m.GetActors(), Roles: m.GetActorRoles(), Related: m.GetRelated()}}
+	for i, f := range m.GetFacets() {
+		field := fmt.Sprintf("%sfacets[%d]", prefix, i)
+		if len(f.GetPosts()) > 0 {
+			return feed.Post{}, core.Refuse(activity.CodeOutOfRange, field+".posts", "the request is about one post: leave this out")
+		}
+		if err := placeFacet(post, field, f.GetName(), f.GetIds(), make([]uint32, len(f.GetIds()))); err != nil {
+			return feed.Post{}, err
+		}
+	}
+	return post[0], nil
+}
+
+// explain answers why a viewer's feed drops or keeps a post.
+func (p *procedures) explain(
+	ctx context.Context, k *core.Call, in *incoming[feedfilterv1.ExplainRequest],
+) (*feedfilterv1.ExplainResponse, error) {
+	asked := in.message.GetPost()
+	if asked == nil {
+		return nil, core.Refuse(core.CodeMissingField, "post", "the field is missing")
+	}
+	post, err := postOf(asked, "post.")
+	if err != nil {
+		return nil, err
+	}
+	post.ID = asked.GetId()
+	e, err := p.operations.Explain(ctx, k, in.message.GetViewer(), post, in.message.GetLists())
+	if err != nil {
+		return nil, err
+	}
+	res := &feedfilterv1.ExplainResponse{
+		Dropped: e.Dropped, Degraded: degradedOf(e.Degraded),
+		Page: &feedfilterv1.Page{
+			Number: e.Page.Number, Sequence: e.Page.Sequence, Keys: uint64(e.Page.Keys), Bytes: uint64(e.Page.Bytes),
+			FalsePositiveRate: e.Page.FalsePositiveRate,
+		},
+	}
+	for _, r := range e.Reasons {
+		res.Reasons = append(res.Reasons, &feedfilterv1.Reason{
+			Kind: r.Kind.Name, Effect: r.Kind.Effect.String(), Actor: r.Actor, Target: r.Target, Direction: core.Direction(r.Direction),
+			Certainty: r.Certainty.String(), Since: stamp(r.Since), Until: stamp(r.Until), Parts: r.Parts,
+			OverruledBy: r.OverruledBy, List: r.List,
+		})
+	}
+	return res, nil
+}
+
+// stamp returns a time in the form of messages; nil for the zero time.
+func stamp(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}
+
+// record records or undoes one activity.
+func (p *procedures) record(
+	ctx context.Context, k *core.Call, in *incoming[feedfilterv1.RecordRequest],
+) (*feedfilterv1.RecordResponse, error) {
+	m := &in.message
+	if err := p.operations.Access.UserMay(m.GetUser(), 1); err != nil {
+		return nil, err
+	}
+	kind, err := p.kindOf(m.GetPlural(), true)
+	if err != nil {
+		return nil, err
+	}
+	a, err := activityOf(&feedfilterv1.Activity{
+		User: m.GetUser(), Kind: kind.Name, Target: m.GetTarget(), Op: m.GetOp(), Until: m.GetUntil(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	changed, err := p.operations.Record(ctx, k, kind, a)
+	if err != nil {
+		return nil, err
+	}
+	return &feedfilterv1.RecordResponse{Changed: changed}, nil
+}
+
+// recordPosts records posts of a kind with a window.
+func (p *procedures) recordPosts(
+	ctx context.Context, k *core.Call, in *incoming[feedfilterv1.RecordPostsRequest],
+) (*feedfilterv1.RecordPostsResponse, error) {
+	m := &in.message
+	if err := p.operations.Access.UserMay(m.GetUser(), 1); err != nil {
+		return nil, err
+	}
+	kind, err := p.kindOf(m.GetPlural(), false)
+	if err != nil {
+		return nil, err
+	}
+	recorded, err := p.operations.RecordWindow(ctx, k, m.GetUser(), kind, append([]string{}, m.GetPosts()...))
+	if err != nil {
+		return nil, err
+	}
+	return &feedfilterv1.RecordPostsResponse{Recorded: uint32(recorded)}, nil
+}
+
+// recordBatch records and undoes many activities. If one is invalid, it changes nothing.
+func (p *procedures) recordBatch(
+	ctx context.Context, k *core.Call, in *incoming[feedfilterv1.RecordBatchRequest],
+) (*feedfilterv1.RecordBatchResponse, error) {
+	asked := in.message.GetActivities()
+	results, err := p.operations.RecordBatch(ctx, k, len(asked), func(i int) (activity.Activity, error) { return activityOf(asked[i]) })
+	if err != nil {
+		return nil, err
+	}
+	return &feedfilterv1.RecordBatchResponse{Results: resultMessages(results)}, nil
+}
+
+// list answers with one part of the list of a user's activities of one kind.
+func (p *procedures) list(
+	ctx context.Context, k *core.Call, in *incoming[feedfilterv1.ListRequest],
+) (*feedfilterv1.ListResponse, error) {
+	m := &in.message
+	if err := p.operations.Access.UserMay(m.GetUser(), 1); err != nil {
+		return nil, err
+	}
+	kind, err := p.kindOf(m.GetPlural(), true)
+	if err != nil {
+		return nil, err
+	}
+	limit := int64(m.GetLimit())
+	if limit == 0 {
+		limit = core.DefaultListed
+	}
+	listing, err := p.operations.List(ctx, k, m.GetUser(), kind, m.GetCursor(), int(limit))
+	if err != nil {
+		return nil, err
+	}
+	res := &feedfilterv1.ListResponse{Items: make([]*feedfilterv1.Item, len(listing.Items)), Next: listing.Next}
+	for i, item := range listing.Items {
+		res.Items[i] = &feedfilterv1.Item{Target: item.Target, Since: stamp(item.Since), Until: stamp(item.Until)}
+	}
+	return res, nil
+}
+
+// count answers how many activities of each kind a user has.
+func (p *procedures) count(
+	ctx context.Context, k *core.Call, in *incoming[feedfilterv1.CountRequest],
+) (*feedfilterv1.CountResponse, error) {
+	user := in.message.GetUser()
+	if err := activity.CheckID(user, "user"); err != nil {
+		return nil, err
+	}
+	if err := p.operations.Access.UserMay(user, 1); err != nil {
+		return nil, err
+	}
+	counts, err := p.operations.Counts(ctx, k, user)
+	if err != nil {
+		return nil, err
+	}
+	res := &feedfilterv1.CountResponse{Counts: make(map[string]uint64, len(counts))}
+	for kind, n := range counts {
+		res.Counts[kind] = uint64(n)
+	}
+	return res, nil
+}
+
+// kindOf returns the kind with the plural. With inLedger, it accepts only kinds that the ledger
+// keeps, otherwise only kinds with a window.
+func (p *procedures) kindOf(plural string, inLedger bool) (activity.Kind, error) {
+	for _, k := range p.operations.Activities.Kinds().All() {
+		switch {
+		case k.Plural != plural:
+		case k.InLedger() == inLedger:
+			return k, nil
+		case inLedger:
+			return k, core.Refuse(activity.CodeUnsupportedOp, "plural", fmt.Sprintf("not supported for %q, a kind with a window", plural))
+		default:
+			return k, core.Refuse(activity.CodeUnsupportedOp, "plural", fmt.Sprintf("not supported for %q, a kind without a window", plural))
+		}
+	}
+	return activity.Kind{}, core.Refuse(activity.CodeUnknownKind, "plural", fmt.Sprintf("no kind has the plural %q", plural))
+}
+
+// activityOf returns the activity of a message, or an error if the message is not of the right
+// form.
+func activityOf(m *feedfilterv1.Activity) (activity.Activity, error) {
+	a := activity.Activity{User: m.GetUser(), Kind: m.GetKind(), Target: m.GetTarget(), Remove: m.GetOp() == feedfilterv1.Op_OP_REMOVE}
+	err := core.CheckLine(m.GetKind(), opName(m.GetOp()), m.GetSince() != nil, m.GetUntil() != nil)
+	if err == nil && m.GetSince() != nil {
+		a.Since, err = timeOf(core.FieldSince, m.GetSince())
+	}
+	if err == nil && m.GetUntil() != nil {
+		a.Until, err = timeOf(core.FieldUntil, m.GetUntil())
+		a.Until = core.Ended(a.Until)
+	}
+	return a, err
+}
+
+// opName returns the name of an op in JSON.
+func opName(op feedfilterv1.Op) string {
+	switch op {
+	case feedfilterv1.Op_OP_UNSPECIFIED:
+		return ""
+	case feedfilterv1.Op_OP_ADD:
+		return core.OpAdd
+	case feedfilterv1.Op_OP_REMOVE:
+		return core.OpRemove
+	default:
+		return op.String()
+	}
+}
+
+// timeOf returns the time of a message, truncated to microseconds.
+func timeOf(field string, t *timestamppb.Timestamp) (time.Time, error) {
+	if err := t.CheckValid(); err != nil {
+		return time.Time{}, core.Refuse(activity.CodeOutOfRange, field, "not a time of the years 1 to 9999")
+	}
+	return t.AsTime().Truncate(time.Microsecond), nil
+}
+
+// resultMessages returns results in the form of messages.
+func resultMessages(results []core.Result) []*feedfilterv1.Result {
+	all := make([]feedfilterv1.Result, len(results))
+	messages := make([]*feedfilterv1.Result, len(results))
+	for i, r := range results {
+		all[i].Changed = r.Changed
+		if r.Problem.Code != "" {
+			all[i].Error = detailOf(r.Problem)
+			all[i].Error.HttpStatus = 0
+		}
+		messages[i] = &all[i]
+	}
+	return messages
+}
+
+// streamMessages is a stream of activities in one direction, and of their results in the other.
+type streamMessages = connect.BidiStream[incoming[feedfilterv1.RecordStreamRequest], feedfilterv1.RecordStreamResponse]
+
+// recordStream answers each message of a stream with one message, like the NDJSON stream.
+func (p *procedures) recordStream() core.Handler {
+	handler := connect.NewBidiStreamHandler(feedfilterv1connect.ActivityServiceRecordStreamProcedure,
+		func(ctx context.Context, messages *streamMessages) error {
+			r := begin(ctx)
+			if err := p.recordMessages(ctx, r, messages); err != nil {
+				return p.problem(r.call, err) //nolint:contextcheck // the call has the request's
+			}
+			return nil
+		}, connect.WithCodec(codec{}), connect.WithReadMaxBytes(int(p.limits.MaxBody)), withoutGzip())
+	return overHTTP2(func(k *core.Call) error {
+		if _, err := core.Query(k); err != nil {
+			return err
+		}
+		if _, err := messageType(k.Request(), streamTypes()); err != nil {
+			return err
+		}
+		return p.limits.Stream(k, func() error {
+			messages := p.limits.Hold(k, k.Request().Body)
+			defer messages.Release()
+			k.Request().Body = messages
+			serve(&request{call: k, messages: messages}, handler)
+			return nil
+		})
+	})
+}
+
+// recordMessages records the activities of a stream, message by message, until the stream ends.
+func (p *procedures) recordMessages(ctx context.Context, r *request, messages *streamMessages) error {
+	conn := core.NewStreamConn(r.call, p.limits.Idle)
+	defer conn.Release()
+	for {
+		if err := conn.ExpectRead(); err != nil {
+			return err
+		}
+		in, err := messages.Receive()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return streamError(ctx, err)
+		case in.err != nil:
+			return in.err
+		}
+		if err := core.CheckBatch(len(in.message.GetActivities()), core.MaxChunk); err != nil {
+			return err
+		}
+		chunk := p.operations.NewChunk()
+		for _, one := range in.message.GetActivities() {
+			chunk.Add(activityOf(one))
+		}
+		if err := p.operations.RecordChunk(r.call, chunk); err != nil { //nolint:contextcheck // the call has the request's
+			return err
+		}
+		if err := conn.ExpectWrite(); err != nil {
+			return err
+		}
+		if err := messages.Send(&feedfilterv1.RecordStreamResponse{Results: resultMessages(chunk.Results)}); err != nil {
+			return fmt.Errorf("answer messages: %w: %w", core.ErrGone, err)
+		}
+		r.messages.Release()
+	}
+}
+
+// streamError returns the error of a stream whose next message cannot be read.
+func streamError(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("read messages: %w: %w", core.ErrGone, err)
+	case connect.CodeOf(err) == connect.CodeResourceExhausted:
+		return core.Refuse(core.CodeTooLarge, "", "the message is too long")
+	default:
+		return core.Unreadable(err)
+	}
+}

@@ -1,0 +1,252 @@
+// Package grpc answers the procedures over gRPC, gRPC-Web and Connect with Protobuf. They share the
+// limits, tokens, metrics, audit log and errors of the JSON routes.
+package grpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"connectrpc.com/connect"
+	"connectrpc.com/grpchealth"
+	"connectrpc.com/grpcreflect"
+
+	"github.com/feedfilter/feedfilter/internal/access"
+	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+	"github.com/feedfilter/feedfilter/proto/feedfilter/v1/feedfilterv1connect"
+)
+
+// maxReflection is the maximum length of a reflection or health request, in bytes.
+const maxReflection = 4 << 10
+
+// Handler has the routes of the procedures.
+type Handler struct {
+	Routes []core.Route
+
+	// Fail answers a request of these routes that reached no procedure with err.
+	Fail func(k *core.Call, err error)
+	// EndWatches ends the health watches, and tells their clients that the service shuts down.
+	EndWatches func()
+}
+
+// procedures serves the API over gRPC, gRPC-Web and Connect with Protobuf.
+type procedures struct {
+	operations *core.Operations
+	limits     *core.Limits
+	health     *core.Health
+	buffers    core.Buffers
+	errors     *connect.ErrorWriter // writes the errors of requests that reach no procedure
+	watches    *healthWatches
+}
+
+// New returns the handler of the procedures.
+func New(o *core.Operations, health *core.Health) Handler {
+	p := &procedures{
+		operations: o, limits: o.Limits, health: health, watches: newHealthWatches(), errors: connect.NewErrorWriter(connect.WithCodec(codec{})),
+	}
+	return Handler{Routes: append(p.standardRoutes(), p.routes()...), Fail: p.fail, EndWatches: p.watches.end}
+}
+
+func (p *procedures) routes() []core.Route {
+	read, write := []access.Scope{access.FeedRead}, []access.Scope{access.ActivityWrite}
+	all := []core.Route{
+		unary(p, feedfilterv1connect.FeedServiceFilterProcedure, p.filter, read),
+		unary(p, feedfilterv1connect.FeedServiceExplainProcedure, p.explain, []access.Scope{access.FeedRead, access.OpsRead}),
+		unary(p, feedfilterv1connect.FeedServiceFanoutProcedure, p.fanout, read),
+		unary(p, feedfilterv1connect.ActivityServiceRecordProcedure, p.record, write),
+		unary(p, feedfilterv1connect.ActivityServiceRecordPostsProcedure, p.recordPosts, write),
+		unary(p, feedfilterv1connect.ActivityServiceRecordBatchProcedure, p.recordBatch, write),
+		unary(p, feedfilterv1connect.ActivityServiceListProcedure, p.list, read),
+		unary(p, feedfilterv1connect.ActivityServiceCountProcedure, p.count, read),
+		{
+			Method: http.MethodPost, Path: feedfilterv1connect.ActivityServiceRecordStreamProcedure,
+			Handle: p.recordStream(), Scopes: write,
+		},
+	}
+	for i := range all {
+		switch r := &all[i]; r.Path {
+		case feedfilterv1connect.FeedServiceExplainProcedure:
+			r.Audit = core.AuditAlways
+		case feedfilterv1connect.FeedServiceFanoutProcedure:
+			r.Audit = core.AuditReads
+		case feedfilterv1connect.ActivityServiceListProcedure:
+			r.Audit, r.Handle = core.AuditReads, p.operations.WithLedger("a list", r.Handle)
+		case feedfilterv1connect.ActivityServiceCountProcedure:
+			r.Audit, r.Handle = core.AuditReads, p.operations.WithLedger("a count", r.Handle)
+		}
+	}
+	return all
+}
+
+// standardRoutes returns the procedures that gRPC clients expect of any service: health checks and
+// reflection.
+func (p *procedures) standardRoutes() []core.Route {
+	options := []connect.HandlerOption{connect.WithReadMaxBytes(maxReflection), withoutGzip()}
+	names := []string{feedfilterv1connect.FeedServiceName, feedfilterv1connect.ActivityServiceName, grpchealth.HealthV1ServiceName}
+	reflector := grpcreflect.NewStaticReflector(names...)
+	checker := healthChecker{p.health, names}
+	health, healthHandler := grpchealth.NewHandler(checker, options...) // it does not implement Watch
+	v1, v1Handler := grpcreflect.NewHandlerV1(reflector, options...)
+	alpha, alphaHandler := grpcreflect.NewHandlerV1Alpha(reflector, options...)
+	post := func(path string, handle core.Handler) core.Route {
+		return core.Route{Method: http.MethodPost, Path: path, Handle: handle, Free: true}
+	}
+	return []core.Route{
+		post(health+"Check", standard(healthHandler)),
+		post(health+"Watch", p.watchProcedure(health+"Watch", checker)),
+		post(v1+"ServerReflectionInfo", overHTTP2(standard(v1Handler))),
+		post(alpha+"ServerReflectionInfo", overHTTP2(standard(alphaHandler))),
+	}
+}
+
+// standard returns a route's handler that calls h, which belongs to a library.
+func standard(h http.Handler) core.Handler {
+	return func(k *core.Call) error {
+		h.ServeHTTP(k.Response(), k.Request())
+		return nil
+	}
+}
+
+// overHTTP2 refuses a stream over HTTP/1, where an answer cannot begin before the request ends.
+func overHTTP2(next core.Handler) core.Handler {
+	return func(k *core.Call) error {
+		if k.Request().ProtoMajor < 2 {
+			core.LeaveBody(k)
+			return core.Refuse(core.CodeMalformedMessage, "", "this stream needs HTTP/2")
+		}
+		return next(k)
+	}
+}
+
+// healthChecker answers the health checks of gRPC clients, with the result of GET /readyz.
+type healthChecker struct {
+	health   *core.Health
+	services []string
+}
+
+// Check implements [grpchealth.Checker].
+func (h healthChecker) Check(ctx context.Context, req *grpchealth.CheckRequest) (*grpchealth.CheckResponse, error) {
+	if !h.has(req.Service) {
+		return nil, connect.NewError(connect.CodeNotFound, errUnknownService)
+	}
+	ready, _ := h.health.Ask(ctx)
+	return &grpchealth.CheckResponse{Status: servingStatus(ready)}, nil
+}
+
+// has reports whether the service exists. The name "" stands for all services together.
+func (h healthChecker) has(service string) bool {
+	return service == "" || slices.Contains(h.services, service)
+}
+
+// withoutGzip makes connect refuse compressed requests, as the JSON API does, and send answers
+// uncompressed, which saves time.
+func withoutGzip() connect.HandlerOption { //nolint:ireturn // what the library has for options
+	return connect.WithCompression("gzip", nil, nil)
+}
+
+// request is a call of a procedure, in the context that connect passes on.
+type request struct {
+	call     *core.Call
+	messages *core.Body // of a stream
+	begun    bool       // the procedure has received its message
+}
+
+type requestKey struct{}
+
+// begin returns the request of a procedure that has received its message.
+func begin(ctx context.Context) *request {
+	r := ctx.Value(requestKey{}).(*request) //nolint:forcetypeassert // serve sets it
+	r.begun = true
+	return r
+}
+
+// unary returns the route of a procedure with one request and one answer.
+func unary[Req, Res any](
+	p *procedures, path string, do func(ctx context.Context, k *core.Call, req *Req) (*Res, error), scopes []access.Scope,
+) core.Route {
+	handler := connect.NewUnaryHandlerSimple(path, func(ctx context.Context, req *Req) (*Res, error) {
+		k := begin(ctx).call
+		if bad, ok := any(req).(interface{ problem() error }); ok && bad.problem() != nil {
+			return nil, p.problem(k, bad.problem()) //nolint:contextcheck // the call has the request's
+		}
+		work, done := untilDeadline(ctx, k)
+		defer done()
+		res, err := do(work, k, req)
+		if err != nil {
+			return nil, p.problem(k, atDeadline(ctx, err)) //nolint:contextcheck // the call has the request's
+		}
+		return res, nil
+	}, connect.WithCodec(codec{}), withoutGzip())
+	return core.Route{Method: http.MethodPost, Path: path, Scopes: scopes, Handle: func(k *core.Call) error {
+		if _, err := core.Query(k); err != nil {
+			return err
+		}
+		release, err := p.holdMessage(k)
+		if err != nil {
+			return err
+		}
+		defer release()
+		serve(&request{call: k}, handler)
+		return nil
+	}}
+}
+
+// serve calls the handler of a procedure. Connect itself answers a request that fails before the
+// procedure begins, for example because gRPC forbids one of its headers. Such a request counts as
+// malformed.
+func serve(of *request, handler http.Handler) {
+	k, r := of.call, of.call.Request()
+	handler.ServeHTTP(k.Response(), r.WithContext(context.WithValue(r.Context(), requestKey{}, of)))
+	switch {
+	case k.Failed != nil || of.begun:
+	case endedAtDeadline(k):
+		k.Failed = core.ErrDeadline
+	default:
+		k.Failed = core.Refuse(core.CodeMalformedMessage, "", "the request violates its protocol")
+	}
+}
+
+// endedAtDeadline reports whether connect answered that the client's deadline has passed.
+func endedAtDeadline(k *core.Call) bool {
+	const exceeded = "4" // as gRPC writes connect.CodeDeadlineExceeded
+	res := k.Response()
+	return res.Status == http.StatusGatewayTimeout || res.Header().Get(http.TrailerPrefix+"Grpc-Status") == exceeded
+}
+
+// untilDeadline returns the context for the work of a call. from is connect's context, with the
+// client's deadline. At the deadline, the work is canceled as if the client had left.
+//
+// The deadline itself stays out of the context. Otherwise Redis and the ledger would count a
+// client's short deadline as a failure of their own. Five failures open the circuit breaker of a
+// Redis node. A command that Redis is executing ends with its own timeout, as after a client that
+// left.
+func untilDeadline(from context.Context, k *core.Call) (work context.Context, done context.CancelFunc) {
+	if _, ok := from.Deadline(); !ok {
+		return from, func() {}
+	}
+	work, cancel := context.WithCancel(k.Request().Context())
+	stop := context.AfterFunc(from, cancel)
+	return work, func() {
+		stop()
+		cancel()
+	}
+}
+
+// atDeadline returns err, with core.ErrDeadline around it if the client's deadline ended the call.
+func atDeadline(from context.Context, err error) error {
+	if errors.Is(from.Err(), context.DeadlineExceeded) && core.Describe(err).Code == core.CodeUnavailable {
+		return fmt.Errorf("%w: %w", core.ErrDeadline, err)
+	}
+	return err
+}
+
+// incoming is a message, or the error of reading it. The handler answers that error, because
+// connect would answer it without an ErrorDetail.
+type incoming[M any] struct {
+	message M
+	err     error
+}
+
+func (m *incoming[M]) problem() error { return m.err }

@@ -1,0 +1,283 @@
+// Package ops answers operators and probes: figures, pages, the history, documents and metrics.
+package ops
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/pages"
+	"github.com/feedfilter/feedfilter/internal/access"
+	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+	"github.com/feedfilter/feedfilter/internal/inspect"
+	"github.com/feedfilter/feedfilter/internal/sampler"
+)
+
+// About describes the service for people. It must not contain addresses or secrets.
+type About struct {
+	Version   string // of the program
+	Ledger    string // "sqlite", "postgres" or "none"
+	PageStore string // "memory", "redis", "redis+cluster", ...
+}
+
+// ops answers the calls of operators, who inspect the service, repair pages and raise their number.
+type ops struct {
+	activities activity.Activities
+	recorder   *activity.Recorder // the activities; nil without a ledger
+	sampler    *sampler.Sampler
+	access     *core.Access
+	limits     *core.Limits
+	reports    *core.Reports
+	feeds      *core.FeedCounts
+	health     *core.Health
+	downs      *access.Throttle // throttles log lines of failed readiness checks
+	started    time.Time
+	about      About
+}
+
+// Routes returns the routes of operators and of probes. The history has one of its own.
+func Routes(c *core.Operations, health *core.Health, about About) []core.Route {
+	o := &ops{
+		activities: c.Activities, recorder: c.Recorder, sampler: c.Sampler, access: c.Access, limits: c.Limits, reports: c.Reports,
+		feeds: c.Feeds, health: health, downs: access.NewThrottle(), started: time.Now(), about: about,
+	}
+	strict := core.Strict(core.NotNull[pagesRequest](), core.NotNull[scrubRequest]())
+	read, write := []access.Scope{access.OpsRead}, []access.Scope{access.OpsWrite}
+	scrub := core.Requested(c.Limits, strict, o.startScrub)
+	startScrub := func(k *core.Call) error {
+		if k.Request().ContentLength == 0 {
+			return core.Answer(func(ctx context.Context, k *core.Call) (any, error) { return o.startScrub(ctx, k, "", scrubRequest{}) })(k)
+		}
+		return scrub(k)
+	}
+	return []core.Route{
+		{Method: http.MethodGet, Path: "/healthz", Handle: core.Answer(o.alive), Free: true},
+		{Method: http.MethodGet, Path: "/readyz", Handle: o.ready, Free: true},
+		{Method: http.MethodGet, Path: "/v1/stats", Handle: core.Answer(o.stats), Scopes: read, Free: true},
+		{Method: http.MethodGet, Path: "/v1/pages", Handle: c.WithLedger("the number of pages", o.bare(o.pages)), Scopes: read},
+		{
+			Method: http.MethodPut, Path: "/v1/pages", Scopes: write,
+			Handle: c.WithLedger("a reshape", core.Requested(c.Limits, strict, o.reshape)),
+		},
+		{Method: http.MethodGet, Path: "/v1/ops/health", Handle: core.Bare(o.overview), Scopes: read, Free: true},
+		{Method: http.MethodGet, Path: "/v1/ops/pages/:number", Handle: o.bare(o.page), Scopes: read},
+		{
+			Method: http.MethodPost, Path: "/v1/ops/pages/:number/rebuild", Scopes: write,
+			Handle: c.WithLedger("a rebuild", o.bare(o.rebuild)),
+		},
+		{Method: http.MethodGet, Path: "/v1/ops/scrub", Handle: core.Bare(o.scrub), Scopes: read, Free: true},
+		{Method: http.MethodPost, Path: "/v1/ops/scrub", Handle: c.WithLedger("a scrub", startScrub), Scopes: write},
+		{Method: http.MethodGet, Path: "/v1/ops/users/:user", Handle: core.BareUser(o.user), Scopes: read},
+		{Method: http.MethodGet, Path: KeyPath, Handle: core.BareUser(o.key), Scopes: read, Audit: core.AuditAlways},
+	}
+}
+
+// KeyPath is the path of the state of an activity.
+const KeyPath = "/v1/ops/users/:user/keys/:kind/:target"
+
+// bare is core.Bare for a call that reads or writes pages.
+func (o *ops) bare(do func(ctx context.Context, k *core.Call) (any, error)) core.Handler {
+	return core.Bare(func(ctx context.Context, k *core.Call) (any, error) {
+		ctx, cancel := o.limits.Bound(ctx)
+		defer cancel()
+		return do(ctx, k)
+	})
+}
+
+// pathNumber returns the page number in the path.
+func pathNumber(k *core.Call) (uint32, error) {
+	text := k.Param("number")
+	n, err := strconv.ParseUint(text, 10, 32)
+	if err != nil || strconv.FormatUint(n, 10) != text {
+		return 0, core.Refuse(activity.CodeInvalidID, "number", fmt.Sprintf("%q is not a page number", core.Clip(text)))
+	}
+	return uint32(n), nil
+}
+
+// page answers with the state of a page.
+func (o *ops) page(ctx context.Context, k *core.Call) (any, error) {
+	number, err := pathNumber(k)
+	if err != nil {
+		return nil, err
+	}
+	return inspect.ReadPage(ctx, o.activities, number, o.access.IDs.Hash)
+}
+
+// rebuild rebuilds a page.
+func (o *ops) rebuild(ctx context.Context, k *core.Call) (any, error) {
+	number, err := pathNumber(k)
+	if err != nil {
+		return nil, err
+	}
+	rebuilt, err := o.recorder.RebuildPage(ctx, number)
+	if err != nil {
+		return nil, err
+	}
+	return inspect.RebuiltOf(rebuilt), nil
+}
+
+// user answers with the pages of a user.
+func (o *ops) user(ctx context.Context, k *core.Call, user string) (any, error) {
+	k.Note("inspect", "", user, "")
+	ctx, cancel := o.limits.Bound(ctx)
+	defer cancel()
+	return inspect.ReadUser(ctx, o.activities, user)
+}
+
+// key answers with the state of an activity, in the pages and in the ledger.
+func (o *ops) key(ctx context.Context, k *core.Call, user string) (any, error) {
+	kind, err := core.PathID(k, "kind")
+	if err != nil {
+		return nil, err
+	}
+	target, err := core.PathID(k, "target")
+	if err != nil {
+		return nil, err
+	}
+	if known, ok := o.activities.Kinds().Named(kind); ok { // an unknown kind may be any text, and is not logged
+		k.Note("inspect", known.Name, user, target)
+	}
+	ctx, cancel := o.limits.Bound(ctx)
+	defer cancel()
+	return inspect.ReadKey(ctx, o.activities, o.recorder, kind, user, target)
+}
+
+type scrubRequest struct {
+	Rate *int `json:"rate"` // pages a second; nil: not given
+}
+
+// scrub answers with the progress of the scrub that was requested last.
+func (o *ops) scrub(context.Context, *core.Call) (any, error) { return o.scrubStatus(), nil }
+
+func (o *ops) scrubStatus() inspect.Scrub {
+	if o.recorder == nil {
+		return inspect.ScrubOf(pages.ScrubProgress{})
+	}
+	return inspect.ScrubOf(o.recorder.Scrubber().ScrubStatus())
+}
+
+// startScrub starts to compare every page with the ledger, in the background.
+func (o *ops) startScrub(_ context.Context, _ *core.Call, _ string, req scrubRequest) (any, error) {
+	rate := 0
+	if req.Rate != nil {
+		if rate = *req.Rate; rate < 1 || rate > pages.MaxScrubRate {
+			return nil, core.Refuse(activity.CodeOutOfRange, "rate", fmt.Sprintf("%d is not in 1 to %d", rate, pages.MaxScrubRate))
+		}
+	}
+	started, err := o.recorder.Scrubber().StartScrub(rate)
+	if err != nil {
+		return nil, err
+	}
+	if started {
+		return core.Accepted{Answer: o.scrubStatus()}, nil
+	}
+	return o.scrubStatus(), nil
+}
+
+// opsHealthAnswer is an overview of the state of the service.
+type opsHealthAnswer struct {
+	Status    string `json:"status"`
+	Down      []down `json:"down"`
+	Version   string `json:"version"`
+	Uptime    int64  `json:"uptime_seconds"`
+	Ledger    string `json:"ledger"`
+	PageStore string `json:"page_store"`
+
+	Rate      float64 `json:"false_positive_rate"`
+	PollAge   int64   `json:"poll_age_ms"`
+	Staleness int64   `json:"staleness_bound_ms"`
+
+	Pages    opsPageTotals   `json:"pages"`
+	Reshape  *opsReshape     `json:"reshape"`
+	Scrub    opsScrubStatus  `json:"scrub"`
+	Requests opsRequestUsage `json:"requests"`
+
+	Sampling sampler.Stats `json:"sampling"`
+}
+
+type opsPageTotals struct {
+	Shared      int     `json:"shared"`
+	Own         int     `json:"own"`
+	LookedAt    int     `json:"looked_at"`
+	Faulty      int     `json:"amiss"`
+	Keys        uint64  `json:"keys"`
+	Bytes       uint64  `json:"bytes"`
+	KeysPerPage float64 `json:"keys_per_page"`
+	Due         uint32  `json:"due"`
+	DueFrom     int     `json:"due_from"`
+}
+
+type opsReshape struct {
+	Pages    uint32 `json:"pages"`
+	Homes    uint32 `json:"homes"`
+	Reshaped int    `json:"reshaped"`
+	Running  bool   `json:"running"`
+	Trouble  string `json:"trouble,omitzero"`
+}
+
+type opsScrubStatus struct {
+	Position uint32            `json:"position"`
+	Pages    uint32            `json:"pages"`
+	Rounds   uint64            `json:"rounds"`
+	Alarms   uint64            `json:"alarms"`
+	Found    map[string]uint64 `json:"found"`
+	Asked    inspect.Scrub     `json:"asked"`
+}
+
+type opsRequestUsage struct {
+	InProgress int64 `json:"in_progress"`
+	Limit      int64 `json:"limit"`
+}
+
+// overview answers with an overview of the state of the service.
+func (o *ops) overview(ctx context.Context, _ *core.Call) (any, error) {
+	ctx, cancel := o.health.Bound(ctx)
+	defer cancel()
+	ready, errs := o.health.Ask(ctx)
+	load := o.limits.Load()
+	a := opsHealthAnswer{
+		Status: statusOf(ready, errs), Down: downsOf(errs), Version: o.about.Version, Uptime: int64(time.Since(o.started).Seconds()),
+		Ledger: o.about.Ledger, PageStore: o.about.PageStore, Rate: o.activities.FalsePositiveRate(),
+		Requests: opsRequestUsage{load.Requests, load.RequestsLimit},
+		Sampling: o.sampler.Stats(),
+	}
+	stats, totals := o.activities.Stats(), surveyTotals(o.activities, o.recorder)
+	a.PollAge = stats.PollAge.Milliseconds()
+	a.Pages = opsPageTotals{
+		Shared: totals.Pages - totals.Dedicated, Own: totals.Dedicated, LookedAt: totals.Looked, Faulty: totals.Faulty, Keys: totals.Keys,
+		Bytes: totals.Bytes, KeysPerPage: stats.KeysPerPage, Due: stats.ReshapeDue, DueFrom: pages.DuePage,
+	}
+	a.Scrub = opsScrubStatus{
+		Position: stats.ScrubAt, Pages: stats.ScrubPages, Rounds: stats.ScrubRounds, Alarms: stats.Alarms, Found: stats.Found,
+		Asked: o.scrubStatus(),
+	}
+	if r := o.recorder; r != nil {
+		a.Staleness, a.Reshape = r.StalenessBound().Milliseconds(), reshapeOf(ctx, r)
+	}
+	return a, nil
+}
+
+// surveyTotals returns sums over all pages as last observed. Without a ledger, none are.
+func surveyTotals(a activity.Activities, r *activity.Recorder) pages.SurveyTotals {
+	if r == nil {
+		return pages.SurveyTotals{Pages: a.Stats().SharedPages}
+	}
+	return r.SurveyTotals()
+}
+
+// reshapeOf returns the progress of a change of the number of pages, or nil if it cannot be read.
+func reshapeOf(ctx context.Context, r *activity.Recorder) *opsReshape {
+	layout, err := r.Grower().Layout(ctx)
+	if err != nil {
+		return nil
+	}
+	first := r.Inside().Identity().Pages
+	o := &opsReshape{Pages: layout.Pages, Homes: first, Reshaped: reshapedHomes(layout, first), Running: layout.Growing}
+	if layout.Err != nil {
+		o.Trouble = core.Describe(layout.Err).Message
+	}
+	return o
+}

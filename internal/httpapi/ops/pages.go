@@ -1,0 +1,78 @@
+package ops
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/pages"
+	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+)
+
+type pagesRequest struct {
+	Pages *int `json:"pages"`
+	Force bool `json:"force"`
+}
+
+// pagesAnswer is a [pages.Layout] in the words of the API.
+type pagesAnswer struct {
+	Pages       uint32  `json:"pages"`
+	Homes       uint32  `json:"homes"`
+	Reshaped    int     `json:"reshaped"`
+	SharedPages uint32  `json:"shared_pages"`
+	OwnPages    int     `json:"own_pages"`
+	KeysPerPage float64 `json:"keys_per_page"`
+	Due         uint32  `json:"due"`
+	Reshaping   bool    `json:"reshaping"`
+	Trouble     string  `json:"trouble,omitzero"`
+}
+
+// pages answers with the number of pages, and the progress of a change.
+func (o *ops) pages(ctx context.Context, _ *core.Call) (any, error) {
+	layout, err := o.recorder.Grower().Layout(ctx)
+	if err != nil {
+		return nil, err
+	}
+	homes := o.activities.Inside().Identity().Pages
+	answer := pagesAnswer{
+		Pages: layout.Pages, Homes: homes, Reshaped: reshapedHomes(layout, homes),
+		SharedPages: layout.Current, OwnPages: layout.Dedicated,
+		KeysPerPage: layout.KeysPerPage, Due: layout.Due, Reshaping: layout.Growing,
+	}
+	if layout.Err != nil {
+		answer.Trouble = core.Describe(layout.Err).Message // without internal details
+	}
+	return answer, nil
+}
+
+// reshape starts to raise the number of pages, which continues in the background.
+func (o *ops) reshape(ctx context.Context, k *core.Call, _ string, req pagesRequest) (any, error) {
+	switch {
+	case req.Pages == nil:
+		return nil, core.Refuse(core.CodeMissingField, "pages", "the field is missing")
+	case *req.Pages < 1 || *req.Pages > pages.MaxPages:
+		return nil, core.Refuse(activity.CodeOutOfRange, "pages", fmt.Sprintf("%d is not a power of two from 1 to %d", *req.Pages, pages.MaxPages))
+	}
+	k.NoteReshape(*req.Pages, req.Force)
+	var options []pages.GrowOption
+	if req.Force {
+		options = append(options, pages.ForceGrow)
+	}
+	ctx, cancel := o.limits.Bound(ctx)
+	defer cancel()
+	started, err := o.recorder.Grower().StartGrow(ctx, uint32(*req.Pages), options...)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := o.pages(ctx, k)
+	if started && err == nil {
+		return core.Accepted{Answer: answer}, nil
+	}
+	return answer, err
+}
+
+// reshapedHomes returns the built share of the next layout, in homes: pages of the first layout.
+// It returns homes if no layout is being built.
+func reshapedHomes(l pages.Layout, homes uint32) int {
+	return int(int64(l.Built) * int64(homes) / int64(l.Pages))
+}

@@ -1,0 +1,47 @@
+package ops
+
+import (
+	"context"
+	"runtime/metrics"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+	"github.com/feedfilter/feedfilter/internal/sampler"
+)
+
+// statsAnswer holds the counts of the process since its start.
+type statsAnswer struct {
+	UptimeSeconds int64            `json:"uptime_seconds"`
+	Goroutines    uint64           `json:"goroutines"`
+	HeapBytes     uint64           `json:"heap_bytes"` // of objects, garbage included
+	Requests      requestStats     `json:"requests"`
+	Access        core.AccessStats `json:"access"`
+	Feeds         core.FeedStats   `json:"feeds"`
+	Sampling      sampler.Stats    `json:"sampling"`
+	Recorder      activity.Stats   `json:"recorder"`
+}
+
+type requestStats struct {
+	InProgress int64  `json:"in_progress"` // without routes that have no limit
+	Shed       uint64 `json:"shed"`        // refused for overload
+	Total      uint64 `json:"total"`       // all, including refused and failed ones
+}
+
+// stats answers with the counts of the process.
+func (o *ops) stats(context.Context, *core.Call) (any, error) {
+	samples := []metrics.Sample{{Name: "/sched/goroutines:goroutines"}, {Name: "/memory/classes/heap/objects:bytes"}}
+	metrics.Read(samples)
+	return statsAnswer{
+		UptimeSeconds: int64(time.Since(o.started).Seconds()),
+		Goroutines:    samples[0].Value.Uint64(),
+		HeapBytes:     samples[1].Value.Uint64(),
+		Requests: requestStats{
+			InProgress: o.limits.Load().Requests, Shed: o.reports.Shed.Load(), Total: o.reports.Total.Load(),
+		},
+		Access:   o.access.Stats(o.reports.Refused()),
+		Feeds:    o.feeds.Stats(),
+		Sampling: o.sampler.Stats(),
+		Recorder: o.activities.Stats(),
+	}, nil
+}

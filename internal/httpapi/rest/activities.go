@@ -1,0 +1,119 @@
+package rest
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+)
+
+// record answers PUT and DELETE of one activity of kind k.
+func (a *api) record(k activity.Kind, remove bool) core.Handler {
+	known := []string{core.FieldUntil}
+	if remove {
+		known = nil
+	}
+	return func(c *core.Call) error {
+		params, err := core.Query(c, known...)
+		if err != nil {
+			return err
+		}
+		if err := core.NoBody(c); err != nil {
+			return err
+		}
+		user, err := core.PathID(c, "user")
+		if err != nil {
+			return err
+		}
+		target, err := core.PathID(c, "target")
+		if err != nil {
+			return err
+		}
+		one := activity.Activity{User: user, Kind: k.Name, Target: target, Remove: remove}
+		if params.Has(core.FieldUntil) {
+			if one.Until, err = parseUntil(params.Get(core.FieldUntil)); err != nil {
+				return err
+			}
+		}
+		changed, err := a.operations.Record(c.Request().Context(), c, k, one)
+		if err != nil {
+			return err
+		}
+		return core.Respond(c, core.Changed{Changed: changed})
+	}
+}
+
+// listAnswer is one part of a list, newest first.
+type listAnswer struct {
+	Items []listItem `json:"items"`
+	Next  string     `json:"next,omitzero"`
+}
+
+// listItem has the fields of an [activity.Item]. Times are in UTC, to the microsecond.
+type listItem struct {
+	Target string    `json:"target"`
+	Since  time.Time `json:"since"`
+	Until  time.Time `json:"until,omitzero"`
+}
+
+// list answers a GET of a user's activities of kind k.
+func (a *api) list(k activity.Kind) core.Handler {
+	return func(c *core.Call) error {
+		params, err := core.Query(c, "limit", "cursor")
+		if err != nil {
+			return err
+		}
+		if err := core.NoBody(c); err != nil {
+			return err
+		}
+		user, err := core.PathID(c, "user")
+		if err != nil {
+			return err
+		}
+		limit := core.DefaultListed
+		if params.Has("limit") {
+			if limit, err = parseLimit(params.Get("limit")); err != nil {
+				return err
+			}
+		}
+		listing, err := a.operations.List(c.Request().Context(), c, user, k, params.Get("cursor"), limit)
+		if err != nil {
+			return err
+		}
+		answer := listAnswer{Items: make([]listItem, len(listing.Items)), Next: listing.Next}
+		for i, item := range listing.Items {
+			answer.Items[i] = listItem(item)
+		}
+		return core.Respond(c, answer)
+	}
+}
+
+// parseLimit parses a plain decimal number. The Recorder checks its range.
+func parseLimit(text string) (int, error) {
+	limit, err := strconv.Atoi(text)
+	if err != nil || strconv.Itoa(limit) != text {
+		return 0, core.Refuse(activity.CodeOutOfRange, "limit",
+			fmt.Sprintf("%q is not a number from 1 to %d", core.Clip(text), activity.MaxListed))
+	}
+	return limit, nil
+}
+
+type postsRequest struct {
+	Posts []string `json:"posts"`
+}
+
+type postsAnswer struct {
+	// Recorded is the number of distinct posts of the request, new or not.
+	Recorded int `json:"recorded"`
+}
+
+// recordPosts answers a POST of activities of kind k, which has a window.
+func (a *api) recordPosts(k activity.Kind) core.Handler {
+	return core.Requested(a.limits, a.strict, func(ctx context.Context, c *core.Call, user string, req postsRequest) (any, error) {
+		recorded, err := a.operations.RecordWindow(ctx, c, user, k, req.Posts)
+		return postsAnswer{recorded}, err
+	})
+}

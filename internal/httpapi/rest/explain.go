@@ -1,0 +1,67 @@
+package rest
+
+import (
+	"context"
+	"time"
+
+	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+)
+
+type explainRequest struct {
+	Viewer string    `json:"viewer"`
+	Post   *feedPost `json:"post"` // nil: not given
+	Lists  []string  `json:"lists"`
+}
+
+type explainAnswer struct {
+	Dropped  bool           `json:"dropped"`
+	Reasons  []explained    `json:"reasons"`
+	Page     pageAnswer     `json:"page"`
+	Degraded []degradedKind `json:"degraded"`
+}
+
+// explained is a [feed.Reason] in the words of the API.
+type explained struct {
+	Kind      string    `json:"kind"`
+	Effect    string    `json:"effect"`
+	Actor     string    `json:"actor,omitzero"`
+	Target    string    `json:"target,omitzero"`
+	Direction string    `json:"direction"`
+	Certainty string    `json:"certainty"`
+	Since     time.Time `json:"since,omitzero"`
+	Until     time.Time `json:"until,omitzero"`
+	Parts     []string  `json:"parts,omitzero"`
+
+	OverruledBy string `json:"overruled_by,omitzero"`
+	List        string `json:"list,omitzero"`
+}
+
+// pageAnswer has the fields of an [activity.PageInfo].
+type pageAnswer struct {
+	Number            uint32  `json:"number"`
+	Sequence          uint64  `json:"sequence"`
+	Keys              int     `json:"keys"`
+	Bytes             int     `json:"bytes"`
+	FalsePositiveRate float64 `json:"false_positive_rate"`
+}
+
+// explain answers why a viewer's feed drops or keeps a post.
+func (a *api) explain(ctx context.Context, k *core.Call, _ string, req explainRequest) (any, error) {
+	if req.Post == nil {
+		return nil, core.Refuse(core.CodeMissingField, "post", "the field is missing")
+	}
+	e, err := a.operations.Explain(ctx, k, req.Viewer, req.Post.post(), req.Lists)
+	if err != nil {
+		return nil, err
+	}
+	answer := explainAnswer{
+		Dropped: e.Dropped, Reasons: make([]explained, len(e.Reasons)), Page: pageAnswer(e.Page), Degraded: degradedOf(e.Degraded),
+	}
+	for i, r := range e.Reasons {
+		answer.Reasons[i] = explained{
+			Kind: r.Kind.Name, Effect: r.Kind.Effect.String(), Actor: r.Actor, Target: r.Target, Direction: core.Direction(r.Direction),
+			Certainty: r.Certainty.String(), Since: r.Since, Until: r.Until, Parts: r.Parts, OverruledBy: r.OverruledBy, List: r.List,
+		}
+	}
+	return answer, nil
+}

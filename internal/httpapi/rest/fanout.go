@@ -1,0 +1,139 @@
+package rest
+
+import (
+	"io"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/feed"
+	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+)
+
+type fanoutRequest struct {
+	Post    string      `json:"post"`
+	Author  string      `json:"author"`
+	Actors  []feedActor `json:"actors"`
+	Related []string    `json:"related"`
+	Viewers []string    `json:"viewers"` // nil: not given
+	Kinds   []string    `json:"kinds"`   // nil: not given
+	Exact   bool        `json:"exact"`
+
+	Facets map[activity.Facet][]string `json:"facets"`
+}
+
+type fanoutAnswer struct {
+	Dropped  []droppedViewer `json:"dropped"`
+	Degraded []degradedKind  `json:"degraded"`
+}
+
+// droppedViewer has the fields of a [feed.FanoutDropped], and the viewer's id.
+type droppedViewer struct {
+	Viewer string `json:"viewer"`
+	Kind   string `json:"kind"`
+	Actor  string `json:"actor,omitzero"`
+	Target string `json:"target,omitzero"`
+}
+
+// request returns the feed.FanoutRequest of the body.
+func (r fanoutRequest) request() (feed.FanoutRequest, error) {
+	if r.Viewers == nil {
+		return feed.FanoutRequest{}, core.Refuse(core.CodeMissingField, "viewers", "the field is missing")
+	}
+	p := feedPost{ID: r.Post, Author: r.Author, Actors: r.Actors, Related: r.Related, Facets: r.Facets}
+	return feed.FanoutRequest{Post: p.post(), Viewers: r.Viewers, Kinds: r.Kinds, Exact: r.Exact}, nil
+}
+
+// readFanout reads the JSON body of a fan-out, as readFeed reads that of a feed.
+func readFanout(body string, in *core.Buffer) (req feed.FanoutRequest, ok bool) {
+	if !utf8.ValidString(body) {
+		return req, false
+	}
+	r := feedReader{body: body, buffer: in}
+	ok = r.object(func(name string) (field int, ok bool) {
+		switch name {
+		case "post":
+			req.Post.ID, ok = r.text()
+			return 0, ok
+		case "viewers":
+			req.Viewers, ok = r.viewers()
+			return 5, ok
+		case "kinds":
+			req.Kinds, ok = r.texts()
+			return 6, ok
+		case "exact":
+			req.Exact, ok = r.boolean()
+			return 7, ok
+		default:
+			return r.postField(&req.Post, name)
+		}
+	})
+	r.space()
+	return req, ok && r.at == len(body) && req.Viewers != nil
+}
+
+// viewers reads the viewers into the buffer.
+func (r *feedReader) viewers() ([]string, bool) {
+	ok := r.array(func() bool {
+		id, ok := r.text()
+		r.buffer.Viewers = append(r.buffer.Viewers, id)
+		return ok && len(r.buffer.Viewers) <= feed.MaxViewers
+	})
+	return r.buffer.Viewers, ok
+}
+
+// decodeFanout reads the body of a fan-out into the buffer. The caller calls done when it no longer
+// needs the request.
+func (a *api) decodeFanout(k *core.Call, in *core.Buffer) (req feed.FanoutRequest, done func(), err error) {
+	done, err = a.readFast(k, in, func(body string) (ok bool) {
+		req, ok = readFanout(body, in)
+		return ok
+	}, func(body io.Reader) error {
+		var decoded fanoutRequest
+		if err := core.ExplainJSON(json.UnmarshalRead(body, &decoded, a.strict)); err != nil {
+			return err
+		}
+		var err error
+		req, err = decoded.request()
+		return err
+	})
+	return req, done, err
+}
+
+// fanout answers which of the viewers must not get a new post.
+func (a *api) fanout(k *core.Call) error {
+	if _, err := core.Query(k); err != nil {
+		return err
+	}
+	in := a.buffers.Get()
+	defer a.buffers.Put(in)
+	req, done, err := a.decodeFanout(k, in)
+	if err != nil {
+		return err
+	}
+	defer done()
+	found, err := a.operations.Fanout(k.Request().Context(), k, req)
+	if err != nil {
+		return err
+	}
+	answer := fanoutAnswer{Dropped: make([]droppedViewer, len(found.Dropped)), Degraded: degradedOf(found.Degraded)}
+	for i, d := range found.Dropped {
+		answer.Dropped[i] = droppedViewer{Viewer: req.Viewers[d.At], Kind: d.Kind, Actor: d.Actor, Target: d.Target}
+	}
+	return core.Respond(k, answer)
+}
+
+// degradedKind has the fields of an [activity.Degraded].
+type degradedKind struct {
+	Kind   string `json:"kind"`
+	Reason string `json:"reason"`
+}
+
+func degradedOf(kinds []activity.Degraded) []degradedKind {
+	out := make([]degradedKind, len(kinds))
+	for i, d := range kinds {
+		out[i] = degradedKind(d)
+	}
+	return out
+}

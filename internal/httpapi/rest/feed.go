@@ -1,0 +1,185 @@
+package rest
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/feed"
+	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+)
+
+type filterRequest struct {
+	Viewer   string     `json:"viewer"`
+	Posts    []feedPost `json:"posts"`
+	Kinds    []string   `json:"kinds"`    // nil: not given
+	Annotate []string   `json:"annotate"` // nil: not given
+	Lists    []string   `json:"lists"`    // nil: not given
+
+	Limit      *int `json:"limit"` // nil: not given
+	RecordSeen bool `json:"record_seen"`
+	Exact      bool `json:"exact"`
+
+	Answer *string `json:"answer"` // nil: not given
+}
+
+// feedPost has the fields of a [feed.Post].
+type feedPost struct {
+	ID      string      `json:"id"`
+	Author  string      `json:"author"`
+	Actors  []feedActor `json:"actors"`
+	Related []string    `json:"related"`
+
+	Facets map[activity.Facet][]string `json:"facets"`
+}
+
+// feedActor is a user on a post. In JSON it is an id, or an object with an id and a role.
+type feedActor struct{ ID, Role string }
+
+// UnmarshalJSONFrom implements [json.UnmarshalerFrom].
+func (a *feedActor) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	if dec.PeekKind() != jsontext.KindBeginObject {
+		return json.UnmarshalDecode(dec, &a.ID)
+	}
+	var object struct {
+		ID   string `json:"id"`
+		Role string `json:"role"`
+	}
+	err := json.UnmarshalDecode(dec, &object)
+	*a = feedActor(object)
+	return err
+}
+
+// post returns the feed.Post of the body.
+func (p *feedPost) post() feed.Post {
+	to := feed.Post{ID: p.ID, Author: p.Author, Related: p.Related, Facets: p.Facets}
+	if p.Actors != nil {
+		to.Actors = make([]string, len(p.Actors))
+	}
+	for i, a := range p.Actors {
+		to.Actors[i] = a.ID
+		to.Roles = addRole(to.Roles, i, a.Role)
+	}
+	return to
+}
+
+// addRole adds the role of the i-th actor to the roles of those before it.
+func addRole(roles []string, i int, role string) []string {
+	if role == "" {
+		return roles
+	}
+	for len(roles) < i {
+		roles = append(roles, "")
+	}
+	return append(roles, role)
+}
+
+// request returns the feed.Request of the body.
+func (r filterRequest) request() (feed.Request, error) {
+	if r.Posts == nil {
+		return feed.Request{}, core.Refuse(core.CodeMissingField, "posts", "the field is missing")
+	}
+	posts := make([]feed.Post, len(r.Posts))
+	for i := range r.Posts {
+		posts[i] = r.Posts[i].post()
+	}
+	limit := 0
+	if r.Limit != nil {
+		if limit = *r.Limit; limit < 1 {
+			return feed.Request{}, core.Refuse(activity.CodeOutOfRange, "limit", fmt.Sprintf("%d is not in 1 to %d", limit, feed.MaxPosts))
+		}
+	}
+	return feed.Request{
+		Viewer:     r.Viewer,
+		Posts:      posts,
+		Kinds:      r.Kinds,
+		Annotate:   r.Annotate,
+		Lists:      r.Lists,
+		Limit:      limit,
+		RecordSeen: r.RecordSeen,
+		Exact:      r.Exact,
+	}, nil
+}
+
+// Forms of answers.
+const (
+	formKept    = "kept"    // the kept and the dropped posts
+	formDropped = "dropped" // only the dropped ones, by index
+)
+
+// dropped reports whether the answer is to leave out the kept posts.
+func (r filterRequest) dropped() (bool, error) {
+	switch {
+	case r.Answer == nil || *r.Answer == formKept:
+		return false, nil
+	case *r.Answer == formDropped:
+		return true, nil
+	default:
+		return false, core.Refuse(activity.CodeOutOfRange, "answer", `must be "kept" or "dropped"`)
+	}
+}
+
+// readFast calls fast with the body, if its length is known, and slow with the same body unless
+// fast succeeded. The caller calls done when it no longer needs what they read.
+func (a *api) readFast(
+	k *core.Call, in *core.Buffer, fast func(body string) (ok bool), slow func(body io.Reader) error,
+) (done func(), err error) {
+	return a.limits.ReadBody(k, func(body io.Reader) error {
+		if length := k.Request().ContentLength; length > 0 {
+			err := in.Read(body, int(length))
+			if err == nil && fast(string(in.Text)) {
+				return nil
+			}
+			// Decode from the start. If reading failed, the decoder gets the same error.
+			body = io.MultiReader(bytes.NewReader(in.Text), body)
+		}
+		return slow(body)
+	})
+}
+
+// decodeFeed reads the body of a feed request into the buffer. The caller calls done when it no
+// longer needs the request.
+func (a *api) decodeFeed(k *core.Call, in *core.Buffer) (req feed.Request, done func(), err error) {
+	done, err = a.readFast(k, in, func(body string) (ok bool) {
+		req, ok = readFeed(body, in)
+		return ok
+	}, func(body io.Reader) error {
+		var decoded filterRequest
+		if err := core.ExplainJSON(json.UnmarshalRead(body, &decoded, a.strict)); err != nil {
+			return err
+		}
+		var err error
+		if in.DroppedOnly, err = decoded.dropped(); err == nil {
+			req, err = decoded.request()
+		}
+		return err
+	})
+	return req, done, err
+}
+
+// filter answers which of the posts the viewer sees.
+func (a *api) filter(k *core.Call) error {
+	if _, err := core.Query(k); err != nil {
+		return err
+	}
+	in := a.buffers.Get()
+	defer a.buffers.Put(in)
+	req, done, err := a.decodeFeed(k, in)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return a.operations.Feed(k.Request().Context(), k, req, func(answer feed.Answer) error {
+		if in.DroppedOnly {
+			in.Text = appendDropped(in.Text[:0], answer, req.Annotate)
+		} else {
+			in.Text = appendFeed(in.Text[:0], answer, req)
+		}
+		return core.Send(k, http.StatusOK, core.TypeJSON, in.Text)
+	})
+}

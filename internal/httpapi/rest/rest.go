@@ -1,0 +1,85 @@
+// Package rest answers the routes of JSON and NDJSON.
+//
+// Activities arrive one by one, as a JSON batch that is recorded or refused as a whole, or as an
+// NDJSON stream. On a stream, each line has an answer, empty lines too. A client reads the answers
+// while it writes. If the stream breaks, the client repeats the lines without an answer: nothing is
+// recorded twice.
+//
+// Two decoders read a feed and a fan-out. The fast one (feedread.go) takes about a third of the time,
+// and only reads usual bodies. The strict one reads all others, and says what is wrong with them.
+// Fuzz tests compare them.
+package rest
+
+import (
+	"net/http"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/feed"
+	"github.com/feedfilter/feedfilter/internal/access"
+	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+)
+
+// FilterPath is the path of feeds.
+const FilterPath = "/v1/feed/filter"
+
+// api answers the routes of JSON and NDJSON.
+type api struct {
+	operations *core.Operations
+	limits     *core.Limits
+	kinds      *activity.Kinds
+	recorder   *activity.Recorder // nil without a ledger
+	buffers    core.Buffers
+	strict     json.Options
+}
+
+// Routes returns the routes of JSON and NDJSON.
+func Routes(o *core.Operations) []core.Route {
+	a := &api{operations: o, limits: o.Limits, kinds: o.Activities.Kinds(), recorder: o.Recorder, strict: strict()}
+	read, write := []access.Scope{access.FeedRead}, []access.Scope{access.ActivityWrite}
+	all := []core.Route{
+		{Method: http.MethodPost, Path: FilterPath, Handle: a.filter, Scopes: read},
+		{
+			Method: http.MethodPost, Path: "/v1/feed/explain", Handle: core.Requested(a.limits, a.strict, a.explain),
+			Scopes: []access.Scope{access.FeedRead, access.OpsRead}, Audit: core.AuditAlways,
+		},
+		{Method: http.MethodPost, Path: "/v1/fanout/filter", Handle: a.fanout, Scopes: read, Audit: core.AuditReads},
+		{Method: http.MethodGet, Path: "/v1/kinds", Handle: core.Answer(a.listKinds), Scopes: access.Scopes(), Free: true},
+		{Method: http.MethodGet, Path: "/v1/users/:user", Handle: o.WithLedger("a count", core.BareUser(a.user)), Scopes: read},
+		{
+			Method: http.MethodDelete, Path: "/v1/users/:user", Scopes: write,
+			Handle: o.WithLedger("the deletion of a user", core.BareUser(a.deleteUser)),
+		},
+		{Method: http.MethodGet, Path: "/v1/users/:user/export", Handle: o.WithLedger("an export", a.export), Scopes: read},
+		{
+			Method: http.MethodPost, Path: "/v1/users/:user/preview", Scopes: read,
+			Handle: o.WithLedger("a preview", core.Requested(a.limits, a.strict, a.preview)),
+		},
+		{Method: http.MethodPost, Path: "/v1/activities", Handle: a.batch, Scopes: write},
+	}
+	for _, k := range a.kinds.All() {
+		list := "/v1/users/:user/" + k.Plural
+		if !k.InLedger() {
+			all = append(all, core.Route{Method: http.MethodPost, Path: list, Handle: a.recordPosts(k), Scopes: write})
+			continue
+		}
+		one := list + "/:target"
+		all = append(all,
+			core.Route{Method: http.MethodGet, Path: list, Handle: o.WithLedger("a list", a.list(k)), Scopes: read},
+			core.Route{Method: http.MethodPut, Path: one, Handle: a.record(k, false), Scopes: write},
+			core.Route{Method: http.MethodDelete, Path: one, Handle: a.record(k, true), Scopes: write})
+	}
+	return all
+}
+
+// strict returns the options for reading JSON.
+func strict() json.Options { //nolint:ireturn // what the library has for options
+	return core.Strict(
+		core.NotNull[postsRequest](), core.NotNull[fanoutRequest](),
+		core.NotNull[explainRequest](), core.NotNull[*feedPost](), core.NotNull[previewRequest](),
+		core.NotNull[filterRequest](), core.NotNull[[]feedPost](), core.NotNull[map[activity.Facet][]string](),
+		core.Element[feedPost](feed.MaxPosts), core.NotNull[[]feedActor](), core.Element[feedActor](core.MaxTexts),
+		core.NotNull[batchRequest](), core.NotNull[[]batchLine](), core.Element[batchLine](core.MaxBatch),
+	)
+}

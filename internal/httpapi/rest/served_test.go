@@ -1,0 +1,84 @@
+package rest
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/feedfilter/feedfilter/feed"
+)
+
+// cpuUsed returns the processor time of this process so far, for all threads.
+func cpuUsed() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		panic(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+const (
+	servedPosts  = 500
+	servedBodies = 64
+	dropEach     = 20 // one of so many candidates is by a blocked author
+)
+
+// servedBody returns the n-th feed: ids of the length that large networks have, and actors on every
+// fourth post.
+func servedBody(n int) string {
+	var b strings.Builder
+	b.WriteString(`{"viewer":"u1","posts":[`)
+	for i := range servedPosts {
+		at := n*servedPosts + i
+		author := "u" + strconv.Itoa(50_000_000+at)
+		if i%dropEach == 0 {
+			author = blockedAuthor(at)
+		}
+		fmt.Fprintf(&b, `{"id":"p%d","author":"%s"`, 70_000_000_000+at, author)
+		if i%4 == 1 {
+			fmt.Fprintf(&b, `,"actors":["u%d","u%d"]`, 60_000_000+at, 61_000_000+at)
+		}
+		b.WriteString("},")
+	}
+	return strings.TrimSuffix(b.String(), ",") + "]}"
+}
+
+func blockedAuthor(at int) string { return "b" + strconv.Itoa(at/dropEach%1000) }
+
+type plainAnswer struct {
+	Posts    []plainPost    `json:"posts"`
+	Dropped  []droppedPost  `json:"dropped"`
+	Next     int            `json:"next,omitzero"`
+	Degraded []degradedKind `json:"degraded"`
+}
+
+type plainPost struct {
+	ID string `json:"id"`
+}
+
+func plainAnswerOf(req *filterRequest) plainAnswer {
+	a := plainAnswer{Posts: make([]plainPost, 0, len(req.Posts)), Dropped: make([]droppedPost, 0), Degraded: make([]degradedKind, 0)}
+	for i, p := range req.Posts {
+		if i%dropEach == 0 {
+			a.Dropped = append(a.Dropped, droppedPost{ID: p.ID, Kind: "block", Actor: p.Author})
+			continue
+		}
+		a.Posts = append(a.Posts, plainPost{p.ID})
+	}
+	return a
+}
+
+// answerOf drops one candidate of dropEach.
+func answerOf(req feed.Request) feed.Answer {
+	a := feed.Answer{Kept: make([]int, 0, len(req.Posts))}
+	for i, p := range req.Posts {
+		if i%dropEach == 0 {
+			a.Dropped = append(a.Dropped, feed.Dropped{At: i, Kind: "block", Actor: p.Author})
+			continue
+		}
+		a.Kept = append(a.Kept, i)
+	}
+	return a
+}
