@@ -22,9 +22,9 @@ type Listing struct {
 
 // Item is one activity of a listing.
 type Item struct {
-	Target string
-	Since  time.Time
-	Until  time.Time // zero: no end
+	Target string    `json:"target"`
+	Since  time.Time `json:"since"`
+	Until  time.Time `json:"until,omitzero"` // zero: no end
 }
 
 // List reads from the ledger up to limit of the user's activities of the named kind, newest first.

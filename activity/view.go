@@ -29,8 +29,8 @@ type View struct {
 
 // Degraded names a kind that could not be checked, and the reason.
 type Degraded struct {
-	Kind   string
-	Reason string
+	Kind   string `json:"kind"`
+	Reason string `json:"reason"`
 }
 
 // Match is a set of the sides on which an id was found.
@@ -158,11 +158,11 @@ func (l *lookup) match(target favfilter.Hash) (on Match) {
 
 // PageInfo describes the page that a View read.
 type PageInfo struct {
-	Number            uint32
-	Sequence          uint64  // of the last change
-	Keys              int     // of all users on the page
-	Bytes             int     // header and bits
-	FalsePositiveRate float64 // of one key, at the page's current fill
+	Number            uint32  `json:"number"`
+	Sequence          uint64  `json:"sequence"`            // of the last change
+	Keys              int     `json:"keys"`                // of all users on the page
+	Bytes             int     `json:"bytes"`               // header and bits
+	FalsePositiveRate float64 `json:"false_positive_rate"` // of one key, at the page's current fill
 }
 
 // Page describes the page of the kinds that the ledger keeps. It returns the zero value if the View

@@ -442,7 +442,7 @@ func TestWhoIsTrusted(t *testing.T) {
 		if header != "" {
 			r.Header.Set("Authorization", header)
 		}
-		if !(httpapi.Access{}).Trusts(r) || (httpapi.Access{Tokens: tokens}).Trusts(r) != want {
+		if !new(httpapi.Access).Trusts(r) || (&httpapi.Access{Tokens: tokens}).Trusts(r) != want {
 			t.Errorf("%q: want %v", header, want)
 		}
 	}

@@ -45,7 +45,7 @@ type Access struct {
 }
 
 // Trusts reports whether a request has a valid token, or needs none.
-func (a Access) Trusts(r *http.Request) bool {
+func (a *Access) Trusts(r *http.Request) bool {
 	if a.Tokens == nil {
 		return true
 	}
@@ -103,8 +103,8 @@ func namesHost(names []string, header string) bool {
 }
 
 // Admit lets a request in if its token allows the route, no rate is exceeded, and the audit log can
-// take its line. It runs before everything else, so a caller without a token cannot make the service
-// read a body or take up a slot.
+// take its line. It runs before everything else, so a caller without a token cannot make the
+// service read a body or take up a slot.
 func (a *Access) Admit(r Route, k *Call) error {
 	err := a.admit(r, k)
 	if err == nil && a.Audit != nil && r.Audited(a.AuditReads) {

@@ -50,8 +50,8 @@ func (p *Buffers) Get() *Buffer {
 	return NewBuffer()
 }
 
-// NewBuffer returns a buffer with empty lists. They are not nil, because nil means that the field is
-// missing.
+// NewBuffer returns a buffer with empty lists. They are not nil, because nil means that the field
+// is missing.
 func NewBuffer() *Buffer {
 	return &Buffer{Posts: []feed.Post{}, Actors: []string{}, Viewers: []string{}}
 }

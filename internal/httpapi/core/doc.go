@@ -1,4 +1,4 @@
-// Package core holds what the JSON routes, the gRPC procedures and the routes of operators share:
-// the request and its caller, limits, errors, strict JSON, and the calls that JSON and gRPC both
-// have. It knows no route.
+// Package core holds what JSON, gRPC and the routes of operators share: the request and its caller,
+// limits, errors and strict JSON. It also has the calls that JSON and gRPC share. It knows no
+// route.
 package core

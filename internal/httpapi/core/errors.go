@@ -55,7 +55,7 @@ var ErrGone = errors.New("the client went away")
 var ErrDeadline error = &Problem{Code: CodeDeadlineExceeded, Message: "the client's deadline has passed"}
 
 // Problem is an error in the form of the API.
-type Problem struct {
+type Problem struct { //nolint:errname // what the API calls it
 	Code    string `json:"code"`
 	Message string `json:"message"`
 	Field   string `json:"field,omitzero"`

@@ -27,11 +27,11 @@ const MaxTexts = activity.MaxPreviewed
 var errNull = errors.New("null is not allowed")
 
 // Strict returns the options for reading JSON, with unmarshalers for the types of the caller's
-// requests. The package refuses the rest by default: invalid UTF-8, duplicate names, names in another
-// case, nesting deeper than 10,000, and data after the value.
+// requests. The package refuses the rest by default: invalid UTF-8, duplicate names, names in
+// another case, nesting deeper than 10,000, and data after the value.
 //
-// Each type in a request has its own unmarshaler. A single one for all types would take an interface,
-// and allocate for each value.
+// Each type in a request has its own unmarshaler. A single one for all types would take an
+// interface, and allocate for each value.
 func Strict(more ...*json.Unmarshalers) json.Options { //nolint:ireturn // what the library has for options
 	return json.JoinOptions(
 		json.RejectUnknownMembers(true),
@@ -224,14 +224,6 @@ func Bare(do func(ctx context.Context, k *Call) (any, error)) Handler {
 		}
 		return do(ctx, k)
 	})
-}
-
-// CheckBare refuses a request with query parameters or a body.
-func CheckBare(k *Call) error {
-	if _, err := Query(k); err != nil {
-		return err
-	}
-	return NoBody(k)
 }
 
 // BareUser is Bare for a call about the user in the path.

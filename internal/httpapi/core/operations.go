@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"log/slog"
 	"sync/atomic"
 
 	"github.com/feedfilter/feedfilter/activity"
@@ -57,9 +58,7 @@ func (o *Operations) Feed(ctx context.Context, k *Call, req feed.Request, answer
 		return err
 	}
 	err = answer(checked.Answer)
-	if sampled != nil {
-		sampled.Compare(ctx, requestAttrs(k)...)
-	}
+	sampled.Compare(ctx, slog.String("request_id", k.RequestID()))
 	return err
 }
 

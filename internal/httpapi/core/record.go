@@ -107,7 +107,8 @@ func (o *Operations) Record(ctx context.Context, of *Call, k activity.Kind, a ac
 	return outcomes[0] == activity.Changed, nil
 }
 
-// RecordWindow records posts of kind k, which has a window. It returns the number of distinct posts.
+// RecordWindow records posts of kind k, which has a window. It returns the number of distinct
+// posts.
 func (o *Operations) RecordWindow(ctx context.Context, of *Call, user string, k activity.Kind, posts []string) (int, error) {
 	batch, err := o.postActivities(user, k, posts)
 	if err != nil {
@@ -231,8 +232,8 @@ func (c *Chunk) Add(a activity.Activity, err error) {
 	c.Results = append(c.Results, Result{})
 }
 
-// RecordChunk records the valid activities at the rate of the token, and sets their results. It fails
-// only if the stream must end.
+// RecordChunk records the valid activities at the rate of the token, and sets their results. It
+// fails only if the stream must end.
 func (o *Operations) RecordChunk(k *Call, c *Chunk) error {
 	err := o.Access.pace(k, len(c.Results))
 	if err == nil {

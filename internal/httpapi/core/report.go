@@ -149,6 +149,3 @@ func (r *Reports) LogPart(k *Call, lines *access.Throttle, part string, err erro
 		slog.String("request_id", k.RequestID()),
 		slog.Any("error", err))
 }
-
-// requestAttrs returns log attributes that identify the request, for log lines after its end.
-func requestAttrs(k *Call) []slog.Attr { return []slog.Attr{slog.String("request_id", k.RequestID())} }

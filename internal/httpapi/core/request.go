@@ -32,6 +32,18 @@ func PathID(k *Call, name string) (string, error) {
 	return id, activity.CheckID(id, name)
 }
 
+// UserOf returns the query parameters, as [Query] does, and the user in the path. It refuses a
+// body.
+func UserOf(k *Call, known ...string) (params url.Values, user string, err error) {
+	if params, err = Query(k, known...); err == nil {
+		err = NoBody(k)
+	}
+	if err == nil {
+		user, err = PathID(k, "user")
+	}
+	return params, user, err
+}
+
 // Query returns the query parameters. It refuses parameters that are not in known or are repeated.
 func Query(k *Call, known ...string) (url.Values, error) {
 	if k.Request().URL.RawQuery == "" {

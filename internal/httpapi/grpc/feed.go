@@ -174,7 +174,7 @@ func placeIDs(posts []feed.Post, ids []string, on []uint32, field string, place 
 // ok is true, the result is the same as that of the generated code. If ok is false, the message is
 // invalid or unusual, and the caller reads it with the generated code. readFeedMessage does not
 // check that ids are valid UTF-8, because the feed does.
-func readFeedMessage(text string, in *core.Buffer) (req feed.Request, dropped bool, ok bool) {
+func readFeedMessage(text string, in *core.Buffer) (req feed.Request, dropped, ok bool) {
 	r := messageReader{text: text, buffer: in}
 	for r.at < len(text) {
 		if !r.field(&req, &dropped) {

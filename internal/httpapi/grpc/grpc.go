@@ -44,40 +44,32 @@ type procedures struct {
 // New returns the handler of the procedures.
 func New(o *core.Operations, health *core.Health) Handler {
 	p := &procedures{
-		operations: o, limits: o.Limits, health: health, watches: newHealthWatches(), errors: connect.NewErrorWriter(connect.WithCodec(codec{})),
+		operations: o, limits: o.Limits, health: health, watches: newHealthWatches(),
+		errors: connect.NewErrorWriter(connect.WithCodec(codec{})),
 	}
 	return Handler{Routes: append(p.standardRoutes(), p.routes()...), Fail: p.fail, EndWatches: p.watches.end}
 }
 
 func (p *procedures) routes() []core.Route {
 	read, write := []access.Scope{access.FeedRead}, []access.Scope{access.ActivityWrite}
-	all := []core.Route{
-		unary(p, feedfilterv1connect.FeedServiceFilterProcedure, p.filter, read),
-		unary(p, feedfilterv1connect.FeedServiceExplainProcedure, p.explain, []access.Scope{access.FeedRead, access.OpsRead}),
-		unary(p, feedfilterv1connect.FeedServiceFanoutProcedure, p.fanout, read),
-		unary(p, feedfilterv1connect.ActivityServiceRecordProcedure, p.record, write),
-		unary(p, feedfilterv1connect.ActivityServiceRecordPostsProcedure, p.recordPosts, write),
-		unary(p, feedfilterv1connect.ActivityServiceRecordBatchProcedure, p.recordBatch, write),
-		unary(p, feedfilterv1connect.ActivityServiceListProcedure, p.list, read),
-		unary(p, feedfilterv1connect.ActivityServiceCountProcedure, p.count, read),
+	o := p.operations
+	list := unary(p, feedfilterv1connect.ActivityServiceListProcedure, p.list, read, core.AuditReads)
+	list.Handle = o.WithLedger("a list", list.Handle)
+	count := unary(p, feedfilterv1connect.ActivityServiceCountProcedure, p.count, read, core.AuditReads)
+	count.Handle = o.WithLedger("a count", count.Handle)
+	return []core.Route{
+		list, count,
+		unary(p, feedfilterv1connect.FeedServiceFilterProcedure, p.filter, read, 0),
+		unary(p, feedfilterv1connect.FeedServiceExplainProcedure, p.explain, []access.Scope{access.FeedRead, access.OpsRead}, core.AuditAlways),
+		unary(p, feedfilterv1connect.FeedServiceFanoutProcedure, p.fanout, read, core.AuditReads),
+		unary(p, feedfilterv1connect.ActivityServiceRecordProcedure, p.record, write, 0),
+		unary(p, feedfilterv1connect.ActivityServiceRecordPostsProcedure, p.recordPosts, write, 0),
+		unary(p, feedfilterv1connect.ActivityServiceRecordBatchProcedure, p.recordBatch, write, 0),
 		{
 			Method: http.MethodPost, Path: feedfilterv1connect.ActivityServiceRecordStreamProcedure,
 			Handle: p.recordStream(), Scopes: write,
 		},
 	}
-	for i := range all {
-		switch r := &all[i]; r.Path {
-		case feedfilterv1connect.FeedServiceExplainProcedure:
-			r.Audit = core.AuditAlways
-		case feedfilterv1connect.FeedServiceFanoutProcedure:
-			r.Audit = core.AuditReads
-		case feedfilterv1connect.ActivityServiceListProcedure:
-			r.Audit, r.Handle = core.AuditReads, p.operations.WithLedger("a list", r.Handle)
-		case feedfilterv1connect.ActivityServiceCountProcedure:
-			r.Audit, r.Handle = core.AuditReads, p.operations.WithLedger("a count", r.Handle)
-		}
-	}
-	return all
 }
 
 // standardRoutes returns the procedures that gRPC clients expect of any service: health checks and
@@ -164,7 +156,7 @@ func begin(ctx context.Context) *request {
 
 // unary returns the route of a procedure with one request and one answer.
 func unary[Req, Res any](
-	p *procedures, path string, do func(ctx context.Context, k *core.Call, req *Req) (*Res, error), scopes []access.Scope,
+	p *procedures, path string, do func(ctx context.Context, k *core.Call, req *Req) (*Res, error), scopes []access.Scope, audit core.Audit,
 ) core.Route {
 	handler := connect.NewUnaryHandlerSimple(path, func(ctx context.Context, req *Req) (*Res, error) {
 		k := begin(ctx).call
@@ -179,7 +171,7 @@ func unary[Req, Res any](
 		}
 		return res, nil
 	}, connect.WithCodec(codec{}), withoutGzip())
-	return core.Route{Method: http.MethodPost, Path: path, Scopes: scopes, Handle: func(k *core.Call) error {
+	return core.Route{Method: http.MethodPost, Path: path, Scopes: scopes, Audit: audit, Handle: func(k *core.Call) error {
 		if _, err := core.Query(k); err != nil {
 			return err
 		}

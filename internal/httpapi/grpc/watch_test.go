@@ -60,7 +60,7 @@ func TestHealthWatchesAreBounded(t *testing.T) {
 	serveWatch := func(w http.ResponseWriter, r *http.Request) {
 		call := &core.Call{Context: echo.New().NewContext(r, w)}
 		if err := watch(call); err != nil {
-			p.fail(call, err)
+			p.fail(call, err) //nolint:contextcheck // the call has the request's
 		}
 	}
 	ask := func(ctx context.Context) (w *begun, done chan struct{}) {

@@ -51,7 +51,8 @@ func (o *ops) reshape(ctx context.Context, k *core.Call, _ string, req pagesRequ
 	case req.Pages == nil:
 		return nil, core.Refuse(core.CodeMissingField, "pages", "the field is missing")
 	case *req.Pages < 1 || *req.Pages > pages.MaxPages:
-		return nil, core.Refuse(activity.CodeOutOfRange, "pages", fmt.Sprintf("%d is not a power of two from 1 to %d", *req.Pages, pages.MaxPages))
+		return nil, core.Refuse(activity.CodeOutOfRange, "pages",
+			fmt.Sprintf("%d is not a power of two from 1 to %d", *req.Pages, pages.MaxPages))
 	}
 	k.NoteReshape(*req.Pages, req.Force)
 	var options []pages.GrowOption

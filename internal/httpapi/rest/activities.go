@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/internal/httpapi/core"
@@ -17,14 +16,7 @@ func (a *api) record(k activity.Kind, remove bool) core.Handler {
 		known = nil
 	}
 	return func(c *core.Call) error {
-		params, err := core.Query(c, known...)
-		if err != nil {
-			return err
-		}
-		if err := core.NoBody(c); err != nil {
-			return err
-		}
-		user, err := core.PathID(c, "user")
+		params, user, err := core.UserOf(c, known...)
 		if err != nil {
 			return err
 		}
@@ -46,30 +38,16 @@ func (a *api) record(k activity.Kind, remove bool) core.Handler {
 	}
 }
 
-// listAnswer is one part of a list, newest first.
+// listAnswer is one part of a list, newest first. Times are in UTC, to the microsecond.
 type listAnswer struct {
-	Items []listItem `json:"items"`
-	Next  string     `json:"next,omitzero"`
-}
-
-// listItem has the fields of an [activity.Item]. Times are in UTC, to the microsecond.
-type listItem struct {
-	Target string    `json:"target"`
-	Since  time.Time `json:"since"`
-	Until  time.Time `json:"until,omitzero"`
+	Items []activity.Item `json:"items"`
+	Next  string          `json:"next,omitzero"`
 }
 
 // list answers a GET of a user's activities of kind k.
 func (a *api) list(k activity.Kind) core.Handler {
 	return func(c *core.Call) error {
-		params, err := core.Query(c, "limit", "cursor")
-		if err != nil {
-			return err
-		}
-		if err := core.NoBody(c); err != nil {
-			return err
-		}
-		user, err := core.PathID(c, "user")
+		params, user, err := core.UserOf(c, "limit", "cursor")
 		if err != nil {
 			return err
 		}
@@ -83,11 +61,7 @@ func (a *api) list(k activity.Kind) core.Handler {
 		if err != nil {
 			return err
 		}
-		answer := listAnswer{Items: make([]listItem, len(listing.Items)), Next: listing.Next}
-		for i, item := range listing.Items {
-			answer.Items[i] = listItem(item)
-		}
-		return core.Respond(c, answer)
+		return core.Respond(c, listAnswer{listing.Items, listing.Next})
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/internal/httpapi/core"
 )
 
@@ -14,10 +15,10 @@ type explainRequest struct {
 }
 
 type explainAnswer struct {
-	Dropped  bool           `json:"dropped"`
-	Reasons  []explained    `json:"reasons"`
-	Page     pageAnswer     `json:"page"`
-	Degraded []degradedKind `json:"degraded"`
+	Dropped  bool                `json:"dropped"`
+	Reasons  []explained         `json:"reasons"`
+	Page     activity.PageInfo   `json:"page"`
+	Degraded []activity.Degraded `json:"degraded"`
 }
 
 // explained is a [feed.Reason] in the words of the API.
@@ -36,15 +37,6 @@ type explained struct {
 	List        string `json:"list,omitzero"`
 }
 
-// pageAnswer has the fields of an [activity.PageInfo].
-type pageAnswer struct {
-	Number            uint32  `json:"number"`
-	Sequence          uint64  `json:"sequence"`
-	Keys              int     `json:"keys"`
-	Bytes             int     `json:"bytes"`
-	FalsePositiveRate float64 `json:"false_positive_rate"`
-}
-
 // explain answers why a viewer's feed drops or keeps a post.
 func (a *api) explain(ctx context.Context, k *core.Call, _ string, req explainRequest) (any, error) {
 	if req.Post == nil {
@@ -55,7 +47,7 @@ func (a *api) explain(ctx context.Context, k *core.Call, _ string, req explainRe
 		return nil, err
 	}
 	answer := explainAnswer{
-		Dropped: e.Dropped, Reasons: make([]explained, len(e.Reasons)), Page: pageAnswer(e.Page), Degraded: degradedOf(e.Degraded),
+		Dropped: e.Dropped, Reasons: make([]explained, len(e.Reasons)), Page: e.Page, Degraded: e.Degraded,
 	}
 	for i, r := range e.Reasons {
 		answer.Reasons[i] = explained{

@@ -39,10 +39,7 @@ type exportLine struct {
 // receive it. An error before the first part is sent as an error answer. A later error breaks the
 // connection, so that no client mistakes the answer for complete.
 func (a *api) export(k *core.Call) error {
-	if err := core.CheckBare(k); err != nil {
-		return err
-	}
-	user, err := core.PathID(k, "user")
+	_, user, err := core.UserOf(k)
 	if err != nil {
 		return err
 	}

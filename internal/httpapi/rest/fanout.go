@@ -24,8 +24,8 @@ type fanoutRequest struct {
 }
 
 type fanoutAnswer struct {
-	Dropped  []droppedViewer `json:"dropped"`
-	Degraded []degradedKind  `json:"degraded"`
+	Dropped  []droppedViewer     `json:"dropped"`
+	Degraded []activity.Degraded `json:"degraded"`
 }
 
 // droppedViewer has the fields of a [feed.FanoutDropped], and the viewer's id.
@@ -117,23 +117,9 @@ func (a *api) fanout(k *core.Call) error {
 	if err != nil {
 		return err
 	}
-	answer := fanoutAnswer{Dropped: make([]droppedViewer, len(found.Dropped)), Degraded: degradedOf(found.Degraded)}
+	answer := fanoutAnswer{Dropped: make([]droppedViewer, len(found.Dropped)), Degraded: found.Degraded}
 	for i, d := range found.Dropped {
 		answer.Dropped[i] = droppedViewer{Viewer: req.Viewers[d.At], Kind: d.Kind, Actor: d.Actor, Target: d.Target}
 	}
 	return core.Respond(k, answer)
-}
-
-// degradedKind has the fields of an [activity.Degraded].
-type degradedKind struct {
-	Kind   string `json:"kind"`
-	Reason string `json:"reason"`
-}
-
-func degradedOf(kinds []activity.Degraded) []degradedKind {
-	out := make([]degradedKind, len(kinds))
-	for i, d := range kinds {
-		out[i] = degradedKind(d)
-	}
-	return out
 }

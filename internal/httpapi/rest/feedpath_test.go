@@ -37,7 +37,7 @@ func openFeeds(t *testing.T) http.Handler {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.Close)
-	return httpapi.New(httpapi.Config{Activities: r}) //nolint:contextcheck // handlers have their requests' contexts
+	return httpapi.New(httpapi.Config{Activities: r})
 }
 
 // TestFeedOneAnswer: a body has the same answer with its length, which readFeed tries first, and

@@ -12,9 +12,9 @@ import (
 	"github.com/feedfilter/feedfilter/internal/httpapi/core"
 )
 
-// readFeed reads the JSON body of a feed request, faster than the strict decoder, which explains errors and reads unusual forms. If
-// ok is true, the result is the same as that of the strict decoder. If ok is false, the body is
-// invalid or unusual, and the caller uses the strict decoder.
+// readFeed reads the JSON body of a feed request, faster than the strict decoder, which explains
+// errors and reads unusual forms. If ok is true, the result is the same as that of the strict
+// decoder. If ok is false, the body is invalid or unusual, and the caller uses the strict decoder.
 //
 // The strings of the request share the memory of the body. Its posts and the form of its answer are
 // in the buffer.

@@ -215,10 +215,10 @@ func TestReadFeedRoom(t *testing.T) {
 
 // filterAnswer is the answer of appendFeed in the API.
 type filterAnswer struct {
-	Posts    []jsontext.Value `json:"posts"`
-	Dropped  []droppedPost    `json:"dropped"`
-	Next     int              `json:"next,omitzero"`
-	Degraded []degradedKind   `json:"degraded"`
+	Posts    []jsontext.Value    `json:"posts"`
+	Dropped  []droppedPost       `json:"dropped"`
+	Next     int                 `json:"next,omitzero"`
+	Degraded []activity.Degraded `json:"degraded"`
 }
 
 // droppedPost has the fields of a [feed.Dropped].
@@ -236,7 +236,7 @@ func TestAppendFeed(t *testing.T) {
 		annotate := rapid.SliceOfNDistinct(rapid.StringMatching(`[a-z]{3}`), 0, 2, rapid.ID).Draw(t, "annotate")
 		req := feed.Request{Annotate: annotate}
 		a := feed.Answer{Annotated: make([][]int, len(annotate)), Next: rapid.SampledFrom([]int{0, 1, 4999}).Draw(t, "next")}
-		want := filterAnswer{Posts: []jsontext.Value{}, Dropped: []droppedPost{}, Next: a.Next, Degraded: []degradedKind{}}
+		want := filterAnswer{Posts: []jsontext.Value{}, Dropped: []droppedPost{}, Next: a.Next, Degraded: []activity.Degraded{}}
 		for at := range rapid.IntRange(0, 6).Draw(t, "candidates") {
 			p := feed.Post{ID: id.Draw(t, "id")}
 			req.Posts = append(req.Posts, p)
@@ -263,7 +263,7 @@ func TestAppendFeed(t *testing.T) {
 		for range rapid.IntRange(0, 2).Draw(t, "degraded") {
 			d := activity.Degraded{Kind: "seen", Reason: rapid.String().Draw(t, "reason")}
 			a.Degraded = append(a.Degraded, d)
-			want.Degraded = append(want.Degraded, degradedKind(d))
+			want.Degraded = append(want.Degraded, d)
 		}
 		text, err := json.Marshal(want)
 		if err != nil {

@@ -15,6 +15,7 @@ import (
 )
 
 const (
+	// MaxLine is the length of the longest line.
 	MaxLine   = 16 << 10 // bytes of a line, without its line feed
 	lineAhead = 64 << 10 // bytes read ahead, more than MaxLine
 )

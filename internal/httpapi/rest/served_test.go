@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/feed"
 )
 
@@ -48,10 +49,10 @@ func servedBody(n int) string {
 func blockedAuthor(at int) string { return "b" + strconv.Itoa(at/dropEach%1000) }
 
 type plainAnswer struct {
-	Posts    []plainPost    `json:"posts"`
-	Dropped  []droppedPost  `json:"dropped"`
-	Next     int            `json:"next,omitzero"`
-	Degraded []degradedKind `json:"degraded"`
+	Posts    []plainPost         `json:"posts"`
+	Dropped  []droppedPost       `json:"dropped"`
+	Next     int                 `json:"next,omitzero"`
+	Degraded []activity.Degraded `json:"degraded"`
 }
 
 type plainPost struct {
@@ -59,7 +60,7 @@ type plainPost struct {
 }
 
 func plainAnswerOf(req *filterRequest) plainAnswer {
-	a := plainAnswer{Posts: make([]plainPost, 0, len(req.Posts)), Dropped: make([]droppedPost, 0), Degraded: make([]degradedKind, 0)}
+	a := plainAnswer{Posts: make([]plainPost, 0, len(req.Posts)), Dropped: make([]droppedPost, 0), Degraded: make([]activity.Degraded, 0)}
 	for i, p := range req.Posts {
 		if i%dropEach == 0 {
 			a.Dropped = append(a.Dropped, droppedPost{ID: p.ID, Kind: "block", Actor: p.Author})
