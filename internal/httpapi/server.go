@@ -152,7 +152,7 @@ func newFront(c Config) *front {
 func operationsOf(c Config) *core.Operations {
 	o := &core.Operations{Activities: c.Activities, Sampler: c.Sampler, Access: &c.Access, Feeds: core.NewFeedCounts(c.Activities.Kinds())}
 	o.Recorder, _ = c.Activities.(*activity.Recorder) // nothing else asks for the type
-	c.Access.IDs = cmp.Or(c.Access.IDs, access.NewIDs())
+	o.Access.Prepare()
 	if o.Sampler == nil {
 		// A rate of 0 is always valid.
 		o.Sampler, _ = sampler.New(nil, sampler.Config{})

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"errors"
 	"math"
 	"net"
@@ -42,6 +43,13 @@ type Access struct {
 	// inspected user.
 	AuditReads bool
 	IDs        *access.IDs // hashes the ids in the audit log; default: with a random key
+
+	origins *http.CrossOriginProtection
+}
+
+// Prepare sets defaults. Call it before [Access.Admit].
+func (a *Access) Prepare() {
+	a.IDs, a.origins = cmp.Or(a.IDs, access.NewIDs()), http.NewCrossOriginProtection()
 }
 
 // Trusts reports whether a request has a valid token, or needs none.
@@ -121,7 +129,7 @@ func (a *Access) Admit(r Route, k *Call) error {
 // sends for a page of another origin. Neither a loopback address nor client certificates stop
 // those. Browsers ask for permission before they send JSON, but some routes take no body.
 func (a *Access) admit(r Route, k *Call) error {
-	if err := new(http.CrossOriginProtection).Check(k.Request()); err != nil {
+	if err := a.origins.Check(k.Request()); err != nil {
 		return &refusal{Problem: Problem{Code: CodeCrossOrigin, Message: "cross-origin request from a browser refused"}}
 	}
 	if a.Tokens != nil && len(r.Scopes) > 0 {

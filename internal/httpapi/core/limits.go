@@ -151,24 +151,25 @@ func (l *Limits) Limited(r Route, k *Call) error {
 		l.Visit(k)
 		return r.Handle(k)
 	}
-	return l.within(&l.requests, k, "requests in progress", func() error {
-		NoteWork(k.Request().Context(), 1)
-		defer NoteWork(k.Request().Context(), -1)
-		return r.Handle(k)
-	})
+	by := k.by()
+	if !l.requests.Take(by, 1) {
+		return turnAway(k, "requests in progress")
+	}
+	NoteWork(k.Request().Context(), 1)
+	defer func() {
+		NoteWork(k.Request().Context(), -1)
+		l.requests.Give(by, 1)
+	}()
+	return r.Handle(k)
 }
 
 // Stream calls do if there are not too many streams.
 func (l *Limits) Stream(k *Call, do func() error) error {
-	return l.within(&l.streams, k, "streams in progress", do)
-}
-
-func (l *Limits) within(b *Budget, k *Call, what string, do func() error) error {
 	by := k.by()
-	if !b.Take(by, 1) {
-		return turnAway(k, what)
+	if !l.streams.Take(by, 1) {
+		return turnAway(k, "streams in progress")
 	}
-	defer b.Give(by, 1)
+	defer l.streams.Give(by, 1)
 	return do()
 }
 

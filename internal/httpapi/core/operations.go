@@ -58,7 +58,9 @@ func (o *Operations) Feed(ctx context.Context, k *Call, req feed.Request, answer
 		return err
 	}
 	err = answer(checked.Answer)
-	sampled.Compare(ctx, slog.String("request_id", k.RequestID()))
+	if sampled != nil { // most feeds are not, and need no attributes
+		sampled.Compare(ctx, slog.String("request_id", k.RequestID()))
+	}
 	return err
 }
 
