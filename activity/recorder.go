@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"log/slog"
 	"time"
 
@@ -145,11 +144,8 @@ func (r *Recorder) Scrubber() *pages.Scrubber { return r.pages.Scrubber() }
 // Grower returns the part that changes the number of pages, for operators.
 func (r *Recorder) Grower() *pages.Grower { return r.pages.Grower() }
 
-// Survey yields every page as last observed: see [pages.Inspector.Survey].
-func (r *Recorder) Survey() iter.Seq[pages.SurveyedPage] { return r.pages.Inspector().Survey() }
-
-// SurveyTotals returns sums over all pages as last observed.
-func (r *Recorder) SurveyTotals() pages.SurveyTotals { return r.pages.Inspector().SurveyTotals() }
+// Survey returns the figures of all pages as last read: see [pages.Pages.Survey].
+func (r *Recorder) Survey() *pages.Survey { return r.pages.Survey() }
 
 // RebuildPage rebuilds a page from the ledger: see [pages.Inspector.RebuildPage].
 func (r *Recorder) RebuildPage(ctx context.Context, number uint32) (pages.Rebuilt, error) {

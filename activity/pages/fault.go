@@ -17,6 +17,55 @@ const (
 	reasonClosed = "closed"
 )
 
+// PageState is the state of a page.
+type PageState uint8
+
+// States of a page.
+const (
+	PageSound    PageState = iota // as the ledger has it
+	PageUnused                    // missing, and not needed
+	PageMissing                   // missing, although needed
+	PageDamaged                   // unreadable or torn
+	PageBehind                    // stale: it lacks changes of the ledger
+	PageForeign                   // of another ledger, or another page
+	PageAhead                     // it has changes that the ledger lost in a restore
+	PageOverfull                  // its false-positive rate is too high
+)
+
+func (s PageState) String() string {
+	return [...]string{"sound", "unused", "missing", "damaged", "behind", "foreign", "ahead", "overfull"}[s]
+}
+
+// Faulty reports whether a page in this state has to be rebuilt.
+func (s PageState) Faulty() bool { return s >= PageMissing }
+
+// stateOf returns the state of a page with the given fault.
+func stateOf(fault string) PageState {
+	for s := PageMissing; s <= PageOverfull; s++ {
+		if s.String() == fault {
+			return s
+		}
+	}
+	return PageSound
+}
+
+// stateAlone returns the state of a page by its content. Without a ledger, a missing page cannot be
+// told from an unused one.
+func (s *storage) stateAlone(st favfilter.Status) PageState {
+	switch {
+	case st.Damage != nil && damageReason(st.Damage) == reasonForeign:
+		return PageForeign
+	case st.Damage != nil:
+		return PageDamaged
+	case st.Missing:
+		return PageUnused
+	case st.Header.Identity != s.identity:
+		return PageForeign
+	default:
+		return PageSound
+	}
+}
+
 // damageReason tells a damaged page from one of another format version. The latter is expected:
 // after an upgrade, every page has the old format.
 func damageReason(damage error) string {

@@ -141,8 +141,8 @@ func invalidPages(format string, args ...any) error {
 // sharedKeys returns the number of keys on shared pages, as the last round of the scrub counted it.
 // Before the first round it returns an estimate from the ledger's rows of some pages.
 func (gr *Grower) sharedKeys(ctx context.Context) (uint64, error) {
-	if l := gr.storage.stats.load.Load(); l != nil {
-		return l.keys, nil
+	if s := gr.storage.stats.survey.Load(); s.Whole {
+		return s.load.keys, nil
 	}
 	pages := gr.layout.pages()
 	number := min(pages.shared, sampledPages)
@@ -381,7 +381,7 @@ func (gr *Grower) Layout(ctx context.Context) (Layout, error) {
 	} else if l.Pages > now.Current {
 		l.Built = 0
 	}
-	if load := gr.storage.stats.load.Load(); load != nil && load.pages > 0 {
+	if load := gr.storage.stats.load(); load.pages > 0 {
 		l.KeysPerPage, l.Due = float64(load.keys)/float64(load.pages), load.due()
 	}
 	return l, nil

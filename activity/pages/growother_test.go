@@ -213,9 +213,9 @@ func TestGrowTooMany(t *testing.T) {
 	}
 	// So many keys that the pages are 16 times those due, and one key fewer.
 	const enough = over / 16 / 2 * aimPage // keys that half as many pages can hold
-	g.storage.stats.load.Store(&load{pages: 256, keys: enough})
+	g.storage.stats.survey.Store(&Survey{Whole: true, load: load{pages: 256, keys: enough}})
 	refused("too few keys", ask())
-	g.storage.stats.load.Store(&load{pages: 256, keys: enough + 1})
+	g.storage.stats.survey.Store(&Survey{Whole: true, load: load{pages: 256, keys: enough + 1}})
 	if _, err := g.grower.mayGrow(t.Context(), over, nil); err != nil {
 		t.Errorf("enough keys: %v", err)
 	}

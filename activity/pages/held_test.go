@@ -339,7 +339,7 @@ func TestHeldPageIsRepaired(t *testing.T) {
 			other := &rig{ledger: g.ledger, store: g.store}
 			other.open(t, g.ledger, g.store)
 			must(t, other.Repair(t.Context(), PageAt{Page: page, Sequence: 1}))
-			g.scrubber.compare([]uint32{page}, 0, 0)
+			g.scrubber.compare([]uint32{page}, 0, 0, newSurvey())
 		},
 	} {
 		for _, down := range []bool{false, true} {

@@ -36,10 +36,10 @@ type load struct {
 	keys  uint64
 }
 
-// add adds a page, unless it is a dedicated one.
-func (sc *Scrubber) add(l *load, pages *pageSet, page uint32, st favfilter.Status) {
+// weigh adds a page, unless it is a dedicated one.
+func (sc *Scrubber) weigh(l *load, page uint32, st favfilter.Status) {
 	switch {
-	case !pages.isShared(page):
+	case !sc.layout.pages().isShared(page):
 		return
 	case st.Missing && sc.sequences.of(page).known.Load() == 0: // nobody has done anything
 	case st.Missing, st.Damage != nil, isClosed(st.Header):
@@ -59,14 +59,4 @@ func (l load) due() uint32 {
 		return 0
 	}
 	return right
-}
-
-// noteLoad keeps what a whole round has found, and logs once that there are too few pages.
-func (sc *Scrubber) noteLoad(l load) {
-	before := sc.storage.stats.load.Swap(&l)
-	due := l.due()
-	if due > 0 && (before == nil || before.due() == 0) {
-		sc.storage.log.Warn("pages have too many keys, and feeds read more than they need: a reshape is due",
-			"pages", l.pages, "keys_per_page", l.keys/uint64(l.pages), "reshape_to", due)
-	}
 }

@@ -145,8 +145,9 @@ func newPages(ctx context.Context, c Config) *Pages {
 		now:      c.Now,
 		log:      c.Logger,
 	}
+	store.stats.survey.Store(newSurvey())
 	poller := newPoller(store, c.Ledger, c.StalenessBound)
-	all := common{store.life, store, poller, poller.sequences, poller.layout, poller.due, newSurvey()}
+	all := common{store.life, store, poller, poller.sequences, poller.layout, poller.due}
 	rebuilder := newRebuilder(all, c)
 	applier := newApplier(rebuilder)
 	scrubber := newScrubber(applier)
@@ -171,7 +172,6 @@ type common struct {
 	sequences *sequences
 	layout    *layout
 	due       *dueQueue
-	survey    *survey
 }
 
 // complete fills in the defaults and checks the ranges.

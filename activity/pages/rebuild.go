@@ -313,7 +313,6 @@ func (b *rebuilder) remakePage(ctx context.Context, number uint32, f *flight, la
 	}
 	if f.placed {
 		f.current = offered
-		b.survey.observe(number, PageSound, f.page.Status())
 	}
 	return nil
 }

@@ -169,12 +169,3 @@ func (g *rig) inspectOne(t *testing.T, page uint32) *PageInside {
 	must(t, err)
 	return p
 }
-
-// states returns the states of all pages in the survey.
-func (g *rig) states() map[uint32]PageState {
-	states := make(map[uint32]PageState)
-	for p := range g.inspector.Survey() {
-		states[p.Number] = p.State
-	}
-	return states
-}

@@ -70,7 +70,7 @@ type scrub struct {
 	// missed is the number of pages of this round that were not compared. In the first round it
 	// starts at 1, for the pages before the random first one.
 	missed int
-	load   load // of this round
+	survey *Survey // of this round
 
 	epoch   string
 	asked   time.Time // when the epoch was last read
@@ -114,7 +114,7 @@ func (sc *Scrubber) SetScrubRate(rate int) error {
 // two steps it works on the pages that are due. Processes start at random pages, so that they
 // seldom compare the same one.
 func (sc *Scrubber) scrubLoop() {
-	s := scrub{missed: 1, pages: sc.layout.pages()}
+	s := scrub{missed: 1, pages: sc.layout.pages(), survey: newSurvey()}
 	s.next = rand.IntN(s.pages.len()) //nolint:gosec // any page will do
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -191,7 +191,7 @@ func (sc *Scrubber) noteRepair(ctx context.Context, page uint32, reason string, 
 func (sc *Scrubber) scrubStep(s *scrub) int {
 	if now := sc.layout.pages(); s.pages == nil || s.pages.first != now.first || s.pages.shared != now.shared {
 		s.pages, s.next = now, 0 // the shared pages have changed, so the round starts again
-		s.missed, s.load = 0, load{}
+		s.missed, s.survey = 0, newSurvey()
 	}
 	all := s.pages.len()
 	last := min(s.next+scrubChunk, all)
@@ -199,12 +199,7 @@ func (sc *Scrubber) scrubStep(s *scrub) int {
 	for n := s.next; n < last; n++ {
 		pages = append(pages, s.pages.number(n))
 	}
-	c := sc.compare(pages, repairPatience, maxRefused)
-	for i, st := range c.statuses {
-		if st.Err == nil {
-			sc.add(&s.load, s.pages, pages[i], st)
-		}
-	}
+	c := sc.compare(pages, repairPatience, maxRefused, s.survey)
 	s.missed += len(pages) - c.compared
 	if s.looked += c.compared; s.looked >= verifyEvery && !s.steady {
 		s.looked = 0
@@ -213,6 +208,8 @@ func (sc *Scrubber) scrubStep(s *scrub) int {
 	if s.next = last; last == all {
 		sc.endRound(s)
 		s.next, s.pages = 0, nil
+	} else {
+		sc.publish(s.survey)
 	}
 	sc.storage.stats.scrubAt.Store(uint32(s.next))
 	return len(pages)
@@ -220,7 +217,6 @@ func (sc *Scrubber) scrubStep(s *scrub) int {
 
 // endRound is called after the last page of a round.
 func (sc *Scrubber) endRound(s *scrub) {
-	sc.survey.keep(sc.layout.pages())
 	sc.layout.forget()
 	for _, page := range sc.sequences.forgetReleased(sc.layout.knows) {
 		sc.rebuilder.large.forget(page)
@@ -229,9 +225,10 @@ func (sc *Scrubber) endRound(s *scrub) {
 	if s.missed == 0 {
 		sc.storage.stats.scrubRounds.Add(1)
 		sc.storage.stats.roundEnd.Store(sc.life.elapsed())
-		sc.noteLoad(s.load)
+		s.survey.Whole = true
 	}
-	s.missed, s.load = 0, load{}
+	sc.publish(s.survey)
+	s.missed, s.survey = 0, newSurvey()
 }
 
 // reasonCorrupt is the reason of a page that lacks keys although its sequence is current.
@@ -249,23 +246,25 @@ type faultyPage struct {
 
 // compared is the result of a comparison of pages.
 type compared struct {
-	statuses []favfilter.Status // of each page; nil if the store did not answer
-	compared int                // pages whose header was read
+	compared int // pages whose header was read
 	found    []faultyPage
 	failed   int // of these, pages that could not be rebuilt
 }
 
-// compare compares the headers of pages with the ledger. It counts the pages at fault, and rebuilds
-// them with rebuildAll.
-func (sc *Scrubber) compare(pages []uint32, patience time.Duration, most int) (c compared) {
-	c.found, c.statuses, _ = sc.peek(pages) // the next reader of pages reports the error
-	for i := range c.statuses {
-		if c.statuses[i].Err == nil {
+// compare compares the headers of pages with the ledger, and adds them to a survey. It counts the
+// pages at fault, and rebuilds them with rebuildAll.
+func (sc *Scrubber) compare(pages []uint32, patience time.Duration, most int, to *Survey) (c compared) {
+	found, statuses, _ := sc.peek(pages) // the next reader of pages reports the error
+	for i, st := range statuses {
+		if st.Err == nil {
 			c.compared++
+			to.add(pages[i], st)
+			sc.weigh(&to.load, pages[i], st)
 		}
 	}
 	sc.storage.stats.scrubbed.Add(uint64(c.compared))
-	c.failed = sc.repair(c.found, patience, most)
+	c.found, c.failed = found, sc.repair(found, patience, most)
+	to.Faulty += c.failed
 	return c
 }
 
@@ -294,7 +293,6 @@ func (sc *Scrubber) peek(pages []uint32) (found []faultyPage, statuses []favfilt
 			continue
 		}
 		if st.Missing && sc.sequences.of(page).known.Load() == 0 {
-			sc.survey.observe(page, PageUnused, st)
 			continue
 		}
 		reason := sc.poller.fault(ctx, page, want[i], st)
@@ -304,7 +302,6 @@ func (sc *Scrubber) peek(pages []uint32) (found []faultyPage, statuses []favfilt
 		if !st.Missing && st.Damage == nil {
 			sc.rebuilder.held.keepBuild(page, st.Header.Build)
 		}
-		sc.survey.observe(page, stateOf(reason), st)
 		if reason == "" {
 			sc.sequences.of(page).noteStored(st.Header.Sequence)
 			continue

@@ -66,6 +66,7 @@ func (sc *Scrubber) scrubRound(ctx context.Context, rate int, progress func(Scru
 	pages := sc.layout.pages()
 	p := ScrubProgress{Running: true, All: pages.len(), Found: make(map[string]int), Started: time.Now()}
 	progress(p.clone())
+	survey := newSurvey()
 	var err error
 	for p.Done < p.All && err == nil {
 		var some []uint32
@@ -73,7 +74,7 @@ func (sc *Scrubber) scrubRound(ctx context.Context, rate int, progress func(Scru
 			some = append(some, pages.number(n))
 		}
 		begun := time.Now()
-		c := sc.compare(some, pageTimeout, len(some)) //nolint:contextcheck // pages are repaired even if the caller goes
+		c := sc.compare(some, pageTimeout, len(some), survey) //nolint:contextcheck // pages are repaired even if the caller goes
 		for _, m := range c.found {
 			p.Found[m.reason]++
 		}
@@ -91,6 +92,9 @@ func (sc *Scrubber) scrubRound(ctx context.Context, rate int, progress func(Scru
 			p.Ended = time.Now()
 		}
 		progress(p.clone())
+	}
+	if survey.Whole = survey.Looked == p.All; survey.Whole {
+		sc.publish(survey)
 	}
 	if err != nil {
 		p.Err = err

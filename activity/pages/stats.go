@@ -57,12 +57,20 @@ type counters struct {
 	fromReplica, pastReplica                atomic.Uint64
 	withoutPage, ended                      atomic.Uint64
 
-	load     atomic.Pointer[load] // of the last complete round of the scrub
-	roundEnd atomic.Int64         // when that round ended, as elapsed; 0: none has
+	survey   atomic.Pointer[Survey] // of the last round of the scrub; nil without a ledger
+	roundEnd atomic.Int64           // when that round ended, as elapsed; 0: none has
 	scrubAt  atomic.Uint32
 
 	mu     sync.Mutex
 	faults map[string]uint64
+}
+
+// load returns the load of the last complete round of the scrub; zero before its end.
+func (c *counters) load() load {
+	if s := c.survey.Load(); s.Whole {
+		return s.load
+	}
+	return load{}
 }
 
 // found counts a page at fault.
@@ -127,7 +135,7 @@ func (p *Pages) sizes(s *Stats) {
 	pages := p.layout.pages()
 	s.ScrubAt, s.ScrubPages = p.storage.stats.scrubAt.Load(), uint32(pages.len())
 	s.SharedPages, s.DedicatedPages = pages.shared, len(pages.dedicated)
-	if l := p.storage.stats.load.Load(); l != nil && l.pages > 0 {
+	if l := p.storage.stats.load(); l.pages > 0 {
 		s.KeysPerPage, s.ReshapeDue = float64(l.keys)/float64(l.pages), l.due()
 	}
 	_, s.HeldBytes = p.rebuilder.held.pages.Size()

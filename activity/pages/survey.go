@@ -1,205 +1,115 @@
 package pages
 
 import (
-	"iter"
 	"math"
-	"sync"
+	"slices"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// PageState is the state of a page when it was last observed.
-type PageState uint8
+// Survey describes the pages as the last whole round of the scrub read them. A page that the round
+// rebuilt counts as it was before.
+type Survey struct {
+	Whole  bool // a round has ended; until then, these are the pages read so far
+	Looked int  // pages read
+	Faulty int  // of these, pages that had to be rebuilt and could not be
 
-// States of a page.
-const (
-	PageUnknown  PageState = iota // not observed yet
-	PageSound                     // as the ledger has it
-	PageUnused                    // missing, and not needed
-	PageMissing                   // missing, although needed
-	PageDamaged                   // unreadable or torn
-	PageBehind                    // stale: it lacks changes of the ledger
-	PageForeign                   // of another ledger, or another page
-	PageAhead                     // it has changes that the ledger lost in a restore
-	PageOverfull                  // its false-positive rate is too high
-)
+	Shared, Dedicated Figures
 
-func (s PageState) String() string {
-	names := [...]string{"unknown", "sound", "unused", "missing", "damaged", "behind", "foreign", "ahead", "overfull"}
-	if int(s) < len(names) {
-		return names[s]
+	load load
+}
+
+// Figures counts pages of the store that can be read, by their properties.
+type Figures struct {
+	Keys     Histogram
+	Bytes    Histogram // of bits and collision bitmap
+	Fill     Histogram // share of set bits, 0 to 1
+	Collided Histogram // share of regions with a collision bit, 0 to 1
+	Rate     Histogram // false-positive rate of one key, 0 to 1
+}
+
+// Histogram counts values.
+type Histogram struct {
+	Bounds []float64 // of the buckets, ascending; read-only
+	Counts []uint64  // values up to each bound, and above the one before it
+	Count  uint64    // all values
+	Sum    float64
+}
+
+func newSurvey() *Survey { return &Survey{Shared: newFigures(), Dedicated: newFigures()} }
+
+func newFigures() Figures {
+	of := func(bounds ...float64) Histogram {
+		return Histogram{Bounds: bounds, Counts: make([]uint64, len(bounds))}
 	}
-	return names[0]
-}
-
-// Faulty reports whether a page in this state has to be rebuilt.
-func (s PageState) Faulty() bool { return s >= PageMissing }
-
-// stateOf returns the state of a page with the given fault.
-func stateOf(fault string) PageState {
-	for s := PageMissing; s <= PageOverfull; s++ {
-		if s.String() == fault {
-			return s
-		}
+	return Figures{
+		Keys:     of(0, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 65536, 1<<20),
+		Bytes:    of(512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 1<<18, 1<<20),
+		Fill:     of(0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6),
+		Collided: of(0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5),
+		Rate:     of(1e-7, 1e-6, 1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 1e-2),
 	}
-	return PageSound
 }
 
-// SurveyedPage is a page as last observed: by the scrub, or when it was rebuilt.
-type SurveyedPage struct {
-	Number    uint32
-	Dedicated bool // dedicated to one user
-	State     PageState
-	Keys      uint32
-	Bytes     uint32  // of bits and collision bitmap
-	Fill      float32 // share of set bits, 0 to 1
-	Collided  float32 // share of regions with a collision bit, 0 to 1
-	Rate      float32 // false-positive rate of one key, 0 to 1
-}
-
-// SurveyTotals holds sums over all pages.
-type SurveyTotals struct {
-	Pages     int    // number of pages
-	Dedicated int    // of these, dedicated pages
-	Looked    int    // of all pages, those observed
-	Faulty    int    // of these, pages found at fault and not known to be rebuilt
-	Keys      uint64 // of the observed pages
-	Bytes     uint64 // of the observed pages
-}
-
-// surveyChunk is the number of pages with adjacent numbers in one chunk of memory.
-const surveyChunk = 1024
-
-// survey holds the last observation of every page. A page takes 28 bytes, in chunks that are
-// allocated when one of their pages is first observed: 448 MiB for 2^24 pages.
-type survey struct {
-	mu     sync.RWMutex
-	chunks map[uint32]*[surveyChunk]SurveyedPage // by the number of a page divided by surveyChunk
-	totals SurveyTotals                          // without Pages and Dedicated
-}
-
-func newSurvey() *survey { return &survey{chunks: make(map[uint32]*[surveyChunk]SurveyedPage)} }
-
-// observe stores the observed state of a page.
-func (s *survey) observe(page uint32, state PageState, st favfilter.Status) {
-	p := SurveyedPage{
-		Number: page, Dedicated: page >= ledger.DedicatedPages, State: state, Keys: st.Header.Count, Bytes: st.Size.Bytes,
+func (h *Histogram) add(value float64) {
+	h.Count++
+	h.Sum += value
+	if i, _ := slices.BinarySearch(h.Bounds, value); i < len(h.Counts) {
+		h.Counts[i]++
 	}
-	if st.Size.Bits > 0 {
-		p.Fill = float32(st.Header.Set) / float32(st.Size.Bits)
-		p.Collided = float32(st.Collided) / float32(st.Size.Regions)
-		p.Rate = float32(math.Pow(float64(p.Fill), float64(st.Header.Shape.Hashes)))
-	}
-	s.put(page, p)
 }
 
-// put stores an observation; the zero value forgets the page.
-func (s *survey) put(page uint32, p SurveyedPage) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	chunk := s.chunks[page/surveyChunk]
-	if chunk == nil {
-		chunk = new([surveyChunk]SurveyedPage)
-		s.chunks[page/surveyChunk] = chunk
-	}
-	s.count(chunk[page%surveyChunk], -1)
-	s.count(p, 1)
-	chunk[page%surveyChunk] = p
-}
+// Keys returns the number of keys of all pages.
+func (s *Survey) Keys() uint64 { return uint64(s.Shared.Keys.Sum + s.Dedicated.Keys.Sum) }
 
-// count adds an observation to the totals (n = 1), or subtracts it (n = -1).
-func (s *survey) count(p SurveyedPage, n int) {
-	if p.State == PageUnknown {
+// Bytes returns the size of all pages.
+func (s *Survey) Bytes() uint64 { return uint64(s.Shared.Bytes.Sum + s.Dedicated.Bytes.Sum) }
+
+// add adds a page that was read.
+func (s *Survey) add(page uint32, st favfilter.Status) {
+	s.Looked++
+	if st.Missing || st.Damage != nil {
 		return
 	}
-	s.totals.Looked += n
-	if p.State.Faulty() {
-		s.totals.Faulty += n
+	f := &s.Shared
+	if page >= ledger.DedicatedPages {
+		f = &s.Dedicated
 	}
-	s.totals.Keys += uint64(n) * uint64(p.Keys) // wraps around for -1
-	s.totals.Bytes += uint64(n) * uint64(p.Bytes)
+	f.Keys.add(float64(st.Header.Count))
+	f.Bytes.add(float64(st.Size.Bytes))
+	if st.Size.Bits > 0 {
+		fill := float64(st.Header.Set) / float64(st.Size.Bits)
+		f.Fill.add(fill)
+		f.Collided.add(float64(st.Collided) / float64(st.Size.Regions))
+		f.Rate.add(math.Pow(fill, float64(st.Header.Shape.Hashes)))
+	}
 }
 
-// keep forgets pages without users.
-func (s *survey) keep(pages *pageSet) {
-	s.mu.RLock()
-	var gone []uint32
-	for n, chunk := range s.chunks {
-		for i := range chunk {
-			if page := n*surveyChunk + uint32(i); chunk[i].State != PageUnknown && !pages.has(page) {
-				gone = append(gone, page)
-			}
+// clone returns a copy that later calls of add do not change.
+func (s *Survey) clone() *Survey {
+	c := *s
+	for _, f := range []*Figures{&c.Shared, &c.Dedicated} {
+		for _, h := range []*Histogram{&f.Keys, &f.Bytes, &f.Fill, &f.Collided, &f.Rate} {
+			h.Counts = slices.Clone(h.Counts)
 		}
 	}
-	s.mu.RUnlock()
-	for _, page := range gone {
-		s.put(page, SurveyedPage{})
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for n, chunk := range s.chunks {
-		if *chunk == ([surveyChunk]SurveyedPage{}) {
-			delete(s.chunks, n)
-		}
-	}
+	return &c
 }
 
-// chunk returns a copy of a chunk of observations.
-func (s *survey) chunk(n uint32) (observations [surveyChunk]SurveyedPage) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if chunk := s.chunks[n]; chunk != nil {
-		observations = *chunk
+// Survey returns the survey of the last round. It is read-only.
+func (p *Pages) Survey() *Survey { return p.storage.stats.survey.Load() }
+
+// publish makes a survey that of the last round, unless it is of a part of the pages and there is
+// one of more. It logs once that there are too few pages.
+func (sc *Scrubber) publish(s *Survey) {
+	before := sc.storage.stats.survey.Load()
+	if !s.Whole && (before.Whole || before.Looked > s.Looked) {
+		return
 	}
-	return observations
-}
-
-// Survey yields every page as last observed: first shared pages, then dedicated ones, each in
-// ascending order of number. It reads neither the store nor the ledger, and takes less than 0.1 us
-// a page. It may run while pages are observed: each page is yielded as of some moment, and pages
-// that are added or removed meanwhile may be missing.
-func (in *Inspector) Survey() iter.Seq[SurveyedPage] {
-	return func(yield func(SurveyedPage) bool) {
-		pages := in.layout.pages()
-		var observations [surveyChunk]SurveyedPage
-		held := uint32(math.MaxUint32) // number of the chunk
-		for i := range pages.len() {
-			number := pages.number(i)
-			if n := number / surveyChunk; n != held {
-				observations, held = in.survey.chunk(n), n
-			}
-			p := observations[number%surveyChunk]
-			p.Number, p.Dedicated = number, number >= ledger.DedicatedPages // also of a page never observed
-			if !yield(p) {
-				return
-			}
-		}
-	}
-}
-
-// SurveyTotals returns sums over all pages as last observed.
-func (in *Inspector) SurveyTotals() SurveyTotals {
-	in.survey.mu.RLock()
-	defer in.survey.mu.RUnlock()
-	t, pages := in.survey.totals, in.layout.pages()
-	t.Pages, t.Dedicated = pages.len(), len(pages.dedicated)
-	return t
-}
-
-// stateAlone returns the state of a page by its content. Without a ledger, a missing page cannot be
-// told from an unused one.
-func (s *storage) stateAlone(st favfilter.Status) PageState {
-	switch {
-	case st.Damage != nil && damageReason(st.Damage) == reasonForeign:
-		return PageForeign
-	case st.Damage != nil:
-		return PageDamaged
-	case st.Missing:
-		return PageUnused
-	case st.Header.Identity != s.identity:
-		return PageForeign
-	default:
-		return PageSound
+	sc.storage.stats.survey.Store(s.clone())
+	if due := s.load.due(); s.Whole && due > 0 && before.load.due() == 0 {
+		sc.storage.log.Warn("pages have too many keys, and feeds read more than they need: a reshape is due",
+			"pages", s.load.pages, "keys_per_page", s.load.keys/uint64(s.load.pages), "reshape_to", due)
 	}
 }

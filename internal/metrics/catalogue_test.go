@@ -1,11 +1,9 @@
 package metrics_test
 
 import (
-	"iter"
 	"net"
 	"os"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -31,9 +29,7 @@ func everything(t *testing.T) *metrics.Registry {
 	r.Feeds(func() metrics.Feeds { return metrics.Feeds{Kept: 1, Dropped: some, Degraded: some} }).Looked(2)
 	r.Activities(true, func() activity.Stats { return activity.Stats{Recorded: some, WindowEvicted: some, WindowDamaged: some} })
 	r.Rebuilds()("missing", time.Second, nil)
-	r.Survey(func() iter.Seq[pages.SurveyedPage] {
-		return slices.Values([]pages.SurveyedPage{{State: pages.PageSound}})
-	})
+	r.Survey(func() *pages.Survey { return &pages.Survey{} })
 	r.Ledger()
 	r.Pools(func() []ledger.Pool { return []ledger.Pool{{Name: "calls"}} })
 	r.Sampling(func() metrics.Sampling { return metrics.Sampling{} })

@@ -34,20 +34,18 @@ type History struct {
 	fine, long []point  // of the last hour and of the last day
 	last, from snapshot // at the end of the last step and of the last long step
 	ticks      int
-	whole      bool // every page has been surveyed since the start
 }
 
 // snapshot is what the metrics say at one time, from where they have it.
 type snapshot struct {
 	at             time.Time
 	stats          activity.Stats
-	totals         pages.SurveyTotals
+	survey         *pages.Survey
 	load           metrics.Load
 	feeds          metrics.Feeds
 	looked, took   metrics.Histogram // candidates and seconds of feeds
 	unsure, failed uint64
 	heap           uint64
-	whole          bool // totals cover all pages
 }
 
 // column is a figure of each step, by what the metrics say at its begin and at its end.
@@ -96,7 +94,7 @@ func latency(name string, share float64) column {
 
 // ofWhole is n, or NaN before every page has been surveyed: until then it would seem to grow.
 func (s *snapshot) ofWhole(n uint64) float64 {
-	if !s.whole {
+	if !s.survey.Whole {
 		return math.NaN()
 	}
 	return float64(n)
@@ -125,8 +123,8 @@ func columnsOfHistory() []column {
 		latency("p99_ms", 0.99),
 		gauge("poll_age_ms", func(s *snapshot) float64 { return float64(s.stats.PollAge) / float64(time.Millisecond) }),
 		gauge("heap_bytes", func(s *snapshot) float64 { return float64(s.heap) }),
-		gauge("page_bytes", func(s *snapshot) float64 { return s.ofWhole(s.totals.Bytes) }),
-		gauge("keys", func(s *snapshot) float64 { return s.ofWhole(s.totals.Keys) }),
+		gauge("page_bytes", func(s *snapshot) float64 { return s.ofWhole(s.survey.Bytes()) }),
+		gauge("keys", func(s *snapshot) float64 { return s.ofWhole(s.survey.Keys()) }),
 		gauge("in_progress", func(s *snapshot) float64 { return float64(s.load.Requests) }),
 	}
 }
@@ -192,8 +190,6 @@ func (h *History) step(now time.Time) {
 	s := h.source.snapshot(now)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.whole = h.whole || s.whole // a new page will be surveyed soon
-	s.whole = h.whole
 	h.fine = kept(h.fine, h.point(&h.last, &s), hourSteps)
 	h.last = s
 	h.ticks++
@@ -217,11 +213,10 @@ func (f *Figures) snapshot(now time.Time) snapshot {
 	heap := []rt.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	rt.Read(heap)
 	o := f.Operations
-	totals := surveyTotals(o.Activities, o.Recorder)
 	return snapshot{
-		at: now, stats: o.Activities.Stats(), totals: totals, load: o.Load(), feeds: o.Feeds.Metrics(),
+		at: now, stats: o.Activities.Stats(), survey: surveyOf(o.Recorder), load: o.Load(), feeds: o.Feeds.Metrics(),
 		looked: o.Candidates.Read(), took: f.Durations(),
-		unsure: o.Feeds.Unsure.Load(), failed: o.Reports.Failed.Load(), heap: heap[0].Value.Uint64(), whole: totals.Looked >= totals.Pages,
+		unsure: o.Feeds.Unsure.Load(), failed: o.Reports.Failed.Load(), heap: heap[0].Value.Uint64(),
 	}
 }
 

@@ -244,11 +244,11 @@ func (o *ops) overview(ctx context.Context, _ *core.Call) (any, error) {
 		Requests: opsRequestUsage{load.Requests, load.RequestsLimit},
 		Sampling: o.sampler.Stats(),
 	}
-	stats, totals := o.activities.Stats(), surveyTotals(o.activities, o.recorder)
+	stats, survey := o.activities.Stats(), surveyOf(o.recorder)
 	a.PollAge = stats.PollAge.Milliseconds()
 	a.Pages = opsPageTotals{
-		Shared: totals.Pages - totals.Dedicated, Own: totals.Dedicated, LookedAt: totals.Looked, Faulty: totals.Faulty, Keys: totals.Keys,
-		Bytes: totals.Bytes, KeysPerPage: stats.KeysPerPage, Due: stats.ReshapeDue, DueFrom: pages.DuePage,
+		Shared: stats.SharedPages, Own: stats.DedicatedPages, LookedAt: survey.Looked, Faulty: survey.Faulty, Keys: survey.Keys(),
+		Bytes: survey.Bytes(), KeysPerPage: stats.KeysPerPage, Due: stats.ReshapeDue, DueFrom: pages.DuePage,
 	}
 	a.Scrub = opsScrubStatus{
 		Position: stats.ScrubAt, Pages: stats.ScrubPages, Rounds: stats.ScrubRounds, Alarms: stats.Alarms, Found: stats.Found,
@@ -260,12 +260,12 @@ func (o *ops) overview(ctx context.Context, _ *core.Call) (any, error) {
 	return a, nil
 }
 
-// surveyTotals returns sums over all pages as last observed. Without a ledger, none are.
-func surveyTotals(a activity.Activities, r *activity.Recorder) pages.SurveyTotals {
+// surveyOf returns the survey of the pages. Without a ledger, none are surveyed.
+func surveyOf(r *activity.Recorder) *pages.Survey {
 	if r == nil {
-		return pages.SurveyTotals{Pages: a.Stats().SharedPages}
+		return &pages.Survey{}
 	}
-	return r.SurveyTotals()
+	return r.Survey()
 }
 
 // reshapeOf returns the progress of a change of the number of pages, or nil if it cannot be read.
