@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/activity/seen"
 	"github.com/feedfilter/feedfilter/favfilter"
@@ -55,9 +54,7 @@ type Inside interface {
 	InspectPage(ctx context.Context, number uint32) (*pages.PageInside, error)
 	// InspectUser reads the page of a user, and compares it and the user's keys with the ledger if
 	// there is one.
-	InspectUser(ctx context.Context, user string) (*pages.PageInside, pages.UserKeysInside, error)
-	// InspectRows reads the page of a user, and the ledger's rows for it if there is one.
-	InspectRows(ctx context.Context, user string) (*pages.PageInside, []ledger.Row, error)
+	InspectUser(ctx context.Context, user string) (*pages.PageInside, error)
 }
 
 // NoLedgerError reports that Call needs a ledger, and that there is none.

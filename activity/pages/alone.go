@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
@@ -228,13 +227,6 @@ func (p *Alone) InspectPage(ctx context.Context, number uint32) (*PageInside, er
 
 // InspectUser reads the page of a user with its collision bitmap. Errors are an
 // [*UnavailableError], or that of ctx.
-func (p *Alone) InspectUser(ctx context.Context, user string) (*PageInside, UserKeysInside, error) {
-	inside, err := p.InspectPage(ctx, p.storage.slot(UserHash(p.storage.identity.Seed, user)))
-	return inside, UserKeysInside{}, err
-}
-
-// InspectRows is InspectUser. It returns no rows, because there is no ledger.
-func (p *Alone) InspectRows(ctx context.Context, user string) (*PageInside, []ledger.Row, error) {
-	inside, _, err := p.InspectUser(ctx, user)
-	return inside, nil, err
+func (p *Alone) InspectUser(ctx context.Context, user string) (*PageInside, error) {
+	return p.InspectPage(ctx, p.storage.slot(UserHash(p.storage.identity.Seed, user)))
 }

@@ -51,6 +51,8 @@ type PageInside struct {
 
 	// Ledger is what the ledger has for the page; nil without a ledger.
 	Ledger *LedgerPage
+	// User is what the ledger has of the user whose page was asked for; zero without one.
+	User UserInside
 	// Lacks counts the ledger's keys that the page does not report, by kind. If the page is not
 	// stale, these keys are lost.
 	Lacks map[string]int
@@ -79,6 +81,14 @@ type UserKeys struct {
 	Keys int
 }
 
+// UserInside is what the ledger has of one user. Other sides of two-way kinds count under their own
+// names.
+type UserInside struct {
+	Rows  []ledger.Row
+	Keys  map[string]int // the number of rows, by kind
+	Lacks map[string]int // of these, keys that the page does not report
+}
+
 // Agrees reports whether the page agrees with the ledger. Without a ledger it reports whether the
 // page is sound or unused.
 func (p *PageInside) Agrees() bool {
@@ -104,7 +114,7 @@ func (in *Inspector) InspectPage(ctx context.Context, number uint32) (*PageInsid
 	}
 	p, rows, err := in.readSettled(ctx, number)
 	if err == nil {
-		err = in.compare(ctx, p, rows)
+		err = in.compare(ctx, p, rows, "")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("inspect page %d: %w", number, err)
@@ -170,9 +180,10 @@ func (s *storage) insideOf(number uint32, id favfilter.PageID, l favfilter.Loade
 	return p
 }
 
-// compare counts the ledger's keys, and looks each up in the page.
-func (in *Inspector) compare(ctx context.Context, p *PageInside, rows []ledger.Row) error {
+// compare counts the ledger's keys, and looks each up in the page. It keeps the rows of a user.
+func (in *Inspector) compare(ctx context.Context, p *PageInside, rows []ledger.Row, user string) error {
 	kinds := make(map[string]int)
+	p.User = UserInside{Keys: make(map[string]int), Lacks: make(map[string]int)}
 	var users []UserKeys
 	for len(rows) > 0 {
 		n := 1 // rows of one user and kind are adjacent
@@ -187,8 +198,16 @@ func (in *Inspector) compare(ctx context.Context, p *PageInside, rows []ledger.R
 		}
 		kinds[some[0].Kind] += len(keys)
 		p.Ledger.Keys += len(keys)
-		if lacking := lacking(p.Page, keys); lacking > 0 {
+		lacking := lacking(p.Page, keys)
+		if lacking > 0 {
 			p.Lacks[some[0].Kind] += lacking
+		}
+		if some[0].Owner == user {
+			p.User.Rows = append(p.User.Rows, some...)
+			p.User.Keys[some[0].Kind] += len(keys)
+			if lacking > 0 {
+				p.User.Lacks[some[0].Kind] += lacking
+			}
 		}
 		if len(users) == 0 || users[len(users)-1].User != some[0].Owner {
 			users = append(users, UserKeys{User: some[0].Owner})
@@ -215,75 +234,27 @@ func lacking(page *favfilter.Page, keys []favfilter.Hash) (n int) {
 	return n
 }
 
-// UserKeysInside compares the keys of one user with the user's page.
-type UserKeysInside struct {
-	// Keys is the ledger's number of the user's keys by kind; nil without a ledger. Other sides of
-	// two-way kinds count under their own names.
-	Keys  map[string]int
-	Total int            // of Keys
-	Holds int            // number of the keys that the page reports; all, unless it is at fault
-	Lacks map[string]int // the other keys, by kind
-}
-
-// InspectRows reads the page of a user, without comparing it, and the ledger's rows for it. It
-// follows a user who moves to another page during the call. Errors are an [*UnavailableError], or
-// that of ctx.
-func (in *Inspector) InspectRows(ctx context.Context, user string) (*PageInside, []ledger.Row, error) {
+// InspectUser is [Inspector.InspectPage] for the page of a user. It follows a user who moves to
+// another page during the call.
+func (in *Inspector) InspectUser(ctx context.Context, user string) (*PageInside, error) {
 	hash := UserHash(in.storage.identity.Seed, user)
 	since := in.poller.recent()
 	for range maxLooks {
 		at := in.poller.keepUp(ctx, hash, since)
-		inside, rows, err := in.readSettled(ctx, at.page)
+		p, rows, err := in.readSettled(ctx, at.page)
 		if err != nil && !errors.Is(err, ErrNoPage) {
-			return nil, nil, err
+			return nil, err
 		}
 		place, failed := in.poller.ledger.Place(ctx, hash)
 		if failed != nil {
-			return nil, nil, Unavailable("ledger", failed)
+			return nil, Unavailable("ledger", failed)
 		}
 		if err == nil && place.Page == at.page {
-			return inside, rows, nil
+			return p, in.compare(ctx, p, rows, user)
 		}
 		since = in.life.elapsed()
 	}
-	return nil, nil, Unavailable("ledger", errMoved)
-}
-
-// InspectUser is [Inspector.InspectPage] for the page of a user. It also compares the user's own
-// keys.
-func (in *Inspector) InspectUser(ctx context.Context, user string) (*PageInside, UserKeysInside, error) {
-	own := UserKeysInside{Keys: make(map[string]int), Lacks: make(map[string]int)}
-	inside, rows, err := in.InspectRows(ctx, user)
-	if err == nil {
-		err = in.compare(ctx, inside, rows)
-	}
-	if err == nil {
-		err = in.compareUser(ctx, inside.Page, user, rows, &own)
-	}
-	return inside, own, err
-}
-
-// compareUser counts the user's rows among those of the page.
-func (in *Inspector) compareUser(
-	ctx context.Context, page *favfilter.Page, user string, rows []ledger.Row, u *UserKeysInside,
-) error {
-	for i := range rows {
-		if rows[i].Owner != user {
-			continue
-		}
-		keys, err := in.rebuilder.hashes(ctx, rows[i:i+1])
-		if err != nil {
-			return Unavailable("ledger", err)
-		}
-		u.Keys[rows[i].Kind] += len(keys)
-		u.Total += len(keys)
-		if n := lacking(page, keys); n > 0 {
-			u.Lacks[rows[i].Kind] += n
-		} else {
-			u.Holds += len(keys)
-		}
-	}
-	return nil
+	return nil, Unavailable("ledger", errMoved)
 }
 
 // Rebuilt describes a page that was rebuilt.

@@ -184,10 +184,10 @@ func TestInspectFollowsMoves(t *testing.T) {
 		if b.layout.pageOf(UserHash(b.storage.identity.Seed, "bot")) != 0 {
 			t.Fatal("the other process has already heard of the move")
 		}
-		in, u, err := b.inspector.InspectUser(t.Context(), "bot")
+		in, err := b.inspector.InspectUser(t.Context(), "bot")
 		must(t, err)
-		if !in.Dedicated || in.Number != a.layout.pageOf(UserHash(a.storage.identity.Seed, "bot")) || u.Total != 50 || u.Holds != 50 {
-			t.Errorf("on page %d, dedicated: %v, with %d keys, %d of them reported", in.Number, in.Dedicated, u.Total, u.Holds)
+		if !in.Dedicated || in.Number != a.layout.pageOf(UserHash(a.storage.identity.Seed, "bot")) || in.User.Keys["hide"] != 50 || len(in.User.Lacks) != 0 {
+			t.Errorf("on page %d, dedicated: %v, with %v keys, %v of them not reported", in.Number, in.Dedicated, in.User.Keys, in.User.Lacks)
 		}
 	})
 }

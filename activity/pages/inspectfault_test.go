@@ -32,8 +32,8 @@ func TestInspectFaults(t *testing.T) {
 			return p != nil && p.Agrees() && p.Ledger.Keys > 1, err
 		},
 		"a user": func() (bool, error) {
-			in, u, err := g.inspector.InspectUser(t.Context(), "1")
-			return in != nil && in.Agrees() && u.Total == 2 && u.Holds == 2, err
+			in, err := g.inspector.InspectUser(t.Context(), "1")
+			return in != nil && in.Agrees() && len(in.User.Rows) == 2 && len(in.User.Keys) == 2 && len(in.User.Lacks) == 0, err
 		},
 	} {
 		failed := 0

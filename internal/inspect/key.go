@@ -61,14 +61,8 @@ type keyReader struct {
 	rows *activity.Recorder // of; nil without a ledger, which has the rows
 	kind activity.Kind
 	// pages holds the pages read so far, by owner.
-	pages map[string]pageOfOwner
+	pages map[string]*pages.PageInside
 	*Key
-}
-
-// pageOfOwner is the page of a side's owner.
-type pageOfOwner struct {
-	inside *pages.PageInside
-	rows   []ledger.Row
 }
 
 // ReadKey returns the state of an activity: in each page that has one of its keys, and in the
@@ -87,7 +81,7 @@ func ReadKey(ctx context.Context, a activity.Activities, rows *activity.Recorder
 		return nil, err
 	}
 	r := &keyReader{
-		of: a, rows: rows, kind: k, pages: make(map[string]pageOfOwner), Key: &Key{Kind: kind, User: user, Target: target},
+		of: a, rows: rows, kind: k, pages: make(map[string]*pages.PageInside), Key: &Key{Kind: kind, User: user, Target: target},
 	}
 	read := r.readWindow
 	if k.InLedger() {
@@ -124,22 +118,20 @@ func (r *keyReader) readSides(ctx context.Context) error {
 
 // readSide reads the page of a side, and the ledger's row for it.
 func (r *keyReader) readSide(ctx context.Context, s *Side) error {
-	p, ok := r.pages[s.Owner]
-	if !ok {
+	p := r.pages[s.Owner]
+	if p == nil {
 		var err error
-		if p.inside, p.rows, err = r.of.Inside().InspectRows(ctx, s.Owner); err != nil {
+		if p, err = r.of.Inside().InspectUser(ctx, s.Owner); err != nil {
 			return err
 		}
 		r.pages[s.Owner] = p
 	}
-	s.Page, s.Stored, s.PageState = p.inside.Number, p.inside.ID.String(), p.inside.State.String()
+	s.Page, s.Stored, s.PageState = p.Number, p.ID.String(), p.State.String()
 	hash := r.key(s)
-	s.Reported = p.inside.Page != nil && p.inside.Page.Contains(hash)
-	if p.inside.Ledger != nil {
+	s.Reported = p.Page != nil && p.Page.Contains(hash)
+	if p.Ledger != nil {
 		// The rows and the page are from the same moment, so both lack later writes.
-		has := slices.ContainsFunc(p.rows, func(row ledger.Row) bool {
-			return row.Target == s.Target && row.Kind == s.Kind && row.Owner == s.Owner
-		})
+		has := slices.ContainsFunc(p.User.Rows, func(row ledger.Row) bool { return row.Target == s.Target && row.Kind == s.Kind })
 		s.Ledger = &has
 		if has {
 			if err := r.readTimes(ctx, s); err != nil {

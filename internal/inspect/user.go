@@ -45,7 +45,7 @@ func ReadUser(ctx context.Context, a activity.Activities, user string) (*User, e
 	if err := activity.CheckID(user, "user"); err != nil {
 		return nil, err
 	}
-	in, own, err := a.Inside().InspectUser(ctx, user)
+	in, err := a.Inside().InspectUser(ctx, user)
 	if err != nil {
 		return nil, fmt.Errorf("inspect a user: %w", err)
 	}
@@ -53,8 +53,12 @@ func ReadUser(ctx context.Context, a activity.Activities, user string) (*User, e
 	hash := pages.UserHash(identity.Seed, user)
 	u := &User{
 		User: user, Hash: fmt.Sprintf("%016x", hash), Slot: ledger.Identity{Pages: identity.Pages}.Slot(hash),
-		Page: in.Number, OwnPage: in.Dedicated, Counts: own.Keys, Keys: own.Total, PageHolds: own.Holds, Lacks: own.Lacks,
+		Page: in.Number, OwnPage: in.Dedicated, Counts: in.User.Keys, Lacks: in.User.Lacks,
 		PageState: in.State.String(), PageKeys: in.Status.Header.Count,
+	}
+	for kind, keys := range in.User.Keys {
+		u.Keys += keys
+		u.PageHolds += keys - in.User.Lacks[kind]
 	}
 	if in.Ledger != nil {
 		u.PageUsers = in.Ledger.Users
