@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/feedfilter/feedfilter/elasticache"
@@ -25,7 +24,9 @@ func reached(a *awstest.AWS) *aws.Config {
 	return &aws.Config{
 		Region:       awstest.Region,
 		BaseEndpoint: aws.String(a.URL()),
-		Credentials:  credentials.NewStaticCredentialsProvider(awstest.KeyID, awstest.Secret, ""),
+		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
+			return aws.Credentials{AccessKeyID: awstest.KeyID, SecretAccessKey: awstest.Secret}, nil
+		}),
 	}
 }
 

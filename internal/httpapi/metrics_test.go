@@ -6,19 +6,19 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 
 	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
+	"google.golang.org/protobuf/encoding/protodelim"
 
 	"github.com/feedfilter/feedfilter/internal/httpapi"
 )
 
 // scraped is an answer of GET /metrics: values by series, such as a_total{x="y"}; of histograms the
-// count and the sum.
+// count, the sum and the buckets.
 type scraped map[string]float64
 
 func (s *service) scrape(t testing.TB) scraped {
@@ -28,25 +28,21 @@ func (s *service) scrape(t testing.TB) scraped {
 		a.Header.Get("Cache-Control") != "no-store" {
 		t.Fatalf("metrics: %d %v %.200s", a.Status, a.Header, a.Body)
 	}
-	parser := expfmt.NewTextParser(model.LegacyValidation)
-	families, err := parser.TextToMetricFamilies(strings.NewReader(a.Body))
-	if err != nil {
-		t.Fatal(err)
-	}
 	all := make(scraped)
-	for name, f := range families {
-		for _, m := range f.GetMetric() {
-			var labels []string
-			for _, l := range m.GetLabel() {
-				labels = append(labels, fmt.Sprintf("%s=%q", l.GetName(), l.GetValue()))
-			}
-			series := "{" + strings.Join(labels, ",") + "}"
-			if h := m.GetHistogram(); h != nil {
-				all[name+"_count"+series], all[name+"_sum"+series] = float64(h.GetSampleCount()), h.GetSampleSum()
-				continue
-			}
-			all[name+series] = m.GetCounter().GetValue() + m.GetGauge().GetValue()
+	for line := range strings.Lines(a.Body) {
+		if strings.HasPrefix(line, "#") {
+			continue
 		}
+		at := strings.LastIndexByte(line, ' ')
+		value, err := strconv.ParseFloat(strings.TrimSpace(line[at+1:]), 64)
+		if err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		series := line[:at]
+		if !strings.HasSuffix(series, "}") {
+			series += "{}"
+		}
+		all[series] = value
 	}
 	return all
 }
@@ -242,12 +238,11 @@ func TestMetricsFormats(t *testing.T) {
 	r.Header.Set("Accept", "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited")
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, r)
-	decoder := expfmt.NewDecoder(w.Body, expfmt.ResponseFormat(w.Header()))
 	native := uint64(0)
-	for {
+	for w.Body.Len() > 0 {
 		var f dto.MetricFamily
-		if decoder.Decode(&f) != nil {
-			break
+		if err := protodelim.UnmarshalFrom(w.Body, &f); err != nil {
+			t.Fatal(err)
 		}
 		if f.GetName() != "feedfilter_http_request_seconds" {
 			continue

@@ -2,19 +2,14 @@ package proxytest
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
-	"strings"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
-
-	"github.com/Shopify/toxiproxy/v2"
-	"github.com/Shopify/toxiproxy/v2/stream"
-	"github.com/rs/zerolog"
 
 	"github.com/feedfilter/feedfilter/internal/servertest"
 )
@@ -22,23 +17,32 @@ import (
 // dialTimeout is long because the machine of the server may be overloaded.
 const dialTimeout = time.Minute
 
+// parts is how many reads of up to partBytes each may be in flight in one direction.
+const (
+	parts     = 256
+	partBytes = 32 << 10
+)
+
 // links hold the listener and the connections of a proxy from one opening to the next close.
-// toxiproxy's links move the bytes. toxiproxy's listener is not used, because it cannot reset
-// accepted connections.
 type links struct {
 	target   string
 	listener net.Listener
-	server   *toxiproxy.ApiServer // serves nothing; toxiproxy's links need it to count bytes
-	proxy    *toxiproxy.Proxy     // does not listen; holds the toxics
+	ended    chan struct{} // closed by close
 
-	stalled atomic.Bool           // drop all bytes
-	limit   atomic.Pointer[int64] // bytes to the client per connection; nil: no limit
-
-	accepting sync.WaitGroup
+	stalled  atomic.Bool           // drop all bytes
+	limit    atomic.Pointer[int64] // bytes to the client per connection; nil: no limit
+	latency  atomic.Pointer[latency]
+	starting sync.WaitGroup
 
 	mu     sync.Mutex            // guards the rest
 	conns  map[net.Conn]struct{} // connections of both sides
 	closed bool
+}
+
+// latency is the delay of both directions.
+type latency struct {
+	toServer, toClient, jitter time.Duration
+	replaced                   chan struct{} // closed when another latency takes its place
 }
 
 // openLinks listens at addr, and connects each accepted connection to target.
@@ -48,15 +52,9 @@ func openLinks(addr, target string) (*links, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listening: %w", err)
 	}
-	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
-	l := &links{
-		target:   target,
-		listener: listener,
-		server:   server,
-		proxy:    toxiproxy.NewProxy(server, target, addr, target),
-		conns:    make(map[net.Conn]struct{}),
-	}
-	l.accepting.Go(l.accept)
+	l := &links{target: target, listener: listener, ended: make(chan struct{}), conns: make(map[net.Conn]struct{})}
+	l.delay(0, 0)
+	l.starting.Go(l.accept)
 	return l, nil
 }
 
@@ -89,9 +87,8 @@ func (l *links) connect(client net.Conn) {
 	if !l.hold(server) {
 		return
 	}
-	name := client.RemoteAddr().String()
-	l.proxy.Toxics.StartLink(l.server, name+" upstream", client, &sink{conn: server, links: l}, stream.Upstream)
-	l.proxy.Toxics.StartLink(l.server, name+" downstream", server, &sink{conn: client, links: l, toClient: true}, stream.Downstream)
+	l.pipe(client, &sink{conn: server, links: l})
+	l.pipe(server, &sink{conn: client, links: l, toClient: true})
 }
 
 // hold keeps the connection, so that close can reset it. After close, hold resets the connection
@@ -122,11 +119,12 @@ func (l *links) close() {
 	_ = servertest.Close(l.listener) // returns when the address can be used again
 	l.mu.Lock()
 	l.closed = true
+	close(l.ended)
 	for conn := range l.conns {
 		reset(conn)
 	}
 	l.mu.Unlock()
-	l.accepting.Wait()
+	l.starting.Wait()
 }
 
 // reset closes a connection so that the other end sees a reset.
@@ -138,41 +136,74 @@ func reset(conn net.Conn) {
 }
 
 // delay sets the delays of both directions.
-func (l *links) delay(d, jitter time.Duration) error {
-	there, back := d.Milliseconds()/2, (d.Milliseconds()+1)/2
-	return errors.Join(
-		l.latency("upstream", there, jitter.Milliseconds()/2),
-		l.latency("downstream", back, (jitter.Milliseconds()+1)/2),
-	)
+func (l *links) delay(d, jitter time.Duration) {
+	if last := l.latency.Swap(&latency{d / 2, d - d/2, jitter / 2, make(chan struct{})}); last != nil {
+		close(last.replaced)
+	}
 }
 
-// latency sets the delay of one direction, in milliseconds.
-func (l *links) latency(direction string, millis, jitter int64) error {
-	toxics := l.proxy.Toxics
-	if toxics.GetToxic(direction) != nil {
-		if err := toxics.RemoveToxic(context.Background(), direction); err != nil {
-			return err
+// part is what one read returned, and when it is due at the other side.
+type part struct {
+	bytes []byte
+	due   time.Time
+	under *latency
+}
+
+// pipe moves bytes from a connection to a sink in the background, until one of them is closed.
+func (l *links) pipe(from net.Conn, to *sink) {
+	inFlight := make(chan part, parts)
+	go func() {
+		defer close(inFlight)
+		buffer := make([]byte, partBytes)
+		for {
+			n, err := from.Read(buffer)
+			if n > 0 {
+				now := l.latency.Load()
+				inFlight <- part{slices.Clone(buffer[:n]), time.Now().Add(now.of(to)), now}
+			}
+			if err != nil {
+				return
+			}
 		}
-	}
-	if millis == 0 && jitter == 0 {
-		return nil
-	}
-	toxic, err := json.Marshal(map[string]any{
-		"name":       direction,
-		"type":       "latency",
-		"stream":     direction,
-		"attributes": map[string]int64{"latency": millis, "jitter": jitter},
-	})
-	if err != nil {
-		return err
-	}
-	_, err = toxics.AddToxicJson(strings.NewReader(string(toxic)))
-	return err
+	}()
+	go func() {
+		for p := range inFlight {
+			l.await(&p)
+			to.write(p.bytes)
+		}
+		to.close()
+	}()
 }
 
-// sink receives the bytes of a link. Write never returns an error. After an error toxiproxy would
-// stop reading the link, and a later change of the toxics would hang. A link whose connection is
-// closed ends when the other link closes its source.
+// await waits until a part is due, the latency changes or the links end.
+func (l *links) await(p *part) {
+	wait := time.Until(p.due)
+	if wait <= 0 {
+		return
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-p.under.replaced:
+	case <-l.ended:
+	}
+}
+
+// of returns how long the next bytes take to a sink.
+func (d *latency) of(to *sink) time.Duration {
+	way := d.toServer
+	if to.toClient {
+		way = d.toClient
+	}
+	if d.jitter > 0 {
+		way += rand.N(2*d.jitter) - d.jitter //nolint:gosec // any delay will do
+	}
+	return way
+}
+
+// sink receives the bytes of one direction. It takes them also after the connection was closed: the
+// other direction then ends, and closes the source of this one.
 type sink struct {
 	conn     net.Conn
 	links    *links
@@ -182,10 +213,10 @@ type sink struct {
 	left  int64
 }
 
-// Write passes b on unless the proxy is stalled or the limit is reached.
-func (s *sink) Write(b []byte) (int, error) {
+// write passes b on unless the proxy is stalled or the limit is reached.
+func (s *sink) write(b []byte) {
 	if s.links.stalled.Load() {
-		return len(b), nil
+		return
 	}
 	rest := b
 	limit := s.links.limit.Load()
@@ -198,18 +229,16 @@ func (s *sink) Write(b []byte) (int, error) {
 	}
 	_, err := s.conn.Write(rest)
 	if err != nil || s.limit != nil && s.left == 0 {
-		_ = s.Close()
+		s.close()
 	}
-	return len(b), nil
 }
 
-// Close closes the connection. While the proxy is stalled it does nothing, so that the other side
+// close closes the connection. While the proxy is stalled it does nothing, so that the other side
 // does not notice.
-func (s *sink) Close() error {
+func (s *sink) close() {
 	if s.links.stalled.Load() {
-		return nil
+		return
 	}
 	s.links.forget(s.conn)
 	_ = s.conn.Close() // may be closed already
-	return nil
 }

@@ -1,8 +1,6 @@
 // Package proxytest puts a faulty network between a test and a TCP server.
 //
-// A Proxy is part of the test process, and ends with the test. toxiproxy moves and delays the
-// bytes. This package itself drops bytes and cuts connections at both ends, where it can stop a
-// connection at once.
+// A Proxy is part of the test process, and ends with the test.
 package proxytest
 
 import (
@@ -21,8 +19,7 @@ import (
 // setting a fault has no effect.
 //
 // Its methods may be called concurrently, from any goroutine. They return when they have taken
-// effect on all connections. Delay may have to wait for a side that does not read. A call that
-// fails marks the test as failed, and the test continues.
+// effect on all connections. A call that fails marks the test as failed, and the test continues.
 type Proxy struct {
 	t      testing.TB
 	addr   string
@@ -56,24 +53,14 @@ func (p *Proxy) Addr() string {
 	return p.addr
 }
 
-// Delay makes all bytes arrive later. They take half of d, in whole milliseconds, on the way to the
-// server and half on the way back. A request and its answer therefore take d longer, plus or minus
-// jitter, which is at most d. Delay replaces an earlier delay, and 0 ends it. Bytes in flight
-// arrive when they were due, or earlier.
+// Delay makes all bytes arrive later. They take half of d on the way to the server and half on the
+// way back. A request and its answer therefore take d longer, plus or minus jitter, which is at
+// most d. Delay replaces an earlier delay, and 0 ends it. Bytes in flight then arrive at once.
 func (p *Proxy) Delay(d, jitter time.Duration) {
-	p.t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.delay(d, jitter)
-}
-
-func (p *Proxy) delay(d, jitter time.Duration) {
-	p.t.Helper()
-	if p.links == nil {
-		return
-	}
-	if err := p.links.delay(d, jitter); err != nil {
-		p.t.Errorf("proxytest: delaying what passes the proxy of %s by %s: %v", p.target, d, err)
+	if p.links != nil {
+		p.links.delay(d, jitter)
 	}
 }
 
@@ -121,7 +108,7 @@ func (p *Proxy) Reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.links != nil && !p.links.stalled.Load() && p.links.limit.Load() == nil {
-		p.delay(0, 0)
+		p.links.delay(0, 0)
 		return
 	}
 	p.close()

@@ -66,7 +66,11 @@ func TestDelay(t *testing.T) {
 	if err := newClient(t, proxy).Ping(within(t, soon)).Err(); !isTimeout(err) {
 		t.Errorf("PING with a delay past its deadline: %v, want a timeout", err)
 	}
+	if _, err := io.WriteString(conn, "PING\r\n"); err != nil {
+		t.Fatal(err)
+	}
 	proxy.Reset()
+	wantReply(t, conn)
 	ping(t, conn)
 	wantPong(t, proxy)
 }
@@ -336,6 +340,12 @@ func ping(t *testing.T, conn net.Conn) {
 	if _, err := io.WriteString(conn, "PING\r\n"); err != nil {
 		t.Fatal(err)
 	}
+	wantReply(t, conn)
+}
+
+// wantReply reads the answer to a PING.
+func wantReply(t *testing.T, conn net.Conn) {
+	t.Helper()
 	reply := make([]byte, len("+PONG\r\n"))
 	if _, err := io.ReadFull(conn, reply); err != nil || string(reply) != "+PONG\r\n" {
 		t.Fatalf("PING answered %q, %v", reply, err)
