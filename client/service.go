@@ -38,15 +38,15 @@ func (c *Client) Kinds(ctx context.Context) ([]Kind, error) {
 
 // Pages has the number of pages, and the progress of a reshape.
 type Pages struct {
-	Pages       uint32  `json:"pages"`        // last requested number
-	Homes       int     `json:"homes"`        // groups of users: the pages that the data was created with
-	Reshaped    int     `json:"reshaped"`     // groups whose requested pages are built
-	SharedPages int     `json:"shared_pages"` // in use
-	OwnPages    int     `json:"own_pages"`    // dedicated to one user each
-	KeysPerPage float64 `json:"keys_per_page"`
-	Due         uint32  `json:"due"`       // number of pages needed; 0: no change
-	Reshaping   bool    `json:"reshaping"` // by the process that answers
-	Trouble     string  `json:"trouble"`   // why the reshape stalled
+	Pages          uint32  `json:"pages"`           // last requested number
+	Homes          int     `json:"homes"`           // groups of users: the pages that the data was created with
+	Reshaped       int     `json:"reshaped"`        // groups whose requested pages are built
+	SharedPages    int     `json:"shared_pages"`    // in use
+	DedicatedPages int     `json:"dedicated_pages"` // dedicated to one user each
+	KeysPerPage    float64 `json:"keys_per_page"`
+	Due            uint32  `json:"due"`       // number of pages needed; 0: no change
+	Reshaping      bool    `json:"reshaping"` // by the process that answers
+	Trouble        string  `json:"trouble"`   // why the reshape stalled
 }
 
 func (p *Pages) sound() bool { return p.Homes > 0 }

@@ -87,7 +87,7 @@ func newWorld(t *testing.T, on topology, seed uint64) *world {
 	}
 	w.kinds = t.TempDir()
 	// Some users have more than 32 keys at times, so they get dedicated pages while the load is on.
-	args := []string{"--pages", fmt.Sprint(chaosPages), "--own-page", "32"}
+	args := []string{"--pages", fmt.Sprint(chaosPages), "--dedicated-page", "32"}
 	addresses := make([]string, fleetSize) // URL of Redis, by instance
 	ledgers := make([]string, fleetSize)   // URL of the ledger, by instance
 	switch on {

@@ -32,7 +32,7 @@ const (
 // false positive rate allows.
 func TestLongReshapeBesideServices(t *testing.T) {
 	url, redis := pgtest.Start(t).Schema(), startRedis(t)
-	flags := []string{"--ledger", url, "--redis", redis.URL(), "--own-page", "16"}
+	flags := []string{"--ledger", url, "--redis", redis.URL(), "--dedicated-page", "16"}
 	l := &reshapeLoad{t: t, url: url, redis: redis, pace: rate.NewLimiter(500, 1)}
 	for range 2 {
 		s := serve(t, append(flags, "--data-dir", t.TempDir(), "--pages", "16")...)

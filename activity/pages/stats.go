@@ -37,7 +37,7 @@ type Stats struct {
 	ReshapeDue  uint32  `json:"reshape_due"`   // number of shared pages that are due; 0: enough
 	Reshaping   bool    `json:"reshaping"`     // a growth runs in the background of this process
 
-	DedicatedPages int `json:"own_pages"` // users with a dedicated page
+	DedicatedPages int `json:"dedicated_pages"` // users with a dedicated page
 
 	// WithoutPage counts writes that were acknowledged by the ledger and the staleness bound alone.
 	WithoutPage uint64 `json:"writes_without_page"`

@@ -116,7 +116,7 @@ func TestReadersArePassive(t *testing.T) {
 	std := stdio{os.Stdin, os.Stdout, os.Stderr}
 	flags := dataFlags{
 		DataDir: dir, Redis: server.URL(), Filter: "feed", FalsePositiveRate: 0.001, StalenessBound: time.Second, ScrubRate: 500,
-		OwnPage: pages.MinSharedKeys, LogLevel: "error",
+		DedicatedPage: pages.MinSharedKeys, LogLevel: "error",
 	}
 	for name, open := range map[string]func() (*data, func() error, error){
 		"export": func() (*data, func() error, error) {

@@ -48,8 +48,9 @@ type dataFlags struct {
 
 	StalenessBound time.Duration `default:"1s"   help:"${bound}" placeholder:"DURATION"`
 	ScrubRate      int           `default:"500"  help:"${scrub}" placeholder:"PAGES"`
-	OwnPage        int           `default:"2048" help:"${own}"   placeholder:"KEYS"`
-	PageCache      *string       `hidden:""` // of version 0.1: refused
+	DedicatedPage  int           `default:"2048" help:"${dedicated}"   placeholder:"KEYS"`
+	PageCache      *string       `hidden:""` // of version 0.1: refused, as is OwnPage
+	OwnPage        *string       `hidden:""`
 	ListCache      int           `default:"64"   help:"${lists}" placeholder:"MIB"`
 
 	passive bool // see [activity.Config.Passive]
@@ -71,10 +72,11 @@ func (f *dataFlags) Check(context.Context) error {
 	c.wantf(r >= 1e-8 && r <= 0.5, "--false-positive-rate: %g is not in 1e-8 to 0.5", r)
 	c.wantf(b >= 10*time.Millisecond && b <= time.Minute, "--staleness-bound: %v is not in 10ms to 1m", b)
 	c.wantf(f.ScrubRate >= 1 && f.ScrubRate <= 100_000, "--scrub-rate: %d is not in 1 to 100000", f.ScrubRate)
-	c.wantf(f.OwnPage >= pages.MinSharedKeys, "--own-page: %d is less than %d", f.OwnPage, pages.MinSharedKeys)
+	c.wantf(f.DedicatedPage >= pages.MinSharedKeys, "--dedicated-page: %d is less than %d", f.DedicatedPage, pages.MinSharedKeys)
 	c.wantf(f.ListCache >= 1 && f.ListCache <= maxListCache, "--list-cache: %d is not in 1 to %d", f.ListCache, maxListCache)
 	c.wantf(f.PageCache == nil, "--page-cache: gone: large pages and those of lists are now held in --list-cache, "+
 		"valid by their version in Redis; writes no longer wait for it. Remove the flag")
+	c.wantf(f.OwnPage == nil, "--own-page: has another name: --dedicated-page")
 	scheme := redisurl.Scheme(f.Ledger)
 	c.wantf(f.Ledger == "" || f.Ledger == noLedger || slices.Contains([]string{"sqlite", "postgres", "postgresql"}, scheme),
 		"--ledger: %q is not supported: want sqlite:<file>, postgres://<host>/<database> or none", scheme)
@@ -257,7 +259,7 @@ func (f *dataFlags) recorderConfig(d *data, kinds *activity.Kinds, log *slog.Log
 		FalsePositiveRate: f.FalsePositiveRate,
 		StalenessBound:    f.StalenessBound,
 		ScrubRate:         f.ScrubRate,
-		MaxSharedKeys:     f.OwnPage,
+		MaxSharedKeys:     f.DedicatedPage,
 		ListCache:         f.ListCache << 20,
 		Passive:           f.passive,
 		Persist:           d.persist(),

@@ -86,8 +86,8 @@ func dataHelp() map[string]string {
 		"rate":  "Share of clean candidates that may be dropped wrongly, 1e-8 to 0.5.",
 		"bound": "Maximum age of a process's view of the ledger, 10ms to 1m: when a page is lost or unreachable, writes of other " +
 			"processes take this long to appear. Equal in all processes of a ledger.",
-		"scrub": "Pages per second that the scrub compares with the ledger, 1 to 100000.",
-		"own":   "Keys above which a user gets a dedicated page, 16 or more.",
+		"scrub":     "Pages per second that the scrub compares with the ledger, 1 to 100000.",
+		"dedicated": "Keys above which a user gets a dedicated page, 16 or more.",
 		"lists": "MiB of pages to hold in this process, 1 to 1048576: those of shared lists, of fan-out, of users with many " +
 			"activities, and those built while Redis is down.",
 		"level":      "Lowest level to log: debug, info, warn or error.",

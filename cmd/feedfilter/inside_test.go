@@ -113,7 +113,7 @@ func TestInsideInterrupted(t *testing.T) {
 			w.Header().Set("Content-Type", "application/json")
 			switch r.Method + " " + r.URL.Path {
 			case "GET /v1/pages":
-				_, _ = fmt.Fprintf(w, `{"homes":%[1]d,"shared_pages":%[1]d,"own_pages":0}`, rebuiltAtOnce+1)
+				_, _ = fmt.Fprintf(w, `{"homes":%[1]d,"shared_pages":%[1]d,"dedicated_pages":0}`, rebuiltAtOnce+1)
 			case "POST /v1/ops/scrub":
 				_, _ = fmt.Fprint(w, `{"running":true,"done":1,"all":9,"started":"2026-01-02T00:00:00Z"}`)
 			case "POST /v1/ops/pages/0/rebuild":
@@ -148,7 +148,7 @@ func TestRebuildAll(t *testing.T) {
 		_, err := fmt.Sscanf(r.URL.Path, "/v1/ops/pages/%d/rebuild", &number)
 		switch {
 		case r.URL.Path == "/v1/pages":
-			_, _ = fmt.Fprint(w, `{"homes":2,"shared_pages":4,"own_pages":3}`)
+			_, _ = fmt.Fprint(w, `{"homes":2,"shared_pages":4,"dedicated_pages":3}`)
 		case err != nil || !want[number]:
 			w.WriteHeader(http.StatusNotFound)
 			_, _ = fmt.Fprint(w, `{"error":{"code":"not_found","message":"there is no such page"}}`)
@@ -173,7 +173,7 @@ func TestRebuildAll(t *testing.T) {
 func TestRebuildAllOfRemoved(t *testing.T) {
 	answer, first, err := (&rebuildCmd{All: true}).rebuild(t.Context(), stdio{os.Stdin, os.Stdout, os.Stderr}, rebuilder{
 		numbers: func(context.Context) (client.Pages, error) {
-			return client.Pages{Homes: 1, SharedPages: 1, OwnPages: 2}, nil
+			return client.Pages{Homes: 1, SharedPages: 1, DedicatedPages: 2}, nil
 		},
 		one: func(_ context.Context, page uint32) (inspect.Rebuilt, error) {
 			if page > 0 && page != ledger.DedicatedPages+7 {

@@ -177,7 +177,7 @@ func (c *rebuildCmd) which(ctx context.Context, r rebuilder) (iter.Seq[uint32], 
 				return
 			}
 		}
-	}, has.SharedPages + has.OwnPages, nil
+	}, has.SharedPages + has.DedicatedPages, nil
 }
 
 // noPage reports whether there is no page of that number.
@@ -194,7 +194,7 @@ func local(d *data) rebuilder {
 				return has, err
 			}
 			layout, err := r.Grower().Layout(ctx)
-			has.Homes, has.SharedPages, has.OwnPages = int(r.Inside().Identity().Pages), int(layout.Current), layout.Dedicated
+			has.Homes, has.SharedPages, has.DedicatedPages = int(r.Inside().Identity().Pages), int(layout.Current), layout.Dedicated
 			return has, err
 		},
 		user: func(ctx context.Context, id string) (uint32, error) {

@@ -110,7 +110,7 @@ func TestMetricsOfPages(t *testing.T) {
 		}
 	}
 	m := s.scrape(t)
-	m.want(t, map[string]float64{`page_keys_sum{use="own"}`: 0})
+	m.want(t, map[string]float64{`page_keys_sum{use="dedicated"}`: 0})
 	if fill, pages := m[`feedfilter_page_fill_ratio_sum{use="shared"}`], m[`feedfilter_page_fill_ratio_count{use="shared"}`]; fill <= 0 || fill >= pages || pages < 1 || pages > 2 {
 		t.Errorf("%v pages, sum of fill %v", pages, fill)
 	}

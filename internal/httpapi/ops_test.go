@@ -70,7 +70,7 @@ func TestOpsPage(t *testing.T) {
 	for _, n := range p.Ledger.Kinds {
 		kinds += n
 	}
-	if p.State != "sound" || !*p.Agrees || p.Residual != 0 || p.Behind != 0 || len(p.Lacks) != 0 || p.Own || p.Damage != "" ||
+	if p.State != "sound" || !*p.Agrees || p.Residual != 0 || p.Behind != 0 || len(p.Lacks) != 0 || p.Dedicated || p.Damage != "" ||
 		p.Ledger.Kinds["hide"] != 40 || kinds != p.Ledger.Keys || p.Ledger.Keys != int(p.Page.Keys) || p.Ledger.Sequence != p.Page.Sequence {
 		t.Errorf("%+v, %+v, %+v", p, p.Page, p.Ledger)
 	}
@@ -102,7 +102,7 @@ func TestOpsUserAndKey(t *testing.T) {
 	if err := json.Unmarshal([]byte(a.Body), &u); err != nil {
 		t.Fatal(err)
 	}
-	if u.User != "0" || u.Page != u.Slot || u.OwnPage || !reflect.DeepEqual(u.Counts, map[string]int{"block": 1, "hide": 40}) || u.Keys != 41 ||
+	if u.User != "0" || u.Page != u.Slot || u.Dedicated || !reflect.DeepEqual(u.Counts, map[string]int{"block": 1, "hide": 40}) || u.Keys != 41 ||
 		u.PageHolds != 41 || len(u.Lacks) != 0 || u.PageState != "sound" || u.PageKeys < 41 || len(u.Hash) != 16 ||
 		len(u.Windows) != 1 || u.Windows[0].Kind != "seen" || u.Windows[0].Keys != 1 || u.FeedBytes <= u.Windows[0].Bytes {
 		t.Errorf("%s", a.Body)
@@ -194,7 +194,7 @@ func TestOpsHealth(t *testing.T) {
 			t.Errorf("%s: %v, want %v", k, a.JSON[k], want)
 		}
 	}
-	if pages["shared"] != 16.0 || pages["own"] != 0.0 || pages["looked_at"] != 16.0 || pages["amiss"] != 0.0 || pages["keys"] != 160.0 ||
+	if pages["shared"] != 16.0 || pages["dedicated"] != 0.0 || pages["looked_at"] != 16.0 || pages["amiss"] != 0.0 || pages["keys"] != 160.0 ||
 		pages["keys_per_page"] != 10.0 || pages["due"] != 0.0 || pages["due_from"] != 4096.0 || scrub["pages"] != 16.0 || len(a.JSON) != 14 {
 		t.Errorf("%s", a.Body)
 	}

@@ -12,16 +12,16 @@ import (
 
 // Page is the state of a page beside that of the ledger.
 type Page struct {
-	Number   uint32         `json:"number"`
-	Own      bool           `json:"own"`
-	State    string         `json:"state"`
-	Page     *Stands        `json:"page"` // nil: missing or damaged
-	Damage   string         `json:"damage,omitzero"`
-	Ledger   *Ledger        `json:"ledger"` // nil: no ledger
-	Agrees   *bool          `json:"agrees,omitzero"`
-	Lacks    map[string]int `json:"lacks"`
-	Residual int            `json:"residual_keys"`
-	Behind   uint64         `json:"behind"`
+	Number    uint32         `json:"number"`
+	Dedicated bool           `json:"dedicated"`
+	State     string         `json:"state"`
+	Page      *Stands        `json:"page"` // nil: missing or damaged
+	Damage    string         `json:"damage,omitzero"`
+	Ledger    *Ledger        `json:"ledger"` // nil: no ledger
+	Agrees    *bool          `json:"agrees,omitzero"`
+	Lacks     map[string]int `json:"lacks"`
+	Residual  int            `json:"residual_keys"`
+	Behind    uint64         `json:"behind"`
 }
 
 // Stands is the state of a page, from its header and bits.
@@ -77,7 +77,7 @@ func ReadPage(ctx context.Context, a activity.Activities, number uint32, name fu
 		return nil, err
 	}
 	p := &Page{
-		Number: in.Number, Own: in.Dedicated, State: in.State.String(), Lacks: in.Lacks, Residual: in.Residual, Behind: in.Behind,
+		Number: in.Number, Dedicated: in.Dedicated, State: in.State.String(), Lacks: in.Lacks, Residual: in.Residual, Behind: in.Behind,
 	}
 	if in.Damage != nil {
 		p.Damage = in.Damage.Error()

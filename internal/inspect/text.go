@@ -54,7 +54,7 @@ func (p *Page) Text(w io.Writer) error {
 func (p *Page) verdict() string {
 	who := ""
 	switch {
-	case p.Own:
+	case p.Dedicated:
 		who = ", dedicated to one user"
 	case p.Ledger != nil:
 		who = fmt.Sprintf(", of %d users", p.Ledger.Users)
@@ -124,7 +124,7 @@ func (u *User) Text(w io.Writer) error {
 	t := &text{w: w}
 	where := fmt.Sprintf("page %d, with %d users", u.Page, u.PageUsers)
 	switch {
-	case u.OwnPage:
+	case u.Dedicated:
 		where = fmt.Sprintf("page %d, dedicated to the user", u.Page)
 	case u.Counts == nil:
 		where = fmt.Sprintf("page %d", u.Page)

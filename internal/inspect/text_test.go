@@ -60,7 +60,7 @@ func TestHarmedPageText(t *testing.T) {
 			Number: 5, State: "missing", Agrees: &no, Lacks: map[string]int{"hide": 3}, Ledger: &inspect.Ledger{Sequence: 9, Users: 2}, Residual: -3,
 		},
 		"page 7: behind, dedicated to one user: it lacks 2 changes, it counts -1 keys\n": {
-			Number: 7, Own: true, State: "behind", Agrees: &no, Behind: 2, Residual: -1, Page: &inspect.Stands{}, Ledger: &inspect.Ledger{},
+			Number: 7, Dedicated: true, State: "behind", Agrees: &no, Behind: 2, Residual: -1, Page: &inspect.Stands{}, Ledger: &inspect.Ledger{},
 		},
 		"page 1: damaged\n  half of it is gone\n": {Number: 1, State: "damaged", Damage: "half of it is gone"},
 	} {
@@ -86,7 +86,7 @@ func TestUserText(t *testing.T) {
 	if got := textOf(t, func(b *strings.Builder) error { return u.Text(b) }); got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
-	u.PageHolds, u.Lacks, u.OwnPage = 1, map[string]int{"block": 1}, true
+	u.PageHolds, u.Lacks, u.Dedicated = 1, map[string]int{"block": 1}, true
 	got := textOf(t, func(b *strings.Builder) error { return u.Text(b) })
 	for _, want := range []string{"on page 3, dedicated to the user; the page is", "reports 1 of them, but not 1 block\n"} {
 		if !strings.Contains(got, want) {

@@ -16,7 +16,7 @@ type User struct {
 	Hash      string         `json:"hash"`
 	Slot      uint32         `json:"slot"` // hash slot of the store that has the user's pages and windows
 	Page      uint32         `json:"page"`
-	OwnPage   bool           `json:"own_page"`
+	Dedicated bool           `json:"dedicated"`
 	Counts    map[string]int `json:"counts"` // nil without a ledger
 	Keys      int            `json:"keys"`
 	PageHolds int            `json:"page_holds"`
@@ -53,7 +53,7 @@ func ReadUser(ctx context.Context, a activity.Activities, user string) (*User, e
 	hash := pages.UserHash(identity.Seed, user)
 	u := &User{
 		User: user, Hash: fmt.Sprintf("%016x", hash), Slot: ledger.Identity{Pages: identity.Pages}.Slot(hash),
-		Page: in.Number, OwnPage: in.Dedicated, Counts: in.User.Keys, Lacks: in.User.Lacks,
+		Page: in.Number, Dedicated: in.Dedicated, Counts: in.User.Keys, Lacks: in.User.Lacks,
 		PageState: in.State.String(), PageKeys: in.Status.Header.Count,
 	}
 	for kind, keys := range in.User.Keys {

@@ -42,7 +42,7 @@ func TestInspectUser(t *testing.T) {
 			return u
 		}
 		u := look()
-		if u.Page != 0 || u.Slot != 0 || u.OwnPage || u.Keys != 6 || u.PageHolds != 6 || len(u.Lacks) > 0 ||
+		if u.Page != 0 || u.Slot != 0 || u.Dedicated || u.Keys != 6 || u.PageHolds != 6 || len(u.Lacks) > 0 ||
 			!maps.Equal(u.Counts, map[string]int{"block": 5, "like": 1}) || u.PageUsers != 7 || u.PageState != "sound" || u.PageKeys != 41 {
 			t.Errorf("%+v", u)
 		}
@@ -59,7 +59,7 @@ func TestInspectUser(t *testing.T) {
 		g.dedicate(t, "light")
 		g.want(t, "light", "like", "p1", activity.Direct)
 		must(t, err)
-		if u := look(); u.Page != ledger.DedicatedPages || u.Slot != 0 || !u.OwnPage || u.PageHolds != 6 || u.PageUsers != 1 {
+		if u := look(); u.Page != ledger.DedicatedPages || u.Slot != 0 || !u.Dedicated || u.PageHolds != 6 || u.PageUsers != 1 {
 			t.Errorf("on a dedicated page: %+v", u)
 		}
 		nobody, err := ReadUser(t.Context(), g.Activities, "nobody")

@@ -125,7 +125,7 @@ func numbers(stats func() activity.Stats) *source {
 	c.collect = func(to sink) {
 		s := stats()
 		to.send(number, float64(s.SharedPages), "shared")
-		to.send(number, float64(s.DedicatedPages), "own")
+		to.send(number, float64(s.DedicatedPages), "dedicated")
 		to.send(keys, s.KeysPerPage)
 		to.send(due, float64(s.ReshapeDue))
 		to.send(reshaping, truth(s.Reshaping))

@@ -28,7 +28,7 @@ func (r *Registry) Survey(survey func() *pages.Survey) {
 		s := survey()
 		for _, figure := range figures {
 			to <- histogramOf(figure.family, figure.of(&s.Shared), "shared")
-			to <- histogramOf(figure.family, figure.of(&s.Dedicated), "own")
+			to <- histogramOf(figure.family, figure.of(&s.Dedicated), "dedicated")
 		}
 	}
 	r.registry.MustRegister(c)

@@ -23,7 +23,7 @@ func TestSurvey(t *testing.T) {
 	}
 	want := make(map[string]uint64)
 	for i, name := range []string{"keys", "size_bytes", "fill_ratio", "collided_ratio", "false_positive_ratio"} {
-		want["feedfilter_page_"+name+" shared"], want["feedfilter_page_"+name+" own"] = uint64(1+i), uint64(6+i)
+		want["feedfilter_page_"+name+" shared"], want["feedfilter_page_"+name+" dedicated"] = uint64(1+i), uint64(6+i)
 	}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {

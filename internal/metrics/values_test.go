@@ -48,7 +48,7 @@ func TestRecorderValues(t *testing.T) {
 		`views_total{source="store"}`: 11, `views_total{source="ledger"}`: 12, `views_total{source="held"}`: 13, `views_total{source="replica"}`: 14,
 		"views_past_replica_total": 15, "held_pages_bytes": 16, `activities_recorded_total{kind="block"}`: 17,
 		`pages{use="shared"}`: 21, "shared_page_keys": 22, "reshape_due_pages": 23, "reshaping": 1,
-		`pages{use="own"}`: 24, "exact_positives_total": 26, "exact_false_positives_total": 27,
+		`pages{use="dedicated"}`: 24, "exact_positives_total": 26, "exact_false_positives_total": 27,
 		"writes_without_page_total": 28, "activities_ended_total": 29, "writes_waiting": 30, "page_rebuilds_in_progress": 31,
 		`window_evicted_total{kind="seen"}`: 32, `window_damaged_total{kind="seen"}`: 33,
 	})

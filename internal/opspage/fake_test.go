@@ -108,7 +108,7 @@ func healthy() object {
 		"status": "ready", "down": []any{}, "version": "v1.2.3", "uptime_seconds": 86400 * 3, "ledger": "postgres", "page_store": "redis-cluster",
 		"false_positive_rate": 0.001, "poll_age_ms": 212, "staleness_bound_ms": 1000,
 		"pages": object{
-			"shared": 4096, "own": 3, "looked_at": 4099, "amiss": 0, "keys": 8_123_450, "bytes": 26_000_000, "keys_per_page": 1983.2, "due": 0, "due_from": 4096,
+			"shared": 4096, "dedicated": 3, "looked_at": 4099, "amiss": 0, "keys": 8_123_450, "bytes": 26_000_000, "keys_per_page": 1983.2, "due": 0, "due_from": 4096,
 		},
 		"reshape":  object{"pages": 4096, "homes": 4096, "reshaped": 4096, "running": false},
 		"scrub":    object{"position": 812, "pages": 4099, "rounds": 3, "alarms": 0, "found": object{}, "asked": object{"running": false, "done": 0, "all": 0, "found": object{}, "failed": 0, "unasked": 0}},
@@ -156,7 +156,7 @@ func busy(n, step int) object {
 
 func onePage() object {
 	return object{
-		"number": 4711, "own": false, "state": "sound",
+		"number": 4711, "dedicated": false, "state": "sound",
 		"page": object{
 			"sequence": 17, "left": 0, "keys": 2103, "bits": 49152, "hashes": 10, "region_bits": 4, "layers": []object{{"bits": 49152, "hashes": 10}},
 			"set": 16000, "fill": 0.3255, "regions": 12288, "collided": 1400, "collided_share": 0.1139, "false_positive_rate": 0.0000134, "full_at": 0.5, "capacity": 2500,

@@ -200,7 +200,7 @@ type opsHealthAnswer struct {
 
 type opsPageTotals struct {
 	Shared      int     `json:"shared"`
-	Own         int     `json:"own"`
+	Dedicated   int     `json:"dedicated"`
 	LookedAt    int     `json:"looked_at"`
 	Faulty      int     `json:"amiss"`
 	Keys        uint64  `json:"keys"`
@@ -247,7 +247,7 @@ func (o *ops) overview(ctx context.Context, _ *core.Call) (any, error) {
 	stats, survey := o.activities.Stats(), surveyOf(o.recorder)
 	a.PollAge = stats.PollAge.Milliseconds()
 	a.Pages = opsPageTotals{
-		Shared: stats.SharedPages, Own: stats.DedicatedPages, LookedAt: survey.Looked, Faulty: survey.Faulty, Keys: survey.Keys(),
+		Shared: stats.SharedPages, Dedicated: stats.DedicatedPages, LookedAt: survey.Looked, Faulty: survey.Faulty, Keys: survey.Keys(),
 		Bytes: survey.Bytes(), KeysPerPage: stats.KeysPerPage, Due: stats.ReshapeDue, DueFrom: pages.DuePage,
 	}
 	a.Scrub = opsScrubStatus{

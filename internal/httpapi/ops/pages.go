@@ -16,15 +16,15 @@ type pagesRequest struct {
 
 // pagesAnswer is a [pages.Layout] in the words of the API.
 type pagesAnswer struct {
-	Pages       uint32  `json:"pages"`
-	Homes       uint32  `json:"homes"`
-	Reshaped    int     `json:"reshaped"`
-	SharedPages uint32  `json:"shared_pages"`
-	OwnPages    int     `json:"own_pages"`
-	KeysPerPage float64 `json:"keys_per_page"`
-	Due         uint32  `json:"due"`
-	Reshaping   bool    `json:"reshaping"`
-	Trouble     string  `json:"trouble,omitzero"`
+	Pages          uint32  `json:"pages"`
+	Homes          uint32  `json:"homes"`
+	Reshaped       int     `json:"reshaped"`
+	SharedPages    uint32  `json:"shared_pages"`
+	DedicatedPages int     `json:"dedicated_pages"`
+	KeysPerPage    float64 `json:"keys_per_page"`
+	Due            uint32  `json:"due"`
+	Reshaping      bool    `json:"reshaping"`
+	Trouble        string  `json:"trouble,omitzero"`
 }
 
 // pages answers with the number of pages, and the progress of a change.
@@ -36,7 +36,7 @@ func (o *ops) pages(ctx context.Context, _ *core.Call) (any, error) {
 	homes := o.activities.Inside().Identity().Pages
 	answer := pagesAnswer{
 		Pages: layout.Pages, Homes: homes, Reshaped: reshapedHomes(layout, homes),
-		SharedPages: layout.Current, OwnPages: layout.Dedicated,
+		SharedPages: layout.Current, DedicatedPages: layout.Dedicated,
 		KeysPerPage: layout.KeysPerPage, Due: layout.Due, Reshaping: layout.Growing,
 	}
 	if layout.Err != nil {

@@ -213,7 +213,7 @@ export interface paths {
                          *       "homes": 64,
                          *       "reshaped": 12,
                          *       "shared_pages": 64,
-                         *       "own_pages": 3,
+                         *       "dedicated_pages": 3,
                          *       "keys_per_page": 1043.5,
                          *       "due": 0,
                          *       "reshaping": true
@@ -259,7 +259,7 @@ export interface paths {
                          *       "homes": 64,
                          *       "reshaped": 12,
                          *       "shared_pages": 64,
-                         *       "own_pages": 3,
+                         *       "dedicated_pages": 3,
                          *       "keys_per_page": 1043.5,
                          *       "due": 0,
                          *       "reshaping": true
@@ -649,7 +649,7 @@ export interface components {
             /** @description Shared pages in use. While a reshape builds others, the number is the previous one. */
             shared_pages: number;
             /** @description Pages dedicated to one heavy user each. */
-            own_pages: number;
+            dedicated_pages: number;
             /** @description The mean of the shared pages, as the scrub last saw them; 0 before its first round. */
             keys_per_page: number;
             /** @description The recommended number of pages, if these have more than 4,096 keys each; otherwise 0. */

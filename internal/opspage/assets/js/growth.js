@@ -48,10 +48,10 @@ export function growth(host, route, app) {
 }
 
 function figuresOf({ pages }, recent) {
-  const all = pages.shared + pages.own;
+  const all = pages.shared + pages.dedicated;
   const counted = pages.looked_at > 0;
   return [
-    { label: 'Pages', value: bytes(counted ? pages.bytes : undefined), meaning: `${plural(all, 'page')}, ${count(pages.own)} of them dedicated to heavy users.` },
+    { label: 'Pages', value: bytes(counted ? pages.bytes : undefined), meaning: `${plural(all, 'page')}, ${count(pages.dedicated)} of them dedicated to heavy users.` },
     { label: 'Keys', value: [counted ? count(pages.keys) : none, ''], meaning: pages.looked_at < all ? `On the ${plural(pages.looked_at, 'page')} checked so far.` : 'On all pages. A block counts twice: once for each side.' },
     { label: 'Bytes per key', value: pages.keys > 0 ? [number(pages.bytes / pages.keys), 'bytes'] : [none, ''], meaning: 'Page bytes divided by keys. Few keys on many pages need more.' },
     { label: 'Heap', value: bytes(latest(recent, recent.heap_bytes) ?? undefined), meaning: 'Objects in the memory of this process.' },

@@ -116,7 +116,7 @@ function underWay({ reshape, scrub }) {
 
 function factsOf(health) {
   const { pages } = health;
-  const all = pages.shared + pages.own;
+  const all = pages.shared + pages.dedicated;
   return [
     health.version, `up ${span(health.uptime_seconds)}`, `pages ${stores[health.page_store.replace('redis-', 'redis+')] ?? `in ${health.page_store}`}`, ledgers[health.ledger] ?? health.ledger,
     plural(all, 'page'), ...counted(pages, all),
