@@ -3,6 +3,7 @@
 package settings
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"reflect"
@@ -73,29 +74,36 @@ func Variables(node *kong.Node, prefix string) {
 func Parse(
 	ctx context.Context, parser *kong.Kong, prefix string, args []string, others ...string,
 ) (*Command, error) {
-	s := &sources{parser: parser, prefix: prefix + "_", others: others, from: make(map[string]string)}
+	s := &sources{
+		parser: parser, prefix: prefix + "_", others: others,
+		values: make(map[string]string), from: make(map[string]string),
+	}
 	if err := kong.Resolvers(kong.ResolverFunc(s.resolve)).Apply(parser); err != nil {
 		return nil, err
 	}
-	command, err := parse(parser, args)
-	s.note(err)
-	var all []Setting
-	if command.Error == nil {
+	command, err := kong.Trace(parser, args)
+	if err != nil {
+		return nil, err
+	}
+	result := &Command{Context: command}
+	if s.note(command.Error); command.Error == nil {
+		s.note(s.apply(command))
 		for _, part := range command.Path {
 			if node := part.Node(); node != nil {
 				s.check(ctx, node.Target)
 			}
 		}
-		all = s.settings(command)
+		result.Settings = s.settings(command)
 	}
 	if len(s.mistakes) == 0 {
-		return &Command{command, all}, nil
+		return result, nil
 	}
-	refused := &MistakesError{parser.Model.Name, s.mistakes}
-	if node := command.Selected(); node != nil {
-		refused.Command = node.FullPath()
-	}
-	return nil, refused
+	return nil, &MistakesError{selected(command).FullPath(), s.mistakes}
+}
+
+// selected returns the chosen command, or the program if there is none.
+func selected(command *kong.Context) *kong.Node {
+	return cmp.Or(command.Selected(), command.Model.Node)
 }
 
 // check notes the mistakes of a command and of what is embedded in it.
@@ -124,9 +132,9 @@ func (s *sources) note(err error) {
 		return
 	}
 	text := strings.ReplaceAll(err.Error(), "\n", "; ")
-	flag := strings.TrimPrefix(regexp.MustCompile(`^--[a-z0-9-]+`).FindString(text), "--")
-	if from, ok := s.from[flag]; ok {
-		text = from + text[len("--"+flag):]
+	flag := regexp.MustCompile(`^--[a-z0-9-]+`).FindString(text)
+	if from, ok := s.from[strings.TrimPrefix(flag, "--")]; ok {
+		text = from + text[len(flag):]
 	}
 	text = regexp.MustCompile(`\S+://\S+`).ReplaceAllStringFunc(text, Masked)
 	if !slices.Contains(s.mistakes, text) {
@@ -148,14 +156,14 @@ func (s *sources) settings(command *kong.Context) []Setting {
 		if text, ok := one.Value.(fmt.Stringer); ok {
 			one.Value = text.String()
 		}
-		if from, ok := s.from[flag.Name]; ok {
-			one.Source = strings.TrimSuffix(from, ": "+flag.Name)
-		} else if onLine(command, flag) {
+		if onLine(command, flag) {
 			one.Source = "--" + flag.Name
 		}
-		text := fmt.Sprint(one.Value)
-		if strings.Contains(text, ":"+Mask+"@") || strings.Contains(text, "password="+Mask) {
-			s.note(fmt.Errorf("--%s: the password in it is masked (%s)", flag.Name, Mask))
+		if from, ok := s.from[flag.Name]; ok {
+			one.Source = strings.TrimSuffix(from, ": "+flag.Name)
+		}
+		if text := fmt.Sprint(one.Value); strings.Contains(text, ":"+mask+"@") || strings.Contains(text, "password="+mask) {
+			s.note(fmt.Errorf("--%s: the password in it is masked (%s)", flag.Name, mask))
 		}
 		all = append(all, one)
 	}
