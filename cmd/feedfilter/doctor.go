@@ -50,13 +50,12 @@ func (c *doctorCmd) Run(ctx context.Context, std stdio) error {
 }
 
 func (c *doctorCmd) run(ctx context.Context, config doctor.Config, std stdio) error {
-	d := doctor.New(config)
-	p := newDoctorPrinter(std.out, c.Result.json(), c.Colour.on(std.out), d.Checks())
+	p := &doctorPrinter{out: std.out, json: c.Result.json(), colours: c.Colour.on(std.out)}
 	limited, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	report, err := d.Run(limited, p.add)
+	err := doctor.Run(limited, config, p.add)
 	if err == nil {
-		err = p.end(report, c.Strict)
+		err = p.end(c.Strict)
 	}
 	if err != nil {
 		return fmt.Errorf("doctor: %w", err)

@@ -7,75 +7,6 @@ import (
 	"github.com/feedfilter/feedfilter/internal/doctor"
 )
 
-// doctorPrinter prints each result at once as text, or all at the end as JSON.
-type doctorPrinter struct {
-	out     io.Writer
-	json    bool
-	colours bool
-	width   int // of the longest name
-}
-
-func newDoctorPrinter(out io.Writer, asJSON, colours bool, checks []string) *doctorPrinter {
-	p := &doctorPrinter{out: out, json: asJSON, colours: colours}
-	for _, name := range checks {
-		p.width = max(p.width, len(name))
-	}
-	return p
-}
-
-// colourOf returns the terminal colour of a status.
-func colourOf(s doctor.Status) string {
-	switch s {
-	case doctor.OK:
-		return "32" // green
-	case doctor.Skip:
-		return "2" // faint
-	case doctor.Warn:
-		return "33" // yellow
-	default:
-		return "31" // red
-	}
-}
-
-func (p *doctorPrinter) add(r doctor.Result) error {
-	if p.json {
-		return nil
-	}
-	status := fmt.Sprintf("%-4s", r.Status)
-	if p.colours {
-		status = "\x1b[" + colourOf(r.Status) + "m" + status + "\x1b[0m"
-	}
-	line := fmt.Sprintf("%s  %-*s  %s\n", status, p.width, r.Name, r.Found)
-	if r.Todo != "" {
-		line += fmt.Sprintf("%*s-> %s\n", len("warn  ")+p.width+len("  "), "", r.Todo)
-	}
-	_, err := io.WriteString(p.out, line)
-	return err
-}
-
-// end prints the summary or the JSON report. It returns an error if a check failed, or, with
-// strict, if a check warned.
-func (p *doctorPrinter) end(report *doctor.Report, strict bool) error {
-	failed, warned := report.Count(doctor.Fail), report.Count(doctor.Warn)
-	healthy := failed == 0 && (!strict || warned == 0)
-	var err error
-	if p.json {
-		err = p.writeJSON(report, healthy)
-	} else {
-		_, err = fmt.Fprintf(p.out, "\n%d checks: %d ok, %d skipped, %d warned, %d failed\n",
-			len(report.Results), report.Count(doctor.OK), report.Count(doctor.Skip), warned, failed)
-	}
-	switch {
-	case err != nil:
-		return err
-	case failed > 0:
-		return fmt.Errorf("%d of %d checks failed", failed, len(report.Results))
-	case !healthy:
-		return fmt.Errorf("%d of %d checks warned (--strict)", warned, len(report.Results))
-	}
-	return nil
-}
-
 // doctorResult is a result in --output json.
 type doctorResult struct {
 	Name       string  `json:"name"`
@@ -85,13 +16,55 @@ type doctorResult struct {
 	DurationMS float64 `json:"duration_ms"`
 }
 
-func (p *doctorPrinter) writeJSON(report *doctor.Report, healthy bool) error {
-	checks := make([]doctorResult, len(report.Results))
-	for i, r := range report.Results {
-		checks[i] = doctorResult{r.Name, r.Status.String(), r.Found, r.Todo, float64(r.Took.Microseconds()) / 1000}
+// doctorPrinter prints each result at once as text, or all at the end as JSON.
+type doctorPrinter struct {
+	out     io.Writer
+	json    bool
+	colours bool
+	results []doctorResult
+	counts  [doctor.Fail + 1]int // by status
+}
+
+func (p *doctorPrinter) add(r doctor.Result) error {
+	p.results = append(p.results, doctorResult{r.Name, r.Status.String(), r.Found, r.Todo, float64(r.Took.Microseconds()) / 1000})
+	p.counts[r.Status]++
+	if p.json {
+		return nil
 	}
-	return writeJSON(p.out, struct {
-		OK     bool           `json:"ok"`
-		Checks []doctorResult `json:"checks"`
-	}{healthy, checks})
+	status := fmt.Sprintf("%-4s", r.Status)
+	if p.colours { // green, faint, yellow, red
+		status = "\x1b[" + [...]string{"32", "2", "33", "31"}[r.Status] + "m" + status + "\x1b[0m"
+	}
+	const width = len("configuration") // the longest name
+	line := fmt.Sprintf("%s  %-*s  %s\n", status, width, r.Name, r.Found)
+	if r.Todo != "" {
+		line += fmt.Sprintf("%*s-> %s\n", len("warn  ")+width+len("  "), "", r.Todo)
+	}
+	_, err := io.WriteString(p.out, line)
+	return err
+}
+
+// end prints the summary or the JSON report. It returns an error if a check failed, or, with
+// strict, if a check warned.
+func (p *doctorPrinter) end(strict bool) (err error) {
+	all, failed, warned := len(p.results), p.counts[doctor.Fail], p.counts[doctor.Warn]
+	healthy := failed == 0 && (!strict || warned == 0)
+	if p.json {
+		err = writeJSON(p.out, struct {
+			OK     bool           `json:"ok"`
+			Checks []doctorResult `json:"checks"`
+		}{healthy, p.results})
+	} else {
+		_, err = fmt.Fprintf(p.out, "\n%d checks: %d ok, %d skipped, %d warned, %d failed\n",
+			all, p.counts[doctor.OK], p.counts[doctor.Skip], warned, failed)
+	}
+	switch {
+	case err != nil:
+		return err
+	case failed > 0:
+		return fmt.Errorf("%d of %d checks failed", failed, all)
+	case !healthy:
+		return fmt.Errorf("%d of %d checks warned (--strict)", warned, all)
+	}
+	return nil
 }

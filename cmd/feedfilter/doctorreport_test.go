@@ -25,27 +25,24 @@ func TestDoctorReport(t *testing.T) {
 	}{
 		{
 			last: doctor.Result{Name: "two", Status: doctor.Skip, Found: "b"},
-			want: "ok    one  a\nskip  two  b\n\n2 checks: 1 ok, 1 skipped, 0 warned, 0 failed\n",
+			want: "ok    one            a\nskip  two            b\n\n2 checks: 1 ok, 1 skipped, 0 warned, 0 failed\n",
 		},
-		{last: warned, want: "ok    one  a\nwarn  two  b\n           -> Do.\n\n2 checks: 1 ok, 0 skipped, 1 warned, 0 failed\n"},
+		{last: warned, want: "ok    one            a\nwarn  two            b\n                     -> Do.\n\n2 checks: 1 ok, 0 skipped, 1 warned, 0 failed\n"},
 		{
 			strict: true, last: warned, err: "1 of 2 checks warned (--strict)",
-			want: "ok    one  a\nwarn  two  b\n           -> Do.\n\n2 checks: 1 ok, 0 skipped, 1 warned, 0 failed\n",
+			want: "ok    one            a\nwarn  two            b\n                     -> Do.\n\n2 checks: 1 ok, 0 skipped, 1 warned, 0 failed\n",
 		},
 		{
 			colours: true, last: failed, err: "1 of 2 checks failed",
-			want: "\x1b[32mok  \x1b[0m  one  a\n\x1b[31mfail\x1b[0m  two  b\n           -> Do.\n\n2 checks: 1 ok, 0 skipped, 0 warned, 1 failed\n",
+			want: "\x1b[32mok  \x1b[0m  one            a\n\x1b[31mfail\x1b[0m  two            b\n                     -> Do.\n\n2 checks: 1 ok, 0 skipped, 0 warned, 1 failed\n",
 		},
 	} {
 		b := &strings.Builder{}
-		p := &doctorPrinter{out: b, colours: c.colours, width: 3}
-		report := &doctor.Report{Results: []doctor.Result{one, c.last}}
-		for _, r := range report.Results {
-			if err := p.add(r); err != nil {
-				t.Fatal(err)
-			}
+		p := &doctorPrinter{out: b, colours: c.colours}
+		if err := errors.Join(p.add(one), p.add(c.last)); err != nil {
+			t.Fatal(err)
 		}
-		err := p.end(report, c.strict)
+		err := p.end(c.strict)
 		if b.String() != c.want || (err == nil) != (c.err == "") || err != nil && err.Error() != c.err {
 			t.Errorf("%v, printed\n%q, want %q and\n%q", err, b, c.err, c.want)
 		}
@@ -56,8 +53,8 @@ func TestDoctorReport(t *testing.T) {
 func TestDoctorReportJSON(t *testing.T) {
 	b := &strings.Builder{}
 	p := &doctorPrinter{out: b, json: true}
-	report := &doctor.Report{Results: []doctor.Result{{Name: "one", Status: doctor.Warn, Found: `a"b`, Todo: "Do.", Took: 1500 * time.Microsecond}}}
-	if err := errors.Join(p.add(report.Results[0]), p.end(report, false)); err != nil {
+	r := doctor.Result{Name: "one", Status: doctor.Warn, Found: `a"b`, Todo: "Do.", Took: 1500 * time.Microsecond}
+	if err := errors.Join(p.add(r), p.end(false)); err != nil {
 		t.Fatal(err)
 	}
 	var got bytes.Buffer

@@ -56,7 +56,7 @@ func TestDataDirOfOthers(t *testing.T) {
 		for _, name := range []string{closed, filepath.Join(closed, "a", "b"), open, filepath.Join(open, "a")} {
 			found[name] = judgeDirectory(name)
 		}
-		found[ledger] = (&Doctor{config: Config{Ledger: "sqlite:" + ledger}}).judgeFile(ledger)
+		found[ledger] = judgeFile(ledger)
 		done <- errno
 	}()
 	if errno := <-done; errno != 0 {

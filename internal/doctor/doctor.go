@@ -1,3 +1,6 @@
+// Package doctor checks the dependencies of a service as the service would use them, and says what
+// to fix. It changes nothing: it creates or migrates no ledger, and writes no page and no file of
+// the service.
 package doctor
 
 import (
@@ -5,172 +8,238 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
-	"github.com/feedfilter/feedfilter/elasticache"
+	"github.com/feedfilter/feedfilter/favfilter/redisstore/tlsdial"
 	"github.com/feedfilter/feedfilter/internal/redisurl"
 )
 
-// Time limits of checks. When a server hangs, the check fails and the next one starts.
-const (
-	checkLimit    = 3 * time.Second
-	describeLimit = 10 * time.Second // AWS may throttle
-	ledgerLimit   = 6 * time.Second  // its URL may name several servers
-)
+// Config is the configuration that a service would start with.
+type Config struct {
+	Invalid error  // a mistake that keeps the service from starting; nil: none
+	Correct string // what to do about Invalid
 
-// Doctor runs the checks. Use it once, from one goroutine.
-type Doctor struct {
-	config  Config
-	servers redisurl.Servers // --redis, completed by the answer of AWS
-	checks  []check
-	examined
+	Redis   *redisurl.Servers // nil: the pages are in the process
+	Filter  string            // name of the filter
+	Pages   uint32            // number asked for; 0: that of the data
+	Kinds   int               // number of configured kinds
+	Ledger  string            // argument of [ledger.Inspect]; "": no ledger
+	DataDir string            // directory of the service's files, which it creates; "": it has no files
+
+	Logger *slog.Logger     // default: discards
+	Now    func() time.Time // this machine's clock; default: [time.Now]
 }
 
-// examined holds what checks have learnt, for later checks.
-type examined struct {
-	cache   *elasticache.Cache // once AWS has described it
-	reached []string           // addresses that accept connections
-	primary string             // as Sentinel reports it
-
-	seed       *redis.Client // signed in; nil: not signed in
-	nodes      []*server     // the server, or all primaries of the cluster, even those that do not answer
-	pages      redis.UniversalClient
-	clusterErr error // why the cluster's nodes are unknown
-
-	ledger  *ledger.Inspection // nil: unknown
-	closers []func() error
-}
-
-// New returns a Doctor for the configuration c.
-func New(c Config) *Doctor {
-	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
-	if c.Now == nil {
-		c.Now = time.Now
-	}
-	d := &Doctor{config: c}
-	if c.Redis != nil {
-		d.servers = *c.Redis
-	}
-	d.checks = d.all()
-	return d
-}
-
-// Checks returns the names of the checks, in their order.
-func (d *Doctor) Checks() []string {
-	names := make([]string, len(d.checks))
-	for i, c := range d.checks {
-		names[i] = c.name
-	}
-	return names
-}
-
-// Run runs the checks, and calls tell with each result at once. A check that starts after ctx's
-// deadline fails. Run returns an error if ctx is cancelled, if tell fails, or if a connection
-// cannot be closed.
-func (d *Doctor) Run(ctx context.Context, tell func(Result) error) (report *Report, err error) {
-	defer func() { err = errors.Join(err, d.close()) }()
-	report = &Report{}
-	for _, c := range d.checks {
-		began := time.Now()
-		f := c.make(ctx)
-		if errors.Is(ctx.Err(), context.Canceled) {
-			return nil, context.Cause(ctx)
-		}
-		r := Result{Name: c.name, Status: f.status, Found: printable(f.found), Todo: printable(f.todo), Took: time.Since(began)}
-		report.Results = append(report.Results, r)
-		if err := tell(r); err != nil {
-			return nil, err
-		}
-	}
-	return report, nil
-}
-
-func (d *Doctor) close() error {
-	errs := make([]error, 0, len(d.closers))
-	for _, closer := range slices.Backward(d.closers) {
-		errs = append(errs, closer())
-	}
-	return errors.Join(errs...)
+// Result is the result of a check.
+type Result struct {
+	Name   string
+	Status Status
+	Found  string        // one line of printable text, like Todo
+	Todo   string        // what to do, in a sentence or two; "" if nothing
+	Took   time.Duration // how long the check took
 }
 
 // check is one check.
 type check struct {
 	name  string
-	limit time.Duration // 0: checkLimit
-	look  func(context.Context) finding
+	when  string        // a fact of the configuration without which there is no such check
+	needs string        // a fact that an earlier check finds out; without it, the check is skipped
+	limit time.Duration // a server that hangs takes no longer
+	look  func(context.Context, *doctor) finding
 }
 
-// make runs the check, within its limit and ctx.
-func (c check) make(ctx context.Context) finding {
-	if ctx.Err() != nil {
-		return fail("not checked: time limit reached", "Raise --timeout, or fix the failed checks above first.")
+// all returns all checks in their order. Later ones build on earlier ones. AWS may throttle, and
+// the URL of a ledger may name several servers.
+func all() []check {
+	const usual = 3 * time.Second
+	return []check{
+		{"configuration", "", "", usual, checkConfiguration},
+		{"redis", "no redis", "redis", usual, nil},
+		{"aws", "managed", "", 10 * time.Second, checkAWS},
+		{"network", "redis", "address", usual, checkNetwork},
+		{"tls", "redis", "connection", usual, checkTLS},
+		{"sentinel", "failover", "connection", usual, checkSentinel},
+		{"sign-in", "redis", "connection", usual, checkSignIn},
+		{"server", "redis", "session", usual, checkServer},
+		{"topology", "redis", "session", usual, checkTopology},
+		{"memory", "redis", "session", usual, checkMemory},
+		{"data dir", "data dir", "", usual, checkDataDir},
+		{"ledger", "ledger", "", 2 * usual, checkLedger},
+		{"ledger", "no ledger", "ledger", usual, nil},
+		{"commands", "redis", "session", usual, checkCommands},
+		{"clocks", "", "", usual, checkClocks},
 	}
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(c.limit, checkLimit))
-	defer cancel()
-	return c.look(ctx)
 }
 
-// all returns the checks for the configuration. Later checks build on earlier ones.
-func (d *Doctor) all() []check {
-	checks := []check{{name: "configuration", look: d.checkConfiguration}}
-	switch {
-	case d.config.Redis == nil:
-		checks = append(checks, check{name: "redis", look: func(context.Context) finding {
-			return skipf("pages are in the process (no --redis)")
-		}})
-	default:
-		checks = append(checks, d.redisChecks()...)
+// lacking says why a check is skipped for want of a fact.
+func lacking(fact string) finding {
+	return skipf("%s", map[string]string{
+		"redis":      "pages are in the process (no --redis)",
+		"address":    "the address of the cache is unknown",
+		"connection": "no connection",
+		"session":    "not signed in",
+		"ledger":     "no ledger (--ledger none)",
+	}[fact])
+}
+
+// doctor holds the configuration, and what checks have learnt, for later checks.
+type doctor struct {
+	Config
+	facts   map[string]bool
+	closers []func() error
+
+	network        string
+	addrs          []string      // to connect to first; once that succeeded, those that accept connections
+	dial           dialer        // opens encrypted connections like the client; nil: the client uses no TLS
+	options        redis.Options // of a client of one server, without its address
+	user           string        // describes the user of connections
+	nodes          []*server     // the server, or all primaries of the cluster, even those that do not answer
+	pages          redis.UniversalClient
+	clusterOptions *redis.ClusterOptions // nil: not a cluster
+	cluster        *redis.ClusterClient  // nil: pages are on one server
+	unknown        error                 // why the cluster's nodes are unknown
+
+	ledger *ledger.Inspection // nil: unknown
+}
+
+type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
+
+func newDoctor(c Config) *doctor {
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	if c.Now == nil {
+		c.Now = time.Now
 	}
-	if d.config.DataDir != "" {
-		checks = append(checks, check{name: "data dir", look: d.checkDataDir})
+	d := &doctor{Config: c, facts: map[string]bool{
+		"": true, "data dir": c.DataDir != "", "redis": c.Redis != nil, "no redis": c.Redis == nil,
+		"ledger": c.Ledger != "", "no ledger": c.Ledger == "", "postgres": strings.HasPrefix(c.Ledger, "postgres"),
+	}}
+	if c.Redis == nil {
+		return d
 	}
-	if d.config.Ledger == "" {
-		checks = append(checks, check{name: "ledger", look: func(context.Context) finding {
-			return skipf("no ledger (--ledger none)")
-		}})
+	d.facts["failover"] = c.Redis.Failover != nil
+	if m := c.Redis.Managed; m != nil {
+		d.facts["managed"], d.facts["serverless"] = true, m.Config.Serverless
+		d.facts["iam"], d.facts["secret"] = m.Config.User != "", m.Config.Secret != ""
 	} else {
-		checks = append(checks, check{name: "ledger", limit: ledgerLimit, look: d.checkLedger})
+		d.connect(c.Redis.Single, c.Redis.Cluster, c.Redis.Failover)
 	}
-	if d.config.Redis != nil {
-		checks = append(checks, check{name: "commands", look: d.checkCommands})
-	}
-	return append(checks, check{name: "clocks", look: d.checkClocks})
+	return d
 }
 
-func (d *Doctor) redisChecks() []check {
-	var checks []check
-	if d.servers.Managed != nil {
-		checks = append(checks, check{name: "aws", limit: describeLimit, look: d.checkAWS})
+// connect takes over the options of clients, of which one is not nil.
+func (d *doctor) connect(s *redis.Options, c *redis.ClusterOptions, f *redis.FailoverOptions) {
+	d.facts["address"], d.facts["cluster"], d.facts["single"] = true, c != nil, s != nil
+	o := &d.options
+	d.clusterOptions = c
+	switch {
+	case s != nil:
+		d.network, d.addrs, *o = s.Network, []string{s.Addr}, *s
+	case c != nil:
+		d.addrs = c.Addrs
+		*o = redis.Options{
+			ClientName: c.ClientName, Protocol: c.Protocol, Dialer: c.Dialer, TLSConfig: c.TLSConfig,
+			Username: c.Username, Password: c.Password, CredentialsProviderContext: c.CredentialsProviderContext,
+			DialTimeout: c.DialTimeout, ReadTimeout: c.ReadTimeout, WriteTimeout: c.WriteTimeout,
+		}
+	case f != nil:
+		d.addrs = f.SentinelAddrs
+		*o = redis.Options{
+			ClientName: f.ClientName, Protocol: f.Protocol, TLSConfig: f.TLSConfig,
+			Username: f.Username, Password: f.Password, DB: f.DB,
+			DialTimeout: f.DialTimeout, ReadTimeout: f.ReadTimeout, WriteTimeout: f.WriteTimeout,
+		}
+		if f.TLSConfig != nil {
+			o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				return tlsdial.Dial(ctx, network, addr, f.TLSConfig, f.DialTimeout)
+			}
+		}
 	}
-	checks = append(checks,
-		check{name: "network", look: d.checkNetwork},
-		check{name: "tls", look: d.checkTLS})
-	if d.servers.Failover != nil {
-		checks = append(checks, check{name: "sentinel", look: d.checkSentinel})
+	d.network = cmp.Or(d.network, "tcp")
+	if d.facts["tls"] = d.facts["tls"] || o.TLSConfig != nil; d.facts["tls"] {
+		d.dial = o.Dialer
 	}
-	return append(checks,
-		check{name: "sign-in", look: d.checkSignIn},
-		check{name: "server", look: d.checkServer},
-		check{name: "topology", look: d.checkTopology},
-		check{name: "memory", look: func(context.Context) finding { return summarize(d.nodes, d.judgeMemory) }})
+	// Without retries, so that occasional failures show.
+	o.MaxRetries, o.DialerRetries, o.ContextTimeoutEnabled = -1, 1, true
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	switch {
+	case d.facts["iam"]:
+		d.user = "user " + d.Redis.Managed.Config.User + " (IAM)"
+	case d.facts["secret"]:
+		d.user = "a token from secret " + d.Redis.Managed.Config.Secret
+	case o.Username != "":
+		d.user = "user " + o.Username
+	case o.Password != "":
+		d.user = "the default user, with a password"
+	default:
+		d.user = "without a user or password"
+	}
+}
+
+// client returns a client of one server.
+func (d *doctor) client(addr string) *redis.Client {
+	o := d.options
+	o.Addr = addr
+	return redis.NewClient(&o)
+}
+
+// Run runs the checks, and calls tell with each result at once. A check that starts after ctx's
+// deadline fails. Run returns an error if ctx is cancelled, if tell fails, or if a connection
+// cannot be closed.
+func Run(ctx context.Context, c Config, tell func(Result) error) (err error) {
+	d := newDoctor(c)
+	defer func() {
+		for _, closer := range slices.Backward(d.closers) {
+			err = errors.Join(err, closer())
+		}
+	}()
+	return d.run(ctx, all(), tell)
+}
+
+func (d *doctor) run(ctx context.Context, checks []check, tell func(Result) error) error {
+	for _, c := range checks {
+		if !d.facts[c.when] {
+			continue
+		}
+		began := time.Now()
+		f := d.make(ctx, c)
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return context.Cause(ctx)
+		}
+		if err := tell(Result{c.name, f.status, printable(f.found), printable(f.todo), time.Since(began)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// make makes a check, within its limit and ctx.
+func (d *doctor) make(ctx context.Context, c check) finding {
+	switch {
+	case ctx.Err() != nil:
+		return fail("not checked: time limit reached", "Raise --timeout, or fix the failed checks above first.")
+	case !d.facts[c.needs]:
+		return lacking(c.needs)
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.limit)
+	defer cancel()
+	return c.look(ctx, d)
 }
 
 // checkConfiguration reports mistakes in the configuration, or summarizes it.
-func (d *Doctor) checkConfiguration(context.Context) finding {
-	if d.config.Invalid != nil {
-		return fail(words(d.config.Invalid), d.config.Correct)
+func checkConfiguration(_ context.Context, d *doctor) finding {
+	if d.Invalid != nil {
+		return fail(words(d.Invalid), d.Correct)
 	}
 	pages := "in the process"
-	if d.config.Redis != nil {
-		pages = "in Redis at " + d.servers.Name()
+	if d.Redis != nil {
+		pages = "in Redis at " + d.Redis.Name()
 	}
-	name := "none"
-	if d.config.Ledger != "" {
-		name = ledgerName(d.config.Ledger)
-	}
-	return okf("pages of filter %s %s, ledger %s, %d kinds", d.config.Filter, pages, name, d.config.Kinds)
+	return okf("pages of filter %s %s, ledger %s, %d kinds", d.Filter, pages, ledgerName(d.Config.Ledger), d.Kinds)
 }

@@ -12,7 +12,7 @@ import (
 // A hanging check ends at its own limit and leaves time for the next one.
 func TestLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		hang := func(ctx context.Context) finding {
+		hang := func(ctx context.Context, _ *doctor) finding {
 			<-ctx.Done()
 			return fail(words(ctx.Err()), "Do something.")
 		}
@@ -23,12 +23,12 @@ func TestLimit(t *testing.T) {
 			limit, until time.Duration // since the beginning
 			says         string
 		}{
-			{0, 3 * time.Second, "no answer in time"},
+			{3 * time.Second, 3 * time.Second, "no answer in time"},
 			{time.Second, 4 * time.Second, "no answer in time"},
-			{0, 6 * time.Second, "no answer in time"},
-			{0, 6 * time.Second, "not checked"},
+			{3 * time.Second, 6 * time.Second, "no answer in time"},
+			{3 * time.Second, 6 * time.Second, "not checked"},
 		} {
-			f := check{name: "hangs", limit: c.limit, look: hang}.make(ctx)
+			f := newDoctor(Config{}).make(ctx, check{name: "hangs", limit: c.limit, look: hang})
 			if at := time.Since(began); f.status != Fail || !strings.HasPrefix(f.found, c.says) || at != c.until {
 				t.Errorf("after %v: %+v, want %s after %v", at, f, c.says, c.until)
 			}
@@ -47,24 +47,21 @@ func TestWordsAreOneLine(t *testing.T) {
 
 // Control characters from servers are replaced, and an error of tell ends the run.
 func TestFindingsArePrintable(t *testing.T) {
-	d := &Doctor{checks: []check{
-		{name: "one", look: func(context.Context) finding { return warn("a\xffb\x1b[31mc\nd", "e\x00\u202ef") }},
-		{name: "two", look: func(context.Context) finding { return okf("fine") }},
-	}}
-	report, err := d.Run(t.Context(), func(Result) error { return nil })
-	if err != nil {
-		t.Fatal(err)
+	checks := []check{
+		{name: "one", limit: time.Minute, look: func(context.Context, *doctor) finding { return warn("a\xffb\x1b[31mc\nd", "e\x00\u202ef") }},
+		{name: "two", limit: time.Minute, look: func(context.Context, *doctor) finding { return okf("fine") }},
 	}
-	if r := report.Results[0]; r.Found != "a?b?[31mc?d" || r.Todo != "e??f" || r.Status != Warn {
+	var told []Result
+	var full error
+	tell := func(r Result) error { told = append(told, r); return full }
+	if err := newDoctor(Config{}).run(t.Context(), checks, tell); err != nil || len(told) != 2 {
+		t.Fatal(err, told)
+	}
+	if r := told[0]; r.Found != "a?b?[31mc?d" || r.Todo != "e??f" || r.Status != Warn {
 		t.Errorf("%+v", r)
 	}
-	if report.Count(OK) != 1 || report.Count(Warn) != 1 || report.Count(Fail) != 0 {
-		t.Errorf("%+v", report)
-	}
-	full := errors.New("full")
-	told := 0
-	_, err = d.Run(t.Context(), func(Result) error { told++; return full })
-	if !errors.Is(err, full) || told != 1 {
-		t.Errorf("%v, after %d", err, told)
+	told, full = nil, errors.New("full")
+	if err := newDoctor(Config{}).run(t.Context(), checks, tell); !errors.Is(err, full) || len(told) != 1 {
+		t.Errorf("%v, after %v", err, told)
 	}
 }

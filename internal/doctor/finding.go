@@ -10,6 +10,19 @@ import (
 	"unicode/utf8"
 )
 
+// Status is the outcome of a check. A greater one is worse.
+type Status int
+
+// The outcomes of a check.
+const (
+	OK   Status = iota
+	Skip        // the check was not possible, or not needed
+	Warn        // the service runs, but worse than it could, or not for long
+	Fail        // the service does not start or does not work
+)
+
+func (s Status) String() string { return [...]string{"ok", "skip", "warn", "fail"}[s] }
+
 // finding is the outcome of a check.
 type finding struct {
 	status Status
@@ -17,12 +30,10 @@ type finding struct {
 	todo   string // a sentence or two; "" if there is nothing to do
 }
 
-func okf(format string, args ...any) finding {
-	return finding{status: OK, found: fmt.Sprintf(format, args...)}
-}
+func okf(format string, args ...any) finding { return finding{OK, fmt.Sprintf(format, args...), ""} }
 
 func skipf(format string, args ...any) finding {
-	return finding{status: Skip, found: fmt.Sprintf(format, args...)}
+	return finding{Skip, fmt.Sprintf(format, args...), ""}
 }
 
 func warn(found, todo string) finding { return finding{Warn, found, todo} }
@@ -31,11 +42,9 @@ func fail(found, todo string) finding { return finding{Fail, found, todo} }
 
 // words returns an error on one line, with deadlines in plain words.
 func words(err error) string {
-	text := strings.NewReplacer(":\n\t", ": ", "\n\t", "; ", "\n", "; ").Replace(err.Error())
-	for _, end := range []error{context.DeadlineExceeded, os.ErrDeadlineExceeded} {
-		text = strings.ReplaceAll(text, end.Error(), "no answer in time")
-	}
-	return text
+	return strings.NewReplacer(":\n\t", ": ", "\n\t", "; ", "\n", "; ",
+		context.DeadlineExceeded.Error(), "no answer in time", os.ErrDeadlineExceeded.Error(), "no answer in time",
+	).Replace(err.Error())
 }
 
 // printable makes text from a server safe for a terminal and for JSON.
@@ -48,56 +57,72 @@ func printable(text string) string {
 	}, text)
 }
 
-// someNodes is how many nodes one finding names.
-const someNodes = 3
+// some joins the first parts of a list, and says how many are left out.
+func some(parts []string) string {
+	const most = 3
+	if more := len(parts) - most; more > 0 {
+		parts = append(slices.Clone(parts[:most]), fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// worse returns the worst finding, with the texts of all.
+func worse(all ...finding) finding {
+	var worst finding
+	var found []string
+	for i, f := range all {
+		if f.found != "" {
+			found = append(found, f.found)
+		}
+		if i == 0 || f.status > worst.status && (f.status != Skip || worst.found == "") || worst.status == Skip && f.status != Skip {
+			worst = f
+		}
+	}
+	worst.found = strings.Join(found, "; ")
+	return worst
+}
 
 // summarize merges the findings on all nodes into the worst one, and names its nodes. It ignores
 // nodes that did not answer: the check "server" reports them.
 func summarize(nodes []*server, judge func(*server) finding) finding {
-	var worst []finding // all with the worst status
-	var names []string
-	same, n := true, 0
+	var worst finding
+	var found, of []string // texts with the worst status, without and with the node
+	n := 0
 	for _, node := range nodes {
 		if node.err != nil {
 			continue
 		}
 		n++
 		f := judge(node)
-		if len(worst) > 0 && f.status < worst[0].status {
-			continue
+		if n == 1 || f.status > worst.status {
+			worst, found, of = f, nil, nil
 		}
-		if len(worst) > 0 && f.status > worst[0].status {
-			worst, names, same = nil, nil, true
+		if f.status == worst.status {
+			found, of = append(found, f.found), append(of, node.addr+": "+f.found)
 		}
-		worst, names = append(worst, f), append(names, node.addr)
-		same = same && f == worst[0]
 	}
 	switch {
 	case n == 0:
 		return skipf("no server to ask")
 	case len(nodes) == 1:
-		return worst[0]
-	case same && len(worst) == len(nodes):
-		f := worst[0]
-		f.found += fmt.Sprintf(" (all %d nodes)", n)
-		return f
+	case len(found) == len(nodes) && len(slices.Compact(found)) == 1:
+		worst.found += fmt.Sprintf(" (all %d nodes)", n)
+	case worst.status == OK:
+		worst.found = some(of)
+	default:
+		worst.found = fmt.Sprintf("%s (%d of %d nodes)", some(of), len(of), n)
 	}
-	f := worst[0]
-	var parts []string
-	for i, name := range names[:min(len(names), someNodes)] {
-		parts = append(parts, name+": "+worst[i].found)
-	}
-	f.found = andMore(parts, len(worst)-len(parts))
-	if f.status != OK {
-		f.found += fmt.Sprintf(" (%d of %d nodes)", len(worst), n)
-	}
-	return f
+	return worst
 }
 
-// andMore joins the shown part of a list, and says how many entries are left out.
-func andMore(parts []string, more int) string {
-	if more > 0 {
-		parts = append(slices.Clip(parts), fmt.Sprintf("and %d more", more))
+// size formats a number of bytes for people.
+func size(n int64) string {
+	if n < 1024 {
+		return fmt.Sprintf("%d B", n)
 	}
-	return strings.Join(parts, "; ")
+	size, unit := float64(n)/1024, 0
+	for ; size >= 1024 && unit < 3; unit++ {
+		size /= 1024
+	}
+	return fmt.Sprintf("%.1f %ciB", size, "KMGT"[unit])
 }

@@ -12,14 +12,15 @@ import (
 
 // serverOf returns a server that reports these lines.
 func serverOf(addr string, lines ...string) *server {
-	text := strings.Join(lines, "\r\n")
-	return &server{addr: addr, info: infoFields(text), cluster: infoFields(text)}
+	s := &server{addr: addr}
+	s.read(strings.Join(lines, "\r\n"))
+	return s
 }
 
 // TestJudges checks the findings for what servers report.
 func TestJudges(t *testing.T) {
 	t.Parallel()
-	plain := New(Config{Redis: &redisurl.Servers{Single: &redis.Options{}}, Ledger: "sqlite:f"})
+	plain := newDoctor(Config{Redis: &redisurl.Servers{Single: &redis.Options{}}, Ledger: "sqlite:f"})
 	for _, c := range []struct {
 		judge func(*server) finding
 		info  string
@@ -30,8 +31,6 @@ func TestJudges(t *testing.T) {
 		{judgeEngine, "redis_version:10.0.0", "ok Redis 10.0.0"},
 		{judgeEngine, "redis_version:7.2.4|server_name:valkey|valkey_version:8.1.0", "ok Valkey 8.1.0"},
 		{judgeEngine, "", "skip the server does not report its version"},
-		{plain.judgeRole, "role:slave|master_host:h|master_port:1", "fail a replica of h:1"},
-		{plain.judgeRole, "", "skip role not reported"},
 		{plain.judgeMemory, "used_memory:2147483648", "ok 2.0 GiB used, no limit set"},
 		{plain.judgeMemory, "used_memory:1000|maxmemory:0", "ok 1000 B used, no limit set"},
 		{plain.judgeMemory, "used_memory:80|maxmemory:100", "ok 80 B of 100 B used, 80 %"},
@@ -67,16 +66,12 @@ func TestJudges(t *testing.T) {
 			t.Errorf("%s:\ngot  %s\nwant %s", c.info, got, c.want)
 		}
 	}
-	mixed := &Doctor{examined: examined{nodes: []*server{serverOf("h:1", "redis_version:7.0.1"), serverOf("h:2", "redis_version:7.0.2")}}}
-	if f := mixed.judgeEngines(); f.status != Warn || f.found != "different versions: h:1: Redis 7.0.1; h:2: Redis 7.0.2" {
-		t.Errorf("%+v", f)
-	}
 }
 
 // A serverless cache gets no advice about settings, which AWS alone controls.
 func TestJudgesServerless(t *testing.T) {
 	t.Parallel()
-	d := New(Config{Redis: &redisurl.Servers{Managed: &redisurl.Managed{Config: elasticache.Config{Name: "c", Serverless: true}}}})
+	d := newDoctor(Config{Redis: &redisurl.Servers{Managed: &redisurl.Managed{Config: elasticache.Config{Name: "c", Serverless: true}}}})
 	if f := d.judgeMemory(serverOf("h:1", "used_memory:1", "maxmemory_policy:volatile-lru")); f.status != OK {
 		t.Errorf("%+v", f)
 	}
@@ -91,7 +86,7 @@ func TestJudgesWithoutLedger(t *testing.T) {
 	server := serverOf("h:1", "role:master", "connected_slaves:0", "used_memory:1", "maxmemory_policy:allkeys-lru")
 	evicted := serverOf("h:1", "used_memory:1", "maxmemory_policy:noeviction", "evicted_keys:3")
 	for url, says := range map[string]string{"": "without a ledger", "sqlite:f": "rebuilt"} {
-		d := New(Config{Redis: &redisurl.Servers{Single: &redis.Options{}}, Ledger: url})
+		d := newDoctor(Config{Redis: &redisurl.Servers{Single: &redis.Options{}}, Ledger: url})
 		for _, f := range []finding{d.judgeReplicas(server), d.judgeMemory(evicted)} {
 			if f.status != Warn || !strings.Contains(f.todo, says) {
 				t.Errorf("%q: %+v, want %s", url, f, says)

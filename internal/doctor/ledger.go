@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,8 +18,8 @@ import (
 
 // ledgerName returns a ledger's URL without the parts that may hold a password.
 func ledgerName(text string) string {
-	if strings.HasPrefix(text, "sqlite:") {
-		return text
+	if text == "" || strings.HasPrefix(text, "sqlite:") {
+		return cmp.Or(text, "none")
 	}
 	u, err := url.Parse(text)
 	if err != nil {
@@ -31,43 +32,87 @@ func ledgerName(text string) string {
 	return name.String()
 }
 
-// checkLedger inspects the ledger, which neither creates nor migrates it.
-func (d *Doctor) checkLedger(ctx context.Context) finding {
-	i, err := ledger.Inspect(ctx, d.config.Ledger)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		todo := "Check that the server runs, accepts connections from this machine, and has that database and user. " +
-			"A first start needs CREATE on the database."
-		if strings.HasPrefix(d.config.Ledger, "sqlite:") {
-			todo = "Check the file and its permissions, or correct --ledger or --data-dir."
-		}
+func checkDataDir(_ context.Context, d *doctor) finding { return judgeDirectory(d.DataDir) }
+
+// judgeDirectory judges whether a directory is writable, or can be created with its parents.
+func judgeDirectory(name string) finding {
+	const todo = "Correct --data-dir or --ledger, or make the service's user the owner of the directory."
+	const least = 1 << 20 // bytes of free space that a database needs to be opened and written
+	name, err := filepath.Abs(name)
+	if err != nil {
 		return fail(words(err), todo)
 	}
-	if f := d.judgeFile(i.Name); f.status == Fail {
+	existing, err := nearest(name)
+	if err != nil {
+		return fail(words(err), todo)
+	}
+	if err := writableDirectory(existing); err != nil {
+		found := fmt.Sprintf("%s is not writable: %v", existing, err)
+		if existing != name {
+			found = fmt.Sprintf("%s cannot be created: %s", name, found)
+		}
+		return fail(found, todo)
+	}
+	if free, err := freeSpace(existing); err == nil && free < least {
+		return fail(fmt.Sprintf("%s has %d KiB of free space, needs at least %d", existing, free>>10, least>>10),
+			"Free some space, or enlarge the disk.")
+	}
+	if existing != name {
+		return okf("%s does not exist yet and can be created", name)
+	}
+	return okf("%s is writable", name)
+}
+
+// nearest returns name, or its nearest parent that exists. It fails if that is not a directory.
+func nearest(name string) (string, error) {
+	for {
+		info, err := os.Stat(name)
+		_, dangling := os.Lstat(name)
+		parent := filepath.Dir(name)
+		switch {
+		case err == nil && info.IsDir():
+			return name, nil
+		case err == nil:
+			return "", fmt.Errorf("%s is not a directory", name)
+		case dangling == nil:
+			return "", fmt.Errorf("%s is a broken symbolic link", name)
+		case !errors.Is(err, fs.ErrNotExist) && !notDirectory(err) || parent == name:
+			return "", err
+		}
+		name = parent
+	}
+}
+
+// checkLedger inspects the ledger, which neither creates nor migrates it.
+func checkLedger(ctx context.Context, d *doctor) finding {
+	i, err := ledger.Inspect(ctx, d.Ledger)
+	file := strings.HasPrefix(d.Ledger, "sqlite:")
+	switch {
+	case err != nil && !errors.Is(err, fs.ErrNotExist) && file:
+		return fail(words(err), "Check the file and its permissions, or correct --ledger or --data-dir.")
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return fail(words(err), "Check that the server runs, accepts connections from this machine, and has that database and user. "+
+			"A first start needs CREATE on the database.")
+	}
+	if f := judgeFile(i.Name); file && f.status == Fail {
 		return f
 	}
 	if err != nil {
-		return warn("no ledger yet at "+i.Name,
-			"Nothing before a first start: the service creates it, unless Redis has pages of another one. "+
-				"Otherwise correct --ledger or --data-dir.")
+		return warn("no ledger yet at "+i.Name, "Nothing before a first start: the service creates it, unless Redis has pages of another one. "+
+			"Otherwise correct --ledger or --data-dir.")
 	}
 	d.ledger = &i
-	return worse(judgeInspection(i), judgeSchema(i), d.judgePages(i), judgeDurability(i))
+	return worse(judgeInspection(i), judgeSchema(i), judgePages(i, d.Pages), judgeDurability(i))
 }
 
 // judgeFile checks that a ledger's file, and the files beside it, are writable or can be created.
-func (d *Doctor) judgeFile(name string) finding {
-	if !strings.HasPrefix(d.config.Ledger, "sqlite:") {
-		return okf("no file")
-	}
-	directory := filepath.Dir(name)
-	if f := judgeDirectory(directory); f.status == Fail {
-		f.todo = "Correct --ledger or --data-dir, or make the service's user the owner of the directory."
+func judgeFile(name string) finding {
+	if f := judgeDirectory(filepath.Dir(name)); f.status == Fail {
 		return f
 	}
 	for _, file := range []string{name, name + "-wal", name + ".lock"} {
 		if err := writable(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fail(fmt.Sprintf("%s is not writable: %v", file, err),
-				"Make the service's user the owner of the file.")
+			return fail(fmt.Sprintf("%s is not writable: %v", file, err), "Make the service's user the owner of the file.")
 		}
 	}
 	return okf("writable")
@@ -103,9 +148,9 @@ func judgeSchema(i ledger.Inspection) finding {
 	return okf("schema version %d", i.Schema)
 }
 
-// judgePages compares the ledger's number of pages with --pages.
-func (d *Doctor) judgePages(i ledger.Inspection) finding {
-	made, asked := i.Identity.Pages, d.config.Pages
+// judgePages compares the ledger's number of pages with --pages; 0: not given.
+func judgePages(i ledger.Inspection, asked uint32) finding {
+	made := i.Identity.Pages
 	now := cmp.Or(i.Layouts.Building, i.Layouts.Current, made)
 	switch {
 	case made == 0:
@@ -151,22 +196,17 @@ type apart struct {
 func (a apart) least() time.Duration { return max(0, a.ahead.Abs()-a.within) }
 
 // checkClocks compares this machine's clock with those of the servers.
-func (d *Doctor) checkClocks(ctx context.Context) finding {
+func checkClocks(ctx context.Context, d *doctor) finding {
 	var all []apart
-	if d.seed != nil {
-		for _, n := range d.nodes {
-			began := d.config.Now()
-			at, err := n.client.Time(ctx).Result()
-			if n.err != nil || err != nil {
-				continue // it refused, or did not answer, which another check reports
-			}
-			half := d.config.Now().Sub(began) / 2
-			all = append(all, apart{"Redis at " + n.addr, began.Add(half).Sub(at), half})
+	for _, s := range d.nodes {
+		began := d.Now()
+		if at, err := s.client.Time(ctx).Result(); s.err == nil && err == nil { // or another check reports it
+			half := d.Now().Sub(began) / 2
+			all = append(all, apart{"Redis at " + s.addr, began.Add(half).Sub(at), half})
 		}
 	}
 	if d.ledger != nil && !d.ledger.Clock.IsZero() {
-		// This machine's time when the server was asked.
-		asked := d.config.Now().Add(-time.Since(d.ledger.Asked))
+		asked := d.Now().Add(-time.Since(d.ledger.Asked)) // this machine's time when the server was asked
 		all = append(all, apart{"PostgreSQL", asked.Sub(d.ledger.Clock), 0})
 	}
 	return d.judgeClocks(all)
@@ -174,7 +214,7 @@ func (d *Doctor) checkClocks(ctx context.Context) finding {
 
 // judgeClocks judges the largest difference of clocks. `until` and windows use the clock of a
 // ledger on PostgreSQL, or else this machine's.
-func (d *Doctor) judgeClocks(all []apart) finding {
+func (d *doctor) judgeClocks(all []apart) finding {
 	if len(all) == 0 {
 		return skipf("no other clock to compare with")
 	}
@@ -184,15 +224,12 @@ func (d *Doctor) judgeClocks(all []apart) finding {
 		found = fmt.Sprintf("this machine is %.1f s behind %s", -worst.ahead.Seconds(), worst.whose)
 	}
 	switch {
-	case worst.least() > tokenSkew && d.servers.Managed != nil && d.servers.Managed.Config.User != "":
+	case worst.least() > 5*time.Minute && d.facts["iam"]:
 		return fail(found, "Synchronize this machine's clock (NTP): AWS refuses signatures that are more than 5 minutes off.")
-	case worst.least() <= clockSkew:
+	case worst.least() <= time.Second:
 		return okf("within a second of every server")
-	case strings.HasPrefix(d.config.Ledger, "postgres"):
+	case d.facts["postgres"]:
 		return okf("%s; harmless, because the ledger's clock counts", found)
 	}
 	return warn(found, "Synchronize this machine's clock (NTP): `until` and `seen` expire by it.")
 }
-
-// tokenSkew is the error of this machine's clock up to which AWS accepts its signatures.
-const tokenSkew, clockSkew = 5 * time.Minute, time.Second

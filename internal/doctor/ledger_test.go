@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/elasticache"
@@ -59,8 +60,7 @@ func TestJudgesPages(t *testing.T) {
 		{growing, 128, "fail created with 16 pages, has 256, but --pages is 128"},
 		{ledger.Layouts{}, 32, "ok created with 16 pages"},
 	} {
-		d := New(Config{Pages: c.asked})
-		f := d.judgePages(ledger.Inspection{Identity: ledger.Identity{Pages: 16}, Layouts: c.layouts})
+		f := judgePages(ledger.Inspection{Identity: ledger.Identity{Pages: 16}, Layouts: c.layouts}, c.asked)
 		if got := f.status.String() + " " + f.found; got != c.want {
 			t.Errorf("%+v, %d asked for: %s, want %s", c.layouts, c.asked, got, c.want)
 		}
@@ -70,7 +70,7 @@ func TestJudgesPages(t *testing.T) {
 // A wrong clock matters without PostgreSQL, and for AWS signatures.
 func TestJudgesClocks(t *testing.T) {
 	t.Parallel()
-	plain := &redisurl.Servers{}
+	plain := &redisurl.Servers{Single: &redis.Options{}}
 	withIAM := &redisurl.Servers{Managed: &redisurl.Managed{Config: elasticache.Config{Name: "g", User: "u"}}}
 	without := &redisurl.Servers{Managed: &redisurl.Managed{Config: elasticache.Config{Name: "g"}}}
 	for _, c := range []struct {
@@ -88,7 +88,7 @@ func TestJudgesClocks(t *testing.T) {
 		{withIAM, "postgres://h/d", -6 * time.Minute, 0, "fail this machine is 360.0 s behind Redis at h:6379"},
 		{without, "postgres://h/d", -6 * time.Minute, 0, "ok this machine is 360.0 s behind Redis at h:6379; harmless, because the ledger's clock counts"},
 	} {
-		d := New(Config{Redis: c.redis, Ledger: c.ledger})
+		d := newDoctor(Config{Redis: c.redis, Ledger: c.ledger})
 		f := d.judgeClocks([]apart{{"Redis at i:6379", 0, 0}, {"Redis at h:6379", c.ahead, c.within}})
 		if got := f.status.String() + " " + f.found; got != c.want {
 			t.Errorf("%+v: got  %s\nwant %s", c, got, c.want)

@@ -80,7 +80,8 @@ func (s *sources) checkFlags(flags []*kong.Flag) {
 			}
 		}
 	}
-	if slices.Sort(missing); len(missing) > 0 {
+	if len(missing) > 0 {
+		slices.Sort(missing)
 		s.note(errors.New("missing flags: " + strings.Join(missing, ", ")))
 	}
 }

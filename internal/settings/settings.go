@@ -86,7 +86,8 @@ func Parse(
 		return nil, err
 	}
 	result := &Command{Context: command}
-	if s.note(command.Error); command.Error == nil {
+	s.note(command.Error)
+	if command.Error == nil {
 		s.note(s.apply(command))
 		for _, part := range command.Path {
 			if node := part.Node(); node != nil {

@@ -33,39 +33,30 @@ func TestRuleIsTheModules(t *testing.T) {
 	}
 }
 
-// reply is an error reply of a server.
-type reply string
-
-func (r reply) Error() string { return string(r) }
-
-// RedisError implements [redis.Error].
-func (reply) RedisError() {}
-
 // The checks "sign-in" and "commands" recognize servers that refuse all clients, and servers that
 // are not Redis.
 func TestStates(t *testing.T) {
 	t.Parallel()
-	d := New(Config{Redis: &redisurl.Servers{Single: &redis.Options{}}})
+	d := newDoctor(Config{Redis: &redisurl.Servers{Single: &redis.Options{}}})
 	for _, c := range []struct {
 		err  error
 		says string
 	}{
-		{reply("LOADING Redis is loading the dataset in memory"), "Wait until the server has loaded"},
-		{reply("BUSY Redis is busy running a script."), "SCRIPT KILL"},
-		{reply("MASTERDOWN Link with MASTER is down"), "Name the primary"},
-		{reply("MISCONF Redis is configured to save RDB snapshots"), "Free the server's disk"},
-		{reply("ERR Error running script: @user_script:6: -MISCONF Errors writing to the AOF file"), "Free the server's disk"},
-		{reply("NOREPLICAS Not enough good replicas to write."), "min-replicas-to-write"},
-		{reply("ERR DB index is out of range"), "database number"},
-		{reply("ERR SELECT is not allowed in cluster mode"), "database number"},
+		{errors.New("LOADING Redis is loading the dataset in memory"), "Wait until the server has loaded"},
+		{errors.New("BUSY Redis is busy running a script"), "SCRIPT KILL"},
+		{errors.New("MASTERDOWN Link with MASTER is down"), "Name the primary"},
+		{errors.New("MISCONF Redis is configured to save RDB snapshots"), "Free the server's disk"},
+		{errors.New("ERR Error running script: @user_script:6: -MISCONF Errors writing to the AOF file"), "Free the server's disk"},
+		{errors.New("NOREPLICAS Not enough good replicas to write"), "min-replicas-to-write"},
+		{errors.New("ERR DB index is out of range"), "database number"},
+		{errors.New("ERR SELECT is not allowed in cluster mode"), "database number"},
 		{errors.New(`redis: invalid reply: "HTTP/1.1 400 Bad Request"`), "does not speak the Redis protocol"},
 		{errors.New("remote error: tls: certificate required"), "tls-auth-clients"},
 	} {
-		if todo := d.signInTodo(c.err); !strings.Contains(todo, c.says) {
-			t.Errorf("sign-in, %v: %s", c.err, todo)
-		}
-		if f := d.judgeCommand(c.err); f.status != Fail || !strings.Contains(f.todo, c.says) {
-			t.Errorf("scripts, %v: %+v", c.err, f)
+		for _, check := range []string{"sign-in", "commands"} {
+			if todo := d.advice(check, c.err); !strings.Contains(todo, c.says) {
+				t.Errorf("%s, %v: %s", check, c.err, todo)
+			}
 		}
 	}
 }
