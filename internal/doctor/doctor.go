@@ -9,6 +9,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -100,6 +101,7 @@ type doctor struct {
 	dial           dialer        // opens encrypted connections like the client; nil: the client uses no TLS
 	options        redis.Options // of a client of one server, without its address
 	user           string        // describes the user of connections
+	login          string        // that user in a URL, with a placeholder for the password; "": no user
 	nodes          []*server     // the server, or all primaries of the cluster, even those that do not answer
 	pages          redis.UniversalClient
 	clusterOptions *redis.ClusterOptions // nil: not a cluster
@@ -174,9 +176,9 @@ func (d *doctor) connect(s *redis.Options, c *redis.ClusterOptions, f *redis.Fai
 	case d.facts["secret"]:
 		d.user = "a token from secret " + d.Redis.Managed.Config.Secret
 	case o.Username != "":
-		d.user = "user " + o.Username
+		d.user, d.login = "user "+o.Username, url.User(o.Username).String()+":<password>@"
 	case o.Password != "":
-		d.user = "the default user, with a password"
+		d.user, d.login = "the default user, with a password", ":<password>@"
 	default:
 		d.user = "without a user or password"
 	}

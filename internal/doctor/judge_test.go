@@ -1,6 +1,9 @@
 package doctor
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -64,6 +67,92 @@ func TestJudges(t *testing.T) {
 		f := c.judge(serverOf("h:1", strings.Split(c.info, "|")...))
 		if got := f.status.String() + " " + f.found; got != c.want {
 			t.Errorf("%s:\ngot  %s\nwant %s", c.info, got, c.want)
+		}
+	}
+}
+
+// Nodes with different versions are an upgrade that is not finished. The finding shows each version,
+// however many nodes have the first one.
+func TestVersionsDiffer(t *testing.T) {
+	t.Parallel()
+	d := newDoctor(Config{Redis: &redisurl.Servers{Cluster: &redis.ClusterOptions{}}})
+	for version, want := range map[string]string{
+		"7.0.1": "ok Redis 7.0.1 (all 5 nodes)",
+		"7.0.2": "warn different versions: 127.0.0.1:1: Redis 7.0.1; 127.0.0.1:5: Redis 7.0.2",
+	} {
+		d.nodes = nil
+		for i, of := range []string{"7.0.1", "7.0.1", "7.0.1", "7.0.1", version} {
+			d.nodes = append(d.nodes, infoServer(t, fmt.Sprintf("127.0.0.1:%d", i+1), "redis_version:"+of))
+			d.nodes[i].ask(t.Context())
+		}
+		f := checkServer(t.Context(), d)
+		if got := f.status.String() + " " + f.found; got != want || (f.status == Warn) != strings.Contains(f.todo, "upgrade") {
+			t.Errorf("%s -> %s, want %s", got, f.todo, want)
+		}
+	}
+}
+
+// infoServer returns a server that answers INFO with a text.
+func infoServer(t *testing.T, addr, text string) *server {
+	client := redis.NewClient(&redis.Options{Addr: addr})
+	client.AddHook(answer("redis_mode:standalone\r\n" + text))
+	t.Cleanup(func() { _ = client.Close() })
+	return &server{addr: addr, client: client}
+}
+
+// answer is a hook that answers every command.
+type answer string
+
+func (answer) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (answer) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (a answer) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(_ context.Context, command redis.Cmder) error {
+		command.(*redis.StringCmd).SetVal(string(a))
+		return nil
+	}
+}
+
+// URLs to try have the transport and the user of --redis, never the password.
+func TestURLsToTry(t *testing.T) {
+	t.Parallel()
+	noAuth := func(d *doctor) string { return d.advice("sign-in", errors.New("NOAUTH Authentication required.")) }
+	topology := func(info string) func(*doctor) string {
+		return func(d *doctor) string {
+			d.nodes = []*server{serverOf("h:1", info)}
+			return checkTopology(t.Context(), d).todo
+		}
+	}
+	sentinel := func(d *doctor) string { return d.advice("sentinel", errors.New("NOAUTH Authentication required.")) }
+	for _, c := range []struct {
+		url  string
+		todo func(*doctor) string
+		want string
+	}{
+		{"redis://h:1", topology("redis_mode:cluster"), "Use --redis redis+cluster://h:1."},
+		{"rediss://h:1", topology("redis_mode:cluster"), "Use --redis rediss+cluster://h:1."},
+		{"rediss://app:secret@h:1", topology("redis_mode:cluster"), "Use --redis rediss+cluster://app:<password>@h:1."},
+		{"redis://:secret@h:1", topology("redis_mode:sentinel"), "Use --redis redis+sentinel://:<password>@h:1/<primary>."},
+		{"rediss://a%40b:secret@h:1", topology("redis_mode:sentinel"), "Use --redis rediss+sentinel://a%40b:<password>@h:1/<primary>."},
+		{"rediss+cluster://app:secret@h:1", topology("redis_mode:standalone"), "Use --redis rediss://app:<password>@h:1."},
+		{"redis+cluster://h:1", topology("redis_mode:standalone"), "Use --redis redis://h:1."},
+		{"redis://h:1", noAuth, "Give a password: redis://<user>:<password>@<host>:<port>."},
+		{"rediss://app@h:1", noAuth, "Give a password: rediss://app:<password>@<host>:<port>."},
+		{"rediss+cluster://h:1", noAuth, "Give a password: rediss+cluster://<user>:<password>@<host>:<port>."},
+		{
+			"rediss+sentinel://h:1/p?username=app&password=secret", sentinel,
+			"Give the sentinels' own user and password before the hosts: rediss+sentinel://<user>:<password>@<host>:<port>/<primary>.",
+		},
+	} {
+		servers, err := redisurl.Parse(c.url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.todo(newDoctor(Config{Redis: servers})); got != c.want {
+			t.Errorf("%s:\ngot  %s\nwant %s", c.url, got, c.want)
 		}
 	}
 }

@@ -97,7 +97,7 @@ func checkServer(ctx context.Context, d *doctor) finding {
 	if first != nil {
 		return fail(some(failed), d.advice("server", first))
 	}
-	return summarize(d.nodes, judgeEngine)
+	return judgeEngines(d.nodes)
 }
 
 // findNodes connects to the cluster, and asks all primaries.
@@ -118,6 +118,18 @@ func (d *doctor) findNodes(ctx context.Context) {
 		slices.SortFunc(nodes, func(a, b *server) int { return cmp.Compare(a.addr, b.addr) })
 		d.nodes = nodes
 	}
+}
+
+// judgeEngines judges the servers' engines, and whether all have the same version.
+func judgeEngines(nodes []*server) finding {
+	f := summarize(nodes, judgeEngine)
+	byVersion := func(a, b *server) int { return cmp.Compare(judgeEngine(a).found, judgeEngine(b).found) }
+	distinct := slices.SortedStableFunc(slices.Values(nodes), byVersion)
+	distinct = slices.CompactFunc(distinct, func(a, b *server) bool { return byVersion(a, b) == 0 })
+	if f.status != OK || len(distinct) == 1 {
+		return f
+	}
+	return warn("different versions: "+summarize(distinct, judgeEngine).found, "Finish the upgrade of all nodes.")
 }
 
 // judgeEngine names the engine and version. Valkey also reports a redis_version, the last that it
@@ -143,11 +155,11 @@ func checkTopology(_ context.Context, d *doctor) finding {
 	switch {
 	case d.facts["managed"]: // AWS reports its mode
 	case mode == "sentinel":
-		return fail(addr+" is a sentinel", "Use --redis redis+sentinel://"+addr+"/<primary>.")
+		return fail(addr+" is a sentinel", "Use --redis "+d.url("+sentinel", d.login+addr+"/<primary>")+".")
 	case !d.facts["cluster"] && mode == "cluster":
-		return fail(addr+" is a node of a cluster", "Use --redis redis+cluster://"+addr+".")
+		return fail(addr+" is a node of a cluster", "Use --redis "+d.url("+cluster", d.login+addr)+".")
 	case d.facts["cluster"] && mode == "standalone":
-		return fail(addr+" is not a node of a cluster", "Use --redis redis://"+addr+".")
+		return fail(addr+" is not a node of a cluster", "Use --redis "+d.url("", d.login+addr)+".")
 	}
 	if d.unknown != nil {
 		return d.fail("topology", d.unknown)

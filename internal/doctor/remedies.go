@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"regexp"
 	"strings"
 )
@@ -10,7 +11,7 @@ type remedy struct {
 	checks string // that meet the error, as a regular expression
 	fact   string // that has to hold
 	says   string // what the error's text matches
-	todo   string // <rule> stands for the permissions of the service, <iam> for the user
+	todo   string // placeholders: see advice
 }
 
 // remedies returns what to do about errors of AWS, Redis and the network: the first that matches.
@@ -35,7 +36,7 @@ func remedies() []remedy { //nolint:funlen // a table
 		{"sentinel", "", "knows no primary",
 			"Correct the name of the primary in --redis, or have the sentinels monitor it."},
 		{"sentinel", "", "NOAUTH|WRONGPASS|NOPERM",
-			"Give the sentinels' own user and password before the hosts: redis+sentinel://<user>:<password>@<host>:<port>/<primary>."},
+			"Give the sentinels' own user and password before the hosts: <redis>+sentinel://<user>:<password>@<host>:<port>/<primary>."},
 		{"sentinel", "", "^ERR ", "Name the sentinels in --redis (default port 26379), not the servers that they monitor."},
 		{"sentinel|network", "", "lookup ", "Correct the host in --redis, or this machine's DNS."},
 		{"sentinel|network", "", "refused", "Start the server, or correct the port in --redis."},
@@ -50,7 +51,7 @@ func remedies() []remedy { //nolint:funlen // a table
 		{"sign-in", "managed", "NOAUTH", "Add user=<user> for IAM, or secret=<id> for an AUTH token, to the query of --redis."},
 		{"sign-in", "failover", "NOAUTH",
 			"Give the servers' user and password in the query of --redis, username=<user>&password=<password>."},
-		{"sign-in", "", "NOAUTH", "Give a password: redis://<user>:<password>@<host>:<port>."},
+		{"sign-in", "", "NOAUTH", "Give a password: <url>."},
 		{"sign-in", "", "DENIED",
 			"Set a password, or turn protected mode off: until then the server accepts only connections from its own machine."},
 		{"sign-in", "", "max number of clients",
@@ -91,15 +92,30 @@ func remedies() []remedy { //nolint:funlen // a table
 func (d *doctor) advice(check string, err error) string {
 	for _, r := range remedies() {
 		if d.facts[r.fact] && regexp.MustCompile(r.checks).MatchString(check) && regexp.MustCompile(r.says).MatchString(words(err)) {
-			iam := ""
+			iam, topology := "", ""
 			if d.facts["iam"] {
 				iam = d.Redis.Managed.Config.User
 			}
-			return strings.NewReplacer("<rule>", AccessRule(d.Filter), "<iam>", iam).Replace(r.todo)
+			if d.facts["cluster"] {
+				topology = "+cluster"
+			}
+			return strings.NewReplacer("<rule>", AccessRule(d.Filter), "<iam>", iam, "<redis>", d.transport(),
+				"<url>", d.url(topology, cmp.Or(d.login, "<user>:<password>@")+"<host>:<port>")).Replace(r.todo)
 		}
 	}
 	return ""
 }
+
+// transport returns the part of a URL's scheme that says whether connections are encrypted.
+func (d *doctor) transport() string {
+	if d.facts["tls"] {
+		return "rediss"
+	}
+	return "redis"
+}
+
+// url returns a URL to try.
+func (d *doctor) url(topology, rest string) string { return d.transport() + topology + "://" + rest }
 
 // fail reports an error that a check met, and what to do.
 func (d *doctor) fail(check string, err error) finding { return fail(words(err), d.advice(check, err)) }
