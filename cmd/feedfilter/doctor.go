@@ -2,13 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/feedfilter/feedfilter/favfilter/redisstore"
 	"github.com/feedfilter/feedfilter/internal/doctor"
 )
 
@@ -66,43 +66,27 @@ func (c *doctorCmd) run(ctx context.Context, config doctor.Config, std stdio) er
 // config returns the configuration of a service with the same flags.
 func (c *doctorCmd) config(log *slog.Logger) (doctor.Config, error) {
 	flags := &c.Data
-	config := doctor.Config{Filter: flags.Filter, Pages: flags.pages(), Logger: log}
+	servers, err := flags.redisServers()
+	if err != nil {
+		return doctor.Config{}, usageError{err}
+	}
+	config := doctor.Config{Redis: servers, Filter: flags.Filter, Pages: flags.pages(), Logger: log}
 	if flags.Ledger != noLedger {
 		config.Ledger = flags.ledgerURL()
 	}
-	servers, err := flags.redisServers()
-	if err != nil {
-		return config, usageError{err}
+	managed := servers != nil && servers.Managed != nil
+	if managed {
+		servers.Managed.Config.File = descriptionFile(flags.DataDir) // only read
 	}
-	if servers != nil {
-		if servers.Managed != nil {
-			servers.Managed.Config.File = descriptionFile(flags.DataDir) // only read
-		}
-		config.Redis = servers
-	}
-	if inDirectory := flags.Ledger == ""; inDirectory || servers == nil || servers.Managed != nil {
+	if flags.Ledger == "" || servers == nil || managed {
 		config.DataDir = flags.DataDir
 	}
-	config.Kinds, config.Correct, config.Invalid = c.problem()
+	if kinds, err := flags.kinds(); err == nil {
+		config.Kinds = len(kinds.All())
+	}
+	config.Invalid = flags.checkFiles()
+	if servers == nil {
+		config.Invalid = errors.Join(config.Invalid, flags.checkSort())
+	}
 	return config, nil
-}
-
-// problem returns the number of kinds. If a mistake in the flags keeps the service from starting,
-// it returns the mistake and its remedy.
-func (c *doctorCmd) problem() (kinds int, todo string, err error) {
-	all, err := c.Data.kinds()
-	if err != nil {
-		return 0, "Correct the file: the service does not start with it.", err
-	}
-	if c.Data.Redis != "" {
-		if _, err := redisstore.New(nil, c.Data.Filter); err != nil {
-			return 0, "Correct --filter: the service does not start with it.", err
-		}
-	}
-	if c.Data.Redis == "" {
-		if err := c.Data.checkSort(); err != nil {
-			return 0, "Correct --ledger or --data-dir: the service does not start with them.", err
-		}
-	}
-	return len(all.All()), "", nil
 }

@@ -17,6 +17,15 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
+// doctorResult is a result in --output json.
+type doctorResult struct {
+	Name       string  `json:"name"`
+	Status     string  `json:"status"`
+	Found      string  `json:"found"`
+	Todo       string  `json:"todo"`
+	DurationMS float64 `json:"duration_ms"`
+}
+
 // diagnosis is what doctor --output json prints.
 type diagnosis struct {
 	OK     bool           `json:"ok"`

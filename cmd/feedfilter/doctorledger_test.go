@@ -55,7 +55,7 @@ func TestDoctorSQLite(t *testing.T) {
 	diagnose(t, nil, "--ledger", url, "--pages=64").want(t, "ledger", "ok", "64")
 	g = diagnose(t, nil, "--ledger", url, "--pages=128")
 	g.wantOnly(t, "ledger")
-	g.want(t, "ledger", "fail", "created with 64 pages, has 64, but --pages is 128", "--pages 64")
+	g.want(t, "ledger", "fail", "64 pages, but --pages is 128", "--pages 64")
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}

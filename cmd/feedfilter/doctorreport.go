@@ -7,26 +7,17 @@ import (
 	"github.com/feedfilter/feedfilter/internal/doctor"
 )
 
-// doctorResult is a result in --output json.
-type doctorResult struct {
-	Name       string  `json:"name"`
-	Status     string  `json:"status"`
-	Found      string  `json:"found"`
-	Todo       string  `json:"todo,omitzero"`
-	DurationMS float64 `json:"duration_ms"`
-}
-
 // doctorPrinter prints each result at once as text, or all at the end as JSON.
 type doctorPrinter struct {
 	out     io.Writer
 	json    bool
 	colours bool
-	results []doctorResult
+	results []doctor.Result
 	counts  [doctor.Fail + 1]int // by status
 }
 
 func (p *doctorPrinter) add(r doctor.Result) error {
-	p.results = append(p.results, doctorResult{r.Name, r.Status.String(), r.Found, r.Todo, float64(r.Took.Microseconds()) / 1000})
+	p.results = append(p.results, r)
 	p.counts[r.Status]++
 	if p.json {
 		return nil
@@ -51,8 +42,8 @@ func (p *doctorPrinter) end(strict bool) (err error) {
 	healthy := failed == 0 && (!strict || warned == 0)
 	if p.json {
 		err = writeJSON(p.out, struct {
-			OK     bool           `json:"ok"`
-			Checks []doctorResult `json:"checks"`
+			OK     bool            `json:"ok"`
+			Checks []doctor.Result `json:"checks"`
 		}{healthy, p.results})
 	} else {
 		_, err = fmt.Fprintf(p.out, "\n%d checks: %d ok, %d skipped, %d warned, %d failed\n",

@@ -53,7 +53,7 @@ func TestDoctorReport(t *testing.T) {
 func TestDoctorReportJSON(t *testing.T) {
 	b := &strings.Builder{}
 	p := &doctorPrinter{out: b, json: true}
-	r := doctor.Result{Name: "one", Status: doctor.Warn, Found: `a"b`, Todo: "Do.", Took: 1500 * time.Microsecond}
+	r := doctor.Result{Name: "one", Status: doctor.Warn, Found: `a"b`, Todo: "Do.", DurationMS: 1.5}
 	if err := errors.Join(p.add(r), p.end(false)); err != nil {
 		t.Fatal(err)
 	}

@@ -64,7 +64,7 @@ func TestDataDirOfOthers(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		closed:                          "fail " + closed + " is not writable: permission denied",
-		filepath.Join(closed, "a", "b"): "fail " + filepath.Join(closed, "a", "b") + " cannot be created: " + closed + " is not writable: permission denied",
+		filepath.Join(closed, "a", "b"): "fail " + closed + " is not writable: permission denied",
 		ledger:                          "fail " + ledger + " is not writable: permission denied",
 		open:                            "ok ",
 		filepath.Join(open, "a"):        "ok ",

@@ -18,7 +18,12 @@ func TestDataDir(t *testing.T) {
 	if err := os.Symlink(filepath.Join(dir, "nowhere"), link); err != nil {
 		t.Fatal(err)
 	}
+	loop := filepath.Join(dir, "loop")
+	if err := os.Symlink(loop, loop); err != nil {
+		t.Fatal(err)
+	}
 	for name, want := range map[string]string{
+		loop:                          "fail stat " + loop + ": too many levels of symbolic links",
 		dir:                           "ok " + dir + " is writable",
 		filepath.Join(dir, "a", "b"):  "ok " + filepath.Join(dir, "a", "b") + " does not exist yet and can be created",
 		file:                          "fail " + file + " is not a directory",

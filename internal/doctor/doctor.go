@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -20,41 +21,48 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter/redisstore/tlsdial"
 	"github.com/feedfilter/feedfilter/internal/redisurl"
+	"github.com/feedfilter/feedfilter/internal/settings"
 )
 
 // Config is the configuration that a service would start with.
 type Config struct {
-	Invalid error  // a mistake that keeps the service from starting; nil: none
-	Correct string // what to do about Invalid
-
+	Invalid error             // mistakes that keep the service from starting; nil: none
 	Redis   *redisurl.Servers // nil: the pages are in the process
 	Filter  string            // name of the filter
 	Pages   uint32            // number asked for; 0: that of the data
 	Kinds   int               // number of configured kinds
 	Ledger  string            // argument of [ledger.Inspect]; "": no ledger
 	DataDir string            // directory of the service's files, which it creates; "": it has no files
-
-	Logger *slog.Logger     // default: discards
-	Now    func() time.Time // this machine's clock; default: [time.Now]
+	Logger  *slog.Logger      // default: discards
+	Now     func() time.Time  // this machine's clock; default: [time.Now]
 }
 
-// Result is the result of a check.
+// Result is the result of a check. Its texts are one line of printable text each.
 type Result struct {
-	Name   string
-	Status Status
-	Found  string        // one line of printable text, like Todo
-	Todo   string        // what to do, in a sentence or two; "" if nothing
-	Took   time.Duration // how long the check took
+	Name       string  `json:"name"`
+	Status     Status  `json:"status"`
+	Found      string  `json:"found"`
+	Todo       string  `json:"todo,omitzero"` // what to do, in a sentence or two; "" if nothing
+	DurationMS float64 `json:"duration_ms"`   // to the microsecond
 }
 
 // check is one check.
 type check struct {
-	name  string
-	when  string        // a fact of the configuration without which there is no such check
-	needs string        // a fact that an earlier check finds out; without it, the check is skipped
-	limit time.Duration // a server that hangs takes no longer
-	look  func(context.Context, *doctor) finding
+	name   string
+	when   string        // a fact of the configuration without which there is no such check
+	unless string        // a fact because of which the check is skipped, which is also the finding
+	limit  time.Duration // a server that hangs takes no longer
+	look   func(context.Context, *doctor) finding
 }
+
+// Facts because of which checks are skipped.
+const (
+	inProcess    = "pages are in the process (no --redis)"
+	noLedger     = "no ledger (--ledger none)"
+	noAddress    = "the address of the cache is unknown"
+	noConnection = "no connection"
+	noSession    = "not signed in"
+)
 
 // all returns all checks in their order. Later ones build on earlier ones. AWS may throttle, and
 // the URL of a ledger may name several servers.
@@ -62,32 +70,21 @@ func all() []check {
 	const usual = 3 * time.Second
 	return []check{
 		{"configuration", "", "", usual, checkConfiguration},
-		{"redis", "no redis", "redis", usual, nil},
+		{"redis", inProcess, inProcess, usual, nil},
 		{"aws", "managed", "", 10 * time.Second, checkAWS},
-		{"network", "redis", "address", usual, checkNetwork},
-		{"tls", "redis", "connection", usual, checkTLS},
-		{"sentinel", "failover", "connection", usual, checkSentinel},
-		{"sign-in", "redis", "connection", usual, checkSignIn},
-		{"server", "redis", "session", usual, checkServer},
-		{"topology", "redis", "session", usual, checkTopology},
-		{"memory", "redis", "session", usual, checkMemory},
+		{"network", "redis", noAddress, usual, checkNetwork},
+		{"tls", "redis", noConnection, usual, checkTLS},
+		{"sentinel", "failover", noConnection, usual, checkSentinel},
+		{"sign-in", "redis", noConnection, usual, checkSignIn},
+		{"server", "redis", noSession, usual, checkServer},
+		{"topology", "redis", noSession, usual, checkTopology},
+		{"memory", "redis", noSession, usual, checkMemory},
 		{"data dir", "data dir", "", usual, checkDataDir},
 		{"ledger", "ledger", "", 2 * usual, checkLedger},
-		{"ledger", "no ledger", "ledger", usual, nil},
-		{"commands", "redis", "session", usual, checkCommands},
+		{"ledger", noLedger, noLedger, usual, nil},
+		{"commands", "redis", noSession, usual, checkCommands},
 		{"clocks", "", "", usual, checkClocks},
 	}
-}
-
-// lacking says why a check is skipped for want of a fact.
-func lacking(fact string) finding {
-	return skipf("%s", map[string]string{
-		"redis":      "pages are in the process (no --redis)",
-		"address":    "the address of the cache is unknown",
-		"connection": "no connection",
-		"session":    "not signed in",
-		"ledger":     "no ledger (--ledger none)",
-	}[fact])
 }
 
 // doctor holds the configuration, and what checks have learnt, for later checks.
@@ -96,22 +93,19 @@ type doctor struct {
 	facts   map[string]bool
 	closers []func() error
 
-	network        string
-	addrs          []string      // to connect to first; once that succeeded, those that accept connections
-	dial           dialer        // opens encrypted connections like the client; nil: the client uses no TLS
 	options        redis.Options // of a client of one server, without its address
 	user           string        // describes the user of connections
 	login          string        // that user in a URL, with a placeholder for the password; "": no user
-	nodes          []*server     // the server, or all primaries of the cluster, even those that do not answer
-	pages          redis.UniversalClient
-	clusterOptions *redis.ClusterOptions // nil: not a cluster
-	cluster        *redis.ClusterClient  // nil: pages are on one server
-	unknown        error                 // why the cluster's nodes are unknown
+	clusterOptions *redis.ClusterOptions
+
+	// The servers to connect to; once connected, those that accept connections; once signed in, the
+	// server, or all primaries of the cluster, even those that do not answer.
+	nodes   []*server
+	cluster *redis.ClusterClient // nil: the nodes are not those of a cluster
+	unknown error                // why the cluster's nodes are unknown
 
 	ledger *ledger.Inspection // nil: unknown
 }
-
-type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 
 func newDoctor(c Config) *doctor {
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
@@ -119,8 +113,9 @@ func newDoctor(c Config) *doctor {
 		c.Now = time.Now
 	}
 	d := &doctor{Config: c, facts: map[string]bool{
-		"": true, "data dir": c.DataDir != "", "redis": c.Redis != nil, "no redis": c.Redis == nil,
-		"ledger": c.Ledger != "", "no ledger": c.Ledger == "", "postgres": strings.HasPrefix(c.Ledger, "postgres"),
+		"": true, "data dir": c.DataDir != "", "redis": c.Redis != nil, inProcess: c.Redis == nil,
+		"ledger": c.Ledger != "", noLedger: c.Ledger == "", "postgres": strings.HasPrefix(c.Ledger, "postgres"),
+		noAddress: true, noConnection: true, noSession: true,
 	}}
 	if c.Redis == nil {
 		return d
@@ -137,39 +132,37 @@ func newDoctor(c Config) *doctor {
 
 // connect takes over the options of clients, of which one is not nil.
 func (d *doctor) connect(s *redis.Options, c *redis.ClusterOptions, f *redis.FailoverOptions) {
-	d.facts["address"], d.facts["cluster"], d.facts["single"] = true, c != nil, s != nil
-	o := &d.options
-	d.clusterOptions = c
+	var given any = s
+	var addrs []string
 	switch {
-	case s != nil:
-		d.network, d.addrs, *o = s.Network, []string{s.Addr}, *s
 	case c != nil:
-		d.addrs = c.Addrs
-		*o = redis.Options{
-			ClientName: c.ClientName, Protocol: c.Protocol, Dialer: c.Dialer, TLSConfig: c.TLSConfig,
-			Username: c.Username, Password: c.Password, CredentialsProviderContext: c.CredentialsProviderContext,
-			DialTimeout: c.DialTimeout, ReadTimeout: c.ReadTimeout, WriteTimeout: c.WriteTimeout,
-		}
+		given, addrs = c, c.Addrs
 	case f != nil:
-		d.addrs = f.SentinelAddrs
-		*o = redis.Options{
-			ClientName: f.ClientName, Protocol: f.Protocol, TLSConfig: f.TLSConfig,
-			Username: f.Username, Password: f.Password, DB: f.DB,
-			DialTimeout: f.DialTimeout, ReadTimeout: f.ReadTimeout, WriteTimeout: f.WriteTimeout,
-		}
-		if f.TLSConfig != nil {
-			o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-				return tlsdial.Dial(ctx, network, addr, f.TLSConfig, f.DialTimeout)
-			}
+		given, addrs = f, f.SentinelAddrs
+	default:
+		addrs = []string{s.Addr}
+	}
+	for _, addr := range addrs {
+		d.nodes = append(d.nodes, &server{addr: addr})
+	}
+	o := &d.options
+	from, to := reflect.ValueOf(given).Elem(), reflect.ValueOf(o).Elem()
+	for _, field := range reflect.VisibleFields(to.Type()) { // all that the three kinds of options share
+		if value := from.FieldByName(field.Name); field.IsExported() && value.IsValid() {
+			to.FieldByIndex(field.Index).Set(value)
 		}
 	}
-	d.network = cmp.Or(d.network, "tcp")
-	if d.facts["tls"] = d.facts["tls"] || o.TLSConfig != nil; d.facts["tls"] {
-		d.dial = o.Dialer
-	}
+	o.Network = cmp.Or(o.Network, "tcp")
 	// Without retries, so that occasional failures show.
 	o.MaxRetries, o.DialerRetries, o.ContextTimeoutEnabled = -1, 1, true
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	if o.TLSConfig != nil && o.Dialer == nil {
+		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			return tlsdial.Dial(ctx, network, addr, o.TLSConfig, o.DialTimeout)
+		}
+	}
+	d.clusterOptions = c
+	d.facts[noAddress], d.facts["cluster"], d.facts["tls"] = false, c != nil, d.facts["tls"] || o.TLSConfig != nil
 	switch {
 	case d.facts["iam"]:
 		d.user = "user " + d.Redis.Managed.Config.User + " (IAM)"
@@ -182,13 +175,6 @@ func (d *doctor) connect(s *redis.Options, c *redis.ClusterOptions, f *redis.Fai
 	default:
 		d.user = "without a user or password"
 	}
-}
-
-// client returns a client of one server.
-func (d *doctor) client(addr string) *redis.Client {
-	o := d.options
-	o.Addr = addr
-	return redis.NewClient(&o)
 }
 
 // Run runs the checks, and calls tell with each result at once. A check that starts after ctx's
@@ -214,7 +200,8 @@ func (d *doctor) run(ctx context.Context, checks []check, tell func(Result) erro
 		if errors.Is(ctx.Err(), context.Canceled) {
 			return context.Cause(ctx)
 		}
-		if err := tell(Result{c.name, f.status, printable(f.found), printable(f.todo), time.Since(began)}); err != nil {
+		took := float64(time.Since(began).Microseconds()) / 1000
+		if err := tell(Result{c.name, f.status, printable(f.found), printable(f.todo), took}); err != nil {
 			return err
 		}
 	}
@@ -226,8 +213,8 @@ func (d *doctor) make(ctx context.Context, c check) finding {
 	switch {
 	case ctx.Err() != nil:
 		return fail("not checked: time limit reached", "Raise --timeout, or fix the failed checks above first.")
-	case !d.facts[c.needs]:
-		return lacking(c.needs)
+	case c.unless != "" && d.facts[c.unless]:
+		return skipf("%s", c.unless)
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.limit)
 	defer cancel()
@@ -237,11 +224,11 @@ func (d *doctor) make(ctx context.Context, c check) finding {
 // checkConfiguration reports mistakes in the configuration, or summarizes it.
 func checkConfiguration(_ context.Context, d *doctor) finding {
 	if d.Invalid != nil {
-		return fail(words(d.Invalid), d.Correct)
+		return fail(words(d.Invalid), "Correct it: the service does not start with it.")
 	}
 	pages := "in the process"
 	if d.Redis != nil {
 		pages = "in Redis at " + d.Redis.Name()
 	}
-	return okf("pages of filter %s %s, ledger %s, %d kinds", d.Filter, pages, ledgerName(d.Config.Ledger), d.Kinds)
+	return okf("pages of filter %s %s, ledger %s, %d kinds", d.Filter, pages, cmp.Or(settings.Masked(d.Config.Ledger), "none"), d.Kinds)
 }

@@ -23,6 +23,9 @@ const (
 
 func (s Status) String() string { return [...]string{"ok", "skip", "warn", "fail"}[s] }
 
+// MarshalText returns the name of the status.
+func (s Status) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
 // finding is the outcome of a check.
 type finding struct {
 	status Status
@@ -39,6 +42,24 @@ func skipf(format string, args ...any) finding {
 func warn(found, todo string) finding { return finding{Warn, found, todo} }
 
 func fail(found, todo string) finding { return finding{Fail, found, todo} }
+
+// rule is what it means that something holds.
+type rule struct {
+	holds  bool
+	status Status
+	adds   string // to the text of the finding
+	todo   string
+}
+
+// judge applies the first rule that holds. If there is none, all is well.
+func judge(found string, rules ...rule) finding {
+	for _, r := range rules {
+		if r.holds {
+			return finding{r.status, found + r.adds, r.todo}
+		}
+	}
+	return finding{OK, found, ""}
+}
 
 // words returns an error on one line, with deadlines in plain words.
 func words(err error) string {
@@ -66,17 +87,20 @@ func some(parts []string) string {
 	return strings.Join(parts, "; ")
 }
 
-// worse returns the worst finding, with the texts of all.
-func worse(all ...finding) finding {
+// worst returns the worst finding, with the texts of all. It ignores those without a text. One that
+// is skipped says less than one that is well.
+func worst(all ...finding) finding {
+	severity := func(f finding) int { return slices.Index([]Status{Skip, OK, Warn, Fail}, f.status) }
 	var worst finding
 	var found []string
-	for i, f := range all {
-		if f.found != "" {
-			found = append(found, f.found)
+	for _, f := range all {
+		if f.found == "" {
+			continue
 		}
-		if i == 0 || f.status > worst.status && (f.status != Skip || worst.found == "") || worst.status == Skip && f.status != Skip {
+		if len(found) == 0 || severity(f) > severity(worst) {
 			worst = f
 		}
+		found = append(found, f.found)
 	}
 	worst.found = strings.Join(found, "; ")
 	return worst
@@ -113,16 +137,4 @@ func summarize(nodes []*server, judge func(*server) finding) finding {
 		worst.found = fmt.Sprintf("%s (%d of %d nodes)", some(of), len(of), n)
 	}
 	return worst
-}
-
-// size formats a number of bytes for people.
-func size(n int64) string {
-	if n < 1024 {
-		return fmt.Sprintf("%d B", n)
-	}
-	size, unit := float64(n)/1024, 0
-	for ; size >= 1024 && unit < 3; unit++ {
-		size /= 1024
-	}
-	return fmt.Sprintf("%.1f %ciB", size, "KMGT"[unit])
 }

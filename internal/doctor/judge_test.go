@@ -15,8 +15,8 @@ import (
 
 // serverOf returns a server that reports these lines.
 func serverOf(addr string, lines ...string) *server {
-	s := &server{addr: addr}
-	s.read(strings.Join(lines, "\r\n"))
+	s := &server{addr: addr, info: make(map[string]string)}
+	_ = s.read(strings.Join(lines, "\r\n"), nil)
 	return s
 }
 
@@ -71,8 +71,8 @@ func TestJudges(t *testing.T) {
 	}
 }
 
-// Nodes with different versions are an upgrade that is not finished. The finding shows each version,
-// however many nodes have the first one.
+// Nodes with different versions are an upgrade that is not finished. The finding shows each
+// version, however many nodes have the first one.
 func TestVersionsDiffer(t *testing.T) {
 	t.Parallel()
 	d := newDoctor(Config{Redis: &redisurl.Servers{Cluster: &redis.ClusterOptions{}}})
@@ -83,7 +83,6 @@ func TestVersionsDiffer(t *testing.T) {
 		d.nodes = nil
 		for i, of := range []string{"7.0.1", "7.0.1", "7.0.1", "7.0.1", version} {
 			d.nodes = append(d.nodes, infoServer(t, fmt.Sprintf("127.0.0.1:%d", i+1), "redis_version:"+of))
-			d.nodes[i].ask(t.Context())
 		}
 		f := checkServer(t.Context(), d)
 		if got := f.status.String() + " " + f.found; got != want || (f.status == Warn) != strings.Contains(f.todo, "upgrade") {
@@ -94,6 +93,7 @@ func TestVersionsDiffer(t *testing.T) {
 
 // infoServer returns a server that answers INFO with a text.
 func infoServer(t *testing.T, addr, text string) *server {
+	t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: addr})
 	client.AddHook(answer("redis_mode:standalone\r\n" + text))
 	t.Cleanup(func() { _ = client.Close() })
@@ -119,14 +119,14 @@ func (a answer) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 // URLs to try have the transport and the user of --redis, never the password.
 func TestURLsToTry(t *testing.T) {
 	t.Parallel()
-	noAuth := func(d *doctor) string { return d.advice("sign-in", errors.New("NOAUTH Authentication required.")) }
+	noAuth := func(d *doctor) string { return d.advice("sign-in", errors.New("NOAUTH Authentication required")) }
 	topology := func(info string) func(*doctor) string {
 		return func(d *doctor) string {
 			d.nodes = []*server{serverOf("h:1", info)}
 			return checkTopology(t.Context(), d).todo
 		}
 	}
-	sentinel := func(d *doctor) string { return d.advice("sentinel", errors.New("NOAUTH Authentication required.")) }
+	sentinel := func(d *doctor) string { return d.advice("sentinel", errors.New("NOAUTH Authentication required")) }
 	for _, c := range []struct {
 		url  string
 		todo func(*doctor) string

@@ -51,14 +51,14 @@ func TestJudgesPages(t *testing.T) {
 	}{
 		{ledger.Layouts{Current: 16}, 0, "ok 16 pages"},
 		{ledger.Layouts{Current: 16}, 16, "ok 16 pages"},
-		{ledger.Layouts{Current: 16}, 32, "fail created with 16 pages, has 16, but --pages is 32"},
+		{ledger.Layouts{Current: 16}, 32, "fail 16 pages, but --pages is 32"},
 		{ledger.Layouts{Current: 64}, 16, "ok 64 pages, created with 16"},
 		{grown, 16, "ok 64 pages, created with 16"},
-		{grown, 32, "fail created with 16 pages, has 64, but --pages is 32"},
+		{grown, 32, "fail 64 pages, created with 16, but --pages is 32"},
 		{growing, 256, "ok 256 pages, created with 16"},
 		{growing, 64, "ok 256 pages, created with 16"},
-		{growing, 128, "fail created with 16 pages, has 256, but --pages is 128"},
-		{ledger.Layouts{}, 32, "ok created with 16 pages"},
+		{growing, 128, "fail 256 pages, created with 16, but --pages is 128"},
+		{ledger.Layouts{}, 32, "ok 16 pages"},
 	} {
 		f := judgePages(ledger.Inspection{Identity: ledger.Identity{Pages: 16}, Layouts: c.layouts}, c.asked)
 		if got := f.status.String() + " " + f.found; got != c.want {

@@ -7,10 +7,11 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"math"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,33 +27,39 @@ func checkAWS(ctx context.Context, d *doctor) finding {
 	config.Logger = d.Logger
 	file := config.File
 	config.File = ""
-	first, cancel := context.WithTimeout(ctx, 6*time.Second) // leaves time for the file
+	text, missing := os.ReadFile(file)
+	end, _ := ctx.Deadline() // each check has one
+	if missing == nil {
+		end = end.Add(-min(4*time.Second, time.Until(end)/2)) // leaves time for the file
+	}
+	first, cancel := context.WithDeadline(ctx, end)
 	defer cancel()
 	cache, err := elasticache.Open(first, config)
 	if err == nil {
 		return d.judgeAWS(cache, &config)
 	}
-	text, missing := os.ReadFile(file)
-	dir, full := os.MkdirTemp("", "feedfilter-doctor-")
-	if full != nil || missing != nil {
-		_ = os.Remove(dir)
-		return d.fail("aws", err)
+	failed := d.fail("aws", err)
+	if missing != nil {
+		return failed
+	}
+	dir, err := os.MkdirTemp("", "feedfilter-doctor-")
+	if err != nil {
+		return failed
 	}
 	d.closers = append(d.closers, func() error { return os.RemoveAll(dir) }) // once the cache is closed
 	config.File = filepath.Join(dir, filepath.Base(file))                    // a copy, because the client writes AWS's answer to it
 	if err := os.WriteFile(config.File, text, 0o600); err != nil {           //nolint:gosec // in a new temporary directory
 		return fail(words(err), "Free space in the directory of temporary files.")
 	}
-	cache, refused := elasticache.Open(ctx, config)
-	if refused != nil {
-		return d.fail("aws", err)
+	if cache, err = elasticache.Open(ctx, config); err != nil {
+		return failed
 	}
 	f := d.judgeAWS(cache, &config)
 	if f.status != OK {
 		return f
 	}
-	return warn(fmt.Sprintf("%s; a service started now uses the last answer of AWS, in %s: %s", words(err), file, f.found),
-		d.advice("aws", err)+" Without that file, no service starts.")
+	return warn(fmt.Sprintf("%s; a service started now uses the last answer of AWS, in %s: %s", failed.found, file, f.found),
+		failed.todo+" Without that file, no service starts.")
 }
 
 // judgeAWS derives the options of clients from the description of the cache, and judges them.
@@ -78,33 +85,43 @@ func (d *doctor) judgeAWS(cache *elasticache.Cache, config *elasticache.Config) 
 	return okf("%s: %s, %s, at %s", config.String(), mode, encrypted, cache.Addr())
 }
 
-// checkNetwork opens connections and closes them at once.
-func checkNetwork(ctx context.Context, d *doctor) finding {
-	errs, began := make([]error, len(d.addrs)), time.Now()
+// each calls do for all servers at once. It returns the errors, with the servers' addresses, and
+// the first one.
+func each(servers []*server, do func(*server) error) (failed []string, first error) {
 	var running sync.WaitGroup
-	for i, addr := range d.addrs {
-		running.Go(func() { errs[i] = reach(ctx, d.network, addr) })
+	for _, s := range servers {
+		running.Go(func() { s.err = do(s) })
 	}
 	running.Wait()
-	var reached, failed []string
-	for i, addr := range d.addrs {
-		if errs[i] == nil {
-			reached = append(reached, addr)
-		} else {
-			failed = append(failed, words(errs[i]))
+	for _, s := range servers {
+		if s.err == nil {
+			continue
 		}
+		text := words(s.err)
+		if !strings.Contains(text, s.addr) {
+			text = s.addr + ": " + text
+		}
+		failed, first = append(failed, text), cmp.Or(first, s.err)
 	}
-	first, asked := cmp.Or(errs...), len(d.addrs)
-	d.addrs, d.facts["connection"] = reached, len(reached) > 0
+	return failed, first
+}
+
+// checkNetwork opens connections and closes them at once.
+func checkNetwork(ctx context.Context, d *doctor) finding {
+	asked, began := d.nodes, time.Now()
+	failed, first := each(asked, func(s *server) error { return reach(ctx, d.options.Network, s.addr) })
+	d.nodes = slices.DeleteFunc(slices.Clone(asked), func(s *server) bool { return s.err != nil })
+	d.facts[noConnection] = len(d.nodes) == 0
 	switch {
-	case len(reached) == 0:
+	case len(d.nodes) == 0:
 		return fail(some(failed), d.advice("network", first))
 	case first != nil:
-		return warn(fmt.Sprintf("%d of %d addresses accept connections; %s", len(reached), asked, some(failed)), d.advice("network", first))
-	case asked == 1:
-		return okf("connected to %s in %s", reached[0], since(began))
+		found := fmt.Sprintf("%d of %d addresses accept connections; %s", len(d.nodes), len(asked), some(failed))
+		return warn(found, d.advice("network", first))
+	case len(asked) == 1:
+		return okf("connected to %s in %s", asked[0].addr, since(began))
 	}
-	return okf("connected to %d addresses in at most %s", asked, since(began))
+	return okf("connected to %d addresses in at most %s", len(asked), since(began))
 }
 
 // reach opens a connection and closes it.
@@ -118,60 +135,56 @@ func reach(ctx context.Context, network, addr string) error {
 
 func since(began time.Time) string { return fmt.Sprintf("%.2f ms", time.Since(began).Seconds()*1000) }
 
-// checkTLS checks the servers' certificates.
 func checkTLS(ctx context.Context, d *doctor) finding {
-	if d.dial == nil {
-		return judgePlain(ctx, d.network, d.addrs)
+	look := d.judgePlain
+	if d.facts["tls"] {
+		look = d.judgeTLS
 	}
-	const least = 14 // days that a certificate should still be valid
-	var f finding
-	left := math.MaxInt
-	for _, addr := range d.addrs {
-		conn, err := d.dial(ctx, d.network, addr)
-		if err != nil {
-			d.facts["connection"] = false
-			return d.fail("tls", err)
-		}
-		_ = conn.Close() // nothing was sent
-		encrypted, ok := conn.(interface{ ConnectionState() tls.ConnectionState })
-		if !ok {
-			return skipf("a connection of another kind")
-		}
-		state := encrypted.ConnectionState()
-		leaf := state.PeerCertificates[0] // a server has one
-		if days := int(leaf.NotAfter.Sub(d.Now()).Hours() / 24); days < left {
-			left = days
-			f = okf("%s, certificate of %s, %d days left", tls.VersionName(state.Version), nameOf(leaf), days)
-		}
-	}
-	if left < least {
-		return warn(f.found, "Renew the certificate.")
-	}
+	f := summarize(d.nodes, func(s *server) finding { return look(ctx, s.addr) })
+	d.facts[noConnection] = f.status == Fail
 	return f
 }
 
-func nameOf(c *x509.Certificate) string {
-	if len(c.DNSNames) > 0 {
-		return c.DNSNames[0]
+// judgeTLS judges a server's certificate.
+func (d *doctor) judgeTLS(ctx context.Context, addr string) finding {
+	const least = 14 // days that a certificate should still be valid
+	conn, err := d.options.Dialer(ctx, d.options.Network, addr)
+	if err != nil {
+		return d.fail("tls", err)
 	}
-	return c.Subject.String()
+	_ = conn.Close() // nothing was sent
+	encrypted, ok := conn.(interface{ ConnectionState() tls.ConnectionState })
+	if !ok {
+		return skipf("a connection of another kind")
+	}
+	state := encrypted.ConnectionState()
+	leaf := state.PeerCertificates[0] // a server has one
+	days := int(leaf.NotAfter.Sub(d.Now()).Hours() / 24)
+	return judge(fmt.Sprintf("%s, certificate of %s, %d days left", tls.VersionName(state.Version), nameOf(leaf), days),
+		rule{days < least, Warn, "", "Renew the certificate."})
 }
 
-// judgePlain warns of connections without TLS to a public address: others could read passwords.
-func judgePlain(ctx context.Context, network string, addrs []string) finding {
-	if network == "unix" {
+func nameOf(c *x509.Certificate) string {
+	names := slices.Clone(c.DNSNames)
+	for _, ip := range c.IPAddresses {
+		names = append(names, ip.String())
+	}
+	return cmp.Or(append(names, c.Subject.String())...)
+}
+
+// judgePlain warns of a connection without TLS to a public address: others could read passwords.
+func (d *doctor) judgePlain(ctx context.Context, addr string) finding {
+	if d.options.Network == "unix" {
 		return okf("none needed, local socket")
 	}
-	for _, addr := range addrs {
-		host, _, _ := net.SplitHostPort(addr)
-		ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
-		if err != nil {
-			return skipf("none; %s: %v", addr, err)
-		}
-		for _, ip := range ips {
-			if ip = ip.Unmap(); !ip.IsLoopback() && !ip.IsPrivate() && !ip.IsLinkLocalUnicast() {
-				return warn("none, and "+ip.String()+" is a public address", "Enable TLS on the server, and use rediss:// in --redis.")
-			}
+	host, _, _ := net.SplitHostPort(addr)
+	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return skipf("none; %s: %v", addr, err)
+	}
+	for _, ip := range ips {
+		if ip = ip.Unmap(); !ip.IsLoopback() && !ip.IsPrivate() && !ip.IsLinkLocalUnicast() {
+			return warn("none, and "+ip.String()+" is a public address", "Enable TLS on the server, and use rediss:// in --redis.")
 		}
 	}
 	return okf("none, on a private network")
@@ -179,18 +192,11 @@ func judgePlain(ctx context.Context, network string, addrs []string) finding {
 
 // checkSentinel asks the sentinels for the primary, and connects to it.
 func checkSentinel(ctx context.Context, d *doctor) finding {
-	d.facts["connection"] = false
-	name := d.Redis.Failover.MasterName
-	var first error
-	var failed []string
-	primary, agree := "", 0
-	for _, addr := range d.addrs {
-		answer, err := d.askSentinel(ctx, addr)
-		if err != nil {
-			first, failed = cmp.Or(first, err), append(failed, addr+": "+words(err))
-			continue
-		}
-		if primary = cmp.Or(primary, answer); primary == answer {
+	d.facts[noConnection] = true
+	failed, first := each(d.nodes, func(s *server) (err error) { s.primary, err = d.askSentinel(ctx, s.addr); return err })
+	primary, agree, asked := "", 0, len(d.nodes)
+	for _, s := range d.nodes {
+		if primary = cmp.Or(primary, s.primary); s.err == nil && s.primary == primary {
 			agree++
 		}
 	}
@@ -200,13 +206,9 @@ func checkSentinel(ctx context.Context, d *doctor) finding {
 	if err := reach(ctx, "tcp", primary); err != nil {
 		return fail("the primary: "+words(err), d.advice("network", err))
 	}
-	found := fmt.Sprintf("%d of %d sentinels report %s at %s", agree, len(d.addrs), name, primary)
-	asked := len(d.addrs)
-	d.addrs, d.facts["connection"] = []string{primary}, true
-	if agree < asked {
-		return warn(found, "Check the sentinels that disagree: they do not count in an election.")
-	}
-	return okf("%s", found)
+	d.nodes, d.facts[noConnection] = []*server{{addr: primary}}, false
+	return judge(fmt.Sprintf("%d of %d sentinels report %s at %s", agree, asked, d.Redis.Failover.MasterName, primary),
+		rule{agree < asked, Warn, "", "Check the sentinels that disagree: they do not count in an election."})
 }
 
 func (d *doctor) askSentinel(ctx context.Context, addr string) (primary string, err error) {
@@ -229,15 +231,16 @@ func (d *doctor) askSentinel(ctx context.Context, addr string) (primary string, 
 // checkSignIn signs in and sends PING, to one server after another until one answers.
 func checkSignIn(ctx context.Context, d *doctor) finding {
 	var first error
-	for _, addr := range d.addrs {
-		client, began := d.client(addr), time.Now()
-		err := client.Ping(ctx).Err()
+	for _, s := range d.nodes {
+		o, began := d.options, time.Now()
+		o.Addr = s.addr
+		s.client = redis.NewClient(&o)
+		d.closers = append(d.closers, s.client.Close)
+		err := s.client.Ping(ctx).Err()
 		if err == nil {
-			d.closers = append(d.closers, client.Close)
-			d.nodes, d.pages, d.facts["session"] = []*server{{addr: addr, client: client}}, client, true
-			return okf("%s answered %s in %s", addr, d.user, since(began))
+			d.nodes, d.facts[noSession] = []*server{s}, false
+			return okf("%s answered %s in %s", s.addr, d.user, since(began))
 		}
-		_ = client.Close()
 		first = cmp.Or(first, err)
 	}
 	return d.fail("sign-in", first)

@@ -23,42 +23,37 @@ const (
 	slots       = 16384
 )
 
-// server is a server of pages, and what it reports of itself.
+// server is a server, and what it reports.
 type server struct {
-	addr   string
-	client *redis.Client
-	info   map[string]string // fields of INFO and CLUSTER INFO; empty if refused
-	err    error             // it did not answer
+	addr    string
+	client  *redis.Client
+	info    map[string]string // fields of INFO and CLUSTER INFO; empty if refused
+	primary string            // that a sentinel reports
+	err     error             // it did not answer
 }
 
-// ask fills in what the server reports.
-func (s *server) ask(ctx context.Context) {
-	for _, command := range []func(context.Context) *redis.StringCmd{
-		func(ctx context.Context) *redis.StringCmd { return s.client.Info(ctx) }, s.client.ClusterInfo,
-	} {
-		text, err := command(ctx).Result()
-		_, reply := errors.AsType[redis.Error](err)
-		if err != nil && (!reply || regexp.MustCompile("^(NOAUTH|WRONGPASS|DENIED|LOADING)").MatchString(err.Error())) {
-			s.err = err // any other reply merely refuses the command
-			return
-		}
-		s.read(text)
-		if s.mode() != "cluster" && s.mode() != "" {
-			return
-		}
+// ask fills in what the server reports of itself.
+func (s *server) ask(ctx context.Context) error {
+	s.info = make(map[string]string)
+	err := s.read(s.client.Info(ctx).Result())
+	if err == nil && (s.mode() == "cluster" || s.mode() == "") {
+		err = s.read(s.client.ClusterInfo(ctx).Result())
 	}
+	return err
 }
 
-// read reads lines of name:value.
-func (s *server) read(text string) {
-	if s.info == nil {
-		s.info = make(map[string]string)
+// read reads lines of name:value. It ignores an error that merely refuses the command.
+func (s *server) read(text string, err error) error {
+	_, reply := errors.AsType[redis.Error](err)
+	if err != nil && (!reply || regexp.MustCompile("^(NOAUTH|WRONGPASS|DENIED|LOADING)").MatchString(err.Error())) {
+		return err
 	}
 	for line := range strings.Lines(text) {
 		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
 			s.info[name] = value
 		}
 	}
+	return nil
 }
 
 // mode returns how the server runs: as standalone, cluster or sentinel; "": not reported.
@@ -81,18 +76,12 @@ func number(fields map[string]string, name string) (int64, bool) {
 
 // checkServer asks all servers, and judges their engine and version.
 func checkServer(ctx context.Context, d *doctor) finding {
-	seed := d.nodes[0]
-	seed.ask(ctx)
+	ask := func(s *server) error { return s.ask(ctx) }
+	failed, first := each(d.nodes, ask)
 	// The mode that AWS reports is right; --redis may be wrong about other servers.
-	if d.facts["cluster"] && (d.facts["managed"] || seed.mode() == "cluster" || seed.mode() == "") {
+	if mode := d.nodes[0].mode(); d.facts["cluster"] && (d.facts["managed"] || mode == "cluster" || mode == "") {
 		d.findNodes(ctx)
-	}
-	var first error
-	var failed []string
-	for _, n := range d.nodes {
-		if n.err != nil {
-			first, failed = cmp.Or(first, n.err), append(failed, n.addr+": "+words(n.err))
-		}
+		failed, first = each(d.nodes, ask)
 	}
 	if first != nil {
 		return fail(some(failed), d.advice("server", first))
@@ -100,23 +89,21 @@ func checkServer(ctx context.Context, d *doctor) finding {
 	return judgeEngines(d.nodes)
 }
 
-// findNodes connects to the cluster, and asks all primaries.
+// findNodes connects to the cluster, to find all primaries.
 func (d *doctor) findNodes(ctx context.Context) {
-	d.cluster = redis.NewClusterClient(d.clusterOptions)
-	d.pages, d.closers = d.cluster, append(d.closers, d.cluster.Close)
+	cluster := redis.NewClusterClient(d.clusterOptions)
+	d.closers = append(d.closers, cluster.Close)
 	var mu sync.Mutex
 	var nodes []*server
-	d.unknown = d.cluster.ForEachMaster(ctx, func(ctx context.Context, primary *redis.Client) error {
-		n := &server{addr: primary.Options().Addr, client: primary}
-		n.ask(ctx)
+	d.unknown = cluster.ForEachMaster(ctx, func(_ context.Context, primary *redis.Client) error {
 		mu.Lock()
 		defer mu.Unlock()
-		nodes = append(nodes, n)
+		nodes = append(nodes, &server{addr: primary.Options().Addr, client: primary})
 		return nil
 	})
 	if d.unknown == nil && len(nodes) > 0 {
 		slices.SortFunc(nodes, func(a, b *server) int { return cmp.Compare(a.addr, b.addr) })
-		d.nodes = nodes
+		d.nodes, d.cluster = nodes, cluster
 	}
 }
 
@@ -143,45 +130,39 @@ func judgeEngine(s *server) finding {
 		return skipf("the server does not report its version")
 	}
 	major, _, _ := strings.Cut(version, ".")
-	if number, err := strconv.Atoi(major); err == nil && number < 6 {
-		return fail(name+" "+version, "Upgrade to Redis 6.0 or later, or Valkey.")
-	}
-	return okf("%s %s", name, version)
+	number, err := strconv.Atoi(major)
+	return judge(name+" "+version, rule{err == nil && number < 6, Fail, "", "Upgrade to Redis 6.0 or later, or Valkey."})
 }
 
 // checkTopology compares the servers' mode with the scheme of --redis, and judges each node.
 func checkTopology(_ context.Context, d *doctor) finding {
-	addr, mode := d.nodes[0].addr, d.nodes[0].mode()
+	addr, mode, cluster := d.nodes[0].addr, d.nodes[0].mode(), d.facts["cluster"]
+	use := func(topology, path string) string { return "Use --redis " + d.url(topology, d.login+addr+path) + "." }
+	f := judge(addr,
+		rule{d.facts["managed"], OK, "", ""}, // AWS reports its mode
+		rule{mode == "sentinel", Fail, " is a sentinel", use("+sentinel", "/<primary>")},
+		rule{!cluster && mode == "cluster", Fail, " is a node of a cluster", use("+cluster", "")},
+		rule{cluster && mode == "standalone", Fail, " is not a node of a cluster", use("", "")})
 	switch {
-	case d.facts["managed"]: // AWS reports its mode
-	case mode == "sentinel":
-		return fail(addr+" is a sentinel", "Use --redis "+d.url("+sentinel", d.login+addr+"/<primary>")+".")
-	case !d.facts["cluster"] && mode == "cluster":
-		return fail(addr+" is a node of a cluster", "Use --redis "+d.url("+cluster", d.login+addr)+".")
-	case d.facts["cluster"] && mode == "standalone":
-		return fail(addr+" is not a node of a cluster", "Use --redis "+d.url("", d.login+addr)+".")
-	}
-	if d.unknown != nil {
+	case f.status == Fail:
+		return f
+	case d.unknown != nil:
 		return d.fail("topology", d.unknown)
 	}
 	return summarize(d.nodes, d.judgeNode)
 }
 
-// judgeNode judges a node's view of its cluster, its role, and its replicas.
+// judgeNode judges a node's view of its cluster, its role, and its replicas. A replica refuses
+// writes and may have stale pages.
 func (d *doctor) judgeNode(s *server) finding {
-	found := []finding{judgeCluster(s)}
 	switch s.info["role"] {
 	case "":
-		found = append(found, skipf("role not reported"))
+		return worst(judgeCluster(s), skipf("role not reported"))
 	case primaryRole:
-		if found = append(found, okf("primary")); !d.facts["serverless"] {
-			found = append(found, d.judgeReplicas(s))
-		}
-	default: // it refuses writes and may have stale pages
-		found = append(found, fail("a replica of "+net.JoinHostPort(s.info["master_host"], s.info["master_port"]),
-			"Name the primary in --redis, or its sentinels or cluster. If it does, a failover is in progress: run doctor again."))
+		return worst(judgeCluster(s), okf("primary"), d.judgeReplicas(s))
 	}
-	return worse(found...)
+	return worst(judgeCluster(s), fail("a replica of "+net.JoinHostPort(s.info["master_host"], s.info["master_port"]),
+		"Name the primary in --redis, or its sentinels or cluster. If it does, a failover is in progress: run doctor again."))
 }
 
 // lost says what a loss of pages means, which depends on whether there is a ledger.
@@ -197,6 +178,8 @@ func (d *doctor) judgeReplicas(s *server) finding {
 	const late, silent = 1 << 20, 5 // bytes behind, and seconds
 	count, told := number(s.info, "connected_slaves")
 	switch {
+	case d.facts["serverless"]: // AWS alone controls them
+		return finding{}
 	case !told:
 		return skipf("replicas not reported")
 	case count == 0:
@@ -229,7 +212,7 @@ func (d *doctor) judgeReplicas(s *server) finding {
 func judgeCluster(s *server) finding {
 	state, told := s.info["cluster_state"]
 	if !told {
-		return okf("")
+		return finding{}
 	}
 	found := "state " + state
 	assigned, counted := number(s.info, "cluster_slots_assigned")
@@ -244,15 +227,10 @@ func judgeCluster(s *server) finding {
 	if failing > 0 || suspect > 0 {
 		found += fmt.Sprintf(", %d slots on unreachable nodes", failing+suspect)
 	}
-	switch {
-	case counted && assigned < slots:
-		return fail(found, "Assign the unserved slots (redis-cli --cluster fix): pages in them cannot be stored.")
-	case state != "ok", failing > 0:
-		return fail(found, "Restart the failed nodes, or fail over to their replicas.")
-	case suspect > 0:
-		return warn(found, "Check the nodes that do not answer the others.")
-	}
-	return okf("%s", found)
+	return judge(found,
+		rule{counted && assigned < slots, Fail, "", "Assign the unserved slots (redis-cli --cluster fix): pages in them cannot be stored."},
+		rule{state != "ok" || failing > 0, Fail, "", "Restart the failed nodes, or fail over to their replicas."},
+		rule{suspect > 0, Warn, "", "Check the nodes that do not answer the others."})
 }
 
 func checkMemory(_ context.Context, d *doctor) finding { return summarize(d.nodes, d.judgeMemory) }
@@ -278,19 +256,31 @@ func (d *doctor) judgeMemory(s *server) finding {
 	if evicted > 0 {
 		found += fmt.Sprintf(", %d keys evicted since the server started", evicted)
 	}
-	switch {
-	case strings.HasPrefix(policy, "allkeys") && !d.facts["ledger"]:
-		return fail(found, "Set maxmemory-policy noeviction: without a ledger, evicted pages are lost.")
-	case strings.HasPrefix(policy, "allkeys"):
-		return fail(found, "Set maxmemory-policy noeviction: the server would evict pages, and the service rebuild them, again and again.")
-	case percent > full:
-		return warn(found, "Give the server more memory, or spread the pages over more nodes: a full server refuses writes.")
-	case evicted > 0:
-		return warn(found, "Give the server more memory: "+d.lost("evicted pages are rebuilt", "evicted pages are lost"))
-	case strings.HasPrefix(policy, "volatile") && !d.facts["serverless"]:
-		return warn(found, "Set maxmemory-policy noeviction: `seen` windows may be evicted early; blocks are not.")
+	allKeys := strings.HasPrefix(policy, "allkeys")
+	return judge(found,
+		rule{allKeys && !d.facts["ledger"], Fail, "", "Set maxmemory-policy noeviction: without a ledger, evicted pages are lost."},
+		rule{
+			allKeys, Fail, "",
+			"Set maxmemory-policy noeviction: the server would evict pages, and the service rebuild them, again and again.",
+		},
+		rule{percent > full, Warn, "", "Give the server more memory, or spread the pages over more nodes: a full server refuses writes."},
+		rule{evicted > 0, Warn, "", "Give the server more memory: " + d.lost("evicted pages are rebuilt", "evicted pages are lost")},
+		rule{
+			strings.HasPrefix(policy, "volatile") && !d.facts["serverless"], Warn, "",
+			"Set maxmemory-policy noeviction: `seen` windows may be evicted early; blocks are not.",
+		})
+}
+
+// size formats a number of bytes for people.
+func size(n int64) string {
+	if n < 1024 {
+		return fmt.Sprintf("%d B", n)
 	}
-	return okf("%s", found)
+	size, unit := float64(n)/1024, 0
+	for ; size >= 1024 && unit < 3; unit++ {
+		size /= 1024
+	}
+	return fmt.Sprintf("%.1f %ciB", size, "KMGT"[unit])
 }
 
 // tryScript calls every command that the scripts of the page store call, on an unused key, so that
@@ -323,14 +313,14 @@ func checkCommands(ctx context.Context, d *doctor) finding {
 		case err == nil:
 			return okf("EVAL, EVALSHA and the commands in scripts work")
 		case redis.HasErrorPrefix(err, "MOVED"):
-			return skipf("a node of a cluster, but --redis does not name a cluster")
+			return skipf("a node of a cluster: see topology")
 		}
 		return d.fail("commands", err)
 	})
-	if d.facts["cluster"] && (d.cluster == nil || d.unknown != nil) || !d.facts["cluster"] && d.nodes[0].mode() == "cluster" {
+	if d.cluster == nil && (d.facts["cluster"] || d.nodes[0].mode() == "cluster") {
 		return scripts // no page can be read: see topology
 	}
-	return worse(scripts, d.readPages(ctx))
+	return worst(scripts, d.readPages(ctx))
 }
 
 // keys returns, for each node, a key that it serves and that no page uses.
@@ -352,9 +342,13 @@ func (d *doctor) keys(ctx context.Context) map[string]string {
 // readPages reads some pages, as feed checks do.
 func (d *doctor) readPages(ctx context.Context) finding {
 	const most, usual = 16, 16384
-	store, err := redisstore.New(d.pages, d.Filter)
+	var client redis.UniversalClient = d.nodes[0].client
+	if d.cluster != nil {
+		client = d.cluster
+	}
+	store, err := redisstore.New(client, d.Filter)
 	if err != nil {
-		return okf("") // the check "configuration" reports it
+		return finding{} // the check "configuration" reports it
 	}
 	pages := cmp.Or(d.Pages, usual)
 	if d.ledger != nil {
@@ -377,10 +371,8 @@ func (d *doctor) readPages(ctx context.Context) finding {
 			damaged++
 		}
 	}
-	found := fmt.Sprintf("%d pages read, %d exist", len(ids), there)
-	if damaged > 0 {
-		return warn(fmt.Sprintf("%s, %d are damaged", found, damaged),
-			"A running service rebuilds them. Make sure that nothing else writes keys that begin with fav:{"+d.Filter+"/.")
-	}
-	return okf("%s", found)
+	return judge(fmt.Sprintf("%d pages read, %d exist", len(ids), there), rule{
+		damaged > 0, Warn, fmt.Sprintf(", %d are damaged", damaged),
+		"A running service rebuilds them. Make sure that nothing else writes keys that begin with fav:{" + d.Filter + "/.",
+	})
 }

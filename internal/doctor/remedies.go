@@ -14,7 +14,8 @@ type remedy struct {
 	todo   string // placeholders: see advice
 }
 
-// remedies returns what to do about errors of AWS, Redis and the network: the first that matches.
+// remedies returns what to do about errors: the first that matches. An error within a script does
+// not begin with its code.
 func remedies() []remedy { //nolint:funlen // a table
 	return []remedy{
 		{"aws", "", "there is no such cache",
@@ -26,7 +27,11 @@ func remedies() []remedy { //nolint:funlen // a table
 		{"aws", "", "invalid configuration", "Correct --redis, or the AWS configuration in the environment."},
 		{"aws", "", "", "Give this machine AWS credentials, such as a role, and let it reach the ElastiCache API of that region."},
 
-		{"tls", "", "certificate is (not )?valid for|cannot validate certificate for",
+		{"ledger", "postgres", "", "Check that the server runs, accepts connections from this machine, and has that database and user. " +
+			"A first start needs CREATE on the database."},
+		{"ledger", "", "", "Check the file and its permissions, or correct --ledger or --data-dir."},
+
+		{"tls", "", "certificate is (not )?valid for|cannot validate certificate for|legacy Common Name",
 			"Use a host name in --redis that the certificate contains."},
 		{"tls", "", "certificate has expired", "Renew the certificate, or set this machine's clock."},
 		{"tls", "", "unknown authority",
@@ -37,10 +42,10 @@ func remedies() []remedy { //nolint:funlen // a table
 			"Correct the name of the primary in --redis, or have the sentinels monitor it."},
 		{"sentinel", "", "NOAUTH|WRONGPASS|NOPERM",
 			"Give the sentinels' own user and password before the hosts: <redis>+sentinel://<user>:<password>@<host>:<port>/<primary>."},
-		{"sentinel", "", "^ERR ", "Name the sentinels in --redis (default port 26379), not the servers that they monitor."},
+		{"sentinel", "", "^[A-Z]+ ", "Name the sentinels in --redis (default port 26379), not the servers that they monitor."},
 		{"sentinel|network", "", "lookup ", "Correct the host in --redis, or this machine's DNS."},
 		{"sentinel|network", "", "refused", "Start the server, or correct the port in --redis."},
-		{"sentinel|network", "", "no answer in time",
+		{"sentinel|network", "", "no answer in time|timed out",
 			"Let this machine reach the server: a firewall, a security group or a missing route drops its packets."},
 		{"sentinel|network", "", "", "Check the network between this machine and the server."},
 
@@ -61,8 +66,7 @@ func remedies() []remedy { //nolint:funlen // a table
 		{"commands", "", "READONLY", "Name the primary in --redis."},
 		{"commands", "", "OOM", "Give the server more memory: it is full, and refuses writes."},
 
-		// Servers that refuse all clients, or lack what the client needs. An error within a script does
-		// not begin with its code.
+		// Servers that refuse all clients, or lack what the client needs.
 		{"", "", "NOPERM|permission|can't run this command", "Grant the user the permissions of the service: <rule>."},
 		{"", "", "LOADING", "Wait until the server has loaded its data."},
 		{"", "", "BUSY", "Wait until the running script ends, or end it with SCRIPT KILL."},
@@ -84,7 +88,7 @@ func remedies() []remedy { //nolint:funlen // a table
 			"correct cluster-announce-ip."},
 		{"server", "", "", "Check whether the server hangs or is too slow."},
 		{"topology", "", "", "Check the nodes that --redis names: none of them reports which node serves which slots."},
-		{"", "", "", "Fix what the server reports: the service changes pages only by scripts."},
+		{"", "", "", "Fix the failed checks above first, or what the server reports: the service changes pages only by scripts."},
 	}
 }
 
@@ -106,7 +110,7 @@ func (d *doctor) advice(check string, err error) string {
 	return ""
 }
 
-// transport returns the part of a URL's scheme that says whether connections are encrypted.
+// transport returns the part of a URL's scheme that tells whether connections are encrypted.
 func (d *doctor) transport() string {
 	if d.facts["tls"] {
 		return "rediss"

@@ -60,3 +60,21 @@ func TestStates(t *testing.T) {
 		}
 	}
 }
+
+// Advice about certificates never is to do without TLS.
+func TestAdvice(t *testing.T) {
+	t.Parallel()
+	d := newDoctor(Config{Redis: &redisurl.Servers{Single: &redis.Options{}}})
+	for _, c := range []struct{ check, err, says string }{
+		{"tls", "x509: certificate relies on legacy Common Name field, use SANs instead", "a host name in --redis that the certificate contains"},
+		{"tls", "x509: certificate is not valid for any names, but wanted to match h", "a host name in --redis that the certificate contains"},
+		{"network", "dial tcp 10.0.0.1:6379: connect: connection timed out", "a firewall"},
+		{"sentinel", "DENIED Redis is running in protected mode", "Name the sentinels"},
+		{"commands", "CLUSTERDOWN The cluster is down", "Fix the failed checks above first"},
+		{"ledger", "permission denied", "Check the file and its permissions"},
+	} {
+		if todo := d.advice(c.check, errors.New(c.err)); !strings.Contains(todo, c.says) {
+			t.Errorf("%s, %s: %s", c.check, c.err, todo)
+		}
+	}
+}
