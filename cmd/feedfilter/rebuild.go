@@ -30,9 +30,9 @@ const (
 type rebuildCmd struct {
 	insideFlags
 
-	Page *uint32 `help:"${rebuild_page}" placeholder:"N"  xor:"what"`
-	User string  `help:"${rebuild_user}" placeholder:"ID" xor:"what"`
-	All  bool    `help:"${rebuild_all}"  xor:"what"`
+	Page *uint32 `help:"${rebuild_page}" placeholder:"N"`
+	User string  `help:"${rebuild_user}" placeholder:"ID"`
+	All  bool    `help:"${rebuild_all}"`
 }
 
 // Help is shown by kong below the summary.
@@ -43,8 +43,9 @@ func (*rebuildCmd) Help() string {
 
 // Check implements [settings.Checker].
 func (c *rebuildCmd) Check(ctx context.Context) error {
-	if c.Page == nil && c.User == "" && !c.All {
-		return errors.New("--page, --user or --all: one is required")
+	given := slices.DeleteFunc([]bool{c.Page != nil, c.User != "", c.All}, func(given bool) bool { return !given })
+	if len(given) != 1 {
+		return fmt.Errorf("--page, --user or --all: %d given, want one", len(given))
 	}
 	return c.insideFlags.Check(ctx)
 }

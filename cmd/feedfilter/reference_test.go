@@ -144,3 +144,14 @@ func TestExamples(t *testing.T) {
 		}
 	}
 }
+
+// Package settings checks no groups of flags that kong knows: each command checks its own.
+func TestFlagsHaveNoGroups(t *testing.T) {
+	for _, command := range testParser(t).Model.Leaves(false) {
+		for _, flag := range command.Flags {
+			if len(flag.Xor)+len(flag.And) > 0 {
+				t.Errorf("%s: --%s is in groups %q and %q, which have no effect", command.Path(), flag.Name, flag.Xor, flag.And)
+			}
+		}
+	}
+}

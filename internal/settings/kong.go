@@ -11,37 +11,31 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// apply sets the flags of a traced command and returns the first mistake. It does what
-// [kong.Kong.Parse] does, for commands without hooks, validators and xor groups of required flags.
+// apply sets the flags of a traced command and notes every mistake. It does what
+// [kong.Kong.Parse] does, for commands without hooks, validators and groups of flags.
 //
 // It calls no method that kong looks up by name. With one such call in the program, the linker must
 // keep every exported method of every type, and the program is half again as large.
-func (s *sources) apply(command *kong.Context) error {
+func (s *sources) apply(command *kong.Context) {
 	if onLine(command, command.Model.HelpFlag) {
-		if err := command.PrintUsage(false); err != nil {
-			return err
-		}
-		s.parser.Exit(0)
-	}
-	for _, step := range []func() error{
-		command.Reset,
-		func() error { s.read(command); return command.Resolve() },
-		func() error { _, err := command.Apply(); return err },
-	} {
-		if err := step(); err != nil {
-			return err
+		s.note(command.PrintUsage(false))
+		if len(s.mistakes) == 0 {
+			s.parser.Exit(0)
 		}
 	}
+	s.note(command.Reset())
+	s.read(command)
+	s.note(command.Resolve())
+	_, err := command.Apply()
+	s.note(err)
 	for _, part := range command.Path {
 		if node := part.Node(); node != nil {
 			for _, value := range node.Values() {
 				s.checkEnum(value)
 			}
 		}
-		s.checkFlags(part.Flags)
 	}
-	s.checkNode(selected(command))
-	return nil
+	s.checkMissing(command)
 }
 
 // checkEnum notes a value, or an element of it, that is not in the value's enum.
@@ -64,31 +58,20 @@ func (s *sources) checkEnum(value *kong.Value) {
 	}
 }
 
-// checkFlags notes the required flags that are not set, and two that exclude each other.
-func (s *sources) checkFlags(flags []*kong.Flag) {
-	var missing []string
-	first := make(map[string]*kong.Flag) // by group of flags that exclude each other
-	for _, flag := range flags {
+// checkMissing notes the required flags and arguments that are not set, and the subcommands if one
+// has to be chosen.
+func (s *sources) checkMissing(command *kong.Context) {
+	var flags, arguments, missing []string
+	for _, flag := range command.Flags() {
 		if flag.Required && !flag.Set {
-			missing = append(missing, flag.Summary())
-		}
-		for _, group := range flag.Xor {
-			if other := first[group]; flag.Set && other != nil {
-				s.note(fmt.Errorf("--%s and --%s can't be used together", other.Name, flag.Name))
-			} else if flag.Set {
-				first[group] = flag
-			}
+			flags = append(flags, flag.Summary())
 		}
 	}
-	if len(missing) > 0 {
-		slices.Sort(missing)
-		s.note(errors.New("missing flags: " + strings.Join(missing, ", ")))
+	if len(flags) > 0 {
+		slices.Sort(flags)
+		s.note(errors.New("missing flags: " + strings.Join(flags, ", ")))
 	}
-}
-
-// checkNode notes the required arguments that are not set, and the subcommands if there are any.
-func (s *sources) checkNode(node *kong.Node) {
-	var missing, arguments []string
+	node := selected(command)
 	for _, argument := range node.Positional {
 		if argument.Required && !argument.Set {
 			arguments = append(arguments, argument.Summary())

@@ -60,7 +60,7 @@ type Checker interface {
 func Variables(node *kong.Node, prefix string) {
 	if slices.ContainsFunc(node.Flags, func(f *kong.Flag) bool { return f.Name == FileFlag }) {
 		for _, flag := range node.Flags {
-			flag.Envs = []string{prefix + strings.ToUpper(strings.ReplaceAll("-"+flag.Name, "-", "_"))}
+			flag.Envs = []string{variable(prefix, flag.Name)}
 		}
 	}
 	for _, below := range node.Children {
@@ -74,10 +74,7 @@ func Variables(node *kong.Node, prefix string) {
 func Parse(
 	ctx context.Context, parser *kong.Kong, prefix string, args []string, others ...string,
 ) (*Command, error) {
-	s := &sources{
-		parser: parser, prefix: prefix + "_", others: others,
-		values: make(map[string]string), from: make(map[string]string),
-	}
+	s := &sources{parser: parser, prefix: prefix, others: others, given: make(map[string]given), from: make(map[string]string)}
 	if err := kong.Resolvers(kong.ResolverFunc(s.resolve)).Apply(parser); err != nil {
 		return nil, err
 	}
@@ -88,7 +85,7 @@ func Parse(
 	result := &Command{Context: command}
 	s.note(command.Error)
 	if command.Error == nil {
-		s.note(s.apply(command))
+		s.apply(command)
 		for _, part := range command.Path {
 			if node := part.Node(); node != nil {
 				s.check(ctx, node.Target)

@@ -269,6 +269,11 @@ func TestMistakes(t *testing.T) {
 			},
 		},
 		{
+			name: "a variable as a key",
+			file: `{"PROG_LIMIT": 3}`, args: "serve --config settings.json",
+			want: []string{`settings.json: PROG_LIMIT: unknown flag --PROG_LIMIT`},
+		},
+		{
 			name: "masked",
 			file: `{"token": "postgres://h/db?password=***", "redis": "redis://u:***@h"}`,
 			args: "serve --config settings.json",

@@ -17,80 +17,94 @@ import (
 // sources reads the environment and the file, and collects mistakes.
 type sources struct {
 	parser   *kong.Kong
-	prefix   string            // prefix of variables
+	prefix   string            // of variables
 	others   []string          // variables that set no flag
-	values   map[string]string // in the file
-	from     map[string]string // what sets a flag, by its name: a variable, or the file and the flag
+	given    map[string]given  // by flag
+	from     map[string]string // what sets a flag that the command line does not set
 	file     string
 	mistakes []string
 }
 
-// resolve is a [kong.Resolver]. It returns what the environment or else the file sets a flag to. It
-// notes a value that kong cannot parse and leaves it out, so that kong goes on with other flags.
+// given is the value that the environment or else the file has for a flag.
+type given struct {
+	value string
+	from  string // a variable, or the file and the flag
+}
+
+// resolve is a [kong.Resolver]. It notes a value that kong cannot parse and leaves it out, so that
+// kong goes on with other flags.
 func (s *sources) resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
-	if len(flag.Envs) == 0 {
+	given, ok := s.given[flag.Name]
+	if !ok {
 		return nil, nil //nolint:nilnil // as kong has it: no value
 	}
-	from := flag.Envs[0]
-	value, ok := os.LookupEnv(from)
-	if !ok {
-		from = s.file + ": " + flag.Name
-		if value, ok = s.values[flag.Name]; !ok {
-			return nil, nil //nolint:nilnil // no value
-		}
-	}
-	s.from[flag.Name] = from
+	s.from[flag.Name] = given.from
 	scratch := reflect.New(flag.Target.Type()).Elem()
-	if err := flag.Parse(kong.Scan().PushTyped(value, kong.FlagValueToken), scratch); err != nil {
+	if err := flag.Parse(kong.Scan().PushTyped(given.value, kong.FlagValueToken), scratch); err != nil {
 		s.note(err)
 		return nil, nil //nolint:nilnil // no value
 	}
-	return value, nil
+	return given.value, nil
 }
 
-// read reads the file, and notes variables and keys that set no flag: a misspelt one has no effect.
+// variable returns the name of the variable that sets a flag.
+func variable(prefix, flag string) string {
+	return prefix + "_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// read reads the environment and the file, and notes variables and keys that set no flag: a
+// misspelt one has no effect.
 func (s *sources) read(command *kong.Context) {
 	i := slices.IndexFunc(command.Flags(), func(f *kong.Flag) bool { return f.Name == FileFlag && len(f.Envs) > 0 })
 	if i < 0 {
 		return
 	}
-	known := make(map[string]bool) // keys and variables
+	flags := make(map[string]string) // names, by variable
 	for _, leaf := range command.Model.Leaves(false) {
 		for _, flag := range leaf.Flags {
 			if len(flag.Envs) > 0 {
-				known[flag.Name], known[flag.Envs[0]] = flag.Name != FileFlag, true
+				flags[flag.Envs[0]] = flag.Name
 			}
 		}
 	}
-	for _, variable := range slices.Sorted(slices.Values(os.Environ())) {
-		name, value, _ := strings.Cut(variable, "=")
-		suffix, ours := strings.CutPrefix(name, s.prefix)
-		if ours && !known[name] && !slices.Contains(s.others, name) && !ofKubernetes(suffix, value) {
+	for _, pair := range slices.Sorted(slices.Values(os.Environ())) {
+		name, value, _ := strings.Cut(pair, "=")
+		suffix, ours := strings.CutPrefix(name, s.prefix+"_")
+		if flag, known := flags[name]; known {
+			s.given[flag] = given{value, name}
+		} else if ours && !slices.Contains(s.others, name) && !ofKubernetes(suffix, value) {
 			s.unknown(command.Args, name, strings.ToLower(strings.ReplaceAll(suffix, "_", "-")))
 		}
 	}
 	flag := command.Flags()[i]
 	s.file, _ = command.FlagValue(flag).(string)
-	if name, ok := os.LookupEnv(flag.Envs[0]); ok && !onLine(command, flag) {
-		s.file, s.from[FileFlag] = name, flag.Envs[0]
+	if given, ok := s.given[FileFlag]; ok && !onLine(command, flag) {
+		s.file, s.from[FileFlag] = given.value, given.from
+	}
+	if s.file == "" {
+		return
 	}
 	var values map[string]jsontext.Value
-	if text, err := os.ReadFile(s.file); err != nil && s.file != "" {
+	if text, err := os.ReadFile(s.file); err != nil {
 		s.note(fmt.Errorf("--%s: %w", FileFlag, err))
-	} else if err := json.Unmarshal(text, &values); err != nil && s.file != "" {
+	} else if err := json.Unmarshal(text, &values); err != nil {
 		s.note(fmt.Errorf("%s: not a JSON object of flags: %w", s.file, err))
 	}
 	for _, key := range slices.Sorted(maps.Keys(values)) {
+		from, text := s.file+": "+key, values[key].String()
 		switch kind := values[key].Kind(); {
-		case !known[key]:
-			s.unknown(command.Args, s.file+": "+key, key)
+		case key == FileFlag || flags[variable(s.prefix, key)] != key:
+			s.unknown(command.Args, from, key)
+			continue
 		case kind == '"':
-			text, _ := jsontext.AppendUnquote(nil, values[key]) // it is valid
-			s.values[key] = string(text)
-		case kind == '0', kind == 't', kind == 'f':
-			s.values[key] = values[key].String()
-		default: // a password may be in it
-			s.note(fmt.Errorf("%s: %s: neither text, a number, true nor false", s.file, key))
+			unquoted, _ := jsontext.AppendUnquote(nil, text) // it is valid
+			text = string(unquoted)
+		case kind != '0' && kind != 't' && kind != 'f': // a password may be in it
+			s.note(fmt.Errorf("%s: neither text, a number, true nor false", from))
+			continue
+		}
+		if _, set := s.given[key]; !set {
+			s.given[key] = given{text, from}
 		}
 	}
 }
