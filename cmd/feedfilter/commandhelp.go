@@ -19,7 +19,7 @@ func aboutHelp() map[string]string {
 	}
 }
 
-// migrateHelp is the help of the flags of import sets and compare, and of export's formats.
+// migrateHelp is the help of the flags of import sets, compare and export.
 func migrateHelp() map[string]string {
 	return map[string]string{
 		"import_file": "Import activities from a CSV or NDJSON file (default command).",
@@ -38,14 +38,10 @@ func migrateHelp() map[string]string {
 		"compare_file": "Compare with a CSV or NDJSON file, sorted by user.",
 		"compare_what": "File of activities as for import, with the lines of a user together; - for standard input.",
 		"file_kind":    "Kind to compare, such as block; lines of other kinds are ignored.",
-		"sample":       "Unrelated candidates to check per user, for the false-positive rate, 0 to 500.",
 		"settle":       "How long a write may take to reach both sides, 0s to 10m.",
 		"differences": "File for all differences, as NDJSON for import: adds what is missing, removes what is extra. " +
 			"- is standard output; the report then goes to standard error. Default: print the first 20 on standard error",
-		"export_kind":   "Export only this kind. Default: all",
-		"export_format": "ndjson, or resp: Redis commands that build one set per user.",
-		"export_keys":   "For resp: pattern of the keys, with {user} for the id: 'blocks:{user}'. Default: none",
-		"export_scores": "For resp: build sorted sets with scores in seconds or milliseconds since 1970, or ignore.",
+		"export_kind": "Export only this kind. Default: all",
 	}
 }
 

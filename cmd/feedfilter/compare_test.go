@@ -73,11 +73,10 @@ func TestCompareRefused(t *testing.T) {
 		"import sets --from redis://127.0.0.1:1 --keys {user} --kind block --scan-count 0":      "--scan-count: 0 is not in 1 to 100000",
 		"import sets --from redis://127.0.0.1:1 --keys {user} --kind block --scan-rate 2000000": "--scan-rate: 2000000 is not in 0 to 1000000",
 		"import sets --from redis://127.0.0.1:1 --keys {user} --kind block --server ftp://x":    "--server: ",
-		"compare sets --from redis://127.0.0.1:1 --keys {user} --kind block --sample 501":       "--sample: 501 is not in 0 to 500",
 		"compare sets --from redis://127.0.0.1:1 --keys {user} --kind block --settle 11m":       "--settle: 11m0s is not in 0s to 10m0s",
-		"compare file --kind block blocks.txt":                                                  "blocks.txt: unknown format",
-		"export --format resp --keys {user}":                                                    "--kind: required by --format resp",
-		"export --format resp --kind block --keys blocks":                                       "--keys: ",
+		"export --kind mute":                   `--kind: unknown kind "mute"`,
+		"export --kind seen":                   "--kind: seen has a window",
+		"compare file --kind block blocks.txt": "blocks.txt: unknown format",
 	} {
 		r := feedfilter(t, 2, strings.Fields(args)...)
 		wantContains(t, r.stderr, want)
@@ -124,7 +123,7 @@ func TestReadersArePassive(t *testing.T) {
 			return d, d.close, err
 		},
 		"compare": func() (*data, func() error, error) {
-			_, d, halt, err := (&compareFlags{Data: flags}).reach(t.Context(), std)
+			_, d, halt, err := (&compareFlags{Data: flags}).reach(t.Context(), std, "block")
 			return d, halt, err
 		},
 	} {

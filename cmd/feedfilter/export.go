@@ -11,21 +11,21 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/internal/activityfile"
 )
 
 type exportCmd struct {
-	Data  dataFlags    `embed:""`
-	User  *string      `help:"${user}" placeholder:"ID"`
-	To    string       `default:"-"    help:"${to}"     placeholder:"FILE"`
-	Lines exportFormat `embed:""`
+	Data dataFlags `embed:""`
+	User *string   `help:"${user}"        placeholder:"ID"`
+	To   string    `default:"-"           help:"${to}"       placeholder:"FILE"`
+	Kind string    `help:"${export_kind}" placeholder:"KIND"`
 }
 
 // Help is shown by kong below the summary.
 func (*exportCmd) Help() string {
 	return `Writes NDJSON that import reads, {"user","kind","target","op":"add","since","until"} per line. One user's lines are ` +
 		"sorted by kind and target; a full export is in no particular order. Seen posts, and other kinds with a window, cannot " +
-		"be exported. --format resp writes commands for redis-cli --pipe that add one kind to sets, without activities that " +
-		"have an until. Stop the service first if the ledger is SQLite; on PostgreSQL it may keep running."
+		"be exported. Stop the service first if the ledger is SQLite; on PostgreSQL it may keep running."
 }
 
 // Check implements [settings.Checker].
@@ -35,8 +35,10 @@ func (c *exportCmd) Check(context.Context) error {
 		all.note(activity.CheckID(*c.User, "--user"))
 	}
 	all.note(c.Data.checkFiles())
-	if kinds, err := c.Data.kinds(); err == nil {
-		all.note(c.Lines.check(kinds))
+	if kinds, err := c.Data.kinds(); err == nil && c.Kind != "" { // a typing error must not produce an empty backup
+		k, ok := kinds.Named(c.Kind)
+		all.wantf(ok, "--kind: unknown kind %q", c.Kind)
+		all.wantf(!ok || k.InLedger(), "--kind: %s has a window, and cannot be exported", c.Kind)
 	}
 	return all.err()
 }
@@ -87,13 +89,8 @@ func (c *exportCmd) export(ctx context.Context, from exporter, std stdio) (n int
 	if err != nil {
 		return 0, err
 	}
-	if n, err = c.write(ctx, from, out.file); err == nil {
-		err = out.commit()
-	}
-	if err != nil {
-		err = errors.Join(err, out.discard())
-	}
-	return n, err
+	n, err = c.write(ctx, from, out.file)
+	return n, out.end(err)
 }
 
 // write writes the activities until ctx ends, and returns their number.
@@ -104,15 +101,15 @@ func (c *exportCmd) write(ctx context.Context, from exporter, to io.Writer) (n i
 	}
 	lines := bufio.NewWriterSize(to, 1<<16)
 	err = from.Export(ctx, user, func(a activity.Activity) error {
-		line, err := c.Lines.line(a)
-		if err != nil {
-			return err
-		}
-		if line != nil {
+		if c.Kind == "" || a.Kind == c.Kind {
+			line, err := activityfile.Line(a)
+			if err == nil {
+				_, err = lines.Write(line)
+			}
+			if err != nil {
+				return err
+			}
 			n++
-		}
-		if _, err := lines.Write(line); err != nil {
-			return err
 		}
 		return context.Cause(ctx)
 	})

@@ -37,64 +37,49 @@ func (*importSetsCmd) Help() string {
 }
 
 // Run imports the sets.
-func (c *importSetsCmd) Run(ctx context.Context, std stdio) (err error) {
-	fail := func(err error) error { return fmt.Errorf("import %s: %w", c.Sets.Keys, err) }
-	sets, stop, err := c.Sets.open(ctx, c.Data.logger(std))
+func (c *importSetsCmd) Run(ctx context.Context, std stdio) error {
+	return c.Sets.use(ctx, c.Data.logger(std), std, "import "+c.Sets.Keys, func(sets *migrate.Sets) error {
+		return c.run(ctx, std, sets)
+	})
+}
+
+func (c *importSetsCmd) run(ctx context.Context, std stdio, sets *migrate.Sets) (err error) {
+	service, _, halt, err := c.Service.reach(ctx, &c.Data, std, c.Sets.Kind)
 	if err != nil {
-		return fail(err)
-	}
-	defer func() { err = errors.Join(err, stop()) }()
-	service, _, halt, err := c.Service.reach(ctx, &c.Data, std)
-	if err != nil {
-		return fail(err)
+		return err
 	}
 	defer func() { err = errors.Join(err, halt()) }()
-	kind, err := service.Kind(ctx, c.Sets.Kind)
-	if err != nil {
-		return fail(err)
-	}
-	bar, start := newCounter(std), time.Now()
-	im := &migrate.Import{
-		Source: sets, Service: service, Kind: kind,
-		Skip: c.OnError == "skip",
+	bar, start := newProgress(std, -1, 0), time.Now()
+	sum, err := (&migrate.Import{
+		Source: sets, Service: service, Skip: c.OnError == "skip",
 		Bad:  func(problem error) { bar.note(problem.Error()) },
-		Done: bar.advance,
-	}
-	sum, err := im.Run(ctx)
+		Done: func(activities int) { bar.advance(0, activities) },
+	}).Run(ctx)
 	bar.end()
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		return fail(fmt.Errorf("%w; %d members imported so far: correct this, and run the same command again", err, sum.Changed))
+		return fmt.Errorf("%w; %d members imported so far: correct this, and run the same command again", err, sum.Changed)
 	}
-	c.warn(sets, sum, std)
-	err = c.report(sum, time.Since(start), std)
-	if sum.Read > 0 && sum.Skipped == sum.Read {
-		err = errors.Join(err, fail(fmt.Errorf("all %d members were skipped", sum.Read)))
-	}
-	return err
-}
-
-func (c *importSetsCmd) report(sum migrate.Imported, took time.Duration, std stdio) error {
-	if c.Result.json() {
-		return writeJSON(std.out, struct {
-			migrate.Imported
-			Seconds float64 `json:"seconds"`
-		}{sum, took.Seconds()})
-	}
-	_, err := fmt.Fprintf(std.out, "imported %d members of %d sets (%d changed, %d undone meanwhile, %d skipped) in %v, %.0f/s\n",
-		sum.Read, sum.Groups, sum.Changed, sum.Undone, sum.Skipped, took.Round(time.Millisecond), float64(sum.Read)/took.Seconds())
-	return err
-}
-
-// warn reports members and keys that were not imported.
-func (*importSetsCmd) warn(sets *migrate.Sets, sum migrate.Imported, std stdio) {
-	noteOthers(sets, std)
 	if sum.Groups == 0 {
 		std.note("warning: found no sets: check --keys, and the database number in --from")
 	}
 	if sum.OverLimit > 0 {
 		std.note(fmt.Sprintf("warning: %d members were not recorded: their users have reached the limit of the kind", sum.OverLimit))
 	}
+	took := time.Since(start)
+	if c.Result.json() {
+		err = writeJSON(std.out, struct {
+			migrate.Imported
+			Seconds float64 `json:"seconds"`
+		}{sum, took.Seconds()})
+	} else {
+		_, err = fmt.Fprintf(std.out, "imported %d members of %d sets (%d changed, %d undone meanwhile, %d skipped) in %v, %.0f/s\n",
+			sum.Read, sum.Groups, sum.Changed, sum.Undone, sum.Skipped, took.Round(time.Millisecond), float64(sum.Read)/took.Seconds())
+	}
+	if sum.Read > 0 && sum.Skipped == sum.Read {
+		err = errors.Join(err, fmt.Errorf("all %d members were skipped", sum.Read))
+	}
+	return err
 }

@@ -36,6 +36,17 @@ func createOutput(name string, std stdio) (*output, error) {
 	return &output{file: file, name: name}, err
 }
 
+// end commits the file if err is nil. Otherwise, or if that fails, it discards the file.
+func (o *output) end(err error) error {
+	if err == nil {
+		err = o.commit()
+	}
+	if err != nil {
+		err = errors.Join(err, o.discard())
+	}
+	return err
+}
+
 // commit syncs the file and renames it to its name.
 func (o *output) commit() error {
 	switch {

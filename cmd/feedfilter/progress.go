@@ -10,18 +10,21 @@ import (
 	"golang.org/x/term"
 )
 
-// progress shows the progress of an import on a terminal. Without a terminal, it shows nothing.
+// progress shows on a terminal how much of a file is done, or how many activities if its size is
+// unknown. Without a terminal, it shows nothing.
 type progress struct {
 	std        stdio
 	bar        *progressbar.ProgressBar // nil: no terminal
 	begun      time.Time
+	sized      bool
 	offset     int64 // in the file, up to which it is imported
 	activities int
 }
 
-// newProgress shows progress on std.err for a file of size bytes (-1: unknown), from offset on.
+// newProgress shows progress on std.err for a file of size bytes, from offset on, or for a source of
+// unknown size, -1.
 func newProgress(std stdio, size, offset int64) *progress {
-	p := &progress{std: std, begun: time.Now(), offset: offset}
+	p := &progress{std: std, begun: time.Now(), sized: size >= 0, offset: offset}
 	if !term.IsTerminal(int(std.err.Fd())) || size == offset {
 		return p
 	}
@@ -30,7 +33,7 @@ func newProgress(std stdio, size, offset int64) *progress {
 		remaining = size - offset
 	}
 	p.bar = progressbar.NewOptions64(remaining, append(barOptions(std),
-		progressbar.OptionShowBytes(true),
+		progressbar.OptionShowBytes(p.sized),
 		progressbar.OptionSetPredictTime(remaining > 0))...)
 	return p
 }
@@ -54,7 +57,10 @@ func barOptions(std stdio) []progressbar.Option {
 
 // advance adds a number of activities, and moves the bar to offset.
 func (p *progress) advance(offset int64, activities int) {
-	bytes := offset - p.offset
+	done := offset - p.offset
+	if !p.sized {
+		done = int64(activities)
+	}
 	p.offset = offset
 	p.activities += activities
 	if p.bar == nil {
@@ -62,7 +68,7 @@ func (p *progress) advance(offset int64, activities int) {
 	}
 	rate := float64(p.activities) / time.Since(p.begun).Seconds()
 	p.bar.Describe(fmt.Sprintf("%.0f activities/s", rate))
-	_ = p.bar.Add64(bytes) // fails past the end, if the file has grown
+	_ = p.bar.Add64(done) // fails past the end, if the file has grown
 }
 
 // note writes a line above the bar.

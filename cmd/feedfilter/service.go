@@ -54,12 +54,17 @@ func directly(address string, timeout time.Duration, token func(context.Context)
 	})
 }
 
-// reach returns the service that --server names, or an in-process service over the data. Call stop
-// to end it.
-func (f *serviceFlags) reach(ctx context.Context, data *dataFlags, std stdio) (s *migrate.Service, d *data, stop func() error, err error) {
+// reach returns the service that --server names, or an in-process service over the data, for a
+// kind. Call stop to end it.
+func (f *serviceFlags) reach(
+	ctx context.Context, data *dataFlags, std stdio, kind string,
+) (s *migrate.Service, d *data, stop func() error, err error) {
 	if f.Server != "" {
 		c, err := f.service()
-		return &migrate.Service{Client: c}, nil, func() error { return nil }, err
+		if err == nil {
+			s, err = migrate.NewService(ctx, c, kind)
+		}
+		return s, nil, func() error { return nil }, err
 	}
 	log := data.logger(std)
 	d, err = data.open(ctx, log, nil)
@@ -76,7 +81,14 @@ func (f *serviceFlags) reach(ctx context.Context, data *dataFlags, std stdio) (s
 	}
 	handler := httpapi.New(httpapi.Config{Activities: d.activities, Logger: log}) //nolint:contextcheck // requests have their own
 	c, halt, err := inProcess(handler, log)
-	return &migrate.Service{Client: c}, d, func() error { return errors.Join(halt(), d.close()) }, err
+	stop = func() error { return errors.Join(halt(), d.close()) }
+	if err == nil {
+		s, err = migrate.NewService(ctx, c, kind)
+	}
+	if err != nil {
+		return nil, nil, nil, errors.Join(err, stop())
+	}
+	return s, d, stop, nil
 }
 
 // inProcess serves h to this process only, without a port, until halt is called.

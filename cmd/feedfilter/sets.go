@@ -7,6 +7,7 @@ import (
 	"log/slog"
 
 	"github.com/redis/go-redis/v9"
+	"golang.org/x/time/rate"
 
 	"github.com/feedfilter/feedfilter/internal/migrate"
 	"github.com/feedfilter/feedfilter/internal/redisurl"
@@ -33,19 +34,14 @@ func (f *setsFlags) Check(context.Context) error {
 	if f.From == "" { // another command was chosen
 		return nil
 	}
-	if _, err := f.servers(); err != nil {
-		return err
-	}
-	if _, err := migrate.ParsePattern(f.Keys); err != nil {
-		return fmt.Errorf("--keys: %w", err)
-	}
-	if f.ScanCount < 1 || f.ScanCount > maxScanCount {
-		return fmt.Errorf("--scan-count: %d is not in 1 to %d", f.ScanCount, maxScanCount)
-	}
-	if f.ScanRate < 0 || f.ScanRate > maxScanRate {
-		return fmt.Errorf("--scan-rate: %d is not in 0 to %d", f.ScanRate, maxScanRate)
-	}
-	return nil
+	var all checks
+	_, err := f.servers()
+	all.note(err)
+	_, err = migrate.ParsePattern(f.Keys)
+	all.wantf(err == nil, "--keys: %w", err)
+	all.wantf(f.ScanCount >= 1 && f.ScanCount <= maxScanCount, "--scan-count: %d is not in 1 to %d", f.ScanCount, maxScanCount)
+	all.wantf(f.ScanRate >= 0 && f.ScanRate <= maxScanRate, "--scan-rate: %d is not in 0 to %d", f.ScanRate, maxScanRate)
+	return all.err()
 }
 
 func (f *setsFlags) servers() (*redisurl.Servers, error) {
@@ -59,31 +55,34 @@ func (f *setsFlags) servers() (*redisurl.Servers, error) {
 	return servers, nil
 }
 
-// open connects to the servers and returns the sets. Call stop afterwards.
-func (f *setsFlags) open(ctx context.Context, log *slog.Logger) (sets *migrate.Sets, stop func() error, err error) {
+// use connects to the servers, calls do with the sets, and warns of skipped keys. Errors say what
+// failed.
+func (f *setsFlags) use(ctx context.Context, log *slog.Logger, std stdio, what string, do func(*migrate.Sets) error) (err error) {
 	servers, err := f.servers()
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	keys, err := migrate.ParsePattern(f.Keys)
-	if err != nil {
-		return nil, nil, fmt.Errorf("--keys: %w", err)
+	sets := &migrate.Sets{Reverse: f.Reverse, Scores: migrate.Scores(f.Scores), Count: int64(f.ScanCount), Pace: rate.NewLimiter(rate.Inf, 1)}
+	if f.ScanRate > 0 {
+		sets.Pace.SetLimit(rate.Limit(f.ScanRate))
+	}
+	if sets.Keys, err = migrate.ParsePattern(f.Keys); err != nil {
+		return err
 	}
 	redis.SetLogger(redisLog{log})
-	client := servers.Client()
+	sets.Client = servers.Client()
 	pinged, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
-	if err := client.Ping(pinged).Err(); err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("--from: redis at %s: %w", servers.Name(), err), client.Close())
+	if err = sets.Client.Ping(pinged).Err(); err != nil {
+		err = fmt.Errorf("--from: redis at %s: %w", servers.Name(), err)
+	} else {
+		err = do(sets)
 	}
-	return &migrate.Sets{
-		Client: client, Keys: keys, Reverse: f.Reverse, Scores: migrate.Scores(f.Scores), Count: int64(f.ScanCount), Rate: f.ScanRate,
-	}, client.Close, nil
-}
-
-// noteOthers warns of skipped keys.
-func noteOthers(sets *migrate.Sets, std stdio) {
 	if n := sets.Others(); n > 0 {
 		std.note(fmt.Sprintf("warning: skipped %d keys that are neither sets nor sorted sets", n))
 	}
+	if err != nil {
+		err = fmt.Errorf("%s: %w", what, err)
+	}
+	return errors.Join(err, sets.Client.Close())
 }

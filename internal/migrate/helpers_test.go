@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+	"golang.org/x/time/rate"
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/activity/ledger"
@@ -25,7 +26,7 @@ import (
 // world is a service and what a test needs to record in it.
 type world struct {
 	recorder *activity.Recorder
-	service  *migrate.Service
+	client   *client.Client
 	url      string
 }
 
@@ -44,6 +45,7 @@ func newWorld(t *testing.T, limit uint32) *world {
 			all[i].Limit = limit
 		}
 	}
+	all = append(all, activity.Kind{Name: "shun", Plural: "shuns", Target: "domain", Effect: activity.Drop})
 	kinds, err := activity.NewKinds(all...)
 	if err != nil {
 		t.Fatal(err)
@@ -55,11 +57,11 @@ func newWorld(t *testing.T, limit uint32) *world {
 	t.Cleanup(r.Close)
 	server := httptest.NewServer(httpapi.New(httpapi.Config{Activities: r}))
 	t.Cleanup(server.Close)
-	return &world{r, newService(t, server.URL, server.Client().Transport), server.URL}
+	return &world{r, newClient(t, server.URL, server.Client().Transport), server.URL}
 }
 
-// newService returns a Service with the transport.
-func newService(t *testing.T, url string, way http.RoundTripper) *migrate.Service {
+// newClient returns a client with the transport.
+func newClient(t *testing.T, url string, way http.RoundTripper) *client.Client {
 	t.Helper()
 	c, err := client.New(url, client.Options{
 		JSON:        true, // transports of tests read and change JSON
@@ -68,16 +70,16 @@ func newService(t *testing.T, url string, way http.RoundTripper) *migrate.Servic
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &migrate.Service{Client: c}
+	return c
 }
 
-func (w *world) kind(t *testing.T, name string) client.Kind {
+func (w *world) service(t *testing.T, kind string) *migrate.Service {
 	t.Helper()
-	k, err := w.service.Kind(t.Context(), name)
+	s, err := migrate.NewService(t.Context(), w.client, kind)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return k
+	return s
 }
 
 // record records "1 block 2", "-1 block 2" to undo it.
@@ -126,7 +128,11 @@ func pattern(t *testing.T, text string) migrate.Pattern {
 // sets returns the source of the sets "blocks:{user}".
 func sets(t *testing.T, from redis.UniversalClient) *migrate.Sets {
 	t.Helper()
-	return &migrate.Sets{Client: from, Keys: pattern(t, "blocks:{user}"), Scores: migrate.NoScores, Count: 10}
+	return &migrate.Sets{Client: from, Keys: pattern(t, "blocks:{user}"), Scores: migrate.NoScores, Count: 10, Pace: unlimited()}
+}
+
+func unlimited() *rate.Limiter {
+	return rate.NewLimiter(rate.Inf, 1)
 }
 
 // importAll imports from a source, and fails the test on an error.
@@ -142,7 +148,7 @@ func (w *world) importAll(t *testing.T, kind string, source migrate.Source) migr
 func (w *world) newImport(t *testing.T, kind string, source migrate.Source) *migrate.Import {
 	t.Helper()
 	return &migrate.Import{
-		Source: source, Service: w.service, Kind: w.kind(t, kind),
+		Source: source, Service: w.service(t, kind),
 		Bad: func(error) {}, Done: func(int) {},
 	}
 }
@@ -150,20 +156,25 @@ func (w *world) newImport(t *testing.T, kind string, source migrate.Source) *mig
 // compare compares, and returns "missed 1 2" for each difference.
 func (w *world) compare(t *testing.T, kind string, source migrate.Source) (migrate.Compared, []string) {
 	t.Helper()
-	c, found := w.comparison(w.kind(t, kind), source)
-	sum, err := c.Run(t.Context())
+	return run(t, w.comparison(t, kind, source))
+}
+
+func (w *world) comparison(t *testing.T, kind string, source migrate.Source) *migrate.Comparison {
+	t.Helper()
+	return &migrate.Comparison{Source: source, Service: w.service(t, kind), Done: func(int) {}}
+}
+
+// run runs a comparison, and returns "missed 1 2" for each difference.
+func run(t *testing.T, c *migrate.Comparison) (sum migrate.Compared, found []string) {
+	t.Helper()
+	sum, all, err := c.Run(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return sum, *found
-}
-
-func (w *world) comparison(kind client.Kind, source migrate.Source) (c *migrate.Comparison, found *[]string) {
-	found = new([]string)
-	return &migrate.Comparison{
-		Source: source, Service: w.service, Kind: kind, Sample: 5, Done: func(int) {},
-		Found: func(d migrate.Difference) { *found = append(*found, d.What+" "+d.User+" "+d.Target) },
-	}, found
+	for _, d := range all {
+		found = append(found, d.What+" "+d.User+" "+d.Target)
+	}
+	return sum, found
 }
 
 func sadd(t *testing.T, to redis.UniversalClient, user string, members ...any) {

@@ -17,14 +17,13 @@ import (
 type Import struct {
 	Source  Source // must be readable more than once
 	Service *Service
-	Kind    client.Kind
 
 	Skip bool                 // skip members that cannot be recorded, instead of stopping
 	Bad  func(problem error)  // called for each skipped member, one call at a time
 	Done func(activities int) // called with the number of further activities recorded, one call at a time
 
+	lines batch[client.Activity]
 	mu    sync.Mutex
-	lines []client.Activity
 	sum   Imported
 }
 
@@ -44,42 +43,37 @@ func (im *Import) Run(ctx context.Context) (Imported, error) {
 		im.mu.Lock()
 		im.sum.Groups++
 		im.mu.Unlock()
-		return g.Members(func(some []Member) error { return im.add(ctx, some) })
+		for members, err := range g.Members {
+			if err != nil {
+				return err
+			}
+			for _, m := range members {
+				if err := im.add(ctx, m); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
 	})
-	if err == nil {
-		err = im.flush(ctx, im.lines)
+	if err == nil && len(im.lines.items) > 0 {
+		err = im.record(ctx, im.lines.items)
 	}
 	return im.sum, err
 }
 
-// add gathers members of all groups, and records them once they fill a request.
-func (im *Import) add(ctx context.Context, members []Member) error {
-	for _, m := range members {
-		full, err := im.gather(m)
-		if err == nil && full != nil {
-			err = im.flush(ctx, full)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// gather adds a member to the batch, and returns the batch once it is full.
-func (im *Import) gather(m Member) (full []client.Activity, err error) {
+// add adds a member to the next request.
+func (im *Import) add(ctx context.Context, m Member) error {
 	im.mu.Lock()
-	defer im.mu.Unlock()
 	im.sum.Read++
-	if err := cmp.Or(m.Bad, check(im.Kind, m.Pair)); err != nil {
-		return nil, im.refuse(m.Pair, err)
+	err := cmp.Or(m.Bad, check(im.Service.Kind, m.Pair))
+	if err != nil {
+		err = im.refuse(m.Pair, err)
+		im.mu.Unlock()
+		return err
 	}
-	im.lines = append(im.lines, client.Activity{User: m.User, Kind: im.Kind.Name, Target: m.Target, Since: m.Since})
-	if len(im.lines) < batchSize {
-		return nil, nil
-	}
-	full, im.lines = im.lines, nil
-	return full, nil
+	im.mu.Unlock()
+	return im.lines.add(client.Activity{User: m.User, Target: m.Target, Since: m.Since},
+		func(full []client.Activity) error { return im.record(ctx, full) })
 }
 
 // refuse skips a member that cannot be recorded, or returns its error.
@@ -93,12 +87,9 @@ func (im *Import) refuse(p Pair, err error) error {
 	return err
 }
 
-// flush records lines, and then undoes those that the source no longer has: the app may have undone
-// them in the service before flush recorded them.
-func (im *Import) flush(ctx context.Context, lines []client.Activity) error {
-	if len(lines) == 0 {
-		return nil
-	}
+// record records lines, and then settles those that the source no longer has: the app may have
+// undone them in the service before they were recorded.
+func (im *Import) record(ctx context.Context, lines []client.Activity) error {
 	results, err := im.Service.Record(ctx, lines)
 	if err != nil {
 		return err
@@ -111,18 +102,18 @@ func (im *Import) flush(ctx context.Context, lines []client.Activity) error {
 	if err != nil {
 		return err
 	}
-	undone := 0
+	undone := int64(0)
 	for i, there := range has {
 		if !there {
 			undone++
-			if err := settle(ctx, im.Source, im.Service, im.Kind, pairs[i]); err != nil {
+			if err := settle(ctx, im.Source, im.Service, pairs[i]); err != nil {
 				return err
 			}
 		}
 	}
 	im.mu.Lock()
 	defer im.mu.Unlock()
-	im.sum.Undone += int64(undone)
+	im.sum.Undone += undone
 	for i, r := range results {
 		switch {
 		case r.Err != nil && errors.Is(r.Err, client.ErrLimitReached):

@@ -30,13 +30,8 @@ func TestImport(t *testing.T) {
 	if sum := w.importAll(t, "block", source); sum.Changed != 0 || sum.Read != 4 {
 		t.Errorf("again: %+v", sum)
 	}
-	list := ""
-	items, err := w.service.List(t.Context(), w.kind(t, "block"), "4")
-	for _, item := range items {
-		list += item.Target
-	}
-	if err != nil || list != "1" {
-		t.Errorf("the list is %q, %v", list, err)
+	if list, err := w.service(t, "block").List(t.Context(), "4"); err != nil || len(list) != 1 || !list["1"].IsZero() {
+		t.Errorf("the list is %v, %v", list, err)
 	}
 }
 
@@ -73,7 +68,7 @@ func TestImportLongIDs(t *testing.T) {
 	if sum := w.importAll(t, "block", sets(t, app)); sum.Changed != 1000 {
 		t.Errorf("%+v", sum)
 	}
-	if sum, found := w.compare(t, "block", sets(t, app)); sum.Differences() > 0 || sum.Activities != 1000 {
+	if sum, found := w.compare(t, "block", sets(t, app)); found != nil || sum.Activities != 1000 {
 		t.Errorf("%+v %.2q", sum, found)
 	}
 }
@@ -88,14 +83,14 @@ func TestImportUndoneMeanwhile(t *testing.T) {
 		app := redistest.Start(t).Client()
 		sadd(t, app, "1", "2", "3")
 		w := newWorld(t, 0)
-		block := w.kind(t, "block")
+		block := w.service(t, "block")
 		source := &hooked{Sets: sets(t, app), before: func(call int) {
 			switch {
 			case call == 1:
 				app.SRem(t.Context(), "blocks:1", "2") // the removal reached the service before the import recorded it
 			case call == 3: // the block is in force until its end, and longer after a new block
-				until, err := w.service.Ends(t.Context(), block, migrate.Pair{User: "1", Target: "2"})
-				if left := time.Until(until); err != nil || left < 30*time.Second || left > time.Minute {
+				ends, err := block.List(t.Context(), "1")
+				if left := time.Until(ends["2"]); err != nil || left < 30*time.Second || left > time.Minute {
 					t.Errorf("between two checks the block ends in %v, %v", left, err)
 				}
 				if !again {

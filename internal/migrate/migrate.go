@@ -10,6 +10,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"sync"
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
@@ -29,11 +31,12 @@ type Member struct {
 
 // Group is the activities under one key of a source.
 type Group struct {
-	Owner string // the user; with a reversed source, the target
+	Owner    string // the user; if Reversed, the target
+	Reversed bool
 
-	// Members calls each with some members at a time, and may pass a member twice. It returns the
-	// error of each, or of reading the source. Call it at most once.
-	Members func(each func([]Member) error) error
+	// Members yields some members at a time, and may yield a member twice. Range over it at most
+	// once.
+	Members iter.Seq2[[]Member, error]
 }
 
 // Source is the app's own store of activities.
@@ -46,9 +49,6 @@ type Source interface {
 	// Has reports which pairs the source has now. It returns nil if the source can be read only
 	// once.
 	Has(ctx context.Context, pairs []Pair) ([]bool, error)
-
-	// Reversed reports whether owners are targets instead of users.
-	Reversed() bool
 }
 
 const (
@@ -66,20 +66,19 @@ const (
 
 // settle makes the service follow the source in one pair, while others may change it, first in the
 // source and then in the service.
-func settle(ctx context.Context, source Source, to *Service, kind client.Kind, p Pair) error {
-	has, err := hasOne(ctx, source, p)
+func settle(ctx context.Context, source Source, to *Service, p Pair) error {
+	has, err := source.Has(ctx, []Pair{p})
 	for range maxTurns {
 		if err != nil {
 			return err
 		}
-		if !has {
+		line := client.Activity{User: p.User, Target: p.Target}
+		if !has[0] {
 			// An absent activity needs no end.
-			if there, err := to.Present(ctx, kind, p); err != nil || !there {
+			ends, err := to.List(ctx, p.User)
+			if _, there := ends[p.Target]; err != nil || !there {
 				return err
 			}
-		}
-		line := client.Activity{User: p.User, Kind: kind.Name, Target: p.Target}
-		if !has {
 			line.Until = time.Now().Add(grace)
 		}
 		results, err := to.Record(ctx, []client.Activity{line})
@@ -91,21 +90,37 @@ func settle(ctx context.Context, source Source, to *Service, kind client.Kind, p
 		}
 		// The app may have added it to both after the source was read, and before it got the end:
 		// read the source again.
-		was := has
-		if has, err = hasOne(ctx, source, p); err == nil && has == was {
+		was := has[0]
+		if has, err = source.Has(ctx, []Pair{p}); err == nil && has[0] == was {
 			return nil
 		}
 	}
 	return fmt.Errorf("user %q, target %q: changed %d times during the import", p.User, p.Target, maxTurns)
 }
 
+// batch gathers what is done together. It is safe for concurrent use.
+type batch[T any] struct {
+	mu    sync.Mutex
+	items []T
+}
+
+// add adds an item, and calls do with all once they fill a request.
+func (b *batch[T]) add(item T, do func([]T) error) error {
+	b.mu.Lock()
+	b.items = append(b.items, item)
+	var full []T
+	if len(b.items) == batchSize {
+		full, b.items = b.items, nil
+	}
+	b.mu.Unlock()
+	if full == nil {
+		return nil
+	}
+	return do(full)
+}
+
 // endsSoon reports whether settle has set the end of an activity.
 func endsSoon(until time.Time) bool { return !until.IsZero() && time.Until(until) < soon }
-
-func hasOne(ctx context.Context, source Source, p Pair) (bool, error) {
-	has, err := source.Has(ctx, []Pair{p})
-	return err == nil && has[0], err
-}
 
 // check returns an error if an activity of the kind cannot be recorded.
 func check(k client.Kind, p Pair) error {
@@ -115,7 +130,7 @@ func check(k client.Kind, p Pair) error {
 	if err := activity.CheckID(p.Target, "target"); err != nil {
 		return err
 	}
-	if ofUsers(k) && p.User == p.Target {
+	if k.Target == ofUsers && p.User == p.Target {
 		return fmt.Errorf("%q cannot %s themselves", p.User, k.Name)
 	}
 	return nil

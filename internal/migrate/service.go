@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math/rand/v2"
-	"net/url"
-	"strconv"
+	"slices"
 	"time"
 
 	"github.com/feedfilter/feedfilter/client"
@@ -16,136 +16,135 @@ const (
 	attempts     = 10
 	firstBackoff = 50 * time.Millisecond
 	maxBackoff   = 5 * time.Second
+
+	ofUsers = "user" // a value of [client.Kind.Target]
 )
 
-// Service makes the calls of a migration. All of them may be repeated, so Service retries temporary
-// failures, with at most 10 attempts. It is safe for concurrent use.
+// Service makes the calls of a migration, for one kind. All of them may be repeated, so Service
+// retries temporary failures, with at most 10 attempts. It is safe for concurrent use.
 type Service struct {
-	// Client makes the calls, without retries of its own: those end too soon for a program that
-	// runs for hours.
-	Client *client.Client
+	Kind client.Kind
+
+	client *client.Client
 }
 
-func ofUsers(k client.Kind) bool { return k.Target == "user" }
-
-// Kind returns a kind by name. It must be a kind in the ledger, because kinds with a window cannot
-// be listed.
-func (s *Service) Kind(ctx context.Context, name string) (client.Kind, error) {
+// NewService returns the service of a client, for the named kind. The client should not retry: its
+// retries end too soon for a program that runs for hours. The kind must be in the ledger, because
+// kinds with a window cannot be listed.
+func NewService(ctx context.Context, c *client.Client, kind string) (*Service, error) {
 	// Without retries: this is the first call, and a wrong address must fail at once.
-	kinds, err := s.Client.Kinds(ctx)
+	kinds, err := c.Kinds(ctx)
 	if err != nil {
-		return client.Kind{}, err
+		return nil, err
 	}
-	for _, k := range kinds {
-		if k.Name == name && !k.Ledger {
-			return k, fmt.Errorf("kind %q has a window and is not in the ledger", name)
-		}
-		if k.Name == name {
-			return k, nil
-		}
+	i := slices.IndexFunc(kinds, func(k client.Kind) bool { return k.Name == kind })
+	switch {
+	case i < 0:
+		return nil, fmt.Errorf("the service has no kind %q", kind)
+	case !kinds[i].Ledger:
+		return nil, fmt.Errorf("kind %q has a window and is not in the ledger", kind)
+	default:
+		return &Service{kinds[i], c}, nil
 	}
-	return client.Kind{}, fmt.Errorf("the service has no kind %q", name)
 }
 
-// Record adds at most 900 activities.
+// Record adds at most 900 activities of the kind.
 func (s *Service) Record(ctx context.Context, activities []client.Activity) (results []client.Result, err error) {
 	for i := range activities {
-		activities[i].Op = client.Add
+		activities[i].Op, activities[i].Kind = client.Add, s.Kind.Name
 		activities[i].Until = activities[i].Until.UTC().Truncate(time.Microsecond)
 	}
 	err = patiently(ctx, "record activities", func() error {
-		results, err = s.Client.Batch(ctx, activities)
+		results, err = s.client.Batch(ctx, activities)
 		return err
 	})
 	return results, err
 }
 
-// Present reports whether the ledger has an activity.
-func (s *Service) Present(ctx context.Context, k client.Kind, p Pair) (bool, error) {
-	var answer client.Preview
-	err := patiently(ctx, "preview an activity", func() (err error) {
-		answer, err = s.Client.Preview(ctx, p.User, k.Name, []string{p.Target})
-		return err
-	})
-	return answer.Present == 1, err
-}
-
-// Ends returns when an activity ends. It returns zero if the activity has no end or is absent.
-func (s *Service) Ends(ctx context.Context, k client.Kind, p Pair) (time.Time, error) {
-	post := client.Post{ID: p.Target, Author: p.User}
-	if ofUsers(k) {
-		post = client.Post{ID: "0", Author: p.Target}
-	}
-	var answer client.Explanation
-	err := patiently(ctx, "explain an activity", func() (err error) {
-		answer, err = s.Client.Explain(ctx, p.User, post)
-		return err
-	})
-	for _, r := range answer.Reasons {
-		if r.Kind == k.Name && r.Direction == "by_viewer" {
-			return r.Until, err
-		}
-	}
-	return time.Time{}, err
-}
-
-// List returns all activities of a user in the ledger.
-func (s *Service) List(ctx context.Context, k client.Kind, user string) (items []client.Item, err error) {
+// List returns the targets of a user in the ledger, and when each activity ends; zero: never.
+func (s *Service) List(ctx context.Context, user string) (ends map[string]time.Time, err error) {
 	err = patiently(ctx, "list activities", func() error {
-		items = items[:0]
-		for item, err := range s.Client.List(ctx, user, k.Plural) {
+		ends = make(map[string]time.Time)
+		for item, err := range s.client.List(ctx, user, s.Kind.Plural) {
 			if err != nil {
 				return err
 			}
-			items = append(items, item)
+			ends[item.Target] = item.Until
 		}
 		return nil
 	})
-	return items, err
+	return ends, err
 }
 
-// Reported asks for a feed of viewer and reports which targets the kind drops or annotates. The
-// candidates are the targets, or posts by them, at most 900. With exact, the ledger confirms each
-// answer.
-func (s *Service) Reported(ctx context.Context, k client.Kind, viewer string, targets []string, exact bool) ([]bool, error) {
-	req := client.FilterRequest{Viewer: viewer, Kinds: []string{}, Exact: exact}
-	if k.Effect == "drop" {
-		req.Kinds = []string{k.Name}
-	} else {
-		req.Annotate = []string{k.Name}
+// Reported reports for each pair whether a feed of its user drops or annotates its target, or a post
+// by or with it. Pairs of a user that follow each other are in one feed.
+func (s *Service) Reported(ctx context.Context, pairs ...Pair) ([]bool, error) {
+	reported := make([]bool, 0, len(pairs))
+	for some := range feeds(pairs) {
+		found, err := s.filter(ctx, some)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range some {
+			reported = append(reported, found[p.Target])
+		}
 	}
-	for i, target := range targets {
-		post := client.Post{ID: target}
-		if ofUsers(k) {
-			post = client.Post{ID: strconv.Itoa(i), Author: target}
+	return reported, nil
+}
+
+// feeds yields pairs of one user, at most 900 at a time.
+func feeds(pairs []Pair) iter.Seq[[]Pair] {
+	return func(yield func([]Pair) bool) {
+		for len(pairs) > 0 {
+			n := min(len(pairs), batchSize)
+			if i := slices.IndexFunc(pairs[:n], func(p Pair) bool { return p.User != pairs[0].User }); i > 0 {
+				n = i
+			}
+			if !yield(pairs[:n]) {
+				return
+			}
+			pairs = pairs[n:]
+		}
+	}
+}
+
+// filter asks for one feed, and returns the targets that the kind drops or annotates.
+func (s *Service) filter(ctx context.Context, pairs []Pair) (map[string]bool, error) {
+	req := client.FilterRequest{Viewer: pairs[0].User, Kinds: []string{}}
+	if s.Kind.Effect == "drop" {
+		req.Kinds = []string{s.Kind.Name}
+	} else {
+		req.Annotate = []string{s.Kind.Name}
+	}
+	for _, p := range pairs {
+		post := client.Post{ID: p.Target}
+		switch s.Kind.Target {
+		case ofUsers:
+			post.Author = p.Target
+		case "post":
+		default:
+			post.Facets = map[string][]string{s.Kind.Target: {p.Target}}
 		}
 		req.Posts = append(req.Posts, post)
 	}
 	var feed client.Feed
 	err := patiently(ctx, "filter a feed", func() (err error) {
-		feed, err = s.Client.Filter(ctx, req)
+		feed, err = s.client.Filter(ctx, req)
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	if len(feed.Degraded) > 0 {
-		return nil, fmt.Errorf("the service answered a degraded feed, without kinds %v", feed.Degraded)
+	if err == nil && len(feed.Degraded) > 0 {
+		err = fmt.Errorf("the service answered a degraded feed, without kinds %v", feed.Degraded)
 	}
 	found := make(map[string]bool)
 	for _, d := range feed.Dropped {
 		found[d.ID] = true
 	}
 	for _, p := range feed.Posts {
-		if p.Marks[k.Name] {
+		if p.Marks[s.Kind.Name] {
 			found[p.ID] = true
 		}
 	}
-	reported := make([]bool, len(targets))
-	for i, post := range req.Posts {
-		reported[i] = found[post.ID]
-	}
-	return reported, nil
+	return found, err
 }
 
 // patiently calls try until it succeeds, fails permanently, or has failed 10 times.
@@ -157,7 +156,7 @@ func patiently(ctx context.Context, what string, try func() error) error {
 			return nil
 		}
 		if n == attempts || ctx.Err() != nil || !errors.Is(err, client.ErrUnavailable) {
-			return fmt.Errorf("%s: %w", what, withoutRoute(err))
+			return fmt.Errorf("%s: %w", what, err)
 		}
 		wait := backoff/2 + rand.N(backoff/2) //nolint:gosec // spreads callers out
 		if answer, ok := errors.AsType[*client.Error](err); ok {
@@ -170,21 +169,4 @@ func patiently(ctx context.Context, what string, try func() error) error {
 			return context.Cause(ctx)
 		}
 	}
-}
-
-// withoutRoute returns the error of a call without its route, which contains a user's id.
-func withoutRoute(err error) error {
-	if errors.Is(err, client.ErrForeign) {
-		return fmt.Errorf("%w from the service", client.ErrForeign)
-	}
-	if answer, ok := errors.AsType[*client.Error](err); ok {
-		return answer
-	}
-	if lost, ok := errors.AsType[*url.Error](err); ok {
-		return lost.Err
-	}
-	if errors.Is(err, client.ErrUnavailable) {
-		return client.ErrUnavailable
-	}
-	return err
 }

@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/feedfilter/feedfilter/client"
 	"github.com/feedfilter/feedfilter/internal/migrate"
 )
 
@@ -28,7 +27,10 @@ func (s *scripted) RoundTrip(req *http.Request) (*http.Response, error) {
 		next, s.answers = s.answers[0], s.answers[1:]
 	}
 	status, after, _ := strings.Cut(next, " ")
-	resp := &http.Response{Header: make(http.Header), Status: status, Body: io.NopCloser(strings.NewReader(`{"present":1}`))}
+	resp := &http.Response{Header: make(http.Header), Status: status, Body: io.NopCloser(strings.NewReader(`{"items":[{"target":"2"}]}`))}
+	if req.URL.Path == "/v1/kinds" {
+		resp.Body = io.NopCloser(strings.NewReader(`{"kinds":[{"name":"block","plural":"blocks","ledger":true}]}`))
+	}
 	resp.Request = req
 	resp.Header.Set("Retry-After", after)
 	resp.Header.Set("Content-Type", "application/json")
@@ -67,19 +69,23 @@ func TestServiceTriesAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				answers := &scripted{answers: c.answers}
-				s := newService(t, "http://service", answers)
+				answers := &scripted{}
+				s, err := migrate.NewService(t.Context(), newClient(t, "http://service", answers), "block")
+				if err != nil {
+					t.Fatal(err)
+				}
+				answers.answers, answers.calls = c.answers, 0
 				begun := time.Now()
-				present, err := s.Present(t.Context(), client.Kind{Name: "block"}, migrate.Pair{User: "1", Target: "2"})
+				list, err := s.List(t.Context(), "1")
 				took := time.Since(begun)
 				if answers.calls != c.calls || took < c.least || took > time.Minute {
 					t.Errorf("%d calls in %v, want %d in %v or more", answers.calls, took, c.calls, c.least)
 				}
-				if c.failure == "" && (err != nil || !present) {
-					t.Errorf("%v, %v", present, err)
+				if c.failure == "" && (err != nil || len(list) != 1) {
+					t.Errorf("%v, %v", list, err)
 				}
-				if c.failure != "" && (err == nil || !strings.Contains(err.Error(), c.failure) || strings.Contains(err.Error(), "users/1")) {
-					t.Errorf("the error is %v, want %q and no ids", err, c.failure)
+				if c.failure != "" && (err == nil || !strings.Contains(err.Error(), c.failure)) {
+					t.Errorf("the error is %v, want %q", err, c.failure)
 				}
 				if answers.token != "Bearer secret" {
 					t.Errorf("the token is sent as %q", answers.token)
@@ -92,8 +98,7 @@ func TestServiceTriesAgain(t *testing.T) {
 // TestServiceWrongAddress checks that a refused connection fails at once.
 func TestServiceWrongAddress(t *testing.T) {
 	answers := &scripted{answers: []string{"refused"}}
-	s := newService(t, "http://service", answers)
-	if _, err := s.Kind(t.Context(), "block"); err == nil || answers.calls != 1 {
+	if _, err := migrate.NewService(t.Context(), newClient(t, "http://service", answers), "block"); err == nil || answers.calls != 1 {
 		t.Errorf("%d calls, %v", answers.calls, err)
 	}
 }
@@ -101,7 +106,7 @@ func TestServiceWrongAddress(t *testing.T) {
 func TestServiceKind(t *testing.T) {
 	w := newWorld(t, 0)
 	for name, want := range map[string]string{"mute": `no kind "mute"`, "seen": "is not in the ledger"} {
-		if _, err := w.service.Kind(t.Context(), name); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := migrate.NewService(t.Context(), w.client, name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", name, err, want)
 		}
 	}

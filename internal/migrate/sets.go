@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"math"
 	"slices"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
 )
 
 // Scores is the meaning of scores in sorted sets.
@@ -27,12 +29,43 @@ const (
 	Milliseconds Scores = "milliseconds" // time of the activity, since 1970
 )
 
-// setReaders is how many sets are read at a time.
-const setReaders = 4
+const (
+	setReaders  = 4        // sets that are read at a time
+	placeholder = "{user}" // stands for an id in a [Pattern]
+)
 
 // ErrMoved means that servers failed over, were restarted or moved slots during the scan. A cursor
 // is valid on one server only, so the scan may have missed keys.
 var ErrMoved = errors.New("the servers changed during the scan, which may have missed keys; run it again")
+
+// Pattern is the form of the keys of an app's sets: "blocks:{user}", or "blocks:{{user}}" with a
+// hash tag.
+type Pattern struct{ prefix, suffix string }
+
+// ParsePattern parses a pattern, which must have {user} exactly once.
+func ParsePattern(text string) (Pattern, error) {
+	prefix, suffix, found := strings.Cut(text, placeholder)
+	if !found || strings.Contains(suffix, placeholder) {
+		return Pattern{}, errors.New("the pattern must have " + placeholder + " exactly once, in place of the id")
+	}
+	return Pattern{prefix, suffix}, nil
+}
+
+// Key returns the key of a user's set.
+func (p Pattern) Key(user string) string { return p.prefix + user + p.suffix }
+
+// User returns the user of a key. ok is false if the key does not match the pattern.
+func (p Pattern) User(key string) (user string, ok bool) {
+	rest, begins := strings.CutPrefix(key, p.prefix)
+	user, ends := strings.CutSuffix(rest, p.suffix)
+	return user, begins && ends && user != ""
+}
+
+// glob returns the pattern for SCAN.
+func (p Pattern) glob() string {
+	literal := strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`)
+	return literal.Replace(p.prefix) + "*" + literal.Replace(p.suffix)
+}
 
 // Sets is a source: an app's exact sets in Redis, plain or sorted, one per user. It reads them with
 // SCAN, SSCAN and ZSCAN, on every primary of a cluster, and holds one page of members of a few sets
@@ -42,47 +75,36 @@ type Sets struct {
 	Keys    Pattern
 	Reverse bool // the key has the target, and members are users
 	Scores  Scores
-	Count   int64 // COUNT of each scan command
-	Rate    int   // maximum number of commands per second; 0: unlimited
+	Count   int64         // COUNT of each scan command
+	Pace    *rate.Limiter // of commands that read
 
 	others atomic.Int64
-	pace   pace
 }
 
 // Others returns the number of skipped keys, which are neither sets nor sorted sets.
 func (s *Sets) Others() int64 { return s.others.Load() }
 
-// Reversed implements [Source].
-func (s *Sets) Reversed() bool { return s.Reverse }
-
 // Groups implements [Source]. It reads a set twice if SCAN returns its key twice. An error may be
 // [ErrMoved].
 func (s *Sets) Groups(ctx context.Context, each func(Group) error) error {
 	before, err := s.identity(ctx)
-	if err != nil {
-		return fmt.Errorf("scan %s: %w", s.Keys.Key(placeholder), err)
-	}
-	readers, ctx := errgroup.WithContext(ctx)
+	readers, reading := errgroup.WithContext(ctx)
 	readers.SetLimit(setReaders)
-	err = s.eachPrimary(ctx, func(ctx context.Context, node redis.Cmdable) error {
-		return s.scan(ctx, node, func(user string) error {
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-			readers.Go(func() error {
-				return each(Group{Owner: user, Members: func(some func([]Member) error) error { return s.members(ctx, user, some) }})
+	if err == nil {
+		err = s.eachPrimary(reading, func(ctx context.Context, node redis.Cmdable) error {
+			return s.scan(ctx, node, func(user string) {
+				readers.Go(func() error { return each(Group{user, s.Reverse, s.members(reading, user)}) })
 			})
-			return nil
 		})
-	})
+	}
 	// A reader's error comes first: it has ended the scan.
 	if failed := readers.Wait(); failed != nil {
 		return failed
 	}
-	if err != nil {
-		return fmt.Errorf("scan %s: %w", s.Keys.Key(placeholder), err)
+	var after map[string]bool
+	if err == nil {
+		after, err = s.identity(context.WithoutCancel(ctx))
 	}
-	after, err := s.identity(context.WithoutCancel(ctx))
 	if err == nil && !maps.Equal(before, after) {
 		err = ErrMoved
 	}
@@ -93,9 +115,9 @@ func (s *Sets) Groups(ctx context.Context, each func(Group) error) error {
 }
 
 // scan calls each for the users whose sets are on a server.
-func (s *Sets) scan(ctx context.Context, node redis.Cmdable, each func(user string) error) error {
+func (s *Sets) scan(ctx context.Context, node redis.Cmdable, each func(user string)) error {
 	for cursor := uint64(0); ; {
-		if err := s.pace.wait(ctx, s.Rate); err != nil {
+		if err := s.Pace.Wait(ctx); err != nil {
 			return err
 		}
 		keys, next, err := node.Scan(ctx, cursor, s.Keys.glob(), s.Count).Result()
@@ -104,13 +126,13 @@ func (s *Sets) scan(ctx context.Context, node redis.Cmdable, each func(user stri
 		}
 		for _, key := range keys {
 			user, ok := s.Keys.User(key)
-			if ok && strings.HasPrefix(user, "{") && strings.HasSuffix(user, "}") {
+			switch {
+			case ctx.Err() != nil:
+				return context.Cause(ctx)
+			case ok && strings.HasPrefix(user, "{") && strings.HasSuffix(user, "}"):
 				return fmt.Errorf("key %s: the id is in braces; if they are a hash tag, write {%s} in the pattern", key, placeholder)
-			}
-			if ok {
-				if err := each(user); err != nil {
-					return err
-				}
+			case ok:
+				each(user)
 			}
 		}
 		if cursor = next; cursor == 0 {
@@ -119,42 +141,30 @@ func (s *Sets) scan(ctx context.Context, node redis.Cmdable, each func(user stri
 	}
 }
 
-// members reads the set of a user, which may have been removed or replaced meanwhile.
-func (s *Sets) members(ctx context.Context, owner string, each func([]Member) error) error {
-	key := s.Keys.Key(owner)
-	kind, err := s.Client.Type(ctx, key).Result()
-	if err != nil {
-		return fmt.Errorf("read %s: %w", key, err)
-	}
-	read := s.Client.SScan
-	switch kind {
-	case "set":
-	case "zset":
-		read = s.Client.ZScan
-	case "none":
-		return nil
-	default:
-		s.others.Add(1)
-		return nil
-	}
-	for cursor := uint64(0); ; {
-		if err := s.pace.wait(ctx, s.Rate); err != nil {
-			return err
-		}
-		page, next, err := read(ctx, key, cursor, "", s.Count).Result()
-		if isWrongType(err) {
-			return nil // replaced by another type: a set that is created meanwhile may be missed
-		}
-		if err != nil {
-			return fmt.Errorf("read %s: %w", key, err)
-		}
-		for some := range slices.Chunk(s.parse(owner, page, kind == "zset"), batchSize) {
-			if err := each(some); err != nil {
-				return err
+// members yields the set of a user, which may be removed or replaced meanwhile.
+func (s *Sets) members(ctx context.Context, owner string) iter.Seq2[[]Member, error] {
+	return func(yield func([]Member, error) bool) {
+		key, read, sorted := s.Keys.Key(owner), s.Client.SScan, false
+		for cursor := uint64(0); ; {
+			var page []string
+			err := s.Pace.Wait(ctx)
+			if err == nil {
+				page, cursor, err = read(ctx, key, cursor, "", s.Count).Result()
 			}
-		}
-		if cursor = next; cursor == 0 {
-			return nil
+			switch {
+			case isWrongType(err) && !sorted:
+				read, sorted, cursor = s.Client.ZScan, true, 0
+				continue
+			case isWrongType(err):
+				s.others.Add(1)
+				return
+			case err != nil:
+				yield(nil, fmt.Errorf("read %s: %w", key, err))
+				return
+			}
+			if !yield(s.parse(owner, page, sorted), nil) || cursor == 0 {
+				return
+			}
 		}
 	}
 }
@@ -166,13 +176,13 @@ func (s *Sets) parse(owner string, page []string, sorted bool) []Member {
 		step = 2
 	}
 	members := make([]Member, 0, len(page)/step)
-	for i := 0; i+step <= len(page); i += step {
-		m := Member{Pair: Pair{User: owner, Target: page[i]}}
+	for item := range slices.Chunk(page, step) {
+		m := Member{Pair: Pair{User: owner, Target: item[0]}}
 		if s.Reverse {
 			m.User, m.Target = m.Target, m.User
 		}
 		if sorted && s.Scores != NoScores {
-			m.Since, m.Bad = s.Scores.time(page[i+1])
+			m.Since, m.Bad = s.Scores.time(item[1])
 		}
 		members = append(members, m)
 	}
@@ -182,12 +192,11 @@ func (s *Sets) parse(owner string, page []string, sorted bool) []Member {
 // time returns the time of a score.
 func (s Scores) time(score string) (time.Time, error) {
 	n, err := strconv.ParseFloat(score, 64)
-	unit := float64(time.Second / time.Microsecond)
-	if s == Milliseconds {
-		unit = float64(time.Millisecond / time.Microsecond)
+	if s == Seconds {
+		n *= 1000
 	}
-	at := time.UnixMicro(int64(n * unit)).UTC()
-	if err != nil || !(math.Abs(n*unit) <= 1<<60) || at.After(time.Now().Add(time.Hour)) || at.Year() < 2 {
+	at := time.UnixMicro(int64(n * 1000)).UTC()
+	if err != nil || !(math.Abs(n) <= 1<<50) || at.After(time.Now().Add(time.Hour)) || at.Year() < 2 {
 		return time.Time{}, fmt.Errorf("score: %s is not a past time in %s since 1970", score, string(s))
 	}
 	return at, nil
@@ -195,51 +204,31 @@ func (s Scores) time(score string) (time.Time, error) {
 
 // Has implements [Source].
 func (s *Sets) Has(ctx context.Context, pairs []Pair) ([]bool, error) {
-	has := make([]bool, len(pairs))
-	for from := 0; from < len(pairs); from += batchSize {
-		some := pairs[from:min(from+batchSize, len(pairs))]
-		if err := s.has(ctx, some, has[from:]); err != nil {
-			return nil, fmt.Errorf("look up %d members: %w", len(some), err)
+	has := make([]bool, 0, len(pairs))
+	for some := range slices.Chunk(pairs, batchSize) {
+		if err := s.Pace.Wait(ctx); err != nil {
+			return nil, err
+		}
+		pipe := s.Client.Pipeline()
+		plain, sorted := make([]*redis.BoolCmd, len(some)), make([]*redis.FloatCmd, len(some))
+		for i, p := range some {
+			key, member := s.Keys.Key(p.User), p.Target
+			if s.Reverse {
+				key, member = s.Keys.Key(p.Target), p.User
+			}
+			plain[i], sorted[i] = pipe.SIsMember(ctx, key, member), pipe.ZScore(ctx, key, member)
+		}
+		_, _ = pipe.Exec(ctx) // each command has its own error
+		for i := range some {
+			for _, err := range []error{plain[i].Err(), sorted[i].Err()} {
+				if err != nil && !errors.Is(err, redis.Nil) && !isWrongType(err) {
+					return nil, fmt.Errorf("look up %d members: %w", len(some), err)
+				}
+			}
+			has = append(has, plain[i].Val() || sorted[i].Err() == nil)
 		}
 	}
 	return has, nil
-}
-
-func (s *Sets) has(ctx context.Context, pairs []Pair, has []bool) error {
-	if err := s.pace.wait(ctx, s.Rate); err != nil {
-		return err
-	}
-	pipe := s.Client.Pipeline()
-	found := make([]*redis.BoolCmd, len(pairs))
-	for i, p := range pairs {
-		key, member := s.place(p)
-		found[i] = pipe.SIsMember(ctx, key, member)
-	}
-	_, _ = pipe.Exec(ctx) // each command has its own error
-	for i, f := range found {
-		var err error
-		has[i], err = f.Result()
-		if isWrongType(err) {
-			key, member := s.place(pairs[i])
-			err = s.Client.ZScore(ctx, key, member).Err()
-			has[i] = err == nil
-			if errors.Is(err, redis.Nil) || isWrongType(err) {
-				err = nil
-			}
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// place returns the key and the member of a pair.
-func (s *Sets) place(p Pair) (key, member string) {
-	if s.Reverse {
-		return s.Keys.Key(p.Target), p.User
-	}
-	return s.Keys.Key(p.User), p.Target
 }
 
 func isWrongType(err error) bool { return redis.HasErrorPrefix(err, "WRONGTYPE") }
@@ -258,13 +247,11 @@ func (s *Sets) identity(ctx context.Context) (map[string]bool, error) {
 	var mu sync.Mutex
 	err := s.eachPrimary(ctx, func(ctx context.Context, node redis.Cmdable) error {
 		info, err := node.Info(ctx, "server").Result()
-		for line := range strings.Lines(info) {
-			if run, ok := strings.CutPrefix(line, "run_id:"); ok {
-				mu.Lock()
-				id[strings.TrimSpace(run)] = true
-				mu.Unlock()
-			}
-		}
+		_, info, _ = strings.Cut(info, "\nrun_id:")
+		run, _, _ := strings.Cut(info, "\r")
+		mu.Lock()
+		defer mu.Unlock()
+		id[run] = true
 		return err
 	})
 	cluster, ok := s.Client.(*redis.ClusterClient)
@@ -278,31 +265,4 @@ func (s *Sets) identity(ctx context.Context) (map[string]bool, error) {
 		}
 	}
 	return id, err
-}
-
-// pace limits the rate of commands.
-type pace struct {
-	mu   sync.Mutex
-	next time.Time
-}
-
-// wait waits until the next of rate commands per second may be sent. It does not wait if rate is 0.
-func (p *pace) wait(ctx context.Context, rate int) error {
-	if rate <= 0 {
-		return nil
-	}
-	p.mu.Lock()
-	now := time.Now()
-	if p.next.Before(now) {
-		p.next = now
-	}
-	until := p.next.Sub(now)
-	p.next = p.next.Add(time.Second / time.Duration(rate))
-	p.mu.Unlock()
-	select {
-	case <-time.After(until):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

@@ -23,9 +23,12 @@ func pairsOf(t *testing.T, source migrate.Source) []string {
 	var mu sync.Mutex
 	var all []string
 	err := source.Groups(t.Context(), func(g migrate.Group) error {
-		return g.Members(func(some []migrate.Member) error {
-			mu.Lock()
-			defer mu.Unlock()
+		mu.Lock()
+		defer mu.Unlock()
+		for some, err := range g.Members {
+			if err != nil {
+				return err
+			}
 			for _, m := range some {
 				line := m.User + " " + m.Target
 				if !m.Since.IsZero() {
@@ -33,8 +36,8 @@ func pairsOf(t *testing.T, source migrate.Source) []string {
 				}
 				all = append(all, line)
 			}
-			return nil
-		})
+		}
+		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +79,7 @@ func TestSetsLiteralPattern(t *testing.T) {
 		client.SAdd(t.Context(), prefix+"1"+prefix, prefix)
 	}
 	for _, prefix := range []string{"a*", "a?", "[ab]", `\a`, "{a}", "a^-"} {
-		s := &migrate.Sets{Client: client, Keys: pattern(t, prefix+"{user}"+prefix), Scores: migrate.NoScores, Count: 1}
+		s := &migrate.Sets{Client: client, Keys: pattern(t, prefix+"{user}"+prefix), Scores: migrate.NoScores, Count: 1, Pace: unlimited()}
 		wantLines(t, prefix, pairsOf(t, s), []string{"1 " + prefix})
 	}
 }
@@ -167,7 +170,12 @@ func TestSetsVanish(t *testing.T) {
 	s := sets(t, client)
 	err := s.Groups(t.Context(), func(g migrate.Group) error {
 		once.Do(func() { client.FlushAll(t.Context()) })
-		return g.Members(func([]migrate.Member) error { return nil })
+		for _, err := range g.Members {
+			if err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	if err != nil {
 		t.Error(err)
