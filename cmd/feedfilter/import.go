@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/favfilter/pagefile"
 	"github.com/feedfilter/feedfilter/internal/activityfile"
+	"github.com/feedfilter/feedfilter/internal/importer"
 )
 
 // Lines recorded at a time, in one transaction of the ledger. Larger batches write each part of the
@@ -50,10 +50,10 @@ func (c *importCmd) Check(context.Context) error {
 
 // Run imports the file.
 func (c *importCmd) Run(ctx context.Context, std stdio) (err error) {
-	return c.run(ctx, std, func(d *data) checkpoints { return d.ledger })
+	return c.run(ctx, std, func(d *data) importer.Checkpoints { return d.ledger })
 }
 
-func (c *importCmd) run(ctx context.Context, std stdio, notes func(*data) checkpoints) (err error) {
+func (c *importCmd) run(ctx context.Context, std stdio, notes func(*data) importer.Checkpoints) (err error) {
 	source, err := activityfile.Open(c.File, c.Format, std.in)
 	if err != nil {
 		return fmt.Errorf("import: %w", err)
@@ -78,24 +78,68 @@ func (c *importCmd) run(ctx context.Context, std stdio, notes func(*data) checkp
 		source.ID = "" // without a ledger there are no checkpoints
 	}
 	logDamage(ctx, log, d)
-	im := &importer{
-		source: source,
-		to:     d.activities,
-		ledger: d.recorder,
-		notes:  notes(d),
-		caveat: c.caveat(d),
-		skip:   c.OnError == "skip",
-		batch:  c.batch(d),
-		std:    std,
+	im := &importer.Import{
+		Source: source, To: d.activities, Ledger: d.recorder, Checkpoints: notes(d), Batch: c.batch(d), Skip: c.OnError == "skip",
 	}
-	if err := im.run(ctx, c.Restart); err != nil {
+	if err := c.record(ctx, im, c.caveat(d), std); err != nil {
+		return fmt.Errorf("import %s: %w", source.Name, err)
+	}
+	return nil
+}
+
+// record imports, and prints the result.
+func (c *importCmd) record(ctx context.Context, im *importer.Import, caveat string, std stdio) error {
+	if err := im.Begin(ctx, c.Restart); err != nil {
 		return err
 	}
-	err = im.report(c.Result.json())
-	if bad := im.done.Skipped - im.done.Ended; im.done.Imported == 0 && bad > 0 {
-		err = errors.Join(err, fmt.Errorf("import %s: all %d lines were skipped", source.Name, im.done.Skipped))
+	from, before := im.Done.Position, im.Done.Imported
+	if from.Offset > 0 {
+		std.note(fmt.Sprintf("continuing %s at line %d, after %d activities", im.Source.Name, from.Line, before))
+	}
+	start, bar := time.Now(), newProgress(std, im.Source.Size, from.Offset)
+	im.Advance, im.Bad = bar.advance, func(problem error) { bar.note(problem.Error()) }
+	err := im.Run(ctx)
+	bar.end()
+	took, done := time.Since(start), im.Done
+	if err != nil {
+		then := "; run the same command again to continue"
+		if im.Source.ID == "" {
+			then = ", and the import cannot be continued"
+		}
+		return fmt.Errorf("%w; %d activities before line %d are imported%s", err, done.Imported, done.Position.Line, then)
+	}
+	warn(im, caveat, std)
+	if c.Result.json() {
+		err = writeJSON(std.out, struct {
+			Imported  int64   `json:"imported"`
+			Changed   int64   `json:"changed"`
+			Skipped   int64   `json:"skipped"`
+			Ended     int64   `json:"ended"`
+			OverLimit int64   `json:"over_limit"`
+			Windowed  int     `json:"windowed"`
+			Seconds   float64 `json:"seconds"`
+		}{done.Imported, done.Changed, done.Skipped, done.Ended, done.OverLimit, im.Windowed, took.Seconds()})
+	} else {
+		_, err = fmt.Fprintf(std.out, "imported %d activities (%d changed, %d skipped) in %v, %.0f/s\n",
+			done.Imported, done.Changed, done.Skipped, took.Round(time.Millisecond), float64(done.Imported-before)/took.Seconds())
+	}
+	if done.Imported == 0 && done.Skipped > done.Ended {
+		err = errors.Join(err, fmt.Errorf("all %d lines were skipped", done.Skipped))
 	}
 	return err
+}
+
+// warn reports activities that were not recorded, or that other processes will not see.
+func warn(im *importer.Import, caveat string, std stdio) {
+	if im.Windowed > 0 && caveat != "" {
+		std.note(fmt.Sprintf("warning: %d activities are of kinds with a window, and %s", im.Windowed, caveat))
+	}
+	if n := im.Done.OverLimit; n > 0 {
+		std.note(fmt.Sprintf("warning: %d activities were not recorded: their users have reached the limit of the kind", n))
+	}
+	if n := im.Done.Ended; n > 0 {
+		std.note(fmt.Sprintf("%d of the skipped lines have an until in the past", n))
+	}
 }
 
 // batch returns the number of lines to record at a time.
@@ -127,201 +171,4 @@ func (c *importCmd) caveat(d *data) string {
 	default:
 		return fmt.Sprintf("are in the data directory %s: only a service with this --data-dir and without --redis has them", c.Data.DataDir)
 	}
-}
-
-// importer records one file, in order, a batch at a time.
-type importer struct {
-	source *activityfile.File
-	to     activity.Activities
-	ledger *activity.Recorder // to; nil without a ledger
-	notes  checkpoints
-	caveat string // see importCmd.caveat; "": none
-	skip   bool   // skip bad lines instead of stopping
-	batch  int
-	std    stdio
-
-	bulk     *activity.Bulk  // nil without a ledger
-	reading  *activity.Batch // of the lines that are being read
-	done     checkpoint      // after the last acknowledged batch
-	windowed int             // activities of kinds with a window
-	progress *progress
-	took     time.Duration // of this run
-	recorded int64         // activities imported by this run
-}
-
-// run imports the rest of the file, after the part that earlier runs have imported.
-func (im *importer) run(ctx context.Context, restart bool) error {
-	reader, err := im.begin(ctx, restart)
-	if err != nil {
-		return fmt.Errorf("import %s: %w", im.source.Name, err)
-	}
-	im.done.Position = reader.Position()
-	start, before := time.Now(), im.done.Imported
-	im.progress = newProgress(im.std, im.source.Size, reader.Position().Offset)
-	if im.ledger != nil {
-		im.bulk = im.ledger.NewBulk()
-	}
-	if err = im.follow(ctx, reader); err != nil {
-		err = errors.Join(err, im.finish(context.WithoutCancel(ctx)))
-	}
-	im.progress.end()
-	if err != nil {
-		return fmt.Errorf("import %s: %w; %s", im.source.Name, err, im.outcome())
-	}
-	im.warn()
-	im.took, im.recorded = time.Since(start), im.done.Imported-before
-	return nil
-}
-
-// report prints the result.
-func (im *importer) report(forPrograms bool) error {
-	if forPrograms {
-		return writeJSON(im.std.out, struct {
-			Imported  int64   `json:"imported"`
-			Changed   int64   `json:"changed"`
-			Skipped   int64   `json:"skipped"`
-			Ended     int64   `json:"ended"`
-			OverLimit int64   `json:"over_limit"`
-			Windowed  int     `json:"windowed"`
-			Seconds   float64 `json:"seconds"`
-		}{im.done.Imported, im.done.Changed, im.done.Skipped, im.done.Ended, im.done.OverLimit, im.windowed, im.took.Seconds()})
-	}
-	_, err := fmt.Fprintf(im.std.out, "imported %d activities (%d changed, %d skipped) in %v, %.0f/s\n",
-		im.done.Imported, im.done.Changed, im.done.Skipped, im.took.Round(time.Millisecond), float64(im.recorded)/im.took.Seconds())
-	return err
-}
-
-// warn reports activities that were not recorded, or that other processes will not see.
-func (im *importer) warn() {
-	if im.windowed > 0 && im.caveat != "" {
-		im.std.note(fmt.Sprintf("warning: %d activities are of kinds with a window, and %s", im.windowed, im.caveat))
-	}
-	if im.done.OverLimit > 0 {
-		im.std.note(fmt.Sprintf("warning: %d activities were not recorded: "+
-			"their users have reached the limit of the kind", im.done.OverLimit))
-	}
-	if im.done.Ended > 0 {
-		im.std.note(fmt.Sprintf("%d of the skipped lines have an until in the past", im.done.Ended))
-	}
-}
-
-// begin returns a reader at the position at which the import continues.
-func (im *importer) begin(ctx context.Context, restart bool) (*activityfile.Reader, error) {
-	id := im.source.ID
-	if id == "" {
-		return activityfile.NewReader(ctx, im.source, im.add, activityfile.Checkpoint{})
-	}
-	if restart {
-		// Remove the checkpoint before recording anything again. Otherwise a run that later
-		// continued at it would skip lines, and could undo later ones.
-		if err := im.notes.SetCheckpoint(ctx, id, ""); err != nil {
-			return nil, err
-		}
-	}
-	var err error
-	if im.done, err = loadCheckpoint(ctx, im.notes, id); err != nil {
-		return nil, err
-	}
-	reader, err := activityfile.NewReader(ctx, im.source, im.add, im.done.Checkpoint)
-	if err == nil && reader.Position().Offset > 0 {
-		im.std.note(fmt.Sprintf("continuing %s at line %d, after %d activities", im.source.Name, reader.Position().Line, im.done.Imported))
-	}
-	return reader, err
-}
-
-// follow records what reader reads, until the end of the file, a bad line, an error or the end of
-// ctx. It completes the current batch first.
-func (im *importer) follow(ctx context.Context, reader *activityfile.Reader) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	// A separate goroutine reads, because a read of standard input may block forever and cannot be
-	// cancelled.
-	batches := make(chan batch)
-	go im.read(ctx, reader, batches)
-	for {
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case b := <-batches:
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-			if err := im.take(context.WithoutCancel(ctx), b); err != nil || b.Last {
-				return err
-			}
-		}
-	}
-}
-
-// take records a batch and saves its checkpoint.
-func (im *importer) take(ctx context.Context, b batch) error {
-	outcomes, err := im.record(ctx, &b)
-	if err == nil && b.Last {
-		err = im.finish(ctx) // before the checkpoint is removed
-	}
-	if err != nil {
-		return err
-	}
-	for _, bad := range b.Bad {
-		im.progress.note(bad.Error())
-	}
-	im.done.Position = b.End
-	for i, a := range b.Activities {
-		switch outcomes[i] {
-		case activity.Changed:
-			im.done.Changed++
-		case activity.OverLimit:
-			im.done.OverLimit++
-		case activity.Ended:
-			im.done.Ended++
-			im.done.Skipped++
-			continue
-		case activity.Unchanged, activity.Stuck, activity.Early: // record refuses Early
-		}
-		im.done.Imported++
-		if kind, _ := im.to.Kinds().Named(a.Kind); !kind.InLedger() {
-			im.windowed++
-		}
-	}
-	if im.skip {
-		im.done.Skipped += int64(len(b.Bad))
-	}
-	im.progress.advance(b.End.Offset, len(b.Activities))
-	if err := im.note(ctx, b); err != nil {
-		return err
-	}
-	return b.Err
-}
-
-// finish makes everything recorded visible to feeds.
-func (im *importer) finish(ctx context.Context) error {
-	if im.bulk == nil {
-		return nil
-	}
-	return im.bulk.Finish(ctx)
-}
-
-// note saves the checkpoint of a batch in the ledger, and removes it after the last batch.
-func (im *importer) note(ctx context.Context, b batch) error {
-	if im.source.ID == "" {
-		return nil
-	}
-	switch {
-	case b.Last && b.Err == nil:
-		return im.notes.SetCheckpoint(ctx, im.source.ID, "")
-	case b.SHA256 == nil:
-		return nil
-	default:
-		im.done.Format, im.done.SHA256, im.done.Columns = im.source.Format, b.SHA256, b.Columns
-		return saveCheckpoint(ctx, im.notes, im.source.ID, im.done)
-	}
-}
-
-// outcome describes, after an error, how much is imported and how to continue.
-func (im *importer) outcome() string {
-	n := fmt.Sprintf("%d activities before line %d are imported", im.done.Imported, im.done.Position.Line)
-	if im.source.ID == "" {
-		return n + ", and the import cannot be continued"
-	}
-	return n + "; run the same command again to continue"
 }

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/feedfilter/feedfilter/internal/importer"
 )
 
 // TestMain makes the commands below available to scripts and tests, as separate processes.
@@ -54,21 +56,21 @@ func importHit(ctx context.Context, std stdio) error {
 	if err != nil {
 		return err
 	}
-	return chosen.commands.Import.File.run(ctx, std, func(d *data) checkpoints { return newHit(ctx, d.ledger) })
+	return chosen.commands.Import.File.run(ctx, std, func(d *data) importer.Checkpoints { return newHit(ctx, d.ledger) })
 }
 
 // hit sends a signal to its process at the n-th call of SetCheckpoint.
 type hit struct {
-	checkpoints
+	importer.Checkpoints
 	ended  context.Context
 	n      int
 	after  bool
 	signal syscall.Signal
 }
 
-func newHit(ctx context.Context, next checkpoints) *hit {
+func newHit(ctx context.Context, next importer.Checkpoints) *hit {
 	var when, name string
-	h := &hit{checkpoints: next, ended: ctx}
+	h := &hit{Checkpoints: next, ended: ctx}
 	if _, err := fmt.Sscanf(os.Getenv("HIT"), "%s %d %s", &when, &h.n, &name); err != nil {
 		panic(err)
 	}
@@ -82,7 +84,7 @@ func (h *hit) SetCheckpoint(ctx context.Context, id, value string) error {
 	if h.n == 0 && !h.after {
 		h.strike()
 	}
-	err := h.checkpoints.SetCheckpoint(ctx, id, value)
+	err := h.Checkpoints.SetCheckpoint(ctx, id, value)
 	if h.n == 0 && h.after {
 		h.strike()
 	}

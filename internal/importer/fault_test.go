@@ -1,9 +1,10 @@
-package main
+package importer_test
 
 import (
 	"errors"
+	"fmt"
 	"maps"
-	"os"
+	"math/rand/v2"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,7 +13,6 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
-	"github.com/feedfilter/feedfilter/internal/activityfile"
 	"github.com/feedfilter/feedfilter/internal/faulttest"
 )
 
@@ -27,42 +27,55 @@ func importOnce(t *testing.T, file string, l *ledger.Ledger, store favfilter.Sto
 		return err
 	}
 	defer r.Close()
-	source, err := activityfile.Open(file, "", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer source.Close()
-	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer null.Close()
-	im := &importer{source: source, to: r, ledger: r, notes: faulty, batch: 20, std: stdio{out: null, err: null}}
-	return im.run(t.Context(), false)
+	_, err = importFile(t, file, r, faulty, 20)
+	return err
 }
 
-// wantPages checks that the pages report every row of the state.
-func wantPages(t *testing.T, l *ledger.Ledger, store favfilter.Store, state map[string]bool) {
+// churn returns a file of n activities that repeat and undo each other, and the activities that
+// remain, such as "1 hide 5". They depend on the order.
+func churn(n int) (file string, state map[string]bool) {
+	random := rand.New(rand.NewPCG(1, 2))
+	state = make(map[string]bool)
+	for range n {
+		user, kind, other := random.IntN(5), []string{"hide", "block"}[random.IntN(2)], 5+random.IntN(5)
+		op := []string{"add", "remove"}[random.IntN(2)]
+		file += fmt.Sprintf("%d,%s,%d,%s\n", user, kind, other, op)
+		if key := fmt.Sprint(user, " ", kind, " ", other); op == "add" {
+			state[key] = true
+		} else {
+			delete(state, key)
+		}
+	}
+	return file, state
+}
+
+// wantState checks that the ledger has the activities of the state and no other, and that pages
+// report them, those of blocks on both sides.
+func wantState(t *testing.T, l *ledger.Ledger, store favfilter.Store, state map[string]bool) {
 	t.Helper()
 	r, err := activity.Open(t.Context(), activity.Config{Ledger: l, Store: store})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	block, _ := r.Kinds().Named("block")
-	hide, _ := r.Kinds().Named("hide")
+	if got := recorded(t, r); !maps.Equal(got, state) {
+		t.Fatalf("the ledger has %v, want %v", got, state)
+	}
 	for row := range state {
 		f := strings.Fields(row)
-		v, err := r.View(t.Context(), f[0], []activity.Kind{block, hide})
-		if err != nil {
-			t.Fatal(err)
+		kind, _ := r.Kinds().Named(f[1])
+		sides := [][2]string{{f[0], f[2]}}
+		if f[1] == "block" {
+			sides = append(sides, [2]string{f[2], f[0]})
 		}
-		kind := 0
-		if f[1] == "hide" {
-			kind = 1
-		}
-		if v.Check(kind, f[2]) == activity.None {
-			t.Errorf("no page reports %q", row)
+		for _, side := range sides {
+			v, err := r.View(t.Context(), side[0], []activity.Kind{kind})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if v.Check(0, side[1]) == activity.None {
+				t.Errorf("no page of %s reports %q", side[0], row)
+			}
 		}
 	}
 }
@@ -94,12 +107,11 @@ func TestLongImportFaultAtEveryStep(t *testing.T) {
 			if err != nil {
 				t.Fatalf("fault at call %d, run again: %v", at, err)
 			}
-			wantPages(t, l, store, state)
+			if wantState(t, l, store, state); t.Failed() {
+				t.Fatalf("fault at call %d", at)
+			}
 			if err := l.Close(); err != nil {
 				t.Fatal(err)
-			}
-			if got := rowsOf(t, dir); !maps.Equal(got, state) {
-				t.Fatalf("fault at call %d: the ledger has %v, want %v", at, got, state)
 			}
 			if !hit {
 				t.Logf("after %v: %d calls", after, at-1)

@@ -1,0 +1,96 @@
+package importer_test
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/activityfile"
+	"github.com/feedfilter/feedfilter/internal/importer"
+)
+
+// Activities that have ended only by the ledger's clock are skipped, too, anywhere in a batch.
+func TestImportEndedByTheLedgersClock(t *testing.T) {
+	dir := t.TempDir()
+	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(dir, "ledger.db"), ledger.Options{Pages: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := activity.Open(t.Context(), activity.Config{
+		Ledger: l, Store: &favfilter.Memory{}, Now: func() time.Time { return time.Now().Add(2 * time.Hour) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	text.WriteString("user,kind,target,until\n")
+	for i := range 10 { // every third activity ends in an hour, and so has ended by the ledger's clock
+		until := ""
+		if i%3 == 0 {
+			until = time.Now().Add(time.Hour).Format(time.RFC3339)
+		}
+		fmt.Fprintf(&text, "1,hide,p%d,%s\n", i, until)
+	}
+	file := filepath.Join(dir, "a.csv")
+	writeFile(t, file, text.String())
+	im, err := importFile(t, file, r, l, 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := im.Done; d.Imported != 6 || d.Ended != 4 || d.Skipped != 4 {
+		t.Errorf("imported %d, %d ended, %d skipped; want 6, 4, 4", d.Imported, d.Ended, d.Skipped)
+	}
+	want := map[string]bool{"1 hide p1": true, "1 hide p2": true, "1 hide p4": true, "1 hide p5": true, "1 hide p7": true, "1 hide p8": true}
+	if got := recorded(t, r); !maps.Equal(got, want) {
+		t.Errorf("the ledger has %v, want %v", got, want)
+	}
+	r.Close()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// importFile imports a file, batch lines at a time.
+func importFile(t *testing.T, file string, r *activity.Recorder, l *ledger.Ledger, batch int) (*importer.Import, error) {
+	t.Helper()
+	source, err := activityfile.Open(file, "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer source.Close()
+	im := &importer.Import{
+		Source: source, To: r, Ledger: r, Checkpoints: l, Batch: batch, Bad: func(error) {}, Advance: func(int64, int) {},
+	}
+	if err := im.Begin(t.Context(), false); err != nil {
+		return nil, err
+	}
+	return im, im.Run(t.Context())
+}
+
+// recorded returns the activities in the ledger, such as "1 block 2".
+func recorded(t *testing.T, r *activity.Recorder) map[string]bool {
+	t.Helper()
+	all := make(map[string]bool)
+	err := r.Export(t.Context(), "", func(a activity.Activity) error {
+		all[a.User+" "+a.Kind+" "+a.Target] = true
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func writeFile(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
