@@ -78,7 +78,7 @@ func (f *setsFlags) use(ctx context.Context, log *slog.Logger, std stdio, what s
 	} else {
 		err = do(sets)
 	}
-	if n := sets.Others(); n > 0 {
+	if n := sets.Others.Load(); n > 0 {
 		std.note(fmt.Sprintf("warning: skipped %d keys that are neither sets nor sorted sets", n))
 	}
 	if err != nil {

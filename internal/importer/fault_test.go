@@ -107,7 +107,8 @@ func TestLongImportFaultAtEveryStep(t *testing.T) {
 			if err != nil {
 				t.Fatalf("fault at call %d, run again: %v", at, err)
 			}
-			if wantState(t, l, store, state); t.Failed() {
+			wantState(t, l, store, state)
+			if t.Failed() {
 				t.Fatalf("fault at call %d", at)
 			}
 			if err := l.Close(); err != nil {

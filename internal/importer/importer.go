@@ -15,7 +15,9 @@ import (
 
 // Checkpoints stores the progress of imports. The ledger implements it.
 type Checkpoints interface {
+	// Checkpoint returns the value that SetCheckpoint stored under id.
 	Checkpoint(ctx context.Context, id string) (value string, found bool, err error)
+	// SetCheckpoint stores a value under id; "" removes it.
 	SetCheckpoint(ctx context.Context, id, value string) error
 }
 

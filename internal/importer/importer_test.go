@@ -68,10 +68,10 @@ func importFile(t *testing.T, file string, r *activity.Recorder, l *ledger.Ledge
 	im := &importer.Import{
 		Source: source, To: r, Ledger: r, Checkpoints: l, Batch: batch, Bad: func(error) {}, Advance: func(int64, int) {},
 	}
-	if err := im.Begin(t.Context(), false); err != nil {
-		return nil, err
+	if err = im.Begin(t.Context(), false); err == nil {
+		err = im.Run(t.Context())
 	}
-	return im, im.Run(t.Context())
+	return im, err
 }
 
 // recorded returns the activities in the ledger, such as "1 block 2".

@@ -78,11 +78,8 @@ type Sets struct {
 	Count   int64         // COUNT of each scan command
 	Pace    *rate.Limiter // of commands that read
 
-	others atomic.Int64
+	Others atomic.Int64 // number of skipped keys, which are neither sets nor sorted sets
 }
-
-// Others returns the number of skipped keys, which are neither sets nor sorted sets.
-func (s *Sets) Others() int64 { return s.others.Load() }
 
 // Groups implements [Source]. It reads a set twice if SCAN returns its key twice. An error may be
 // [ErrMoved].
@@ -156,7 +153,7 @@ func (s *Sets) members(ctx context.Context, owner string) iter.Seq2[[]Member, er
 				read, sorted, cursor = s.Client.ZScan, true, 0
 				continue
 			case isWrongType(err):
-				s.others.Add(1)
+				s.Others.Add(1)
 				return
 			case err != nil:
 				yield(nil, fmt.Errorf("read %s: %w", key, err))
