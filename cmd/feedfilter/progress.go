@@ -21,8 +21,8 @@ type progress struct {
 	activities int
 }
 
-// newProgress shows progress on std.err for a file of size bytes, from offset on, or for a source of
-// unknown size, -1.
+// newProgress shows progress on std.err for a file of size bytes, from offset on. A size of -1 is
+// unknown.
 func newProgress(std stdio, size, offset int64) *progress {
 	p := &progress{std: std, begun: time.Now(), sized: size >= 0, offset: offset}
 	if !term.IsTerminal(int(std.err.Fd())) || size == offset {

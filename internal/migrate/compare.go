@@ -179,9 +179,9 @@ func (c *Comparison) valid(members []Member) []Pair {
 	return pairs
 }
 
-// doubtful returns the pairs of a group that feeds neither drop nor annotate. It asks for one feed of
-// the owner if it can, and else for one of each user. With sample, a two-way pair must also be in a
-// feed of the other user.
+// doubtful returns the pairs of a group that feeds neither drop nor annotate. It asks for a feed of
+// the owner if it can, and else for one of each user. With sample, it also asks for a feed of the
+// other user of one two-way pair.
 func (c *Comparison) doubtful(ctx context.Context, reversed bool, pairs []Pair, sample bool) ([]Pair, error) {
 	views := slices.Clone(pairs) // users who view targets
 	if c.Service.Kind.TwoWay && reversed {

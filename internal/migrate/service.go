@@ -76,8 +76,8 @@ func (s *Service) List(ctx context.Context, user string) (ends map[string]time.T
 	return ends, err
 }
 
-// Reported reports for each pair whether a feed of its user drops or annotates its target, or a post
-// by or with it. Pairs of a user that follow each other are in one feed.
+// Reported reports for each pair whether a feed of its user drops or annotates its target, or a
+// post by or with it. Pairs of a user that follow each other are in one feed.
 func (s *Service) Reported(ctx context.Context, pairs ...Pair) ([]bool, error) {
 	reported := make([]bool, 0, len(pairs))
 	for some := range feeds(pairs) {
