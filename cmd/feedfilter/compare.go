@@ -76,8 +76,8 @@ func (*compareFileCmd) Help() string {
 
 // Run compares.
 func (c *compareFileCmd) Run(ctx context.Context, std stdio) error {
-	if c.Format == "" && activityfile.FormatOf(c.File) == "" {
-		return usageError{fmt.Errorf("%s: unknown format: give --format csv or --format ndjson", c.File)}
+	if err := checkFormat(c.File, c.Format); err != nil {
+		return usageError{err}
 	}
 	kinds, err := c.With.Data.kinds()
 	if err != nil {

@@ -42,10 +42,19 @@ func (*importCmd) Help() string {
 func (c *importCmd) Check(context.Context) error {
 	var all checks
 	all.wantf(c.Batch >= 0 && c.Batch <= maxBatch, "--batch: %d is not in 0 to %d", c.Batch, maxBatch)
-	all.wantf(c.File == "" || c.Format != "" || activityfile.FormatOf(c.File) != "",
-		"%s: unknown format: give --format csv or --format ndjson", c.File)
+	if c.File != "" { // else another command was chosen
+		all.note(checkFormat(c.File, c.Format))
+	}
 	all.note(c.Data.checkFiles())
 	return all.err()
+}
+
+// checkFormat returns an error if neither --format nor the name of a file tells its format.
+func checkFormat(file, format string) error {
+	if format == "" && activityfile.FormatOf(file) == "" {
+		return fmt.Errorf("%s: unknown format: give --format csv or --format ndjson", file)
+	}
+	return nil
 }
 
 // Run imports the file.

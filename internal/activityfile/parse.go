@@ -230,13 +230,13 @@ func Line(a activity.Activity) ([]byte, error) {
 	if a.Remove {
 		op = Remove
 	}
-	line, err := json.Marshal(struct {
-		User   string    `json:"user"`
-		Kind   string    `json:"kind"`
-		Target string    `json:"target"`
-		Op     string    `json:"op"`
-		Since  time.Time `json:"since,omitzero"`
-		Until  time.Time `json:"until,omitzero"`
-	}{a.User, a.Kind, a.Target, op, a.Since.UTC(), a.Until.UTC()})
+	line, err := json.Marshal(record{a.User, a.Kind, a.Target, op, timeText(a.Since), timeText(a.Until)})
 	return append(line, '\n'), err
+}
+
+func timeText(at time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	return at.UTC().Format(time.RFC3339Nano)
 }

@@ -90,8 +90,8 @@ type record struct {
 	Kind   string `json:"kind"`
 	Target string `json:"target"`
 	Op     string `json:"op"`
-	Since  string `json:"since"`
-	Until  string `json:"until"`
+	Since  string `json:"since,omitzero"`
+	Until  string `json:"until,omitzero"`
 }
 
 var (

@@ -3,10 +3,12 @@ package migrate_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -168,6 +170,30 @@ func TestCompareFile(t *testing.T) {
 		_, _, err := w.comparison(t, "block", file(t, lines...)).Run(t.Context())
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", lines, err, want)
+		}
+	}
+}
+
+// TestCompareMany compares a user with more activities than a request has.
+func TestCompareMany(t *testing.T) {
+	app := redistest.Start(t).Client()
+	w := newWorld(t, 0)
+	var lines, recorded, want []string
+	for i := range 2000 {
+		target := fmt.Sprintf("m%04d", i)
+		sadd(t, app, "1", target)
+		lines = append(lines, "1,block,"+target)
+		if i%2 == 0 {
+			recorded = append(recorded, "1 block "+target)
+		} else {
+			want = append(want, "missed 1 "+target)
+		}
+	}
+	w.record(t, recorded...)
+	for _, source := range []migrate.Source{sets(t, app), file(t, lines...)} {
+		sum, found := w.compare(t, "block", source)
+		if !slices.Equal(found, want) || sum.Activities != 2000 {
+			t.Errorf("%T: %d differences, want %d: %+v", source, len(found), len(want), sum)
 		}
 	}
 }
