@@ -33,7 +33,7 @@ type cli struct {
 	Export     exportCmd     `cmd:"" help:"Export the activities of the ledger as NDJSON."`
 	Compare    compareCmds   `cmd:"" help:"Compare what the service has with an app's sets in Redis, or a file."`
 	Doctor     doctorCmd     `cmd:"" help:"Check the service's dependencies and settings, and say what to fix."`
-	Plan       planCmd       `cmd:"" help:"Size a deployment: memory, nodes, network and CPU, beside exact sets and RedisBloom."`
+	Plan       planCmd       `cmd:"" help:"Size a deployment: pages, memory, nodes, network and CPU."`
 	Reshape    reshapeCmd    `cmd:"" help:"Raise the number of pages while the service runs."`
 	Inspect    inspectCmds   `cmd:"" help:"Compare a page, a user or an activity with the ledger."`
 	Rebuild    rebuildCmd    `cmd:"" help:"Rebuild pages from the ledger while the service runs."`

@@ -1,264 +1,247 @@
+// Package sizing computes the resources of a deployment: memory and nodes of Redis, the ledger in
+// PostgreSQL, and the service. docs/SIZING.md describes the model, and how tests compare it with
+// servers.
 package sizing
 
 import (
+	"cmp"
+	"context"
+	"errors"
 	"fmt"
+	"io"
 	"math"
+	"reflect"
+	"strconv"
+	"strings"
 
 	"github.com/feedfilter/feedfilter/activity"
-	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/activity/pages"
 )
 
-// Ranges of an [Input].
 const (
-	MaxUsers      = 1e10
-	MaxActivities = 1e6 // of a user, on average
-	MaxFeeds      = 1e9 // a second
-	MaxCandidates = 10_000
-	MaxSpread     = 30
-	MaxReplicas   = 5
+	reserved  = 0.25    // share of a node's memory reserved for the server: buffers, replication, snapshots
+	cpuTarget = 0.5     // target load of a core: of a server, which has one for commands, and of the service
+	maxShards = 16384   // a cluster has that many slots
+	fullPage  = 8 << 20 // keys that fit on a page at any rate
+
+	// CPU time of Redis for a feed check in us, and by KiB read. BenchmarkRedisCPU measures it.
+	readCPU, readCPUPerKiB = 6.5, 0.2
+
+	// CPU time of the service in us, for a feed check and for each candidate besides, by Protobuf
+	// and by JSON. Then the memory of a process with 64 and with 512 requests in flight, and for
+	// each page. "make peers PEERS=-load" measures all.
+	feedCPU, candidateCPU                      = 130, 0.27
+	feedCPUJSON, candidateCPUJSON              = 143, 0.39
+	processBytes, processFullBytes, knownBytes = 130 << 20, 280 << 20, 40
+	// A row of the ledger in PostgreSQL: in the table, without its two ids, and in both indexes.
+	// The indexes hold the ids indexIDs times, because their pages are not full.
+	// BenchmarkLedgerBytes measures it.
+	rowBytes, indexBytes, indexIDs = 58, 120, 3.13
 )
 
-// Input is the input of a plan.
+// Input is the flags of the command "plan", each with its range.
 type Input struct {
-	Users             float64 `json:"users"`                 // 1 to MaxUsers
-	ActivitiesPerUser float64 `json:"activities_per_user"`   // in the ledger, on average: 0 to MaxActivities
-	TwoWay            float64 `json:"two_way"`               // the share of two-way activities, such as blocks: 0 to 1
-	SeenPerDay        float64 `json:"seen_per_user_per_day"` // of kind "seen": 0 to 1e5
-	FalsePositiveRate float64 `json:"false_positive_rate"`   // of a candidate: 1e-8 to 0.5
-	FeedsPerSecond    float64 `json:"feeds_per_second"`      // at peak: 0 to MaxFeeds
+	Users             float64 `help:"${plan_users}"      json:"users"               placeholder:"N" range:"1 1e10" required:""`
+	ActivitiesPerUser float64 `help:"${plan_activities}" json:"activities_per_user" placeholder:"N" range:"0 1e6"  required:""`
+	FeedsPerSecond    float64 `help:"${plan_feeds}"      json:"feeds_per_second"    placeholder:"N" range:"0 1e9"  required:""`
 
-	Spread     float64 `json:"spread"`     // standard deviation of activities per user, divided by the mean: 0 to MaxSpread
-	Pages      uint32  `json:"pages"`      // a power of two to favfilter.MaxPages; 0: New chooses
-	Candidates int     `json:"candidates"` // of a feed: 1 to MaxCandidates
-	IDBytes    int     `json:"id_bytes"`   // of users and posts: 1 to activity.MaxIDBytes
+	SeenPerUserPerDay float64 `default:"0"   help:"${plan_seen}"       json:"seen_per_user_per_day" placeholder:"N"     range:"0 1e5"`
+	TwoWay            float64 `default:"0.2" help:"${plan_two_way}"    json:"two_way"               placeholder:"SHARE" range:"0 1"`
+	Spread            float64 `default:"3"   help:"${plan_spread}"     json:"spread"                placeholder:"N"     range:"0 30"`
+	Candidates        float64 `default:"500" help:"${plan_candidates}" json:"candidates"            placeholder:"N"     range:"1 10000"`
+	Replicas          int     `default:"1"   help:"${plan_replicas}"   json:"replicas"              placeholder:"N"     range:"0 5"`
+	Fill              float64 `default:"0.8" help:"${plan_fill}"       json:"fill"                  placeholder:"SHARE" range:"0.1 1"`
 
-	Replicas int     `json:"replicas"`  // of each shard: 0 to MaxReplicas
-	Fill     float64 `json:"fill"`      // share to use of the node memory that is not reserved: 0.1 to 1
-	NodeGiB  float64 `json:"node_gib"`  // memory of a node: 0.1 to 1e5
-	NodeGbit float64 `json:"node_gbit"` // bandwidth of a node in Gbit/s each way, at most 1e4; 0: no limit
+	FalsePositiveRate float64 `aliases:"rate" default:"0.001" help:"${plan_p}" json:"false_positive_rate" placeholder:"RATE" range:"1e-8 .5"`
 
-	Filter string          `json:"filter"` // its name
-	Kinds  *activity.Kinds `json:"-"`      // nil: the built-in ones
+	IDBytes  float64 `default:"12" help:"${plan_id_bytes}"  json:"id_bytes"  name:"id-bytes"  placeholder:"N"    range:"1 256"`
+	NodeGiB  float64 `default:"13" help:"${plan_node_gib}"  json:"node_gib"  name:"node-gib"  placeholder:"GIB"  range:"0.1 1e5"`
+	NodeGbit float64 `default:"0"  help:"${plan_node_gbit}" json:"node_gbit" name:"node-gbit" placeholder:"GBIT" range:"0 1e4"`
 }
 
-// InputError means that a value of an [Input] is out of range, or impossible with the others.
-type InputError struct {
-	Field   string // name in JSON
-	Problem string
+// Check returns all values that are out of range, by flag.
+func (in *Input) Check(context.Context) error {
+	var errs []error
+	for field, value := range reflect.ValueOf(in).Elem().Fields() {
+		var low, high float64
+		if n, _ := fmt.Sscan(field.Tag.Get("range"), &low, &high); n < 2 {
+			continue
+		}
+		if n := value.Convert(reflect.TypeFor[float64]()).Float(); !(n >= low && n <= high) { // also refuses NaN
+			flag := strings.ReplaceAll(field.Tag.Get("json"), "_", "-")
+			errs = append(errs, fmt.Errorf("--%s: %g is not in %g to %g", flag, n, low, high))
+		}
+	}
+	return errors.Join(errs...)
 }
 
-func (e *InputError) Error() string { return e.Field + ": " + e.Problem }
+// keys returns the number of keys per user in pages: a two-way activity has one for both users.
+func (in *Input) keys() float64 { return in.ActivitiesPerUser * (1 + in.TwoWay) }
 
-// Plan is the resources of a deployment. Sizes are in bytes.
+// Plan is the resources of a deployment: the figures of both JSON and text, by the same names.
 type Plan struct {
-	Input         Input   `json:"input"`
-	KeysPerPage   float64 `json:"keys_per_page"`       // on average
-	KeysPage99    float64 `json:"keys_per_page_p99"`   // 99 % of pages have at most this many
-	PagesMemory   float64 `json:"pages_bytes"`         // of Redis, for the ledger's kinds
-	WindowsMemory float64 `json:"windows_bytes"`       // of Redis, for seen posts
-	Forgotten     float64 `json:"windows_forgotten"`   // share of seen posts that are forgotten early, see activity.Kind.Most
-	FeedRead99    float64 `json:"feed_read_p99_bytes"` // 99 % of feed checks read at most this much
-
-	Ways    []Way    `json:"ways"` // ways to store the activities in Redis; the first is feedfilter's
-	Ledger  Ledger   `json:"ledger"`
-	Service Service  `json:"service"`
-	Notes   []string `json:"notes"` // assumptions and omissions
+	Input Input `json:"input"`
+	Pages struct {
+		Number uint32  `json:"number"`
+		Keys   float64 `json:"keys_per_page"`
+		Keys99 float64 `json:"keys_per_page_p99"` // 99 % of pages have at most this many
+	} `json:"pages"`
+	Redis struct {
+		Memory    float64 `json:"memory_bytes"`
+		Pages     float64 `json:"pages_bytes"`         // for the ledger's kinds
+		Windows   float64 `json:"windows_bytes"`       // for seen posts
+		Forgotten float64 `json:"windows_forgotten"`   // share of seen posts, see activity.Kind.Most
+		PerKey    float64 `json:"bytes_per_key"`       // of the ledger's kinds
+		Request   float64 `json:"feed_request_bytes"`  // of a feed check, to the server
+		Reply     float64 `json:"feed_reply_bytes"`    // from the server
+		Read99    float64 `json:"feed_read_p99_bytes"` // 99 % of feed checks read at most this much
+		CPU       float64 `json:"feed_cpu_us"`
+		ECPU      float64 `json:"feed_ecpu"` // ElastiCache Processing Units of a serverless cache
+	} `json:"redis"`
+	Nodes struct {
+		Usable float64 `json:"usable_bytes"` // memory of a node that pages and windows may take
+		Shards float64 `json:"shards"`
+		Nodes  float64 `json:"nodes"`              // replicas included
+		Limit  string  `json:"limit"`              // the reason for the number of shards: memory, CPU or network
+		Memory float64 `json:"shard_memory_bytes"` // of pages and windows
+		CPU    float64 `json:"shard_cpu_share"`    // of one core
+		Reads  float64 `json:"shard_feeds_per_second"`
+		In     float64 `json:"shard_gbit_in"`
+		Out    float64 `json:"shard_gbit_out"`
+	} `json:"nodes"`
+	Ledger  Ledger `json:"ledger"`
+	Service struct {
+		CPU        float64 `json:"feed_cpu_us"` // by Protobuf
+		CPUJSON    float64 `json:"feed_cpu_json_us"`
+		Cores      float64 `json:"cores"` // of all processes, with all feeds by Protobuf
+		CoresJSON  float64 `json:"cores_json"`
+		Memory     float64 `json:"process_bytes"`      // of a process, with about 64 requests in flight
+		MemoryFull float64 `json:"process_full_bytes"` // with the maximum number of requests
+	} `json:"service"`
+	Notes []string `json:"notes"` // omissions
 }
 
-// Way is one way to store activities in Redis.
-type Way struct {
-	Name        string  `json:"name"`
-	Undo        bool    `json:"undo"` // activities can be undone
-	Memory      float64 `json:"memory_bytes"`
-	PerActivity float64 `json:"bytes_per_activity,omitempty"` // of the ledger's kinds, without windows
-	FeedRequest float64 `json:"feed_request_bytes"`           // to the server, for a feed check
-	FeedReply   float64 `json:"feed_reply_bytes"`             // from the server
-	FeedCPU     float64 `json:"feed_cpu_us"`                  // of the server
-	FeedECPU    float64 `json:"feed_ecpu"`                    // ElastiCache Processing Units of a serverless cache
-	Cluster     *Fleet  `json:"cluster,omitempty"`            // nil: it needs more than maxShards
-	NoCluster   string  `json:"no_cluster,omitempty"`         // why
-
-	// scatter is the root of the sum of squares of the sizes of all pages or users: by chance, some
-	// shards get more than others.
-	scatter float64
-}
-
-// Fleet is a cluster of nodes.
-type Fleet struct {
-	Shards int     `json:"shards"`
-	Nodes  int     `json:"nodes"`                  // replicas included
-	Limit  string  `json:"limit"`                  // the reason for the number of shards: memory, CPU or network
-	Memory float64 `json:"shard_memory_share"`     // of the fullest shard, as share of a node's memory without the reserve
-	CPU    float64 `json:"shard_cpu_share"`        // of a shard, as share of one core
-	Reads  float64 `json:"shard_reads_per_second"` // feed checks
-	Gbit   float64 `json:"shard_gbit_out"`         // Gbit/s from a shard
-	GbitIn float64 `json:"shard_gbit_in"`
-}
-
-// Ledger is the disk space in PostgreSQL, based on measured sizes of rows.
+// Ledger is the disk space in PostgreSQL.
 type Ledger struct {
 	Rows    float64 `json:"rows"`
-	Bytes   float64 `json:"bytes"` // of the table and its indexes
+	Disk    float64 `json:"disk_bytes"` // of the table and its indexes
 	Table   float64 `json:"table_bytes"`
 	Indexes float64 `json:"index_bytes"`
 }
 
-// Service is the resources of feedfilter's processes: estimates from figures of one machine, see
-// docs/BENCHMARKS.md.
-type Service struct {
-	FeedCPU     float64 `json:"feed_cpu_us"`        // of a feed check by Protobuf
-	FeedCPUJSON float64 `json:"feed_cpu_json_us"`   // and by JSON
-	Cores       float64 `json:"cores"`              // of all processes, with all feeds by Protobuf
-	CoresJSON   float64 `json:"cores_json"`         // and by JSON
-	Memory      float64 `json:"process_bytes"`      // of a process, with about 64 requests in flight
-	MemoryFull  float64 `json:"process_full_bytes"` // with the maximum number of requests
-	Known       float64 `json:"known_bytes"`        // the part of both that depends on the number of pages
-}
-
-// New returns the plan for in, or an [*InputError].
-func New(in Input) (*Plan, error) {
-	if in.Kinds == nil {
-		in.Kinds = activity.BuiltinKinds()
-	}
-	if err := in.check(); err != nil {
+// New returns the plan for in, whose values are in range, and the kinds of the service. number is
+// that of pages, a power of two; 0: New chooses.
+func New(in Input, number uint32, kinds *activity.Kinds) (*Plan, error) {
+	rows, ids, rates := in.Users*in.keys(), 2*in.IDBytes, kinds.Rates(in.FalsePositiveRate)
+	p := &Plan{Input: in, Notes: []string{"Feed checks alone: writes, the scrub, replication, snapshots and TLS are extra."}}
+	p.Pages.Number = cmp.Or(number, NumberFor(rows))
+	if err := errors.Join(p.pages(rates.Key), p.windows(kinds, rates.Window)); err != nil {
 		return nil, err
 	}
-	if in.Pages == 0 {
-		in.Pages = NumberFor(in.entries())
-	}
-	p := &Plan{Input: in}
-	filter, err := p.filter()
-	if err != nil {
-		return nil, err
-	}
-	p.Ways = []Way{filter, in.exactSets(), in.valkeySets(), in.bloom()}
-	for i := range p.Ways {
-		w := &p.Ways[i]
-		if w.PerActivity /= in.Users * in.ActivitiesPerUser; in.ActivitiesPerUser == 0 {
-			w.PerActivity = 0
-		}
-		w.FeedECPU = max(1, (w.FeedRequest+w.FeedReply)/1000)
-		in.fleet(w)
-	}
-	p.Ledger = in.ledger()
-	p.Service = in.service()
-	p.Notes = p.notes()
+	p.nodes()
+	p.Ledger = Ledger{Rows: rows, Table: rows * (rowBytes + ids), Indexes: rows * (indexBytes + indexIDs*ids)}
+	p.Ledger.Disk = p.Ledger.Table + p.Ledger.Indexes
+	s, busy, known := &p.Service, in.FeedsPerSecond/1e6/cpuTarget, knownBytes*float64(p.Pages.Number)
+	s.CPU, s.CPUJSON = feedCPU+candidateCPU*in.Candidates, feedCPUJSON+candidateCPUJSON*in.Candidates
+	s.Cores, s.CoresJSON = busy*s.CPU, busy*s.CPUJSON
+	s.Memory, s.MemoryFull = processBytes+known, processFullBytes+known
 	return p, nil
 }
 
-// check checks the ranges.
-func (in *Input) check() error {
-	for _, r := range []struct {
-		name             string
-		value, low, high float64
-	}{
-		{"users", in.Users, 1, MaxUsers},
-		{"activities_per_user", in.ActivitiesPerUser, 0, MaxActivities},
-		{"two_way", in.TwoWay, 0, 1},
-		{"seen_per_user_per_day", in.SeenPerDay, 0, 1e5},
-		{"false_positive_rate", in.FalsePositiveRate, 1e-8, 0.5},
-		{"feeds_per_second", in.FeedsPerSecond, 0, MaxFeeds},
-		{"spread", in.Spread, 0, MaxSpread},
-		{"candidates", float64(in.Candidates), 1, MaxCandidates},
-		{"id_bytes", float64(in.IDBytes), 1, activity.MaxIDBytes},
-		{"replicas", float64(in.Replicas), 0, MaxReplicas},
-		{"fill", in.Fill, 0.1, 1},
-		{"node_gib", in.NodeGiB, 0.1, 1e5},
-		{"node_gbit", in.NodeGbit, 0, 1e4},
-	} {
-		if !(r.value >= r.low && r.value <= r.high) { // also refuses NaN
-			return &InputError{r.name, fmt.Sprintf("%g is not in %g to %g", r.value, r.low, r.high)}
-		}
+// NumberFor returns the default number of pages for a number of keys: a power of two.
+func NumberFor(keys float64) uint32 {
+	return pages.NumberFor(uint64(math.Ceil(min(keys, 1<<62))))
+}
+
+// pages plans the pages: their memory, and what a feed check reads.
+func (p *Plan) pages(keyRate float64) error {
+	in, r, number, name := &p.Input, &p.Redis, float64(p.Pages.Number), pageName(p.Pages.Number-1)
+	keys := placed(in.Users/number, in.keys(), in.Spread)
+	p.Pages.Keys, p.Pages.Keys99 = keys.mean(), keys.most99()
+	if p.Pages.Keys99 > fullPage {
+		return fmt.Errorf("--pages: %g pages: a page may get %.0f keys, at most %d fit: choose more pages", number, p.Pages.Keys99, fullPage)
 	}
-	if _, ok := in.Kinds.Named(activity.Seen); !ok && in.SeenPerDay > 0 {
-		return &InputError{"seen_per_user_per_day", "there is no kind " + activity.Seen}
-	}
-	if n := in.Pages; n > favfilter.MaxPages || n&(n-1) != 0 {
-		return &InputError{"pages", fmt.Sprintf("%d is not a power of two from 1 to %d", n, favfilter.MaxPages)}
-	}
+	memory := func(n float64) float64 { m, _, _ := PageBytes(name, int(min(n, fullPage)), keyRate); return m }
+	read := func(n float64) float64 { _, r, _ := PageBytes(name, int(min(n, fullPage)), keyRate); return r }
+	r.Pages = number * keys.over(memory)
+	r.PerKey = r.Pages / max(1, in.Users*in.keys())
+	r.Request = float64(array(2) + bulk(len("mget")) + bulk(len(name+":bits")))
+	r.Reply = float64(array(1)) + keys.weighted().over(read)
+	r.Read99 = read(keys.weighted().most99())
 	return nil
 }
 
-// keysAUser returns the keys per user in pages: a two-way activity has a key for both users.
-func (in *Input) keysAUser() float64 { return in.ActivitiesPerUser * (1 + in.TwoWay) }
-
-func (in *Input) entries() float64 { return in.Users * in.keysAUser() }
-
-// lookups returns how many keys of the ledger's kinds a feed check tests per candidate.
-func (in *Input) lookups() (keys int) {
-	for _, k := range in.Kinds.All() {
-		switch {
-		case k.Effect != activity.Drop || !k.InLedger():
-		case k.Reverse != "":
-			keys += 2
-		default:
-			keys++
+// nodes plans the cluster.
+func (p *Plan) nodes() {
+	in, r, n := &p.Input, &p.Redis, &p.Nodes
+	r.Memory = r.Pages + r.Windows
+	r.CPU, r.ECPU = readCPU+readCPUPerKiB*r.Reply/1024, max(1, (r.Request+r.Reply)/1000)
+	n.Usable = in.NodeGiB * (1 << 30) * (1 - reserved) * in.Fill
+	cpu, gbit := in.FeedsPerSecond*r.CPU/1e6, in.FeedsPerSecond*8/1e9
+	n.Shards, n.Limit = 1, "memory"
+	need := func(limit string, shards float64) {
+		if shards > n.Shards {
+			n.Shards, n.Limit = math.Ceil(shards), limit
 		}
 	}
-	return keys
+	need("memory", r.Memory/n.Usable)
+	need("CPU", cpu/cpuTarget)
+	if in.NodeGbit > 0 {
+		need("network", gbit*max(r.Request, r.Reply)/in.NodeGbit)
+	}
+	if n.Shards > maxShards {
+		p.Notes = append(p.Notes, fmt.Sprintf("No cluster is large enough: it has at most %d shards.", maxShards))
+	}
+	n.Nodes, n.Memory = n.Shards*float64(1+in.Replicas), r.Memory/n.Shards
+	n.CPU, n.Reads = cpu/n.Shards, in.FeedsPerSecond/n.Shards
+	n.In, n.Out = gbit*r.Request/n.Shards, gbit*r.Reply/n.Shards
 }
 
-// ledger returns the ledger's part of the plan.
-func (in *Input) ledger() Ledger {
-	rows, ids := in.entries(), float64(2*in.IDBytes)
-	l := Ledger{Rows: rows, Table: rows * (rowBytes + ids), Indexes: rows * (indexBytes + indexIDs*ids)}
-	l.Bytes = l.Table + l.Indexes
-	return l
+// WriteText writes the plan for people, in ASCII. Figures have their names in JSON.
+func (p *Plan) WriteText(w io.Writer) error {
+	var b strings.Builder
+	for part, figures := range reflect.ValueOf(p).Elem().Fields() {
+		fmt.Fprintln(&b, part.Tag.Get("json"))
+		if figures.Kind() != reflect.Struct {
+			fmt.Fprintf(&b, "  - %s\n", strings.Join(p.Notes, "\n  - "))
+			continue
+		}
+		for figure, value := range figures.Fields() {
+			name, bytes := strings.CutSuffix(figure.Tag.Get("json"), "_bytes")
+			text := fmt.Sprint(value)
+			if bytes {
+				text = size(value.Float())
+			} else if value.CanFloat() {
+				text = number(value.Float())
+			}
+			fmt.Fprintf(&b, "  %-24s%v\n", strings.ReplaceAll(name, "_", " "), text)
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
 }
 
-// service returns the service's part of the plan.
-func (in *Input) service() Service {
-	s := Service{
-		FeedCPU:     feedCPU + candidateCPU*float64(in.Candidates),
-		FeedCPUJSON: feedCPUJSON + candidateCPUJSON*float64(in.Candidates),
-		Known:       float64(in.Pages) * knownBytes,
+// number formats a number with three digits, or as a whole number with commas.
+func number(n float64) string {
+	if n < 100 {
+		return fmt.Sprintf("%.3g", n)
 	}
-	s.Cores, s.CoresJSON = in.FeedsPerSecond*s.FeedCPU/1e6/cpuTarget, in.FeedsPerSecond*s.FeedCPUJSON/1e6/cpuTarget
-	s.Memory, s.MemoryFull = processBytes+s.Known, processFullBytes+s.Known
-	return s
+	whole := strconv.FormatFloat(math.Round(n), 'f', 0, 64)
+	for i := len(whole) - 3; i > 0; i -= 3 {
+		whole = whole[:i] + "," + whole[i:]
+	}
+	return whole
 }
 
-// rates returns the shares of the false-positive rate, divided as in the service.
-func (in *Input) rates() activity.Rates { return in.Kinds.Rates(in.FalsePositiveRate) }
-
-// fleet sets the nodes of w.
-func (in *Input) fleet(w *Way) {
-	free := in.NodeGiB * (1 << 30) * (1 - reserved)
-	cpu := in.FeedsPerSecond * w.FeedCPU / 1e6
-	out := in.FeedsPerSecond * w.FeedReply * 8 / 1e9
-	into := in.FeedsPerSecond * w.FeedRequest * 8 / 1e9
-	f := &Fleet{Shards: shardsFor(w.Memory, free*in.Fill, w.scatter), Limit: "memory"}
-	if n := shardsFor(cpu, cpuTarget, 0); n > f.Shards {
-		f.Shards, f.Limit = n, "CPU"
+// size formats a number of bytes with a unit.
+func size(n float64) string {
+	const units = "KMGTPE"
+	if n < 1024 {
+		return fmt.Sprintf("%.0f B", n)
 	}
-	if n := shardsFor(max(out, into), in.NodeGbit, 0); n > f.Shards {
-		f.Shards, f.Limit = n, "network"
+	i := 0
+	for n /= 1024; n >= 1023.95 && i < len(units)-1; i++ {
+		n /= 1024
 	}
-	if f.Shards > maxShards {
-		w.NoCluster = fmt.Sprintf("over %d shards (%s)", maxShards, f.Limit)
-		return
-	}
-	shards := float64(f.Shards)
-	f.Nodes, f.Memory = f.Shards*(1+in.Replicas), ofShard(w.Memory, f.Shards, w.scatter)/free
-	f.CPU, f.Reads, f.Gbit, f.GbitIn = cpu/shards, in.FeedsPerSecond/shards, out/shards, into/shards
-	w.Cluster = f
-}
-
-// shardsFor returns the number of shards for a total of which no shard may have more than most; a
-// most of 0 is no limit.
-func shardsFor(total, most, scatter float64) int {
-	if total <= 0 || most <= 0 {
-		return 1
-	}
-	n := max(1, int(min(maxShards, math.Ceil(total/most))))
-	for n <= maxShards && ofShard(total, n, scatter) > most {
-		n++
-	}
-	return n
-}
-
-// ofShard returns the part of a total that the fullest of n shards has: the mean and three standard
-// deviations.
-func ofShard(total float64, n int, scatter float64) float64 {
-	return (total + 3*scatter*math.Sqrt(float64(n-1))) / float64(n)
+	return fmt.Sprintf("%.1f %ciB", n, units[i])
 }

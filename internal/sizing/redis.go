@@ -1,60 +1,115 @@
 package sizing
 
 import (
+	"cmp"
+	"fmt"
+	"math"
 	"math/bits"
 	"strconv"
+	"strings"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// Memory of Redis for a key besides its name and value, in bytes. It has the entry of the
-// dictionary (40 in a cluster, which links the keys of a slot), the object, and one to two buckets
-// of 8 bytes.
+// Memory of Redis in bytes. A key has an entry of the dictionary (40 in a cluster, which links the
+// keys of a slot), an object, and one to two buckets of 8 bytes.
 const (
-	entryBytes    = 48
-	objectBytes   = 16
-	bucketBytes   = 16
-	expiryBytes   = 32 + bucketBytes // of a key's time to live
-	embeddedBytes = 44               // the longest value that shares the object's block
+	keyBytes     = 48 + 16 + 16 // besides its name and value
+	expiryBytes  = 32 + 16      // of a key's time to live
+	missingBytes = 3            // of the reply for a missing key
 )
 
-// sizeClass returns the size of jemalloc's block for n bytes: multiples of 16 up to 128, then four
-// classes per doubling.
+// sizeClass returns the size of jemalloc's block for n bytes, 8 or more: multiples of 16 up to 128,
+// then four classes per doubling.
 func sizeClass(n int) int {
-	switch {
-	case n <= 8:
-		return 8
-	case n <= 128:
-		return (n + 15) / 16 * 16
-	}
-	step := 1 << (bits.Len(uint(n-1)) - 3)
+	step := max(16, 1<<(bits.Len(uint(n-1))-3))
 	return (n + step - 1) / step * step
 }
 
-// textBytes returns the memory of a Redis string of n bytes: a header, the bytes, a zero.
-func textBytes(n int) int {
-	header := 1
-	switch {
-	case n >= 1<<16:
-		header = 9
-	case n >= 1<<8:
-		header = 5
-	case n >= 1<<5:
-		header = 3
-	}
-	return sizeClass(header + n + 1)
-}
-
-// keyBytes returns the memory of a key of n bytes, without its value.
-func keyBytes(n int) int { return entryBytes + bucketBytes + textBytes(n) }
-
-// stringBytes returns the memory of a key and a string value of these lengths.
-func stringBytes(key, value int) int {
-	if value <= embeddedBytes {
-		return keyBytes(key) + sizeClass(objectBytes+3+value+1)
-	}
-	return keyBytes(key) + objectBytes + textBytes(value)
-}
+// stringBytes returns the memory of a key and a string value of these lengths. A string has a
+// header and a zero.
+func stringBytes(key, value int) int { return keyBytes + sizeClass(key+4) + sizeClass(value+6) }
 
 // Lengths in the Redis protocol: bulk is that of a string of n bytes, array that of the head of an
 // array of n elements.
 func bulk(n int) int  { return array(n) + n + 2 }
 func array(n int) int { return 1 + len(strconv.Itoa(n)) + 2 }
+
+// headroom is the capacity of a new page divided by its keys, as in package activity/pages.
+const headroom = 1.05
+
+// PageBytes returns the size of a new page with a number of keys at a rate per key. The size is its
+// memory in Redis, and the length of the reply that reads it. The names of its strings begin with
+// name.
+func PageBytes(name string, keys int, keyRate float64) (memory, read float64, err error) {
+	shape, err := favfilter.ShapeFor(int(float64(keys)*headroom)+1, keyRate)
+	if err != nil {
+		return 0, 0, err
+	}
+	bits, collided := shape.Bytes()
+	return float64(stringBytes(len(name+":bits"), bits) + stringBytes(len(name+":regions"), collided)), float64(bulk(bits)), nil
+}
+
+func pageName(number uint32) string {
+	return "fav:{feed/" + strconv.FormatUint(uint64(number), 10) + "}"
+}
+
+// windows plans the strings of all kinds with a window, at the middle of a part: their memory, and
+// what a feed check reads. Their number of keys is only known for seen posts.
+func (p *Plan) windows(kinds *activity.Kinds, rate float64) error {
+	if _, ok := kinds.Named(activity.Seen); !ok && p.Input.SeenPerUserPerDay > 0 {
+		return fmt.Errorf("--seen-per-user-per-day: there is no kind %s", activity.Seen)
+	}
+	var unsized []string
+	for _, k := range kinds.All() {
+		sized := k.Name == activity.Seen && p.Input.SeenPerUserPerDay > 0
+		if !k.InLedger() && !sized {
+			unsized = append(unsized, k.Name)
+		}
+		if !k.InLedger() && k.Effect == activity.Drop {
+			p.window(k, rate, sized)
+		}
+	}
+	if len(unsized) > 0 {
+		p.Notes = append(p.Notes, "Not sized, since nothing says how much of it there is: "+strings.Join(unsized, ", ")+".")
+	}
+	return nil
+}
+
+// window adds the strings of a kind.
+func (p *Plan) window(k activity.Kind, rate float64, sized bool) {
+	in, r := &p.Input, &p.Redis
+	parts, most := float64(cmp.Or(k.Parts, activity.DefaultParts)), float64(cmp.Or(k.Most, activity.DefaultMost))
+	name := len(pageName(p.Pages.Number-1) + ":" + k.Name + ".3w5e11264sgsf:bits")
+	r.Request += float64(bulk(name))
+	if !sized {
+		r.Reply += missingBytes
+		return
+	}
+	users := newSpread(in.SeenPerUserPerDay*k.Window.Hours()/24*(1+0.5/parts), in.Spread)
+	length := func(keys float64) int { return int(windowBytes(keys, parts, most, rate)) }
+	read := func(keys float64) float64 {
+		return missingBytes + min(keys, 1)*float64(bulk(length(keys))-missingBytes)
+	}
+	r.Reply += users.weighted().over(read)
+	r.Read99 += read(users.weighted().most99())
+	r.Windows = in.Users * users.over(func(keys float64) float64 {
+		return min(keys, 1) * float64(stringBytes(name, length(keys))+expiryBytes)
+	})
+	r.Forgotten = max(0, 1-users.over(func(keys float64) float64 { return min(keys, most) })/users.mean())
+}
+
+// windowBytes returns the length of the string of a window. A key takes log2(1/p) bits for its
+// run's share p of the rate, and 1.56 more for the code. All closed runs together take two thirds
+// of the rate. The open one, of half a part, has fingerprints as long as the most keys need. At the
+// most keys, an eighth more may stay. See package activity/seen.
+func windowBytes(keys, parts, most, rate float64) float64 {
+	const head, runHead, codeBits = 22, 5, 1.56
+	keys = min(keys, most*9/8)
+	open := keys / (2*parts + 1)
+	bits := math.Ceil(math.Log2(most*9/8/(0.17*rate))) - 3 // of an open fingerprint
+	closedBits := (keys - open) * (math.Log2(parts/(0.66*rate)) + codeBits)
+	openBits := open * (bits + codeBits - math.Log2(max(1, open)))
+	return head + runHead*min(parts+1, keys) + (closedBits+openBits)/8
+}

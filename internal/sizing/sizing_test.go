@@ -59,7 +59,7 @@ func (p population) mixed() population {
 func userID(n int) string { return fmt.Sprintf("%012d", n) }
 
 // input returns the input that describes the population.
-func (p population) input(pages uint32) Input {
+func (p population) input() Input {
 	twoWay, square := 0.0, 0.0
 	for _, a := range p.activities {
 		if a.Kind == "block" {
@@ -71,7 +71,7 @@ func (p population) input(pages uint32) Input {
 		square += (float64(n) - mean) * (float64(n) - mean)
 	}
 	in := example()
-	in.Users, in.ActivitiesPerUser, in.Pages, in.Filter = float64(len(p.of)), mean, pages, "sized"
+	in.Users, in.ActivitiesPerUser = float64(len(p.of)), mean
 	in.TwoWay = twoWay / float64(len(p.activities))
 	in.Spread = math.Sqrt(square/float64(len(p.of))) / mean
 	return in
@@ -81,14 +81,14 @@ func (p population) input(pages uint32) Input {
 func example() Input {
 	return Input{
 		Users: 1e6, ActivitiesPerUser: 100, TwoWay: 0.2, FalsePositiveRate: 0.001, FeedsPerSecond: 1000, Spread: 3,
-		Candidates: 500, IDBytes: 12, Replicas: 1, Fill: 0.8, NodeGiB: 13, Filter: "feed", Kinds: activity.BuiltinKinds(),
+		Candidates: 500, IDBytes: 12, Replicas: 1, Fill: 0.8, NodeGiB: 13,
 	}
 }
 
-// planned returns the plan for in.
-func planned(t testing.TB, in Input) *Plan {
+// planned returns the plan for in with the built-in kinds.
+func planned(t testing.TB, in Input, pages uint32) *Plan {
 	t.Helper()
-	p, err := New(in)
+	p, err := New(in, pages, activity.BuiltinKinds())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func service(t testing.TB, client redis.UniversalClient, pages uint32, now func(
 	t.Helper()
 	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: pages})
 	must(t, err)
-	store, err := redisstore.New(client, "sized")
+	store, err := redisstore.New(client, "feed")
 	must(t, err)
 	r, err := activity.Open(t.Context(), activity.Config{Ledger: l, Store: store, Now: now, Passive: true})
 	must(t, err)
@@ -123,7 +123,7 @@ func TestLongPagesTakeWhatIsPlanned(t *testing.T) {
 		_, err := r.Record(t.Context(), p.activities[from:min(len(p.activities), from+10_000)])
 		must(t, err)
 	}
-	plan := planned(t, p.input(pages))
+	plan := planned(t, p.input(), pages)
 	grown := takenBytes(t, client)
 	readAll(t, r, users) // rebuilds all pages
 	testFeedBytes(t, r, client, p, plan)
@@ -133,21 +133,22 @@ func TestLongPagesTakeWhatIsPlanned(t *testing.T) {
 	testPageSizes(t, client, plan)
 	r.Close()
 	t.Logf("%d activities on %d pages, grown to their size by rebuilds: %d bytes", len(p.activities), pages, grown)
-	wantNear(t, "memory of rebuilt pages", float64(takenBytes(t, client)), plan.PagesMemory, 0.03)
-	if float64(grown) > plan.PagesMemory {
-		t.Errorf("pages that grew take %d bytes, more than the %.0f planned", grown, plan.PagesMemory)
+	wantNear(t, "memory of rebuilt pages", float64(takenBytes(t, client)), plan.Redis.Pages, 0.03)
+	if float64(grown) > plan.Redis.Pages {
+		t.Errorf("pages that grew take %d bytes, more than the %.0f planned", grown, plan.Redis.Pages)
 	}
 }
 
 // testPageSizes compares every rebuilt page with the model's size for its keys, to the byte.
 func testPageSizes(t *testing.T, client *redis.Client, plan *Plan) {
 	t.Helper()
-	for n := range plan.Input.Pages {
-		raw, err := client.Get(t.Context(), pageName("sized", n)+":bits").Bytes()
+	keyRate := activity.BuiltinKinds().Rates(plan.Input.FalsePositiveRate).Key
+	for n := range plan.Pages.Number {
+		raw, err := client.Get(t.Context(), pageName(n)+":bits").Bytes()
 		must(t, err)
 		h, err := favfilter.DecodeHeader(raw)
 		must(t, err)
-		_, want, err := PageBytes(pageName("sized", n), int(h.Count), plan.Input.rates().Key)
+		_, want, err := PageBytes(pageName(n), int(h.Count), keyRate)
 		must(t, err)
 		if got := float64(bulk(len(raw))); got != want {
 			t.Errorf("page %d of %d keys has %g bytes to be read, planned %g", n, h.Count, got, want)
@@ -168,43 +169,8 @@ func testFeedBytes(t *testing.T, r *activity.Recorder, client *redis.Client, p p
 		must(t, err)
 	}
 	in2, out2 := netBytes(t, client)
-	wantNear(t, "bytes of a feed's request", float64(in2-in)/feeds, plan.Ways[0].FeedRequest, 0.05)
-	wantNear(t, "bytes of a feed's answer", float64(out2-out-own)/feeds, plan.Ways[0].FeedReply, 0.05)
-}
-
-// TestSetsTakeWhatIsPlanned checks that sets take the planned memory, within 3 %. On Redis 7.0 and
-// older, sets of any size are hash tables.
-func TestSetsTakeWhatIsPlanned(t *testing.T) {
-	_, client := startEmpty(t)
-	p := populate(10_000, 10, 0.2)
-	pipe := client.Pipeline()
-	add := func(user, member string) {
-		pipe.SAdd(t.Context(), "user:"+user, member)
-		if pipe.Len() >= 5000 {
-			_, err := pipe.Exec(t.Context())
-			must(t, err)
-		}
-	}
-	for _, a := range p.activities {
-		if a.Kind == "block" {
-			add(a.User, "block:U"+a.Target)
-			add(a.Target, "block-by:U"+a.User)
-		} else {
-			add(a.User, "hide:P"+a.Target)
-		}
-	}
-	_, err := pipe.Exec(t.Context())
-	must(t, err)
-	encoding, err := client.ObjectEncoding(t.Context(), "user:"+p.activities[0].User).Result()
-	must(t, err)
-	if encoding != "hashtable" {
-		t.Skipf("this server keeps small sets as %s: the model is of hash tables", encoding)
-	}
-	settle(t, client, len(p.of))
-	way := planned(t, p.input(256)).Ways[1]
-	got := float64(takenBytes(t, client))
-	t.Logf("%d activities: planned %.0f bytes, %.0f taken", len(p.activities), way.Memory, got)
-	wantNear(t, "memory of sets", got, way.Memory, 0.03)
+	wantNear(t, "bytes of a feed's request", float64(in2-in)/feeds, plan.Redis.Request, 0.05)
+	wantNear(t, "bytes of a feed's answer", float64(out2-out-own)/feeds, plan.Redis.Reply, 0.05)
 }
 
 // TestLongLedgerTakesWhatIsPlanned checks that the ledger in PostgreSQL takes the planned space,
@@ -215,9 +181,9 @@ func TestLongLedgerTakesWhatIsPlanned(t *testing.T) {
 	for _, length := range []int{12, 36} {
 		t.Run(fmt.Sprint("ids of ", length), func(t *testing.T) {
 			p := populate(10_000, 10, 0.2)
-			in := p.input(256)
-			in.IDBytes = length
-			plan := planned(t, in)
+			in := p.input()
+			in.IDBytes = float64(length)
+			plan := planned(t, in, 256)
 			got := recordInPostgres(t, server.Schema(), p.mixed(), length)
 			wantNear(t, "rows", got.Rows, plan.Ledger.Rows, 0.001)
 			wantNear(t, "bytes of the table", got.Table, plan.Ledger.Table, 0.05)
@@ -269,23 +235,6 @@ func recordInPostgres(t testing.TB, url string, p population, length int) Ledger
 	must(t, conn.QueryRow(t.Context(), `
 SELECT sum(pg_table_size(relid)), sum(pg_indexes_size(relid)) FROM pg_partition_tree('entries') WHERE isleaf`).Scan(&got.Table, &got.Indexes))
 	return got
-}
-
-// settle reads each set until the server has moved all members to their final table.
-func settle(t *testing.T, client *redis.Client, users int) {
-	t.Helper()
-	looks := make([]any, 2000)
-	for i := range looks {
-		looks[i] = "none"
-	}
-	pipe := client.Pipeline()
-	for u := range users {
-		pipe.SMIsMember(t.Context(), "user:"+userID(u), looks[:min(len(looks), 400)]...)
-		if pipe.Len() >= 500 || u == users-1 {
-			_, err := pipe.Exec(t.Context())
-			must(t, err)
-		}
-	}
 }
 
 // readAll reads the activities of each user, which rebuilds missing pages.
