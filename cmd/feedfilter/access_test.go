@@ -116,7 +116,7 @@ func TestServeTokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hashes := strings.Fields(feedfilter(t, 0, "hash-id", "--data-dir", dir, "alice", "bob").stdout)
+	hashes := strings.Fields(feedfilter(t, 0, "debug", "hash-id", "--data-dir", dir, "alice", "bob").stdout)
 	wantContains(t, string(text), `"token":"old","op":"add","kind":"block","user":"`+hashes[0]+`","target":"`+hashes[1]+`","changed":1}`,
 		`"code":"unauthenticated","reason":"the token is not known"`, `"op":"reshape"`)
 	if strings.Contains(string(text), "alice") || strings.Contains(string(text), "bob") {

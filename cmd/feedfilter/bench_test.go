@@ -18,7 +18,7 @@ import (
 
 // small returns the flags of a run of a second or two.
 func small(server *redistest.Server, more ...string) []string {
-	return append([]string{"bench", "--redis", server.URL(), "--activities", "2000", "--duration", "10ms"}, more...)
+	return append([]string{"debug", "bench", "--redis", server.URL(), "--activities", "2000", "--duration", "10ms"}, more...)
 }
 
 // wantKeys fails the test unless the server has exactly these keys.
@@ -125,7 +125,7 @@ func awaitKeys(t *testing.T, server *redistest.Server) {
 
 func TestLongBenchOnCluster(t *testing.T) {
 	cluster := redistest.StartCluster(t, 3, 0)
-	out := feedfilter(t, 0, "bench", "--redis", cluster.URL(), "--activities", "20000", "--duration", "10ms", "--output=json")
+	out := feedfilter(t, 0, "debug", "bench", "--redis", cluster.URL(), "--activities", "20000", "--duration", "10ms", "--output=json")
 	var report bench.Report
 	if err := json.Unmarshal([]byte(out.stdout), &report); err != nil {
 		t.Fatal(err)

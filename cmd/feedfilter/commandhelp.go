@@ -48,7 +48,7 @@ func migrateHelp() map[string]string {
 // insideHelp is the help of the flags that only inspect, rebuild, scrub and reshape have.
 func insideHelp() map[string]string {
 	return map[string]string{
-		"inspect_page":   "Number of the page, as explain or inspect user shows it.",
+		"inspect_page":   "Number of the page, as explain or debug inspect user shows it.",
 		"inspect_user":   "Id of the user.",
 		"inspect_kind":   "Kind of the activity, such as block.",
 		"inspect_target": "Id of the target, a user or post.",

@@ -42,22 +42,22 @@ func TestInsideByThemselves(t *testing.T) {
 		return r.stdout + r.stderr
 	}
 	run(0, "import", "--pages", "4", file)
-	wantContains(t, run(0, "scrub"), "4 of 4 pages compared with the ledger in ", ": no differences\n")
-	wantContains(t, run(0, "inspect", "user", "x"), "ledger    200 keys: 200 blocked-by\n", "reports all of them")
-	wantContains(t, run(0, "inspect", "key", "block", "7", "x"), "block:U7_Ux: page ", "blocked-by:Ux_U7: page ", "The ledger has it since")
+	wantContains(t, run(0, "debug", "scrub"), "4 of 4 pages compared with the ledger in ", ": no differences\n")
+	wantContains(t, run(0, "debug", "inspect", "user", "x"), "ledger    200 keys: 200 blocked-by\n", "reports all of them")
+	wantContains(t, run(0, "debug", "inspect", "key", "block", "7", "x"), "block:U7_Ux: page ", "blocked-by:Ux_U7: page ", "The ledger has it since")
 
 	if n, err := client.Del(t.Context(), "fav:{feed/1}:regions", "fav:{feed/2}:bits", "fav:{feed/2}:regions").Result(); err != nil || n != 3 {
 		t.Fatal(n, err)
 	}
-	wantContains(t, run(0, "inspect", "page", "1"), "page 1: damaged, of ", "it does not report these keys of the ledger: ", "\n  sequence  -     1\n")
-	wantContains(t, run(0, "inspect", "page", "2"), "page 2: missing, of ")
-	wantContains(t, run(0, "rebuild", "--page", "1"), "rebuilt 1 pages with ")
-	wantContains(t, run(0, "inspect", "page", "1"), "agrees with the ledger", "keys of ")
-	wantContains(t, run(0, "scrub"), ": 1 missing\n")
-	wantContains(t, run(0, "scrub"), ": no differences\n")
-	wantContains(t, run(0, "rebuild", "--all"), "rebuilt 4 pages with 600 keys (")
-	wantContains(t, run(0, "rebuild", "--user", "x"), "rebuilt 1 pages with ")
-	wantContains(t, run(1, "inspect", "page", "4"), "there is no such page")
+	wantContains(t, run(0, "debug", "inspect", "page", "1"), "page 1: damaged, of ", "it does not report these keys of the ledger: ", "\n  sequence  -     1\n")
+	wantContains(t, run(0, "debug", "inspect", "page", "2"), "page 2: missing, of ")
+	wantContains(t, run(0, "debug", "rebuild", "--page", "1"), "rebuilt 1 pages with ")
+	wantContains(t, run(0, "debug", "inspect", "page", "1"), "agrees with the ledger", "keys of ")
+	wantContains(t, run(0, "debug", "scrub"), ": 1 missing\n")
+	wantContains(t, run(0, "debug", "scrub"), ": no differences\n")
+	wantContains(t, run(0, "debug", "rebuild", "--all"), "rebuilt 4 pages with 600 keys (")
+	wantContains(t, run(0, "debug", "rebuild", "--user", "x"), "rebuilt 1 pages with ")
+	wantContains(t, run(1, "debug", "inspect", "page", "4"), "there is no such page")
 
 	// A Redis that refuses writes.
 	if err := client.Del(t.Context(), "fav:{feed/3}:bits").Err(); err != nil {
@@ -66,10 +66,10 @@ func TestInsideByThemselves(t *testing.T) {
 	if err := client.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
 		t.Fatal(err)
 	}
-	wantContains(t, run(1, "scrub"), ": 1 missing\n", "feedfilter: scrub: 1 pages could not be rebuilt\n")
-	wantContains(t, run(1, "rebuild", "--page", "3"), "rebuild: 1 of 1 pages failed: ")
+	wantContains(t, run(1, "debug", "scrub"), ": 1 missing\n", "feedfilter: scrub: 1 pages could not be rebuilt\n")
+	wantContains(t, run(1, "debug", "rebuild", "--page", "3"), "rebuild: 1 of 1 pages failed: ")
 	server.Kill()
-	wantContains(t, run(1, "scrub"), "feedfilter: scrub: redis at "+server.Addr())
+	wantContains(t, run(1, "debug", "scrub"), "feedfilter: scrub: redis at "+server.Addr())
 }
 
 // Answers of a program that is not feedfilter, or of a restarted service, are failures.
@@ -90,22 +90,22 @@ func TestInsideOfAnOddService(t *testing.T) {
 		t.Helper()
 		return feedfilter(t, 1, append(args, "--server", odd.URL)...).stderr
 	}
-	wantContains(t, run("inspect", "page", "1"), "/v1/ops/pages/1: unexpected answer: 418 I'm a teapot")
-	wantContains(t, run("rebuild", "--all"), "rebuild: GET http://", "/v1/pages: unexpected answer: 418")
+	wantContains(t, run("debug", "inspect", "page", "1"), "/v1/ops/pages/1: unexpected answer: 418 I'm a teapot")
+	wantContains(t, run("debug", "rebuild", "--all"), "rebuild: GET http://", "/v1/pages: unexpected answer: 418")
 	answers["GET /v1/ops/users/1"] = "<html>"
-	wantContains(t, run("inspect", "user", "1"), "unexpected answer: 200 OK")
+	wantContains(t, run("debug", "inspect", "user", "1"), "unexpected answer: 200 OK")
 	answers["POST /v1/ops/scrub"] = `{"running":true,"done":1,"all":9,"started":"2026-01-02T00:00:00Z"}`
 	answers["GET /v1/ops/scrub"] = `{"running":false,"done":0,"all":0,"found":{}}`
-	wantContains(t, run("scrub"), "the service was restarted; 1 of 9 pages were checked")
+	wantContains(t, run("debug", "scrub"), "the service was restarted; 1 of 9 pages were checked")
 	answers["GET /v1/ops/scrub"] = `{"running":false,"done":5,"all":9,"unasked":2,"failed":3,"trouble":"the service was shut down","started":"2026-01-02T00:00:00Z"}`
-	wantContains(t, run("scrub"), "scrub: 3 pages could not be rebuilt, 2 could not be checked, it ended early: the service was shut down\n")
+	wantContains(t, run("debug", "scrub"), "scrub: 3 pages could not be rebuilt, 2 could not be checked, it ended early: the service was shut down\n")
 }
 
 // An interrupted command reports its progress.
 func TestInsideInterrupted(t *testing.T) {
 	for command, want := range map[string]string{
-		"rebuild --all": "rebuild: interrupted (interrupt); 1 pages rebuilt so far",
-		"scrub":         "scrub: interrupted (interrupt); 1 of 9 pages were checked; the service continues",
+		"debug rebuild --all": "rebuild: interrupted (interrupt); 1 pages rebuilt so far",
+		"debug scrub":         "scrub: interrupted (interrupt); 1 of 9 pages were checked; the service continues",
 	} {
 		var asked atomic.Int64
 		ctx, interrupt := context.WithCancelCause(t.Context())
@@ -119,7 +119,7 @@ func TestInsideInterrupted(t *testing.T) {
 			case "POST /v1/ops/pages/0/rebuild":
 				_, _ = fmt.Fprint(w, `{"number":0}`)
 			default: // the other pages, or the status of the scrub
-				if asked.Add(1) == rebuiltAtOnce || command == "scrub" { // page 0 is done by now
+				if asked.Add(1) == rebuiltAtOnce || command == "debug scrub" { // page 0 is done by now
 					interrupt(interruption{syscall.SIGINT})
 				}
 				<-r.Context().Done()
@@ -160,7 +160,7 @@ func TestRebuildAll(t *testing.T) {
 		}
 	}))
 	t.Cleanup(service.Close)
-	out := feedfilter(t, 0, "rebuild", "--all", "--server", service.URL).stdout
+	out := feedfilter(t, 0, "debug", "rebuild", "--all", "--server", service.URL).stdout
 	wantContains(t, out, "rebuilt 7 pages with 70 keys (700 bytes) in ")
 	for number := range want {
 		if got[number] != 1 {

@@ -35,16 +35,21 @@ type cli struct {
 	Doctor     doctorCmd     `cmd:"" help:"Check the service's dependencies and settings, and say what to fix."`
 	Plan       planCmd       `cmd:"" help:"Size a deployment: pages, memory, nodes, network and CPU."`
 	Reshape    reshapeCmd    `cmd:"" help:"Raise the number of pages while the service runs."`
-	Inspect    inspectCmds   `cmd:"" help:"Compare a page, a user or an activity with the ledger."`
-	Rebuild    rebuildCmd    `cmd:"" help:"Rebuild pages from the ledger while the service runs."`
-	Scrub      scrubCmd      `cmd:"" help:"Compare every page with the ledger now, and rebuild those that differ."`
 	Token      tokenCmds     `cmd:"" help:"Manage the tokens of --auth-file."`
-	HashID     hashIDCmd     `cmd:"" help:"Print ids as logs show them, hashed."`
 	Health     healthCmd     `cmd:"" help:"Ask a service whether it can answer feeds: exit 0 if so, else 1."`
-	Bench      benchCmd      `cmd:"" help:"Measure feed checks, writes and fan-outs on this machine and its Redis."`
 	Config     configCmds    `cmd:"" help:"Check or print the settings of the service."`
+	Debug      debugCmds     `cmd:"" help:"Look inside, repair and measure: seldom needed."`
 	Completion completionCmd `cmd:"" help:"Print code that lets a shell complete feedfilter commands."`
 	Version    versionCmd    `cmd:"" help:"Print the version."`
+}
+
+// debugCmds are the commands that operators seldom use.
+type debugCmds struct {
+	Inspect inspectCmds `cmd:"" help:"Compare a page, a user or an activity with the ledger."`
+	Rebuild rebuildCmd  `cmd:"" help:"Rebuild pages from the ledger while the service runs."`
+	Scrub   scrubCmd    `cmd:"" help:"Compare every page with the ledger now, and rebuild those that differ."`
+	HashID  hashIDCmd   `cmd:"" help:"Print ids as logs show them, hashed."`
+	Bench   benchCmd    `cmd:"" help:"Measure feed checks, writes and fan-outs on this machine and its Redis."`
 }
 
 // stdio holds the standard streams of a command.
@@ -149,7 +154,11 @@ func invoke(ctx context.Context, args []string, std stdio) (*invocation, error) 
 	if err != nil {
 		return nil, err
 	}
-	command, err := settings.Parse(ctx, parser, envPrefix, meant(args), tokenVariable)
+	words := meant(args)
+	if len(words) > 0 && slices.Contains([]string{"inspect", "rebuild", "scrub", "hash-id", "bench"}, words[0]) {
+		return nil, usageError{fmt.Errorf("%[1]s is not a command: use feedfilter debug %[1]s", words[0])}
+	}
+	command, err := settings.Parse(ctx, parser, envPrefix, words, tokenVariable)
 	if err != nil {
 		return nil, err
 	}

@@ -77,7 +77,7 @@ func TestNoLedgerToRead(t *testing.T) {
 	schema := pgtest.Start(t).Schema()
 	for _, args := range [][]string{
 		{"export", "--kind", "block"}, {"reshape", "--pages=64"},
-		{"inspect", "page", "1", "--redis=redis://127.0.0.1:1"},
+		{"debug", "inspect", "page", "1", "--redis=redis://127.0.0.1:1"},
 	} {
 		r := feedfilter(t, 1, append(args, "--data-dir", t.TempDir(), "--ledger", schema)...)
 		wantContains(t, r.stderr, "no ledger at postgres://")

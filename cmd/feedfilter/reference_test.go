@@ -137,7 +137,7 @@ func TestExamples(t *testing.T) {
 				t.Errorf("%s: %v", line, err)
 				continue
 			}
-			// "bench" stands for "bench goals". The examples of "config" show one of its commands.
+			// The examples of "config" show one of its commands.
 			if path := chosen.Selected().Path(); !strings.HasPrefix(path, command) && !strings.HasPrefix(command, path) {
 				t.Errorf("%s is an example of %s, not of %s", line, path, command)
 			}
