@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -187,7 +188,7 @@ func (c *tokenListCmd) Run(std stdio) error {
 		for i, s := range e.Scopes {
 			scopes[i] = string(s)
 		}
-		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", e.Name, strings.Join(scopes, ","), expiryOf(e), rateOf(e))
+		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", e.Name, strings.Join(scopes, ","), expiryOf(e), cmp.Or(e.Limit().String(), "serve's"))
 	}
 	return table.Flush()
 }
@@ -200,17 +201,6 @@ func expiryOf(e access.Entry) string {
 		return e.Expires.UTC().Format(time.RFC3339)
 	default:
 		return "expired " + e.Expires.UTC().Format(time.RFC3339)
-	}
-}
-
-func rateOf(e access.Entry) string {
-	switch {
-	case e.Rate == nil:
-		return "serve's"
-	case e.Burst == nil:
-		return fmt.Sprint(*e.Rate)
-	default:
-		return fmt.Sprintf("%v:%d", *e.Rate, *e.Burst)
 	}
 }
 

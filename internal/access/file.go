@@ -131,14 +131,15 @@ func (e Entry) check() (errs []error) {
 	case e.Burst != nil && *e.Burst < 1:
 		errs = append(errs, fmt.Errorf("burst: %d is less than 1", *e.Burst))
 	case e.Rate != nil:
-		if err := e.rate().check(); err != nil {
+		if err := e.Limit().check(); err != nil {
 			errs = append(errs, fmt.Errorf("rate: %w", err))
 		}
 	}
 	return errs
 }
 
-func (e Entry) rate() (r Rate) {
+// Limit returns the rate of the token; the zero value: it has none of its own.
+func (e Entry) Limit() (r Rate) {
 	if e.Rate != nil {
 		r.PerSecond = *e.Rate
 	}

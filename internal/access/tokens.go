@@ -62,7 +62,7 @@ func (t *Tokens) apply(contents [][]byte) error {
 	}
 	tokens := make([]*Token, len(file.Tokens))
 	for i, e := range file.Tokens {
-		r := e.rate()
+		r := e.Limit()
 		if e.Rate == nil {
 			r = t.config.Rate
 		}
