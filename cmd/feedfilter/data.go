@@ -46,12 +46,12 @@ type dataFlags struct {
 	FalsePositiveRate float64 `default:"0.001"             help:"${rate}"     placeholder:"RATE"`
 	Kinds             string  `help:"${kinds}"             placeholder:"FILE"`
 
-	StalenessBound time.Duration `default:"1s"   help:"${bound}" placeholder:"DURATION"`
-	ScrubRate      int           `default:"500"  help:"${scrub}" placeholder:"PAGES"`
-	DedicatedPage  int           `default:"2048" help:"${dedicated}"   placeholder:"KEYS"`
+	StalenessBound time.Duration `default:"1s"   help:"${bound}"     placeholder:"DURATION"`
+	ScrubRate      int           `default:"500"  help:"${scrub}"     placeholder:"PAGES"`
+	DedicatedPage  int           `default:"2048" help:"${dedicated}" placeholder:"KEYS"`
 	PageCache      *string       `hidden:""` // of version 0.1: refused, as is OwnPage
 	OwnPage        *string       `hidden:""`
-	ListCache      int           `default:"64"   help:"${lists}" placeholder:"MIB"`
+	ListCache      int           `default:"64"   help:"${lists}"     placeholder:"MIB"`
 
 	passive bool // see [activity.Config.Passive]
 
