@@ -83,8 +83,8 @@ type pageReader interface {
 }
 
 // transaction is a transaction that writes. One of the methods begin, lock, lockLayouts and
-// lockKinds comes first. A statement may run later, together with the commit, but statements run in
-// order.
+// lockKinds comes first. A statement without a result may run later, together with the commit.
+// Statements run in order.
 type transaction interface {
 	queryer
 	kindsSearcher
@@ -101,7 +101,6 @@ type transaction interface {
 	insert(ctx context.Context, p *plan) (met bool, err error)
 	write(ctx context.Context, upserts, removals []*entry, raised []raisedPage) error
 	dedicate(ctx context.Context, hash uint64, page uint32) error
-	exec(ctx context.Context, sql string, args ...any) error
 }
 
 // opening is a transaction of Open.
@@ -279,7 +278,7 @@ func update(ctx context.Context, db database, statements ...statement) error {
 
 func execAll(ctx context.Context, t transaction, statements []statement) error {
 	for _, s := range statements {
-		if err := t.exec(ctx, s.sql, s.args...); err != nil {
+		if err := t.query(ctx, s); err != nil {
 			return err
 		}
 	}
@@ -340,7 +339,7 @@ func (m move) execute(ctx context.Context, db database, id Identity) (receipt Re
 		if m.dedicate {
 			err = t.dedicate(ctx, m.hash, made)
 		} else {
-			err = t.exec(ctx, deleteOwnerSQL, stored(m.hash))
+			err = t.query(ctx, statement{sql: deleteOwnerSQL, args: []any{stored(m.hash)}})
 		}
 		if err != nil {
 			return err

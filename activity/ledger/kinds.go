@@ -89,12 +89,12 @@ func declare(ctx context.Context, t transaction, kinds []Kind) error {
 		return err
 	}
 	for _, k := range gone {
-		if err := t.exec(ctx, deleteKindSQL, k.Name); err != nil {
+		if err := t.query(ctx, statement{sql: deleteKindSQL, args: []any{k.Name}}); err != nil {
 			return err
 		}
 	}
 	for _, k := range added {
-		if err := t.exec(ctx, insertKindSQL, k.Name, k.Reverse, k.Target); err != nil {
+		if err := t.query(ctx, statement{sql: insertKindSQL, args: []any{k.Name, k.Reverse, k.Target}}); err != nil {
 			return err
 		}
 	}

@@ -79,14 +79,13 @@ func (t postgresTransaction) begin(ctx context.Context) error {
 	return send(ctx, t.conn, statement{sql: beginSQL}, t.d.opened())
 }
 
+// query runs a statement without a result in the second round trip.
 func (t postgresTransaction) query(ctx context.Context, s statement) error {
+	if s.into == nil {
+		t.rest.Queue(s.sql, s.args...)
+		return nil
+	}
 	return postgresSession{t.conn}.query(ctx, s)
-}
-
-// exec runs the statement in the second round trip.
-func (t postgresTransaction) exec(_ context.Context, sql string, args ...any) error {
-	t.rest.Queue(sql, args...)
-	return nil
 }
 
 // lookup is a query that tells the plan which of the entries in some exist.

@@ -82,5 +82,5 @@ func (t sqliteTransaction) insertNew(ctx context.Context, some []*entry) error {
 		}
 		last = e
 	}
-	return t.exec(ctx, sql, args...)
+	return t.query(ctx, statement{sql: sql, args: args})
 }

@@ -131,10 +131,6 @@ func (t sqliteTransaction) tally(ctx context.Context, tallies []*tally, now time
 	}})
 }
 
-func (t sqliteTransaction) exec(ctx context.Context, sql string, args ...any) error {
-	return t.query(ctx, statement{sql: sql, args: args})
-}
-
 func (t sqliteTransaction) write(ctx context.Context, upserts, removals []*entry, raised []raisedPage) error {
 	if err := t.upsert(ctx, upserts); err != nil {
 		return err
@@ -167,7 +163,7 @@ func (t sqliteTransaction) dedicate(ctx context.Context, hash uint64, page uint3
 	if err != nil {
 		return err
 	}
-	return t.exec(ctx, addOwnerSQL, stored(hash), page, count)
+	return t.query(ctx, statement{sql: addOwnerSQL, args: []any{stored(hash), page, count}})
 }
 
 func (t sqliteTransaction) lockKinds(ctx context.Context) ([]Kind, error) { return readKinds(ctx, t) }
