@@ -71,7 +71,8 @@ dist-test: deps dist-tools ## Test the packages of make dist; as root, install, 
 .PHONY: test
 # integration takes longest, so it starts first.
 test: deps ## Run the tests, without those of test-long.
-	$(GO) test -p $(JOBS) -skip '^TestLong' -timeout 15m $(ARGS) ./integration ./...
+	$(GO) test -p $(JOBS) -skip '^TestLong' -timeout 15m $(ARGS) ./integration ./...; status=$$?; \
+		$(GO) -C tools test -skip '^TestLong' -timeout 15m $(ARGS) ./prose && exit $$status
 
 .PHONY: test-long
 test-long: deps ## Run the long tests: faults at every step, chaos, large numbers.
@@ -95,16 +96,16 @@ bench: deps ## Run the benchmarks.
 	$(GO) test -run '^$$' -bench . -benchmem -timeout 60m $(ARGS) ./...
 
 .PHONY: peers
-peers: deps ## Compare with other ways to store activities (integration/peers); takes 15 minutes.
-	cd integration/peers && $(GO) run . $(PEERS)
+peers: deps ## Compare with other ways to store activities (tools/peers); takes 15 minutes.
+	cd tools/peers && $(GO) run . $(PEERS)
 
 .PHONY: docs
 docs: ## Generate docs/COMMAND.md and the expected --help of tests.
 	UPDATE=1 $(GO) test -count=1 -timeout 5m -run '^TestCommandReference$$|^TestScripts$$/^(help|completion)$$' ./cmd/feedfilter
 
 .PHONY: growth
-growth: deps ## Measure how cost grows (integration/peers): print tables, draw docs/growth-*.svg; takes 5 minutes.
-	cd integration/peers && $(GO) run . -growth -activities 200000 -users 4000 -duration 1s -plot '$(CURDIR)/docs' $(PEERS)
+growth: deps ## Measure how cost grows (tools/peers): print tables, draw docs/growth-*.svg; takes 5 minutes.
+	cd tools/peers && $(GO) run . -growth -activities 200000 -users 4000 -duration 1s -plot '$(CURDIR)/docs' $(PEERS)
 
 .PHONY: fuzz
 fuzz: ## Fuzz each target for FUZZTIME (30s).
@@ -116,7 +117,8 @@ lint: golangci-lint ## Check the formatting, golangci-lint and the prose.
 	@unformatted=$$(gofmt -l .) && if [ -n "$$unformatted" ]; then \
 		echo "not formatted, run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
 	$(GOLANGCI_LINT) run $(LINTARGS) ./...
-	$(GO) run ./internal/prose
+	cd tools && ../$(GOLANGCI_LINT) run $(LINTARGS) ./assemble ./prose
+	$(GO) -C tools run ./prose
 
 .PHONY: lint-containers
 lint-containers: ## Check Dockerfile, compose.yaml and the Helm chart, without a Docker engine.
@@ -130,7 +132,7 @@ lint-monitoring: ## Check the Prometheus rules and the dashboard: syntax, names,
 # table in infra/monitoring/README.md.
 .PHONY: drill
 drill: deps ## Provoke every alert on a real service, and follow docs/OPERATIONS.md until it ends.
-	cd infra/monitoring && DRILL='$(or $(DRILL),all)' CI=true $(GO) test -count 1 -timeout 60m -v -run 'TestDrill/^$(DRILL)' .
+	cd tools/monitoring && DRILL='$(or $(DRILL),all)' CI=true $(GO) test -count 1 -timeout 60m -v -run 'TestDrill/^$(DRILL)' .
 
 # Not a file target: the version of the binary counts, not its date.
 .PHONY: golangci-lint

@@ -38,16 +38,16 @@ func documents() map[string]document {
 		"docs/MIGRATION.md":   {by: "TestLongMigrationGuide"},
 		"docs/RELIABILITY.md": {servers: true, console: "twenty minutes of faults, in short in make test-long"},
 		"docs/OPERATIONS.md": {
-			by:      "TestDrill and TestDrillRoutine of infra/monitoring",
+			by:      "TestDrill and TestDrillRoutine of tools/monitoring",
 			console: "it sets the shell up, as the drills do",
 		},
-		"docs/DEPLOY.md":              {servers: true, console: "they need an engine of containers and a cluster; scripts/lint-containers does what goes without"},
-		"docs/INSTALL.md":             {console: "they need what make dist makes; the tests of packaging install it"},
-		"CONTRIBUTING.md":             {console: makes},
-		"integration/README.md":       {console: makes},
-		"integration/peers/README.md": {console: makes},
-		"examples/README.md":          {console: "TestExamples of examples runs all four"},
-		"infra/terraform/README.md":   {console: "they need an account of AWS"},
+		"docs/DEPLOY.md":            {servers: true, console: "they need an engine of containers and a cluster; scripts/lint-containers does what goes without"},
+		"docs/INSTALL.md":           {console: "they need what make dist makes; the tests of packaging install it"},
+		"CONTRIBUTING.md":           {console: makes},
+		"integration/README.md":     {console: makes},
+		"tools/peers/README.md":     {console: makes},
+		"examples/README.md":        {console: "TestExamples of examples runs all four"},
+		"infra/terraform/README.md": {console: "they need an account of AWS"},
 	}
 }
 

@@ -1,5 +1,5 @@
 // Package bench measures feed checks, writes and fan-outs, for the command "feedfilter debug
-// bench", and makes the data on which integration/peers compares other ways to keep activities.
+// bench", and makes the data on which tools/peers compares other ways to keep activities.
 // Compared calls take turns in one run.
 package bench
 

@@ -47,7 +47,7 @@ func newEngine(t *testing.T, change *strings.Replacer) *engine {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	text, err := os.ReadFile("alerts.yaml")
+	text, err := os.ReadFile(alerts)
 	if err != nil {
 		t.Fatal(err)
 	}

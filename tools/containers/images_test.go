@@ -21,7 +21,7 @@ const (
 func written(t *testing.T, dockerfile, compose, unpinned string) (dir string, names [3]string) {
 	t.Helper()
 	dir = t.TempDir()
-	names = [3]string{filepath.Join(dir, "Dockerfile"), filepath.Join(dir, "compose.yaml"), filepath.Join(dir, "infra/containers/unpinned")}
+	names = [3]string{filepath.Join(dir, "Dockerfile"), filepath.Join(dir, "compose.yaml"), filepath.Join(dir, "tools/containers/unpinned")}
 	if err := os.MkdirAll(filepath.Dir(names[2]), 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -29,8 +29,9 @@ import (
 )
 
 const (
+	alerts  = "../../infra/monitoring/alerts.yaml"
 	runbook = "../../docs/OPERATIONS.md"
-	results = "README.md" // holds the table of the drill's results
+	results = "../../infra/monitoring/README.md" // holds the table of the drill's results
 )
 
 // drill is a service with its own Redis and its own database, and the engine that watches the

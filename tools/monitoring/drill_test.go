@@ -90,7 +90,7 @@ func short(d time.Duration) string {
 // differ from run to run. With UPDATE=1 it writes the table instead.
 func table(t *testing.T, rows map[string]string) {
 	t.Helper()
-	groups, err := parseRules("alerts.yaml")
+	groups, err := parseRules(alerts)
 	if err != nil {
 		t.Fatal(err)
 	}

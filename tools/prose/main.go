@@ -1,14 +1,14 @@
 // Prose checks comments, documents and messages. It refuses sentences of more than 30 words, lines
 // of more than 100 columns, and the words in words.txt.
 //
-//	go run ./internal/prose [path...]
+//	go -C tools run ./prose [path...]
 //
-// It checks the files below the paths, or below the working directory, except those that git
-// ignores. It prints each violation as file:line: rule: text, and then exits with 1.
+// It checks the files below the paths, or all files, except those that git ignores. Paths start at
+// the root of the repository. It prints each violation as file:line: rule: text, and then exits
+// with 1.
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -31,14 +31,20 @@ func main() {
 
 // check prints the violations in the files below the paths, and returns how many there are.
 func check(out io.Writer, paths []string) (int, error) {
-	args := append([]string{"ls-files", "-z", "--cached", "--others", "--exclude-standard", "--"}, paths...)
-	//nolint:gosec,noctx // the arguments are paths, and git ends by itself
-	names, err := exec.Command("git", args...).Output()
+	root, err := git("rev-parse", "--show-toplevel")
 	if err != nil {
-		return 0, fmt.Errorf("listing files with git: %w", err)
+		return 0, err
+	}
+	if err := os.Chdir(strings.TrimSuffix(root, "\n")); err != nil {
+		return 0, err
+	}
+	args := append([]string{"ls-files", "-z", "--cached", "--others", "--exclude-standard", "--"}, paths...)
+	names, err := git(args...)
+	if err != nil {
+		return 0, err
 	}
 	rules, found := wordRules(), 0
-	for name := range strings.SplitSeq(string(bytes.TrimRight(names, "\x00")), "\x00") {
+	for name := range strings.SplitSeq(strings.TrimRight(names, "\x00"), "\x00") {
 		source, err := os.ReadFile(name)
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // deleted, and not yet committed
@@ -59,4 +65,14 @@ func check(out io.Writer, paths []string) (int, error) {
 		found += len(violations)
 	}
 	return found, nil
+}
+
+// git returns what a command of git prints.
+func git(args ...string) (string, error) {
+	//nolint:gosec,noctx // the arguments are paths, and git ends by itself
+	out, err := exec.Command("git", args...).Output()
+	if err != nil {
+		return "", fmt.Errorf("git %s: %w", args[0], err)
+	}
+	return string(out), nil
 }
