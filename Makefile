@@ -68,16 +68,20 @@ dist-test: deps dist-tools ## Test the packages of make dist; as root, install, 
 	$(GO) test -count 1 -timeout 25m -v -run '^TestLong' $(ARGS) ./packaging
 
 # Long tests are called TestLong...: test and race skip them, test-long runs only them.
+# The tests of the module tools run beside those of the main module.
 .PHONY: test
 # integration takes longest, so it starts first.
 test: deps ## Run the tests, without those of test-long.
-	$(GO) test -p $(JOBS) -skip '^TestLong' -timeout 15m $(ARGS) ./integration ./...; status=$$?; \
-		$(GO) -C tools test -skip '^TestLong' -timeout 15m $(ARGS) ./prose && exit $$status
+	$(GO) -C tools test -skip '^TestLong' -timeout 15m $(ARGS) ./opspage ./prose & tools=$$!; \
+		$(GO) test -p $(JOBS) -skip '^TestLong' -timeout 15m $(ARGS) ./integration ./...; status=$$?; \
+		wait $$tools && exit $$status
 
 .PHONY: test-long
 test-long: deps ## Run the long tests: faults at every step, chaos, large numbers.
-	$(GO) test -run '^TestLong' -timeout 25m $(ARGS) ./integration \
-		$$(grep -rl --include='*_test.go' --exclude-dir=packaging '^func TestLong' . | xargs -n 1 dirname | sort -u)
+	$(GO) -C tools test -run '^TestLong' -timeout 25m $(ARGS) ./opspage & tools=$$!; \
+		$(GO) test -run '^TestLong' -timeout 25m $(ARGS) ./integration \
+		$$(grep -rl --include='*_test.go' --exclude-dir=packaging --exclude-dir=tools '^func TestLong' . | \
+		xargs -n 1 dirname | sort -u); status=$$?; wait $$tools && exit $$status
 
 # The race detector does not watch SQLite: it is C translated to Go, and would take four times as
 # long. The package has no generic code, of which the linker could take an unwatched copy.
@@ -117,7 +121,7 @@ lint: golangci-lint ## Check the formatting, golangci-lint and the prose.
 	@unformatted=$$(gofmt -l .) && if [ -n "$$unformatted" ]; then \
 		echo "not formatted, run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
 	$(GOLANGCI_LINT) run $(LINTARGS) ./...
-	cd tools && ../$(GOLANGCI_LINT) run $(LINTARGS) ./assemble ./prose
+	cd tools && ../$(GOLANGCI_LINT) run $(LINTARGS) ./assemble ./opspage ./prose
 	$(GO) -C tools run ./prose
 
 .PHONY: lint-containers
@@ -199,7 +203,7 @@ swagger-ui: ## Fetch the page of the API's description, in the version of script
 .PHONY: screens
 screens: deps ## Take screenshots of the operations page in all states, into SCREENS (./screens).
 	mkdir -p $(SCREENS)
-	FEEDFILTER_SCREENSHOTS=$(abspath $(SCREENS)) $(GO) test -count 1 -timeout 10m -run 'Test(Long)?Page$$' ./internal/opspage
+	FEEDFILTER_SCREENSHOTS=$(abspath $(SCREENS)) $(GO) -C tools test -count 1 -timeout 10m -run 'Test(Long)?Page$$' ./opspage
 
 .PHONY: clean
 clean: ## Remove build results, tools and cached test results.

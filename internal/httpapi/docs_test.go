@@ -29,7 +29,7 @@ func TestFilesOfPages(t *testing.T) {
 }
 
 // TestDocs: the page is served with and without compression, and may load nothing from other hosts.
-// Package opspage tests it in a browser.
+// Package tools/opspage tests it in a browser.
 func TestDocs(t *testing.T) {
 	s := open(t)
 	page := s.do(t, "GET", "/docs", "")

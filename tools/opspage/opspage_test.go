@@ -1,3 +1,4 @@
+// Package opspage tests the operations page, internal/opspage, in Chromium.
 package opspage_test
 
 import "testing"
