@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	kongcompletion "github.com/jotaen/kong-completion"
-	"github.com/posener/complete"
 )
 
 type completionCmd struct {
@@ -78,16 +77,23 @@ func answerShell(std stdio) (bool, error) {
 	return true, nil
 }
 
+// lineWords are the words of a line. As an alias of a struct without a name, it is assignable to
+// the argument of Predict.
+type lineWords = struct {
+	All, Completed      []string
+	Last, LastCompleted string
+}
+
 // typed splits a line into words. The last word is incomplete. It is empty after a space, and after
 // the = of a flag it is the value.
-func typed(line string) complete.Args {
+func typed(line string) lineWords {
 	words := strings.Fields(line)
 	if len(words) == 0 || strings.TrimRight(line, " \t") != line {
 		words = append(words, "")
 	}
 	end := len(words) - 1
 	words = slices.Concat(words[:end], strings.Split(words[end], "="))[1:]
-	args := complete.Args{All: words}
+	args := lineWords{All: words}
 	if end = len(words) - 1; end >= 0 {
 		args.Completed, args.Last = words[:end], words[end]
 	}
