@@ -265,8 +265,8 @@ type repair struct {
 }
 
 // warm waits until every instance answers every user's feed from Redis, and then has all pages
-// scrubbed. A page that Redis lost, or that is in a shard which an
-// instance does not use again yet, needs the ledger, which the next fault may take away.
+// scrubbed. The next fault may take away the ledger. A page needs the ledger if Redis lost it, or
+// if an instance does not use its shard again yet.
 func (w *world) warm(ctx context.Context) error {
 	for _, user := range w.load.model.users {
 		for _, g := range w.load.targets {

@@ -79,6 +79,7 @@ func TestSurvey(t *testing.T) {
 	must(t, g.grower.Grow(t.Context(), 8, nil))
 	g.scrubAll()
 	g.wantSurvey(t, 8, 9, 10, 11, 12, 13, 14, 15, ledger.DedicatedPages+1)
+	g.record(t, true, add("1", "hide", "later"))
 	if _, err := g.scrubber.ScrubNow(t.Context(), 0, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -131,9 +132,17 @@ func TestSurveyIsConstant(t *testing.T) {
 		Header: favfilter.Header{Count: 9, Set: 8, Shape: favfilter.Shape{Bits: 8, Hashes: 1}},
 		Size:   favfilter.Size{Bits: 8, Regions: 2, Bytes: 77}, Collided: 2,
 	}
+	s := newSurvey()
+	s.add(1, full)
+	g.scrubber.publish(s)
+	first := g.Survey()
+	s.add(1, full)
+	if first.Looked != 1 || first.Keys() != 9 ||
+		slices.Max(first.Shared.Keys.Counts) != 1 {
+		t.Errorf("a page that was added later changed %+v", first)
+	}
 	var writer sync.WaitGroup
 	writer.Go(func() {
-		s := newSurvey()
 		for range 2000 {
 			s.add(1, full)
 			g.scrubber.publish(s)
