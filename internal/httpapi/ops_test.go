@@ -194,7 +194,7 @@ func TestOpsHealth(t *testing.T) {
 			t.Errorf("%s: %v, want %v", k, a.JSON[k], want)
 		}
 	}
-	if pages["shared"] != 16.0 || pages["dedicated"] != 0.0 || pages["looked_at"] != 16.0 || pages["amiss"] != 0.0 || pages["keys"] != 160.0 ||
+	if pages["shared"] != 16.0 || pages["dedicated"] != 0.0 || pages["looked_at"] != 16.0 || pages["faulty"] != 0.0 || pages["keys"] != 160.0 ||
 		pages["keys_per_page"] != 10.0 || pages["due"] != 0.0 || pages["due_from"] != 4096.0 || scrub["pages"] != 16.0 || len(a.JSON) != 14 {
 		t.Errorf("%s", a.Body)
 	}

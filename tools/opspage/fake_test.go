@@ -108,7 +108,7 @@ func healthy() object {
 		"status": "ready", "down": []any{}, "version": "v1.2.3", "uptime_seconds": 86400 * 3, "ledger": "postgres", "page_store": "redis-cluster",
 		"false_positive_rate": 0.001, "poll_age_ms": 212, "staleness_bound_ms": 1000,
 		"pages": object{
-			"shared": 4096, "dedicated": 3, "looked_at": 4099, "amiss": 0, "keys": 8_123_450, "bytes": 26_000_000, "keys_per_page": 1983.2, "due": 0, "due_from": 4096,
+			"shared": 4096, "dedicated": 3, "looked_at": 4099, "faulty": 0, "keys": 8_123_450, "bytes": 26_000_000, "keys_per_page": 1983.2, "due": 0, "due_from": 4096,
 		},
 		"reshape":  object{"pages": 4096, "homes": 4096, "reshaped": 4096, "running": false},
 		"scrub":    object{"position": 812, "pages": 4099, "rounds": 3, "alarms": 0, "found": object{}, "asked": object{"running": false, "done": 0, "all": 0, "found": object{}, "failed": 0, "unasked": 0}},

@@ -64,7 +64,7 @@ func testVerdicts(b *chromium) func(*testing.T) {
 			},
 			{
 				name: "faulty", state: "warn", sentence: "Answering feeds. One problem needs attention.", note: "3 pages were faulty at the last check.",
-				health: with(healthy(), "pages.amiss", 3),
+				health: with(healthy(), "pages.faulty", 3),
 			},
 			{
 				name: "due", state: "warn", sentence: "One problem needs attention.", note: "5,000 keys on each, more than 4,096. \"feedfilter reshape --pages 8192\"",

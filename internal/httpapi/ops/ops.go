@@ -202,7 +202,7 @@ type opsPageTotals struct {
 	Shared      int     `json:"shared"`
 	Dedicated   int     `json:"dedicated"`
 	LookedAt    int     `json:"looked_at"`
-	Faulty      int     `json:"amiss"`
+	Faulty      int     `json:"faulty"`
 	Keys        uint64  `json:"keys"`
 	Bytes       uint64  `json:"bytes"`
 	KeysPerPage float64 `json:"keys_per_page"`

@@ -87,10 +87,10 @@ function lately(history) {
 function pageTrouble(health) {
   const { pages, reshape, scrub } = health;
   const notes = [];
-  if (pages.amiss > 0) {
+  if (pages.faulty > 0) {
     notes.push({
       state: 'warn',
-      text: `${plural(pages.amiss, 'page')} ${pages.amiss === 1 ? 'was' : 'were'} faulty at the last check. The next feed that reads one rebuilds it first, and so does the scrub. ` +
+      text: `${plural(pages.faulty, 'page')} ${pages.faulty === 1 ? 'was' : 'were'} faulty at the last check. The next feed that reads one rebuilds it first, and so does the scrub. ` +
         'If the number does not fall, rebuilds fail: the log says why.',
     });
   }
