@@ -173,9 +173,6 @@ func (m *Memory) LoadAndCompare(ctx context.Context, ids, held []PageID) ([]Load
 	return loaded, versions, nil
 }
 
-// Epoch implements [Store]: it returns "".
-func (m *Memory) Epoch(context.Context) (string, error) { return "", nil }
-
 // drop removes expired pages. It only does so once the number of pages stored with a time to live
 // since the last time reaches half the number of all pages. So it visits two pages for each page
 // stored.

@@ -314,10 +314,4 @@ type Store interface {
 	// error. If the store cannot ask about some of the pages, their results contain the error; Peek
 	// itself fails only if it cannot ask about any page.
 	Peek(ctx context.Context, ids []PageID) ([]Status, error)
-
-	// Epoch returns a text that changes when the store may have lost or reset data since the
-	// previous call: a server restarted, another server became primary, or pages moved. The text
-	// has no other meaning and no order. It is "" for a store that loses nothing while the process
-	// runs. After an error, assume that anything may have been lost.
-	Epoch(ctx context.Context) (string, error)
 }

@@ -50,13 +50,6 @@ func (s *partitioned) Peek(ctx context.Context, ids []favfilter.PageID) ([]favfi
 	return s.Store.Peek(ctx, ids)
 }
 
-func (s *partitioned) Epoch(ctx context.Context) (string, error) {
-	if s.down.Load() {
-		return "", faulttest.ErrInjected
-	}
-	return s.Store.Epoch(ctx)
-}
-
 // A process without the store acknowledges a write only when all others know of it. From then on
 // they see the write at once, even though the store never got it.
 func TestWritesWithoutStore(t *testing.T) {

@@ -20,8 +20,10 @@ const (
 	// verifyEvery is the number of headers after which one page is compared with the ledger key by
 	// key, and rebuilt if necessary. That costs a thousand times as much as a header.
 	verifyEvery = 256
-	// alarmSpeed is the factor by which a scrub is faster after the store may have lost writes.
-	alarmSpeed = 20
+	// A scrub goes on lossSpeed times as fast after a step in which one page in lossShare was at
+	// fault: the store has lost many.
+	lossSpeed = 20
+	lossShare = 8
 	// maxRepairs is the number of pages that a scrub rebuilds at once. It leaves half of the
 	// rebuilds to feeds and writes.
 	maxRepairs = maxRebuilds / 2
@@ -30,11 +32,6 @@ const (
 	// maxRefused is the number of repairs of a step that may fail before the rest is left to the
 	// next round: a store that refuses one page refuses most.
 	maxRefused = 1
-	// epochInterval is how often the store is asked whether it may have lost writes.
-	epochInterval = time.Second
-	// alarmInterval is the least time between two log lines about writes that the store may have
-	// lost.
-	alarmInterval = time.Minute
 )
 
 // Scrubber is the background work on pages: it looks for pages that differ from the ledger, and
@@ -66,18 +63,11 @@ type scrub struct {
 	pages  *pageSet // of this round; nil: the round has not begun
 	next   int      // index of the next page
 	looked int      // headers since the last page to verify
-	urgent int      // pages still to compare at alarmSpeed
 	// missed is the number of pages of this round that were not compared. In the first round it
 	// starts at 1, for the pages before the random first one.
 	missed int
 	survey *Survey // of this round
-
-	epoch   string
-	asked   time.Time // when the epoch was last read
-	unknown bool      // the last read of the epoch failed
-	steady  bool      // the store loses nothing while its process lives
-	// alarmed is when it was last logged that the store may have lost writes.
-	alarmed time.Time
+	lost   bool    // the last step found many pages at fault
 }
 
 // scrubPace is the speed of a scrub.
@@ -119,7 +109,7 @@ func (sc *Scrubber) scrubLoop() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	last := sc.life.elapsed()
-	compared, urgent := 0, false // in the last step
+	pause := time.Duration(0) // after the last step, at one page a second
 	for {
 		select {
 		case <-timer.C:
@@ -129,51 +119,14 @@ func (sc *Scrubber) scrubLoop() {
 			return
 		}
 		sc.workDue(sc.life.elapsed())
-		pause := time.Duration(compared) * time.Second / time.Duration(sc.scrubPace.rate.Load())
-		if urgent {
-			pause /= alarmSpeed
-		}
-		if next := last + int64(pause); sc.life.elapsed() < next {
+		if next := last + int64(pause)/sc.scrubPace.rate.Load(); sc.life.elapsed() < next {
 			timer.Reset(time.Duration(min(next, sc.due.next()) - sc.life.elapsed()))
 			continue
 		}
-		sc.askEpoch(&s)
-		compared = sc.scrubStep(&s)
-		if urgent = s.urgent > 0; urgent {
-			s.urgent -= compared
-		}
+		pause = sc.scrubStep(&s)
 		last = sc.life.elapsed()
 		timer.Reset(0)
 	}
-}
-
-// askEpoch starts an urgent round if the store may have lost writes.
-func (sc *Scrubber) askEpoch(s *scrub) {
-	if time.Since(s.asked) < epochInterval {
-		return
-	}
-	s.asked = time.Now()
-	ctx, cancel := context.WithTimeout(sc.life.base, loadTimeout)
-	defer cancel()
-	epoch, err := sc.storage.store.Epoch(ctx)
-	if err != nil {
-		sc.storage.noteStore(ctx, err)
-		s.unknown = true
-		return
-	}
-	// A store that returns its epoch may still fail to return pages.
-	if sc.storage.storeDown.Load() {
-		_, _ = sc.storage.load(ctx, []favfilter.PageID{sc.layout.pageID(sc.layout.pages().first)})
-	}
-	if s.unknown || epoch != s.epoch && s.epoch != "" {
-		s.urgent = sc.layout.pages().len()
-		sc.storage.stats.alarms.Add(1)
-		if time.Since(s.alarmed) > alarmInterval {
-			s.alarmed = time.Now()
-			sc.storage.log.InfoContext(ctx, "the page store may have lost writes: every page is compared with the ledger")
-		}
-	}
-	s.epoch, s.unknown, s.steady = epoch, false, epoch == ""
 }
 
 // noteRepair logs the first failure of repairs and the first success after it.
@@ -187,8 +140,8 @@ func (sc *Scrubber) noteRepair(ctx context.Context, page uint32, reason string, 
 	}
 }
 
-// scrubStep compares the next pages, and returns their number.
-func (sc *Scrubber) scrubStep(s *scrub) int {
+// scrubStep compares the next pages. It returns how long they take at one page a second.
+func (sc *Scrubber) scrubStep(s *scrub) (pause time.Duration) {
 	if now := sc.layout.pages(); s.pages == nil || s.pages.first != now.first || s.pages.shared != now.shared {
 		s.pages, s.next = now, 0 // the shared pages have changed, so the round starts again
 		s.missed, s.survey = 0, newSurvey()
@@ -201,7 +154,7 @@ func (sc *Scrubber) scrubStep(s *scrub) int {
 	}
 	c := sc.compare(pages, repairPatience, maxRefused, s.survey)
 	s.missed += len(pages) - c.compared
-	if s.looked += c.compared; s.looked >= verifyEvery && !s.steady {
+	if s.looked += c.compared; s.looked >= verifyEvery {
 		s.looked = 0
 		sc.due.add(s.pages.number(rand.IntN(all)), reasonVerified, 0) //nolint:gosec // covers every page eventually
 	}
@@ -212,7 +165,15 @@ func (sc *Scrubber) scrubStep(s *scrub) int {
 		sc.publish(s.survey)
 	}
 	sc.storage.stats.scrubAt.Store(uint32(s.next))
-	return len(pages)
+	pause, lost := time.Duration(len(pages))*time.Second, lossShare*len(c.found) >= len(pages)
+	if lost {
+		pause /= lossSpeed
+	}
+	if lost && !s.lost {
+		sc.storage.stats.alarms.Add(1)
+	}
+	s.lost = lost
+	return pause
 }
 
 // endRound is called after the last page of a round.
@@ -280,8 +241,12 @@ func (sc *Scrubber) peek(pages []uint32) (found []faultyPage, statuses []favfilt
 		want[i] = sc.sequences.of(page).required.Load() // before the read
 	}
 	statuses, err = sc.storage.store.Peek(ctx, ids)
-	if err != nil {
+	switch {
+	case err != nil:
+		sc.storage.noteStore(ctx, err)
 		return nil, nil, err
+	case sc.storage.storeDown.Load(): // it tells of pages, but may still fail to return them
+		_, _ = sc.storage.load(ctx, ids[:1])
 	}
 	for i, st := range statuses {
 		page := pages[i]

@@ -2,7 +2,6 @@ package pages
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -20,8 +19,8 @@ import (
 // scrubAll scrubs every page once.
 func (g *rig) scrubAll() {
 	s := scrub{}
-	for looked := 0; looked < g.layout.pages().len(); {
-		looked += g.scrubber.scrubStep(&s)
+	for n := 0; n < g.layout.pages().len(); n += scrubChunk {
+		g.scrubber.scrubStep(&s)
 	}
 	g.workDue()
 }
@@ -251,39 +250,33 @@ func TestVerifyTakesEveryPage(t *testing.T) {
 	}
 }
 
-// epochStore returns the given epoch; "" is an error.
-type epochStore struct {
-	favfilter.Store
-	epoch atomic.Pointer[string]
+// peekStore counts the pages whose headers are read.
+type peekStore struct {
+	favfilter.Memory
 	peeks atomic.Int64
 }
 
-func (s *epochStore) Epoch(context.Context) (string, error) {
-	if e := *s.epoch.Load(); e != "" {
-		return e, nil
-	}
-	return "", errors.New("nobody knows")
+func (s *peekStore) Peek(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Status, error) {
+	s.peeks.Add(int64(len(ids)))
+	return s.Memory.Peek(ctx, ids)
 }
 
-func (s *epochStore) Peek(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Status, error) {
-	s.peeks.Add(int64(len(ids)))
-	return s.Store.Peek(ctx, ids)
+// in returns the number of pages looked at in a time.
+func (s *peekStore) in(d time.Duration) int64 {
+	before := s.peeks.Load()
+	time.Sleep(d)
+	return s.peeks.Load() - before
 }
 
 // A new scrub rate applies at once, even if the next step at the old rate is a minute away.
 func TestScrubRateChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLedger(t, 1<<14)
-		store := &epochStore{Store: &favfilter.Memory{}}
-		steady := "steady"
-		store.epoch.Store(&steady)
-		p := startProcess(t, l, store, Config{ScrubRate: 1})
+		store := &peekStore{}
+		p := startProcess(t, newLedger(t, 1<<14), store, Config{ScrubRate: 1})
 		time.Sleep(10 * time.Second)
 		for _, rate := range []int{1000, 10, 400} {
 			must(t, p.scrubber.SetScrubRate(rate))
-			before := store.peeks.Load()
-			time.Sleep(time.Minute)
-			if n := store.peeks.Load() - before; n < int64(60*rate*9/10) || n > int64(60*rate+scrubChunk) {
+			if n := store.in(time.Minute); n < int64(60*rate*9/10) || n > int64(60*rate+scrubChunk) {
 				t.Errorf("%d pages in a minute, want %d", n, 60*rate)
 			}
 		}
@@ -295,40 +288,46 @@ func TestScrubRateChanges(t *testing.T) {
 	})
 }
 
-// A scrub keeps to its rate. If the store may have lost data, or was unavailable for a while, the
-// scrub checks every page as fast as it can.
+// A scrub keeps to its rate, also if it finds a page at fault. If the store has lost many pages, it
+// rebuilds all of them in a twentieth of the time.
 func TestScrubPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const pages, rate = 1 << 14, 100
-		l := newLedger(t, pages)
-		store := &epochStore{Store: &favfilter.Memory{}}
-		set := func(e string) { store.epoch.Store(&e) }
-		set("first")
-		p := startProcess(t, l, store, Config{ScrubRate: rate})
-		looked := func(d time.Duration) int64 {
-			before := store.peeks.Load()
-			time.Sleep(d)
-			return store.peeks.Load() - before
+		const pages, rate = 1 << 11, 100
+		store := &peekStore{}
+		p := startProcess(t, newLedger(t, pages), store, Config{ScrubRate: rate})
+		var some []act
+		for i := range 20 * pages { // on every page
+			some = append(some, add(fmt.Sprint("u", i), "hide", "p"))
 		}
-		if n := looked(time.Minute); n < 60*rate*9/10 || n > 60*rate*11/10 {
-			t.Errorf("%d pages in a minute, want %d", n, 60*rate)
+		_, err := p.Record(t.Context(), some)
+		must(t, err)
+		usual := func() {
+			t.Helper()
+			if n := store.in(time.Minute); n < 60*rate*9/10 || n > 60*rate*11/10 {
+				t.Errorf("%d pages in a minute, want %d", n, 60*rate)
+			}
 		}
-		set("second")
-		if n := looked(pages/(rate*alarmSpeed)*time.Second + 2*time.Second); n < pages {
-			t.Errorf("%d pages compared after an alarm, want all %d", n, pages)
+		usual()
+		lose := func(every uint32) {
+			for n := uint32(0); n < pages; n += every {
+				loaded, err := store.Load(t.Context(), []favfilter.PageID{{Number: n}})
+				must(t, err)
+				_, err = store.Replace(t.Context(), favfilter.Replacement{ID: favfilter.PageID{Number: n}, Seen: loaded[0].Version})
+				must(t, err)
+			}
 		}
-		looked(10 * time.Second)
-		if n := looked(time.Minute); n > 60*rate*11/10 {
-			t.Errorf("%d pages in a minute after that", n)
+		lose(scrubChunk)
+		usual()
+		if s := p.Stats(); s.Alarms != 0 {
+			t.Errorf("%d alarms because of one page in %d", s.Alarms, scrubChunk)
 		}
-		set("")
-		looked(5 * time.Second)
-		set("second")
-		if n := looked(pages/(rate*alarmSpeed)*time.Second + 2*time.Second); n < pages {
-			t.Errorf("%d pages looked at after an outage of the store, want all %d", n, pages)
+		lose(2)
+		if n := store.in(pages/(rate*lossSpeed)*time.Second + 2*time.Second); n < pages {
+			t.Errorf("%d pages compared after a loss, want all %d", n, pages)
 		}
-		if s := p.Stats(); s.Alarms != 2 || s.ScrubRounds < 1 {
-			t.Errorf("%d alarms, %d rounds", s.Alarms, s.ScrubRounds)
+		usual()
+		if s := p.Stats(); s.Alarms != 1 || s.Found["missing"] < pages/2 {
+			t.Errorf("%d alarms, found %v", s.Alarms, s.Found)
 		}
 	})
 }

@@ -19,7 +19,7 @@ type Stats struct {
 	ScrubPages  uint32            `json:"scrub_pages"`  // number of pages in a round
 	Found       map[string]uint64 `json:"found"`        // pages found at fault, by reason
 	Verified    uint64            `json:"verified"`     // pages compared with the ledger key by key
-	Alarms      uint64            `json:"alarms"`       // times that the store may have lost writes
+	Alarms      uint64            `json:"alarms"`       // times that a scrub sped up because many pages were lost
 
 	Polls       uint64        `json:"polls"`
 	PollsFailed uint64        `json:"polls_failed"`

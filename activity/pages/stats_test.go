@@ -31,12 +31,10 @@ func TestStatsOfViews(t *testing.T) {
 	g.check(t, "1", "hide", "p")
 	want(1, 1, true)
 	store.down.Store(false)
-	var s scrub
-	g.scrubber.askEpoch(&s)
+	g.scrubAll()
 	want(1, 1, false)
 	store.down.Store(true)
-	s.asked = time.Time{}
-	g.scrubber.askEpoch(&s)
+	g.scrubAll()
 	want(1, 1, true)
 }
 

@@ -11,8 +11,7 @@ import (
 type access uint8
 
 const (
-	neither access = iota // the outcome tells nothing about reads or writes
-	reads
+	reads access = iota
 	writes
 )
 

@@ -56,10 +56,6 @@ func calls(t testing.TB, s *redisstore.Store, id favfilter.PageID) map[string]fu
 			}
 			return err
 		},
-		"Epoch": func(ctx context.Context) error {
-			_, err := s.Epoch(ctx)
-			return err
-		},
 		"Apply of 1":   apply(1),
 		"Apply of 100": apply(100),
 	}
@@ -78,7 +74,7 @@ func TestServerDown(t *testing.T) {
 		}
 		text := err.Error()
 		namesPage := strings.Contains(text, "page 3:7up ") || strings.Contains(text, "pages [3:7up 3:7up] ")
-		if !strings.Contains(text, "filter down") || !namesPage && name != "Epoch" {
+		if !strings.Contains(text, "filter down") || !namesPage {
 			t.Errorf("%s: error %q does not name the page", name, text)
 		}
 	}
@@ -174,7 +170,7 @@ func TestOutOfMemory(t *testing.T) {
 	}
 	for name, call := range calls(t, s, id) {
 		err := call(t.Context())
-		if slices.Contains([]string{"Load", "Peek", "LoadAndCompare", "Epoch"}, name) {
+		if slices.Contains([]string{"Load", "Peek", "LoadAndCompare"}, name) {
 			if err != nil {
 				t.Errorf("%s: %v", name, err)
 			}

@@ -134,7 +134,7 @@ func newGuard(addr string, log *slog.Logger, failed func(context.Context)) *guar
 // of returns the breaker for the access of a call, or nil if there is none.
 func (g *guard) of(c *call) *circuit {
 	switch {
-	case c == nil || c.access == neither:
+	case c == nil:
 		return nil
 	case c.access == reads:
 		return g.reads

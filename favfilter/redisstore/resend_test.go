@@ -143,7 +143,6 @@ func TestPutOffForEver(t *testing.T) {
 	a := &answer{err: down, times: -1}
 	client.AddHook(&hook{pipeline: a.pipeline})
 	all := calls(t, s, favfilter.PageID{Number: 3})
-	delete(all, "Epoch") // uses no pipeline of a Store
 	synctest.Test(t, func(t *testing.T) {
 		for name, call := range all {
 			a.sizes = nil

@@ -209,24 +209,3 @@ func twins(t testing.TB, h favfilter.Header) (a, b *favfilter.Page) {
 	t.Fatal("no key sets as many bits as key 0")
 	return nil, nil
 }
-
-// epochStays checks that changes of pages do not change the epoch: the store has lost nothing.
-func epochStays(t *testing.T, b Backend) {
-	before, err := b.Store.Epoch(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	id := favfilter.PageID{Number: 45}
-	create(t, b.Store, id, header(45, 100))
-	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 1, Add: hashes(0, 20)}), favfilter.Applied)
-	after, err := b.Store.Epoch(t.Context())
-	if err != nil || before != after {
-		t.Errorf("the epoch was %q and is %q, %v", before, after, err)
-	}
-	if b.Other == nil {
-		return
-	}
-	if other, err := b.Other.Epoch(t.Context()); err != nil || other != after {
-		t.Errorf("the epoch is %q to one and %q to another, %v", after, other, err)
-	}
-}

@@ -89,7 +89,6 @@ func Run(t *testing.T, open func(t testing.TB) Backend) {
 		{"peek reports stored pages", peeked},
 		{"peek counts collision bits", peekedCollided},
 		{"a replacement may be replayed", replayedReplacement},
-		{"the epoch stays", epochStays},
 		{"an empty page expires, one with keys does not", expiry},
 		{"a replacement sets the time to live", expiryOfReplacements},
 		{"a value is stored beside pages", valueStored},

@@ -44,6 +44,3 @@ func (Down) LoadAndCompare(
 ) ([]favfilter.Loaded, []favfilter.Version, error) {
 	return nil, nil, ErrInjected
 }
-
-// Epoch fails.
-func (Down) Epoch(context.Context) (string, error) { return "", ErrInjected }

@@ -84,11 +84,6 @@ func (s Store) Peek(ctx context.Context, ids []favfilter.PageID) ([]favfilter.St
 	return Do(s.Faults, func() ([]favfilter.Status, error) { return s.Store.Peek(ctx, ids) })
 }
 
-// Epoch counts, and may fail.
-func (s Store) Epoch(ctx context.Context) (string, error) {
-	return Do(s.Faults, func() (string, error) { return s.Store.Epoch(ctx) })
-}
-
 // Replace counts, and may fail.
 func (s Store) Replace(ctx context.Context, r favfilter.Replacement) (bool, error) {
 	return Do(s.Faults, func() (bool, error) { return s.Store.Replace(ctx, r) })

@@ -120,13 +120,6 @@ func (s *faultyStore) Peek(ctx context.Context, ids []favfilter.PageID) ([]favfi
 	return s.Store.Peek(ctx, ids)
 }
 
-func (s *faultyStore) Epoch(ctx context.Context) (string, error) {
-	if err := s.err(ctx); err != nil {
-		return "", err
-	}
-	return s.Store.Epoch(ctx)
-}
-
 // faultyLedger makes calls of a ledger fail or wait.
 type faultyLedger struct {
 	switched

@@ -45,7 +45,7 @@ func truths(stats func() activity.Stats) *source {
 	rate := c.gauge("feedfilter_configured_scrub_pages_per_second", "Configured scrub rate, in pages per second.")
 	found := c.counter("feedfilter_scrub_findings_total", "Faulty pages found and rebuilt.", "reason")
 	verified := c.counter("feedfilter_scrub_verified_total", "Pages compared key by key.")
-	alarms := c.counter("feedfilter_scrub_alarms_total", "Times the page store may have lost writes.")
+	alarms := c.counter("feedfilter_scrub_alarms_total", "Times that the scrub sped up because many pages were lost.")
 	polls := c.counter("feedfilter_polls_total", "Polls of the ledger.", "result")
 	pollAge := c.gauge("feedfilter_poll_age_seconds", "Age of the view of the ledger.")
 	c.collect = func(to sink) {
