@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/client"
+	"github.com/feedfilter/feedfilter/internal/httpapi"
 )
 
-// insideFlags are the flags of commands that inspect a service's data, directly or through the
-// service.
+// insideFlags are the flags of commands that ask a service for its pages. Without --server, the
+// service is one in this process, over the data.
 type insideFlags struct {
 	Data    dataFlags    `embed:""`
 	Service serviceFlags `embed:""`
@@ -28,24 +31,12 @@ func (f *insideFlags) Check(ctx context.Context) error {
 	return all.err()
 }
 
-// open opens the data without changing it.
-func (f *insideFlags) open(ctx context.Context, std stdio) (*data, error) {
-	if err := f.Data.checkThere(ctx); err != nil {
-		return nil, err
+// with calls do with the service, whose pages do not change by themselves if it is in this process.
+func (f *insideFlags) with(ctx context.Context, std stdio, do func(s *client.Client) error) error {
+	if f.Service.Server == "" {
+		f.Data.passive = true
 	}
-	f.Data.Pages = nil // the ledger knows the number
-	f.Data.passive = true
-	d, err := f.Data.open(ctx, f.Data.logger(std), nil)
-	if errors.Is(err, ledger.ErrInUse) {
-		return nil, fmt.Errorf("%w, or use it with --server", err)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if err := d.pingRedis(ctx); err != nil {
-		return nil, errors.Join(err, d.close())
-	}
-	return d, nil
+	return f.Service.with(ctx, &f.Data, std, do)
 }
 
 // print writes an answer as JSON, or calls write to write it as text.
@@ -54,4 +45,51 @@ func (f *insideFlags) print(std stdio, answer any, write func(io.Writer) error) 
 		return writeJSON(std.out, answer)
 	}
 	return write(std.out)
+}
+
+// with calls do with the service that --server names, or with one in this process over the data,
+// which must exist.
+func (f *serviceFlags) with(ctx context.Context, flags *dataFlags, std stdio, do func(s *client.Client) error) (err error) {
+	if f.Server != "" {
+		c, err := f.service()
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		return do(c)
+	}
+	if err := flags.checkThere(ctx); err != nil {
+		return err
+	}
+	flags.Pages = nil // the ledger knows the number
+	log := flags.logger(std)
+	d, err := flags.open(ctx, log, nil)
+	if errors.Is(err, ledger.ErrInUse) {
+		return fmt.Errorf("%w, or use it with --server", err)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.close()) }()
+	if err := d.pingRedis(ctx); err != nil {
+		return err
+	}
+	c, halt, err := inProcess(httpapi.New(httpapi.Config{ //nolint:contextcheck // requests have their own
+		Activities: d.activities, Logger: log, Timeout: inProcessTimeout,
+	}), log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, halt()) }()
+	return do(c)
+}
+
+// get sends a GET request to the service. path is given in parts.
+func get(ctx context.Context, s *client.Client, into any, path ...string) error {
+	return s.Call(ctx, http.MethodGet, path, nil, nil, into)
+}
+
+// post sends a POST request to the service.
+func post(ctx context.Context, s *client.Client, body, into any, path ...string) error {
+	return s.Call(ctx, http.MethodPost, path, nil, body, into)
 }

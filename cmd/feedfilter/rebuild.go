@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -15,7 +14,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
-	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/client"
 	"github.com/feedfilter/feedfilter/internal/inspect"
 )
@@ -50,13 +48,6 @@ func (c *rebuildCmd) Check(ctx context.Context) error {
 	return c.insideFlags.Check(ctx)
 }
 
-// rebuilder rebuilds pages, in this process or through a service.
-type rebuilder struct {
-	numbers func(ctx context.Context) (client.Pages, error) // of all pages
-	user    func(ctx context.Context, id string) (page uint32, err error)
-	one     func(ctx context.Context, page uint32) (inspect.Rebuilt, error)
-}
-
 // rebuiltAnswer is the result of the command.
 type rebuiltAnswer struct {
 	Rebuilt int     `json:"rebuilt"`
@@ -70,16 +61,10 @@ type rebuiltAnswer struct {
 func (c *rebuildCmd) Run(ctx context.Context, std stdio) error {
 	var answer rebuiltAnswer
 	var first error // first error of a page
-	work := func(r rebuilder) (err error) {
-		answer, first, err = c.rebuild(ctx, std, r)
+	err := c.with(ctx, std, func(s *client.Client) (err error) {
+		answer, first, err = c.rebuild(ctx, std, s)
 		return err
-	}
-	var err error
-	if c.Service.Server != "" {
-		err = work(c.remote())
-	} else {
-		err = c.look(ctx, std, func(d *data) error { return work(local(d)) })
-	}
+	})
 	if ctx.Err() != nil {
 		err = fmt.Errorf("%w; %d pages rebuilt so far", context.Cause(ctx), answer.Rebuilt)
 	}
@@ -102,9 +87,9 @@ func (a rebuiltAnswer) text(w io.Writer) error {
 }
 
 // rebuild rebuilds the pages that the flags name. first is the error of the first page that failed.
-func (c *rebuildCmd) rebuild(ctx context.Context, std stdio, r rebuilder) (answer rebuiltAnswer, first, err error) {
+func (c *rebuildCmd) rebuild(ctx context.Context, std stdio, s *client.Client) (answer rebuiltAnswer, first, err error) {
 	start := time.Now()
-	pages, n, err := c.which(ctx, r)
+	pages, n, err := c.which(ctx, s)
 	if err != nil {
 		return answer, nil, err
 	}
@@ -125,11 +110,12 @@ func (c *rebuildCmd) rebuild(ctx context.Context, std stdio, r rebuilder) (answe
 			break
 		}
 		group.Go(func() error {
-			rebuilt, err := r.one(ctx, page)
+			var rebuilt inspect.Rebuilt
+			err := post(ctx, s, nil, &rebuilt, "v1", "ops", "pages", strconv.FormatUint(uint64(page), 10), "rebuild")
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
-			case c.All && page >= ledger.DedicatedPages && noPage(err):
+			case c.All && page >= ledger.DedicatedPages && refusal(err) == "not_found":
 				left, gone = left+1, err
 			case err != nil:
 				answer.Failed++
@@ -154,15 +140,16 @@ func (c *rebuildCmd) rebuild(ctx context.Context, std stdio, r rebuilder) (answe
 
 // which returns the pages that the flags name, and how many there are. Of all pages, the dedicated
 // ones come last, in a sequence without an end: some of their numbers are no longer in use.
-func (c *rebuildCmd) which(ctx context.Context, r rebuilder) (iter.Seq[uint32], int, error) {
+func (c *rebuildCmd) which(ctx context.Context, s *client.Client) (iter.Seq[uint32], int, error) {
 	switch {
 	case c.Page != nil:
 		return slices.Values([]uint32{*c.Page}), 1, nil
 	case c.User != "":
-		page, err := r.user(ctx, c.User)
-		return slices.Values([]uint32{page}), 1, err
+		var u inspect.User
+		err := get(ctx, s, &u, "v1", "ops", "users", c.User)
+		return slices.Values([]uint32{u.Page}), 1, err
 	}
-	has, err := r.numbers(ctx)
+	has, err := s.Pages(ctx)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -179,63 +166,4 @@ func (c *rebuildCmd) which(ctx context.Context, r rebuilder) (iter.Seq[uint32], 
 			}
 		}
 	}, has.SharedPages + has.DedicatedPages, nil
-}
-
-// noPage reports whether there is no page of that number.
-func noPage(err error) bool {
-	return errors.Is(err, pages.ErrNoPage) || refusal(err) == "not_found"
-}
-
-// local returns a rebuilder in this process.
-func local(d *data) rebuilder {
-	return rebuilder{
-		numbers: func(ctx context.Context) (has client.Pages, err error) {
-			r, err := d.withLedger("a rebuild")
-			if err != nil {
-				return has, err
-			}
-			layout, err := r.Grower().Layout(ctx)
-			has.Homes, has.SharedPages, has.DedicatedPages = int(r.Inside().Identity().Pages), int(layout.Current), layout.Dedicated
-			return has, err
-		},
-		user: func(ctx context.Context, id string) (uint32, error) {
-			u, err := inspect.ReadUser(ctx, d.activities, id)
-			if err != nil {
-				return 0, err
-			}
-			return u.Page, nil
-		},
-		one: func(ctx context.Context, page uint32) (inspect.Rebuilt, error) {
-			r, err := d.withLedger("a rebuild")
-			if err != nil {
-				return inspect.Rebuilt{}, err
-			}
-			rebuilt, err := r.RebuildPage(ctx, page)
-			return inspect.RebuiltOf(rebuilt), err
-		},
-	}
-}
-
-// remote returns a rebuilder through a service.
-func (c *rebuildCmd) remote() rebuilder {
-	s := &c.Service
-	return rebuilder{
-		numbers: func(ctx context.Context) (client.Pages, error) {
-			service, err := s.service()
-			if err != nil {
-				return client.Pages{}, err
-			}
-			defer service.Close()
-			return service.Pages(ctx)
-		},
-		user: func(ctx context.Context, id string) (uint32, error) {
-			var u inspect.User
-			err := s.get(ctx, &u, "v1", "ops", "users", id)
-			return u.Page, err
-		},
-		one: func(ctx context.Context, page uint32) (rebuilt inspect.Rebuilt, err error) {
-			err = s.post(ctx, nil, &rebuilt, "v1", "ops", "pages", strconv.FormatUint(uint64(page), 10), "rebuild")
-			return rebuilt, err
-		},
-	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,9 +11,14 @@ import (
 	"golang.org/x/term"
 
 	"github.com/feedfilter/feedfilter/activity"
-	"github.com/feedfilter/feedfilter/activity/ledger"
-	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/client"
+)
+
+const (
+	// askInterval is the time between two questions about progress.
+	askInterval = 500 * time.Millisecond
+	// maxSilence is the number of times in a row that the service may fail to answer.
+	maxSilence = 10
 )
 
 type reshapeCmd struct {
@@ -47,11 +53,8 @@ func (c *reshapeCmd) Run(ctx context.Context, std stdio) (err error) {
 	pages := c.Data.pages()
 	bar := &pagesBar{std: std}
 	start := time.Now()
-	if c.Service.Server != "" {
-		err = c.ask(ctx, pages, bar)
-	} else {
-		err = c.reshape(ctx, pages, bar)
-	}
+	c.Data.ScrubRate = 1
+	err = c.Service.with(ctx, &c.Data, std, func(s *client.Client) error { return c.ask(ctx, s, pages, bar) })
 	bar.end()
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
@@ -81,9 +84,6 @@ func refusal(err error) string {
 	if refused, ok := errors.AsType[*client.Error](err); ok {
 		return refused.Code
 	}
-	if refused, ok := errors.AsType[*activity.InvalidError](err); ok {
-		return refused.Code
-	}
 	return ""
 }
 
@@ -99,33 +99,47 @@ func (c *reshapeCmd) outcome(bar *pagesBar) string {
 	return done + "; run the same command again to continue"
 }
 
-// reshape reshapes in this process.
-func (c *reshapeCmd) reshape(ctx context.Context, number uint32, bar *pagesBar) (err error) {
-	if err := c.Data.checkThere(ctx); err != nil {
-		return err
-	}
-	c.Data.Pages = nil // the ledger knows the present number
-	c.Data.ScrubRate = 1
-	d, err := c.Data.open(ctx, c.Data.logger(bar.std), nil)
-	if errors.Is(err, ledger.ErrInUse) {
-		return fmt.Errorf("%w, or use it with --server", err)
-	}
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, d.close()) }()
-	if err := d.pingRedis(ctx); err != nil {
-		return err
-	}
-	var options []pages.GrowOption
+// ask tells a service to reshape, and waits until all users are on the new pages and the old ones
+// are removed. A service completes a reshape in progress first.
+func (c *reshapeCmd) ask(ctx context.Context, service *client.Client, pages uint32, bar *pagesBar) error {
+	ask := service.Reshape
 	if c.Force {
-		options = append(options, pages.ForceGrow)
+		ask = service.ForceReshape
 	}
-	r, err := d.withLedger("a reshape")
-	if err != nil {
-		return err
+	s, err := ask(ctx, pages)
+	silent, troubled := 0, ""
+	for {
+		switch {
+		case err == nil && s.Pages > pages:
+			return fmt.Errorf("another request has asked the service for %d pages meanwhile", s.Pages)
+		case err == nil:
+			silent = 0
+			bar.show(int(int64(s.Reshaped)*int64(s.Pages)/int64(s.Homes)), int(s.Pages))
+			if !s.Reshaping {
+				if s.SharedPages == int(pages) {
+					return nil
+				}
+				return fmt.Errorf("the service stopped the reshape: %s", cmp.Or(s.Trouble, "it was restarted"))
+			}
+			if s.Trouble != troubled && s.Trouble != "" {
+				bar.note("the service waits: " + s.Trouble)
+			}
+			troubled = s.Trouble
+		case bar.pages == 0 || ctx.Err() != nil:
+			return err // the reshape has not begun
+		default:
+			silent++
+			if silent == maxSilence {
+				return err
+			}
+		}
+		select {
+		case <-time.After(askInterval):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		s, err = service.Pages(ctx)
 	}
-	return r.Grower().Grow(ctx, number, bar.show, options...)
 }
 
 // pagesBar shows on a terminal how many pages are done. Without a terminal, it shows nothing.

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/feedfilter/feedfilter/activity/pages"
+	"github.com/feedfilter/feedfilter/client"
 	"github.com/feedfilter/feedfilter/internal/inspect"
 )
 
@@ -36,22 +36,11 @@ func (c *scrubCmd) Check(ctx context.Context) error {
 // Run compares every page with the ledger.
 func (c *scrubCmd) Run(ctx context.Context, std stdio) error {
 	var done inspect.Scrub
-	var err error
 	bar := &pagesBar{std: std}
-	if c.Service.Server != "" {
-		done, err = c.ask(ctx, bar)
-	} else {
-		rate := c.Data.ScrubRate
-		err = c.look(ctx, std, func(d *data) error {
-			r, err := d.withLedger("a scrub")
-			if err != nil {
-				return err
-			}
-			p, err := r.Scrubber().ScrubNow(ctx, rate, func(p pages.ScrubProgress) { bar.show(p.Done, p.All) })
-			done = inspect.ScrubOf(p)
-			return err
-		})
-	}
+	err := c.with(ctx, std, func(s *client.Client) (err error) {
+		done, err = c.ask(ctx, s, bar)
+		return err
+	})
 	bar.end()
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
@@ -70,9 +59,8 @@ func (c *scrubCmd) Run(ctx context.Context, std stdio) error {
 }
 
 // ask tells a service to scrub, and waits until it has finished.
-func (c *scrubCmd) ask(ctx context.Context, bar *pagesBar) (done inspect.Scrub, err error) {
-	s := &c.Service
-	err = s.post(ctx, map[string]int{"rate": c.Data.ScrubRate}, &done, "v1", "ops", "scrub")
+func (c *scrubCmd) ask(ctx context.Context, s *client.Client, bar *pagesBar) (done inspect.Scrub, err error) {
+	err = post(ctx, s, map[string]int{"rate": c.Data.ScrubRate}, &done, "v1", "ops", "scrub")
 	silent := 0
 	for {
 		switch {
@@ -96,7 +84,7 @@ func (c *scrubCmd) ask(ctx context.Context, bar *pagesBar) (done inspect.Scrub, 
 			return done, ctx.Err()
 		}
 		var now inspect.Scrub
-		if err = s.get(ctx, &now, "v1", "ops", "scrub"); err == nil {
+		if err = get(ctx, s, &now, "v1", "ops", "scrub"); err == nil {
 			if now.Started.Before(done.Started) {
 				return done, errors.New("the service was restarted")
 			}

@@ -17,6 +17,9 @@ import (
 const (
 	// askTimeout is how long a service may take to answer.
 	askTimeout = 15 * time.Second
+	// inProcessTimeout is how long a service in this process may take: to rebuild a large page, for
+	// example.
+	inProcessTimeout = 10 * time.Minute
 	// maxIdle is the maximum number of idle connections, for concurrent calls.
 	maxIdle = 16
 )
@@ -94,10 +97,10 @@ func (f *serviceFlags) reach(
 // inProcess serves h to this process only, without a port, until halt is called.
 func inProcess(h http.Handler, log *slog.Logger) (c *client.Client, halt func() error, err error) {
 	pipes := &pipeListener{pipes: make(chan net.Conn), closed: make(chan struct{})}
-	server := newServer(h, log, defaultTimeouts())
+	server := newServer(h, log, timeouts{})
 	go func() { _ = server.Serve(pipes) }() // until halt
 	c, err = client.New("http://127.0.0.1", client.Options{
-		MaxAttempts: 1, HTTPClient: &http.Client{Transport: &http.Transport{DialContext: pipes.dial, MaxIdleConnsPerHost: maxIdle}},
+		MaxAttempts: 1, AttemptTimeout: inProcessTimeout, HTTPClient: &http.Client{Transport: &http.Transport{DialContext: pipes.dial, MaxIdleConnsPerHost: maxIdle}},
 	})
 	return c, func() error {
 		c.Close()
