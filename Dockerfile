@@ -27,7 +27,7 @@ VOLUME /data
 ENV FEEDFILTER_DATA_DIR=/data FEEDFILTER_ADDR=0.0.0.0:8080
 EXPOSE 8080
 STOPSIGNAL SIGTERM
-# With another port, FEEDFILTER_URL says where the service is.
+# It asks the first address of FEEDFILTER_ADDR, or that of FEEDFILTER_SERVER.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 CMD ["/usr/bin/feedfilter", "health"]
 ENTRYPOINT ["/usr/bin/feedfilter"]
 CMD ["serve"]

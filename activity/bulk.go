@@ -3,10 +3,7 @@ package activity
 import (
 	"context"
 	"fmt"
-	"iter"
-	"slices"
 
-	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/activity/pages"
 )
 
@@ -15,8 +12,8 @@ import (
 // writes it once. Until then other Recorders rebuild such pages from the ledger when they need
 // them.
 //
-// Prepare is safe for concurrent use with all other methods. The other methods must be called one
-// at a time. A Recorder may have any number of Bulks, and works as usual meanwhile.
+// The methods must be called one at a time. A Recorder may have any number of Bulks, and works as
+// usual meanwhile.
 type Bulk struct {
 	r     *Recorder
 	pages *pages.Bulk
@@ -25,47 +22,19 @@ type Bulk struct {
 // NewBulk returns a new Bulk.
 func (r *Recorder) NewBulk() *Bulk { return &Bulk{r, r.pages.NewBulk()} }
 
-// PreparedBulk holds activities that are ready for [Bulk.Record].
-type PreparedBulk struct {
-	call    *prepared
-	changes *ledger.Prepared
-}
-
-// Prepare prepares a batch for Record.
-func (b *Bulk) Prepare(batch *Batch) (*PreparedBulk, error) {
-	p := b.r.prepare(batch.activities)
-	changes, err := b.r.ledger.Prepare(b.r.changes(p))
-	return &PreparedBulk{p, changes}, err
-}
-
-// Record makes prepared activities durable in the ledger, as if one after another, and returns the
-// outcome of each. Once Finish has returned nil, every View has them, of this Recorder and of
-// others. Errors are those of [Recorder.Record].
-func (b *Bulk) Record(ctx context.Context, p *PreparedBulk) ([]Outcome, error) {
-	call := *p.call // the outcomes of this Record are its own
-	call.outcomes = slices.Clone(call.outcomes)
+// Record makes the activities of a batch durable in the ledger, as if one after another, and
+// returns the outcome of each. Once Finish has returned nil, every View has them, of this Recorder
+// and of others. Errors are those of [Recorder.Record].
+func (b *Bulk) Record(ctx context.Context, batch *Batch) ([]Outcome, error) {
+	call := b.r.prepare(batch.activities)
 	if len(call.rows) > 0 {
-		written, err := b.pages.Record(ctx, p.changes, p.users(b.r))
+		written, err := b.pages.Record(ctx, b.r.changes(call))
 		if err != nil {
 			return nil, fmt.Errorf("record %d activities: %w", len(call.activities), err)
 		}
 		call.take(written)
 	}
-	return b.r.finish(ctx, &call)
-}
-
-// users yields the users whose pages the activities change, by hash.
-func (p *PreparedBulk) users(r *Recorder) iter.Seq[uint64] {
-	return func(yield func(uint64) bool) {
-		for _, i := range p.call.rows {
-			a := p.call.activities[i]
-			k, _ := r.kinds.Named(a.Kind)
-			own, mirror, mirrored := k.rows(a.User, a.Target)
-			if !yield(r.userHash(own.owner)) || mirrored && !yield(r.userHash(mirror.owner)) {
-				return
-			}
-		}
-	}
+	return b.r.finish(ctx, call)
 }
 
 // Finish writes everything that was recorded to the pages. When it returns nil, every [View] that

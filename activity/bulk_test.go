@@ -23,9 +23,7 @@ func TestBatchRefuses(t *testing.T) {
 	g.Close()
 	batch := g.NewBatch()
 	must(t, batch.Add(add("1", "hide", "p")))
-	p, err := b.Prepare(batch)
-	must(t, err)
-	if _, err := b.Record(t.Context(), p); !errors.Is(err, ErrClosed) {
+	if _, err := b.Record(t.Context(), batch); !errors.Is(err, ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
 	g.open(t, g.ledger, g.store)

@@ -32,9 +32,7 @@ func recordBulk(t testing.TB, r *activity.Recorder, bulk *activity.Bulk, activit
 	t.Helper()
 	batch := r.NewBatch()
 	must(t, batch.AddAll(activities))
-	p, err := bulk.Prepare(batch)
-	must(t, err)
-	_, err = bulk.Record(t.Context(), p)
+	_, err := bulk.Record(t.Context(), batch)
 	must(t, err)
 }
 

@@ -66,7 +66,7 @@ func TestDocuments(t *testing.T) {
 			c := doctest.Config{
 				Replace: map[string]string{"127.0.0.1:8080": servertest.Addr(port)},
 				Path:    []string{builtCommands(t)},
-				Env:     []string{"FEEDFILTER_ADDR=" + servertest.Addr(port), "FEEDFILTER_URL=http://" + servertest.Addr(port)},
+				Env:     []string{"FEEDFILTER_ADDR=" + servertest.Addr(port)},
 				Timeout: 5 * time.Minute,
 			}
 			if d.serves {
@@ -97,7 +97,7 @@ case $1 in
 build) mkdir bin && ln -s '` + command + `' bin/feedfilter ;;
 run)
 	feedfilter serve >feedfilter.log 2>&1 &
-	until feedfilter health; do sleep 0.1; done
+	feedfilter health --wait 1m
 	;;
 *) exit 1 ;;
 esac

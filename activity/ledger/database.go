@@ -90,15 +90,12 @@ type transaction interface {
 	kindsSearcher
 	begin(ctx context.Context) error
 	// lock excludes other writers of the plan's users, and readies the plan for decide. It reads
-	// the layouts, the dedicated pages of the users, and which of the entries in some exist. It
-	// returns the states of the users' pages.
-	lock(ctx context.Context, p *plan, some []*entry, now time.Time) (map[uint32]PageState, error)
+	// the layouts, the dedicated pages of the users, and which of the entries exist. It returns the
+	// states of the users' pages.
+	lock(ctx context.Context, p *plan, now time.Time) (map[uint32]PageState, error)
 	lockLayouts(ctx context.Context) (Layouts, error) // excludes all writers
 	// greatest returns the greatest number that a page ever had. It excludes others that use it.
 	greatest(ctx context.Context) (uint32, error)
-	// insert writes the plan's additions. If it meets some that exist, these are unchanged, the plan
-	// knows of them from then on, and must decide again.
-	insert(ctx context.Context, p *plan) (met bool, err error)
 	write(ctx context.Context, upserts, removals []*entry, raised []raisedPage) error
 	dedicate(ctx context.Context, hash uint64, page uint32) error
 }
@@ -285,31 +282,17 @@ func execAll(ctx context.Context, t transaction, statements []statement) error {
 	return nil
 }
 
-// record executes the plan at the time now. With fresh, it writes rows that count as new without
-// looking for them first.
-func record(ctx context.Context, db database, p *plan, now time.Time, fresh bool) (receipt Receipt, err error) {
-	some, writes := p.entries, p.writes
-	if fresh {
-		some, writes = p.toLookUp(), p.rewrites
-	}
+// record executes the plan at the time now.
+func record(ctx context.Context, db database, p *plan, now time.Time) (receipt Receipt, err error) {
 	err = db.transact(ctx, callTimeout, func(ctx context.Context, t transaction) error {
-		states, err := t.lock(ctx, p, some, now)
+		states, err := t.lock(ctx, p, now)
 		if err != nil {
 			return fmt.Errorf("look up rows: %w", err)
 		}
 		changed, refused := p.decide(now)
-		if fresh {
-			met, err := t.insert(ctx, p)
-			if err != nil {
-				return fmt.Errorf("insert rows: %w", err)
-			}
-			if met {
-				changed, refused = p.decide(now)
-			}
-		}
 		f := p.effect(states)
 		receipt = Receipt{Changed: changed, Refused: refused, Pages: f.pages, Layouts: p.layouts, Owners: p.owners}
-		upserts, removals := writes()
+		upserts, removals := p.writes()
 		if err := t.write(ctx, upserts, removals, f.raised); err != nil {
 			return fmt.Errorf("write rows: %w", err)
 		}
@@ -322,7 +305,7 @@ func record(ctx context.Context, db database, p *plan, now time.Time, fresh bool
 func (m move) execute(ctx context.Context, db database, id Identity) (receipt Receipt, err error) {
 	err = db.transact(ctx, callTimeout, func(ctx context.Context, t transaction) error {
 		p := &plan{id: id, entries: []*entry{{key: key{hash: m.hash}}}}
-		states, err := t.lock(ctx, p, nil, time.Time{})
+		states, err := t.lock(ctx, p, time.Time{})
 		if err != nil {
 			return fmt.Errorf("look up pages: %w", err)
 		}

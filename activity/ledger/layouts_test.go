@@ -102,15 +102,11 @@ func TestSwitchSeeds(t *testing.T) {
 			t.Fatal(err)
 		}
 		checkStandings(t, l, map[uint32]uint64{8: 1, 9: 1, 11: 1, 15: 0})
-		p, err := l.Prepare([]Change{
+		receipt, err := l.Record(t.Context(), time.UnixMicro(1), []Change{
 			{Rows: []Row{eighth(0, "a")}},
 			{Rows: []Row{eighth(1, "a")}, Remove: true},
 			{Rows: []Row{eighth(1, "b"), eighth(1, "c")}, Limit: 1},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		receipt, err := p.Record(t.Context(), time.UnixMicro(1))
 		if err != nil || !slices.Equal(receipt.Changed, []bool{false, true, false}) || !slices.Equal(receipt.Refused, []bool{false, false, true}) {
 			t.Errorf("changed %v, refused %v, %v", receipt.Changed, receipt.Refused, err)
 		}

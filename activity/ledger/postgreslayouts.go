@@ -30,13 +30,8 @@ var errLayoutsDiffer = errors.New("the layouts have changed")
 
 // lock depends on the layouts, which its round trip reads. It assumes the layouts that were read
 // last, and retries if they have changed since.
-func (t postgresTransaction) lock(
-	ctx context.Context, p *plan, some []*entry, now time.Time,
-) (map[uint32]PageState, error) {
-	var reads []statement // under the locks
-	if len(some) > 0 {
-		reads = append(reads, p.lookup(some))
-	}
+func (t postgresTransaction) lock(ctx context.Context, p *plan, now time.Time) (map[uint32]PageState, error) {
+	reads := []statement{p.lookup()} // under the locks
 	if len(p.tallies) > 0 {
 		reads = append(reads, countTallies(p.tallies, now))
 	}

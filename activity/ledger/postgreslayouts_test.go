@@ -111,12 +111,8 @@ func (server shared) testSwitchHoldsBackWrites(t testing.TB) {
 		write := begin(func() (ledger.Receipt, error) {
 			return l.Record(t.Context(), time.Now(), []ledger.Change{on(3, c.target)})
 		})
-		bulk := begin(func() (ledger.Receipt, error) {
-			p, err := l.Prepare([]ledger.Change{on(4, c.target)})
-			if err != nil {
-				return ledger.Receipt{}, err
-			}
-			return p.Record(t.Context(), time.Now())
+		another := begin(func() (ledger.Receipt, error) {
+			return l.Record(t.Context(), time.Now(), []ledger.Change{on(4, c.target)})
 		})
 		move := begin(func() (ledger.Receipt, error) { return l.Move(t.Context(), 5<<60, c.moves) })
 		await(t, watch, layoutWaits("3", "RowShareLock"))
@@ -125,7 +121,7 @@ func (server shared) testSwitchHoldsBackWrites(t testing.TB) {
 			t.Error(err)
 		}
 		checkOutcome(t, "write", <-write, c.layouts, c.pages[0])
-		checkOutcome(t, "prepared", <-bulk, c.layouts, c.pages[1])
+		checkOutcome(t, "another write", <-another, c.layouts, c.pages[1])
 		checkOutcome(t, "move", <-move, c.layouts, c.pages[2])
 	}
 	pages, _ := changed(t, l, "")
@@ -157,11 +153,7 @@ func (server shared) testLayoutsTakenUp(t testing.TB) {
 			return l.Record(t.Context(), time.Now(), []ledger.Change{on(3, "b")})
 		}, map[uint32]uint64{32 + 6: 2}},
 		{64, func() (ledger.Receipt, error) {
-			p, err := l.Prepare([]ledger.Change{on(3, "c")})
-			if err != nil {
-				return ledger.Receipt{}, err
-			}
-			return p.Record(t.Context(), time.Now())
+			return l.Record(t.Context(), time.Now(), []ledger.Change{on(3, "c")})
 		}, map[uint32]uint64{64 + 12: 3}},
 		{128, func() (ledger.Receipt, error) { return l.Move(t.Context(), 3<<60, true) }, map[uint32]uint64{128 + 24: 4, ledger.DedicatedPages: 1}},
 		{256, func() (ledger.Receipt, error) { return l.Move(t.Context(), 3<<60, false) }, map[uint32]uint64{256 + 48: 5, ledger.DedicatedPages: 2}},

@@ -36,7 +36,6 @@ const (
 const (
 	codeSerialization = "40001"
 	codeDeadlock      = "40P01"
-	codeUnique        = "23505" // duplicate key
 	codeIdle          = "25P03" // idle in a transaction for too long: the server read no commit
 )
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -88,10 +87,10 @@ func (t postgresTransaction) query(ctx context.Context, s statement) error {
 	return postgresSession{t.conn}.query(ctx, s)
 }
 
-// lookup is a query that tells the plan which of the entries in some exist.
-func (p *plan) lookup(some []*entry) statement {
+// lookup is a query that tells the plan which of its entries exist.
+func (p *plan) lookup() statement {
 	var r scanned
-	return statement{sql: lookupRowsSQL, args: columnsOf(some)[:4], into: r.all(), each: func() error {
+	return statement{sql: lookupRowsSQL, args: columnsOf(p.entries)[:4], into: r.all(), each: func() error {
 		p.found(r.row())
 		return nil
 	}}
@@ -128,29 +127,6 @@ func (t postgresTransaction) write(_ context.Context, upserts, removals []*entry
 		t.rest.Queue(raisePagesSQL, pages, sequences, left)
 	}
 	return nil
-}
-
-// insert copies the rows into the table. If one of them exists, it undoes the copy, and writes the
-// others with the rest. So recording existing rows costs an extra try.
-func (t postgresTransaction) insert(ctx context.Context, p *plan) (met bool, err error) {
-	fresh := p.additions()
-	if _, err := t.conn.Exec(ctx, `SAVEPOINT copying`); err != nil {
-		return false, err
-	}
-	_, err = t.conn.CopyFrom(ctx, pgx.Identifier{"entries"},
-		[]string{"hash", "owner", "kind", "target", "since", "until", "target_hash"},
-		pgx.CopyFromSlice(len(fresh), func(i int) ([]any, error) { return fresh[i].values(), nil }))
-	if refused, ok := errors.AsType[*pgconn.PgError](err); !ok || refused.Code != codeUnique {
-		return false, err
-	}
-	// A failed transaction prepares no statement, so the lookup is not in the same batch.
-	if _, err := t.conn.Exec(ctx, `ROLLBACK TO copying`); err != nil {
-		return false, err
-	}
-	if err := send(ctx, t.conn, p.lookup(fresh)); err != nil {
-		return false, err
-	}
-	return true, t.write(ctx, slices.DeleteFunc(fresh, func(e *entry) bool { return e.was }), nil, nil)
 }
 
 func (t postgresTransaction) greatest(ctx context.Context) (page uint32, err error) {

@@ -3,7 +3,6 @@ package ledger
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 )
 
@@ -36,87 +35,12 @@ func (l *Ledger) Record(ctx context.Context, now time.Time, changes []Change) (R
 	if len(changes) == 0 {
 		return Receipt{}, nil
 	}
-	return ask(ctx, l, &Call{Operation: "record"}, recording(changes), func(ctx context.Context) (Receipt, error) {
+	what := fmt.Sprintf("ledger: record %d changes", len(changes))
+	return ask(ctx, l, &Call{Operation: "record"}, what, func(ctx context.Context) (Receipt, error) {
 		p, err := newPlan(l.id, changes)
 		if err != nil {
 			return Receipt{}, err
 		}
-		return record(ctx, l.db, p, now, false)
+		return record(ctx, l.db, p, now)
 	})
-}
-
-func recording(changes []Change) string {
-	return fmt.Sprintf("ledger: record %d changes", len(changes))
-}
-
-// Prepared is a list of changes of a ledger that were validated and sorted. Preparing 100,000
-// changes takes a large part of the time of recording them. A caller can prepare changes while
-// others are being recorded.
-type Prepared struct {
-	plan   *plan
-	ledger *Ledger
-}
-
-// Prepare validates and sorts changes for [Prepared.Record]. The caller must not modify them
-// afterwards. An error names an invalid row.
-func (l *Ledger) Prepare(changes []Change) (*Prepared, error) {
-	p, err := newPlan(l.id, changes)
-	if err != nil {
-		return nil, fmt.Errorf("ledger: prepare: %w", err)
-	}
-	return &Prepared{p, l}, nil
-}
-
-// Record is [Ledger.Record] for many changes whose rows are mostly new. It writes rows without
-// looking for them first. It differs from that in nothing else. The same Prepared may be recorded
-// again after an error, but not concurrently.
-//
-// PostgreSQL ends a transaction after some seconds, and until then other writers of its pages wait.
-// So record at most some 10,000 changes at a time there.
-func (p *Prepared) Record(ctx context.Context, now time.Time) (Receipt, error) {
-	if len(p.plan.changes) == 0 {
-		return Receipt{}, nil
-	}
-	what := recording(p.plan.changes)
-	return ask(ctx, p.ledger, &Call{Operation: "record_prepared"}, what, func(ctx context.Context) (Receipt, error) {
-		return record(ctx, p.ledger.db, p.plan, now, true)
-	})
-}
-
-// toLookUp returns the entries to read before any decision: those that are removed, and those that
-// a limited change has or counts. All others count as new until the write fails.
-func (p *plan) toLookUp() (some []*entry) {
-	careful := make(map[*entry]bool)
-	number := 0
-	for _, c := range p.changes {
-		if c.Remove || c.Limit > 0 {
-			for _, e := range p.named[number : number+len(c.Rows)] {
-				careful[e] = true
-			}
-		}
-		number += len(c.Rows)
-	}
-	for _, e := range p.entries {
-		if careful[e] || e.tally != nil {
-			some = append(some, e)
-		}
-	}
-	return some
-}
-
-// additions returns the entries to write that were not found in the database.
-func (p *plan) additions() (fresh []*entry) {
-	fresh = make([]*entry, 0, len(p.entries))
-	for _, e := range p.entries {
-		if e.is && !e.was {
-			fresh = append(fresh, e)
-		}
-	}
-	return fresh
-}
-
-// rewrites returns the existing entries that get new times, and those that are removed.
-func (p *plan) rewrites() (upserts, removals []*entry) {
-	upserts, removals = p.writes()
-	return slices.DeleteFunc(upserts, func(e *entry) bool { return !e.was }), removals
 }

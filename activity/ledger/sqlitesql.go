@@ -110,7 +110,7 @@ func tuples(n, width int) string {
 // prepare prepares the SQL that runs often. Closing the databases closes the statements.
 func (d *sqliteDatabase) prepare(ctx context.Context) (err error) {
 	//nolint:prealloc // once
-	write := []string{allLayoutsSQL, allKindsSQL, progressSQL, putCheckpointSQL, insertPlainSQL(bulkRows), insertWholeSQL(bulkRows)}
+	write := []string{allLayoutsSQL, allKindsSQL, progressSQL, putCheckpointSQL}
 	//nolint:prealloc // once
 	read := []string{
 		snapshotSQL, keysSQL, sequenceSQL, progressSQL, changedSQL, endedSQL, listNewestRowsSQL, listBeforeRowsSQL,

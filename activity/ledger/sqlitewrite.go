@@ -55,9 +55,7 @@ func (t sqliteTransaction) lockLayouts(ctx context.Context) (Layouts, error) {
 	return readLayouts(ctx, t)
 }
 
-func (t sqliteTransaction) lock(
-	ctx context.Context, p *plan, some []*entry, now time.Time,
-) (states map[uint32]PageState, err error) {
+func (t sqliteTransaction) lock(ctx context.Context, p *plan, now time.Time) (states map[uint32]PageState, err error) {
 	p.forget()
 	if p.layouts, err = t.lockLayouts(ctx); err != nil {
 		return nil, err
@@ -70,7 +68,7 @@ func (t sqliteTransaction) lock(
 		return nil, err
 	}
 	// A page that never changed has no rows.
-	some = slices.DeleteFunc(slices.Clone(some), func(e *entry) bool {
+	some := slices.DeleteFunc(slices.Clone(p.entries), func(e *entry) bool {
 		return states[p.id.PageIn(p.layouts.Current, e.hash)].Sequence == 0
 	})
 	if err := t.lookup(ctx, p, some); err != nil {

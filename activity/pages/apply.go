@@ -13,7 +13,12 @@ import (
 
 // applier brings pages in the store to the sequences of transactions.
 type applier struct {
-	common
+	life      *lifecycle
+	storage   *storage
+	poller    *poller
+	sequences *sequences
+	layout    *layout
+	due       *dueQueue
 
 	rebuilder *rebuilder
 	leavers   *leavers
@@ -21,7 +26,12 @@ type applier struct {
 
 func newApplier(b *rebuilder) *applier {
 	a := &applier{
-		common:    b.common,
+		life:      b.life,
+		storage:   b.storage,
+		poller:    b.poller,
+		sequences: b.sequences,
+		layout:    b.layout,
+		due:       b.poller.due,
 		rebuilder: b,
 		leavers:   newLeavers(),
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
 	"sync"
@@ -60,10 +59,12 @@ func (p *Pages) NewBulk() *Bulk {
 	}
 }
 
-// Record makes prepared changes durable in the ledger, as if one after another. Once Finish has
-// returned nil, every Read of any process sees them. users yields the users of all rows, by hash.
-// Errors are those of [Pages.Write].
-func (b *Bulk) Record(ctx context.Context, changes *ledger.Prepared, users iter.Seq[uint64]) (Written, error) {
+// Record makes changes durable in the ledger, as if one after another. Once Finish has returned
+// nil, every Read of any process sees them. Errors are those of [Pages.Write].
+//
+// PostgreSQL ends a transaction after some seconds, and until then other writers of its pages wait.
+// So record at most some 10,000 changes at a time there.
+func (b *Bulk) Record(ctx context.Context, changes []ledger.Change) (Written, error) {
 	r := b.r
 	if r.life.isClosed() {
 		return Written{}, ErrClosed
@@ -72,16 +73,14 @@ func (b *Bulk) Record(ctx context.Context, changes *ledger.Prepared, users iter.
 		return Written{}, fmt.Errorf("nothing was changed: %w", err)
 	}
 	limited, cancel := context.WithTimeout(ctx, bulkTimeout)
-	receipt, err := changes.Record(limited, r.storage.now())
+	receipt, err := r.poller.ledger.Record(limited, r.storage.now(), changes)
 	cancel()
 	if err != nil {
 		return Written{}, Unavailable("ledger", err)
 	}
 	b.committed = r.life.elapsed()
-	if leaving := receipt.Layouts.Leaving; leaving > 0 { // see [committer.pagesToClose]
-		for hash := range users {
-			b.toClose[r.layout.id.PageIn(leaving, hash)] = true
-		}
+	for _, page := range r.committer.pagesToClose(receipt, changes) {
+		b.toClose[page] = true
 	}
 	return Written{receipt.Changed, receipt.Refused}, b.follow(ctx, receipt)
 }

@@ -79,20 +79,7 @@ func (g *rig) Record(ctx context.Context, acts []act) ([]bool, error) {
 
 // recordBulk is Record in a Bulk.
 func recordBulk(ctx context.Context, b *Bulk, acts []act) ([]bool, error) {
-	changes := changesOf(b.r, acts)
-	ready, err := b.r.poller.ledger.Prepare(changes)
-	if err != nil {
-		return nil, err
-	}
-	written, err := b.Record(ctx, ready, func(yield func(uint64) bool) {
-		for _, c := range changes {
-			for _, row := range c.Rows {
-				if !yield(row.Hash) {
-					return
-				}
-			}
-		}
-	})
+	written, err := b.Record(ctx, changesOf(b.r, acts))
 	return written.Changed, err
 }
 

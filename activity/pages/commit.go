@@ -16,7 +16,11 @@ import (
 // committer records changes: it groups those of concurrent callers into transactions of the ledger,
 // applies them to pages, and acknowledges them.
 type committer struct {
-	common
+	life      *lifecycle
+	storage   *storage
+	poller    *poller
+	sequences *sequences
+	layout    *layout
 
 	applier *applier
 
@@ -35,7 +39,11 @@ type committer struct {
 
 func newCommitter(a *applier) *committer {
 	return &committer{
-		common:     a.common,
+		life:       a.life,
+		storage:    a.storage,
+		poller:     a.poller,
+		sequences:  a.sequences,
+		layout:     a.layout,
 		applier:    a,
 		queue:      make(chan *write),
 		settling:   make(chan struct{}, maxSettling),

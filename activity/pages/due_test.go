@@ -30,7 +30,7 @@ func TestTidy(t *testing.T) {
 		if n := p.Stats().Rebuilds["residue"]; n == 0 || n > 100 {
 			t.Errorf("%d pages tidied", n)
 		}
-		p.due.add(0, reasonResidue, 0) // schedule the page for the removals since the last rebuild
+		p.poller.due.add(0, reasonResidue, 0) // schedule the page for the removals since the last rebuild
 		time.Sleep(time.Second)
 		rows, s, err := l.Keys(t.Context(), 0)
 		must(t, err)
@@ -85,7 +85,7 @@ func TestTidyAgain(t *testing.T) {
 		p.record(t, true, add("1", "hide", "p"))
 		build := p.header(t, 0).Build
 		cut.unreadable.Store(true)
-		p.due.add(0, reasonResidue, 0)
+		p.poller.due.add(0, reasonResidue, 0)
 		time.Sleep(10 * time.Second)
 		cut.unreadable.Store(false)
 		time.Sleep(longestPause + 2*retryPause)

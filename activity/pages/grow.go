@@ -47,7 +47,10 @@ type Layout struct {
 
 // Grower changes the number of pages that users share. It is safe for concurrent use.
 type Grower struct {
-	common
+	life    *lifecycle
+	storage *storage
+	poller  *poller
+	layout  *layout
 
 	applier  *applier
 	scrubber *Scrubber
@@ -56,7 +59,10 @@ type Grower struct {
 
 func newGrower(s *Scrubber) *Grower {
 	return &Grower{
-		common:   s.common,
+		life:     s.life,
+		storage:  s.storage,
+		poller:   s.poller,
+		layout:   s.layout,
 		applier:  s.applier,
 		scrubber: s,
 		growth:   growth{slot: make(chan struct{}, 1)},

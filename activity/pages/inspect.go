@@ -23,9 +23,24 @@ const (
 
 // Inspector shows what is in pages. No method changes a page. It is safe for concurrent use.
 type Inspector struct {
-	common
+	life      *lifecycle
+	storage   *storage
+	poller    *poller
+	sequences *sequences
+	layout    *layout
 
 	rebuilder *rebuilder
+}
+
+func newInspector(b *rebuilder) *Inspector {
+	return &Inspector{
+		life:      b.life,
+		storage:   b.storage,
+		poller:    b.poller,
+		sequences: b.sequences,
+		layout:    b.layout,
+		rebuilder: b,
+	}
 }
 
 // Identity returns the identity of the filter: see [Pages.Identity].

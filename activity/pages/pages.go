@@ -76,7 +76,11 @@ const (
 
 // Pages are the pages of a ledger, in a store. They are safe for concurrent use.
 type Pages struct {
-	common
+	life      *lifecycle
+	storage   *storage
+	poller    *poller
+	sequences *sequences
+	layout    *layout
 
 	rebuilder *rebuilder
 	applier   *applier
@@ -147,31 +151,23 @@ func newPages(ctx context.Context, c Config) *Pages {
 	}
 	store.stats.survey.Store(newSurvey())
 	poller := newPoller(store, c.Ledger, c.StalenessBound)
-	all := common{store.life, store, poller, poller.sequences, poller.layout, poller.due}
-	rebuilder := newRebuilder(all, c)
+	rebuilder := newRebuilder(poller, c)
 	applier := newApplier(rebuilder)
 	scrubber := newScrubber(applier)
 	return &Pages{
-		common:    all,
+		life:      store.life,
+		storage:   store,
+		poller:    poller,
+		sequences: poller.sequences,
+		layout:    poller.layout,
 		rebuilder: rebuilder,
 		applier:   applier,
 		committer: newCommitter(applier),
 		scrubber:  scrubber,
 		grower:    newGrower(scrubber),
-		reader:    &reader{common: all, rebuilder: rebuilder, replica: c.Replica},
-		inspector: &Inspector{common: all, rebuilder: rebuilder},
+		reader:    newReader(rebuilder, c.Replica),
+		inspector: newInspector(rebuilder),
 	}
-}
-
-// common is what every part of [Pages] from the rebuilder up uses. It has fields only, so a part
-// gets no methods by it.
-type common struct {
-	life      *lifecycle
-	storage   *storage
-	poller    *poller
-	sequences *sequences
-	layout    *layout
-	due       *dueQueue
 }
 
 // complete fills in the defaults and checks the ranges.

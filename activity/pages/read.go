@@ -61,13 +61,29 @@ func (p *Pages) Read(ctx context.Context, q Query) (Answer, error) { return p.re
 
 // reader reads pages for feeds.
 type reader struct {
-	common
+	life      *lifecycle
+	storage   *storage
+	poller    *poller
+	sequences *sequences
+	layout    *layout
 
 	rebuilder *rebuilder
 
 	replica       favfilter.Store // nil: none
 	replicaOutage outage          // replicas cannot be read
 	replicaAfter  atomic.Int64    // when replicas are read again, as elapsed
+}
+
+func newReader(b *rebuilder, replica favfilter.Store) *reader {
+	return &reader{
+		life:      b.life,
+		storage:   b.storage,
+		poller:    b.poller,
+		sequences: b.sequences,
+		layout:    b.layout,
+		rebuilder: b,
+		replica:   replica,
+	}
 }
 
 // read is [Pages.Read].

@@ -43,7 +43,11 @@ type rebuilds struct {
 // rebuilder rebuilds pages from the ledger. It holds pages in this process: those that the store
 // did not take, and those that feeds have read.
 type rebuilder struct {
-	common
+	life      *lifecycle
+	storage   *storage
+	poller    *poller
+	sequences *sequences
+	layout    *layout
 
 	kinds         []ledger.Kind // that this process writes
 	declared      declared
@@ -54,9 +58,13 @@ type rebuilder struct {
 	heavy         func(hash uint64) // set by the applier: called for a user with too many keys for a shared page
 }
 
-func newRebuilder(all common, c Config) *rebuilder {
+func newRebuilder(p *poller, c Config) *rebuilder {
 	b := &rebuilder{
-		common:        all,
+		life:          p.life,
+		storage:       p.storage,
+		poller:        p,
+		sequences:     p.sequences,
+		layout:        p.layout,
 		kinds:         c.Kinds,
 		maxSharedKeys: c.MaxSharedKeys,
 		large:         largePages{least: largePage},

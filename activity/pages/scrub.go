@@ -37,7 +37,12 @@ const (
 // Scrubber is the background work on pages: it looks for pages that differ from the ledger, and
 // rebuilds them. It is safe for concurrent use.
 type Scrubber struct {
-	common
+	life      *lifecycle
+	storage   *storage
+	poller    *poller
+	sequences *sequences
+	layout    *layout
+	due       *dueQueue
 
 	rebuilder *rebuilder
 	applier   *applier
@@ -52,7 +57,12 @@ type Scrubber struct {
 
 func newScrubber(a *applier) *Scrubber {
 	return &Scrubber{
-		common:    a.common,
+		life:      a.life,
+		storage:   a.storage,
+		poller:    a.poller,
+		sequences: a.sequences,
+		layout:    a.layout,
+		due:       a.due,
 		rebuilder: a.rebuilder,
 		applier:   a,
 	}

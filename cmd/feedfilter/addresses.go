@@ -59,7 +59,7 @@ func listenAll(ctx context.Context, addr string, mode fs.FileMode) ([]net.Listen
 	for _, a := range addresses(addr) {
 		l, err := listenOn(ctx, a, mode)
 		if err != nil {
-			return nil, errors.Join(err, closeAll(all))
+			return nil, errors.Join(fmt.Errorf("--addr: %w", err), closeAll(all))
 		}
 		all = append(all, l)
 	}

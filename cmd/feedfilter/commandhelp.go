@@ -62,7 +62,8 @@ func insideHelp() map[string]string {
 // healthHelp is the help of the flags of health.
 func healthHelp() map[string]string {
 	return map[string]string{
-		"health_url":     "URL of the service; the command asks its /readyz.",
+		"health_server":  "URL of the service; the command asks its /readyz. Default: the first address of --addr, as serve has it.",
+		"health_wait":    "How long to ask again until the service can answer feeds.",
 		"health_timeout": "Time limit for the answer, above 0s and up to 1m.",
 	}
 }

@@ -61,7 +61,7 @@ func commandsShown(t *testing.T, text string) (lines []string) {
 		lines = append(lines, m[1])
 	}
 	for i, line := range lines {
-		line = strings.NewReplacer(`"$FEEDFILTER_URL"`, "http://127.0.0.1:8080", `"$(get /v1/pages | jq .due)"`, "65536").Replace(line)
+		line = strings.NewReplacer(`"$FEEDFILTER_SERVER"`, "http://127.0.0.1:8080", `"$(get /v1/pages | jq .due)"`, "65536").Replace(line)
 		line = regexp.MustCompile(`"[^"]*"`).ReplaceAllString(line, "redis://127.0.0.1")
 		line = regexp.MustCompile(`(?: \d?>|[;&|)]| #).*`).ReplaceAllString(line, "")
 		lines[i] = strings.TrimSuffix(line, " --help")

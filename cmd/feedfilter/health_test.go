@@ -4,6 +4,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -43,7 +45,7 @@ func TestHealth(t *testing.T) {
 			_, _ = w.Write([]byte(c.body))
 		}))
 		t.Cleanup(server.Close)
-		r := runCommand(t, nil, "feedfilter", "health", "--url", server.URL)
+		r := runCommand(t, nil, "feedfilter", "health", "--server", server.URL)
 		if r.code != c.code || r.stdout != c.stdout || (r.stderr == "") != (c.stderr == "") {
 			t.Errorf("%s: exit code %d, %q, %q", name, r.code, r.stdout, r.stderr)
 		}
@@ -59,13 +61,13 @@ func TestHealthOfNone(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = silent.Close() })
-	r := feedfilter(t, exitFailure, "health", "--timeout", "50ms", "--url", "http://"+silent.Addr().String())
+	r := feedfilter(t, exitFailure, "health", "--timeout", "50ms", "--server", "http://"+silent.Addr().String())
 	wantContains(t, r.stderr, "feedfilter: health: ", "deadline exceeded")
-	r = feedfilter(t, exitFailure, "health", "--url", "http://127.0.0.1:1")
+	r = feedfilter(t, exitFailure, "health", "--server", "http://127.0.0.1:1")
 	wantContains(t, r.stderr, "connection refused")
 	for _, url := range []string{"127.0.0.1:8080", "ftp://h", "http://", "http://u:secret@h", "http://h?x=1", "http://u:secret@h:x"} {
-		r := feedfilter(t, exitUsage, "health", "--url", url)
-		wantContains(t, r.stderr, "--url: not ")
+		r := feedfilter(t, exitUsage, "health", "--server", url)
+		wantContains(t, r.stderr, "--server: not ")
 		if got := r.stderr; len(got) > 120 {
 			t.Errorf("%q", got)
 		}
@@ -73,4 +75,40 @@ func TestHealthOfNone(t *testing.T) {
 	for _, timeout := range []string{"0s", "61s"} {
 		wantContains(t, feedfilter(t, exitUsage, "health", "--timeout", timeout).stderr, "--timeout: ", "is not above 0 and up to 1m")
 	}
+}
+
+// Without --server, the command asks the first address of serve. It waits for a service that starts.
+func TestHealthOfTheAddress(t *testing.T) {
+	t.Parallel()
+	for addr, want := range map[string]string{
+		"127.0.0.1:8080":              "http://127.0.0.1:8080",
+		"0.0.0.0:81,unix:/run/f.sock": "http://127.0.0.1:81",
+		":82":                         "http://127.0.0.1:82",
+		"[::]:83":                     "http://[::1]:83",
+		"feeds.example:84":            "http://feeds.example:84",
+		"unix:/run/f.sock":            "unix:/run/f.sock",
+	} {
+		if got := (&healthCmd{Addr: addr}).server(); got != want {
+			t.Errorf("--addr %s: %s, want %s", addr, got, want)
+		}
+	}
+	var asked atomic.Int64
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if asked.Add(1) < 3 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = w.Write([]byte(`{"status":"unavailable"}`))
+			return
+		}
+		_, _ = w.Write([]byte(`{"status":"ready"}`))
+	}))
+	t.Cleanup(service.Close)
+	at := []string{"FEEDFILTER_ADDR=" + strings.TrimPrefix(service.URL, "http://")}
+	if r := runCommand(t, at, "feedfilter", "health"); r.code != exitFailure {
+		t.Errorf("exit code %d of a service that is unavailable", r.code)
+	}
+	if r := runCommand(t, at, "feedfilter", "health", "--wait", "1m"); r.code != 0 || r.stdout != "ready\n" {
+		t.Errorf("exit code %d, %q, %q", r.code, r.stdout, r.stderr)
+	}
+	wantContains(t, feedfilter(t, exitUsage, "health", "--url", service.URL).stderr, "--url: has another name: --server")
 }

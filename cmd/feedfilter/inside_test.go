@@ -130,7 +130,8 @@ func TestInsideInterrupted(t *testing.T) {
 }
 
 // All pages are rebuilt: shared pages of a later layout, and dedicated pages, some of whose numbers
-// nobody has any more. A dedicated page that is removed meanwhile is looked for, and counts as failed.
+// nobody has any more. A dedicated page that is removed meanwhile is looked for, and counts as
+// failed.
 func TestRebuildAll(t *testing.T) {
 	for dedicated, code := range map[int]int{3: 0, 4: 1} {
 		want := map[uint32]bool{4: true, 5: true, 6: true, 7: true}

@@ -100,7 +100,8 @@ func inProcess(h http.Handler, log *slog.Logger) (c *client.Client, halt func() 
 	server := newServer(h, log, timeouts{})
 	go func() { _ = server.Serve(pipes) }() // until halt
 	c, err = client.New("http://127.0.0.1", client.Options{
-		MaxAttempts: 1, AttemptTimeout: inProcessTimeout, HTTPClient: &http.Client{Transport: &http.Transport{DialContext: pipes.dial, MaxIdleConnsPerHost: maxIdle}},
+		MaxAttempts: 1, AttemptTimeout: inProcessTimeout,
+		HTTPClient: &http.Client{Transport: &http.Transport{DialContext: pipes.dial, MaxIdleConnsPerHost: maxIdle}},
 	})
 	return c, func() error {
 		c.Close()

@@ -79,7 +79,7 @@ func TestServeOnSockets(t *testing.T) {
 			t.Errorf("%s answers %d", path, code)
 		}
 	}
-	wantContains(t, feedfilter(t, 0, "health", "--url", "unix:"+first).stdout, "ready")
+	wantContains(t, feedfilter(t, 0, "health", "--server", "unix:"+first).stdout, "ready")
 	if code, answer := s.do("GET", "/healthz", ""); code != 200 {
 		t.Errorf("the port answers %d %s", code, answer)
 	}

@@ -37,8 +37,8 @@ func dialSentinel(t testing.TB, s *redistest.Sentinel) *redis.Client {
 	return client
 }
 
-// The primary ends in several ways, under load. The remaining pages are intact, and the client finds
-// the new primary.
+// The primary ends in several ways, under load. The remaining pages are intact, and the client
+// finds the new primary.
 func TestSentinelFailover(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(*testing.T, *redistest.Sentinel, *redistest.Server){

@@ -78,10 +78,7 @@ func (s *Subject) Record(ctx context.Context, all iter.Seq[activity.Activity]) e
 		if err := checked.AddAll(batch); err != nil {
 			return err
 		}
-		prepared, err := bulk.Prepare(checked)
-		if err == nil {
-			_, err = bulk.Record(ctx, prepared)
-		}
+		_, err := bulk.Record(ctx, checked)
 		batch = batch[:0]
 		return err
 	}

@@ -60,9 +60,7 @@ type Import struct {
 type batch struct {
 	activityfile.Batch
 
-	checked  *activity.Batch        // the activities
-	prepared *activity.PreparedBulk // of the activities
-	failure  error                  // of the preparation
+	checked *activity.Batch // the activities
 }
 
 // Begin goes to the line where an earlier import stopped, Done.Position. With restart, it goes to
@@ -132,15 +130,12 @@ func (im *Import) follow(ctx context.Context) error {
 	}
 }
 
-// read reads batches, and prepares them for recording while the previous batch is being recorded.
-// It sends them to out, until ctx ends.
+// read reads batches, each while the previous one is being recorded. It sends them to out, until
+// ctx ends.
 func (im *Import) read(ctx context.Context, out chan<- batch) {
 	for last := false; !last; {
 		im.reading = im.To.NewBatch()
 		b := batch{Batch: im.lines.Batch(im.Batch, !im.Skip), checked: im.reading}
-		if im.bulk != nil {
-			b.prepared, b.failure = im.bulk.Prepare(b.checked)
-		}
 		last = b.Last
 		select {
 		case out <- b:
@@ -190,15 +185,12 @@ func (im *Import) take(ctx context.Context, b batch) error {
 	return b.Err
 }
 
-// record records a prepared batch. The reader has compared each since with this machine's clock, so
+// record records a batch. The reader has compared each since with this machine's clock, so
 // one that is too early for the ledger means that a clock is wrong.
 func (im *Import) record(ctx context.Context, b *batch) (outcomes []activity.Outcome, err error) {
-	switch {
-	case b.failure != nil:
-		return nil, b.failure
-	case im.bulk != nil:
-		outcomes, err = im.bulk.Record(ctx, b.prepared)
-	default:
+	if im.bulk != nil {
+		outcomes, err = im.bulk.Record(ctx, b.checked)
+	} else {
 		outcomes, err = b.checked.Record(ctx)
 	}
 	if i := slices.Index(outcomes, activity.Early); i >= 0 {

@@ -22,7 +22,7 @@ func (r *Registry) Ledger() ledger.Around {
 	}, []string{"operation"})
 	r.registry.MustRegister(seconds, failed)
 	for _, operation := range []string{
-		"record", "record_prepared", "keys", "each_row", "sequence", "changed", "place", "layouts", "begin_layout",
+		"record", "keys", "each_row", "sequence", "changed", "place", "layouts", "begin_layout",
 		"switch_layout", "leave_layout", "dedicate", "release", "ended", "list", "lookup", "count", "counts", "owned",
 		"all", "naming", "declare", "kinds", "ping", "agree",
 	} { // each is there from the start

@@ -125,7 +125,7 @@ func TestLedgerFailures(t *testing.T) {
 
 // TestLedgerTotal calls every method of a closed ledger that asks the database. Each counts as an
 // operation of its own, which was there before the call if a Recorder makes such calls. So do the
-// two ways of a move and of a count, and prepared changes.
+// two ways of a move and of a count.
 func TestLedgerTotal(t *testing.T) {
 	r := metrics.New(metrics.Settings{})
 	l := openLedger(t, 4)
@@ -134,10 +134,6 @@ func TestLedgerTotal(t *testing.T) {
 	}
 	l = l.Around(r.Ledger())
 	change := ledger.Change{Rows: []ledger.Row{{Owner: "1", Kind: "hide", Target: "p"}}}
-	prepared, err := l.Prepare([]ledger.Change{change})
-	if err != nil {
-		t.Fatal(err)
-	}
 	given := map[reflect.Type]any{
 		reflect.TypeFor[context.Context]():    t.Context(),
 		reflect.TypeFor[string]():             "x",
@@ -145,9 +141,8 @@ func TestLedgerTotal(t *testing.T) {
 		reflect.TypeFor[ledger.LookupQuery](): ledger.LookupQuery{Items: []ledger.Item{{}}},
 	}
 	calls := map[string]func() error{
-		"Prepared.Record": func() error { _, err := prepared.Record(t.Context(), time.Time{}); return err },
-		"Move to":         func() error { _, err := l.Move(t.Context(), 1, true); return err },
-		"Counts of all":   func() error { _, err := l.Counts(t.Context(), 1, "x", "", time.Time{}); return err },
+		"Move to":       func() error { _, err := l.Move(t.Context(), 1, true); return err },
+		"Counts of all": func() error { _, err := l.Counts(t.Context(), 1, "x", "", time.Time{}); return err },
 	}
 	for name, method := range reflect.ValueOf(l).Methods() {
 		of := method.Type()

@@ -63,7 +63,7 @@ func (d *drill) do(document string, replace, files map[string]string) {
 	doctest.Run(d.t, file, doctest.Config{
 		Replace: words, Path: []string{d.bin}, Files: files, Timeout: 5 * time.Minute,
 		Env: append([]string{
-			"FEEDFILTER_URL=" + d.url(), "FEEDFILTER_SERVER=" + d.url(), "FEEDFILTER_TOKEN=" + d.token, "REDIS=" + d.redis.URL(),
+			"FEEDFILTER_SERVER=" + d.url(), "FEEDFILTER_TOKEN=" + d.token, "REDIS=" + d.redis.URL(),
 			"LEDGER=" + ledger, "DRILL=" + control.URL, "DRILL_LOG=" + d.path("serve.log"),
 		}, d.env...),
 	})

@@ -276,10 +276,7 @@ func (s suite) random(t *testing.T) {
 					recordAt(rt, l, m, now, removeEnded(rows...))
 				}
 			},
-			"list": func(rt *rapid.T) { randomList(rt, l, m, intn) },
-			"record prepared": func(rt *rapid.T) {
-				prepared(rt, l, m, at(int64(intn(6)-1)), randomChanges(intn)...)
-			},
+			"list":     func(rt *rapid.T) { randomList(rt, l, m, intn) },
 			"dedicate": func(rt *rapid.T) { dedicated(rt, l, m, block(intn(16), "").Hash) },
 			"release":  func(rt *rapid.T) { released(rt, l, m, block(intn(16), "").Hash) },
 			"begin":    func(rt *rapid.T) { begun(rt, l, m, 1<<intn(7)) },

@@ -32,7 +32,7 @@ func (s suite) concurrentLayouts(t *testing.T) {
 		wg.Go(func() {
 			for range calls {
 				changes := mine(w, users, random)
-				receipt, err := recordEither(l, changes, random.IntN(2) == 0)
+				receipt, err := l.Record(context.Background(), at(0), changes)
 				if err != nil {
 					t.Error(err)
 					return
@@ -99,17 +99,6 @@ func mine(writer, users int, random *rand.Rand) []ledger.Change {
 		}
 	}
 	return changes
-}
-
-func recordEither(l *ledger.Ledger, changes []ledger.Change, prepared bool) (ledger.Receipt, error) {
-	if !prepared {
-		return l.Record(context.Background(), at(0), changes)
-	}
-	p, err := l.Prepare(changes)
-	if err != nil {
-		return ledger.Receipt{}, err
-	}
-	return p.Record(context.Background(), at(0))
 }
 
 // event is a receipt with the users of its changes.

@@ -211,13 +211,6 @@ func (s suite) kindsDiffer(t *testing.T) {
 			if _, err := old.Record(t.Context(), at(0), all); !errors.Is(err, ledger.ErrKindsDiffer) {
 				t.Errorf("error %v, want ErrKindsDiffer", err)
 			}
-			p, err := old.Prepare(all)
-			if err == nil {
-				_, err = p.Record(t.Context(), at(0))
-			}
-			if !errors.Is(err, ledger.ErrKindsDiffer) {
-				t.Errorf("error %v, want ErrKindsDiffer", err)
-			}
 		}
 		for page := range uint32(16) {
 			checkPage(t, old, page, nil, 0)

@@ -53,11 +53,7 @@ func (s suite) largePage(t *testing.T) {
 	for i := range rows {
 		changes[i] = add(rows[i])
 	}
-	prepared, err := l.Prepare(changes)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := prepared.Record(t.Context(), time.Now()); err != nil {
+	if _, err := l.Record(t.Context(), time.Now(), changes); err != nil {
 		t.Fatal(err)
 	}
 	keys, _, err := l.Keys(t.Context(), 0)

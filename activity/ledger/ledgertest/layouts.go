@@ -8,7 +8,6 @@ import (
 	"math"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
 )
@@ -377,24 +376,9 @@ func (s suite) layoutsCancelledAnywhere(t *testing.T) {
 	}
 }
 
-// prepared records prepared changes in a ledger, and in its model, and compares the
-// receipts.
-func prepared(t tester, l *ledger.Ledger, m *model, now time.Time, changes ...ledger.Change) {
-	t.Helper()
-	p, err := l.Prepare(changes)
-	if err != nil {
-		t.Fatalf("Prepare: %v", err)
-	}
-	receipt, err := p.Record(context.Background(), now)
-	if err != nil {
-		t.Fatalf("Prepared.Record: %v", err)
-	}
-	checkReceipt(t, receipt, m.recordAt(now, changes))
-}
-
-// layoutsPrepared records prepared changes in each phase. It has rows on new pages that were
+// layoutsMany records many changes in each phase. It has rows on new pages that were
 // never raised, and on pages whose ancestor changed in one half only.
-func (s suite) layoutsPrepared(t *testing.T) {
+func (s suite) layoutsMany(t *testing.T) {
 	l := s.make(t, 2)
 	m := newModel(l.Identity())
 	var every []ledger.Change
@@ -409,7 +393,7 @@ func (s suite) layoutsPrepared(t *testing.T) {
 		}
 		return changes
 	}
-	prepared(t, l, m, at(0), some(0, 2)...)
+	recordAt(t, l, m, at(0), some(0, 2)...)
 	dedicated(t, l, m, block(2, "").Hash)
 	for steps := range 7 {
 		grow(t, l, m, steps, 2)
@@ -422,22 +406,22 @@ func (s suite) layoutsPrepared(t *testing.T) {
 				changes[i].Limit = 6
 			}
 		}
-		prepared(t, l, m, at(0), changes...)
+		recordAt(t, l, m, at(0), changes...)
 		m.check(t, l)
 	}
-	prepared(t, l, m, at(0), every...)
+	recordAt(t, l, m, at(0), every...)
 	m.check(t, l)
 	for i := range every {
 		every[i].Remove = true
 	}
-	prepared(t, l, m, at(0), every...)
+	recordAt(t, l, m, at(0), every...)
 	m.check(t, l)
 	// No write touches this page in the new layout, before all of its rows are removed.
-	prepared(t, l, m, at(0), add(block(12, "x"), block(13, "x")), add(block(13, "y")))
+	recordAt(t, l, m, at(0), add(block(12, "x"), block(13, "x")), add(block(13, "y")))
 	for steps := m.steps(); m.layouts.Current < 64; steps++ {
 		grow(t, l, m, steps, 2)
 	}
-	prepared(t, l, m, at(0), remove(block(12, "x")), upTo(2, block(13, "x")), upTo(2, block(13, "z")))
+	recordAt(t, l, m, at(0), remove(block(12, "x")), upTo(2, block(13, "x")), upTo(2, block(13, "z")))
 	m.check(t, l)
 }
 

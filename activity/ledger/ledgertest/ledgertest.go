@@ -75,7 +75,7 @@ func Run(t *testing.T, fresh func(t *testing.T) (url string)) {
 		{"LayoutsEnds", suite.layoutsEnds},
 		{"LayoutsPolled", suite.layoutsPolled},
 		{"LayoutsCancelledAnywhere", suite.layoutsCancelledAnywhere},
-		{"LayoutsPrepared", suite.layoutsPrepared},
+		{"LayoutsMany", suite.layoutsMany},
 		{"All", suite.all},
 		{"List", suite.list},
 		{"ListFrom", suite.listFrom},

@@ -131,7 +131,7 @@ func (s suite) limitPrepared(t *testing.T) {
 	l := s.make(t, 4)
 	m := newModel(l.Identity())
 	recordAt(t, l, m, at(0), add(block(3, "a")))
-	prepared(t, l, m, at(0), add(block(3, "a")), upTo(2, block(3, "b"), block(4, "b")), upTo(2, block(3, "c")))
+	recordAt(t, l, m, at(0), add(block(3, "a")), upTo(2, block(3, "b"), block(4, "b")), upTo(2, block(3, "c")))
 	m.check(t, l)
 	checkPage(t, l, 0, []ledger.Row{block(3, "a"), block(3, "b")}, 2)
 }
