@@ -356,7 +356,6 @@ def test_requests_that_are_not_sent(script: Script, call: Callable[[Client], obj
         lambda c: c.record_posts("1", SEEN, "p7"),
         lambda c: c.preview("1", "block", "2"),
         lambda c: c.call("GET", "v1"),
-        lambda c: c.count(1),
     ],
 )
 def test_arguments_of_the_wrong_type(script: Script, call: Callable[[Client], object]) -> None:
@@ -393,9 +392,29 @@ def test_arguments_of_the_wrong_type(script: Script, call: Callable[[Client], ob
     ],
 )
 def test_integer_ids(script: Script, call: Callable[[Client], object]) -> None:
-    with script.client() as c, pytest.raises(TypeError, match="^7 is not a str: ids and names"):
+    with script.client() as c, pytest.raises(InvalidRequestError, match="7 is of type int") as e:
         call(c)
-    assert script.requests == []
+    assert e.value.code == "invalid_id" and script.requests == []
+
+
+@pytest.mark.parametrize(
+    "call, field",
+    [
+        (lambda c: c.filter(SEVEN, POSTS), "viewer"),
+        (lambda c: c.filter("1", [Post("p", "a"), Post(SEVEN, "a")]), "posts[1].id"),
+        (lambda c: c.filter("1", [Post("p", "a", [Actor(SEVEN)])]), "posts[0].actors[0].id"),
+        (lambda c: c.filter("1", [Post("p", facets={"tag": [SEVEN]})]), "posts[0].facets.tag[0]"),
+        (lambda c: c.record_batch([Activity("1", "block", SEVEN)]), "activities[0].target"),
+        (lambda c: list(c.record_stream([Activity("1", "block", SEVEN)])), "target"),
+        (lambda c: c.delete_user(SEVEN), "path"),
+    ],
+)
+def test_fields_of_integer_ids(
+    script: Script, call: Callable[[Client], object], field: str
+) -> None:
+    with script.client() as c, pytest.raises(InvalidRequestError) as error:
+        call(c)
+    assert error.value.field == field
 
 
 def test_times(script: Script) -> None:

@@ -15,7 +15,7 @@ import threading
 import time
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import (
     Callable,
     Dict,
@@ -158,7 +158,8 @@ class Call(Generic[T]):
     retried: bool = True
     also: int = 0  # a status whose answer is read like that of 2xx
     timeout: Optional[float] = None  # of the whole call; None: the client's
-    given: object = None  # the ids and names in the arguments, for errors
+    # The ids and names in the arguments by field, for errors.
+    given: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass
@@ -242,7 +243,7 @@ def where(request: httpx.Request) -> str:
 
 def escaped(segment: str) -> str:
     """Escape a segment of a path; "." and ".." have a special meaning there."""
-    wire.check_texts(segment)
+    wire.check_texts("path", segment)
     if segment and not segment.strip("."):
         return segment.replace(".", "%2E")
     return quote(segment, safe="")
@@ -345,7 +346,8 @@ class Core:
         except ValueError as e:
             raise wire.invalid("", "", f"encode the request: {e}") from e
         except TypeError:
-            wire.check_texts(call.given)
+            for name, value in call.given.items():
+                wire.check_texts(name, value)
             raise
         attempt = 1
         while True:
@@ -441,7 +443,13 @@ class Core:
             ),
             lambda text: wire.feed_of(text, posts, annotate),
             once=record_seen,
-            given=(viewer, posts, kinds, annotate, lists),
+            given={
+                "viewer": viewer,
+                "posts": posts,
+                "kinds": kinds,
+                "annotate": annotate,
+                "lists": lists,
+            },
         )
 
     def explain(self, viewer: str, post: Post, lists: Sequence[str]) -> "Call[Explanation]":
@@ -451,7 +459,7 @@ class Core:
             wire.fill_post(request.post, post)
             return wire.encoded(request)
 
-        given = (viewer, post, lists)
+        given = {"viewer": viewer, "post": post, "lists": lists}
         return Call(_procedure(FEED, "Explain"), content, wire.explanation_of, given=given)
 
     def fanout(
@@ -475,7 +483,7 @@ class Core:
             _procedure(FEED, "Fanout"),
             content,
             lambda text: wire.fanout_of(text, viewers),
-            given=(post, viewers, kinds),
+            given={"post": post, "viewers": viewers, "kinds": kinds},
         )
 
     def activity(
@@ -490,7 +498,7 @@ class Core:
             _procedure(ACTIVITY, "Record"),
             content,
             lambda text: wire.read(RecordResponse(), text).changed,
-            given=(user, plural, target),
+            given={"user": user, "plural": plural, "target": target},
         )
 
     def record_posts(self, user: str, plural: str, posts: Sequence[str]) -> "Call[int]":
@@ -500,7 +508,7 @@ class Core:
                 RecordPostsRequest(user=user, plural=plural, posts=wire.names("posts", posts))
             ),
             lambda text: wire.read(RecordPostsResponse(), text).recorded,
-            given=(user, plural, posts),
+            given={"user": user, "plural": plural, "posts": posts},
         )
 
     def record_batch(self, activities: Sequence[Activity]) -> "Call[List[Result]]":
@@ -508,7 +516,7 @@ class Core:
             _procedure(ACTIVITY, "RecordBatch"),
             lambda: wire.batch_request(activities),
             lambda text: wire.results_of(text, len(activities)),
-            given=activities,
+            given={"activities": activities},
         )
 
     def listing(self, user: str, plural: str) -> "Listing":
@@ -519,7 +527,7 @@ class Core:
             _procedure(ACTIVITY, "List"),
             lambda: wire.encoded(ListRequest(user=user, plural=plural, limit=limit, cursor=cursor)),
             wire.Part,
-            given=(user, plural),
+            given={"user": user, "plural": plural},
         )
 
     def count(self, user: str) -> "Call[Dict[str, int]]":
@@ -527,7 +535,7 @@ class Core:
             _procedure(ACTIVITY, "Count"),
             lambda: wire.encoded(CountRequest(user=user)),
             lambda text: dict(wire.read(CountResponse(), text).counts),
-            given=user,
+            given={"user": user},
         )
 
     def stream_piece(self, lines: Sequence[bytes]) -> "Call[List[Result]]":
@@ -550,7 +558,8 @@ class Core:
 
     def preview(self, user: str, kind: str, targets: Sequence[str]) -> "Call[Preview]":
         def content() -> bytes:
-            wire.check_texts((kind, targets))
+            wire.check_texts("kind", kind)
+            wire.check_texts("targets", targets)
             return wire.json_text({"kind": kind, "targets": list(wire.names("targets", targets))})
 
         return Call(

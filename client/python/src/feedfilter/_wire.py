@@ -3,7 +3,19 @@
 import json
 import re
 from datetime import datetime, timedelta, timezone
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Type, TypeVar, Union
+from typing import (
+    Any,
+    Dict,
+    Iterable,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+    Type,
+    TypeVar,
+    Union,
+)
 
 from ._errors import Error, InvalidRequestError, class_of
 from ._types import (
@@ -76,19 +88,28 @@ def names(field: str, values: Sequence[N]) -> Sequence[N]:
     return values
 
 
-def check_texts(value: object) -> None:
-    """Raise a TypeError if an id or a name in the arguments of a call is not a string."""
+def check_texts(field: str, value: object) -> None:
+    """Refuse an id or a name in the arguments of a call that is not a string."""
+    below: Iterable[Tuple[str, object]] = ()
     if isinstance(value, Post):
-        value = (value.id, value.author, value.actors, value.facets, value.related)
+        names_of = ("id", "author", "actors", "facets", "related")
+        below = ((f"{field}.{name}", getattr(value, name)) for name in names_of)
+    elif isinstance(value, Actor):
+        below = ((f"{field}.id", value.id), (f"{field}.role", value.role))
     elif isinstance(value, Activity):
-        value = (value.user, value.kind, value.target)
+        prefix = field + "." if field else ""
+        below = ((prefix + name, getattr(value, name)) for name in ("user", "kind", "target"))
     elif isinstance(value, Mapping):
-        value = (*value, *value.values())
-    if isinstance(value, (list, tuple)):
-        for one in value:
-            check_texts(one)
+        for name in value:
+            check_texts(field, name)
+        below = ((f"{field}.{name}", one) for name, one in value.items())
+    elif isinstance(value, (list, tuple)):
+        below = ((f"{field}[{index}]", one) for index, one in enumerate(value))
     elif value is not None and not isinstance(value, str):
-        raise TypeError(f"{value!r} is not a str: ids and names are strings")
+        kind = type(value).__name__
+        raise invalid(field, "invalid_id", f"{value!r} is of type {kind}: ids and names are str")
+    for name, one in below:
+        check_texts(name, one)
 
 
 def roles(actors: Sequence[Union[str, Actor]]) -> Tuple[Sequence[str], Sequence[str]]:
@@ -199,7 +220,7 @@ def encoded(message: Any) -> bytes:
 
 def json_line(activity: Activity) -> bytes:
     """Return an activity as a line of NDJSON, with its newline."""
-    check_texts(activity)
+    check_texts("", activity)
     line = {
         "user": activity.user,
         "kind": activity.kind,
