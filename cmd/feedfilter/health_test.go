@@ -77,7 +77,8 @@ func TestHealthOfNone(t *testing.T) {
 	}
 }
 
-// Without --server, the command asks the first address of serve. It waits for a service that starts.
+// Without --server, the command asks the first address of serve. It waits for a service that
+// starts.
 func TestHealthOfTheAddress(t *testing.T) {
 	t.Parallel()
 	for addr, want := range map[string]string{
