@@ -182,27 +182,3 @@ func TestMemoryRestore(t *testing.T) {
 	add(t, m, "ever", favfilter.Hash{H1: 1 << 63})
 	wantChanged(t, m, "ever")
 }
-
-// One page changes over and over, with and without tracking of the pages.
-func BenchmarkMemoryApply(b *testing.B) {
-	for name, of := range map[string]func(favfilter.PageID) bool{"untracked": nil, "others": isPart, "tracked": func(favfilter.PageID) bool { return true }} {
-		b.Run(name, func(b *testing.B) {
-			m := &favfilter.Memory{}
-			page := emptyPage(b, shapeFor(b, 100, 0.001))
-			if _, err := m.Replace(b.Context(), favfilter.Replacement{Page: page}); err != nil {
-				b.Fatal(err)
-			}
-			if of != nil {
-				m.Track(of)
-			}
-			batch := []favfilter.Batch{{Identity: favfilter.Identity{Pages: 1}}}
-			b.ReportAllocs()
-			for b.Loop() {
-				batch[0].Sequence++
-				if res := m.Apply(b.Context(), batch)[0]; res.State != favfilter.Applied {
-					b.Fatal(res.State)
-				}
-			}
-		})
-	}
-}

@@ -37,6 +37,13 @@ func openOn(t testing.TB, store favfilter.Store) *activity.Recorder {
 	return r
 }
 
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // record takes lines such as "1 block 2".
 func record(t testing.TB, r *activity.Recorder, lines ...string) {
 	t.Helper()

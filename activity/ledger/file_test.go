@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"database/sql"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -37,6 +38,22 @@ func record(t testing.TB, l *ledger.Ledger, changes ...ledger.Change) {
 		t.Fatal(err)
 	}
 }
+
+// scattered spreads the numbers 0, 1, 2, ... over all hashes (Fibonacci hashing).
+func scattered(i int) uint64 { return uint64(i) * 0x9e3779b97f4a7c15 }
+
+// twoWay returns a two-way block, mostly on two pages.
+func twoWay(i int) ledger.Change {
+	a, b := scattered(2*i+1), scattered(2*i+2)
+	since := time.UnixMicro(1_700_000_000_000_000 + int64(i))
+	owner, target := fmt.Sprintf("user%d", 2*i+1), fmt.Sprintf("user%d", 2*i+2)
+	return ledger.Change{Rows: []ledger.Row{
+		{Hash: a, Owner: owner, Kind: "block", Target: target, Since: since},
+		{Hash: b, Owner: target, Kind: "blocked-by", Target: owner, Since: since},
+	}}
+}
+
+func oneWay(i int) ledger.Change { return ledger.Change{Rows: twoWay(i).Rows[:1]} }
 
 func checkMode(t *testing.T, name string, want fs.FileMode) {
 	t.Helper()

@@ -9,9 +9,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
-	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/internal/faulttest"
 	"github.com/feedfilter/feedfilter/internal/pgtest"
@@ -331,40 +329,6 @@ func TestBulkIsLeftAlone(t *testing.T) {
 		t.Errorf("the scrub found %d pages that were lost, want 8", len(found))
 	}
 	g.wantLive(t, live)
-}
-
-// BenchmarkBulkPages makes pages of parsed activities in one goroutine. It covers the hashes of
-// users and keys, the bits and the collision bits.
-func BenchmarkBulkPages(b *testing.B) {
-	all := make([]act, 1_000_000)
-	rng := rand.New(rand.NewPCG(5, 5))
-	for i := range all {
-		user := int(20_000 * rng.Float64() * rng.Float64()) // some users have far more activities than others
-		if all[i] = add(fmt.Sprint("u", 1_000_000+user), "hide", fmt.Sprint("p", 10_000_000_000+i)); i%10 == 0 {
-			all[i] = add(all[i].User, "block", fmt.Sprint("u", 2_000_000+i))
-		}
-	}
-	g := newRig(b, &favfilter.Memory{}, 1024)
-	for b.Loop() {
-		pages := make([][]favfilter.Hash, g.storage.identity.Pages)
-		var rows []ledger.Row
-		for some := range slices.Chunk(all, 4096) {
-			rows = rows[:0]
-			for _, a := range some {
-				rows = append(rows, changeOf(g.Pages, a, time.Time{}).Rows...)
-			}
-			keys, err := g.rebuilder.hashes(b.Context(), rows)
-			must(b, err)
-			for i, row := range rows {
-				pages[g.layout.pageOf(row.Hash)] = append(pages[g.layout.pageOf(row.Hash)], keys[i])
-			}
-		}
-		for number, keys := range pages {
-			_, err := g.rebuilder.imageOf(uint32(number), [][]favfilter.Hash{keys}, ledger.PageState{Sequence: 1})
-			must(b, err)
-		}
-	}
-	b.ReportMetric(float64(len(all))*float64(b.N)/b.Elapsed().Seconds(), "activities/s")
 }
 
 func TestBulkAfterClose(t *testing.T) {

@@ -3,6 +3,7 @@ package pages
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -180,5 +181,17 @@ func TestRebuildExpiry(t *testing.T) {
 	g.record(t, true, add("1", "hide", "p"))
 	if got := rebuild(); got != 0 {
 		t.Errorf("a page with a key expires after %v", got)
+	}
+}
+
+// BenchmarkRebuild rebuilds a page of 5,000 keys of 50 users from a SQLite ledger.
+func BenchmarkRebuild(b *testing.B) {
+	g := newRig(b, &favfilter.Memory{}, 1)
+	for user := range 50 {
+		g.recordAll(b, fmt.Sprint("u", user), posts("p"), 100, false)
+	}
+	for b.Loop() {
+		_, err := g.rebuilder.rebuild(b.Context(), 0, 0, "benchmark", 100)
+		must(b, err)
 	}
 }
