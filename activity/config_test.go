@@ -33,7 +33,7 @@ func TestConfigTakesEffect(t *testing.T) {
 	if got := r.Stats().ScrubRate; got != 77 {
 		t.Errorf("scrub rate %d", got)
 	}
-	g := &rig{Recorder: r}
+	g := &rig{Recorder: r, using: using{r}}
 	g.record(t, true, add("1", "hide", "p"))
 	g.want(t, "1", "hide", "p", Direct)
 	if got := r.Stats().PastReplica; got == 0 {

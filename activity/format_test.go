@@ -1,10 +1,8 @@
 package activity
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"strings"
 	"testing"
 
@@ -12,37 +10,6 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter/storetest"
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
-
-// Windows of another format version count as empty, are written over, and are nothing to warn of
-// with each feed.
-func TestWindowsOfAnotherFormat(t *testing.T) {
-	server := redistest.Start(t)
-	g := newRig(t, redisStore(t, server), 4)
-	g.record(t, true, add("1", "seen", "p"))
-	seen := g.kind(t, "seen")
-	id := g.windows["seen"].ID(g.userHash("1"))
-	putOtherFormat := func() {
-		key := fmt.Sprintf("fav:{feed/%d}:%s:bits", id.Number, id.Part)
-		raw, err := server.Client().Get(t.Context(), key).Bytes()
-		must(t, err)
-		raw[3] = 3
-		table := crc32.MakeTable(crc32.Castagnoli)
-		binary.BigEndian.PutUint32(raw[4:], crc32.Update(crc32.Checksum(raw[:4], table), table, raw[8:]))
-		must(t, server.Client().Set(t.Context(), key, raw, 0).Err())
-	}
-	putOtherFormat()
-	g.want(t, "1", "seen", "p", None)
-	if g.log.Len() > 0 {
-		t.Errorf("logged %s", &g.log)
-	}
-	g.record(t, true, add("1", "seen", "q"))
-	g.want(t, "1", "seen", "q", Direct)
-	putOtherFormat()
-	v, err := g.View(t.Context(), "1", []Kind{seen})
-	must(t, err)
-	must(t, v.Record(t.Context(), "seen", []string{"r"}))
-	g.want(t, "1", "seen", "r", Direct)
-}
 
 // A filter without a ledger of format version 2 is refused: nothing can rebuild it.
 func TestWithoutLedgerOfFormatTwo(t *testing.T) {

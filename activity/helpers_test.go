@@ -10,17 +10,7 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
-	"github.com/feedfilter/feedfilter/internal/ratetest"
 )
-
-// wantRate fails if of so many absent keys more were found than the rate explains. Seeds are
-// random, so other keys are found each time.
-func wantRate(t testing.TB, rate float64, found, keys int) {
-	t.Helper()
-	if most := ratetest.Most(rate * float64(keys)); found > most {
-		t.Errorf("%d false positives of %d keys, more than the %d that a rate of %.4f %% allows", found, keys, most, 100*rate)
-	}
-}
 
 func posts(prefix string) func(i int) string {
 	return func(i int) string { return fmt.Sprint(prefix, i) }
@@ -52,7 +42,7 @@ func openKinds(t testing.TB, l *ledger.Ledger, s favfilter.Store, kinds *Kinds) 
 	})
 	must(t, err)
 	t.Cleanup(r.Close)
-	g.Recorder = r
+	g.Recorder, g.using = r, using{r}
 	return g
 }
 

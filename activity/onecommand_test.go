@@ -69,6 +69,14 @@ func TestOneCommandAFeed(t *testing.T) {
 	wantCommands(t, server, before, map[string]int64{"mget": n, "evalsha": n, "set": n, "del": n})
 }
 
+// sightings returns n activities of a user who sees posts.
+func sightings(user string, ids func(i int) string, n int) (batch []Activity) {
+	for i := range n {
+		batch = append(batch, add(user, "seen", ids(i)))
+	}
+	return batch
+}
+
 func wantCommands(t *testing.T, server *redistest.Server, before, want map[string]int64) {
 	t.Helper()
 	inside := map[string]bool{"getrange": true, "bitcount": true, "setrange": true, "bitfield": true, "persist": true, "strlen": true, "info": true}

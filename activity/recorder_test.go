@@ -22,6 +22,8 @@ import (
 // rig is a Recorder on a real ledger, and what it is made of.
 type rig struct {
 	*Recorder
+	using
+
 	ledger *ledger.Ledger
 	store  favfilter.Store
 	under  *exchangeable
@@ -76,7 +78,7 @@ func (g *rig) open(t testing.TB, l *ledger.Ledger, s favfilter.Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g.Recorder = r
+	g.Recorder, g.using = r, using{r}
 	t.Cleanup(r.Close)
 }
 
@@ -188,10 +190,17 @@ func TestInvalidChangesNothing(t *testing.T) {
 func TestClosedRecorder(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 4)
 	g.record(t, true, add("1", "hide", "p"))
+	bulk, batch := g.NewBulk(), g.NewBatch()
+	must(t, batch.Add(add("1", "hide", "q")))
+	prepared, err := bulk.Prepare(batch)
+	must(t, err)
 	g.Close()
 	g.Close()
-	if _, err := g.Record(t.Context(), []Activity{add("1", "hide", "q")}); !errors.Is(err, ErrClosed) {
+	if _, err := g.Record(t.Context(), batch.Activities()); !errors.Is(err, ErrClosed) {
 		t.Errorf("record: %v", err)
+	}
+	if _, err := bulk.Record(t.Context(), prepared); !errors.Is(err, ErrClosed) {
+		t.Errorf("bulk: %v", err)
 	}
 	g.open(t, g.ledger, &favfilter.Memory{}) // the embedded store begins empty
 	g.want(t, "1", "hide", "p", Direct)
@@ -259,26 +268,6 @@ func TestListing(t *testing.T) {
 			t.Errorf("%+v: %v", bad, err)
 		}
 	}
-}
-
-func (g *rig) record(t testing.TB, want bool, a Activity) {
-	t.Helper()
-	using{g.Recorder}.record(t, want, a)
-}
-
-func (g *rig) check(t testing.TB, user, kind, id string) Match {
-	t.Helper()
-	return using{g.Recorder}.check(t, user, kind, id)
-}
-
-func (g *rig) want(t testing.TB, user, kind, id string, want Match) {
-	t.Helper()
-	using{g.Recorder}.want(t, user, kind, id, want)
-}
-
-func (g *rig) lookAll(t testing.TB, user, kind string, ids func(i int) string, n int) int {
-	t.Helper()
-	return using{g.Recorder}.lookAll(t, user, kind, ids, n)
 }
 
 // pageOf is the page of a user, by the ledger.

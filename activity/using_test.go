@@ -5,13 +5,13 @@ import (
 )
 
 // using is what tests do with activities, with a ledger or without.
-type using struct{ Activities }
+type using struct{ activities Activities }
 
 // plainRig is activities without a ledger.
 type plainRig struct {
+	*Plain
 	using
 
-	plain *Plain
 	under *exchangeable
 }
 
@@ -22,12 +22,12 @@ func openWithout(t testing.TB, c PlainConfig) *plainRig {
 	p, err := OpenPlain(t.Context(), c)
 	must(t, err)
 	t.Cleanup(p.Close)
-	return &plainRig{using{p}, p, under}
+	return &plainRig{p, using{p}, under}
 }
 
 func (g using) record(t testing.TB, want bool, a Activity) {
 	t.Helper()
-	changed, err := g.Record(t.Context(), []Activity{a})
+	changed, err := g.activities.Record(t.Context(), []Activity{a})
 	if err != nil {
 		t.Fatalf("%+v: %v", a, err)
 	}
@@ -36,16 +36,14 @@ func (g using) record(t testing.TB, want bool, a Activity) {
 	}
 }
 
-func (g using) check(t testing.TB, user, kind, id string) Match {
+func (g using) match(t testing.TB, user, kind, id string) Match {
 	t.Helper()
-	k, ok := g.Kinds().Named(kind)
+	k, ok := g.activities.Kinds().Named(kind)
 	if !ok {
 		t.Fatalf("no kind %q", kind)
 	}
-	v, err := g.View(t.Context(), user, []Kind{k})
-	if err != nil {
-		t.Fatal(err)
-	}
+	v, err := g.activities.View(t.Context(), user, []Kind{k})
+	must(t, err)
 	if len(v.Degraded) > 0 {
 		t.Fatalf("degraded: %v", v.Degraded)
 	}
@@ -54,24 +52,7 @@ func (g using) check(t testing.TB, user, kind, id string) Match {
 
 func (g using) want(t testing.TB, user, kind, id string, want Match) {
 	t.Helper()
-	if got := g.check(t, user, kind, id); got != want {
+	if got := g.match(t, user, kind, id); got != want {
 		t.Fatalf("%s of %s with %s: match %d, want %d", kind, user, id, got, want)
 	}
-}
-
-// lookAll counts which of n ids a kind of the user is found with.
-func (g using) lookAll(t testing.TB, user, kind string, ids func(i int) string, n int) int {
-	t.Helper()
-	k, _ := g.Kinds().Named(kind)
-	v, err := g.View(t.Context(), user, []Kind{k})
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := 0
-	for i := range n {
-		if v.Check(0, ids(i)) != None {
-			found++
-		}
-	}
-	return found
 }

@@ -3,40 +3,12 @@ package activity
 import (
 	"errors"
 	"fmt"
-	"slices"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/internal/faulttest"
 )
-
-func sightings(user string, ids func(i int) string, n int) (batch []Activity) {
-	for i := range n {
-		batch = append(batch, add(user, "seen", ids(i)))
-	}
-	return batch
-}
-
-// TestWindowEnds: what was seen is kept for the window, and forgotten a part of it later.
-func TestWindowEnds(t *testing.T) {
-	store := &favfilter.Memory{}
-	g := newRig(t, store, 4)
-	store.Now = func() time.Time { return time.Unix(0, g.now.Load()) }
-	g.record(t, true, add("1", "seen", "p"))
-	const day = int64(24 * time.Hour)
-	g.now.Add(29 * day)
-	g.record(t, true, add("1", "seen", "q"))
-	g.want(t, "1", "seen", "p", Direct)
-	g.record(t, true, add("1", "seen", "p")) // kept from now on
-	g.now.Add(29 * day)
-	g.want(t, "1", "seen", "p", Direct)
-	g.want(t, "1", "seen", "q", Direct)
-	g.now.Add(6 * day)
-	g.want(t, "1", "seen", "p", None)
-	g.want(t, "1", "seen", "q", None)
-}
 
 // TestWindowsAreOneUsers: windows are not shared.
 func TestWindowsAreOneUsers(t *testing.T) {
@@ -116,50 +88,6 @@ func TestWindowHistory(t *testing.T) {
 	})
 }
 
-// TestWindowTakesAnyNumber: all that a user sees is there, at the rate of the kind, however much
-// it is.
-func TestWindowTakesAnyNumber(t *testing.T) {
-	onStores(t, func(t *testing.T, store favfilter.Store) {
-		g := newRig(t, store, 1)
-		total, old := 0, 0
-		for round := range 30 {
-			ids := posts(fmt.Sprint(round, "/"))
-			n := []int{1000, 1, 17, 400, 16}[round%5]
-			outcomes, err := g.Record(t.Context(), sightings("1", ids, n))
-			must(t, err)
-			total += n
-			old += n - count(outcomes, Changed)
-		}
-		wantRate(t, g.rates.Window, old, total) // new posts that did not count as new
-		for round := range 30 {
-			n := []int{1000, 1, 17, 400, 16}[round%5]
-			if found := g.lookAll(t, "1", "seen", posts(fmt.Sprint(round, "/")), n); found != n {
-				t.Fatalf("round %d: %d of %d posts seen are missed", round, n-found, n)
-			}
-		}
-		wantRate(t, g.rates.Window, g.lookAll(t, "1", "seen", posts("never"), 100_000), 100_000)
-	})
-}
-
-// TestWindowsOfManyInOneCall: many users' windows are written in one call.
-func TestWindowsOfManyInOneCall(t *testing.T) {
-	onStores(t, func(t *testing.T, store favfilter.Store) {
-		g := newRig(t, store, 4)
-		var batch []Activity
-		for i := range 9000 {
-			batch = append(batch, add(fmt.Sprint("u", i%50), "seen", fmt.Sprint("p", i)))
-		}
-		outcomes, err := g.Record(t.Context(), batch)
-		must(t, err)
-		if old := count(outcomes, Unchanged); old > 20 {
-			t.Errorf("%d of %d count as seen before", old, len(batch))
-		}
-		for i := 0; i < 9000; i += 17 {
-			g.want(t, fmt.Sprint("u", i%50), "seen", fmt.Sprint("p", i), Direct)
-		}
-	})
-}
-
 // TestViewRecords: what a View has read is added to in one write, and nobody's is lost.
 func TestViewRecords(t *testing.T) {
 	onStores(t, func(t *testing.T, store favfilter.Store) {
@@ -180,36 +108,6 @@ func TestViewRecords(t *testing.T) {
 		}
 		if err := views[0].Record(t.Context(), kinds[0].Name, []string{"p"}); err == nil {
 			t.Error("a kind without a window was recorded")
-		}
-	})
-}
-
-func TestWindowRepeatsAndRaces(t *testing.T) {
-	onStores(t, func(t *testing.T, store favfilter.Store) {
-		g := newRig(t, store, 1)
-		var wg sync.WaitGroup
-		for w := range 8 {
-			wg.Go(func() {
-				for i := range 15 {
-					ids := posts(fmt.Sprintf("%d/%d/", w, i))
-					if _, err := g.Record(t.Context(), sightings("1", ids, 1+i%3*10)); err != nil {
-						t.Error(err)
-					}
-				}
-			})
-		}
-		wg.Wait()
-		for w := range 8 {
-			for i := range 15 {
-				n := 1 + i%3*10
-				if found := g.lookAll(t, "1", "seen", posts(fmt.Sprintf("%d/%d/", w, i)), n); found != n {
-					t.Errorf("writer %d lost %d of %d", w, n-found, n)
-				}
-			}
-		}
-		changed, err := g.Record(t.Context(), sightings("1", posts("0/0/"), 1))
-		if err != nil || !slices.Equal(changed, []Outcome{Unchanged}) {
-			t.Errorf("seen again: %v, %v", changed, err)
 		}
 	})
 }
@@ -281,12 +179,4 @@ func count(outcomes []Outcome, of Outcome) (n int) {
 		}
 	}
 	return n
-}
-
-// match looks for an id among the user's activities of a kind.
-func (g *rig) match(t *testing.T, user, kind, id string) Match {
-	t.Helper()
-	v, err := g.View(t.Context(), user, []Kind{g.kind(t, kind)})
-	must(t, err)
-	return v.Check(0, id)
 }
