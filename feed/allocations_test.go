@@ -7,7 +7,6 @@ package feed_test
 import (
 	"testing"
 
-	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/feed"
 )
 
@@ -15,7 +14,7 @@ import (
 // candidates, except for the list of kept ones. It finds a key, hash or candidate that takes memory
 // of its own. Times would depend on the machine, so the test does not compare them.
 func TestFeedAllocations(t *testing.T) {
-	r := openOn(t, &favfilter.Memory{})
+	r := open(t)
 	record(t, r, "1 hide a", "1 block b", "1 like c", "1 seen d")
 	const most = 40 // measured: 19, and some where memory that is used again was collected
 	for _, n := range []int{50, 500, 900} {

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
-	"github.com/feedfilter/feedfilter/favfilter"
-	"github.com/feedfilter/feedfilter/favfilter/redisstore"
 	"github.com/feedfilter/feedfilter/feed"
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
@@ -19,7 +17,7 @@ import (
 func BenchmarkFeedCheck(b *testing.B) {
 	sizes := []int{50, 200, 500, 1000}
 	b.Run("memory", func(b *testing.B) {
-		r := openOn(b, &favfilter.Memory{})
+		r := open(b)
 		fill(b, r)
 		for _, n := range sizes {
 			b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -34,11 +32,8 @@ func BenchmarkFeedCheck(b *testing.B) {
 	})
 	b.Run("redis", func(b *testing.B) {
 		server := redistest.Start(b)
-		store, err := redisstore.New(server.Client(), "feed")
-		if err != nil {
-			b.Fatal(err)
-		}
-		r := openOn(b, store)
+		store := redisStore(b, server)
+		r := openWith(b, activity.Config{Store: store})
 		fill(b, r)
 		for _, n := range sizes {
 			b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -52,7 +47,7 @@ func BenchmarkFeedCheck(b *testing.B) {
 // BenchmarkFanout checks 10,000 viewers of a new post, in turns with feeds of 1,000 posts, in
 // memory. x-feed is the ratio of the medians.
 func BenchmarkFanout(b *testing.B) {
-	r := openOn(b, &favfilter.Memory{})
+	r := open(b)
 	fill(b, r)
 	requests := candidates(1000)
 	var viewers [][]string
@@ -87,9 +82,7 @@ func besidePings(b *testing.B, server *redistest.Server, check func(i int)) {
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		start := time.Now()
-		if err := client.Ping(b.Context()).Err(); err != nil {
-			b.Fatal(err)
-		}
+		must(b, client.Ping(b.Context()).Err())
 		between := time.Now()
 		check(i)
 		pings = append(pings, between.Sub(start))

@@ -95,6 +95,9 @@ func TestExactAfterFalsePositives(t *testing.T) {
 	if a := filter(t, r, req); !slices.Equal(a.Dropped, want) {
 		t.Errorf("dropped %+v, want %+v", a.Dropped, want)
 	}
+	if s := r.Stats(); s.FalsePositives == 0 || s.Confirmed != s.FalsePositives+3 { // block 7, mute 8 and hide p are true
+		t.Errorf("the ledger was asked about %d activities, %d of them false", s.Confirmed, s.FalsePositives)
+	}
 	for _, actors := range [][]string{{"7"}, {"6", "7"}} {
 		a := fanOut(t, r, feed.FanoutRequest{Post: post(actors...), Viewers: []string{"2", "3"}, Exact: true})
 		if want := []feed.FanoutDropped{{At: 1, Kind: "mute", Actor: "7"}}; !slices.Equal(a.Dropped, want) {
@@ -115,15 +118,12 @@ func TestExplainBound(t *testing.T) {
 		names = append(names, name)
 		all = append(all, activity.Kind{Name: name, Plural: name + "s", Target: activity.User, Effect: activity.Drop})
 	}
-	kinds, err := activity.NewKinds(all...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kinds := newKinds(t, all...)
 	r := openWith(t, activity.Config{Kinds: kinds, FalsePositiveRate: 1e-8, Passive: true})
 	users, lists := named("u", 0, 101, 101), named("L", 0, feed.MaxLists, feed.MaxLists)
 	recordAll(t, r, lists, names, users)
 	post := feed.Post{ID: "p", Author: users[0], Actors: users[1:]}
-	_, err = feed.Explain(t.Context(), r, "1", post, lists...)
+	_, err := feed.Explain(t.Context(), r, "1", post, lists...)
 	if invalid, ok := errors.AsType[*activity.InvalidError](err); !ok || invalid.Code != activity.CodeTooManyIDs || invalid.Field != "post" {
 		t.Errorf("%v, want too many ids", err)
 	}
@@ -146,10 +146,7 @@ func TestExactBound(t *testing.T) {
 		mark.Fanout, keep.Over = false, []string{"mute"}
 		marks, keeps, all = append(marks, mark.Name), append(keeps, keep.Name), append(all, mark, keep)
 	}
-	kinds, err := activity.NewKinds(all...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kinds := newKinds(t, all...)
 	r := openWith(t, activity.Config{Kinds: kinds, FalsePositiveRate: 1e-8, Passive: true})
 	const n = feed.MaxConfirmed / 4
 	tooMany := func(field string, err error) {
@@ -173,7 +170,7 @@ func TestExactBound(t *testing.T) {
 	record(t, r, "1 mute 9")
 	posts[0].Actors = []string{"8"}
 	record(t, r, "1 keep-a 9") // which has the feed go on to annotations
-	_, err = feed.Filter(t.Context(), r, req)
+	_, err := feed.Filter(t.Context(), r, req)
 	tooMany("posts", err)
 	req.Exact = false
 	if a := filter(t, r, req); len(a.Kept) != n {

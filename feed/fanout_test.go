@@ -17,7 +17,7 @@ import (
 // fanoutKinds are kinds that can be checked when a post is fanned out, and some that cannot.
 func fanoutKinds(t *testing.T) *activity.Kinds {
 	t.Helper()
-	kinds, err := activity.NewKinds(append(activity.BuiltinKinds().All(),
+	return moreKinds(t,
 		activity.Kind{Name: "mute", Plural: "mutes", Target: activity.User, Effect: activity.Drop, Fanout: true},
 		activity.Kind{Name: "no-repost", Plural: "no-reposts", Target: activity.User, Effect: activity.Drop, Fanout: true, Roles: []string{"repost"}},
 		activity.Kind{Name: "snub", Plural: "snubs", Target: activity.User, Effect: activity.Drop},
@@ -25,19 +25,13 @@ func fanoutKinds(t *testing.T) *activity.Kinds {
 		activity.Kind{Name: "trash", Plural: "trashes", Target: activity.Post, Effect: activity.Drop, Fanout: true},
 		activity.Kind{Name: "domain-mute", Plural: "domain-mutes", Target: "domain", Effect: activity.Drop, Fanout: true},
 		activity.Kind{Name: "join", Plural: "joins", Target: "thread", Effect: activity.Keep, Over: []string{"trash"}, Fanout: true},
-	)...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return kinds
+	)
 }
 
 func fanOut(t *testing.T, a activity.Activities, req feed.FanoutRequest) feed.FanoutAnswer {
 	t.Helper()
 	answer, err := feed.Fanout(t.Context(), a, req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return answer
 }
 
@@ -105,14 +99,9 @@ func TestFanoutIsFilter(t *testing.T) {
 
 // TestFanoutPlain: without a ledger a fan-out works, too.
 func TestFanoutPlain(t *testing.T) {
-	kinds, err := activity.NewKinds(activity.Kind{Name: "mute", Plural: "mutes", Target: activity.User, Effect: activity.Drop, Fanout: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kinds := newKinds(t, activity.Kind{Name: "mute", Plural: "mutes", Target: activity.User, Effect: activity.Drop, Fanout: true})
 	p, err := activity.OpenPlain(t.Context(), activity.PlainConfig{Store: &favfilter.Memory{}, Kinds: kinds})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(p.Close)
 	if _, err := p.Record(t.Context(), []activity.Activity{{User: "1", Kind: "mute", Target: "2"}, {User: "2", Kind: "mute", Target: "3"}}); err != nil {
 		t.Fatal(err)

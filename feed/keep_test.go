@@ -3,7 +3,6 @@ package feed_test
 import (
 	"context"
 	"errors"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"testing"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/activity/ledger"
-	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/feed"
 	"github.com/feedfilter/feedfilter/internal/faulttest"
 )
@@ -20,16 +18,12 @@ import (
 // keepKinds are some kinds that drop, and some that overrule them.
 func keepKinds(t *testing.T) *activity.Kinds {
 	t.Helper()
-	kinds, err := activity.NewKinds(append(activity.BuiltinKinds().All(),
+	return moreKinds(t,
 		activity.Kind{Name: "mute", Plural: "mutes", Target: activity.User, Effect: activity.Drop},
 		activity.Kind{Name: "domain-mute", Plural: "domain-mutes", Target: "domain", Effect: activity.Drop},
 		activity.Kind{Name: "follow", Plural: "follows", Target: activity.User, Effect: activity.Keep, Over: []string{"mute", "domain-mute"}},
 		activity.Kind{Name: "pin", Plural: "pins", Target: activity.Post, Effect: activity.Keep, Over: []string{"hide", "seen"}},
-	)...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return kinds
+	)
 }
 
 // TestKeep: a kind that keeps overrules a drop for the same user, or for another facet of the post.
@@ -125,21 +119,13 @@ func TestKeepWithoutLedger(t *testing.T) {
 // TestKeepWhileLedgerHangs: a feed does not wait long for a ledger that does not answer.
 func TestKeepWhileLedgerHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		hangs := func(ctx context.Context, c *ledger.Call, next func(ctx context.Context) error) error {
+		r, _ := openPage(t, activity.Config{Kinds: keepKinds(t)}, func(ctx context.Context, c *ledger.Call, next func(ctx context.Context) error) error {
 			if c.Operation == "lookup" {
 				<-ctx.Done()
 				return ctx.Err()
 			}
 			return next(ctx)
-		}
-		r, err := activity.Open(t.Context(), activity.Config{Ledger: l.Around(hangs), Store: &favfilter.Memory{}, Kinds: keepKinds(t)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		})
 		record(t, r, "1 mute 3", "1 follow 3")
 		start := time.Now()
 		a := filter(t, r, feed.Request{Viewer: "1", Posts: []feed.Post{{ID: "a", Author: "3"}}})
@@ -148,10 +134,6 @@ func TestKeepWhileLedgerHangs(t *testing.T) {
 		}
 		if took := time.Since(start); took != 2*time.Second {
 			t.Errorf("the feed took %v, want 2s", took)
-		}
-		r.Close()
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
 		}
 	})
 }

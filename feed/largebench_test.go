@@ -3,7 +3,6 @@ package feed_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -12,8 +11,6 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
-	"github.com/feedfilter/feedfilter/activity/ledger"
-	"github.com/feedfilter/feedfilter/favfilter/redisstore"
 	"github.com/feedfilter/feedfilter/feed"
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
@@ -34,14 +31,7 @@ func BenchmarkLargePages(b *testing.B) {
 func largePage(b *testing.B, keys int) {
 	b.Helper()
 	server := redistest.Start(b)
-	store, err := redisstore.New(server.Client(), "feed")
-	must(b, err)
-	l, err := ledger.Open(b.Context(), "sqlite:"+filepath.Join(b.TempDir(), "ledger.db"), ledger.Options{Pages: 1024})
-	must(b, err)
-	b.Cleanup(func() { _ = l.Close() })
-	r, err := activity.Open(b.Context(), activity.Config{Ledger: l, Store: store, ScrubRate: 1})
-	must(b, err)
-	b.Cleanup(r.Close)
+	r := openWith(b, activity.Config{Ledger: openLedger(b, 1024), Store: redisStore(b, server), ScrubRate: 1})
 	bulk := r.NewBulk()
 	for from := 0; from < keys; from += 200_000 {
 		var batch []activity.Activity

@@ -10,9 +10,7 @@ import (
 	"testing"
 
 	"github.com/feedfilter/feedfilter/activity"
-	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
-	"github.com/feedfilter/feedfilter/favfilter/redisstore"
 	"github.com/feedfilter/feedfilter/feed"
 	"github.com/feedfilter/feedfilter/internal/faulttest"
 	"github.com/feedfilter/feedfilter/internal/pgtest"
@@ -22,15 +20,11 @@ import (
 // listKinds are some kinds that drop, and two that overrule lists or the viewer.
 func listKinds(t *testing.T) *activity.Kinds {
 	t.Helper()
-	kinds, err := activity.NewKinds(append(activity.BuiltinKinds().All(),
+	return moreKinds(t,
 		activity.Kind{Name: "mute", Plural: "mutes", Target: activity.User, Effect: activity.Drop},
 		activity.Kind{Name: "follow", Plural: "follows", Target: activity.User, Effect: activity.Keep, Over: []string{activity.Lists}},
 		activity.Kind{Name: "pal", Plural: "pals", Target: activity.User, Effect: activity.Keep, Over: []string{"mute"}},
-	)...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return kinds
+	)
 }
 
 // TestLists: what a list has against users and posts counts as the viewer's, if the list did it
@@ -122,22 +116,10 @@ func openTwo(t *testing.T, cache int) (one, other *activity.Recorder, store *swi
 	server = redistest.Start(t)
 	url := pgtest.Start(t).Schema()
 	open := func() (*activity.Recorder, *switched) {
-		l, err := ledger.Open(t.Context(), url, ledger.Options{Pages: 16})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = l.Close() })
-		redis, err := redisstore.New(server.Client(), "feed")
-		if err != nil {
-			t.Fatal(err)
-		}
-		store := &switched{Store: redis}
-		r, err := activity.Open(t.Context(), activity.Config{Ledger: l, Store: store, Kinds: listKinds(t), MaxSharedKeys: 16, ListCache: cache})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(r.Close)
-		return r, store
+		store := &switched{Store: redisStore(t, server)}
+		return openWith(t, activity.Config{
+			Ledger: openLedgerAt(t, url, 16), Store: store, Kinds: listKinds(t), MaxSharedKeys: 16, ListCache: cache,
+		}), store
 	}
 	one, store = open()
 	other, _ = open()
@@ -180,37 +162,6 @@ func TestListsOfOthers(t *testing.T) {
 	}
 }
 
-// TestListsAfterLoss: a held page that the store has, too, is not used if both lack a write: the
-// store has lost it.
-func TestListsAfterLoss(t *testing.T) {
-	r, _, _, server := openTwo(t, 1<<20)
-	client := server.Client()
-	record(t, r, "L mute 2")
-	req := feed.Request{Viewer: "1", Lists: []string{"L"}, Posts: []feed.Post{{ID: "a", Author: "2"}, {ID: "b", Author: "3"}}}
-	if a := filter(t, r, req); !slices.Equal(a.Kept, []int{1}) {
-		t.Fatalf("kept %v", a.Kept)
-	}
-	keys, err := client.Keys(t.Context(), "*").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
-	earlier := make(map[string]string)
-	for _, key := range keys {
-		if earlier[key], err = client.Get(t.Context(), key).Result(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	record(t, r, "L mute 3")
-	for key, value := range earlier {
-		if err := client.Set(t.Context(), key, value, 0).Err(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if a := filter(t, r, req); len(a.Kept) != 0 {
-		t.Errorf("then kept %v", a.Kept)
-	}
-}
-
 // TestListsInOneRoundTrip: while lists do not change, a feed sends one command for the viewer, and
 // one that is answered with a header for each list.
 func TestListsInOneRoundTrip(t *testing.T) {
@@ -244,27 +195,11 @@ func TestListsInOneRoundTrip(t *testing.T) {
 	t.Errorf("of %d feeds with %d lists, some read more than the viewer's page and a version for each list", n, feed.MaxLists)
 }
 
-// TestListsWithoutStore: while the store is down, lists come from the ledger.
-func TestListsWithoutStore(t *testing.T) {
-	store := &switched{Store: &favfilter.Memory{}}
-	r := openWith(t, activity.Config{Store: store, Kinds: listKinds(t)})
-	record(t, r, "L mute 2", "1 mute 3")
-	req := feed.Request{Viewer: "1", Lists: []string{"L"}, Posts: []feed.Post{{ID: "a", Author: "2"}, {ID: "b", Author: "3"}, {ID: "c", Author: "4"}}}
-	for _, down := range []bool{false, true, false} {
-		store.down.Store(down)
-		if a := filter(t, r, req); !slices.Equal(a.Kept, []int{2}) {
-			t.Errorf("down %v: kept %v", down, a.Kept)
-		}
-	}
-}
-
 // TestListsWithoutLedger: without a ledger, lists come from their pages, and fail with the store.
 func TestListsWithoutLedger(t *testing.T) {
 	store := &switched{Store: &favfilter.Memory{}}
 	p, err := activity.OpenPlain(t.Context(), activity.PlainConfig{Store: store})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(p.Close)
 	if _, err := p.Record(t.Context(), []activity.Activity{
 		{User: "L", Kind: "block", Target: "2"}, {User: "M", Kind: "hide", Target: "b"}, {User: "M", Kind: "block", Target: "3"},
@@ -287,30 +222,6 @@ func TestListsWithoutLedger(t *testing.T) {
 	if _, err := feed.Filter(t.Context(), p, req); !errors.As(err, &unavailable) {
 		t.Errorf("while the store is down: %v", err)
 	}
-}
-
-// TestListsReadWithViewer: while lists do not change, a feed calls the store once.
-func TestListsReadWithViewer(t *testing.T) {
-	store := &switched{Store: &favfilter.Memory{}}
-	r := openWith(t, activity.Config{Store: store, Kinds: listKinds(t)})
-	record(t, r, "K mute 2", "L mute 3", "1 mute 4")
-	req := feed.Request{
-		Viewer: "1", Lists: []string{"K", "L"},
-		Posts: []feed.Post{{ID: "a", Author: "2"}, {ID: "b", Author: "3"}, {ID: "c", Author: "4"}, {ID: "d", Author: "5"}},
-	}
-	var reads int64
-	for range 50 { // until the lists are on dedicated pages, and no scrub reads
-		before := store.reads.Load()
-		for range 10 {
-			if a := filter(t, r, req); !slices.Equal(a.Kept, []int{3}) {
-				t.Fatalf("kept %v", a.Kept)
-			}
-		}
-		if reads = store.reads.Load() - before; reads == 10 {
-			return
-		}
-	}
-	t.Errorf("10 feeds called the store %d times", reads)
 }
 
 // switched is a store that may be down, and counts calls.

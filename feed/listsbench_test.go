@@ -2,13 +2,10 @@ package feed_test
 
 import (
 	"fmt"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
-	"github.com/feedfilter/feedfilter/activity/ledger"
-	"github.com/feedfilter/feedfilter/favfilter/redisstore"
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
@@ -23,17 +20,8 @@ const (
 // lists.
 func BenchmarkLists(b *testing.B) {
 	server := redistest.Start(b)
-	store, err := redisstore.New(server.Client(), "feed")
-	must(b, err)
-	l, err := ledger.Open(b.Context(), "sqlite:"+filepath.Join(b.TempDir(), "ledger.db"), ledger.Options{Pages: 16384})
-	must(b, err)
-	b.Cleanup(func() { _ = l.Close() })
-	kinds, err := activity.NewKinds(append(activity.BuiltinKinds().All(),
-		activity.Kind{Name: "mute", Plural: "mutes", Target: activity.User, Effect: activity.Drop})...)
-	must(b, err)
-	r, err := activity.Open(b.Context(), activity.Config{Ledger: l, Store: store, Kinds: kinds, ScrubRate: 1})
-	must(b, err)
-	b.Cleanup(r.Close)
+	kinds := moreKinds(b, activity.Kind{Name: "mute", Plural: "mutes", Target: activity.User, Effect: activity.Drop})
+	r := openWith(b, activity.Config{Ledger: openLedger(b, 16384), Store: redisStore(b, server), Kinds: kinds, ScrubRate: 1})
 	muteMany(b, r, "short", shortLists, shortMembers)
 	muteMany(b, r, "long", longLists, longMembers)
 	groups := []struct {

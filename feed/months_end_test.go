@@ -19,7 +19,7 @@ func (l *life) lists() {
 			items := []activity.Item{}
 			for cursor, limit := "", 1+l.rng.IntN(50); ; {
 				part, err := l.List(l.Context(), user, k.Name, cursor, limit)
-				l.must(err)
+				must(l, err)
 				items = append(items, part.Items...)
 				if cursor = part.Next; cursor == "" {
 					break
@@ -40,7 +40,7 @@ func (l *life) forgetsWhatIsOver() {
 	deadline := time.Now().Add(time.Minute)
 	for {
 		rows, err := l.ledger.Ended(l.Context(), l.now(), 1)
-		l.must(err)
+		must(l, err)
 		if len(rows) == 0 {
 			break
 		}
@@ -53,7 +53,7 @@ func (l *life) forgetsWhatIsOver() {
 	// To undo it again changes nothing, and waits for who is on the way to the pages.
 	for batch := range slices.Chunk(over, 1000) {
 		outcomes, err := l.Record(l.Context(), batch)
-		l.must(err)
+		must(l, err)
 		for i, o := range outcomes {
 			if o != activity.Unchanged {
 				l.Fatalf("%+v: %v", batch[i], o)
@@ -64,7 +64,7 @@ func (l *life) forgetsWhatIsOver() {
 	for _, a := range over {
 		k, _ := l.Kinds().Named(a.Kind)
 		v, err := l.View(l.Context(), a.User, []activity.Kind{k})
-		l.must(err)
+		must(l, err)
 		if l.model.state(k, a.User, a.Target, l.now()) == absent && v.Check(0, a.Target) != activity.None {
 			found++
 		}
@@ -89,7 +89,7 @@ func (l *life) windowsEnd() {
 	var there, gone, found int
 	for user, account := range l.model.accounts {
 		v, err := l.View(l.Context(), user, l.Kinds().All())
-		l.must(err)
+		must(l, err)
 		for i, k := range l.Kinds().All() {
 			for id := range account.windows[k.Name] {
 				has := v.Check(i, id) != activity.None

@@ -14,7 +14,6 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
-	"github.com/feedfilter/feedfilter/favfilter/redisstore"
 	"github.com/feedfilter/feedfilter/feed"
 	"github.com/feedfilter/feedfilter/internal/pgtest"
 	"github.com/feedfilter/feedfilter/internal/redistest"
@@ -105,7 +104,7 @@ func newLife(t *testing.T, rate float64, redis bool) *life {
 	t.Logf("seed %d: again with -months.seed=%d", seed, seed)
 	l := &life{T: t, rng: rand.New(rand.NewPCG(seed, 0)), rate: rate}
 	l.clock.Store(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro())
-	kinds, err := activity.NewKinds(append(activity.BuiltinKinds().All(),
+	kinds := moreKinds(t,
 		activity.Kind{Name: "mute", Plural: "mutes", Target: activity.User, Effect: activity.Drop, Fanout: true},
 		activity.Kind{Name: "no-repost", Plural: "no-reposts", Target: activity.User, Effect: activity.Drop, Roles: []string{"repost", "quote"}},
 		activity.Kind{Name: "avoid", Plural: "avoids", Target: activity.User, Effect: activity.Drop, Reverse: "avoided-by", Roles: []string{"author"}},
@@ -118,32 +117,17 @@ func newLife(t *testing.T, rate float64, redis bool) *life {
 		activity.Kind{Name: "fan", Plural: "fans", Target: "tag", Effect: activity.Keep, Over: []string{"shun", "skip", "hide"}},
 		activity.Kind{Name: "star", Plural: "stars", Target: "tag", Effect: activity.Annotate},
 		activity.Kind{Name: "skip", Plural: "skips", Target: "thread", Effect: activity.Drop, Window: 7 * day, Parts: 7},
-	)...)
-	l.must(err)
+	)
 	l.model = newModel(kinds)
 	url := "sqlite:" + filepath.Join(t.TempDir(), "ledger.db")
 	var store favfilter.Store = &favfilter.Memory{Now: l.now}
 	if redis {
 		url = pgtest.Start(t).Schema()
-		store, err = redisstore.New(redistest.Start(t).Client(), "feed")
-		l.must(err)
+		store = redisStore(t, redistest.Start(t))
 	}
-	l.ledger, err = ledger.Open(t.Context(), url, ledger.Options{Pages: 8})
-	l.must(err)
-	t.Cleanup(func() { _ = l.ledger.Close() })
-	l.Recorder, err = activity.Open(t.Context(), activity.Config{
-		Ledger: l.ledger, Store: store, Kinds: kinds, FalsePositiveRate: rate, Now: l.now,
-	})
-	l.must(err)
-	t.Cleanup(l.Recorder.Close)
+	l.ledger = openLedgerAt(t, url, 8)
+	l.Recorder = openWith(t, activity.Config{Ledger: l.ledger, Store: store, Kinds: kinds, FalsePositiveRate: rate, Now: l.now})
 	return l
-}
-
-func (l *life) must(err error) {
-	l.Helper()
-	if err != nil {
-		l.Fatal(err)
-	}
 }
 
 func (l *life) now() time.Time { return time.UnixMicro(l.clock.Load()).UTC() }
@@ -191,7 +175,7 @@ func (l *life) act() {
 		}
 	}
 	outcomes, err := l.Record(l.Context(), batch)
-	l.must(err)
+	must(l, err)
 	for i, a := range batch {
 		want := l.model.record(a, l.now())
 		if k, _ := l.Kinds().Named(a.Kind); k.InLedger() && outcomes[i] != want {
@@ -288,7 +272,7 @@ func (l *life) feed(exact bool) {
 	l.Helper()
 	req := l.request(exact)
 	a, err := feed.Filter(l.Context(), l.Recorder, req)
-	l.must(err)
+	must(l, err)
 	if len(a.Degraded) > 0 {
 		l.Fatalf("degraded: %+v", a.Degraded)
 	}
@@ -350,13 +334,13 @@ func (l *life) count() {
 	k := l.Kinds().All()[l.rng.IntN(len(l.Kinds().All()))]
 	if targets := l.targets(user, k); k.InLedger() && len(targets) > 0 {
 		p, err := l.Preview(l.Context(), user, k.Name, targets)
-		l.must(err)
+		must(l, err)
 		if want := l.model.preview(user, k.Name, targets, l.now()); p != want {
 			l.Fatalf("preview of %s: %+v, want %+v", k.Name, p, want)
 		}
 	}
 	counts, err := l.Counts(l.Context(), user)
-	l.must(err)
+	must(l, err)
 	if want := l.model.counts(user, l.now()); !reflect.DeepEqual(counts, want) {
 		l.Fatalf("counts %v, want %v", counts, want)
 	}

@@ -77,14 +77,11 @@ func TestOwnPostsByRole(t *testing.T) {
 
 // TestOwnPostsAnnotated: kinds that annotate or keep look at everybody on a viewer's own post.
 func TestOwnPostsAnnotated(t *testing.T) {
-	kinds, err := activity.NewKinds(
+	kinds := newKinds(t,
 		activity.Kind{Name: "friend", Plural: "friends", Target: activity.User, Effect: activity.Annotate},
 		activity.Kind{Name: "domain-mute", Plural: "domain-mutes", Target: "domain", Effect: activity.Drop},
 		activity.Kind{Name: "follow", Plural: "follows", Target: activity.User, Effect: activity.Keep, Over: []string{"domain-mute"}},
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
 	r := openWith(t, activity.Config{Kinds: kinds})
 	record(t, r, "1 friend 2", "1 follow 3", "1 domain-mute x")
 	posts := []feed.Post{

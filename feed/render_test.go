@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"sync/atomic"
@@ -14,55 +13,10 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
-	"github.com/feedfilter/feedfilter/favfilter/redisstore"
 	"github.com/feedfilter/feedfilter/feed"
 	"github.com/feedfilter/feedfilter/internal/faulttest"
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
-
-// openWith opens a Recorder on a ledger of its own as c says.
-func openWith(t testing.TB, c activity.Config) *activity.Recorder {
-	t.Helper()
-	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 16})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	if c.Ledger = l; c.Store == nil {
-		c.Store = &favfilter.Memory{}
-	}
-	r, err := activity.Open(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(r.Close)
-	return r
-}
-
-// openPage opens a Recorder with a ledger of one page, which tamper replaces. around, unless it is
-// nil, is called in place of the ledger's calls.
-func openPage(
-	t *testing.T, c activity.Config, around ledger.Around,
-) (r *activity.Recorder, tamper func(lost, madeUp []string)) {
-	t.Helper()
-	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	if c.Ledger = l; around != nil {
-		c.Ledger = l.Around(around)
-	}
-	c.Store, c.Passive, c.FalsePositiveRate = &favfilter.Memory{}, true, 1e-8
-	if r, err = activity.Open(t.Context(), c); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(r.Close)
-	return r, func(lost, madeUp []string) {
-		t.Helper()
-		faulttest.Tamper(t, l, c.Store, lost, madeUp)
-	}
-}
 
 func posts(author string, ids ...string) []feed.Post {
 	list := make([]feed.Post, len(ids))
@@ -115,7 +69,7 @@ func dropped(a answer) string {
 func TestScrolling(t *testing.T) {
 	for name, store := range stores(t) {
 		t.Run(name, func(t *testing.T) {
-			r := openOn(t, store)
+			r := openWith(t, activity.Config{Store: store})
 			record(t, r, "1 hide p7")
 			candidates := numbered("p", 500)
 			shown := map[string]int{}
@@ -146,11 +100,7 @@ func TestScrolling(t *testing.T) {
 
 func stores(t *testing.T) map[string]favfilter.Store {
 	t.Helper()
-	redisPages, err := redisstore.New(redistest.Start(t).Client(), "feed")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return map[string]favfilter.Store{"memory": &favfilter.Memory{}, "redis": redisPages}
+	return map[string]favfilter.Store{"memory": &favfilter.Memory{}, "redis": redisStore(t, redistest.Start(t))}
 }
 
 func TestTwiceInOneRequest(t *testing.T) {
@@ -185,7 +135,7 @@ func (s *readOnly) Replace(ctx context.Context, r favfilter.Replacement) (bool, 
 // TestRecordSeenFails: a feed is answered also when it cannot be recorded, and says so.
 func TestRecordSeenFails(t *testing.T) {
 	store := &readOnly{Store: &favfilter.Memory{}}
-	r := openOn(t, store)
+	r := openWith(t, activity.Config{Store: store})
 	request := feed.Request{Viewer: "1", Posts: posts("2", "a", "b"), RecordSeen: true}
 	filter(t, r, feed.Request{Viewer: "1"}) // the page is there
 	store.on.Store(true)
@@ -199,74 +149,16 @@ func TestRecordSeenFails(t *testing.T) {
 	}
 }
 
-// TestExact: at a false-positive rate of a half, an exact feed makes no mistake.
-func TestExact(t *testing.T) {
-	r := openWith(t, activity.Config{FalsePositiveRate: 0.5})
-	var lines []string
-	for i := range 300 {
-		lines = append(lines, fmt.Sprintf("1 hide h%d", i), fmt.Sprintf("1 block b%d", i), fmt.Sprintf("c%d block 1", i), fmt.Sprintf("1 like l%d", i))
-	}
-	record(t, r, lines...)
-	request := feed.Request{Viewer: "1", Kinds: []string{"block", "hide"}, Annotate: []string{"like"}}
-	for i := range 1000 {
-		request.Posts = append(request.Posts,
-			feed.Post{ID: fmt.Sprint("h", i), Author: "x"}, feed.Post{ID: fmt.Sprint("y", i), Author: fmt.Sprint("b", i)},
-			feed.Post{ID: fmt.Sprint("z", i), Author: "x", Actors: []string{fmt.Sprint("d", i), fmt.Sprint("c", i)}},
-			feed.Post{ID: fmt.Sprint("l", i), Author: "x"})
-	}
-	if a := filter(t, r, request); len(a.Kept) > 3000 {
-		t.Fatalf("%d kept: there are too few false positives to try this", len(a.Kept))
-	}
-	request.Exact = true
-	a := filter(t, r, request)
-	if len(a.Kept) != 3100 || len(a.Dropped) != 900 {
-		t.Fatalf("%d kept, %d dropped", len(a.Kept), len(a.Dropped))
-	}
-	for _, d := range a.Dropped {
-		i, id := d.At/4, request.Posts[d.At].ID
-		want := feed.Dropped{At: d.At, Kind: "block"}
-		switch id[0] {
-		case 'h':
-			want.Kind = "hide"
-		case 'y':
-			want.Actor = fmt.Sprint("b", i)
-		case 'z':
-			want.Actor = fmt.Sprint("c", i)
-		}
-		if d != want || i >= 300 || id[0] == 'l' {
-			t.Errorf("dropped %+v", d)
-		}
-	}
-	for _, at := range a.Kept {
-		if liked := at%4 == 3 && at/4 < 300; a.annotated(0, at) != liked {
-			t.Errorf("post %s: annotated %v", request.Posts[at].ID, !liked)
-		}
-	}
-	if s := r.Stats(); s.FalsePositives == 0 || s.Confirmed != s.FalsePositives+1200 {
-		t.Errorf("%d confirmed, %d of them false", s.Confirmed, s.FalsePositives)
-	}
-}
-
 // TestExactIsOneQuery: whatever the number of candidates and kinds, and one more if false positives
 // hide further reasons.
 func TestExactIsOneQuery(t *testing.T) {
-	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 16})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
 	var lookups atomic.Int64
-	counted := l.Around(func(ctx context.Context, c *ledger.Call, next func(ctx context.Context) error) error {
+	r, _ := openPage(t, activity.Config{FalsePositiveRate: 0.3}, func(ctx context.Context, c *ledger.Call, next func(ctx context.Context) error) error {
 		if c.Operation == "lookup" {
 			lookups.Add(1)
 		}
 		return next(ctx)
 	})
-	r, err := activity.Open(t.Context(), activity.Config{Ledger: counted, Store: &favfilter.Memory{}, FalsePositiveRate: 0.3})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
 	for i := range 200 {
 		record(t, r, fmt.Sprintf("1 hide p%d", i), fmt.Sprintf("1 block u%d", i))
 	}
@@ -297,7 +189,7 @@ func TestExactNamesWhatItCannotConfirm(t *testing.T) {
 
 // TestRecordSeenWithoutStore: what cannot be checked cannot be recorded either, and is named once.
 func TestRecordSeenWithoutStore(t *testing.T) {
-	r := openOn(t, faulttest.Down{})
+	r := openWith(t, activity.Config{Store: faulttest.Down{}})
 	a := filter(t, r, feed.Request{Viewer: "1", Posts: posts("2", "a", "b"), RecordSeen: true})
 	if len(a.Kept) != 2 || len(a.Degraded) != 1 || a.Degraded[0].Kind != "seen" {
 		t.Errorf("%+v", a)
@@ -313,9 +205,7 @@ func TestRecordSeenRefused(t *testing.T) {
 	request := feed.Request{Viewer: "1", Posts: posts("2", "a", "b"), RecordSeen: true}
 	for range 2 { // nothing is recorded by the first
 		a, err := feed.Check(t.Context(), r, request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		a.SkipSeen(errors.New("too many writes"))
 		if a := a.Answer; len(a.Kept) != 2 || len(a.Degraded) != 1 || a.Degraded[0].Kind != "seen" ||
 			!strings.HasSuffix(a.Degraded[0].Reason, "could not be recorded: too many writes") {
@@ -344,18 +234,7 @@ func TestCancelled(t *testing.T) {
 }
 
 func TestExactNeedsTheLedger(t *testing.T) {
-	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 16})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	r, err := activity.Open(t.Context(), activity.Config{
-		Ledger: l.Around((&deafLedger{deaf: true}).around), Store: &favfilter.Memory{},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
+	r, _ := openPage(t, activity.Config{}, (&deafLedger{deaf: true}).around)
 	record(t, r, "1 hide a")
 	request := feed.Request{Viewer: "1", Posts: posts("2", "a", "b")}
 	if a := filter(t, r, request); len(a.Kept) != 1 {
@@ -389,9 +268,7 @@ func TestExplain(t *testing.T) {
 		t.Fatal(err)
 	}
 	e, err := feed.Explain(t.Context(), r, "1", feed.Post{ID: "p", Author: "3", Actors: []string{"1", "4", "2"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !e.Dropped || e.Page.Keys == 0 || e.Page.Sequence == 0 || len(e.Degraded) > 0 {
 		t.Errorf("%+v", e)
 	}
@@ -439,9 +316,7 @@ func TestExplainFalsePositives(t *testing.T) {
 	}
 	for _, d := range wrong {
 		e, err := feed.Explain(t.Context(), r, "1", feed.Post{ID: candidates[d.At].ID, Author: "author"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if !e.Dropped || e.Reasons[0].Certainty != feed.False || !e.Reasons[0].Since.IsZero() {
 			t.Errorf("%s: %+v", candidates[d.At].ID, e)
 		}

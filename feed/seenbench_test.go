@@ -2,14 +2,11 @@ package feed_test
 
 import (
 	"fmt"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
-	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
-	"github.com/feedfilter/feedfilter/favfilter/redisstore"
 	"github.com/feedfilter/feedfilter/feed"
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
@@ -33,10 +30,7 @@ func BenchmarkFeedSeen(b *testing.B) {
 			})
 			b.Run("redis/"+name, func(b *testing.B) {
 				server := redistest.Start(b)
-				store, err := redisstore.New(server.Client(), "feed")
-				if err != nil {
-					b.Fatal(err)
-				}
+				store := redisStore(b, server)
 				now := time.Now().Add(-29 * 24 * time.Hour)
 				r := openSeen(b, store, &now, keys)
 				requests := seenRequests(recorded)
@@ -49,18 +43,7 @@ func BenchmarkFeedSeen(b *testing.B) {
 // openSeen returns a Recorder of user 1, who has seen so many posts, as many each day.
 func openSeen(b *testing.B, store favfilter.Store, now *time.Time, keys int) *activity.Recorder {
 	b.Helper()
-	l, err := ledger.Open(b.Context(), "sqlite:"+filepath.Join(b.TempDir(), "ledger.db"), ledger.Options{Pages: 16})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { _ = l.Close() })
-	r, err := activity.Open(b.Context(), activity.Config{
-		Ledger: l, Store: store, Now: func() time.Time { return *now },
-	})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(r.Close)
+	r := openWith(b, activity.Config{Store: store, Now: func() time.Time { return *now }})
 	for day := range 30 {
 		var lines []string
 		for i := day * keys / 30; i < (day+1)*keys/30; i++ {

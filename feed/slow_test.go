@@ -24,9 +24,7 @@ func slowly(t *testing.T, r *activity.Recorder, req feed.Request) feed.Answer {
 		kinds = append(kinds, k)
 	}
 	view, err := r.View(t.Context(), req.Viewer, kinds)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	found := func(i int, p feed.Post) (actor string, ok bool) {
 		if kinds[i].Target == activity.Post {
 			return "", view.Check(i, p.ID) != activity.None
