@@ -24,7 +24,7 @@ import (
 // lose has the store lose a hide that g acknowledges for user 1.
 func (g *rig) lose(t *testing.T, target string) {
 	t.Helper()
-	lost := setBackPage(t, g.store, g.layout.pageID(g.layout.pageOf(UserHash(g.storage.identity.Seed, "1"))))
+	lost := setBack(t, g.store, g.layout.pageID(g.pageOf("1")))
 	g.record(t, true, add("1", "hide", target))
 	lost()
 }
@@ -324,7 +324,7 @@ func TestLedgerIsBackEndsPauses(t *testing.T) {
 		down := &slowLedger{}
 		p := startProcess(t, l.Around(down.around), store, Config{ScrubRate: 1})
 		p.record(t, true, add("1", "hide", "p"))
-		losePage(t, store, 0)
+		p.losePages(t, 0)
 		down.fails.Store(true)
 		down.unreadable.Store(true)
 		for range 300 {

@@ -295,7 +295,7 @@ func (g *rig) onEveryPage() (batch []act) {
 	pages := make(map[uint32]bool)
 	for i := 0; len(pages) < int(g.storage.identity.Pages); i++ {
 		user := fmt.Sprint("everywhere", i)
-		if page := g.layout.pageOf(UserHash(g.storage.identity.Seed, user)); !pages[page] {
+		if page := g.pageOf(user); !pages[page] {
 			pages[page] = true
 			batch = append(batch, add(user, "hide", "p"))
 		}

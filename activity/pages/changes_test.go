@@ -118,9 +118,7 @@ func (g *rig) record(t testing.TB, want bool, a act) {
 func (g *rig) check(t testing.TB, user, kind, id string) bool {
 	t.Helper()
 	v, err := g.view(t.Context(), user)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return v.has(kind, id)
 }
 
@@ -135,9 +133,7 @@ func (g *rig) want(t testing.TB, user, kind, id string, want bool) {
 func (g *rig) countFound(t testing.TB, user, kind string, ids func(i int) string, n int) int {
 	t.Helper()
 	v, err := g.view(t.Context(), user)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	found := 0
 	for i := range n {
 		if v.has(kind, ids(i)) {

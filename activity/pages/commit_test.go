@@ -21,15 +21,15 @@ func TestGather(t *testing.T) {
 		}
 		first, abandoned := of(t.Context(), maxGroup/2), of(gone, maxGroup)
 		last, beyond := of(t.Context(), maxGroup/2), of(t.Context(), 1)
-		r := &Pages{committer: &committer{queue: make(chan *write)}}
+		c := &committer{queue: make(chan *write)}
 		for _, w := range []*write{abandoned, last, beyond} {
-			go func() { r.committer.queue <- w }()
+			go func() { c.queue <- w }()
 			synctest.Wait() // the write is in the queue, behind the earlier ones
 		}
-		if group := r.committer.gather(first); !slices.Equal(group, []*write{first, last}) {
+		if group := c.gather(first); !slices.Equal(group, []*write{first, last}) {
 			t.Errorf("a group of %d writes", len(group))
 		}
-		if w := <-r.committer.queue; w != beyond {
+		if w := <-c.queue; w != beyond {
 			t.Error("the group took more than its limit")
 		}
 		<-abandoned.done

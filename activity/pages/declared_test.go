@@ -10,18 +10,6 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// losePages removes every page from the store.
-func (g *rig) losePages(t *testing.T) {
-	t.Helper()
-	for page := range g.storage.identity.Pages {
-		id := favfilter.PageID{Number: page}
-		loaded, err := g.store.Load(t.Context(), []favfilter.PageID{id})
-		must(t, err)
-		_, err = g.store.Replace(t.Context(), favfilter.Replacement{ID: id, Seen: loaded[0].Version})
-		must(t, err)
-	}
-}
-
 // wantHeld checks that pages in the store lack no key that a Recorder with all kinds would put
 // there. It returns the number of pages in the store.
 func (g *rig) wantHeld(t *testing.T, l *ledger.Ledger) (stored int) {

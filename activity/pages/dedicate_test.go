@@ -3,7 +3,9 @@ package pages
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -86,11 +88,7 @@ func TestLongHeavyUserLeaves(t *testing.T) {
 		check("moved")
 		g.scrubAll()
 		check("scrubbed")
-		for _, page := range g.allOwners(t) {
-			id := g.layout.pageID(page)
-			_, err := g.store.Replace(t.Context(), favfilter.Replacement{ID: id, Seen: versionAt(t, g.store, id)})
-			must(t, err)
-		}
+		g.losePages(t, slices.Collect(maps.Values(g.allOwners(t)))...)
 		check("dedicated pages lost")
 		g.open(t, g.ledger, g.store)
 		g.rebuilder.maxSharedKeys = 16
@@ -110,75 +108,6 @@ func TestLongHeavyUserLeaves(t *testing.T) {
 		}
 		g.checkRate(t, found, 300)
 	})
-}
-
-// A process that polls once a minute has not heard of a move. It still finds what was recorded
-// after the move, at once.
-func TestMoveIsFollowed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, store := newLedger(t, 1), &favfilter.Memory{}
-		slow := Config{StalenessBound: time.Minute, ScrubRate: 1, MaxSharedKeys: 16}
-		a, b := startProcess(t, l, store, slow), startProcess(t, l, store, slow)
-		b.record(t, true, add("mate", "hide", "m"))
-		b.record(t, true, add("bot", "hide", "b"))
-		b.want(t, "bot", "hide", "b", true)
-		a.recordMany(t, "bot", "hide", 100, posts("a"))
-		must(t, a.applier.dedicate(t.Context(), UserHash(a.storage.identity.Seed, "bot")))
-		for i := range 100 {
-			b.want(t, "bot", "hide", posts("a")(i), true)
-			a.record(t, true, add("bot", "hide", posts("later")(i)))
-			b.want(t, "bot", "hide", posts("later")(i), true)
-		}
-		b.record(t, true, add("bot", "hide", "by b"))
-		a.want(t, "bot", "hide", "by b", true)
-		b.want(t, "mate", "hide", "m", true)
-		must(t, a.applier.release(t.Context(), UserHash(a.storage.identity.Seed, "bot")))
-		a.record(t, true, add("bot", "hide", "home"))
-		b.want(t, "bot", "hide", "home", true)
-		b.want(t, "bot", "hide", "by b", true)
-	})
-}
-
-// meddlingStore calls before, once, ahead of the next read.
-type meddlingStore struct {
-	favfilter.Store
-	before func()
-}
-
-func (s *meddlingStore) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
-	if do := s.before; do != nil {
-		s.before = nil
-		do()
-	}
-	return s.Store.Load(ctx, ids)
-}
-
-// A user moves after a process has looked up the user's page, and before it reads that page. The
-// process finds the user on the new page, whether or not it hears of the move in between.
-func TestMoveBeforePageIsRead(t *testing.T) {
-	for _, heard := range []bool{false, true} {
-		a := crowded(t, &favfilter.Memory{}, 1)
-		b := &rig{ledger: a.ledger, store: a.store, bound: time.Minute}
-		b.open(t, a.ledger, a.store)
-		a.recordMany(t, "bot", "hide", 10, posts("b"))
-		b.want(t, "bot", "hide", "b1", true)
-		hash := UserHash(a.storage.identity.Seed, "bot")
-		b.useStore(&meddlingStore{Store: a.store, before: func() {
-			must(t, a.applier.dedicate(t.Context(), hash))
-			if heard {
-				must(t, b.poller.pollOnce(t.Context(), b.poller.newPoll()))
-			}
-		}})
-		b.want(t, "bot", "hide", "b2", true)
-		b.useStore(&meddlingStore{Store: a.store, before: func() {
-			must(t, a.applier.release(t.Context(), hash))
-			a.record(t, true, add("bot", "hide", "home"))
-			if heard {
-				must(t, b.poller.pollOnce(t.Context(), b.poller.newPoll()))
-			}
-		}})
-		b.want(t, "bot", "hide", "home", true)
-	}
 }
 
 // TestMovesUnderLoad gives users dedicated pages and releases them at random. Two processes write,
@@ -236,7 +165,7 @@ func moveAround(t *testing.T, rigs []*rig, users []string, stop <-chan struct{})
 		case <-time.After(time.Millisecond): // advances the bubble's clock
 		}
 		g, user := rigs[rng.IntN(2)], users[rng.IntN(len(users))]
-		hash := UserHash(g.storage.identity.Seed, user)
+		hash := g.hashOf(user)
 		var err error
 		switch rng.IntN(4) {
 		case 0:
@@ -265,7 +194,7 @@ func TestHeavyUserDeleted(t *testing.T) {
 			g.record(t, true, add("bot", "block", fmt.Sprint("fan", i)))
 		}
 		g.settleMoves()
-		page := g.layout.pageOf(UserHash(g.storage.identity.Seed, "bot"))
+		page := g.pageOf("bot")
 		if page < ledger.DedicatedPages {
 			t.Fatal("the bot has no dedicated page")
 		}
@@ -301,7 +230,7 @@ func TestHeavyUserHalfDeleted(t *testing.T) {
 	g := crowded(t, &favfilter.Memory{}, 2)
 	g.recordMany(t, "bot", "hide", 3000, posts("b"))
 	g.settleMoves()
-	page := g.layout.pageOf(UserHash(g.storage.identity.Seed, "bot"))
+	page := g.pageOf("bot")
 	died := false
 	g.poller.ledger = g.ledger.Around(after(func(context.Context) error {
 		if died {
@@ -329,10 +258,7 @@ func TestHeavyUserOfBulk(t *testing.T) {
 	for i := range 400 {
 		batch = append(batch, add("bot", "hide", posts("b")(i)), add(fmt.Sprint("u", i), "block", "star"), add("mate"+fmt.Sprint(i%30), "hide", "p"))
 	}
-	bulk := g.NewBulk()
-	_, err := recordBulk(t.Context(), bulk, batch)
-	must(t, err)
-	must(t, bulk.Finish(t.Context()))
+	g.recordInBulk(t, batch...)
 	g.settleMoves()
 	if n := g.Stats().DedicatedPages; n != 2 {
 		t.Errorf("%d users have a dedicated page, want the bot and the star", n)
@@ -357,7 +283,7 @@ func TestReleasedPagesAreForgotten(t *testing.T) {
 		p.recordMany(t, "bot", "hide", 400, posts("b"))
 		p.settleMoves()
 		p.want(t, "bot", "hide", "b1", true)
-		hash := UserHash(p.storage.identity.Seed, "bot")
+		hash := p.hashOf("bot")
 		page := p.layout.pageOf(hash)
 		if !p.rebuilder.large.has(page) || p.rebuilder.held.get(page).page == nil {
 			t.Fatalf("page %d is not a large dedicated page", page)

@@ -101,7 +101,7 @@ func TestDedicatedRuleJudge(t *testing.T) {
 	for name, harm := range map[string]func(t *testing.T, w *world, b *member){
 		"page lost": func(t *testing.T, w *world, _ *member) {
 			t.Helper()
-			w.lose(t, 0)
+			w.builder.losePages(t, 0)
 		},
 		"store down": func(_ *testing.T, _ *world, b *member) { b.steps.down.Store(true) },
 	} {
@@ -181,10 +181,7 @@ func TestDedicatedRuleLearn(t *testing.T) {
 		},
 		"Bulk": func(t *testing.T, b *member, a act) {
 			t.Helper()
-			bulk := b.NewBulk()
-			_, err := recordBulk(t.Context(), bulk, []act{a})
-			must(t, err)
-			must(t, bulk.Finish(t.Context()))
+			b.recordInBulk(t, a)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -214,7 +211,7 @@ func TestDedicatedRuleOwnAlways(t *testing.T) {
 				p.want(t, user, "hide", "before", true)
 			}
 			cut.way.cut(true)
-			back := heldBack(t, w.store, a.layout.pageID(0))
+			back := setBack(t, w.store, a.layout.pageID(0))
 			page := a.move(t, user)
 			if repeat {
 				a.record(t, true, add(user, "hide", "p"))

@@ -6,42 +6,31 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/internal/faulttest"
 )
 
-// heldBack returns a function that sets a page back to what it is now.
-func heldBack(t *testing.T, s favfilter.Store, id favfilter.PageID) func() {
-	t.Helper()
-	loaded, err := s.LoadWhole(t.Context(), []favfilter.PageID{id})
-	must(t, err)
-	old := loaded[0].Page.Clone()
-	return func() {
-		done, err := s.Replace(t.Context(), favfilter.Replacement{ID: id, Page: old, Seen: versionAt(t, s, id)})
-		must(t, err)
-		if !done {
-			t.Fatal("the page could not be set back")
-		}
-	}
-}
-
 // A held page that lost a write, and was not rebuilt in between, is not trusted.
-func TestLargePageSetBack(t *testing.T) {
+func TestHeldPageSetBack(t *testing.T) {
 	onStores(t, func(t *testing.T, store favfilter.Store) {
-		g := crowded(t, store, 1)
-		g.recordMany(t, "bot", "hide", 3000, posts("b"))
-		g.settleMoves()
-		g.want(t, "bot", "hide", "b1", true)
-		back := heldBack(t, g.store, g.layout.pageID(g.layout.pageOf(UserHash(g.storage.identity.Seed, "bot"))))
-		g.record(t, true, add("bot", "hide", "late"))
-		back()
-		v, err := g.view(t.Context(), "bot")
-		must(t, err)
-		if !v.has("hide", "late") || !v.has("hide", "b1") || v.has("hide", "never") {
-			t.Errorf("late %v, b1 %v, never %v", v.has("hide", "late"), v.has("hide", "b1"), v.has("hide", "never"))
+		g, page := heavyRig(t, store)
+		for how, read := range map[string]func() *view{
+			"the user's": func() *view {
+				v, err := g.view(t.Context(), "bot")
+				must(t, err)
+				return v
+			},
+			"a list's": func() *view { return g.readLists(t, []string{"bot"})[0] },
+		} {
+			read()
+			back := setBack(t, g.store, g.layout.pageID(page))
+			g.record(t, true, add("bot", "hide", how))
+			back()
+			if v := read(); !v.has("hide", how) || !v.has("hide", "b1") || v.has("hide", "never") {
+				t.Errorf("%s page: late %v, b1 %v, never %v", how, v.has("hide", how), v.has("hide", "b1"), v.has("hide", "never"))
+			}
 		}
 	})
 }
@@ -50,12 +39,11 @@ func TestLargePageSetBack(t *testing.T) {
 // reader that knows only of the return must not trust the page.
 func TestSharedPageSetBackToBeforeMove(t *testing.T) {
 	a := crowded(t, &favfilter.Memory{}, 1)
-	b := &rig{ledger: a.ledger, store: a.store, bound: time.Minute}
-	b.open(t, a.ledger, a.store)
+	b := newProcess(t, a.ledger, a.store)
 	a.recordMany(t, "bot", "hide", 10, posts("b"))
-	hash := UserHash(a.storage.identity.Seed, "bot")
+	hash := a.hashOf("bot")
 	must(t, a.applier.dedicate(t.Context(), hash))
-	back := heldBack(t, a.store, favfilter.PageID{})
+	back := setBack(t, a.store, favfilter.PageID{})
 	must(t, a.applier.release(t.Context(), hash))
 	back()
 	must(t, b.poller.pollOnce(t.Context(), b.poller.newPoll()))
@@ -77,7 +65,7 @@ func TestLedgerFailsAfterMove(t *testing.T) {
 			return err
 		}))
 		g.recordMany(t, "bot", "hide", 10, posts("b"))
-		if err := g.applier.dedicate(t.Context(), UserHash(g.storage.identity.Seed, "bot")); !errors.Is(err, faulttest.ErrInjected) {
+		if err := g.applier.dedicate(t.Context(), g.hashOf("bot")); !errors.Is(err, faulttest.ErrInjected) {
 			t.Fatal(err)
 		}
 		g.want(t, "bot", "hide", "b1", true)
@@ -105,13 +93,12 @@ func TestMoveLearnedAfterRelease(t *testing.T) {
 // the page that the user left asks the ledger again, rather than fail.
 func TestMoveAfterAFailedQuestion(t *testing.T) {
 	a := crowded(t, &favfilter.Memory{}, 1)
-	b := &rig{ledger: a.ledger, store: a.store, bound: time.Minute}
-	b.open(t, a.ledger, a.store)
+	b := newProcess(t, a.ledger, a.store)
 	a.recordMany(t, "bot", "hide", 10, posts("b"))
 	a.record(t, true, add("mate", "hide", "m1"))
 	must(t, b.poller.pollOnce(t.Context(), b.poller.newPoll()))
 	b.poller.noteAccess(t.Context(), unreachable, faulttest.ErrInjected)
-	must(t, a.applier.dedicate(t.Context(), UserHash(a.storage.identity.Seed, "bot")))
+	must(t, a.applier.dedicate(t.Context(), a.hashOf("bot")))
 	b.want(t, "mate", "hide", "m1", true)
 	b.want(t, "bot", "hide", "b1", true)
 }
@@ -120,11 +107,10 @@ func TestMoveAfterAFailedQuestion(t *testing.T) {
 // knows who left, so that feeds of the others on that page need no ledger.
 func TestLedgerFailsAfterPageIsRaised(t *testing.T) {
 	a := crowded(t, &favfilter.Memory{}, 1)
-	b := &rig{ledger: a.ledger, store: a.store, bound: time.Minute}
-	b.open(t, a.ledger, a.store)
+	b := newProcess(t, a.ledger, a.store)
 	b.recordMany(t, "bot", "hide", 10, posts("b"))
 	b.record(t, true, add("mate", "hide", "m1"))
-	must(t, b.applier.dedicate(t.Context(), UserHash(b.storage.identity.Seed, "bot")))
+	must(t, b.applier.dedicate(t.Context(), b.hashOf("bot")))
 	b.poller.noteAccess(t.Context(), unreachable, faulttest.ErrInjected)
 	b.poller.follow.silent.Store(true)
 	b.want(t, "mate", "hide", "m1", true)

@@ -32,7 +32,7 @@ func manyKinds() []ledger.Kind {
 // openKinds opens the pages of a ledger with these kinds. They do nothing in the background.
 func openKinds(t testing.TB, l *ledger.Ledger, s favfilter.Store, kinds []ledger.Kind) *rig {
 	t.Helper()
-	g := &rig{store: s}
+	g := &rig{ledger: l, store: s}
 	g.now.Store(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano())
 	const keyRate = 1e-7 // so low that false positives are unlikely in a run
 	r, err := openPages(t.Context(), Config{
@@ -111,7 +111,7 @@ func (g *rig) busyLife(user string) (batch []act) {
 // wantGone checks that no row names the user, and that pages have only the bits of other rows.
 func (g *rig) wantGone(t *testing.T, l *ledger.Ledger, user string) {
 	t.Helper()
-	hash := UserHash(g.storage.identity.Seed, user)
+	hash := g.hashOf(user)
 	owned, err := l.Owned(t.Context(), hash, user, nil, 1)
 	must(t, err)
 	naming, err := l.Naming(t.Context(), hash, user, 1)

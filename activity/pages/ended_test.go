@@ -128,7 +128,7 @@ func TestManyEnd(t *testing.T) {
 func (g *rig) rows(t *testing.T, l *ledger.Ledger, user, kind string) []ledger.Row {
 	t.Helper()
 	rows, err := l.List(t.Context(), ledger.ListQuery{
-		Hash: UserHash(g.storage.identity.Seed, user), Owner: user, Kind: kind, Limit: 10, Now: g.storage.now(),
+		Hash: g.hashOf(user), Owner: user, Kind: kind, Limit: 10, Now: g.storage.now(),
 	})
 	must(t, err)
 	return rows

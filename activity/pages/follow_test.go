@@ -19,35 +19,9 @@ func startProcess(t *testing.T, l *ledger.Ledger, s favfilter.Store, c Config) *
 	t.Helper()
 	c.Ledger, c.Store = l, s
 	r, err := openPages(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(r.Close)
 	return &rig{Pages: r, store: s}
-}
-
-// setBack returns a function that sets page 0 of the store back to what it is now.
-func setBack(t *testing.T, s favfilter.Store) func() {
-	t.Helper()
-	return setBackPage(t, s, favfilter.PageID{})
-}
-
-// setBackPage is setBack for any page.
-func setBackPage(t *testing.T, s favfilter.Store, id favfilter.PageID) func() {
-	t.Helper()
-	load := func() favfilter.Loaded {
-		loaded, err := s.Load(t.Context(), []favfilter.PageID{id})
-		must(t, err)
-		return loaded[0]
-	}
-	old := load().Page
-	return func() {
-		done, err := s.Replace(t.Context(), favfilter.Replacement{ID: id, Page: old, Seen: load().Version})
-		must(t, err)
-		if !done {
-			t.Fatal("the page could not be set back")
-		}
-	}
 }
 
 // A page has lost a write that another process acknowledged. A reader notices once it has polled,
@@ -62,7 +36,7 @@ func TestBound(t *testing.T) {
 				a.record(t, true, add("1", "hide", "before"))
 				b.want(t, "1", "hide", "before", true)
 				time.Sleep(bound / 4) // between two polls of b
-				lose := setBack(t, store)
+				lose := setBack(t, store, favfilter.PageID{})
 				a.record(t, true, add("1", "hide", "p"))
 				lose()
 				a.want(t, "1", "hide", "before", true)
@@ -113,7 +87,7 @@ func TestBoundWithSlowPolls(t *testing.T) {
 		b := startProcess(t, l.Around(slow.around), store, Config{StalenessBound: bound, ScrubRate: 1})
 		a.record(t, true, add("1", "hide", "p0"))
 		for i := range 40 {
-			lose := setBack(t, store)
+			lose := setBack(t, store, favfilter.PageID{})
 			target := fmt.Sprint("q", i)
 			a.record(t, true, add("1", "hide", target))
 			lose()
@@ -147,7 +121,7 @@ func TestPollsFail(t *testing.T) {
 		}
 		down.fails.Store(false)
 		time.Sleep(time.Second)
-		lose := setBack(t, store)
+		lose := setBack(t, store, favfilter.PageID{})
 		_, err := l.Record(t.Context(), time.Now(), []ledger.Change{changeOf(p.Pages, add("1", "hide", "other"), time.Now())})
 		must(t, err)
 		lose()

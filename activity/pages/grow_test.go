@@ -97,7 +97,7 @@ func grows(t *testing.T, first uint32, numbers ...uint32) {
 			}
 			g.open(t, g.ledger, g.store)
 			check(when + ", opened again")
-			g.loseAll(t)
+			g.losePages(t)
 			check(when + ", pages lost")
 			for i := range 200 { // so that the next round changes pages
 				g.record(t, true, add(fmt.Sprint("u", i), "like", "at "+when))
@@ -108,16 +108,6 @@ func grows(t *testing.T, first uint32, numbers ...uint32) {
 			g.storage.stats.faults = nil
 		}
 	})
-}
-
-// loseAll removes every page that the ledger backs.
-func (g *rig) loseAll(t *testing.T) {
-	t.Helper()
-	for _, page := range g.allPages(t) {
-		id := g.layout.pageID(page)
-		_, err := g.store.Replace(t.Context(), favfilter.Replacement{ID: id, Seen: versionAt(t, g.store, id)})
-		must(t, err)
-	}
 }
 
 // Invalid numbers of pages are refused and change nothing.

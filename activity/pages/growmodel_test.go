@@ -1,7 +1,6 @@
 package pages
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -229,47 +228,6 @@ func TestLongGrowFaults(t *testing.T) {
 				t.Logf("%d calls", calls)
 				break
 			}
-		}
-	}
-}
-
-// An interrupted growth leaves every activity where Views look for it. A later call for any number
-// of pages completes it, and so does a restart.
-func TestGrowInterrupted(t *testing.T) {
-	for _, opened := range []bool{false, true} {
-		g := newRig(t, &favfilter.Memory{}, 16)
-		check := g.everybody(t, 60)
-		ctx, cancel := context.WithCancel(t.Context())
-		err := g.grower.Grow(ctx, 256, func(built, _ int) {
-			if built >= 64 {
-				cancel()
-			}
-		})
-		if !errors.Is(err, context.Canceled) {
-			t.Fatalf("interrupted: %v", err)
-		}
-		check("interrupted")
-		l, err := g.grower.Layout(t.Context())
-		must(t, err)
-		if l.Pages != 256 || l.Current != 16 || l.Built < 64 || l.Built == 256 || l.Growing {
-			t.Errorf("%+v", l)
-		}
-		if opened {
-			r, err := openPages(t.Context(), Config{Ledger: g.ledger, Store: g.store})
-			must(t, err)
-			for l.Current != 256 {
-				l, err = r.grower.Layout(t.Context())
-				must(t, err)
-				<-r.poller.poll().done
-			}
-			r.Close()
-		} else {
-			must(t, g.grower.Grow(t.Context(), 512, nil))
-		}
-		g.open(t, g.ledger, g.store)
-		check("completed")
-		if l, err := g.grower.Layout(t.Context()); err != nil || l.Current != map[bool]uint32{false: 512, true: 256}[opened] {
-			t.Errorf("opened %v: %+v, %v", opened, l, err)
 		}
 	}
 }

@@ -46,60 +46,6 @@ func TestGrowDuringBulk(t *testing.T) {
 	}
 }
 
-// After a growth, DeleteUser leaves nothing, on a dedicated page or a shared one.
-func TestDeleteAfterGrowth(t *testing.T) {
-	g := crowded(t, &favfilter.Memory{}, 8)
-	check := g.everybody(t, 30)
-	must(t, g.grower.Grow(t.Context(), 64, nil))
-	g.recordMany(t, "bot", "hide", 300, posts("b"))
-	g.recordMany(t, "mate", "hide", 5, posts("m"))
-	for i := range 30 {
-		g.record(t, true, add("bot", "block", fmt.Sprint("u", i)))
-		g.record(t, true, add("mate", "block", fmt.Sprint("u", i)))
-	}
-	g.settleMoves()
-	if g.Stats().DedicatedPages == 0 {
-		t.Fatal("the bot has no dedicated page")
-	}
-	for _, user := range []string{"bot", "mate"} {
-		if _, err := g.DeleteUser(t.Context(), user); err != nil {
-			t.Fatal(err)
-		}
-		found := g.countFound(t, user, "hide", posts("b"), 300) + g.countFound(t, user, "hide", posts("m"), 5)
-		for i := range 30 {
-			if g.check(t, fmt.Sprint("u", i), "block", user) {
-				found++
-			}
-		}
-		g.checkRate(t, found, 365)
-		g.settleMoves() // a rebuild may have found another user who fills a page
-		g.wantGone(t, g.ledger, user)
-	}
-	check("deleted")
-	g.wantWhole(t)
-	g.storage.stats.faults = nil
-	g.scrubAll()
-	if n := g.Stats().Found; len(n) > 0 {
-		t.Errorf("the scrub found %v", n)
-	}
-}
-
-// Heavy users also leave pages of a later layout, and keep their dedicated pages in the next.
-func TestHeavyUserAfterGrowth(t *testing.T) {
-	g := crowded(t, &favfilter.Memory{}, 8)
-	must(t, g.grower.Grow(t.Context(), 32, nil))
-	g.recordMany(t, "bot", "hide", 600, posts("b"))
-	g.settleMoves()
-	if n := g.Stats().DedicatedPages; n != 1 {
-		t.Errorf("%d dedicated pages", n)
-	}
-	must(t, g.grower.Grow(t.Context(), 64, nil))
-	for i := range 600 {
-		g.want(t, "bot", "hide", posts("b")(i), true)
-	}
-	g.wantWhole(t)
-}
-
 // The scrub reports once that pages have too many keys, and how many pages are due. It stops once
 // there are that many.
 func TestGrowthDue(t *testing.T) {
@@ -163,8 +109,8 @@ func TestPageOfLaterLayoutIsWatched(t *testing.T) {
 		check := a.everybody(t, 20)
 		must(t, a.grower.Grow(t.Context(), 8, nil))
 		const user = "u1"
-		id := a.layout.pageID(a.layout.pageOf(UserHash(a.storage.identity.Seed, user)))
-		back := heldBack(t, store, id)
+		id := a.layout.pageID(a.pageOf(user))
+		back := setBack(t, store, id)
 		before, err := store.Load(t.Context(), []favfilter.PageID{id})
 		must(t, err)
 		a.record(t, true, add(user, "hide", "late"))

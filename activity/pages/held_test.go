@@ -7,9 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
-	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/internal/faulttest"
 )
@@ -51,7 +49,7 @@ func (g *rig) views(t *testing.T, users []string) (views []*view, hashes []uint6
 	t.Helper()
 	for _, user := range users {
 		views = append(views, &view{of: g.Pages, user: user})
-		hashes = append(hashes, UserHash(g.storage.identity.Seed, user))
+		hashes = append(hashes, g.hashOf(user))
 	}
 	return views, hashes
 }
@@ -97,8 +95,7 @@ func TestLists(t *testing.T) {
 		watch := &listStore{Store: store}
 		g := newRig(t, watch, 16)
 		users := g.onEach(5)
-		other := &rig{ledger: g.ledger, store: store}
-		other.open(t, g.ledger, store)
+		other := newRigWith(t, store, g.ledger)
 		for i, user := range users {
 			other.record(t, true, add(user, "hide", fmt.Sprint("p", i, "-0")))
 		}
@@ -128,34 +125,6 @@ func TestLists(t *testing.T) {
 	})
 }
 
-// TestListsAfterLoss: a held page that the store has, too, is not used if both lack a write.
-func TestListsAfterLoss(t *testing.T) {
-	watch := &listStore{Store: &favfilter.Memory{}}
-	g := newRig(t, watch, 16)
-	users := g.onEach(2)
-	for i, user := range users {
-		g.record(t, true, add(user, "hide", fmt.Sprint("p", i, "-0")))
-	}
-	wantHidden(t, g.readLists(t, users), 1)
-	id := favfilter.PageID{Number: 1}
-	before, err := watch.LoadWhole(t.Context(), []favfilter.PageID{id})
-	must(t, err)
-	g.record(t, true, add(users[1], "hide", "p1-1"))
-	now, err := watch.LoadWhole(t.Context(), []favfilter.PageID{id})
-	must(t, err)
-	done, err := watch.Replace(t.Context(), favfilter.Replacement{ID: id, Page: before[0].Page, Seen: now[0].Version})
-	if err != nil || !done {
-		t.Fatalf("the store is not set back: %v", err)
-	}
-	views := g.readLists(t, users)
-	if !views[1].has("hide", "p1-0") || !views[1].has("hide", "p1-1") || !views[0].has("hide", "p0-0") {
-		t.Error("a write that the store has lost is missed")
-	}
-	if n := g.Stats().Rebuilds["behind"]; n != 1 {
-		t.Errorf("%d pages were rebuilt", n)
-	}
-}
-
 // TestListsWithoutStore: while the store is down, every page comes from the ledger, and no held
 // page is used.
 func TestListsWithoutStore(t *testing.T) {
@@ -166,8 +135,7 @@ func TestListsWithoutStore(t *testing.T) {
 		g.record(t, true, add(user, "hide", fmt.Sprint("p", i, "-0")))
 	}
 	wantHidden(t, g.readLists(t, users), 1)
-	other := &rig{ledger: g.ledger, store: watch.Store}
-	other.open(t, g.ledger, watch.Store)
+	other := newRigWith(t, watch.Store, g.ledger)
 	for i, user := range users {
 		other.record(t, true, add(user, "hide", fmt.Sprint("p", i, "-1")))
 	}
@@ -182,14 +150,13 @@ func TestListsWithoutStore(t *testing.T) {
 // list's or the user's. No reader may take the page for empty.
 func TestListsFails(t *testing.T) {
 	bad := &badLedger{bad: map[uint32]bool{1: true}}
-	g := &rig{store: &favfilter.Memory{}}
-	g.open(t, newLedger(t, 16).Around(bad.around), g.store)
+	g := newRigWith(t, &favfilter.Memory{}, newLedger(t, 16).Around(bad.around))
 	users := g.onEach(3)
 	for i, user := range users {
 		g.record(t, true, add(user, "hide", fmt.Sprint("p", i, "-0")))
 	}
 	wantHidden(t, g.readLists(t, users[:1]), 1)
-	losePage(t, g.store, 1)
+	g.losePages(t, 1)
 	bad.on.Store(true)
 	_, hashes := g.views(t, users)
 	unavailable := func(what string, err error) {
@@ -244,35 +211,6 @@ func TestListsCanceled(t *testing.T) {
 	}
 }
 
-// TestListsAlone: without a ledger, pages are read in the order of the queries, and fail with
-// the store.
-func TestListsAlone(t *testing.T) {
-	watch := &listStore{Store: &favfilter.Memory{}}
-	p := openAlone(t, watch, 16)
-	seed := p.storage.identity.Seed
-	var hashes []uint64
-	for i := range 3 {
-		user := fmt.Sprint("u", i)
-		_, err := p.Add(t.Context(), Key("hide", user, ledger.Post, "p"+user))
-		must(t, err)
-		hashes = append(hashes, UserHash(seed, user))
-	}
-	lists, err := p.Read(t.Context(), Query{Lists: hashes})
-	must(t, err)
-	for i, a := range lists.Lists {
-		for of := range 3 {
-			user, post := fmt.Sprint("u", i), fmt.Sprint("pu", of)
-			if got := a.Page.Contains(KeyStart(seed, "hide", user, ledger.Post).With(favfilter.HashKey(seed, post))); got != (i == of) {
-				t.Errorf("%s has hidden %s: %t", user, post, got)
-			}
-		}
-	}
-	watch.down.Store(true)
-	if _, err := p.Read(t.Context(), Query{Lists: hashes}); err == nil {
-		t.Error("pages are read although the store is down")
-	}
-}
-
 // heavyRig returns a rig whose user "bot" has a dedicated page, which is held.
 func heavyRig(t *testing.T, store favfilter.Store) (g *rig, page uint32) {
 	t.Helper()
@@ -280,7 +218,7 @@ func heavyRig(t *testing.T, store favfilter.Store) (g *rig, page uint32) {
 	g.rebuilder.held.least = 256
 	g.recordMany(t, "bot", "hide", 3000, posts("b"))
 	g.settleMoves()
-	return g, g.layout.pageOf(UserHash(g.storage.identity.Seed, "bot"))
+	return g, g.pageOf("bot")
 }
 
 // TestLargePageIsHeld: the page of a heavy user is read once. Later feeds compare its version, and
@@ -300,8 +238,7 @@ func TestLargePageIsHeld(t *testing.T) {
 		g.want(t, "bot", "hide", "b2", true)
 		g.want(t, "bot", "hide", "never", false)
 		want(0, 2)
-		other := &rig{ledger: g.ledger, store: store}
-		other.open(t, g.ledger, store)
+		other := newRigWith(t, store, g.ledger)
 		other.record(t, true, add("bot", "hide", "late"))
 		other.record(t, true, undo("bot", "hide", "b1"))
 		g.want(t, "bot", "hide", "late", true)
@@ -336,8 +273,7 @@ func TestHeldPageIsRepaired(t *testing.T) {
 		},
 		"by a comparison": func(_ *testing.T, g *rig, page uint32) { g.scrubber.verify(page) },
 		"by another process": func(t *testing.T, g *rig, page uint32) {
-			other := &rig{ledger: g.ledger, store: g.store}
-			other.open(t, g.ledger, g.store)
+			other := newRigWith(t, g.store, g.ledger)
 			must(t, other.Repair(t.Context(), PageAt{Page: page, Sequence: 1}))
 			g.scrubber.compare([]uint32{page}, 0, 0, newSurvey())
 		},
@@ -348,13 +284,7 @@ func TestHeldPageIsRepaired(t *testing.T) {
 				g := newRig(t, watch, 16)
 				list := []string{g.userOn(1)}
 				g.record(t, true, add(list[0], "hide", "p"))
-				id := favfilter.PageID{Number: 1}
-				loaded, err := g.store.LoadWhole(t.Context(), []favfilter.PageID{id})
-				must(t, err)
-				empty, err := favfilter.NewPage(loaded[0].Page.Header())
-				must(t, err)
-				_, err = g.store.Replace(t.Context(), favfilter.Replacement{ID: id, Page: empty, Seen: loaded[0].Version})
-				must(t, err)
+				g.emptyPage(t, 1)
 				for range 2 {
 					if g.readLists(t, list)[0].has("hide", "p") {
 						t.Fatal("the page is not damaged")
@@ -374,8 +304,7 @@ func TestHeldPageIsRepaired(t *testing.T) {
 // see less at its next read than was acknowledged.
 func TestHeldWhileWritten(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 16)
-	other := &rig{ledger: g.ledger, store: g.store}
-	other.open(t, g.ledger, g.store)
+	other := newRigWith(t, g.store, g.ledger)
 	list := []string{g.userOn(1)}
 	_, hashes := g.views(t, list)
 	ctx, stop := context.WithCancel(t.Context())
@@ -409,7 +338,7 @@ func TestHeldPageIsLost(t *testing.T) {
 	g, page := heavyRig(t, &favfilter.Memory{})
 	g.want(t, "bot", "hide", "b1", true)
 	before := g.Stats().Rebuilds["missing"]
-	g.dropPage(t, g.store, page)
+	g.losePages(t, page)
 	g.want(t, "bot", "hide", "b1", true)
 	if n := g.Stats().Rebuilds["missing"] - before; n != 1 {
 		t.Errorf("the page was rebuilt %d times, want once", n)
@@ -442,10 +371,8 @@ func TestHeldPageAndReplica(t *testing.T) {
 // by the version, and reads the page with a second command.
 func TestHeldPageChangesUnknown(t *testing.T) {
 	watch := &listStore{Store: &favfilter.Memory{}}
-	g := &rig{ledger: newLedger(t, 1), store: watch, bound: time.Minute}
-	g.open(t, g.ledger, watch)
-	other := &rig{ledger: g.ledger, store: watch.Store}
-	other.open(t, g.ledger, watch.Store)
+	l := newLedger(t, 1)
+	g, other := newProcess(t, l, watch), newRigWith(t, watch.Store, l)
 	other.record(t, true, add("1", "hide", "p"))
 	if !g.readLists(t, []string{"1"})[0].has("hide", "p") {
 		t.Fatal("an activity is missed")

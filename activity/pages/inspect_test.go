@@ -122,17 +122,6 @@ func TestInspectHarmedPage(t *testing.T) {
 	}
 }
 
-// put replaces what the store has for the page.
-func put(t *testing.T, store favfilter.Store, page *favfilter.Page) {
-	t.Helper()
-	id := favfilter.PageID{Number: page.Header().Number}
-	loaded, err := store.Load(t.Context(), []favfilter.PageID{id})
-	must(t, err)
-	if done, err := store.Replace(t.Context(), favfilter.Replacement{ID: id, Page: page, Seen: loaded[0].Version}); err != nil || !done {
-		t.Fatalf("put a page: %v, %v", done, err)
-	}
-}
-
 func TestInspectNoPage(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 4)
 	for _, page := range []uint32{4, 8, ledger.DedicatedPages - 1, ledger.DedicatedPages, 1<<32 - 1} {
@@ -163,14 +152,6 @@ func isInvalid(err error, code, field string) bool {
 	return ok && invalid.Code == code && invalid.Field == field
 }
 
-// emptied returns page 0 without its keys, at the same sequence.
-func emptied(t *testing.T, g *rig) *favfilter.Page {
-	t.Helper()
-	page, err := favfilter.NewPage(g.inspectOne(t, 0).Status.Header)
-	must(t, err)
-	return page
-}
-
 // InspectUser finds a user whom another process has moved, and the user's keys, before this process
 // has heard of the move.
 func TestInspectFollowsMoves(t *testing.T) {
@@ -180,13 +161,13 @@ func TestInspectFollowsMoves(t *testing.T) {
 		a, b := startProcess(t, l, store, passive), startProcess(t, l, store, passive)
 		b.record(t, true, add("mate", "hide", "m"))
 		a.recordMany(t, "bot", "hide", 50, posts("p"))
-		must(t, a.applier.dedicate(t.Context(), UserHash(a.storage.identity.Seed, "bot")))
-		if b.layout.pageOf(UserHash(b.storage.identity.Seed, "bot")) != 0 {
+		must(t, a.applier.dedicate(t.Context(), a.hashOf("bot")))
+		if b.pageOf("bot") != 0 {
 			t.Fatal("the other process has already heard of the move")
 		}
 		in, err := b.inspector.InspectUser(t.Context(), "bot")
 		must(t, err)
-		if !in.Dedicated || in.Number != a.layout.pageOf(UserHash(a.storage.identity.Seed, "bot")) || in.User.Keys["hide"] != 50 || len(in.User.Lacks) != 0 {
+		if !in.Dedicated || in.Number != a.pageOf("bot") || in.User.Keys["hide"] != 50 || len(in.User.Lacks) != 0 {
 			t.Errorf("on page %d, dedicated: %v, with %v keys, %v of them not reported", in.Number, in.Dedicated, in.User.Keys, in.User.Lacks)
 		}
 	})

@@ -28,7 +28,7 @@ func TestInspectFaults(t *testing.T) {
 	g.open(t, g.ledger.Around(f.Around), faultyWhole{faulttest.Store{Store: g.store, Faults: f}})
 	for name, look := range map[string]func() (whole bool, err error){
 		"a page": func() (bool, error) {
-			p, err := g.inspector.InspectPage(t.Context(), g.layout.pageOf(UserHash(g.storage.identity.Seed, "1")))
+			p, err := g.inspector.InspectPage(t.Context(), g.pageOf("1"))
 			return p != nil && p.Agrees() && p.Ledger.Keys > 1, err
 		},
 		"a user": func() (bool, error) {

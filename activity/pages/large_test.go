@@ -28,7 +28,7 @@ func TestLongLargePage(t *testing.T) {
 			_, err := recordBulk(t.Context(), bulk, activities)
 			must(t, err)
 			must(t, bulk.Finish(t.Context()))
-			number := p.layout.pageOf(UserHash(p.storage.identity.Seed, "u0"))
+			number := p.pageOf("u0")
 			if own := number >= ledger.DedicatedPages; own != (users == 1) {
 				t.Fatalf("the users are on page %d", number)
 			}
@@ -40,7 +40,7 @@ func TestLongLargePage(t *testing.T) {
 			}
 			look()
 			before := p.Stats().Rebuilds["missing"]
-			p.dropPage(t, store, number)
+			p.losePages(t, number)
 			look()
 			// A reader rebuilds the page, and the scrubber if it met it between the loss and the rebuild.
 			if n := p.Stats().Rebuilds["missing"] - before; n < 1 || n > 2 {
@@ -65,18 +65,6 @@ func TestLongLargePage(t *testing.T) {
 				p.want(t, "u1", "hide", "p1", true)
 			}
 		})
-	}
-}
-
-// dropPage removes a page from the store, however often the scrubber replaces it meanwhile.
-func (g *rig) dropPage(t *testing.T, s favfilter.Store, number uint32) {
-	t.Helper()
-	id := g.layout.pageID(number)
-	for done := false; !done; {
-		loaded, err := s.Load(t.Context(), []favfilter.PageID{id})
-		must(t, err)
-		done, err = s.Replace(t.Context(), favfilter.Replacement{ID: id, Seen: loaded[0].Version})
-		must(t, err)
 	}
 }
 
@@ -106,7 +94,7 @@ func TestSweepPassesABadPage(t *testing.T) {
 			write(g.user) // so that each sweep meets the bad page
 			write(user)
 			time.Sleep(2*defaultBound + repairPatience)
-			number := g.layout.pageOf(UserHash(g.storage.identity.Seed, user))
+			number := g.pageOf(user)
 			found, err := g.store.Peek(t.Context(), []favfilter.PageID{{Number: number}})
 			must(t, err)
 			if want := g.sequences.of(number).required.Load(); found[0].Header.Sequence != want || want < 2 {
@@ -135,7 +123,7 @@ func TestMovesPassBadPages(t *testing.T) {
 			}
 			_, err := p.Record(t.Context(), activities)
 			must(t, err)
-			p.applier.leave(UserHash(p.storage.identity.Seed, user))
+			p.applier.leave(p.hashOf(user))
 		}
 		time.Sleep(time.Second)
 		progress, err := l.Changed(t.Context(), "", func(uint32, ledger.PageState) error { return nil })

@@ -162,10 +162,7 @@ func closingWrites() []closingWrite {
 		}},
 		{"Bulk.Finish", true, "block", true, nothing, func(t *testing.T, a *member, user, other string) {
 			t.Helper()
-			bulk := a.NewBulk()
-			_, err := recordBulk(t.Context(), bulk, []act{add(user, "block", other)})
-			must(t, err)
-			must(t, bulk.Finish(t.Context()))
+			a.recordInBulk(t, add(user, "block", other))
 		}},
 	}
 }
@@ -189,15 +186,12 @@ func TestLayoutRuleCloseFails(t *testing.T) {
 		b.want(t, user, "hide", "p", true)
 
 		start = time.Now()
-		bulk := a.NewBulk()
-		_, err := recordBulk(t.Context(), bulk, []act{add(user, "hide", "q")})
-		must(t, err)
-		must(t, bulk.Finish(t.Context()))
+		a.recordInBulk(t, add(user, "hide", "q"))
 		if took := time.Since(start); took < time.Minute {
 			t.Errorf("bulk finished after %v, want the bound of a minute or more", took)
 		}
 		a.way.cut(false)
-		_, err = a.Record(t.Context(), []act{add(user, "hide", "r")})
+		_, err := a.Record(t.Context(), []act{add(user, "hide", "r")})
 		if dependency(err) != "pages" {
 			t.Errorf("without polls: %v, want pages unavailable", err)
 		}
@@ -269,7 +263,7 @@ func TestLayoutRuleOwnWrites(t *testing.T) {
 		"page set back": {meddle: func(_ *testing.T, _ *world, _ *member, back func()) { back() }},
 		"page lost, and held": {meddle: func(t *testing.T, w *world, _ *member, _ func()) {
 			t.Helper()
-			w.lose(t, 0)
+			w.builder.losePages(t, 0)
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -283,7 +277,7 @@ func TestLayoutRuleOwnWrites(t *testing.T) {
 				a.want(t, user, "hide", "before", true)
 				w.build(t)
 				w.change(t)
-				back := heldBack(t, w.store, a.layout.pageID(0))
+				back := setBack(t, w.store, a.layout.pageID(0))
 				a.record(t, true, add(user, "hide", "p"))
 				c.meddle(t, w, a, back)
 				a.wantOn(t, a.pageIn(laterPages, user), user, "p")
@@ -301,7 +295,7 @@ func TestLayoutRuleRefuse(t *testing.T) {
 			a.record(t, true, add(user, "hide", "p"))
 			w.build(t)
 			w.change(t)
-			w.lose(t, 0)
+			w.builder.losePages(t, 0)
 			if behind {
 				b.way.cut(false)
 			}
@@ -326,7 +320,7 @@ func TestLayoutRuleRefuseWriter(t *testing.T) {
 				w.change(t)
 				w.leave(t)
 				if lost {
-					w.lose(t, 0)
+					w.builder.losePages(t, 0)
 				}
 			}
 			start := time.Now()
@@ -384,10 +378,7 @@ func TestLayoutRuleBoth(t *testing.T) {
 		},
 		"Bulk": func(t *testing.T, _ *world, a *member, user string) {
 			t.Helper()
-			bulk := a.NewBulk()
-			_, err := recordBulk(t.Context(), bulk, []act{add(user, "hide", "p")})
-			must(t, err)
-			must(t, bulk.Finish(t.Context()))
+			a.recordInBulk(t, add(user, "hide", "p"))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -405,7 +396,7 @@ func TestLayoutRuleBoth(t *testing.T) {
 				if n := b.Stats().Rebuilds["behind"]; n != 1 {
 					t.Errorf("%d rebuilds of a page that was built before the write, want 1", n)
 				}
-				w.lose(t, later)
+				w.builder.losePages(t, later)
 				c.way.cut(false)
 				time.Sleep(2 * time.Minute) // the View asks the ledger for the page
 				c.wantOn(t, later, user, "p")

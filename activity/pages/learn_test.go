@@ -46,7 +46,7 @@ func TestRepeatedWriteAcknowledgedElsewhere(t *testing.T) {
 		a.want(t, "1", "hide", "before", true)
 		a.want(t, "1", "hide", "p", false)
 
-		lose := setBack(t, store)
+		lose := setBack(t, store, favfilter.PageID{})
 		slow.hold = true
 		impatient, cancel := context.WithTimeout(t.Context(), bound/4)
 		_, err := a.Record(impatient, []act{add("1", "hide", "p")})
@@ -124,10 +124,7 @@ func TestPageThatLostOneWrite(t *testing.T) {
 		}, false},
 		{"own, in a bulk", func(t *testing.T, a, _ *rig) {
 			t.Helper()
-			bulk := a.NewBulk()
-			_, err := recordBulk(t.Context(), bulk, []act{add("1", "hide", "p")})
-			must(t, err)
-			must(t, bulk.Finish(t.Context()))
+			a.recordInBulk(t, add("1", "hide", "p"))
 		}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -139,7 +136,7 @@ func TestPageThatLostOneWrite(t *testing.T) {
 				a.record(t, true, undo("1", "hide", "x"))
 			}
 			b.pollNow(t)
-			lose := setBack(t, store)
+			lose := setBack(t, store, favfilter.PageID{})
 			c.write(t, a, b)
 			stored := sequenceIn(t, store)
 			if stored != 7 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -253,15 +254,14 @@ func (unversioned) LoadAndCompare(
 // A read of versions alone, which reports no error, does not make the store count as one that
 // answers.
 func TestVersionsSayNothingOfTheStore(t *testing.T) {
-	g := newRig(t, &favfilter.Memory{}, 2)
-	g.useStore(unversioned{})
-	if _, err := g.storage.load(t.Context(), []favfilter.PageID{{}}); err == nil || !g.storage.storeDown.Load() {
+	s := &storage{life: newLifecycle(t.Context()), store: unversioned{}, log: slog.New(slog.DiscardHandler)}
+	if _, err := s.load(t.Context(), []favfilter.PageID{{}}); err == nil || !s.storeDown.Load() {
 		t.Fatalf("the store that is down answers: %v", err)
 	}
-	if _, versions, err := g.storage.loadWithin(t.Context(), time.Second, nil, []favfilter.PageID{{}}); err != nil || versions != nil {
+	if _, versions, err := s.loadWithin(t.Context(), time.Second, nil, []favfilter.PageID{{}}); err != nil || versions != nil {
 		t.Errorf("versions %v, %v", versions, err)
 	}
-	if !g.storage.storeDown.Load() {
+	if !s.storeDown.Load() {
 		t.Error("the store counts as one that answers")
 	}
 }

@@ -91,7 +91,7 @@ func TestTooManyWrites(t *testing.T) {
 			}
 		}
 		rows, err := g.ledger.List(t.Context(), ledger.ListQuery{
-			Hash: UserHash(g.storage.identity.Seed, fmt.Sprint("u", i)), Owner: fmt.Sprint("u", i), Kind: "hide", Limit: 1,
+			Hash: g.hashOf(fmt.Sprint("u", i)), Owner: fmt.Sprint("u", i), Kind: "hide", Limit: 1,
 		})
 		must(t, err)
 		if (len(rows) == 1) != (want) {

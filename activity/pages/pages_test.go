@@ -11,15 +11,6 @@ import (
 	"github.com/feedfilter/feedfilter/internal/faulttest"
 )
 
-func (g *rig) header(t testing.TB, number uint32) favfilter.Header {
-	t.Helper()
-	l, err := g.store.Load(t.Context(), []favfilter.PageID{{Number: number}})
-	if err != nil || l[0].Page == nil {
-		t.Fatalf("page %d: %+v, %v", number, l[0], err)
-	}
-	return l[0].Page.Header()
-}
-
 // TestLongPageFollowsLoad checks the page after every acknowledged write: it keeps its rate, and is
 // not far too large.
 func TestLongPageFollowsLoad(t *testing.T) {
@@ -68,7 +59,7 @@ func TestLongPageFollowsLoad(t *testing.T) {
 func (g *rig) onAnotherPage(user string) string {
 	for i := 0; ; i++ {
 		other := fmt.Sprint("other", i)
-		if g.layout.pageOf(UserHash(g.storage.identity.Seed, other)) != g.layout.pageOf(UserHash(g.storage.identity.Seed, user)) {
+		if g.pageOf(other) != g.pageOf(user) {
 			return other
 		}
 	}
@@ -81,7 +72,7 @@ func TestEmptyPagesExpire(t *testing.T) {
 	g := newRig(t, store, 2)
 	store.Now = func() time.Time { return time.Unix(0, g.now.Load()) }
 	exists := func(user string) bool {
-		l, err := store.Load(t.Context(), []favfilter.PageID{{Number: g.layout.pageOf(UserHash(g.storage.identity.Seed, user))}})
+		l, err := store.Load(t.Context(), []favfilter.PageID{{Number: g.pageOf(user)}})
 		must(t, err)
 		return l[0].Page != nil
 	}
@@ -167,11 +158,4 @@ func TestRebuildsAreShared(t *testing.T) {
 	if n := g.reasons()["missing"] - before; n < 1 || n > readers/2 {
 		t.Errorf("%d rebuilds for %d readers", n, readers)
 	}
-}
-
-func versionAt(t testing.TB, s favfilter.Store, id favfilter.PageID) favfilter.Version {
-	t.Helper()
-	loaded, err := s.Load(t.Context(), []favfilter.PageID{id})
-	must(t, err)
-	return loaded[0].Version
 }

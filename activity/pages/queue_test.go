@@ -63,18 +63,6 @@ func (l *badLedger) around(ctx context.Context, c *ledger.Call, next func(ctx co
 	return next(ctx)
 }
 
-// losePage removes a page from the store.
-func losePage(t *testing.T, s favfilter.Store, page uint32) {
-	t.Helper()
-	loaded, err := s.Load(t.Context(), []favfilter.PageID{{Number: page}})
-	must(t, err)
-	done, err := s.Replace(t.Context(), favfilter.Replacement{ID: favfilter.PageID{Number: page}, Seen: loaded[0].Version})
-	must(t, err)
-	if !done {
-		t.Fatal("the page is still there")
-	}
-}
-
 // badRig is a process with 64 pages, a user on the bad page, and others on other pages.
 type badRig struct {
 	*rig
@@ -103,9 +91,9 @@ func inBadRigOn(
 		bad := &badLedger{hangs: hangs, bad: make(map[uint32]bool)}
 		p := startProcess(t, l.Around(bad.around), store, Config{ScrubRate: 1, StalenessBound: bound})
 		g := &badRig{rig: p, whole: l, ledger: bad, store: store, user: "bad"}
-		bad.bad[g.layout.pageOf(UserHash(g.storage.identity.Seed, g.user))] = true
+		bad.bad[g.pageOf(g.user)] = true
 		for i := 0; len(g.others) < 15; i++ {
-			if user := fmt.Sprint("u", i); !bad.bad[g.layout.pageOf(UserHash(g.storage.identity.Seed, user))] {
+			if user := fmt.Sprint("u", i); !bad.bad[g.pageOf(user)] {
 				g.others = append(g.others, user)
 			}
 		}
@@ -113,7 +101,7 @@ func inBadRigOn(
 			g.record(t, true, add(user, "hide", "before"))
 		}
 		for page := range bad.bad {
-			losePage(t, store, page)
+			p.losePages(t, page)
 		}
 		test(t, g)
 	})
@@ -273,7 +261,7 @@ func (s *pageStore) Apply(ctx context.Context, batches []favfilter.Batch) []favf
 
 // of chooses the page of the user as the one whose changes wait or fail.
 func (s *pageStore) of(g *badRig, user string) {
-	page := g.layout.pageOf(UserHash(g.storage.identity.Seed, user))
+	page := g.pageOf(user)
 	s.page.Store(&page)
 }
 
@@ -350,7 +338,7 @@ func TestManyBadPages(t *testing.T) {
 		for page := range uint32(64) {
 			users = append(users, p.userOn(page))
 			p.record(t, true, add(users[page], "hide", "before"))
-			losePage(t, store, page)
+			p.losePages(t, page)
 		}
 		bad.on.Store(true)
 		var feeds sync.WaitGroup
@@ -373,15 +361,6 @@ func TestManyBadPages(t *testing.T) {
 		bad.on.Store(false)
 		feeds.Wait()
 	})
-}
-
-// userOn returns a user of the page.
-func (g *rig) userOn(page uint32) string {
-	for i := 0; ; i++ {
-		if user := fmt.Sprint("on", i); g.layout.pageOf(UserHash(g.storage.identity.Seed, user)) == page {
-			return user
-		}
-	}
 }
 
 // A page whose rebuild fails is tried again only after pauses. During a pause, feeds and writes get
@@ -411,7 +390,7 @@ func TestRebuildsPauseAfterFailures(t *testing.T) {
 		time.Sleep(defaultBound)
 		g.want(t, g.user, "hide", "p", true)
 		for page := range g.ledger.bad {
-			losePage(t, g.store, page)
+			g.losePages(t, page)
 		}
 		other.Close()
 
@@ -497,7 +476,7 @@ func TestWritesDuringALongRebuild(t *testing.T) {
 		})
 		p := startProcess(t, slow, store, Config{ScrubRate: 1})
 		p.record(t, true, add("1", "hide", "before"))
-		losePage(t, store, 0)
+		p.losePages(t, 0)
 		large.Store(true)
 		var writes sync.WaitGroup
 		start := time.Now()
@@ -528,11 +507,11 @@ func TestCongested(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 64)
 	g.Close()
 	on := func(user string) []ledger.Change {
-		return []ledger.Change{{Rows: []ledger.Row{{Hash: UserHash(g.storage.identity.Seed, user), Owner: user, Kind: "hide", Target: "p"}}}}
+		return []ledger.Change{{Rows: []ledger.Row{{Hash: g.hashOf(user), Owner: user, Kind: "hide", Target: "p"}}}}
 	}
-	page := g.layout.pageOf(UserHash(g.storage.identity.Seed, "1"))
+	page := g.pageOf("1")
 	other := "2"
-	for i := 3; g.layout.pageOf(UserHash(g.storage.identity.Seed, other)) == page; i++ {
+	for i := 3; g.pageOf(other) == page; i++ {
 		other = fmt.Sprint(i)
 	}
 	for _, c := range []struct {

@@ -18,7 +18,7 @@ func TestRepairDespiteWrites(t *testing.T) {
 			onStores(t, func(t *testing.T, store favfilter.Store) {
 				g := newRig(t, store, 1)
 				g.record(t, true, add("1", "hide", "lost"))
-				emptyPage(t, g)
+				g.emptyPage(t, 0)
 				g.want(t, "1", "hide", "lost", false)
 				write := sync.OnceFunc(func() { g.record(t, true, add("1", "hide", "new")) })
 				g.storage.store = beforeReplace{g.store, write}
@@ -30,17 +30,5 @@ func TestRepairDespiteWrites(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// emptyPage removes all keys from page 0 and keeps its sequence.
-func emptyPage(t *testing.T, g *rig) {
-	t.Helper()
-	id := favfilter.PageID{Number: 0}
-	loaded, err := g.store.Load(t.Context(), []favfilter.PageID{id})
-	must(t, err)
-	placed, err := g.store.Replace(t.Context(), favfilter.Replacement{ID: id, Page: emptied(t, g), Seen: loaded[0].Version})
-	if err != nil || !placed {
-		t.Fatalf("placed %v, %v", placed, err)
 	}
 }

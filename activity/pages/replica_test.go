@@ -87,7 +87,7 @@ func TestReplica(t *testing.T) {
 // not count.
 func TestReplicaWithoutPage(t *testing.T) {
 	g, _ := withReplica(t, 1)
-	q := Query{User: UserHash(g.storage.identity.Seed, "1")}
+	q := Query{User: g.hashOf("1")}
 	_, err := g.Read(t.Context(), q)
 	must(t, err)
 	g.wantReads(t, 0, 0, 0)
@@ -105,8 +105,7 @@ func TestReplicaWithoutLedger(t *testing.T) {
 	g.record(t, true, add("1", "hide", "p"))
 	replica.catchUp(t, 0)
 	// This process does not hear of another process's write.
-	other := &rig{ledger: g.ledger, store: g.store}
-	other.open(t, g.ledger, g.store)
+	other := newRigWith(t, g.store, g.ledger)
 	other.record(t, true, add("1", "hide", "q"))
 	fail := func(context.Context) error { return faulttest.ErrInjected }
 	g.poller.ledger = g.ledger.Around(before(fail, "changed", "ping", "place", "sequence"))

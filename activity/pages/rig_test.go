@@ -3,6 +3,7 @@ package pages
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -45,9 +46,7 @@ func openLedgerAt(t testing.TB, url string, pages uint32) *ledger.Ledger {
 		url += "&connect_timeout=30"
 	}
 	l, err := ledger.Open(t.Context(), url, ledger.Options{Pages: pages})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	return l
 }
@@ -81,9 +80,7 @@ func (g *rig) open(t testing.TB, l *ledger.Ledger, s favfilter.Store) {
 	if g.Pages != nil {
 		g.Close()
 	}
-	if err := g.tryOpen(t, l, s); err != nil {
-		t.Fatal(err)
-	}
+	must(t, g.tryOpen(t, l, s))
 }
 
 func (g *rig) tryOpen(t testing.TB, l *ledger.Ledger, s favfilter.Store) error {
@@ -148,9 +145,7 @@ func onStores(t *testing.T, run func(t *testing.T, store favfilter.Store)) {
 func redisStore(t testing.TB, server *redistest.Server) favfilter.Store {
 	t.Helper()
 	s, err := redisstore.New(server.Client(), "feed")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s
 }
 
@@ -168,4 +163,96 @@ func (g *rig) inspectOne(t *testing.T, page uint32) *PageInside {
 	p, err := g.inspector.InspectPage(t.Context(), page)
 	must(t, err)
 	return p
+}
+
+func (g *rig) hashOf(user string) uint64 { return UserHash(g.storage.identity.Seed, user) }
+
+func (g *rig) pageOf(user string) uint32 { return g.layout.pageOf(g.hashOf(user)) }
+
+// userOn returns a user of the page.
+func (g *rig) userOn(page uint32) string {
+	for i := 0; ; i++ {
+		if user := fmt.Sprint("on", i); g.pageOf(user) == page {
+			return user
+		}
+	}
+}
+
+// recordInBulk records activities in a Bulk of their own.
+func (g *rig) recordInBulk(t testing.TB, acts ...act) {
+	t.Helper()
+	bulk := g.NewBulk()
+	_, err := recordBulk(t.Context(), bulk, acts)
+	must(t, err)
+	must(t, bulk.Finish(t.Context()))
+}
+
+func (g *rig) header(t testing.TB, number uint32) favfilter.Header {
+	t.Helper()
+	l, err := g.store.Load(t.Context(), []favfilter.PageID{{Number: number}})
+	if err != nil || l[0].Page == nil {
+		t.Fatalf("page %d: %+v, %v", number, l[0], err)
+	}
+	return l[0].Page.Header()
+}
+
+func versionAt(t testing.TB, s favfilter.Store, id favfilter.PageID) favfilter.Version {
+	t.Helper()
+	loaded, err := s.Load(t.Context(), []favfilter.PageID{id})
+	must(t, err)
+	return loaded[0].Version
+}
+
+// put replaces what the store has for a page of the first layout.
+func put(t testing.TB, s favfilter.Store, page *favfilter.Page) {
+	t.Helper()
+	id := favfilter.PageID{Number: page.Header().Number}
+	done, err := s.Replace(t.Context(), favfilter.Replacement{ID: id, Page: page, Seen: versionAt(t, s, id)})
+	if err != nil || !done {
+		t.Fatalf("put a page: %v, %v", done, err)
+	}
+}
+
+// emptyPage removes all keys from a page, and keeps its sequence.
+func (g *rig) emptyPage(t *testing.T, number uint32) {
+	t.Helper()
+	page, err := favfilter.NewPage(g.inspectOne(t, number).Status.Header)
+	must(t, err)
+	put(t, g.store, page)
+}
+
+// losePage removes a page from the store, however often others replace it meanwhile.
+func losePage(t testing.TB, s favfilter.Store, id favfilter.PageID) {
+	t.Helper()
+	for done := false; !done; {
+		var err error
+		done, err = s.Replace(t.Context(), favfilter.Replacement{ID: id, Seen: versionAt(t, s, id)})
+		must(t, err)
+	}
+}
+
+// losePages removes pages, by default all that the ledger backs.
+func (g *rig) losePages(t *testing.T, pages ...uint32) {
+	t.Helper()
+	if len(pages) == 0 {
+		pages = g.allPages(t)
+	}
+	for _, page := range pages {
+		losePage(t, g.store, g.layout.pageID(page))
+	}
+}
+
+// setBack returns a function that sets a page back to what it is now.
+func setBack(t *testing.T, s favfilter.Store, id favfilter.PageID) func() {
+	t.Helper()
+	loaded, err := s.LoadWhole(t.Context(), []favfilter.PageID{id})
+	must(t, err)
+	old := loaded[0].Page.Clone()
+	return func() {
+		done, err := s.Replace(t.Context(), favfilter.Replacement{ID: id, Page: old, Seen: versionAt(t, s, id)})
+		must(t, err)
+		if !done {
+			t.Fatal("the page could not be set back")
+		}
+	}
 }

@@ -151,8 +151,6 @@ func (w *world) leave(t *testing.T) {
 	must(t, w.ledger.LeaveLayout(t.Context(), firstPages))
 }
 
-func (g *rig) hashOf(user string) uint64 { return UserHash(g.storage.identity.Seed, user) }
-
 // pageIn returns the user's page in a layout.
 func (g *rig) pageIn(pages uint32, user string) uint32 {
 	return g.layout.id.PageIn(pages, g.hashOf(user))
@@ -183,14 +181,6 @@ func (w *world) wantClosed(t *testing.T, when string, users ...string) {
 			t.Errorf("%s: page %d of %s is open: a process that has not polled would trust it", when, page, user)
 		}
 	}
-}
-
-// lose removes a page from the store.
-func (w *world) lose(t *testing.T, page uint32) {
-	t.Helper()
-	id := w.builder.layout.pageID(page)
-	_, err := w.store.Replace(t.Context(), favfilter.Replacement{ID: id, Seen: versionAt(t, w.store, id)})
-	must(t, err)
 }
 
 // wantOn checks that the user's View finds a hide, and on which page.

@@ -21,7 +21,7 @@ func TestScrubNow(t *testing.T) {
 	g := newRig(t, redisStore(t, server), 256)
 	_, err := g.Record(t.Context(), someActivities(0))
 	must(t, err)
-	must(t, g.applier.dedicate(t.Context(), UserHash(g.storage.identity.Seed, "7")))
+	must(t, g.applier.dedicate(t.Context(), g.hashOf("7")))
 	_, err = g.Record(t.Context(), someActivities(1))
 	must(t, err)
 	run := func() ScrubProgress {
@@ -49,9 +49,9 @@ func TestScrubNow(t *testing.T) {
 		t.Errorf("%d pages count as scrubbed", n)
 	}
 	hurt := func(user string) string {
-		return fmt.Sprintf("fav:{feed/%d}", g.layout.pageOf(UserHash(g.storage.identity.Seed, user)))
+		return fmt.Sprintf("fav:{feed/%d}", g.pageOf(user))
 	}
-	own := fmt.Sprintf("fav:{feed/%d}:p2147483648:regions", g.storage.slot(UserHash(g.storage.identity.Seed, "7")))
+	own := fmt.Sprintf("fav:{feed/%d}:p2147483648:regions", g.storage.slot(g.hashOf("7")))
 	if n := client.Del(t.Context(), hurt("1")+":regions", own).Val(); n != 2 {
 		t.Fatalf("%d strings deleted", n)
 	}

@@ -68,14 +68,14 @@ func TestSurvey(t *testing.T) {
 	_, err := g.Record(t.Context(), someActivities(0))
 	must(t, err)
 	for _, user := range []string{"7", "8"} {
-		must(t, g.applier.dedicate(t.Context(), UserHash(g.storage.identity.Seed, user)))
+		must(t, g.applier.dedicate(t.Context(), g.hashOf(user)))
 	}
 	g.scrubAll()
 	g.wantSurvey(t, 0, 1, 2, 3, ledger.DedicatedPages, ledger.DedicatedPages+1)
 	if n := g.Survey().Dedicated.Keys.Count; n != 2 {
 		t.Errorf("%d dedicated pages, want 2", n)
 	}
-	must(t, g.applier.release(t.Context(), UserHash(g.storage.identity.Seed, "7")))
+	must(t, g.applier.release(t.Context(), g.hashOf("7")))
 	must(t, g.grower.Grow(t.Context(), 8, nil))
 	g.scrubAll()
 	g.wantSurvey(t, 8, 9, 10, 11, 12, 13, 14, 15, ledger.DedicatedPages+1)
