@@ -192,14 +192,12 @@ func TestClosedRecorder(t *testing.T) {
 	g.record(t, true, add("1", "hide", "p"))
 	bulk, batch := g.NewBulk(), g.NewBatch()
 	must(t, batch.Add(add("1", "hide", "q")))
-	prepared, err := bulk.Prepare(batch)
-	must(t, err)
 	g.Close()
 	g.Close()
 	if _, err := g.Record(t.Context(), batch.Activities()); !errors.Is(err, ErrClosed) {
 		t.Errorf("record: %v", err)
 	}
-	if _, err := bulk.Record(t.Context(), prepared); !errors.Is(err, ErrClosed) {
+	if _, err := bulk.Record(t.Context(), batch); !errors.Is(err, ErrClosed) {
 		t.Errorf("bulk: %v", err)
 	}
 	g.open(t, g.ledger, &favfilter.Memory{}) // the embedded store begins empty

@@ -22,9 +22,7 @@ func TestOpenOnFullDisk(t *testing.T) {
 	if err == nil {
 		err = l.Close()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	rest := filepath.Join(dir, "rest")
 	if err := os.WriteFile(rest, make([]byte, 2<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
 		t.Fatalf("error %v, want ENOSPC", err)
@@ -32,9 +30,7 @@ func TestOpenOnFullDisk(t *testing.T) {
 	if _, err := Open(t.Context(), url, Options{}); err == nil || !strings.Contains(err.Error(), "no space left on the disk") {
 		t.Errorf("error %v", err)
 	}
-	if err := os.Remove(rest); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(rest))
 	if l, err = Open(t.Context(), url, Options{}); err != nil {
 		t.Fatal(err)
 	}

@@ -15,12 +15,17 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 )
 
-func open(t testing.TB, url string, o ledger.Options) *ledger.Ledger {
+func must(t testing.TB, err error) {
 	t.Helper()
-	l, err := ledger.Open(t.Context(), url, o)
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+func open(t testing.TB, url string, o ledger.Options) *ledger.Ledger {
+	t.Helper()
+	l, err := ledger.Open(t.Context(), url, o)
+	must(t, err)
 	t.Cleanup(func() { shut(t, l) })
 	return l
 }
@@ -67,9 +72,7 @@ func checkMode(t *testing.T, name string, want fs.FileMode) {
 
 func TestModes(t *testing.T) {
 	existing := t.TempDir()
-	if err := os.Chmod(existing, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(existing, 0o755))
 	file := filepath.Join(existing, "a", "b", "ledger.db")
 	record(t, open(t, "sqlite:"+file, ledger.Options{}), oneWay(1))
 	checkMode(t, existing, 0o755)
@@ -110,9 +113,7 @@ func count(t testing.TB, l *ledger.Ledger) (n int) {
 		n += len(rows)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return n
 }
 
@@ -142,30 +143,22 @@ func TestNoLedger(t *testing.T) {
 	directory := t.TempDir()
 	foreign := filepath.Join(directory, "foreign.db")
 	db, err := sql.Open("sqlite", foreign)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := db.ExecContext(t.Context(), `CREATE TABLE precious (x); INSERT INTO precious VALUES (1)`); err != nil {
 		t.Fatal(err)
 	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 	for name, content := range map[string]string{
 		"short": "hello", "text": strings.Repeat("hello\n", 2000), "zeros": strings.Repeat("\x00", 8192),
 	} {
-		if err := os.WriteFile(filepath.Join(directory, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(directory, name), []byte(content), 0o600))
 	}
 	for name, says := range map[string]string{
 		"foreign.db": "not a ledger", "short": "not a database", "text": "not a database", "zeros": "not a database",
 	} {
 		file := filepath.Join(directory, name)
 		before, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		_, err = ledger.Open(t.Context(), "sqlite:"+file, ledger.Options{})
 		if err == nil || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), says) {
 			t.Errorf("error %v for %s, want one naming the file and %q", err, name, says)
@@ -194,9 +187,7 @@ func TestDamaged(t *testing.T) {
 	record(t, l, changes...)
 	shut(t, l)
 	intact, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for name, damage := range map[string]func(b []byte) []byte{
 		"schema overwritten":  func(b []byte) []byte { return overwrite(b, 100, 4096) },
 		"header overwritten":  func(b []byte) []byte { return overwrite(b, 0, 100) },
@@ -204,9 +195,7 @@ func TestDamaged(t *testing.T) {
 		"second half missing": func(b []byte) []byte { return b[:len(b)/2] },
 		"all but one page":    func(b []byte) []byte { return b[:4096] },
 	} {
-		if err := os.WriteFile(file, damage(bytes.Clone(intact)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, damage(bytes.Clone(intact)), 0o600))
 		l, err := ledger.Open(t.Context(), "sqlite:"+file, ledger.Options{})
 		if err != nil {
 			if !strings.Contains(err.Error(), file) {
@@ -244,9 +233,7 @@ func TestReadOnly(t *testing.T) {
 	}
 	chmod := func(name string, mode fs.FileMode) {
 		t.Helper()
-		if err := os.Chmod(name, mode); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chmod(name, mode))
 	}
 	chmod(file, 0o400)
 	refused(file)

@@ -19,9 +19,7 @@ import (
 func inspect(t testing.TB, url string) ledger.Inspection {
 	t.Helper()
 	i, err := ledger.Inspect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return i
 }
 
@@ -30,14 +28,10 @@ func files(t *testing.T, directory string) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
 	entries, err := os.ReadDir(directory)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, entry := range entries {
 		content, err := os.ReadFile(filepath.Join(directory, entry.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		all[entry.Name()] = string(content)
 	}
 	return all
@@ -47,9 +41,7 @@ func files(t *testing.T, directory string) map[string]string {
 func alterSQLite(t *testing.T, file string, statements ...string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer db.Close()
 	for _, statement := range statements {
 		if _, err := db.ExecContext(t.Context(), statement); err != nil {
@@ -65,9 +57,7 @@ func TestInspectSQLite(t *testing.T) {
 	file := filepath.Join(directory, "ledger #1?.db")
 	l := open(t, "sqlite:"+file, ledger.Options{Pages: 64})
 	record(t, l, oneWay(1))
-	if err := l.BeginLayout(t.Context(), 128); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.BeginLayout(t.Context(), 128))
 	i := inspect(t, "sqlite:"+file)
 	if i.Layouts != (ledger.Layouts{Current: 64, Building: 128}) {
 		t.Errorf("layouts %+v", i.Layouts)
@@ -106,9 +96,7 @@ func TestInspectSQLiteAfterCrash(t *testing.T) {
 		if strings.HasSuffix(name, "-shm") || strings.HasSuffix(name, ".lock") {
 			continue
 		}
-		if err := os.WriteFile(filepath.Join(crashed, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(crashed, name), []byte(content), 0o600))
 	}
 	if i := inspect(t, "sqlite:"+filepath.Join(crashed, "ledger.db")); i.Identity != l.Identity() || i.UsedBy != 0 {
 		t.Errorf("%+v of %+v", i, l.Identity())
@@ -123,9 +111,7 @@ func TestInspectSQLiteNone(t *testing.T) {
 	t.Parallel()
 	directory := t.TempDir()
 	empty := filepath.Join(directory, "empty.db")
-	if err := os.WriteFile(empty, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(empty, nil, 0o600))
 	for _, file := range []string{filepath.Join(directory, "none.db"), filepath.Join(directory, "no", "directory.db"), empty} {
 		if i, err := ledger.Inspect(t.Context(), "sqlite:"+file); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), file) {
 			t.Errorf("%+v, %v, want fs.ErrNotExist naming %s", i, err, file)
@@ -135,9 +121,7 @@ func TestInspectSQLiteNone(t *testing.T) {
 		t.Errorf("left behind: %q", left)
 	}
 	text := filepath.Join(directory, "text.db")
-	if err := os.WriteFile(text, []byte(strings.Repeat("no database ", 100)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(text, []byte(strings.Repeat("no database ", 100)), 0o600))
 	below := filepath.Join(text, "ledger.db") // below a file, not a directory
 	if _, err := ledger.Inspect(t.Context(), "sqlite:"+below); err == nil || !strings.Contains(err.Error(), "inspect ledger "+below+": ") {
 		t.Errorf("%v, want an error that names %s", err, below)
@@ -203,9 +187,7 @@ func (server shared) testInspectPostgres(t testing.TB) {
 		t.Errorf("Inspect created the schema: %v, %v", made, err)
 	}
 	l := open(t, url, ledger.Options{Pages: 32})
-	if err := errors.Join(l.BeginLayout(t.Context(), 64), l.SwitchLayout(t.Context(), 64)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(l.BeginLayout(t.Context(), 64), l.SwitchLayout(t.Context(), 64)))
 	i := inspect(t, url)
 	if i.Layouts != (ledger.Layouts{Current: 64, Leaving: 32}) {
 		t.Errorf("layouts %+v", i.Layouts)

@@ -25,9 +25,7 @@ func eighth(n uint64, target string) Row {
 func recordRows(t *testing.T, l *Ledger, c Change) Receipt {
 	t.Helper()
 	receipt, err := l.Record(t.Context(), time.UnixMicro(1), []Change{c})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return receipt
 }
 
@@ -44,9 +42,7 @@ func checkStandings(t *testing.T, l *Ledger, want map[uint32]uint64) {
 func beginUnseeded(t *testing.T, l *Ledger, pages uint32) {
 	t.Helper()
 	_, err := changeLayouts(t.Context(), l.db, func(now Layouts) (Layouts, error) { return l.id.begin(now, pages) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // A page of a new layout begins with the sequence of its ancestor. This also holds if a write
@@ -61,14 +57,10 @@ func TestWriteBeforeSeed(t *testing.T) {
 		recordRows(t, l, Change{Rows: []Row{eighth(1, "a")}}) // now the page exists
 		recordRows(t, l, Change{Rows: []Row{eighth(7, "a")}}) // the first write of page 1
 		checkStandings(t, l, map[uint32]uint64{0: 4, 8: 4, 9: 0, 10: 0, 1: 1, 15: 1, 14: 0})
-		if err := l.BeginLayout(t.Context(), 8); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.BeginLayout(t.Context(), 8))
 		checkStandings(t, l, map[uint32]uint64{0: 4, 8: 4, 9: 4, 10: 4, 11: 4, 1: 1, 15: 1, 14: 1})
 		recordRows(t, l, Change{Rows: []Row{eighth(0, "a")}})
-		if err := l.BeginLayout(t.Context(), 8); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.BeginLayout(t.Context(), 8))
 		checkStandings(t, l, map[uint32]uint64{0: 5, 8: 5, 9: 4, 10: 4})
 	})
 }
@@ -82,9 +74,7 @@ func TestMoveBeforeSeed(t *testing.T) {
 		if _, err := l.Move(t.Context(), eighth(1, "").Hash, true); err != nil {
 			t.Fatal(err)
 		}
-		if err := l.BeginLayout(t.Context(), 8); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.BeginLayout(t.Context(), 8))
 		if rows, s, err := l.Snapshot(t.Context(), 9); err != nil || s != (PageState{3, 3}) || len(rows) > 0 {
 			t.Errorf("page 9: %v at %+v, %v, want none at {3 3}", rows, s, err)
 		}
@@ -98,9 +88,7 @@ func TestSwitchSeeds(t *testing.T) {
 	onBoth(t, 2, func(t *testing.T, l *Ledger) {
 		recordRows(t, l, Change{Rows: []Row{eighth(0, "a"), eighth(1, "a"), eighth(1, "b")}})
 		beginUnseeded(t, l, 8)
-		if err := l.SwitchLayout(t.Context(), 8); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.SwitchLayout(t.Context(), 8))
 		checkStandings(t, l, map[uint32]uint64{8: 1, 9: 1, 11: 1, 15: 0})
 		receipt, err := l.Record(t.Context(), time.UnixMicro(1), []Change{
 			{Rows: []Row{eighth(0, "a")}},

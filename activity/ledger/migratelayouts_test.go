@@ -14,7 +14,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -58,15 +57,11 @@ type oldLedger struct {
 func openOldSQLite(t *testing.T, name string) *oldLedger {
 	t.Helper()
 	file := temporary(t)
-	if err := os.WriteFile(file, unpack(t, name+".db.gz"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, unpack(t, name+".db.gz"), 0o600))
 	o := &oldLedger{url: "sqlite:" + file, query: func(t *testing.T, query string) [][]any {
 		t.Helper()
 		db, err := connect(file, readerParameters, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer db.Close()
 		return queryFile(t, db, query)
 	}}
@@ -99,27 +94,11 @@ func queryFile(t *testing.T, db *sql.DB, query string) (found [][]any) {
 // openOldPostgres creates an old PostgreSQL ledger in a schema of the server.
 func openOldPostgres(t *testing.T, server *pgtest.Server, name string) *oldLedger {
 	t.Helper()
-	url := server.Schema()
-	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close(context.Background()) })
-	if err := createSchema(t.Context(), conn, conn.Config().RuntimeParams["search_path"]); err != nil {
-		t.Fatal(err)
-	}
-	if err := migratePostgres(t.Context(), conn, only(t, migrationsOf("postgres"), beforePostgres)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := conn.PgConn().Exec(t.Context(), string(unpack(t, name+".sql.gz"))).ReadAll(); err != nil {
-		t.Fatal(err)
-	}
+	url, conn := postgresOf(t, server, beforePostgres, string(unpack(t, name+".sql.gz")))
 	o := &oldLedger{url: url, query: func(t *testing.T, query string) [][]any {
 		t.Helper()
 		rows, err := conn.Query(t.Context(), query)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) ([]any, error) { return row.Values() })
 		if err != nil {
 			t.Fatalf("%s: %v", query, err)
@@ -133,17 +112,11 @@ func openOldPostgres(t *testing.T, server *pgtest.Server, name string) *oldLedge
 func unpack(t *testing.T, name string) []byte {
 	t.Helper()
 	packed, err := os.ReadFile(filepath.Join("testdata", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r, err := gzip.NewReader(bytes.NewReader(packed))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	content, err := io.ReadAll(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return content
 }
 
@@ -219,9 +192,7 @@ func (o *oldLedger) checkMigrated(t *testing.T, l *Ledger, pages uint32) {
 func (o *oldLedger) checkOwners(t *testing.T, l *Ledger) map[uint64]uint32 {
 	t.Helper()
 	progress, err := l.Changed(t.Context(), "", func(uint32, PageState) error { return nil })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	owners, pages := progress.Owners, make(map[uint32]bool)
 	for hash, page := range owners {
 		pages[page] = true
@@ -333,9 +304,7 @@ func (o *oldLedger) checkUse(t *testing.T, l *Ledger, pages uint32) {
 	shared := slices.IndexFunc(o.rows, func(r Row) bool { return o.owners[r.Hash] == 0 })
 	for _, hash := range []uint64{owner, o.rows[shared].Hash} {
 		before, err := l.Place(t.Context(), hash)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		row := Row{Hash: hash, Owner: "new", Kind: "hide", Target: "new", Since: time.UnixMicro(7).UTC()}
 		receipt, err := l.Record(t.Context(), time.UnixMicro(8), []Change{{Rows: []Row{row}}})
 		if err != nil || !receipt.Changed[0] {
@@ -366,17 +335,11 @@ func (o *oldLedger) checkUse(t *testing.T, l *Ledger, pages uint32) {
 		}
 	}
 	o.checkRows(t, l, pages, owners)
-	if err := l.LeaveLayout(t.Context(), firstPages); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.LeaveLayout(t.Context(), firstPages))
 	for _, change := range []func(context.Context, uint32) error{l.BeginLayout, l.SwitchLayout} {
-		if err := change(t.Context(), 2*pages); err != nil {
-			t.Fatal(err)
-		}
+		must(t, change(t.Context(), 2*pages))
 	}
-	if err := l.LeaveLayout(t.Context(), pages); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.LeaveLayout(t.Context(), pages))
 	o.checkRows(t, l, 2*pages, owners)
 }
 
@@ -392,25 +355,19 @@ func checkOldLedger(t *testing.T, o *oldLedger, pages uint32, left, version stri
 	o.checkMigrated(t, l, pages)
 	o.checkGone(t, l, pages)
 	first := l.Identity()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Close())
 	l = o.open(t, Options{Pages: firstPages}) // the first number is valid, too
 	if id := l.Identity(); id != first {
 		t.Errorf("identity %+v when it is opened again, want %+v", id, first)
 	}
 	o.checkMigrated(t, l, pages)
 	o.checkUse(t, l, pages)
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Close())
 	l = o.open(t, Options{})
 	if now, err := l.Layouts(t.Context()); err != nil || now != (Layouts{Current: 2 * pages}) {
 		t.Errorf("layouts %+v, %v, want only %d pages", now, err, 2*pages)
 	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Close())
 	if names := o.query(t, left); len(names) > 0 {
 		t.Errorf("the ledger still has %v", names)
 	}
@@ -436,9 +393,7 @@ func (o *oldLedger) checkActivities(t *testing.T) {
 		Recorded []activity `json:"recorded"`
 		Undone   []activity `json:"undone"`
 	}
-	if err := json.Unmarshal(unpack(t, "activities.json.gz"), &named); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(unpack(t, "activities.json.gz"), &named))
 	var want []Row
 	for _, a := range named.Recorded {
 		row := Row{Owner: a.User, Kind: a.Kind, Target: a.Target, Since: a.Since, Until: a.Until}
@@ -488,44 +443,14 @@ func TestLongPostgresMigrateLayouts(t *testing.T) {
 		})
 	}
 	t.Run("together", func(t *testing.T) { checkOpenedTogether(t, openOldPostgres(t, server, "half")) })
-	t.Run("killed", func(t *testing.T) { checkKilledPostgres(t, openOldPostgres(t, server, "grown")) })
 	t.Run("fails", func(t *testing.T) {
 		o := openOldPostgres(t, server, "grown")
 		conn, err := pgx.Connect(t.Context(), o.url)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer conn.Close(t.Context())
 		err = migratePostgres(t.Context(), conn, failing(t, migrationsOf("postgres")))
 		o.checkStays(t, err, `SELECT version FROM ledger_version`, beforePostgres)
 	})
-}
-
-// TestMigrateLayoutsPages checks that Open accepts the first and the current number of pages,
-// and no others.
-func TestMigrateLayoutsPages(t *testing.T) {
-	for _, pages := range []uint32{1, 32, 128} {
-		_, err := Open(t.Context(), openOldSQLite(t, "grown").url, Options{Pages: pages})
-		if !errors.Is(err, ErrPagesDiffer) || !strings.Contains(err.Error(), strconv.Itoa(int(pages))) {
-			t.Errorf("%d pages: error %v, want ErrPagesDiffer", pages, err)
-		}
-	}
-}
-
-// TestMigrateLayoutsRestored gives a restored ledger an incarnation that is neither the old one nor
-// that of the migration.
-func TestMigrateLayoutsRestored(t *testing.T) {
-	o := openOldSQLite(t, "grown")
-	l := o.open(t, Options{})
-	first := l.Identity()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	l = o.open(t, Options{Restored: true})
-	if id := l.Identity(); id.Incarnation == first.Incarnation {
-		t.Errorf("identity %+v, want another incarnation", id)
-	}
-	o.checkMigrated(t, l, 64)
 }
 
 // checkOpenedTogether opens an old ledger from several processes at once. One of them migrates
@@ -540,9 +465,7 @@ func checkOpenedTogether(t *testing.T, o *oldLedger) {
 			return err
 		})
 	}
-	if err := group.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, group.Wait())
 	for _, l := range ledgers {
 		if l.Identity() != ledgers[0].Identity() {
 			t.Errorf("identity %+v, another has %+v", l.Identity(), ledgers[0].Identity())
@@ -593,57 +516,10 @@ func (o *oldLedger) checkOld(t *testing.T, version string, want int64) {
 func TestMigrateLayoutsFails(t *testing.T) {
 	o := openOldSQLite(t, "grown")
 	db, err := connect(strings.TrimPrefix(o.url, "sqlite:"), writerParameters, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	err = migrate(t.Context(), db, failing(t, migrationsOf("sqlite")))
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 	o.checkStays(t, err, `SELECT user_version FROM pragma_user_version`, beforeSQLite)
-}
-
-// TestMigrateLayoutsKilled copies the files of a ledger during its migration, as a killed
-// process leaves them, and opens the copy.
-func TestMigrateLayoutsKilled(t *testing.T) {
-	o := openOldSQLite(t, "grown")
-	file := strings.TrimPrefix(o.url, "sqlite:")
-	db, err := connect(file, writerParameters+`&_pragma=cache_size(1)&_pragma=cache_spill(1)`, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	tx, err := db.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tx.Rollback()
-	_, script := lastMigration(t, migrationsOf("sqlite"))
-	if _, err := tx.ExecContext(t.Context(), script); err != nil {
-		t.Fatal(err)
-	}
-	killed := temporary(t)
-	for _, suffix := range []string{"", "-wal"} {
-		content, err := os.ReadFile(file + suffix)
-		if err != nil || len(content) == 0 {
-			t.Fatalf("%d bytes in the file%s, %v: want what the migration has written", len(content), suffix, err)
-		}
-		if err := os.WriteFile(killed+suffix, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	o.url = "sqlite:" + killed
-	o.query = func(t *testing.T, query string) [][]any {
-		t.Helper()
-		db, err := connect(killed, writerParameters, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer db.Close()
-		return queryFile(t, db, query)
-	}
-	o.checkOld(t, `SELECT user_version FROM pragma_user_version`, beforeSQLite)
-	o.checkMigrated(t, o.open(t, Options{}), 64)
 }
 
 // lastMigration returns the migration to layouts.
@@ -654,29 +530,8 @@ func lastMigration(t *testing.T, migrations fs.FS) (name, script string) {
 		t.Fatalf("migrations %v, %v", names, err)
 	}
 	content, err := fs.ReadFile(migrations, names[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return names[0], string(content)
-}
-
-// checkKilledPostgres ends the connection of a migration before its commit.
-func checkKilledPostgres(t *testing.T, o *oldLedger) {
-	t.Helper()
-	conn, err := pgx.Connect(t.Context(), o.url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(context.Background())
-	_, script := lastMigration(t, migrationsOf("postgres"))
-	if _, err := conn.PgConn().Exec(t.Context(), "BEGIN;"+script).ReadAll(); err != nil {
-		t.Fatal(err)
-	}
-	if err := conn.PgConn().Conn().Close(); err != nil { // without a message to the server
-		t.Fatal(err)
-	}
-	o.checkOld(t, `SELECT version FROM ledger_version`, beforePostgres) // waits for the locks
-	o.checkMigrated(t, o.open(t, Options{}), 64)
 }
 
 // beforeLayouts fills a ledger of one page as it was before layouts. A growth to 8 pages was
@@ -712,5 +567,6 @@ func TestMigrateLayoutsFromOne(t *testing.T) {
 }
 
 func TestPostgresMigrateLayoutsFromOne(t *testing.T) {
-	checkGrownFromOne(t, postgresOf(t, beforePostgres, beforeLayouts))
+	url, _ := postgresOf(t, pgtest.Start(t), beforePostgres, beforeLayouts)
+	checkGrownFromOne(t, openURL(t, url, Options{}))
 }

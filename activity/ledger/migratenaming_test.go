@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
@@ -73,7 +74,8 @@ func TestMigrateNaming(t *testing.T) {
 }
 
 func TestPostgresMigrateNaming(t *testing.T) {
-	checkNamed(t, postgresOf(t, 1, beforeNaming))
+	url, _ := postgresOf(t, pgtest.Start(t), 1, beforeNaming)
+	checkNamed(t, openURL(t, url, Options{}))
 }
 
 // sqliteOf creates a file as it was after the given number of migrations.
@@ -81,41 +83,25 @@ func sqliteOf(t *testing.T, versions int, script string) (file string) {
 	t.Helper()
 	file = temporary(t)
 	db, err := connect(file, writerParameters, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := migrate(t.Context(), db, only(t, migrationsOf("sqlite"), versions)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := db.ExecContext(t.Context(), script); err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, migrate(t.Context(), db, only(t, migrationsOf("sqlite"), versions)))
+	_, err = db.ExecContext(t.Context(), script)
+	must(t, err)
+	must(t, db.Close())
 	return file
 }
 
-// postgresOf opens a ledger that was created with the given number of migrations.
-func postgresOf(t *testing.T, versions int, script string) *Ledger {
+// postgresOf creates a ledger as it was after the given number of migrations. It returns the URL,
+// and a connection to the database.
+func postgresOf(t *testing.T, server *pgtest.Server, versions int, script string) (url string, conn *pgx.Conn) {
 	t.Helper()
-	url := pgtest.Start(t).Schema()
+	url = server.Schema()
 	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	schema := pgx.Identifier{conn.Config().RuntimeParams["search_path"]}.Sanitize()
-	if _, err := conn.Exec(t.Context(), `CREATE SCHEMA IF NOT EXISTS `+schema); err != nil {
-		t.Fatal(err)
-	}
-	if err := migratePostgres(t.Context(), conn, only(t, migrationsOf("postgres"), versions)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := conn.PgConn().Exec(t.Context(), script).ReadAll(); err != nil {
-		t.Fatal(err)
-	}
-	if err := conn.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return openURL(t, url, Options{})
+	must(t, err)
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	must(t, createSchema(t.Context(), conn, conn.Config().RuntimeParams["search_path"]))
+	must(t, migratePostgres(t.Context(), conn, only(t, migrationsOf("postgres"), versions)))
+	_, err = conn.PgConn().Exec(t.Context(), script).ReadAll()
+	must(t, err)
+	return url, conn
 }

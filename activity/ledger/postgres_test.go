@@ -31,7 +31,6 @@ func TestPostgres(t *testing.T) {
 		"Encoding":                  on.testEncoding,
 		"TooNew":                    on.testTooNew,
 		"Replaced":                  on.testReplaced,
-		"OutOfOrder":                on.testOutOfOrder,
 		"Locked":                    on.testLocked,
 		"Starved":                   on.testStarved,
 		"Stopped":                   on.testStopped,
@@ -79,9 +78,7 @@ func fewer(t *testing.T) {
 	if checks.Value.String() != checks.DefValue {
 		return
 	}
-	if err := checks.Value.Set("25"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, checks.Value.Set("25"))
 	t.Cleanup(func() { _ = checks.Value.Set(checks.DefValue) }) // the value before
 }
 
@@ -126,9 +123,7 @@ func checkDeadlocks(t *testing.T, server *pgtest.Server) {
 func raw(t testing.TB, url string) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	return conn
 }
@@ -147,9 +142,7 @@ func await(t testing.TB, conn *pgx.Conn, query string) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; {
 		var is bool
-		if err := conn.QueryRow(t.Context(), query).Scan(&is); err != nil {
-			t.Fatal(err)
-		}
+		must(t, conn.QueryRow(t.Context(), query).Scan(&is))
 		if is {
 			return
 		}
@@ -293,37 +286,4 @@ func (server shared) testReplaced(t testing.TB) {
 	}
 	checkSequence(t, other, 3, 1)
 	record(t, other, on(3, "b"))
-}
-
-// testOutOfOrder commits a transaction after others that began later.
-func (server shared) testOutOfOrder(t testing.TB) {
-	l, url := server.fresh(t)
-	record(t, l, on(3, "a"), on(4, "a"))
-	next := ledger.Cursor("")
-	poll := func(want map[uint32]uint64) {
-		t.Helper()
-		got := map[uint32]uint64{}
-		progress, err := l.Changed(t.Context(), next, func(page uint32, s ledger.PageState) error {
-			got[page] = s.Sequence
-			return nil
-		})
-		for page, sequence := range want {
-			if got[page] != sequence || err != nil {
-				t.Errorf("page %d at %d, %v, want %d", page, got[page], err, sequence)
-			}
-		}
-		next = progress.Next
-	}
-	poll(map[uint32]uint64{3: 1, 4: 1})
-	slow := raw(t, url)
-	execute(t, slow, `BEGIN`, `UPDATE pages SET sequence = 2, changed = pg_current_xact_id()::text::bigint WHERE page = 3`)
-	for i := range uint64(3) {
-		record(t, l, on(4, fmt.Sprint(i)))
-		poll(map[uint32]uint64{4: 2 + i})
-	}
-	execute(t, slow, `COMMIT`)
-	poll(map[uint32]uint64{3: 2})
-	poll(nil)
-	record(t, l, on(5, "a"))
-	poll(map[uint32]uint64{5: 1})
 }

@@ -55,6 +55,7 @@ func (server shared) testStopped(t testing.TB) {
 		t.Errorf("error %v of the writer that was stopped", err)
 	}
 	checkSequence(t, l, 3, 2)
+	proxy.Reset() // or the close of the process that was stopped would wait for the server
 }
 
 // testStarved has a process pause between the two round trips of a write, until the server ends its
@@ -215,9 +216,7 @@ func (server shared) testDeclareSlow(t testing.TB) {
 	url := server.Schema()
 	l := open(t, url+"&statement_timeout=1s&lock_timeout=1s", ledger.Options{Pages: 16})
 	mute := []ledger.Kind{{Name: "mute", Target: ledger.User}}
-	if err := l.Declare(t.Context(), mute); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Declare(t.Context(), mute))
 	other, watch := raw(t, url), raw(t, url)
 	execute(t, other, `BEGIN`, `LOCK TABLE entries`)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -248,9 +247,7 @@ func (server shared) testDeclareWaits(t testing.TB) {
 		l := open(t, url, ledger.Options{Pages: 16})
 		oneWay := []ledger.Kind{{Name: "block", Target: ledger.User}, {Name: "mute", Target: ledger.User}}
 		twoWay := []ledger.Kind{{Name: "block", Reverse: "blocked-by", Target: ledger.User}, oneWay[1]}
-		if err := l.Declare(t.Context(), oneWay); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.Declare(t.Context(), oneWay))
 		mute := on(3, "a")
 		mute.Rows[0].Kind = "mute"
 		if _, err := l.Record(t.Context(), time.Now(), []ledger.Change{mute}); err != nil {

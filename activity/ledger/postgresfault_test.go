@@ -98,9 +98,7 @@ func (r *recording) check(t *testing.T, l *ledger.Ledger) {
 	sequences := map[uint32]uint64{}
 	for page := range l.Identity().Pages {
 		rows, s, err := l.Snapshot(t.Context(), page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		sequences[page] = s.Sequence
 		for _, row := range rows {
 			found[row] = true
@@ -144,16 +142,19 @@ func TestLongPostgresDown(t *testing.T) {
 	l := open(t, url, ledger.Options{Pages: 16})
 	record(t, l, on(3, "a"))
 	s.Kill()
-	for name, err := range map[string]error{
-		"Record":   second(l.Record(t.Context(), time.Now(), []ledger.Change{on(3, "b")})),
-		"Sequence": second(l.Sequence(t.Context(), 3)),
-		"Ping":     l.Ping(t.Context()),
-		"Dedicate": second(l.Move(t.Context(), 3<<60, true)),
-		"Place":    second(l.Place(t.Context(), 3<<60)),
-		"Layouts":  second(l.Layouts(t.Context())),
-		"Begin":    l.BeginLayout(t.Context(), 32),
-		"Open":     second(ledger.Open(t.Context(), url, ledger.Options{})),
-	} {
+	calls := func(ctx context.Context) map[string]error {
+		return map[string]error{
+			"Record":   second(l.Record(ctx, time.Now(), []ledger.Change{on(3, "b")})),
+			"Sequence": second(l.Sequence(ctx, 3)),
+			"Ping":     l.Ping(ctx),
+			"Dedicate": second(l.Move(ctx, 3<<60, true)),
+			"Place":    second(l.Place(ctx, 3<<60)),
+			"Layouts":  second(l.Layouts(ctx)),
+			"Begin":    l.BeginLayout(ctx, 32),
+			"Open":     second(ledger.Open(ctx, url, ledger.Options{})),
+		}
+	}
+	for name, err := range calls(t.Context()) {
 		if err == nil || !strings.Contains(err.Error(), s.Addr()) {
 			t.Errorf("%s: error %v, want one naming %s", name, err, s.Addr())
 		}
@@ -169,16 +170,7 @@ func TestLongPostgresDown(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	for name, err := range map[string]error{
-		"Record":   second(l.Record(ctx, time.Now(), []ledger.Change{on(3, "d")})),
-		"Sequence": second(l.Sequence(ctx, 3)),
-		"Ping":     l.Ping(ctx),
-		"Dedicate": second(l.Move(ctx, 3<<60, true)),
-		"Place":    second(l.Place(ctx, 3<<60)),
-		"Layouts":  second(l.Layouts(ctx)),
-		"Begin":    l.BeginLayout(ctx, 32),
-		"Open":     second(ledger.Open(ctx, url, ledger.Options{})),
-	} {
+	for name, err := range calls(ctx) {
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s: error %v, want context.DeadlineExceeded", name, err)
 		}

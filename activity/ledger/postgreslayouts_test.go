@@ -140,9 +140,7 @@ func (server shared) testLayoutsTakenUp(t testing.TB) {
 		now, err := other.Layouts(t.Context())
 		err = errors.Join(err, other.BeginLayout(t.Context(), pages),
 			other.SwitchLayout(t.Context(), pages), other.LeaveLayout(t.Context(), now.Current))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	calls := []struct {
 		pages uint32 // that exist by then
@@ -258,9 +256,7 @@ func (server shared) testPollInOneSnapshot(t testing.TB) {
 			got[page] = s
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if progress.Layouts != layouts || !maps.Equal(progress.Owners, owners) || !maps.Equal(got, want) {
 			t.Errorf("a poll reports %v, %v in %+v, want %v, %v in %+v", got, progress.Owners, progress.Layouts, want, owners, layouts)
 		}
@@ -309,9 +305,7 @@ func (server shared) testLayoutsReplaced(t testing.TB) {
 	l, url := server.fresh(t)
 	record(t, l, on(3, "a"))
 	other := open(t, url, ledger.Options{})
-	if err := other.BeginLayout(t.Context(), 32); err != nil {
-		t.Fatal(err)
-	}
+	must(t, other.BeginLayout(t.Context(), 32))
 	restored := open(t, url, ledger.Options{Restored: true})
 	for name, err := range map[string]error{
 		"SwitchLayout": l.SwitchLayout(t.Context(), 32),

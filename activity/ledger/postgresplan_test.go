@@ -102,9 +102,7 @@ func TestPostgresPlans(t *testing.T) {
 	s := pgtest.Start(t, "autovacuum=off")
 	d := openPostgresTest(t, s.Schema())
 	conn, err := d.pool.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Release()
 	execute := func(statement string) {
 		t.Helper()
@@ -144,9 +142,7 @@ func TestPostgresPollPlans(t *testing.T) {
 	s := pgtest.Start(t, "autovacuum=off")
 	d := openPostgresTest(t, s.Schema())
 	conn, err := d.pool.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Release()
 	for _, statement := range []string{
 		`SET statement_timeout = 0`, `INSERT INTO pages SELECT n, 1, n + 3 FROM generate_series(0, 199999) n`, `VACUUM ANALYZE pages`,
@@ -178,9 +174,7 @@ func TestPostgresPollPlans(t *testing.T) {
 func explain(t *testing.T, conn *pgx.Conn, sql string) string {
 	t.Helper()
 	rows, err := conn.Query(t.Context(), "EXPLAIN (COSTS OFF) "+sql, pgx.QueryExecModeSimpleProtocol)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
 		t.Fatal(fmt.Errorf("%s: %w", sql, err))

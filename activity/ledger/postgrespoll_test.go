@@ -24,9 +24,7 @@ func changed(t testing.TB, l *ledger.Ledger, since ledger.Cursor) (map[uint32]ui
 		pages[page] = s.Sequence
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return pages, progress.Next
 }
 
@@ -116,9 +114,7 @@ func replayed(t testing.TB, primary, standby *pgtest.Server) {
 
 func query(t testing.TB, conn *pgx.Conn, into any, sql string) {
 	t.Helper()
-	if err := conn.QueryRow(t.Context(), sql).Scan(into); err != nil {
-		t.Fatal(err)
-	}
+	must(t, conn.QueryRow(t.Context(), sql).Scan(into))
 }
 
 // TestPostgresForeignIDs opens a ledger that was restored on another server, whose transaction ids

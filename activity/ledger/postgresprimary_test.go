@@ -107,8 +107,6 @@ func endWait(t *testing.T, watch *pgx.Conn, do string, done <-chan error) {
 		default:
 		}
 		query := `SELECT count(` + do + `(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'`
-		if err := watch.QueryRow(t.Context(), query).Scan(&cut); err != nil {
-			t.Fatal(err)
-		}
+		must(t, watch.QueryRow(t.Context(), query).Scan(&cut))
 	}
 }

@@ -73,19 +73,13 @@ type child struct {
 func startChild(t *testing.T, first int, file string) *child {
 	t.Helper()
 	executable, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c := &child{Cmd: exec.CommandContext(t.Context(), executable)}
 	c.Env = append(os.Environ(), fmt.Sprintf("%s=%d %s", childVariable, first, file))
 	c.Stderr = &c.stderr
 	stdout, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, c.Start())
 	c.acknowledged = bufio.NewScanner(stdout)
 	return c
 }
@@ -97,9 +91,7 @@ func (c *child) next(t *testing.T) (number int, ok bool) {
 		return 0, false
 	}
 	number, err := strconv.Atoi(c.acknowledged.Text())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return number, true
 }
 
@@ -167,9 +159,7 @@ func recorded(t *testing.T, l *ledger.Ledger) int {
 		total += s.Sequence
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	wantRows, wantSequences := map[ledger.Row]bool{}, map[uint32]uint64{}
 	n := 0
 	for ; total > 0; n++ {
@@ -200,9 +190,7 @@ func TestInUse(t *testing.T) {
 	directory := t.TempDir()
 	file := filepath.Join(directory, "ledger.db")
 	link, linked := filepath.Join(t.TempDir(), "link.db"), filepath.Join(t.TempDir(), "linked")
-	if err := errors.Join(os.Symlink(file, link), os.Symlink(directory, linked)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.Symlink(file, link), os.Symlink(directory, linked)))
 	refused := func() {
 		t.Helper()
 		for _, name := range []string{file, link, filepath.Join(linked, "ledger.db")} {
@@ -218,9 +206,7 @@ func TestInUse(t *testing.T) {
 	shut(t, l)
 
 	shut(t, open(t, "sqlite:"+link, ledger.Options{}))
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(file))
 	c := startChild(t, 0, file)
 	if _, ok := c.next(t); ok {
 		refused()

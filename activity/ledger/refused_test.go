@@ -45,14 +45,8 @@ func rename(from, to string) string { return "ALTER TABLE " + from + " RENAME TO
 // A write has no effect, and returns an error, if one of its statements fails.
 func TestStatementsFail(t *testing.T) {
 	onRefusing(t, func(t *testing.T, l refusing) {
-		must := func(err error) {
-			t.Helper()
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
 		_, err := l.Record(t.Context(), time.Time{}, numbered(10))
-		must(err)
+		must(t, err)
 		changes := numbered(20) // 10 of them are new
 		changes[0].Remove = true
 		type statements struct{ begin, end string }
@@ -80,7 +74,7 @@ func TestStatementsFail(t *testing.T) {
 			}
 		}
 		_, err = l.Record(t.Context(), time.Time{}, changes)
-		must(err)
+		must(t, err)
 		if rows, s, err := l.Snapshot(t.Context(), 0); err != nil || len(rows) != 19 || s.Sequence != 2 {
 			t.Errorf("then %d rows at sequence %d, %v, want 19 at 2", len(rows), s.Sequence, err)
 		}

@@ -55,9 +55,7 @@ func (server shared) testSettings(t testing.TB) {
 	// settings.
 	leave := func(l *ledger.Ledger, number int64, left int) {
 		t.Helper()
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.Close())
 		await(t, conn, fmt.Sprintf(
 			`SELECT count(*) = %d FROM pg_locks WHERE locktype = 'advisory' AND objid::bigint = %d`, left, number))
 	}

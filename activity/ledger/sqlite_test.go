@@ -16,6 +16,13 @@ import (
 	"modernc.org/sqlite"
 )
 
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func openFile(t *testing.T, file string, o Options) *Ledger {
 	t.Helper()
 	return openURL(t, "sqlite:"+file, o)
@@ -24,9 +31,7 @@ func openFile(t *testing.T, file string, o Options) *Ledger {
 func openURL(t *testing.T, url string, o Options) *Ledger {
 	t.Helper()
 	l, err := Open(t.Context(), url, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := l.Close(); err != nil {
 			t.Error(err)
@@ -120,9 +125,7 @@ func queryPlan(t *testing.T, db *sql.DB, sql string) []string {
 	var step string
 	s := statement{sql: "EXPLAIN QUERY PLAN " + sql, args: arguments, into: []any{&id, &parent, &unused, &step}}
 	steps, err := collect(t.Context(), sqliteQueries{on: db}, s, func() string { return step })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return steps
 }
 
@@ -197,9 +200,7 @@ func TestCommitFails(t *testing.T) {
 	l := openFile(t, temporary(t), Options{Pages: 1})
 	refuse := func(hook sqlite.CommitHookFn) {
 		conn, err := file(l).writer.Conn(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer conn.Close()
 		if err := conn.Raw(func(c any) error {
 			c.(sqlite.HookRegisterer).RegisterCommitHook(hook)
@@ -224,9 +225,7 @@ func TestCommitFails(t *testing.T) {
 func TestCancelWhileWaiting(t *testing.T) {
 	l := openFile(t, temporary(t), Options{Pages: 1})
 	turn, err := file(l).writer.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	checkCancelled(t, l, turn.Close)
 }
 
@@ -235,14 +234,10 @@ func TestCancelWhileLocked(t *testing.T) {
 	file := temporary(t)
 	l := openFile(t, file, Options{Pages: 1})
 	other, err := connect(file, "?_txlock=immediate", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer other.Close()
 	tx, err := other.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	checkCancelled(t, l, tx.Rollback)
 }
 
