@@ -81,18 +81,6 @@ func ExampleConfig_pageBy() {
 	// Output: P1 P3 P4 P6
 }
 
-func ExampleFilter_Add() {
-	ctx := context.Background()
-	f, err := favfilter.Open(ctx, &favfilter.Memory{}, favfilter.Config{Capacity: 100_000})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	outcomes, err := f.Add(ctx, "a", "b", "a")
-	fmt.Println(outcomes, err)
-	// Output: [added added present] <nil>
-}
-
 // A filter takes more keys than its capacity, at the same false-positive rate.
 func ExampleFilter_Add_growing() {
 	ctx := context.Background()
@@ -129,26 +117,6 @@ func ExampleFilter_Add_growing() {
 	// Unordered output:
 	// U1 10000 of 10000
 	// U2 92 of 100000
-}
-
-func ExampleFilter_Remove() {
-	ctx := context.Background()
-	f, err := favfilter.Open(ctx, &favfilter.Memory{}, favfilter.Config{Capacity: 1000})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	if _, err := f.Add(ctx, "U1_P7", "U1_P8"); err != nil {
-		fmt.Println(err)
-		return
-	}
-	outcomes, err := f.Remove(ctx, "U1_P7", "U1_P9")
-	fmt.Println(outcomes, err)
-	found, err := f.Contains(ctx, "U1_P7", "U1_P8")
-	fmt.Println(found, err)
-	// Output:
-	// [removed absent] <nil>
-	// [false true] <nil>
 }
 
 // A lookup in a loaded page needs no call of the store.

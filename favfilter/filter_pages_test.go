@@ -15,9 +15,7 @@ import (
 func mustCount(t testing.TB, f *favfilter.Filter) int {
 	t.Helper()
 	n, err := f.Count(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return n
 }
 
@@ -67,9 +65,7 @@ func TestFilterSnapshot(t *testing.T) {
 			return o != favfilter.Added
 		})
 		snapshot, err := f.Snapshot(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if found := mustContain(t, snapshot, keys...); slices.Contains(found, false) || mustCount(t, snapshot) != len(keys) {
 			t.Fatalf("%+v: the copy lacks keys, and counts %d of %d", c, mustCount(t, snapshot), len(keys))
 		}
@@ -120,9 +116,7 @@ func TestSnapshotWhileWriting(t *testing.T) {
 	}
 	for range 20 {
 		snapshot, err := f.Snapshot(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if found := mustContain(t, snapshot, before...); slices.Contains(found, false) {
 			t.Error("a copy lacks a key that was added before it")
 		}

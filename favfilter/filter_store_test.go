@@ -137,9 +137,7 @@ func TestFilterLosesAPage(t *testing.T) {
 func lose(t testing.TB, store favfilter.Store, id favfilter.PageID, pass func()) {
 	t.Helper()
 	l, err := store.Load(t.Context(), []favfilter.PageID{id})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	done, err := store.Replace(t.Context(), favfilter.Replacement{ID: id, Page: l[0].Page, Seen: l[0].Version, Expire: time.Second})
 	if err != nil || !done {
 		t.Fatalf("replace: %v, %v", done, err)

@@ -15,36 +15,28 @@ import (
 func openFilter(t testing.TB, store favfilter.Store, c favfilter.Config) *favfilter.Filter {
 	t.Helper()
 	f, err := favfilter.Open(t.Context(), store, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return f
 }
 
 func mustAdd(t testing.TB, f *favfilter.Filter, keys ...string) []favfilter.Outcome {
 	t.Helper()
 	outcomes, err := f.Add(t.Context(), keys...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return outcomes
 }
 
 func mustRemove(t testing.TB, f *favfilter.Filter, keys ...string) []favfilter.Outcome {
 	t.Helper()
 	outcomes, err := f.Remove(t.Context(), keys...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return outcomes
 }
 
 func mustContain(t testing.TB, f *favfilter.Filter, keys ...string) []bool {
 	t.Helper()
 	found, err := f.Contains(t.Context(), keys...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return found
 }
 
@@ -118,9 +110,7 @@ func TestMismatchOfOnePage(t *testing.T) {
 		"another seed":  {Identity: favfilter.Identity{Pages: 2, Seed: 1}, Shape: shapeFor(t, 500, 0.001), Number: 1},
 	} {
 		l, err := store.Load(t.Context(), []favfilter.PageID{{Number: 1}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := store.Replace(t.Context(), favfilter.Replacement{ID: favfilter.PageID{Number: 1}, Page: newPage(t, h), Seen: l[0].Version}); err != nil {
 			t.Fatal(err)
 		}
@@ -150,19 +140,6 @@ func keyOfPage(number, pages uint32) string {
 	}
 }
 
-func TestFilterOfNoKeys(t *testing.T) {
-	f := openFilter(t, &favfilter.Memory{}, favfilter.Config{Capacity: 10})
-	if got := mustAdd(t, f); len(got) != 0 {
-		t.Errorf("added nothing: %v", got)
-	}
-	if got := mustRemove(t, f); len(got) != 0 {
-		t.Errorf("removed nothing: %v", got)
-	}
-	if got := mustContain(t, f); len(got) != 0 {
-		t.Errorf("looked up nothing: %v", got)
-	}
-}
-
 // A key may be any string: empty, with zero bytes, or not UTF-8. A key given twice gets two
 // outcomes.
 func TestFilterTakesAnyKey(t *testing.T) {
@@ -178,6 +155,11 @@ func TestFilterTakesAnyKey(t *testing.T) {
 	}
 	if found := mustContain(t, f, keys...); slices.Contains(found, false) {
 		t.Errorf("contained: %v", found)
+	}
+	for call, err := range everyCall(t.Context(), f) {
+		if err != nil {
+			t.Errorf("%s of no keys: %v", call, err)
+		}
 	}
 	if got := mustAdd(t, f, "twice", "twice"); !slices.Equal(got, []favfilter.Outcome{favfilter.Added, favfilter.Present}) {
 		t.Errorf("the same key twice: %v", got)
@@ -246,9 +228,7 @@ func TestFilterFull(t *testing.T) {
 	seen := favfilter.Version(encoded(page)[:favfilter.HeaderBytes])
 	page = page.Clone()
 	for page.Header().Grown < favfilter.MaxLayers-1 {
-		if err := page.Grow(favfilter.Shape{Bits: 8, Hashes: 8, Region: favfilter.DefaultRegion}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, page.Grow(favfilter.Shape{Bits: 8, Hashes: 8, Region: favfilter.DefaultRegion}))
 	}
 	if done, err := store.Replace(t.Context(), favfilter.Replacement{Page: page, Seen: seen}); err != nil || !done {
 		t.Fatal(done, err)
@@ -282,9 +262,7 @@ func TestOpenDefaults(t *testing.T) {
 	store := &favfilter.Memory{}
 	openFilter(t, store, favfilter.Config{Capacity: 50_000})
 	l, err := store.Load(t.Context(), []favfilter.PageID{{Number: 0}, {Number: 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	h := l[0].Page.Header()
 	// 16 pages of 3,125 keys and five standard deviations, with half of the rate.
 	want := favfilter.Header{Identity: favfilter.Identity{Pages: 16}, Shape: shapeFor(t, 3125+280, 0.0005), Build: h.Build}

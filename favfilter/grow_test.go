@@ -119,9 +119,7 @@ func TestGrowingPastTheLimits(t *testing.T) {
 	rng := rand.New(rand.NewPCG(53, 0))
 	page := emptyPage(t, favfilter.Shape{Bits: 512, Hashes: 4, Region: 8})
 	for range favfilter.MaxLayers - 1 {
-		if err := page.Grow(favfilter.Shape{Bits: 512, Hashes: 6, Region: 8}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, page.Grow(favfilter.Shape{Bits: 512, Hashes: 6, Region: 8}))
 	}
 	var keys []favfilter.Hash
 	full := favfilter.Hash{}

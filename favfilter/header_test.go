@@ -125,20 +125,6 @@ func TestHeaderAllowsTheEndsOfRanges(t *testing.T) {
 	}
 }
 
-func TestRateOfALayer(t *testing.T) {
-	for _, c := range []struct {
-		set    uint32
-		hashes uint8
-		want   float64
-	}{
-		{0, 5, 0}, {64, 5, 1}, {32, 1, 0.5}, {32, 10, 1.0 / 1024}, {16, 3, 1.0 / 64},
-	} {
-		if got := favfilter.RateAt(favfilter.Shape{Bits: 64, Hashes: c.hashes}, c.set); math.Abs(got-c.want) > 1e-12 {
-			t.Errorf("%d of 64 bits, %d hashes: rate %g, want %g", c.set, c.hashes, got, c.want)
-		}
-	}
-}
-
 // fixChecksum sets the checksum of a header by the format: CRC-32C of bytes 0-23 and 40-59.
 func fixChecksum(raw []byte) {
 	table := crc32.MakeTable(crc32.Castagnoli)

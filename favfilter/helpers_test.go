@@ -12,7 +12,15 @@ import (
 // fataler is the common part of testing.TB and rapid.T.
 type fataler interface {
 	Helper()
+	Fatal(args ...any)
 	Fatalf(format string, args ...any)
+}
+
+func must(t fataler, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 func newPage(t fataler, h favfilter.Header) *favfilter.Page {
@@ -84,6 +92,14 @@ func growing(t fataler, rate float64, capacity int) *favfilter.Page {
 // addGrowing adds keys to a page that may grow.
 func addGrowing(page *favfilter.Page, rate float64, keys ...favfilter.Hash) []favfilter.Outcome {
 	return page.Apply(favfilter.Batch{Identity: page.Header().Identity, Rate: rate, Grow: true, Add: keys}).Outcomes
+}
+
+// guarded applies a batch that follows on the sequence of the page.
+func guarded(p *favfilter.Page, remove, add []favfilter.Hash) favfilter.State {
+	h := p.Header()
+	return p.Apply(favfilter.Batch{
+		ID: favfilter.PageID{Number: h.Number}, Identity: h.Identity, Sequence: h.Sequence + 1, Remove: remove, Add: add,
+	}).State
 }
 
 func randomHash(rng *rand.Rand) favfilter.Hash {

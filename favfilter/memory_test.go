@@ -22,9 +22,7 @@ func TestMemory(t *testing.T) {
 			Other: m,
 			Strings: func(t testing.TB, id favfilter.PageID) ([]byte, []byte) {
 				l, err := m.Load(t.Context(), []favfilter.PageID{id})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				if l[0].Page == nil {
 					return l[0].Encode()
 				}

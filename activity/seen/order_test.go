@@ -1,7 +1,6 @@
 package seen_test
 
 import (
-	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -26,75 +25,6 @@ func numbered(from, to int) []string {
 	return keys
 }
 
-// wantAll checks that the owner has all the keys.
-func wantAll(t *testing.T, w *seen.Windows, owner string, keys []string) {
-	t.Helper()
-	found, err := w.Contains(t.Context(), owner, keys...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	missed, first := 0, ""
-	for i, key := range keys {
-		if !found[i] {
-			missed, first = missed+1, cmp.Or(first, key)
-		}
-	}
-	if missed > 0 {
-		t.Errorf("%d of %d keys of %s are missed, the first is %s", missed, len(keys), owner, first)
-	}
-}
-
-// addKeys adds keys of an owner, 500 at a time.
-func addKeys(t *testing.T, w *seen.Windows, owner string, keys []string) {
-	t.Helper()
-	for batch := range slices.Chunk(keys, 500) {
-		if _, err := w.Add(t.Context(), owner, batch...); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// A key that is added again is one of the newest, in whatever part it was added before.
-func TestWindowKeyAddedAgain(t *testing.T) {
-	for _, pause := range []time.Duration{0, month / 3} {
-		x := newRig(t, seen.Config{FalsePositiveRate: windowRate})
-		w := x.windows
-		addKeys(t, w, "U1", numbered(0, 9000))
-		x.now = x.now.Add(pause)
-		addKeys(t, w, "U1", numbered(0, 10))
-		addKeys(t, w, "U1", numbered(9000, 12_000))
-		wantAll(t, w, "U1", append(numbered(0, 10), numbered(2010, 12_000)...))
-		for range 6 { // the same keys, again and again, do not evict others
-			addKeys(t, w, "U1", numbered(7000, 12_000))
-		}
-		wantAll(t, w, "U1", append(numbered(0, 10), numbered(2010, 12_000)...))
-	}
-}
-
-// After the clock was set back to an earlier part, keys that are added are the newest.
-func TestWindowClockSetBack(t *testing.T) {
-	x := newRig(t, seen.Config{FalsePositiveRate: windowRate})
-	x.now = time.Unix(0, 0).Add(4000 * (month / 6)) // the start of a part
-	w := x.windows
-	addKeys(t, w, "U1", numbered(0, 20_000))
-	x.now = x.now.Add(-time.Second)
-	addKeys(t, w, "U1", numbered(20_000, 21_000))
-	wantAll(t, w, "U1", numbered(11_000, 21_000))
-	x.now = x.now.Add(time.Second)
-	addKeys(t, w, "U1", numbered(21_000, 21_500))
-	wantAll(t, w, "U1", numbered(11_500, 21_500))
-	keys := randomHashes(rand.New(rand.NewPCG(1, 2)), 20_050)
-	x.write(keys[:20_000])
-	x.now = x.now.Add(-time.Second)
-	x.write(keys[20_000:], slices.Repeat([]time.Time{x.now.Add(-time.Minute)}, 50)...) // in the part that the clock shows
-	got := x.read()
-	for _, key := range keys[20_000:] {
-		if !got.Contains(key) {
-			t.Fatal("a key that was just added is missed")
-		}
-	}
-}
-
 // Keys that are added again leave few behind in each generation. Those still take few runs.
 func TestWindowRunsAreFew(t *testing.T) {
 	x, rng := newRig(t, seen.Config{Most: 800, FalsePositiveRate: windowRate}), rand.New(rand.NewPCG(1, 2))
@@ -113,66 +43,33 @@ func TestWindowRunsAreFew(t *testing.T) {
 	}
 }
 
-// placed is a key of a model, the end of its part, and how many keys were added before.
+// placed is a key of a model, and the end of its part.
 type placed struct {
 	key favfilter.Hash
 	end time.Time
-	seq int
 }
 
 // A window has at least its Most newest keys, and at most an eighth more. The newest are those of
-// the newest part, and in a part those that were added last. This holds at any false-positive rate,
-// for keys that are added again, for history in any order, and when clocks go back.
-func TestWindowOrderModel(t *testing.T) {
+// the newest part, and in a part those that were added last. Keys are forgotten with their part.
+// This holds at any false-positive rate, for keys that are added again, for history in any order,
+// and when clocks go back.
+func TestWindowModel(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		config := seen.Config{
 			Length: time.Hour, Parts: rapid.SampledFrom([]int{1, 3, 6}).Draw(r, "parts"),
 			Most:              rapid.SampledFrom([]int{1, 5, 16, 40, 200}).Draw(r, "most"),
 			FalsePositiveRate: rapid.SampledFrom([]float64{1e-9, 0.0005, 0.05, 0.5}).Draw(r, "rate"),
 		}
+		exact := config.FalsePositiveRate < 1e-6 // absent keys are not found
 		part := config.Length / time.Duration(config.Parts)
 		x := newRig(r, config)
 		end := func(t time.Time) time.Time { return t.Truncate(part).Add(part) }
 		rng := rand.New(rand.NewPCG(1, rapid.Uint64().Draw(r, "seed")))
 		keys := randomHashes(rng, config.Most*rapid.IntRange(1, 4).Draw(r, "keys for each of most"))
-		var model []placed // the oldest first
-		seq := 0
-		for range rapid.IntRange(1, 30).Draw(r, "writes") {
-			minutes := rapid.IntRange(-10, 20).Draw(r, "minutes")
-			x.now = x.now.Add(time.Duration(minutes) * time.Minute)
-			model = slices.DeleteFunc(model, func(p placed) bool { return !p.end.Add(config.Length).After(x.now) })
-			var added []favfilter.Hash
-			var times []time.Time
-			history := rapid.Bool().Draw(r, "history")
-			newest := end(x.now)
-			if n := len(model); n > 0 && model[n-1].end.After(newest) {
-				newest = model[n-1].end
-			}
-			for range rapid.IntRange(1, max(2, config.Most/2)).Draw(r, "keys") {
-				p := placed{keys[rng.IntN(len(keys))], newest, seq}
-				seq++
-				added = append(added, p.key)
-				if history {
-					since := x.now.Add(-time.Duration(rng.Int64N(int64(config.Length))))
-					times = append(times, since)
-					if end(since).Before(end(x.now)) {
-						p.end = end(since)
-					}
-				}
-				known := slices.IndexFunc(model, func(m placed) bool { return m.key == p.key })
-				if known >= 0 && model[known].end.After(p.end) {
-					continue
-				}
-				if known >= 0 {
-					model = slices.Delete(model, known, known+1)
-				}
-				after := len(model)
-				for after > 0 && model[after-1].end.After(p.end) {
-					after--
-				}
-				model = slices.Insert(model, after, p)
-			}
-			x.write(added, times...)
+		var model []placed                       // the oldest first
+		latest := map[favfilter.Hash]time.Time{} // the end of the last part that a key was in
+		forgotten := func(end time.Time) bool { return !end.Add(config.Length).After(x.now) }
+		check := func() *seen.Window {
 			got := x.read()
 			if got.Keys() > config.Most+config.Most/8 {
 				r.Fatalf("%d keys, of at most %d", got.Keys(), config.Most)
@@ -185,6 +82,83 @@ func TestWindowOrderModel(t *testing.T) {
 					r.Fatalf("the key of %v is missed, the newest but %d of %d", p.end, i, len(model))
 				}
 			}
+			for _, key := range keys {
+				if exact && forgotten(latest[key]) && got.Contains(key) {
+					r.Fatalf("a key of %v is found at %v", latest[key], x.now)
+				}
+			}
+			return got
+		}
+		for range rapid.IntRange(1, 30).Draw(r, "writes") {
+			x.now = x.now.Add(time.Duration(rapid.IntRange(-10, 20).Draw(r, "minutes")) * time.Minute)
+			model = slices.DeleteFunc(model, func(p placed) bool { return forgotten(p.end) })
+			read := check()
+			var added []favfilter.Hash
+			var times []time.Time
+			var has, lacks []int // indexes of added keys that the window has, and lacks, for sure
+			history := rapid.Bool().Draw(r, "history")
+			newest := end(x.now)
+			if n := len(model); n > 0 && model[n-1].end.After(newest) {
+				newest = model[n-1].end
+			}
+			for i := range rapid.IntRange(1, max(2, config.Most/2)).Draw(r, "keys") {
+				p := placed{keys[rng.IntN(len(keys))], newest}
+				added = append(added, p.key)
+				if history {
+					since := x.now.Add(-time.Duration(rng.Int64N(int64(2 * config.Length))))
+					times = append(times, since)
+					if end(since).Before(end(x.now)) {
+						p.end = end(since)
+					}
+				}
+				known := slices.IndexFunc(model, func(m placed) bool { return m.key == p.key })
+				switch {
+				case forgotten(p.end):
+					has = append(has, i) // or is too old
+					continue
+				case known >= len(model)-config.Most && known >= 0 && !model[known].end.Before(p.end):
+					has = append(has, i)
+				case forgotten(latest[p.key]):
+					lacks = append(lacks, i)
+				}
+				if latest[p.key].Before(p.end) {
+					latest[p.key] = p.end
+				}
+				if known >= 0 && model[known].end.After(p.end) {
+					continue
+				}
+				if known >= 0 {
+					model = slices.Delete(model, known, known+1)
+				}
+				after := len(model)
+				for after > 0 && model[after-1].end.After(p.end) {
+					after--
+				}
+				model = slices.Insert(model, after, p)
+			}
+			if !history && rapid.Bool().Draw(r, "just read") {
+				before := containsEach(read, keys)
+				must(r, read.Add(r.Context(), added))
+				if !slices.Equal(containsEach(read, keys), before) {
+					r.Fatal("a write changes what was read")
+				}
+			} else {
+				fresh, _ := x.write(added, times...)
+				isFresh := func(i int) bool { return fresh[i] }
+				if slices.ContainsFunc(has, isFresh) || exact && len(slices.DeleteFunc(lacks, isFresh)) > 0 {
+					r.Fatalf("fresh are %v, but not %v, and of the others %v", fresh, has, lacks)
+				}
+			}
+			check()
 		}
 	})
+}
+
+// containsEach reports which keys w has.
+func containsEach(w *seen.Window, keys []favfilter.Hash) []bool {
+	found := make([]bool, len(keys))
+	for i, key := range keys {
+		found[i] = w.Contains(key)
+	}
+	return found
 }

@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"pgregory.net/rapid"
-
 	"github.com/feedfilter/feedfilter/activity/seen"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/internal/ratetest"
@@ -56,84 +54,12 @@ func TestWindow(t *testing.T) {
 		want(openWindow(t, store, config), "U1", keys, false)
 		config.Seed, config.Name = 3, "other"
 		want(openWindow(t, store, config), "U1", keys, false)
-		if err := w.Forget(t.Context(), "U1"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.Forget(t.Context(), "U1"))
 		want(w, "U1", keys, false)
 		if err := w.Forget(t.Context(), "U1"); err != nil {
 			t.Errorf("forgetting nothing: %v", err)
 		}
 	})
-}
-
-// recorded is a key of the model, and when it was last added.
-type recorded struct {
-	key favfilter.Hash
-	at  time.Time
-}
-
-// A window behaves like a map of times that forgets keys older than its length, and has its most
-// newest keys.
-func TestWindowModel(t *testing.T) {
-	rapid.Check(t, func(r *rapid.T) {
-		config := seen.Config{
-			Length: time.Hour, Parts: rapid.SampledFrom([]int{1, 2, 3, 5, 6, 8}).Draw(r, "parts"), Most: rapid.SampledFrom([]int{16, 100, 10_000}).Draw(r, "most"),
-			FalsePositiveRate: 1e-9, Seed: 5,
-		}
-		x, part := newRig(r, config), config.Length/time.Duration(config.Parts)
-		rng := rand.New(rand.NewPCG(1, rapid.Uint64().Draw(r, "seed")))
-		var model []recorded // in the order of the last addition
-		keys := randomHashes(rng, 300)
-		for range rapid.IntRange(1, 40).Draw(r, "steps") {
-			x.now = x.now.Add(time.Duration(rapid.IntRange(0, 20).Draw(r, "minutes")) * time.Minute)
-			added := make([]favfilter.Hash, rapid.IntRange(1, 60).Draw(r, "keys"))
-			for i := range added {
-				added[i] = keys[rng.IntN(len(keys))]
-			}
-			var fresh []bool
-			loaded := rapid.Bool().Draw(r, "loaded")
-			if loaded {
-				read := x.read()
-				before := containsEach(read, keys)
-				must(r, read.Add(r.Context(), added))
-				if !slices.Equal(containsEach(read, keys), before) {
-					r.Fatal("a write changes what was read")
-				}
-			} else {
-				fresh, _ = x.write(added)
-			}
-			for i, key := range added {
-				known := slices.IndexFunc(model, func(m recorded) bool { return m.key == key })
-				if known < 0 && !loaded && !fresh[i] {
-					r.Fatal("a key that was never added is not fresh")
-				}
-				if known >= 0 {
-					model = slices.Delete(model, known, known+1)
-				}
-				model = append(model, recorded{key, x.now})
-			}
-			recent := x.read()
-			for i, m := range model {
-				age := x.now.Sub(m.at)
-				found := recent.Contains(m.key)
-				switch {
-				case age < config.Length && len(model)-i <= config.Most && !found:
-					r.Fatalf("key %d of %d is missed after %v", i, len(model), age)
-				case age > config.Length+part && found:
-					r.Fatalf("a key is found after %v", age)
-				}
-			}
-		}
-	})
-}
-
-// containsEach reports which keys w has.
-func containsEach(w *seen.Window, keys []favfilter.Hash) []bool {
-	found := make([]bool, len(keys))
-	for i, key := range keys {
-		found[i] = w.Contains(key)
-	}
-	return found
 }
 
 // history writes n keys, the same number each day, and returns them.
@@ -181,37 +107,6 @@ func TestWindowSizes(t *testing.T) {
 	}
 }
 
-// The rate is kept in whatever order keys arrive: few at first, many in one part, or history in any
-// order.
-func TestWindowKeepsItsRate(t *testing.T) {
-	rapid.Check(t, func(r *rapid.T) {
-		rate := rapid.SampledFrom([]float64{0.5, 0.01, 0.0005, 1e-7}).Draw(r, "rate")
-		most := rapid.SampledFrom([]int{1, 50, 1000, 10_000}).Draw(r, "most")
-		x := newRig(r, seen.Config{FalsePositiveRate: rate, Most: most})
-		rng := rand.New(rand.NewPCG(2, rapid.Uint64().Draw(r, "seed")))
-		for range rapid.IntRange(1, 12).Draw(r, "writes") {
-			x.now = x.now.Add(time.Duration(rapid.IntRange(0, 8).Draw(r, "days")) * day)
-			keys := randomHashes(rng, rapid.SampledFrom([]int{1, 30, 700, 3000}).Draw(r, "keys"))
-			var times []time.Time
-			if !rapid.Bool().Draw(r, "new") {
-				for range keys {
-					times = append(times, x.now.Add(-time.Duration(rng.Int64N(int64(month)))))
-				}
-			}
-			x.write(keys, times...)
-			got := x.read()
-			if sum := rateOf(got); sum > rate || got.Keys() > most+most/8 {
-				r.Fatalf("%d keys at a rate of %g, at most %d at %g", got.Keys(), sum, most, rate)
-			}
-			for _, key := range keys[max(0, len(keys)-most):] {
-				if times == nil && !got.Contains(key) {
-					r.Fatal("a key that was just added is missed")
-				}
-			}
-		}
-	})
-}
-
 // While there are few keys, fingerprints are shortened. That must leave enough of the rate for the
 // maximum number of keys. Runs of 43 keys take nearly the whole share of their parts.
 func TestWindowKeepsItsRateAfterFewKeys(t *testing.T) {
@@ -232,46 +127,6 @@ func TestWindowKeepsItsRateAfterFewKeys(t *testing.T) {
 		if got := rateWith(1000); got > rate {
 			t.Errorf("many keys take a rate of %g", got)
 		}
-	}
-}
-
-// A key is kept from its own time on, in whatever order keys arrive.
-func TestWindowHistory(t *testing.T) {
-	x, rng := newRig(t, seen.Config{FalsePositiveRate: 1e-9}), rand.New(rand.NewPCG(1, 2))
-	keys := randomHashes(rng, 600)
-	var times []time.Time
-	for i := range keys {
-		times = append(times, x.now.Add(-time.Duration(i)*day/10))
-	}
-	rng.Shuffle(len(keys), func(i, j int) {
-		keys[i], keys[j] = keys[j], keys[i]
-		times[i], times[j] = times[j], times[i]
-	})
-	for from := 0; from < len(keys); from += 50 {
-		all, _ := x.write(keys[from:from+50], times[from:from+50]...)
-		for i, fresh := range all {
-			if age := x.now.Sub(times[from+i]); fresh != (age <= month) && (age <= month || age > month+5*day) {
-				t.Errorf("a key of %v ago is fresh: %v", age, fresh)
-			}
-		}
-	}
-	// An earlier time than the known one changes nothing, and a later one does.
-	if fresh, _ := x.write([]favfilter.Hash{keys[0], keys[0]}, times[0].Add(-6*day), x.now.Add(time.Hour)); fresh[0] {
-		t.Error("a key that is known is fresh")
-	}
-	times[0] = x.now
-	for range 40 {
-		got := x.read()
-		for i, key := range keys {
-			age, found := x.now.Sub(times[i]), got.Contains(key)
-			if age <= month && !found || age > month+5*day && found {
-				t.Fatalf("a key of %v ago is found: %v", age, found)
-			}
-		}
-		x.now = x.now.Add(day)
-	}
-	if x.read().Keys() > 0 {
-		t.Error("a key is kept for longer")
 	}
 }
 

@@ -175,13 +175,9 @@ func TestDamagedFiles(t *testing.T) {
 				}
 				x.close()
 				content, err := os.ReadFile(name)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				bad := damage(content)
-				if err := os.WriteFile(name, bad, 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.WriteFile(name, bad, 0o600))
 				if kept := wantSetAside(t, name, bad); kind == "half" && kept == 0 {
 					t.Error("no page of the sound half was kept")
 				}
@@ -200,9 +196,7 @@ func TestDamagedFiles(t *testing.T) {
 				x.close()
 				edit(t, name, query)
 				content, err := os.ReadFile(name)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				wantSetAside(t, name, content)
 			})
 		})

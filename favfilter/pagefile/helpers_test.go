@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -15,6 +16,13 @@ import (
 
 	"github.com/feedfilter/feedfilter/favfilter"
 )
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
 
 func isPart(id favfilter.PageID) bool { return id.Part != "" }
 
@@ -74,17 +82,14 @@ func open(t *testing.T, name string) *fixture {
 	t.Helper()
 	x := &fixture{t: t, name: name, memory: &favfilter.Memory{}, journal: &journal{}}
 	var err error
-	if x.file, err = Open(t.Context(), name, x.memory, isPart, checkValue, x.journal.logger()); err != nil {
-		t.Fatal(err)
-	}
+	x.file, err = Open(t.Context(), name, x.memory, isPart, checkValue, x.journal.logger())
+	must(t, err)
 	return x
 }
 
 func (x *fixture) close() {
 	x.t.Helper()
-	if err := x.file.Close(); err != nil {
-		x.t.Error(err)
-	}
+	must(x.t, x.file.Close())
 }
 
 func (x *fixture) wantRestored(pages, damaged int) {
@@ -104,14 +109,10 @@ func key(i int) favfilter.Hash { return favfilter.HashKey(7, fmt.Sprint("key", i
 func (x *fixture) put(id favfilter.PageID, i, capacity int, expire time.Duration, region uint16) {
 	x.t.Helper()
 	s, err := favfilter.ShapeFor(capacity, 0.001)
-	if err != nil {
-		x.t.Fatal(err)
-	}
+	must(x.t, err)
 	s.Region = region
 	page, err := favfilter.NewPage(favfilter.Header{Identity: identity(), Shape: s, Number: id.Number, Sequence: 1})
-	if err != nil {
-		x.t.Fatal(err)
-	}
+	must(x.t, err)
 	page.Insert(key(i))
 	stored, _ := x.memory.Get(id)
 	done, err := x.memory.Replace(x.t.Context(), favfilter.Replacement{ID: id, Page: page, Seen: stored.Version, Expire: expire})
@@ -169,12 +170,8 @@ func copyOf(t *testing.T, name string) string {
 	to := filepath.Join(t.TempDir(), "copy.db")
 	for _, suffix := range []string{"", "-wal"} {
 		content, err := os.ReadFile(name + suffix)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(to+suffix, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, os.WriteFile(to+suffix, content, 0o600))
 	}
 	return to
 }
@@ -183,13 +180,7 @@ func copyOf(t *testing.T, name string) string {
 func edit(t *testing.T, name, query string) {
 	t.Helper()
 	d, err := openDatabase(context.WithoutCancel(t.Context()), name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := d.db.ExecContext(t.Context(), query); err != nil {
-		t.Error(err)
-	}
-	if err := d.close(); err != nil {
-		t.Error(err)
-	}
+	must(t, err)
+	_, err = d.db.ExecContext(t.Context(), query)
+	must(t, errors.Join(err, d.close()))
 }

@@ -67,9 +67,7 @@ func TestDamagedWhileOpen(t *testing.T) {
 		if err == nil {
 			err = os.WriteFile(name, garbage(content, 4096), 0o600)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		x.exec(`PRAGMA shrink_memory`) // removes pages from its cache, so that it reads them from the file
 		x.add(part(99), 1000)
 		time.Sleep(2 * interval)
@@ -169,9 +167,7 @@ func TestFlush(t *testing.T) {
 		x := open(t, filepath.Join(t.TempDir(), "pages.db"))
 		x.putWindow(1)
 		x.putWindow(2)
-		if err := x.file.Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, x.file.Flush(t.Context()))
 		killed := open(t, copyOf(t, x.name))
 		killed.wantRestored(2, 0)
 		killed.close()
@@ -179,9 +175,7 @@ func TestFlush(t *testing.T) {
 		if gone, err := x.memory.Replace(t.Context(), favfilter.Replacement{ID: part(1), Seen: stored.Version}); !gone || err != nil {
 			t.Fatal(gone, err)
 		}
-		if err := x.file.Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, x.file.Flush(t.Context()))
 		killed = open(t, copyOf(t, x.name))
 		killed.wantRestored(1, 0)
 		killed.wantHas(part(2), 2, true)

@@ -45,9 +45,7 @@ func pagesOf(t testing.TB, c *redistest.Cluster, server *redistest.Server, filte
 	t.Helper()
 	for _, id := range ids {
 		primary, err := c.Primary(t.Context(), bitsKey(filter, id))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if primary == server {
 			own = append(own, id)
 		} else {
@@ -206,13 +204,11 @@ func TestResharding(t *testing.T) {
 	var slots []int
 	for _, id := range moving {
 		slot, err := client.ClusterKeySlot(t.Context(), bitsKey("reshard", id)).Result()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		slots = append(slots, int(slot))
 		// Other keys in the same slots. They often move between the two strings of a page.
 		for n := range 40 {
-			must(t, client.Set(t.Context(), fmt.Sprintf("%s-%d", bitsKey("reshard", id), n), "", 0))
+			must(t, client.Set(t.Context(), fmt.Sprintf("%s-%d", bitsKey("reshard", id), n), "", 0).Err())
 		}
 	}
 	writers := underLoad(t, s, ids, 4, func() {
@@ -248,22 +244,16 @@ func TestFailover(t *testing.T) {
 		s := openStore(t, client, name)
 		create(t, s, 3000, ids...)
 		primaries, err := cluster.Primaries(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		replicated(t, primaries...)
 		primary, err := cluster.Primary(t.Context(), bitsKey(name, ids[0]))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		writers := underLoad(t, s, ids, 4, func() {
 			replicas, err := cluster.ReplicasOf(t.Context(), primary)
 			if err != nil || len(replicas) != 1 {
 				t.Fatalf("%d replicas, %v", len(replicas), err)
 			}
-			if err := cluster.Failover(t.Context(), replicas[0], mode); err != nil {
-				t.Fatal(err)
-			}
+			must(t, cluster.Failover(t.Context(), replicas[0], mode))
 			if err := cluster.WaitOK(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -309,9 +299,7 @@ func TestNodeLost(t *testing.T) {
 			lose.do(primary)
 			nodeLost(t, s, lost, kept)
 
-			if err := cluster.Failover(t.Context(), replicas[0], "TAKEOVER"); err != nil {
-				t.Fatal(err)
-			}
+			must(t, cluster.Failover(t.Context(), replicas[0], "TAKEOVER"))
 			eventuallyLoads(t, s, lost) // from the new primary
 			wantKeys(t, s, lost, 1)     // apart from the errors, the pages are unchanged
 			wantAll(t, s.Apply(t.Context(), addOne(lost, 2)), favfilter.Applied)
@@ -331,9 +319,7 @@ func nodeLost(t *testing.T, s *redisstore.Store, lost, kept []favfilter.PageID) 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		statuses, err := s.Peek(ctx, slices.Concat(lost, kept))
 		cancel()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for i, standing := range statuses {
 			switch {
 			case i >= len(lost):

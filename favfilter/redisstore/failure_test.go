@@ -24,9 +24,7 @@ func calls(t testing.TB, s *redisstore.Store, id favfilter.PageID) map[string]fu
 	h := newPage(t, id.Number, shapeFor(t, 100)).Header()
 	h.Sequence = 1000
 	page, err := favfilter.NewPage(h)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	apply := func(keys int) func(context.Context) error {
 		return func(ctx context.Context) error {
 			res := s.Apply(ctx, []favfilter.Batch{{ID: id, Identity: identity(), Add: hashes(0, 0, keys)}})[0]
@@ -84,9 +82,7 @@ func TestServerDown(t *testing.T) {
 // would hang.
 func TestDeadline(t *testing.T) {
 	silent, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer silent.Close()
 	s := openStore(t, dial(t, silent.Addr().String()), "silent")
 	for name, call := range calls(t, s, favfilter.PageID{Number: 3}) {
@@ -108,9 +104,7 @@ func TestWrongType(t *testing.T) {
 		id := favfilter.PageID{Number: 3}
 		create(t, s, 100, id)
 		key := "fav:{" + which + "/3}:" + which
-		if err := client.Del(t.Context(), key).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, client.Del(t.Context(), key).Err())
 		if err := client.RPush(t.Context(), key, "a").Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -165,9 +159,7 @@ func TestOutOfMemory(t *testing.T) {
 	id := favfilter.PageID{Number: 3}
 	create(t, s, 100, id)
 	wantAll(t, s.Apply(t.Context(), addOne([]favfilter.PageID{id}, 1)), favfilter.Applied)
-	if err := client.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, client.ConfigSet(t.Context(), "maxmemory", "1").Err())
 	for name, call := range calls(t, s, id) {
 		err := call(t.Context())
 		if slices.Contains([]string{"Load", "Peek", "LoadAndCompare"}, name) {
@@ -180,8 +172,6 @@ func TestOutOfMemory(t *testing.T) {
 			t.Errorf("%s: error %v, want that of the server, and the page", name, err)
 		}
 	}
-	if err := client.ConfigSet(t.Context(), "maxmemory", "0").Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, client.ConfigSet(t.Context(), "maxmemory", "0").Err())
 	wantKeys(t, s, []favfilter.PageID{id}, 1)
 }

@@ -25,9 +25,7 @@ func identity() favfilter.Identity {
 func openStore(t testing.TB, client redis.UniversalClient, name string) *redisstore.Store {
 	t.Helper()
 	s, err := redisstore.New(client, name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s
 }
 
@@ -49,9 +47,9 @@ func dial(t testing.TB, addr string) *redis.Client {
 	return client
 }
 
-func must(t testing.TB, cmd redis.Cmder) {
+func must(t testing.TB, err error) {
 	t.Helper()
-	if err := cmd.Err(); err != nil {
+	if err != nil {
 		t.Fatal(err)
 	}
 }
@@ -59,18 +57,14 @@ func must(t testing.TB, cmd redis.Cmder) {
 func newPage(t testing.TB, number uint32, shape favfilter.Shape) *favfilter.Page {
 	t.Helper()
 	p, err := favfilter.NewPage(favfilter.Header{Identity: identity(), Shape: shape, Number: number, Build: 1 + uint64(number)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return p
 }
 
 func shapeFor(t testing.TB, capacity int) favfilter.Shape {
 	t.Helper()
 	s, err := favfilter.ShapeFor(capacity, 0.001)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s
 }
 
@@ -130,9 +124,7 @@ func wantAll(t testing.TB, results []favfilter.Result, want favfilter.State) {
 func wantKeys(t testing.TB, s favfilter.Store, ids []favfilter.PageID, n int) {
 	t.Helper()
 	loaded, err := s.Load(t.Context(), ids)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i, l := range loaded {
 		if l.Page == nil {
 			t.Errorf("page %d: %+v", i, l)

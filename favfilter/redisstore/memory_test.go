@@ -30,7 +30,7 @@ func TestPagesFillTheirBlocks(t *testing.T) {
 		if around := full - int64(len(raw)); around < 0 || around > 150 {
 			t.Errorf("%d bytes of a page take %d in all", len(raw), full)
 		}
-		must(t, client.Set(t.Context(), key, append(raw, 0), 0))
+		must(t, client.Set(t.Context(), key, append(raw, 0), 0).Err())
 		if more := memoryUsage(t, client, key); more < full+int64(len(raw))/9 {
 			t.Errorf("a page of %d bytes takes %d, one with a byte more %d: its block was not full", len(raw), full, more)
 		}
@@ -42,9 +42,7 @@ func withJemalloc(t *testing.T) *redis.Client {
 	t.Helper()
 	client := redistest.Start(t).Client()
 	info, err := client.Info(t.Context(), "memory").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !strings.Contains(info, "mem_allocator:jemalloc") {
 		t.Skip("this server does not use jemalloc, for which pages are sized")
 	}
@@ -55,9 +53,7 @@ func withJemalloc(t *testing.T) *redis.Client {
 func memoryUsage(t *testing.T, client *redis.Client, key string) int64 {
 	t.Helper()
 	n, err := client.MemoryUsage(t.Context(), key).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return n
 }
 
@@ -68,9 +64,7 @@ func TestWindowsTakeFewBytes(t *testing.T) {
 	windows, err := seen.Open(openStore(t, client, "feed"), seen.Config{
 		Name: "seen", Length: 30 * day, FalsePositiveRate: activity.BuiltinKinds().Rates(0.001).Window,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, c := range []struct{ keys, most int }{
 		{50, 400}, // bytes
 		{650, 650 * 26 / 10},

@@ -20,9 +20,7 @@ import (
 func dialSentinel(t testing.TB, s *redistest.Sentinel) *redis.Client {
 	t.Helper()
 	u, err := url.Parse(s.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	client := redis.NewFailoverClient(&redis.FailoverOptions{
 		MasterName:            strings.TrimPrefix(u.Path, "/"),
 		SentinelAddrs:         strings.Split(u.Host, ","),
@@ -58,9 +56,7 @@ func TestSentinelFailover(t *testing.T) {
 			ids := pageIDs(8)
 			create(t, s, 3000, ids...)
 			primary, err := sentinel.Primary(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			replicated(t, primary)
 			writers := underLoad(t, s, ids, 2, func() {
 				lose(t, sentinel, primary)

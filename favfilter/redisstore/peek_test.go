@@ -21,7 +21,7 @@ func TestPeekWithoutCounting(t *testing.T) {
 	if got, err := s.Peek(t.Context(), []favfilter.PageID{id}); err != nil || got[0] != want || want.Collided == 0 {
 		t.Errorf("peeked at %+v, %v, want %+v", got, err, want)
 	}
-	must(t, server.Client().Do(t.Context(), "ACL", "SETUSER", "default", "-bitcount"))
+	must(t, server.Client().Do(t.Context(), "ACL", "SETUSER", "default", "-bitcount").Err())
 	want.Collided = 0
 	if got, err := s.Peek(t.Context(), []favfilter.PageID{id}); err != nil || got[0] != want {
 		t.Errorf("without BITCOUNT, peeked at %+v, %v, want %+v", got, err, want)

@@ -25,9 +25,7 @@ func TestKeyNames(t *testing.T) {
 	create(t, s, 10, favfilter.PageID{Number: 0}, favfilter.PageID{Number: 63}, favfilter.PageID{Number: 63, Part: "seen-7"})
 	put(t, s, favfilter.PageID{Number: 5}, newPage(t, 5, favfilter.Shape{Bits: 64, Hashes: 2})) // without regions
 	keys, err := server.Client().Keys(t.Context(), "*").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	slices.Sort(keys)
 	want := []string{
 		"fav:{golden.name-1_A/0}:bits",
@@ -70,9 +68,7 @@ func TestCommands(t *testing.T) {
 		t.Fatal(got[0].Err)
 	}
 	window, err := seen.Open(s, seen.Config{Length: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, c := range []struct {
 		name string
 		want map[string]int64 // without commands in scripts
@@ -130,9 +126,7 @@ func TestCommands(t *testing.T) {
 		}},
 		{"keys of a window that was just loaded with its page", map[string]int64{"mget": 1, "evalsha": 1}, func() {
 			loaded, err := s.Load(t.Context(), []favfilter.PageID{{Number: 512}, window.ID(1 << 63)})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			w := window.Decode(t.Context(), window.ID(1<<63), loaded[1], time.Now())
 			if err := w.Add(t.Context(), hashes(2, 0, 50)); err != nil {
 				t.Error(err)
@@ -180,9 +174,7 @@ func TestApplyAfterKeysLeft(t *testing.T) {
 	h := newPage(t, 0, shapeFor(t, 100)).Header()
 	h.Left, h.Sequence = 5, 5
 	page, err := favfilter.NewPage(h)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if done, err := other.Replace(t.Context(), favfilter.Replacement{ID: ids[0], Page: page, Newer: true}); err != nil || !done {
 		t.Fatal(done, err)
 	}
@@ -302,9 +294,7 @@ func TestLargestSequences(t *testing.T) {
 			h := newPage(t, id.Number, shapeFor(t, 100)).Header()
 			h.Sequence = start
 			page, err := favfilter.NewPage(h)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			put(t, s, id, page)
 			for n, sequence := range []uint64{start + 1, 0} { // guarded, and not
 				res := s.Apply(t.Context(), []favfilter.Batch{{ID: id, Identity: identity(), Sequence: sequence, Add: hashes(0, n, 1)}})

@@ -19,9 +19,7 @@ func TestSignInRefused(t *testing.T) {
 	server := redistest.Start(t)
 	cluster := redistest.StartCluster(t, 1, 0)
 	full := redistest.Start(t)
-	if err := full.Client().ConfigSet(t.Context(), "maxclients", "1").Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, full.Client().ConfigSet(t.Context(), "maxclients", "1").Err())
 	single := func(o redis.Options) func() redis.UniversalClient {
 		o.MaxRetries, o.DialerRetries = 1, 1
 		return func() redis.UniversalClient { return redis.NewClient(&o) }
@@ -73,9 +71,7 @@ func TestReaderAsksOnce(t *testing.T) {
 	a := &answer{err: reply("LOADING Redis is loading the dataset in memory"), times: -1}
 	client.AddHook(&hook{pipeline: a.pipeline})
 	s, err := redisstore.NewReader(client, "reader")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := s.Load(t.Context(), pageIDs(1)); err == nil || len(a.sizes) != 1 {
 		t.Errorf("%v after %d pipelines", err, len(a.sizes))
 	}

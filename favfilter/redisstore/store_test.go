@@ -47,13 +47,9 @@ func runSuite(t *testing.T, client redis.UniversalClient, slow bool) {
 	storetest.Run(t, func(t testing.TB) storetest.Backend {
 		name := fmt.Sprintf("test-%d", opened.Add(1))
 		s, err := redisstore.New(client, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		other, err := redisstore.New(client, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		b := backend(client, s, name)
 		b.Other, b.Slow = other, slow
 		return b
@@ -73,9 +69,7 @@ func backend(client redis.UniversalClient, s favfilter.Store, name string) store
 		if err == redis.Nil { //nolint:errorlint // the client returns it bare
 			return nil
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return b
 	}
 	return storetest.Backend{
@@ -85,19 +79,17 @@ func backend(client redis.UniversalClient, s favfilter.Store, name string) store
 		},
 		Overwrite: func(t testing.TB, id favfilter.PageID, which string, value []byte) {
 			if value == nil {
-				must(t, client.Del(t.Context(), key(id, which)))
+				must(t, client.Del(t.Context(), key(id, which)).Err())
 				return
 			}
-			must(t, client.Set(t.Context(), key(id, which), value, 0))
+			must(t, client.Set(t.Context(), key(id, which), value, 0).Err())
 		},
 		// Redis has no clock to set, so Advance ends the time to live of keys at once.
 		Advance: func(t testing.TB) {
 			ctx := t.Context()
 			for _, k := range keysLike(t, client, "fav:{"+name+"/*") {
 				ttl, err := client.PTTL(ctx, k).Result()
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				if ttl > storetest.Expire {
 					t.Fatalf("%s has a time to live of %v, more than it was given", k, ttl)
 				}
@@ -115,9 +107,7 @@ func keysLike(t testing.TB, client redis.UniversalClient, pattern string) []stri
 	cluster, ok := client.(*redis.ClusterClient)
 	if !ok {
 		keys, err := client.Keys(t.Context(), pattern).Result()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return keys
 	}
 	var mu sync.Mutex
@@ -129,8 +119,6 @@ func keysLike(t testing.TB, client redis.UniversalClient, pattern string) []stri
 		all = append(all, keys...)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return all
 }

@@ -52,9 +52,7 @@ func TestSwapOvertaken(t *testing.T) {
 		}
 	}
 	l, err := fast.Load(t.Context(), []favfilter.PageID{id})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i, h := range append(hashes(5, 0, n), hashes(5, 10_000, overtakes)...) {
 		if !l[0].Page.Contains(h) {
 			t.Errorf("key %d was lost", i)
@@ -73,9 +71,7 @@ func overtaken(t *testing.T, id favfilter.PageID, n int) (slow, fast favfilter.S
 	client := dial(t, server.Addr())
 	slow, fast = openStore(t, client, "race"), openStore(t, dial(t, server.Addr()), "race")
 	page := newPage(t, id.Number, shapeFor(t, 100))
-	if err := page.Grow(shapeFor(t, 5000)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, page.Grow(shapeFor(t, 5000)))
 	put(t, fast, id, page)
 	overtakes := 0
 	client.AddHook(&hook{pipeline: func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
@@ -102,9 +98,7 @@ func TestSwapOfAGrownPageOvertaken(t *testing.T) {
 		t.Errorf("%d outcomes of %d keys", len(res[0].Outcomes), n)
 	}
 	l, err := fast.Load(t.Context(), []favfilter.PageID{id})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	added := overtakes
 	for i, o := range res[0].Outcomes {
 		if o == favfilter.Added {
