@@ -23,10 +23,8 @@ import (
 type instance struct {
 	*target
 
-	command string
-	args    []string
-	cmd     *exec.Cmd // the last process; only the test's goroutine uses it
-	races   *tailLog  // the report of the race detector, if the command was built with -race
+	args []string
+	cmd  *exec.Cmd // the last process; only the test's goroutine uses it
 
 	lifeMu  sync.Mutex
 	pid     int // 0: it is down
@@ -35,12 +33,11 @@ type instance struct {
 
 const startLimit = time.Minute
 
-// newInstance starts command on a free port, and kills it at the end of the test. Its clients send
-// the token that token returns, unless it is empty.
-func newInstance(t *testing.T, index int, command string, token func() string, args ...string) *instance {
+// newInstance starts the command on a free port, and kills it at the end of the test.
+func newInstance(t *testing.T, index int, args ...string) *instance {
 	t.Helper()
 	addr := servertest.Addr(servertest.ReservePort(t))
-	i := &instance{target: newTarget(index, "http://"+addr, token), command: command, races: &tailLog{max: 1000}}
+	i := &instance{target: newTarget(index, "http://"+addr)}
 	i.args = append([]string{"serve", "--addr", addr}, args...)
 	if err := i.start(); err != nil {
 		t.Fatal(err)
@@ -54,7 +51,7 @@ func newInstance(t *testing.T, index int, command string, token func() string, a
 
 // start runs the process until it listens.
 func (i *instance) start() error {
-	i.cmd = exec.Command(i.command, i.args...) //nolint:noctx // killed by the test
+	i.cmd = exec.Command(command, i.args...) //nolint:noctx // killed by the test
 	i.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	stderr, err := i.cmd.StderrPipe()
 	if err != nil {
@@ -85,13 +82,10 @@ func (i *instance) start() error {
 // follow keeps the log. It sends true when the process listens, or false if the log ends first.
 func (i *instance) follow(stderr io.Reader, listening chan<- bool) {
 	r := bufio.NewReader(stderr)
-	said, raced := false, false
+	said := false
 	for {
 		line, err := r.ReadBytes('\n')
 		i.log.add(line)
-		if raced = raced || bytes.Contains(line, []byte("WARNING: DATA RACE")); raced { // GORACE makes the process exit after the report
-			i.races.add(line)
-		}
 		var entry struct {
 			Msg string `json:"msg"`
 		}

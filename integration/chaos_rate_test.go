@@ -57,17 +57,17 @@ func (m *chaosModel) exposeKept(l *look, dropped bool) {
 
 // rates sums up all exposures.
 type rates struct {
-	Keys            int `json:"keys"`                    // keys that were ever undone; each has a control
-	UndoneMore      int `json:"undone_reported_in_more"` // keys reported in more absences than their controls
-	ControlMore     int `json:"control_reported_in_more"`
-	Absences        int `json:"absences"` // exposures; each is of an undone key and its control
-	UndoneAbsences  int `json:"undone_absences_reported"`
-	ControlAbsences int `json:"control_absences_reported"`
-	Looks           int `json:"looks"`
-	UndoneLooks     int `json:"undone_looks_reported"`
-	ControlLooks    int `json:"control_looks_reported"`
-	KeptLooks       int `json:"kept_looks"`         // at candidates that a kind keeps
-	KeptDropped     int `json:"kept_looks_dropped"` // by a kind that is not overruled
+	Keys            int // keys that were ever undone; each has a control
+	UndoneMore      int // keys reported in more absences than their controls
+	ControlMore     int
+	Absences        int // exposures; each is of an undone key and its control
+	UndoneAbsences  int
+	ControlAbsences int
+	Looks           int
+	UndoneLooks     int
+	ControlLooks    int
+	KeptLooks       int // at candidates that a kind keeps
+	KeptDropped     int // by a kind that is not overruled
 
 	squares, keptSquares float64 // sums of the squares of the looks of each exposure
 }

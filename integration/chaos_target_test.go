@@ -24,7 +24,6 @@ type target struct {
 	index  int
 	url    string
 	client *http.Client
-	token  func() string   // returns "" for none
 	busy   [2]atomic.Int32 // requests in progress: writes and feeds
 
 	log           *tailLog
@@ -39,9 +38,9 @@ type target struct {
 // outage is a time in which connections may break, because the instance was killed or stopped.
 type outage struct{ from, until time.Time } // until is zero while it lasts
 
-func newTarget(index int, url string, token func() string) *target {
+func newTarget(index int, url string) *target {
 	return &target{
-		index: index, url: url, token: token, log: &tailLog{max: 200},
+		index: index, url: url, log: &tailLog{max: 200},
 		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: clientTimeout},
 	}
 }
@@ -106,20 +105,14 @@ type reply struct {
 	sent, done time.Time
 	status     int
 	retryAfter string
-	date       string
 	body       []byte
 	err        error // not nil if there was no answer
 }
 
 // send sends a request and reads the answer. The client's timeout and ctx bound its time.
 func (g *target) send(ctx context.Context, method, path string, body any) reply {
-	return g.sendAs(ctx, g.token(), method, path, body)
-}
-
-// sendAs sends a request with that token, "" for none.
-func (g *target) sendAs(ctx context.Context, token, method, path string, body any) reply {
 	r := reply{by: g.is(), sent: time.Now()}
-	r.err = g.exchange(ctx, token, method, path, body, &r)
+	r.err = g.exchange(ctx, method, path, body, &r)
 	r.done = time.Now()
 	if g.is() != r.by {
 		r.by.life = unknownLife
@@ -127,7 +120,7 @@ func (g *target) sendAs(ctx context.Context, token, method, path string, body an
 	return r
 }
 
-func (g *target) exchange(ctx context.Context, token, method, path string, body any, r *reply) error {
+func (g *target) exchange(ctx context.Context, method, path string, body any, r *reply) error {
 	var in io.Reader
 	if body != nil {
 		b, err := json.Marshal(body)
@@ -143,15 +136,12 @@ func (g *target) exchange(ctx context.Context, token, method, path string, body 
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	if token != "" {
-		req.Header.Set("Authorization", "Bearer "+token)
-	}
 	res, err := g.client.Do(req)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = res.Body.Close() }()
-	r.status, r.retryAfter, r.date = res.StatusCode, res.Header.Get("Retry-After"), res.Header.Get("Date")
+	r.status, r.retryAfter = res.StatusCode, res.Header.Get("Retry-After")
 	r.body, err = io.ReadAll(res.Body)
 	return err
 }

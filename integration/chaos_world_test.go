@@ -41,8 +41,6 @@ const (
 	maxChaosPages = 64 * chaosPages
 	chaosUsers    = 48
 	fleetSize     = 3
-	// skewedInstance is the index of the instance whose wall clock is skewed.
-	skewedInstance = 1
 	// pooledInstance is the index of the instance that reaches PostgreSQL through a PgBouncer.
 	pooledInstance = 2
 )
@@ -57,10 +55,9 @@ type world struct {
 	instances []*instance
 	load      *chaosLoad
 	tally     *tally
-	pages     int     // the last requested number of pages
-	victim    int     // index of the instance that the present fault disturbs, if only one
-	kinds     string  // directory of the instances' files of kinds
-	beside    *beside // nil without -chaos.beside
+	pages     int    // the last requested number of pages
+	victim    int    // index of the instance that the present fault disturbs, if only one
+	kinds     string // directory of the instances' files of kinds
 
 	postgres  *pgtest.Server
 	redis     *cache             // nil unless oneRedis
@@ -81,10 +78,6 @@ type redisSnapshot struct {
 func newWorld(t *testing.T, on topology, seed uint64) *world {
 	t.Helper()
 	w := &world{t: t, topology: on, seed: seed, rng: rand.New(rand.NewPCG(seed, 0)), tally: newTally(), pages: chaosPages}
-	skewed := ""
-	if on != embedded {
-		skewed = skewedCommand(t)
-	}
 	w.kinds = t.TempDir()
 	// Some users have more than 32 keys at times, so they get dedicated pages while the load is on.
 	args := []string{"--pages", fmt.Sprint(chaosPages), "--dedicated-page", "32"}
@@ -111,11 +104,7 @@ func newWorld(t *testing.T, on topology, seed uint64) *world {
 	if on != embedded {
 		ledgers = w.startPostgres()
 	}
-	if *chaosBeside {
-		w.beside = newBeside(t)
-		args = append(args, w.beside.args...)
-	}
-	w.startInstances(args, addresses, ledgers, skewed)
+	w.startInstances(args, addresses, ledgers)
 	w.load = &chaosLoad{
 		model: newChaosModel(chaosUsers, seed), tally: w.tally, seed: seed,
 		pace: rate.NewLimiter(rate.Inf, 1), writers: loadWriters,
@@ -130,7 +119,10 @@ func newWorld(t *testing.T, on topology, seed uint64) *world {
 		w.load.targets = append(w.load.targets, i.target)
 		i.readsReplicas = strings.Contains(addresses[n], "reader=true")
 	}
-	w.recordTimed()
+	mute := w.load.targets[0].send(t.Context(), http.MethodPut, "/v1/users/"+mutedForever+"/domain-mutes/d", nil)
+	if err := mute.ok(new(any)); err != nil {
+		t.Fatal(err)
+	}
 	if err := w.warm(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -212,28 +204,17 @@ func (w *world) network(addr string) string {
 }
 
 // startInstances starts one instance for each URL of Redis.
-func (w *world) startInstances(args, redis, ledgers []string, skewed string) {
+func (w *world) startInstances(args, redis, ledgers []string) {
 	w.t.Helper()
 	for n, address := range redis {
 		if err := w.writeKinds(n, chaosKinds); err != nil {
 			w.t.Fatal(err)
 		}
-		binary, own := command, slices.Concat(args, []string{"--kinds", w.kindsFile(n)})
-		if n == skewedInstance {
-			binary = skewed
-		}
+		own := slices.Concat(args, []string{"--kinds", w.kindsFile(n)})
 		if address != "" {
 			own = append(own, "--redis", address, "--ledger", ledgers[n])
 		}
-		token := func() string { return "" }
-		if w.beside != nil {
-			own = append(own, "--audit-log", w.beside.auditLog(n))
-			token = w.beside.token
-		}
-		w.instances = append(w.instances, newInstance(w.t, n, binary, token, own...))
-		if n == skewedInstance {
-			w.instances[n].assertSkewed(w.t.Context(), w.t)
-		}
+		w.instances = append(w.instances, newInstance(w.t, n, own...))
 	}
 }
 
@@ -245,9 +226,6 @@ func (w *world) underLoad(during func()) {
 	w.tally.start = time.Now()
 	var wg sync.WaitGroup
 	wg.Go(func() { w.load.run(ctx) })
-	if w.beside != nil {
-		wg.Go(func() { w.beside.run(ctx, w) })
-	}
 	stop := func() {
 		cancel()
 		wg.Wait()

@@ -1,8 +1,6 @@
 package integration
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -12,7 +10,6 @@ import (
 
 	"github.com/feedfilter/feedfilter/internal/elasticachetest"
 	"github.com/feedfilter/feedfilter/internal/pgtest"
-	"github.com/feedfilter/feedfilter/internal/servertest"
 )
 
 const (
@@ -194,67 +191,4 @@ func (f *full) forgotten(posts []string) {
 	if counts["whole"] == 0 || counts["gone"] == 0 {
 		f.t.Errorf("windows: %v, want some whole and some gone", counts)
 	}
-}
-
-// TestLongMemoryFull fills a node-based cache that evicts nothing. The service must still
-// acknowledge activities, and feeds must honour them. When there is room again, the activities
-// must reach the pages.
-func TestLongMemoryFull(t *testing.T) {
-	t.Parallel()
-	f := newFull(t, elasticachetest.NodeBased, "noeviction")
-	f.room(-1)
-	const users, more = 48, fullHides + 3 // a write takes the staleness bound
-	each(t, users, 16, func(u int) error {
-		for i := fullHides; i < more; i++ {
-			if _, err := f.services[u%2].put(user(u), "hides", fmt.Sprint("hidden", i), false); err != nil {
-				return fmt.Errorf("%s hides: %w", user(u), err)
-			}
-			if err := f.look(u, i+1); err != nil {
-				return err
-			}
-		}
-		if _, err := f.services[u%2].put(user(u), "hides", "hidden0", true); err != nil {
-			return fmt.Errorf("%s undoes a hide: %w", user(u), err)
-		}
-		_, err := f.services[u%2].put(user(u), "hides", "hidden0", false)
-		return err
-	})
-	err := f.services[0].call(http.MethodPost, "/v1/users/"+user(0)+"/seen", map[string]any{"posts": []string{"s"}}, nil)
-	var status statusError
-	t.Logf("recording seen posts while memory is full: %v", err)
-	if err != nil && (!errors.As(err, &status) || status.status != http.StatusServiceUnavailable) {
-		t.Errorf("recording seen posts: %v, want 200 or 503", err)
-	}
-	if told := f.redis.Client().Info(t.Context(), "errorstats").Val(); !strings.Contains(told, "errorstat_OOM:") {
-		t.Errorf("the server refused no command for lack of memory: %s", told)
-	}
-	f.room(64 << 20)
-	settled := func() error {
-		for u := range users {
-			if err := f.look(u, more); err != nil {
-				t.Error(err)
-			}
-		}
-		return f.behind()
-	}
-	if err := servertest.Await(t.Context(), "feeds are answered from Redis", func(context.Context) error { return settled() }); err != nil {
-		t.Error(err)
-	}
-	if err := f.services[0].call(http.MethodPost, "/v1/users/"+user(0)+"/seen", map[string]any{"posts": []string{"s"}}, nil); err != nil {
-		t.Errorf("recording seen posts with room again: %v", err)
-	}
-}
-
-// behind returns an error if feeds still cause pages to be rebuilt.
-func (f *full) behind() error {
-	before := f.rebuilt("missing", "behind")
-	for u := range fullUsers {
-		if err := f.look(u, 1); err != nil {
-			return err
-		}
-	}
-	if now := f.rebuilt("missing", "behind"); now != before {
-		return fmt.Errorf("%v pages were rebuilt", now-before)
-	}
-	return nil
 }

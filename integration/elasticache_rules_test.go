@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -26,10 +25,9 @@ func TestLongElastiCache(t *testing.T) {
 	for _, kind := range []elasticachetest.Kind{elasticachetest.NodeBased, elasticachetest.Serverless} {
 		t.Run(kind.String(), func(t *testing.T) {
 			t.Run("contract", func(t *testing.T) {
-				d := deployment{redis: startCache(t, kind, direct), postgres: pgtest.Start(t)}
-				c := d.serve(t, "contract", "--pages", fmt.Sprint(contractPages), "--false-positive-rate", "1e-6")
-				c.hold(t, slices.Concat(activityTerms(), batchTerms(), feedTerms(), errorTerms()))
-				t.Run("outage", withoutServers(c))
+				c := deployment{redis: startCache(t, kind, direct), postgres: pgtest.Start(t)}.serve(t)
+				c.calls(t)
+				c.outage(t)
 			})
 			t.Run("store", func(t *testing.T) { holdStore(t, startCache(t, kind, direct)) })
 			if kind == elasticachetest.Serverless { // a node-based cache is a server like TestTrace's

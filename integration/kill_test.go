@@ -8,38 +8,16 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-
-	"github.com/go-json-experiment/json/jsontext"
 )
 
-// TestKilledDuringWrites kills the service with SIGKILL fifty times during writes. The number of
+// TestKilledDuringWrites kills the service with SIGKILL twenty times during writes. The number of
 // acknowledged writes sets the moment of each kill. After each start on the same data, every
 // acknowledged activity must be reported, and no undone one.
 func TestKilledDuringWrites(t *testing.T) {
 	t.Parallel()
-	killDuringWrites(t, serve(t, "--data-dir", t.TempDir(), "--pages", "8"), func() {})
-}
-
-// TestLongKilledDuringWrites does the same on Redis. In one subtest Redis is restarted, too.
-func TestLongKilledDuringWrites(t *testing.T) {
-	t.Parallel()
-	t.Run("redis", func(t *testing.T) {
-		server := startRedis(t)
-		killDuringWrites(t, serve(t, "--data-dir", t.TempDir(), "--pages", "8", "--redis", server.URL()), func() {})
-	})
-	t.Run("redis restarted too", func(t *testing.T) {
-		server := startRedis(t, "--save", "1 1")
-		killDuringWrites(t, serve(t, "--data-dir", t.TempDir(), "--pages", "8", "--redis", server.URL()), func() {
-			server.Kill() // it starts again with an old snapshot, or with no data
-			server.Restart()
-		})
-	})
-}
-
-func killDuringWrites(t *testing.T, s *service, meanwhile func()) {
-	t.Helper()
+	s := serve(t, "--data-dir", t.TempDir(), "--pages", "8")
 	s.logOnFailure()
-	const writers, kills = 6, 50
+	const writers, kills = 6, 20
 	rng := rand.New(rand.NewPCG(11, 12))
 	models := make([]*writerModel, writers)
 	for w := range models {
@@ -65,7 +43,6 @@ func killDuringWrites(t *testing.T, s *service, meanwhile func()) {
 			return
 		}
 		acked += int(count.Load())
-		meanwhile()
 		s.start()
 		for _, m := range models {
 			m.verify(t, s)
@@ -161,7 +138,7 @@ func (m *writerModel) verifyFeed(t *testing.T, s *service) {
 			// drop all posts.
 			q.Posts = append(q.Posts, post{ID: a.target, Author: "of " + a.target})
 		default:
-			continue // see verifyLikes
+			continue
 		}
 		want = append(want, f.live)
 	}
@@ -169,7 +146,7 @@ func (m *writerModel) verifyFeed(t *testing.T, s *service) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	next, found := 0, m.found
+	next := 0
 	reported := map[string]bool{}
 	for i, p := range q.Posts {
 		kept := next < len(answer.Posts) && answer.Posts[next].ID == p.ID
@@ -189,52 +166,7 @@ func (m *writerModel) verifyFeed(t *testing.T, s *service) {
 		}
 	}
 	m.reported = reported
-	if m.found-found > mostByChance {
-		m.explain(t, s, answer)
-	}
-	m.verifyLikes(t, s)
 	m.verifyOtherSide(t, s)
-}
-
-// mostByChance is the upper bound of undone keys that one look reports and the look before did not.
-// With under a hundred keys, each with a chance of one in a thousand, chance does not exceed it.
-const mostByChance = 8
-
-// explain fails the test after a look that reported many undone keys, and logs what the service
-// says about the user.
-func (m *writerModel) explain(t *testing.T, s *service, answer feedAnswer) {
-	t.Helper()
-	kinds := map[string]int{}
-	for _, d := range answer.Dropped {
-		kinds[d.Kind]++
-	}
-	t.Errorf("%s: one feed reports many undone keys: dropped by kind %v, degraded %v", m.user, kinds, answer.Degraded)
-	for _, path := range []string{"/v1/ops/users/" + m.user, "/v1/stats"} {
-		var what jsontext.Value
-		err := s.call(http.MethodGet, path, nil, &what)
-		t.Logf("%s: %s %v", path, what, err)
-	}
-}
-
-func (m *writerModel) verifyLikes(t *testing.T, s *service) {
-	t.Helper()
-	q := feedRequest{Viewer: m.user, Kinds: []string{"seen"}, Annotate: []string{"like"}}
-	var want []bool
-	for a, f := range m.fates {
-		if a.plural == "likes" {
-			q.Posts = append(q.Posts, post{ID: a.target})
-			want = append(want, f.live)
-		}
-	}
-	answer, err := s.feed(q)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, p := range answer.Posts {
-		if want[i] && (p.Like == nil || !*p.Like) {
-			t.Errorf("%s: the like of %s is missed", m.user, p.ID)
-		}
-	}
 }
 
 // verifyOtherSide checks that blocked users do not see the user's posts.

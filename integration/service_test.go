@@ -76,13 +76,6 @@ func (s *service) kill() {
 	_ = s.cmd.Wait()
 }
 
-// restart kills the process, and starts it on the same data and another port.
-func (s *service) restart() {
-	s.t.Helper()
-	s.kill()
-	s.start()
-}
-
 // statusError is an answer other than 200.
 type statusError struct {
 	status int

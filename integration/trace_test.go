@@ -83,23 +83,16 @@ func loadTrace(t testing.TB) *trace {
 }
 
 // TestTrace sends the whole trace to a service on Redis. It compares a feed of 500 candidates of
-// every person with the model.
+// some people with the model, TestLongTrace of all.
 func TestTrace(t *testing.T) {
 	t.Parallel()
-	tr := loadTrace(t)
-	tr.onRedis(t, startRedis(t), len(tr.people))
+	loadTrace(t).onRedis(t, startRedis(t), 500)
 }
 
-// TestLongTrace does the same with one request for each activity. The service has no flag but the
-// one for its data directory.
 func TestLongTrace(t *testing.T) {
 	t.Parallel()
 	tr := loadTrace(t)
-	s := serve(t, "--data-dir", t.TempDir())
-	tr.putEach(t, s)
-	tr.compare(t, s)
-	s.restart()
-	tr.compareSome(t, s, 500)
+	tr.onRedis(t, startRedis(t), len(tr.people))
 }
 
 // onRedis sends the trace in batches, compares the feeds of that many people, and counts the Redis
@@ -109,9 +102,9 @@ func (tr *trace) onRedis(t *testing.T, server *cache, people int) {
 	// At this rate a scrub round takes a minute, so its commands do not disturb the count.
 	s := serve(t, "--data-dir", t.TempDir(), "--redis", server.URL(), "--scrub-rate", "1")
 	tr.sendBatches(t, s)
-	tr.compareSome(t, s, people)
+	tr.compare(t, s, people)
 	before := server.CommandStats()
-	tr.compareSome(t, s, 100)
+	tr.compare(t, s, 100)
 	after := server.CommandStats()
 	others := []string{"info"}
 	if server.kind == elasticachetest.Serverless {
@@ -122,19 +115,6 @@ func (tr *trace) onRedis(t *testing.T, server *cache, people int) {
 			t.Errorf("100 feeds of 500 candidates took %d calls of %s", sent, name)
 		}
 	}
-}
-
-// putEach sends each activity in its own request.
-func (tr *trace) putEach(t *testing.T, s *service) {
-	t.Helper()
-	each(t, len(tr.activities), 32, func(i int) error {
-		a := tr.activities[i]
-		changed, err := s.put(a.User, a.Kind+"s", a.Target, false)
-		if err == nil && !changed {
-			err = fmt.Errorf("%+v changed nothing", a)
-		}
-		return err
-	})
 }
 
 func (tr *trace) sendBatches(t *testing.T, s *service) {
@@ -170,14 +150,9 @@ func each(t *testing.T, n, workers int, do func(i int) error) {
 	}
 }
 
-func (tr *trace) compare(t *testing.T, s *service) {
-	t.Helper()
-	tr.compareSome(t, s, len(tr.people))
-}
-
-// compareSome compares the feeds of the first n people with the model. No feed may miss an
+// compare compares the feeds of the first n people with the model. No feed may miss an
 // activity. The service may drop at most 0.1 % of the candidates without activities.
-func (tr *trace) compareSome(t *testing.T, s *service, n int) {
+func (tr *trace) compare(t *testing.T, s *service, n int) {
 	t.Helper()
 	var dropped, clean, wrong atomic.Int64
 	each(t, n, 4, func(i int) error {
