@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -121,15 +120,6 @@ func instant(t testing.TB, text string) time.Time {
 		t.Fatalf("since %q, error %v", text, err)
 	}
 	return at
-}
-
-func TestListIsOfTheBlocker(t *testing.T) {
-	s := open(t)
-	s.want(t, "PUT", "/v1/users/1/blocks/2", "", 200, yes)
-	if got, _, _ := s.items(t, "/v1/users/1/blocks"); !slices.Equal(got, []string{"2"}) {
-		t.Errorf("blocks of 1: %v", got)
-	}
-	s.want(t, "GET", "/v1/users/2/blocks", "", 200, `{"items":[]}`)
 }
 
 func TestSeen(t *testing.T) {
@@ -336,45 +326,4 @@ func TestFanout(t *testing.T) {
 	}
 	s.want(t, "DELETE", "/v1/users/1/mutes/2", "", 200, yes)
 	s.want(t, "POST", "/v1/fanout/filter", `{"author":"2","viewers":["1","5"]}`, 200, `{"dropped":[],"degraded":[]}`)
-}
-
-// TestConcurrent: while users change their own activities and each other's, each call sees all
-// acknowledged changes of its user.
-func TestConcurrent(t *testing.T) {
-	s := open(t)
-	const workers, rounds = 8, 20
-	var all sync.WaitGroup
-	for w := range workers {
-		all.Go(func() {
-			me, other := fmt.Sprintf("u%d", w), fmt.Sprintf("u%d", (w+1)%workers)
-			feed := func(viewer, author, post string) string {
-				return s.do(t, "POST", "/v1/feed/filter", fmt.Sprintf(`{"viewer":%q,"posts":[{"id":%q,"author":%q}],"annotate":["like"],"kinds":["hide","seen"]}`, viewer, post, author)).Body
-			}
-			for i := range rounds {
-				post := fmt.Sprintf("p%d", i)
-				s.want(t, "PUT", "/v1/users/"+me+"/blocks/"+other, "", 200, yes)
-				s.want(t, "PUT", "/v1/users/"+me+"/likes/"+post, "", 200, yes)
-				if got, want := feed(me, other, post), `{"posts":[{"id":"`+post+`","like":true}],"dropped":[],"degraded":[]}`; got != want {
-					t.Errorf("liked: %s", got)
-				}
-				s.want(t, "POST", "/v1/feed/filter", `{"viewer":"`+other+`","posts":[{"id":"q","author":"`+me+`"}],"kinds":["block"]}`, 200,
-					`{"posts":[],"dropped":[{"id":"q","kind":"block","actor":"`+me+`"}],"degraded":[]}`)
-				s.want(t, "DELETE", "/v1/users/"+me+"/blocks/"+other, "", 200, yes)
-				s.want(t, "POST", "/v1/feed/filter", `{"viewer":"`+other+`","posts":[{"id":"q","author":"`+me+`"}],"kinds":["block"]}`, 200,
-					`{"posts":[{"id":"q"}],"dropped":[],"degraded":[]}`)
-				s.want(t, "POST", "/v1/users/"+me+"/seen", `{"posts":["`+post+`"]}`, 200, `{"recorded":1}`)
-				if got, want := feed(me, other, post), `{"posts":[],"dropped":[{"id":"`+post+`","kind":"seen"}],"degraded":[]}`; got != want {
-					t.Errorf("seen: %s", got)
-				}
-			}
-		})
-	}
-	all.Wait()
-	for w := range workers {
-		me := fmt.Sprintf("/v1/users/u%d/", w)
-		if got, _, _ := s.items(t, me+"likes"); len(got) != rounds {
-			t.Errorf("%s: %d likes, want %d", me, len(got), rounds)
-		}
-		s.want(t, "GET", me+"blocks", "", 200, `{"items":[]}`)
-	}
 }

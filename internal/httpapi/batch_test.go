@@ -2,7 +2,6 @@ package httpapi_test
 
 import (
 	"fmt"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -52,27 +51,6 @@ func largeBatch(t *testing.T, size int) {
 		}
 		if got := len(a.JSON["results"].([]any)); got != size {
 			t.Errorf("%s: %d results", op, got)
-		}
-	}
-}
-
-// TestManyEmptyValues sends bodies of the default length with far too many empty values. They are
-// refused without being held in memory.
-func TestManyEmptyValues(t *testing.T) {
-	s := open(t)
-	s.contractOf(t) // built once, not to be measured
-	for target, field := range map[string]string{"/v1/feed/filter": "posts", "/v1/activities": "activities"} {
-		body := `{"` + field + `":[` + repeated(340_000, "{}") + "]}"
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		a := s.do(t, "POST", target, body)
-		runtime.ReadMemStats(&after)
-		allocated := after.TotalAlloc - before.TotalAlloc
-		if a.Status != 400 || a.Code != "out_of_range" || a.Field != field {
-			t.Errorf("%s: %d %s", target, a.Status, a.Body)
-		}
-		if allocated > 16<<20 {
-			t.Errorf("%s: %d bytes allocated for a body of %d", target, allocated, len(body))
 		}
 	}
 }

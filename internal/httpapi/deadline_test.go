@@ -1,7 +1,6 @@
 package httpapi_test
 
 import (
-	"encoding/binary"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -57,8 +56,7 @@ func TestDeadlines(t *testing.T) {
 		}
 		for _, timeout := range []string{"0n", "20m"} {
 			out.Reset()
-			envelope := string(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(body))))
-			w := proceed(t, s, procedure, envelope+string(body), "application/grpc", "Grpc-Timeout", timeout)
+			w := proceed(t, s, procedure, enveloped(body), "application/grpc", "Grpc-Timeout", timeout)
 			if got := w.Header().Get(http.TrailerPrefix + "Grpc-Status"); got != "4" {
 				t.Errorf("%s after %s: %v", procedure, timeout, w.Header())
 			}
@@ -72,6 +70,9 @@ func proceed(t *testing.T, h http.Handler, procedure, body, mediaType string, he
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, procedure, strings.NewReader(body))
 	r.Header.Set("Content-Type", mediaType)
+	if strings.HasPrefix(mediaType, "application/grpc") {
+		r.ProtoMajor, r.ProtoMinor, r.ContentLength = 2, 0, -1
+	}
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}

@@ -55,7 +55,7 @@ func TestStoreDown(t *testing.T) {
 
 // TestHangingDependency: if a dependency never answers, each request is answered at its timeout.
 func TestHangingDependency(t *testing.T) {
-	s := newService(t, httpapi.Config{Timeout: time.Second}, nil)
+	s := newService(t, httpapi.Config{Timeout: 300 * time.Millisecond}, nil)
 	s.store.set(hanging)
 	wantDown(t, "feed", s.do(t, "POST", "/v1/feed/filter", blockedFeed), "")
 	wantDown(t, "seen", s.do(t, "POST", "/v1/users/1/seen", `{"posts":["p"]}`), "pages")
@@ -161,7 +161,7 @@ func TestHealth(t *testing.T) {
 	s.ledger.set(sound)
 	s.want(t, "GET", "/readyz", "", 200, `{"status":"ready"}`)
 
-	s = newService(t, httpapi.Config{Timeout: time.Second}, nil)
+	s = newService(t, httpapi.Config{Timeout: 300 * time.Millisecond}, nil)
 	s.store.set(hanging)
 	s.want(t, "GET", "/readyz", "", 200, degraded(pagesHang))
 	s.ledger.set(failing)

@@ -1,7 +1,6 @@
 package httpapi_test
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 )
@@ -99,27 +98,5 @@ func TestMethods(t *testing.T) {
 		if a.Status != status || a.Body != "" || a.Header.Get("Content-Length") == "0" {
 			t.Errorf("HEAD %s: %d %q %v", target, a.Status, a.Body, a.Header)
 		}
-	}
-}
-
-// BenchmarkFilter checks feeds of 500 posts with distinct authors.
-func BenchmarkFilter(b *testing.B) {
-	s := open(b)
-	s.want(b, "PUT", "/v1/users/1/blocks/2", "", 200, yes)
-	const bodies = 64
-	requests := make([]string, bodies)
-	for n := range requests {
-		var posts []string
-		for i := range 500 {
-			posts = append(posts, fmt.Sprintf(`{"id":"post-%d-%d","author":"%d"}`, n, i, 3+n*500+i))
-		}
-		requests[n] = `{"viewer":"1","posts":[` + strings.Join(posts, ",") + `],"annotate":["like"]}`
-	}
-	b.SetBytes(int64(len(requests[0])))
-	b.ReportAllocs()
-	n := 0
-	for b.Loop() {
-		serve(b, s, "/v1/feed/filter", requests[n%bodies])
-		n++
 	}
 }

@@ -1,7 +1,6 @@
-package httpapi
+package httpapi_test
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,38 +10,45 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"github.com/labstack/echo/v4"
-
 	"github.com/feedfilter/feedfilter/internal/httpapi/core"
 )
 
-// ask sends a body to the feed route. A negative length sends it without Content-Length.
-func ask(ctx context.Context, h http.Handler, body io.Reader, length int) (status int, answer string) {
-	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/v1/feed/filter", body)
+// feedOf sends a body to the feed route. A negative length sends it without Content-Length.
+func (s *service) feedOf(t *testing.T, body io.Reader, length int) (status int, answer string) {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/feed/filter", body)
 	r.ContentLength = int64(length)
-	r.Header.Set(echo.HeaderContentType, core.TypeJSON)
+	r.Header.Set("Content-Type", core.TypeJSON)
 	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
+	s.ServeHTTP(w, r)
 	return w.Code, w.Body.String()
 }
 
-func openFeeds(t *testing.T) http.Handler {
-	t.Helper()
-	h, end, err := feedServiceAt(t.Context(), t.TempDir(), 1e-8) // the test looks up tens of thousands of ids
-	if err != nil {
-		t.Fatal(err)
+// TestFeedOneAnswer: a body has the same answer with its length, which the fast reader tries first,
+// and without, which only the strict decoder reads.
+func TestFeedOneAnswer(t *testing.T) {
+	s := open(t)
+	bodies := []string{
+		`{"viewer":"1","posts":[{"id":"a","author":"2","actors":["3","4"]},{"id":"b","author":"5"}]}`,
+		` { "posts" : [ ] , "viewer" : "\u0031" } `, blockedFeed,
 	}
-	t.Cleanup(func() {
-		if err := end(); err != nil {
-			t.Error(err)
+	for _, m := range malformedFeeds() {
+		if m.request == filterPath {
+			bodies = append(bodies, m.body)
 		}
-	})
-	return h
+	}
+	for _, body := range bodies {
+		status, got := s.feedOf(t, strings.NewReader(body), len(body))
+		wantStatus, want := s.feedOf(t, strings.NewReader(body), -1)
+		if status != wantStatus || got != want {
+			t.Errorf("%.200q: %d %.200s, and without its length %d %.200s", body, status, got, wantStatus, want)
+		}
+	}
 }
 
 // TestFeedCutOff sends bodies that end early. An error before the end takes precedence.
 func TestFeedCutOff(t *testing.T) {
-	h := openFeeds(t)
+	s := open(t)
 	for body, want := range map[string]string{
 		``:                              core.CodeUnreadableBody,
 		`{"viewer":"u1","posts":[{"id"`: core.CodeUnreadableBody,
@@ -53,7 +59,7 @@ func TestFeedCutOff(t *testing.T) {
 	} {
 		for _, length := range []int{len(body) + 10, -1} {
 			cut := io.MultiReader(strings.NewReader(body), iotest.ErrReader(io.ErrUnexpectedEOF))
-			status, got := ask(t.Context(), h, iotest.OneByteReader(cut), length)
+			status, got := s.feedOf(t, iotest.OneByteReader(cut), length)
 			if status != http.StatusBadRequest || !strings.Contains(got, `{"code":"`+want+`"`) {
 				t.Errorf("%q of %d bytes: %d %s, want %s", body, length, status, got, want)
 			}
@@ -63,7 +69,7 @@ func TestFeedCutOff(t *testing.T) {
 
 // TestFeedsAtOnce: concurrent feeds of various lengths never see each other's memory.
 func TestFeedsAtOnce(t *testing.T) {
-	h := openFeeds(t)
+	s := open(t)
 	var asking sync.WaitGroup
 	for worker := range 8 {
 		asking.Go(func() {
@@ -77,7 +83,7 @@ func TestFeedsAtOnce(t *testing.T) {
 				body := `{"viewer":"u1","posts":[` + strings.Join(posts, ",") + `]}`
 				want := `{"posts":[` + strings.Join(kept, ",") + `],"dropped":[],`
 				// If the machine stalls for a second, `seen` may be degraded.
-				if status, got := ask(t.Context(), h, strings.NewReader(body), len(body)); status != http.StatusOK || !strings.HasPrefix(got, want) {
+				if status, got := s.feedOf(t, strings.NewReader(body), len(body)); status != http.StatusOK || !strings.HasPrefix(got, want) {
 					t.Errorf("%d %.300s ... %s, want %.300s", status, got, got[max(0, len(got)-200):], want)
 					return
 				}

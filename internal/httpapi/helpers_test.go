@@ -373,17 +373,6 @@ func logs() (*slog.Logger, *bytes.Buffer) {
 	return slog.New(slog.NewJSONHandler(&b, &slog.HandlerOptions{Level: slog.LevelDebug})), &b
 }
 
-// serve sends a request that must be answered 200.
-func serve(t testing.TB, h http.Handler, target, body string) {
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, target, strings.NewReader(body))
-	r.Header.Set("Content-Type", "application/json")
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
-	if w.Code != http.StatusOK {
-		t.Fatalf("%s: %d %.200s", target, w.Code, w.Body)
-	}
-}
-
 // isProcedure reports whether a path belongs to the gRPC API, which has its own schema.
 func isProcedure(path string) bool {
 	return strings.HasPrefix(path, "/feedfilter.v1.") || strings.HasPrefix(path, "/grpc.")

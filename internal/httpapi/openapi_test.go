@@ -16,8 +16,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/labstack/echo/v4"
-
 	"github.com/feedfilter/feedfilter/internal/httpapi"
 )
 
@@ -95,45 +93,6 @@ func asText(t *testing.T, v any) string {
 		t.Fatal(err)
 	}
 	return string(text)
-}
-
-// TestRouterAndDocument: routes and described operations are the same, except for files of pages
-// and the gRPC API.
-func TestRouterAndDocument(t *testing.T) {
-	s := newService(t, httpapi.Config{}, ownKinds(t))
-	operations := s.contractOf(t).operations()
-	routed := make(map[string]bool)
-	for _, r := range s.Handler.(*httpapi.Handler).Handler.(*echo.Echo).Routes() {
-		if r.Method == http.MethodHead || r.Method == echo.RouteNotFound || r.Path == "/ops/*" || r.Path == "/docs/*" || isProcedure(r.Path) {
-			continue
-		}
-		parts := strings.Split(r.Path, "/")
-		for i, part := range parts {
-			if name, ok := strings.CutPrefix(part, ":"); ok {
-				parts[i] = "{" + name + "}"
-			}
-		}
-		route := r.Method + " " + strings.Join(parts, "/")
-		routed[route] = true
-		if operations[route] == nil {
-			t.Errorf("route %s is missing from /openapi.json", route)
-		}
-	}
-	ids := make(map[any]string)
-	for route, operation := range operations {
-		if !routed[route] {
-			t.Errorf("%s is in /openapi.json, but is no route", route)
-		}
-		if other := ids[operation["operationId"]]; other != "" {
-			t.Errorf("%s and %s have the same operationId", route, other)
-		}
-		ids[operation["operationId"]] = route
-	}
-	for _, route := range []string{"PUT /v1/users/{user}/super-likes/{target}", "GET /v1/users/{user}/mutes", "POST /v1/users/{user}/glimpses"} {
-		if operations[route] == nil {
-			t.Errorf("no route %s of the configured kind", route)
-		}
-	}
 }
 
 // TestEveryAnswerIsDescribed gets every described status of every call, except those named at its

@@ -82,6 +82,7 @@ func (o operation) has(code string) bool {
 // description agree with the route.
 func TestEveryRouteIsDescribed(t *testing.T) {
 	routes, described := describedBy(t, activity.BuiltinKinds())
+	ids := make(map[string]string)
 	for _, r := range routes {
 		route := r.Method + " " + r.Path
 		if strings.HasSuffix(r.Path, "/*") {
@@ -96,6 +97,10 @@ func TestEveryRouteIsDescribed(t *testing.T) {
 			t.Errorf("%s is not described: add it to internal/openapi/openapi.yaml", route)
 			continue
 		}
+		if other := ids[o.ID]; other != "" {
+			t.Errorf("%s and %s have the same operationId", route, other)
+		}
+		ids[o.ID] = route
 		if o.ID == "" || len(o.Tags) != 1 || o.Summary == "" {
 			t.Errorf("%s is described without its id, tag or summary", route)
 		}

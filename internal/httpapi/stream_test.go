@@ -333,42 +333,28 @@ func (p *pieces) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// TestStreamDeadlines checks the deadlines of each chunk.
+// TestStreamDeadlines checks the deadlines of each chunk, and that a chunk has at most 1,000 lines.
 func TestStreamDeadlines(t *testing.T) {
 	s := newService(t, httpapi.Config{StreamIdle: time.Hour}, nil)
 	l := activityLine("1", "hide", "p", "add") + "\n"
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/activities", &pieces{l + l, l, l + l + l})
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/activities", &pieces{l + l, l, strings.Repeat(l, 1200)})
 	r.Header.Set("Content-Type", "application/x-ndjson")
 	w := &controlled{ResponseRecorder: httptest.NewRecorder()}
 	before := time.Now()
 	s.ServeHTTP(w, r)
-	if got := strings.Count(w.Body.String(), "\n"); got != 6 || !w.duplex {
+	if got := strings.Count(w.Body.String(), "\n"); got != 1203 || !w.duplex {
 		t.Errorf("%d lines, full duplex %v", got, w.duplex)
 	}
 	size := func(lines int) int { return len(yes+"\n") + (lines-1)*len(no+"\n") }
-	if want := []int{0, size(2), size(3), size(6)}; !slices.Equal(w.flushed, want) {
+	if want := []int{0, size(2), size(3), size(1003), size(1203)}; !slices.Equal(w.flushed, want) {
 		t.Errorf("flushed at %v, want %v", w.flushed, want)
 	}
-	if len(w.read) != 4 || len(w.write) != 3 {
-		t.Errorf("%d read and %d write deadlines, want 4 and 3", len(w.read), len(w.write))
+	if len(w.read) != 4 || len(w.write) != 4 {
+		t.Errorf("%d read and %d write deadlines, want 4 of each", len(w.read), len(w.write))
 	}
 	for _, at := range append(w.read, w.write...) {
 		if at.Before(before.Add(time.Hour)) || at.After(time.Now().Add(time.Hour)) {
 			t.Errorf("deadline %v, started %v", at, before)
 		}
-	}
-}
-
-// TestStreamChunks sends more lines at once than one chunk holds.
-func TestStreamChunks(t *testing.T) {
-	s := open(t)
-	l := activityLine("1", "hide", "p", "add") + "\n"
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/activities", &pieces{strings.Repeat(l, 1200)})
-	r.Header.Set("Content-Type", "application/x-ndjson")
-	w := &controlled{ResponseRecorder: httptest.NewRecorder()}
-	s.ServeHTTP(w, r)
-	size := func(lines int) int { return len(yes+"\n") + (lines-1)*len(no+"\n") }
-	if want := []int{0, size(1000), size(1200)}; !slices.Equal(w.flushed, want) {
-		t.Errorf("flushed at %v, want %v", w.flushed, want)
 	}
 }

@@ -4,21 +4,9 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"syscall"
-	"time"
 
-	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/feed"
 )
-
-// cpuUsed returns the processor time of this process so far, for all threads.
-func cpuUsed() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		panic(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
 
 const (
 	servedPosts  = 500
@@ -47,29 +35,6 @@ func servedBody(n int) string {
 }
 
 func blockedAuthor(at int) string { return "b" + strconv.Itoa(at/dropEach%1000) }
-
-type plainAnswer struct {
-	Posts    []plainPost         `json:"posts"`
-	Dropped  []droppedPost       `json:"dropped"`
-	Next     int                 `json:"next,omitzero"`
-	Degraded []activity.Degraded `json:"degraded"`
-}
-
-type plainPost struct {
-	ID string `json:"id"`
-}
-
-func plainAnswerOf(req *filterRequest) plainAnswer {
-	a := plainAnswer{Posts: make([]plainPost, 0, len(req.Posts)), Dropped: make([]droppedPost, 0), Degraded: make([]activity.Degraded, 0)}
-	for i, p := range req.Posts {
-		if i%dropEach == 0 {
-			a.Dropped = append(a.Dropped, droppedPost{ID: p.ID, Kind: "block", Actor: p.Author})
-			continue
-		}
-		a.Posts = append(a.Posts, plainPost{p.ID})
-	}
-	return a
-}
 
 // answerOf drops one candidate of dropEach.
 func answerOf(req feed.Request) feed.Answer {
