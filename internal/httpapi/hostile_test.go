@@ -369,23 +369,6 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// TestBodiesCountAsTheyCome: a body that is announced and does not come takes nothing.
-func TestBodiesCountAsTheyCome(t *testing.T) {
-	s, _ := guarded(t, httpapi.Config{MaxBodyBytes: 1000, MaxBodiesBytes: 2000}, nil)
-	h := &running{Handler: s.Handler}
-	addr := serveBoth(t, h)
-	const each = 20
-	for range each {
-		u := newUnreader(t, addr)
-		u.begin("POST", "/v1/feed/filter", false, "authorization", "Bearer all", "content-type", "application/json", "content-length", "1000")
-		u.send("{")
-	}
-	h.await(t, each, each)
-	if a := raw(t, addr, feedRequest("all")); a.Status != 200 {
-		t.Errorf("%d %s", a.Status, a.Body)
-	}
-}
-
 // TestUserRateCountsLists: each list of a feed, and each user of a fan-out, counts as a call.
 func TestUserRateCountsLists(t *testing.T) {
 	s := newService(t, httpapi.Config{Access: httpapi.Access{Users: access.NewUsers(access.Rate{PerSecond: 0.01, Burst: 3})}}, nil)

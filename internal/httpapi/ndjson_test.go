@@ -57,12 +57,16 @@ func TestStream(t *testing.T) {
 		"{\"user\":\"1\",\"kind\":\"hide\",\"target\":\"\xff\",\"op\":\"add\"}",
 		activityLine("1", "seen", "p", "remove"),
 		activityLine("1", "hide", "p", "add"),
+		untilLine("hide", "p", "soon"),
+		untilLine("seen", "q", "2100-01-01T00:00:00Z"),
+		`{"user":"1","kind":"hide","target":"p","op":"remove","until":"2100-01-01T00:00:00Z"}`,
 		"",
 	}, "\n"))
 	want := []any{
 		yes, no, "missing_field op", "malformed_json", "malformed_json", yes, "unknown_kind kind", "self_block target", "invalid_id target",
 		"unknown_op op", "malformed_json", "invalid_type", "invalid_type", "invalid_type target", "invalid_id target", "unknown_field hide",
 		"duplicate_key kind", "malformed_json target", "unsupported_op op", yes,
+		"out_of_range until", "unsupported_op until", "unknown_field until",
 	}
 	if len(got) != len(want) {
 		t.Fatalf("%d lines, want %d: %q", len(got), len(want), got)

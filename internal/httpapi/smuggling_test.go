@@ -56,26 +56,18 @@ func TestSmuggling(t *testing.T) {
 		header, body string
 		want         []int
 	}{
-		"sound":                         {fmt.Sprintf("Content-Length: %d\r\n", len(body)), body, []int{200, 401}},
-		"chunks":                        {"Transfer-Encoding: chunked\r\n", chunked, []int{200, 401}},
-		"a length and chunks":           {fmt.Sprintf("Content-Length: %d\r\nTransfer-Encoding: chunked\r\n", len(chunked)+len(behind)), chunked, []int{200, 401}},
-		"chunks and a short length":     {"Transfer-Encoding: chunked\r\nContent-Length: 4\r\n", chunked, []int{200, 401}},
-		"two lengths":                   {fmt.Sprintf("Content-Length: %d\r\nContent-Length: %d\r\n", len(body), len(body)+len(behind)), body, []int{400}},
-		"a list of lengths":             {fmt.Sprintf("Content-Length: %d, %d\r\n", len(body), len(body)), body, []int{400}},
-		"a length with a sign":          {fmt.Sprintf("Content-Length: +%d\r\n", len(body)), body, []int{400}},
-		"a length of nothing":           {"Content-Length:\r\n", body, []int{400}},
-		"a negative length":             {"Content-Length: -1\r\n", body, []int{400}},
-		"a length in hexadecimal":       {"Content-Length: 0x19\r\n", body, []int{400}},
-		"two encodings":                 {"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n", chunked, []int{501}},
-		"a list of encodings":           {"Transfer-Encoding: gzip, chunked\r\n", chunked, []int{501}},
-		"another encoding":              {"Transfer-Encoding: xchunked\r\n", chunked, []int{501}},
-		"a space before the colon":      {"Transfer-Encoding : chunked\r\n", chunked, []int{400}},
-		"a header that goes on":         {"X: y\r\n Transfer-Encoding: chunked\r\nContent-Length: 25\r\n", body, []int{200, 401}},
-		"two hosts":                     {"Host: y\r\nContent-Length: 25\r\n", body, []int{400}},
-		"a carriage return in a header": {"X: a\rTransfer-Encoding: chunked\r\nContent-Length: 25\r\n", body, []int{400}},
-		"a chunk with a sign":           {"Transfer-Encoding: chunked\r\n", "+" + chunked, []int{400}},
-		"a chunk of 2^64":               {"Transfer-Encoding: chunked\r\n", "10000000000000000\r\n" + body, []int{400}},
-		"a chunk that is longer":        {"Transfer-Encoding: chunked\r\n", "5\r\n" + body + "\r\n0\r\n\r\n", []int{400}},
+		"sound":                     {fmt.Sprintf("Content-Length: %d\r\n", len(body)), body, []int{200, 401}},
+		"chunks":                    {"Transfer-Encoding: chunked\r\n", chunked, []int{200, 401}},
+		"a length and chunks":       {fmt.Sprintf("Content-Length: %d\r\nTransfer-Encoding: chunked\r\n", len(chunked)+len(behind)), chunked, []int{200, 401}},
+		"chunks and a short length": {"Transfer-Encoding: chunked\r\nContent-Length: 4\r\n", chunked, []int{200, 401}},
+		"two lengths":               {fmt.Sprintf("Content-Length: %d\r\nContent-Length: %d\r\n", len(body), len(body)+len(behind)), body, []int{400}},
+		"a length with a sign":      {fmt.Sprintf("Content-Length: +%d\r\n", len(body)), body, []int{400}},
+		"a negative length":         {"Content-Length: -1\r\n", body, []int{400}},
+		"a list of encodings":       {"Transfer-Encoding: gzip, chunked\r\n", chunked, []int{501}},
+		"a space before the colon":  {"Transfer-Encoding : chunked\r\n", chunked, []int{400}},
+		"a header that goes on":     {"X: y\r\n Transfer-Encoding: chunked\r\nContent-Length: 25\r\n", body, []int{200, 401}},
+		"a chunk with a sign":       {"Transfer-Encoding: chunked\r\n", "+" + chunked, []int{400}},
+		"a chunk that is longer":    {"Transfer-Encoding: chunked\r\n", "5\r\n" + body + "\r\n0\r\n\r\n", []int{400}},
 	} {
 		got := exchangeRaw(t, addr, start+c.header+"\r\n"+c.body+behind)
 		if !slices.Equal(got, c.want) {

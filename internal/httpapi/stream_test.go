@@ -28,6 +28,13 @@ type duplex struct {
 
 func (s *service) duplex(t testing.TB, addr string, header ...string) *duplex {
 	t.Helper()
+	client := &http.Client{Transport: &http.Transport{}}
+	t.Cleanup(client.CloseIdleConnections)
+	return s.duplexOf(t, client, addr, header...)
+}
+
+func (*service) duplexOf(t testing.TB, client *http.Client, addr string, header ...string) *duplex {
+	t.Helper()
 	read, write := io.Pipe()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+addr+"/v1/activities", read)
 	if err != nil {
@@ -37,8 +44,6 @@ func (s *service) duplex(t testing.TB, addr string, header ...string) *duplex {
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}
-	client := &http.Client{Transport: &http.Transport{}}
-	t.Cleanup(client.CloseIdleConnections)
 	res, err := client.Do(r) // returns before a line is written
 	if err != nil {
 		t.Fatal(err)
@@ -78,8 +83,17 @@ func (d *duplex) end() error {
 // TestFullDuplex sends each line after the result of the previous one, once in pieces, and checks
 // that each result has taken effect.
 func TestFullDuplex(t *testing.T) {
-	s := open(t)
-	d := s.duplex(t, s.start(t))
+	for name, client := range map[string]*http.Client{"HTTP/1": {Transport: &http.Transport{}}, "HTTP/2": overHTTP2(t)} {
+		t.Run(name, func(t *testing.T) {
+			t.Cleanup(client.CloseIdleConnections)
+			s := open(t)
+			testFullDuplex(t, s, s.duplexOf(t, client, serveBoth(t, s)))
+		})
+	}
+}
+
+func testFullDuplex(t *testing.T, s *service, d *duplex) {
+	t.Helper()
 	for i := range 5 {
 		post := fmt.Sprint("p", i)
 		l := activityLine("1", "hide", post, "add")

@@ -178,7 +178,7 @@ func TestHistory(t *testing.T) {
 // TestHistoryOfSomePages: totals are unknown until all pages are surveyed. Otherwise keys would
 // seem to grow after each start.
 func TestHistoryOfSomePages(t *testing.T) {
-	r := newRemembering(t, 1<<16) // more pages than the scrub reads in two minutes
+	r := newRemembering(t, 1<<15) // more pages than the scrub reads in two minutes
 	r.do("PUT", "/v1/users/1/blocks/2", "", 200)
 	r.end()
 	r.scrub()
