@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
@@ -150,26 +152,39 @@ func (s *service) wantExit(code int) (rest string) {
 	return rest
 }
 
+// answerTime is how long a service may take to answer, also while its logs are stalled. On an idle
+// machine an answer takes milliseconds, and one second right after a log stalled.
+const answerTime = 10 * time.Second
+
 // do sends a request and returns the answer's status and body.
 func (s *service) do(method, path, body string) (int, string) {
 	s.t.Helper()
-	req, err := http.NewRequestWithContext(s.t.Context(), method, "http://"+s.addr()+path, strings.NewReader(body))
+	return s.answer(method, path, body, "")
+}
+
+// answer is do for a request with an id.
+func (s *service) answer(method, path, body, id string) (int, string) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), answerTime)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+s.addr()+path, strings.NewReader(body))
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	if body != "" {
 		req.Header.Set("Content-Type", "application/json")
 	}
+	req.Header.Set("X-Request-ID", id)
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		s.t.Fatal(err)
+		s.t.Fatalf("%s %s: no answer: %v", method, path, err)
 	}
 	defer resp.Body.Close()
-	answer, err := io.ReadAll(resp.Body)
+	text, err := io.ReadAll(resp.Body)
 	if err != nil {
-		s.t.Fatal(err)
+		s.t.Fatalf("%s %s: no answer: %v", method, path, err)
 	}
-	return resp.StatusCode, string(answer)
+	return resp.StatusCode, string(text)
 }
 
 // stream is an NDJSON request in flight.
@@ -290,20 +305,11 @@ func TestServeEndsAtOnceAtTheSecondSignal(t *testing.T) {
 func TestServeMaxRequests(t *testing.T) {
 	s := serve(t, "--data-dir", t.TempDir(), "--max-requests=1")
 	st := s.openStream(`{"user":"1","kind":"hide","target":"p","op":"add"}`)
-	for _, call := range [][3]string{
-		{"PUT", "/v1/users/1/blocks/2"}, {"GET", "/v1/users/1/hides"}, {"POST", "/v1/feed/filter", `{"viewer":"1","posts":[]}`},
-	} {
-		if code, answer := s.do(call[0], call[1], call[2]); code != 503 || !strings.Contains(answer, `"overloaded"`) {
-			t.Errorf("%s %s: %d %s", call[0], call[1], code, answer)
-		}
+	if code, answer := s.do("PUT", "/v1/users/1/blocks/2", ""); code != 503 || !strings.Contains(answer, `"overloaded"`) {
+		t.Errorf("a second request: %d %s", code, answer)
 	}
-	for _, path := range []string{"/healthz", "/readyz"} {
-		if code, answer := s.do("GET", path, ""); code != 200 {
-			t.Errorf("%s: %d %s", path, code, answer)
-		}
-	}
-	if code, answer := s.do("GET", "/v1/stats", ""); code != 200 || !strings.Contains(answer, `"requests":{"in_progress":1,"shed":3,"total":7}`) {
-		t.Errorf("stats: %d %s", code, answer)
+	if code, answer := s.do("GET", "/readyz", ""); code != 200 {
+		t.Errorf("readyz: %d %s", code, answer)
 	}
 	if err := st.request.Close(); err != nil {
 		t.Fatal(err)

@@ -1,31 +1,17 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
-	"io"
 	"io/fs"
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 )
-
-// serveOn starts the service on addresses, and ends it with the test.
-func serveOn(t testing.TB, addr string, args ...string) *service {
-	t.Helper()
-	s, _ := launchAs(t, exec.CommandContext(t.Context(), "feedfilter", append([]string{"serve", "--addr", addr}, args...)...))
-	s.first = s.next()
-	if s.first["msg"] != "listening" {
-		t.Fatalf("the first line of the log is %v, want the address", s.first)
-	}
-	return s
-}
 
 // overSocket returns a client whose connections go to a socket.
 func overSocket(t testing.TB, path string) *http.Client {
@@ -59,12 +45,11 @@ func wantNoFile(t testing.TB, path string) {
 	}
 }
 
-// TestServeOnSockets serves on two sockets and a port. All are closed at the end, after requests in
-// flight.
+// TestServeOnSockets serves on two sockets and a port. The sockets are removed at the end.
 func TestServeOnSockets(t *testing.T) {
 	dir := t.TempDir()
 	first, second := filepath.Join(dir, "a.sock"), filepath.Join(dir, "b.sock")
-	s := serveOn(t, "127.0.0.1:0,unix:"+first+",unix:"+second, "--data-dir", dir, "--pages=1", "--socket-mode=0600", "--shutdown-timeout=1h")
+	s := serve(t, "--addr=127.0.0.1:0,unix:"+first+",unix:"+second, "--data-dir", dir, "--pages=1", "--socket-mode=0600")
 	for _, want := range []string{"unix:" + first, "unix:" + second} {
 		if line := s.next(); line["msg"] != "listening" || line["addr"] != want {
 			t.Errorf("logged %v, want that it listens on %s", line, want)
@@ -83,36 +68,7 @@ func TestServeOnSockets(t *testing.T) {
 	if code, answer := s.do("GET", "/healthz", ""); code != 200 {
 		t.Errorf("the port answers %d %s", code, answer)
 	}
-	body, request := io.Pipe()
-	t.Cleanup(func() { _ = request.Close() })
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://socket/v1/activities", body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Content-Type", "application/x-ndjson")
-	res, err := overSocket(t, second).Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = res.Body.Close() })
 	s.signal(syscall.SIGTERM)
-	s.awaitLog("shutting down")
-	for _, address := range [][2]string{{"tcp", s.addr()}, {"unix", first}, {"unix", second}} {
-		for { // until nothing new is accepted
-			conn, err := new(net.Dialer).DialContext(t.Context(), address[0], address[1])
-			if err != nil {
-				break
-			}
-			_ = conn.Close()
-		}
-	}
-	if _, err := io.WriteString(request, `{"user":"1","kind":"block","target":"2","op":"add"}`+"\n"); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := bufio.NewReader(res.Body).ReadString('\n'); err != nil || strings.TrimSpace(got) != `{"changed":true}` {
-		t.Errorf("in flight: %q, %v", got, err)
-	}
-	_ = request.Close()
 	s.wantExit(0)
 	wantNoFile(t, first)
 	wantNoFile(t, second)
@@ -123,13 +79,13 @@ func TestServeOnSockets(t *testing.T) {
 func TestStaleSocket(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "ff.sock")
-	s := serveOn(t, "unix:"+path, "--data-dir", dir, "--pages=1")
+	s := serve(t, "--addr=unix:"+path, "--data-dir", dir, "--pages=1")
 	s.signal(syscall.SIGKILL)
 	s.wantExit(-1)
 	if _, err := os.Lstat(path); err != nil {
 		t.Fatalf("the killed process left no socket: %v", err)
 	}
-	s = serveOn(t, "unix:"+path, "--data-dir", dir)
+	s = serve(t, "--addr=unix:"+path, "--data-dir", dir)
 	if info, err := os.Stat(path); err != nil || info.Mode() != fs.ModeSocket|0o660 {
 		t.Errorf("mode %v, %v", info.Mode(), err)
 	}

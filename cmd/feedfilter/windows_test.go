@@ -3,7 +3,6 @@ package main
 import (
 	"database/sql"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -117,18 +116,12 @@ func TestServeWithoutLedger(t *testing.T) {
 	}
 	s.signal(syscall.SIGTERM)
 	s.wantExit(0)
-	code, out := tryServe(t, "--data-dir", dir)
-	if code != 1 || !strings.Contains(out, "filter.db") || !strings.Contains(out, "--ledger none") {
-		t.Errorf("with a ledger: exit %d, %s", code, out)
-	}
+	wantContains(t, feedfilter(t, 1, "serve", "--addr=127.0.0.1:0", "--data-dir", dir).stderr, "filter.db", "--ledger none")
 	dir = t.TempDir()
 	s = serve(t, "--data-dir", dir)
 	s.signal(syscall.SIGTERM)
 	s.wantExit(0)
-	code, out = tryServe(t, "--data-dir", dir, "--ledger=none")
-	if code != 1 || !strings.Contains(out, "ledger.db") || !strings.Contains(out, "--ledger none") {
-		t.Errorf("without its ledger: exit %d, %s", code, out)
-	}
+	wantContains(t, feedfilter(t, 1, "serve", "--addr=127.0.0.1:0", "--data-dir", dir, "--ledger=none").stderr, "ledger.db", "--ledger none")
 }
 
 // Without a ledger, a service whose filter was damaged refuses to start once.
@@ -143,25 +136,12 @@ func TestServeDamagedFilter(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "filter.db"), []byte("no database"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	code, said := tryServe(t, "--data-dir", dir, "--ledger=none")
-	if code != 1 || !strings.Contains(said, "filter.db.damaged") || !strings.Contains(said, "start again to continue without") {
-		t.Errorf("exit %d, %s", code, said)
-	}
+	r := feedfilter(t, 1, "serve", "--addr=127.0.0.1:0", "--data-dir", dir, "--ledger=none")
+	wantContains(t, r.stderr, "filter.db.damaged", "start again to continue without")
 	s = serve(t, "--data-dir", dir, "--ledger=none")
 	if code, answer := s.do("PUT", "/v1/users/1/hides/p", ""); code != 200 || answer != `{"changed":true}` {
 		t.Errorf("%d %s", code, answer)
 	}
-}
-
-// tryServe runs a service that must not start, and returns its exit code and output.
-func tryServe(t *testing.T, args ...string) (code int, said string) {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "feedfilter", append([]string{"serve", "--addr=127.0.0.1:0"}, args...)...)
-	out, err := cmd.CombinedOutput()
-	if cmd.ProcessState == nil {
-		t.Fatal(err)
-	}
-	return cmd.ProcessState.ExitCode(), string(out)
 }
 
 // The service starts even if it cannot read its windows.
