@@ -135,7 +135,6 @@ func (l *chaosLoad) answered(ctx context.Context, g *target, what string, r repl
 		return false
 	case r.status == http.StatusServiceUnavailable:
 		y.refused(what)
-		y.took(what+" 503", r.done.Sub(r.sent))
 		if r.retryAfter == "" {
 			y.violatedf("status", "%s: 503 without Retry-After: %s", what, r.body)
 		}
@@ -156,7 +155,6 @@ func (l *chaosLoad) answered(ctx context.Context, g *target, what string, r repl
 	if what == "feeds" && took > feedLimit && !g.mayBreak(r.sent, r.done) {
 		y.violatedf("slow", "a feed at instance %d, sent %s, took %v", g.index, r.sent.Format(clock), took)
 	}
-	y.took(what, took)
 	return true
 }
 

@@ -24,10 +24,6 @@ func (w *world) report(growth *sampler, faults map[string]int) {
 		r := y.repairs[name]
 		fmt.Fprintf(&b, "  %-10s %-44s feeds %v, nothing degraded %v, writes %v\n", "repair", name, r.feeds, r.whole, r.writes)
 	}
-	for _, name := range slices.Sorted(maps.Keys(y.times)) {
-		times := y.times[name]
-		fmt.Fprintf(&b, "  %-10s %-44s p50 %v, p99 %v, max %v\n", "latency", name, times.quantile(0.50), times.quantile(0.99), times.quantile(1))
-	}
 	latest := y.latest
 	y.mu.Unlock()
 	section(&b, "service", growth.totals())

@@ -3,7 +3,6 @@ package integration
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 	"sync"
 	"time"
@@ -15,21 +14,19 @@ type tally struct {
 
 	mu        sync.Mutex
 	counts    map[string]int
-	found     map[string]int // number of violations by promise
-	described map[string]int // the same by fault and promise, as far as violatedf counted them
-	messages  []string       // describe the first violations
-	faults    []occurrence   // so far; the last may be present
-	fault     string         // the present fault, until it is repaired; "": none
-	phase     string         // the present phase of the test
-	latest    time.Duration  // the longest delay of a write within the bound
-	times     map[string]*latencies
+	found     map[string]int    // number of violations by promise
+	described map[string]int    // the same by fault and promise, as far as violatedf counted them
+	messages  []string          // describe the first violations
+	faults    []occurrence      // so far; the last may be present
+	fault     string            // the present fault, until it is repaired; "": none
+	latest    time.Duration     // the longest delay of a write within the bound
 	repairs   map[string]repair // the longest repair by fault
 }
 
 func newTally() *tally {
 	return &tally{
 		start: time.Now(), counts: make(map[string]int), found: make(map[string]int), described: make(map[string]int),
-		times: make(map[string]*latencies), repairs: make(map[string]repair),
+		repairs: make(map[string]repair),
 	}
 }
 
@@ -131,13 +128,6 @@ func (y *tally) mayLose(acknowledged, answered time.Time) bool {
 	return y.during(acknowledged, answered, func(o *occurrence) (time.Duration, bool) { return boundSlack, o.loses })
 }
 
-// setPhase records the present phase of the test.
-func (y *tally) setPhase(name string) {
-	y.mu.Lock()
-	defer y.mu.Unlock()
-	y.phase = name
-}
-
 // late records that another instance noticed a write with a delay within the bound.
 func (y *tally) late(d time.Duration) {
 	y.mu.Lock()
@@ -152,59 +142,4 @@ func (y *tally) recovered(fault string, r repair) {
 	defer y.mu.Unlock()
 	longest := y.repairs[fault]
 	y.repairs[fault] = repair{max(longest.feeds, r.feeds), max(longest.whole, r.whole), max(longest.writes, r.writes)}
-}
-
-// took records the time of an answer: overall, in the present phase, and under a fault if there is
-// one.
-func (y *tally) took(what string, d time.Duration) {
-	y.mu.Lock()
-	defer y.mu.Unlock()
-	names := []string{what}
-	if y.fault != "" {
-		names = append(names, what+" under fault")
-	}
-	if y.phase != "" {
-		names = append(names, what+" "+y.phase)
-	}
-	for _, name := range names {
-		if y.times[name] == nil {
-			y.times[name] = &latencies{}
-		}
-		y.times[name].add(d)
-	}
-}
-
-// quantile returns the upper bound of the times of the share q of the answers.
-func (y *tally) quantile(what string, q float64) time.Duration {
-	y.mu.Lock()
-	defer y.mu.Unlock()
-	if y.times[what] == nil {
-		return 0
-	}
-	return y.times[what].quantile(q)
-}
-
-// latencies counts durations in buckets whose width is 5 %. A run of hours takes no more memory
-// than a short one.
-type latencies struct {
-	buckets [400]int
-	n       int
-}
-
-const bucketWidth = 0.05
-
-func (l *latencies) add(d time.Duration) {
-	i := int(math.Log(float64(max(d, time.Microsecond))/float64(time.Microsecond)) / bucketWidth)
-	l.buckets[min(i, len(l.buckets)-1)]++
-	l.n++
-}
-
-func (l *latencies) quantile(q float64) time.Duration {
-	seen := 0
-	for i, n := range &l.buckets {
-		if seen += n; float64(seen) >= q*float64(l.n) {
-			return time.Duration(math.Exp(float64(i+1)*bucketWidth) * float64(time.Microsecond))
-		}
-	}
-	return 0
 }

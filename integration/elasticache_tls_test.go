@@ -20,14 +20,14 @@ func TestLongSecureCluster(t *testing.T) {
 		{name: "redis killed", lasts: [2]time.Duration{4 * time.Second, 4 * time.Second}, begin: killRedis},
 	}}
 	w.underLoad(func() {
-		w.phase("before", time.Second)
+		_ = wait(t.Context(), time.Second)
 		for len(s.deck) > 0 {
 			if err := s.once(); err != nil {
 				t.Error(err)
 				return
 			}
 		}
-		w.phase("after", time.Second)
+		_ = wait(t.Context(), time.Second)
 	})
 	growth.take(t.Context())
 	t.Logf("%d feeds, %d writes acknowledged", w.tally.of("feeds"), w.tally.of("acknowledged"))
