@@ -46,6 +46,7 @@ func FuzzProcedures(f *testing.F) {
 			f.Fatal(err)
 		}
 		f.Add(i, text)
+		f.Add(i, []byte{})
 		f.Add(i, []byte("\x0a\x02\xff\xff"))
 	}
 	f.Fuzz(func(t *testing.T, which int, body []byte) {
