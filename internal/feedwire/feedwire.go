@@ -27,6 +27,9 @@ const (
 	RelatedPosts
 )
 
+// Viewers is a field of a FanoutRequest.
+const Viewers = 4
+
 // Fields of a Facet.
 const (
 	FacetName = iota + 1

@@ -15,9 +15,7 @@ type Buffer struct {
 	Posts  []feed.Post
 	Actors []string // of all posts; each post has a part of the list
 
-	// Of a Protobuf message: the index of each actor's post, and each actor's role.
-	ActorPosts []uint32
-	ActorRoles []string
+	ActorRoles []string // of all actors of a Protobuf message
 
 	Viewers []string // of a fan-out
 
@@ -63,11 +61,11 @@ func (p *Buffers) Put(b *Buffer) {
 	}
 	// A string that stays in a list would keep its whole body from the garbage collector.
 	clear(b.Posts)
-	clear(b.Actors)
-	clear(b.ActorRoles)
-	clear(b.Viewers)
-	b.Text, b.Posts, b.Actors, b.Viewers = b.Text[:0], b.Posts[:0], b.Actors[:0], b.Viewers[:0]
-	b.ActorPosts, b.ActorRoles = b.ActorPosts[:0], b.ActorRoles[:0]
+	b.Text, b.Posts = b.Text[:0], b.Posts[:0]
+	for _, list := range []*[]string{&b.Actors, &b.Viewers, &b.ActorRoles} {
+		clear(*list)
+		*list = (*list)[:0]
+	}
 	b.DroppedOnly = false
 	p.pool.Put(b)
 }

@@ -66,12 +66,9 @@ func TestDecodedMemory(t *testing.T) {
 		}
 	}
 	for name, text := range messages {
-		measure("feed message, "+name, text, func() { _, _, _ = decodeFeedMessage(text, core.NewBuffer()) })
+		measure("feed message, "+name, text, func() { _, _, _ = (&feedMessage{text}).decode(core.NewBuffer()) })
 		measure("feed message, "+name+", generated", text, func() {
-			var m feedfilterv1.FilterRequest
-			if readMessage([]byte(text), &m) == nil {
-				_, _, _ = feedRequest(&m)
-			}
+			_, _, _ = generatedRequest(text)
 		})
 	}
 	post := map[string]string{

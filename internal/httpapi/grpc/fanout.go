@@ -3,65 +3,34 @@ package grpc
 import (
 	"context"
 
-	"google.golang.org/protobuf/encoding/protowire"
-
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/feed"
+	"github.com/feedfilter/feedfilter/internal/feedwire"
 	"github.com/feedfilter/feedfilter/internal/httpapi/core"
 	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
 )
 
-// fanoutMessage is an encoded FanoutRequest.
+// fanoutMessage is an encoded FanoutRequest. Its viewers share its memory.
 type fanoutMessage struct{ text string }
 
 func (m *fanoutMessage) read(data []byte) { m.text = string(data) }
 
-// decode returns the request. Its viewers share the memory of the message: the generated code would
-// allocate each of them, which takes longer than the answer. The feed checks that they are UTF-8.
+// decode returns the request. The feed checks that its viewers are UTF-8.
 func (m *fanoutMessage) decode(in *core.Buffer) (*feedfilterv1.FanoutRequest, error) {
-	rest, ok := m.split(in)
+	rest, ok := splitLists(m.text, func(r *messageReader, field uint64, s string) (took, ok bool) {
+		if field != feedwire.Viewers {
+			return false, true
+		}
+		in.Viewers, ok = r.strings(in.Viewers, field, s, feed.MaxViewers)
+		return true, ok
+	})
 	if !ok {
-		rest = []byte(m.text)
+		rest, in.Viewers = []byte(m.text), in.Viewers[:0]
 	}
-	req := new(feedfilterv1.FanoutRequest)
-	if err := readMessage(rest, req); err != nil {
-		return nil, err
-	}
-	if ok {
-		req.Viewers = in.Viewers
-	}
-	return req, nil
-}
-
-// split puts the viewers into the buffer, and returns the other fields. It reports false for an
-// unusual message.
-func (m *fanoutMessage) split(in *core.Buffer) (rest []byte, ok bool) {
-	const field = 4 // viewers
-	for r := (messageReader{text: m.text}); r.at < len(m.text) && len(in.Viewers) <= feed.MaxViewers; {
-		if id, ok := r.more(field); ok {
-			in.Viewers = append(in.Viewers, id)
-			continue
-		}
-		from := r.at
-		tag, ok := r.number()
-		switch {
-		case ok && tag&7 == uint64(protowire.VarintType):
-			_, ok = r.number()
-		case ok && tag&7 == uint64(protowire.BytesType):
-			var id string
-			if id, ok = r.bytes(); ok && tag>>3 == field {
-				in.Viewers = append(in.Viewers, id)
-				continue
-			}
-		default:
-			ok = false
-		}
-		if !ok {
-			return nil, false
-		}
-		rest = append(rest, m.text[from:r.at]...)
-	}
-	return rest, len(in.Viewers) <= feed.MaxViewers
+	req := &feedfilterv1.FanoutRequest{Viewers: in.Viewers}
+	err := readMessage(rest, req)
+	in.Viewers = req.Viewers
+	return req, err
 }
 
 // fanout answers which of the viewers must not get a new post.

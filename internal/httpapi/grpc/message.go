@@ -7,15 +7,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 	"strings"
 
 	"connectrpc.com/connect"
-	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
 
-	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/internal/httpapi/core"
 	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
 )
@@ -142,86 +138,26 @@ func (codec) Unmarshal(data []byte, message any) error {
 }
 
 // read implements reader.
-func (m *incoming[M]) read(data []byte) { m.err = readMessage(data, &m.message) }
-
-// readMessage reads a message of the schema. It checks the lengths of lists first, because in
-// memory an empty message takes fifty times the bytes of its encoding.
-func readMessage(data []byte, into any) error {
-	message, ok := into.(proto.Message)
+func (m *incoming[M]) read(data []byte) {
+	message, ok := any(&m.message).(proto.Message)
 	if !ok {
-		return fmt.Errorf("request: %T is not a message", into)
+		m.err = fmt.Errorf("request: %T is not a message", m)
+		return
 	}
-	if err := new(listLengths).check(data, message.ProtoReflect().Descriptor()); err != nil {
+	m.err = readMessage(data, message)
+}
+
+// readMessage adds the fields of an encoded message of the schema to a message. It checks the
+// lengths of lists first, because in memory an empty message takes fifty times the bytes of its
+// encoding.
+func readMessage(data []byte, into proto.Message) error {
+	if err := new(listLengths).check(data, into.ProtoReflect().Descriptor()); err != nil {
 		return err
 	}
-	if err := proto.Unmarshal(data, message); err != nil {
+	if err := (proto.UnmarshalOptions{Merge: true}).Unmarshal(data, into); err != nil {
 		return core.Refuse(core.CodeMalformedMessage, "", "the message does not match the schema")
 	}
 	return nil
-}
-
-// listLengths has the lengths of the lists in a message, by the numbers of their fields.
-type listLengths struct {
-	lengths map[protowire.Number]int
-	within  map[protowire.Number]*listLengths // of fields that hold one message, which may come in parts
-}
-
-// check adds an encoded part of a message to the lengths, and returns an error if one exceeds
-// [maxListed].
-func (l *listLengths) check(data []byte, of protoreflect.MessageDescriptor) error {
-	for len(data) > 0 {
-		number, kind, n := protowire.ConsumeField(data)
-		if n < 0 {
-			return core.Refuse(core.CodeMalformedMessage, "", "the message is not valid Protobuf")
-		}
-		part, f := data[:n], of.Fields().ByNumber(number)
-		data = data[n:]
-		if f == nil {
-			continue
-		}
-		if f.IsList() {
-			if l.lengths == nil {
-				l.lengths = make(map[protowire.Number]int)
-			}
-			l.lengths[number]++
-			if most := maxListed(f, kind); l.lengths[number] > most {
-				return core.TooManyValues(string(f.Name()), strconv.Itoa(most))
-			}
-		}
-		if kind != protowire.BytesType || f.Message() == nil || !hasLists(f.Message()) {
-			continue
-		}
-		_, _, tag := protowire.ConsumeTag(part)
-		value, _ := protowire.ConsumeBytes(part[tag:])
-		if err := l.one(f).check(value, f.Message()); err != nil {
-			return activity.Within(string(f.Name())+".", err)
-		}
-	}
-	return nil
-}
-
-// one returns the lengths in the next value of a field.
-func (l *listLengths) one(f protoreflect.FieldDescriptor) *listLengths {
-	if f.IsList() {
-		return new(listLengths)
-	}
-	if l.within == nil {
-		l.within = make(map[protowire.Number]*listLengths)
-	}
-	if l.within[f.Number()] == nil {
-		l.within[f.Number()] = new(listLengths)
-	}
-	return l.within[f.Number()]
-}
-
-// hasLists reports whether messages of a type have lists.
-func hasLists(of protoreflect.MessageDescriptor) bool {
-	for i := range of.Fields().Len() {
-		if of.Fields().Get(i).IsList() {
-			return true
-		}
-	}
-	return false
 }
 
 // detailOf returns a problem as a message.
