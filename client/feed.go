@@ -1,8 +1,10 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -188,28 +190,41 @@ func (c *Client) Filter(ctx context.Context, req FilterRequest) (Feed, error) {
 	return feed, err
 }
 
-// answers reports whether every checked candidate is kept or dropped. It sets the ids of posts that
-// are dropped by index.
+// answers reports whether every checked candidate is kept or dropped.
 func (f *Feed) answers(req *FilterRequest) bool {
-	looked := len(req.Posts)
-	switch {
-	case f.Next < 0, f.Next > 0 && f.Next >= looked:
-		return false
-	case f.Next > 0:
-		looked = f.Next
-	}
 	if req.Answer == AnswerDropped {
-		at := -1
-		for i := range f.Dropped {
-			d := &f.Dropped[i]
-			if d.Index <= at || d.Index >= looked {
-				return false
-			}
-			at, d.ID = d.Index, req.Posts[d.Index].ID
-		}
-		return f.Posts == nil && f.Dropped != nil && f.Degraded != nil && len(f.Annotated) == len(req.Annotate)
+		return f.byIndex(req)
 	}
-	return f.Posts != nil && f.Degraded != nil && len(f.Posts)+len(f.Dropped) == looked
+	return f.Posts != nil && f.Degraded != nil && len(f.Posts)+len(f.Dropped) == f.looked(req)
+}
+
+// looked returns the number of posts that were checked; -1 if Next is none of the others.
+func (f *Feed) looked(req *FilterRequest) int {
+	switch {
+	case f.Next < 0, f.Next > 0 && f.Next >= len(req.Posts):
+		return -1
+	default:
+		return cmp.Or(f.Next, len(req.Posts))
+	}
+}
+
+// byIndex reports whether a feed that lists only the dropped posts fits its request. It sets their
+// ids.
+func (f *Feed) byIndex(req *FilterRequest) bool {
+	looked, at := f.looked(req), -1
+	for i := range f.Dropped {
+		d := &f.Dropped[i]
+		if d.Index <= at || d.Index >= looked {
+			return false
+		}
+		at, d.ID = d.Index, req.Posts[d.Index].ID
+	}
+	for _, posts := range f.Annotated {
+		if slices.ContainsFunc(posts, func(at int) bool { return at < 0 || at >= looked }) {
+			return false
+		}
+	}
+	return looked >= 0 && f.Posts == nil && f.Dropped != nil && f.Degraded != nil && len(f.Annotated) == len(req.Annotate)
 }
 
 // Explanation says why a feed drops or keeps a post.

@@ -11,225 +11,170 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/feedfilter/feedfilter/internal/feedwire"
 	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
 )
+
+// Fields of a FilterRequest: the ids of posts, authors and actors.
+const (
+	fieldPosts   = 2
+	fieldAuthors = 3
+	fieldActors  = 4
+)
+
+// Fields of a FilterResponse.
+const (
+	fieldDropped   = 2
+	fieldAnnotated = 3
+	fieldNext      = 4
+	fieldDegraded  = 5
+)
+
+// Fields of a Dropped.
+const (
+	fieldIndex       = 1
+	fieldKind        = 2
+	fieldActor       = 3
+	fieldUnconfirmed = 4
+	fieldTarget      = 5
+	fieldList        = 6
+)
+
+// errOdd is the error of an answer that does not fit its request.
+var errOdd = errors.New("the answer does not fit the request")
 
 // filterProcedure returns Filter as a message. It always requests only the dropped posts, by index.
 // The request has the rest.
 func filterProcedure(req *FilterRequest, into *Feed) *procedure {
 	return &procedure{
 		path:   "/" + feedService + "/Filter",
-		encode: func() ([]byte, error) { return appendFilter(nil, req), nil },
-		decode: func(text []byte) error { return into.read(req, text) },
+		encode: func() ([]byte, error) { return encodeFilter(req) },
+		decode: func(text []byte) error { return into.decode(req, text) },
 	}
 }
 
-// appendFilter appends the request in the encoding of a FilterRequest. The generated code would
-// first copy a long feed.
-func appendFilter(dst []byte, req *FilterRequest) []byte {
-	length, packed, authors, roles, related := 64+len(req.Viewer), 0, false, false, false
-	var facets map[string]*facetColumn
+// encodeFilter returns the request as an encoded FilterRequest. It appends the ids of posts, authors
+// and actors itself, because the generated code would first need a copy of them.
+func encodeFilter(req *FilterRequest) ([]byte, error) {
+	length, authors, actors := 64, false, 0
 	for i := range req.Posts {
 		p := &req.Posts[i]
 		length += len(p.ID) + len(p.Author) + 8 // 8: tags and lengths
 		for _, actor := range p.Actors {
-			length += len(actor) + 4
-			packed += protowire.SizeVarint(uint64(i))
+			length += len(actor) + 6 // with the index of its post
 		}
-		authors, roles, related = authors || p.Author != "", roles || len(p.Roles) > 0, related || len(p.Related) > 0
-		if len(p.Facets) > 0 {
-			facets = addFacets(facets, i, p.Facets)
-		}
+		authors = authors || p.Author != ""
+		actors += len(p.Actors)
 	}
-	dst = slices.Grow(dst, length+packed)
-	dst = feedwire.AppendText(dst, feedwire.Viewer, req.Viewer)
+	dst, err := proto.MarshalOptions{}.MarshalAppend(make([]byte, 0, length), filterMessage(req, actors))
+	if err != nil {
+		return nil, err
+	}
 	for i := range req.Posts {
-		dst = appendListed(dst, feedwire.Posts, req.Posts[i].ID)
+		dst = appendID(dst, fieldPosts, req.Posts[i].ID)
 	}
 	for i := 0; authors && i < len(req.Posts); i++ {
-		dst = appendListed(dst, feedwire.Authors, req.Posts[i].Author)
+		dst = appendID(dst, fieldAuthors, req.Posts[i].Author)
 	}
-	if packed > 0 {
-		dst = appendActors(dst, req.Posts, packed)
-	}
-	if req.Kinds != nil {
-		var names []byte
-		for _, kind := range req.Kinds {
-			names = appendListed(names, feedwire.KindNames, kind)
+	for i := 0; actors > 0 && i < len(req.Posts); i++ {
+		for _, actor := range req.Posts[i].Actors {
+			dst = appendID(dst, fieldActors, actor)
 		}
-		dst = feedwire.AppendPart(dst, feedwire.Kinds, names)
 	}
-	dst = appendWishes(dst, req)
-	for _, name := range slices.Sorted(maps.Keys(facets)) {
-		dst = feedwire.AppendPart(dst, feedwire.Facets, facets[name].append(feedwire.AppendText(nil, feedwire.FacetName, name)))
-	}
-	if roles {
-		dst = appendRoles(dst, req.Posts)
-	}
-	if !related && req.Lists == nil {
-		return dst
-	}
-	return appendRelated(dst, req)
+	return dst, nil
 }
 
-// appendWishes appends what the request asks of the answer.
-func appendWishes(dst []byte, req *FilterRequest) []byte {
-	for _, kind := range req.Annotate {
-		dst = appendListed(dst, feedwire.Annotate, kind)
+// appendID appends one string of a repeated field. The string may be empty. field is below 16.
+func appendID(dst []byte, field byte, id string) []byte {
+	dst = append(dst, field<<3|byte(protowire.BytesType))
+	if len(id) < 0x80 {
+		dst = append(dst, byte(len(id)))
+	} else {
+		dst = protowire.AppendVarint(dst, uint64(len(id)))
 	}
-	limit := uint64(math.MaxUint32) // the service refuses it
-	if req.Limit >= 0 {
-		limit = min(limit, uint64(req.Limit))
+	return append(dst, id...)
+}
+
+// filterMessage returns the request as a message, without the ids of posts, authors and actors.
+func filterMessage(req *FilterRequest, actors int) *feedfilterv1.FilterRequest {
+	m := &feedfilterv1.FilterRequest{
+		Viewer: req.Viewer, Annotate: req.Annotate, Lists: req.Lists, RecordSeen: req.RecordSeen, Exact: req.Exact,
+		ActorPosts: make([]uint32, 0, actors),
+		Limit:      math.MaxUint32, Answer: math.MaxInt32, // the service refuses these
 	}
-	dst = feedwire.AppendNumber(dst, feedwire.Limit, limit)
-	dst = feedwire.AppendNumber(dst, feedwire.RecordSeen, protowire.EncodeBool(req.RecordSeen))
-	dst = feedwire.AppendNumber(dst, feedwire.Exact, protowire.EncodeBool(req.Exact))
-	answer := uint64(math.MaxInt32) // the service refuses it
+	if req.Limit >= 0 && req.Limit < math.MaxUint32 {
+		m.Limit = uint32(req.Limit)
+	}
 	switch req.Answer {
 	case "", AnswerKept, AnswerDropped:
-		answer = uint64(feedfilterv1.Answer_ANSWER_DROPPED)
+		m.Answer = feedfilterv1.Answer_ANSWER_DROPPED
 	}
-	return feedwire.AppendNumber(dst, feedwire.Answer, answer)
-}
-
-// facetColumn holds the ids of a facet of all posts, in the encoding of a Facet.
-type facetColumn struct{ ids, posts []byte }
-
-// addFacets adds the facets of the i-th post to the columns, by name.
-func addFacets(columns map[string]*facetColumn, i int, facets map[string][]string) map[string]*facetColumn {
-	if columns == nil {
-		columns = make(map[string]*facetColumn)
+	if req.Kinds != nil {
+		m.Kinds = &feedfilterv1.KindNames{Names: req.Kinds}
 	}
-	for name, ids := range facets {
-		c := columns[name]
-		if c == nil {
-			c = new(facetColumn)
-			columns[name] = c
-		}
-		for _, id := range ids {
-			c.ids = appendListed(c.ids, feedwire.FacetIDs, id)
-			c.posts = protowire.AppendVarint(c.posts, uint64(i))
-		}
-	}
-	return columns
-}
-
-// append appends the column to an encoded Facet that has its name.
-func (c *facetColumn) append(dst []byte) []byte {
-	dst = append(dst, c.ids...)
-	if len(c.posts) == 0 {
-		return dst
-	}
-	return feedwire.AppendPart(dst, feedwire.FacetPosts, c.posts)
-}
-
-// appendActors appends the actors of all posts, and then the index of each actor's post. packed is
-// the length of these indexes.
-func appendActors(dst []byte, posts []Post, packed int) []byte {
-	for i := range posts {
-		for _, actor := range posts[i].Actors {
-			dst = appendListed(dst, feedwire.Actors, actor)
-		}
-	}
-	dst = protowire.AppendVarint(protowire.AppendTag(dst, feedwire.ActorPosts, protowire.BytesType), uint64(packed))
-	for i := range posts {
-		for range posts[i].Actors {
-			dst = protowire.AppendVarint(dst, uint64(i))
-		}
-	}
-	return dst
-}
-
-// appendRoles appends the roles of all actors, "" for those without. The service refuses a role too
-// many.
-func appendRoles(dst []byte, posts []Post) []byte {
-	for i := range posts {
-		for _, role := range posts[i].Roles {
-			dst = appendListed(dst, feedwire.ActorRoles, role)
-		}
-		for range len(posts[i].Actors) - len(posts[i].Roles) {
-			dst = appendListed(dst, feedwire.ActorRoles, "")
-		}
-	}
-	return dst
-}
-
-// appendRelated appends the related ids of all posts, the lists, and the index of each related id's
-// post.
-func appendRelated(dst []byte, req *FilterRequest) []byte {
-	var on []byte
+	roles, facets := false, make(map[string]*feedfilterv1.Facet)
 	for i := range req.Posts {
-		for _, id := range req.Posts[i].Related {
-			dst = appendListed(dst, feedwire.Related, id)
-			on = protowire.AppendVarint(on, uint64(i))
+		p := &req.Posts[i]
+		for range p.Actors {
+			m.ActorPosts = append(m.ActorPosts, uint32(i))
+		}
+		m.Related, m.RelatedPosts = appendIDs(m.Related, m.RelatedPosts, p.Related, i)
+		for name, ids := range p.Facets {
+			f := facets[name]
+			if f == nil {
+				f = &feedfilterv1.Facet{Name: name}
+				facets[name] = f
+			}
+			f.Ids, f.Posts = appendIDs(f.Ids, f.Posts, ids, i)
+		}
+		roles = roles || len(p.Roles) > 0
+	}
+	for _, name := range slices.Sorted(maps.Keys(facets)) {
+		m.Facets = append(m.Facets, facets[name])
+	}
+	for i := 0; roles && i < len(req.Posts); i++ {
+		p := &req.Posts[i]
+		m.ActorRoles = append(m.ActorRoles, p.Roles...) // the service refuses a role too many
+		for range len(p.Actors) - len(p.Roles) {
+			m.ActorRoles = append(m.ActorRoles, "")
 		}
 	}
-	for _, list := range req.Lists {
-		dst = appendListed(dst, feedwire.Lists, list)
-	}
-	if on == nil {
-		return dst
-	}
-	return feedwire.AppendPart(dst, feedwire.RelatedPosts, on)
+	return m
 }
 
-// appendListed appends one string of a repeated field. The string may be empty. field is below 16.
-func appendListed(dst []byte, field byte, s string) []byte {
-	dst = append(dst, field<<3|byte(protowire.BytesType))
-	if len(s) < 0x80 {
-		dst = append(dst, byte(len(s)))
-	} else {
-		dst = protowire.AppendVarint(dst, uint64(len(s)))
+// appendIDs appends the ids of the i-th post to all, and for each of them i to posts.
+func appendIDs(all []string, posts []uint32, ids []string, i int) ([]string, []uint32) {
+	for range ids {
+		posts = append(posts, uint32(i))
 	}
-	return append(dst, s...)
+	return append(all, ids...), posts
 }
 
-// errOdd is the error of an answer that does not fit its request.
-var errOdd = errors.New("the answer does not fit the request")
-
-// read reads an encoded FilterResponse. It takes ids from the request instead of using the
-// generated code, so that most answers need few allocations.
-func (f *Feed) read(req *FilterRequest, text []byte) error {
-	*f = Feed{}
-	dropped := 0
-	err := eachField(text, func(number int, value uint64, _ []byte) error {
-		switch number {
-		case feedwire.Dropped:
-			dropped++
-		case feedwire.Next:
+// decode sets the feed from an encoded FilterResponse. It reads the dropped posts itself, with ids
+// from the request: the generated code would allocate all of them.
+func (f *Feed) decode(req *FilterRequest, text []byte) error {
+	const each = 16 // bytes of a dropped post, about
+	*f = Feed{Dropped: make([]Dropped, 0, min(len(req.Posts), len(text)/each)), Degraded: []Degraded{}}
+	annotated := 0
+	err := eachField(text, func(number int, value uint64, message []byte) error {
+		switch {
+		case message == nil && number == fieldNext:
 			f.Next = int(min(value, math.MaxInt32))
+		case message == nil:
+		case number == fieldDropped:
+			return f.addDropped(req, message)
+		case number == fieldAnnotated:
+			annotated++
+			return f.addAnnotated(message)
+		case number == fieldDegraded:
+			var d feedfilterv1.Degraded
+			if err := proto.Unmarshal(message, &d); err != nil {
+				return err
+			}
+			f.Degraded = append(f.Degraded, Degraded{Kind: d.GetKind(), Reason: d.GetReason()})
 		}
 		return nil
 	})
-	if err != nil {
-		return err
-	}
-	looked := len(req.Posts)
-	if f.Next > 0 {
-		if f.Next >= looked {
-			return errOdd
-		}
-		looked = f.Next
-	}
-	f.Dropped, f.Degraded = make([]Dropped, 0, dropped), []Degraded{}
-	annotated := 0
-	err = eachField(text, func(number int, _ uint64, message []byte) error {
-		switch {
-		case message == nil: // a number: the first loop has read Next
-			return nil
-		case number == feedwire.Dropped:
-			return f.readDropped(req.Posts[:looked], req.Lists, message)
-		case number == feedwire.Annotated:
-			annotated++
-			return f.readAnnotated(looked, message)
-		case number == feedwire.Degraded:
-			return f.readDegraded(message)
-		default:
-			return nil
-		}
-	})
-	if err == nil && annotated != len(req.Annotate) {
+	if err == nil && (annotated != len(req.Annotate) || !f.byIndex(req)) {
 		err = errOdd
 	}
 	if err == nil && req.Answer != AnswerDropped {
@@ -238,115 +183,76 @@ func (f *Feed) read(req *FilterRequest, text []byte) error {
 	return err
 }
 
-// readDropped reads a Dropped and appends it to the feed. posts are the posts that were checked, by
-// the viewer's activities and those of the lists.
-func (f *Feed) readDropped(posts []Post, lists []string, message []byte) (err error) {
+// addDropped adds an encoded Dropped.
+func (f *Feed) addDropped(req *FilterRequest, message []byte) error {
 	var d Dropped
 	var index uint64
-	var kind, actor, target, list []byte
-	err = eachField(message, func(number int, value uint64, text []byte) error {
-		switch number {
-		case feedwire.DroppedIndex:
+	var texts [fieldList + 1][]byte // by field
+	err := eachField(message, func(number int, value uint64, text []byte) error {
+		switch {
+		case number == fieldIndex:
 			index = value
-		case feedwire.DroppedKind:
-			kind = text
-		case feedwire.DroppedActor:
-			actor = text
-		case feedwire.DroppedTarget:
-			target = text
-		case feedwire.DroppedList:
-			list = text
-		case feedwire.DroppedUnconfirmed:
+		case number == fieldUnconfirmed:
 			d.Unconfirmed = value != 0
+		case number < len(texts):
+			texts[number] = text
 		}
 		return nil
 	})
-	var last Dropped
-	if n := len(f.Dropped); n > 0 {
-		last = f.Dropped[n-1]
-	}
-	if err != nil || index >= uint64(len(posts)) || len(f.Dropped) > 0 && int(index) <= last.Index {
+	if err != nil || index >= uint64(len(req.Posts)) {
 		return cmp.Or(err, errOdd)
 	}
-	post := &posts[index]
-	d.ID, d.Index = post.ID, int(index)
-	if d.Kind, err = textOf(kind, last.Kind); err != nil {
-		return err
+	post, last := &req.Posts[index], ""
+	if n := len(f.Dropped); n > 0 {
+		last = f.Dropped[n-1].Kind
 	}
-	if d.Actor = post.Author; d.Actor != string(actor) {
-		d.Actor, err = textOf(actor, post.Actors...)
+	d.Index = int(index)
+	d.Kind = textOf(texts[fieldKind], last)
+	if d.Actor = post.Author; d.Actor != string(texts[fieldActor]) {
+		d.Actor = textOf(texts[fieldActor], post.Actors...)
 	}
-	if err == nil && target != nil {
-		d.Target, err = textOf(target, post.Related...)
-	}
-	if err == nil && list != nil {
-		d.List, err = textOf(list, lists...)
+	d.Target, d.List = textOf(texts[fieldTarget], post.Related...), textOf(texts[fieldList], req.Lists...)
+	for _, text := range []string{d.Kind, d.Actor, d.Target, d.List} {
+		if !utf8.ValidString(text) {
+			return errNoMessage
+		}
 	}
 	f.Dropped = append(f.Dropped, d)
-	return err
+	return nil
 }
 
 // textOf returns the text as a string. If the text is among known, it does not allocate.
-func textOf(text []byte, known ...string) (string, error) {
+func textOf(text []byte, known ...string) string {
 	for _, s := range known {
 		if s == string(text) {
-			return s, nil
+			return s
 		}
 	}
-	if !utf8.Valid(text) {
-		return "", errNoMessage
-	}
-	return string(text), nil
+	return string(text)
 }
 
-// readAnnotated reads an Annotated. looked is the number of posts that were checked.
-func (f *Feed) readAnnotated(looked int, message []byte) error {
-	var kind []byte
-	posts := []int{}
-	add := func(post uint64) error {
-		if post >= uint64(looked) {
-			return errOdd
-		}
-		posts = append(posts, int(post))
-		return nil
-	}
-	err := eachField(message, func(number int, value uint64, text []byte) error {
-		switch {
-		case number == feedwire.AnnotatedKind:
-			kind = text
-		case number == feedwire.AnnotatedPosts && text == nil: // an unpacked list: one field for each value
-			return add(value)
-		case number == feedwire.AnnotatedPosts:
-			return eachNumber(text, add)
-		}
-		return nil
-	})
-	if err != nil {
+// addAnnotated adds an encoded Annotated.
+func (f *Feed) addAnnotated(message []byte) error {
+	var a feedfilterv1.Annotated
+	if err := proto.Unmarshal(message, &a); err != nil {
 		return err
 	}
-	name, err := textOf(kind)
 	if f.Annotated == nil {
 		f.Annotated = make(map[string][]int)
 	}
-	f.Annotated[name] = posts
-	return err
-}
-
-// readDegraded reads a Degraded and appends it.
-func (f *Feed) readDegraded(message []byte) error {
-	var d feedfilterv1.Degraded
-	if err := proto.Unmarshal(message, &d); err != nil {
-		return err
+	posts := make([]int, len(a.GetPosts()))
+	for i, at := range a.GetPosts() {
+		posts[i] = int(at)
 	}
-	f.Degraded = append(f.Degraded, Degraded{Kind: d.GetKind(), Reason: d.GetReason()})
+	f.Annotated[a.GetKind()] = posts
 	return nil
 }
 
 // errNoMessage is the error of bytes that are not a Protobuf message.
 var errNoMessage = errors.New("not a Protobuf message")
 
-// eachField calls do for each field of a message, with its number and its value. The value is a
-// number, or the text of a string, a message or a packed list. text is nil for a number.
+// eachField calls do for each field of a message, with its number and its value: a number, or the
+// text of a string, a message or a packed list. text is nil for a number.
 func eachField(message []byte, do func(number int, value uint64, text []byte) error) error {
 	for len(message) > 0 {
 		number, wireType, n := protowire.ConsumeTag(message)
@@ -369,21 +275,6 @@ func eachField(message []byte, do func(number int, value uint64, text []byte) er
 		}
 		message = message[n:]
 		if err := do(int(number), value, text); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// eachNumber calls do for each number of a packed list.
-func eachNumber(list []byte, do func(uint64) error) error {
-	for len(list) > 0 {
-		value, n := protowire.ConsumeVarint(list)
-		if n < 0 {
-			return errNoMessage
-		}
-		list = list[n:]
-		if err := do(value); err != nil {
 			return err
 		}
 	}

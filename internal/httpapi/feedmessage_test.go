@@ -12,7 +12,6 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/feedfilter/feedfilter/internal/feedwire"
 	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
 	"github.com/feedfilter/feedfilter/proto/feedfilter/v1/feedfilterv1connect"
 )
@@ -86,7 +85,7 @@ func TestTooManyInMessages(t *testing.T) {
 		2: feedfilterv1connect.FeedServiceFilterProcedure, 1: feedfilterv1connect.ActivityServiceRecordBatchProcedure,
 		3: feedfilterv1connect.ActivityServiceRecordPostsProcedure,
 	} {
-		body := strings.Repeat(string(feedwire.AppendPart(nil, field, nil)), 500_000)
+		body := strings.Repeat(string(protowire.AppendBytes(protowire.AppendTag(nil, field, protowire.BytesType), nil)), 500_000)
 		grown := testing.AllocsPerRun(1, func() {
 			if w := proceed(t, s, procedure, body, "application/proto"); w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), `"out_of_range"`) {
 				t.Errorf("%s: %d %.200s", procedure, w.Code, w.Body)

@@ -5,7 +5,6 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/feed"
-	"github.com/feedfilter/feedfilter/internal/feedwire"
 	"github.com/feedfilter/feedfilter/internal/httpapi/core"
 	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
 )
@@ -18,7 +17,7 @@ func (m *fanoutMessage) read(data []byte) { m.text = string(data) }
 // decode returns the request. The feed checks that its viewers are UTF-8.
 func (m *fanoutMessage) decode(in *core.Buffer) (*feedfilterv1.FanoutRequest, error) {
 	rest, ok := splitLists(m.text, func(r *messageReader, field uint64, s string) (took, ok bool) {
-		if field != feedwire.Viewers {
+		if field != fieldViewers {
 			return false, true
 		}
 		in.Viewers, ok = r.strings(in.Viewers, field, s, feed.MaxViewers)

@@ -6,7 +6,6 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/feed"
-	"github.com/feedfilter/feedfilter/internal/feedwire"
 	"github.com/feedfilter/feedfilter/internal/httpapi/core"
 	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
 )
@@ -17,7 +16,9 @@ type feedMessage struct{ text string }
 func (m *feedMessage) read(data []byte) { m.text = string(data) }
 
 // filter answers which of the posts the viewer sees.
-func (p *procedures) filter(ctx context.Context, k *core.Call, m *feedMessage) (answer *feedAnswer, err error) {
+func (p *procedures) filter(
+	ctx context.Context, k *core.Call, m *feedMessage,
+) (answer *feedfilterv1.FilterResponse, err error) {
 	in := p.buffers.Get()
 	defer p.buffers.Put(in)
 	req, dropped, err := m.decode(in)
@@ -26,7 +27,7 @@ func (p *procedures) filter(ctx context.Context, k *core.Call, m *feedMessage) (
 	}
 	// Copy the answer: connect writes it after the buffer is back in the pool.
 	err = p.operations.Feed(ctx, k, req, func(a feed.Answer) error {
-		answer = newFeedAnswer(a, req, dropped)
+		answer = feedAnswer(a, req, dropped)
 		return nil
 	})
 	return answer, err
@@ -38,13 +39,13 @@ func (m *feedMessage) decode(in *core.Buffer) (feed.Request, bool, error) {
 	authors := 0
 	rest, ok := splitLists(m.text, func(r *messageReader, field uint64, s string) (took, ok bool) {
 		switch field {
-		case feedwire.Posts:
+		case fieldPosts:
 			in.Posts, ok = readPosts(r, in.Posts, s)
-		case feedwire.Authors:
+		case fieldAuthors:
 			authors, ok = readAuthors(r, in.Posts, authors, s)
-		case feedwire.Actors:
+		case fieldActors:
 			in.Actors, ok = r.strings(in.Actors, field, s, feed.MaxIDs)
-		case feedwire.ActorRoles:
+		case fieldActorRoles:
 			in.ActorRoles, ok = r.strings(in.ActorRoles, field, s, feed.MaxIDs)
 		default:
 			return false, true
@@ -74,7 +75,7 @@ func (m *feedMessage) decode(in *core.Buffer) (feed.Request, bool, error) {
 
 // readPosts adds the post with the id, and those that follow it.
 func readPosts(r *messageReader, posts []feed.Post, id string) ([]feed.Post, bool) {
-	for ok := true; ok && len(posts) <= feed.MaxPosts; id, ok = r.more(feedwire.Posts) {
+	for ok := true; ok && len(posts) <= feed.MaxPosts; id, ok = r.more(fieldPosts) {
 		posts = append(posts, feed.Post{ID: id})
 	}
 	return posts, len(posts) <= feed.MaxPosts
@@ -83,7 +84,7 @@ func readPosts(r *messageReader, posts []feed.Post, id string) ([]feed.Post, boo
 // readAuthors sets the author of the n-th post, and the authors that follow. It returns the number
 // of authors, and fails if there are more of them than posts.
 func readAuthors(r *messageReader, posts []feed.Post, n int, author string) (int, bool) {
-	for ok := true; ok; author, ok = r.more(feedwire.Authors) {
+	for ok := true; ok; author, ok = r.more(fieldAuthors) {
 		if n == len(posts) {
 			return n, false
 		}
@@ -203,4 +204,33 @@ func placeIDs(posts []feed.Post, ids []string, on []uint32, field string, place 
 		}
 	}
 	return nil
+}
+
+// feedAnswer returns the answer to req as a message. dropped: without the kept posts.
+func feedAnswer(a feed.Answer, req feed.Request, dropped bool) *feedfilterv1.FilterResponse {
+	m := &feedfilterv1.FilterResponse{Next: uint32(a.Next), Degraded: degradedOf(a.Degraded)}
+	if !dropped {
+		m.Kept = indexes(a.Kept)
+	}
+	all := make([]feedfilterv1.Dropped, len(a.Dropped))
+	m.Dropped = make([]*feedfilterv1.Dropped, len(a.Dropped))
+	for i, d := range a.Dropped {
+		one := &all[i]
+		one.Index, one.Kind, one.Actor, one.Target, one.List = uint32(d.At), d.Kind, d.Actor, d.Target, d.List
+		one.Unconfirmed = d.Unconfirmed
+		m.Dropped[i] = one
+	}
+	for i, kind := range req.Annotate {
+		m.Annotated = append(m.Annotated, &feedfilterv1.Annotated{Kind: kind, Posts: indexes(a.Annotated[i])})
+	}
+	return m
+}
+
+// indexes returns indexes of posts in the form of messages.
+func indexes(posts []int) []uint32 {
+	all := make([]uint32, len(posts))
+	for i, at := range posts {
+		all[i] = uint32(at)
+	}
+	return all
 }

@@ -11,6 +11,15 @@ import (
 	"github.com/feedfilter/feedfilter/internal/httpapi/core"
 )
 
+// Long lists of a FilterRequest and, last, of a FanoutRequest.
+const (
+	fieldPosts      = 2
+	fieldAuthors    = 3
+	fieldActors     = 4
+	fieldActorRoles = 13
+	fieldViewers    = 4
+)
+
 // splitLists reads a message, and returns the fields that add does not take: it gets each field
 // that has a length, with its number and its value, and reports whether it took the field. For a
 // long list it also takes the values that follow, with the methods of the reader. So the strings of

@@ -4,8 +4,9 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/feedfilter/feedfilter/feed"
-	"github.com/feedfilter/feedfilter/internal/feedwire"
 )
 
 // appendFeed appends a as JSON, with a field for each kind to annotate in each kept post:
@@ -101,8 +102,17 @@ func between(dst []byte, i int) []byte {
 	return dst
 }
 
-// appendField appends before, and then s as a JSON string.
+// appendField appends before, and then s as a JSON string. s must be valid UTF-8, as ids and kinds
+// are.
 func appendField(dst []byte, before, s string) []byte {
-	dst, _ = feedwire.AppendJSON(dst, before, s) // ids and kinds are valid UTF-8
-	return dst
+	dst = append(dst, before...)
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' {
+			dst, _ = jsontext.AppendQuote(dst, s)
+			return dst
+		}
+	}
+	dst = append(dst, '"')
+	dst = append(dst, s...)
+	return append(dst, '"')
 }
