@@ -27,17 +27,12 @@ func migrateHelp() map[string]string {
 		"from":        "Redis that has the sets: a URL as for --redis, except elasticache://.",
 		"keys": "Pattern of the sets' keys, with {user} for the id: 'blocks:{user}', or 'blocks:{{user}}' with a hash tag. " +
 			"All other characters are literal.",
-		"sets_kind":  "Kind of the activities, such as block.",
-		"reverse":    "The key holds the target and the members are users, as in 'blocked-by:{user}'. Default: off",
-		"scores":     "Meaning of scores in sorted sets: time of the activity in seconds or milliseconds since 1970, or ignore.",
-		"scan_count": "COUNT of each SCAN, SSCAN or ZSCAN, 1 to 100000; a higher count makes other clients wait longer.",
-		"scan_rate":  "Maximum of these commands per second, 0 to 1000000; 0: unlimited, four at a time.",
+		"sets_kind": "Kind of the activities, such as block.",
+		"scores":    "Meaning of scores in sorted sets: time of the activity in seconds or milliseconds since 1970, or ignore.",
+		"scan_rate": "Maximum of these commands per second, 0 to 1000000; 0: unlimited, four at a time.",
 		"on_error_member": "What to do at a member that cannot be recorded, such as one whose score is no time: stop, or skip it " +
 			"and report it.",
-		"compare_sets": "Compare with an app's exact sets in Redis.",
-		"compare_file": "Compare with a CSV or NDJSON file, sorted by user.",
-		"compare_what": "File of activities as for import, with the lines of a user together; - for standard input.",
-		"file_kind":    "Kind to compare, such as block; lines of other kinds are ignored.",
+		"compare_sets": "Compare an app's exact sets in Redis with the ledger of a service.",
 		"settle":       "How long a write may take to reach both sides, 0s to 10m.",
 		"differences": "File for all differences, as NDJSON for import: adds what is missing, removes what is extra. " +
 			"- is standard output; the report then goes to standard error. Default: print the first 20 on standard error",

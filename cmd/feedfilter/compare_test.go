@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -19,15 +20,16 @@ func TestCompare(t *testing.T) {
 	client := server.Client()
 	client.SAdd(t.Context(), "blocks:1", "2", "3")
 	dir := t.TempDir()
-	data := []string{"--data-dir", dir, "--from", server.URL(), "--keys", "blocks:{user}", "--kind", "block"}
+	running := serve(t, "--pages", "4", "--data-dir", dir)
+	url := "http://" + running.addr()
+	data := []string{"--server", url, "--from", server.URL(), "--keys", "blocks:{user}", "--kind", "block"}
 	command := func(code int, args ...string) result {
 		return feedfilter(t, code, append(args, data...)...)
 	}
-	wantContains(t, command(1, "compare", "sets").stderr, "no ledger at ")
-	r := command(0, "import", "sets", "--pages", "4", "--output", "json")
+	r := command(0, "import", "sets", "--output", "json")
 	wantContains(t, r.stdout, `"read": 2`, `"changed": 2`)
-	wantContains(t, command(0, "compare", "sets").stdout, "compared 2 activities of 1 users", "missed    0", "extra     0")
-	typo := []string{"--data-dir", dir, "--from", server.URL(), "--keys", "block:{user}", "--kind", "hide"}
+	wantContains(t, command(0, "compare", "sets").stdout, "compared 2 activities of 1 users", "missing   0", "extra     0")
+	typo := []string{"--server", url, "--from", server.URL(), "--keys", "block:{user}", "--kind", "hide"}
 	wantContains(t, feedfilter(t, 0, append([]string{"import", "sets"}, typo...)...).stderr, "warning: found no sets: check --keys")
 	wantContains(t, feedfilter(t, 1, append([]string{"compare", "sets"}, typo...)...).stderr, "nothing to compare")
 
@@ -36,7 +38,7 @@ func TestCompare(t *testing.T) {
 	client.Set(t.Context(), "blocks:x", "no set", 0)
 	differences := filepath.Join(dir, "differences.ndjson")
 	r = command(1, "compare", "sets", "--settle", "0s", "--output", "json", "--differences", differences)
-	wantContains(t, r.stdout, `"missed": 1`, `"extra": 1`)
+	wantContains(t, r.stdout, `"missing": 1`, `"extra": 1`)
 	wantContains(t, r.stderr, "2 activities differ", "skipped 1 keys that are neither sets nor sorted sets")
 	text, err := os.ReadFile(differences)
 	if err != nil {
@@ -51,17 +53,14 @@ func TestCompare(t *testing.T) {
 	if r.stdout != string(text) {
 		t.Errorf("standard output has\n%s", r.stdout)
 	}
-	wantContains(t, r.stderr, "missed    1", "extra     1")
+	wantContains(t, r.stderr, "missing   1", "extra     1")
+	wantContains(t, command(1, "compare", "sets", "--settle", "0s").stderr, `missing: user "4", target "1"`, `extra: user "1", target "2"`)
+	running.signal(syscall.SIGTERM)
+	running.wantExit(0)
 	wantContains(t, feedfilter(t, 0, "import", "--data-dir", dir, differences).stdout, "2 changed")
-	wantContains(t, command(0, "compare", "sets").stdout, "missed    0", "extra     0")
-
-	file := filepath.Join(dir, "blocks.csv")
-	writeFile(t, file, "1,block,3\n1,hide,p\n4,block,1\n")
-	r = feedfilter(t, 0, "compare", "file", "--data-dir", dir, "--kind", "block", file)
-	wantContains(t, r.stdout, "compared 2 activities of 2 users")
-	writeFile(t, file, "1,block,3\n4,block,9\n")
-	r = feedfilter(t, 1, "compare", "file", "--data-dir", dir, "--kind", "block", "--settle", "0s", file)
-	wantContains(t, r.stderr, `missed: user "4", target "9"`, `extra: user "4", target "1"`)
+	running = serve(t, "--pages", "4", "--data-dir", dir)
+	data[1] = "http://" + running.addr()
+	wantContains(t, command(0, "compare", "sets").stdout, "missing   0", "extra     0")
 }
 
 // Mistakes are reported before anything is read.
@@ -70,24 +69,22 @@ func TestCompareRefused(t *testing.T) {
 		"import sets --from redis://127.0.0.1:1 --keys blocks --kind block":                     "--keys: the pattern must have {user} exactly once",
 		"import sets --from http://127.0.0.1:1 --keys {user} --kind block":                      "--from: ",
 		"import sets --from elasticache://x?region=eu --keys {user} --kind block":               "--from: ",
-		"import sets --from redis://127.0.0.1:1 --keys {user} --kind block --scan-count 0":      "--scan-count: 0 is not in 1 to 100000",
 		"import sets --from redis://127.0.0.1:1 --keys {user} --kind block --scan-rate 2000000": "--scan-rate: 2000000 is not in 0 to 1000000",
 		"import sets --from redis://127.0.0.1:1 --keys {user} --kind block --server ftp://x":    "--server: ",
 		"compare sets --from redis://127.0.0.1:1 --keys {user} --kind block --settle 11m":       "--settle: 11m0s is not in 0s to 10m0s",
-		"export --kind mute":                   `--kind: unknown kind "mute"`,
-		"export --kind seen":                   "--kind: seen has a window",
-		"compare file --kind block blocks.txt": "blocks.txt: unknown format",
+		"compare sets --from redis://127.0.0.1:1 --keys {user} --kind block":                    "--server: required",
+		"export --kind mute": `--kind: unknown kind "mute"`,
+		"export --kind seen": "--kind: seen has a window",
 	} {
 		r := feedfilter(t, 2, strings.Fields(args)...)
 		wantContains(t, r.stderr, want)
 	}
-	r := feedfilter(t, 1, "import", "sets", "--data-dir", t.TempDir(), "--from", "redis://127.0.0.1:1", "--keys", "{user}", "--kind", "block")
+	r := feedfilter(t, 1, "import", "sets", "--server", "http://127.0.0.1:1", "--from", "redis://127.0.0.1:1", "--keys", "{user}", "--kind", "block")
 	wantContains(t, r.stderr, "import {user}: --from: redis at 127.0.0.1:1: ")
 }
 
-// Commands that only read do nothing in the background: no scrub, no removal of ended activities,
-// no rebuild.
-func TestReadersArePassive(t *testing.T) {
+// An export does nothing in the background: no scrub, no removal of ended activities, no rebuild.
+func TestExportIsPassive(t *testing.T) {
 	server := redistest.Start(t)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "blocks.csv")
@@ -117,33 +114,18 @@ func TestReadersArePassive(t *testing.T) {
 		DataDir: dir, Redis: server.URL(), Filter: "feed", FalsePositiveRate: 0.001, StalenessBound: time.Second, ScrubRate: 500,
 		DedicatedPage: pages.MinSharedKeys, LogLevel: "error",
 	}
-	for name, open := range map[string]func() (*data, func() error, error){
-		"export": func() (*data, func() error, error) {
-			d, err := (&exportCmd{Data: flags}).open(t.Context(), std)
-			return d, d.close, err
-		},
-		"compare": func() (*data, func() error, error) {
-			_, d, halt, err := (&compareFlags{Data: flags}).reach(t.Context(), std, "block")
-			return d, halt, err
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			d, halt, err := open()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if stats := d.activities.Stats(); stats.ScrubRate != 0 {
-				t.Errorf("scrub rate %d, want 0", stats.ScrubRate)
-			}
-			if err := halt(); err != nil {
-				t.Fatal(err)
-			}
-		})
+	d, err := (&exportCmd{Data: flags}).open(t.Context(), std)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stats := d.activities.Stats(); stats.ScrubRate != 0 {
+		t.Errorf("scrub rate %d, want 0", stats.ScrubRate)
+	}
+	if err := d.close(); err != nil {
+		t.Fatal(err)
 	}
 	wantContains(t, feedfilter(t, 0, "export", "--data-dir", dir, "--redis", server.URL(), "--to", "-").stdout, `"target":"2"`)
 	wantKeys(t, server)
-	writeFile(t, file, "1,block,2\n")
-	feedfilter(t, 0, "compare", "file", "--data-dir", dir, "--redis", server.URL(), "--kind", "block", "--settle", "0s", file)
 	if after := count(t); after != before || before != 4 {
 		t.Errorf("%d rows became %d", before, after)
 	}

@@ -99,7 +99,10 @@ func TestExportSets(t *testing.T) {
 	client.SAdd(t.Context(), "blocks:1", "2", "3 4", `"5"`)
 	client.SAdd(t.Context(), "blocks:é \\", "1")
 	dir := t.TempDir()
-	feedfilter(t, 0, "import", "sets", "--pages", "4", "--data-dir", dir, "--from", server.URL(), "--keys", "blocks:{user}", "--kind", "block")
+	s := serve(t, "--pages", "4", "--data-dir", dir)
+	feedfilter(t, 0, "import", "sets", "--server", "http://"+s.addr(), "--from", server.URL(), "--keys", "blocks:{user}", "--kind", "block")
+	s.signal(syscall.SIGTERM)
+	s.wantExit(0)
 	others := filepath.Join(dir, "others.ndjson")
 	writeFile(t, others, `{"user":"1","kind":"block","target":"77","until":"2900-01-01T00:00:00Z"}
 {"user":"1","kind":"hide","target":"p"}

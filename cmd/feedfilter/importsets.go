@@ -21,34 +21,27 @@ func (*importCmds) Help() string {
 }
 
 type importSetsCmd struct {
-	Sets    setsFlags    `embed:""`
-	Service serviceFlags `embed:""`
-	Data    dataFlags    `embed:""`
-	OnError string       `default:"stop" enum:"stop,skip" help:"${on_error_member}" placeholder:"POLICY"`
-	Result  resultFlags  `embed:""`
+	Sets    setsFlags   `embed:""`
+	OnError string      `default:"stop" enum:"stop,skip" help:"${on_error_member}" placeholder:"POLICY"`
+	Result  resultFlags `embed:""`
 }
 
 // Help is shown by kong below the summary.
 func (*importSetsCmd) Help() string {
-	return "Scans a Redis server, or all primaries of a cluster, for sets and sorted sets, one per user, and records their members. " +
-		"The app may keep writing, to the sets first and then to the service: activities that it undoes meanwhile stay undone. " +
-		"After an interruption, run the import again from the start; repeating is safe. While a service runs on a SQLite ledger, " +
-		"import through it with --server. \"feedfilter compare sets\" shows the differences afterwards."
+	return "Scans a Redis server, or all primaries of a cluster, for sets and sorted sets, one per user, and records their members " +
+		"through a running service. The app may keep writing, to the sets first and then to the service: activities that it " +
+		"undoes meanwhile stay undone. After an interruption, run the import again from the start; repeating is safe. " +
+		"\"feedfilter compare sets\" shows the differences afterwards."
 }
 
 // Run imports the sets.
 func (c *importSetsCmd) Run(ctx context.Context, std stdio) error {
-	return c.Sets.use(ctx, c.Data.logger(std), std, "import "+c.Sets.Keys, func(sets *migrate.Sets) error {
-		return c.run(ctx, std, sets)
+	return c.Sets.use(ctx, std, "import "+c.Sets.Keys, func(sets *migrate.Sets, service *migrate.Service) error {
+		return c.run(ctx, std, sets, service)
 	})
 }
 
-func (c *importSetsCmd) run(ctx context.Context, std stdio, sets *migrate.Sets) (err error) {
-	service, _, halt, err := c.Service.reach(ctx, &c.Data, std, c.Sets.Kind)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, halt()) }()
+func (c *importSetsCmd) run(ctx context.Context, std stdio, sets *migrate.Sets, service *migrate.Service) error {
 	bar, start := newProgress(std, -1, 0), time.Now()
 	sum, err := (&migrate.Import{
 		Source: sets, Service: service, Skip: c.OnError == "skip",

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -10,8 +9,6 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/client"
-	"github.com/feedfilter/feedfilter/internal/httpapi"
-	"github.com/feedfilter/feedfilter/internal/migrate"
 )
 
 const (
@@ -56,44 +53,6 @@ func directly(address string, timeout time.Duration, token func(context.Context)
 		HTTPClient:     &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: maxIdle, IdleConnTimeout: time.Minute}},
 	})
 }
-
-// reach returns the service that --server names, or an in-process service over the data, for a
-// kind. Call stop to end it.
-func (f *serviceFlags) reach(
-	ctx context.Context, data *dataFlags, std stdio, kind string,
-) (s *migrate.Service, d *data, stop func() error, err error) {
-	if f.Server != "" {
-		c, err := f.service()
-		if err == nil {
-			s, err = migrate.NewService(ctx, c, kind)
-		}
-		return s, nil, func() error { return nil }, err
-	}
-	log := data.logger(std)
-	d, err = data.open(ctx, log, nil)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	if d.ledger == nil {
-		err = errors.New("--ledger: required, because only a ledger has an exact list of activities")
-	} else {
-		err = d.pingRedis(ctx)
-	}
-	if err != nil {
-		return nil, nil, nil, errors.Join(err, d.close())
-	}
-	handler := httpapi.New(httpapi.Config{Activities: d.activities, Logger: log}) //nolint:contextcheck // requests have their own
-	c, halt, err := inProcess(handler, log)
-	stop = func() error { return errors.Join(halt(), d.close()) }
-	if err == nil {
-		s, err = migrate.NewService(ctx, c, kind)
-	}
-	if err != nil {
-		return nil, nil, nil, errors.Join(err, stop())
-	}
-	return s, d, stop, nil
-}
-
 // inProcess serves h to this process only, without a port, until halt is called.
 func inProcess(h http.Handler, log *slog.Logger) (c *client.Client, halt func() error, err error) {
 	pipes := &pipeListener{pipes: make(chan net.Conn), closed: make(chan struct{})}

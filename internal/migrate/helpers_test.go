@@ -128,7 +128,7 @@ func pattern(t *testing.T, text string) migrate.Pattern {
 // sets returns the source of the sets "blocks:{user}".
 func sets(t *testing.T, from redis.UniversalClient) *migrate.Sets {
 	t.Helper()
-	return &migrate.Sets{Client: from, Keys: pattern(t, "blocks:{user}"), Scores: migrate.NoScores, Count: 10, Pace: unlimited()}
+	return &migrate.Sets{Client: from, Keys: pattern(t, "blocks:{user}"), Scores: migrate.NoScores, Pace: unlimited()}
 }
 
 func unlimited() *rate.Limiter {
@@ -153,7 +153,7 @@ func (w *world) newImport(t *testing.T, kind string, source migrate.Source) *mig
 	}
 }
 
-// compare compares, and returns "missed 1 2" for each difference.
+// compare compares, and returns "missing 1 2" for each difference.
 func (w *world) compare(t *testing.T, kind string, source migrate.Source) (migrate.Compared, []string) {
 	t.Helper()
 	return run(t, w.comparison(t, kind, source))
@@ -164,7 +164,7 @@ func (w *world) comparison(t *testing.T, kind string, source migrate.Source) *mi
 	return &migrate.Comparison{Source: source, Service: w.service(t, kind), Done: func(int) {}}
 }
 
-// run runs a comparison, and returns "missed 1 2" for each difference.
+// run runs a comparison, and returns "missing 1 2" for each difference.
 func run(t *testing.T, c *migrate.Comparison) (sum migrate.Compared, found []string) {
 	t.Helper()
 	sum, all, err := c.Run(t.Context())

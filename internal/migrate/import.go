@@ -15,15 +15,15 @@ import (
 // missing, and none that it undid in both remains. Run an interrupted import again from the start;
 // repeating is safe.
 type Import struct {
-	Source  Source // must be readable more than once
+	Source  Source
 	Service *Service
 
 	Skip bool                 // skip members that cannot be recorded, instead of stopping
 	Bad  func(problem error)  // called for each skipped member, one call at a time
 	Done func(activities int) // called with the number of further activities recorded, one call at a time
 
-	lines batch[client.Activity]
 	mu    sync.Mutex
+	lines []client.Activity // of the next request
 	sum   Imported
 }
 
@@ -55,25 +55,34 @@ func (im *Import) Run(ctx context.Context) (Imported, error) {
 		}
 		return nil
 	})
-	if err == nil && len(im.lines.items) > 0 {
-		err = im.record(ctx, im.lines.items)
+	if err == nil && len(im.lines) > 0 {
+		err = im.record(ctx, im.lines)
 	}
 	return im.sum, err
 }
 
-// add adds a member to the next request.
+// add adds a member to the next request, and makes the request once it is full.
 func (im *Import) add(ctx context.Context, m Member) error {
-	im.mu.Lock()
-	im.sum.Read++
-	err := cmp.Or(m.Bad, check(im.Service.Kind, m.Pair))
-	if err != nil {
-		err = im.refuse(m.Pair, err)
-		im.mu.Unlock()
+	full, err := im.queue(m)
+	if err != nil || full == nil {
 		return err
 	}
-	im.mu.Unlock()
-	return im.lines.add(client.Activity{User: m.User, Target: m.Target, Since: m.Since},
-		func(full []client.Activity) error { return im.record(ctx, full) })
+	return im.record(ctx, full)
+}
+
+// queue adds a member to the next request. It returns the request once it is full.
+func (im *Import) queue(m Member) (full []client.Activity, err error) {
+	im.mu.Lock()
+	defer im.mu.Unlock()
+	im.sum.Read++
+	if err := cmp.Or(m.Bad, check(im.Service.Kind, m.Pair)); err != nil {
+		return nil, im.refuse(m.Pair, err)
+	}
+	im.lines = append(im.lines, client.Activity{User: m.User, Target: m.Target, Since: m.Since})
+	if len(im.lines) == batchSize {
+		full, im.lines = im.lines, nil
+	}
+	return full, nil
 }
 
 // refuse skips a member that cannot be recorded, or returns its error.

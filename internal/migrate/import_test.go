@@ -165,7 +165,7 @@ func TestImportLimit(t *testing.T) {
 	if sum := w.importAll(t, "block", sets(t, app)); sum.OverLimit != 1 || sum.Changed != 2 {
 		t.Errorf("%+v", sum)
 	}
-	if sum, _ := w.compare(t, "block", sets(t, app)); sum.Missed != 1 {
-		t.Errorf("%+v, want the refused activities to be missed", sum)
+	if sum, _ := w.compare(t, "block", sets(t, app)); sum.Missing != 1 {
+		t.Errorf("%+v, want the refused activities to be missing", sum)
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"sync"
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
@@ -29,10 +28,9 @@ type Member struct {
 	Bad   error     // why the source's time is invalid
 }
 
-// Group is the activities under one key of a source.
+// Group is the activities of one user in a source.
 type Group struct {
-	Owner    string // the user; if Reversed, the target
-	Reversed bool
+	User string
 
 	// Members yields some members at a time, and may yield a member twice. Range over it at most
 	// once.
@@ -46,14 +44,13 @@ type Source interface {
 	// added or removed meanwhile. An error of each ends the call and is returned.
 	Groups(ctx context.Context, each func(Group) error) error
 
-	// Has reports which pairs the source has now. It returns nil if the source can be read only
-	// once.
+	// Has reports which pairs the source has now.
 	Has(ctx context.Context, pairs []Pair) ([]bool, error)
 }
 
 const (
-	// batchSize is the number of activities or candidates in one request. With the longest ids,
-	// made of quotes only, such a request is just below the service's limit of 1 MiB.
+	// batchSize is the number of activities in one request. With the longest ids, made of quotes
+	// only, such a request is just below the service's limit of 1 MiB.
 	batchSize = 900
 	// grace is how far ahead the end is of an activity that the source lacks. It must be longer
 	// than the next read of the source takes, and longer than a service's clock may be ahead.
@@ -98,27 +95,6 @@ func settle(ctx context.Context, source Source, to *Service, p Pair) error {
 	return fmt.Errorf("user %q, target %q: changed %d times during the import", p.User, p.Target, maxTurns)
 }
 
-// batch gathers what is done together. It is safe for concurrent use.
-type batch[T any] struct {
-	mu    sync.Mutex
-	items []T
-}
-
-// add adds an item, and calls do with all once they fill a request.
-func (b *batch[T]) add(item T, do func([]T) error) error {
-	b.mu.Lock()
-	b.items = append(b.items, item)
-	var full []T
-	if len(b.items) == batchSize {
-		full, b.items = b.items, nil
-	}
-	b.mu.Unlock()
-	if full == nil {
-		return nil
-	}
-	return do(full)
-}
-
 // endsSoon reports whether settle has set the end of an activity.
 func endsSoon(until time.Time) bool { return !until.IsZero() && time.Until(until) < soon }
 
@@ -130,7 +106,7 @@ func check(k client.Kind, p Pair) error {
 	if err := activity.CheckID(p.Target, "target"); err != nil {
 		return err
 	}
-	if k.Target == ofUsers && p.User == p.Target {
+	if k.Target == "user" && p.User == p.Target {
 		return fmt.Errorf("%q cannot %s themselves", p.User, k.Name)
 	}
 	return nil

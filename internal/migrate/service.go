@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -16,8 +15,6 @@ const (
 	attempts     = 10
 	firstBackoff = 50 * time.Millisecond
 	maxBackoff   = 5 * time.Second
-
-	ofUsers = "user" // a value of [client.Kind.Target]
 )
 
 // Service makes the calls of a migration, for one kind. All of them may be repeated, so Service
@@ -74,77 +71,6 @@ func (s *Service) List(ctx context.Context, user string) (ends map[string]time.T
 		return nil
 	})
 	return ends, err
-}
-
-// Reported reports for each pair whether a feed of its user drops or annotates its target, or a
-// post by or with it. Pairs of a user that follow each other are in one feed.
-func (s *Service) Reported(ctx context.Context, pairs ...Pair) ([]bool, error) {
-	reported := make([]bool, 0, len(pairs))
-	for some := range feeds(pairs) {
-		found, err := s.filter(ctx, some)
-		if err != nil {
-			return nil, err
-		}
-		for _, p := range some {
-			reported = append(reported, found[p.Target])
-		}
-	}
-	return reported, nil
-}
-
-// feeds yields pairs of one user, at most 900 at a time.
-func feeds(pairs []Pair) iter.Seq[[]Pair] {
-	return func(yield func([]Pair) bool) {
-		for len(pairs) > 0 {
-			n := min(len(pairs), batchSize)
-			if i := slices.IndexFunc(pairs[:n], func(p Pair) bool { return p.User != pairs[0].User }); i > 0 {
-				n = i
-			}
-			if !yield(pairs[:n]) {
-				return
-			}
-			pairs = pairs[n:]
-		}
-	}
-}
-
-// filter asks for one feed, and returns the targets that the kind drops or annotates.
-func (s *Service) filter(ctx context.Context, pairs []Pair) (map[string]bool, error) {
-	req := client.FilterRequest{Viewer: pairs[0].User, Kinds: []string{}}
-	if s.Kind.Effect == "drop" {
-		req.Kinds = []string{s.Kind.Name}
-	} else {
-		req.Annotate = []string{s.Kind.Name}
-	}
-	for _, p := range pairs {
-		post := client.Post{ID: p.Target}
-		switch s.Kind.Target {
-		case ofUsers:
-			post.Author = p.Target
-		case "post":
-		default:
-			post.Facets = map[string][]string{s.Kind.Target: {p.Target}}
-		}
-		req.Posts = append(req.Posts, post)
-	}
-	var feed client.Feed
-	err := patiently(ctx, "filter a feed", func() (err error) {
-		feed, err = s.client.Filter(ctx, req)
-		return err
-	})
-	if err == nil && len(feed.Degraded) > 0 {
-		err = fmt.Errorf("the service answered a degraded feed, without kinds %v", feed.Degraded)
-	}
-	found := make(map[string]bool)
-	for _, d := range feed.Dropped {
-		found[d.ID] = true
-	}
-	for _, p := range feed.Posts {
-		if p.Marks[s.Kind.Name] {
-			found[p.ID] = true
-		}
-	}
-	return found, err
 }
 
 // patiently calls try until it succeeds, fails permanently, or has failed 10 times.

@@ -31,6 +31,7 @@ const (
 
 const (
 	setReaders  = 4        // sets that are read at a time
+	scanCount   = 1000     // COUNT of SCAN, SSCAN and ZSCAN: with more, other clients wait longer
 	placeholder = "{user}" // stands for an id in a [Pattern]
 )
 
@@ -71,12 +72,10 @@ func (p Pattern) glob() string {
 // SCAN, SSCAN and ZSCAN, on every primary of a cluster, and holds one page of members of a few sets
 // in memory. It skips and counts keys of other types.
 type Sets struct {
-	Client  redis.UniversalClient
-	Keys    Pattern
-	Reverse bool // the key has the target, and members are users
-	Scores  Scores
-	Count   int64         // COUNT of each scan command
-	Pace    *rate.Limiter // of commands that read
+	Client redis.UniversalClient
+	Keys   Pattern
+	Scores Scores
+	Pace   *rate.Limiter // of commands that read
 
 	Others atomic.Int64 // number of skipped keys, which are neither sets nor sorted sets
 }
@@ -90,7 +89,7 @@ func (s *Sets) Groups(ctx context.Context, each func(Group) error) error {
 	if err == nil {
 		err = s.eachPrimary(reading, func(ctx context.Context, node redis.Cmdable) error {
 			return s.scan(ctx, node, func(user string) {
-				readers.Go(func() error { return each(Group{user, s.Reverse, s.members(reading, user)}) })
+				readers.Go(func() error { return each(Group{user, s.members(reading, user)}) })
 			})
 		})
 	}
@@ -117,7 +116,7 @@ func (s *Sets) scan(ctx context.Context, node redis.Cmdable, each func(user stri
 		if err := s.Pace.Wait(ctx); err != nil {
 			return err
 		}
-		keys, next, err := node.Scan(ctx, cursor, s.Keys.glob(), s.Count).Result()
+		keys, next, err := node.Scan(ctx, cursor, s.Keys.glob(), scanCount).Result()
 		if err != nil {
 			return err
 		}
@@ -139,14 +138,14 @@ func (s *Sets) scan(ctx context.Context, node redis.Cmdable, each func(user stri
 }
 
 // members yields the set of a user, which may be removed or replaced meanwhile.
-func (s *Sets) members(ctx context.Context, owner string) iter.Seq2[[]Member, error] {
+func (s *Sets) members(ctx context.Context, user string) iter.Seq2[[]Member, error] {
 	return func(yield func([]Member, error) bool) {
-		key, read, sorted := s.Keys.Key(owner), s.Client.SScan, false
+		key, read, sorted := s.Keys.Key(user), s.Client.SScan, false
 		for cursor := uint64(0); ; {
 			var page []string
 			err := s.Pace.Wait(ctx)
 			if err == nil {
-				page, cursor, err = read(ctx, key, cursor, "", s.Count).Result()
+				page, cursor, err = read(ctx, key, cursor, "", scanCount).Result()
 			}
 			switch {
 			case isWrongType(err) && !sorted:
@@ -159,7 +158,7 @@ func (s *Sets) members(ctx context.Context, owner string) iter.Seq2[[]Member, er
 				yield(nil, fmt.Errorf("read %s: %w", key, err))
 				return
 			}
-			if !yield(s.parse(owner, page, sorted), nil) || cursor == 0 {
+			if !yield(s.parse(user, page, sorted), nil) || cursor == 0 {
 				return
 			}
 		}
@@ -167,17 +166,14 @@ func (s *Sets) members(ctx context.Context, owner string) iter.Seq2[[]Member, er
 }
 
 // parse returns the members in a reply of SSCAN or ZSCAN.
-func (s *Sets) parse(owner string, page []string, sorted bool) []Member {
+func (s *Sets) parse(user string, page []string, sorted bool) []Member {
 	step := 1
 	if sorted {
 		step = 2
 	}
 	members := make([]Member, 0, len(page)/step)
 	for item := range slices.Chunk(page, step) {
-		m := Member{Pair: Pair{User: owner, Target: item[0]}}
-		if s.Reverse {
-			m.User, m.Target = m.Target, m.User
-		}
+		m := Member{Pair: Pair{User: user, Target: item[0]}}
 		if sorted && s.Scores != NoScores {
 			m.Since, m.Bad = s.Scores.time(item[1])
 		}
@@ -209,11 +205,8 @@ func (s *Sets) Has(ctx context.Context, pairs []Pair) ([]bool, error) {
 		pipe := s.Client.Pipeline()
 		plain, sorted := make([]*redis.BoolCmd, len(some)), make([]*redis.FloatCmd, len(some))
 		for i, p := range some {
-			key, member := s.Keys.Key(p.User), p.Target
-			if s.Reverse {
-				key, member = s.Keys.Key(p.Target), p.User
-			}
-			plain[i], sorted[i] = pipe.SIsMember(ctx, key, member), pipe.ZScore(ctx, key, member)
+			key := s.Keys.Key(p.User)
+			plain[i], sorted[i] = pipe.SIsMember(ctx, key, p.Target), pipe.ZScore(ctx, key, p.Target)
 		}
 		_, _ = pipe.Exec(ctx) // each command has its own error
 		for i := range some {
