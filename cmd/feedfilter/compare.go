@@ -63,7 +63,7 @@ func (c *compareSetsCmd) run(ctx context.Context, std stdio, sets *migrate.Sets,
 	}
 	bar, start := newProgress(std, -1, 0), time.Now()
 	sum, found, err := (&migrate.Comparison{
-		Source: sets, Service: service, Settle: c.Settle,
+		Sets: sets, Service: service, Settle: c.Settle,
 		Done: func(activities int) { bar.advance(0, activities) },
 	}).Run(ctx)
 	bar.end()

@@ -44,7 +44,7 @@ func (c *importSetsCmd) Run(ctx context.Context, std stdio) error {
 func (c *importSetsCmd) run(ctx context.Context, std stdio, sets *migrate.Sets, service *migrate.Service) error {
 	bar, start := newProgress(std, -1, 0), time.Now()
 	sum, err := (&migrate.Import{
-		Source: sets, Service: service, Skip: c.OnError == "skip",
+		Sets: sets, Service: service, Skip: c.OnError == "skip",
 		Bad:  func(problem error) { bar.note(problem.Error()) },
 		Done: func(activities int) { bar.advance(0, activities) },
 	}).Run(ctx)

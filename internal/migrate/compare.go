@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -21,10 +22,10 @@ const (
 	firstLook = 50 * time.Millisecond
 )
 
-// Comparison finds the differences between a source and the lists of a service's ledger. Both may
+// Comparison finds the differences between sets and the lists of a service's ledger. Both may
 // change meanwhile: each difference is checked again until it is gone or Settle has passed.
 type Comparison struct {
-	Source  Source
+	Sets    *Sets
 	Service *Service
 
 	Settle time.Duration        // how long a write of the app may take to reach both sides
@@ -37,13 +38,13 @@ type Comparison struct {
 
 // Differences.
 const (
-	// Missing: the source has the activity, and the ledger does not, or ends it within minutes.
+	// Missing: the set has the activity, and the ledger does not, or ends it within minutes.
 	Missing = "missing"
-	// Extra: the ledger has the activity, and the source does not.
+	// Extra: the ledger has the activity, and the set does not.
 	Extra = "extra"
 )
 
-// Difference is a pair in which source and service differ.
+// Difference is a pair in which set and ledger differ.
 type Difference struct {
 	Pair
 
@@ -53,17 +54,17 @@ type Difference struct {
 // Compared is the result of a comparison.
 type Compared struct {
 	Groups     int64 `json:"groups"`     // sets
-	Activities int64 `json:"activities"` // of the source, looked up in the ledger
-	Invalid    int64 `json:"invalid"`    // of the source, that cannot be recorded
+	Activities int64 `json:"activities"` // members, looked up in the ledger
+	Invalid    int64 `json:"invalid"`    // members that cannot be recorded
 
 	Missing int64 `json:"missing"`
 	Extra   int64 `json:"extra"`
 }
 
-// Run compares the users of the source. The differences are in the order of users and targets.
+// Run compares the users who have a set. The differences are in the order of users and targets.
 func (c *Comparison) Run(ctx context.Context) (Compared, []Difference, error) {
 	c.suspects = make(map[Pair]bool)
-	err := c.Source.Groups(ctx, func(g Group) error { return c.group(ctx, g) })
+	err := c.Sets.Users(ctx, func(user string, members iter.Seq2[[]Member, error]) error { return c.user(ctx, user, members) })
 	var found []Difference
 	if err == nil {
 		found, err = c.settle(ctx)
@@ -93,21 +94,21 @@ func verdict(has bool, ends map[string]time.Time, target string) string {
 	}
 }
 
-// group compares one group of the source.
-func (c *Comparison) group(ctx context.Context, g Group) (err error) {
+// user compares the set of one user.
+func (c *Comparison) user(ctx context.Context, user string, members iter.Seq2[[]Member, error]) (err error) {
 	var ends map[string]time.Time
-	if activity.CheckID(g.User, "user") == nil {
-		if ends, err = c.Service.List(ctx, g.User); err != nil {
+	if activity.CheckID(user, "user") == nil {
+		if ends, err = c.Service.List(ctx, user); err != nil {
 			return err
 		}
 	}
 	met := make(map[string]bool)
-	for members, err := range g.Members {
+	for some, err := range members {
 		if err != nil {
 			return err
 		}
 		var missing []Pair
-		for _, p := range c.valid(members) {
+		for _, p := range c.valid(some) {
 			met[p.Target] = true
 			if verdict(true, ends, p.Target) != "" {
 				missing = append(missing, p)
@@ -120,7 +121,7 @@ func (c *Comparison) group(ctx context.Context, g Group) (err error) {
 	var extra []Pair
 	for target := range ends {
 		if !met[target] && verdict(false, ends, target) != "" {
-			extra = append(extra, Pair{g.User, target})
+			extra = append(extra, Pair{user, target})
 		}
 	}
 	c.mu.Lock()
@@ -158,7 +159,7 @@ func (c *Comparison) suspect(pairs []Pair) error {
 	return nil
 }
 
-// settle checks suspects again until source and service agree about all, or the time to settle is
+// settle checks suspects again until sets and service agree about all, or the time to settle is
 // over, and returns the remaining differences.
 func (c *Comparison) settle(ctx context.Context) (found []Difference, err error) {
 	for begun, wait := time.Now(), firstLook; len(c.suspects) > 0; wait *= 2 {
@@ -183,8 +184,8 @@ func (c *Comparison) look(ctx context.Context) (found []Difference, err error) {
 	pairs := slices.SortedFunc(maps.Keys(c.suspects), func(p, q Pair) int {
 		return cmp.Or(strings.Compare(p.User, q.User), strings.Compare(p.Target, q.Target))
 	})
-	// The source is read first: whatever it has by then, the service must have.
-	has, err := c.Source.Has(ctx, pairs)
+	// The sets are read first: whatever they have by then, the service must have.
+	has, err := c.Sets.Has(ctx, pairs)
 	if err != nil {
 		return nil, err
 	}

@@ -68,7 +68,7 @@ func TestCompareOnItsWay(t *testing.T) {
 	sadd(t, app, "1", "2", "3", "4")
 	w := newWorld(t, 0)
 	w.record(t, "1 block 4", "1 block 5")
-	source := &hooked{Sets: sets(t, app), before: func(call int) {
+	source := hooked(t, app, func(call int) {
 		switch call {
 		case 1:
 			w.record(t, "1 block 2") // the write arrives
@@ -76,7 +76,7 @@ func TestCompareOnItsWay(t *testing.T) {
 		case 2:
 			w.record(t, "-1 block 5") // this removal, too
 		}
-	}}
+	})
 	c := w.comparison(t, "block", source)
 	c.Settle = time.Minute
 	if sum, found := run(t, c); found != nil {

@@ -136,7 +136,7 @@ func unlimited() *rate.Limiter {
 }
 
 // importAll imports from a source, and fails the test on an error.
-func (w *world) importAll(t *testing.T, kind string, source migrate.Source) migrate.Imported {
+func (w *world) importAll(t *testing.T, kind string, source *migrate.Sets) migrate.Imported {
 	t.Helper()
 	sum, err := w.newImport(t, kind, source).Run(t.Context())
 	if err != nil {
@@ -145,23 +145,23 @@ func (w *world) importAll(t *testing.T, kind string, source migrate.Source) migr
 	return sum
 }
 
-func (w *world) newImport(t *testing.T, kind string, source migrate.Source) *migrate.Import {
+func (w *world) newImport(t *testing.T, kind string, source *migrate.Sets) *migrate.Import {
 	t.Helper()
 	return &migrate.Import{
-		Source: source, Service: w.service(t, kind),
+		Sets: source, Service: w.service(t, kind),
 		Bad: func(error) {}, Done: func(int) {},
 	}
 }
 
 // compare compares, and returns "missing 1 2" for each difference.
-func (w *world) compare(t *testing.T, kind string, source migrate.Source) (migrate.Compared, []string) {
+func (w *world) compare(t *testing.T, kind string, source *migrate.Sets) (migrate.Compared, []string) {
 	t.Helper()
 	return run(t, w.comparison(t, kind, source))
 }
 
-func (w *world) comparison(t *testing.T, kind string, source migrate.Source) *migrate.Comparison {
+func (w *world) comparison(t *testing.T, kind string, source *migrate.Sets) *migrate.Comparison {
 	t.Helper()
-	return &migrate.Comparison{Source: source, Service: w.service(t, kind), Done: func(int) {}}
+	return &migrate.Comparison{Sets: source, Service: w.service(t, kind), Done: func(int) {}}
 }
 
 // run runs a comparison, and returns "missing 1 2" for each difference.
@@ -192,22 +192,38 @@ func wantLines(t *testing.T, what string, got, want []string) {
 	}
 }
 
-// hooked is a Source that calls a function before each Has.
-type hooked struct {
-	*migrate.Sets
-
-	mu     sync.Mutex
-	before func(call int)
-	calls  int
+// hooked returns sets that call a function before each Has.
+func hooked(t *testing.T, app *redis.Client, before func(call int)) *migrate.Sets {
+	t.Helper()
+	client := redis.NewClient(app.Options())
+	t.Cleanup(func() { _ = client.Close() })
+	client.AddHook(&hook{before: before})
+	return sets(t, client)
 }
 
-func (h *hooked) Has(ctx context.Context, pairs []migrate.Pair) ([]bool, error) {
-	h.mu.Lock()
-	h.calls++
-	call := h.calls
-	h.mu.Unlock()
-	h.before(call)
-	return h.Sets.Has(ctx, pairs)
+// hook is a hook of pipelines, which only Has uses.
+type hook struct {
+	mu     sync.Mutex
+	calls  int
+	before func(call int)
+}
+
+func (*hook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (*hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (h *hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, commands []redis.Cmder) error {
+		if commands[0].Name() != "sismember" { // go-redis sets connections up with pipelines
+			return next(ctx, commands)
+		}
+		h.mu.Lock()
+		h.calls++
+		call := h.calls
+		h.mu.Unlock()
+		h.before(call)
+		return next(ctx, commands)
+	}
 }
 
 // flaky makes some requests fail, before or after the service has processed them.

@@ -5,17 +5,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"sync"
 
 	"github.com/feedfilter/feedfilter/client"
 )
 
-// Import adds all activities of a source to a service. The app may keep writing meanwhile, to the
-// source first and then to the service. Afterwards, no activity that it recorded in both is
+// Import adds all members of sets to a service. The app may keep writing meanwhile, to the sets
+// first and then to the service. Afterwards, no activity that it recorded in both is
 // missing, and none that it undid in both remains. Run an interrupted import again from the start;
 // repeating is safe.
 type Import struct {
-	Source  Source
+	Sets    *Sets
 	Service *Service
 
 	Skip bool                 // skip members that cannot be recorded, instead of stopping
@@ -39,15 +40,15 @@ type Imported struct {
 
 // Run imports. After an error it returns what was done until then.
 func (im *Import) Run(ctx context.Context) (Imported, error) {
-	err := im.Source.Groups(ctx, func(g Group) error {
+	err := im.Sets.Users(ctx, func(_ string, members iter.Seq2[[]Member, error]) error {
 		im.mu.Lock()
 		im.sum.Groups++
 		im.mu.Unlock()
-		for members, err := range g.Members {
+		for some, err := range members {
 			if err != nil {
 				return err
 			}
-			for _, m := range members {
+			for _, m := range some {
 				if err := im.add(ctx, m); err != nil {
 					return err
 				}
@@ -96,7 +97,7 @@ func (im *Import) refuse(p Pair, err error) error {
 	return err
 }
 
-// record records lines, and then settles those that the source no longer has: the app may have
+// record records lines, and then settles those that the sets no longer have: the app may have
 // undone them in the service before they were recorded.
 func (im *Import) record(ctx context.Context, lines []client.Activity) error {
 	results, err := im.Service.Record(ctx, lines)
@@ -107,7 +108,7 @@ func (im *Import) record(ctx context.Context, lines []client.Activity) error {
 	for i, l := range lines {
 		pairs[i] = Pair{l.User, l.Target}
 	}
-	has, err := im.Source.Has(ctx, pairs)
+	has, err := im.Sets.Has(ctx, pairs)
 	if err != nil {
 		return err
 	}
@@ -115,7 +116,7 @@ func (im *Import) record(ctx context.Context, lines []client.Activity) error {
 	for i, there := range has {
 		if !there {
 			undone++
-			if err := settle(ctx, im.Source, im.Service, pairs[i]); err != nil {
+			if err := settle(ctx, im.Sets, im.Service, pairs[i]); err != nil {
 				return err
 			}
 		}

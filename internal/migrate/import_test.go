@@ -84,7 +84,7 @@ func TestImportUndoneMeanwhile(t *testing.T) {
 		sadd(t, app, "1", "2", "3")
 		w := newWorld(t, 0)
 		block := w.service(t, "block")
-		source := &hooked{Sets: sets(t, app), before: func(call int) {
+		source := hooked(t, app, func(call int) {
 			switch {
 			case call == 1:
 				app.SRem(t.Context(), "blocks:1", "2") // the removal reached the service before the import recorded it
@@ -98,7 +98,7 @@ func TestImportUndoneMeanwhile(t *testing.T) {
 				}
 				sadd(t, app, "1", "2") // the block reached the service before this set
 			}
-		}}
+		})
 		if sum := w.importAll(t, "block", source); sum.Undone != 1 {
 			t.Errorf("%+v, want one undone", sum)
 		}
@@ -112,12 +112,12 @@ func TestImportUndoneAfterwards(t *testing.T) {
 	app := redistest.Start(t).Client()
 	sadd(t, app, "1", "2", "3")
 	w := newWorld(t, 0)
-	source := &hooked{Sets: sets(t, app), before: func(call int) {
+	source := hooked(t, app, func(call int) {
 		if call == 1 {
 			app.SRem(t.Context(), "blocks:1", "2")
 			w.record(t, "-1 block 2")
 		}
-	}}
+	})
 	w.importAll(t, "block", source)
 	wantLines(t, "recorded", w.recorded(t), []string{"1 block 3"})
 }
@@ -127,12 +127,12 @@ func TestImportNeverSettles(t *testing.T) {
 	app := redistest.Start(t).Client()
 	sadd(t, app, "1", "2")
 	w := newWorld(t, 0)
-	source := &hooked{Sets: sets(t, app), before: func(call int) {
+	source := hooked(t, app, func(call int) {
 		app.SRem(t.Context(), "blocks:1", "2")
 		if call > 1 && call%2 == 1 {
 			sadd(t, app, "1", "2")
 		}
-	}}
+	})
 	_, err := w.newImport(t, "block", source).Run(t.Context())
 	if err == nil || !strings.Contains(err.Error(), `user "1", target "2": changed`) {
 		t.Errorf("the import returned %v", err)

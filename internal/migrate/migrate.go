@@ -10,7 +10,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
@@ -20,32 +19,12 @@ import (
 // Pair is an activity of the kind that is imported or compared.
 type Pair struct{ User, Target string }
 
-// Member is a pair with its time in the source.
+// Member is a member of a user's set.
 type Member struct {
 	Pair
 
 	Since time.Time // time of the activity; zero: unknown
-	Bad   error     // why the source's time is invalid
-}
-
-// Group is the activities of one user in a source.
-type Group struct {
-	User string
-
-	// Members yields some members at a time, and may yield a member twice. Range over it at most
-	// once.
-	Members iter.Seq2[[]Member, error]
-}
-
-// Source is the app's own store of activities.
-type Source interface {
-	// Groups calls each, from several goroutines, for every group that exists during the whole
-	// call, and returns when all calls have returned. It may or may not include a group that is
-	// added or removed meanwhile. An error of each ends the call and is returned.
-	Groups(ctx context.Context, each func(Group) error) error
-
-	// Has reports which pairs the source has now.
-	Has(ctx context.Context, pairs []Pair) ([]bool, error)
+	Bad   error     // why its score is invalid
 }
 
 const (
@@ -63,7 +42,7 @@ const (
 
 // settle makes the service follow the source in one pair, while others may change it, first in the
 // source and then in the service.
-func settle(ctx context.Context, source Source, to *Service, p Pair) error {
+func settle(ctx context.Context, source *Sets, to *Service, p Pair) error {
 	has, err := source.Has(ctx, []Pair{p})
 	for range maxTurns {
 		if err != nil {

@@ -106,7 +106,7 @@ func TestRace(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			im := w.newImport(t, "block", sets(t, server.Client()))
 			if n%2 == 1 {
-				im.Source = &hooked{Sets: sets(t, server.Client()), before: func(int) { cancel() }}
+				im.Sets = hooked(t, server.Client(), func(int) { cancel() })
 			}
 			_, err := im.Run(ctx)
 			if err != nil && ctx.Err() == nil {

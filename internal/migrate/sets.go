@@ -68,9 +68,9 @@ func (p Pattern) glob() string {
 	return literal.Replace(p.prefix) + "*" + literal.Replace(p.suffix)
 }
 
-// Sets is a source: an app's exact sets in Redis, plain or sorted, one per user. It reads them with
-// SCAN, SSCAN and ZSCAN, on every primary of a cluster, and holds one page of members of a few sets
-// in memory. It skips and counts keys of other types.
+// Sets are an app's exact sets in Redis, plain or sorted, one per user. They are read with
+// SCAN, SSCAN and ZSCAN, on every primary of a cluster, with one page of members of a few sets in
+// memory. Keys of other types are skipped and counted.
 type Sets struct {
 	Client redis.UniversalClient
 	Keys   Pattern
@@ -80,16 +80,19 @@ type Sets struct {
 	Others atomic.Int64 // number of skipped keys, which are neither sets nor sorted sets
 }
 
-// Groups implements [Source]. It reads a set twice if SCAN returns its key twice. An error may be
-// [ErrMoved].
-func (s *Sets) Groups(ctx context.Context, each func(Group) error) error {
+// Users calls each, from several goroutines, for every user whose set exists during the whole call,
+// and returns when all calls have returned. It may or may not include a set that is added or removed
+// meanwhile, and includes a set twice if SCAN returns its key twice. members yields some members at
+// a time, and may yield a member twice. An error of each ends the call and is returned. An error may
+// be [ErrMoved].
+func (s *Sets) Users(ctx context.Context, each func(user string, members iter.Seq2[[]Member, error]) error) error {
 	before, err := s.identity(ctx)
 	readers, reading := errgroup.WithContext(ctx)
 	readers.SetLimit(setReaders)
 	if err == nil {
 		err = s.eachPrimary(reading, func(ctx context.Context, node redis.Cmdable) error {
 			return s.scan(ctx, node, func(user string) {
-				readers.Go(func() error { return each(Group{user, s.members(reading, user)}) })
+				readers.Go(func() error { return each(user, s.members(reading, user)) })
 			})
 		})
 	}
@@ -195,7 +198,7 @@ func (s Scores) time(score string) (time.Time, error) {
 	return at, nil
 }
 
-// Has implements [Source].
+// Has reports which pairs the sets have now.
 func (s *Sets) Has(ctx context.Context, pairs []Pair) ([]bool, error) {
 	has := make([]bool, 0, len(pairs))
 	for some := range slices.Chunk(pairs, batchSize) {

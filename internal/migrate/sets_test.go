@@ -3,6 +3,7 @@ package migrate_test
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 	"strconv"
@@ -18,14 +19,14 @@ import (
 )
 
 // pairsOf reads a source and returns each pair once, such as "1 2".
-func pairsOf(t *testing.T, source migrate.Source) []string {
+func pairsOf(t *testing.T, source *migrate.Sets) []string {
 	t.Helper()
 	var mu sync.Mutex
 	var all []string
-	err := source.Groups(t.Context(), func(g migrate.Group) error {
+	err := source.Users(t.Context(), func(_ string, members iter.Seq2[[]migrate.Member, error]) error {
 		mu.Lock()
 		defer mu.Unlock()
-		for some, err := range g.Members {
+		for some, err := range members {
 			if err != nil {
 				return err
 			}
@@ -160,9 +161,9 @@ func TestSetsVanish(t *testing.T) {
 	}
 	var once sync.Once
 	s := sets(t, client)
-	err := s.Groups(t.Context(), func(g migrate.Group) error {
+	err := s.Users(t.Context(), func(_ string, members iter.Seq2[[]migrate.Member, error]) error {
 		once.Do(func() { client.FlushAll(t.Context()) })
-		for _, err := range g.Members {
+		for _, err := range members {
 			if err != nil {
 				return err
 			}
@@ -182,7 +183,7 @@ func TestSetsMoved(t *testing.T) {
 	}
 	restarted := false
 	var mu sync.Mutex
-	err := sets(t, server.Client()).Groups(t.Context(), func(migrate.Group) error {
+	err := sets(t, server.Client()).Users(t.Context(), func(string, iter.Seq2[[]migrate.Member, error]) error {
 		mu.Lock()
 		defer mu.Unlock()
 		if !restarted {
@@ -206,7 +207,7 @@ func TestSetsFailedReader(t *testing.T) {
 	broken := errors.New("broken")
 	var mu sync.Mutex
 	calls := 0
-	err := sets(t, client).Groups(t.Context(), func(migrate.Group) error {
+	err := sets(t, client).Users(t.Context(), func(string, iter.Seq2[[]migrate.Member, error]) error {
 		mu.Lock()
 		defer mu.Unlock()
 		calls++
@@ -221,7 +222,7 @@ func TestSetsFailedReader(t *testing.T) {
 func TestSetsHashTag(t *testing.T) {
 	client := redistest.Start(t).Client()
 	client.SAdd(t.Context(), "blocks:{1}", "2")
-	err := sets(t, client).Groups(t.Context(), func(migrate.Group) error { return nil })
+	err := sets(t, client).Users(t.Context(), func(string, iter.Seq2[[]migrate.Member, error]) error { return nil })
 	if err == nil || !strings.Contains(err.Error(), "write {{user}} in the pattern") {
 		t.Errorf("got %v", err)
 	}
