@@ -57,7 +57,17 @@ func (c *benchCmd) Run(ctx context.Context, std stdio) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	report, err := c.measure(ctx, dir, std)
+	config := bench.Config{Store: &favfilter.Memory{}, Dir: dir, Entries: c.Activities, Duration: c.Duration}
+	run := bench.Run
+	if c.Redis != "" {
+		run = func(ctx context.Context, config bench.Config) (*bench.Report, error) {
+			return c.onRedis(ctx, config, std)
+		}
+	}
+	report, err := run(ctx, config)
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
 	switch {
 	case err != nil:
 		return fmt.Errorf("bench: %w", err)
@@ -67,16 +77,7 @@ func (c *benchCmd) Run(ctx context.Context, std stdio) (err error) {
 	return report.WriteText(std.out)
 }
 
-// measure runs the benchmark with a ledger in dir and, in Redis, a temporary filter.
-func (c *benchCmd) measure(ctx context.Context, dir string, std stdio) (*bench.Report, error) {
-	config := bench.Config{Store: &favfilter.Memory{}, Dir: dir, Entries: c.Activities, Duration: c.Duration}
-	if c.Redis != "" {
-		return c.onRedis(ctx, config, std)
-	}
-	return runBench(ctx, config)
-}
-
-// onRedis is measure with pages in Redis.
+// onRedis runs the benchmark with a temporary filter in Redis.
 func (c *benchCmd) onRedis(ctx context.Context, config bench.Config, std stdio) (report *bench.Report, err error) {
 	servers, err := c.data().redisServers()
 	if err != nil {
@@ -104,14 +105,5 @@ func (c *benchCmd) onRedis(ctx context.Context, config bench.Config, std stdio) 
 	if config.Store, err = redisstore.New(clients.pages, filter); err != nil {
 		return nil, err
 	}
-	return runBench(ctx, config)
-}
-
-// runBench measures, and says why ctx ended if it did.
-func runBench(ctx context.Context, config bench.Config) (*bench.Report, error) {
-	report, err := bench.Run(ctx, config)
-	if ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
-	return report, err
+	return bench.Run(ctx, config)
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -68,11 +69,10 @@ func Run(ctx context.Context, c Config) (r *Report, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, subject.Close()) }()
-	if err := subject.Record(ctx, people.Activities()); err != nil {
-		return nil, err
-	}
-	if err := subject.RecordSeen(ctx, people); err != nil {
-		return nil, err
+	for _, all := range []iter.Seq[activity.Activity]{people.Activities(), people.Seen()} {
+		if err := subject.Record(ctx, all); err != nil {
+			return nil, err
+		}
 	}
 	feeds := people.Feeds(feedSize)
 	if err := verify(ctx, subject, feeds); err != nil {

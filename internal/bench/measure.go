@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -61,17 +62,9 @@ func Interleave(ctx context.Context, d time.Duration, calls ...Call) ([]Samples,
 			}
 			samples[i] = append(samples[i], took)
 		}
-		counted = shortest(samples)
+		counted = len(slices.MinFunc(samples, func(a, b Samples) int { return cmp.Compare(len(a), len(b)) }))
 	}
 	return samples, nil
-}
-
-func shortest(samples []Samples) int {
-	least := len(samples[0])
-	for _, s := range samples {
-		least = min(least, len(s))
-	}
-	return least
 }
 
 func (c *Call) time(ctx context.Context, round int) (time.Duration, error) {

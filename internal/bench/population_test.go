@@ -134,7 +134,7 @@ func TestSubject(t *testing.T) {
 	if err := s.Record(t.Context(), p.Activities()); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.RecordSeen(t.Context(), p); err != nil {
+	if err := s.Record(t.Context(), p.Seen()); err != nil {
 		t.Fatal(err)
 	}
 	clean, wrong := 0, 0

@@ -96,11 +96,6 @@ func (s *Subject) Record(ctx context.Context, all iter.Seq[activity.Activity]) e
 	return bulk.Finish(ctx)
 }
 
-// RecordSeen records the seen posts of p's viewers.
-func (s *Subject) RecordSeen(ctx context.Context, p *Population) error {
-	return s.Record(ctx, p.Seen())
-}
-
 // Check checks the feed. Unless dropped is nil, Check sets it for each candidate; it must have the
 // length of the feed.
 func (s *Subject) Check(ctx context.Context, f *Feed, dropped []bool) error {

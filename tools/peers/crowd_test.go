@@ -104,7 +104,7 @@ func TestViewersPagesAreBelieved(t *testing.T) {
 	if err := c.put(t.Context(), store, c.viewersPages()); err != nil {
 		t.Fatal(err)
 	}
-	if err := subject.RecordSeen(t.Context(), c.people); err != nil {
+	if err := subject.Record(t.Context(), c.people.Seen()); err != nil {
 		t.Fatal(err)
 	}
 	before := subject.Recorder.Stats().Rebuilds

@@ -202,7 +202,7 @@ func (g *growth) candidates(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := subject.RecordSeen(ctx, people); err != nil {
+	if err := subject.Record(ctx, people.Seen()); err != nil {
 		return err
 	}
 	sizes := moreSizes()
@@ -295,7 +295,7 @@ func (g *growth) among(ctx context.Context, people *bench.Population, pages uint
 	if err != nil {
 		return at, err
 	}
-	if err := subject.RecordSeen(ctx, people); err != nil {
+	if err := subject.Record(ctx, people.Seen()); err != nil {
 		return at, err
 	}
 	feeds := people.Feeds(growthFeed)

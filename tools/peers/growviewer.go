@@ -109,7 +109,7 @@ func (g *growth) activities(ctx context.Context) (err error) {
 	if err := subject.Record(ctx, people.Activities()); err != nil {
 		return err
 	}
-	if err := subject.RecordSeen(ctx, people); err != nil {
+	if err := subject.Record(ctx, people.Seen()); err != nil {
 		return err
 	}
 	viewers := people.Viewers

@@ -40,7 +40,7 @@ func (o *ours) load(ctx context.Context, p *bench.Population) error {
 }
 
 func (o *ours) loadSeen(ctx context.Context, p *bench.Population) error {
-	return o.subject.RecordSeen(ctx, p)
+	return o.subject.Record(ctx, p.Seen())
 }
 
 func (o *ours) check(ctx context.Context, f *bench.Feed, dropped []bool) error {

@@ -102,7 +102,7 @@ func fillService(ctx context.Context, r *run, client *redis.Client, file string)
 	if err != nil {
 		return 0, err
 	}
-	return float64(after-before) / float64(r.people.Entries()), subject.RecordSeen(ctx, r.people)
+	return float64(after-before) / float64(r.people.Entries()), subject.Record(ctx, r.people.Seen())
 }
 
 // start runs the command until it listens. The host kills it at the end.
