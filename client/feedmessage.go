@@ -52,8 +52,8 @@ func filterProcedure(req *FilterRequest, into *Feed) *procedure {
 	}
 }
 
-// encodeFilter returns the request as an encoded FilterRequest. It appends the ids of posts, authors
-// and actors itself, because the generated code would first need a copy of them.
+// encodeFilter returns the request as an encoded FilterRequest. It appends the ids of posts,
+// authors and actors itself, because the generated code would first need a copy of them.
 func encodeFilter(req *FilterRequest) ([]byte, error) {
 	length, authors, actors := 64, false, 0
 	for i := range req.Posts {
@@ -95,6 +95,7 @@ func appendID(dst []byte, field byte, id string) []byte {
 }
 
 // filterMessage returns the request as a message, without the ids of posts, authors and actors.
+// actors is their number.
 func filterMessage(req *FilterRequest, actors int) *feedfilterv1.FilterRequest {
 	m := &feedfilterv1.FilterRequest{
 		Viewer: req.Viewer, Annotate: req.Annotate, Lists: req.Lists, RecordSeen: req.RecordSeen, Exact: req.Exact,

@@ -53,7 +53,7 @@ type Reader struct {
 	pos Position
 	sum hash.Hash // SHA-256 up to pos
 
-	pending int  // length of the line that Peek found, or of its first part
+	pending int  // length of the line that peek found, or of its first part
 	partial bool // the line is longer than this part
 	whole   bool // pos is at the end of a complete line
 
@@ -99,9 +99,9 @@ var (
 	errTooBig = fmt.Errorf("the line is longer than %d bytes", maxRecord-1)
 )
 
-// Peek returns the next activity without moving the reader; Accept moves it. The error is a
+// peek returns the next activity without moving the reader; accept moves it. The error is a
 // [*LineError] if the next line is not a valid activity, and io.EOF at the end of the file.
-func (r *Reader) Peek() (activity.Activity, error) {
+func (r *Reader) peek() (activity.Activity, error) {
 	for {
 		line, err := r.line()
 		if err != nil {
@@ -112,7 +112,7 @@ func (r *Reader) Peek() (activity.Activity, error) {
 		a, err := r.activity(line)
 		switch {
 		case errors.Is(err, errBlank):
-			r.Accept()
+			r.accept()
 		case err != nil:
 			_, fatal := errors.AsType[fatalError](err)
 			return activity.Activity{}, &LineError{r.name, r.pos.Line, err, fatal}
@@ -156,8 +156,8 @@ func (r *Reader) check(rec record) (activity.Activity, error) {
 	return a, r.valid(a)
 }
 
-// Accept moves the reader past the line that Peek found.
-func (r *Reader) Accept() {
+// accept moves the reader past the line that peek found.
+func (r *Reader) accept() {
 	for {
 		part, _ := r.in.Peek(r.pending) // buffered by Peek
 		r.sum.Write(part)
@@ -170,7 +170,7 @@ func (r *Reader) Accept() {
 		}
 		line, err := r.line()
 		if err != nil {
-			return // the next Peek returns the error
+			return // the next peek returns the error
 		}
 		r.pending = len(line)
 	}
@@ -217,17 +217,17 @@ type Batch struct {
 func (r *Reader) Batch(size int, stop bool) Batch {
 	var b Batch
 	for !b.Last && len(b.Activities)+len(b.Bad) < size {
-		a, err := r.Peek()
+		a, err := r.peek()
 		var bad *LineError
 		switch {
 		case err == nil:
 			b.Activities = append(b.Activities, a)
-			r.Accept()
+			r.accept()
 		case errors.Is(err, io.EOF):
 			b.Last = true
 		case errors.As(err, &bad) && !stop && !bad.Fatal:
 			b.Bad = append(b.Bad, bad)
-			r.Accept()
+			r.accept()
 		case errors.As(err, &bad):
 			b.Bad = append(b.Bad, bad)
 			b.Last, b.Err = true, fmt.Errorf("stopped at line %d", bad.Line)

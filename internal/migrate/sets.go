@@ -80,11 +80,11 @@ type Sets struct {
 	Others atomic.Int64 // number of skipped keys, which are neither sets nor sorted sets
 }
 
-// Users calls each, from several goroutines, for every user whose set exists during the whole call,
-// and returns when all calls have returned. It may or may not include a set that is added or removed
+// Users calls each, from several goroutines, for every user whose set exists during the whole call.
+// It returns when all calls have returned. It may or may not include a set that is added or removed
 // meanwhile, and includes a set twice if SCAN returns its key twice. members yields some members at
-// a time, and may yield a member twice. An error of each ends the call and is returned. An error may
-// be [ErrMoved].
+// a time, and may yield a member twice. Range over it at most once. An error of each ends the call
+// and is returned. An error may be [ErrMoved].
 func (s *Sets) Users(ctx context.Context, each func(user string, members iter.Seq2[[]Member, error]) error) error {
 	before, err := s.identity(ctx)
 	readers, reading := errgroup.WithContext(ctx)

@@ -106,8 +106,8 @@ func feedMessages() []string {
 	}
 }
 
-// messagesAgree fails t unless a message means the same as to the generated code, which also refuses
-// ids that are not UTF-8. It reports whether the message is valid.
+// messagesAgree fails t unless a message means the same as to the generated code, which also
+// refuses ids that are not UTF-8. It reports whether the message is valid.
 func messagesAgree(t interface {
 	Helper()
 	Fatalf(format string, args ...any)

@@ -20,12 +20,11 @@ const (
 	fieldViewers    = 4
 )
 
-// splitLists reads a message, and returns the fields that add does not take: it gets each field
-// that has a length, with its number and its value, and reports whether it took the field. For a
-// long list it also takes the values that follow, with the methods of the reader. So the strings of
-// long lists share the memory of text; the generated code would allocate each of them, which takes
-// longer than the answer. splitLists reports false for an invalid or an unusual message, or if add
-// reports false.
+// splitLists reads a message, and returns the fields that add does not take. It calls add with each
+// field that has a length, and add reports whether it took the field. For a long list, add also
+// takes the values that follow, with the methods of the reader. So the strings of long lists share
+// the memory of text. The generated code would allocate each of them, which takes longer than the
+// answer. splitLists reports false for an invalid or an unusual message, or if add reports false.
 func splitLists(text string, add func(r *messageReader, field uint64, s string) (took, ok bool)) (rest []byte, ok bool) {
 	for r := (messageReader{text: text}); r.at < len(text); {
 		from := r.at
