@@ -100,7 +100,7 @@ bench: deps ## Run the benchmarks.
 	$(GO) test -run '^$$' -bench . -benchmem -timeout 60m $(ARGS) ./...
 
 .PHONY: peers
-peers: deps ## Compare with other ways to store activities (tools/peers); takes 15 minutes.
+peers: deps ## Compare with other ways to store activities (tools/peers); takes up to 15 minutes.
 	cd tools/peers && $(GO) run . $(PEERS)
 
 .PHONY: docs

@@ -116,7 +116,7 @@ func ticks(low, high float64) []plot.Tick {
 	for i := range marks {
 		marks[i].Label = ""
 		if exponent := math.Log10(marks[i].Value); math.Abs(exponent-math.Round(exponent)) < 1e-9 {
-			marks[i].Label = significant(marks[i].Value)
+			marks[i].Label = number(marks[i].Value)
 		}
 	}
 	return marks

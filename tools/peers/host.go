@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 )
 
@@ -43,22 +41,6 @@ func (h *host) TempDir() string {
 	}
 	h.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return dir
-}
-
-// use makes the test packages start the program at path instead of the redis-server on the PATH.
-func (h *host) use(path string) error {
-	path, err := exec.LookPath(path)
-	if err != nil {
-		return err
-	}
-	if path, err = filepath.Abs(path); err != nil {
-		return err
-	}
-	dir := h.TempDir()
-	if err := os.Symlink(path, filepath.Join(dir, "redis-server")); err != nil {
-		return err
-	}
-	return os.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 }
 
 // guarded calls do, and returns the error of a Fatalf in it.

@@ -1,15 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
-	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,128 +26,64 @@ const (
 	kneeConnections = 64
 )
 
-// loadReport holds how the service performs under load. Times are in microseconds.
-type loadReport struct {
-	IdleCPU float64         `json:"idle_cpu_us_per_second"`
-	IdleRSS float64         `json:"idle_rss_bytes"`
-	Closed  []loadResult    `json:"closed"`
-	Open    []loadResult    `json:"open"`
-	Sizes   []sizeCPUResult `json:"sizes"`
-}
-
-// loadResult is one row: a number of connections in the closed loop, or a rate that the open loop
-// offers regardless of the answers.
-type loadResult struct {
-	Name        string  `json:"name"`
-	Connections int     `json:"connections"`
-	Offered     float64 `json:"offered,omitzero"` // feeds per second; 0: closed loop
-	PerSecond   float64 `json:"per_second"`
-	Refused     float64 `json:"refused_per_second"`  // answered 429 or 503
-	Degraded    float64 `json:"degraded_per_second"` // answered without a check of all kinds
-	Failed      float64 `json:"failed_per_second"`   // any other error
-	Error       string  `json:"error,omitzero"`      // the first other error
-	P50         float64 `json:"p50_us"`              // latency of answered feeds
-	P99         float64 `json:"p99_us"`
-	P999        float64 `json:"p999_us"`
-	CPU         float64 `json:"service_cpu_us"` // per answered feed
-	RSS         float64 `json:"service_rss_bytes"`
-}
-
-// sizeCPUResult is the CPU time of the service per feed.
-type sizeCPUResult struct {
-	Name       string  `json:"name"`
-	Candidates int     `json:"candidates"`
-	CPU        float64 `json:"service_cpu_us"`
-}
-
-// loadWay is the format of the requests.
-type loadWay struct {
-	name string
-	json bool
-}
-
-func loadWays() []loadWay { return []loadWay{{"JSON", true}, {"Protobuf", false}} }
-
-// loadConnections returns the numbers of connections of the closed loop's rows. By default the
-// service accepts 512 requests at a time.
-func loadConnections() []int { return []int{1, 4, 16, 64, 256, 1024} }
-
-// overload measures the closed loop, and then the open loop at shares of the closed loop's rate.
-func (w *wire) overload(ctx context.Context) error {
-	l := &loadReport{}
-	w.report.Wire.Load = l
-	if err := w.idle(ctx, l); err != nil {
-		return err
-	}
-	for _, way := range loadWays() {
-		note("  " + way.name)
-		if err := w.sizeCPU(ctx, way, l); err != nil {
-			return err
-		}
-		most := 0.0
-		for _, n := range loadConnections() {
-			row, err := w.drive(ctx, way, n, 0)
+// overload measures the closed loop, and then the open loop at shares of the closed loop's rate. By
+// default the service accepts 512 requests at a time.
+func (r *run) overload(ctx context.Context) error {
+	head := []string{"", "connections", "feeds/s", "refused/s", "degraded/s", "failed/s", "p50, ms", "p99, ms", "memory of the service, MiB"}
+	offered := append([]string{"", "offered/s"}, head[2:]...)
+	var closed, open, sizes [][]string
+	for _, word := range []string{"json", "protobuf"} {
+		note("  " + word)
+		for _, n := range []int{50, 200, usualSize, 1000} {
+			row, err := r.sizeCPU(ctx, word, n)
 			if err != nil {
 				return err
 			}
-			if l.Closed = append(l.Closed, row); n == kneeConnections {
-				most = row.PerSecond
+			sizes = append(sizes, row)
+		}
+		most := 0.0
+		for _, n := range []int{1, 4, 16, 64, 256, 1024} {
+			row, rate, err := r.drive(ctx, word, n, 0)
+			if err != nil {
+				return err
+			}
+			if closed = append(closed, row); n == kneeConnections {
+				most = rate
 			}
 		}
 		for _, share := range []float64{0.25, 0.5, 0.75, 0.9, 1.1, 1.5} {
-			row, err := w.drive(ctx, way, openConnections, share*most)
+			row, _, err := r.drive(ctx, word, openConnections, share*most)
 			if err != nil {
 				return err
 			}
-			l.Open = append(l.Open, row)
+			open = append(open, row)
 		}
 	}
+	r.report.add(fmt.Sprintf("Closed loop: each connection asks again once it is answered, or %v after a refusal. Feeds of %d candidates.",
+		backOff, usualSize), head, closed)
+	r.report.add(fmt.Sprintf("Open loop: feeds are asked for at a fixed rate, by up to %d connections. Latency counts from when a feed was due.",
+		openConnections), offered, open)
+	r.report.add(fmt.Sprintf("CPU of the service for a feed, %d goroutines, medians of %d rounds:", goroutines, rounds),
+		[]string{"", "candidates", "us"}, sizes)
 	return nil
 }
 
-// idle measures the CPU time and memory of the service without requests.
-func (w *wire) idle(ctx context.Context, l *loadReport) error {
-	meter := processCPU(w.service.pid)
-	before, err := meter(ctx)
-	if err != nil {
-		return err
-	}
-	d := loadShare * w.duration
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	after, err := meter(ctx)
-	if err != nil {
-		return err
-	}
-	l.IdleCPU = inMicros(after-before) / d.Seconds()
-	l.IdleRSS, err = residentBytes(w.service.pid)
-	return err
-}
-
-// sizeCPU measures the CPU time of the service by the number of candidates. 16 goroutines send the
-// feeds.
-func (w *wire) sizeCPU(ctx context.Context, way loadWay, l *loadReport) error {
-	for _, n := range feedSizes() {
-		feeds := w.people.Feeds(n)
-		c, err := byClient(w.service.url, "", feeds, client.Options{JSON: way.json})
-		if err != nil {
-			return err
-		}
-		call := bench.Call{Name: way.name, Do: func(ctx context.Context, i int) error { return c(ctx, i%len(feeds), nil) }}
-		var all []wireFigures
-		for range wireRounds {
-			figures, err := w.throughput(ctx, &wireRow{pid: processCPU(w.service.pid)}, call)
-			if err != nil {
-				return err
+// sizeCPU measures the CPU time of the service for a feed of n candidates.
+func (r *run) sizeCPU(ctx context.Context, word string, n int) ([]string, error) {
+	var all []figures
+	for range rounds {
+		for _, w := range r.ways {
+			if w.word != word {
+				continue
 			}
-			all = append(all, figures)
+			f, err := r.timed(ctx, w, r.people.Feeds(n), goroutines, r.duration)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, f)
 		}
-		l.Sizes = append(l.Sizes, sizeCPUResult{way.name, n, medians(all).Service})
 	}
-	return nil
+	return []string{word, number(float64(n)), number(medians(all)[serviceCPU])}, nil
 }
 
 // driver measures one row of the load.
@@ -169,48 +101,43 @@ type driver struct {
 	first error // the first failure
 }
 
-// drive measures a row with that many connections. Without a rate, each connection sends a feed as
-// soon as the last one is answered. With a rate, the connections send the feeds that are due.
-func (w *wire) drive(ctx context.Context, way loadWay, connections int, rate float64) (loadResult, error) {
-	c, err := byClient(w.service.url, "", w.feeds, client.Options{
-		JSON: way.json, MaxAttempts: 1,
+// drive measures a row with that many connections, and returns its feeds per second too. Without a
+// rate, each connection sends a feed as soon as the last one is answered. With a rate, the
+// connections send the feeds that are due.
+func (r *run) drive(ctx context.Context, word string, connections int, rate float64) ([]string, float64, error) {
+	feeds := r.people.Feeds(usualSize)
+	c := byClient(r.url, "", client.Options{
+		JSON: word == "json", MaxAttempts: 1,
 		HTTPClient: &http.Client{Transport: &http.Transport{
 			MaxIdleConns: connections, MaxIdleConnsPerHost: connections, MaxConnsPerHost: connections, IdleConnTimeout: time.Second,
 		}},
-	})
-	if err != nil {
-		return loadResult{}, err
-	}
+	})(feeds)
 	if err := recovered(ctx, c); err != nil {
-		return loadResult{}, err
+		return nil, 0, err
 	}
-	d := &driver{check: c, feeds: len(w.feeds), rate: rate, begun: time.Now()}
-	d.until = d.begun.Add(loadShare * w.duration)
-	meter := processCPU(w.service.pid)
-	before, err := meter(ctx)
-	if err != nil {
-		return loadResult{}, err
-	}
+	d := &driver{check: c, feeds: len(feeds), rate: rate, begun: time.Now()}
+	d.until = d.begun.Add(loadShare * r.duration)
 	if err := d.run(ctx, connections); err != nil {
-		return loadResult{}, err
+		return nil, 0, err
 	}
 	lasted := time.Since(d.begun).Seconds()
-	after, err := meter(ctx)
+	memory, err := resident(r.servicePID)
 	if err != nil {
-		return loadResult{}, err
+		return nil, 0, err
 	}
-	memory, err := residentBytes(w.service.pid)
-	first := ""
 	if d.first != nil {
-		first = d.first.Error()
+		note(fmt.Sprintf("  a failure over %d connections: %v", connections, d.first))
 	}
-	return loadResult{
-		Name: way.name, Connections: connections, Offered: rate,
-		PerSecond: float64(len(d.took)) / lasted, Refused: float64(d.refused.Load()) / lasted, Degraded: float64(d.degraded.Load()) / lasted,
-		Failed: float64(d.failures.Load()) / lasted, Error: first,
-		P50: inMicros(d.took.Median()), P99: inMicros(d.took.Quantile(0.99)), P999: inMicros(d.took.Quantile(0.999)),
-		CPU: inMicros(after-before) / float64(max(1, len(d.took))), RSS: memory,
-	}, err
+	load := float64(connections)
+	if rate > 0 {
+		load = rate
+	}
+	answered := float64(len(d.took)) / lasted
+	row := []string{word, number(load), number(answered)}
+	for _, n := range []*atomic.Int64{&d.refused, &d.degraded, &d.failures} {
+		row = append(row, number(float64(n.Load())/lasted))
+	}
+	return append(row, number(micros(d.took.Median())/1000), number(micros(d.took.Quantile(0.99))/1000), number(memory/(1<<20))), answered, nil
 }
 
 // recovered waits until the service answers completely, so that no row suffers from the one before.
@@ -322,10 +249,8 @@ func wait(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -336,40 +261,4 @@ func wait(ctx context.Context, d time.Duration) error {
 func isRefusal(err error) bool {
 	refused, ok := errors.AsType[*client.Error](err)
 	return ok && (refused.Status == http.StatusTooManyRequests || refused.Status == http.StatusServiceUnavailable)
-}
-
-// residentBytes returns the resident memory of a process on this machine.
-func residentBytes(pid int) (float64, error) {
-	status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
-	if err != nil {
-		return 0, err
-	}
-	return parseResident(status)
-}
-
-func parseResident(status []byte) (float64, error) {
-	for line := range bytes.Lines(status) {
-		rest, ok := bytes.CutPrefix(line, []byte("VmRSS:"))
-		if !ok {
-			continue
-		}
-		fields := bytes.Fields(rest)
-		if len(fields) != 2 || string(fields[1]) != "kB" {
-			break
-		}
-		kB, err := strconv.ParseFloat(string(fields[0]), 64)
-		return kB * 1024, err
-	}
-	return 0, fmt.Errorf("/proc has no VmRSS: %q", status)
-}
-
-// knee returns the number of connections of the first row that no later row exceeds by more than a
-// tenth in feeds per second. It returns 0 if there is none.
-func knee(rows []loadResult) int {
-	for i := range rows[:max(0, len(rows)-1)] {
-		if !slices.ContainsFunc(rows[i+1:], func(r loadResult) bool { return r.PerSecond > 1.1*rows[i].PerSecond }) {
-			return rows[i].Connections
-		}
-	}
-	return 0
 }

@@ -1,6 +1,6 @@
 // Peers compares feed checks with other ways to store who blocked, hid and saw what. All ways use
 // the same data and take turns in the same run. Peers starts its own Redis and PostgreSQL servers,
-// and prints a table.
+// and prints tables.
 package main
 
 import (
@@ -8,31 +8,27 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"strings"
 	"syscall"
 	"time"
-
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 )
 
 // options holds the values of the command line.
 type options struct {
-	activities, users int
-	seed              uint64
-	rate              float64
-	duration          time.Duration
-	skip              map[string]bool
-	server            string
-	serverArgs        []string
-	json, growth      bool
-	wire, load        bool
-	service           string
-	serviceArgs       []string
-	plot              string
-	limits            growthLimits
+	activities, users  int
+	seed               uint64
+	rate               float64
+	duration           time.Duration
+	skip               map[string]bool
+	redisArgs          []string
+	growth, wire, load bool
+	service            string
+	serviceArgs        []string
+	plot               string
+	limits             growthLimits
 }
 
 func main() {
@@ -52,12 +48,11 @@ func parse(args []string) (options, error) {
 	flags.IntVar(&o.users, "users", 20_000, "users who have them; few have most")
 	flags.Uint64Var(&o.seed, "seed", 1, "number that activities and feeds follow from")
 	flags.Float64Var(&o.rate, "rate", 0.001, "share of clean candidates that may be dropped wrongly; a key gets a quarter of it")
-	flags.DurationVar(&o.duration, "duration", 10*time.Second, "about how long each figure of a peer is measured")
-	flags.StringVar(&o.server, "redis-server", "", "redis-server to run; default: that on the PATH")
-	more := flags.String("redis-args", "", `further arguments of redis-server, such as "--loadmodule /path/redisbloom.so"`)
-	skip := flags.String("skip", "", "peers to leave out, by the words in parentheses in the table, separated by commas")
+	flags.DurationVar(&o.duration, "duration", 10*time.Second, "about how long each figure is measured")
+	redisArgs := flags.String("redis-args", "", `further arguments of redis-server, such as "--loadmodule /path/redisbloom.so"`)
+	skip := flags.String("skip", "", "ways to leave out, by the words in parentheses in the table, separated by commas")
 	flags.BoolVar(&o.growth, "growth", false,
-		"measure only how the cost of feed checks grows: with candidates, users and activities, and beside the peers")
+		"measure only how the cost of feed checks grows: with candidates, users and activities, and beside other ways")
 	flags.BoolVar(&o.wire, "wire", false,
 		"measure only feed checks as an app gets them: from exact sets, and from the service by JSON, Protobuf and gRPC")
 	flags.BoolVar(&o.load, "load", false,
@@ -68,8 +63,8 @@ func parse(args []string) (options, error) {
 	flags.IntVar(&o.limits.users, "grow-users", 1e7, "with -growth, most users, 1,000 or more")
 	flags.IntVar(&o.limits.activities, "grow-activities", 1e6, "with -growth, most activities of one viewer")
 	flags.IntVar(&o.limits.mean, "grow-mean", 50, "with -growth, activities a user")
-	flags.IntVar(&o.limits.memory, "grow-memory", 512, "with -growth, MB of Redis memory for the pages of all users; more is simulated")
-	flags.BoolVar(&o.json, "json", false, "print JSON instead of tables")
+	flags.IntVar(&o.limits.recorded, "grow-recorded", 1e6,
+		"with -growth, most activities to record; more are simulated by a share of the users on a share of the pages")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -79,8 +74,8 @@ func parse(args []string) (options, error) {
 	if !(o.rate >= 1e-8 && o.rate <= 0.1) {
 		return o, fmt.Errorf("-rate: %g is not in 1e-8 to 0.1", o.rate)
 	}
-	if g := o.limits; min(g.users/1000, g.activities, g.mean, g.memory) < 1 {
-		return o, errors.New("-grow-users is at least 1000, every other limit of -growth at least 1")
+	if g := o.limits; min(g.users/1000, g.activities, g.mean, g.recorded/1000) < 1 {
+		return o, errors.New("-grow-users and -grow-recorded are at least 1000, every other limit of -growth at least 1")
 	}
 	if o.plot != "" && !o.growth {
 		return o, errors.New("-plot: there is a chart with -growth only")
@@ -91,7 +86,7 @@ func parse(args []string) (options, error) {
 	if o.wire || o.load {
 		o.fewer(flags)
 	}
-	o.serverArgs, o.serviceArgs = strings.Fields(*more), strings.Fields(*serve)
+	o.redisArgs, o.serviceArgs = strings.Fields(*redisArgs), strings.Fields(*serve)
 	for name := range strings.SplitSeq(*skip, ",") {
 		o.skip[name] = true
 	}
@@ -110,15 +105,16 @@ func (o *options) fewer(flags *flag.FlagSet) {
 	}
 }
 
-func execute(ctx context.Context, args []string, out *os.File) error {
+// execute compares, and writes the tables to out.
+func execute(ctx context.Context, args []string, out io.Writer) error {
 	o, err := parse(args)
 	if err != nil {
 		return err
 	}
 	h := &host{ctx: ctx}
-	var report *report
+	var r *report
 	err = guarded(func() (err error) {
-		report, err = measure(ctx, h, o)
+		r, err = compare(ctx, h, o)
 		return err
 	})
 	if ctx.Err() != nil {
@@ -131,17 +127,9 @@ func execute(ctx context.Context, args []string, out *os.File) error {
 		return err
 	}
 	if o.plot != "" {
-		if err := drawCharts(o.plot, report.charts()); err != nil {
+		if err := drawCharts(o.plot, r.charts); err != nil {
 			return err
 		}
 	}
-	if !o.json {
-		return report.write(out)
-	}
-	text, err := json.Marshal(report, jsontext.WithIndent("  "))
-	if err != nil {
-		return err
-	}
-	_, err = out.Write(append(text, '\n'))
-	return err
+	return r.write(out)
 }

@@ -11,12 +11,12 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-func TestSignificant(t *testing.T) {
+func TestNumber(t *testing.T) {
 	for x, want := range map[float64]string{
 		0: "0", 1: "1", 2.5: "2.5", 0.12345: "0.123", 12.345: "12.3", 99.96: "100", 1234.5: "1,234", 150_000: "150,000",
 		10_385_351.4: "10,385,351", 0.0000004: "0", -1234: "-1,234", 2.1: "2.1", 100: "100",
 	} {
-		if got := significant(x); got != want {
+		if got := number(x); got != want {
 			t.Errorf("%v is written %q, want %q", x, got, want)
 		}
 	}
@@ -86,21 +86,16 @@ func TestParallel(t *testing.T) {
 	}
 }
 
-func TestRedisServer(t *testing.T) {
+// TestMemoryOf checks that memory which is taken while fill runs counts, and nothing else.
+func TestMemoryOf(t *testing.T) {
 	client := redistest.Start(t).Client()
-	s := redisServer{client}
-	if v := s.version(t.Context()); !strings.HasPrefix(v, "redis ") && !strings.HasPrefix(v, "valkey ") {
+	if v := version(t.Context(), client); !strings.HasPrefix(v, "redis ") && !strings.HasPrefix(v, "valkey ") {
 		t.Errorf("version %q", v)
 	}
-	before, err := s.memory(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := client.Set(t.Context(), "key", strings.Repeat("x", 10<<20), 0).Err(); err != nil {
-		t.Fatal(err)
-	}
-	after, err := s.memory(t.Context())
-	if grown := after - before; err != nil || grown < 10<<20 || grown > 13<<20 {
-		t.Errorf("10 MiB of data take %d bytes, %v", grown, err)
+	grown, err := memoryOf(t.Context(), client, func() error {
+		return client.Set(t.Context(), "key", strings.Repeat("x", 10<<20), 0).Err()
+	})
+	if err != nil || grown < 10<<20 || grown > 13<<20 {
+		t.Errorf("10 MiB of data take %g bytes, %v", grown, err)
 	}
 }

@@ -2,10 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -16,13 +16,9 @@ import (
 
 const (
 	goroutines = 16
-	ourWord    = "ours"
-	// slow makes a peer that is a hundred times slower than others take part in one of 8 rounds.
-	slow = 8
-	// slowShare is the share of a figure's time that a slow peer gets.
-	slowShare = 0.25
-	// removed is the number of posts of each viewer that are unhidden and looked up again.
-	removed = 20
+	usualSize  = 500  // candidates of a feed where no other number is said
+	verifySize = 1000 // candidates of the feeds on which each way decides before anything is timed
+	rounds     = 5    // figures of many goroutines are the medians of these rounds
 )
 
 // run is one comparison.
@@ -31,54 +27,54 @@ type run struct {
 
 	host   *host
 	dir    string
-	client *redis.Client
-	server redisServer
+	client *redis.Client // of the server that most ways use
 	people *bench.Population
-	peers  []contender
-
-	report report
+	ways   []*way // the first is a PING, with which all others are compared
 	pings  []bench.Samples
+	report report
+
+	url        string // of the service
+	servicePID int
 }
 
 // keyRate returns the false positive rate of a key.
 func (r *run) keyRate() float64 { return r.rate / bench.KeysPerCandidate }
 
-// all returns the number of entries, with what was seen.
-func (r *run) all() int {
-	n := r.people.Entries()
-	for range r.people.Seen() {
-		n++
-	}
-	return n
-}
-
-// measure starts the servers and compares the peers.
-func measure(ctx context.Context, h *host, o options) (*report, error) {
-	load, _ := loadAverage()
+// compare starts the servers, and makes the tables that the options ask for.
+func compare(ctx context.Context, h *host, o options) (*report, error) {
+	before := loadAverage()
 	r := &run{options: o, host: h, dir: h.TempDir()}
 	var err error
 	if r.people, err = bench.NewPopulation(o.users, o.activities, o.seed); err != nil {
 		return nil, err
 	}
-	if o.server != "" {
-		if err := h.use(o.server); err != nil {
-			return nil, err
-		}
+	r.client = redistest.Start(h, o.redisArgs...).Client()
+	r.report.machine = machine() + "; " + version(ctx, r.client)
+	r.report.data = fmt.Sprintf("%s activities of %s users; false positives: %s of candidates, a quarter of it for a key; %v a figure",
+		number(float64(r.people.Entries())), number(float64(o.users)), percent(o.rate), o.duration)
+	if err := r.steps(ctx); err != nil {
+		return nil, err
 	}
-	r.client = redistest.Start(h, o.serverArgs...).Client() //nolint:contextcheck // the host has it
-	r.server = redisServer{client: r.client}
-	r.report.Machine, r.report.Server, r.report.Sizes = machine(), r.server.version(ctx), r.sizes()
-	r.report.Data = fmt.Sprintf("%s activities of %s users; false positives: %s %% of candidates, a quarter of it for a key; %v a figure",
-		significant(float64(r.people.Entries())), significant(float64(o.users)), significant(100*o.rate), o.duration)
-	r.report.PingsPerSecond = make(map[int]float64)
-	for _, step := range r.steps() {
-		note(step.name)
-		if err := step.do(ctx); err != nil {
-			return nil, fmt.Errorf("%s: %w", step.name, err)
-		}
-	}
-	r.report.Noise = noise(load, r.pings...)
+	r.report.noise = noise(before, r.pings...)
 	return &r.report, nil
+}
+
+func (r *run) steps(ctx context.Context) error {
+	others := []opener{
+		{"ours", r.openOurs}, {"sets", r.openSets}, {"bf", r.openModule}, {"lua,flat", r.openBitmap}, {"postgres", r.openPostgres},
+	}
+	served := []opener{{"service", r.openService}}
+	switch {
+	case r.load:
+		return r.each(ctx, served, step{"load", r.overload})
+	case r.wire:
+		sets := []opener{{"sets", r.openSets}, {"ints", r.openNumbers}}
+		return r.each(ctx, append(sets, served...), step{"rows", r.measureWire}, step{"seen", r.seen})
+	case r.growth:
+		return r.each(ctx, others, step{"candidates", r.byCandidates}, step{"users", r.byUsers}, step{"activities of the viewer", r.byActivities})
+	default:
+		return r.each(ctx, others, step{"feed checks", r.measureChecks}, step{"writes", r.measureWrites})
+	}
 }
 
 type step struct {
@@ -86,174 +82,176 @@ type step struct {
 	do   func(context.Context) error
 }
 
-func (r *run) steps() []step {
-	if r.wire || r.options.load {
-		return newWire(r).steps()
-	}
-	steps := []step{
-		{"loading", r.load}, {"checking that all answer rightly", r.verify}, {"time", r.latency},
-		{"CPU", r.cpu}, {"throughput", r.throughput}, {"removals", r.removals}, {"writes", r.writes},
-	}
-	if r.growth {
-		return append([]step{{"growth", r.grow}}, steps[:3]...)
-	}
-	return steps
+// opener fills servers, and adds the rows of these words.
+type opener struct {
+	words string
+	open  func(context.Context) error
 }
 
-// feedSizes returns the usual sizes of feeds.
-func feedSizes() []int { return []int{50, 200, 500, 1000} }
-
-// moreSizes returns the sizes of feeds for charts.
-func moreSizes() []int { return []int{10, 20, 50, 100, 200, 500, 1000, 2000, 5000} }
-
-// sizes returns the sizes of the feeds whose time is measured.
-func (r *run) sizes() []int {
-	if r.growth {
-		return moreSizes()
+// each adds all rows, checks that each answers rightly, and takes the steps.
+func (r *run) each(ctx context.Context, openers []opener, steps ...step) error {
+	r.ways = []*way{{name: "PING", redis: r.client, checks: each(func(ctx context.Context, _ *bench.Feed, _ []bool) error {
+		return r.client.Ping(ctx).Err()
+	})}}
+	for _, o := range openers {
+		if !slices.ContainsFunc(strings.Split(o.words, ","), func(word string) bool { return !r.skip[word] }) {
+			continue
+		}
+		note("loading " + o.words)
+		if err := o.open(ctx); err != nil {
+			return fmt.Errorf("load %s: %w", o.words, err)
+		}
 	}
-	return feedSizes()
+	note("checking that all answer rightly")
+	feeds := r.people.Feeds(verifySize)
+	for _, w := range r.ways[1:] {
+		if err := w.verify(ctx, feeds); err != nil {
+			return err
+		}
+	}
+	for _, s := range steps {
+		note(s.name)
+		if err := s.do(ctx); err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+	}
+	return nil
+}
+
+// add adds a row, unless it is left out.
+func (r *run) add(w *way) {
+	if w.name += " (" + w.word + ")"; !r.skip[w.word] {
+		r.ways = append(r.ways, w)
+	}
 }
 
 func note(step string) { fmt.Fprintf(os.Stderr, "%s  %s\n", time.Now().Format(time.TimeOnly), step) }
 
-// candidate is a peer that may be absent.
-type candidate struct {
-	contender
-
-	word string // -skip leaves the peer out by this word
-	// open returns the peer. If open returns errAbsent, the comparison leaves the peer out.
-	open func(context.Context) (peer, error)
-}
-
-// candidates returns the peers in the order of the table.
-func (r *run) candidates() []candidate {
-	shape := newBloomShape(r.all(), r.keyRate())
-	whole := make([]byte, shape.bits/8+1)
-	flat := &bitmap{client: r.client, shape: shape}
-	if r.skip["lua"] { // the peer "lua" does not store the string
-		flat.hashed = whole
-	}
-	inRedis := func(name, word string, every int, open func(context.Context) (peer, error)) candidate {
-		return candidate{contender{name: name + " (" + word + ")", every: every, redis: true}, word, open}
-	}
-	return []candidate{
-		inRedis("feedfilter", ourWord, 0, func(ctx context.Context) (peer, error) { return openOurs(ctx, r) }),
-		inRedis("exact sets, SMISMEMBER x 4", "sets", 0, func(context.Context) (peer, error) { return sets{r.client}, nil }),
-		inRedis("RedisBloom, BF.MEXISTS x 4", "bf", 0, func(ctx context.Context) (peer, error) { return openModule(ctx, r, "BF") }),
-		inRedis("RedisBloom, CF.MEXISTS x 4", "cf", 0, func(ctx context.Context) (peer, error) {
-			m, err := openModule(ctx, r, "CF")
-			return cuckoo{m}, err
-		}),
-		inRedis("Bloom filter by Lua over BITFIELD", "lua", slow, func(context.Context) (peer, error) {
-			return &bitmap{client: r.client, shape: shape, script: redis.NewScript(bloomScript), hashed: whole}, nil
-		}),
-		inRedis("counting filter by Lua over a hash", "counting", slow, func(context.Context) (peer, error) {
-			return &counting{client: r.client, shape: shape, script: redis.NewScript(countScript)}, nil
-		}),
-		inRedis("one flat bitmap, BITFIELD GETs", "flat", slow, func(context.Context) (peer, error) { return flat, nil }),
-		{contender{name: "PostgreSQL, anti-join (postgres)"}, "postgres", func(ctx context.Context) (peer, error) {
-			return openPostgres(ctx, r)
-		}},
-	}
-}
-
-// load fills the peers one after another, and records the memory of each.
-func (r *run) load(ctx context.Context) error {
-	for _, c := range r.candidates() {
-		if r.skip[c.word] {
+// measureChecks measures feed checks of all sizes, as multiples of a PING.
+func (r *run) measureChecks(ctx context.Context) error {
+	sizes := []int{50, 200, usualSize, 1000}
+	head := []string{"", "50, x PING", "200, x PING", "500, x PING", "1,000, x PING", "feeds/s of 500", "CPU of Redis, us"}
+	rows := r.named()
+	var many, one []figures
+	for _, n := range sizes {
+		feeds := r.people.Feeds(n)
+		latencies, err := r.latency(ctx, feeds)
+		if err != nil {
+			return err
+		}
+		for i, f := range latencies {
+			cell := number(f[xPing])
+			if i == 0 {
+				cell = number(f[p50]) + " us"
+			}
+			rows[i] = append(rows[i], cell)
+		}
+		if n != usualSize {
 			continue
 		}
-		note("  " + c.name)
-		if err := r.join(ctx, c); err != nil {
+		if many, err = r.rates(ctx, feeds, goroutines); err != nil {
+			return err
+		}
+		if one, err = r.rates(ctx, feeds, 1); err != nil {
 			return err
 		}
 	}
-	return nil
-}
-
-// join opens a peer and loads it. The first reading of memory is before open, because some peers
-// allocate all their memory there.
-func (r *run) join(ctx context.Context, c candidate) error {
-	result := &result{Name: c.name, Word: c.word, Times: make(map[int]figure), PerSecond: make(map[int]float64)}
-	r.report.Peers = append(r.report.Peers, result)
-	before, err := r.server.memory(ctx)
-	if err != nil {
-		return err
-	}
-	p, err := c.open(ctx)
-	if errors.Is(err, errAbsent) {
-		result.Absent = err.Error()
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("open %s: %w", c.name, err)
-	}
-	if err := r.fill(ctx, p, result, before); err != nil {
-		return fmt.Errorf("load %s: %w", c.name, err)
-	}
-	c.peer = p
-	r.peers = append(r.peers, c.contender)
-	return nil
-}
-
-// fill loads a peer, and records the memory that it uses beyond before.
-func (r *run) fill(ctx context.Context, p peer, result *result, before int64) error {
-	begun := time.Now()
-	if err := p.load(ctx, r.people); err != nil {
-		return err
-	}
-	result.Load = time.Since(begun).Seconds()
-	after, err := r.server.memory(ctx)
-	if err != nil {
-		return err
-	}
-	if err := p.loadSeen(ctx, r.people); err != nil {
-		return err
-	}
-	entries := r.people.Entries()
-	switch p := p.(type) {
-	case *bitmap:
-		if p.hashed == nil {
-			return nil // another peer has stored the string
+	for i, w := range r.ways {
+		redis := "-"
+		if w.redis != nil {
+			redis = number(one[i][redisCPU])
 		}
-		entries = r.all()
-	case *counting, *module, cuckoo: // load stores, or open reserves, seen posts as well
-		entries = r.all()
-	case *postgres:
-		before, entries = 0, r.all()
-		if after, err = p.bytes(ctx); err != nil {
+		rows[i] = append(rows[i], number(many[i][perSecond]), redis)
+	}
+	r.report.add("Feed checks by candidates: medians of one goroutine, taking turns. Feeds a second are those of 16 goroutines, CPU that of one.",
+		head, rows)
+	return nil
+}
+
+// named returns a row for each way, with its name.
+func (r *run) named() [][]string {
+	rows := make([][]string, len(r.ways))
+	for i, w := range r.ways {
+		rows[i] = []string{w.name}
+	}
+	return rows
+}
+
+// measureWrites measures writes of one key and of a hundred keys.
+func (r *run) measureWrites(ctx context.Context) error {
+	var rows [][]string
+	for _, keys := range []int{1, 100} {
+		calls := []bench.Call{bench.Ping(r.client)}
+		for _, w := range r.ways {
+			if w.write != nil {
+				calls = append(calls, w.write(keys))
+			}
+		}
+		times, err := r.interleave(ctx, r.duration*time.Duration(len(calls)), calls)
+		if err != nil {
 			return err
 		}
+		n := 0
+		for _, w := range r.ways {
+			switch {
+			case w.write == nil:
+				continue
+			case keys == 1:
+				rows = append(rows, []string{w.name})
+			}
+			rows[n] = append(rows[n], number(times[n+1][xPing]))
+			n++
+			if keys == 1 {
+				continue
+			}
+			bytes := "as above"
+			if w.bytes > 0 {
+				bytes = number(w.bytes)
+			}
+			rows[n-1] = append(rows[n-1], bytes, percent(w.wrong))
+		}
 	}
-	result.Bytes = float64(after-before) / float64(entries)
+	r.report.add("Writes, and memory:", []string{"", "one write, x PING", "100 keys, x PING", "B an activity", "dropped wrongly"}, rows)
 	return nil
 }
 
-// result returns the result of a peer.
-func (r *run) result(name string) *result {
-	i := slices.IndexFunc(r.report.Peers, func(p *result) bool { return p.Name == name })
-	return r.report.Peers[i]
-}
-
-// verify lets every peer decide on feeds. It returns an error if a peer keeps a candidate that must
-// be dropped. It records the share of clean candidates that the peer drops.
-func (r *run) verify(ctx context.Context) error {
-	const size = 1000
-	feeds := r.people.Feeds(size)
-	dropped := make([]bool, size)
-	for _, p := range r.peers {
-		clean, wrong := 0, 0
-		for _, f := range feeds {
-			if err := p.check(ctx, f, dropped); err != nil {
-				return fmt.Errorf("%s: %w", p.name, err)
-			}
-			missed, falsely := f.Wrong(dropped)
-			if missed > 0 {
-				return fmt.Errorf("%s: %d candidates were kept that viewer %s must not see", p.name, missed, f.Viewer)
-			}
-			clean, wrong = clean+cleanOf(f), wrong+falsely
+// measureWire measures feed checks as an app gets them. In each round, all rows take turns.
+func (r *run) measureWire(ctx context.Context) error {
+	feeds := r.people.Feeds(usualSize)
+	all := make([][]figures, len(r.ways))
+	for round := range rounds {
+		note(fmt.Sprintf("  round %d of %d", round+1, rounds))
+		latencies, err := r.latency(ctx, feeds)
+		if err != nil {
+			return err
 		}
-		r.result(p.name).Wrong = float64(wrong) / float64(clean)
+		for i, w := range r.ways {
+			f, err := r.timed(ctx, w, feeds, goroutines, r.duration)
+			if err != nil {
+				return err
+			}
+			f[p50], f[p99] = latencies[i][p50], latencies[i][p99]
+			all[i] = append(all[i], f)
+		}
 	}
+	rows, sets := r.named(), slices.IndexFunc(r.ways, func(w *way) bool { return w.word == "sets" })
+	for i, w := range r.ways {
+		f := medians(all[i])
+		speed, cost, bytes, wrong := "", "", "", ""
+		if w.word != "" { // a PING checks nothing
+			bytes, wrong = number(w.bytes), percent(w.wrong)
+		}
+		if w.word != "" && sets >= 0 {
+			exact := medians(all[sets])
+			speed, cost = number(f[perSecond]/exact[perSecond]), number(f[wholeCPU]/exact[wholeCPU])
+		}
+		rows[i] = append(rows[i], number(f[perSecond]), speed, number(f[wholeCPU]), cost, number(f[clientCPU]),
+			number(f[serviceCPU]), number(f[redisCPU]), number(f[p50]), number(f[p99]), bytes, wrong)
+	}
+	r.report.add(fmt.Sprintf("Feeds of %d candidates. Feeds a second and CPU: %d goroutines; latency: one. Medians of %d rounds.",
+		usualSize, goroutines, rounds), []string{
+		"", "feeds/s", "x sets", "CPU, us", "x sets", "of the client", "service", "Redis", "p50, us", "p99, us",
+		"B an activity", "dropped wrongly",
+	}, rows)
 	return nil
 }

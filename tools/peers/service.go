@@ -2,73 +2,83 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	"connectrpc.com/connect"
 
-	"github.com/feedfilter/feedfilter/favfilter/redisstore"
+	"github.com/feedfilter/feedfilter/client"
 	"github.com/feedfilter/feedfilter/internal/bench"
 	"github.com/feedfilter/feedfilter/internal/redistest"
 	"github.com/feedfilter/feedfilter/internal/servertest"
+	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
+	"github.com/feedfilter/feedfilter/proto/feedfilter/v1/feedfilterv1connect"
 )
 
-// startTimeout is the upper bound of the time until a service listens.
-const startTimeout = time.Minute
+const (
+	// serviceFilter is the name of the service's filter.
+	serviceFilter = "feed"
+	// startTimeout is the upper bound of the time until a service listens.
+	startTimeout = time.Minute
+)
 
-// service is a "feedfilter serve" process with its own Redis server and a ledger in SQLite. It has
-// the activities of the population, and what the viewers have seen.
-type service struct {
-	url    string // URL of its TCP port
-	socket string // URL of its Unix socket
-	pid    int
-	redis  *redis.Client
-	bytes  float64 // memory of Redis per activity, without what was seen
-}
-
-// startService fills a ledger and pages, and starts a service on them.
-func startService(ctx context.Context, r *run) (*service, error) {
+// openService starts "feedfilter serve" with its own Redis server and a ledger in SQLite, which
+// have the activities of the population and what the viewers have seen. It adds the rows of all
+// formats. The PINGs go to the service's Redis server from then on.
+func (r *run) openService(ctx context.Context) error {
 	command, err := r.command(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	server := redistest.Start(r.host) //nolint:contextcheck // the host has it
-	s := &service{redis: server.Client()}
-	file := filepath.Join(r.dir, "service.db")
-	if s.bytes, err = fillService(ctx, r, s.redis, file); err != nil {
-		return nil, fmt.Errorf("fill the service: %w", err)
+	server := redistest.Start(r.host)
+	r.client = server.Client()
+	r.ways[0].redis = r.client
+	s, bytes, err := r.subject(ctx, r.client, serviceFilter, r.people, bench.NumberFor(r.people.Entries()))
+	if err != nil {
+		return err
 	}
-	port := servertest.ReservePort(r.host) //nolint:contextcheck // the same
-	socket := filepath.Join(r.dir, "s")
-	s.url, s.socket = "http://"+servertest.Addr(port), "unix:"+socket
-	args := append([]string{
-		"--addr", servertest.Addr(port) + ",unix:" + socket, "--redis", server.URL(),
-		"--ledger", "sqlite:" + file, "--data-dir", filepath.Join(r.dir, "data"), "--filter", serviceFilter,
-		"--false-positive-rate", fmt.Sprint(r.rate),
-	}, r.serviceArgs...)
-	err = s.start(ctx, r, command, args...)
-	return s, err
+	if err := s.Close(); err != nil {
+		return err
+	}
+	addr := servertest.Addr(servertest.ReservePort(r.host))
+	url, socket := "http://"+addr, "unix:"+filepath.Join(r.dir, "s")
+	pid, err := r.serve(ctx, command, append([]string{
+		"--addr", addr + "," + socket, "--redis", server.URL(), "--ledger", "sqlite:" + filepath.Join(r.dir, serviceFilter+".db"),
+		"--data-dir", filepath.Join(r.dir, "data"), "--filter", serviceFilter, "--false-positive-rate", fmt.Sprint(r.rate),
+	}, r.serviceArgs...))
+	if err != nil {
+		return fmt.Errorf("start the service: %w", err)
+	}
+	json, protobuf := client.Options{JSON: true}, client.Options{}
+	for _, row := range []way{
+		{name: "service, JSON", word: "json", checks: byClient(url, "", json)},
+		{name: "service, JSON, only what is dropped", word: "json-dropped", checks: byClient(url, client.AnswerDropped, json)},
+		{name: "service, Protobuf, as package client does", word: "protobuf", checks: byClient(url, "", protobuf)},
+		{name: "service, gRPC over HTTP/2, generated client", word: "grpc", checks: byGRPC(url)},
+		{name: "service, Protobuf over a Unix socket", word: "socket", checks: byClient(socket, "", protobuf)},
+	} {
+		row.redis, row.service, row.bytes = r.client, pid, bytes/float64(r.people.Entries())
+		r.add(&row)
+	}
+	r.url, r.servicePID = url, pid
+	return nil
 }
-
-// serviceFilter is the name of the service's filter.
-const serviceFilter = "feed"
 
 // command returns the path of the feedfilter to run. It builds the command unless a flag names one.
 func (r *run) command(ctx context.Context) (string, error) {
-	if r.options.service != "" {
-		return exec.LookPath(r.options.service)
+	if r.service != "" {
+		return exec.LookPath(r.service)
 	}
 	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/feedfilter/feedfilter").Output()
 	if err != nil {
 		return "", fmt.Errorf("find the module of feedfilter: %w", err)
 	}
 	binary := filepath.Join(r.dir, "feedfilter")
-	//nolint:gosec // go's own words
 	build := exec.CommandContext(ctx, "go", "build", "-C", strings.TrimSpace(string(root)), "-o", binary, "./cmd/feedfilter")
 	if text, err := servertest.Run(build); err != nil {
 		return "", fmt.Errorf("build feedfilter: %w\n%s", err, text)
@@ -76,47 +86,95 @@ func (r *run) command(ctx context.Context) (string, error) {
 	return binary, nil
 }
 
-// fillService records everything with a subject in this process. It returns the memory of Redis per
-// activity.
-func fillService(ctx context.Context, r *run, client *redis.Client, file string) (perActivity float64, err error) {
-	store, err := redisstore.New(client, serviceFilter)
-	if err != nil {
-		return 0, err
-	}
-	server := redisServer{client: client}
-	before, err := server.memory(ctx)
-	if err != nil {
-		return 0, err
-	}
-	subject, err := bench.OpenSubject(ctx, bench.SubjectConfig{
-		Store: store, File: file, Pages: bench.NumberFor(r.people.Entries()), FalsePositiveRate: r.rate,
-	})
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, subject.Close()) }()
-	if err := subject.Record(ctx, r.people.Activities()); err != nil {
-		return 0, err
-	}
-	after, err := server.memory(ctx)
-	if err != nil {
-		return 0, err
-	}
-	return float64(after-before) / float64(r.people.Entries()), subject.Record(ctx, r.people.Seen())
-}
-
-// start runs the command until it listens. The host kills it at the end.
-func (s *service) start(ctx context.Context, r *run, command string, args ...string) error {
+// serve runs the command until it listens, and returns its process id. The host kills it at the
+// end.
+func (r *run) serve(ctx context.Context, command string, args []string) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	//nolint:gosec,contextcheck // our own words; the host ends it
 	cmd := exec.CommandContext(context.Background(), command, append([]string{"serve"}, args...)...)
 	cmd.Env = append(os.Environ(), "FEEDFILTER_CONFIG=")
 	process, err := servertest.Start(ctx, cmd, `"addr":"unix:`) // the service logs this address last
 	if err != nil {
-		return fmt.Errorf("start the service: %w", err)
+		return 0, err
 	}
 	r.host.Cleanup(func() { _ = process.Kill() })
-	s.pid = cmd.Process.Pid
-	return nil
+	return cmd.Process.Pid, nil
+}
+
+// degradedError is the error for an answer in which not all kinds were checked.
+type degradedError struct{ kind, reason string }
+
+func (e *degradedError) Error() string { return e.kind + " could not be checked: " + e.reason }
+
+// byClient returns the checks of package client.
+func byClient(url, answer string, o client.Options) func([]*bench.Feed) check {
+	c, err := client.New(url, o)
+	if err != nil {
+		panic(fmt.Sprintf("a URL that openService does not make: %v", err))
+	}
+	return func(feeds []*bench.Feed) check {
+		requests := make([]client.FilterRequest, len(feeds))
+		for i, f := range feeds {
+			requests[i] = client.FilterRequest{Viewer: f.Viewer, Answer: answer}
+			for _, p := range f.Posts {
+				requests[i].Posts = append(requests[i].Posts, client.Post{ID: p.ID, Author: p.Author})
+			}
+		}
+		return func(ctx context.Context, i int, dropped []bool) error {
+			a, err := c.Filter(ctx, requests[i])
+			switch {
+			case err != nil:
+				return err
+			case len(a.Degraded) > 0:
+				return &degradedError{a.Degraded[0].Kind, a.Degraded[0].Reason}
+			case dropped == nil:
+				return nil
+			}
+			ids := make(map[string]bool)
+			for _, d := range a.Dropped {
+				ids[d.ID] = true
+			}
+			for n, p := range feeds[i].Posts {
+				dropped[n] = ids[p.ID]
+			}
+			return nil
+		}
+	}
+}
+
+// byGRPC returns the checks of the gRPC client that is generated from the schema.
+func byGRPC(url string) func([]*bench.Feed) check {
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	over := &http.Client{Transport: &http.Transport{Protocols: protocols}}
+	c := feedfilterv1connect.NewFeedServiceClient(over, url, connect.WithGRPC())
+	return func(feeds []*bench.Feed) check {
+		requests := make([]*feedfilterv1.FilterRequest, len(feeds))
+		for i, f := range feeds {
+			m := &feedfilterv1.FilterRequest{Viewer: f.Viewer, Answer: feedfilterv1.Answer_ANSWER_DROPPED}
+			for _, p := range f.Posts {
+				m.Posts, m.Authors = append(m.Posts, p.ID), append(m.Authors, p.Author)
+			}
+			requests[i] = m
+		}
+		return func(ctx context.Context, i int, dropped []bool) error {
+			a, err := c.Filter(ctx, connect.NewRequest(requests[i]))
+			switch {
+			case err != nil:
+				return err
+			case len(a.Msg.GetDegraded()) > 0:
+				return &degradedError{a.Msg.GetDegraded()[0].GetKind(), a.Msg.GetDegraded()[0].GetReason()}
+			case dropped == nil:
+				return nil
+			}
+			clear(dropped)
+			for _, d := range a.Msg.GetDropped() {
+				if int(d.GetIndex()) >= len(dropped) {
+					return fmt.Errorf("candidate %d of %d is dropped", d.GetIndex(), len(dropped))
+				}
+				dropped[d.GetIndex()] = true
+			}
+			return nil
+		}
+	}
 }

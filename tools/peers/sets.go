@@ -4,57 +4,156 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/feedfilter/feedfilter/internal/bench"
+	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// pipelineSize is the number of commands per pipeline where speed is not measured.
-const pipelineSize = 2000
+const (
+	// pipelineSize is the number of commands per pipeline where speed is not measured.
+	pipelineSize = 2000
+	// maxIntset is the set-max-intset-entries of the Redis server for sets of numbers.
+	maxIntset = "8192"
+	// seenWindow is how long seen posts are remembered. A window has seenParts sets: one for each
+	// seenLength, and one for the part that is expiring.
+	seenWindow = 30 * 24 * time.Hour
+	seenParts  = 7
+	seenLength = seenWindow / (seenParts - 1)
+)
 
-// sets stores exact data: a set for each user and kind. A feed check is four SMISMEMBER in one
-// round trip.
-type sets struct{ client *redis.Client }
+// sets are exact: a Redis set for each user and kind. Seen posts are in one set without expiry, or
+// in seenParts sets with a time to live. A feed check is one SMISMEMBER a set, in one round trip.
+type sets struct {
+	client *redis.Client
+	id     func(string) string // converts ids
+	window bool
+}
+
+// asIs returns an id unchanged.
+func asIs(id string) string { return id }
+
+// asNumber returns an id as a decimal number. Redis needs less memory for a set of numbers.
+func asNumber(id string) string {
+	const seenOffset = 4e10 // seen posts and hidden posts have different numbers
+	n, err := strconv.ParseInt(id[1:], 10, 64)
+	if err != nil {
+		panic(fmt.Sprintf("an id that the population does not make: %q", id))
+	}
+	if strings.HasPrefix(id, "s") {
+		n += seenOffset
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// openSets adds the row of sets of text.
+func (r *run) openSets(ctx context.Context) error {
+	return r.addSets(ctx, sets{client: r.client, id: asIs}, "exact sets, SMISMEMBER x 4", "sets")
+}
+
+// openNumbers adds the row of sets of numbers, in a server that is tuned for them.
+func (r *run) openNumbers(ctx context.Context) error {
+	tuned := redistest.Start(r.host, "--set-max-intset-entries", maxIntset).Client()
+	return r.addSets(ctx, sets{client: tuned, id: asNumber}, "sets of numbers, tuned, x 4", "ints")
+}
+
+// addSets fills sets, and adds their row. With -wire, it adds another one that has a window of seen
+// posts.
+func (r *run) addSets(ctx context.Context, s sets, name, word string) error {
+	bytes, err := memoryOf(ctx, s.client, func() error { return s.add(ctx, entriesOf(r.people.Activities())) })
+	if err != nil {
+		return err
+	}
+	for _, s.window = range []bool{false, true} {
+		if s.window {
+			if !r.wire {
+				break
+			}
+			name, word = name[:len(name)-1]+"10, seen in 7 parts", word+"-window"
+		}
+		if err := s.add(ctx, entriesOf(r.people.Seen())); err != nil {
+			return err
+		}
+		r.add(&way{
+			name: name, word: word, exact: true, redis: s.client, checks: s.checks, write: s.write, bytes: bytes / float64(r.people.Entries()),
+		})
+	}
+	return nil
+}
 
 func setKey(kind, owner string) string { return kind + ":" + owner }
 
-func (s sets) load(ctx context.Context, p *bench.Population) error {
-	return s.add(ctx, keysOf(p.Activities()))
-}
-
-func (s sets) loadSeen(ctx context.Context, p *bench.Population) error {
-	return s.add(ctx, keysOf(p.Seen()))
-}
-
 func (s sets) add(ctx context.Context, all iter.Seq[entry]) error {
-	pipe := s.client.Pipeline()
+	pipe, n := s.client.Pipeline(), 0
 	for e := range all {
-		pipe.SAdd(ctx, setKey(e.Kind, e.Owner), e.Target)
-		if pipe.Len() == pipelineSize {
-			if _, err := pipe.Exec(ctx); err != nil {
-				return err
-			}
+		key := setKey(e.kind, s.id(e.owner))
+		if s.window {
+			key += ":" + strconv.Itoa(n%seenParts)
+			pipe.Expire(ctx, key, seenWindow)
+		}
+		pipe.SAdd(ctx, key, s.id(e.target))
+		if n++; pipe.Len() < pipelineSize {
+			continue
+		}
+		if _, err := pipe.Exec(ctx); err != nil {
+			return err
 		}
 	}
 	_, err := pipe.Exec(ctx)
 	return err
 }
 
-func (s sets) check(ctx context.Context, f *bench.Feed, dropped []bool) error {
-	pipe := s.client.Pipeline()
-	answers := make([]*redis.BoolSliceCmd, len(kinds()))
-	for k, kind := range kinds() {
-		members := make([]any, len(f.Posts))
-		for i := range f.Posts {
-			members[i] = target(f, k, i)
+// keys returns the sets for a feed check of the viewer. The first two hold authors, the others
+// posts.
+func (s sets) keys(viewer string) (keys []string) {
+	for _, kind := range kinds() {
+		keys = append(keys, setKey(kind, s.id(viewer)))
+	}
+	if !s.window {
+		return keys
+	}
+	seen := keys[3]
+	keys = keys[:3]
+	for part := range seenParts {
+		keys = append(keys, seen+":"+strconv.Itoa(part))
+	}
+	return keys
+}
+
+// checks returns the check of feeds whose ids are converted already.
+func (s sets) checks(feeds []*bench.Feed) check {
+	type request struct {
+		keys           []string
+		authors, posts []any
+	}
+	requests := make([]request, len(feeds))
+	for i, f := range feeds {
+		requests[i] = request{keys: s.keys(f.Viewer)}
+		for _, p := range f.Posts {
+			requests[i].authors = append(requests[i].authors, s.id(p.Author))
+			requests[i].posts = append(requests[i].posts, s.id(p.ID))
 		}
-		answers[k] = pipe.SMIsMember(ctx, setKey(kind, f.Viewer), members...)
 	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		return err
+	return func(ctx context.Context, i int, dropped []bool) error {
+		r := &requests[i]
+		pipe := s.client.Pipeline()
+		answers := make([]*redis.BoolSliceCmd, len(r.keys))
+		for k, key := range r.keys {
+			members := r.posts
+			if k < 2 {
+				members = r.authors
+			}
+			answers[k] = pipe.SMIsMember(ctx, key, members...)
+		}
+		if _, err := pipe.Exec(ctx); err != nil {
+			return err
+		}
+		return decide(answers, feeds[i], dropped)
 	}
-	return decide(answers, f, dropped)
 }
 
 // decide drops each candidate that is a member by at least one of the answers.
@@ -83,23 +182,4 @@ func (s sets) write(keys int) bench.Call {
 		}
 		return s.client.SAdd(ctx, setKey(bench.Hide, "writer"), members...).Err()
 	}}
-}
-
-func (s sets) unhide(ctx context.Context, f *bench.Feed) error {
-	pipe := s.client.Pipeline()
-	for _, p := range f.Posts {
-		pipe.SRem(ctx, setKey(bench.Hide, f.Viewer), p.ID)
-	}
-	_, err := pipe.Exec(ctx)
-	return err
-}
-
-// newPosts returns a function that gives a new id at each call. Functions for different numbers of
-// keys give different ids.
-func newPosts(prefix string, keys int) func() string {
-	n := 0
-	return func() string {
-		n++
-		return fmt.Sprintf("%s-%d-%d", prefix, keys, n)
-	}
 }
