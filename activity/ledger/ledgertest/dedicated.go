@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"slices"
 	"testing"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
@@ -30,69 +29,6 @@ func released(t tester, l *ledger.Ledger, m *model, hash uint64) {
 		t.Fatalf("Release %d: %v", hash, err)
 	}
 	checkReceipt(t, receipt, m.release(hash))
-}
-
-// dedicate follows a user to a dedicated page and back. It checks receipts, pages and polls.
-func (s suite) dedicate(t *testing.T) {
-	l := s.make(t, 16)
-	one, two, other := block(3, "a"), block(3, "b"), block(3, "a")
-	other.Hash++
-	other.Owner = "u33"
-	record(t, l, add(one, other))
-	_, progress := changes(t, l, "")
-	const page = ledger.DedicatedPages
-	at := func(page uint32, sequence uint64) ledger.PageChange {
-		return ledger.PageChange{Page: page, Sequence: sequence}
-	}
-	owners := map[uint64]uint32{one.Hash: page}
-	check := func(receipt ledger.Receipt, err error, changed []bool, owners map[uint64]uint32, want ...ledger.PageChange) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if owners == nil {
-			owners = map[uint64]uint32{}
-		}
-		checkReceipt(t, receipt, ledger.Receipt{Changed: changed, Pages: want, Owners: owners, Layouts: ledger.Layouts{Current: 16}})
-	}
-	poll := func(owners map[uint64]uint32, want map[uint32]ledger.PageState) {
-		t.Helper()
-		got, p := standings(t, l, progress.Next)
-		if !maps.Equal(got, want) || !maps.Equal(p.Owners, owners) {
-			t.Errorf("changed: %v, owners %v, want %v, %v", got, p.Owners, want, owners)
-		}
-		progress = p
-	}
-
-	receipt, err := l.Move(t.Context(), one.Hash, true)
-	check(receipt, err, nil, owners, at(3, 2), at(page, 1))
-	poll(map[uint64]uint32{one.Hash: page}, map[uint32]ledger.PageState{3: {Sequence: 2, Left: 2}, page: {Sequence: 1}})
-	checkPage(t, l, 3, []ledger.Row{other}, 2)
-	checkPage(t, l, page, []ledger.Row{one}, 1)
-
-	removed := at(3, 3)
-	removed.Removed = []ledger.Row{other}
-	check(record(t, l, remove(other)), nil, []bool{true}, nil, removed)
-	poll(nil, map[uint32]ledger.PageState{3: {Sequence: 3, Left: 2}})
-	// The shared page must have reached the sequence with which the user left, and no more.
-	added := at(page, 2)
-	added.Added = []ledger.Row{two}
-	check(record(t, l, add(two)), nil, []bool{true}, owners, at(3, 2), added)
-	check(record(t, l, add(two)), nil, []bool{false}, owners, at(3, 2), at(page, 2))
-	// For a user of the shared page, the page must have reached its current sequence.
-	check(record(t, l, add(two), remove(other)), nil, []bool{false, false}, owners, at(3, 3), at(page, 2))
-	poll(nil, map[uint32]ledger.PageState{page: {Sequence: 2}})
-	checkPage(t, l, 3, nil, 3)
-	checkPage(t, l, page, []ledger.Row{one, two}, 2)
-
-	receipt, err = l.Move(t.Context(), one.Hash, false)
-	check(receipt, err, nil, nil, at(3, 4), at(page, 3))
-	poll(nil, map[uint32]ledger.PageState{3: {Sequence: 4, Left: 2}, page: {Sequence: 3, Left: 3}})
-	checkPage(t, l, 3, []ledger.Row{one, two}, 4)
-	checkGone(t, l, page)
-	removed = at(3, 5)
-	removed.Removed = []ledger.Row{two}
-	check(record(t, l, remove(two)), nil, []bool{true}, nil, removed)
 }
 
 // dedicateAgain dedicates pages to users that have one, and releases pages of users that have
@@ -125,29 +61,6 @@ func (s suite) dedicateAgain(t *testing.T) {
 	m.check(t, l)
 }
 
-// dedicateOrder checks that the pages of a receipt are in order of number, whatever the order of
-// hashes.
-func (s suite) dedicateOrder(t *testing.T) {
-	l := s.make(t, 16)
-	m := newModel(l.Identity())
-	for _, user := range []int{9, 2, 15, 0} {
-		dedicated(t, l, m, block(user, "").Hash)
-	}
-	for range 2 {
-		receipt := recordAt(t, l, m, at(0),
-			add(block(2, "a"), block(9, "a")), add(block(0, "a"), block(15, "a"), block(15, "b")), remove(block(9, "b")), add(block(5, "a")))
-		var pages []uint32
-		for _, p := range receipt.Pages {
-			pages = append(pages, p.Page)
-		}
-		const first = ledger.DedicatedPages
-		if want := []uint32{0, 2, 5, 9, 15, first, first + 1, first + 2, first + 3}; !slices.Equal(pages, want) {
-			t.Errorf("pages %v, want %v", pages, want)
-		}
-		m.check(t, l)
-	}
-}
-
 // dedicateHashes has users at both ends of a page and of all hashes, neighbours, and two users
 // of one hash. It moves them before, during and after growth.
 func (s suite) dedicateHashes(t *testing.T) {
@@ -177,30 +90,6 @@ func (s suite) dedicateHashes(t *testing.T) {
 			released(t, l, m, hashes[(i*4)%9])
 			m.check(t, l)
 		}
-	}
-}
-
-// dedicateRestored checks that dedicated pages survive a restore, like shared ones.
-func (s suite) dedicateRestored(t *testing.T) {
-	url := s.fresh(t)
-	l := open(t, url, ledger.Options{Pages: 2})
-	m := newModel(l.Identity())
-	recordAt(t, l, m, at(0), add(block(3, "a")), add(block(4, "a")))
-	dedicated(t, l, m, block(3, "").Hash)
-	dedicated(t, l, m, block(4, "").Hash)
-	released(t, l, m, block(4, "").Hash)
-	shut(t, l)
-	l = open(t, url, ledger.Options{Restored: true})
-	m.id = l.Identity()
-	m.check(t, l)
-	_, progress := changes(t, l, "")
-	recordAt(t, l, m, at(0), add(block(3, "b")), remove(block(4, "a")))
-	dedicated(t, l, m, block(5, "").Hash)
-	m.check(t, l)
-	got, p := changes(t, l, progress.Next)
-	want := map[uint32]uint64{0: m.states[0].Sequence, ledger.DedicatedPages: 2, ledger.DedicatedPages + 2: 1}
-	if owners := p.Owners; !maps.Equal(got, want) || !maps.Equal(owners, map[uint64]uint32{block(5, "").Hash: ledger.DedicatedPages + 2}) {
-		t.Errorf("changed %v, owners %v, want %v", got, owners, want)
 	}
 }
 

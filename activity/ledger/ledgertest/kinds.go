@@ -145,20 +145,8 @@ func (s suite) kindsInvalid(t *testing.T) {
 		}
 	}
 	declared(t, l)
-	for looks := 0; ; looks++ {
-		err := l.Declare(countDown(looks), kindsOf("hide"))
-		if err == nil {
-			declared(t, l, "hide")
-			if looks < 2 {
-				t.Errorf("the context was checked at %d places only", looks)
-			}
-			return
-		}
-		if !errors.Is(err, context.Canceled) {
-			t.Fatalf("error %v, want context.Canceled", err)
-		}
-		declared(t, l)
-	}
+	anywhere(t, func(ctx context.Context) error { return l.Declare(ctx, kindsOf("hide")) }, func() { declared(t, l) })
+	declared(t, l, "hide")
 }
 
 // kindsConcurrent declares kinds from several processes at once. No name may be declared twice,
@@ -216,21 +204,15 @@ func (s suite) kindsDiffer(t *testing.T) {
 			checkPage(t, old, page, nil, 0)
 		}
 	}
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	must(old.Declare(t.Context(), kindsOf("block2", "mute")))
-	must(now.Declare(t.Context(), kindsOf("block", "mute")))
+	must(t, old.Declare(t.Context(), kindsOf("block2", "mute")))
+	must(t, now.Declare(t.Context(), kindsOf("block", "mute")))
 	refused(one)
-	must(now.Declare(t.Context(), kindsOf("block2", "mute")))
+	must(t, now.Declare(t.Context(), kindsOf("block2", "mute")))
 	refused(two)
-	must(now.Declare(t.Context(), kindsOf("block3", "mute")))
+	must(t, now.Declare(t.Context(), kindsOf("block3", "mute")))
 	refused(one)
 	refused(two)
-	must(now.Declare(t.Context(), kindsOf("block", "mute")))
+	must(t, now.Declare(t.Context(), kindsOf("block", "mute")))
 	record(t, old, two, add(mute(2, "a")))
 	// Rows end one by one, in processes that know nothing of their kinds.
 	ends := two

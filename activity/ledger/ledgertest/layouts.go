@@ -53,67 +53,6 @@ func grow(t tester, l *ledger.Ledger, m *model, steps int, factor uint32) {
 	}
 }
 
-// layouts follows users from 4 pages to 8. It checks receipts, pages and polls.
-func (s suite) layouts(t *testing.T) {
-	l := s.make(t, 4)
-	low, high, idle := block(4, "a"), block(6, "a"), block(12, "a") // pages 1 and 3 of 4; 2, 3 and 6 of 8
-	record(t, l, add(low, high, idle))
-	record(t, l, add(block(4, "b")))
-	_, progress := changes(t, l, "")
-	poll := func(layouts ledger.Layouts, want map[uint32]uint64) {
-		t.Helper()
-		got, p := changes(t, l, progress.Next)
-		if !maps.Equal(got, want) || p.Layouts != layouts {
-			t.Errorf("a poll reports %v in %+v, want %v in %+v", got, p.Layouts, want, layouts)
-		}
-		progress = p
-	}
-	check := func(receipt ledger.Receipt, layouts ledger.Layouts, page uint32, sequence uint64) {
-		t.Helper()
-		if len(receipt.Pages) != 1 || receipt.Pages[0].Page != page || receipt.Pages[0].Sequence != sequence || receipt.Layouts != layouts {
-			t.Errorf("receipt of %+v in %+v, want page %d at %d in %+v", receipt.Pages, receipt.Layouts, page, sequence, layouts)
-		}
-	}
-	four := ledger.Layouts{Current: 4}
-	poll(four, map[uint32]uint64{})
-
-	building := ledger.Layouts{Current: 4, Building: 8}
-	must(t, l.BeginLayout(t.Context(), 8))
-	poll(building, map[uint32]uint64{10: 2, 11: 2, 14: 1, 15: 1}) // pages whose ancestors ever changed
-	check(record(t, l, add(block(6, "b"))), building, 1, 3)
-	poll(building, map[uint32]uint64{1: 3, 11: 3})
-	check(record(t, l, add(block(6, "b"))), building, 1, 3) // no change
-	check(record(t, l, add(block(8, "a"))), building, 2, 1) // the first change of both pages
-	check(record(t, l, remove(low)), building, 1, 4)
-	poll(building, map[uint32]uint64{1: 4, 10: 3, 2: 1, 12: 1})
-	checkPage(t, l, 1, []ledger.Row{block(4, "b"), high, block(6, "b")}, 4)
-	checkPage(t, l, 10, []ledger.Row{block(4, "b")}, 3)
-	checkPage(t, l, 11, []ledger.Row{high, block(6, "b")}, 3)
-	checkPage(t, l, 14, []ledger.Row{idle}, 1)
-	checkPage(t, l, 8, nil, 0)
-	checkPage(t, l, 13, nil, 0)
-	checkGone(t, l, 16)
-
-	leaving := ledger.Layouts{Current: 8, Leaving: 4}
-	must(t, l.SwitchLayout(t.Context(), 8))
-	poll(leaving, map[uint32]uint64{13: 1}) // its ancestor changed after the layout began
-	checkGone(t, l, 1)
-	check(record(t, l, add(low)), leaving, 10, 4)
-	check(record(t, l, add(high)), leaving, 11, 3)
-	poll(leaving, map[uint32]uint64{10: 4})
-	checkPage(t, l, 10, []ledger.Row{low, block(4, "b")}, 4)
-
-	eight := ledger.Layouts{Current: 8}
-	must(t, l.LeaveLayout(t.Context(), 4))
-	poll(eight, map[uint32]uint64{})
-	checkGone(t, l, 1)
-	check(record(t, l, remove(idle)), eight, 14, 2)
-	got, _ := changes(t, l, "")
-	if want := map[uint32]uint64{10: 4, 11: 3, 12: 1, 13: 1, 14: 2, 15: 1}; !maps.Equal(got, want) {
-		t.Errorf("pages in the end: %v, want %v", got, want)
-	}
-}
-
 func must(t tester, err error) {
 	t.Helper()
 	if err != nil {
@@ -127,7 +66,7 @@ func (s suite) layoutsBegunAgain(t *testing.T) {
 	l := s.make(t, 2)
 	m := newModel(l.Identity())
 	recordAt(t, l, m, at(0), add(block(3, "a"), block(15, "a")))
-	numbers := []uint32{0, 1, 2, 3, 4, 8, 16, 2 * ledger.MaxPages}
+	numbers := []uint32{0, 1, 2, 3, 4, 8, 16, 2 * ledger.MaxPages, 1<<24 + 1, 1 << 31, math.MaxUint32}
 	for steps := range 7 {
 		_, progress := changes(t, l, "")
 		was := m.layouts
@@ -150,26 +89,6 @@ func (s suite) layoutsBegunAgain(t *testing.T) {
 		grow(t, l, m, steps, 2)
 		recordAt(t, l, m, at(0), add(block(steps, "b")))
 		m.check(t, l)
-	}
-}
-
-// layoutsRefused asks for invalid numbers of pages, and for the highest valid one.
-func (s suite) layoutsRefused(t *testing.T) {
-	l := s.make(t, 16)
-	for _, pages := range []uint32{0, 1, 8, 15, 17, 24, 1<<24 + 1, 1 << 25, 1 << 31, math.MaxUint32} {
-		if err := l.BeginLayout(t.Context(), pages); err == nil || errors.Is(err, ledger.ErrLayoutBusy) {
-			t.Errorf("BeginLayout(%d) of 16 pages: error %v, want another one than ErrLayoutBusy", pages, err)
-		}
-	}
-	if now, err := l.Layouts(t.Context()); err != nil || now != (ledger.Layouts{Current: 16}) {
-		t.Errorf("layouts %+v, %v after refusals, want 16 pages", now, err)
-	}
-	most := s.make(t, ledger.MaxPages)
-	if err := most.BeginLayout(t.Context(), ledger.MaxPages); err != nil {
-		t.Errorf("begin the current layout: %v", err)
-	}
-	if err := most.BeginLayout(t.Context(), 2*ledger.MaxPages); err == nil {
-		t.Error("a ledger got more than MaxPages")
 	}
 }
 

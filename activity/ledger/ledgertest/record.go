@@ -2,7 +2,6 @@ package ledgertest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -12,33 +11,6 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
 )
-
-func (s suite) recordAgain(t *testing.T) {
-	l := s.make(t, 16)
-	row := block(3, "a")
-	steps := []struct {
-		change  ledger.Change
-		changed bool
-		page    ledger.PageChange
-		rows    []ledger.Row
-	}{
-		{remove(row), false, ledger.PageChange{Page: 3}, nil},
-		{add(row), true, ledger.PageChange{Page: 3, Sequence: 1, Added: []ledger.Row{row}}, []ledger.Row{row}},
-		{add(row), false, ledger.PageChange{Page: 3, Sequence: 1}, []ledger.Row{row}},
-		{remove(row), true, ledger.PageChange{Page: 3, Sequence: 2, Removed: []ledger.Row{row}}, nil},
-		{remove(row), false, ledger.PageChange{Page: 3, Sequence: 2}, nil},
-		{add(row), true, ledger.PageChange{Page: 3, Sequence: 3, Added: []ledger.Row{row}}, []ledger.Row{row}},
-	}
-	for _, step := range steps {
-		receipt := record(t, l, step.change)
-		checkReceipt(t, receipt, ledger.Receipt{
-			Changed: []bool{step.changed}, Pages: []ledger.PageChange{step.page},
-		})
-		checkPage(t, l, 3, step.rows, step.page.Sequence)
-	}
-	checkPage(t, l, 2, nil, 0)
-	checkPage(t, l, 4, nil, 0)
-}
 
 func (s suite) recordNothing(t *testing.T) {
 	l := s.make(t, 16)
@@ -82,112 +54,22 @@ func (s suite) recordNoEffect(t *testing.T) {
 	}
 }
 
-// netEffect is a case of several changes of one row in one call. In the pattern, "+" records the
-// row and "-" removes it.
-type netEffect struct {
-	there   bool
-	pattern string
-	changed []bool
-	net     string // "added", "removed" or nothing
-}
-
-func (s suite) recordNetEffect(t *testing.T) {
-	for _, c := range []netEffect{
-		{false, "+-", []bool{true, true}, ""},
-		{false, "++", []bool{true, false}, "added"},
-		{false, "+-+", []bool{true, true, true}, "added"},
-		{false, "-+", []bool{false, true}, "added"},
-		{false, "--", []bool{false, false}, ""},
-		{true, "-+", []bool{true, true}, ""},
-		{true, "--", []bool{true, false}, "removed"},
-		{true, "-+-", []bool{true, true, true}, "removed"},
-		{true, "+-", []bool{false, true}, "removed"},
-		{true, "++", []bool{false, false}, ""},
-	} {
-		t.Run(fmt.Sprintf("%v%s", c.there, c.pattern), func(t *testing.T) {
-			c.check(t, s.make(t, 16))
-		})
-	}
-}
-
-func (c netEffect) check(t *testing.T, l *ledger.Ledger) {
-	before := block(3, "a")
-	sequence := uint64(0)
-	if c.there {
-		record(t, l, add(before))
-		sequence = 1
-	}
-	var changes []ledger.Change
-	last := before
-	for i, sign := range c.pattern {
-		row := before
-		row.Since = at(int64(1 + i))
-		changes = append(changes, ledger.Change{Rows: []ledger.Row{row}, Remove: sign == '-'})
-		if sign == '+' && c.changed[i] {
-			last = row
+// recordCombined records all combinations of up to three changes in one call. They are of one row,
+// and of two rows on two pages, some of which exist and some of which do not.
+func (s suite) recordCombined(t *testing.T) {
+	l := s.make(t, 2)
+	m := newModel(l.Identity())
+	one, two := block(9, "a"), block(2, "b")
+	later := one
+	later.Since = at(1)
+	some := []ledger.Change{add(one), add(later, two, two), remove(one), remove(one, two, one)}
+	for n := range 4 * 4 * 4 {
+		combination := []ledger.Change{some[n%4], some[n/4%4], some[n/16]}
+		for length := 1; length <= 3; length++ {
+			recordAt(t, l, m, at(0), combination[:length]...)
+			m.check(t, l)
 		}
 	}
-	page := ledger.PageChange{Page: 3, Sequence: sequence}
-	rows := []ledger.Row{last}
-	switch {
-	case c.net == "added":
-		page.Sequence, page.Added = sequence+1, rows
-	case c.net == "removed":
-		page.Sequence, page.Removed, rows = sequence+1, []ledger.Row{before}, nil
-	case !c.there:
-		rows = nil
-	}
-	checkReceipt(t, record(t, l, changes...), ledger.Receipt{
-		Changed: c.changed, Pages: []ledger.PageChange{page},
-	})
-	checkPage(t, l, 3, rows, page.Sequence)
-}
-
-func (s suite) recordTwoPages(t *testing.T) {
-	l := s.make(t, 16)
-	mine, theirs := block(9, "u2"), block(2, "u9")
-	theirs.Kind = "blocked-by"
-	more := block(2, "u5")
-	checkReceipt(t, record(t, l, add(mine, theirs), add(more)), ledger.Receipt{
-		Changed: []bool{true, true},
-		Pages: []ledger.PageChange{
-			{Page: 2, Sequence: 1, Added: []ledger.Row{more, theirs}},
-			{Page: 9, Sequence: 1, Added: []ledger.Row{mine}},
-		},
-	})
-	checkReceipt(t, record(t, l, remove(more), add(mine)), ledger.Receipt{
-		Changed: []bool{true, false},
-		Pages: []ledger.PageChange{
-			{Page: 2, Sequence: 2, Removed: []ledger.Row{more}},
-			{Page: 9, Sequence: 1},
-		},
-	})
-	checkReceipt(t, record(t, l, remove(mine, theirs)), ledger.Receipt{
-		Changed: []bool{true},
-		Pages: []ledger.PageChange{
-			{Page: 2, Sequence: 3, Removed: []ledger.Row{theirs}},
-			{Page: 9, Sequence: 2, Removed: []ledger.Row{mine}},
-		},
-	})
-	checkPage(t, l, 2, nil, 3)
-	checkPage(t, l, 9, nil, 2)
-}
-
-// recordHalfThere makes changes with one row that exists and one that does not, and changes that
-// contain a row twice.
-func (s suite) recordHalfThere(t *testing.T) {
-	l := s.make(t, 16)
-	one, two := block(1, "a"), block(2, "b")
-	record(t, l, add(one))
-	checkReceipt(t, record(t, l, add(one, two, two)), ledger.Receipt{
-		Changed: []bool{true},
-		Pages:   []ledger.PageChange{{Page: 1, Sequence: 1}, {Page: 2, Sequence: 1, Added: []ledger.Row{two}}},
-	})
-	record(t, l, remove(two))
-	checkReceipt(t, record(t, l, remove(one, two, one)), ledger.Receipt{
-		Changed: []bool{true},
-		Pages:   []ledger.PageChange{{Page: 1, Sequence: 2, Removed: []ledger.Row{one}}, {Page: 2, Sequence: 2}},
-	})
 }
 
 func (s suite) recordSince(t *testing.T) {
@@ -353,19 +235,12 @@ func (s suite) recordCancelledAnywhere(t *testing.T) {
 		}
 	}
 	checkReceipt(t, record(t, l, first...), m.record(first))
-	for looks := 0; ; looks++ {
-		receipt, err := l.Record(countDown(looks), at(0), changes)
+	anywhere(t, func(ctx context.Context) error {
+		receipt, err := l.Record(ctx, at(0), changes)
 		if err == nil {
 			checkReceipt(t, receipt, m.record(changes))
-			m.check(t, l)
-			if looks < 3 {
-				t.Errorf("the context was checked at %d places only", looks)
-			}
-			return
 		}
-		if !errors.Is(err, context.Canceled) {
-			t.Fatalf("error %v, want context.Canceled", err)
-		}
-		m.check(t, l)
-	}
+		return err
+	}, func() { m.check(t, l) })
+	m.check(t, l)
 }

@@ -176,32 +176,3 @@ func (s suite) endedSwept(t *testing.T) {
 	}
 	checkPage(t, l, 0, []ledger.Row{again}, 6)
 }
-
-// listNow lists rows with ends at all times.
-func (s suite) listNow(t *testing.T) {
-	l := s.make(t, 16)
-	m := newModel(l.Identity())
-	changes := listRows()
-	for i, c := range changes {
-		if !c.Remove && i%3 > 0 {
-			for j := range c.Rows {
-				c.Rows[j].Until = at(int64(i % 9))
-			}
-		}
-	}
-	recordAt(t, l, m, at(-1), changes...)
-	q := listQuery()
-	for now := int64(-1); now < 10; now++ {
-		q.Now = at(now)
-		for _, limit := range []int{1, 3, 100} {
-			q.Limit, q.Before = limit, nil
-			listed(t, l, m, q)
-			q.Before = &ledger.Row{Since: at(3), Target: "t2"}
-			listed(t, l, m, q)
-		}
-	}
-	q.Before, q.Limit = nil, 100
-	if n := len(listed(t, l, m, q)); n == 0 || n > 30 {
-		t.Errorf("%d rows at the end, want only those without an end", n)
-	}
-}
