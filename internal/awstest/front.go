@@ -12,11 +12,12 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/feedfilter/feedfilter/internal/elasticachetest"
 )
 
 // Front stands in front of a Redis server like ElastiCache. Clients connect with TLS, and sign in
@@ -122,7 +123,7 @@ func (f *Front) serve(conn net.Conn, accepted time.Time) error {
 	defer func() { _ = server.Close() }()
 	in, out := bufio.NewReader(conn), bufio.NewReader(server)
 	for signedIn := false; !signedIn; {
-		command, err := readCommand(in)
+		command, err := elasticachetest.ReadRequest(in)
 		if err != nil {
 			return err
 		}
@@ -131,7 +132,7 @@ func (f *Front) serve(conn net.Conn, accepted time.Time) error {
 		}
 		if signedIn {
 			command[len(command)-1] = f.password
-			if _, err := io.WriteString(server, encode(command...)); err != nil {
+			if err := command.Write(server); err != nil {
 				return err
 			}
 		}
@@ -173,46 +174,4 @@ func (f *Front) signIn(conn net.Conn, accepted time.Time, command []string) (boo
 	}
 	f.signIns++
 	return true, nil
-}
-
-func encode(words ...string) string {
-	b := &strings.Builder{}
-	fmt.Fprintf(b, "*%d\r\n", len(words))
-	for _, w := range words {
-		fmt.Fprintf(b, "$%d\r\n%s\r\n", len(w), w)
-	}
-	return b.String()
-}
-
-// readCommand reads an array of bulk strings.
-func readCommand(in *bufio.Reader) ([]string, error) {
-	n, err := readLength(in, '*')
-	if err != nil {
-		return nil, err
-	}
-	words := make([]string, n)
-	for i := range words {
-		size, err := readLength(in, '$')
-		if err != nil {
-			return nil, err
-		}
-		word := make([]byte, size+2)
-		if _, err := io.ReadFull(in, word); err != nil {
-			return nil, err
-		}
-		words[i] = string(word[:size])
-	}
-	return words, nil
-}
-
-func readLength(in *bufio.Reader, kind byte) (int, error) {
-	line, err := in.ReadString('\n')
-	if err != nil {
-		return 0, err
-	}
-	n, err := strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(line, string(kind))))
-	if err != nil || line[0] != kind || n < 0 || n > 1<<20 {
-		return 0, fmt.Errorf("%q is no length", line)
-	}
-	return n, nil
 }

@@ -22,8 +22,6 @@ const (
 	watchPause = 20 * time.Millisecond
 	// drainTimeout is how long close waits for commands that the server has yet to show.
 	drainTimeout = 10 * time.Second
-	// maxWord is the maximum number of bytes of a word. Longer words are cut off.
-	maxWord = 4 << 10
 )
 
 // watcher reads what scripts do on one server.
@@ -150,55 +148,27 @@ func (w *watcher) begin() (*bufio.Reader, error) {
 //	+1339518083.107412 [0 127.0.0.1:60866] "evalsha" "6b1b" "1" "key"
 //	+1339518083.107420 [0 lua] "get" "key"
 func (w *watcher) line(lines *bufio.Reader) error {
-	source, err := lines.ReadString(']')
+	line, err := lines.ReadString('\n')
 	if err != nil {
 		return err
 	}
-	name, more, err := word(lines)
-	if err != nil || !more {
-		return err
+	source, rest, _ := strings.Cut(line, "]")
+	words := wordsOf(rest)
+	if len(words) == 0 {
+		return nil
 	}
-	name = strings.ToLower(name)
-	switch {
-	case strings.HasSuffix(source, " lua]"):
-		args, err := words(lines, name)
-		if err == nil {
-			w.called(args)
-		}
-		return err
-	case strings.HasPrefix(name, "eval") || strings.HasPrefix(name, "fcall"):
-		return w.begun(lines, name)
-	case name == "echo":
-		args, err := words(lines, name)
-		if err == nil && len(args) == 2 && args[1] == w.mark {
-			w.marked.Do(func() { close(w.last) })
-		}
-		return err
+	words[0] = strings.ToLower(words[0])
+	switch name := words[0]; {
+	case strings.HasSuffix(source, " lua"):
+		w.called(words)
+	case (strings.HasPrefix(name, "eval") || strings.HasPrefix(name, "fcall")) && len(words) > 2:
+		n, _ := strconv.Atoi(words[2])
+		w.script = name + " " + words[1][:min(len(words[1]), 40)]
+		w.declared = words[3:min(len(words), 3+max(0, n))]
+	case name == "echo" && words[len(words)-1] == w.mark:
+		w.marked.Do(func() { close(w.last) })
 	}
-	return skip(lines)
-}
-
-// begun records the script and its keys.
-func (w *watcher) begun(lines *bufio.Reader, name string) error {
-	var head [2]string // the script, and how many keys it has
-	for i := range head {
-		text, more, err := word(lines)
-		if err != nil || !more {
-			return err
-		}
-		head[i] = text
-	}
-	w.script = name + " " + head[0][:min(len(head[0]), 40)]
-	w.declared = w.declared[:0]
-	n, _ := strconv.Atoi(head[1])
-	for range n {
-		key, more, err := word(lines)
-		if err != nil || !more {
-			return err
-		}
-		w.declared = append(w.declared, key)
-	}
-	return skip(lines)
+	return nil
 }
 
 // called checks a command of the present script.
@@ -229,77 +199,15 @@ func (w *watcher) called(args []string) {
 	}
 }
 
-// words reads the rest of a line. first is what was already read of it.
-func words(lines *bufio.Reader, first string) ([]string, error) {
-	all := []string{first}
+// wordsOf returns the words of a line, each "..." with escapes as in Go.
+func wordsOf(line string) (words []string) {
 	for {
-		text, more, err := word(lines)
-		if err != nil || !more {
-			return all, err
+		quoted, err := strconv.QuotedPrefix(strings.TrimLeft(line, " "))
+		if err != nil {
+			return words
 		}
-		all = append(all, text)
-	}
-}
-
-// word reads the next word of a line: "..." with escapes as in C. At the end of the line it returns
-// false.
-func word(lines *bufio.Reader) (text string, more bool, err error) {
-	var b []byte
-	for inside := false; ; {
-		c, err := lines.ReadByte()
-		switch {
-		case err != nil:
-			return "", false, err
-		case c == '\n':
-			return "", false, nil
-		case c == '"' && !inside:
-			inside = true
-			continue
-		case c == '"':
-			return string(b), true, nil
-		case !inside:
-			continue
-		case c == '\\':
-			if c, err = unescape(lines); err != nil {
-				return "", false, err
-			}
-		}
-		if len(b) < maxWord {
-			b = append(b, c)
-		}
-	}
-}
-
-// unescape reads the characters after a backslash.
-func unescape(lines *bufio.Reader) (byte, error) {
-	c, err := lines.ReadByte()
-	switch c {
-	case 'n':
-		return '\n', err
-	case 'r':
-		return '\r', err
-	case 't':
-		return '\t', err
-	case 'a':
-		return '\a', err
-	case 'b':
-		return '\b', err
-	case 'x':
-		var digits [2]byte
-		if _, err := io.ReadFull(lines, digits[:]); err != nil {
-			return 0, err
-		}
-		n, err := strconv.ParseUint(string(digits[:]), 16, 8)
-		return byte(n), err
-	}
-	return c, err
-}
-
-// skip reads the rest of a line.
-func skip(lines *bufio.Reader) error {
-	for {
-		if _, err := lines.ReadSlice('\n'); !errors.Is(err, bufio.ErrBufferFull) {
-			return err
-		}
+		line = strings.TrimLeft(line, " ")[len(quoted):]
+		word, _ := strconv.Unquote(quoted) // QuotedPrefix has checked it
+		words = append(words, word)
 	}
 }

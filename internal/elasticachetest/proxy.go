@@ -146,7 +146,7 @@ func (p *proxy) open(client, server net.Conn) (*link, error) {
 	} else {
 		l.plain = p.cache.secure != nil
 	}
-	l.in = requests{bufio.NewReaderSize(flushing{from, l.out}, bufferSize)}
+	l.in = bufio.NewReaderSize(flushing{from, l.out}, bufferSize)
 	return l, nil
 }
 
@@ -180,7 +180,7 @@ func (f flushing) Read(b []byte) (int, error) {
 type link struct {
 	cache   *Cache
 	client  net.Conn // decrypted
-	in      requests
+	in      *bufio.Reader
 	out     *bufio.Writer // to the server
 	plain   bool          // the client does not use TLS, but must
 	queued  bool          // a transaction queues the commands
@@ -193,16 +193,16 @@ var errRefused = errors.New("connection refused")
 // run passes on commands until the client ends.
 func (l *link) run() error {
 	for {
-		q, err := l.in.begin()
+		q, err := ReadRequest(l.in)
 		if err != nil {
 			return err
 		}
 		name := strings.ToLower(q.arg(0))
 		if l.isReplication(name, q) {
-			if err := writeArgs(l.out, q.count, q.head...); err != nil {
+			if err := q.Write(l.out); err != nil {
 				return err
 			}
-			_, err := io.Copy(struct{ io.Writer }{l.out}, l.in.r)
+			_, err := io.Copy(struct{ io.Writer }{l.out}, l.in) // hides ReadFrom, which must not meet a flush
 			return err
 		}
 		if l.plain && name != "ping" { // replicas begin with it
@@ -216,14 +216,14 @@ func (l *link) run() error {
 }
 
 // isReplication reports whether the command turns the connection into that of a replica.
-func (l *link) isReplication(name string, q request) bool {
+func (l *link) isReplication(name string, q Request) bool {
 	_, secure := l.client.(*tls.Conn)
 	return !secure && name == "replconf" && strings.EqualFold(q.arg(1), "listening-port") && l.cache.isReplica(q.arg(2))
 }
 
 // pass sends the command. In place of a forbidden one it sends a command that the server answers
 // with an error, so that answers keep their order and transactions are aborted.
-func (l *link) pass(q request, v verdict) error {
+func (l *link) pass(q Request, v verdict) error {
 	if v.why == "" {
 		switch strings.ToLower(q.arg(0)) {
 		case "multi":
@@ -231,22 +231,11 @@ func (l *link) pass(q request, v verdict) error {
 		case "exec", "discard", "reset":
 			l.queued = false
 		}
-		if err := writeArgs(l.out, q.count, q.head...); err != nil {
-			return err
-		}
-		return l.in.rest(l.out, q)
+		return q.Write(l.out)
 	}
 	l.cache.violatedf("%s", v.why)
-	substitute := []string{"EVAL", refuse, "0", v.says}
 	if l.queued {
-		substitute = []string{q.arg(0) + "?"} // an unknown command; a transaction would queue a script
+		return Request{q.arg(0) + "?"}.Write(l.out) // an unknown command; a transaction would queue a script
 	}
-	args := make([][]byte, len(substitute))
-	for i, arg := range substitute {
-		args[i] = []byte(arg)
-	}
-	if err := writeArgs(l.out, len(args), args...); err != nil {
-		return err
-	}
-	return l.in.rest(io.Discard, q)
+	return Request{"EVAL", refuse, "0", v.says}.Write(l.out)
 }

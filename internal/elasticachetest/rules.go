@@ -97,11 +97,11 @@ func (r rules) command(name, sub string) verdict {
 }
 
 // request judges a whole command of a client.
-func (r rules) request(q request) verdict {
+func (r rules) request(q Request) verdict {
 	name := strings.ToLower(q.arg(0))
 	if v := r.command(q.arg(0), q.arg(1)); v.why != "" {
 		if v.why == name {
-			for _, arg := range q.head[1:] {
+			for _, arg := range q[1:min(len(q), 3)] {
 				v.says += fmt.Sprintf("'%s' ", arg)
 			}
 		}
@@ -117,13 +117,13 @@ func (r rules) request(q request) verdict {
 	case "script":
 		script = 2
 	}
-	size := q.length(script)
+	size := len(q.arg(script))
 	switch {
-	case q.count > maxArguments:
-		return refused("%s with %d arguments, its name included: at most %d are taken", name, q.count, maxArguments)
+	case len(q) > maxArguments:
+		return refused("%s with %d arguments, its name included: at most %d are taken", name, len(q), maxArguments)
 	case script > 0 && size > maxScript:
 		return refused("%s of %d bytes: at most %d are taken", name, size, maxScript)
-	case script == 1 && q.count > 2 && !isCount(q.arg(2)):
+	case script == 1 && len(q) > 2 && !isCount(q.arg(2)):
 		return verdict{why: name + " without keys", says: "ERR Lua scripts without any input keys are not supported."}
 	}
 	return verdict{}
