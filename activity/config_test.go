@@ -51,7 +51,7 @@ func TestConfigTakesEffect(t *testing.T) {
 	if _, err := r.DeleteUser(t.Context(), "2"); !errors.Is(err, errPersist) {
 		t.Errorf("a deletion that is not durable: %v", err)
 	}
-	store.Store = faulttest.Down{}
+	store.Store = faulttest.Down()
 	g.want(t, "1", "hide", "p", Direct)
 	r.Close()
 	if !strings.Contains(log.String(), "pages cannot be read") {

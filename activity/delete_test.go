@@ -54,7 +54,7 @@ func TestDeleteUserFails(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 4)
 	g.record(t, true, add("1", "hide", "p"))
 	g.record(t, true, add("1", "seen", "s"))
-	g.useStore(faulttest.Down{})
+	g.useStore(faulttest.Down())
 	if _, err := g.DeleteUser(t.Context(), "1"); dependency(err) != "pages" {
 		t.Errorf("without the store: %v", err)
 	}

@@ -134,7 +134,7 @@ func TestWithoutLedgerSettings(t *testing.T) {
 // TestWithoutLedgerAndStore: without either there is no answer.
 func TestWithoutLedgerAndStore(t *testing.T) {
 	g := openWithout(t, PlainConfig{Store: &favfilter.Memory{}, Pages: 2})
-	g.under.Store = faulttest.Down{}
+	g.under.Store = faulttest.Down()
 	if _, err := g.View(t.Context(), "1", g.Kinds().All()); dependency(err) != "pages" {
 		t.Errorf("view: %v", err)
 	}

@@ -118,7 +118,7 @@ func TestStoreDown(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 2)
 	g.record(t, true, add("1", "block", "2"))
 	g.record(t, true, add("1", "seen", "p"))
-	down := faulttest.Down{}
+	down := faulttest.Down()
 	g.useStore(down)
 	v, err := g.View(t.Context(), "1", g.Kinds().All())
 	must(t, err)
@@ -166,7 +166,7 @@ func TestLedgerDown(t *testing.T) {
 	if ready, down := g.Ready(t.Context()); !ready || len(down) != 1 || dependency(down[0]) != "ledger" {
 		t.Errorf("ready: %v", down)
 	}
-	g.useStore(faulttest.Down{})
+	g.useStore(faulttest.Down())
 	if ready, down := g.Ready(t.Context()); ready || len(down) != 2 {
 		t.Errorf("ready %v with neither: %v", ready, down)
 	}

@@ -189,7 +189,7 @@ func TestExactNamesWhatItCannotConfirm(t *testing.T) {
 
 // TestRecordSeenWithoutStore: what cannot be checked cannot be recorded either, and is named once.
 func TestRecordSeenWithoutStore(t *testing.T) {
-	r := openWith(t, activity.Config{Store: faulttest.Down{}})
+	r := openWith(t, activity.Config{Store: faulttest.Down()})
 	a := filter(t, r, feed.Request{Viewer: "1", Posts: posts("2", "a", "b"), RecordSeen: true})
 	if len(a.Kept) != 2 || len(a.Degraded) != 1 || a.Degraded[0].Kind != "seen" {
 		t.Errorf("%+v", a)

@@ -105,7 +105,7 @@ func TestInspectFaultsAlone(t *testing.T) {
 	if got := inspectAlone(t, g, number^1).State; got != PageForeign {
 		t.Errorf("a page of another filter is %v", got)
 	}
-	g.storage.store = faulttest.Down{}
+	g.storage.store = faulttest.Down()
 	if _, err := g.InspectPage(t.Context(), 0); !errors.As(err, new(*UnavailableError)) {
 		t.Errorf("of a store that is down: %v", err)
 	}

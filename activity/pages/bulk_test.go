@@ -272,7 +272,7 @@ func TestBulkWithoutStore(t *testing.T) {
 	do(live, batch)
 	_, err := recordBulk(t.Context(), b, batch)
 	must(t, err)
-	g.useStore(faulttest.Down{})
+	g.useStore(faulttest.Down())
 	must(t, b.Finish(t.Context()))
 	g.wantLive(t, live)
 	g.useStore(g.store)

@@ -132,7 +132,7 @@ func TestInspectNoPage(t *testing.T) {
 			t.Errorf("rebuild page %d: %v", page, err)
 		}
 	}
-	g.useStore(faulttest.Down{})
+	g.useStore(faulttest.Down())
 	var down *UnavailableError
 	if _, err := g.inspector.InspectPage(t.Context(), 1); !errors.As(err, &down) || down.Dependency != "pages" {
 		t.Errorf("without the store: %v", err)

@@ -32,7 +32,7 @@ func (s *partitioned) Load(ctx context.Context, ids []favfilter.PageID) ([]favfi
 
 func (s *partitioned) Apply(ctx context.Context, batches []favfilter.Batch) []favfilter.Result {
 	if s.down.Load() {
-		return faulttest.Down{}.Apply(ctx, batches)
+		return faulttest.Down().Apply(ctx, batches)
 	}
 	return s.Store.Apply(ctx, batches)
 }
@@ -87,7 +87,7 @@ func TestWritesWithoutEither(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLedger(t, 1)
 		down := &slowLedger{}
-		p := startProcess(t, l.Around(down.around), faulttest.Down{}, Config{})
+		p := startProcess(t, l.Around(down.around), faulttest.Down(), Config{})
 		down.fails.Store(true)
 		_, err := p.Record(t.Context(), []act{add("1", "hide", "p")})
 		if dependency(err) != "pages" || !errors.Is(err, faulttest.ErrInjected) {
@@ -105,7 +105,7 @@ func TestLedgerEndsWithinTheBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLedger(t, 1)
 		ending := &slowLedger{}
-		p := startProcess(t, l.Around(ending.around), faulttest.Down{}, Config{StalenessBound: time.Second})
+		p := startProcess(t, l.Around(ending.around), faulttest.Down(), Config{StalenessBound: time.Second})
 		time.Sleep(250 * time.Millisecond)
 		go func() {
 			time.Sleep(700 * time.Millisecond) // after the next poll
@@ -123,7 +123,7 @@ func TestImagesNeedTheLedger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLedger(t, 1)
 		ending := &slowLedger{}
-		p := startProcess(t, l.Around(ending.around), faulttest.Down{}, Config{StalenessBound: time.Second})
+		p := startProcess(t, l.Around(ending.around), faulttest.Down(), Config{StalenessBound: time.Second})
 		p.record(t, true, add("1", "hide", "p"))
 		p.want(t, "1", "hide", "p", true)
 		ending.fails.Store(true)
@@ -212,7 +212,7 @@ func TestCloseIsQuick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLedger(t, 1024)
 		hanging := &hangingLedger{}
-		p := startProcess(t, l.Around(hanging.around), faulttest.Down{}, Config{StalenessBound: time.Minute})
+		p := startProcess(t, l.Around(hanging.around), faulttest.Down(), Config{StalenessBound: time.Minute})
 		undecided := make(chan error)
 		go func() {
 			_, err := p.Record(t.Context(), []act{add("1", "hide", "p")})
@@ -243,7 +243,7 @@ func TestCloseIsQuick(t *testing.T) {
 }
 
 // unversioned is a store that is down, and that cannot tell versions either.
-type unversioned struct{ faulttest.Down }
+type unversioned struct{ faulttest.Store }
 
 func (unversioned) LoadAndCompare(
 	context.Context, []favfilter.PageID, []favfilter.PageID,
@@ -254,7 +254,7 @@ func (unversioned) LoadAndCompare(
 // A read of versions alone, which reports no error, does not make the store count as one that
 // answers.
 func TestVersionsSayNothingOfTheStore(t *testing.T) {
-	s := &storage{life: newLifecycle(t.Context()), store: unversioned{}, log: slog.New(slog.DiscardHandler)}
+	s := &storage{life: newLifecycle(t.Context()), store: unversioned{faulttest.Down()}, log: slog.New(slog.DiscardHandler)}
 	if _, err := s.load(t.Context(), []favfilter.PageID{{}}); err == nil || !s.storeDown.Load() {
 		t.Fatalf("the store that is down answers: %v", err)
 	}

@@ -110,7 +110,7 @@ func TestHeldWithoutStore(t *testing.T) {
 	open := make(chan struct{})
 	close(open)
 	counted := &gatedLedger{gate: open}
-	g.open(t, g.ledger.Around(counted.around()), faulttest.Down{})
+	g.open(t, g.ledger.Around(counted.around()), faulttest.Down())
 	g.record(t, true, add("1", "block", "2"))
 	for range 100 {
 		g.want(t, "1", "block", "2", true)

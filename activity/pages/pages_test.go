@@ -123,7 +123,7 @@ func TestRepeatWaitsForThePage(t *testing.T) {
 	unpolled.fails.Store(false)
 	g.open(t, g.ledger.Around(unpolled.around), g.store) // the new Recorder does not know which sequences pages have
 	unpolled.fails.Store(true)
-	g.storage.store = faulttest.Down{}
+	g.storage.store = faulttest.Down()
 	if _, err := g.Record(t.Context(), []act{add("1", "hide", "r")}); dependency(err) != "pages" {
 		t.Errorf("acknowledged without a look at the page: %v", err)
 	}

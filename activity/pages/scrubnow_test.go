@@ -89,7 +89,7 @@ func TestScrubNowFailures(t *testing.T) {
 	g := newRig(t, store, 128)
 	_, err := g.Record(t.Context(), []act{add("1", "hide", "p")})
 	must(t, err)
-	g.useStore(faulttest.Down{})
+	g.useStore(faulttest.Down())
 	if p, err := g.scrubber.ScrubNow(t.Context(), MaxScrubRate, nil); err != nil || p.Unasked != 128 || p.Done != 128 || !p.Faulty() || p.Failed != 0 {
 		t.Errorf("store down: %+v, %v", p, err)
 	}

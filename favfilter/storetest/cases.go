@@ -23,27 +23,6 @@ func loadMissing(t *testing.T, b Backend) {
 	}
 }
 
-func replaceAndLoad(t *testing.T, b Backend) {
-	id := favfilter.PageID{Number: 5}
-	page := newPage(t, header(5, 100))
-	keys := hashes(0, 50)
-	for _, h := range keys {
-		page.Insert(h)
-	}
-	put(t, b.Store, id, page)
-	l := load(t, b.Store, id)
-	if l.Page == nil || l.Page.Header() != page.Header() {
-		t.Fatalf("loaded %+v, want header %+v", l, page.Header())
-	}
-	if !contains(l.Page, keys...) {
-		t.Error("a key is not in the loaded page")
-	}
-	if l.Version != page.Header().Version() {
-		t.Errorf("version %x, want the header", l.Version)
-	}
-	wantBytes(t, b, id, page)
-}
-
 func replaceConditions(t *testing.T, b Backend) {
 	id := favfilter.PageID{Number: 1}
 	at := func(sequence, build, incarnation uint64) *favfilter.Page {
@@ -114,44 +93,6 @@ func isolated(t *testing.T, b Backend) {
 	}
 }
 
-func guardedOnce(t *testing.T, b Backend) {
-	id := favfilter.PageID{Number: 2}
-	create(t, b.Store, id, header(2, 100))
-	keys := hashes(0, 3)
-	batch := favfilter.Batch{ID: id, Sequence: 1, Add: keys}
-	res := apply(t, b.Store, batch)
-	wantState(t, res, favfilter.Applied)
-	if res.Header.Sequence != 1 || res.Header.Count != 3 {
-		t.Fatalf("header %+v, want sequence 1 and 3 keys", res.Header)
-	}
-	if res.Version != versionIn(t, b, id) {
-		t.Error("the version is not the stored header")
-	}
-	unchanged := remember(t, b, id)
-	wantState(t, apply(t, b.Store, batch), favfilter.Current)
-	unchanged("a replay")
-	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 2, Remove: keys[:1]}), favfilter.Applied)
-	p := load(t, b.Store, id).Page
-	if p.Contains(keys[0]) || !contains(p, keys[1:]...) {
-		t.Error("the wrong keys are left")
-	}
-}
-
-func guardedGap(t *testing.T, b Backend) {
-	id := favfilter.PageID{Number: 2}
-	create(t, b.Store, id, header(2, 100))
-	for _, n := range []int{1, 100} {
-		res := apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 2, Add: hashes(0, n)})
-		wantState(t, res, favfilter.Behind)
-		if res.Header.Sequence != 0 {
-			t.Fatalf("sequence %d, want 0", res.Header.Sequence)
-		}
-	}
-	if load(t, b.Store, id).Page.Header().Set != 0 {
-		t.Error("the page changed")
-	}
-}
-
 func foreignBatch(t *testing.T, b Backend) {
 	id, other := favfilter.PageID{Number: 2}, favfilter.PageID{Number: 3}
 	h, misplaced := header(2, 100), newPage(t, header(4, 100))
@@ -215,58 +156,6 @@ func jammedBatch(t *testing.T, b Backend) {
 	wantState(t, res, favfilter.Applied)
 	if !slices.Equal(res.Outcomes, []favfilter.Outcome{favfilter.Stuck}) || res.Header.Sequence != 0 {
 		t.Errorf("without a guard: %v at %d, want stuck and nothing changed", res.Outcomes, res.Header.Sequence)
-	}
-}
-
-// replayOld resends every batch of a history, in several orders, like a client that did not receive
-// the answers.
-func replayOld(t *testing.T, b Backend) {
-	id := favfilter.PageID{Number: 6}
-	create(t, b.Store, id, header(6, 200))
-	var history []favfilter.Batch
-	for i := range 30 {
-		batch := favfilter.Batch{ID: id, Sequence: uint64(i + 1), Add: hashes(i*4, 4)}
-		if i >= 2 {
-			batch.Remove = hashes((i-2)*4, 2)
-		}
-		res := apply(t, b.Store, batch)
-		if res.State == favfilter.Jammed { // leave the removal out: a rebuild would solve it
-			batch.Remove = nil
-			res = apply(t, b.Store, batch)
-		}
-		wantState(t, res, favfilter.Applied)
-		history = append(history, batch)
-	}
-	unchanged := remember(t, b, id)
-	for i := range history {
-		wantState(t, apply(t, b.Store, history[len(history)-1-i]), favfilter.Current)
-		wantState(t, apply(t, b.Store, history[i]), favfilter.Current)
-	}
-	unchanged("a replay")
-}
-
-func unguardedOutcomes(t *testing.T, b Backend) {
-	id := favfilter.PageID{Number: 7}
-	create(t, b.Store, id, header(7, 100))
-	k := hashes(0, 3)
-	res := apply(t, b.Store, favfilter.Batch{ID: id, Add: []favfilter.Hash{k[0], k[1], k[0]}})
-	want := []favfilter.Outcome{favfilter.Added, favfilter.Added, favfilter.Present}
-	if !slices.Equal(res.Outcomes, want) || res.Header.Count != 2 || res.Header.Sequence != 1 {
-		t.Fatalf("%v %+v, want %v", res.Outcomes, res.Header, want)
-	}
-	res = apply(t, b.Store, favfilter.Batch{ID: id, Add: k[:2], Remove: k[2:]})
-	want = []favfilter.Outcome{favfilter.Absent, favfilter.Present, favfilter.Present}
-	if !slices.Equal(res.Outcomes, want) || res.Header.Sequence != 1 {
-		t.Fatalf("%v at %d, want %v and the sequence unchanged", res.Outcomes, res.Header.Sequence, want)
-	}
-	res = apply(t, b.Store, favfilter.Batch{ID: id, Remove: []favfilter.Hash{k[0], k[0]}, Add: k[2:]})
-	want = []favfilter.Outcome{favfilter.Removed, favfilter.Absent, favfilter.Added}
-	if !slices.Equal(res.Outcomes, want) || res.Header.Count != 2 || res.Header.Sequence != 2 {
-		t.Fatalf("%v %+v, want %v", res.Outcomes, res.Header, want)
-	}
-	p := load(t, b.Store, id).Page
-	if p.Contains(k[0]) || !contains(p, k[1:]...) {
-		t.Error("the wrong keys are left")
 	}
 }
 

@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"slices"
 	"sync"
 	"testing"
 
@@ -43,59 +42,6 @@ func growingHeader(t testing.TB, number uint32) favfilter.Header {
 	return h
 }
 
-// grows adds keys in batches of several sizes, so that the page grows both by script and by
-// compare-and-swap. It then removes some keys of all layers.
-func grows(t *testing.T, b Backend) {
-	id, h := favfilter.PageID{Number: 47}, growingHeader(t, 47)
-	create(t, b.Store, id, h)
-	model := newPage(t, h)
-	var keys []favfilter.Hash
-	grownBy := map[int]int{} // batches that made the page grow, by size
-	step := func(batch favfilter.Batch) favfilter.Result {
-		batch.ID, batch.Identity = id, testIdentity()
-		before := model.Header().Grown
-		want := model.Apply(batch)
-		got := apply(t, b.Store, batch)
-		if got.State != want.State || got.Header != want.Header || !slices.Equal(got.Outcomes, want.Outcomes) {
-			t.Fatalf("%v %+v %v, want %v %+v %v", got.State, got.Header, got.Outcomes, want.State, want.Header, want.Outcomes)
-		}
-		if want.Header.Grown > before {
-			grownBy[len(batch.Add)]++
-		}
-		return got
-	}
-	for i := 0; model.Header().Grown < 4; i++ {
-		batch := favfilter.Batch{Rate: growingRate, Grow: true, Add: hashes(100*i, []int{1, 3, 8, 30}[i%4])}
-		for j, o := range step(batch).Outcomes {
-			if o == favfilter.Added {
-				keys = append(keys, batch.Add[j])
-			} else if o != favfilter.Present {
-				t.Fatalf("a key is %v while the page may grow", o)
-			}
-		}
-	}
-	if len(grownBy) < 2 {
-		t.Errorf("grown by batches of %v", grownBy)
-	}
-	page := load(t, b.Store, id).Page
-	if !contains(page, keys...) {
-		t.Error("a key was lost")
-	}
-	if got := page.FalsePositiveRate(); got > growingRate {
-		t.Errorf("false-positive rate %g", got)
-	}
-	out := map[favfilter.Outcome]int{}
-	for i := 0; i < len(keys); i += 10 {
-		for _, o := range step(favfilter.Batch{Remove: keys[i:min(len(keys), i+1+i%20)]}).Outcomes {
-			out[o]++
-		}
-	}
-	if out[favfilter.Removed] < len(keys)/3 {
-		t.Errorf("removals: %v", out)
-	}
-	wantBytes(t, b, id, model)
-}
-
 // grownReplaced checks that a grown page is stored, loaded and peeked at like any other page. A
 // page of one layer that replaces it can be changed as usual.
 func grownReplaced(t *testing.T, b Backend) {
@@ -114,43 +60,6 @@ func grownReplaced(t *testing.T, b Backend) {
 	h.Build = 5
 	replace(t, b.Store, favfilter.Replacement{ID: id, Page: newPage(t, h), Seen: l.Version}, true)
 	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 1, Add: hashes(0, 1)}), favfilter.Applied)
-}
-
-// grownStands checks that guarded and unguarded batches on a page that has grown follow Page.Apply,
-// whether the store has met the page or not.
-func grownStands(t *testing.T, b Backend) {
-	for i, c := range []struct {
-		batch favfilter.Batch
-		want  favfilter.State
-	}{
-		{favfilter.Batch{Add: hashes(7000, 2)}, favfilter.Applied},
-		{favfilter.Batch{Add: hashes(7000, 20)}, favfilter.Applied},
-		{favfilter.Batch{Sequence: 1, Add: hashes(7000, 2)}, favfilter.Applied},
-		{favfilter.Batch{Sequence: 1, Add: hashes(7000, 20)}, favfilter.Applied},
-		{favfilter.Batch{Sequence: 2, Add: hashes(7000, 2)}, favfilter.Behind},
-		{favfilter.Batch{Sequence: 1, Remove: hashes(7000, 1)}, favfilter.Jammed},
-		{favfilter.Batch{Identity: favfilter.Identity{Pages: 64}, Add: hashes(7000, 2)}, favfilter.Foreign},
-	} {
-		for j, store := range []favfilter.Store{b.Store, b.Other} {
-			if store == nil {
-				continue
-			}
-			id := favfilter.PageID{Number: uint32(2*i + j)}
-			page, _ := grownPage(t, id.Number)
-			put(t, b.Store, id, page)
-			batch := c.batch
-			batch.ID = id
-			wantState(t, apply(t, store, batch), c.want)
-			if batch.Identity == (favfilter.Identity{}) {
-				batch.Identity = testIdentity()
-			}
-			page.Apply(batch)
-			wantBytes(t, b, id, page)
-			if c.want == favfilter.Applied && batch.Sequence == 1 {
-				wantState(t, apply(t, store, batch), favfilter.Current)
-			}
-		}
-	}
 }
 
 // racingGrowth checks that no key is lost when concurrent writers, each with its own keys, make one

@@ -2,30 +2,13 @@ package storetest
 
 import (
 	"fmt"
-	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 
 	"github.com/feedfilter/feedfilter/favfilter"
 )
-
-func manyKeys(t *testing.T, b Backend) {
-	id := favfilter.PageID{Number: 10}
-	create(t, b.Store, id, header(10, 3000))
-	keys := hashes(0, 2000)
-	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 1, Add: keys}), favfilter.Applied)
-	p := load(t, b.Store, id).Page
-	if !contains(p, keys...) || p.Header().Count != 2000 {
-		t.Fatal("a key is missing")
-	}
-	res := apply(t, b.Store, favfilter.Batch{ID: id, Add: keys[1990:], Remove: keys[:20]})
-	wantState(t, res, favfilter.Applied)
-	if res.Header.Sequence != 2 || len(res.Outcomes) != 30 {
-		t.Fatalf("%d outcomes at %d, want 30 at 2", len(res.Outcomes), res.Header.Sequence)
-	}
-	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 2, Add: hashes(5000, 100)}), favfilter.Current)
-}
 
 func manyPages(t *testing.T, b Backend) {
 	const n = 40
@@ -94,22 +77,6 @@ func partsApart(t *testing.T, b Backend) {
 	}
 }
 
-func reshaped(t *testing.T, b Backend) {
-	id := favfilter.PageID{Number: 16}
-	create(t, b.Store, id, header(16, 100))
-	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 1, Add: hashes(0, 1)}), favfilter.Applied)
-	grown := header(16, 5000)
-	grown.Sequence, grown.Build = 1, 5
-	page := newPage(t, grown)
-	page.Insert(keyHash(0))
-	replace(t, b.Store, favfilter.Replacement{ID: id, Page: page, Seen: load(t, b.Store, id).Version}, true)
-	res := apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 2, Add: hashes(1, 1)})
-	wantState(t, res, favfilter.Applied)
-	if p := load(t, b.Store, id).Page; p.Header().Shape != grown.Shape || !contains(p, hashes(0, 2)...) {
-		t.Error("keys are missing in the grown page")
-	}
-}
-
 // racingGuarded checks that exactly one of several concurrent writers with the same sequence wins.
 func racingGuarded(t *testing.T, b Backend) {
 	const writers = 8
@@ -151,54 +118,9 @@ func racingGuarded(t *testing.T, b Backend) {
 	}
 }
 
-// racingUnguarded checks that concurrent writers, each with its own keys, lose none of them,
-// whether they write by script or by compare-and-swap.
-func racingUnguarded(t *testing.T, b Backend) {
-	const writers = 6
-	rounds := b.rounds(30)
-	id := favfilter.PageID{Number: 18}
-	create(t, b.Store, id, header(18, 4000))
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	live := map[int]bool{}
-	for w := range writers {
-		store := b.one(w)
-		wg.Go(func() {
-			rng := rand.New(rand.NewPCG(uint64(w), 1))
-			mine := map[int]bool{}
-			for r := range rounds {
-				n := 1 + rng.IntN(3)
-				if rng.IntN(4) == 0 {
-					n = 20
-				}
-				from := (w*rounds + r) * 100
-				res := applyContext(t.Context(), t, store, favfilter.Batch{ID: id, Add: hashes(from, n)})
-				for i, o := range res.Outcomes {
-					mine[from+i] = o == favfilter.Added
-				}
-				if r%2 == 1 {
-					res = applyContext(t.Context(), t, store, favfilter.Batch{ID: id, Remove: hashes(from, 1)})
-					if len(res.Outcomes) == 1 && res.Outcomes[0] == favfilter.Removed {
-						delete(mine, from)
-					}
-				}
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			maps.Copy(live, mine)
-		})
-	}
-	wg.Wait()
-	p := load(t, b.Store, id).Page
-	for k, added := range live {
-		if added && !p.Contains(keyHash(k)) {
-			t.Errorf("key %d was lost", k)
-		}
-	}
-}
-
 // sameBytes applies the same random batches to the store and with Page.Apply.
 func sameBytes(t *testing.T, b Backend) {
+	met := make(tally)
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 2))
@@ -211,10 +133,18 @@ func sameBytes(t *testing.T, b Backend) {
 				growRandomly(t, rng, model)
 			}
 			put(t, b.Store, id, model)
-			wantSameBytes(t, b, rng, id, model)
+			met.wantSameBytes(t, b, rng, id, model)
 		})
 	}
+	for _, what := range []string{"applied", "current", "behind", "jammed", "grown", "few bits cleared", "more bits cleared"} {
+		if met[what] == 0 && !b.Slow {
+			t.Errorf("no batch was %s: %v", what, met)
+		}
+	}
 }
+
+// tally counts what random batches met.
+type tally map[string]int
 
 // sameBytesOfShapes runs sameBytes on pages of unusual shapes. They have regions of one bit, a
 // shorter last region that begins a new byte, all regions in one byte, or keys of one or two bits.
@@ -239,7 +169,7 @@ func sameBytesOfShapes(t *testing.T, b Backend) {
 			if got != want || shape.Bits == 64 && got.Collided == 0 {
 				t.Errorf("peeked at\n     %+v\nwant %+v", got, want)
 			}
-			wantSameBytes(t, b, rand.New(rand.NewPCG(1, 3)), id, model)
+			tally{}.wantSameBytes(t, b, rand.New(rand.NewPCG(1, 3)), id, model)
 			if b.Overwrite != nil {
 				b.Overwrite(t, id, "regions", nil)
 				wantTorn(t, b, id)
@@ -249,24 +179,43 @@ func sameBytesOfShapes(t *testing.T, b Backend) {
 }
 
 // wantSameBytes applies random batches to model and to the page in the store. It checks that both
-// have the same bytes after each batch.
-func wantSameBytes(t *testing.T, b Backend, rng *rand.Rand, id favfilter.PageID, model *favfilter.Page) {
+// have the same bytes, and the same status, after each batch.
+func (met tally) wantSameBytes(t *testing.T, b Backend, rng *rand.Rand, id favfilter.PageID, model *favfilter.Page) {
 	t.Helper()
 	for step := range b.rounds(150) {
 		batch := randomBatch(rng, model)
 		batch.ID, batch.Identity = id, testIdentity()
 		trial := model.Clone()
 		want := trial.Apply(batch)
+		met.note(want, model.Header(), batch)
 		if want.State == favfilter.Applied {
 			model = trial
 		}
 		got := apply(t, b.Store, batch)
-		if got.State != want.State || got.Version != want.Version || fmt.Sprint(got.Outcomes) != fmt.Sprint(want.Outcomes) {
-			t.Fatalf("step %d: %v %v, want %v %v", step, got.State, got.Outcomes, want.State, want.Outcomes)
+		if got.State != want.State || got.Version != want.Version || got.Header != want.Header || got.Cleared != want.Cleared ||
+			!slices.Equal(got.Outcomes, want.Outcomes) {
+			t.Fatalf("step %d:\n     %+v\nwant %+v", step, got, want)
 		}
 		wantBytes(t, b, id, model)
+		if status := peek(t, b.Store, id)[0]; status != model.Status() {
+			t.Errorf("step %d: peeked at\n     %+v\nwant %+v", step, status, model.Status())
+		}
 		if t.Failed() {
 			t.FailNow()
+		}
+	}
+}
+
+func (met tally) note(r favfilter.Result, before favfilter.Header, b favfilter.Batch) {
+	met[r.State.String()]++
+	if r.Header.Grown > before.Grown {
+		met["grown"]++
+	}
+	if r.State == favfilter.Applied && b.Sequence > 0 && len(b.Remove) > 0 {
+		if r.Cleared <= 4 {
+			met["few bits cleared"]++
+		} else {
+			met["more bits cleared"]++
 		}
 	}
 }
@@ -283,7 +232,7 @@ func randomBatch(rng *rand.Rand, p *favfilter.Page) favfilter.Batch {
 	b := favfilter.Batch{Add: pick()}
 	switch rng.IntN(4) {
 	case 0:
-		b.Sequence = p.Header().Sequence + uint64(rng.IntN(3))
+		b.Sequence = max(2, p.Header().Sequence) - 2 + uint64(rng.IntN(5))
 		for _, h := range hashes(rng.IntN(150), 3) {
 			if p.Contains(h) {
 				b.Remove = append(b.Remove, h)

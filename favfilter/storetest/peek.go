@@ -121,40 +121,6 @@ func standing(t testing.TB, b Backend, id favfilter.PageID) favfilter.Status {
 	return s
 }
 
-// peekedCollided checks that Peek counts the set collision bits, whatever was added and removed.
-func peekedCollided(t *testing.T, b Backend) {
-	id := favfilter.PageID{Number: 40}
-	create(t, b.Store, id, header(40, 300))
-	check := func() uint32 {
-		t.Helper()
-		got := peek(t, b.Store, id)[0]
-		if want := standing(t, b, id); got != want {
-			t.Errorf("peeked at\n     %+v\nwant %+v", got, want)
-		}
-		return got.Collided
-	}
-	if n := check(); n != 0 {
-		t.Errorf("%d regions of an empty page are collided", n)
-	}
-	apply(t, b.Store, favfilter.Batch{ID: id, Add: hashes(0, 1)})
-	if n := check(); n != 0 {
-		t.Errorf("%d regions of one key are collided", n)
-	}
-	most := uint32(0)
-	for i := range b.rounds(10) {
-		apply(t, b.Store, favfilter.Batch{ID: id, Add: hashes(100*i+1, 100)})
-		if n := check(); n <= most {
-			t.Errorf("%d regions are collided, %d were with fewer keys", n, most)
-		} else {
-			most = n
-		}
-		apply(t, b.Store, favfilter.Batch{ID: id, Remove: hashes(100*i+1, 40)})
-		if n := check(); n != most {
-			t.Errorf("%d regions are collided, %d before removals, which never clear a collision bit", n, most)
-		}
-	}
-}
-
 // replayedReplacement checks that a caller that repeats a replacement, because it did not receive
 // the answer, is told that its page is stored. A caller with a different page is not, even if the
 // headers are equal.

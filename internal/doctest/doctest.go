@@ -13,10 +13,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -50,11 +52,7 @@ func Run(t testing.TB, document string, c Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	blocks, err := run(t.Context(), string(text), t.TempDir(), c)
-	for _, b := range blocks {
-		t.Logf("%s:%d: took %v", filepath.Base(document), b.line, b.took)
-	}
-	if err != nil {
+	if err := run(t.Context(), string(text), t.TempDir(), c); err != nil {
 		t.Fatalf("%s:%v", document, err)
 	}
 }
@@ -65,7 +63,6 @@ type block struct {
 	text  string
 	want  string // of the output block that follows
 	wants bool
-	took  time.Duration // by bash's clock; 0 if the next block was not reached
 }
 
 // parse returns the blocks to run.
@@ -95,20 +92,20 @@ func parse(document string) ([]block, error) {
 	return blocks, nil
 }
 
-// run runs the commands of a document in dir, and returns the blocks.
-func run(ctx context.Context, document, dir string, c Config) ([]block, error) {
+// run runs the commands of a document in dir.
+func run(ctx context.Context, document, dir string, c Config) error {
 	blocks, err := parse(document)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	notes, err := os.MkdirTemp("", "doctest")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { _ = os.RemoveAll(notes) }()
 	for name, text := range c.Files {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if c.Timeout == 0 {
@@ -120,21 +117,17 @@ func run(ctx context.Context, document, dir string, c Config) ([]block, error) {
 	if failed != nil && ctx.Err() != nil {
 		failed = fmt.Errorf("not done after %v", c.Timeout)
 	}
-	return blocks, judge(blocks, notes, failed)
+	return judge(blocks, notes, failed)
 }
 
 // judge returns an error if a block failed or its output differs. Only the last block that was
 // reached can have failed.
 func judge(blocks []block, notes string, failed error) error {
-	at, _ := os.ReadFile(filepath.Join(notes, "at"))
-	lines := strings.Fields(string(at))
-	if len(lines) == 0 {
+	begun, _ := filepath.Glob(filepath.Join(notes, "*.out")) // the pattern is sound
+	if len(begun) == 0 {
 		return fmt.Errorf("0: nothing was run: %w", failed)
 	}
-	reached := min(len(lines), len(blocks)) - 1
-	for i := range lines[1:] {
-		blocks[i].took = between(lines[i], lines[i+1])
-	}
+	reached := len(begun) - 1
 	for i, b := range blocks[:reached+1] {
 		stdout, _ := os.ReadFile(filepath.Join(notes, strconv.Itoa(i)+".out"))
 		stderr, _ := os.ReadFile(filepath.Join(notes, strconv.Itoa(i)+".err"))
@@ -149,44 +142,21 @@ func judge(blocks []block, notes string, failed error) error {
 	return nil
 }
 
-// between returns the duration between two times of bash, in seconds. In some locales these have a
-// comma.
-func between(from, to string) time.Duration {
-	a, err := strconv.ParseFloat(strings.Replace(from, ",", ".", 1), 64)
-	b, err2 := strconv.ParseFloat(strings.Replace(to, ",", ".", 1), 64)
-	if err != nil || err2 != nil {
-		return 0
-	}
-	return time.Duration((b - a) * float64(time.Second)).Round(time.Millisecond)
-}
-
 // script returns the script for bash. Each block writes its output to its own files.
 func script(blocks []block, notes string, c Config) string {
-	pairs := make([]string, 0, 2*len(c.Replace))
-	for from, to := range c.Replace {
-		pairs = append(pairs, from, to)
+	longestFirst := slices.SortedFunc(maps.Keys(c.Replace), func(a, b string) int { return len(b) - len(a) })
+	var pairs []string
+	for _, from := range longestFirst { // a replacer uses the first match
+		pairs = append(pairs, from, c.Replace[from])
 	}
-	longestFirst(pairs)
 	replace := strings.NewReplacer(pairs...)
 	var s strings.Builder
 	s.WriteString("set -euo pipefail\n")
 	for i, b := range blocks {
-		file := func(name string) string { return "'" + filepath.Join(notes, name) + "'" }
-		n := strconv.Itoa(i)
-		fmt.Fprintf(&s, "echo $EPOCHREALTIME >>%s\nexec >%s 2>%s\n%s\n", file("at"), file(n+".out"), file(n+".err"), replace.Replace(b.text))
+		file := filepath.Join(notes, strconv.Itoa(i))
+		fmt.Fprintf(&s, "exec >'%s.out' 2>'%s.err'\n%s\n", file, file, replace.Replace(b.text))
 	}
-	fmt.Fprintf(&s, "echo $EPOCHREALTIME >>'%s'\n", filepath.Join(notes, "at"))
 	return s.String()
-}
-
-// longestFirst sorts pairs of words and values by length, because a replacer uses the first match.
-func longestFirst(pairs []string) {
-	for i := 2; i < len(pairs); i += 2 {
-		for j := i; j > 0 && len(pairs[j]) > len(pairs[j-2]); j -= 2 {
-			pairs[j], pairs[j-2] = pairs[j-2], pairs[j]
-			pairs[j+1], pairs[j-1] = pairs[j-1], pairs[j+1]
-		}
-	}
 }
 
 // bash runs a script, and ends all processes that it has started.

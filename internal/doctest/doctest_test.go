@@ -54,7 +54,7 @@ func TestRun(t *testing.T) {
 			if name == "too long" {
 				timeout = 3 * time.Second
 			}
-			_, err := run(t.Context(), c.document, t.TempDir(), Config{
+			err := run(t.Context(), c.document, t.TempDir(), Config{
 				Replace: map[string]string{"redis://here:1": "shorter", "redis://here:1/0": "longer"},
 				Path:    []string{bin}, Env: []string{"V=set"}, Files: map[string]string{"a.txt": "of the test\n"}, Timeout: timeout,
 			})
@@ -101,7 +101,7 @@ func TestMatches(t *testing.T) {
 func TestBackground(t *testing.T) {
 	for _, end := range []string{"true", "false"} {
 		dir := t.TempDir()
-		_, err := run(t.Context(), "```sh\nsleep 1000 &\necho $! >pid\n"+end+"\n```\n", dir, Config{})
+		err := run(t.Context(), "```sh\nsleep 1000 &\necho $! >pid\n"+end+"\n```\n", dir, Config{})
 		if (err == nil) != (end == "true") {
 			t.Errorf("%s: %v", end, err)
 		}

@@ -19,6 +19,7 @@ var ErrInjected = errors.New("injected")
 type Faults struct {
 	At    int64
 	After bool // the call takes effect, and nobody hears of it
+	Every bool // every call fails
 
 	calls atomic.Int64
 }
@@ -29,7 +30,7 @@ func (f *Faults) Calls() int64 { return f.calls.Load() }
 // Do runs call with the fault injected, if it is its turn.
 func Do[T any](f *Faults, call func() (T, error)) (T, error) { //nolint:ireturn // whatever call returns
 	var zero T
-	fails := f.calls.Add(1) == f.At
+	fails := f.calls.Add(1) == f.At || f.Every
 	if fails && !f.After {
 		return zero, ErrInjected
 	}
@@ -54,6 +55,9 @@ type Store struct {
 	favfilter.Store
 	*Faults
 }
+
+// Down returns a store that cannot be reached: each of its calls fails.
+func Down() Store { return Store{Faults: &Faults{Every: true}} }
 
 // Load counts, and may fail.
 func (s Store) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {

@@ -162,7 +162,7 @@ func TestInspectFaultsWithoutLedger(t *testing.T) {
 	if p := g.inspectOne(t, 1); p.State != pages.PageDamaged || p.Agrees() || p.Damage == nil {
 		t.Errorf("damaged page: %+v", p)
 	}
-	g.under.Store = faulttest.Down{}
+	g.under.Store = faulttest.Down()
 	if _, err := g.Inside().InspectPage(t.Context(), 1); !errors.As(err, new(*activity.UnavailableError)) {
 		t.Errorf("without the store: %v", err)
 	}
