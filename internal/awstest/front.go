@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/internal/elasticachetest"
+	"github.com/feedfilter/feedfilter/internal/servertest"
 )
 
 // Front stands in front of a Redis server like ElastiCache. Clients connect with TLS, and sign in
@@ -28,15 +29,14 @@ type Front struct {
 
 	roots    *x509.CertPool
 	pem      []byte
-	listener net.Listener
+	addr     string
+	conns    *servertest.Conns
 	backend  string // address of the server
 	password string // of User there
 
 	mu      sync.Mutex
-	conns   map[net.Conn]struct{}
 	signIns int
 	refused []error
-	running sync.WaitGroup
 }
 
 // StartFront returns a front of the server at backend, where user has that password. The front ends
@@ -45,27 +45,29 @@ func StartFront(t testing.TB, name string, serverless bool, backend, user, passw
 	t.Helper()
 	web := httptest.NewTLSServer(nil) // it has a certificate for loopback addresses
 	defer web.Close()
-	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: web.TLS.Certificates, MinVersion: tls.VersionTLS12})
+	listener, err := tls.Listen("tcp", servertest.Addr(servertest.ReservePort(t)), &tls.Config{Certificates: web.TLS.Certificates, MinVersion: tls.VersionTLS12})
 	if err != nil {
 		t.Fatal(err)
 	}
 	f := &Front{
 		Name: name, User: user, Serverless: serverless,
-		roots: x509.NewCertPool(), listener: listener, backend: backend, password: password, conns: make(map[net.Conn]struct{}),
+		roots: x509.NewCertPool(), addr: listener.Addr().String(), backend: backend, password: password,
 	}
 	f.roots.AddCert(web.Certificate())
 	f.pem = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: web.Certificate().Raw})
-	f.running.Go(f.accept)
+	f.conns = servertest.Serve(listener, func(conns *servertest.Conns, conn net.Conn) {
+		_ = f.serve(conns, conn, time.Now())
+		conns.Drop(conn)
+	})
 	t.Cleanup(func() {
-		_ = listener.Close()
-		f.Cut()
-		f.running.Wait()
+		f.conns.Close()
+		f.conns.Wait()
 	})
 	return f
 }
 
 // Addr returns the address for clients.
-func (f *Front) Addr() string { return f.listener.Addr().String() }
+func (f *Front) Addr() string { return f.addr }
 
 // Roots returns a pool with the certificate of the front.
 func (f *Front) Roots() *x509.CertPool { return f.roots }
@@ -81,13 +83,7 @@ func (f *Front) CAFile(t testing.TB) string {
 }
 
 // Cut closes all connections.
-func (f *Front) Cut() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for conn := range f.conns {
-		_ = conn.Close()
-	}
-}
+func (f *Front) Cut() { f.conns.Cut() }
 
 // SignIns returns the number of accepted tokens, and the reasons why others were refused.
 func (f *Front) SignIns() (taken int, refused []error) {
@@ -96,31 +92,15 @@ func (f *Front) SignIns() (taken int, refused []error) {
 	return f.signIns, f.refused
 }
 
-func (f *Front) accept() {
-	for {
-		conn, err := f.listener.Accept()
-		if err != nil {
-			return
-		}
-		f.mu.Lock()
-		f.conns[conn] = struct{}{}
-		f.mu.Unlock()
-		f.running.Go(func() {
-			_ = f.serve(conn, time.Now())
-			_ = conn.Close()
-			f.mu.Lock()
-			delete(f.conns, conn)
-			f.mu.Unlock()
-		})
-	}
-}
-
-func (f *Front) serve(conn net.Conn, accepted time.Time) error {
+func (f *Front) serve(conns *servertest.Conns, conn net.Conn, accepted time.Time) error {
 	server, err := net.Dial("tcp", f.backend) //nolint:noctx // loopback
 	if err != nil {
 		return err
 	}
-	defer func() { _ = server.Close() }()
+	if !conns.Hold(server) {
+		return nil
+	}
+	defer conns.Drop(server)
 	in, out := bufio.NewReader(conn), bufio.NewReader(server)
 	for signedIn := false; !signedIn; {
 		command, err := elasticachetest.ReadRequest(in)
@@ -137,10 +117,10 @@ func (f *Front) serve(conn net.Conn, accepted time.Time) error {
 			}
 		}
 	}
-	f.running.Go(func() {
+	go func() {
 		_, _ = out.WriteTo(conn)
 		_ = conn.Close()
-	})
+	}()
 	_, err = in.WriteTo(server)
 	return err
 }

@@ -79,10 +79,11 @@ func (c *Cache) Via(target string) string {
 	if err != nil {
 		c.t.Fatalf("elasticachetest: listening for %s: %v", target, err)
 	}
-	p := &proxy{cache: c, target: target, listener: listener, conns: make(map[net.Conn]struct{})}
-	p.running.Go(p.accept)
+	p := &proxy{cache: c, target: target}
+	conns := servertest.Serve(listener, p.serve)
 	c.t.Cleanup(func() {
-		p.close()
+		conns.Close()
+		conns.Wait()
 		w.close()
 	})
 	return addr

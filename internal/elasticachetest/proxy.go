@@ -9,9 +9,10 @@ import (
 	"io"
 	"net"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/feedfilter/feedfilter/internal/servertest"
 )
 
 const (
@@ -20,83 +21,25 @@ const (
 	refuse      = "return redis.error_reply(ARGV[1])"
 )
 
-// proxy is a cache's listener in front of one server, with its connections.
+// proxy is a cache in front of one server.
 type proxy struct {
-	cache    *Cache
-	target   string
-	listener net.Listener
-	running  sync.WaitGroup // all goroutines
-
-	mu     sync.Mutex            // guards the rest
-	conns  map[net.Conn]struct{} // of both sides
-	closed bool
-}
-
-func (p *proxy) accept() {
-	for {
-		client, err := p.listener.Accept()
-		if err != nil {
-			return // it is closed
-		}
-		p.running.Go(func() { p.serve(client) })
-	}
-}
-
-// close closes the listener and all connections, and waits for all goroutines.
-func (p *proxy) close() {
-	_ = p.listener.Close()
-	p.mu.Lock()
-	p.closed = true
-	for conn := range p.conns {
-		reset(conn)
-	}
-	p.mu.Unlock()
-	p.running.Wait()
-}
-
-// hold keeps the connection for close. After close it returns false.
-func (p *proxy) hold(conn net.Conn) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		reset(conn)
-		return false
-	}
-	p.conns[conn] = struct{}{}
-	return true
-}
-
-func (p *proxy) drop(conn net.Conn) {
-	p.mu.Lock()
-	delete(p.conns, conn)
-	p.mu.Unlock()
-	_ = conn.Close()
-}
-
-// reset closes a connection so that the other end sees a reset.
-func reset(conn net.Conn) {
-	if tcp, ok := conn.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0)
-	}
-	_ = conn.Close()
+	cache  *Cache
+	target string
 }
 
 // serve passes on the allowed commands of a client, and all answers.
-func (p *proxy) serve(client net.Conn) {
-	if !p.hold(client) {
-		return
-	}
-	defer p.drop(client)
+func (p *proxy) serve(conns *servertest.Conns, client net.Conn) {
+	defer conns.Drop(client)
 	dialer := net.Dialer{Timeout: dialTimeout}
 	server, err := dialer.DialContext(context.Background(), "tcp", p.target)
 	if err != nil {
-		reset(client)
+		servertest.Reset(client)
 		return
 	}
-	if !p.hold(server) {
+	if !conns.Hold(server) {
 		return
 	}
-	defer p.drop(server)
+	defer conns.Drop(server)
 	l, err := p.open(client, server)
 	if err != nil {
 		return

@@ -6,9 +6,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"slices"
-	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/feedfilter/feedfilter/internal/servertest"
@@ -25,18 +23,13 @@ const (
 
 // links hold the listener and the connections of a proxy from one opening to the next close.
 type links struct {
-	target   string
-	listener net.Listener
-	ended    chan struct{} // closed by close
+	target string
+	conns  *servertest.Conns // of both sides
+	ended  chan struct{}     // closed by close
 
-	stalled  atomic.Bool           // drop all bytes
-	limit    atomic.Pointer[int64] // bytes to the client per connection; nil: no limit
-	latency  atomic.Pointer[latency]
-	starting sync.WaitGroup
-
-	mu     sync.Mutex            // guards the rest
-	conns  map[net.Conn]struct{} // connections of both sides
-	closed bool
+	stalled atomic.Bool           // drop all bytes
+	limit   atomic.Pointer[int64] // bytes to the client per connection; nil: no limit
+	latency atomic.Pointer[latency]
 }
 
 // latency is the delay of both directions.
@@ -52,26 +45,14 @@ func openLinks(addr, target string) (*links, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listening: %w", err)
 	}
-	l := &links{target: target, listener: listener, ended: make(chan struct{}), conns: make(map[net.Conn]struct{})}
+	l := &links{target: target, ended: make(chan struct{})}
 	l.delay(0, 0)
-	l.starting.Go(l.accept)
+	l.conns = servertest.Serve(listener, l.connect)
 	return l, nil
 }
 
-func (l *links) accept() {
-	for {
-		client, err := l.listener.Accept()
-		if err != nil {
-			return // the listener is closed
-		}
-		if l.hold(client) {
-			go l.connect(client)
-		}
-	}
-}
-
 // connect moves bytes between the client and the server until one of them closes.
-func (l *links) connect(client net.Conn) {
+func (l *links) connect(conns *servertest.Conns, client net.Conn) {
 	if l.stalled.Load() {
 		return
 	}
@@ -80,59 +61,21 @@ func (l *links) connect(client net.Conn) {
 	dialer := net.Dialer{Timeout: dialTimeout}
 	server, err := dialer.DialContext(context.Background(), "tcp", l.target)
 	if err != nil {
-		l.forget(client)
-		reset(client)
+		servertest.Reset(client)
+		conns.Drop(client)
 		return
 	}
-	if !l.hold(server) {
+	if !conns.Hold(server) {
 		return
 	}
-	l.pipe(client, &sink{conn: server, links: l})
-	l.pipe(server, &sink{conn: client, links: l, toClient: true})
-}
-
-// hold keeps the connection, so that close can reset it. After close, hold resets the connection
-// and returns false.
-func (l *links) hold(conn net.Conn) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed {
-		reset(conn)
-		return false
-	}
-	l.conns[conn] = struct{}{}
-	return true
-}
-
-func (l *links) forget(conn net.Conn) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.conns, conn)
+	l.pipe(client, &sink{conn: server, links: l, conns: conns})
+	l.pipe(server, &sink{conn: client, links: l, conns: conns, toClient: true})
 }
 
 // close closes the listener and resets all connections.
 func (l *links) close() {
-	// A child process between fork and exec holds the open sockets of this process. With it, the
-	// port would stay in use and connections would not be reset.
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
-	_ = servertest.Close(l.listener) // returns when the address can be used again
-	l.mu.Lock()
-	l.closed = true
 	close(l.ended)
-	for conn := range l.conns {
-		reset(conn)
-	}
-	l.mu.Unlock()
-	l.starting.Wait()
-}
-
-// reset closes a connection so that the other end sees a reset.
-func reset(conn net.Conn) {
-	if tcp, ok := conn.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0)
-	}
-	_ = conn.Close()
+	l.conns.Close()
 }
 
 // delay sets the delays of both directions.
@@ -207,6 +150,7 @@ func (d *latency) of(to *sink) time.Duration {
 type sink struct {
 	conn     net.Conn
 	links    *links
+	conns    *servertest.Conns
 	toClient bool
 
 	limit *int64 // the limit for which left was set
@@ -239,6 +183,5 @@ func (s *sink) close() {
 	if s.links.stalled.Load() {
 		return
 	}
-	s.links.forget(s.conn)
-	_ = s.conn.Close() // may be closed already
+	s.conns.Drop(s.conn)
 }
