@@ -45,7 +45,8 @@ func StartFront(t testing.TB, name string, serverless bool, backend, user, passw
 	t.Helper()
 	web := httptest.NewTLSServer(nil) // it has a certificate for loopback addresses
 	defer web.Close()
-	listener, err := tls.Listen("tcp", servertest.Addr(servertest.ReservePort(t)), &tls.Config{Certificates: web.TLS.Certificates, MinVersion: tls.VersionTLS12})
+	secure := &tls.Config{Certificates: web.TLS.Certificates, MinVersion: tls.VersionTLS12}
+	listener, err := tls.Listen("tcp", servertest.Addr(servertest.ReservePort(t)), secure)
 	if err != nil {
 		t.Fatal(err)
 	}

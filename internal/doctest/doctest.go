@@ -145,7 +145,7 @@ func judge(blocks []block, notes string, failed error) error {
 // script returns the script for bash. Each block writes its output to its own files.
 func script(blocks []block, notes string, c Config) string {
 	longestFirst := slices.SortedFunc(maps.Keys(c.Replace), func(a, b string) int { return len(b) - len(a) })
-	var pairs []string
+	pairs := make([]string, 0, 2*len(longestFirst))
 	for _, from := range longestFirst { // a replacer uses the first match
 		pairs = append(pairs, from, c.Replace[from])
 	}

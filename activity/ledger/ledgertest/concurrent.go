@@ -3,6 +3,7 @@ package ledgertest
 import (
 	"cmp"
 	"errors"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -54,6 +55,15 @@ func (s suite) handles(t *testing.T, pages uint32) []*ledger.Ledger {
 	return handles
 }
 
+// together calls do n times at once, each time with the next handle.
+func together(handles []*ledger.Ledger, n int, do func(l *ledger.Ledger, i int)) {
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { do(handles[i%len(handles)], i) })
+	}
+	wg.Wait()
+}
+
 // concurrentRecords records from several goroutines at once. Their receipts, in order of the
 // sequences, must be consistent, and must lead to the rows that the ledger then has.
 func (s suite) concurrentRecords(t *testing.T) {
@@ -61,22 +71,17 @@ func (s suite) concurrentRecords(t *testing.T) {
 	handles := s.handles(t, 4)
 	l := handles[0]
 	receipts := make([][]ledger.Receipt, goroutines)
-	var wg sync.WaitGroup
-	for g := range goroutines {
+	together(handles, goroutines, func(l *ledger.Ledger, g int) {
 		random := rand.New(rand.NewPCG(1, uint64(g)))
-		l := handles[g%len(handles)]
-		wg.Go(func() {
-			for range calls {
-				receipt, err := l.Record(t.Context(), at(0), randomChanges(random.IntN))
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				receipts[g] = append(receipts[g], receipt)
+		for range calls {
+			receipt, err := l.Record(t.Context(), at(0), randomChanges(random.IntN))
+			if err != nil {
+				t.Error(err)
+				return
 			}
-		})
-	}
-	wg.Wait()
+			receipts[g] = append(receipts[g], receipt)
+		}
+	})
 	for page := range l.Identity().Pages {
 		var story []ledger.PageChange
 		for _, receipt := range slices.Concat(receipts...) {
@@ -130,6 +135,62 @@ func checkPageKeys(t *testing.T, l *ledger.Ledger, page uint32, keys map[key]boo
 			t.Errorf("page %d holds unexpected %v", page, r)
 		}
 	}
+}
+
+// concurrentMovesTogether dedicates and releases each page in several concurrent calls, which must
+// have the effect of one move.
+func (s suite) concurrentMovesTogether(t *testing.T) {
+	const users, each = 5, 3
+	handles := s.handles(t, 2)
+	l := handles[0]
+	m := newModel(l.Identity())
+	for user := range users {
+		recordAt(t, l, m, at(0), add(block(3*user, "a")))
+	}
+	all := func(dedicate bool) (pages map[uint64]map[uint32]bool) {
+		pages = map[uint64]map[uint32]bool{}
+		var mu sync.Mutex
+		together(handles, users*each, func(l *ledger.Ledger, i int) {
+			hash := block(3*(i%users), "").Hash
+			receipt, err := l.Move(t.Context(), hash, dedicate)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if pages[hash] == nil {
+				pages[hash] = map[uint32]bool{}
+			}
+			for _, p := range receipt.Pages {
+				pages[hash][p.Page] = true
+			}
+		})
+		return pages
+	}
+	told := all(true)
+	_, progress := changes(t, l, "")
+	if len(progress.Owners) != users {
+		t.Fatalf("owners %v, want %d", progress.Owners, users)
+	}
+	numbers := map[uint32]bool{}
+	for hash, page := range progress.Owners {
+		if want := map[uint32]bool{m.shared(2, hash): true, page: true}; !maps.Equal(told[hash], want) {
+			t.Errorf("user %d has page %d, receipts named %v", hash, page, told[hash])
+		}
+		numbers[page] = true
+		m.dedicate(hash)
+		m.owners[hash] = page // the order of the calls is random
+	}
+	if len(numbers) != users {
+		t.Errorf("%d users have %d pages", users, len(numbers))
+	}
+	m.check(t, l)
+	all(false)
+	for hash := range progress.Owners {
+		m.release(hash)
+	}
+	m.check(t, l)
 }
 
 // shot is the result of a snapshot.

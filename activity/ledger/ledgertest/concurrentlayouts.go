@@ -321,24 +321,20 @@ func (s suite) concurrentLayoutsTogether(t *testing.T) {
 	handles := s.handles(t, 2)
 	m := newModel(handles[0].Identity())
 	recordAt(t, handles[0], m, at(0), add(block(3, "a"), block(12, "a")))
-	together := func(step func(l *ledger.Ledger, i int) error) (busy int) {
+	all := func(step func(l *ledger.Ledger, i int) error) (busy int) {
 		var refused atomic.Int64
-		var wg sync.WaitGroup
-		for i := range each * len(handles) {
-			wg.Go(func() {
-				err := step(handles[i%len(handles)], i)
-				if errors.Is(err, ledger.ErrLayoutBusy) {
-					refused.Add(1)
-				} else if err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		wg.Wait()
+		together(handles, each*len(handles), func(l *ledger.Ledger, i int) {
+			err := step(l, i)
+			if errors.Is(err, ledger.ErrLayoutBusy) {
+				refused.Add(1)
+			} else if err != nil {
+				t.Error(err)
+			}
+		})
 		return int(refused.Load())
 	}
 	for range 2 {
-		busy := together(func(l *ledger.Ledger, i int) error { return l.BeginLayout(t.Context(), m.layouts.Current<<(1+i%each)) })
+		busy := all(func(l *ledger.Ledger, i int) error { return l.BeginLayout(t.Context(), m.layouts.Current<<(1+i%each)) })
 		now, err := handles[0].Layouts(t.Context())
 		must(t, err)
 		if want := (each - 1) * len(handles); busy != want {
@@ -346,10 +342,10 @@ func (s suite) concurrentLayoutsTogether(t *testing.T) {
 		}
 		m.begin(now.Building)
 		m.check(t, handles[0])
-		together(func(l *ledger.Ledger, _ int) error { return l.SwitchLayout(t.Context(), now.Building) })
+		all(func(l *ledger.Ledger, _ int) error { return l.SwitchLayout(t.Context(), now.Building) })
 		m.switchTo(now.Building)
 		m.check(t, handles[0])
-		together(func(l *ledger.Ledger, _ int) error { return l.LeaveLayout(t.Context(), now.Current) })
+		all(func(l *ledger.Ledger, _ int) error { return l.LeaveLayout(t.Context(), now.Current) })
 		m.leave(now.Current)
 		m.check(t, handles[0])
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"testing"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
@@ -59,38 +58,6 @@ func (s suite) dedicateAgain(t *testing.T) {
 	released(t, l, m, block(4, "").Hash)
 	dedicated(t, l, m, block(15, "").Hash)
 	m.check(t, l)
-}
-
-// dedicateHashes has users at both ends of a page and of all hashes, neighbours, and two users
-// of one hash. It moves them before, during and after growth.
-func (s suite) dedicateHashes(t *testing.T) {
-	for _, pages := range []uint32{1, 2} {
-		l := s.make(t, pages)
-		m := newModel(l.Identity())
-		const half = 1 << 63
-		hashes := []uint64{0, 1, 2, half - 2, half - 1, half, half + 1, math.MaxUint64 - 1, math.MaxUint64}
-		var rows []ledger.Change
-		for _, hash := range hashes {
-			for _, owner := range []string{"a", "b"} {
-				rows = append(rows, add(ledger.Row{Hash: hash, Owner: owner, Kind: "block", Target: "t", Since: at(0)}))
-			}
-		}
-		recordAt(t, l, m, at(0), rows...)
-		for n, order := range [][]int{{0, 8, 5}, {1, 7}, {4, 2, 3, 6}} {
-			for _, i := range order {
-				dedicated(t, l, m, hashes[i])
-				m.check(t, l)
-			}
-			grow(t, l, m, n, 4)
-			m.check(t, l)
-		}
-		recordAt(t, l, m, at(0), remove(rows[0].Rows[0], rows[17].Rows[0]), add(rows[9].Rows[0]))
-		m.check(t, l)
-		for i := range hashes {
-			released(t, l, m, hashes[(i*4)%9])
-			m.check(t, l)
-		}
-	}
 }
 
 // dedicateCancelledAnywhere ends the context at each check of it.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
@@ -158,28 +157,23 @@ func (s suite) kindsConcurrent(t *testing.T) {
 		t.Fatal(err)
 	}
 	record(t, handles[0], add(mute(2, "a")))
-	var wg sync.WaitGroup
-	for w := range 10 {
-		l := handles[w%len(handles)]
-		wg.Go(func() {
-			for i := range 10 {
-				names := configurations[(w+i)%len(configurations)]
-				err := l.Declare(t.Context(), kindsOf(names...))
-				if want := !slices.Contains(names, "mute"); errors.Is(err, ledger.ErrKindHasData) != want || err != nil && !want {
-					t.Errorf("declare %v: %v", names, err)
-				}
-				got, err := l.Kinds(t.Context())
-				names = nil
-				for _, k := range got {
-					names = append(names, k.Name)
-				}
-				if err != nil || !slices.Contains(got, kindsOf("mute")[0]) || len(slices.Compact(names)) != len(got) {
-					t.Errorf("kinds %v, %v", got, err)
-				}
+	together(handles, 10, func(l *ledger.Ledger, w int) {
+		for i := range 10 {
+			names := configurations[(w+i)%len(configurations)]
+			err := l.Declare(t.Context(), kindsOf(names...))
+			if want := !slices.Contains(names, "mute"); errors.Is(err, ledger.ErrKindHasData) != want || err != nil && !want {
+				t.Errorf("declare %v: %v", names, err)
 			}
-		})
-	}
-	wg.Wait()
+			got, err := l.Kinds(t.Context())
+			names = nil
+			for _, k := range got {
+				names = append(names, k.Name)
+			}
+			if err != nil || !slices.Contains(got, kindsOf("mute")[0]) || len(slices.Compact(names)) != len(got) {
+				t.Errorf("kinds %v, %v", got, err)
+			}
+		}
+	})
 }
 
 // kindsDiffer records by definitions that another process has changed since.

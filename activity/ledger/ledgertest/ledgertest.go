@@ -31,7 +31,6 @@ func Run(t *testing.T, fresh func(t *testing.T) (url string)) {
 		{"Identity", suite.identity},
 		{"Restored", suite.restored},
 		{"PagesInvalid", suite.pagesInvalid},
-		{"PagesDiffer", suite.pagesDiffer},
 		{"Closed", suite.closed},
 		{"ContextEnded", suite.contextEnded},
 		{"Checkpoint", suite.checkpoint},
@@ -48,7 +47,6 @@ func Run(t *testing.T, fresh func(t *testing.T) (url string)) {
 		{"Hashes", suite.hashes},
 		{"LargePage", suite.largePage},
 		{"Ended", suite.ended},
-		{"EndedInvalid", suite.endedInvalid},
 		{"EndedSwept", suite.endedSwept},
 		{"Changed", suite.changed},
 		{"ChangedSince", suite.changedSince},
@@ -69,9 +67,9 @@ func Run(t *testing.T, fresh func(t *testing.T) (url string)) {
 		{"LayoutsMany", suite.layoutsMany},
 		{"All", suite.all},
 		{"List", suite.list},
-		{"ListInvalid", suite.listInvalid},
 		{"Lookup", suite.lookup},
 		{"LookupMany", suite.lookupMany},
+		{"ReadInvalid", suite.readInvalid},
 		{"LookupInvalid", suite.lookupInvalid},
 		{"Count", suite.count},
 		{"Owned", suite.owned},
@@ -102,7 +100,6 @@ func Run(t *testing.T, fresh func(t *testing.T) (url string)) {
 func RunLong(t *testing.T, fresh func(t *testing.T) (url string)) {
 	t.Helper()
 	suite{fresh}.run(t, []subtest{
-		{"DedicateHashes", suite.dedicateHashes},
 		{"Random", suite.random},
 	})
 }

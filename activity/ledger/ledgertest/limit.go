@@ -142,22 +142,17 @@ func (s suite) concurrentLimit(t *testing.T) {
 	const writers, each, limit = 32, 6, 100
 	handles := s.handles(t, 16)
 	var receipts [writers][]ledger.Receipt
-	var wg sync.WaitGroup
-	for w := range writers {
-		l := handles[w%len(handles)]
-		wg.Go(func() {
-			for i := range each {
-				row, other := block(3, fmt.Sprintf("w%d-%d", w, i)), block(3, fmt.Sprintf("w%d-%d-2", w, i))
-				receipt, err := l.Record(t.Context(), at(0), []ledger.Change{upTo(limit, row), upTo(limit, other)})
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				receipts[w] = append(receipts[w], receipt)
+	together(handles, writers, func(l *ledger.Ledger, w int) {
+		for i := range each {
+			row, other := block(3, fmt.Sprintf("w%d-%d", w, i)), block(3, fmt.Sprintf("w%d-%d-2", w, i))
+			receipt, err := l.Record(t.Context(), at(0), []ledger.Change{upTo(limit, row), upTo(limit, other)})
+			if err != nil {
+				t.Error(err)
+				return
 			}
-		})
-	}
-	wg.Wait()
+			receipts[w] = append(receipts[w], receipt)
+		}
+	})
 	changed, refused, raised := 0, 0, uint64(0)
 	for _, receipt := range slices.Concat(receipts[:]...) {
 		for i := range receipt.Changed {
@@ -193,30 +188,26 @@ func (s suite) concurrentLimitChurn(t *testing.T) {
 	var mu sync.Mutex
 	var story []ledger.PageChange
 	var refusals []uint64 // the sequences at which a change was refused
-	var wg sync.WaitGroup
-	for w := range writers {
-		l, random := handles[w%len(handles)], rand.New(rand.NewPCG(4, uint64(w)))
-		wg.Go(func() {
-			for range each {
-				change := upTo(limit, block(3, fmt.Sprint("t", random.IntN(10))))
-				change.Remove = random.IntN(3) == 0
-				receipt, err := l.Record(t.Context(), at(0), []ledger.Change{change})
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				mu.Lock()
-				if receipt.Changed[0] {
-					story = append(story, receipt.Pages[0])
-				}
-				if receipt.Refused[0] {
-					refusals = append(refusals, receipt.Pages[0].Sequence)
-				}
-				mu.Unlock()
+	together(handles, writers, func(l *ledger.Ledger, w int) {
+		random := rand.New(rand.NewPCG(4, uint64(w)))
+		for range each {
+			change := upTo(limit, block(3, fmt.Sprint("t", random.IntN(10))))
+			change.Remove = random.IntN(3) == 0
+			receipt, err := l.Record(t.Context(), at(0), []ledger.Change{change})
+			if err != nil {
+				t.Error(err)
+				return
 			}
-		})
-	}
-	wg.Wait()
+			mu.Lock()
+			if receipt.Changed[0] {
+				story = append(story, receipt.Pages[0])
+			}
+			if receipt.Refused[0] {
+				refusals = append(refusals, receipt.Pages[0].Sequence)
+			}
+			mu.Unlock()
+		}
+	})
 	checkPageKeys(t, handles[0], 3, tell(t, story), uint64(len(story)))
 	rows := []int{0} // by sequence
 	for _, p := range story {

@@ -80,25 +80,6 @@ func (s suite) pagesInvalid(t *testing.T) {
 	}
 }
 
-func (s suite) pagesDiffer(t *testing.T) {
-	url := s.fresh(t)
-	l := open(t, url, ledger.Options{Pages: 512})
-	id := l.Identity()
-	shut(t, l)
-	_, err := ledger.Open(t.Context(), url, ledger.Options{Pages: 2048})
-	if !errors.Is(err, ledger.ErrPagesDiffer) {
-		t.Fatalf("error %v, want ErrPagesDiffer", err)
-	}
-	for _, number := range []string{"512", "2048"} {
-		if !strings.Contains(err.Error(), number) {
-			t.Errorf("error %q does not name %s", err, number)
-		}
-	}
-	if again := open(t, url, ledger.Options{}).Identity(); again != id {
-		t.Errorf("identity %+v after a refusal, was %+v", again, id)
-	}
-}
-
 // calls returns all methods that take a context.
 func calls(l *ledger.Ledger) map[string]func(ctx context.Context) error {
 	return map[string]func(ctx context.Context) error{

@@ -143,15 +143,6 @@ func (s suite) ended(t *testing.T) {
 	}
 }
 
-func (s suite) endedInvalid(t *testing.T) {
-	l := s.make(t, 16)
-	for _, limit := range []int{0, -1} {
-		if rows, err := l.Ended(t.Context(), at(0), limit); err == nil {
-			t.Errorf("limit %d gives %v, want an error", limit, rows)
-		}
-	}
-}
-
 // endedSwept removes ended rows after one was prolonged, one was recorded again, and one was
 // removed.
 func (s suite) endedSwept(t *testing.T) {
