@@ -53,8 +53,8 @@ func (s suite) noSuchPage(t *testing.T) {
 	}
 }
 
-// list reads lists of rows with ends, at all times, in steps of all sizes, and from positions without
-// a row.
+// list reads lists of rows with ends, at all times, in steps of all sizes, and from positions
+// without a row.
 func (s suite) list(t *testing.T) {
 	l := s.make(t, 16)
 	m := newModel(l.Identity())
