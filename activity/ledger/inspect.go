@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
-	"time"
 )
 
 // Inspection describes a ledger and its database, to check whether a service can use them.
@@ -31,9 +30,6 @@ type Inspection struct {
 	Fsync             bool   // commits survive a crash of the machine
 	FullPageWrites    bool   // the server repairs pages that a crash leaves half written
 	SynchronousCommit string // "on", "local", ...; "off": commits are reported before they are durable
-
-	Clock time.Time // clock of the server
-	Asked time.Time // clock of this process at the moment of Clock, with a monotonic reading
 }
 
 // Inspect reads the state of the ledger at url, which has a form that [Open] takes. It changes

@@ -3,7 +3,6 @@ package ledger
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -68,13 +67,6 @@ func connectAny(ctx context.Context, config *pgx.ConnConfig) (*pgx.Conn, error) 
 }
 
 func (i *Inspection) readServer(ctx context.Context, conn *pgx.Conn) error {
-	began := time.Now()
-	// QueryExecModeExec takes one round trip.
-	err := conn.QueryRow(ctx, `SELECT clock_timestamp()`, pgx.QueryExecModeExec).Scan(&i.Clock)
-	if err != nil {
-		return err
-	}
-	i.Asked = began.Add(time.Since(began) / 2)
 	return conn.QueryRow(ctx, `SELECT current_setting('server_version'), pg_is_in_recovery(),
 			current_setting('transaction_read_only') = 'on', current_setting('fsync') = 'on',
 			current_setting('full_page_writes') = 'on', current_setting('synchronous_commit')`).

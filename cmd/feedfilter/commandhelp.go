@@ -4,7 +4,6 @@ package main
 func resultHelp() map[string]string {
 	return map[string]string{
 		"result_output": "Result format: text for people, json for programs.",
-		"result_color":  "When to colour text: auto (on a terminal, unless NO_COLOR is set), always or never.",
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"time"
 
@@ -17,7 +18,6 @@ type doctorCmd struct {
 	Timeout time.Duration `default:"30s"           help:"${doctor_timeout}" placeholder:"DURATION"`
 	Strict  bool          `help:"${doctor_strict}"`
 	Result  resultFlags   `embed:""`
-	Colour  colourFlags   `embed:""`
 }
 
 // Help is shown by kong below the summary.
@@ -41,20 +41,14 @@ func (c *doctorCmd) Run(ctx context.Context, std stdio) error {
 	if c.Data.LogLevel == "debug" {
 		log = c.Data.logger(std)
 	}
-	redis.SetLogger(redisLog{log})
 	config, err := c.config(log)
 	if err != nil {
 		return err
 	}
-	return c.run(ctx, config, std)
-}
-
-func (c *doctorCmd) run(ctx context.Context, config doctor.Config, std stdio) error {
-	p := &doctorPrinter{out: std.out, json: c.Result.json(), colours: c.Colour.on(std.out)}
+	p := &doctorPrinter{out: std.out, json: c.Result.json()}
 	limited, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	err := doctor.Run(limited, config, p.add)
-	if err == nil {
+	if err = doctor.Run(limited, config, p.add); err == nil {
 		err = p.end(c.Strict)
 	}
 	if err != nil {
@@ -70,23 +64,76 @@ func (c *doctorCmd) config(log *slog.Logger) (doctor.Config, error) {
 	if err != nil {
 		return doctor.Config{}, usageError{err}
 	}
-	config := doctor.Config{Redis: servers, Filter: flags.Filter, Pages: flags.pages(), Logger: log}
+	config := doctor.Config{Invalid: flags.checkFiles(), Filter: flags.Filter, Pages: flags.pages()}
 	if flags.Ledger != noLedger {
 		config.Ledger = flags.ledgerURL()
 	}
 	managed := servers != nil && servers.Managed != nil
-	if managed {
-		servers.Managed.Config.File = descriptionFile(flags.DataDir) // only read
-	}
 	if flags.Ledger == "" || servers == nil || managed {
 		config.DataDir = flags.DataDir
 	}
 	if kinds, err := flags.kinds(); err == nil {
 		config.Kinds = len(kinds.All())
 	}
-	config.Invalid = flags.checkFiles()
 	if servers == nil {
 		config.Invalid = errors.Join(config.Invalid, flags.checkSort())
+		return config, nil
+	}
+	config.Redis, config.Serverless = "Redis at "+servers.Name(), managed && servers.Managed.Config.Serverless
+	config.Connect = func(ctx context.Context) (redis.UniversalClient, func() error, error) {
+		clients, err := newClients(ctx, servers, log, "") // no description is stored
+		if err != nil {
+			return nil, nil, err
+		}
+		return clients.pages, clients.close, nil
 	}
 	return config, nil
+}
+
+// doctorPrinter prints each result at once as text, or all at the end as JSON.
+type doctorPrinter struct {
+	out     io.Writer
+	json    bool
+	results []doctor.Result
+	counts  [doctor.Fail + 1]int // by status
+}
+
+func (p *doctorPrinter) add(r doctor.Result) error {
+	p.results = append(p.results, r)
+	p.counts[r.Status]++
+	if p.json {
+		return nil
+	}
+	const width = len("configuration") // the longest name
+	line := fmt.Sprintf("%-4s  %-*s  %s\n", r.Status, width, r.Name, r.Found)
+	if r.Todo != "" {
+		line += fmt.Sprintf("%*s-> %s\n", len("warn  ")+width+len("  "), "", r.Todo)
+	}
+	_, err := io.WriteString(p.out, line)
+	return err
+}
+
+// end prints the summary or the JSON report. It returns an error if a check failed, or, with
+// strict, if a check warned.
+func (p *doctorPrinter) end(strict bool) (err error) {
+	all, failed, warned := len(p.results), p.counts[doctor.Fail], p.counts[doctor.Warn]
+	healthy := failed == 0 && (!strict || warned == 0)
+	if p.json {
+		err = writeJSON(p.out, struct {
+			OK     bool            `json:"ok"`
+			Checks []doctor.Result `json:"checks"`
+		}{healthy, p.results})
+	} else {
+		_, err = fmt.Fprintf(p.out, "\n%d checks: %d ok, %d skipped, %d warned, %d failed\n",
+			all, p.counts[doctor.OK], p.counts[doctor.Skip], warned, failed)
+	}
+	switch {
+	case err != nil:
+		return err
+	case failed > 0:
+		return fmt.Errorf("%d of %d checks failed", failed, all)
+	case !healthy:
+		return fmt.Errorf("%d of %d checks warned (--strict)", warned, all)
+	}
+	return nil
 }

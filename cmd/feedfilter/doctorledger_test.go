@@ -16,7 +16,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
-	"github.com/feedfilter/feedfilter/internal/doctor"
 	"github.com/feedfilter/feedfilter/internal/pgtest"
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
@@ -36,7 +35,7 @@ func TestDoctorSQLite(t *testing.T) {
 	directory := t.TempDir()
 	file := filepath.Join(directory, "ledger.db")
 	url := "sqlite:" + file
-	g := diagnose(t, nil, "--ledger", url)
+	g := diagnose(t, "--ledger", url)
 	g.wantOnly(t)
 	g.want(t, "redis", "skip", "in the process")
 	g.want(t, "ledger", "warn", file, "first start")
@@ -45,15 +44,15 @@ func TestDoctorSQLite(t *testing.T) {
 	}
 
 	l := makeLedger(t, url, 64)
-	g = diagnose(t, nil, "--ledger", url)
+	g = diagnose(t, "--ledger", url)
 	g.wantOnly(t)
 	g.want(t, "ledger", "ok", "SQLite 3.", file)
 	if runtime.GOOS == "linux" {
 		g.want(t, "ledger", "ok", "in use by process "+strconv.Itoa(os.Getpid()))
 	}
 	g.want(t, "ledger", "ok", "schema version", "64 pages")
-	diagnose(t, nil, "--ledger", url, "--pages=64").want(t, "ledger", "ok", "64")
-	g = diagnose(t, nil, "--ledger", url, "--pages=128")
+	diagnose(t, "--ledger", url, "--pages=64").want(t, "ledger", "ok", "64")
+	g = diagnose(t, "--ledger", url, "--pages=128")
 	g.wantOnly(t, "ledger")
 	g.want(t, "ledger", "fail", "64 pages, but --pages is 128", "--pages 64")
 	if err := l.Close(); err != nil {
@@ -69,38 +68,46 @@ func TestDoctorSQLite(t *testing.T) {
 			t.Fatal(err)
 		}
 		db.Close()
-		diagnose(t, nil, "--ledger", url).want(t, "ledger", want[0], "version "+version, want[1])
+		diagnose(t, "--ledger", url).want(t, "ledger", want[0], "version "+version, want[1])
 	}
 	if err := os.WriteFile(file, []byte(strings.Repeat("no database", 100)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	g = diagnose(t, nil, "--ledger", url)
+	g = diagnose(t, "--ledger", url)
 	g.wantOnly(t, "ledger")
 	g.want(t, "ledger", "fail", file, "Check the file")
-	g = diagnose(t, nil, "--ledger", "none")
+	g = diagnose(t, "--ledger", "none")
 	g.wantOnly(t)
 	g.want(t, "ledger", "skip", "none")
+}
+
+// A wrong --ledger, --redis or --filter shows as pages of another ledger.
+func TestDoctorPages(t *testing.T) {
+	t.Parallel()
+	r, dir := redistest.Start(t), t.TempDir()
+	file := filepath.Join(dir, "a.csv")
+	if err := os.WriteFile(file, []byte("1,block,2\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	own, other := "sqlite:"+filepath.Join(dir, "own.db"), "sqlite:"+filepath.Join(dir, "other.db")
+	feedfilter(t, 0, "import", "--pages=1", "--redis", r.URL(), "--ledger", own, file)
+	diagnose(t, "--redis", r.URL(), "--ledger", own).want(t, "pages", "ok", "1 pages read, 1 exist, 0 damaged, 0 of another ledger")
+	makeLedger(t, other, 1)
+	g := diagnose(t, "--redis", r.URL(), "--ledger", other)
+	g.wantOnly(t)
+	g.want(t, "pages", "warn", "1 of another ledger", "correct --ledger, --redis or --filter")
 }
 
 func TestDoctorPostgres(t *testing.T) {
 	t.Parallel()
 	s := pgtest.Start(t, "fsync=on")
 	url := s.Schema()
-	diagnose(t, nil, "--ledger", url).want(t, "ledger", "warn", "no ledger yet")
+	diagnose(t, "--ledger", url).want(t, "ledger", "warn", "no ledger yet")
 	makeLedger(t, url, 64)
 	r := redistest.Start(t)
-	g := diagnose(t, nil, "--ledger", url, "--redis", r.URL())
+	g := diagnose(t, "--ledger", url, "--redis", r.URL())
 	g.wantOnly(t)
 	g.want(t, "ledger", "ok", "PostgreSQL 1", s.Addr())
-	g.want(t, "ledger", "ok")
-	g.want(t, "ledger", "ok", "synchronous_commit on")
-	g.want(t, "clocks", "ok", "every server")
-
-	// A wrong clock is harmless with a ledger on PostgreSQL.
-	off := func(c *doctor.Config) { c.Now = func() time.Time { return time.Now().Add(-time.Hour) } }
-	diagnose(t, off, "--ledger", url, "--redis", r.URL()).want(t, "clocks", "ok", "3600.0 s behind", "harmless")
-	diagnose(t, off, "--ledger", url).want(t, "clocks", "ok", "3600.0 s behind PostgreSQL")
-	diagnose(t, off, "--redis", r.URL()).want(t, "clocks", "warn", "behind Redis at "+r.Addr(), "NTP")
 
 	conn, err := pgx.Connect(t.Context(), url)
 	if err != nil {
@@ -109,7 +116,7 @@ func TestDoctorPostgres(t *testing.T) {
 	defer func() { _ = conn.Close(context.Background()) }()
 	for _, c := range []struct{ set, check, status, says string }{
 		{"ALTER SYSTEM SET full_page_writes = off", "ledger", "warn", "full_page_writes is off"},
-		{"ALTER SYSTEM RESET full_page_writes", "ledger", "ok", "fsync on"},
+		{"ALTER SYSTEM RESET full_page_writes", "ledger", "ok", "PostgreSQL"},
 		{"ALTER SYSTEM SET default_transaction_read_only = on", "ledger", "fail", "default_transaction_read_only"},
 		{"ALTER SYSTEM RESET ALL", "ledger", "ok", ""},
 	} {
@@ -121,14 +128,14 @@ func TestDoctorPostgres(t *testing.T) {
 		// The server takes a moment to read its settings.
 		var g diagnosis
 		for deadline := time.Now().Add(time.Minute); ; {
-			if g = diagnose(t, nil, "--ledger", url); g.check(t, c.check).Status == c.status || time.Now().After(deadline) {
+			if g = diagnose(t, "--ledger", url); g.check(t, c.check).Status == c.status || time.Now().After(deadline) {
 				break
 			}
 		}
 		g.want(t, c.check, c.status, c.says)
 	}
 	s.Kill()
-	g = diagnose(t, nil, "--redis", r.URL(), "--ledger", strings.Replace(url, "postgres@", "postgres:secret@", 1))
+	g = diagnose(t, "--redis", r.URL(), "--ledger", strings.Replace(url, "postgres@", "postgres:secret@", 1))
 	g.wantOnly(t, "ledger")
 	g.want(t, "ledger", "fail", s.Addr(), "Check that the server runs", "needs CREATE")
 	g.want(t, "commands", "ok")

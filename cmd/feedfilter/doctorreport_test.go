@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"log/slog"
 	"os"
 	"strings"
 	"testing"
@@ -19,9 +18,9 @@ func TestDoctorReport(t *testing.T) {
 	one, warned := doctor.Result{Name: "one", Found: "a"}, doctor.Result{Name: "two", Status: doctor.Warn, Found: "b", Todo: "Do."}
 	failed := doctor.Result{Name: "two", Status: doctor.Fail, Found: "b", Todo: "Do."}
 	for _, c := range []struct {
-		colours, strict bool
-		last            doctor.Result
-		want, err       string
+		strict    bool
+		last      doctor.Result
+		want, err string
 	}{
 		{
 			last: doctor.Result{Name: "two", Status: doctor.Skip, Found: "b"},
@@ -33,12 +32,12 @@ func TestDoctorReport(t *testing.T) {
 			want: "ok    one            a\nwarn  two            b\n                     -> Do.\n\n2 checks: 1 ok, 0 skipped, 1 warned, 0 failed\n",
 		},
 		{
-			colours: true, last: failed, err: "1 of 2 checks failed",
-			want: "\x1b[32mok  \x1b[0m  one            a\n\x1b[31mfail\x1b[0m  two            b\n                     -> Do.\n\n2 checks: 1 ok, 0 skipped, 0 warned, 1 failed\n",
+			last: failed, err: "1 of 2 checks failed",
+			want: "ok    one            a\nfail  two            b\n                     -> Do.\n\n2 checks: 1 ok, 0 skipped, 0 warned, 1 failed\n",
 		},
 	} {
 		b := &strings.Builder{}
-		p := &doctorPrinter{out: b, colours: c.colours}
+		p := &doctorPrinter{out: b}
 		if err := errors.Join(p.add(one), p.add(c.last)); err != nil {
 			t.Fatal(err)
 		}
@@ -76,12 +75,8 @@ func TestDoctorInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cause := interruption{os.Interrupt}
 	c := &doctorCmd{Data: dataFlags{DataDir: t.TempDir(), Filter: "feed"}, Timeout: time.Minute, Result: resultFlags{Output: asJSON}}
-	config, err := c.config(slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
 	cancel(cause)
-	err = c.run(ctx, config, stdio{out: out})
+	err = c.Run(ctx, stdio{out: out})
 	if !errors.Is(err, cause) || exitCode(err) != 130 {
 		t.Errorf("error %v, exit code %d", err, exitCode(err))
 	}

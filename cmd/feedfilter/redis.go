@@ -27,27 +27,29 @@ type redisClients struct {
 }
 
 // connect returns clients of s with circuit breakers, which log to log. The servers may be down.
-// For an ElastiCache cache, connect asks AWS for a description, and stores it in the directory dir.
+// The directory dir has the description of an ElastiCache cache.
 func connect(
 	ctx context.Context, s *redisurl.Servers, meter *metrics.Redis, log *slog.Logger, dir string,
 ) (*redisClients, error) {
-	redis.SetLogger(redisLog{log}) // one for all clients of the process
-	if s.Managed != nil {
-		return connectManaged(ctx, s.Managed, meter, log, descriptionFile(dir))
+	c, err := newClients(ctx, s, log, filepath.Join(dir, "elasticache.json"))
+	if err != nil {
+		return nil, err
 	}
-	c := &redisClients{addrs: s.Name(), pages: s.Client()}
 	guardClient(meter, meteredPages, c.pages, log)
+	if c.replicas != nil {
+		guardClient(meter, meteredReplicas, c.replicas, log)
+	}
 	return c, nil
 }
 
-// descriptionFile returns the file of AWS's description of the cache.
-func descriptionFile(dir string) string { return filepath.Join(dir, "elasticache.json") }
-
-// connectManaged asks AWS for a description of the cache, and stores it in file for later starts
-// without AWS.
-func connectManaged(
-	ctx context.Context, m *redisurl.Managed, meter *metrics.Redis, log *slog.Logger, file string,
-) (*redisClients, error) {
+// newClients returns clients of s. For an ElastiCache cache, it asks AWS for a description, and stores it
+// in file, unless that is "", for later starts without AWS.
+func newClients(ctx context.Context, s *redisurl.Servers, log *slog.Logger, file string) (*redisClients, error) {
+	redis.SetLogger(redisLog{log}) // one for all clients of the process
+	m := s.Managed
+	if m == nil {
+		return &redisClients{addrs: s.Name(), pages: s.Client()}, nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, describeTimeout)
 	defer cancel()
 	config := m.Config
@@ -66,10 +68,6 @@ func connectManaged(
 	if err != nil {
 		cache.Close()
 		return nil, usageError{err}
-	}
-	guardClient(meter, meteredPages, c.pages, log)
-	if c.replicas != nil {
-		guardClient(meter, meteredReplicas, c.replicas, log)
 	}
 	return c, nil
 }

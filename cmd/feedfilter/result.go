@@ -2,11 +2,9 @@ package main
 
 import (
 	"io"
-	"os"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	"golang.org/x/term"
 )
 
 const asJSON = "json" // a value of --output
@@ -27,22 +25,4 @@ func writeJSON(out io.Writer, value any) error {
 	}
 	_, err = out.Write(append(text, '\n'))
 	return err
-}
-
-// colourFlags are the flags of commands whose text may have colours.
-type colourFlags struct {
-	Color string `default:"auto" enum:"auto,always,never" help:"${result_color}" placeholder:"WHEN"`
-}
-
-// on reports whether to use colours in text for out. NO_COLOR turns them off in all programs:
-// https://no-color.org.
-func (f *colourFlags) on(out *os.File) bool {
-	switch f.Color {
-	case "always":
-		return true
-	case "never":
-		return false
-	default:
-		return term.IsTerminal(int(out.Fd())) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
-	}
 }

@@ -1,11 +1,11 @@
 locals {
   # All commands that feedfilter, its Redis client and its scripts send, on feedfilter's own keys.
   # CLIENT SETNAME is for client_name=, READONLY for reader=true, ASKING for slots that move.
-  # CLUSTER INFO and TIME are for feedfilter doctor.
+  # CLUSTER INFO is for feedfilter doctor.
   access_string = join(" ", concat(
     ["on", "~fav:*", "-@all"],
     ["+auth", "+hello", "+ping", "+client|setname", "+client|setinfo", "+command", "+info", "+cluster|slots", "+asking", "+readonly"],
-    ["+cluster|info", "+time"],
+    ["+cluster|info"],
     ["+mget", "+get", "+getrange", "+strlen", "+bitcount", "+bitfield"],
     ["+set", "+setrange", "+del", "+persist", "+eval", "+evalsha"],
   ))

@@ -14,10 +14,6 @@ func TestDataDir(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	link := filepath.Join(dir, "link")
-	if err := os.Symlink(filepath.Join(dir, "nowhere"), link); err != nil {
-		t.Fatal(err)
-	}
 	loop := filepath.Join(dir, "loop")
 	if err := os.Symlink(loop, loop); err != nil {
 		t.Fatal(err)
@@ -27,9 +23,7 @@ func TestDataDir(t *testing.T) {
 		dir:                           "ok " + dir + " is writable",
 		filepath.Join(dir, "a", "b"):  "ok " + filepath.Join(dir, "a", "b") + " does not exist yet and can be created",
 		file:                          "fail " + file + " is not a directory",
-		filepath.Join(file, "a", "b"): "fail " + file + " is not a directory",
-		link:                          "fail " + link + " is a broken symbolic link",
-		filepath.Join(link, "a"):      "fail " + link + " is a broken symbolic link",
+		filepath.Join(file, "a", "b"): "fail stat " + filepath.Join(file, "a", "b") + ": not a directory",
 		dir + "/a\x00b/c":             "fail stat",
 		dir + "/./a":                  "ok " + dir + "/a does not exist yet and can be created",
 	} {

@@ -12,7 +12,7 @@ import (
 // A hanging check ends at its own limit and leaves time for the next one.
 func TestLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		hang := func(ctx context.Context, _ *doctor) finding {
+		hang := func(_ *doctor, ctx context.Context) finding {
 			<-ctx.Done()
 			return fail(words(ctx.Err()), "Do something.")
 		}
@@ -28,7 +28,7 @@ func TestLimit(t *testing.T) {
 			{3 * time.Second, 6 * time.Second, "no answer in time"},
 			{3 * time.Second, 6 * time.Second, "not checked"},
 		} {
-			f := newDoctor(Config{}).make(ctx, check{name: "hangs", limit: c.limit, look: hang})
+			f := (&doctor{}).make(ctx, check{name: "hangs", limit: c.limit, look: hang})
 			if at := time.Since(began); f.status != Fail || !strings.HasPrefix(f.found, c.says) || at != c.until {
 				t.Errorf("after %v: %+v, want %s after %v", at, f, c.says, c.until)
 			}
@@ -48,20 +48,21 @@ func TestWordsAreOneLine(t *testing.T) {
 // Control characters from servers are replaced, and an error of tell ends the run.
 func TestFindingsArePrintable(t *testing.T) {
 	checks := []check{
-		{name: "one", limit: time.Minute, look: func(context.Context, *doctor) finding { return warn("a\xffb\x1b[31mc\nd", "e\x00\u202ef") }},
-		{name: "two", limit: time.Minute, look: func(context.Context, *doctor) finding { return okf("fine") }},
+		{name: "one", limit: time.Minute, look: func(*doctor, context.Context) finding { return warn("a\xffb\x1b[31mc\nd", "e\x00\u202ef") }},
+		{name: "two", limit: time.Minute, look: func(*doctor, context.Context) finding { return okf("fine") }},
+		{name: "three", limit: time.Minute, look: func(*doctor, context.Context) finding { return finding{} }}, // not told
 	}
 	var told []Result
 	var full error
 	tell := func(r Result) error { told = append(told, r); return full }
-	if err := newDoctor(Config{}).run(t.Context(), checks, tell); err != nil || len(told) != 2 {
+	if err := (&doctor{}).run(t.Context(), checks, tell); err != nil || len(told) != 2 {
 		t.Fatal(err, told)
 	}
 	if r := told[0]; r.Found != "a?b?[31mc?d" || r.Todo != "e??f" || r.Status != Warn {
 		t.Errorf("%+v", r)
 	}
 	told, full = nil, errors.New("full")
-	if err := newDoctor(Config{}).run(t.Context(), checks, tell); !errors.Is(err, full) || len(told) != 1 {
+	if err := (&doctor{}).run(t.Context(), checks, tell); !errors.Is(err, full) || len(told) != 1 {
 		t.Errorf("%v, after %v", err, told)
 	}
 }

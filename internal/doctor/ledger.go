@@ -9,13 +9,19 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"syscall"
-	"time"
+	"strings"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/favfilter/redisstore"
 )
 
-func checkDataDir(_ context.Context, d *doctor) finding { return judgeDirectory(d.DataDir) }
+func (d *doctor) dataDir(context.Context) finding {
+	if d.DataDir == "" {
+		return finding{}
+	}
+	return judgeDirectory(d.DataDir)
+}
 
 // judgeDirectory judges whether a directory is writable, or can be created with its parents.
 func judgeDirectory(name string) finding {
@@ -25,31 +31,26 @@ func judgeDirectory(name string) finding {
 	if err != nil {
 		return fail(words(err), todo)
 	}
-	info, err := os.Stat(name)
-	absent := errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
-	_, dangling := os.Lstat(name)
-	switch parent := filepath.Dir(name); {
-	case absent && dangling == nil:
-		return fail(name+" is a broken symbolic link", todo)
-	case absent && parent != name:
-		f := judgeDirectory(parent)
-		if f.status == OK {
-			f.found = name + " does not exist yet and can be created"
-		}
-		return f
+	found, there := name+" is writable", name // there is the nearest that exists
+	info, err := os.Stat(there)
+	for errors.Is(err, fs.ErrNotExist) && there != filepath.Dir(there) {
+		found, there = name+" does not exist yet and can be created", filepath.Dir(there)
+		info, err = os.Stat(there)
+	}
+	switch {
 	case err != nil:
 		return fail(words(err), todo)
 	case !info.IsDir():
-		return fail(name+" is not a directory", todo)
+		return fail(there+" is not a directory", todo)
 	}
-	if err := access(name, mayWrite|mayEnter); err != nil {
-		return fail(fmt.Sprintf("%s is not writable: %v", name, err), todo)
+	if err := access(there, mayWrite|mayEnter); err != nil {
+		return fail(fmt.Sprintf("%s is not writable: %v", there, err), todo)
 	}
-	if free, err := freeSpace(name); err == nil && free < least {
-		return fail(fmt.Sprintf("%s has %d KiB of free space, needs at least %d", name, free>>10, least>>10),
+	if free, err := freeSpace(there); err == nil && free < least {
+		return fail(fmt.Sprintf("%s has %d KiB of free space, needs at least %d", there, free>>10, least>>10),
 			"Free some space, or enlarge the disk.")
 	}
-	return okf("%s is writable", name)
+	return okf("%s", found)
 }
 
 // judgeFile judges whether a ledger's file, and the files beside it, are writable or can be
@@ -64,13 +65,20 @@ func judgeFile(name string) finding {
 }
 
 // checkLedger inspects the ledger, which neither creates nor migrates it.
-func checkLedger(ctx context.Context, d *doctor) finding {
+func (d *doctor) checkLedger(ctx context.Context) finding {
+	if d.Ledger == "" {
+		return skip("no ledger (--ledger none)")
+	}
 	i, err := ledger.Inspect(ctx, d.Ledger)
 	absent := errors.Is(err, fs.ErrNotExist)
-	if err != nil && !absent {
-		return d.fail("ledger", err)
-	}
-	if !d.facts["postgres"] {
+	postgres := strings.HasPrefix(d.Ledger, "postgres")
+	switch {
+	case err != nil && !absent && postgres:
+		return fail(words(err), "Check that the server runs, accepts connections from this machine, and has that database and user. "+
+			"A first start needs CREATE on the database.")
+	case err != nil && !absent:
+		return fail(words(err), "Check the file and its permissions, or correct --ledger or --data-dir.")
+	case !postgres:
 		if f := judgeFile(i.Name); f.status == Fail {
 			return f
 		}
@@ -80,111 +88,88 @@ func checkLedger(ctx context.Context, d *doctor) finding {
 			"Otherwise correct --ledger or --data-dir.")
 	}
 	d.ledger = &i
-	return worst(judgeInspection(i), judgeSchema(i), judgePages(i, d.Pages), judgeDurability(i))
+	return d.judgeLedger(i)
 }
 
-// judgeInspection judges the ledger's server or file, and whether the user may write to it.
-func judgeInspection(i ledger.Inspection) finding {
-	return judge(fmt.Sprintf("%s %s, %s", i.Engine, i.Version, i.Name),
-		rule{i.Standby, Fail, ", a standby", "Name the primary in --ledger, or all servers: of several hosts, the service uses the primary."},
-		rule{i.ReadOnly, Fail, ", read only", "Turn off default_transaction_read_only of the server, the database or the role."},
-		rule{
-			i.Denied, Fail, ", but the user may not change its tables",
-			"Grant the user INSERT, UPDATE and DELETE on all tables of the schema, or make it their owner.",
-		},
-		rule{i.UsedBy != 0, OK, fmt.Sprintf(", in use by process %d", i.UsedBy), ""})
+// judgeLedger judges the server or file, the user's rights, the schema, the number of pages, and
+// whether commits survive a crash of the server. SQLite syncs each commit to disk.
+func (d *doctor) judgeLedger(i ledger.Inspection) finding {
+	found := fmt.Sprintf("%s %s, %s; schema version %d", i.Engine, i.Version, i.Name, i.Schema)
+	if i.UsedBy != 0 {
+		found += fmt.Sprintf("; in use by process %d", i.UsedBy)
+	}
+	created, has := i.Identity.Pages, i.Layouts // an older schema does not report its layouts
+	now := cmp.Or(has.Building, has.Current, created)
+	if now != 0 {
+		found += fmt.Sprintf("; %d pages", now)
+	}
+	const crash = "Turn it on: a crash of the server may lose or damage acknowledged blocks."
+	switch {
+	case i.Standby:
+		return fail(found+", a standby", "Name the primary in --ledger, or all servers: of several hosts, the service uses the primary.")
+	case i.ReadOnly:
+		return fail(found+", read only", "Turn off default_transaction_read_only of the server, the database or the role.")
+	case i.Denied:
+		return fail(found+", but the user may not change its tables",
+			"Grant the user INSERT, UPDATE and DELETE on all tables of the schema, or make it their owner.")
+	case i.Schema > i.Known:
+		return fail(fmt.Sprintf("%s, this program supports at most %d", found, i.Known),
+			"Use the version of feedfilter that migrated the ledger, or a later one.")
+	case has.Current != 0 && !slices.Contains([]uint32{0, created, has.Current, has.Building, has.Leaving}, d.Pages):
+		return fail(fmt.Sprintf("%s, but --pages is %d", found, d.Pages), fmt.Sprintf("Remove --pages, or give --pages %d.", now))
+	case i.Engine == "PostgreSQL" && !i.Fsync:
+		return warn(found+"; fsync is off", crash)
+	case i.Engine == "PostgreSQL" && !i.FullPageWrites:
+		return warn(found+"; full_page_writes is off", crash)
+	case i.SynchronousCommit == "off":
+		return warn(found+"; synchronous_commit is off", crash)
+	case i.Schema < i.Known:
+		return warn(fmt.Sprintf("%s, latest is %d", found, i.Known),
+			"Nothing: the service migrates it when it starts. Older versions of feedfilter do not start on it afterwards.")
+	}
+	return okf("%s", found)
 }
 
-// judgeSchema compares the ledger's schema version with those that this program knows.
-func judgeSchema(i ledger.Inspection) finding {
-	return judge(fmt.Sprintf("schema version %d", i.Schema),
-		rule{
-			i.Schema > i.Known, Fail, fmt.Sprintf(", this program supports at most %d", i.Known),
-			"Use the version of feedfilter that migrated the ledger, or a later one.",
-		},
-		rule{
-			i.Schema < i.Known, Warn, fmt.Sprintf(", latest is %d", i.Known),
-			"Nothing: the service migrates it when it starts. Older versions of feedfilter do not start on it afterwards.",
-		})
-}
-
-// judgePages compares the ledger's number of pages with --pages; 0: not given. Ledgers of older
-// versions do not report what they have now, or no number at all.
-func judgePages(i ledger.Inspection, asked uint32) finding {
-	made, has := i.Identity.Pages, i.Layouts
-	now := cmp.Or(has.Building, has.Current, made)
-	if made == 0 {
+// pages reads some pages, as feeds do, and compares their ledger with that of --ledger.
+func (d *doctor) pages(ctx context.Context) finding {
+	const most, usual = 16, 16384
+	if len(d.servers) == 0 {
 		return finding{}
 	}
-	found := fmt.Sprintf("%d pages", now)
-	if now != made {
-		found += fmt.Sprintf(", created with %d", made)
+	store, err := redisstore.New(d.client, d.Filter)
+	if err != nil {
+		return finding{} // the check "configuration" reports it
 	}
-	known := asked == 0 || has.Current == 0 || slices.Contains([]uint32{made, has.Current, has.Building, has.Leaving}, asked)
-	return judge(found,
-		rule{!known, Fail, fmt.Sprintf(", but --pages is %d", asked), fmt.Sprintf("Remove --pages, or give --pages %d.", now)})
-}
-
-// judgeDurability judges whether committed transactions survive a crash of the server. SQLite syncs
-// each commit to disk.
-func judgeDurability(i ledger.Inspection) finding {
-	if i.Engine != "PostgreSQL" {
-		return finding{}
+	pages := cmp.Or(d.Pages, usual)
+	if d.ledger != nil {
+		pages = cmp.Or(d.ledger.Identity.Pages, pages)
 	}
-	return judge("",
-		rule{!i.Fsync, Warn, "fsync is off", "Turn it on: a crash of the server's machine may lose or damage the whole ledger."},
-		rule{!i.FullPageWrites, Warn, "full_page_writes is off", "Turn it on: a crash of the server's machine may damage the ledger."},
-		rule{i.SynchronousCommit == "off", Warn, "synchronous_commit is off", "Turn it on: a crash of the server loses acknowledged blocks."},
-		rule{true, OK, "fsync on, synchronous_commit " + i.SynchronousCommit, ""})
-}
-
-// apart is how far this machine's clock is ahead of another, and the error of that measurement.
-type apart struct {
-	whose         string
-	ahead, within time.Duration
-}
-
-func (a apart) least() time.Duration { return max(0, a.ahead.Abs()-a.within) }
-
-// checkClocks compares this machine's clock with those of the servers.
-func checkClocks(ctx context.Context, d *doctor) finding {
-	var all []apart
-	for _, s := range d.nodes {
-		if d.facts[noSession] || s.err != nil {
-			continue
-		}
-		began := d.Now()
-		if at, err := s.client.Time(ctx).Result(); err == nil { // or another check reports it
-			half := d.Now().Sub(began) / 2
-			all = append(all, apart{"Redis at " + s.addr, began.Add(half).Sub(at), half})
+	ids := make([]favfilter.PageID, min(pages, most))
+	for i := range ids {
+		ids[i].Number = uint32(i) * (pages / uint32(len(ids)))
+	}
+	loaded, err := store.Load(ctx, ids)
+	if err != nil {
+		return d.fail(err)
+	}
+	exist, damaged, foreign := 0, 0, 0
+	for _, l := range loaded {
+		switch {
+		case l.Damage != nil:
+			damaged++
+		case l.Page != nil:
+			exist++
+			if d.ledger != nil && l.Page.Header().Identity.Incarnation != d.ledger.Identity.Incarnation {
+				foreign++
+			}
 		}
 	}
-	if d.ledger != nil && !d.ledger.Clock.IsZero() {
-		asked := d.Now().Add(-time.Since(d.ledger.Asked)) // this machine's time when the server was asked
-		all = append(all, apart{"PostgreSQL", asked.Sub(d.ledger.Clock), 0})
+	found := fmt.Sprintf("%d pages read, %d exist, %d damaged, %d of another ledger", len(ids), exist, damaged, foreign)
+	switch {
+	case damaged > 0:
+		return warn(found, "A running service rebuilds them. Make sure that nothing else writes keys that begin with fav:{"+d.Filter+"/.")
+	case foreign > 0:
+		return warn(found, "A running service rebuilds them after a restore. Otherwise correct --ledger, --redis or --filter.")
 	}
-	return d.judgeClocks(all)
-}
-
-// judgeClocks judges the largest difference of clocks. `until` and windows use the clock of a
-// ledger on PostgreSQL, or else this machine's.
-func (d *doctor) judgeClocks(all []apart) finding {
-	if len(all) == 0 {
-		return skipf("no other clock to compare with")
-	}
-	most := slices.MaxFunc(all, func(a, b apart) int { return cmp.Compare(a.least(), b.least()) })
-	if most.least() <= time.Second {
-		return okf("within a second of every server")
-	}
-	side := "ahead of"
-	if most.ahead < 0 {
-		side = "behind"
-	}
-	return judge(fmt.Sprintf("this machine is %.1f s %s %s", most.ahead.Abs().Seconds(), side, most.whose),
-		rule{
-			most.least() > 5*time.Minute && d.facts["iam"], Fail, "",
-			"Synchronize this machine's clock (NTP): AWS refuses signatures that are more than 5 minutes off.",
-		},
-		rule{d.facts["postgres"], OK, "; harmless, because the ledger's clock counts", ""},
-		rule{true, Warn, "", "Synchronize this machine's clock (NTP): `until` and `seen` expire by it."})
+	return okf("%s", found)
 }

@@ -6,35 +6,36 @@ import (
 	"io/fs"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
-	"github.com/feedfilter/feedfilter/elasticache"
 	"github.com/feedfilter/feedfilter/internal/pgtest"
-	"github.com/feedfilter/feedfilter/internal/redisurl"
 )
 
 func TestJudgesLedger(t *testing.T) {
 	t.Parallel()
-	durable := ledger.Inspection{Engine: "PostgreSQL", Fsync: true, FullPageWrites: true, SynchronousCommit: "local"}
+	sound := ledger.Inspection{
+		Engine: "PostgreSQL", Version: "15.4", Name: "h/d", Schema: 9, Known: 9, Fsync: true, FullPageWrites: true, SynchronousCommit: "local",
+	}
 	for says, alter := range map[string]func(*ledger.Inspection){
-		"fsync on, synchronous_commit local": func(*ledger.Inspection) {},
-		"fsync is off":                       func(i *ledger.Inspection) { i.Fsync = false },
-		"full_page_writes is off":            func(i *ledger.Inspection) { i.FullPageWrites = false },
-		"synchronous_commit is off":          func(i *ledger.Inspection) { i.SynchronousCommit = "off" },
+		"ok PostgreSQL 15.4, h/d; schema version 9": func(*ledger.Inspection) {},
+		"warn ; fsync is off":                       func(i *ledger.Inspection) { i.Fsync = false },
+		"warn ; full_page_writes is off":            func(i *ledger.Inspection) { i.FullPageWrites = false },
+		"warn ; synchronous_commit is off":          func(i *ledger.Inspection) { i.SynchronousCommit = "off" },
+		"warn , latest is 10":                       func(i *ledger.Inspection) { i.Known = 10 },
+		"fail , this program supports at most 8":    func(i *ledger.Inspection) { i.Known = 8 },
+		"fail , a standby":                          func(i *ledger.Inspection) { i.Standby, i.ReadOnly = true, true },
+		"fail , read only":                          func(i *ledger.Inspection) { i.ReadOnly, i.Fsync = true, false },
+		"fail , but the user may not change":        func(i *ledger.Inspection) { i.Denied = true },
 	} {
-		i := durable
+		i := sound
 		alter(&i)
-		f := judgeDurability(i)
-		if f.found != says || (f.status == OK) != (i == durable) {
+		f := (&doctor{}).judgeLedger(i)
+		status, found, _ := strings.Cut(says, " ")
+		if f.status.String() != status || !strings.Contains(f.found, found) || (f.todo == "") != (f.status == OK) {
 			t.Errorf("%+v, want %s", f, says)
 		}
-	}
-	if f := judgeInspection(ledger.Inspection{Standby: true, ReadOnly: true}); f.status != Fail || !strings.Contains(f.todo, "Name the primary") {
-		t.Errorf("a standby: %+v", f)
 	}
 }
 
@@ -52,46 +53,19 @@ func TestJudgesPages(t *testing.T) {
 		{ledger.Layouts{Current: 16}, 0, "ok 16 pages"},
 		{ledger.Layouts{Current: 16}, 16, "ok 16 pages"},
 		{ledger.Layouts{Current: 16}, 32, "fail 16 pages, but --pages is 32"},
-		{ledger.Layouts{Current: 64}, 16, "ok 64 pages, created with 16"},
-		{grown, 16, "ok 64 pages, created with 16"},
-		{grown, 32, "fail 64 pages, created with 16, but --pages is 32"},
-		{growing, 256, "ok 256 pages, created with 16"},
-		{growing, 64, "ok 256 pages, created with 16"},
-		{growing, 128, "fail 256 pages, created with 16, but --pages is 128"},
+		{ledger.Layouts{Current: 64}, 16, "ok 64 pages"},
+		{grown, 16, "ok 64 pages"},
+		{grown, 32, "fail 64 pages, but --pages is 32"},
+		{growing, 256, "ok 256 pages"},
+		{growing, 64, "ok 256 pages"},
+		{growing, 128, "fail 256 pages, but --pages is 128"},
 		{ledger.Layouts{}, 32, "ok 16 pages"},
 	} {
-		f := judgePages(ledger.Inspection{Identity: ledger.Identity{Pages: 16}, Layouts: c.layouts}, c.asked)
-		if got := f.status.String() + " " + f.found; got != c.want {
+		d := &doctor{Config: Config{Pages: c.asked}}
+		f := d.judgeLedger(ledger.Inspection{Identity: ledger.Identity{Pages: 16}, Layouts: c.layouts})
+		_, pages, _ := strings.Cut(f.found, "schema version 0; ")
+		if got := f.status.String() + " " + pages; got != c.want {
 			t.Errorf("%+v, %d asked for: %s, want %s", c.layouts, c.asked, got, c.want)
-		}
-	}
-}
-
-// A wrong clock matters without PostgreSQL, and for AWS signatures.
-func TestJudgesClocks(t *testing.T) {
-	t.Parallel()
-	plain := &redisurl.Servers{Single: &redis.Options{}}
-	withIAM := &redisurl.Servers{Managed: &redisurl.Managed{Config: elasticache.Config{Name: "g", User: "u"}}}
-	without := &redisurl.Servers{Managed: &redisurl.Managed{Config: elasticache.Config{Name: "g"}}}
-	for _, c := range []struct {
-		redis         *redisurl.Servers
-		ledger        string
-		ahead, within time.Duration
-		want          string
-	}{
-		{plain, "sqlite:f", 900 * time.Millisecond, 0, "ok within a second of every server"},
-		{plain, "sqlite:f", 1200 * time.Millisecond, 300 * time.Millisecond, "ok within a second of every server"},
-		{plain, "sqlite:f", -1200 * time.Millisecond, 0, "warn this machine is 1.2 s behind Redis at h:6379"},
-		{plain, "", time.Minute, 0, "warn this machine is 60.0 s ahead of Redis at h:6379"},
-		{plain, "postgres://h/d", time.Hour, 0, "ok this machine is 3600.0 s ahead of Redis at h:6379; harmless, because the ledger's clock counts"},
-		{withIAM, "postgres://h/d", 4 * time.Minute, 0, "ok this machine is 240.0 s ahead of Redis at h:6379; harmless, because the ledger's clock counts"},
-		{withIAM, "postgres://h/d", -6 * time.Minute, 0, "fail this machine is 360.0 s behind Redis at h:6379"},
-		{without, "postgres://h/d", -6 * time.Minute, 0, "ok this machine is 360.0 s behind Redis at h:6379; harmless, because the ledger's clock counts"},
-	} {
-		d := newDoctor(Config{Redis: c.redis, Ledger: c.ledger})
-		f := d.judgeClocks([]apart{{"Redis at i:6379", 0, 0}, {"Redis at h:6379", c.ahead, c.within}})
-		if got := f.status.String() + " " + f.found; got != c.want {
-			t.Errorf("%+v: got  %s\nwant %s", c, got, c.want)
 		}
 	}
 }
@@ -138,7 +112,7 @@ func TestPostgresRights(t *testing.T) {
 		if err != nil || i.Denied != c.denied {
 			t.Errorf("%s: denied %v, %v", name, i.Denied, err)
 		}
-		if got := judgeInspection(i).status; (got == Fail) != c.denied {
+		if got := (&doctor{}).judgeLedger(i).status; (got == Fail) != c.denied {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

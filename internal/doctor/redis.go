@@ -3,7 +3,7 @@ package doctor
 import (
 	"cmp"
 	"context"
-	"errors"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"regexp"
@@ -11,41 +11,79 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/feedfilter/feedfilter/favfilter"
-	"github.com/feedfilter/feedfilter/favfilter/redisstore"
-)
-
-const (
-	primaryRole = "master"
-	slots       = 16384
 )
 
 // server is a server, and what it reports.
 type server struct {
-	addr    string
-	client  *redis.Client
-	info    map[string]string // fields of INFO and CLUSTER INFO; empty if refused
-	primary string            // that a sentinel reports
-	err     error             // it did not answer
+	addr   string
+	client *redis.Client
+	info   map[string]string // fields of INFO and CLUSTER INFO; empty if refused
+}
+
+// redis connects to the servers, and asks each what it is.
+func (d *doctor) redis(ctx context.Context) finding {
+	if d.Connect == nil {
+		return skip("pages are in the process (no --redis)")
+	}
+	var err error
+	if d.client, d.close, err = d.Connect(ctx); err != nil {
+		return d.fail(err)
+	}
+	var took time.Duration
+	for range 2 { // the first PING opens a connection
+		began := time.Now()
+		if err := d.client.Ping(ctx).Err(); err != nil {
+			return d.fail(err)
+		}
+		took = time.Since(began)
+	}
+	if err := d.find(ctx); err != nil {
+		return d.fail(err)
+	}
+	f := d.each(func(s *server) finding { return okf("%s, %s", s.version(), s.login()) })
+	f.found = fmt.Sprintf("%s answered in %.2f ms: %s", d.Redis, took.Seconds()*1000, f.found)
+	return f
+}
+
+// find asks the server, or all primaries of the cluster. It returns the error of one that does not
+// answer.
+func (d *doctor) find(ctx context.Context) error {
+	cluster, ok := d.client.(*redis.ClusterClient)
+	if !ok {
+		d.servers = []*server{{addr: d.Redis, client: d.client.(*redis.Client)}} //nolint:forcetypeassert // the only other one
+		return d.servers[0].ask(ctx)
+	}
+	var mu sync.Mutex
+	err := cluster.ForEachMaster(ctx, func(ctx context.Context, primary *redis.Client) error {
+		s := &server{addr: primary.Options().Addr, client: primary}
+		if err := s.ask(ctx); err != nil {
+			return fmt.Errorf("%s: %w", s.addr, err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		d.servers = append(d.servers, s)
+		return nil
+	})
+	slices.SortFunc(d.servers, func(a, b *server) int { return cmp.Compare(a.addr, b.addr) })
+	return err
 }
 
 // ask fills in what the server reports of itself.
 func (s *server) ask(ctx context.Context) error {
 	s.info = make(map[string]string)
 	err := s.read(s.client.Info(ctx).Result())
-	if err == nil && (s.mode() == "cluster" || s.mode() == "") {
+	if err == nil && s.info["cluster_enabled"] == "1" {
 		err = s.read(s.client.ClusterInfo(ctx).Result())
 	}
 	return err
 }
 
-// read reads lines of name:value. It ignores an error that merely refuses the command.
+// read reads lines of name:value. Servers may refuse the command to the service's user.
 func (s *server) read(text string, err error) error {
-	_, reply := errors.AsType[redis.Error](err)
-	if err != nil && (!reply || regexp.MustCompile("^(NOAUTH|WRONGPASS|DENIED|LOADING)").MatchString(err.Error())) {
+	if err != nil && !redis.HasErrorPrefix(err, "NOPERM") && !redis.HasErrorPrefix(err, "unknown command") {
 		return err
 	}
 	for line := range strings.Lines(text) {
@@ -56,231 +94,144 @@ func (s *server) read(text string, err error) error {
 	return nil
 }
 
-// mode returns how the server runs: as standalone, cluster or sentinel; "": not reported.
-func (s *server) mode() string {
-	if s.info["cluster_enabled"] == "1" {
-		return "cluster"
-	}
-	return s.info["redis_mode"]
-}
-
 // number returns a field that is a whole number, 0 or more. It returns false if the server does not
 // report one.
-func number(fields map[string]string, name string) (int64, bool) {
-	n, err := strconv.ParseInt(fields[name], 10, 64)
-	if err != nil || n < 0 {
-		return 0, false
-	}
-	return n, true
+func (s *server) number(name string) (uint64, bool) {
+	n, err := strconv.ParseUint(s.info[name], 10, 64)
+	return n, err == nil
 }
 
-// checkServer asks all servers, and judges their engine and version.
-func checkServer(ctx context.Context, d *doctor) finding {
-	ask := func(s *server) error { return s.ask(ctx) }
-	failed, first := each(d.nodes, ask)
-	// The mode that AWS reports is right; --redis may be wrong about other servers.
-	if mode := d.nodes[0].mode(); d.facts["cluster"] && (d.facts["managed"] || mode == "cluster" || mode == "") {
-		d.findNodes(ctx)
-		failed, first = each(d.nodes, ask)
+// version names the engine. Valkey also reports a redis_version, the last that it is compatible
+// with.
+func (s *server) version() string {
+	if valkey := s.info["valkey_version"]; valkey != "" {
+		return "Valkey " + valkey
 	}
-	if first != nil {
-		return fail(some(failed), d.advice("server", first))
-	}
-	return judgeEngines(d.nodes)
+	return "Redis " + cmp.Or(s.info["redis_version"], "of unknown version")
 }
 
-// findNodes connects to the cluster, to find all primaries.
-func (d *doctor) findNodes(ctx context.Context) {
-	cluster := redis.NewClusterClient(d.clusterOptions)
-	d.closers = append(d.closers, cluster.Close)
-	var mu sync.Mutex
-	var nodes []*server
-	d.unknown = cluster.ForEachMaster(ctx, func(_ context.Context, primary *redis.Client) error {
-		mu.Lock()
-		defer mu.Unlock()
-		nodes = append(nodes, &server{addr: primary.Options().Addr, client: primary})
-		return nil
+// login says whether the client gives a password or a token.
+func (s *server) login() string {
+	if o := s.client.Options(); o.Password == "" && o.CredentialsProviderContext == nil {
+		return "without a password"
+	}
+	return "with a password"
+}
+
+// tls judges the certificates of the servers. Without TLS to a public address, others could read
+// passwords.
+func (d *doctor) tls(ctx context.Context) finding {
+	const least = 14 // days that a certificate should still be valid
+	return d.each(func(s *server) finding {
+		o := s.client.Options()
+		conn, err := o.Dialer(ctx, o.Network, o.Addr)
+		if err != nil {
+			return d.fail(err)
+		}
+		_ = conn.Close() // nothing was sent
+		if encrypted, ok := conn.(interface{ ConnectionState() tls.ConnectionState }); ok {
+			expires := encrypted.ConnectionState().PeerCertificates[0].NotAfter // a server has one
+			days := int(time.Until(expires).Hours() / 24)
+			if days < least {
+				return warn(fmt.Sprintf("certificate expires in %d days", days), "Renew the certificate.")
+			}
+			return okf("certificate valid for %d days", days)
+		}
+		return judgePlain(conn.RemoteAddr())
 	})
-	if d.unknown == nil && len(nodes) > 0 {
-		slices.SortFunc(nodes, func(a, b *server) int { return cmp.Compare(a.addr, b.addr) })
-		d.nodes, d.cluster = nodes, cluster
-	}
 }
 
-// judgeEngines judges the servers' engines, and whether all have the same version.
-func judgeEngines(nodes []*server) finding {
-	f := summarize(nodes, judgeEngine)
-	byVersion := func(a, b *server) int { return cmp.Compare(judgeEngine(a).found, judgeEngine(b).found) }
-	distinct := slices.SortedStableFunc(slices.Values(nodes), byVersion)
-	distinct = slices.CompactFunc(distinct, func(a, b *server) bool { return byVersion(a, b) == 0 })
-	if f.status != OK || len(distinct) == 1 {
-		return f
-	}
-	return warn("different versions: "+summarize(distinct, judgeEngine).found, "Finish the upgrade of all nodes.")
-}
-
-// judgeEngine names the engine and version. Valkey also reports a redis_version, the last that it
-// is compatible with.
-func judgeEngine(s *server) finding {
-	name, version := "Redis", s.info["redis_version"]
-	if s.info["valkey_version"] != "" || s.info["server_name"] == "valkey" {
-		name, version = "Valkey", cmp.Or(s.info["valkey_version"], version)
-	}
-	if version == "" {
-		return skipf("the server does not report its version")
-	}
-	major, _, _ := strings.Cut(version, ".")
-	number, err := strconv.Atoi(major)
-	return judge(name+" "+version, rule{err == nil && number < 6, Fail, "", "Upgrade to Redis 6.0 or later, or Valkey."})
-}
-
-// checkTopology compares the servers' mode with the scheme of --redis, and judges each node.
-func checkTopology(_ context.Context, d *doctor) finding {
-	addr, mode, cluster := d.nodes[0].addr, d.nodes[0].mode(), d.facts["cluster"]
-	use := func(topology, path string) string { return "Use --redis " + d.url(topology, d.login+addr+path) + "." }
-	f := judge(addr,
-		rule{d.facts["managed"], OK, "", ""}, // AWS reports its mode
-		rule{mode == "sentinel", Fail, " is a sentinel", use("+sentinel", "/<primary>")},
-		rule{!cluster && mode == "cluster", Fail, " is a node of a cluster", use("+cluster", "")},
-		rule{cluster && mode == "standalone", Fail, " is not a node of a cluster", use("", "")})
+func judgePlain(addr net.Addr) finding {
+	tcp, ok := addr.(*net.TCPAddr)
 	switch {
-	case f.status == Fail:
-		return f
-	case d.unknown != nil:
-		return d.fail("topology", d.unknown)
+	case !ok:
+		return okf("none needed, local socket")
+	case tcp.IP.IsLoopback() || tcp.IP.IsPrivate() || tcp.IP.IsLinkLocalUnicast():
+		return okf("none, on a private network")
 	}
-	return summarize(d.nodes, d.judgeNode)
+	return warn("none, and "+tcp.IP.String()+" is a public address", "Enable TLS on the server, and use rediss:// in --redis.")
 }
 
-// judgeNode judges a node's view of its cluster, its role, and its replicas. A replica refuses
-// writes and may have stale pages.
-func (d *doctor) judgeNode(s *server) finding {
-	switch s.info["role"] {
-	case "":
-		return worst(judgeCluster(s), skipf("role not reported"))
-	case primaryRole:
-		return worst(judgeCluster(s), okf("primary"), d.judgeReplicas(s))
+// topology judges the role of each server, its replicas, and its view of its cluster.
+func (d *doctor) topology(context.Context) finding {
+	f := d.each(d.judgeTopology)
+	if f.status == Fail && len(d.servers) == 1 {
+		d.servers = nil // the wrong server
 	}
-	return worst(judgeCluster(s), fail("a replica of "+net.JoinHostPort(s.info["master_host"], s.info["master_port"]),
-		"Name the primary in --redis, or its sentinels or cluster. If it does, a failover is in progress: run doctor again."))
+	return f
 }
 
-// lost says what a loss of pages means, which depends on whether there is a ledger.
-func (d *doctor) lost(rebuilt, lost string) string {
-	if d.facts["ledger"] {
-		return rebuilt + ", but `seen` windows are lost."
-	}
-	return "without a ledger, " + lost + "."
-}
-
-// judgeReplicas judges whether replicas exist and keep up with the primary.
-func (d *doctor) judgeReplicas(s *server) finding {
-	const late, silent = 1 << 20, 5 // bytes behind, and seconds
-	count, told := number(s.info, "connected_slaves")
-	switch {
-	case d.facts["serverless"]: // AWS alone controls them
-		return finding{}
-	case !told:
-		return skipf("replicas not reported")
-	case count == 0:
-		return warn("no replica", "Add one: "+
-			d.lost("if this server is lost, its pages are rebuilt from the ledger", "the loss of this server loses all its pages"))
-	}
-	written, _ := number(s.info, "master_repl_offset")
-	for i := int64(0); ; i++ {
-		line, ok := s.info[fmt.Sprintf("slave%d", i)] // ip=10.0.0.2,port=6379,state=online,offset=84,lag=0
-		if !ok {
-			return okf("replicas up to date: %d", i)
-		}
-		replica := make(map[string]string)
-		for field := range strings.SplitSeq(line, ",") {
-			name, value, _ := strings.Cut(field, "=")
-			replica[name] = value
-		}
-		offset, counted := number(replica, "offset")
-		lag, _ := number(replica, "lag")
-		if replica["state"] != "online" || counted && written-offset > late || lag > silent {
-			return warn(fmt.Sprintf("replica %s:%s is in state %q, %s behind, last contact %d s ago",
-				replica["ip"], replica["port"], replica["state"], size(max(0, written-offset)), lag),
-				"Check the network to it, and its load: "+d.lost("after a failover, pages that it lacks are rebuilt", "they are lost"))
-		}
-	}
-}
-
-// judgeCluster judges a node's view of its cluster. Its finding is empty for a server outside a
-// cluster.
-func judgeCluster(s *server) finding {
-	state, told := s.info["cluster_state"]
-	if !told {
-		return finding{}
-	}
-	found := "state " + state
-	assigned, counted := number(s.info, "cluster_slots_assigned")
+func (d *doctor) judgeTopology(s *server) finding {
+	const slots = 16384
+	_, asCluster := d.client.(*redis.ClusterClient)
+	replicas, told := s.number("connected_slaves")
+	assigned, counted := s.number("cluster_slots_assigned")
+	failing, _ := s.number("cluster_slots_fail")
+	suspect, _ := s.number("cluster_slots_pfail")
+	state := cmp.Or(s.info["cluster_state"], "ok")
+	found := fmt.Sprintf("primary, replicas: %d", replicas)
 	if counted {
-		found += fmt.Sprintf(", %d of %d slots assigned", assigned, slots)
+		found += fmt.Sprintf(", cluster %s, %d of %d slots assigned, %d on unreachable nodes", state, assigned, slots, failing+suspect)
 	}
-	if known, ok := number(s.info, "cluster_known_nodes"); ok {
-		found += fmt.Sprintf(", %d nodes", known)
+	switch {
+	case s.info["redis_mode"] == "sentinel":
+		return fail("a sentinel", "Use redis+sentinel://<host>:<port>/<primary> in --redis.")
+	case s.info["cluster_enabled"] == "1" && !asCluster:
+		return fail("a node of a cluster", "Use redis+cluster://<host>:<port>, or rediss+cluster:// for TLS, in --redis.")
+	case s.info["role"] == "":
+		return skip("not reported")
+	case s.info["role"] != "master":
+		return fail("a replica of "+net.JoinHostPort(s.info["master_host"], s.info["master_port"]),
+			"Name the primary in --redis, or its sentinels or cluster. If it does, a failover is in progress: run doctor again.")
+	case counted && assigned < slots:
+		return fail(found, "Assign the unserved slots (redis-cli --cluster fix): pages in them cannot be stored.")
+	case state != "ok" || failing > 0:
+		return fail(found, "Restart the failed nodes, or fail over to their replicas.")
+	case suspect > 0:
+		return warn(found, "Check the nodes that do not answer the others.")
+	case told && replicas == 0 && !d.Serverless:
+		return warn(found, "Add a replica: "+d.lost())
 	}
-	failing, _ := number(s.info, "cluster_slots_fail")
-	suspect, _ := number(s.info, "cluster_slots_pfail")
-	if failing > 0 || suspect > 0 {
-		found += fmt.Sprintf(", %d slots on unreachable nodes", failing+suspect)
-	}
-	return judge(found,
-		rule{counted && assigned < slots, Fail, "", "Assign the unserved slots (redis-cli --cluster fix): pages in them cannot be stored."},
-		rule{state != "ok" || failing > 0, Fail, "", "Restart the failed nodes, or fail over to their replicas."},
-		rule{suspect > 0, Warn, "", "Check the nodes that do not answer the others."})
+	return okf("%s", found)
 }
 
-func checkMemory(_ context.Context, d *doctor) finding { return summarize(d.nodes, d.judgeMemory) }
+// lost says what happens to pages that Redis loses.
+func (d *doctor) lost() string {
+	if d.Ledger == "" {
+		return "pages that Redis loses are gone, as there is no ledger."
+	}
+	return "pages that Redis loses are rebuilt from the ledger, but `seen` windows are gone."
+}
 
-// judgeMemory judges how full a server is, and its eviction policy: rebuilding evicted pages costs
+// memory judges how full each server is, and its eviction policy: rebuilding evicted pages costs
 // time.
-func (d *doctor) judgeMemory(s *server) finding {
-	const full = 80 // percent, at most
-	used, told := number(s.info, "used_memory")
-	if !told {
-		return skipf("not reported")
-	}
-	policy := s.info["maxmemory_policy"]
-	evicted, _ := number(s.info, "evicted_keys")
-	found, percent := size(used)+" used, no limit set", 0.0
-	if limit, _ := number(s.info, "maxmemory"); limit > 0 {
-		percent = float64(used) / float64(limit) * 100
-		found = fmt.Sprintf("%s of %s used, %.0f %%", size(used), size(limit), percent)
-	}
-	if policy != "" {
-		found += ", policy " + policy
-	}
-	if evicted > 0 {
-		found += fmt.Sprintf(", %d keys evicted since the server started", evicted)
-	}
-	allKeys := strings.HasPrefix(policy, "allkeys")
-	return judge(found,
-		rule{allKeys && !d.facts["ledger"], Fail, "", "Set maxmemory-policy noeviction: without a ledger, evicted pages are lost."},
-		rule{
-			allKeys, Fail, "",
-			"Set maxmemory-policy noeviction: the server would evict pages, and the service rebuild them, again and again.",
-		},
-		rule{percent > full, Warn, "", "Give the server more memory, or spread the pages over more nodes: a full server refuses writes."},
-		rule{evicted > 0, Warn, "", "Give the server more memory: " + d.lost("evicted pages are rebuilt", "evicted pages are lost")},
-		rule{
-			strings.HasPrefix(policy, "volatile") && !d.facts["serverless"], Warn, "",
-			"Set maxmemory-policy noeviction: `seen` windows may be evicted early; blocks are not.",
-		})
-}
+func (d *doctor) memory(context.Context) finding { return d.each(d.judgeMemory) }
 
-// size formats a number of bytes for people.
-func size(n int64) string {
-	if n < 1024 {
-		return fmt.Sprintf("%d B", n)
+func (d *doctor) judgeMemory(s *server) finding {
+	const full, mib = 80, 1 << 20 // percent at most, and bytes
+	used, told := s.number("used_memory")
+	limit, _ := s.number("maxmemory")
+	evicted, _ := s.number("evicted_keys")
+	policy := cmp.Or(s.info["maxmemory_policy"], "unknown")
+	found, percent := fmt.Sprintf("%.1f MiB used, no limit set", float64(used)/mib), 0.0
+	if limit > 0 {
+		percent = float64(used) / float64(limit) * 100
+		found = fmt.Sprintf("%.1f of %.1f MiB used, %.0f %%", float64(used)/mib, float64(limit)/mib, percent)
 	}
-	size, unit := float64(n)/1024, 0
-	for ; size >= 1024 && unit < 3; unit++ {
-		size /= 1024
+	found += fmt.Sprintf(", policy %s, %d keys evicted since the server started", policy, evicted)
+	switch {
+	case !told:
+		return skip("not reported")
+	case strings.HasPrefix(policy, "allkeys"):
+		return fail(found, "Set maxmemory-policy noeviction: "+d.lost())
+	case percent > full:
+		return warn(found, "Give the server more memory, or spread the pages over more nodes: a full server refuses writes.")
+	case evicted > 0:
+		return warn(found, "Give the server more memory: "+d.lost())
+	case strings.HasPrefix(policy, "volatile") && !d.Serverless:
+		return warn(found, "Set maxmemory-policy noeviction: `seen` windows may be evicted early; blocks are not.")
 	}
-	return fmt.Sprintf("%.1f %ciB", size, "KMGT"[unit])
+	return okf("%s", found)
 }
 
 // tryScript calls every command that the scripts of the page store call, on an unused key, so that
@@ -296,83 +247,91 @@ redis.call('PERSIST', KEYS[1])
 redis.call('DEL', KEYS[1])
 return 1`
 
-// checkCommands sends what the service sends: scripts to each server, and reads of pages.
-func checkCommands(ctx context.Context, d *doctor) finding {
-	keys := d.keys(ctx)
-	scripts := summarize(d.nodes, func(s *server) finding {
-		key, ok := keys[s.addr]
-		if !ok {
-			return skipf("it serves no slots")
+// commands sends to each server what the service sends.
+func (d *doctor) commands(ctx context.Context) finding {
+	return d.each(func(s *server) finding {
+		key := d.keyOn(ctx, s)
+		if key == "" {
+			return skip("it serves no slots")
 		}
-		script := redis.NewScript(tryScript)
-		err := script.Eval(ctx, s.client, []string{key}).Err()
+		keys, script := []string{key}, redis.NewScript(tryScript)
+		err := script.Eval(ctx, s.client, keys).Err()
 		if err == nil {
-			err = script.EvalSha(ctx, s.client, []string{key}).Err()
+			err = script.EvalSha(ctx, s.client, keys).Err()
 		}
-		switch {
-		case err == nil:
-			return okf("EVAL, EVALSHA and the commands in scripts work")
-		case redis.HasErrorPrefix(err, "MOVED"):
-			return skipf("a node of a cluster: see topology")
+		if err == nil {
+			err = s.client.MGet(ctx, keys...).Err()
 		}
-		return d.fail("commands", err)
+		if err != nil {
+			return d.fail(err)
+		}
+		return okf("MGET, EVAL, EVALSHA and the commands in scripts work")
 	})
-	if d.cluster == nil && (d.facts["cluster"] || d.nodes[0].mode() == "cluster") {
-		return scripts // no page can be read: see topology
-	}
-	return worst(scripts, d.readPages(ctx))
 }
 
-// keys returns, for each node, a key that it serves and that no page uses.
-func (d *doctor) keys(ctx context.Context) map[string]string {
-	key := func(i int) string { return fmt.Sprintf("fav:{%s/doctor%d}:bits", d.Filter, i) }
-	if d.cluster == nil {
-		return map[string]string{d.nodes[0].addr: key(0)}
-	}
-	found := make(map[string]string)
-	// 64 keys per node: the chance that a node serves none of them is negligible.
-	for i := 0; i < 64*len(d.nodes) && len(found) < len(d.nodes); i++ {
-		if node, err := d.cluster.MasterForKey(ctx, key(i)); err == nil { // or no node serves the slot
-			found[node.Options().Addr] = key(i)
+// keyOn returns a key that the server stores and that no page uses; "" if it serves no slots.
+func (d *doctor) keyOn(ctx context.Context, s *server) string {
+	cluster, ok := d.client.(*redis.ClusterClient)
+	// 64 keys per node: the chance that a node with slots serves none of them is negligible.
+	for i := range 64 * len(d.servers) {
+		key := fmt.Sprintf("fav:{%s/doctor%d}:bits", d.Filter, i)
+		if !ok {
+			return key
+		}
+		if node, err := cluster.MasterForKey(ctx, key); err == nil && node.Options().Addr == s.addr {
+			return key
 		}
 	}
-	return found
+	return ""
 }
 
-// readPages reads some pages, as feed checks do.
-func (d *doctor) readPages(ctx context.Context) finding {
-	const most, usual = 16, 16384
-	var client redis.UniversalClient = d.nodes[0].client
-	if d.cluster != nil {
-		client = d.cluster
-	}
-	store, err := redisstore.New(client, d.Filter)
-	if err != nil {
-		return finding{} // the check "configuration" reports it
-	}
-	pages := cmp.Or(d.Pages, usual)
-	if d.ledger != nil {
-		pages = cmp.Or(d.ledger.Identity.Pages, pages)
-	}
-	ids := make([]favfilter.PageID, min(pages, most))
-	for i := range ids {
-		ids[i].Number = uint32(i) * (pages / uint32(len(ids)))
-	}
-	loaded, err := store.Load(ctx, ids)
-	if err != nil {
-		return d.fail("commands", err)
-	}
-	there, damaged := 0, 0
-	for _, l := range loaded {
-		if l.Page != nil {
-			there++
+// fail reports an error of Redis or AWS, and what to do about the first pattern that it matches.
+func (d *doctor) fail(err error) finding {
+	text := words(err)
+	for _, r := range [][2]string{
+		{"^open (replication group|serverless)|invalid configuration", "Do what the error says; see also docs/ELASTICACHE.md."},
+		{"sentinels.*redis: nil", "Correct the name of the primary in --redis, or have the sentinels monitor it."},
+		{"sentinels.*unknown command", "Name the sentinels in --redis (port 26379), not the servers that they monitor."},
+		{"sentinels.*(NOAUTH|WRONGPASS|NOPERM|DENIED)", "Give the sentinels' own user and password before the hosts in --redis."},
+		{"certificate is (not )?valid for|cannot validate certificate for|legacy Common Name",
+			"Use a host name in --redis that the certificate contains."},
+		{"certificate has expired", "Renew the certificate, or set this machine's clock."},
+		{"unknown authority", "Make this machine trust the issuer of the certificate: SSL_CERT_FILE names a file of authorities."},
+		{"certificate required|bad certificate", "Set tls-auth-clients to no or optional on the server: the service has no certificate."},
+		{"tls: |TLS handshake", "Check that the server has TLS at this port, or use redis:// instead of rediss://."},
+		{"lookup ", "Correct the host in --redis, or this machine's DNS."},
+		{"refused", "Start the server, or correct the port in --redis."},
+		{"WRONGPASS|invalid password", "Correct the user or password in --redis. For a user of IAM, grant this process's identity " +
+			"elasticache:Connect on the cache and the user, add the user to the cache's user group, and check this machine's clock."},
+		{"without any password configured", "Remove the password: the server has none."},
+		{"NOAUTH", "Give a user and password in --redis; behind Sentinel, in its query; " +
+			"for ElastiCache, user=<user> for IAM or secret=<id> for an AUTH token."},
+		{"DENIED", "Set a password, or turn protected mode off: the server accepts only connections from its own machine."},
+		{"max number of clients", "Raise maxclients of the server, or use fewer connections (pool_size=<n> in the query of --redis)."},
+		{"secretsmanager|secret ", "Put the token into the secret, and let this process read it (secretsmanager:GetSecretValue)."},
+		{"NOPERM|permission|can't run this command", "Grant the user the permissions of the service: " + AccessRule(d.Filter) + "."},
+		{"cluster support disabled", "Use redis:// or rediss:// in --redis: the server is not a node of a cluster."},
+		{"READONLY|MASTERDOWN", "Name the primary in --redis."},
+		{"OOM", "Give the server more memory: it is full, and refuses writes."},
+		{"LOADING", "Wait until the server has loaded its data."},
+		{"BUSY", "Wait until the running script ends, or end it with SCRIPT KILL."},
+		{"MISCONF", "Free the server's disk, or correct its directory: it cannot save its data, and refuses writes until it can."},
+		{"NOREPLICAS", "Restart its replicas, or lower min-replicas-to-write: the server refuses writes while it has too few."},
+		{"DB index is out of range|SELECT is not allowed", "Correct or remove the database number at the end of --redis."},
+		{"invalid reply|can't parse", "Correct the host and port in --redis: the server there does not speak the Redis protocol."},
+		{"CLUSTERDOWN", "Restore the lost nodes, or run redis-cli --cluster fix."},
+		{"no answer in time|i/o timeout|timed out|EOF|reset", "Check whether the server hangs, what it logs, and whether it requires " +
+			"TLS (rediss://). A firewall, a security group or a missing route may drop packets; a cluster may announce wrong addresses."},
+	} {
+		if regexp.MustCompile(r[0]).MatchString(text) {
+			return fail(text, r[1])
 		}
-		if l.Damage != nil {
-			damaged++
-		}
 	}
-	return judge(fmt.Sprintf("%d pages read, %d exist", len(ids), there), rule{
-		damaged > 0, Warn, fmt.Sprintf(", %d are damaged", damaged),
-		"A running service rebuilds them. Make sure that nothing else writes keys that begin with fav:{" + d.Filter + "/.",
-	})
+	return fail(text, "Fix what the server reports: the service changes pages only by scripts.")
+}
+
+// AccessRule returns the permissions that a filter with that name needs, as a rule for ACL SETUSER.
+func AccessRule(filter string) string {
+	return "~fav:{" + filter + "/* +auth +hello +ping +client|setname +command +info +cluster|slots +cluster|info +asking +readonly " +
+		"+mget +get +getrange +strlen +bitcount +bitfield +set +setrange +del +persist +eval +evalsha"
 }

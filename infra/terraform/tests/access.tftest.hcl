@@ -44,7 +44,7 @@ run "by_default" {
   assert {
     condition = toset([for w in split(" ", aws_elasticache_user.this[0].access_string) : w if startswith(w, "+")]) == toset([
       "+auth", "+hello", "+ping", "+client|setname", "+client|setinfo", "+command", "+info", "+cluster|slots", "+asking", "+readonly",
-      "+cluster|info", "+time",
+      "+cluster|info",
       "+mget", "+get", "+getrange", "+strlen", "+bitcount", "+bitfield",
       "+set", "+setrange", "+del", "+persist", "+eval", "+evalsha",
     ])
