@@ -12,6 +12,7 @@ func TestMasked(t *testing.T) {
 		"redis://:s3cret@host":                         "redis://:***@host",
 		"redis://user@host:6379":                       "redis://user@host:6379",
 		"redis://host:6379/0?client_name=a@b":          "redis://host:6379/0?client_name=a@b",
+		"redis://u:s3cret@host/0?client_name=a@b":      "redis://u:***@host/0?client_name=a@b",
 		"redis+cluster://u:s3:cr@et@a:1,b:2/?x=y":      "redis+cluster://u:***@a:1,b:2/?x=y",
 		"redis+sentinel://a:1,b:2/primary":             "redis+sentinel://a:1,b:2/primary",
 		"postgres://u:s3/cret@host/db":                 "postgres://u:***@host/db",

@@ -56,16 +56,18 @@ type Checker interface {
 }
 
 // Variables names the variable of each flag, prefix_FLAG, for commands that have FileFlag. It is
-// called once after [kong.New].
-func Variables(node *kong.Node, prefix string) {
-	if slices.ContainsFunc(node.Flags, func(f *kong.Flag) bool { return f.Name == FileFlag }) {
-		for _, flag := range node.Flags {
-			flag.Envs = []string{variable(prefix, flag.Name)}
+// called after [kong.New], and returns the names of the flags by variable.
+func Variables(program *kong.Node, prefix string) map[string]string {
+	flags := make(map[string]string)
+	for _, command := range program.Leaves(false) {
+		if slices.ContainsFunc(command.Flags, func(f *kong.Flag) bool { return f.Name == FileFlag }) {
+			for _, flag := range command.Flags {
+				variable := prefix + "_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
+				flag.Envs, flags[variable] = []string{variable}, flag.Name
+			}
 		}
 	}
-	for _, below := range node.Children {
-		Variables(below, prefix)
-	}
+	return flags
 }
 
 // Parse has kong parse args, sets the flags and calls Check. It refuses variables that begin with
@@ -74,20 +76,20 @@ func Variables(node *kong.Node, prefix string) {
 func Parse(
 	ctx context.Context, parser *kong.Kong, prefix string, args []string, others ...string,
 ) (*Command, error) {
-	s := &sources{parser: parser, prefix: prefix, others: others, given: make(map[string]given), from: make(map[string]string)}
-	if err := kong.Resolvers(kong.ResolverFunc(s.resolve)).Apply(parser); err != nil {
-		return nil, err
-	}
+	s := &sources{prefix: prefix, others: others, given: make(map[string]given)}
 	command, err := kong.Trace(parser, args)
 	if err != nil {
 		return nil, err
 	}
+	node := cmp.Or(command.Selected(), command.Model.Node)
 	result := &Command{Context: command}
 	s.note(command.Error)
 	if command.Error == nil {
 		s.apply(command)
+		s.checkMissing(command.Flags(), node)
 		for _, part := range command.Path {
 			if node := part.Node(); node != nil {
+				s.checkEnums(node)
 				s.check(ctx, node.Target)
 			}
 		}
@@ -96,12 +98,7 @@ func Parse(
 	if len(s.mistakes) == 0 {
 		return result, nil
 	}
-	return nil, &MistakesError{selected(command).FullPath(), s.mistakes}
-}
-
-// selected returns the chosen command, or the program if there is none.
-func selected(command *kong.Context) *kong.Node {
-	return cmp.Or(command.Selected(), command.Model.Node)
+	return nil, &MistakesError{node.FullPath(), s.mistakes}
 }
 
 // check notes the mistakes of a command and of what is embedded in it.
@@ -131,8 +128,8 @@ func (s *sources) note(err error) {
 	}
 	text := strings.ReplaceAll(err.Error(), "\n", "; ")
 	flag := regexp.MustCompile(`^--[a-z0-9-]+`).FindString(text)
-	if from, ok := s.from[strings.TrimPrefix(flag, "--")]; ok {
-		text = from + text[len(flag):]
+	if given, ok := s.given[strings.TrimPrefix(flag, "--")]; ok {
+		text = given.from + text[len(flag):]
 	}
 	text = regexp.MustCompile(`\S+://\S+`).ReplaceAllStringFunc(text, Masked)
 	if !slices.Contains(s.mistakes, text) {
@@ -157,8 +154,8 @@ func (s *sources) settings(command *kong.Context) []Setting {
 		if onLine(command, flag) {
 			one.Source = "--" + flag.Name
 		}
-		if from, ok := s.from[flag.Name]; ok {
-			one.Source = strings.TrimSuffix(from, ": "+flag.Name)
+		if given, ok := s.given[flag.Name]; ok {
+			one.Source = strings.TrimSuffix(given.from, ": "+flag.Name)
 		}
 		if text := fmt.Sprint(one.Value); strings.Contains(text, ":"+mask+"@") || strings.Contains(text, "password="+mask) {
 			s.note(fmt.Errorf("--%s: the password in it is masked (%s)", flag.Name, mask))
@@ -171,6 +168,6 @@ func (s *sources) settings(command *kong.Context) []Setting {
 // onLine reports whether the command line sets the flag.
 func onLine(command *kong.Context, flag *kong.Flag) bool {
 	return slices.ContainsFunc(command.Path, func(part *kong.Path) bool {
-		return part.Flag == flag && !part.Resolved
+		return part.Flag == flag
 	})
 }

@@ -16,12 +16,9 @@ import (
 
 // sources reads the environment and the file, and collects mistakes.
 type sources struct {
-	parser   *kong.Kong
-	prefix   string            // of variables
-	others   []string          // variables that set no flag
-	given    map[string]given  // by flag
-	from     map[string]string // what sets a flag that the command line does not set
-	file     string
+	prefix   string           // of variables
+	others   []string         // variables that set no flag
+	given    map[string]given // what sets a flag that the command line does not set, by flag
 	mistakes []string
 }
 
@@ -31,25 +28,21 @@ type given struct {
 	from  string // a variable, or the file and the flag
 }
 
-// resolve is a [kong.Resolver]. It notes a value that kong cannot parse and leaves it out, so that
-// kong goes on with other flags.
-func (s *sources) resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
-	given, ok := s.given[flag.Name]
-	if !ok {
-		return nil, nil //nolint:nilnil // as kong has it: no value
+// set sets the flags that the command line does not set. It notes values that kong cannot parse.
+func (s *sources) set(command *kong.Context) {
+	for _, flag := range command.Flags() {
+		given, ok := s.given[flag.Name]
+		if onLine(command, flag) {
+			delete(s.given, flag.Name)
+		} else if ok {
+			value := reflect.New(flag.Target.Type()).Elem()
+			err := flag.Parse(kong.Scan().PushTyped(given.value, kong.FlagValueToken), value)
+			if err == nil {
+				flag.Target.Set(value)
+			}
+			s.note(err)
+		}
 	}
-	s.from[flag.Name] = given.from
-	scratch := reflect.New(flag.Target.Type()).Elem()
-	if err := flag.Parse(kong.Scan().PushTyped(given.value, kong.FlagValueToken), scratch); err != nil {
-		s.note(err)
-		return nil, nil //nolint:nilnil // no value
-	}
-	return given.value, nil
-}
-
-// variable returns the name of the variable that sets a flag.
-func variable(prefix, flag string) string {
-	return prefix + "_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
 // read reads the environment and the file, and notes variables and keys that set no flag: a
@@ -59,42 +52,39 @@ func (s *sources) read(command *kong.Context) {
 	if i < 0 {
 		return
 	}
-	flags := make(map[string]string) // names, by variable
-	for _, leaf := range command.Model.Leaves(false) {
-		for _, flag := range leaf.Flags {
-			if len(flag.Envs) > 0 {
-				flags[flag.Envs[0]] = flag.Name
-			}
-		}
-	}
+	flags := Variables(command.Model.Node, s.prefix)
 	for _, pair := range slices.Sorted(slices.Values(os.Environ())) {
 		name, value, _ := strings.Cut(pair, "=")
 		suffix, ours := strings.CutPrefix(name, s.prefix+"_")
 		if flag, known := flags[name]; known {
 			s.given[flag] = given{value, name}
 		} else if ours && !slices.Contains(s.others, name) && !ofKubernetes(suffix, value) {
-			s.unknown(command.Args, name, strings.ToLower(strings.ReplaceAll(suffix, "_", "-")))
+			s.note(fmt.Errorf("%s: sets no flag", name))
 		}
 	}
-	flag := command.Flags()[i]
-	s.file, _ = command.FlagValue(flag).(string)
-	if given, ok := s.given[FileFlag]; ok && !onLine(command, flag) {
-		s.file, s.from[FileFlag] = given.value, given.from
+	file := s.given[FileFlag].value
+	if flag := command.Flags()[i]; onLine(command, flag) {
+		file, _ = command.FlagValue(flag).(string)
+		delete(s.given, FileFlag)
 	}
-	if s.file == "" {
-		return
+	if file != "" {
+		s.readFile(file, slices.Collect(maps.Values(flags)))
 	}
+}
+
+// readFile reads values of flags from the file. Variables override it.
+func (s *sources) readFile(name string, flags []string) {
 	var values map[string]jsontext.Value
-	if text, err := os.ReadFile(s.file); err != nil {
+	if text, err := os.ReadFile(name); err != nil {
 		s.note(fmt.Errorf("--%s: %w", FileFlag, err))
 	} else if err := json.Unmarshal(text, &values); err != nil {
-		s.note(fmt.Errorf("%s: not a JSON object of flags: %w", s.file, err))
+		s.note(fmt.Errorf("%s: not a JSON object of flags: %w", name, err))
 	}
 	for _, key := range slices.Sorted(maps.Keys(values)) {
-		from, text := s.file+": "+key, values[key].String()
+		from, text := name+": "+key, values[key].String()
 		switch kind := values[key].Kind(); {
-		case key == FileFlag || flags[variable(s.prefix, key)] != key:
-			s.unknown(command.Args, from, key)
+		case key == FileFlag || !slices.Contains(flags, key):
+			s.note(fmt.Errorf("%s: sets no flag", from))
 			continue
 		case kind == '"':
 			unquoted, _ := jsontext.AppendUnquote(nil, text) // it is valid
@@ -107,17 +97,6 @@ func (s *sources) read(command *kong.Context) {
 			s.given[key] = given{text, from}
 		}
 	}
-}
-
-// unknown records the name of an unknown flag. If args end with the name, the mistake has kong's
-// suggestions.
-func (s *sources) unknown(args []string, where, flag string) {
-	problem := "sets no flag"
-	line, err := kong.Trace(s.parser, append(slices.Clone(args), "--"+flag+"="))
-	if err == nil && line.Error != nil && strings.HasPrefix(line.Error.Error(), "unknown flag") {
-		problem = line.Error.Error()
-	}
-	s.note(fmt.Errorf("%s: %s", where, problem))
 }
 
 // ofKubernetes reports whether Kubernetes sets the variable in containers beside a Service whose
@@ -136,16 +115,15 @@ const mask = "***" // what a password is shown as
 // Masked masks too much rather than too little.
 func Masked(text string) string {
 	text = regexp.MustCompile(`(?i)([?&][a-z_]*password=)[^&#]+`).ReplaceAllString(text, "${1}"+mask)
-	scheme, rest, _ := strings.Cut(text, "://")
-	beforeQuery, _, _ := strings.Cut(rest, "?")
-	password := regexp.MustCompile(`^([^:@]*):.*@`)
-	hosts := regexp.MustCompile(`^[^:@/?#]*(:\d*)?(,[^:@/?#]*(:\d*)?)*([/?#]|$)`)
-	masked := password.ReplaceAllString(beforeQuery, "${1}:"+mask+"@")
-	switch {
-	case masked != beforeQuery:
-		return scheme + "://" + masked + rest[len(beforeQuery):]
-	case !hosts.MatchString(rest): // the password may have a ? in it
-		return scheme + "://" + password.ReplaceAllString(rest, "${1}:"+mask+"@")
+	scheme, rest, isURL := strings.Cut(text, "://")
+	if !isURL {
+		return text
 	}
-	return text
+	hosts := regexp.MustCompile(`^([^@/?#]*@)?[^:@/?#]*(:\d*)?(,[^:@/?#]*(:\d*)?)*([/?#]|$)`)
+	end := len(rest)
+	if query := strings.IndexByte(rest, '?'); query >= 0 && hosts.MatchString(rest) { // else it may be in the password
+		end = query
+	}
+	password := regexp.MustCompile(`^([^:@]*):.*@`)
+	return scheme + "://" + password.ReplaceAllString(rest[:end], "${1}:"+mask+"@") + rest[end:]
 }
