@@ -9,13 +9,13 @@
 package tracing
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
-	"sync/atomic"
 	"time"
 
 	"github.com/exaring/otelpgx"
@@ -41,7 +41,7 @@ const (
 	// maxBatch is how many spans are sent at once. Fewer are sent after sendInterval.
 	maxBatch     = 512
 	sendInterval = 2 * time.Second
-	// sendTimeout is how long sending a batch may take, including retries.
+	// sendTimeout is how long sending a batch may take.
 	sendTimeout = 5 * time.Second
 	// closeTimeout is how long Close may take.
 	closeTimeout = 3 * time.Second
@@ -97,15 +97,12 @@ func Open(ctx context.Context, c Config) (*Tracer, error) {
 		u.Path = "/v1/traces"
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // the library says so
-	exporter, err := otlptrace.New(ctx, &uploader{u.String(), &http.Client{Transport: transport}})
+	log := cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	exporter, err := otlptrace.New(ctx, &uploader{url: u.String(), client: &http.Client{Transport: transport}, log: log})
 	if err != nil {
 		return nil, fmt.Errorf("open tracer: %w", err)
 	}
-	log := c.Logger
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-	return newTracer(c, sdktrace.WithBatcher(&quiet{SpanExporter: exporter, log: log},
+	return newTracer(c, sdktrace.WithBatcher(exporter,
 		sdktrace.WithMaxQueueSize(maxQueued),
 		sdktrace.WithMaxExportBatchSize(maxBatch),
 		sdktrace.WithBatchTimeout(sendInterval),
@@ -171,26 +168,4 @@ func (s requestsOnly) ShouldSample(p sdktrace.SamplingParameters) sdktrace.Sampl
 		return sdktrace.SamplingResult{Decision: sdktrace.Drop}
 	}
 	return s.Sampler.ShouldSample(p)
-}
-
-// quiet is an exporter that logs only the first of consecutive failures.
-type quiet struct {
-	sdktrace.SpanExporter
-
-	log  *slog.Logger
-	down atomic.Bool
-}
-
-// ExportSpans implements [sdktrace.SpanExporter]. It never returns an error, because its caller
-// would write that to standard error.
-func (q *quiet) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
-	err := q.SpanExporter.ExportSpans(ctx, spans)
-	if down := err != nil; q.down.Swap(down) != down {
-		if down {
-			q.log.WarnContext(ctx, "traces cannot be sent and are dropped", "error", err)
-		} else {
-			q.log.InfoContext(ctx, "traces can be sent again")
-		}
-	}
-	return nil
 }

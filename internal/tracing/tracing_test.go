@@ -2,7 +2,6 @@ package tracing
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -261,36 +260,5 @@ func TestCheck(t *testing.T) {
 		if err := (&Config{Endpoint: "http://collector", Ratio: ratio}).Check(); (err == nil) != want {
 			t.Errorf("ratio %g: %v", ratio, err)
 		}
-	}
-}
-
-// failing is an exporter that fails while err is set.
-type failing struct {
-	sdktrace.SpanExporter
-
-	err error
-}
-
-func (f *failing) ExportSpans(context.Context, []sdktrace.ReadOnlySpan) error { return f.err }
-
-// TestOutageIsLoggedOnce: a collector that stays down is logged once, and once when it is back.
-func TestOutageIsLoggedOnce(t *testing.T) {
-	var logged bytes.Buffer
-	f := &failing{}
-	q := &quiet{SpanExporter: f, log: slog.New(slog.NewTextHandler(&logged, nil))}
-	export := func(err error) {
-		f.err = err
-		for range 3 {
-			if err := q.ExportSpans(t.Context(), nil); err != nil {
-				t.Errorf("ExportSpans failed: %v", err)
-			}
-		}
-	}
-	export(nil)
-	export(context.DeadlineExceeded)
-	export(nil)
-	export(context.DeadlineExceeded)
-	if down, again := strings.Count(logged.String(), "cannot be sent"), strings.Count(logged.String(), "sent again"); down != 2 || again != 1 {
-		t.Errorf("logged %d and %d times: %s", down, again, &logged)
 	}
 }
