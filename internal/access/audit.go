@@ -185,22 +185,13 @@ func (f *auditFile) reopen() error {
 	f.mu.Lock()
 	before := f.file
 	// If it is the same file, a line that is being written would look incomplete.
-	if before == nil || !isSame(before, file) {
-		f.torn = torn
-	}
+	f.torn = torn && (before == nil || f.torn)
 	f.file, f.out = file, file
 	f.mu.Unlock()
 	if before == nil {
 		return nil
 	}
 	return closeAudit(before) // ends a write that blocks on a pipe
-}
-
-// isSame reports whether a and b are the same file.
-func isSame(a, b *os.File) bool {
-	first, err1 := a.Stat()
-	second, err2 := b.Stat()
-	return err1 == nil && err2 == nil && os.SameFile(first, second)
 }
 
 // endsTorn reports whether the last line of a file is incomplete, for example after a full disk. It

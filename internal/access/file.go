@@ -1,10 +1,8 @@
 package access
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"regexp"
 	"slices"
 	"time"
@@ -39,11 +37,8 @@ type Entry struct {
 // ParseFile parses a token file. Its error names all mistakes.
 func ParseFile(text []byte) (File, error) {
 	var f File
-	if err := json.Unmarshal(text, &f, json.RejectUnknownMembers(true)); err != nil {
+	if err := json.Unmarshal(text, &f, json.RejectUnknownMembers(true), refuseNull()); err != nil {
 		return File{}, explain(err)
-	}
-	if err := noNull(text); err != nil {
-		return File{}, err
 	}
 	return f, f.Check()
 }
@@ -58,7 +53,10 @@ func explain(err error) error {
 		return fmt.Errorf("invalid JSON at byte %d", bad.ByteOffset)
 	}
 	if bad, ok := errors.AsType[*json.SemanticError](err); ok {
-		if errors.Is(bad, json.ErrUnknownName) {
+		switch {
+		case errors.Is(bad, errNull):
+			return fmt.Errorf("%s: %w", bad.JSONPointer, errNull)
+		case errors.Is(bad, json.ErrUnknownName):
 			return fmt.Errorf("%s: unknown field", bad.JSONPointer)
 		}
 		return fmt.Errorf("%s: wrong type of value", bad.JSONPointer)
@@ -66,18 +64,16 @@ func explain(err error) error {
 	return errors.New("not a token file")
 }
 
-// noNull refuses a null. Otherwise a token with a null as its expiry would never expire.
-func noNull(text []byte) error {
-	for d := jsontext.NewDecoder(bytes.NewReader(text)); ; {
-		switch t, err := d.ReadToken(); {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return explain(err)
-		case t.Kind() == jsontext.KindNull:
-			return fmt.Errorf("%s: null is not allowed; leave the field out", d.StackPointer())
+var errNull = errors.New("null is not allowed; leave the field out")
+
+// refuseNull refuses a null. Otherwise a token with a null as its expiry would never expire.
+func refuseNull() json.Options {
+	return json.WithUnmarshalers(json.UnmarshalFromFunc(func(d *jsontext.Decoder, _ any) error {
+		if d.PeekKind() == jsontext.KindNull {
+			return errNull
 		}
-	}
+		return errors.ErrUnsupported // not handled here
+	}))
 }
 
 // Check returns an error that names all mistakes.

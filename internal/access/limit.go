@@ -73,81 +73,61 @@ func charge(l *rate.Limiter, now time.Time, n int) (wait time.Duration) {
 	return wait
 }
 
-const (
-	userShards = 64
-	// shardUsers is the minimum number of users that a shard remembers. It remembers at most twice
-	// as many.
-	shardUsers = 1024
-)
+// rememberedUsers is the minimum number of users that Users remembers.
+const rememberedUsers = 1 << 16
 
 // Users limits how often something is done for each user. It remembers at least the 65,536 users
 // seen last, and at most twice as many, in about 10 MB. A forgotten user counts as new. Users is
 // safe for concurrent use.
 type Users struct {
-	rate   atomic.Pointer[Rate]
-	seed   maphash.Seed
-	shards [userShards]userShard
-}
+	seed maphash.Seed
 
-// userShard has two generations of users. When the younger is full, it replaces the older.
-type userShard struct {
-	mu             sync.Mutex
+	mu   sync.Mutex
+	rate Rate
+	// There are two generations of users. When the younger is full, it replaces the older.
 	younger, older map[uint64]*rate.Limiter
 }
 
 // NewUsers returns Users with a rate. The zero rate means no limit, and so does a nil *Users.
-func NewUsers(r Rate) *Users {
-	u := &Users{seed: maphash.MakeSeed()}
-	u.rate.Store(&r)
-	return u
-}
+func NewUsers(r Rate) *Users { return &Users{seed: maphash.MakeSeed(), rate: r} }
 
 // SetRate changes the rate. A different rate resets all users.
 func (u *Users) SetRate(r Rate) {
-	if *u.rate.Swap(&r) == r {
-		return
-	}
-	for i := range u.shards {
-		u.shards[i].clear()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if r != u.rate {
+		u.rate, u.younger, u.older = r, nil, nil
 	}
 }
 
 // Take counts a request for the user as n, and returns 0, if the rate allows one more. Otherwise it
 // returns the time until the next request is allowed.
 func (u *Users) Take(user string, now time.Time, n int) (wait time.Duration) {
-	if u == nil || u.rate.Load().PerSecond == 0 {
+	if u == nil {
 		return 0
 	}
-	h := maphash.String(u.seed, user)
-	l := u.shards[h%userShards].limiter(h, &u.rate)
+	l := u.limiter(maphash.String(u.seed, user))
 	if wait = take(l, now); wait == 0 {
 		charge(l, now, n-1)
 	}
 	return wait
 }
 
-func (s *userShard) clear() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.younger, s.older = nil, nil
-}
-
-// limiter returns the limiter of a user. It reads the rate under the lock, so that no limiter has
-// an old rate after clear.
-func (s *userShard) limiter(user uint64, r *atomic.Pointer[Rate]) *rate.Limiter {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if l := s.younger[user]; l != nil {
+// limiter returns the limiter of a user, nil if there is no limit.
+func (u *Users) limiter(user uint64) *rate.Limiter {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if l := u.younger[user]; l != nil || u.rate.PerSecond == 0 {
 		return l
 	}
-	l := s.older[user]
+	l := u.older[user]
 	if l == nil {
-		l = r.Load().limiter()
+		l = u.rate.limiter()
 	}
-	if s.younger == nil || len(s.younger) >= shardUsers {
-		s.younger, s.older = make(map[uint64]*rate.Limiter), s.younger
+	if u.younger == nil || len(u.younger) >= rememberedUsers {
+		u.younger, u.older = make(map[uint64]*rate.Limiter), u.younger
 	}
-	s.younger[user] = l
+	u.younger[user] = l
 	return l
 }
 
