@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -26,7 +24,6 @@ const tokenVariable = "FEEDFILTER_TOKEN"
 type tokenCmds struct {
 	New    tokenNewCmd    `cmd:"" help:"Create a token and print it once, with its entry for the token file."`
 	Remove tokenRemoveCmd `cmd:"" help:"Remove tokens from a token file; services refuse them within seconds."`
-	List   tokenListCmd   `cmd:"" help:"List the tokens of a token file and their scopes."`
 	Check  tokenCheckCmd  `cmd:"" help:"Check a token file, and a token against it."`
 }
 
@@ -169,39 +166,6 @@ func (c *tokenRemoveCmd) Run(std stdio) error {
 		return fmt.Errorf("--auth-file %s: this is the last token, and a service requires one: add another token first", c.AuthFile)
 	}
 	return writeTokens(c.AuthFile, file, std)
-}
-
-type tokenListCmd struct {
-	AuthFile string `help:"${token_auth}" placeholder:"FILE" required:""`
-}
-
-// Run lists the tokens of a file.
-func (c *tokenListCmd) Run(std stdio) error {
-	file, err := readTokens(c.AuthFile)
-	if err != nil {
-		return err
-	}
-	table := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(table, "NAME\tSCOPES\tEXPIRES\tRATE")
-	for _, e := range file.Tokens {
-		scopes := make([]string, len(e.Scopes))
-		for i, s := range e.Scopes {
-			scopes[i] = string(s)
-		}
-		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", e.Name, strings.Join(scopes, ","), expiryOf(e), cmp.Or(e.Limit().String(), "serve's"))
-	}
-	return table.Flush()
-}
-
-func expiryOf(e access.Entry) string {
-	switch {
-	case e.Expires.IsZero():
-		return "never"
-	case time.Now().Before(e.Expires):
-		return e.Expires.UTC().Format(time.RFC3339)
-	default:
-		return "expired " + e.Expires.UTC().Format(time.RFC3339)
-	}
 }
 
 type tokenCheckCmd struct {
