@@ -70,28 +70,14 @@ func (m *Managed) settings(defaults map[string]string) string {
 }
 
 func (m *Managed) single() (*redis.Options, error) {
-	o, err := redis.ParseURL(m.settings(serverDefaults()))
-	if err != nil {
-		return nil, err
-	}
-	o.ContextTimeoutEnabled = true
-	o.DialerRetries = 1 // retries of commands dial again
-	return o, nil
+	return serverOptions(m.settings(serverDefaults()))
 }
 
 func (m *Managed) cluster() (*redis.ClusterOptions, error) {
-	for _, name := range []string{"addr", "read_only", "route_by_latency", "route_randomly"} {
-		if m.query.Has(name) {
-			return nil, fmt.Errorf("unexpected option: %s", name)
-		}
+	if m.query.Has("addr") {
+		return nil, errors.New("unexpected option: addr")
 	}
-	o, err := redis.ParseClusterURL(m.settings(clusterDefaults()))
-	if err != nil {
-		return nil, err
-	}
-	o.ContextTimeoutEnabled = true
-	o.DialerRetries = 1
-	return o, nil
+	return clusterOptions(m.settings(clusterDefaults()))
 }
 
 // Options returns the options of a client of the cache; one of the two results is nil. With reader,

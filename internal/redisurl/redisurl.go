@@ -153,7 +153,12 @@ func parseSingle(text string) (*redis.Options, error) {
 		return nil, errDatabase
 	}
 	u.RawQuery = withDefaults(u.RawQuery, serverDefaults())
-	o, err := redis.ParseURL(u.String())
+	return serverOptions(u.String())
+}
+
+// serverOptions returns the options of a client of one server.
+func serverOptions(text string) (*redis.Options, error) {
+	o, err := redis.ParseURL(text)
 	if err != nil {
 		return nil, err
 	}
@@ -176,14 +181,25 @@ func parseCluster(transport, rest string) (*redis.ClusterOptions, error) {
 	if strings.Trim(a.path, "/") != "" {
 		return nil, errors.New("a cluster has no databases: remove the path")
 	}
-	o, err := redis.ParseClusterURL(a.url(transport, "", clusterDefaults()))
+	o, err := clusterOptions(a.url(transport, "", clusterDefaults()))
+	if err != nil {
+		return nil, err
+	}
+	o.Addrs = a.hosts
+	return o, nil
+}
+
+// clusterOptions returns the options of a client of a cluster.
+func clusterOptions(text string) (*redis.ClusterOptions, error) {
+	o, err := redis.ParseClusterURL(text)
 	if err != nil {
 		return nil, err
 	}
 	if o.ReadOnly || o.RouteByLatency || o.RouteRandomly {
 		return nil, errReplicas
 	}
-	o.Addrs = a.hosts
+	o.ContextTimeoutEnabled = true
+	o.MaintNotificationsConfig = noMaintNotifications()
 	o.DialerRetries = cmp.Or(o.DialerRetries, 1)
 	if o.TLSConfig != nil {
 		o.TLSConfig.MinVersion = tls.VersionTLS12
@@ -191,8 +207,6 @@ func parseCluster(transport, rest string) (*redis.ClusterOptions, error) {
 			return tlsdial.Dial(ctx, network, addr, o.TLSConfig, o.DialTimeout)
 		}
 	}
-	o.ContextTimeoutEnabled = true
-	o.MaintNotificationsConfig = noMaintNotifications()
 	return o, nil
 }
 
