@@ -37,7 +37,8 @@ type Entry struct {
 // ParseFile parses a token file. Its error names all mistakes.
 func ParseFile(text []byte) (File, error) {
 	var f File
-	if err := json.Unmarshal(text, &f, json.RejectUnknownMembers(true), refuseNull()); err != nil {
+	decoders := json.WithUnmarshalers(json.UnmarshalFromFunc(refuseNull))
+	if err := json.Unmarshal(text, &f, json.RejectUnknownMembers(true), decoders); err != nil {
 		return File{}, explain(err)
 	}
 	return f, f.Check()
@@ -67,13 +68,11 @@ func explain(err error) error {
 var errNull = errors.New("null is not allowed; leave the field out")
 
 // refuseNull refuses a null. Otherwise a token with a null as its expiry would never expire.
-func refuseNull() json.Options {
-	return json.WithUnmarshalers(json.UnmarshalFromFunc(func(d *jsontext.Decoder, _ any) error {
-		if d.PeekKind() == jsontext.KindNull {
-			return errNull
-		}
-		return errors.ErrUnsupported // not handled here
-	}))
+func refuseNull(d *jsontext.Decoder, _ any) error {
+	if d.PeekKind() == jsontext.KindNull {
+		return errNull
+	}
+	return errors.ErrUnsupported // decode it as usual
 }
 
 // Check returns an error that names all mistakes.

@@ -110,22 +110,13 @@ func Parse(text string) (*Servers, error) {
 	return s, nil
 }
 
-// explain returns the error of a common mistake in what follows the scheme, or err itself. A
-// reserved character in a password hides the @ from the parser, which then misreads the password.
+// explain returns errNotURL for a mistake in what follows the scheme, or err itself. A reserved
+// character in a password hides the @ from the parser, which then misreads the password.
 func explain(err error, rest string) error {
-	const escape = "not a URL: in the user name and the password, percent-encode "
-	if strings.ContainsFunc(rest, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
-		return errors.New("not a URL: remove line ends, white space and control characters")
-	}
-	if end := strings.IndexAny(rest, "/?#"); end >= 0 {
-		if before, _, _ := strings.Cut(rest[end:], "="); strings.Contains(before, "@") {
-			return errors.New(escape + "/ as %2F, ? as %3F and # as %23")
-		}
-	}
-	if at := strings.LastIndex(rest, "@"); at >= 0 && errors.Is(err, errNotURL) {
-		if _, wrong := url.Parse("redis://" + rest[:at] + "@host"); wrong != nil {
-			return errors.New(escape + "all characters but letters, digits and -._~")
-		}
+	_, path, _ := strings.Cut(strings.NewReplacer("?", "/", "#", "/").Replace(rest), "/")
+	beforeValues, _, _ := strings.Cut(path, "=")
+	if strings.Contains(beforeValues, "@") || strings.ContainsFunc(rest, unicode.IsSpace) {
+		return errNotURL
 	}
 	return err
 }
@@ -138,7 +129,8 @@ func Scheme(text string) string {
 }
 
 var (
-	errNotURL   = errors.New("not a URL")
+	errNotURL = errors.New("not a URL: remove white space, and percent-encode all characters of the user name and the password " +
+		"but letters, digits and -._~")
 	errDatabase = errors.New("the path is not a database number")
 	errHosts    = errors.New("the hosts are not <host>:<port>,<host>:<port>,")
 	errReplicas = errors.New("pages are read only from primaries: read_only, replica_only and route_ options are not allowed")
