@@ -110,7 +110,7 @@ func (s *server) version() string {
 	return "Redis " + cmp.Or(s.info["redis_version"], "of unknown version")
 }
 
-// login says whether the client gives a password or a token.
+// login describes how the client signs in.
 func (s *server) login() string {
 	if o := s.client.Options(); o.Password == "" && o.CredentialsProviderContext == nil {
 		return "without a password"
