@@ -118,14 +118,14 @@ func filterMessage(req *FilterRequest, actors int) *feedfilterv1.FilterRequest {
 		for range p.Actors {
 			m.ActorPosts = append(m.ActorPosts, uint32(i))
 		}
-		m.Related, m.RelatedPosts = appendIDs(m.Related, m.RelatedPosts, p.Related, i)
+		m.Related, m.RelatedPosts = appendIDs(m.GetRelated(), m.GetRelatedPosts(), p.Related, i)
 		for name, ids := range p.Facets {
 			f := facets[name]
 			if f == nil {
 				f = &feedfilterv1.Facet{Name: name}
 				facets[name] = f
 			}
-			f.Ids, f.Posts = appendIDs(f.Ids, f.Posts, ids, i)
+			f.Ids, f.Posts = appendIDs(f.GetIds(), f.GetPosts(), ids, i)
 		}
 		roles = roles || len(p.Roles) > 0
 	}

@@ -28,7 +28,7 @@ func (m *fanoutMessage) decode(in *core.Buffer) (*feedfilterv1.FanoutRequest, er
 	}
 	req := &feedfilterv1.FanoutRequest{Viewers: in.Viewers}
 	err := readMessage(rest, req)
-	in.Viewers = req.Viewers
+	in.Viewers = req.GetViewers()
 	return req, err
 }
 

@@ -57,7 +57,7 @@ func (m *feedMessage) decode(in *core.Buffer) (feed.Request, bool, error) {
 	}
 	message := &feedfilterv1.FilterRequest{Actors: in.Actors, ActorRoles: in.ActorRoles}
 	err := readMessage(rest, message)
-	in.Actors, in.ActorRoles = message.Actors, message.ActorRoles
+	in.Actors, in.ActorRoles = message.GetActors(), message.GetActorRoles()
 	if err != nil {
 		return feed.Request{}, false, err
 	}
@@ -65,7 +65,8 @@ func (m *feedMessage) decode(in *core.Buffer) (feed.Request, bool, error) {
 		in.Posts = append(in.Posts, feed.Post{ID: id})
 	}
 	if authors += len(message.GetAuthors()); authors > 0 && authors != len(in.Posts) {
-		return feed.Request{}, false, core.Refuse(activity.CodeOutOfRange, "authors", fmt.Sprintf("%d authors for %d posts", authors, len(in.Posts)))
+		text := fmt.Sprintf("%d authors for %d posts", authors, len(in.Posts))
+		return feed.Request{}, false, core.Refuse(activity.CodeOutOfRange, "authors", text)
 	}
 	for i, author := range message.GetAuthors() {
 		in.Posts[i].Author = author

@@ -29,6 +29,9 @@ func splitLists(text string, add func(r *messageReader, field uint64, s string) 
 	for r := (messageReader{text: text}); r.at < len(text); {
 		from := r.at
 		tag, ok := r.number()
+		if !ok {
+			return nil, false
+		}
 		took := false
 		switch protowire.Type(tag & 7) {
 		case protowire.VarintType:
