@@ -46,9 +46,7 @@ func openLedgerAt(t testing.TB, url string, pages uint32) *ledger.Ledger {
 		url += "&connect_timeout=30"
 	}
 	l, err := ledger.Open(t.Context(), url, ledger.Options{Pages: pages})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	return l
 }
@@ -75,9 +73,7 @@ func (g *rig) open(t testing.TB, l *ledger.Ledger, s favfilter.Store) {
 		Now:    func() time.Time { return time.Unix(0, g.now.Add(1000)) },
 		Logger: slog.New(slog.NewTextHandler(&g.log, nil)),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	g.Recorder, g.using = r, using{r}
 	t.Cleanup(r.Close)
 }
@@ -95,9 +91,7 @@ func onStores(t *testing.T, run func(t *testing.T, store favfilter.Store)) {
 func redisStore(t testing.TB, server *redistest.Server) favfilter.Store {
 	t.Helper()
 	s, err := redisstore.New(server.Client(), "feed")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s
 }
 

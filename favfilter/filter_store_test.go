@@ -138,10 +138,7 @@ func lose(t testing.TB, store favfilter.Store, id favfilter.PageID, pass func())
 	t.Helper()
 	l, err := store.Load(t.Context(), []favfilter.PageID{id})
 	must(t, err)
-	done, err := store.Replace(t.Context(), favfilter.Replacement{ID: id, Page: l[0].Page, Seen: l[0].Version, Expire: time.Second})
-	if err != nil || !done {
-		t.Fatalf("replace: %v, %v", done, err)
-	}
+	replace(t, store, favfilter.Replacement{ID: id, Page: l[0].Page, Seen: l[0].Version, Expire: time.Second})
 	pass()
 }
 

@@ -40,6 +40,14 @@ func mustContain(t testing.TB, f *favfilter.Filter, keys ...string) []bool {
 	return found
 }
 
+// replace puts a page in place of another.
+func replace(t testing.TB, store favfilter.Store, r favfilter.Replacement) {
+	t.Helper()
+	if done, err := store.Replace(t.Context(), r); err != nil || !done {
+		t.Fatalf("replace %v: %v, %v", r.ID, done, err)
+	}
+}
+
 // userKeys returns n keys U<user>_P<post> of one user.
 func userKeys(user string, n int) []string {
 	keys := make([]string, n)
@@ -111,9 +119,7 @@ func TestMismatchOfOnePage(t *testing.T) {
 	} {
 		l, err := store.Load(t.Context(), []favfilter.PageID{{Number: 1}})
 		must(t, err)
-		if _, err := store.Replace(t.Context(), favfilter.Replacement{ID: favfilter.PageID{Number: 1}, Page: newPage(t, h), Seen: l[0].Version}); err != nil {
-			t.Fatal(err)
-		}
+		replace(t, store, favfilter.Replacement{ID: favfilter.PageID{Number: 1}, Page: newPage(t, h), Seen: l[0].Version})
 		for call, err := range everyCall(t.Context(), f, key) {
 			if !errors.Is(err, favfilter.ErrMismatch) || !strings.Contains(err.Error(), "page 1") {
 				t.Errorf("%s, %s: error %v, want a mismatch on page 1", name, call, err)
@@ -230,9 +236,7 @@ func TestFilterFull(t *testing.T) {
 	for page.Header().Grown < favfilter.MaxLayers-1 {
 		must(t, page.Grow(favfilter.Shape{Bits: 8, Hashes: 8, Region: favfilter.DefaultRegion}))
 	}
-	if done, err := store.Replace(t.Context(), favfilter.Replacement{Page: page, Seen: seen}); err != nil || !done {
-		t.Fatal(done, err)
-	}
+	replace(t, store, favfilter.Replacement{Page: page, Seen: seen})
 	outcomes, err := f.Add(t.Context(), append(userKeys("U2", 300), in...)...)
 	if !errors.Is(err, favfilter.ErrFull) || !strings.Contains(err.Error(), fmt.Sprintf("add %d keys: 300 do not fit", 300+len(in))) {
 		t.Errorf("error %v of 300 keys that do not fit", err)

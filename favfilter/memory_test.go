@@ -57,9 +57,7 @@ func TestMemoryDropsExpiredPages(t *testing.T) {
 	for i := range 64 {
 		now = now.Add(time.Hour)
 		p := newPage(t, favfilter.Header{Identity: favfilter.Identity{Pages: 1}, Shape: s})
-		if _, err := m.Replace(t.Context(), favfilter.Replacement{ID: favfilter.PageID{Part: fmt.Sprint("w", i)}, Page: p, Expire: time.Second}); err != nil {
-			t.Fatal(err)
-		}
+		replace(t, m, favfilter.Replacement{ID: favfilter.PageID{Part: fmt.Sprint("w", i)}, Page: p, Expire: time.Second})
 	}
 	if grown := heap() - before; grown > 32<<20 {
 		t.Errorf("%d MiB of expired pages are still held", grown>>20)
@@ -80,10 +78,7 @@ func isPart(id favfilter.PageID) bool { return id.Part != "" }
 func put(t *testing.T, m *favfilter.Memory, part string, expire time.Duration) {
 	t.Helper()
 	p := emptyPage(t, shapeFor(t, 10, 0.001))
-	done, err := m.Replace(t.Context(), favfilter.Replacement{ID: favfilter.PageID{Part: part}, Page: p, Newer: true, Expire: expire})
-	if err != nil || !done {
-		t.Fatalf("replace %q: %v, %v", part, done, err)
-	}
+	replace(t, m, favfilter.Replacement{ID: favfilter.PageID{Part: part}, Page: p, Newer: true, Expire: expire})
 }
 
 func add(t *testing.T, m *favfilter.Memory, part string, h favfilter.Hash) {

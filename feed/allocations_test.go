@@ -22,9 +22,8 @@ func TestFeedAllocations(t *testing.T) {
 		i := 0
 		got := testing.AllocsPerRun(200, func() {
 			i++
-			if _, err := feed.Filter(t.Context(), r, requests[i%len(requests)]); err != nil {
-				t.Fatal(err)
-			}
+			_, err := feed.Filter(t.Context(), r, requests[i%len(requests)])
+			must(t, err)
 		})
 		if got > most {
 			t.Errorf("%d candidates: %.0f allocations, more than %d", n, got, most)

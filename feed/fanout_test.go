@@ -61,13 +61,11 @@ func TestFanoutIsFilter(t *testing.T) {
 				batch = append(batch, a)
 			}
 		}
-		if _, err := r.Record(t.Context(), batch); err != nil {
-			t.Fatal(err)
-		}
+		_, err := r.Record(t.Context(), batch)
+		must(t, err)
 		if rng.IntN(8) == 0 {
-			if _, err := r.DeleteUser(t.Context(), id()); err != nil {
-				t.Fatal(err)
-			}
+			_, err := r.DeleteUser(t.Context(), id())
+			must(t, err)
 		}
 		post := feed.Post{ID: id(), Author: id(), Related: ids(2)}
 		post.Facets = map[activity.Facet][]string{"domain": ids(2), "thread": ids(2)}
@@ -103,17 +101,15 @@ func TestFanoutPlain(t *testing.T) {
 	p, err := activity.OpenPlain(t.Context(), activity.PlainConfig{Store: &favfilter.Memory{}, Kinds: kinds})
 	must(t, err)
 	t.Cleanup(p.Close)
-	if _, err := p.Record(t.Context(), []activity.Activity{{User: "1", Kind: "mute", Target: "2"}, {User: "2", Kind: "mute", Target: "3"}}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = p.Record(t.Context(), []activity.Activity{{User: "1", Kind: "mute", Target: "2"}, {User: "2", Kind: "mute", Target: "3"}})
+	must(t, err)
 	req := feed.FanoutRequest{Post: feed.Post{Author: "2"}, Viewers: []string{"3", "1", "4"}}
 	want := []feed.FanoutDropped{{At: 1, Kind: "mute", Actor: "2"}}
 	if got := fanOut(t, p, req); !reflect.DeepEqual(got.Dropped, want) {
 		t.Errorf("dropped %v", got.Dropped)
 	}
-	if _, err := p.Record(t.Context(), []activity.Activity{{User: "1", Kind: "mute", Target: "2", Remove: true}}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = p.Record(t.Context(), []activity.Activity{{User: "1", Kind: "mute", Target: "2", Remove: true}})
+	must(t, err)
 	if got := fanOut(t, p, req); len(got.Dropped) > 0 {
 		t.Errorf("then dropped %v", got.Dropped)
 	}
@@ -187,9 +183,8 @@ func TestFanoutOfSharedID(t *testing.T) {
 		want(feed.Post{Author: "x"})
 		want(feed.Post{Facets: map[activity.Facet][]string{"domain": {"y"}}})
 	}
-	if _, err := r.DeleteUser(t.Context(), "1"); err != nil {
-		t.Fatal(err)
-	}
+	_, err := r.DeleteUser(t.Context(), "1")
+	must(t, err)
 	want(domain)
 }
 

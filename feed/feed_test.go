@@ -104,9 +104,8 @@ func record(t testing.TB, r *activity.Recorder, lines ...string) {
 		f := strings.Fields(line)
 		batch = append(batch, activity.Activity{User: f[0], Kind: f[1], Target: f[2]})
 	}
-	if _, err := r.Record(t.Context(), batch); err != nil {
-		t.Fatal(err)
-	}
+	_, err := r.Record(t.Context(), batch)
+	must(t, err)
 }
 
 // answer is an answer to a request, which knows the ids of the posts.

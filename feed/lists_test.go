@@ -142,9 +142,8 @@ func TestListsOfOthers(t *testing.T) {
 			members[user] = list
 			store.down.Store(round%5 == 4) // then pages come from the ledger
 			if gone := fmt.Sprint("u", round-6); round%7 == 6 {
-				if _, err := other.Record(t.Context(), []activity.Activity{{User: members[gone], Kind: "mute", Target: gone, Remove: true}}); err != nil {
-					t.Fatal(err)
-				}
+				_, err := other.Record(t.Context(), []activity.Activity{{User: members[gone], Kind: "mute", Target: gone, Remove: true}})
+				must(t, err)
 				delete(members, gone)
 			}
 			for _, r := range []*activity.Recorder{one, other} {

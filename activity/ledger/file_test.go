@@ -39,9 +39,8 @@ func shut(t testing.TB, l *ledger.Ledger) {
 
 func record(t testing.TB, l *ledger.Ledger, changes ...ledger.Change) {
 	t.Helper()
-	if _, err := l.Record(t.Context(), time.Time{}, changes); err != nil {
-		t.Fatal(err)
-	}
+	_, err := l.Record(t.Context(), time.Time{}, changes)
+	must(t, err)
 }
 
 // scattered spreads the numbers 0, 1, 2, ... over all hashes (Fibonacci hashing).
@@ -144,9 +143,8 @@ func TestNoLedger(t *testing.T) {
 	foreign := filepath.Join(directory, "foreign.db")
 	db, err := sql.Open("sqlite", foreign)
 	must(t, err)
-	if _, err := db.ExecContext(t.Context(), `CREATE TABLE precious (x); INSERT INTO precious VALUES (1)`); err != nil {
-		t.Fatal(err)
-	}
+	_, err = db.ExecContext(t.Context(), `CREATE TABLE precious (x); INSERT INTO precious VALUES (1)`)
+	must(t, err)
 	must(t, db.Close())
 	for name, content := range map[string]string{
 		"short": "hello", "text": strings.Repeat("hello\n", 2000), "zeros": strings.Repeat("\x00", 8192),

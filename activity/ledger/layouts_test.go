@@ -71,9 +71,8 @@ func TestMoveBeforeSeed(t *testing.T) {
 		recordRows(t, l, Change{Rows: []Row{eighth(0, "a"), eighth(1, "a")}})
 		recordRows(t, l, Change{Rows: []Row{eighth(0, "b"), eighth(1, "b")}})
 		beginUnseeded(t, l, 8)
-		if _, err := l.Move(t.Context(), eighth(1, "").Hash, true); err != nil {
-			t.Fatal(err)
-		}
+		_, err := l.Move(t.Context(), eighth(1, "").Hash, true)
+		must(t, err)
 		must(t, l.BeginLayout(t.Context(), 8))
 		if rows, s, err := l.Snapshot(t.Context(), 9); err != nil || s != (PageState{3, 3}) || len(rows) > 0 {
 			t.Errorf("page 9: %v at %+v, %v, want none at {3 3}", rows, s, err)

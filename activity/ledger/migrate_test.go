@@ -80,9 +80,8 @@ func only(t *testing.T, migrations fs.FS, versions int) fs.FS {
 
 func execute(t *testing.T, l *Ledger, script string) {
 	t.Helper()
-	if _, err := file(l).writer.ExecContext(t.Context(), script); err != nil {
-		t.Fatal(err)
-	}
+	_, err := file(l).writer.ExecContext(t.Context(), script)
+	must(t, err)
 }
 
 // TestCreationKilled opens the states that a process may leave if it dies while it creates a

@@ -250,13 +250,11 @@ func (server shared) testDeclareWaits(t testing.TB) {
 		must(t, l.Declare(t.Context(), oneWay))
 		mute := on(3, "a")
 		mute.Rows[0].Kind = "mute"
-		if _, err := l.Record(t.Context(), time.Now(), []ledger.Change{mute}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := l.Record(t.Context(), time.Now(), []ledger.Change{mute})
+		must(t, err)
 		if dedicated {
-			if _, err := l.Move(t.Context(), 3<<60, true); err != nil {
-				t.Fatal(err)
-			}
+			_, err := l.Move(t.Context(), 3<<60, true)
+			must(t, err)
 		}
 		other, watch := raw(t, url), raw(t, url)
 		execute(t, other, `BEGIN`, `SELECT FROM pages FOR UPDATE`)

@@ -63,9 +63,8 @@ func (server shared) testMoveRefused(t testing.TB) {
 // found the user on a dedicated page.
 func (server shared) testPlacedAgain(t testing.TB) {
 	l, url := server.fresh(t)
-	if _, err := l.Move(t.Context(), 3<<60, true); err != nil {
-		t.Fatal(err)
-	}
+	_, err := l.Move(t.Context(), 3<<60, true)
+	must(t, err)
 	watch := raw(t, url)
 	execute(t, watch, `CREATE SEQUENCE attempts`, refuseCommits, onRaise, `SELECT pg_advisory_lock(4713)`)
 	done := begin(func() (ledger.Receipt, error) {

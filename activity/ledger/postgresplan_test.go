@@ -148,9 +148,8 @@ func TestPostgresPollPlans(t *testing.T) {
 		`SET statement_timeout = 0`, `INSERT INTO pages SELECT n, 1, n + 3 FROM generate_series(0, 199999) n`, `VACUUM ANALYZE pages`,
 		`INSERT INTO owners SELECT n, 2147483648 + n, n + 3 FROM generate_series(0, 9999) n`, `VACUUM ANALYZE owners`,
 	} {
-		if _, err := conn.Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		_, err := conn.Exec(t.Context(), statement)
+		must(t, err)
 		for _, c := range []struct{ sql, from, running, index string }{
 			{changedPagesSQL, "200001", "{}", "pages_changed"},
 			{changedPagesSQL, "200001", "{199990,199995}", "pages_changed"},

@@ -125,9 +125,8 @@ func TestPostgresForeignIDs(t *testing.T) {
 	url := s.Schema()
 	l := open(t, url, ledger.Options{Pages: 16})
 	record(t, l, on(3, "a"), on(4, "a"))
-	if _, err := l.Move(t.Context(), on(3, "a").Rows[0].Hash, true); err != nil {
-		t.Fatal(err)
-	}
+	_, err := l.Move(t.Context(), on(3, "a").Rows[0].Hash, true)
+	must(t, err)
 	shut(t, l)
 	execute(t, raw(t, url), `UPDATE pages SET changed = changed + 1000000`, `UPDATE owners SET changed = changed + 1000000`)
 	l = open(t, url, ledger.Options{})

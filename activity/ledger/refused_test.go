@@ -26,9 +26,8 @@ func onRefusing(t *testing.T, run func(t *testing.T, l refusing)) {
 		if d, ok := l.db.(*postgresDatabase); ok {
 			r.exec = func(t *testing.T, sql string) {
 				t.Helper()
-				if _, err := d.pool.Exec(t.Context(), sql); err != nil {
-					t.Fatal(err)
-				}
+				_, err := d.pool.Exec(t.Context(), sql)
+				must(t, err)
 			}
 			r.exec(t, "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'refused'; END $$")
 			r.refuse = func(event, table string) (begin, end string) {
@@ -84,9 +83,8 @@ func TestStatementsFail(t *testing.T) {
 // A read returns an error, and not an empty result, if the database fails.
 func TestReadsFail(t *testing.T) {
 	onRefusing(t, func(t *testing.T, l refusing) {
-		if _, err := l.Record(t.Context(), time.Time{}, numbered(10)); err != nil {
-			t.Fatal(err)
-		}
+		_, err := l.Record(t.Context(), time.Time{}, numbered(10))
+		must(t, err)
 		row := numbered(1)[0].Rows[0]
 		reads := map[string]func() error{
 			"Keys":     func() error { _, _, err := l.Keys(t.Context(), 0); return err },
@@ -128,9 +126,8 @@ func TestReadsFail(t *testing.T) {
 func TestMovesAndLayoutsFail(t *testing.T) {
 	onRefusing(t, func(t *testing.T, l refusing) {
 		row := numbered(1)
-		if _, err := l.Record(t.Context(), time.Time{}, row); err != nil {
-			t.Fatal(err)
-		}
+		_, err := l.Record(t.Context(), time.Time{}, row)
+		must(t, err)
 		hash := row[0].Rows[0].Hash
 		dedicate := func() error { _, err := l.Move(t.Context(), hash, true); return err }
 		release := func() error { _, err := l.Move(t.Context(), hash, false); return err }

@@ -178,9 +178,8 @@ func checkRows(t *testing.T, l *Ledger, want int) {
 func TestDiskFull(t *testing.T) {
 	l := openFile(t, temporary(t), Options{Pages: 1})
 	limit := func(pages int) {
-		if _, err := file(l).writer.ExecContext(t.Context(), fmt.Sprint("PRAGMA max_page_count = ", pages)); err != nil {
-			t.Fatal(err)
-		}
+		_, err := file(l).writer.ExecContext(t.Context(), fmt.Sprint("PRAGMA max_page_count = ", pages))
+		must(t, err)
 	}
 	limit(50)
 	_, err := l.Record(t.Context(), time.Time{}, numbered(1000))
@@ -314,9 +313,8 @@ func TestCloseAmongRecords(t *testing.T) {
 // connection forever.
 func TestReadsInOneTransaction(t *testing.T) {
 	l := openFile(t, temporary(t), Options{Pages: 1})
-	if _, err := l.Record(t.Context(), time.Time{}, numbered(3)); err != nil {
-		t.Fatal(err)
-	}
+	_, err := l.Record(t.Context(), time.Time{}, numbered(3))
+	must(t, err)
 	file(l).readers.SetMaxOpenConns(1)
 	for name, read := range map[string]func(ctx context.Context) error{
 		"Changed": func(ctx context.Context) error {

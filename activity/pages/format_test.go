@@ -14,8 +14,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// storeFormatTwo gives page 0 and the next ones of a filter format version 2, in which no key of this
-// version is found.
+// storeFormatTwo gives page 0 and the next ones of a filter format version 2, in which no key of
+// this version is found.
 func storeFormatTwo(t *testing.T, client *redis.Client, filter string, pages uint32) {
 	t.Helper()
 	for page := range pages {

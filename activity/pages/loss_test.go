@@ -19,8 +19,8 @@ func must(t testing.TB, err error) {
 }
 
 // TestLossesUnderLoad writes and reads while the server is killed or flushed, and strings of pages
-// are deleted or overwritten. A View misses nothing that was acknowledged before the View began. What
-// was undone is gone at the end.
+// are deleted or overwritten. A View misses nothing that was acknowledged before the View began.
+// What was undone is gone at the end.
 func TestLossesUnderLoad(t *testing.T) { lossesUnderLoad(t, 60) }
 
 func TestLongLossesUnderLoad(t *testing.T) { lossesUnderLoad(t, 200) }

@@ -31,9 +31,8 @@ func TestLongPageFollowsLoad(t *testing.T) {
 				live = live[:len(live)-1]
 			}
 		}
-		if _, err := g.Record(t.Context(), batch); err != nil {
-			t.Fatal(err)
-		}
+		_, err := g.Record(t.Context(), batch)
+		must(t, err)
 		h := g.header(t, 0)
 		fit, err := g.rebuilder.shapeFor(len(live))
 		must(t, err)

@@ -40,9 +40,8 @@ func (g *rig) recordAll(t testing.TB, user string, ids func(i int) string, n int
 	for i := range n {
 		batch = append(batch, act{User: user, Kind: "hide", Target: ids(i), Remove: remove})
 		if len(batch) == 500 || i == n-1 {
-			if _, err := g.Record(t.Context(), batch); err != nil {
-				t.Fatal(err)
-			}
+			_, err := g.Record(t.Context(), batch)
+			must(t, err)
 			batch = batch[:0]
 		}
 	}
@@ -57,9 +56,8 @@ func TestRepeats(t *testing.T) {
 			user, id := fmt.Sprint(i%7), fmt.Sprint("p", i)
 			g.record(t, true, add(user, "hide", id))
 			g.record(t, false, add(user, "hide", id))
-			if _, err := g.Record(t.Context(), []act{add(user, "hide", id), add(user, "hide", id)}); err != nil {
-				t.Fatal(err)
-			}
+			_, err := g.Record(t.Context(), []act{add(user, "hide", id), add(user, "hide", id)})
+			must(t, err)
 		}
 		found := 0
 		for i := range n {
@@ -130,9 +128,8 @@ func TestLongPopulationTurnovers(t *testing.T) {
 			if len(batch) < 4 && i < n-1 {
 				continue
 			}
-			if _, err := g.Record(t.Context(), batch); err != nil {
-				t.Fatal(err)
-			}
+			_, err := g.Record(t.Context(), batch)
+			must(t, err)
 			batch = batch[:0]
 		}
 		if found := g.countFound(t, "1", "hide", fresh, n); found != n {
@@ -148,54 +145,6 @@ func (g *rig) reasons() map[string]uint64 {
 	g.rebuilder.rebuilds.mu.Lock()
 	defer g.rebuilder.rebuilds.mu.Unlock()
 	return maps.Clone(g.rebuilder.rebuilds.reasons)
-}
-
-// replaying applies batches twice, and old ones again at random, like a client that lost the
-// answers.
-type replaying struct {
-	favfilter.Store
-
-	mu  sync.Mutex
-	rng *rand.Rand
-	old []favfilter.Batch
-}
-
-func (s *replaying) Apply(ctx context.Context, batches []favfilter.Batch) []favfilter.Result {
-	s.Store.Apply(ctx, batches)
-	results := s.Store.Apply(ctx, batches)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.old = append(s.old, batches...)
-	for range 2 {
-		s.Store.Apply(ctx, []favfilter.Batch{s.old[s.rng.IntN(len(s.old))]})
-	}
-	return results
-}
-
-// TestReplays: in the plain filter, a pipeline that is repeated after a timeout inserts its keys
-// again. The keys then collide with themselves.
-func TestReplays(t *testing.T) {
-	onStores(t, func(t *testing.T, store favfilter.Store) {
-		g := newRig(t, &replaying{Store: store, rng: rand.New(rand.NewPCG(1, 2))}, 2)
-		const n = 400
-		live := map[string]bool{}
-		rng := rand.New(rand.NewPCG(3, 4))
-		for range 4 * n {
-			id := fmt.Sprint("p", rng.IntN(n))
-			g.record(t, true, act{User: "1", Kind: "hide", Target: id, Remove: live[id]})
-			live[id] = !live[id]
-		}
-		found := 0
-		for id, is := range live {
-			switch match := g.check(t, "1", "hide", id); {
-			case is && !match:
-				t.Errorf("%s was lost", id)
-			case !is && match:
-				found++
-			}
-		}
-		g.checkRate(t, found, n)
-	})
 }
 
 // TestRacingWriters: the plain filter loses a key if a delete comes between another client's bit

@@ -154,33 +154,24 @@ func TestRebuildsClose(t *testing.T) {
 	})
 }
 
-// expiries notes the expiry of the last page stored.
-type expiries struct {
-	favfilter.Store
-	last time.Duration
-}
-
-func (s *expiries) Replace(ctx context.Context, r favfilter.Replacement) (bool, error) {
-	s.last = r.Expire
-	return s.Store.Replace(ctx, r)
-}
-
 // A page without keys expires. A page with keys does not.
 func TestRebuildExpiry(t *testing.T) {
-	store := &expiries{Store: &favfilter.Memory{}}
+	now := time.Unix(1_700_000_000, 0)
+	store := &favfilter.Memory{Now: func() time.Time { return now }}
 	g := newRig(t, store, 1)
-	rebuild := func() time.Duration {
+	rebuild := func() (expires time.Time) {
 		t.Helper()
 		_, err := g.rebuilder.rebuild(t.Context(), 0, 0, "missing", maxFlights)
 		must(t, err)
-		return store.last
+		_, expires = store.Get(favfilter.PageID{})
+		return expires
 	}
-	if got := rebuild(); got != emptyExpiry {
-		t.Errorf("a page without keys is kept for %v, want %v", got, emptyExpiry)
+	if got := rebuild(); !got.Equal(now.Add(emptyExpiry)) {
+		t.Errorf("a page without keys is kept until %v, want %v from %v on", got, emptyExpiry, now)
 	}
 	g.record(t, true, add("1", "hide", "p"))
-	if got := rebuild(); got != 0 {
-		t.Errorf("a page with a key expires after %v", got)
+	if got := rebuild(); !got.IsZero() {
+		t.Errorf("a page with a key expires at %v", got)
 	}
 }
 

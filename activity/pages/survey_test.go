@@ -80,9 +80,8 @@ func TestSurvey(t *testing.T) {
 	g.scrubAll()
 	g.wantSurvey(t, 8, 9, 10, 11, 12, 13, 14, 15, ledger.DedicatedPages+1)
 	g.record(t, true, add("1", "hide", "later"))
-	if _, err := g.scrubber.ScrubNow(t.Context(), 0, nil); err != nil {
-		t.Fatal(err)
-	}
+	_, err = g.scrubber.ScrubNow(t.Context(), 0, nil)
+	must(t, err)
 	g.wantSurvey(t, 8, 9, 10, 11, 12, 13, 14, 15, ledger.DedicatedPages+1)
 }
 

@@ -41,9 +41,8 @@ func TestWindow(t *testing.T) {
 		want(w, "U1", keys, true)
 		want(w, "U2", keys, false)
 		now = now.Add(5 * time.Hour)
-		if _, err := w.Add(t.Context(), "U1", keys[:50]...); err != nil {
-			t.Fatal(err)
-		}
+		_, err = w.Add(t.Context(), "U1", keys[:50]...)
+		must(t, err)
 		w = openWindow(t, store, config) // like another process
 		want(w, "U1", keys, true)
 		now = now.Add(2 * time.Hour)
@@ -188,9 +187,8 @@ func (s failing) Replace(context.Context, favfilter.Replacement) (bool, error) {
 // Errors of the store are returned. A write that others overtake each time ends.
 func TestWindowStoreFails(t *testing.T) {
 	memory, broken := &favfilter.Memory{}, errors.New("broken")
-	if _, err := openWindow(t, memory, seen.Config{Length: time.Hour}).Add(t.Context(), "U1", "P1"); err != nil {
-		t.Fatal(err)
-	}
+	_, err := openWindow(t, memory, seen.Config{Length: time.Hour}).Add(t.Context(), "U1", "P1")
+	must(t, err)
 	for name, c := range map[string]struct {
 		store favfilter.Store
 		want  string

@@ -100,8 +100,7 @@ func see(t *testing.T, windows *seen.Windows, owner uint64, posts int, from time
 		for post := n * posts / 30; post < (n+1)*posts/30; post++ {
 			b.Add(windows, owner, favfilter.HashKey(0, fmt.Sprint(owner, " ", post)), time.Time{}, post)
 		}
-		if _, err := b.Write(t.Context(), from.Add(time.Duration(n)*day+12*time.Hour)); err != nil {
-			t.Fatal(err)
-		}
+		_, err := b.Write(t.Context(), from.Add(time.Duration(n)*day+12*time.Hour))
+		must(t, err)
 	}
 }

@@ -196,9 +196,8 @@ func recordIn(t *testing.T, windows *seen.Windows, keys []favfilter.Hash) {
 	for i, key := range keys {
 		b.Add(windows, 1<<63, key, time.Time{}, i)
 	}
-	if _, err := b.Write(t.Context(), time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	_, err := b.Write(t.Context(), time.Now())
+	must(t, err)
 }
 
 // growOne adds the n-th key of a page that may grow, to more than one layer.

@@ -83,9 +83,8 @@ func TestPutOff(t *testing.T) {
 		create(t, s, 100, ids...)
 		// This call makes the scripts known to the server.
 		wantAll(t, s.Apply(t.Context(), addOne(ids[:1], 9)), favfilter.Behind)
-		if _, err := s.Peek(t.Context(), ids[:1]); err != nil {
-			t.Fatal(err)
-		}
+		_, err := s.Peek(t.Context(), ids[:1])
+		must(t, err)
 		a := &answer{}
 		client.AddHook(&hook{pipeline: a.pipeline})
 		expect := func(name string, want []int, call func()) {

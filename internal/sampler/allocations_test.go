@@ -18,9 +18,7 @@ func TestSamplerAllocations(t *testing.T) {
 	r := newSampled(t, activity.Config{}, nil).Recorder
 	record(t, r, "1 hide a", "1 block b", "1 like c", "1 seen d")
 	s, err := sampler.New(r, sampler.Config{Rate: 1e-12})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer s.Close()
 	request := feed.Request{Viewer: "1", Posts: numbered(500)}
 	// The least of some, since memory that is used again may be collected meanwhile.
@@ -28,9 +26,7 @@ func TestSamplerAllocations(t *testing.T) {
 		n := math.Inf(1)
 		for range 5 {
 			n = min(n, testing.AllocsPerRun(100, func() {
-				if err := filter(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, filter())
 			}))
 		}
 		return n

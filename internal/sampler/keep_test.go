@@ -18,9 +18,7 @@ func keepKinds(t *testing.T) *activity.Kinds {
 		activity.Kind{Name: "follow", Plural: "follows", Target: activity.User, Effect: activity.Keep, Over: []string{"mute", "domain-mute"}},
 		activity.Kind{Name: "pin", Plural: "pins", Target: activity.Post, Effect: activity.Keep, Over: []string{"hide", "seen"}},
 	)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return kinds
 }
 
@@ -32,9 +30,7 @@ func listKinds(t *testing.T) *activity.Kinds {
 		activity.Kind{Name: "follow", Plural: "follows", Target: activity.User, Effect: activity.Keep, Over: []string{activity.Lists}},
 		activity.Kind{Name: "pal", Plural: "pals", Target: activity.User, Effect: activity.Keep, Over: []string{"mute"}},
 	)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return kinds
 }
 

@@ -24,6 +24,13 @@ import (
 	"github.com/feedfilter/feedfilter/internal/sampler"
 )
 
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // sampled is a Recorder whose feeds are all compared with the ledger, on one page.
 type sampled struct {
 	*activity.Recorder
@@ -54,9 +61,7 @@ func (b *buffer) lines(t *testing.T, message string) (lines []map[string]any) {
 	defer b.mu.Unlock()
 	for text := range strings.Lines(b.text.String()) {
 		var line map[string]any
-		if err := json.Unmarshal([]byte(text), &line); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(text), &line))
 		if line["msg"] == message {
 			lines = append(lines, line)
 		}
@@ -69,9 +74,7 @@ func (b *buffer) lines(t *testing.T, message string) (lines []map[string]any) {
 func newSampled(t *testing.T, c activity.Config, around ledger.Around) *sampled {
 	t.Helper()
 	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	s := &sampled{ledger: l, log: &buffer{}}
 	if c.Ledger = l; around != nil {
@@ -100,9 +103,7 @@ func (s *sampled) sample(t *testing.T, rate float64) {
 	s.Sampler, err = sampler.New(s.Recorder, sampler.Config{
 		Rate: rate, Logger: slog.New(slog.NewJSONHandler(s.log, nil)), HashID: func(id string) string { return fmt.Sprintf("#%d", len(id)) },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(s.Sampler.Close)
 }
 
@@ -116,9 +117,7 @@ func (s *sampled) Stats() sampler.Stats { return s.Sampler.Stats() }
 func (s *sampled) feed(t *testing.T, req feed.Request) answer {
 	t.Helper()
 	a, chosen, err := s.Filter(t.Context(), req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if chosen == nil {
 		t.Fatal("the feed was not chosen")
 	}
@@ -230,9 +229,7 @@ func each(t *testing.T, test func(t *testing.T, s *sampled)) {
 	server := redistest.Start(t)
 	t.Run("redis", func(t *testing.T) {
 		store, err := redisstore.New(server.Client(), "feed")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		test(t, newSampled(t, activity.Config{Store: store}, nil))
 	})
 }
@@ -282,9 +279,7 @@ func TestSamplerFindsMisses(t *testing.T) {
 func TestSamplerComparesFacets(t *testing.T) {
 	kinds, err := activity.NewKinds(append(activity.BuiltinKinds().All(),
 		activity.Kind{Name: "shun", Plural: "shuns", Target: "domain", Effect: activity.Drop})...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := newSampled(t, activity.Config{Store: &favfilter.Memory{}, Kinds: kinds}, nil)
 	record(t, s.Recorder, "1 shun x.example", "1 shun y.example", "1 hide p9")
 	s.tamper(t, []string{"1 shun x.example"}, []string{"1 shun z.example"})
@@ -309,9 +304,7 @@ func TestSamplerComparesFacets(t *testing.T) {
 func TestSamplerComparesRelatedAndRoles(t *testing.T) {
 	kinds, err := activity.NewKinds(append(activity.BuiltinKinds().All(),
 		activity.Kind{Name: "no-repost", Plural: "no-reposts", Target: activity.User, Effect: activity.Drop, Roles: []string{"repost"}})...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := newSampled(t, activity.Config{Store: &favfilter.Memory{}, Kinds: kinds}, nil)
 	record(t, s.Recorder, "1 hide lost", "1 hide o", "1 no-repost 7", "1 no-repost 8")
 	s.tamper(t, []string{"1 hide lost", "1 no-repost 7"}, []string{"1 hide made-up"})

@@ -43,13 +43,9 @@ type process struct {
 func startProcess(t *testing.T, l *ledger.Ledger) *process {
 	t.Helper()
 	r, err := activity.Open(t.Context(), activity.Config{Ledger: l, Store: &favfilter.Memory{}, FalsePositiveRate: 1e-8})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s, err := sampler.New(r, sampler.Config{Rate: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return &process{r, s, t}
 }
 
@@ -181,18 +177,14 @@ func twoProcesses(t *testing.T, do func(a, b *process, alone *deaf)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		alone := &deaf{}
 		a, b := startProcess(t, l), startProcess(t, l.Around(alone.around))
 		b.feed()
 		do(a, b, alone)
 		a.close()
 		b.close()
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.Close())
 	})
 }
 
@@ -216,9 +208,7 @@ func TestSamplerOfLedgerThatFails(t *testing.T) {
 func TestSamplerOfWhatIsRecordedAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		p := startProcess(t, l)
 		p.record(activity.Activity{Until: time.Now().Add(100 * time.Millisecond)})
 		time.Sleep(100 * time.Millisecond)
@@ -233,9 +223,7 @@ func TestSamplerOfWhatIsRecordedAnew(t *testing.T) {
 			t.Errorf("counted %+v", got)
 		}
 		p.close()
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.Close())
 	})
 }
 
@@ -243,9 +231,7 @@ func TestSamplerOfWhatIsRecordedAnew(t *testing.T) {
 func TestSamplerAfterAnEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		p := startProcess(t, l)
 		p.record(activity.Activity{Until: time.Now().Add(5 * time.Second)})
 		dropped := 0
@@ -270,8 +256,6 @@ func TestSamplerAfterAnEnd(t *testing.T) {
 			t.Errorf("counted %+v, want %+v", got, want)
 		}
 		p.close()
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.Close())
 	})
 }

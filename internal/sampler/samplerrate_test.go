@@ -17,9 +17,7 @@ func TestSampleRate(t *testing.T) {
 		s.sample(t, rate)
 		for range 4000 {
 			_, chosen, err := s.Filter(t.Context(), req)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if chosen != nil {
 				n++
 			}
@@ -36,9 +34,7 @@ func TestSampleRate(t *testing.T) {
 		}
 	}
 	without, err := sampler.New(nil, sampler.Config{Rate: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer without.Close()
 	if without.Choose() != nil {
 		t.Error("a feed is chosen without a ledger")
@@ -53,17 +49,13 @@ func TestSamplerSetRate(t *testing.T) {
 	chosen := func() bool {
 		t.Helper()
 		_, sampled, err := s.Filter(t.Context(), req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return sampled != nil
 	}
 	if chosen() {
 		t.Error("a feed is chosen, and none is to be")
 	}
-	if err := s.SetRate(1); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.SetRate(1))
 	s.feed(t, req)
 	if got := s.compared(t); got.Feeds != 1 {
 		t.Errorf("%+v, want one feed compared", got)
