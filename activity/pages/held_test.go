@@ -218,7 +218,8 @@ func heavyRig(t *testing.T, store favfilter.Store) (g *rig, page uint32) {
 	g.rebuilder.held.least = 256
 	g.recordMany(t, "bot", "hide", 3000, posts("b"))
 	g.settleMoves()
-	return g, g.pageOf("bot")
+	page = g.pageOf("bot")
+	return g, page
 }
 
 // TestLargePageIsHeld: the page of a heavy user is read once. Later feeds compare its version, and

@@ -53,6 +53,7 @@ func directly(address string, timeout time.Duration, token func(context.Context)
 		HTTPClient:     &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: maxIdle, IdleConnTimeout: time.Minute}},
 	})
 }
+
 // inProcess serves h to this process only, without a port, until halt is called.
 func inProcess(h http.Handler, log *slog.Logger) (c *client.Client, halt func() error, err error) {
 	pipes := &pipeListener{pipes: make(chan net.Conn), closed: make(chan struct{})}
