@@ -347,7 +347,7 @@ func TestServeDataInUse(t *testing.T) {
 func TestServeAddressInUse(t *testing.T) {
 	s := serve(t, "--data-dir", t.TempDir())
 	r := feedfilter(t, 1, "serve", "--data-dir", t.TempDir(), "--addr", s.addr())
-	wantContains(t, r.stderr, "feedfilter: listen tcp "+s.addr(), "address already in use")
+	wantContains(t, r.stderr, "feedfilter: --addr: listen tcp "+s.addr(), "address already in use")
 	if strings.Count(r.stderr, "\n") != 1 {
 		t.Errorf("it prints %q, want one line", r.stderr)
 	}
