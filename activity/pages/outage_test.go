@@ -310,6 +310,34 @@ func TestCutOffProcessSeesWritesOfOthers(t *testing.T) {
 	})
 }
 
+// A process without the store, whose polls and questions about a user's page fail, cannot tell
+// whether a page that it rebuilt before is current. It rebuilds the page.
+func TestHeldPageThatNobodyConfirms(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, shared := newLedger(t, 1), &favfilter.Memory{}
+		cut := &partitioned{Store: shared}
+		var failing atomic.Bool
+		partly := l.Around(func(ctx context.Context, c *ledger.Call, next func(ctx context.Context) error) error {
+			if failing.Load() && (c.Operation == "changed" || c.Operation == "place") {
+				return faulttest.ErrInjected
+			}
+			return next(ctx)
+		})
+		a := startProcess(t, partly, cut, Config{StalenessBound: time.Second, ScrubRate: 1})
+		b := startProcess(t, l, shared, Config{StalenessBound: time.Second, ScrubRate: 1})
+		b.record(t, true, add("1", "hide", "p"))
+		cut.down.Store(true)
+		a.want(t, "1", "hide", "p", true) // rebuilt, and held
+		failing.Store(true)
+		time.Sleep(3 * time.Second)
+		for i := range 5 {
+			target := fmt.Sprint("q", i)
+			b.record(t, true, add("1", "hide", target))
+			a.want(t, "1", "hide", target, true)
+		}
+	})
+}
+
 // heldLedger reads the keys of a page, and returns them later while it is held.
 type heldLedger struct {
 	held atomic.Pointer[chan struct{}]
