@@ -338,6 +338,25 @@ func TestHeldPageThatNobodyConfirms(t *testing.T) {
 	})
 }
 
+// A process without the store holds the page that a user has left since its last poll. It does not
+// take that page for the user's.
+func TestHeldPageThatItsUserLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, shared := newLedger(t, 1), &favfilter.Memory{}
+		cut := &partitioned{Store: shared}
+		a := startProcess(t, l, cut, Config{StalenessBound: time.Minute, ScrubRate: 1})
+		b := startProcess(t, l, shared, Config{StalenessBound: time.Minute, ScrubRate: 1})
+		for i := range 10 {
+			b.record(t, true, add("1", "hide", fmt.Sprint("p", i)))
+		}
+		cut.down.Store(true)
+		a.want(t, "1", "hide", "p0", true) // rebuilt, and held
+		must(t, b.applier.dedicate(t.Context(), UserHash(b.storage.identity.Seed, "1")))
+		b.record(t, true, add("1", "hide", "late"))
+		a.want(t, "1", "hide", "late", true)
+	})
+}
+
 // heldLedger reads the keys of a page, and returns them later while it is held.
 type heldLedger struct {
 	held atomic.Pointer[chan struct{}]
