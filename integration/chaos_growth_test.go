@@ -2,7 +2,6 @@ package integration
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
@@ -193,13 +192,4 @@ func (s *sampler) totals() map[string]float64 {
 		}
 	}
 	return sums
-}
-
-// String returns the totals as JSON.
-func (s *sampler) String() string {
-	b, err := json.Marshal(s.totals())
-	if err != nil {
-		return err.Error()
-	}
-	return string(b)
 }

@@ -60,9 +60,6 @@ func OpenSubject(ctx context.Context, c SubjectConfig) (*Subject, error) {
 	return &Subject{Recorder: r, ledger: l}, nil
 }
 
-// Identity returns the identity of the ledger.
-func (s *Subject) Identity() ledger.Identity { return s.ledger.Identity() }
-
 // Close closes the subject, and leaves its data in the store.
 func (s *Subject) Close() error {
 	s.Recorder.Close()

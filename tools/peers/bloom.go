@@ -37,7 +37,7 @@ type bitmap struct {
 func (r *run) openBitmap(ctx context.Context) error {
 	all := everything(r.people)
 	n := float64(len(all))
-	bits := math.Ceil(-n * math.Log(r.keyRate()) / (math.Ln2 * math.Ln2))
+	bits := math.Ceil(-n * math.Log(keyRate(r.rate)) / (math.Ln2 * math.Ln2))
 	b := &bitmap{client: r.client, bits: uint64(bits), hashes: int(math.Round(bits / n * math.Ln2))}
 	text := make([]byte, b.bits/8+1)
 	var at []uint64
@@ -151,7 +151,7 @@ func (r *run) openModule(ctx context.Context) error {
 	}
 	bytes, err := memoryOf(ctx, r.client, func() error { // the module takes all its memory at once
 		for kind, n := range count {
-			if err := r.client.Do(ctx, "BF.RESERVE", moduleKey(kind), r.keyRate(), n).Err(); err != nil {
+			if err := r.client.Do(ctx, "BF.RESERVE", moduleKey(kind), keyRate(r.rate), n).Err(); err != nil {
 				return err
 			}
 		}

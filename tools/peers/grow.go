@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"gonum.org/v1/plot/plotter"
 
 	"github.com/feedfilter/feedfilter/internal/bench"
@@ -50,7 +51,7 @@ type series struct {
 }
 
 // add adds the table and the chart of a series.
-func (r *run) addSeries(file string, s series) {
+func (r *report) addSeries(file string, s series) {
 	head := []string{s.what, "median, us", "p99, us", "PING, us", "median x PING", "KB read", "Redis' memory, MB", "pages", "made"}
 	var rows [][]string
 	for _, p := range s.points {
@@ -66,15 +67,15 @@ func (r *run) addSeries(file string, s series) {
 			number(p.read / 1e3), memory, number(float64(p.pages)), made,
 		})
 	}
-	r.report.add("Growth, "+s.data+".", head, rows)
+	r.add("Growth, "+s.data+".", head, rows)
 	r.addChart(file, s.data, s.panels()...)
 }
 
-func (r *run) addChart(file, data string, panels ...panel) {
-	if r.report.charts == nil {
-		r.report.charts = make(map[string]*chart)
+func (r *report) addChart(file, data string, panels ...panel) {
+	if r.charts == nil {
+		r.charts = make(map[string]*chart)
 	}
-	r.report.charts[file] = &chart{notes: []string{r.report.machine, data}, panels: panels}
+	r.charts[file] = &chart{notes: []string{r.machine, data}, panels: panels}
 }
 
 // panels draws time, bytes and memory.
@@ -134,7 +135,7 @@ func (r *run) byCandidates(ctx context.Context) error {
 				continue
 			}
 			p := point{figures: f, at: n, pages: int(bench.NumberFor(r.people.Entries()))}
-			if p.read, err = r.read(ctx, r.ways[i].call(feeds)); err != nil {
+			if p.read, err = read(ctx, r.client, r.ways[i].call(feeds)); err != nil {
 				return err
 			}
 			ours.points = append(ours.points, p)
@@ -142,15 +143,15 @@ func (r *run) byCandidates(ctx context.Context) error {
 	}
 	lines[0].name = "PING"
 	r.report.add("Other ways: feed checks by candidates, median x PING; and the 99th percentile in us behind a slash:", head, rows)
-	r.addChart("growth-peers.svg", r.report.data, panel{"Median time of a feed check", "candidates", "us", lines})
+	r.report.addChart("growth-peers.svg", r.report.data, panel{"Median time of a feed check", "candidates", "us", lines})
 	if len(ours.points) > 0 { // else left out
-		r.addSeries("growth-candidates.svg", ours)
+		r.report.addSeries("growth-candidates.svg", ours)
 	}
 	return nil
 }
 
 // read returns the average number of bytes that a call reads from the Redis server.
-func (r *run) read(ctx context.Context, c bench.Call) (float64, error) {
+func read(ctx context.Context, client *redis.Client, c bench.Call) (float64, error) {
 	var sent [3]int64 // the first two readings measure the cost of a reading
 	for i := range sent {
 		if i == 2 {
@@ -161,7 +162,7 @@ func (r *run) read(ctx context.Context, c bench.Call) (float64, error) {
 			}
 		}
 		var err error
-		if sent[i], err = infoOf(ctx, r.client, "stats", "total_net_output_bytes"); err != nil {
+		if sent[i], err = infoOf(ctx, client, "stats", "total_net_output_bytes"); err != nil {
 			return 0, err
 		}
 	}
@@ -188,7 +189,7 @@ func (r *run) byUsers(ctx context.Context) error {
 		}
 	}
 	s.points = append(s.points, planned...)
-	r.addSeries("growth-users.svg", s)
+	r.report.addSeries("growth-users.svg", s)
 	return nil
 }
 
@@ -242,7 +243,7 @@ func (r *run) points(ctx context.Context, subject *bench.Subject, firstSlow int,
 	points := make([]point, len(lists))
 	for i := range points {
 		points[i].figures = all[i+1]
-		if points[i].read, err = r.read(ctx, calls[i+1]); err != nil {
+		if points[i].read, err = read(ctx, r.client, calls[i+1]); err != nil {
 			return nil, err
 		}
 	}
@@ -283,7 +284,7 @@ func (r *run) byActivities(ctx context.Context) (err error) {
 	for i := range points {
 		points[i].at, points[i].pages = numbers[i], sharedPages
 	}
-	r.addSeries("growth-activities.svg", series{what: "activities of the viewer", points: points, data: fmt.Sprintf(
+	r.report.addSeries("growth-activities.svg", series{what: "activities of the viewer", points: points, data: fmt.Sprintf(
 		"by activities of the viewer: feeds of %d, on %d pages with %s activities of others; %v a point",
 		usualSize, sharedPages, number(float64(others*r.limits.mean)), r.duration)})
 	return nil

@@ -37,8 +37,8 @@ type run struct {
 	servicePID int
 }
 
-// keyRate returns the false positive rate of a key.
-func (r *run) keyRate() float64 { return r.rate / bench.KeysPerCandidate }
+// keyRate returns the false positive rate of a key, given that of a candidate.
+func keyRate(rate float64) float64 { return rate / bench.KeysPerCandidate }
 
 // compare starts the servers, and makes the tables that the options ask for.
 func compare(ctx context.Context, h *host, o options) (*report, error) {

@@ -31,7 +31,7 @@ const (
 // have the activities of the population and what the viewers have seen. It adds the rows of all
 // formats. The PINGs go to the service's Redis server from then on.
 func (r *run) openService(ctx context.Context) error {
-	command, err := r.command(ctx)
+	binary, err := command(ctx, r.service, r.dir)
 	if err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func (r *run) openService(ctx context.Context) error {
 	}
 	addr := servertest.Addr(servertest.ReservePort(r.host))
 	url, socket := "http://"+addr, "unix:"+filepath.Join(r.dir, "s")
-	pid, err := r.serve(ctx, command, append([]string{
+	pid, err := r.host.serve(ctx, binary, append([]string{
 		"--addr", addr + "," + socket, "--redis", server.URL(), "--ledger", "sqlite:" + filepath.Join(r.dir, serviceFilter+".db"),
 		"--data-dir", filepath.Join(r.dir, "data"), "--filter", serviceFilter, "--false-positive-rate", fmt.Sprint(r.rate),
 	}, r.serviceArgs...))
@@ -69,16 +69,17 @@ func (r *run) openService(ctx context.Context) error {
 	return nil
 }
 
-// command returns the path of the feedfilter to run. It builds the command unless a flag names one.
-func (r *run) command(ctx context.Context) (string, error) {
-	if r.service != "" {
-		return exec.LookPath(r.service)
+// command returns the path of the feedfilter to run. It builds the command in dir unless a flag
+// names one.
+func command(ctx context.Context, service, dir string) (string, error) {
+	if service != "" {
+		return exec.LookPath(service)
 	}
 	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/feedfilter/feedfilter").Output()
 	if err != nil {
 		return "", fmt.Errorf("find the module of feedfilter: %w", err)
 	}
-	binary := filepath.Join(r.dir, "feedfilter")
+	binary := filepath.Join(dir, "feedfilter")
 	build := exec.CommandContext(ctx, "go", "build", "-C", strings.TrimSpace(string(root)), "-o", binary, "./cmd/feedfilter")
 	if text, err := servertest.Run(build); err != nil {
 		return "", fmt.Errorf("build feedfilter: %w\n%s", err, text)
@@ -86,18 +87,18 @@ func (r *run) command(ctx context.Context) (string, error) {
 	return binary, nil
 }
 
-// serve runs the command until it listens, and returns its process id. The host kills it at the
+// serve runs a feedfilter until it listens, and returns its process id. The host kills it at the
 // end.
-func (r *run) serve(ctx context.Context, command string, args []string) (int, error) {
+func (h *host) serve(ctx context.Context, binary string, args []string) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(context.Background(), command, append([]string{"serve"}, args...)...)
+	cmd := exec.CommandContext(context.Background(), binary, append([]string{"serve"}, args...)...)
 	cmd.Env = append(os.Environ(), "FEEDFILTER_CONFIG=")
 	process, err := servertest.Start(ctx, cmd, `"addr":"unix:`) // the service logs this address last
 	if err != nil {
 		return 0, err
 	}
-	r.host.Cleanup(func() { _ = process.Kill() })
+	h.Cleanup(func() { _ = process.Kill() })
 	return cmd.Process.Pid, nil
 }
 
