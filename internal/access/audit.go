@@ -184,14 +184,22 @@ func (f *auditFile) reopen() error {
 	torn := endsTorn(f.name)
 	f.mu.Lock()
 	before := f.file
-	// If it is the same file, a line that is being written would look incomplete.
-	f.torn = torn && (before == nil || f.torn)
+	if !isSame(before, file) { // a line that is being written to it would look incomplete
+		f.torn = torn
+	}
 	f.file, f.out = file, file
 	f.mu.Unlock()
 	if before == nil {
 		return nil
 	}
 	return closeAudit(before) // ends a write that blocks on a pipe
+}
+
+// isSame reports whether a, which may be nil, and b are the same file.
+func isSame(a, b *os.File) bool {
+	first, err1 := a.Stat()
+	second, err2 := b.Stat()
+	return err1 == nil && err2 == nil && os.SameFile(first, second)
 }
 
 // endsTorn reports whether the last line of a file is incomplete, for example after a full disk. It

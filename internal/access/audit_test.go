@@ -241,10 +241,13 @@ func TestAuditTornLine(t *testing.T) {
 		t.Errorf("%d failures, and lines %[3]v of %[2]q are readable, want %[4]v", a.Failures(), out, whole, want)
 	}
 
-	file := filepath.Join(t.TempDir(), "audit.log") // left by another process
-	if err := os.WriteFile(file, []byte(`{"time":"2026`), 0o600); err != nil {
-		t.Fatal(err)
+	file := filepath.Join(t.TempDir(), "audit.log")
+	tear := func() { // as another process leaves it
+		if err := os.WriteFile(file, []byte(`{"time":"2026`), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
+	tear()
 	for n := range 2 {
 		a, err := access.OpenAudit(file, access.AuditDrop, slog.New(slog.DiscardHandler))
 		if err != nil {
@@ -255,8 +258,31 @@ func TestAuditTornLine(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	text, err := os.ReadFile(file)
-	if lines := strings.Split(string(text), "\n"); err != nil || len(lines) != 4 || !json.Valid([]byte(lines[1])) || !json.Valid([]byte(lines[2])) {
-		t.Errorf("%q, %v", text, err)
+	readable := func() {
+		t.Helper()
+		text, err := os.ReadFile(file)
+		lines := strings.Split(string(text), "\n")
+		if err != nil || len(lines) != 4 || !json.Valid([]byte(lines[1])) || !json.Valid([]byte(lines[2])) {
+			t.Errorf("%q, %v", text, err)
+		}
 	}
+	readable()
+	again, err := access.OpenAudit(file, access.AuditDrop, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	tear()
+	if err := again.Reopen(); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 2 {
+		again.Log(t.Context(), slog.Int("n", n))
+	}
+	if err := again.Close(); err != nil {
+		t.Fatal(err)
+	}
+	readable()
 }
