@@ -2,9 +2,11 @@ package activity
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/favfilter/redisstore"
@@ -44,12 +46,12 @@ func TestExportDuringGrowth(t *testing.T) {
 		n++
 		switch n {
 		case 20:
-			must(t, g.Grower().Grow(t.Context(), 64, nil))
+			grow(t, g.Recorder, 64)
 		case 150, 200, 2500:
 			_, err := g.ledger.Move(t.Context(), g.userHash(a.User), true)
 			must(t, err)
 		case 3000:
-			must(t, g.Grower().Grow(t.Context(), 128, nil))
+			grow(t, g.Recorder, 128)
 		}
 		got[add(a.User, a.Kind, a.Target)]++
 		return nil
@@ -58,6 +60,21 @@ func TestExportDuringGrowth(t *testing.T) {
 		if got[a] != 1 {
 			t.Errorf("%+v is exported %d times", a, got[a])
 		}
+	}
+}
+
+// grow changes the number of pages that users share.
+func grow(t *testing.T, r *Recorder, pages uint32) {
+	t.Helper()
+	_, err := r.Grower().Grow(t.Context(), pages, false)
+	must(t, err)
+	for {
+		l, err := r.Grower().Layout(t.Context())
+		must(t, errors.Join(err, l.Err))
+		if !l.Growing {
+			return
+		}
+		time.Sleep(time.Millisecond)
 	}
 }
 
@@ -89,7 +106,7 @@ func TestGrowInCluster(t *testing.T) {
 	_, err = g.Record(t.Context(), batch)
 	must(t, err)
 	for _, number := range []uint32{16, 32} {
-		must(t, g.Grower().Grow(t.Context(), number, nil))
+		grow(t, g.Recorder, number)
 		for _, a := range batch {
 			g.want(t, a.User, a.Kind, a.Target, Direct)
 		}

@@ -354,7 +354,7 @@ func (u *upgrade) reopen(t *testing.T) {
 // of the first number are closed before, and expire.
 func TestUpgradeGrows(t *testing.T) {
 	u := openUpgrade(t, redistest.Start(t).Client(), "half", 3)
-	must(t, u.Recorder.Grower().Grow(t.Context(), 256, nil))
+	grow(t, u.Recorder, 256)
 	u.checkRecorded(t)
 	u.checkWindows(t)
 	for page := range uint32(oldPages) {
@@ -369,14 +369,19 @@ func TestUpgradeScrub(t *testing.T) {
 	client := redistest.Start(t).Client()
 	for _, name := range []string{"never", "grown"} {
 		u := openUpgrade(t, client, name, 3)
-		progress, err := u.Recorder.Scrubber().ScrubNow(t.Context(), 0, nil)
+		_, err := u.Recorder.Scrubber().Scrub(0)
+		must(t, err)
+		for u.Recorder.Scrubber().ScrubStatus().Running {
+			time.Sleep(time.Millisecond)
+		}
+		progress := u.Recorder.Scrubber().ScrubStatus()
 		reason, other := "foreign", "missing"
 		if name == "grown" {
 			reason, other = other, reason
 		}
 		// The first layout has old pages, but dedicated pages have other names there, too.
-		if err != nil || progress.Faulty() || progress.Found[reason] < 10 || progress.Found[other] > 2 {
-			t.Errorf("%s: scrub %+v, %v, want %s pages, and two %s ones at most", name, progress, err, reason, other)
+		if progress.Done != progress.All || progress.Failed+progress.Unasked > 0 || progress.Found[reason] < 10 || progress.Found[other] > 2 {
+			t.Errorf("%s: scrub %+v, want %s pages, and two %s ones at most", name, progress, reason, other)
 		}
 		before := u.rebuilt()
 		u.checkRecorded(t)

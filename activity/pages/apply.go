@@ -164,9 +164,9 @@ func (a *applier) faultOf(ctx context.Context, page uint32, res favfilter.Result
 	case isClosed(res.Header):
 		return "" // a reader of the page polls, and finds the change on another page
 	case a.poller.ahead(ctx, page, res.Header.Sequence):
-		return "ahead"
+		return PageAhead
 	case a.rebuilder.overfull(res.Header):
-		return "overfull"
+		return PageOverfull
 	case a.rebuilder.oversized(res.Header):
 		return "oversized"
 	default:

@@ -7,56 +7,33 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// Reasons why a page must not be used.
+// States of a page. All but the first two are faults: the page must not be used.
 const (
-	reasonDamaged = "damaged"
-	reasonForeign = "foreign"
+	PageSound    = "sound"    // as the ledger has it
+	PageUnused   = "unused"   // missing, and not needed
+	PageMissing  = "missing"  // missing, although needed
+	PageDamaged  = "damaged"  // unreadable or torn
+	PageBehind   = "behind"   // stale: it lacks changes of the ledger
+	PageForeign  = "foreign"  // of another ledger, or another page
+	PageAhead    = "ahead"    // it has changes that the ledger lost in a restore
+	PageOverfull = "overfull" // its false-positive rate is too high
+)
+
+// Further reasons to build a page.
+const (
 	// reasonLayout is the reason for building a page of a new layout.
 	reasonLayout = "layout"
-	// reasonClosed is the reason of a closed page, which has no users.
+	// reasonClosed is the reason of a closed page, which has no users. If the ledger has users on
+	// it, its state is PageAhead.
 	reasonClosed = "closed"
 )
 
-// PageState is the state of a page.
-type PageState uint8
-
-// States of a page.
-const (
-	PageSound    PageState = iota // as the ledger has it
-	PageUnused                    // missing, and not needed
-	PageMissing                   // missing, although needed
-	PageDamaged                   // unreadable or torn
-	PageBehind                    // stale: it lacks changes of the ledger
-	PageForeign                   // of another ledger, or another page
-	PageAhead                     // it has changes that the ledger lost in a restore
-	PageOverfull                  // its false-positive rate is too high
-)
-
-func (s PageState) String() string {
-	return [...]string{"sound", "unused", "missing", "damaged", "behind", "foreign", "ahead", "overfull"}[s]
-}
-
-// Faulty reports whether a page in this state has to be rebuilt.
-func (s PageState) Faulty() bool { return s >= PageMissing }
-
-// stateOf returns the state of a page with the given fault.
-func stateOf(fault string) PageState {
-	for s := PageMissing; s <= PageOverfull; s++ {
-		if s.String() == fault {
-			return s
-		}
-	}
-	return PageSound
-}
-
 // stateAlone returns the state of a page by its content. Without a ledger, a missing page cannot be
 // told from an unused one.
-func (s *storage) stateAlone(st favfilter.Status) PageState {
+func (s *storage) stateAlone(st favfilter.Status) string {
 	switch {
-	case st.Damage != nil && damageReason(st.Damage) == reasonForeign:
-		return PageForeign
 	case st.Damage != nil:
-		return PageDamaged
+		return damageReason(st.Damage)
 	case st.Missing:
 		return PageUnused
 	case st.Header.Identity != s.identity:
@@ -70,9 +47,9 @@ func (s *storage) stateAlone(st favfilter.Status) PageState {
 // after an upgrade, every page has the old format.
 func damageReason(damage error) string {
 	if errors.Is(damage, favfilter.ErrFormat) {
-		return reasonForeign
+		return PageForeign
 	}
-	return reasonDamaged
+	return PageDamaged
 }
 
 // statusOf returns l as [favfilter.Store.Peek] would have returned it.
@@ -90,20 +67,20 @@ func (pl *poller) fault(ctx context.Context, number uint32, want uint64, st favf
 	switch {
 	case st.Damage != nil:
 		reason := damageReason(st.Damage)
-		if reason == reasonDamaged {
+		if reason == PageDamaged {
 			pl.storage.log.WarnContext(ctx, "page is damaged", "page", number, "error", st.Damage)
 		}
 		return reason
 	case st.Missing:
-		return "missing"
+		return PageMissing
 	case h.Identity != pl.storage.identity || h.Number != pl.layout.slot(number):
-		return reasonForeign
+		return PageForeign
 	case isClosed(h):
 		return reasonClosed
 	case h.Sequence < want:
-		return "behind"
+		return PageBehind
 	case pl.ahead(ctx, number, h.Sequence):
-		return "ahead"
+		return PageAhead
 	default:
 		return ""
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,7 +14,7 @@ import (
 )
 
 const (
-	// maxTimesDue bounds a growth without [ForceGrow]: at most this many times the pages that are
+	// maxTimesDue bounds a growth that is not forced: at most this many times the pages that are
 	// due.
 	maxTimesDue = 16
 	// sampledPages is the largest number of pages that are read to estimate the keys of all.
@@ -23,13 +22,6 @@ const (
 	// growPause is the pause of a growth in the background while ledger or store is unavailable.
 	growPause = 2 * time.Second
 )
-
-// GrowOption changes what [Pages.Grow] and [Pages.StartGrow] allow.
-type GrowOption uint8
-
-// ForceGrow allows more than 16 times the pages that are due. Each page, even an empty one, costs
-// about 1 KiB in a process with a store of its own.
-const ForceGrow GrowOption = 1
 
 // Layout describes how many pages users share, and how many they should share.
 type Layout struct {
@@ -88,31 +80,33 @@ func (g *growth) state() (target uint32, err error) {
 }
 
 // Grow changes the number of pages that users share, to a power of two up to 2^24, while feeds and
-// writes go on. The number can only grow. Grow builds the new pages first, then makes every process
-// use them, and returns when no process uses the old ones any more.
+// writes go on. The number can only grow. The change runs in the background, until it is done or
+// the Pages are closed: it builds the new pages first, then makes every process use them. While
+// ledger or store is unavailable, it retries. [Grower.Layout] has its progress.
 //
-// If Grow fails or ctx ends, nothing is lost, but the change is incomplete, and writes take longer.
-// A later Grow for any number, or a process that starts, completes it first. Concurrent calls share
-// the work. progress, unless it is nil, is called with the number of pages built so far and the
-// number to build, one call at a time.
+// If a process ends before its change is done, nothing is lost, but writes take longer. A later
+// Grow for any number, or a process that starts, completes the change first. Processes that grow at
+// once share the work. Grow reports whether it started a change, or raised the number of one that
+// is running.
 //
 // Grow returns an [*InvalidError] of field "pages" for fewer pages than there are. For more than 16
 // times what [NumberFor] returns for the keys of shared pages, it returns one with
-// [CodeTooManyPages], unless options has [ForceGrow]. Other errors are an [*UnavailableError],
-// [ErrClosed], or that of ctx.
-func (gr *Grower) Grow(ctx context.Context, pages uint32, progress func(built, pages int), options ...GrowOption) error {
-	_, err := gr.mayGrow(ctx, pages, options)
-	if err == nil {
-		err = gr.growTo(ctx, pages, progress)
-	}
+// [CodeTooManyPages], unless force is set. Each page, even an empty one, costs about 1 KiB in a
+// process with a store of its own. Other errors are an [*UnavailableError], [ErrClosed], or that of
+// ctx.
+func (gr *Grower) Grow(ctx context.Context, pages uint32, force bool) (started bool, err error) {
+	now, err := gr.mayGrow(ctx, pages, force)
 	if err != nil {
-		return fmt.Errorf("grow to %d pages: %w", pages, err)
+		return false, fmt.Errorf("grow to %d pages: %w", pages, err)
 	}
-	return nil
+	if (now == ledger.Layouts{Current: pages}) {
+		return false, nil
+	}
+	return gr.growInBackground(pages)
 }
 
 // mayGrow checks the number of pages, and returns the layouts.
-func (gr *Grower) mayGrow(ctx context.Context, pages uint32, options []GrowOption) (now ledger.Layouts, err error) {
+func (gr *Grower) mayGrow(ctx context.Context, pages uint32, force bool) (now ledger.Layouts, err error) {
 	if pages == 0 || pages&(pages-1) != 0 || pages > MaxPages {
 		return now, invalidPages("%d is not a power of two from 1 to %d", pages, MaxPages)
 	}
@@ -123,7 +117,7 @@ func (gr *Grower) mayGrow(ctx context.Context, pages uint32, options []GrowOptio
 		return now, invalidPages("%d is fewer than the %d there are: the number only grows", pages, least)
 	}
 	// Small numbers need no count of the keys.
-	if pages <= max(maxTimesDue*DefaultPages, now.Current) || slices.Contains(options, ForceGrow) {
+	if pages <= max(maxTimesDue*DefaultPages, now.Current) || force {
 		return now, nil
 	}
 	keys, err := gr.sharedKeys(ctx)
@@ -165,7 +159,7 @@ func (gr *Grower) sharedKeys(ctx context.Context) (uint64, error) {
 
 // growTo takes one step after another until there are that many pages. It also completes what other
 // processes began.
-func (gr *Grower) growTo(ctx context.Context, pages uint32, progress func(built, pages int)) error {
+func (gr *Grower) growTo(ctx context.Context, pages uint32) error {
 	select {
 	case gr.growth.slot <- struct{}{}:
 		defer func() { <-gr.growth.slot }()
@@ -174,15 +168,12 @@ func (gr *Grower) growTo(ctx context.Context, pages uint32, progress func(built,
 	case <-gr.life.open.Done():
 		return ErrClosed
 	}
-	if progress == nil {
-		progress = func(int, int) {}
-	}
 	for {
 		now, err := gr.poller.ledger.Layouts(ctx)
 		switch {
 		case err != nil:
 		case now.Building > 0:
-			err = gr.build(ctx, now, progress)
+			err = gr.build(ctx, now)
 		case now.Leaving > 0:
 			err = gr.leaveLayout(ctx, now.Leaving)
 		case now.Current >= pages:
@@ -202,7 +193,7 @@ func (gr *Grower) growTo(ctx context.Context, pages uint32, progress func(built,
 // build builds the pages of the next layout and switches to it. Writers do not change these pages.
 // A second, shorter pass rebuilds those whose users wrote during the first. Readers find pages that
 // are still stale by their sequence.
-func (gr *Grower) build(ctx context.Context, now ledger.Layouts, progress func(built, pages int)) error {
+func (gr *Grower) build(ctx context.Context, now ledger.Layouts) error {
 	// The process that began the layout may have died before it set the sequences.
 	if err := gr.poller.ledger.BeginLayout(ctx, now.Building); err != nil {
 		return err
@@ -212,7 +203,7 @@ func (gr *Grower) build(ctx context.Context, now ledger.Layouts, progress func(b
 		if err := gr.poller.pollSince(ctx, gr.life.elapsed()); err != nil { // learns the sequences of the layout's pages
 			return err
 		}
-		if err := gr.buildPages(ctx, now.Building, progress); err != nil {
+		if err := gr.buildPages(ctx, now.Building); err != nil {
 			return err
 		}
 	}
@@ -220,7 +211,7 @@ func (gr *Grower) build(ctx context.Context, now ledger.Layouts, progress func(b
 }
 
 // buildPages rebuilds the pages of a layout that differ from the ledger.
-func (gr *Grower) buildPages(ctx context.Context, pages uint32, progress func(built, pages int)) error {
+func (gr *Grower) buildPages(ctx context.Context, pages uint32) error {
 	built := 0
 	for some := range gr.chunks(pages) {
 		if err := gr.life.going(ctx); err != nil {
@@ -231,7 +222,6 @@ func (gr *Grower) buildPages(ctx context.Context, pages uint32, progress func(bu
 		}
 		if built += len(some); int64(built) > gr.growth.built.Load() {
 			gr.growth.built.Store(int64(built))
-			progress(built, int(pages))
 		}
 	}
 	return nil
@@ -297,20 +287,6 @@ func (gr *Grower) leaveLayout(ctx context.Context, pages uint32) error {
 	return gr.poller.ledger.LeaveLayout(ctx, pages)
 }
 
-// StartGrow runs [Pages.Grow] in the background, until it is done or the Pages are closed. It
-// retries while ledger or store is unavailable. It reports whether it started a growth, or raised
-// the target of one that is running. Errors are those of Grow.
-func (gr *Grower) StartGrow(ctx context.Context, pages uint32, options ...GrowOption) (started bool, err error) {
-	now, err := gr.mayGrow(ctx, pages, options)
-	if err != nil {
-		return false, fmt.Errorf("grow to %d pages: %w", pages, err)
-	}
-	if (now == ledger.Layouts{Current: pages}) {
-		return false, nil
-	}
-	return gr.growInBackground(pages)
-}
-
 // growInBackground starts a growth, or raises the target of the running one.
 func (gr *Grower) growInBackground(pages uint32) (started bool, err error) {
 	g := &gr.growth
@@ -337,7 +313,7 @@ func (gr *Grower) growOn() {
 	ctx, start := gr.life.open, time.Now()
 	for {
 		target, _ := gr.growth.state()
-		err := gr.growTo(ctx, target, nil)
+		err := gr.growTo(ctx, target)
 		if gr.life.isClosed() {
 			return
 		}

@@ -65,16 +65,7 @@ func grows(t *testing.T, first uint32, numbers ...uint32) {
 		check := g.everybody(t, 200)
 		for _, pages := range numbers {
 			when := fmt.Sprint(pages, " pages")
-			steps := 0
-			must(t, g.grower.Grow(t.Context(), pages, func(built, all int) {
-				if built <= steps || all != int(pages) {
-					t.Errorf("%s: %d of %d built after %d", when, built, all, steps)
-				}
-				steps = built
-			}))
-			if steps != int(pages) {
-				t.Errorf("%s: %d built", when, steps)
-			}
+			must(t, g.grower.growTo(t.Context(), pages))
 			if l, err := g.grower.Layout(t.Context()); err != nil || (l != Layout{Pages: pages, Current: pages, Built: int(pages)}) {
 				t.Errorf("%s: %+v, %v", when, l, err)
 			}
@@ -114,12 +105,9 @@ func grows(t *testing.T, first uint32, numbers ...uint32) {
 func TestGrowRefused(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 8192)
 	for _, pages := range []uint32{0, 3, 1, 4096, 1 << 25} {
-		err := g.grower.Grow(t.Context(), pages, nil)
+		_, err := g.grower.Grow(t.Context(), pages, true)
 		if invalid, ok := errors.AsType[*InvalidError](err); !ok || invalid.Code != CodeOutOfRange || invalid.Field != "pages" {
 			t.Errorf("%d pages: %v", pages, err)
-		}
-		if _, err := g.grower.StartGrow(t.Context(), pages); err == nil {
-			t.Errorf("a growth to %d pages starts", pages)
 		}
 	}
 	if l, err := g.grower.Layout(t.Context()); err != nil || (l != Layout{Pages: 8192, Current: 8192, Built: 8192}) {

@@ -129,7 +129,7 @@ func growAround(t *testing.T, rigs []*rig, doublings int) {
 		for range 1 + rng.IntN(2) {
 			g := rigs[rng.IntN(len(rigs))]
 			both.Go(func() {
-				if err := g.grower.Grow(t.Context(), 4<<n, nil); err != nil {
+				if err := g.grower.growTo(t.Context(), 4<<n); err != nil {
 					t.Errorf("grow: %v", err)
 				}
 			})
@@ -156,7 +156,7 @@ func growthIsFollowed(t *testing.T, rounds int) {
 		for round := range rounds {
 			var growing sync.WaitGroup
 			growing.Go(func() {
-				if err := a.grower.Grow(t.Context(), 8<<round, nil); err != nil {
+				if err := a.grower.growTo(t.Context(), 8<<round); err != nil {
 					t.Error(err)
 				}
 			})
@@ -201,7 +201,7 @@ func TestLongGrowFaults(t *testing.T) {
 			g.open(t, g.ledger, g.store)
 			g.poller.ledger = g.ledger.Around(f.Around)
 			g.useStore(faulttest.Store{Store: g.store, Faults: f})
-			err := g.grower.Grow(t.Context(), 16, nil)
+			err := g.grower.growTo(t.Context(), 16)
 			if err != nil && dependency(err) == "" {
 				t.Fatal(err)
 			}
@@ -209,13 +209,13 @@ func TestLongGrowFaults(t *testing.T) {
 			name := fmt.Sprintf("call %d fails, after %v", at, after)
 			check(name)
 			if err != nil {
-				must(t, g.grower.Grow(t.Context(), 16, nil))
+				must(t, g.grower.growTo(t.Context(), 16))
 			}
 			if now, err := g.ledger.Layouts(t.Context()); err != nil || now != (ledger.Layouts{Current: 16}) {
 				t.Errorf("%s: %+v, %v", name, now, err)
 			}
 			check(name + ", again")
-			must(t, g.grower.Grow(t.Context(), 32, nil))
+			must(t, g.grower.growTo(t.Context(), 32))
 			check(name + ", and further")
 			g.scrubAll()
 			g.wantWhole(t)
@@ -234,7 +234,7 @@ func TestLongGrowFaults(t *testing.T) {
 
 // A growth in the background waits for unavailable backends, continues to larger numbers, and ends
 // with the Recorder.
-func TestStartGrow(t *testing.T) {
+func TestGrowInBackground(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLedger(t, 4)
 		cut := &partitioned{Store: &favfilter.Memory{}}
@@ -243,7 +243,7 @@ func TestStartGrow(t *testing.T) {
 		cut.down.Store(true)
 		start := func(pages uint32, want bool, wantErr error) {
 			t.Helper()
-			if started, err := p.grower.StartGrow(t.Context(), pages); started != want || !errors.Is(err, wantErr) {
+			if started, err := p.grower.Grow(t.Context(), pages, false); started != want || !errors.Is(err, wantErr) {
 				t.Errorf("to %d pages: started %v, %v", pages, started, err)
 			}
 		}

@@ -26,7 +26,7 @@ func TestGrowDuringBulk(t *testing.T) {
 		_, err := recordBulk(t.Context(), bulk, batch)
 		must(t, err)
 		if round%2 == 0 {
-			must(t, g.grower.Grow(t.Context(), 16<<round, nil))
+			must(t, g.grower.growTo(t.Context(), 16<<round))
 		}
 		all = append(all, batch...)
 	}
@@ -80,7 +80,7 @@ func TestGrowthDue(t *testing.T) {
 	if s.ReshapeDue != 4 || s.KeysPerPage != DuePage+100 || s.SharedPages != 1 {
 		t.Errorf("%+v", s)
 	}
-	must(t, g.grower.Grow(t.Context(), s.ReshapeDue, nil))
+	must(t, g.grower.growTo(t.Context(), s.ReshapeDue))
 	g.scrubAll()
 	if s := g.Stats(); s.ReshapeDue != 0 || s.KeysPerPage != (DuePage+100)/4.0 || s.SharedPages != 4 {
 		t.Errorf("after it: %+v", s)
@@ -107,7 +107,7 @@ func TestPageOfLaterLayoutIsWatched(t *testing.T) {
 		a := startProcess(t, l, store, Config{ScrubRate: 1})
 		b := startProcess(t, l, store, Config{ScrubRate: 1})
 		check := a.everybody(t, 20)
-		must(t, a.grower.Grow(t.Context(), 8, nil))
+		must(t, a.grower.growTo(t.Context(), 8))
 		const user = "u1"
 		id := a.layout.pageID(a.pageOf(user))
 		back := setBack(t, store, id)
@@ -144,10 +144,7 @@ func TestGrowTooMany(t *testing.T) {
 		}
 	}
 	ask := func() error {
-		_, err := g.grower.StartGrow(t.Context(), over)
-		if direct := g.grower.Grow(t.Context(), over, nil); fmt.Sprint(direct) != fmt.Sprint(err) {
-			t.Errorf("Grow: %v, StartGrow: %v", direct, err)
-		}
+		_, err := g.grower.Grow(t.Context(), over, false)
 		return err
 	}
 	refused("before the first round of the scrub", ask())
@@ -162,7 +159,7 @@ func TestGrowTooMany(t *testing.T) {
 	g.storage.stats.survey.Store(&Survey{Whole: true, load: load{pages: 256, keys: enough}})
 	refused("too few keys", ask())
 	g.storage.stats.survey.Store(&Survey{Whole: true, load: load{pages: 256, keys: enough + 1}})
-	if _, err := g.grower.mayGrow(t.Context(), over, nil); err != nil {
+	if _, err := g.grower.mayGrow(t.Context(), over, false); err != nil {
 		t.Errorf("enough keys: %v", err)
 	}
 	check("done")
@@ -180,7 +177,7 @@ func TestSharedKeys(t *testing.T) {
 	g := newRigOn(t, &favfilter.Memory{}, "sqlite:"+file, 64)
 	g.everybody(t, 500) // each user has 2 keys of blocks and 5 of hides
 	for _, pages := range []uint32{64, 512} {
-		must(t, g.grower.Grow(t.Context(), pages, nil))
+		must(t, g.grower.growTo(t.Context(), pages))
 		got, err := g.grower.sharedKeys(t.Context())
 		must(t, err)
 		if got < 3500*8/10 || got > 3500*12/10 || pages <= sampledPages && got != 3500 {

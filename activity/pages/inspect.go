@@ -54,8 +54,8 @@ type PageInside struct {
 	Number    uint32
 	ID        favfilter.PageID // its place in the store
 	Dedicated bool             // dedicated to one user
-	State     PageState
-	Damage    error // why the page cannot be read; nil: readable or missing
+	State     string           // one of the Page constants
+	Damage    error            // why the page cannot be read; nil: readable or missing
 
 	Page   *favfilter.Page // read-only; nil if it is missing or damaged
 	Status favfilter.Status
@@ -108,7 +108,7 @@ type UserInside struct {
 // page is sound or unused.
 func (p *PageInside) Agrees() bool {
 	if p.Ledger == nil {
-		return !p.State.Faulty()
+		return p.State == PageSound || p.State == PageUnused
 	}
 	if p.State == PageUnused {
 		return p.Ledger.Keys == 0
@@ -171,7 +171,10 @@ func (in *Inspector) readInside(ctx context.Context, number uint32) (*PageInside
 	case loaded.Damage == nil && loaded.Page == nil && s.Sequence == 0:
 		p.State = PageUnused
 	default:
-		p.State = stateOf(in.poller.fault(ctx, number, max(want, s.Sequence), statusOf(loaded)))
+		p.State = cmp.Or(in.poller.fault(ctx, number, max(want, s.Sequence), statusOf(loaded)), PageSound)
+	}
+	if p.State == reasonClosed {
+		p.State = PageAhead
 	}
 	if p.State == PageSound && in.rebuilder.overfull(p.Status.Header) {
 		p.State = PageOverfull

@@ -53,7 +53,7 @@ func TestLongLargePage(t *testing.T) {
 			}
 			p.wantInBackground(t, number)
 			if users > 1 {
-				must(t, p.grower.Grow(t.Context(), 4, nil))
+				must(t, p.grower.growTo(t.Context(), 4))
 				look()
 			}
 			n, err := p.DeleteUser(t.Context(), "u0")

@@ -1,7 +1,6 @@
 package pages
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -353,7 +352,7 @@ func TestLayoutRuleLeave(t *testing.T) {
 		}
 		id := a.layout.pageID(1)
 		a.steps.refuses = &id
-		if err := a.grower.Grow(t.Context(), laterPages, nil); dependency(err) != "pages" {
+		if err := a.grower.growTo(t.Context(), laterPages); dependency(err) != "pages" {
 			t.Errorf("a page cannot be closed: %v", err)
 		}
 		now, err := w.ledger.Layouts(t.Context())
@@ -361,7 +360,7 @@ func TestLayoutRuleLeave(t *testing.T) {
 			t.Errorf("a page cannot be closed, and the layouts are %+v, %v: want %+v", now, err, want)
 		}
 		a.steps.refuses = nil
-		must(t, a.grower.Grow(t.Context(), laterPages, nil))
+		must(t, a.grower.growTo(t.Context(), laterPages))
 		if left.Sub(switched) < time.Minute {
 			t.Errorf("the layout left %v after the switch, want a minute at least", left.Sub(switched))
 		}
@@ -412,7 +411,7 @@ func TestLayoutRuleLedgerSetBack(t *testing.T) {
 		g := newRig(t, &favfilter.Memory{}, firstPages)
 		check := g.everybody(t, 20)
 		saved := g.backup(t)
-		must(t, g.grower.Grow(t.Context(), laterPages, nil))
+		must(t, g.grower.growTo(t.Context(), laterPages))
 		check("grown")
 		g.Close()
 		back := &rig{ledger: openLedger(t, saved, 0), store: g.store}
@@ -479,11 +478,11 @@ func TestLayoutRuleCompleted(t *testing.T) {
 		for how, complete := range map[string]func(t *testing.T, w *world){
 			"the same number": func(t *testing.T, w *world) {
 				t.Helper()
-				must(t, w.open(t, Config{}).grower.Grow(t.Context(), pages, nil))
+				must(t, w.open(t, Config{}).grower.growTo(t.Context(), pages))
 			},
 			"another number": func(t *testing.T, w *world) {
 				t.Helper()
-				must(t, w.open(t, Config{}).grower.Grow(t.Context(), 2*pages, nil))
+				must(t, w.open(t, Config{}).grower.growTo(t.Context(), 2*pages))
 			},
 			"Open": func(t *testing.T, w *world) {
 				t.Helper()
@@ -530,7 +529,7 @@ func interruptions(pages uint32) map[string]func(t *testing.T, w *world) {
 		t.Helper()
 		begin(t, w)
 		w.builder.pollNow(t)
-		must(t, w.builder.grower.buildPages(t.Context(), pages, func(int, int) {}))
+		must(t, w.builder.grower.buildPages(t.Context(), pages))
 		must(t, w.ledger.SwitchLayout(t.Context(), pages))
 	}
 	return map[string]func(t *testing.T, w *world){
@@ -550,10 +549,9 @@ func interruptions(pages uint32) map[string]func(t *testing.T, w *world) {
 			t.Helper()
 			begin(t, w)
 			w.builder.pollNow(t)
-			ctx, cancel := context.WithCancel(t.Context())
-			err := w.builder.grower.buildPages(ctx, pages, func(int, int) { cancel() })
-			if !errors.Is(err, context.Canceled) {
-				t.Errorf("interrupted: %v", err)
+			for some := range w.builder.grower.chunks(pages) {
+				must(t, w.builder.grower.buildSome(some))
+				break
 			}
 		},
 		"switched": change,

@@ -133,7 +133,7 @@ func (w *world) build(t *testing.T) {
 	t.Helper()
 	must(t, w.ledger.BeginLayout(t.Context(), laterPages))
 	w.builder.pollNow(t)
-	must(t, w.builder.grower.buildPages(t.Context(), laterPages, func(int, int) {}))
+	must(t, w.builder.grower.buildPages(t.Context(), laterPages))
 }
 
 // change makes the later layout the current one, and tells no process.

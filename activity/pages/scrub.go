@@ -95,8 +95,8 @@ func newScrubPace(rate int) *scrubPace {
 // SetScrubRate changes [Config.ScrubRate] to 1 to 100,000 pages a second, effective at once. It is
 // safe for concurrent use. On passive Pages it is a no-op.
 func (sc *Scrubber) SetScrubRate(rate int) error {
-	if rate < 1 || rate > 100_000 {
-		return fmt.Errorf("scrub rate %d is not in 1 to 100,000 pages a second", rate)
+	if rate < 1 || rate > MaxScrubRate {
+		return fmt.Errorf("scrub rate %d is not in 1 to %d pages a second", rate, MaxScrubRate)
 	}
 	if sc.scrubPace == nil {
 		return nil
@@ -272,7 +272,7 @@ func (sc *Scrubber) peek(pages []uint32) (found []faultyPage, statuses []favfilt
 		}
 		reason := sc.poller.fault(ctx, page, want[i], st)
 		if reason == "" && sc.rebuilder.overfull(st.Header) {
-			reason = "overfull" // the false-positive rate was lowered
+			reason = PageOverfull // the false-positive rate was lowered
 		}
 		if !st.Missing && st.Damage == nil {
 			sc.rebuilder.held.keepBuild(page, st.Header.Build)

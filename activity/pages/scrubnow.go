@@ -1,7 +1,7 @@
 package pages
 
 import (
-	"context"
+	"cmp"
 	"fmt"
 	"maps"
 	"sync"
@@ -30,134 +30,76 @@ type ScrubProgress struct {
 	Err            error // why it ended early
 }
 
-// Faulty reports whether a page may still be at fault: a rebuild failed, or a page was not
-// compared.
-func (p ScrubProgress) Faulty() bool {
-	return p.Failed > 0 || p.Unasked > 0 || p.Done < p.All || p.Err != nil
-}
-
 // asked holds the latest scrub on request.
 type asked struct {
 	mu   sync.Mutex
 	last ScrubProgress
 }
 
-// ScrubNow compares the header of every page with the ledger once, beside the background scrub, and
-// rebuilds pages at fault. rate is in pages a second, 1 to [MaxScrubRate], or 0 for 10,000.
-// progress, unless it is nil, is called at the start and after every 64 pages or fewer.
-//
-// ScrubNow returns the progress at the end, also with an error. The error is an [*InvalidError] of
-// field "rate", [ErrClosed], or that of ctx.
-func (sc *Scrubber) ScrubNow(ctx context.Context, rate int, progress func(ScrubProgress)) (ScrubProgress, error) {
-	if err := sc.mayScrub(rate); err != nil {
-		return ScrubProgress{}, err
-	}
-	if progress == nil {
-		progress = func(ScrubProgress) {}
-	}
-	return sc.scrubRound(ctx, rate, progress)
-}
-
-// scrubRound is ScrubNow after the check of the rate.
-func (sc *Scrubber) scrubRound(ctx context.Context, rate int, progress func(ScrubProgress)) (ScrubProgress, error) {
-	if rate == 0 {
-		rate = askedRate
-	}
-	pages := sc.layout.pages()
-	p := ScrubProgress{Running: true, All: pages.len(), Found: make(map[string]int), Started: time.Now()}
-	progress(p.clone())
-	survey := newSurvey()
-	var err error
-	for p.Done < p.All && err == nil {
-		var some []uint32
-		for n := p.Done; n < min(p.All, p.Done+scrubChunk); n++ {
-			some = append(some, pages.number(n))
-		}
-		begun := time.Now()
-		c := sc.compare(some, pageTimeout, len(some), survey) //nolint:contextcheck // pages are repaired even if the caller goes
-		for _, m := range c.found {
-			p.Found[m.reason]++
-		}
-		p.Failed += c.failed
-		p.Unasked += len(some) - c.compared
-		p.Done += len(some)
-		if pause := time.Duration(len(some))*time.Second/time.Duration(rate) - time.Since(begun); p.Done < p.All && pause > 0 {
-			err = sc.life.rest(ctx, pause)
-		}
-		if err == nil && p.Done < p.All {
-			err = ctx.Err()
-		}
-		p.Running = p.Done < p.All && err == nil
-		if !p.Running {
-			p.Ended = time.Now()
-		}
-		progress(p.clone())
-	}
-	if survey.Whole = survey.Looked == p.All; survey.Whole {
-		sc.publish(survey)
-	}
-	if err != nil {
-		p.Err = err
-		return p, fmt.Errorf("scrub %d pages: %w", p.All, err)
-	}
-	return p, nil
-}
-
-// mayScrub checks the rate, and that the Pages are not closed.
-func (sc *Scrubber) mayScrub(rate int) error {
-	switch {
-	case rate < 0 || rate > MaxScrubRate:
-		return &InvalidError{Code: CodeOutOfRange, Field: "rate", Message: fmt.Sprintf("%d is not in 1 to %d", rate, MaxScrubRate)}
-	case sc.life.isClosed():
-		return ErrClosed
-	default:
-		return nil
-	}
-}
-
-func (p ScrubProgress) clone() ScrubProgress {
-	p.Found = maps.Clone(p.Found)
-	return p
-}
-
-// StartScrub runs [Pages.ScrubNow] in the background. It reports whether it started: it does not
-// while an earlier one is running. Errors are an [*InvalidError] of field "rate", or [ErrClosed].
-func (sc *Scrubber) StartScrub(rate int) (started bool, err error) {
-	if err := sc.mayScrub(rate); err != nil {
-		return false, err
+// Scrub compares the header of every page with the ledger once, beside the scrub that always runs,
+// and rebuilds pages at fault. It does so in the background, until it is done or the Pages are
+// closed. rate is in pages a second, 1 to [MaxScrubRate], or 0 for 10,000. Scrub reports whether it
+// started: it does not while an earlier one is running. Errors are an [*InvalidError] of field
+// "rate", or [ErrClosed].
+func (sc *Scrubber) Scrub(rate int) (started bool, err error) {
+	if rate < 0 || rate > MaxScrubRate {
+		return false, &InvalidError{Code: CodeOutOfRange, Field: "rate", Message: fmt.Sprintf("%d is not in 1 to %d", rate, MaxScrubRate)}
 	}
 	sc.asked.mu.Lock()
 	defer sc.asked.mu.Unlock()
 	if sc.asked.last.Running {
 		return false, nil
 	}
-	// Taken before the scrub's own start time, which would otherwise look like another process's
-	// scrub.
-	at := time.Now()
-	begun := sc.life.background(func() {
-		last, err := sc.scrubRound(sc.life.base, rate, sc.noteScrub)
-		last.Running, last.Err = false, err
-		sc.noteScrub(last)
-		sc.storage.log.Info("a scrub that was asked for has ended", "pages", last.Done, "of", last.All, "found", last.Found,
-			"failed", last.Failed, "unasked", last.Unasked)
-	})
-	if !begun {
+	p := ScrubProgress{Running: true, Started: time.Now()}
+	if !sc.life.background(func() { sc.scrubRound(cmp.Or(rate, askedRate), p) }) {
 		return false, ErrClosed
 	}
-	sc.asked.last = ScrubProgress{Running: true, Started: at}
+	sc.asked.last = p
 	return true, nil
 }
 
+// scrubRound compares all pages. It notes the progress after every 64 pages or fewer.
+func (sc *Scrubber) scrubRound(rate int, p ScrubProgress) {
+	pages, survey := sc.layout.pages(), newSurvey()
+	p.All, p.Found = pages.len(), make(map[string]int)
+	for p.Running {
+		begun := time.Now()
+		some := make([]uint32, 0, scrubChunk)
+		for n := p.Done; n < min(p.All, p.Done+scrubChunk); n++ {
+			some = append(some, pages.number(n))
+		}
+		c := sc.compare(some, pageTimeout, len(some), survey)
+		for _, m := range c.found {
+			p.Found[m.reason]++
+		}
+		p.Failed += c.failed
+		p.Unasked += len(some) - c.compared
+		if p.Done += len(some); p.Done < p.All {
+			sc.noteScrub(p)
+			p.Err = sc.life.rest(sc.life.base, max(0, time.Duration(len(some))*time.Second/time.Duration(rate)-time.Since(begun)))
+		}
+		p.Running = p.Done < p.All && p.Err == nil
+	}
+	if survey.Whole = survey.Looked == p.All; survey.Whole {
+		sc.publish(survey)
+	}
+	p.Ended = time.Now()
+	sc.noteScrub(p)
+	sc.storage.log.Info("a scrub that was asked for has ended", "pages", p.Done, "of", p.All, "found", p.Found,
+		"failed", p.Failed, "unasked", p.Unasked)
+}
+
 func (sc *Scrubber) noteScrub(p ScrubProgress) {
+	p.Found = maps.Clone(p.Found)
 	sc.asked.mu.Lock()
 	defer sc.asked.mu.Unlock()
 	sc.asked.last = p
 }
 
-// ScrubStatus returns the progress of the latest scrub by [Pages.StartScrub]; the zero value if
-// there was none.
+// ScrubStatus returns the progress of the latest [Scrubber.Scrub], which is read-only; the zero
+// value if there was none.
 func (sc *Scrubber) ScrubStatus() ScrubProgress {
 	sc.asked.mu.Lock()
 	defer sc.asked.mu.Unlock()
-	return sc.asked.last.clone()
+	return sc.asked.last
 }

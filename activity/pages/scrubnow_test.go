@@ -14,8 +14,27 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// ScrubNow checks every page once. When it returns, it has rebuilt every page that was wrong.
-func TestScrubNow(t *testing.T) {
+// scrub runs a scrub on request to its end.
+func (g *rig) scrub(t *testing.T, rate int) ScrubProgress {
+	t.Helper()
+	if started, err := g.scrubber.Scrub(rate); !started || err != nil {
+		t.Fatalf("started: %v, %v", started, err)
+	}
+	for {
+		p := g.scrubber.ScrubStatus()
+		if !p.Running {
+			return p
+		}
+		if p.Done > p.All || p.Started.IsZero() || !p.Ended.IsZero() {
+			t.Fatalf("running: %+v", p)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// A scrub on request checks every page once. When it ends, it has rebuilt every page that was
+// wrong.
+func TestScrubOnRequest(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()
 	g := newRig(t, redisStore(t, server), 256)
@@ -26,23 +45,14 @@ func TestScrubNow(t *testing.T) {
 	must(t, err)
 	run := func() ScrubProgress {
 		t.Helper()
-		var last ScrubProgress
-		calls := 0
-		p, err := g.scrubber.ScrubNow(t.Context(), MaxScrubRate, func(p ScrubProgress) {
-			if p.Done < last.Done || p.Running != (p.Done < p.All) || p.All != 257 || p.Started.IsZero() || p.Ended.IsZero() != p.Running {
-				t.Errorf("after %+v: %+v", last, p)
-			}
-			last = p
-			calls++
-		})
-		must(t, err)
-		if p.Done != 257 || p.All != 257 || p.Running || p.Unasked != 0 || p.Err != nil || last.Done != 257 || calls != 6 {
-			t.Errorf("after %d calls, %+v, it ended as %+v", calls, last, p)
+		p := g.scrub(t, MaxScrubRate)
+		if p.Done != 257 || p.All != 257 || p.Unasked != 0 || p.Failed != 0 || p.Err != nil || p.Ended.Before(p.Started) {
+			t.Errorf("it ended as %+v", p)
 		}
 		return p
 	}
 	scrubbed := g.Stats().Scrubbed
-	if p := run(); len(p.Found) != 0 || p.Failed != 0 || p.Faulty() {
+	if p := run(); len(p.Found) != 0 {
 		t.Errorf("of sound pages: %+v", p)
 	}
 	if n := g.Stats().Scrubbed - scrubbed; n != 257 {
@@ -55,7 +65,7 @@ func TestScrubNow(t *testing.T) {
 	if n := client.Del(t.Context(), hurt("1")+":regions", own).Val(); n != 2 {
 		t.Fatalf("%d strings deleted", n)
 	}
-	if p := run(); !maps.Equal(p.Found, map[string]int{"damaged": 2}) || p.Failed != 0 || p.Faulty() {
+	if p := run(); !maps.Equal(p.Found, map[string]int{"damaged": 2}) {
 		t.Errorf("of two damaged pages: %+v", p)
 	}
 	g.wantWhole(t)
@@ -70,7 +80,7 @@ func TestScrubNow(t *testing.T) {
 	}
 	must(t, client.FlushAll(t.Context()).Err())
 	p := run()
-	if p.Found["missing"] < want["missing"] || len(p.Found) != 1 || p.Faulty() {
+	if p.Found["missing"] < want["missing"] || len(p.Found) != 1 {
 		t.Errorf("after a flush: %+v, want %v or more", p, want)
 	}
 	g.wantWhole(t)
@@ -83,30 +93,22 @@ func (unwritable) Replace(context.Context, favfilter.Replacement) (bool, error) 
 	return false, faulttest.ErrInjected
 }
 
-// ScrubNow reports pages that it cannot read or cannot rebuild.
-func TestScrubNowFailures(t *testing.T) {
-	store := &favfilter.Memory{}
-	g := newRig(t, store, 128)
+// A scrub on request reports pages that it cannot read or cannot rebuild.
+func TestScrubFailures(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 128)
 	_, err := g.Record(t.Context(), []act{add("1", "hide", "p")})
 	must(t, err)
 	g.useStore(faulttest.Down())
-	if p, err := g.scrubber.ScrubNow(t.Context(), MaxScrubRate, nil); err != nil || p.Unasked != 128 || p.Done != 128 || !p.Faulty() || p.Failed != 0 {
-		t.Errorf("store down: %+v, %v", p, err)
+	if p := g.scrub(t, MaxScrubRate); p.Unasked != 128 || p.Done != 128 || p.Failed != 0 || len(p.Found) != 0 {
+		t.Errorf("store down: %+v", p)
 	}
 	g.useStore(unwritable{&favfilter.Memory{}})
-	p, err := g.scrubber.ScrubNow(t.Context(), MaxScrubRate, nil)
-	if err != nil || p.Unasked != 0 || !maps.Equal(p.Found, map[string]int{"missing": 1}) || p.Failed != 1 || !p.Faulty() {
-		t.Errorf("unwritable store: %+v, %v", p, err)
-	}
-	g.useStore(store)
-	ctx, cancel := context.WithCancel(t.Context())
-	p, err = g.scrubber.ScrubNow(ctx, 1, func(ScrubProgress) { cancel() })
-	if !errors.Is(err, context.Canceled) || !errors.Is(p.Err, context.Canceled) || p.Done != 64 || !p.Faulty() || p.Running || p.Ended.IsZero() {
-		t.Errorf("cancelled: %+v, %v", p, err)
+	if p := g.scrub(t, MaxScrubRate); p.Unasked != 0 || !maps.Equal(p.Found, map[string]int{"missing": 1}) || p.Failed != 1 {
+		t.Errorf("unwritable store: %+v", p)
 	}
 	for _, rate := range []int{-1, MaxScrubRate + 1} {
-		if _, err := g.scrubber.ScrubNow(t.Context(), rate, nil); !isInvalid(err, CodeOutOfRange, "rate") {
-			t.Errorf("at %d pages a second: %v", rate, err)
+		if started, err := g.scrubber.Scrub(rate); started || !isInvalid(err, CodeOutOfRange, "rate") {
+			t.Errorf("at %d pages a second: started %v, %v", rate, started, err)
 		}
 	}
 }
@@ -126,23 +128,11 @@ func (s slowStore) Peek(ctx context.Context, ids []favfilter.PageID) ([]favfilte
 	return statuses, err
 }
 
-// ScrubNow pauses between looks as its rate says, and can stop there. Pages that the store did not
-// report on count as unasked.
-func TestScrubNowPace(t *testing.T) {
+// A scrub on request pauses between looks as its rate says. Pages that the store did not report on
+// count as unasked.
+func TestScrubOnRequestPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newRig(t, &favfilter.Memory{}, 256)
-		scrub := func(rate int, takes time.Duration, givenUp bool) (ScrubProgress, time.Duration) {
-			g.useStore(slowStore{&favfilter.Memory{}, takes})
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			start := time.Now()
-			p, _ := g.scrubber.ScrubNow(ctx, rate, func(ScrubProgress) {
-				if givenUp {
-					cancel()
-				}
-			})
-			return p, time.Since(start)
-		}
 		const more = 3 * time.Millisecond // three pauses, each a millisecond longer
 		for _, c := range []struct {
 			rate        int
@@ -150,71 +140,40 @@ func TestScrubNowPace(t *testing.T) {
 		}{
 			{64, 0, 3*time.Second + more},
 			{64, time.Second / 4, 3*time.Second + more + time.Second/4},
-			{640, time.Second / 5, 4 * time.Second / 5},
+			{640, time.Second / 5, 4*time.Second/5 + more},
 			{6400, 0, 30*time.Millisecond + more},
 			{0, 0, 3*time.Second*64/10_000 + more},
 		} {
+			g.useStore(slowStore{&favfilter.Memory{}, c.takes})
 			scrubbed := g.Stats().Scrubbed
-			p, took := scrub(c.rate, c.takes, false)
-			if took != c.want || p.Done != 256 || p.Unasked != 4*22 || g.Stats().Scrubbed-scrubbed != 256-4*22 {
+			p := g.scrub(t, c.rate)
+			if took := p.Ended.Sub(p.Started); took != c.want || p.Done != 256 || p.Unasked != 4*22 || g.Stats().Scrubbed-scrubbed != 256-4*22 {
 				t.Errorf("at %d a second, looks that take %v: %v, want %v: %+v", c.rate, c.takes, took, c.want, p)
 			}
-		}
-		if p, took := scrub(640, time.Second/5, true); p.Done != 64 || took != time.Second/5 || !errors.Is(p.Err, context.Canceled) {
-			t.Errorf("canceled: %+v after %v", p, took)
-		}
-		g.Close()
-		if _, err := g.scrubber.ScrubNow(t.Context(), 1, nil); !errors.Is(err, ErrClosed) {
-			t.Errorf("after Close: %v", err)
 		}
 	})
 }
 
-// Faulty reports whether pages remain that are wrong or were not checked.
-func TestScrubFaulty(t *testing.T) {
-	for want, all := range map[bool][]ScrubProgress{
-		false: {{}, {Done: 2, All: 2, Found: map[string]int{"missing": 1}}},
-		true:  {{Done: 2, All: 2, Failed: 1}, {Done: 2, All: 2, Unasked: 1}, {Done: 1, All: 2}, {Done: 2, All: 2, Err: ErrClosed}},
-	} {
-		for _, p := range all {
-			if p.Faulty() != want {
-				t.Errorf("%+v: Faulty() = %v", p, !want)
-			}
-		}
-	}
-}
-
-// A background scrub continues after StartScrub, and ends with the Recorder.
-func TestStartScrub(t *testing.T) {
+// A scrub on request runs once at a time, and ends with the Recorder.
+func TestScrubEnds(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 128)
 	if p := g.scrubber.ScrubStatus(); p.Running || !p.Started.IsZero() || p.All != 0 {
 		t.Errorf("before: %+v", p)
 	}
-	start := func(rate int, want bool) {
-		t.Helper()
-		if started, err := g.scrubber.StartScrub(rate); err != nil || started != want {
-			t.Fatalf("started: %v, %v, want %v", started, err, want)
-		}
+	if started, err := g.scrubber.Scrub(1); err != nil || !started { // its second step comes after a minute
+		t.Fatalf("started: %v, %v", started, err)
 	}
-	start(MaxScrubRate, true)
-	for deadline := time.Now().Add(10 * time.Second); g.scrubber.ScrubStatus().Running; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%+v", g.scrubber.ScrubStatus())
-		}
+	if started, err := g.scrubber.Scrub(1); err != nil || started {
+		t.Fatalf("started beside another: %v, %v", started, err)
 	}
-	if p := g.scrubber.ScrubStatus(); p.Done != 128 || p.Faulty() || p.Started.IsZero() || p.Ended.Before(p.Started) {
-		t.Errorf("after: %+v", p)
-	}
-	start(1, true) // its second step comes after a minute
-	start(1, false)
 	if p := g.scrubber.ScrubStatus(); !p.Running || p.Started.IsZero() {
 		t.Errorf("running: %+v", p)
 	}
 	g.Close()
-	if p := g.scrubber.ScrubStatus(); p.Running || !errors.Is(p.Err, ErrClosed) || p.Done != 64 || !p.Faulty() {
+	if p := g.scrubber.ScrubStatus(); p.Running || !errors.Is(p.Err, ErrClosed) || p.Done != 64 {
 		t.Errorf("closed: %+v", p)
 	}
-	if _, err := g.scrubber.StartScrub(1); !errors.Is(err, ErrClosed) {
+	if _, err := g.scrubber.Scrub(1); !errors.Is(err, ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
 }

@@ -76,12 +76,11 @@ func TestSurvey(t *testing.T) {
 		t.Errorf("%d dedicated pages, want 2", n)
 	}
 	must(t, g.applier.release(t.Context(), g.hashOf("7")))
-	must(t, g.grower.Grow(t.Context(), 8, nil))
+	must(t, g.grower.growTo(t.Context(), 8))
 	g.scrubAll()
 	g.wantSurvey(t, 8, 9, 10, 11, 12, 13, 14, 15, ledger.DedicatedPages+1)
 	g.record(t, true, add("1", "hide", "later"))
-	_, err = g.scrubber.ScrubNow(t.Context(), 0, nil)
-	must(t, err)
+	g.scrub(t, 0)
 	g.wantSurvey(t, 8, 9, 10, 11, 12, 13, 14, 15, ledger.DedicatedPages+1)
 }
 

@@ -126,7 +126,7 @@ func (r *keyReader) readSide(ctx context.Context, s *Side) error {
 		}
 		r.pages[s.Owner] = p
 	}
-	s.Page, s.Stored, s.PageState = p.Number, p.ID.String(), p.State.String()
+	s.Page, s.Stored, s.PageState = p.Number, p.ID.String(), p.State
 	hash := r.key(s)
 	s.Reported = p.Page != nil && p.Page.Contains(hash)
 	if p.Ledger != nil {
@@ -173,10 +173,10 @@ func (r *keyReader) readWindow(ctx context.Context) error {
 	}
 	s := Side{
 		Side: "direct", Kind: r.kind.Name, Owner: r.User, Target: r.Target, Stored: w.ID().String(), Page: w.ID().Number,
-		PageState: pages.PageSound.String(),
+		PageState: pages.PageSound,
 	}
 	if w.Damage() != nil {
-		s.PageState = pages.PageDamaged.String()
+		s.PageState = pages.PageDamaged
 	}
 	if runs := w.RunsOf(r.key(&s)); len(runs) > 0 { // the oldest first
 		s.Reported = true

@@ -77,7 +77,7 @@ func ReadPage(ctx context.Context, a activity.Activities, number uint32, name fu
 		return nil, err
 	}
 	p := &Page{
-		Number: in.Number, Dedicated: in.Dedicated, State: in.State.String(), Lacks: in.Lacks, Residual: in.Residual, Behind: in.Behind,
+		Number: in.Number, Dedicated: in.Dedicated, State: in.State, Lacks: in.Lacks, Residual: in.Residual, Behind: in.Behind,
 	}
 	if in.Damage != nil {
 		p.Damage = in.Damage.Error()

@@ -54,7 +54,7 @@ func ReadUser(ctx context.Context, a activity.Activities, user string) (*User, e
 	u := &User{
 		User: user, Hash: fmt.Sprintf("%016x", hash), Slot: ledger.Identity{Pages: identity.Pages}.Slot(hash),
 		Page: in.Number, Dedicated: in.Dedicated, Counts: in.User.Keys, Lacks: in.User.Lacks,
-		PageState: in.State.String(), PageKeys: in.Status.Header.Count,
+		PageState: in.State, PageKeys: in.Status.Header.Count,
 	}
 	for kind, keys := range in.User.Keys {
 		u.Keys += keys

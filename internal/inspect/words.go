@@ -13,9 +13,9 @@ func (s *Side) lookup() string {
 		said = "reports it"
 	}
 	switch s.PageState {
-	case pages.PageUnused.String():
+	case pages.PageUnused:
 		return fmt.Sprintf("there is no page %s, because its users have no activities", s.Stored)
-	case pages.PageSound.String():
+	case pages.PageSound:
 		return fmt.Sprintf("page %s %s", s.Stored, said)
 	default:
 		return fmt.Sprintf("page %s is %s and %s", s.Stored, s.PageState, said)
@@ -56,7 +56,7 @@ func (s *Side) windowWords() string {
 	case s.Reported:
 		return fmt.Sprintf("window %s reports it. It was recorded at %s or later, and is forgotten at %s. Nothing can confirm it.",
 			s.Stored, s.Since.Format(minute), s.Until.Format(minute))
-	case s.PageState == pages.PageSound.String():
+	case s.PageState == pages.PageSound:
 		return fmt.Sprintf("window %s does not report it. It was never recorded, or is forgotten.", s.Stored)
 	default:
 		return fmt.Sprintf("window %s is %s and counts as empty. It was never recorded, or is forgotten.", s.Stored, s.PageState)

@@ -92,8 +92,11 @@ func (r *remembering) do(method, target, body string, status int) {
 
 func (r *remembering) scrub() {
 	r.t.Helper()
-	if _, err := r.recorder.Scrubber().ScrubNow(r.t.Context(), pages.MaxScrubRate, nil); err != nil {
+	if _, err := r.recorder.Scrubber().Scrub(pages.MaxScrubRate); err != nil {
 		r.t.Fatal(err)
+	}
+	for r.recorder.Scrubber().ScrubStatus().Running {
+		time.Sleep(time.Millisecond)
 	}
 }
 

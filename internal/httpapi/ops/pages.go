@@ -55,13 +55,9 @@ func (o *ops) reshape(ctx context.Context, k *core.Call, _ string, req pagesRequ
 			fmt.Sprintf("%d is not a power of two from 1 to %d", *req.Pages, pages.MaxPages))
 	}
 	k.NoteReshape(*req.Pages, req.Force)
-	var options []pages.GrowOption
-	if req.Force {
-		options = append(options, pages.ForceGrow)
-	}
 	ctx, cancel := o.limits.Bound(ctx)
 	defer cancel()
-	started, err := o.recorder.Grower().StartGrow(ctx, uint32(*req.Pages), options...)
+	started, err := o.recorder.Grower().Grow(ctx, uint32(*req.Pages), req.Force)
 	if err != nil {
 		return nil, err
 	}
