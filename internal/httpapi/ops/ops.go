@@ -167,7 +167,7 @@ func (o *ops) startScrub(_ context.Context, _ *core.Call, _ string, req scrubReq
 			return nil, core.Refuse(activity.CodeOutOfRange, "rate", fmt.Sprintf("%d is not in 1 to %d", rate, pages.MaxScrubRate))
 		}
 	}
-	started, err := o.recorder.Scrubber().Scrub(rate)
+	started, err := o.recorder.Scrubber().Scrub(rate) //nolint:contextcheck // continues in the background
 	if err != nil {
 		return nil, err
 	}
