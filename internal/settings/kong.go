@@ -15,7 +15,12 @@ import (
 // It calls no method that kong looks up by name. With one such call in the program, the linker must
 // keep every exported method of every type, and the program is half again as large.
 func (s *sources) apply(command *kong.Context) {
-	if onLine(command, command.Model.HelpFlag) {
+	for _, part := range command.Path {
+		if flag := part.Flag; flag != nil {
+			s.give(flag.Name, given{fmt.Sprint(command.FlagValue(flag)), "--" + flag.Name, true})
+		}
+	}
+	if _, help := s.given[command.Model.HelpFlag.Name]; help {
 		s.note(command.PrintUsage(false))
 		if len(s.mistakes) == 0 {
 			command.Exit(0)
@@ -28,45 +33,34 @@ func (s *sources) apply(command *kong.Context) {
 	s.note(err)
 }
 
-// checkEnums notes values, or elements of them, that are not in their enum.
-func (s *sources) checkEnums(node *kong.Node) {
+// checkValues notes the flags and arguments of a command that are required and not set, and those
+// that are not in their enum.
+func (s *sources) checkValues(node *kong.Node) {
 	for _, value := range node.Values() {
-		if value.Enum == "" || value.Required && !value.Set {
-			continue
-		}
-		given := []reflect.Value{value.Target}
-		if value.Target.Kind() == reflect.Slice {
-			given = nil
-			for _, one := range value.Target.Seq2() {
-				given = append(given, one)
-			}
-		}
-		for _, one := range given {
-			if got := fmt.Sprint(one); !slices.Contains(value.EnumSlice(), got) {
-				s.note(fmt.Errorf("%s: %q is not one of %s", value.ShortSummary(), got, strings.Join(value.EnumSlice(), ", ")))
-			}
+		if value.Required && !value.Set {
+			s.note(fmt.Errorf("%s: required", value.ShortSummary()))
+		} else if value.Enum != "" {
+			s.checkEnum(value, value.Target)
 		}
 	}
 }
 
-// checkMissing notes the required flags and arguments that are not set, and the subcommands if one
-// has to be chosen.
-func (s *sources) checkMissing(flags []*kong.Flag, node *kong.Node) {
-	for _, flag := range flags {
-		if flag.Required && !flag.Set {
-			s.note(fmt.Errorf("--%s: required", flag.Name))
+// checkEnum notes a given value, or elements of it, that are not in the enum.
+func (s *sources) checkEnum(value *kong.Value, given reflect.Value) {
+	if given.Kind() == reflect.Slice {
+		for _, one := range given.Seq2() {
+			s.checkEnum(value, one)
 		}
+	} else if got := fmt.Sprint(given); !slices.Contains(value.EnumSlice(), got) {
+		s.note(fmt.Errorf("%s: %q is not one of %s", value.ShortSummary(), got, strings.Join(value.EnumSlice(), ", ")))
 	}
-	for _, argument := range node.Positional {
-		if argument.Required && !argument.Set {
-			s.note(fmt.Errorf("%s: required", argument.Summary()))
-		}
-	}
+}
+
+// checkChosen notes that one of the subcommands has to be chosen.
+func (s *sources) checkChosen(node *kong.Node) {
 	var commands []string
 	for _, below := range node.Children {
-		if !below.Hidden {
-			commands = append(commands, below.Name)
-		}
+		commands = append(commands, below.Name)
 	}
 	if len(commands) > 0 {
 		s.note(fmt.Errorf("expected one of %s", strings.Join(commands, ", ")))

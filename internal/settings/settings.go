@@ -86,10 +86,10 @@ func Parse(
 	s.note(command.Error)
 	if command.Error == nil {
 		s.apply(command)
-		s.checkMissing(command.Flags(), node)
+		s.checkChosen(node)
 		for _, part := range command.Path {
 			if node := part.Node(); node != nil {
-				s.checkEnums(node)
+				s.checkValues(node)
 				s.check(ctx, node.Target)
 			}
 		}
@@ -144,18 +144,13 @@ func (s *sources) settings(command *kong.Context) []Setting {
 		if flag.Name == FileFlag || flag == command.Model.HelpFlag {
 			continue
 		}
-		one := Setting{Name: flag.Name, Source: "default"}
+		from := strings.TrimSuffix(s.given[flag.Name].from, ": "+flag.Name)
+		one := Setting{Name: flag.Name, Source: cmp.Or(from, "default")}
 		if value := reflect.Indirect(flag.Target); value.IsValid() { // not a nil pointer
 			one.Value = value.Interface()
 		}
 		if text, ok := one.Value.(fmt.Stringer); ok {
 			one.Value = text.String()
-		}
-		if onLine(command, flag) {
-			one.Source = "--" + flag.Name
-		}
-		if given, ok := s.given[flag.Name]; ok {
-			one.Source = strings.TrimSuffix(given.from, ": "+flag.Name)
 		}
 		if text := fmt.Sprint(one.Value); strings.Contains(text, ":"+mask+"@") || strings.Contains(text, "password="+mask) {
 			s.note(fmt.Errorf("--%s: the password in it is masked (%s)", flag.Name, mask))
@@ -163,11 +158,4 @@ func (s *sources) settings(command *kong.Context) []Setting {
 		all = append(all, one)
 	}
 	return all
-}
-
-// onLine reports whether the command line sets the flag.
-func onLine(command *kong.Context, flag *kong.Flag) bool {
-	return slices.ContainsFunc(command.Path, func(part *kong.Path) bool {
-		return part.Flag == flag
-	})
 }

@@ -18,23 +18,28 @@ import (
 type sources struct {
 	prefix   string           // of variables
 	others   []string         // variables that set no flag
-	given    map[string]given // what sets a flag that the command line does not set, by flag
+	given    map[string]given // what sets a flag, by flag
 	mistakes []string
 }
 
-// given is the value that the environment or else the file has for a flag.
+// given is the value that the command line, the environment or else the file has for a flag.
 type given struct {
-	value string
-	from  string // a variable, or the file and the flag
+	value  string
+	from   string // "--pages", a variable, or the file and the flag
+	parsed bool   // by kong, because it is on the command line
+}
+
+// give notes what sets a flag, unless something before it does.
+func (s *sources) give(flag string, by given) {
+	if _, set := s.given[flag]; !set {
+		s.given[flag] = by
+	}
 }
 
 // set sets the flags that the command line does not set. It notes values that kong cannot parse.
 func (s *sources) set(command *kong.Context) {
 	for _, flag := range command.Flags() {
-		given, ok := s.given[flag.Name]
-		if onLine(command, flag) {
-			delete(s.given, flag.Name)
-		} else if ok {
+		if given, ok := s.given[flag.Name]; ok && !given.parsed {
 			value := reflect.New(flag.Target.Type()).Elem()
 			err := flag.Parse(kong.Scan().PushTyped(given.value, kong.FlagValueToken), value)
 			if err == nil {
@@ -48,8 +53,7 @@ func (s *sources) set(command *kong.Context) {
 // read reads the environment and the file, and notes variables and keys that set no flag: a
 // misspelt one has no effect.
 func (s *sources) read(command *kong.Context) {
-	i := slices.IndexFunc(command.Flags(), func(f *kong.Flag) bool { return f.Name == FileFlag && len(f.Envs) > 0 })
-	if i < 0 {
+	if !slices.ContainsFunc(command.Flags(), func(f *kong.Flag) bool { return f.Name == FileFlag && len(f.Envs) > 0 }) {
 		return
 	}
 	flags := Variables(command.Model.Node, s.prefix)
@@ -57,22 +61,17 @@ func (s *sources) read(command *kong.Context) {
 		name, value, _ := strings.Cut(pair, "=")
 		suffix, ours := strings.CutPrefix(name, s.prefix+"_")
 		if flag, known := flags[name]; known {
-			s.given[flag] = given{value, name}
+			s.give(flag, given{value, name, false})
 		} else if ours && !slices.Contains(s.others, name) && !ofKubernetes(suffix, value) {
 			s.note(fmt.Errorf("%s: sets no flag", name))
 		}
 	}
-	file := s.given[FileFlag].value
-	if flag := command.Flags()[i]; onLine(command, flag) {
-		file, _ = command.FlagValue(flag).(string)
-		delete(s.given, FileFlag)
-	}
-	if file != "" {
+	if file := s.given[FileFlag].value; file != "" {
 		s.readFile(file, slices.Collect(maps.Values(flags)))
 	}
 }
 
-// readFile reads values of flags from the file. Variables override it.
+// readFile reads values of flags from the file.
 func (s *sources) readFile(name string, flags []string) {
 	var values map[string]jsontext.Value
 	if text, err := os.ReadFile(name); err != nil {
@@ -93,9 +92,7 @@ func (s *sources) readFile(name string, flags []string) {
 			s.note(fmt.Errorf("%s: neither text, a number, true nor false", from))
 			continue
 		}
-		if _, set := s.given[key]; !set {
-			s.given[key] = given{text, from}
-		}
+		s.give(key, given{text, from, false})
 	}
 }
 
@@ -110,20 +107,15 @@ func ofKubernetes(suffix, value string) bool {
 
 const mask = "***" // what a password is shown as
 
-// Masked returns text without the passwords of the URL that it may be: the one before the @ of its
-// host, and parameters of its query whose names end in password. Where text is not quite a URL,
-// Masked masks too much rather than too little.
+// Masked returns text without the passwords of the URL that it may be: what is between the first
+// colon and the last @ in it, and parameters of its query whose names end in password. An @ in the
+// query, or in what is not quite a URL, masks too much rather than too little.
 func Masked(text string) string {
 	text = regexp.MustCompile(`(?i)([?&][a-z_]*password=)[^&#]+`).ReplaceAllString(text, "${1}"+mask)
 	scheme, rest, isURL := strings.Cut(text, "://")
 	if !isURL {
 		return text
 	}
-	hosts := regexp.MustCompile(`^([^@/?#]*@)?[^:@/?#]*(:\d*)?(,[^:@/?#]*(:\d*)?)*([/?#]|$)`)
-	end := len(rest)
-	if query := strings.IndexByte(rest, '?'); query >= 0 && hosts.MatchString(rest) { // else it may be in the password
-		end = query
-	}
 	password := regexp.MustCompile(`^([^:@]*):.*@`)
-	return scheme + "://" + password.ReplaceAllString(rest[:end], "${1}:"+mask+"@") + rest[end:]
+	return scheme + "://" + password.ReplaceAllString(rest, "${1}:"+mask+"@")
 }
