@@ -26,16 +26,11 @@ func migrateHelp() map[string]string {
 		"from":        "Redis that has the sets: a URL as for --redis, except elasticache://.",
 		"keys": "Pattern of the sets' keys, with {user} for the id: 'blocks:{user}', or 'blocks:{{user}}' with a hash tag. " +
 			"All other characters are literal.",
-		"sets_kind": "Kind of the activities, such as block.",
-		"scores":    "Meaning of scores in sorted sets: time of the activity in seconds or milliseconds since 1970, or ignore.",
-		"scan_rate": "Maximum of these commands per second, 0 to 1000000; 0: unlimited, four at a time.",
-		"on_error_member": "What to do at a member that cannot be recorded, such as one whose score is no time: stop, or skip it " +
-			"and report it.",
+		"sets_kind":    "Kind of the activities, such as block.",
+		"scores":       "Meaning of scores in sorted sets: time of the activity in seconds or milliseconds since 1970, or ignore.",
 		"compare_sets": "Compare an app's exact sets in Redis with the ledger of a service.",
 		"settle":       "How long a write may take to reach both sides, 0s to 10m.",
-		"differences": "File for all differences, as NDJSON for import: adds what is missing, removes what is extra. " +
-			"- is standard output; the report then goes to standard error. Default: print the first 20 on standard error",
-		"export_kind": "Export only this kind. Default: all",
+		"export_kind":  "Export only this kind. Default: all",
 	}
 }
 

@@ -13,10 +13,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/migrate"
 )
 
-const (
-	maxSettle        = 10 * time.Minute
-	shownDifferences = 20 // without --differences
-)
+const maxSettle = 10 * time.Minute
 
 // compareCmds compare the service with an app's own data.
 type compareCmds struct {
@@ -24,18 +21,17 @@ type compareCmds struct {
 }
 
 type compareSetsCmd struct {
-	Sets        setsFlags     `embed:""`
-	Settle      time.Duration `default:"2s"          help:"${settle}"   placeholder:"DURATION"`
-	Differences string        `help:"${differences}" placeholder:"FILE"`
-	Result      resultFlags   `embed:""`
+	Sets   setsFlags     `embed:""`
+	Settle time.Duration `default:"2s" help:"${settle}" placeholder:"DURATION"`
 }
 
 // Help is shown by kong below the summary.
 func (*compareSetsCmd) Help() string {
 	return "Compares the set of each user with the user's list in the ledger of a running service. Repeats the check of a " +
-		"difference until it is gone or --settle has passed, so the app may keep writing to both. Exits with 1 if anything " +
-		"differs. Changes nothing: import the file of --differences to make the ledger match the sets. Does not look for users " +
-		"who have no set."
+		"difference until it is gone or --settle has passed, so the app may keep writing to both. Prints the differences as " +
+		"NDJSON that import reads: lines that add what is missing in the ledger, and remove what only the ledger has. Prints " +
+		"their number on standard error, and exits with 1 if anything differs. Changes nothing. Does not look for users who have " +
+		"no set."
 }
 
 // Check implements [settings.Checker].
@@ -48,21 +44,12 @@ func (c *compareSetsCmd) Check(context.Context) error {
 
 // Run compares.
 func (c *compareSetsCmd) Run(ctx context.Context, std stdio) error {
-	return c.Sets.use(ctx, std, "compare", func(sets *migrate.Sets, service *migrate.Service) error {
-		return c.run(ctx, std, sets, service)
-	})
+	return c.Sets.use(ctx, std, "compare", c.compare)
 }
 
-// run compares the sets with the service, and prints the result.
-func (c *compareSetsCmd) run(ctx context.Context, std stdio, sets *migrate.Sets, service *migrate.Service) (err error) {
-	list := &output{keep: true}
-	if c.Differences != "" {
-		if list, err = createOutput(c.Differences, std); err != nil {
-			return fmt.Errorf("--differences: %w", err)
-		}
-	}
+func (c *compareSetsCmd) compare(ctx context.Context, std stdio, sets *migrate.Sets, service *migrate.Service) error {
 	bar, start := newProgress(std, -1, 0), time.Now()
-	sum, found, err := (&migrate.Comparison{
+	sum, corrections, err := (&migrate.Comparison{
 		Sets: sets, Service: service, Settle: c.Settle,
 		Done: func(activities int) { bar.advance(0, activities) },
 	}).Run(ctx)
@@ -70,26 +57,20 @@ func (c *compareSetsCmd) run(ctx context.Context, std stdio, sets *migrate.Sets,
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	switch {
-	case err != nil:
-	case c.Differences == "":
-		noteDifferences(found, std)
-	default:
-		err = writeDifferences(list.file, found, c.Sets.Kind)
+	if err == nil {
+		err = printActivities(std.out, corrections)
 	}
-	if err := list.end(err); err != nil {
+	if err != nil {
 		return err
 	}
-	report := std.out
-	if c.Differences == "-" {
-		report = std.err // the differences are on standard output
-	}
-	if err := c.print(report, sum, time.Since(start)); err != nil {
-		return err
-	}
+	std.note(fmt.Sprintf(`compared %d activities of %d users in %v
+  missing   %d (not in the ledger, or ending there within minutes)
+  extra     %d (only in the ledger)
+  invalid   %d (cannot be recorded)`,
+		sum.Activities, sum.Groups, time.Since(start).Round(time.Millisecond), sum.Missing, sum.Extra, sum.Invalid))
 	switch {
-	case len(found) > 0:
-		return fmt.Errorf("%d activities differ", len(found))
+	case len(corrections) > 0:
+		return fmt.Errorf("%d activities differ", len(corrections))
 	case sum.Groups == 0:
 		return errors.New("nothing to compare: check --from and --keys")
 	default:
@@ -97,45 +78,15 @@ func (c *compareSetsCmd) run(ctx context.Context, std stdio, sets *migrate.Sets,
 	}
 }
 
-// noteDifferences prints the first differences.
-func noteDifferences(found []migrate.Difference, std stdio) {
-	for _, d := range found[:min(len(found), shownDifferences)] {
-		std.note(fmt.Sprintf("%s: user %q, target %q", d.What, d.User, d.Target))
-	}
-	if more := len(found) - shownDifferences; more > 0 {
-		std.note(fmt.Sprintf("and %d more: --differences lists all", more))
-	}
-}
-
-// writeDifferences writes lines that correct the differences when they are imported. They add what
-// the service lacks, and remove what only the service has.
-func writeDifferences(to io.Writer, found []migrate.Difference, kind string) error {
+// printActivities prints activities as lines that import reads.
+func printActivities(to io.Writer, all []activity.Activity) error {
 	lines := bufio.NewWriter(to)
-	for _, d := range found {
-		line, err := activityfile.Line(activity.Activity{
-			User: d.User, Kind: kind, Target: d.Target, Remove: d.What == migrate.Extra,
-		})
+	for _, a := range all {
+		line, err := activityfile.Line(a)
 		if err != nil {
 			return err
 		}
 		_, _ = lines.Write(line) // Flush tells
 	}
 	return lines.Flush()
-}
-
-// print prints the result.
-func (c *compareSetsCmd) print(out io.Writer, sum migrate.Compared, took time.Duration) error {
-	if c.Result.json() {
-		return writeJSON(out, struct {
-			Kind string `json:"kind"`
-			migrate.Compared
-			Seconds float64 `json:"seconds"`
-		}{c.Sets.Kind, sum, took.Seconds()})
-	}
-	_, err := fmt.Fprintf(out, `compared %d activities of %d users in %v
-  missing   %d (not in the ledger, or ending there within minutes)
-  extra     %d (only in the ledger)
-  invalid   %d (cannot be recorded)
-`, sum.Activities, sum.Groups, took.Round(time.Millisecond), sum.Missing, sum.Extra, sum.Invalid)
-	return err
 }

@@ -2,6 +2,10 @@ package main
 
 import (
 	"database/sql"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,66 +17,87 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// A comparison reports the differences, exits with 0 only without any, and writes a file that
-// corrects them.
+// A comparison prints activities that correct the differences, and exits with 0 only without any.
 func TestCompare(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()
 	client.SAdd(t.Context(), "blocks:1", "2", "3")
 	dir := t.TempDir()
 	running := serve(t, "--pages", "4", "--data-dir", dir)
-	url := "http://" + running.addr()
-	data := []string{"--server", url, "--from", server.URL(), "--keys", "blocks:{user}", "--kind", "block"}
+	address := "http://" + running.addr()
+	data := []string{"--server", address, "--from", server.URL(), "--keys", "blocks:{user}", "--kind", "block"}
 	command := func(code int, args ...string) result {
 		return feedfilter(t, code, append(args, data...)...)
 	}
-	r := command(0, "import", "sets", "--output", "json")
-	wantContains(t, r.stdout, `"read": 2`, `"changed": 2`)
-	wantContains(t, command(0, "compare", "sets").stdout, "compared 2 activities of 1 users", "missing   0", "extra     0")
-	typo := []string{"--server", url, "--from", server.URL(), "--keys", "block:{user}", "--kind", "hide"}
+	wantContains(t, command(0, "import", "sets").stdout, "imported 2 members of 1 sets (2 changed")
+	wantContains(t, command(0, "compare", "sets").stderr, "compared 2 activities of 1 users", "missing   0", "extra     0")
+	typo := []string{"--server", address, "--from", server.URL(), "--keys", "block:{user}", "--kind", "hide"}
 	wantContains(t, feedfilter(t, 0, append([]string{"import", "sets"}, typo...)...).stderr, "warning: found no sets: check --keys")
 	wantContains(t, feedfilter(t, 1, append([]string{"compare", "sets"}, typo...)...).stderr, "nothing to compare")
 
 	client.SRem(t.Context(), "blocks:1", "2")
 	client.SAdd(t.Context(), "blocks:4", "1")
 	client.Set(t.Context(), "blocks:x", "no set", 0)
-	differences := filepath.Join(dir, "differences.ndjson")
-	r = command(1, "compare", "sets", "--settle", "0s", "--output", "json", "--differences", differences)
-	wantContains(t, r.stdout, `"missing": 1`, `"extra": 1`)
-	wantContains(t, r.stderr, "2 activities differ", "skipped 1 keys that are neither sets nor sorted sets")
-	text, err := os.ReadFile(differences)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, want := string(text), `{"user":"1","kind":"block","target":"2","op":"remove"}
+	r := command(1, "compare", "sets", "--settle", "0s")
+	wantContains(t, r.stderr, "missing   1", "extra     1", "2 activities differ", "skipped 1 keys that are neither sets nor sorted sets")
+	if want := `{"user":"1","kind":"block","target":"2","op":"remove"}
 {"user":"4","kind":"block","target":"1","op":"add"}
-`; got != want {
-		t.Errorf("the differences are\n%s, want\n%s", got, want)
+`; r.stdout != want {
+		t.Errorf("the differences are\n%s, want\n%s", r.stdout, want)
 	}
-	r = command(1, "compare", "sets", "--settle", "0s", "--differences", "-")
-	if r.stdout != string(text) {
-		t.Errorf("standard output has\n%s", r.stdout)
-	}
-	wantContains(t, r.stderr, "missing   1", "extra     1")
-	wantContains(t, command(1, "compare", "sets", "--settle", "0s").stderr, `missing: user "4", target "1"`, `extra: user "1", target "2"`)
+	differences := filepath.Join(dir, "differences.ndjson")
+	writeFile(t, differences, r.stdout)
 	running.signal(syscall.SIGTERM)
 	running.wantExit(0)
 	wantContains(t, feedfilter(t, 0, "import", "--data-dir", dir, differences).stdout, "2 changed")
 	running = serve(t, "--pages", "4", "--data-dir", dir)
 	data[1] = "http://" + running.addr()
-	wantContains(t, command(0, "compare", "sets").stdout, "missing   0", "extra     0")
+	wantContains(t, command(0, "compare", "sets").stderr, "missing   0", "extra     0")
+}
+
+// Calls are repeated while the service is unavailable, and a wrong address fails at once.
+func TestSetsService(t *testing.T) {
+	running := serve(t, "--data-dir", t.TempDir())
+	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: running.addr()})
+	failures := 3
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/v1/kinds" && failures > 0 {
+			failures--
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(front.Close)
+	flags := setsFlags{Kind: "block", Service: serviceFlags{Server: front.URL}}
+	service, err := flags.service(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := service.List(t.Context(), "1"); err != nil || failures > 0 {
+		t.Errorf("%v, with %d failures to come", err, failures)
+	}
+	calls := 0
+	down := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		calls++
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	t.Cleanup(down.Close)
+	flags.Service.Server = down.URL
+	if _, err := flags.service(t.Context()); err == nil || calls != 1 {
+		t.Errorf("%v after %d calls", err, calls)
+	}
 }
 
 // Mistakes are reported before anything is read.
 func TestCompareRefused(t *testing.T) {
 	for args, want := range map[string]string{
-		"import sets --from redis://127.0.0.1:1 --keys blocks --kind block":                     "--keys: the pattern must have {user} exactly once",
-		"import sets --from http://127.0.0.1:1 --keys {user} --kind block":                      "--from: ",
-		"import sets --from elasticache://x?region=eu --keys {user} --kind block":               "--from: ",
-		"import sets --from redis://127.0.0.1:1 --keys {user} --kind block --scan-rate 2000000": "--scan-rate: 2000000 is not in 0 to 1000000",
-		"import sets --from redis://127.0.0.1:1 --keys {user} --kind block --server ftp://x":    "--server: ",
-		"compare sets --from redis://127.0.0.1:1 --keys {user} --kind block --settle 11m":       "--settle: 11m0s is not in 0s to 10m0s",
-		"compare sets --from redis://127.0.0.1:1 --keys {user} --kind block":                    "--server: required",
+		"import sets --from redis://127.0.0.1:1 --keys blocks --kind block":                  "--keys: the pattern must have {user} exactly once",
+		"import sets --from http://127.0.0.1:1 --keys {user} --kind block":                   "--from: ",
+		"import sets --from elasticache://x?region=eu --keys {user} --kind block":            "--from: ",
+		"import sets --from redis://127.0.0.1:1 --keys {user} --kind block --server ftp://x": "--server: ",
+		"compare sets --from redis://127.0.0.1:1 --keys {user} --kind block --settle 11m":    "--settle: 11m0s is not in 0s to 10m0s",
+		"compare sets --from redis://127.0.0.1:1 --keys {user} --kind block":                 "--server: required",
 		"export --kind mute": `--kind: unknown kind "mute"`,
 		"export --kind seen": "--kind: seen has a window",
 	} {
@@ -80,7 +105,7 @@ func TestCompareRefused(t *testing.T) {
 		wantContains(t, r.stderr, want)
 	}
 	r := feedfilter(t, 1, "import", "sets", "--server", "http://127.0.0.1:1", "--from", "redis://127.0.0.1:1", "--keys", "{user}", "--kind", "block")
-	wantContains(t, r.stderr, "import {user}: --from: redis at 127.0.0.1:1: ")
+	wantContains(t, r.stderr, "import {user}: ", "connection refused")
 }
 
 // An export does nothing in the background: no scrub, no removal of ended activities, no rebuild.

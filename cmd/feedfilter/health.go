@@ -30,7 +30,7 @@ type healthCmd struct {
 // Check implements [settings.Checker].
 func (c *healthCmd) Check(context.Context) error {
 	var all checks
-	_, err := directly(c.server(), 0, nil)
+	_, err := directly(c.server(), 0, 1, nil)
 	all.wantf(err == nil, "--server: %w", err)
 	all.wantf(c.URL == nil, "--url: has another name: --server")
 	all.wantf(c.Wait >= 0, "--wait: %v is below 0", c.Wait)
@@ -93,7 +93,7 @@ func (c *healthCmd) Run(ctx context.Context, std stdio) error {
 func (c *healthCmd) ask(ctx context.Context) (*client.Readiness, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	service, err := directly(c.server(), c.Timeout, nil)
+	service, err := directly(c.server(), c.Timeout, 1, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -21,30 +21,29 @@ func (*importCmds) Help() string {
 }
 
 type importSetsCmd struct {
-	Sets    setsFlags   `embed:""`
-	OnError string      `default:"stop" enum:"stop,skip" help:"${on_error_member}" placeholder:"POLICY"`
-	Result  resultFlags `embed:""`
+	Sets   setsFlags `embed:""`
+	Scores string    `default:"ignore" enum:"ignore,seconds,milliseconds" help:"${scores}" placeholder:"UNIT"`
 }
 
 // Help is shown by kong below the summary.
 func (*importSetsCmd) Help() string {
 	return "Scans a Redis server, or all primaries of a cluster, for sets and sorted sets, one per user, and records their members " +
-		"through a running service. The app may keep writing, to the sets first and then to the service: activities that it " +
-		"undoes meanwhile stay undone. After an interruption, run the import again from the start; repeating is safe. " +
+		"through a running service. Reports and skips members that are no valid ids. The app may keep writing, to the sets first " +
+		"and then to the service: activities that it undoes meanwhile stay undone. After an interruption, run the import again " +
+		"from the start; repeating is safe. " +
 		"\"feedfilter compare sets\" shows the differences afterwards."
 }
 
 // Run imports the sets.
 func (c *importSetsCmd) Run(ctx context.Context, std stdio) error {
-	return c.Sets.use(ctx, std, "import "+c.Sets.Keys, func(sets *migrate.Sets, service *migrate.Service) error {
-		return c.run(ctx, std, sets, service)
-	})
+	return c.Sets.use(ctx, std, "import "+c.Sets.Keys.String(), c.record)
 }
 
-func (c *importSetsCmd) run(ctx context.Context, std stdio, sets *migrate.Sets, service *migrate.Service) error {
+func (c *importSetsCmd) record(ctx context.Context, std stdio, sets *migrate.Sets, service *migrate.Service) error {
+	sets.Scores = migrate.Scores(c.Scores)
 	bar, start := newProgress(std, -1, 0), time.Now()
 	sum, err := (&migrate.Import{
-		Sets: sets, Service: service, Skip: c.OnError == "skip",
+		Sets: sets, Service: service,
 		Bad:  func(problem error) { bar.note(problem.Error()) },
 		Done: func(activities int) { bar.advance(0, activities) },
 	}).Run(ctx)
@@ -62,15 +61,8 @@ func (c *importSetsCmd) run(ctx context.Context, std stdio, sets *migrate.Sets, 
 		std.note(fmt.Sprintf("warning: %d members were not recorded: their users have reached the limit of the kind", sum.OverLimit))
 	}
 	took := time.Since(start)
-	if c.Result.json() {
-		err = writeJSON(std.out, struct {
-			migrate.Imported
-			Seconds float64 `json:"seconds"`
-		}{sum, took.Seconds()})
-	} else {
-		_, err = fmt.Fprintf(std.out, "imported %d members of %d sets (%d changed, %d undone meanwhile, %d skipped) in %v, %.0f/s\n",
-			sum.Read, sum.Groups, sum.Changed, sum.Undone, sum.Skipped, took.Round(time.Millisecond), float64(sum.Read)/took.Seconds())
-	}
+	_, err = fmt.Fprintf(std.out, "imported %d members of %d sets (%d changed, %d undone meanwhile, %d skipped) in %v, %.0f/s\n",
+		sum.Read, sum.Groups, sum.Changed, sum.Undone, sum.Skipped, took.Round(time.Millisecond), float64(sum.Read)/took.Seconds())
 	if sum.Read > 0 && sum.Skipped == sum.Read {
 		err = errors.Join(err, fmt.Errorf("all %d members were skipped", sum.Read))
 	}

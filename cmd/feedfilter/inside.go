@@ -51,7 +51,7 @@ func (f *insideFlags) print(std stdio, answer any, write func(io.Writer) error) 
 // which must exist.
 func (f *serviceFlags) with(ctx context.Context, flags *dataFlags, std stdio, do func(s *client.Client) error) (err error) {
 	if f.Server != "" {
-		c, err := f.service()
+		c, err := f.service(1)
 		if err != nil {
 			return err
 		}

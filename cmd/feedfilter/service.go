@@ -32,23 +32,26 @@ func (f *serviceFlags) Check(context.Context) error {
 	if f.Server == "" {
 		return nil
 	}
-	if _, err := f.service(); err != nil {
+	if _, err := f.service(1); err != nil {
 		return fmt.Errorf("--server: %w", err)
 	}
 	return nil
 }
 
-// service returns a client of the service that --server names.
-func (f *serviceFlags) service() (*client.Client, error) {
-	return directly(f.Server, askTimeout, f.Client.token)
+// service returns a client of the service that --server names, which makes up to that many attempts
+// of a call.
+func (f *serviceFlags) service(attempts int) (*client.Client, error) {
+	return directly(f.Server, askTimeout, attempts, f.Client.token)
 }
 
-// directly returns a client of the service at address. The client uses no proxy, follows no
-// redirect, and does not retry.
-func directly(address string, timeout time.Duration, token func(context.Context) (string, error)) (*client.Client, error) {
+// directly returns a client of the service at address. The client uses no proxy and follows no
+// redirect.
+func directly(
+	address string, timeout time.Duration, attempts int, token func(context.Context) (string, error),
+) (*client.Client, error) {
 	return client.New(address, client.Options{
 		AttemptTimeout: timeout,
-		MaxAttempts:    1,
+		MaxAttempts:    attempts,
 		Token:          token,
 		HTTPClient:     &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: maxIdle, IdleConnTimeout: time.Minute}},
 	})

@@ -4,11 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
@@ -29,146 +27,97 @@ type Comparison struct {
 	Service *Service
 
 	Settle time.Duration        // how long a write of the app may take to reach both sides
-	Done   func(activities int) // called with the number of further activities compared, one call at a time
+	Done   func(activities int) // called with the number of further activities compared
 
-	mu       sync.Mutex
 	sum      Compared
 	suspects map[Pair]bool // pairs to check again
 }
 
-// Differences.
-const (
-	// Missing: the set has the activity, and the ledger does not, or ends it within minutes.
-	Missing = "missing"
-	// Extra: the ledger has the activity, and the set does not.
-	Extra = "extra"
-)
-
-// Difference is a pair in which set and ledger differ.
-type Difference struct {
-	Pair
-
-	What string // Missing or Extra
-}
-
 // Compared is the result of a comparison.
 type Compared struct {
-	Groups     int64 `json:"groups"`     // sets
-	Activities int64 `json:"activities"` // members, looked up in the ledger
-	Invalid    int64 `json:"invalid"`    // members that cannot be recorded
+	Groups     int64 // sets
+	Activities int64 // members, looked up in the ledger
+	Invalid    int64 // members that cannot be recorded
 
-	Missing int64 `json:"missing"`
-	Extra   int64 `json:"extra"`
+	Missing int64 // the set has them; the ledger does not, or ends them within minutes
+	Extra   int64 // the ledger has them, and the set does not
 }
 
-// Run compares the users who have a set. The differences are in the order of users and targets.
-func (c *Comparison) Run(ctx context.Context) (Compared, []Difference, error) {
+// Run compares the users who have a set. It also returns the activities that make the ledger match
+// the sets, in the order of users and targets: it adds what is missing, and removes what is extra.
+func (c *Comparison) Run(ctx context.Context) (Compared, []activity.Activity, error) {
 	c.suspects = make(map[Pair]bool)
-	err := c.Sets.Users(ctx, func(user string, members iter.Seq2[[]Member, error]) error { return c.user(ctx, user, members) })
-	var found []Difference
+	err := c.Sets.Users(ctx, func(user string) error { return c.user(ctx, user) })
+	var corrections []activity.Activity
 	if err == nil {
-		found, err = c.settle(ctx)
+		corrections, err = c.settle(ctx)
 	}
-	for _, d := range found {
-		if d.What == Missing {
-			c.sum.Missing++
-		} else {
+	for _, a := range corrections {
+		if a.Remove {
 			c.sum.Extra++
+		} else {
+			c.sum.Missing++
 		}
 	}
-	return c.sum, found, err
+	return c.sum, corrections, err
 }
 
-// verdict compares a pair. ends has what the ledger lists for its user. "": there is no difference.
-// An activity that ends within minutes is none: settle has set its end, or the app will.
-func verdict(has bool, ends map[string]time.Time, target string) string {
-	until, listed := ends[target]
-	stays := listed && !endsSoon(until)
-	switch {
-	case has && !stays:
-		return Missing
-	case !has && stays:
-		return Extra
-	default:
-		return ""
-	}
+// list is what the ledger lists for a user, and when each activity ends.
+type list map[string]time.Time
+
+// keeps reports whether the ledger has the activity, and does not end it within minutes: settle has
+// set such an end, or the app will.
+func (l list) keeps(target string) bool {
+	until, listed := l[target]
+	return listed && (until.IsZero() || time.Until(until) >= soon)
 }
 
 // user compares the set of one user.
-func (c *Comparison) user(ctx context.Context, user string, members iter.Seq2[[]Member, error]) (err error) {
-	var ends map[string]time.Time
+func (c *Comparison) user(ctx context.Context, user string) error {
+	var ledger list
 	if activity.CheckID(user, "user") == nil {
-		if ends, err = c.Service.List(ctx, user); err != nil {
+		var err error
+		if ledger, err = c.Service.List(ctx, user); err != nil {
 			return err
 		}
 	}
+	c.sum.Groups++
 	met := make(map[string]bool)
-	for some, err := range members {
-		if err != nil {
-			return err
-		}
-		var missing []Pair
-		for _, p := range c.valid(some) {
-			met[p.Target] = true
-			if verdict(true, ends, p.Target) != "" {
-				missing = append(missing, p)
+	err := c.Sets.Members(ctx, user, func(members []Member) error {
+		for _, m := range members {
+			if check(c.Service.Kind, m.Pair) != nil {
+				c.sum.Invalid++
+				continue
+			}
+			c.sum.Activities++
+			met[m.Target] = true
+			if !ledger.keeps(m.Target) {
+				c.suspects[m.Pair] = true
 			}
 		}
-		if err := c.suspect(missing); err != nil {
-			return err
+		c.Done(len(members))
+		return nil
+	})
+	for target := range ledger {
+		if !met[target] && ledger.keeps(target) {
+			c.suspects[Pair{user, target}] = true
 		}
 	}
-	var extra []Pair
-	for target := range ends {
-		if !met[target] && verdict(false, ends, target) != "" {
-			extra = append(extra, Pair{user, target})
-		}
+	if err == nil && len(c.suspects) > maxSuspects {
+		err = fmt.Errorf("more than %d activities differ: complete the import first", maxSuspects)
 	}
-	c.mu.Lock()
-	c.sum.Groups++
-	c.mu.Unlock()
-	return c.suspect(extra)
-}
-
-// valid returns the members that can be recorded, and counts all.
-func (c *Comparison) valid(members []Member) []Pair {
-	pairs := make([]Pair, 0, len(members))
-	for _, m := range members {
-		if check(c.Service.Kind, m.Pair) == nil {
-			pairs = append(pairs, m.Pair)
-		}
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.sum.Invalid += int64(len(members) - len(pairs))
-	c.sum.Activities += int64(len(pairs))
-	c.Done(len(pairs))
-	return pairs
-}
-
-// suspect notes pairs to check again.
-func (c *Comparison) suspect(pairs []Pair) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, p := range pairs {
-		c.suspects[p] = true
-	}
-	if len(c.suspects) > maxSuspects {
-		return fmt.Errorf("more than %d activities differ: complete the import first", maxSuspects)
-	}
-	return nil
+	return err
 }
 
 // settle checks suspects again until sets and service agree about all, or the time to settle is
-// over, and returns the remaining differences.
-func (c *Comparison) settle(ctx context.Context) (found []Difference, err error) {
-	for begun, wait := time.Now(), firstLook; len(c.suspects) > 0; wait *= 2 {
-		if found, err = c.look(ctx); err != nil {
-			return nil, err
-		}
-		left := c.Settle - time.Since(begun)
-		if left <= 0 {
-			break
+// over. It returns what corrects the remaining differences.
+func (c *Comparison) settle(ctx context.Context) ([]activity.Activity, error) {
+	end := time.Now().Add(c.Settle)
+	for wait := firstLook; ; wait *= 2 {
+		corrections, err := c.look(ctx)
+		left := time.Until(end)
+		if err != nil || len(corrections) == 0 || left <= 0 {
+			return corrections, err
 		}
 		select {
 		case <-time.After(min(wait, left)):
@@ -176,11 +125,10 @@ func (c *Comparison) settle(ctx context.Context) (found []Difference, err error)
 			return nil, context.Cause(ctx)
 		}
 	}
-	return found, nil
 }
 
-// look checks all suspects. It returns the differences, and forgets the other pairs.
-func (c *Comparison) look(ctx context.Context) (found []Difference, err error) {
+// look checks all suspects. It returns what corrects the differences, and forgets the other pairs.
+func (c *Comparison) look(ctx context.Context) (corrections []activity.Activity, err error) {
 	pairs := slices.SortedFunc(maps.Keys(c.suspects), func(p, q Pair) int {
 		return cmp.Or(strings.Compare(p.User, q.User), strings.Compare(p.Target, q.Target))
 	})
@@ -189,18 +137,21 @@ func (c *Comparison) look(ctx context.Context) (found []Difference, err error) {
 	if err != nil {
 		return nil, err
 	}
-	var ends map[string]time.Time
+	var ledger list
 	for i, p := range pairs {
 		if i == 0 || p.User != pairs[i-1].User {
-			if ends, err = c.Service.List(ctx, p.User); err != nil {
+			if ledger, err = c.Service.List(ctx, p.User); err != nil {
 				return nil, err
 			}
 		}
-		if what := verdict(has[i], ends, p.Target); what != "" {
-			found = append(found, Difference{p, what})
-		} else {
+		extra := ledger.keeps(p.Target)
+		if extra == has[i] {
 			delete(c.suspects, p)
+			continue
 		}
+		corrections = append(corrections, activity.Activity{
+			User: p.User, Kind: c.Service.Kind.Name, Target: p.Target, Remove: extra,
+		})
 	}
-	return found, nil
+	return corrections, nil
 }

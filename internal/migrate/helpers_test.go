@@ -13,7 +13,6 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
-	"golang.org/x/time/rate"
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/activity/ledger"
@@ -75,11 +74,11 @@ func newClient(t *testing.T, url string, way http.RoundTripper) *client.Client {
 
 func (w *world) service(t *testing.T, kind string) *migrate.Service {
 	t.Helper()
-	s, err := migrate.NewService(t.Context(), w.client, kind)
+	k, err := migrate.FindKind(t.Context(), w.client, kind)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s
+	return &migrate.Service{Kind: k, Client: w.client}
 }
 
 // record records "1 block 2", "-1 block 2" to undo it.
@@ -116,10 +115,9 @@ func (w *world) recorded(t *testing.T) []string {
 	return all
 }
 
-func pattern(t *testing.T, text string) migrate.Pattern {
+func pattern(t *testing.T, text string) (p migrate.Pattern) {
 	t.Helper()
-	p, err := migrate.ParsePattern(text)
-	if err != nil {
+	if err := p.UnmarshalText([]byte(text)); err != nil {
 		t.Fatal(err)
 	}
 	return p
@@ -128,11 +126,7 @@ func pattern(t *testing.T, text string) migrate.Pattern {
 // sets returns the source of the sets "blocks:{user}".
 func sets(t *testing.T, from redis.UniversalClient) *migrate.Sets {
 	t.Helper()
-	return &migrate.Sets{Client: from, Keys: pattern(t, "blocks:{user}"), Scores: migrate.NoScores, Pace: unlimited()}
-}
-
-func unlimited() *rate.Limiter {
-	return rate.NewLimiter(rate.Inf, 1)
+	return &migrate.Sets{Client: from, Keys: pattern(t, "blocks:{user}"), Scores: migrate.NoScores}
 }
 
 // importAll imports from a source, and fails the test on an error.
@@ -172,7 +166,11 @@ func run(t *testing.T, c *migrate.Comparison) (sum migrate.Compared, found []str
 		t.Fatal(err)
 	}
 	for _, d := range all {
-		found = append(found, d.What+" "+d.User+" "+d.Target)
+		what := "missing "
+		if d.Remove {
+			what = "extra "
+		}
+		found = append(found, what+d.User+" "+d.Target)
 	}
 	return sum, found
 }

@@ -19,14 +19,6 @@ import (
 // Pair is an activity of the kind that is imported or compared.
 type Pair struct{ User, Target string }
 
-// Member is a member of a user's set.
-type Member struct {
-	Pair
-
-	Since time.Time // time of the activity; zero: unknown
-	Bad   error     // why its score is invalid
-}
-
 const (
 	// batchSize is the number of activities in one request. With the longest ids, made of quotes
 	// only, such a request is just below the service's limit of 1 MiB.
@@ -36,18 +28,13 @@ const (
 	grace = time.Minute
 	// soon is the time within which an end counts as one that settle has set.
 	soon = 2 * grace
-	// maxTurns is how often a pair may change while it is being settled.
-	maxTurns = 20
 )
 
 // settle makes the service follow the source in one pair, while others may change it, first in the
 // source and then in the service.
 func settle(ctx context.Context, source *Sets, to *Service, p Pair) error {
 	has, err := source.Has(ctx, []Pair{p})
-	for range maxTurns {
-		if err != nil {
-			return err
-		}
+	for err == nil {
 		line := client.Activity{User: p.User, Target: p.Target}
 		if !has[0] {
 			// An absent activity needs no end.
@@ -71,11 +58,8 @@ func settle(ctx context.Context, source *Sets, to *Service, p Pair) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("user %q, target %q: changed %d times during the import", p.User, p.Target, maxTurns)
+	return err
 }
-
-// endsSoon reports whether settle has set the end of an activity.
-func endsSoon(until time.Time) bool { return !until.IsZero() && time.Until(until) < soon }
 
 // check returns an error if an activity of the kind cannot be recorded.
 func check(k client.Kind, p Pair) error {

@@ -4,19 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"maps"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"golang.org/x/sync/errgroup"
-	"golang.org/x/time/rate"
 )
 
 // Scores is the meaning of scores in sorted sets.
@@ -30,7 +26,6 @@ const (
 )
 
 const (
-	setReaders  = 4        // sets that are read at a time
 	scanCount   = 1000     // COUNT of SCAN, SSCAN and ZSCAN: with more, other clients wait longer
 	placeholder = "{user}" // stands for an id in a [Pattern]
 )
@@ -43,14 +38,18 @@ var ErrMoved = errors.New("the servers changed during the scan, which may have m
 // hash tag.
 type Pattern struct{ prefix, suffix string }
 
-// ParsePattern parses a pattern, which must have {user} exactly once.
-func ParsePattern(text string) (Pattern, error) {
-	prefix, suffix, found := strings.Cut(text, placeholder)
+// UnmarshalText parses a pattern, which must have {user} exactly once.
+func (p *Pattern) UnmarshalText(text []byte) error {
+	prefix, suffix, found := strings.Cut(string(text), placeholder)
 	if !found || strings.Contains(suffix, placeholder) {
-		return Pattern{}, errors.New("the pattern must have " + placeholder + " exactly once, in place of the id")
+		return errors.New("the pattern must have " + placeholder + " exactly once, in place of the id")
 	}
-	return Pattern{prefix, suffix}, nil
+	*p = Pattern{prefix, suffix}
+	return nil
 }
+
+// String returns the pattern.
+func (p Pattern) String() string { return p.Key(placeholder) }
 
 // Key returns the key of a user's set.
 func (p Pattern) Key(user string) string { return p.prefix + user + p.suffix }
@@ -68,70 +67,60 @@ func (p Pattern) glob() string {
 	return literal.Replace(p.prefix) + "*" + literal.Replace(p.suffix)
 }
 
-// Sets are an app's exact sets in Redis, plain or sorted, one per user. They are read with
-// SCAN, SSCAN and ZSCAN, on every primary of a cluster, with one page of members of a few sets in
-// memory. Keys of other types are skipped and counted.
+// Sets are an app's exact sets in Redis, plain or sorted, one per user. They are read with SCAN,
+// SSCAN and ZSCAN, on every primary of a cluster, by one command at a time: so the app's own
+// commands wait little. One page of members is in memory. Sets are for use by one goroutine.
 type Sets struct {
 	Client redis.UniversalClient
 	Keys   Pattern
 	Scores Scores
-	Pace   *rate.Limiter // of commands that read
 
-	Others atomic.Int64 // number of skipped keys, which are neither sets nor sorted sets
+	Others int // number of skipped keys, which are neither sets nor sorted sets
 }
 
-// Users calls each, from several goroutines, for every user whose set exists during the whole call.
-// It returns when all calls have returned. It may or may not include a set that is added or removed
-// meanwhile, and includes a set twice if SCAN returns its key twice. members yields some members at
-// a time, and may yield a member twice. Range over it at most once. An error of each ends the call
-// and is returned. An error may be [ErrMoved].
-func (s *Sets) Users(ctx context.Context, each func(user string, members iter.Seq2[[]Member, error]) error) error {
-	before, err := s.identity(ctx)
-	readers, reading := errgroup.WithContext(ctx)
-	readers.SetLimit(setReaders)
-	if err == nil {
-		err = s.eachPrimary(reading, func(ctx context.Context, node redis.Cmdable) error {
-			return s.scan(ctx, node, func(user string) {
-				readers.Go(func() error { return each(user, s.members(reading, user)) })
-			})
-		})
-	}
-	// A reader's error comes first: it has ended the scan.
-	if failed := readers.Wait(); failed != nil {
-		return failed
-	}
-	var after map[string]bool
-	if err == nil {
-		after, err = s.identity(context.WithoutCancel(ctx))
-	}
-	if err == nil && !maps.Equal(before, after) {
-		err = ErrMoved
-	}
+// Member is a member of a user's set.
+type Member struct {
+	Pair
+
+	Since time.Time // time of the activity; zero: unknown
+}
+
+// Users calls each for every user whose set exists during the whole call. It may or may not include
+// a set that is added or removed meanwhile, and includes a set twice if SCAN returns its key twice.
+// An error of each ends the call and is returned. An error may be [ErrMoved].
+func (s *Sets) Users(ctx context.Context, each func(user string) error) error {
+	primaries, before, err := s.servers(ctx)
 	if err != nil {
-		return fmt.Errorf("scan %s: %w", s.Keys.Key(placeholder), err)
+		return fmt.Errorf("scan %s: %w", s.Keys, err)
 	}
-	return nil
+	for _, node := range primaries {
+		if err := s.scan(ctx, node, each); err != nil {
+			return err
+		}
+	}
+	_, after, err := s.servers(ctx)
+	if err == nil && !maps.Equal(before, after) {
+		err = fmt.Errorf("scan %s: %w", s.Keys, ErrMoved)
+	}
+	return err
 }
 
 // scan calls each for the users whose sets are on a server.
-func (s *Sets) scan(ctx context.Context, node redis.Cmdable, each func(user string)) error {
+func (s *Sets) scan(ctx context.Context, node redis.Cmdable, each func(user string) error) error {
 	for cursor := uint64(0); ; {
-		if err := s.Pace.Wait(ctx); err != nil {
-			return err
-		}
 		keys, next, err := node.Scan(ctx, cursor, s.Keys.glob(), scanCount).Result()
 		if err != nil {
-			return err
+			return fmt.Errorf("scan %s: %w", s.Keys, err)
 		}
 		for _, key := range keys {
 			user, ok := s.Keys.User(key)
-			switch {
-			case ctx.Err() != nil:
-				return context.Cause(ctx)
-			case ok && strings.HasPrefix(user, "{") && strings.HasSuffix(user, "}"):
+			if ok && strings.HasPrefix(user, "{") && strings.HasSuffix(user, "}") {
 				return fmt.Errorf("key %s: the id is in braces; if they are a hash tag, write {%s} in the pattern", key, placeholder)
-			case ok:
-				each(user)
+			}
+			if ok {
+				if err := each(user); err != nil {
+					return err
+				}
 			}
 		}
 		if cursor = next; cursor == 0 {
@@ -140,49 +129,44 @@ func (s *Sets) scan(ctx context.Context, node redis.Cmdable, each func(user stri
 	}
 }
 
-// members yields the set of a user, which may be removed or replaced meanwhile.
-func (s *Sets) members(ctx context.Context, user string) iter.Seq2[[]Member, error] {
-	return func(yield func([]Member, error) bool) {
-		key, read, sorted := s.Keys.Key(user), s.Client.SScan, false
-		for cursor := uint64(0); ; {
-			var page []string
-			err := s.Pace.Wait(ctx)
-			if err == nil {
-				page, cursor, err = read(ctx, key, cursor, "", scanCount).Result()
-			}
-			switch {
-			case isWrongType(err) && !sorted:
-				read, sorted, cursor = s.Client.ZScan, true, 0
-				continue
-			case isWrongType(err):
-				s.Others.Add(1)
-				return
-			case err != nil:
-				yield(nil, fmt.Errorf("read %s: %w", key, err))
-				return
-			}
-			if !yield(s.parse(user, page, sorted), nil) || cursor == 0 {
-				return
-			}
+// Members calls each for the members of a user's set, some at a time. It may repeat a member. The
+// set may be removed or replaced meanwhile. An error of each ends the call and is returned.
+func (s *Sets) Members(ctx context.Context, user string, each func([]Member) error) error {
+	key, read, fields := s.Keys.Key(user), s.Client.SScan, 1 // of a member
+	for cursor := uint64(0); ; {
+		page, next, err := read(ctx, key, cursor, "", scanCount).Result()
+		switch {
+		case isWrongType(err) && fields == 1:
+			read, fields, cursor = s.Client.ZScan, 2, 0 // with its score
+			continue
+		case isWrongType(err):
+			s.Others++
+			return nil
+		case err != nil:
+			return fmt.Errorf("read %s: %w", key, err)
+		}
+		members, err := s.parse(user, page, fields)
+		if err == nil {
+			err = each(members)
+		}
+		if cursor = next; err != nil || cursor == 0 {
+			return err
 		}
 	}
 }
 
 // parse returns the members in a reply of SSCAN or ZSCAN.
-func (s *Sets) parse(user string, page []string, sorted bool) []Member {
-	step := 1
-	if sorted {
-		step = 2
-	}
-	members := make([]Member, 0, len(page)/step)
-	for item := range slices.Chunk(page, step) {
+func (s *Sets) parse(user string, page []string, fields int) (members []Member, err error) {
+	for item := range slices.Chunk(page, fields) {
 		m := Member{Pair: Pair{User: user, Target: item[0]}}
-		if sorted && s.Scores != NoScores {
-			m.Since, m.Bad = s.Scores.time(item[1])
+		if fields == 2 && s.Scores != NoScores {
+			if m.Since, err = s.Scores.time(item[1]); err != nil {
+				return nil, fmt.Errorf("user %.300q, target %.300q: %w", user, item[0], err)
+			}
 		}
 		members = append(members, m)
 	}
-	return members
+	return members, nil
 }
 
 // time returns the time of a score.
@@ -202,9 +186,6 @@ func (s Scores) time(score string) (time.Time, error) {
 func (s *Sets) Has(ctx context.Context, pairs []Pair) ([]bool, error) {
 	has := make([]bool, 0, len(pairs))
 	for some := range slices.Chunk(pairs, batchSize) {
-		if err := s.Pace.Wait(ctx); err != nil {
-			return nil, err
-		}
 		pipe := s.Client.Pipeline()
 		plain, sorted := make([]*redis.BoolCmd, len(some)), make([]*redis.FloatCmd, len(some))
 		for i, p := range some {
@@ -226,36 +207,43 @@ func (s *Sets) Has(ctx context.Context, pairs []Pair) ([]bool, error) {
 
 func isWrongType(err error) bool { return redis.HasErrorPrefix(err, "WRONGTYPE") }
 
-// eachPrimary calls do for the server, or for every primary of a cluster.
-func (s *Sets) eachPrimary(ctx context.Context, do func(ctx context.Context, node redis.Cmdable) error) error {
+// servers returns the server, or every primary of a cluster. It also returns what identifies their
+// processes, and the slots of each server of a cluster.
+func (s *Sets) servers(ctx context.Context) (primaries []redis.Cmdable, id map[string]bool, err error) {
+	primaries, id = []redis.Cmdable{s.Client}, make(map[string]bool)
 	if cluster, ok := s.Client.(*redis.ClusterClient); ok {
-		return cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return do(ctx, node) })
-	}
-	return do(ctx, s.Client)
-}
-
-// identity identifies the servers' processes, and the slots of each server of a cluster.
-func (s *Sets) identity(ctx context.Context) (map[string]bool, error) {
-	id := make(map[string]bool)
-	var mu sync.Mutex
-	err := s.eachPrimary(ctx, func(ctx context.Context, node redis.Cmdable) error {
-		info, err := node.Info(ctx, "server").Result()
-		_, info, _ = strings.Cut(info, "\nrun_id:")
-		run, _, _ := strings.Cut(info, "\r")
-		mu.Lock()
-		defer mu.Unlock()
-		id[run] = true
-		return err
-	})
-	cluster, ok := s.Client.(*redis.ClusterClient)
-	if err != nil || !ok {
-		return id, err
-	}
-	slots, err := cluster.ClusterSlots(ctx).Result() //nolint:staticcheck // servers before 7.0 have no CLUSTER SHARDS
-	for _, slot := range slots {
-		if len(slot.Nodes) > 0 {
-			id[fmt.Sprint(slot.Start, slot.End, slot.Nodes[0].ID)] = true
+		slots, err := cluster.ClusterSlots(ctx).Result() //nolint:staticcheck // servers before 7.0 have no CLUSTER SHARDS
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, slot := range slots {
+			if len(slot.Nodes) > 0 {
+				id[fmt.Sprint(slot.Start, slot.End, slot.Nodes[0].ID)] = true
+			}
+		}
+		if primaries, err = primariesOf(ctx, cluster); err != nil {
+			return nil, nil, err
 		}
 	}
-	return id, err
+	for _, node := range primaries {
+		info, err := node.Info(ctx, "server").Result()
+		if err != nil {
+			return nil, nil, err
+		}
+		_, info, _ = strings.Cut(info, "\nrun_id:")
+		run, _, _ := strings.Cut(info, "\r")
+		id[run] = true
+	}
+	return primaries, id, nil
+}
+
+func primariesOf(ctx context.Context, cluster *redis.ClusterClient) (all []redis.Cmdable, err error) {
+	var mu sync.Mutex
+	err = cluster.ForEachMaster(ctx, func(_ context.Context, node *redis.Client) error {
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, node)
+		return nil
+	})
+	return all, err
 }
