@@ -19,13 +19,10 @@ const cleanTimeout = time.Minute
 
 type benchCmd struct {
 	Redis      string        `help:"${bench_redis}" placeholder:"URL"`
-	Activities int           `default:"100000"      help:"${bench_activities}" placeholder:"N"`
-	Duration   time.Duration `default:"2s"          help:"${bench_duration}"   placeholder:"DURATION"`
-
-	Result resultFlags `embed:""`
-
-	LogLevel string `default:"warn"   enum:"debug,info,warn,error" help:"${level}" placeholder:"LEVEL"`
-	Config   string `help:"${config}" placeholder:"FILE"`
+	Activities int           `default:"100000"      help:"${bench_activities}"      placeholder:"N"`
+	Duration   time.Duration `default:"2s"          help:"${bench_duration}"        placeholder:"DURATION"`
+	LogLevel   string        `default:"warn"        enum:"debug,info,warn,error"    help:"${level}" placeholder:"LEVEL"`
+	Config     string        `help:"${config}"      placeholder:"FILE"`
 }
 
 // Help is shown by kong below the summary.
@@ -58,52 +55,44 @@ func (c *benchCmd) Run(ctx context.Context, std stdio) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	config := bench.Config{Store: &favfilter.Memory{}, Dir: dir, Entries: c.Activities, Duration: c.Duration}
-	run := bench.Run
-	if c.Redis != "" {
-		run = func(ctx context.Context, config bench.Config) (*bench.Report, error) {
-			return c.onRedis(ctx, config, std)
-		}
+	if c.Redis == "" {
+		err = bench.Run(ctx, config, std.out)
+	} else {
+		err = c.onRedis(ctx, config, std)
 	}
-	report, err := run(ctx, config)
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		return fmt.Errorf("bench: %w", err)
-	case c.Result.json():
-		return writeJSON(std.out, report)
 	}
-	return report.WriteText(std.out)
+	return nil
 }
 
 // onRedis runs the benchmark with a temporary filter in Redis.
-func (c *benchCmd) onRedis(ctx context.Context, config bench.Config, std stdio) (report *bench.Report, err error) {
+func (c *benchCmd) onRedis(ctx context.Context, config bench.Config, std stdio) error {
 	servers, err := c.data().redisServers()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	clients, err := connect(ctx, servers, nil, c.data().logger(std), config.Dir)
 	if err != nil {
-		return nil, fmt.Errorf("--redis: %w", err)
+		return fmt.Errorf("--redis: %w", err)
 	}
 	d := &data{redis: clients}
-	defer func() { err = errors.Join(err, d.close()) }()
 	if err := d.pingRedis(ctx); err != nil {
-		return nil, err
+		return errors.Join(err, d.close())
 	}
 	filter := "bench-" + strings.ToLower(rand.Text())
 	std.note(fmt.Sprintf("measuring with the temporary filter %s on %s", filter, clients.addrs))
-	defer func() {
-		cleaning, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTimeout)
-		defer cancel()
-		if gone := bench.Remove(cleaning, clients.pages, filter); gone != nil {
-			err = errors.Join(err, fmt.Errorf("filter %s was not removed: %w", filter, gone))
-		}
-	}()
 	config.Redis = clients.pages
-	if config.Store, err = redisstore.New(clients.pages, filter); err != nil {
-		return nil, err
+	if config.Store, err = redisstore.New(clients.pages, filter); err == nil {
+		err = bench.Run(ctx, config, std.out)
 	}
-	return bench.Run(ctx, config)
+	cleaning, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTimeout)
+	defer cancel()
+	if gone := bench.Remove(cleaning, clients.pages, filter); gone != nil {
+		err = errors.Join(err, fmt.Errorf("filter %s was not removed: %w", filter, gone))
+	}
+	return errors.Join(err, d.close())
 }

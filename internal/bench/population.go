@@ -107,20 +107,10 @@ func (p *Population) Activity(u, n int) activity.Activity {
 
 // UserID returns the id of user u. It is not a number, because Redis stores sets of up to 512
 // numbers in less memory.
-func UserID(u int) string { return string(AppendUser(nil, u)) }
-
-// AppendUser appends the id of user u.
-func AppendUser(dst []byte, u int) []byte {
-	return strconv.AppendInt(append(dst, 'u'), int64(1_000_000+u), 10)
-}
+func UserID(u int) string { return "u" + strconv.Itoa(1_000_000+u) }
 
 // HiddenID returns the id of the post that the n-th activity of u hides.
-func HiddenID(u, n int) string { return string(AppendHidden(nil, u, n)) }
-
-// AppendHidden appends the id of HiddenID.
-func AppendHidden(dst []byte, u, n int) []byte {
-	return strconv.AppendInt(append(dst, 'p'), int64(10_000_000_000+u*100_000+n), 10)
-}
+func HiddenID(u, n int) string { return "p" + strconv.Itoa(10_000_000_000+u*100_000+n) }
 
 func seenID(u, n int) string { return "s" + strconv.Itoa(10_000_000_000+u*100_000+n) }
 

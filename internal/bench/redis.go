@@ -21,16 +21,11 @@ func Remove(ctx context.Context, client redis.UniversalClient, filter string) er
 }
 
 func removeFrom(ctx context.Context, node redis.Cmdable, filter string) error {
-	for keys := node.Scan(ctx, 0, "fav:{"+filter+"/*", 1000).Iterator(); ; {
-		pipe := node.Pipeline()
-		for pipe.Len() < 1000 && keys.Next(ctx) {
-			pipe.Unlink(ctx, keys.Val()) // one at a time: in a cluster, they are in different slots
-		}
-		if err := keys.Err(); err != nil || pipe.Len() == 0 {
-			return err
-		}
-		if _, err := pipe.Exec(ctx); err != nil {
+	keys := node.Scan(ctx, 0, "fav:{"+filter+"/*", 1000).Iterator()
+	for keys.Next(ctx) {
+		if err := node.Unlink(ctx, keys.Val()).Err(); err != nil {
 			return err
 		}
 	}
+	return keys.Err()
 }

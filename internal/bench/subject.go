@@ -68,26 +68,19 @@ func (s *Subject) Close() error {
 
 // Record records activities in order, as an import does.
 func (s *Subject) Record(ctx context.Context, all iter.Seq[activity.Activity]) error {
-	bulk := s.Recorder.NewBulk()
-	batch := make([]activity.Activity, 0, batchSize)
-	record := func() error {
-		checked := s.Recorder.NewBatch()
-		if err := checked.AddAll(batch); err != nil {
-			return err
-		}
-		_, err := bulk.Record(ctx, checked)
-		batch = batch[:0]
-		return err
-	}
+	bulk, batch, n := s.Recorder.NewBulk(), s.Recorder.NewBatch(), 0
 	for a := range all {
-		if batch = append(batch, a); len(batch) < batchSize {
-			continue
-		}
-		if err := record(); err != nil {
+		if err := batch.Add(a); err != nil {
 			return err
 		}
+		if n++; n%batchSize == 0 {
+			if _, err := bulk.Record(ctx, batch); err != nil {
+				return err
+			}
+			batch = s.Recorder.NewBatch()
+		}
 	}
-	if err := record(); err != nil {
+	if _, err := bulk.Record(ctx, batch); err != nil {
 		return err
 	}
 	return bulk.Finish(ctx)
@@ -120,18 +113,4 @@ func (s *Subject) Check(ctx context.Context, f *Feed, dropped []bool) error {
 		}
 	}
 	return nil
-}
-
-// Wrong compares the outcome with the expected one: it returns how many candidates were kept that
-// must be dropped, and how many of the others were dropped.
-func (f *Feed) Wrong(dropped []bool) (missed, falsePositives int) {
-	for i, drop := range f.Drop {
-		switch {
-		case drop && !dropped[i]:
-			missed++
-		case !drop && dropped[i]:
-			falsePositives++
-		}
-	}
-	return missed, falsePositives
 }

@@ -68,14 +68,20 @@ func (w *way) verify(ctx context.Context, feeds []*bench.Feed) error {
 		if err := c(ctx, i, dropped); err != nil {
 			return fmt.Errorf("%s: %w", w.name, err)
 		}
-		missed, falsely := f.Wrong(dropped)
-		if missed > 0 || w.exact && falsely > 0 {
-			return fmt.Errorf("%s: feed of viewer %s: %d candidates are kept and %d dropped wrongly", w.name, f.Viewer, missed, falsely)
-		}
-		for _, drop := range f.Drop {
+		missed, falsely := 0, 0
+		for c, drop := range f.Drop {
+			switch {
+			case drop && !dropped[c]:
+				missed++
+			case !drop && dropped[c]:
+				falsely++
+			}
 			if !drop {
 				clean++
 			}
+		}
+		if missed > 0 || w.exact && falsely > 0 {
+			return fmt.Errorf("%s: feed of viewer %s: %d candidates are kept and %d dropped wrongly", w.name, f.Viewer, missed, falsely)
 		}
 		wrong += falsely
 	}
