@@ -48,12 +48,11 @@ func (c *compareSetsCmd) Run(ctx context.Context, std stdio) error {
 }
 
 func (c *compareSetsCmd) compare(ctx context.Context, std stdio, sets *migrate.Sets, service *migrate.Service) error {
-	bar, start := newProgress(std, -1, 0), time.Now()
+	far, start := newProgress(std, "members"), time.Now()
 	sum, corrections, err := (&migrate.Comparison{
 		Sets: sets, Service: service, Settle: c.Settle,
-		Done: func(activities int) { bar.advance(0, activities) },
+		Done: func(more int) { far.show(far.done+more, 0) },
 	}).Run(ctx)
-	bar.end()
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}

@@ -105,10 +105,10 @@ func (c *importCmd) record(ctx context.Context, im *importer.Import, caveat stri
 	if from.Offset > 0 {
 		std.note(fmt.Sprintf("continuing %s at line %d, after %d activities", im.Source.Name, from.Line, before))
 	}
-	start, bar := time.Now(), newProgress(std, im.Source.Size, from.Offset)
-	im.Advance, im.Bad = bar.advance, func(problem error) { bar.note(problem.Error()) }
+	start, far := time.Now(), newProgress(std, "MiB")
+	im.Advance = func(offset int64) { far.show(int(offset>>20), int(im.Source.Size>>20)) }
+	im.Bad = func(problem error) { std.note(problem.Error()) }
 	err := im.Run(ctx)
-	bar.end()
 	took, done := time.Since(start), im.Done
 	if err != nil {
 		then := "; run the same command again to continue"

@@ -41,13 +41,12 @@ func (c *importSetsCmd) Run(ctx context.Context, std stdio) error {
 
 func (c *importSetsCmd) record(ctx context.Context, std stdio, sets *migrate.Sets, service *migrate.Service) error {
 	sets.Scores = migrate.Scores(c.Scores)
-	bar, start := newProgress(std, -1, 0), time.Now()
+	far, start := newProgress(std, "members"), time.Now()
 	sum, err := (&migrate.Import{
 		Sets: sets, Service: service,
-		Bad:  func(problem error) { bar.note(problem.Error()) },
-		Done: func(activities int) { bar.advance(0, activities) },
+		Bad:  func(problem error) { std.note(problem.Error()) },
+		Done: func(more int) { far.show(far.done+more, 0) },
 	}).Run(ctx)
-	bar.end()
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}

@@ -170,21 +170,3 @@ func TestRebuildAll(t *testing.T) {
 		}
 	}
 }
-
-func TestSpeaksUTF8(t *testing.T) {
-	for _, c := range []struct {
-		env  map[string]string
-		want bool
-	}{
-		{nil, false},
-		{map[string]string{"LANG": "de_DE.UTF-8"}, true},
-		{map[string]string{"LANG": "de_DE.utf8"}, true},
-		{map[string]string{"LANG": "C.UTF-8", "LC_ALL": "C"}, false},
-		{map[string]string{"LANG": "C", "LC_CTYPE": "en_US.UTF-8"}, true},
-		{map[string]string{"LANG": "de_DE.ISO-8859-1"}, false},
-	} {
-		if got := speaksUTF8(func(name string) string { return c.env[name] }); got != c.want {
-			t.Errorf("%v: %v, want %v", c.env, got, c.want)
-		}
-	}
-}

@@ -93,8 +93,7 @@ func (c *rebuildCmd) rebuild(ctx context.Context, std stdio, s *client.Client) (
 	if err != nil {
 		return answer, nil, err
 	}
-	bar := &pagesBar{std: std}
-	defer bar.end()
+	far := newProgress(std, "pages")
 	var mu sync.Mutex
 	left := 0      // pages that nobody has any more
 	var gone error // why one of these was not rebuilt
@@ -125,7 +124,7 @@ func (c *rebuildCmd) rebuild(ctx context.Context, std stdio, s *client.Client) (
 				answer.Keys += rebuilt.Keys
 				answer.Bytes += rebuilt.Bytes
 			}
-			bar.show(answer.Rebuilt+answer.Failed, n)
+			far.show(answer.Rebuilt+answer.Failed, n)
 			return nil // continue with the other pages
 		})
 	}

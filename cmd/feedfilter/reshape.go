@@ -7,9 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/schollz/progressbar/v3"
-	"golang.org/x/term"
-
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/client"
 )
@@ -51,11 +48,10 @@ func (c *reshapeCmd) Check(context.Context) error {
 // Run raises the number of pages.
 func (c *reshapeCmd) Run(ctx context.Context, std stdio) (err error) {
 	pages := c.Data.pages()
-	bar := &pagesBar{std: std}
+	far := newProgress(std, "pages")
 	start := time.Now()
 	c.Data.ScrubRate = 1
-	err = c.Service.with(ctx, &c.Data, std, func(s *client.Client) error { return c.ask(ctx, s, pages, bar) })
-	bar.end()
+	err = c.Service.with(ctx, &c.Data, std, func(s *client.Client) error { return c.ask(ctx, s, pages, far) })
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
@@ -66,7 +62,7 @@ func (c *reshapeCmd) Run(ctx context.Context, std stdio) (err error) {
 		return usageError{fmt.Errorf("reshape: %w", err)}
 	}
 	if err != nil {
-		return fmt.Errorf("reshape: %w; %s", err, c.outcome(bar))
+		return fmt.Errorf("reshape: %w; %s", err, c.outcome(far))
 	}
 	took := time.Since(start)
 	if c.Result.json() {
@@ -88,12 +84,12 @@ func refusal(err error) string {
 }
 
 // outcome describes, after an error, how many pages are built and how the reshape continues.
-func (c *reshapeCmd) outcome(bar *pagesBar) string {
+func (c *reshapeCmd) outcome(far *progress) string {
 	done := "no page is built yet"
-	if bar.pages > 0 {
-		done = fmt.Sprintf("%d of %d pages are built", bar.done, bar.pages)
+	if far.all > 0 {
+		done = fmt.Sprintf("%d of %d pages are built", far.done, far.all)
 	}
-	if c.Service.Server != "" && bar.pages > 0 {
+	if c.Service.Server != "" && far.all > 0 {
 		return done + "; the service continues while it runs"
 	}
 	return done + "; run the same command again to continue"
@@ -101,7 +97,7 @@ func (c *reshapeCmd) outcome(bar *pagesBar) string {
 
 // ask tells a service to reshape, and waits until all users are on the new pages and the old ones
 // are removed. A service completes a reshape in progress first.
-func (c *reshapeCmd) ask(ctx context.Context, service *client.Client, pages uint32, bar *pagesBar) error {
+func (c *reshapeCmd) ask(ctx context.Context, service *client.Client, pages uint32, far *progress) error {
 	ask := service.Reshape
 	if c.Force {
 		ask = service.ForceReshape
@@ -114,7 +110,7 @@ func (c *reshapeCmd) ask(ctx context.Context, service *client.Client, pages uint
 			return fmt.Errorf("another request has asked the service for %d pages meanwhile", s.Pages)
 		case err == nil:
 			silent = 0
-			bar.show(int(int64(s.Reshaped)*int64(s.Pages)/int64(s.Homes)), int(s.Pages))
+			far.show(int(int64(s.Reshaped)*int64(s.Pages)/int64(s.Homes)), int(s.Pages))
 			if !s.Reshaping {
 				if s.SharedPages == int(pages) {
 					return nil
@@ -122,10 +118,10 @@ func (c *reshapeCmd) ask(ctx context.Context, service *client.Client, pages uint
 				return fmt.Errorf("the service stopped the reshape: %s", cmp.Or(s.Trouble, "it was restarted"))
 			}
 			if s.Trouble != troubled && s.Trouble != "" {
-				bar.note("the service waits: " + s.Trouble)
+				far.std.note("the service waits: " + s.Trouble)
 			}
 			troubled = s.Trouble
-		case bar.pages == 0 || ctx.Err() != nil:
+		case far.all == 0 || ctx.Err() != nil:
 			return err // the reshape has not begun
 		default:
 			silent++
@@ -139,43 +135,5 @@ func (c *reshapeCmd) ask(ctx context.Context, service *client.Client, pages uint
 			return ctx.Err()
 		}
 		s, err = service.Pages(ctx)
-	}
-}
-
-// pagesBar shows on a terminal how many pages are done. Without a terminal, it shows nothing.
-type pagesBar struct {
-	std         stdio
-	bar         *progressbar.ProgressBar // nil: no terminal
-	done, pages int
-}
-
-func (b *pagesBar) show(done, pages int) {
-	switch {
-	case b.pages == 0 && term.IsTerminal(int(b.std.err.Fd())):
-		b.bar = progressbar.NewOptions(pages, append(barOptions(b.std),
-			progressbar.OptionSetDescription("pages"),
-			progressbar.OptionSetPredictTime(true))...)
-	case b.pages != pages && b.bar != nil:
-		b.bar.ChangeMax(pages)
-	}
-	b.done, b.pages = done, pages
-	if b.bar != nil {
-		_ = b.bar.Set(done)
-	}
-}
-
-// note writes a line above the bar.
-func (b *pagesBar) note(line string) {
-	if b.bar != nil {
-		_ = b.bar.Clear()
-	}
-	b.std.note(line)
-}
-
-// end removes the bar.
-func (b *pagesBar) end() {
-	if b.bar != nil {
-		_ = b.bar.Exit()
-		_ = b.bar.Clear()
 	}
 }

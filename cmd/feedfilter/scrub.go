@@ -36,12 +36,11 @@ func (c *scrubCmd) Check(ctx context.Context) error {
 // Run compares every page with the ledger.
 func (c *scrubCmd) Run(ctx context.Context, std stdio) error {
 	var done inspect.Scrub
-	bar := &pagesBar{std: std}
+	far := newProgress(std, "pages")
 	err := c.with(ctx, std, func(s *client.Client) (err error) {
-		done, err = c.ask(ctx, s, bar)
+		done, err = c.ask(ctx, s, far)
 		return err
 	})
-	bar.end()
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
@@ -59,14 +58,14 @@ func (c *scrubCmd) Run(ctx context.Context, std stdio) error {
 }
 
 // ask tells a service to scrub, and waits until it has finished.
-func (c *scrubCmd) ask(ctx context.Context, s *client.Client, bar *pagesBar) (done inspect.Scrub, err error) {
+func (c *scrubCmd) ask(ctx context.Context, s *client.Client, far *progress) (done inspect.Scrub, err error) {
 	err = post(ctx, s, map[string]int{"rate": c.Data.ScrubRate}, &done, "v1", "ops", "scrub")
 	silent := 0
 	for {
 		switch {
 		case err == nil:
 			silent = 0
-			bar.show(done.Done, done.All)
+			far.show(done.Done, done.All)
 			if !done.Running {
 				return done, nil
 			}

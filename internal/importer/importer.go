@@ -45,8 +45,8 @@ type Import struct {
 	Batch       int  // lines recorded at a time
 	Skip        bool // skip bad lines instead of stopping
 
-	Bad     func(problem error)                // called for each bad line
-	Advance func(offset int64, activities int) // called after each batch, with its end and its size
+	Bad     func(problem error) // called for each bad line
+	Advance func(offset int64)  // called after each batch, with its end
 
 	Done     Progress // after the last acknowledged batch, also of earlier imports
 	Windowed int      // activities of kinds with a window, of this import
@@ -178,7 +178,7 @@ func (im *Import) take(ctx context.Context, b batch) error {
 	if im.Skip {
 		im.Done.Skipped += int64(len(b.Bad))
 	}
-	im.Advance(b.End.Offset, len(b.Activities))
+	im.Advance(b.End.Offset)
 	if err := im.save(ctx, b); err != nil {
 		return err
 	}

@@ -66,7 +66,7 @@ func importFile(t *testing.T, file string, r *activity.Recorder, l *ledger.Ledge
 	}
 	defer source.Close()
 	im := &importer.Import{
-		Source: source, To: r, Ledger: r, Checkpoints: l, Batch: batch, Bad: func(error) {}, Advance: func(int64, int) {},
+		Source: source, To: r, Ledger: r, Checkpoints: l, Batch: batch, Bad: func(error) {}, Advance: func(int64) {},
 	}
 	if err = im.Begin(t.Context(), false); err == nil {
 		err = im.Run(t.Context())

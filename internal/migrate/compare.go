@@ -26,8 +26,8 @@ type Comparison struct {
 	Sets    *Sets
 	Service *Service
 
-	Settle time.Duration        // how long a write of the app may take to reach both sides
-	Done   func(activities int) // called with the number of further activities compared
+	Settle time.Duration  // how long a write of the app may take to reach both sides
+	Done   func(more int) // called with the number of further members compared
 
 	sum      Compared
 	suspects map[Pair]bool // pairs to check again

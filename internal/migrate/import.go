@@ -16,8 +16,8 @@ type Import struct {
 	Sets    *Sets
 	Service *Service
 
-	Bad  func(problem error)  // called for each member that cannot be recorded
-	Done func(activities int) // called with the number of further activities recorded
+	Bad  func(problem error) // called for each member that cannot be recorded
+	Done func(more int)      // called with the number of further activities recorded
 
 	lines []client.Activity // of the next request
 	sum   Imported
