@@ -120,7 +120,7 @@ func fileHelp() map[string]string {
 		"format": "csv or ndjson; required for standard input. Default: by the file's extension",
 		"on_error": "What to do at a bad line: stop, after importing the lines before it, or skip it and report it. " +
 			"An unknown header always stops. If every line is bad, the import fails.",
-		"batch":   "Lines recorded at a time, 0 to 1000000; 0 chooses by the ledger. At most 10000 on PostgreSQL.",
+		"batch":   "Lines recorded at a time, 0 to 200000; 0 chooses by the ledger. At most 10000 on PostgreSQL.",
 		"user":    "Export only this user's activities. Default: everything",
 		"to":      "File to write, replaced only once complete; - is standard output.",
 		"restart": "Ignore earlier imports of the file and begin at its start. Default: off",

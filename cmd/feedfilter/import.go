@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +15,6 @@ import (
 // Lines recorded at a time, in one transaction of the ledger. Larger batches write each part of the
 // ledger fewer times, and take about 1 KB of memory per line.
 const (
-	maxBatch    = 1_000_000
 	fileBatch   = 200_000
 	sharedBatch = 10_000 // other writers wait for the locks of a transaction
 	plainBatch  = 5_000  // without a ledger
@@ -41,7 +41,7 @@ func (*importCmd) Help() string {
 // Check implements [settings.Checker].
 func (c *importCmd) Check(context.Context) error {
 	var all checks
-	all.wantf(c.Batch >= 0 && c.Batch <= maxBatch, "--batch: %d is not in 0 to %d", c.Batch, maxBatch)
+	all.wantf(c.Batch >= 0 && c.Batch <= fileBatch, "--batch: %d is not in 0 to %d", c.Batch, fileBatch)
 	if c.File != "" { // else another command was chosen
 		all.note(checkFormat(c.File, c.Format))
 	}
@@ -160,13 +160,7 @@ func (c *importCmd) batch(d *data) int {
 	case d.ledger.Shared():
 		most = sharedBatch
 	}
-	if c.Batch == 0 {
-		return most
-	}
-	if d.ledger == nil || d.ledger.Shared() {
-		return min(c.Batch, most)
-	}
-	return c.Batch
+	return min(cmp.Or(c.Batch, most), most)
 }
 
 // caveat returns a warning about activities of kinds with a window, if other processes of the

@@ -4,7 +4,6 @@ package activityfile
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -106,7 +105,7 @@ type Position struct {
 // pass reads up to the checkpoint and returns the hash of what it read. It refuses a file that has
 // changed before the checkpoint, because it is unknown which of its lines are recorded. The rest
 // may have changed.
-func (c Checkpoint) pass(ctx context.Context, in io.Reader, format string) (hash.Hash, error) {
+func (c Checkpoint) pass(in io.Reader, format string) (hash.Hash, error) {
 	sum := sha256.New()
 	if c.Position.Offset == 0 {
 		return sum, nil
@@ -115,7 +114,7 @@ func (c Checkpoint) pass(ctx context.Context, in io.Reader, format string) (hash
 		return nil, fmt.Errorf("an earlier import read the file as %s up to line %d: --restart reads it from the start as %s",
 			c.Format, c.Position.Line, format)
 	}
-	_, err := io.CopyN(sum, contextReader{ctx, in}, c.Position.Offset)
+	_, err := io.CopyN(sum, in, c.Position.Offset)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
@@ -124,17 +123,4 @@ func (c Checkpoint) pass(ctx context.Context, in io.Reader, format string) (hash
 			c.Position.Line)
 	}
 	return sum, nil
-}
-
-// contextReader reads until ctx ends.
-type contextReader struct {
-	ctx context.Context //nolint:containedctx // used in one call only
-	in  io.Reader
-}
-
-func (r contextReader) Read(p []byte) (int, error) {
-	if r.ctx.Err() != nil {
-		return 0, context.Cause(r.ctx)
-	}
-	return r.in.Read(p)
 }

@@ -25,7 +25,7 @@ func firstOf(t *testing.T, name, text string) (activity.Activity, error) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	r, err := NewReader(t.Context(), f, activity.BuiltinKinds().Check, Checkpoint{})
+	r, err := NewReader(f, activity.BuiltinKinds().Check, Checkpoint{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func TestSecondHeader(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := NewReader(t.Context(), f, activity.BuiltinKinds().Check, Checkpoint{})
+		r, err := NewReader(f, activity.BuiltinKinds().Check, Checkpoint{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -108,7 +108,7 @@ func TestSecondHeader(t *testing.T) {
 	}
 }
 
-// A file in another encoding is refused by its name.
+// A file in another encoding is refused.
 func TestEncoding(t *testing.T) {
 	const text = "user,kind,target\n1,block,2\n"
 	var little, big, packed bytes.Buffer
@@ -123,14 +123,13 @@ func TestEncoding(t *testing.T) {
 	if err := z.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for content, want := range map[string]string{
-		"\xff\xfe" + little.String(): "UTF-16", "\xfe\xff" + big.String(): "UTF-16",
-		little.String(): "UTF-16", big.String(): "UTF-16",
-		packed.String(): "gzip", "PK\x03\x04\x14": "a spreadsheet",
+	for _, content := range []string{
+		"\xff\xfe" + little.String(), "\xfe\xff" + big.String(), little.String(), big.String(), packed.String(),
+		"PK\x03\x04\x14\x00", // a spreadsheet
 	} {
 		for _, name := range []string{"a.csv", "a.ndjson"} {
-			if _, err := firstOf(t, name, content); err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("%s with %.20q: error %v, want %q", name, content, err, want)
+			if _, err := firstOf(t, name, content); err == nil || !strings.Contains(err.Error(), "not plain text in UTF-8") {
+				t.Errorf("%s with %.20q: error %v", name, content, err)
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -152,18 +153,11 @@ func header(fields []string) ([]string, error) {
 	return names, nil
 }
 
-// checkEncoding returns an error if a file that begins with this line is not text in UTF-8.
+// checkEncoding returns an error if a file that begins with this line is not text in UTF-8. UTF-16
+// and packed files, spreadsheets among them, have zero bytes or invalid UTF-8.
 func checkEncoding(line []byte) error {
-	for _, known := range []struct{ name, magic string }{
-		{"gzip", "\x1f\x8b"}, {"zip or a spreadsheet", "PK\x03\x04"}, {"zstd", "\x28\xb5\x2f\xfd"}, {"xz", "\xfd7zXZ\x00"},
-		{"UTF-16", "\xff\xfe"}, {"UTF-16", "\xfe\xff"},
-	} {
-		if bytes.HasPrefix(line, []byte(known.magic)) {
-			return fmt.Errorf("the file is %s: convert it to plain text in UTF-8", known.name)
-		}
-	}
-	if bytes.IndexByte(line, 0) >= 0 {
-		return errors.New("the file has zero bytes, as in UTF-16: convert it to plain text in UTF-8")
+	if !utf8.Valid(line) || bytes.IndexByte(line, 0) >= 0 {
+		return errors.New("the file is not plain text in UTF-8: unpack it, or convert it")
 	}
 	return nil
 }

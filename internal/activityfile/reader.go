@@ -3,7 +3,6 @@ package activityfile
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"hash"
@@ -64,8 +63,8 @@ type Reader struct {
 // NewReader returns a reader at checkpoint c, or at the start of the file if c is zero. valid is
 // called once for each line of the right form, in order. The line is invalid if valid returns an
 // error for its activity.
-func NewReader(ctx context.Context, f *File, valid func(activity.Activity) error, c Checkpoint) (*Reader, error) {
-	sum, err := c.pass(ctx, f.file, f.Format)
+func NewReader(f *File, valid func(activity.Activity) error, c Checkpoint) (*Reader, error) {
+	sum, err := c.pass(f.file, f.Format)
 	if err != nil {
 		return nil, err
 	}

@@ -31,7 +31,7 @@ func readAll(t testing.TB, name string, c Checkpoint, size int) (lines []line, e
 		t.Fatal(err)
 	}
 	defer s.Close()
-	r, err := NewReader(t.Context(), s, activity.BuiltinKinds().Check, c)
+	r, err := NewReader(s, activity.BuiltinKinds().Check, c)
 	if err != nil {
 		t.Fatalf("at %+v: %v", c.Position, err)
 	}

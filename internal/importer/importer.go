@@ -77,7 +77,7 @@ func (im *Import) Begin(ctx context.Context, restart bool) (err error) {
 		return err
 	}
 	add := func(a activity.Activity) error { return im.reading.Add(a) }
-	if im.lines, err = activityfile.NewReader(ctx, im.Source, add, im.Done.Checkpoint); err != nil {
+	if im.lines, err = activityfile.NewReader(im.Source, add, im.Done.Checkpoint); err != nil {
 		return err
 	}
 	im.Done.Position = im.lines.Position()
