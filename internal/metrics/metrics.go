@@ -9,6 +9,7 @@ package metrics
 import (
 	"net/http"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,8 +17,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Registry holds the metrics of one process. Each method adds a source, and panics if called twice.
-// It is safe for concurrent use.
+// Registry holds the metrics of one process. Each method adds a source, and must be called only
+// once. It is safe for concurrent use.
 type Registry struct {
 	registry *prometheus.Registry
 }
@@ -33,17 +34,12 @@ type Settings struct {
 func New(s Settings) *Registry {
 	r := &Registry{registry: prometheus.NewRegistry()}
 	r.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	var c source
-	build := c.gauge("feedfilter_build_info", "Always 1; the labels name the build.", "version", "commit", "goversion")
-	rate := c.gauge("feedfilter_configured_false_positive_ratio", "Configured false-positive rate.")
-	bound := c.gauge("feedfilter_configured_staleness_bound_seconds",
-		"Configured staleness bound.")
-	c.collect = func(to sink) {
-		to.send(build, 1, s.Version, s.Commit, runtime.Version())
-		to.send(rate, s.FalsePositiveRate)
-		to.send(bound, s.StalenessBound.Seconds())
-	}
-	r.registry.MustRegister(&c)
+	r.add(func(to sink) {
+		gauge(to, "feedfilter_build_info", "Always 1; the labels name the build.", 1,
+			"version", s.Version, "commit", s.Commit, "goversion", runtime.Version())
+		gauge(to, "feedfilter_configured_false_positive_ratio", "Configured false-positive rate.", s.FalsePositiveRate)
+		gauge(to, "feedfilter_configured_staleness_bound_seconds", "Configured staleness bound.", s.StalenessBound.Seconds())
+	})
 	return r
 }
 
@@ -56,59 +52,49 @@ func (r *Registry) Handler() http.Handler {
 	return promhttp.HandlerFor(r.registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
 }
 
-// source is a collector whose values functions return at the moment of a scrape.
-type source struct {
-	families []family
-	collect  func(sink)
-}
+// add adds a source.
+func (r *Registry) add(s source) { r.registry.MustRegister(s) }
 
-// family is one metric with all its label values.
-type family struct {
-	desc *prometheus.Desc
-	kind prometheus.ValueType
-}
-
-func (s *source) counter(name, help string, labels ...string) family {
-	return s.family(prometheus.CounterValue, name, help, labels)
-}
-
-func (s *source) gauge(name, help string, labels ...string) family {
-	return s.family(prometheus.GaugeValue, name, help, labels)
-}
-
-// histogram adds a histogram of current values, whose buckets may also go down.
-func (s *source) histogram(name, help string, labels ...string) family {
-	return s.family(prometheus.UntypedValue, name, help, labels)
-}
-
-func (s *source) family(kind prometheus.ValueType, name, help string, labels []string) family {
-	f := family{prometheus.NewDesc(name, help, labels, nil), kind}
-	s.families = append(s.families, f)
-	return f
-}
+// source is a collector whose values functions return at the moment of a scrape. It describes none
+// of them in advance: their names and help are where they are sent.
+type source func(to sink)
 
 // Describe implements [prometheus.Collector].
-func (s *source) Describe(descs chan<- *prometheus.Desc) {
-	for _, f := range s.families {
-		descs <- f.desc
-	}
-}
+func (source) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements [prometheus.Collector].
-func (s *source) Collect(metrics chan<- prometheus.Metric) { s.collect(metrics) }
+func (s source) Collect(metrics chan<- prometheus.Metric) { s(metrics) }
 
 // sink takes the values of a scrape.
 type sink chan<- prometheus.Metric
 
-func (to sink) send(f family, value float64, labels ...string) {
-	to <- prometheus.MustNewConstMetric(f.desc, f.kind, value, labels...)
+type number interface {
+	int | int64 | uint32 | uint64 | float64
 }
 
-// sendEach sends one value per label value.
-func sendEach[N uint64 | float64](to sink, f family, values map[string]N) {
-	for label, value := range values {
-		to.send(f, float64(value), label)
+// counter sends the value of a counter, and gauge that of a gauge. labels are names, each followed
+// by its value.
+func counter[N number](to sink, name, help string, value N, labels ...string) {
+	to <- prometheus.MustNewConstMetric(describe(name, help, labels...), prometheus.CounterValue, float64(value))
+}
+
+func gauge[N number](to sink, name, help string, value N, labels ...string) {
+	to <- prometheus.MustNewConstMetric(describe(name, help, labels...), prometheus.GaugeValue, float64(value))
+}
+
+// counters sends a counter for each value of a label.
+func counters(to sink, name, help, label string, values map[string]uint64) {
+	for of, value := range values {
+		counter(to, name, help, value, label, of)
 	}
+}
+
+func describe(name, help string, labels ...string) *prometheus.Desc {
+	pairs := make(prometheus.Labels, len(labels)/2)
+	for pair := range slices.Chunk(labels, 2) {
+		pairs[pair[0]] = pair[1]
+	}
+	return prometheus.NewDesc(name, help, nil, pairs)
 }
 
 func truth(holds bool) float64 {

@@ -48,7 +48,7 @@ type nodeName struct{ client, addr string }
 
 // Redis adds the metrics of the Redis clients that are watched.
 func (r *Registry) Redis() *Redis {
-	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+	vector := func(name, help string, labels ...string) *prometheus.CounterVec {
 		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 		r.registry.MustRegister(v)
 		return v
@@ -57,70 +57,56 @@ func (r *Registry) Redis() *Redis {
 		seconds: prometheus.NewHistogramVec(durations("feedfilter_redis_round_trip_seconds",
 			"Duration of commands and pipelines, retries included."),
 			[]string{labelClient, labelNode}),
-		commands: counter("feedfilter_redis_commands_total", "Commands sent to Redis.", labelClient, "command"),
-		failed: counter("feedfilter_redis_errors_total",
+		commands: vector("feedfilter_redis_commands_total", "Commands sent to Redis.", labelClient, "command"),
+		failed: vector("feedfilter_redis_errors_total",
 			"Round trips that failed, unless cancelled by the caller.", labelClient, labelNode, "reason"),
-		sent:     counter("feedfilter_redis_sent_bytes_total", "Bytes sent, before encryption.", labelClient),
-		received: counter("feedfilter_redis_received_bytes_total", "Bytes received, after decryption.", labelClient),
+		sent:     vector("feedfilter_redis_sent_bytes_total", "Bytes sent, before encryption.", labelClient),
+		received: vector("feedfilter_redis_received_bytes_total", "Bytes received, after decryption.", labelClient),
 		pages: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "feedfilter_page_read_bytes_total", Help: "Bytes of pages read from Redis."}),
 		nodes: make(map[nodeName]weak.Pointer[redis.Client]), breakers: make(map[string]*redisstore.Breakers),
 	}
-	r.registry.MustRegister(d.seconds, d.pages, d.states())
+	r.registry.MustRegister(d.seconds, d.pages)
+	r.add(d.states)
 	return d
 }
 
-// states returns the metrics of pools and breakers.
-func (d *Redis) states() *source {
-	c := &source{}
-	open := c.gauge("feedfilter_redis_breaker_open",
-		"1 while reads of a node are suspended.",
-		labelClient, labelNode)
-	openForWrites := c.gauge("feedfilter_redis_writes_breaker_open",
-		"1 while writes to a node are suspended.",
-		labelClient, labelNode)
-	connections := c.gauge("feedfilter_redis_pool_connections",
-		"Connections to Redis, used or idle.", labelClient, labelNode, "pool", "state")
-	pool := []string{labelClient, labelNode, "pool"}
-	hits := c.counter("feedfilter_redis_pool_hits_total", "Times an idle connection was available.", pool...)
-	misses := c.counter("feedfilter_redis_pool_misses_total", "Times no idle connection was available.", pool...)
-	timeouts := c.counter("feedfilter_redis_pool_timeouts_total",
-		"Times no connection became free in time.", pool...)
-	stale := c.counter("feedfilter_redis_pool_stale_total", "Stale connections removed from the pool.", pool...)
-	sendPool := func(to sink, of nodeName, name string, s *redis.PoolStats) {
-		labels := []string{of.client, of.addr, name}
-		to.send(connections, float64(s.TotalConns-min(s.TotalConns, s.IdleConns)), append(labels, "used")...)
-		to.send(connections, float64(s.IdleConns), append(labels, "idle")...)
-		to.send(hits, float64(s.Hits), labels...)
-		to.send(misses, float64(s.Misses), labels...)
-		to.send(timeouts, float64(s.Timeouts), labels...)
-		to.send(stale, float64(s.StaleConns), labels...)
-	}
-	c.collect = func(to sink) {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		for client, breakers := range d.breakers {
-			for node, isOpen := range breakers.Open() {
-				to.send(open, truth(isOpen), client, node)
-			}
-			for node, isOpen := range breakers.OpenForWrites() {
-				to.send(openForWrites, truth(isOpen), client, node)
-			}
+// states sends the states of pools and breakers.
+func (d *Redis) states(to sink) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for client, breakers := range d.breakers {
+		for node, isOpen := range breakers.Open() {
+			gauge(to, "feedfilter_redis_breaker_open", "1 while reads of a node are suspended.",
+				truth(isOpen), labelClient, client, labelNode, node)
 		}
-		for name, node := range d.nodes {
-			client := node.Value()
-			if client == nil {
-				delete(d.nodes, name)
-				continue
-			}
-			s := client.PoolStats()
-			sendPool(to, name, "commands", s)
-			if s.PipelineStats != nil {
-				sendPool(to, name, "pipelines", (*redis.PoolStats)(s.PipelineStats))
-			}
+		for node, isOpen := range breakers.OpenForWrites() {
+			gauge(to, "feedfilter_redis_writes_breaker_open", "1 while writes to a node are suspended.",
+				truth(isOpen), labelClient, client, labelNode, node)
 		}
 	}
-	return c
+	for name, node := range d.nodes {
+		client := node.Value()
+		if client == nil {
+			delete(d.nodes, name)
+			continue
+		}
+		s := client.PoolStats()
+		pool(to, s, labelClient, name.client, labelNode, name.addr, "pool", "commands")
+		if s.PipelineStats != nil {
+			pool(to, (*redis.PoolStats)(s.PipelineStats), labelClient, name.client, labelNode, name.addr, "pool", "pipelines")
+		}
+	}
+}
+
+func pool(to sink, s *redis.PoolStats, labels ...string) {
+	const connections, help = "feedfilter_redis_pool_connections", "Connections to Redis, used or idle."
+	gauge(to, connections, help, s.TotalConns-min(s.TotalConns, s.IdleConns), append(labels, "state", "used")...)
+	gauge(to, connections, help, s.IdleConns, append(labels, "state", "idle")...)
+	counter(to, "feedfilter_redis_pool_hits_total", "Times an idle connection was available.", s.Hits, labels...)
+	counter(to, "feedfilter_redis_pool_misses_total", "Times no idle connection was available.", s.Misses, labels...)
+	counter(to, "feedfilter_redis_pool_timeouts_total", "Times no connection became free in time.", s.Timeouts, labels...)
+	counter(to, "feedfilter_redis_pool_stale_total", "Stale connections removed from the pool.", s.StaleConns, labels...)
 }
 
 // Watch counts the commands of client under name: "pages" or "replicas". Call it once, before the

@@ -73,25 +73,16 @@ type Load struct {
 
 // Load adds the work in progress.
 func (r *Registry) Load(load func() Load) {
-	var c source
-	progress := c.gauge("feedfilter_http_requests_in_progress", "Requests in progress.")
-	most := c.gauge("feedfilter_http_requests_limit", "Limit of requests in progress.")
-	streams := c.gauge("feedfilter_http_streams_in_progress", "NDJSON streams in progress.")
-	mostStreams := c.gauge("feedfilter_http_streams_limit", "Limit of NDJSON streams in progress.")
-	bodies := c.gauge("feedfilter_http_bodies_held_bytes", "Memory held by request bodies.")
-	mostBodies := c.gauge("feedfilter_http_bodies_limit_bytes", "Limit of memory for request bodies.")
-	shed := c.counter("feedfilter_http_requests_shed_total", "Requests refused for overload.")
-	c.collect = func(to sink) {
+	r.add(func(to sink) {
 		l := load()
-		to.send(progress, float64(l.Requests))
-		to.send(most, float64(l.RequestsLimit))
-		to.send(streams, float64(l.Streams))
-		to.send(mostStreams, float64(l.StreamsLimit))
-		to.send(bodies, float64(l.Bodies))
-		to.send(mostBodies, float64(l.BodiesLimit))
-		to.send(shed, float64(l.Shed))
-	}
-	r.registry.MustRegister(&c)
+		gauge(to, "feedfilter_http_requests_in_progress", "Requests in progress.", l.Requests)
+		gauge(to, "feedfilter_http_requests_limit", "Limit of requests in progress.", l.RequestsLimit)
+		gauge(to, "feedfilter_http_streams_in_progress", "NDJSON streams in progress.", l.Streams)
+		gauge(to, "feedfilter_http_streams_limit", "Limit of NDJSON streams in progress.", l.StreamsLimit)
+		gauge(to, "feedfilter_http_bodies_held_bytes", "Memory held by request bodies.", l.Bodies)
+		gauge(to, "feedfilter_http_bodies_limit_bytes", "Limit of memory for request bodies.", l.BodiesLimit)
+		counter(to, "feedfilter_http_requests_shed_total", "Requests refused for overload.", l.Shed)
+	})
 }
 
 // Feeds holds the outcomes of feeds and their candidates.
@@ -115,22 +106,17 @@ func (c Candidates) Read() (h Histogram) {
 
 // Feeds adds the outcomes of feeds, and their candidates.
 func (r *Registry) Feeds(feeds func() Feeds) Candidates {
-	var c source
-	kept := c.counter("feedfilter_feed_kept_total", "Candidates kept.")
-	dropped := c.counter("feedfilter_feed_dropped_total", "Candidates dropped.", "kind")
-	degraded := c.counter("feedfilter_feed_degraded_total",
-		"Feeds that could not check or record a kind.", "kind")
-	c.collect = func(to sink) {
+	r.add(func(to sink) {
 		f := feeds()
-		to.send(kept, float64(f.Kept))
-		sendEach(to, dropped, f.Dropped)
-		sendEach(to, degraded, f.Degraded)
-	}
+		counter(to, "feedfilter_feed_kept_total", "Candidates kept.", f.Kept)
+		counters(to, "feedfilter_feed_dropped_total", "Candidates dropped.", "kind", f.Dropped)
+		counters(to, "feedfilter_feed_degraded_total", "Feeds that could not check or record a kind.", "kind", f.Degraded)
+	})
 	candidates := prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "feedfilter_feed_candidates",
 		Help:    "Candidates per feed.",
 		Buckets: []float64{0, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000},
 	})
-	r.registry.MustRegister(&c, candidates)
+	r.registry.MustRegister(candidates)
 	return Candidates{candidates}
 }
