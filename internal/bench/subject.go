@@ -73,7 +73,8 @@ func (s *Subject) Record(ctx context.Context, all iter.Seq[activity.Activity]) e
 		if err := batch.Add(a); err != nil {
 			return err
 		}
-		if n++; n%batchSize == 0 {
+		n++
+		if n%batchSize == 0 {
 			if _, err := bulk.Record(ctx, batch); err != nil {
 				return err
 			}

@@ -58,7 +58,7 @@ func (s *sources) checkEnum(value *kong.Value, given reflect.Value) {
 
 // checkChosen notes that one of the subcommands has to be chosen.
 func (s *sources) checkChosen(node *kong.Node) {
-	var commands []string
+	commands := make([]string, 0, len(node.Children))
 	for _, below := range node.Children {
 		commands = append(commands, below.Name)
 	}
