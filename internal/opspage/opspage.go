@@ -7,16 +7,12 @@ package opspage
 
 import (
 	"bytes"
-	"compress/gzip"
 	"crypto/sha256"
 	"embed"
 	"encoding/base64"
-	"fmt"
-	"io/fs"
 	"net/http"
 	"path"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -26,24 +22,10 @@ const Path = "/ops"
 //go:embed assets
 var assets embed.FS
 
-// file is one file of the page, ready to be sent.
-type file struct {
-	kind        string // media type
-	tag         string // ETag of the content
-	raw, zipped []byte
-}
-
 // New returns the handler for GET and HEAD of [Path] and of the files below it. The caller sets
 // security headers. The page needs only scripts, styles, images and answers from its own origin.
-// The handler is safe for concurrent use. After its first request it holds about 200 KB.
 func New() http.Handler {
-	files := sync.OnceValues(load)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		all, err := files()
-		if err != nil { // the binary was built wrong
-			http.Error(w, "the operations page cannot be read", http.StatusInternalServerError)
-			return
-		}
 		name, below := strings.CutPrefix(r.URL.Path, Path+"/")
 		switch {
 		case !below:
@@ -53,75 +35,18 @@ func New() http.Handler {
 			w.WriteHeader(http.StatusPermanentRedirect)
 			return
 		}
-		f, found := all[name]
-		if !found {
+		content, err := assets.ReadFile("assets/" + name)
+		if err != nil {
 			http.NotFound(w, r)
 			return
 		}
-		f.serve(w, r)
+		tag := sha256.Sum256(content)
+		w.Header().Set("Content-Type", kind(name))
+		// An upgrade changes files under the same path. Browsers must not mix old and new ones.
+		w.Header().Set("Cache-Control", "no-cache")
+		w.Header().Set("ETag", `"`+base64.RawURLEncoding.EncodeToString(tag[:12])+`"`)
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
 	})
-}
-
-func (f *file) serve(w http.ResponseWriter, r *http.Request) {
-	h := w.Header()
-	h.Set("Content-Type", f.kind)
-	// An upgrade changes files under the same path. Browsers must not mix old and new ones.
-	h.Set("Cache-Control", "no-cache")
-	h.Set("Vary", "Accept-Encoding")
-	content, tag := f.raw, f.tag
-	if takesGzip(r) {
-		content, tag = f.zipped, f.tag+"-gzip"
-		h.Set("Content-Encoding", "gzip")
-	}
-	h.Set("ETag", `"`+tag+`"`)
-	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
-}
-
-// takesGzip reports whether the client accepts gzip. An encoding with any weight counts as refused,
-// because weights are rare and a weight of 0 is a refusal.
-func takesGzip(r *http.Request) bool {
-	for coding := range strings.SplitSeq(r.Header.Get("Accept-Encoding"), ",") {
-		if strings.TrimSpace(coding) == "gzip" {
-			return true
-		}
-	}
-	return false
-}
-
-// load returns all files by their path below assets.
-func load() (map[string]*file, error) {
-	all := make(map[string]*file)
-	err := fs.WalkDir(assets, "assets", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		f, err := read(name)
-		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		all[strings.TrimPrefix(name, "assets/")] = f
-		return nil
-	})
-	return all, err
-}
-
-func read(name string) (*file, error) {
-	raw, err := assets.ReadFile(name)
-	if err != nil {
-		return nil, err
-	}
-	var zipped bytes.Buffer
-	z := gzip.NewWriter(&zipped)
-	if _, err := z.Write(raw); err != nil {
-		return nil, err
-	}
-	if err := z.Close(); err != nil {
-		return nil, err
-	}
-	sum := sha256.Sum256(raw)
-	return &file{
-		kind: kind(name), tag: base64.RawURLEncoding.EncodeToString(sum[:12]), raw: raw, zipped: zipped.Bytes(),
-	}, nil
 }
 
 // kind returns the media type of a file. The system's table differs between machines.
