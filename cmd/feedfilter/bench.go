@@ -19,9 +19,9 @@ const cleanTimeout = time.Minute
 
 type benchCmd struct {
 	Redis      string        `help:"${bench_redis}" placeholder:"URL"`
-	Activities int           `default:"100000"      help:"${bench_activities}"      placeholder:"N"`
-	Duration   time.Duration `default:"2s"          help:"${bench_duration}"        placeholder:"DURATION"`
-	LogLevel   string        `default:"warn"        enum:"debug,info,warn,error"    help:"${level}" placeholder:"LEVEL"`
+	Activities int           `default:"100000"      help:"${bench_activities}"   placeholder:"N"`
+	Duration   time.Duration `default:"2s"          help:"${bench_duration}"     placeholder:"DURATION"`
+	LogLevel   string        `default:"warn"        enum:"debug,info,warn,error" help:"${level}"        placeholder:"LEVEL"`
 	Config     string        `help:"${config}"      placeholder:"FILE"`
 }
 

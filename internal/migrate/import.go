@@ -50,7 +50,8 @@ func (im *Import) add(ctx context.Context, members []Member) error {
 	for _, m := range members {
 		im.sum.Read++
 		if err := check(im.Service.Kind, m.Pair); err != nil {
-			im.skip(m.Pair, err)
+			im.Bad(fmt.Errorf("user %.300q, target %.300q cannot be recorded: %w", m.User, m.Target, err))
+			im.sum.Skipped++
 			continue
 		}
 		im.lines = append(im.lines, client.Activity{User: m.User, Target: m.Target, Since: m.Since})
@@ -61,12 +62,6 @@ func (im *Import) add(ctx context.Context, members []Member) error {
 		}
 	}
 	return nil
-}
-
-// skip reports a member that cannot be recorded.
-func (im *Import) skip(p Pair, err error) {
-	im.Bad(fmt.Errorf("user %.300q, target %.300q cannot be recorded: %w", p.User, p.Target, err))
-	im.sum.Skipped++
 }
 
 // record records the lines, and then settles those that the sets no longer have: the app may have
@@ -84,18 +79,20 @@ func (im *Import) record(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for i, r := range results {
-		if !has[i] {
+	for i, there := range has {
+		if !there {
 			im.sum.Undone++
 			if err := settle(ctx, im.Sets, im.Service, pairs[i]); err != nil {
 				return err
 			}
 		}
+	}
+	for i, r := range results {
 		switch {
 		case r.Err != nil && errors.Is(r.Err, client.ErrLimitReached):
 			im.sum.OverLimit++
 		case r.Err != nil:
-			im.skip(pairs[i], r.Err)
+			return fmt.Errorf("user %q, target %q cannot be recorded: %w", pairs[i].User, pairs[i].Target, r.Err)
 		case r.Changed:
 			im.sum.Changed++
 		}

@@ -169,15 +169,15 @@ func (s *Sets) parse(user string, page []string, fields int) (members []Member, 
 	return members, nil
 }
 
-// time returns the time of a score.
+// time returns the time of a score. The service refuses a time in the future.
 func (s Scores) time(score string) (time.Time, error) {
 	n, err := strconv.ParseFloat(score, 64)
 	if s == Seconds {
 		n *= 1000
 	}
 	at := time.UnixMicro(int64(n * 1000)).UTC()
-	if err != nil || !(math.Abs(n) <= 1<<50) || at.After(time.Now().Add(time.Hour)) || at.Year() < 2 {
-		return time.Time{}, fmt.Errorf("score: %s is not a past time in %s since 1970", score, string(s))
+	if err != nil || !(math.Abs(n) <= 1<<50) || at.Year() < 2 {
+		return time.Time{}, fmt.Errorf("score: %s is not a time in %s since 1970", score, string(s))
 	}
 	return at, nil
 }

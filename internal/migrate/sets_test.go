@@ -127,7 +127,7 @@ func TestSetsScores(t *testing.T) {
 	source.Scores = migrate.Seconds
 	for _, score := range []float64{1e18, -1e18, math.Inf(1), 1_700_000_000_000, float64(time.Now().Add(24 * time.Hour).Unix()), -62e9 - 2e8} {
 		app.ZAdd(t.Context(), "blocks:1", redis.Z{Score: score, Member: "2"})
-		if _, err := w.newImport(t, "block", source).Run(t.Context()); err == nil || !strings.Contains(err.Error(), `user "1", target "2": score: `) {
+		if _, err := w.newImport(t, "block", source).Run(t.Context()); err == nil || !strings.Contains(err.Error(), `user "1", target "2"`) {
 			t.Errorf("%g: %v", score, err)
 		}
 	}
