@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"strings"
 	"text/tabwriter"
 
 	"github.com/go-json-experiment/json"
@@ -65,23 +64,10 @@ func (c *configPrintCmd) Run(std stdio, chosen *invocation) error {
 
 // valueText formats a value for people, "-" for none.
 func valueText(value any) string {
-	switch v := value.(type) {
-	case nil:
+	if value == nil || value == "" {
 		return "-"
-	case []any:
-		texts := make([]string, len(v))
-		for i, one := range v {
-			texts[i] = valueText(one)
-		}
-		return valueText(strings.Join(texts, ","))
-	case string:
-		if v == "" {
-			return "-"
-		}
-		return v
-	default:
-		return fmt.Sprint(v)
 	}
+	return fmt.Sprint(value)
 }
 
 // printFile prints the settings in order, as a file for --config, without those that are not set.

@@ -18,17 +18,21 @@ func (r *Registry) Sampling(sampling func() Sampling) {
 	r.add(func(to sink) {
 		s := sampling()
 		counter(to, "feedfilter_sampled_feeds_total", "Feeds compared with the ledger.", s.Feeds)
-		counter(to, "feedfilter_sampled_candidates_total", "Candidates compared with the ledger.", s.Candidates)
+		counter(to, "feedfilter_sampled_candidates_total",
+			"Candidates compared with the ledger.", s.Candidates)
 		counter(to, "feedfilter_sampled_misses_total",
 			"Candidates that missed an activity of the ledger; must stay 0.", s.Misses)
 		counter(to, "feedfilter_sampled_false_positives_total",
 			"Candidates dropped or annotated without an activity in the ledger.", s.FalsePositives)
-		counters(to, "feedfilter_sampled_dropped_total", "Chosen feeds that were not compared.", "reason",
+		counters(to, "feedfilter_sampled_dropped_total",
+			"Chosen feeds that were not compared.", "reason",
 			withZeros(s.Dropped, "skipped", "error"))
 		counter(to, "feedfilter_sampled_late_total",
 			"Candidates that missed an activity within the allowed delay.", s.Late)
-		counter(to, "feedfilter_sampled_undecided_total", "Candidates that changed during the comparison.", s.Undecided)
-		counter(to, "feedfilter_sampled_repaired_pages_total", "Pages rebuilt because of a miss.", s.Repaired)
+		counter(to, "feedfilter_sampled_undecided_total",
+			"Candidates that changed during the comparison.", s.Undecided)
+		counter(to, "feedfilter_sampled_repaired_pages_total",
+			"Pages rebuilt because of a miss.", s.Repaired)
 	})
 }
 
@@ -44,14 +48,16 @@ func (r *Registry) TokenFile(reloads func() (loaded, failed uint64)) {
 // LogLines adds the number of dropped log lines.
 func (r *Registry) LogLines(dropped func() uint64) {
 	r.add(func(to sink) {
-		counter(to, "feedfilter_log_dropped_total", "Log lines dropped because standard error failed.", dropped())
+		counter(to, "feedfilter_log_dropped_total",
+			"Log lines dropped because standard error failed.", dropped())
 	})
 }
 
 // Audit adds the number of lost lines of the audit log.
 func (r *Registry) Audit(failures func() uint64) {
 	r.add(func(to sink) {
-		counter(to, "feedfilter_audit_failures_total", "Audit log lines that were lost.", failures())
+		counter(to, "feedfilter_audit_failures_total",
+			"Audit log lines that were lost.", failures())
 	})
 }
 
@@ -59,7 +65,8 @@ func (r *Registry) Audit(failures func() uint64) {
 // is fixed.
 func (r *Registry) Refused(refused func() map[string]uint64) {
 	r.add(func(to sink) {
-		counters(to, "feedfilter_requests_refused_total", "Requests refused by access control or rate limits.",
+		counters(to, "feedfilter_requests_refused_total",
+			"Requests refused by access control or rate limits.",
 			"reason", refused())
 	})
 }

@@ -107,9 +107,9 @@ func ofKubernetes(suffix, value string) bool {
 
 const mask = "***" // what a password is shown as
 
-// Masked returns text without the passwords of the URL that it may be: what is between the first
-// colon and the last @ in it, and parameters of its query whose names end in password. An @ in the
-// query, or in what is not quite a URL, masks too much rather than too little.
+// Masked returns text without the passwords of the URL that it may be. They are what is between
+// the first colon and the last @, and parameters of the query whose names end in password. An @ in
+// the query masks too much.
 func Masked(text string) string {
 	text = regexp.MustCompile(`(?i)([?&][a-z_]*password=)[^&#]+`).ReplaceAllString(text, "${1}"+mask)
 	scheme, rest, isURL := strings.Cut(text, "://")
