@@ -3,53 +3,13 @@ package redistest_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/feedfilter/feedfilter/internal/proxytest"
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
-
-func TestClusterStarts(t *testing.T) {
-	t.Parallel()
-	c := redistest.StartCluster(t, 3, 1)
-	nodes := c.Nodes()
-	if len(nodes) != 6 {
-		t.Fatalf("%d nodes, want 6", len(nodes))
-	}
-	for i, node := range nodes {
-		if c.Addrs()[i] != node.Addr() {
-			t.Errorf("Addrs()[%d] = %s, want the node's, %s", i, c.Addrs()[i], node.Addr())
-		}
-	}
-	if want := "redis+cluster://" + strings.Join(c.Addrs(), ","); c.URL() != want {
-		t.Errorf("URL() = %q, want %q", c.URL(), want)
-	}
-	wantPrimaries(t, c, nodes[:3]...)
-	for i, primary := range nodes[:3] {
-		replicas, err := c.ReplicasOf(t.Context(), primary)
-		if err != nil || !slices.Equal(replicas, nodes[3+i:4+i]) {
-			t.Errorf("primary %d has the replicas %v, %v; want node %d", i, replicas, err, 3+i)
-		}
-	}
-	held := make(map[*redistest.Server]int64)
-	for i := range 100 {
-		key := strconv.Itoa(i)
-		if err := c.Client().Set(t.Context(), key, key, 0).Err(); err != nil {
-			t.Fatal(err)
-		}
-		held[primaryOf(t, c, key)]++
-	}
-	for i, node := range nodes[:3] {
-		if n := node.Client().DBSize(t.Context()).Val(); n == 0 || n != held[node] {
-			t.Errorf("primary %d holds %d keys, want %d", i, n, held[node])
-		}
-	}
-}
 
 func TestClusterWithoutReplicas(t *testing.T) {
 	t.Parallel()
@@ -162,63 +122,6 @@ func TestClusterWaitOKTellsWhatIsWrong(t *testing.T) {
 	}
 	lost.Restart()
 	waitOK(t, c)
-}
-
-func TestLongClusterBehindProxies(t *testing.T) {
-	t.Parallel()
-	proxies := make(map[string]*proxytest.Proxy) // by the proxy's address
-	c := redistest.StartClusterVia(t, 3, 1, func(addr string) string {
-		proxy := proxytest.Start(t, addr)
-		proxies[proxy.Addr()] = proxy
-		return proxy.Addr()
-	})
-	setInCluster(t, c, "key", "value")
-	wantProxies := func() {
-		t.Helper()
-		slots, err := c.Nodes()[0].Client().ClusterShards(t.Context()).Result()
-		if err != nil {
-			t.Fatal(err)
-		}
-		told := make(map[string]bool)
-		for _, shard := range slots {
-			for _, node := range shard.Nodes {
-				told[fmt.Sprintf("%s:%d", node.IP, node.Port)] = true
-			}
-		}
-		for i, addr := range c.Addrs() {
-			if proxies[addr] == nil || !told[addr] || c.Nodes()[i].Addr() == addr {
-				t.Errorf("Addrs()[%d] = %s, want one of the proxies that the cluster names to clients: %v", i, addr, told)
-			}
-		}
-		if len(proxies) != 6 || len(told) != 6 {
-			t.Errorf("%d proxies, and the cluster names %d nodes to clients; want 6", len(proxies), len(told))
-		}
-	}
-	wantProxies()
-	primary := primaryOf(t, c, "key")
-	proxy := proxies[c.Addrs()[slices.Index(c.Nodes(), primary)]]
-	proxy.Cut()
-	if err := c.Client().Set(t.Context(), "key", "lost", 0).Err(); err == nil {
-		t.Error("SET through a cut proxy succeeds")
-	}
-	if err := primary.Client().Get(t.Context(), "key").Err(); err != nil {
-		t.Errorf("GET past the cut proxy: %v", err)
-	}
-	if got := primaryOf(t, c, "key"); got != primary {
-		t.Errorf("the primary is %s, want %s, which the other nodes still reach", got.Addr(), primary.Addr())
-	}
-	proxy.Reset()
-	waitOK(t, c)
-	if got, err := c.Client().Get(t.Context(), "key").Result(); err != nil || got != "value" {
-		t.Errorf("GET through the proxy again = %q, %v; want %q", got, err, "value")
-	}
-	wantInCluster(t, c, "key", "value")
-	primary.Kill()
-	waitOK(t, c)
-	primary.Restart()
-	waitOK(t, c)
-	wantProxies()
-	wantInCluster(t, c, "key", "value")
 }
 
 func waitOK(t *testing.T, c *redistest.Cluster) {

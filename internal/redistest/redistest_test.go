@@ -15,41 +15,6 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-func TestStartGivesAnEmptyServer(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	if want := "redis://" + s.Addr() + "/0"; s.URL() != want {
-		t.Errorf("URL() = %q, want %q", s.URL(), want)
-	}
-	opts, err := redis.ParseURL(s.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	byURL := redis.NewClient(opts)
-	t.Cleanup(func() { _ = byURL.Close() })
-	set(t, s.Client(), "key", "value")
-	if got, err := byURL.Get(t.Context(), "key").Result(); err != nil || got != "value" {
-		t.Errorf("GET through URL() = %q, %v; want the value that Client() wrote", got, err)
-	}
-	if n := s.Client().DBSize(t.Context()).Val(); n != 1 {
-		t.Errorf("the server holds %d keys, want the one written", n)
-	}
-}
-
-func TestServersAreSeparate(t *testing.T) {
-	t.Parallel()
-	a, b := redistest.Start(t), redistest.Start(t)
-	if a.Addr() == b.Addr() {
-		t.Fatalf("two servers share the address %s", a.Addr())
-	}
-	set(t, a.Client(), "key", "a")
-	assertMissing(t, b.Client(), "key")
-	b.Kill()
-	if got := a.Client().Get(t.Context(), "key").Val(); got != "a" {
-		t.Errorf("after killing the other server GET = %q, want %q", got, "a")
-	}
-}
-
 func TestClient(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -66,22 +31,6 @@ func TestClient(t *testing.T) {
 	if err := s.Client().BLPop(ctx, 5*time.Second, "nothing").Err(); !isTimeout(err) {
 		t.Errorf("BLPOP past its context's deadline: %v, want a timeout", err)
 	}
-}
-
-func TestKillRefusesConnectionsAndLosesMemory(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	addr, client := s.Addr(), s.Client()
-	set(t, client, "key", "value")
-	s.Kill()
-	assertDown(t, s)
-	s.Kill()
-	s.Stop()
-	s.Restart()
-	if s.Addr() != addr {
-		t.Errorf("Addr() = %s after Restart, was %s", s.Addr(), addr)
-	}
-	assertMissing(t, client, "key")
 }
 
 func TestPersistence(t *testing.T) {
@@ -106,6 +55,8 @@ func TestPersistence(t *testing.T) {
 			set(t, s.Client(), "key", "value")
 			test.end(s)
 			assertDown(t, s)
+			s.Kill() // no-op
+			s.Stop() // no-op
 			s.Restart()
 			if !test.kept {
 				assertMissing(t, s.Client(), "key")

@@ -1,45 +1,11 @@
 package redistest_test
 
 import (
-	"net/url"
 	"slices"
-	"strings"
 	"testing"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
-
-func TestSentinelStarts(t *testing.T) {
-	t.Parallel()
-	s := redistest.StartSentinel(t, 1, 3)
-	servers := s.Servers()
-	if len(servers) != 2 || len(s.Sentinels()) != 3 || s.Sentinels()[0].Addr() == servers[0].Addr() {
-		t.Fatalf("%d servers and %d sentinels, want 2 and 3", len(servers), len(s.Sentinels()))
-	}
-	var watchers []*redistest.Server
-	watchers = append(watchers, s.Sentinels()...)
-	parsed, err := url.Parse(s.URL())
-	if err != nil || parsed.Scheme != "redis+sentinel" || parsed.Path != "/primary" {
-		t.Errorf("URL() = %q, %v; want redis+sentinel://.../primary", s.URL(), err)
-	}
-	var hosts []string
-	for _, w := range watchers {
-		hosts = append(hosts, w.Addr())
-	}
-	if parsed.Host != strings.Join(hosts, ",") {
-		t.Errorf("URL() = %q, want the sentinels %v in it", s.URL(), hosts)
-	}
-	client := failoverClient(t, hosts)
-	set(t, client, "key", "value")
-	if got := servers[0].Client().Get(t.Context(), "key").Val(); got != "value" {
-		t.Errorf("the primary has %q, want what was written by way of the sentinels", got)
-	}
-	if err := servers[1].Client().Set(t.Context(), "key", "value", 0).Err(); !redis.IsReadOnlyError(err) {
-		t.Errorf("SET on the replica: %v, want READONLY", err)
-	}
-}
 
 func TestLongSentinelFailover(t *testing.T) {
 	t.Parallel()
@@ -92,15 +58,4 @@ func sentinelPrimary(t *testing.T, s *redistest.Sentinel) *redistest.Server {
 		t.Fatal(err)
 	}
 	return primary
-}
-
-func failoverClient(t *testing.T, sentinels []string) *redis.Client {
-	t.Helper()
-	client := redis.NewFailoverClient(&redis.FailoverOptions{
-		MasterName:            "primary",
-		SentinelAddrs:         sentinels,
-		ContextTimeoutEnabled: true,
-	})
-	t.Cleanup(func() { _ = client.Close() })
-	return client
 }
