@@ -148,25 +148,6 @@ func TestStallAnswersNothing(t *testing.T) {
 	wantPong(t, proxy)
 }
 
-func TestStallLosesWhatIsOnItsWay(t *testing.T) {
-	t.Parallel()
-	server, proxy := start(t)
-	client := newClient(t, proxy)
-	if err := client.Ping(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
-	proxy.Delay(10*far, 0)
-	if err := client.Set(within(t, soon), "key", "value", 0).Err(); !isTimeout(err) {
-		t.Errorf("SET past its deadline: %v, want a timeout", err)
-	}
-	proxy.Stall()
-	proxy.Reset()
-	wantPong(t, proxy)
-	if got, err := server.Client().Get(t.Context(), "key").Result(); !errors.Is(err, redis.Nil) {
-		t.Errorf("the server has %q, %v; want the SET lost", got, err)
-	}
-}
-
 func TestTruncate(t *testing.T) {
 	t.Parallel()
 	_, proxy := start(t)
@@ -235,49 +216,6 @@ func TestEndsWithItsTest(t *testing.T) {
 	}
 }
 
-// TestFaultsUnderLoad changes the faults while clients work. No change may hang or leave the proxy
-// broken.
-func TestFaultsUnderLoad(t *testing.T) {
-	t.Parallel()
-	_, proxy := start(t)
-	if err := newClient(t, proxy).Set(t.Context(), "key", strings.Repeat("value", 40_000), 0).Err(); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	const workers = 4
-	for range workers {
-		client := newClient(t, proxy)
-		go func() {
-			defer func() { done <- struct{}{} }()
-			for ctx.Err() == nil {
-				ctx, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
-				_ = client.Get(ctx, "key").Err()
-				cancel()
-			}
-		}()
-	}
-	for range 40 {
-		proxy.Delay(2*time.Millisecond, time.Millisecond)
-		wantAnyAnswer(t, proxy)
-		proxy.Truncate(100_000)
-		proxy.Delay(4*time.Millisecond, 0)
-		wantAnyAnswer(t, proxy)
-		proxy.Stall()
-		proxy.Reset()
-		proxy.Delay(time.Millisecond, 0)
-		wantAnyAnswer(t, proxy)
-		proxy.Reset()
-		proxy.Cut()
-		proxy.Reset()
-	}
-	cancel()
-	for range workers {
-		<-done
-	}
-	wantPong(t, proxy)
-}
-
 func start(t *testing.T) (*redistest.Server, *proxytest.Proxy) {
 	t.Helper()
 	server := redistest.Start(t)
@@ -304,14 +242,6 @@ func wantPong(t *testing.T, proxy *proxytest.Proxy) {
 	if err := newClient(t, proxy).Ping(t.Context()).Err(); err != nil {
 		t.Errorf("PING through a healthy proxy: %v", err)
 	}
-}
-
-// wantAnyAnswer waits until the server answers through the proxy.
-func wantAnyAnswer(t *testing.T, proxy *proxytest.Proxy) {
-	t.Helper()
-	conn := dial(t, proxy)
-	ping(t, conn)
-	_ = conn.Close()
 }
 
 func dial(t *testing.T, proxy *proxytest.Proxy) net.Conn {
