@@ -336,15 +336,3 @@ func TestManyWriters(t *testing.T) {
 		t.Errorf("%d lines, a gap of %d, %d dropped", lines, told, q.Dropped())
 	}
 }
-
-func BenchmarkWrite(b *testing.B) {
-	v := &valve{}
-	q := logqueue.New(logqueue.Config{Out: v, Lines: 10_000, Bytes: 1 << 20, Patience: time.Millisecond})
-	line := bytes.Repeat([]byte("x"), 250)
-	for b.Loop() {
-		_, _ = q.Write(line)
-		if v.text.Len() > 1<<20 {
-			v.text.Reset()
-		}
-	}
-}
