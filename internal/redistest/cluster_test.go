@@ -31,9 +31,7 @@ func TestClusterFailover(t *testing.T) {
 	for _, mode := range []string{"", "FORCE", "TAKEOVER"} {
 		setInCluster(t, c, "key", "value of "+mode)
 		old := primaryOf(t, c, "key")
-		if err := old.Client().Wait(t.Context(), 1, 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, old.Client().Wait(t.Context(), 1, 0).Err())
 		replica := replicaOf(t, c, old)
 		for range 2 { // the second call is a no-op
 			if err := c.Failover(t.Context(), replica, mode); err != nil {
@@ -64,9 +62,7 @@ func TestClusterTakeoverWithoutMajority(t *testing.T) {
 	if err := c.Failover(ctx, replica, "FORCE"); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("FORCE without a majority of primaries: %v, want it to wait until ctx ends", err)
 	}
-	if err := c.Failover(t.Context(), replica, "TAKEOVER"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Failover(t.Context(), replica, "TAKEOVER"))
 	wantPrimaries(t, c, replica)
 }
 
@@ -84,9 +80,7 @@ func TestClusterReplacesALostPrimary(t *testing.T) {
 			c := redistest.StartCluster(t, 3, 1)
 			setInCluster(t, c, "key", "value")
 			old := primaryOf(t, c, "key")
-			if err := old.Client().Wait(t.Context(), 1, 0).Err(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, old.Client().Wait(t.Context(), 1, 0).Err())
 			replica := replicaOf(t, c, old)
 			test.lose(old)
 			waitOK(t, c)
@@ -126,17 +120,13 @@ func TestClusterWaitOKTellsWhatIsWrong(t *testing.T) {
 
 func waitOK(t *testing.T, c *redistest.Cluster) {
 	t.Helper()
-	if err := c.WaitOK(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.WaitOK(t.Context()))
 }
 
 func primaryOf(t *testing.T, c *redistest.Cluster, key string) *redistest.Server {
 	t.Helper()
 	primary, err := c.Primary(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return primary
 }
 
@@ -154,9 +144,7 @@ func replicaOf(t *testing.T, c *redistest.Cluster, primary *redistest.Server) *r
 func wantPrimaries(t *testing.T, c *redistest.Cluster, want ...*redistest.Server) {
 	t.Helper()
 	got, err := c.Primaries(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if addrs(got) != addrs(want) {
 		t.Errorf("the primaries are %s, want %s", addrs(got), addrs(want))
 	}

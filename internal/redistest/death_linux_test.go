@@ -22,17 +22,11 @@ func TestDiesWithTheTestProcess(t *testing.T) {
 	// The killed process cannot clean up. This test removes its directory.
 	cmd.Env = append(os.Environ(), orphanEnv+"=1", "TMPDIR="+t.TempDir())
 	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer stdin.Close()
 	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, cmd.Start())
 	var addr string
 	for lines := bufio.NewScanner(stdout); addr == "" && lines.Scan(); {
 		_, addr, _ = strings.Cut(lines.Text(), "server at ")
@@ -41,9 +35,7 @@ func TestDiesWithTheTestProcess(t *testing.T) {
 		t.Fatalf("the process named no server: %v", cmd.Wait())
 	}
 	conn := dialAddr(t, addr)
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Process.Kill())
 	assertClosedByServer(t, conn)
 	_ = cmd.Wait()
 }

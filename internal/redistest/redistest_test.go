@@ -95,12 +95,8 @@ func TestCommandStats(t *testing.T) {
 	}
 	set(t, s.Client(), "key", "value")
 	script := `redis.call("GET", KEYS[1]); return redis.call("STRLEN", KEYS[1])`
-	if err := s.Client().Eval(t.Context(), script, []string{"key"}).Err(); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Client().ClientID(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Client().Eval(t.Context(), script, []string{"key"}).Err())
+	must(t, s.Client().ClientID(t.Context()).Err())
 	got := s.CommandStats()
 	for name, want := range map[string]int64{"get": 4, "set": 1, "strlen": 1, "eval": 1, "client|id": 1, "client|setinfo": 0, "del": 0} {
 		if got[name] != want {
@@ -114,11 +110,16 @@ func TestCommandStats(t *testing.T) {
 	}
 }
 
-func set(t *testing.T, client *redis.Client, key, value string) {
+func must(t testing.TB, err error) {
 	t.Helper()
-	if err := client.Set(t.Context(), key, value, 0).Err(); err != nil {
+	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+func set(t *testing.T, client *redis.Client, key, value string) {
+	t.Helper()
+	must(t, client.Set(t.Context(), key, value, 0).Err())
 }
 
 func assertMissing(t *testing.T, client *redis.Client, key string) {
@@ -148,12 +149,8 @@ func dialAddr(t *testing.T, addr string) net.Conn {
 	t.Helper()
 	var d net.Dialer
 	conn, err := d.DialContext(t.Context(), "tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, conn.SetDeadline(time.Now().Add(time.Minute)))
 	if _, err := io.WriteString(conn, "PING\r\n"); err != nil {
 		t.Fatal(err)
 	}

@@ -59,16 +59,12 @@ func TestAdoptSlots(t *testing.T) {
 	c := redistest.StartCluster(t, 2, 1)
 	slot := slotOf(t, primaryOf(t, c, "{a}"), "{a}")
 	for _, node := range c.Nodes() {
-		if err := node.Client().ClusterDelSlots(t.Context(), slot).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, node.Client().ClusterDelSlots(t.Context(), slot).Err())
 	}
 	if node, err := c.Primary(t.Context(), "{a}"); err == nil {
 		t.Fatalf("%s serves the slot", node.Addr())
 	}
-	if err := c.AdoptSlots(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.AdoptSlots(t.Context()))
 	waitOK(t, c)
 }
 
@@ -172,8 +168,6 @@ func TestMoveSlotsEndsInBetween(t *testing.T) {
 func slotOf(t *testing.T, s *redistest.Server, key string) int {
 	t.Helper()
 	slot, err := s.Client().ClusterKeySlot(t.Context(), key).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return int(slot)
 }

@@ -12,12 +12,8 @@ func TestLongSentinelFailover(t *testing.T) {
 	s := redistest.StartSentinel(t, 2, 3)
 	first := sentinelPrimary(t, s)
 	set(t, first.Client(), "key", "value")
-	if err := first.Client().Wait(t.Context(), 2, 0).Err(); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Failover(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, first.Client().Wait(t.Context(), 2, 0).Err())
+	must(t, s.Failover(t.Context()))
 	second := sentinelPrimary(t, s)
 	if second == first {
 		t.Fatalf("after a failover the primary is still %s", first.Addr())
@@ -46,16 +42,12 @@ func TestLongSentinelFailover(t *testing.T) {
 
 func waitSentinels(t *testing.T, s *redistest.Sentinel) {
 	t.Helper()
-	if err := s.WaitOK(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.WaitOK(t.Context()))
 }
 
 func sentinelPrimary(t *testing.T, s *redistest.Sentinel) *redistest.Server {
 	t.Helper()
 	primary, err := s.Primary(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return primary
 }

@@ -18,9 +18,7 @@ const password = "s3cret/@:"
 func secureArgs(t *testing.T) (*redistest.Authority, []string) {
 	t.Helper()
 	authority, err := redistest.NewAuthority(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return authority, slices.Concat(authority.Args(), redistest.PasswordArgs(password))
 }
 
@@ -37,9 +35,7 @@ func TestStartWithTLS(t *testing.T) {
 		t.Errorf("URL() = %q, want %s with the password and TLS", s.URL(), s.Addr())
 	}
 	config, err := authority.ClientConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, c := range []struct {
 		name           string
 		user, password string
@@ -93,14 +89,10 @@ func TestClusterWithTLS(t *testing.T) {
 	if from == to {
 		t.Fatal("both keys are on one primary")
 	}
-	if err := c.MoveSlots(t.Context(), from, to, []int{slotOf(t, from, "{a}")}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.MoveSlots(t.Context(), from, to, []int{slotOf(t, from, "{a}")}))
 	wantInCluster(t, c, "a", "value")
 	replica := replicaOf(t, c, to)
-	if err := c.Failover(t.Context(), replica, ""); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Failover(t.Context(), replica, ""))
 	to.Kill()
 	wantInCluster(t, c, "a", "value")
 	to.Restart()
@@ -112,9 +104,7 @@ func TestClusterWithTLS(t *testing.T) {
 func wantNamed(t *testing.T, c *redistest.Cluster, proxies map[string]bool) {
 	t.Helper()
 	slots, err := c.Client().ClusterSlots(t.Context()).Result() //nolint:staticcheck // go-redis itself goes by it
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, r := range slots {
 		for _, node := range r.Nodes {
 			if !proxies[node.Addr] {
