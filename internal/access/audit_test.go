@@ -22,9 +22,7 @@ import (
 func linesOf(t *testing.T, file string) (numbers []int) {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for line := range strings.Lines(string(text)) {
 		var l struct {
 			Time string `json:"time"`
@@ -45,24 +43,16 @@ func TestAudit(t *testing.T) {
 	quiet := slog.New(slog.DiscardHandler)
 	log := func(a *access.Audit, n int) { a.Log(t.Context(), slog.Int("n", n)) }
 	a, err := access.OpenAudit(file, access.AuditDrop, quiet)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	log(a, 1)
 	if got := linesOf(t, file); len(got) != 1 { // before Close, as a kill would leave it
 		t.Errorf("%v", got)
 	}
-	if err := os.Rename(file, file+".1"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Rename(file, file+".1"))
 	log(a, 2)
-	if err := a.Reopen(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, a.Reopen())
 	log(a, 3)
-	if err := a.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, a.Close())
 	if a, err = access.OpenAudit(file, access.AuditDrop, quiet); err != nil { // appends to the file
 		t.Fatal(err)
 	}
@@ -78,9 +68,7 @@ func TestAudit(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if err := a.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, a.Close())
 	if got := linesOf(t, file+".1"); len(got) != 2 || got[0] != 1 || got[1] != 2 {
 		t.Errorf("lines of the moved file: %v", got)
 	}
@@ -98,16 +86,10 @@ func TestAudit(t *testing.T) {
 // TestAuditReopenFails checks that the old file stays in use if the file cannot be reopened.
 func TestAuditReopenFails(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "logs")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(dir, 0o700))
 	a, err := access.OpenAudit(filepath.Join(dir, "audit.log"), access.AuditDrop, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(dir, dir+"2"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, os.Rename(dir, dir+"2"))
 	if a.Reopen() == nil {
 		t.Error("reopened in a missing directory")
 	}
@@ -243,20 +225,14 @@ func TestAuditTornLine(t *testing.T) {
 
 	file := filepath.Join(t.TempDir(), "audit.log")
 	tear := func() { // as another process leaves it
-		if err := os.WriteFile(file, []byte(`{"time":"2026`), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(`{"time":"2026`), 0o600))
 	}
 	tear()
 	for n := range 2 {
 		a, err := access.OpenAudit(file, access.AuditDrop, slog.New(slog.DiscardHandler))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		a.Log(t.Context(), slog.Int("n", n))
-		if err := a.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, a.Close())
 	}
 	readable := func() {
 		t.Helper()
@@ -268,21 +244,13 @@ func TestAuditTornLine(t *testing.T) {
 	}
 	readable()
 	again, err := access.OpenAudit(file, access.AuditDrop, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, os.Remove(file))
 	tear()
-	if err := again.Reopen(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, again.Reopen())
 	for n := range 2 {
 		again.Log(t.Context(), slog.Int("n", n))
 	}
-	if err := again.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, again.Close())
 	readable()
 }

@@ -29,9 +29,7 @@ func newAuthority(t *testing.T) authority {
 func (a authority) pair(t *testing.T) tls.Certificate {
 	t.Helper()
 	pair, err := tls.LoadX509KeyPair(a.cert, a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return pair
 }
 
@@ -40,9 +38,7 @@ func (a authority) pair(t *testing.T) tls.Certificate {
 func (a authority) client(t *testing.T, shows *authority) *tls.Config {
 	t.Helper()
 	text, err := os.ReadFile(a.ca)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c := &tls.Config{RootCAs: x509.NewCertPool(), ServerName: "127.0.0.1", ClientSessionCache: tls.NewLRUClientSessionCache(10)}
 	c.RootCAs.AppendCertsFromPEM(text)
 	if shows != nil {
@@ -55,9 +51,7 @@ func (a authority) client(t *testing.T, shows *authority) *tls.Config {
 func copyFile(t *testing.T, to, from string) {
 	t.Helper()
 	text, err := os.ReadFile(from)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	write(t, to, string(text))
 }
 
@@ -65,9 +59,7 @@ func copyFile(t *testing.T, to, from string) {
 func shake(t *testing.T, server, client *tls.Config) (tls.ConnectionState, error) {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer l.Close()
 	served := make(chan error, 1)
 	go func() {
@@ -84,9 +76,7 @@ func shake(t *testing.T, server, client *tls.Config) (tls.ConnectionState, error
 		served <- err
 	}()
 	raw, err := new(net.Dialer).DialContext(t.Context(), "tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer raw.Close()
 	conn := tls.Client(raw, client)
 	_, err = conn.Read(make([]byte, 1)) // with TLS 1.3, the server refuses a client only after the client's handshake
@@ -105,9 +95,7 @@ func TestCertificates(t *testing.T) {
 	}
 	put(first)
 	c, err := access.OpenCertificates(files, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	config := c.Config() // the server keeps this configuration
 	if state, err := shake(t, config, first.client(t, nil)); err != nil || state.Version != tls.VersionTLS13 {
 		t.Errorf("%x, %v", state.Version, err)
@@ -161,9 +149,7 @@ func TestClientCertificates(t *testing.T) {
 	ca := filepath.Join(t.TempDir(), "ca.pem")
 	copyFile(t, ca, clients.ca)
 	c, err := access.OpenCertificates(access.CertificateFiles{Cert: server.cert, Key: server.key, ClientCA: ca}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	config := c.Config()
 	right := server.client(t, &clients)
 	want := func(what string, client *tls.Config, good bool) {
@@ -184,9 +170,7 @@ func TestClientCertificates(t *testing.T) {
 	}
 	// Now another authority is trusted. Earlier sessions must not be resumed.
 	copyFile(t, ca, strangers.ca)
-	if err := c.Reload(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Reload(t.Context()))
 	want("what was the right one", right, false)
 	want("what is now", server.client(t, &strangers), true)
 	write(t, ca, "x")

@@ -20,9 +20,7 @@ func TestParseFile(t *testing.T) {
 	full := strings.TrimSuffix(entry("app", "b", `"feed:read","activity:write","ops:read"`), "}") +
 		`,"expires":"2027-01-01T00:00:00+01:00","rate":0.5,"burst":20}`
 	f, err := access.ParseFile([]byte(fileOf(good, full)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if len(f.Tokens) != 2 || f.Tokens[0].Name != "renderer" || !f.Tokens[0].Expires.IsZero() || f.Tokens[0].Rate != nil {
 		t.Errorf("first of %+v", f)
 	}

@@ -47,9 +47,7 @@ func TestIDsGolden(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "id.key")
 	write(t, file, strings.Repeat("0b", 32)+"\n")
 	ids, err := access.OpenIDs(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	// printf %s alice | openssl dgst -sha256 -mac HMAC -macopt hexkey:0b0b...
 	if got := ids.Hash("alice"); got != "h_99db77b0762df8b1c0373451dc06e834" {
 		t.Error(got)

@@ -38,9 +38,7 @@ func rated(t *testing.T, r access.Rate) *access.Token {
 	t.Helper()
 	tokens, _, _ := opened(t, access.TokensConfig{Rate: r}, fileOf(entry("a", "a", `"feed:read"`)))
 	k, err := tokens.Check([]string{"Bearer a"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return k
 }
 
@@ -180,9 +178,7 @@ func TestSetRate(t *testing.T) {
 	tokens, file, _ := opened(t, access.TokensConfig{}, fileOf(entry("a", "a", `"feed:read"`), own))
 	passed := func(token string) (n int) {
 		k, err := tokens.Check([]string{"Bearer " + token})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for n < 10 && k.Take(now) == 0 {
 			n++
 		}
@@ -194,9 +190,7 @@ func TestSetRate(t *testing.T) {
 	tokens.SetRate(access.Rate{PerSecond: 1, Burst: 5})
 	got = append(got, passed("a"))
 	write(t, file, fileOf(own, entry("b", "b", `"feed:read"`)))
-	if err := tokens.Reload(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tokens.Reload(t.Context()))
 	got = append(got, passed("b"))
 	if want := []int{10, 2, 5, 0, 0, 5}; !slices.Equal(got, want) {
 		t.Errorf("%v requests passed, want %v", got, want)

@@ -16,11 +16,16 @@ import (
 	"github.com/feedfilter/feedfilter/internal/access"
 )
 
-func write(t testing.TB, name, text string) {
+func must(t testing.TB, err error) {
 	t.Helper()
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+func write(t testing.TB, name, text string) {
+	t.Helper()
+	must(t, os.WriteFile(name, []byte(text), 0o600))
 }
 
 // opened returns the tokens of a file with text, and their log.
@@ -31,9 +36,7 @@ func opened(t testing.TB, c access.TokensConfig, text string) (tokens *access.To
 	log = new(bytes.Buffer)
 	c.Logger = slog.New(slog.NewJSONHandler(log, nil))
 	tokens, err := access.OpenTokens(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return tokens, c.File, log
 }
 
@@ -142,13 +145,9 @@ func TestReload(t *testing.T) {
 
 		// The same length and modification time, as some tools keep them.
 		info, err := os.Stat(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		write(t, file, fileOf(entry("neu", "neu", `"feed:read"`)))
-		if err := os.Chtimes(file, info.ModTime(), info.ModTime()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chtimes(file, info.ModTime(), info.ModTime()))
 		noticed(2, 0, false)
 		wantToken(t, tokens, "neu", "neu", nil)
 
@@ -161,9 +160,7 @@ func TestReload(t *testing.T) {
 				t.Error("an invalid file is reloaded")
 			}
 		}
-		if err := os.Remove(file); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Remove(file))
 		noticed(2, 4, true)
 		noticed(2, 4, true)
 		if tokens.Reload(ctx) == nil {
@@ -177,9 +174,7 @@ func TestReload(t *testing.T) {
 		// Kubernetes replaces a directory behind two symbolic links.
 		dir := filepath.Dir(file)
 		for _, name := range []string{"one", "two"} {
-			if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Mkdir(filepath.Join(dir, name), 0o700))
 			write(t, filepath.Join(dir, name, "tokens.json"), fileOf(entry(name, name, `"ops:read"`)))
 		}
 		link := func(to string) {
@@ -189,9 +184,7 @@ func TestReload(t *testing.T) {
 			}
 		}
 		link("one")
-		if err := os.Symlink("data/tokens.json", file); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Symlink("data/tokens.json", file))
 		noticed(3, 4, false)
 		wantToken(t, tokens, "one", "one", nil)
 		link("two")
@@ -232,9 +225,7 @@ func TestReloadKeepsRates(t *testing.T) {
 	use := func() time.Duration {
 		t.Helper()
 		k, err := tokens.Check([]string{"Bearer a"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return k.Take(now)
 	}
 	wantBurst := func(n int) {
@@ -257,9 +248,7 @@ func TestReloadKeepsRates(t *testing.T) {
 		t.Error("a change of the file reset the token's rate")
 	}
 	write(t, file, rated("3"))
-	if err := tokens.Reload(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tokens.Reload(t.Context()))
 	wantBurst(3)
 }
 
@@ -269,9 +258,7 @@ func TestAgain(t *testing.T) {
 	tokens, file, _ := opened(t, access.TokensConfig{Now: func() time.Time { return now }},
 		fileOf(strings.TrimSuffix(entry("a", "a", `"feed:read"`), "}")+`,"expires":"2026-11-22T00:00:01Z"}`))
 	k, err := tokens.Check([]string{"Bearer a"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := tokens.Again(k); err != nil {
 		t.Error(err)
 	}
@@ -280,16 +267,12 @@ func TestAgain(t *testing.T) {
 		t.Errorf("expired: %v", err)
 	}
 	write(t, file, fileOf(entry("a", "a", `"ops:read"`)))
-	if err := tokens.Reload(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tokens.Reload(t.Context()))
 	if again, err := tokens.Again(k); err != nil || again.Allows(access.FeedRead) || !again.Allows(access.OpsRead) {
 		t.Errorf("with other scopes: %+v, %v", again, err)
 	}
 	write(t, file, fileOf(entry("b", "b", `"ops:read"`)))
-	if err := tokens.Reload(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tokens.Reload(t.Context()))
 	if _, err := tokens.Again(k); !errors.Is(err, access.ErrUnknown) {
 		t.Errorf("removed: %v", err)
 	}
