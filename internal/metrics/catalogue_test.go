@@ -51,9 +51,7 @@ func everything(t *testing.T) *metrics.Registry {
 func closedPort(t *testing.T) string {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer l.Close()
 	return l.Addr().String()
 }
@@ -61,9 +59,7 @@ func closedPort(t *testing.T) string {
 // TestLint checks names, units and help with Prometheus' own linter.
 func TestLint(t *testing.T) {
 	problems, err := testutil.GatherAndLint(everything(t).Gatherer())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, p := range problems {
 		t.Errorf("%s: %s", p.Metric, p.Text)
 	}
@@ -73,9 +69,7 @@ func TestLint(t *testing.T) {
 // types and meanings.
 func TestCatalogue(t *testing.T) {
 	text, err := os.ReadFile("../../docs/METRICS.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	meanings := make(map[string]string) // by what the first cell has: name, labels, type
 	row := regexp.MustCompile("(?m)^\\| (`feedfilter_[^|]*) \\| (.*) \\|$")
 	for _, m := range row.FindAllStringSubmatch(string(text), -1) {
@@ -85,9 +79,7 @@ func TestCatalogue(t *testing.T) {
 		meanings[m[1]] = m[2]
 	}
 	families, err := everything(t).Gatherer().Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	reference := regexp.MustCompile(`^Those |of (them|these)|such a|that one`)
 	for _, f := range families {
 		name := f.GetName()

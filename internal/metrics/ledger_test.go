@@ -15,14 +15,19 @@ import (
 	"github.com/feedfilter/feedfilter/internal/metrics"
 )
 
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // values returns a registry's counters, gauges and counts of histograms by name and labels, such as
 // a_total{x="y"}.
 func values(t *testing.T, r *metrics.Registry) map[string]float64 {
 	t.Helper()
 	families, err := r.Gatherer().Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	all := make(map[string]float64)
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
@@ -46,9 +51,7 @@ func values(t *testing.T, r *metrics.Registry) map[string]float64 {
 func openLedger(t *testing.T, pages uint32) *ledger.Ledger {
 	t.Helper()
 	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: pages})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	return l
 }
@@ -129,9 +132,7 @@ func TestLedgerFailures(t *testing.T) {
 func TestLedgerTotal(t *testing.T) {
 	r := metrics.New(metrics.Settings{})
 	l := openLedger(t, 4)
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Close())
 	l = l.Around(r.Ledger())
 	change := ledger.Change{Rows: []ledger.Row{{Owner: "1", Kind: "hide", Target: "p"}}}
 	given := map[reflect.Type]any{

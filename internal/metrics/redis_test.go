@@ -43,16 +43,12 @@ func TestRedisOfFeeds(t *testing.T) {
 	server := redistest.Start(t)
 	r, client := watched(t, &redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1})
 	store, err := redisstore.New(client, "feed")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	const pages = 64
 	recorder, err := activity.Open(t.Context(), activity.Config{
 		Ledger: openLedger(t, pages).Around(r.Ledger()), Store: store, ScrubRate: pages, OnRebuild: r.Rebuilds(),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(recorder.Close)
 	r.Activities(true, recorder.Stats)
 	restScrub(t, r, recorder) // otherwise the scrub may also find the missing page
@@ -74,9 +70,7 @@ func TestRedisOfFeeds(t *testing.T) {
 	}
 	after := values(t, r)
 	page, err := client.StrLen(t.Context(), pageKey(t, client)).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for series, want := range map[string]float64{
 		`feedfilter_redis_commands_total{client="pages",command="mget"}`:  feeds,
 		"feedfilter_redis_round_trip_seconds_count" + label(server):       feeds,
@@ -92,9 +86,7 @@ func TestRedisOfFeeds(t *testing.T) {
 		t.Errorf("%v bytes received for %d pages of %d", got, feeds, page)
 	}
 	window, err := recorder.Window(t.Context(), recorder.Kinds().All()[3], "1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	windowKey := fmt.Sprintf("fav:{feed/%d}:%s:bits", window.ID().Number, window.ID().Part)
 	sent := len("*3\r\n$4\r\nmget\r\n")
 	for _, key := range []string{pageKey(t, client), windowKey} {
@@ -223,9 +215,7 @@ func TestRedisCluster(t *testing.T) {
 	d.Watch("pages", client)
 	d.Breakers("pages", redisstore.Guard(client, nil))
 	store, err := redisstore.New(client, "feed")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	load := func(number uint32) {
 		t.Helper()
 		if _, err := store.Load(t.Context(), []favfilter.PageID{{Number: number}}); err != nil {

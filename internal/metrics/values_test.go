@@ -144,15 +144,11 @@ func TestRedisPools(t *testing.T) {
 	server := redistest.Start(t)
 	r, client := watched(t, &redis.Options{Addr: server.Addr(), PipelinePoolSize: 2})
 	for range 3 {
-		if err := client.Ping(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, client.Ping(t.Context()).Err())
 	}
 	conn := client.Conn() // uses a connection from its first command
 	t.Cleanup(func() { _ = conn.Close() })
-	if err := conn.Ping(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, conn.Ping(t.Context()).Err())
 	if err := client.Ping(t.Context()).Err(); err != nil { // needs another connection
 		t.Fatal(err)
 	}
