@@ -108,13 +108,9 @@ func TestExport(t *testing.T) {
 	for _, path := range []string{"", "/", "/collector/traces"} {
 		got, server := collect(t)
 		tracer, err := Open(t.Context(), Config{Endpoint: server.URL + path, Ratio: 1, Version: "v1.2.3"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		ask(t, tracer, 40)
-		if err := tracer.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, tracer.Close(t.Context()))
 		got.mu.Lock()
 		if len(got.spans) != 40 || got.spans[0].GetName() != "GET /v1/users/:user" || len(got.spans[0].GetTraceId()) != 16 {
 			t.Errorf("%d spans, %v", len(got.spans), got.spans[0])
@@ -140,9 +136,7 @@ func TestExport(t *testing.T) {
 // takes little memory, and is logged once.
 func TestHangingCollector(t *testing.T) {
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer listener.Close()
 	accepted := make(chan net.Conn, 100)
 	go func() {
@@ -158,9 +152,7 @@ func TestHangingCollector(t *testing.T) {
 	tracer, err := Open(t.Context(), Config{
 		Endpoint: "http://" + listener.Addr().String(), Ratio: 1, Logger: slog.New(slog.NewTextHandler(&logged, nil)),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ask(t, tracer, 5*maxQueued) // would not end if requests waited for the collector
 	select {
 	case conn := <-accepted: // the collector was contacted
@@ -186,9 +178,7 @@ func TestNoCollector(t *testing.T) {
 	server.Close()
 	var logged buffer
 	tracer, err := Open(t.Context(), Config{Endpoint: server.URL, Ratio: 1, Logger: slog.New(slog.NewTextHandler(&logged, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ask(t, tracer, 3*maxBatch)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()

@@ -35,22 +35,14 @@ const (
 func service(t *testing.T, tracer *Tracer, log *slog.Logger) http.Handler {
 	t.Helper()
 	l, err := ledger.Open(t.Context(), pgtest.Start(t).Schema(), ledger.Options{Pages: 4, Tracer: tracer.Postgres()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	client := redistest.Start(t).Client()
-	if err := tracer.Redis(client); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tracer.Redis(client))
 	store, err := redisstore.New(client, "feed")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r, err := activity.Open(t.Context(), activity.Config{Ledger: l, Store: store})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(r.Close)
 	return httpapi.New(httpapi.Config{Activities: r, Logger: log, Trace: tracer.Requests(anybody)})
 }
@@ -203,9 +195,7 @@ func TestWhichRequestsAreTraced(t *testing.T) {
 		var logged bytes.Buffer
 		tracer := newTracer(Config{Ratio: c.ratio}, sdktrace.WithSyncer(exporter))
 		plain, err := activity.OpenPlain(t.Context(), activity.PlainConfig{Store: mustStore(t, client, fmt.Sprint(c))})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		log := slog.New(LogHandler(slog.NewJSONHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug})))
 		do(t, httpapi.New(httpapi.Config{Activities: plain, Logger: log, Trace: tracer.Requests(func(*http.Request) bool { return c.trusted })}), c.flags, http.MethodGet, "/healthz", "")
 		plain.Close()
@@ -217,23 +207,24 @@ func TestWhichRequestsAreTraced(t *testing.T) {
 		}
 	}
 	exporter := tracetest.NewInMemoryExporter()
-	if err := newTracer(Config{Ratio: 1}, sdktrace.WithSyncer(exporter)).Redis(client); err != nil {
-		t.Fatal(err)
-	}
-	if err := client.Ping(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, newTracer(Config{Ratio: 1}, sdktrace.WithSyncer(exporter)).Redis(client))
+	must(t, client.Ping(t.Context()).Err())
 	if spans := exporter.GetSpans(); len(spans) > 0 {
 		t.Errorf("a background command is traced: %v", spans)
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
 func mustStore(t *testing.T, client redis.UniversalClient, name string) *redisstore.Store {
 	t.Helper()
 	s, err := redisstore.New(client, fmt.Sprintf("f%x", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s
 }
 
