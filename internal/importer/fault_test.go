@@ -54,9 +54,7 @@ func churn(n int) (file string, state map[string]bool) {
 func wantState(t *testing.T, l *ledger.Ledger, store favfilter.Store, state map[string]bool) {
 	t.Helper()
 	r, err := activity.Open(t.Context(), activity.Config{Ledger: l, Store: store})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer r.Close()
 	if got := recorded(t, r); !maps.Equal(got, state) {
 		t.Fatalf("the ledger has %v, want %v", got, state)
@@ -70,9 +68,7 @@ func wantState(t *testing.T, l *ledger.Ledger, store favfilter.Store, state map[
 		}
 		for _, side := range sides {
 			v, err := r.View(t.Context(), side[0], []activity.Kind{kind})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if v.Check(0, side[1]) == activity.None {
 				t.Errorf("no page of %s reports %q", side[0], row)
 			}
@@ -91,9 +87,7 @@ func TestLongImportFaultAtEveryStep(t *testing.T) {
 			file := filepath.Join(dir, "a.csv")
 			writeFile(t, file, text)
 			l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(dir, "ledger.db"), ledger.Options{Pages: 4})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			store := &favfilter.Memory{}
 			f := &faulttest.Faults{At: at, After: after}
 			err = importOnce(t, file, l, store, f)
@@ -111,9 +105,7 @@ func TestLongImportFaultAtEveryStep(t *testing.T) {
 			if t.Failed() {
 				t.Fatalf("fault at call %d", at)
 			}
-			if err := l.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, l.Close())
 			if !hit {
 				t.Logf("after %v: %d calls", after, at-1)
 				break

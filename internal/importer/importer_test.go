@@ -20,15 +20,11 @@ import (
 func TestImportEndedByTheLedgersClock(t *testing.T) {
 	dir := t.TempDir()
 	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(dir, "ledger.db"), ledger.Options{Pages: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r, err := activity.Open(t.Context(), activity.Config{
 		Ledger: l, Store: &favfilter.Memory{}, Now: func() time.Time { return time.Now().Add(2 * time.Hour) },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var text strings.Builder
 	text.WriteString("user,kind,target,until\n")
 	for i := range 10 { // every third activity ends in an hour, and so has ended by the ledger's clock
@@ -41,9 +37,7 @@ func TestImportEndedByTheLedgersClock(t *testing.T) {
 	file := filepath.Join(dir, "a.csv")
 	writeFile(t, file, text.String())
 	im, err := importFile(t, file, r, l, 5)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if d := im.Done; d.Imported != 6 || d.Ended != 4 || d.Skipped != 4 {
 		t.Errorf("imported %d, %d ended, %d skipped; want 6, 4, 4", d.Imported, d.Ended, d.Skipped)
 	}
@@ -52,18 +46,14 @@ func TestImportEndedByTheLedgersClock(t *testing.T) {
 		t.Errorf("the ledger has %v, want %v", got, want)
 	}
 	r.Close()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Close())
 }
 
 // importFile imports a file, batch lines at a time.
 func importFile(t *testing.T, file string, r *activity.Recorder, l *ledger.Ledger, batch int) (*importer.Import, error) {
 	t.Helper()
 	source, err := activityfile.Open(file, "", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer source.Close()
 	im := &importer.Import{
 		Source: source, To: r, Ledger: r, Checkpoints: l, Batch: batch, Bad: func(error) {}, Advance: func(int64) {},
@@ -82,15 +72,18 @@ func recorded(t *testing.T, r *activity.Recorder) map[string]bool {
 		all[a.User+" "+a.Kind+" "+a.Target] = true
 		return nil
 	})
+	must(t, err)
+	return all
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return all
 }
 
 func writeFile(t *testing.T, name, text string) {
 	t.Helper()
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(name, []byte(text), 0o600))
 }
