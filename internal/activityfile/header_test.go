@@ -17,18 +17,12 @@ import (
 func firstOf(t *testing.T, name, text string) (activity.Activity, error) {
 	t.Helper()
 	name = filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(name, []byte(text), 0o600))
 	f, err := Open(name, "", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	r, err := NewReader(f, activity.BuiltinKinds().Check, Checkpoint{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	b := r.Batch(1, false)
 	if b.Err != nil {
 		return activity.Activity{}, errors.Join(b.Bad...)
@@ -85,17 +79,11 @@ func TestSecondHeader(t *testing.T) {
 		"user,kind,target\n1,block,2\nblocked,kind,blocker\n3,block,1\n": ":3: a second header",
 	} {
 		name := filepath.Join(t.TempDir(), "a.csv")
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(name, []byte(text), 0o600))
 		f, err := Open(name, "", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		r, err := NewReader(f, activity.BuiltinKinds().Check, Checkpoint{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		b := r.Batch(10, false)
 		f.Close()
 		bad := errors.Join(b.Bad...)
@@ -120,9 +108,7 @@ func TestEncoding(t *testing.T) {
 	if _, err := z.Write([]byte(text)); err != nil {
 		t.Fatal(err)
 	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, z.Close())
 	for _, content := range []string{
 		"\xff\xfe" + little.String(), "\xfe\xff" + big.String(), little.String(), big.String(), packed.String(),
 		"PK\x03\x04\x14\x00", // a spreadsheet

@@ -22,14 +22,19 @@ type line struct {
 	number   int64
 }
 
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // readAll reads the rest of the file after c, in batches. It returns the lines, the checkpoint
 // after each batch, and the number of lines up to each checkpoint.
 func readAll(t testing.TB, name string, c Checkpoint, size int) (lines []line, ends []Checkpoint, counts []int) {
 	t.Helper()
 	s, err := Open(name, "", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer s.Close()
 	r, err := NewReader(s, activity.BuiltinKinds().Check, c)
 	if err != nil {
@@ -125,9 +130,7 @@ func TestReaderLineLengths(t *testing.T) {
 				text += start
 			}
 			name := filepath.Join(t.TempDir(), "file.ndjson")
-			if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(name, []byte(text), 0o600))
 			lines, _, _ := readAll(t, name, Checkpoint{}, 1)
 			if good := lines[0].problem == ""; good != c.good {
 				t.Errorf("line of %d bytes: %+v, want good: %t", c.length, lines[0], c.good)
@@ -143,9 +146,7 @@ func TestReaderLineLengths(t *testing.T) {
 func TestReaderUnclosedQuote(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "file.csv")
 	text := "1,hide,o\n1,hide,\"p\n\"," + strings.Repeat("x", maxRecord) + "\n1,hide,p\n"
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(name, []byte(text), 0o600))
 	lines, _, _ := readAll(t, name, Checkpoint{}, 1)
 	want := []line{
 		{activity: activity.Activity{User: "1", Kind: "hide", Target: "o"}},
