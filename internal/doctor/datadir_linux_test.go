@@ -36,14 +36,10 @@ func TestDataDirOfOthers(t *testing.T) {
 		if err := os.Mkdir(name, mode); err != nil && name != dir {
 			t.Fatal(err)
 		}
-		if err := os.Chmod(name, mode); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chmod(name, mode))
 	}
 	ledger := filepath.Join(open, "ledger.db")
-	if err := os.WriteFile(ledger, nil, 0o444); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(ledger, nil, 0o444))
 	found := make(map[string]finding)
 	done := make(chan syscall.Errno)
 	go func() {

@@ -11,13 +11,9 @@ func TestDataDir(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, nil, 0o600))
 	loop := filepath.Join(dir, "loop")
-	if err := os.Symlink(loop, loop); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(loop, loop))
 	for name, want := range map[string]string{
 		loop:                          "fail stat " + loop + ": too many levels of symbolic links",
 		dir:                           "ok " + dir + " is writable",

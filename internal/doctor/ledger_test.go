@@ -74,9 +74,7 @@ func TestJudgesPages(t *testing.T) {
 func TestPostgresRights(t *testing.T) {
 	server := pgtest.Start(t)
 	conn, err := pgx.Connect(t.Context(), server.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Close(context.WithoutCancel(t.Context()))
 	do := func(statement string) {
 		t.Helper()
@@ -96,9 +94,7 @@ func TestPostgresRights(t *testing.T) {
 		t.Errorf("a user without CREATE: %v", err)
 	}
 	l, err := ledger.Open(t.Context(), url, ledger.Options{Pages: 16})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = l.Close() }()
 	_, schema, _ := strings.Cut(url, "search_path=")
 	schema, _, _ = strings.Cut(schema, "&")

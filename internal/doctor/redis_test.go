@@ -14,6 +14,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // serverOf returns a server that reports these lines.
 func serverOf(addr string, lines ...string) *server {
 	s := &server{addr: addr, info: make(map[string]string)}
@@ -171,9 +178,7 @@ func TestPlain(t *testing.T) {
 // need.
 func TestRuleIsTheModules(t *testing.T) {
 	text, err := os.ReadFile("../../infra/terraform/access.tf")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, text, _ = bytes.Cut(text, []byte("access_string = join("))
 	text, _, _ = bytes.Cut(text, []byte("\n  ))"))
 	commands := func(text string) []string {
