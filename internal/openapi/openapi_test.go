@@ -18,19 +18,22 @@ import (
 	"github.com/feedfilter/feedfilter/internal/openapi"
 )
 
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestDocument: a kind gets its routes, names and errors, and every placeholder is replaced. What
 // else the document says, the tests of httpapi hold against the service.
 func TestDocument(t *testing.T) {
 	kinds, err := activity.NewKinds(append(activity.BuiltinKinds().All(),
 		activity.Kind{Name: "super-like", Plural: "super-likes", Target: activity.Post, Effect: activity.Annotate, Limit: 3},
 		activity.Kind{Name: "glimpse", Plural: "glimpses", Target: activity.Post, Effect: activity.Annotate, Window: time.Hour})...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	document, err := openapi.Document(kinds)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !jsontext.Value(document).IsValid() {
 		t.Error("the document is no JSON, or has a name twice")
 	}
@@ -53,9 +56,7 @@ func TestDocument(t *testing.T) {
 // TestPageFiles: files come as they are stored, and uncompressed to who does not read gzip.
 func TestPageFiles(t *testing.T) {
 	files, err := openapi.Page()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for name, kind := range map[string]string{
 		"index.html": "text/html", "style.css": "text/css", "start.js": "text/javascript", "swagger-ui/swagger-ui.css": "text/css",
 		"swagger-ui/swagger-ui-bundle.js": "text/javascript", "swagger-ui/LICENSE": "text/plain",
@@ -68,9 +69,7 @@ func TestPageFiles(t *testing.T) {
 			continue
 		}
 		z, err := gzip.NewReader(bytes.NewReader(f.Zipped))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if content, err := io.ReadAll(z); err != nil || !bytes.Equal(content, f.Content) {
 			t.Errorf("%s: %d bytes out of gzip, want %d: %v", name, len(content), len(f.Content), err)
 		}
@@ -86,9 +85,7 @@ func TestPageFiles(t *testing.T) {
 func TestVendored(t *testing.T) {
 	const directory = "page/swagger-ui"
 	list, err := os.ReadFile(filepath.Join(directory, "SHA256SUMS"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	sums := make(map[string]string)
 	for line := range strings.Lines(string(list)) {
 		sum, name, _ := strings.Cut(strings.TrimSpace(line), "  ")
@@ -100,17 +97,13 @@ func TestVendored(t *testing.T) {
 	}
 	for name, want := range sums {
 		content, err := os.ReadFile(filepath.Join(directory, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if sum := sha256.Sum256(content); hex.EncodeToString(sum[:]) != want {
 			t.Errorf("%s has the sum %x, want %s", name, sum, want)
 		}
 	}
 	version, err := os.ReadFile(filepath.Join(directory, "VERSION"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	script, err := os.ReadFile("../../scripts/swagger-ui")
 	if err != nil || !strings.Contains(string(script), "version="+string(version)) {
 		t.Errorf("scripts/swagger-ui fetches another version than %s: %v", version, err)
