@@ -39,9 +39,7 @@ func newInstance(t *testing.T, index int, args ...string) *instance {
 	addr := servertest.Addr(servertest.ReservePort(t))
 	i := &instance{target: newTarget(index, "http://"+addr)}
 	i.args = append([]string{"serve", "--addr", addr}, args...)
-	if err := i.start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, i.start())
 	t.Cleanup(func() {
 		i.kill()
 		i.client.CloseIdleConnections()

@@ -12,9 +12,7 @@ func TestLongRedisDown(t *testing.T) {
 	const before, after = 3 * time.Second, 10 * time.Second
 	w := startWorld(t, oneRedis)
 	growth, err := newSampler(t.Context(), w.instances)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	acknowledged := 0
 	w.underLoad(func() {
 		_ = wait(t.Context(), before)

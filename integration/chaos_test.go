@@ -35,9 +35,7 @@ func chaos(t *testing.T, on topology) {
 	t.Helper()
 	w := startWorld(t, on)
 	growth, err := newSampler(t.Context(), w.instances)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := &scheduler{world: w, every: [2]time.Duration{2 * time.Second, 5 * time.Second}}
 	if *chaosDuration >= longRun {
 		s.every = [2]time.Duration{5 * time.Second, 20 * time.Second}

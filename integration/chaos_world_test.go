@@ -120,12 +120,8 @@ func newWorld(t *testing.T, on topology, seed uint64) *world {
 		i.readsReplicas = strings.Contains(addresses[n], "reader=true")
 	}
 	mute := w.load.targets[0].send(t.Context(), http.MethodPut, "/v1/users/"+mutedForever+"/domain-mutes/d", nil)
-	if err := mute.ok(new(any)); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.warm(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, mute.ok(new(any)))
+	must(t, w.warm(t.Context()))
 	return w
 }
 
@@ -177,9 +173,7 @@ func (w *world) startPostgres() (urls []string) {
 			text = w.postgres.StartBouncer("session", "server_login_retry=1").URL(schema)
 		}
 		u, err := url.Parse(text)
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		must(w.t, err)
 		w.ledgers = append(w.ledgers, proxytest.Start(w.t, u.Host))
 		u.Host = w.ledgers[n].Addr()
 		urls = append(urls, u.String())
@@ -207,9 +201,7 @@ func (w *world) network(addr string) string {
 func (w *world) startInstances(args, redis, ledgers []string) {
 	w.t.Helper()
 	for n, address := range redis {
-		if err := w.writeKinds(n, chaosKinds); err != nil {
-			w.t.Fatal(err)
-		}
+		must(w.t, w.writeKinds(n, chaosKinds))
 		own := slices.Concat(args, []string{"--kinds", w.kindsFile(n)})
 		if address != "" {
 			own = append(own, "--redis", address, "--ledger", ledgers[n])

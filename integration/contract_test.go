@@ -51,9 +51,7 @@ type contract struct {
 func (d deployment) serve(t *testing.T) *contract {
 	t.Helper()
 	kinds := filepath.Join(t.TempDir(), "kinds.json")
-	if err := os.WriteFile(kinds, []byte(contractKinds), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(kinds, []byte(contractKinds), 0o600))
 	args := []string{"--data-dir", t.TempDir(), "--kinds", kinds, "--pages", "1", "--false-positive-rate", "1e-6", "--staleness-bound", "300ms"}
 	if d.redis != nil {
 		args = append(args, "--redis", d.redis.URL(), "--ledger", d.postgres.Schema())

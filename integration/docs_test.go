@@ -89,9 +89,7 @@ func TestDocuments(t *testing.T) {
 func builtCommands(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.Symlink(command, filepath.Join(dir, "feedfilter")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(command, filepath.Join(dir, "feedfilter")))
 	script := `#!/bin/sh -e
 case $1 in
 build) mkdir bin && ln -s '` + command + `' bin/feedfilter ;;
@@ -102,9 +100,7 @@ run)
 *) exit 1 ;;
 esac
 `
-	if err := os.WriteFile(filepath.Join(dir, "make"), []byte(script), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "make"), []byte(script), 0o700))
 	return dir
 }
 
@@ -168,9 +164,7 @@ var (
 func makeTargets(t *testing.T) (names []string) {
 	t.Helper()
 	makefile, err := os.ReadFile("../Makefile")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, m := range regexp.MustCompile(`(?m)^([a-z-]+):`).FindAllStringSubmatch(string(makefile), -1) {
 		names = append(names, m[1])
 	}

@@ -89,9 +89,7 @@ func startCluster(
 		via = func(addr string) string { return network(rules.Via(addr)) }
 	case elasticachetest.Serverless:
 		secure, err := authority.ServerConfig()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		rules := elasticachetest.New(t, kind, secure)
 		via = func(addr string) string { return network(rules.Via(addr)) }
 		args = slices.Concat([]string{"--maxmemory-policy", "volatile-lru"}, args)

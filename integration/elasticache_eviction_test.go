@@ -52,24 +52,18 @@ func user(u int) string { return fmt.Sprint("user", u) }
 func (f *full) room(bytes int64) {
 	f.t.Helper()
 	limit := f.info("memory", "used_memory") + bytes
-	if err := f.redis.Client().ConfigSet(f.t.Context(), "maxmemory", fmt.Sprint(limit)).Err(); err != nil {
-		f.t.Fatal(err)
-	}
+	must(f.t, f.redis.Client().ConfigSet(f.t.Context(), "maxmemory", fmt.Sprint(limit)).Err())
 }
 
 // info returns a number from a section of INFO.
 func (f *full) info(section, name string) int64 {
 	f.t.Helper()
 	text, err := f.redis.Client().Info(f.t.Context(), section).Result()
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must(f.t, err)
 	for line := range strings.Lines(text) {
 		if value, ok := strings.CutPrefix(strings.TrimSpace(line), name+":"); ok {
 			n, err := strconv.ParseInt(value, 10, 64)
-			if err != nil {
-				f.t.Fatal(err)
-			}
+			must(f.t, err)
 			return n
 		}
 	}

@@ -44,9 +44,7 @@ func (c *cache) dial(t testing.TB) redis.UniversalClient {
 	var client redis.UniversalClient
 	if c.kind == elasticachetest.Serverless {
 		secure, err := authority.ClientConfig()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		client = redis.NewClusterClient(&redis.ClusterOptions{
 			Addrs: []string{c.addr}, TLSConfig: secure, ContextTimeoutEnabled: true, MaintNotificationsConfig: noNotifications,
 		})
@@ -67,13 +65,9 @@ func holdStore(t *testing.T, c *cache) {
 		t.Helper()
 		name := fmt.Sprintf("store-%d", opened.Add(1))
 		one, err := redisstore.New(client, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		other, err := redisstore.New(client, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		behind := &pagesOf{client: c.Client(), prefix: "fav:{" + name + "/"}
 		return storetest.Backend{Store: one, Other: other, Strings: behind.strings, Overwrite: behind.overwrite, Advance: behind.advance}
 	})
@@ -112,9 +106,7 @@ func (p *pagesOf) overwrite(t testing.TB, id favfilter.PageID, which string, val
 	if value == nil {
 		err = p.client.Del(t.Context(), p.key(id, which)).Err()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // advance expires all keys that have a time to live.
@@ -137,13 +129,9 @@ func (p *pagesOf) lives(ctx context.Context, t testing.TB) map[string]time.Durat
 	keys := p.client.Scan(ctx, 0, p.prefix+"*", 1000).Iterator()
 	for keys.Next(ctx) {
 		ttl, err := p.client.PTTL(ctx, keys.Val()).Result()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		lives[keys.Val()] = ttl
 	}
-	if err := keys.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, keys.Err())
 	return lives
 }

@@ -11,9 +11,7 @@ import (
 func TestLongSecureCluster(t *testing.T) {
 	w := startWorld(t, secureCluster)
 	growth, err := newSampler(t.Context(), w.instances)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := &scheduler{world: w, done: make(map[string]int), deck: []fault{
 		{name: "failover", lasts: [2]time.Duration{time.Second, time.Second}, begin: failover("")},
 		// Redis stays down long enough for the replica to take over.

@@ -27,9 +27,7 @@ func TestIAM(t *testing.T) {
 		rule = append(rule, word)
 	}
 	for _, command := range [][]any{rule, {"ACL", "SETUSER", "default", "off"}} {
-		if err := server.Client().Do(t.Context(), command...).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, server.Client().Do(t.Context(), command...).Err())
 	}
 	front := awstest.StartFront(t, "feed", false, server.Addr(), user, password)
 	a := awstest.Start(t)
@@ -91,9 +89,7 @@ func TestIAM(t *testing.T) {
 func accessString(t *testing.T) (words []string) {
 	t.Helper()
 	text, err := os.ReadFile("../infra/terraform/access.tf")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, text, _ = bytes.Cut(text, []byte("access_string = join("))
 	text, _, _ = bytes.Cut(text, []byte("\n  ))"))
 	for _, quoted := range regexp.MustCompile(`"[^" ]+"`).FindAllString(string(text), -1) {

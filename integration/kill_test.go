@@ -104,9 +104,7 @@ func (m *writerModel) verify(t *testing.T, s *service) {
 	listed := map[activity]bool{}
 	for _, plural := range []string{"blocks", "hides", "likes"} {
 		var answer struct{ Items []struct{ Target string } }
-		if err := s.call(http.MethodGet, "/v1/users/"+m.user+"/"+plural+"?limit=1000", nil, &answer); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.call(http.MethodGet, "/v1/users/"+m.user+"/"+plural+"?limit=1000", nil, &answer))
 		for _, item := range answer.Items {
 			listed[activity{plural, item.Target}] = true
 		}
@@ -143,9 +141,7 @@ func (m *writerModel) verifyFeed(t *testing.T, s *service) {
 		want = append(want, f.live)
 	}
 	answer, err := s.feed(q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	next := 0
 	reported := map[string]bool{}
 	for i, p := range q.Posts {
@@ -179,9 +175,7 @@ func (m *writerModel) verifyOtherSide(t *testing.T, s *service) {
 		}
 		checked++
 		answer, err := s.feed(feedRequest{Viewer: a.target, Posts: []post{{ID: "x", Author: m.user}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if len(answer.Dropped) != 1 {
 			t.Errorf("%s is blocked, but sees %s", a.target, m.user)
 		}

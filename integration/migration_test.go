@@ -96,17 +96,13 @@ func fillSets(t *testing.T, client *redis.Client) map[string][]string {
 func fillTable(t *testing.T, pg *pgtest.Server) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), pg.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
 	_, err = conn.Exec(t.Context(), `create table hides as select 'u' || n % 90 as user_id, 'p "' || n || '", é' as post_id,
 		timestamptz '2026-01-01' + n * interval '1 minute' as hidden_at from generate_series(1, 1000) n;
 		create table views as select 'u' || n % 90 as user_id, 's' || n as post_id, now() - n * interval '1 hour' as seen_at
 		from generate_series(1, 960) n`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // commandsOf returns a directory with feedfilter and with set-flag. set-flag writes a setting of
@@ -116,9 +112,7 @@ func commandsOf(t *testing.T, url string) string {
 	dir := builtCommands(t)
 	script := "#!/bin/sh -e\nredis-cli -u " + url + " set flag:$1 $2 >flag.log\n" +
 		"until [ \"$(redis-cli -u " + url + " get has:$1)\" = $2 ]; do sleep 0.02; done\n"
-	if err := os.WriteFile(filepath.Join(dir, "set-flag"), []byte(script), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "set-flag"), []byte(script), 0o700))
 	return dir
 }
 

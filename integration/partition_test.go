@@ -19,9 +19,7 @@ func TestCutOffFromRedis(t *testing.T) {
 	sees := func(author string) bool {
 		t.Helper()
 		a, err := cut.feed(feedRequest{Viewer: "1", Posts: []post{{ID: "p", Author: author}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return len(a.Posts) == 1
 	}
 	sees("2")

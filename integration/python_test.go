@@ -92,15 +92,11 @@ func schemaOfService(t *testing.T) []byte {
 		files.File = append(files.File, protodesc.ToFileDescriptorProto(file))
 	}
 	text, err := proto.Marshal(files)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return text
 }
 
 func write(t *testing.T, path string, text []byte) {
 	t.Helper()
-	if err := os.WriteFile(path, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, text, 0o600))
 }

@@ -27,6 +27,13 @@ type service struct {
 	log    *lines
 }
 
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // serve starts the service on a free port with the given further flags, and kills it at the end of
 // the test.
 func serve(t testing.TB, args ...string) *service {
@@ -49,12 +56,8 @@ func (s *service) start() {
 	s.cmd = exec.Command(command, args...) //nolint:noctx // killed by the test
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	stderr, err := s.cmd.StderrPipe()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	if err := s.cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
+	must(s.t, s.cmd.Start())
 	r := bufio.NewReader(stderr)
 	first, err := r.ReadString('\n')
 	var entry struct {

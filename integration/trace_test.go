@@ -37,26 +37,18 @@ type traced struct {
 func loadTrace(t testing.TB) *trace {
 	t.Helper()
 	f, err := os.Open("testdata/bitcoin-otc.csv.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = f.Close() }()
 	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	rows, err := csv.NewReader(z).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	tr := &trace{related: map[string][]string{}, byAuthor: map[string][]int{}, blocked: map[[2]string]bool{}, liked: map[[2]string]bool{}}
 	known := map[string]bool{}
 	for i, row := range rows {
 		source, target := row[0], row[1]
 		rating, err := strconv.Atoi(row[2])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, p := range row[:2] {
 			if !known[p] {
 				known[p] = true

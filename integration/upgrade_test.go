@@ -61,46 +61,30 @@ func TestUpgradeDataDirectory(t *testing.T) {
 func unpack(t *testing.T, from, to string) {
 	t.Helper()
 	packed, err := os.Open(from)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer packed.Close()
 	r, err := gzip.NewReader(packed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	content, err := io.ReadAll(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(to, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, os.WriteFile(to, content, 0o600))
 }
 
 // otherParts returns the parts in the file of windows that are not windows of seen posts.
 func otherParts(t *testing.T, file string) (parts []string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+file+"?mode=ro")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer db.Close()
 	rows, err := db.QueryContext(t.Context(), `SELECT part FROM pages WHERE part NOT LIKE 'seen.%' ORDER BY part`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer rows.Close()
 	for rows.Next() {
 		var part string
-		if err := rows.Scan(&part); err != nil {
-			t.Fatal(err)
-		}
+		must(t, rows.Scan(&part))
 		parts = append(parts, part)
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, rows.Err())
 	return parts
 }
 
@@ -114,12 +98,8 @@ type upgraded struct {
 // stop ends the service with SIGTERM.
 func (u *upgraded) stop(t *testing.T) {
 	t.Helper()
-	if err := u.service.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if err := u.service.cmd.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, u.service.cmd.Process.Signal(syscall.SIGTERM))
+	must(t, u.service.cmd.Wait())
 }
 
 // checkFeeds checks a feed of each user with posts of every kind.
