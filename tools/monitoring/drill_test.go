@@ -91,9 +91,7 @@ func short(d time.Duration) string {
 func table(t *testing.T, rows map[string]string) {
 	t.Helper()
 	groups, err := parseRules(alerts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var text strings.Builder
 	text.WriteString("| alert | provoked by | fired after | recovered by | ended after |\n|---|---|---|---|---|\n")
 	for _, g := range groups.Groups {
@@ -112,9 +110,7 @@ func table(t *testing.T, rows map[string]string) {
 		t.Fatalf("%s has no place for the table", results)
 	}
 	if os.Getenv("UPDATE") != "" {
-		if err := os.WriteFile(results, []byte(before+"<!-- drill -->\n"+text.String()+"<!-- /drill -->"+after), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(results, []byte(before+"<!-- drill -->\n"+text.String()+"<!-- /drill -->"+after), 0o600))
 		return
 	}
 	if got, want := withoutTimes(old), withoutTimes(text.String()); got != want {

@@ -35,15 +35,9 @@ func accessScenarios() []scenario {
 			alert: "FeedfilterAuditFailures", how: "The audit log's disk is full (`/dev/full`).", recovered: "The log moved, reload; a quarter of an hour passed.",
 			prepare: audit,
 			provoke: func(d *drill) {
-				if err := os.Remove(d.path("feedfilter-audit.log")); err != nil {
-					d.t.Fatal(err)
-				}
-				if err := os.Symlink("/dev/full", d.path("feedfilter-audit.log")); err != nil {
-					d.t.Fatal(err)
-				}
-				if err := d.reload(); err != nil {
-					d.t.Fatal(err)
-				}
+				must(d.t, os.Remove(d.path("feedfilter-audit.log")))
+				must(d.t, os.Symlink("/dev/full", d.path("feedfilter-audit.log")))
+				must(d.t, d.reload())
 				d.moves(`feedfilter_requests_refused_total{reason="audit_unavailable"}`, func() {
 					d.within(time.Minute, "a block is refused", func() bool { return d.blocks() == http.StatusServiceUnavailable })
 				})
@@ -104,36 +98,33 @@ func (d *drill) audited() bool {
 func certificate(t *testing.T, good time.Duration) (crt, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	template := x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "drill"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(good),
 	}
 	der, err := x509.CreateCertificate(rand.Reader, &template, &template, &private.PublicKey, private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	secret, err := x509.MarshalPKCS8PrivateKey(private)
+	must(t, err)
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}))
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}))
 }
 
 func read(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(text)
 }
 
 func write(t *testing.T, name, text string) {
 	t.Helper()
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(name, []byte(text), 0o600))
 }

@@ -104,9 +104,7 @@ repeat t = redis.call('TIME') until t[1] * 1000 + t[2] / 1000 > e return 1`
 	conn := d.redis.Client().Conn()
 	var hog sync.WaitGroup
 	d.t.Cleanup(func() { cancel(); hog.Wait(); _ = conn.Close() })
-	if err := conn.ClientSetName(ctx, "neighbour").Err(); err != nil {
-		d.t.Fatal(err)
-	}
+	must(d.t, conn.ClientSetName(ctx, "neighbour").Err())
 	hog.Go(func() {
 		var err error
 		for err == nil && ctx.Err() == nil { // Conn.Eval does not check ctx

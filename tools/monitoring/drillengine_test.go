@@ -43,28 +43,20 @@ func newEngine(t *testing.T, change *strings.Replacer) *engine {
 	options := tsdb.DefaultOptions()
 	options.RetentionDuration = (100 * 24 * time.Hour).Milliseconds()
 	db, err := tsdb.Open(t.TempDir(), promslog.NewNopLogger(), nil, options, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	text, err := os.ReadFile(alerts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if change != nil {
 		text = []byte(change.Replace(string(text)))
 	}
 	file := filepath.Join(t.TempDir(), "alerts.yaml")
-	if err := os.WriteFile(file, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, text, 0o600))
 	language := promql.NewEngine(promql.EngineOpts{
 		Logger: promslog.NewNopLogger(), MaxSamples: 50_000_000, Timeout: 5 * time.Minute, EnableAtModifier: true, Parser: promQL(),
 	})
 	groups, err := loadRules(step, rules.EngineQueryFunc(language, db), db, file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return &engine{t: t, db: db, groups: groups, now: time.Now(), parsed: make(map[string]labels.Labels)}
 }
 
@@ -101,9 +93,7 @@ func (e *engine) take(text []byte, after time.Duration) {
 	}
 	e.there = there
 	add("up", float64(boolOrder(text != nil)))
-	if err := to.Commit(); err != nil {
-		e.t.Fatal(err)
-	}
+	must(e.t, to.Commit())
 	for _, g := range e.groups {
 		g.Eval(context.Background(), e.now)
 		for _, r := range g.Rules() {

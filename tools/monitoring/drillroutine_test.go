@@ -144,9 +144,7 @@ func withToken(d *drill) {
 	make := exec.Command(filepath.Join(d.bin, "feedfilter"), "token", "new", "--name", "app-1", "--scope", "feed:read,activity:write,ops:read,ops:write",
 		"--auth-file", file) //nolint:gosec // our own
 	token, err := make.Output()
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must(d.t, err)
 	d.token = strings.TrimSpace(string(token))
 }
 
@@ -205,9 +203,7 @@ func routines() []routine {
 		}},
 		{"loss of Redis", nil, func(d *routineDrill) {
 			d.batch("add", "hide", 50, 3)
-			if err := d.redis.Client().FlushAll(context.Background()).Err(); err != nil {
-				d.t.Fatal(err)
-			}
+			must(d.t, d.redis.Client().FlushAll(context.Background()).Err())
 			d.follow("Redis is lost for good", 1, nil)
 			d.moves("feedfilter_scrub_rounds_total", nil) // wait for the end of the current round
 			found := d.sum("feedfilter_scrub_findings_total")

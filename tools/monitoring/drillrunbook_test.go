@@ -50,9 +50,7 @@ func (d *drill) shell() string {
 func (d *drill) do(document string, replace, files map[string]string) {
 	d.t.Helper()
 	file := d.path("section.md")
-	if err := os.WriteFile(file, []byte(d.shell()+"\n"+document), 0o600); err != nil {
-		d.t.Fatal(err)
-	}
+	must(d.t, os.WriteFile(file, []byte(d.shell()+"\n"+document), 0o600))
 	words := map[string]string{
 		"/etc/feedfilter": d.path("feedfilter"), "/var/log/feedfilter": d.path("feedfilter"), "/var/lib/feedfilter": d.path("data"),
 	}

@@ -90,9 +90,7 @@ func (d *drill) database() string {
 	d.postgres.Kill() // it may be paused, or down
 	d.postgres.Restart()
 	conn, err := pgx.Connect(d.t.Context(), d.postgres.URL())
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must(d.t, err)
 	defer func() { _ = conn.Close(d.t.Context()) }()
 	name := fmt.Sprintf("drill%d", time.Now().UnixNano())
 	if _, err := conn.Exec(d.t.Context(), "create database "+name); err != nil {
@@ -105,15 +103,9 @@ func (d *drill) database() string {
 func (d *drill) start() {
 	d.t.Helper()
 	text, err := json.Marshal(d.settings)
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	if err := os.WriteFile(d.path("feedfilter.json"), text, 0o600); err != nil {
-		d.t.Fatal(err)
-	}
-	if err := d.launch(); err != nil {
-		d.t.Fatal(err)
-	}
+	must(d.t, err)
+	must(d.t, os.WriteFile(d.path("feedfilter.json"), text, 0o600))
+	must(d.t, d.launch())
 }
 
 // launch starts the service with the settings in its file, and waits until it answers.
@@ -177,13 +169,9 @@ func (d *drill) url() string {
 // ask makes a call, and returns the status and the body. The status is 0 if there is no answer.
 func (d *drill) ask(method, path string, body any) (int, []byte) {
 	text, err := json.Marshal(body)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must(d.t, err)
 	request, err := http.NewRequestWithContext(context.Background(), method, d.url()+path, http.NoBody)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must(d.t, err)
 	if body != nil {
 		request.Body = io.NopCloser(bytes.NewReader(text))
 		request.ContentLength = int64(len(text))
@@ -267,9 +255,7 @@ func (d *drill) sum(series string) (total float64) {
 	for line := range strings.Lines(string(d.metrics())) {
 		if strings.HasPrefix(line, series) {
 			v, err := strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndexByte(line, ' ')+1:]), 64)
-			if err != nil {
-				d.t.Fatal(err)
-			}
+			must(d.t, err)
 			total += v
 		}
 	}
@@ -351,8 +337,6 @@ func through(url, addr string) string {
 func hostPort(t *testing.T, addr string) (host, port string) {
 	t.Helper()
 	host, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return host, port
 }

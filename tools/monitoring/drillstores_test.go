@@ -17,9 +17,7 @@ import (
 func viaReplica(d *drill) *redistest.Server {
 	replica := redistest.Start(d.t)
 	host, port := hostPort(d.t, d.redis.Addr())
-	if err := replica.Client().SlaveOf(context.Background(), host, port).Err(); err != nil {
-		d.t.Fatal(err)
-	}
+	must(d.t, replica.Client().SlaveOf(context.Background(), host, port).Err())
 	cloud := awstest.Start(d.t)
 	cloud.PutGroup("drill", awstest.Group{Addr: d.redis.Addr(), Reader: replica.Addr()})
 	d.settings["redis"] = "elasticache://drill?reader=true"
@@ -34,9 +32,7 @@ func storeScenarios() []scenario {
 			alert: "FeedfilterRedisErrors", how: "Redis is full and evicts nothing (`noeviction`).", recovered: "More memory for Redis.",
 			busy: func(d *drill) { d.batch("add", "like", 20, 5) },
 			provoke: func(d *drill) {
-				if err := d.redis.Client().ConfigSet(context.Background(), "maxmemory", "1").Err(); err != nil {
-					d.t.Fatal(err)
-				}
+				must(d.t, d.redis.Client().ConfigSet(context.Background(), "maxmemory", "1").Err())
 				n := 0
 				d.eachNth(4, func() { d.moves("feedfilter_redis_errors_total", func() { n++; d.likes(n) }) })
 			},
@@ -76,9 +72,7 @@ func storeScenarios() []scenario {
 			prepare: func(d *drill) { replica = viaReplica(d) },
 			busy:    func(d *drill) { d.batch("add", "like", 20, 5) },
 			provoke: func(d *drill) {
-				if err := replica.Client().SlaveOf(context.Background(), "no", "one").Err(); err != nil {
-					d.t.Fatal(err)
-				}
+				must(d.t, replica.Client().SlaveOf(context.Background(), "no", "one").Err())
 				d.batch("add", "hide", 20, 5)
 				d.each = func() { d.many(4, func(i int) { d.feed("u"+strconv.Itoa(i+1), 3, "") }) }
 			},
@@ -112,9 +106,7 @@ func storeScenarios() []scenario {
 			provoke: func(d *drill) {
 				d.postgres.Kill()
 				d.await(`feedfilter_dependency_up{dependency="ledger"}`, is(0))
-				if err := d.redis.Client().FlushAll(context.Background()).Err(); err != nil {
-					d.t.Fatal(err)
-				}
+				must(d.t, d.redis.Client().FlushAll(context.Background()).Err())
 				d.eachNth(8, func() {
 					d.moves("feedfilter_page_rebuild_failures_total", func() { d.many(10, func(i int) { d.feed("u"+strconv.Itoa(i+1), 3, "") }) })
 				})

@@ -18,13 +18,9 @@ func (d *drill) page() page {
 	d.t.Helper()
 	ctx, client := context.Background(), d.redis.Client()
 	bits, err := client.Get(ctx, "fav:{feed/0}:bits").Result()
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must(d.t, err)
 	regions, err := client.Get(ctx, "fav:{feed/0}:regions").Result()
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must(d.t, err)
 	return page{bits, regions}
 }
 
@@ -134,9 +130,7 @@ func truthScenarios() []scenario {
 					d.t.Fatal(keys, err)
 				}
 				d.moves("feedfilter_scrub_findings_total", func() {
-					if err := d.redis.Client().SetRange(ctx, keys[0], 4, "broken").Err(); err != nil {
-						d.t.Fatal(err)
-					}
+					must(d.t, d.redis.Client().SetRange(ctx, keys[0], 4, "broken").Err())
 				})
 			},
 			most: time.Minute, ends: 70 * time.Minute,
@@ -178,17 +172,11 @@ func (d *drill) fill() {
 	d.t.Helper()
 	ctx, client := context.Background(), d.redis.Client()
 	info, err := client.InfoMap(ctx, "memory").Result()
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must(d.t, err)
 	used, err := strconv.Atoi(info["Memory"]["used_memory"])
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must(d.t, err)
 	for _, s := range [][2]string{{"maxmemory-policy", "allkeys-random"}, {"maxmemory", strconv.Itoa(used + 1<<20)}} {
-		if err := client.ConfigSet(ctx, s[0], s[1]).Err(); err != nil {
-			d.t.Fatal(err)
-		}
+		must(d.t, client.ConfigSet(ctx, s[0], s[1]).Err())
 	}
 }
 

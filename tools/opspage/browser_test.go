@@ -66,6 +66,13 @@ type tab struct {
 	troubles []string // errors on the console, without those for calls that the service refused
 }
 
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // open opens the operations page of the service at server. At the end, the test fails if the page
 // has asked another host, or if the console has errors.
 func open(t *testing.T, browser *chromium, server, hash string, l look) *tab {
@@ -210,9 +217,7 @@ func (b *tab) shoot(name string) {
 		return
 	}
 	png := do(b, chromedp.FullScreenshot(100))
-	if err := os.WriteFile(filepath.Join(directory, name+".png"), png, 0o600); err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, os.WriteFile(filepath.Join(directory, name+".png"), png, 0o600))
 }
 
 // fill sets a field, as typing into it does.

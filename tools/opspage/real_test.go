@@ -42,13 +42,9 @@ func (s *service) guarded(t *testing.T) httpapi.Access {
 	file := filepath.Join(t.TempDir(), "tokens.json")
 	text := fmt.Sprintf(`{"tokens":[{"name":"all","hash":%q,"scopes":["feed:read","activity:write","ops:read","ops:write"]},{"name":"reader","hash":%q,"scopes":["feed:read"]}]}`,
 		access.HashToken(s.token), access.HashToken(s.reader))
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(text), 0o600))
 	tokens, err := access.OpenTokens(access.TokensConfig{File: file})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return httpapi.Access{Tokens: tokens}
 }
 
@@ -69,9 +65,7 @@ func startReal(t *testing.T, withLedger bool) *service {
 		activities = s.recorder
 	} else {
 		plain, err := activity.OpenPlain(t.Context(), activity.PlainConfig{Store: &favfilter.Memory{}, FalsePositiveRate: 1e-6})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		activities = plain
 	}
 	t.Cleanup(activities.Close)
@@ -91,16 +85,12 @@ func startReal(t *testing.T, withLedger bool) *service {
 func openRecorder(t *testing.T) *activity.Recorder {
 	t.Helper()
 	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 16})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	r, err := activity.Open(t.Context(), activity.Config{
 		Ledger: l, Store: &favfilter.Memory{}, FalsePositiveRate: 1e-6, StalenessBound: time.Minute,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return r
 }
 
@@ -118,9 +108,7 @@ func (s *service) traffic(t *testing.T) {
 
 func (s *service) send(t *testing.T, method, path, body string) {
 	t.Helper()
-	if err := s.call(t, method, path, body); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.call(t, method, path, body))
 }
 
 func (s *service) call(t *testing.T, method, path, body string) error {
@@ -182,17 +170,11 @@ func (s *service) busy(t *testing.T) (stop func()) {
 func (s *service) get(ctx context.Context, t *testing.T, path string) (answer object) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+path, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	res, err := s.Client().Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer res.Body.Close()
-	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.NewDecoder(res.Body).Decode(&answer))
 	return answer
 }
 
@@ -203,9 +185,7 @@ func testReal(b *chromium, s *service) func(*testing.T) {
 			t.Fatal(err)
 		}
 		res, err := s.Client().Get(s.URL + opspage.Path) //nolint:noctx // ends with the server
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		_ = res.Body.Close()
 		for header, want := range map[string]string{"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-cache"} {
 			if got := res.Header.Get(header); got != want {
@@ -249,9 +229,7 @@ func (s *service) checkPage(t *testing.T, tab *tab) {
 	var fullest *pages.PageInside
 	for n := range uint32(s.recorder.Stats().SharedPages) {
 		in, err := s.recorder.Inside().InspectPage(t.Context(), n)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if fullest == nil || in.Ledger.Keys > fullest.Ledger.Keys {
 			fullest = in
 		}

@@ -13,16 +13,12 @@ import (
 func testReference(browser *chromium, s *service) func(*testing.T) {
 	return func(t *testing.T) {
 		res, err := http.Get(s.URL + "/openapi.json") //nolint:noctx // the server is this test's
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer res.Body.Close()
 		var document struct {
 			Paths map[string]map[string]any `json:"paths"`
 		}
-		if err := json.NewDecoder(res.Body).Decode(&document); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.NewDecoder(res.Body).Decode(&document))
 		operations := 0
 		for _, item := range document.Paths {
 			operations += len(item)
