@@ -29,22 +29,16 @@ func tokenFile(t testing.TB, name string, tokens ...string) {
 		f.Tokens = append(f.Tokens, access.Entry{Name: token, Hash: access.HashToken(token), Scopes: access.Scopes()})
 	}
 	text, err := json.Marshal(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	writeFile(t, name+".next", string(text))
-	if err := os.Rename(name+".next", name); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Rename(name+".next", name))
 }
 
 // ask sends a request with a token, and returns the status of the answer, 0 without an answer.
 func ask(t testing.TB, client *http.Client, method, url, token string) (int, error) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
@@ -78,15 +72,11 @@ func TestServeTokens(t *testing.T) {
 	warning := s.awaitLog("access")
 	wantContains(t, fmt.Sprint(warning["warning"]), "plain text")
 	_, port, err := net.SplitHostPort(s.addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	url := "http://127.0.0.1:" + port
 	status := func(token string) int {
 		code, err := ask(t, http.DefaultClient, http.MethodPut, url+"/v1/users/alice/blocks/bob", token)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return code
 	}
 	if got := [3]int{status("old"), status("new"), status("")}; got != [3]int{200, 401, 401} {
@@ -113,9 +103,7 @@ func TestServeTokens(t *testing.T) {
 	s.wantExit(0)
 
 	text, err := os.ReadFile(audit)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	hashes := strings.Fields(feedfilter(t, 0, "debug", "hash-id", "--data-dir", dir, "alice", "bob").stdout)
 	wantContains(t, string(text), `"token":"old","op":"add","kind":"block","user":"`+hashes[0]+`","target":"`+hashes[1]+`","changed":1}`,
 		`"code":"unauthenticated","reason":"the token is not known"`, `"op":"reshape"`)
@@ -134,16 +122,12 @@ func TestServeTokens(t *testing.T) {
 func tlsClient(t testing.TB, dir string, shows bool) *http.Client {
 	t.Helper()
 	ca, err := os.ReadFile(filepath.Join(dir, "ca.pem"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	config := &tls.Config{RootCAs: x509.NewCertPool(), NextProtos: []string{"h2", "http/1.1"}}
 	config.RootCAs.AppendCertsFromPEM(ca)
 	if shows {
 		pair, err := tls.LoadX509KeyPair(filepath.Join(dir, "server.pem"), filepath.Join(dir, "server.key"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		config.Certificates = []tls.Certificate{pair}
 	}
 	return &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true, ForceAttemptHTTP2: true}}
@@ -160,9 +144,7 @@ func TestServeTLS(t *testing.T) {
 	url := "https://" + s.addr()
 	client := tlsClient(t, dir, true)
 	resp, err := client.Get(url + "/healthz") //nolint:noctx // ends with the process
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_ = resp.Body.Close()
 	if resp.ProtoMajor != 2 || resp.StatusCode != http.StatusOK || resp.Header.Get("Strict-Transport-Security") == "" {
 		t.Errorf("%s %s, header %v", resp.Proto, resp.Status, resp.Header)
@@ -172,9 +154,7 @@ func TestServeTLS(t *testing.T) {
 	}
 	mixed := tlsClient(t, dir, false)
 	pair, err := tls.LoadX509KeyPair(strange+"/server.pem", strange+"/server.key")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	mixed.Transport.(*http.Transport).TLSClientConfig.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
 	if code, err := ask(t, mixed, http.MethodGet, url+"/healthz", ""); err == nil {
 		t.Errorf("with a certificate of another authority: %d", code)
@@ -182,14 +162,10 @@ func TestServeTLS(t *testing.T) {
 	// Streams work over TLS, too.
 	body, request := io.Pipe()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/v1/activities", body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	req.Header.Set("Content-Type", "application/x-ndjson")
 	resp, err = client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer resp.Body.Close()
 	for range 3 {
 		if _, err := io.WriteString(request, `{"user":"1","kind":"hide","target":"p","op":"add"}`+"\n"); err != nil {
@@ -207,9 +183,7 @@ func TestServeTLS(t *testing.T) {
 	// All files are replaced while the service runs.
 	for _, name := range []string{"server.pem", "server.key", "ca.pem"} {
 		text, err := os.ReadFile(filepath.Join(next, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		writeFile(t, filepath.Join(dir, name), string(text))
 	}
 	eventually(t, "the new certificates are in force", func() bool {
@@ -226,14 +200,10 @@ func TestServeHosts(t *testing.T) {
 	s := serve(t, "--data-dir", t.TempDir())
 	status := func(host string) int {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.addr()+"/v1/stats", http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		req.Host = host
 		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer resp.Body.Close()
 		return resp.StatusCode
 	}
@@ -278,19 +248,11 @@ func TestGateReload(t *testing.T) {
 	f := accessFlags{AuthFile: dir + "/tokens.json", AuditLog: dir + "/audit.log"}
 	log := (&dataFlags{LogLevel: "info"}).logger(stdio{err: os.Stderr})
 	g, err := f.open(t.Context(), "127.0.0.1:0", log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f.openLogs(g, dir, stdio{}, log); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, f.openLogs(g, dir, stdio{}, log))
 	tokenFile(t, dir+"/tokens.json", "new")
-	if err := os.Rename(dir+"/audit.log", dir+"/audit.log.1"); err != nil {
-		t.Fatal(err)
-	}
-	if err := g.reload(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Rename(dir+"/audit.log", dir+"/audit.log.1"))
+	must(t, g.reload(t.Context()))
 	if _, err := g.access.Tokens.Check([]string{"Bearer new"}); err != nil {
 		t.Error(err)
 	}
@@ -309,9 +271,7 @@ func TestGateReload(t *testing.T) {
 // TestScopesOfTokens compares the scopes of `token new` with all existing scopes.
 func TestScopesOfTokens(t *testing.T) {
 	command, err := kong.Trace(testParser(t), []string{"token", "new"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, flag := range command.Flags() {
 		if want := fmt.Sprint(access.Scopes()); flag.Name == "scope" && fmt.Sprint(flag.EnumSlice()) != want {
 			t.Errorf("it takes %v, want %s", flag.EnumSlice(), want)

@@ -24,9 +24,7 @@ func small(server *redistest.Server, more ...string) []string {
 func wantKeys(t *testing.T, server *redistest.Server, want ...string) {
 	t.Helper()
 	keys, err := server.Client().Keys(t.Context(), "*").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	slices.Sort(keys)
 	if !slices.Equal(keys, want) {
 		t.Errorf("there are keys %.10q, want %q", keys, want)
@@ -38,9 +36,7 @@ func TestBenchOnRedis(t *testing.T) {
 	server := redistest.Start(t)
 	others := []string{"fav:{bench-mine/0}:bits", "fav:{feed/0}:bits"}
 	for _, key := range others {
-		if err := server.Client().Set(t.Context(), key, "x", 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, server.Client().Set(t.Context(), key, "x", 0).Err())
 	}
 	t.Setenv("TMPDIR", t.TempDir())
 	out := feedfilter(t, 0, small(server)...)
@@ -75,22 +71,16 @@ func TestBenchInterrupted(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), "feedfilter", small(server, "--duration", "10m")...)
 			cmd.Env = append(os.Environ(), "TMPDIR="+dir)
 			stderr, err := cmd.StderrPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			var stdout bytes.Buffer
 			cmd.Stdout = &stdout
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, cmd.Start())
 			lines := bufio.NewReader(stderr)
 			if line, err := lines.ReadString('\n'); err != nil || !strings.Contains(line, " on "+server.Addr()) {
 				t.Fatalf("%q, %v", line, err)
 			}
 			awaitKeys(t, server)
-			if err := cmd.Process.Signal(signal); err != nil {
-				t.Fatal(err)
-			}
+			must(t, cmd.Process.Signal(signal))
 			rest := new(strings.Builder)
 			_, _ = lines.WriteTo(rest)
 			if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 128+int(signal) {
@@ -112,9 +102,7 @@ func awaitKeys(t *testing.T, server *redistest.Server) {
 	t.Helper()
 	for begun := time.Now(); time.Since(begun) < limit; {
 		keys, err := server.Client().Keys(t.Context(), "*seen*").Result()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if len(keys) > 0 {
 			return
 		}

@@ -27,9 +27,7 @@ func openClusterStates(t *testing.T) *clusterRig {
 	for n := range stateViewers {
 		viewer := strconv.Itoa(n)
 		v, err := g.recorder.View(t.Context(), viewer, g.recorder.Kinds().All())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		g.pages[viewer] = v.Page().Number
 	}
 	return g
@@ -41,18 +39,14 @@ func pageKey(page uint32) string { return fmt.Sprintf("fav:{feed/%d}:bits", page
 func (g *clusterRig) owner(t *testing.T, page uint32) *redistest.Server {
 	t.Helper()
 	s, err := g.cluster.Primary(t.Context(), pageKey(page))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s
 }
 
 func (g *clusterRig) id(t *testing.T, s *redistest.Server) string {
 	t.Helper()
 	id, err := s.Client().ClusterMyID(t.Context()).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return id
 }
 
@@ -78,9 +72,7 @@ func TestLongClusterStates(t *testing.T) {
 	page := g.pages["0"]
 	owner := g.owner(t, page)
 	slot, err := g.cluster.Client().ClusterKeySlot(t.Context(), pageKey(page)).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	onPage := func(viewer string) bool { return g.pages[viewer] == page }
 	t.Run("slot not served", func(t *testing.T) {
 		for _, node := range g.cluster.Nodes() {

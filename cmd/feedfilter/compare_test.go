@@ -116,39 +116,29 @@ func TestExportIsPassive(t *testing.T) {
 	writeFile(t, file, "user,kind,target,until\n1,block,2,\n1,block,3,2100-01-01T00:00:00Z\n")
 	feedfilter(t, 0, "import", "--data-dir", dir, "--pages", "4", "--redis", server.URL(), file)
 	db, err := sql.Open("sqlite", filepath.Join(dir, "ledger.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer db.Close()
 	count := func(t *testing.T) (rows int) {
 		t.Helper()
-		if err := db.QueryRowContext(t.Context(), `SELECT count(*) FROM entries`).Scan(&rows); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.QueryRowContext(t.Context(), `SELECT count(*) FROM entries`).Scan(&rows))
 		return rows
 	}
 	if _, err := db.ExecContext(t.Context(), `UPDATE entries SET until = 1 WHERE until IS NOT NULL`); err != nil {
 		t.Fatal(err)
 	}
 	before := count(t)
-	if err := server.Client().FlushAll(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, server.Client().FlushAll(t.Context()).Err())
 	std := stdio{os.Stdin, os.Stdout, os.Stderr}
 	flags := dataFlags{
 		DataDir: dir, Redis: server.URL(), Filter: "feed", FalsePositiveRate: 0.001, StalenessBound: time.Second, ScrubRate: 500,
 		DedicatedPage: pages.MinSharedKeys, LogLevel: "error",
 	}
 	d, err := (&exportCmd{Data: flags}).open(t.Context(), std)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if stats := d.activities.Stats(); stats.ScrubRate != 0 {
 		t.Errorf("scrub rate %d, want 0", stats.ScrubRate)
 	}
-	if err := d.close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.close())
 	wantContains(t, feedfilter(t, 0, "export", "--data-dir", dir, "--redis", server.URL(), "--to", "-").stdout, `"target":"2"`)
 	wantKeys(t, server)
 	if after := count(t); after != before || before != 4 {

@@ -34,20 +34,14 @@ const (
 func serveWith(t testing.TB, limits timeouts, connections int) string {
 	t.Helper()
 	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 16})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	recorder, err := activity.Open(t.Context(), activity.Config{Ledger: l, Store: &favfilter.Memory{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(recorder.Close)
 	server := newServer(httpapi.New(httpapi.Config{Activities: recorder}), slog.New(slog.DiscardHandler), limits)
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(newConnectionLimit(connections).listener(listener)) }()
 	t.Cleanup(func() {
@@ -70,13 +64,9 @@ type byteClient struct {
 func dial(t testing.TB, addr string) *byteClient {
 	t.Helper()
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(limit)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, conn.SetDeadline(time.Now().Add(limit)))
 	return &byteClient{conn.(*net.TCPConn), t, bufio.NewReader(conn)}
 }
 
@@ -185,9 +175,7 @@ func TestStreamOutlastsTimeouts(t *testing.T) {
 	c := dial(t, addr)
 	c.send("POST /v1/activities HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n")
 	res, err := http.ReadResponse(c.in, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer res.Body.Close()
 	lines := bufio.NewReader(res.Body)
 	tick := time.NewTicker(soon / 4)
@@ -240,9 +228,7 @@ func TestUnreadConnection(t *testing.T) {
 		}
 	}), slog.New(slog.DiscardHandler), timeouts{header: late, read: late, write: soon, idle: late})
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(func() { _ = server.Close() })
 	c := dial(t, listener.Addr().String())
@@ -282,9 +268,7 @@ func TestHTTP2(t *testing.T) {
 	transport := &http.Transport{Protocols: protocols}
 	t.Cleanup(transport.CloseIdleConnections)
 	res, err := (&http.Client{Transport: transport}).Get("http://" + addr + "/healthz") //nolint:noctx // ends with the server
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_ = res.Body.Close()
 	if res.StatusCode != http.StatusOK || res.Proto != "HTTP/2.0" {
 		t.Errorf("%s %s", res.Proto, res.Status)
@@ -328,9 +312,7 @@ func TestWorkingConnectionsStay(t *testing.T) {
 	for _, c := range []*byteClient{first, second} {
 		c.send(stream)
 		res, err := http.ReadResponse(c.in, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { _ = res.Body.Close() })
 	}
 	third := dial(t, addr) // the system accepts it
@@ -373,14 +355,10 @@ func TestWorkingStreamsStay(t *testing.T) {
 	body, lines := io.Pipe()
 	t.Cleanup(func() { _ = lines.Close() })
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+addr+"/v1/activities", body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r.Header.Set("Content-Type", "application/x-ndjson")
 	res, err := (&http.Client{Transport: transport}).Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer res.Body.Close()
 	for range 3 {
 		c := dial(t, addr)
@@ -401,9 +379,7 @@ func TestWorkingStreamsStay(t *testing.T) {
 // lowers the limit, and no connection is accepted while more are open.
 func TestLimitedListenerChanges(t *testing.T) {
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	limited := newConnectionLimit(1).listener(l)
 	accepted := make(chan net.Conn)
 	go func() {
@@ -445,15 +421,11 @@ func TestLimitedListenerChanges(t *testing.T) {
 // TestLimitedListenerCloses closes the listener while Accept waits for room.
 func TestLimitedListenerCloses(t *testing.T) {
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	limited := newConnectionLimit(1).listener(l)
 	dial(t, l.Addr().String())
 	conn, err := limited.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	failed := make(chan error, 1)
 	go func() {
 		_, err := limited.Accept()

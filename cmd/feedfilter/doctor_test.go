@@ -36,25 +36,19 @@ type diagnosis struct {
 func diagnose(t *testing.T, args ...string) diagnosis {
 	t.Helper()
 	out, err := os.CreateTemp(t.TempDir(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer out.Close()
 	var commands cli
 	std := stdio{os.Stdin, out, os.Stderr}
 	parser, err := newParser(&commands, std)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	args = append([]string{"doctor", "--output=json", "--data-dir", filepath.Join(t.TempDir(), "none")}, args...)
 	if _, err := parser.Parse(args); err != nil {
 		t.Fatal(err)
 	}
 	err = commands.Doctor.Run(t.Context(), std)
 	text, readErr := os.ReadFile(out.Name())
-	if readErr != nil {
-		t.Fatal(readErr)
-	}
+	must(t, readErr)
 	return readDiagnosis(t, text, err)
 }
 
@@ -262,9 +256,7 @@ func TestDoctorPermissionsSuffice(t *testing.T) {
 		t.Error("Redis has no page")
 	}
 	log, err := r.Client().Do(t.Context(), "ACL", "LOG").Slice()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, entry := range log {
 		if text := fmt.Sprint(entry); !strings.Contains(text, "client|setinfo") { // the client works without it
 			t.Errorf("denied: %s", text)

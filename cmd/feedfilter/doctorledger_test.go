@@ -23,9 +23,7 @@ import (
 func makeLedger(t *testing.T, url string, pages uint32) *ledger.Ledger {
 	t.Helper()
 	l, err := ledger.Open(t.Context(), url, ledger.Options{Pages: pages})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	return l
 }
@@ -55,24 +53,18 @@ func TestDoctorSQLite(t *testing.T) {
 	g = diagnose(t, "--ledger", url, "--pages=128")
 	g.wantOnly(t, "ledger")
 	g.want(t, "ledger", "fail", "64 pages, but --pages is 128", "--pages 64")
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Close())
 
 	for version, want := range map[string][]string{"1": {"warn", "the service migrates it"}, "99": {"fail", "Use the version"}} {
 		db, err := sql.Open("sqlite", file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := db.ExecContext(t.Context(), "PRAGMA user_version = "+version); err != nil {
 			t.Fatal(err)
 		}
 		db.Close()
 		diagnose(t, "--ledger", url).want(t, "ledger", want[0], "version "+version, want[1])
 	}
-	if err := os.WriteFile(file, []byte(strings.Repeat("no database", 100)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(strings.Repeat("no database", 100)), 0o600))
 	g = diagnose(t, "--ledger", url)
 	g.wantOnly(t, "ledger")
 	g.want(t, "ledger", "fail", file, "Check the file")
@@ -86,9 +78,7 @@ func TestDoctorPages(t *testing.T) {
 	t.Parallel()
 	r, dir := redistest.Start(t), t.TempDir()
 	file := filepath.Join(dir, "a.csv")
-	if err := os.WriteFile(file, []byte("1,block,2\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte("1,block,2\n"), 0o600))
 	own, other := "sqlite:"+filepath.Join(dir, "own.db"), "sqlite:"+filepath.Join(dir, "other.db")
 	feedfilter(t, 0, "import", "--pages=1", "--redis", r.URL(), "--ledger", own, file)
 	diagnose(t, "--redis", r.URL(), "--ledger", own).want(t, "pages", "ok", "1 pages read, 1 exist, 0 damaged, 0 of another ledger")
@@ -110,9 +100,7 @@ func TestDoctorPostgres(t *testing.T) {
 	g.want(t, "ledger", "ok", "PostgreSQL 1", s.Addr())
 
 	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = conn.Close(context.Background()) }()
 	for _, c := range []struct{ set, check, status, says string }{
 		{"ALTER SYSTEM SET full_page_writes = off", "ledger", "warn", "full_page_writes is off"},

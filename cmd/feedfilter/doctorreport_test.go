@@ -38,9 +38,7 @@ func TestDoctorReport(t *testing.T) {
 	} {
 		b := &strings.Builder{}
 		p := &doctorPrinter{out: b}
-		if err := errors.Join(p.add(one), p.add(c.last)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(p.add(one), p.add(c.last)))
 		err := p.end(c.strict)
 		if b.String() != c.want || (err == nil) != (c.err == "") || err != nil && err.Error() != c.err {
 			t.Errorf("%v, printed\n%q, want %q and\n%q", err, b, c.err, c.want)
@@ -53,13 +51,9 @@ func TestDoctorReportJSON(t *testing.T) {
 	b := &strings.Builder{}
 	p := &doctorPrinter{out: b, json: true}
 	r := doctor.Result{Name: "one", Status: doctor.Warn, Found: `a"b`, Todo: "Do.", DurationMS: 1.5}
-	if err := errors.Join(p.add(r), p.end(false)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(p.add(r), p.end(false)))
 	var got bytes.Buffer
-	if err := json.Compact(&got, []byte(b.String())); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Compact(&got, []byte(b.String())))
 	if want := `{"ok":true,"checks":[{"name":"one","status":"warn","found":"a\"b","todo":"Do.","duration_ms":1.5}]}`; got.String() != want {
 		t.Errorf("%s, want %s", got.String(), want)
 	}
@@ -68,9 +62,7 @@ func TestDoctorReportJSON(t *testing.T) {
 // A signal ends doctor without a report.
 func TestDoctorInterrupted(t *testing.T) {
 	out, err := os.CreateTemp(t.TempDir(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer out.Close()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cause := interruption{os.Interrupt}

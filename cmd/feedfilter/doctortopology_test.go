@@ -95,9 +95,7 @@ func TestDoctorReplica(t *testing.T) {
 func TestDoctorTLS(t *testing.T) {
 	t.Parallel()
 	authority, err := redistest.NewAuthority(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	server := redistest.Start(t, authority.Args()...)
 	run := func(url string) diagnosis {
 		t.Helper()

@@ -45,9 +45,7 @@ func TestCommandsInDocuments(t *testing.T) {
 func commandsShown(t *testing.T, text string) (lines []string) {
 	t.Helper()
 	blocks, err := doctest.Blocks(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, b := range blocks {
 		if b.Info == "sh" || b.Info == "console" {
 			joined := strings.ReplaceAll(b.Text, "\\\n", " ")

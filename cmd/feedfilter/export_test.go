@@ -69,15 +69,11 @@ func TestExportUnfinished(t *testing.T) {
 func wantOnly(t *testing.T, dir string, want map[string]string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	got := make(map[string]string)
 	for _, e := range entries {
 		text, err := os.ReadFile(filepath.Join(dir, e.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		got[e.Name()] = string(text)
 	}
 	for name, text := range want {
@@ -110,9 +106,7 @@ func TestExportSets(t *testing.T) {
 	feedfilter(t, 0, "import", "--data-dir", dir, others)
 
 	guide, err := os.ReadFile("../../docs/MIGRATION.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	filter := regexp.MustCompile(`jq -rj '(.*)' `).FindSubmatch(guide)
 	if filter == nil {
 		t.Fatal("no filter in the guide")
@@ -120,9 +114,7 @@ func TestExportSets(t *testing.T) {
 	commands := exec.CommandContext(t.Context(), "jq", "-rj", string(filter[1]))
 	commands.Stdin = strings.NewReader(feedfilter(t, 0, "export", "--data-dir", dir, "--kind", "block").stdout)
 	resp, err := commands.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	pipe := exec.CommandContext(t.Context(), "redis-cli", "-u", server.URL(), "--pipe")
 	pipe.Stdin = bytes.NewReader(resp)
 	if out, err := pipe.CombinedOutput(); err != nil || !strings.Contains(string(out), "errors: 0") {

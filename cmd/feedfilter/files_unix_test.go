@@ -24,9 +24,7 @@ func TestFewFiles(t *testing.T) {
 	}
 	for i := range 200 {
 		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", s.addr())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { _ = conn.Close() })
 		if i >= 96 {
 			continue

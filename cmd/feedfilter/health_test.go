@@ -57,9 +57,7 @@ func TestHealth(t *testing.T) {
 func TestHealthOfNone(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // closed with the test
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = silent.Close() })
 	r := feedfilter(t, exitFailure, "health", "--timeout", "50ms", "--server", "http://"+silent.Addr().String())
 	wantContains(t, r.stderr, "feedfilter: health: ", "deadline exceeded")

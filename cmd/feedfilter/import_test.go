@@ -47,16 +47,12 @@ func churn(n int) (file string, state map[string]bool) {
 func rowsOf(t testing.TB, dir string) map[string]bool {
 	t.Helper()
 	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(dir, "ledger.db"), ledger.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer l.Close()
 	rows := make(map[string]bool)
 	for page := range l.Identity().Pages {
 		entries, _, err := l.Keys(t.Context(), page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, e := range entries {
 			rows[e.Owner+" "+e.Kind+" "+e.Target] = true
 		}
@@ -73,9 +69,7 @@ func wantState(t testing.TB, dir string, want map[string]bool) {
 
 func writeFile(t testing.TB, name, text string) {
 	t.Helper()
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(name, []byte(text), 0o600))
 }
 
 // An import is killed before or after it saves any checkpoint. Run again, it gives the same result.
@@ -216,20 +210,14 @@ func TestImportInterruptedWhileWaiting(t *testing.T) {
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, cmd.Start())
 	// More than a pipe and a buffer hold. Once it is written, the command is reading.
 	const line = "1,hide,p1\n"
 	if _, err := io.WriteString(stdin, strings.Repeat(line, 1<<20/len(line))); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Process.Signal(os.Interrupt))
 	err = cmd.Wait()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != 130 {
@@ -251,9 +239,7 @@ func TestImportIntoRedis(t *testing.T) {
 	}
 	wantState(t, dir, state)
 	keys, err := server.Client().Keys(t.Context(), "fav:{blue/*").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var ledgerPages, windows int
 	for _, key := range keys {
 		switch {
@@ -266,23 +252,4 @@ func TestImportIntoRedis(t *testing.T) {
 	if ledgerPages == 0 || windows == 0 {
 		t.Errorf("Redis has the keys %q, want pages of the ledger and a window", keys)
 	}
-}
-
-// BenchmarkImport imports 200,000 lines of 20,000 users into new data.
-func BenchmarkImport(b *testing.B) {
-	const lines = 200_000
-	random := rand.New(rand.NewPCG(1, 2))
-	var text bytes.Buffer
-	for range lines {
-		kind := []string{"block", "hide", "hide", "like"}[random.IntN(4)]
-		fmt.Fprintf(&text, "%d,%s,%d\n", random.IntN(20_000), kind, 20_000+random.IntN(1_000_000))
-	}
-	file := filepath.Join(b.TempDir(), "a.csv")
-	writeFile(b, file, text.String())
-	b.SetBytes(int64(text.Len()))
-	for b.Loop() {
-		r := feedfilter(b, 0, "import", "--data-dir", b.TempDir(), file)
-		wantContains(b, r.stdout, fmt.Sprintf("imported %d activities", lines))
-	}
-	b.ReportMetric(lines*float64(b.N)/b.Elapsed().Seconds(), "activities/s")
 }

@@ -13,16 +13,12 @@ import (
 func TestImportPipe(t *testing.T) {
 	dir := t.TempDir()
 	pipe := filepath.Join(dir, "a.csv")
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Mkfifo(pipe, 0o600))
 	for range 2 {
 		written := make(chan error, 1)
 		go func() { written <- os.WriteFile(pipe, []byte("1,block,2\n1,block,1\n"), 0o600) }()
 		r := feedfilter(t, 1, "import", "--data-dir", dir, pipe)
 		wantContains(t, r.stderr, pipe+":2: ", "1 activities before line 2 are imported, and the import cannot be continued")
-		if err := <-written; err != nil {
-			t.Fatal(err)
-		}
+		must(t, <-written)
 	}
 }

@@ -20,25 +20,17 @@ import (
 func populationFile(b *testing.B, users, entries int) (name string, lines int) {
 	b.Helper()
 	p, err := bench.NewPopulation(users, entries, 1)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	name = filepath.Join(b.TempDir(), "population.ndjson")
 	file, err := os.Create(name)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	w := bufio.NewWriter(file)
 	for a := range p.Activities() {
 		_, _ = fmt.Fprintf(w, `{"user":"%s","kind":"%s","target":"%s"}`+"\n", a.User, a.Kind, a.Target) // Flush tells
 		lines++
 	}
-	if err := w.Flush(); err != nil {
-		b.Fatal(err)
-	}
-	if err := file.Close(); err != nil {
-		b.Fatal(err)
-	}
+	must(b, w.Flush())
+	must(b, file.Close())
 	return name, lines
 }
 
@@ -85,9 +77,7 @@ func BenchmarkImportPopulation(b *testing.B) {
 func ownCPU(b *testing.B) time.Duration {
 	b.Helper()
 	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
+	must(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
@@ -95,12 +85,8 @@ func ownCPU(b *testing.B) time.Duration {
 func importFile(b *testing.B, dir, file string, args []string) {
 	b.Helper()
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	defer null.Close()
 	args = append([]string{"import", "--data-dir", dir, file}, args...)
-	if err := execute(b.Context(), args, stdio{null, null, null}); err != nil {
-		b.Fatal(err)
-	}
+	must(b, execute(b.Context(), args, stdio{null, null, null}))
 }

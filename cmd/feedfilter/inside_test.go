@@ -28,9 +28,7 @@ func TestInsideByThemselves(t *testing.T) {
 	for i := range 200 {
 		fmt.Fprintf(&lines, "%d,hide,p\n%d,block,x\n", i, i)
 	}
-	if err := os.WriteFile(file, []byte(lines.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(lines.String()), 0o600))
 	flags := []string{"--data-dir", dir, "--redis", "redis://" + server.Addr(), "--log-level", "error"}
 	run := func(code int, args ...string) string {
 		t.Helper()
@@ -56,12 +54,8 @@ func TestInsideByThemselves(t *testing.T) {
 	wantContains(t, run(1, "debug", "inspect", "page", "4"), "there is no such page")
 
 	// A Redis that refuses writes.
-	if err := client.Del(t.Context(), "fav:{feed/3}:bits").Err(); err != nil {
-		t.Fatal(err)
-	}
-	if err := client.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, client.Del(t.Context(), "fav:{feed/3}:bits").Err())
+	must(t, client.ConfigSet(t.Context(), "maxmemory", "1").Err())
 	wantContains(t, run(1, "debug", "scrub"), ": 1 missing\n", "feedfilter: scrub: 1 pages could not be rebuilt\n")
 	wantContains(t, run(1, "debug", "rebuild", "--page", "3"), "rebuild: 1 of 1 pages failed: ")
 	server.Kill()

@@ -134,6 +134,13 @@ func feedfilter(t testing.TB, code int, args ...string) result {
 	return r
 }
 
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // wantContains fails the test unless text holds all of parts.
 func wantContains(t testing.TB, text string, parts ...string) {
 	t.Helper()

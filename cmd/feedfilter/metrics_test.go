@@ -51,9 +51,7 @@ func TestServeMetrics(t *testing.T) {
 		}
 	}
 	docs, err := os.ReadFile("../../docs/METRICS.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	listed := regexp.MustCompile("(?m)^\\| `(feedfilter_\\w+)[`{]").FindAllStringSubmatch(string(docs), -1)
 	for _, m := range regexp.MustCompile(`(?m)^# TYPE (feedfilter_\w+) `).FindAllStringSubmatch(text, -1) {
 		if !slices.ContainsFunc(listed, func(row []string) bool { return row[1] == m[1] }) {

@@ -30,9 +30,7 @@ func TestNewLedgerBesideOldPages(t *testing.T) {
 
 	dir, schema := t.TempDir(), postgres.Schema()
 	empty := "sqlite:" + filepath.Join(t.TempDir(), "empty.db")
-	if err := makeLedger(t, empty, 64).Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, makeLedger(t, empty, 64).Close())
 	refused := func(what string) {
 		t.Helper()
 		for _, place := range [][]string{{"--data-dir", dir}, {"--data-dir", dir, "--ledger", schema}, {"--data-dir", dir, "--ledger", empty}} {
@@ -64,9 +62,7 @@ func TestNewLedgerBesideOldPages(t *testing.T) {
 	again.signal(syscall.SIGTERM)
 	again.wantExit(0)
 
-	if err := redis.Client().FlushAll(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, redis.Client().FlushAll(t.Context()).Err())
 	serve(t, start("--data-dir", t.TempDir())...)
 	redis.Kill()
 	refused("it needs Redis")

@@ -16,22 +16,16 @@ func TestTokenFileOwner(t *testing.T) {
 	}
 	name := filepath.Join(t.TempDir(), "tokens.json")
 	tokenFile(t, name, "a", "b")
-	if err := os.Chown(name, 4711, 4712); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chown(name, 4711, 4712))
 	said, err := os.CreateTemp(t.TempDir(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer said.Close()
 	for _, args := range [][]string{{"new", "--name=c", "--scope=feed:read"}, {"remove", "a"}} {
 		if code := run(append(append([]string{"token"}, args...), "--auth-file", name), stdio{os.Stdin, said, said}); code != 0 {
 			t.Fatalf("%v: exit code %d", args, code)
 		}
 		info, err := os.Stat(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if is := info.Sys().(*syscall.Stat_t); is.Uid != 4711 || is.Gid != 4712 || info.Mode().Perm() != 0o600 {
 			t.Errorf("after %v: owner %d, group %d, mode %v", args, is.Uid, is.Gid, info.Mode())
 		}

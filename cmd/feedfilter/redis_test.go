@@ -22,9 +22,7 @@ func TestServeWithManyServers(t *testing.T) {
 		"sentinel": func(t testing.TB) (string, string) {
 			s := redistest.StartSentinel(t, 1, 1)
 			u, err := url.Parse(s.URL())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return s.URL(), u.Host
 		},
 	} {
@@ -58,21 +56,15 @@ func TestServeWithManyServers(t *testing.T) {
 func countPages(t testing.TB, servers string) int {
 	t.Helper()
 	s, err := redisurl.Parse(servers)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c, err := connect(t.Context(), s, nil, slog.New(slog.DiscardHandler), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = c.close() }()
 	client := c.pages
 	n := 0
 	for page := range 16 {
 		found, err := client.Exists(t.Context(), fmt.Sprintf("fav:{feed/%d}:bits", page)).Result()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		n += int(found)
 	}
 	return n
@@ -82,14 +74,10 @@ func countPages(t testing.TB, servers string) int {
 func TestRedisClientsAreGuarded(t *testing.T) {
 	for _, text := range []string{"redis://127.0.0.1:1", "redis+cluster://127.0.0.1:1", "redis+sentinel://127.0.0.1:1/m"} {
 		s, err := redisurl.Parse(text + "?max_retry_backoff=1ms")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		log := &strings.Builder{}
 		c, err := connect(t.Context(), s, nil, slog.New(slog.NewTextHandler(log, nil)), t.TempDir())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for range 6 {
 			_ = c.pages.Ping(t.Context())
 		}

@@ -103,13 +103,9 @@ func noSnapshots() redisState {
 		begin: func(t *testing.T, s *redistest.Server) {
 			t.Helper()
 			dir = filepath.Join(t.TempDir(), "gone")
-			if err := os.Mkdir(dir, 0o700); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Mkdir(dir, 0o700))
 			command(t, s, "CONFIG", "SET", "dir", dir)
-			if err := os.Remove(dir); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Remove(dir))
 			_ = s.Client().Do(t.Context(), "BGSAVE").Err() // it fails now or later
 			eventuallyIn(t, "a snapshot fails", func() error {
 				info := s.Client().Info(t.Context(), "persistence").Val()

@@ -57,9 +57,7 @@ func eventuallyIn(t *testing.T, what string, try func() error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := servertest.Await(ctx, what, func(context.Context) error { return try() }); err != nil {
-		t.Fatal(err)
-	}
+	must(t, servertest.Await(ctx, what, func(context.Context) error { return try() }))
 }
 
 // stateRig holds the parts of a service on one Redis.
@@ -75,18 +73,12 @@ func openStates(t *testing.T, url string, replicas redis.UniversalClient) *state
 	g := &stateRig{log: &stateLog{}, hidden: make(map[string][]string)}
 	log := slog.New(slog.NewTextHandler(g.log, nil))
 	servers, err := redisurl.Parse(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	clients, err := connect(t.Context(), servers, nil, log, t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = clients.close() })
 	store, err := redisstore.New(clients.pages, "feed")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var replica favfilter.Store
 	if replicas != nil {
 		redisstore.Guard(replicas, log)
@@ -95,16 +87,12 @@ func openStates(t *testing.T, url string, replicas redis.UniversalClient) *state
 		}
 	}
 	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 16})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	g.recorder, err = activity.Open(t.Context(), activity.Config{
 		Ledger: l, Store: store, Replica: replica, StalenessBound: 200 * time.Millisecond, Logger: log,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(g.recorder.Close)
 	for n := range stateViewers {
 		g.hide(t, strconv.Itoa(n), "before")

@@ -21,9 +21,7 @@ func updated() bool { return os.Getenv("UPDATE") != "" }
 func testParser(t *testing.T) *kong.Kong {
 	t.Helper()
 	parser, err := newParser(&cli{}, stdio{os.Stdin, os.Stdout, os.Stderr})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return parser
 }
 
@@ -47,21 +45,15 @@ func TestCommandReference(t *testing.T) {
 		if err == nil {
 			err = command.PrintUsage(false)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		text.WriteString("```\n")
 		writeShared(text, shared)
 	}
 	if updated() {
-		if err := os.WriteFile(name, text.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(name, text.Bytes(), 0o644))
 	}
 	is, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !bytes.Equal(is, text.Bytes()) {
 		t.Error("docs/COMMAND.md differs from the commands: run make docs")
 	}

@@ -22,15 +22,11 @@ import (
 func TestReloadTriesAgain(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "settings.json")
 	write := func(text string) {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	write(`{"max-requests": 8}`)
 	chosen, err := invoke(t.Context(), []string{"serve", "--config", file}, stdio{os.Stdin, os.Stdout, os.Stderr})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var log strings.Builder
 	var applied []int
 	failure, unread := errors.New("no room"), errors.New("no certificate")
@@ -71,9 +67,7 @@ func TestReloadFiles(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "settings.json")
 	writeFile(t, file, `{}`)
 	chosen, err := invoke(t.Context(), []string{"serve", "--config", file}, stdio{os.Stdin, os.Stdout, os.Stderr})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var log strings.Builder
 	times := 0
 	reload := &reloader{
@@ -103,12 +97,8 @@ func TestHangupEndsNothing(t *testing.T) {
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, cmd.Start())
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		if _, err := os.Stat(filepath.Join(dir, ledgerFile)); err == nil {
 			break // the import is running
@@ -117,9 +107,7 @@ func TestHangupEndsNothing(t *testing.T) {
 			t.Fatal("the import did not begin")
 		}
 	}
-	if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Process.Signal(syscall.SIGHUP))
 	if _, err := io.WriteString(in, "1,block,2\n"); err != nil {
 		t.Fatal(err)
 	}

@@ -45,9 +45,7 @@ func TestReloadRates(t *testing.T) {
 	want("no limits any more", "1", 200, 200, 200)
 
 	c, err := client.New(url, client.Options{Token: client.StaticToken("app")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer c.Close()
 	if _, err := c.Filter(t.Context(), client.FilterRequest{Viewer: "1", Posts: []client.Post{{ID: "p", Author: "2"}}}); err != nil {
 		t.Fatal(err)

@@ -55,9 +55,7 @@ func TestSecrets(t *testing.T) {
 			}
 			t.Setenv("FEEDFILTER_"+strings.ToUpper(strings.TrimLeft(name, "-")), value)
 			wantNoSecret(t, command+", in the environment, "+flag, failing(t, args...))
-			if err := os.Unsetenv("FEEDFILTER_" + strings.ToUpper(strings.TrimLeft(name, "-"))); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Unsetenv("FEEDFILTER_"+strings.ToUpper(strings.TrimLeft(name, "-"))))
 		}
 	}
 	// The service runs without Redis, and while Redis refuses the password.
@@ -71,9 +69,7 @@ func TestSecrets(t *testing.T) {
 		s := launch(t, "--data-dir", used, "--pages=1", "--log-level=debug", "--redis", address)
 		wantNoSecret(t, address, s.awaitLogText("listening"))
 		s.first = make(map[string]any)
-		if err := json.Unmarshal(s.lines.Bytes(), &s.first); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal(s.lines.Bytes(), &s.first))
 		wantNoSecret(t, address, s.awaitLogText("redis unavailable, feeds are answered from the ledger"))
 		for _, path := range []string{"/readyz", "/v1/stats", "/v1/pages", "/v1/users/1"} {
 			_, answer := s.do("GET", path, "")
@@ -90,9 +86,7 @@ func TestSecrets(t *testing.T) {
 func failing(t *testing.T, args ...string) string {
 	t.Helper()
 	said, err := os.CreateTemp(t.TempDir(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer said.Close()
 	if code := run(args, stdio{os.Stdin, said, said}); code == 0 {
 		t.Errorf("%v succeeds", args)

@@ -52,12 +52,8 @@ func launch(t testing.TB, args ...string) *service {
 func launchAs(t testing.TB, cmd *exec.Cmd) (s *service, log io.ReadCloser) {
 	t.Helper()
 	log, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, cmd.Start())
 	t.Cleanup(func() {
 		if cmd.ProcessState == nil {
 			_ = cmd.Process.Kill()
@@ -73,15 +69,11 @@ func TestLogsWithoutReader(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "feedfilter", "serve", "--addr=127.0.0.1:0", "--data-dir", t.TempDir(), "--pages=16", "--audit-log=-",
 		"--audit-failure=drop")
 	audit, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s, log := launchAs(t, cmd)
 	s.first = s.next()
 	for _, pipe := range []io.Closer{audit, log} {
-		if err := pipe.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, pipe.Close())
 		for range 2 {
 			if code, answer := s.do("PUT", "/v1/users/1/blocks/2", ""); code != 200 {
 				t.Errorf("%d %s", code, answer)
@@ -127,9 +119,7 @@ func (s *service) addr() string { return fmt.Sprint(s.first["addr"]) }
 
 func (s *service) signal(sig syscall.Signal) {
 	s.t.Helper()
-	if err := s.cmd.Process.Signal(sig); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, s.cmd.Process.Signal(sig))
 }
 
 // wait returns the exit code, -1 after a signal, and the rest of the log.
@@ -168,9 +158,7 @@ func (s *service) answer(method, path, body, id string) (int, string) {
 	ctx, cancel := context.WithTimeout(s.t.Context(), answerTime)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, "http://"+s.addr()+path, strings.NewReader(body))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	if body != "" {
 		req.Header.Set("Content-Type", "application/json")
 	}
@@ -201,15 +189,11 @@ func (s *service) openStream(first string) *stream {
 	body, request := io.Pipe()
 	s.t.Cleanup(func() { _ = request.Close() })
 	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, "http://"+s.addr()+"/v1/activities", body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	req.Header.Set("Content-Type", "application/x-ndjson")
 	go func() { _, _ = io.WriteString(request, first+"\n") }()
 	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	s.t.Cleanup(func() { _ = resp.Body.Close() })
 	st := &stream{s.t, request, bufio.NewReader(resp.Body)}
 	st.wantAnswer(`{"changed":true}`)
@@ -273,9 +257,7 @@ func TestServeFinishesWhatIsInFlight(t *testing.T) {
 		t.Fatal(err)
 	}
 	st.wantAnswer(`{"changed":true}`)
-	if err := st.request.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, st.request.Close())
 	if rest, err := io.ReadAll(st.answer); err != nil || len(rest) > 0 {
 		t.Errorf("after the last line: %q, %v", rest, err)
 	}
@@ -311,9 +293,7 @@ func TestServeMaxRequests(t *testing.T) {
 	if code, answer := s.do("GET", "/readyz", ""); code != 200 {
 		t.Errorf("readyz: %d %s", code, answer)
 	}
-	if err := st.request.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, st.request.Close())
 	if rest, err := io.ReadAll(st.answer); err != nil || len(rest) > 0 {
 		t.Errorf("after the last line: %q, %v", rest, err)
 	}
@@ -356,9 +336,7 @@ func TestServeAddressInUse(t *testing.T) {
 func TestServeWhereOthersReachIt(t *testing.T) {
 	s := serve(t, "--data-dir", t.TempDir(), "--addr=0.0.0.0:0", "--insecure-no-auth")
 	_, port, err := net.SplitHostPort(s.addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s.first["addr"] = "127.0.0.1:" + port
 	if code, answer := s.do("GET", "/healthz", ""); code != 200 {
 		t.Errorf("health: %d %s", code, answer)

@@ -27,13 +27,9 @@ func overSocket(t testing.TB, path string) *http.Client {
 func askSocket(t testing.TB, path, url string) int {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	res, err := overSocket(t, path).Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_ = res.Body.Close()
 	return res.StatusCode
 }
@@ -98,9 +94,7 @@ func TestStaleSocket(t *testing.T) {
 	s.wantExit(0)
 	wantNoFile(t, path)
 
-	if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte("precious"), 0o600))
 	r = feedfilter(t, 1, "serve", "--data-dir", t.TempDir(), "--addr", "unix:"+path)
 	wantContains(t, r.stderr, "the file is not a socket")
 	if text, err := os.ReadFile(path); string(text) != "precious" {
@@ -136,9 +130,7 @@ func TestLimitOfSeveralListeners(t *testing.T) {
 	var addrs []string
 	for range 2 {
 		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		limited := limit.listener(l)
 		t.Cleanup(func() { _ = limited.Close() })
 		addrs = append(addrs, l.Addr().String())

@@ -28,9 +28,7 @@ func serveInto(t *testing.T, stderr, stdout *stalledPipe, args ...string) *servi
 	if stdout != nil {
 		cmd.Stdout = stdout.writer()
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	t.Cleanup(func() {
 		if cmd.ProcessState == nil {
 			_ = cmd.Process.Kill()
@@ -70,9 +68,7 @@ func (s *service) metric(name string) int {
 		s.t.Fatalf("there is no metric %s", name)
 	}
 	value, err := strconv.ParseFloat(found[1], 64)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	return int(value)
 }
 
@@ -250,9 +246,7 @@ func TestLongAuditDrops(t *testing.T) {
 // SIGHUP, the service keeps the previous audit log.
 func TestAuditPipeWithoutReader(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pipe")
-	if err := syscall.Mkfifo(path, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Mkfifo(path, 0o600))
 	ctx, cancel := context.WithTimeout(t.Context(), answerTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "feedfilter", "serve", "--addr=127.0.0.1:0", "--data-dir", t.TempDir(), "--audit-log", path)
@@ -262,12 +256,8 @@ func TestAuditPipeWithoutReader(t *testing.T) {
 
 	audit, log := newStalledPipe(t), newStalledPipe(t)
 	s := serveInto(t, log, nil, "--data-dir", t.TempDir(), "--audit-log", audit.path)
-	if err := os.Remove(audit.path); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(path, audit.path); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(audit.path))
+	must(t, os.Rename(path, audit.path))
 	s.signal(syscall.SIGHUP)
 	log.until(withField("msg", "settings reloaded"))
 	if status, text := s.answer("PUT", "/v1/users/1/blocks/2", "", "put"); status != 200 {
@@ -289,9 +279,7 @@ func TestAuditMovesOnFromPipe(t *testing.T) {
 	for n := range 2 {
 		s.answer("PUT", fmt.Sprintf("/v1/users/1/blocks/b%d", n), "", fmt.Sprintf("put-%d", n))
 	}
-	if err := os.Remove(audit.path); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(audit.path))
 	s.signal(syscall.SIGHUP)
 	log.until(withField("msg", "settings reloaded"))
 	for status := 503; status != 200; { // until the service notices the new file

@@ -24,13 +24,9 @@ const filler = "This line fills a pipe. Its length divides a page of memory: 64\
 func newStalledPipe(t *testing.T) *stalledPipe {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "pipe")
-	if err := syscall.Mkfifo(path, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Mkfifo(path, 0o600))
 	reader, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = reader.Close() })
 	lines := bufio.NewScanner(reader)
 	lines.Buffer(nil, 1<<20)
@@ -41,9 +37,7 @@ func newStalledPipe(t *testing.T) *stalledPipe {
 func (p *stalledPipe) writer() *os.File {
 	p.t.Helper()
 	fd, err := syscall.Open(p.path, syscall.O_WRONLY|syscall.O_CLOEXEC, 0)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	file := os.NewFile(uintptr(fd), p.path)
 	p.t.Cleanup(func() { _ = file.Close() })
 	return file
@@ -53,9 +47,7 @@ func (p *stalledPipe) writer() *os.File {
 func (p *stalledPipe) fill() {
 	p.t.Helper()
 	fd, err := syscall.Open(p.path, syscall.O_WRONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	defer func() { _ = syscall.Close(fd) }()
 	for {
 		switch _, err := syscall.Write(fd, []byte(filler)); {
@@ -71,9 +63,7 @@ func (p *stalledPipe) fill() {
 // next returns the next line of JSON, without filler.
 func (p *stalledPipe) next() map[string]any {
 	p.t.Helper()
-	if err := p.file.SetReadDeadline(time.Now().Add(answerTime)); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.file.SetReadDeadline(time.Now().Add(answerTime)))
 	for p.lines.Scan() {
 		if p.lines.Text()+"\n" == filler {
 			continue

@@ -19,9 +19,7 @@ import (
 func awaitRows(t *testing.T, dir string, n int) {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "windows.db")+"?mode=ro")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer db.Close()
 	rows := -1
 	for deadline := time.Now().Add(limit); rows < n; time.Sleep(10 * time.Millisecond) {
@@ -133,9 +131,7 @@ func TestServeDamagedFilter(t *testing.T) {
 	}
 	s.signal(syscall.SIGTERM)
 	s.wantExit(0)
-	if err := os.WriteFile(filepath.Join(dir, "filter.db"), []byte("no database"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "filter.db"), []byte("no database"), 0o600))
 	r := feedfilter(t, 1, "serve", "--addr=127.0.0.1:0", "--data-dir", dir, "--ledger=none")
 	wantContains(t, r.stderr, "filter.db.damaged", "start again to continue without")
 	s = serve(t, "--data-dir", dir, "--ledger=none")
