@@ -139,9 +139,7 @@ func TestSeen(t *testing.T) {
 func kindsWith(t *testing.T, more ...activity.Kind) *activity.Kinds {
 	t.Helper()
 	kinds, err := activity.NewKinds(append(activity.BuiltinKinds().All(), more...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return kinds
 }
 
@@ -153,9 +151,7 @@ func TestFacets(t *testing.T) {
 		activity.Kind{Name: "follow", Plural: "follows", Target: "tag", Effect: activity.Annotate},
 		activity.Kind{Name: "read", Plural: "read", Target: "thread", Effect: activity.Drop, Window: time.Hour},
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := newService(t, httpapi.Config{}, kinds)
 	s.want(t, "PUT", "/v1/users/1/domain-mutes/x.example", "", 200, yes)
 	s.want(t, "PUT", "/v1/users/1/domain-mutes/1", "", 200, yes) // nobody mutes themselves here

@@ -157,9 +157,7 @@ func TestAuditReads(t *testing.T) {
 	a := auditedBy(t, c)
 	message := func(m proto.Message) string {
 		text, err := proto.Marshal(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return string(text)
 	}
 	u, p := a.ids.Hash("u"), a.ids.Hash("p")

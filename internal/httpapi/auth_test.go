@@ -27,9 +27,7 @@ func tokenEntry(name, scopes, more string) string {
 
 func writeTokens(t testing.TB, file string, entries ...string) {
 	t.Helper()
-	if err := os.WriteFile(file, []byte(`{"tokens":[`+strings.Join(entries, ",")+`]}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(`{"tokens":[`+strings.Join(entries, ",")+`]}`), 0o600))
 }
 
 // tokensOf returns tokens from a file.
@@ -38,9 +36,7 @@ func tokensOf(t testing.TB, entries ...string) (tokens *access.Tokens, file stri
 	file = filepath.Join(t.TempDir(), "tokens.json")
 	writeTokens(t, file, entries...)
 	tokens, err := access.OpenTokens(access.TokensConfig{File: file})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return tokens, file
 }
 
@@ -329,15 +325,11 @@ func TestTokensChange(t *testing.T) {
 		}
 		next := file + ".next"
 		writeTokens(t, next, entries...)
-		if err := os.Rename(next, file); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Rename(next, file))
 	}
 	reload := func() {
 		t.Helper()
-		if err := s.tokens.Reload(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.tokens.Reload(t.Context()))
 	}
 	tokens("one", "two")
 	reload()
@@ -385,9 +377,7 @@ func TestStreamOutlivesToken(t *testing.T) {
 			entries = append(entries, tokenEntry("activity", c.scopes, ""))
 		}
 		writeTokens(t, file, entries...)
-		if err := s.tokens.Reload(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.tokens.Reload(t.Context()))
 		d.write(activityLine("1", "hide", "q", "add") + "\n")
 		wantError(t, d.line(), c.code, "")
 	}

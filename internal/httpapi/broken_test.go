@@ -60,11 +60,7 @@ func TestBodyBreaks(t *testing.T) {
 func TestMalformedEscape(t *testing.T) {
 	s := open(t)
 	r := &http.Request{Method: http.MethodPut, URL: &url.URL{Path: "/v1/users/1/hides/x", RawPath: "/v1/users/1/hides/%zz"}, Header: http.Header{}, Body: http.NoBody}
-	w := httptest.NewRecorder()
-	s.ServeHTTP(w, r.WithContext(t.Context()))
-	res := w.Result()
-	res.Request = r
-	if a := answerOf(t, res); a.Status != 400 || a.Code != "invalid_id" || a.Field != "target" {
+	if a := serve(t, s, r.WithContext(t.Context())); a.Status != 400 || a.Code != "invalid_id" || a.Field != "target" {
 		t.Errorf("%d %s", a.Status, a.Body)
 	}
 }
@@ -130,8 +126,7 @@ func TestCutOff(t *testing.T) {
 	} {
 		out.Reset()
 		c.w.ResponseRecorder = httptest.NewRecorder()
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/activities", c.body)
-		r.Header.Set("Content-Type", "application/x-ndjson")
+		r := streamRequest(t.Context(), c.body)
 		if !s.aborted(&c.w, r) {
 			t.Errorf("%s: the answer looks complete: %q", name, c.w.Body)
 		}
@@ -150,8 +145,7 @@ func TestCutOff(t *testing.T) {
 func TestNoDuplex(t *testing.T) {
 	s := open(t)
 	w := &badWriter{ResponseRecorder: httptest.NewRecorder(), duplex: errInjected}
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/activities", strings.NewReader(""))
-	r.Header.Set("Content-Type", "application/x-ndjson")
+	r := streamRequest(t.Context(), strings.NewReader(""))
 	if s.aborted(w, r) || w.Code != http.StatusInternalServerError || !strings.HasPrefix(w.Body.String(), `{"error":{"code":"internal",`) {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
@@ -177,8 +171,7 @@ func TestStreamEndsWhileRecording(t *testing.T) {
 		cancel()
 		return copy(p, activityLine("1", "hide", "p", "add")+"\n"), nil
 	})
-	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/v1/activities", body)
-	r.Header.Set("Content-Type", "application/x-ndjson")
+	r := streamRequest(ctx, body)
 	w := httptest.NewRecorder()
 	if !s.aborted(w, r) || w.Body.Len() > 0 {
 		t.Errorf("answered %s", w.Body)

@@ -62,13 +62,9 @@ func newDescription(t testing.TB, h http.Handler) *description {
 		t.Fatalf("GET /openapi.json: %d %s", a.Status, a.Body)
 	}
 	document, err := libopenapi.NewDocument([]byte(a.Body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	model, err := document.BuildV3Model()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	compiled := &lazyCache{SchemaCache: cache.NewDefaultCache()}
 	options := []config.Option{
 		config.WithSchemaCache(compiled), config.WithFormatAssertions(), config.WithContentAssertions(), config.WithRejectUndeclaredRequestBody(),

@@ -37,9 +37,7 @@ func TestDeadlines(t *testing.T) {
 		feedfilterv1connect.ActivityServiceListProcedure: &feedfilterv1.ListRequest{User: "1", Plural: "blocks"},
 	} {
 		body, err := proto.Marshal(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, ms := range []string{"0", "20"} { // before the procedure begins, and while it waits
 			out.Reset()
 			w := proceed(t, s, procedure, string(body), "application/proto", "Connect-Timeout-Ms", ms)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -24,9 +23,7 @@ import (
 func newOwnedService(t *testing.T, c httpapi.Config, before func(ctx context.Context, call int64) error) *service {
 	t.Helper()
 	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 16})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	s := &service{ledger: &faultyLedger{}, store: &faultyStore{Store: &favfilter.Memory{}}}
 	var calls atomic.Int64
@@ -41,9 +38,7 @@ func newOwnedService(t *testing.T, c httpapi.Config, before func(ctx context.Con
 	s.activities, err = activity.Open(t.Context(), activity.Config{
 		Ledger: l.Around(owned).Around(s.ledger.around), Store: s.store, FalsePositiveRate: 1e-8,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(s.activities.Close)
 	c.Activities = s.activities
 	s.Handler = httpapi.New(c)
@@ -68,9 +63,7 @@ func (s *service) awaitRequests(t testing.TB, want float64) {
 		return nil
 	}
 	err := servertest.Await(t.Context(), fmt.Sprintf("%v requests are in progress", want), func(context.Context) error { return try() })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // request sends a request to a real server and returns the answer, with status 0 if there is none.
@@ -148,10 +141,7 @@ func TestDeleteEnds(t *testing.T) {
 		ended <- ctx.Err()
 		return ctx.Err()
 	})
-	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", s.start(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := dial(t, s.start(t))
 	if _, err := conn.Write([]byte("DELETE /v1/users/1 HTTP/1.1\r\nHost: x\r\n\r\n")); err != nil {
 		t.Fatal(err)
 	}

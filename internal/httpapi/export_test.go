@@ -144,13 +144,9 @@ func TestExportFails(t *testing.T) {
 					return
 				}
 				r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/v1/users/1/export", http.NoBody)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				res, err := server.Client().Do(r)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				defer res.Body.Close()
 				lines := 0
 				scanner := bufio.NewScanner(res.Body)

@@ -41,9 +41,7 @@ func FuzzProcedures(f *testing.F) {
 		&feedfilterv1.RecordStreamRequest{Activities: []*feedfilterv1.Activity{{User: "1", Kind: "hide", Target: "2", Op: add}, {}}},
 	} {
 		text, err := proto.Marshal(m)
-		if err != nil {
-			f.Fatal(err)
-		}
+		must(f, err)
 		f.Add(i, text)
 		f.Add(i, []byte{})
 		f.Add(i, []byte("\x0a\x02\xff\xff"))

@@ -110,9 +110,7 @@ func (s *service) sequences(t testing.TB) map[uint32]uint64 {
 		all[page] = s.Sequence
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return all
 }
 
@@ -222,9 +220,7 @@ func FuzzActivitiesBody(f *testing.F) {
 				} `json:"error"`
 			} `json:"results"`
 		}
-		if err := json.Unmarshal([]byte(a.Body), &res); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(a.Body), &res))
 		if !strictly(body, &req) || len(req.Activities) != len(res.Results) || len(res.Results) == 0 {
 			t.Fatalf("answered %s", a.Body)
 		}
@@ -301,11 +297,7 @@ func FuzzPathID(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%q was accepted: %v", raw, err)
 		}
-		w := httptest.NewRecorder()
-		s.ServeHTTP(w, r)
-		res := w.Result()
-		res.Request = r
-		a := answerOf(t, res)
+		a := serve(t, s, r)
 		switch {
 		case raw == "" || strings.Contains(raw, "/"):
 			if a.Status != 404 || a.Code != "not_found" {

@@ -26,9 +26,7 @@ const (
 func watch(t *testing.T, conn *grpc.ClientConn, service string) healthv1.Health_WatchClient {
 	t.Helper()
 	stream, err := healthv1.NewHealthClient(conn).Watch(t.Context(), &healthv1.HealthCheckRequest{Service: service})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return stream
 }
 
@@ -109,9 +107,7 @@ func TestClientSideHealthChecks(t *testing.T) {
 	_, addr := startTimed(t, handlerOf(t, s))
 	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultServiceConfig(
 		`{"loadBalancingConfig":[{"round_robin":{}}],"healthCheckConfig":{"serviceName":"`+feedfilterv1connect.FeedServiceName+`"}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	until := func(want connectivity.State) {
 		t.Helper()

@@ -223,9 +223,7 @@ func ownKinds(t testing.TB) *activity.Kinds {
 			Name: "glimpse", Plural: "glimpses", Target: activity.Post, Effect: activity.Annotate, Window: time.Hour, Parts: 2, Most: 5000,
 		},
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return kinds
 }
 
@@ -281,6 +279,13 @@ func (s *service) do(t testing.TB, method, target, body string, header ...string
 	return a
 }
 
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // ask sends a request in process.
 func ask(t testing.TB, h http.Handler, method, target, body string, header ...string) (*http.Request, answer) {
 	t.Helper()
@@ -293,11 +298,33 @@ func ask(t testing.TB, h http.Handler, method, target, body string, header ...st
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}
+	return r, serve(t, h, r)
+}
+
+// serve answers a request in process.
+func serve(t testing.TB, h http.Handler, r *http.Request) answer {
+	t.Helper()
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
 	res := w.Result()
 	res.Request = r
-	return r, answerOf(t, res)
+	return answerOf(t, res)
+}
+
+// streamRequest returns a request for a stream of activities.
+func streamRequest(ctx context.Context, body io.Reader) *http.Request {
+	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/v1/activities", body)
+	r.Header.Set("Content-Type", "application/x-ndjson")
+	return r
+}
+
+// dial connects to a server until the test ends.
+func dial(t testing.TB, addr string) net.Conn {
+	t.Helper()
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)
+	must(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
 }
 
 // want sends a request and asserts its answer.
@@ -320,10 +347,7 @@ func (s *service) start(t testing.TB) string {
 // raw sends the bytes of a request, valid or not, and reads the answer.
 func raw(t testing.TB, addr, request string) answer {
 	t.Helper()
-	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := dial(t, addr)
 	defer conn.Close()
 	go func() { _, _ = io.WriteString(conn, request) }() // the server may answer before its end
 	method, _, _ := strings.Cut(request, " ")

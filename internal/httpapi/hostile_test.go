@@ -53,9 +53,7 @@ func (h *running) await(t testing.TB, from, to int64) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // unreader is an HTTP/2 client that lets the server send no byte of an answer's body: its windows
@@ -76,11 +74,7 @@ const (
 
 func newUnreader(t testing.TB, addr string) *unreader {
 	t.Helper()
-	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
+	conn := dial(t, addr)
 	u := &unreader{t: t, conn: conn}
 	if _, err := io.WriteString(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"); err != nil {
 		t.Fatal(err)
@@ -226,11 +220,7 @@ func TestFeedsDoNotGiveWay(t *testing.T) {
 	s, _ := guarded(t, httpapi.Config{Logger: slog.New(log)}, nil)
 	h := &running{Handler: s.Handler}
 	addr := serveBoth(t, h)
-	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
+	conn := dial(t, addr)
 	if _, err := io.WriteString(conn, feedRequest("feed")); err != nil {
 		t.Fatal(err)
 	}
@@ -239,9 +229,7 @@ func TestFeedsDoNotGiveWay(t *testing.T) {
 	h.await(t, 1000, 1100)
 	close(log.send)
 	res, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: http.MethodPost})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer res.Body.Close()
 	if a := answerOf(t, res); a.Status != 200 {
 		t.Errorf("a feed: %d %s", a.Status, a.Body)
@@ -261,9 +249,7 @@ func TestReflectionTakesNoRequest(t *testing.T) {
 	conn := dialGRPC(t, addr)
 	for range 20 {
 		stream, err := reflectionv1.NewServerReflectionClient(conn).ServerReflectionInfo(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if err := stream.Send(&reflectionv1.ServerReflectionRequest{MessageRequest: &reflectionv1.ServerReflectionRequest_ListServices{}}); err != nil {
 			t.Fatal(err)
 		}

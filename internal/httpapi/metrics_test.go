@@ -211,9 +211,7 @@ func TestMetricsFormats(t *testing.T) {
 	native := uint64(0)
 	for w.Body.Len() > 0 {
 		var f dto.MetricFamily
-		if err := protodelim.UnmarshalFrom(w.Body, &f); err != nil {
-			t.Fatal(err)
-		}
+		must(t, protodelim.UnmarshalFrom(w.Body, &f))
 		if f.GetName() != "feedfilter_http_request_seconds" {
 			continue
 		}

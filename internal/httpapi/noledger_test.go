@@ -26,9 +26,7 @@ func openWithoutLedger(t *testing.T) *service {
 func plainService(t *testing.T, falsePositiveRate float64) *service {
 	t.Helper()
 	r, err := activity.OpenPlain(t.Context(), activity.PlainConfig{Store: &favfilter.Memory{}, Pages: 1, FalsePositiveRate: falsePositiveRate})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(r.Close)
 	return &service{Handler: httpapi.New(httpapi.Config{Activities: r}), activities: r}
 }

@@ -89,9 +89,7 @@ func mapAt(v any, names ...string) map[string]any {
 func asText(t *testing.T, v any) string {
 	t.Helper()
 	text, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(text)
 }
 
@@ -177,9 +175,7 @@ func (c *contract) good(t testing.TB, route string) (method, target, body string
 	}
 	if example := at(c.operations()[route], "requestBody", "content", "application/json", "example"); example != nil {
 		text, err := json.Marshal(example)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		body = string(text)
 	}
 	return method, target, body
@@ -232,11 +228,7 @@ func (s *service) refuseEachCall(t *testing.T) {
 			}))
 			r.ContentLength = length
 			r.Header.Set("Content-Type", "application/json")
-			w := httptest.NewRecorder()
-			s.ServeHTTP(w, r)
-			res := w.Result()
-			res.Request = r
-			a := answerOf(t, res)
+			a := serve(t, s, r)
 			if err := c.judge(exchange{method: method, target: target, answer: a}); err != nil || a.Status != status {
 				t.Errorf("%s: %d %s, want %d: %v", route, a.Status, a.Body, status, err)
 			}
@@ -291,11 +283,7 @@ func (s *service) keepOutOfEachCall(t *testing.T) {
 			closed.do(t, method, target, body, as(token)...)
 		}
 		r := httptest.NewRequestWithContext(t.Context(), method, "http://evil.example"+target, http.NoBody)
-		w := httptest.NewRecorder()
-		closed.ServeHTTP(w, r)
-		res := w.Result()
-		res.Request = r
-		a := answerOf(t, res)
+		a := serve(t, closed, r)
 		if err := closed.contract.judge(exchange{method: method, target: target, answer: a}); err != nil || a.Status != 421 {
 			t.Errorf("%s for another host: %d %s, %v", route, a.Status, a.Body, err)
 		}

@@ -99,9 +99,7 @@ func TestOpsUserAndKey(t *testing.T) {
 	s.do(t, "POST", "/v1/users/0/seen", `{"posts":["p1"]}`)
 	var u inspect.User
 	a := s.do(t, "GET", "/v1/ops/users/0", "")
-	if err := json.Unmarshal([]byte(a.Body), &u); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(a.Body), &u))
 	if u.User != "0" || u.Page != u.Slot || u.Dedicated || !reflect.DeepEqual(u.Counts, map[string]int{"block": 1, "hide": 40}) || u.Keys != 41 ||
 		u.PageHolds != 41 || len(u.Lacks) != 0 || u.PageState != "sound" || u.PageKeys < 41 || len(u.Hash) != 16 ||
 		len(u.Windows) != 1 || u.Windows[0].Kind != "seen" || u.Windows[0].Keys != 1 || u.FeedBytes <= u.Windows[0].Bytes {
@@ -261,9 +259,7 @@ func TestOpsRefuses(t *testing.T) {
 // TestOpsWithoutLedger: without a ledger, pages are neither surveyed nor rebuilt.
 func TestOpsWithoutLedger(t *testing.T) {
 	recorder, err := activity.OpenPlain(t.Context(), activity.PlainConfig{Store: &favfilter.Memory{}, Pages: 64})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(recorder.Close)
 	s := &service{Handler: httpapi.New(httpapi.Config{Activities: recorder, About: httpapi.About{Ledger: "none"}}), activities: recorder}
 	for i := range 100 {

@@ -162,11 +162,7 @@ func (s *service) unread(t *testing.T, i int) (a answer, length int64) {
 	}))
 	r.ContentLength = []int64{1 << 20, -1, 1 << 40, 2}[i%4]
 	r.Header.Set("Content-Type", []string{"application/json", "application/x-ndjson"}[i%2])
-	w := httptest.NewRecorder()
-	s.ServeHTTP(w, r)
-	res := w.Result()
-	res.Request = r
-	return answerOf(t, res), r.ContentLength
+	return serve(t, s, r), r.ContentLength
 }
 
 // TestRefusedCostsNothing: refused requests take no memory, and their bodies are not read.
@@ -228,11 +224,7 @@ func (s *service) post(t testing.TB, target string, arrived int, text string, le
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		w := httptest.NewRecorder()
-		s.ServeHTTP(w, r)
-		res := w.Result()
-		res.Request = r
-		got <- answerOf(t, res)
+		got <- serve(t, s, r)
 	}()
 	select {
 	case <-body.begun:

@@ -107,9 +107,7 @@ func TestPagesForced(t *testing.T) {
 func newOfPages(t testing.TB, pages uint32, c httpapi.Config, kinds *activity.Kinds, log *slog.Logger) *service {
 	t.Helper()
 	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: pages})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	ended := make(chan struct{})
 	s := &service{
@@ -123,9 +121,7 @@ func newOfPages(t testing.TB, pages uint32, c httpapi.Config, kinds *activity.Ki
 		Logger:         log,
 		StalenessBound: 100 * time.Millisecond, // how long a write takes while the store is down
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(s.activities.Close)
 	t.Cleanup(func() { close(ended) })
 	c.Activities = s.activities

@@ -48,9 +48,7 @@ func TestOddIDs(t *testing.T) {
 			one, other = other, one
 		}
 		quoted, err := json.Marshal(id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		feed := `{"viewer":"v","posts":[{"id":` + string(quoted) + `}],"kinds":["hide"]}`
 		if got := get("PUT", "/v1/users/v/hides/"+one); got != yes {
 			t.Errorf("put %q: %s", id, got)

@@ -52,9 +52,7 @@ type invoker func(ctx context.Context, procedure string, req, res proto.Message)
 func dialGRPC(t testing.TB, addr string) *grpc.ClientConn {
 	t.Helper()
 	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
@@ -347,17 +345,13 @@ func TestInvalidProcedureRequests(t *testing.T) {
 		{"POST", feedfilterv1connect.ActivityServiceRecordStreamProcedure, "application/connect+proto", "", 200},
 	} {
 		r, err := http.NewRequestWithContext(t.Context(), c.method, "http://"+addr+c.path, strings.NewReader("\n\x011"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		r.Header.Set("Content-Type", c.mediaType)
 		if c.encoding != "" {
 			r.Header.Set("Content-Encoding", c.encoding)
 		}
 		res, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		text, _ := io.ReadAll(res.Body)
 		_ = res.Body.Close()
 		if res.StatusCode != c.status || !strings.Contains(string(text), `"message"`) {
@@ -384,9 +378,7 @@ func TestRecordStream(t *testing.T) {
 				t.Fatal(err)
 			}
 			got, err := receive()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			r := got.GetResults()
 			if len(r) != 5 || !r[0].GetChanged() || r[1].GetError().GetCode() != "unknown_kind" || r[2].GetError().GetField() != "until" ||
 				!r[3].GetChanged() || r[1].GetError().GetHttpStatus() != 0 || r[4].GetChanged() || r[4].GetError() != nil {
@@ -402,9 +394,7 @@ func TestRecordStream(t *testing.T) {
 	}
 	conn := dialGRPC(t, addr)
 	plain, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, feedfilterv1connect.ActivityServiceRecordStreamProcedure)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	stream(func(m *feedfilterv1.RecordStreamRequest) error { return plain.SendMsg(m) }, func() (*feedfilterv1.RecordStreamResponse, error) {
 		m := new(feedfilterv1.RecordStreamResponse)
 		return m, plain.RecvMsg(m)
@@ -438,9 +428,7 @@ func TestHealthAndReflection(t *testing.T) {
 	check := func(service string) healthv1.HealthCheckResponse_ServingStatus {
 		t.Helper()
 		res, err := health.Check(t.Context(), &healthv1.HealthCheckRequest{Service: service})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return res.GetStatus()
 	}
 	for _, service := range []string{"", feedfilterv1connect.FeedServiceName, feedfilterv1connect.ActivityServiceName} {
@@ -457,16 +445,12 @@ func TestHealthAndReflection(t *testing.T) {
 		t.Errorf("with everything down: %v", got)
 	}
 	reflection, err := reflectionv1.NewServerReflectionClient(conn).ServerReflectionInfo(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := reflection.Send(&reflectionv1.ServerReflectionRequest{MessageRequest: &reflectionv1.ServerReflectionRequest_ListServices{}}); err != nil {
 		t.Fatal(err)
 	}
 	res, err := reflection.Recv()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var names []string
 	for _, service := range res.GetListServicesResponse().GetService() {
 		names = append(names, service.GetName())
@@ -505,22 +489,16 @@ func TestStalledMessages(t *testing.T) {
 	t.Cleanup(server.Close)
 	addr := server.Listener.Addr().String()
 	stream, err := dialGRPC(t, addr).NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, feedfilterv1connect.ActivityServiceRecordStreamProcedure)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	refusedAs(t, "a stream", stream.RecvMsg(new(feedfilterv1.RecordStreamResponse)), connect.CodeDeadlineExceeded, "timeout", 408)
 	for _, sent := range []string{"", "\x00\x00", "\x00\x00\x00\x00\x09\x0a"} {
 		body, request := io.Pipe()
 		go func() { _, _ = io.WriteString(request, sent) }()
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+addr+feedfilterv1connect.FeedServiceFilterProcedure, body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		r.Header.Set("Content-Type", "application/grpc")
 		res, err := overHTTP2(t).Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		_, err = io.Copy(io.Discard, res.Body)
 		_ = res.Body.Close()
 		_ = request.Close()

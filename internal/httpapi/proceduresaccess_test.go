@@ -66,9 +66,7 @@ func TestProcedureAccess(t *testing.T) {
 	}
 	stream, err := dialGRPC(t, serveBoth(t, s)).NewStream(withToken(ctx, "feed"), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true},
 		feedfilterv1connect.ActivityServiceRecordStreamProcedure)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	refusedAs(t, "a stream", stream.RecvMsg(&res), connect.CodePermissionDenied, "forbidden", 403)
 }
 
@@ -226,18 +224,12 @@ func TestProcedureLimits(t *testing.T) {
 	stream := func() grpc.ClientStream {
 		t.Helper()
 		c, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, feedfilterv1connect.ActivityServiceRecordStreamProcedure)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return c
 	}
 	first := stream()
-	if err := first.SendMsg(&feedfilterv1.RecordStreamRequest{Activities: []*feedfilterv1.Activity{{}}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := first.RecvMsg(new(feedfilterv1.RecordStreamResponse)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, first.SendMsg(&feedfilterv1.RecordStreamRequest{Activities: []*feedfilterv1.Activity{{}}}))
+	must(t, first.RecvMsg(new(feedfilterv1.RecordStreamResponse)))
 	refusedAs(t, "a second stream", stream().RecvMsg(new(feedfilterv1.RecordStreamResponse)), connect.CodeUnavailable, "overloaded", 503)
 	go func() {
 		done <- conn.Invoke(t.Context(), recordProcedure, &feedfilterv1.RecordRequest{User: "1", Plural: "blocks", Target: "2", Op: feedfilterv1.Op_OP_ADD}, new(feedfilterv1.RecordResponse))

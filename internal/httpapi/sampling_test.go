@@ -24,9 +24,7 @@ func sampling(t *testing.T, log *slog.Logger) *service {
 		t.Fatalf("a %T", s.activities)
 	}
 	sampler, err := sampler.New(recorder, sampler.Config{Rate: 1, Logger: log})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(sampler.Close)
 	s.Handler = httpapi.New(httpapi.Config{Activities: s.activities, Logger: log, Sampler: sampler})
 	return s
@@ -54,16 +52,12 @@ func (s *service) loseKeys(t *testing.T) {
 	for number := range uint32(16) {
 		id := favfilter.PageID{Number: number}
 		loaded, err := s.store.Load(t.Context(), []favfilter.PageID{id})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if loaded[0].Page == nil {
 			continue
 		}
 		empty, err := favfilter.NewPage(loaded[0].Page.Header())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if done, err := s.store.Replace(t.Context(), favfilter.Replacement{ID: id, Page: empty, Seen: loaded[0].Version}); !done || err != nil {
 			t.Fatal(done, err)
 		}

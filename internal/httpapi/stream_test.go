@@ -37,17 +37,13 @@ func (*service) duplexOf(t testing.TB, client *http.Client, addr string, header 
 	t.Helper()
 	read, write := io.Pipe()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+addr+"/v1/activities", read)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r.Header.Set("Content-Type", "application/x-ndjson")
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}
 	res, err := client.Do(r) // returns before a line is written
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = res.Body.Close() })
 	if res.StatusCode != http.StatusOK {
 		t.Fatal(res.Status)
@@ -164,30 +160,20 @@ func TestStreamGoesOn(t *testing.T) {
 func TestStreamBroken(t *testing.T) {
 	s := open(t)
 	addr := s.start(t)
-	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
+	conn := dial(t, addr)
 	first, second := activityLine("1", "hide", "a", "add")+"\n", activityLine("1", "hide", "b", "add")
-	_, err = fmt.Fprintf(conn, "POST /v1/activities HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\nContent-Length: %d\r\n\r\n%s%s",
+	_, err := fmt.Fprintf(conn, "POST /v1/activities HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\nContent-Length: %d\r\n\r\n%s%s",
 		len(first)+len(second)+1, first, second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	in := bufio.NewReader(conn)
 	res, err := http.ReadResponse(in, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer res.Body.Close()
 	body := bufio.NewReader(res.Body)
 	if l, err := body.ReadString('\n'); err != nil || l != yes+"\n" {
 		t.Fatalf("%q, %v", l, err)
 	}
-	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, conn.(*net.TCPConn).CloseWrite())
 	if rest, err := io.ReadAll(body); err == nil || len(rest) > 0 {
 		t.Errorf("got %q and a complete answer, want a broken one", rest)
 	}
@@ -222,12 +208,11 @@ func TestStreamEndsWhileReading(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	w := &controlled{ResponseRecorder: httptest.NewRecorder(), past: make(chan struct{})}
-	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/v1/activities", readFunc(func([]byte) (int, error) {
+	r := streamRequest(ctx, readFunc(func([]byte) (int, error) {
 		cancel()
 		<-w.past
 		return 0, os.ErrDeadlineExceeded
 	}))
-	r.Header.Set("Content-Type", "application/x-ndjson")
 	if !s.aborted(w, r) {
 		t.Error("the answer looks complete")
 	}
@@ -238,11 +223,10 @@ func TestStreamEndsBeforeReading(t *testing.T) {
 	s := open(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/v1/activities", readFunc(func([]byte) (int, error) {
+	r := streamRequest(ctx, readFunc(func([]byte) (int, error) {
 		t.Error("the stream still reads")
 		return 0, io.EOF
 	}))
-	r.Header.Set("Content-Type", "application/x-ndjson")
 	if !s.aborted(httptest.NewRecorder(), r) {
 		t.Error("the answer looks complete")
 	}
@@ -254,8 +238,7 @@ func TestBrokenStreamStopsReading(t *testing.T) {
 	s := open(t)
 	for name, w := range map[string]*controlled{"read": {}, "flush": {broken: errInjected}} {
 		w.ResponseRecorder, w.past = httptest.NewRecorder(), make(chan struct{})
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/activities", breaking("x\n", errInjected))
-		r.Header.Set("Content-Type", "application/x-ndjson")
+		r := streamRequest(t.Context(), breaking("x\n", errInjected))
 		if !s.aborted(w, r) {
 			t.Errorf("%s: the answer looks complete", name)
 		}
@@ -270,13 +253,9 @@ func TestBrokenStreamStopsReading(t *testing.T) {
 // TestStreamExpects waits for "100 Continue" before it sends a line, as curl does.
 func TestStreamExpects(t *testing.T) {
 	s := open(t)
-	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", s.start(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
+	conn := dial(t, s.start(t))
 	l := activityLine("1", "hide", "p", "add") + "\n"
-	if _, err = fmt.Fprintf(conn, "POST /v1/activities HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", len(l)); err != nil {
+	if _, err := fmt.Fprintf(conn, "POST /v1/activities HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", len(l)); err != nil {
 		t.Fatal(err)
 	}
 	in := bufio.NewReader(conn)
@@ -289,9 +268,7 @@ func TestStreamExpects(t *testing.T) {
 		t.Fatal(err)
 	}
 	res, err := http.ReadResponse(in, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer res.Body.Close()
 	if a := answerOf(t, &http.Response{StatusCode: res.StatusCode, Header: res.Header, Body: res.Body, Request: &http.Request{}}); a.Status != 200 || a.Body != yes+"\n" {
 		t.Errorf("%d %q", a.Status, a.Body)
@@ -351,8 +328,7 @@ func (p *pieces) Read(b []byte) (int, error) {
 func TestStreamDeadlines(t *testing.T) {
 	s := newService(t, httpapi.Config{StreamIdle: time.Hour}, nil)
 	l := activityLine("1", "hide", "p", "add") + "\n"
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/activities", &pieces{l + l, l, strings.Repeat(l, 1200)})
-	r.Header.Set("Content-Type", "application/x-ndjson")
+	r := streamRequest(t.Context(), &pieces{l + l, l, strings.Repeat(l, 1200)})
 	w := &controlled{ResponseRecorder: httptest.NewRecorder()}
 	before := time.Now()
 	s.ServeHTTP(w, r)
