@@ -57,9 +57,7 @@ func testDeb(t *testing.T, first string) {
 	s.stop()
 	// The operator sets this value. An upgrade must keep it.
 	text := read(t, settingsFile)
-	if err := os.WriteFile(settingsFile, append(text, "FEEDFILTER_LOG_LEVEL=warn\n"...), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(settingsFile, append(text, "FEEDFILTER_LOG_LEVEL=warn\n"...), 0o600))
 
 	command(t, ".", "dpkg", "--install", one(t, second, "*.deb"))
 	if got := read(t, settingsFile); !strings.HasSuffix(string(got), "FEEDFILTER_LOG_LEVEL=warn\n") {
@@ -99,15 +97,11 @@ func start(t *testing.T) *service {
 		return found[1]
 	}
 	owner, err := user.Lookup(of("User"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	uid, _ := strconv.Atoi(owner.Uid)
 	gid, _ := strconv.Atoi(owner.Gid)
 	dir := "/var/lib/" + of("StateDirectory")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(dir, 0o700))
 	if err := os.Chown(dir, uid, gid); err != nil || uid == 0 {
 		t.Fatalf("owner %d of %s: %v", uid, dir, err)
 	}
@@ -124,12 +118,8 @@ func start(t *testing.T) *service {
 	c.Env = append(c.Env, "FEEDFILTER_ADDR="+address)
 	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
 	stderr, err := c.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, c.Start())
 	s := &service{t: t, command: c, url: "http://" + address, log: make(chan string, 1)}
 	go func() {
 		var all strings.Builder
@@ -147,9 +137,7 @@ func start(t *testing.T) *service {
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer listener.Close()
 	return listener.Addr().String()
 }
@@ -206,9 +194,7 @@ func (s *service) wantVersion(want string) {
 // stop ends the service as systemd does.
 func (s *service) stop() {
 	s.t.Helper()
-	if err := s.command.Process.Signal(syscall.SIGTERM); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, s.command.Process.Signal(syscall.SIGTERM))
 	log := <-s.log
 	if err := s.command.Wait(); err != nil {
 		s.t.Errorf("the service ended with %v, log:\n%s", err, log)

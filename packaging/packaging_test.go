@@ -28,6 +28,13 @@ const (
 	commit    = "0123456789abcdef0123456789abcdef01234567"
 )
 
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // command runs a program in the root of the repository and returns what it prints.
 func command(t *testing.T, dir, name string, args ...string) string {
 	t.Helper()
@@ -54,9 +61,7 @@ func skip(t *testing.T, why string) {
 func build(t *testing.T, dir, version string) string {
 	t.Helper()
 	tools, err := filepath.Abs("../.bin")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, tool := range []string{"nfpm", "cyclonedx-gomod"} {
 		if _, err := os.Stat(filepath.Join(tools, tool)); err != nil {
 			skip(t, "no "+tool+": run make dist-tools")
@@ -112,9 +117,7 @@ func copySources(t *testing.T) string {
 		}
 		return os.WriteFile(target, text, info.Mode())
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return to
 }
 
@@ -127,13 +130,9 @@ func untar(t *testing.T, from io.Reader) (files map[string][]byte, headers map[s
 		if errors.Is(err, io.EOF) {
 			return files, headers
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		text, err := io.ReadAll(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		files[header.Name], headers[header.Name] = text, header
 	}
 }
@@ -141,22 +140,16 @@ func untar(t *testing.T, from io.Reader) (files map[string][]byte, headers map[s
 func unzip(t *testing.T, zipped []byte) []byte {
 	t.Helper()
 	r, err := gzip.NewReader(bytes.NewReader(zipped))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text, err := io.ReadAll(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return text
 }
 
 func read(t *testing.T, name string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return text
 }
 
@@ -229,9 +222,7 @@ func testArchive(t *testing.T, out string) {
 		t.Errorf("the command has %d bytes, more than %d", size, maxBinary)
 	}
 	binary := filepath.Join(t.TempDir(), "feedfilter")
-	if err := os.WriteFile(binary, files[root+"feedfilter"], 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(binary, files[root+"feedfilter"], 0o700))
 	want := "feedfilter v0.1.0, commit " + commit + " of 2026-09-21"
 	if got := command(t, ".", binary, "version"); !strings.HasPrefix(got, want) {
 		t.Errorf("got version %q, want %q", got, want)
