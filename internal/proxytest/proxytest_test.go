@@ -32,9 +32,7 @@ func TestHealthyProxyPassesAll(t *testing.T) {
 	}
 	value := strings.Repeat("value", 1<<20)
 	client := newClient(t, proxy)
-	if err := client.Set(t.Context(), "key", value, 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, client.Set(t.Context(), "key", value, 0).Err())
 	if got, err := client.Get(t.Context(), "key").Result(); err != nil || got != value {
 		t.Errorf("GET gave %d bytes, %v; want the %d written", len(got), err, len(value))
 	}
@@ -81,9 +79,7 @@ func TestCutResetsAndRefuses(t *testing.T) {
 	addr, conn := proxy.Addr(), dial(t, proxy)
 	ping(t, conn)
 	client := newClient(t, proxy)
-	if err := client.Ping(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, client.Ping(t.Context()).Err())
 	proxy.Cut()
 	proxy.Cut()
 	if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
@@ -109,16 +105,12 @@ func TestCutResetsTheServersSide(t *testing.T) {
 	t.Parallel()
 	var config net.ListenConfig
 	l, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	proxy := proxytest.Start(t, l.Addr().String())
 	dial(t, proxy)
 	conn, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Close()
 	proxy.Cut()
 	if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
@@ -216,6 +208,13 @@ func TestEndsWithItsTest(t *testing.T) {
 	}
 }
 
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func start(t *testing.T) (*redistest.Server, *proxytest.Proxy) {
 	t.Helper()
 	server := redistest.Start(t)
@@ -256,12 +255,8 @@ func dialUntil(t *testing.T, proxy *proxytest.Proxy) net.Conn {
 	t.Helper()
 	var d net.Dialer
 	conn, err := d.DialContext(t.Context(), "tcp", proxy.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := conn.SetDeadline(time.Now().Add(far)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, conn.SetDeadline(time.Now().Add(far)))
 	return conn
 }
 
@@ -288,9 +283,7 @@ func wantSilence(t *testing.T, conn net.Conn) {
 	if _, err := io.WriteString(conn, "PING\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	if err := conn.SetReadDeadline(time.Now().Add(soon)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, conn.SetReadDeadline(time.Now().Add(soon)))
 	if n, err := conn.Read(make([]byte, 1)); n != 0 || !isTimeout(err) {
 		t.Errorf("reading through a stalled proxy: %d bytes, %v; want nothing", n, err)
 	}
