@@ -59,9 +59,7 @@ func (p *process) close() {
 func (p *process) feed() (dropped bool, compare func()) {
 	p.t.Helper()
 	a, chosen, err := ask(p.t.Context(), p.Sampler, p.Recorder, feed.Request{Viewer: "1", Posts: posts("2", "p", "clean")})
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	return len(a.Dropped) == 1, func() { chosen.Compare(p.t.Context()) }
 }
 
