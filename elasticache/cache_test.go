@@ -69,9 +69,7 @@ func TestOpen(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cache, err := open(t, a, want.config)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if cache.ClusterMode() != want.cluster || cache.TLS() != want.tls || cache.Addr() != want.addr {
 				t.Errorf("cluster %v, tls %v, at %s", cache.ClusterMode(), cache.TLS(), cache.Addr())
 			}
@@ -183,13 +181,9 @@ func TestEndpointMoves(t *testing.T) {
 	a := awstest.Start(t)
 	a.PutGroup("g", awstest.Group{Addr: before.Addr().String(), Reader: before.Addr().String()})
 	cache, err := open(t, a, elasticache.Config{Name: "g"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var o, replica redis.Options
-	if err := errors.Join(cache.Configure(&o, false), cache.Configure(&replica, true)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(cache.Configure(&o, false), cache.Configure(&replica, true)))
 	dialled := func(o *redis.Options) string {
 		conn, err := o.Dialer(t.Context(), "tcp", o.Addr)
 		if err != nil {
@@ -212,11 +206,16 @@ func TestEndpointMoves(t *testing.T) {
 func listen(t *testing.T) net.Listener {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	must(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = l.Close() })
-	return l
 }
 
 // eventually retries until holds returns true.

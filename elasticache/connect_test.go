@@ -4,17 +4,13 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/feedfilter/feedfilter/elasticache"
-	"github.com/feedfilter/feedfilter/favfilter/redisstore"
 	"github.com/feedfilter/feedfilter/internal/awstest"
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
@@ -40,9 +36,7 @@ type options struct{ redis.Options }
 
 func (o *options) client(t *testing.T, cache *elasticache.Cache) *redis.Client {
 	t.Helper()
-	if err := cache.Configure(&o.Options, false); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cache.Configure(&o.Options, false))
 	client := redis.NewClient(&o.Options)
 	t.Cleanup(func() { _ = client.Close() })
 	return client
@@ -55,77 +49,13 @@ func trusting(front *awstest.Front) *options {
 	}}
 }
 
-// The server accepts only fresh tokens, and closes all connections repeatedly. No command fails.
-func TestIAM(t *testing.T) {
-	t.Parallel()
-	a := awstest.Start(t)
-	front := startIAM(t, a)
-	cache, err := open(t, a, elasticache.Config{Name: "feed", User: user})
-	if err != nil {
-		t.Fatal(err)
-	}
-	client := trusting(front).client(t, cache)
-	redisstore.Guard(client, nil)
-	const cuts, workers = 12, 8
-	done := make(chan struct{})
-	var rounds [workers]atomic.Int64
-	var running sync.WaitGroup
-	for w := range workers {
-		running.Go(func() {
-			for i := 0; ; i++ {
-				select {
-				case <-done:
-					return
-				default:
-				}
-				key, value := fmt.Sprint("fav:", w), fmt.Sprint(i)
-				if err := client.Set(t.Context(), key, value, 0).Err(); err != nil {
-					t.Errorf("set: %v", err)
-					return
-				}
-				if got, err := client.Get(t.Context(), key).Result(); err != nil || got != value {
-					t.Errorf("get: %q, %v", got, err)
-					return
-				}
-				rounds[w].Add(1)
-			}
-		})
-	}
-	// Each cut waits until every worker has completed 10 more rounds. So no command is cut off more
-	// often than the client retries it.
-	for range cuts {
-		var before [workers]int64
-		for w := range rounds {
-			before[w] = rounds[w].Load()
-		}
-		eventually(t, func() bool {
-			for w := range rounds {
-				if rounds[w].Load() < before[w]+10 {
-					return t.Failed()
-				}
-			}
-			return true
-		})
-		front.Cut()
-	}
-	close(done)
-	running.Wait()
-	taken, refused := front.SignIns()
-	t.Logf("%d cuts, %d connections", cuts, taken)
-	if taken < 2*cuts || len(refused) > 0 {
-		t.Errorf("%d tokens taken, refused: %v", taken, refused)
-	}
-}
-
 // A client whose token is refused gets the server's error.
 func TestIAMRefused(t *testing.T) {
 	a := awstest.Start(t)
 	front := startIAM(t, a)
 	conf := reached(a)
 	cache, err := open(t, a, elasticache.Config{Name: "feed", User: "somebody-else", AWS: conf})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	err = trusting(front).client(t, cache).Ping(t.Context()).Err()
 	if err == nil || !strings.Contains(err.Error(), "WRONGPASS") {
 		t.Errorf("%v", err)
@@ -138,9 +68,7 @@ func TestUnknownCertificate(t *testing.T) {
 	a := awstest.Start(t)
 	front := startIAM(t, a)
 	cache, err := open(t, a, elasticache.Config{Name: "feed", User: user})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	err = (&options{}).client(t, cache).Ping(t.Context()).Err()
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); !ok {
 		t.Errorf("%v", err)
@@ -158,48 +86,42 @@ func TestSecretRotated(t *testing.T) {
 	a := awstest.Start(t)
 	server := redistest.Start(t)
 	admin := server.Client()
-	must := func(args ...any) {
+	asAdmin := func(args ...any) {
 		t.Helper()
-		if err := admin.Do(t.Context(), args...).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, admin.Do(t.Context(), args...).Err())
 	}
-	must("ACL", "SETUSER", user, "on", ">first", "~*", "+@all")
+	asAdmin("ACL", "SETUSER", user, "on", ">first", "~*", "+@all")
 	a.PutGroup("feed", awstest.Group{Addr: server.Addr(), Token: true})
 	a.PutSecret("arn:secret", `{"username":"`+user+`","password":"first"}`)
 	cache, err := open(t, a, elasticache.Config{Name: "feed", Secret: "arn:secret"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	client := (&options{redis.Options{MaxRetries: -1, PoolSize: 4}}).client(t, cache)
 	whoami := func() string {
 		t.Helper()
 		name, err := client.Do(t.Context(), "ACL", "WHOAMI").Text()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return name
 	}
 	if got := whoami(); got != user {
 		t.Fatalf("signed in as %q", got)
 	}
-	must("ACL", "SETUSER", user, ">second")
+	asAdmin("ACL", "SETUSER", user, ">second")
 	a.PutSecret("arn:secret", `{"username":"`+user+`","password":"second"}`)
 	asked := a.Asked("GetSecretValue")
 	eventually(t, func() bool { // new connections may still use the old one for a while
-		must("CLIENT", "KILL", "USER", user, "TYPE", "normal", "SKIPME", "yes")
+		asAdmin("CLIENT", "KILL", "USER", user, "TYPE", "normal", "SKIPME", "yes")
 		_ = client.Ping(t.Context()).Err() // finds the connection closed
 		return whoami() == user && a.Asked("GetSecretValue") > asked
 	})
-	must("ACL", "SETUSER", user, "<first")
-	must("CLIENT", "KILL", "USER", user, "TYPE", "normal", "SKIPME", "yes")
+	asAdmin("ACL", "SETUSER", user, "<first")
+	asAdmin("CLIENT", "KILL", "USER", user, "TYPE", "normal", "SKIPME", "yes")
 	_ = client.Ping(t.Context()).Err()
 	if got := whoami(); got != user {
 		t.Fatalf("signed in as %q", got)
 	}
 	// While Secrets Manager is unavailable, the last secret is used.
 	a.Fail(1000, "InternalServiceError", 500)
-	must("CLIENT", "KILL", "USER", user, "TYPE", "normal", "SKIPME", "yes")
+	asAdmin("CLIENT", "KILL", "USER", user, "TYPE", "normal", "SKIPME", "yes")
 	_ = client.Ping(t.Context()).Err()
 	if got := whoami(); got != user {
 		t.Fatalf("signed in as %q", got)
@@ -213,9 +135,7 @@ func TestSecretMissing(t *testing.T) {
 	a.PutSecret("empty", "")
 	for _, id := range []string{"none", "empty"} {
 		cache, err := open(t, a, elasticache.Config{Name: "feed", Secret: id})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		err = (&options{redis.Options{MaxRetries: -1}}).client(t, cache).Ping(ctx).Err()
 		cancel()
