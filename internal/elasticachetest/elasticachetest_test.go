@@ -113,6 +113,7 @@ func commands() []judged {
 		{"REPLCONF listening-port 1", "replconf", "replconf", "ERR unknown command 'REPLCONF'"},
 		{"ACL SETUSER x", "acl setuser", "acl setuser", "ERR unknown subcommand 'SETUSER'. Try ACL HELP."},
 		{"CLUSTER FAILOVER", "cluster failover", "cluster failover", "ERR "}, // no cluster
+		{"CLIENT MAINT_NOTIFICATIONS ON", "client maint_notifications", "client maint_notifications", "ERR unknown subcommand 'MAINT_NOTIFICATIONS'. Try CLIENT HELP."},
 		{"CLIENT LIST", "", "client list", "ERR unknown subcommand 'LIST'. Try CLIENT HELP."},
 		{"client id", "", "client id", "ERR unknown subcommand 'id'. Try CLIENT HELP."},
 		{"CLIENT TRACKING ON", "", "client tracking", "ERR unknown subcommand 'TRACKING'. Try CLIENT HELP."},
