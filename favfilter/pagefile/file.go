@@ -54,7 +54,6 @@ type File struct {
 	db      *database                     // nil: could not be created again
 	pending map[favfilter.PageID]struct{} // changed pages that are not yet written
 	failing bool                          // the state that was logged last
-	shrink  bool                          // the file may hold more free space than it should
 	err     error                         // error of the last round
 }
 

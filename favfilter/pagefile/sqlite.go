@@ -27,9 +27,6 @@ const (
 	parameters = `?_txlock=immediate&_dqs=0&_error_rc=1&_pragma=busy_timeout(1000)` +
 		`&_pragma=synchronous(normal)&_pragma=cache_size(-8192)&_pragma=journal_size_limit(16777216)`
 
-	// SQLite stores both modes in the file. They must be set before anything else is written.
-	modesSQL = `PRAGMA auto_vacuum = incremental; PRAGMA journal_mode = wal`
-
 	// expires is Unix time in microseconds, or 0 for never. bits is the bits string of the page, and
 	// marks its regions string, which has the collision bits.
 	schemaSQL = `CREATE TABLE pages (
@@ -48,11 +45,6 @@ const (
 	upsertSQL = `INSERT INTO pages (number, part, expires, bits, marks) VALUES (?, ?, ?, ?, ?)
 		ON CONFLICT (number, part) DO UPDATE SET expires = excluded.expires, bits = excluded.bits, marks = excluded.marks`
 	removeSQL = `DELETE FROM pages WHERE number = ? AND part = ?`
-
-	// SQLite reuses free space. If more than half of the file and more than freeSome is free,
-	// freeSteps at a time are returned to the system. The unit is SQLite's page of 4 KiB.
-	freeSome  = 256
-	freeSteps = 2048
 )
 
 // errForeign is wrapped by errors about a database that this version of the package has not
@@ -123,7 +115,8 @@ func (d *database) start(ctx context.Context) error {
 }
 
 func (d *database) create(ctx context.Context) error {
-	if _, err := d.db.ExecContext(ctx, modesSQL); err != nil {
+	// SQLite stores the mode in the file.
+	if _, err := d.db.ExecContext(ctx, `PRAGMA journal_mode = wal`); err != nil {
 		return err
 	}
 	return d.transaction(ctx, func(tx *sql.Tx) error {
@@ -187,18 +180,6 @@ func (d *database) write(ctx context.Context, rows []row) error {
 		}
 		return nil
 	})
-}
-
-// giveBack returns some free space to the system if most of the file is free. It reports whether it
-// must be called again.
-func (d *database) giveBack(ctx context.Context) (bool, error) {
-	var free, all int
-	err := d.db.QueryRowContext(ctx, `SELECT freelist_count, page_count FROM pragma_freelist_count, pragma_page_count`).Scan(&free, &all)
-	if err != nil || free <= freeSome || 2*free <= all {
-		return false, err
-	}
-	_, err = d.db.ExecContext(ctx, fmt.Sprintf(`PRAGMA incremental_vacuum(%d)`, freeSteps))
-	return true, err
 }
 
 func (d *database) transaction(ctx context.Context, do func(*sql.Tx) error) error {

@@ -72,17 +72,11 @@ func (f *File) follow(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if len(f.pending) > 0 {
-		f.shrink = true
-		if err := f.writePending(ctx); err != nil {
-			return err
-		}
-		f.pending = make(map[favfilter.PageID]struct{}) // a map never shrinks
+	if err := f.writePending(ctx); err != nil {
+		return err
 	}
-	if f.shrink {
-		f.shrink, err = f.db.giveBack(ctx)
-	}
-	return err
+	f.pending = make(map[favfilter.PageID]struct{}) // a map never shrinks
+	return nil
 }
 
 // writePending writes the current state of the pending pages, a limited number per transaction,

@@ -114,32 +114,6 @@ func TestEndlessStream(t *testing.T) {
 	})
 }
 
-// When most of the pages are removed, the file gets smaller.
-func TestFileShrinks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		x := open(t, filepath.Join(t.TempDir(), "pages.db"))
-		for i := range 3000 {
-			x.put(part(i), i, 3500, time.Hour, 0)
-		}
-		time.Sleep(2 * interval)
-		large := x.count(`SELECT page_count FROM pragma_page_count`)
-		time.Sleep(time.Hour)
-		for i := range 3000 { // so that expired pages are dropped
-			x.putWindow(10_000 + i)
-		}
-		time.Sleep(time.Minute)
-		small := x.count(`SELECT page_count FROM pragma_page_count`)
-		t.Logf("%d pages of 4 KiB, then %d", large, small)
-		if small > large/2 {
-			t.Errorf("%d pages of 4 KiB are left of %d", small, large)
-		}
-		x.close()
-		x = open(t, x.name)
-		x.wantRestored(3000, 0)
-		x.close()
-	})
-}
-
 // 100,000 windows of some hundred bytes are written, and read at the next start.
 func TestLongManyPages(t *testing.T) {
 	const n = 100_000
