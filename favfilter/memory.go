@@ -122,19 +122,6 @@ func (m *Memory) Replace(ctx context.Context, r Replacement) (bool, error) {
 	return true, nil
 }
 
-// Bytes returns the size of the pages held: both strings of each, including expired pages that were
-// not dropped yet. It visits every page.
-func (m *Memory) Bytes() int {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	n := 0
-	for _, h := range m.pages {
-		raw, collisions := h.Encode()
-		n += len(raw) + len(collisions)
-	}
-	return n
-}
-
 // Peek implements [Store].
 func (m *Memory) Peek(ctx context.Context, ids []PageID) ([]Status, error) {
 	if err := ctx.Err(); err != nil {

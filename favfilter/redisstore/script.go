@@ -1,9 +1,7 @@
 package redisstore
 
 import (
-	"crypto/sha1" //nolint:gosec // the name Redis gives a script, no secret
 	_ "embed"
-	"encoding/hex"
 	"fmt"
 
 	"github.com/redis/go-redis/v9"
@@ -24,8 +22,7 @@ var (
 type script struct{ name, source, sha string }
 
 func newScript(name, source string) script {
-	sum := sha1.Sum([]byte(source)) //nolint:gosec // see the import
-	return script{name, source, hex.EncodeToString(sum[:])}
+	return script{name, source, redis.NewScript(source).Hash()}
 }
 
 // run returns a command that runs the script with the two strings of a page, and room for more

@@ -2,8 +2,10 @@
 package tlsdial
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"time"
@@ -17,33 +19,19 @@ import (
 // cannot with a connection of crypto/tls: one command then fails on each closed connection. Retries
 // do not hide so many failures, and they can open a circuit breaker.
 func Dial(ctx context.Context, network, addr string, conf *tls.Config, timeout time.Duration) (net.Conn, error) {
-	if timeout == 0 {
-		timeout = 5 * time.Second
-	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		return nil, fmt.Errorf("connect with TLS: %w", err)
-	}
 	if conf == nil {
 		conf = &tls.Config{}
 	}
 	conf = conf.Clone()
 	conf.MinVersion = max(conf.MinVersion, tls.VersionTLS12)
-	if conf.ServerName == "" {
-		conf.ServerName = host
+	d := tls.Dialer{Config: conf, NetDialer: &net.Dialer{Timeout: cmp.Or(timeout, 5*time.Second)}}
+	conn, err := d.DialContext(ctx, network, addr)
+	if op, ok := errors.AsType[*net.OpError](err); err != nil && !(ok && op.Op == "dial") {
+		// A dial error tells the client that nothing was sent, so it may retry.
+		return nil, &net.OpError{Op: "dial", Net: network, Err: fmt.Errorf("TLS handshake with %s: %w", addr, err)}
 	}
-	var d net.Dialer
-	raw, err := d.DialContext(ctx, network, addr)
 	if err != nil {
 		return nil, err
 	}
-	conn := tls.Client(raw, conf)
-	if err := conn.HandshakeContext(ctx); err != nil {
-		_ = raw.Close()
-		// A dial error tells the client that nothing was sent, so it may retry.
-		return nil, &net.OpError{Op: "dial", Net: network, Addr: raw.RemoteAddr(), Err: fmt.Errorf("TLS handshake: %w", err)}
-	}
-	return seeThrough(conn, raw), nil
+	return seeThrough(conn.(*tls.Conn)), nil //nolint:forcetypeassert // as the Dialer promises
 }

@@ -8,4 +8,4 @@ import (
 )
 
 // seeThrough returns conn unchanged: the client's pool checks sockets on Unix systems only.
-func seeThrough(conn *tls.Conn, _ net.Conn) net.Conn { return conn }
+func seeThrough(conn *tls.Conn) net.Conn { return conn }

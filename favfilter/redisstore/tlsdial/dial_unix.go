@@ -10,10 +10,9 @@ import (
 	"syscall"
 )
 
-// seeThrough returns conn, which runs over raw, as a connection on which the client's pool can
-// detect the end.
-func seeThrough(conn *tls.Conn, raw net.Conn) net.Conn {
-	if socket, ok := raw.(syscall.Conn); ok {
+// seeThrough returns conn as a connection on which the client's pool can detect the end.
+func seeThrough(conn *tls.Conn) net.Conn {
+	if socket, ok := conn.NetConn().(syscall.Conn); ok {
 		return &tlsConn{Conn: conn, socket: socket}
 	}
 	return conn
