@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -16,8 +15,8 @@ const (
 	// coalescedPages is the maximum number of pages in a shared read. A call for more pages reads
 	// alone, so that no call waits for many pages of others.
 	coalescedPages = 64
-	// coalescedWait is how long a call waits for other reads to end. A connection that hangs delays
-	// other calls no longer than that.
+	// coalescedWait is how long a shared read waits for other reads to end. A connection that hangs
+	// delays other calls no longer than that.
 	coalescedWait = 20 * time.Millisecond
 )
 
@@ -28,131 +27,90 @@ const (
 // A shared read begins after all of its calls have begun, so each call gets every write that was
 // acknowledged before it.
 type coalescer struct {
-	send func(ctx context.Context, all []command) []*redis.Cmd // sends the commands in one pipeline
+	send  func(ctx context.Context, all []command) []*redis.Cmd // sends the commands in one pipeline
+	turns chan struct{}                                         // has an element for each read in progress
 
-	mu       sync.Mutex
-	progress int // reads in progress, except those of calls that waited too long
-	waiting  []*waiter
+	mu   sync.Mutex
+	next *sharedRead // waits for its turn, and takes further calls; nil: none
 }
 
-// waiter is a call that waits for a shared read.
-type waiter struct {
-	ctx   context.Context //nolint:containedctx // only for its values, and its deadline
+// sharedRead is one pipeline of several calls.
+type sharedRead struct {
+	ctx   context.Context //nolint:containedctx // of the first call, for its values
+	end   time.Time       // when the last of the calls would end
 	pages int             // and values and headers, of all commands
 	reads []command
 	done  chan struct{} // closed when cmds is set
 	cmds  []*redis.Cmd
 }
 
+// newCoalescer returns a coalescer of the commands of a single server.
+func newCoalescer(send func(ctx context.Context, all []command) []*redis.Cmd) *coalescer {
+	return &coalescer{send: send, turns: make(chan struct{}, coalescedReads)}
+}
+
 // read sends the commands, alone or in a shared read. The error is that of ctx.
 func (c *coalescer) read(ctx context.Context, pages int, all []command) ([]*redis.Cmd, error) {
-	w := c.begin(ctx, pages, all)
-	if w == nil {
-		defer c.end() //nolint:contextcheck // no call cancels the reads of others
+	shared, first := c.join(ctx, pages, all)
+	if shared == nil {
+		defer func() { <-c.turns }()
 		return c.send(ctx, all), nil
 	}
+	select {
+	case <-shared.done:
+		return shared.cmds[first : first+len(all)], nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// join adds the commands to the next shared read, and returns the number of commands before them.
+// If no call waits and fewer than coalescedReads reads are in progress, it takes a turn and returns
+// nil.
+func (c *coalescer) join(ctx context.Context, pages int, all []command) (shared *sharedRead, first int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.next == nil {
+		select {
+		case c.turns <- struct{}{}:
+			return nil, 0
+		default:
+		}
+	}
+	if c.next == nil || c.next.pages+pages > coalescedPages {
+		c.next = &sharedRead{ctx: context.WithoutCancel(ctx), done: make(chan struct{})}
+		go c.run(c.next)
+	}
+	shared, first = c.next, len(c.next.reads)
+	shared.reads = append(shared.reads, all...)
+	shared.pages += pages
+	end := time.Now().Add(callTimeout)
+	if deadline, ok := ctx.Deadline(); ok && deadline.Before(end) {
+		end = deadline
+	}
+	if end.After(shared.end) {
+		shared.end = end
+	}
+	return shared, first
+}
+
+// run waits for a turn, and reads for the calls that have joined by then. No call cancels the read,
+// because the others need it: it ends when the last of them would.
+func (c *coalescer) run(shared *sharedRead) {
 	timer := time.NewTimer(coalescedWait)
 	defer timer.Stop()
-	for {
-		select {
-		case <-w.done:
-			return w.cmds, nil
-		case <-ctx.Done():
-			c.leave(w)
-			return nil, ctx.Err()
-		case <-timer.C:
-			if c.leave(w) {
-				return c.send(ctx, all), nil
-			}
-		}
+	select {
+	case c.turns <- struct{}{}:
+		defer func() { <-c.turns }()
+	case <-timer.C:
 	}
-}
-
-// begin counts a read and returns nil if fewer than coalescedReads are in progress. Otherwise it
-// returns a waiting call.
-func (c *coalescer) begin(ctx context.Context, pages int, all []command) *waiter {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.progress < coalescedReads {
-		c.progress++
-		return nil
+	if c.next == shared {
+		c.next = nil
 	}
-	w := &waiter{ctx: ctx, pages: pages, reads: all, done: make(chan struct{})}
-	c.waiting = append(c.waiting, w)
-	return w
-}
-
-// end ends a read, and starts a shared read for waiting calls, if there are any.
-func (c *coalescer) end() {
-	if calls := c.next(); len(calls) > 0 {
-		go c.together(calls)
-	}
-}
-
-// next ends a read, and returns the first waiting calls, whose shared read takes its place.
-func (c *coalescer) next() (calls []*waiter) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	n, pages := 0, 0
-	for n < len(c.waiting) && pages+c.waiting[n].pages <= coalescedPages {
-		pages += c.waiting[n].pages
-		n++
-	}
-	calls, c.waiting = c.waiting[:n:n], c.waiting[n:]
-	if n == 0 {
-		c.progress--
-	}
-	if len(c.waiting) == 0 {
-		c.waiting = nil
-	}
-	return calls
-}
-
-// leave removes w from the waiting calls. It reports whether w was one.
-func (c *coalescer) leave(w *waiter) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	at := slices.Index(c.waiting, w)
-	if at < 0 {
-		return false
-	}
-	// The slice may share memory with that of a read, so it is copied.
-	c.waiting = slices.Concat(c.waiting[:at], c.waiting[at+1:])
-	return true
-}
-
-// together reads for the calls, and then for calls that have begun to wait since.
-func (c *coalescer) together(calls []*waiter) {
-	for ; len(calls) > 0; calls = c.next() {
-		var all []command
-		for _, w := range calls {
-			all = append(all, w.reads...)
-		}
-		ctx, cancel := onBehalf(calls)
-		cmds := c.send(ctx, all)
-		cancel()
-		for _, w := range calls {
-			n := len(w.reads)
-			w.cmds, cmds = cmds[:n:n], cmds[n:]
-			close(w.done)
-		}
-	}
-}
-
-// onBehalf returns the context of a shared read. No call cancels it, because the other calls need
-// the read. The context ends when the last of the calls would end. Its values, such as the trace,
-// are those of the first call.
-func onBehalf(calls []*waiter) (context.Context, context.CancelFunc) {
-	latest := time.Now().Add(callTimeout)
-	var end time.Time
-	for _, w := range calls {
-		deadline, ok := w.ctx.Deadline()
-		if !ok || deadline.After(latest) {
-			deadline = latest
-		}
-		if deadline.After(end) {
-			end = deadline
-		}
-	}
-	return context.WithDeadline(context.WithoutCancel(calls[0].ctx), end)
+	c.mu.Unlock()
+	ctx, cancel := context.WithDeadline(shared.ctx, shared.end)
+	defer cancel()
+	shared.cmds = c.send(ctx, shared.reads)
+	close(shared.done)
 }

@@ -34,7 +34,7 @@ type Store struct {
 	shapes map[favfilter.PageID]favfilter.Header
 
 	backoff   backoff
-	coalescer coalescer
+	coalescer *coalescer
 }
 
 var _ favfilter.Store = (*Store)(nil)
@@ -58,7 +58,7 @@ func New(client redis.UniversalClient, name string) (*Store, error) {
 		client: client, name: name, single: single, shapes: make(map[favfilter.PageID]favfilter.Header),
 		apply: newScript("apply", applySource), replace: newScript("replace", replaceSource), peek: newScript("peek", peekSource),
 	}
-	s.coalescer.send = s.sendReads
+	s.coalescer = newCoalescer(s.sendReads)
 	return s, nil
 }
 
