@@ -1,5 +1,7 @@
 package favfilter
 
+import "slices"
+
 // Apply applies b to the page, in the process. It defines what every [Store] does with a batch. The
 // page must not be shared. Apply changes the page only if the state of the result is Applied.
 func (p *Page) Apply(b Batch) Result {
@@ -103,19 +105,11 @@ func (p *Page) onlyLayerOf(h Hash) *layer {
 
 func (p *Page) applyUnguarded(b Batch) []Outcome {
 	outcomes := make([]Outcome, 0, len(b.Remove)+len(b.Add))
-	changed := false
 	for _, h := range b.Remove {
-		o := p.Remove(h)
-		changed = changed || o == Removed
-		outcomes = append(outcomes, o)
+		outcomes = append(outcomes, p.Remove(h))
 	}
-	in := newAdder(p, b.Rate, b.Grow)
-	for _, h := range b.Add {
-		o := in.add(h)
-		changed = changed || o == Added
-		outcomes = append(outcomes, o)
-	}
-	if changed {
+	outcomes = p.addWithin(b.Rate, b.Add, outcomes)
+	if slices.Contains(outcomes, Removed) || slices.Contains(outcomes, Added) {
 		p.header.Sequence++
 	}
 	return outcomes

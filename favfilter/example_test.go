@@ -216,7 +216,7 @@ func ExamplePage_Apply() {
 		fmt.Println(err)
 		return
 	}
-	batch := favfilter.Batch{Identity: identity, Rate: rate, Grow: true}
+	batch := favfilter.Batch{Identity: identity, Rate: rate}
 	for i := range 1000 {
 		batch.Add = append(batch.Add, favfilter.HashKey(0, fmt.Sprint("U1_P", i)))
 	}

@@ -238,7 +238,7 @@ func (f *Filter) change(ctx context.Context, keys []string, list func(*Batch) *[
 	groups, ids := f.group(keys)
 	batches := make([]Batch, len(ids))
 	for i, id := range ids {
-		batches[i] = Batch{ID: id, Identity: f.identity, Rate: f.rate, Grow: true}
+		batches[i] = Batch{ID: id, Identity: f.identity, Rate: f.rate}
 		hashes := list(&batches[i])
 		for _, k := range groups[id] {
 			*hashes = append(*hashes, f.hash(f.identity.Seed, keys[k]))

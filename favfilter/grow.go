@@ -1,22 +1,65 @@
 package favfilter
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
-// A page grows so that it takes any number of keys within a false-positive rate. When its newest
-// layer is full, it gets another one for twice as many keys. The rate is divided between the
-// layers: the first layer gets half of it, and each further layer half as much as the previous one.
-// All layers together never exceed the rate.
+// A page grows so that it takes any number of keys within a false-positive rate (scalable Bloom
+// filters, Almeida, Baquero, Preguiça and Hutchison, 2007). When its newest layer is full, it gets
+// another one for twice as many keys. The rate is divided between the layers: the first layer gets
+// half of it, and each further layer half as much as the previous one. All layers together never
+// exceed the rate.
 
-// growFor appends a layer to p, for twice as many keys as the newest one.
-func (p *Page) growFor(rate float64) error {
+// addWithin adds keys that are absent, and appends their outcomes. No key takes the page past the
+// rate; 0: no limit.
+func (p *Page) addWithin(rate float64, keys []Hash, outcomes []Outcome) []Outcome {
+	limit := p.limit(rate)
+	for _, h := range keys {
+		full := p.newest().set >= limit
+		switch {
+		case p.Contains(h):
+			outcomes = append(outcomes, Present)
+			continue
+		case full && !p.growFor(rate):
+			outcomes = append(outcomes, Full)
+			continue
+		case full:
+			limit = p.limit(rate)
+		}
+		p.Insert(h)
+		outcomes = append(outcomes, Added)
+	}
+	return outcomes
+}
+
+// growFor appends a layer for twice as many keys as the newest one. It returns false if the page
+// has [MaxLayers] layers, or would have more than [MaxBits] bits in all.
+func (p *Page) growFor(rate float64) bool {
 	n := len(p.layers)
+	if n == MaxLayers {
+		return false
+	}
 	capacity := 2 * p.newest().shape.Capacity(layerRate(rate, n-1))
 	shape, err := shapeAfter(
 		len(p.raw)+layerBytes, MaxBits-p.totalBits(), max(1, capacity), layerRate(rate, n), p.header.Shape.Region)
 	if err != nil {
-		return err
+		return false
 	}
-	return p.Grow(shape)
+	p.grow(shape)
+	return true
+}
+
+// grow appends an empty layer.
+func (p *Page) grow(s Shape) {
+	p.raw = slices.Concat(p.raw, make([]byte, layerBytes+int(s.Bits/8)))
+	if p.collisions != nil {
+		p.collisions = slices.Concat(p.collisions, make([]byte, s.collisionBytes()))
+	}
+	p.layers = append(p.layers, layer{shape: s})
+	p.header.Grown++
+	p.attach()
+	p.stale = true
 }
 
 // layerRate returns the share of a page's rate that layer i, counted from 0, may have.
@@ -24,58 +67,17 @@ func layerRate(rate float64, i int) float64 {
 	return math.Ldexp(rate, -i-1)
 }
 
-// adder adds keys to a page within a rate.
-type adder struct {
-	page  *Page
-	rate  float64 // 0: no limit
-	grow  bool    // the page may get more layers
-	limit uint32  // limit of the newest layer
+// limit returns the number of set bits at which the newest layer is full.
+func (p *Page) limit(rate float64) uint32 {
+	return limitOf(p.newest().shape, rate, len(p.layers)-1)
 }
 
-func newAdder(p *Page, rate float64, grow bool) adder {
-	return adder{p, rate, grow, p.limit(rate, grow)}
-}
-
-func (in *adder) add(h Hash) Outcome {
-	if in.page.Contains(h) {
-		return Present
-	}
-	if in.grow && in.page.newest().set >= in.limit {
-		in.grow = in.page.growFor(in.rate) == nil
-		in.limit = in.page.limit(in.rate, in.grow)
-	}
-	if in.page.newest().set >= in.limit {
-		return Full
-	}
-	in.page.Insert(h)
-	return Added
-}
-
-// limit returns the number of set bits at which the newest layer takes no more keys. If the page
-// may grow, it follows from the layer's share of the rate; otherwise, from what the other layers
-// have left of the rate.
-func (p *Page) limit(rate float64, grow bool) uint32 {
+// limitOf returns the number of set bits at which layer i of a page is full. It leaves room for the
+// last key to set s.Hashes bits.
+func limitOf(s Shape, rate float64, i int) uint32 {
 	if rate == 0 {
 		return math.MaxUint32
 	}
-	n := len(p.layers) - 1
-	if grow {
-		return p.layers[n].shape.fullAt(layerRate(rate, n))
-	}
-	left := rate
-	for i := range n {
-		used := p.layers[i].shape.rate(p.layers[i].set)
-		if used >= left {
-			return 0
-		}
-		left = (left - used) / (1 - used)
-	}
-	return p.layers[n].shape.fullAt(left)
-}
-
-// fullAt returns the number of set bits at which a layer of this shape takes no more keys at the
-// given rate. It leaves room for the last key to set s.Hashes bits.
-func (s Shape) fullAt(rate float64) uint32 {
-	limit := s.Limit(rate)
+	limit := s.Limit(layerRate(rate, i))
 	return limit - min(limit, uint32(s.Hashes))
 }

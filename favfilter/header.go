@@ -46,7 +46,7 @@ type Identity struct {
 type Header struct {
 	Identity
 	Shape Shape // shape of the first layer
-	Grown uint8 // number of layers after the first, below MaxLayers; see [Page.Grow]
+	Grown uint8 // number of layers after the first, below MaxLayers
 	// Left holds the low 24 bits of the sequence with which keys last moved from the page to
 	// another; 0: none did. A reader that looks for such keys in this page needs it. This package
 	// stores Left, but only the caller sets and uses it.

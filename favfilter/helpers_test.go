@@ -91,7 +91,7 @@ func growing(t fataler, rate float64, capacity int) *favfilter.Page {
 
 // addGrowing adds keys to a page that may grow.
 func addGrowing(page *favfilter.Page, rate float64, keys ...favfilter.Hash) []favfilter.Outcome {
-	return page.Apply(favfilter.Batch{Identity: page.Header().Identity, Rate: rate, Grow: true, Add: keys}).Outcomes
+	return page.Apply(favfilter.Batch{Identity: page.Header().Identity, Rate: rate, Add: keys}).Outcomes
 }
 
 // guarded applies a batch that follows on the sequence of the page.

@@ -2,10 +2,8 @@ package favfilter
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"hash/crc32"
-	"slices"
 )
 
 // layer is one Bloom filter of a page. A new page has one layer. Each further layer is appended to
@@ -97,46 +95,6 @@ func (p *Page) Layers() []Shape {
 		shapes[i] = p.layers[i].shape
 	}
 	return shapes
-}
-
-// Grow appends an empty layer of shape s. Keys that are added later go into it (scalable Bloom
-// filters, Almeida, Baquero, Preguiça and Hutchison, 2007). A [Batch] that may grow the page
-// determines how large it is. Grow fails, and changes nothing, in these cases:
-//
-//   - The page has [MaxLayers] layers.
-//   - The page would have more than [MaxBits] bits in all.
-//   - The region size of s differs from that of the page.
-//   - The collision bits of the page are not loaded.
-func (p *Page) Grow(s Shape) error {
-	if err := p.mayGrow(s); err != nil {
-		return fmt.Errorf("grow page %d: %w", p.header.Number, err)
-	}
-	p.raw = slices.Concat(p.raw, make([]byte, layerBytes+int(s.Bits/8)))
-	if p.collisions != nil {
-		p.collisions = slices.Concat(p.collisions, make([]byte, s.collisionBytes()))
-	}
-	p.layers = append(p.layers, layer{shape: s})
-	p.header.Grown++
-	p.attach()
-	p.stale = true
-	return nil
-}
-
-func (p *Page) mayGrow(s Shape) error {
-	if err := s.validate(); err != nil {
-		return err
-	}
-	switch {
-	case len(p.layers) == MaxLayers:
-		return fmt.Errorf("it has %d layers already", MaxLayers)
-	case s.Bits > MaxBits-p.totalBits():
-		return fmt.Errorf("%d bits more than its %d are more than %d", s.Bits, p.totalBits(), MaxBits)
-	case s.Region != p.header.Shape.Region:
-		return fmt.Errorf("regions of %d bits, it has such of %d", s.Region, p.header.Shape.Region)
-	case s.Region > 0 && p.collisions == nil:
-		return errors.New("its collision bits are not loaded")
-	}
-	return nil
 }
 
 func (p *Page) totalBits() uint32 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -124,30 +125,26 @@ type Batch struct {
 	//
 	// 0 means no guard. Then a key to add that looks present changes nothing, and neither does a
 	// key to remove that is absent. Every key has its own outcome, and the sequence of the page
-	// rises by one if anything changed. A large batch may take effect in several such steps if
-	// other writers keep overtaking it.
+	// rises by one if anything changed.
 	Sequence uint64
 
 	// Rate is the false-positive rate that no added key may take the page past: 1e-11 to 0.5, or 0
-	// for no limit. A key that comes after the limit is reached is Full. Ignored in a guarded
-	// batch.
+	// for no limit. A page whose newest layer is full gets another layer, for twice as many keys.
+	// The first layer gets half of Rate, so its shape is that of [ShapeFor] for half of Rate. Each
+	// further layer gets half as much as the previous one. Lookups take longer with each layer.
+	// Keys are Full once the page can grow no further. Ignored in a guarded batch.
 	Rate float64
-
-	// Grow gives a page whose newest layer is full another layer, for twice as many keys. The first
-	// layer gets half of Rate, so its shape is that of [ShapeFor] for half of Rate. Each further
-	// layer gets half as much as the previous one. If the page can grow no further, the newest layer
-	// takes what the others have left of Rate. Keys are Full only once that is used up. Lookups take
-	// longer with each layer. Ignored if Rate is 0.
-	Grow bool
 
 	Remove, Add []Hash // a guarded batch names no key twice
 }
 
-// Limit returns the number of set bits at which a page of one layer, of shape s, takes no more keys
-// of b: it is full, or it grows. Limit returns math.MaxUint32 if there is no limit.
+// Limit returns the number of set bits at which a page of one layer, of shape s, grows to take more
+// keys of b. Limit returns math.MaxUint32 if there is no limit.
 func (b Batch) Limit(s Shape) uint32 {
-	p := Page{layers: []layer{{shape: s}}}
-	return p.limit(b.Rate, b.Grow)
+	if b.Sequence > 0 {
+		return math.MaxUint32
+	}
+	return limitOf(s, b.Rate, 0)
 }
 
 // Result is the result of a batch.

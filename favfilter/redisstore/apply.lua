@@ -6,9 +6,8 @@
 -- ARGV[3]  sequence the page must stand at, 8 bytes; empty: no guard
 -- ARGV[4]  sequence it gets, 8 bytes; empty without a guard
 -- ARGV[5]  number of set bits from which on no key is added
--- ARGV[6]  "1": the page is to grow then
--- ARGV[7]  number of keys to remove; they come first
--- ARGV[8]  from here on for each key: the number n of its positions, then n bit offsets
+-- ARGV[6]  number of keys to remove; they come first
+-- ARGV[7]  from here on for each key: the number n of its positions, then n bit offsets
 --          into the bits string
 --
 -- Returns {state, header, outcomes}. Only with the state "ok" has the page changed:
@@ -16,12 +15,11 @@
 -- - "ok": the changes are applied.
 -- - "jammed": a guarded removal could clear fewer than three bits.
 -- - "torn": the strings are of two builds, or cut short.
--- - "layers": the page has more than one layer, or may need another one now. Scripts
---   do not change such pages.
--- - "other": the page is missing or differs from ARGV; see the header.
+-- - "other": the page is missing or differs from ARGV, see the header; or it may need
+--   another layer now. Scripts do not change pages of several layers.
 --
--- outcomes has a letter per key: a added, p present, r removed, x absent, s stuck,
--- f full. With a guard it is the fewest bits that a removal cleared, in decimal.
+-- outcomes has a letter per key: a added, p present, r removed, x absent, s stuck. With
+-- a guard it is the fewest bits that a removal cleared, in decimal.
 -- The start of a string; empty where there is none or something else.
 local function start_of(key, last)
   local start = redis.pcall('GETRANGE', key, 0, last)
@@ -29,11 +27,8 @@ local function start_of(key, last)
 end
 
 local header = start_of(KEYS[1], 63)
-if #header < 64 then
+if #header < 64 or header:byte(10) ~= 1 then
   return {'other', header, ''}
-end
-if header:byte(10) ~= 1 then
-  return {'layers', header, ''}
 end
 local bits, region = struct.unpack('>I4', header:sub(5, 8)), struct.unpack('>I2', header:sub(11, 12))
 local torn = redis.call('STRLEN', KEYS[1]) ~= 64 + bits / 8
@@ -50,8 +45,7 @@ if header:sub(1, 24) ~= ARGV[1] or header:sub(49, 60) ~= ARGV[2] or (guarded and
 end
 
 local set, count = struct.unpack('>I4I4', header:sub(25, 32))
-local limit = tonumber(ARGV[5])
-local removals = tonumber(ARGV[7])
+local removals = tonumber(ARGV[6])
 
 -- The offset, in the regions string, of the collision bit for the Bloom bit at offset in the bits
 -- string. A header of 512 bits precedes the first Bloom bit, and a build ID of 64 bits the first
@@ -115,7 +109,7 @@ local function insert(offsets)
   count = count + 1
 end
 
-local keys, at = {}, 8
+local keys, at = {}, 7
 while at <= #ARGV do
   local n, offsets = tonumber(ARGV[at]), {}
   for i = 1, n do offsets[i] = ARGV[at + i] end
@@ -125,8 +119,8 @@ end
 
 -- Keys to add may take the page to its limit before the last of them.
 local adds = #keys - removals
-if ARGV[6] == '1' and adds > 0 and set + (adds - 1) * header:byte(9) >= limit then
-  return {'layers', header, ''}
+if adds > 0 and set + (adds - 1) * header:byte(9) >= tonumber(ARGV[5]) then
+  return {'other', header, ''}
 end
 
 local outcomes = {}
@@ -164,8 +158,6 @@ else
   for i = removals + 1, #keys do
     if all_set(bitfield(KEYS[1], 'GET', keys[i])) then
       outcomes[i] = 'p'
-    elseif set >= limit then
-      outcomes[i] = 'f'
     else
       insert(keys[i])
       outcomes[i] = 'a'

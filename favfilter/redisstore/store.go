@@ -18,7 +18,7 @@ import (
 //
 // Store remembers the shape of every page it has met, about 100 bytes each, because the positions
 // of a key follow from the shape. A change costs one more round trip if the store has not met the
-// page yet, or if another process has changed its shape.
+// page yet, and two more if another process has changed its shape.
 //
 // Store changes a page that has grown by reading it and putting it back: two round trips, whatever
 // the number of keys.

@@ -3,62 +3,26 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// stepKeys is the number of keys that a script applies at a time after swaps have lost. They fit in
-// 3,999 arguments, the limit of serverless caches.
-const stepKeys = 3900 / (favfilter.MaxHashes + 1)
+// swapPause is the first pause of a writer that was overtaken by another one.
+const swapPause = time.Millisecond
 
 var errNoProgress = errors.New("other writers changed the page each time")
 
 // swap applies the pending batches in the process, and replaces the pages it read by the changed
-// ones. This takes two round trips, whatever the number of keys and pages.
+// ones. This takes two round trips, whatever the number of keys and pages. Batches that other
+// writers overtake are tried again until ctx ends, with random pauses.
 func (s *Store) swap(ctx context.Context, pending []change) {
-	for range maxRounds {
-		if len(pending) == 0 {
-			return
-		}
+	for pause := swapPause; len(pending) > 0; {
 		pending = s.swapRound(ctx, pending)
-	}
-	for _, c := range pending {
-		if c.Sequence > 0 {
-			// Other writers do not cause this for a guarded batch, which ends when they overtake
-			// it.
-			*c.result = favfilter.Result{Err: s.failed("swap", errNoProgress, c.ID)}
-		} else {
-			s.applyInSteps(ctx, c)
-		}
-	}
-}
-
-// applyInSteps applies a batch without a guard by scripts, where possible: these cannot lose to
-// other writers. For a page that has grown it tries swaps, with random pauses. If several writers
-// swap such a page, one of them succeeds each time.
-func (s *Store) applyInSteps(ctx context.Context, c change) {
-	rest := *c.Batch
-	var outcomes []favfilter.Outcome
-	for pause := resendPause; ; {
-		removals := min(len(rest.Remove), stepKeys)
-		adds := min(len(rest.Add), stepKeys-removals)
-		step := rest
-		step.Remove, step.Add = rest.Remove[:removals], rest.Add[:adds]
-		only := []change{{&step, c.result}}
-		if len(s.applyByScript(ctx, only)) > 0 && len(s.swapRound(ctx, only)) > 0 {
-			if !sleep(ctx, &pause) {
+		if len(pending) > 0 && !sleep(ctx, &pause) {
+			for _, c := range pending {
 				*c.result = favfilter.Result{Err: s.failed("swap", errNoProgress, c.ID)}
-				return
 			}
-			continue
-		}
-		if c.result.Err != nil || c.result.State != favfilter.Applied {
-			return
-		}
-		outcomes = append(outcomes, c.result.Outcomes...)
-		rest.Remove, rest.Add = rest.Remove[removals:], rest.Add[adds:]
-		if len(rest.Remove)+len(rest.Add) == 0 {
-			c.result.Outcomes = outcomes
 			return
 		}
 	}

@@ -159,67 +159,24 @@ func jammedBatch(t *testing.T, b Backend) {
 	}
 }
 
-func unguardedFull(t *testing.T, b Backend) {
-	id := favfilter.PageID{Number: 8}
-	h := header(8, 100)
-	create(t, b.Store, id, h)
-	const rate = 0.001
-	first := 0
-	for i := 0; first == 0 && i < 1000; i++ {
-		res := apply(t, b.Store, favfilter.Batch{ID: id, Rate: rate, Add: hashes(i, 1)})
-		if limit := h.Shape.Limit(rate); res.Header.Set > limit {
-			t.Fatalf("%d bits are set, past the limit of %d", res.Header.Set, limit)
-		}
-		if res.Outcomes[0] == favfilter.Full {
-			first = i
-		}
-	}
-	if want := h.Shape.Capacity(rate); first < want*9/10 || first > want*11/10 {
-		t.Errorf("full after %d keys, expected about %d", first, want)
-	}
-	res := apply(t, b.Store, favfilter.Batch{ID: id, Rate: rate, Add: hashes(0, first)})
-	for _, o := range res.Outcomes {
-		if o != favfilter.Present {
-			t.Fatalf("a key of a full page is %v, want present", o)
-		}
-	}
-	set := res.Header.Set
-	for _, n := range []int{1, 8, 20} { // by script, and by compare-and-swap
-		res = apply(t, b.Store, favfilter.Batch{ID: id, Rate: rate, Add: hashes(50_000, n)})
-		if slices.Contains(res.Outcomes, favfilter.Added) || res.Header.Set != set {
-			t.Errorf("at the limit %d keys are %v", n, res.Outcomes)
-		}
-	}
-	for i, n := range []int{8, 20} {
-		res = apply(t, b.Store, favfilter.Batch{ID: id, Rate: rate * (1.1 + 0.1*float64(i)), Add: hashes(50_000+1000*i, n)})
-		if !slices.Contains(res.Outcomes, favfilter.Added) || !slices.Contains(res.Outcomes, favfilter.Full) {
-			t.Errorf("some bits below the limit %d keys are %v, want one added and the rest full", n, res.Outcomes)
-		}
-	}
-}
-
-// exactlyFull adds keys of which the last one finds exactly as many bits set as the rate allows. A
-// page that may grow still takes that key.
+// exactlyFull adds keys of which the last one finds exactly as many bits set as the rate allows.
+// Only then the page grows.
 func exactlyFull(t *testing.T, b Backend) {
 	for i, n := range []int{1, 3, 12} { // by script, and by compare-and-swap
-		for j, grow := range []bool{false, true} {
+		for j, room := range []uint32{0, 1} {
 			id := favfilter.PageID{Number: uint32(10*i + j)}
-			batch := favfilter.Batch{ID: id, Rate: 0.02, Grow: grow}
+			batch := favfilter.Batch{ID: id, Rate: 0.02}
 			h := header(id.Number, 0)
 			h.Shape = favfilter.Shape{Bits: 1024, Hashes: 5, Region: favfilter.DefaultRegion}
 			page := newPage(t, h)
-			full := batch.Limit(h.Shape)
-			fill(t, page, full-uint32(n-1)*uint32(h.Shape.Hashes))
+			fill(t, page, batch.Limit(h.Shape)-uint32(n-1)*uint32(h.Shape.Hashes)-room)
 			batch.Add = disjoint(t, page, n)
-			want := slices.Repeat([]favfilter.Outcome{favfilter.Added}, n)
-			if !grow {
-				want[n-1] = favfilter.Full
-			}
 			put(t, b.Store, id, page)
 			res := apply(t, b.Store, batch)
 			wantState(t, res, favfilter.Applied)
-			if !slices.Equal(res.Outcomes, want) || (res.Header.Grown > 0) != grow {
-				t.Errorf("grow %v: %v with %d more layers, want %v", grow, res.Outcomes, res.Header.Grown, want)
+			want := slices.Repeat([]favfilter.Outcome{favfilter.Added}, n)
+			if !slices.Equal(res.Outcomes, want) || (res.Header.Grown == 0) != (room > 0) {
+				t.Errorf("room for %d bits: %v with %d more layers, want %v", room, res.Outcomes, res.Header.Grown, want)
 			}
 		}
 	}

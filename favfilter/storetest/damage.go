@@ -80,7 +80,8 @@ func damagedLayers(t *testing.T, b Backend) {
 		{"regions string cut", "regions", regions[:len(regions)-1], true},
 		{"regions string of another build", "regions", flipped(regions, 3), false},
 	})
-	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 1, Add: hashes(0, 1)}), favfilter.Applied)
+	batch := favfilter.Batch{ID: id, Sequence: page.Header().Sequence + 1, Add: hashes(100_000, 1)}
+	wantState(t, apply(t, b.Store, batch), favfilter.Applied)
 }
 
 // wantDamage damages a page in each way, and repairs it again.

@@ -11,18 +11,12 @@ import (
 func grownPage(t testing.TB, number uint32) (*favfilter.Page, []favfilter.Hash) {
 	t.Helper()
 	page := newPage(t, growingHeader(t, number))
+	batch := favfilter.Batch{ID: favfilter.PageID{Number: number}, Identity: testIdentity(), Rate: growingRate}
 	var keys []favfilter.Hash
-	for layer := range 3 {
-		if layer > 0 {
-			if err := page.Grow(favfilter.Shape{Bits: 2000 << layer, Hashes: 7, Region: favfilter.DefaultRegion}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		for _, h := range hashes(1000*layer, 200<<layer) {
-			if !page.Contains(h) {
-				page.Insert(h)
-				keys = append(keys, h)
-			}
+	for i := 0; page.Header().Grown < 2 && i < 10_000; i++ {
+		batch.Add = hashes(i, 1)
+		if page.Apply(batch).Outcomes[0] == favfilter.Added {
+			keys = append(keys, batch.Add...)
 		}
 	}
 	return page, keys
@@ -118,7 +112,7 @@ func racingGrowth(t *testing.T, b Backend) {
 		wg.Go(func() {
 			for r := range rounds {
 				keys := hashes((w*rounds+r)*100, 1+(r%3)*6)
-				res := applyContext(t.Context(), t, b.one(w), favfilter.Batch{ID: id, Rate: rate, Grow: true, Add: keys})
+				res := applyContext(t.Context(), t, b.one(w), favfilter.Batch{ID: id, Rate: rate, Add: keys})
 				for i, o := range res.Outcomes {
 					if o == favfilter.Added {
 						added[w] = append(added[w], keys[i])

@@ -177,7 +177,7 @@ func sameBytes(t *testing.T, b Backend) {
 			h.Shape.Region = uint16([]int{0, 1, 3, 8, 13}[rng.IntN(5)])
 			model := newPage(t, h)
 			if seed%2 == 1 {
-				growRandomly(t, rng, model)
+				growRandomly(rng, model)
 			}
 			put(t, b.Store, id, model)
 			met.wantSameBytes(t, b, rng, id, model)
@@ -291,27 +291,21 @@ func randomBatch(rng *rand.Rand, p *favfilter.Page) favfilter.Batch {
 		b.Remove = pick()
 		b.Rate = 0.02
 	case 3:
-		b.Rate, b.Grow = 0.02, true
+		b.Rate = growsSoon
 	}
 	return b
 }
 
-// growRandomly gives page up to 3 more layers of random size, with some keys in each.
-func growRandomly(t testing.TB, rng *rand.Rand, page *favfilter.Page) {
-	t.Helper()
-	for range 1 + rng.IntN(3) {
-		shape := favfilter.Shape{
-			Bits:   8 * uint32(1+rng.IntN(300)),
-			Hashes: uint8(1 + rng.IntN(14)),
-			Region: page.Header().Shape.Region,
-		}
-		if err := page.Grow(shape); err != nil {
-			t.Fatal(err)
-		}
-		for _, h := range hashes(rng.IntN(150), rng.IntN(20)) {
-			if !page.Contains(h) {
-				page.Insert(h)
-			}
-		}
+// growsSoon is a rate at which a page of any shape grows within some keys.
+const growsSoon = 1e-9
+
+// growRandomly adds keys to a page until it has 2 to 4 layers, or has all of the keys.
+func growRandomly(rng *rand.Rand, page *favfilter.Page) {
+	h := page.Header()
+	batch := favfilter.Batch{ID: favfilter.PageID{Number: h.Number}, Identity: h.Identity, Rate: growsSoon}
+	layers := uint8(1 + rng.IntN(3))
+	for i := 0; page.Header().Grown < layers && i < 150; i++ {
+		batch.Add = hashes(i, 1)
+		page.Apply(batch)
 	}
 }
