@@ -258,7 +258,8 @@ func TestLoadEndsWhileItWaits(t *testing.T) {
 		h.release(reads[0], nil)
 		h.finish(append(h.want(1), reads[1])...)
 		h.wantDone(stays)
-		for addr, open := range breakers.Open() {
+		breaker, _ := breakers.Open()
+		for addr, open := range breaker {
 			if open {
 				t.Errorf("the breaker of %s is open", addr)
 			}

@@ -45,8 +45,8 @@ const (
 //
 // The nodes of a cluster do not share breakers. When a node fails, Guard makes the cluster client
 // reload the topology. By itself the client does so only after MOVED, and once a minute. Guard also
-// stops the client from resending commands of a [Store] to a node that put them off, because the
-// Store resends them.
+// stops the client from resending commands of a [Store] that a node put off, because the Store
+// resends them.
 //
 // A client that finds its server through Sentinel has one set of breakers. The command sent after a
 // pause goes to the server that is primary then.
@@ -88,30 +88,21 @@ func (b *Breakers) add(g *guard) *guard {
 	return g
 }
 
-// Open reports, by the address of each node, whether a breaker stops its reads or all of its
-// commands. Such commands fail at once, or wait for the outcome of a single command that is being
-// tried.
-func (b *Breakers) Open() map[string]bool {
-	return b.states(func(g *guard) bool { return g.node.isOpen() || g.reads.isOpen() })
-}
-
-// OpenForWrites is like [Breakers.Open], but for writes.
-func (b *Breakers) OpenForWrites() map[string]bool {
-	return b.states(func(g *guard) bool { return g.node.isOpen() || g.writes.isOpen() })
-}
-
-func (b *Breakers) states(isOpen func(*guard) bool) map[string]bool {
+// Open reports, by the address of each node, whether a breaker stops its reads, and its writes.
+// Such commands fail at once, or wait for the outcome of a single command that is being tried.
+func (b *Breakers) Open() (reads, writes map[string]bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	open := make(map[string]bool, len(b.nodes))
+	reads, writes = make(map[string]bool), make(map[string]bool)
 	for addr, node := range b.nodes {
 		if g := node.Value(); g != nil {
-			open[addr] = isOpen(g)
+			reads[addr] = g.node.isOpen() || g.reads.isOpen()
+			writes[addr] = g.node.isOpen() || g.writes.isOpen()
 		} else {
 			delete(b.nodes, addr)
 		}
 	}
-	return open
+	return reads, writes
 }
 
 // guard holds the breakers of one node. It implements [redis.Hook].
@@ -131,16 +122,34 @@ func newGuard(addr string, log *slog.Logger, failed func(context.Context)) *guar
 	}
 }
 
-// of returns the breaker for the access of a call, or nil if there is none.
-func (g *guard) of(c *call) *circuit {
-	switch {
-	case c == nil:
-		return nil
-	case c.access == reads:
+// access is the way in which the commands of a [Store] access pages.
+type access uint8
+
+const (
+	reads access = iota + 1
+	writes
+)
+
+// accessKey is the context key of the access. The hooks of the nodes find it there.
+type accessKey struct{}
+
+// of returns the breaker for the access of ctx, or nil if ctx is not from a [Store].
+func (g *guard) of(ctx context.Context) *circuit {
+	switch ctx.Value(accessKey{}) {
+	case reads:
 		return g.reads
-	default:
+	case writes:
 		return g.writes
+	default:
+		return nil
 	}
+}
+
+// repeats reports whether the client is resending cmds by itself after a node put them off. A
+// cluster client does so for half a second, beside the retries of a [Store].
+func repeats(cmds []redis.Cmder) bool {
+	err := cmds[0].Err()
+	return begins(err, "TRYAGAIN ") || isUnserved(err) || isRefusal(err)
 }
 
 // asking is the context key of the guard that let a command pass.
@@ -155,7 +164,7 @@ func (g *guard) do(ctx context.Context, send func(context.Context) (err, access 
 		err, _ = send(ctx)
 		return err
 	}
-	own := g.of(callOf(ctx))
+	own := g.of(ctx)
 	tellOwn := func(error) {}
 	if own != nil {
 		var refused error
@@ -220,8 +229,7 @@ func (g *guard) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 // ProcessPipelineHook implements [redis.Hook].
 func (g *guard) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		c := callOf(ctx)
-		if c.repeats(g, cmds) {
+		if g.of(ctx) != nil && repeats(cmds) {
 			if slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Err() == nil }) {
 				return nil // the client would copy an error to the commands
 			}
@@ -229,7 +237,6 @@ func (g *guard) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 		}
 		err := g.do(ctx, func(ctx context.Context) (err, access error) {
 			err = next(ctx, cmds)
-			c.note(g, cmds)
 			return err, accessOf(err, cmds...)
 		})
 		if errors.Is(err, ErrUnavailable) {

@@ -104,7 +104,7 @@ func (s *Store) send(ctx context.Context, kind string, all []command) []*redis.C
 // the server refused the sign-in. In that case the client itself sets neither, because the refusal
 // is a reply.
 func exec(ctx context.Context, pipe redis.Pipeliner, a access) {
-	cmds, err := pipe.Exec(context.WithValue(ctx, callKey{}, &call{access: a}))
+	cmds, err := pipe.Exec(context.WithValue(ctx, accessKey{}, a))
 	if err == nil {
 		return
 	}

@@ -76,11 +76,12 @@ func (d *Redis) states(to sink) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for client, breakers := range d.breakers {
-		for node, isOpen := range breakers.Open() {
+		reads, writes := breakers.Open()
+		for node, isOpen := range reads {
 			gauge(to, "feedfilter_redis_breaker_open", "1 while reads of a node are suspended.",
 				truth(isOpen), labelClient, client, labelNode, node)
 		}
-		for node, isOpen := range breakers.OpenForWrites() {
+		for node, isOpen := range writes {
 			gauge(to, "feedfilter_redis_writes_breaker_open",
 				"1 while writes to a node are suspended.",
 				truth(isOpen), labelClient, client, labelNode, node)
