@@ -75,14 +75,11 @@ func (m *Memory) apply(b Batch) Result {
 	if res.State != Applied {
 		return res
 	}
-	if b.Sequence > 0 {
-		h.expires = time.Time{} // only an empty page has a time to live
+	if h.Version == res.Version {
+		return res
 	}
-	if h.Version != res.Version {
-		m.note(b.ID)
-	}
-	h.Page, h.Version = page, res.Version
-	m.pages[b.ID] = h
+	m.pages[b.ID] = held{Loaded: Loaded{Page: page, Version: res.Version}} // a change ends the time to live
+	m.note(b.ID)
 	return res
 }
 
@@ -108,17 +105,12 @@ func (m *Memory) Replace(ctx context.Context, r Replacement) (bool, error) {
 		delete(m.pages, r.ID)
 		return true, nil
 	}
-	h.Loaded = next
-	switch {
-	case r.Expire > 0:
-		h.expires = m.now().Add(r.Expire)
-	case r.Expire == 0:
-		h.expires = time.Time{}
-	}
-	m.put(r.ID, h)
+	h = held{Loaded: next}
 	if r.Expire > 0 {
+		h.expires = m.now().Add(r.Expire)
 		m.drop()
 	}
+	m.put(r.ID, h)
 	return true, nil
 }
 

@@ -157,9 +157,6 @@ type Result struct {
 	Err      error     // store unavailable, or no answer: the batch may have taken effect
 }
 
-// KeepExpiry is a value of [Replacement.Expire] that leaves the time to live unchanged.
-const KeepExpiry time.Duration = -1
-
 // Replacement describes how [Store.Replace] replaces a page, or a value.
 type Replacement struct {
 	ID PageID
@@ -172,7 +169,8 @@ type Replacement struct {
 	// Newer also replaces a page that is missing, has another incarnation, or has a lower
 	// sequence than Page. Ignored if Page is nil.
 	Newer bool
-	// Expire is the time to live of what is stored; 0: none. Ignored for a removal.
+	// Expire is the time to live of what is stored; 0: none. A change by [Store.Apply] ends it.
+	// Ignored for a removal.
 	Expire time.Duration
 }
 

@@ -28,31 +28,32 @@ func TestPagesOutliveTheProcess(t *testing.T) {
 		x.put(deletable, 1, 100, 0, 8)
 		x.put(part(1), 1, 100, 10*time.Second, 0)
 		x.put(part(2), 2, 100, time.Minute, 0)
-		x.add(part(2), 3)
+		x.put(part(3), 2, 100, 10*time.Second, 0)
+		x.add(part(3), 3) // a change ends the time to live
 		x.close()
 		checkMode(t, name)
 
 		time.Sleep(10 * time.Second) // of the bubble's clock
 		x = open(t, name)
-		x.wantRestored(3, 0)
+		x.wantRestored(4, 0)
 		x.wantHas(ledger, 1, false)
 		x.wantHas(ever, 1, true)
 		x.wantHas(part(1), 1, false)
 		x.wantHas(part(2), 2, true)
-		x.wantHas(part(2), 3, true)
-		x.wantHas(part(2), 4, false)
+		x.wantHas(part(3), 3, true)
+		x.wantHas(part(3), 4, false)
 		// The page was restored with its collision bits, so that it can be changed.
 		x.add(deletable, 2)
 		x.wantHas(deletable, 2, true)
 
 		time.Sleep(time.Minute)
 		x.wantHas(part(2), 2, false)
-		if n := x.count(`SELECT count(*) FROM pages`); n != 3 {
-			t.Errorf("%d rows are left of 3 pages", n)
+		if n := x.count(`SELECT count(*) FROM pages`); n != 4 {
+			t.Errorf("%d rows are left of 4 pages", n)
 		}
 		x.close()
 		x = open(t, name)
-		x.wantRestored(2, 0)
+		x.wantRestored(3, 0)
 		x.wantHas(deletable, 2, true)
 		x.close()
 		x.journal.want(t)

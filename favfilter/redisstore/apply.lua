@@ -137,11 +137,6 @@ if guarded then
   end
   outcomes[1] = fewest
   for i = 1, removals do clear(own[i]) end
-  if header:sub(29, 32) == '\0\0\0\0' then
-    -- An empty page has a time to live; one with keys has none.
-    redis.call('PERSIST', KEYS[1])
-    redis.call('PERSIST', KEYS[2])
-  end
   for i = removals + 1, #keys do insert(keys[i]) end
 else
   for i = 1, removals do
@@ -173,6 +168,11 @@ if not guarded then
     return {'ok', header, outcomes}
   end
   sequence = struct.pack('>I8', struct.unpack('>I8', sequence) + 1)
+end
+if header:sub(29, 32) == '\0\0\0\0' then
+  -- An empty page may have a time to live; one that changed has none.
+  redis.call('PERSIST', KEYS[1])
+  redis.call('PERSIST', KEYS[2])
 end
 local changed = struct.pack('>I4I4', set, count) .. sequence
 redis.call('SETRANGE', KEYS[1], 24, changed)

@@ -24,11 +24,8 @@ func (s *Store) Replace(ctx context.Context, r favfilter.Replacement) (bool, err
 // replaceCall returns the script call for one replacement.
 func (s *Store) replaceCall(r *favfilter.Replacement) command {
 	raw, collisions := r.Encode()
-	expire := int64(-1)
-	if r.Expire >= 0 {
-		expire = int64((r.Expire + time.Millisecond - 1) / time.Millisecond)
-	}
+	expire := (r.Expire + time.Millisecond - 1) / time.Millisecond
 	c := s.run(s.replace, r.ID, 5)
-	c.args = append(c.args, raw, collisions, string(r.Seen), r.Newer, expire)
+	c.args = append(c.args, raw, collisions, string(r.Seen), r.Newer, int64(expire))
 	return c
 }

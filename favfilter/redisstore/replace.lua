@@ -6,7 +6,7 @@
 -- ARGV[3]  header that the caller saw, as it stood; empty: none
 -- ARGV[4]  "1": also replace what is missing, of another incarnation or of a lower
 --          sequence
--- ARGV[5]  time to live in milliseconds; 0: none; -1: as it is
+-- ARGV[5]  time to live in milliseconds; 0: none
 --
 -- Returns 1 if the page is stored there, also if it did before, as after a replay; 0 if what
 -- is stored there is neither as seen nor older. Of a removal, whether nothing is stored there.
@@ -42,8 +42,6 @@ end
 local function put(key, value)
   if ARGV[5] == '0' then
     redis.call('SET', key, value)
-  elseif ARGV[5] == '-1' then
-    redis.call('SET', key, value, 'KEEPTTL')
   else
     redis.call('SET', key, value, 'PX', ARGV[5])
   end

@@ -71,9 +71,5 @@ func (c change) applyTo(l favfilter.Loaded) *favfilter.Replacement {
 	if c.result.State != favfilter.Applied || c.result.Version == l.Version {
 		return nil
 	}
-	expire := favfilter.KeepExpiry
-	if c.Sequence > 0 {
-		expire = 0 // only an empty page has a time to live
-	}
-	return &favfilter.Replacement{ID: c.ID, Page: l.Page, Seen: l.Version, Expire: expire}
+	return &favfilter.Replacement{ID: c.ID, Page: l.Page, Seen: l.Version}
 }
