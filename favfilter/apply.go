@@ -2,32 +2,47 @@ package favfilter
 
 import "slices"
 
-// Apply applies b to the page, in the process. It defines what every [Store] does with a batch. The
-// page must not be shared. Apply changes the page only if the state of the result is Applied.
-func (p *Page) Apply(b Batch) Result {
-	state := p.admit(b)
-	var outcomes []Outcome
-	var cleared uint8
-	if state == Applied {
-		if b.Sequence > 0 {
-			state, cleared = p.applyGuarded(b)
-		} else {
-			outcomes = p.applyUnguarded(b)
-		}
+// Apply applies b to what a store holds, in the process. It defines what every [Store] does with a
+// batch. The page must not be shared. A page that was not loaded whole is Torn.
+func (l Loaded) Apply(b Batch) Result {
+	if l.Page != nil {
+		return l.Page.Apply(b)
 	}
-	res := Result{State: state, Outcomes: outcomes, Cleared: cleared}
-	if state != Torn {
+	if l.Version == "" {
+		return Result{State: Missing}
+	}
+	if h, err := DecodeHeader([]byte(l.Version)); err == nil && b.isForeign(h) {
+		return Result{State: Foreign, Header: h, Version: l.Version}
+	}
+	return Result{State: Torn, Version: l.Version}
+}
+
+// isForeign reports whether the page with header h is another one than b is for.
+func (b *Batch) isForeign(h Header) bool { return h.Identity != b.Identity || h.Number != b.ID.Number }
+
+// Apply applies b to the page, like [Loaded.Apply]. The page must not be shared. Apply changes the
+// page only if the state of the result is Applied.
+func (p *Page) Apply(b Batch) Result {
+	res := Result{State: p.admit(b)}
+	switch {
+	case res.State != Applied:
+	case b.Sequence > 0:
+		res.State, res.Cleared = p.applyGuarded(b)
+	default:
+		res.Outcomes = p.applyUnguarded(b)
+	}
+	if res.State != Torn {
 		res.Header = p.header
 	}
 	raw, _ := p.Encode()
-	res.Version = Version(raw[:HeaderBytes])
+	res.Version = versionOf(raw)
 	return res
 }
 
 // admit returns Applied if b may be applied to the page, otherwise the reason.
 func (p *Page) admit(b Batch) State {
 	switch {
-	case p.header.Identity != b.Identity || p.header.Number != b.ID.Number:
+	case b.isForeign(p.header):
 		return Foreign
 	case p.header.Shape.Region > 0 && p.collisions == nil:
 		return Torn

@@ -63,23 +63,16 @@ func (m *Memory) Apply(ctx context.Context, batches []Batch) []Result {
 func (m *Memory) apply(b Batch) Result {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	h := m.stored(b.ID)
-	switch {
-	case h.Version == "":
-		return Result{State: Missing}
-	case h.Page == nil: // a value
-		return Result{State: Torn, Version: h.Version}
+	l := m.stored(b.ID).Loaded
+	if l.Page != nil {
+		l.Page = l.Page.Clone()
 	}
-	page := h.Page.Clone()
-	res := page.Apply(b)
-	if res.State != Applied {
-		return res
+	res := l.Apply(b)
+	if res.State == Applied && res.Version != l.Version {
+		l.Version = res.Version
+		m.pages[b.ID] = held{Loaded: l} // a change ends the time to live
+		m.note(b.ID)
 	}
-	if h.Version == res.Version {
-		return res
-	}
-	m.pages[b.ID] = held{Loaded: Loaded{Page: page, Version: res.Version}} // a change ends the time to live
-	m.note(b.ID)
 	return res
 }
 

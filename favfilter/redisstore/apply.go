@@ -88,8 +88,10 @@ func (s *Store) applied(c change, cmd *redis.Cmd) bool {
 	}
 	state, stored, outcomes := reply[0], favfilter.Version(reply[1]), reply[2]
 	h, err := favfilter.DecodeHeader([]byte(stored))
-	if err != nil || state == "torn" || isForeign(h, c.Batch) {
-		*c.result = unusable(stored, c.Batch)
+	// What follows if the bits or collision bits are of no use, or not the batch's.
+	unusable := favfilter.Loaded{Version: stored}.Apply(*c.Batch)
+	if err != nil || state == "torn" || unusable.State == favfilter.Foreign {
+		*c.result = unusable
 		return true
 	}
 	s.learn(c.ID, h)
@@ -115,23 +117,6 @@ func (s *Store) applied(c change, cmd *redis.Cmd) bool {
 	}
 	*c.result = res
 	return true
-}
-
-// isForeign reports whether the page with header h is not the one that b is for.
-func isForeign(h favfilter.Header, b *favfilter.Batch) bool {
-	return h.Identity != b.Identity || h.Number != b.ID.Number
-}
-
-// unusable returns the result of b if what is stored is missing, damaged, or not the page that b is
-// for. A foreign page is Foreign even if its bits or collision bits are damaged.
-func unusable(stored favfilter.Version, b *favfilter.Batch) favfilter.Result {
-	if stored == "" {
-		return favfilter.Result{State: favfilter.Missing}
-	}
-	if h, err := favfilter.DecodeHeader([]byte(stored)); err == nil && isForeign(h, b) {
-		return favfilter.Result{State: favfilter.Foreign, Header: h, Version: stored}
-	}
-	return favfilter.Result{State: favfilter.Torn, Version: stored}
 }
 
 // outcomeLetters has the letter of each [favfilter.Outcome] in replies of apply.lua, in order.

@@ -36,8 +36,7 @@ func (s *Store) LoadAndCompare(
 	}
 	pages := len(ids) + len(held)
 	var cmds []*redis.Cmd
-	// In a cluster, a pipeline of several calls would wait for the slowest node.
-	if !s.single || pages == 0 || pages > coalescedPages {
+	if s.coalescer == nil || pages == 0 || pages > coalescedPages {
 		cmds = s.sendReads(ctx, reads)
 	} else {
 		var err error

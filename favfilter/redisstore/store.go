@@ -26,7 +26,6 @@ type Store struct {
 	client redis.UniversalClient
 	name   string
 	once   bool // commands that a server puts off are not retried
-	single bool // the client has one server
 
 	apply, replace, peek script
 
@@ -34,7 +33,7 @@ type Store struct {
 	shapes map[favfilter.PageID]favfilter.Header
 
 	backoff   backoff
-	coalescer *coalescer
+	coalescer *coalescer // nil in a cluster, where shared reads would wait for the slowest node
 }
 
 var _ favfilter.Store = (*Store)(nil)
@@ -53,12 +52,13 @@ func New(client redis.UniversalClient, name string) (*Store, error) {
 	if err := checkName(name); err != nil {
 		return nil, fmt.Errorf("open page store: %w", err)
 	}
-	_, single := client.(*redis.Client)
 	s := &Store{
-		client: client, name: name, single: single, shapes: make(map[favfilter.PageID]favfilter.Header),
+		client: client, name: name, shapes: make(map[favfilter.PageID]favfilter.Header),
 		apply: newScript("apply", applySource), replace: newScript("replace", replaceSource), peek: newScript("peek", peekSource),
 	}
-	s.coalescer = newCoalescer(s.sendReads)
+	if _, single := client.(*redis.Client); single {
+		s.coalescer = newCoalescer(s.sendReads)
+	}
 	return s, nil
 }
 

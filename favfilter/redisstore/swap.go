@@ -63,11 +63,7 @@ func (s *Store) swapRound(ctx context.Context, pending []change) (again []change
 
 // applyTo applies the batch to the page that was read. The replacement is nil if nothing changed.
 func (c change) applyTo(l favfilter.Loaded) *favfilter.Replacement {
-	if l.Page == nil { // missing, damaged, or a value
-		*c.result = unusable(l.Version, c.Batch)
-		return nil
-	}
-	*c.result = l.Page.Apply(*c.Batch)
+	*c.result = l.Apply(*c.Batch)
 	if c.result.State != favfilter.Applied || c.result.Version == l.Version {
 		return nil
 	}

@@ -242,7 +242,7 @@ redis.call('GET', KEYS[1])
 redis.call('BITCOUNT', KEYS[1], 8, -1)
 redis.call('BITFIELD', KEYS[1], 'GET', 'u1', '0')
 redis.call('SETRANGE', KEYS[1], 0, '')
-redis.call('SET', KEYS[1], '', 'XX', 'KEEPTTL')
+redis.call('SET', KEYS[1], '', 'XX')
 redis.call('PERSIST', KEYS[1])
 redis.call('DEL', KEYS[1])
 return 1`
