@@ -137,7 +137,6 @@ func (p *Page) attach() {
 			collisionsAt = end
 		}
 	}
-	p.first = p.layers[0].bits
 }
 
 // encodeLayers writes the headers of the further layers.

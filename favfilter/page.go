@@ -17,8 +17,7 @@ type Page struct {
 	collisions []byte  // build ID and collision bitmaps, as stored; nil: none, or not loaded
 	layers     []layer // the oldest first; never empty
 
-	first bitmap   // bits of the first layer, for lookups in pages of one layer
-	one   [1]layer // memory of layers while there is only one
+	one [1]layer // memory of layers while there is only one
 }
 
 // NewPage returns an empty page of one layer. It ignores Set, Count and Grown of h, and fails if
@@ -126,12 +125,7 @@ func (p *Page) Clone() *Page {
 
 // Contains reports whether the page may hold the key. It reports true for every key that the page
 // holds, and for another key with probability [Page.FalsePositiveRate].
-func (p *Page) Contains(h Hash) bool {
-	if p.header.Grown > 0 {
-		return p.layerOf(h) != nil
-	}
-	return p.header.Shape.contains(p.first, h)
-}
+func (p *Page) Contains(h Hash) bool { return p.layerOf(h) != nil }
 
 // ContainsAll sets found[i] if the page may hold the key of start and ids[i], and leaves the other
 // elements unchanged. found must have the length of ids.
