@@ -79,7 +79,7 @@ func (c *coalescer) join(ctx context.Context, pages int, all []command) (shared 
 	}
 	if c.next == nil || c.next.pages+pages > coalescedPages {
 		c.next = &sharedRead{ctx: context.WithoutCancel(ctx), done: make(chan struct{})}
-		go c.run(c.next)
+		go c.run(c.next) //nolint:contextcheck // no call cancels the reads of others
 	}
 	shared, first = c.next, len(c.next.reads)
 	shared.reads = append(shared.reads, all...)

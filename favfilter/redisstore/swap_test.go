@@ -45,8 +45,8 @@ func grownPage(t *testing.T, id favfilter.PageID) *favfilter.Page {
 	return page
 }
 
-// A writer that swaps a page may be overtaken repeatedly, by scripts and by swaps. It still succeeds
-// in the end. Each key takes effect once, and no key is lost.
+// A writer that swaps a page may be overtaken repeatedly, by scripts and by swaps. It still
+// succeeds in the end. Each key takes effect once, and no key is lost.
 func TestSwapOvertaken(t *testing.T) {
 	id := favfilter.PageID{Number: 5}
 	const overtakes, n = 6, 300
