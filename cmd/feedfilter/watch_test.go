@@ -36,6 +36,7 @@ func TestServeWatchesItself(t *testing.T) {
 		"--sample-rate=1", "--trace-endpoint="+collector.URL, "--trace-sample=1", "--log-level=debug")
 	s.do("PUT", "/v1/users/secretviewer/blocks/secretauthor", "")
 	s.do("POST", "/v1/feed/filter", `{"viewer":"secretviewer","posts":[{"id":"secretpost","author":"secretauthor"}]}`)
+	s.do("PUT", "/v1/users/secretviewer/hides/secretpost", "")
 	if line := s.awaitLog("request"); len(fmt.Sprint(line["trace_id"])) != 32 {
 		t.Errorf("logged without a trace: %v", line)
 	}
