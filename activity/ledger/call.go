@@ -39,9 +39,9 @@ func (l *Ledger) Around(around Around) *Ledger {
 func ask[T any](ctx context.Context, l *Ledger, c *Call, what string, do func(ctx context.Context) (T, error)) (T, error) {
 	var value, none T
 	next := func(ctx context.Context) (err error) {
-		l.using.RLock()
-		defer l.using.RUnlock()
-		if l.using.closed {
+		l.common.RLock()
+		defer l.common.RUnlock()
+		if l.common.closed {
 			return fs.ErrClosed
 		}
 		value, err = do(ctx)

@@ -40,11 +40,21 @@ type queryer interface {
 // statement is SQL with its arguments. A query scans each row of the result into the destinations
 // of its columns; other statements have none. The functions may be nil.
 type statement struct {
-	sql        string
+	sql        string // "": nothing to do for this kind of database
+	columns    []any  // slices, one for each column of rows that the SQL takes; the first is []int64
 	args, into []any
 	reset      func()       // before each start
 	each       func() error // after the scan of each row
 	end        func() error // after the last row
+}
+
+// idle reports whether there is nothing to do.
+func (s statement) idle() bool { return s.sql == "" || s.columns != nil && s.rows() == 0 }
+
+// rows returns the length of the columns.
+func (s statement) rows() int {
+	first, _ := s.columns[0].([]int64)
+	return len(first)
 }
 
 func (s statement) start() {
@@ -74,53 +84,20 @@ type pageReader interface {
 	keys(ctx context.Context, page uint32) ([]Row, PageState, error)
 	// eachRow passes rows on in parts. All parts are from one snapshot.
 	eachRow(ctx context.Context, page uint32, each func(rows []Row) error) (PageState, error)
-	sequence(ctx context.Context, page uint32) (uint64, error)
-	place(ctx context.Context, hash uint64) (Place, error)
 	// changed calls each for the pages that Ledger.Changed reports, all from one snapshot.
 	changed(ctx context.Context, since Cursor, each func(page uint32, s PageState) error) (Progress, error)
-	// lookup returns those of the wanted rows that exist, in any order, including ended ones.
-	lookup(ctx context.Context, wanted []*entry) ([]Row, error)
 }
 
-// transaction is a transaction that writes. One of the methods begin, lock, lockLayouts and
-// lockKinds comes first. A statement without a result may run later, together with the commit.
-// Statements run in order.
+// transaction is a transaction that writes. begin comes first. A statement without a result may run
+// later, together with the commit. Statements run in order.
 type transaction interface {
 	queryer
-	kindsSearcher
-	begin(ctx context.Context) error
-	// lock excludes other writers of the plan's users, and readies the plan for decide. It reads
-	// the layouts, the dedicated pages of the users, and which of the entries exist. It returns the
-	// states of the users' pages.
-	lock(ctx context.Context, p *plan, now time.Time) (map[uint32]PageState, error)
-	lockLayouts(ctx context.Context) (Layouts, error) // excludes all writers
-	// greatest returns the greatest number that a page ever had. It excludes others that use it.
-	greatest(ctx context.Context) (uint32, error)
-	write(ctx context.Context, upserts, removals []*entry, raised []raisedPage) error
-	dedicate(ctx context.Context, hash uint64, page uint32) error
-}
-
-// opening is a transaction of Open.
-type opening interface {
-	transaction
-	adopt(ctx context.Context, o Options) error // takes over rows that another server wrote
-}
-
-// kindsSearcher is the part of a transaction that declares kinds.
-type kindsSearcher interface {
-	// lockKinds excludes other declarations. It returns the declared kinds.
-	lockKinds(ctx context.Context) ([]Kind, error)
-	anyOf(ctx context.Context, names []string) (bool, error) // reports whether kinds have rows
-	// recentAnyOf excludes all writers. It returns anyOf for the rows that writers may have added
-	// since lockKinds.
-	recentAnyOf(ctx context.Context) (func(ctx context.Context, names []string) (bool, error), error)
-}
-
-// dialect is the SQL for the same purpose that differs between databases.
-type dialect struct {
-	endedRows   string
-	deletePages string
-	seedPages   []string // together
+	// begin begins the transaction and runs statements, in one round trip. It checks that the
+	// ledger is the one that was opened. A second call begins the transaction again.
+	begin(ctx context.Context, all ...statement) error
+	// anyOf reports whether kinds have rows. If since is above 0, anyOf excludes all writers, and
+	// searches only pages that transaction since or a later one changed.
+	anyOf(ctx context.Context, names []string, since int64) (bool, error)
 }
 
 // collect returns a value for each row of a query.
@@ -135,9 +112,10 @@ func collect[T any](ctx context.Context, from queryer, s statement, value func()
 }
 
 // readRows runs a query of the columns hash, owner, kind, target, since, until.
-func readRows(ctx context.Context, from queryer, sql string, args ...any) ([]Row, error) {
+func readRows(ctx context.Context, from queryer, s statement) ([]Row, error) {
 	var r scanned
-	return collect(ctx, from, statement{sql: sql, args: args, into: r.all()}, r.row)
+	s.into = r.all()
+	return collect(ctx, from, s, r.row)
 }
 
 // readNumber runs a query that returns one number.
@@ -181,14 +159,6 @@ func parseIncarnation(value *string) (uint64, error) {
 	return incarnation, nil
 }
 
-// values returns the values of the columns of a row to write.
-func (e *entry) values() []any {
-	return append(e.args(), e.after.since.UnixMicro(), storedUntil(e.after.until), e.targetHash)
-}
-
-// args returns the values of the columns of the row's key.
-func (e *entry) args() []any { return []any{stored(e.hash), e.owner, e.kind, e.target} }
-
 //go:embed migrations/*/*.sql
 var migrations embed.FS
 
@@ -227,13 +197,11 @@ func applyMigrations(migrations fs.FS, version int, apply func(script string, ve
 }
 
 // readIdentity reads the identity of the ledger, and stores what is new: see identify.
-func readIdentity(ctx context.Context, t opening, o Options) (Identity, error) {
+func readIdentity(ctx context.Context, t transaction, o Options) (Identity, error) {
 	meta, err := readMeta(ctx, t)
 	var layouts Layouts
 	if err == nil && len(meta) > 0 {
-		if layouts, err = readLayouts(ctx, t); err == nil {
-			err = t.adopt(ctx, o)
-		}
+		layouts, err = readLayouts(ctx, t)
 	}
 	if err != nil {
 		return Identity{}, err
@@ -280,70 +248,4 @@ func execAll(ctx context.Context, t transaction, statements []statement) error {
 		}
 	}
 	return nil
-}
-
-// record executes the plan at the time now.
-func record(ctx context.Context, db database, p *plan, now time.Time) (receipt Receipt, err error) {
-	err = db.transact(ctx, callTimeout, func(ctx context.Context, t transaction) error {
-		states, err := t.lock(ctx, p, now)
-		if err != nil {
-			return fmt.Errorf("look up rows: %w", err)
-		}
-		changed, refused := p.decide(now)
-		f := p.effect(states)
-		receipt = Receipt{Changed: changed, Refused: refused, Pages: f.pages, Layouts: p.layouts, Owners: p.owners}
-		upserts, removals := p.writes()
-		if err := t.write(ctx, upserts, removals, f.raised); err != nil {
-			return fmt.Errorf("write rows: %w", err)
-		}
-		return nil
-	})
-	return receipt, err
-}
-
-// execute moves the user.
-func (m move) execute(ctx context.Context, db database, id Identity) (receipt Receipt, err error) {
-	err = db.transact(ctx, callTimeout, func(ctx context.Context, t transaction) error {
-		p := &plan{id: id, entries: []*entry{{key: key{hash: m.hash}}}}
-		states, err := t.lock(ctx, p, time.Time{})
-		if err != nil {
-			return fmt.Errorf("look up pages: %w", err)
-		}
-		greatest, err := t.greatest(ctx)
-		if err != nil {
-			return fmt.Errorf("look up pages: %w", err)
-		}
-		var raised []raisedPage
-		var made uint32
-		receipt, raised, made, err = m.decide(p, states, greatest)
-		if err != nil || len(raised) == 0 {
-			return err
-		}
-		if m.dedicate {
-			err = t.dedicate(ctx, m.hash, made)
-		} else {
-			err = t.query(ctx, statement{sql: deleteOwnerSQL, args: []any{stored(m.hash)}})
-		}
-		if err != nil {
-			return err
-		}
-		return t.write(ctx, nil, nil, raised)
-	})
-	return receipt, err
-}
-
-// changeLayouts replaces the layouts by the result of decide. It excludes transactions of record
-// and move.
-func changeLayouts(ctx context.Context, db database, decide func(Layouts) (Layouts, error)) (after Layouts, err error) {
-	err = db.transact(ctx, callTimeout, func(ctx context.Context, t transaction) error {
-		before, err := t.lockLayouts(ctx)
-		if err != nil {
-			return err
-		}
-		if after, err = decide(before); err != nil || after == before {
-			return err
-		}
-		return execAll(ctx, t, after.statements())
-	})
-	return after, err
 }

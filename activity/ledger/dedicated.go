@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -28,8 +29,25 @@ type Place struct {
 // Place returns the page of a user, given the user's hash. All values are from one snapshot.
 func (l *Ledger) Place(ctx context.Context, hash uint64) (Place, error) {
 	return ask(ctx, l, &Call{Operation: "place"}, "ledger: look up the page of a user", func(ctx context.Context) (Place, error) {
-		return l.db.place(ctx, hash)
+		return l.place(ctx, hash)
 	})
+}
+
+// place assumes that the current layout is the one that was read last. If it is not, place reads
+// again.
+func (l *Ledger) place(ctx context.Context, hash uint64) (p Place, err error) {
+	for assumed := l.assumedLayouts(); ; assumed = p.Layouts {
+		s := layoutsQuery(&p.Layouts)
+		s.sql, s.args = placeSQL, []any{stored(hash), l.id.PageIn(assumed.Current, hash)}
+		s.into = append([]any{&p.Page, &p.Sequence, &p.Left}, s.into...)
+		if err := l.db.query(ctx, s); err != nil {
+			return Place{}, err
+		}
+		l.assume(p.Layouts)
+		if p.Layouts.Current == assumed.Current {
+			return p, nil
+		}
+	}
 }
 
 // Move gives a user a dedicated page, or takes it away, given the user's hash. From then on all
@@ -43,8 +61,36 @@ func (l *Ledger) Move(ctx context.Context, hash uint64, dedicate bool) (Receipt,
 		operation, what = "dedicate", "ledger: dedicate a page"
 	}
 	return ask(ctx, l, &Call{Operation: operation}, what, func(ctx context.Context) (Receipt, error) {
-		return move{hash, dedicate}.execute(ctx, l.db, l.id)
+		return l.move(ctx, move{hash, dedicate})
 	})
+}
+
+// move executes m.
+func (l *Ledger) move(ctx context.Context, m move) (receipt Receipt, err error) {
+	err = l.db.transact(ctx, callTimeout, func(ctx context.Context, t transaction) error {
+		p := &plan{id: l.id, entries: []*entry{{key: key{hash: m.hash}}}}
+		var greatest uint32
+		states, err := l.lock(ctx, t, p, statement{sql: l.sql.lockNumbers}, statement{sql: greatestPageSQL, into: []any{&greatest}})
+		if err != nil {
+			return fmt.Errorf("look up pages: %w", err)
+		}
+		var raised []raisedPage
+		var made uint32
+		receipt, raised, made, err = m.decide(p, states, greatest)
+		if err != nil || len(raised) == 0 {
+			return err
+		}
+		writes := []statement{{sql: deleteOwnerSQL, args: []any{stored(m.hash)}}, l.raise(raised)}
+		if m.dedicate {
+			writes = []statement{
+				{sql: l.sql.createPages, columns: []any{[]int64{int64(made)}}},
+				{sql: l.sql.putOwner, args: []any{stored(m.hash), made}},
+				l.raise(raised),
+			}
+		}
+		return execAll(ctx, t, writes)
+	})
+	return receipt, err
 }
 
 // move is a move of a user to a dedicated page, or back from it.

@@ -66,39 +66,35 @@ func (l *Ledger) Declare(ctx context.Context, kinds []Kind) error {
 		if err != nil || len(without(stored, kinds))+len(without(kinds, stored)) == 0 {
 			return err
 		}
-		return l.db.transact(ctx, 0, func(ctx context.Context, t transaction) error { return declare(ctx, t, kinds) })
+		return l.db.transact(ctx, 0, func(ctx context.Context, t transaction) error { return l.declare(ctx, t, kinds) })
 	})
 }
 
 // declare replaces the declared kinds. The search for rows may be long. If a kind changes, declare
 // then excludes writers, and searches what they changed during the search.
-func declare(ctx context.Context, t transaction, kinds []Kind) error {
-	stored, err := t.lockKinds(ctx)
+func (l *Ledger) declare(ctx context.Context, t transaction, kinds []Kind) error {
+	var stored []Kind
+	var oldest int64 // every transaction that the search does not see has at least this id
+	err := t.begin(ctx, statement{sql: l.sql.noTimeLimit}, statement{sql: l.sql.lockKinds}, kindsQuery(&stored),
+		statement{sql: l.sql.oldestRunning, into: []any{&oldest}})
 	if err != nil {
 		return fmt.Errorf("read kinds: %w", err)
 	}
-	gone, added, err := redeclare(ctx, stored, kinds, t.anyOf)
-	if err == nil && len(gone) > 0 {
-		recent, failed := t.recentAnyOf(ctx)
-		if failed != nil {
-			return failed
-		}
-		_, _, err = redeclare(ctx, stored, kinds, recent)
+	gone, added, err := redeclare(ctx, t, 0, stored, kinds)
+	if err == nil && len(gone) > 0 && oldest > 0 {
+		_, _, err = redeclare(ctx, t, oldest, stored, kinds)
 	}
 	if err != nil {
 		return err
 	}
+	var writes []statement
 	for _, k := range gone {
-		if err := t.query(ctx, statement{sql: deleteKindSQL, args: []any{k.Name}}); err != nil {
-			return err
-		}
+		writes = append(writes, statement{sql: deleteKindSQL, args: []any{k.Name}})
 	}
 	for _, k := range added {
-		if err := t.query(ctx, statement{sql: insertKindSQL, args: []any{k.Name, k.Reverse, k.Target}}); err != nil {
-			return err
-		}
+		writes = append(writes, statement{sql: insertKindSQL, args: []any{k.Name, k.Reverse, k.Target}})
 	}
-	return nil
+	return execAll(ctx, t, writes)
 }
 
 // kindsQuery returns a query that reads the declared kinds, in order of name.
@@ -149,11 +145,9 @@ func without(kinds, others []Kind) (rest []Kind) {
 	return rest
 }
 
-// redeclare returns the stored kinds to remove and the declared kinds to add. hasRows reports
-// whether the ledger has rows of any of the named kinds. A kind with rows must not be removed.
-func redeclare(
-	ctx context.Context, stored, declared []Kind, hasRows func(ctx context.Context, names []string) (bool, error),
-) (gone, added []Kind, err error) {
+// redeclare returns the stored kinds to remove and the declared kinds to add. A kind with rows must
+// not be removed. For since see transaction.
+func redeclare(ctx context.Context, t transaction, since int64, stored, declared []Kind) (gone, added []Kind, err error) {
 	for _, k := range without(stored, declared) {
 		if i := slices.IndexFunc(declared, func(d Kind) bool { return d.Target != k.Target && d.clashes(k) }); i >= 0 {
 			return nil, nil, fmt.Errorf("%w: %q was declared %s, and %q is now declared %s: "+
@@ -163,7 +157,7 @@ func redeclare(
 		if slices.ContainsFunc(declared, k.clashes) {
 			gone = append(gone, k)
 		}
-		found, err := hasRows(ctx, k.names())
+		found, err := t.anyOf(ctx, k.names(), since)
 		if err != nil {
 			return nil, nil, fmt.Errorf("kind %q was declared %s, and has changed or is missing now: cannot tell whether it has rows: %w",
 				k.Name, k.describe(), interrupted(ctx, err))

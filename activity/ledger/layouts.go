@@ -39,7 +39,7 @@ func (l *Ledger) Layouts(ctx context.Context) (Layouts, error) {
 func (l *Ledger) BeginLayout(ctx context.Context, pages uint32) error {
 	what := fmt.Sprintf("ledger: begin a layout of %d pages", pages)
 	return run(ctx, l, "begin_layout", what, func(ctx context.Context) error {
-		now, err := changeLayouts(ctx, l.db, func(now Layouts) (Layouts, error) { return l.id.begin(now, pages) })
+		now, err := l.changeLayouts(ctx, func(now Layouts) (Layouts, error) { return l.id.begin(now, pages) })
 		if err != nil || now.Current == pages {
 			return err
 		}
@@ -94,7 +94,7 @@ func (l *Ledger) SwitchLayout(ctx context.Context, pages uint32) error {
 		if err != nil {
 			return err
 		}
-		_, err = changeLayouts(ctx, l.db, func(now Layouts) (Layouts, error) {
+		_, err = l.changeLayouts(ctx, func(now Layouts) (Layouts, error) {
 			switch {
 			case now.Current == pages:
 				return now, nil
@@ -124,7 +124,7 @@ func (l *Ledger) LeaveLayout(ctx context.Context, pages uint32) error {
 				return err
 			}
 		}
-		_, err = changeLayouts(ctx, l.db, func(now Layouts) (Layouts, error) {
+		_, err = l.changeLayouts(ctx, func(now Layouts) (Layouts, error) {
 			if now.Leaving == pages {
 				now.Leaving = 0
 			}
@@ -132,6 +132,22 @@ func (l *Ledger) LeaveLayout(ctx context.Context, pages uint32) error {
 		})
 		return err
 	})
+}
+
+// changeLayouts replaces the layouts by the result of decide. It excludes transactions of Record
+// and Move.
+func (l *Ledger) changeLayouts(ctx context.Context, decide func(Layouts) (Layouts, error)) (after Layouts, err error) {
+	err = l.db.transact(ctx, callTimeout, func(ctx context.Context, t transaction) error {
+		var before Layouts
+		if err := t.begin(ctx, statement{sql: l.sql.lockLayouts}, layoutsQuery(&before)); err != nil {
+			return err
+		}
+		if after, err = decide(before); err != nil || after == before {
+			return err
+		}
+		return execAll(ctx, t, after.statements())
+	})
+	return after, err
 }
 
 // Slot returns the number of the hash slot of a user, given the user's hash. It is the number of

@@ -41,7 +41,7 @@ func checkStandings(t *testing.T, l *Ledger, want map[uint32]uint64) {
 // beginUnseeded begins a layout like a process that dies before it seeds the new pages.
 func beginUnseeded(t *testing.T, l *Ledger, pages uint32) {
 	t.Helper()
-	_, err := changeLayouts(t.Context(), l.db, func(now Layouts) (Layouts, error) { return l.id.begin(now, pages) })
+	_, err := l.changeLayouts(t.Context(), func(now Layouts) (Layouts, error) { return l.id.begin(now, pages) })
 	must(t, err)
 }
 

@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -170,19 +171,20 @@ type Ledger struct {
 	sql    dialect
 	shared bool
 	around []Around // innermost first
-	using  *use     // that of all ledgers that Around made of one
+	common *common
 }
 
-// use tells Close of calls in flight.
-type use struct {
+// common is what all ledgers that Around made of one have in common.
+type common struct {
 	sync.RWMutex // calls in flight hold it shared, so Close waits for them
 
-	closed bool
+	closed  bool
+	layouts atomic.Pointer[Layouts] // that were read last; nil: none yet
 }
 
 // newLedger returns an open ledger.
 func newLedger(name string, id Identity, db database, sql dialect, shared bool) *Ledger {
-	return &Ledger{name: name, id: id, db: db, sql: sql, shared: shared, using: &use{}}
+	return &Ledger{name: name, id: id, db: db, sql: sql, shared: shared, common: &common{}}
 }
 
 // Open opens the ledger at url, and creates it if it does not exist. A url has one of the forms
@@ -295,12 +297,12 @@ func (l *Ledger) Ping(ctx context.Context) error {
 
 // Close waits for calls in flight, then releases the ledger. A second Close is a no-op.
 func (l *Ledger) Close() error {
-	l.using.Lock()
-	defer l.using.Unlock()
-	if l.using.closed {
+	l.common.Lock()
+	defer l.common.Unlock()
+	if l.common.closed {
 		return nil
 	}
-	l.using.closed = true
+	l.common.closed = true
 	if err := l.db.close(); err != nil {
 		return fmt.Errorf("close ledger %s: %w", l.name, err)
 	}

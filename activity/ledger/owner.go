@@ -19,7 +19,7 @@ type LookupQuery struct {
 	Items []Item    // any number; duplicates count once
 }
 
-// lookupAtOnce is the number of rows that PostgreSQL looks up in one round trip.
+// lookupAtOnce is the number of rows that Lookup looks up in one round trip.
 const lookupAtOnce = 20_000
 
 // Lookup returns the rows of the items that exist, in order of kind and target. Up to 20,000 items
@@ -35,7 +35,15 @@ func (l *Ledger) Lookup(ctx context.Context, q LookupQuery) ([]Row, error) {
 		if err != nil {
 			return nil, err
 		}
-		return l.db.lookup(ctx, wanted)
+		var rows []Row
+		for some := range slices.Chunk(wanted, lookupAtOnce) {
+			found, err := readRows(ctx, l.db, statement{sql: l.sql.lookupRows, columns: columnsOf(some)[:4]})
+			if err != nil {
+				return nil, err
+			}
+			rows = append(rows, found...)
+		}
+		return rows, nil
 	})
 	rows = slices.DeleteFunc(rows, func(r Row) bool { return times{r.Since, r.Until}.endedAt(q.Now) })
 	slices.SortFunc(rows, func(a, b Row) int {

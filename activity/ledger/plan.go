@@ -247,11 +247,12 @@ func (p *plan) writes() (upserts, removals []*entry) {
 	return upserts, removals
 }
 
-// users returns the hashes of the plan's users, each once, in ascending order.
-func (p *plan) users() (hashes []uint64) {
+// users returns the hashes of the plan's users in the form of the database, each once, in ascending
+// order.
+func (p *plan) users() (hashes []int64) {
 	for _, e := range p.entries {
-		if n := len(hashes); n == 0 || hashes[n-1] != e.hash {
-			hashes = append(hashes, e.hash)
+		if n := len(hashes); n == 0 || hashes[n-1] != stored(e.hash) {
+			hashes = append(hashes, stored(e.hash))
 		}
 	}
 	return hashes

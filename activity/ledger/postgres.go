@@ -57,7 +57,6 @@ type postgresDatabase struct {
 	connections atomic.Uint32          // number of connections of polls without a history so far
 	settings    atomic.Pointer[uint32] // settingsNumber of this process; nil: not declared
 	settingsKey int32
-	assumed     atomic.Pointer[Layouts] // the layouts that were read last; nil: none yet
 }
 
 // postgresURL is a parsed URL.
@@ -184,8 +183,7 @@ func (u postgresURL) open(ctx context.Context, o Options) (*Ledger, error) {
 		d.pool.Close()
 		return nil, err
 	}
-	sql := dialect{endedRowsSQL, deletePagesSQL, []string{seedPagesSQL, seedRestSQL}}
-	return newLedger(u.name(), d.id, d, sql, true), nil
+	return newLedger(u.name(), d.id, d, postgresDialect(), true), nil
 }
 
 // replacedError means that another ledger, or a restored copy, has replaced the open one.

@@ -38,9 +38,14 @@ func (d *postgresDatabase) prepare(ctx context.Context, u postgresURL, o Options
 		return err
 	}
 	err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) (err error) {
-		t := postgresTransaction{d, conn, &pgx.Batch{}, new(int64)}
+		t := postgresTransaction{d, conn, &pgx.Batch{}}
 		if d.id, err = readIdentity(ctx, t, o); err != nil {
 			return err
+		}
+		if t.rest.Len() == 0 || o.Restored { // the ledger is not new
+			if err := t.adopt(ctx, o); err != nil {
+				return err
+			}
 		}
 		return tx.SendBatch(ctx, t.rest).Close()
 	})

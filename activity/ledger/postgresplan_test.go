@@ -60,24 +60,25 @@ type seek struct {
 
 func seeks() []seek {
 	const keys = `'{1,2}', '{a,b}', '{a,b}', '{a,b}'`
+	all := postgresDialect()
 	return []seek{
-		{lockPagesSQL, `'{1,2}'`, []string{"pages_pkey"}, true},
-		{lookupRowsSQL, keys, []string{"entries_pkey"}, false},
-		{deleteRowsSQL, keys, []string{"entries_pkey"}, false},
-		{raisePagesSQL, `'{1,2}', '{3,4}', '{0,4}'`, []string{"pages_pkey"}, false},
+		{all.lockPages, `'{1,2}'`, []string{"pages_pkey"}, true},
+		{all.lookupRows, keys, []string{"entries_pkey"}, false},
+		{all.deleteRows, keys, []string{"entries_pkey"}, false},
+		{all.raisePages, `'{1,2}', '{3,4}', '{0,4}'`, []string{"pages_pkey"}, false},
 		// It sorts users with dedicated pages
 		{sharedPageSQL, `1, 2, 3, 4`, []string{"entries_pkey", "layouts_pkey", "owners_pkey", "pages_pkey"}, true},
 		{dedicatedPageSQL, `2147483648`, []string{"entries_pkey", "owners_page_key", "pages_pkey"}, false},
-		{lockDedicatedSQL, `'{1,2}'`, []string{"owners_pkey", "pages_pkey"}, true},
+		{all.lockDedicated, `'{1,2}'`, []string{"owners_pkey", "pages_pkey"}, true},
 		{greatestPageSQL, ``, []string{"pages_pkey"}, false},
 		{deleteOwnerSQL, `1`, []string{"owners_pkey"}, false},
-		{seedPagesSQL, `0, 16, 2, 0, 4095`, []string{"pages_pkey"}, true},
-		{seedRestSQL, `0, 16, 2, 0, 4095`, []string{"pages_pkey"}, true},
-		{deletePagesSQL, `0, 4095`, []string{"pages_pkey"}, true},
+		{all.seedPages[0], `0, 16, 2, 0, 4095`, []string{"pages_pkey"}, true},
+		{all.seedPages[1], `0, 16, 2, 0, 4095`, []string{"pages_pkey"}, true},
+		{all.deletePages, `0, 4095`, []string{"pages_pkey"}, true},
 		{placeSQL, `1, 2`, []string{"owners_pkey", "pages_pkey"}, false},
 		{sharedStateSQL, `1, 4`, []string{"layouts_pkey", "pages_pkey"}, false},
 		{dedicatedStateSQL, `2147483648`, []string{"owners_page_key", "pages_pkey"}, false},
-		{endedRowsSQL, `1, 2`, []string{"entries_until"}, false},
+		{all.endedRows, `1, 2`, []string{"entries_until"}, false},
 		{listNewestRowsSQL, `1, 'a', 'b', 2, 3`, []string{"entries_newest"}, false},
 		{listBeforeRowsSQL, `1, 'a', 'b', 2, 3, 4, 'c'`, []string{"entries_newest"}, true},
 		{countKindsSQL, `1, 'a', 2`, []string{"entries_newest"}, false},
@@ -89,8 +90,8 @@ func seeks() []seek {
 		{allKindsSQL, ``, []string{"kinds_pkey"}, false},
 		{deleteKindSQL, `'a'`, []string{"kinds_pkey"}, false},
 		{countRowsSQL, `1, 'a', 'b', 2`, []string{"entries_newest"}, false},
-		{tallyRowsSQL, `'{1,2}', '{a,b}', '{a,b}', '{5,6}', 2`, []string{"entries_newest"}, false},
-		{upsertRowsSQL, keys + `, '{1,2}', '{NULL,3}', '{}'`, nil, false},
+		{all.tallyRows, `'{1,2}', '{1,2}', '{a,b}', '{a,b}', 2, 6`, []string{"entries_newest"}, false},
+		{all.upsertRows, keys + `, '{1,2}', '{NULL,3}', '{}'`, nil, false},
 		{getCheckpointSQL, `'a'`, []string{"checkpoints_pkey"}, false},
 	}
 }

@@ -16,7 +16,7 @@ func (p postgresSession) query(ctx context.Context, s statement) error {
 		_, err := p.conn.Exec(ctx, s.sql, s.args...)
 		return err
 	}
-	rows, err := p.conn.Query(ctx, s.sql, s.args...)
+	rows, err := p.conn.Query(ctx, s.sql, slices.Concat(s.columns, s.args)...)
 	if err != nil {
 		return err
 	}
@@ -34,7 +34,10 @@ func (s statement) scan(rows pgx.Rows) error {
 func send(ctx context.Context, conn *pgx.Conn, all ...statement) error {
 	b := &pgx.Batch{}
 	for _, s := range all {
-		if queued := b.Queue(s.sql, s.args...); s.into != nil {
+		if s.idle() {
+			continue
+		}
+		if queued := b.Queue(s.sql, slices.Concat(s.columns, s.args)...); s.into != nil {
 			queued.Query(s.scan)
 		}
 	}
@@ -77,31 +80,6 @@ func (d *postgresDatabase) pageQuery(page uint32) (query string, args []any) {
 	}
 	hashes := d.id.hashes(page)
 	return sharedPageSQL, []any{page, stored(hashes.least), stored(hashes.greatest), d.id.LayoutOf(page)}
-}
-
-func (d *postgresDatabase) sequence(ctx context.Context, page uint32) (uint64, error) {
-	query, args := sharedStateSQL, []any{page, d.id.LayoutOf(page)}
-	if page >= DedicatedPages {
-		query, args = dedicatedStateSQL, args[:1]
-	}
-	var sequence uint64
-	gone := ErrGone // unless there is a row
-	err := d.query(ctx, statement{sql: query, args: args, into: []any{&sequence}, each: func() error {
-		gone = nil
-		return nil
-	}})
-	return sequence, cmp.Or(err, gone)
-}
-
-func (d *postgresDatabase) lookup(ctx context.Context, wanted []*entry) (rows []Row, err error) {
-	for some := range slices.Chunk(wanted, lookupAtOnce) {
-		found, err := readRows(ctx, d, lookupRowsSQL, columnsOf(some)[:4]...)
-		if err != nil {
-			return nil, err
-		}
-		rows = append(rows, found...)
-	}
-	return rows, nil
 }
 
 // eachRow reads a page with a cursor, in one snapshot. Before the first rows, it retries failures

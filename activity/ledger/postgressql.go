@@ -17,98 +17,8 @@ const (
 	// large page.
 	atMostSQL = ` LIMIT 50001`
 
-	// createPagesSQL creates missing rows of pages, so that they can be locked. It creates them
-	// in order of page, like the locks, so that writers cannot deadlock.
-	createPagesSQL = `INSERT INTO pages (page, sequence, changed)
-		SELECT page, 0, 0 FROM unnest($1::bigint[]) AS wanted (page) ORDER BY page
-		ON CONFLICT DO NOTHING`
-
-	lockPagesSQL = `SELECT page, sequence, left_at FROM pages WHERE page = ANY($1::bigint[]) ORDER BY page FOR UPDATE`
-
-	// lockDedicatedSQL locks the dedicated pages of users whose shared pages are locked. So no
-	// other transaction can dedicate or release them until this one ends. Dedicated pages have
-	// greater numbers than shared ones, so all locks are in order of page.
-	lockDedicatedSQL = `SELECT o.hash, p.page, p.sequence, p.left_at
-		FROM unnest($1::bigint[]) AS wanted (hash),
-			LATERAL (SELECT hash, page FROM owners WHERE owners.hash = wanted.hash OFFSET 0) AS o, pages p
-		WHERE p.page = o.page ORDER BY p.page FOR UPDATE OF p`
-
-	// shareSQL lets writers run concurrently. lockLayoutsSQL and excludeWritersSQL exclude all of
-	// them while layouts or kinds change. A later statement reads the tables: it sees everything
-	// that was committed before the lock was granted.
-	shareSQL          = `LOCK TABLE layouts, kinds IN ROW SHARE MODE`
-	lockLayoutsSQL    = `LOCK TABLE layouts IN EXCLUSIVE MODE`
+	// excludeWritersSQL excludes all writers while kinds change.
 	excludeWritersSQL = `LOCK TABLE kinds IN EXCLUSIVE MODE`
-
-	// seedPagesSQL and seedRestSQL together do the work of seedSQL. The first one seeds pages
-	// without a row. The second one seeds pages whose row a writer created without raising it. Two
-	// statements prevent deadlocks, because writers also create rows before they lock any. They
-	// also avoid waiting for writers of existing rows: an INSERT waits for these, whatever its
-	// conflict clause is.
-	seedPagesSQL = `INSERT INTO pages (page, sequence, changed)
-		SELECT $2::bigint + n, p.sequence, pg_current_xact_id()::text::bigint
-		FROM generate_series($4::bigint, $5::bigint) AS wanted (n),
-			LATERAL (SELECT sequence FROM pages WHERE page = $1::bigint + n / $3::bigint AND sequence > 0 OFFSET 0) AS p
-		WHERE NOT EXISTS (SELECT FROM pages AS there WHERE there.page = $2::bigint + n)
-		ORDER BY n
-		ON CONFLICT DO NOTHING`
-	seedRestSQL = `WITH rest AS MATERIALIZED (SELECT n.page, p.sequence FROM pages n,
-				LATERAL (SELECT sequence FROM pages WHERE page = $1::bigint + (n.page - $2::bigint) / $3::bigint AND sequence > 0 OFFSET 0) AS p
-			WHERE n.page BETWEEN $2::bigint + $4::bigint AND $2::bigint + $5::bigint AND n.sequence = 0
-			ORDER BY n.page FOR UPDATE OF n)
-		UPDATE pages SET sequence = rest.sequence, changed = pg_current_xact_id()::text::bigint FROM rest WHERE pages.page = rest.page`
-
-	// deletePagesSQL locks pages in order of number. So do writers that have not yet learned that
-	// the layout is leaving.
-	deletePagesSQL = `WITH gone AS MATERIALIZED (SELECT page FROM pages WHERE page BETWEEN $1 AND $2 ORDER BY page FOR UPDATE)
-		DELETE FROM pages USING gone WHERE pages.page = gone.page`
-
-	// placeSQL reads the state of the user's dedicated page, or else of page $2. It returns this
-	// state once for each layout, with the layout.
-	placeSQL = `SELECT at.page, coalesce(p.sequence, 0), coalesce(p.left_at, 0), l.pages, l.state
-		FROM layouts l, (SELECT coalesce((SELECT page FROM owners WHERE hash = $1), $2::bigint) AS page) AS at
-			LEFT JOIN LATERAL (SELECT sequence, left_at FROM pages WHERE pages.page = at.page OFFSET 0) AS p ON true`
-
-	clockSQL = `SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint`
-
-	// lookupRowsSQL finds which of the rows exist. OFFSET keeps the inner SELECT separate: one
-	// seek for each row, in the row's partition alone.
-	lookupRowsSQL = `SELECT wanted.hash, wanted.owner, wanted.kind, wanted.target, found.since, found.until
-		FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[]) AS wanted (hash, owner, kind, target),
-		LATERAL (SELECT e.since, e.until FROM entries e
-			WHERE e.hash = wanted.hash AND e.owner = wanted.owner AND e.kind = wanted.kind AND e.target = wanted.target
-			OFFSET 0) AS found`
-
-	// tallyRowsSQL counts rows of each owner and kind that have not ended, each up to a limit.
-	tallyRowsSQL = `SELECT wanted.number, (SELECT count(*) FROM (SELECT FROM entries e
-			WHERE e.hash = wanted.hash AND e.owner = wanted.owner AND e.kind = wanted.kind AND e.kind <> ''
-				AND (e.until IS NULL OR e.until > $5)
-			LIMIT wanted.most) AS counted)
-		FROM unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[]) WITH ORDINALITY
-			AS wanted (hash, owner, kind, most, number)`
-
-	// upsertRowsSQL records rows. A row that exists gets the new times. The last array may be
-	// empty: unnest fills it up with NULL.
-	upsertRowsSQL = `INSERT INTO entries (hash, owner, kind, target, since, until, target_hash)
-		SELECT hash, owner, kind, target, since, until, target_hash
-		FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[])
-			AS rows (hash, owner, kind, target, since, until, target_hash)
-		ON CONFLICT (hash, owner, kind, target)
-		DO UPDATE SET since = excluded.since, until = excluded.until, target_hash = excluded.target_hash`
-
-	deleteRowsSQL = `DELETE FROM entries e
-		USING unnest($1::bigint[], $2::text[], $3::text[], $4::text[]) AS gone (hash, owner, kind, target)
-		WHERE e.hash = gone.hash AND e.owner = gone.owner AND e.kind = gone.kind AND e.target = gone.target`
-
-	raisePagesSQL = `UPDATE pages SET sequence = raised.sequence, left_at = raised.left_at,
-			changed = pg_current_xact_id()::text::bigint
-		FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS raised (page, sequence, left_at) WHERE pages.page = raised.page`
-
-	// lockNumbersSQL serializes the transactions that assign page numbers, so that no two assign
-	// the same number. It is the last lock of a transaction.
-	lockNumbersSQL = `SELECT FROM meta WHERE name = 'pages' FOR UPDATE`
-
-	putOwnerSQL = `INSERT INTO owners (hash, page, changed) VALUES ($1, $2, pg_current_xact_id()::text::bigint)`
 
 	// sharedPageSQL reads the state and the rows of a page in one statement, and so in one
 	// snapshot. It returns one row without an owner for a page without rows. It returns no row
@@ -130,12 +40,6 @@ const (
 			LEFT JOIN LATERAL (SELECT hash, owner, kind, target, since, until FROM entries
 				WHERE hash = o.hash OFFSET 0) AS e ON true
 		WHERE o.page = $1`
-
-	sharedStateSQL = `SELECT coalesce(p.sequence, 0)
-		FROM layouts l LEFT JOIN LATERAL (SELECT sequence FROM pages WHERE page = $1 OFFSET 0) AS p ON true
-		WHERE l.pages = $2 AND l.state <> 'leaving'`
-
-	dedicatedStateSQL = `SELECT p.sequence FROM owners o JOIN pages p ON p.page = o.page WHERE o.page = $1`
 
 	// gapsCTE returns the gaps between the hashes of users with a dedicated page. No sum exceeds
 	// the range of a bigint: the gap before the lowest hash, and after the highest, is NULL.
@@ -179,24 +83,10 @@ const (
 	everyPageSQL  = `SELECT page, sequence, left_at, changed FROM pages WHERE sequence > 0`
 	everyOwnerSQL = `SELECT hash, page FROM owners`
 
-	endedRowsSQL = `SELECT hash, owner, kind, target, since, until FROM entries
-		WHERE until <= least($1, (extract(epoch FROM statement_timestamp()) * 1000000)::bigint)
-		ORDER BY until, hash, owner, kind, target LIMIT $2`
-
-	// noTimeLimitSQL removes the time limits of a transaction that may read a whole table, and
-	// allows the best plan for that.
-	noTimeLimitSQL = `SELECT set_config('statement_timeout', '0', true), set_config('lock_timeout', '0', true),
-		set_config('enable_seqscan', 'on', true)`
-
 	// unlimitedSQL removes the time limit of the statements of a transaction.
 	unlimitedSQL = `SELECT set_config('statement_timeout', '0', true)`
 
-	lockKindsSQL  = `LOCK TABLE kinds IN SHARE ROW EXCLUSIVE MODE`
 	anyOfKindsSQL = `SELECT EXISTS (SELECT FROM entries WHERE kind = ANY($1::text[]) AND kind <> '')`
-
-	// oldestRunningSQL returns the id of the oldest running transaction. Every transaction that a
-	// later statement does not see has at least this id.
-	oldestRunningSQL = `SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint`
 
 	// recentPagesSQL reads the pages that transaction $1 or a later one changed, with the hash of
 	// the user of a dedicated page.
@@ -245,3 +135,87 @@ const (
 	// localCommitSQL makes a commit durable on this server, without a wait for a standby.
 	localCommitSQL = `SELECT set_config('synchronous_commit', 'local', true)`
 )
+
+// postgresLocks returns the SQL of locks. Writers create rows of pages, and lock them, in order of
+// page, so they cannot deadlock. Dedicated pages have greater numbers than shared ones. lockNumbers
+// is the last lock. A statement after a lock sees everything that was committed before the lock was
+// granted.
+func postgresLocks() locks {
+	return locks{
+		share:       `LOCK TABLE layouts, kinds IN ROW SHARE MODE`,
+		lockLayouts: `LOCK TABLE layouts IN EXCLUSIVE MODE`,
+		lockKinds:   `LOCK TABLE kinds IN SHARE ROW EXCLUSIVE MODE`,
+		createPages: `INSERT INTO pages (page, sequence, changed)
+			SELECT page, 0, 0 FROM unnest($1::bigint[]) AS wanted (page) ORDER BY page
+			ON CONFLICT DO NOTHING`,
+		lockPages: `SELECT page, sequence, left_at FROM pages WHERE page = ANY($1::bigint[]) ORDER BY page FOR UPDATE`,
+		lockDedicated: `SELECT o.hash, p.page, p.sequence, p.left_at
+			FROM unnest($1::bigint[]) AS wanted (hash),
+				LATERAL (SELECT hash, page FROM owners WHERE owners.hash = wanted.hash OFFSET 0) AS o, pages p
+			WHERE p.page = o.page ORDER BY p.page FOR UPDATE OF p`,
+		lockNumbers: `SELECT FROM meta WHERE name = 'pages' FOR UPDATE`,
+	}
+}
+
+// postgresDialect returns the SQL that has its counterpart in [sqliteDialect]. OFFSET keeps an inner
+// SELECT separate: one seek for each row, in the row's partition alone.
+func postgresDialect() dialect {
+	return dialect{
+		locks: postgresLocks(),
+		// Allows the best plan for reading a whole table, too.
+		noTimeLimit: `SELECT set_config('statement_timeout', '0', true), set_config('lock_timeout', '0', true),
+			set_config('enable_seqscan', 'on', true)`,
+		clock: `SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint`,
+		// Every transaction that a later statement does not see has at least this id.
+		oldestRunning: `SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint`,
+		lookupRows: `SELECT wanted.hash, wanted.owner, wanted.kind, wanted.target, found.since, found.until
+			FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[]) AS wanted (hash, owner, kind, target),
+			LATERAL (SELECT e.since, e.until FROM entries e
+				WHERE e.hash = wanted.hash AND e.owner = wanted.owner AND e.kind = wanted.kind AND e.target = wanted.target
+				OFFSET 0) AS found`,
+		tallyRows: `SELECT wanted.number, (SELECT count(*) FROM (SELECT FROM entries e
+				WHERE e.hash = wanted.hash AND e.owner = wanted.owner AND e.kind = wanted.kind AND e.kind <> ''
+					AND (e.until IS NULL OR e.until > $5)
+				LIMIT $6) AS counted)
+			FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[]) AS wanted (number, hash, owner, kind)`,
+		endedRows: `SELECT hash, owner, kind, target, since, until FROM entries
+			WHERE until <= least($1, (extract(epoch FROM statement_timestamp()) * 1000000)::bigint)
+			ORDER BY until, hash, owner, kind, target LIMIT $2`,
+
+		// The last array may be empty: unnest fills it up with NULL.
+		upsertRows: `INSERT INTO entries (hash, owner, kind, target, since, until, target_hash)
+			SELECT hash, owner, kind, target, since, until, target_hash
+			FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[])
+				AS rows (hash, owner, kind, target, since, until, target_hash)
+			ON CONFLICT (hash, owner, kind, target)
+			DO UPDATE SET since = excluded.since, until = excluded.until, target_hash = excluded.target_hash`,
+		deleteRows: `DELETE FROM entries e
+			USING unnest($1::bigint[], $2::text[], $3::text[], $4::text[]) AS gone (hash, owner, kind, target)
+			WHERE e.hash = gone.hash AND e.owner = gone.owner AND e.kind = gone.kind AND e.target = gone.target`,
+		raisePages: `UPDATE pages SET sequence = raised.sequence, left_at = raised.left_at,
+				changed = pg_current_xact_id()::text::bigint
+			FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS raised (page, sequence, left_at) WHERE pages.page = raised.page`,
+		putOwner: `INSERT INTO owners (hash, page, changed) VALUES ($1, $2, pg_current_xact_id()::text::bigint)`,
+
+		// The first statement seeds pages without a row. The second one seeds pages whose row a
+		// writer created without raising it. Two statements prevent deadlocks, because writers
+		// also create rows before they lock any. They also avoid waiting for writers of existing
+		// rows: an INSERT waits for these, whatever its conflict clause is.
+		seedPages: []string{`INSERT INTO pages (page, sequence, changed)
+			SELECT $2::bigint + n, p.sequence, pg_current_xact_id()::text::bigint
+			FROM generate_series($4::bigint, $5::bigint) AS wanted (n),
+				LATERAL (SELECT sequence FROM pages WHERE page = $1::bigint + n / $3::bigint AND sequence > 0 OFFSET 0) AS p
+			WHERE NOT EXISTS (SELECT FROM pages AS there WHERE there.page = $2::bigint + n)
+			ORDER BY n
+			ON CONFLICT DO NOTHING`, `WITH rest AS MATERIALIZED (SELECT n.page, p.sequence FROM pages n,
+					LATERAL (SELECT sequence FROM pages WHERE page = $1::bigint + (n.page - $2::bigint) / $3::bigint AND sequence > 0 OFFSET 0) AS p
+				WHERE n.page BETWEEN $2::bigint + $4::bigint AND $2::bigint + $5::bigint AND n.sequence = 0
+				ORDER BY n.page FOR UPDATE OF n)
+			UPDATE pages SET sequence = rest.sequence, changed = pg_current_xact_id()::text::bigint FROM rest WHERE pages.page = rest.page`},
+
+		// Locks pages in order of number. So do writers that have not yet learned that the layout is
+		// leaving.
+		deletePages: `WITH gone AS MATERIALIZED (SELECT page FROM pages WHERE page BETWEEN $1 AND $2 ORDER BY page FOR UPDATE)
+			DELETE FROM pages USING gone WHERE pages.page = gone.page`,
+	}
+}

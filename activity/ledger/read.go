@@ -58,7 +58,17 @@ func (l *Ledger) EachRow(ctx context.Context, page uint32, each func(rows []Row)
 // if the page is no longer in use.
 func (l *Ledger) Sequence(ctx context.Context, page uint32) (uint64, error) {
 	return ofPage(ctx, l, "sequence", "read page %d", page, func(ctx context.Context) (uint64, error) {
-		return l.db.sequence(ctx, page)
+		query, args := sharedStateSQL, []any{page, l.id.LayoutOf(page)}
+		if page >= DedicatedPages {
+			query, args = dedicatedStateSQL, args[:1]
+		}
+		var sequence uint64
+		gone := ErrGone // unless there is a row
+		err := l.db.query(ctx, statement{sql: query, args: args, into: []any{&sequence}, each: func() error {
+			gone = nil
+			return nil
+		}})
+		return sequence, cmp.Or(err, gone)
 	})
 }
 
@@ -146,7 +156,7 @@ func found(ctx context.Context, l *Ledger, operation, what string, invalid error
 		if invalid != nil {
 			return nil, invalid
 		}
-		return readRows(ctx, l.db, s.sql, s.args...)
+		return readRows(ctx, l.db, s)
 	})
 }
 

@@ -1,5 +1,41 @@
 package ledger
 
+// dialect is the SQL that differs between databases. A database needs no SQL for some purposes.
+type dialect struct {
+	locks
+
+	noTimeLimit   string // for a transaction that may read a whole table
+	clock         string // reads the clock of a database server
+	oldestRunning string // reads the id of the oldest running transaction
+	lookupRows    string // finds which of the rows exist
+	tallyRows     string // counts rows of owners and kinds that have not ended, each up to a limit
+	endedRows     string
+
+	upsertRows string // records rows; one that exists gets the new times
+	deleteRows string
+	raisePages string // stores the states of pages
+	putOwner   string
+
+	// seedPages together seed the n-th pages, from $4 to $5, of a layout whose first page is $2.
+	// Each gets the sequence of its ancestor in the layout whose first page is $1. Each ancestor
+	// has $3 such pages.
+	seedPages   []string
+	deletePages string
+}
+
+// locks is the SQL that excludes other transactions. A writing transaction of SQLite excludes all
+// others from its beginning.
+type locks struct {
+	share       string // lets writers run concurrently, while lockLayouts excludes all of them
+	lockLayouts string
+	lockKinds   string
+	createPages string // creates missing rows of pages, so that they can be locked
+	// lockPages locks pages, and lockDedicated the dedicated pages of users whose shared pages are
+	// locked. Both read the states.
+	lockPages, lockDedicated string
+	lockNumbers              string // serializes transactions that assign page numbers
+}
+
 // SQL that both kinds of database understand. For kind <> ” see entries_newest in migrations/.
 const (
 	allMetaSQL     = `SELECT name, value FROM meta`
@@ -19,6 +55,18 @@ const (
 	putCheckpointSQL = `INSERT INTO checkpoints (id, value) VALUES ($1, $2)
 		ON CONFLICT (id) DO UPDATE SET value = excluded.value`
 	deleteCheckpointSQL = `DELETE FROM checkpoints WHERE id = $1`
+
+	// sharedStateSQL and dedicatedStateSQL read the sequence of a page. They return no row for a page
+	// that is no longer in use. A subquery seeks to its row.
+	sharedStateSQL = `SELECT coalesce((SELECT sequence FROM pages WHERE page = $1), 0)
+		FROM layouts WHERE pages = $2 AND state <> 'leaving'`
+	dedicatedStateSQL = `SELECT p.sequence FROM owners o JOIN pages p ON p.page = o.page WHERE o.page = $1`
+
+	// placeSQL reads the state of the user's dedicated page, or else of page $2. It returns this
+	// state once for each layout, with the layout.
+	placeSQL = `SELECT at.page, coalesce((SELECT sequence FROM pages WHERE pages.page = at.page), 0),
+			coalesce((SELECT left_at FROM pages WHERE pages.page = at.page), 0), l.pages, l.state
+		FROM layouts l, (SELECT coalesce((SELECT page FROM owners WHERE hash = $1), $2) AS page) AS at`
 
 	// greatestPageSQL reads the greatest number that a page ever had.
 	greatestPageSQL = `SELECT coalesce(max(page), 0) FROM pages`

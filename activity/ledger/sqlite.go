@@ -87,7 +87,7 @@ func (f sqliteFile) open(ctx context.Context, o Options) (*Ledger, error) {
 		}
 		return nil, errors.Join(err, d.close())
 	}
-	return newLedger(file, d.id, d, dialect{endedSQL, removePagesSQL, []string{seedSQL}}, false), nil
+	return newLedger(file, d.id, d, sqliteDialect(), false), nil
 }
 
 // start opens the connections of a locked ledger and migrates it.
@@ -109,7 +109,7 @@ func (d *sqliteDatabase) start(ctx context.Context, o Options) error {
 		return err
 	}
 	err = inTransaction(ctx, d.writer, func(tx *sql.Tx) error {
-		d.id, err = readIdentity(ctx, sqliteTransaction{d, sqliteQueries{}.in(tx)}, o)
+		d.id, err = readIdentity(ctx, sqliteTransaction{sqliteQueries{on: tx, whole: true}, d}, o)
 		return err
 	})
 	if err != nil {

@@ -61,16 +61,24 @@ func temporary(t *testing.T) string {
 func TestQueryPlans(t *testing.T) {
 	l := openFile(t, temporary(t), Options{})
 	const one = "PRIMARY KEY (hash=? AND owner=? AND kind=? AND target=?)"
+	dedicated := []string{"o USING INTEGER PRIMARY KEY (rowid=?)", "p USING INTEGER PRIMARY KEY (rowid=?)"}
+	all := sqliteDialect()
 	for _, c := range []struct {
 		sql   string
 		seeks []string
 		sorts int
 	}{
+		{sharedStateSQL, []string{"layouts USING INTEGER PRIMARY KEY (rowid=?)", "pages USING INTEGER PRIMARY KEY (rowid=?)"}, 0},
+		{dedicatedStateSQL, []string{"o USING COVERING INDEX sqlite_autoindex_owners_1 (page=?)", "p USING INTEGER PRIMARY KEY (rowid=?)"}, 0},
+		{placeSQL, []string{
+			"owners USING INTEGER PRIMARY KEY (rowid=?)",
+			"pages USING INTEGER PRIMARY KEY (rowid=?)", "pages USING INTEGER PRIMARY KEY (rowid=?)",
+		}, 0},
 		{snapshotSQL, []string{"entries USING PRIMARY KEY (hash>? AND hash<?)"}, 0},
 		{sequenceSQL, []string{"pages USING INTEGER PRIMARY KEY (rowid=?)"}, 0},
 		{progressSQL, []string{"pages USING COVERING INDEX pages_changed"}, 0},
 		{changedSQL, []string{"pages USING INDEX pages_changed (changed>?)"}, 0},
-		{endedSQL, []string{"entries USING INDEX entries_until (until<?)"}, 0},
+		{all.endedRows, []string{"entries USING INDEX entries_until (until<?)"}, 0},
 		{listNewestRowsSQL, []string{"entries USING COVERING INDEX entries_newest (hash=? AND owner=? AND kind=?)"}, 0},
 		{listBeforeRowsSQL, []string{ // each half sorts at most its limit of rows
 			"entries USING COVERING INDEX entries_newest (hash=? AND owner=? AND kind=? AND since=? AND target>?)",
@@ -80,24 +88,24 @@ func TestQueryPlans(t *testing.T) {
 		{ownedRowsSQL, []string{"entries USING PRIMARY KEY (hash=? AND owner=? AND (kind,target)>(?,?))"}, 0},
 		{namingRowsSQL, []string{"entries USING INDEX entries_naming (target_hash=? AND target=?)"}, 0},
 		{countRowsSQL, []string{"entries USING COVERING INDEX entries_newest (hash=? AND owner=? AND kind=?)"}, 0},
-		{tallySQL(1), []string{"e USING COVERING INDEX entries_newest (hash=? AND owner=? AND kind=?)"}, 0},
-		{tallySQL(64), []string{"e USING COVERING INDEX entries_newest (hash=? AND owner=? AND kind=?)"}, 0},
-		{lookupSQL(1), []string{"entries USING " + one}, 0},
-		{lookupSQL(64), []string{"entries USING " + one}, 0},
-		{deleteSQL(1), []string{"entries USING " + one}, 0},
-		{deleteSQL(64), []string{"entries USING " + one}, 0},
+		{all.tallyRows, []string{"e USING COVERING INDEX entries_newest (hash=? AND owner=? AND kind=?)"}, 0},
+		{rowsSQL(all.tallyRows, 64), []string{"e USING COVERING INDEX entries_newest (hash=? AND owner=? AND kind=?)"}, 0},
+		{all.lookupRows, []string{"entries USING " + one}, 0},
+		{rowsSQL(all.lookupRows, 64), []string{"entries USING " + one}, 0},
+		{all.deleteRows, []string{"entries USING " + one}, 0},
+		{rowsSQL(all.deleteRows, 64), []string{"entries USING " + one}, 0},
 		{allRowsSQL, []string{"entries USING PRIMARY KEY ((hash,owner,kind,target)>(?,?,?,?))"}, 0},
 		{countRangeSQL, []string{"entries USING COVERING INDEX entries_newest (hash>? AND hash<?)"}, 0},
-		{ownedPagesSQL(1), []string{"owners USING INTEGER PRIMARY KEY (rowid=?)"}, 0},
-		{ownedPagesSQL(64), []string{"owners USING INTEGER PRIMARY KEY (rowid=?)"}, 0},
+		{all.lockDedicated, dedicated, 0},
+		{rowsSQL(all.lockDedicated, 64), dedicated, 0},
 		{ownersSQL, []string{"owners USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"}, 0},
 		{newOwnersSQL, []string{"owners USING INDEX owners_changed (changed>?)"}, 0},
 		{ownerSQL, []string{"owners USING COVERING INDEX sqlite_autoindex_owners_1 (page=?)"}, 0},
 		{greatestPageSQL, []string{"pages"}, 0},
-		{seedSQL, []string{"p USING INTEGER PRIMARY KEY (rowid=?)", "pages USING COVERING INDEX pages_changed"}, 0},
-		{removePagesSQL, []string{"pages USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"}, 0},
+		{all.seedPages[0], []string{"p USING INTEGER PRIMARY KEY (rowid=?)", "pages USING COVERING INDEX pages_changed"}, 0},
+		{all.deletePages, []string{"pages USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"}, 0},
 		{deleteOwnerSQL, []string{"owners USING INTEGER PRIMARY KEY (rowid=?)"}, 0},
-		{pageStatesSQL(64), []string{"pages USING INTEGER PRIMARY KEY (rowid=?)"}, 0},
+		{rowsSQL(all.lockPages, 64), []string{"pages USING INTEGER PRIMARY KEY (rowid=?)"}, 0},
 	} {
 		var seeks []string
 		sorts := 0

@@ -17,6 +17,7 @@ type sqliteQueries struct {
 		ExecContext(ctx context.Context, sql string, args ...any) (sql.Result, error)
 	}
 	tx       *sql.Tx              // nil: none
+	whole    bool                 // statements run to their end, even when ctx ends
 	prepared map[string]*sql.Stmt // by SQL; others are prepared for each run
 }
 
@@ -26,14 +27,65 @@ func (q sqliteQueries) in(tx *sql.Tx) sqliteQueries {
 	return q
 }
 
-// query runs once: no failure is temporary.
+// query runs once: no failure is temporary. It runs a statement for columns in batches, until ctx
+// ends.
 func (q sqliteQueries) query(ctx context.Context, s statement) error {
+	if s.idle() {
+		return nil
+	}
+	s.start()
+	if s.columns == nil {
+		return s.finish(q.run(ctx, s))
+	}
+	batch, values, width := s, s.values(), len(s.columns)
+	for _, size := range batchSizes() {
+		batch.sql = rowsSQL(s.sql, size)
+		for n := size * width; len(values) >= n; values = values[n:] {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			batch.args = slices.Concat(values[:n], s.args)
+			if err := q.run(ctx, batch); err != nil {
+				return err
+			}
+		}
+	}
+	return s.finish(nil)
+}
+
+// values returns the values of the columns, row by row.
+func (s statement) values() []any {
+	n := s.rows()
+	all := make([]any, 0, n*len(s.columns))
+	for i := range n {
+		for _, column := range s.columns {
+			switch c := column.(type) {
+			case []int64:
+				all = append(all, c[i])
+			case []string:
+				all = append(all, c[i])
+			case []*int64: // may end early
+				var value *int64
+				if i < len(c) {
+					value = c[i]
+				}
+				all = append(all, value)
+			}
+		}
+	}
+	return all
+}
+
+// run runs SQL with arguments.
+func (q sqliteQueries) run(ctx context.Context, s statement) (err error) {
+	if q.whole {
+		ctx = context.WithoutCancel(ctx)
+	}
 	stmt, prepared := q.prepared[s.sql]
 	if prepared && q.tx != nil {
 		stmt = q.tx.StmtContext(ctx, stmt)
 	}
 	var rows *sql.Rows
-	var err error
 	switch {
 	case s.into == nil && prepared:
 		_, err = stmt.ExecContext(ctx, s.args...)
@@ -50,7 +102,6 @@ func (q sqliteQueries) query(ctx context.Context, s statement) error {
 		return err
 	}
 	defer rows.Close()
-	s.start()
 	for rows.Next() {
 		if err := rows.Scan(s.into...); err != nil {
 			return err
@@ -59,7 +110,7 @@ func (q sqliteQueries) query(ctx context.Context, s statement) error {
 			return err
 		}
 	}
-	return s.finish(rows.Err())
+	return rows.Err()
 }
 
 // reading runs do in a read-only transaction.
@@ -202,30 +253,6 @@ func (q sqliteQueries) pageState(ctx context.Context, page uint32) (s PageState,
 	return s, err
 }
 
-func (d *sqliteDatabase) sequence(ctx context.Context, page uint32) (uint64, error) {
-	s, err := d.inPage(ctx, page, func(sqliteQueries, []hashRange) error { return nil })
-	return s.Sequence, err
-}
-
-func (d *sqliteDatabase) place(ctx context.Context, hash uint64) (p Place, err error) {
-	err = d.reading(ctx, func(q sqliteQueries) error {
-		if p.Layouts, err = readLayouts(ctx, q); err != nil {
-			return err
-		}
-		p.Page = d.id.PageIn(p.Layouts.Current, hash)
-		owners, err := q.owners(ctx, ownersSQL, stored(hash), stored(hash))
-		if err != nil {
-			return err
-		}
-		if page, ok := owners[hash]; ok {
-			p.Page = page
-		}
-		p.PageState, err = q.pageState(ctx, p.Page)
-		return err
-	})
-	return p, err
-}
-
 // changed uses the numbers of transactions, which commit in the order of their numbers. It reads
 // Next first: the number of the first transaction that the snapshot cannot see.
 func (d *sqliteDatabase) changed(
@@ -263,13 +290,4 @@ func (c Cursor) count(next int64) int64 {
 		return 0
 	}
 	return first
-}
-
-func (d *sqliteDatabase) lookup(ctx context.Context, wanted []*entry) (rows []Row, err error) {
-	var r scanned
-	err = inBatches(ctx, d, lookupSQL, wanted, (*entry).args, statement{into: r.all(), each: func() error {
-		rows = append(rows, r.row())
-		return nil
-	}})
-	return rows, err
 }

@@ -9,10 +9,6 @@ import (
 
 // The SQL of a running SQLite ledger is in this file and in sql.go.
 
-// batchSizes are the numbers of items that one prepared statement takes. Statements for a single
-// row take twice as long per row as those for 64 rows.
-func batchSizes() [3]int { return [...]int{64, 8, 1} }
-
 const (
 	snapshotSQL = `SELECT hash, owner, kind, target, since, until FROM entries
 		WHERE hash BETWEEN ? AND ? ORDER BY hash, owner, kind, target`
@@ -25,25 +21,12 @@ const (
 
 	sequenceSQL = `SELECT sequence, left_at FROM pages WHERE page = ?`
 
+	// progressSQL reads the number of the next transaction.
 	progressSQL = `SELECT coalesce(max(changed), 0) + 1 FROM pages`
 
 	changedSQL = `SELECT page, sequence, left_at FROM pages WHERE changed >= ? ORDER BY changed, page`
 
 	newOwnersSQL = `SELECT hash, page FROM owners WHERE changed >= ?`
-
-	// seedSQL seeds the n-th pages, from ?4 to ?5, of a layout whose first page is ?2. Each gets
-	// the sequence of its ancestor in the layout whose first page is ?1. Each ancestor has ?3
-	// such pages.
-	seedSQL = `INSERT INTO pages (page, sequence, changed)
-		WITH RECURSIVE wanted (n) AS (SELECT ?4 UNION ALL SELECT n + 1 FROM wanted WHERE n < ?5)
-		SELECT ?2 + n, p.sequence, (SELECT coalesce(max(changed), 0) + 1 FROM pages)
-		FROM wanted JOIN pages p ON p.page = ?1 + n / ?3 WHERE p.sequence > 0
-		ON CONFLICT (page) DO UPDATE SET sequence = excluded.sequence, changed = excluded.changed WHERE pages.sequence = 0`
-
-	removePagesSQL = `DELETE FROM pages WHERE page BETWEEN ? AND ?`
-
-	endedSQL = `SELECT hash, owner, kind, target, since, until FROM entries
-		WHERE until <= ? ORDER BY until, hash, owner, kind, target LIMIT ?`
 
 	// countRangeSQL counts rows in a range of hashes, up to a limit.
 	countRangeSQL = `SELECT count(*) FROM (SELECT 1 FROM entries WHERE hash BETWEEN ? AND ? LIMIT ?)`
@@ -53,77 +36,82 @@ const (
 	ownersSQL = `SELECT hash, page FROM owners WHERE hash BETWEEN ? AND ? ORDER BY hash`
 
 	ownerSQL = `SELECT hash, page FROM owners WHERE page = ?`
-
-	addOwnerSQL = `INSERT INTO owners (hash, page, changed) VALUES (?, ?, ?)`
 )
 
-// lookupSQL finds which of n rows exist.
-func lookupSQL(n int) string {
-	return `SELECT hash, owner, kind, target, since, until FROM entries
-		WHERE (hash, owner, kind, target) IN (VALUES ` + tuples(n, 4) + `)`
+// sqliteDialect returns the SQL that has its counterpart in [postgresDialect]. VALUES takes one
+// row: see rowsSQL.
+func sqliteDialect() dialect {
+	return dialect{
+		locks: locks{
+			lockPages: `SELECT page, sequence, left_at FROM pages WHERE page IN (VALUES (?))`,
+			lockDedicated: `SELECT o.hash, p.page, p.sequence, p.left_at FROM owners o JOIN pages p ON p.page = o.page
+				WHERE o.hash IN (VALUES (?))`,
+		},
+		lookupRows: `SELECT hash, owner, kind, target, since, until FROM entries
+			WHERE (hash, owner, kind, target) IN (VALUES (?, ?, ?, ?))`,
+		tallyRows: `WITH wanted (number, hash, owner, kind) AS (VALUES (?, ?, ?, ?))
+			SELECT number, (SELECT count(*) FROM (SELECT 1 FROM entries e
+				WHERE e.hash = wanted.hash AND e.owner = wanted.owner AND e.kind = wanted.kind
+					AND (e.until IS NULL OR e.until > ?)
+				LIMIT ?))
+			FROM wanted`,
+		endedRows: `SELECT hash, owner, kind, target, since, until FROM entries
+			WHERE until <= ? ORDER BY until, hash, owner, kind, target LIMIT ?`,
+
+		upsertRows: `INSERT INTO entries (hash, owner, kind, target, since, until, target_hash)
+			VALUES (?, ?, ?, ?, ?, ?, ?)
+			ON CONFLICT (hash, owner, kind, target)
+			DO UPDATE SET since = excluded.since, until = excluded.until, target_hash = excluded.target_hash`,
+		deleteRows: `DELETE FROM entries WHERE (hash, owner, kind, target) IN (VALUES (?, ?, ?, ?))`,
+		raisePages: `INSERT INTO pages (page, sequence, left_at, changed)
+			SELECT column1, column2, column3, (` + progressSQL + `) FROM (VALUES (?, ?, ?)) WHERE true
+			ON CONFLICT (page)
+			DO UPDATE SET sequence = excluded.sequence, left_at = excluded.left_at, changed = excluded.changed`,
+		putOwner: `INSERT INTO owners (hash, page, changed) VALUES (?, ?, (` + progressSQL + `))`,
+
+		seedPages: []string{`INSERT INTO pages (page, sequence, changed)
+			WITH RECURSIVE wanted (n) AS (SELECT ?4 UNION ALL SELECT n + 1 FROM wanted WHERE n < ?5)
+			SELECT ?2 + n, p.sequence, (` + progressSQL + `)
+			FROM wanted JOIN pages p ON p.page = ?1 + n / ?3 WHERE p.sequence > 0
+			ON CONFLICT (page) DO UPDATE SET sequence = excluded.sequence, changed = excluded.changed WHERE pages.sequence = 0`},
+		deletePages: `DELETE FROM pages WHERE page BETWEEN ? AND ?`,
+	}
 }
 
-// tallySQL counts the rows of n owners and kinds that have not ended, each up to a limit.
-func tallySQL(n int) string {
-	return `WITH wanted (number, hash, owner, kind) AS (VALUES ` + tuples(n, 4) + `)
-		SELECT number, (SELECT count(*) FROM (SELECT 1 FROM entries e
-			WHERE e.hash = wanted.hash AND e.owner = wanted.owner AND e.kind = wanted.kind
-				AND (e.until IS NULL OR e.until > ?)
-			LIMIT ?))
-		FROM wanted`
-}
+// batchSizes are the numbers of rows that one prepared statement takes. Statements for a single row
+// take twice as long per row as those for 64 rows.
+func batchSizes() [3]int { return [...]int{64, 8, 1} }
 
-// insertSQL records n rows. A row that exists gets the new times.
-func insertSQL(n int) string {
-	return `INSERT INTO entries (hash, owner, kind, target, since, until, target_hash) VALUES ` + tuples(n, 7) +
-		` ON CONFLICT (hash, owner, kind, target)
-		DO UPDATE SET since = excluded.since, until = excluded.until, target_hash = excluded.target_hash`
-}
-
-// deleteSQL removes n rows.
-func deleteSQL(n int) string {
-	return `DELETE FROM entries WHERE (hash, owner, kind, target) IN (VALUES ` + tuples(n, 4) + `)`
-}
-
-// pageStatesSQL reads the states of n pages.
-func pageStatesSQL(n int) string {
-	return `SELECT page, sequence, left_at FROM pages WHERE page IN ` + tuples(1, n)
-}
-
-// ownedPagesSQL reads the dedicated pages of n users.
-func ownedPagesSQL(n int) string {
-	return `SELECT hash, page FROM owners WHERE hash IN ` + tuples(1, n)
-}
-
-// raiseSQL stores the states of n pages.
-func raiseSQL(n int) string {
-	return `INSERT INTO pages (page, sequence, left_at, changed) VALUES ` + tuples(n, 4) +
-		` ON CONFLICT (page) DO UPDATE SET sequence = excluded.sequence, left_at = excluded.left_at, changed = excluded.changed`
-}
-
-// tuples returns n comma-separated tuples of placeholders.
-func tuples(n, width int) string {
-	tuple := "(" + strings.TrimSuffix(strings.Repeat("?,", width), ",") + ")"
-	return strings.TrimSuffix(strings.Repeat(tuple+",", n), ",")
+// rowsSQL returns the SQL for n rows in place of one: it repeats the first tuple of placeholders.
+func rowsSQL(sql string, n int) string {
+	first := strings.Index(sql, "(?")
+	end := first + strings.Index(sql[first:], ")") + 1
+	return sql[:first] + strings.Repeat(sql[first:end]+", ", n-1) + sql[first:]
 }
 
 // prepare prepares the SQL that runs often. Closing the databases closes the statements.
 func (d *sqliteDatabase) prepare(ctx context.Context) (err error) {
+	all := sqliteDialect()
 	//nolint:prealloc // once
-	write := []string{allLayoutsSQL, allKindsSQL, progressSQL, putCheckpointSQL}
+	write := []string{allLayoutsSQL, allKindsSQL, putCheckpointSQL}
 	//nolint:prealloc // once
 	read := []string{
-		snapshotSQL, keysSQL, sequenceSQL, progressSQL, changedSQL, endedSQL, listNewestRowsSQL, listBeforeRowsSQL,
+		snapshotSQL, keysSQL, sequenceSQL, progressSQL, changedSQL, all.endedRows, listNewestRowsSQL, listBeforeRowsSQL,
 		countRowsSQL, countKindsSQL, ownedRowsSQL, allRowsSQL, countRangeSQL, namingRowsSQL, allKindsSQL, ownersSQL,
-		newOwnersSQL, allLayoutsSQL, getCheckpointSQL, incarnationSQL,
+		newOwnersSQL, allLayoutsSQL, getCheckpointSQL, incarnationSQL, sharedStateSQL, dedicatedStateSQL, placeSQL,
 	}
 	for _, n := range batchSizes() {
-		write = append(write, lookupSQL(n), tallySQL(n), insertSQL(n), deleteSQL(n), pageStatesSQL(n), ownedPagesSQL(n), raiseSQL(n))
-		read = append(read, lookupSQL(n))
+		for _, sql := range []string{
+			all.lockPages, all.lockDedicated, all.lookupRows, all.tallyRows, all.upsertRows, all.deleteRows, all.raisePages,
+		} {
+			write = append(write, rowsSQL(sql, n))
+		}
+		read = append(read, rowsSQL(all.lookupRows, n))
 	}
 	if d.writes, err = prepared(ctx, d.writer, write); err != nil {
 		return err
 	}
+	d.writes.whole = true
 	d.reads, err = prepared(ctx, d.readers, read)
 	return err
 }
