@@ -9,16 +9,12 @@ import (
 // Checkpoint returns the note that SetCheckpoint stored under id, such as the progress of an
 // import. id is any text but "".
 func (l *Ledger) Checkpoint(ctx context.Context, id string) (value string, found bool, err error) {
-	values, err := ask(ctx, l, &Call{Operation: "checkpoint"}, fmt.Sprintf("ledger: read checkpoint %q", id),
-		func(ctx context.Context) ([]string, error) {
-			var value string
-			s := statement{sql: getCheckpointSQL, args: []any{id}, into: []any{&value}}
-			return collect(ctx, l.db, s, func() string { return value })
+	value, err = ask(ctx, l, &Call{Operation: "checkpoint"}, fmt.Sprintf("ledger: read checkpoint %q", id),
+		func(ctx context.Context) (value string, err error) {
+			err = l.db.query(ctx, statement{sql: getCheckpointSQL, args: []any{id}, into: []any{&value}})
+			return value, err
 		})
-	if len(values) == 0 {
-		return "", false, err
-	}
-	return values[0], true, nil
+	return value, value != "", err
 }
 
 // SetCheckpoint stores a note under id, and replaces an earlier one. An empty value removes the

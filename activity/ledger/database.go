@@ -82,8 +82,8 @@ func (s statement) finish(err error) error {
 type pageReader interface {
 	// keys reads a page at once, without times, in order. It returns ErrLargePage.
 	keys(ctx context.Context, page uint32) ([]Row, PageState, error)
-	// eachRow passes rows on in parts. All parts are from one snapshot.
-	eachRow(ctx context.Context, page uint32, each func(rows []Row) error) (PageState, error)
+	// eachRow passes rows on. All are from one snapshot.
+	eachRow(ctx context.Context, page uint32, each func(r Row) error) (PageState, error)
 	// changed calls each for the pages that Ledger.Changed reports, all from one snapshot.
 	changed(ctx context.Context, since Cursor, each func(page uint32, s PageState) error) (Progress, error)
 }

@@ -75,13 +75,12 @@ func (l *Ledger) move(ctx context.Context, m move) (receipt Receipt, err error) 
 			return fmt.Errorf("look up pages: %w", err)
 		}
 		var raised []raisedPage
-		var made uint32
-		receipt, raised, made, err = m.decide(p, states, greatest)
+		receipt, raised, err = m.decide(p, states, greatest)
 		if err != nil || len(raised) == 0 {
 			return err
 		}
 		writes := []statement{{sql: deleteOwnerSQL, args: []any{stored(m.hash)}}, l.raise(raised)}
-		if m.dedicate {
+		if made := receipt.Owners[m.hash]; m.dedicate {
 			writes = []statement{
 				{sql: l.sql.createPages, columns: []any{[]int64{int64(made)}}},
 				{sql: l.sql.putOwner, args: []any{stored(m.hash), made}},
@@ -105,21 +104,20 @@ type raisedPage struct {
 	PageState
 }
 
-// decide computes the effect of the move: the new states of pages, none if nothing changes, and the
-// new dedicated page among them, 0 if there is none. states are those of the user's pages, and
-// greatest is the greatest number that a page ever had. The caller excludes other writers.
+// decide computes the effect of the move: the new states of pages, none if nothing changes. states
+// are those of the user's pages, and greatest is the greatest number that a page ever had. The
+// caller excludes other writers.
 func (m move) decide(
 	p *plan, states map[uint32]PageState, greatest uint32,
-) (receipt Receipt, raised []raisedPage, made uint32, err error) {
+) (receipt Receipt, raised []raisedPage, err error) {
 	page, id := p.owners[m.hash], p.id
 	switch {
 	case m.dedicate == (page > 0): // nothing changes
 	case m.dedicate:
 		if greatest == math.MaxUint32 {
-			return Receipt{}, nil, 0, errNoNumbers
+			return Receipt{}, nil, errNoNumbers
 		}
-		made = max(DedicatedPages, greatest+1)
-		page = made
+		page = max(DedicatedPages, greatest+1)
 		raised = append(raised, raisedPage{page, PageState{Sequence: 1}})
 	default:
 		at := states[page].Sequence + 1
@@ -149,7 +147,7 @@ func (m move) decide(
 		receipt.Owners[m.hash] = page
 	}
 	slices.SortFunc(raised, func(a, b raisedPage) int { return cmp.Compare(a.page, b.page) })
-	return receipt, raised, made, nil
+	return receipt, raised, nil
 }
 
 // bothPages returns the pages of a user that a write raises: in the current layout, and in the

@@ -17,10 +17,6 @@ type Inspection struct {
 	Layouts  Layouts  // zero if Schema differs from Known
 	Empty    bool     // nothing was ever recorded; false if Schema differs from Known
 
-	// UsedBy is the id of a process that has the SQLite file open, 0 if none is known. Only
-	// Linux reports it, and only for processes that the caller may inspect.
-	UsedBy int
-
 	// The remaining fields are only set for PostgreSQL.
 
 	Standby  bool // the server follows a primary
@@ -37,8 +33,8 @@ type Inspection struct {
 // open and write to the ledger meanwhile. The error wraps [fs.ErrNotExist] if no ledger was
 // created yet. No error shows the password.
 //
-// Inspect returns an error if Open would fail, except for conditions that the Inspection reports: a
-// Schema later than Known, Standby, ReadOnly, and UsedBy.
+// Inspect returns an error if Open would fail, unless another process has the SQLite file open, or
+// the Inspection reports why: a Schema later than Known, Standby, or ReadOnly.
 //
 // After a crash of a process that had a SQLite file open, SQLite may recreate <file>-shm. The
 // file then remains, as after Open.

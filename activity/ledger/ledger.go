@@ -295,6 +295,16 @@ func (l *Ledger) Ping(ctx context.Context) error {
 	})
 }
 
+// Agree declares the staleness bound of this process, until Close or the next Agree: from 0 to 1
+// min, in microseconds. All processes of one ledger must have the same, because each relies on
+// that of the others. The error wraps [ErrSettingsDiffer] and names both bounds if a connected
+// process has declared another one. After a lost connection, Changed returns that error if
+// another process declared another bound before the reconnect. For a ledger that is not
+// [Ledger.Shared], Agree is a no-op.
+func (l *Ledger) Agree(ctx context.Context, bound time.Duration) error {
+	return run(ctx, l, "agree", "ledger "+l.name, func(ctx context.Context) error { return l.db.agree(ctx, bound) })
+}
+
 // Close waits for calls in flight, then releases the ledger. A second Close is a no-op.
 func (l *Ledger) Close() error {
 	l.common.Lock()

@@ -5,11 +5,7 @@ import "time"
 // tally counts the rows of one owner and kind that have not ended. A plan has one for each owner
 // and kind that a change limits.
 type tally struct {
-	key // target is empty
-	// most is the number at which the database may stop counting: the highest limit, plus one
-	// for each entry. With that many rows, every added row exceeds the limit, whatever was
-	// removed before.
-	most  int64
+	key         // target is empty
 	found int64 // in the ledger
 	live  int64 // after the changes so far
 }
@@ -25,16 +21,11 @@ func (k key) group() key {
 func (p *plan) tally() {
 	limited := make(map[key]*tally)
 	for _, c := range p.changes {
-		if c.Limit == 0 || c.Remove {
-			continue
+		if c.Limit > 0 && !c.Remove {
+			of := c.Rows[0].key().group()
+			limited[of] = &tally{key: of}
+			p.most = max(p.most, int64(c.Limit)+int64(len(p.entries)))
 		}
-		of := c.Rows[0].key().group()
-		t := limited[of]
-		if t == nil {
-			t = &tally{key: of}
-			limited[of] = t
-		}
-		t.most = max(t.most, int64(c.Limit))
 	}
 	if len(limited) == 0 {
 		return
@@ -47,7 +38,6 @@ func (p *plan) tally() {
 		if n := len(p.tallies); n == 0 || p.tallies[n-1] != t {
 			p.tallies = append(p.tallies, t)
 		}
-		t.most++
 		e.tally = t
 	}
 }

@@ -67,9 +67,13 @@ func (e *entry) row(t times) Row {
 type plan struct {
 	id      Identity
 	changes []Change
-	named   []*entry          // one for each row of each change, in their order
-	entries []*entry          // each once, in key order: neighbours share database pages
-	tallies []*tally          // in key order
+	named   []*entry // one for each row of each change, in their order
+	entries []*entry // each once, in key order: neighbours share database pages
+	tallies []*tally // in key order
+	// most is the number at which the database may stop counting rows of a tally: the highest
+	// limit, plus one for each entry. With that many rows, every added row exceeds the limit,
+	// whatever was removed before.
+	most    int64
 	layouts Layouts           // read in the transaction, like owners
 	owners  map[uint64]uint32 // dedicated pages of the plan's users, by hash
 	clock   time.Time         // of the database, read in the transaction; zero: none of its own

@@ -93,33 +93,17 @@ func (d *postgresDatabase) newPolls(ctx context.Context, config *pgxpool.Config)
 	return pgxpool.NewWithConfig(ctx, config)
 }
 
-// pagesToGoOn is the number of pages after which a poll gets another callTimeout.
-const pagesToGoOn = 4096
-
-var errStalled = fmt.Errorf("no answer within %v", callTimeout)
-
 // changed reads everything in one transaction, whose statements share a snapshot. The first
 // round trip begins it and reads all but the pages. The second one reads the pages and ends it.
 func (d *postgresDatabase) changed(
 	ctx context.Context, since Cursor, each func(page uint32, s PageState) error,
 ) (p Progress, err error) {
-	err = d.attempt(ctx, d.polls, 0, func(ctx context.Context, conn *pgx.Conn) (err error) {
-		// A first poll may read millions of pages. It may take longer while it makes progress.
-		ctx, end := context.WithCancelCause(ctx)
-		defer end(nil)
-		stalled := time.AfterFunc(callTimeout, func() { end(errStalled) })
-		defer stalled.Stop()
-		read := 0
+	// A first poll may read millions of pages.
+	err = d.stream(ctx, d.polls, func(ctx context.Context, conn *pgx.Conn, progress func()) (err error) {
 		p, err = d.pollPages(ctx, conn, since, func(page uint32, s PageState) error {
-			read++
-			if read%pagesToGoOn == 0 {
-				stalled.Reset(callTimeout)
-			}
+			progress()
 			return each(page, s)
 		})
-		if err != nil && errors.Is(context.Cause(ctx), errStalled) {
-			err = errStalled
-		}
 		return err
 	})
 	if err != nil {

@@ -82,67 +82,29 @@ func (d *postgresDatabase) pageQuery(page uint32) (query string, args []any) {
 	return sharedPageSQL, []any{page, stored(hashes.least), stored(hashes.greatest), d.id.LayoutOf(page)}
 }
 
-// eachRow reads a page with a cursor, in one snapshot. Before the first rows, it retries failures
-// that may be temporary. Later it cannot, because it has passed rows on.
-func (d *postgresDatabase) eachRow(ctx context.Context, page uint32, each func(rows []Row) error) (s PageState, err error) {
+// eachRow reads a page in one statement, and so in one snapshot. Before the first row, it retries
+// failures that may be temporary. Later it cannot, because it has passed rows on.
+func (d *postgresDatabase) eachRow(ctx context.Context, page uint32, each func(r Row) error) (s PageState, err error) {
+	query, args := d.pageQuery(page)
 	var failed error
-	err = d.attempt(ctx, d.pool, 0, func(ctx context.Context, conn *pgx.Conn) (err error) {
-		passed := false
-		s, err = d.fetchPage(ctx, conn, page, func(rows []Row) error {
+	err = d.stream(ctx, d.pool, func(ctx context.Context, conn *pgx.Conn, progress func()) error {
+		var r scanned
+		gone, passed := ErrGone, false
+		read := statement{sql: query, args: args, into: append([]any{&s.Sequence, &s.Left}, r.all()...), each: func() error {
+			if gone = nil; r.owner == "" { // a page without rows
+				return nil
+			}
 			passed = true
-			return each(rows)
-		})
+			progress()
+			return each(r.row())
+		}}
+		err := send(ctx, conn, statement{sql: beginSnapshotSQL}, statement{sql: unlimitedSQL}, read, statement{sql: `ROLLBACK`})
 		if err != nil && passed {
 			failed = err
 			rollBack(ctx, conn)
 			return nil
 		}
-		return err
+		return cmp.Or(err, gone)
 	})
 	return s, cmp.Or(err, failed)
-}
-
-// fetchPage reads a page in a transaction of its own. callTimeout limits each step. For a page
-// without rows, the query returns one row without an owner.
-func (d *postgresDatabase) fetchPage(
-	ctx context.Context, conn *pgx.Conn, page uint32, each func(rows []Row) error,
-) (s PageState, err error) {
-	step := func(st statement) error {
-		limited, cancel := context.WithTimeout(ctx, callTimeout)
-		defer cancel()
-		return postgresSession{conn}.query(limited, st)
-	}
-	query, args := d.pageQuery(page)
-	for _, st := range []statement{{sql: beginSnapshotSQL}, {sql: declareSQL + query, args: args}} {
-		if err := step(st); err != nil {
-			return PageState{}, err
-		}
-	}
-	for first := true; ; first = false {
-		n := 0
-		var r scanned
-		rows := make([]Row, 0, rowsAtOnce)
-		err := step(statement{
-			sql: fetchSQL, args: []any{pgx.QueryExecModeDescribeExec}, into: append([]any{&s.Sequence, &s.Left}, r.all()...),
-			each: func() error {
-				n++
-				if r.owner != "" {
-					rows = append(rows, r.row())
-				}
-				return nil
-			},
-		})
-		if err == nil && first && n == 0 {
-			err = ErrGone
-		}
-		if err == nil && len(rows) > 0 {
-			err = each(rows)
-		}
-		if err != nil {
-			return PageState{}, err
-		}
-		if n < rowsAtOnce {
-			return s, step(statement{sql: `ROLLBACK`})
-		}
-	}
 }

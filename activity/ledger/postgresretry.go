@@ -104,6 +104,34 @@ func (d *postgresDatabase) attempt(
 	}
 }
 
+// rowsToGoOn is the number of rows after which a stream gets another callTimeout.
+const rowsToGoOn = 4096
+
+var errStalled = fmt.Errorf("no answer within %v", callTimeout)
+
+// stream is attempt for a call that reads many rows. It may take longer than callTimeout while it
+// makes progress. do calls progress for each row.
+func (d *postgresDatabase) stream(
+	ctx context.Context, pool *pgxpool.Pool, do func(ctx context.Context, conn *pgx.Conn, progress func()) error,
+) error {
+	return d.attempt(ctx, pool, 0, func(ctx context.Context, conn *pgx.Conn) error {
+		ctx, end := context.WithCancelCause(ctx)
+		defer end(nil)
+		stalled := time.AfterFunc(callTimeout, func() { end(errStalled) })
+		defer stalled.Stop()
+		read := 0
+		err := do(ctx, conn, func() {
+			if read++; read%rowsToGoOn == 0 {
+				stalled.Reset(callTimeout)
+			}
+		})
+		if err != nil && errors.Is(context.Cause(ctx), errStalled) {
+			return errStalled
+		}
+		return err
+	})
+}
+
 // once is one try of attempt.
 func once(
 	ctx context.Context, pool *pgxpool.Pool, do func(ctx context.Context, conn *pgx.Conn) error,

@@ -45,6 +45,22 @@ func (d *postgresDatabase) lockSettings(ctx context.Context, conn *pgx.Conn) err
 		ErrSettingsDiffer, describe(*own), describe(uint32(*other)))
 }
 
+// pageCache is set in the number of a process of version 0.1 with a page cache. It relies on
+// other processes to acknowledge writes late, which later versions do not.
+const pageCache = 1 << 31
+
+// settingsNumber returns the settings as the key of a lock. A minute takes 26 bits.
+func settingsNumber(bound time.Duration) uint32 { return uint32(bound.Microseconds()) }
+
+// describe returns the settings that a number stands for.
+func describe(number uint32) string {
+	text := fmt.Sprintf("a staleness bound of %v", time.Duration(number&^pageCache)*time.Microsecond)
+	if number&pageCache != 0 {
+		text += " and a page cache"
+	}
+	return text
+}
+
 // settingsKey returns the first half of the lock keys of a schema.
 func settingsKey(schema string) int32 {
 	h := fnv.New32a()

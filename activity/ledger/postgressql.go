@@ -9,10 +9,6 @@ const (
 	// beginSnapshotSQL begins a transaction whose statements share one snapshot.
 	beginSnapshotSQL = `BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY`
 
-	// declareSQL, followed by a query, declares the cursor that fetchSQL reads.
-	declareSQL = `DECLARE held NO SCROLL CURSOR FOR `
-	fetchSQL   = `FETCH FORWARD 10000 FROM held` // rowsAtOnce
-
 	// atMostSQL ends a query for a page. It allows one row more than LargePage, to detect a
 	// large page.
 	atMostSQL = ` LIMIT 50001`

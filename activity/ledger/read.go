@@ -33,20 +33,31 @@ func (l *Ledger) Keys(ctx context.Context, page uint32) ([]Row, PageState, error
 // It returns the state of the page. Rows and state are from one snapshot. The error wraps
 // ErrGone if the page is no longer in use.
 //
-// EachRow serves pages that are too large for Keys. Its memory is bounded, and no statement takes
-// long. With PostgreSQL each statement must end within about 5 seconds, and so must each call of
-// each. EachRow keeps a transaction open and a connection in use, so callers bound the number of
-// concurrent calls.
+// EachRow serves pages that are too large for Keys. Its memory is bounded. With PostgreSQL it ends
+// after about 5 seconds without progress, so each call of each must take less. EachRow keeps a
+// transaction open and a connection in use, so callers bound the number of concurrent calls.
 //
 // The slice is valid until each returns. An error of each ends the call, and EachRow returns it
 // unwrapped.
 func (l *Ledger) EachRow(ctx context.Context, page uint32, each func(rows []Row) error) (PageState, error) {
 	var failed error // by each
+	rows := make([]Row, 0, rowsAtOnce)
+	pass := func() error {
+		failed = each(rows)
+		rows = rows[:0]
+		return failed
+	}
 	s, err := ofPage(ctx, l, "each_row", "read page %d in parts", page, func(ctx context.Context) (PageState, error) {
-		return l.db.eachRow(ctx, page, func(rows []Row) error {
-			failed = each(rows)
-			return failed
+		s, err := l.db.eachRow(ctx, page, func(r Row) error {
+			if rows = append(rows, r); len(rows) < rowsAtOnce {
+				return nil
+			}
+			return pass()
 		})
+		if err == nil && len(rows) > 0 {
+			err = pass()
+		}
+		return s, err
 	})
 	if failed != nil {
 		return PageState{}, failed

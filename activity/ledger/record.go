@@ -49,7 +49,7 @@ func (l *Ledger) Record(ctx context.Context, now time.Time, changes []Change) (R
 // execute executes the plan at the time now.
 func (l *Ledger) execute(ctx context.Context, p *plan, now time.Time) (receipt Receipt, err error) {
 	err = l.db.transact(ctx, callTimeout, func(ctx context.Context, t transaction) error {
-		states, err := l.lock(ctx, t, p, l.countTallies(p.tallies, now), l.readClock(p))
+		states, err := l.lock(ctx, t, p, l.countTallies(p, now), l.readClock(p))
 		if err != nil {
 			return fmt.Errorf("look up rows: %w", err)
 		}
@@ -126,22 +126,20 @@ func (l *Ledger) assumedLayouts() Layouts {
 // assume keeps the layouts that were read last.
 func (l *Ledger) assume(last Layouts) { l.common.layouts.Store(&last) }
 
-// countTallies is a query that counts the rows that a plan limits. It uses the highest bound for
-// all of them: counting the others further does no harm.
-func (l *Ledger) countTallies(tallies []*tally, now time.Time) statement {
-	n := len(tallies)
+// countTallies is a query that counts the rows that the plan limits.
+func (l *Ledger) countTallies(p *plan, now time.Time) statement {
+	n := len(p.tallies)
 	number, hash := make([]int64, n), make([]int64, n)
 	owner, kind := make([]string, n), make([]string, n)
-	var most, i, found int64
-	for i, t := range tallies {
+	for i, t := range p.tallies {
 		number[i], hash[i], owner[i], kind[i] = int64(i), stored(t.hash), t.owner, t.kind
-		most = max(most, t.most)
 	}
+	var i, found int64
 	return statement{
-		sql: l.sql.tallyRows, columns: []any{number, hash, owner, kind}, args: []any{now.UnixMicro(), most},
+		sql: l.sql.tallyRows, columns: []any{number, hash, owner, kind}, args: []any{now.UnixMicro(), p.most},
 		into: []any{&i, &found},
 		each: func() error {
-			tallies[i].found = found
+			p.tallies[i].found = found
 			return nil
 		},
 	}

@@ -7,9 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 )
 
 // inspectParameters are the parameters of a read-only connection. The timeout (ms) is for
@@ -27,7 +24,6 @@ func (f sqliteFile) inspect(ctx context.Context, i *Inspection) error {
 	i.Name = file
 	i.Engine = "SQLite"
 	i.Known = versions(migrationsOf("sqlite"))
-	i.UsedBy = lockedBy(i.Name + ".lock")
 	// Without a write-ahead log no process has the file open, and SQLite would create a log to
 	// read it.
 	if !i.hasLog() {
@@ -61,34 +57,4 @@ func (i *Inspection) readSQLite(ctx context.Context, parameters string) (err err
 		}
 		return i.read(ctx, sqliteQueries{}.in(tx))
 	})
-}
-
-// lockedBy returns the id of the process that has the ledger open; 0: none is known.
-// Trying the lock instead could stop a service that starts at that moment.
-func lockedBy(file string) int {
-	locked, err := os.Stat(file)
-	if err != nil {
-		return 0
-	}
-	locks, err := os.ReadFile("/proc/locks")
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(locks)) {
-		field := strings.Fields(line) // 1: FLOCK ADVISORY WRITE <pid> ...
-		if len(field) < 5 || field[1] != "FLOCK" || field[3] != "WRITE" {
-			continue
-		}
-		open, err := filepath.Glob("/proc/" + field[4] + "/fd/*")
-		if err != nil {
-			continue
-		}
-		for _, name := range open {
-			if info, err := os.Stat(name); err == nil && os.SameFile(info, locked) {
-				pid, _ := strconv.Atoi(field[4])
-				return pid
-			}
-		}
-	}
-	return 0
 }

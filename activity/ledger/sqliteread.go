@@ -156,22 +156,10 @@ func (q sqliteQueries) each(ctx context.Context, ranges []hashRange, s statement
 }
 
 // eachRow reads rows one by one, in one transaction.
-func (d *sqliteDatabase) eachRow(ctx context.Context, page uint32, each func(rows []Row) error) (PageState, error) {
+func (d *sqliteDatabase) eachRow(ctx context.Context, page uint32, each func(r Row) error) (PageState, error) {
 	return d.inPage(ctx, page, func(q sqliteQueries, ranges []hashRange) error {
 		var r scanned
-		rows := make([]Row, 0, rowsAtOnce)
-		err := q.each(ctx, ranges, statement{sql: snapshotSQL, into: r.all(), each: func() error {
-			if rows = append(rows, r.row()); len(rows) < rowsAtOnce {
-				return nil
-			}
-			err := each(rows)
-			rows = rows[:0]
-			return err
-		}})
-		if err != nil || len(rows) == 0 {
-			return err
-		}
-		return each(rows)
+		return q.each(ctx, ranges, statement{sql: snapshotSQL, into: r.all(), each: func() error { return each(r.row()) }})
 	})
 }
 

@@ -95,9 +95,6 @@ func (d *doctor) checkLedger(ctx context.Context) finding {
 // whether commits survive a crash of the server. SQLite syncs each commit to disk.
 func (d *doctor) judgeLedger(i ledger.Inspection) finding {
 	found := fmt.Sprintf("%s %s, %s; schema version %d", i.Engine, i.Version, i.Name, i.Schema)
-	if i.UsedBy != 0 {
-		found += fmt.Sprintf("; in use by process %d", i.UsedBy)
-	}
 	created, has := i.Identity.Pages, i.Layouts // an older schema does not report its layouts
 	now := cmp.Or(has.Building, has.Current, created)
 	if now != 0 {
