@@ -235,31 +235,8 @@ func (l Layouts) statements() []statement {
 	return all
 }
 
-// rebuilds returns ErrGone if pages of the layout must not be rebuilt, because a closed page must
-// stay closed.
-func (l Layouts) rebuilds(pages uint32) error {
-	if pages != l.Current && (pages != l.Building || pages == 0) {
-		return ErrGone
-	}
-	return nil
-}
-
 // hashRange is the hashes from least to greatest, both included.
 type hashRange struct{ least, greatest uint64 }
 
 // args returns the range in the form of the database.
 func (r hashRange) args() []any { return []any{stored(r.least), stored(r.greatest)} }
-
-// without returns the parts of the range between some hashes, which are in ascending order.
-func (r hashRange) without(hashes []uint64) (rest []hashRange) {
-	for _, hash := range hashes {
-		if hash > r.least {
-			rest = append(rest, hashRange{r.least, hash - 1})
-		}
-		if hash == r.greatest {
-			return rest
-		}
-		r.least = hash + 1
-	}
-	return append(rest, r)
-}

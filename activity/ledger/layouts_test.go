@@ -157,24 +157,36 @@ func TestMoveNumbers(t *testing.T) {
 	}
 }
 
-// TestRangeWithout removes hashes from ranges, at both ends of the ranges and of all hashes.
-func TestRangeWithout(t *testing.T) {
+// TestRanges removes the hashes of users with dedicated pages from ranges, at both ends of the ranges
+// and of all hashes.
+func TestRanges(t *testing.T) {
 	const most = 1<<64 - 1
-	for _, c := range []struct {
-		of      hashRange
-		without []uint64
-		want    []hashRange
-	}{
-		{hashRange{3, 9}, nil, []hashRange{{3, 9}}},
-		{hashRange{3, 9}, []uint64{5}, []hashRange{{3, 4}, {6, 9}}},
-		{hashRange{3, 9}, []uint64{3, 9}, []hashRange{{4, 8}}},
-		{hashRange{3, 9}, []uint64{5, 6, 8}, []hashRange{{3, 4}, {7, 7}, {9, 9}}},
-		{hashRange{3, 4}, []uint64{3, 4}, nil},
-		{hashRange{0, most}, []uint64{0, most}, []hashRange{{1, most - 1}}},
-		{hashRange{most, most}, []uint64{most}, nil},
-	} {
-		if got := c.of.without(c.without); !slices.Equal(got, c.want) {
-			t.Errorf("%v without %v: %v, want %v", c.of, c.without, got, c.want)
+	onBoth(t, 1, func(t *testing.T, l *Ledger) {
+		for _, c := range []struct {
+			of      hashRange
+			without []uint64
+			want    []hashRange
+		}{
+			{hashRange{3, 9}, nil, []hashRange{{3, 9}}},
+			{hashRange{3, 9}, []uint64{5}, []hashRange{{3, 4}, {6, 9}}},
+			{hashRange{3, 9}, []uint64{2, 10}, []hashRange{{3, 9}}},
+			{hashRange{3, 9}, []uint64{3, 9}, []hashRange{{4, 8}}},
+			{hashRange{3, 9}, []uint64{5, 6, 8}, []hashRange{{3, 4}, {7, 7}, {9, 9}}},
+			{hashRange{3, 4}, []uint64{3, 4}, nil},
+			{hashRange{0, most}, []uint64{0, most}, []hashRange{{1, most - 1}}},
+			{hashRange{most, most}, []uint64{most}, nil},
+		} {
+			owners := []statement{{sql: `DELETE FROM owners`}}
+			for i, hash := range c.without {
+				owners = append(owners, statement{sql: l.sql.putOwner, args: []any{stored(hash), DedicatedPages + uint32(i)}})
+			}
+			must(t, update(t.Context(), l.db, owners...))
+			var least, greatest int64
+			read := statement{sql: rangesSQL, args: c.of.args(), into: []any{&least, &greatest}}
+			got, err := collect(t.Context(), l.db, read, func() hashRange { return hashRange{unstored(least), unstored(greatest)} })
+			if err != nil || !slices.Equal(got, c.want) {
+				t.Errorf("%v without %v: %v, %v, want %v", c.of, c.without, got, err, c.want)
+			}
 		}
-	}
+	})
 }

@@ -121,7 +121,8 @@ func (d *postgresDatabase) stream(
 		defer stalled.Stop()
 		read := 0
 		err := do(ctx, conn, func() {
-			if read++; read%rowsToGoOn == 0 {
+			read++
+			if read%rowsToGoOn == 0 {
 				stalled.Reset(callTimeout)
 			}
 		})

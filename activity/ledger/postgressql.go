@@ -37,17 +37,6 @@ const (
 				WHERE hash = o.hash OFFSET 0) AS e ON true
 		WHERE o.page = $1`
 
-	// gapsCTE returns the gaps between the hashes of users with a dedicated page. No sum exceeds
-	// the range of a bigint: the gap before the lowest hash, and after the highest, is NULL.
-	gapsCTE = `, moved AS (SELECT o.hash FROM bounds, LATERAL (SELECT hash FROM owners
-			WHERE hash BETWEEN bounds.least AND bounds.greatest OFFSET 0) AS o),
-		gaps (least, greatest) AS (
-			SELECT bounds.least, CASE WHEN (SELECT min(hash) FROM moved) IS NULL THEN bounds.greatest
-				ELSE nullif((SELECT min(hash) FROM moved), bounds.least) - 1 END FROM bounds
-			UNION ALL
-			SELECT nullif(moved.hash, bounds.greatest) + 1, coalesce(lead(moved.hash) OVER (ORDER BY moved.hash) - 1, bounds.greatest)
-			FROM moved, bounds)`
-
 	// pollSQL reads the snapshot, the clock, the identity of the ledger, and the id of the session's
 	// server process.
 	pollSQL = `SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint,

@@ -69,18 +69,23 @@ func (l *Ledger) EachRow(ctx context.Context, page uint32, each func(rows []Row)
 // if the page is no longer in use.
 func (l *Ledger) Sequence(ctx context.Context, page uint32) (uint64, error) {
 	return ofPage(ctx, l, "sequence", "read page %d", page, func(ctx context.Context) (uint64, error) {
-		query, args := sharedStateSQL, []any{page, l.id.LayoutOf(page)}
-		if page >= DedicatedPages {
-			query, args = dedicatedStateSQL, args[:1]
-		}
-		var sequence uint64
-		gone := ErrGone // unless there is a row
-		err := l.db.query(ctx, statement{sql: query, args: args, into: []any{&sequence}, each: func() error {
-			gone = nil
-			return nil
-		}})
-		return sequence, cmp.Or(err, gone)
+		s, err := readState(ctx, l.db, l.id, page)
+		return s.Sequence, err
 	})
+}
+
+// readState reads the state of a page.
+func readState(ctx context.Context, from queryer, id Identity, page uint32) (s PageState, err error) {
+	query, args := sharedStateSQL, []any{page, id.LayoutOf(page)}
+	if page >= DedicatedPages {
+		query, args = dedicatedStateSQL, args[:1]
+	}
+	gone := ErrGone // unless there is a row
+	err = from.query(ctx, statement{sql: query, args: args, into: []any{&s.Sequence, &s.Left}, each: func() error {
+		gone = nil
+		return nil
+	}})
+	return s, cmp.Or(err, gone)
 }
 
 // ofPage is ask for a page that a layout can have. what has the place of its number.

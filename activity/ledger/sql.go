@@ -56,11 +56,29 @@ const (
 		ON CONFLICT (id) DO UPDATE SET value = excluded.value`
 	deleteCheckpointSQL = `DELETE FROM checkpoints WHERE id = $1`
 
-	// sharedStateSQL and dedicatedStateSQL read the sequence of a page. They return no row for a page
+	// sharedStateSQL and dedicatedStateSQL read the state of a page. They return no row for a page
 	// that is no longer in use. A subquery seeks to its row.
-	sharedStateSQL = `SELECT coalesce((SELECT sequence FROM pages WHERE page = $1), 0)
+	sharedStateSQL = `SELECT coalesce((SELECT sequence FROM pages WHERE page = $1), 0),
+			coalesce((SELECT left_at FROM pages WHERE page = $1), 0)
 		FROM layouts WHERE pages = $2 AND state <> 'leaving'`
-	dedicatedStateSQL = `SELECT p.sequence FROM owners o JOIN pages p ON p.page = o.page WHERE o.page = $1`
+	dedicatedStateSQL = `SELECT p.sequence, p.left_at FROM owners o JOIN pages p ON p.page = o.page WHERE o.page = $1`
+
+	// rangesSQL reads the ranges of hashes of the users on a shared page, given its first and last
+	// hash. ownerRangeSQL does so for a dedicated page.
+	rangesSQL = `WITH bounds (least, greatest) AS (SELECT CAST($1 AS bigint), CAST($2 AS bigint))` + gapsCTE + `
+		SELECT least, greatest FROM gaps WHERE least <= greatest ORDER BY least`
+	ownerRangeSQL = `SELECT hash, hash FROM owners WHERE page = $1`
+
+	// gapsCTE reads the gaps between the hashes of users with a dedicated page. No sum exceeds the
+	// range of a bigint: the gap before the lowest hash, and after the highest, is NULL.
+	gapsCTE = `, moved AS (SELECT hash FROM owners
+			WHERE hash BETWEEN (SELECT least FROM bounds) AND (SELECT greatest FROM bounds)),
+		gaps (least, greatest) AS (
+			SELECT bounds.least, CASE WHEN (SELECT min(hash) FROM moved) IS NULL THEN bounds.greatest
+				ELSE nullif((SELECT min(hash) FROM moved), bounds.least) - 1 END FROM bounds
+			UNION ALL
+			SELECT nullif(moved.hash, bounds.greatest) + 1, coalesce(lead(moved.hash) OVER (ORDER BY moved.hash) - 1, bounds.greatest)
+			FROM moved, bounds)`
 
 	// placeSQL reads the state of the user's dedicated page, or else of page $2. It returns this
 	// state once for each layout, with the layout.

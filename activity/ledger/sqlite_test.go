@@ -68,14 +68,16 @@ func TestQueryPlans(t *testing.T) {
 		seeks []string
 		sorts int
 	}{
-		{sharedStateSQL, []string{"layouts USING INTEGER PRIMARY KEY (rowid=?)", "pages USING INTEGER PRIMARY KEY (rowid=?)"}, 0},
+		{sharedStateSQL, []string{
+			"layouts USING INTEGER PRIMARY KEY (rowid=?)",
+			"pages USING INTEGER PRIMARY KEY (rowid=?)", "pages USING INTEGER PRIMARY KEY (rowid=?)",
+		}, 0},
 		{dedicatedStateSQL, []string{"o USING COVERING INDEX sqlite_autoindex_owners_1 (page=?)", "p USING INTEGER PRIMARY KEY (rowid=?)"}, 0},
 		{placeSQL, []string{
 			"owners USING INTEGER PRIMARY KEY (rowid=?)",
 			"pages USING INTEGER PRIMARY KEY (rowid=?)", "pages USING INTEGER PRIMARY KEY (rowid=?)",
 		}, 0},
 		{snapshotSQL, []string{"entries USING PRIMARY KEY (hash>? AND hash<?)"}, 0},
-		{sequenceSQL, []string{"pages USING INTEGER PRIMARY KEY (rowid=?)"}, 0},
 		{progressSQL, []string{"pages USING COVERING INDEX pages_changed"}, 0},
 		{changedSQL, []string{"pages USING INDEX pages_changed (changed>?)"}, 0},
 		{all.endedRows, []string{"entries USING INDEX entries_until (until<?)"}, 0},
@@ -98,9 +100,9 @@ func TestQueryPlans(t *testing.T) {
 		{countRangeSQL, []string{"entries USING COVERING INDEX entries_newest (hash>? AND hash<?)"}, 0},
 		{all.lockDedicated, dedicated, 0},
 		{rowsSQL(all.lockDedicated, 64), dedicated, 0},
-		{ownersSQL, []string{"owners USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"}, 0},
+		{rangesSQL, slices.Repeat([]string{"owners USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"}, 3), 1},
 		{newOwnersSQL, []string{"owners USING INDEX owners_changed (changed>?)"}, 0},
-		{ownerSQL, []string{"owners USING COVERING INDEX sqlite_autoindex_owners_1 (page=?)"}, 0},
+		{ownerRangeSQL, []string{"owners USING COVERING INDEX sqlite_autoindex_owners_1 (page=?)"}, 0},
 		{greatestPageSQL, []string{"pages"}, 0},
 		{all.seedPages[0], []string{"p USING INTEGER PRIMARY KEY (rowid=?)", "pages USING COVERING INDEX pages_changed"}, 0},
 		{all.deletePages, []string{"pages USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"}, 0},

@@ -3,7 +3,6 @@ package ledger
 import (
 	"context"
 	"database/sql"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,7 +13,6 @@ import (
 type sqliteQueries struct {
 	on interface {
 		QueryContext(ctx context.Context, sql string, args ...any) (*sql.Rows, error)
-		ExecContext(ctx context.Context, sql string, args ...any) (sql.Result, error)
 	}
 	tx       *sql.Tx              // nil: none
 	whole    bool                 // statements run to their end, even when ctx ends
@@ -81,22 +79,14 @@ func (q sqliteQueries) run(ctx context.Context, s statement) (err error) {
 	if q.whole {
 		ctx = context.WithoutCancel(ctx)
 	}
-	stmt, prepared := q.prepared[s.sql]
-	if prepared && q.tx != nil {
-		stmt = q.tx.StmtContext(ctx, stmt)
-	}
 	var rows *sql.Rows
-	switch {
-	case s.into == nil && prepared:
-		_, err = stmt.ExecContext(ctx, s.args...)
-		return err
-	case s.into == nil:
-		_, err = q.on.ExecContext(ctx, s.sql, s.args...)
-		return err
-	case prepared:
-		rows, err = stmt.QueryContext(ctx, s.args...)
-	default:
+	if stmt, prepared := q.prepared[s.sql]; !prepared {
 		rows, err = q.on.QueryContext(ctx, s.sql, s.args...)
+	} else {
+		if q.tx != nil {
+			stmt = q.tx.StmtContext(ctx, stmt)
+		}
+		rows, err = stmt.QueryContext(ctx, s.args...)
 	}
 	if err != nil {
 		return err
@@ -184,11 +174,17 @@ func (d *sqliteDatabase) inPage(
 	ctx context.Context, page uint32, do func(q sqliteQueries, ranges []hashRange) error,
 ) (s PageState, err error) {
 	err = d.reading(ctx, func(q sqliteQueries) error {
-		ranges, err := d.ranges(ctx, q, page)
-		if err != nil {
+		if s, err = readState(ctx, q, d.id, page); err != nil {
 			return err
 		}
-		if s, err = q.pageState(ctx, page); err != nil {
+		query, args := ownerRangeSQL, []any{page}
+		if page < DedicatedPages {
+			query, args = rangesSQL, d.id.hashes(page).args()
+		}
+		var least, greatest int64
+		read := statement{sql: query, args: args, into: []any{&least, &greatest}}
+		ranges, err := collect(ctx, q, read, func() hashRange { return hashRange{unstored(least), unstored(greatest)} })
+		if err != nil {
 			return err
 		}
 		return do(q, ranges)
@@ -197,48 +193,6 @@ func (d *sqliteDatabase) inPage(
 		return PageState{}, err
 	}
 	return s, nil
-}
-
-// ranges returns the ranges of hashes of a page.
-func (d *sqliteDatabase) ranges(ctx context.Context, q sqliteQueries, page uint32) (ranges []hashRange, err error) {
-	if page >= DedicatedPages {
-		owners, err := q.owners(ctx, ownerSQL, page)
-		if err == nil && len(owners) == 0 {
-			err = ErrGone
-		}
-		for hash := range owners {
-			ranges = append(ranges, hashRange{hash, hash})
-		}
-		return ranges, err
-	}
-	layouts, err := readLayouts(ctx, q)
-	if err == nil {
-		err = layouts.rebuilds(d.id.LayoutOf(page))
-	}
-	if err != nil {
-		return nil, err
-	}
-	shared := d.id.hashes(page)
-	owners, err := q.owners(ctx, ownersSQL, shared.args()...)
-	return shared.without(slices.Sorted(maps.Keys(owners))), err
-}
-
-// owners runs a query of the columns hash and page.
-func (q sqliteQueries) owners(ctx context.Context, sql string, args ...any) (map[uint64]uint32, error) {
-	var hash int64
-	var page uint32
-	owners := make(map[uint64]uint32)
-	err := q.query(ctx, statement{sql: sql, args: args, into: []any{&hash, &page}, each: func() error {
-		owners[unstored(hash)] = page
-		return nil
-	}})
-	return owners, err
-}
-
-// pageState reads the state of a page.
-func (q sqliteQueries) pageState(ctx context.Context, page uint32) (s PageState, err error) {
-	err = q.query(ctx, statement{sql: sequenceSQL, args: []any{page}, into: []any{&s.Sequence, &s.Left}})
-	return s, err
 }
 
 // changed uses the numbers of transactions, which commit in the order of their numbers. It reads
@@ -257,11 +211,17 @@ func (d *sqliteDatabase) changed(
 		if p.Layouts, err = readLayouts(ctx, q); err != nil {
 			return err
 		}
-		if p.Owners, err = q.owners(ctx, newOwnersSQL, first); err != nil {
-			return err
-		}
+		var hash int64
 		var page uint32
 		var s PageState
+		p.Owners = make(map[uint64]uint32)
+		owners := statement{sql: newOwnersSQL, args: []any{first}, into: []any{&hash, &page}, each: func() error {
+			p.Owners[unstored(hash)] = page
+			return nil
+		}}
+		if err := q.query(ctx, owners); err != nil {
+			return err
+		}
 		return q.query(ctx, statement{
 			sql: changedSQL, args: []any{first}, into: []any{&page, &s.Sequence, &s.Left},
 			each: func() error { return each(page, s) },

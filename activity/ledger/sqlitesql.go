@@ -19,8 +19,6 @@ const (
 		WHERE hash BETWEEN ? AND ? GROUP BY hash, owner, kind ORDER BY hash, owner, kind`
 	targetsEnd = "\x1f"
 
-	sequenceSQL = `SELECT sequence, left_at FROM pages WHERE page = ?`
-
 	// progressSQL reads the number of the next transaction.
 	progressSQL = `SELECT coalesce(max(changed), 0) + 1 FROM pages`
 
@@ -32,10 +30,6 @@ const (
 	countRangeSQL = `SELECT count(*) FROM (SELECT 1 FROM entries WHERE hash BETWEEN ? AND ? LIMIT ?)`
 
 	kindRowsSQL = `SELECT EXISTS (SELECT 1 FROM entries WHERE kind IN (?, ?))`
-
-	ownersSQL = `SELECT hash, page FROM owners WHERE hash BETWEEN ? AND ? ORDER BY hash`
-
-	ownerSQL = `SELECT hash, page FROM owners WHERE page = ?`
 )
 
 // sqliteDialect returns the SQL that has its counterpart in [postgresDialect]. VALUES takes one
@@ -96,9 +90,9 @@ func (d *sqliteDatabase) prepare(ctx context.Context) (err error) {
 	write := []string{allLayoutsSQL, allKindsSQL, putCheckpointSQL}
 	//nolint:prealloc // once
 	read := []string{
-		snapshotSQL, keysSQL, sequenceSQL, progressSQL, changedSQL, all.endedRows, listNewestRowsSQL, listBeforeRowsSQL,
-		countRowsSQL, countKindsSQL, ownedRowsSQL, allRowsSQL, countRangeSQL, namingRowsSQL, allKindsSQL, ownersSQL,
-		newOwnersSQL, allLayoutsSQL, getCheckpointSQL, incarnationSQL, sharedStateSQL, dedicatedStateSQL, placeSQL,
+		snapshotSQL, keysSQL, progressSQL, changedSQL, all.endedRows, listNewestRowsSQL, listBeforeRowsSQL,
+		countRowsSQL, countKindsSQL, ownedRowsSQL, allRowsSQL, countRangeSQL, namingRowsSQL, allKindsSQL, rangesSQL,
+		newOwnersSQL, ownerRangeSQL, allLayoutsSQL, getCheckpointSQL, incarnationSQL, sharedStateSQL, dedicatedStateSQL, placeSQL,
 	}
 	for _, n := range batchSizes() {
 		for _, sql := range []string{
