@@ -79,16 +79,17 @@ func (l *Ledger) execute(ctx context.Context, p *plan, now time.Time) (receipt R
 func (l *Ledger) lock(ctx context.Context, t transaction, p *plan, more ...statement) (map[uint32]PageState, error) {
 	for assumed := l.assumedLayouts(); ; assumed = p.layouts {
 		p.forget()
-		shared := []any{p.sharedPages(assumed)}
-		states := make(map[uint32]PageState)
+		pages := p.sharedPages(assumed)
+		states := make(map[uint32]PageState, len(pages))
 		var hash int64
 		var page uint32
 		var s PageState
 		var r scanned
 		var kinds []Kind
 		all := []statement{
-			{sql: l.sql.share}, layoutsQuery(&p.layouts), kindsQuery(&kinds), {sql: l.sql.createPages, columns: shared},
-			{sql: l.sql.lockPages, columns: shared, into: []any{&page, &s.Sequence, &s.Left}, each: func() error {
+			{sql: l.sql.share}, layoutsQuery(&p.layouts), kindsQuery(&kinds),
+			{sql: l.sql.createPages, columns: []any{pages}},
+			{sql: l.sql.lockPages, columns: []any{pages}, into: []any{&page, &s.Sequence, &s.Left}, each: func() error {
 				states[page] = s
 				return nil
 			}},
