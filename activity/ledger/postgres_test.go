@@ -34,6 +34,7 @@ func TestPostgres(t *testing.T) {
 		"Locked":                    on.testLocked,
 		"Starved":                   on.testStarved,
 		"Stopped":                   on.testStopped,
+		"LongStatement":             on.testLongStatement,
 		"Deadlock":                  on.testDeadlock,
 		"Conflicts":                 on.testConflicts,
 		"Isolation":                 on.testIsolation,

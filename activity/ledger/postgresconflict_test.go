@@ -3,6 +3,7 @@ package ledger_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -56,6 +57,32 @@ func (server shared) testStopped(t testing.TB) {
 	}
 	checkSequence(t, l, 3, 2)
 	proxy.Reset() // or the close of the process that was stopped would wait for the server
+}
+
+// testLongStatement reads a large page for longer than a statement may take. The reader waits after
+// the first rows, and the rest does not fit into the buffers of the connection.
+func (server shared) testLongStatement(t testing.TB) {
+	l, url := server.fresh(t)
+	c := on(3, "a")
+	for i := range 40_000 {
+		row := c.Rows[0]
+		row.Target = fmt.Sprintf("%0256d", i)
+		c.Rows = append(c.Rows, row)
+	}
+	record(t, l, c)
+	watch, read := raw(t, url), 0
+	limited := open(t, url+"&statement_timeout=300ms", ledger.Options{})
+	_, err := limited.EachRow(t.Context(), 3, func(rows []ledger.Row) error {
+		if read == 0 {
+			await(t, watch, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database()
+				AND query LIKE 'WITH bounds%' AND clock_timestamp() - query_start > '500ms')`)
+		}
+		read += len(rows)
+		return nil
+	})
+	if err != nil || read != len(c.Rows) {
+		t.Errorf("%d of %d rows, %v", read, len(c.Rows), err)
+	}
 }
 
 // testStarved has a process pause between the two round trips of a write, until the server ends its
