@@ -157,8 +157,8 @@ func TestMoveNumbers(t *testing.T) {
 	}
 }
 
-// TestRanges removes the hashes of users with dedicated pages from ranges, at both ends of the ranges
-// and of all hashes.
+// TestRanges removes the hashes of users with dedicated pages from ranges, at both ends of the
+// ranges and of all hashes.
 func TestRanges(t *testing.T) {
 	const most = 1<<64 - 1
 	onBoth(t, 1, func(t *testing.T, l *Ledger) {

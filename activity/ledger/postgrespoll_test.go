@@ -122,27 +122,33 @@ func query(t testing.TB, conn *pgx.Conn, into any, sql string) {
 func TestPostgresForeignIDs(t *testing.T) {
 	t.Parallel()
 	s := pgtest.Start(t)
-	url := s.Schema()
+	for _, o := range []ledger.Options{{}, {Restored: true}} {
+		testForeignIDs(t, s.Schema(), o)
+	}
+}
+
+func testForeignIDs(t *testing.T, url string, o ledger.Options) {
+	t.Helper()
 	l := open(t, url, ledger.Options{Pages: 16})
 	record(t, l, on(3, "a"), on(4, "a"))
 	_, err := l.Move(t.Context(), on(3, "a").Rows[0].Hash, true)
 	must(t, err)
 	shut(t, l)
 	execute(t, raw(t, url), `UPDATE pages SET changed = changed + 1000000`, `UPDATE owners SET changed = changed + 1000000`)
-	l = open(t, url, ledger.Options{})
+	l = open(t, url, o)
 	progress, err := l.Changed(t.Context(), "", func(uint32, ledger.PageState) error { return nil })
 	if err != nil || len(progress.Owners) != 1 {
-		t.Errorf("at first: %+v, %v, want one owner", progress, err)
+		t.Errorf("at first, with %+v: %+v, %v, want one owner", o, progress, err)
 	}
 	record(t, l, on(5, "a"))
 	pages, next := changed(t, l, progress.Next)
 	checkPages(t, "then", pages, map[uint32]uint64{5: 1})
 	progress, err = l.Changed(t.Context(), next, func(page uint32, _ ledger.PageState) error {
-		t.Errorf("page %d is reported again", page)
+		t.Errorf("with %+v, page %d is reported again", o, page)
 		return nil
 	})
 	if err != nil || len(progress.Owners) > 0 {
-		t.Errorf("at last: owners %v, %v", progress.Owners, err)
+		t.Errorf("at last, with %+v: owners %v, %v", o, progress.Owners, err)
 	}
 }
 

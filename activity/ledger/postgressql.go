@@ -142,8 +142,8 @@ func postgresLocks() locks {
 	}
 }
 
-// postgresDialect returns the SQL that has its counterpart in [sqliteDialect]. OFFSET keeps an inner
-// SELECT separate: one seek for each row, in the row's partition alone.
+// postgresDialect returns the SQL that has its counterpart in [sqliteDialect]. OFFSET keeps an
+// inner SELECT separate: one seek for each row, in the row's partition alone.
 func postgresDialect() dialect {
 	return dialect{
 		locks: postgresLocks(),
