@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -468,6 +469,32 @@ func TestLayoutRuleCutOff(t *testing.T) {
 			b.want(t, other, "hide", "p", true)
 		})
 	}
+}
+
+// A process that is cut off from the ledger knows of a change that is on its way to the page. It
+// answers as soon as the page has the change, and not before.
+func TestChangeArrives(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.open(t, Config{}), w.open(t, Config{})
+		user := a.userOn(0)
+		a.record(t, true, add(user, "hide", "p"))
+		b.want(t, user, "hide", "p", true)
+		id := a.layout.pageID(0)
+		back := setBack(t, w.store, id)
+		a.record(t, true, add(user, "hide", "q"))
+		arrive := setBack(t, w.store, id)
+		back()
+		b.pollNow(t)
+		b.way.cut(true)
+		b.wantUnavailable(t, "the change does not arrive", user)
+		var arriving sync.WaitGroup
+		arriving.Go(func() {
+			time.Sleep(arrivalLimit / 2)
+			arrive()
+		})
+		b.want(t, user, "hide", "q", true)
+		arriving.Wait()
+	})
 }
 
 // An interrupted growth can be completed from each phase: by another process, for the same or

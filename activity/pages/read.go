@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -36,6 +37,13 @@ type Answer struct {
 
 	Lists []Answer // of the Query, in its order
 }
+
+// A page that lacks changes is read again for arrivalLimit while the ledger cannot be read. The first
+// pause is arrivalPause; then they double.
+const (
+	arrivalPause = time.Millisecond
+	arrivalLimit = 128 * time.Millisecond
+)
 
 // maxLooks is the number of times that a reader looks for its user's page before it gives up.
 const maxLooks = 8
@@ -285,6 +293,32 @@ func (r *reader) current(ctx context.Context, p *reading, began int64, again boo
 	case reason == reasonClosed && !(again && p.at.known):
 		return nil, ledger.ErrGone
 	}
+	page, err := r.fromElsewhere(ctx, p, began, reason)
+	if down, ok := errors.AsType[*UnavailableError](err); ok && down.Dependency == "ledger" && reason == PageBehind && r.arrives(ctx, p) {
+		return p.loaded.Page, nil
+	}
+	return page, err
+}
+
+// arrives waits for changes that are on their way to the store, and reports whether the page then
+// has them all. A change is in the ledger before it is in the page, and nobody can rebuild the page
+// while the ledger cannot be read.
+func (r *reader) arrives(ctx context.Context, p *reading) bool {
+	for pause := arrivalPause; pause < arrivalLimit && r.life.rest(ctx, pause) == nil; pause *= 2 {
+		one := []reading{*p}
+		one[0].held, one[0].pending = held{}, true
+		_, _ = r.loadAll(ctx, one, nil) // the page has its error
+		if one[0].failed == nil && r.poller.fault(ctx, p.at.page, p.want, statusOf(one[0].loaded)) == "" {
+			*p = one[0]
+			return true
+		}
+	}
+	return false
+}
+
+// fromElsewhere is current for a page that the store does not have, or not as it must be.
+func (r *reader) fromElsewhere(ctx context.Context, p *reading, began int64, reason string) (*favfilter.Page, error) {
+	number := p.at.page
 	if err := r.poller.reachable(); err != nil {
 		return nil, err
 	}
