@@ -172,36 +172,6 @@ func ExampleFilter_Count() {
 	// Output: 2 <nil>
 }
 
-// A copy in memory answers without I/O and changes independently of the filter's store.
-func ExampleFilter_Snapshot() {
-	ctx := context.Background()
-	f, err := favfilter.Open(ctx, &favfilter.Memory{}, favfilter.Config{Capacity: 1000})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	if _, err := f.Add(ctx, "U1_P1", "U1_P2"); err != nil {
-		fmt.Println(err)
-		return
-	}
-	snapshot, err := f.Snapshot(ctx)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	if _, err := snapshot.Remove(ctx, "U1_P1"); err != nil {
-		fmt.Println(err)
-		return
-	}
-	for _, filter := range []*favfilter.Filter{f, snapshot} {
-		found, err := filter.Contains(ctx, "U1_P1", "U1_P2")
-		fmt.Println(found, err)
-	}
-	// Output:
-	// [true true] <nil>
-	// [false true] <nil>
-}
-
 // A page starts small and grows with its keys.
 func ExamplePage_Apply() {
 	const rate = 0.001

@@ -165,7 +165,7 @@ func (f *Filter) Keep(ctx context.Context) error {
 	if err := f.create(ctx, 0); err != nil {
 		return err
 	}
-	_, err := f.load(ctx, []PageID{{Number: 0}}, f.store.Load)
+	_, err := f.load(ctx, []PageID{{Number: 0}})
 	return err
 }
 
@@ -215,7 +215,7 @@ func (f *Filter) Remove(ctx context.Context, keys ...string) ([]Outcome, error) 
 // was added and not removed, and for other keys at the false-positive rate.
 func (f *Filter) Contains(ctx context.Context, keys ...string) ([]bool, error) {
 	groups, ids := f.group(keys)
-	loaded, err := f.load(ctx, ids, f.store.Load)
+	loaded, err := f.load(ctx, ids)
 	if err != nil {
 		return nil, fmt.Errorf("look up %d keys: %w", len(keys), err)
 	}
@@ -321,10 +321,8 @@ func (f *Filter) group(keys []string) (map[PageID][]int, []PageID) {
 }
 
 // load reads pages by a call of the store. It fails if one is damaged or belongs to another filter.
-func (f *Filter) load(
-	ctx context.Context, ids []PageID, read func(context.Context, []PageID) ([]Loaded, error),
-) ([]Loaded, error) {
-	loaded, err := read(ctx, ids)
+func (f *Filter) load(ctx context.Context, ids []PageID) ([]Loaded, error) {
+	loaded, err := f.store.Load(ctx, ids)
 	if err != nil {
 		return nil, err
 	}

@@ -5,15 +5,10 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"time"
 )
 
-const (
-	// countChunk is the number of headers that Count reads at a time.
-	countChunk = 1024
-	// snapshotChunk is the number of pages that Snapshot reads at a time.
-	snapshotChunk = 64
-)
+// countChunk is the number of headers that Count reads at a time.
+const countChunk = 1024
 
 // Count returns the number of keys that the filter holds as far as it knows: the keys that were
 // added less those that were removed.
@@ -41,31 +36,6 @@ func (f *Filter) Count(ctx context.Context) (int, error) {
 		}
 	}
 	return total, nil
-}
-
-// Snapshot returns a copy of the filter in memory, in a [Memory] of its own. The copy and the
-// original are independent of each other. Keys can be added to the copy and removed from it.
-//
-// Snapshot copies 64 pages at a time, each as it is at one instant. So the copy has every key that
-// was in the filter throughout the call, and none that was absent throughout it. Of the keys added
-// or removed during the call it may have some, even if a single call of Add or Remove changed them
-// all. Snapshot fails if a page cannot be read or is damaged.
-func (f *Filter) Snapshot(ctx context.Context) (*Filter, error) {
-	memory := &Memory{}
-	for ids := range f.chunks(snapshotChunk) {
-		loaded, err := f.load(ctx, ids, f.store.LoadWhole)
-		if err != nil {
-			return nil, fmt.Errorf("copy filter: %w", err)
-		}
-		for i, l := range loaded {
-			if l.Page != nil {
-				memory.Restore(ids[i], l, time.Time{}) // neither store changes the page, so they can share it
-			}
-		}
-	}
-	snapshot := *f
-	snapshot.store = memory
-	return &snapshot, nil
 }
 
 // chunks yields the IDs of all pages, n at a time, in a slice that it reuses.

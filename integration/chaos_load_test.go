@@ -117,8 +117,8 @@ const (
 	// refusedLines is how many lines of its log explain why an instance refused a request.
 	refusedLines = 3
 	// refusedAlone counts feeds that are refused while the ledger cannot be read, although Redis
-	// answers: their page lacks a change that the ledger has, or a user has just left it. They are at
-	// most one in maxAlone of those answered.
+	// answers. Their page lacks a change that the ledger has, or a user has just left it. They are
+	// at most one in maxAlone of those answered.
 	refusedAlone, maxAlone = "feeds refused without the ledger", 500
 )
 

@@ -38,8 +38,8 @@ type Answer struct {
 	Lists []Answer // of the Query, in its order
 }
 
-// A page that lacks changes is read again for arrivalLimit while the ledger cannot be read. The first
-// pause is arrivalPause; then they double.
+// A page that lacks changes is read again for arrivalLimit while the ledger cannot be read. The
+// first pause is arrivalPause; then they double.
 const (
 	arrivalPause = time.Millisecond
 	arrivalLimit = 128 * time.Millisecond
@@ -294,7 +294,8 @@ func (r *reader) current(ctx context.Context, p *reading, began int64, again boo
 		return nil, ledger.ErrGone
 	}
 	page, err := r.fromElsewhere(ctx, p, began, reason)
-	if down, ok := errors.AsType[*UnavailableError](err); ok && down.Dependency == "ledger" && reason == PageBehind && r.arrives(ctx, p) {
+	down, ok := errors.AsType[*UnavailableError](err)
+	if ok && down.Dependency == "ledger" && reason == PageBehind && r.arrives(ctx, p) {
 		return p.loaded.Page, nil
 	}
 	return page, err
