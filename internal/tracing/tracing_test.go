@@ -97,7 +97,7 @@ func TestTree(t *testing.T) {
 		status             int
 		redis, postgres    string // a command and a statement that the request needs at least
 	}{
-		{"PUT", "/v1/users/secretviewer/blocks/secretauthor", "", "PUT /v1/users/:user/blocks/:target", 200, "mget", "batch"},
+		{"PUT", "/v1/users/secretviewer/blocks/secretauthor", "", "PUT /v1/users/:user/blocks/:target", 200, "redis.pipeline", "batch"},
 		{"PUT", "/v1/users/secretviewer/hides/secretpost", "", "PUT /v1/users/:user/hides/:target", 200, "evalsha", "batch"},
 		{"POST", "/v1/feed/filter", `{"viewer":"secretviewer","exact":true,` + ids + `}`, "POST /v1/feed/filter", 200, "mget", "SELECT"},
 		{"POST", "/v1/feed/filter", `{"viewer":"secretviewer",` + ids + `}`, "POST /v1/feed/filter", 200, "mget", ""},
