@@ -16,7 +16,7 @@ import (
 
 // Each setting of a Recorder has its effect.
 func TestConfigTakesEffect(t *testing.T) {
-	l, store := openLedger(t, t.TempDir()+"/ledger.db", 4), &exchangeable{&favfilter.Memory{}}
+	l, store := openLedger(t, t.TempDir()+"/ledger.db", 4), &favfilter.Memory{}
 	var rebuilds sync.Map // by reason; the scrub may rebuild pages as well
 	var log bytes.Buffer
 	errPersist := errors.New("the disk is full")
@@ -51,8 +51,10 @@ func TestConfigTakesEffect(t *testing.T) {
 	if _, err := r.DeleteUser(t.Context(), "2"); !errors.Is(err, errPersist) {
 		t.Errorf("a deletion that is not durable: %v", err)
 	}
-	store.Store = faulttest.Down()
-	g.want(t, "1", "hide", "p", Direct)
+	r.Close()
+	r, err = Open(t.Context(), Config{Ledger: l, Store: faulttest.Down(), Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	must(t, err)
+	using{r}.want(t, "1", "hide", "p", Direct)
 	r.Close()
 	if !strings.Contains(log.String(), "pages cannot be read") {
 		t.Errorf("logged %q", &log)
