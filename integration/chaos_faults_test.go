@@ -58,7 +58,7 @@ type occurrence struct {
 // and every feed has every write acknowledged before it. Feeds are refused without both Redis and
 // the ledger. An instance that alone cannot reach the ledger refuses feeds, too: those of pages
 // that a user has left meanwhile for a dedicated page, which it cannot find. If no instance can,
-// a few feeds are refused: see refusedAlone.
+// feeds are refused for a user who left just before: see movedAway.
 func effects() map[string]effect {
 	writes, seen := []string{"writes", "batches"}, []string{"seen"}
 	unlessMoved := []string{"feeds", "writes", "batches"}
@@ -165,7 +165,7 @@ func (w *world) flood() (end func()) {
 			g := w.load.targets[n%len(w.load.targets)]
 			all.Go(func() {
 				r := g.send(context.WithoutCancel(ctx), http.MethodPut, fmt.Sprintf("/v1/users/flood%d/likes/p%d", n%100, n), nil)
-				w.load.answered(g, "writes", r)
+				w.load.answered(ctx, g, "writes", r)
 				w.tally.count("flood", 1)
 			})
 		}

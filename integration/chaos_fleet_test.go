@@ -3,7 +3,9 @@ package integration
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os/exec"
@@ -152,6 +154,19 @@ func (l *tailLog) last(n int) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return string(bytes.Join(l.lines[max(0, len(l.lines)-n):], nil))
+}
+
+// says reports whether one of the last lines has the text. A log may come a second after the answer
+// that it explains.
+func (l *tailLog) says(ctx context.Context, text string) bool {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	return servertest.Await(ctx, "the log has "+text, func(context.Context) error {
+		if lines := l.last(50); !strings.Contains(lines, text) {
+			return errors.New(lines)
+		}
+		return nil
+	}) == nil
 }
 
 // logs returns the last lines of every instance's log.

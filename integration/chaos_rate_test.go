@@ -163,8 +163,8 @@ func signTest(a, b int) float64 {
 // checkRates records a violation if the observed rates are wrong, or too many feeds were refused
 // after a move.
 func (l *chaosLoad) checkRates() {
-	if refused, feeds := l.tally.of(refusedAlone), l.tally.of("feeds"); refused*maxAlone > feeds {
-		l.tally.violatedf("refused", "%d feeds without the ledger, and %d were answered", refused, feeds)
+	if refused, feeds := l.tally.of(refusedAfterMove), l.tally.of("feeds"); refused*maxAfterMove > feeds {
+		l.tally.violatedf("refused", "%d feeds after a move, and %d were answered", refused, feeds)
 	}
 	if wrong := l.model.rates().wrong(); wrong != "" {
 		l.tally.violatedf("undone", "%s", wrong)

@@ -72,7 +72,7 @@ func TestPollerAlone(t *testing.T) {
 		t.Errorf("page 0 is required at %d, want 1", at)
 	}
 	page := p.layout.pageOf(hashMost)
-	if page < ledger.DedicatedPages || p.sequences.of(page).required.Load() == 0 || p.sequences.of(1).left.Load() == 0 {
+	if page != ledger.DedicatedPages || p.sequences.of(page).required.Load() == 0 || p.sequences.of(1).left.Load() == 0 {
 		t.Errorf("the user who moved is on page %d, required at %d", page, p.sequences.of(page).required.Load())
 	}
 	if due, reason := p.due.take(p.life.elapsed() + int64(time.Hour)); reason != reasonChanged || len(due) < 2 {
