@@ -30,7 +30,7 @@ func TestDeleteUser(t *testing.T) {
 			if k.InLedger() {
 				continue
 			}
-			loaded, err := store.Load(t.Context(), []favfilter.PageID{g.windows[k.Name].ID(g.userHash("1"))})
+			loaded, _, err := store.Load(t.Context(), []favfilter.PageID{g.windows[k.Name].ID(g.userHash("1"))})
 			must(t, err)
 			if loaded[0].Version != "" {
 				t.Errorf("the window of %s is there", k.Name)

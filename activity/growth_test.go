@@ -85,9 +85,11 @@ type countedLoads struct {
 	loads atomic.Int64
 }
 
-func (s *countedLoads) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
+func (s *countedLoads) Load(
+	ctx context.Context, ids []favfilter.PageID, held ...favfilter.PageID,
+) ([]favfilter.Loaded, []favfilter.Version, error) {
 	s.loads.Add(1)
-	return s.Store.Load(ctx, ids)
+	return s.Store.Load(ctx, ids, held...)
 }
 
 // In a cluster, the pages of every layout are in the slot of their users' windows: one Load reads

@@ -322,7 +322,7 @@ func (f *Filter) group(keys []string) (map[PageID][]int, []PageID) {
 
 // load reads pages by a call of the store. It fails if one is damaged or belongs to another filter.
 func (f *Filter) load(ctx context.Context, ids []PageID) ([]Loaded, error) {
-	loaded, err := f.store.Load(ctx, ids)
+	loaded, _, err := f.store.Load(ctx, ids)
 	if err != nil {
 		return nil, err
 	}

@@ -28,10 +28,17 @@ type faultyStore struct {
 	state    favfilter.State // Apply returns this state, and applies nothing
 }
 
-func (s *faultyStore) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
+func (s *faultyStore) Load(
+	ctx context.Context, ids []favfilter.PageID, held ...favfilter.PageID,
+) ([]favfilter.Loaded, []favfilter.Version, error) {
 	s.loads++
 	s.pages = len(ids)
-	return s.load(ctx, ids, s.Store.Load)
+	var versions []favfilter.Version
+	loaded, err := s.load(ctx, ids, func(ctx context.Context, ids []favfilter.PageID) (l []favfilter.Loaded, err error) {
+		l, versions, err = s.Store.Load(ctx, ids, held...)
+		return l, err
+	})
+	return loaded, versions, err
 }
 
 func (s *faultyStore) LoadWhole(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
@@ -136,7 +143,7 @@ func TestFilterLosesAPage(t *testing.T) {
 // lose stores the page again with a time to live, and lets that time pass.
 func lose(t testing.TB, store favfilter.Store, id favfilter.PageID, pass func()) {
 	t.Helper()
-	l, err := store.Load(t.Context(), []favfilter.PageID{id})
+	l, _, err := store.Load(t.Context(), []favfilter.PageID{id})
 	must(t, err)
 	replace(t, store, favfilter.Replacement{ID: id, Page: l[0].Page, Seen: l[0].Version, Expire: time.Second})
 	pass()
@@ -253,7 +260,7 @@ func TestRemoveMakesNoPage(t *testing.T) {
 	m := &favfilter.Memory{}
 	f := openFilter(t, m, favfilter.Config{Capacity: 1000, Pages: 2, PageBy: byUser})
 	mustRemove(t, f, keyOfPage(1, 2))
-	l, _ := m.Load(t.Context(), []favfilter.PageID{{Number: 1}})
+	l, _, _ := m.Load(t.Context(), []favfilter.PageID{{Number: 1}})
 	if l[0].Page != nil {
 		t.Error("a removal made page 1")
 	}

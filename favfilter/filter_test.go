@@ -117,7 +117,7 @@ func TestMismatchOfOnePage(t *testing.T) {
 		"another shape": {Identity: identity, Shape: shapeFor(t, 10_000, 0.001), Number: 1},
 		"another seed":  {Identity: favfilter.Identity{Pages: 2, Seed: 1}, Shape: shapeFor(t, 500, 0.001), Number: 1},
 	} {
-		l, err := store.Load(t.Context(), []favfilter.PageID{{Number: 1}})
+		l, _, err := store.Load(t.Context(), []favfilter.PageID{{Number: 1}})
 		must(t, err)
 		replace(t, store, favfilter.Replacement{ID: favfilter.PageID{Number: 1}, Page: newPage(t, h), Seen: l[0].Version})
 		for call, err := range everyCall(t.Context(), f, key) {
@@ -216,7 +216,7 @@ func TestFilterGrows(t *testing.T) {
 
 func pageOf(t testing.TB, store favfilter.Store, number uint32) *favfilter.Page {
 	t.Helper()
-	l, err := store.Load(t.Context(), []favfilter.PageID{{Number: number}})
+	l, _, err := store.Load(t.Context(), []favfilter.PageID{{Number: number}})
 	if err != nil || l[0].Page == nil {
 		t.Fatalf("page %d: %+v, %v", number, l, err)
 	}
@@ -265,7 +265,7 @@ func TestFilterHoldsItsCapacity(t *testing.T) {
 func TestOpenDefaults(t *testing.T) {
 	store := &favfilter.Memory{}
 	openFilter(t, store, favfilter.Config{Capacity: 50_000})
-	l, err := store.Load(t.Context(), []favfilter.PageID{{Number: 0}, {Number: 1}})
+	l, _, err := store.Load(t.Context(), []favfilter.PageID{{Number: 0}, {Number: 1}})
 	must(t, err)
 	h := l[0].Page.Header()
 	// 16 pages of 3,125 keys and five standard deviations, with half of the rate.

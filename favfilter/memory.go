@@ -36,15 +36,10 @@ type held struct {
 
 var _ Store = (*Memory)(nil)
 
-// Load implements [Store].
-func (m *Memory) Load(ctx context.Context, ids []PageID) ([]Loaded, error) {
-	loaded, _, err := m.LoadAndCompare(ctx, ids, nil)
-	return loaded, err
-}
-
 // LoadWhole implements [Store].
 func (m *Memory) LoadWhole(ctx context.Context, ids []PageID) ([]Loaded, error) {
-	return m.Load(ctx, ids)
+	loaded, _, err := m.Load(ctx, ids)
+	return loaded, err
 }
 
 // Apply implements [Store].
@@ -128,8 +123,8 @@ func (m *Memory) Peek(ctx context.Context, ids []PageID) ([]Status, error) {
 	return statuses, nil
 }
 
-// LoadAndCompare implements [Store].
-func (m *Memory) LoadAndCompare(ctx context.Context, ids, held []PageID) ([]Loaded, []Version, error) {
+// Load implements [Store].
+func (m *Memory) Load(ctx context.Context, ids []PageID, held ...PageID) ([]Loaded, []Version, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, nil, fmt.Errorf("load %d pages: %w", len(ids)+len(held), err)
 	}

@@ -21,7 +21,7 @@ func TestMemory(t *testing.T) {
 			Store: m,
 			Other: m,
 			Strings: func(t testing.TB, id favfilter.PageID) ([]byte, []byte) {
-				l, err := m.Load(t.Context(), []favfilter.PageID{id})
+				l, _, err := m.Load(t.Context(), []favfilter.PageID{id})
 				must(t, err)
 				if l[0].Page == nil {
 					return l[0].Encode()
@@ -40,7 +40,7 @@ func TestEncodeOfASharedPage(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 2 {
 		wg.Go(func() {
-			l, _ := m.Load(t.Context(), []favfilter.PageID{{}})
+			l, _, _ := m.Load(t.Context(), []favfilter.PageID{{}})
 			l[0].Page.Encode()
 		})
 	}

@@ -277,18 +277,16 @@ type Store interface {
 	// Load reads pages and values in one round trip. The results are in the order of ids. A
 	// missing or damaged page is not an error. The pages may be shared, so the caller must not change
 	// them. They may lack their collision bits.
-	Load(ctx context.Context, ids []PageID) ([]Loaded, error)
+	//
+	// Of pages that the caller holds, Load reads only the versions: "" for a page that is missing. A
+	// held page is the stored one while their versions are the same. The versions are in the order
+	// of held, or nil if they cannot be read; the error is that of ids.
+	Load(ctx context.Context, ids []PageID, held ...PageID) ([]Loaded, []Version, error)
 
 	// LoadWhole is like Load, but the pages include their collision bits, so that copies of them
 	// can be changed. Each page is read atomically. A page whose two strings are of different
 	// builds is damaged.
 	LoadWhole(ctx context.Context, ids []PageID) ([]Loaded, error)
-
-	// LoadAndCompare is like Load, and in the same round trip reads the versions of pages that the
-	// caller holds, without transferring these: "" for a page that is missing. A held page is the
-	// stored one while their versions are the same. The versions are in the order of held, or nil
-	// if they cannot be read; the error is that of Load.
-	LoadAndCompare(ctx context.Context, ids, held []PageID) ([]Loaded, []Version, error)
 
 	// Apply applies each batch to its page. It takes one round trip if the store knows the shapes
 	// of the pages. The batches are independent, and each result has its own error. No two batches

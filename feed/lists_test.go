@@ -231,20 +231,12 @@ type switched struct {
 	reads atomic.Int64
 }
 
-func (s *switched) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
-	s.reads.Add(1)
-	if s.down.Load() {
-		return nil, faulttest.ErrInjected
-	}
-	return s.Store.Load(ctx, ids)
-}
-
-func (s *switched) LoadAndCompare(
-	ctx context.Context, ids, held []favfilter.PageID,
+func (s *switched) Load(
+	ctx context.Context, ids []favfilter.PageID, held ...favfilter.PageID,
 ) ([]favfilter.Loaded, []favfilter.Version, error) {
 	s.reads.Add(1)
 	if s.down.Load() {
 		return nil, nil, faulttest.ErrInjected
 	}
-	return s.Store.LoadAndCompare(ctx, ids, held)
+	return s.Store.Load(ctx, ids, held...)
 }

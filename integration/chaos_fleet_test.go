@@ -147,7 +147,7 @@ func (l *tailLog) add(line []byte) {
 	l.lines = append(l.lines, bytes.Clone(line))
 }
 
-func (l *tailLog) String() string { return l.last(l.max) }
+func (l *tailLog) String() string { return l.last(200) }
 
 // last returns up to n lines.
 func (l *tailLog) last(n int) string {
@@ -156,17 +156,22 @@ func (l *tailLog) last(n int) string {
 	return string(bytes.Join(l.lines[max(0, len(l.lines)-n):], nil))
 }
 
-// says reports whether one of the last lines has the text. A log may come a second after the answer
-// that it explains.
-func (l *tailLog) says(ctx context.Context, text string) bool {
+// about returns the line of a request, which may come a second after its answer; "" if none does.
+func (l *tailLog) about(ctx context.Context, id string) (line string) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	return servertest.Await(ctx, "the log has "+text, func(context.Context) error {
-		if lines := l.last(50); !strings.Contains(lines, text) {
-			return errors.New(lines)
+	_ = servertest.Await(ctx, "the log has request "+id, func(context.Context) error {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for _, one := range slices.Backward(l.lines) {
+			if bytes.Contains(one, []byte(id)) {
+				line = string(one)
+				return nil
+			}
 		}
-		return nil
-	}) == nil
+		return errors.New("it does not")
+	})
+	return line
 }
 
 // logs returns the last lines of every instance's log.

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -114,9 +115,7 @@ func (l *chaosLoad) pick(ctx context.Context, rng *rand.Rand, what int) *target 
 }
 
 const (
-	// refusedLines is how many lines of its log explain why an instance refused a request.
-	refusedLines = 3
-	// movedAway is in the log of an instance that refuses feeds of a page, because a user left it
+	// movedAway is in the log line of a feed that an instance refuses, because a user left the page
 	// when the instance could no longer learn who.
 	movedAway = "the user may be on another page"
 	// refusedAfterMove counts these feeds: at most one in maxAfterMove of those answered.
@@ -138,14 +137,16 @@ func (l *chaosLoad) answered(ctx context.Context, g *target, what string, r repl
 		if r.retryAfter == "" {
 			y.violatedf("status", "%s: 503 without Retry-After: %s", what, r.body)
 		}
-		switch {
-		case y.mayRefuse(what, g.index, r.sent, r.done):
-		case what == "feeds" && y.mayRefuse("writes", g.index, r.sent, r.done) && g.log.says(ctx, movedAway):
-			y.count(refusedAfterMove, 1)
-		default:
-			y.violatedf("refused", "%s at instance %d, sent %s: 503 after %v: %s\n%s",
-				what, g.index, r.sent.Format(clock), r.done.Sub(r.sent), r.body, g.log.last(refusedLines))
+		if y.mayRefuse(what, g.index, r.sent, r.done) {
+			return false
 		}
+		why := g.log.about(ctx, r.id)
+		if what == "feeds" && y.mayRefuse("writes", g.index, r.sent, r.done) && strings.Contains(why, movedAway) {
+			y.count(refusedAfterMove, 1)
+			return false
+		}
+		y.violatedf("refused", "%s at instance %d, sent %s: 503 after %v: %s\n%s",
+			what, g.index, r.sent.Format(clock), r.done.Sub(r.sent), r.body, why)
 		return false
 	case r.status != http.StatusOK:
 		y.violatedf("status", "%s: %d %s", what, r.status, r.body)

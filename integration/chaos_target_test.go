@@ -40,7 +40,7 @@ type outage struct{ from, until time.Time } // until is zero while it lasts
 
 func newTarget(index int, url string) *target {
 	return &target{
-		index: index, url: url, log: &tailLog{max: 200},
+		index: index, url: url, log: &tailLog{max: 4000},
 		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: clientTimeout},
 	}
 }
@@ -105,6 +105,7 @@ type reply struct {
 	sent, done time.Time
 	status     int
 	retryAfter string
+	id         string // of the request
 	body       []byte
 	err        error // not nil if there was no answer
 }
@@ -141,7 +142,7 @@ func (g *target) exchange(ctx context.Context, method, path string, body any, r 
 		return err
 	}
 	defer func() { _ = res.Body.Close() }()
-	r.status, r.retryAfter = res.StatusCode, res.Header.Get("Retry-After")
+	r.status, r.retryAfter, r.id = res.StatusCode, res.Header.Get("Retry-After"), res.Header.Get("X-Request-Id")
 	r.body, err = io.ReadAll(res.Body)
 	return err
 }

@@ -193,7 +193,7 @@ func (p *Alone) page(l favfilter.Loaded) (*favfilter.Page, error) {
 // Ready reports whether the store answers, with pages of this filter. If it does not, Ready returns
 // one [*UnavailableError].
 func (p *Alone) Ready(ctx context.Context) (ready bool, down []error) {
-	loaded, err := p.storage.store.Load(ctx, []favfilter.PageID{{Number: 0}})
+	loaded, _, err := p.storage.store.Load(ctx, []favfilter.PageID{{Number: 0}})
 	if err == nil {
 		_, err = p.page(loaded[0])
 	}

@@ -58,7 +58,7 @@ func TestAloneWithoutPageZero(t *testing.T) {
 		remove := func(number uint32) {
 			t.Helper()
 			id := favfilter.PageID{Number: number}
-			loaded, err := store.Load(t.Context(), []favfilter.PageID{id})
+			loaded, _, err := store.Load(t.Context(), []favfilter.PageID{id})
 			must(t, err)
 			_, err = store.Replace(t.Context(), favfilter.Replacement{ID: id, Seen: loaded[0].Version})
 			must(t, err)

@@ -130,20 +130,26 @@ func (a *applier) apply(ctx context.Context, batches []favfilter.Batch) []favfil
 
 // mend brings the page of b to the required sequence after the store answered res. A page that is a
 // few changes behind most likely waits for another process. Waiting for it takes less time than a
-// rebuild.
+// rebuild, and is all that helps while the ledger cannot be read.
 func (a *applier) mend(ctx context.Context, page uint32, b favfilter.Batch, res favfilter.Result, reason string) error {
 	tries, near := 4, uint64(8)
 	if a.rebuilder.inParts(page) { // a rebuild takes so long that other processes finish first
 		tries, near = 12, 1024
 	}
-	for i := range tries {
-		if res.State != favfilter.Behind || b.Sequence-res.Header.Sequence > near {
-			break
+	for i := 0; res.State == favfilter.Behind && b.Sequence-res.Header.Sequence <= near; i++ {
+		pause := time.Millisecond << min(i, 8) / 2
+		turn, end := context.WithTimeout(ctx, pause+rand.N(2*pause)) //nolint:gosec // no secret
+		if i >= tries {
+			err := a.rebuilder.remake(turn, page, b.Sequence, reason)
+			if err == nil || turn.Err() == nil && !ledgerDown(err) {
+				end()
+				return err
+			}
 		}
-		select {
-		case <-time.After(time.Millisecond<<i/2 + rand.N(time.Millisecond<<i)): //nolint:gosec // no secret
-		case <-ctx.Done():
-			return fmt.Errorf("apply to page %v: %w", b.ID, ctx.Err())
+		<-turn.Done()
+		end()
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("apply to page %v: %w", b.ID, err)
 		}
 		res = a.apply(ctx, []favfilter.Batch{b})[0]
 		if res.Err != nil {

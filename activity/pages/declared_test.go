@@ -17,7 +17,7 @@ func (g *rig) wantHeld(t *testing.T, l *ledger.Ledger) (stored int) {
 	for page := range g.storage.identity.Pages {
 		rows, s, err := l.Keys(t.Context(), page)
 		must(t, err)
-		loaded, err := g.store.Load(t.Context(), []favfilter.PageID{{Number: page}})
+		loaded, _, err := g.store.Load(t.Context(), []favfilter.PageID{{Number: page}})
 		must(t, err)
 		p := loaded[0].Page
 		if p == nil || p.Header().Sequence < s.Sequence {

@@ -130,7 +130,7 @@ func (g *rig) wantGone(t *testing.T, l *ledger.Ledger, user string) {
 		}
 		want, err := g.image(t.Context(), page, rows, s)
 		must(t, err)
-		loaded, err := g.store.Load(t.Context(), []favfilter.PageID{g.layout.pageID(page)})
+		loaded, _, err := g.store.Load(t.Context(), []favfilter.PageID{g.layout.pageID(page)})
 		must(t, err)
 		switch got := loaded[0].Page; {
 		case got == nil && s.Sequence == 0: // no user was ever on this page

@@ -49,6 +49,11 @@ func Unavailable(dependency string, err error) error {
 	return &UnavailableError{Dependency: dependency, Err: err}
 }
 
+func ledgerDown(err error) bool {
+	down, ok := errors.AsType[*UnavailableError](err)
+	return ok && down.Dependency == "ledger"
+}
+
 // ErrClosed is the error of calls after Close.
 var ErrClosed = errors.New("recorder is closed")
 

@@ -111,12 +111,12 @@ func TestPageOfLaterLayoutIsWatched(t *testing.T) {
 		const user = "u1"
 		id := a.layout.pageID(a.pageOf(user))
 		back := setBack(t, store, id)
-		before, err := store.Load(t.Context(), []favfilter.PageID{id})
+		before, _, err := store.Load(t.Context(), []favfilter.PageID{id})
 		must(t, err)
 		a.record(t, true, add(user, "hide", "late"))
 		back()
 		time.Sleep(2 * time.Second)
-		loaded, err := store.Load(t.Context(), []favfilter.PageID{id})
+		loaded, _, err := store.Load(t.Context(), []favfilter.PageID{id})
 		must(t, err)
 		if h, was := loaded[0].Page.Header(), before[0].Page.Header(); h.Sequence != was.Sequence+1 {
 			t.Errorf("the page is at sequence %d, was %d before the write", h.Sequence, was.Sequence)

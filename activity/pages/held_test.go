@@ -20,17 +20,8 @@ type listStore struct {
 	calls, read, compared atomic.Int64
 }
 
-func (s *listStore) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
-	if s.down.Load() {
-		return nil, faulttest.ErrInjected
-	}
-	s.calls.Add(1)
-	s.read.Add(int64(len(ids)))
-	return s.Store.Load(ctx, ids)
-}
-
-func (s *listStore) LoadAndCompare(
-	ctx context.Context, ids, held []favfilter.PageID,
+func (s *listStore) Load(
+	ctx context.Context, ids []favfilter.PageID, held ...favfilter.PageID,
 ) ([]favfilter.Loaded, []favfilter.Version, error) {
 	if s.down.Load() {
 		return nil, nil, faulttest.ErrInjected
@@ -38,7 +29,7 @@ func (s *listStore) LoadAndCompare(
 	s.calls.Add(1)
 	s.read.Add(int64(len(ids)))
 	s.compared.Add(int64(len(held)))
-	return s.Store.LoadAndCompare(ctx, ids, held)
+	return s.Store.Load(ctx, ids, held...)
 }
 
 // reads returns the numbers of pages that were read and compared since the last call.

@@ -23,7 +23,7 @@ func TestFindIdentity(t *testing.T) {
 			if found, err := FindIdentity(t.Context(), store); err != nil || found == nil || *found != want {
 				t.Errorf("with page %+v: %+v, %v, want %+v", id, found, err, want)
 			}
-			loaded, err := store.Load(t.Context(), []favfilter.PageID{id})
+			loaded, _, err := store.Load(t.Context(), []favfilter.PageID{id})
 			must(t, err)
 			_, err = store.Replace(t.Context(), favfilter.Replacement{ID: id, Seen: loaded[0].Version})
 			must(t, err)

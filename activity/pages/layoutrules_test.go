@@ -497,6 +497,40 @@ func TestChangeArrives(t *testing.T) {
 	})
 }
 
+// A process that cannot read the ledger cannot rebuild a page that lacks the change of another
+// process. Its own change waits for that one, however long it takes.
+func TestChangesArriveInOrder(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.open(t, Config{}), w.open(t, Config{})
+		user := a.userOn(0)
+		a.record(t, true, add(user, "hide", "o"))
+		var after sync.WaitGroup
+		b.steps.apply = func() { // the first change is in the ledger, and on its way
+			a.way.cut(true)
+			after.Go(func() { a.record(t, true, add(user, "hide", "q")) })
+			time.Sleep(applyTimeout / 2)
+		}
+		b.record(t, true, add(user, "hide", "p"))
+		after.Wait()
+		a.want(t, user, "hide", "p", true)
+		a.want(t, user, "hide", "q", true)
+	})
+}
+
+// A process that is cut off from the ledger finds no page of a user who has never had a key, and
+// answers. It does not answer for a user whose page is lost.
+func TestUnusedPageWithoutLedger(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.open(t, Config{})
+		a.record(t, true, add(a.userOn(0), "hide", "p"))
+		a.record(t, true, undo(a.userOn(0), "hide", "p"))
+		a.losePages(t, 0)
+		a.way.cut(true)
+		a.want(t, a.userOn(1), "hide", "p", false)
+		a.wantUnavailable(t, "the page is lost", a.userOn(0))
+	})
+}
+
 // An interrupted growth can be completed from each phase: by another process, for the same or
 // another number of pages, or by a process that starts.
 func TestLayoutRuleCompleted(t *testing.T) {

@@ -23,11 +23,13 @@ type partitioned struct {
 	down atomic.Bool
 }
 
-func (s *partitioned) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
+func (s *partitioned) Load(
+	ctx context.Context, ids []favfilter.PageID, held ...favfilter.PageID,
+) ([]favfilter.Loaded, []favfilter.Version, error) {
 	if s.down.Load() {
-		return nil, faulttest.ErrInjected
+		return nil, nil, faulttest.ErrInjected
 	}
-	return s.Store.Load(ctx, ids)
+	return s.Store.Load(ctx, ids, held...)
 }
 
 func (s *partitioned) Apply(ctx context.Context, batches []favfilter.Batch) []favfilter.Result {
@@ -245,10 +247,13 @@ func TestCloseIsQuick(t *testing.T) {
 // unversioned is a store that is down, and that cannot tell versions either.
 type unversioned struct{ faulttest.Store }
 
-func (unversioned) LoadAndCompare(
-	context.Context, []favfilter.PageID, []favfilter.PageID,
+func (s unversioned) Load(
+	ctx context.Context, ids []favfilter.PageID, held ...favfilter.PageID,
 ) ([]favfilter.Loaded, []favfilter.Version, error) {
-	return nil, nil, nil
+	if len(ids) == 0 {
+		return nil, nil, nil
+	}
+	return s.Store.Load(ctx, ids, held...)
 }
 
 // A read of versions alone, which reports no error, does not make the store count as one that

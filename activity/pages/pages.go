@@ -197,7 +197,7 @@ func (c *Config) complete() error {
 func (p *Pages) refuseAlone(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
-	loaded, err := p.storage.store.Load(limited, []favfilter.PageID{{}})
+	loaded, _, err := p.storage.store.Load(limited, []favfilter.PageID{{}})
 	if err != nil || loaded[0].Page == nil || loaded[0].Page.Header().Incarnation != 0 {
 		return ctx.Err()
 	}
@@ -247,7 +247,7 @@ func (p *Pages) Ready(ctx context.Context) (ready bool, down []error) {
 	// Ask both at once: one that hangs leaves no time for the other.
 	ledgerErr := make(chan error, 1)
 	go func() { ledgerErr <- p.poller.ledger.Ping(ctx) }()
-	_, storeErr := p.storage.store.Load(ctx, []favfilter.PageID{{Number: 0}})
+	_, _, storeErr := p.storage.store.Load(ctx, []favfilter.PageID{{Number: 0}})
 	if err := <-ledgerErr; err != nil {
 		down = append(down, Unavailable("ledger", err))
 	}

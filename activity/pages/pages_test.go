@@ -71,7 +71,7 @@ func TestEmptyPagesExpire(t *testing.T) {
 	g := newRig(t, store, 2)
 	store.Now = func() time.Time { return time.Unix(0, g.now.Load()) }
 	exists := func(user string) bool {
-		l, err := store.Load(t.Context(), []favfilter.PageID{{Number: g.pageOf(user)}})
+		l, _, err := store.Load(t.Context(), []favfilter.PageID{{Number: g.pageOf(user)}})
 		must(t, err)
 		return l[0].Page != nil
 	}

@@ -294,9 +294,12 @@ func (r *reader) current(ctx context.Context, p *reading, began int64, again boo
 		return nil, ledger.ErrGone
 	}
 	page, err := r.fromElsewhere(ctx, p, began, reason)
-	down, ok := errors.AsType[*UnavailableError](err)
-	if ok && down.Dependency == "ledger" && reason == PageBehind && r.arrives(ctx, p) {
+	switch {
+	case !ledgerDown(err) || p.failed != nil:
+	case reason == PageBehind && r.arrives(ctx, p):
 		return p.loaded.Page, nil
+	case reason == PageMissing && p.want == 0: // it has never had a key
+		return r.rebuilder.imageOf(number, nil, ledger.PageState{})
 	}
 	return page, err
 }

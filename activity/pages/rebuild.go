@@ -23,7 +23,7 @@ const (
 	headroom = 1.05
 	// shrinkFactor is how many times too large a page must be to be rebuilt smaller.
 	shrinkFactor = 4
-	// emptyExpiry is how long a page of users without activities is kept.
+	// emptyExpiry is how long a page is kept that has never had a key, or whose user was deleted.
 	emptyExpiry = time.Hour
 )
 
@@ -309,7 +309,7 @@ func (b *rebuilder) remakePage(ctx context.Context, number uint32, f *flight, la
 	}
 	b.large.note(number, f.page.Header())
 	expire, offered := time.Duration(0), int64(0)
-	if keys.rows == 0 {
+	if keys.rows == 0 && (keys.state.Sequence == 0 || number >= ledger.DedicatedPages) {
 		expire = emptyExpiry
 	}
 	if storeErr == nil {

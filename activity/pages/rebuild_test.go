@@ -154,7 +154,8 @@ func TestRebuildsClose(t *testing.T) {
 	})
 }
 
-// A page without keys expires. A page with keys does not.
+// A page that has never had a key expires. Others do not: without the ledger, nobody could tell
+// that such a page has lost nothing.
 func TestRebuildExpiry(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	store := &favfilter.Memory{Now: func() time.Time { return now }}
@@ -172,6 +173,10 @@ func TestRebuildExpiry(t *testing.T) {
 	g.record(t, true, add("1", "hide", "p"))
 	if got := rebuild(); !got.IsZero() {
 		t.Errorf("a page with a key expires at %v", got)
+	}
+	g.record(t, true, undo("1", "hide", "p"))
+	if got := rebuild(); !got.IsZero() {
+		t.Errorf("a page that had a key expires at %v", got)
 	}
 }
 

@@ -29,7 +29,7 @@ func (r *reader) loadReplica(
 	}
 	limited, cancel := context.WithTimeout(ctx, replicaTimeout)
 	defer cancel()
-	loaded, versions, err := loadFrom(limited, r.replica, ids, compared)
+	loaded, versions, err := r.replica.Load(limited, ids, compared...)
 	if err == nil && r.sound(ctx, all, loaded) {
 		if r.replicaOutage.worked(r.life.elapsed()) {
 			r.storage.log.InfoContext(ctx, "replicas can be read again")

@@ -189,7 +189,7 @@ func (g *rig) recordInBulk(t testing.TB, acts ...act) {
 
 func (g *rig) header(t testing.TB, number uint32) favfilter.Header {
 	t.Helper()
-	l, err := g.store.Load(t.Context(), []favfilter.PageID{{Number: number}})
+	l, _, err := g.store.Load(t.Context(), []favfilter.PageID{{Number: number}})
 	if err != nil || l[0].Page == nil {
 		t.Fatalf("page %d: %+v, %v", number, l[0], err)
 	}
@@ -198,7 +198,7 @@ func (g *rig) header(t testing.TB, number uint32) favfilter.Header {
 
 func versionAt(t testing.TB, s favfilter.Store, id favfilter.PageID) favfilter.Version {
 	t.Helper()
-	loaded, err := s.Load(t.Context(), []favfilter.PageID{id})
+	loaded, _, err := s.Load(t.Context(), []favfilter.PageID{id})
 	must(t, err)
 	return loaded[0].Version
 }

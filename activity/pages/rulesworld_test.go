@@ -108,12 +108,14 @@ func (s *steppedStore) before(step *func()) {
 	}
 }
 
-func (s *steppedStore) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
+func (s *steppedStore) Load(
+	ctx context.Context, ids []favfilter.PageID, held ...favfilter.PageID,
+) ([]favfilter.Loaded, []favfilter.Version, error) {
 	s.before(&s.load)
 	if s.down.Load() {
-		return nil, faulttest.ErrInjected
+		return nil, nil, faulttest.ErrInjected
 	}
-	return s.Store.Load(ctx, ids)
+	return s.Store.Load(ctx, ids, held...)
 }
 
 func (s *steppedStore) Apply(ctx context.Context, batches []favfilter.Batch) []favfilter.Result {
@@ -165,7 +167,7 @@ func (w *world) header(t *testing.T, page uint32) favfilter.Header {
 // headerOf is header for a dedicated page that the process knows of.
 func (w *world) headerOf(t *testing.T, p *member, page uint32) favfilter.Header {
 	t.Helper()
-	loaded, err := w.store.Load(t.Context(), []favfilter.PageID{p.layout.pageID(page)})
+	loaded, _, err := w.store.Load(t.Context(), []favfilter.PageID{p.layout.pageID(page)})
 	must(t, err)
 	if loaded[0].Page == nil {
 		return favfilter.Header{}

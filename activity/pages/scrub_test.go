@@ -62,7 +62,7 @@ func (g *rig) wantWhole(t *testing.T) {
 	for _, page := range g.allPages(t) {
 		rows, s, err := g.ledger.Keys(t.Context(), page)
 		must(t, err)
-		loaded, err := g.store.Load(t.Context(), []favfilter.PageID{g.layout.pageID(page)})
+		loaded, _, err := g.store.Load(t.Context(), []favfilter.PageID{g.layout.pageID(page)})
 		must(t, err)
 		p := loaded[0].Page
 		if p == nil {
@@ -310,7 +310,7 @@ func TestScrubPace(t *testing.T) {
 		usual()
 		lose := func(every uint32) {
 			for n := uint32(0); n < pages; n += every {
-				loaded, err := store.Load(t.Context(), []favfilter.PageID{{Number: n}})
+				loaded, _, err := store.Load(t.Context(), []favfilter.PageID{{Number: n}})
 				must(t, err)
 				_, err = store.Replace(t.Context(), favfilter.Replacement{ID: favfilter.PageID{Number: n}, Seen: loaded[0].Version})
 				must(t, err)

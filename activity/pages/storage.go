@@ -56,7 +56,7 @@ func (s *storage) loadWithin(
 	}
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	loaded, versions, err = loadFrom(limited, s.store, ids, held)
+	loaded, versions, err = s.store.Load(limited, ids, held...)
 	switch {
 	case len(ids) == 0:
 		return nil, versions, nil
@@ -67,17 +67,6 @@ func (s *storage) loadWithin(
 		s.noteStore(ctx, err)
 	}
 	return make([]favfilter.Loaded, len(ids)), nil, err
-}
-
-// loadFrom loads pages, and the versions of held ones if there are any.
-func loadFrom(
-	ctx context.Context, store favfilter.Store, ids, held []favfilter.PageID,
-) (loaded []favfilter.Loaded, versions []favfilter.Version, err error) {
-	if len(held) > 0 {
-		return store.LoadAndCompare(ctx, ids, held)
-	}
-	loaded, err = store.Load(ctx, ids)
-	return loaded, nil, err
 }
 
 // loadWhole reads one page with its collision bitmap.

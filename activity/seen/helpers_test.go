@@ -114,7 +114,7 @@ func (x *rig) read() *seen.Window {
 // stored returns what a store has under id.
 func stored(t testing.TB, store favfilter.Store, id favfilter.PageID) favfilter.Loaded {
 	t.Helper()
-	loaded, err := store.Load(t.Context(), []favfilter.PageID{id})
+	loaded, _, err := store.Load(t.Context(), []favfilter.PageID{id})
 	must(t, err)
 	return loaded[0]
 }

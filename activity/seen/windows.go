@@ -224,7 +224,7 @@ func (ws *Windows) hash(keys []string) []favfilter.Hash {
 }
 
 func (ws *Windows) load(ctx context.Context, id favfilter.PageID, now time.Time) (*Window, error) {
-	loaded, err := ws.store.Load(ctx, []favfilter.PageID{id})
+	loaded, _, err := ws.store.Load(ctx, []favfilter.PageID{id})
 	if err != nil {
 		return nil, err
 	}

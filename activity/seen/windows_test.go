@@ -173,11 +173,13 @@ type failing struct {
 	load, replace error
 }
 
-func (s failing) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
+func (s failing) Load(
+	ctx context.Context, ids []favfilter.PageID, held ...favfilter.PageID,
+) ([]favfilter.Loaded, []favfilter.Version, error) {
 	if s.load != nil {
-		return nil, s.load
+		return nil, nil, s.load
 	}
-	return s.Store.Load(ctx, ids)
+	return s.Store.Load(ctx, ids, held...)
 }
 
 func (s failing) Replace(context.Context, favfilter.Replacement) (bool, error) {

@@ -76,7 +76,7 @@ type heldLoad struct {
 func (h *heldLoads) load(ctx context.Context, ids ...favfilter.PageID) *heldLoad {
 	l := &heldLoad{ids: ids}
 	go func() {
-		loaded, err := h.store.Load(ctx, ids)
+		loaded, _, err := h.store.Load(ctx, ids)
 		for i, got := range loaded {
 			if !strings.HasPrefix(string(got.Version), fmt.Sprintf("fav:{held/%v", strings.Replace(ids[i].String(), ":", "}:", 1))) {
 				h.t.Errorf("page %v is that of %q", ids[i], got.Version)
@@ -364,7 +364,7 @@ func TestReadAfterWriteWithSharedReads(t *testing.T) {
 					t.Errorf("page %v: %v, %v", id, r.State, r.Err)
 					return
 				}
-				loaded, err := s.Load(t.Context(), []favfilter.PageID{ids[(i+1)%len(ids)], id})
+				loaded, _, err := s.Load(t.Context(), []favfilter.PageID{ids[(i+1)%len(ids)], id})
 				if err != nil || loaded[1].Page.Header().Sequence != n || loaded[0].Page.Header().Number != ids[(i+1)%len(ids)].Number {
 					t.Errorf("page %v after write %d: %+v, %v", id, n, loaded, err)
 					return

@@ -36,7 +36,7 @@ func calls(t testing.TB, s *redisstore.Store, id favfilter.PageID) map[string]fu
 	}
 	return map[string]func(context.Context) error{
 		"Load": func(ctx context.Context) error {
-			_, err := s.Load(ctx, []favfilter.PageID{id})
+			_, _, err := s.Load(ctx, []favfilter.PageID{id})
 			return err
 		},
 		"Replace": func(ctx context.Context) error {
@@ -47,8 +47,8 @@ func calls(t testing.TB, s *redisstore.Store, id favfilter.PageID) map[string]fu
 			_, err := s.Peek(ctx, []favfilter.PageID{id})
 			return err
 		},
-		"LoadAndCompare": func(ctx context.Context) error {
-			_, versions, err := s.LoadAndCompare(ctx, []favfilter.PageID{id}, []favfilter.PageID{id})
+		"Load, and compare": func(ctx context.Context) error {
+			_, versions, err := s.Load(ctx, []favfilter.PageID{id}, id)
 			if err != nil && versions != nil {
 				err = fmt.Errorf("versions %x beside %w", versions, err)
 			}
@@ -112,7 +112,7 @@ func TestWrongType(t *testing.T) {
 			batch := favfilter.Batch{ID: id, Identity: identity(), Add: hashes(0, 0, keys)}
 			wantAll(t, s.Apply(t.Context(), []favfilter.Batch{batch}), want)
 		}
-		loaded, err := s.Load(t.Context(), []favfilter.PageID{id})
+		loaded, _, err := s.Load(t.Context(), []favfilter.PageID{id})
 		if err != nil || (loaded[0].Page == nil) != (want == favfilter.Missing) {
 			t.Errorf("%s string is a list: loaded %+v, %v", which, loaded[0], err)
 		}
@@ -147,7 +147,7 @@ func TestFailureOfOnePage(t *testing.T) {
 		t.Errorf("page 2: error %v", err)
 	}
 	wantAll(t, slices.Concat(results[:2], results[3:]), favfilter.Applied)
-	if _, err := s.Load(t.Context(), ids); !errors.Is(err, down) {
+	if _, _, err := s.Load(t.Context(), ids); !errors.Is(err, down) {
 		t.Errorf("load: error %v", err)
 	}
 }
@@ -162,7 +162,7 @@ func TestOutOfMemory(t *testing.T) {
 	must(t, client.ConfigSet(t.Context(), "maxmemory", "1").Err())
 	for name, call := range calls(t, s, id) {
 		err := call(t.Context())
-		if slices.Contains([]string{"Load", "Peek", "LoadAndCompare"}, name) {
+		if slices.Contains([]string{"Load", "Peek", "Load, and compare"}, name) {
 			if err != nil {
 				t.Errorf("%s: %v", name, err)
 			}

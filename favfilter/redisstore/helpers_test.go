@@ -123,7 +123,7 @@ func wantAll(t testing.TB, results []favfilter.Result, want favfilter.State) {
 // wantKeys checks that each page holds exactly its keys 1 to n.
 func wantKeys(t testing.TB, s favfilter.Store, ids []favfilter.PageID, n int) {
 	t.Helper()
-	loaded, err := s.Load(t.Context(), ids)
+	loaded, _, err := s.Load(t.Context(), ids)
 	must(t, err)
 	for i, l := range loaded {
 		if l.Page == nil {

@@ -10,18 +10,12 @@ import (
 )
 
 // Load implements [favfilter.Store]. It sends one MGET for each page number, all in one pipeline.
-// Successive parts of one page number are one command. The pages lack their collision bits.
+// Successive parts of one page number are one command. It adds one GETRANGE for each held page. The
+// pages lack their collision bits.
 //
 // On a single server, calls that happen at the same time share pipelines.
-func (s *Store) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
-	loaded, _, err := s.LoadAndCompare(ctx, ids, nil)
-	return loaded, err
-}
-
-// LoadAndCompare implements [favfilter.Store]. It adds one GETRANGE for each held page to the
-// pipeline of Load.
-func (s *Store) LoadAndCompare(
-	ctx context.Context, ids, held []favfilter.PageID,
+func (s *Store) Load(
+	ctx context.Context, ids []favfilter.PageID, held ...favfilter.PageID,
 ) ([]favfilter.Loaded, []favfilter.Version, error) {
 	reads := make([]command, 0, 1+len(held))
 	for i, id := range ids {

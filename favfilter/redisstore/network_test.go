@@ -95,7 +95,7 @@ func TestAnswersCutShort(t *testing.T) {
 				applied++
 			}
 		}
-		if _, err := s.Load(t.Context(), ids); err == nil && round == 1 {
+		if _, _, err := s.Load(t.Context(), ids); err == nil && round == 1 {
 			t.Error("no answer, and no error")
 		}
 		proxy.Reset()
@@ -166,7 +166,7 @@ func eventuallyGivesUp(t *testing.T, s favfilter.Store, ids []favfilter.PageID) 
 	eventually(t, "giving up", func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err := s.Load(ctx, ids)
+		_, _, err := s.Load(ctx, ids)
 		if errors.Is(err, redisstore.ErrUnavailable) {
 			return nil
 		}
@@ -180,7 +180,7 @@ func eventuallyLoads(t *testing.T, s favfilter.Store, ids []favfilter.PageID) {
 	eventually(t, "asking again", func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err := s.Load(ctx, ids)
+		_, _, err := s.Load(ctx, ids)
 		return err
 	})
 }

@@ -75,17 +75,17 @@ func TestCommands(t *testing.T) {
 		do   func()
 	}{
 		{"load of four parts of a page", map[string]int64{"mget": 1}, func() {
-			if _, err := s.Load(t.Context(), parts); err != nil {
+			if _, _, err := s.Load(t.Context(), parts); err != nil {
 				t.Error(err)
 			}
 		}},
 		{"load of five pages", map[string]int64{"mget": 5}, func() {
-			if _, err := s.Load(t.Context(), pages); err != nil {
+			if _, _, err := s.Load(t.Context(), pages); err != nil {
 				t.Error(err)
 			}
 		}},
 		{"load of nothing", map[string]int64{}, func() {
-			if l, err := s.Load(t.Context(), nil); err != nil || len(l) != 0 {
+			if l, _, err := s.Load(t.Context(), nil); err != nil || len(l) != 0 {
 				t.Error(l, err)
 			}
 		}},
@@ -98,7 +98,7 @@ func TestCommands(t *testing.T) {
 		}},
 		{"apply to pages once loaded", map[string]int64{"mget": 4, "evalsha": 4}, func() {
 			fresh := openStore(t, server.Client(), "commands")
-			if _, err := fresh.Load(t.Context(), pages[1:]); err != nil {
+			if _, _, err := fresh.Load(t.Context(), pages[1:]); err != nil {
 				t.Error(err)
 			}
 			wantAll(t, fresh.Apply(t.Context(), addOne(pages[1:], 3)), favfilter.Applied)
@@ -125,7 +125,7 @@ func TestCommands(t *testing.T) {
 			recordIn(t, window, hashes(1, 10, 20))
 		}},
 		{"keys of a window that was just loaded with its page", map[string]int64{"mget": 1, "evalsha": 1}, func() {
-			loaded, err := s.Load(t.Context(), []favfilter.PageID{{Number: 512}, window.ID(1 << 63)})
+			loaded, _, err := s.Load(t.Context(), []favfilter.PageID{{Number: 512}, window.ID(1 << 63)})
 			must(t, err)
 			w := window.Decode(t.Context(), window.ID(1<<63), loaded[1], time.Now())
 			if err := w.Add(t.Context(), hashes(2, 0, 50)); err != nil {
@@ -228,7 +228,7 @@ func TestRoundTrips(t *testing.T) {
 		return next(ctx, cmd)
 	}
 	client.AddHook(h)
-	if _, err := s.Load(t.Context(), pageIDs(6)); err != nil {
+	if _, _, err := s.Load(t.Context(), pageIDs(6)); err != nil {
 		t.Error(err)
 	}
 	wantAll(t, s.Apply(t.Context(), addOne(pageIDs(6), 2)), favfilter.Applied)

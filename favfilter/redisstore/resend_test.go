@@ -125,7 +125,7 @@ func TestNotPutOff(t *testing.T) {
 		client := dial(t, server.Addr())
 		a := &answer{err: err, times: 1}
 		client.AddHook(&hook{pipeline: a.pipeline})
-		_, got := openStore(t, client, "final").Load(t.Context(), pageIDs(2))
+		_, _, got := openStore(t, client, "final").Load(t.Context(), pageIDs(2))
 		if !errors.Is(got, err) || len(a.sizes) != 1 {
 			t.Errorf("load answered %q: %v after %d pipelines", err, got, len(a.sizes))
 		}
@@ -189,13 +189,13 @@ func TestSlotStuck(t *testing.T) {
 				t.Helper()
 				a.sizes = nil
 				began := time.Now()
-				_, err := s.Load(t.Context(), []favfilter.PageID{id})
+				_, _, err := s.Load(t.Context(), []favfilter.PageID{id})
 				if sent != (len(a.sizes) == 1) || !sent && (len(a.sizes) > 0 || !errors.Is(err, redisstore.ErrUnavailable)) || time.Since(began) > 0 {
 					t.Errorf("%q: load of page %v: %v after %d pipelines and %v", text, id, err, len(a.sizes), time.Since(began))
 				}
 				return err
 			}
-			if _, err := s.Load(t.Context(), ids[:1]); err == nil || !strings.Contains(err.Error(), text) {
+			if _, _, err := s.Load(t.Context(), ids[:1]); err == nil || !strings.Contains(err.Error(), text) {
 				t.Fatalf("%q: %v", text, err)
 			}
 			for range 3 {

@@ -55,7 +55,7 @@ func TestSignInRefused(t *testing.T) {
 			redisstore.Guard(guarded, nil)
 			s = openStore(t, guarded, "refused")
 			eventually(t, "giving up", func() error {
-				_, err := s.Load(t.Context(), pageIDs(1))
+				_, _, err := s.Load(t.Context(), pageIDs(1))
 				if err == nil || !strings.Contains(err.Error(), redisstore.ErrUnavailable.Error()) || !strings.Contains(err.Error(), c.says) {
 					return fmt.Errorf("commands are still sent: %w", err)
 				}
@@ -72,7 +72,7 @@ func TestReaderAsksOnce(t *testing.T) {
 	client.AddHook(&hook{pipeline: a.pipeline})
 	s, err := redisstore.NewReader(client, "reader")
 	must(t, err)
-	if _, err := s.Load(t.Context(), pageIDs(1)); err == nil || len(a.sizes) != 1 {
+	if _, _, err := s.Load(t.Context(), pageIDs(1)); err == nil || len(a.sizes) != 1 {
 		t.Errorf("%v after %d pipelines", err, len(a.sizes))
 	}
 }

@@ -59,7 +59,7 @@ func TestSwapOvertaken(t *testing.T) {
 			if len(res[0].Outcomes) != n {
 				t.Errorf("%d outcomes of %d keys", len(res[0].Outcomes), n)
 			}
-			l, err := fast.Load(t.Context(), []favfilter.PageID{id})
+			l, _, err := fast.Load(t.Context(), []favfilter.PageID{id})
 			must(t, err)
 			added := had + overtakes
 			for i, o := range res[0].Outcomes {
@@ -93,7 +93,7 @@ func TestSwapAlwaysOvertaken(t *testing.T) {
 			t.Errorf("%d keys: %v, %v, want an error that names the page", n, res[0].State, res[0].Err)
 		}
 	}
-	l, err := fast.Load(t.Context(), []favfilter.PageID{id})
+	l, _, err := fast.Load(t.Context(), []favfilter.PageID{id})
 	if err != nil || l[0].Page.Contains(hashes(5, 0, 1)[0]) {
 		t.Errorf("%+v, %v: the page was changed", l[0], err)
 	}

@@ -220,7 +220,7 @@ func cancelled(t *testing.T, b Backend) {
 	create(t, b.Store, id, header(9, 100))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := b.Store.Load(ctx, []favfilter.PageID{id}); !errors.Is(err, context.Canceled) {
+	if _, _, err := b.Store.Load(ctx, []favfilter.PageID{id}); !errors.Is(err, context.Canceled) {
 		t.Errorf("load: %v", err)
 	}
 	if _, err := b.Store.LoadWhole(ctx, []favfilter.PageID{id}); !errors.Is(err, context.Canceled) {

@@ -34,7 +34,7 @@ func manyPages(t *testing.T, b Backend) {
 			t.Errorf("page %d: %v %v, want %v", i, r.State, r.Err, want)
 		}
 	}
-	loaded, err := b.Store.Load(t.Context(), ids)
+	loaded, _, err := b.Store.Load(t.Context(), ids)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func partsApart(t *testing.T, b Backend) {
 		create(t, b.Store, ids[i], h)
 		wantState(t, apply(t, b.Store, favfilter.Batch{ID: ids[i], Add: hashes(i, 1)}), favfilter.Applied)
 	}
-	loaded, err := b.Store.Load(t.Context(), ids)
+	loaded, _, err := b.Store.Load(t.Context(), ids)
 	if err != nil {
 		t.Fatal(err)
 	}

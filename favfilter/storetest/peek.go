@@ -53,8 +53,8 @@ func peeked(t *testing.T, b Backend) {
 	}
 }
 
-// loadAndCompare checks that LoadAndCompare loads pages, and returns the versions of held pages as
-// they change, both in the order asked for. The same page may be asked for twice.
+// loadAndCompare checks that Load loads pages, and returns the versions of held pages as they
+// change, both in the order asked for. The same page may be asked for twice.
 func loadAndCompare(t *testing.T, b Backend) {
 	held := []favfilter.PageID{{Number: 40}, {Number: 41}, {Number: 40, Part: "seen"}, {Number: 42}, {Number: 40}}
 	ids := []favfilter.PageID{{Number: 42}, {Number: 40, Part: "seen"}, {Number: 41}}
@@ -63,7 +63,7 @@ func loadAndCompare(t *testing.T, b Backend) {
 	create(t, b.Store, held[3], header(42, 3000))
 	last := make([]favfilter.Version, len(held))
 	for round := range 3 {
-		loaded, got, err := b.Store.LoadAndCompare(t.Context(), ids, held)
+		loaded, got, err := b.Store.Load(t.Context(), ids, held...)
 		if err != nil || len(got) != len(held) || got[1] != "" || got[0] != got[4] || len(loaded) != len(ids) {
 			t.Fatalf("%d pages, versions %x, %v", len(loaded), got, err)
 		}
@@ -85,18 +85,18 @@ func loadAndCompare(t *testing.T, b Backend) {
 			apply(t, b.Store, favfilter.Batch{ID: held[i], Add: hashes(round*10, 1+i)}) // versions differ
 		}
 	}
-	if loaded, got, err := b.Store.LoadAndCompare(t.Context(), nil, held); len(loaded) > 0 || len(got) != len(held) || err != nil {
+	if loaded, got, err := b.Store.Load(t.Context(), nil, held...); len(loaded) > 0 || len(got) != len(held) || err != nil {
 		t.Errorf("loaded nothing: %v, versions %x, %v", loaded, got, err)
 	}
-	if loaded, got, err := b.Store.LoadAndCompare(t.Context(), nil, nil); len(loaded) > 0 || len(got) > 0 || err != nil {
+	if loaded, got, err := b.Store.Load(t.Context(), nil); len(loaded) > 0 || len(got) > 0 || err != nil {
 		t.Errorf("loaded and compared nothing: %v, versions %x, %v", loaded, got, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, got, err := b.Store.LoadAndCompare(ctx, ids, held); !errors.Is(err, context.Canceled) || got != nil {
+	if _, got, err := b.Store.Load(ctx, ids, held...); !errors.Is(err, context.Canceled) || got != nil {
 		t.Errorf("with a cancelled context: versions %x, %v", got, err)
 	}
-	if _, got, _ := b.Store.LoadAndCompare(ctx, nil, held); got != nil {
+	if _, got, _ := b.Store.Load(ctx, nil, held...); got != nil {
 		t.Errorf("with a cancelled context and nothing to load: versions %x", got)
 	}
 }

@@ -151,7 +151,7 @@ func replace(t testing.TB, s favfilter.Store, r favfilter.Replacement, want bool
 
 func load(t testing.TB, s favfilter.Store, id favfilter.PageID) favfilter.Loaded {
 	t.Helper()
-	l, err := s.Load(t.Context(), []favfilter.PageID{id})
+	l, _, err := s.Load(t.Context(), []favfilter.PageID{id})
 	if err != nil {
 		t.Fatal(err)
 	}

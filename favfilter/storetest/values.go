@@ -43,7 +43,7 @@ func valueStored(t *testing.T, b Backend) {
 	page := favfilter.PageID{Number: id.Number}
 	create(t, b.Store, page, header(page.Number, 100))
 	putValue(t, b.Store, value(1), "")
-	loaded, err := b.Store.Load(t.Context(), []favfilter.PageID{page, id, {Number: id.Number, Part: "seen.0"}})
+	loaded, _, err := b.Store.Load(t.Context(), []favfilter.PageID{page, id, {Number: id.Number, Part: "seen.0"}})
 	if err != nil || loaded[0].Page == nil || loaded[0].Value != nil {
 		t.Fatalf("%+v, %v", loaded, err)
 	}

@@ -145,7 +145,7 @@ func (d *doctor) pages(ctx context.Context) finding {
 	for i := range ids {
 		ids[i].Number = uint32(i) * (pages / uint32(len(ids)))
 	}
-	loaded, err := store.Load(ctx, ids)
+	loaded, _, err := store.Load(ctx, ids)
 	if err != nil {
 		return d.fail(err)
 	}

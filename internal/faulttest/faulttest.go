@@ -60,27 +60,23 @@ type Store struct {
 func Down() Store { return Store{Faults: &Faults{Every: true}} }
 
 // Load counts, and may fail.
-func (s Store) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
-	return Do(s.Faults, func() ([]favfilter.Loaded, error) { return s.Store.Load(ctx, ids) })
-}
-
-// LoadWhole counts, and may fail.
-func (s Store) LoadWhole(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
-	return Do(s.Faults, func() ([]favfilter.Loaded, error) { return s.Store.LoadWhole(ctx, ids) })
-}
-
-// LoadAndCompare counts, and may fail.
-func (s Store) LoadAndCompare(
-	ctx context.Context, ids, held []favfilter.PageID,
-) (loaded []favfilter.Loaded, versions []favfilter.Version, err error) {
-	loaded, err = Do(s.Faults, func() (l []favfilter.Loaded, err error) {
-		l, versions, err = s.Store.LoadAndCompare(ctx, ids, held)
+func (s Store) Load(
+	ctx context.Context, ids []favfilter.PageID, held ...favfilter.PageID,
+) ([]favfilter.Loaded, []favfilter.Version, error) {
+	var versions []favfilter.Version
+	loaded, err := Do(s.Faults, func() (l []favfilter.Loaded, err error) {
+		l, versions, err = s.Store.Load(ctx, ids, held...)
 		return l, err
 	})
 	if err != nil {
 		return nil, nil, err
 	}
 	return loaded, versions, nil
+}
+
+// LoadWhole counts, and may fail.
+func (s Store) LoadWhole(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
+	return Do(s.Faults, func() ([]favfilter.Loaded, error) { return s.Store.LoadWhole(ctx, ids) })
 }
 
 // Peek counts, and may fail.

@@ -29,7 +29,7 @@ func tampered(t testing.TB, l *ledger.Ledger, store favfilter.Store, lost, madeU
 	if err != nil {
 		t.Fatal(err)
 	}
-	loaded, err := store.Load(t.Context(), []favfilter.PageID{{}})
+	loaded, _, err := store.Load(t.Context(), []favfilter.PageID{{}})
 	if err != nil || loaded[0].Page == nil {
 		t.Fatal("no page to tamper with", err)
 	}

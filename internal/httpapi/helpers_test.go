@@ -69,7 +69,9 @@ type faultyStore struct {
 	loading, most atomic.Int64 // loads in progress, and their maximum
 }
 
-func (s *faultyStore) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
+func (s *faultyStore) Load(
+	ctx context.Context, ids []favfilter.PageID, held ...favfilter.PageID,
+) ([]favfilter.Loaded, []favfilter.Version, error) {
 	now := s.loading.Add(1)
 	defer s.loading.Add(-1)
 	most := s.most.Load()
@@ -90,9 +92,9 @@ func (s *faultyStore) Load(ctx context.Context, ids []favfilter.PageID) ([]favfi
 	default:
 	}
 	if err := s.err(ctx); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return s.Store.Load(ctx, ids)
+	return s.Store.Load(ctx, ids, held...)
 }
 
 func (s *faultyStore) Apply(ctx context.Context, batches []favfilter.Batch) []favfilter.Result {

@@ -51,7 +51,7 @@ func (s *service) loseKeys(t *testing.T) {
 	t.Helper()
 	for number := range uint32(16) {
 		id := favfilter.PageID{Number: number}
-		loaded, err := s.store.Load(t.Context(), []favfilter.PageID{id})
+		loaded, _, err := s.store.Load(t.Context(), []favfilter.PageID{id})
 		must(t, err)
 		if loaded[0].Page == nil {
 			continue

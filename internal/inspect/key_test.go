@@ -148,7 +148,7 @@ func TestInspectKeyOfOthers(t *testing.T) {
 
 func version(t *testing.T, g *rig) favfilter.Version {
 	t.Helper()
-	loaded, err := g.store.Load(t.Context(), []favfilter.PageID{{}})
+	loaded, _, err := g.store.Load(t.Context(), []favfilter.PageID{{}})
 	must(t, err)
 	return loaded[0].Version
 }

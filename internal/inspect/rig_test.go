@@ -155,7 +155,7 @@ func onStores(t *testing.T, run func(t *testing.T, store favfilter.Store)) {
 func put(t *testing.T, store favfilter.Store, page *favfilter.Page) {
 	t.Helper()
 	id := favfilter.PageID{Number: page.Header().Number}
-	loaded, err := store.Load(t.Context(), []favfilter.PageID{id})
+	loaded, _, err := store.Load(t.Context(), []favfilter.PageID{id})
 	must(t, err)
 	if done, err := store.Replace(t.Context(), favfilter.Replacement{ID: id, Page: page, Seen: loaded[0].Version}); err != nil || !done {
 		t.Fatalf("put a page: %v, %v", done, err)

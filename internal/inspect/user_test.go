@@ -137,19 +137,22 @@ func TestInspectFaults(t *testing.T) {
 // harmed is a store that returns damaged pages.
 type harmed struct{ favfilter.Store }
 
-func (s harmed) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
-	loaded, err := s.Store.Load(ctx, ids)
+func (s harmed) Load(
+	ctx context.Context, ids []favfilter.PageID, held ...favfilter.PageID,
+) ([]favfilter.Loaded, []favfilter.Version, error) {
+	loaded, versions, err := s.Store.Load(ctx, ids, held...)
 	for i := range loaded {
 		loaded[i] = favfilter.Loaded{Damage: faulttest.ErrInjected}
 		if ids[i].IsValue() {
 			loaded[i] = favfilter.Loaded{Value: []byte("half a window")}
 		}
 	}
-	return loaded, err
+	return loaded, versions, err
 }
 
 func (s harmed) LoadWhole(ctx context.Context, ids []favfilter.PageID) ([]favfilter.Loaded, error) {
-	return s.Load(ctx, ids)
+	loaded, _, err := s.Load(ctx, ids)
+	return loaded, err
 }
 
 // Without a ledger, a missing page counts as unused, and an unreadable one as damaged.

@@ -218,7 +218,7 @@ func TestRedisCluster(t *testing.T) {
 	must(t, err)
 	load := func(number uint32) {
 		t.Helper()
-		if _, err := store.Load(t.Context(), []favfilter.PageID{{Number: number}}); err != nil {
+		if _, _, err := store.Load(t.Context(), []favfilter.PageID{{Number: number}}); err != nil {
 			t.Fatal(err)
 		}
 	}

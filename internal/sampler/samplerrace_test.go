@@ -93,7 +93,7 @@ func samplerRaisesNoFalseAlarm(t *testing.T, enough uint64) {
 					random := rand.New(rand.NewPCG(8, n))
 					for i := 0; s.Stats().Feeds < enough || writes.Load() < 50; i++ {
 						if i%50 == 49 && n == 0 { // the page is lost
-							if loaded, err := store.Load(t.Context(), []favfilter.PageID{{}}); err == nil {
+							if loaded, _, err := store.Load(t.Context(), []favfilter.PageID{{}}); err == nil {
 								_, _ = store.Replace(t.Context(), favfilter.Replacement{Seen: loaded[0].Version})
 							}
 						}

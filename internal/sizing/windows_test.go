@@ -224,7 +224,7 @@ func writeWindow(t *rapid.T, c seen.Config, keys int) float64 {
 	}
 	_, err = batch.Write(context.Background(), now)
 	must(t, err)
-	loaded, err := store.Load(context.Background(), []favfilter.PageID{w.ID(0)})
+	loaded, _, err := store.Load(context.Background(), []favfilter.PageID{w.ID(0)})
 	must(t, err)
 	return float64(len(loaded[0].Value))
 }

@@ -97,7 +97,7 @@ func (w *pageWriter) prepare(ctx context.Context, _ int) error {
 	if err != nil {
 		return err
 	}
-	loaded, err := w.store.Load(ctx, []favfilter.PageID{w.id})
+	loaded, _, err := w.store.Load(ctx, []favfilter.PageID{w.id})
 	if err != nil {
 		return err
 	}
