@@ -142,7 +142,7 @@ func (g *target) exchange(ctx context.Context, method, path string, body any, r 
 		return err
 	}
 	defer func() { _ = res.Body.Close() }()
-	r.status, r.retryAfter, r.id = res.StatusCode, res.Header.Get("Retry-After"), res.Header.Get("X-Request-Id")
+	r.status, r.retryAfter, r.id = res.StatusCode, res.Header.Get("Retry-After"), res.Header.Get("X-Request-ID")
 	r.body, err = io.ReadAll(res.Body)
 	return err
 }
