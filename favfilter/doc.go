@@ -1,8 +1,8 @@
 // Package favfilter implements a Bloom filter that supports deletes, stored in plain Redis strings
 // or in memory.
 //
-// FAV filters bear the initials of Farhan Jafri, Apratim Gupta and Vikas Vimal, who described them. A
-// FAV filter pairs a Bloom filter with a collision bitmap, which has one collision bit for each
+// FAV filters bear the initials of Farhan Jafri, Apratim Gupta and Vikas Vimal, who described them.
+// A FAV filter pairs a Bloom filter with a collision bitmap, which has one collision bit for each
 // region of a few bits. An insert that finds one of its bits already set also sets the collision
 // bit of that region. A bit in a region whose collision bit is clear belongs to one key only, so a
 // delete may clear it. The filter is divided into pages: small filters of a few thousand keys each.
