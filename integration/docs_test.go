@@ -43,6 +43,7 @@ func documents() map[string]document {
 		},
 		"docs/DEPLOY.md":            {servers: true, console: "they need an engine of containers and a cluster; scripts/lint-containers does what goes without"},
 		"docs/INSTALL.md":           {console: "they need what make dist makes; the tests of packaging install it"},
+		"docs/PUBLISH.md":           {console: "they publish, with rights that only maintainers have"},
 		"CONTRIBUTING.md":           {console: makes},
 		"integration/README.md":     {console: makes},
 		"tools/peers/README.md":     {console: makes},
