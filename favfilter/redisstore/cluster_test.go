@@ -82,17 +82,7 @@ func eventually(t testing.TB, what string, try func() error) {
 func replicated(t testing.TB, servers ...*redistest.Server) {
 	t.Helper()
 	for _, server := range servers {
-		eventually(t, "having it on a replica", func() error {
-			pipe := server.Client().Pipeline()
-			// WAIT waits for the writes that precede the last command of the connection.
-			pipe.Ping(t.Context())
-			replicas := pipe.Do(t.Context(), "WAIT", 1, 1000)
-			_, err := pipe.Exec(t.Context())
-			if err == nil && replicas.Val() != int64(1) {
-				err = fmt.Errorf("%v replicas have the data", replicas.Val())
-			}
-			return err
-		})
+		must(t, server.Replicated(t.Context(), 1))
 	}
 }
 

@@ -31,7 +31,7 @@ func TestClusterFailover(t *testing.T) {
 	for _, mode := range []string{"", "FORCE", "TAKEOVER"} {
 		setInCluster(t, c, "key", "value of "+mode)
 		old := primaryOf(t, c, "key")
-		must(t, old.Client().Wait(t.Context(), 1, 0).Err())
+		must(t, old.Replicated(t.Context(), 1))
 		replica := replicaOf(t, c, old)
 		for range 2 { // the second call is a no-op
 			if err := c.Failover(t.Context(), replica, mode); err != nil {
@@ -80,7 +80,7 @@ func TestClusterReplacesALostPrimary(t *testing.T) {
 			c := redistest.StartCluster(t, 3, 1)
 			setInCluster(t, c, "key", "value")
 			old := primaryOf(t, c, "key")
-			must(t, old.Client().Wait(t.Context(), 1, 0).Err())
+			must(t, old.Replicated(t.Context(), 1))
 			replica := replicaOf(t, c, old)
 			test.lose(old)
 			waitOK(t, c)

@@ -215,6 +215,19 @@ func (s *Server) Client() *redis.Client {
 	return s.client
 }
 
+// Replicated waits until that many replicas have what any client has written.
+func (s *Server) Replicated(ctx context.Context, replicas int64) error {
+	for {
+		pipe := s.client.Pipeline()
+		// WAIT waits for what precedes the connection's last write. PUBLISH is one in any slot.
+		pipe.Publish(ctx, "any", "")
+		having := pipe.Do(ctx, "WAIT", replicas, 1000)
+		if _, err := pipe.Exec(ctx); err != nil || having.Val() == any(replicas) {
+			return err
+		}
+	}
+}
+
 // Kill ends the server at once, like kill -9, and returns when it has ended. If the server is down,
 // Kill is a no-op.
 func (s *Server) Kill() {

@@ -12,7 +12,7 @@ func TestLongSentinelFailover(t *testing.T) {
 	s := redistest.StartSentinel(t, 2, 3)
 	first := sentinelPrimary(t, s)
 	set(t, first.Client(), "key", "value")
-	must(t, first.Client().Wait(t.Context(), 2, 0).Err())
+	must(t, first.Replicated(t.Context(), 2))
 	must(t, s.Failover(t.Context()))
 	second := sentinelPrimary(t, s)
 	if second == first {
