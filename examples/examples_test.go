@@ -15,6 +15,8 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/internal/httpapi"
+	"github.com/feedfilter/feedfilter/internal/pgtest"
+	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
 // needs returns the path of a program, or of a file of this directory. Where it is not there the
@@ -84,6 +86,29 @@ func service(t *testing.T, blind bool) string {
 	}))
 	t.Cleanup(server.Close)
 	return server.URL
+}
+
+// TestEmbed: the program filters a feed in its own process. The next process finds what the first one
+// recorded, seen posts included.
+func TestEmbed(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "embed")
+	if out, ok := output(t, ".", needs(t, "go", "make deps installs it"), "build", "-o", program, "./embed"); !ok {
+		t.Fatal(out)
+	}
+	for name, args := range map[string]func(t *testing.T) []string{
+		"directory": func(t *testing.T) []string { return []string{t.TempDir()} },
+		"servers":   func(t *testing.T) []string { return []string{pgtest.Start(t).Schema(), redistest.Start(t).URL()} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			given := args(t)
+			first, ok := output(t, ".", program, given...)
+			if second, again := output(t, ".", program, given...); !ok || !again ||
+				first != "show p8\ndrop p7 because of block\n" || second != "drop p7 because of block\ndrop p8 because of seen\n" {
+				t.Errorf("it printed %q, and then %q", first, second)
+			}
+		})
+	}
 }
 
 // TestExamples: each example does what it says, tries again what is refused for overload, and ends
