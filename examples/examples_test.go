@@ -88,8 +88,8 @@ func service(t *testing.T, blind bool) string {
 	return server.URL
 }
 
-// TestEmbed: the program filters a feed in its own process. The next process finds what the first one
-// recorded, seen posts included.
+// TestEmbed: the program filters a feed in its own process. The next process finds what the first
+// one recorded, seen posts included.
 func TestEmbed(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "embed")
 	if out, ok := output(t, ".", needs(t, "go", "make deps installs it"), "build", "-o", program, "./embed"); !ok {
