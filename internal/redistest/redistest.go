@@ -1,5 +1,5 @@
 // Package redistest runs real Redis servers for tests: single servers, clusters, and replicas with
-// sentinels.
+// sentinels. REDIS_SERVER names another program, such as valkey-server.
 //
 // Each server is a child process of the test with its own loopback port, directory and client.
 // Tests can therefore run in parallel, also across packages, and no test has to flush a server that
@@ -8,6 +8,7 @@
 package redistest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -117,7 +118,7 @@ func startAll(servers []*Server) error {
 
 func findBinary(t testing.TB) string {
 	t.Helper()
-	return servertest.FindProgram(t, "A REDIS SERVER", "redis-server")
+	return servertest.FindProgram(t, "A REDIS SERVER", cmp.Or(os.Getenv("REDIS_SERVER"), "redis-server"))
 }
 
 // launch runs the server on s.port and waits until it is ready.
