@@ -518,16 +518,27 @@ func TestChangesArriveInOrder(t *testing.T) {
 }
 
 // A process that is cut off from the ledger finds no page of a user who has never had a key, and
-// answers. It does not answer for a user whose page is lost.
+// answers. It does not answer for a user whose page is lost, nor for one who may have moved to
+// another layout since.
 func TestUnusedPageWithoutLedger(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a := w.open(t, Config{})
+		a, b := w.open(t, Config{}), w.open(t, Config{})
 		a.record(t, true, add(a.userOn(0), "hide", "p"))
 		a.record(t, true, undo(a.userOn(0), "hide", "p"))
+		b.pollNow(t)
 		a.losePages(t, 0)
-		a.way.cut(true)
-		a.want(t, a.userOn(1), "hide", "p", false)
-		a.wantUnavailable(t, "the page is lost", a.userOn(0))
+		b.way.cut(true)
+		user := a.userOn(1)
+		b.want(t, user, "hide", "p", false)
+		b.wantUnavailable(t, "the page is lost", a.userOn(0))
+
+		w.build(t)
+		w.change(t)
+		w.leave(t)
+		a.record(t, true, add(user, "hide", "p"))
+		b.wantUnavailable(t, "the page is closed", user)
+		time.Sleep(closedExpiry + time.Minute)
+		b.wantUnavailable(t, "the closed page has expired", user)
 	})
 }
 

@@ -298,7 +298,8 @@ func (r *reader) current(ctx context.Context, p *reading, began int64, again boo
 	case !ledgerDown(err) || p.failed != nil:
 	case reason == PageBehind && r.arrives(ctx, p):
 		return p.loaded.Page, nil
-	case reason == PageMissing && p.want == 0: // it has never had a key
+	case reason == PageMissing && p.want == 0 && r.life.elapsed()-r.poller.follow.start.Load() < int64(closedExpiry/2):
+		// It has never had a key. If it had been closed since the last poll, it would be there.
 		return r.rebuilder.imageOf(number, nil, ledger.PageState{})
 	}
 	return page, err
