@@ -174,7 +174,7 @@ func (d *doctor) judgeTopology(s *server) finding {
 		found += fmt.Sprintf(", cluster %s, %d of %d slots assigned, %d on unreachable nodes", state, assigned, slots, failing+suspect)
 	}
 	switch {
-	case s.info["redis_mode"] == "sentinel":
+	case cmp.Or(s.info["server_mode"], s.info["redis_mode"]) == "sentinel": // of Valkey, of Redis
 		return fail("a sentinel", "Use redis+sentinel://<host>:<port>/<primary> in --redis.")
 	case s.info["cluster_enabled"] == "1" && !asCluster:
 		return fail("a node of a cluster", "Use redis+cluster://<host>:<port>, or rediss+cluster:// for TLS, in --redis.")

@@ -61,6 +61,7 @@ func TestJudges(t *testing.T) {
 		{plain.judgeTopology, "role:master|connected_slaves:0", "warn primary, replicas: 0"},
 		{plain.judgeTopology, "role:slave|master_host:h|master_port:1|connected_slaves:0", "fail a replica of h:1"},
 		{plain.judgeTopology, "redis_mode:sentinel", "fail a sentinel"},
+		{plain.judgeTopology, "server_mode:sentinel", "fail a sentinel"},
 		{plain.judgeTopology, cluster, "fail a node of a cluster"},
 		{plain.judgeTopology, "", "skip not reported"},
 		{asCluster.judgeTopology, cluster + "cluster_state:ok|cluster_slots_assigned:-1", "ok primary, replicas: 1"},
