@@ -13,7 +13,7 @@ locals {
 
 # IAM requires that the name and the id of the user are equal.
 resource "aws_elasticache_user" "this" {
-  count = local.iam ? 1 : 0
+  count = var.create && local.iam ? 1 : 0
 
   user_id       = local.user_name
   user_name     = local.user_name
@@ -28,7 +28,7 @@ resource "aws_elasticache_user" "this" {
 
 # This is the only user: a Valkey group needs no default user.
 resource "aws_elasticache_user_group" "this" {
-  count = local.iam ? 1 : 0
+  count = var.create && local.iam ? 1 : 0
 
   user_group_id = var.name
   engine        = "valkey"
@@ -41,7 +41,7 @@ locals {
     Sid      = "Connect"
     Effect   = "Allow"
     Action   = ["elasticache:Connect"]
-    Resource = [local.cache_arn, aws_elasticache_user.this[0].arn]
+    Resource = [local.cache_arn, one(aws_elasticache_user.this[*].arn)]
   }]
   # feedfilter looks up the endpoints.
   discover_statement = [{
@@ -66,6 +66,8 @@ locals {
 }
 
 resource "aws_iam_policy" "this" {
+  count = var.create ? 1 : 0
+
   name_prefix = "${var.name}-"
   description = "What feedfilter needs to find and use the cache ${var.name}"
   tags        = var.tags

@@ -1,11 +1,11 @@
 locals {
-  own_topic = var.alarms.enabled && var.alarms.topic_arn == null
+  own_topic = var.create && var.alarms.enabled && var.alarms.topic_arn == null
   topic_arn = local.own_topic ? aws_sns_topic.alarms[0].arn : var.alarms.topic_arn
 
   # The names that ElastiCache gives nodes in cluster mode: <group>-<shard>-<node>. With
   # autoscaling, all possible nodes. The alarm of a node that does not exist stays silent.
-  max_shards   = var.cluster == null ? 0 : try(var.cluster.autoscaling.shards.max, var.cluster.shards)
-  max_replicas = var.cluster == null ? 0 : try(var.cluster.autoscaling.replicas.max, var.cluster.replicas_per_shard)
+  max_shards   = local.cluster == null ? 0 : try(var.cluster.autoscaling.shards.max, var.cluster.shards)
+  max_replicas = local.cluster == null ? 0 : try(var.cluster.autoscaling.replicas.max, var.cluster.replicas_per_shard)
   nodes = [
     for pair in setproduct(range(1, local.max_shards + 1), range(1, local.max_replicas + 2)) :
     format("%s-%04d-%03d", var.name, pair[0], pair[1])
@@ -55,7 +55,7 @@ locals {
     },
   )
 
-  serverless_alarms = var.serverless == null ? {} : {
+  serverless_alarms = local.serverless == null ? {} : {
     ThrottledCmds = {
       statistic = "Sum", periods = 1, threshold = 0
       meaning   = "Commands were refused: the load grew too fast or reached ecpu_per_second.maximum."

@@ -1,8 +1,8 @@
 # Only scaled groups have autoscaling: see main.tf.
 
 locals {
-  shard_scaling   = try(var.cluster.autoscaling.shards, null)
-  replica_scaling = try(var.cluster.autoscaling.replicas, null)
+  shard_scaling   = try(local.cluster.autoscaling.shards, null)
+  replica_scaling = try(local.cluster.autoscaling.replicas, null)
 
   # The metric that a policy follows. Commands run in one thread of a node, so it is the CPU of
   # the engine, not of the node.

@@ -1,12 +1,12 @@
 locals {
-  kms_key_arn = var.kms_key_arn != null ? var.kms_key_arn : aws_kms_key.this[0].arn
+  kms_key_arn = var.kms_key_arn != null ? var.kms_key_arn : one(aws_kms_key.this[*].arn)
 
   log_group_prefix = "/aws/vendedlogs/elasticache/${var.name}"
   log_group_arns   = "arn:${local.partition}:logs:${local.region}:${local.account}:log-group:${local.log_group_prefix}/*"
 }
 
 resource "aws_kms_key" "this" {
-  count = var.kms_key_arn == null ? 1 : 0
+  count = var.create && var.kms_key_arn == null ? 1 : 0
 
   description             = "Data, snapshots, logs and alarms of ${var.name}"
   enable_key_rotation     = true
@@ -16,7 +16,7 @@ resource "aws_kms_key" "this" {
 }
 
 resource "aws_kms_alias" "this" {
-  count = var.kms_key_arn == null ? 1 : 0
+  count = var.create && var.kms_key_arn == null ? 1 : 0
 
   name          = "alias/${var.name}-cache"
   target_key_id = aws_kms_key.this[0].key_id
@@ -59,7 +59,7 @@ locals {
 }
 
 resource "aws_cloudwatch_log_group" "this" {
-  for_each = toset(var.cluster != null ? ["engine-log", "slow-log"] : [])
+  for_each = toset(local.cluster != null ? ["engine-log", "slow-log"] : [])
 
   name              = "${local.log_group_prefix}/${each.key}"
   retention_in_days = var.log_retention_days

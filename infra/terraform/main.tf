@@ -9,6 +9,10 @@ locals {
 
   iam       = var.auth_secret == null
   user_name = coalesce(var.user_name, var.name)
+
+  # What to make, if anything.
+  cluster    = var.create ? var.cluster : null
+  serverless = var.create ? var.serverless : null
 }
 
 # The cache: a replication group or a serverless cache.
@@ -17,8 +21,8 @@ locals {
   # Autoscaling changes the counts, and Terraform must not set them back. ignore_changes cannot
   # depend on a variable, so there are two equal resources.
   replication_groups = {
-    fixed  = var.cluster != null && try(var.cluster.autoscaling, null) == null
-    scaled = var.cluster != null && try(var.cluster.autoscaling, null) != null
+    fixed  = local.cluster != null && try(local.cluster.autoscaling, null) == null
+    scaled = local.cluster != null && try(local.cluster.autoscaling, null) != null
   }
 
   # One attribute at a time: a whole group has a password, so all of it would be sensitive.
@@ -39,7 +43,7 @@ locals {
   ))
 
   # Null unless requested: not all versions and node types support durability.
-  durability = var.cluster == null ? null : can(regex("^9\\.", var.cluster.engine_version)) ? var.cluster.durability : null
+  durability = local.cluster == null ? null : can(regex("^9\\.", var.cluster.engine_version)) ? var.cluster.durability : null
 
   final_snapshot_name = try(coalesce(var.cluster.final_snapshot_name), "${var.name}-final")
 }
@@ -64,8 +68,10 @@ resource "aws_elasticache_replication_group" "fixed" {
   multi_az_enabled           = var.cluster.multi_az
 
   port               = var.cluster.port
-  subnet_group_name  = aws_elasticache_subnet_group.this[0].name
-  security_group_ids = [aws_security_group.this.id]
+  network_type       = var.network_type
+  ip_discovery       = local.ip_discovery
+  subnet_group_name  = local.subnet_group_name
+  security_group_ids = local.security_group_ids
 
   at_rest_encryption_enabled = true
   kms_key_id                 = local.kms_key_arn
@@ -81,6 +87,7 @@ resource "aws_elasticache_replication_group" "fixed" {
   final_snapshot_identifier = var.cluster.final_snapshot ? local.final_snapshot_name : null
   maintenance_window        = var.cluster.maintenance_window
   apply_immediately         = var.cluster.apply_immediately
+  notification_topic_arn    = var.notification_topic_arn
 
   dynamic "log_delivery_configuration" {
     for_each = aws_cloudwatch_log_group.this
@@ -90,6 +97,16 @@ resource "aws_elasticache_replication_group" "fixed" {
       destination_type = "cloudwatch-logs"
       log_format       = "json"
       log_type         = log_delivery_configuration.key
+    }
+  }
+
+  dynamic "timeouts" {
+    for_each = var.timeouts[*]
+
+    content {
+      create = timeouts.value.create
+      update = timeouts.value.update
+      delete = timeouts.value.delete
     }
   }
 
@@ -116,8 +133,10 @@ resource "aws_elasticache_replication_group" "scaled" {
   multi_az_enabled           = var.cluster.multi_az
 
   port               = var.cluster.port
-  subnet_group_name  = aws_elasticache_subnet_group.this[0].name
-  security_group_ids = [aws_security_group.this.id]
+  network_type       = var.network_type
+  ip_discovery       = local.ip_discovery
+  subnet_group_name  = local.subnet_group_name
+  security_group_ids = local.security_group_ids
 
   at_rest_encryption_enabled = true
   kms_key_id                 = local.kms_key_arn
@@ -133,6 +152,7 @@ resource "aws_elasticache_replication_group" "scaled" {
   final_snapshot_identifier = var.cluster.final_snapshot ? local.final_snapshot_name : null
   maintenance_window        = var.cluster.maintenance_window
   apply_immediately         = var.cluster.apply_immediately
+  notification_topic_arn    = var.notification_topic_arn
 
   dynamic "log_delivery_configuration" {
     for_each = aws_cloudwatch_log_group.this
@@ -145,6 +165,16 @@ resource "aws_elasticache_replication_group" "scaled" {
     }
   }
 
+  dynamic "timeouts" {
+    for_each = var.timeouts[*]
+
+    content {
+      create = timeouts.value.create
+      update = timeouts.value.update
+      delete = timeouts.value.delete
+    }
+  }
+
   tags = var.tags
 
   lifecycle {
@@ -153,7 +183,7 @@ resource "aws_elasticache_replication_group" "scaled" {
 }
 
 resource "aws_elasticache_serverless_cache" "this" {
-  count = var.serverless != null ? 1 : 0
+  count = local.serverless != null ? 1 : 0
 
   name        = var.name
   description = "Pages of feedfilter"
@@ -162,7 +192,7 @@ resource "aws_elasticache_serverless_cache" "this" {
   major_engine_version = var.serverless.major_engine_version
 
   subnet_ids         = var.subnet_ids
-  security_group_ids = [aws_security_group.this.id]
+  security_group_ids = local.security_group_ids
   # Always encrypted at rest and in transit. You can choose the key.
   kms_key_id    = local.kms_key_arn
   user_group_id = aws_elasticache_user_group.this[0].user_group_id
@@ -183,11 +213,21 @@ resource "aws_elasticache_serverless_cache" "this" {
     }
   }
 
+  dynamic "timeouts" {
+    for_each = var.timeouts[*]
+
+    content {
+      create = timeouts.value.create
+      update = timeouts.value.update
+      delete = timeouts.value.delete
+    }
+  }
+
   tags = var.tags
 }
 
 resource "aws_elasticache_parameter_group" "this" {
-  count = var.cluster != null ? 1 : 0
+  count = local.cluster != null ? 1 : 0
 
   # The name includes the family: a new major version gets a new group before the old one goes.
   name        = "${var.name}-valkey${split(".", var.cluster.engine_version)[0]}"

@@ -1,6 +1,6 @@
 output "redis_url" {
   description = "URL for feedfilter's --redis. It contains no secret."
-  value = join("", [
+  value = !var.create ? null : join("", [
     var.cluster != null ? "elasticache://" : "elasticache-serverless://", var.name,
     "?region=", urlencode(local.region),
     local.iam ? "&user=${urlencode(local.user_name)}" : "&secret=${urlencode(var.auth_secret.arn)}",
@@ -35,37 +35,37 @@ output "reader_endpoint_address" {
 
 output "port" {
   description = "Port of the endpoint."
-  value       = local.ports.from
+  value       = var.create ? local.ports.from : null
 }
 
 output "user_name" {
   description = "ElastiCache user that feedfilter connects as; null with a password."
-  value       = local.iam ? local.user_name : null
+  value       = var.create && local.iam ? local.user_name : null
 }
 
 output "iam_policy_arn" {
   description = "Policy to attach to the role that feedfilter runs as."
-  value       = aws_iam_policy.this.arn
+  value       = one(aws_iam_policy.this[*].arn)
 }
 
 output "iam_policy_json" {
   description = "The same policy as JSON, for a role that takes it inline."
-  value       = aws_iam_policy.this.policy
+  value       = one(aws_iam_policy.this[*].policy)
 }
 
 output "security_group_id" {
-  description = "Security group of the cache."
-  value       = aws_security_group.this.id
+  description = "Security group that the module made; null with your own."
+  value       = one(aws_security_group.this[*].id)
 }
 
 output "kms_key_arn" {
   description = "KMS key of the data, snapshots, logs and the alarm topic."
-  value       = local.kms_key_arn
+  value       = var.create ? local.kms_key_arn : null
 }
 
 output "sns_topic_arn" {
   description = "SNS topic that alarms go to; null without alarms."
-  value       = var.alarms.enabled ? local.topic_arn : null
+  value       = var.create && var.alarms.enabled ? local.topic_arn : null
 }
 
 output "nodes_without_alarms" {

@@ -1,3 +1,13 @@
+variable "create" {
+  type        = bool
+  default     = true
+  nullable    = false
+  description = <<-EOT
+    False makes nothing, and destroys what the module has made. Every output is then null or empty,
+    and only `name` is required.
+  EOT
+}
+
 variable "name" {
   type        = string
   description = <<-EOT
@@ -13,29 +23,144 @@ variable "name" {
 
 variable "vpc_id" {
   type        = string
-  description = "VPC of the cache."
+  default     = null
+  description = "VPC of the module's security group. Required without `security_group_ids`."
+
+  validation {
+    condition     = !var.create || var.vpc_id != null || var.security_group_ids != null
+    error_message = "Give vpc_id: the module makes a security group there, unless you give security_group_ids."
+  }
+  validation {
+    condition     = var.vpc_id == null || var.security_group_ids == null
+    error_message = "With security_group_ids the module makes no security group: leave vpc_id out."
+  }
 }
 
 variable "subnet_ids" {
   type        = set(string)
-  description = "Private subnets for the cache, in two or more availability zones."
+  default     = null
+  description = <<-EOT
+    Private subnets for the cache, in two or more availability zones. Required without
+    `subnet_group_name`.
+  EOT
 
   validation {
-    condition     = length(var.subnet_ids) >= 2
+    condition     = !var.create || var.subnet_ids != null || var.subnet_group_name != null
+    error_message = "Give subnet_ids or, for a cluster, the subnet_group_name of your own group."
+  }
+  validation {
+    condition     = var.subnet_ids == null ? true : length(var.subnet_ids) >= 2
     error_message = "Give at least two subnets, in different availability zones."
+  }
+  validation {
+    condition     = var.subnet_ids == null || var.subnet_group_name == null
+    error_message = "With subnet_group_name the module makes no subnet group: leave subnet_ids out."
+  }
+}
+
+variable "subnet_group_name" {
+  type        = string
+  default     = null
+  description = <<-EOT
+    Your own ElastiCache subnet group for a cluster, instead of `subnet_ids`. A change makes a new
+    replication group.
+  EOT
+
+  validation {
+    condition     = var.subnet_group_name == null || var.serverless == null
+    error_message = "A serverless cache has no subnet group: give subnet_ids instead of subnet_group_name."
   }
 }
 
 variable "client_security_group_ids" {
   type        = map(string)
+  default     = {}
+  nullable    = false
   description = <<-EOT
     The only security groups that may connect. Choose a name for each:
-    { service = aws_security_group.feedfilter.id }.
+    { service = aws_security_group.feedfilter.id }. Required without `security_group_ids`.
   EOT
 
   validation {
-    condition     = length(var.client_security_group_ids) > 0
+    condition     = !var.create || length(var.client_security_group_ids) > 0 || var.security_group_ids != null
     error_message = "Give at least one security group; without one nothing can connect."
+  }
+  validation {
+    condition     = length(var.client_security_group_ids) == 0 || var.security_group_ids == null
+    error_message = "With security_group_ids the module makes no rules: leave client_security_group_ids out."
+  }
+}
+
+variable "security_group_ids" {
+  type        = set(string)
+  default     = null
+  description = <<-EOT
+    Your own security groups for the cache, instead of `vpc_id` and `client_security_group_ids`. The
+    module makes none. They must let feedfilter in: at `cluster.port`, or 6379 and 6380 of a
+    serverless cache.
+  EOT
+
+  validation {
+    condition     = var.security_group_ids == null ? true : length(var.security_group_ids) > 0
+    error_message = "security_group_ids must have at least one group; leave it out for a group of the module."
+  }
+}
+
+variable "network_type" {
+  type        = string
+  default     = null
+  description = <<-EOT
+    Addresses of a cluster: `ipv4`, `dual_stack` or `ipv6`. The subnets must have them. Default:
+    that of AWS, which is `ipv4`. A change makes a new replication group.
+  EOT
+
+  validation {
+    condition     = var.network_type == null ? true : contains(["ipv4", "dual_stack", "ipv6"], var.network_type)
+    error_message = "network_type must be ipv4, dual_stack or ipv6."
+  }
+  validation {
+    condition     = var.network_type == null || var.serverless == null
+    error_message = "network_type is for a cluster: leave it out, and AWS chooses by the subnets of a serverless cache."
+  }
+}
+
+variable "notification_topic_arn" {
+  type        = string
+  default     = null
+  description = <<-EOT
+    SNS topic for the events of a cluster, such as failovers. It must be in the region and account
+    of the cache.
+  EOT
+
+  validation {
+    condition     = var.notification_topic_arn == null ? true : can(regex("^arn:[^:]+:sns:[^:]+:[0-9]{12}:[^:]+$", var.notification_topic_arn))
+    error_message = "notification_topic_arn must be the ARN of an SNS topic."
+  }
+  validation {
+    condition     = var.notification_topic_arn == null || var.serverless == null
+    error_message = "A serverless cache sends its events to EventBridge, not to a topic: leave notification_topic_arn out."
+  }
+}
+
+variable "timeouts" {
+  type = object({
+    create = optional(string)
+    update = optional(string)
+    delete = optional(string)
+  })
+  default     = null
+  description = <<-EOT
+    How long Terraform waits for the replication group or serverless cache, such as
+    { update = "90m" }. Default: 40 to 80 minutes.
+
+    - `create`, `update`, `delete`: numbers with h, m or s.
+  EOT
+
+  validation {
+    condition = var.timeouts == null ? true : alltrue([
+      for time in values(var.timeouts) : time == null ? true : can(regex("^([0-9]+[hms])+$", time))
+    ])
+    error_message = "timeouts must be numbers with h, m or s, such as 90m or 1h30m."
   }
 }
 
@@ -103,8 +228,12 @@ variable "cluster" {
   EOT
 
   validation {
-    condition     = (var.cluster == null) != (var.serverless == null)
-    error_message = "Give either cluster or serverless."
+    condition     = var.cluster == null || var.serverless == null
+    error_message = "Give either cluster or serverless, not both."
+  }
+  validation {
+    condition     = !var.create || var.cluster != null || var.serverless != null
+    error_message = "Give cluster or serverless."
   }
   validation {
     condition     = var.cluster == null ? true : can(regex("^cache\\.[a-z][a-z0-9]*\\.[a-z0-9]+$", var.cluster.node_type))

@@ -73,7 +73,7 @@ run "by_default" {
   }
 
   assert {
-    condition = jsondecode(aws_iam_policy.this.policy).Statement == [
+    condition = jsondecode(aws_iam_policy.this[0].policy).Statement == [
       {
         Sid      = "Connect"
         Effect   = "Allow"
@@ -106,8 +106,8 @@ run "by_default" {
 
   assert {
     condition = (
-      length(aws_security_group.this.ingress == null ? [] : aws_security_group.this.ingress) == 0 &&
-      length(aws_security_group.this.egress == null ? [] : aws_security_group.this.egress) == 0
+      length(aws_security_group.this[0].ingress == null ? [] : aws_security_group.this[0].ingress) == 0 &&
+      length(aws_security_group.this[0].egress == null ? [] : aws_security_group.this[0].egress) == 0
     )
     error_message = "The security group has rules of its own."
   }
@@ -118,7 +118,7 @@ run "by_default" {
   }
 
   assert {
-    condition     = aws_security_group.this.vpc_id == "vpc-0a"
+    condition     = aws_security_group.this[0].vpc_id == "vpc-0a"
     error_message = "The security group is not in the VPC."
   }
 
@@ -187,7 +187,7 @@ run "a_password_instead_of_iam" {
   }
 
   assert {
-    condition = [for s in jsondecode(aws_iam_policy.this.policy).Statement : [s.Sid, s.Action, s.Resource]] == [
+    condition = [for s in jsondecode(aws_iam_policy.this[0].policy).Statement : [s.Sid, s.Action, s.Resource]] == [
       ["Discover", ["elasticache:DescribeReplicationGroups"], [aws_elasticache_replication_group.fixed[0].arn]],
       ["ReadSecret", ["secretsmanager:GetSecretValue"], ["arn:aws:secretsmanager:eu-central-1:123456789012:secret:redis-Ab12"]],
       ["DecryptSecret", ["kms:Decrypt"], ["arn:aws:kms:eu-central-1:123456789012:key/secret"]],
@@ -196,7 +196,7 @@ run "a_password_instead_of_iam" {
   }
 
   assert {
-    condition = [for s in jsondecode(aws_iam_policy.this.policy).Statement : s.Condition if s.Sid == "DecryptSecret"] == [
+    condition = [for s in jsondecode(aws_iam_policy.this[0].policy).Statement : s.Condition if s.Sid == "DecryptSecret"] == [
       { StringEquals = { "kms:ViaService" = "secretsmanager.eu-central-1.amazonaws.com" } }
     ]
     error_message = "The key can be used for more than the secret."

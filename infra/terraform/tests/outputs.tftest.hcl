@@ -23,7 +23,7 @@ run "outputs" {
       output.kms_key_arn, output.iam_policy_arn, output.iam_policy_json,
       ] == [
       "clustercfg.pages.example.com", 6379, aws_elasticache_replication_group.fixed[0].arn, "pages", "sg-0cache",
-      aws_kms_key.this[0].arn, aws_iam_policy.this.arn, aws_iam_policy.this.policy,
+      aws_kms_key.this[0].arn, aws_iam_policy.this[0].arn, aws_iam_policy.this[0].policy,
     ]
     error_message = "An output is not what it says."
   }

@@ -61,6 +61,113 @@ run "no_clients" {
   expect_failures = [var.client_security_group_ids]
 }
 
+run "no_vpc" {
+  command = plan
+  variables {
+    vpc_id = null
+  }
+  expect_failures = [var.vpc_id]
+}
+
+run "vpc_beside_security_groups" {
+  command = plan
+  variables {
+    client_security_group_ids = {}
+    security_group_ids        = ["sg-0own"]
+  }
+  expect_failures = [var.vpc_id]
+}
+
+run "no_subnets" {
+  command = plan
+  variables {
+    subnet_ids = null
+  }
+  expect_failures = [var.subnet_ids]
+}
+
+run "subnets_beside_a_subnet_group" {
+  command = plan
+  variables {
+    subnet_group_name = "own"
+  }
+  expect_failures = [var.subnet_ids]
+}
+
+run "serverless_with_a_subnet_group" {
+  command = plan
+  variables {
+    cluster           = null
+    serverless        = { data_storage_gb = { maximum = 20 }, ecpu_per_second = { maximum = 100000 } }
+    subnet_ids        = null
+    subnet_group_name = "own"
+  }
+  expect_failures = [var.subnet_group_name]
+}
+
+run "clients_beside_security_groups" {
+  command = plan
+  variables {
+    vpc_id             = null
+    security_group_ids = ["sg-0own"]
+  }
+  expect_failures = [var.client_security_group_ids]
+}
+
+run "security_groups_of_none" {
+  command = plan
+  variables {
+    vpc_id                    = null
+    client_security_group_ids = {}
+    security_group_ids        = []
+  }
+  expect_failures = [var.security_group_ids]
+}
+
+run "network_type_unknown" {
+  command = plan
+  variables {
+    network_type = "ipv5"
+  }
+  expect_failures = [var.network_type]
+}
+
+run "serverless_with_a_network_type" {
+  command = plan
+  variables {
+    cluster      = null
+    serverless   = { data_storage_gb = { maximum = 20 }, ecpu_per_second = { maximum = 100000 } }
+    network_type = "dual_stack"
+  }
+  expect_failures = [var.network_type]
+}
+
+run "topic_by_name" {
+  command = plan
+  variables {
+    notification_topic_arn = "events"
+  }
+  expect_failures = [var.notification_topic_arn]
+}
+
+run "serverless_with_a_topic" {
+  command = plan
+  variables {
+    cluster                = null
+    serverless             = { data_storage_gb = { maximum = 20 }, ecpu_per_second = { maximum = 100000 } }
+    notification_topic_arn = "arn:aws:sns:eu-central-1:123456789012:events"
+  }
+  expect_failures = [var.notification_topic_arn]
+}
+
+run "timeouts_without_a_unit" {
+  command = plan
+  variables {
+    timeouts = { update = "90" }
+  }
+  expect_failures = [var.timeouts]
+}
+
 run "node_type_unknown" {
   command = plan
   variables {

@@ -53,7 +53,7 @@ run "with_autoscaling" {
   }
 
   assert {
-    condition     = jsondecode(aws_iam_policy.this.policy).Statement[0].Resource[0] == aws_elasticache_replication_group.scaled[0].arn
+    condition     = jsondecode(aws_iam_policy.this[0].policy).Statement[0].Resource[0] == aws_elasticache_replication_group.scaled[0].arn
     error_message = "The policy is not for this cache."
   }
 
@@ -163,6 +163,44 @@ run "scaling_is_not_undone" {
       aws_elasticache_replication_group.scaled[0].replicas_per_node_group == 1
     )
     error_message = "The counts are set back."
+  }
+}
+
+run "with_what_was_given" {
+  variables {
+    vpc_id                    = null
+    client_security_group_ids = {}
+    security_group_ids        = ["sg-0own"]
+    subnet_ids                = null
+    subnet_group_name         = "own"
+    network_type              = "dual_stack"
+    notification_topic_arn    = "arn:aws:sns:eu-central-1:123456789012:events"
+    timeouts                  = { create = "2h", update = "1h30m", delete = "50m" }
+  }
+
+  assert {
+    condition = (
+      aws_elasticache_replication_group.scaled[0].security_group_ids == toset(["sg-0own"]) &&
+      aws_elasticache_replication_group.scaled[0].subnet_group_name == "own"
+    )
+    error_message = "The cache is not in the groups that were given."
+  }
+
+  assert {
+    condition = [
+      aws_elasticache_replication_group.scaled[0].network_type, aws_elasticache_replication_group.scaled[0].ip_discovery,
+    ] == ["dual_stack", "ipv4"]
+    error_message = "The cluster does not have addresses of both kinds."
+  }
+
+  assert {
+    condition     = aws_elasticache_replication_group.scaled[0].notification_topic_arn == "arn:aws:sns:eu-central-1:123456789012:events"
+    error_message = "Events do not go to the topic."
+  }
+
+  assert {
+    condition     = aws_elasticache_replication_group.scaled[0].timeouts == { create = "2h", update = "1h30m", delete = "50m" }
+    error_message = "Terraform does not wait for the cluster as long as it should."
   }
 }
 

@@ -87,7 +87,7 @@ run "serverless" {
   }
 
   assert {
-    condition = jsondecode(aws_iam_policy.this.policy).Statement == [
+    condition = jsondecode(aws_iam_policy.this[0].policy).Statement == [
       {
         Sid      = "Connect"
         Effect   = "Allow"
