@@ -178,6 +178,10 @@ proto-tools:
 	@CGO_ENABLED=0 GOBIN='$(CURDIR)/.bin' $(GO) install \
 		google.golang.org/protobuf/cmd/protoc-gen-go connectrpc.com/connect/cmd/protoc-gen-connect-go
 
+.PHONY: terraform-docs
+terraform-docs: ## Write the tables of inputs and outputs in infra/terraform/README.md.
+	@scripts/terraform-docs
+
 # Not part of lint: it requires terraform and its AWS provider.
 .PHONY: lint-terraform
 lint-terraform: ## Check infra/terraform: format, tflint, tfsec, validation and tests.
