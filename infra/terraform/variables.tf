@@ -128,8 +128,9 @@ variable "notification_topic_arn" {
   type        = string
   default     = null
   description = <<-EOT
-    SNS topic for the events of a cluster, such as failovers. It must be in the region and account
-    of the cache.
+    SNS topic for the events of a cluster, such as failovers. ElastiCache wants a topic of the same
+    account and region that is not encrypted and whose policy uses aws:SourceOwner, not
+    aws:SourceAccount. So the alarm topic of the module does not do.
   EOT
 
   validation {
