@@ -218,6 +218,17 @@ func (l *Ledger) Follow(ctx context.Context, now time.Time, lease Lease, from, t
 	})
 }
 
+// positionsQuery returns a query that reads the positions of all sources.
+func positionsQuery(into *map[string]string) statement {
+	var name, position, holder string
+	var until int64
+	return statement{
+		sql: allSourcesSQL, into: []any{&name, &position, &holder, &until},
+		reset: func() { *into = make(map[string]string) },
+		each:  func() error { (*into)[name] = position; return nil },
+	}
+}
+
 // following is a plan of what a source did.
 type following struct {
 	*plan

@@ -99,7 +99,7 @@ func (d *sqliteDatabase) prepare(ctx context.Context) (err error) {
 	read := []string{
 		snapshotSQL, keysSQL, progressSQL, changedSQL, all.endedRows, listNewestRowsSQL, listBeforeRowsSQL,
 		countRowsSQL, countKindsSQL, ownedRowsSQL, allRowsSQL, countRangeSQL, namingRowsSQL, allKindsSQL, rangesSQL,
-		newOwnersSQL, ownerRangeSQL, allLayoutsSQL, getCheckpointSQL, incarnationSQL, sharedStateSQL, dedicatedStateSQL, placeSQL,
+		newOwnersSQL, ownerRangeSQL, allLayoutsSQL, allSourcesSQL, getCheckpointSQL, incarnationSQL, sharedStateSQL, dedicatedStateSQL, placeSQL,
 	}
 	for _, n := range batchSizes() {
 		for _, sql := range []string{
