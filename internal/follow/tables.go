@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/ledger"
 )
 
 const maxTables = 100
@@ -152,11 +153,10 @@ func (t *Table) columns() []string {
 
 // mapped is what a row gives.
 type mapped struct {
-	user, target string
-	span         activitySpan
-}
+	ledger.Span
 
-type activitySpan struct{ since, until time.Time }
+	user, target string
+}
 
 // of maps a row, given its values as text; nil: NULL. counts is false for a row that gives nothing.
 func (t *Table) of(value func(column string) *string) (m mapped, counts bool, err error) {
@@ -181,7 +181,7 @@ func (t *Table) of(value func(column string) *string) (m mapped, counts bool, er
 	for _, one := range []struct {
 		column string
 		into   *time.Time
-	}{{t.Since, &m.span.since}, {t.Until, &m.span.until}} {
+	}{{t.Since, &m.Since}, {t.Until, &m.Until}} {
 		if one.column == "" {
 			continue
 		}

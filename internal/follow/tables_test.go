@@ -53,7 +53,7 @@ func TestTables(t *testing.T) {
 				}
 				return at.Format(time.RFC3339Nano)
 			}
-			got = strings.Join([]string{m.user, m.target, at(m.span.since), at(m.span.until)}, " ")
+			got = strings.Join([]string{m.user, m.target, at(m.Since), at(m.Until)}, " ")
 		}
 		if got != c.want || err != nil {
 			t.Errorf("%s: %q, %v, want %q", c.row, got, err, c.want)
