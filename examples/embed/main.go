@@ -1,15 +1,13 @@
-// Command embed filters feeds in its own process. With a directory, it keeps everything there, seen
-// posts included:
+// Command embed filters feeds in its own process. Its data are in a directory, seen posts included,
+// or in PostgreSQL and Redis. Many processes may share these, and so may a service with the same
+// --filter, --kinds and --staleness-bound.
 //
 //	go run ./examples/embed /var/lib/app
-//
-// Many processes share a PostgreSQL ledger and a Redis, with a service if its --filter, --kinds and
-// --staleness-bound are the same:
-//
 //	go run ./examples/embed postgres://localhost/feedfilter redis://localhost:6379
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -29,14 +27,18 @@ import (
 )
 
 func main() {
-	if err := run(context.Background(), os.Args[1:]); err != nil {
+	err := errors.New("usage: embed DIRECTORY, or embed POSTGRES REDIS")
+	if len(os.Args) == 2 || len(os.Args) == 3 {
+		err = run(context.Background(), os.Args[1:])
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
 func run(ctx context.Context, args []string) (err error) {
-	c, url := activity.Config{Logger: slog.Default()}, ""
+	c, url := activity.Config{Logger: slog.Default()}, args[0]
 	switch len(args) {
 	case 1:
 		memory := &favfilter.Memory{} // pages of the ledger are built again after a restart
@@ -57,9 +59,6 @@ func run(ctx context.Context, args []string) (err error) {
 		if c.Store, err = redisstore.New(client, "feed"); err != nil {
 			return err
 		}
-		url = args[0]
-	default:
-		return errors.New("usage: embed DIRECTORY, or embed POSTGRES REDIS")
 	}
 	if c.Ledger, err = ledger.Open(ctx, url, ledger.Options{}); err != nil {
 		return err
@@ -70,20 +69,22 @@ func run(ctx context.Context, args []string) (err error) {
 		return err
 	}
 	defer recorder.Close()
+	return show(ctx, recorder)
+}
 
-	if _, err := recorder.Record(ctx, []activity.Activity{{User: "1", Kind: "block", Target: "2"}}); err != nil {
+func show(ctx context.Context, r *activity.Recorder) error {
+	if _, err := r.Record(ctx, []activity.Activity{{User: "1", Kind: "block", Target: "2"}}); err != nil {
 		return err
 	}
+	var text bytes.Buffer
 	posts := []feed.Post{{ID: "p7", Author: "2"}, {ID: "p8", Author: "3"}}
-	answer, err := feed.Filter(ctx, recorder, feed.Request{Viewer: "1", Posts: posts, RecordSeen: true})
-	if err != nil {
-		return err // show only what needs no check
-	}
+	answer, err := feed.Filter(ctx, r, feed.Request{Viewer: "1", Posts: posts, RecordSeen: true})
 	for _, i := range answer.Kept {
-		fmt.Println("show", posts[i].ID)
+		fmt.Fprintln(&text, "show", posts[i].ID)
 	}
 	for _, d := range answer.Dropped {
-		fmt.Println("drop", posts[d.At].ID, "because of", d.Kind)
+		fmt.Fprintln(&text, "drop", posts[d.At].ID, "because of", d.Kind)
 	}
-	return nil
+	_, printed := text.WriteTo(os.Stdout)
+	return errors.Join(err, printed) // after an error, show only what needs no check
 }
