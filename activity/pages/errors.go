@@ -49,6 +49,7 @@ func Unavailable(dependency string, err error) error {
 	return &UnavailableError{Dependency: dependency, Err: err}
 }
 
+// ledgerDown reports whether err says that the ledger is unavailable.
 func ledgerDown(err error) bool {
 	down, ok := errors.AsType[*UnavailableError](err)
 	return ok && down.Dependency == "ledger"

@@ -542,6 +542,22 @@ func TestUnusedPageWithoutLedger(t *testing.T) {
 	})
 }
 
+// A page of which the ledger has had a change is not unused, although its change has not arrived,
+// nor is a dedicated page.
+func TestUnused(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.open(t, Config{})
+		unused := func(page uint32) bool { return a.reader.unused(&reading{at: position{page: page}}) }
+		if !unused(1) || unused(ledger.DedicatedPages) {
+			t.Errorf("unused: page 1 %v, a dedicated page %v", unused(1), unused(ledger.DedicatedPages))
+		}
+		a.sequences.of(1).noteKnown(1)
+		if unused(1) {
+			t.Error("unused, with a change")
+		}
+	})
+}
+
 // An interrupted growth can be completed from each phase: by another process, for the same or
 // another number of pages, or by a process that starts.
 func TestLayoutRuleCompleted(t *testing.T) {

@@ -298,11 +298,18 @@ func (r *reader) current(ctx context.Context, p *reading, began int64, again boo
 	case !ledgerDown(err) || p.failed != nil:
 	case reason == PageBehind && r.arrives(ctx, p):
 		return p.loaded.Page, nil
-	case reason == PageMissing && p.want == 0 && r.life.elapsed()-r.poller.follow.start.Load() < int64(closedExpiry/2):
-		// It has never had a key. If it had been closed since the last poll, it would be there.
+	case reason == PageMissing && r.unused(p):
 		return r.rebuilder.imageOf(number, nil, ledger.PageState{})
 	}
 	return page, err
+}
+
+// unused reports whether a missing page is one that never had a key: a shared one of which the
+// ledger had no change. If it had been closed since the last poll, the store would still have it.
+func (r *reader) unused(p *reading) bool {
+	age := time.Duration(r.life.elapsed() - r.poller.follow.start.Load())
+	return p.at.page < ledger.DedicatedPages && p.want == 0 &&
+		r.sequences.of(p.at.page).known.Load() == 0 && age < closedExpiry/2
 }
 
 // arrives waits for changes that are on their way to the store, and reports whether the page then
