@@ -12,7 +12,7 @@ import (
 // sqliteQueries runs statements on a pool of connections, or in a transaction.
 type sqliteQueries struct {
 	on interface {
-		QueryContext(ctx context.Context, sql string, args ...any) (*sql.Rows, error)
+		PrepareContext(ctx context.Context, sql string) (*sql.Stmt, error)
 	}
 	tx       *sql.Tx              // nil: none
 	whole    bool                 // statements run to their end, even when ctx ends
@@ -26,7 +26,7 @@ func (q sqliteQueries) in(tx *sql.Tx) sqliteQueries {
 }
 
 // query runs once: no failure is temporary. It runs a statement for columns in batches, until ctx
-// ends.
+// ends. The last batch may repeat its last row, which changes nothing: fewer batches are faster.
 func (q sqliteQueries) query(ctx context.Context, s statement) error {
 	if s.idle() {
 		return nil
@@ -36,19 +36,20 @@ func (q sqliteQueries) query(ctx context.Context, s statement) error {
 		return s.finish(q.run(ctx, s))
 	}
 	batch, values, width := s, s.values(), len(s.columns)
-	for _, size := range batchSizes() {
-		batch.sql = rowsSQL(s.sql, size)
-		for n := size * width; len(values) >= n; values = values[n:] {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			batch.args = slices.Concat(values[:n], s.args)
-			if err := q.run(ctx, batch); err != nil {
-				return err
-			}
+	for len(values) > 0 && ctx.Err() == nil {
+		size := maxBatch
+		for size*width >= 2*len(values) {
+			size /= 4
 		}
+		n := min(size*width, len(values))
+		batch.sql = rowsSQL(s.sql, size)
+		batch.args = slices.Concat(values[:n], slices.Repeat(values[n-width:n], size-n/width), s.args)
+		if err := q.run(ctx, batch); err != nil {
+			return err
+		}
+		values = values[n:]
 	}
-	return s.finish(nil)
+	return s.finish(ctx.Err())
 }
 
 // values returns the values of the columns, row by row.
@@ -79,15 +80,20 @@ func (q sqliteQueries) run(ctx context.Context, s statement) (err error) {
 	if q.whole {
 		ctx = context.WithoutCancel(ctx)
 	}
-	var rows *sql.Rows
-	if stmt, prepared := q.prepared[s.sql]; !prepared {
-		rows, err = q.on.QueryContext(ctx, s.sql, s.args...)
-	} else {
-		if q.tx != nil {
-			stmt = q.tx.StmtContext(ctx, stmt)
+	stmt, prepared := q.prepared[s.sql]
+	if !prepared {
+		if stmt, err = q.on.PrepareContext(ctx, s.sql); err != nil {
+			return err
 		}
-		rows, err = stmt.QueryContext(ctx, s.args...)
+		defer stmt.Close() //nolint:errcheck // the run decides
+	} else if q.tx != nil {
+		stmt = q.tx.StmtContext(ctx, stmt)
 	}
+	if s.into == nil {
+		_, err = stmt.ExecContext(ctx, s.args...)
+		return err
+	}
+	rows, err := stmt.QueryContext(ctx, s.args...)
 	if err != nil {
 		return err
 	}

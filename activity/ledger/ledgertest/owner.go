@@ -98,7 +98,7 @@ func (s suite) lookupMany(t *testing.T) {
 		}
 	}
 	record(t, l, changes...)
-	for _, n := range []int{1, 2, 7, 8, 9, 63, 64, 65, 128, 1000, 20_000, 20_001, n} {
+	for _, n := range []int{1, 2, 3, 5, 8, 9, 16, 17, 33, 63, 64, 65, 128, 1000, 20_000, 20_001, n} {
 		rows, err := l.Lookup(t.Context(), ledger.LookupQuery{Hash: 1 << 60, Owner: "u1", Items: items[:n]})
 		if err != nil || len(rows) != (n+3)/4 {
 			t.Fatalf("%d of %d items found, %v, want %d", len(rows), n, err, (n+3)/4)

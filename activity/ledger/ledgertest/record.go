@@ -109,7 +109,7 @@ func (s suite) recordSince(t *testing.T) {
 func (s suite) recordManySizes(t *testing.T) {
 	l := s.make(t, 16)
 	m := newModel(l.Identity())
-	for _, n := range []int{1, 2, 7, 8, 9, 15, 16, 17, 63, 64, 65, 127, 129, 1000, 10_000} {
+	for _, n := range []int{1, 2, 3, 5, 8, 9, 15, 16, 17, 32, 33, 63, 64, 65, 127, 129, 1000, 10_000} {
 		var adds, removes []ledger.Change
 		for i := range n {
 			row := block(i%16, fmt.Sprint("n", i))
