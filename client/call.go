@@ -31,8 +31,10 @@ type call struct {
 	method string
 	path   []string // unescaped segments
 	query  url.Values
-	body   any // sent as JSON; nil: no body
+	body   any // sent as JSON; nil: no body, unless there is encode
 	into   any // destination of the answer
+
+	encode func() ([]byte, error) // returns the body in JSON, in place of body
 
 	procedure *procedure // the call as a message; nil: only JSON exists
 

@@ -52,16 +52,21 @@ func (r *FanoutRequest) inJSON() any {
 		viewers = []string{}
 	}
 	post := r.Post
+	var actors *jsonText
+	if len(post.Actors)+len(post.Roles) > 0 {
+		actors = new(jsonText)
+		actors.actors(&post)
+	}
 	return struct {
 		Post    string              `json:"post,omitzero"`
 		Author  string              `json:"author"`
-		Actors  any                 `json:"actors,omitzero"`
+		Actors  *jsonText           `json:"actors,omitzero"`
 		Related []string            `json:"related,omitzero"`
 		Facets  map[string][]string `json:"facets,omitzero"`
 		Viewers []string            `json:"viewers"`
 		Kinds   []string            `json:"kinds,omitzero"`
 		Exact   bool                `json:"exact,omitzero"`
-	}{post.ID, post.Author, post.jsonActors(), post.Related, post.Facets, viewers, r.Kinds, r.Exact}
+	}{post.ID, post.Author, actors, post.Related, post.Facets, viewers, r.Kinds, r.Exact}
 }
 
 // message returns the request as a message.

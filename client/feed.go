@@ -7,9 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
-
 	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
 )
 
@@ -32,44 +29,6 @@ type Post struct {
 	// Facets are other ids on the post, by the facet that kinds of the service name as their target,
 	// such as {"domain": {"x.example"}}: up to 16 ids of each.
 	Facets map[string][]string
-}
-
-// inJSON returns the post as the API has it: with the roles of actors beside their ids.
-func (p Post) inJSON() jsonPost {
-	return jsonPost{p.ID, p.Author, p.jsonActors(), p.Related, p.Facets}
-}
-
-// jsonPost is a post in JSON.
-type jsonPost struct {
-	ID      string              `json:"id"`
-	Author  string              `json:"author,omitzero"`
-	Actors  any                 `json:"actors,omitzero"`
-	Related []string            `json:"related,omitempty"`
-	Facets  map[string][]string `json:"facets,omitempty"`
-}
-
-// jsonActor is a user on a post.
-type jsonActor struct {
-	ID   string `json:"id"`
-	Role string `json:"role,omitzero"`
-}
-
-// jsonActors returns the post's actors: ids, or actors with roles if there are any.
-func (p Post) jsonActors() any {
-	switch {
-	case len(p.Actors)+len(p.Roles) == 0:
-		return nil
-	case len(p.Roles) == 0:
-		return p.Actors
-	}
-	actors := make([]jsonActor, max(len(p.Actors), len(p.Roles))) // the service refuses a role too many
-	for i, id := range p.Actors {
-		actors[i].ID = id
-	}
-	for i, role := range p.Roles {
-		actors[i].Role = role
-	}
-	return actors
 }
 
 // FilterRequest asks which of Posts a viewer sees.
@@ -97,28 +56,6 @@ type FilterRequest struct {
 	// Answer is what the feed lists: AnswerKept, the default, or AnswerDropped. AnswerDropped needs
 	// a service of this version.
 	Answer string
-}
-
-// jsonFilter is a request in JSON.
-type jsonFilter struct{ of *FilterRequest }
-
-// MarshalJSONTo implements [json.MarshalerTo]. It is called only for a call that is made in JSON.
-func (r jsonFilter) MarshalJSONTo(enc *jsontext.Encoder) error {
-	posts := make([]jsonPost, len(r.of.Posts))
-	for i := range posts {
-		posts[i] = r.of.Posts[i].inJSON()
-	}
-	return json.MarshalEncode(enc, struct {
-		Viewer     string     `json:"viewer"`
-		Posts      []jsonPost `json:"posts"`
-		Kinds      []string   `json:"kinds,omitzero"`
-		Annotate   []string   `json:"annotate,omitzero"`
-		Lists      []string   `json:"lists,omitzero"`
-		Limit      int        `json:"limit,omitzero"`
-		RecordSeen bool       `json:"record_seen,omitzero"`
-		Exact      bool       `json:"exact,omitzero"`
-		Answer     string     `json:"answer,omitzero"`
-	}{r.of.Viewer, posts, r.of.Kinds, r.of.Annotate, r.of.Lists, r.of.Limit, r.of.RecordSeen, r.of.Exact, r.of.Answer})
 }
 
 // What a Feed lists.
@@ -180,7 +117,7 @@ func (c *Client) Filter(ctx context.Context, req FilterRequest) (Feed, error) {
 		asked.Answer = AnswerDropped // a shorter answer; the request has the rest
 	}
 	err := c.do(ctx, &call{
-		method: http.MethodPost, path: []string{"v1", "feed", "filter"}, body: jsonFilter{&asked}, into: &feed,
+		method: http.MethodPost, path: []string{"v1", "feed", "filter"}, encode: asked.json, into: &feed,
 		once: req.RecordSeen, hedged: !req.RecordSeen,
 		sound: func() bool { return feed.answers(&asked) }, procedure: filterProcedure(&req, &feed),
 	})
@@ -266,13 +203,15 @@ type Page struct {
 func (c *Client) Explain(ctx context.Context, viewer string, post Post, lists ...string) (Explanation, error) {
 	asked := &feedfilterv1.ExplainRequest{Viewer: viewer, Post: post.message(), Lists: lists}
 	var e Explanation
+	var inJSON jsonText
+	inJSON.post(&post)
 	err := c.do(ctx, &call{
 		method: http.MethodPost, path: []string{"v1", "feed", "explain"}, into: &e, hedged: true,
 		body: struct {
-			Viewer string   `json:"viewer"`
-			Post   jsonPost `json:"post"`
-			Lists  []string `json:"lists,omitzero"`
-		}{viewer, post.inJSON(), lists},
+			Viewer string    `json:"viewer"`
+			Post   *jsonText `json:"post"`
+			Lists  []string  `json:"lists,omitzero"`
+		}{viewer, &inJSON, lists},
 		sound:     func() bool { return e.Reasons != nil && e.Degraded != nil },
 		procedure: procedureOf(feedService, "Explain", asked, new(feedfilterv1.ExplainResponse), e.fill),
 	})

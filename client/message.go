@@ -111,6 +111,8 @@ func (p *prepared) in(form form, call *call) (body []byte, err error) {
 		return p[form], nil
 	case form == asMessage:
 		body, err = call.procedure.encode()
+	case call.encode != nil:
+		body, err = call.encode()
 	case call.body != nil:
 		body, err = json.Marshal(call.body, json.Deterministic(true))
 	}

@@ -1,0 +1,141 @@
+package client
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// jsonText appends JSON to a text. The library, with reflection, takes two to four times as long for
+// the 500 posts of a feed.
+type jsonText struct {
+	text []byte
+	err  error // the first: a string is not valid UTF-8
+}
+
+// MarshalJSONTo implements [json.MarshalerTo]: the text is a value.
+func (t *jsonText) MarshalJSONTo(enc *jsontext.Encoder) error {
+	return cmp.Or(t.err, enc.WriteValue(t.text))
+}
+
+// json returns the request in JSON.
+func (r *FilterRequest) json() ([]byte, error) {
+	rest, err := json.Marshal(struct {
+		Kinds      []string `json:"kinds,omitzero"`
+		Annotate   []string `json:"annotate,omitzero"`
+		Lists      []string `json:"lists,omitzero"`
+		Limit      int      `json:"limit,omitzero"`
+		RecordSeen bool     `json:"record_seen,omitzero"`
+		Exact      bool     `json:"exact,omitzero"`
+		Answer     string   `json:"answer,omitzero"`
+	}{r.Kinds, r.Annotate, r.Lists, r.Limit, r.RecordSeen, r.Exact, r.Answer})
+	const perPost = 48 // bytes
+	t := jsonText{make([]byte, 0, perPost*(len(r.Posts)+5)), err}
+	t.add(`{"viewer":`, r.Viewer)
+	before := `,"posts":[`
+	for i := range r.Posts {
+		t.raw(before)
+		t.post(&r.Posts[i])
+		before = ","
+	}
+	if len(r.Posts) == 0 {
+		t.raw(before)
+	}
+	t.raw("]")
+	if len(rest) > len("{}") {
+		rest[0] = ',' // in place of the brace
+	} else {
+		rest = []byte("}")
+	}
+	return append(t.text, rest...), t.err
+}
+
+// post appends a post, without its empty lists.
+func (t *jsonText) post(p *Post) {
+	t.add(`{"id":`, p.ID)
+	if p.Author != "" {
+		t.add(`,"author":`, p.Author)
+	}
+	if len(p.Actors)+len(p.Roles) > 0 {
+		t.raw(`,"actors":`)
+		t.actors(p)
+	}
+	if len(p.Related) > 0 {
+		t.raw(`,"related":`)
+		t.list(p.Related)
+	}
+	if len(p.Facets) > 0 {
+		t.facets(p.Facets)
+	}
+	t.raw("}")
+}
+
+// facets appends the facets of a post, in the order of their names.
+func (t *jsonText) facets(facets map[string][]string) {
+	before := `,"facets":{`
+	for _, name := range slices.Sorted(maps.Keys(facets)) {
+		t.add(before, name)
+		t.raw(":")
+		t.list(facets[name])
+		before = ","
+	}
+	t.raw("}")
+}
+
+// actors appends the actors of a post: ids, or objects with roles if there are any.
+func (t *jsonText) actors(p *Post) {
+	if len(p.Roles) == 0 {
+		t.list(p.Actors)
+		return
+	}
+	before := `[{"id":`
+	for i := range max(len(p.Actors), len(p.Roles)) { // the service refuses a role too many
+		id, role := "", ""
+		if i < len(p.Actors) {
+			id = p.Actors[i]
+		}
+		if i < len(p.Roles) {
+			role = p.Roles[i]
+		}
+		t.add(before, id)
+		if role != "" {
+			t.add(`,"role":`, role)
+		}
+		before = `},{"id":`
+	}
+	t.raw("}]")
+}
+
+// list appends strings as an array.
+func (t *jsonText) list(all []string) {
+	before := "["
+	for _, s := range all {
+		t.add(before, s)
+		before = ","
+	}
+	if len(all) == 0 {
+		t.raw("[")
+	}
+	t.raw("]")
+}
+
+// raw appends text that is JSON.
+func (t *jsonText) raw(text string) { t.text = append(t.text, text...) }
+
+// add appends before, and then s as a string.
+func (t *jsonText) add(before, s string) {
+	t.raw(before)
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' {
+			text, err := jsontext.AppendQuote(t.text, s)
+			t.text, t.err = text, cmp.Or(t.err, err)
+			return
+		}
+	}
+	t.raw(`"`)
+	t.raw(s)
+	t.raw(`"`)
+}
