@@ -176,8 +176,9 @@ func redeclare(ctx context.Context, t transaction, since int64, stored, declared
 }
 
 // checkKinds returns an error unless each change has the rows of its kind as declared: one, or one
-// on each side. It skips kinds that nobody declared, and removals of ended rows, which are single.
-func (p *plan) checkKinds(declared []Kind) error {
+// on each side, and its kind is not that of another source. It skips kinds that nobody declared, and
+// removals of ended rows, which are single.
+func (p *plan) checkKinds(declared []Kind, sources map[string]string) error {
 	other := make(map[string]string, 2*len(declared)) // kind of the row on the other side
 	for _, k := range declared {
 		if other[k.Name] = k.Reverse; k.Reverse != "" {
@@ -188,6 +189,9 @@ func (p *plan) checkKinds(declared []Kind) error {
 		first, second := c.Rows[0].Kind, ""
 		if len(c.Rows) > 1 {
 			second = c.Rows[1].Kind
+		}
+		if source := sources[first]; source != p.source && !c.Ended && (source != "" || p.source != "") {
+			return fmt.Errorf("%w: source %q writes %q", ErrFollowed, source, first)
 		}
 		if wanted, known := other[first]; known && second != wanted && !c.Ended {
 			return fmt.Errorf("%w: this process mirrors %q as %q, and another process has declared %q since: "+

@@ -1,0 +1,80 @@
+package activity
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+)
+
+// Source records what the tables of an app say. The kinds of its rows are written by nobody else.
+// It is for one goroutine.
+type Source struct {
+	r        *Recorder
+	lease    ledger.Lease
+	position string
+}
+
+// SourceChange is what a transaction of a source did to one activity. See [ledger.SourceChange].
+type SourceChange struct {
+	User, Kind, Target string
+	At                 time.Time // when the source committed
+	Added, Removed     []ledger.Span
+	Whole              bool
+}
+
+// Follow takes the lease of a source for the process holder, as [ledger.Ledger.Lease] does.
+func (r *Recorder) Follow(ctx context.Context, source, holder string, kinds []string, lasts time.Duration) (*Source, error) {
+	for _, name := range kinds {
+		if k, ok := r.kinds.Named(name); !ok || !k.InLedger() {
+			return nil, fmt.Errorf("follow source %q: the ledger keeps no kind %q", source, name)
+		}
+	}
+	lease, err := r.ledger.Lease(ctx, source, holder, kinds, lasts)
+	if err != nil {
+		return nil, err
+	}
+	return &Source{r: r, lease: lease, position: lease.Position}, nil
+}
+
+// Position is up to where the ledger has what the source committed; "": the source has to be read
+// whole.
+func (s *Source) Position() string { return s.position }
+
+// Renew extends the lease, or ends it if lasts is 0. See [ledger.Ledger.Renew].
+func (s *Source) Renew(ctx context.Context, lasts time.Duration) error {
+	return s.r.ledger.Renew(ctx, s.lease, lasts)
+}
+
+// Check returns an [*InvalidError] if a change can never be recorded.
+func (s *Source) Check(c SourceChange) error {
+	return s.r.kinds.Check(Activity{User: c.User, Kind: c.Kind, Target: c.Target})
+}
+
+// Record records changes that Check accepts, and the position after them. When it returns nil,
+// every View that begins afterwards has the changes, and no other call records them again.
+//
+// An error that wraps ledger.ErrFenced means that another process follows the source now, and one
+// that wraps ledger.ErrStrayRow that the source has to be read whole. After any other error, try
+// again with a new lease: the changes may be in the ledger.
+func (s *Source) Record(ctx context.Context, to string, changes []SourceChange) error {
+	all := make([]ledger.SourceChange, len(changes))
+	for i, c := range changes {
+		k, _ := s.r.kinds.Named(c.Kind)
+		own, mirror, mirrored := k.rows(c.User, c.Target)
+		rows := []ledger.Row{s.r.row(own, c.At, time.Time{})}
+		switch {
+		case mirrored:
+			rows = append(rows, s.r.row(mirror, c.At, time.Time{}))
+		case k.Target == User: // the target has no row of its own
+			rows[0].Names, rows[0].TargetHash = true, s.r.userHash(c.Target)
+		}
+		all[i] = ledger.SourceChange{Rows: rows, At: c.At, Added: c.Added, Removed: c.Removed, Whole: c.Whole}
+	}
+	if err := s.r.pages.Follow(ctx, s.lease, s.position, to, all); err != nil {
+		return fmt.Errorf("record %d changes of source %q: %w", len(changes), s.lease.Source, err)
+	}
+	s.position = to
+	return nil
+}
