@@ -47,6 +47,18 @@ func (s *Source) Renew(ctx context.Context, lasts time.Duration) error {
 	return s.r.ledger.Renew(ctx, s.lease, lasts)
 }
 
+// StartOver makes Position "": the source has to be read whole. See [ledger.Ledger.StartOver].
+func (s *Source) StartOver(ctx context.Context) error {
+	if err := s.r.ledger.StartOver(ctx, s.lease); err != nil {
+		return err
+	}
+	s.position = ""
+	return nil
+}
+
+// HashOf returns the hash of a user. [Recorder.Export] has all activities in order of this hash.
+func (s *Source) HashOf(user string) uint64 { return s.r.userHash(user) }
+
 // Check returns an [*InvalidError] if a change can never be recorded.
 func (s *Source) Check(c SourceChange) error {
 	return s.r.kinds.Check(Activity{User: c.User, Kind: c.Kind, Target: c.Target})

@@ -12,8 +12,8 @@ import (
 const exportBatch = 1000
 
 // Export calls each for every activity of user that the ledger keeps, in the order of kind and
-// target. An empty user stands for all users, in no particular order. Export reads the ledger in
-// parts, not as one snapshot.
+// target. An empty user stands for all users, in order of a hash. Export reads the ledger in parts,
+// not as one snapshot.
 //
 // Activities of others with the user belong to the others, and are left out. Windows cannot be
 // exported, because a filter cannot list its keys. Errors are an [*InvalidError], an

@@ -134,6 +134,23 @@ func (l *Ledger) Renew(ctx context.Context, lease Lease, lasts time.Duration) er
 	})
 }
 
+// StartOver makes the source of a lease one that has not been read whole, and forgets which
+// activities several of its rows give. Its rows stay. An error wraps ErrFenced if the lease was lost.
+func (l *Ledger) StartOver(ctx context.Context, lease Lease) error {
+	what := fmt.Sprintf("ledger: start over with source %q", lease.Source)
+	return run(ctx, l, "start_over", what, func(ctx context.Context) error {
+		return l.db.transact(ctx, callTimeout, func(ctx context.Context, t transaction) error {
+			if err := t.begin(ctx, statement{sql: l.sql.lockKinds}); err != nil {
+				return err
+			}
+			if err := fenced(ctx, t, statement{sql: startOverSQL, args: []any{lease.Source, lease.Fence}}); err != nil {
+				return err
+			}
+			return execAll(ctx, t, []statement{{sql: deleteSourceRepeatsSQL, args: []any{lease.Source}}})
+		})
+	})
+}
+
 // fenced runs an update of a source that returns a row if the lease is the ledger's.
 func fenced(ctx context.Context, t transaction, s statement) error {
 	var fence int64

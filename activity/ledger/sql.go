@@ -50,17 +50,19 @@ const (
 	putLayoutSQL     = `INSERT INTO layouts (pages, state) VALUES ($1, $2)`
 	deleteLayoutsSQL = `DELETE FROM layouts`
 
-	allSourcesSQL    = `SELECT name, position, holder, until FROM sources ORDER BY name`
-	followedKindsSQL = `SELECT name, source FROM kinds WHERE source <> '' ORDER BY name`
-	followKindSQL    = `UPDATE kinds SET source = $1 WHERE name = $2`
-	releaseKindsSQL  = `UPDATE kinds SET source = '' WHERE source = $1`
-	putSourceSQL     = `INSERT INTO sources (name, position, fence, holder, until) VALUES ($1, '', 0, '', 0) ON CONFLICT DO NOTHING`
-	takeLeaseSQL     = `UPDATE sources SET position = $1, fence = $2, holder = $3, until = $4 WHERE name = $5`
-	renewLeaseSQL    = `UPDATE sources SET until = $1 WHERE name = $2 AND fence = $3 RETURNING fence`
-	moveSourceSQL    = `UPDATE sources SET position = $1 WHERE name = $2 AND fence = $3 AND position = $4 RETURNING fence`
-	endLeaseSQL      = `UPDATE sources SET fence = fence + 1, until = 0 WHERE name = (SELECT source FROM kinds WHERE name = $1)`
-	deleteRepeatsSQL = `DELETE FROM repeats WHERE kind = $1`
-	deleteSourcesSQL = `DELETE FROM sources WHERE NOT EXISTS (SELECT 1 FROM kinds WHERE kinds.source = sources.name)`
+	allSourcesSQL          = `SELECT name, position, holder, until FROM sources ORDER BY name`
+	followedKindsSQL       = `SELECT name, source FROM kinds WHERE source <> '' ORDER BY name`
+	followKindSQL          = `UPDATE kinds SET source = $1 WHERE name = $2`
+	releaseKindsSQL        = `UPDATE kinds SET source = '' WHERE source = $1`
+	putSourceSQL           = `INSERT INTO sources (name, position, fence, holder, until) VALUES ($1, '', 0, '', 0) ON CONFLICT DO NOTHING`
+	takeLeaseSQL           = `UPDATE sources SET position = $1, fence = $2, holder = $3, until = $4 WHERE name = $5`
+	renewLeaseSQL          = `UPDATE sources SET until = $1 WHERE name = $2 AND fence = $3 RETURNING fence`
+	moveSourceSQL          = `UPDATE sources SET position = $1 WHERE name = $2 AND fence = $3 AND position = $4 RETURNING fence`
+	startOverSQL           = `UPDATE sources SET position = '' WHERE name = $1 AND fence = $2 RETURNING fence`
+	endLeaseSQL            = `UPDATE sources SET fence = fence + 1, until = 0 WHERE name = (SELECT source FROM kinds WHERE name = $1)`
+	deleteRepeatsSQL       = `DELETE FROM repeats WHERE kind = $1`
+	deleteSourceRepeatsSQL = `DELETE FROM repeats WHERE kind IN (SELECT name FROM kinds WHERE source = $1)`
+	deleteSourcesSQL       = `DELETE FROM sources WHERE NOT EXISTS (SELECT 1 FROM kinds WHERE kinds.source = sources.name)`
 
 	allKindsSQL   = `SELECT name, reverse, target FROM kinds ORDER BY name`
 	insertKindSQL = `INSERT INTO kinds (name, reverse, target) VALUES ($1, $2, $3)`

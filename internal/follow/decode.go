@@ -36,6 +36,7 @@ type relation struct {
 	tables  []*Table // of the file, as which it counts
 	name    string
 	columns []string
+	full    bool // the stream has the whole old row
 }
 
 // decoder makes changes of activities from messages of pgoutput. Partitions are published as their
@@ -62,11 +63,17 @@ func (d *decoder) decode(m pglogrepl.Message) ([]activity.SourceChange, error) {
 	case *pglogrepl.InsertMessage:
 		return d.row(m.RelationID, nil, m.Tuple)
 	case *pglogrepl.UpdateMessage:
+		if err := d.checkOld(m.RelationID, m.OldTupleType); err != nil {
+			return nil, err
+		}
 		if m.OldTuple == nil { // no column of the replica identity changed, and so no mapped one
 			return nil, nil
 		}
 		return d.row(m.RelationID, m.OldTuple, m.NewTuple)
 	case *pglogrepl.DeleteMessage:
+		if err := d.checkOld(m.RelationID, m.OldTupleType); err != nil {
+			return nil, err
+		}
 		return d.row(m.RelationID, m.OldTuple, nil)
 	case *pglogrepl.TruncateMessage:
 		for _, id := range m.RelationIDs {
@@ -81,15 +88,15 @@ func (d *decoder) decode(m pglogrepl.Message) ([]activity.SourceChange, error) {
 // learn takes the description of a table. A mapped column must be there, and in the old row of
 // updates and deletes.
 func (d *decoder) learn(m *pglogrepl.RelationMessage) error {
-	r := &relation{name: m.Namespace + "." + m.RelationName}
+	r := &relation{name: m.Namespace + "." + m.RelationName, full: m.ReplicaIdentity == 'f'}
 	identity := make(map[string]bool)
 	for _, c := range m.Columns {
 		r.columns = append(r.columns, c.Name)
-		identity[c.Name] = c.Flags == 1 || m.ReplicaIdentity == 'f'
+		identity[c.Name] = c.Flags == 1 || r.full
 	}
 	for i := range d.tables {
 		t := &d.tables[i]
-		if !t.is(m.Namespace, m.RelationName) {
+		if t.schema() != m.Namespace || t.bare() != m.RelationName {
 			continue
 		}
 		for _, column := range t.columns() {
@@ -107,13 +114,14 @@ func (d *decoder) learn(m *pglogrepl.RelationMessage) error {
 	return nil
 }
 
-// is reports whether the table has the name. Without a schema, it is in public.
-func (t *Table) is(schema, name string) bool {
-	of, bare, found := strings.Cut(t.Table, ".")
-	if !found {
-		of, bare = "public", t.Table
+// checkOld returns an error if an old row is not whole, although the table says so: it is one of a
+// partition that has another replica identity.
+func (d *decoder) checkOld(id uint32, kind uint8) error {
+	if r := d.relations[id]; r != nil && r.full && len(r.tables) > 0 && kind != pglogrepl.UpdateMessageTupleTypeOld {
+		return fmt.Errorf("a partition of %s has another replica identity than FULL: ALTER TABLE each of them REPLICA IDENTITY FULL, "+
+			"and read the tables again with --resync", r.name)
 	}
-	return of == schema && bare == name
+	return nil
 }
 
 // row returns the changes of an old row that becomes a new one; nil: there is none.

@@ -29,6 +29,36 @@ type Table struct {
 	While  []string          `json:"while"`  // a row counts while all of them are set, or true
 	Unless []string          `json:"unless"` // a row counts while none of them is set, or true
 	Where  map[string]string `json:"where"`  // a row counts while the columns have these texts
+
+	partitioned bool // as the source says
+}
+
+// schema returns the schema of the table: public, unless its name has another.
+func (t *Table) schema() string {
+	if of, _, found := strings.Cut(t.Table, "."); found {
+		return of
+	}
+	return "public"
+}
+
+// bare returns the name of the table, without its schema.
+func (t *Table) bare() string {
+	if _, name, found := strings.Cut(t.Table, "."); found {
+		return name
+	}
+	return t.Table
+}
+
+// quoted returns the name of the table in SQL.
+func (t *Table) quoted() string { return quote(t.schema()) + "." + quote(t.bare()) }
+
+// only returns the table in SQL without tables that inherit from it: the stream has these by their
+// own names. Partitions are in the stream as rows of the table.
+func (t *Table) only() string {
+	if t.partitioned {
+		return t.quoted()
+	}
+	return "ONLY " + t.quoted()
 }
 
 // text is a column, or a template with columns in braces.
