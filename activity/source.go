@@ -38,6 +38,14 @@ func (r *Recorder) Follow(ctx context.Context, source, holder string, kinds []st
 	return &Source{r: r, lease: lease, position: lease.Position}, nil
 }
 
+// Release makes a kind of a source ordinary again. See [ledger.Ledger.Unfollow].
+func (r *Recorder) Release(ctx context.Context, kind string) error {
+	if err := r.ledger.Unfollow(ctx, kind); err != nil {
+		return fmt.Errorf("release %s: %w", kind, err)
+	}
+	return nil
+}
+
 // Position is up to where the ledger has what the source committed; "": the source has to be read
 // whole.
 func (s *Source) Position() string { return s.position }

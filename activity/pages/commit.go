@@ -24,7 +24,7 @@ type committer struct {
 
 	applier *applier
 
-	next    *write       // the first of the next group; only commitLoop uses it
+	next       *write       // the first of the next group; only commitLoop uses it
 	waiting    atomic.Int64 // number of writes
 	queue      chan *write
 	settling   chan struct{} // one element for each group in flight to the store
@@ -194,7 +194,9 @@ func (cm *committer) commit(writes []*write) {
 	ctx, cancel := context.WithTimeout(onBehalf(writes), commitTimeout)
 	record := writes[0].alone
 	if record == nil {
-		record = func(ctx context.Context) (ledger.Receipt, error) { return cm.poller.ledger.Record(ctx, cm.storage.now(), changes) }
+		record = func(ctx context.Context) (ledger.Receipt, error) {
+			return cm.poller.ledger.Record(ctx, cm.storage.now(), changes)
+		}
 	}
 	receipt, err := record(ctx)
 	cancel()

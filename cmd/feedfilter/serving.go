@@ -145,7 +145,7 @@ func (r *running) listen(ctx context.Context) (err error) {
 		About:      r.Data.about(),
 		Background: func(do func(context.Context)) { r.beside.Go(func() { do(besides) }) },
 	})
-	return nil
+	return r.follow(ctx)
 }
 
 // connections returns the limit of connections. It warns if that is less than the given one.

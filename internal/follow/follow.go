@@ -32,6 +32,7 @@ type Options struct {
 	Tables  Tables
 	Holder  string // tells this process from all others
 	Create  bool   // create what the source lacks
+	Resync  bool   // read the tables whole once, although the ledger has them
 	Skip    bool   // skip rows whose ids or times are not valid, rather than stop
 	TempDir string // for a snapshot; "": that of the system
 	Log     *slog.Logger
@@ -185,6 +186,8 @@ func (f *Follower) start(ctx context.Context, src *activity.Source, conn *pgx.Co
 		return position{}, &StopError{fmt.Errorf("the replication slot %s is not one of follow: drop it", f.name)}
 	case !known:
 		why = "the ledger has not read it whole"
+	case f.Resync:
+		why = "a resync was asked for"
 	case at.tables != f.fingerprint:
 		why = "the file of tables has changed"
 	case state == slotMissing || state == slotLost:
@@ -193,7 +196,11 @@ func (f *Follower) start(ctx context.Context, src *activity.Source, conn *pgx.Co
 		return at, f.freeSlot(ctx, conn)
 	}
 	f.Log.InfoContext(ctx, "reading the source whole", "source", f.Name, "reason", why)
-	return f.snapshot(ctx, src, conn)
+	at, err = f.snapshot(ctx, src, conn)
+	if err == nil {
+		f.Resync = false
+	}
+	return at, err
 }
 
 // refuse reports a row that gives an invalid activity: an error that stops, or nil to skip it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -42,6 +43,20 @@ type Report struct {
 	Problems []Problem
 	Tables   []string // "schema.name", an estimate of the rows
 	Slot     string   // state of the replication slot
+}
+
+// Print prints the report for people.
+func (r Report) Print(to io.Writer) error {
+	var text strings.Builder
+	fmt.Fprintf(&text, "PostgreSQL %s\nreplication slot: %s\n", r.Server, r.Slot)
+	for _, table := range r.Tables {
+		fmt.Fprintln(&text, table)
+	}
+	for _, p := range r.Problems {
+		fmt.Fprintln(&text, p)
+	}
+	_, err := io.WriteString(to, text.String())
+	return err
 }
 
 // source is an app's database.
