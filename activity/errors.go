@@ -19,6 +19,7 @@ const (
 	CodeNoLedger      = "no_ledger"
 	CodeTooManyPages  = pages.CodeTooManyPages
 	CodeTooManyIDs    = "too_many_ids"
+	CodeFollowed      = pages.CodeFollowed
 )
 
 const fieldKind = "kind"

@@ -12,8 +12,6 @@ import (
 
 // Errors of followed kinds.
 var (
-	// ErrFollowed means that a source alone writes the kind of a change.
-	ErrFollowed = errors.New("kind is followed")
 	// ErrHeld means that another process holds the lease of a source.
 	ErrHeld = errors.New("another process follows the source")
 	// ErrFenced means that the lease, or the position that a call continues from, is not the
@@ -23,6 +21,13 @@ var (
 	// has to be read whole again.
 	ErrStrayRow = errors.New("unknown row of the source")
 )
+
+// FollowedError means that a source alone writes the kind of a change. Nothing was changed.
+type FollowedError struct{ Source, Kind string }
+
+func (e *FollowedError) Error() string {
+	return fmt.Sprintf("%s is followed: source %q alone writes it", e.Kind, e.Source)
+}
 
 // Source is a database of an app whose rows a follower keeps in the ledger. It alone writes its
 // kinds.
@@ -59,7 +64,7 @@ type SourceChange struct {
 // Lease takes the lease of a source for the process holder, for a time. It declares the kinds, of
 // which there must be one, as those of the source; if they were others, Position begins again with
 // "". A lease that has ended, or that the same holder has, can be taken. Otherwise the error wraps
-// ErrHeld. A kind of another source is refused with ErrFollowed. For other errors see Record.
+// ErrHeld. A kind of another source is refused with a [FollowedError]. For other errors see Record.
 func (l *Ledger) Lease(ctx context.Context, source, holder string, kinds []string, lasts time.Duration) (Lease, error) {
 	what := fmt.Sprintf("ledger: lease source %q", source)
 	return ask(ctx, l, &Call{Operation: "lease"}, what, func(ctx context.Context) (lease Lease, err error) {
@@ -75,24 +80,24 @@ func (l *Ledger) lease(
 	ctx context.Context, t transaction, source, holder string, kinds []string, lasts time.Duration,
 ) (Lease, error) {
 	lease := Lease{Source: source}
-	var had, kind, of string
+	var had string
 	var until, clock int64
-	var mine []string
+	var all []Kind
 	err := t.begin(ctx, statement{sql: l.sql.lockKinds},
 		statement{sql: putSourceSQL, args: []any{source}},
 		statement{sql: l.sql.lockSource, args: []any{source}, into: []any{&lease.Position, &lease.Fence, &had, &until}},
-		statement{sql: l.sql.clock, into: []any{&clock}},
-		statement{sql: followedKindsSQL, into: []any{&kind, &of}, reset: func() { mine = nil }, each: func() error {
-			switch {
-			case of == source:
-				mine = append(mine, kind)
-			case slices.Contains(kinds, kind):
-				return fmt.Errorf("%w: %q is a kind of source %q", ErrFollowed, kind, of)
-			}
-			return nil
-		}})
+		statement{sql: l.sql.clock, into: []any{&clock}}, kindsQuery(&all))
 	if err != nil {
 		return Lease{}, fmt.Errorf("read the lease: %w", err)
+	}
+	var mine []string
+	for _, k := range all {
+		switch {
+		case k.Source == source:
+			mine = append(mine, k.Name)
+		case k.Source != "" && slices.Contains(kinds, k.Name):
+			return Lease{}, &FollowedError{k.Source, k.Name}
+		}
 	}
 	now := time.Now()
 	if clock > 0 {
@@ -194,15 +199,14 @@ func (l *Ledger) Sources(ctx context.Context) ([]Source, error) {
 		if err != nil {
 			return nil, err
 		}
-		var kind, of string
-		err = l.db.query(ctx, statement{sql: followedKindsSQL, into: []any{&kind, &of}, each: func() error {
-			for i := range all {
-				if all[i].Name == of {
-					all[i].Kinds = append(all[i].Kinds, kind)
+		kinds, err := readKinds(ctx, l.db)
+		for i := range all {
+			for _, k := range kinds {
+				if k.Source == all[i].Name {
+					all[i].Kinds = append(all[i].Kinds, k.Name)
 				}
 			}
-			return nil
-		}})
+		}
 		return all, err
 	})
 }

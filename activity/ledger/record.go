@@ -86,14 +86,8 @@ func (l *Ledger) lock(ctx context.Context, t transaction, p *plan, more ...state
 		var s PageState
 		var r scanned
 		var kinds []Kind
-		var kind, source string
-		var sources map[string]string
 		all := []statement{
 			{sql: l.sql.share}, layoutsQuery(&p.layouts), kindsQuery(&kinds),
-			{sql: followedKindsSQL, into: []any{&kind, &source}, reset: func() { sources = make(map[string]string) }, each: func() error {
-				sources[kind] = source
-				return nil
-			}},
 			{sql: l.sql.createPages, columns: []any{pages}},
 			{sql: l.sql.lockPages, columns: []any{pages}, into: []any{&page, &s.Sequence, &s.Left}, each: func() error {
 				states[page] = s
@@ -116,7 +110,7 @@ func (l *Ledger) lock(ctx context.Context, t transaction, p *plan, more ...state
 		}
 		l.assume(p.layouts)
 		if p.layouts.Current == assumed.Current && p.layouts.Building == assumed.Building {
-			return states, p.checkKinds(kinds, sources)
+			return states, p.checkKinds(kinds)
 		}
 	}
 }

@@ -51,7 +51,6 @@ const (
 	deleteLayoutsSQL = `DELETE FROM layouts`
 
 	allSourcesSQL          = `SELECT name, position, holder, until FROM sources ORDER BY name`
-	followedKindsSQL       = `SELECT name, source FROM kinds WHERE source <> '' ORDER BY name`
 	followKindSQL          = `UPDATE kinds SET source = $1 WHERE name = $2`
 	releaseKindsSQL        = `UPDATE kinds SET source = '' WHERE source = $1`
 	putSourceSQL           = `INSERT INTO sources (name, position, fence, holder, until) VALUES ($1, '', 0, '', 0) ON CONFLICT DO NOTHING`
@@ -64,7 +63,7 @@ const (
 	deleteSourceRepeatsSQL = `DELETE FROM repeats WHERE kind IN (SELECT name FROM kinds WHERE source = $1)`
 	deleteSourcesSQL       = `DELETE FROM sources WHERE NOT EXISTS (SELECT 1 FROM kinds WHERE kinds.source = sources.name)`
 
-	allKindsSQL   = `SELECT name, reverse, target FROM kinds ORDER BY name`
+	allKindsSQL   = `SELECT name, reverse, target, source FROM kinds ORDER BY name`
 	insertKindSQL = `INSERT INTO kinds (name, reverse, target) VALUES ($1, $2, $3)`
 	deleteKindSQL = `DELETE FROM kinds WHERE name = $1`
 
@@ -142,7 +141,7 @@ const (
 		WHERE (hash, owner, kind, target) > ($1, $2, $3, $4) ORDER BY hash, owner, kind, target LIMIT $5`
 
 	namingRowsSQL = `SELECT hash, owner, kind, target, since, until FROM entries
-		WHERE target_hash = $1 AND target = $2 ORDER BY hash, owner, kind LIMIT $3`
+		WHERE target_hash = $1 AND target = $2 AND (hash, owner, kind) > ($3, $4, $5) ORDER BY hash, owner, kind LIMIT $6`
 
 	// emptySQL tells whether no page of the ledger ever changed.
 	emptySQL = `SELECT NOT EXISTS (SELECT 1 FROM pages WHERE sequence > 0)`

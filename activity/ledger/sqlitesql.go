@@ -93,7 +93,7 @@ func rowsSQL(sql string, n int) string {
 // prepare prepares the SQL that runs often. Closing the databases closes the statements.
 func (d *sqliteDatabase) prepare(ctx context.Context) (err error) {
 	all := sqliteDialect()
-	write := []string{allLayoutsSQL, allKindsSQL, followedKindsSQL, putCheckpointSQL, moveSourceSQL}
+	write := []string{allLayoutsSQL, allKindsSQL, putCheckpointSQL, moveSourceSQL}
 	read := []string{
 		snapshotSQL, keysSQL, progressSQL, changedSQL, all.endedRows, listNewestRowsSQL, listBeforeRowsSQL,
 		countRowsSQL, countKindsSQL, ownedRowsSQL, allRowsSQL, countRangeSQL, namingRowsSQL, allKindsSQL, rangesSQL,

@@ -200,15 +200,16 @@ func (cm *committer) commit(writes []*write) {
 	}
 	receipt, err := record(ctx)
 	cancel()
-	if (errors.Is(err, ledger.ErrKindsDiffer) || errors.Is(err, ledger.ErrFollowed)) && len(writes) > 1 {
+	followed, refused := errors.AsType[*ledger.FollowedError](err)
+	if (refused || errors.Is(err, ledger.ErrKindsDiffer)) && len(writes) > 1 {
 		for _, w := range writes { // which had no effect: refuse no other than those concerned
 			cm.commit([]*write{w})
 		}
 		return
 	}
 	if err != nil {
-		if err = Unavailable("ledger", err); errors.Is(err, ledger.ErrFollowed) {
-			err = &InvalidError{Code: CodeFollowed, Field: "kind", Message: err.Error()}
+		if err = Unavailable("ledger", err); refused {
+			err = &InvalidError{Code: CodeFollowed, Field: "kind", Message: followed.Error()}
 		}
 		for _, w := range writes {
 			w.finish(err)

@@ -106,7 +106,7 @@ func (f *Follower) Run(ctx context.Context) error {
 func (f *Follower) follow(ctx context.Context) error {
 	src, err := f.recorder.Follow(ctx, f.Name, f.Holder, f.tables.Kinds(), leaseTime)
 	if err != nil {
-		if errors.Is(err, ledger.ErrFollowed) {
+		if _, taken := errors.AsType[*ledger.FollowedError](err); taken {
 			return &StopError{err}
 		}
 		return err

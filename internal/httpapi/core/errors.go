@@ -86,7 +86,7 @@ func (p *Problem) Status() int {
 		return http.StatusMethodNotAllowed
 	case activity.CodeNoLedger:
 		return http.StatusNotImplemented
-	case CodeLimitReached, CodeStuck:
+	case CodeLimitReached, CodeStuck, activity.CodeFollowed:
 		return http.StatusConflict
 	case CodeTimeout:
 		return http.StatusRequestTimeout
