@@ -9,8 +9,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// jsonText appends JSON to a text. The library, with reflection, takes two to four times as long for
-// the 500 posts of a feed.
+// jsonText appends JSON to a text. The library, with reflection, takes two to four times as long
+// for the 500 posts of a feed.
 type jsonText struct {
 	text []byte
 	err  error // the first: a string is not valid UTF-8

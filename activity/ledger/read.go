@@ -45,7 +45,7 @@ func (l *Ledger) EachRow(ctx context.Context, page uint32, each func(rows []Row)
 	pass := func() error {
 		failed = each(rows)
 		rows = rows[:0]
-		return failed
+		return cmp.Or(failed, ctx.Err())
 	}
 	s, err := ofPage(ctx, l, "each_row", "read page %d in parts", page, func(ctx context.Context) (PageState, error) {
 		s, err := l.db.eachRow(ctx, page, func(r Row) error {

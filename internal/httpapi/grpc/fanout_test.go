@@ -44,7 +44,9 @@ func fanoutMessages() []string {
 	}
 	return []string{
 		"", text(all), text(all) + text(all), text(&feedfilterv1.FanoutRequest{Viewers: make([]string, feed.MaxViewers)}),
-		text(&feedfilterv1.FanoutRequest{Viewers: make([]string, feed.MaxViewers+1)}), "\x22", "\x22\x02\xff\xff", "\x22\x01", "\x20\x01", "\x0d\x00\x00\x00\x00",
+		text(&feedfilterv1.FanoutRequest{Viewers: make([]string, feed.MaxViewers+1)}),
+		"\x20\x00" + text(&feedfilterv1.FanoutRequest{Viewers: make([]string, feed.MaxViewers)}), // viewers have no varints
+		"\x22", "\x22\x02\xff\xff", "\x22\x01", "\x20\x01", "\x0d\x00\x00\x00\x00",
 	}
 }
 

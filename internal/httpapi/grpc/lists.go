@@ -132,7 +132,7 @@ func (l *listLengths) check(data []byte, of protoreflect.MessageDescriptor) erro
 		if f == nil {
 			continue
 		}
-		if f.IsList() {
+		if f.IsList() && (f.IsPacked() || kind == protowire.BytesType) {
 			if l.lengths == nil {
 				l.lengths = make(map[protowire.Number]int)
 			}
