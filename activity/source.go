@@ -2,7 +2,10 @@ package activity
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
@@ -97,4 +100,57 @@ func (s *Source) Record(ctx context.Context, to string, changes []SourceChange) 
 	}
 	s.position = to
 	return nil
+}
+
+// Await waits until every View that begins afterwards has all that a followed source had committed
+// up to a position of its log, such as "0/16B3748". "" is no position. Where several sources are
+// followed, the position has the name of one before it: "app 0/16B3748".
+//
+// Errors are an [*InvalidError], [ErrNotYet] after Config.AfterTimeout, an [*UnavailableError], or
+// that of ctx.
+func (r *Recorder) Await(ctx context.Context, after string) error {
+	if after == "" {
+		return nil
+	}
+	name, text, named := strings.Cut(after, " ")
+	if !named {
+		name, text = "", after
+	}
+	wanted, ok := parsePosition(text)
+	if !ok {
+		return &InvalidError{Code: CodeInvalidPosition, Field: fieldAfter, Message: fmt.Sprintf("%q is not a position such as 0/16B3748", after)}
+	}
+	limited, cancel := context.WithTimeout(ctx, r.afterTimeout)
+	defer cancel()
+	err := r.pages.Reach(limited, func(positions map[string]string) (bool, error) {
+		if !named && len(positions) == 1 {
+			for name = range positions { //nolint:revive // the only one
+			}
+		}
+		position, followed := positions[name]
+		if !followed {
+			return false, notFollowed()
+		}
+		has, ok := parsePosition(position)
+		return ok && has >= wanted, nil
+	})
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return ErrNotYet
+	}
+	return err
+}
+
+const fieldAfter = "after"
+
+func notFollowed() error {
+	return &InvalidError{Code: CodeNotFollowed, Field: fieldAfter, Message: "no such source is followed"}
+}
+
+// parsePosition parses the first word of a position: two hexadecimal numbers, such as 0/16B3748.
+func parsePosition(text string) (uint64, bool) {
+	word, _, _ := strings.Cut(text, " ")
+	high, low, found := strings.Cut(word, "/")
+	h, err1 := strconv.ParseUint(high, 16, 32)
+	l, err2 := strconv.ParseUint(low, 16, 32)
+	return h<<32 | l, found && err1 == nil && err2 == nil
 }

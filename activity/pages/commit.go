@@ -92,6 +92,12 @@ func (p *Pages) Follow(ctx context.Context, lease ledger.Lease, from, to string,
 	return p.committer.write(ctx, w)
 }
 
+// Reach waits until reached reports true of the positions of the ledger's sources, by name. Every
+// Read that begins afterwards has all changes up to there.
+func (p *Pages) Reach(ctx context.Context, reached func(positions map[string]string) (bool, error)) error {
+	return p.poller.reach(ctx, reached)
+}
+
 // write is one caller's changes. Its results may be read once done is closed.
 type write struct {
 	ctx     context.Context //nolint:containedctx // of the waiting caller
