@@ -32,10 +32,12 @@ type sourceFlags struct {
 // followHelp is the help of sourceFlags, and of the command that follows.
 func followHelp() map[string]string {
 	return map[string]string{
-		"source":        "The app's database: postgres://<user>:<password>@<host>/<database>. Default: none",
-		"source_name":   "Name of the source, 1 to 40 lower-case letters, digits and _: its replication slot is feedfilter_<name>.",
-		"source_error":  "What to do about a row whose id or time is not valid: stop, or skip it and log it.",
-		"follow":        "JSON file of the tables of --source to follow (docs/FOLLOW.md). Default: none",
+		"source":       "The app's database: postgres://<user>:<password>@<host>/<database>. Default: none",
+		"source_name":  "Name of the source, 1 to 40 lower-case letters, digits and _: its replication slot is feedfilter_<name>.",
+		"source_error": "What to do about a row whose id or time is not valid: stop, or skip it and log it.",
+		"follow":       "JSON file of the tables of --source to follow (docs/FOLLOW.md). Default: none",
+		"after_timeout": "How long a request waits until the source was followed up to its field after, 1ms to 1m; then it is " +
+			"answered 503.",
 		"follow_check":  "Print what the source looks like and lacks, and change nothing. Default: off",
 		"follow_create": "Run the SQL that the source lacks, before following it. Default: off",
 		"follow_resync": "Read the tables whole again first, and record what the ledger has otherwise. Default: off",

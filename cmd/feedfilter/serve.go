@@ -50,6 +50,7 @@ type serveCmd struct {
 	ShutdownTimeout time.Duration `default:"15s"            help:"${shutdown}"        placeholder:"DURATION"`
 	Follow          string        `help:"${follow}"         placeholder:"FILE"`
 	Source          sourceFlags   `embed:""`
+	AfterTimeout    time.Duration `default:"1s"             help:"${after_timeout}"   placeholder:"DURATION"`
 	Watch           watchFlags    `embed:""`
 }
 
@@ -64,6 +65,8 @@ func (c *serveCmd) Check(ctx context.Context) error {
 	all.note(err)
 	all.note(c.Access.check(ctx, c.Addr))
 	all.note(c.Data.checkFiles())
+	all.wantf(c.AfterTimeout >= time.Millisecond && c.AfterTimeout <= time.Minute,
+		"--after-timeout: %v is not in 1ms to 1m", c.AfterTimeout)
 	all.note(c.Source.check(&c.Data, "follow", c.Follow))
 	return all.err()
 }
