@@ -61,9 +61,7 @@ func newApp(t *testing.T) *app {
 	t.Helper()
 	a := &app{t: t, server: pgtest.Start(t, "wal_level=logical", "wal_sender_timeout=5s")}
 	var err error
-	a.conn, err = pgx.Connect(t.Context(), a.server.URL())
-	must(t, err)
-	t.Cleanup(func() { _ = a.conn.Close(context.Background()) })
+	a.connect()
 	a.exec(appSQL)
 	a.tables, err = ParseTables([]byte(appTables), activity.BuiltinKinds())
 	must(t, err)
@@ -73,6 +71,14 @@ func newApp(t *testing.T) *app {
 	must(t, err)
 	t.Cleanup(func() { a.recorder.Close(); _ = a.ledger.Close() })
 	return a
+}
+
+func (a *app) connect() {
+	a.t.Helper()
+	conn, err := pgx.Connect(a.t.Context(), a.server.URL())
+	must(a.t, err)
+	a.conn = conn
+	a.t.Cleanup(func() { _ = conn.Close(context.Background()) })
 }
 
 func must(t testing.TB, err error) {

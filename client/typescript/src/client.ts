@@ -65,8 +65,9 @@ export class FeedFilter {
     viewer: string, post: Post,
     options?: CallOptions & { lists?: readonly string[] | undefined; after?: string | undefined },
   ): Promise<Explanation> {
-    const { lists = [], after = "" } = options ?? {};
-    const request = { viewer, lists: lists.slice(), after, post: { id: post.id, ...partsOf(post) } };
+    const request = {
+      viewer, lists: (options?.lists ?? []).slice(), after: options?.after ?? "", post: { id: post.id, ...partsOf(post) },
+    };
     return this.#unary(FeedService.method.explain, request, explanationOf, options);
   }
 
