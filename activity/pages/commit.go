@@ -78,10 +78,7 @@ func (p *Pages) Write(ctx context.Context, changes []ledger.Change) (Written, er
 // Follow is [ledger.Ledger.Follow], and returns like Write. An error that wraps ledger.ErrFenced or
 // ledger.ErrStrayRow means that nothing was changed.
 func (p *Pages) Follow(ctx context.Context, lease ledger.Lease, from, to string, changes []ledger.SourceChange) error {
-	w := &write{ctx: ctx, done: make(chan struct{})}
-	for _, c := range changes {
-		w.changes = append(w.changes, ledger.Change{Rows: c.Rows})
-	}
+	w := &write{ctx: ctx, done: make(chan struct{}), changes: plainChanges(changes)}
 	w.alone = func(ctx context.Context) (ledger.Receipt, error) {
 		return p.committer.poller.ledger.Follow(ctx, p.storage.now(), lease, from, to, changes)
 	}
@@ -90,6 +87,15 @@ func (p *Pages) Follow(ctx context.Context, lease ledger.Lease, from, to string,
 		return Unavailable("ledger", err)
 	}
 	return p.committer.write(ctx, w)
+}
+
+// plainChanges returns changes of the same rows.
+func plainChanges(changes []ledger.SourceChange) []ledger.Change {
+	all := make([]ledger.Change, len(changes))
+	for i, c := range changes {
+		all[i].Rows = c.Rows
+	}
+	return all
 }
 
 // Reach waits until reached reports true of the positions of the ledger's sources, by name. Every

@@ -224,11 +224,14 @@ const reachEvery = 5 * time.Millisecond
 // share the polls.
 func (pl *poller) reach(ctx context.Context, reached func(positions map[string]string) (bool, error)) error {
 	defer admission.Pause(ctx)()
-	for {
+	for asked := false; ; asked = true {
 		if known := pl.follow.positions.Load(); known != nil {
-			if done, err := reached(*known); done || err != nil {
+			done, err := reached(*known)
+			if done || err != nil && asked { // an earlier poll may not know the source yet
 				return err
 			}
+		}
+		if asked {
 			select {
 			case <-time.After(reachEvery):
 			case <-ctx.Done():

@@ -27,7 +27,7 @@ const (
 	spillShift = 64 - 8
 
 	// snapshotGroup is the number of activities that a transaction of the ledger takes.
-	snapshotGroup = 1000
+	snapshotGroup = 5000
 )
 
 // difference is what the ledger and a source do not agree about.
@@ -66,7 +66,7 @@ func (f *Follower) snapshot(ctx context.Context, src *activity.Source, conn *pgx
 				return nil
 			}
 		}
-		err := src.Record(ctx, "", group)
+		err := src.RecordBulk(ctx, group)
 		group = group[:0]
 		return err
 	}
@@ -76,7 +76,7 @@ func (f *Follower) snapshot(ctx context.Context, src *activity.Source, conn *pgx
 	if err := record(nil); err != nil {
 		return position{}, err
 	}
-	return at, src.Record(ctx, at.String(), nil)
+	return at, src.FinishBulk(ctx, at.String())
 }
 
 // read creates the slot anew, and spills the rows of the moment from which it streams.
