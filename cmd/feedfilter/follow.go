@@ -190,6 +190,7 @@ func (r *running) follow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	r.Data.meters.Follow(r.Source.SourceName, f.Stats)
 	ctx, end := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {

@@ -46,7 +46,31 @@ type Follower struct {
 
 	recorder    *activity.Recorder
 	fingerprint string
-	skipped     atomic.Int64
+
+	active             atomic.Bool
+	skipped, snapshots atomic.Uint64
+	walEnd, recorded   atomic.Uint64 // end of the source's log, and the ledger's position
+	committed          atomic.Int64  // when the source committed the last that was recorded, in unix nanoseconds
+	changes            atomic.Uint64
+}
+
+// Stats are what a follower does, since it was made.
+type Stats struct {
+	Active    bool          // this process follows the source; otherwise another may
+	Behind    uint64        // bytes of the source's log that the ledger lacks
+	Lag       time.Duration // since the source committed the last that was recorded; 0: it lacks nothing
+	Changes   uint64        // recorded
+	Skipped   uint64        // rows with an id or a time that is not valid
+	Snapshots uint64        // how often the tables were read whole
+}
+
+// Stats returns the current figures.
+func (f *Follower) Stats() Stats {
+	s := Stats{Active: f.active.Load(), Changes: f.changes.Load(), Skipped: f.skipped.Load(), Snapshots: f.snapshots.Load()}
+	if end, at := f.walEnd.Load(), f.recorded.Load(); s.Active && end > at {
+		s.Behind, s.Lag = end-at, time.Since(time.Unix(0, f.committed.Load()))
+	}
+	return s
 }
 
 // StopError is an error that waiting does not mend: somebody has to change the source or the file of
@@ -165,6 +189,11 @@ func (f *Follower) withLease(ctx context.Context, src *activity.Source) error {
 	}
 	_ = conn.Close(ctx)
 	f.Log.InfoContext(ctx, "following the source", "source", f.Name, "position", at)
+	f.recorded.Store(uint64(at.lsn))
+	f.walEnd.Store(uint64(at.lsn))
+	f.committed.Store(time.Now().UnixNano())
+	f.active.Store(true)
+	defer f.active.Store(false)
 	err = f.stream(ctx, src, at)
 	if errors.Is(err, errTruncated) || errors.Is(err, ledger.ErrStrayRow) {
 		f.Log.WarnContext(ctx, "reading the source whole again", "source", f.Name, "error", err)

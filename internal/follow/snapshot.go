@@ -76,6 +76,7 @@ func (f *Follower) snapshot(ctx context.Context, src *activity.Source, conn *pgx
 	if err := record(nil); err != nil {
 		return position{}, err
 	}
+	f.snapshots.Add(1)
 	return at, src.FinishBulk(ctx, at.String())
 }
 

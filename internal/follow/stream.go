@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pglogrepl"
@@ -31,6 +30,7 @@ const (
 // event is what a message of the stream says.
 type event struct {
 	begin   pglogrepl.LSN // a transaction begins, which commits there; 0: none
+	at      time.Time     // when it commits, by the source's clock
 	changes []activity.SourceChange
 	end     pglogrepl.LSN // all up to there has been sent; 0: not known
 	err     error         // the stream cannot go on
@@ -53,10 +53,9 @@ func (f *Follower) stream(ctx context.Context, src *activity.Source, from positi
 	r := &receiver{
 		f: f, conn: conn, decoder: newDecoder(f.tables, src.Check), events: make(chan event, maxWaiting),
 	}
-	r.recorded.Store(uint64(from.lsn))
 	var receiving sync.WaitGroup
 	receiving.Go(func() { r.run(ctx) })
-	a := &applier{src: src, events: r.events, recorded: &r.recorded, at: from, to: from}
+	a := &applier{f: f, src: src, events: r.events, at: from, to: from, committed: time.Now()}
 	err = a.run(ctx)
 	cancel()
 	receiving.Wait()
@@ -65,12 +64,11 @@ func (f *Follower) stream(ctx context.Context, src *activity.Source, from positi
 
 // receiver reads the stream, and tells the source what was recorded. It owns the connection.
 type receiver struct {
-	f        *Follower
-	conn     *pgx.Conn
-	decoder  *decoder
-	events   chan event
-	recorded atomic.Uint64 // the position in the ledger
-	open     bool          // within a transaction
+	f       *Follower
+	conn    *pgx.Conn
+	decoder *decoder
+	events  chan event
+	open    bool // within a transaction
 }
 
 // run sends events until the stream or ctx ends.
@@ -122,12 +120,14 @@ func (r *receiver) read(ctx context.Context, data []byte) (e event, any bool, er
 		if err == nil && k.ReplyRequested {
 			err = r.status(ctx)
 		}
+		r.f.walEnd.Store(uint64(k.ServerWALEnd))
 		return event{end: k.ServerWALEnd}, !r.open, err
 	case pglogrepl.XLogDataByteID:
 		x, err := pglogrepl.ParseXLogData(data[1:])
 		if err != nil {
 			return e, false, err
 		}
+		r.f.walEnd.Store(max(r.f.walEnd.Load(), uint64(x.ServerWALEnd)))
 		m, err := pglogrepl.Parse(x.WALData)
 		if err != nil {
 			return e, false, err
@@ -152,7 +152,7 @@ func (r *receiver) decode(ctx context.Context, m pglogrepl.Message) (e event, an
 	}
 	switch m := m.(type) {
 	case *pglogrepl.BeginMessage:
-		r.open, e.begin = true, m.FinalLSN
+		r.open, e.begin, e.at = true, m.FinalLSN, m.CommitTime
 	case *pglogrepl.CommitMessage:
 		r.open, e.end = false, m.TransactionEndLSN
 	}
@@ -184,7 +184,7 @@ func (r *receiver) send(ctx context.Context, e event) bool {
 
 // status tells the source what the ledger has, so that it keeps no more than the rest.
 func (r *receiver) status(ctx context.Context) error {
-	at := pglogrepl.LSN(r.recorded.Load())
+	at := pglogrepl.LSN(r.f.recorded.Load())
 	err := pglogrepl.SendStandbyStatusUpdate(ctx, r.conn.PgConn(), pglogrepl.StandbyStatusUpdate{WALWritePosition: at})
 	if err != nil {
 		return fmt.Errorf("confirm the position: %w", err)
@@ -195,9 +195,9 @@ func (r *receiver) status(ctx context.Context) error {
 // applier records events in groups: as many transactions of the source as wait, up to [maxGroup]
 // changes.
 type applier struct {
-	src      *activity.Source
-	events   <-chan event
-	recorded *atomic.Uint64
+	f      *Follower
+	src    *activity.Source
+	events <-chan event
 
 	at, to position // in the ledger, and after the last whole transaction of pending
 	moved  time.Time
@@ -205,7 +205,9 @@ type applier struct {
 	pending []activity.SourceChange
 	whole   int           // of pending, changes of whole transactions
 	begun   pglogrepl.LSN // commit of the open transaction
-	n       int           // changes of it so far
+	// committed is when the source committed the last transaction that was taken.
+	committed time.Time
+	n         int // changes of it so far
 }
 
 func (a *applier) run(ctx context.Context) error {
@@ -247,7 +249,7 @@ func (a *applier) take(ctx context.Context, e event, ok bool) error {
 	case e.err != nil:
 		return errors.Join(a.flush(ctx), e.err)
 	case e.begin > 0:
-		a.begun, a.n = e.begin, 0
+		a.begun, a.n, a.committed = e.begin, 0, e.at
 	}
 	for _, c := range e.changes {
 		a.n++
@@ -284,8 +286,10 @@ func (a *applier) flush(ctx context.Context) error {
 	if err := a.src.Record(ctx, a.to.String(), a.pending[:a.whole]); err != nil {
 		return err
 	}
+	a.f.changes.Add(uint64(a.whole))
 	a.pending = append(a.pending[:0], a.pending[a.whole:]...)
 	a.at, a.whole, a.moved = a.to, 0, time.Now()
-	a.recorded.Store(uint64(a.at.lsn))
+	a.f.committed.Store(a.committed.UnixNano())
+	a.f.recorded.Store(uint64(a.at.lsn))
 	return nil
 }
