@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -332,7 +333,7 @@ func (f *following) decide(now time.Time) (repeats, single []any, err error) {
 	for _, e := range f.entries {
 		e.state = state{e.was, e.before}
 	}
-	firsts := f.firsts()
+	firsts, before := f.firsts(), maps.Clone(f.noted)
 	times := make([]string, len(f.changes))
 	named, last := f.named, make(map[key]int)
 	for i := range f.changes {
@@ -361,7 +362,8 @@ func (f *following) decide(now time.Time) (repeats, single []any, err error) {
 			first := f.changes[i].Rows[0].key()
 			spans, found := f.noted[first]
 			times[i] = formatSpans(spans)
-			return last[first] == i && found == several
+			_, noted := before[first]
+			return last[first] == i && found == several && (several || noted)
 		})
 	}
 	return keep(true), keep(false)[:4], nil

@@ -124,22 +124,23 @@ func (d *decoder) checkOld(id uint32, kind uint8) error {
 	return nil
 }
 
-// row returns the changes of an old row that becomes a new one; nil: there is none.
+// row returns the changes of an old row that becomes a new one; nil: there is none. With a
+// [*rowError], which says that the new row is not valid, it returns the changes of all else.
 func (d *decoder) row(id uint32, before, after *pglogrepl.TupleData) (changes []activity.SourceChange, err error) {
 	r := d.relations[id]
 	if r == nil {
 		return nil, fmt.Errorf("relation %d was not described", id)
 	}
+	var invalid error
 	for _, t := range r.tables {
-		was, err := d.mapped(r, t, before, nil)
-		if err != nil {
+		was, err := d.valid(r, t, before, nil)
+		if _, bad := errors.AsType[*rowError](err); err != nil && !bad { // one that is bad was never recorded
 			return nil, err
 		}
-		if was != nil && d.check(d.change(t, was, nil, nil)) != nil {
-			was = nil // it was never recorded
-		}
-		is, err := d.mapped(r, t, after, before)
-		if err != nil {
+		is, err := d.valid(r, t, after, before)
+		if bad, ok := errors.AsType[*rowError](err); ok {
+			invalid = bad
+		} else if err != nil {
 			return nil, err
 		}
 		switch {
@@ -152,14 +153,22 @@ func (d *decoder) row(id uint32, before, after *pglogrepl.TupleData) (changes []
 			changes = append(changes, d.change(t, was, []ledger.Span{was.Span}, nil))
 		}
 		if is != nil {
-			c := d.change(t, is, nil, []ledger.Span{is.Span})
-			if err := d.check(c); err != nil {
-				return nil, &rowError{r.name, r.describe(t, after), err}
-			}
-			changes = append(changes, c)
+			changes = append(changes, d.change(t, is, nil, []ledger.Span{is.Span}))
 		}
 	}
-	return changes, nil
+	return changes, invalid
+}
+
+// valid is mapped, but returns a [*rowError] for an activity that is not valid.
+func (d *decoder) valid(r *relation, t *Table, row, old *pglogrepl.TupleData) (*mapped, error) {
+	m, err := d.mapped(r, t, row, old)
+	if m == nil || err != nil {
+		return nil, err
+	}
+	if err := d.check(d.change(t, m, nil, nil)); err != nil {
+		return nil, &rowError{r.name, r.describe(t, row), err}
+	}
+	return m, nil
 }
 
 func (d *decoder) change(t *Table, m *mapped, removed, added []ledger.Span) activity.SourceChange {

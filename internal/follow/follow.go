@@ -188,7 +188,7 @@ func (f *Follower) withLease(ctx context.Context, src *activity.Source) error {
 		return err
 	}
 	_ = conn.Close(ctx)
-	f.Log.InfoContext(ctx, "following the source", "source", f.Name, "position", at)
+	f.Log.InfoContext(ctx, "following the source", "source", f.Name, "position", at.String())
 	f.recorded.Store(uint64(at.lsn))
 	f.walEnd.Store(uint64(at.lsn))
 	f.committed.Store(time.Now().UnixNano())

@@ -315,7 +315,13 @@ func (c *catalog) readSlot(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if c.Slot = string(state); state != slotMissing {
+	c.Slot = string(state)
+	switch state {
+	case slotMissing:
+	case slotForeign:
+		c.lacks("", "the replication slot %s is not one of follow, or that of another database: use another --source-name", c.name)
+		return nil
+	default:
 		return nil
 	}
 	var used, slots, senders int

@@ -317,7 +317,7 @@ def test_request_of_an_explanation(script: Script) -> None:
 
 def test_requests_after_a_position(script: Script) -> None:
     def sent() -> List[str]:
-        types = (FilterRequest, ExplainRequest, FanoutRequest)
+        types: List[Any] = [FilterRequest, ExplainRequest, FanoutRequest]
         return [of.FromString(r.content).after for of, r in zip(types, script.requests[-3:])]
 
     answers = [message(FilterResponse()), message(ExplainResponse()), message(FanoutResponse())]

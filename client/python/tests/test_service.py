@@ -222,11 +222,12 @@ def test_lists(client: Client, uid: UID) -> None:
 def test_positions(client: Client, uid: UID) -> None:
     post = Post(uid("p"), uid("a"))
     for after, code in (("0/16B3748", "not_followed"), ("16B3748", "invalid_position")):
-        for call in (
+        calls: List[Callable[[], object]] = [
             lambda: client.filter(uid("me"), [post], after=after),
             lambda: client.explain(uid("me"), post, after=after),
             lambda: client.fanout(post, [uid("me")], after=after),
-        ):
+        ]
+        for call in calls:
             with pytest.raises(InvalidRequestError) as refused:
                 call()
             assert (refused.value.status, refused.value.code) == (422, code)
