@@ -65,6 +65,9 @@ func (g *rig) wantLive(t *testing.T, live map[act]bool) {
 		if v == nil {
 			var err error
 			v, err = g.view(t.Context(), user)
+			for errors.Is(err, faulttest.ErrInjected) { // a rebuild that met the fault is tried again a little later
+				v, err = g.view(t.Context(), user)
+			}
 			must(t, err)
 			views[user] = v
 		}
