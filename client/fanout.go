@@ -52,15 +52,14 @@ func (r *FanoutRequest) inJSON() any {
 		viewers = []string{}
 	}
 	post := r.Post
-	var actors *jsonText
+	var actors jsonValue
 	if len(post.Actors)+len(post.Roles) > 0 {
-		actors = new(jsonText)
-		actors.actors(&post)
+		actors = func(t *jsonText) { t.actors(&post) }
 	}
 	return struct {
 		Post    string              `json:"post,omitzero"`
 		Author  string              `json:"author"`
-		Actors  *jsonText           `json:"actors,omitzero"`
+		Actors  jsonValue           `json:"actors,omitzero"`
 		Related []string            `json:"related,omitzero"`
 		Facets  map[string][]string `json:"facets,omitzero"`
 		Viewers []string            `json:"viewers"`

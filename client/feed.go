@@ -203,15 +203,13 @@ type Page struct {
 func (c *Client) Explain(ctx context.Context, viewer string, post Post, lists ...string) (Explanation, error) {
 	asked := &feedfilterv1.ExplainRequest{Viewer: viewer, Post: post.message(), Lists: lists}
 	var e Explanation
-	var inJSON jsonText
-	inJSON.post(&post)
 	err := c.do(ctx, &call{
 		method: http.MethodPost, path: []string{"v1", "feed", "explain"}, into: &e, hedged: true,
 		body: struct {
 			Viewer string    `json:"viewer"`
-			Post   *jsonText `json:"post"`
+			Post   jsonValue `json:"post"`
 			Lists  []string  `json:"lists,omitzero"`
-		}{viewer, &inJSON, lists},
+		}{viewer, func(t *jsonText) { t.post(&post) }, lists},
 		sound:     func() bool { return e.Reasons != nil && e.Degraded != nil },
 		procedure: procedureOf(feedService, "Explain", asked, new(feedfilterv1.ExplainResponse), e.fill),
 	})

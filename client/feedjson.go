@@ -16,9 +16,17 @@ type jsonText struct {
 	err  error // the first: a string is not valid UTF-8
 }
 
-// MarshalJSONTo implements [json.MarshalerTo]: the text is a value.
-func (t *jsonText) MarshalJSONTo(enc *jsontext.Encoder) error {
-	return cmp.Or(t.err, enc.WriteValue(t.text))
+// jsonValue appends a value. It is called only for a call that is made in JSON.
+type jsonValue func(t *jsonText)
+
+// MarshalJSONTo implements [json.MarshalerTo].
+func (v jsonValue) MarshalJSONTo(enc *jsontext.Encoder) error {
+	var t jsonText
+	v(&t)
+	if t.err != nil {
+		return t.err
+	}
+	return enc.WriteValue(t.text)
 }
 
 // json returns the request in JSON.

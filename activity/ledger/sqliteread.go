@@ -85,7 +85,7 @@ func (q sqliteQueries) run(ctx context.Context, s statement) (err error) {
 		if stmt, err = q.on.PrepareContext(ctx, s.sql); err != nil {
 			return err
 		}
-		defer stmt.Close() //nolint:errcheck // the run decides
+		defer stmt.Close() //nolint:errcheck // the error of the run counts
 	} else if q.tx != nil {
 		stmt = q.tx.StmtContext(ctx, stmt)
 	}

@@ -72,8 +72,8 @@ func sqliteDialect() dialect {
 	}
 }
 
-// maxBatch is the most rows that a prepared statement takes. Others take 16, 4 or 1. A statement
-// for a single row takes twice as long per row as one for 64.
+// maxBatch is the most rows that a prepared statement takes. There are statements for 64, 16, 4 and
+// 1 rows. The last takes twice as long per row as the first.
 const maxBatch = 64
 
 // rowsSQL returns the SQL for n rows in place of one: it repeats the first tuple of placeholders.

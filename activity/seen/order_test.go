@@ -47,8 +47,8 @@ func TestWindowRunsAreFew(t *testing.T) {
 type placed struct {
 	key favfilter.Hash
 	end time.Time
-	// gone: its part was forgotten at some moment. If the clock goes back then, the window has the
-	// key again, unless it was written meanwhile. So the key may be one of the newest, or not.
+	// gone: its part was forgotten at some moment. If the clock then goes back, a window that was not
+	// written in between has the key again. So it may be one of the newest, or missing.
 	gone bool
 }
 

@@ -96,12 +96,14 @@ func (suite) largePageEnds(t *testing.T, l *ledger.Ledger) {
 			t.Fatalf("error %v, want that of each", err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
+		calls := 0
 		_, err := l.EachRow(ctx, ledger.DedicatedPages, func([]ledger.Row) error {
 			cancel()
+			calls++
 			return nil
 		})
-		if !errors.Is(err, context.Canceled) {
-			t.Fatalf("error %v, want context.Canceled", err)
+		if !errors.Is(err, context.Canceled) || calls != 1 {
+			t.Fatalf("%d parts, error %v, want one, and context.Canceled", calls, err)
 		}
 	}
 }
