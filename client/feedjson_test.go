@@ -70,3 +70,17 @@ func TestFilterJSONOfInvalidText(t *testing.T) {
 		}
 	}
 }
+
+// TestPostJSONOfInvalidText: so is that of a post to explain or to fan out.
+func TestPostJSONOfInvalidText(t *testing.T) {
+	c, sent := over(t, client.Options{MaxAttempts: 1}, func(r *http.Request, _ int) (*http.Response, error) {
+		return answered(r, 400, `{"error":{"code":"x","message":""}}`), nil
+	})
+	post := client.Post{ID: "p", Author: "2", Actors: []string{"a\xff"}, Roles: []string{"repost"}}
+	if _, err := c.Explain(t.Context(), "1", post); !errors.Is(err, client.ErrInvalid) || sent.asked.Load() > 0 {
+		t.Errorf("explain: %v, %d requests", err, sent.asked.Load())
+	}
+	if _, err := c.Fanout(t.Context(), client.FanoutRequest{Post: post, Viewers: []string{"1"}}); !errors.Is(err, client.ErrInvalid) || sent.asked.Load() > 0 {
+		t.Errorf("fan-out: %v, %d requests", err, sent.asked.Load())
+	}
+}
