@@ -474,7 +474,7 @@ func TestWritesDuringALongRebuild(t *testing.T) {
 			}
 			return next(ctx)
 		})
-		p := startProcess(t, slow, store, Config{ScrubRate: 1})
+		p := startProcess(t, slow, store, Config{Passive: true})
 		p.record(t, true, add("1", "hide", "before"))
 		p.losePages(t, 0)
 		large.Store(true)
