@@ -86,7 +86,7 @@ func (e *Error) Is(target error) bool {
 			return true
 		}
 		switch e.Code { // codes of single activities that are not about the request
-		case "limit_reached", "no_ledger", "stuck", "unavailable", "overloaded", "rate_limited", "audit_unavailable", "internal",
+		case "limit_reached", "no_ledger", "stuck", "followed", "not_yet", "unavailable", "overloaded", "rate_limited", "audit_unavailable", "internal",
 			"unauthenticated", "forbidden":
 			return false
 		}

@@ -53,6 +53,11 @@ type FilterRequest struct {
 	RecordSeen bool // record the kept posts as seen
 	Exact      bool // let the ledger confirm what the filter reports
 
+	// After is a position of the app's database that the service follows, such as "0/16B3748": the
+	// feed has all that it had committed up to there. If the service has not got there in time, the
+	// error has the code "not_yet". "": what was recorded before the call.
+	After string
+
 	// Answer is what the feed lists: AnswerKept, the default, or AnswerDropped. AnswerDropped needs
 	// a service of this version.
 	Answer string

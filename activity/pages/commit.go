@@ -24,6 +24,7 @@ type committer struct {
 
 	applier *applier
 
+	next       *write       // the first of the next group; only commitLoop uses it
 	waiting    atomic.Int64 // number of writes
 	queue      chan *write
 	settling   chan struct{} // one element for each group in flight to the store
@@ -74,11 +75,43 @@ func (p *Pages) Write(ctx context.Context, changes []ledger.Change) (Written, er
 	return w.result, nil
 }
 
+// Follow is [ledger.Ledger.Follow], and returns like Write. An error that wraps ledger.ErrFenced or
+// ledger.ErrStrayRow means that nothing was changed.
+func (p *Pages) Follow(ctx context.Context, lease ledger.Lease, from, to string, changes []ledger.SourceChange) error {
+	w := &write{ctx: ctx, done: make(chan struct{}), changes: plainChanges(changes)}
+	w.alone = func(ctx context.Context) (ledger.Receipt, error) {
+		return p.committer.poller.ledger.Follow(ctx, p.storage.now(), lease, from, to, changes)
+	}
+	if len(changes) == 0 { // no page changes
+		_, err := w.alone(ctx)
+		return Unavailable("ledger", err)
+	}
+	return p.committer.write(ctx, w)
+}
+
+// plainChanges returns changes of the same rows.
+func plainChanges(changes []ledger.SourceChange) []ledger.Change {
+	all := make([]ledger.Change, len(changes))
+	for i, c := range changes {
+		all[i].Rows = c.Rows
+	}
+	return all
+}
+
+// Reach waits until reached reports true of the positions of the ledger's sources, by name. Every
+// Read that begins afterwards has all changes up to there.
+func (p *Pages) Reach(ctx context.Context, reached func(positions map[string]string) (bool, error)) error {
+	return p.poller.reach(ctx, reached)
+}
+
 // write is one caller's changes. Its results may be read once done is closed.
 type write struct {
 	ctx     context.Context //nolint:containedctx // of the waiting caller
 	changes []ledger.Change
 	done    chan struct{}
+	// alone records the rows of the changes in a transaction of their own; nil: Ledger.Record does,
+	// for the whole group.
+	alone func(ctx context.Context) (ledger.Receipt, error)
 	// deletes is set if the user of hash is being deleted. Pages are then rebuilt instead of
 	// changed, so that no bit of a removed key remains.
 	deletes bool
@@ -118,6 +151,11 @@ type group struct {
 // transaction at a time costs nothing: while one is made durable, the next group gathers.
 func (cm *committer) commitLoop() {
 	for {
+		if w := cm.next; w != nil {
+			cm.next = nil
+			cm.commit(cm.gather(w))
+			continue
+		}
 		select {
 		case w := <-cm.queue:
 			cm.commit(cm.gather(w))
@@ -141,9 +179,13 @@ func (cm *committer) gather(first *write) []*write {
 		changes += len(w.changes)
 	}
 	take(first)
-	for changes < maxGroup {
+	for changes < maxGroup && first.alone == nil {
 		select {
 		case w := <-cm.queue:
+			if w.alone != nil {
+				cm.next = w
+				return writes
+			}
 			take(w)
 		default:
 			return writes
@@ -162,17 +204,27 @@ func (cm *committer) commit(writes []*write) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(onBehalf(writes), commitTimeout)
-	receipt, err := cm.poller.ledger.Record(ctx, cm.storage.now(), changes)
+	record := writes[0].alone
+	if record == nil {
+		record = func(ctx context.Context) (ledger.Receipt, error) {
+			return cm.poller.ledger.Record(ctx, cm.storage.now(), changes)
+		}
+	}
+	receipt, err := record(ctx)
 	cancel()
-	if errors.Is(err, ledger.ErrKindsDiffer) && len(writes) > 1 {
+	followed, refused := errors.AsType[*ledger.FollowedError](err)
+	if (refused || errors.Is(err, ledger.ErrKindsDiffer)) && len(writes) > 1 {
 		for _, w := range writes { // which had no effect: refuse no other than those concerned
 			cm.commit([]*write{w})
 		}
 		return
 	}
 	if err != nil {
+		if err = Unavailable("ledger", err); refused {
+			err = &InvalidError{Code: CodeFollowed, Field: "kind", Message: followed.Error()}
+		}
 		for _, w := range writes {
-			w.finish(Unavailable("ledger", err))
+			w.finish(err)
 		}
 		return
 	}
@@ -184,7 +236,9 @@ func (cm *committer) commit(writes []*write) {
 	next := 0
 	for _, w := range writes {
 		end := next + len(w.changes)
-		w.receipt, w.result = receipt, Written{receipt.Changed[next:end], receipt.Refused[next:end]}
+		if w.receipt = receipt; w.alone == nil {
+			w.result = Written{receipt.Changed[next:end], receipt.Refused[next:end]}
+		}
 		next = end
 	}
 	cm.layout.learn(receipt)

@@ -90,6 +90,7 @@ func (r *running) open(ctx context.Context, std stdio) (err error) {
 		closeTracer(context.WithoutCancel(ctx), r.Data.tracer, r.log)
 		return nil
 	})
+	r.Data.afterTimeout = r.AfterTimeout
 	if r.data, err = r.Data.open(ctx, r.log, func(d *data) error { return r.Data.keepPages(ctx, d, r.log) }); err != nil {
 		return err
 	}
@@ -145,7 +146,7 @@ func (r *running) listen(ctx context.Context) (err error) {
 		About:      r.Data.about(),
 		Background: func(do func(context.Context)) { r.beside.Go(func() { do(besides) }) },
 	})
-	return nil
+	return r.follow(ctx)
 }
 
 // connections returns the limit of connections. It warns if that is less than the given one.

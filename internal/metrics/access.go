@@ -1,6 +1,10 @@
 package metrics
 
-import "time"
+import (
+	"time"
+
+	"github.com/feedfilter/feedfilter/internal/follow"
+)
 
 // Sampling holds the results of comparing a share of feeds with the ledger.
 type Sampling struct {
@@ -78,5 +82,18 @@ func (r *Registry) Certificate(ends func() time.Time) {
 			gauge(to, "feedfilter_tls_certificate_expiry_timestamp_seconds",
 				"When the served certificate expires, in Unix time.", t.Unix())
 		}
+	})
+}
+
+// Follow adds the figures of the follower of a source.
+func (r *Registry) Follow(source string, stats func() follow.Stats) {
+	r.add(func(to sink) {
+		s := stats()
+		gauge(to, "feedfilter_follow_active", "Whether this process follows the source.", truth(s.Active), "source", source)
+		gauge(to, "feedfilter_follow_behind_bytes", "Bytes of the source's log that the ledger lacks.", s.Behind, "source", source)
+		gauge(to, "feedfilter_follow_behind_seconds", "Time since the source committed the last that was recorded.", s.Lag.Seconds(), "source", source)
+		counter(to, "feedfilter_follow_changes_total", "Changes of the source that were recorded.", s.Changes, "source", source)
+		counter(to, "feedfilter_follow_skipped_total", "Rows of the source that were skipped.", s.Skipped, "source", source)
+		counter(to, "feedfilter_follow_snapshots_total", "Times that the tables were read whole.", s.Snapshots, "source", source)
 	})
 }

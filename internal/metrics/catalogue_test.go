@@ -16,6 +16,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/favfilter/redisstore"
+	"github.com/feedfilter/feedfilter/internal/follow"
 	"github.com/feedfilter/feedfilter/internal/metrics"
 )
 
@@ -37,6 +38,7 @@ func everything(t *testing.T) *metrics.Registry {
 	r.Refused(func() map[string]uint64 { return map[string]uint64{"forbidden": 1} })
 	r.Audit(func() uint64 { return 0 })
 	r.LogLines(func() uint64 { return 0 })
+	r.Follow("app", func() follow.Stats { return follow.Stats{} })
 	r.Certificate(func() time.Time { return time.Unix(1, 0) })
 	client := redis.NewClient(&redis.Options{Addr: closedPort(t), MaxRetries: -1})
 	t.Cleanup(func() { _ = client.Close() })

@@ -114,13 +114,16 @@ func (o *Operations) Fanout(ctx context.Context, k *Call, req feed.FanoutRequest
 }
 
 // Explain explains a post, if the rate of the viewer allows it.
-func (o *Operations) Explain(ctx context.Context, k *Call, viewer string, p feed.Post, lists []string) (feed.Explanation, error) {
+func (o *Operations) Explain(ctx context.Context, k *Call, viewer string, p feed.Post, lists []string, after string) (feed.Explanation, error) {
 	if err := o.Access.UserMay(viewer, 1+len(lists)); err != nil {
 		return feed.Explanation{}, err
 	}
 	k.Note("explain", "", viewer, p.ID)
 	ctx, cancel := o.Limits.Bound(ctx)
 	defer cancel()
+	if err := o.Activities.Await(ctx, after); err != nil {
+		return feed.Explanation{}, err
+	}
 	return feed.Explain(ctx, o.Activities, viewer, p, lists...)
 }
 

@@ -11,7 +11,7 @@ _INVALID = frozenset((400, 404, 405, 413, 415, 422))
 _UNAVAILABLE_CODES = frozenset(("unavailable", "audit_unavailable", "internal"))
 _OVERLOADED_CODES = frozenset(("overloaded", "rate_limited"))
 _DENIED_CODES = frozenset(("unauthenticated", "forbidden", "cross_origin"))
-_NEUTRAL_CODES = frozenset(("stuck", "misdirected", "timeout"))
+_NEUTRAL_CODES = frozenset(("followed", "stuck", "misdirected", "timeout"))
 
 
 class Error(Exception):

@@ -1,0 +1,139 @@
+package follow
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+)
+
+// run runs a follower, and returns its error once it stops by itself.
+func (a *app) run(f *Follower) (stopped func() error, stop func()) {
+	ctx, cancel := context.WithCancel(a.t.Context())
+	var running sync.WaitGroup
+	var err error
+	running.Go(func() { err = f.Run(ctx) })
+	a.t.Cleanup(func() { cancel(); running.Wait() })
+	return func() error { running.Wait(); return err }, func() { cancel(); running.Wait() }
+}
+
+// The source is killed and comes back, its slot is lost, and a transaction is open meanwhile.
+func TestFollowSourceDown(t *testing.T) {
+	a := newApp(t)
+	f := a.follower("one")
+	_, stop := a.run(f)
+	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (1, 2)`)
+	a.reached()
+	for range 3 {
+		a.server.Kill()
+		a.server.Restart()
+		a.connect()
+		a.exec(`INSERT INTO blocks (blocker_id, blocked_id) SELECT 1, max(blocked_id) + 1 FROM blocks`)
+		a.exec(`DELETE FROM blocks WHERE id % 3 = 0`)
+		a.reached()
+		a.wantMapped()
+	}
+	stop()
+	a.exec(`SELECT pg_drop_replication_slot('feedfilter_app')`)
+	a.exec(`DELETE FROM blocks`)
+	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (7, 8)`)
+	a.start(a.follower("two"))
+	a.reached()
+	a.wantMapped()
+}
+
+// A column that is not mapped may come and go. Without a mapped one, the follower stops where it is,
+// and goes on once the column is back.
+func TestFollowSchemaChanges(t *testing.T) {
+	a := newApp(t)
+	stopped, _ := a.run(a.follower("one"))
+	a.reached()
+	a.exec(`ALTER TABLE blocks ADD COLUMN extra int DEFAULT 5`)
+	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (1, 2)`)
+	a.exec(`ALTER TABLE blocks DROP COLUMN note`)
+	a.exec(`UPDATE blocks SET blocked_id = 3`)
+	a.reached()
+	a.wantMapped()
+	at := a.position()
+	a.exec(`ALTER TABLE blocks RENAME blocked_id TO victim_id`)
+	a.exec(`INSERT INTO blocks (blocker_id, victim_id) VALUES (1, 4)`)
+	err := stopped()
+	if _, stop := errors.AsType[*StopError](err); !stop || !strings.Contains(err.Error(), `no column "blocked_id"`) {
+		t.Fatalf("a mapped column was renamed: %v", err)
+	}
+	if now := a.position(); now.lsn < at.lsn || now.done > 0 {
+		t.Errorf("position %v, after %v", now, at)
+	}
+	a.exec(`ALTER TABLE blocks RENAME victim_id TO blocked_id`)
+	if err := a.follower("two").Run(t.Context()); err == nil || !strings.Contains(err.Error(), `no column "blocked_id"`) {
+		t.Fatalf("the stream still has the row with the renamed column: %v", err)
+	}
+	f := a.follower("three")
+	f.Resync = true
+	a.start(f)
+	a.reached()
+	a.wantMapped()
+}
+
+// A row whose id is not valid stops the follower, or is skipped, in the snapshot and in the stream.
+func TestFollowInvalidRows(t *testing.T) {
+	a := newApp(t)
+	const insert = `INSERT INTO "App"."Mutes" VALUES ('00000000-0000-0000-0000-000000000001', $1)`
+	long := strings.Repeat("x", 300)
+	a.exec(insert, "fine")
+	a.exec(insert, long)
+	if err := a.follower("one").Run(t.Context()); err == nil || !strings.Contains(err.Error(), "Mutes") || !strings.Contains(err.Error(), "Post") {
+		t.Fatalf("the snapshot has an id of 300 bytes: %v", err)
+	}
+	a.exec(`DELETE FROM "App"."Mutes" WHERE "Post" <> 'fine'`)
+	stopped, _ := a.run(a.follower("two"))
+	a.reached()
+	a.exec(insert, long)
+	if err := stopped(); err == nil || !strings.Contains(err.Error(), "Mutes") {
+		t.Fatalf("the stream has an id of 300 bytes: %v", err)
+	}
+	f := a.follower("three")
+	f.Skip = true
+	a.start(f)
+	a.exec(insert, "later")
+	a.exec(`UPDATE "App"."Mutes" SET "Post" = repeat('y', 300) WHERE "Post" = 'fine'`) // its activity ends
+	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (5, 5)`)
+	a.exec(`DELETE FROM "App"."Mutes" WHERE length("Post") > 256`)
+	a.reached()
+	if f.skipped.Load() != 3 { // two long ids, and a user who blocks themselves
+		t.Errorf("%d rows skipped, want 3", f.skipped.Load())
+	}
+	a.exec(`DELETE FROM blocks`)
+	a.reached()
+	a.wantMapped()
+}
+
+// A follower that was paused for longer than its lease cannot write any more.
+func TestFollowFenced(t *testing.T) {
+	a := newApp(t)
+	ctx := t.Context()
+	kinds := a.tables.Kinds()
+	paused, err := a.recorder.Follow(ctx, "app", "paused", kinds, time.Millisecond)
+	must(t, err)
+	soon(t, "the end of the lease", func() bool {
+		other, err := a.recorder.Follow(ctx, "app", "other", kinds, time.Minute)
+		if err == nil {
+			must(t, other.Record(ctx, "0/1 x", nil))
+		}
+		return err == nil
+	})
+	for _, err := range []error{
+		paused.Record(ctx, "0/2 x", nil), paused.Renew(ctx, time.Minute), paused.StartOver(ctx), paused.Record(ctx, "", nil),
+	} {
+		if !errors.Is(err, ledger.ErrFenced) {
+			t.Errorf("a follower without the lease: %v", err)
+		}
+	}
+	if at := a.position(); at.lsn != 1 {
+		t.Errorf("position %v", at)
+	}
+}
