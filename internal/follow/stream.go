@@ -20,7 +20,7 @@ const (
 	// of the source are recorded in parts.
 	maxGroup = 10_000
 	// maxWaiting is the number of events that may wait while a group is recorded.
-	maxWaiting = 1000
+	maxWaiting = maxGroup
 	// statusEvery is how often the source hears what the ledger has.
 	statusEvery = time.Second
 	// moveEvery bounds how often the position alone is recorded.
