@@ -72,7 +72,11 @@ func (a *app) connect() {
 	a.t.Cleanup(func() { _ = conn.Close(context.Background()) })
 }
 
-func must(t testing.TB, err error) {
+func must(t interface {
+	Helper()
+	Fatal(args ...any)
+}, err error,
+) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
