@@ -53,7 +53,7 @@ const (
 	followWriters = 6
 	followTargets = 10 // authors and posts
 	firstAuthor   = 1000
-	followLimit   = 2 * time.Minute // within which a feed is answered, and all is repaired
+	followLimit   = 5 * time.Minute // within which a feed is answered, and all is repaired
 )
 
 // followProcess is a process that follows: a service, or the command.
