@@ -3,11 +3,15 @@ package follow
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
+	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/activity/ledger"
 )
 
@@ -38,6 +42,7 @@ func TestFollowSourceDown(t *testing.T) {
 		a.wantMapped()
 	}
 	stop()
+	a.exec(`SELECT pg_terminate_backend(active_pid, 10000) FROM pg_replication_slots WHERE active_pid IS NOT NULL`)
 	a.exec(`SELECT pg_drop_replication_slot('feedfilter_app')`)
 	a.exec(`DELETE FROM blocks`)
 	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (7, 8)`)
@@ -74,7 +79,8 @@ func TestFollowSchemaChanges(t *testing.T) {
 	}
 	f := a.follower("three")
 	f.Resync = true
-	a.start(f)
+	must(t, f.Run(t.Context()))
+	a.start(a.follower("four"))
 	a.reached()
 	a.wantMapped()
 }
@@ -136,4 +142,55 @@ func TestFollowFenced(t *testing.T) {
 	if at := a.position(); at.lsn != 1 {
 		t.Errorf("position %v", at)
 	}
+}
+
+// A resync mends what the ledger has otherwise than the source, while the source changes and the
+// stream goes on. It touches nothing that the stream changes.
+func TestFollowResync(t *testing.T) {
+	a := newApp(t)
+	ctx := t.Context()
+	_, stop := a.run(a.follower("one"))
+	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) SELECT n, 1 + n % 7 FROM generate_series(10, 200) n`)
+	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) SELECT n, 1 + n % 7 FROM generate_series(10, 20) n`)
+	a.reached()
+	stop()
+	src, err := a.recorder.Follow(ctx, "app", "drift", a.tables.Kinds(), time.Millisecond)
+	must(t, err)
+	wrong := func(user, target string, spans ...ledger.Span) activity.SourceChange {
+		return activity.SourceChange{User: user, Kind: "block", Target: target, At: time.Now(), Added: spans, Whole: true}
+	}
+	must(t, src.Record(ctx, src.Position(), []activity.SourceChange{
+		wrong("10", "4"), wrong("100", "3"), wrong("150", "4", ledger.Span{Until: time.Now().Add(time.Hour)}), wrong("500", "1", ledger.Span{}),
+	}))
+	at := a.position()
+	var writing sync.WaitGroup
+	quit, end := context.WithCancel(ctx)
+	defer end()
+	writing.Go(func() {
+		conn, err := pgx.Connect(ctx, a.server.URL())
+		must(t, err)
+		defer conn.Close(ctx) //nolint:errcheck // the test ends
+		for n := 0; quit.Err() == nil; n++ {
+			for _, sql := range []string{
+				fmt.Sprintf(`INSERT INTO blocks (blocker_id, blocked_id) SELECT %d, n FROM generate_series(300, 320) n`, 600+n%20),
+				fmt.Sprintf(`DELETE FROM blocks WHERE blocker_id = %d`, 600+(n+7)%20),
+				fmt.Sprintf(`UPDATE blocks SET blocked_id = 1000 + (blocked_id + 1) %% 50 WHERE id %% 20 = %d AND blocker_id NOT IN (10, 100, 150)`, n%20),
+			} {
+				if _, err := conn.Exec(ctx, sql); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	})
+	f := a.follower("two")
+	f.Resync = true
+	must(t, f.Run(ctx))
+	end()
+	writing.Wait()
+	if f.Stats().Snapshots > 0 || a.position().lsn <= at.lsn {
+		t.Errorf("%d full reads, from %v to %v", f.Stats().Snapshots, at, a.position())
+	}
+	a.start(a.follower("three"))
+	a.reached()
+	a.wantMapped()
 }

@@ -32,7 +32,7 @@ type Options struct {
 	Tables  Tables
 	Holder  string // tells this process from all others
 	Create  bool   // create what the source lacks
-	Resync  bool   // read the tables whole once, although the ledger has them
+	Resync  bool   // compare the tables with the ledger, record what differs, and end
 	Skip    bool   // skip rows whose ids or times are not valid, rather than stop
 	TempDir string // for a snapshot; "": that of the system
 	Log     *slog.Logger
@@ -46,6 +46,7 @@ type Follower struct {
 
 	recorder    *activity.Recorder
 	fingerprint string
+	whole       bool // a resync has to read the source whole
 
 	active             atomic.Bool
 	skipped, snapshots atomic.Uint64
@@ -108,8 +109,12 @@ func (f *Follower) Run(ctx context.Context) error {
 		_, stop := errors.AsType[*StopError](err)
 		held := errors.Is(err, ledger.ErrHeld)
 		switch {
-		case ctx.Err() != nil:
+		case ctx.Err() != nil || errors.Is(err, errResynced):
 			return nil
+		case stop && f.Resync && !f.whole: // the stream cannot go on
+			f.Log.WarnContext(ctx, "cannot follow the source: reading it whole", "source", f.Name, "error", err)
+			f.whole = true
+			continue
 		case stop:
 			return fmt.Errorf("follow source %q: %w", f.Name, err)
 		case err == nil: // the tables have to be read whole
@@ -217,8 +222,8 @@ func (f *Follower) start(ctx context.Context, src *activity.Source, conn *pgx.Co
 		return position{}, &StopError{fmt.Errorf("the replication slot %s is not one of follow: drop it", f.name)}
 	case !known:
 		why = "the ledger has not read it whole"
-	case f.Resync:
-		why = "a resync was asked for"
+	case f.whole:
+		why = "its stream cannot go on"
 	case at.tables != f.fingerprint:
 		why = "the file of tables has changed"
 	case state == slotMissing || state == slotLost:
@@ -228,8 +233,8 @@ func (f *Follower) start(ctx context.Context, src *activity.Source, conn *pgx.Co
 	}
 	f.Log.InfoContext(ctx, "reading the source whole", "source", f.Name, "reason", why)
 	at, err = f.snapshot(ctx, src, conn)
-	if err == nil {
-		f.Resync = false
+	if err == nil && f.Resync {
+		err = errResynced
 	}
 	return at, err
 }
