@@ -123,7 +123,7 @@ func TestLongChaosFollow(t *testing.T) {
 		seed = rand.Uint64()
 	}
 	t.Logf("seed %d: again with -chaos.seed=%d", seed, seed)
-	w := newFollowWorld(t, seed)
+	w := newFollowWorld(t, seed, "16")
 	ctx, cancel := context.WithCancel(t.Context())
 	var writing sync.WaitGroup
 	for n := range followWriters {
@@ -137,7 +137,7 @@ func TestLongChaosFollow(t *testing.T) {
 	w.report()
 }
 
-func newFollowWorld(t *testing.T, seed uint64) *followWorld {
+func newFollowWorld(t *testing.T, seed uint64, pages string) *followWorld {
 	t.Helper()
 	w := &followWorld{
 		t: t, rng: rand.New(rand.NewPCG(seed, 0)), tally: newTally(), proxies: make(map[string][]*proxytest.Proxy),
@@ -157,7 +157,7 @@ func newFollowWorld(t *testing.T, seed uint64) *followWorld {
 	data := func() []string {
 		return []string{
 			"--ledger", via("ledger", w.ledger.URL()), "--redis", via("redis", w.redis.URL()), "--source", via("source", w.source.URL()),
-			"--data-dir", t.TempDir(), "--pages", "16", "--false-positive-rate", "1e-7", "--log-level", "info",
+			"--data-dir", t.TempDir(), "--pages", pages, "--false-positive-rate", "1e-7", "--log-level", "info",
 		}
 	}
 	command := &followCommand{t: t, log: &tailLog{max: 4000}}
@@ -300,7 +300,7 @@ func (r *followWriter) step(ctx context.Context) {
 		return
 	}
 	r.tally.count("commits", 1)
-	for range 2 {
+	for range 4 { // the source changes nothing of them meanwhile
 		for _, viewer := range r.viewers() {
 			r.judge(ctx, viewer, after, want[viewer])
 		}

@@ -11,7 +11,7 @@ import (
 
 // TestLongFollowMemory follows transactions of a million rows: the follower takes at most 200 MiB.
 func TestLongFollowMemory(t *testing.T) {
-	w := newFollowWorld(t, 1)
+	w := newFollowWorld(t, 1, "4096")
 	follow, _ := w.processes[len(w.processes)-1].(*followCommand) // it started first
 	peak := func() (kib int) {
 		t.Helper()

@@ -1,9 +1,11 @@
 package follow
 
 import (
+	"fmt"
 	"io"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -155,5 +157,69 @@ func TestFollowPartAfterKeepalive(t *testing.T) {
 	must(t, g.recorder.Export(t.Context(), "", func(a activity.Activity) error { left = append(left, a.Target); return nil }))
 	if len(left) != 2 {
 		t.Errorf("blocks of %v, want 3 and 4", left)
+	}
+}
+
+// A large transaction is recorded in parts between small ones. The stream begins again within each
+// part, and the source sends again what is not recorded as a whole.
+func TestFollowParts(t *testing.T) {
+	g := newRig(t, appTables)
+	const large = maxGroup + maxGroup/2
+	at := time.Now()
+	change := func(n int, remove bool) activity.SourceChange { // two rows for each activity
+		c := activity.SourceChange{User: "1", Kind: "block", Target: fmt.Sprint("t", n/2), At: at, Added: []ledger.Span{{}}}
+		if remove {
+			c.Added, c.Removed = nil, c.Added
+		}
+		return c
+	}
+	var all []event
+	ends := make(map[pglogrepl.LSN]int) // of transactions, and the event after it
+	lsn := pglogrepl.LSN(0)
+	commit := func(from, to int, remove bool) {
+		all = append(all, event{begin: lsn + 0x8, at: at})
+		for ; from < to; from++ {
+			all = append(all, event{changes: []activity.SourceChange{change(from, remove)}})
+		}
+		lsn += 0x10
+		all = append(all, event{end: lsn})
+		ends[lsn] = len(all)
+	}
+	commit(0, 3, false)
+	commit(3, 3+large, false)
+	commit(3+large, 6+large, false)
+	for _, c := range []struct {
+		events int
+		want   string
+	}{
+		{3, "0/0 x"},
+		{maxGroup, "0/10 x"},
+		{maxGroup + 10, "0/10 x 10001@0/18"},
+		{maxGroup + 20, "0/10 x 10001@0/18"},
+		{large + 6, "0/10 x 10001@0/18"},
+		{large + 7, "0/20 x"},
+		{len(all), "0/30 x"},
+	} {
+		from := g.lease()
+		if from.tables == "" {
+			from.tables = "x"
+		}
+		g.apply(from, slices.Clone(all[ends[from.lsn]:c.events]))
+		if at := g.lease(); at.String() != c.want && c.want != "0/0 x" {
+			t.Errorf("after %d events: position %v, want %s", c.events, at, c.want)
+		}
+	}
+	commit(1, 2, true)
+	for n := 2; n < 6+large; n += 1000 {
+		commit(n, n+1, true)
+		commit(n+1, n+2, true)
+	}
+	g.apply(g.lease(), all[ends[0x30]:])
+	left := make(map[string]bool)
+	must(t, g.recorder.Export(t.Context(), "", func(a activity.Activity) error { left[a.Target] = true; return nil }))
+	for n := range (6 + large) / 2 {
+		if want := n == 0 || (2*n-2)%1000 != 0; left[fmt.Sprint("t", n)] != want {
+			t.Errorf("activity %d: %v, want %v", n, !want, want)
+		}
 	}
 }
