@@ -173,6 +173,9 @@ func (f *Follower) withLease(ctx context.Context, src *activity.Source) error {
 	}
 	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing is open
 	report, err := f.inspect(ctx, conn)
+	if err == nil && report.unpublished && src.Position() != "" {
+		err = src.StartOver(ctx)
+	}
 	if err == nil && len(report.Problems) > 0 && f.Create {
 		if err = f.create(ctx, conn, report.Problems); err == nil {
 			report, err = f.inspect(ctx, conn)
@@ -192,15 +195,14 @@ func (f *Follower) withLease(ctx context.Context, src *activity.Source) error {
 	if err != nil {
 		return err
 	}
-	_ = conn.Close(ctx)
 	f.Log.InfoContext(ctx, "following the source", "source", f.Name, "position", at.String())
 	f.recorded.Store(uint64(at.lsn))
 	f.walEnd.Store(uint64(at.lsn))
 	f.committed.Store(time.Now().UnixNano())
 	f.active.Store(true)
 	defer f.active.Store(false)
-	err = f.stream(ctx, src, at)
-	if errors.Is(err, errTruncated) || errors.Is(err, ledger.ErrStrayRow) {
+	err = f.stream(ctx, src, conn, at)
+	if errors.Is(err, errLacks) || errors.Is(err, ledger.ErrStrayRow) {
 		f.Log.WarnContext(ctx, "reading the source whole again", "source", f.Name, "error", err)
 		return src.StartOver(ctx)
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -43,6 +44,8 @@ type Report struct {
 	Problems []Problem
 	Tables   []string // "schema.name", an estimate of the rows
 	Slot     string   // state of the replication slot
+
+	unpublished bool // the stream may lack rows
 }
 
 // Print prints the report for people.
@@ -255,6 +258,8 @@ func (c *catalog) readIdentity(ctx context.Context, t *Table, oid uint32) error 
 }
 
 func (c *catalog) readPublication(ctx context.Context) error {
+	before := len(c.Problems)
+	defer func() { c.unpublished = len(c.Problems) > before }()
 	var oid uint32
 	var whole bool
 	err := c.conn.QueryRow(ctx, `SELECT oid, pubinsert AND pubupdate AND pubdelete AND pubtruncate AND pubviaroot AND NOT puballtables
@@ -369,6 +374,18 @@ func (s *source) slotState(ctx context.Context, conn *pgx.Conn) (slotState, erro
 	default:
 		return slotReady, nil
 	}
+}
+
+// checkSlot returns an error that wraps errLacks if the slot no longer has all that follows a
+// position: another process has used it, or made it anew, or the ledger was set back.
+func (s *source) checkSlot(ctx context.Context, conn *pgx.Conn, at pglogrepl.LSN) error {
+	var ahead bool
+	err := conn.QueryRow(ctx, `SELECT confirmed_flush_lsn > $2::text::pg_lsn FROM pg_replication_slots WHERE slot_name = $1`,
+		s.name, at.String()).Scan(&ahead)
+	if err == nil && ahead {
+		err = fmt.Errorf("%w: the replication slot is ahead of the ledger", errLacks)
+	}
+	return err
 }
 
 // create runs the SQL that mends the problems, as far as a running server can be mended.

@@ -37,8 +37,9 @@ type event struct {
 	err     error         // the stream cannot go on
 }
 
-// stream records the changes of the source from a position on, until ctx ends or the stream does.
-func (f *Follower) stream(ctx context.Context, src *activity.Source, from position) error {
+// stream records the changes of the source from a position on, until ctx ends or the stream does. It
+// closes look, another connection.
+func (f *Follower) stream(ctx context.Context, src *activity.Source, look *pgx.Conn, from position) error {
 	conn, err := f.connect(ctx, true)
 	if err != nil {
 		return err
@@ -46,10 +47,14 @@ func (f *Follower) stream(ctx context.Context, src *activity.Source, from positi
 	err = pglogrepl.StartReplication(ctx, conn.PgConn(), f.name, from.lsn, pglogrepl.StartReplicationOptions{
 		Mode: pglogrepl.LogicalReplication, PluginArgs: []string{"proto_version '1'", "publication_names '" + f.name + "'"},
 	})
+	if err == nil {
+		err = f.checkSlot(ctx, look, from.lsn) // which nobody else changes from now on
+	}
 	if err != nil {
 		_ = conn.Close(context.WithoutCancel(ctx))
 		return fmt.Errorf("start the stream at %s: %w", from.lsn, err)
 	}
+	_ = look.Close(ctx)
 	ctx, cancel := context.WithCancelCause(ctx)
 	r := &receiver{
 		f: f, conn: conn, decoder: newDecoder(f.tables, src.Check), events: make(chan event, maxWaiting),
@@ -152,7 +157,7 @@ func (r *receiver) decode(ctx context.Context, m pglogrepl.Message) (e event, an
 		if err := r.f.refuse(ctx, bad); err != nil {
 			return e, false, err
 		}
-	case err != nil && !errors.Is(err, errTruncated):
+	case err != nil && !errors.Is(err, errLacks):
 		return e, false, &StopError{err}
 	case err != nil:
 		return e, false, err
@@ -282,7 +287,10 @@ func (a *applier) take(ctx context.Context, e event, ok bool) error {
 		}
 	}
 	if e.end > a.to.lsn {
-		a.to, a.whole, a.begun = position{lsn: e.end, tables: a.to.tables}, len(a.pending), 0
+		if a.begun == a.to.within { // otherwise that transaction is still to come
+			a.to.done, a.to.within = 0, 0
+		}
+		a.to.lsn, a.whole, a.begun = e.end, len(a.pending), 0
 	}
 	return nil
 }
