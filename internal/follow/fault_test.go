@@ -38,7 +38,10 @@ func TestFollowSourceDown(t *testing.T) {
 		a.wantMapped()
 	}
 	stop()
-	a.exec(`SELECT pg_drop_replication_slot('feedfilter_app')`)
+	soon(t, "the end of the slot's connection", func() bool {
+		_, err := a.conn.Exec(t.Context(), `SELECT pg_drop_replication_slot('feedfilter_app')`)
+		return err == nil
+	})
 	a.exec(`DELETE FROM blocks`)
 	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (7, 8)`)
 	a.start(a.follower("two"))

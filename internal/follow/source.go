@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,7 +17,10 @@ import (
 // minVersion is the oldest PostgreSQL that publishes partitions as their root.
 const minVersion = 130000
 
-const freeEvery = 20 * time.Millisecond
+const (
+	freeEvery      = 20 * time.Millisecond
+	connectTimeout = 10 * time.Second
+)
 
 // Problem is what keeps a source from being followed.
 type Problem struct {
@@ -72,6 +76,7 @@ func (s *source) connect(ctx context.Context, replication bool) (*pgx.Conn, erro
 	if err != nil {
 		return nil, fmt.Errorf("source: %w", err)
 	}
+	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, connectTimeout)
 	maps.Copy(c.RuntimeParams, map[string]string{
 		"datestyle": "ISO", "timezone": "UTC", "application_name": s.name, "statement_timeout": "0",
 	})

@@ -51,7 +51,7 @@ func (f *Follower) stream(ctx context.Context, src *activity.Source, from positi
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	r := &receiver{
-		f: f, conn: conn, decoder: newDecoder(f.tables, src.Check), events: make(chan event, maxWaiting),
+		f: f, conn: conn, decoder: newDecoder(f.tables, src.Check), events: make(chan event, maxWaiting), heard: time.Now(),
 	}
 	var receiving sync.WaitGroup
 	receiving.Go(func() { r.run(ctx) })
@@ -68,7 +68,8 @@ type receiver struct {
 	conn    *pgx.Conn
 	decoder *decoder
 	events  chan event
-	open    bool // within a transaction
+	open    bool      // within a transaction
+	heard   time.Time // last message of the source
 }
 
 // run sends events until the stream or ctx ends.
@@ -94,6 +95,9 @@ func (r *receiver) next(ctx context.Context) (event, error) {
 		cancel()
 		switch {
 		case err != nil && ctx.Err() == nil && pgconn.Timeout(err):
+			if time.Since(r.heard) > r.f.silence {
+				return event{}, fmt.Errorf("the source has been silent for %v", r.f.silence)
+			}
 			if err := r.status(ctx); err != nil {
 				return event{}, err
 			}
@@ -101,6 +105,7 @@ func (r *receiver) next(ctx context.Context) (event, error) {
 		case err != nil:
 			return event{}, fmt.Errorf("read the stream: %w", err)
 		}
+		r.heard = time.Now()
 		switch m := m.(type) {
 		case *pgproto3.ErrorResponse:
 			return event{}, fmt.Errorf("the source ended the stream: %w", pgconn.ErrorResponseToPgError(m))
@@ -182,10 +187,11 @@ func (r *receiver) send(ctx context.Context, e event) bool {
 	}
 }
 
-// status tells the source what the ledger has, so that it keeps no more than the rest.
+// status tells the source what the ledger has, so that it keeps no more than the rest. The source
+// answers.
 func (r *receiver) status(ctx context.Context) error {
 	at := pglogrepl.LSN(r.f.recorded.Load())
-	err := pglogrepl.SendStandbyStatusUpdate(ctx, r.conn.PgConn(), pglogrepl.StandbyStatusUpdate{WALWritePosition: at})
+	err := pglogrepl.SendStandbyStatusUpdate(ctx, r.conn.PgConn(), pglogrepl.StandbyStatusUpdate{WALWritePosition: at, ReplyRequested: true})
 	if err != nil {
 		return fmt.Errorf("confirm the position: %w", err)
 	}
