@@ -116,4 +116,3 @@ func TestFollowClock(t *testing.T) {
 		t.Errorf("%d activities, want 2: one ends in half an hour", n)
 	}
 }
-
