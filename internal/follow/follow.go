@@ -210,6 +210,10 @@ func (f *Follower) start(ctx context.Context, src *activity.Source, conn *pgx.Co
 		return position{}, err
 	}
 	at, known := parsePosition(src.Position())
+	restored, err := f.restored(ctx, conn, at.lsn.String())
+	if err != nil {
+		return position{}, err
+	}
 	why := ""
 	switch {
 	case state == slotForeign:
@@ -222,6 +226,8 @@ func (f *Follower) start(ctx context.Context, src *activity.Source, conn *pgx.Co
 		why = "the file of tables has changed"
 	case state == slotMissing || state == slotLost:
 		why = "its replication slot is " + string(state)
+	case restored:
+		why = "ledger and source are not of the same time: one was restored"
 	default:
 		return at, f.freeSlot(ctx, conn)
 	}

@@ -116,3 +116,43 @@ func TestFollowClock(t *testing.T) {
 		t.Errorf("%d activities, want 2: one ends in half an hour", n)
 	}
 }
+
+// The ledger was restored from a backup: the source has dropped the changes since. Or the source
+// was: it has not got as far as the ledger.
+func TestFollowRestored(t *testing.T) {
+	a := newApp(t)
+	stop := a.start(a.follower("one"))
+	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (1, 2)`)
+	a.reached()
+	stop()
+	old := a.position()
+	for name, position := range map[string]position{"ledger": old, "source": {lsn: old.lsn + 1<<30, tables: old.tables}} {
+		stop := a.start(a.follower("two"))
+		a.exec(`DELETE FROM blocks`)
+		a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (1, 3), (1, 4)`)
+		a.reached()
+		confirmed := func() (is bool) {
+			must(t, a.conn.QueryRow(t.Context(), `SELECT confirmed_flush_lsn > $1::text::pg_lsn FROM pg_replication_slots`, old.lsn.String()).Scan(&is))
+			return is
+		}
+		soon(t, "the confirmation", confirmed)
+		stop()
+		src, err := a.recorder.Follow(t.Context(), "app", "backup", a.tables.Kinds(), time.Minute)
+		must(t, err)
+		var stray []activity.SourceChange // as the backup has it
+		must(t, src.StartOver(t.Context()))
+		must(t, a.recorder.Export(t.Context(), "", func(x activity.Activity) error {
+			stray = append(stray, activity.SourceChange{User: x.User, Kind: x.Kind, Target: x.Target, At: time.Now(), Whole: true})
+			return nil
+		}))
+		must(t, src.Record(t.Context(), position.String(), stray))
+		must(t, src.Renew(t.Context(), 0))
+		a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (1, 5)`)
+		f := a.follower("three")
+		stop = a.start(f)
+		soon(t, "the full read after a restored "+name, func() bool { return f.Stats().Snapshots == 1 })
+		a.reached()
+		a.wantMapped()
+		stop()
+	}
+}

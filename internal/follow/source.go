@@ -376,6 +376,13 @@ func (s *source) slotState(ctx context.Context, conn *pgx.Conn) (slotState, erro
 	}
 }
 
+// restored reports whether the source has dropped what follows a position, or has not got there yet.
+func (s *source) restored(ctx context.Context, conn *pgx.Conn, at string) (is bool, err error) {
+	err = conn.QueryRow(ctx, `SELECT $1::text::pg_lsn > pg_current_wal_flush_lsn() OR EXISTS (
+		SELECT 1 FROM pg_replication_slots WHERE slot_name = $2 AND confirmed_flush_lsn > $1::text::pg_lsn)`, at, s.name).Scan(&is)
+	return is, err
+}
+
 // create runs the SQL that mends the problems, as far as a running server can be mended.
 func (s *source) create(ctx context.Context, conn *pgx.Conn, all []Problem) error {
 	for _, p := range all {
