@@ -59,15 +59,20 @@ type app struct {
 
 func newApp(t *testing.T) *app {
 	t.Helper()
+	return newAppOf(t, appSQL, appTables, activity.BuiltinKinds())
+}
+
+func newAppOf(t *testing.T, sql, tables string, kinds *activity.Kinds) *app {
+	t.Helper()
 	a := &app{t: t, server: pgtest.Start(t, "wal_level=logical", "wal_sender_timeout=5s")}
 	var err error
 	a.connect()
-	a.exec(appSQL)
-	a.tables, err = ParseTables([]byte(appTables), activity.BuiltinKinds())
+	a.exec(sql)
+	a.tables, err = ParseTables([]byte(tables), kinds)
 	must(t, err)
 	a.ledger, err = ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 16})
 	must(t, err)
-	a.recorder, err = activity.Open(t.Context(), activity.Config{Ledger: a.ledger, Store: &favfilter.Memory{}})
+	a.recorder, err = activity.Open(t.Context(), activity.Config{Ledger: a.ledger, Store: &favfilter.Memory{}, Kinds: kinds})
 	must(t, err)
 	t.Cleanup(func() { a.recorder.Close(); _ = a.ledger.Close() })
 	return a
