@@ -19,7 +19,7 @@ func (a *app) through(holder string) (*Follower, *proxytest.Proxy) {
 	return f, p
 }
 
-// The source is cut off: connections break, or lose all bytes without an end.
+// The source is cut off: connections break, or lose all bytes without an end. Or it hangs.
 func TestFollowCutOff(t *testing.T) {
 	a := newApp(t)
 	f, proxy := a.through("one")
@@ -34,6 +34,12 @@ func TestFollowCutOff(t *testing.T) {
 		a.reached()
 		a.wantMapped()
 	}
+	a.exec(`DELETE FROM blocks`)
+	a.server.Pause()
+	soon(t, "the follower to notice", func() bool { return !f.Stats().Active })
+	a.server.Resume()
+	a.reached()
+	a.wantMapped()
 }
 
 // A standby takes the place of the source. It lacks the slot, and perhaps the last commits.
