@@ -57,10 +57,15 @@ type app struct {
 
 func newApp(t *testing.T) *app {
 	t.Helper()
-	a := openLedger(t, appTables)
+	return newAppOf(t, appSQL, appTables, activity.BuiltinKinds())
+}
+
+func newAppOf(t *testing.T, sql, tables string, kinds *activity.Kinds) *app {
+	t.Helper()
+	a := openLedger(t, tables, kinds)
 	a.server = pgtest.Start(t, "wal_level=logical", "wal_sender_timeout=5s")
 	a.connect()
-	a.exec(appSQL)
+	a.exec(sql)
 	return a
 }
 

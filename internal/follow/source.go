@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +18,10 @@ import (
 // minVersion is the oldest PostgreSQL that publishes partitions as their root.
 const minVersion = 130000
 
-const freeEvery = 20 * time.Millisecond
+const (
+	freeEvery      = 20 * time.Millisecond
+	connectTimeout = 10 * time.Second
+)
 
 // Problem is what keeps a source from being followed.
 type Problem struct {
@@ -75,6 +79,7 @@ func (s *source) connect(ctx context.Context, replication bool) (*pgx.Conn, erro
 	if err != nil {
 		return nil, fmt.Errorf("source: %w", err)
 	}
+	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, connectTimeout)
 	maps.Copy(c.RuntimeParams, map[string]string{
 		"datestyle": "ISO", "timezone": "UTC", "application_name": s.name, "statement_timeout": "0",
 	})
@@ -377,13 +382,14 @@ func (s *source) slotState(ctx context.Context, conn *pgx.Conn) (slotState, erro
 }
 
 // checkSlot returns an error that wraps errLacks if the slot no longer has all that follows a
-// position: another process has used it, or made it anew, or the ledger was set back.
+// position, or the source has not got there: one of them was restored, or another process has used
+// the slot, or made it anew.
 func (s *source) checkSlot(ctx context.Context, conn *pgx.Conn, at pglogrepl.LSN) error {
-	var ahead bool
-	err := conn.QueryRow(ctx, `SELECT confirmed_flush_lsn > $2::text::pg_lsn FROM pg_replication_slots WHERE slot_name = $1`,
-		s.name, at.String()).Scan(&ahead)
-	if err == nil && ahead {
-		err = fmt.Errorf("%w: the replication slot is ahead of the ledger", errLacks)
+	var apart bool
+	err := conn.QueryRow(ctx, `SELECT confirmed_flush_lsn > $2::text::pg_lsn OR $2::text::pg_lsn > pg_current_wal_flush_lsn()
+		FROM pg_replication_slots WHERE slot_name = $1`, s.name, at.String()).Scan(&apart)
+	if err == nil && apart {
+		err = fmt.Errorf("%w: the replication slot is not where the ledger is: one was restored", errLacks)
 	}
 	return err
 }
