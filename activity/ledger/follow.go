@@ -50,7 +50,11 @@ type Lease struct {
 }
 
 // Span is the time for which a row of a source counts. Since is zero for a row that does not say.
-type Span struct{ Since, Until time.Time }
+type Span struct {
+	Since, Until time.Time
+
+	at bool // Since is that of the change, as the row does not say
+}
 
 // SourceChange is what a transaction of a source did to one activity. Several rows of a source may
 // give the same activity: it begins with the first of them, and ends with the last.
@@ -343,7 +347,7 @@ func (f *following) decide(now time.Time) (repeats, single []any, err error) {
 		first := mine[0].key
 		known, several := f.noted[first]
 		if !several && mine[0].is {
-			known = []Span{{mine[0].after.since, mine[0].after.until}}
+			known = []Span{{Since: mine[0].after.since, Until: mine[0].after.until}}
 		}
 		rest, err := c.apply(known, now)
 		if err != nil {
@@ -428,16 +432,18 @@ func (c *SourceChange) apply(known []Span, now time.Time) ([]Span, error) {
 		all = nil
 	}
 	for _, s := range c.Added {
-		if s.Since.IsZero() {
+		at := s.Since.IsZero()
+		if at {
 			s.Since = c.At
 		}
-		all = append(all, Span{microseconds(s.Since), microseconds(s.Until)})
+		all = append(all, Span{microseconds(s.Since), microseconds(s.Until), at})
 	}
 	for _, s := range c.Removed {
 		since, until := microseconds(s.Since), microseconds(s.Until)
 		at := -1
 		for i, k := range all {
-			if k.Until.Equal(until) && (s.Since.IsZero() || k.Since.Equal(since)) {
+			// A row that was alone before the others may not say it is one of At.
+			if k.Until.Equal(until) && (k.Since.Equal(since) || s.Since.IsZero() && (k.at || at < 0)) {
 				at = i
 			}
 		}
@@ -451,12 +457,16 @@ func (c *SourceChange) apply(known []Span, now time.Time) ([]Span, error) {
 	return slices.DeleteFunc(all, func(s Span) bool { return !s.Until.IsZero() && !s.Until.After(now) }), nil
 }
 
-// formatSpans returns spans as text: since and until in microseconds, such as "17/18,17/".
+// formatSpans returns spans as text: since and until in microseconds, such as "17/18,~17/". ~ stands
+// for at.
 func formatSpans(spans []Span) string {
 	var b strings.Builder
 	for i, s := range spans {
 		if i > 0 {
 			b.WriteByte(',')
+		}
+		if s.at {
+			b.WriteByte('~')
 		}
 		fmt.Fprintf(&b, "%d/", s.Since.UnixMicro())
 		if !s.Until.IsZero() {
@@ -468,8 +478,9 @@ func formatSpans(spans []Span) string {
 
 func parseSpans(text string) (spans []Span, err error) {
 	for one := range strings.SplitSeq(text, ",") {
-		since, until, _ := strings.Cut(one, "/")
 		var s Span
+		one, s.at = strings.CutPrefix(one, "~")
+		since, until, _ := strings.Cut(one, "/")
 		us, err := strconv.ParseInt(since, 10, 64)
 		s.Since = time.UnixMicro(us).UTC()
 		if err == nil && until != "" {

@@ -32,7 +32,7 @@ type Options struct {
 	Tables  Tables
 	Holder  string // tells this process from all others
 	Create  bool   // create what the source lacks
-	Resync  bool   // read the tables whole once, although the ledger has them
+	Resync  bool   // compare the tables with the ledger, record what differs, and end
 	Skip    bool   // skip rows whose ids or times are not valid, rather than stop
 	TempDir string // for a snapshot; "": that of the system
 	Log     *slog.Logger
@@ -46,6 +46,7 @@ type Follower struct {
 
 	recorder    *activity.Recorder
 	fingerprint string
+	whole       bool          // a resync has to read the source whole
 	silence     time.Duration // how long a source that sends nothing counts as connected
 
 	active             atomic.Bool
@@ -109,8 +110,12 @@ func (f *Follower) Run(ctx context.Context) error {
 		_, stop := errors.AsType[*StopError](err)
 		held := errors.Is(err, ledger.ErrHeld)
 		switch {
-		case ctx.Err() != nil:
+		case ctx.Err() != nil || errors.Is(err, errResynced):
 			return nil
+		case stop && f.Resync && !f.whole: // the stream cannot go on
+			f.Log.WarnContext(ctx, "cannot follow the source: reading it whole", "source", f.Name, "error", err)
+			f.whole = true
+			continue
 		case stop:
 			return fmt.Errorf("follow source %q: %w", f.Name, err)
 		case err == nil: // the tables have to be read whole
@@ -169,6 +174,9 @@ func (f *Follower) withLease(ctx context.Context, src *activity.Source) error {
 	}
 	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing is open
 	report, err := f.inspect(ctx, conn)
+	if err == nil && report.unpublished && src.Position() != "" {
+		err = src.StartOver(ctx)
+	}
 	if err == nil && len(report.Problems) > 0 && f.Create {
 		if err = f.create(ctx, conn, report.Problems); err == nil {
 			report, err = f.inspect(ctx, conn)
@@ -188,15 +196,14 @@ func (f *Follower) withLease(ctx context.Context, src *activity.Source) error {
 	if err != nil {
 		return err
 	}
-	_ = conn.Close(ctx)
 	f.Log.InfoContext(ctx, "following the source", "source", f.Name, "position", at.String())
 	f.recorded.Store(uint64(at.lsn))
 	f.walEnd.Store(uint64(at.lsn))
 	f.committed.Store(time.Now().UnixNano())
 	f.active.Store(true)
 	defer f.active.Store(false)
-	err = f.stream(ctx, src, at)
-	if errors.Is(err, errTruncated) || errors.Is(err, ledger.ErrStrayRow) {
+	err = f.stream(ctx, src, conn, at)
+	if errors.Is(err, errLacks) || errors.Is(err, ledger.ErrStrayRow) {
 		f.Log.WarnContext(ctx, "reading the source whole again", "source", f.Name, "error", err)
 		return src.StartOver(ctx)
 	}
@@ -210,31 +217,25 @@ func (f *Follower) start(ctx context.Context, src *activity.Source, conn *pgx.Co
 		return position{}, err
 	}
 	at, known := parsePosition(src.Position())
-	restored, err := f.restored(ctx, conn, at.lsn.String())
-	if err != nil {
-		return position{}, err
-	}
 	why := ""
 	switch {
 	case state == slotForeign:
 		return position{}, &StopError{fmt.Errorf("the replication slot %s is not one of follow: drop it", f.name)}
 	case !known:
 		why = "the ledger has not read it whole"
-	case f.Resync:
-		why = "a resync was asked for"
+	case f.whole:
+		why = "its stream cannot go on"
 	case at.tables != f.fingerprint:
 		why = "the file of tables has changed"
 	case state == slotMissing || state == slotLost:
 		why = "its replication slot is " + string(state)
-	case restored:
-		why = "ledger and source are not of the same time: one was restored"
 	default:
 		return at, f.freeSlot(ctx, conn)
 	}
 	f.Log.InfoContext(ctx, "reading the source whole", "source", f.Name, "reason", why)
 	at, err = f.snapshot(ctx, src, conn)
-	if err == nil {
-		f.Resync = false
+	if err == nil && f.Resync {
+		err = errResynced
 	}
 	return at, err
 }

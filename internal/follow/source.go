@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -47,6 +48,8 @@ type Report struct {
 	Problems []Problem
 	Tables   []string // "schema.name", an estimate of the rows
 	Slot     string   // state of the replication slot
+
+	unpublished bool // the stream may lack rows
 }
 
 // Print prints the report for people.
@@ -260,6 +263,8 @@ func (c *catalog) readIdentity(ctx context.Context, t *Table, oid uint32) error 
 }
 
 func (c *catalog) readPublication(ctx context.Context) error {
+	before := len(c.Problems)
+	defer func() { c.unpublished = len(c.Problems) > before }()
 	var oid uint32
 	var whole bool
 	err := c.conn.QueryRow(ctx, `SELECT oid, pubinsert AND pubupdate AND pubdelete AND pubtruncate AND pubviaroot AND NOT puballtables
@@ -376,11 +381,20 @@ func (s *source) slotState(ctx context.Context, conn *pgx.Conn) (slotState, erro
 	}
 }
 
-// restored reports whether the source has dropped what follows a position, or has not got there yet.
-func (s *source) restored(ctx context.Context, conn *pgx.Conn, at string) (is bool, err error) {
-	err = conn.QueryRow(ctx, `SELECT $1::text::pg_lsn > pg_current_wal_flush_lsn() OR EXISTS (
-		SELECT 1 FROM pg_replication_slots WHERE slot_name = $2 AND confirmed_flush_lsn > $1::text::pg_lsn)`, at, s.name).Scan(&is)
-	return is, err
+// checkSlot returns an error that wraps errLacks if the slot no longer has all that follows a
+// position: another process has used it or recreated it, or the ledger was set back. Or the source
+// was.
+func (s *source) checkSlot(ctx context.Context, conn *pgx.Conn, at pglogrepl.LSN) error {
+	var ahead, behind bool
+	err := conn.QueryRow(ctx, `SELECT confirmed_flush_lsn > $2::text::pg_lsn, pg_current_wal_flush_lsn() < $2::text::pg_lsn
+		FROM pg_replication_slots WHERE slot_name = $1`, s.name, at.String()).Scan(&ahead, &behind)
+	switch {
+	case err == nil && ahead:
+		return fmt.Errorf("%w: the replication slot is ahead of the ledger", errLacks)
+	case err == nil && behind:
+		return fmt.Errorf("%w: the source has not got as far as the ledger", errLacks)
+	}
+	return err
 }
 
 // create runs the SQL that mends the problems, as far as a running server can be mended.
