@@ -382,17 +382,14 @@ func (s *source) slotState(ctx context.Context, conn *pgx.Conn) (slotState, erro
 }
 
 // checkSlot returns an error that wraps errLacks if the slot no longer has all that follows a
-// position: another process has used it or recreated it, or the ledger was set back. Or the source
-// was.
+// position, or the source has not got there: one of them was restored, or another process has used
+// the slot, or made it anew.
 func (s *source) checkSlot(ctx context.Context, conn *pgx.Conn, at pglogrepl.LSN) error {
-	var ahead, behind bool
-	err := conn.QueryRow(ctx, `SELECT confirmed_flush_lsn > $2::text::pg_lsn, pg_current_wal_flush_lsn() < $2::text::pg_lsn
-		FROM pg_replication_slots WHERE slot_name = $1`, s.name, at.String()).Scan(&ahead, &behind)
-	switch {
-	case err == nil && ahead:
-		return fmt.Errorf("%w: the replication slot is ahead of the ledger", errLacks)
-	case err == nil && behind:
-		return fmt.Errorf("%w: the source has not got as far as the ledger", errLacks)
+	var apart bool
+	err := conn.QueryRow(ctx, `SELECT confirmed_flush_lsn > $2::text::pg_lsn OR $2::text::pg_lsn > pg_current_wal_flush_lsn()
+		FROM pg_replication_slots WHERE slot_name = $1`, s.name, at.String()).Scan(&apart)
+	if err == nil && apart {
+		err = fmt.Errorf("%w: the replication slot is not where the ledger is: one was restored", errLacks)
 	}
 	return err
 }

@@ -57,7 +57,7 @@ func (f *Follower) stream(ctx context.Context, src *activity.Source, look *pgx.C
 	_ = look.Close(ctx)
 	ctx, cancel := context.WithCancelCause(ctx)
 	r := &receiver{
-		f: f, conn: conn, decoder: newDecoder(f.tables, src.Check), events: make(chan event, maxWaiting), heard: time.Now(),
+		f: f, conn: conn, decoder: newDecoder(f.tables, src.Check), events: make(chan event, maxWaiting),
 	}
 	a := &applier{f: f, src: src, events: r.events, at: from, to: from, committed: time.Now()}
 	var beside sync.WaitGroup
@@ -80,8 +80,7 @@ type receiver struct {
 	conn    *pgx.Conn
 	decoder *decoder
 	events  chan event
-	open    bool      // within a transaction
-	heard   time.Time // last message of the source
+	open    bool // within a transaction
 }
 
 // run sends events until the stream or ctx ends.
@@ -101,13 +100,13 @@ func (r *receiver) run(ctx context.Context) {
 
 // next returns the next event.
 func (r *receiver) next(ctx context.Context) (event, error) {
-	for {
+	for heard := time.Now(); ; {
 		until, cancel := context.WithTimeout(ctx, statusEvery)
 		m, err := r.conn.PgConn().ReceiveMessage(until)
 		cancel()
 		switch {
 		case err != nil && ctx.Err() == nil && pgconn.Timeout(err):
-			if time.Since(r.heard) > r.f.silence {
+			if time.Since(heard) > r.f.silence {
 				return event{}, fmt.Errorf("the source has been silent for %v", r.f.silence)
 			}
 			if err := r.status(ctx); err != nil {
@@ -117,7 +116,7 @@ func (r *receiver) next(ctx context.Context) (event, error) {
 		case err != nil:
 			return event{}, fmt.Errorf("read the stream: %w", err)
 		}
-		r.heard = time.Now()
+		heard = time.Now()
 		switch m := m.(type) {
 		case *pgproto3.ErrorResponse:
 			return event{}, fmt.Errorf("the source ended the stream: %w", pgconn.ErrorResponseToPgError(m))
