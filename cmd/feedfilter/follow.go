@@ -40,7 +40,7 @@ func followHelp() map[string]string {
 			"answered 503.",
 		"follow_check":  "Print what the source looks like and lacks, and change nothing. Default: off",
 		"follow_create": "Run the SQL that the source lacks, before following it. Default: off",
-		"follow_resync": "Read the tables whole again first, and record what the ledger has otherwise. Default: off",
+		"follow_resync": "Compare the tables with the ledger while following, record what differs, and end. Default: off",
 		"follow_release": "Make a followed kind ordinary, so that everybody may write it; its activities stay. The command then " +
 			"ends. Default: none",
 	}
