@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -183,8 +185,12 @@ func TestFollowResync(t *testing.T) {
 		}
 	})
 	f := a.follower("two")
-	f.Resync = true
+	var log strings.Builder
+	f.Resync, f.Log = true, slog.New(slog.NewTextHandler(&log, nil))
 	must(t, f.Run(ctx))
+	if !strings.Contains(log.String(), "missing=2 stray=1 changed=1") {
+		t.Errorf("the resync found: %s", log.String())
+	}
 	end()
 	writing.Wait()
 	if f.Stats().Snapshots > 0 || a.position().lsn <= at.lsn {
@@ -193,4 +199,23 @@ func TestFollowResync(t *testing.T) {
 	a.start(a.follower("three"))
 	a.reached()
 	a.wantMapped()
+}
+
+// What the stream has touched since the comparison stays as the stream says.
+func TestMendSkipsTouched(t *testing.T) {
+	a := newApp(t)
+	src, err := a.recorder.Follow(t.Context(), "app", "one", a.tables.Kinds(), time.Hour)
+	must(t, err)
+	ap := &applier{f: a.follower("one"), src: src, touched: newTouched()}
+	must(t, src.Record(t.Context(), ap.at.String(), nil))
+	must(t, ap.touched.add(item{"block", "1", "2"}))
+	change := func(target string) activity.SourceChange {
+		return activity.SourceChange{User: "1", Kind: "block", Target: target, At: time.Now(), Added: []ledger.Span{{}}, Whole: true}
+	}
+	must(t, ap.mend(t.Context(), []activity.SourceChange{change("2"), change("3")}))
+	var has []string
+	must(t, a.recorder.Export(t.Context(), "1", func(one activity.Activity) error { has = append(has, one.Target); return nil }))
+	if !slices.Equal(has, []string{"3"}) {
+		t.Errorf("has %v, want 3", has)
+	}
 }
