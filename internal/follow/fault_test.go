@@ -44,8 +44,10 @@ func TestFollowSourceDown(t *testing.T) {
 		a.wantMapped()
 	}
 	stop()
-	a.exec(`SELECT pg_terminate_backend(active_pid, 10000) FROM pg_replication_slots WHERE active_pid IS NOT NULL`)
-	a.exec(`SELECT pg_drop_replication_slot('feedfilter_app')`)
+	soon(t, "the end of the slot's connection", func() bool {
+		_, err := a.conn.Exec(t.Context(), `SELECT pg_drop_replication_slot('feedfilter_app')`)
+		return err == nil
+	})
 	a.exec(`DELETE FROM blocks`)
 	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (7, 8)`)
 	a.start(a.follower("two"))

@@ -46,7 +46,8 @@ type Follower struct {
 
 	recorder    *activity.Recorder
 	fingerprint string
-	whole       bool // a resync has to read the source whole
+	whole       bool          // a resync has to read the source whole
+	silence     time.Duration // how long a source that sends nothing counts as connected
 
 	active             atomic.Bool
 	skipped, snapshots atomic.Uint64
@@ -86,7 +87,7 @@ func (e *StopError) Unwrap() error { return e.cause }
 // New returns a follower that records through r.
 func New(r *activity.Recorder, o Options) *Follower {
 	return &Follower{
-		Options: o, recorder: r, fingerprint: o.Tables.fingerprint(),
+		Options: o, recorder: r, fingerprint: o.Tables.fingerprint(), silence: time.Minute,
 		source: source{url: o.URL, name: "feedfilter_" + strings.ToLower(o.Name), tables: o.Tables},
 	}
 }

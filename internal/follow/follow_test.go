@@ -57,10 +57,15 @@ type app struct {
 
 func newApp(t *testing.T) *app {
 	t.Helper()
-	a := openLedger(t, appTables)
+	return newAppOf(t, appSQL, appTables, activity.BuiltinKinds())
+}
+
+func newAppOf(t *testing.T, sql, tables string, kinds *activity.Kinds) *app {
+	t.Helper()
+	a := openLedger(t, tables, kinds)
 	a.server = pgtest.Start(t, "wal_level=logical", "wal_sender_timeout=5s")
 	a.connect()
-	a.exec(appSQL)
+	a.exec(sql)
 	return a
 }
 
@@ -312,7 +317,7 @@ func TestCheck(t *testing.T) {
 		"ALTER TABLE public.blocks REPLICA IDENTITY FULL", `ALTER TABLE "App"."Mutes" REPLICA IDENTITY FULL`,
 		"ALTER TABLE public.list_accepted REPLICA IDENTITY FULL", "ALTER TABLE public.list_members REPLICA IDENTITY FULL",
 		"ALTER TABLE public.list_rest REPLICA IDENTITY FULL",
-		`CREATE PUBLICATION "feedfilter_app" FOR TABLE "public"."list_members", ONLY "App"."Mutes", ONLY "public"."blocks" WITH (publish_via_partition_root = true)`,
+		`DROP PUBLICATION IF EXISTS "feedfilter_app"; CREATE PUBLICATION "feedfilter_app" FOR TABLE "public"."list_members", ONLY "App"."Mutes", ONLY "public"."blocks" WITH (publish_via_partition_root = true)`,
 	}
 	slices.Sort(mend)
 	slices.Sort(want)

@@ -70,7 +70,7 @@ type rig struct {
 // newRig returns a rig that follows the tables of a file.
 func newRig(t *testing.T, file string) *rig {
 	t.Helper()
-	g := &rig{app: openLedger(t, file)}
+	g := &rig{app: openLedger(t, file, activity.BuiltinKinds())}
 	g.lease()
 	return g
 }
@@ -121,15 +121,15 @@ func (g *rig) apply(from position, all []event) {
 }
 
 // openLedger opens a ledger that follows the tables of a file, of no source yet.
-func openLedger(t *testing.T, file string) *app {
+func openLedger(t *testing.T, file string, kinds *activity.Kinds) *app {
 	t.Helper()
 	a := &app{t: t}
 	var err error
-	a.tables, err = ParseTables([]byte(file), activity.BuiltinKinds())
+	a.tables, err = ParseTables([]byte(file), kinds)
 	must(t, err)
 	a.ledger, err = ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 16})
 	must(t, err)
-	a.recorder, err = activity.Open(t.Context(), activity.Config{Ledger: a.ledger, Store: &favfilter.Memory{}})
+	a.recorder, err = activity.Open(t.Context(), activity.Config{Ledger: a.ledger, Store: &favfilter.Memory{}, Kinds: kinds})
 	must(t, err)
 	t.Cleanup(func() { a.recorder.Close(); _ = a.ledger.Close() })
 	return a

@@ -185,7 +185,7 @@ type item struct{ kind, user, target string }
 func (f *Follower) compare(
 	ctx context.Context, src *activity.Source, s *spill, t *touched, record func(activity.SourceChange) error,
 ) (found difference, err error) {
-	now := time.Now()
+	now := f.recorder.Now()
 	part := -1
 	var rows map[item][]ledger.Span
 	pass := func(of item, spans []ledger.Span, count *int) error {

@@ -100,12 +100,15 @@ func (r *receiver) run(ctx context.Context) {
 
 // next returns the next event.
 func (r *receiver) next(ctx context.Context) (event, error) {
-	for {
+	for heard := time.Now(); ; {
 		until, cancel := context.WithTimeout(ctx, statusEvery)
 		m, err := r.conn.PgConn().ReceiveMessage(until)
 		cancel()
 		switch {
 		case err != nil && ctx.Err() == nil && pgconn.Timeout(err):
+			if time.Since(heard) > r.f.silence {
+				return event{}, fmt.Errorf("the source has been silent for %v", r.f.silence)
+			}
 			if err := r.status(ctx); err != nil {
 				return event{}, err
 			}
@@ -113,6 +116,7 @@ func (r *receiver) next(ctx context.Context) (event, error) {
 		case err != nil:
 			return event{}, fmt.Errorf("read the stream: %w", err)
 		}
+		heard = time.Now()
 		switch m := m.(type) {
 		case *pgproto3.ErrorResponse:
 			return event{}, fmt.Errorf("the source ended the stream: %w", pgconn.ErrorResponseToPgError(m))
@@ -194,10 +198,11 @@ func (r *receiver) send(ctx context.Context, e event) bool {
 	}
 }
 
-// status tells the source what the ledger has, so that it keeps no more than the rest.
+// status tells the source what the ledger has, so that it keeps no more than the rest. The source
+// answers.
 func (r *receiver) status(ctx context.Context) error {
 	at := pglogrepl.LSN(r.f.recorded.Load())
-	err := pglogrepl.SendStandbyStatusUpdate(ctx, r.conn.PgConn(), pglogrepl.StandbyStatusUpdate{WALWritePosition: at})
+	err := pglogrepl.SendStandbyStatusUpdate(ctx, r.conn.PgConn(), pglogrepl.StandbyStatusUpdate{WALWritePosition: at, ReplyRequested: true})
 	if err != nil {
 		return fmt.Errorf("confirm the position: %w", err)
 	}
