@@ -11,6 +11,9 @@ import (
 	"time"
 )
 
+// forgetMost is the number of rows that a transaction forgets at most.
+const forgetMost = 10_000
+
 // Errors of followed kinds.
 var (
 	// ErrHeld means that another process holds the lease of a source.
@@ -50,7 +53,11 @@ type Lease struct {
 }
 
 // Span is the time for which a row of a source counts. Since is zero for a row that does not say.
-type Span struct{ Since, Until time.Time }
+type Span struct {
+	Since, Until time.Time
+	// Row is a hash of a row that a snapshot has, which may be told more than once; 0: another row.
+	Row uint64
+}
 
 // SourceChange is what a transaction of a source did to one activity. Several rows of a source may
 // give the same activity: it begins with the first of them, and ends with the last.
@@ -60,6 +67,9 @@ type SourceChange struct {
 	Added, Removed []Span // rows of the source that give the activity; At stands for a Since of zero
 	// Whole means that no other rows than Added give the activity, whatever was known before.
 	Whole bool
+	// Reading means that of the rows known before, only those with a hash give the activity: a
+	// snapshot is being read. Otherwise, a row with a hash is added only if there is no other row.
+	Reading bool
 }
 
 // Lease takes the lease of a source for the process holder, for a time. It declares the kinds, of
@@ -143,18 +153,40 @@ func (l *Ledger) Renew(ctx context.Context, lease Lease, lasts time.Duration) er
 // StartOver makes the source of a lease one that has not been read whole, and forgets which
 // activities several of its rows give. Its rows stay. An error wraps ErrFenced if the lease was lost.
 func (l *Ledger) StartOver(ctx context.Context, lease Lease) error {
-	what := fmt.Sprintf("ledger: start over with source %q", lease.Source)
-	return run(ctx, l, "start_over", what, func(ctx context.Context) error {
-		return l.db.transact(ctx, callTimeout, func(ctx context.Context, t transaction) error {
-			if err := t.begin(ctx, statement{sql: l.sql.lockKinds}); err != nil {
-				return err
-			}
-			if err := fenced(ctx, t, statement{sql: startOverSQL, args: []any{lease.Source, lease.Fence}}); err != nil {
-				return err
-			}
-			return execAll(ctx, t, []statement{{sql: deleteSourceRepeatsSQL, args: []any{lease.Source}}})
+	return l.forget(ctx, "start_over", statement{sql: startOverSQL, args: []any{lease.Source, lease.Fence}}, lease.Source, "")
+}
+
+// Settle forgets the hashes of rows that alone give their activity, once a snapshot was read. An
+// error wraps ErrFenced if the lease was lost.
+func (l *Ledger) Settle(ctx context.Context, lease Lease, position string) error {
+	move := statement{sql: moveSourceSQL, args: []any{position, lease.Source, lease.Fence, position}}
+	return l.forget(ctx, "settle", move, lease.Source, "%,%")
+}
+
+// forget forgets rows of a source, except those whose text is like except, in as many transactions
+// as it takes. Each runs the fence.
+func (l *Ledger) forget(ctx context.Context, operation string, fence statement, source, except string) error {
+	for n := forgetMost; n == forgetMost; {
+		err := run(ctx, l, operation, fmt.Sprintf("ledger: forget rows of source %q", source), func(ctx context.Context) error {
+			return l.db.transact(ctx, callTimeout, func(ctx context.Context, t transaction) error {
+				if err := t.begin(ctx, statement{sql: l.sql.lockKinds}); err != nil {
+					return err
+				}
+				if err := fenced(ctx, t, fence); err != nil {
+					return err
+				}
+				var hash int64
+				n = 0
+				return t.query(ctx, statement{
+					sql: deleteSourceRepeatsSQL, args: []any{source, except, forgetMost}, into: []any{&hash}, each: func() error { n++; return nil },
+				})
+			})
 		})
-	})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // fenced runs an update of a source that returns a row if the lease is the ledger's.
@@ -343,13 +375,13 @@ func (f *following) decide(now time.Time) (repeats, single []any, err error) {
 		first := mine[0].key
 		known, several := f.noted[first]
 		if !several && mine[0].is {
-			known = []Span{{mine[0].after.since, mine[0].after.until}}
+			known = []Span{{Since: mine[0].after.since, Until: mine[0].after.until}}
 		}
 		rest, err := c.apply(known, now)
 		if err != nil {
 			return nil, nil, fmt.Errorf("change %d: %s of %q for %q: %w", i, first.kind, first.owner, first.target, err)
 		}
-		if f.noted[first] = rest; len(rest) < 2 {
+		if f.noted[first] = rest; len(rest) < 2 && !slices.ContainsFunc(rest, Span.hashed) {
 			delete(f.noted, first)
 		}
 		for _, e := range mine {
@@ -423,15 +455,26 @@ func (s Span) compare(other Span) int {
 // apply returns the spans of the rows that give the activity after the change, given those before
 // it. Rows that have ended give nothing any more.
 func (c *SourceChange) apply(known []Span, now time.Time) ([]Span, error) {
-	all := slices.Clone(known)
-	if c.Whole {
+	ended := func(s Span) bool { return !s.Until.IsZero() && !s.Until.After(now) }
+	all, at := slices.DeleteFunc(slices.Clone(known), ended), c.At
+	switch {
+	case c.Whole:
 		all = nil
+	case c.Reading && len(all) > 0:
+		at = all[0].Since
+		all = slices.DeleteFunc(all, func(s Span) bool { return !s.hashed() })
 	}
 	for _, s := range c.Added {
-		if s.Since.IsZero() {
-			s.Since = c.At
+		if s.hashed() && slices.ContainsFunc(all, func(k Span) bool { return !c.Reading || k.Row == s.Row }) {
+			continue
 		}
-		all = append(all, Span{microseconds(s.Since), microseconds(s.Until)})
+		if s.Since.IsZero() {
+			s.Since = at
+		}
+		if !c.Reading {
+			s.Row = 0
+		}
+		all = append(all, Span{microseconds(s.Since), microseconds(s.Until), s.Row})
 	}
 	for _, s := range c.Removed {
 		since, until := microseconds(s.Since), microseconds(s.Until)
@@ -448,10 +491,14 @@ func (c *SourceChange) apply(known []Span, now time.Time) ([]Span, error) {
 			return nil, ErrStrayRow
 		}
 	}
-	return slices.DeleteFunc(all, func(s Span) bool { return !s.Until.IsZero() && !s.Until.After(now) }), nil
+	return slices.DeleteFunc(all, ended), nil
 }
 
-// formatSpans returns spans as text: since and until in microseconds, such as "17/18,17/".
+// hashed reports whether the row is one of a snapshot that is being read.
+func (s Span) hashed() bool { return s.Row != 0 }
+
+// formatSpans returns spans as text: since and until in microseconds, and the hash if there is one,
+// such as "17/18,17/,17/:9f3c".
 func formatSpans(spans []Span) string {
 	var b strings.Builder
 	for i, s := range spans {
@@ -462,12 +509,16 @@ func formatSpans(spans []Span) string {
 		if !s.Until.IsZero() {
 			fmt.Fprint(&b, s.Until.UnixMicro())
 		}
+		if s.hashed() {
+			fmt.Fprintf(&b, ":%x", s.Row)
+		}
 	}
 	return b.String()
 }
 
 func parseSpans(text string) (spans []Span, err error) {
 	for one := range strings.SplitSeq(text, ",") {
+		one, row, hashed := strings.Cut(one, ":")
 		since, until, _ := strings.Cut(one, "/")
 		var s Span
 		us, err := strconv.ParseInt(since, 10, 64)
@@ -475,6 +526,9 @@ func parseSpans(text string) (spans []Span, err error) {
 		if err == nil && until != "" {
 			us, err = strconv.ParseInt(until, 10, 64)
 			s.Until = time.UnixMicro(us).UTC()
+		}
+		if err == nil && hashed {
+			s.Row, err = strconv.ParseUint(row, 16, 64)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("times of rows %q: %w", text, err)
