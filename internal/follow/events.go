@@ -259,8 +259,8 @@ func (i *intake) add(ctx context.Context, e *Event, reading bool) error {
 	if i.decoder.at = time.UnixMilli(e.Source.Millis); e.Source.Millis == 0 {
 		i.decoder.at = time.Now()
 	}
-	count := &i.got.Recorded
-	for n, t := range i.tablesOf(e) {
+	count, tables := &i.got.Recorded, i.tablesOf(e)
+	for n, t := range tables {
 		changes, err := i.row(e, t)
 		if bad, invalid := errors.AsType[*rowError](err); invalid {
 			if i.refuse(ctx, bad) != nil {
@@ -277,7 +277,7 @@ func (i *intake) add(ctx context.Context, e *Event, reading bool) error {
 		}
 		i.pending = append(i.pending, changes...)
 	}
-	*count++
+	*count += min(1, len(tables)) // 0: the last of a snapshot, of another table
 	return nil
 }
 

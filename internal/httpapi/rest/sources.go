@@ -13,8 +13,12 @@ const maxEvents = 1000
 
 // receive records events of a source.
 func (a *api) receive(ctx context.Context, k *core.Call, _ string, events follow.Events) (any, error) {
+	name, err := core.PathID(k, "name")
+	if err != nil {
+		return nil, err
+	}
 	f := a.operations.Events
-	if f == nil || k.Param("name") != f.Name {
+	if f == nil || name != f.Name {
 		return nil, &core.Problem{Code: core.CodeNotFound, Message: "the service takes no events of such a source"}
 	}
 	k.Note("follow", "", "", "")
