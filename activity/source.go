@@ -82,8 +82,8 @@ func (s *Source) Check(c SourceChange) error {
 	return s.r.kinds.Check(Activity{User: c.User, Kind: c.Kind, Target: c.Target})
 }
 
-// Record records changes that Check accepts, and the position after them. When it returns nil,
-// every View that begins afterwards has the changes, and no other call records them again.
+// Record records changes that Check accepts, and the position after them. When it returns nil, the
+// ledger has them, and every View that begins after [Recorder.Await] has them too.
 //
 // An error that wraps ledger.ErrFenced means that another process follows the source now, and one
 // that wraps ledger.ErrStrayRow that the source has to be read whole. After any other error, try

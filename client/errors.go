@@ -12,7 +12,7 @@ import (
 // Errors of calls match these variables with [errors.Is].
 var (
 	// ErrUnavailable: the call has no answer that tells whether it took effect. It may have, unless
-	// the error also matches [ErrOverloaded].
+	// the error also matches [ErrOverloaded], or has the code "not_yet".
 	ErrUnavailable = errors.New("the service, or something that it needs, is unavailable")
 	// ErrOverloaded: the service is overloaded, or the caller exceeds its rate. The call had no
 	// effect. Such an error also matches ErrUnavailable.

@@ -57,6 +57,8 @@ type Span struct {
 	Since, Until time.Time
 	// Row is a hash of a row that a snapshot has, which may be told more than once; 0: another row.
 	Row uint64
+
+	at bool // Since is that of the change, as the row does not say
 }
 
 // SourceChange is what a transaction of a source did to one activity. Several rows of a source may
@@ -456,31 +458,32 @@ func (s Span) compare(other Span) int {
 // it. Rows that have ended give nothing any more.
 func (c *SourceChange) apply(known []Span, now time.Time) ([]Span, error) {
 	ended := func(s Span) bool { return !s.Until.IsZero() && !s.Until.After(now) }
-	all, at := slices.DeleteFunc(slices.Clone(known), ended), c.At
+	all, since := slices.DeleteFunc(slices.Clone(known), ended), c.At
 	switch {
 	case c.Whole:
 		all = nil
 	case c.Reading && len(all) > 0:
-		at = all[0].Since
+		since = all[0].Since
 		all = slices.DeleteFunc(all, func(s Span) bool { return !s.hashed() })
 	}
 	for _, s := range c.Added {
 		if s.hashed() && slices.ContainsFunc(all, func(k Span) bool { return !c.Reading || k.Row == s.Row }) {
 			continue
 		}
-		if s.Since.IsZero() {
-			s.Since = at
+		if s.at = s.Since.IsZero(); s.at {
+			s.Since = since
 		}
 		if !c.Reading {
 			s.Row = 0
 		}
-		all = append(all, Span{microseconds(s.Since), microseconds(s.Until), s.Row})
+		all = append(all, Span{microseconds(s.Since), microseconds(s.Until), s.Row, s.at})
 	}
 	for _, s := range c.Removed {
 		since, until := microseconds(s.Since), microseconds(s.Until)
 		at := -1
 		for i, k := range all {
-			if k.Until.Equal(until) && (s.Since.IsZero() || k.Since.Equal(since)) {
+			// A row that was alone before the others may not say it is one of At.
+			if k.Until.Equal(until) && (k.Since.Equal(since) || s.Since.IsZero() && (k.at || at < 0)) {
 				at = i
 			}
 		}
@@ -497,13 +500,16 @@ func (c *SourceChange) apply(known []Span, now time.Time) ([]Span, error) {
 // hashed reports whether the row is one of a snapshot that is being read.
 func (s Span) hashed() bool { return s.Row != 0 }
 
-// formatSpans returns spans as text: since and until in microseconds, and the hash if there is one,
-// such as "17/18,17/,17/:9f3c".
+// formatSpans returns spans as text: since and until in microseconds, such as "17/18,~17/,17/:9f".
+// ~ stands for at. After a colon is the hash.
 func formatSpans(spans []Span) string {
 	var b strings.Builder
 	for i, s := range spans {
 		if i > 0 {
 			b.WriteByte(',')
+		}
+		if s.at {
+			b.WriteByte('~')
 		}
 		fmt.Fprintf(&b, "%d/", s.Since.UnixMicro())
 		if !s.Until.IsZero() {
@@ -519,8 +525,9 @@ func formatSpans(spans []Span) string {
 func parseSpans(text string) (spans []Span, err error) {
 	for one := range strings.SplitSeq(text, ",") {
 		one, row, hashed := strings.Cut(one, ":")
-		since, until, _ := strings.Cut(one, "/")
 		var s Span
+		one, s.at = strings.CutPrefix(one, "~")
+		since, until, _ := strings.Cut(one, "/")
 		us, err := strconv.ParseInt(since, 10, 64)
 		s.Since = time.UnixMicro(us).UTC()
 		if err == nil && until != "" {

@@ -28,6 +28,7 @@ type committer struct {
 	waiting    atomic.Int64 // number of writes
 	queue      chan *write
 	settling   chan struct{} // one element for each group in flight to the store
+	following  chan struct{} // one element for each write of a source
 	slots      chan struct{} // one element for each page in repair for a write
 	queuedRows atomic.Int64  // sum over all pageQueues
 
@@ -48,6 +49,7 @@ func newCommitter(a *applier) *committer {
 		applier:    a,
 		queue:      make(chan *write),
 		settling:   make(chan struct{}, maxSettling),
+		following:  make(chan struct{}, 2), // one for the ledger, one for the store
 		slots:      make(chan struct{}, maxRepairing),
 		tail:       make(map[uint32]chan struct{}),
 		pageQueues: make(map[uint32]*pageQueue),
@@ -75,18 +77,47 @@ func (p *Pages) Write(ctx context.Context, changes []ledger.Change) (Written, er
 	return w.result, nil
 }
 
-// Follow is [ledger.Ledger.Follow], and returns like Write. An error that wraps ledger.ErrFenced or
-// ledger.ErrStrayRow means that nothing was changed.
+// Follow is [ledger.Ledger.Follow]. When it returns nil, the ledger has the changes, and every Read
+// that begins after [Pages.Reach] sees them. Their way to the pages goes on, beside the next call.
+// An error that wraps ledger.ErrFenced or ledger.ErrStrayRow means that nothing was changed.
 func (p *Pages) Follow(ctx context.Context, lease ledger.Lease, from, to string, changes []ledger.SourceChange) error {
-	w := &write{ctx: ctx, done: make(chan struct{}), changes: plainChanges(changes)}
-	w.alone = func(ctx context.Context) (ledger.Receipt, error) {
+	record := func(ctx context.Context) (ledger.Receipt, error) {
 		return p.committer.poller.ledger.Follow(ctx, p.storage.now(), lease, from, to, changes)
 	}
 	if len(changes) == 0 { // no page changes
-		_, err := w.alone(ctx)
+		_, err := record(ctx)
 		return Unavailable("ledger", err)
 	}
-	return p.committer.write(ctx, w)
+	select { // pages must not fall behind the ledger for long
+	case p.committer.following <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	committed, ended := make(chan error, 1), make(chan error, 1)
+	w := &write{ctx: ctx, done: make(chan struct{}), changes: plainChanges(changes)}
+	w.alone = func(ctx context.Context) (ledger.Receipt, error) {
+		receipt, err := record(ctx)
+		if err == nil {
+			committed <- nil
+		}
+		return receipt, err
+	}
+	started := p.life.background(func() {
+		ended <- p.committer.write(ctx, w)
+		<-p.committer.following
+	})
+	if !started {
+		return ErrClosed
+	}
+	select {
+	case err := <-committed:
+		return err
+	case err := <-ended:
+		if len(committed) > 0 { // only the pages lack the changes
+			return nil
+		}
+		return err
+	}
 }
 
 // plainChanges returns changes of the same rows.

@@ -13,9 +13,8 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 )
 
-// errTruncated means that a table was emptied: what it said cannot be told from the stream, so the
-// tables have to be read whole.
-var errTruncated = errors.New("a table was truncated")
+// errLacks means that the stream lacks what became of rows, so the tables have to be read whole.
+var errLacks = errors.New("the stream lacks changes")
 
 // rowError is a row that gives an invalid activity.
 type rowError struct {
@@ -78,7 +77,7 @@ func (d *decoder) decode(m pglogrepl.Message) ([]activity.SourceChange, error) {
 	case *pglogrepl.TruncateMessage:
 		for _, id := range m.RelationIDs {
 			if r := d.relations[id]; r != nil && len(r.tables) > 0 {
-				return nil, fmt.Errorf("%w: %s", errTruncated, r.name)
+				return nil, fmt.Errorf("%w: %s was truncated", errLacks, r.name)
 			}
 		}
 	}

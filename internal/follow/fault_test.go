@@ -3,11 +3,17 @@ package follow
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
+	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/activity/ledger"
 )
 
@@ -38,7 +44,10 @@ func TestFollowSourceDown(t *testing.T) {
 		a.wantMapped()
 	}
 	stop()
-	a.exec(`SELECT pg_drop_replication_slot('feedfilter_app')`)
+	soon(t, "the end of the slot's connection", func() bool {
+		_, err := a.conn.Exec(t.Context(), `SELECT pg_drop_replication_slot('feedfilter_app')`)
+		return err == nil
+	})
 	a.exec(`DELETE FROM blocks`)
 	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (7, 8)`)
 	a.start(a.follower("two"))
@@ -74,7 +83,8 @@ func TestFollowSchemaChanges(t *testing.T) {
 	}
 	f := a.follower("three")
 	f.Resync = true
-	a.start(f)
+	must(t, f.Run(t.Context()))
+	a.start(a.follower("four"))
 	a.reached()
 	a.wantMapped()
 }
@@ -135,5 +145,79 @@ func TestFollowFenced(t *testing.T) {
 	}
 	if at := a.position(); at.lsn != 1 {
 		t.Errorf("position %v", at)
+	}
+}
+
+// A resync mends what the ledger has otherwise than the source, while the source changes and the
+// stream goes on. It touches nothing that the stream changes.
+func TestFollowResync(t *testing.T) {
+	a := newApp(t)
+	ctx := t.Context()
+	_, stop := a.run(a.follower("one"))
+	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) SELECT n, 1 + n % 7 FROM generate_series(10, 200) n`)
+	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) SELECT n, 1 + n % 7 FROM generate_series(10, 20) n`)
+	a.reached()
+	stop()
+	src, err := a.recorder.Follow(ctx, "app", "drift", a.tables.Kinds(), time.Millisecond)
+	must(t, err)
+	wrong := func(user, target string, spans ...ledger.Span) activity.SourceChange {
+		return activity.SourceChange{User: user, Kind: "block", Target: target, At: time.Now(), Added: spans, Whole: true}
+	}
+	must(t, src.Record(ctx, src.Position(), []activity.SourceChange{
+		wrong("10", "4"), wrong("100", "3"), wrong("150", "4", ledger.Span{Until: time.Now().Add(time.Hour)}), wrong("500", "1", ledger.Span{}),
+	}))
+	at := a.position()
+	var writing sync.WaitGroup
+	quit, end := context.WithCancel(ctx)
+	defer end()
+	writing.Go(func() {
+		conn, err := pgx.Connect(ctx, a.server.URL())
+		must(t, err)
+		defer conn.Close(ctx) //nolint:errcheck // the test ends
+		for n := 0; quit.Err() == nil; n++ {
+			for _, sql := range []string{
+				fmt.Sprintf(`INSERT INTO blocks (blocker_id, blocked_id) SELECT %d, n FROM generate_series(300, 320) n`, 600+n%20),
+				fmt.Sprintf(`DELETE FROM blocks WHERE blocker_id = %d`, 600+(n+7)%20),
+				fmt.Sprintf(`UPDATE blocks SET blocked_id = 1000 + (blocked_id + 1) %% 50 WHERE id %% 20 = %d AND blocker_id NOT IN (10, 100, 150)`, n%20),
+			} {
+				if _, err := conn.Exec(ctx, sql); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	})
+	f := a.follower("two")
+	var log strings.Builder
+	f.Resync, f.Log = true, slog.New(slog.NewTextHandler(&log, nil))
+	must(t, f.Run(ctx))
+	if !strings.Contains(log.String(), "missing=2 stray=1 changed=1") {
+		t.Errorf("the resync found: %s", log.String())
+	}
+	end()
+	writing.Wait()
+	if f.Stats().Snapshots > 0 || a.position().lsn <= at.lsn {
+		t.Errorf("%d full reads, from %v to %v", f.Stats().Snapshots, at, a.position())
+	}
+	a.start(a.follower("three"))
+	a.reached()
+	a.wantMapped()
+}
+
+// What the stream has touched since the comparison stays as the stream says.
+func TestMendSkipsTouched(t *testing.T) {
+	a := newApp(t)
+	src, err := a.recorder.Follow(t.Context(), "app", "one", a.tables.Kinds(), time.Hour)
+	must(t, err)
+	ap := &applier{f: a.follower("one"), src: src, touched: newTouched()}
+	must(t, src.Record(t.Context(), ap.at.String(), nil))
+	must(t, ap.touched.add(item{"block", "1", "2"}))
+	change := func(target string) activity.SourceChange {
+		return activity.SourceChange{User: "1", Kind: "block", Target: target, At: time.Now(), Added: []ledger.Span{{}}, Whole: true}
+	}
+	must(t, ap.mend(t.Context(), []activity.SourceChange{change("2"), change("3")}))
+	var has []string
+	must(t, a.recorder.Export(t.Context(), "1", func(one activity.Activity) error { has = append(has, one.Target); return nil }))
+	if !slices.Equal(has, []string{"3"}) {
+		t.Errorf("has %v, want 3", has)
 	}
 }

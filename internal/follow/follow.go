@@ -32,7 +32,7 @@ type Options struct {
 	Tables  Tables
 	Holder  string // tells this process from all others
 	Create  bool   // create what the source lacks
-	Resync  bool   // read the tables whole once, although the ledger has them
+	Resync  bool   // compare the tables with the ledger, record what differs, and end
 	Skip    bool   // skip rows whose ids or times are not valid, rather than stop
 	TempDir string // for a snapshot; "": that of the system
 	Log     *slog.Logger
@@ -46,6 +46,8 @@ type Follower struct {
 
 	recorder    *activity.Recorder
 	fingerprint string
+	whole       bool          // a resync has to read the source whole
+	silence     time.Duration // how long a source that sends nothing counts as connected
 
 	active             atomic.Bool
 	skipped, snapshots atomic.Uint64
@@ -85,7 +87,7 @@ func (e *StopError) Unwrap() error { return e.cause }
 // New returns a follower that records through r.
 func New(r *activity.Recorder, o Options) *Follower {
 	return &Follower{
-		Options: o, recorder: r, fingerprint: o.Tables.fingerprint(),
+		Options: o, recorder: r, fingerprint: o.Tables.fingerprint(), silence: time.Minute,
 		source: source{url: o.URL, name: "feedfilter_" + strings.ToLower(o.Name), tables: o.Tables},
 	}
 }
@@ -108,8 +110,12 @@ func (f *Follower) Run(ctx context.Context) error {
 		_, stop := errors.AsType[*StopError](err)
 		held := errors.Is(err, ledger.ErrHeld)
 		switch {
-		case ctx.Err() != nil:
+		case ctx.Err() != nil || errors.Is(err, errResynced):
 			return nil
+		case stop && f.Resync && !f.whole: // the stream cannot go on
+			f.Log.WarnContext(ctx, "cannot follow the source: reading it whole", "source", f.Name, "error", err)
+			f.whole = true
+			continue
 		case stop:
 			return fmt.Errorf("follow source %q: %w", f.Name, err)
 		case err == nil: // the tables have to be read whole
@@ -168,6 +174,9 @@ func (f *Follower) withLease(ctx context.Context, src *activity.Source) error {
 	}
 	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing is open
 	report, err := f.inspect(ctx, conn)
+	if err == nil && report.unpublished && src.Position() != "" {
+		err = src.StartOver(ctx)
+	}
 	if err == nil && len(report.Problems) > 0 && f.Create {
 		if err = f.create(ctx, conn, report.Problems); err == nil {
 			report, err = f.inspect(ctx, conn)
@@ -187,15 +196,14 @@ func (f *Follower) withLease(ctx context.Context, src *activity.Source) error {
 	if err != nil {
 		return err
 	}
-	_ = conn.Close(ctx)
 	f.Log.InfoContext(ctx, "following the source", "source", f.Name, "position", at.String())
 	f.recorded.Store(uint64(at.lsn))
 	f.walEnd.Store(uint64(at.lsn))
 	f.committed.Store(time.Now().UnixNano())
 	f.active.Store(true)
 	defer f.active.Store(false)
-	err = f.stream(ctx, src, at)
-	if errors.Is(err, errTruncated) || errors.Is(err, ledger.ErrStrayRow) {
+	err = f.stream(ctx, src, conn, at)
+	if errors.Is(err, errLacks) || errors.Is(err, ledger.ErrStrayRow) {
 		f.Log.WarnContext(ctx, "reading the source whole again", "source", f.Name, "error", err)
 		return src.StartOver(ctx)
 	}
@@ -215,8 +223,8 @@ func (f *Follower) start(ctx context.Context, src *activity.Source, conn *pgx.Co
 		return position{}, &StopError{fmt.Errorf("the replication slot %s is not one of follow: drop it", f.name)}
 	case !known:
 		why = "the ledger has not read it whole"
-	case f.Resync:
-		why = "a resync was asked for"
+	case f.whole:
+		why = "its stream cannot go on"
 	case at.tables != f.fingerprint:
 		why = "the file of tables has changed"
 	case state == slotMissing || state == slotLost:
@@ -226,8 +234,8 @@ func (f *Follower) start(ctx context.Context, src *activity.Source, conn *pgx.Co
 	}
 	f.Log.InfoContext(ctx, "reading the source whole", "source", f.Name, "reason", why)
 	at, err = f.snapshot(ctx, src, conn)
-	if err == nil {
-		f.Resync = false
+	if err == nil && f.Resync {
+		err = errResynced
 	}
 	return at, err
 }

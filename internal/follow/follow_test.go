@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"maps"
 	"math/rand/v2"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -19,7 +18,6 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/activity/ledger"
-	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/internal/pgtest"
 )
 
@@ -59,17 +57,15 @@ type app struct {
 
 func newApp(t *testing.T) *app {
 	t.Helper()
-	a := &app{t: t, server: pgtest.Start(t, "wal_level=logical", "wal_sender_timeout=5s")}
-	var err error
+	return newAppOf(t, appSQL, appTables, activity.BuiltinKinds())
+}
+
+func newAppOf(t *testing.T, sql, tables string, kinds *activity.Kinds) *app {
+	t.Helper()
+	a := openLedger(t, tables, kinds)
+	a.server = pgtest.Start(t, "wal_level=logical", "wal_sender_timeout=5s")
 	a.connect()
-	a.exec(appSQL)
-	a.tables, err = ParseTables([]byte(appTables), activity.BuiltinKinds())
-	must(t, err)
-	a.ledger, err = ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 16})
-	must(t, err)
-	a.recorder, err = activity.Open(t.Context(), activity.Config{Ledger: a.ledger, Store: &favfilter.Memory{}})
-	must(t, err)
-	t.Cleanup(func() { a.recorder.Close(); _ = a.ledger.Close() })
+	a.exec(sql)
 	return a
 }
 
@@ -81,7 +77,11 @@ func (a *app) connect() {
 	a.t.Cleanup(func() { _ = conn.Close(context.Background()) })
 }
 
-func must(t testing.TB, err error) {
+func must(t interface {
+	Helper()
+	Fatal(args ...any)
+}, err error,
+) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -39,81 +40,92 @@ func (f *Follower) snapshot(ctx context.Context, src *activity.Source, conn *pgx
 	if err := src.StartOver(ctx); err != nil {
 		return position{}, err
 	}
-	dir, err := os.MkdirTemp(f.TempDir, "feedfilter-follow-")
+	if err := f.dropSlot(ctx, conn); err != nil {
+		return position{}, err
+	}
+	at, err := f.reread(ctx, src, conn, f.name, nil, src.RecordBulk)
 	if err != nil {
 		return position{}, err
+	}
+	f.snapshots.Add(1)
+	whole := position{lsn: at, tables: f.fingerprint}
+	return whole, src.FinishBulk(ctx, whole.String())
+}
+
+// reread reads the tables as they are where a new slot begins, and passes what the ledger has
+// otherwise to record, in groups. It returns that position. It leaves out what is touched.
+func (f *Follower) reread(
+	ctx context.Context, src *activity.Source, conn *pgx.Conn, slot string, t *touched,
+	record func(context.Context, []activity.SourceChange) error,
+) (pglogrepl.LSN, error) {
+	dir, err := os.MkdirTemp(f.TempDir, "feedfilter-follow-")
+	if err != nil {
+		return 0, err
 	}
 	defer os.RemoveAll(dir)
 	s := &spill{dir: dir}
 	defer s.close()
-	at, err := f.read(ctx, src, conn, s)
+	at, err := f.read(ctx, src, conn, slot, s)
 	if err != nil {
-		return position{}, fmt.Errorf("read the tables: %w", err)
+		return 0, fmt.Errorf("read the tables: %w", err)
 	}
-	if err := s.flush(); err != nil {
-		return position{}, err
+	if err := t.await(ctx, f, at); err != nil {
+		return 0, err
 	}
-	found, err := f.compare(ctx, src, s, nil)
+	found, err := f.compare(ctx, src, s, t, func(activity.SourceChange) error { return nil })
 	if err != nil {
-		return position{}, err
+		return 0, err
 	}
 	f.Log.InfoContext(ctx, "compared source and ledger", "source", f.Name,
 		"missing", found.Missing, "stray", found.Stray, "changed", found.Changed, "same", found.Same)
-	group := make([]activity.SourceChange, 0, snapshotGroup)
-	record := func(c *activity.SourceChange) error {
-		if c != nil {
-			if group = append(group, *c); len(group) < snapshotGroup {
-				return nil
-			}
+	var group []activity.SourceChange
+	_, err = f.compare(ctx, src, s, t, func(c activity.SourceChange) error {
+		if group = append(group, c); len(group) < snapshotGroup {
+			return nil
 		}
-		err := src.RecordBulk(ctx, group)
-		group = group[:0]
+		err := record(ctx, group)
+		group = nil
 		return err
+	})
+	if err == nil {
+		err = record(ctx, group)
 	}
-	if _, err := f.compare(ctx, src, s, record); err != nil {
-		return position{}, err
-	}
-	if err := record(nil); err != nil {
-		return position{}, err
-	}
-	f.snapshots.Add(1)
-	return at, src.FinishBulk(ctx, at.String())
+	return at, err
 }
 
-// read creates the slot anew, and spills the rows of the moment from which it streams.
-func (f *Follower) read(ctx context.Context, src *activity.Source, conn *pgx.Conn, to *spill) (position, error) {
-	if err := f.dropSlot(ctx, conn); err != nil {
-		return position{}, err
-	}
+// read creates a slot, and spills the rows of the moment from which it streams. A slot with another
+// name than the source's ends with read.
+func (f *Follower) read(ctx context.Context, src *activity.Source, conn *pgx.Conn, slot string, to *spill) (pglogrepl.LSN, error) {
 	exporter, err := f.connect(ctx, true)
 	if err != nil {
-		return position{}, err
+		return 0, err
 	}
 	defer exporter.Close(context.WithoutCancel(ctx)) // ends the snapshot
-	f.Log.InfoContext(ctx, "creating the replication slot: this waits for open transactions of the source", "source", f.Name)
-	slot, err := pglogrepl.CreateReplicationSlot(ctx, exporter.PgConn(), f.name, "pgoutput",
-		pglogrepl.CreateReplicationSlotOptions{Mode: pglogrepl.LogicalReplication, SnapshotAction: "EXPORT_SNAPSHOT"})
+	f.Log.InfoContext(ctx, "creating a replication slot: this waits for open transactions of the source", "source", f.Name)
+	made, err := pglogrepl.CreateReplicationSlot(ctx, exporter.PgConn(), slot, "pgoutput", pglogrepl.CreateReplicationSlotOptions{
+		Mode: pglogrepl.LogicalReplication, SnapshotAction: "EXPORT_SNAPSHOT", Temporary: slot != f.name,
+	})
 	if err != nil {
-		return position{}, fmt.Errorf("create replication slot %s: %w", f.name, err)
+		return 0, fmt.Errorf("create replication slot %s: %w", slot, err)
 	}
-	lsn, err := pglogrepl.ParseLSN(slot.ConsistentPoint)
+	lsn, err := pglogrepl.ParseLSN(made.ConsistentPoint)
 	if err != nil {
-		return position{}, err
+		return 0, err
 	}
 	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
 	if err != nil {
-		return position{}, err
+		return 0, err
 	}
 	defer tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // it only reads
-	if _, err := tx.Exec(ctx, "SET TRANSACTION SNAPSHOT '"+slot.SnapshotName+"'"); err != nil {
-		return position{}, err
+	if _, err := tx.Exec(ctx, "SET TRANSACTION SNAPSHOT '"+made.SnapshotName+"'"); err != nil {
+		return 0, err
 	}
 	for i := range f.tables {
 		if err := f.readTable(ctx, src, tx, &f.tables[i], to); err != nil {
-			return position{}, err
+			return 0, err
 		}
 	}
-	return position{lsn: lsn, tables: f.fingerprint}, nil
+	return lsn, to.flush()
 }
 
 // readTable spills what the rows of a table give. The simple protocol returns values as the stream
@@ -167,25 +179,26 @@ func (f *Follower) readTable(ctx context.Context, src *activity.Source, tx pgx.T
 // item is an activity.
 type item struct{ kind, user, target string }
 
-// compare compares the rows of a snapshot with the ledger. It passes on what has to be recorded;
-// record may be nil. Both are in order of the hash of users, so one part is enough at a time.
+// compare compares the rows of a snapshot with the ledger. It passes on what has to be recorded,
+// and leaves out what is touched. Both are in order of the hash of users, so one part is enough at a
+// time.
 func (f *Follower) compare(
-	ctx context.Context, src *activity.Source, s *spill, record func(*activity.SourceChange) error,
+	ctx context.Context, src *activity.Source, s *spill, t *touched, record func(activity.SourceChange) error,
 ) (found difference, err error) {
-	now := time.Now()
+	now := f.recorder.Now()
 	part := -1
 	var rows map[item][]ledger.Span
-	pass := func(of item, spans []ledger.Span) error {
-		if record == nil {
+	pass := func(of item, spans []ledger.Span, count *int) error {
+		if t.has(of) {
 			return nil
 		}
-		return record(&activity.SourceChange{User: of.user, Kind: of.kind, Target: of.target, At: now, Added: spans, Whole: true})
+		*count++
+		return record(activity.SourceChange{User: of.user, Kind: of.kind, Target: of.target, At: now, Added: spans, Whole: true})
 	}
 	advance := func(to int) error {
 		for ; part < to; part++ {
 			for of, spans := range rows {
-				found.Missing++
-				if err := pass(of, spans); err != nil {
+				if err := pass(of, spans, &found.Missing); err != nil {
 					return err
 				}
 			}
@@ -197,12 +210,9 @@ func (f *Follower) compare(
 		}
 		return nil
 	}
-	kinds := make(map[string]bool)
-	for _, kind := range f.tables.Kinds() {
-		kinds[kind] = true
-	}
+	kinds := f.tables.Kinds()
 	err = f.recorder.Export(ctx, "", func(a activity.Activity) error {
-		if !kinds[a.Kind] {
+		if !slices.Contains(kinds, a.Kind) {
 			return nil
 		}
 		if err := advance(int(src.HashOf(a.User) >> spillShift)); err != nil {
@@ -213,16 +223,15 @@ func (f *Follower) compare(
 		delete(rows, of)
 		switch {
 		case len(spans) == 0:
-			found.Stray++
+			return pass(of, nil, &found.Stray)
 		case len(spans) == 1 && spans[0].Until.Equal(a.Until) && (spans[0].Since.IsZero() || spans[0].Since.Equal(a.Since)):
 			found.Same++
 			return nil
-		case len(spans) > 1: // the ledger has forgotten that there are several
-			found.Same++
+		case len(spans) > 1: // it does not say that there are several
+			return pass(of, spans, &found.Same)
 		default:
-			found.Changed++
+			return pass(of, spans, &found.Changed)
 		}
-		return pass(of, spans)
 	})
 	if err != nil {
 		return found, err

@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,13 +11,17 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5"
 )
 
 // minVersion is the oldest PostgreSQL that publishes partitions as their root.
 const minVersion = 130000
 
-const freeEvery = 20 * time.Millisecond
+const (
+	freeEvery      = 20 * time.Millisecond
+	connectTimeout = 10 * time.Second
+)
 
 // Problem is what keeps a source from being followed.
 type Problem struct {
@@ -43,6 +48,8 @@ type Report struct {
 	Problems []Problem
 	Tables   []string // "schema.name", an estimate of the rows
 	Slot     string   // state of the replication slot
+
+	unpublished bool // the stream may lack rows
 }
 
 // Print prints the report for people.
@@ -72,6 +79,7 @@ func (s *source) connect(ctx context.Context, replication bool) (*pgx.Conn, erro
 	if err != nil {
 		return nil, fmt.Errorf("source: %w", err)
 	}
+	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, connectTimeout)
 	maps.Copy(c.RuntimeParams, map[string]string{
 		"datestyle": "ISO", "timezone": "UTC", "application_name": s.name, "statement_timeout": "0",
 	})
@@ -255,6 +263,8 @@ func (c *catalog) readIdentity(ctx context.Context, t *Table, oid uint32) error 
 }
 
 func (c *catalog) readPublication(ctx context.Context) error {
+	before := len(c.Problems)
+	defer func() { c.unpublished = len(c.Problems) > before }()
 	var oid uint32
 	var whole bool
 	err := c.conn.QueryRow(ctx, `SELECT oid, pubinsert AND pubupdate AND pubdelete AND pubtruncate AND pubviaroot AND NOT puballtables
@@ -369,6 +379,19 @@ func (s *source) slotState(ctx context.Context, conn *pgx.Conn) (slotState, erro
 	default:
 		return slotReady, nil
 	}
+}
+
+// checkSlot returns an error that wraps errLacks if the slot no longer has all that follows a
+// position, or the source has not got there: one of them was restored, or another process has used
+// the slot, or made it anew.
+func (s *source) checkSlot(ctx context.Context, conn *pgx.Conn, at pglogrepl.LSN) error {
+	var apart bool
+	err := conn.QueryRow(ctx, `SELECT confirmed_flush_lsn > $2::text::pg_lsn OR $2::text::pg_lsn > pg_current_wal_flush_lsn()
+		FROM pg_replication_slots WHERE slot_name = $1`, s.name, at.String()).Scan(&apart)
+	if err == nil && apart {
+		err = fmt.Errorf("%w: the replication slot is not where the ledger is: one was restored", errLacks)
+	}
+	return err
 }
 
 // create runs the SQL that mends the problems, as far as a running server can be mended.

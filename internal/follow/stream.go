@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,7 +21,7 @@ const (
 	// of the source are recorded in parts.
 	maxGroup = 10_000
 	// maxWaiting is the number of events that may wait while a group is recorded.
-	maxWaiting = 1000
+	maxWaiting = maxGroup
 	// statusEvery is how often the source hears what the ledger has.
 	statusEvery = time.Second
 	// moveEvery bounds how often the position alone is recorded.
@@ -36,8 +37,9 @@ type event struct {
 	err     error         // the stream cannot go on
 }
 
-// stream records the changes of the source from a position on, until ctx ends or the stream does.
-func (f *Follower) stream(ctx context.Context, src *activity.Source, from position) error {
+// stream records the changes of the source from a position on, until ctx ends or the stream does. It
+// closes look, another connection.
+func (f *Follower) stream(ctx context.Context, src *activity.Source, look *pgx.Conn, from position) error {
 	conn, err := f.connect(ctx, true)
 	if err != nil {
 		return err
@@ -45,20 +47,30 @@ func (f *Follower) stream(ctx context.Context, src *activity.Source, from positi
 	err = pglogrepl.StartReplication(ctx, conn.PgConn(), f.name, from.lsn, pglogrepl.StartReplicationOptions{
 		Mode: pglogrepl.LogicalReplication, PluginArgs: []string{"proto_version '1'", "publication_names '" + f.name + "'"},
 	})
+	if err == nil {
+		err = f.checkSlot(ctx, look, from.lsn) // which nobody else changes from now on
+	}
 	if err != nil {
 		_ = conn.Close(context.WithoutCancel(ctx))
 		return fmt.Errorf("start the stream at %s: %w", from.lsn, err)
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	_ = look.Close(ctx)
+	ctx, cancel := context.WithCancelCause(ctx)
 	r := &receiver{
 		f: f, conn: conn, decoder: newDecoder(f.tables, src.Check), events: make(chan event, maxWaiting),
 	}
-	var receiving sync.WaitGroup
-	receiving.Go(func() { r.run(ctx) })
 	a := &applier{f: f, src: src, events: r.events, at: from, to: from, committed: time.Now()}
-	err = a.run(ctx)
-	cancel()
-	receiving.Wait()
+	var beside sync.WaitGroup
+	beside.Go(func() { r.run(ctx) })
+	if f.Resync {
+		a.touched, a.differ = newTouched(), make(chan []activity.SourceChange)
+		beside.Go(func() { cancel(f.resync(ctx, src, a)) })
+	}
+	if err = a.run(ctx); ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	cancel(nil)
+	beside.Wait()
 	return err
 }
 
@@ -88,12 +100,15 @@ func (r *receiver) run(ctx context.Context) {
 
 // next returns the next event.
 func (r *receiver) next(ctx context.Context) (event, error) {
-	for {
+	for heard := time.Now(); ; {
 		until, cancel := context.WithTimeout(ctx, statusEvery)
 		m, err := r.conn.PgConn().ReceiveMessage(until)
 		cancel()
 		switch {
 		case err != nil && ctx.Err() == nil && pgconn.Timeout(err):
+			if time.Since(heard) > r.f.silence {
+				return event{}, fmt.Errorf("the source has been silent for %v", r.f.silence)
+			}
 			if err := r.status(ctx); err != nil {
 				return event{}, err
 			}
@@ -101,6 +116,7 @@ func (r *receiver) next(ctx context.Context) (event, error) {
 		case err != nil:
 			return event{}, fmt.Errorf("read the stream: %w", err)
 		}
+		heard = time.Now()
 		switch m := m.(type) {
 		case *pgproto3.ErrorResponse:
 			return event{}, fmt.Errorf("the source ended the stream: %w", pgconn.ErrorResponseToPgError(m))
@@ -145,7 +161,7 @@ func (r *receiver) decode(ctx context.Context, m pglogrepl.Message) (e event, an
 		if err := r.f.refuse(ctx, bad); err != nil {
 			return e, false, err
 		}
-	case err != nil && !errors.Is(err, errTruncated):
+	case err != nil && !errors.Is(err, errLacks):
 		return e, false, &StopError{err}
 	case err != nil:
 		return e, false, err
@@ -182,10 +198,11 @@ func (r *receiver) send(ctx context.Context, e event) bool {
 	}
 }
 
-// status tells the source what the ledger has, so that it keeps no more than the rest.
+// status tells the source what the ledger has, so that it keeps no more than the rest. The source
+// answers.
 func (r *receiver) status(ctx context.Context) error {
 	at := pglogrepl.LSN(r.f.recorded.Load())
-	err := pglogrepl.SendStandbyStatusUpdate(ctx, r.conn.PgConn(), pglogrepl.StandbyStatusUpdate{WALWritePosition: at})
+	err := pglogrepl.SendStandbyStatusUpdate(ctx, r.conn.PgConn(), pglogrepl.StandbyStatusUpdate{WALWritePosition: at, ReplyRequested: true})
 	if err != nil {
 		return fmt.Errorf("confirm the position: %w", err)
 	}
@@ -208,6 +225,9 @@ type applier struct {
 	// committed is when the source committed the last transaction that was taken.
 	committed time.Time
 	n         int // changes of it so far
+
+	touched *touched                     // nil: no resync
+	differ  chan []activity.SourceChange // found by the resync
 }
 
 func (a *applier) run(ctx context.Context) error {
@@ -234,6 +254,10 @@ func (a *applier) run(ctx context.Context) error {
 			if err := a.take(ctx, e, ok); err != nil {
 				return err
 			}
+		case found := <-a.differ:
+			if err := a.mend(ctx, found); err != nil {
+				return err
+			}
 		case <-timer.C:
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -252,6 +276,11 @@ func (a *applier) take(ctx context.Context, e event, ok bool) error {
 		a.begun, a.n, a.committed = e.begin, 0, e.at
 	}
 	for _, c := range e.changes {
+		if a.touched != nil {
+			if err := a.touched.add(item{c.Kind, c.User, c.Target}); err != nil {
+				return err
+			}
+		}
 		a.n++
 		if a.begun == a.at.within && a.n <= a.at.done {
 			continue // recorded before
@@ -263,9 +292,21 @@ func (a *applier) take(ctx context.Context, e event, ok bool) error {
 		}
 	}
 	if e.end > a.to.lsn {
-		a.to, a.whole, a.begun = position{lsn: e.end, tables: a.to.tables}, len(a.pending), 0
+		if a.begun == a.to.within { // otherwise that transaction is still to come
+			a.to.done, a.to.within = 0, 0
+		}
+		a.to.lsn, a.whole, a.begun = e.end, len(a.pending), 0
 	}
 	return nil
+}
+
+// mend records what a resync found, but for what was touched since.
+func (a *applier) mend(ctx context.Context, found []activity.SourceChange) error {
+	found = slices.DeleteFunc(found, func(c activity.SourceChange) bool { return a.touched.has(item{c.Kind, c.User, c.Target}) })
+	if len(found) == 0 {
+		return nil
+	}
+	return a.src.Record(ctx, a.at.String(), found)
 }
 
 // full makes room: it records the whole transactions of the group, or, if there is none, a part of

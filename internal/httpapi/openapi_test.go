@@ -15,7 +15,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/internal/httpapi"
 )
 
@@ -116,6 +118,7 @@ func TestEveryAnswerIsDescribed(t *testing.T) {
 	s.do(t, "GET", "/v1/ops/pages/5000000", "")
 	s.do(t, "POST", "/v1/ops/pages/5000000/rebuild", "")
 	s.do(t, "GET", "/ops", "", "If-None-Match", s.do(t, "GET", "/ops", "").Header.Get("ETag"))
+	s.follow(t)
 	s.store.set(hanging)
 	s.await(t, "a scrub is under way", func() error {
 		if a := s.do(t, "POST", "/v1/ops/scrub", ""); a.Status != 200 {
@@ -145,7 +148,7 @@ func TestEveryAnswerIsDescribed(t *testing.T) {
 			switch own := strings.Contains(route, "mute") || strings.Contains(route, "super"); {
 			case c.seen[route+" "+status]:
 			case status == "403" && route == "GET /v1/kinds": // every token may call it
-			case status == "409" && strings.HasPrefix(route, "DELETE "): // TestStuck
+			case status == "409" && route == "DELETE /v1/users/{user}": // TestStuck
 			case status == "422" && route == "PUT /v1/pages": // TestPagesForced
 			case status == "501" && own: // services without a ledger have no kinds with limits
 			case status == "500" && answers["408"] == nil: // the call cannot fail
@@ -155,6 +158,27 @@ func TestEveryAnswerIsDescribed(t *testing.T) {
 		}
 	}
 	t.Logf("%d answers checked", len(c.seen))
+}
+
+// follow makes all kinds of the ledger those of a source, and has them written nevertheless.
+func (s *service) follow(t *testing.T) {
+	t.Helper()
+	var kinds []string
+	for _, k := range s.activities.Kinds().All() {
+		if k.InLedger() {
+			kinds = append(kinds, k.Name)
+		}
+	}
+	recorder, _ := s.activities.(*activity.Recorder)
+	_, err := recorder.Follow(t.Context(), "app", "test", kinds, time.Minute)
+	must(t, err)
+	for route := range s.contractOf(t).operations() {
+		if method, target, body := s.contract.good(t, route); strings.HasSuffix(route, "/{target}") || route == "POST /v1/activities" {
+			if a := s.do(t, method, target, body); method != "GET" && a.Code != "followed" {
+				t.Errorf("%s of a followed kind: %d %s", route, a.Status, a.Body)
+			}
+		}
+	}
 }
 
 // good returns a request from an example of the operation.

@@ -172,6 +172,8 @@ def test_feed_with_record_seen(script: Script) -> None:
         refused(429, "rate_limited"),
         refused(503, "audit_unavailable"),
     ]
+    with script.client(refused(503, "not_yet"), ok) as c:
+        assert c.filter("1", POSTS, record_seen=True, after="0/1").kept == POSTS
     with script.client(*retried, ok, httpx.ConnectError("refused"), ok) as c:
         assert c.filter("1", POSTS, record_seen=True).kept == POSTS
         assert c.filter("1", POSTS, record_seen=True).kept == POSTS

@@ -138,7 +138,7 @@ test("a call with a position is retried until the service is there", async (t) =
   const post = { id: "p", author: "2" };
   for (const after of ["0/16B3748", undefined]) {
     bodies.length = 0;
-    await ff.filter({ viewer: "1", posts: [post], after });
+    await ff.filter({ viewer: "1", posts: [post], after, recordSeen: true });
     await ff.fanout({ post, viewers: ["1"], after });
     await ff.explain("1", post, { after });
     assert.equal(bodies.length, 6);

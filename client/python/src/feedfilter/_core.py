@@ -746,7 +746,7 @@ def _procedure(service: str, name: str) -> str:
 
 def _harmless(error: Error) -> bool:
     """Return whether the error says that the call had no effect."""
-    return isinstance(error, OverloadedError) or error.code == "audit_unavailable"
+    return isinstance(error, OverloadedError) or error.code in ("audit_unavailable", "not_yet")
 
 
 def lost(request: httpx.Request, e: Exception, seconds: float) -> Error:

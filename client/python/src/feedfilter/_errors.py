@@ -55,7 +55,8 @@ class Error(Exception):
 class UnavailableError(Error):
     """The call has no answer that tells whether it took effect.
 
-    It may have, unless the error is an OverloadedError or the code is "audit_unavailable".
+    It may have, unless the error is an OverloadedError, or the code is "audit_unavailable" or
+    "not_yet".
     """
 
 
