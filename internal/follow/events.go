@@ -155,7 +155,7 @@ func (i *intake) take(ctx context.Context, e *Event) error {
 }
 
 // takeRead adds a row of a snapshot. All events of a snapshot name the place in the log at which it
-// was made. If Debezium begins anew, they name another, or there were no changes between.
+// was made. Those of another snapshot name another, or nothing has changed between.
 func (i *intake) takeRead(ctx context.Context, e *Event, last bool) error {
 	switch of := e.Source.snapshot(); {
 	case i.at.Snapshot != of:

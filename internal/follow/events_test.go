@@ -161,8 +161,7 @@ func hide(user, post, ends, gone string) string {
 	return fmt.Sprintf(`{"id":1,"user_id":%s,"post_id":"%s","ends":%s,"gone":%s}`, user, post, ends, gone)
 }
 
-// withSchema wraps an event as Debezium does with value.converter.schemas.enable. kind is the type of
-// the column named.
+// withSchema wraps an event as Debezium does if schemas are enabled. kind is the type of a column.
 func withSchema(event, column, kind string) string {
 	row := func(member string) string {
 		return `{"type":"struct","fields":[{"type":"int32","optional":false,"field":"id"},{"type":"int64","optional":true,"name":"` + kind +
@@ -286,7 +285,7 @@ func TestEventTimes(t *testing.T) {
 	}
 }
 
-// TestSnapshotEvents: rows that a snapshot lacks go at its end, however often it begins anew.
+// TestSnapshotEvents: rows that a snapshot lacks go at its end, however often it starts over.
 func TestSnapshotEvents(t *testing.T) {
 	s := newSink(t)
 	s.want(t, recorded(2), pg("c", "blocks", 100, 110, "", block(9, 1)), pg("c", "blocks", 100, 120, "", block(1, 2)))
@@ -438,8 +437,8 @@ func TestEventsOfOtherTables(t *testing.T) {
 	}
 }
 
-// TestEventsInOrder: random rows, snapshots that begin anew and events that are repeated. In the end
-// the ledger has what the rows give.
+// TestEventsInOrder: random rows, snapshots that start over and events that are repeated. In the
+// end the ledger has what the rows give.
 func TestEventsInOrder(t *testing.T) {
 	s := newSink(t)
 	lsn := 1000

@@ -105,8 +105,8 @@ func TestPass(t *testing.T) {
 	}
 }
 
-// TestPassFailover: another server has other files for the same transactions. Those are known by their
-// numbers, but of the last one nobody knows which part is recorded.
+// TestPassFailover: another server has other files for the same transactions. Those are known by
+// their numbers, but of the last one nobody knows which part is recorded.
 func TestPassFailover(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		log := mysqlLog(rt)
