@@ -58,8 +58,8 @@ type Received struct {
 	Skipped  int `json:"skipped"`  // with an invalid row
 }
 
-// Receive records events, in any number of processes. When it returns nil, every View that begins
-// afterwards has them. After an error, send them again.
+// Receive records events, in any number of processes. When it returns nil, the ledger has them.
+// After an error, send them again.
 //
 // An [*activity.InvalidError] means that an event can never be recorded as it is, ledger.ErrFenced
 // that another call records events. For others see [activity.Recorder.Follow].
