@@ -26,7 +26,7 @@ type SourceChange struct {
 	User, Kind, Target string
 	At                 time.Time // when the source committed
 	Added, Removed     []ledger.Span
-	Whole              bool
+	Whole, Reading     bool
 }
 
 // Follow takes the lease of a source for the process holder, as [ledger.Ledger.Lease] does.
@@ -67,6 +67,11 @@ func (s *Source) StartOver(ctx context.Context) error {
 	}
 	s.position = ""
 	return nil
+}
+
+// Settle ends the reading of a snapshot whose changes had Reading set. See [ledger.Ledger.Settle].
+func (s *Source) Settle(ctx context.Context) error {
+	return s.r.ledger.Settle(ctx, s.lease, s.position)
 }
 
 // HashOf returns the hash of a user. [Recorder.Export] has all activities in order of this hash.
@@ -130,7 +135,7 @@ func (s *Source) rows(changes []SourceChange) []ledger.SourceChange {
 		case k.Target == User: // the target has no row of its own
 			rows[0].Names, rows[0].TargetHash = true, s.r.userHash(c.Target)
 		}
-		all[i] = ledger.SourceChange{Rows: rows, At: c.At, Added: c.Added, Removed: c.Removed, Whole: c.Whole}
+		all[i] = ledger.SourceChange{Rows: rows, At: c.At, Added: c.Added, Removed: c.Removed, Whole: c.Whole, Reading: c.Reading}
 	}
 	return all
 }

@@ -83,7 +83,8 @@ func (f *followCommand) start() error {
 	f.done = make(chan struct{})
 	go func(cmd *exec.Cmd, done chan struct{}) {
 		defer close(done)
-		if _ = cmd.Wait(); cmd.ProcessState.Exited() {
+		// Without the ledger it cannot start, and has to be started again.
+		if _ = cmd.Wait(); cmd.ProcessState.Exited() && !strings.Contains(f.log.last(1), "open ledger") {
 			f.t.Errorf("follow ended by itself: %s\n%s", cmd.ProcessState, f.log)
 		}
 	}(f.cmd, f.done)
@@ -96,8 +97,15 @@ func (f *followCommand) Write(p []byte) (int, error) {
 }
 
 func (f *followCommand) kill()         { _ = f.cmd.Process.Kill(); <-f.done }
-func (f *followCommand) pause() error  { return f.cmd.Process.Signal(syscall.SIGSTOP) }
-func (f *followCommand) resume() error { return f.cmd.Process.Signal(syscall.SIGCONT) }
+func (f *followCommand) pause() error  { return f.signal(syscall.SIGSTOP) }
+func (f *followCommand) resume() error { return f.signal(syscall.SIGCONT) }
+
+func (f *followCommand) signal(s syscall.Signal) error {
+	if err := f.cmd.Process.Signal(s); !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	return nil
+}
 
 // followWorld is an app's database under load, and all that follows it.
 type followWorld struct {

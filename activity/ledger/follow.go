@@ -11,6 +11,9 @@ import (
 	"time"
 )
 
+// forgetMost is the number of rows that a transaction forgets at most.
+const forgetMost = 10_000
+
 // Errors of followed kinds.
 var (
 	// ErrHeld means that another process holds the lease of a source.
@@ -52,6 +55,8 @@ type Lease struct {
 // Span is the time for which a row of a source counts. Since is zero for a row that does not say.
 type Span struct {
 	Since, Until time.Time
+	// Row is a hash of a row that a snapshot has, which may be told more than once; 0: another row.
+	Row uint64
 
 	at bool // Since is that of the change, as the row does not say
 }
@@ -64,6 +69,9 @@ type SourceChange struct {
 	Added, Removed []Span // rows of the source that give the activity; At stands for a Since of zero
 	// Whole means that no other rows than Added give the activity, whatever was known before.
 	Whole bool
+	// Reading means that of the rows known before, only those with a hash give the activity: a
+	// snapshot is being read. Otherwise, a row with a hash is added only if there is no other row.
+	Reading bool
 }
 
 // Lease takes the lease of a source for the process holder, for a time. It declares the kinds, of
@@ -147,18 +155,40 @@ func (l *Ledger) Renew(ctx context.Context, lease Lease, lasts time.Duration) er
 // StartOver makes the source of a lease one that has not been read whole, and forgets which
 // activities several of its rows give. Its rows stay. An error wraps ErrFenced if the lease was lost.
 func (l *Ledger) StartOver(ctx context.Context, lease Lease) error {
-	what := fmt.Sprintf("ledger: start over with source %q", lease.Source)
-	return run(ctx, l, "start_over", what, func(ctx context.Context) error {
-		return l.db.transact(ctx, callTimeout, func(ctx context.Context, t transaction) error {
-			if err := t.begin(ctx, statement{sql: l.sql.lockKinds}); err != nil {
-				return err
-			}
-			if err := fenced(ctx, t, statement{sql: startOverSQL, args: []any{lease.Source, lease.Fence}}); err != nil {
-				return err
-			}
-			return execAll(ctx, t, []statement{{sql: deleteSourceRepeatsSQL, args: []any{lease.Source}}})
+	return l.forget(ctx, "start_over", statement{sql: startOverSQL, args: []any{lease.Source, lease.Fence}}, lease.Source, "")
+}
+
+// Settle forgets the hashes of rows that alone give their activity, once a snapshot was read. An
+// error wraps ErrFenced if the lease was lost.
+func (l *Ledger) Settle(ctx context.Context, lease Lease, position string) error {
+	move := statement{sql: moveSourceSQL, args: []any{position, lease.Source, lease.Fence, position}}
+	return l.forget(ctx, "settle", move, lease.Source, "%,%")
+}
+
+// forget forgets rows of a source, except those whose text is like except, in as many transactions
+// as it takes. Each runs the fence.
+func (l *Ledger) forget(ctx context.Context, operation string, fence statement, source, except string) error {
+	for n := forgetMost; n == forgetMost; {
+		err := run(ctx, l, operation, fmt.Sprintf("ledger: forget rows of source %q", source), func(ctx context.Context) error {
+			return l.db.transact(ctx, callTimeout, func(ctx context.Context, t transaction) error {
+				if err := t.begin(ctx, statement{sql: l.sql.lockKinds}); err != nil {
+					return err
+				}
+				if err := fenced(ctx, t, fence); err != nil {
+					return err
+				}
+				var hash int64
+				n = 0
+				return t.query(ctx, statement{
+					sql: deleteSourceRepeatsSQL, args: []any{source, except, forgetMost}, into: []any{&hash}, each: func() error { n++; return nil },
+				})
+			})
 		})
-	})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // fenced runs an update of a source that returns a row if the lease is the ledger's.
@@ -353,7 +383,7 @@ func (f *following) decide(now time.Time) (repeats, single []any, err error) {
 		if err != nil {
 			return nil, nil, fmt.Errorf("change %d: %s of %q for %q: %w", i, first.kind, first.owner, first.target, err)
 		}
-		if f.noted[first] = rest; len(rest) < 2 {
+		if f.noted[first] = rest; len(rest) < 2 && !slices.ContainsFunc(rest, Span.hashed) {
 			delete(f.noted, first)
 		}
 		for _, e := range mine {
@@ -427,16 +457,26 @@ func (s Span) compare(other Span) int {
 // apply returns the spans of the rows that give the activity after the change, given those before
 // it. Rows that have ended give nothing any more.
 func (c *SourceChange) apply(known []Span, now time.Time) ([]Span, error) {
-	all := slices.Clone(known)
-	if c.Whole {
+	ended := func(s Span) bool { return !s.Until.IsZero() && !s.Until.After(now) }
+	all, since := slices.DeleteFunc(slices.Clone(known), ended), c.At
+	switch {
+	case c.Whole:
 		all = nil
+	case c.Reading && len(all) > 0:
+		since = all[0].Since
+		all = slices.DeleteFunc(all, func(s Span) bool { return !s.hashed() })
 	}
 	for _, s := range c.Added {
-		at := s.Since.IsZero()
-		if at {
-			s.Since = c.At
+		if s.hashed() && slices.ContainsFunc(all, func(k Span) bool { return !c.Reading || k.Row == s.Row }) {
+			continue
 		}
-		all = append(all, Span{microseconds(s.Since), microseconds(s.Until), at})
+		if s.at = s.Since.IsZero(); s.at {
+			s.Since = since
+		}
+		if !c.Reading {
+			s.Row = 0
+		}
+		all = append(all, Span{microseconds(s.Since), microseconds(s.Until), s.Row, s.at})
 	}
 	for _, s := range c.Removed {
 		since, until := microseconds(s.Since), microseconds(s.Until)
@@ -454,11 +494,14 @@ func (c *SourceChange) apply(known []Span, now time.Time) ([]Span, error) {
 			return nil, ErrStrayRow
 		}
 	}
-	return slices.DeleteFunc(all, func(s Span) bool { return !s.Until.IsZero() && !s.Until.After(now) }), nil
+	return slices.DeleteFunc(all, ended), nil
 }
 
-// formatSpans returns spans as text: since and until in microseconds, such as "17/18,~17/". ~ stands
-// for at.
+// hashed reports whether the row is one of a snapshot that is being read.
+func (s Span) hashed() bool { return s.Row != 0 }
+
+// formatSpans returns spans as text: since and until in microseconds, such as "17/18,~17/,17/:9f".
+// ~ stands for at. After a colon is the hash.
 func formatSpans(spans []Span) string {
 	var b strings.Builder
 	for i, s := range spans {
@@ -472,12 +515,16 @@ func formatSpans(spans []Span) string {
 		if !s.Until.IsZero() {
 			fmt.Fprint(&b, s.Until.UnixMicro())
 		}
+		if s.hashed() {
+			fmt.Fprintf(&b, ":%x", s.Row)
+		}
 	}
 	return b.String()
 }
 
 func parseSpans(text string) (spans []Span, err error) {
 	for one := range strings.SplitSeq(text, ",") {
+		one, row, hashed := strings.Cut(one, ":")
 		var s Span
 		one, s.at = strings.CutPrefix(one, "~")
 		since, until, _ := strings.Cut(one, "/")
@@ -486,6 +533,9 @@ func parseSpans(text string) (spans []Span, err error) {
 		if err == nil && until != "" {
 			us, err = strconv.ParseInt(until, 10, 64)
 			s.Until = time.UnixMicro(us).UTC()
+		}
+		if err == nil && hashed {
+			s.Row, err = strconv.ParseUint(row, 16, 64)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("times of rows %q: %w", text, err)

@@ -60,8 +60,11 @@ const (
 	startOverSQL           = `UPDATE sources SET position = '' WHERE name = $1 AND fence = $2 RETURNING fence`
 	endLeaseSQL            = `UPDATE sources SET fence = fence + 1, until = 0 WHERE name = (SELECT source FROM kinds WHERE name = $1)`
 	deleteRepeatsSQL       = `DELETE FROM repeats WHERE kind = $1`
-	deleteSourceRepeatsSQL = `DELETE FROM repeats WHERE kind IN (SELECT name FROM kinds WHERE source = $1)`
+	deleteSourceRepeatsSQL = `DELETE FROM repeats WHERE (hash, owner, kind, target) IN (` + sourceRepeatsSQL + `) RETURNING hash`
 	deleteSourcesSQL       = `DELETE FROM sources WHERE NOT EXISTS (SELECT 1 FROM kinds WHERE kinds.source = sources.name)`
+
+	sourceRepeatsSQL = `SELECT hash, owner, kind, target FROM repeats
+		WHERE kind IN (SELECT name FROM kinds WHERE source = $1) AND times NOT LIKE $2 LIMIT $3`
 
 	allKindsSQL   = `SELECT name, reverse, target, source FROM kinds ORDER BY name`
 	insertKindSQL = `INSERT INTO kinds (name, reverse, target) VALUES ($1, $2, $3)`

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/internal/admission"
@@ -436,8 +437,17 @@ func (cm *committer) write(ctx context.Context, w *write) error {
 	defer resume()
 	// Deletions and removals of ended activities may change many pages, but run one at a time.
 	ours := w.deletes || w.changes[0].Ended
-	if !ours && cm.congested(w.changes) {
-		return ErrOverloaded
+	for !ours && cm.congested(w.changes) {
+		if w.alone == nil {
+			return ErrOverloaded
+		}
+		select { // a source waits instead
+		case <-time.After(reachEvery):
+		case <-cm.life.open.Done():
+			return ErrClosed
+		case <-ctx.Done():
+			return fmt.Errorf("record %d activities: nothing was changed: %w", len(w.changes), ctx.Err())
+		}
 	}
 	if cm.waiting.Add(1) > maxWaiting {
 		cm.waiting.Add(-1)

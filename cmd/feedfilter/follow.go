@@ -35,7 +35,8 @@ func followHelp() map[string]string {
 		"source":       "The app's database: postgres://<user>:<password>@<host>/<database>. Default: none",
 		"source_name":  "Name of the source, 1 to 40 lower-case letters, digits and _: its replication slot is feedfilter_<name>.",
 		"source_error": "What to do about a row whose id or time is not valid: stop, or skip it and log it.",
-		"follow":       "JSON file of the tables of --source to follow (docs/FOLLOW.md). Default: none",
+		"follow": "JSON file of the tables of --source to follow (docs/FOLLOW.md). With serve and no --source, their " +
+			"changes come as events of Debezium. Default: none",
 		"after_timeout": "How long a request waits until the source was followed up to its field after, 1ms to 1m; then it is " +
 			"answered 503.",
 		"follow_check":  "Print what the source looks like and lacks, and change nothing. Default: off",
@@ -51,7 +52,8 @@ func (f *sourceFlags) check(data *dataFlags, flag, tables string) error {
 	var all checks
 	all.wantf(regexp.MustCompile(`^[a-z0-9_]{1,40}$`).MatchString(f.SourceName),
 		"--source-name: %q is not 1 to 40 lower-case letters, digits and _", f.SourceName)
-	all.wantf((f.Source == "") == (tables == ""), "--source and --%s: give both or none", flag)
+	all.wantf(f.Source == "" || tables != "", "--source: requires --%s", flag)
+	all.wantf(f.Source != "" || tables == "" || flag == "follow", "--%s: requires --source", flag)
 	all.wantf(f.Source == "" || slices.Contains([]string{"postgres", "postgresql"}, redisurl.Scheme(f.Source)),
 		"--source: want postgres://<host>/<database>")
 	all.wantf(tables == "" || data.Ledger != noLedger, "--%s: requires a ledger", flag)
@@ -176,9 +178,8 @@ func (c *followCmd) report(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// follow follows a source beside the service. A source that somebody has to mend is tried again now
-// and then.
-func (r *running) follow(ctx context.Context) error {
+// makeFollower makes the follower of the service, if it has one.
+func (r *running) makeFollower() error {
 	if r.Follow == "" {
 		return nil
 	}
@@ -186,17 +187,24 @@ func (r *running) follow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	f, err := r.Source.follower(recorder, r.Follow, r.log)
-	if err != nil {
-		return err
+	if r.follower, err = r.Source.follower(recorder, r.Follow, r.log); err == nil {
+		r.Data.meters.Follow(r.Source.SourceName, r.follower.Stats)
 	}
-	r.Data.meters.Follow(r.Source.SourceName, f.Stats)
+	return err
+}
+
+// follow follows a source beside the service. A source that somebody has to mend is tried again now
+// and then.
+func (r *running) follow(ctx context.Context) {
+	if r.Source.Source == "" { // its events come by HTTP
+		return
+	}
 	ctx, end := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for ctx.Err() == nil {
-			if err := f.Run(ctx); err != nil {
+			if err := r.follower.Run(ctx); err != nil {
 				r.log.ErrorContext(ctx, "stopped following the source", "error", err, "again_in", stoppedPause.String())
 			}
 			select {
@@ -210,5 +218,4 @@ func (r *running) follow(ctx context.Context) error {
 		<-done
 		return nil
 	})
-	return nil
 }

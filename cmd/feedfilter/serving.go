@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/feedfilter/feedfilter/internal/follow"
 	"github.com/feedfilter/feedfilter/internal/httpapi"
 	"github.com/feedfilter/feedfilter/internal/sampler"
 )
@@ -28,6 +29,8 @@ type running struct {
 	sampler *sampler.Sampler
 	handler *httpapi.Handler
 	limit   *connectionLimit
+
+	follower *follow.Follower // nil: no source is followed
 
 	listeners []net.Listener
 
@@ -139,14 +142,22 @@ func (r *running) listen(ctx context.Context) (err error) {
 		r.beside.Wait()
 		return nil
 	})
+	if err := r.makeFollower(); err != nil {
+		return err
+	}
+	var events *follow.Follower
+	if r.Source.Source == "" {
+		events = r.follower
+	}
 	//nolint:contextcheck // handlers use their requests' contexts
 	r.handler = httpapi.New(httpapi.Config{
 		Activities: r.data.activities, Logger: r.log, MaxRequests: r.MaxRequests, Access: r.gate.access, Metrics: r.Data.meters,
-		Sampler: r.sampler, Trace: r.Data.tracer.Requests(r.gate.access.Trusts),
+		Events: events, Sampler: r.sampler, Trace: r.Data.tracer.Requests(r.gate.access.Trusts),
 		About:      r.Data.about(),
 		Background: func(do func(context.Context)) { r.beside.Go(func() { do(besides) }) },
 	})
-	return r.follow(ctx)
+	r.follow(ctx)
+	return nil
 }
 
 // connections returns the limit of connections. It warns if that is less than the given one.

@@ -317,7 +317,7 @@ func TestCheck(t *testing.T) {
 		"ALTER TABLE public.blocks REPLICA IDENTITY FULL", `ALTER TABLE "App"."Mutes" REPLICA IDENTITY FULL`,
 		"ALTER TABLE public.list_accepted REPLICA IDENTITY FULL", "ALTER TABLE public.list_members REPLICA IDENTITY FULL",
 		"ALTER TABLE public.list_rest REPLICA IDENTITY FULL",
-		`CREATE PUBLICATION "feedfilter_app" FOR TABLE "public"."list_members", ONLY "App"."Mutes", ONLY "public"."blocks" WITH (publish_via_partition_root = true)`,
+		`DROP PUBLICATION IF EXISTS "feedfilter_app"; CREATE PUBLICATION "feedfilter_app" FOR TABLE "public"."list_members", ONLY "App"."Mutes", ONLY "public"."blocks" WITH (publish_via_partition_root = true)`,
 	}
 	slices.Sort(mend)
 	slices.Sort(want)

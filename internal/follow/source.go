@@ -100,7 +100,7 @@ type catalog struct {
 
 	conn *pgx.Conn
 	Report
-	missing []string // tables that are not in the publication
+	oids []uint32 // of the tables
 }
 
 // inspect reports what a source looks like.
@@ -187,6 +187,7 @@ func (c *catalog) readTables(ctx context.Context) error {
 			c.lacks("GRANT SELECT ON "+name+" TO "+quote(c.conn.Config().User), "%s may not be read", name)
 		}
 		t.partitioned = kind == "p"
+		c.oids = append(c.oids, oid)
 		if err := c.readColumns(ctx, t, oid, name); err != nil {
 			return err
 		}
@@ -262,62 +263,24 @@ func (c *catalog) readIdentity(ctx context.Context, t *Table, oid uint32) error 
 	return err
 }
 
+// readPublication checks that the publication has the tables as they are, with all changes.
 func (c *catalog) readPublication(ctx context.Context) error {
-	before := len(c.Problems)
-	defer func() { c.unpublished = len(c.Problems) > before }()
-	var oid uint32
-	var whole bool
-	err := c.conn.QueryRow(ctx, `SELECT oid, pubinsert AND pubupdate AND pubdelete AND pubtruncate AND pubviaroot AND NOT puballtables
-		FROM pg_publication WHERE pubname = $1`, c.name).Scan(&oid, &whole)
-	var names []string
-	for i := range c.tables {
-		names = append(names, c.tables[i].only())
-	}
-	slices.Sort(names)
-	names = slices.Compact(names)
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		c.lacks("CREATE PUBLICATION "+quote(c.name)+" FOR TABLE "+strings.Join(names, ", ")+" WITH (publish_via_partition_root = true)",
-			"there is no publication %q", c.name)
-		return nil
-	case err != nil:
-		return err
-	case !whole:
-		c.lacks("DROP PUBLICATION "+quote(c.name), "the publication %q is not as follow makes it", c.name)
-		return nil
-	}
-	rows, err := c.conn.Query(ctx, `SELECT format('%I.%I', n.nspname, c.relname), coalesce(to_jsonb(r) ->> 'prqual', to_jsonb(r) ->> 'prattrs', '') = ''
-		FROM pg_publication_rel r JOIN pg_class c ON c.oid = r.prrelid JOIN pg_namespace n ON n.oid = c.relnamespace WHERE r.prpubid = $1`, oid)
-	if err != nil {
-		return err
-	}
-	in := make(map[string]bool)
-	var name string
-	var plain bool
-	if _, err = pgx.ForEachRow(rows, []any{&name, &plain}, func() error { in[name] = plain; return nil }); err != nil {
-		return err
-	}
-	for _, name := range names {
-		bare := strings.TrimPrefix(name, "ONLY ")
-		plain, found := in[c.formatted(ctx, bare)]
-		switch {
-		case !found:
-			c.lacks("ALTER PUBLICATION "+quote(c.name)+" ADD TABLE "+name, "%s is not in the publication %q", bare, c.name)
-		case !plain:
-			c.lacks("ALTER PUBLICATION "+quote(c.name)+" DROP TABLE "+bare, "%s has a filter in the publication %q", bare, c.name)
+	err := c.conn.QueryRow(ctx, `SELECT NOT EXISTS (SELECT 1 FROM pg_publication p
+		WHERE pubname = $1 AND pubinsert AND pubupdate AND pubdelete AND pubtruncate AND pubviaroot AND NOT puballtables
+		AND $2::oid[] <@ ARRAY(SELECT prrelid FROM pg_publication_rel r
+			WHERE prpubid = p.oid AND coalesce(to_jsonb(r) ->> 'prqual', to_jsonb(r) ->> 'prattrs', '') = ''))`,
+		c.name, c.oids).Scan(&c.unpublished)
+	if err == nil && c.unpublished {
+		var names []string
+		for i := range c.tables {
+			names = append(names, c.tables[i].only())
 		}
+		slices.Sort(names)
+		c.lacks("DROP PUBLICATION IF EXISTS "+quote(c.name)+"; CREATE PUBLICATION "+quote(c.name)+" FOR TABLE "+
+			strings.Join(slices.Compact(names), ", ")+" WITH (publish_via_partition_root = true)",
+			"there is no publication %q of these tables with all changes", c.name)
 	}
-	return nil
-}
-
-// formatted returns a quoted name as the server prints it.
-func (c *catalog) formatted(ctx context.Context, name string) (printed string) {
-	err := c.conn.QueryRow(ctx, `SELECT format('%I.%I', n.nspname, c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-		WHERE c.oid = to_regclass($1)`, name).Scan(&printed)
-	if err != nil {
-		return name
-	}
-	return printed
+	return err
 }
 
 func (c *catalog) readSlot(ctx context.Context) error {

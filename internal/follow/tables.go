@@ -224,7 +224,8 @@ func (t *Table) of(value func(column string) *string) (m mapped, counts bool, er
 	return m, true, nil
 }
 
-// parseTime parses a timestamp as PostgreSQL prints it with datestyle ISO and time zone UTC.
+// parseTime parses a timestamp as PostgreSQL prints it with datestyle ISO and time zone UTC, or as
+// Debezium does.
 func parseTime(text string) (time.Time, error) {
 	switch text {
 	case "infinity":
@@ -232,7 +233,7 @@ func parseTime(text string) (time.Time, error) {
 	case "-infinity":
 		return time.Time{}, errors.New("-infinity is no time")
 	}
-	for _, layout := range []string{"2006-01-02 15:04:05.999999999-07", "2006-01-02 15:04:05.999999999-07:00", "2006-01-02 15:04:05.999999999", "2006-01-02"} {
+	for _, layout := range []string{"2006-01-02 15:04:05.999999999-07", "2006-01-02 15:04:05.999999999-07:00", "2006-01-02 15:04:05.999999999", "2006-01-02", time.RFC3339Nano} {
 		if at, err := time.Parse(layout, text); err == nil {
 			return at.UTC(), nil
 		}

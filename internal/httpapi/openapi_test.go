@@ -102,6 +102,7 @@ func TestEveryAnswerIsDescribed(t *testing.T) {
 	c := s.contractOf(t)
 	c.seen = make(map[string]bool) // without the requests for the description itself
 	s.useEachCall(t)
+	s.sendEvents(t)
 	s.refuseEachCall(t)
 	s.overloadEachCall(t)
 	s.keepOutOfEachCall(t)
@@ -136,6 +137,7 @@ func TestEveryAnswerIsDescribed(t *testing.T) {
 	for _, method := range []string{"blocks", "hides", "likes"} {
 		plain.do(t, "PUT", "/v1/users/1/"+method+"/2?until=2100-01-01T00:00:00Z", "")
 	}
+	plain.do(t, "POST", eventsPath, eventAt("c", 1, 2))
 	plain.do(t, "POST", "/v1/feed/filter", `{"viewer":"1","posts":[],"exact":true}`)
 	plain.do(t, "POST", "/v1/fanout/filter", `{"author":"1","viewers":["2"],"exact":true}`)
 	plain.do(t, "POST", "/v1/activities", lines(untilLine("hide", "u", "2100-01-01T00:00:00Z")))
@@ -211,7 +213,7 @@ func (s *service) useEachCall(t *testing.T) {
 	t.Helper()
 	const raise = "PUT /v1/pages"
 	routes := slices.Sorted(maps.Keys(s.contractOf(t).operations()))
-	routes = slices.DeleteFunc(routes, func(route string) bool { return route == raise })
+	routes = slices.DeleteFunc(routes, func(route string) bool { return route == raise || route == sendEvents })
 	for _, route := range slices.Concat(routes, routes, []string{raise, raise}) {
 		method, target, body := s.contract.good(t, route)
 		if a := s.do(t, method, target, body); a.Status >= 300 && a.Code != "no_ledger" {
@@ -293,7 +295,7 @@ func (s *service) overloadEachCall(t *testing.T) {
 func (s *service) keepOutOfEachCall(t *testing.T) {
 	t.Helper()
 	tokens, _ := tokensOf(t, tokenEntry("feed", "feed:read", ""), tokenEntry("activity", "activity:write", ""), tokenEntry("ops", "ops:read", ""),
-		tokenEntry("often", "feed:read,activity:write,ops:read,ops:write", `,"rate":0.001,"burst":1`))
+		tokenEntry("often", "feed:read,activity:write,source:write,ops:read,ops:write", `,"rate":0.001,"burst":1`))
 	closed := &service{
 		Handler:    httpapi.New(httpapi.Config{Activities: s.activities, Access: httpapi.Access{Tokens: tokens, Hosts: []string{"example.com"}}}),
 		activities: s.activities, contract: s.contractOf(t),

@@ -12,6 +12,7 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/internal/access"
+	"github.com/feedfilter/feedfilter/internal/follow"
 	"github.com/feedfilter/feedfilter/internal/httpapi/core"
 	"github.com/feedfilter/feedfilter/internal/httpapi/grpc"
 	"github.com/feedfilter/feedfilter/internal/httpapi/ops"
@@ -56,6 +57,9 @@ type Config struct {
 	// StreamIdle is how long a stream may stall, in either direction, before it is closed. Default
 	// 1 min.
 	StreamIdle time.Duration
+
+	// Events receives events of a source. Nil: no source sends any.
+	Events *follow.Follower
 
 	// Access configures who may make which calls. The zero value allows all calls.
 	Access Access
@@ -150,7 +154,7 @@ func newFront(c Config) *front {
 }
 
 func operationsOf(c Config) *core.Operations {
-	o := &core.Operations{Activities: c.Activities, Sampler: c.Sampler, Access: &c.Access, Feeds: core.NewFeedCounts(c.Activities.Kinds())}
+	o := &core.Operations{Activities: c.Activities, Sampler: c.Sampler, Access: &c.Access, Events: c.Events, Feeds: core.NewFeedCounts(c.Activities.Kinds())}
 	o.Recorder, _ = c.Activities.(*activity.Recorder) // nothing else asks for the type
 	o.Access.Prepare()
 	if o.Sampler == nil {

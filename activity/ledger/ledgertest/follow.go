@@ -177,6 +177,10 @@ func (s suite) followed(t *testing.T) {
 	if _, err := l.Follow(ctx, time.Now(), lease, "", "1", []ledger.SourceChange{{Rows: []ledger.Row{{Hash: 1, Owner: "u", Kind: "like", Target: "p"}}}}); !isFollowed(err) {
 		t.Errorf("a change of a kind that is not the source's: %v", err)
 	}
+	must(t, l.Renew(ctx, lease, time.Hour))
+	if _, err := l.Lease(ctx, "app", "two", []string{"hide"}, time.Hour); !errors.Is(err, ledger.ErrHeld) {
+		t.Errorf("the lease of another, renewed: %v", err)
+	}
 	must(t, l.Renew(ctx, lease, 0))
 	second, err := l.Lease(ctx, "app", "two", []string{"hide"}, time.Hour)
 	must(t, err)
@@ -186,6 +190,16 @@ func (s suite) followed(t *testing.T) {
 	if _, err := l.Follow(ctx, time.Now(), second, "", "1", []ledger.SourceChange{{Rows: []ledger.Row{{Hash: 1, Owner: "v", Kind: "hide", Target: "p"}}, Removed: []ledger.Span{{}}}}); !errors.Is(err, ledger.ErrStrayRow) {
 		t.Errorf("a row that nobody added: %v", err)
 	}
+	for position, kinds := range map[string][]string{"5": {"hide"}, "": {"hide", "like"}} {
+		moved, err := l.Lease(ctx, "app", "two", []string{"hide"}, time.Hour)
+		must(t, err)
+		_, err = l.Follow(ctx, time.Now(), moved, moved.Position, "5", nil)
+		must(t, err)
+		if second, err = l.Lease(ctx, "app", "two", kinds, time.Hour); err != nil || second.Position != position {
+			t.Errorf("a lease of %v: position %q, %v, want %q", kinds, second.Position, err, position)
+		}
+	}
+	must(t, l.Unfollow(ctx, "like"))
 	must(t, l.Unfollow(ctx, "hide"))
 	if _, err := l.Follow(ctx, time.Now(), second, "", "1", nil); !errors.Is(err, ledger.ErrFenced) {
 		t.Errorf("follows a released source: %v", err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/activity/pages"
+	"github.com/feedfilter/feedfilter/internal/follow"
 )
 
 // Codes of errors, in addition to those of [activity.InvalidError].
@@ -96,7 +97,8 @@ func (p *Problem) Status() int {
 	case CodeUnsupportedMediaType:
 		return http.StatusUnsupportedMediaType
 	case activity.CodeUnknownKind, activity.CodeUnknownFacet, activity.CodeSelfBlock, activity.CodeUnsupportedOp,
-		activity.CodeWrongEffect, activity.CodeTooManyPages, activity.CodeTooManyIDs, activity.CodeInvalidPosition, activity.CodeNotFollowed, CodeUnknownOp:
+		activity.CodeWrongEffect, activity.CodeTooManyPages, activity.CodeTooManyIDs, activity.CodeInvalidPosition, activity.CodeNotFollowed, CodeUnknownOp,
+		follow.CodeIncompleteRow, follow.CodeInvalidRow, follow.CodeSnapshotNeeded:
 		return http.StatusUnprocessableEntity
 	case CodeUnavailable, CodeOverloaded, CodeAuditUnavailable, CodeNotYet:
 		return http.StatusServiceUnavailable

@@ -8,6 +8,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/feed"
 	"github.com/feedfilter/feedfilter/internal/access"
+	"github.com/feedfilter/feedfilter/internal/follow"
 	"github.com/feedfilter/feedfilter/internal/metrics"
 	"github.com/feedfilter/feedfilter/internal/sampler"
 )
@@ -16,6 +17,7 @@ import (
 type Operations struct {
 	Activities activity.Activities
 	Recorder   *activity.Recorder // the activities; nil without a ledger
+	Events     *follow.Follower   // of the source whose events are taken; nil: there is none
 	Sampler    *sampler.Sampler
 	Access     *Access
 	Limits     *Limits
