@@ -59,7 +59,8 @@ func TestFollowFailover(t *testing.T) {
 	a.server = standby
 	a.connect()
 	report, err := a.follower("one").Check(t.Context())
-	if must(t, err); !slices.ContainsFunc(report.Problems, func(p Problem) bool { return strings.Contains(p.What, "standby") }) {
+	must(t, err)
+	if !slices.ContainsFunc(report.Problems, func(p Problem) bool { return strings.Contains(p.What, "standby") }) {
 		t.Errorf("a standby: %v", report.Problems)
 	}
 	a.exec(`SELECT pg_promote()`)
