@@ -457,8 +457,8 @@ func (c *SourceChange) apply(known []Span, now time.Time) ([]Span, error) {
 	return slices.DeleteFunc(all, func(s Span) bool { return !s.Until.IsZero() && !s.Until.After(now) }), nil
 }
 
-// formatSpans returns spans as text: since and until in microseconds, such as "17/18,~17/". ~ stands
-// for at.
+// formatSpans returns spans as text: since and until in microseconds, such as "17/18,~17/". The ~
+// stands for at.
 func formatSpans(spans []Span) string {
 	var b strings.Builder
 	for i, s := range spans {
