@@ -34,6 +34,8 @@ func TestSource(t *testing.T) {
 	}
 	must(t, second.Record(ctx, "12", []SourceChange{{User: "1", Kind: "block", Target: "2", At: time.Now(), Removed: []ledger.Span{{}}}}))
 	g.want(t, "1", "block", "2", None)
+	must(t, second.StartOver(ctx))
+	must(t, second.Record(ctx, "13", nil))
 }
 
 func invalid(err error, code string) bool {

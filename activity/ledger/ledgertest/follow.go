@@ -199,7 +199,12 @@ func (s suite) followed(t *testing.T) {
 			t.Errorf("a lease of %v: position %q, %v, want %q", kinds, second.Position, err, position)
 		}
 	}
+	both, err := l.Lease(ctx, "app", "two", []string{"hide", "like"}, time.Hour)
+	must(t, err)
 	must(t, l.Unfollow(ctx, "like"))
+	if err := l.Renew(ctx, both, time.Hour); !errors.Is(err, ledger.ErrFenced) {
+		t.Errorf("a lease of a released kind: %v", err)
+	}
 	must(t, l.Unfollow(ctx, "hide"))
 	if _, err := l.Follow(ctx, time.Now(), second, "", "1", nil); !errors.Is(err, ledger.ErrFenced) {
 		t.Errorf("follows a released source: %v", err)
@@ -208,4 +213,34 @@ func (s suite) followed(t *testing.T) {
 		t.Errorf("sources %v, %v", all, err)
 	}
 	must(t, record(true))
+	s.forgotten(t, l, row)
+}
+
+// forgotten: after a new start, or a release, nothing is known of several rows of an activity.
+func (s suite) forgotten(t *testing.T, l *ledger.Ledger, row ledger.Row) {
+	ctx := t.Context()
+	lease, err := l.Lease(ctx, "app", "one", []string{"hide"}, time.Hour)
+	must(t, err)
+	follow := func(c ledger.SourceChange) {
+		t.Helper()
+		c.Rows, c.At = []ledger.Row{row}, time.Now()
+		_, err := l.Follow(ctx, time.Now(), lease, lease.Position, lease.Position, []ledger.SourceChange{c})
+		must(t, err)
+	}
+	for _, forget := range []func(){
+		func() { must(t, l.StartOver(ctx, lease)) },
+		func() {
+			must(t, l.Unfollow(ctx, "hide"))
+			lease, err = l.Lease(ctx, "app", "one", []string{"hide"}, time.Hour)
+			must(t, err)
+		},
+	} {
+		follow(ledger.SourceChange{Whole: true, Added: []ledger.Span{{}, {}}})
+		forget()
+		follow(ledger.SourceChange{Removed: []ledger.Span{{}}})
+		left, err := l.List(ctx, ledger.ListQuery{Hash: row.Hash, Owner: row.Owner, Kind: row.Kind, Now: time.Now(), Limit: 1})
+		if err != nil || len(left) > 0 {
+			t.Errorf("the activity is left: %v, %v", left, err)
+		}
+	}
 }
