@@ -76,13 +76,16 @@ type SourceChange struct {
 
 // Lease takes the lease of a source for the process holder, for a time. It declares the kinds, of
 // which there must be one, as those of the source; if they were others, Position begins again with
-// "". A lease that has ended, or that the same holder has, can be taken. Otherwise the error wraps
-// ErrHeld. A kind of another source is refused with a [FollowedError]. For other errors see Record.
-func (l *Ledger) Lease(ctx context.Context, source, holder string, kinds []string, lasts time.Duration) (Lease, error) {
+// "". A lease that has ended, or that the same holder has, can be taken, and with force that of any
+// holder. Otherwise the error wraps ErrHeld. A kind of another source is refused with a
+// [FollowedError]. For other errors see Record.
+func (l *Ledger) Lease(
+	ctx context.Context, source, holder string, kinds []string, lasts time.Duration, force bool,
+) (Lease, error) {
 	what := fmt.Sprintf("ledger: lease source %q", source)
 	return ask(ctx, l, &Call{Operation: "lease"}, what, func(ctx context.Context) (lease Lease, err error) {
 		err = l.db.transact(ctx, callTimeout, func(ctx context.Context, t transaction) error {
-			lease, err = l.lease(ctx, t, source, holder, kinds, lasts)
+			lease, err = l.lease(ctx, t, source, holder, kinds, lasts, force)
 			return err
 		})
 		return lease, err
@@ -90,7 +93,7 @@ func (l *Ledger) Lease(ctx context.Context, source, holder string, kinds []strin
 }
 
 func (l *Ledger) lease(
-	ctx context.Context, t transaction, source, holder string, kinds []string, lasts time.Duration,
+	ctx context.Context, t transaction, source, holder string, kinds []string, lasts time.Duration, force bool,
 ) (Lease, error) {
 	lease := Lease{Source: source}
 	var had string
@@ -116,7 +119,7 @@ func (l *Ledger) lease(
 	if clock > 0 {
 		now = time.UnixMicro(clock)
 	}
-	if had != holder && until > now.UnixMicro() {
+	if had != holder && until > now.UnixMicro() && !force {
 		return Lease{}, fmt.Errorf("%w: %s, until %s", ErrHeld, had, time.UnixMicro(until).UTC().Format(time.RFC3339))
 	}
 	lease.Fence++

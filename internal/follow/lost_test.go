@@ -79,7 +79,7 @@ func newRig(t *testing.T, file string) *rig {
 func (g *rig) lease() (at position) {
 	g.t.Helper()
 	var err error
-	g.src, err = g.recorder.Follow(g.t.Context(), "app", "one", g.tables.Kinds(), time.Minute)
+	g.src, err = g.recorder.Follow(g.t.Context(), "app", "one", g.tables.Kinds(), time.Minute, false)
 	must(g.t, err)
 	f := New(g.recorder, Options{Name: "app", Tables: g.tables, Log: slog.New(slog.DiscardHandler)})
 	g.r = &receiver{f: f, decoder: newDecoder(g.tables, g.src.Check), events: make(chan event, maxWaiting)}
@@ -277,7 +277,7 @@ func TestFollowStrayRow(t *testing.T) {
 	stop := a.start(a.follower("one"))
 	a.reached()
 	stop()
-	src, err := a.recorder.Follow(t.Context(), "app", "any", a.tables.Kinds(), time.Minute)
+	src, err := a.recorder.Follow(t.Context(), "app", "any", a.tables.Kinds(), time.Minute, false)
 	must(t, err)
 	must(t, src.Record(t.Context(), src.Position(), []activity.SourceChange{
 		{User: "1", Kind: "block", Target: "2", At: time.Now(), Whole: true}, {User: "1", Kind: "block", Target: "3", At: time.Now(), Whole: true},

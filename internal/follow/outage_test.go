@@ -144,7 +144,7 @@ func TestFollowRestored(t *testing.T) {
 		}
 		soon(t, "the confirmation", confirmed)
 		stop()
-		src, err := a.recorder.Follow(t.Context(), "app", "backup", a.tables.Kinds(), time.Minute)
+		src, err := a.recorder.Follow(t.Context(), "app", "backup", a.tables.Kinds(), time.Minute, false)
 		must(t, err)
 		var stray []activity.SourceChange // as the backup has it
 		must(t, src.StartOver(t.Context()))
