@@ -112,6 +112,7 @@ type followWorld struct {
 	t     *testing.T
 	rng   *rand.Rand
 	tally *tally
+	limit time.Duration // of the way to a position
 
 	source, ledger *pgtest.Server
 	redis          *redistest.Server
@@ -148,7 +149,7 @@ func TestLongChaosFollow(t *testing.T) {
 func newFollowWorld(t *testing.T, seed uint64, pages string) *followWorld {
 	t.Helper()
 	w := &followWorld{
-		t: t, rng: rand.New(rand.NewPCG(seed, 0)), tally: newTally(), proxies: make(map[string][]*proxytest.Proxy),
+		t: t, limit: followLimit, rng: rand.New(rand.NewPCG(seed, 0)), tally: newTally(), proxies: make(map[string][]*proxytest.Proxy),
 		source: pgtest.Start(t, "wal_level=logical", "wal_sender_timeout=5s"), ledger: pgtest.Start(t), redis: redistest.Start(t),
 	}
 	w.exec(followSQL)
@@ -231,7 +232,7 @@ func (w *followWorld) awaitPosition() {
 	w.t.Helper()
 	want, err := ask[string](w, w.source, `SELECT pg_current_wal_flush_lsn()::text`)
 	must(w.t, err)
-	for end := time.Now().Add(followLimit); ; {
+	for end := time.Now().Add(w.limit); ; {
 		reached, err := ask[bool](w, w.ledger, `SELECT coalesce(bool_or(position <> '' AND split_part(position, ' ', 1)::pg_lsn >= $1::pg_lsn), false) FROM sources`, want)
 		if reached {
 			return
