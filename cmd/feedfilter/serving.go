@@ -139,14 +139,19 @@ func (r *running) listen(ctx context.Context) (err error) {
 		r.beside.Wait()
 		return nil
 	})
+	sources, err := r.follow(ctx)
+	if err != nil {
+		return err
+	}
 	//nolint:contextcheck // handlers use their requests' contexts
 	r.handler = httpapi.New(httpapi.Config{
 		Activities: r.data.activities, Logger: r.log, MaxRequests: r.MaxRequests, Access: r.gate.access, Metrics: r.Data.meters,
 		Sampler: r.sampler, Trace: r.Data.tracer.Requests(r.gate.access.Trusts),
 		About:      r.Data.about(),
+		Sources:    sources,
 		Background: func(do func(context.Context)) { r.beside.Go(func() { do(besides) }) },
 	})
-	return r.follow(ctx)
+	return nil
 }
 
 // connections returns the limit of connections. It warns if that is less than the given one.

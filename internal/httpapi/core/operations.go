@@ -8,6 +8,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/feed"
 	"github.com/feedfilter/feedfilter/internal/access"
+	"github.com/feedfilter/feedfilter/internal/follow"
 	"github.com/feedfilter/feedfilter/internal/metrics"
 	"github.com/feedfilter/feedfilter/internal/sampler"
 )
@@ -22,6 +23,7 @@ type Operations struct {
 	Reports    *Reports
 	Feeds      *FeedCounts
 	Candidates metrics.Candidates // counts those of each feed
+	Sources    func() []follow.Status
 }
 
 // Load returns how much of each limit is in use, and how many requests were refused.
