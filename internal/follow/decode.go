@@ -44,14 +44,14 @@ type relation struct {
 type decoder struct {
 	tables    Tables
 	check     func(activity.SourceChange) error
-	count     func(table string, result int)
+	counts    map[string]*counts
 	relations map[uint32]*relation
 	at        time.Time // commit of the current transaction
 }
 
 // newDecoder returns a decoder. check refuses invalid activities.
 func newDecoder(tables Tables, check func(activity.SourceChange) error) *decoder {
-	return &decoder{tables: tables, check: check, count: func(string, int) {}, relations: make(map[uint32]*relation)}
+	return &decoder{tables: tables, check: check, counts: tables.counts(), relations: make(map[uint32]*relation)}
 }
 
 // decode returns the changes of activities of a message within a transaction.
@@ -159,9 +159,9 @@ func (d *decoder) row(id uint32, before, after *pglogrepl.TupleData) (changes []
 			}
 		}
 		if len(changes) > n {
-			d.count(t.Table, recordedRow)
+			d.counts[t.Table].recorded.Add(1)
 		} else if !refused {
-			d.count(t.Table, ignoredRow)
+			d.counts[t.Table].ignored.Add(1)
 		}
 	}
 	return changes, invalid

@@ -39,7 +39,7 @@ func TestFollowSourceDown(t *testing.T) {
 		a.wantMapped()
 	}
 	stop()
-	a.exec(`SELECT pg_drop_replication_slot('feedfilter_app')`)
+	must(t, f.dropSlot(t.Context(), a.conn))
 	a.exec(`DELETE FROM blocks`)
 	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (7, 8)`)
 	a.start(a.follower("two"))

@@ -24,7 +24,7 @@ const (
 	// endTimeout bounds the end of a lease when the process stops.
 	endTimeout = 2 * time.Second
 	// watchEvery is the pause between two measurements of the log that the source keeps.
-	watchEvery = 5 * time.Second
+	watchEvery = 10 * time.Second
 )
 
 // Options are those of a [Follower].
@@ -54,48 +54,50 @@ type Follower struct {
 	snapshots        atomic.Uint64
 	walEnd, recorded atomic.Uint64 // end of the source's log, and the ledger's position
 	committed        atomic.Int64  // when the ledger lacked nothing, by the source's clock, in unix nanoseconds
-	changes          map[string]*[len(results)]atomic.Uint64
-	log              atomic.Pointer[keptLog]
+	changes          map[string]*counts
+	log              atomic.Pointer[KeptLog]
 	trouble          atomic.Pointer[string]
 }
 
-// results name what became of the change of a row.
-var results = [...]string{"recorded", "ignored", "skipped"}
+// counts are changes of the rows of a table, by what became of them.
+type counts struct {
+	recorded, ignored atomic.Uint64 // an ignored one does not change what the table says
+	skipped           atomic.Uint64 // with an id or a time that is not valid
+}
 
-// Indices of results.
-const (
-	recordedRow = iota
-	ignoredRow  // it does not change what the table says
-	skippedRow  // it has an id or a time that is not valid
-)
+func (all Tables) counts() map[string]*counts {
+	by := make(map[string]*counts)
+	for i := range all {
+		by[all[i].Table] = new(counts)
+	}
+	return by
+}
 
 // Stats are what a follower does, since it was made.
 type Stats struct {
-	Active    bool          // this process follows the source; otherwise another may
-	Trouble   string        // why it does not although it could, for people; "": nothing keeps it from it
-	Behind    uint64        // bytes of the source's log that the ledger lacks
-	Lag       time.Duration // since the ledger lacked nothing
-	Kept      int64         // bytes of its log that the source keeps for the follower; see [Follower.Watch]
-	Left      *int64        // how many more it keeps before the slot is lost; nil: no limit, or not known
-	Snapshots uint64        // how often the tables were read whole
+	Active    bool    `json:"-"`                // this process follows the source; otherwise another may
+	Trouble   string  `json:"trouble,omitzero"` // what keeps it from it, for people; "": nothing
+	Behind    uint64  `json:"behind_bytes"`     // of the source's log, that the ledger lacks
+	Lag       float64 `json:"behind_seconds"`   // since the ledger lacked nothing
+	Log       KeptLog `json:"-"`
+	Snapshots uint64  `json:"-"` // how often the tables were read whole
 	// Changes are rows of the stream by table and result; skipped ones of snapshots count too.
-	Changes map[string]map[string]uint64
+	Changes map[string]map[string]uint64 `json:"-"`
 }
 
 // Stats returns the current figures.
 func (f *Follower) Stats() Stats {
 	s := Stats{Active: f.active.Load(), Trouble: *f.trouble.Load(), Snapshots: f.snapshots.Load(), Changes: make(map[string]map[string]uint64)}
 	if log := f.log.Load(); log != nil {
-		s.Kept, s.Left = log.kept, log.left
+		s.Log = *log
 	}
 	for table, counts := range f.changes {
-		s.Changes[table] = make(map[string]uint64)
-		for i, result := range results {
-			s.Changes[table][result] = counts[i].Load()
+		s.Changes[table] = map[string]uint64{
+			"recorded": counts.recorded.Load(), "ignored": counts.ignored.Load(), "skipped": counts.skipped.Load(),
 		}
 	}
 	if end, at := f.walEnd.Load(), f.recorded.Load(); (s.Active || s.Trouble != "") && end > at {
-		s.Behind, s.Lag = end-at, time.Since(time.Unix(0, f.committed.Load()))
+		s.Behind, s.Lag = end-at, time.Since(time.Unix(0, f.committed.Load())).Seconds()
 	}
 	return s
 }
@@ -112,20 +114,15 @@ func (e *StopError) Unwrap() error { return e.cause }
 // New returns a follower that records through r, or, if r is nil, can only look at the source.
 func New(r *activity.Recorder, o Options) *Follower {
 	f := &Follower{
-		Options: o, recorder: r, fingerprint: o.Tables.fingerprint(), changes: make(map[string]*[len(results)]atomic.Uint64),
+		Options: o, recorder: r, fingerprint: o.Tables.fingerprint(), changes: o.Tables.counts(),
 		source: source{url: o.URL, name: "feedfilter_" + strings.ToLower(o.Name), tables: o.Tables},
 	}
 	if f.Kinds == nil {
 		f.Kinds = r.Kinds()
 	}
-	for i := range f.tables {
-		f.changes[f.tables[i].Table] = new([len(results)]atomic.Uint64)
-	}
 	f.say("")
 	return f
 }
-
-func (f *Follower) count(table string, result int) { f.changes[table][result].Add(1) }
 
 // say sets [Stats.Trouble].
 func (f *Follower) say(trouble string) { f.trouble.Store(&trouble) }
@@ -282,7 +279,7 @@ func (f *Follower) refuse(ctx context.Context, bad *rowError) error {
 	if !f.Skip {
 		return &StopError{bad}
 	}
-	f.count(bad.table, skippedRow)
+	f.changes[bad.table].skipped.Add(1)
 	f.Log.WarnContext(ctx, "skipped a row of the source", "source", f.Name, "table", bad.table, "row", bad.row, "error", bad.cause)
 	return nil
 }

@@ -324,7 +324,7 @@ func (c *catalog) readSlot(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.Slot = fmt.Sprintf("%s, keeps %d MiB of WAL", state, log.kept>>20)
+	c.Slot = fmt.Sprintf("%s, keeps %d MiB of WAL", state, log.Kept>>20)
 	switch state {
 	case slotMissing:
 	case slotForeign:

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/ledger"
 )
 
 // maxListed is how many invalid rows a report names.
@@ -17,18 +18,18 @@ const maxListed = 20
 
 // Status is what a service knows of a source.
 type Status struct {
-	Name     string
-	Followed bool   // by a process, as far as this one knows
-	Position uint64 // up to where the ledger has the source's log, in bytes
+	Name     string `json:"name"`
+	Followed bool   `json:"followed"` // by a process, as far as this one knows
+	Position uint64 `json:"-"`        // up to where the ledger has the source's log, in bytes
 	*Stats          // of this process's follower of the source; nil: it has none
 }
 
 // Statuses returns what this process knows of the ledger's sources and that of f, by name. f may be
 // nil.
-func Statuses(r *activity.Recorder, f *Follower) (all []Status) {
-	sources := r.Sources()
-	if f != nil {
-		sources[f.Name] = sources[f.Name] // the ledger may not have it yet
+func Statuses(r *activity.Recorder, f *Follower) []Status {
+	sources, all := r.Sources(), []Status{}
+	if f != nil && sources[f.Name].Name == "" { // the ledger does not have it yet
+		sources[f.Name] = ledger.Source{}
 	}
 	for _, name := range slices.Sorted(maps.Keys(sources)) {
 		source := sources[name]
@@ -43,42 +44,39 @@ func Statuses(r *activity.Recorder, f *Follower) (all []Status) {
 	return all
 }
 
-// keptLog is the part of its log that a source keeps for the replication slot.
-type keptLog struct {
-	kept int64
-	left *int64
+// KeptLog is the part of its log that a source keeps for the replication slot, in bytes.
+type KeptLog struct {
+	Kept int64
+	Left *int64 // until the slot is lost; nil: no limit
 }
 
 // Watch measures the log that the source keeps, until ctx ends: also while no process follows it.
 func (f *Follower) Watch(ctx context.Context) {
-	for ctx.Err() == nil {
-		conn, err := f.connect(ctx, false)
-		for err == nil {
-			if err = f.measure(ctx, conn); err == nil {
-				err = pause(ctx, watchEvery)
-			}
+	for {
+		f.measure(ctx)
+		if pause(ctx, watchEvery) != nil {
+			return
 		}
-		if conn != nil {
-			_ = conn.Close(context.WithoutCancel(ctx))
-		}
-		_ = pause(ctx, watchEvery)
 	}
 }
 
-func (f *Follower) measure(ctx context.Context, conn *pgx.Conn) error {
+func (f *Follower) measure(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, watchEvery)
 	defer cancel()
-	log, err := f.keptLog(ctx, conn)
-	if err == nil {
+	conn, err := f.connect(ctx, false)
+	if err != nil {
+		return
+	}
+	defer conn.Close(ctx) //nolint:errcheck // it only read
+	if log, err := f.keptLog(ctx, conn); err == nil {
 		f.log.Store(&log)
 	}
-	return err
 }
 
 // keptLog reads what the server keeps for the slot: nothing, if there is none.
-func (s *source) keptLog(ctx context.Context, conn *pgx.Conn) (log keptLog, err error) {
-	err = conn.QueryRow(ctx, `SELECT coalesce(CASE WHEN NOT pg_is_in_recovery() THEN pg_current_wal_lsn() - restart_lsn END, 0)::bigint, safe_wal_size
-		FROM pg_replication_slots WHERE slot_name = $1`, s.name).Scan(&log.kept, &log.left)
+func (s *source) keptLog(ctx context.Context, conn *pgx.Conn) (log KeptLog, err error) {
+	err = conn.QueryRow(ctx, `SELECT coalesce(CASE WHEN NOT pg_is_in_recovery() THEN pg_current_wal_lsn() - restart_lsn END, 0)::bigint,
+			safe_wal_size FROM pg_replication_slots WHERE slot_name = $1`, s.name).Scan(&log.Kept, &log.Left)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = nil
 	}

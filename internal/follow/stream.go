@@ -53,7 +53,7 @@ func (f *Follower) stream(ctx context.Context, src *activity.Source, from positi
 	r := &receiver{
 		f: f, conn: conn, decoder: newDecoder(f.tables, src.Check), events: make(chan event, maxWaiting),
 	}
-	r.decoder.count = f.count
+	r.decoder.counts = f.changes
 	var receiving sync.WaitGroup
 	receiving.Go(func() { r.run(ctx) })
 	a := &applier{f: f, src: src, events: r.events, at: from, to: from, committed: time.Now()}

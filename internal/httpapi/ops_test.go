@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/favfilter"
@@ -178,7 +177,7 @@ func TestOpsScrub(t *testing.T) {
 
 func TestOpsHealth(t *testing.T) {
 	sources := []follow.Status{
-		{Name: "app", Stats: &follow.Stats{Trouble: "there is no table", Behind: 7, Lag: 1500 * time.Millisecond}}, {Name: "other", Followed: true},
+		{Name: "app", Stats: &follow.Stats{Trouble: "there is no table", Behind: 7, Lag: 1.5}}, {Name: "other", Followed: true},
 	}
 	s := populated(t, httpapi.Config{
 		About: httpapi.About{Version: "v9.9.9", Ledger: "sqlite", PageStore: "memory"}, MaxRequests: 7, Sources: func() []follow.Status { return sources },
@@ -196,7 +195,7 @@ func TestOpsHealth(t *testing.T) {
 		"reshape": map[string]any{"pages": 16.0, "homes": 16.0, "reshaped": 16.0, "running": false},
 		"sources": []any{
 			map[string]any{"name": "app", "followed": false, "trouble": "there is no table", "behind_bytes": 7.0, "behind_seconds": 1.5},
-			map[string]any{"name": "other", "followed": true, "behind_bytes": 0.0, "behind_seconds": 0.0},
+			map[string]any{"name": "other", "followed": true},
 		},
 	} {
 		if !reflect.DeepEqual(a.JSON[k], want) {

@@ -158,7 +158,7 @@ func operationsOf(c Config) *core.Operations {
 		Activities: c.Activities, Sampler: c.Sampler, Access: &c.Access, Feeds: core.NewFeedCounts(c.Activities.Kinds()), Sources: c.Sources,
 	}
 	if o.Sources == nil {
-		o.Sources = func() []follow.Status { return nil }
+		o.Sources = func() []follow.Status { return []follow.Status{} }
 	}
 	o.Recorder, _ = c.Activities.(*activity.Recorder) // nothing else asks for the type
 	o.Access.Prepare()

@@ -97,11 +97,11 @@ func (r *Registry) Follow(sources func() []follow.Status) {
 			}
 			gauge(to, "feedfilter_follow_active", "Whether this process follows the source.", truth(s.Active), label...)
 			gauge(to, "feedfilter_follow_behind_bytes", "Bytes of the source's log that the ledger lacks.", s.Behind, label...)
-			gauge(to, "feedfilter_follow_behind_seconds", "Time since the ledger lacked nothing of the source.", s.Lag.Seconds(), label...)
+			gauge(to, "feedfilter_follow_behind_seconds", "Time since the ledger lacked nothing of the source.", s.Lag, label...)
 			counter(to, "feedfilter_follow_snapshots_total", "Times that the tables were read whole.", s.Snapshots, label...)
-			gauge(to, "feedfilter_follow_wal_kept_bytes", "Log that the source's server keeps for followers.", s.Kept, label...)
-			if s.Left != nil {
-				gauge(to, "feedfilter_follow_wal_left_bytes", "Log until the source's slot is lost.", *s.Left, label...)
+			gauge(to, "feedfilter_follow_wal_kept_bytes", "Log that the source's server keeps for followers.", s.Log.Kept, label...)
+			if s.Log.Left != nil {
+				gauge(to, "feedfilter_follow_wal_left_bytes", "Log until the source's slot is lost.", *s.Log.Left, label...)
 			}
 			for table, changes := range s.Changes {
 				for result, n := range changes {

@@ -39,7 +39,7 @@ func everything(t *testing.T) *metrics.Registry {
 	r.Audit(func() uint64 { return 0 })
 	r.LogLines(func() uint64 { return 0 })
 	r.Follow(func() []follow.Status {
-		return []follow.Status{{Name: "app", Stats: &follow.Stats{Left: new(int64), Changes: map[string]map[string]uint64{"blocks": {"recorded": 1}}}}}
+		return []follow.Status{{Name: "app", Stats: &follow.Stats{Log: follow.KeptLog{Left: new(int64)}, Changes: map[string]map[string]uint64{"blocks": {"recorded": 1}}}}}
 	})
 	r.Certificate(func() time.Time { return time.Unix(1, 0) })
 	client := redis.NewClient(&redis.Options{Addr: closedPort(t), MaxRetries: -1})

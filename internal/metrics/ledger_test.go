@@ -92,8 +92,8 @@ func TestLedgerCounts(t *testing.T) {
 }
 
 // TestLedgerFailures checks that neither a call that its caller gave up nor an answer counts as
-// failed: during a change of layout, to a follower that waits, or to a write of a followed kind. A
-// poll that was cut off at its limit does.
+// failed. Answers are given during a change of layout, to a follower that waits, and to a write of
+// a followed kind. A poll that was cut off at its limit counts.
 func TestLedgerFailures(t *testing.T) {
 	limit, stop := context.WithCancelCause(t.Context())
 	stop(errors.New("no answer within 1s"))

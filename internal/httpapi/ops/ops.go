@@ -199,15 +199,7 @@ type opsHealthAnswer struct {
 
 	Sampling sampler.Stats `json:"sampling"`
 
-	Sources []opsSource `json:"sources"`
-}
-
-type opsSource struct {
-	Name          string  `json:"name"`
-	Followed      bool    `json:"followed"`
-	Trouble       string  `json:"trouble,omitzero"`
-	BehindBytes   uint64  `json:"behind_bytes"`
-	BehindSeconds float64 `json:"behind_seconds"`
+	Sources []follow.Status `json:"sources"`
 }
 
 type opsPageTotals struct {
@@ -254,14 +246,7 @@ func (o *ops) overview(ctx context.Context, _ *core.Call) (any, error) {
 		Status: statusOf(ready, errs), Down: downsOf(errs), Version: o.about.Version, Uptime: int64(time.Since(o.started).Seconds()),
 		Ledger: o.about.Ledger, PageStore: o.about.PageStore, Rate: o.activities.FalsePositiveRate(),
 		Requests: opsRequestUsage{load.Requests, load.RequestsLimit},
-		Sampling: o.sampler.Stats(), Sources: []opsSource{},
-	}
-	for _, s := range o.sources() {
-		one := opsSource{Name: s.Name, Followed: s.Followed}
-		if s.Stats != nil {
-			one.Trouble, one.BehindBytes, one.BehindSeconds = s.Trouble, s.Behind, s.Lag.Seconds()
-		}
-		a.Sources = append(a.Sources, one)
+		Sampling: o.sampler.Stats(), Sources: o.sources(),
 	}
 	stats, survey := o.activities.Stats(), surveyOf(o.recorder)
 	a.PollAge = stats.PollAge.Milliseconds()
