@@ -142,6 +142,9 @@ func (s *Source) rows(changes []SourceChange) []ledger.SourceChange {
 	return all
 }
 
+// Sources returns the ledger's sources. See [pages.Pages.Sources].
+func (r *Recorder) Sources() map[string]ledger.Source { return r.pages.Sources() }
+
 // Await waits until every View that begins afterwards has all that a followed source had committed
 // up to a position of its log, such as "0/16B3748". "" is no position. Where several sources are
 // followed, the position has the name of one before it: "app 0/16B3748".
@@ -162,16 +165,16 @@ func (r *Recorder) Await(ctx context.Context, after string) error {
 	}
 	limited, cancel := context.WithTimeout(ctx, r.afterTimeout)
 	defer cancel()
-	err := r.pages.Reach(limited, func(positions map[string]string) (bool, error) {
-		if !named && len(positions) == 1 {
-			for name = range positions { //nolint:revive // the only one
+	err := r.pages.Reach(limited, func(sources map[string]ledger.Source) (bool, error) {
+		if !named && len(sources) == 1 {
+			for name = range sources { //nolint:revive // the only one
 			}
 		}
-		position, followed := positions[name]
+		source, followed := sources[name]
 		if !followed {
 			return false, notFollowed()
 		}
-		has, ok := parsePosition(position)
+		has, ok := parsePosition(source.Position)
 		return ok && has >= wanted, nil
 	})
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {

@@ -277,14 +277,14 @@ func (l *Ledger) Follow(ctx context.Context, now time.Time, lease Lease, from, t
 	})
 }
 
-// positionsQuery returns a query that reads the positions of all sources.
-func positionsQuery(into *map[string]string) statement {
-	var name, position, holder string
+// sourcesQuery returns a query that reads all sources, by name, without their kinds.
+func sourcesQuery(into *map[string]Source) statement {
+	var s Source
 	var until int64
 	return statement{
-		sql: allSourcesSQL, into: []any{&name, &position, &holder, &until},
-		reset: func() { *into = make(map[string]string) },
-		each:  func() error { (*into)[name] = position; return nil },
+		sql: allSourcesSQL, into: []any{&s.Name, &s.Position, &s.Holder, &until},
+		reset: func() { *into = make(map[string]Source) },
+		each:  func() error { s.Until = time.UnixMicro(until).UTC(); (*into)[s.Name] = s; return nil },
 	}
 }
 

@@ -130,10 +130,26 @@ func plainChanges(changes []ledger.SourceChange) []ledger.Change {
 	return all
 }
 
-// Reach waits until reached reports true of the positions of the ledger's sources, by name. Every
-// Read that begins afterwards has all changes up to there.
-func (p *Pages) Reach(ctx context.Context, reached func(positions map[string]string) (bool, error)) error {
+// Reach waits until reached reports true of the ledger's sources, by name. Every Read that begins
+// afterwards has all changes up to their positions.
+func (p *Pages) Reach(ctx context.Context, reached func(sources map[string]ledger.Source) (bool, error)) error {
 	return p.poller.reach(ctx, reached)
+}
+
+// Sources returns the ledger's sources at the last poll, by name, without their kinds. A source
+// whose lease has ended since has no Holder.
+func (p *Pages) Sources() map[string]ledger.Source {
+	all := make(map[string]ledger.Source)
+	if known := p.poller.follow.sources.Load(); known != nil {
+		maps.Copy(all, *known)
+	}
+	for name, s := range all {
+		if !s.Until.After(p.Now()) {
+			s.Holder = ""
+			all[name] = s
+		}
+	}
+	return all
 }
 
 // write is one caller's changes. Its results may be read once done is closed.

@@ -72,6 +72,7 @@ func (f *Follower) Receive(ctx context.Context, events Events) (Received, error)
 		return Received{}, err
 	}
 	i := &intake{Follower: f, src: src, decoder: newDecoder(f.tables, src.Check)}
+	i.decoder.counts = f.changes
 	if at, _ := parseEventPosition(src.Position()); src.Position() == "" {
 		i.at.Tables = f.fingerprint
 	} else if at.Tables == f.fingerprint {
@@ -237,7 +238,6 @@ func (i *intake) flush(ctx context.Context) error {
 		return refused(CodeSnapshotNeeded, "an unknown row was changed or deleted: take a new snapshot")
 	}
 	if err == nil {
-		i.changes.Add(uint64(len(i.pending)))
 		i.pending = nil
 	}
 	return err

@@ -49,7 +49,9 @@ type Report struct {
 	Tables   []string // "schema.name", an estimate of the rows
 	Slot     string   // state of the replication slot
 
-	unpublished bool // the stream may lack rows
+	unpublished bool     // the stream may lack rows
+	Invalid     int      // rows that are not valid: see [Follower.ReadInvalid]
+	Rows        []string // the first of them
 }
 
 // Print prints the report for people.
@@ -61,6 +63,9 @@ func (r Report) Print(to io.Writer) error {
 	}
 	for _, p := range r.Problems {
 		fmt.Fprintln(&text, p)
+	}
+	if r.Invalid > 0 {
+		fmt.Fprintf(&text, "%d rows are not valid, such as:\n- %s\n", r.Invalid, strings.Join(r.Rows, "\n- "))
 	}
 	_, err := io.WriteString(to, text.String())
 	return err
@@ -288,7 +293,11 @@ func (c *catalog) readSlot(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.Slot = string(state)
+	log, err := c.keptLog(ctx, c.conn)
+	if err != nil {
+		return err
+	}
+	c.Slot = fmt.Sprintf("%s, keeps %d MiB of WAL", state, log.Kept>>20)
 	switch state {
 	case slotMissing:
 	case slotForeign:
