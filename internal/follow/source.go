@@ -353,9 +353,9 @@ func (s *source) slotState(ctx context.Context, conn *pgx.Conn) (slotState, erro
 	}
 }
 
-// checkSlot returns an error that wraps errLacks if the slot no longer has all that follows a
-// position, or the source has not got there: one of them was restored, or another process has used
-// the slot, or made it anew.
+// checkSlot returns an error that wraps errLacks if the slot does not have all that follows a
+// position. Then ledger or source was restored, or another process used the slot or created it
+// again.
 func (s *source) checkSlot(ctx context.Context, conn *pgx.Conn, at pglogrepl.LSN) error {
 	var apart bool
 	err := conn.QueryRow(ctx, `SELECT confirmed_flush_lsn > $2::text::pg_lsn OR $2::text::pg_lsn > pg_current_wal_flush_lsn()

@@ -37,8 +37,8 @@ type event struct {
 	err     error         // the stream cannot go on
 }
 
-// stream records the changes of the source from a position on, until ctx ends or the stream does. It
-// closes look, another connection.
+// stream records the changes of the source from a position on, until ctx ends or the stream does.
+// It closes look, another connection.
 func (f *Follower) stream(ctx context.Context, src *activity.Source, look *pgx.Conn, from position) error {
 	conn, err := f.connect(ctx, true)
 	if err != nil {
