@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -143,7 +144,7 @@ func (s *Source) rows(changes []SourceChange) []ledger.SourceChange {
 }
 
 // Sources returns the ledger's sources. See [pages.Pages.Sources].
-func (r *Recorder) Sources() map[string]ledger.Source { return r.pages.Sources() }
+func (r *Recorder) Sources() []ledger.Source { return r.pages.Sources() }
 
 // Await waits until every View that begins afterwards has all that a followed source had committed
 // up to a position of its log, such as "0/16B3748". "" is no position. Where several sources are
@@ -165,16 +166,15 @@ func (r *Recorder) Await(ctx context.Context, after string) error {
 	}
 	limited, cancel := context.WithTimeout(ctx, r.afterTimeout)
 	defer cancel()
-	err := r.pages.Reach(limited, func(sources map[string]ledger.Source) (bool, error) {
+	err := r.pages.Reach(limited, func(sources []ledger.Source) (bool, error) {
 		if !named && len(sources) == 1 {
-			for name = range sources { //nolint:revive // the only one
-			}
+			name = sources[0].Name
 		}
-		source, followed := sources[name]
-		if !followed {
+		i := slices.IndexFunc(sources, func(s ledger.Source) bool { return s.Name == name })
+		if i < 0 {
 			return false, notFollowed()
 		}
-		has, ok := parsePosition(source.Position)
+		has, ok := parsePosition(sources[i].Position)
 		return ok && has >= wanted, nil
 	})
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {

@@ -18,8 +18,8 @@ type Inspection struct {
 	Layouts  Layouts  // zero if Schema differs from Known
 	Empty    bool     // nothing was ever recorded; false if Schema differs from Known
 
-	Sources map[string]Source // by name, without their kinds; nil if Schema differs from Known
-	Clock   time.Time         // of the ledger, by which leases end
+	Sources []Source  // in order of name, without their kinds; nil if Schema differs from Known
+	Clock   time.Time // of the ledger, by which leases end
 
 	// The remaining fields are only set for PostgreSQL.
 

@@ -130,23 +130,21 @@ func plainChanges(changes []ledger.SourceChange) []ledger.Change {
 	return all
 }
 
-// Reach waits until reached reports true of the ledger's sources, by name. Every Read that begins
-// afterwards has all changes up to their positions.
-func (p *Pages) Reach(ctx context.Context, reached func(sources map[string]ledger.Source) (bool, error)) error {
+// Reach waits until reached reports true of the ledger's sources. Every Read that begins afterwards
+// has all changes up to their positions.
+func (p *Pages) Reach(ctx context.Context, reached func([]ledger.Source) (bool, error)) error {
 	return p.poller.reach(ctx, reached)
 }
 
-// Sources returns the ledger's sources at the last poll, by name, without their kinds. A source
-// whose lease has ended since has no Holder.
-func (p *Pages) Sources() map[string]ledger.Source {
-	all := make(map[string]ledger.Source)
+// Sources returns the ledger's sources at the last poll, in order of name, without their kinds. A
+// source whose lease has ended since has no Holder.
+func (p *Pages) Sources() (all []ledger.Source) {
 	if known := p.poller.follow.sources.Load(); known != nil {
-		maps.Copy(all, *known)
+		all = slices.Clone(*known)
 	}
-	for name, s := range all {
-		if !s.Until.After(p.Now()) {
-			s.Holder = ""
-			all[name] = s
+	for i := range all {
+		if !all[i].Until.After(p.Now()) {
+			all[i].Holder = ""
 		}
 	}
 	return all

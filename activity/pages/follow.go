@@ -33,8 +33,8 @@ type follower struct {
 	// error of a poll that found other settings at another process; nil: none did
 	differ atomic.Pointer[error]
 	latest atomic.Int64 // last result of ledgerTime, in unix nanoseconds
-	// sources are those of the ledger at the last successful poll, by name; nil: none was
-	sources atomic.Pointer[map[string]ledger.Source]
+	// sources are those of the ledger at the last successful poll; nil: none was
+	sources atomic.Pointer[[]ledger.Source]
 
 	mu     sync.Mutex
 	flight *poll // in progress
@@ -222,7 +222,7 @@ const reachEvery = 5 * time.Millisecond
 
 // reach polls until reached reports true of the sources, or an error. All that wait share the
 // polls.
-func (pl *poller) reach(ctx context.Context, reached func(sources map[string]ledger.Source) (bool, error)) error {
+func (pl *poller) reach(ctx context.Context, reached func([]ledger.Source) (bool, error)) error {
 	defer admission.Pause(ctx)()
 	for asked := false; ; asked = true {
 		if known := pl.follow.sources.Load(); known != nil {

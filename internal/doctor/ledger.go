@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -134,12 +133,12 @@ func (d *doctor) sources(ctx context.Context) finding {
 	var all []string
 	status, todo := OK, ""
 	if d.ledger != nil {
-		for _, name := range slices.Sorted(maps.Keys(d.ledger.Sources)) {
-			by := d.ledger.Sources[name].Holder
-			if !d.ledger.Sources[name].Until.After(d.ledger.Clock) {
+		for _, s := range d.ledger.Sources {
+			by := s.Holder
+			if !s.Until.After(d.ledger.Clock) {
 				by, status, todo = "nobody", Warn, "Start an instance that follows it, or release its kinds: feedfilter follow --release KIND."
 			}
-			all = append(all, fmt.Sprintf("%s is followed by %s", name, by))
+			all = append(all, fmt.Sprintf("%s is followed by %s", s.Name, by))
 		}
 	}
 	if d.Source == nil {

@@ -76,22 +76,22 @@ func TestJudgesPages(t *testing.T) {
 func TestJudgesSources(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	held := ledger.Source{Holder: "one", Until: now.Add(time.Second)}
-	idle := ledger.Source{Holder: "two", Until: now}
+	held := ledger.Source{Name: "app", Holder: "one", Until: now.Add(time.Second)}
+	idle := ledger.Source{Name: "b", Holder: "two", Until: now}
 	sound := follow.Report{Server: "15.4", Slot: "ready"}
 	lacking := follow.Report{Problems: []follow.Problem{{What: "there is no publication"}}}
 	for _, c := range []struct {
-		sources map[string]ledger.Source
+		sources []ledger.Source
 		report  *follow.Report
 		err     error
 		want    string
 	}{
 		{nil, nil, nil, "ok "},
-		{map[string]ledger.Source{"app": held}, nil, nil, "ok app is followed by one"},
-		{map[string]ledger.Source{"app": held, "b": idle}, nil, nil, "warn app is followed by one; b is followed by nobody"},
-		{map[string]ledger.Source{"b": idle}, &sound, nil, "warn b is followed by nobody; PostgreSQL 15.4 at --source, replication slot ready"},
+		{[]ledger.Source{held}, nil, nil, "ok app is followed by one"},
+		{[]ledger.Source{held, idle}, nil, nil, "warn app is followed by one; b is followed by nobody"},
+		{[]ledger.Source{idle}, &sound, nil, "warn b is followed by nobody; PostgreSQL 15.4 at --source, replication slot ready"},
 		{nil, &sound, nil, "ok PostgreSQL 15.4 at --source, replication slot ready"},
-		{map[string]ledger.Source{"app": held}, &lacking, nil, "fail there is no publication"},
+		{[]ledger.Source{held}, &lacking, nil, "fail there is no publication"},
 		{nil, &follow.Report{}, fs.ErrPermission, "fail permission denied"},
 	} {
 		d := &doctor{ledger: &ledger.Inspection{Sources: c.sources, Clock: now}}

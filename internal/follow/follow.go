@@ -89,7 +89,8 @@ type Stats struct {
 
 // Stats returns the current figures.
 func (f *Follower) Stats() Stats {
-	s := Stats{Active: f.active.Load(), Trouble: *f.trouble.Load(), Snapshots: f.snapshots.Load(), Changes: make(map[string]map[string]uint64)}
+	s := Stats{Active: f.active.Load(), Trouble: *f.trouble.Load(), Snapshots: f.snapshots.Load()}
+	s.Changes = make(map[string]map[string]uint64)
 	if log := f.log.Load(); log != nil {
 		s.Log = *log
 	}
@@ -146,9 +147,7 @@ func (f *Follower) Run(ctx context.Context) error {
 		err := f.follow(ctx)
 		_, stop := errors.AsType[*StopError](err)
 		held := errors.Is(err, ledger.ErrHeld)
-		if f.say(""); !held {
-			f.say(trouble(err))
-		}
+		f.say(trouble(err))
 		switch {
 		case ctx.Err() != nil || errors.Is(err, errResynced):
 			return nil
@@ -240,10 +239,11 @@ func (f *Follower) withLease(ctx context.Context, src *activity.Source) error {
 	f.recorded.Store(uint64(at.lsn))
 	f.walEnd.Store(max(uint64(at.lsn), f.walEnd.Load()))
 	f.committed.CompareAndSwap(0, time.Now().UnixNano())
-	f.say("")
 	f.active.Store(true)
 	defer f.active.Store(false)
+	f.say("")
 	err = f.stream(ctx, src, conn, at)
+	f.say(trouble(err)) // before it is not active: the lag goes on
 	if errors.Is(err, errLacks) || errors.Is(err, ledger.ErrStrayRow) {
 		f.Log.WarnContext(ctx, "reading the source whole again", "source", f.Name, "error", err)
 		return src.StartOver(ctx)
@@ -297,7 +297,7 @@ func trouble(err error) string {
 	bad, row := errors.AsType[*rowError](err)
 	_, stop := errors.AsType[*StopError](err)
 	switch {
-	case err == nil:
+	case err == nil, errors.Is(err, ledger.ErrHeld):
 		return ""
 	case row:
 		return "a row of table " + bad.table + " is not valid; the log names it"

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -24,18 +23,17 @@ type Status struct {
 	*Stats          // of this process's follower of the source; nil: it has none
 }
 
-// Statuses returns what this process knows of the ledger's sources and that of f, by name. f may be
-// nil.
+// Statuses returns what this process knows of the ledger's sources and that of f. f may be nil.
 func Statuses(r *activity.Recorder, f *Follower) []Status {
-	sources, all := r.Sources(), []Status{}
-	if f != nil && sources[f.Name].Name == "" { // the ledger does not have it yet
-		sources[f.Name] = ledger.Source{}
+	sources := r.Sources()
+	if f != nil && !slices.ContainsFunc(sources, func(s ledger.Source) bool { return s.Name == f.Name }) { // not leased yet
+		sources = append(sources, ledger.Source{Name: f.Name})
 	}
-	for _, name := range slices.Sorted(maps.Keys(sources)) {
-		source := sources[name]
+	all := make([]Status, 0, len(sources))
+	for _, source := range sources {
 		at, _ := parsePosition(source.Position)
-		s := Status{Name: name, Followed: source.Holder != "", Position: uint64(at.lsn)}
-		if f != nil && f.Name == name {
+		s := Status{Name: source.Name, Followed: source.Holder != "", Position: uint64(at.lsn)}
+		if f != nil && f.Name == s.Name {
 			s.Stats = new(f.Stats())
 			s.Followed = s.Followed && (s.Active || source.Holder != f.Holder)
 		}
@@ -97,7 +95,8 @@ func (f *Follower) ReadInvalid(ctx context.Context, to *Report) error {
 	defer tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // it only read
 	ignore := func(mapped) error { return nil }
 	list := func(_ context.Context, bad *rowError) error {
-		if to.Invalid++; to.Invalid <= maxListed {
+		to.Invalid++
+		if to.Invalid <= maxListed {
 			to.Rows = append(to.Rows, fmt.Sprintf("%.1000s", bad))
 		}
 		return nil

@@ -105,7 +105,8 @@ func (r *Registry) Follow(sources func() []follow.Status) {
 			}
 			for table, changes := range s.Changes {
 				for result, n := range changes {
-					counter(to, "feedfilter_follow_changes_total", "Rows changed in the source.", n, append(label, "table", table, "result", result)...)
+					counter(to, "feedfilter_follow_changes_total", "Rows changed in the source.", n,
+						"source", s.Name, "table", table, "result", result)
 				}
 			}
 		}
