@@ -158,7 +158,7 @@ func blockRow(id int, user, target any) string {
 }
 
 func hide(user, post, ends, gone string) string {
-	return fmt.Sprintf(`{"id":1,"user_id":%s,"post_id":"%s","ends":%s,"gone":%s}`, user, post, ends, gone)
+	return fmt.Sprintf(`{"id":1,"user_id":%s,"post_id":%q,"ends":%s,"gone":%s}`, user, post, ends, gone)
 }
 
 // withSchema wraps an event as Debezium does if schemas are enabled. kind is the type of a column.

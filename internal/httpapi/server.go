@@ -154,7 +154,8 @@ func newFront(c Config) *front {
 }
 
 func operationsOf(c Config) *core.Operations {
-	o := &core.Operations{Activities: c.Activities, Sampler: c.Sampler, Access: &c.Access, Events: c.Events, Feeds: core.NewFeedCounts(c.Activities.Kinds())}
+	o := &core.Operations{Activities: c.Activities, Events: c.Events, Sampler: c.Sampler, Access: &c.Access}
+	o.Feeds = core.NewFeedCounts(c.Activities.Kinds())
 	o.Recorder, _ = c.Activities.(*activity.Recorder) // nothing else asks for the type
 	o.Access.Prepare()
 	if o.Sampler == nil {
