@@ -77,6 +77,17 @@ func (s *Source) Settle(ctx context.Context) error {
 	return s.r.ledger.Settle(ctx, s.lease, s.position)
 }
 
+// Reach waits until every View that begins afterwards has what was recorded up to Position.
+func (s *Source) Reach(ctx context.Context) error {
+	answers := 0 // the third is of a poll that began after this call: others may have moved the position
+	return s.r.pages.Reach(ctx, func(sources []ledger.Source) (bool, error) {
+		answers++
+		return answers > 2 || slices.ContainsFunc(sources, func(o ledger.Source) bool {
+			return o.Name == s.lease.Source && o.Position == s.position
+		}), nil
+	})
+}
+
 // HashOf returns the hash of a user. [Recorder.Export] has all activities in order of this hash.
 func (s *Source) HashOf(user string) uint64 { return s.r.userHash(user) }
 

@@ -45,11 +45,11 @@ func tokenHelp() map[string]string {
 }
 
 type tokenNewCmd struct {
-	Name     string         `help:"${token_name}"                               placeholder:"NAME"     required:""`
-	Scope    []access.Scope `enum:"feed:read,activity:write,source:write,ops:read,ops:write" help:"${token_scope}"  placeholder:"SCOPE" required:""`
-	TTL      time.Duration  `help:"${token_ttl}"                                placeholder:"DURATION"`
-	Rate     access.Rate    `help:"${token_rate}"                               placeholder:"RATE"`
-	AuthFile string         `help:"${token_append}"                             placeholder:"FILE"`
+	Name     string         `help:"${token_name}"                                            placeholder:"NAME"     required:""`
+	Scope    []access.Scope `enum:"feed:read,activity:write,source:write,ops:read,ops:write" help:"${token_scope}"  placeholder:"SCOPE" required:""` //nolint:lll // one tag
+	TTL      time.Duration  `help:"${token_ttl}"                                             placeholder:"DURATION"`
+	Rate     access.Rate    `help:"${token_rate}"                                            placeholder:"RATE"`
+	AuthFile string         `help:"${token_append}"                                          placeholder:"FILE"`
 }
 
 // Help is shown by kong below the summary.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/activity/pages"
 )
 
 // Codes of events that are refused.
@@ -58,18 +59,18 @@ type Received struct {
 	Skipped  int `json:"skipped"`  // with an invalid row
 }
 
-// Receive records events, in any number of processes. When it returns nil, the ledger has them.
-// After an error, send them again.
+// Receive records events, in any number of processes. When it returns nil, every View that begins
+// afterwards has them, and a snapshot at its end. After an error, send them again.
 //
-// An [*activity.InvalidError] means that an event can never be recorded as it is, ledger.ErrFenced
-// that another call records events. For others see [activity.Recorder.Follow].
+// An [*activity.InvalidError] means that an event can never be recorded as it is. Other errors are
+// an [*activity.UnavailableError]: also while another call records events, as ledger.ErrFenced.
 func (f *Follower) Receive(ctx context.Context, events Events) (Received, error) {
 	src, err := f.recorder.Follow(ctx, f.Name, "events", f.tables.Kinds(), leaseTime, false) // the same holder everywhere
 	if taken, ok := errors.AsType[*ledger.FollowedError](err); ok {
 		return Received{}, refused(activity.CodeFollowed, "%v", taken)
 	}
 	if err != nil {
-		return Received{}, err
+		return Received{}, pages.Unavailable("ledger", err)
 	}
 	i := &intake{Follower: f, src: src, decoder: newDecoder(f.tables, src.Check)}
 	i.decoder.counts = f.changes
@@ -97,8 +98,11 @@ func (f *Follower) Receive(ctx context.Context, events Events) (Received, error)
 	if err == nil {
 		err = i.flush(ctx)
 	}
+	if err == nil {
+		err = src.Reach(ctx)
+	}
 	f.active.Store(err == nil)
-	return i.got, err
+	return i.got, pages.Unavailable("ledger", err)
 }
 
 // intake records the events of a call.
@@ -413,7 +417,8 @@ func (e *Event) hash() uint64 {
 }
 
 func incomplete(t *Table, format string, args ...any) error {
-	return refused(CodeIncompleteRow, "table %s needs REPLICA IDENTITY FULL, or binlog_row_image=FULL: %s", t.Table, fmt.Sprintf(format, args...))
+	what := fmt.Sprintf(format, args...)
+	return refused(CodeIncompleteRow, "table %s needs REPLICA IDENTITY FULL, or binlog_row_image=FULL: %s", t.Table, what)
 }
 
 func refused(code, format string, args ...any) error {

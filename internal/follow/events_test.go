@@ -144,7 +144,7 @@ func marked(mark, event string) string {
 }
 
 // mysql returns an event of the MySQL connector.
-func mysql(op, gtid, file string, pos, row int, before, after string) string {
+func mysql(op, gtid, file string, pos, row int, before, after string) string { //nolint:revive // as the connector has them
 	return fmt.Sprintf(`{"before":%s,"after":%s,"source":{"version":"3.0.5.Final","connector":"mysql","name":"app","ts_ms":1714000000000,`+
 		`"snapshot":"false","db":"shop","sequence":null,"table":"hides","server_id":223344,"gtid":%s,"file":"mysql-bin.%s","pos":%d,`+
 		`"row":%d,"thread":7,"query":null},"op":"%s","ts_ms":1714000000142,"transaction":null}`,
@@ -158,7 +158,7 @@ func blockRow(id int, user, target any) string {
 }
 
 func hide(user, post, ends, gone string) string {
-	return fmt.Sprintf(`{"id":1,"user_id":%s,"post_id":"%s","ends":%s,"gone":%s}`, user, post, ends, gone)
+	return fmt.Sprintf(`{"id":1,"user_id":%s,"post_id":%q,"ends":%s,"gone":%s}`, user, post, ends, gone)
 }
 
 // withSchema wraps an event as Debezium does if schemas are enabled. kind is the type of a column.

@@ -44,7 +44,7 @@ func parseEventPosition(text string) (p eventPosition, ok bool) {
 }
 
 // String returns the position as the ledger keeps it.
-func (p eventPosition) String() string {
+func (p *eventPosition) String() string {
 	text, _ := json.Marshal(p, json.Deterministic(true)) // it has no value that JSON lacks
 	return string(text)
 }

@@ -50,7 +50,7 @@ func postgresLog(rt *rapid.T) (log []logged) {
 // mysqlLog returns a log of a server that has transactions of several, or without their numbers.
 func mysqlLog(rt *rapid.T) (log []logged) {
 	numbered := rapid.Bool().Draw(rt, "numbered")
-	last, next := uint64(0), make(map[string]uint64)
+	next := make(map[string]uint64)
 	file, pos := 1, uint64(4)
 	for range rapid.IntRange(1, 8).Draw(rt, "transactions") {
 		if rapid.IntRange(0, 3).Draw(rt, "rotates") == 0 {
@@ -65,9 +65,8 @@ func mysqlLog(rt *rapid.T) (log []logged) {
 				if !numbered {
 					p = place{Txn: uint64(file), At: pos, Row: uint64(row)}
 				}
-				for range rapid.IntRange(1, 2).Draw(rt, "events") { // two of an update of a primary key
-					last++
-					log = append(log, logged{place: p, hash: last})
+				for n := range rapid.IntRange(1, 2).Draw(rt, "events") { // two of an update of a primary key
+					log = append(log, logged{place: p, hash: uint64(n)}) // other rows have the same values
 				}
 			}
 		}
@@ -78,10 +77,10 @@ func mysqlLog(rt *rapid.T) (log []logged) {
 
 // TestPass: whatever is repeated, each event is new once, and the position survives its text.
 func TestPass(t *testing.T) {
-	for name, make := range map[string]func(*rapid.T) []logged{"postgres": postgresLog, "mysql": mysqlLog} {
+	for name, logOf := range map[string]func(*rapid.T) []logged{"postgres": postgresLog, "mysql": mysqlLog} {
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {
-				log := make(rt)
+				log := logOf(rt)
 				at := eventPosition{Tables: "1"}
 				for done := 0; done < len(log); {
 					from := rapid.IntRange(0, done).Draw(rt, "from")
@@ -89,13 +88,13 @@ func TestPass(t *testing.T) {
 					for n := from; n < to; n++ {
 						isNew, err := at.pass(log[n].place, log[n].hash)
 						if err != nil || isNew != (n >= done) {
-							rt.Fatalf("event %d of %d, %+v: new %v, %v; position %s", n, done, log[n], isNew, err, at)
+							rt.Fatalf("event %d of %d, %+v: new %v, %v; position %s", n, done, log[n], isNew, err, &at)
 						}
 						done = max(done, n+1)
 						if text := at.String(); rapid.IntRange(0, 2).Draw(rt, "continues") == 0 {
 							var ok bool
 							if at, ok = parseEventPosition(text); !ok || at.String() != text {
-								rt.Fatalf("%s: %s, %v", text, at, ok)
+								rt.Fatalf("%s: %s, %v", text, &at, ok)
 							}
 						}
 					}
@@ -154,7 +153,7 @@ func TestPassWithoutCommit(t *testing.T) {
 		{0, 51, true}, {0, 51, false}, {50, 51, false}, {50, 45, false}, {50, 60, true}, {70, 10, true}, {50, 60, false}, {70, 9, false},
 	} {
 		if isNew, err := at.pass(place{Txn: c.txn, At: c.at}, 1); isNew != c.isNew || err != nil {
-			t.Errorf("%d: %+v: new %v, %v; position %s", n, c, isNew, err, at)
+			t.Errorf("%d: %+v: new %v, %v; position %s", n, c, isNew, err, &at)
 		}
 	}
 }
@@ -165,7 +164,7 @@ func TestParseEventPosition(t *testing.T) {
 			t.Errorf("%q: %v", bad, p)
 		}
 	}
-	if _, ok := parsePosition(eventPosition{Tables: "1", Snapshot: "7"}.String()); ok {
+	if _, ok := parsePosition((&eventPosition{Tables: "1", Snapshot: "7"}).String()); ok {
 		t.Error("a follower of PostgreSQL takes the position")
 	}
 }

@@ -233,7 +233,10 @@ func parseTime(text string) (time.Time, error) {
 	case "-infinity":
 		return time.Time{}, errors.New("-infinity is no time")
 	}
-	for _, layout := range []string{"2006-01-02 15:04:05.999999999-07", "2006-01-02 15:04:05.999999999-07:00", "2006-01-02 15:04:05.999999999", "2006-01-02", time.RFC3339Nano} {
+	for _, layout := range []string{
+		"2006-01-02 15:04:05.999999999-07", "2006-01-02 15:04:05.999999999-07:00", "2006-01-02 15:04:05.999999999", "2006-01-02",
+		time.RFC3339Nano,
+	} {
 		if at, err := time.Parse(layout, text); err == nil {
 			return at.UTC(), nil
 		}

@@ -157,9 +157,8 @@ func newFront(c Config) *front {
 }
 
 func operationsOf(c Config) *core.Operations {
-	o := &core.Operations{
-		Activities: c.Activities, Sampler: c.Sampler, Events: c.Events, Access: &c.Access, Feeds: core.NewFeedCounts(c.Activities.Kinds()), Sources: c.Sources,
-	}
+	o := &core.Operations{Activities: c.Activities, Events: c.Events, Sampler: c.Sampler, Access: &c.Access, Sources: c.Sources}
+	o.Feeds = core.NewFeedCounts(c.Activities.Kinds())
 	if o.Sources == nil {
 		o.Sources = func() []follow.Status { return []follow.Status{} }
 	}

@@ -126,6 +126,13 @@ func TestEventsAreSent(t *testing.T) {
 				}
 			}
 			all[0].want(t, "POST", eventsPath, "["+eventAt("c", 139, 10)+","+eventAt("d", 139, 48)+"]", 200, `{"recorded":1,"replayed":1,"skipped":0}`)
+			read := strings.Replace(eventAt("r", 200, 11), `"false"`, `"last"`, 1)
+			all[1].want(t, "POST", eventsPath, read, 200, `{"recorded":1,"replayed":0,"skipped":0}`)
+			all[0].want(t, "POST", eventsPath, read, 200, `{"recorded":0,"replayed":1,"skipped":0}`)
+			for _, s := range all {
+				s.want(t, "POST", "/v1/feed/filter", `{"viewer":"1","posts":[`+posts[0]+","+posts[1]+`]}`, 200,
+					`{"posts":[{"id":"p0"}],"dropped":[{"id":"p1","kind":"block","actor":"11"}],"degraded":[]}`)
+			}
 			if a := all[1].do(t, "PUT", "/v1/users/1/blocks/2", ""); a.Status != 409 || a.Code != "followed" {
 				t.Errorf("another writes the kind: %d %s", a.Status, a.Body)
 			}

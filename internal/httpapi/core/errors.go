@@ -97,8 +97,8 @@ func (p *Problem) Status() int {
 	case CodeUnsupportedMediaType:
 		return http.StatusUnsupportedMediaType
 	case activity.CodeUnknownKind, activity.CodeUnknownFacet, activity.CodeSelfBlock, activity.CodeUnsupportedOp,
-		activity.CodeWrongEffect, activity.CodeTooManyPages, activity.CodeTooManyIDs, activity.CodeInvalidPosition, activity.CodeNotFollowed, CodeUnknownOp,
-		follow.CodeIncompleteRow, follow.CodeInvalidRow, follow.CodeSnapshotNeeded:
+		activity.CodeWrongEffect, activity.CodeTooManyPages, activity.CodeTooManyIDs, activity.CodeInvalidPosition, activity.CodeNotFollowed,
+		CodeUnknownOp, follow.CodeIncompleteRow, follow.CodeInvalidRow, follow.CodeSnapshotNeeded:
 		return http.StatusUnprocessableEntity
 	case CodeUnavailable, CodeOverloaded, CodeAuditUnavailable, CodeNotYet:
 		return http.StatusServiceUnavailable

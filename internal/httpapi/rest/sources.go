@@ -3,7 +3,6 @@ package rest
 import (
 	"context"
 
-	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/internal/follow"
 	"github.com/feedfilter/feedfilter/internal/httpapi/core"
 )
@@ -29,5 +28,5 @@ func (a *api) receive(ctx context.Context, k *core.Call, _ string, events follow
 	defer cancel()
 	got, err := f.Receive(ctx, events)
 	k.NoteDeleted(got.Recorded)
-	return got, pages.Unavailable("ledger", err)
+	return got, err
 }
