@@ -17,7 +17,7 @@ func TestAwait(t *testing.T) {
 	ctx := t.Context()
 	g := newRig(t, &favfilter.Memory{}, 4)
 	g.afterTimeout = 20 * time.Millisecond
-	source, err := g.Follow(ctx, "app", "one", []string{"block"}, time.Hour)
+	source, err := g.Follow(ctx, "app", "one", []string{"block"}, time.Hour, false)
 	must(t, err)
 	want := func(after, want string) {
 		t.Helper()
@@ -44,7 +44,7 @@ func TestAwait(t *testing.T) {
 	} {
 		want(after, reached)
 	}
-	_, err = g.Follow(ctx, "second", "one", []string{"hide"}, time.Hour)
+	_, err = g.Follow(ctx, "second", "one", []string{"hide"}, time.Hour, false)
 	must(t, err)
 	want("1/A", "reached") // as far as this process knows
 	want("second 0/1", "not yet")
@@ -62,7 +62,7 @@ func TestAwait(t *testing.T) {
 func TestAwaitAsks(t *testing.T) {
 	ctx := t.Context()
 	g := newRig(t, &favfilter.Memory{}, 4)
-	source, err := g.Follow(ctx, "app", "one", []string{"block"}, time.Hour)
+	source, err := g.Follow(ctx, "app", "one", []string{"block"}, time.Hour, false)
 	must(t, err)
 	for i := range 10 {
 		position := fmt.Sprintf("0/%X", 16+i)
@@ -72,7 +72,7 @@ func TestAwaitAsks(t *testing.T) {
 	}
 	down := &faulttest.Faults{}
 	g.open(t, g.ledger.Around(down.Around), g.store)
-	_, err = g.Follow(ctx, "second", "one", []string{"hide"}, time.Hour)
+	_, err = g.Follow(ctx, "second", "one", []string{"hide"}, time.Hour, false)
 	must(t, err)
 	g.afterTimeout = time.Minute
 	if err := g.Await(ctx, "third 0/10"); !invalid(err, CodeNotFollowed) {

@@ -30,13 +30,15 @@ type SourceChange struct {
 }
 
 // Follow takes the lease of a source for the process holder, as [ledger.Ledger.Lease] does.
-func (r *Recorder) Follow(ctx context.Context, source, holder string, kinds []string, lasts time.Duration) (*Source, error) {
+func (r *Recorder) Follow(
+	ctx context.Context, source, holder string, kinds []string, lasts time.Duration, force bool,
+) (*Source, error) {
 	for _, name := range kinds {
 		if k, ok := r.kinds.Named(name); !ok || !k.InLedger() {
 			return nil, fmt.Errorf("follow source %q: the ledger keeps no kind %q", source, name)
 		}
 	}
-	lease, err := r.ledger.Lease(ctx, source, holder, kinds, lasts)
+	lease, err := r.ledger.Lease(ctx, source, holder, kinds, lasts, force)
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,7 @@ import (
 func TestSource(t *testing.T) {
 	ctx := t.Context()
 	g := newRig(t, &favfilter.Memory{}, 4)
-	source, err := g.Follow(ctx, "app", "one", []string{"block"}, time.Hour)
+	source, err := g.Follow(ctx, "app", "one", []string{"block"}, time.Hour, false)
 	must(t, err)
 	change := SourceChange{User: "1", Kind: "block", Target: "2", At: time.Now(), Added: []ledger.Span{{}}}
 	must(t, source.Check(change))
@@ -24,7 +24,7 @@ func TestSource(t *testing.T) {
 	if _, err := g.Record(ctx, []Activity{{User: "1", Kind: "block", Target: "3"}}); !invalid(err, "followed") {
 		t.Errorf("others write a followed kind: %v", err)
 	}
-	second, err := g.Follow(ctx, "app", "one", []string{"block"}, time.Hour)
+	second, err := g.Follow(ctx, "app", "one", []string{"block"}, time.Hour, false)
 	must(t, err)
 	if err := source.Record(ctx, "11", []SourceChange{change}); !errors.Is(err, ledger.ErrFenced) {
 		t.Errorf("after another took the lease: %v", err)
@@ -34,6 +34,8 @@ func TestSource(t *testing.T) {
 	}
 	must(t, second.Record(ctx, "12", []SourceChange{{User: "1", Kind: "block", Target: "2", At: time.Now(), Removed: []ledger.Span{{}}}}))
 	g.want(t, "1", "block", "2", None)
+	must(t, second.StartOver(ctx))
+	must(t, second.Record(ctx, "13", nil))
 }
 
 func invalid(err error, code string) bool {
@@ -45,7 +47,7 @@ func invalid(err error, code string) bool {
 func TestDeleteUserOfSource(t *testing.T) {
 	ctx := t.Context()
 	g := newRig(t, &favfilter.Memory{}, 4)
-	source, err := g.Follow(ctx, "app", "one", []string{"block"}, time.Hour)
+	source, err := g.Follow(ctx, "app", "one", []string{"block"}, time.Hour, false)
 	must(t, err)
 	must(t, source.Record(ctx, "10", []SourceChange{
 		{User: "1", Kind: "block", Target: "2", At: time.Now(), Added: []ledger.Span{{}}},

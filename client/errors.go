@@ -86,8 +86,8 @@ func (e *Error) Is(target error) bool {
 			return true
 		}
 		switch e.Code { // codes of single activities that are not about the request
-		case "limit_reached", "no_ledger", "stuck", "followed", "not_yet", "unavailable", "overloaded", "rate_limited", "audit_unavailable", "internal",
-			"unauthenticated", "forbidden":
+		case "limit_reached", "no_ledger", "stuck", "followed", "not_yet", "unavailable", "overloaded", "rate_limited",
+			"audit_unavailable", "internal", "unauthenticated", "forbidden":
 			return false
 		}
 		return e.Status == 0

@@ -112,6 +112,7 @@ type followWorld struct {
 	t     *testing.T
 	rng   *rand.Rand
 	tally *tally
+	limit time.Duration // of the way to a position
 
 	source, ledger *pgtest.Server
 	redis          *redistest.Server
@@ -148,7 +149,7 @@ func TestLongChaosFollow(t *testing.T) {
 func newFollowWorld(t *testing.T, seed uint64, pages string) *followWorld {
 	t.Helper()
 	w := &followWorld{
-		t: t, rng: rand.New(rand.NewPCG(seed, 0)), tally: newTally(), proxies: make(map[string][]*proxytest.Proxy),
+		t: t, limit: followLimit, rng: rand.New(rand.NewPCG(seed, 0)), tally: newTally(), proxies: make(map[string][]*proxytest.Proxy),
 		source: pgtest.Start(t, "wal_level=logical", "wal_sender_timeout=5s"), ledger: pgtest.Start(t), redis: redistest.Start(t),
 	}
 	w.exec(followSQL)
@@ -210,7 +211,7 @@ func (w *followWorld) exec(sql string, args ...any) {
 	w.t.Helper()
 	conn, err := w.connect(w.t.Context(), w.source)
 	must(w.t, err)
-	defer conn.Close(context.Background()) //nolint:errcheck // nothing is open
+	defer func() { _ = conn.Close(context.WithoutCancel(w.t.Context())) }()
 	_, err = conn.Exec(w.t.Context(), sql, args...)
 	must(w.t, err)
 }
@@ -221,8 +222,9 @@ func ask[T any](w *followWorld, from *pgtest.Server, sql string, args ...any) (v
 	if err != nil {
 		return value, err
 	}
-	defer conn.Close(context.Background()) //nolint:errcheck // nothing is open
-	return value, conn.QueryRow(w.t.Context(), sql, args...).Scan(&value)
+	defer func() { _ = conn.Close(context.WithoutCancel(w.t.Context())) }()
+	err = conn.QueryRow(w.t.Context(), sql, args...).Scan(&value)
+	return value, err
 }
 
 // awaitPosition waits until the ledger has all that the source has committed.
@@ -230,14 +232,13 @@ func (w *followWorld) awaitPosition() {
 	w.t.Helper()
 	want, err := ask[string](w, w.source, `SELECT pg_current_wal_flush_lsn()::text`)
 	must(w.t, err)
-	at := ""
-	for end := time.Now().Add(followLimit); ; {
+	for end := time.Now().Add(w.limit); ; {
 		reached, err := ask[bool](w, w.ledger, `SELECT coalesce(bool_or(position <> '' AND split_part(position, ' ', 1)::pg_lsn >= $1::pg_lsn), false) FROM sources`, want)
 		if reached {
 			return
 		}
 		if time.Now().After(end) {
-			at, _ = ask[string](w, w.ledger, `SELECT coalesce(max(position || ' ' || holder), '') FROM sources`)
+			at, _ := ask[string](w, w.ledger, `SELECT coalesce(max(position || ' ' || holder), '') FROM sources`)
 			w.t.Fatalf("position %s was not reached, the ledger is at %q: %v", want, at, err)
 		}
 		must(w.t, wait(w.t.Context(), 10*time.Millisecond))
@@ -287,7 +288,7 @@ func (w *followWorld) write(ctx context.Context, n int, rng *rand.Rand) {
 		r.step(ctx)
 	}
 	if r.conn != nil {
-		_ = r.conn.Close(context.Background())
+		_ = r.conn.Close(context.WithoutCancel(ctx))
 	}
 }
 
@@ -295,10 +296,10 @@ func (r *followWriter) step(ctx context.Context) {
 	r.truncating.RLock()
 	defer r.truncating.RUnlock()
 	after, want, err := r.transact(ctx)
-	for err != nil && ctx.Err() == nil { // the source is down: whether it has the transaction is to be read
+	for err != nil && ctx.Err() == nil { // the source is down: the next read says whether it has the transaction
 		r.tally.count("connections lost", 1)
 		if r.conn != nil {
-			_ = r.conn.Close(context.Background())
+			_ = r.conn.Close(context.WithoutCancel(ctx))
 		}
 		if r.conn, err = r.connect(ctx, r.source); err == nil {
 			after, want, err = r.read(ctx)
@@ -308,7 +309,7 @@ func (r *followWriter) step(ctx context.Context) {
 		return
 	}
 	r.tally.count("commits", 1)
-	for range 4 { // the source changes nothing of them meanwhile
+	for range 4 { // no row of theirs changes meanwhile
 		for _, viewer := range r.viewers() {
 			r.judge(ctx, viewer, after, want[viewer])
 		}

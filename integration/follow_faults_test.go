@@ -30,17 +30,8 @@ func followFaults() []followFault {
 			return p.start, nil
 		}},
 		{"all processes killed", short, func(w *followWorld) (func() error, error) {
-			for _, p := range w.processes {
-				p.kill()
-			}
-			return func() error {
-				for _, p := range w.processes {
-					if err := p.start(); err != nil {
-						return err
-					}
-				}
-				return nil
-			}, nil
+			w.killAll()
+			return w.startAll, nil
 		}},
 		{"process stopped", [2]time.Duration{time.Second, 12 * time.Second}, func(w *followWorld) (func() error, error) {
 			p := w.processes[w.rng.IntN(len(w.processes))]
@@ -51,17 +42,16 @@ func followFaults() []followFault {
 			w.redis.Kill()
 			return func() error { w.redis.Restart(); return nil }, nil
 		}},
-		{"column added", short, addColumn},
-		{"table truncated", short, truncate},
+		{"column added", short, func(w *followWorld) (func() error, error) { addColumn(w); return nil, nil }},   //nolint:nilnil // it needs no end
+		{"table truncated", short, func(w *followWorld) (func() error, error) { truncate(w); return nil, nil }}, //nolint:nilnil // it needs no end
 		{"table truncated and all processes killed", short, func(w *followWorld) (func() error, error) {
-			if _, err := truncate(w); err != nil {
-				return nil, err
-			}
+			truncate(w)
 			must(w.t, wait(w.t.Context(), time.Duration(w.rng.Int64N(int64(1500*time.Millisecond)))))
-			return w.restartAll()
+			w.killAll()
+			return w.startAll, nil
 		}},
 		{"slot dropped", short, func(w *followWorld) (func() error, error) { return nil, w.dropSlot() }},
-		{"slot made anew", short, func(w *followWorld) (func() error, error) {
+		{"slot created again", short, func(w *followWorld) (func() error, error) {
 			if err := w.dropSlot(); err != nil {
 				return nil, err
 			}
@@ -108,30 +98,31 @@ func followFaults() []followFault {
 	return slices.DeleteFunc(all, func(f followFault) bool { return !strings.Contains(f.name, *chaosFaults) })
 }
 
-func (w *followWorld) restartAll() (func() error, error) {
+func (w *followWorld) killAll() {
 	for _, p := range w.processes {
 		p.kill()
 	}
-	for _, p := range w.processes {
-		if err := p.start(); err != nil {
-			return nil, err
-		}
-	}
-	return nil, nil
 }
 
-func addColumn(w *followWorld) (func() error, error) {
+func (w *followWorld) startAll() error {
+	for _, p := range w.processes {
+		if err := p.start(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func addColumn(w *followWorld) {
 	table := []string{"blocks", "more_blocks", `"App"."Hides"`, "list_members"}[w.rng.IntN(4)]
 	w.exec("ALTER TABLE " + table + " DROP COLUMN IF EXISTS extra")
 	w.exec("ALTER TABLE " + table + " ADD COLUMN extra int DEFAULT 5")
-	return nil, nil
 }
 
-func truncate(w *followWorld) (func() error, error) {
+func truncate(w *followWorld) {
 	w.truncating.Lock()
 	defer w.truncating.Unlock()
 	w.exec("TRUNCATE " + []string{"blocks", "more_blocks", `"App"."Hides"`, "list_members", "blocks, more_blocks"}[w.rng.IntN(5)])
-	return nil, nil
 }
 
 // dropSlot drops the slot, as a failover does to a server that has no slot.
@@ -150,7 +141,8 @@ func (w *followWorld) dropSlot() error {
 	}
 }
 
-// invalidateSlot makes the source throw away the log that the followers, which cannot reach it, need.
+// invalidateSlot makes the source remove the log that the followers need. They cannot reach it
+// meanwhile.
 func invalidateSlot(w *followWorld) (func() error, error) {
 	for _, p := range w.proxies["source"] {
 		p.Cut()
@@ -238,7 +230,7 @@ func (w *followWorld) compare() {
 		want[k] = g
 	})
 	got, repeats := make(map[[3]string]bool), make(map[[3]string]int)
-	w.each(w.ledger, `SELECT kind, owner, target, NULL::timestamptz, NULL::timestamptz, times FROM repeats`, func(k [3]string, _ given, times string) {
+	w.each(w.ledger, `SELECT kind, owner, target, NULL::timestamptz AS since, NULL::timestamptz AS until, times FROM repeats`, func(k [3]string, _ given, times string) {
 		repeats[k] = strings.Count(times, ",") + 1
 	})
 	w.each(w.ledger, `SELECT kind, owner, target, to_timestamp(since / 1000000.0), to_timestamp(until / 1000000.0) FROM entries
@@ -285,7 +277,7 @@ func (w *followWorld) each(from *pgtest.Server, sql string, do func(k [3]string,
 	w.t.Helper()
 	conn, err := w.connect(w.t.Context(), from)
 	must(w.t, err)
-	defer conn.Close(context.Background()) //nolint:errcheck // nothing is open
+	defer func() { _ = conn.Close(context.WithoutCancel(w.t.Context())) }()
 	rows, err := conn.Query(w.t.Context(), sql)
 	must(w.t, err)
 	var k [3]string

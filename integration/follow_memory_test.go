@@ -12,6 +12,7 @@ import (
 // TestLongFollowMemory follows transactions of a million rows: the follower takes at most 200 MiB.
 func TestLongFollowMemory(t *testing.T) {
 	w := newFollowWorld(t, 1, "4096")
+	w.limit = 20 * time.Minute
 	follow, _ := w.processes[len(w.processes)-1].(*followCommand) // it started first
 	peak := func() (kib int) {
 		t.Helper()

@@ -76,13 +76,16 @@ type SourceChange struct {
 
 // Lease takes the lease of a source for the process holder, for a time. It declares the kinds, of
 // which there must be one, as those of the source; if they were others, Position begins again with
-// "". A lease that has ended, or that the same holder has, can be taken. Otherwise the error wraps
-// ErrHeld. A kind of another source is refused with a [FollowedError]. For other errors see Record.
-func (l *Ledger) Lease(ctx context.Context, source, holder string, kinds []string, lasts time.Duration) (Lease, error) {
+// "". A lease that has ended, or that the same holder has, can be taken, and with force that of any
+// holder. Otherwise the error wraps ErrHeld. A kind of another source is refused with a
+// [FollowedError]. For other errors see Record.
+func (l *Ledger) Lease(
+	ctx context.Context, source, holder string, kinds []string, lasts time.Duration, force bool,
+) (Lease, error) {
 	what := fmt.Sprintf("ledger: lease source %q", source)
 	return ask(ctx, l, &Call{Operation: "lease"}, what, func(ctx context.Context) (lease Lease, err error) {
 		err = l.db.transact(ctx, callTimeout, func(ctx context.Context, t transaction) error {
-			lease, err = l.lease(ctx, t, source, holder, kinds, lasts)
+			lease, err = l.lease(ctx, t, source, holder, kinds, lasts, force)
 			return err
 		})
 		return lease, err
@@ -90,7 +93,7 @@ func (l *Ledger) Lease(ctx context.Context, source, holder string, kinds []strin
 }
 
 func (l *Ledger) lease(
-	ctx context.Context, t transaction, source, holder string, kinds []string, lasts time.Duration,
+	ctx context.Context, t transaction, source, holder string, kinds []string, lasts time.Duration, force bool,
 ) (Lease, error) {
 	lease := Lease{Source: source}
 	var had string
@@ -116,7 +119,7 @@ func (l *Ledger) lease(
 	if clock > 0 {
 		now = time.UnixMicro(clock)
 	}
-	if had != holder && until > now.UnixMicro() {
+	if had != holder && until > now.UnixMicro() && !force {
 		return Lease{}, fmt.Errorf("%w: %s, until %s", ErrHeld, had, time.UnixMicro(until).UTC().Format(time.RFC3339))
 	}
 	lease.Fence++
@@ -312,7 +315,7 @@ func (f *following) execute(ctx context.Context, l *Ledger, now time.Time) (rece
 		if err := fenced(ctx, t, move); err != nil {
 			return err
 		}
-		repeats, single, err := f.decide(now)
+		several, single, err := f.decide(now)
 		if err != nil {
 			return err
 		}
@@ -322,8 +325,8 @@ func (f *following) execute(ctx context.Context, l *Ledger, now time.Time) (rece
 		err = execAll(ctx, t, []statement{
 			{sql: l.sql.upsertRows, columns: columnsOf(upserts)},
 			{sql: l.sql.deleteRows, columns: columnsOf(removals)[:4]},
-			{sql: l.sql.upsertRepeats, columns: repeats},
-			{sql: l.sql.deleteRepeats, columns: single},
+			{sql: l.sql.upsertRepeats, columns: append(several.key(), several.times)},
+			{sql: l.sql.deleteRepeats, columns: single.key()},
 			l.raise(e.raised),
 		})
 		if err != nil {
@@ -334,24 +337,30 @@ func (f *following) execute(ctx context.Context, l *Ledger, now time.Time) (rece
 	return receipt, err
 }
 
-// firsts returns the columns of the first rows of the changes.
-func (f *following) firsts() []any {
-	n := len(f.changes)
-	hash, owner, kind, target := make([]int64, n), make([]string, n), make([]string, n), make([]string, n)
-	for i, c := range f.changes {
-		r := &c.Rows[0]
-		hash[i], owner[i], kind[i], target[i] = stored(r.Hash), r.Owner, r.Kind, r.Target
-	}
-	return []any{hash, owner, kind, target}
+// repeats are the columns of the table of that name.
+type repeats struct {
+	hash                       []int64
+	owner, kind, target, times []string
 }
+
+func (r *repeats) add(k key, times string) {
+	r.hash, r.owner, r.kind = append(r.hash, stored(k.hash)), append(r.owner, k.owner), append(r.kind, k.kind)
+	r.target, r.times = append(r.target, k.target), append(r.times, times)
+}
+
+func (r *repeats) key() []any { return []any{r.hash, r.owner, r.kind, r.target} }
 
 // lookupRepeats is a query for the activities of the changes that several rows give.
 func (f *following) lookupRepeats(l *Ledger) statement {
 	var hash int64
 	var k key
 	var text string
+	var firsts repeats
+	for i := range f.changes {
+		firsts.add(f.changes[i].Rows[0].key(), "")
+	}
 	return statement{
-		sql: l.sql.lookupRepeats, columns: f.firsts(), into: []any{&hash, &k.owner, &k.kind, &k.target, &text},
+		sql: l.sql.lookupRepeats, columns: firsts.key(), into: []any{&hash, &k.owner, &k.kind, &k.target, &text},
 		reset: func() { f.noted = make(map[key][]Span) },
 		each: func() (err error) {
 			k.hash = unstored(hash)
@@ -361,27 +370,26 @@ func (f *following) lookupRepeats(l *Ledger) statement {
 	}
 }
 
-// decide sets the state of each entry after the changes. It returns the columns of the activities
-// that several rows give from now on, and of those that one row gives, or none.
-func (f *following) decide(now time.Time) (repeats, single []any, err error) {
+// decide sets the state of each entry after the changes. It returns the activities that several rows
+// give from now on, and those that one row gives, or none.
+func (f *following) decide(now time.Time) (several, single repeats, err error) {
 	for _, e := range f.entries {
 		e.state = state{e.was, e.before}
 	}
-	firsts, before := f.firsts(), maps.Clone(f.noted)
-	times := make([]string, len(f.changes))
+	before := maps.Clone(f.noted)
 	named, last := f.named, make(map[key]int)
 	for i := range f.changes {
 		c := &f.changes[i]
 		mine := named[:len(c.Rows)]
 		named = named[len(c.Rows):]
 		first := mine[0].key
-		known, several := f.noted[first]
-		if !several && mine[0].is {
+		known, noted := f.noted[first]
+		if !noted && mine[0].is {
 			known = []Span{{Since: mine[0].after.since, Until: mine[0].after.until}}
 		}
 		rest, err := c.apply(known, now)
 		if err != nil {
-			return nil, nil, fmt.Errorf("change %d: %s of %q for %q: %w", i, first.kind, first.owner, first.target, err)
+			return several, single, fmt.Errorf("change %d: %s of %q for %q: %w", i, first.kind, first.owner, first.target, err)
 		}
 		if f.noted[first] = rest; len(rest) < 2 && !slices.ContainsFunc(rest, Span.hashed) {
 			delete(f.noted, first)
@@ -391,43 +399,18 @@ func (f *following) decide(now time.Time) (repeats, single []any, err error) {
 		}
 		last[first] = i
 	}
-	keep := func(several bool) []any {
-		return pick(append(slices.Clone(firsts), times), func(i int) bool {
-			first := f.changes[i].Rows[0].key()
-			spans, found := f.noted[first]
-			times[i] = formatSpans(spans)
-			_, noted := before[first]
-			return last[first] == i && found == several && (several || noted)
-		})
-	}
-	return keep(true), keep(false)[:4], nil
-}
-
-// pick returns the rows of columns for which wanted is true.
-func pick(columns []any, wanted func(i int) bool) []any {
-	first, _ := columns[0].([]int64)
-	var rows []int
-	for i := range first {
-		if wanted(i) {
-			rows = append(rows, i)
+	for i := range f.changes {
+		first := f.changes[i].Rows[0].key()
+		spans, is := f.noted[first]
+		switch _, was := before[first]; {
+		case last[first] != i:
+		case is:
+			several.add(first, formatSpans(spans))
+		case was:
+			single.add(first, "")
 		}
 	}
-	picked := make([]any, len(columns))
-	for n, column := range columns {
-		switch c := column.(type) {
-		case []int64:
-			picked[n] = make([]int64, 0, len(rows))
-			for _, i := range rows {
-				picked[n] = append(picked[n].([]int64), c[i]) //nolint:forcetypeassert // as made above
-			}
-		case []string:
-			picked[n] = make([]string, 0, len(rows))
-			for _, i := range rows {
-				picked[n] = append(picked[n].([]string), c[i]) //nolint:forcetypeassert // as made above
-			}
-		}
-	}
-	return picked
+	return several, single, nil
 }
 
 // stateOf returns the state of an activity that rows with the spans give: the times of the row that

@@ -438,13 +438,11 @@ func (cm *committer) write(ctx context.Context, w *write) error {
 	// Deletions and removals of ended activities may change many pages, but run one at a time.
 	ours := w.deletes || w.changes[0].Ended
 	for !ours && cm.congested(w.changes) {
-		if w.alone == nil {
+		if w.alone == nil || cm.life.isClosed() {
 			return ErrOverloaded
 		}
 		select { // a source waits instead
 		case <-time.After(reachEvery):
-		case <-cm.life.open.Done():
-			return ErrClosed
 		case <-ctx.Done():
 			return fmt.Errorf("record %d activities: nothing was changed: %w", len(w.changes), ctx.Err())
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"path/filepath"
 	"slices"
@@ -62,7 +61,7 @@ func (c *crash) around(ctx context.Context, call *ledger.Call, next func(ctx con
 		c.dead.Store(true)
 		c.end()
 	}
-	c.observe()
+	c.observe() //nolint:contextcheck // the call's own may have ended
 	return err
 }
 
@@ -117,13 +116,13 @@ func (c *crash) process(l *ledger.Ledger) (stop func()) {
 	c.end = cancel
 	var err error
 	c.recorder, err = activity.Open(ctx, activity.Config{
-		Ledger: l, Store: &c.store, Passive: true, StalenessBound: -1, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Ledger: l, Store: &c.store, Passive: true, StalenessBound: -1, Logger: slog.New(slog.DiscardHandler),
 	})
 	must(c.t, err)
 	recorder := c.recorder
 	var running sync.WaitGroup
 	f := c.follower("one")
-	f.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
+	f.Log = slog.New(slog.DiscardHandler)
 	running.Go(func() {
 		if err := f.Run(ctx); err != nil {
 			c.t.Errorf("call %d: %v", c.f.Calls(), err)
@@ -140,7 +139,7 @@ func (c *crash) run(at int64, after, again bool) int64 {
 	var err error
 	c.ledger, err = ledger.Open(c.t.Context(), "sqlite:"+filepath.Join(c.t.TempDir(), "ledger.db"), ledger.Options{Pages: 4})
 	must(c.t, err)
-	defer c.ledger.Close() //nolint:errcheck // it ends with the test
+	defer c.ledger.Close()
 	c.store, c.f, c.again = favfilter.Memory{}, &faulttest.Faults{At: at, After: after}, again
 	c.states, c.at = [][]string{nil}, 0
 	stop := func() {}
@@ -193,8 +192,8 @@ func (c *crash) wantFeed(of string, want bool) {
 	}
 }
 
-// A follower ends at each call of the ledger, which took effect, and another goes on. At each moment
-// the ledger has a state of the source, and never one before that which it had.
+// A follower ends at each call of the ledger, which took effect, and another goes on. At each
+// moment the ledger has a state of the source, and never one before that which it had.
 func TestFollowCrashes(t *testing.T) { crashes(t, false, true) }
 
 // The same, before or after the call took effect.

@@ -65,7 +65,7 @@ type Received struct {
 // An [*activity.InvalidError] means that an event can never be recorded as it is. Other errors are
 // an [*activity.UnavailableError]: also while another call records events, as ledger.ErrFenced.
 func (f *Follower) Receive(ctx context.Context, events Events) (Received, error) {
-	src, err := f.recorder.Follow(ctx, f.Name, "events", f.tables.Kinds(), leaseTime) // the same holder everywhere
+	src, err := f.recorder.Follow(ctx, f.Name, "events", f.tables.Kinds(), leaseTime, false) // the same holder everywhere
 	if taken, ok := errors.AsType[*ledger.FollowedError](err); ok {
 		return Received{}, refused(activity.CodeFollowed, "%v", taken)
 	}

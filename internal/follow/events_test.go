@@ -342,7 +342,7 @@ func TestSweepIsRepeated(t *testing.T) {
 	s.want(t, recorded(2), pg("c", "blocks", 100, 110, "", block(9, 1)), pg("c", "blocks", 100, 120, "", block(8, 1)))
 	last := marked("last", pg("r", "blocks", 0, 200, "", block(1, 2)))
 	s.want(t, recorded(1), marked("true", last))
-	src, err := s.recorder.Follow(t.Context(), "app", "events", s.tables.Kinds(), time.Hour)
+	src, err := s.recorder.Follow(t.Context(), "app", "events", s.tables.Kinds(), time.Hour, false)
 	must(t, err)
 	at, _ := parseEventPosition(src.Position())
 	i := &intake{Follower: s.Follower, src: src, at: at}
@@ -426,7 +426,7 @@ func TestEventsOfOtherTables(t *testing.T) {
 	other.wantHas(t, "block 1 5", "block 3 4")
 	s.refuses(t, CodeSnapshotNeeded, "file of tables", pg("c", "blocks", 140, 150, "", block(5, 6)))
 
-	src, err := s.recorder.Follow(t.Context(), "app", "events", s.tables.Kinds(), 0)
+	src, err := s.recorder.Follow(t.Context(), "app", "events", s.tables.Kinds(), 0, false)
 	must(t, err)
 	must(t, src.Record(t.Context(), "0/16B3748 1f2e3d4c", nil)) // as the follower of PostgreSQL has it
 	s.refuses(t, CodeSnapshotNeeded, "file of tables", pg("c", "blocks", 140, 150, "", block(5, 6)))

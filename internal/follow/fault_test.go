@@ -127,10 +127,10 @@ func TestFollowFenced(t *testing.T) {
 	a := newApp(t)
 	ctx := t.Context()
 	kinds := a.tables.Kinds()
-	paused, err := a.recorder.Follow(ctx, "app", "paused", kinds, time.Millisecond)
+	paused, err := a.recorder.Follow(ctx, "app", "paused", kinds, time.Millisecond, false)
 	must(t, err)
 	soon(t, "the end of the lease", func() bool {
-		other, err := a.recorder.Follow(ctx, "app", "other", kinds, time.Minute)
+		other, err := a.recorder.Follow(ctx, "app", "other", kinds, time.Minute, false)
 		if err == nil {
 			must(t, other.Record(ctx, "0/1 x", nil))
 		}
@@ -149,7 +149,8 @@ func TestFollowFenced(t *testing.T) {
 }
 
 // A resync mends what the ledger has otherwise than the source, while the source changes and the
-// stream goes on. It touches nothing that the stream changes.
+// stream goes on. It touches nothing that the stream changes. It takes the place of the process that
+// follows, which goes on afterwards.
 func TestFollowResync(t *testing.T) {
 	a := newApp(t)
 	ctx := t.Context()
@@ -158,7 +159,7 @@ func TestFollowResync(t *testing.T) {
 	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) SELECT n, 1 + n % 7 FROM generate_series(10, 20) n`)
 	a.reached()
 	stop()
-	src, err := a.recorder.Follow(ctx, "app", "drift", a.tables.Kinds(), time.Millisecond)
+	src, err := a.recorder.Follow(ctx, "app", "drift", a.tables.Kinds(), time.Millisecond, false)
 	must(t, err)
 	wrong := func(user, target string, spans ...ledger.Span) activity.SourceChange {
 		return activity.SourceChange{User: user, Kind: "block", Target: target, At: time.Now(), Added: spans, Whole: true}
@@ -167,6 +168,9 @@ func TestFollowResync(t *testing.T) {
 		wrong("10", "4"), wrong("100", "3"), wrong("150", "4", ledger.Span{Until: time.Now().Add(time.Hour)}), wrong("500", "1", ledger.Span{}),
 	}))
 	at := a.position()
+	first := a.follower("zero")
+	a.start(first)
+	soon(t, "the first to follow", func() bool { return first.Stats().Active })
 	var writing sync.WaitGroup
 	quit, end := context.WithCancel(ctx)
 	defer end()
@@ -198,7 +202,7 @@ func TestFollowResync(t *testing.T) {
 	if f.Stats().Snapshots > 0 || a.position().lsn <= at.lsn {
 		t.Errorf("%d full reads, from %v to %v", f.Stats().Snapshots, at, a.position())
 	}
-	a.start(a.follower("three"))
+	soon(t, "the first to go on", func() bool { return first.Stats().Active })
 	a.reached()
 	a.wantMapped()
 }
@@ -206,7 +210,7 @@ func TestFollowResync(t *testing.T) {
 // What the stream has touched since the comparison stays as the stream says.
 func TestMendSkipsTouched(t *testing.T) {
 	a := newApp(t)
-	src, err := a.recorder.Follow(t.Context(), "app", "one", a.tables.Kinds(), time.Hour)
+	src, err := a.recorder.Follow(t.Context(), "app", "one", a.tables.Kinds(), time.Hour, false)
 	must(t, err)
 	ap := &applier{f: a.follower("one"), src: src, touched: newTouched()}
 	must(t, src.Record(t.Context(), ap.at.String(), nil))

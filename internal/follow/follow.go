@@ -134,7 +134,7 @@ func (f *Follower) Run(ctx context.Context) error {
 
 // follow follows the source while this process has the lease.
 func (f *Follower) follow(ctx context.Context) error {
-	src, err := f.recorder.Follow(ctx, f.Name, f.Holder, f.tables.Kinds(), leaseTime)
+	src, err := f.recorder.Follow(ctx, f.Name, f.Holder, f.tables.Kinds(), leaseTime, f.Resync)
 	if err != nil {
 		if _, taken := errors.AsType[*ledger.FollowedError](err); taken {
 			return &StopError{err}

@@ -41,7 +41,7 @@ type modelTransaction struct {
 	end      pglogrepl.LSN
 }
 
-func pick[T any](rt *rapid.T, what string, of ...T) T { //nolint:ireturn // one of them
+func pick[T any](rt *rapid.T, what string, of ...T) T {
 	return rapid.SampledFrom(of).Draw(rt, what)
 }
 
@@ -106,7 +106,7 @@ func (m *model) identity(table int) (all []string) {
 }
 
 // tuple is a row as the stream has it: with those columns, and without what an update leaves.
-func (m *model) tuple(r modelRow, has func(column string) bool, unchanged func(column string) bool) *pglogrepl.TupleData {
+func (m *model) tuple(r modelRow, has, unchanged func(column string) bool) *pglogrepl.TupleData {
 	t := &pglogrepl.TupleData{}
 	for _, column := range modelColumns() {
 		c := &pglogrepl.TupleDataColumn{DataType: pglogrepl.TupleDataTypeNull}

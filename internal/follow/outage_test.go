@@ -59,7 +59,8 @@ func TestFollowFailover(t *testing.T) {
 	a.server = standby
 	a.connect()
 	report, err := a.follower("one").Check(t.Context())
-	if must(t, err); !slices.ContainsFunc(report.Problems, func(p Problem) bool { return strings.Contains(p.What, "standby") }) {
+	must(t, err)
+	if !slices.ContainsFunc(report.Problems, func(p Problem) bool { return strings.Contains(p.What, "standby") }) {
 		t.Errorf("a standby: %v", report.Problems)
 	}
 	a.exec(`SELECT pg_promote()`)
@@ -143,7 +144,7 @@ func TestFollowRestored(t *testing.T) {
 		}
 		soon(t, "the confirmation", confirmed)
 		stop()
-		src, err := a.recorder.Follow(t.Context(), "app", "backup", a.tables.Kinds(), time.Minute)
+		src, err := a.recorder.Follow(t.Context(), "app", "backup", a.tables.Kinds(), time.Minute, false)
 		must(t, err)
 		var stray []activity.SourceChange // as the backup has it
 		must(t, src.StartOver(t.Context()))

@@ -170,7 +170,7 @@ func (s *service) follow(t *testing.T) {
 		}
 	}
 	recorder, _ := s.activities.(*activity.Recorder)
-	_, err := recorder.Follow(t.Context(), "app", "test", kinds, time.Minute)
+	_, err := recorder.Follow(t.Context(), "app", "test", kinds, time.Minute, false)
 	must(t, err)
 	for route := range s.contractOf(t).operations() {
 		if method, target, body := s.contract.good(t, route); strings.HasSuffix(route, "/{target}") || route == "POST /v1/activities" {

@@ -59,7 +59,7 @@ func (s *service) sendEvents(t *testing.T) {
 	with.do(t, method, target, eventAt("c", 1<<40, 1))
 	recorder, _ := with.activities.(*activity.Recorder)
 	must(t, recorder.Release(t.Context(), "block"))
-	_, err := recorder.Follow(t.Context(), "other", "test", []string{"block"}, time.Minute)
+	_, err := recorder.Follow(t.Context(), "other", "test", []string{"block"}, time.Minute, false)
 	must(t, err)
 	if a := with.do(t, method, target, body); a.Code != "followed" {
 		t.Errorf("a kind of another source: %d %s", a.Status, a.Body)

@@ -28,7 +28,7 @@ func (s suite) follow(t *testing.T) {
 	run, steps := 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
 		run++
-		lease, err := l.Lease(ctx, "app", "one", []string{"block"}, time.Hour)
+		lease, err := l.Lease(ctx, "app", "one", []string{"block"}, time.Hour, false)
 		must(rt, err)
 		position := lease.Position
 		rows, next := make(map[int]sourceRow), 0
@@ -71,7 +71,7 @@ func (s suite) follow(t *testing.T) {
 			}
 			if rapid.IntRange(0, 3).Draw(rt, "lost") == 0 {
 				stale := lease
-				lease, err = l.Lease(ctx, "app", "one", []string{"block"}, time.Hour)
+				lease, err = l.Lease(ctx, "app", "one", []string{"block"}, time.Hour, false)
 				must(rt, err)
 				if lease.Position != position {
 					rt.Fatalf("position %q, want %q", lease.Position, position)
@@ -154,12 +154,12 @@ func (s suite) followed(t *testing.T) {
 	ctx := t.Context()
 	must(t, l.Declare(ctx, []ledger.Kind{{Name: "hide", Target: ledger.Post}, {Name: "like", Target: ledger.Post}}))
 	row := ledger.Row{Hash: hashOf("u"), Owner: "u", Kind: "hide", Target: "p", Since: time.Now()}
-	lease, err := l.Lease(ctx, "app", "one", []string{"hide"}, time.Hour)
+	lease, err := l.Lease(ctx, "app", "one", []string{"hide"}, time.Hour, false)
 	must(t, err)
-	if _, err := l.Lease(ctx, "app", "two", []string{"hide"}, time.Hour); !errors.Is(err, ledger.ErrHeld) {
+	if _, err := l.Lease(ctx, "app", "two", []string{"hide"}, time.Hour, false); !errors.Is(err, ledger.ErrHeld) {
 		t.Errorf("the lease of another: %v", err)
 	}
-	if _, err := l.Lease(ctx, "other", "two", []string{"hide"}, time.Hour); !isFollowed(err) {
+	if _, err := l.Lease(ctx, "other", "two", []string{"hide"}, time.Hour, false); !isFollowed(err) {
 		t.Errorf("a kind of another source: %v", err)
 	}
 	record := func(remove bool) error {
@@ -178,11 +178,11 @@ func (s suite) followed(t *testing.T) {
 		t.Errorf("a change of a kind that is not the source's: %v", err)
 	}
 	must(t, l.Renew(ctx, lease, time.Hour))
-	if _, err := l.Lease(ctx, "app", "two", []string{"hide"}, time.Hour); !errors.Is(err, ledger.ErrHeld) {
+	if _, err := l.Lease(ctx, "app", "two", []string{"hide"}, time.Hour, false); !errors.Is(err, ledger.ErrHeld) {
 		t.Errorf("the lease of another, renewed: %v", err)
 	}
 	must(t, l.Renew(ctx, lease, 0))
-	second, err := l.Lease(ctx, "app", "two", []string{"hide"}, time.Hour)
+	second, err := l.Lease(ctx, "app", "two", []string{"hide"}, time.Hour, false)
 	must(t, err)
 	if err := l.Renew(ctx, lease, time.Hour); !errors.Is(err, ledger.ErrFenced) {
 		t.Errorf("renewed a lease that was lost: %v", err)
@@ -191,15 +191,20 @@ func (s suite) followed(t *testing.T) {
 		t.Errorf("a row that nobody added: %v", err)
 	}
 	for position, kinds := range map[string][]string{"5": {"hide"}, "": {"hide", "like"}} {
-		moved, err := l.Lease(ctx, "app", "two", []string{"hide"}, time.Hour)
+		moved, err := l.Lease(ctx, "app", "two", []string{"hide"}, time.Hour, false)
 		must(t, err)
 		_, err = l.Follow(ctx, time.Now(), moved, moved.Position, "5", nil)
 		must(t, err)
-		if second, err = l.Lease(ctx, "app", "two", kinds, time.Hour); err != nil || second.Position != position {
+		if second, err = l.Lease(ctx, "app", "two", kinds, time.Hour, false); err != nil || second.Position != position {
 			t.Errorf("a lease of %v: position %q, %v, want %q", kinds, second.Position, err, position)
 		}
 	}
+	both, err := l.Lease(ctx, "app", "two", []string{"hide", "like"}, time.Hour, false)
+	must(t, err)
 	must(t, l.Unfollow(ctx, "like"))
+	if err := l.Renew(ctx, both, time.Hour); !errors.Is(err, ledger.ErrFenced) {
+		t.Errorf("a lease of a released kind: %v", err)
+	}
 	must(t, l.Unfollow(ctx, "hide"))
 	if _, err := l.Follow(ctx, time.Now(), second, "", "1", nil); !errors.Is(err, ledger.ErrFenced) {
 		t.Errorf("follows a released source: %v", err)
@@ -208,4 +213,34 @@ func (s suite) followed(t *testing.T) {
 		t.Errorf("sources %v, %v", all, err)
 	}
 	must(t, record(true))
+	s.forgotten(t, l, row)
+}
+
+// forgotten: after a new start, or a release, nothing is known of several rows of an activity.
+func (s suite) forgotten(t *testing.T, l *ledger.Ledger, row ledger.Row) {
+	ctx := t.Context()
+	lease, err := l.Lease(ctx, "app", "one", []string{"hide"}, time.Hour, false)
+	must(t, err)
+	follow := func(c ledger.SourceChange) {
+		t.Helper()
+		c.Rows, c.At = []ledger.Row{row}, time.Now()
+		_, err := l.Follow(ctx, time.Now(), lease, lease.Position, lease.Position, []ledger.SourceChange{c})
+		must(t, err)
+	}
+	for _, forget := range []func(){
+		func() { must(t, l.StartOver(ctx, lease)) },
+		func() {
+			must(t, l.Unfollow(ctx, "hide"))
+			lease, err = l.Lease(ctx, "app", "one", []string{"hide"}, time.Hour, false)
+			must(t, err)
+		},
+	} {
+		follow(ledger.SourceChange{Whole: true, Added: []ledger.Span{{}, {}}})
+		forget()
+		follow(ledger.SourceChange{Removed: []ledger.Span{{}}})
+		left, err := l.List(ctx, ledger.ListQuery{Hash: row.Hash, Owner: row.Owner, Kind: row.Kind, Now: time.Now(), Limit: 1})
+		if err != nil || len(left) > 0 {
+			t.Errorf("the activity is left: %v, %v", left, err)
+		}
+	}
 }
