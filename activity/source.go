@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -79,9 +80,11 @@ func (s *Source) Settle(ctx context.Context) error {
 // Reach waits until every View that begins afterwards has what was recorded up to Position.
 func (s *Source) Reach(ctx context.Context) error {
 	answers := 0 // the third is of a poll that began after this call: others may have moved the position
-	return s.r.pages.Reach(ctx, func(positions map[string]string) (bool, error) {
+	return s.r.pages.Reach(ctx, func(sources []ledger.Source) (bool, error) {
 		answers++
-		return answers > 2 || positions[s.lease.Source] == s.position, nil
+		return answers > 2 || slices.ContainsFunc(sources, func(o ledger.Source) bool {
+			return o.Name == s.lease.Source && o.Position == s.position
+		}), nil
 	})
 }
 
@@ -151,6 +154,9 @@ func (s *Source) rows(changes []SourceChange) []ledger.SourceChange {
 	return all
 }
 
+// Sources returns the ledger's sources. See [pages.Pages.Sources].
+func (r *Recorder) Sources() []ledger.Source { return r.pages.Sources() }
+
 // Await waits until every View that begins afterwards has all that a followed source had committed
 // up to a position of its log, such as "0/16B3748". "" is no position. Where several sources are
 // followed, the position has the name of one before it: "app 0/16B3748".
@@ -171,16 +177,15 @@ func (r *Recorder) Await(ctx context.Context, after string) error {
 	}
 	limited, cancel := context.WithTimeout(ctx, r.afterTimeout)
 	defer cancel()
-	err := r.pages.Reach(limited, func(positions map[string]string) (bool, error) {
-		if !named && len(positions) == 1 {
-			for name = range positions { //nolint:revive // the only one
-			}
+	err := r.pages.Reach(limited, func(sources []ledger.Source) (bool, error) {
+		if !named && len(sources) == 1 {
+			name = sources[0].Name
 		}
-		position, followed := positions[name]
-		if !followed {
+		i := slices.IndexFunc(sources, func(s ledger.Source) bool { return s.Name == name })
+		if i < 0 {
 			return false, notFollowed()
 		}
-		has, ok := parsePosition(position)
+		has, ok := parsePosition(sources[i].Position)
 		return ok && has >= wanted, nil
 	})
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {

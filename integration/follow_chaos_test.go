@@ -296,7 +296,7 @@ func (r *followWriter) step(ctx context.Context) {
 	r.truncating.RLock()
 	defer r.truncating.RUnlock()
 	after, want, err := r.transact(ctx)
-	for err != nil && ctx.Err() == nil { // the source is down: the next read says whether it has the transaction
+	for err != nil && ctx.Err() == nil { // the source is down: the next read shows the outcome
 		r.tally.count("connections lost", 1)
 		if r.conn != nil {
 			_ = r.conn.Close(context.WithoutCancel(ctx))

@@ -230,11 +230,8 @@ func (l *Ledger) Unfollow(ctx context.Context, kind string) error {
 // Sources returns all sources, in order of name.
 func (l *Ledger) Sources(ctx context.Context) ([]Source, error) {
 	return ask(ctx, l, &Call{Operation: "sources"}, "ledger: read sources", func(ctx context.Context) ([]Source, error) {
-		var s Source
-		var until int64
-		all, err := collect(ctx, l.db, statement{sql: allSourcesSQL, into: []any{&s.Name, &s.Position, &s.Holder, &until}},
-			func() Source { s.Until = time.UnixMicro(until).UTC(); return s })
-		if err != nil {
+		var all []Source
+		if err := l.db.query(ctx, sourcesQuery(&all)); err != nil {
 			return nil, err
 		}
 		kinds, err := readKinds(ctx, l.db)
@@ -277,14 +274,14 @@ func (l *Ledger) Follow(ctx context.Context, now time.Time, lease Lease, from, t
 	})
 }
 
-// positionsQuery returns a query that reads the positions of all sources.
-func positionsQuery(into *map[string]string) statement {
-	var name, position, holder string
+// sourcesQuery returns a query that reads all sources in order of name, without their kinds.
+func sourcesQuery(into *[]Source) statement {
+	var s Source
 	var until int64
 	return statement{
-		sql: allSourcesSQL, into: []any{&name, &position, &holder, &until},
-		reset: func() { *into = make(map[string]string) },
-		each:  func() error { (*into)[name] = position; return nil },
+		sql: allSourcesSQL, into: []any{&s.Name, &s.Position, &s.Holder, &until},
+		reset: func() { *into = nil },
+		each:  func() error { s.Until = time.UnixMicro(until).UTC(); *into = append(*into, s); return nil },
 	}
 }
 

@@ -217,7 +217,7 @@ func (d *sqliteDatabase) changed(
 		if p.Layouts, err = readLayouts(ctx, q); err != nil {
 			return err
 		}
-		if err := q.query(ctx, positionsQuery(&p.Positions)); err != nil {
+		if err := q.query(ctx, sourcesQuery(&p.Sources)); err != nil {
 			return err
 		}
 		var hash int64

@@ -130,10 +130,24 @@ func plainChanges(changes []ledger.SourceChange) []ledger.Change {
 	return all
 }
 
-// Reach waits until reached reports true of the positions of the ledger's sources, by name. Every
-// Read that begins afterwards has all changes up to there.
-func (p *Pages) Reach(ctx context.Context, reached func(positions map[string]string) (bool, error)) error {
+// Reach waits until reached reports true of the ledger's sources. Every Read that begins afterwards
+// has all changes up to their positions.
+func (p *Pages) Reach(ctx context.Context, reached func([]ledger.Source) (bool, error)) error {
 	return p.poller.reach(ctx, reached)
+}
+
+// Sources returns the ledger's sources at the last poll, in order of name, without their kinds. A
+// source whose lease has ended since has no Holder.
+func (p *Pages) Sources() (all []ledger.Source) {
+	if known := p.poller.follow.sources.Load(); known != nil {
+		all = slices.Clone(*known)
+	}
+	for i := range all {
+		if !all[i].Until.After(p.Now()) {
+			all[i].Holder = ""
+		}
+	}
+	return all
 }
 
 // write is one caller's changes. Its results may be read once done is closed.

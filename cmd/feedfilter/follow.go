@@ -5,11 +5,11 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"regexp"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
@@ -78,15 +78,17 @@ func readTables(file string, kinds *activity.Kinds) (follow.Tables, error) {
 	return tables, nil
 }
 
-// follower returns a follower of the source.
-func (f *sourceFlags) follower(r *activity.Recorder, file string, log *slog.Logger) (*follow.Follower, error) {
-	tables, err := readTables(file, r.Kinds())
+// follower returns a follower of the source. With no Recorder, it can only look at the source.
+func (f *sourceFlags) follower(
+	r *activity.Recorder, kinds *activity.Kinds, file string, log *slog.Logger,
+) (*follow.Follower, error) {
+	tables, err := readTables(file, kinds)
 	if err != nil {
 		return nil, err
 	}
 	host, _ := os.Hostname()
 	return follow.New(r, follow.Options{
-		Name: f.SourceName, URL: f.Source, Tables: tables, Holder: fmt.Sprintf("%s %d %s", host, os.Getpid(), rand.Text()[:8]),
+		Name: f.SourceName, URL: f.Source, Tables: tables, Kinds: kinds, Holder: fmt.Sprintf("%s %d %s", host, os.Getpid(), rand.Text()[:8]),
 		Skip: f.OnError == "skip", Log: log,
 	}), nil
 }
@@ -124,7 +126,7 @@ func (c *followCmd) Check(context.Context) error {
 // Run follows the source until ctx ends.
 func (c *followCmd) Run(ctx context.Context, std stdio) (err error) {
 	if c.Look {
-		return c.report(ctx, std.out)
+		return c.report(ctx, std)
 	}
 	log := c.Data.logger(std)
 	d, err := c.Data.open(ctx, log, nil)
@@ -147,7 +149,7 @@ func (c *followCmd) Run(ctx context.Context, std stdio) (err error) {
 			"SELECT pg_drop_replication_slot('feedfilter_" + c.Source.SourceName + "'); DROP PUBLICATION feedfilter_" + c.Source.SourceName)
 		return nil
 	}
-	f, err := c.Source.follower(r, c.Tables, log)
+	f, err := c.Source.follower(r, r.Kinds(), c.Tables, log)
 	if err != nil {
 		return fmt.Errorf("follow: %w", err)
 	}
@@ -155,42 +157,46 @@ func (c *followCmd) Run(ctx context.Context, std stdio) (err error) {
 	return f.Run(ctx)
 }
 
-// report prints what the source looks like.
-func (c *followCmd) report(ctx context.Context, out io.Writer) error {
+// report prints what the source looks like, and the rows that are not valid.
+func (c *followCmd) report(ctx context.Context, std stdio) error {
 	kinds, err := c.Data.kinds()
 	if err != nil {
 		return err
 	}
-	tables, err := readTables(c.Tables, kinds)
+	f, err := c.Source.follower(nil, kinds, c.Tables, c.Data.logger(std))
 	if err != nil {
 		return err
 	}
-	report, err := follow.New(nil, follow.Options{Name: c.Source.SourceName, URL: c.Source.Source, Tables: tables}).Check(ctx)
+	report, err := f.Check(ctx)
+	if err == nil {
+		if err = f.ReadInvalid(ctx, &report); len(report.Problems) > 0 {
+			err = nil // they may keep it from reading
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("follow: %w", err)
 	}
-	if err := report.Print(out); err != nil {
+	if err := report.Print(std.out); err != nil {
 		return err
 	}
-	if n := len(report.Problems); n > 0 {
-		return fmt.Errorf("follow: the source lacks %d things", n)
+	if n, rows := len(report.Problems), report.Invalid; n+rows > 0 {
+		return fmt.Errorf("follow: the source lacks %d things, and has %d rows that are not valid", n, rows)
 	}
 	return nil
 }
 
-// makeFollower makes the follower of the service, if it has one.
-func (r *running) makeFollower() error {
-	if r.Follow == "" {
-		return nil
+// makeFollower makes the follower of the service, if it has one. It returns what is known of sources.
+func (r *running) makeFollower() (sources func() []follow.Status, err error) {
+	recorder := r.data.recorder
+	if recorder == nil {
+		return nil, nil //nolint:nilnil // without a ledger, nothing is followed
 	}
-	recorder, err := r.data.withLedger("to follow a source")
-	if err != nil {
-		return err
+	if r.Follow != "" {
+		if r.follower, err = r.Source.follower(recorder, recorder.Kinds(), r.Follow, r.log); err != nil {
+			return nil, err
+		}
 	}
-	if r.follower, err = r.Source.follower(recorder, r.Follow, r.log); err == nil {
-		r.Data.meters.Follow(r.Source.SourceName, r.follower.Stats)
-	}
-	return err
+	return func() []follow.Status { return follow.Statuses(recorder, r.follower) }, nil
 }
 
 // follow follows a source beside the service. A source that somebody has to mend is tried again now
@@ -200,9 +206,9 @@ func (r *running) follow(ctx context.Context) {
 		return
 	}
 	ctx, end := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
+	var following sync.WaitGroup
+	following.Go(func() { r.follower.Watch(ctx) })
+	following.Go(func() {
 		for ctx.Err() == nil {
 			if err := r.follower.Run(ctx); err != nil {
 				r.log.ErrorContext(ctx, "stopped following the source", "error", err, "again_in", stoppedPause.String())
@@ -212,10 +218,10 @@ func (r *running) follow(ctx context.Context) {
 			case <-time.After(stoppedPause):
 			}
 		}
-	}()
+	})
 	r.onClose(func() error {
 		end()
-		<-done
+		following.Wait()
 		return nil
 	})
 }

@@ -64,6 +64,13 @@ func TestFollow(t *testing.T) {
 			first = second
 		}
 	}
+	diagnose(t, append([]string{"--follow=" + tables, of[0]}, data...)...).want(t, "sources", "ok", "app is followed by ", "slot in use, keeps ")
+	if code, answer := second.do("GET", "/v1/ops/health", ""); code != 200 || !strings.Contains(answer, `"sources":[{"name":"app","followed":true,`) {
+		t.Errorf("the sources: %d %s", code, answer)
+	}
+	if _, text := second.do("GET", "/metrics", ""); !strings.Contains(text, `feedfilter_follow_changes_total{result="recorded",source="app",table="blocks"}`) {
+		t.Errorf("no changes in %s", text)
+	}
 	if code, answer := second.do("PUT", "/v1/users/1/blocks/9", ""); code != 409 || !strings.Contains(answer, `"followed"`) || !strings.Contains(answer, `\"app\"`) {
 		t.Errorf("a write of a followed kind: %d %s", code, answer)
 	}
@@ -75,6 +82,10 @@ func TestFollow(t *testing.T) {
 	}
 	second.signal(syscall.SIGTERM)
 	second.wantExit(0)
+	diagnose(t, data...).want(t, "sources", "warn", "app is followed by nobody")
+	commit(`INSERT INTO blocks VALUES (5, 5)`)
+	r := feedfilter(t, 1, "follow", "--check", "--tables="+tables, of[0])
+	wantContains(t, r.stdout, "1 rows are not valid", `blocked="5" blocker="5"`)
 	feedfilter(t, 0, append([]string{"follow", "--release=block"}, data...)...)
 	third := serve(t, append([]string{"--data-dir=" + t.TempDir()}, data...)...)
 	if code, answer := third.do("PUT", "/v1/users/1/blocks/9", ""); code != 200 {

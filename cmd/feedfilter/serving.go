@@ -142,7 +142,8 @@ func (r *running) listen(ctx context.Context) (err error) {
 		r.beside.Wait()
 		return nil
 	})
-	if err := r.makeFollower(); err != nil {
+	sources, err := r.makeFollower()
+	if err != nil {
 		return err
 	}
 	var events *follow.Follower
@@ -154,6 +155,7 @@ func (r *running) listen(ctx context.Context) (err error) {
 		Activities: r.data.activities, Logger: r.log, MaxRequests: r.MaxRequests, Access: r.gate.access, Metrics: r.Data.meters,
 		Events: events, Sampler: r.sampler, Trace: r.Data.tracer.Requests(r.gate.access.Trusts),
 		About:      r.Data.about(),
+		Sources:    sources,
 		Background: func(do func(context.Context)) { r.beside.Go(func() { do(besides) }) },
 	})
 	r.follow(ctx)

@@ -43,13 +43,14 @@ type relation struct {
 type decoder struct {
 	tables    Tables
 	check     func(activity.SourceChange) error
+	counts    map[string]*counts
 	relations map[uint32]*relation
 	at        time.Time // commit of the current transaction
 }
 
 // newDecoder returns a decoder. check refuses invalid activities.
 func newDecoder(tables Tables, check func(activity.SourceChange) error) *decoder {
-	return &decoder{tables: tables, check: check, relations: make(map[uint32]*relation)}
+	return &decoder{tables: tables, check: check, counts: tables.counts(), relations: make(map[uint32]*relation)}
 }
 
 // decode returns the changes of activities of a message within a transaction.
@@ -132,27 +133,34 @@ func (d *decoder) row(id uint32, before, after *pglogrepl.TupleData) (changes []
 	}
 	var invalid error
 	for _, t := range r.tables {
+		n := len(changes)
 		was, err := d.valid(r, t, before, nil)
 		if _, bad := errors.AsType[*rowError](err); err != nil && !bad { // one that is bad was never recorded
 			return nil, err
 		}
 		is, err := d.valid(r, t, after, before)
-		if bad, ok := errors.AsType[*rowError](err); ok {
+		bad, refused := errors.AsType[*rowError](err)
+		if refused {
 			invalid = bad
 		} else if err != nil {
 			return nil, err
 		}
 		switch {
+		case was != nil && is != nil && *was == *is:
 		case was != nil && is != nil && was.user == is.user && was.target == is.target:
-			if was.Span != is.Span {
-				changes = append(changes, d.change(t, is, []ledger.Span{was.Span}, []ledger.Span{is.Span}))
+			changes = append(changes, d.change(t, is, []ledger.Span{was.Span}, []ledger.Span{is.Span}))
+		default:
+			if was != nil {
+				changes = append(changes, d.change(t, was, []ledger.Span{was.Span}, nil))
 			}
-			continue
-		case was != nil:
-			changes = append(changes, d.change(t, was, []ledger.Span{was.Span}, nil))
+			if is != nil {
+				changes = append(changes, d.change(t, is, nil, []ledger.Span{is.Span}))
+			}
 		}
-		if is != nil {
-			changes = append(changes, d.change(t, is, nil, []ledger.Span{is.Span}))
+		if len(changes) > n {
+			d.counts[t.Table].recorded.Add(1)
+		} else if !refused {
+			d.counts[t.Table].ignored.Add(1)
 		}
 	}
 	return changes, invalid
@@ -165,7 +173,7 @@ func (d *decoder) valid(r *relation, t *Table, row, old *pglogrepl.TupleData) (*
 		return nil, err
 	}
 	if err := d.check(d.change(t, m, nil, nil)); err != nil {
-		return nil, &rowError{r.name, r.describe(t, row), err}
+		return nil, &rowError{t.Table, r.describe(t, row), err}
 	}
 	return m, nil
 }
@@ -200,7 +208,7 @@ func (d *decoder) mapped(r *relation, t *Table, row, old *pglogrepl.TupleData) (
 	case missing != "":
 		return nil, fmt.Errorf("table %s: the stream lacks the value of column %q", r.name, missing)
 	case err != nil:
-		return nil, &rowError{r.name, r.describe(t, row), err}
+		return nil, &rowError{t.Table, r.describe(t, row), err}
 	case !counts:
 		return nil, nil //nolint:nilnil // it gives nothing
 	}

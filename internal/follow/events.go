@@ -73,6 +73,7 @@ func (f *Follower) Receive(ctx context.Context, events Events) (Received, error)
 		return Received{}, pages.Unavailable("ledger", err)
 	}
 	i := &intake{Follower: f, src: src, decoder: newDecoder(f.tables, src.Check)}
+	i.decoder.counts = f.changes
 	if at, _ := parseEventPosition(src.Position()); src.Position() == "" {
 		i.at.Tables = f.fingerprint
 	} else if at.Tables == f.fingerprint {
@@ -241,7 +242,6 @@ func (i *intake) flush(ctx context.Context) error {
 		return refused(CodeSnapshotNeeded, "an unknown row was changed or deleted: take a new snapshot")
 	}
 	if err == nil {
-		i.changes.Add(uint64(len(i.pending)))
 		i.pending = nil
 	}
 	return err

@@ -408,7 +408,7 @@ func TestRefusedEvents(t *testing.T) {
 	s.want(t, recorded(1), pg("u", "blocks", 140, 160, block(5, 5), block(5, 6)))
 	s.want(t, Received{Skipped: 1}, pg("u", "blocks", 140, 170, block(5, 6), block(5, `""`)))
 	s.wantHas(t, "block 1 2", "block 3 4")
-	if n := s.Stats().Skipped; n != 2 {
+	if n := s.Stats().Changes["blocks"]["skipped"]; n != 2 {
 		t.Errorf("%d rows skipped, want 2", n)
 	}
 	s.refuses(t, CodeIncompleteRow, full, pg("d", "blocks", 180, 190, block(1, `"__debezium_unavailable_value"`), ""))

@@ -23,6 +23,8 @@ const (
 	retryPause = time.Second
 	// endTimeout bounds the end of a lease when the process stops.
 	endTimeout = 2 * time.Second
+	// watchEvery is the pause between two measurements of the log that the source keeps.
+	watchEvery = 10 * time.Second
 )
 
 // Options are those of a [Follower].
@@ -30,11 +32,12 @@ type Options struct {
 	Name    string // of the source: letters, digits and _
 	URL     string // of the app's PostgreSQL
 	Tables  Tables
-	Holder  string // tells this process from all others
-	Create  bool   // create what the source lacks
-	Resync  bool   // compare the tables with the ledger, record what differs, and end
-	Skip    bool   // skip rows whose ids or times are not valid, rather than stop
-	TempDir string // for a snapshot; "": that of the system
+	Kinds   *activity.Kinds // of the service; default: those of the Recorder
+	Holder  string          // tells this process from all others
+	Create  bool            // create what the source lacks
+	Resync  bool            // compare the tables with the ledger, record what differs, and end
+	Skip    bool            // skip rows whose ids or times are not valid, rather than stop
+	TempDir string          // for a snapshot; "": that of the system
 	Log     *slog.Logger
 }
 
@@ -49,28 +52,55 @@ type Follower struct {
 	whole       bool          // a resync has to read the source whole
 	silence     time.Duration // how long a source that sends nothing counts as connected
 
-	active             atomic.Bool
-	skipped, snapshots atomic.Uint64
-	walEnd, recorded   atomic.Uint64 // end of the source's log, and the ledger's position
-	committed          atomic.Int64  // when the source committed the last that was recorded, in unix nanoseconds
-	changes            atomic.Uint64
+	active           atomic.Bool
+	snapshots        atomic.Uint64
+	walEnd, recorded atomic.Uint64 // end of the source's log, and the ledger's position
+	committed        atomic.Int64  // when the ledger lacked nothing, by the source's clock, in unix nanoseconds
+	changes          map[string]*counts
+	log              atomic.Pointer[KeptLog]
+	trouble          atomic.Pointer[string]
+}
+
+// counts are changes of the rows of a table, by what became of them.
+type counts struct {
+	recorded, ignored atomic.Uint64 // an ignored one does not change what the table says
+	skipped           atomic.Uint64 // with an id or a time that is not valid
+}
+
+func (all Tables) counts() map[string]*counts {
+	by := make(map[string]*counts)
+	for i := range all {
+		by[all[i].Table] = new(counts)
+	}
+	return by
 }
 
 // Stats are what a follower does, since it was made.
 type Stats struct {
-	Active    bool          // this process follows the source; otherwise another may
-	Behind    uint64        // bytes of the source's log that the ledger lacks
-	Lag       time.Duration // since the source committed the last that was recorded; 0: it lacks nothing
-	Changes   uint64        // recorded
-	Skipped   uint64        // rows with an id or a time that is not valid
-	Snapshots uint64        // how often the tables were read whole
+	Active    bool    `json:"-"`                // this process follows the source; otherwise another may
+	Trouble   string  `json:"trouble,omitzero"` // what keeps it from it, for people; "": nothing
+	Behind    uint64  `json:"behind_bytes"`     // of the source's log, that the ledger lacks
+	Lag       float64 `json:"behind_seconds"`   // since the ledger lacked nothing
+	Log       KeptLog `json:"-"`
+	Snapshots uint64  `json:"-"` // how often the tables were read whole
+	// Changes are rows of the stream by table and result; skipped ones of snapshots count too.
+	Changes map[string]map[string]uint64 `json:"-"`
 }
 
 // Stats returns the current figures.
 func (f *Follower) Stats() Stats {
-	s := Stats{Active: f.active.Load(), Changes: f.changes.Load(), Skipped: f.skipped.Load(), Snapshots: f.snapshots.Load()}
-	if end, at := f.walEnd.Load(), f.recorded.Load(); s.Active && end > at {
-		s.Behind, s.Lag = end-at, time.Since(time.Unix(0, f.committed.Load()))
+	s := Stats{Active: f.active.Load(), Trouble: *f.trouble.Load(), Snapshots: f.snapshots.Load()}
+	s.Changes = make(map[string]map[string]uint64)
+	if log := f.log.Load(); log != nil {
+		s.Log = *log
+	}
+	for table, counts := range f.changes {
+		s.Changes[table] = map[string]uint64{
+			"recorded": counts.recorded.Load(), "ignored": counts.ignored.Load(), "skipped": counts.skipped.Load(),
+		}
+	}
+	if end, at := f.walEnd.Load(), f.recorded.Load(); (s.Active || s.Trouble != "") && end > at {
+		s.Behind, s.Lag = end-at, time.Since(time.Unix(0, f.committed.Load())).Seconds()
 	}
 	return s
 }
@@ -84,13 +114,21 @@ func (e *StopError) Error() string { return e.cause.Error() }
 // Unwrap returns the cause.
 func (e *StopError) Unwrap() error { return e.cause }
 
-// New returns a follower that records through r.
+// New returns a follower that records through r, or, if r is nil, can only look at the source.
 func New(r *activity.Recorder, o Options) *Follower {
-	return &Follower{
-		Options: o, recorder: r, fingerprint: o.Tables.fingerprint(), silence: time.Minute,
+	f := &Follower{
+		Options: o, recorder: r, fingerprint: o.Tables.fingerprint(), silence: time.Minute, changes: o.Tables.counts(),
 		source: source{url: o.URL, name: "feedfilter_" + strings.ToLower(o.Name), tables: o.Tables},
 	}
+	if f.Kinds == nil {
+		f.Kinds = r.Kinds()
+	}
+	f.say("")
+	return f
 }
+
+// say sets [Stats.Trouble].
+func (f *Follower) say(trouble string) { f.trouble.Store(&trouble) }
 
 // Check reports what the source looks like. It changes nothing.
 func (f *Follower) Check(ctx context.Context) (Report, error) {
@@ -109,6 +147,7 @@ func (f *Follower) Run(ctx context.Context) error {
 		err := f.follow(ctx)
 		_, stop := errors.AsType[*StopError](err)
 		held := errors.Is(err, ledger.ErrHeld)
+		f.say(trouble(err))
 		switch {
 		case ctx.Err() != nil || errors.Is(err, errResynced):
 			return nil
@@ -198,11 +237,13 @@ func (f *Follower) withLease(ctx context.Context, src *activity.Source) error {
 	}
 	f.Log.InfoContext(ctx, "following the source", "source", f.Name, "position", at.String())
 	f.recorded.Store(uint64(at.lsn))
-	f.walEnd.Store(uint64(at.lsn))
-	f.committed.Store(time.Now().UnixNano())
+	f.walEnd.Store(max(uint64(at.lsn), f.walEnd.Load()))
+	f.committed.CompareAndSwap(0, time.Now().UnixNano())
 	f.active.Store(true)
 	defer f.active.Store(false)
+	f.say("")
 	err = f.stream(ctx, src, conn, at)
+	f.say(trouble(err)) // before it is not active: the lag goes on
 	if errors.Is(err, errLacks) || errors.Is(err, ledger.ErrStrayRow) {
 		f.Log.WarnContext(ctx, "reading the source whole again", "source", f.Name, "error", err)
 		return src.StartOver(ctx)
@@ -232,6 +273,7 @@ func (f *Follower) start(ctx context.Context, src *activity.Source, conn *pgx.Co
 	default:
 		return at, f.freeSlot(ctx, conn)
 	}
+	f.say("the tables are read whole: " + why)
 	f.Log.InfoContext(ctx, "reading the source whole", "source", f.Name, "reason", why)
 	at, err = f.snapshot(ctx, src, conn)
 	if err == nil && f.Resync {
@@ -245,9 +287,25 @@ func (f *Follower) refuse(ctx context.Context, bad *rowError) error {
 	if !f.Skip {
 		return &StopError{bad}
 	}
-	f.skipped.Add(1)
+	f.changes[bad.table].skipped.Add(1)
 	f.Log.WarnContext(ctx, "skipped a row of the source", "source", f.Name, "table", bad.table, "row", bad.row, "error", bad.cause)
 	return nil
+}
+
+// trouble returns an error in words that show no ids and no addresses.
+func trouble(err error) string {
+	bad, row := errors.AsType[*rowError](err)
+	_, stop := errors.AsType[*StopError](err)
+	switch {
+	case err == nil, errors.Is(err, ledger.ErrHeld):
+		return ""
+	case row:
+		return "a row of table " + bad.table + " is not valid; the log names it"
+	case stop:
+		return err.Error()
+	default:
+		return "it cannot be read, or the ledger cannot be written; the log says why"
+	}
 }
 
 // pause waits; the error is that of ctx.

@@ -121,16 +121,20 @@ func (f *Follower) read(ctx context.Context, src *activity.Source, conn *pgx.Con
 		return 0, err
 	}
 	for i := range f.tables {
-		if err := f.readTable(ctx, src, tx, &f.tables[i], to); err != nil {
+		t := &f.tables[i]
+		add := func(m mapped) error { return to.add(src.HashOf(m.user)>>spillShift, t.Kind, m) }
+		if err := f.readTable(ctx, tx, t, add, f.refuse); err != nil {
 			return 0, err
 		}
 	}
 	return lsn, to.flush()
 }
 
-// readTable spills what the rows of a table give. The simple protocol returns values as the stream
-// has them.
-func (f *Follower) readTable(ctx context.Context, src *activity.Source, tx pgx.Tx, t *Table, to *spill) error {
+// readTable calls take with what each row of a table gives, or refuse. The simple protocol returns
+// values as the stream has them.
+func (f *Follower) readTable(
+	ctx context.Context, tx pgx.Tx, t *Table, take func(mapped) error, refuse func(context.Context, *rowError) error,
+) error {
 	columns := t.columns()
 	quoted := make([]string, len(columns))
 	index := make(map[string]int, len(columns))
@@ -155,20 +159,20 @@ func (f *Follower) readTable(ctx context.Context, src *activity.Source, tx pgx.T
 			return nil
 		})
 		if err == nil && counts {
-			err = src.Check(activity.SourceChange{User: m.user, Kind: t.Kind, Target: m.target})
+			err = f.Kinds.Check(activity.Activity{User: m.user, Kind: t.Kind, Target: m.target})
 		}
 		if err != nil {
 			var row []string
 			for i, v := range values {
 				row = append(row, fmt.Sprintf("%s=%q", columns[i], v))
 			}
-			if err := f.refuse(ctx, &rowError{t.Table, strings.Join(row, " "), err}); err != nil {
+			if err := refuse(ctx, &rowError{t.Table, strings.Join(row, " "), err}); err != nil {
 				return err
 			}
 			continue
 		}
 		if counts {
-			if err := to.add(src.HashOf(m.user)>>spillShift, t.Kind, m); err != nil {
+			if err := take(m); err != nil {
 				return err
 			}
 		}

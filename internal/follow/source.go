@@ -49,7 +49,9 @@ type Report struct {
 	Tables   []string // "schema.name", an estimate of the rows
 	Slot     string   // state of the replication slot
 
-	unpublished bool // the stream may lack rows
+	unpublished bool     // the stream may lack rows
+	Invalid     int      // rows that are not valid: see [Follower.ReadInvalid]
+	Rows        []string // the first of them
 }
 
 // Print prints the report for people.
@@ -61,6 +63,9 @@ func (r Report) Print(to io.Writer) error {
 	}
 	for _, p := range r.Problems {
 		fmt.Fprintln(&text, p)
+	}
+	if r.Invalid > 0 {
+		fmt.Fprintf(&text, "%d rows are not valid, such as:\n- %s\n", r.Invalid, strings.Join(r.Rows, "\n- "))
 	}
 	_, err := io.WriteString(to, text.String())
 	return err
@@ -288,7 +293,11 @@ func (c *catalog) readSlot(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.Slot = string(state)
+	log, err := c.keptLog(ctx, c.conn)
+	if err != nil {
+		return err
+	}
+	c.Slot = fmt.Sprintf("%s, keeps %d MiB of WAL", state, log.Kept>>20)
 	switch state {
 	case slotMissing:
 	case slotForeign:
@@ -344,9 +353,9 @@ func (s *source) slotState(ctx context.Context, conn *pgx.Conn) (slotState, erro
 	}
 }
 
-// checkSlot returns an error that wraps errLacks if the slot no longer has all that follows a
-// position, or the source has not got there: one of them was restored, or another process has used
-// the slot, or made it anew.
+// checkSlot returns an error that wraps errLacks if the slot does not have all that follows a
+// position. Then ledger or source was restored, or another process used the slot or created it
+// again.
 func (s *source) checkSlot(ctx context.Context, conn *pgx.Conn, at pglogrepl.LSN) error {
 	var apart bool
 	err := conn.QueryRow(ctx, `SELECT confirmed_flush_lsn > $2::text::pg_lsn OR $2::text::pg_lsn > pg_current_wal_flush_lsn()

@@ -31,14 +31,14 @@ const (
 // event is what a message of the stream says.
 type event struct {
 	begin   pglogrepl.LSN // a transaction begins, which commits there; 0: none
-	at      time.Time     // when it commits, by the source's clock
+	at      time.Time     // when it commits, or the source sent all up to end, by the source's clock
 	changes []activity.SourceChange
 	end     pglogrepl.LSN // all up to there has been sent; 0: not known
 	err     error         // the stream cannot go on
 }
 
-// stream records the changes of the source from a position on, until ctx ends or the stream does. It
-// closes look, another connection.
+// stream records the changes of the source from a position on, until ctx ends or the stream does.
+// It closes look, another connection.
 func (f *Follower) stream(ctx context.Context, src *activity.Source, look *pgx.Conn, from position) error {
 	conn, err := f.connect(ctx, true)
 	if err != nil {
@@ -59,6 +59,7 @@ func (f *Follower) stream(ctx context.Context, src *activity.Source, look *pgx.C
 	r := &receiver{
 		f: f, conn: conn, decoder: newDecoder(f.tables, src.Check), events: make(chan event, maxWaiting),
 	}
+	r.decoder.counts = f.changes
 	a := &applier{f: f, src: src, events: r.events, at: from, to: from, committed: time.Now()}
 	var beside sync.WaitGroup
 	beside.Go(func() { r.run(ctx) })
@@ -137,7 +138,7 @@ func (r *receiver) read(ctx context.Context, data []byte) (e event, any bool, er
 			err = r.status(ctx)
 		}
 		r.f.walEnd.Store(uint64(k.ServerWALEnd))
-		return event{end: k.ServerWALEnd}, !r.open, err
+		return event{end: k.ServerWALEnd, at: k.ServerTime}, !r.open, err
 	case pglogrepl.XLogDataByteID:
 		x, err := pglogrepl.ParseXLogData(data[1:])
 		if err != nil {
@@ -202,6 +203,9 @@ func (r *receiver) send(ctx context.Context, e event) bool {
 // answers.
 func (r *receiver) status(ctx context.Context) error {
 	at := pglogrepl.LSN(r.f.recorded.Load())
+	if uint64(at) >= r.f.walEnd.Load() {
+		r.f.committed.Store(time.Now().UnixNano()) // nothing is lacking now
+	}
 	err := pglogrepl.SendStandbyStatusUpdate(ctx, r.conn.PgConn(), pglogrepl.StandbyStatusUpdate{WALWritePosition: at, ReplyRequested: true})
 	if err != nil {
 		return fmt.Errorf("confirm the position: %w", err)
@@ -292,6 +296,9 @@ func (a *applier) take(ctx context.Context, e event, ok bool) error {
 		}
 	}
 	if e.end > a.to.lsn {
+		if !e.at.IsZero() {
+			a.committed = e.at
+		}
 		if a.begun == a.to.within { // otherwise that transaction is still to come
 			a.to.done, a.to.within = 0, 0
 		}
@@ -327,7 +334,6 @@ func (a *applier) flush(ctx context.Context) error {
 	if err := a.src.Record(ctx, a.to.String(), a.pending[:a.whole]); err != nil {
 		return err
 	}
-	a.f.changes.Add(uint64(a.whole))
 	a.pending = append(a.pending[:0], a.pending[a.whole:]...)
 	a.at, a.whole, a.moved = a.to, 0, time.Now()
 	a.f.committed.Store(a.committed.UnixNano())

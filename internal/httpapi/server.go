@@ -31,6 +31,9 @@ type Config struct {
 
 	Trace echo.MiddlewareFunc // wraps every request; may be nil
 
+	// Sources returns what the process knows of sources. Nil: nothing.
+	Sources func() []follow.Status
+
 	// MaxBodyBytes is the maximum length of a JSON body or a Protobuf message, in bytes. A longer
 	// one is answered 413. It does not limit NDJSON streams. Default 1 MiB, enough for 10,000
 	// activities of the built-in kinds with ids of 20 bytes.
@@ -154,8 +157,13 @@ func newFront(c Config) *front {
 }
 
 func operationsOf(c Config) *core.Operations {
-	o := &core.Operations{Activities: c.Activities, Events: c.Events, Sampler: c.Sampler, Access: &c.Access}
-	o.Feeds = core.NewFeedCounts(c.Activities.Kinds())
+	o := &core.Operations{
+		Activities: c.Activities, Sampler: c.Sampler, Access: &c.Access, Feeds: core.NewFeedCounts(c.Activities.Kinds()),
+		Events: c.Events, Sources: c.Sources,
+	}
+	if o.Sources == nil {
+		o.Sources = func() []follow.Status { return []follow.Status{} }
+	}
 	o.Recorder, _ = c.Activities.(*activity.Recorder) // nothing else asks for the type
 	o.Access.Prepare()
 	if o.Sampler == nil {

@@ -85,15 +85,30 @@ func (r *Registry) Certificate(ends func() time.Time) {
 	})
 }
 
-// Follow adds the figures of the follower of a source.
-func (r *Registry) Follow(source string, stats func() follow.Stats) {
+// Follow adds what the process knows of sources.
+func (r *Registry) Follow(sources func() []follow.Status) {
 	r.add(func(to sink) {
-		s := stats()
-		gauge(to, "feedfilter_follow_active", "Whether this process follows the source.", truth(s.Active), "source", source)
-		gauge(to, "feedfilter_follow_behind_bytes", "Bytes of the source's log that the ledger lacks.", s.Behind, "source", source)
-		gauge(to, "feedfilter_follow_behind_seconds", "Time since the source committed the last that was recorded.", s.Lag.Seconds(), "source", source)
-		counter(to, "feedfilter_follow_changes_total", "Changes of the source that were recorded.", s.Changes, "source", source)
-		counter(to, "feedfilter_follow_skipped_total", "Rows of the source that were skipped.", s.Skipped, "source", source)
-		counter(to, "feedfilter_follow_snapshots_total", "Times that the tables were read whole.", s.Snapshots, "source", source)
+		for _, s := range sources() {
+			label := []string{"source", s.Name}
+			gauge(to, "feedfilter_follow_followed", "Whether any process follows the source.", truth(s.Followed), label...)
+			gauge(to, "feedfilter_follow_position_bytes", "How far the ledger has the source's log.", s.Position, label...)
+			if s.Stats == nil {
+				continue
+			}
+			gauge(to, "feedfilter_follow_active", "Whether this process follows the source.", truth(s.Active), label...)
+			gauge(to, "feedfilter_follow_behind_bytes", "Bytes of the source's log that the ledger lacks.", s.Behind, label...)
+			gauge(to, "feedfilter_follow_behind_seconds", "Time since the ledger lacked nothing of the source.", s.Lag, label...)
+			counter(to, "feedfilter_follow_snapshots_total", "Times that the tables were read whole.", s.Snapshots, label...)
+			gauge(to, "feedfilter_follow_wal_kept_bytes", "Log that the source's server keeps for followers.", s.Log.Kept, label...)
+			if s.Log.Left != nil {
+				gauge(to, "feedfilter_follow_wal_left_bytes", "Log until the source's slot is lost.", *s.Log.Left, label...)
+			}
+			for table, changes := range s.Changes {
+				for result, n := range changes {
+					counter(to, "feedfilter_follow_changes_total", "Rows changed in the source.", n,
+						"source", s.Name, "table", table, "result", result)
+				}
+			}
+		}
 	})
 }

@@ -38,7 +38,9 @@ func everything(t *testing.T) *metrics.Registry {
 	r.Refused(func() map[string]uint64 { return map[string]uint64{"forbidden": 1} })
 	r.Audit(func() uint64 { return 0 })
 	r.LogLines(func() uint64 { return 0 })
-	r.Follow("app", func() follow.Stats { return follow.Stats{} })
+	r.Follow(func() []follow.Status {
+		return []follow.Status{{Name: "app", Stats: &follow.Stats{Log: follow.KeptLog{Left: new(int64)}, Changes: map[string]map[string]uint64{"blocks": {"recorded": 1}}}}}
+	})
 	r.Certificate(func() time.Time { return time.Unix(1, 0) })
 	client := redis.NewClient(&redis.Options{Addr: closedPort(t), MaxRetries: -1})
 	t.Cleanup(func() { _ = client.Close() })

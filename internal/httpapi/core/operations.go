@@ -24,6 +24,7 @@ type Operations struct {
 	Reports    *Reports
 	Feeds      *FeedCounts
 	Candidates metrics.Candidates // counts those of each feed
+	Sources    func() []follow.Status
 }
 
 // Load returns how much of each limit is in use, and how many requests were refused.
