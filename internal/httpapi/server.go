@@ -157,8 +157,10 @@ func newFront(c Config) *front {
 }
 
 func operationsOf(c Config) *core.Operations {
-	o := &core.Operations{Activities: c.Activities, Events: c.Events, Sampler: c.Sampler, Access: &c.Access, Sources: c.Sources}
-	o.Feeds = core.NewFeedCounts(c.Activities.Kinds())
+	o := &core.Operations{
+		Activities: c.Activities, Sampler: c.Sampler, Access: &c.Access, Feeds: core.NewFeedCounts(c.Activities.Kinds()),
+		Events: c.Events, Sources: c.Sources,
+	}
 	if o.Sources == nil {
 		o.Sources = func() []follow.Status { return []follow.Status{} }
 	}
