@@ -264,8 +264,7 @@ func explainedAlike(t *testing.T, one, other *client.Client, posts []client.Post
 	t.Helper()
 	reasons, overruled := 0, 0
 	for _, p := range append(posts, client.Post{ID: "p", Author: "85", Facets: map[string][]string{"domain": {"d17"}}}) {
-		req := client.ExplainRequest{Viewer: "1", Post: p, Lists: []string{"L", "M"}}
-		got, want := must(one.Explain(t.Context(), req)), must(other.Explain(t.Context(), req))
+		got, want := must(one.Explain(t.Context(), "1", p, "L", "M")), must(other.Explain(t.Context(), "1", p, "L", "M"))
 		if fmt.Sprintf("%#v", got) != fmt.Sprintf("%#v", want) {
 			t.Errorf("%+v:\nexplained with %#v\nand with       %#v", p, got, want)
 		}
@@ -424,7 +423,7 @@ func FuzzMessageAnswer(f *testing.F) {
 				t.Errorf("%d candidates make %+v", looked, feed)
 			}
 		}
-		_, err := c.Explain(ctx, client.ExplainRequest{Viewer: "1"})
+		_, err := c.Explain(ctx, "1", client.Post{})
 		check("explain", err)
 		_, err = c.Put(ctx, "1", client.Blocks, "2", time.Time{})
 		check("put", err)

@@ -158,7 +158,7 @@ func (d *postgresDatabase) pollOwners(
 		p.Clock = time.UnixMicro(clock)
 		return d.check(incarnation)
 	}}
-	all := []statement{{sql: beginSnapshotSQL}, poll, layoutsQuery(&p.Layouts), sourcesQuery(&p.Sources), {
+	all := []statement{{sql: beginSnapshotSQL}, poll, layoutsQuery(&p.Layouts), {
 		sql: owners, args: args, into: []any{&hash, &page}, each: func() error {
 			p.Owners[unstored(hash)] = page
 			return nil

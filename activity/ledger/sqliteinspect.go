@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"time"
 )
 
 // inspectParameters are the parameters of a read-only connection. The timeout (ms) is for
@@ -23,7 +22,7 @@ func (f sqliteFile) inspect(ctx context.Context, i *Inspection) error {
 		return err
 	}
 	i.Name = file
-	i.Engine, i.Clock = "SQLite", time.Now()
+	i.Engine = "SQLite"
 	i.Known = versions(migrationsOf("sqlite"))
 	// Without a write-ahead log no process has the file open, and SQLite would create a log to
 	// read it.

@@ -217,9 +217,6 @@ func (d *sqliteDatabase) changed(
 		if p.Layouts, err = readLayouts(ctx, q); err != nil {
 			return err
 		}
-		if err := q.query(ctx, sourcesQuery(&p.Sources)); err != nil {
-			return err
-		}
 		var hash int64
 		var page uint32
 		var s PageState

@@ -25,8 +25,6 @@ type filterRequest struct {
 	RecordSeen bool `json:"record_seen"`
 	Exact      bool `json:"exact"`
 
-	After string `json:"after"`
-
 	Answer *string `json:"answer"` // nil: not given
 }
 
@@ -105,7 +103,6 @@ func (r filterRequest) request() (feed.Request, error) {
 		Limit:      limit,
 		RecordSeen: r.RecordSeen,
 		Exact:      r.Exact,
-		After:      r.After,
 	}, nil
 }
 

@@ -58,8 +58,7 @@ func (a *api) user(ctx context.Context, k *core.Call, user string) (any, error) 
 }
 
 type deleteAnswer struct {
-	Deleted int      `json:"deleted"`       // activities, both of the user and about the user
-	Left    []string `json:"left,omitzero"` // kinds that a source alone writes
+	Deleted int `json:"deleted"` // activities, both of the user and about the user
 }
 
 // deleteUser removes every trace of a user. It may take up to DeleteTimeout, whatever the timeouts
@@ -73,10 +72,10 @@ func (a *api) deleteUser(ctx context.Context, k *core.Call, user string) (any, e
 	}
 	ctx, cancel := context.WithTimeout(ctx, DeleteTimeout)
 	defer cancel()
-	deleted, left, err := a.recorder.DeleteUser(ctx, user)
+	deleted, err := a.recorder.DeleteUser(ctx, user)
 	if err != nil {
 		return nil, err
 	}
 	k.NoteDeleted(deleted)
-	return deleteAnswer{deleted, left}, nil
+	return deleteAnswer{deleted}, nil
 }

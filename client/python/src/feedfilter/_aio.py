@@ -93,7 +93,6 @@ class AsyncClient:
         record_seen: bool = False,
         exact: bool = False,
         lists: Sequence[str] = (),
-        after: Optional[str] = None,
         timeout: Optional[float] = None,
     ) -> Feed[P]:
         """Return which of the posts a viewer sees.
@@ -101,7 +100,7 @@ class AsyncClient:
         See Client.filter.
         """
         call = self._core.filter(
-            viewer, posts, kinds, annotate, limit, record_seen, exact, lists, after
+            viewer, posts, kinds, annotate, limit, record_seen, exact, lists
         )
         return await self._run(call, timeout)
 
@@ -111,14 +110,13 @@ class AsyncClient:
         post: Post,
         *,
         lists: Sequence[str] = (),
-        after: Optional[str] = None,
         timeout: Optional[float] = None,
     ) -> Explanation:
         """Return what a feed of the viewer does with the post, and why. It needs a ledger.
 
         See Client.explain.
         """
-        return await self._run(self._core.explain(viewer, post, lists, after), timeout)
+        return await self._run(self._core.explain(viewer, post, lists), timeout)
 
     async def fanout(
         self,
@@ -127,11 +125,10 @@ class AsyncClient:
         *,
         kinds: Optional[Sequence[str]] = None,
         exact: bool = False,
-        after: Optional[str] = None,
         timeout: Optional[float] = None,
     ) -> Fanout:
         """Return which viewers must not get a new post. See Client.fanout."""
-        return await self._run(self._core.fanout(post, viewers, kinds, exact, after), timeout)
+        return await self._run(self._core.fanout(post, viewers, kinds, exact), timeout)
 
     # Activities.
 

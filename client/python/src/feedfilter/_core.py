@@ -435,12 +435,11 @@ class Core:
         record_seen: bool,
         exact: bool,
         lists: Sequence[str],
-        after: Optional[str],
     ) -> "Call[Feed[P]]":
         return Call(
             _procedure(FEED, "Filter"),
             lambda: wire.filter_request(
-                viewer, posts, kinds, annotate, limit, record_seen, exact, lists, after
+                viewer, posts, kinds, annotate, limit, record_seen, exact, lists
             ),
             lambda text: wire.feed_of(text, posts, annotate),
             once=record_seen,
@@ -450,22 +449,17 @@ class Core:
                 "kinds": kinds,
                 "annotate": annotate,
                 "lists": lists,
-                "after": after,
             },
         )
 
-    def explain(
-        self, viewer: str, post: Post, lists: Sequence[str], after: Optional[str]
-    ) -> "Call[Explanation]":
+    def explain(self, viewer: str, post: Post, lists: Sequence[str]) -> "Call[Explanation]":
         def content() -> bytes:
-            request = ExplainRequest(
-                viewer=viewer, lists=wire.names("lists", lists), after=after
-            )
+            request = ExplainRequest(viewer=viewer, lists=wire.names("lists", lists))
             request.post.id = post.id
             wire.fill_post(request.post, post)
             return wire.encoded(request)
 
-        given = {"viewer": viewer, "post": post, "lists": lists, "after": after}
+        given = {"viewer": viewer, "post": post, "lists": lists}
         return Call(_procedure(FEED, "Explain"), content, wire.explanation_of, given=given)
 
     def fanout(
@@ -474,11 +468,10 @@ class Core:
         viewers: Sequence[str],
         kinds: Optional[Sequence[str]],
         exact: bool,
-        after: Optional[str],
     ) -> "Call[Fanout]":
         def content() -> bytes:
             request = FanoutRequest(
-                post=post.id, viewers=wire.names("viewers", viewers), exact=exact, after=after
+                post=post.id, viewers=wire.names("viewers", viewers), exact=exact
             )
             wire.fill_post(request, post)
             if kinds is not None:
@@ -490,7 +483,7 @@ class Core:
             _procedure(FEED, "Fanout"),
             content,
             lambda text: wire.fanout_of(text, viewers),
-            given={"post": post, "viewers": viewers, "kinds": kinds, "after": after},
+            given={"post": post, "viewers": viewers, "kinds": kinds},
         )
 
     def activity(
@@ -746,7 +739,7 @@ def _procedure(service: str, name: str) -> str:
 
 def _harmless(error: Error) -> bool:
     """Return whether the error says that the call had no effect."""
-    return isinstance(error, OverloadedError) or error.code in ("audit_unavailable", "not_yet")
+    return isinstance(error, OverloadedError) or error.code == "audit_unavailable"
 
 
 def lost(request: httpx.Request, e: Exception, seconds: float) -> Error:
