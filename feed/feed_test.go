@@ -104,14 +104,8 @@ func record(t testing.TB, r *activity.Recorder, lines ...string) {
 		f := strings.Fields(line)
 		batch = append(batch, activity.Activity{User: f[0], Kind: f[1], Target: f[2]})
 	}
-	for tries := 1; ; tries++ {
-		_, err := r.Record(t.Context(), batch)
-		if _, late := errors.AsType[*activity.UnavailableError](err); late && tries < 10 {
-			continue // the machine took over a second for a page, and a write may be repeated
-		}
-		must(t, err)
-		return
-	}
+	_, err := r.Record(t.Context(), batch)
+	must(t, err)
 }
 
 // answer is an answer to a request, which knows the ids of the posts.
@@ -281,8 +275,8 @@ func TestOwnPosts(t *testing.T) {
 	const viewers = 100
 	for i := range viewers {
 		var lines []string
-		for j := range 100 {
-			lines = append(lines, fmt.Sprintf("u%d block v%d", i, 100*i+j))
+		for j := range 10 {
+			lines = append(lines, fmt.Sprintf("u%d block v%d", i, 10*i+j))
 		}
 		record(t, r, lines...)
 	}
