@@ -25,6 +25,9 @@ type Activities interface { //nolint:interfacebloat // two more than the linter 
 	Audience(ctx context.Context, owners []Owner, kinds []Kind, deciding int, users []string) ([]Hit, error)
 	// Confirm asks the ledger which claims are true. See [Recorder.Confirm] and [Plain.Confirm].
 	Confirm(ctx context.Context, user string, claims []Claim) ([]Evidence, error)
+	// Await waits for what the app committed to its own database. See [Recorder.Await] and
+	// [Plain.Await].
+	Await(ctx context.Context, after string) error
 	// Kinds returns the known kinds of activities.
 	Kinds() *Kinds
 	// FalsePositiveRate returns the share of clean candidates that a feed check may drop wrongly.

@@ -48,7 +48,7 @@ func TestConfigTakesEffect(t *testing.T) {
 	if !told {
 		t.Error("not told of the rebuild")
 	}
-	if _, err := r.DeleteUser(t.Context(), "2"); !errors.Is(err, errPersist) {
+	if _, _, err := r.DeleteUser(t.Context(), "2"); !errors.Is(err, errPersist) {
 		t.Errorf("a deletion that is not durable: %v", err)
 	}
 	r.Close()

@@ -23,7 +23,7 @@ func TestDeleteUser(t *testing.T) {
 		must(t, err)
 		g.now.Add(int64(5 * 24 * time.Hour))
 		g.record(t, true, add("1", "seen", "later"))
-		if deleted, err := g.DeleteUser(t.Context(), "1"); deleted != 3 || err != nil {
+		if deleted, _, err := g.DeleteUser(t.Context(), "1"); deleted != 3 || err != nil {
 			t.Errorf("%d deleted, %v, want 3", deleted, err)
 		}
 		for _, k := range kinds.All() {
@@ -40,10 +40,10 @@ func TestDeleteUser(t *testing.T) {
 		g.want(t, "2", "block", "1", None)
 		g.want(t, "1", "block", "3", None)
 		g.want(t, "2", "seen", "s", Direct)
-		if deleted, err := g.DeleteUser(t.Context(), "1"); deleted != 0 || err != nil {
+		if deleted, _, err := g.DeleteUser(t.Context(), "1"); deleted != 0 || err != nil {
 			t.Errorf("again: %d, %v", deleted, err)
 		}
-		if _, err := g.DeleteUser(t.Context(), ""); !errors.As(err, new(*InvalidError)) {
+		if _, _, err := g.DeleteUser(t.Context(), ""); !errors.As(err, new(*InvalidError)) {
 			t.Errorf("nobody: %v", err)
 		}
 	})
@@ -55,11 +55,11 @@ func TestDeleteUserFails(t *testing.T) {
 	g.record(t, true, add("1", "hide", "p"))
 	g.record(t, true, add("1", "seen", "s"))
 	g.useStore(faulttest.Down())
-	if _, err := g.DeleteUser(t.Context(), "1"); dependency(err) != "pages" {
+	if _, _, err := g.DeleteUser(t.Context(), "1"); dependency(err) != "pages" {
 		t.Errorf("without the store: %v", err)
 	}
 	g.useStore(g.store)
-	_, err := g.DeleteUser(t.Context(), "1")
+	_, _, err := g.DeleteUser(t.Context(), "1")
 	must(t, err)
 	g.want(t, "1", "hide", "p", None)
 	g.want(t, "1", "seen", "s", None)

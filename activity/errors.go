@@ -19,6 +19,10 @@ const (
 	CodeNoLedger      = "no_ledger"
 	CodeTooManyPages  = pages.CodeTooManyPages
 	CodeTooManyIDs    = "too_many_ids"
+	CodeFollowed      = pages.CodeFollowed
+
+	CodeInvalidPosition = "invalid_position"
+	CodeNotFollowed     = "not_followed"
 )
 
 const fieldKind = "kind"
@@ -42,6 +46,10 @@ var (
 	// bound. Feeds are correct meanwhile, but slower.
 	ErrBehind = pages.ErrBehind
 )
+
+// ErrNotYet reports that a source has not been followed up to the position that a call asked for, in
+// time. Retry a little later.
+var ErrNotYet = errors.New("the source has not been followed up to the position yet")
 
 // Within prepends prefix to the field that an [*InvalidError] in err names, such as "posts[3]." to
 // "id". It returns any other error unchanged.

@@ -101,6 +101,14 @@ func (p *Plain) Confirm(context.Context, string, []Claim) ([]Evidence, error) {
 	return nil, &NoLedgerError{"to confirm activities"}
 }
 
+// Await returns an [*InvalidError], unless after is "": nothing is followed without a ledger.
+func (p *Plain) Await(_ context.Context, after string) error {
+	if after == "" {
+		return nil
+	}
+	return notFollowed()
+}
+
 // check also refuses activities that only a ledger can keep.
 func (p *Plain) check(a Activity) error {
 	if err := p.kinds.Check(a); err != nil {

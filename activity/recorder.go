@@ -66,6 +66,9 @@ type Config struct {
 	// reads it, no removal of ended activities. It is for inspection that must not change the data.
 	Passive bool
 
+	// AfterTimeout bounds how long [Recorder.Await] waits. Default 1 s.
+	AfterTimeout time.Duration
+
 	// Persist makes the store's contents durable, for a store that writes its changes to disk
 	// later. DeleteUser calls it. Default: a no-op.
 	Persist func(context.Context) error
@@ -92,6 +95,8 @@ type Recorder struct {
 	ledger  *ledger.Ledger
 	pages   *pages.Pages
 	persist func(context.Context) error
+
+	afterTimeout time.Duration
 }
 
 // Open returns a Recorder for the ledger and the store. It reads the sequence of every page from
@@ -130,6 +135,8 @@ func open(ctx context.Context, c Config) (*Recorder, error) {
 		ledger:  c.Ledger,
 		pages:   p,
 		persist: c.Persist,
+
+		afterTimeout: cmp.Or(c.AfterTimeout, time.Second),
 	}
 	if err := r.openWindows(c.Store, c.Logger); err != nil {
 		r.Close()

@@ -12,8 +12,8 @@ import (
 const exportBatch = 1000
 
 // Export calls each for every activity of user that the ledger keeps, in the order of kind and
-// target. An empty user stands for all users, in no particular order. Export reads the ledger in
-// parts, not as one snapshot.
+// target. An empty user stands for all users, in order of a hash. Export reads the ledger in parts,
+// not as one snapshot.
 //
 // Activities of others with the user belong to the others, and are left out. Windows cannot be
 // exported, because a filter cannot list its keys. Errors are an [*InvalidError], an
@@ -71,16 +71,17 @@ func (r *Recorder) exportRows(ctx context.Context, rows []ledger.Row, each func(
 // activities, and those of others with the user. It rebuilds each page that held any, so that not a
 // bit of them remains. A page that could not be rebuilt is stale, and is not used before a rebuild.
 //
-// DeleteUser returns the number of activities removed, also with an error. After an error some are
+// DeleteUser returns the number of activities removed, also with an error, and the kinds whose
+// activities it left, because a source alone writes them. After an error some are
 // left: call DeleteUser again, of any Recorder. Activities recorded with the user meanwhile may
 // stay.
 //
 // Windows of kinds that this Recorder does not have stay until they end.
-func (r *Recorder) DeleteUser(ctx context.Context, user string) (deleted int, err error) {
+func (r *Recorder) DeleteUser(ctx context.Context, user string) (deleted int, left []string, err error) {
 	if err := CheckID(user, "user"); err != nil {
-		return 0, err
+		return 0, nil, err
 	}
-	deleted, err = r.pages.DeleteUser(ctx, user)
+	deleted, left, err = r.pages.DeleteUser(ctx, user)
 	for _, windows := range r.windows {
 		if err == nil {
 			err = pages.Unavailable("pages", windows.Forget(ctx, user))
@@ -90,7 +91,7 @@ func (r *Recorder) DeleteUser(ctx context.Context, user string) (deleted int, er
 		err = pages.Unavailable("pages", r.persist(ctx))
 	}
 	if err != nil {
-		return deleted, fmt.Errorf("delete a user: %w", err)
+		return deleted, nil, fmt.Errorf("delete a user: %w", err)
 	}
-	return deleted, nil
+	return deleted, left, nil
 }

@@ -12,7 +12,7 @@ import (
 // Errors of calls match these variables with [errors.Is].
 var (
 	// ErrUnavailable: the call has no answer that tells whether it took effect. It may have, unless
-	// the error also matches [ErrOverloaded].
+	// the error also matches [ErrOverloaded], or has the code "not_yet".
 	ErrUnavailable = errors.New("the service, or something that it needs, is unavailable")
 	// ErrOverloaded: the service is overloaded, or the caller exceeds its rate. The call had no
 	// effect. Such an error also matches ErrUnavailable.
@@ -86,8 +86,8 @@ func (e *Error) Is(target error) bool {
 			return true
 		}
 		switch e.Code { // codes of single activities that are not about the request
-		case "limit_reached", "no_ledger", "stuck", "unavailable", "overloaded", "rate_limited", "audit_unavailable", "internal",
-			"unauthenticated", "forbidden":
+		case "limit_reached", "no_ledger", "stuck", "followed", "not_yet", "unavailable", "overloaded", "rate_limited",
+			"audit_unavailable", "internal", "unauthenticated", "forbidden":
 			return false
 		}
 		return e.Status == 0

@@ -16,6 +16,8 @@ type FanoutRequest struct {
 	// fanout; empty: none.
 	Kinds []string
 	Exact bool // let the ledger confirm what the filter reports
+
+	After string // as in FilterRequest
 }
 
 // Fanout lists the viewers who must not get a post. All others may.
@@ -65,7 +67,8 @@ func (r *FanoutRequest) inJSON() any {
 		Viewers []string            `json:"viewers"`
 		Kinds   []string            `json:"kinds,omitzero"`
 		Exact   bool                `json:"exact,omitzero"`
-	}{post.ID, post.Author, actors, post.Related, post.Facets, viewers, r.Kinds, r.Exact}
+		After   string              `json:"after,omitzero"`
+	}{post.ID, post.Author, actors, post.Related, post.Facets, viewers, r.Kinds, r.Exact, r.After}
 }
 
 // message returns the request as a message.
@@ -73,7 +76,7 @@ func (r *FanoutRequest) message() *feedfilterv1.FanoutRequest {
 	post := r.Post.message()
 	m := &feedfilterv1.FanoutRequest{
 		Post: post.GetId(), Author: post.GetAuthor(), Actors: post.GetActors(), ActorRoles: post.GetActorRoles(),
-		Related: post.GetRelated(), Facets: post.GetFacets(), Viewers: r.Viewers, Exact: r.Exact,
+		Related: post.GetRelated(), Facets: post.GetFacets(), Viewers: r.Viewers, Exact: r.Exact, After: r.After,
 	}
 	if r.Kinds != nil {
 		m.Kinds = &feedfilterv1.KindNames{Names: r.Kinds}

@@ -379,8 +379,11 @@ func TestRecordSeenOnce(t *testing.T) {
 		first network
 		want  int64
 	}{
-		"overloaded":    {func(r *http.Request, _ int) (*http.Response, error) { return answered(r, 503, overloaded), nil }, 2},
-		"unavailable":   {func(r *http.Request, _ int) (*http.Response, error) { return answered(r, 503, unavailable), nil }, 1},
+		"overloaded":  {func(r *http.Request, _ int) (*http.Response, error) { return answered(r, 503, overloaded), nil }, 2},
+		"unavailable": {func(r *http.Request, _ int) (*http.Response, error) { return answered(r, 503, unavailable), nil }, 1},
+		"not yet": {func(r *http.Request, _ int) (*http.Response, error) {
+			return answered(r, 503, `{"error":{"code":"not_yet","message":"","field":"after"}}`, "Retry-After", "1"), nil
+		}, 2},
 		"cut":           {func(*http.Request, int) (*http.Response, error) { return nil, errCut }, 1},
 		"cut, dialling": {func(*http.Request, int) (*http.Response, error) { return nil, &net.OpError{Op: "dial", Err: errCut} }, 2},
 		"cut, writing":  {func(*http.Request, int) (*http.Response, error) { return nil, &net.OpError{Op: "write", Err: errCut} }, 1},

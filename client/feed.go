@@ -53,6 +53,11 @@ type FilterRequest struct {
 	RecordSeen bool // record the kept posts as seen
 	Exact      bool // let the ledger confirm what the filter reports
 
+	// After is a position of the app's database that the service follows, such as "0/16B3748": the
+	// feed has all that it had committed up to there. If the service has not got there in time, the
+	// error has the code "not_yet". "": what was recorded before the call.
+	After string
+
 	// Answer is what the feed lists: AnswerKept, the default, or AnswerDropped. AnswerDropped needs
 	// a service of this version.
 	Answer string
@@ -198,10 +203,17 @@ type Page struct {
 	FalsePositiveRate float64 `json:"false_positive_rate"` // per key
 }
 
-// Explain returns what a feed of the viewer with the lists does with the post, and why. The service
-// must have a ledger.
-func (c *Client) Explain(ctx context.Context, viewer string, post Post, lists ...string) (Explanation, error) {
-	asked := &feedfilterv1.ExplainRequest{Viewer: viewer, Post: post.message(), Lists: lists}
+// ExplainRequest asks what a feed of Viewer with Lists does with Post.
+type ExplainRequest struct {
+	Viewer string
+	Post   Post
+	Lists  []string // as in FilterRequest
+	After  string   // as in FilterRequest
+}
+
+// Explain returns what a feed does with a post, and why. The service must have a ledger.
+func (c *Client) Explain(ctx context.Context, r ExplainRequest) (Explanation, error) {
+	asked := &feedfilterv1.ExplainRequest{Viewer: r.Viewer, Post: r.Post.message(), Lists: r.Lists, After: r.After}
 	var e Explanation
 	err := c.do(ctx, &call{
 		method: http.MethodPost, path: []string{"v1", "feed", "explain"}, into: &e, hedged: true,
@@ -209,7 +221,8 @@ func (c *Client) Explain(ctx context.Context, viewer string, post Post, lists ..
 			Viewer string    `json:"viewer"`
 			Post   jsonValue `json:"post"`
 			Lists  []string  `json:"lists,omitzero"`
-		}{viewer, func(t *jsonText) { t.post(&post) }, lists},
+			After  string    `json:"after,omitzero"`
+		}{r.Viewer, func(t *jsonText) { t.post(&r.Post) }, r.Lists, r.After},
 		sound:     func() bool { return e.Reasons != nil && e.Degraded != nil },
 		procedure: procedureOf(feedService, "Explain", asked, new(feedfilterv1.ExplainResponse), e.fill),
 	})

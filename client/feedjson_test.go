@@ -77,7 +77,7 @@ func TestPostJSONOfInvalidText(t *testing.T) {
 		return answered(r, 400, `{"error":{"code":"x","message":""}}`), nil
 	})
 	post := client.Post{ID: "p", Author: "2", Actors: []string{"a\xff"}, Roles: []string{"repost"}}
-	if _, err := c.Explain(t.Context(), "1", post); !errors.Is(err, client.ErrInvalid) || sent.asked.Load() > 0 {
+	if _, err := c.Explain(t.Context(), client.ExplainRequest{Viewer: "1", Post: post}); !errors.Is(err, client.ErrInvalid) || sent.asked.Load() > 0 {
 		t.Errorf("explain: %v, %d requests", err, sent.asked.Load())
 	}
 	if _, err := c.Fanout(t.Context(), client.FanoutRequest{Post: post, Viewers: []string{"1"}}); !errors.Is(err, client.ErrInvalid) || sent.asked.Load() > 0 {

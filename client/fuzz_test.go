@@ -66,7 +66,7 @@ func FuzzClientAnswer(f *testing.F) {
 		if err == nil && len(feed.Posts)+len(feed.Dropped) > 0 {
 			t.Errorf("posts of a feed without candidates: %+v", feed)
 		}
-		_, err = c.Explain(ctx, "1", client.Post{})
+		_, err = c.Explain(ctx, client.ExplainRequest{Viewer: "1"})
 		check("explain", err)
 		_, err = c.Put(ctx, "1", client.Blocks, "2", time.Time{})
 		check("put", err)

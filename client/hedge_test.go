@@ -76,9 +76,12 @@ func oneFeed() client.FilterRequest {
 // reads returns all calls that are hedged; writes returns some that are not.
 func reads(ctx context.Context, c *client.Client) map[string]func() error {
 	return map[string]func() error{
-		"Filter":  func() error { _, err := c.Filter(ctx, oneFeed()); return err },
-		"Explain": func() error { _, err := c.Explain(ctx, "1", oneFeed().Posts[0]); return err },
-		"Counts":  func() error { _, err := c.Counts(ctx, "1"); return err },
+		"Filter": func() error { _, err := c.Filter(ctx, oneFeed()); return err },
+		"Explain": func() error {
+			_, err := c.Explain(ctx, client.ExplainRequest{Viewer: "1", Post: oneFeed().Posts[0]})
+			return err
+		},
+		"Counts": func() error { _, err := c.Counts(ctx, "1"); return err },
 		"List": func() (failed error) {
 			for _, err := range c.List(ctx, "1", client.Blocks) {
 				failed = err

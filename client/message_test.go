@@ -264,7 +264,8 @@ func explainedAlike(t *testing.T, one, other *client.Client, posts []client.Post
 	t.Helper()
 	reasons, overruled := 0, 0
 	for _, p := range append(posts, client.Post{ID: "p", Author: "85", Facets: map[string][]string{"domain": {"d17"}}}) {
-		got, want := must(one.Explain(t.Context(), "1", p, "L", "M")), must(other.Explain(t.Context(), "1", p, "L", "M"))
+		req := client.ExplainRequest{Viewer: "1", Post: p, Lists: []string{"L", "M"}}
+		got, want := must(one.Explain(t.Context(), req)), must(other.Explain(t.Context(), req))
 		if fmt.Sprintf("%#v", got) != fmt.Sprintf("%#v", want) {
 			t.Errorf("%+v:\nexplained with %#v\nand with       %#v", p, got, want)
 		}
@@ -423,7 +424,7 @@ func FuzzMessageAnswer(f *testing.F) {
 				t.Errorf("%d candidates make %+v", looked, feed)
 			}
 		}
-		_, err := c.Explain(ctx, "1", client.Post{})
+		_, err := c.Explain(ctx, client.ExplainRequest{Viewer: "1"})
 		check("explain", err)
 		_, err = c.Put(ctx, "1", client.Blocks, "2", time.Time{})
 		check("put", err)

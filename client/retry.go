@@ -55,7 +55,7 @@ func (c *Client) again(ctx context.Context, call *call, attempts int, err error)
 		return false
 	case !mayHelp(err):
 		return false
-	case call.once && !errors.Is(err, ErrOverloaded) && !unsent(err):
+	case call.once && !hadNoEffect(err):
 		return false
 	}
 	pause := rand.N(min(firstPause<<(attempts-1), longPause)) //nolint:gosec // it only spreads load
@@ -138,8 +138,11 @@ func isLost(err error) bool {
 	return lost
 }
 
-// unsent reports whether err means that no connection was made.
-func unsent(err error) bool {
+// hadNoEffect reports whether err means that the service has done nothing.
+func hadNoEffect(err error) bool {
+	if answered, ok := errors.AsType[*Error](err); ok {
+		return answered.Code == "not_yet" || errors.Is(err, ErrOverloaded)
+	}
 	op, ok := errors.AsType[*net.OpError](err)
 	return ok && op.Op == "dial"
 }

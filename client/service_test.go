@@ -87,6 +87,24 @@ func must[T any](v T, err error) T {
 	return v
 }
 
+// TestPositions: feeds, fan-outs and explanations have the position that they ask for.
+func TestPositions(t *testing.T) {
+	bothWays(t, func(t *testing.T, o client.Options) {
+		c, post := newClient(t, newService(t, 2), o), client.Post{ID: "p", Author: "2"}
+		for after, code := range map[string]string{"": "", "0/16B3748": "not_followed", "16B3748": "invalid_position"} {
+			_, filtered := c.Filter(t.Context(), client.FilterRequest{Viewer: "1", Posts: []client.Post{post}, After: after})
+			_, sent := c.Fanout(t.Context(), client.FanoutRequest{Post: post, Viewers: []string{"1"}, After: after})
+			_, explained := c.Explain(t.Context(), client.ExplainRequest{Viewer: "1", Post: post, After: after})
+			for call, err := range map[string]error{"filter": filtered, "fan-out": sent, "explain": explained} {
+				refused, answered := errors.AsType[*client.Error](err)
+				if answered != (code != "") || answered && (refused.Code != code || refused.Field != "after" || !errors.Is(err, client.ErrInvalid)) {
+					t.Errorf("%s after %q: %v", call, after, err)
+				}
+			}
+		}
+	})
+}
+
 // TestCalls makes every call to a real service, and checks the results of the earlier calls.
 func TestCalls(t *testing.T) { bothWays(t, testCalls) }
 
@@ -149,7 +167,7 @@ func testCalls(t *testing.T, o client.Options) {
 	if !slices.Equal(remembered.Dropped, []client.Dropped{{ID: "recent", Kind: "seen"}}) {
 		t.Errorf("after the history: %+v", remembered)
 	}
-	why := must(c.Explain(ctx, "2", client.Post{ID: "p1", Author: "1"}))
+	why := must(c.Explain(ctx, client.ExplainRequest{Viewer: "2", Post: client.Post{ID: "p1", Author: "1"}}))
 	if !why.Dropped || len(why.Reasons) != 1 || why.Reasons[0].Direction != "by_actor" || why.Reasons[0].Certainty != "certain" ||
 		!why.Reasons[0].Until.Equal(until.Truncate(time.Microsecond)) || why.Page.Keys == 0 {
 		t.Errorf("explanation %+v", why)

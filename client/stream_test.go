@@ -122,6 +122,7 @@ func TestErrorsOfActivities(t *testing.T) {
 		"limit_reached":     {client.ErrLimitReached},
 		"no_ledger":         {client.ErrNoLedger},
 		"stuck":             nil,
+		"followed":          nil,
 		"invalid_id":        {client.ErrInvalid},
 		"self_block":        {client.ErrInvalid},
 	} {

@@ -140,7 +140,7 @@ func TestUsersWhoseIDsCollide(t *testing.T) {
 	change(t, r, false, block(b, 50, 150)...)
 	check("both heavy", a, span(0, 100))
 	check("both heavy", b, span(50, 150))
-	_, err := r.DeleteUser(t.Context(), a)
+	_, _, err := r.DeleteUser(t.Context(), a)
 	must(t, err)
 	check("one deleted", a, nil)
 	check("one deleted", b, span(50, 150))

@@ -26,6 +26,8 @@ type FanoutRequest struct {
 
 	// Exact asks the ledger to confirm the reasons of drops, as in [Request].
 	Exact bool
+
+	After string // as in [Request]
 }
 
 // FanoutAnswer lists the viewers who must not get the post.
@@ -56,7 +58,11 @@ func Fanout(ctx context.Context, activities Activities, req FanoutRequest) (Fano
 	if err := f.compile(activities.Kinds()); err != nil {
 		return FanoutAnswer{}, err
 	}
-	hits, err := activities.Audience(ctx, f.owners(), f.kinds, f.drops, req.Viewers)
+	err := activities.Await(ctx, req.After)
+	var hits []activity.Hit
+	if err == nil {
+		hits, err = activities.Audience(ctx, f.owners(), f.kinds, f.drops, req.Viewers)
+	}
 	if err != nil {
 		return FanoutAnswer{}, fmt.Errorf("fan out to %d viewers: %w", len(req.Viewers), err)
 	}

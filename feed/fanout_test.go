@@ -64,7 +64,7 @@ func TestFanoutIsFilter(t *testing.T) {
 		_, err := r.Record(t.Context(), batch)
 		must(t, err)
 		if rng.IntN(8) == 0 {
-			_, err := r.DeleteUser(t.Context(), id())
+			_, _, err := r.DeleteUser(t.Context(), id())
 			must(t, err)
 		}
 		post := feed.Post{ID: id(), Author: id(), Related: ids(2)}
@@ -177,13 +177,13 @@ func TestFanoutOfSharedID(t *testing.T) {
 		want(feed.Post{ID: "x"}, feed.FanoutDropped{At: 2, Kind: "trash"})
 		want(feed.Post{ID: "p", Related: []string{"x"}}, feed.FanoutDropped{At: 2, Kind: "trash", Target: "x"})
 		want(feed.Post{ID: "p", Facets: map[activity.Facet][]string{"thread": {"x"}}})
-		if deleted, err := r.DeleteUser(t.Context(), "x"); err != nil || deleted > 2 {
+		if deleted, _, err := r.DeleteUser(t.Context(), "x"); err != nil || deleted > 2 {
 			t.Fatalf("deleted %d, %v", deleted, err)
 		}
 		want(feed.Post{Author: "x"})
 		want(feed.Post{Facets: map[activity.Facet][]string{"domain": {"y"}}})
 	}
-	_, err := r.DeleteUser(t.Context(), "1")
+	_, _, err := r.DeleteUser(t.Context(), "1")
 	must(t, err)
 	want(domain)
 }

@@ -60,6 +60,8 @@ type Activities interface {
 	View(ctx context.Context, user string, kinds []activity.Kind, lists ...string) (*activity.View, error)
 	// Audience looks for what keeps a post from users. See [activity.Recorder.Audience].
 	Audience(ctx context.Context, owners []activity.Owner, kinds []activity.Kind, deciding int, users []string) ([]activity.Hit, error)
+	// Await waits for what the app committed to its own database. See [activity.Recorder.Await].
+	Await(ctx context.Context, after string) error
 	// Confirm asks the ledger which claims are true. Without a ledger it fails.
 	Confirm(ctx context.Context, user string, claims []activity.Claim) ([]activity.Evidence, error)
 }
@@ -113,7 +115,10 @@ func Check(ctx context.Context, activities Activities, req Request) (*Checked, e
 	if err != nil {
 		return nil, err
 	}
-	if c.view, err = activities.View(ctx, req.Viewer, c.all, req.Lists...); err != nil {
+	if err = activities.Await(ctx, req.After); err == nil {
+		c.view, err = activities.View(ctx, req.Viewer, c.all, req.Lists...)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("filter %d posts: %w", len(req.Posts), err)
 	}
 	c.decision = decision{kinds: c.all, exact: req.Exact}

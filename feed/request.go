@@ -43,6 +43,10 @@ type Request struct {
 	// false positive of a kind that the ledger keeps then neither drops nor annotates a post. Kinds
 	// with a window cannot be confirmed: see [Dropped.Unconfirmed].
 	Exact bool
+
+	// After is a position of the app's own database: the answer has all that it had committed up to
+	// there. "": what was recorded before the call. See [activity.Recorder.Await].
+	After string
 }
 
 // checks are the kinds of a request: first those that drop, then those that annotate, then those

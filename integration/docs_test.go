@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/feedfilter/feedfilter/internal/doctest"
 	"github.com/feedfilter/feedfilter/internal/pgtest"
@@ -20,6 +23,7 @@ import (
 type document struct {
 	serves  bool   // the test starts a service before the commands
 	servers bool   // the test starts a Redis and a PostgreSQL before the commands
+	app     bool   // the test starts a Redis and the PostgreSQL of an app before the commands
 	by      string // the test that runs its blocks of sh; "": TestDocuments
 	console string // why its blocks of console are not run; "": it has none
 }
@@ -35,6 +39,7 @@ func documents() map[string]document {
 		"docs/SECURITY.md":    {},
 		"docs/SIZING.md":      {},
 		"docs/ELASTICACHE.md": {serves: true, console: "they need an account of AWS; TestIAM and TestLongSecureCluster have what stands in for it"},
+		"docs/FOLLOW.md":      {app: true},
 		"docs/MIGRATION.md":   {by: "TestLongMigrationGuide"},
 		"docs/RELIABILITY.md": {servers: true, console: "twenty minutes of faults, in short in make test-long"},
 		"docs/OPERATIONS.md": {
@@ -48,6 +53,7 @@ func documents() map[string]document {
 		"integration/README.md":     {console: makes},
 		"tools/peers/README.md":     {console: makes},
 		"examples/README.md":        {console: "TestExamples of examples runs all four"},
+		"examples/follow/README.md": {app: true},
 		"infra/terraform/README.md": {console: "they need an account of AWS"},
 	}
 }
@@ -80,9 +86,55 @@ func TestDocuments(t *testing.T) {
 					c.Replace[port] = fmt.Sprint(servertest.ReservePort(t))
 				}
 			}
+			if d.app {
+				c.Replace["redis://127.0.0.1:6379"] = redistest.Start(t).URL()
+				c.Replace["127.0.0.1:5432"] = startAppDatabase(t).Addr()
+				c.Files = filesToFollow(t, text)
+			}
 			doctest.Run(t, "../"+name, c)
 		})
 	}
+}
+
+// startAppDatabase starts a PostgreSQL with a database for the ledger, and one of an app with the
+// tables of examples/follow/own.sql.
+func startAppDatabase(t *testing.T) *pgtest.Server {
+	t.Helper()
+	server := pgtest.Start(t, "wal_level=logical")
+	own, err := os.ReadFile("../examples/follow/own.sql")
+	must(t, err)
+	tables, _, _ := strings.Cut(string(own), "-- What following needs.")
+	url := server.URL()
+	for _, sql := range []string{"CREATE DATABASE feedfilter", "CREATE DATABASE app", tables} {
+		conn, err := pgx.Connect(t.Context(), url)
+		must(t, err)
+		_, err = conn.Exec(t.Context(), sql)
+		must(t, errors.Join(err, conn.Close(t.Context())))
+		if sql == "CREATE DATABASE app" {
+			url = strings.Replace(url, "/postgres?", "/app?", 1)
+		}
+	}
+	return server
+}
+
+// filesToFollow returns the files of examples/follow, and tables.json: the first block of JSON in
+// the document.
+func filesToFollow(t *testing.T, document string) map[string]string {
+	t.Helper()
+	files := make(map[string]string)
+	entries, err := os.ReadDir("../examples/follow")
+	must(t, err)
+	for _, entry := range entries {
+		text, err := os.ReadFile("../examples/follow/" + entry.Name())
+		must(t, err)
+		files[entry.Name()] = string(text)
+	}
+	blocks, err := doctest.Blocks(document)
+	must(t, err)
+	if i := slices.IndexFunc(blocks, func(b doctest.Block) bool { return b.Info == "json" }); i >= 0 {
+		files["tables.json"] = blocks[i].Text
+	}
+	return files
 }
 
 // builtCommands returns a directory with feedfilter and with a substitute for make. The substitute

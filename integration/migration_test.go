@@ -38,7 +38,7 @@ const (
 // its settings say. The guide moves 30,000 members of sets. No feed may ever show a blocked user.
 func TestLongMigrationGuide(t *testing.T) {
 	t.Parallel()
-	old, pages, pg := redistest.Start(t), redistest.Start(t), pgtest.Start(t)
+	old, pages, pg := redistest.Start(t), redistest.Start(t), pgtest.Start(t, "wal_level=logical")
 	addr := servertest.Addr(servertest.ReservePort(t))
 	members := fillSets(t, old.Client())
 	fillTable(t, pg)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"time"
 )
 
 // Inspection describes a ledger and its database, to check whether a service can use them.
@@ -16,6 +17,9 @@ type Inspection struct {
 	Identity Identity // zero if Schema is later than Known and the identity is unreadable
 	Layouts  Layouts  // zero if Schema differs from Known
 	Empty    bool     // nothing was ever recorded; false if Schema differs from Known
+
+	Sources []Source  // in order of name, without their kinds; nil if Schema differs from Known
+	Clock   time.Time // of the ledger, by which leases end
 
 	// The remaining fields are only set for PostgreSQL.
 
@@ -72,6 +76,9 @@ func (i *Inspection) read(ctx context.Context, from queryer) error {
 		return err
 	}
 	if i.Layouts, err = readLayouts(ctx, from); err != nil {
+		return err
+	}
+	if err := from.query(ctx, sourcesQuery(&i.Sources)); err != nil {
 		return err
 	}
 	return from.query(ctx, statement{sql: emptySQL, into: []any{&i.Empty}})

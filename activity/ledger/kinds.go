@@ -11,6 +11,7 @@ type Kind struct {
 	Name    string // kind of the rows in the page of the user that acts
 	Reverse string // kind of the mirrored rows in the target's page; "": none
 	Target  string // facet that the targets belong to: [User], [Post] or another
+	Source  string // the source that alone writes the kind; "": none. Declare leaves it as it is
 }
 
 // Facets that every ledger knows.
@@ -63,6 +64,7 @@ func (l *Ledger) Declare(ctx context.Context, kinds []Kind) error {
 			return err
 		}
 		stored, err := readKinds(ctx, l.db)
+		stored, kinds = plain(stored), plain(kinds)
 		if err != nil || len(without(stored, kinds))+len(without(kinds, stored)) == 0 {
 			return err
 		}
@@ -80,6 +82,7 @@ func (l *Ledger) declare(ctx context.Context, t transaction, kinds []Kind) error
 	if err != nil {
 		return fmt.Errorf("read kinds: %w", err)
 	}
+	stored = plain(stored)
 	gone, added, err := redeclare(ctx, t, 0, stored, kinds)
 	if err == nil && len(gone) > 0 && oldest > 0 {
 		_, _, err = redeclare(ctx, t, oldest, stored, kinds)
@@ -101,7 +104,7 @@ func (l *Ledger) declare(ctx context.Context, t transaction, kinds []Kind) error
 func kindsQuery(into *[]Kind) statement {
 	var k Kind
 	return statement{
-		sql: allKindsSQL, into: []any{&k.Name, &k.Reverse, &k.Target},
+		sql: allKindsSQL, into: []any{&k.Name, &k.Reverse, &k.Target, &k.Source},
 		reset: func() { *into = nil },
 		each:  func() error { *into = append(*into, k); return nil },
 	}
@@ -133,6 +136,15 @@ func checkKinds(kinds []Kind) error {
 		}
 	}
 	return nil
+}
+
+// plain returns kinds without their sources.
+func plain(kinds []Kind) []Kind {
+	all := slices.Clone(kinds)
+	for i := range all {
+		all[i].Source = ""
+	}
+	return all
 }
 
 // without returns the kinds that are not among the others.
@@ -176,18 +188,24 @@ func redeclare(ctx context.Context, t transaction, since int64, stored, declared
 }
 
 // checkKinds returns an error unless each change has the rows of its kind as declared: one, or one
-// on each side. It skips kinds that nobody declared, and removals of ended rows, which are single.
+// on each side, and its kind is not that of another source. It skips kinds that nobody declared, and
+// removals of ended rows, which are single.
 func (p *plan) checkKinds(declared []Kind) error {
 	other := make(map[string]string, 2*len(declared)) // kind of the row on the other side
+	sources := make(map[string]string)
 	for _, k := range declared {
-		if other[k.Name] = k.Reverse; k.Reverse != "" {
-			other[k.Reverse] = k.Name
+		other[k.Name], sources[k.Name] = k.Reverse, k.Source
+		if k.Reverse != "" {
+			other[k.Reverse], sources[k.Reverse] = k.Name, k.Source
 		}
 	}
 	for _, c := range p.changes {
 		first, second := c.Rows[0].Kind, ""
 		if len(c.Rows) > 1 {
 			second = c.Rows[1].Kind
+		}
+		if source := sources[first]; source != p.source && !c.Ended && (source != "" || p.source != "") {
+			return &FollowedError{source, first}
 		}
 		if wanted, known := other[first]; known && second != wanted && !c.Ended {
 			return fmt.Errorf("%w: this process mirrors %q as %q, and another process has declared %q since: "+

@@ -53,18 +53,18 @@ func checkNamed(t *testing.T, l *Ledger) {
 		t.Error(err)
 	}
 	mute.Names, mute.TargetHash = false, 0
-	rows, err = l.Naming(t.Context(), 1<<63, "t", 9)
+	rows, err = l.Naming(t.Context(), 1<<63, "t", nil, 9)
 	check(rows, err, mute)
 
 	// The built-in kinds are declared. Other kinds are unknown.
-	built := []Kind{{"block", "blocked-by", User}, {"hide", "", Post}, {"like", "", Post}}
+	built := []Kind{{"block", "blocked-by", User, ""}, {"hide", "", Post, ""}, {"like", "", Post, ""}}
 	if kinds, err := l.Kinds(t.Context()); err != nil || !slices.Equal(kinds, built) {
 		t.Errorf("kinds %v, %v, want %v", kinds, err, built)
 	}
-	if err := l.Declare(t.Context(), []Kind{built[1], {"block", "", User}}); err == nil {
+	if err := l.Declare(t.Context(), []Kind{built[1], {"block", "", User, ""}}); err == nil {
 		t.Error("Declare changed block, which has a row")
 	}
-	if err := l.Declare(t.Context(), []Kind{built[0], built[1], {"mute", "", User}}); err != nil {
+	if err := l.Declare(t.Context(), []Kind{built[0], built[1], {"mute", "", User, ""}}); err != nil {
 		t.Error(err)
 	}
 }

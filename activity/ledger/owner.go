@@ -116,8 +116,9 @@ func (l *Ledger) All(ctx context.Context, after *Row, limit int) ([]Row, error) 
 
 // Naming returns the rows of any owner that were recorded with Names and whose target has this
 // id and hash. It includes ended rows. The rows are in order of hash, owner and kind. limit is
-// the maximum number of rows, at least 1. To continue, remove the rows and repeat the call.
-func (l *Ledger) Naming(ctx context.Context, targetHash uint64, target string, limit int) ([]Row, error) {
+// the maximum number of rows, at least 1. after is as for Owned.
+func (l *Ledger) Naming(ctx context.Context, targetHash uint64, target string, after *Row, limit int) ([]Row, error) {
+	after = cmp.Or(after, &Row{})
 	return found(ctx, l, "naming", "read rows that name a user", cmp.Or(validateID("target", target), checkLimit(limit)),
-		statement{sql: namingRowsSQL, args: []any{stored(targetHash), target, limit}})
+		statement{sql: namingRowsSQL, args: []any{stored(targetHash), target, stored(after.Hash), after.Owner, after.Kind, limit}})
 }

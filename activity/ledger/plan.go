@@ -77,6 +77,7 @@ type plan struct {
 	layouts Layouts           // read in the transaction, like owners
 	owners  map[uint64]uint32 // dedicated pages of the plan's users, by hash
 	clock   time.Time         // of the database, read in the transaction; zero: none of its own
+	source  string            // that makes the changes; "": callers of Record do
 }
 
 // hasEnded reports whether any change has Ended set.

@@ -69,6 +69,6 @@ func connectAny(ctx context.Context, config *pgx.ConnConfig) (*pgx.Conn, error) 
 func (i *Inspection) readServer(ctx context.Context, conn *pgx.Conn) error {
 	return conn.QueryRow(ctx, `SELECT current_setting('server_version'), pg_is_in_recovery(),
 			current_setting('transaction_read_only') = 'on', current_setting('fsync') = 'on',
-			current_setting('full_page_writes') = 'on', current_setting('synchronous_commit')`).
-		Scan(&i.Version, &i.Standby, &i.ReadOnly, &i.Fsync, &i.FullPageWrites, &i.SynchronousCommit)
+			current_setting('full_page_writes') = 'on', current_setting('synchronous_commit'), clock_timestamp()`).
+		Scan(&i.Version, &i.Standby, &i.ReadOnly, &i.Fsync, &i.FullPageWrites, &i.SynchronousCommit, &i.Clock)
 }

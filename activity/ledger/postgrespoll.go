@@ -158,7 +158,7 @@ func (d *postgresDatabase) pollOwners(
 		p.Clock = time.UnixMicro(clock)
 		return d.check(incarnation)
 	}}
-	all := []statement{{sql: beginSnapshotSQL}, poll, layoutsQuery(&p.Layouts), {
+	all := []statement{{sql: beginSnapshotSQL}, poll, layoutsQuery(&p.Layouts), sourcesQuery(&p.Sources), {
 		sql: owners, args: args, into: []any{&hash, &page}, each: func() error {
 			p.Owners[unstored(hash)] = page
 			return nil

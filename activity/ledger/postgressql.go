@@ -139,6 +139,7 @@ func postgresLocks() locks {
 				LATERAL (SELECT hash, page FROM owners WHERE owners.hash = wanted.hash OFFSET 0) AS o, pages p
 			WHERE p.page = o.page ORDER BY p.page FOR UPDATE OF p`,
 		lockNumbers: `SELECT FROM meta WHERE name = 'pages' FOR UPDATE`,
+		lockSource:  `SELECT position, fence, holder, until FROM sources WHERE name = $1 FOR UPDATE`,
 	}
 }
 
@@ -181,6 +182,19 @@ func postgresDialect() dialect {
 				changed = pg_current_xact_id()::text::bigint
 			FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS raised (page, sequence, left_at) WHERE pages.page = raised.page`,
 		putOwner: `INSERT INTO owners (hash, page, changed) VALUES ($1, $2, pg_current_xact_id()::text::bigint)`,
+
+		lookupRepeats: `SELECT wanted.hash, wanted.owner, wanted.kind, wanted.target, found.times
+			FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[]) AS wanted (hash, owner, kind, target),
+			LATERAL (SELECT r.times FROM repeats r
+				WHERE r.hash = wanted.hash AND r.owner = wanted.owner AND r.kind = wanted.kind AND r.target = wanted.target
+				OFFSET 0) AS found`,
+		upsertRepeats: `INSERT INTO repeats (hash, owner, kind, target, times)
+			SELECT hash, owner, kind, target, times
+			FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[]) AS rows (hash, owner, kind, target, times)
+			ON CONFLICT (hash, owner, kind, target) DO UPDATE SET times = excluded.times`,
+		deleteRepeats: `DELETE FROM repeats r
+			USING unnest($1::bigint[], $2::text[], $3::text[], $4::text[]) AS gone (hash, owner, kind, target)
+			WHERE r.hash = gone.hash AND r.owner = gone.owner AND r.kind = gone.kind AND r.target = gone.target`,
 
 		// The first statement seeds pages without a row. The second one seeds pages whose row a
 		// writer created without raising it. Two statements prevent deadlocks, because writers

@@ -128,6 +128,8 @@ type Progress struct {
 	// dedicated page. Changed reports that page with a Left above 0.
 	Layouts Layouts
 	Owners  map[uint64]uint32
+	// Sources are all sources in order of name, without their kinds.
+	Sources []Source
 }
 
 // Changed calls each for every page whose sequence rose after the point since. The empty since

@@ -16,6 +16,8 @@ type dialect struct {
 	raisePages string // stores the states of pages
 	putOwner   string
 
+	lookupRepeats, upsertRepeats, deleteRepeats string // see following
+
 	// seedPages together seed the n-th pages, from $4 to $5, of a layout whose first page is $2.
 	// Each gets the sequence of its ancestor in the layout whose first page is $1. Each ancestor
 	// has $3 such pages.
@@ -34,6 +36,7 @@ type locks struct {
 	// locked. Both read the states.
 	lockPages, lockDedicated string
 	lockNumbers              string // serializes transactions that assign page numbers
+	lockSource               string // locks and reads a source
 }
 
 // SQL that both kinds of database understand. For kind <> ” see entries_newest in migrations/.
@@ -47,7 +50,23 @@ const (
 	putLayoutSQL     = `INSERT INTO layouts (pages, state) VALUES ($1, $2)`
 	deleteLayoutsSQL = `DELETE FROM layouts`
 
-	allKindsSQL   = `SELECT name, reverse, target FROM kinds ORDER BY name`
+	allSourcesSQL          = `SELECT name, position, holder, until FROM sources ORDER BY name`
+	followKindSQL          = `UPDATE kinds SET source = $1 WHERE name = $2`
+	releaseKindsSQL        = `UPDATE kinds SET source = '' WHERE source = $1`
+	putSourceSQL           = `INSERT INTO sources (name, position, fence, holder, until) VALUES ($1, '', 0, '', 0) ON CONFLICT DO NOTHING`
+	takeLeaseSQL           = `UPDATE sources SET position = $1, fence = $2, holder = $3, until = $4 WHERE name = $5`
+	renewLeaseSQL          = `UPDATE sources SET until = $1 WHERE name = $2 AND fence = $3 RETURNING fence`
+	moveSourceSQL          = `UPDATE sources SET position = $1 WHERE name = $2 AND fence = $3 AND position = $4 RETURNING fence`
+	startOverSQL           = `UPDATE sources SET position = '' WHERE name = $1 AND fence = $2 RETURNING fence`
+	endLeaseSQL            = `UPDATE sources SET fence = fence + 1, until = 0 WHERE name = (SELECT source FROM kinds WHERE name = $1)`
+	deleteRepeatsSQL       = `DELETE FROM repeats WHERE kind = $1`
+	deleteSourceRepeatsSQL = `DELETE FROM repeats WHERE (hash, owner, kind, target) IN (` + sourceRepeatsSQL + `) RETURNING hash`
+	deleteSourcesSQL       = `DELETE FROM sources WHERE NOT EXISTS (SELECT 1 FROM kinds WHERE kinds.source = sources.name)`
+
+	sourceRepeatsSQL = `SELECT hash, owner, kind, target FROM repeats
+		WHERE kind IN (SELECT name FROM kinds WHERE source = $1) AND times NOT LIKE $2 LIMIT $3`
+
+	allKindsSQL   = `SELECT name, reverse, target, source FROM kinds ORDER BY name`
 	insertKindSQL = `INSERT INTO kinds (name, reverse, target) VALUES ($1, $2, $3)`
 	deleteKindSQL = `DELETE FROM kinds WHERE name = $1`
 
@@ -125,7 +144,7 @@ const (
 		WHERE (hash, owner, kind, target) > ($1, $2, $3, $4) ORDER BY hash, owner, kind, target LIMIT $5`
 
 	namingRowsSQL = `SELECT hash, owner, kind, target, since, until FROM entries
-		WHERE target_hash = $1 AND target = $2 ORDER BY hash, owner, kind LIMIT $3`
+		WHERE target_hash = $1 AND target = $2 AND (hash, owner, kind) > ($3, $4, $5) ORDER BY hash, owner, kind LIMIT $6`
 
 	// emptySQL tells whether no page of the ledger ever changed.
 	emptySQL = `SELECT NOT EXISTS (SELECT 1 FROM pages WHERE sequence > 0)`

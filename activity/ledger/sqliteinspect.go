@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"time"
 )
 
 // inspectParameters are the parameters of a read-only connection. The timeout (ms) is for
@@ -22,7 +23,7 @@ func (f sqliteFile) inspect(ctx context.Context, i *Inspection) error {
 		return err
 	}
 	i.Name = file
-	i.Engine = "SQLite"
+	i.Engine, i.Clock = "SQLite", time.Now()
 	i.Known = versions(migrationsOf("sqlite"))
 	// Without a write-ahead log no process has the file open, and SQLite would create a log to
 	// read it.

@@ -217,6 +217,9 @@ func (d *sqliteDatabase) changed(
 		if p.Layouts, err = readLayouts(ctx, q); err != nil {
 			return err
 		}
+		if err := q.query(ctx, sourcesQuery(&p.Sources)); err != nil {
+			return err
+		}
 		var hash int64
 		var page uint32
 		var s PageState

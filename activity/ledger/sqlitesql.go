@@ -40,6 +40,7 @@ func sqliteDialect() dialect {
 			lockPages: `SELECT page, sequence, left_at FROM pages WHERE page IN (VALUES (?))`,
 			lockDedicated: `SELECT o.hash, p.page, p.sequence, p.left_at FROM owners o JOIN pages p ON p.page = o.page
 				WHERE o.hash IN (VALUES (?))`,
+			lockSource: `SELECT position, fence, holder, until FROM sources WHERE name = ?`,
 		},
 		lookupRows: `SELECT hash, owner, kind, target, since, until FROM entries
 			WHERE (hash, owner, kind, target) IN (VALUES (?, ?, ?, ?))`,
@@ -62,6 +63,12 @@ func sqliteDialect() dialect {
 			ON CONFLICT (page)
 			DO UPDATE SET sequence = excluded.sequence, left_at = excluded.left_at, changed = excluded.changed`,
 		putOwner: `INSERT INTO owners (hash, page, changed) VALUES (?, ?, (` + progressSQL + `))`,
+
+		lookupRepeats: `SELECT hash, owner, kind, target, times FROM repeats
+			WHERE (hash, owner, kind, target) IN (VALUES (?, ?, ?, ?))`,
+		upsertRepeats: `INSERT INTO repeats (hash, owner, kind, target, times) VALUES (?, ?, ?, ?, ?)
+			ON CONFLICT (hash, owner, kind, target) DO UPDATE SET times = excluded.times`,
+		deleteRepeats: `DELETE FROM repeats WHERE (hash, owner, kind, target) IN (VALUES (?, ?, ?, ?))`,
 
 		seedPages: []string{`INSERT INTO pages (page, sequence, changed)
 			WITH RECURSIVE wanted (n) AS (SELECT ?4 UNION ALL SELECT n + 1 FROM wanted WHERE n < ?5)
@@ -86,15 +93,16 @@ func rowsSQL(sql string, n int) string {
 // prepare prepares the SQL that runs often. Closing the databases closes the statements.
 func (d *sqliteDatabase) prepare(ctx context.Context) (err error) {
 	all := sqliteDialect()
-	write := []string{allLayoutsSQL, allKindsSQL, putCheckpointSQL}
+	write := []string{allLayoutsSQL, allKindsSQL, putCheckpointSQL, moveSourceSQL}
 	read := []string{
 		snapshotSQL, keysSQL, progressSQL, changedSQL, all.endedRows, listNewestRowsSQL, listBeforeRowsSQL,
 		countRowsSQL, countKindsSQL, ownedRowsSQL, allRowsSQL, countRangeSQL, namingRowsSQL, allKindsSQL, rangesSQL,
-		newOwnersSQL, ownerRangeSQL, allLayoutsSQL, getCheckpointSQL, incarnationSQL, sharedStateSQL, dedicatedStateSQL, placeSQL,
+		newOwnersSQL, ownerRangeSQL, allLayoutsSQL, allSourcesSQL, getCheckpointSQL, incarnationSQL, sharedStateSQL, dedicatedStateSQL, placeSQL,
 	}
 	for n := maxBatch; n > 0; n /= 4 {
 		for _, sql := range []string{
 			all.lockPages, all.lockDedicated, all.lookupRows, all.tallyRows, all.upsertRows, all.deleteRows, all.raisePages,
+			all.lookupRepeats, all.upsertRepeats, all.deleteRepeats,
 		} {
 			write = append(write, rowsSQL(sql, n))
 		}

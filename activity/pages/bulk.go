@@ -65,24 +65,42 @@ func (p *Pages) NewBulk() *Bulk {
 // PostgreSQL ends a transaction after some seconds, and until then other writers of its pages wait.
 // So record at most some 10,000 changes at a time there.
 func (b *Bulk) Record(ctx context.Context, changes []ledger.Change) (Written, error) {
+	receipt, err := b.commit(ctx, changes, func(ctx context.Context) (ledger.Receipt, error) {
+		return b.r.poller.ledger.Record(ctx, b.r.storage.now(), changes)
+	})
+	return Written{receipt.Changed, receipt.Refused}, err
+}
+
+// Follow is [ledger.Ledger.Follow], and otherwise like Record.
+func (b *Bulk) Follow(ctx context.Context, lease ledger.Lease, from, to string, changes []ledger.SourceChange) error {
+	_, err := b.commit(ctx, plainChanges(changes), func(ctx context.Context) (ledger.Receipt, error) {
+		return b.r.poller.ledger.Follow(ctx, b.r.storage.now(), lease, from, to, changes)
+	})
+	return err
+}
+
+// commit makes changes durable by record.
+func (b *Bulk) commit(
+	ctx context.Context, changes []ledger.Change, record func(ctx context.Context) (ledger.Receipt, error),
+) (ledger.Receipt, error) {
 	r := b.r
 	if r.life.isClosed() {
-		return Written{}, ErrClosed
+		return ledger.Receipt{}, ErrClosed
 	}
 	if err := r.poller.agreed(); err != nil {
-		return Written{}, fmt.Errorf("nothing was changed: %w", err)
+		return ledger.Receipt{}, fmt.Errorf("nothing was changed: %w", err)
 	}
 	limited, cancel := context.WithTimeout(ctx, bulkTimeout)
-	receipt, err := r.poller.ledger.Record(limited, r.storage.now(), changes)
+	receipt, err := record(limited)
 	cancel()
 	if err != nil {
-		return Written{}, Unavailable("ledger", err)
+		return ledger.Receipt{}, Unavailable("ledger", err)
 	}
 	b.committed = r.life.elapsed()
 	for _, page := range r.committer.pagesToClose(receipt, changes) {
 		b.toClose[page] = true
 	}
-	return Written{receipt.Changed, receipt.Refused}, b.follow(ctx, receipt)
+	return receipt, b.follow(ctx, receipt)
 }
 
 // follow adds the changes of a transaction to pages that the bulk builds, and applies those of

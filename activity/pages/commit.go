@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/internal/admission"
@@ -24,9 +25,11 @@ type committer struct {
 
 	applier *applier
 
+	next       *write       // the first of the next group; only commitLoop uses it
 	waiting    atomic.Int64 // number of writes
 	queue      chan *write
 	settling   chan struct{} // one element for each group in flight to the store
+	following  chan struct{} // one element for each write of a source
 	slots      chan struct{} // one element for each page in repair for a write
 	queuedRows atomic.Int64  // sum over all pageQueues
 
@@ -47,6 +50,7 @@ func newCommitter(a *applier) *committer {
 		applier:    a,
 		queue:      make(chan *write),
 		settling:   make(chan struct{}, maxSettling),
+		following:  make(chan struct{}, 2), // one for the ledger, one for the store
 		slots:      make(chan struct{}, maxRepairing),
 		tail:       make(map[uint32]chan struct{}),
 		pageQueues: make(map[uint32]*pageQueue),
@@ -74,11 +78,86 @@ func (p *Pages) Write(ctx context.Context, changes []ledger.Change) (Written, er
 	return w.result, nil
 }
 
+// Follow is [ledger.Ledger.Follow]. When it returns nil, the ledger has the changes, and every Read
+// that begins after [Pages.Reach] sees them. Their way to the pages goes on, beside the next call.
+// An error that wraps ledger.ErrFenced or ledger.ErrStrayRow means that nothing was changed.
+func (p *Pages) Follow(ctx context.Context, lease ledger.Lease, from, to string, changes []ledger.SourceChange) error {
+	record := func(ctx context.Context) (ledger.Receipt, error) {
+		return p.committer.poller.ledger.Follow(ctx, p.storage.now(), lease, from, to, changes)
+	}
+	if len(changes) == 0 { // no page changes
+		_, err := record(ctx)
+		return Unavailable("ledger", err)
+	}
+	select { // pages must not fall behind the ledger for long
+	case p.committer.following <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	committed, ended := make(chan error, 1), make(chan error, 1)
+	w := &write{ctx: ctx, done: make(chan struct{}), changes: plainChanges(changes)}
+	w.alone = func(ctx context.Context) (ledger.Receipt, error) {
+		receipt, err := record(ctx)
+		if err == nil {
+			committed <- nil
+		}
+		return receipt, err
+	}
+	started := p.life.background(func() {
+		ended <- p.committer.write(ctx, w)
+		<-p.committer.following
+	})
+	if !started {
+		return ErrClosed
+	}
+	select {
+	case err := <-committed:
+		return err
+	case err := <-ended:
+		if len(committed) > 0 { // only the pages lack the changes
+			return nil
+		}
+		return err
+	}
+}
+
+// plainChanges returns changes of the same rows.
+func plainChanges(changes []ledger.SourceChange) []ledger.Change {
+	all := make([]ledger.Change, len(changes))
+	for i, c := range changes {
+		all[i].Rows = c.Rows
+	}
+	return all
+}
+
+// Reach waits until reached reports true of the ledger's sources. Every Read that begins afterwards
+// has all changes up to their positions.
+func (p *Pages) Reach(ctx context.Context, reached func([]ledger.Source) (bool, error)) error {
+	return p.poller.reach(ctx, reached)
+}
+
+// Sources returns the ledger's sources at the last poll, in order of name, without their kinds. A
+// source whose lease has ended since has no Holder.
+func (p *Pages) Sources() (all []ledger.Source) {
+	if known := p.poller.follow.sources.Load(); known != nil {
+		all = slices.Clone(*known)
+	}
+	for i := range all {
+		if !all[i].Until.After(p.Now()) {
+			all[i].Holder = ""
+		}
+	}
+	return all
+}
+
 // write is one caller's changes. Its results may be read once done is closed.
 type write struct {
 	ctx     context.Context //nolint:containedctx // of the waiting caller
 	changes []ledger.Change
 	done    chan struct{}
+	// alone records the rows of the changes in a transaction of their own; nil: Ledger.Record does,
+	// for the whole group.
+	alone func(ctx context.Context) (ledger.Receipt, error)
 	// deletes is set if the user of hash is being deleted. Pages are then rebuilt instead of
 	// changed, so that no bit of a removed key remains.
 	deletes bool
@@ -118,6 +197,11 @@ type group struct {
 // transaction at a time costs nothing: while one is made durable, the next group gathers.
 func (cm *committer) commitLoop() {
 	for {
+		if w := cm.next; w != nil {
+			cm.next = nil
+			cm.commit(cm.gather(w))
+			continue
+		}
 		select {
 		case w := <-cm.queue:
 			cm.commit(cm.gather(w))
@@ -141,9 +225,13 @@ func (cm *committer) gather(first *write) []*write {
 		changes += len(w.changes)
 	}
 	take(first)
-	for changes < maxGroup {
+	for changes < maxGroup && first.alone == nil {
 		select {
 		case w := <-cm.queue:
+			if w.alone != nil {
+				cm.next = w
+				return writes
+			}
 			take(w)
 		default:
 			return writes
@@ -162,17 +250,27 @@ func (cm *committer) commit(writes []*write) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(onBehalf(writes), commitTimeout)
-	receipt, err := cm.poller.ledger.Record(ctx, cm.storage.now(), changes)
+	record := writes[0].alone
+	if record == nil {
+		record = func(ctx context.Context) (ledger.Receipt, error) {
+			return cm.poller.ledger.Record(ctx, cm.storage.now(), changes)
+		}
+	}
+	receipt, err := record(ctx)
 	cancel()
-	if errors.Is(err, ledger.ErrKindsDiffer) && len(writes) > 1 {
+	followed, refused := errors.AsType[*ledger.FollowedError](err)
+	if (refused || errors.Is(err, ledger.ErrKindsDiffer)) && len(writes) > 1 {
 		for _, w := range writes { // which had no effect: refuse no other than those concerned
 			cm.commit([]*write{w})
 		}
 		return
 	}
 	if err != nil {
+		if err = Unavailable("ledger", err); refused {
+			err = &InvalidError{Code: CodeFollowed, Field: "kind", Message: followed.Error()}
+		}
 		for _, w := range writes {
-			w.finish(Unavailable("ledger", err))
+			w.finish(err)
 		}
 		return
 	}
@@ -184,7 +282,9 @@ func (cm *committer) commit(writes []*write) {
 	next := 0
 	for _, w := range writes {
 		end := next + len(w.changes)
-		w.receipt, w.result = receipt, Written{receipt.Changed[next:end], receipt.Refused[next:end]}
+		if w.receipt = receipt; w.alone == nil {
+			w.result = Written{receipt.Changed[next:end], receipt.Refused[next:end]}
+		}
 		next = end
 	}
 	cm.layout.learn(receipt)
@@ -351,8 +451,15 @@ func (cm *committer) write(ctx context.Context, w *write) error {
 	defer resume()
 	// Deletions and removals of ended activities may change many pages, but run one at a time.
 	ours := w.deletes || w.changes[0].Ended
-	if !ours && cm.congested(w.changes) {
-		return ErrOverloaded
+	for !ours && cm.congested(w.changes) {
+		if w.alone == nil || cm.life.isClosed() {
+			return ErrOverloaded
+		}
+		select { // a source waits instead
+		case <-time.After(reachEvery):
+		case <-ctx.Done():
+			return fmt.Errorf("record %d activities: nothing was changed: %w", len(w.changes), ctx.Err())
+		}
 	}
 	if cm.waiting.Add(1) > maxWaiting {
 		cm.waiting.Add(-1)

@@ -18,6 +18,8 @@ type RowKind struct {
 	Target string // facet of the targets
 	Mirror string // the kind of the row on the other side; "": none
 	Of     string // name of the activity's kind; on the target's side it differs from the row's
+
+	Followed bool // a source alone writes the kind
 }
 
 // declare declares this process's kinds to the ledger.
@@ -36,10 +38,14 @@ func (b *rebuilder) learnKinds(ctx context.Context) error {
 		return fmt.Errorf("read the kinds declared: %w", err)
 	}
 	rows := make(map[string]RowKind)
+	followed := make(map[string]bool)
+	for _, k := range kinds {
+		followed[k.Name] = k.Source != ""
+	}
 	for _, k := range append(kinds, b.kinds...) {
-		rows[k.Name] = RowKind{ledger.User, k.Target, k.Reverse, k.Name}
+		rows[k.Name] = RowKind{ledger.User, k.Target, k.Reverse, k.Name, followed[k.Name]}
 		if k.Reverse != "" {
-			rows[k.Reverse] = RowKind{k.Target, ledger.User, k.Name, k.Name}
+			rows[k.Reverse] = RowKind{k.Target, ledger.User, k.Name, k.Name, followed[k.Name]}
 		}
 	}
 	b.declared.Store(&rows)

@@ -88,7 +88,7 @@ func TestKindsUnknownAndUnreadable(t *testing.T) {
 	if n := rich.wantHeld(t, l); n != 0 {
 		t.Error("a page was made")
 	}
-	if _, err := plain.DeleteUser(t.Context(), "1"); dependency(err) != "ledger" {
+	if _, _, err := plain.DeleteUser(t.Context(), "1"); dependency(err) != "ledger" {
 		t.Errorf("delete: %v", err)
 	}
 	if _, err := plain.RowKinds(t.Context(), []ledger.Row{{Kind: "mute"}}); err == nil {
@@ -157,7 +157,7 @@ func TestWritesOfAChangedKind(t *testing.T) {
 	now.want(t, "1", "block", "2", false)
 	now.record(t, true, add("1", "block", "2"))
 	now.want(t, "2", "blocked-by", "1", true)
-	if _, err := old.DeleteUser(t.Context(), "1"); !errors.Is(err, ledger.ErrKindsDiffer) {
+	if _, _, err := old.DeleteUser(t.Context(), "1"); !errors.Is(err, ledger.ErrKindsDiffer) {
 		t.Errorf("delete a user: %v, want ErrKindsDiffer", err)
 	}
 	now.want(t, "2", "blocked-by", "1", true)

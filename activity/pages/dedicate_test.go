@@ -198,7 +198,7 @@ func TestHeavyUserDeleted(t *testing.T) {
 		if page < ledger.DedicatedPages {
 			t.Fatal("the bot has no dedicated page")
 		}
-		deleted, err := g.DeleteUser(t.Context(), "bot")
+		deleted, _, err := g.DeleteUser(t.Context(), "bot")
 		if err != nil || deleted != 9030 {
 			t.Fatalf("deleted %d, %v", deleted, err)
 		}
@@ -239,10 +239,10 @@ func TestHeavyUserHalfDeleted(t *testing.T) {
 		died = true
 		return faulttest.ErrInjected
 	}, "release"))
-	if _, err := g.DeleteUser(t.Context(), "bot"); dependency(err) != "ledger" {
+	if _, _, err := g.DeleteUser(t.Context(), "bot"); dependency(err) != "ledger" {
 		t.Fatalf("page %d is released: %v", page, err)
 	}
-	_, err := g.DeleteUser(t.Context(), "bot")
+	_, _, err := g.DeleteUser(t.Context(), "bot")
 	must(t, err)
 	st, err := g.store.Peek(t.Context(), []favfilter.PageID{g.layout.pageID(page)})
 	must(t, err)
@@ -288,7 +288,7 @@ func TestReleasedPagesAreForgotten(t *testing.T) {
 		if !p.rebuilder.large.has(page) || p.rebuilder.held.get(page).page == nil {
 			t.Fatalf("page %d is not a large dedicated page", page)
 		}
-		_, err := p.DeleteUser(t.Context(), "bot")
+		_, _, err := p.DeleteUser(t.Context(), "bot")
 		must(t, err)
 		p.record(t, true, add("bot", "hide", "later"))
 		time.Sleep(2*largeTimeout + time.Minute)

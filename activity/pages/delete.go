@@ -3,6 +3,7 @@ package pages
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
@@ -16,52 +17,50 @@ const deleteBatch = 1000
 // that name the user. It rebuilds each page that held any, so that none of their bits remains. A
 // page whose rebuild failed is stale, and is not used until it is rebuilt.
 //
-// DeleteUser returns the number of changes, also with an error. After an error some rows may be
+// DeleteUser returns the number of changes, also with an error, and the followed kinds of rows that
+// are left to their source. After an error some rows may be
 // left: call DeleteUser again, in any process. Rows that are written during the call may stay.
-func (p *Pages) DeleteUser(ctx context.Context, user string) (deleted int, err error) {
+func (p *Pages) DeleteUser(ctx context.Context, user string) (deleted int, left []string, err error) {
 	hash := UserHash(p.storage.identity.Seed, user)
-	touched := make(map[uint32]bool)
-	for _, rows := range []func() ([]ledger.Row, error){
-		p.ownedInTurn(ctx, hash, user),
-		func() ([]ledger.Row, error) { return p.poller.ledger.Naming(ctx, hash, user, deleteBatch) },
+	touched, followed := make(map[uint32]bool), make(map[string]bool)
+	for _, rows := range []func(after *ledger.Row) ([]ledger.Row, error){
+		func(after *ledger.Row) ([]ledger.Row, error) {
+			return p.poller.ledger.Owned(ctx, hash, user, after, deleteBatch)
+		},
+		func(after *ledger.Row) ([]ledger.Row, error) {
+			return p.poller.ledger.Naming(ctx, hash, user, after, deleteBatch)
+		},
 	} {
-		n, err := p.deleteRows(ctx, hash, rows, touched)
+		n, err := p.deleteRows(ctx, hash, rows, touched, followed)
 		if deleted += n; err != nil {
-			return deleted, decided(deleted, err)
+			return deleted, nil, decided(deleted, err)
 		}
 	}
+	left = slices.Sorted(maps.Keys(followed))
+	return deleted, left, p.deleteBits(ctx, hash, touched)
+}
+
+// deleteBits rebuilds the pages of a deleted user, and the touched pages of others, unless a write
+// has.
+func (p *Pages) deleteBits(ctx context.Context, hash uint64, touched map[uint32]bool) error {
 	for page := range touched {
 		mark := p.sequences.of(page)
 		// The rebuild after an earlier transaction failed.
 		if want := mark.required.Load(); mark.stored.Load() < want {
 			if err := p.applier.ensure(ctx, page, want); err != nil {
-				return deleted, err
+				return err
 			}
 		}
 	}
 	// Activities that were undone earlier may have left bits, too.
 	if err := p.applier.release(ctx, hash); err != nil {
-		return deleted, err
+		return err
 	}
 	place, err := p.poller.ledger.Place(ctx, hash) // this process may not have heard of a new layout
 	if err != nil {
-		return deleted, Unavailable("ledger", err)
+		return Unavailable("ledger", err)
 	}
-	return deleted, p.rebuilder.remake(ctx, place.Page, place.Sequence, "user deleted")
-}
-
-// ownedInTurn returns a function that returns the next rows of a user on each call. It continues
-// after the last row, and so does not read past removed rows again.
-func (p *Pages) ownedInTurn(ctx context.Context, hash uint64, user string) func() ([]ledger.Row, error) {
-	var after *ledger.Row
-	return func() ([]ledger.Row, error) {
-		rows, err := p.poller.ledger.Owned(ctx, hash, user, after, deleteBatch)
-		if n := len(rows); n > 0 {
-			last := rows[n-1] // the caller changes rows
-			after = &last
-		}
-		return rows, err
-	}
+	return p.rebuilder.remake(ctx, place.Page, place.Sequence, "user deleted")
 }
 
 // decided returns err. If some rows are deleted already, it turns ErrOverloaded into an
@@ -73,27 +72,35 @@ func decided(deleted int, err error) error {
 	return err
 }
 
-// deleteRows calls rows until it returns none. It removes the returned rows and their other sides,
-// and adds the pages that held them to touched.
+// deleteRows calls rows until it returns none, with the last row before. It removes the returned
+// rows and their other sides, and adds the pages that held them to touched. It leaves rows that a
+// source alone may remove, and adds their kinds to followed.
 func (p *Pages) deleteRows(
-	ctx context.Context, hash uint64, rows func() ([]ledger.Row, error), touched map[uint32]bool,
+	ctx context.Context, hash uint64, rows func(after *ledger.Row) ([]ledger.Row, error), touched map[uint32]bool, followed map[string]bool,
 ) (deleted int, err error) {
+	var after *ledger.Row
 	for {
-		found, err := rows()
+		found, err := rows(after)
 		if err != nil {
 			return deleted, Unavailable("ledger", err)
 		}
 		if len(found) == 0 {
 			return deleted, nil
 		}
-		kinds, err := p.RowKinds(ctx, found)
-		if err != nil {
+		after = new(found[len(found)-1])
+		if err := p.rebuilder.learnKinds(ctx); err != nil { // a kind may be followed since
 			return deleted, Unavailable("ledger", err)
 		}
-		// What others did with a domain or a tag of the same id is not the user's.
+		kinds := *p.rebuilder.declared.Load()
 		found = slices.DeleteFunc(found, func(row ledger.Row) bool {
-			owner := kinds[row.Kind].Owner
-			return owner != "" && owner != ledger.User
+			k := kinds[row.Kind]
+			if k.Owner != "" && k.Owner != ledger.User {
+				return true // what others did with a domain or a tag of the same id is not the user's
+			}
+			if k.Followed {
+				followed[k.Of] = true
+			}
+			return k.Followed
 		})
 		if len(found) == 0 {
 			continue

@@ -114,7 +114,7 @@ func (g *rig) wantGone(t *testing.T, l *ledger.Ledger, user string) {
 	hash := g.hashOf(user)
 	owned, err := l.Owned(t.Context(), hash, user, nil, 1)
 	must(t, err)
-	naming, err := l.Naming(t.Context(), hash, user, 1)
+	naming, err := l.Naming(t.Context(), hash, user, nil, 1)
 	must(t, err)
 	if len(owned)+len(naming) > 0 {
 		t.Errorf("rows are left: %v, %v", owned, naming)
@@ -180,14 +180,14 @@ func deleteUser(t *testing.T, l *ledger.Ledger, s favfilter.Store) {
 	_, err := g.Record(t.Context(), crowd())
 	must(t, err)
 	g.recordLife(t, leaver)
-	deleted, err := g.DeleteUser(t.Context(), leaver)
+	deleted, _, err := g.DeleteUser(t.Context(), leaver)
 	must(t, err)
 	g.wantGone(t, l, leaver)
 	g.wantCrowd(t)
 	if want := 24*4 + 5 + 12; deleted < want {
 		t.Errorf("%d activities deleted, at least %d were there", deleted, want)
 	}
-	if deleted, err = g.DeleteUser(t.Context(), leaver); deleted != 0 || err != nil {
+	if deleted, _, err = g.DeleteUser(t.Context(), leaver); deleted != 0 || err != nil {
 		t.Errorf("again: %d, %v", deleted, err)
 	}
 	for i := range 20 { // too few to cause a rebuild
@@ -197,7 +197,7 @@ func deleteUser(t *testing.T, l *ledger.Ledger, s favfilter.Store) {
 			add(fmt.Sprint("c", i+2), "block", user), add(fmt.Sprint("c", i+3), "mute", user),
 		})
 		must(t, err)
-		if deleted, err := g.DeleteUser(t.Context(), user); deleted != 5 || err != nil {
+		if deleted, _, err := g.DeleteUser(t.Context(), user); deleted != 5 || err != nil {
 			t.Errorf("%d of 5 deleted, %v", deleted, err)
 		}
 		g.wantGone(t, l, user)
@@ -217,7 +217,7 @@ func TestDeleteUserOfManyRows(t *testing.T) {
 	}
 	_, err := g.Record(t.Context(), batch)
 	must(t, err)
-	if deleted, err := g.DeleteUser(t.Context(), leaver); err != nil || deleted != len(batch) {
+	if deleted, _, err := g.DeleteUser(t.Context(), leaver); err != nil || deleted != len(batch) {
 		t.Errorf("%d of %d deleted, %v", deleted, len(batch), err)
 	}
 	g.wantGone(t, l, leaver)
@@ -232,7 +232,7 @@ func deleteUserOfAnothersKinds(t *testing.T, l *ledger.Ledger, s favfilter.Store
 	must(t, err)
 	rich.recordLife(t, leaver)
 	plain.now.Store(rich.now.Load())
-	_, err = plain.DeleteUser(t.Context(), leaver)
+	_, _, err = plain.DeleteUser(t.Context(), leaver)
 	must(t, err)
 	plain.wantGone(t, l, leaver)
 	rich.wantCrowd(t)
@@ -266,7 +266,7 @@ func deleteUserFaults(t *testing.T, l *ledger.Ledger, s favfilter.Store) {
 			g.recordLife(t, leaver)
 			g.rebuilder.rebuilds.ended.Wait()
 			f.At = f.Calls() + at
-			_, err := g.DeleteUser(t.Context(), leaver)
+			_, _, err := g.DeleteUser(t.Context(), leaver)
 			g.rebuilder.rebuilds.ended.Wait() // also those of a DeleteUser that failed
 			passed := f.Calls() < f.At
 			f.At = 0
@@ -274,7 +274,7 @@ func deleteUserFaults(t *testing.T, l *ledger.Ledger, s favfilter.Store) {
 				if !errors.Is(err, faulttest.ErrInjected) || dependency(err) == "" {
 					t.Errorf("error %v", err)
 				}
-				_, err = g.DeleteUser(t.Context(), leaver)
+				_, _, err = g.DeleteUser(t.Context(), leaver)
 				must(t, err)
 				// If the answer to a transaction was lost, its pages are behind. Every Recorder
 				// finds that out by polls.
@@ -312,7 +312,7 @@ func deleteUserAmongWriters(t *testing.T, l *ledger.Ledger, s favfilter.Store) {
 		running.Go(func() { live[w] = g.writeUntil(t, stop, w) })
 	}
 	for _, user := range leavers {
-		if _, err := g.DeleteUser(t.Context(), user); err != nil {
+		if _, _, err := g.DeleteUser(t.Context(), user); err != nil {
 			t.Error(err)
 		}
 	}
@@ -338,7 +338,7 @@ func deleteUserAmongWriters(t *testing.T, l *ledger.Ledger, s favfilter.Store) {
 	}
 	g.checkRate(t, found, gone)
 	for _, user := range leavers {
-		if deleted, err := g.DeleteUser(t.Context(), user); deleted != 0 || err != nil {
+		if deleted, _, err := g.DeleteUser(t.Context(), user); deleted != 0 || err != nil {
 			t.Errorf("again: %d, %v", deleted, err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 const (
 	CodeOutOfRange   = "out_of_range"
 	CodeTooManyPages = "too_many_pages"
+	CodeFollowed     = "followed" // a source alone writes the kind
 )
 
 // InvalidError reports input that can never succeed. Nothing was changed.

@@ -33,6 +33,8 @@ type follower struct {
 	// error of a poll that found other settings at another process; nil: none did
 	differ atomic.Pointer[error]
 	latest atomic.Int64 // last result of ledgerTime, in unix nanoseconds
+	// sources are those of the ledger at the last successful poll; nil: none was
+	sources atomic.Pointer[[]ledger.Source]
 
 	mu     sync.Mutex
 	flight *poll // in progress
@@ -215,6 +217,39 @@ func (pl *poller) pollSince(ctx context.Context, since int64) error {
 	return nil
 }
 
+// reachEvery is the pause between two polls of those who wait for a source.
+const reachEvery = 5 * time.Millisecond
+
+// reach polls until reached reports true of the sources, or an error. All that wait share the
+// polls.
+func (pl *poller) reach(ctx context.Context, reached func([]ledger.Source) (bool, error)) error {
+	defer admission.Pause(ctx)()
+	for asked := false; ; asked = true {
+		if known := pl.follow.sources.Load(); known != nil {
+			done, err := reached(*known)
+			if done || err != nil && asked { // an earlier poll may not know the source yet
+				return err
+			}
+		}
+		if asked {
+			select {
+			case <-time.After(reachEvery):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		p := pl.poll()
+		select {
+		case <-p.done:
+			if p.err != nil {
+				return Unavailable("ledger", p.err)
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
 // paused reports whether the wall clock advanced since the last poll while the monotonic clock did
 // not. That detects a suspended machine, whose last poll looks recent. If an operator sets the
 // clock ahead, that costs one poll.
@@ -345,6 +380,7 @@ func (pl *poller) pollOnce(ctx context.Context, p *poll) error {
 	f := &pl.follow
 	f.differ.Store(nil)
 	f.since = progress.Next
+	f.sources.Store(&progress.Sources)
 	f.clock.Store(&clockReading{progress.Clock, progress.At})
 	f.start.Store(p.start)
 	f.wall.Store(p.wall)

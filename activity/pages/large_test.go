@@ -56,7 +56,7 @@ func TestLongLargePage(t *testing.T) {
 				must(t, p.grower.growTo(t.Context(), 4))
 				look()
 			}
-			n, err := p.DeleteUser(t.Context(), "u0")
+			n, _, err := p.DeleteUser(t.Context(), "u0")
 			if err != nil || n != keys/users {
 				t.Errorf("%d of %d activities deleted, %v", n, keys/users, err)
 			}

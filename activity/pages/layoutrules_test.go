@@ -146,7 +146,7 @@ func closingWrites() []closingWrite {
 			a.record(t, true, add(user, "block", other))
 		}, func(t *testing.T, a *member, user, _ string) {
 			t.Helper()
-			_, err := a.DeleteUser(t.Context(), user)
+			_, _, err := a.DeleteUser(t.Context(), user)
 			must(t, err)
 		}},
 		{"the end of a block", true, "block", false, func(t *testing.T, _ *world, a *member, user, other string) {
@@ -682,7 +682,7 @@ func TestDeleteUserAfterSwitch(t *testing.T) {
 		_, err = w.store.Replace(t.Context(), favfilter.Replacement{ID: id, Page: residue, Seen: loaded[0].Version})
 		must(t, err)
 		b.want(t, user, "hide", "p", true) // as after an undo that could not clear its bits
-		_, err = a.DeleteUser(t.Context(), user)
+		_, _, err = a.DeleteUser(t.Context(), user)
 		must(t, err)
 		b.wantGone(t, w.ledger, user)
 		a.want(t, user, "hide", "p", false)
@@ -700,11 +700,11 @@ func TestDeleteUserAfterSwitchFails(t *testing.T) {
 		w.change(t)
 		id := a.layout.pageID(a.pageIn(laterPages, other))
 		a.steps.refuses = &id
-		if _, err := a.DeleteUser(t.Context(), user); dependency(err) != "pages" {
+		if _, _, err := a.DeleteUser(t.Context(), user); dependency(err) != "pages" {
 			t.Errorf("a page cannot be rebuilt: %v", err)
 		}
 		a.steps.refuses = nil
-		_, err := a.DeleteUser(t.Context(), user)
+		_, _, err := a.DeleteUser(t.Context(), user)
 		must(t, err)
 		b.pollNow(t)
 		b.want(t, other, "block", user, false)

@@ -53,7 +53,8 @@ type dataFlags struct {
 	OwnPage        *string       `hidden:""`
 	ListCache      int           `default:"64"   help:"${lists}"     placeholder:"MIB"`
 
-	passive bool // see [activity.Config.Passive]
+	passive      bool          // see [activity.Config.Passive]
+	afterTimeout time.Duration // see [activity.Config.AfterTimeout]
 
 	LogLevel  string `default:"info"   enum:"debug,info,warn,error" help:"${level}"      placeholder:"LEVEL"`
 	LogFormat string `default:"json"   enum:"json,text"             help:"${format_log}" placeholder:"FORMAT"`
@@ -263,6 +264,7 @@ func (f *dataFlags) recorderConfig(d *data, kinds *activity.Kinds, log *slog.Log
 		ListCache:         f.ListCache << 20,
 		Passive:           f.passive,
 		Persist:           d.persist(),
+		AfterTimeout:      f.afterTimeout,
 		Logger:            log,
 	}
 	f.useLedger(&c, d.ledger)

@@ -15,6 +15,8 @@ import (
 
 type doctorCmd struct {
 	Data    dataFlags     `embed:""`
+	Follow  string        `help:"${follow}"        placeholder:"FILE"`
+	Source  sourceFlags   `embed:""`
 	Timeout time.Duration `default:"30s"           help:"${doctor_timeout}" placeholder:"DURATION"`
 	Strict  bool          `help:"${doctor_strict}"`
 	Result  resultFlags   `embed:""`
@@ -64,7 +66,8 @@ func (c *doctorCmd) config(log *slog.Logger) (doctor.Config, error) {
 	if err != nil {
 		return doctor.Config{}, usageError{err}
 	}
-	config := doctor.Config{Invalid: flags.checkFiles(), Filter: flags.Filter, Pages: flags.pages()}
+	invalid := errors.Join(flags.checkFiles(), c.Source.check(flags, "follow", c.Follow))
+	config := doctor.Config{Invalid: invalid, Filter: flags.Filter, Pages: flags.pages()}
 	if flags.Ledger != noLedger {
 		config.Ledger = flags.ledgerURL()
 	}
@@ -74,6 +77,9 @@ func (c *doctorCmd) config(log *slog.Logger) (doctor.Config, error) {
 	}
 	if kinds, err := flags.kinds(); err == nil {
 		config.Kinds = len(kinds.All())
+		if f, err := c.Source.follower(nil, kinds, c.Follow, log); err == nil { // otherwise --follow is refused, or not given
+			config.Source = f.Check
+		}
 	}
 	if servers == nil {
 		config.Invalid = errors.Join(config.Invalid, flags.checkSort())

@@ -85,9 +85,13 @@ func understand(t *testing.T, line string) error {
 	t.Helper()
 	// Files that a document names do not exist here.
 	line = regexp.MustCompile(`--(config|kinds|tls-cert|tls-key) \S+`).ReplaceAllString(line, "")
+	line = regexp.MustCompile(`--source \S+`).ReplaceAllString(line, "")
+	line = regexp.MustCompile(`--(tables|follow) \S+`).ReplaceAllString(line, "--$1 ../../examples/follow/own.json --source postgres://db/app")
 	if strings.HasPrefix(strings.TrimSpace(line), "serve ") {
 		line = regexp.MustCompile(`--auth-file \S+`).ReplaceAllString(line, "")
 	}
+	line = regexp.MustCompile(`--source \S+`).ReplaceAllString(line, "")
+	line = regexp.MustCompile(`--(tables|follow) \S+`).ReplaceAllString(line, "--$1 ../../examples/follow/own.json --source postgres://db/app")
 	line = strings.NewReplacer("'", "", " ...", "", "--redis URL", "--redis redis://127.0.0.1", "URL", "http://127.0.0.1:8080",
 		" N", " 1024", "$port", "8080").Replace(line)
 	_, err := settings.Parse(t.Context(), testParser(t), envPrefix, strings.Fields(line))

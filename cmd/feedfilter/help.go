@@ -29,7 +29,7 @@ func helpTexts() map[string]string {
 	all := make(map[string]string)
 	for _, some := range []map[string]string{
 		dataHelp(), serveHelp(), accessHelp(), tokenHelp(), watchHelp(), fileHelp(), migrateHelp(), serviceHelp(), insideHelp(),
-		resultHelp(), aboutHelp(), planHelp(), healthHelp(), doctorHelp(), benchHelp(),
+		resultHelp(), aboutHelp(), planHelp(), healthHelp(), doctorHelp(), benchHelp(), followHelp(),
 	} {
 		maps.Copy(all, some)
 	}

@@ -31,6 +31,7 @@ type cli struct {
 	Serve      serveCmd      `cmd:"" help:"Run the service."`
 	Import     importCmds    `cmd:"" help:"Import activities from a CSV or NDJSON file, or from sets in Redis."`
 	Export     exportCmd     `cmd:"" help:"Export the activities of the ledger as NDJSON."`
+	Follow     followCmd     `cmd:"" help:"Follow the tables of an app's database, so that the app writes each activity once."`
 	Compare    compareCmds   `cmd:"" help:"Compare what the service has with an app's sets in Redis, or a file."`
 	Doctor     doctorCmd     `cmd:"" help:"Check the service's dependencies and settings, and say what to fix."`
 	Plan       planCmd       `cmd:"" help:"Size a deployment: pages, memory, nodes, network and CPU."`

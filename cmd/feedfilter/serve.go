@@ -48,6 +48,9 @@ type serveCmd struct {
 	MaxRequests     int           `default:"512"            help:"${max_requests}"    placeholder:"N"`
 	MaxConnections  int           `default:"10000"          help:"${max_connections}" placeholder:"N"`
 	ShutdownTimeout time.Duration `default:"15s"            help:"${shutdown}"        placeholder:"DURATION"`
+	Follow          string        `help:"${follow}"         placeholder:"FILE"`
+	Source          sourceFlags   `embed:""`
+	AfterTimeout    time.Duration `default:"1s"             help:"${after_timeout}"   placeholder:"DURATION"`
 	Watch           watchFlags    `embed:""`
 }
 
@@ -62,6 +65,9 @@ func (c *serveCmd) Check(ctx context.Context) error {
 	all.note(err)
 	all.note(c.Access.check(ctx, c.Addr))
 	all.note(c.Data.checkFiles())
+	all.wantf(c.AfterTimeout >= time.Millisecond && c.AfterTimeout <= time.Minute,
+		"--after-timeout: %v is not in 1ms to 1m", c.AfterTimeout)
+	all.note(c.Source.check(&c.Data, "follow", c.Follow))
 	return all.err()
 }
 

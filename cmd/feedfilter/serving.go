@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/feedfilter/feedfilter/internal/follow"
 	"github.com/feedfilter/feedfilter/internal/httpapi"
 	"github.com/feedfilter/feedfilter/internal/sampler"
 )
@@ -28,6 +29,8 @@ type running struct {
 	sampler *sampler.Sampler
 	handler *httpapi.Handler
 	limit   *connectionLimit
+
+	follower *follow.Follower // nil: no source is followed
 
 	listeners []net.Listener
 
@@ -90,6 +93,7 @@ func (r *running) open(ctx context.Context, std stdio) (err error) {
 		closeTracer(context.WithoutCancel(ctx), r.Data.tracer, r.log)
 		return nil
 	})
+	r.Data.afterTimeout = r.AfterTimeout
 	if r.data, err = r.Data.open(ctx, r.log, func(d *data) error { return r.Data.keepPages(ctx, d, r.log) }); err != nil {
 		return err
 	}
@@ -138,13 +142,23 @@ func (r *running) listen(ctx context.Context) (err error) {
 		r.beside.Wait()
 		return nil
 	})
+	sources, err := r.makeFollower()
+	if err != nil {
+		return err
+	}
+	var events *follow.Follower
+	if r.Source.Source == "" {
+		events = r.follower
+	}
 	//nolint:contextcheck // handlers use their requests' contexts
 	r.handler = httpapi.New(httpapi.Config{
 		Activities: r.data.activities, Logger: r.log, MaxRequests: r.MaxRequests, Access: r.gate.access, Metrics: r.Data.meters,
-		Sampler: r.sampler, Trace: r.Data.tracer.Requests(r.gate.access.Trusts),
+		Events: events, Sampler: r.sampler, Trace: r.Data.tracer.Requests(r.gate.access.Trusts),
 		About:      r.Data.about(),
+		Sources:    sources,
 		Background: func(do func(context.Context)) { r.beside.Go(func() { do(besides) }) },
 	})
+	r.follow(ctx)
 	return nil
 }
 

@@ -31,7 +31,7 @@ type tokenCmds struct {
 func tokenHelp() map[string]string {
 	return map[string]string{ //nolint:gosec // text about tokens, not tokens
 		"token_name":    "Name of the token in logs: 1 to 64 letters, digits, '-', '_' or '.'.",
-		"token_scope":   "What the token allows, once or more: feed:read, activity:write, ops:read or ops:write.",
+		"token_scope":   "What the token allows, once or more: feed:read, activity:write, source:write, ops:read or ops:write.",
 		"token_ttl":     "How long the token is valid, such as 2160h for 90 days. Default: for ever",
 		"token_rate":    "Requests per second, such as 100, or 100:500 for bursts of 500. Default: serve's --rate-limit",
 		"token_append":  "Token file to add the token to; created if missing. Default: print the entry",
@@ -45,11 +45,11 @@ func tokenHelp() map[string]string {
 }
 
 type tokenNewCmd struct {
-	Name     string         `help:"${token_name}"                               placeholder:"NAME"     required:""`
-	Scope    []access.Scope `enum:"feed:read,activity:write,ops:read,ops:write" help:"${token_scope}"  placeholder:"SCOPE" required:""`
-	TTL      time.Duration  `help:"${token_ttl}"                                placeholder:"DURATION"`
-	Rate     access.Rate    `help:"${token_rate}"                               placeholder:"RATE"`
-	AuthFile string         `help:"${token_append}"                             placeholder:"FILE"`
+	Name     string         `help:"${token_name}"                                            placeholder:"NAME"     required:""`
+	Scope    []access.Scope `enum:"feed:read,activity:write,source:write,ops:read,ops:write" help:"${token_scope}"  placeholder:"SCOPE" required:""` //nolint:lll // one tag
+	TTL      time.Duration  `help:"${token_ttl}"                                             placeholder:"DURATION"`
+	Rate     access.Rate    `help:"${token_rate}"                                            placeholder:"RATE"`
+	AuthFile string         `help:"${token_append}"                                          placeholder:"FILE"`
 }
 
 // Help is shown by kong below the summary.

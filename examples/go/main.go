@@ -46,7 +46,7 @@ func run(ctx context.Context, service string) error {
 	if err := checkFeed(ctx, c, "p9"); err != nil {
 		return err
 	}
-	why, err := c.Explain(ctx, blocked, client.Post{ID: "p1", Author: viewer})
+	why, err := c.Explain(ctx, client.ExplainRequest{Viewer: blocked, Post: client.Post{ID: "p1", Author: viewer}})
 	if err != nil {
 		return err
 	}

@@ -9,9 +9,10 @@ type Scope string
 const (
 	FeedRead      Scope = "feed:read"      // get feeds, read activities
 	ActivityWrite Scope = "activity:write" // record and undo activities, delete users
+	SourceWrite   Scope = "source:write"   // send events of a followed source
 	OpsRead       Scope = "ops:read"       // inspect the service, explain a post
 	OpsWrite      Scope = "ops:write"      // change the number of pages, rebuild pages, scrub
 )
 
 // Scopes returns all scopes.
-func Scopes() []Scope { return []Scope{FeedRead, ActivityWrite, OpsRead, OpsWrite} }
+func Scopes() []Scope { return []Scope{FeedRead, ActivityWrite, SourceWrite, OpsRead, OpsWrite} }

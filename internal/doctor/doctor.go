@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/internal/follow"
 	"github.com/feedfilter/feedfilter/internal/settings"
 )
 
@@ -30,6 +31,8 @@ type Config struct {
 	Kinds   int    // number of configured kinds
 	Ledger  string // argument of [ledger.Inspect]; "": no ledger
 	DataDir string // directory of the service's files, which it creates; "": it has no files
+	// Source returns what the source looks like that the service would follow; nil: it follows none.
+	Source func(context.Context) (follow.Report, error)
 }
 
 // Result is the result of a check. Its texts are one line of printable text each.
@@ -62,6 +65,7 @@ func all() []check {
 		{"commands", usual, (*doctor).commands},
 		{"data dir", usual, (*doctor).dataDir},
 		{"ledger", 2 * usual, (*doctor).checkLedger},
+		{"sources", 2 * usual, (*doctor).sources},
 		{"pages", usual, (*doctor).pages},
 	}
 }

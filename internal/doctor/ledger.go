@@ -127,6 +127,34 @@ func (d *doctor) judgeLedger(i ledger.Inspection) finding {
 	return okf("%s", found)
 }
 
+// sources judges whether every source in the ledger is followed, and whether the service could
+// follow its own.
+func (d *doctor) sources(ctx context.Context) finding {
+	var all []string
+	status, todo := OK, ""
+	if d.ledger != nil {
+		for _, s := range d.ledger.Sources {
+			by := s.Holder
+			if !s.Until.After(d.ledger.Clock) {
+				by, status, todo = "nobody", Warn, "Start an instance that follows it, or release its kinds: feedfilter follow --release KIND."
+			}
+			all = append(all, fmt.Sprintf("%s is followed by %s", s.Name, by))
+		}
+	}
+	if d.Source == nil {
+		return finding{status, strings.Join(all, "; "), todo}
+	}
+	report, err := d.Source(ctx)
+	switch {
+	case err != nil:
+		return fail(words(err), "Check --source, and that the server runs and accepts connections from this machine.")
+	case len(report.Problems) > 0:
+		return fail(report.Problems[0].What, "Run feedfilter follow --check: it prints all that is missing, as SQL.")
+	}
+	all = append(all, fmt.Sprintf("PostgreSQL %s at --source, replication slot %s", report.Server, report.Slot))
+	return finding{status, strings.Join(all, "; "), todo}
+}
+
 // pages reads some pages, as feeds do, and compares their ledger with that of --ledger.
 func (d *doctor) pages(ctx context.Context) finding {
 	const most, usual = 16, 16384

@@ -6,10 +6,12 @@ import (
 	"io/fs"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/internal/follow"
 	"github.com/feedfilter/feedfilter/internal/pgtest"
 )
 
@@ -66,6 +68,39 @@ func TestJudgesPages(t *testing.T) {
 		_, pages, _ := strings.Cut(f.found, "schema version 0; ")
 		if got := f.status.String() + " " + pages; got != c.want {
 			t.Errorf("%+v, %d asked for: %s, want %s", c.layouts, c.asked, got, c.want)
+		}
+	}
+}
+
+// A source without a follower is a warning. One that the service could not follow fails.
+func TestJudgesSources(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	held := ledger.Source{Name: "app", Holder: "one", Until: now.Add(time.Second)}
+	idle := ledger.Source{Name: "b", Holder: "two", Until: now}
+	sound := follow.Report{Server: "15.4", Slot: "ready"}
+	lacking := follow.Report{Problems: []follow.Problem{{What: "there is no publication"}}}
+	for _, c := range []struct {
+		sources []ledger.Source
+		report  *follow.Report
+		err     error
+		want    string
+	}{
+		{nil, nil, nil, "ok "},
+		{[]ledger.Source{held}, nil, nil, "ok app is followed by one"},
+		{[]ledger.Source{held, idle}, nil, nil, "warn app is followed by one; b is followed by nobody"},
+		{[]ledger.Source{idle}, &sound, nil, "warn b is followed by nobody; PostgreSQL 15.4 at --source, replication slot ready"},
+		{nil, &sound, nil, "ok PostgreSQL 15.4 at --source, replication slot ready"},
+		{[]ledger.Source{held}, &lacking, nil, "fail there is no publication"},
+		{nil, &follow.Report{}, fs.ErrPermission, "fail permission denied"},
+	} {
+		d := &doctor{ledger: &ledger.Inspection{Sources: c.sources, Clock: now}}
+		if c.report != nil {
+			d.Source = func(context.Context) (follow.Report, error) { return *c.report, c.err }
+		}
+		f := d.sources(t.Context())
+		if got := f.status.String() + " " + f.found; got != c.want || (f.todo == "") != (f.status == OK) {
+			t.Errorf("%s -> %q, want %s", got, f.todo, c.want)
 		}
 	}
 }

@@ -48,7 +48,7 @@ func as(token string) []string { return []string{"Authorization", "Bearer " + to
 func guarded(t testing.TB, c httpapi.Config, kinds *activity.Kinds) (s *service, file string) {
 	t.Helper()
 	c.Access.Tokens, file = tokensOf(t, tokenEntry("feed", "feed:read", ""), tokenEntry("activity", "activity:write", ""), tokenEntry("ops", "ops:read", ""),
-		tokenEntry("fleet", "ops:write", ""), tokenEntry("all", "feed:read,activity:write,ops:read,ops:write", ""),
+		tokenEntry("fleet", "ops:write", ""), tokenEntry("source", "source:write", ""), tokenEntry("all", "feed:read,activity:write,source:write,ops:read,ops:write", ""),
 		tokenEntry("old", "feed:read,activity:write,ops:read,ops:write", `,"expires":"2020-01-01T00:00:00Z"`))
 	return newLogged(t, c, kinds, c.Logger), file
 }
@@ -57,7 +57,7 @@ func guarded(t testing.TB, c httpapi.Config, kinds *activity.Kinds) (s *service,
 // missing from it fails the test.
 func TestScopes(t *testing.T) {
 	s, _ := guarded(t, httpapi.Config{}, kindsWith(t, activity.Kind{Name: "mute", Plural: "mutes", Target: activity.User, Effect: activity.Drop}))
-	const anybody, read, write = "none feed activity ops fleet all old wrong", "feed all", "activity all"
+	const anybody, read, write = "none feed activity source ops fleet all old wrong", "feed all", "activity all"
 	const ops, fleet = "ops all", "fleet all"
 	may := map[string]string{
 		"GET /healthz": anybody, "GET /readyz": anybody,
@@ -66,10 +66,10 @@ func TestScopes(t *testing.T) {
 		"GET /v1/ops/health": ops, "GET /v1/ops/history": ops, "GET /v1/ops/pages/:number": ops,
 		"GET /v1/ops/scrub": ops, "GET /v1/ops/users/:user": ops, "GET /v1/ops/users/:user/keys/:kind/:target": ops,
 		"POST /v1/ops/pages/:number/rebuild": fleet, "POST /v1/ops/scrub": fleet,
-		"GET /metrics": ops, "GET /v1/stats": ops, "GET /v1/kinds": "feed activity ops fleet all", "GET /v1/pages": ops, "PUT /v1/pages": fleet,
+		"GET /metrics": ops, "GET /v1/stats": ops, "GET /v1/kinds": "feed activity source ops fleet all", "GET /v1/pages": ops, "PUT /v1/pages": fleet,
 		"POST /v1/feed/filter": read, "POST /v1/fanout/filter": read, "POST /v1/feed/explain": "feed ops all",
 		"GET /v1/users/:user": read, "DELETE /v1/users/:user": write, "GET /v1/users/:user/export": read, "POST /v1/users/:user/preview": read,
-		"POST /v1/activities": write, "POST /v1/users/:user/seen": write,
+		"POST /v1/activities": write, "POST /v1/users/:user/seen": write, "POST /v1/sources/:name/events": "source all",
 	}
 	for procedure, tokens := range map[string]string{
 		"feedfilter.v1.FeedService/Filter": read, "feedfilter.v1.FeedService/Explain": "feed ops all",
@@ -113,8 +113,8 @@ func TestScopes(t *testing.T) {
 			t.Errorf("%s is in the table, but there is no such route", name)
 		}
 		method, path, _ := strings.Cut(name, " ")
-		path = strings.NewReplacer(":user", "u", ":target", "x").Replace(path)
-		for _, token := range []string{"none", "feed", "activity", "ops", "fleet", "all", "old", "wrong"} {
+		path = strings.NewReplacer(":user", "u", ":target", "x", ":name", "app").Replace(path)
+		for _, token := range []string{"none", "feed", "activity", "source", "ops", "fleet", "all", "old", "wrong"} {
 			headers := as(token)
 			if token == "none" {
 				headers = nil

@@ -62,6 +62,7 @@ func measure(o *core.Operations, to *metrics.Registry) {
 	if o.Recorder != nil {
 		to.Survey(o.Recorder.Survey)
 	}
+	to.Follow(o.Sources)
 	to.Refused(o.Reports.Refused)
 	if tokens := o.Access.Tokens; tokens != nil {
 		to.TokenFile(func() (loaded, failed uint64) {

@@ -15,7 +15,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/internal/httpapi"
 )
 
@@ -100,6 +102,7 @@ func TestEveryAnswerIsDescribed(t *testing.T) {
 	c := s.contractOf(t)
 	c.seen = make(map[string]bool) // without the requests for the description itself
 	s.useEachCall(t)
+	s.sendEvents(t)
 	s.refuseEachCall(t)
 	s.overloadEachCall(t)
 	s.keepOutOfEachCall(t)
@@ -115,6 +118,7 @@ func TestEveryAnswerIsDescribed(t *testing.T) {
 	s.do(t, "GET", "/v1/ops/pages/5000000", "")
 	s.do(t, "POST", "/v1/ops/pages/5000000/rebuild", "")
 	s.do(t, "GET", "/ops", "", "If-None-Match", s.do(t, "GET", "/ops", "").Header.Get("ETag"))
+	s.follow(t)
 	s.store.set(hanging)
 	s.await(t, "a scrub is under way", func() error {
 		if a := s.do(t, "POST", "/v1/ops/scrub", ""); a.Status != 200 {
@@ -133,6 +137,7 @@ func TestEveryAnswerIsDescribed(t *testing.T) {
 	for _, method := range []string{"blocks", "hides", "likes"} {
 		plain.do(t, "PUT", "/v1/users/1/"+method+"/2?until=2100-01-01T00:00:00Z", "")
 	}
+	plain.do(t, "POST", eventsPath, eventAt("c", 1, 2))
 	plain.do(t, "POST", "/v1/feed/filter", `{"viewer":"1","posts":[],"exact":true}`)
 	plain.do(t, "POST", "/v1/fanout/filter", `{"author":"1","viewers":["2"],"exact":true}`)
 	plain.do(t, "POST", "/v1/activities", lines(untilLine("hide", "u", "2100-01-01T00:00:00Z")))
@@ -143,7 +148,7 @@ func TestEveryAnswerIsDescribed(t *testing.T) {
 			switch own := strings.Contains(route, "mute") || strings.Contains(route, "super"); {
 			case c.seen[route+" "+status]:
 			case status == "403" && route == "GET /v1/kinds": // every token may call it
-			case status == "409" && strings.HasPrefix(route, "DELETE "): // TestStuck
+			case status == "409" && route == "DELETE /v1/users/{user}": // TestStuck
 			case status == "422" && route == "PUT /v1/pages": // TestPagesForced
 			case status == "501" && own: // services without a ledger have no kinds with limits
 			case status == "500" && answers["408"] == nil: // the call cannot fail
@@ -153,6 +158,27 @@ func TestEveryAnswerIsDescribed(t *testing.T) {
 		}
 	}
 	t.Logf("%d answers checked", len(c.seen))
+}
+
+// follow makes all kinds of the ledger those of a source, and has them written nevertheless.
+func (s *service) follow(t *testing.T) {
+	t.Helper()
+	var kinds []string
+	for _, k := range s.activities.Kinds().All() {
+		if k.InLedger() {
+			kinds = append(kinds, k.Name)
+		}
+	}
+	recorder, _ := s.activities.(*activity.Recorder)
+	_, err := recorder.Follow(t.Context(), "app", "test", kinds, time.Minute, false)
+	must(t, err)
+	for route := range s.contractOf(t).operations() {
+		if method, target, body := s.contract.good(t, route); strings.HasSuffix(route, "/{target}") || route == "POST /v1/activities" {
+			if a := s.do(t, method, target, body); method != "GET" && a.Code != "followed" {
+				t.Errorf("%s of a followed kind: %d %s", route, a.Status, a.Body)
+			}
+		}
+	}
 }
 
 // good returns a request from an example of the operation.
@@ -187,7 +213,7 @@ func (s *service) useEachCall(t *testing.T) {
 	t.Helper()
 	const raise = "PUT /v1/pages"
 	routes := slices.Sorted(maps.Keys(s.contractOf(t).operations()))
-	routes = slices.DeleteFunc(routes, func(route string) bool { return route == raise })
+	routes = slices.DeleteFunc(routes, func(route string) bool { return route == raise || route == sendEvents })
 	for _, route := range slices.Concat(routes, routes, []string{raise, raise}) {
 		method, target, body := s.contract.good(t, route)
 		if a := s.do(t, method, target, body); a.Status >= 300 && a.Code != "no_ledger" {
@@ -269,7 +295,7 @@ func (s *service) overloadEachCall(t *testing.T) {
 func (s *service) keepOutOfEachCall(t *testing.T) {
 	t.Helper()
 	tokens, _ := tokensOf(t, tokenEntry("feed", "feed:read", ""), tokenEntry("activity", "activity:write", ""), tokenEntry("ops", "ops:read", ""),
-		tokenEntry("often", "feed:read,activity:write,ops:read,ops:write", `,"rate":0.001,"burst":1`))
+		tokenEntry("often", "feed:read,activity:write,source:write,ops:read,ops:write", `,"rate":0.001,"burst":1`))
 	closed := &service{
 		Handler:    httpapi.New(httpapi.Config{Activities: s.activities, Access: httpapi.Access{Tokens: tokens, Hosts: []string{"example.com"}}}),
 		activities: s.activities, contract: s.contractOf(t),

@@ -11,6 +11,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/internal/access"
+	"github.com/feedfilter/feedfilter/internal/follow"
 	"github.com/feedfilter/feedfilter/internal/httpapi"
 	"github.com/feedfilter/feedfilter/internal/inspect"
 )
@@ -175,7 +176,12 @@ func TestOpsScrub(t *testing.T) {
 }
 
 func TestOpsHealth(t *testing.T) {
-	s := populated(t, httpapi.Config{About: httpapi.About{Version: "v9.9.9", Ledger: "sqlite", PageStore: "memory"}, MaxRequests: 7})
+	sources := []follow.Status{
+		{Name: "app", Stats: &follow.Stats{Trouble: "there is no table", Behind: 7, Lag: 1.5}}, {Name: "other", Followed: true},
+	}
+	s := populated(t, httpapi.Config{
+		About: httpapi.About{Version: "v9.9.9", Ledger: "sqlite", PageStore: "memory"}, MaxRequests: 7, Sources: func() []follow.Status { return sources },
+	})
 	s.lookedAt(t)
 	a := s.do(t, "GET", "/v1/ops/health", "")
 	pages, _ := a.JSON["pages"].(map[string]any)
@@ -187,13 +193,17 @@ func TestOpsHealth(t *testing.T) {
 			"feeds": 0.0, "candidates": 0.0, "misses": 0.0, "false_positives": 0.0, "late": 0.0, "undecided": 0.0, "skipped": 0.0, "errors": 0.0, "repaired": 0.0,
 		},
 		"reshape": map[string]any{"pages": 16.0, "homes": 16.0, "reshaped": 16.0, "running": false},
+		"sources": []any{
+			map[string]any{"name": "app", "followed": false, "trouble": "there is no table", "behind_bytes": 7.0, "behind_seconds": 1.5},
+			map[string]any{"name": "other", "followed": true},
+		},
 	} {
 		if !reflect.DeepEqual(a.JSON[k], want) {
 			t.Errorf("%s: %v, want %v", k, a.JSON[k], want)
 		}
 	}
 	if pages["shared"] != 16.0 || pages["dedicated"] != 0.0 || pages["looked_at"] != 16.0 || pages["faulty"] != 0.0 || pages["keys"] != 160.0 ||
-		pages["keys_per_page"] != 10.0 || pages["due"] != 0.0 || pages["due_from"] != 4096.0 || scrub["pages"] != 16.0 || len(a.JSON) != 14 {
+		pages["keys_per_page"] != 10.0 || pages["due"] != 0.0 || pages["due_from"] != 4096.0 || scrub["pages"] != 16.0 || len(a.JSON) != 15 {
 		t.Errorf("%s", a.Body)
 	}
 	s.store.set(failing)

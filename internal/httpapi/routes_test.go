@@ -267,6 +267,7 @@ func allCodes(t *testing.T) map[string]bool {
 	codes := make(map[string]bool)
 	for file, prefix := range map[string]string{
 		"core/errors.go": "Code", "../../activity/errors.go": "Code", "../../activity/pages/errors.go": "Code",
+		"../follow/events.go": "Code",
 	} {
 		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
 		if err != nil {

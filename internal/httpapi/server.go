@@ -12,6 +12,7 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/internal/access"
+	"github.com/feedfilter/feedfilter/internal/follow"
 	"github.com/feedfilter/feedfilter/internal/httpapi/core"
 	"github.com/feedfilter/feedfilter/internal/httpapi/grpc"
 	"github.com/feedfilter/feedfilter/internal/httpapi/ops"
@@ -29,6 +30,9 @@ type Config struct {
 	Sampler    *sampler.Sampler    // closed by the caller before Activities; default: samples none
 
 	Trace echo.MiddlewareFunc // wraps every request; may be nil
+
+	// Sources returns what the process knows of sources. Nil: nothing.
+	Sources func() []follow.Status
 
 	// MaxBodyBytes is the maximum length of a JSON body or a Protobuf message, in bytes. A longer
 	// one is answered 413. It does not limit NDJSON streams. Default 1 MiB, enough for 10,000
@@ -56,6 +60,9 @@ type Config struct {
 	// StreamIdle is how long a stream may stall, in either direction, before it is closed. Default
 	// 1 min.
 	StreamIdle time.Duration
+
+	// Events receives events of a source. Nil: no source sends any.
+	Events *follow.Follower
 
 	// Access configures who may make which calls. The zero value allows all calls.
 	Access Access
@@ -150,7 +157,13 @@ func newFront(c Config) *front {
 }
 
 func operationsOf(c Config) *core.Operations {
-	o := &core.Operations{Activities: c.Activities, Sampler: c.Sampler, Access: &c.Access, Feeds: core.NewFeedCounts(c.Activities.Kinds())}
+	o := &core.Operations{
+		Activities: c.Activities, Sampler: c.Sampler, Access: &c.Access, Feeds: core.NewFeedCounts(c.Activities.Kinds()),
+		Events: c.Events, Sources: c.Sources,
+	}
+	if o.Sources == nil {
+		o.Sources = func() []follow.Status { return []follow.Status{} }
+	}
 	o.Recorder, _ = c.Activities.(*activity.Recorder) // nothing else asks for the type
 	o.Access.Prepare()
 	if o.Sampler == nil {

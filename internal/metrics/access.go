@@ -1,6 +1,10 @@
 package metrics
 
-import "time"
+import (
+	"time"
+
+	"github.com/feedfilter/feedfilter/internal/follow"
+)
 
 // Sampling holds the results of comparing a share of feeds with the ledger.
 type Sampling struct {
@@ -77,6 +81,34 @@ func (r *Registry) Certificate(ends func() time.Time) {
 		if t := ends(); !t.IsZero() {
 			gauge(to, "feedfilter_tls_certificate_expiry_timestamp_seconds",
 				"When the served certificate expires, in Unix time.", t.Unix())
+		}
+	})
+}
+
+// Follow adds what the process knows of sources.
+func (r *Registry) Follow(sources func() []follow.Status) {
+	r.add(func(to sink) {
+		for _, s := range sources() {
+			label := []string{"source", s.Name}
+			gauge(to, "feedfilter_follow_followed", "Whether any process follows the source.", truth(s.Followed), label...)
+			gauge(to, "feedfilter_follow_position_bytes", "How far the ledger has the source's log.", s.Position, label...)
+			if s.Stats == nil {
+				continue
+			}
+			gauge(to, "feedfilter_follow_active", "Whether this process follows the source.", truth(s.Active), label...)
+			gauge(to, "feedfilter_follow_behind_bytes", "Bytes of the source's log that the ledger lacks.", s.Behind, label...)
+			gauge(to, "feedfilter_follow_behind_seconds", "Time since the ledger lacked nothing of the source.", s.Lag, label...)
+			counter(to, "feedfilter_follow_snapshots_total", "Times that the tables were read whole.", s.Snapshots, label...)
+			gauge(to, "feedfilter_follow_wal_kept_bytes", "Log that the source's server keeps for followers.", s.Log.Kept, label...)
+			if s.Log.Left != nil {
+				gauge(to, "feedfilter_follow_wal_left_bytes", "Log until the source's slot is lost.", *s.Log.Left, label...)
+			}
+			for table, changes := range s.Changes {
+				for result, n := range changes {
+					counter(to, "feedfilter_follow_changes_total", "Rows changed in the source.", n,
+						"source", s.Name, "table", table, "result", result)
+				}
+			}
 		}
 	})
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/favfilter/redisstore"
+	"github.com/feedfilter/feedfilter/internal/follow"
 	"github.com/feedfilter/feedfilter/internal/metrics"
 )
 
@@ -37,6 +38,9 @@ func everything(t *testing.T) *metrics.Registry {
 	r.Refused(func() map[string]uint64 { return map[string]uint64{"forbidden": 1} })
 	r.Audit(func() uint64 { return 0 })
 	r.LogLines(func() uint64 { return 0 })
+	r.Follow(func() []follow.Status {
+		return []follow.Status{{Name: "app", Stats: &follow.Stats{Log: follow.KeptLog{Left: new(int64)}, Changes: map[string]map[string]uint64{"blocks": {"recorded": 1}}}}}
+	})
 	r.Certificate(func() time.Time { return time.Unix(1, 0) })
 	client := redis.NewClient(&redis.Options{Addr: closedPort(t), MaxRetries: -1})
 	t.Cleanup(func() { _ = client.Close() })

@@ -25,6 +25,7 @@ func (r *Registry) Ledger() ledger.Around {
 		"record", "keys", "each_row", "sequence", "changed", "place", "layouts", "begin_layout",
 		"switch_layout", "leave_layout", "dedicate", "release", "ended", "list", "lookup", "count", "counts", "owned",
 		"all", "naming", "declare", "kinds", "ping", "agree",
+		"lease", "renew", "start_over", "follow", "unfollow", "sources",
 	} { // each is there from the start
 		seconds.WithLabelValues(operation)
 		failed.WithLabelValues(operation)
@@ -37,11 +38,14 @@ func (r *Registry) Ledger() ledger.Around {
 		if err != nil && c.Operation == "changed" {
 			counted = cmp.Or(context.Cause(ctx), err) // a poll that timed out was cancelled: a failure
 		}
+		_, followed := errors.AsType[*ledger.FollowedError](counted)
 		switch {
 		case counted == nil, errors.Is(counted, context.Canceled): // the caller left, the ledger did not fail
 		case errors.Is(counted, ledger.ErrLargePage): // an answer: read it in parts
 		case errors.Is(counted, ledger.ErrGone): // an answer: the page has no users
 		case errors.Is(counted, ledger.ErrLayoutBusy): // an answer: another process changes the layouts
+		case followed: // an answer: a source alone writes the kind
+		case errors.Is(counted, ledger.ErrHeld), errors.Is(counted, ledger.ErrFenced), errors.Is(counted, ledger.ErrStrayRow): // to a follower
 		default:
 			failed.WithLabelValues(c.Operation).Inc()
 		}

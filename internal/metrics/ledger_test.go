@@ -91,8 +91,9 @@ func TestLedgerCounts(t *testing.T) {
 	}
 }
 
-// TestLedgerFailures checks that neither a call that its caller gave up nor an answer during a
-// change of layout counts as failed. A poll that was cut off at its limit does.
+// TestLedgerFailures checks that neither a call that its caller gave up nor an answer counts as
+// failed. Answers are given during a change of layout, to a follower that waits, and to a write of
+// a followed kind. A poll that was cut off at its limit counts.
 func TestLedgerFailures(t *testing.T) {
 	limit, stop := context.WithCancelCause(t.Context())
 	stop(errors.New("no answer within 1s"))
@@ -107,6 +108,10 @@ func TestLedgerFailures(t *testing.T) {
 		{t.Context(), "keys", ledger.ErrGone, 0},
 		{t.Context(), "keys", ledger.ErrLargePage, 0},
 		{t.Context(), "begin_layout", ledger.ErrLayoutBusy, 0},
+		{t.Context(), "lease", ledger.ErrHeld, 0},
+		{t.Context(), "renew", ledger.ErrFenced, 0},
+		{t.Context(), "follow", ledger.ErrStrayRow, 0},
+		{t.Context(), "record", &ledger.FollowedError{Source: "app", Kind: "block"}, 0},
 		{t.Context(), "place", context.DeadlineExceeded, 1},
 		{t.Context(), "list", io.EOF, 1},
 		{limit, "changed", nil, 0},

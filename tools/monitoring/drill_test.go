@@ -36,7 +36,7 @@ func TestDrill(t *testing.T) {
 	}
 	bin := commands(t)
 	postgres := pgtest.Start(t)
-	all := slices.Concat(truthScenarios(), serviceScenarios(), storeScenarios(), accessScenarios())
+	all := slices.Concat(truthScenarios(), serviceScenarios(), storeScenarios(), accessScenarios(), followScenarios())
 	rows := make(map[string]string)
 	for _, s := range all {
 		t.Run(s.alert, func(t *testing.T) {

@@ -45,6 +45,7 @@ type drill struct {
 	env      []string // further variables, for the service and the runbook
 	redis    *redistest.Server
 	postgres *pgtest.Server
+	source   *pgtest.Server // of an app; nil: none is followed
 	addr     string
 	token    string
 	client   *http.Client

@@ -114,6 +114,7 @@ func healthy() object {
 		"scrub":    object{"position": 812, "pages": 4099, "rounds": 3, "alarms": 0, "found": object{}, "asked": object{"running": false, "done": 0, "all": 0, "found": object{}, "failed": 0, "unasked": 0}},
 		"requests": object{"in_progress": 12, "limit": 512},
 		"sampling": object{"feeds": 1000, "candidates": 512_000, "misses": 0, "false_positives": 180, "late": 2, "undecided": 1, "skipped": 0, "errors": 0, "repaired": 0},
+		"sources":  []object{},
 	}
 }
 

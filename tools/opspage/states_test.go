@@ -63,6 +63,15 @@ func testVerdicts(b *chromium) func(*testing.T) {
 				health: with(healthy(), "sampling.misses", 2, "sampling.repaired", 1),
 			},
 			{
+				name: "not followed", state: "bad", sentence: "Nobody follows the source app: feeds lack what the app has written since.",
+				note:   `This instance cannot follow the source app: there is no publication "feedfilter_app".`,
+				health: with(healthy(), "sources", sources(object{"name": "app", "followed": false, "trouble": `there is no publication "feedfilter_app"`, "behind_bytes": 0, "behind_seconds": 0})),
+			},
+			{
+				name: "behind", state: "warn", sentence: "One problem needs attention.", note: "The ledger lacks 20 MiB of the log of app, of the last 40 s.",
+				health: with(healthy(), "sources", sources(object{"name": "app", "followed": true, "behind_bytes": 20 << 20, "behind_seconds": 40.2})),
+			},
+			{
 				name: "faulty", state: "warn", sentence: "Answering feeds. One problem needs attention.", note: "3 pages were faulty at the last check.",
 				health: with(healthy(), "pages.faulty", 3),
 			},
@@ -108,6 +117,8 @@ func testVerdicts(b *chromium) func(*testing.T) {
 		tab.t = t
 	}
 }
+
+func sources(all ...object) []object { return all }
 
 func constant(n int, v float64) []float64 {
 	column := make([]float64, n)

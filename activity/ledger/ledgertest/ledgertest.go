@@ -34,6 +34,8 @@ func Run(t *testing.T, fresh func(t *testing.T) (url string)) {
 		{"Closed", suite.closed},
 		{"ContextEnded", suite.contextEnded},
 		{"Checkpoint", suite.checkpoint},
+		{"Follow", suite.follow},
+		{"Followed", suite.followed},
 		{"RecordNothing", suite.recordNothing},
 		{"RecordNoEffect", suite.recordNoEffect},
 		{"RecordCombined", suite.recordCombined},

@@ -116,7 +116,7 @@ func calls(l *ledger.Ledger) map[string]func(ctx context.Context) error {
 		},
 		"Counts":           func(ctx context.Context) error { _, err := l.Counts(ctx, 0, "u1", "", at(0)); return err },
 		"Owned":            func(ctx context.Context) error { _, err := l.Owned(ctx, 0, "u1", nil, 1); return err },
-		"Naming":           func(ctx context.Context) error { _, err := l.Naming(ctx, 0, "u1", 1); return err },
+		"Naming":           func(ctx context.Context) error { _, err := l.Naming(ctx, 0, "u1", nil, 1); return err },
 		"Kinds":            func(ctx context.Context) error { _, err := l.Kinds(ctx); return err },
 		"Declare":          func(ctx context.Context) error { return l.Declare(ctx, kindsOf("hide")) },
 		"Checkpoint":       func(ctx context.Context) error { _, _, err := l.Checkpoint(ctx, "id"); return err },

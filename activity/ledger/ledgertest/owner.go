@@ -120,7 +120,7 @@ func (s suite) readInvalid(t *testing.T) {
 	}
 	count := func(owner, kind string) error { _, err := l.Counts(ctx, 0, owner, kind, at(0)); return err }
 	owned := func(owner string, limit int) error { _, err := l.Owned(ctx, 0, owner, nil, limit); return err }
-	named := func(target string, limit int) error { _, err := l.Naming(ctx, 0, target, limit); return err }
+	named := func(target string, limit int) error { _, err := l.Naming(ctx, 0, target, nil, limit); return err }
 	ended := func(limit int) error { _, err := l.Ended(ctx, at(0), limit); return err }
 	_, all := l.All(ctx, nil, 0)
 	for i, err := range []error{
@@ -247,7 +247,7 @@ func (s suite) owned(t *testing.T) {
 // named reads rows that name a user, and compares them with the model.
 func named(t tester, l *ledger.Ledger, m *model, target string, limit int) []ledger.Row {
 	t.Helper()
-	got, err := l.Naming(context.Background(), hashOf(target), target, limit)
+	got, err := l.Naming(context.Background(), hashOf(target), target, nil, limit)
 	if err != nil {
 		t.Fatalf("Naming: %v", err)
 	}

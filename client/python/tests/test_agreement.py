@@ -125,16 +125,18 @@ CLASSES: Dict[str, Type[Error]] = {
     "internal": UnavailableError,
     "timeout": UnavailableError,
     "deadline_exceeded": UnavailableError,
+    "not_yet": UnavailableError,
+    "followed": Error,
     "stuck": Error,
     "misdirected": Error,
 }
 
 INVALID = """
-    duplicate_key invalid_cursor invalid_id invalid_type malformed_json malformed_message
-    malformed_query method_not_allowed missing_field not_found out_of_range repeated_parameter
-    self_block too_large too_many_ids too_many_pages unexpected_body unknown_facet unknown_field
-    unknown_kind unknown_op unknown_parameter unreadable_body unsupported_media_type unsupported_op
-    wrong_effect
+    duplicate_key incomplete_row invalid_cursor invalid_id invalid_position invalid_row invalid_type
+    malformed_json malformed_message malformed_query method_not_allowed missing_field not_followed
+    not_found out_of_range repeated_parameter self_block snapshot_needed too_large too_many_ids
+    too_many_pages unexpected_body unknown_facet unknown_field unknown_kind unknown_op
+    unknown_parameter unreadable_body unsupported_media_type unsupported_op wrong_effect
 """
 
 
@@ -144,7 +146,7 @@ def test_classes_of_codes(agreement: Agreement) -> None:
     assert sorted(classes) == sorted(code["enum"])
     for name, meaning in code["x-enumDescriptions"].items():
         assert errors.class_of(int(meaning[:3]), name) is classes[name], name
-        if name not in ("timeout", "deadline_exceeded"):  # only of whole requests
+        if name not in ("timeout", "deadline_exceeded", "not_yet"):  # only of whole requests
             assert errors.class_of(0, name) is classes[name], name
 
 

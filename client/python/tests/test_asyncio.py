@@ -73,6 +73,14 @@ def test_every_call(url: str, async_transport: AsyncChecked, uid: UID) -> None:
             with pytest.raises(InvalidRequestError) as refused:
                 await c.record(me, BLOCKS, me)
             assert (refused.value.code, refused.value.field) == ("self_block", "target")
+            for call in (
+                c.filter(me, posts, after="0/1"),
+                c.explain(me, posts[1], after="0/1"),
+                c.fanout(Post("", me), [uid("x")], after="0/1"),
+            ):
+                with pytest.raises(InvalidRequestError) as refused:
+                    await call
+                assert (refused.value.code, refused.value.field) == ("not_followed", "after")
 
     agreement = async_transport.agreement
     agreement.seen.clear()

@@ -30,7 +30,14 @@ from feedfilter import (
 )
 from feedfilter.v1.activity_pb2 import CountResponse, ListResponse, RecordRequest, RecordResponse
 from feedfilter.v1.error_pb2 import ErrorDetail
-from feedfilter.v1.feed_pb2 import ExplainRequest, ExplainResponse, FilterRequest, FilterResponse
+from feedfilter.v1.feed_pb2 import (
+    ExplainRequest,
+    ExplainResponse,
+    FanoutRequest,
+    FanoutResponse,
+    FilterRequest,
+    FilterResponse,
+)
 
 from .conftest import Mute
 
@@ -165,6 +172,8 @@ def test_feed_with_record_seen(script: Script) -> None:
         refused(429, "rate_limited"),
         refused(503, "audit_unavailable"),
     ]
+    with script.client(refused(503, "not_yet"), ok) as c:
+        assert c.filter("1", POSTS, record_seen=True, after="0/1").kept == POSTS
     with script.client(*retried, ok, httpx.ConnectError("refused"), ok) as c:
         assert c.filter("1", POSTS, record_seen=True).kept == POSTS
         assert c.filter("1", POSTS, record_seen=True).kept == POSTS
@@ -308,6 +317,33 @@ def test_request_of_an_explanation(script: Script) -> None:
     assert facets == [("tag", ["x", "y"], []), ("domain", ["x"], [])]
 
 
+def test_requests_after_a_position(script: Script) -> None:
+    def sent() -> List[str]:
+        types: List[Any] = [FilterRequest, ExplainRequest, FanoutRequest]
+        return [of.FromString(r.content).after for of, r in zip(types, script.requests[-3:])]
+
+    answers = [message(FilterResponse()), message(ExplainResponse()), message(FanoutResponse())]
+    with script.client(*answers * 2) as c:
+        c.filter("1", POSTS, after="0/1")
+        c.explain("1", POSTS[0], after="0/2")
+        c.fanout(POSTS[0], ["1"], after="0/3")
+        assert sent() == ["0/1", "0/2", "0/3"]
+        c.filter("1", POSTS)
+        c.explain("1", POSTS[0])
+        c.fanout(POSTS[0], ["1"])
+        assert sent() == ["", "", ""]
+
+
+def test_position_that_the_service_reaches_later(script: Script) -> None:
+    no = refused(503, "not_yet", "1", field="after")
+    with script.client(no, message(FilterResponse()), no) as c:
+        assert c.filter("1", POSTS, after="0/16B3748").kept == POSTS
+        assert len(script.pauses) == 1 and 1 <= script.pauses[0] <= 1.1
+        with pytest.raises(UnavailableError) as error:
+            c.filter("1", POSTS, after="0/16B3748", timeout=0.5)
+    assert (error.value.code, error.value.field) == ("not_yet", "after")
+
+
 def test_posts_do_not_share_facets() -> None:
     one, other = Post("p"), Post("p")
     assert one == other and one.facets == {} and one.facets is not other.facets
@@ -328,6 +364,7 @@ AWARE = datetime(2030, 1, 1, tzinfo=timezone(timedelta(hours=-8)))
         lambda c: c.filter("1", [Post("p", actors=[Actor("a", "\ud800")])]),
         lambda c: c.filter("1", [Post("p", related=["\ud800"])]),
         lambda c: c.filter("1", [Post("p", facets={"\ud800": []})]),
+        lambda c: c.filter("1", POSTS, after="\ud800"),
         lambda c: c.record("1", BLOCKS, "2", until=AWARE.replace(tzinfo=None)),
         lambda c: c.record_batch([Activity("1", "block", "2", "undo")]),
         lambda c: list(c.record_stream([Activity("1", "block", "2", ADD, datetime(2020, 1, 1))])),
@@ -375,6 +412,9 @@ def test_arguments_of_the_wrong_type(script: Script, call: Callable[[Client], ob
         lambda c: c.filter("1", [Post("p", "a", related=[SEVEN])]),
         lambda c: c.filter("1", [Post("p", "a", facets={"tag": [SEVEN]})]),
         lambda c: c.filter("1", POSTS, lists=[SEVEN]),
+        lambda c: c.filter("1", POSTS, after=SEVEN),
+        lambda c: c.explain("1", POSTS[0], after=SEVEN),
+        lambda c: c.fanout(Post("p", "a"), ["1"], after=SEVEN),
         lambda c: c.explain("1", Post(SEVEN, "a")),
         lambda c: c.fanout(Post("p", SEVEN), ["1"]),
         lambda c: c.fanout(Post("p", "a"), [SEVEN]),

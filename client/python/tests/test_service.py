@@ -219,6 +219,21 @@ def test_lists(client: Client, uid: UID) -> None:
     assert not client.explain(me, posts[1]).dropped
 
 
+def test_positions(client: Client, uid: UID) -> None:
+    post = Post(uid("p"), uid("a"))
+    for after, code in (("0/16B3748", "not_followed"), ("16B3748", "invalid_position")):
+        calls: List[Callable[[], object]] = [
+            lambda: client.filter(uid("me"), [post], after=after),
+            lambda: client.explain(uid("me"), post, after=after),
+            lambda: client.fanout(post, [uid("me")], after=after),
+        ]
+        for call in calls:
+            with pytest.raises(InvalidRequestError) as refused:
+                call()
+            assert (refused.value.status, refused.value.code) == (422, code)
+            assert refused.value.field == "after"
+
+
 def test_fanout(client: Client, uid: UID) -> None:
     author, other, viewers = uid("author"), uid("other"), [uid(f"v{i}") for i in range(4)]
     domain = uid("x.example")

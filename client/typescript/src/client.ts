@@ -58,19 +58,25 @@ export class FeedFilter {
   }
 
   /**
-   * Returns what a feed of the viewer with the lists does with the post, and why. The service must
-   * have a ledger.
+   * Returns what a feed of the viewer with the lists does with the post, and why. `after` is as in
+   * `filter`. The service must have a ledger.
    */
-  explain(viewer: string, post: Post, options?: CallOptions & { lists?: readonly string[] | undefined }): Promise<Explanation> {
-    const request = { viewer, lists: (options?.lists ?? []).slice(), post: { id: post.id, ...partsOf(post) } };
+  explain(
+    viewer: string, post: Post,
+    options?: CallOptions & { lists?: readonly string[] | undefined; after?: string | undefined },
+  ): Promise<Explanation> {
+    const request = {
+      viewer, lists: (options?.lists ?? []).slice(), after: options?.after ?? "", post: { id: post.id, ...partsOf(post) },
+    };
     return this.#unary(FeedService.method.explain, request, explanationOf, options);
   }
 
   /** Returns which viewers must not get a new post, for apps that write posts into feeds. */
   fanout(request: FanoutRequest, options?: CallOptions): Promise<Fanout> {
-    const { post, viewers, kinds, exact = false } = request;
+    const { post, viewers, kinds, exact = false, after = "" } = request;
     const message = {
-      post: post.id, ...partsOf(post), viewers: viewers.slice(), exact, ...(kinds && { kinds: { names: kinds.slice() } }),
+      post: post.id, ...partsOf(post), viewers: viewers.slice(), exact, after,
+      ...(kinds && { kinds: { names: kinds.slice() } }),
     };
     return this.#unary(FeedService.method.fanout, message, (m) => fanoutOf(viewers, m), options);
   }

@@ -65,7 +65,7 @@ export class FeedFilterError extends Error {
 
   /**
    * Whether the service, or something that the call needs, is unavailable. The call may have taken
-   * effect, unless `overloaded` is true.
+   * effect, unless `overloaded` is true or `code` is "not_yet".
    */
   get unavailable(): boolean {
     return retryable(this.status) || this.status === 500 || unavailableCodes.has(this.code);

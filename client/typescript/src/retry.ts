@@ -38,7 +38,7 @@ export function mayRetry(error: FeedFilterError, once: boolean): boolean {
   const lost = error instanceof LostError;
   if (!lost && !retryable(error.status)) return false;
   if ((error.retryAfterMs ?? 0) > longestWaitMs) return false;
-  return !once || error.overloaded || (lost && error.unsent);
+  return !once || error.overloaded || error.code === "not_yet" || (lost && error.unsent);
 }
 
 /** Returns how long to wait after this attempt, which failed with the error. */

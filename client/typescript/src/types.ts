@@ -91,6 +91,12 @@ export interface FilterRequest<P extends Post = Post> {
   recordSeen?: boolean | undefined;
   /** Lets the ledger confirm what the filter reports. */
   exact?: boolean | undefined;
+  /**
+   * A position of the followed database of the app, such as "0/16B3748": the feed has all that it
+   * had committed up to there. If the service does not get there in time, the error has the code
+   * "not_yet". Default: what was recorded before the call.
+   */
+  after?: string | undefined;
 }
 
 /** The posts that a viewer sees, and the dropped posts. */
@@ -183,6 +189,8 @@ export interface FanoutRequest {
   kinds?: readonly Kind[] | undefined;
   /** Lets the ledger confirm what the filter reports. */
   exact?: boolean | undefined;
+  /** A position, as in FilterRequest. */
+  after?: string | undefined;
 }
 
 /** The viewers who must not get a new post. All others may. */

@@ -53,6 +53,13 @@ test("roles and related ids are encoded in columns", () => {
   assert.deepEqual(fromBinary(FilterRequestSchema, encodeFilter({ viewer: "1", posts: posts.slice(0, 2) })).actorRoles, []);
 });
 
+test("a position is encoded", () => {
+  const after = (/** @type {string | undefined} */ after) => {
+    return fromBinary(FilterRequestSchema, encodeFilter({ viewer: "1", posts: [], after })).after;
+  };
+  assert.deepEqual([after("0/16B3748"), after(undefined)], ["0/16B3748", ""]);
+});
+
 test("empty fields of a feed are not encoded", () => {
   const message = fromBinary(FilterRequestSchema, encodeFilter({ viewer: "1", posts: [{ id: "p" }] }));
   assert.deepEqual([message.authors, message.actors, message.actorPosts, message.kinds], [[], [], [], undefined]);
@@ -79,4 +86,5 @@ test("ids that UTF-8 cannot express are refused, with their place", () => {
   const facets = { domain: ["1", half] };
   assert.throws(() => encodeFilter({ viewer: "1", posts: [{ id: "p", facets }] }), wrong("posts[0].facets.domain"));
   assert.throws(() => encodeFilter({ viewer: "1", posts: [], annotate: [half] }), wrong("annotate"));
+  assert.throws(() => encodeFilter({ viewer: "1", posts: [], after: half }), wrong("after"));
 });

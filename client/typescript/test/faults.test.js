@@ -4,6 +4,8 @@ import { getEventListeners, once } from "node:events";
 import http from "node:http";
 import net from "node:net";
 import { test } from "node:test";
+import { fromBinary } from "@bufbuild/protobuf";
+import { ExplainRequestSchema, FanoutRequestSchema } from "../dist/gen/feedfilter/v1/feed_pb.js";
 import { all, client, fetching, newUser, url } from "./service.js";
 
 /** @typedef {import("node:test").TestContext} TestContext */
@@ -121,6 +123,30 @@ test("a retry waits for Retry-After, unless that is too long", async (t) => {
   // A wait that would outlast the call ends it at once.
   await assert.rejects(ff.kinds({ requestId: "20", timeoutMs: 15_000 }), { code: "overloaded", retryAfterMs: 20_000 });
   assert.equal(asked, 4);
+});
+
+test("a call with a position is retried until the service is there", async (t) => {
+  /** @type {Buffer[]} */
+  const bodies = [];
+  const to = await serve(t, async (req, res) => {
+    bodies.push(Buffer.concat(await req.toArray()));
+    const notYet = JSON.stringify({ error: { code: "not_yet", message: "not yet", field: "after" } });
+    if (bodies.length % 2) res.writeHead(503, { "content-type": "application/json", "retry-after": "0" }).end(notYet);
+    else res.writeHead(200, { "content-type": "application/proto" }).end();
+  });
+  const ff = client(t, { url: to });
+  const post = { id: "p", author: "2" };
+  for (const after of ["0/16B3748", undefined]) {
+    bodies.length = 0;
+    await ff.filter({ viewer: "1", posts: [post], after, recordSeen: true });
+    await ff.fanout({ post, viewers: ["1"], after });
+    await ff.explain("1", post, { after });
+    assert.equal(bodies.length, 6);
+    assert.equal(fromBinary(FanoutRequestSchema, bodies[3]).after, after ?? "");
+    assert.equal(fromBinary(ExplainRequestSchema, bodies[5]).after, after ?? "");
+  }
+  const single = client(t, { url: to, maxAttempts: 1 });
+  await assert.rejects(single.fanout({ post, viewers: ["1"], after: "0/1" }), { code: "not_yet", field: "after", unavailable: true });
 });
 
 test("retries have a budget, which success refills", async (t) => {

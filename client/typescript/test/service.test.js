@@ -123,6 +123,17 @@ test("lists", async (t) => {
   await assert.rejects(ff.filter({ viewer: me, posts, lists: [one, one] }), { code: "out_of_range", field: "lists[1]" });
 });
 
+test("positions", async (t) => {
+  const ff = client(t);
+  const post = { id: "p", author: "x" };
+  for (const [after, code] of [["0/16B3748", "not_followed"], ["16B3748", "invalid_position"]]) {
+    const wrong = { code, status: 422, field: "after" };
+    await assert.rejects(ff.filter({ viewer: newUser(), posts: [post], after }), wrong);
+    await assert.rejects(ff.explain(newUser(), post, { after }), wrong);
+    await assert.rejects(ff.fanout({ post, viewers: [newUser()], after }), wrong);
+  }
+});
+
 test("fan-out", async (t) => {
   const ff = client(t);
   const [author, other, domain, one, two, three, four] = Array.from({ length: 7 }, newUser);

@@ -101,7 +101,8 @@ const (
 // Audited reports whether requests of the route are audited. With reads, those that tell what users
 // have done are.
 func (r Route) Audited(reads bool) bool {
-	writes := r.Method != http.MethodGet &&
-		(slices.Contains(r.Scopes, access.ActivityWrite) || slices.Contains(r.Scopes, access.OpsWrite))
+	writes := r.Method != http.MethodGet && slices.ContainsFunc(r.Scopes, func(s access.Scope) bool {
+		return s == access.ActivityWrite || s == access.OpsWrite || s == access.SourceWrite
+	})
 	return writes || r.Audit == AuditAlways || reads && (r.Audit == AuditReads || strings.Contains(r.Path, ":user"))
 }

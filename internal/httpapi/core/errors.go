@@ -10,6 +10,7 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/activity/pages"
+	"github.com/feedfilter/feedfilter/internal/follow"
 )
 
 // Codes of errors, in addition to those of [activity.InvalidError].
@@ -43,6 +44,7 @@ const (
 	CodeAuditUnavailable     = "audit_unavailable"
 	CodeMalformedMessage     = "malformed_message"
 	CodeDeadlineExceeded     = "deadline_exceeded"
+	CodeNotYet               = "not_yet"
 )
 
 // StatusGone stands in logs for a request whose client left before the answer. It is never sent.
@@ -86,7 +88,7 @@ func (p *Problem) Status() int {
 		return http.StatusMethodNotAllowed
 	case activity.CodeNoLedger:
 		return http.StatusNotImplemented
-	case CodeLimitReached, CodeStuck:
+	case CodeLimitReached, CodeStuck, activity.CodeFollowed:
 		return http.StatusConflict
 	case CodeTimeout:
 		return http.StatusRequestTimeout
@@ -95,9 +97,10 @@ func (p *Problem) Status() int {
 	case CodeUnsupportedMediaType:
 		return http.StatusUnsupportedMediaType
 	case activity.CodeUnknownKind, activity.CodeUnknownFacet, activity.CodeSelfBlock, activity.CodeUnsupportedOp,
-		activity.CodeWrongEffect, activity.CodeTooManyPages, activity.CodeTooManyIDs, CodeUnknownOp:
+		activity.CodeWrongEffect, activity.CodeTooManyPages, activity.CodeTooManyIDs, activity.CodeInvalidPosition, activity.CodeNotFollowed,
+		CodeUnknownOp, follow.CodeIncompleteRow, follow.CodeInvalidRow, follow.CodeSnapshotNeeded:
 		return http.StatusUnprocessableEntity
-	case CodeUnavailable, CodeOverloaded, CodeAuditUnavailable:
+	case CodeUnavailable, CodeOverloaded, CodeAuditUnavailable, CodeNotYet:
 		return http.StatusServiceUnavailable
 	case CodeDeadlineExceeded:
 		return http.StatusGatewayTimeout
@@ -130,6 +133,9 @@ func Describe(err error) Problem {
 	}
 	if down, ok := errors.AsType[*activity.UnavailableError](err); ok {
 		return Problem{Code: CodeUnavailable, Message: "unavailable: " + down.Dependency}
+	}
+	if errors.Is(err, activity.ErrNotYet) {
+		return Problem{Code: CodeNotYet, Message: activity.ErrNotYet.Error(), Field: "after"}
 	}
 	if route, ok := errors.AsType[*echo.HTTPError](err); ok {
 		switch route.Code {

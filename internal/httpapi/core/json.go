@@ -152,7 +152,7 @@ func typeName(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.String:
 		return "a string"
-	case reflect.Int:
+	case reflect.Int, reflect.Int64, reflect.Uint64:
 		return "a whole number"
 	case reflect.Bool:
 		return "a boolean"

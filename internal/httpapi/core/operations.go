@@ -8,6 +8,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/feed"
 	"github.com/feedfilter/feedfilter/internal/access"
+	"github.com/feedfilter/feedfilter/internal/follow"
 	"github.com/feedfilter/feedfilter/internal/metrics"
 	"github.com/feedfilter/feedfilter/internal/sampler"
 )
@@ -16,12 +17,14 @@ import (
 type Operations struct {
 	Activities activity.Activities
 	Recorder   *activity.Recorder // the activities; nil without a ledger
+	Events     *follow.Follower   // of the source whose events are taken; nil: there is none
 	Sampler    *sampler.Sampler
 	Access     *Access
 	Limits     *Limits
 	Reports    *Reports
 	Feeds      *FeedCounts
 	Candidates metrics.Candidates // counts those of each feed
+	Sources    func() []follow.Status
 }
 
 // Load returns how much of each limit is in use, and how many requests were refused.
@@ -114,13 +117,16 @@ func (o *Operations) Fanout(ctx context.Context, k *Call, req feed.FanoutRequest
 }
 
 // Explain explains a post, if the rate of the viewer allows it.
-func (o *Operations) Explain(ctx context.Context, k *Call, viewer string, p feed.Post, lists []string) (feed.Explanation, error) {
+func (o *Operations) Explain(ctx context.Context, k *Call, viewer string, p feed.Post, lists []string, after string) (feed.Explanation, error) {
 	if err := o.Access.UserMay(viewer, 1+len(lists)); err != nil {
 		return feed.Explanation{}, err
 	}
 	k.Note("explain", "", viewer, p.ID)
 	ctx, cancel := o.Limits.Bound(ctx)
 	defer cancel()
+	if err := o.Activities.Await(ctx, after); err != nil {
+		return feed.Explanation{}, err
+	}
 	return feed.Explain(ctx, o.Activities, viewer, p, lists...)
 }
 

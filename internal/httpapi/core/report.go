@@ -99,7 +99,7 @@ func (r *Reports) Tell(k *Call, err error) Problem {
 	case CodeOverloaded:
 		h.Set(echo.HeaderRetryAfter, strconv.Itoa(1+rand.IntN(maxRetryAfter))) //nolint:gosec // spreads load, guards nothing
 		r.countShed(k.Request().Context(), err)
-	case CodeUnavailable:
+	case CodeUnavailable, CodeNotYet:
 		h.Set(echo.HeaderRetryAfter, "1")
 	}
 	if refused, ok := errors.AsType[*refusal](err); ok {

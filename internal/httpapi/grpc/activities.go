@@ -55,7 +55,7 @@ func (p *procedures) explain(
 		return nil, err
 	}
 	post.ID = asked.GetId()
-	e, err := p.operations.Explain(ctx, k, in.message.GetViewer(), post, in.message.GetLists())
+	e, err := p.operations.Explain(ctx, k, in.message.GetViewer(), post, in.message.GetLists(), in.message.GetAfter())
 	if err != nil {
 		return nil, err
 	}

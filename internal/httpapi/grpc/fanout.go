@@ -45,7 +45,7 @@ func (p *procedures) fanout(ctx context.Context, k *core.Call, in *fanoutMessage
 		return nil, err
 	}
 	post.ID = m.GetPost()
-	req := feed.FanoutRequest{Post: post, Viewers: m.GetViewers(), Exact: m.GetExact()}
+	req := feed.FanoutRequest{Post: post, Viewers: m.GetViewers(), Exact: m.GetExact(), After: m.GetAfter()}
 	if m.GetKinds() != nil {
 		req.Kinds = append([]string{}, m.GetKinds().GetNames()...)
 	}

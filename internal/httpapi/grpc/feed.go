@@ -103,7 +103,7 @@ func feedRequest(m *feedfilterv1.FilterRequest, posts []feed.Post) (feed.Request
 	}
 	req := feed.Request{
 		Viewer: m.GetViewer(), Posts: posts, Annotate: m.GetAnnotate(),
-		Lists: m.GetLists(), RecordSeen: m.GetRecordSeen(), Exact: m.GetExact(),
+		Lists: m.GetLists(), RecordSeen: m.GetRecordSeen(), Exact: m.GetExact(), After: m.GetAfter(),
 	}
 	if req.Limit, err = limitOf(m.GetLimit()); err != nil {
 		return feed.Request{}, false, err

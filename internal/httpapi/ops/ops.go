@@ -11,6 +11,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/internal/access"
+	"github.com/feedfilter/feedfilter/internal/follow"
 	"github.com/feedfilter/feedfilter/internal/httpapi/core"
 	"github.com/feedfilter/feedfilter/internal/inspect"
 	"github.com/feedfilter/feedfilter/internal/sampler"
@@ -32,6 +33,7 @@ type ops struct {
 	limits     *core.Limits
 	reports    *core.Reports
 	feeds      *core.FeedCounts
+	sources    func() []follow.Status
 	health     *core.Health
 	downs      *access.Throttle // throttles log lines of failed readiness checks
 	started    time.Time
@@ -42,7 +44,7 @@ type ops struct {
 func Routes(c *core.Operations, health *core.Health, about About) []core.Route {
 	o := &ops{
 		activities: c.Activities, recorder: c.Recorder, sampler: c.Sampler, access: c.Access, limits: c.Limits, reports: c.Reports,
-		feeds: c.Feeds, health: health, downs: access.NewThrottle(), started: time.Now(), about: about,
+		feeds: c.Feeds, sources: c.Sources, health: health, downs: access.NewThrottle(), started: time.Now(), about: about,
 	}
 	strict := core.Strict(core.NotNull[pagesRequest](), core.NotNull[scrubRequest]())
 	read, write := []access.Scope{access.OpsRead}, []access.Scope{access.OpsWrite}
@@ -196,6 +198,8 @@ type opsHealthAnswer struct {
 	Requests opsRequestUsage `json:"requests"`
 
 	Sampling sampler.Stats `json:"sampling"`
+
+	Sources []follow.Status `json:"sources"`
 }
 
 type opsPageTotals struct {
@@ -242,7 +246,7 @@ func (o *ops) overview(ctx context.Context, _ *core.Call) (any, error) {
 		Status: statusOf(ready, errs), Down: downsOf(errs), Version: o.about.Version, Uptime: int64(time.Since(o.started).Seconds()),
 		Ledger: o.about.Ledger, PageStore: o.about.PageStore, Rate: o.activities.FalsePositiveRate(),
 		Requests: opsRequestUsage{load.Requests, load.RequestsLimit},
-		Sampling: o.sampler.Stats(),
+		Sampling: o.sampler.Stats(), Sources: o.sources(),
 	}
 	stats, survey := o.activities.Stats(), surveyOf(o.recorder)
 	a.PollAge = stats.PollAge.Milliseconds()

@@ -12,6 +12,7 @@ type explainRequest struct {
 	Viewer string    `json:"viewer"`
 	Post   *feedPost `json:"post"` // nil: not given
 	Lists  []string  `json:"lists"`
+	After  string    `json:"after"`
 }
 
 type explainAnswer struct {
@@ -42,7 +43,7 @@ func (a *api) explain(ctx context.Context, k *core.Call, _ string, req explainRe
 	if req.Post == nil {
 		return nil, core.Refuse(core.CodeMissingField, "post", "the field is missing")
 	}
-	e, err := a.operations.Explain(ctx, k, req.Viewer, req.Post.post(), req.Lists)
+	e, err := a.operations.Explain(ctx, k, req.Viewer, req.Post.post(), req.Lists, req.After)
 	if err != nil {
 		return nil, err
 	}

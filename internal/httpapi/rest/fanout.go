@@ -19,6 +19,7 @@ type fanoutRequest struct {
 	Viewers []string    `json:"viewers"` // nil: not given
 	Kinds   []string    `json:"kinds"`   // nil: not given
 	Exact   bool        `json:"exact"`
+	After   string      `json:"after"`
 
 	Facets map[activity.Facet][]string `json:"facets"`
 }
@@ -42,7 +43,7 @@ func (r fanoutRequest) request() (feed.FanoutRequest, error) {
 		return feed.FanoutRequest{}, core.Refuse(core.CodeMissingField, "viewers", "the field is missing")
 	}
 	p := feedPost{ID: r.Post, Author: r.Author, Actors: r.Actors, Related: r.Related, Facets: r.Facets}
-	return feed.FanoutRequest{Post: p.post(), Viewers: r.Viewers, Kinds: r.Kinds, Exact: r.Exact}, nil
+	return feed.FanoutRequest{Post: p.post(), Viewers: r.Viewers, Kinds: r.Kinds, Exact: r.Exact, After: r.After}, nil
 }
 
 // readFanout reads the JSON body of a fan-out, as readFeed reads that of a feed.
@@ -65,6 +66,9 @@ func readFanout(body string, in *core.Buffer) (req feed.FanoutRequest, ok bool) 
 		case "exact":
 			req.Exact, ok = r.boolean()
 			return 7, ok
+		case "after":
+			req.After, ok = r.text()
+			return 8, ok
 		default:
 			return r.postField(&req.Post, name)
 		}

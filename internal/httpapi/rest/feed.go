@@ -25,6 +25,8 @@ type filterRequest struct {
 	RecordSeen bool `json:"record_seen"`
 	Exact      bool `json:"exact"`
 
+	After string `json:"after"`
+
 	Answer *string `json:"answer"` // nil: not given
 }
 
@@ -103,6 +105,7 @@ func (r filterRequest) request() (feed.Request, error) {
 		Limit:      limit,
 		RecordSeen: r.RecordSeen,
 		Exact:      r.Exact,
+		After:      r.After,
 	}, nil
 }
 

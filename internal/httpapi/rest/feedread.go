@@ -54,6 +54,9 @@ func readFeed(body string, in *core.Buffer) (req feed.Request, ok bool) {
 		case "lists":
 			req.Lists, ok = r.texts()
 			return 8, ok
+		case "after":
+			req.After, ok = r.text()
+			return 9, ok
 		}
 		return 0, false
 	})

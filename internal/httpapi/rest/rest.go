@@ -18,6 +18,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/feed"
 	"github.com/feedfilter/feedfilter/internal/access"
+	"github.com/feedfilter/feedfilter/internal/follow"
 	"github.com/feedfilter/feedfilter/internal/httpapi/core"
 )
 
@@ -37,6 +38,7 @@ type api struct {
 // Routes returns the routes of JSON and NDJSON.
 func Routes(o *core.Operations) []core.Route {
 	a := &api{operations: o, limits: o.Limits, kinds: o.Activities.Kinds(), recorder: o.Recorder, strict: strict()}
+	events := json.WithUnmarshalers(core.Element[follow.Event](maxEvents)) // it may have unknown members
 	read, write := []access.Scope{access.FeedRead}, []access.Scope{access.ActivityWrite}
 	all := []core.Route{
 		{Method: http.MethodPost, Path: FilterPath, Handle: a.filter, Scopes: read},
@@ -57,6 +59,10 @@ func Routes(o *core.Operations) []core.Route {
 			Handle: o.WithLedger("a preview", core.Requested(a.limits, a.strict, a.preview)),
 		},
 		{Method: http.MethodPost, Path: "/v1/activities", Handle: a.batch, Scopes: write},
+		{
+			Method: http.MethodPost, Path: "/v1/sources/:name/events", Scopes: []access.Scope{access.SourceWrite},
+			Handle: o.WithLedger("events of a source", core.Requested(a.limits, events, a.receive)),
+		},
 	}
 	for _, k := range a.kinds.All() {
 		list := "/v1/users/:user/" + k.Plural

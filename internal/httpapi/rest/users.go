@@ -58,7 +58,8 @@ func (a *api) user(ctx context.Context, k *core.Call, user string) (any, error) 
 }
 
 type deleteAnswer struct {
-	Deleted int `json:"deleted"` // activities, both of the user and about the user
+	Deleted int      `json:"deleted"`       // activities, both of the user and about the user
+	Left    []string `json:"left,omitzero"` // kinds that a source alone writes
 }
 
 // deleteUser removes every trace of a user. It may take up to DeleteTimeout, whatever the timeouts
@@ -72,10 +73,10 @@ func (a *api) deleteUser(ctx context.Context, k *core.Call, user string) (any, e
 	}
 	ctx, cancel := context.WithTimeout(ctx, DeleteTimeout)
 	defer cancel()
-	deleted, err := a.recorder.DeleteUser(ctx, user)
+	deleted, left, err := a.recorder.DeleteUser(ctx, user)
 	if err != nil {
 		return nil, err
 	}
 	k.NoteDeleted(deleted)
-	return deleteAnswer{deleted}, nil
+	return deleteAnswer{deleted, left}, nil
 }

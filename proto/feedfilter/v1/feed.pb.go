@@ -117,7 +117,10 @@ type FilterRequest struct {
 	// The index in `posts` of the post that each of `related` belongs to, in ascending order.
 	RelatedPosts []uint32 `protobuf:"varint,16,rep,packed,name=related_posts,json=relatedPosts,proto3" json:"related_posts,omitempty"`
 	// Up to 20 shared lists: owners whose activities drop posts as if they were the viewer's.
-	Lists         []string `protobuf:"bytes,15,rep,name=lists,proto3" json:"lists,omitempty"`
+	Lists []string `protobuf:"bytes,15,rep,name=lists,proto3" json:"lists,omitempty"`
+	// A position of the followed database of the app, such as "0/16B3748": the answer has all that it
+	// had committed up to there. "": what was recorded before the call.
+	After         string `protobuf:"bytes,17,opt,name=after,proto3" json:"after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -262,6 +265,13 @@ func (x *FilterRequest) GetLists() []string {
 		return x.Lists
 	}
 	return nil
+}
+
+func (x *FilterRequest) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
 }
 
 // Facet holds ids of one facet, which kinds name as their target.
@@ -666,7 +676,9 @@ type ExplainRequest struct {
 	// The candidate.
 	Post *Post `protobuf:"bytes,2,opt,name=post,proto3" json:"post,omitempty"`
 	// Up to 20 shared lists, as in FilterRequest.
-	Lists         []string `protobuf:"bytes,3,rep,name=lists,proto3" json:"lists,omitempty"`
+	Lists []string `protobuf:"bytes,3,rep,name=lists,proto3" json:"lists,omitempty"`
+	// As in FilterRequest.
+	After         string `protobuf:"bytes,4,opt,name=after,proto3" json:"after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -720,6 +732,13 @@ func (x *ExplainRequest) GetLists() []string {
 		return x.Lists
 	}
 	return nil
+}
+
+func (x *ExplainRequest) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
 }
 
 // Post is one candidate.
@@ -1043,7 +1062,9 @@ type FanoutRequest struct {
 	// Other ids of the post's content, up to 16.
 	Related []string `protobuf:"bytes,8,rep,name=related,proto3" json:"related,omitempty"`
 	// Other ids on the post, one message for each facet.
-	Facets        []*Facet `protobuf:"bytes,9,rep,name=facets,proto3" json:"facets,omitempty"`
+	Facets []*Facet `protobuf:"bytes,9,rep,name=facets,proto3" json:"facets,omitempty"`
+	// As in FilterRequest.
+	After         string `protobuf:"bytes,10,opt,name=after,proto3" json:"after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1139,6 +1160,13 @@ func (x *FanoutRequest) GetFacets() []*Facet {
 		return x.Facets
 	}
 	return nil
+}
+
+func (x *FanoutRequest) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
 }
 
 // FanoutResponse names viewers by their index in the request.
@@ -1355,7 +1383,7 @@ var File_feedfilter_v1_feed_proto protoreflect.FileDescriptor
 
 const file_feedfilter_v1_feed_proto_rawDesc = "" +
 	"\n" +
-	"\x18feedfilter/v1/feed.proto\x12\rfeedfilter.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfc\x03\n" +
+	"\x18feedfilter/v1/feed.proto\x12\rfeedfilter.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x92\x04\n" +
 	"\rFilterRequest\x12\x16\n" +
 	"\x06viewer\x18\x01 \x01(\tR\x06viewer\x12\x14\n" +
 	"\x05posts\x18\x02 \x03(\tR\x05posts\x12\x18\n" +
@@ -1376,7 +1404,8 @@ const file_feedfilter_v1_feed_proto_rawDesc = "" +
 	"actorRoles\x12\x18\n" +
 	"\arelated\x18\x0e \x03(\tR\arelated\x12#\n" +
 	"\rrelated_posts\x18\x10 \x03(\rR\frelatedPosts\x12\x14\n" +
-	"\x05lists\x18\x0f \x03(\tR\x05lists\"C\n" +
+	"\x05lists\x18\x0f \x03(\tR\x05lists\x12\x14\n" +
+	"\x05after\x18\x11 \x01(\tR\x05after\"C\n" +
 	"\x05Facet\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03ids\x18\x02 \x03(\tR\x03ids\x12\x14\n" +
@@ -1401,11 +1430,12 @@ const file_feedfilter_v1_feed_proto_rawDesc = "" +
 	"\x05posts\x18\x02 \x03(\rR\x05posts\"6\n" +
 	"\bDegraded\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"g\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"}\n" +
 	"\x0eExplainRequest\x12\x16\n" +
 	"\x06viewer\x18\x01 \x01(\tR\x06viewer\x12'\n" +
 	"\x04post\x18\x02 \x01(\v2\x13.feedfilter.v1.PostR\x04post\x12\x14\n" +
-	"\x05lists\x18\x03 \x03(\tR\x05lists\"\xaf\x01\n" +
+	"\x05lists\x18\x03 \x03(\tR\x05lists\x12\x14\n" +
+	"\x05after\x18\x04 \x01(\tR\x05after\"\xaf\x01\n" +
 	"\x04Post\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06author\x18\x02 \x01(\tR\x06author\x12\x16\n" +
@@ -1431,7 +1461,7 @@ const file_feedfilter_v1_feed_proto_rawDesc = "" +
 	"\x06target\x18\t \x01(\tR\x06target\x12!\n" +
 	"\foverruled_by\x18\n" +
 	" \x01(\tR\voverruledBy\x12\x12\n" +
-	"\x04list\x18\v \x01(\tR\x04list\"\x9c\x02\n" +
+	"\x04list\x18\v \x01(\tR\x04list\"\xb2\x02\n" +
 	"\rFanoutRequest\x12\x16\n" +
 	"\x06author\x18\x01 \x01(\tR\x06author\x12\x16\n" +
 	"\x06actors\x18\x02 \x03(\tR\x06actors\x12\x1f\n" +
@@ -1442,7 +1472,9 @@ const file_feedfilter_v1_feed_proto_rawDesc = "" +
 	"\x05exact\x18\x06 \x01(\bR\x05exact\x12\x12\n" +
 	"\x04post\x18\a \x01(\tR\x04post\x12\x18\n" +
 	"\arelated\x18\b \x03(\tR\arelated\x12,\n" +
-	"\x06facets\x18\t \x03(\v2\x14.feedfilter.v1.FacetR\x06facets\"}\n" +
+	"\x06facets\x18\t \x03(\v2\x14.feedfilter.v1.FacetR\x06facets\x12\x14\n" +
+	"\x05after\x18\n" +
+	" \x01(\tR\x05after\"}\n" +
 	"\x0eFanoutResponse\x126\n" +
 	"\adropped\x18\x01 \x03(\v2\x1c.feedfilter.v1.DroppedViewerR\adropped\x123\n" +
 	"\bdegraded\x18\x02 \x03(\v2\x17.feedfilter.v1.DegradedR\bdegraded\"g\n" +

@@ -93,6 +93,7 @@ class AsyncClient:
         record_seen: bool = False,
         exact: bool = False,
         lists: Sequence[str] = (),
+        after: Optional[str] = None,
         timeout: Optional[float] = None,
     ) -> Feed[P]:
         """Return which of the posts a viewer sees.
@@ -100,7 +101,7 @@ class AsyncClient:
         See Client.filter.
         """
         call = self._core.filter(
-            viewer, posts, kinds, annotate, limit, record_seen, exact, lists
+            viewer, posts, kinds, annotate, limit, record_seen, exact, lists, after
         )
         return await self._run(call, timeout)
 
@@ -110,13 +111,14 @@ class AsyncClient:
         post: Post,
         *,
         lists: Sequence[str] = (),
+        after: Optional[str] = None,
         timeout: Optional[float] = None,
     ) -> Explanation:
         """Return what a feed of the viewer does with the post, and why. It needs a ledger.
 
         See Client.explain.
         """
-        return await self._run(self._core.explain(viewer, post, lists), timeout)
+        return await self._run(self._core.explain(viewer, post, lists, after), timeout)
 
     async def fanout(
         self,
@@ -125,10 +127,11 @@ class AsyncClient:
         *,
         kinds: Optional[Sequence[str]] = None,
         exact: bool = False,
+        after: Optional[str] = None,
         timeout: Optional[float] = None,
     ) -> Fanout:
         """Return which viewers must not get a new post. See Client.fanout."""
-        return await self._run(self._core.fanout(post, viewers, kinds, exact), timeout)
+        return await self._run(self._core.fanout(post, viewers, kinds, exact, after), timeout)
 
     # Activities.
 

@@ -106,6 +106,7 @@ class Client:
         record_seen: bool = False,
         exact: bool = False,
         lists: Sequence[str] = (),
+        after: Optional[str] = None,
         timeout: Optional[float] = None,
     ) -> Feed[P]:
         """Return which of the posts a viewer sees.
@@ -126,10 +127,13 @@ class Client:
             exact: Let the ledger confirm what the filter reports.
             lists: Up to 20 shared lists: owners whose activities drop posts as if they were the
                 viewer's, by kinds that the ledger keeps.
+            after: A position of the followed database of the app, such as "0/16B3748": the feed
+                has all that it had committed up to there. If the service does not get there in
+                time, the error has the code "not_yet". None: what was recorded before the call.
             timeout: Replaces the client's, in seconds.
         """
         call = self._core.filter(
-            viewer, posts, kinds, annotate, limit, record_seen, exact, lists
+            viewer, posts, kinds, annotate, limit, record_seen, exact, lists, after
         )
         return self._run(call, timeout)
 
@@ -139,6 +143,7 @@ class Client:
         post: Post,
         *,
         lists: Sequence[str] = (),
+        after: Optional[str] = None,
         timeout: Optional[float] = None,
     ) -> Explanation:
         """Return what a feed of the viewer does with the post, and why. It needs a ledger.
@@ -147,9 +152,10 @@ class Client:
             viewer: The id of the user who looks at the feed.
             post: The candidate.
             lists: The shared lists of the feed.
+            after: A position, as in filter.
             timeout: Replaces the client's, in seconds.
         """
-        return self._run(self._core.explain(viewer, post, lists), timeout)
+        return self._run(self._core.explain(viewer, post, lists, after), timeout)
 
     def fanout(
         self,
@@ -158,6 +164,7 @@ class Client:
         *,
         kinds: Optional[Sequence[str]] = None,
         exact: bool = False,
+        after: Optional[str] = None,
         timeout: Optional[float] = None,
     ) -> Fanout:
         """Return which viewers must not get a new post, for apps that write posts into feeds.
@@ -168,9 +175,10 @@ class Client:
             kinds: The names of the kinds to check, in this order. None: every kind that drops
                 or keeps, and is two-way or has fanout. Empty: none.
             exact: Let the ledger confirm what the filter reports.
+            after: A position, as in filter.
             timeout: Replaces the client's, in seconds.
         """
-        return self._run(self._core.fanout(post, viewers, kinds, exact), timeout)
+        return self._run(self._core.fanout(post, viewers, kinds, exact, after), timeout)
 
     # Activities.
 

@@ -435,11 +435,12 @@ class Core:
         record_seen: bool,
         exact: bool,
         lists: Sequence[str],
+        after: Optional[str],
     ) -> "Call[Feed[P]]":
         return Call(
             _procedure(FEED, "Filter"),
             lambda: wire.filter_request(
-                viewer, posts, kinds, annotate, limit, record_seen, exact, lists
+                viewer, posts, kinds, annotate, limit, record_seen, exact, lists, after
             ),
             lambda text: wire.feed_of(text, posts, annotate),
             once=record_seen,
@@ -449,17 +450,22 @@ class Core:
                 "kinds": kinds,
                 "annotate": annotate,
                 "lists": lists,
+                "after": after,
             },
         )
 
-    def explain(self, viewer: str, post: Post, lists: Sequence[str]) -> "Call[Explanation]":
+    def explain(
+        self, viewer: str, post: Post, lists: Sequence[str], after: Optional[str]
+    ) -> "Call[Explanation]":
         def content() -> bytes:
-            request = ExplainRequest(viewer=viewer, lists=wire.names("lists", lists))
+            request = ExplainRequest(
+                viewer=viewer, lists=wire.names("lists", lists), after=after
+            )
             request.post.id = post.id
             wire.fill_post(request.post, post)
             return wire.encoded(request)
 
-        given = {"viewer": viewer, "post": post, "lists": lists}
+        given = {"viewer": viewer, "post": post, "lists": lists, "after": after}
         return Call(_procedure(FEED, "Explain"), content, wire.explanation_of, given=given)
 
     def fanout(
@@ -468,10 +474,11 @@ class Core:
         viewers: Sequence[str],
         kinds: Optional[Sequence[str]],
         exact: bool,
+        after: Optional[str],
     ) -> "Call[Fanout]":
         def content() -> bytes:
             request = FanoutRequest(
-                post=post.id, viewers=wire.names("viewers", viewers), exact=exact
+                post=post.id, viewers=wire.names("viewers", viewers), exact=exact, after=after
             )
             wire.fill_post(request, post)
             if kinds is not None:
@@ -483,7 +490,7 @@ class Core:
             _procedure(FEED, "Fanout"),
             content,
             lambda text: wire.fanout_of(text, viewers),
-            given={"post": post, "viewers": viewers, "kinds": kinds},
+            given={"post": post, "viewers": viewers, "kinds": kinds, "after": after},
         )
 
     def activity(
@@ -739,7 +746,7 @@ def _procedure(service: str, name: str) -> str:
 
 def _harmless(error: Error) -> bool:
     """Return whether the error says that the call had no effect."""
-    return isinstance(error, OverloadedError) or error.code == "audit_unavailable"
+    return isinstance(error, OverloadedError) or error.code in ("audit_unavailable", "not_yet")
 
 
 def lost(request: httpx.Request, e: Exception, seconds: float) -> Error:

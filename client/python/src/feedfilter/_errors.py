@@ -11,7 +11,7 @@ _INVALID = frozenset((400, 404, 405, 413, 415, 422))
 _UNAVAILABLE_CODES = frozenset(("unavailable", "audit_unavailable", "internal"))
 _OVERLOADED_CODES = frozenset(("overloaded", "rate_limited"))
 _DENIED_CODES = frozenset(("unauthenticated", "forbidden", "cross_origin"))
-_NEUTRAL_CODES = frozenset(("stuck", "misdirected", "timeout"))
+_NEUTRAL_CODES = frozenset(("followed", "stuck", "misdirected", "timeout"))
 
 
 class Error(Exception):
@@ -55,7 +55,8 @@ class Error(Exception):
 class UnavailableError(Error):
     """The call has no answer that tells whether it took effect.
 
-    It may have, unless the error is an OverloadedError or the code is "audit_unavailable".
+    It may have, unless the error is an OverloadedError, or the code is "audit_unavailable" or
+    "not_yet".
     """
 
 

@@ -146,6 +146,7 @@ def filter_request(
     record_seen: bool,
     exact: bool,
     lists: Sequence[str],
+    after: Optional[str],
 ) -> bytes:
     """Return the message of a feed. It requests only dropped posts: the shortest answer."""
     if limit is not None and limit < 1:  # 0 is "no limit" in a message
@@ -161,6 +162,7 @@ def filter_request(
         exact=exact,
         answer=ANSWER_DROPPED,
         lists=names("lists", lists),
+        after=after,
     )
     facets: Dict[str, Facet] = {}
     for index, post in enumerate(posts):

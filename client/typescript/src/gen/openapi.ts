@@ -508,7 +508,7 @@ export interface components {
                  * @description The error, for programs.
                  * @enum {string}
                  */
-                code: "audit_unavailable" | "cross_origin" | "deadline_exceeded" | "duplicate_key" | "forbidden" | "internal" | "invalid_cursor" | "invalid_id" | "invalid_type" | "limit_reached" | "malformed_json" | "malformed_message" | "malformed_query" | "method_not_allowed" | "misdirected" | "missing_field" | "no_ledger" | "not_found" | "out_of_range" | "overloaded" | "rate_limited" | "repeated_parameter" | "self_block" | "stuck" | "timeout" | "too_large" | "too_many_ids" | "too_many_pages" | "unauthenticated" | "unavailable" | "unexpected_body" | "unknown_facet" | "unknown_field" | "unknown_kind" | "unknown_op" | "unknown_parameter" | "unreadable_body" | "unsupported_media_type" | "unsupported_op" | "wrong_effect";
+                code: "audit_unavailable" | "cross_origin" | "deadline_exceeded" | "duplicate_key" | "followed" | "forbidden" | "incomplete_row" | "internal" | "invalid_cursor" | "invalid_id" | "invalid_position" | "invalid_row" | "invalid_type" | "limit_reached" | "malformed_json" | "malformed_message" | "malformed_query" | "method_not_allowed" | "misdirected" | "missing_field" | "no_ledger" | "not_followed" | "not_found" | "not_yet" | "out_of_range" | "overloaded" | "rate_limited" | "repeated_parameter" | "self_block" | "snapshot_needed" | "stuck" | "timeout" | "too_large" | "too_many_ids" | "too_many_pages" | "unauthenticated" | "unavailable" | "unexpected_body" | "unknown_facet" | "unknown_field" | "unknown_kind" | "unknown_op" | "unknown_parameter" | "unreadable_body" | "unsupported_media_type" | "unsupported_op" | "wrong_effect";
                 /** @description The error, for people. */
                 message: string;
                 /** @description The place in the request, such as `posts[3].author`. */
@@ -586,6 +586,8 @@ export interface components {
         Deleted: {
             /** @description Activities removed: the user's own, and those of others with the user. */
             deleted: number;
+            /** @description Followed kinds of which the user has activities: their source alone removes them. */
+            left?: string[];
         };
         Kinds: {
             kinds: {

@@ -15,11 +15,13 @@ const ledgers = { sqlite: 'ledger in SQLite', postgres: 'ledger in PostgreSQL', 
  * and facts. kinds and history may be null.
  */
 export function judge(health, kinds, history) {
-  const notes = [...untrue(health), ...trouble(health), ...lately(history), ...pageTrouble(health), ...underWay(health)];
+  const notes = [...untrue(health), ...trouble(health), ...sourceTrouble(health), ...lately(history), ...pageTrouble(health), ...underWay(health)];
   const needed = notes.filter((n) => n.state !== 'info').length;
   const facts = factsOf(health);
   if (health.status === 'unavailable') return { state: 'bad', sentence: dead(health), notes, facts };
   if (health.status === 'degraded') return { state: 'bad', sentence: halved(health, kinds), notes, facts };
+  const unfollowed = health.sources.filter((s) => !s.followed);
+  if (unfollowed.length > 0) return { state: 'bad', sentence: `Nobody follows the source ${names(unfollowed)}: feeds lack what the app has written since.`, notes, facts };
   if (health.sampling.misses > 0) return { state: 'bad', sentence: 'A feed showed a post that its viewer must not see.', notes, facts };
   if (needed === 0) return { state: 'ok', sentence: 'Answering feeds. No problems found.', notes, facts };
   return { state: 'warn', sentence: `Answering feeds. ${needed === 1 ? 'One problem needs' : `${needed} problems need`} attention.`, notes, facts };
@@ -67,6 +69,15 @@ function trouble(health) {
     notes.push({ state: 'warn', text: `${count(health.requests.in_progress)} of the ${count(health.requests.limit)} requests allowed are in progress. Above the limit, requests are refused.` });
   }
   return notes;
+}
+
+const names = (sources) => sources.map((s) => s.name).join(', ');
+
+function sourceTrouble({ sources }) {
+  return sources.flatMap((s) => [
+    ...(s.trouble ? [{ state: s.followed ? 'warn' : 'bad', text: `This instance cannot follow the source ${s.name}: ${s.trouble}.` }] : []),
+    ...(s.behind_seconds > 10 ? [{ state: 'warn', text: `The ledger lacks ${together(bytes(s.behind_bytes))} of the log of ${s.name}, of the last ${span(s.behind_seconds)}.` }] : []),
+  ]);
 }
 
 const bound = (health) => (health.staleness_bound_ms < 1000 ? [count(health.staleness_bound_ms), 'ms'] : [number(health.staleness_bound_ms / 1000), 's']);

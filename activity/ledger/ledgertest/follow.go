@@ -1,0 +1,246 @@
+package ledgertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+)
+
+// sourceRow is a row of an app's table that gives an activity.
+type sourceRow struct {
+	owner, target string
+	span          ledger.Span
+}
+
+// follow follows a source of random rows beside a map of them, and takes the lease away at times.
+func (s suite) follow(t *testing.T) {
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	l, ctx := s.make(t, 4), t.Context()
+	must(t, l.Declare(ctx, []ledger.Kind{{Name: "block", Reverse: "blocked-by", Target: ledger.User}, {Name: "hide", Target: ledger.Post}}))
+	run, steps := 0, 0
+	rapid.Check(t, func(rt *rapid.T) {
+		run++
+		lease, err := l.Lease(ctx, "app", "one", []string{"block"}, time.Hour, false)
+		must(rt, err)
+		position := lease.Position
+		rows, next := make(map[int]sourceRow), 0
+		users := func(letters ...string) *rapid.Generator[string] {
+			for i := range letters {
+				letters[i] += fmt.Sprint(run)
+			}
+			return rapid.SampledFrom(letters)
+		}
+		both := func(r sourceRow) []ledger.Row {
+			at := start.Add(time.Hour)
+			return []ledger.Row{
+				{Hash: hashOf(r.owner), Owner: r.owner, Kind: "block", Target: r.target, Since: at},
+				{Hash: hashOf(r.target), Owner: r.target, Kind: "blocked-by", Target: r.owner, Since: at},
+			}
+		}
+		now := start
+		for range rapid.IntRange(1, 12).Draw(rt, "steps") {
+			steps++
+			now = now.Add(time.Minute)
+			var changes []ledger.SourceChange
+			for range rapid.IntRange(0, 5).Draw(rt, "changes") {
+				ids := slices.Sorted(maps.Keys(rows))
+				if len(ids) > 0 && rapid.Bool().Draw(rt, "removes") {
+					id := rapid.SampledFrom(ids).Draw(rt, "row")
+					changes = append(changes, ledger.SourceChange{Rows: both(rows[id]), At: now, Removed: []ledger.Span{rows[id].span}})
+					delete(rows, id)
+					continue
+				}
+				r := sourceRow{owner: users("a", "b").Draw(rt, "owner"), target: users("c", "d").Draw(rt, "target")}
+				if rapid.Bool().Draw(rt, "says") {
+					r.span.Since = start.Add(time.Duration(rapid.IntRange(-3, 0).Draw(rt, "since")) * time.Hour)
+				}
+				if rapid.Bool().Draw(rt, "ends") {
+					r.span.Until = start.Add(time.Duration(rapid.IntRange(1, 15).Draw(rt, "until"))*time.Minute + time.Second)
+				}
+				rows[next] = r
+				next++
+				changes = append(changes, ledger.SourceChange{Rows: both(r), At: now, Added: []ledger.Span{r.span}})
+			}
+			if rapid.IntRange(0, 3).Draw(rt, "lost") == 0 {
+				stale := lease
+				lease, err = l.Lease(ctx, "app", "one", []string{"block"}, time.Hour, false)
+				must(rt, err)
+				if lease.Position != position {
+					rt.Fatalf("position %q, want %q", lease.Position, position)
+				}
+				if _, err := l.Follow(ctx, now, stale, position, "stale", changes); !errors.Is(err, ledger.ErrFenced) {
+					rt.Fatalf("with a lease that was lost: %v", err)
+				}
+			}
+			to := fmt.Sprint("p", steps)
+			_, err := l.Follow(ctx, now, lease, position, to, changes)
+			must(rt, err)
+			if _, err := l.Follow(ctx, now, lease, position, to, changes); !errors.Is(err, ledger.ErrFenced) {
+				rt.Fatalf("a second time: %v", err)
+			}
+			position = to
+			wantMapped(rt, l, run, rows, now)
+		}
+	})
+}
+
+// wantMapped checks that the ledger has the activities that the rows give, and their mirrored rows.
+func wantMapped(rt *rapid.T, l *ledger.Ledger, run int, rows map[int]sourceRow, now time.Time) {
+	want, silent := make(map[[2]string]ledger.Span), make(map[[2]string]bool) // rows that say no beginning
+	for _, r := range rows {
+		if !r.span.Until.IsZero() && !r.span.Until.After(now) {
+			continue
+		}
+		k := [2]string{r.owner, r.target}
+		had, found := want[k]
+		end := func(s ledger.Span) time.Time { // of the span
+			if s.Until.IsZero() {
+				return now.AddDate(1, 0, 0)
+			}
+			return s.Until
+		}
+		later := end(r.span).Compare(end(had))
+		if !found || later > 0 || later == 0 && r.span.Since.Before(had.Since) {
+			want[k] = r.span
+		}
+		silent[k] = r.span.Since.IsZero() && (!found || later >= 0) || silent[k] && later <= 0
+	}
+	for _, owner := range []string{"a", "b", "c", "d"} {
+		owner += fmt.Sprint(run)
+		for _, kind := range []string{"block", "blocked-by"} {
+			listed, err := l.List(context.Background(), ledger.ListQuery{Hash: hashOf(owner), Owner: owner, Kind: kind, Now: now, Limit: 100})
+			must(rt, err)
+			got := make(map[[2]string]ledger.Span)
+			for _, r := range listed {
+				k := [2]string{owner, r.Target}
+				if kind == "blocked-by" {
+					k = [2]string{r.Target, owner}
+				}
+				got[k] = ledger.Span{Since: r.Since, Until: r.Until}
+			}
+			for k, w := range want {
+				if silent[k] {
+					w.Since = got[k].Since
+				}
+				if (kind == "block" && k[0] == owner || kind == "blocked-by" && k[1] == owner) && got[k] != w {
+					rt.Fatalf("%s of %s: %v is %v, want %v", kind, owner, k, got[k], w)
+				}
+			}
+			for k := range got {
+				if _, found := want[k]; !found {
+					rt.Fatalf("%s of %s: %v is there, and no row gives it", kind, owner, k)
+				}
+			}
+		}
+	}
+}
+
+func isFollowed(err error) bool {
+	_, followed := errors.AsType[*ledger.FollowedError](err)
+	return followed
+}
+
+// followed: others cannot write a followed kind, until it is released.
+func (s suite) followed(t *testing.T) {
+	l := s.make(t, 4)
+	ctx := t.Context()
+	must(t, l.Declare(ctx, []ledger.Kind{{Name: "hide", Target: ledger.Post}, {Name: "like", Target: ledger.Post}}))
+	row := ledger.Row{Hash: hashOf("u"), Owner: "u", Kind: "hide", Target: "p", Since: time.Now()}
+	lease, err := l.Lease(ctx, "app", "one", []string{"hide"}, time.Hour, false)
+	must(t, err)
+	if _, err := l.Lease(ctx, "app", "two", []string{"hide"}, time.Hour, false); !errors.Is(err, ledger.ErrHeld) {
+		t.Errorf("the lease of another: %v", err)
+	}
+	if _, err := l.Lease(ctx, "other", "two", []string{"hide"}, time.Hour, false); !isFollowed(err) {
+		t.Errorf("a kind of another source: %v", err)
+	}
+	record := func(remove bool) error {
+		_, err := l.Record(ctx, time.Now(), []ledger.Change{{Rows: []ledger.Row{row}, Remove: remove}})
+		return err
+	}
+	for _, remove := range []bool{false, true} {
+		if err := record(remove); !isFollowed(err) {
+			t.Errorf("a write of a followed kind: %v", err)
+		}
+	}
+	_, err = l.Follow(ctx, time.Now(), lease, "", "", []ledger.SourceChange{
+		{Rows: []ledger.Row{row}, At: time.Now(), Whole: true, Added: []ledger.Span{{}, {}}}})
+	must(t, err)
+	if _, err := l.Follow(ctx, time.Now(), lease, "", "1", []ledger.SourceChange{{Rows: []ledger.Row{{Hash: 1, Owner: "u", Kind: "like", Target: "p"}}}}); !isFollowed(err) {
+		t.Errorf("a change of a kind that is not the source's: %v", err)
+	}
+	must(t, l.Renew(ctx, lease, time.Hour))
+	if _, err := l.Lease(ctx, "app", "two", []string{"hide"}, time.Hour, false); !errors.Is(err, ledger.ErrHeld) {
+		t.Errorf("the lease of another, renewed: %v", err)
+	}
+	must(t, l.Renew(ctx, lease, 0))
+	second, err := l.Lease(ctx, "app", "two", []string{"hide"}, time.Hour, false)
+	must(t, err)
+	if err := l.Renew(ctx, lease, time.Hour); !errors.Is(err, ledger.ErrFenced) {
+		t.Errorf("renewed a lease that was lost: %v", err)
+	}
+	if _, err := l.Follow(ctx, time.Now(), second, "", "1", []ledger.SourceChange{{Rows: []ledger.Row{{Hash: 1, Owner: "v", Kind: "hide", Target: "p"}}, Removed: []ledger.Span{{}}}}); !errors.Is(err, ledger.ErrStrayRow) {
+		t.Errorf("a row that nobody added: %v", err)
+	}
+	for position, kinds := range map[string][]string{"5": {"hide"}, "": {"hide", "like"}} {
+		moved, err := l.Lease(ctx, "app", "two", []string{"hide"}, time.Hour, false)
+		must(t, err)
+		_, err = l.Follow(ctx, time.Now(), moved, moved.Position, "5", nil)
+		must(t, err)
+		if second, err = l.Lease(ctx, "app", "two", kinds, time.Hour, false); err != nil || second.Position != position {
+			t.Errorf("a lease of %v: position %q, %v, want %q", kinds, second.Position, err, position)
+		}
+	}
+	both, err := l.Lease(ctx, "app", "two", []string{"hide", "like"}, time.Hour, false)
+	must(t, err)
+	must(t, l.Unfollow(ctx, "like"))
+	if err := l.Renew(ctx, both, time.Hour); !errors.Is(err, ledger.ErrFenced) {
+		t.Errorf("a lease of a released kind: %v", err)
+	}
+	must(t, l.Unfollow(ctx, "hide"))
+	if _, err := l.Follow(ctx, time.Now(), second, "", "1", nil); !errors.Is(err, ledger.ErrFenced) {
+		t.Errorf("follows a released source: %v", err)
+	}
+	if all, err := l.Sources(ctx); err != nil || len(all) > 0 {
+		t.Errorf("sources %v, %v", all, err)
+	}
+	must(t, record(true))
+	s.forgotten(t, l, row)
+}
+
+// forgotten: after a new start, or a release, nothing is known of several rows of an activity.
+func (s suite) forgotten(t *testing.T, l *ledger.Ledger, row ledger.Row) {
+	ctx := t.Context()
+	lease, err := l.Lease(ctx, "app", "one", []string{"hide"}, time.Hour, false)
+	must(t, err)
+	follow := func(c ledger.SourceChange) {
+		t.Helper()
+		c.Rows, c.At = []ledger.Row{row}, time.Now()
+		_, err := l.Follow(ctx, time.Now(), lease, lease.Position, lease.Position, []ledger.SourceChange{c})
+		must(t, err)
+	}
+	for _, forget := range []func(){
+		func() { must(t, l.StartOver(ctx, lease)) },
+		func() {
+			must(t, l.Unfollow(ctx, "hide"))
+			lease, err = l.Lease(ctx, "app", "one", []string{"hide"}, time.Hour, false)
+			must(t, err)
+		},
+	} {
+		follow(ledger.SourceChange{Whole: true, Added: []ledger.Span{{}, {}}})
+		forget()
+		follow(ledger.SourceChange{Removed: []ledger.Span{{}}})
+		left, err := l.List(ctx, ledger.ListQuery{Hash: row.Hash, Owner: row.Owner, Kind: row.Kind, Now: time.Now(), Limit: 1})
+		if err != nil || len(left) > 0 {
+			t.Errorf("the activity is left: %v, %v", left, err)
+		}
+	}
+}

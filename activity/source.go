@@ -1,0 +1,210 @@
+package activity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/activity/pages"
+)
+
+// Source records what the tables of an app say. The kinds of its rows are written by nobody else.
+// It is for one goroutine.
+type Source struct {
+	r        *Recorder
+	lease    ledger.Lease
+	position string
+	bulk     *pages.Bulk // of [Source.RecordBulk]; nil: none has begun
+}
+
+// SourceChange is what a transaction of a source did to one activity. See [ledger.SourceChange].
+type SourceChange struct {
+	User, Kind, Target string
+	At                 time.Time // when the source committed
+	Added, Removed     []ledger.Span
+	Whole, Reading     bool
+}
+
+// Follow takes the lease of a source for the process holder, as [ledger.Ledger.Lease] does.
+func (r *Recorder) Follow(
+	ctx context.Context, source, holder string, kinds []string, lasts time.Duration, force bool,
+) (*Source, error) {
+	for _, name := range kinds {
+		if k, ok := r.kinds.Named(name); !ok || !k.InLedger() {
+			return nil, fmt.Errorf("follow source %q: the ledger keeps no kind %q", source, name)
+		}
+	}
+	lease, err := r.ledger.Lease(ctx, source, holder, kinds, lasts, force)
+	if err != nil {
+		return nil, err
+	}
+	return &Source{r: r, lease: lease, position: lease.Position}, nil
+}
+
+// Release makes a kind of a source ordinary again. See [ledger.Ledger.Unfollow].
+func (r *Recorder) Release(ctx context.Context, kind string) error {
+	if err := r.ledger.Unfollow(ctx, kind); err != nil {
+		return fmt.Errorf("release %s: %w", kind, err)
+	}
+	return nil
+}
+
+// Position is up to where the ledger has what the source committed; "": the source has to be read
+// whole.
+func (s *Source) Position() string { return s.position }
+
+// Renew extends the lease, or ends it if lasts is 0. See [ledger.Ledger.Renew].
+func (s *Source) Renew(ctx context.Context, lasts time.Duration) error {
+	return s.r.ledger.Renew(ctx, s.lease, lasts)
+}
+
+// StartOver makes Position "": the source has to be read whole. See [ledger.Ledger.StartOver].
+func (s *Source) StartOver(ctx context.Context) error {
+	if err := s.r.ledger.StartOver(ctx, s.lease); err != nil {
+		return err
+	}
+	s.position = ""
+	return nil
+}
+
+// Settle ends the reading of a snapshot whose changes had Reading set. See [ledger.Ledger.Settle].
+func (s *Source) Settle(ctx context.Context) error {
+	return s.r.ledger.Settle(ctx, s.lease, s.position)
+}
+
+// Reach waits until every View that begins afterwards has what was recorded up to Position.
+func (s *Source) Reach(ctx context.Context) error {
+	answers := 0 // the third is of a poll that began after this call: others may have moved the position
+	return s.r.pages.Reach(ctx, func(sources []ledger.Source) (bool, error) {
+		answers++
+		return answers > 2 || slices.ContainsFunc(sources, func(o ledger.Source) bool {
+			return o.Name == s.lease.Source && o.Position == s.position
+		}), nil
+	})
+}
+
+// HashOf returns the hash of a user. [Recorder.Export] has all activities in order of this hash.
+func (s *Source) HashOf(user string) uint64 { return s.r.userHash(user) }
+
+// Check returns an [*InvalidError] if a change can never be recorded.
+func (s *Source) Check(c SourceChange) error {
+	return s.r.kinds.Check(Activity{User: c.User, Kind: c.Kind, Target: c.Target})
+}
+
+// Record records changes that Check accepts, and the position after them. When it returns nil, the
+// ledger has them, and every View that begins after [Recorder.Await] has them too.
+//
+// An error that wraps ledger.ErrFenced means that another process follows the source now, and one
+// that wraps ledger.ErrStrayRow that the source has to be read whole. After any other error, try
+// again with a new lease: the changes may be in the ledger.
+func (s *Source) Record(ctx context.Context, to string, changes []SourceChange) error {
+	if err := s.r.pages.Follow(ctx, s.lease, s.position, to, s.rows(changes)); err != nil {
+		return fmt.Errorf("record %d changes of source %q: %w", len(changes), s.lease.Source, err)
+	}
+	s.position = to
+	return nil
+}
+
+// RecordBulk records very many changes faster than Record, some 10,000 at a time. It leaves the
+// position as it is, and Views may not have the changes before FinishBulk. Errors are as those of
+// Record.
+func (s *Source) RecordBulk(ctx context.Context, changes []SourceChange) error {
+	if s.bulk == nil {
+		s.bulk = s.r.pages.NewBulk()
+	}
+	if err := s.bulk.Follow(ctx, s.lease, s.position, s.position, s.rows(changes)); err != nil {
+		err = errors.Join(err, s.bulk.Finish(ctx)) // of what the ledger has
+		s.bulk = nil
+		return fmt.Errorf("record %d changes of source %q: %w", len(changes), s.lease.Source, err)
+	}
+	return nil
+}
+
+// FinishBulk ends the calls of RecordBulk, and moves the position.
+func (s *Source) FinishBulk(ctx context.Context, to string) error {
+	if bulk := s.bulk; bulk != nil {
+		s.bulk = nil
+		if err := bulk.Finish(ctx); err != nil {
+			return fmt.Errorf("finish the changes of source %q: %w", s.lease.Source, err)
+		}
+	}
+	return s.Record(ctx, to, nil)
+}
+
+// rows returns changes as those of rows.
+func (s *Source) rows(changes []SourceChange) []ledger.SourceChange {
+	all := make([]ledger.SourceChange, len(changes))
+	for i, c := range changes {
+		k, _ := s.r.kinds.Named(c.Kind)
+		own, mirror, mirrored := k.rows(c.User, c.Target)
+		rows := []ledger.Row{s.r.row(own, c.At, time.Time{})}
+		switch {
+		case mirrored:
+			rows = append(rows, s.r.row(mirror, c.At, time.Time{}))
+		case k.Target == User: // the target has no row of its own
+			rows[0].Names, rows[0].TargetHash = true, s.r.userHash(c.Target)
+		}
+		all[i] = ledger.SourceChange{Rows: rows, At: c.At, Added: c.Added, Removed: c.Removed, Whole: c.Whole, Reading: c.Reading}
+	}
+	return all
+}
+
+// Sources returns the ledger's sources. See [pages.Pages.Sources].
+func (r *Recorder) Sources() []ledger.Source { return r.pages.Sources() }
+
+// Await waits until every View that begins afterwards has all that a followed source had committed
+// up to a position of its log, such as "0/16B3748". "" is no position. Where several sources are
+// followed, the position has the name of one before it: "app 0/16B3748".
+//
+// Errors are an [*InvalidError], [ErrNotYet] after Config.AfterTimeout, an [*UnavailableError], or
+// that of ctx.
+func (r *Recorder) Await(ctx context.Context, after string) error {
+	if after == "" {
+		return nil
+	}
+	name, text, named := strings.Cut(after, " ")
+	if !named {
+		name, text = "", after
+	}
+	wanted, ok := parsePosition(text)
+	if !ok {
+		return &InvalidError{Code: CodeInvalidPosition, Field: fieldAfter, Message: fmt.Sprintf("%q is not a position such as 0/16B3748", after)}
+	}
+	limited, cancel := context.WithTimeout(ctx, r.afterTimeout)
+	defer cancel()
+	err := r.pages.Reach(limited, func(sources []ledger.Source) (bool, error) {
+		if !named && len(sources) == 1 {
+			name = sources[0].Name
+		}
+		i := slices.IndexFunc(sources, func(s ledger.Source) bool { return s.Name == name })
+		if i < 0 {
+			return false, notFollowed()
+		}
+		has, ok := parsePosition(sources[i].Position)
+		return ok && has >= wanted, nil
+	})
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return ErrNotYet
+	}
+	return err
+}
+
+const fieldAfter = "after"
+
+func notFollowed() error {
+	return &InvalidError{Code: CodeNotFollowed, Field: fieldAfter, Message: "no such source is followed"}
+}
+
+// parsePosition parses the first word of a position: two hexadecimal numbers, such as 0/16B3748.
+func parsePosition(text string) (uint64, bool) {
+	word, _, _ := strings.Cut(text, " ")
+	high, low, found := strings.Cut(word, "/")
+	h, err1 := strconv.ParseUint(high, 16, 32)
+	l, err2 := strconv.ParseUint(low, 16, 32)
+	return h<<32 | l, found && err1 == nil && err2 == nil
+}

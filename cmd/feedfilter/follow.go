@@ -1,0 +1,227 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"regexp"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/internal/follow"
+	"github.com/feedfilter/feedfilter/internal/redisurl"
+)
+
+// stoppedPause is how long a service waits before it follows again a source that somebody has to
+// mend.
+const stoppedPause = time.Minute
+
+// sourceFlags say which database of an app to follow.
+type sourceFlags struct {
+	Source     string `help:"${source}"      placeholder:"URL"`
+	SourceName string `default:"app"         help:"${source_name}" placeholder:"NAME"`
+	OnError    string `default:"stop"        enum:"stop,skip"      help:"${source_error}" placeholder:"WHAT"`
+}
+
+// followHelp is the help of sourceFlags, and of the command that follows.
+func followHelp() map[string]string {
+	return map[string]string{
+		"source":       "The app's database: postgres://<user>:<password>@<host>/<database>. Default: none",
+		"source_name":  "Name of the source, 1 to 40 lower-case letters, digits and _: its replication slot is feedfilter_<name>.",
+		"source_error": "What to do about a row whose id or time is not valid: stop, or skip it and log it.",
+		"follow": "JSON file of the tables of --source to follow (docs/FOLLOW.md). With serve and no --source, their " +
+			"changes come as events of Debezium. Default: none",
+		"after_timeout": "How long a request waits until the source was followed up to its field after, 1ms to 1m; then it is " +
+			"answered 503.",
+		"follow_check":  "Print what the source looks like and lacks, and change nothing. Default: off",
+		"follow_create": "Run the SQL that the source lacks, before following it. Default: off",
+		"follow_resync": "Compare the tables with the ledger while following, record what differs, and end. Default: off",
+		"follow_release": "Make a followed kind ordinary, so that everybody may write it; its activities stay. The command then " +
+			"ends. Default: none",
+	}
+}
+
+// check returns the mistakes in the flags. tables is the file of tables, in the flag.
+func (f *sourceFlags) check(data *dataFlags, flag, tables string) error {
+	var all checks
+	all.wantf(regexp.MustCompile(`^[a-z0-9_]{1,40}$`).MatchString(f.SourceName),
+		"--source-name: %q is not 1 to 40 lower-case letters, digits and _", f.SourceName)
+	all.wantf(f.Source == "" || tables != "", "--source: requires --%s", flag)
+	all.wantf(f.Source != "" || tables == "" || flag == "follow", "--%s: requires --source", flag)
+	all.wantf(f.Source == "" || slices.Contains([]string{"postgres", "postgresql"}, redisurl.Scheme(f.Source)),
+		"--source: want postgres://<host>/<database>")
+	all.wantf(tables == "" || data.Ledger != noLedger, "--%s: requires a ledger", flag)
+	if tables != "" {
+		if kinds, err := data.kinds(); err == nil { // otherwise --kinds is refused
+			_, err := readTables(tables, kinds)
+			all.wantf(err == nil, "--%s: %w", flag, err)
+		}
+	}
+	return all.err()
+}
+
+func readTables(file string, kinds *activity.Kinds) (follow.Tables, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	tables, err := follow.ParseTables(text, kinds)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return tables, nil
+}
+
+// follower returns a follower of the source. With no Recorder, it can only look at the source.
+func (f *sourceFlags) follower(
+	r *activity.Recorder, kinds *activity.Kinds, file string, log *slog.Logger,
+) (*follow.Follower, error) {
+	tables, err := readTables(file, kinds)
+	if err != nil {
+		return nil, err
+	}
+	host, _ := os.Hostname()
+	return follow.New(r, follow.Options{
+		Name: f.SourceName, URL: f.Source, Tables: tables, Kinds: kinds, Holder: fmt.Sprintf("%s %d %s", host, os.Getpid(), rand.Text()[:8]),
+		Skip: f.OnError == "skip", Log: log,
+	}), nil
+}
+
+type followCmd struct {
+	Data    dataFlags   `embed:""`
+	Source  sourceFlags `embed:""`
+	Tables  string      `help:"${follow}"         placeholder:"FILE"`
+	Look    bool        `help:"${follow_check}"   name:"check"`
+	Create  bool        `help:"${follow_create}"`
+	Resync  bool        `help:"${follow_resync}"`
+	Release string      `help:"${follow_release}" placeholder:"KIND"`
+}
+
+// Help is shown by kong below the summary.
+func (*followCmd) Help() string {
+	return "Records what the tables of an app's PostgreSQL say: first all rows, then each commit, in the app's order. Nobody else " +
+		"can write the kinds of the tables. Of several processes that follow a source, one does, and another takes over within 10 " +
+		"seconds. With an SQLite ledger, follow within the service: serve --follow FILE."
+}
+
+// Check implements [settings.Checker].
+func (c *followCmd) Check(context.Context) error {
+	var all checks
+	all.note(c.Data.checkFiles())
+	if c.Release != "" {
+		all.wantf(c.Tables == "" && !c.Look && !c.Create && !c.Resync, "--release: give it alone")
+		return all.err()
+	}
+	all.wantf(c.Tables != "", "--tables: required")
+	all.note(c.Source.check(&c.Data, "tables", c.Tables))
+	return all.err()
+}
+
+// Run follows the source until ctx ends.
+func (c *followCmd) Run(ctx context.Context, std stdio) (err error) {
+	if c.Look {
+		return c.report(ctx, std)
+	}
+	log := c.Data.logger(std)
+	d, err := c.Data.open(ctx, log, nil)
+	if errors.Is(err, ledger.ErrInUse) {
+		err = fmt.Errorf("%w; or follow within the service: serve --follow", err)
+	}
+	if err != nil {
+		return fmt.Errorf("follow: %w", err)
+	}
+	defer func() { err = errors.Join(err, d.close()) }()
+	r, err := d.withLedger("to follow a source")
+	if err != nil {
+		return fmt.Errorf("follow: %w", err)
+	}
+	if c.Release != "" {
+		if err := r.Release(ctx, c.Release); err != nil {
+			return fmt.Errorf("follow: %w", err)
+		}
+		std.note(c.Release + " is an ordinary kind now. If no kind of the source is followed, run on it: " +
+			"SELECT pg_drop_replication_slot('feedfilter_" + c.Source.SourceName + "'); DROP PUBLICATION feedfilter_" + c.Source.SourceName)
+		return nil
+	}
+	f, err := c.Source.follower(r, r.Kinds(), c.Tables, log)
+	if err != nil {
+		return fmt.Errorf("follow: %w", err)
+	}
+	f.Create, f.Resync = c.Create, c.Resync
+	return f.Run(ctx)
+}
+
+// report prints what the source looks like, and the rows that are not valid.
+func (c *followCmd) report(ctx context.Context, std stdio) error {
+	kinds, err := c.Data.kinds()
+	if err != nil {
+		return err
+	}
+	f, err := c.Source.follower(nil, kinds, c.Tables, c.Data.logger(std))
+	if err != nil {
+		return err
+	}
+	report, err := f.Check(ctx)
+	if err == nil {
+		if err = f.ReadInvalid(ctx, &report); len(report.Problems) > 0 {
+			err = nil // they may keep it from reading
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("follow: %w", err)
+	}
+	if err := report.Print(std.out); err != nil {
+		return err
+	}
+	if n, rows := len(report.Problems), report.Invalid; n+rows > 0 {
+		return fmt.Errorf("follow: the source lacks %d things, and has %d rows that are not valid", n, rows)
+	}
+	return nil
+}
+
+// makeFollower makes the follower of the service, if it has one. It returns what is known of sources.
+func (r *running) makeFollower() (sources func() []follow.Status, err error) {
+	recorder := r.data.recorder
+	if recorder == nil {
+		return nil, nil //nolint:nilnil // without a ledger, nothing is followed
+	}
+	if r.Follow != "" {
+		if r.follower, err = r.Source.follower(recorder, recorder.Kinds(), r.Follow, r.log); err != nil {
+			return nil, err
+		}
+	}
+	return func() []follow.Status { return follow.Statuses(recorder, r.follower) }, nil
+}
+
+// follow follows a source beside the service. A source that somebody has to mend is tried again now
+// and then.
+func (r *running) follow(ctx context.Context) {
+	if r.Source.Source == "" { // its events come by HTTP
+		return
+	}
+	ctx, end := context.WithCancel(ctx)
+	var following sync.WaitGroup
+	following.Go(func() { r.follower.Watch(ctx) })
+	following.Go(func() {
+		for ctx.Err() == nil {
+			if err := r.follower.Run(ctx); err != nil {
+				r.log.ErrorContext(ctx, "stopped following the source", "error", err, "again_in", stoppedPause.String())
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(stoppedPause):
+			}
+		}
+	})
+	r.onClose(func() error {
+		end()
+		following.Wait()
+		return nil
+	})
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/feedfilter/feedfilter/internal/pgtest"
+	"github.com/feedfilter/feedfilter/internal/redistest"
+)
+
+// While the ledger or the source is down, feeds without a position go on, and those with one that
+// was not recorded get 503 not_yet. Without Redis they have it. Nothing is lost, and another
+// instance follows for one that was stopped.
+func TestFollowOutages(t *testing.T) {
+	source, postgres, redis := pgtest.Start(t, "wal_level=logical"), pgtest.Start(t), redistest.Start(t)
+	var conn *pgx.Conn
+	commit := func(sql string) (position string) {
+		t.Helper()
+		if conn == nil || conn.IsClosed() {
+			var err error
+			conn, err = pgx.Connect(t.Context(), source.URL())
+			must(t, err)
+			t.Cleanup(func() { _ = conn.Close(context.Background()) })
+		}
+		_, err := conn.Exec(t.Context(), sql)
+		must(t, err)
+		must(t, conn.QueryRow(t.Context(), `SELECT pg_current_wal_flush_lsn()::text`).Scan(&position))
+		return position
+	}
+	commit(`CREATE TABLE blocks (blocker int, blocked int, PRIMARY KEY (blocker, blocked))`)
+	commit(`CREATE PUBLICATION feedfilter_app FOR TABLE ONLY blocks WITH (publish_via_partition_root = true)`)
+	first := commit(`INSERT INTO blocks VALUES (1, 2)`)
+	tables := filepath.Join(t.TempDir(), "tables.json")
+	must(t, os.WriteFile(tables, []byte(`{"tables":[{"table":"blocks","kind":"block","user":"blocker","target":"blocked"}]}`), 0o600))
+	var instances []*service
+	for range 2 {
+		instances = append(instances, serve(t, "--follow="+tables, "--source="+source.URL(), "--ledger="+postgres.URL(), "--redis="+redis.URL(),
+			"--pages=16", "--data-dir="+t.TempDir(), "--after-timeout=300ms"))
+	}
+	ask := func(s *service, after string, author int) string {
+		code, answer := s.do("POST", "/v1/feed/filter", fmt.Sprintf(`{"viewer":"1","posts":[{"id":"p","author":"%d"}],"after":%q}`, author, after))
+		return fmt.Sprint(code, " ", answer)
+	}
+	dropped := func(after string, author int) {
+		t.Helper()
+		for _, s := range instances {
+			answer := ""
+			for end := time.Now().Add(time.Minute); !strings.Contains(answer, `"kind":"block"`); {
+				if answer = ask(s, after, author); time.Now().After(end) || strings.HasPrefix(answer, "200") && !strings.Contains(answer, `"kind":"block"`) {
+					t.Fatalf("author %d after %s: %s", author, after, answer)
+				}
+			}
+		}
+	}
+	wantNotYet := func(after string) {
+		t.Helper()
+		for _, s := range instances {
+			if answer := ask(s, after, 2); !strings.HasPrefix(answer, "503") || !strings.Contains(answer, "not_yet") && !strings.Contains(answer, "unavailable") {
+				t.Errorf("not recorded: %s", answer)
+			}
+			if answer := ask(s, "", 2); !strings.Contains(answer, `"kind":"block"`) {
+				t.Errorf("without a position: %s", answer)
+			}
+		}
+	}
+	dropped(first, 2)
+
+	postgres.Kill()
+	position := commit(`INSERT INTO blocks VALUES (1, 3)`)
+	wantNotYet(position)
+	postgres.Restart()
+	dropped(position, 3)
+
+	redis.Kill()
+	position = commit(`INSERT INTO blocks VALUES (1, 4)`)
+	dropped(position, 4)
+	redis.Restart()
+	position = commit(`INSERT INTO blocks VALUES (1, 5)`)
+	dropped(position, 5)
+
+	position = commit(`INSERT INTO blocks VALUES (1, 6)`)
+	source.Kill()
+	_ = conn.Close(t.Context())
+	wantNotYet("7FFFFFFF/0")
+	source.Restart()
+	dropped(position, 6)
+	dropped(commit(`INSERT INTO blocks VALUES (1, 7)`), 7)
+
+	all := instances
+	for i, s := range all { // one of them follows
+		must(t, s.cmd.Process.Signal(syscall.SIGSTOP))
+		instances = []*service{all[1-i]}
+		dropped(commit(fmt.Sprintf(`INSERT INTO blocks VALUES (1, %d)`, 8+i)), 8+i)
+		must(t, s.cmd.Process.Signal(syscall.SIGCONT))
+	}
+	instances = all
+	dropped(commit(`INSERT INTO blocks VALUES (1, 10)`), 10)
+}

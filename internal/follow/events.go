@@ -1,0 +1,426 @@
+package follow
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/jackc/pglogrepl"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/activity/pages"
+)
+
+// Codes of events that are refused.
+const (
+	CodeIncompleteRow  = "incomplete_row"
+	CodeInvalidRow     = "invalid_row"
+	CodeSnapshotNeeded = "snapshot_needed"
+)
+
+// unchanged is what Debezium sends for a large value that an update did not change.
+const unchanged = "__debezium_unavailable_value"
+
+// Event is a change of a row in the form of Debezium, with or without its schema.
+type Event struct {
+	Schema  jsontext.Value `json:"schema"`
+	Payload *Event         `json:"payload"` // of an event with a schema
+	Op      string         `json:"op"`
+	Before  jsontext.Value `json:"before"`
+	After   jsontext.Value `json:"after"`
+	Source  eventSource    `json:"source"`
+}
+
+// Events are one event, or an array of them. One that is null is a tombstone.
+type Events []*Event
+
+// UnmarshalJSONFrom implements [json.UnmarshalerFrom].
+func (all *Events) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	if dec.PeekKind() == jsontext.KindBeginArray {
+		return json.UnmarshalDecode(dec, (*[]*Event)(all))
+	}
+	*all = make(Events, 1)
+	return json.UnmarshalDecode(dec, &(*all)[0])
+}
+
+// Received counts events of the tables.
+type Received struct {
+	Recorded int `json:"recorded"`
+	Replayed int `json:"replayed"` // recorded before
+	Skipped  int `json:"skipped"`  // with an invalid row
+}
+
+// Receive records events, in any number of processes. When it returns nil, every View that begins
+// afterwards has them, and a snapshot at its end. After an error, send them again.
+//
+// An [*activity.InvalidError] means that an event can never be recorded as it is. Other errors are
+// an [*activity.UnavailableError]: also while another call records events, as ledger.ErrFenced.
+func (f *Follower) Receive(ctx context.Context, events Events) (Received, error) {
+	src, err := f.recorder.Follow(ctx, f.Name, "events", f.tables.Kinds(), leaseTime, false) // the same holder everywhere
+	if taken, ok := errors.AsType[*ledger.FollowedError](err); ok {
+		return Received{}, refused(activity.CodeFollowed, "%v", taken)
+	}
+	if err != nil {
+		return Received{}, pages.Unavailable("ledger", err)
+	}
+	i := &intake{Follower: f, src: src, decoder: newDecoder(f.tables, src.Check)}
+	i.decoder.counts = f.changes
+	if at, _ := parseEventPosition(src.Position()); src.Position() == "" {
+		i.at.Tables = f.fingerprint
+	} else if at.Tables == f.fingerprint {
+		i.at = at
+	}
+	err = i.settle(ctx)
+	for n, e := range events {
+		if err != nil {
+			break
+		}
+		if e != nil && e.Payload != nil {
+			e.Payload.Schema, e = e.Schema, e.Payload
+		}
+		if e == nil || e.Op == "" || e.Op == "m" { // a tombstone, a heartbeat, a message
+			continue
+		}
+		err = i.take(ctx, e)
+		if bad, ok := errors.AsType[*activity.InvalidError](err); ok {
+			bad.Field = strconv.Itoa(n)
+		}
+	}
+	if err == nil {
+		err = i.flush(ctx)
+	}
+	if err == nil {
+		err = src.Reach(ctx)
+	}
+	f.active.Store(err == nil)
+	return i.got, pages.Unavailable("ledger", err)
+}
+
+// intake records the events of a call.
+type intake struct {
+	*Follower
+
+	src     *activity.Source
+	decoder *decoder
+	at      eventPosition // after pending; without Tables: the ledger's is one of other tables
+	pending []activity.SourceChange
+	got     Received
+}
+
+// take adds what an event says.
+func (i *intake) take(ctx context.Context, e *Event) error {
+	mark := strings.Trim(string(e.Source.Snapshot), `"`)
+	switch {
+	case !slices.Contains([]string{"c", "r", "u", "d", "t"}, e.Op):
+		return refused("unknown_op", "op is %q, want c, r, u, d or t", e.Op)
+	case e.Source.LSN == nil && e.Source.File == "":
+		return refused(activity.CodeInvalidPosition, "source has neither lsn nor file: want an event of PostgreSQL or MySQL")
+	case e.Op == "r" && mark != "incremental":
+		return i.takeRead(ctx, e, mark == "last")
+	case len(i.tablesOf(e)) == 0:
+		return nil
+	case i.at.Tables == "":
+		return refused(CodeSnapshotNeeded, "the file of tables has changed: take a new snapshot")
+	case i.at.Reading:
+		if err := i.finish(ctx); err != nil {
+			return err
+		}
+	}
+	if e.Op == "r" { // it stands nowhere in the log
+		return i.add(ctx, e, false)
+	}
+	to, err := e.Source.place()
+	if err != nil {
+		return refused(activity.CodeInvalidPosition, "source: %v", err)
+	}
+	next := i.at
+	isNew, err := next.pass(to, e.hash())
+	switch {
+	case err != nil:
+		return refused(CodeSnapshotNeeded, "%v: take a new snapshot", err)
+	case !isNew:
+		i.got.Replayed++
+		return nil
+	case e.Op == "t":
+		err = i.truncate(ctx, e)
+	default:
+		err = i.add(ctx, e, false)
+	}
+	i.at = next
+	return err
+}
+
+// takeRead adds a row of a snapshot. All events of a snapshot name the place in the log at which it
+// was made. Those of another snapshot name another, or nothing has changed between.
+func (i *intake) takeRead(ctx context.Context, e *Event, last bool) error {
+	switch of := e.Source.snapshot(); {
+	case i.at.Snapshot != of:
+		if err := i.flush(ctx); err != nil {
+			return err
+		}
+		if err := i.src.StartOver(ctx); err != nil {
+			return err
+		}
+		i.at = eventPosition{Tables: i.fingerprint, Snapshot: of, Reading: true}
+	case !i.at.Reading:
+		i.got.Replayed++
+		return nil
+	}
+	err := i.add(ctx, e, true)
+	if err == nil && last {
+		err = i.finish(ctx)
+	}
+	return err
+}
+
+// finish ends the reading of a snapshot: what none of its rows gives is removed. The position says
+// so at the end, so this can be repeated from the beginning.
+func (i *intake) finish(ctx context.Context) error {
+	if err := i.flush(ctx); err != nil {
+		return err
+	}
+	if err := i.sweep(ctx, i.tables.Kinds(), activity.SourceChange{Reading: true}); err != nil {
+		return err
+	}
+	i.at.Reading = false
+	if err := i.flush(ctx); err != nil {
+		return err
+	}
+	i.snapshots.Add(1)
+	return i.settle(ctx)
+}
+
+// settle forgets what a snapshot needed, between its end and the next change.
+func (i *intake) settle(ctx context.Context) error {
+	if i.at.Snapshot == "" || i.at.Reading {
+		return nil
+	}
+	return i.src.Settle(ctx)
+}
+
+// sweep makes the change c of each activity of the kinds.
+func (i *intake) sweep(ctx context.Context, kinds []string, c activity.SourceChange) error {
+	var group []activity.SourceChange
+	record := func() error {
+		err := i.src.Record(ctx, i.src.Position(), group)
+		group = group[:0]
+		return err
+	}
+	err := i.recorder.Export(ctx, "", func(a activity.Activity) error {
+		if !slices.Contains(kinds, a.Kind) {
+			return nil
+		}
+		c.User, c.Kind, c.Target = a.User, a.Kind, a.Target
+		if group = append(group, c); len(group) < snapshotGroup {
+			return nil
+		}
+		return record()
+	})
+	if err == nil {
+		err = record()
+	}
+	return err
+}
+
+// flush records the pending changes, and the position after them.
+func (i *intake) flush(ctx context.Context) error {
+	to := i.at.String()
+	if len(i.pending) == 0 && (to == i.src.Position() || i.at.Tables == "") {
+		return nil
+	}
+	err := i.src.Record(ctx, to, i.pending)
+	if errors.Is(err, ledger.ErrStrayRow) {
+		return refused(CodeSnapshotNeeded, "an unknown row was changed or deleted: take a new snapshot")
+	}
+	if err == nil {
+		i.pending = nil
+	}
+	return err
+}
+
+// tablesOf returns the tables of the file as which the event's table counts.
+func (i *intake) tablesOf(e *Event) (all []*Table) {
+	schema, name := e.Source.table()
+	for n := range i.tables {
+		if t := &i.tables[n]; t.schema() == schema && t.bare() == name {
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+// add adds the changes that an event makes. reading: its row is one of a snapshot.
+func (i *intake) add(ctx context.Context, e *Event, reading bool) error {
+	if i.decoder.at = time.UnixMilli(e.Source.Millis); e.Source.Millis == 0 {
+		i.decoder.at = time.Now()
+	}
+	count, tables := &i.got.Recorded, i.tablesOf(e)
+	for n, t := range tables {
+		changes, err := i.row(e, t)
+		if bad, invalid := errors.AsType[*rowError](err); invalid {
+			if i.refuse(ctx, bad) != nil {
+				return refused(CodeInvalidRow, "%v", bad)
+			}
+			count = &i.got.Skipped
+		} else if err != nil {
+			return err
+		}
+		for k := range changes {
+			if changes[k].Reading = reading; e.Op == "r" {
+				changes[k].Added[0].Row = e.hash() + uint64(n)
+			}
+		}
+		i.pending = append(i.pending, changes...)
+	}
+	*count += min(1, len(tables)) // 0: the last of a snapshot, of another table
+	return nil
+}
+
+// truncate ends what a table gives, if no other table gives activities of its kinds.
+func (i *intake) truncate(ctx context.Context, e *Event) error {
+	var kinds []string
+	for _, t := range i.tablesOf(e) {
+		if slices.ContainsFunc(i.tables, func(o Table) bool { return o.Kind == t.Kind && o.Table != t.Table }) {
+			return refused(CodeSnapshotNeeded, "%s was truncated, and other tables give the kind %s: take a new snapshot", t.Table, t.Kind)
+		}
+		kinds = append(kinds, t.Kind)
+	}
+	if err := i.flush(ctx); err != nil {
+		return err
+	}
+	i.got.Recorded++
+	return i.sweep(ctx, kinds, activity.SourceChange{Whole: true})
+}
+
+// row returns the changes of what a table gives. With a [*rowError], which says that the new row is
+// not valid, it returns the changes of all else.
+func (i *intake) row(e *Event, t *Table) (changes []activity.SourceChange, err error) {
+	var before, after *pglogrepl.TupleData
+	if e.Op == "u" || e.Op == "d" {
+		before, err = e.tuple(t, "before", e.Before)
+	}
+	if e.Op != "d" && err == nil {
+		after, err = e.tuple(t, "after", e.After)
+	}
+	if err != nil {
+		return nil, err
+	}
+	r := &relation{tables: []*Table{t}, name: t.Table, columns: t.columns()}
+	if _, err := i.decoder.valid(r, t, before, nil); err != nil && !i.Skip { // where PostgreSQL has no old value, Debezium has 0 or ""
+		return nil, incomplete(t, "before is not valid: %v", err)
+	}
+	i.decoder.relations[0] = r
+	changes, err = i.decoder.row(0, before, after)
+	if _, invalid := errors.AsType[*rowError](err); err != nil && !invalid {
+		return nil, incomplete(t, "%v", err)
+	}
+	return changes, err
+}
+
+// tuple returns the columns of a row that a table maps, in the form of PostgreSQL's stream. member
+// is where the event has the row.
+func (e *Event) tuple(t *Table, member string, row jsontext.Value) (*pglogrepl.TupleData, error) {
+	var values map[string]jsontext.Value
+	if json.Unmarshal(row, &values) != nil || values == nil {
+		return nil, incomplete(t, "%s is missing", member)
+	}
+	tuple := new(pglogrepl.TupleData)
+	for _, column := range t.columns() {
+		value := values[column]
+		c := &pglogrepl.TupleDataColumn{DataType: pglogrepl.TupleDataTypeText}
+		switch value.Kind() {
+		case jsontext.KindNull:
+			c.DataType = pglogrepl.TupleDataTypeNull
+		case jsontext.KindTrue, jsontext.KindFalse:
+			c.Data = value[:1]
+		case jsontext.KindNumber:
+			c.Data = e.number(t, column, string(value))
+		case jsontext.KindString:
+			c.Data, _ = jsontext.AppendUnquote(nil, value)
+			if string(c.Data) == unchanged {
+				c.DataType = pglogrepl.TupleDataTypeToast
+			}
+		case jsontext.KindInvalid: // it is missing
+			return nil, incomplete(t, "%s lacks the column %q", member, column)
+		default:
+			return nil, &rowError{t.Table, column + "=" + string(value), errors.New("want a string, a number or a boolean")}
+		}
+		tuple.Columns = append(tuple.Columns, c)
+	}
+	return tuple, nil
+}
+
+// number returns the text of a number: a time if the column is one of times.
+func (e *Event) number(t *Table, column, text string) []byte {
+	switch n, err := strconv.ParseInt(text, 10, 64); {
+	case err == nil && (column == t.Since || column == t.Until):
+		if at := timeOf(n, e.unit(column)); at.Year() > 9999 {
+			return []byte("infinity")
+		} else if !at.IsZero() {
+			return at.UTC().AppendFormat(nil, time.RFC3339Nano)
+		}
+	case text == "0" && e.Source.File != "" && slices.Contains(slices.Concat(t.While, t.Unless), column):
+		return []byte("f") // MySQL's boolean
+	}
+	return []byte(text)
+}
+
+// unit returns the type of a column, such as MicroTimestamp; "": the event has no schema.
+func (e *Event) unit(column string) string {
+	type field struct{ Field, Name string }
+	var s struct {
+		Fields []struct {
+			Field  string
+			Fields []field
+		}
+	}
+	_ = json.Unmarshal(e.Schema, &s, json.MatchCaseInsensitiveNames(true)) // of a schema in another form, nothing is known
+	for _, member := range s.Fields {
+		if at := slices.IndexFunc(member.Fields, func(f field) bool { return f.Field == column }); member.Field == "after" && at >= 0 {
+			name := member.Fields[at].Name
+			return name[strings.LastIndexByte(name, '.')+1:]
+		}
+	}
+	return ""
+}
+
+// timeOf returns the time that a number of a type stands for; zero: that is not known. Without a
+// type, it is known from 2001 to 2096.
+func timeOf(n int64, unit string) time.Time {
+	second := int64(1000)
+	for _, name := range []string{"Timestamp", "MicroTimestamp", "NanoTimestamp"} {
+		if unit == name || unit == "" && n >= 1e9*second && n < 4e9*second {
+			return time.Unix(n/second, n%second*(1e9/second))
+		}
+		second *= 1000
+	}
+	if unit == "Date" {
+		return time.Unix(n*24*60*60, 0)
+	}
+	return time.Time{}
+}
+
+// hash returns a hash of the rows of the event.
+func (e *Event) hash() uint64 {
+	schema, name := e.Source.table()
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %q %q %s %s", e.Op, schema, name, e.Before, e.After))
+	return binary.BigEndian.Uint64(sum[:])
+}
+
+func incomplete(t *Table, format string, args ...any) error {
+	what := fmt.Sprintf(format, args...)
+	return refused(CodeIncompleteRow, "table %s needs REPLICA IDENTITY FULL, or binlog_row_image=FULL: %s", t.Table, what)
+}
+
+func refused(code, format string, args ...any) error {
+	return &activity.InvalidError{Code: code, Message: fmt.Sprintf(format, args...)}
+}

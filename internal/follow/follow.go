@@ -1,0 +1,321 @@
+package follow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/ledger"
+)
+
+const (
+	// leaseTime is how long a follower that was killed keeps others from following.
+	leaseTime  = 8 * time.Second
+	renewEvery = 2 * time.Second
+	retryPause = time.Second
+	// endTimeout bounds the end of a lease when the process stops.
+	endTimeout = 2 * time.Second
+	// watchEvery is the pause between two measurements of the log that the source keeps.
+	watchEvery = 10 * time.Second
+)
+
+// Options are those of a [Follower].
+type Options struct {
+	Name    string // of the source: letters, digits and _
+	URL     string // of the app's PostgreSQL
+	Tables  Tables
+	Kinds   *activity.Kinds // of the service; default: those of the Recorder
+	Holder  string          // tells this process from all others
+	Create  bool            // create what the source lacks
+	Resync  bool            // compare the tables with the ledger, record what differs, and end
+	Skip    bool            // skip rows whose ids or times are not valid, rather than stop
+	TempDir string          // for a snapshot; "": that of the system
+	Log     *slog.Logger
+}
+
+// Follower keeps the kinds of a source's tables in the ledger. Of several Followers of a source, in
+// any number of processes, one does; the others wait.
+type Follower struct {
+	Options
+	source
+
+	recorder    *activity.Recorder
+	fingerprint string
+	whole       bool          // a resync has to read the source whole
+	silence     time.Duration // how long a source that sends nothing counts as connected
+
+	active           atomic.Bool
+	snapshots        atomic.Uint64
+	walEnd, recorded atomic.Uint64 // end of the source's log, and the ledger's position
+	committed        atomic.Int64  // when the ledger lacked nothing, by the source's clock, in unix nanoseconds
+	changes          map[string]*counts
+	log              atomic.Pointer[KeptLog]
+	trouble          atomic.Pointer[string]
+}
+
+// counts are changes of the rows of a table, by what became of them.
+type counts struct {
+	recorded, ignored atomic.Uint64 // an ignored one does not change what the table says
+	skipped           atomic.Uint64 // with an id or a time that is not valid
+}
+
+func (all Tables) counts() map[string]*counts {
+	by := make(map[string]*counts)
+	for i := range all {
+		by[all[i].Table] = new(counts)
+	}
+	return by
+}
+
+// Stats are what a follower does, since it was made.
+type Stats struct {
+	Active    bool    `json:"-"`                // this process follows the source; otherwise another may
+	Trouble   string  `json:"trouble,omitzero"` // what keeps it from it, for people; "": nothing
+	Behind    uint64  `json:"behind_bytes"`     // of the source's log, that the ledger lacks
+	Lag       float64 `json:"behind_seconds"`   // since the ledger lacked nothing
+	Log       KeptLog `json:"-"`
+	Snapshots uint64  `json:"-"` // how often the tables were read whole
+	// Changes are rows of the stream by table and result; skipped ones of snapshots count too.
+	Changes map[string]map[string]uint64 `json:"-"`
+}
+
+// Stats returns the current figures.
+func (f *Follower) Stats() Stats {
+	s := Stats{Active: f.active.Load(), Trouble: *f.trouble.Load(), Snapshots: f.snapshots.Load()}
+	s.Changes = make(map[string]map[string]uint64)
+	if log := f.log.Load(); log != nil {
+		s.Log = *log
+	}
+	for table, counts := range f.changes {
+		s.Changes[table] = map[string]uint64{
+			"recorded": counts.recorded.Load(), "ignored": counts.ignored.Load(), "skipped": counts.skipped.Load(),
+		}
+	}
+	if end, at := f.walEnd.Load(), f.recorded.Load(); (s.Active || s.Trouble != "") && end > at {
+		s.Behind, s.Lag = end-at, time.Since(time.Unix(0, f.committed.Load())).Seconds()
+	}
+	return s
+}
+
+// StopError is an error that waiting does not mend: somebody has to change the source or the file of
+// tables.
+type StopError struct{ cause error }
+
+func (e *StopError) Error() string { return e.cause.Error() }
+
+// Unwrap returns the cause.
+func (e *StopError) Unwrap() error { return e.cause }
+
+// New returns a follower that records through r, or, if r is nil, can only look at the source.
+func New(r *activity.Recorder, o Options) *Follower {
+	f := &Follower{
+		Options: o, recorder: r, fingerprint: o.Tables.fingerprint(), silence: time.Minute, changes: o.Tables.counts(),
+		source: source{url: o.URL, name: "feedfilter_" + strings.ToLower(o.Name), tables: o.Tables},
+	}
+	if f.Kinds == nil {
+		f.Kinds = r.Kinds()
+	}
+	f.say("")
+	return f
+}
+
+// say sets [Stats.Trouble].
+func (f *Follower) say(trouble string) { f.trouble.Store(&trouble) }
+
+// Check reports what the source looks like. It changes nothing.
+func (f *Follower) Check(ctx context.Context) (Report, error) {
+	conn, err := f.connect(ctx, false)
+	if err != nil {
+		return Report{}, err
+	}
+	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing is open
+	return f.inspect(ctx, conn)
+}
+
+// Run follows the source until ctx ends, and then returns nil. Otherwise the error wraps a
+// [StopError].
+func (f *Follower) Run(ctx context.Context) error {
+	for waiting := false; ; {
+		err := f.follow(ctx)
+		_, stop := errors.AsType[*StopError](err)
+		held := errors.Is(err, ledger.ErrHeld)
+		f.say(trouble(err))
+		switch {
+		case ctx.Err() != nil || errors.Is(err, errResynced):
+			return nil
+		case stop && f.Resync && !f.whole: // the stream cannot go on
+			f.Log.WarnContext(ctx, "cannot follow the source: reading it whole", "source", f.Name, "error", err)
+			f.whole = true
+			continue
+		case stop:
+			return fmt.Errorf("follow source %q: %w", f.Name, err)
+		case err == nil: // the tables have to be read whole
+			continue
+		case held && !waiting:
+			f.Log.InfoContext(ctx, "another process follows the source: waiting", "source", f.Name, "by", err)
+		case !held:
+			f.Log.WarnContext(ctx, "cannot follow the source: trying again", "source", f.Name, "error", err)
+		}
+		waiting = held
+		if pause(ctx, retryPause) != nil {
+			return nil
+		}
+	}
+}
+
+// follow follows the source while this process has the lease.
+func (f *Follower) follow(ctx context.Context) error {
+	src, err := f.recorder.Follow(ctx, f.Name, f.Holder, f.tables.Kinds(), leaseTime, f.Resync)
+	if err != nil {
+		if _, taken := errors.AsType[*ledger.FollowedError](err); taken {
+			return &StopError{err}
+		}
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	var renewing sync.WaitGroup
+	renewing.Go(func() { f.renew(ctx, src, cancel) })
+	err = f.withLease(ctx, src)
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
+	}
+	cancel(nil)
+	renewing.Wait()
+	ending, stop := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	defer stop()
+	if ended := src.Renew(ending, 0); ended != nil && !errors.Is(ended, ledger.ErrFenced) {
+		f.Log.WarnContext(ctx, "cannot end the lease: another process has to wait for its end", "source", f.Name, "error", ended)
+	}
+	return err
+}
+
+// renew renews the lease until ctx ends, or ends ctx when the lease is lost.
+func (f *Follower) renew(ctx context.Context, src *activity.Source, lost context.CancelCauseFunc) {
+	for pause(ctx, renewEvery) == nil {
+		if err := src.Renew(ctx, leaseTime); errors.Is(err, ledger.ErrFenced) {
+			lost(err)
+		}
+	}
+}
+
+func (f *Follower) withLease(ctx context.Context, src *activity.Source) error {
+	conn, err := f.connect(ctx, false)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing is open
+	report, err := f.inspect(ctx, conn)
+	if err == nil && report.unpublished && src.Position() != "" {
+		err = src.StartOver(ctx)
+	}
+	if err == nil && len(report.Problems) > 0 && f.Create {
+		if err = f.create(ctx, conn, report.Problems); err == nil {
+			report, err = f.inspect(ctx, conn)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if len(report.Problems) > 0 {
+		var all []string
+		for _, p := range report.Problems {
+			all = append(all, p.String())
+		}
+		return &StopError{errors.New(strings.Join(all, "\n"))}
+	}
+	at, err := f.start(ctx, src, conn)
+	if err != nil {
+		return err
+	}
+	f.Log.InfoContext(ctx, "following the source", "source", f.Name, "position", at.String())
+	f.recorded.Store(uint64(at.lsn))
+	f.walEnd.Store(max(uint64(at.lsn), f.walEnd.Load()))
+	f.committed.CompareAndSwap(0, time.Now().UnixNano())
+	f.active.Store(true)
+	defer f.active.Store(false)
+	f.say("")
+	err = f.stream(ctx, src, conn, at)
+	f.say(trouble(err)) // before it is not active: the lag goes on
+	if errors.Is(err, errLacks) || errors.Is(err, ledger.ErrStrayRow) {
+		f.Log.WarnContext(ctx, "reading the source whole again", "source", f.Name, "error", err)
+		return src.StartOver(ctx)
+	}
+	return err
+}
+
+// start returns the position to stream from: the ledger's, or that of a new snapshot.
+func (f *Follower) start(ctx context.Context, src *activity.Source, conn *pgx.Conn) (position, error) {
+	state, err := f.slotState(ctx, conn)
+	if err != nil {
+		return position{}, err
+	}
+	at, known := parsePosition(src.Position())
+	why := ""
+	switch {
+	case state == slotForeign:
+		return position{}, &StopError{fmt.Errorf("the replication slot %s is not one of follow: drop it", f.name)}
+	case !known:
+		why = "the ledger has not read it whole"
+	case f.whole:
+		why = "its stream cannot go on"
+	case at.tables != f.fingerprint:
+		why = "the file of tables has changed"
+	case state == slotMissing || state == slotLost:
+		why = "its replication slot is " + string(state)
+	default:
+		return at, f.freeSlot(ctx, conn)
+	}
+	f.say("the tables are read whole: " + why)
+	f.Log.InfoContext(ctx, "reading the source whole", "source", f.Name, "reason", why)
+	at, err = f.snapshot(ctx, src, conn)
+	if err == nil && f.Resync {
+		err = errResynced
+	}
+	return at, err
+}
+
+// refuse reports a row that gives an invalid activity: an error that stops, or nil to skip it.
+func (f *Follower) refuse(ctx context.Context, bad *rowError) error {
+	if !f.Skip {
+		return &StopError{bad}
+	}
+	f.changes[bad.table].skipped.Add(1)
+	f.Log.WarnContext(ctx, "skipped a row of the source", "source", f.Name, "table", bad.table, "row", bad.row, "error", bad.cause)
+	return nil
+}
+
+// trouble returns an error in words that show no ids and no addresses.
+func trouble(err error) string {
+	bad, row := errors.AsType[*rowError](err)
+	_, stop := errors.AsType[*StopError](err)
+	switch {
+	case err == nil, errors.Is(err, ledger.ErrHeld):
+		return ""
+	case row:
+		return "a row of table " + bad.table + " is not valid; the log names it"
+	case stop:
+		return err.Error()
+	default:
+		return "it cannot be read, or the ledger cannot be written; the log says why"
+	}
+}
+
+// pause waits; the error is that of ctx.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

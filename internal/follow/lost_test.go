@@ -1,0 +1,363 @@
+package follow
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pglogrepl"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+// The slot is ahead of the ledger, so the stream lacks rows: another process created it again,
+// or the ledger was set back. The source is read whole.
+func TestFollowSlotAhead(t *testing.T) {
+	a := newApp(t)
+	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (1, 2)`)
+	stop := a.start(a.follower("one"))
+	a.reached()
+	stop()
+	a.exec(`DELETE FROM blocks`)
+	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (1, 3)`)
+	a.exec(`SELECT pg_drop_replication_slot('feedfilter_app')`)
+	a.exec(`SELECT pg_create_logical_replication_slot('feedfilter_app', 'pgoutput')`)
+	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (1, 4)`)
+	a.start(a.follower("two"))
+	a.reached()
+	a.wantMapped()
+}
+
+// A table was not in the publication for a time, so the stream lacks rows. The source is read
+// whole.
+func TestFollowUnpublished(t *testing.T) {
+	a := newApp(t)
+	stop := a.start(a.follower("one"))
+	a.reached()
+	for _, lost := range []string{`ALTER PUBLICATION feedfilter_app DROP TABLE blocks`, `DROP PUBLICATION feedfilter_app`} {
+		stop()
+		a.exec(lost)
+		a.exec(`INSERT INTO blocks (blocker_id, blocked_id) SELECT 1, count(*) + 2 FROM blocks`)
+		if f := a.follower("two"); lost[0] == 'A' {
+			f.Create = false
+			if err := f.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "publication") {
+				t.Fatalf("a table is not published: %v", err)
+			}
+			a.exec(`ALTER PUBLICATION feedfilter_app ADD TABLE ONLY blocks`) // by hand
+		}
+		stop = a.start(a.follower("three"))
+		a.reached()
+		a.wantMapped()
+	}
+}
+
+// rig is a ledger that follows a stream of the test's own making.
+type rig struct {
+	*app
+
+	src *activity.Source
+	r   *receiver
+}
+
+// newRig returns a rig that follows the tables of a file.
+func newRig(t *testing.T, file string) *rig {
+	t.Helper()
+	g := &rig{app: openLedger(t, file, activity.BuiltinKinds())}
+	g.lease()
+	return g
+}
+
+// lease follows again, as a process does that has just started.
+func (g *rig) lease() (at position) {
+	g.t.Helper()
+	var err error
+	g.src, err = g.recorder.Follow(g.t.Context(), "app", "one", g.tables.Kinds(), time.Minute, false)
+	must(g.t, err)
+	f := New(g.recorder, Options{Name: "app", Tables: g.tables, Log: slog.New(slog.DiscardHandler)})
+	g.r = &receiver{f: f, decoder: newDecoder(g.tables, g.src.Check), events: make(chan event, maxWaiting)}
+	at, _ = parsePosition(g.src.Position())
+	return at
+}
+
+// events decodes messages. An LSN is a keepalive.
+func (g *rig) decode(messages ...any) (all []event) {
+	g.t.Helper()
+	for _, m := range messages {
+		switch m := m.(type) {
+		case pglogrepl.LSN:
+			all = append(all, event{end: m})
+		case pglogrepl.Message:
+			e, is, err := g.r.decode(g.t.Context(), m)
+			must(g.t, err)
+			if is {
+				all = append(all, e)
+			}
+		}
+	}
+	return all
+}
+
+// apply records events from a position on, until they end.
+func (g *rig) apply(from position, all []event) {
+	g.t.Helper()
+	events := make(chan event, len(all))
+	a := &applier{f: g.r.f, src: g.src, events: events, at: from, to: from}
+	for _, e := range all {
+		events <- e
+	}
+	close(events)
+	if err := a.run(g.t.Context()); err == nil || !strings.Contains(err.Error(), "the stream ended") {
+		g.t.Fatal(err)
+	}
+	must(g.t, a.flush(g.t.Context()))
+}
+
+// openLedger opens a ledger that follows the tables of a file, of no source yet.
+func openLedger(t *testing.T, file string, kinds *activity.Kinds) *app {
+	t.Helper()
+	a := &app{t: t}
+	var err error
+	a.tables, err = ParseTables([]byte(file), kinds)
+	must(t, err)
+	a.ledger, err = ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 16})
+	must(t, err)
+	a.recorder, err = activity.Open(t.Context(), activity.Config{Ledger: a.ledger, Store: &favfilter.Memory{}, Kinds: kinds})
+	must(t, err)
+	t.Cleanup(func() { a.recorder.Close(); _ = a.ledger.Close() })
+	return a
+}
+
+// A part of a large transaction is in the ledger, and the stream begins again. The source says how
+// far it has read before it sends the transaction again. No change is recorded twice.
+func TestFollowPartAfterKeepalive(t *testing.T) {
+	g := newRig(t, appTables)
+	span := []ledger.Span{{}}
+	change := func(target string) activity.SourceChange {
+		return activity.SourceChange{User: "1", Kind: "block", Target: target, At: time.Now(), Added: span}
+	}
+	must(t, g.src.Record(t.Context(), "0/A x 2@0/64", []activity.SourceChange{change("2"), change("3")}))
+	from := g.lease()
+	g.apply(from, []event{{end: 50}, {begin: 0x64, at: time.Now()}, {changes: []activity.SourceChange{change("2"), change("3"), change("4")}}, {end: 0x6e}})
+	if at := g.position(); at != (position{lsn: 0x6e, tables: "x"}) {
+		t.Errorf("position %v", at)
+	}
+	removed := change("2")
+	removed.Added, removed.Removed = nil, span
+	must(t, g.src.Record(t.Context(), g.position().String(), nil))
+	g.apply(g.lease(), []event{{begin: 0x70, at: time.Now()}, {changes: []activity.SourceChange{removed}}, {end: 0x80}})
+	var left []string
+	must(t, g.recorder.Export(t.Context(), "", func(a activity.Activity) error { left = append(left, a.Target); return nil }))
+	if len(left) != 2 {
+		t.Errorf("blocks of %v, want 3 and 4", left)
+	}
+}
+
+// A large transaction is recorded in parts between small ones. The stream begins again within each
+// part, and the source sends again what is not recorded as a whole.
+func TestFollowParts(t *testing.T) {
+	g := newRig(t, appTables)
+	const large = maxGroup + maxGroup/2
+	at := time.Now()
+	change := func(n int, remove bool) activity.SourceChange { // two rows for each activity
+		c := activity.SourceChange{User: "1", Kind: "block", Target: fmt.Sprint("t", n/2), At: at, Added: []ledger.Span{{}}}
+		if remove {
+			c.Added, c.Removed = nil, c.Added
+		}
+		return c
+	}
+	var all []event
+	ends := make(map[pglogrepl.LSN]int) // of transactions, and the event after it
+	lsn := pglogrepl.LSN(0)
+	commit := func(from, to int, remove bool) {
+		all = append(all, event{begin: lsn + 0x8, at: at})
+		for ; from < to; from++ {
+			all = append(all, event{changes: []activity.SourceChange{change(from, remove)}})
+		}
+		lsn += 0x10
+		all = append(all, event{end: lsn})
+		ends[lsn] = len(all)
+	}
+	commit(0, 3, false)
+	commit(3, 3+large, false)
+	commit(3+large, 6+large, false)
+	for _, c := range []struct {
+		events int
+		want   string
+	}{
+		{3, "0/0 x"},
+		{maxGroup + 10, "0/10 x 10001@0/18"},
+		{maxGroup + 20, "0/10 x 10001@0/18"},
+		{large + 6, "0/10 x 10001@0/18"},
+		{len(all), "0/30 x"},
+	} {
+		from := g.lease()
+		if from.tables == "" {
+			from.tables = "x"
+		}
+		g.apply(from, slices.Clone(all[ends[from.lsn]:c.events]))
+		if at := g.lease(); at.String() != c.want && c.want != "0/0 x" {
+			t.Errorf("after %d events: position %v, want %s", c.events, at, c.want)
+		}
+	}
+	commit(1, 2, true)
+	for n := 2; n < 6+large; n += 1000 {
+		commit(n, n+1, true)
+		commit(n+1, n+2, true)
+	}
+	g.apply(g.lease(), all[ends[0x30]:])
+	left := make(map[string]bool)
+	must(t, g.recorder.Export(t.Context(), "", func(a activity.Activity) error { left[a.Target] = true; return nil }))
+	for n := range (6 + large) / 2 {
+		if want := n == 0 || (2*n-2)%1000 != 0; left[fmt.Sprint("t", n)] != want {
+			t.Errorf("activity %d: %v, want %v", n, !want, want)
+		}
+	}
+}
+
+// The source keeps its log until the ledger has the changes, and no longer.
+func TestFollowConfirms(t *testing.T) {
+	a := newApp(t)
+	var held atomic.Bool
+	free := make(chan struct{})
+	var err error
+	a.recorder, err = activity.Open(t.Context(), activity.Config{
+		Store: &favfilter.Memory{}, Ledger: a.ledger.Around(func(ctx context.Context, c *ledger.Call, next func(ctx context.Context) error) error {
+			if c.Operation == "follow" && held.Load() {
+				select {
+				case <-free:
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			}
+			return next(ctx)
+		}),
+	})
+	must(t, err)
+	t.Cleanup(a.recorder.Close)
+	a.start(a.follower("one"))
+	a.reached()
+	held.Store(true)
+	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (1, 2)`)
+	ask := func(sql string) (text string) {
+		must(t, a.conn.QueryRow(t.Context(), `SELECT coalesce(max(`+sql+`::text), '') FROM pg_replication_slots s JOIN pg_stat_replication r ON r.pid = s.active_pid`).Scan(&text))
+		return text
+	}
+	for range 2 { // once it is said that all was received
+		before := ask("reply_time")
+		soon(t, "what the follower says", func() bool { return ask("reply_time") != before })
+	}
+	confirmed := func() pglogrepl.LSN {
+		lsn, err := pglogrepl.ParseLSN(ask("confirmed_flush_lsn"))
+		must(t, err)
+		return lsn
+	}
+	if at, lsn := a.position().lsn, confirmed(); lsn > at {
+		t.Errorf("confirmed %v, and the ledger has %v", lsn, at)
+	}
+	held.Store(false)
+	close(free)
+	a.reached()
+	at := a.position().lsn
+	soon(t, "the confirmation", func() bool { return confirmed() >= at })
+	a.wantMapped()
+}
+
+// The ledger lost a row that the source removes. The source is read whole, once.
+func TestFollowStrayRow(t *testing.T) {
+	a := newApp(t)
+	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (1, 2), (1, 3)`)
+	stop := a.start(a.follower("one"))
+	a.reached()
+	stop()
+	src, err := a.recorder.Follow(t.Context(), "app", "any", a.tables.Kinds(), time.Minute, false)
+	must(t, err)
+	must(t, src.Record(t.Context(), src.Position(), []activity.SourceChange{
+		{User: "1", Kind: "block", Target: "2", At: time.Now(), Whole: true}, {User: "1", Kind: "block", Target: "3", At: time.Now(), Whole: true},
+	}))
+	must(t, src.Renew(t.Context(), 0))
+	a.exec(`DELETE FROM blocks WHERE blocked_id = 2`)
+	f := a.follower("two")
+	a.start(f)
+	a.reached()
+	a.wantMapped()
+	if n := f.snapshots.Load(); n != 1 {
+		t.Errorf("the source was read %d times", n)
+	}
+}
+
+// The file of tables has changed, of the same kinds: the source is read whole.
+func TestFollowFileChanged(t *testing.T) {
+	a := newApp(t)
+	a.exec(`INSERT INTO list_members VALUES (7, 8, 'accepted')`)
+	whole := a.tables
+	a.tables = slices.Clone(whole)
+	a.tables[2].Where = map[string]string{"state": "asked"}
+	stop := a.start(a.follower("one"))
+	a.reached()
+	stop()
+	a.tables = whole
+	f := a.follower("two")
+	stop = a.start(f)
+	soon(t, "the full read", func() bool { return f.snapshots.Load() > 0 })
+	a.wantMapped()
+	stop()
+	f = a.follower("three")
+	a.start(f)
+	a.exec(`INSERT INTO list_members VALUES (7, 9, 'accepted')`)
+	a.reached()
+	if f.snapshots.Load() > 0 {
+		t.Error("the file has not changed, and the source was read whole")
+	}
+}
+
+// A process that was stopped still holds the slot. Another takes it.
+func TestFollowSlotHeld(t *testing.T) {
+	a := newApp(t)
+	f := a.follower("one")
+	stop := a.start(f)
+	a.reached()
+	stop()
+	conn, err := f.connect(t.Context(), true)
+	must(t, err)
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	_, err = conn.Exec(t.Context(), "SET wal_sender_timeout = 0")
+	must(t, err)
+	must(t, pglogrepl.StartReplication(t.Context(), conn.PgConn(), f.name, 0, pglogrepl.StartReplicationOptions{
+		Mode: pglogrepl.LogicalReplication, PluginArgs: []string{"proto_version '1'", "publication_names '" + f.name + "'"},
+	}))
+	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (1, 2)`)
+	a.start(a.follower("two"))
+	a.reached()
+	a.wantMapped()
+}
+
+// Within a transaction, the source's word of how far it has read is no position.
+func TestKeepaliveWithinTransaction(t *testing.T) {
+	r := &receiver{f: &Follower{}}
+	keepalive := append([]byte{pglogrepl.PrimaryKeepaliveMessageByteID}, make([]byte, 17)...)
+	keepalive[8] = 5 // of the position
+	for _, open := range []bool{true, false} {
+		r.open = open
+		e, is, err := r.read(t.Context(), keepalive)
+		must(t, err)
+		if is == open || e.end != 5 {
+			t.Errorf("open %v: event %v, %+v", open, is, e)
+		}
+	}
+}
+
+// A follower renews its lease several times before its end, and one that was killed keeps others
+// from following for less than 10 seconds.
+func TestLeaseTimes(t *testing.T) {
+	if 3*renewEvery > leaseTime || leaseTime+retryPause >= 10*time.Second {
+		t.Errorf("a lease of %v, renewed every %v, and asked for every %v", leaseTime, renewEvery, retryPause)
+	}
+}

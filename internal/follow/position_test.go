@@ -1,0 +1,46 @@
+package follow
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/activity"
+)
+
+// A position is read as it was written. Any other text is none.
+func TestPosition(t *testing.T) {
+	for _, text := range []string{"0/16B3748 1f2e3d4c", "A/1 x", "0/16B3748 1f2e3d4c 10000@0/16C0000", "1/0 x 1@2/3"} {
+		if p, ok := parsePosition(text); !ok || p.String() != text {
+			t.Errorf("%q: %q, %v", text, p, ok)
+		}
+	}
+	for _, text := range []string{"", "0/1", "x y", "0/1 x 5", "0/1 x @0/2", "0/1 x 5@", "0/1 x a@0/2", "0/1 x 5@0/2 y"} {
+		if p, ok := parsePosition(text); ok {
+			t.Errorf("%q is read as %q", text, p)
+		}
+	}
+}
+
+// Files that map rows differently have different fingerprints, whatever the source says of tables.
+func TestFingerprint(t *testing.T) {
+	seen := make(map[string]string)
+	for _, changed := range []string{
+		"", `"blocker_id" "x"`, `"created_at" "x"`, `"public.blocks" "public.x"`, `"deleted_at" "x"`, `"expires_at" "x"`, `"accepted" "x"`, `"list:{list_id}" "l:{list_id}"`,
+	} {
+		file := apps
+		if old, now, found := strings.Cut(changed, " "); found {
+			file = strings.Replace(apps, old, now, 1)
+		}
+		all, err := ParseTables([]byte(file), activity.BuiltinKinds())
+		must(t, err)
+		text := all.fingerprint()
+		if other, found := seen[text]; found {
+			t.Errorf("the same fingerprint for %q and %q", changed, other)
+		}
+		seen[text] = changed
+		all[0].partitioned = true
+		if all.fingerprint() != text {
+			t.Error("another fingerprint for a partitioned table")
+		}
+	}
+}

@@ -1,0 +1,321 @@
+package follow
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pglogrepl"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/ledger"
+)
+
+const (
+	// spillParts is the number of files that the rows of a snapshot are spread over, by the first
+	// bits of the hash of their users. One part at a time is in memory.
+	spillParts = 256
+	spillShift = 64 - 8
+
+	// snapshotGroup is the number of activities that a transaction of the ledger takes.
+	snapshotGroup = 5000
+)
+
+// difference is what the ledger and a source do not agree about.
+type difference struct{ Missing, Stray, Changed, Same int }
+
+// snapshot reads the tables whole, and makes the ledger the same. It returns the position from which
+// the stream continues.
+func (f *Follower) snapshot(ctx context.Context, src *activity.Source, conn *pgx.Conn) (position, error) {
+	if err := src.StartOver(ctx); err != nil {
+		return position{}, err
+	}
+	if err := f.dropSlot(ctx, conn); err != nil {
+		return position{}, err
+	}
+	at, err := f.reread(ctx, src, conn, f.name, nil, src.RecordBulk)
+	if err != nil {
+		return position{}, err
+	}
+	f.snapshots.Add(1)
+	whole := position{lsn: at, tables: f.fingerprint}
+	return whole, src.FinishBulk(ctx, whole.String())
+}
+
+// reread reads the tables as they are where a new slot begins, and passes what the ledger has
+// otherwise to record, in groups. It returns that position. It leaves out what is touched.
+func (f *Follower) reread(
+	ctx context.Context, src *activity.Source, conn *pgx.Conn, slot string, t *touched,
+	record func(context.Context, []activity.SourceChange) error,
+) (pglogrepl.LSN, error) {
+	dir, err := os.MkdirTemp(f.TempDir, "feedfilter-follow-")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(dir)
+	s := &spill{dir: dir}
+	defer s.close()
+	at, err := f.read(ctx, src, conn, slot, s)
+	if err != nil {
+		return 0, fmt.Errorf("read the tables: %w", err)
+	}
+	if err := t.await(ctx, f, at); err != nil {
+		return 0, err
+	}
+	found, err := f.compare(ctx, src, s, t, func(activity.SourceChange) error { return nil })
+	if err != nil {
+		return 0, err
+	}
+	f.Log.InfoContext(ctx, "compared source and ledger", "source", f.Name,
+		"missing", found.Missing, "stray", found.Stray, "changed", found.Changed, "same", found.Same)
+	var group []activity.SourceChange
+	_, err = f.compare(ctx, src, s, t, func(c activity.SourceChange) error {
+		if group = append(group, c); len(group) < snapshotGroup {
+			return nil
+		}
+		err := record(ctx, group)
+		group = nil
+		return err
+	})
+	if err == nil {
+		err = record(ctx, group)
+	}
+	return at, err
+}
+
+// read creates a slot, and spills the rows of the moment from which it streams. A slot with another
+// name than the source's ends with read.
+func (f *Follower) read(ctx context.Context, src *activity.Source, conn *pgx.Conn, slot string, to *spill) (pglogrepl.LSN, error) {
+	exporter, err := f.connect(ctx, true)
+	if err != nil {
+		return 0, err
+	}
+	defer exporter.Close(context.WithoutCancel(ctx)) // ends the snapshot
+	f.Log.InfoContext(ctx, "creating a replication slot: this waits for open transactions of the source", "source", f.Name)
+	made, err := pglogrepl.CreateReplicationSlot(ctx, exporter.PgConn(), slot, "pgoutput", pglogrepl.CreateReplicationSlotOptions{
+		Mode: pglogrepl.LogicalReplication, SnapshotAction: "EXPORT_SNAPSHOT", Temporary: slot != f.name,
+	})
+	if err != nil {
+		return 0, fmt.Errorf("create replication slot %s: %w", slot, err)
+	}
+	lsn, err := pglogrepl.ParseLSN(made.ConsistentPoint)
+	if err != nil {
+		return 0, err
+	}
+	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
+	if err != nil {
+		return 0, err
+	}
+	defer tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // it only reads
+	if _, err := tx.Exec(ctx, "SET TRANSACTION SNAPSHOT '"+made.SnapshotName+"'"); err != nil {
+		return 0, err
+	}
+	for i := range f.tables {
+		t := &f.tables[i]
+		add := func(m mapped) error { return to.add(src.HashOf(m.user)>>spillShift, t.Kind, m) }
+		if err := f.readTable(ctx, tx, t, add, f.refuse); err != nil {
+			return 0, err
+		}
+	}
+	return lsn, to.flush()
+}
+
+// readTable calls take with what each row of a table gives, or refuse. The simple protocol returns
+// values as the stream has them.
+func (f *Follower) readTable(
+	ctx context.Context, tx pgx.Tx, t *Table, take func(mapped) error, refuse func(context.Context, *rowError) error,
+) error {
+	columns := t.columns()
+	quoted := make([]string, len(columns))
+	index := make(map[string]int, len(columns))
+	for i, column := range columns {
+		quoted[i], index[column] = quote(column), i
+	}
+	rows, err := tx.Query(ctx, "SELECT "+strings.Join(quoted, ", ")+" FROM "+t.only(), pgx.QueryExecModeSimpleProtocol)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	n := 0
+	for rows.Next() {
+		if n++; n%1_000_000 == 0 {
+			f.Log.InfoContext(ctx, "reading the source", "source", f.Name, "table", t.Table, "rows", n)
+		}
+		values := rows.RawValues()
+		m, counts, err := t.of(func(column string) *string {
+			if v := values[index[column]]; v != nil {
+				return new(string(v))
+			}
+			return nil
+		})
+		if err == nil && counts {
+			err = f.Kinds.Check(activity.Activity{User: m.user, Kind: t.Kind, Target: m.target})
+		}
+		if err != nil {
+			var row []string
+			for i, v := range values {
+				row = append(row, fmt.Sprintf("%s=%q", columns[i], v))
+			}
+			if err := refuse(ctx, &rowError{t.Table, strings.Join(row, " "), err}); err != nil {
+				return err
+			}
+			continue
+		}
+		if counts {
+			if err := take(m); err != nil {
+				return err
+			}
+		}
+	}
+	return rows.Err()
+}
+
+// item is an activity.
+type item struct{ kind, user, target string }
+
+// compare compares the rows of a snapshot with the ledger. It passes on what has to be recorded,
+// and leaves out what is touched. Both are in order of the hash of users, so one part is enough at a
+// time.
+func (f *Follower) compare(
+	ctx context.Context, src *activity.Source, s *spill, t *touched, record func(activity.SourceChange) error,
+) (found difference, err error) {
+	now := f.recorder.Now()
+	part := -1
+	var rows map[item][]ledger.Span
+	pass := func(of item, spans []ledger.Span, count *int) error {
+		if t.has(of) {
+			return nil
+		}
+		*count++
+		return record(activity.SourceChange{User: of.user, Kind: of.kind, Target: of.target, At: now, Added: spans, Whole: true})
+	}
+	advance := func(to int) error {
+		for ; part < to; part++ {
+			for of, spans := range rows {
+				if err := pass(of, spans, &found.Missing); err != nil {
+					return err
+				}
+			}
+			if rows = nil; part+1 < spillParts {
+				if rows, err = s.load(part+1, now); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	kinds := f.tables.Kinds()
+	err = f.recorder.Export(ctx, "", func(a activity.Activity) error {
+		if !slices.Contains(kinds, a.Kind) {
+			return nil
+		}
+		if err := advance(int(src.HashOf(a.User) >> spillShift)); err != nil {
+			return err
+		}
+		of := item{a.Kind, a.User, a.Target}
+		spans := rows[of]
+		delete(rows, of)
+		switch {
+		case len(spans) == 0:
+			return pass(of, nil, &found.Stray)
+		case len(spans) == 1 && spans[0].Until.Equal(a.Until) && (spans[0].Since.IsZero() || spans[0].Since.Equal(a.Since)):
+			found.Same++
+			return nil
+		case len(spans) > 1: // it does not say that there are several
+			return pass(of, spans, &found.Same)
+		default:
+			return pass(of, spans, &found.Changed)
+		}
+	})
+	if err != nil {
+		return found, err
+	}
+	return found, advance(spillParts)
+}
+
+// spill keeps the rows of a snapshot in files.
+type spill struct {
+	dir   string
+	files [spillParts]*os.File
+	lines [spillParts]*bufio.Writer
+}
+
+// add adds a row. Ids have no control characters.
+func (s *spill) add(part uint64, kind string, m mapped) (err error) {
+	if s.files[part] == nil {
+		if s.files[part], err = os.Create(filepath.Join(s.dir, strconv.FormatUint(part, 10))); err != nil {
+			return err
+		}
+		s.lines[part] = bufio.NewWriter(s.files[part])
+	}
+	_, err = fmt.Fprintf(s.lines[part], "%s\t%s\t%s\t%s\t%s\n", kind, m.user, m.target, microseconds(m.Since), microseconds(m.Until))
+	return err
+}
+
+func (s *spill) flush() error {
+	var errs []error
+	for _, w := range s.lines {
+		if w != nil {
+			errs = append(errs, w.Flush())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (s *spill) close() {
+	for _, file := range s.files {
+		if file != nil {
+			_ = file.Close()
+		}
+	}
+}
+
+// load returns the rows of a part that have not ended.
+func (s *spill) load(part int, now time.Time) (map[item][]ledger.Span, error) {
+	rows := make(map[item][]ledger.Span)
+	file := s.files[part]
+	if file == nil {
+		return rows, nil
+	}
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return nil, err
+	}
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		fields := strings.Split(lines.Text(), "\t")
+		if len(fields) != 5 {
+			return nil, fmt.Errorf("%s: %w", file.Name(), fs.ErrInvalid)
+		}
+		span := ledger.Span{Since: ofMicroseconds(fields[3]), Until: ofMicroseconds(fields[4])}
+		if span.Until.IsZero() || span.Until.After(now) {
+			of := item{fields[0], fields[1], fields[2]}
+			rows[of] = append(rows[of], span)
+		}
+	}
+	return rows, lines.Err()
+}
+
+// microseconds returns a time as text; "" for zero.
+func microseconds(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return strconv.FormatInt(t.UnixMicro(), 10)
+}
+
+func ofMicroseconds(text string) time.Time {
+	if us, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return time.UnixMicro(us).UTC()
+	}
+	return time.Time{}
+}

@@ -1,0 +1,119 @@
+package follow
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// status returns what a process knows of the source; f may be nil.
+func (a *app) status(f *Follower) Status {
+	a.t.Helper()
+	if all := Statuses(a.recorder, f); len(all) > 0 {
+		return all[0]
+	}
+	return Status{}
+}
+
+// Every process knows whether the source is followed, and how far. One that cannot follow says why,
+// without the ids of a row, and the time that the ledger lags goes on.
+func TestStatus(t *testing.T) {
+	a := newApp(t)
+	f := a.follower("one")
+	if s := a.status(f); s.Name != "app" || s.Followed {
+		t.Errorf("before it follows: %+v", s)
+	}
+	stopped, _ := a.run(f)
+	a.reached()
+	soon(t, "both to know", func() bool {
+		here, there := a.status(f), a.status(nil)
+		return here.Followed && here.Active && there.Followed && there.Stats == nil && there.Position > 0
+	})
+	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (4711, 4711)`)
+	if stopped() == nil {
+		t.Fatal("a user who blocks themselves does not stop the follower")
+	}
+	soon(t, "both to know that it stopped", func() bool { return !a.status(f).Followed && !a.status(nil).Followed })
+	s := a.status(f)
+	if s.Trouble != "a row of table blocks is not valid; the log names it" || s.Active || s.Behind == 0 || s.Lag <= 0 {
+		t.Errorf("after it stopped: %+v, %+v", s, s.Stats)
+	}
+}
+
+// A process that waits for another is not in trouble, and knows that the source is followed. A
+// holder of the lease that cannot read the source knows that it is not.
+func TestStatusOfWaiting(t *testing.T) {
+	a := newApp(t)
+	one, two := a.follower("one"), a.follower("two")
+	stop := a.start(one)
+	a.reached()
+	a.start(two)
+	soon(t, "the second to know", func() bool { s := a.status(two); return s.Followed && !s.Active && s.Trouble == "" })
+	stop()
+	soon(t, "the second to follow", func() bool { return a.status(two).Active })
+	a.server.Kill()
+	soon(t, "the second to be in trouble", func() bool {
+		s := a.status(two)
+		return !s.Followed && !s.Active && strings.HasPrefix(s.Trouble, "it cannot be read")
+	})
+	a.server.Restart()
+	soon(t, "the second to follow again", func() bool { s := a.status(two); return s.Followed && s.Active && s.Trouble == "" })
+}
+
+// The log that the source keeps is known although nobody follows, and how much is left.
+func TestWatch(t *testing.T) {
+	a := newApp(t)
+	a.exec(`ALTER SYSTEM SET max_slot_wal_keep_size = '1GB'`)
+	a.exec(`SELECT pg_reload_conf()`)
+	stop := a.start(a.follower("one"))
+	a.reached()
+	stop()
+	f := a.follower("two")
+	conn, err := f.connect(t.Context(), false)
+	must(t, err)
+	defer conn.Close(t.Context())
+	f.measure(t.Context())
+	before := f.Stats().Log
+	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) SELECT 1, 10 + n FROM generate_series(1, 20000) n`)
+	f.measure(t.Context())
+	s := f.Stats().Log
+	if s.Kept < before.Kept+1<<20 || s.Left == nil || *s.Left > *before.Left-1<<20 || *s.Left < 1<<29 {
+		t.Errorf("%+v, before %+v", s, before)
+	}
+	if report, err := f.Check(t.Context()); err != nil || report.Slot != fmt.Sprintf("ready, keeps %d MiB of WAL", s.Kept>>20) {
+		t.Errorf("%+v, %v", report, err)
+	}
+	must(t, f.dropSlot(t.Context(), conn))
+	f.measure(t.Context())
+	if s := f.Stats().Log; s.Kept != 0 || s.Left != nil {
+		t.Errorf("without a slot: %+v", s)
+	}
+}
+
+// All rows that are not valid are counted, and the first are listed by table and columns.
+func TestReadInvalid(t *testing.T) {
+	a := newApp(t)
+	f := a.follower("one")
+	report := Report{}
+	must(t, f.ReadInvalid(t.Context(), &report))
+	if report.Invalid != 0 || report.Rows != nil {
+		t.Errorf("%+v", report)
+	}
+	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) SELECT n, n FROM generate_series(1, 30) n`)
+	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (1, 2), (NULL, 3)`)
+	a.exec(`INSERT INTO "App"."Mutes" VALUES ('00000000-0000-0000-0000-000000000001', '')`)
+	a.exec(`INSERT INTO list_members VALUES (1, 2, 'accepted')`)
+	must(t, f.ReadInvalid(t.Context(), &report))
+	const first = `table blocks, row blocked_id="1" blocker_id="1" created_at="": target: a user cannot block themselves`
+	if report.Invalid != 31 || len(report.Rows) != maxListed || report.Rows[0] != first {
+		t.Errorf("%d: %q, want %q first", report.Invalid, report.Rows, first)
+	}
+	a.exec(`DELETE FROM blocks`)
+	report = Report{}
+	must(t, f.ReadInvalid(t.Context(), &report))
+	var text strings.Builder
+	must(t, report.Print(&text))
+	if !strings.Contains(text.String(), "1 rows are not valid, such as:\n- table App.Mutes, row Post=\"\" account_id=\"00000000-") {
+		t.Errorf("%s", text.String())
+	}
+}

@@ -1,0 +1,245 @@
+// Package follow keeps what tables of an app say in the ledger: it reads them in a snapshot, and
+// then follows the database's changes.
+package follow
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/ledger"
+)
+
+const maxTables = 100
+
+// Table says what activities the rows of a table give. Columns are given by their names.
+type Table struct {
+	Table  string            `json:"table"` // "name", or "schema.name"
+	Kind   string            `json:"kind"`
+	User   text              `json:"user"`   // a column, or a template such as "list:{list_id}"
+	Target text              `json:"target"` // as User
+	Since  string            `json:"since"`  // a time; "": the commit
+	Until  string            `json:"until"`  // a time; "" or NULL: no end
+	While  []string          `json:"while"`  // a row counts while all of them are set, or true
+	Unless []string          `json:"unless"` // a row counts while none of them is set, or true
+	Where  map[string]string `json:"where"`  // a row counts while the columns have these texts
+
+	partitioned bool // as the source says
+}
+
+// schema returns the schema of the table: public, unless its name has another.
+func (t *Table) schema() string {
+	if of, _, found := strings.Cut(t.Table, "."); found {
+		return of
+	}
+	return "public"
+}
+
+// bare returns the name of the table, without its schema.
+func (t *Table) bare() string {
+	if _, name, found := strings.Cut(t.Table, "."); found {
+		return name
+	}
+	return t.Table
+}
+
+// quoted returns the name of the table in SQL.
+func (t *Table) quoted() string { return quote(t.schema()) + "." + quote(t.bare()) }
+
+// only returns the table in SQL without tables that inherit from it: the stream has these by their
+// own names. Partitions are in the stream as rows of the table.
+func (t *Table) only() string {
+	if t.partitioned {
+		return t.quoted()
+	}
+	return "ONLY " + t.quoted()
+}
+
+// text is a column, or a template with columns in braces.
+type text struct {
+	parts []string // the parts with an odd index are columns
+}
+
+// UnmarshalText parses a column, or a template.
+func (t *text) UnmarshalText(in []byte) error {
+	rest := string(in)
+	if !strings.ContainsAny(rest, "{}") {
+		if rest == "" {
+			return errors.New("no column")
+		}
+		t.parts = []string{"", rest, ""}
+		return nil
+	}
+	t.parts = nil
+	for {
+		before, after, found := strings.Cut(rest, "{")
+		if t.parts = append(t.parts, before); strings.Contains(before, "}") {
+			return fmt.Errorf("%q: } without {", in)
+		}
+		if !found {
+			break
+		}
+		column, tail, closed := strings.Cut(after, "}")
+		if !closed || column == "" || strings.Contains(column, "{") {
+			return fmt.Errorf("%q: want columns in braces", in)
+		}
+		t.parts, rest = append(t.parts, column), tail
+	}
+	if len(t.parts) == 1 {
+		return fmt.Errorf("%q names no column", in)
+	}
+	return nil
+}
+
+func (t *text) columns() (all []string) {
+	for i := 1; i < len(t.parts); i += 2 {
+		all = append(all, t.parts[i])
+	}
+	return all
+}
+
+// fill returns the text with the values of the columns; false: one is NULL.
+func (t *text) fill(value func(column string) *string) (string, bool) {
+	var b strings.Builder
+	for i, part := range t.parts {
+		if i%2 == 0 {
+			b.WriteString(part)
+			continue
+		}
+		v := value(part)
+		if v == nil {
+			return "", false
+		}
+		b.WriteString(*v)
+	}
+	return b.String(), true
+}
+
+// Tables are the tables of a source.
+type Tables []Table
+
+// ParseTables parses a file such as {"tables": [{"table": "blocks", "kind": "block", ...}]}. Kinds
+// are those of the service. Errors name the table.
+func ParseTables(file []byte, kinds *activity.Kinds) (Tables, error) {
+	var f struct {
+		Tables []Table `json:"tables"`
+	}
+	if err := json.Unmarshal(file, &f, json.RejectUnknownMembers(true)); err != nil {
+		return nil, fmt.Errorf(`not of the form {"tables": [{"table": ..., "kind": ..., "user": ..., "target": ...}]}: %w`, err)
+	}
+	if n := len(f.Tables); n == 0 || n > maxTables {
+		return nil, fmt.Errorf("tables: %d, want 1 to %d", n, maxTables)
+	}
+	var errs []error
+	for i := range f.Tables {
+		if err := f.Tables[i].check(kinds); err != nil {
+			errs = append(errs, fmt.Errorf("table %d (%q): %w", i+1, f.Tables[i].Table, err))
+		}
+	}
+	return f.Tables, errors.Join(errs...)
+}
+
+func (t *Table) check(kinds *activity.Kinds) error {
+	if k, ok := kinds.Named(t.Kind); !ok || !k.InLedger() {
+		return fmt.Errorf("kind: the ledger keeps no kind %q", t.Kind)
+	}
+	if schema, name, found := strings.Cut(t.Table, "."); t.Table == "" || found && (schema == "" || name == "") {
+		return errors.New(`table: want "name" or "schema.name"`)
+	}
+	for field, of := range map[string]*text{"user": &t.User, "target": &t.Target} {
+		if len(of.parts) == 0 {
+			return fmt.Errorf("%s: missing", field)
+		}
+	}
+	return nil
+}
+
+// Kinds returns the kinds of the tables, each once, in order.
+func (all Tables) Kinds() []string {
+	kinds := make(map[string]bool)
+	for i := range all {
+		kinds[all[i].Kind] = true
+	}
+	return slices.Sorted(maps.Keys(kinds))
+}
+
+// columns returns the columns that the mapping of a row needs, each once, in order.
+func (t *Table) columns() []string {
+	all := slices.Concat(t.User.columns(), t.Target.columns(), t.While, t.Unless, slices.Collect(maps.Keys(t.Where)))
+	for _, one := range []string{t.Since, t.Until} {
+		if one != "" {
+			all = append(all, one)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// mapped is what a row gives.
+type mapped struct {
+	ledger.Span
+
+	user, target string
+}
+
+// of maps a row, given its values as text; nil: NULL. counts is false for a row that gives nothing.
+func (t *Table) of(value func(column string) *string) (m mapped, counts bool, err error) {
+	set := func(column string) bool {
+		v := value(column)
+		return v != nil && *v != "f" && *v != "false"
+	}
+	if slices.ContainsFunc(t.While, func(c string) bool { return !set(c) }) || slices.ContainsFunc(t.Unless, set) {
+		return mapped{}, false, nil
+	}
+	for column, want := range t.Where {
+		if v := value(column); v == nil || *v != want {
+			return mapped{}, false, nil
+		}
+	}
+	var user, target bool
+	m.user, user = t.User.fill(value)
+	m.target, target = t.Target.fill(value)
+	if !user || !target {
+		return mapped{}, false, nil
+	}
+	for _, one := range []struct {
+		column string
+		into   *time.Time
+	}{{t.Since, &m.Since}, {t.Until, &m.Until}} {
+		if one.column == "" {
+			continue
+		}
+		if v := value(one.column); v != nil {
+			if *one.into, err = parseTime(*v); err != nil {
+				return mapped{}, false, fmt.Errorf("column %q: %w", one.column, err)
+			}
+		}
+	}
+	return m, true, nil
+}
+
+// parseTime parses a timestamp as PostgreSQL prints it with datestyle ISO and time zone UTC, or as
+// Debezium does.
+func parseTime(text string) (time.Time, error) {
+	switch text {
+	case "infinity":
+		return time.Time{}, nil // no end
+	case "-infinity":
+		return time.Time{}, errors.New("-infinity is no time")
+	}
+	for _, layout := range []string{
+		"2006-01-02 15:04:05.999999999-07", "2006-01-02 15:04:05.999999999-07:00", "2006-01-02 15:04:05.999999999", "2006-01-02",
+		time.RFC3339Nano,
+	} {
+		if at, err := time.Parse(layout, text); err == nil {
+			return at.UTC(), nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("%q is no time", text)
+}

@@ -1,0 +1,82 @@
+package follow
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity"
+)
+
+const apps = `{"tables": [
+  {"table": "public.blocks", "kind": "block", "user": "blocker_id", "target": "blocked_id", "since": "created_at"},
+  {"table": "mutes", "kind": "hide", "user": "account_id", "target": "target_account_id", "until": "expires_at", "unless": ["deleted_at"]},
+  {"table": "person_actions", "kind": "block", "user": "person_id", "target": "target_id", "while": ["blocked_at"], "since": "blocked_at"},
+  {"table": "list_members", "kind": "block", "user": "list:{list_id}", "target": "member_id", "where": {"state": "accepted"}}]}`
+
+func TestTables(t *testing.T) {
+	tables, err := ParseTables([]byte(apps), activity.BuiltinKinds())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const null = "NULL"
+	for _, c := range []struct {
+		table int
+		row   string // column=value, ...
+		want  string // "user target since until"; "": it gives nothing
+	}{
+		{0, "blocker_id=1 blocked_id=2 created_at=2026-01-02T03:04:05.5+02", "1 2 2026-01-02T01:04:05.5Z -"},
+		{0, "blocker_id=1 blocked_id=NULL created_at=NULL", ""},
+		{1, "account_id=1 target_account_id=2 expires_at=NULL deleted_at=NULL", "1 2 - -"},
+		{1, "account_id=1 target_account_id=2 expires_at=infinity deleted_at=f", "1 2 - -"},
+		{1, "account_id=1 target_account_id=2 expires_at=2026-01-02 deleted_at=t", ""},
+		{1, "account_id=1 target_account_id=2 expires_at=2026-01-02 deleted_at=NULL", "1 2 - 2026-01-02T00:00:00Z"},
+		{2, "person_id=1 target_id=2 blocked_at=NULL", ""},
+		{2, "person_id=1 target_id=2 blocked_at=2026-01-02T00:00:00", "1 2 2026-01-02T00:00:00Z -"},
+		{3, "list_id=7 member_id=2 state=accepted", "list:7 2 - -"},
+		{3, "list_id=7 member_id=2 state=asked", ""},
+	} {
+		values := make(map[string]*string)
+		for _, one := range strings.Fields(c.row) {
+			column, v, _ := strings.Cut(one, "=")
+			v = strings.Replace(v, "T", " ", 1)
+			if values[column] = &v; v == null {
+				values[column] = nil
+			}
+		}
+		m, counts, err := tables[c.table].of(func(column string) *string { return values[column] })
+		got := ""
+		if counts {
+			at := func(at time.Time) string {
+				if at.IsZero() {
+					return "-"
+				}
+				return at.Format(time.RFC3339Nano)
+			}
+			got = strings.Join([]string{m.user, m.target, at(m.Since), at(m.Until)}, " ")
+		}
+		if got != c.want || err != nil {
+			t.Errorf("%s: %q, %v, want %q", c.row, got, err, c.want)
+		}
+	}
+}
+
+func TestTablesRefused(t *testing.T) {
+	for file, want := range map[string]string{
+		`{}`:              "0, want 1",
+		`{"tables":[{}]}`: "no kind",
+		`{"table":[]}`:    "unknown",
+		`{"tables":[{"table":"b","kind":"seen","user":"a","target":"b"}]}`:        "no kind \"seen\"",
+		`{"tables":[{"table":"b","kind":"block","user":"a"}]}`:                    "target: missing",
+		`{"tables":[{"table":".b","kind":"block","user":"a","target":"b"}]}`:      "schema.name",
+		`{"tables":[{"table":"b","kind":"block","user":"l:{a","target":"b"}]}`:    "braces",
+		`{"tables":[{"table":"b","kind":"block","user":"a}","target":"b"}]}`:      "without {",
+		`{"tables":[{"table":"b","table":"c","kind":"block","user":"a"}]}`:        "duplicate",
+		`{"tables":[{"table":"b","kind":"block","user":"","target":"b"}]}`:        "no column",
+		`{"tables":[{"table":"b","kind":"block","user":"a","target":"b","x":1}]}`: "unknown",
+	} {
+		if _, err := ParseTables([]byte(file), activity.BuiltinKinds()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", file, err, want)
+		}
+	}
+}
