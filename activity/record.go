@@ -273,24 +273,28 @@ func (r *Recorder) changes(p *prepared) []ledger.Change {
 	for _, i := range p.rows {
 		a := p.activities[i]
 		k, _ := r.kinds.Named(a.Kind)
-		at := p.at
-		if !a.Since.IsZero() {
-			at = a.Since
+		if a.Since.IsZero() {
+			a.Since = p.at
 		}
 		from := len(all)
-		own, mirror, mirrored := k.rows(a.User, a.Target)
-		all = append(all, r.row(own, at, a.Until))
-		switch {
-		case mirrored:
-			all = append(all, r.row(mirror, at, a.Until))
-		case k.Target == User: // the target has no row of its own
-			all[from].Names, all[from].TargetHash = true, r.userHash(a.Target)
-		}
+		all = r.appendRows(all, k, a)
 		changes = append(changes, ledger.Change{Remove: a.Remove, Rows: all[from:len(all):len(all)], Limit: k.Limit})
 	}
 	return changes
 }
 
-func (r *Recorder) row(of row, since, until time.Time) ledger.Row {
-	return ledger.Row{Hash: r.userHash(of.owner), Owner: of.owner, Kind: of.kind, Target: of.target, Since: since, Until: until}
+// appendRows appends the rows of an activity of the kind.
+func (r *Recorder) appendRows(all []ledger.Row, k Kind, a Activity) []ledger.Row {
+	own, mirror, mirrored := k.rows(a.User, a.Target)
+	of := func(row row) ledger.Row {
+		return ledger.Row{Hash: r.userHash(row.owner), Owner: row.owner, Kind: row.kind, Target: row.target, Since: a.Since, Until: a.Until}
+	}
+	first := of(own)
+	switch {
+	case mirrored:
+		return append(all, first, of(mirror))
+	case k.Target == User: // the target has no row of its own
+		first.Names, first.TargetHash = true, r.userHash(a.Target)
+	}
+	return append(all, first)
 }

@@ -14,12 +14,13 @@ import (
 )
 
 // Source records what the tables of an app say. The kinds of its rows are written by nobody else.
-// It is for one goroutine.
+// It is for one goroutine, but for Renew. Position is up to where the ledger has what the source
+// committed; "": the source has to be read whole.
 type Source struct {
-	r        *Recorder
-	lease    ledger.Lease
-	position string
-	bulk     *pages.Bulk // of [Source.RecordBulk]; nil: none has begun
+	*ledger.Lease
+
+	r    *Recorder
+	bulk *pages.Bulk // of [Source.RecordBulk]; nil: none has begun
 }
 
 // SourceChange is what a transaction of a source did to one activity. See [ledger.SourceChange].
@@ -43,39 +44,11 @@ func (r *Recorder) Follow(
 	if err != nil {
 		return nil, err
 	}
-	return &Source{r: r, lease: lease, position: lease.Position}, nil
+	return &Source{Lease: lease, r: r}, nil
 }
 
 // Release makes a kind of a source ordinary again. See [ledger.Ledger.Unfollow].
-func (r *Recorder) Release(ctx context.Context, kind string) error {
-	if err := r.ledger.Unfollow(ctx, kind); err != nil {
-		return fmt.Errorf("release %s: %w", kind, err)
-	}
-	return nil
-}
-
-// Position is up to where the ledger has what the source committed; "": the source has to be read
-// whole.
-func (s *Source) Position() string { return s.position }
-
-// Renew extends the lease, or ends it if lasts is 0. See [ledger.Ledger.Renew].
-func (s *Source) Renew(ctx context.Context, lasts time.Duration) error {
-	return s.r.ledger.Renew(ctx, s.lease, lasts)
-}
-
-// StartOver makes Position "": the source has to be read whole. See [ledger.Ledger.StartOver].
-func (s *Source) StartOver(ctx context.Context) error {
-	if err := s.r.ledger.StartOver(ctx, s.lease); err != nil {
-		return err
-	}
-	s.position = ""
-	return nil
-}
-
-// Settle ends the reading of a snapshot whose changes had Reading set. See [ledger.Ledger.Settle].
-func (s *Source) Settle(ctx context.Context) error {
-	return s.r.ledger.Settle(ctx, s.lease, s.position)
-}
+func (r *Recorder) Release(ctx context.Context, kind string) error { return r.ledger.Unfollow(ctx, kind) }
 
 // Reach waits until every View that begins afterwards has what was recorded up to Position.
 func (s *Source) Reach(ctx context.Context) error {
@@ -83,7 +56,7 @@ func (s *Source) Reach(ctx context.Context) error {
 	return s.r.pages.Reach(ctx, func(sources []ledger.Source) (bool, error) {
 		answers++
 		return answers > 2 || slices.ContainsFunc(sources, func(o ledger.Source) bool {
-			return o.Name == s.lease.Source && o.Position == s.position
+			return o.Name == s.Lease.Source && o.Position == s.Position
 		}), nil
 	})
 }
@@ -91,22 +64,17 @@ func (s *Source) Reach(ctx context.Context) error {
 // HashOf returns the hash of a user. [Recorder.Export] has all activities in order of this hash.
 func (s *Source) HashOf(user string) uint64 { return s.r.userHash(user) }
 
-// Check returns an [*InvalidError] if a change can never be recorded.
-func (s *Source) Check(c SourceChange) error {
-	return s.r.kinds.Check(Activity{User: c.User, Kind: c.Kind, Target: c.Target})
-}
-
-// Record records changes that Check accepts, and the position after them. When it returns nil, the
+// Record records changes of valid activities, and the position after them. When it returns nil, the
 // ledger has them, and every View that begins after [Recorder.Await] has them too.
 //
 // An error that wraps ledger.ErrFenced means that another process follows the source now, and one
 // that wraps ledger.ErrStrayRow that the source has to be read whole. After any other error, try
 // again with a new lease: the changes may be in the ledger.
 func (s *Source) Record(ctx context.Context, to string, changes []SourceChange) error {
-	if err := s.r.pages.Follow(ctx, s.lease, s.position, to, s.rows(changes)); err != nil {
-		return fmt.Errorf("record %d changes of source %q: %w", len(changes), s.lease.Source, err)
+	if err := s.r.pages.Follow(ctx, ledger.Step{Lease: s.Lease, From: s.Position, To: to}, s.changes(changes)); err != nil {
+		return fmt.Errorf("record %d changes of source %q: %w", len(changes), s.Lease.Source, err)
 	}
-	s.position = to
+	s.Position = to
 	return nil
 }
 
@@ -115,12 +83,12 @@ func (s *Source) Record(ctx context.Context, to string, changes []SourceChange) 
 // Record.
 func (s *Source) RecordBulk(ctx context.Context, changes []SourceChange) error {
 	if s.bulk == nil {
-		s.bulk = s.r.pages.NewBulk()
+		s.bulk = s.r.pages.NewBulk(&ledger.Step{Lease: s.Lease, From: s.Position, To: s.Position})
 	}
-	if err := s.bulk.Follow(ctx, s.lease, s.position, s.position, s.rows(changes)); err != nil {
+	if _, err := s.bulk.Record(ctx, s.changes(changes)); err != nil {
 		err = errors.Join(err, s.bulk.Finish(ctx)) // of what the ledger has
 		s.bulk = nil
-		return fmt.Errorf("record %d changes of source %q: %w", len(changes), s.lease.Source, err)
+		return fmt.Errorf("record %d changes of source %q: %w", len(changes), s.Lease.Source, err)
 	}
 	return nil
 }
@@ -130,26 +98,21 @@ func (s *Source) FinishBulk(ctx context.Context, to string) error {
 	if bulk := s.bulk; bulk != nil {
 		s.bulk = nil
 		if err := bulk.Finish(ctx); err != nil {
-			return fmt.Errorf("finish the changes of source %q: %w", s.lease.Source, err)
+			return fmt.Errorf("finish the changes of source %q: %w", s.Lease.Source, err)
 		}
 	}
 	return s.Record(ctx, to, nil)
 }
 
-// rows returns changes as those of rows.
-func (s *Source) rows(changes []SourceChange) []ledger.SourceChange {
-	all := make([]ledger.SourceChange, len(changes))
-	for i, c := range changes {
+// changes returns changes as those of rows.
+func (s *Source) changes(of []SourceChange) []ledger.Change {
+	all := make([]ledger.Change, len(of))
+	for i, c := range of {
 		k, _ := s.r.kinds.Named(c.Kind)
-		own, mirror, mirrored := k.rows(c.User, c.Target)
-		rows := []ledger.Row{s.r.row(own, c.At, time.Time{})}
-		switch {
-		case mirrored:
-			rows = append(rows, s.r.row(mirror, c.At, time.Time{}))
-		case k.Target == User: // the target has no row of its own
-			rows[0].Names, rows[0].TargetHash = true, s.r.userHash(c.Target)
-		}
-		all[i] = ledger.SourceChange{Rows: rows, At: c.At, Added: c.Added, Removed: c.Removed, Whole: c.Whole, Reading: c.Reading}
+		rows := s.r.appendRows(nil, k, Activity{User: c.User, Target: c.Target})
+		all[i] = ledger.Change{Rows: rows, Remove: true, Source: &ledger.SourceChange{
+			At: c.At, Added: c.Added, Removed: c.Removed, Whole: c.Whole, Reading: c.Reading,
+		}}
 	}
 	return all
 }

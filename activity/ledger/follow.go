@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
+
+	"github.com/go-json-experiment/json"
 )
 
 // forgetMost is the number of rows that a transaction forgets at most.
@@ -48,25 +48,31 @@ type Source struct {
 // Lease lets its holder alone write the kinds of a source.
 type Lease struct {
 	Source   string
-	Fence    int64 // greater than that of any earlier lease
-	Position string
+	Position string // of the source, when the lease was taken
+
+	ledger *Ledger
+	fence  int64 // greater than that of any earlier lease
+}
+
+// Step is what a follower records: the lease by which it may, and the positions before and after.
+type Step struct {
+	Lease    *Lease
+	From, To string
 }
 
 // Span is the time for which a row of a source counts. Since is zero for a row that does not say.
 type Span struct {
-	Since, Until time.Time
+	Since time.Time `json:"since,omitzero"`
+	Until time.Time `json:"until,omitzero"`
 	// Row is a hash of a row that a snapshot has, which may be told more than once; 0: another row.
-	Row uint64
-
-	at bool // Since is that of the change, as the row does not say
+	Row uint64 `json:"row,omitzero"`
 }
 
 // SourceChange is what a transaction of a source did to one activity. Several rows of a source may
 // give the same activity: it begins with the first of them, and ends with the last.
 type SourceChange struct {
-	Rows           []Row // of the activity, as in a [Change]; their times are not used
-	At             time.Time
-	Added, Removed []Span // rows of the source that give the activity; At stands for a Since of zero
+	At             time.Time // when the activity began, if it did and the rows do not say
+	Added, Removed []Span    // rows of the source that give the activity
 	// Whole means that no other rows than Added give the activity, whatever was known before.
 	Whole bool
 	// Reading means that of the rows known before, only those with a hash give the activity: a
@@ -81,110 +87,119 @@ type SourceChange struct {
 // [FollowedError]. For other errors see Record.
 func (l *Ledger) Lease(
 	ctx context.Context, source, holder string, kinds []string, lasts time.Duration, force bool,
-) (Lease, error) {
-	what := fmt.Sprintf("ledger: lease source %q", source)
-	return ask(ctx, l, &Call{Operation: "lease"}, what, func(ctx context.Context) (lease Lease, err error) {
-		err = l.db.transact(ctx, callTimeout, func(ctx context.Context, t transaction) error {
-			lease, err = l.lease(ctx, t, source, holder, kinds, lasts, force)
-			return err
+) (*Lease, error) {
+	kinds = slices.Sorted(slices.Values(kinds))
+	lease := &Lease{Source: source, ledger: l}
+	err := run(ctx, l, "lease", fmt.Sprintf("ledger: lease source %q", source), func(ctx context.Context) error {
+		return l.db.transact(ctx, callTimeout, func(ctx context.Context, t transaction) error {
+			return lease.take(ctx, t, holder, kinds, lasts, force)
 		})
-		return lease, err
 	})
+	if err != nil {
+		return nil, err
+	}
+	return lease, nil
 }
 
-func (l *Ledger) lease(
-	ctx context.Context, t transaction, source, holder string, kinds []string, lasts time.Duration, force bool,
-) (Lease, error) {
-	lease := Lease{Source: source}
+func (s *Lease) take(
+	ctx context.Context, t transaction, holder string, kinds []string, lasts time.Duration, force bool,
+) error {
+	sql := &s.ledger.sql
 	var had string
-	var until, clock int64
+	var until int64
+	var now time.Time
 	var all []Kind
-	err := t.begin(ctx, statement{sql: l.sql.lockKinds},
-		statement{sql: putSourceSQL, args: []any{source}},
-		statement{sql: l.sql.lockSource, args: []any{source}, into: []any{&lease.Position, &lease.Fence, &had, &until}},
-		statement{sql: l.sql.clock, into: []any{&clock}}, kindsQuery(&all))
+	err := t.begin(ctx, statement{sql: sql.lockKinds},
+		statement{sql: putSourceSQL, args: []any{s.Source}},
+		statement{sql: sql.lockSource, args: []any{s.Source}, into: []any{&s.Position, &s.fence, &had, &until}},
+		sql.leaseClock(&now), kindsQuery(&all))
 	if err != nil {
-		return Lease{}, fmt.Errorf("read the lease: %w", err)
+		return fmt.Errorf("read the lease: %w", err)
 	}
 	var mine []string
 	for _, k := range all {
 		switch {
-		case k.Source == source:
+		case k.Source == s.Source:
 			mine = append(mine, k.Name)
 		case k.Source != "" && slices.Contains(kinds, k.Name):
-			return Lease{}, &FollowedError{k.Source, k.Name}
+			return &FollowedError{k.Source, k.Name}
 		}
 	}
-	now := time.Now()
-	if clock > 0 {
-		now = time.UnixMicro(clock)
-	}
 	if had != holder && until > now.UnixMicro() && !force {
-		return Lease{}, fmt.Errorf("%w: %s, until %s", ErrHeld, had, time.UnixMicro(until).UTC().Format(time.RFC3339))
+		return fmt.Errorf("%w: %s, until %s", ErrHeld, had, time.UnixMicro(until).UTC().Format(time.RFC3339))
 	}
-	lease.Fence++
+	s.fence++
 	var writes []statement
-	if kinds = slices.Sorted(slices.Values(kinds)); !slices.Equal(kinds, mine) {
-		lease.Position = ""
-		writes = append(writes, statement{sql: releaseKindsSQL, args: []any{source}})
+	if !slices.Equal(kinds, mine) {
+		s.Position = ""
+		writes = append(writes, statement{sql: releaseKindsSQL, args: []any{s.Source}})
 		for _, kind := range kinds {
-			writes = append(writes, statement{sql: followKindSQL, args: []any{source, kind}})
+			writes = append(writes, statement{sql: followKindSQL, args: []any{s.Source, kind}})
 		}
 	}
 	writes = append(writes, statement{
-		sql: takeLeaseSQL, args: []any{lease.Position, lease.Fence, holder, now.Add(lasts).UnixMicro(), source},
+		sql: takeLeaseSQL, args: []any{s.Position, s.fence, holder, now.Add(lasts).UnixMicro(), s.Source},
 	})
-	return lease, execAll(ctx, t, writes)
+	return execAll(ctx, t, writes)
 }
 
-// Renew extends a lease, or ends it if lasts is 0. An error wraps ErrFenced if the lease was lost.
-func (l *Ledger) Renew(ctx context.Context, lease Lease, lasts time.Duration) error {
-	what := fmt.Sprintf("ledger: renew the lease of source %q", lease.Source)
-	return run(ctx, l, "renew", what, func(ctx context.Context) error {
-		return l.db.transact(ctx, callTimeout, func(ctx context.Context, t transaction) error {
-			var clock int64
-			if err := t.begin(ctx, statement{sql: l.sql.clock, into: []any{&clock}}); err != nil {
+// leaseClock is a query of the clock by which leases end: the database's, or else this machine's.
+func (sql *dialect) leaseClock(into *time.Time) statement {
+	*into = time.Now()
+	var us int64
+	return statement{sql: sql.clock, into: []any{&us}, each: func() error { *into = time.UnixMicro(us); return nil }}
+}
+
+// Renew extends the lease, or ends it if lasts is 0. An error wraps ErrFenced if it was lost.
+func (s *Lease) Renew(ctx context.Context, lasts time.Duration) error {
+	return s.transact(ctx, "renew", func(ctx context.Context, t transaction) error {
+		var now time.Time
+		if err := t.begin(ctx, s.ledger.sql.leaseClock(&now)); err != nil {
+			return err
+		}
+		return fenced(ctx, t, statement{sql: renewLeaseSQL, args: []any{now.Add(lasts).UnixMicro(), s.Source, s.fence}})
+	})
+}
+
+func (s *Lease) transact(ctx context.Context, operation string, do func(context.Context, transaction) error) error {
+	what := fmt.Sprintf("ledger: %s source %q", operation, s.Source)
+	return run(ctx, s.ledger, operation, what, func(ctx context.Context) error {
+		return s.ledger.db.transact(ctx, callTimeout, do)
+	})
+}
+
+// StartOver makes the source one that has not been read whole, and forgets which activities several
+// of its rows give. Its rows stay. An error wraps ErrFenced if the lease was lost.
+func (s *Lease) StartOver(ctx context.Context) error {
+	err := s.forget(ctx, "start_over", statement{sql: startOverSQL, args: []any{s.Source, s.fence}}, "")
+	if err == nil {
+		s.Position = ""
+	}
+	return err
+}
+
+// Settle forgets the hashes of rows that alone give their activity, once a snapshot was read.
+// position is the source's. An error wraps ErrFenced if the lease was lost.
+func (s *Lease) Settle(ctx context.Context, position string) error {
+	return s.forget(ctx, "settle", s.move(position, position), "%},{%")
+}
+
+// forget forgets rows of the source, except those whose text is like except, in as many transactions
+// as it takes. Each runs the fence.
+func (s *Lease) forget(ctx context.Context, operation string, fence statement, except string) error {
+	for n := forgetMost; n == forgetMost; {
+		err := s.transact(ctx, operation, func(ctx context.Context, t transaction) error {
+			err := t.begin(ctx, statement{sql: s.ledger.sql.lockKinds})
+			if err == nil {
+				err = fenced(ctx, t, fence)
+			}
+			if err != nil {
 				return err
 			}
-			now := time.Now()
-			if clock > 0 {
-				now = time.UnixMicro(clock)
-			}
-			return fenced(ctx, t, statement{sql: renewLeaseSQL, args: []any{now.Add(lasts).UnixMicro(), lease.Source, lease.Fence}})
-		})
-	})
-}
-
-// StartOver makes the source of a lease one that has not been read whole, and forgets which
-// activities several of its rows give. Its rows stay. An error wraps ErrFenced if the lease was lost.
-func (l *Ledger) StartOver(ctx context.Context, lease Lease) error {
-	return l.forget(ctx, "start_over", statement{sql: startOverSQL, args: []any{lease.Source, lease.Fence}}, lease.Source, "")
-}
-
-// Settle forgets the hashes of rows that alone give their activity, once a snapshot was read. An
-// error wraps ErrFenced if the lease was lost.
-func (l *Ledger) Settle(ctx context.Context, lease Lease, position string) error {
-	move := statement{sql: moveSourceSQL, args: []any{position, lease.Source, lease.Fence, position}}
-	return l.forget(ctx, "settle", move, lease.Source, "%,%")
-}
-
-// forget forgets rows of a source, except those whose text is like except, in as many transactions
-// as it takes. Each runs the fence.
-func (l *Ledger) forget(ctx context.Context, operation string, fence statement, source, except string) error {
-	for n := forgetMost; n == forgetMost; {
-		err := run(ctx, l, operation, fmt.Sprintf("ledger: forget rows of source %q", source), func(ctx context.Context) error {
-			return l.db.transact(ctx, callTimeout, func(ctx context.Context, t transaction) error {
-				if err := t.begin(ctx, statement{sql: l.sql.lockKinds}); err != nil {
-					return err
-				}
-				if err := fenced(ctx, t, fence); err != nil {
-					return err
-				}
-				var hash int64
-				n = 0
-				return t.query(ctx, statement{
-					sql: deleteSourceRepeatsSQL, args: []any{source, except, forgetMost}, into: []any{&hash}, each: func() error { n++; return nil },
-				})
+			var hash int64
+			n = 0
+			return t.query(ctx, statement{
+				sql: deleteSourceRepeatsSQL, args: []any{s.Source, except, forgetMost}, into: []any{&hash}, each: func() error { n++; return nil },
 			})
 		})
 		if err != nil {
@@ -192,6 +207,11 @@ func (l *Ledger) forget(ctx context.Context, operation string, fence statement, 
 		}
 	}
 	return nil
+}
+
+// move is an update for fenced.
+func (s *Lease) move(from, to string) statement {
+	return statement{sql: moveSourceSQL, args: []any{to, s.Source, s.fence, from}}
 }
 
 // fenced runs an update of a source that returns a row if the lease is the ledger's.
@@ -246,34 +266,6 @@ func (l *Ledger) Sources(ctx context.Context) ([]Source, error) {
 	})
 }
 
-// Follow records what transactions of a source did, and the position to after them, in one
-// transaction. So every change of the source takes effect exactly once. The error wraps ErrFenced
-// if the lease was lost, or the ledger's position is not from; then nothing changes. See Record for
-// everything else.
-func (l *Ledger) Follow(ctx context.Context, now time.Time, lease Lease, from, to string, changes []SourceChange) (Receipt, error) {
-	what := fmt.Sprintf("ledger: follow source %q with %d changes", lease.Source, len(changes))
-	return ask(ctx, l, &Call{Operation: "follow"}, what, func(ctx context.Context) (Receipt, error) {
-		plain := make([]Change, len(changes))
-		for i, c := range changes {
-			plain[i] = Change{Rows: c.Rows, Remove: true}
-		}
-		p, err := newPlan(l.id, plain)
-		if err != nil {
-			return Receipt{}, err
-		}
-		for i, n := 0, 0; i < len(changes); n, i = n+len(changes[i].Rows), i+1 {
-			for j, r := range changes[i].Rows {
-				if r.Names {
-					h := stored(r.TargetHash)
-					p.named[n+j].targetHash = &h
-				}
-			}
-		}
-		f := following{plan: p, lease: lease, from: from, to: to, changes: changes}
-		return f.execute(ctx, l, now)
-	})
-}
-
 // sourcesQuery returns a query that reads all sources in order of name, without their kinds.
 func sourcesQuery(into *[]Source) statement {
 	var s Source
@@ -285,53 +277,28 @@ func sourcesQuery(into *[]Source) statement {
 	}
 }
 
-// following is a plan of what a source did.
-type following struct {
-	*plan
-
-	lease    Lease
-	from, to string
-	changes  []SourceChange
-	noted    map[key][]Span // of activities that several rows give
+// Follow records what transactions of a source did, each change with a Source, and the position
+// after them, in one transaction. So every change of the source takes effect exactly once. The error
+// wraps ErrFenced if the lease was lost, or the ledger's position is not step.From; then nothing
+// changes. See Record for everything else; the receipt does not say which changes had an effect.
+func (l *Ledger) Follow(ctx context.Context, now time.Time, step Step, changes []Change) (Receipt, error) {
+	what := fmt.Sprintf("ledger: follow source %q with %d changes", step.Lease.Source, len(changes))
+	return ask(ctx, l, &Call{Operation: "follow"}, what, func(ctx context.Context) (Receipt, error) {
+		p, err := newPlan(l.id, changes)
+		if err != nil {
+			return Receipt{}, err
+		}
+		p.step = &step
+		return l.execute(ctx, p, now)
+	})
 }
 
-func (f *following) execute(ctx context.Context, l *Ledger, now time.Time) (receipt Receipt, err error) {
-	f.source = f.lease.Source
-	err = l.db.transact(ctx, callTimeout, func(ctx context.Context, t transaction) error {
-		move := statement{sql: moveSourceSQL, args: []any{f.to, f.lease.Source, f.lease.Fence, f.from}}
-		if len(f.changes) == 0 {
-			if err := t.begin(ctx); err != nil {
-				return err
-			}
-			return fenced(ctx, t, move)
-		}
-		states, err := l.lock(ctx, t, f.plan, f.lookupRepeats(l))
-		if err != nil {
-			return fmt.Errorf("look up rows: %w", err)
-		}
-		if err := fenced(ctx, t, move); err != nil {
-			return err
-		}
-		several, single, err := f.decide(now)
-		if err != nil {
-			return err
-		}
-		e := f.effect(states)
-		receipt.Pages, receipt.Layouts, receipt.Owners = e.pages, f.layouts, f.owners
-		upserts, removals := f.writes()
-		err = execAll(ctx, t, []statement{
-			{sql: l.sql.upsertRows, columns: columnsOf(upserts)},
-			{sql: l.sql.deleteRows, columns: columnsOf(removals)[:4]},
-			{sql: l.sql.upsertRepeats, columns: append(several.key(), several.times)},
-			{sql: l.sql.deleteRepeats, columns: single.key()},
-			l.raise(e.raised),
-		})
-		if err != nil {
-			return fmt.Errorf("write rows: %w", err)
-		}
-		return nil
-	})
-	return receipt, err
+// source returns the source that makes the changes; "": callers of Record do.
+func (p *plan) source() string {
+	if p.step == nil {
+		return ""
+	}
+	return p.step.Lease.Source
 }
 
 // repeats are the columns of the table of that name.
@@ -347,77 +314,97 @@ func (r *repeats) add(k key, times string) {
 
 func (r *repeats) key() []any { return []any{r.hash, r.owner, r.kind, r.target} }
 
-// lookupRepeats is a query for the activities of the changes that several rows give.
-func (f *following) lookupRepeats(l *Ledger) statement {
+// lookupRepeats is a query for the activities of a source's changes that several rows give.
+func (l *Ledger) lookupRepeats(p *plan) (s statement) {
+	if p.step == nil {
+		return s
+	}
 	var hash int64
 	var k key
 	var text string
 	var firsts repeats
-	for i := range f.changes {
-		firsts.add(f.changes[i].Rows[0].key(), "")
+	for i := range p.changes {
+		firsts.add(p.changes[i].Rows[0].key(), "")
 	}
 	return statement{
 		sql: l.sql.lookupRepeats, columns: firsts.key(), into: []any{&hash, &k.owner, &k.kind, &k.target, &text},
-		reset: func() { f.noted = make(map[key][]Span) },
+		reset: func() { p.repeats = make(map[key][]Span) },
 		each: func() (err error) {
 			k.hash = unstored(hash)
-			f.noted[k], err = parseSpans(text)
+			var spans []Span
+			err = json.Unmarshal([]byte(text), &spans)
+			p.repeats[k] = spans
 			return err
 		},
 	}
 }
 
-// decide sets the state of each entry after the changes. It returns the activities that several rows
-// give from now on, and those that one row gives, or none.
-func (f *following) decide(now time.Time) (several, single repeats, err error) {
-	for _, e := range f.entries {
+// follow moves the position, and sets the state of each entry after a source's changes. It returns
+// statements that note which activities several rows give from now on, and which no longer.
+func (l *Ledger) follow(ctx context.Context, t transaction, p *plan, now time.Time) ([]statement, error) {
+	if err := fenced(ctx, t, p.step.Lease.move(p.step.From, p.step.To)); err != nil {
+		return nil, err
+	}
+	for _, e := range p.entries {
 		e.state = state{e.was, e.before}
 	}
-	before := maps.Clone(f.noted)
-	named, last := f.named, make(map[key]int)
-	for i := range f.changes {
-		c := &f.changes[i]
+	before := maps.Clone(p.repeats)
+	named, last := p.named, make(map[key]int)
+	for i := range p.changes {
+		c := &p.changes[i]
 		mine := named[:len(c.Rows)]
 		named = named[len(c.Rows):]
-		first := mine[0].key
-		known, noted := f.noted[first]
-		if !noted && mine[0].is {
-			known = []Span{{Since: mine[0].after.since, Until: mine[0].after.until}}
+		first := mine[0]
+		known, several := p.repeats[first.key]
+		if !several && first.is {
+			known = []Span{{Since: first.after.since, Until: first.after.until}}
 		}
-		rest, err := c.apply(known, now)
+		rest, err := c.Source.apply(known, now)
 		if err != nil {
-			return several, single, fmt.Errorf("change %d: %s of %q for %q: %w", i, first.kind, first.owner, first.target, err)
+			return nil, fmt.Errorf("change %d: %s of %q for %q: %w", i, first.kind, first.owner, first.target, err)
 		}
-		if f.noted[first] = rest; len(rest) < 2 && !slices.ContainsFunc(rest, Span.hashed) {
-			delete(f.noted, first)
+		if p.repeats[first.key] = rest; len(rest) < 2 && !slices.ContainsFunc(rest, Span.hashed) {
+			delete(p.repeats, first.key)
+		}
+		since := microseconds(c.Source.At)
+		if first.live(now) {
+			since = first.after.since
 		}
 		for _, e := range mine {
-			e.state = stateOf(rest)
+			e.state = stateOf(rest, since)
 		}
-		last[first] = i
+		last[first.key] = i
 	}
-	for i := range f.changes {
-		first := f.changes[i].Rows[0].key()
-		spans, is := f.noted[first]
-		switch _, was := before[first]; {
-		case last[first] != i:
-		case is:
-			several.add(first, formatSpans(spans))
-		case was:
-			single.add(first, "")
+	var several, single repeats
+	for k := range last {
+		spans, is := p.repeats[k]
+		if _, was := before[k]; is {
+			text, err := json.Marshal(spans)
+			if err != nil {
+				return nil, err
+			}
+			several.add(k, string(text))
+		} else if was {
+			single.add(k, "")
 		}
 	}
-	return several, single, nil
+	return []statement{
+		{sql: l.sql.upsertRepeats, columns: append(several.key(), several.times)},
+		{sql: l.sql.deleteRepeats, columns: single.key()},
+	}, nil
 }
 
 // stateOf returns the state of an activity that rows with the spans give: the times of the row that
-// ends last. So nothing changes when another row ends.
-func stateOf(spans []Span) state {
+// ends last. So nothing changes when another row ends. since is when it began, if no row says.
+func stateOf(spans []Span, since time.Time) state {
 	if len(spans) == 0 {
 		return state{}
 	}
 	last := slices.MaxFunc(spans, Span.compare)
-	return state{is: true, after: times{last.Since, last.Until}}
+	if !last.Since.IsZero() {
+		since = last.Since
+	}
+	return state{is: true, after: times{since, last.Until}}
 }
 
 // compare orders spans by their ends; of those that end together, the earliest is the greatest.
@@ -437,35 +424,28 @@ func (s Span) compare(other Span) int {
 // apply returns the spans of the rows that give the activity after the change, given those before
 // it. Rows that have ended give nothing any more.
 func (c *SourceChange) apply(known []Span, now time.Time) ([]Span, error) {
-	ended := func(s Span) bool { return !s.Until.IsZero() && !s.Until.After(now) }
-	all, since := slices.DeleteFunc(slices.Clone(known), ended), c.At
+	ended := func(s Span) bool { return times{until: s.Until}.endedAt(now) }
+	all := slices.DeleteFunc(slices.Clone(known), ended)
 	switch {
 	case c.Whole:
 		all = nil
-	case c.Reading && len(all) > 0:
-		since = all[0].Since
+	case c.Reading:
 		all = slices.DeleteFunc(all, func(s Span) bool { return !s.hashed() })
 	}
 	for _, s := range c.Added {
 		if s.hashed() && slices.ContainsFunc(all, func(k Span) bool { return !c.Reading || k.Row == s.Row }) {
 			continue
 		}
-		if s.at = s.Since.IsZero(); s.at {
-			s.Since = since
-		}
 		if !c.Reading {
 			s.Row = 0
 		}
-		all = append(all, Span{microseconds(s.Since), microseconds(s.Until), s.Row, s.at})
+		all = append(all, Span{microseconds(s.Since), microseconds(s.Until), s.Row})
 	}
 	for _, s := range c.Removed {
 		since, until := microseconds(s.Since), microseconds(s.Until)
-		at := -1
-		for i, k := range all {
-			// A row that was alone before the others may not say it is one of At.
-			if k.Until.Equal(until) && (k.Since.Equal(since) || s.Since.IsZero() && (k.at || at < 0)) {
-				at = i
-			}
+		at := slices.IndexFunc(all, func(k Span) bool { return k.Until.Equal(until) && k.Since.Equal(since) })
+		if at < 0 && since.IsZero() { // what is known of a row that was alone has a since
+			at = slices.IndexFunc(all, func(k Span) bool { return k.Until.Equal(until) })
 		}
 		switch {
 		case at >= 0:
@@ -479,48 +459,3 @@ func (c *SourceChange) apply(known []Span, now time.Time) ([]Span, error) {
 
 // hashed reports whether the row is one of a snapshot that is being read.
 func (s Span) hashed() bool { return s.Row != 0 }
-
-// formatSpans returns spans as text: since and until in microseconds, such as "17/18,~17/,17/:9f".
-// ~ stands for at. After a colon is the hash.
-func formatSpans(spans []Span) string {
-	var b strings.Builder
-	for i, s := range spans {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		if s.at {
-			b.WriteByte('~')
-		}
-		fmt.Fprintf(&b, "%d/", s.Since.UnixMicro())
-		if !s.Until.IsZero() {
-			fmt.Fprint(&b, s.Until.UnixMicro())
-		}
-		if s.hashed() {
-			fmt.Fprintf(&b, ":%x", s.Row)
-		}
-	}
-	return b.String()
-}
-
-func parseSpans(text string) (spans []Span, err error) {
-	for one := range strings.SplitSeq(text, ",") {
-		one, row, hashed := strings.Cut(one, ":")
-		var s Span
-		one, s.at = strings.CutPrefix(one, "~")
-		since, until, _ := strings.Cut(one, "/")
-		us, err := strconv.ParseInt(since, 10, 64)
-		s.Since = time.UnixMicro(us).UTC()
-		if err == nil && until != "" {
-			us, err = strconv.ParseInt(until, 10, 64)
-			s.Until = time.UnixMicro(us).UTC()
-		}
-		if err == nil && hashed {
-			s.Row, err = strconv.ParseUint(row, 16, 64)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("times of rows %q: %w", text, err)
-		}
-		spans = append(spans, s)
-	}
-	return spans, nil
-}

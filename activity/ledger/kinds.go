@@ -204,7 +204,7 @@ func (p *plan) checkKinds(declared []Kind) error {
 		if len(c.Rows) > 1 {
 			second = c.Rows[1].Kind
 		}
-		if source := sources[first]; source != p.source && !c.Ended && (source != "" || p.source != "") {
+		if source := sources[first]; source != p.source() && !c.Ended {
 			return &FollowedError{source, first}
 		}
 		if wanted, known := other[first]; known && second != wanted && !c.Ended {

@@ -77,7 +77,8 @@ type plan struct {
 	layouts Layouts           // read in the transaction, like owners
 	owners  map[uint64]uint32 // dedicated pages of the plan's users, by hash
 	clock   time.Time         // of the database, read in the transaction; zero: none of its own
-	source  string            // that makes the changes; "": callers of Record do
+	step    *Step             // by which a source makes the changes; nil: callers of Record do
+	repeats map[key][]Span    // rows of a source that give one activity, if there are several
 }
 
 // hasEnded reports whether any change has Ended set.
@@ -141,7 +142,7 @@ func (p *plan) collect(total int) {
 	number := 0
 	for _, c := range p.changes {
 		for _, r := range c.Rows {
-			if r.Names && !c.Remove {
+			if r.Names && (!c.Remove || c.Source != nil) {
 				h := stored(r.TargetHash)
 				p.named[number].targetHash = &h
 			}

@@ -49,19 +49,24 @@ func (l *Ledger) Record(ctx context.Context, now time.Time, changes []Change) (R
 // execute executes the plan at the time now.
 func (l *Ledger) execute(ctx context.Context, p *plan, now time.Time) (receipt Receipt, err error) {
 	err = l.db.transact(ctx, callTimeout, func(ctx context.Context, t transaction) error {
-		states, err := l.lock(ctx, t, p, l.countTallies(p, now), l.readClock(p))
+		states, err := l.lock(ctx, t, p, l.countTallies(p, now), l.readClock(p), l.lookupRepeats(p))
 		if err != nil {
 			return fmt.Errorf("look up rows: %w", err)
 		}
-		changed, refused := p.decide(now)
+		receipt = Receipt{Layouts: p.layouts, Owners: p.owners}
+		var more []statement
+		if p.step == nil {
+			receipt.Changed, receipt.Refused = p.decide(now)
+		} else if more, err = l.follow(ctx, t, p, now); err != nil {
+			return err
+		}
 		f := p.effect(states)
-		receipt = Receipt{Changed: changed, Refused: refused, Pages: f.pages, Layouts: p.layouts, Owners: p.owners}
+		receipt.Pages = f.pages
 		upserts, removals := p.writes()
-		err = execAll(ctx, t, []statement{
-			{sql: l.sql.upsertRows, columns: columnsOf(upserts)},
-			{sql: l.sql.deleteRows, columns: columnsOf(removals)[:4]},
-			l.raise(f.raised),
-		})
+		err = execAll(ctx, t, append(more,
+			statement{sql: l.sql.upsertRows, columns: columnsOf(upserts)},
+			statement{sql: l.sql.deleteRows, columns: columnsOf(removals)[:4]},
+			l.raise(f.raised)))
 		if err != nil {
 			return fmt.Errorf("write rows: %w", err)
 		}

@@ -32,6 +32,7 @@ const (
 // The methods must be called one at a time. There may be any number of Bulks.
 type Bulk struct {
 	r     *Pages
+	step  *ledger.Step // of the source whose changes these are; nil: of none
 	pages map[uint32]*bulkPage
 	keys  int            // of all pages
 	rows  map[uint64]int // number of rows of users with many, by hash
@@ -51,10 +52,11 @@ type bulkPage struct {
 	rebuild bool
 }
 
-// NewBulk returns a new Bulk.
-func (p *Pages) NewBulk() *Bulk {
+// NewBulk returns a new Bulk. With a step, what it records are changes of a source, and Written is
+// empty: see [ledger.Ledger.Follow].
+func (p *Pages) NewBulk(step *ledger.Step) *Bulk {
 	return &Bulk{
-		r: p, pages: make(map[uint32]*bulkPage), late: make(map[uint32]uint64),
+		r: p, step: step, pages: make(map[uint32]*bulkPage), late: make(map[uint32]uint64),
 		toClose: make(map[uint32]bool), rows: make(map[uint64]int),
 	}
 }
@@ -65,42 +67,24 @@ func (p *Pages) NewBulk() *Bulk {
 // PostgreSQL ends a transaction after some seconds, and until then other writers of its pages wait.
 // So record at most some 10,000 changes at a time there.
 func (b *Bulk) Record(ctx context.Context, changes []ledger.Change) (Written, error) {
-	receipt, err := b.commit(ctx, changes, func(ctx context.Context) (ledger.Receipt, error) {
-		return b.r.poller.ledger.Record(ctx, b.r.storage.now(), changes)
-	})
-	return Written{receipt.Changed, receipt.Refused}, err
-}
-
-// Follow is [ledger.Ledger.Follow], and otherwise like Record.
-func (b *Bulk) Follow(ctx context.Context, lease ledger.Lease, from, to string, changes []ledger.SourceChange) error {
-	_, err := b.commit(ctx, plainChanges(changes), func(ctx context.Context) (ledger.Receipt, error) {
-		return b.r.poller.ledger.Follow(ctx, b.r.storage.now(), lease, from, to, changes)
-	})
-	return err
-}
-
-// commit makes changes durable by record.
-func (b *Bulk) commit(
-	ctx context.Context, changes []ledger.Change, record func(ctx context.Context) (ledger.Receipt, error),
-) (ledger.Receipt, error) {
 	r := b.r
 	if r.life.isClosed() {
-		return ledger.Receipt{}, ErrClosed
+		return Written{}, ErrClosed
 	}
 	if err := r.poller.agreed(); err != nil {
-		return ledger.Receipt{}, fmt.Errorf("nothing was changed: %w", err)
+		return Written{}, fmt.Errorf("nothing was changed: %w", err)
 	}
 	limited, cancel := context.WithTimeout(ctx, bulkTimeout)
-	receipt, err := record(limited)
+	receipt, err := r.poller.record(limited, b.step, changes)
 	cancel()
 	if err != nil {
-		return ledger.Receipt{}, Unavailable("ledger", err)
+		return Written{}, Unavailable("ledger", err)
 	}
 	b.committed = r.life.elapsed()
 	for _, page := range r.committer.pagesToClose(receipt, changes) {
 		b.toClose[page] = true
 	}
-	return receipt, b.follow(ctx, receipt)
+	return Written{receipt.Changed, receipt.Refused}, b.follow(ctx, receipt)
 }
 
 // follow adds the changes of a transaction to pages that the bulk builds, and applies those of

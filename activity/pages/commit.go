@@ -81,12 +81,9 @@ func (p *Pages) Write(ctx context.Context, changes []ledger.Change) (Written, er
 // Follow is [ledger.Ledger.Follow]. When it returns nil, the ledger has the changes, and every Read
 // that begins after [Pages.Reach] sees them. Their way to the pages goes on, beside the next call.
 // An error that wraps ledger.ErrFenced or ledger.ErrStrayRow means that nothing was changed.
-func (p *Pages) Follow(ctx context.Context, lease ledger.Lease, from, to string, changes []ledger.SourceChange) error {
-	record := func(ctx context.Context) (ledger.Receipt, error) {
-		return p.committer.poller.ledger.Follow(ctx, p.storage.now(), lease, from, to, changes)
-	}
+func (p *Pages) Follow(ctx context.Context, step ledger.Step, changes []ledger.Change) error {
 	if len(changes) == 0 { // no page changes
-		_, err := record(ctx)
+		_, err := p.poller.ledger.Follow(ctx, p.storage.now(), step, nil)
 		return Unavailable("ledger", err)
 	}
 	select { // pages must not fall behind the ledger for long
@@ -94,15 +91,8 @@ func (p *Pages) Follow(ctx context.Context, lease ledger.Lease, from, to string,
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	committed, ended := make(chan error, 1), make(chan error, 1)
-	w := &write{ctx: ctx, done: make(chan struct{}), changes: plainChanges(changes)}
-	w.alone = func(ctx context.Context) (ledger.Receipt, error) {
-		receipt, err := record(ctx)
-		if err == nil {
-			committed <- nil
-		}
-		return receipt, err
-	}
+	w := &write{ctx: ctx, done: make(chan struct{}), changes: changes, step: &step, committed: make(chan struct{})}
+	ended := make(chan error, 1)
 	started := p.life.background(func() {
 		ended <- p.committer.write(ctx, w)
 		<-p.committer.following
@@ -111,23 +101,16 @@ func (p *Pages) Follow(ctx context.Context, lease ledger.Lease, from, to string,
 		return ErrClosed
 	}
 	select {
-	case err := <-committed:
-		return err
+	case <-w.committed:
+		return nil
 	case err := <-ended:
-		if len(committed) > 0 { // only the pages lack the changes
+		select {
+		case <-w.committed: // only the pages lack the changes
 			return nil
+		default:
+			return err
 		}
-		return err
 	}
-}
-
-// plainChanges returns changes of the same rows.
-func plainChanges(changes []ledger.SourceChange) []ledger.Change {
-	all := make([]ledger.Change, len(changes))
-	for i, c := range changes {
-		all[i].Rows = c.Rows
-	}
-	return all
 }
 
 // Reach waits until reached reports true of the ledger's sources. Every Read that begins afterwards
@@ -155,9 +138,10 @@ type write struct {
 	ctx     context.Context //nolint:containedctx // of the waiting caller
 	changes []ledger.Change
 	done    chan struct{}
-	// alone records the rows of the changes in a transaction of their own; nil: Ledger.Record does,
-	// for the whole group.
-	alone func(ctx context.Context) (ledger.Receipt, error)
+	// step is that of a source, whose changes have a transaction of their own; committed is closed
+	// when the ledger has them. nil: a caller of the service makes the changes.
+	step      *ledger.Step
+	committed chan struct{}
 	// deletes is set if the user of hash is being deleted. Pages are then rebuilt instead of
 	// changed, so that no bit of a removed key remains.
 	deletes bool
@@ -225,10 +209,10 @@ func (cm *committer) gather(first *write) []*write {
 		changes += len(w.changes)
 	}
 	take(first)
-	for changes < maxGroup && first.alone == nil {
+	for changes < maxGroup && first.step == nil {
 		select {
 		case w := <-cm.queue:
-			if w.alone != nil {
+			if w.step != nil {
 				cm.next = w
 				return writes
 			}
@@ -250,13 +234,7 @@ func (cm *committer) commit(writes []*write) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(onBehalf(writes), commitTimeout)
-	record := writes[0].alone
-	if record == nil {
-		record = func(ctx context.Context) (ledger.Receipt, error) {
-			return cm.poller.ledger.Record(ctx, cm.storage.now(), changes)
-		}
-	}
-	receipt, err := record(ctx)
+	receipt, err := cm.poller.record(ctx, writes[0].step, changes)
 	cancel()
 	followed, refused := errors.AsType[*ledger.FollowedError](err)
 	if (refused || errors.Is(err, ledger.ErrKindsDiffer)) && len(writes) > 1 {
@@ -282,7 +260,9 @@ func (cm *committer) commit(writes []*write) {
 	next := 0
 	for _, w := range writes {
 		end := next + len(w.changes)
-		if w.receipt = receipt; w.alone == nil {
+		if w.receipt = receipt; w.step != nil {
+			close(w.committed)
+		} else {
 			w.result = Written{receipt.Changed[next:end], receipt.Refused[next:end]}
 		}
 		next = end
@@ -299,6 +279,14 @@ func (cm *committer) commit(writes []*write) {
 	}
 	cm.mu.Unlock()
 	cm.life.ended.Go(func() { cm.settle(g) })
+}
+
+// record records changes in the ledger, or what a source did, if step is not nil.
+func (pl *poller) record(ctx context.Context, step *ledger.Step, changes []ledger.Change) (ledger.Receipt, error) {
+	if step != nil {
+		return pl.ledger.Follow(ctx, pl.storage.now(), *step, changes)
+	}
+	return pl.ledger.Record(ctx, pl.storage.now(), changes)
 }
 
 // onBehalf returns a context for work for all the writes. It does not end when a caller cancels. It
@@ -452,7 +440,7 @@ func (cm *committer) write(ctx context.Context, w *write) error {
 	// Deletions and removals of ended activities may change many pages, but run one at a time.
 	ours := w.deletes || w.changes[0].Ended
 	for !ours && cm.congested(w.changes) {
-		if w.alone == nil || cm.life.isClosed() {
+		if w.step == nil || cm.life.isClosed() {
 			return ErrOverloaded
 		}
 		select { // a source waits instead

@@ -13,7 +13,6 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/jackc/pglogrepl"
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/activity/ledger"
@@ -30,10 +29,9 @@ const (
 // unchanged is what Debezium sends for a large value that an update did not change.
 const unchanged = "__debezium_unavailable_value"
 
-// Event is a change of a row in the form of Debezium, with or without its schema.
+// Event is a change of a row in the form of Debezium.
 type Event struct {
-	Schema  jsontext.Value `json:"schema"`
-	Payload *Event         `json:"payload"` // of an event with a schema
+	Payload *Event         `json:"payload"` // of an event with a schema, which is not used
 	Op      string         `json:"op"`
 	Before  jsontext.Value `json:"before"`
 	After   jsontext.Value `json:"after"`
@@ -72,9 +70,8 @@ func (f *Follower) Receive(ctx context.Context, events Events) (Received, error)
 	if err != nil {
 		return Received{}, pages.Unavailable("ledger", err)
 	}
-	i := &intake{Follower: f, src: src, decoder: newDecoder(f.tables, src.Check)}
-	i.decoder.counts = f.changes
-	if at, _ := parseEventPosition(src.Position()); src.Position() == "" {
+	i := &intake{Follower: f, src: src}
+	if at, _ := parseEventPosition(src.Position); src.Position == "" {
 		i.at.Tables = f.fingerprint
 	} else if at.Tables == f.fingerprint {
 		i.at = at
@@ -85,7 +82,7 @@ func (f *Follower) Receive(ctx context.Context, events Events) (Received, error)
 			break
 		}
 		if e != nil && e.Payload != nil {
-			e.Payload.Schema, e = e.Schema, e.Payload
+			e = e.Payload
 		}
 		if e == nil || e.Op == "" || e.Op == "m" { // a tombstone, a heartbeat, a message
 			continue
@@ -110,7 +107,6 @@ type intake struct {
 	*Follower
 
 	src     *activity.Source
-	decoder *decoder
 	at      eventPosition // after pending; without Tables: the ledger's is one of other tables
 	pending []activity.SourceChange
 	got     Received
@@ -204,14 +200,14 @@ func (i *intake) settle(ctx context.Context) error {
 	if i.at.Snapshot == "" || i.at.Reading {
 		return nil
 	}
-	return i.src.Settle(ctx)
+	return i.src.Settle(ctx, i.src.Position)
 }
 
 // sweep makes the change c of each activity of the kinds.
 func (i *intake) sweep(ctx context.Context, kinds []string, c activity.SourceChange) error {
 	var group []activity.SourceChange
 	record := func() error {
-		err := i.src.Record(ctx, i.src.Position(), group)
+		err := i.src.Record(ctx, i.src.Position, group)
 		group = group[:0]
 		return err
 	}
@@ -234,7 +230,7 @@ func (i *intake) sweep(ctx context.Context, kinds []string, c activity.SourceCha
 // flush records the pending changes, and the position after them.
 func (i *intake) flush(ctx context.Context) error {
 	to := i.at.String()
-	if len(i.pending) == 0 && (to == i.src.Position() || i.at.Tables == "") {
+	if len(i.pending) == 0 && (to == i.src.Position || i.at.Tables == "") {
 		return nil
 	}
 	err := i.src.Record(ctx, to, i.pending)
@@ -248,24 +244,17 @@ func (i *intake) flush(ctx context.Context) error {
 }
 
 // tablesOf returns the tables of the file as which the event's table counts.
-func (i *intake) tablesOf(e *Event) (all []*Table) {
-	schema, name := e.Source.table()
-	for n := range i.tables {
-		if t := &i.tables[n]; t.schema() == schema && t.bare() == name {
-			all = append(all, t)
-		}
-	}
-	return all
-}
+func (i *intake) tablesOf(e *Event) []*Table { return i.named(e.Source.table()) }
 
 // add adds the changes that an event makes. reading: its row is one of a snapshot.
 func (i *intake) add(ctx context.Context, e *Event, reading bool) error {
-	if i.decoder.at = time.UnixMilli(e.Source.Millis); e.Source.Millis == 0 {
-		i.decoder.at = time.Now()
+	at := time.UnixMilli(e.Source.Millis)
+	if e.Source.Millis == 0 {
+		at = time.Now()
 	}
 	count, tables := &i.got.Recorded, i.tablesOf(e)
 	for n, t := range tables {
-		changes, err := i.row(e, t)
+		changes, err := i.change(e, t, at)
 		if bad, invalid := errors.AsType[*rowError](err); invalid {
 			if i.refuse(ctx, bad) != nil {
 				return refused(CodeInvalidRow, "%v", bad)
@@ -301,112 +290,99 @@ func (i *intake) truncate(ctx context.Context, e *Event) error {
 	return i.sweep(ctx, kinds, activity.SourceChange{Whole: true})
 }
 
-// row returns the changes of what a table gives. With a [*rowError], which says that the new row is
-// not valid, it returns the changes of all else.
-func (i *intake) row(e *Event, t *Table) (changes []activity.SourceChange, err error) {
-	var before, after *pglogrepl.TupleData
+// change returns the changes of what a table gives. With a [*rowError], which says that the new row
+// is not valid, it returns the changes of all else.
+func (i *intake) change(e *Event, t *Table, at time.Time) (changes []activity.SourceChange, err error) {
+	var before, after row
 	if e.Op == "u" || e.Op == "d" {
-		before, err = e.tuple(t, "before", e.Before)
+		before, err = e.row(t, "before", e.Before, nil)
 	}
 	if e.Op != "d" && err == nil {
-		after, err = e.tuple(t, "after", e.After)
+		after, err = e.row(t, "after", e.After, before)
 	}
-	if err != nil {
-		return nil, err
+	if before != nil && err == nil && !i.Skip { // where PostgreSQL has no old value, Debezium has 0 or ""
+		_, err = t.gives(before, i.Kinds)
+		if bad, invalid := errors.AsType[*rowError](err); invalid {
+			return nil, incomplete(t, "before is not valid: %v", bad)
+		}
 	}
-	r := &relation{tables: []*Table{t}, name: t.Table, columns: t.columns()}
-	if _, err := i.decoder.valid(r, t, before, nil); err != nil && !i.Skip { // where PostgreSQL has no old value, Debezium has 0 or ""
-		return nil, incomplete(t, "before is not valid: %v", err)
+	if err == nil {
+		changes, err = i.changes(t, at, before, after)
 	}
-	i.decoder.relations[0] = r
-	changes, err = i.decoder.row(0, before, after)
 	if _, invalid := errors.AsType[*rowError](err); err != nil && !invalid {
 		return nil, incomplete(t, "%v", err)
 	}
 	return changes, err
 }
 
-// tuple returns the columns of a row that a table maps, in the form of PostgreSQL's stream. member
-// is where the event has the row.
-func (e *Event) tuple(t *Table, member string, row jsontext.Value) (*pglogrepl.TupleData, error) {
+// row returns the row that an event has in a member. old has the values that it does not repeat.
+func (e *Event) row(t *Table, member string, object jsontext.Value, old row) (row, error) {
 	var values map[string]jsontext.Value
-	if json.Unmarshal(row, &values) != nil || values == nil {
-		return nil, incomplete(t, "%s is missing", member)
+	if json.Unmarshal(object, &values) != nil || values == nil {
+		return nil, fmt.Errorf("%s is missing", member)
 	}
-	tuple := new(pglogrepl.TupleData)
+	texts := make(map[string]*string)
 	for _, column := range t.columns() {
-		value := values[column]
-		c := &pglogrepl.TupleDataColumn{DataType: pglogrepl.TupleDataTypeText}
-		switch value.Kind() {
-		case jsontext.KindNull:
-			c.DataType = pglogrepl.TupleDataTypeNull
-		case jsontext.KindTrue, jsontext.KindFalse:
-			c.Data = value[:1]
-		case jsontext.KindNumber:
-			c.Data = e.number(t, column, string(value))
-		case jsontext.KindString:
-			c.Data, _ = jsontext.AppendUnquote(nil, value)
-			if string(c.Data) == unchanged {
-				c.DataType = pglogrepl.TupleDataTypeToast
-			}
+		switch value := values[column]; value.Kind() {
 		case jsontext.KindInvalid: // it is missing
-			return nil, incomplete(t, "%s lacks the column %q", member, column)
+		case jsontext.KindNull:
+			texts[column] = nil
+		case jsontext.KindNumber:
+			texts[column] = new(e.number(t, column, string(value)))
+		case jsontext.KindString:
+			text, _ := jsontext.AppendUnquote(nil, value)
+			if string(text) != unchanged {
+				texts[column] = new(string(text))
+			}
+		case jsontext.KindTrue, jsontext.KindFalse:
+			texts[column] = new(string(value[:1]))
 		default:
 			return nil, &rowError{t.Table, column + "=" + string(value), errors.New("want a string, a number or a boolean")}
 		}
-		tuple.Columns = append(tuple.Columns, c)
 	}
-	return tuple, nil
+	return func(column string) (*string, bool) {
+		text, known := texts[column]
+		if !known && old != nil {
+			return old(column)
+		}
+		return text, known
+	}, nil
 }
 
 // number returns the text of a number: a time if the column is one of times.
-func (e *Event) number(t *Table, column, text string) []byte {
-	switch n, err := strconv.ParseInt(text, 10, 64); {
+func (e *Event) number(t *Table, column, text string) string {
+	n, err := strconv.ParseInt(text, 10, 64)
+	switch {
 	case err == nil && (column == t.Since || column == t.Until):
-		if at := timeOf(n, e.unit(column)); at.Year() > 9999 {
-			return []byte("infinity")
-		} else if !at.IsZero() {
-			return at.UTC().AppendFormat(nil, time.RFC3339Nano)
-		}
+		return timeOf(n)
 	case text == "0" && e.Source.File != "" && slices.Contains(slices.Concat(t.While, t.Unless), column):
-		return []byte("f") // MySQL's boolean
+		return "f" // MySQL's boolean
+	default:
+		return text
 	}
-	return []byte(text)
 }
 
-// unit returns the type of a column, such as MicroTimestamp; "": the event has no schema.
-func (e *Event) unit(column string) string {
-	type field struct{ Field, Name string }
-	var s struct {
-		Fields []struct {
-			Field  string
-			Fields []field
-		}
+// timeOf returns the text of a time that Debezium sends as a number. From July 1979 to 9999, its size
+// tells the unit: days, milliseconds, microseconds or nanoseconds. Greater ones are infinity. Any
+// other number is no time, but 0, which is the same in each unit.
+func timeOf(n int64) string {
+	var at time.Time
+	switch {
+	case n == 0, n >= 3500 && n < 3e6:
+		at = time.Unix(n*24*60*60, 0)
+	case n < 3e11:
+		return strconv.FormatInt(n, 10)
+	case n < 3e14:
+		at = time.UnixMilli(n)
+	case n < 3e17:
+		at = time.UnixMicro(n)
+	default:
+		at = time.Unix(0, n)
 	}
-	_ = json.Unmarshal(e.Schema, &s, json.MatchCaseInsensitiveNames(true)) // of a schema in another form, nothing is known
-	for _, member := range s.Fields {
-		if at := slices.IndexFunc(member.Fields, func(f field) bool { return f.Field == column }); member.Field == "after" && at >= 0 {
-			name := member.Fields[at].Name
-			return name[strings.LastIndexByte(name, '.')+1:]
-		}
+	if at.Year() > 9999 || n > 9e18 {
+		return "infinity"
 	}
-	return ""
-}
-
-// timeOf returns the time that a number of a type stands for; zero: that is not known. Without a
-// type, it is known from 2001 to 2096.
-func timeOf(n int64, unit string) time.Time {
-	second := int64(1000)
-	for _, name := range []string{"Timestamp", "MicroTimestamp", "NanoTimestamp"} {
-		if unit == name || unit == "" && n >= 1e9*second && n < 4e9*second {
-			return time.Unix(n/second, n%second*(1e9/second))
-		}
-		second *= 1000
-	}
-	if unit == "Date" {
-		return time.Unix(n*24*60*60, 0)
-	}
-	return time.Time{}
+	return at.UTC().Format(time.RFC3339Nano)
 }
 
 // hash returns a hash of the rows of the event.

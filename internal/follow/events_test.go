@@ -239,9 +239,10 @@ func TestMySQLEvents(t *testing.T) {
 	s.refuses(t, activity.CodeInvalidPosition, "", mysql("c", "null", "log", 4, 1, "", hide("5", "p", "null", "0")))
 }
 
-// TestEventTimes: the schema names the unit of a time. Without it, only usual times are taken.
+// TestEventTimes: with a schema and without, the size of a number tells its unit.
 func TestEventTimes(t *testing.T) {
 	day := time.Date(2090, 5, 6, 0, 0, 0, 0, time.UTC)
+	last := time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 	noon := day.Add(12*time.Hour + 1234*time.Millisecond)
 	pos := 100
 	for _, c := range []struct {
@@ -257,11 +258,10 @@ func TestEventTimes(t *testing.T) {
 		{"io.debezium.time.Date", fmt.Sprint(day.Unix() / 86400), day},
 		{"org.apache.kafka.connect.data.Date", fmt.Sprint(day.Unix() / 86400), day},
 		{"io.debezium.time.MicroTimestamp", "9223371331200000000", time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)},
-		{"io.debezium.time.Timestamp", fmt.Sprint(time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC).UnixMilli()), time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)},
+		{"io.debezium.time.Timestamp", fmt.Sprint(last.UnixMilli()), last},
 		{"", fmt.Sprint(noon.UnixMilli()), noon}, {"", fmt.Sprint(noon.UnixMicro()), noon}, {"", fmt.Sprint(noon.UnixNano()), noon},
-		{"", fmt.Sprint(day.Unix() / 86400), time.Time{}}, {"", fmt.Sprint(noon.Unix()), time.Time{}},
-		{"", fmt.Sprint(time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC).UnixMilli()), time.Time{}},
-		{"", fmt.Sprint(time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC).UnixMicro()), time.Time{}},
+		{"", fmt.Sprint(day.Unix() / 86400), day}, {"", fmt.Sprint(noon.Unix()), time.Time{}},
+		{"", fmt.Sprint(last.UnixMilli()), last}, {"", fmt.Sprint(last.UnixMicro()), last}, {"", fmt.Sprint(last.Unix() / 86400), last},
 		{"io.debezium.time.Year", "2090", time.Time{}}, {"", `"soon"`, time.Time{}}, {"", "1.5", time.Time{}}, {"", "true", time.Time{}},
 	} {
 		s := newSink(t)
@@ -344,7 +344,7 @@ func TestSweepIsRepeated(t *testing.T) {
 	s.want(t, recorded(1), marked("true", last))
 	src, err := s.recorder.Follow(t.Context(), "app", "events", s.tables.Kinds(), time.Hour, false)
 	must(t, err)
-	at, _ := parseEventPosition(src.Position())
+	at, _ := parseEventPosition(src.Position)
 	i := &intake{Follower: s.Follower, src: src, at: at}
 	for range 2 {
 		must(t, i.sweep(t.Context(), s.tables.Kinds(), activity.SourceChange{Reading: true}))
@@ -379,7 +379,7 @@ func TestRefusedEvents(t *testing.T) {
 		{CodeIncompleteRow, full, pg("u", "blocks", 140, 150, "", block(1, 3))},
 		{CodeIncompleteRow, full, pg("d", "blocks", 140, 150, "", "")},
 		{CodeIncompleteRow, full, pg("d", "blocks", 140, 150, `{"id":1}`, "")},
-		{CodeIncompleteRow, `lacks the column "created_at"`, pg("u", "blocks", 140, 150, `{"blocker_id":1,"blocked_id":2}`, block(1, 3))},
+		{CodeIncompleteRow, `value of column "created_at" is missing`, pg("u", "blocks", 140, 150, `{"blocker_id":1,"blocked_id":2}`, block(1, 3))},
 		{CodeIncompleteRow, full, pg("d", "blocks", 140, 150, block(0, 0), "")},
 		{CodeIncompleteRow, full, pg("d", "blocks", 140, 150, block(1, `"__debezium_unavailable_value"`), "")},
 		{CodeIncompleteRow, "after is missing", pg("c", "blocks", 140, 150, "", "")},

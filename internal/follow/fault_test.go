@@ -162,7 +162,7 @@ func TestFollowResync(t *testing.T) {
 	wrong := func(user, target string, spans ...ledger.Span) activity.SourceChange {
 		return activity.SourceChange{User: user, Kind: "block", Target: target, At: time.Now(), Added: spans, Whole: true}
 	}
-	must(t, src.Record(ctx, src.Position(), []activity.SourceChange{
+	must(t, src.Record(ctx, src.Position, []activity.SourceChange{
 		wrong("10", "4"), wrong("100", "3"), wrong("150", "4", ledger.Span{Until: time.Now().Add(time.Hour)}), wrong("500", "1", ledger.Span{}),
 	}))
 	at := a.position()

@@ -56,7 +56,6 @@ type Follower struct {
 	snapshots        atomic.Uint64
 	walEnd, recorded atomic.Uint64 // end of the source's log, and the ledger's position
 	committed        atomic.Int64  // when the ledger lacked nothing, by the source's clock, in unix nanoseconds
-	changes          map[string]*counts
 	log              atomic.Pointer[KeptLog]
 	trouble          atomic.Pointer[string]
 }
@@ -65,14 +64,6 @@ type Follower struct {
 type counts struct {
 	recorded, ignored atomic.Uint64 // an ignored one does not change what the table says
 	skipped           atomic.Uint64 // with an id or a time that is not valid
-}
-
-func (all Tables) counts() map[string]*counts {
-	by := make(map[string]*counts)
-	for i := range all {
-		by[all[i].Table] = new(counts)
-	}
-	return by
 }
 
 // Stats are what a follower does, since it was made.
@@ -94,7 +85,7 @@ func (f *Follower) Stats() Stats {
 	if log := f.log.Load(); log != nil {
 		s.Log = *log
 	}
-	for table, counts := range f.changes {
+	for table, counts := range f.counts {
 		s.Changes[table] = map[string]uint64{
 			"recorded": counts.recorded.Load(), "ignored": counts.ignored.Load(), "skipped": counts.skipped.Load(),
 		}
@@ -116,12 +107,12 @@ func (e *StopError) Unwrap() error { return e.cause }
 
 // New returns a follower that records through r, or, if r is nil, can only look at the source.
 func New(r *activity.Recorder, o Options) *Follower {
-	f := &Follower{
-		Options: o, recorder: r, fingerprint: o.Tables.fingerprint(), silence: time.Minute, changes: o.Tables.counts(),
-		source: source{url: o.URL, name: "feedfilter_" + strings.ToLower(o.Name), tables: o.Tables},
+	if o.Kinds == nil {
+		o.Kinds = r.Kinds()
 	}
-	if f.Kinds == nil {
-		f.Kinds = r.Kinds()
+	f := &Follower{
+		Options: o, recorder: r, fingerprint: o.Tables.fingerprint(), silence: time.Minute,
+		source: source{newMapper(o.Tables, o.Kinds), o.URL, "feedfilter_" + strings.ToLower(o.Name)},
 	}
 	f.say("")
 	return f
@@ -213,7 +204,7 @@ func (f *Follower) withLease(ctx context.Context, src *activity.Source) error {
 	}
 	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing is open
 	report, err := f.inspect(ctx, conn)
-	if err == nil && report.unpublished && src.Position() != "" {
+	if err == nil && report.unpublished && src.Position != "" {
 		err = src.StartOver(ctx)
 	}
 	if err == nil && len(report.Problems) > 0 && f.Create {
@@ -257,7 +248,7 @@ func (f *Follower) start(ctx context.Context, src *activity.Source, conn *pgx.Co
 	if err != nil {
 		return position{}, err
 	}
-	at, known := parsePosition(src.Position())
+	at, known := parsePosition(src.Position)
 	why := ""
 	switch {
 	case state == slotForeign:
@@ -287,7 +278,7 @@ func (f *Follower) refuse(ctx context.Context, bad *rowError) error {
 	if !f.Skip {
 		return &StopError{bad}
 	}
-	f.changes[bad.table].skipped.Add(1)
+	f.counts[bad.table].skipped.Add(1)
 	f.Log.WarnContext(ctx, "skipped a row of the source", "source", f.Name, "table", bad.table, "row", bad.row, "error", bad.cause)
 	return nil
 }

@@ -82,8 +82,8 @@ func (g *rig) lease() (at position) {
 	g.src, err = g.recorder.Follow(g.t.Context(), "app", "one", g.tables.Kinds(), time.Minute, false)
 	must(g.t, err)
 	f := New(g.recorder, Options{Name: "app", Tables: g.tables, Log: slog.New(slog.DiscardHandler)})
-	g.r = &receiver{f: f, decoder: newDecoder(g.tables, g.src.Check), events: make(chan event, maxWaiting)}
-	at, _ = parsePosition(g.src.Position())
+	g.r = &receiver{f: f, decoder: newDecoder(f.mapper), events: make(chan event, maxWaiting)}
+	at, _ = parsePosition(g.src.Position)
 	return at
 }
 
@@ -279,7 +279,7 @@ func TestFollowStrayRow(t *testing.T) {
 	stop()
 	src, err := a.recorder.Follow(t.Context(), "app", "any", a.tables.Kinds(), time.Minute, false)
 	must(t, err)
-	must(t, src.Record(t.Context(), src.Position(), []activity.SourceChange{
+	must(t, src.Record(t.Context(), src.Position, []activity.SourceChange{
 		{User: "1", Kind: "block", Target: "2", At: time.Now(), Whole: true}, {User: "1", Kind: "block", Target: "3", At: time.Now(), Whole: true},
 	}))
 	must(t, src.Renew(t.Context(), 0))

@@ -3,14 +3,12 @@ package follow
 import (
 	"bufio"
 	"context"
+	"encoding/gob"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -122,66 +120,51 @@ func (f *Follower) read(ctx context.Context, src *activity.Source, conn *pgx.Con
 	}
 	for i := range f.tables {
 		t := &f.tables[i]
-		add := func(m mapped) error { return to.add(src.HashOf(m.user)>>spillShift, t.Kind, m) }
+		add := func(m *mapped) error { return to.add(src.HashOf(m.user)>>spillShift, m) }
 		if err := f.readTable(ctx, tx, t, add, f.refuse); err != nil {
 			return 0, err
 		}
 	}
-	return lsn, to.flush()
+	return lsn, nil
 }
 
 // readTable calls take with what each row of a table gives, or refuse. The simple protocol returns
 // values as the stream has them.
 func (f *Follower) readTable(
-	ctx context.Context, tx pgx.Tx, t *Table, take func(mapped) error, refuse func(context.Context, *rowError) error,
+	ctx context.Context, tx pgx.Tx, t *Table, take func(*mapped) error, refuse func(context.Context, *rowError) error,
 ) error {
 	columns := t.columns()
 	quoted := make([]string, len(columns))
-	index := make(map[string]int, len(columns))
 	for i, column := range columns {
-		quoted[i], index[column] = quote(column), i
+		quoted[i] = quote(column)
 	}
 	rows, err := tx.Query(ctx, "SELECT "+strings.Join(quoted, ", ")+" FROM "+t.only(), pgx.QueryExecModeSimpleProtocol)
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
-	n := 0
-	for rows.Next() {
-		if n++; n%1_000_000 == 0 {
+	for n := 1; rows.Next(); n++ {
+		if n%1_000_000 == 0 {
 			f.Log.InfoContext(ctx, "reading the source", "source", f.Name, "table", t.Table, "rows", n)
 		}
 		values := rows.RawValues()
-		m, counts, err := t.of(func(column string) *string {
-			if v := values[index[column]]; v != nil {
-				return new(string(v))
+		m, err := t.gives(func(column string) (*string, bool) {
+			if v := values[slices.Index(columns, column)]; v != nil {
+				return new(string(v)), true
 			}
-			return nil
-		})
-		if err == nil && counts {
-			err = f.Kinds.Check(activity.Activity{User: m.user, Kind: t.Kind, Target: m.target})
+			return nil, true
+		}, f.kinds)
+		if bad, invalid := errors.AsType[*rowError](err); invalid {
+			err = refuse(ctx, bad)
+		} else if m != nil {
+			err = take(m)
 		}
 		if err != nil {
-			var row []string
-			for i, v := range values {
-				row = append(row, fmt.Sprintf("%s=%q", columns[i], v))
-			}
-			if err := refuse(ctx, &rowError{t.Table, strings.Join(row, " "), err}); err != nil {
-				return err
-			}
-			continue
-		}
-		if counts {
-			if err := take(m); err != nil {
-				return err
-			}
+			return err
 		}
 	}
 	return rows.Err()
 }
-
-// item is an activity.
-type item struct{ kind, user, target string }
 
 // compare compares the rows of a snapshot with the ledger. It passes on what has to be recorded,
 // and leaves out what is touched. Both are in order of the hash of users, so one part is enough at a
@@ -246,36 +229,36 @@ func (f *Follower) compare(
 // spill keeps the rows of a snapshot in files.
 type spill struct {
 	dir   string
-	files [spillParts]*os.File
-	lines [spillParts]*bufio.Writer
+	parts [spillParts]struct {
+		file *os.File
+		buf  *bufio.Writer
+		rows *gob.Encoder
+	}
 }
 
-// add adds a row. Ids have no control characters.
-func (s *spill) add(part uint64, kind string, m mapped) (err error) {
-	if s.files[part] == nil {
-		if s.files[part], err = os.Create(filepath.Join(s.dir, strconv.FormatUint(part, 10))); err != nil {
+// spilled is a row in a file.
+type spilled struct {
+	Kind, User, Target string
+	Since, Until       time.Time
+}
+
+// add adds a row.
+func (s *spill) add(part uint64, m *mapped) (err error) {
+	p := &s.parts[part]
+	if p.file == nil {
+		if p.file, err = os.CreateTemp(s.dir, ""); err != nil {
 			return err
 		}
-		s.lines[part] = bufio.NewWriter(s.files[part])
+		p.buf = bufio.NewWriter(p.file)
+		p.rows = gob.NewEncoder(p.buf)
 	}
-	_, err = fmt.Fprintf(s.lines[part], "%s\t%s\t%s\t%s\t%s\n", kind, m.user, m.target, microseconds(m.Since), microseconds(m.Until))
-	return err
-}
-
-func (s *spill) flush() error {
-	var errs []error
-	for _, w := range s.lines {
-		if w != nil {
-			errs = append(errs, w.Flush())
-		}
-	}
-	return errors.Join(errs...)
+	return p.rows.Encode(spilled{m.kind, m.user, m.target, m.Since, m.Until})
 }
 
 func (s *spill) close() {
-	for _, file := range s.files {
-		if file != nil {
-			_ = file.Close()
+	for _, p := range s.parts {
+		if p.file != nil {
+			_ = p.file.Close()
 		}
 	}
 }
@@ -283,39 +266,27 @@ func (s *spill) close() {
 // load returns the rows of a part that have not ended.
 func (s *spill) load(part int, now time.Time) (map[item][]ledger.Span, error) {
 	rows := make(map[item][]ledger.Span)
-	file := s.files[part]
-	if file == nil {
+	p := &s.parts[part]
+	if p.file == nil {
 		return rows, nil
 	}
-	if _, err := file.Seek(0, io.SeekStart); err != nil {
+	if err := p.buf.Flush(); err != nil {
 		return nil, err
 	}
-	lines := bufio.NewScanner(file)
-	for lines.Scan() {
-		fields := strings.Split(lines.Text(), "\t")
-		if len(fields) != 5 {
-			return nil, fmt.Errorf("%s: %w", file.Name(), fs.ErrInvalid)
+	if _, err := p.file.Seek(0, io.SeekStart); err != nil {
+		return nil, err
+	}
+	for in := gob.NewDecoder(bufio.NewReader(p.file)); ; {
+		var r spilled
+		switch err := in.Decode(&r); {
+		case errors.Is(err, io.EOF):
+			return rows, nil
+		case err != nil:
+			return nil, fmt.Errorf("%s: %w", p.file.Name(), err)
 		}
-		span := ledger.Span{Since: ofMicroseconds(fields[3]), Until: ofMicroseconds(fields[4])}
-		if span.Until.IsZero() || span.Until.After(now) {
-			of := item{fields[0], fields[1], fields[2]}
-			rows[of] = append(rows[of], span)
+		if r.Until.IsZero() || r.Until.After(now) {
+			of := item{r.Kind, r.User, r.Target}
+			rows[of] = append(rows[of], ledger.Span{Since: r.Since.UTC(), Until: r.Until.UTC()})
 		}
 	}
-	return rows, lines.Err()
-}
-
-// microseconds returns a time as text; "" for zero.
-func microseconds(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return strconv.FormatInt(t.UnixMicro(), 10)
-}
-
-func ofMicroseconds(text string) time.Time {
-	if us, err := strconv.ParseInt(text, 10, 64); err == nil {
-		return time.UnixMicro(us).UTC()
-	}
-	return time.Time{}
 }

@@ -73,9 +73,10 @@ func (r Report) Print(to io.Writer) error {
 
 // source is an app's database.
 type source struct {
-	url    string
-	name   string // of the publication and the replication slot
-	tables Tables
+	mapper
+
+	url  string
+	name string // of the publication and the replication slot
 }
 
 // connect opens a connection whose values have the form that parseTime reads.

@@ -93,7 +93,7 @@ func (f *Follower) ReadInvalid(ctx context.Context, to *Report) error {
 		return err
 	}
 	defer tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // it only read
-	ignore := func(mapped) error { return nil }
+	ignore := func(*mapped) error { return nil }
 	list := func(_ context.Context, bad *rowError) error {
 		to.Invalid++
 		if to.Invalid <= maxListed {

@@ -104,7 +104,7 @@ func TestReadInvalid(t *testing.T) {
 	a.exec(`INSERT INTO "App"."Mutes" VALUES ('00000000-0000-0000-0000-000000000001', '')`)
 	a.exec(`INSERT INTO list_members VALUES (1, 2, 'accepted')`)
 	must(t, f.ReadInvalid(t.Context(), &report))
-	const first = `table blocks, row blocked_id="1" blocker_id="1" created_at="": target: a user cannot block themselves`
+	const first = `table blocks, row blocked_id="1" blocker_id="1": target: a user cannot block themselves`
 	if report.Invalid != 31 || len(report.Rows) != maxListed || report.Rows[0] != first {
 		t.Errorf("%d: %q, want %q first", report.Invalid, report.Rows, first)
 	}

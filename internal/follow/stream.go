@@ -57,9 +57,8 @@ func (f *Follower) stream(ctx context.Context, src *activity.Source, look *pgx.C
 	_ = look.Close(ctx)
 	ctx, cancel := context.WithCancelCause(ctx)
 	r := &receiver{
-		f: f, conn: conn, decoder: newDecoder(f.tables, src.Check), events: make(chan event, maxWaiting),
+		f: f, conn: conn, decoder: newDecoder(f.mapper), events: make(chan event, maxWaiting),
 	}
-	r.decoder.counts = f.changes
 	a := &applier{f: f, src: src, events: r.events, at: from, to: from, committed: time.Now()}
 	var beside sync.WaitGroup
 	beside.Go(func() { r.run(ctx) })

@@ -3,6 +3,7 @@
 package follow
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -181,47 +182,88 @@ func (t *Table) columns() []string {
 	return slices.Compact(all)
 }
 
+// row returns the text of a column of a row, or nil for NULL. It returns false if it does not know
+// the column.
+type row func(column string) (text *string, known bool)
+
 // mapped is what a row gives.
 type mapped struct {
+	item
 	ledger.Span
-
-	user, target string
 }
 
-// of maps a row, given its values as text; nil: NULL. counts is false for a row that gives nothing.
-func (t *Table) of(value func(column string) *string) (m mapped, counts bool, err error) {
+// item is an activity.
+type item struct{ kind, user, target string }
+
+// gives returns what a row gives; nil: nothing. A [*rowError] says that the row is not valid, another
+// error that a column is not known.
+func (t *Table) gives(r row, kinds *activity.Kinds) (*mapped, error) {
+	missing := ""
+	m, err := t.of(func(column string) *string {
+		text, known := r(column)
+		if !known {
+			missing = column
+		}
+		return text
+	})
+	if missing != "" {
+		return nil, fmt.Errorf("table %s: the value of column %q is missing", t.Table, missing)
+	}
+	if err == nil && m != nil {
+		err = kinds.Check(activity.Activity{User: m.user, Kind: m.kind, Target: m.target})
+	}
+	if err != nil {
+		return nil, &rowError{t.Table, t.describe(r), err}
+	}
+	return m, nil
+}
+
+// describe returns the mapped columns of a row, for people.
+func (t *Table) describe(r row) string {
+	var all []string
+	for _, column := range t.columns() {
+		if text, _ := r(column); text != nil {
+			all = append(all, fmt.Sprintf("%s=%q", column, *text))
+		}
+	}
+	return strings.Join(all, " ")
+}
+
+// of maps a row, given its values as text; nil: NULL.
+func (t *Table) of(value func(column string) *string) (*mapped, error) {
 	set := func(column string) bool {
 		v := value(column)
 		return v != nil && *v != "f" && *v != "false"
 	}
-	if slices.ContainsFunc(t.While, func(c string) bool { return !set(c) }) || slices.ContainsFunc(t.Unless, set) {
-		return mapped{}, false, nil
+	counts := !slices.ContainsFunc(t.Unless, set)
+	for _, column := range t.While {
+		counts = counts && set(column)
 	}
 	for column, want := range t.Where {
-		if v := value(column); v == nil || *v != want {
-			return mapped{}, false, nil
+		v := value(column)
+		counts = counts && v != nil && *v == want
+	}
+	user, isUser := t.User.fill(value)
+	target, isTarget := t.Target.fill(value)
+	if !counts || !isUser || !isTarget {
+		return nil, nil //nolint:nilnil // it gives nothing
+	}
+	since, err1 := timeIn(value, t.Since)
+	until, err2 := timeIn(value, t.Until)
+	return &mapped{item{t.Kind, user, target}, ledger.Span{Since: since, Until: until}}, cmp.Or(err1, err2)
+}
+
+// timeIn returns the time in a column; zero: there is none.
+func timeIn(value func(column string) *string, column string) (at time.Time, err error) {
+	if column == "" {
+		return at, nil
+	}
+	if v := value(column); v != nil {
+		if at, err = parseTime(*v); err != nil {
+			err = fmt.Errorf("column %q: %w", column, err)
 		}
 	}
-	var user, target bool
-	m.user, user = t.User.fill(value)
-	m.target, target = t.Target.fill(value)
-	if !user || !target {
-		return mapped{}, false, nil
-	}
-	for _, one := range []struct {
-		column string
-		into   *time.Time
-	}{{t.Since, &m.Since}, {t.Until, &m.Until}} {
-		if one.column == "" {
-			continue
-		}
-		if v := value(one.column); v != nil {
-			if *one.into, err = parseTime(*v); err != nil {
-				return mapped{}, false, fmt.Errorf("column %q: %w", one.column, err)
-			}
-		}
-	}
-	return m, true, nil
+	return at, err
 }
 
 // parseTime parses a timestamp as PostgreSQL prints it with datestyle ISO and time zone UTC, or as

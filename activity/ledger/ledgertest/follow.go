@@ -20,6 +20,10 @@ type sourceRow struct {
 	span          ledger.Span
 }
 
+func sourceChange(rows []ledger.Row, c ledger.SourceChange) ledger.Change {
+	return ledger.Change{Rows: rows, Remove: true, Source: &c}
+}
+
 // follow follows a source of random rows beside a map of them, and takes the lease away at times.
 func (s suite) follow(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -49,12 +53,12 @@ func (s suite) follow(t *testing.T) {
 		for range rapid.IntRange(1, 12).Draw(rt, "steps") {
 			steps++
 			now = now.Add(time.Minute)
-			var changes []ledger.SourceChange
+			var changes []ledger.Change
 			for range rapid.IntRange(0, 5).Draw(rt, "changes") {
 				ids := slices.Sorted(maps.Keys(rows))
 				if len(ids) > 0 && rapid.Bool().Draw(rt, "removes") {
 					id := rapid.SampledFrom(ids).Draw(rt, "row")
-					changes = append(changes, ledger.SourceChange{Rows: both(rows[id]), At: now, Removed: []ledger.Span{rows[id].span}})
+					changes = append(changes, sourceChange(both(rows[id]), ledger.SourceChange{At: now, Removed: []ledger.Span{rows[id].span}}))
 					delete(rows, id)
 					continue
 				}
@@ -67,7 +71,7 @@ func (s suite) follow(t *testing.T) {
 				}
 				rows[next] = r
 				next++
-				changes = append(changes, ledger.SourceChange{Rows: both(r), At: now, Added: []ledger.Span{r.span}})
+				changes = append(changes, sourceChange(both(r), ledger.SourceChange{At: now, Added: []ledger.Span{r.span}}))
 			}
 			if rapid.IntRange(0, 3).Draw(rt, "lost") == 0 {
 				stale := lease
@@ -76,14 +80,14 @@ func (s suite) follow(t *testing.T) {
 				if lease.Position != position {
 					rt.Fatalf("position %q, want %q", lease.Position, position)
 				}
-				if _, err := l.Follow(ctx, now, stale, position, "stale", changes); !errors.Is(err, ledger.ErrFenced) {
+				if _, err := l.Follow(ctx, now, ledger.Step{Lease: stale, From: position, To: "stale"}, changes); !errors.Is(err, ledger.ErrFenced) {
 					rt.Fatalf("with a lease that was lost: %v", err)
 				}
 			}
 			to := fmt.Sprint("p", steps)
-			_, err := l.Follow(ctx, now, lease, position, to, changes)
+			_, err := l.Follow(ctx, now, ledger.Step{Lease: lease, From: position, To: to}, changes)
 			must(rt, err)
-			if _, err := l.Follow(ctx, now, lease, position, to, changes); !errors.Is(err, ledger.ErrFenced) {
+			if _, err := l.Follow(ctx, now, ledger.Step{Lease: lease, From: position, To: to}, changes); !errors.Is(err, ledger.ErrFenced) {
 				rt.Fatalf("a second time: %v", err)
 			}
 			position = to
@@ -171,29 +175,29 @@ func (s suite) followed(t *testing.T) {
 			t.Errorf("a write of a followed kind: %v", err)
 		}
 	}
-	_, err = l.Follow(ctx, time.Now(), lease, "", "", []ledger.SourceChange{
-		{Rows: []ledger.Row{row}, At: time.Now(), Whole: true, Added: []ledger.Span{{}, {}}}})
+	_, err = l.Follow(ctx, time.Now(), ledger.Step{Lease: lease, From: "", To: ""}, []ledger.Change{
+		sourceChange([]ledger.Row{row}, ledger.SourceChange{At: time.Now(), Whole: true, Added: []ledger.Span{{}, {}}})})
 	must(t, err)
-	if _, err := l.Follow(ctx, time.Now(), lease, "", "1", []ledger.SourceChange{{Rows: []ledger.Row{{Hash: 1, Owner: "u", Kind: "like", Target: "p"}}}}); !isFollowed(err) {
+	if _, err := l.Follow(ctx, time.Now(), ledger.Step{Lease: lease, From: "", To: "1"}, []ledger.Change{sourceChange([]ledger.Row{{Hash: 1, Owner: "u", Kind: "like", Target: "p"}}, ledger.SourceChange{})}); !isFollowed(err) {
 		t.Errorf("a change of a kind that is not the source's: %v", err)
 	}
-	must(t, l.Renew(ctx, lease, time.Hour))
+	must(t, lease.Renew(ctx, time.Hour))
 	if _, err := l.Lease(ctx, "app", "two", []string{"hide"}, time.Hour, false); !errors.Is(err, ledger.ErrHeld) {
 		t.Errorf("the lease of another, renewed: %v", err)
 	}
-	must(t, l.Renew(ctx, lease, 0))
+	must(t, lease.Renew(ctx, 0))
 	second, err := l.Lease(ctx, "app", "two", []string{"hide"}, time.Hour, false)
 	must(t, err)
-	if err := l.Renew(ctx, lease, time.Hour); !errors.Is(err, ledger.ErrFenced) {
+	if err := lease.Renew(ctx, time.Hour); !errors.Is(err, ledger.ErrFenced) {
 		t.Errorf("renewed a lease that was lost: %v", err)
 	}
-	if _, err := l.Follow(ctx, time.Now(), second, "", "1", []ledger.SourceChange{{Rows: []ledger.Row{{Hash: 1, Owner: "v", Kind: "hide", Target: "p"}}, Removed: []ledger.Span{{}}}}); !errors.Is(err, ledger.ErrStrayRow) {
+	if _, err := l.Follow(ctx, time.Now(), ledger.Step{Lease: second, From: "", To: "1"}, []ledger.Change{sourceChange([]ledger.Row{{Hash: 1, Owner: "v", Kind: "hide", Target: "p"}}, ledger.SourceChange{Removed: []ledger.Span{{}}})}); !errors.Is(err, ledger.ErrStrayRow) {
 		t.Errorf("a row that nobody added: %v", err)
 	}
 	for position, kinds := range map[string][]string{"5": {"hide"}, "": {"hide", "like"}} {
 		moved, err := l.Lease(ctx, "app", "two", []string{"hide"}, time.Hour, false)
 		must(t, err)
-		_, err = l.Follow(ctx, time.Now(), moved, moved.Position, "5", nil)
+		_, err = l.Follow(ctx, time.Now(), ledger.Step{Lease: moved, From: moved.Position, To: "5"}, nil)
 		must(t, err)
 		if second, err = l.Lease(ctx, "app", "two", kinds, time.Hour, false); err != nil || second.Position != position {
 			t.Errorf("a lease of %v: position %q, %v, want %q", kinds, second.Position, err, position)
@@ -202,11 +206,11 @@ func (s suite) followed(t *testing.T) {
 	both, err := l.Lease(ctx, "app", "two", []string{"hide", "like"}, time.Hour, false)
 	must(t, err)
 	must(t, l.Unfollow(ctx, "like"))
-	if err := l.Renew(ctx, both, time.Hour); !errors.Is(err, ledger.ErrFenced) {
+	if err := both.Renew(ctx, time.Hour); !errors.Is(err, ledger.ErrFenced) {
 		t.Errorf("a lease of a released kind: %v", err)
 	}
 	must(t, l.Unfollow(ctx, "hide"))
-	if _, err := l.Follow(ctx, time.Now(), second, "", "1", nil); !errors.Is(err, ledger.ErrFenced) {
+	if _, err := l.Follow(ctx, time.Now(), ledger.Step{Lease: second, From: "", To: "1"}, nil); !errors.Is(err, ledger.ErrFenced) {
 		t.Errorf("follows a released source: %v", err)
 	}
 	if all, err := l.Sources(ctx); err != nil || len(all) > 0 {
@@ -223,12 +227,12 @@ func (s suite) forgotten(t *testing.T, l *ledger.Ledger, row ledger.Row) {
 	must(t, err)
 	follow := func(c ledger.SourceChange) {
 		t.Helper()
-		c.Rows, c.At = []ledger.Row{row}, time.Now()
-		_, err := l.Follow(ctx, time.Now(), lease, lease.Position, lease.Position, []ledger.SourceChange{c})
+		c.At = time.Now()
+		_, err := l.Follow(ctx, time.Now(), ledger.Step{Lease: lease, From: lease.Position, To: lease.Position}, []ledger.Change{sourceChange([]ledger.Row{row}, c)})
 		must(t, err)
 	}
 	for _, forget := range []func(){
-		func() { must(t, l.StartOver(ctx, lease)) },
+		func() { must(t, lease.StartOver(ctx)) },
 		func() {
 			must(t, l.Unfollow(ctx, "hide"))
 			lease, err = l.Lease(ctx, "app", "one", []string{"hide"}, time.Hour, false)
