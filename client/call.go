@@ -70,7 +70,7 @@ func (c *Client) do(ctx context.Context, call *call) error {
 // attempt makes the call as a message, or as JSON if the service does not accept messages, and
 // reads the answer. It returns the number of attempts, which is up to two if mayHedge is true.
 func (c *Client) attempt(ctx context.Context, call *call, body *prepared, mayHedge bool) (attempts int, err error) {
-	mayHedge = mayHedge && call.hedged && c.hedge > 0 && c.most > 1
+	mayHedge = mayHedge && call.hedged && c.o.Hedge > 0 && c.o.MaxAttempts > 1
 	if call.procedure != nil && !c.onlyJSON.Load() {
 		attempts, err = c.ask(ctx, call, asMessage, body, mayHedge)
 		if !errors.Is(err, errNotOffered) {
@@ -116,7 +116,7 @@ type answer struct {
 
 // fetch makes one attempt.
 func (c *Client) fetch(ctx context.Context, call *call, form form, body []byte) (answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(call.timeout, c.timeout))
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(call.timeout, c.o.AttemptTimeout))
 	defer cancel()
 	res, err := c.sendCall(ctx, call, form, body)
 	if err != nil {
@@ -135,7 +135,7 @@ func (c *Client) fetch(ctx context.Context, call *call, form form, body []byte) 
 			return answer{}, err
 		}
 	}
-	text, err := read(res, c.length)
+	text, err := read(res, c.o.MaxAnswerBytes)
 	return answer{res, text}, err
 }
 
@@ -180,12 +180,12 @@ func (c *Client) send(ctx context.Context, method string, to *url.URL, mediaType
 	if end, ok := ctx.Deadline(); ok && mediaType == typeMessage {
 		req.Header["Connect-Timeout-Ms"] = []string{timeLeft(end)}
 	}
-	req.Header["User-Agent"] = []string{c.agent}
+	req.Header["User-Agent"] = []string{c.o.UserAgent}
 	if id, ok := ctx.Value(requestIDKey{}).(string); ok {
 		req.Header.Set("X-Request-ID", id)
 	}
-	if c.token != nil {
-		token, err := c.token(ctx)
+	if c.o.Token != nil {
+		token, err := c.o.Token(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -280,7 +280,7 @@ func where(res *http.Response) string {
 // failure reads an answer with an error.
 func (c *Client) failure(res *http.Response) error {
 	e := &Error{Status: res.StatusCode, RetryAfter: retryAfter(res.Header.Get("Retry-After")), RequestID: res.Header.Get("X-Request-ID")}
-	text, err := io.ReadAll(io.LimitReader(res.Body, min(maxErrorBytes, c.length)))
+	text, err := io.ReadAll(io.LimitReader(res.Body, min(maxErrorBytes, c.o.MaxAnswerBytes)))
 	var answer struct {
 		Error problem `json:"error"`
 	}

@@ -118,7 +118,7 @@ type Degraded struct {
 func (c *Client) Filter(ctx context.Context, req FilterRequest) (Feed, error) {
 	var feed Feed
 	asked := req
-	if c.json && (req.Answer == "" || req.Answer == AnswerKept) {
+	if c.o.JSON && (req.Answer == "" || req.Answer == AnswerKept) {
 		asked.Answer = AnswerDropped // a shorter answer; the request has the rest
 	}
 	err := c.do(ctx, &call{

@@ -93,7 +93,7 @@ type fanout struct {
 // compile checks the request, and looks its kinds up.
 func (f *fanout) compile(kinds *activity.Kinds) error {
 	if len(f.req.Viewers) > MaxViewers {
-		return outOfRange("viewers", fmt.Sprintf("%d viewers, at most %d", len(f.req.Viewers), MaxViewers))
+		return invalid(activity.CodeOutOfRange, "viewers", "%d viewers, at most %d", len(f.req.Viewers), MaxViewers)
 	}
 	if err := f.checkPost(kinds); err != nil {
 		return err
@@ -141,10 +141,7 @@ func (f *fanout) addKinds(kinds *activity.Kinds, names []string) error {
 	for i, name := range names {
 		k, _ := kinds.Named(name)
 		if k.Mirror() == "" {
-			return &activity.InvalidError{
-				Code: activity.CodeUnsupportedOp, Field: "kinds[" + strconv.Itoa(i) + "]",
-				Message: fmt.Sprintf("%s is neither two-way nor has fanout", name),
-			}
+			return invalid(activity.CodeUnsupportedOp, "kinds["+strconv.Itoa(i)+"]", "%s is neither two-way nor has fanout", name)
 		}
 		if k.Effect == activity.Keep {
 			c.all = append(c.all, k)
@@ -177,10 +174,11 @@ func (f *fanout) owners() []activity.Owner {
 // inOrder returns the hits that kinds look at. Those of a viewer and a kind are in the order of the
 // ids on the post, where an id may be more than once.
 func (f *fanout) inOrder(hits []activity.Hit) []activity.Hit {
-	hits = lookedAt(hits, func(h *activity.Hit) bool {
+	for i := range hits {
+		h := &hits[i]
 		h.Place = f.place(h.Kind, h.ID, f.req.Viewers[h.Candidate])
-		return h.Place >= 0
-	})
+	}
+	hits = slices.DeleteFunc(hits, func(h activity.Hit) bool { return h.Place < 0 })
 	for _, of := range byCandidate(hits) {
 		slices.SortStableFunc(of, func(a, b activity.Hit) int {
 			return cmp.Or(cmp.Compare(f.rank(a.Kind), f.rank(b.Kind)), cmp.Compare(a.Place, b.Place))

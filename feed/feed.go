@@ -168,9 +168,9 @@ func (c *Checked) Overruled() []activity.Hit { return c.decision.overruled }
 // find returns the hits on the posts from to until-1 that kinds look at.
 func (c *Checked) find(from, until int) []activity.Hit {
 	hits := c.view.Find((*posts)(&c.Request.Posts), from, until, c.marks)
-	return lookedAt(hits, func(h *activity.Hit) bool {
-		return (c.keeps == len(c.all) || h.Kind != &c.all[c.keeps]) && // seen is only recorded
-			c.Request.Posts[h.Candidate].looksAt(h.Kind, c.Request.Viewer, h.ID, h.Place)
+	return slices.DeleteFunc(hits, func(h activity.Hit) bool {
+		return c.keeps < len(c.all) && h.Kind == &c.all[c.keeps] || // seen is only recorded
+			!c.Request.Posts[h.Candidate].looksAt(h.Kind, c.Request.Viewer, h.ID, h.Place)
 	})
 }
 
@@ -183,17 +183,6 @@ func (c *Checked) ahead(from, kept int) int {
 	}
 	const few = 32 // a search for fewer is hardly cheaper
 	return min(all, from+max(2*(c.Request.Limit-kept), few))
-}
-
-// lookedAt returns the hits that a kind looks at.
-func lookedAt(hits []activity.Hit, looks func(h *activity.Hit) bool) []activity.Hit {
-	some := hits[:0]
-	for i := range hits {
-		if looks(&hits[i]) {
-			some = append(some, hits[i])
-		}
-	}
-	return some
 }
 
 // RecordSeen records what is kept as seen, if the request has RecordSeen. It fails only if ctx

@@ -1,7 +1,6 @@
 package feed
 
 import (
-	"fmt"
 	"iter"
 	"maps"
 	"slices"
@@ -134,9 +133,10 @@ func (p *Post) canonical() string {
 	return p.ID
 }
 
-// isBare reports whether the post has no more than an id and an author, as nearly all posts.
-func (p *Post) isBare() bool {
-	return len(p.Actors)|len(p.Roles)|len(p.Related)|len(p.Facets) == 0
+// isPlain reports whether the post has no more than a plain id and author, as nearly all posts.
+func (p *Post) isPlain() bool {
+	return len(p.Actors)|len(p.Roles)|len(p.Related)|len(p.Facets) == 0 &&
+		activity.IsPlainID(p.ID) && activity.IsPlainID(p.Author)
 }
 
 // count returns the number of ids on the post. It returns an error for too many of one sort.
@@ -146,10 +146,10 @@ func (p *Post) count() (int, error) {
 		n++
 	}
 	if len(p.Actors) > MaxActors {
-		return 0, tooMany("actors", fmt.Sprintf("%d actors, at most %d", len(p.Actors), MaxActors))
+		return 0, invalid(activity.CodeTooManyIDs, "actors", "%d actors, at most %d", len(p.Actors), MaxActors)
 	}
 	if len(p.Related) > MaxRelated {
-		return 0, tooMany("related", fmt.Sprintf("%d ids, at most %d", len(p.Related), MaxRelated))
+		return 0, invalid(activity.CodeTooManyIDs, "related", "%d ids, at most %d", len(p.Related), MaxRelated)
 	}
 	if len(p.Facets) == 0 {
 		return n, nil
@@ -157,7 +157,7 @@ func (p *Post) count() (int, error) {
 	for _, facet := range slices.Sorted(maps.Keys(p.Facets)) { // so that the error is the same each time
 		ids := p.Facets[facet]
 		if len(ids) > MaxFacetIDs {
-			return 0, tooMany("facets."+string(facet), fmt.Sprintf("%d ids, at most %d", len(ids), MaxFacetIDs))
+			return 0, invalid(activity.CodeTooManyIDs, "facets."+string(facet), "%d ids, at most %d", len(ids), MaxFacetIDs)
 		}
 		n += len(ids)
 	}
@@ -166,7 +166,7 @@ func (p *Post) count() (int, error) {
 
 // check checks what the post has.
 func (p *Post) check(kinds *activity.Kinds, needAuthor bool) error {
-	if p.isBare() && activity.IsPlainID(p.ID) && activity.IsPlainID(p.Author) {
+	if p.isPlain() {
 		return nil
 	}
 	if err := activity.CheckID(p.ID, "id"); err != nil {
@@ -194,14 +194,14 @@ func (p *Post) check(kinds *activity.Kinds, needAuthor bool) error {
 
 func (p *Post) checkRoles() error {
 	if len(p.Roles) > len(p.Actors) {
-		return outOfRange("actors", fmt.Sprintf("%d roles for %d actors", len(p.Roles), len(p.Actors)))
+		return invalid(activity.CodeOutOfRange, "actors", "%d roles for %d actors", len(p.Roles), len(p.Actors))
 	}
 	for i, role := range p.Roles {
 		if role == "" {
 			continue
 		}
 		if err := activity.CheckRole(role); err != nil {
-			return outOfRange("actors["+strconv.Itoa(i)+"].role", fmt.Sprintf("%q: %v", role, err))
+			return invalid(activity.CodeOutOfRange, "actors["+strconv.Itoa(i)+"].role", "%q: %v", role, err)
 		}
 	}
 	return nil
