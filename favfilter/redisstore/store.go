@@ -57,7 +57,7 @@ func New(client redis.UniversalClient, name string) (*Store, error) {
 		apply: newScript("apply", applySource), replace: newScript("replace", replaceSource), peek: newScript("peek", peekSource),
 	}
 	if _, single := client.(*redis.Client); single {
-		s.coalescer = newCoalescer(s.sendReads)
+		s.coalescer = &coalescer{send: s.sendReads, turns: make(chan struct{}, coalescedReads)}
 	}
 	return s, nil
 }
