@@ -142,7 +142,7 @@ func Open(ctx context.Context, c Config) (*Cache, error) {
 		return nil, fmt.Errorf("open %s: %w", &c, err)
 	}
 	c.Region = conf.Region
-	conf.Logger = logger{c.Logger}
+	conf.Logger = logTo(c.Logger)
 	cache := &Cache{
 		config: c,
 		api:    elasticache.NewFromConfig(conf),
@@ -170,7 +170,7 @@ func (c *Config) aws(ctx context.Context) (aws.Config, error) {
 		conf = c.AWS.Copy()
 	} else {
 		var err error
-		if conf, err = config.LoadDefaultConfig(ctx, config.WithLogger(logger{c.Logger})); err != nil {
+		if conf, err = config.LoadDefaultConfig(ctx, config.WithLogger(logTo(c.Logger))); err != nil {
 			return conf, fmt.Errorf("read the configuration of AWS: %w", err)
 		}
 	}
@@ -198,12 +198,11 @@ func (c *Cache) describeFirst(ctx context.Context) error {
 	pause := openPause
 	before, recalled := c.recall()
 	for {
-		limited, cancel := ctx, context.CancelFunc(func() {})
+		timeout := describeTimeout
 		if recalled {
-			limited, cancel = context.WithTimeout(ctx, recallAfter)
+			timeout = recallAfter
 		}
-		d, err := c.describe(limited)
-		cancel()
+		d, err := c.describe(ctx, timeout)
 		if err == nil {
 			err = c.usable(d)
 		}
@@ -217,7 +216,7 @@ func (c *Cache) describeFirst(ctx context.Context) error {
 		}
 		if recalled && !errors.Is(err, ErrNotAvailable) {
 			c.log.WarnContext(ctx, "the cache cannot be described; it is taken to be where it was", "cache", c.config.String(),
-				"addr", before.addr, "error", err)
+				"addr", before.Addr, "error", err)
 			c.use(before)
 			c.failed() // makes refresh ask AWS soon
 			return nil
@@ -254,9 +253,9 @@ func sleep(ctx context.Context, d time.Duration) bool {
 // usable returns an error if clients could not connect with d.
 func (c *Cache) usable(d description) error {
 	switch {
-	case c.config.User != "" && !d.tls:
+	case c.config.User != "" && !d.TLS:
 		return fmt.Errorf("user %s: %w, which the cache has not enabled", c.config.User, ErrNoTLS)
-	case d.token && c.config.Secret == "":
+	case d.Token && c.config.Secret == "":
 		return fmt.Errorf("%w: the cache wants an AUTH token: name the secret that holds it", ErrConfig)
 	}
 	return nil
@@ -278,7 +277,7 @@ func (c *Cache) refresh(ctx context.Context) {
 			}
 		}
 		last = time.Now()
-		d, err := c.describe(ctx)
+		d, err := c.describe(ctx, describeTimeout)
 		if err != nil {
 			interval = refreshPause
 			if ctx.Err() == nil {
@@ -300,17 +299,17 @@ func (c *Cache) update(ctx context.Context, d description) {
 	c.told = d
 	c.remember(ctx, d)
 	now := *c.now.Load()
-	if d.cluster != now.cluster || d.tls != now.tls {
+	if d.Cluster != now.Cluster || d.TLS != now.TLS {
 		c.log.ErrorContext(ctx, "the cache was changed in a way that needs a restart of this process: until then it is used as before",
-			"cache", c.config.String(), "cluster_mode", d.cluster, "tls", d.tls)
+			"cache", c.config.String(), "cluster_mode", d.Cluster, "tls", d.TLS)
 		return
 	}
-	d.reader = cmp.Or(d.reader, now.reader)
-	if d.addr == now.addr && d.reader == now.reader {
+	d.Reader = cmp.Or(d.Reader, now.Reader)
+	if d.Addr == now.Addr && d.Reader == now.Reader {
 		return
 	}
 	c.now.Store(&d)
-	c.log.InfoContext(ctx, "the cache has another endpoint", "cache", c.config.String(), "addr", d.addr, "reader", d.reader)
+	c.log.InfoContext(ctx, "the cache has another endpoint", "cache", c.config.String(), "addr", d.Addr, "reader", d.Reader)
 }
 
 // failed requests another description, because a connection could not be made.
@@ -323,15 +322,15 @@ func (c *Cache) failed() {
 
 // ClusterMode reports whether clients must use the cluster protocol. It is always true for a
 // serverless cache.
-func (c *Cache) ClusterMode() bool { return c.opened.cluster }
+func (c *Cache) ClusterMode() bool { return c.opened.Cluster }
 
 // TLS reports whether connections are encrypted.
-func (c *Cache) TLS() bool { return c.opened.tls }
+func (c *Cache) TLS() bool { return c.opened.TLS }
 
 // Addr returns the host and port of the endpoint in the last description by AWS. In cluster mode it
 // is the configuration endpoint, without it the endpoint of the primary. A serverless cache has
 // only one endpoint.
-func (c *Cache) Addr() string { return c.now.Load().addr }
+func (c *Cache) Addr() string { return c.now.Load().Addr }
 
 // Close stops refreshing the description. Clients continue to use the last known description.
 func (c *Cache) Close() {
@@ -339,14 +338,13 @@ func (c *Cache) Close() {
 	c.done.Wait()
 }
 
-// logger forwards log messages of the SDK.
-type logger struct{ log *slog.Logger }
-
-// Logf implements [logging.Logger].
-func (l logger) Logf(kind logging.Classification, format string, args ...any) {
-	level := slog.LevelDebug
-	if kind == logging.Warn {
-		level = slog.LevelWarn
-	}
-	l.log.Log(context.Background(), level, "AWS SDK", "message", fmt.Sprintf(format, args...))
+// logTo returns a logger of the SDK that forwards messages.
+func logTo(log *slog.Logger) logging.Logger {
+	return logging.LoggerFunc(func(kind logging.Classification, format string, args ...any) {
+		level := slog.LevelDebug
+		if kind == logging.Warn {
+			level = slog.LevelWarn
+		}
+		log.Log(context.Background(), level, "AWS SDK", "message", fmt.Sprintf(format, args...))
+	})
 }

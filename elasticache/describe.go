@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/elasticache"
@@ -17,32 +18,27 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
-// description is what clients must know about a cache.
+// description is what clients must know about a cache, as [remembered] has it, too.
 type description struct {
-	cluster bool   // clients use the cluster protocol
-	tls     bool   // connections are encrypted
-	token   bool   // the cache requires an AUTH token
-	addr    string // host and port of the endpoint
-	// reader is the host and port for reads from replicas. In cluster mode it equals addr, through
+	Cluster bool   `json:"cluster"` // clients use the cluster protocol
+	TLS     bool   `json:"tls"`     // connections are encrypted
+	Token   bool   `json:"token"`   // the cache requires an AUTH token
+	Addr    string `json:"addr"`    // host and port of the endpoint
+	// Reader is the host and port for reads from replicas. In cluster mode it equals Addr, through
 	// which clients find the replicas.
-	reader string
+	Reader string `json:"reader"`
 }
 
 // describe asks AWS once, including the retries of the SDK.
-func (c *Cache) describe(ctx context.Context) (description, error) {
-	ctx, cancel := context.WithTimeout(ctx, describeTimeout)
+func (c *Cache) describe(ctx context.Context, timeout time.Duration) (description, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	var d description
-	var err error
+	ask := c.describeGroup
 	if c.config.Serverless {
-		d, err = c.describeServerless(ctx)
-	} else {
-		d, err = c.describeGroup(ctx)
+		ask = c.describeServerless
 	}
-	if err != nil {
-		return d, explain(err)
-	}
-	return d, nil
+	d, err := ask(ctx)
+	return d, explain(err)
 }
 
 func (c *Cache) describeGroup(ctx context.Context) (description, error) {
@@ -55,19 +51,19 @@ func (c *Cache) describeGroup(ctx context.Context) (description, error) {
 	}
 	g := out.ReplicationGroups[0]
 	d := description{
-		cluster: aws.ToBool(g.ClusterEnabled),
-		tls:     aws.ToBool(g.TransitEncryptionEnabled) && g.TransitEncryptionMode != types.TransitEncryptionModePreferred,
-		token:   aws.ToBool(g.AuthTokenEnabled),
+		Cluster: aws.ToBool(g.ClusterEnabled),
+		TLS:     aws.ToBool(g.TransitEncryptionEnabled) && g.TransitEncryptionMode != types.TransitEncryptionModePreferred,
+		Token:   aws.ToBool(g.AuthTokenEnabled),
 	}
 	// A cache in the mode "preferred" accepts both. Clients use TLS if they must sign in.
-	d.tls = d.tls || aws.ToBool(g.TransitEncryptionEnabled) && c.signIn != nil
+	d.TLS = d.TLS || aws.ToBool(g.TransitEncryptionEnabled) && c.signIn != nil
 	switch {
-	case d.cluster:
-		d.addr = endpoint(g.ConfigurationEndpoint)
-		d.reader = d.addr
+	case d.Cluster:
+		d.Addr = endpoint(g.ConfigurationEndpoint)
+		d.Reader = d.Addr
 	case len(g.NodeGroups) > 0:
-		d.addr = endpoint(g.NodeGroups[0].PrimaryEndpoint)
-		d.reader = endpoint(g.NodeGroups[0].ReaderEndpoint)
+		d.Addr = endpoint(g.NodeGroups[0].PrimaryEndpoint)
+		d.Reader = endpoint(g.NodeGroups[0].ReaderEndpoint)
 	}
 	return d, available(d, aws.ToString(g.Status))
 }
@@ -81,7 +77,7 @@ func (c *Cache) describeServerless(ctx context.Context) (description, error) {
 		return description{}, ErrNotFound
 	}
 	s := out.ServerlessCaches[0]
-	d := description{cluster: true, tls: true, addr: endpoint(s.Endpoint), reader: endpoint(s.ReaderEndpoint)}
+	d := description{Cluster: true, TLS: true, Addr: endpoint(s.Endpoint), Reader: endpoint(s.ReaderEndpoint)}
 	return d, available(d, aws.ToString(s.Status))
 }
 
@@ -104,7 +100,7 @@ func (*statusError) Unwrap() error { return ErrNotAvailable }
 // serves clients even while it is being changed.
 func available(d description, status string) error {
 	status = strings.ToLower(status) // serverless caches report statuses in other case
-	if d.addr == "" || slices.Contains([]string{"creating", "create-failed", "deleting"}, status) {
+	if d.Addr == "" || slices.Contains([]string{"creating", "create-failed", "deleting"}, status) {
 		return &statusError{status}
 	}
 	return nil
@@ -115,12 +111,8 @@ func passing(err error) bool {
 	if status, ok := errors.AsType[*statusError](err); ok {
 		return status.status != "create-failed" && status.status != "deleting"
 	}
-	for _, final := range []error{ErrConfig, ErrNotFound, ErrAccessDenied, ErrNoTLS} {
-		if errors.Is(err, final) {
-			return false
-		}
-	}
-	return true
+	final := []error{ErrConfig, ErrNotFound, ErrAccessDenied, ErrNoTLS}
+	return !slices.ContainsFunc(final, func(target error) bool { return errors.Is(err, target) })
 }
 
 // explain turns an error reply of AWS into one of the errors of this package, with advice.

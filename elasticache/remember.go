@@ -11,13 +11,9 @@ import (
 
 // remembered is the last description, as stored in Config.File.
 type remembered struct {
-	Cache   string `json:"cache"` // with Region, identifies the cache: another cache's file must not be used
-	Region  string `json:"region"`
-	Cluster bool   `json:"cluster"`
-	TLS     bool   `json:"tls"`
-	Token   bool   `json:"token"`
-	Addr    string `json:"addr"`
-	Reader  string `json:"reader"`
+	Cache       string      `json:"cache"` // with Region, identifies the cache: another cache's file must not be used
+	Region      string      `json:"region"`
+	Description description `json:",embed"`
 }
 
 // remember saves d in Config.File for the next process, if there is such a file name. A failure
@@ -26,11 +22,7 @@ func (c *Cache) remember(ctx context.Context, d description) {
 	if c.config.File == "" {
 		return
 	}
-	err := c.writeFile(remembered{
-		Cache: c.config.String(), Region: c.config.Region,
-		Cluster: d.cluster, TLS: d.tls, Token: d.token, Addr: d.addr, Reader: d.reader,
-	})
-	if err != nil {
+	if err := c.writeFile(remembered{c.config.String(), c.config.Region, d}); err != nil {
 		c.log.WarnContext(ctx, "the description of the cache cannot be kept", "file", c.config.File, "error", err)
 	}
 }
@@ -58,8 +50,8 @@ func (c *Cache) recall() (description, bool) {
 	text, err := os.ReadFile(c.config.File)
 	var r remembered
 	if err != nil || json.Unmarshal(text, &r, json.RejectUnknownMembers(true)) != nil ||
-		r.Cache != c.config.String() || r.Region != c.config.Region || r.Addr == "" {
+		r.Cache != c.config.String() || r.Region != c.config.Region || r.Description.Addr == "" {
 		return description{}, false
 	}
-	return description{cluster: r.Cluster, tls: r.TLS, token: r.Token, addr: r.Addr, reader: r.Reader}, true
+	return r.Description, true
 }

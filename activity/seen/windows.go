@@ -87,14 +87,10 @@ type Config struct {
 // processes.
 type Windows struct {
 	store  favfilter.Store
-	name   string
-	seed   uint64
-	pages  uint32
-	length int64 // ms
-	part   int64 // ms
+	c      Config // with defaults
+	length int64  // ms
+	part   int64  // ms
 	rules  rules
-	now    func() time.Time
-	log    *slog.Logger
 
 	evicted, damaged atomic.Uint64
 }
@@ -117,8 +113,8 @@ func Open(store favfilter.Store, c Config) (*Windows, error) {
 		part += minPart - rest
 	}
 	return &Windows{
-		store: store, name: c.Name, seed: c.Seed, pages: c.Pages, now: c.Now, log: c.Log,
-		length: c.Length.Milliseconds(), part: part.Milliseconds(), rules: newRules(c.FalsePositiveRate, c.Most, c.Parts),
+		store: store, c: c, length: c.Length.Milliseconds(), part: part.Milliseconds(),
+		rules: newRules(c.FalsePositiveRate, c.Most, c.Parts),
 	}, nil
 }
 
@@ -157,11 +153,11 @@ func (c *Config) check() error {
 // or looks so. If Add fails, the keys may or may not have been added; repeating the call is safe.
 func (ws *Windows) Add(ctx context.Context, owner string, keys ...string) ([]favfilter.Outcome, error) {
 	var b Batch
-	start, hash := favfilter.HashStart(ws.seed, owner), favfilter.HashKey(ws.seed, owner).H1
+	start, hash := favfilter.HashStart(ws.c.Seed, owner), favfilter.HashKey(ws.c.Seed, owner).H1
 	for i, key := range ws.hash(keys) {
 		b.Add(ws, hash, start.With(key), time.Time{}, i)
 	}
-	fresh, err := b.Write(ctx, ws.now())
+	fresh, err := b.Write(ctx, ws.c.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -176,19 +172,19 @@ func (ws *Windows) Add(ctx context.Context, owner string, keys ...string) ([]fav
 // was added within Length, unless Most other keys of the owner are newer. It reports true for other
 // keys at the false-positive rate. It takes one round trip.
 func (ws *Windows) Contains(ctx context.Context, owner string, keys ...string) ([]bool, error) {
-	w, err := ws.load(ctx, ws.idOf(owner), ws.now())
+	w, err := ws.load(ctx, ws.idOf(owner), ws.c.Now())
 	if err != nil {
 		return nil, fmt.Errorf("look up %d keys: %w", len(keys), err)
 	}
 	found := make([]bool, len(keys))
-	w.ContainsAll(favfilter.HashStart(ws.seed, owner), ws.hash(keys), found)
+	w.ContainsAll(favfilter.HashStart(ws.c.Seed, owner), ws.hash(keys), found)
 	return found, nil
 }
 
 // Forget removes all keys of an owner.
 func (ws *Windows) Forget(ctx context.Context, owner string) error {
 	id := ws.idOf(owner)
-	err := ws.swap(ctx, id, ws.now(), nil, func(w *Window) (favfilter.Replacement, bool) {
+	err := ws.swap(ctx, id, ws.c.Now(), nil, func(w *Window) (favfilter.Replacement, bool) {
 		return favfilter.Replacement{}, w.version != ""
 	})
 	if err != nil {
@@ -207,18 +203,18 @@ func (ws *Windows) Stats() Stats {
 func (ws *Windows) ID(owner uint64) favfilter.PageID {
 	const base = 36 // shorter than hexadecimal: stores keep the id of each owner
 	return favfilter.PageID{
-		Number: favfilter.PageNumber(owner, ws.pages), Part: ws.name + "." + strconv.FormatUint(owner, base),
+		Number: favfilter.PageNumber(owner, ws.c.Pages), Part: ws.c.Name + "." + strconv.FormatUint(owner, base),
 	}
 }
 
 func (ws *Windows) idOf(owner string) favfilter.PageID {
-	return ws.ID(favfilter.HashKey(ws.seed, owner).H1)
+	return ws.ID(favfilter.HashKey(ws.c.Seed, owner).H1)
 }
 
 func (ws *Windows) hash(keys []string) []favfilter.Hash {
 	hashes := make([]favfilter.Hash, len(keys))
 	for i, key := range keys {
-		hashes[i] = favfilter.HashKey(ws.seed, key)
+		hashes[i] = favfilter.HashKey(ws.c.Seed, key)
 	}
 	return hashes
 }
@@ -250,7 +246,7 @@ func (ws *Windows) write(
 		d.shorten(ws.partEnd(now))
 		d.finish()
 		last := time.UnixMilli(d.generations[len(d.generations)-1].before + ws.length)
-		return favfilter.Replacement{Value: encode(ws.seed, w.changes+1, d.generations), Expire: last.Sub(now)}, true
+		return favfilter.Replacement{Value: encode(ws.c.Seed, w.changes+1, d.generations), Expire: last.Sub(now)}, true
 	})
 	if err != nil {
 		return nil, fmt.Errorf("write %d keys to window %v: %w", len(entries), id, err)
@@ -330,10 +326,8 @@ func pause(ctx context.Context, attempts int) error {
 		return nil
 	}
 	longest := time.Millisecond << min(attempts-1, 6)
-	timer := time.NewTimer(rand.N(longest)) //nolint:gosec // no secret
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(rand.N(longest)): //nolint:gosec // no secret
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
