@@ -105,7 +105,18 @@ func (c *Client) ask(ctx context.Context, call *call, form form, body *prepared,
 	if err != nil {
 		return attempts, err
 	}
-	return attempts, call.read(form, a)
+	if form == asMessage {
+		err = call.procedure.decode(a.text)
+	} else {
+		err = json.Unmarshal(a.text, call.into)
+	}
+	if err == nil && call.sound != nil && !call.sound() {
+		err = errors.New("a required field is missing")
+	}
+	if err != nil {
+		err = foreign(a.res, err)
+	}
+	return attempts, err
 }
 
 // answer is an answer that is not an error. It has the media type of the call's form.
@@ -139,22 +150,6 @@ func (c *Client) fetch(ctx context.Context, call *call, form form, body []byte) 
 	return answer{res, text}, err
 }
 
-// read reads the answer into its destination.
-func (call *call) read(form form, a answer) (err error) {
-	if form == asMessage {
-		err = call.procedure.decode(a.text)
-	} else {
-		err = json.Unmarshal(a.text, call.into)
-	}
-	if err == nil && call.sound != nil && !call.sound() {
-		err = errIncomplete
-	}
-	if err != nil {
-		return foreign(a.res, err)
-	}
-	return nil
-}
-
 // sendCall sends the call in one form.
 func (c *Client) sendCall(ctx context.Context, call *call, form form, body []byte) (*http.Response, error) {
 	switch {
@@ -178,7 +173,9 @@ func (c *Client) send(ctx context.Context, method string, to *url.URL, mediaType
 		req.Header["Content-Type"] = []string{mediaType}
 	}
 	if end, ok := ctx.Deadline(); ok && mediaType == typeMessage {
-		req.Header["Connect-Timeout-Ms"] = []string{timeLeft(end)}
+		const longest = 9_999_999_999 // Connect takes at most 10 digits
+		left := min(max(time.Until(end).Milliseconds(), 1), longest)
+		req.Header["Connect-Timeout-Ms"] = []string{strconv.FormatInt(left, 10)}
 	}
 	req.Header["User-Agent"] = []string{c.o.UserAgent}
 	if id, ok := ctx.Value(requestIDKey{}).(string); ok {
@@ -198,12 +195,6 @@ func (c *Client) send(ctx context.Context, method string, to *url.URL, mediaType
 		return nil, &lostError{err}
 	}
 	return res, nil
-}
-
-// timeLeft returns the time until end in the form of Connect: milliseconds, 1 at least, with at
-// most 10 digits.
-func timeLeft(end time.Time) string {
-	return strconv.FormatInt(min(max(time.Until(end).Milliseconds(), 1), 9_999_999_999), 10)
 }
 
 // procedureURL returns the URL of a procedure, whose path needs no escapes.
@@ -251,9 +242,6 @@ func read(res *http.Response, limit int64) (text []byte, err error) {
 		return text, nil
 	}
 }
-
-// errIncomplete is the error of an answer that lacks a required field.
-var errIncomplete = errors.New("a required field is missing")
 
 // typed returns an error unless the answer has the media type.
 func typed(res *http.Response, want string) error {

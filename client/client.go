@@ -107,10 +107,7 @@ func New(baseURL string, o Options) (*Client, error) {
 
 // overSocket returns the transport with connections to a Unix socket.
 func overSocket(of http.RoundTripper, path string) (http.RoundTripper, error) {
-	transport, ok := of.(*http.Transport)
-	if of == nil {
-		transport, ok = http.DefaultTransport.(*http.Transport)
-	}
+	transport, ok := cmp.Or(of, http.DefaultTransport).(*http.Transport)
 	if !ok {
 		return nil, errors.New("unix: needs an HTTPClient whose Transport is an *http.Transport")
 	}

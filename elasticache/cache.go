@@ -102,17 +102,10 @@ func (c *Config) String() string {
 	return "replication group " + c.Name
 }
 
-// describer asks AWS about caches. It has the methods of [elasticache.Client] that this package
-// uses.
-type describer interface {
-	elasticache.DescribeReplicationGroupsAPIClient
-	elasticache.DescribeServerlessCachesAPIClient
-}
-
 // Cache is a described cache. It is safe for concurrent use.
 type Cache struct {
 	config Config
-	api    describer
+	api    *elasticache.Client
 	signIn func(context.Context) (user, password string, err error) // nil: no sign-in
 	log    *slog.Logger
 
@@ -174,9 +167,7 @@ func (c *Config) aws(ctx context.Context) (aws.Config, error) {
 			return conf, fmt.Errorf("read the configuration of AWS: %w", err)
 		}
 	}
-	if c.Region != "" {
-		conf.Region = c.Region
-	}
+	conf.Region = cmp.Or(c.Region, conf.Region)
 	switch {
 	case conf.Region == "":
 		return conf, fmt.Errorf("%w: no region is given, and AWS_REGION is not set", ErrConfig)

@@ -1,11 +1,14 @@
 package elasticache
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +19,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/elasticache/types"
 	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
+	"github.com/go-json-experiment/json"
 )
 
 // description is what clients must know about a cache, as [remembered] has it, too.
@@ -43,11 +47,8 @@ func (c *Cache) describe(ctx context.Context, timeout time.Duration) (descriptio
 
 func (c *Cache) describeGroup(ctx context.Context) (description, error) {
 	out, err := c.api.DescribeReplicationGroups(ctx, &elasticache.DescribeReplicationGroupsInput{ReplicationGroupId: &c.config.Name})
-	if err != nil {
-		return description{}, err
-	}
-	if len(out.ReplicationGroups) == 0 {
-		return description{}, ErrNotFound
+	if err != nil || len(out.ReplicationGroups) == 0 {
+		return description{}, cmp.Or(err, ErrNotFound)
 	}
 	g := out.ReplicationGroups[0]
 	d := description{
@@ -70,11 +71,8 @@ func (c *Cache) describeGroup(ctx context.Context) (description, error) {
 
 func (c *Cache) describeServerless(ctx context.Context) (description, error) {
 	out, err := c.api.DescribeServerlessCaches(ctx, &elasticache.DescribeServerlessCachesInput{ServerlessCacheName: &c.config.Name})
-	if err != nil {
-		return description{}, err
-	}
-	if len(out.ServerlessCaches) == 0 {
-		return description{}, ErrNotFound
+	if err != nil || len(out.ServerlessCaches) == 0 {
+		return description{}, cmp.Or(err, ErrNotFound)
 	}
 	s := out.ServerlessCaches[0]
 	d := description{Cluster: true, TLS: true, Addr: endpoint(s.Endpoint), Reader: endpoint(s.ReaderEndpoint)}
@@ -138,4 +136,51 @@ func explain(err error) error {
 		return fmt.Errorf("AWS cannot be reached: is the region right, and may this machine reach it: %w", err)
 	}
 	return err
+}
+
+// remembered is the last description, as stored in Config.File.
+type remembered struct {
+	Cache       string      `json:"cache"` // with Region, identifies the cache: another cache's file must not be used
+	Region      string      `json:"region"`
+	Description description `json:",embed"`
+}
+
+// remember saves d in Config.File for the next process, if there is such a file name. A failure
+// does no harm to this process.
+func (c *Cache) remember(ctx context.Context, d description) {
+	if c.config.File == "" {
+		return
+	}
+	if err := c.writeFile(remembered{c.config.String(), c.config.Region, d}); err != nil {
+		c.log.WarnContext(ctx, "the description of the cache cannot be kept", "file", c.config.File, "error", err)
+	}
+}
+
+func (c *Cache) writeFile(r remembered) error {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(c.config.File), 0o700); err != nil {
+		return err
+	}
+	fresh := fmt.Sprintf("%s.%d", c.config.File, os.Getpid())
+	if err := os.WriteFile(fresh, append(text, '\n'), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(fresh, c.config.File)
+}
+
+// recall returns the description of this cache that remember saved last.
+func (c *Cache) recall() (description, bool) {
+	if c.config.File == "" {
+		return description{}, false
+	}
+	text, err := os.ReadFile(c.config.File)
+	var r remembered
+	if err != nil || json.Unmarshal(text, &r, json.RejectUnknownMembers(true)) != nil ||
+		r.Cache != c.config.String() || r.Region != c.config.Region || r.Description.Addr == "" {
+		return description{}, false
+	}
+	return r.Description, true
 }

@@ -327,12 +327,7 @@ func (f *Filter) settle(ctx context.Context, id PageID, res Result) error {
 
 // create stores an empty page if there is none.
 func (f *Filter) create(ctx context.Context, number uint32) error {
-	page, err := NewPage(Header{
-		Identity: f.identity,
-		Shape:    f.shape,
-		Number:   number,
-		Build:    RandomID(),
-	})
+	page, err := NewPage(Header{Identity: f.identity, Shape: f.shape, Number: number, Build: RandomID()})
 	if err != nil {
 		return err
 	}

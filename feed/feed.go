@@ -127,7 +127,10 @@ func Check(ctx context.Context, activities Activities, req Request) (*Checked, e
 		ahead = len(req.Posts)
 		c.decision.owners = slices.DeleteFunc(slices.Clone(req.Lists), func(list string) bool { return list == req.Viewer })
 		c.decision.owners, c.decision.field = slices.Insert(c.decision.owners, 0, req.Viewer), "posts"
-		c.decision.of = func(h *activity.Hit) claim { return claimOf(h, req.Viewer) }
+		c.decision.of = func(h *activity.Hit) claim {
+			of := activity.Claim{Kind: h.Kind, Target: h.ID, Sides: h.Match}
+			return claim{owner: cmp.Or(h.List, req.Viewer), list: h.List != "", Claim: of}
+		}
 	}
 	hits := c.find(0, ahead)
 	if err := c.decision.confirm(ctx, activities, hits); err != nil {
@@ -136,13 +139,6 @@ func Check(ctx context.Context, activities Activities, req Request) (*Checked, e
 	c.walk(hits, ahead)
 	c.Answer.Degraded = append(slices.Clone(c.view.Degraded), c.decision.degraded...)
 	return c, nil
-}
-
-// claimOf returns what the ledger can confirm of a hit in a feed.
-func claimOf(h *activity.Hit, viewer string) claim {
-	return claim{
-		owner: cmp.Or(h.List, viewer), list: h.List != "", Claim: activity.Claim{Kind: h.Kind, Target: h.ID, Sides: h.Match},
-	}
 }
 
 // Kinds returns the kinds that drop and those that annotate, as they were checked.

@@ -15,8 +15,11 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/feedfilter/feedfilter/favfilter"
 )
@@ -104,21 +107,18 @@ type Stats struct {
 // Open opens the windows in store, which may be empty, without a call to it. It fails if a value of
 // c is out of range. A store may hold a [favfilter.Filter] as well, and several sorts of windows.
 func Open(store favfilter.Store, c Config) (*Windows, error) {
-	c.setDefaults()
-	if err := c.check(); err != nil {
+	if err := c.complete(); err != nil {
 		return nil, fmt.Errorf("open windows: %w", err)
 	}
-	part := c.Length / time.Duration(c.Parts)
-	if rest := part % minPart; rest > 0 {
-		part += minPart - rest
-	}
+	part := (c.Length/time.Duration(c.Parts) + minPart - 1).Truncate(minPart) // rounded up
 	return &Windows{
 		store: store, c: c, length: c.Length.Milliseconds(), part: part.Milliseconds(),
 		rules: newRules(c.FalsePositiveRate, c.Most, c.Parts),
 	}, nil
 }
 
-func (c *Config) setDefaults() {
+// complete sets the defaults. It returns an error if a value is out of range.
+func (c *Config) complete() error {
 	c.Name = cmp.Or(c.Name, "window")
 	c.Parts = cmp.Or(c.Parts, DefaultParts)
 	c.Most = cmp.Or(c.Most, DefaultMost)
@@ -130,9 +130,6 @@ func (c *Config) setDefaults() {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-}
-
-func (c *Config) check() error {
 	switch {
 	case c.Length < time.Second || c.Length > maxLength:
 		return fmt.Errorf("length %v is not in 1 s to 100 years", c.Length)
@@ -227,6 +224,59 @@ func (ws *Windows) load(ctx context.Context, id favfilter.PageID, now time.Time)
 	return ws.Decode(ctx, id, loaded[0], now), nil
 }
 
+// writers is the number of windows that one call of [Batch.Write] writes at once.
+const writers = 16
+
+// Batch holds keys to be added to any number of windows. The zero value is empty.
+type Batch struct {
+	entries map[owned][]entry
+}
+
+// owned names a window.
+type owned struct {
+	windows *Windows
+	owner   uint64
+}
+
+// entry is a key to be added to a window.
+type entry struct {
+	key   favfilter.Hash
+	since time.Time // zero: when the window is written
+	index int       // what the caller calls it
+}
+
+// Add adds a key to the batch, for the window of the owner with the given hash, see [Windows.ID].
+// The key counts as added at since; the zero time: when the batch is written. [Batch.Write] returns
+// index if the key is new.
+func (b *Batch) Add(windows *Windows, owner uint64, key favfilter.Hash, since time.Time, index int) {
+	if b.entries == nil {
+		b.entries = make(map[owned][]entry)
+	}
+	of := owned{windows, owner}
+	b.entries[of] = append(b.entries[of], entry{key, since, index})
+}
+
+// Write adds the keys of b to their windows, at the time now. It returns the index of each key that
+// was new to its part of the window, in no order. At the false-positive rate, a new key's is
+// missing. Errors are those of a store or of ctx; the keys of each window may or may not be added
+// then.
+func (b *Batch) Write(ctx context.Context, now time.Time) (fresh []int, err error) {
+	var mu sync.Mutex
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(writers)
+	for of, entries := range b.entries {
+		group.Go(func() error {
+			added, err := of.windows.write(ctx, of.windows.ID(of.owner), entries, now, nil)
+			mu.Lock()
+			defer mu.Unlock()
+			fresh = append(fresh, added...)
+			return err
+		})
+	}
+	err = group.Wait() // before fresh is read
+	return fresh, err
+}
+
 // write adds keys to the window under id, at the time now. It returns the index of each key that
 // was new: neither its part nor a later one had it. At the false-positive rate, a new key's is
 // missing. A key whose part is forgotten already is not added. read is the window as it was just
@@ -312,11 +362,10 @@ func (ws *Windows) add(d *draft, entries []entry, now time.Time) []int {
 // partEnd returns the end of the part that t is in.
 func (ws *Windows) partEnd(t time.Time) int64 {
 	ms := t.UnixMilli()
-	number := ms / ws.part
-	if ms < number*ws.part { // before 1970
-		number--
+	if ms < 0 { // before 1970
+		return 0
 	}
-	return max(0, (number+1)*ws.part)
+	return (ms/ws.part + 1) * ws.part
 }
 
 // pause pauses before another attempt, so that the writers that overtook this one can finish.
