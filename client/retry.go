@@ -116,7 +116,8 @@ func (c *Client) hedged(ctx context.Context, fetch func(context.Context) (answer
 			if o.err == nil || !mayHelp(o.err) {
 				return o.answer, attempts, o.err
 			}
-			if failed++; failed == attempts {
+			failed++
+			if failed == attempts {
 				return answer{}, attempts, o.err
 			}
 		}

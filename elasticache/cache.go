@@ -135,7 +135,7 @@ func Open(ctx context.Context, c Config) (*Cache, error) {
 		return nil, fmt.Errorf("open %s: %w", &c, err)
 	}
 	c.Region = conf.Region
-	conf.Logger = logTo(c.Logger)
+	conf.Logger = logger{c.Logger}
 	cache := &Cache{
 		config: c,
 		api:    elasticache.NewFromConfig(conf),
@@ -163,7 +163,7 @@ func (c *Config) aws(ctx context.Context) (aws.Config, error) {
 		conf = c.AWS.Copy()
 	} else {
 		var err error
-		if conf, err = config.LoadDefaultConfig(ctx, config.WithLogger(logTo(c.Logger))); err != nil {
+		if conf, err = config.LoadDefaultConfig(ctx, config.WithLogger(logger{c.Logger})); err != nil {
 			return conf, fmt.Errorf("read the configuration of AWS: %w", err)
 		}
 	}
@@ -329,13 +329,14 @@ func (c *Cache) Close() {
 	c.done.Wait()
 }
 
-// logTo returns a logger of the SDK that forwards messages.
-func logTo(log *slog.Logger) logging.Logger {
-	return logging.LoggerFunc(func(kind logging.Classification, format string, args ...any) {
-		level := slog.LevelDebug
-		if kind == logging.Warn {
-			level = slog.LevelWarn
-		}
-		log.Log(context.Background(), level, "AWS SDK", "message", fmt.Sprintf(format, args...))
-	})
+// logger forwards log messages of the SDK.
+type logger struct{ log *slog.Logger }
+
+// Logf implements [logging.Logger].
+func (l logger) Logf(kind logging.Classification, format string, args ...any) {
+	level := slog.LevelDebug
+	if kind == logging.Warn {
+		level = slog.LevelWarn
+	}
+	l.log.Log(context.Background(), level, "AWS SDK", "message", fmt.Sprintf(format, args...))
 }
