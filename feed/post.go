@@ -133,10 +133,9 @@ func (p *Post) canonical() string {
 	return p.ID
 }
 
-// isPlain reports whether the post has no more than a plain id and author, as nearly all posts.
-func (p *Post) isPlain() bool {
-	return len(p.Actors)|len(p.Roles)|len(p.Related)|len(p.Facets) == 0 &&
-		activity.IsPlainID(p.ID) && activity.IsPlainID(p.Author)
+// isBare reports whether the post has no more than an id and an author, as nearly all posts.
+func (p *Post) isBare() bool {
+	return len(p.Actors)|len(p.Roles)|len(p.Related)|len(p.Facets) == 0
 }
 
 // count returns the number of ids on the post. It returns an error for too many of one sort.
@@ -166,7 +165,7 @@ func (p *Post) count() (int, error) {
 
 // check checks what the post has.
 func (p *Post) check(kinds *activity.Kinds, needAuthor bool) error {
-	if p.isPlain() {
+	if p.isBare() && activity.IsPlainID(p.ID) && activity.IsPlainID(p.Author) {
 		return nil
 	}
 	if err := activity.CheckID(p.ID, "id"); err != nil {

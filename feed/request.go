@@ -81,8 +81,10 @@ func (c *checks) compile(kinds *activity.Kinds, req *Request) error {
 // check checks the posts. Most are plain, and take one look.
 func (c *checks) check(kinds *activity.Kinds, posts []Post) error {
 	plain := 0
-	for plain < len(posts) && posts[plain].isPlain() {
-		plain++
+	for ; plain < len(posts); plain++ { // without a call for each post
+		if p := &posts[plain]; !p.isBare() || !activity.IsPlainID(p.ID) || !activity.IsPlainID(p.Author) {
+			break
+		}
 	}
 	if plain == len(posts) {
 		return nil
