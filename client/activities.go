@@ -22,14 +22,11 @@ const (
 // Seen is the plural of the built-in kind with a window.
 const Seen = "seen"
 
-// changed is the answer to a call that records or undoes one activity.
-type changed struct {
-	Changed *bool `json:"changed"`
-}
-
 // activity makes a call that records or undoes one activity.
 func (c *Client) activity(ctx context.Context, call *call, request *feedfilterv1.RecordRequest) (bool, error) {
-	var answer changed
+	var answer struct {
+		Changed *bool `json:"changed"`
+	}
 	call.procedure = procedureOf(activityService, "Record", request, new(feedfilterv1.RecordResponse),
 		func(m *feedfilterv1.RecordResponse) { answer.Changed = new(m.GetChanged()) })
 	call.into, call.sound = &answer, func() bool { return answer.Changed != nil }

@@ -111,18 +111,16 @@ func batchOf(activities []Activity) *feedfilterv1.RecordBatchRequest {
 func (c *Client) Stream(ctx context.Context, activities iter.Seq[Activity]) iter.Seq2[Result, error] {
 	return func(yield func(Result, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
-		body := newLineBody()
-		sent, written := 0, make(chan struct{})
-		go func() {
-			defer close(written)
-			sent = body.write(activities)
-		}()
-		got := 0
-		defer func() {
-			cancel()
+		defer cancel()
+		body := &lineBody{lines: make(chan []byte, maxUnsent), err: io.EOF, closed: make(chan struct{})}
+		sent, got := 0, 0
+		var writing sync.WaitGroup
+		writing.Go(func() { sent = body.write(activities) })
+		end := func() {
 			_ = body.Close()
-			<-written
-		}()
+			writing.Wait()
+		}
+		defer end()
 		for r, err := range lines[Result](ctx, c, &call{method: http.MethodPost, path: []string{"v1", "activities"}}, body) {
 			if err == nil {
 				got++
@@ -131,8 +129,7 @@ func (c *Client) Stream(ctx context.Context, activities iter.Seq[Activity]) iter
 				return
 			}
 		}
-		_ = body.Close()
-		<-written
+		end()
 		if got != sent {
 			yield(Result{}, &lostError{fmt.Errorf("%d results for %d activities", got, sent)})
 		}
@@ -151,10 +148,6 @@ type lineBody struct {
 	rest   []byte // of the last line
 	closed chan struct{}
 	once   sync.Once // closes closed
-}
-
-func newLineBody() *lineBody {
-	return &lineBody{lines: make(chan []byte, maxUnsent), err: io.EOF, closed: make(chan struct{})}
 }
 
 // write writes a line for each activity until the body is closed. It returns the number of lines
@@ -216,15 +209,7 @@ func (b *lineBody) Close() error {
 // Export yields all activities of the user in the ledger, by kind and target. If Export fails, it
 // yields the error and ends; the activities before the error are incomplete.
 func (c *Client) Export(ctx context.Context, userID string) iter.Seq2[Activity, error] {
-	return func(yield func(Activity, error) bool) {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		for e, err := range lines[Activity](ctx, c, &call{method: http.MethodGet, path: user(userID, "export")}, nil) {
-			if !yield(e, err) {
-				return
-			}
-		}
-	}
+	return lines[Activity](ctx, c, &call{method: http.MethodGet, path: user(userID, "export")}, nil)
 }
 
 // lines makes the call, and yields each line of its answer. If the loop ends early, it closes the
@@ -251,7 +236,7 @@ func lines[T any](ctx context.Context, c *Client, call *call, body io.Reader) it
 			return
 		}
 		in := bufio.NewScanner(res.Body)
-		in.Buffer(nil, int(min(c.length, 1<<30)))
+		in.Buffer(nil, int(min(c.o.MaxAnswerBytes, 1<<30)))
 		in.Split(wholeLines)
 		for in.Scan() {
 			var v T

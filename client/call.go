@@ -70,7 +70,7 @@ func (c *Client) do(ctx context.Context, call *call) error {
 // attempt makes the call as a message, or as JSON if the service does not accept messages, and
 // reads the answer. It returns the number of attempts, which is up to two if mayHedge is true.
 func (c *Client) attempt(ctx context.Context, call *call, body *prepared, mayHedge bool) (attempts int, err error) {
-	mayHedge = mayHedge && call.hedged && c.hedge > 0 && c.most > 1
+	mayHedge = mayHedge && call.hedged && c.o.Hedge > 0 && c.o.MaxAttempts > 1
 	if call.procedure != nil && !c.onlyJSON.Load() {
 		attempts, err = c.ask(ctx, call, asMessage, body, mayHedge)
 		if !errors.Is(err, errNotOffered) {
@@ -105,7 +105,18 @@ func (c *Client) ask(ctx context.Context, call *call, form form, body *prepared,
 	if err != nil {
 		return attempts, err
 	}
-	return attempts, call.read(form, a)
+	if form == asMessage {
+		err = call.procedure.decode(a.text)
+	} else {
+		err = json.Unmarshal(a.text, call.into)
+	}
+	if err == nil && call.sound != nil && !call.sound() {
+		err = errors.New("a required field is missing")
+	}
+	if err != nil {
+		err = foreign(a.res, err)
+	}
+	return attempts, err
 }
 
 // answer is an answer that is not an error. It has the media type of the call's form.
@@ -116,7 +127,7 @@ type answer struct {
 
 // fetch makes one attempt.
 func (c *Client) fetch(ctx context.Context, call *call, form form, body []byte) (answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(call.timeout, c.timeout))
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(call.timeout, c.o.AttemptTimeout))
 	defer cancel()
 	res, err := c.sendCall(ctx, call, form, body)
 	if err != nil {
@@ -135,24 +146,8 @@ func (c *Client) fetch(ctx context.Context, call *call, form form, body []byte) 
 			return answer{}, err
 		}
 	}
-	text, err := read(res, c.length)
+	text, err := read(res, c.o.MaxAnswerBytes)
 	return answer{res, text}, err
-}
-
-// read reads the answer into its destination.
-func (call *call) read(form form, a answer) (err error) {
-	if form == asMessage {
-		err = call.procedure.decode(a.text)
-	} else {
-		err = json.Unmarshal(a.text, call.into)
-	}
-	if err == nil && call.sound != nil && !call.sound() {
-		err = errIncomplete
-	}
-	if err != nil {
-		return foreign(a.res, err)
-	}
-	return nil
 }
 
 // sendCall sends the call in one form.
@@ -178,14 +173,16 @@ func (c *Client) send(ctx context.Context, method string, to *url.URL, mediaType
 		req.Header["Content-Type"] = []string{mediaType}
 	}
 	if end, ok := ctx.Deadline(); ok && mediaType == typeMessage {
-		req.Header["Connect-Timeout-Ms"] = []string{timeLeft(end)}
+		const longest = 9_999_999_999 // Connect takes at most 10 digits
+		left := min(max(time.Until(end).Milliseconds(), 1), longest)
+		req.Header["Connect-Timeout-Ms"] = []string{strconv.FormatInt(left, 10)}
 	}
-	req.Header["User-Agent"] = []string{c.agent}
+	req.Header["User-Agent"] = []string{c.o.UserAgent}
 	if id, ok := ctx.Value(requestIDKey{}).(string); ok {
 		req.Header.Set("X-Request-ID", id)
 	}
-	if c.token != nil {
-		token, err := c.token(ctx)
+	if c.o.Token != nil {
+		token, err := c.o.Token(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -198,12 +195,6 @@ func (c *Client) send(ctx context.Context, method string, to *url.URL, mediaType
 		return nil, &lostError{err}
 	}
 	return res, nil
-}
-
-// timeLeft returns the time until end in the form of Connect: milliseconds, 1 at least, with at
-// most 10 digits.
-func timeLeft(end time.Time) string {
-	return strconv.FormatInt(min(max(time.Until(end).Milliseconds(), 1), 9_999_999_999), 10)
 }
 
 // procedureURL returns the URL of a procedure, whose path needs no escapes.
@@ -252,9 +243,6 @@ func read(res *http.Response, limit int64) (text []byte, err error) {
 	}
 }
 
-// errIncomplete is the error of an answer that lacks a required field.
-var errIncomplete = errors.New("a required field is missing")
-
 // typed returns an error unless the answer has the media type.
 func typed(res *http.Response, want string) error {
 	given := res.Header.Get("Content-Type")
@@ -280,7 +268,7 @@ func where(res *http.Response) string {
 // failure reads an answer with an error.
 func (c *Client) failure(res *http.Response) error {
 	e := &Error{Status: res.StatusCode, RetryAfter: retryAfter(res.Header.Get("Retry-After")), RequestID: res.Header.Get("X-Request-ID")}
-	text, err := io.ReadAll(io.LimitReader(res.Body, min(maxErrorBytes, c.length)))
+	text, err := io.ReadAll(io.LimitReader(res.Body, min(maxErrorBytes, c.o.MaxAnswerBytes)))
 	var answer struct {
 		Error problem `json:"error"`
 	}

@@ -60,16 +60,10 @@ type Options struct {
 
 // Client calls one service. It is safe for concurrent use.
 type Client struct {
-	base    *url.URL
-	http    *http.Client
-	token   func(context.Context) (string, error)
-	timeout time.Duration
-	most    int
-	hedge   time.Duration
-	length  int64
-	agent   string
-	json    bool // the service is of this version; messages are off
-	budget  budget
+	base   *url.URL
+	http   *http.Client
+	o      Options // with defaults
+	budget budget
 
 	onlyJSON atomic.Bool // messages are off, or the service accepts none
 }
@@ -94,37 +88,26 @@ func New(baseURL string, o Options) (*Client, error) {
 		return nil, errors.New("AttemptTimeout, MaxAttempts, Hedge and MaxAnswerBytes must not be negative")
 	}
 	base.Path, base.RawPath = strings.TrimSuffix(base.Path, "/"), strings.TrimSuffix(base.RawPath, "/")
-	c := &Client{
-		base:    base,
-		http:    o.HTTPClient,
-		token:   o.Token,
-		timeout: cmp.Or(o.AttemptTimeout, 15*time.Second),
-		most:    cmp.Or(o.MaxAttempts, 4),
-		hedge:   o.Hedge,
-		length:  cmp.Or(o.MaxAnswerBytes, 16<<20),
-		agent:   cmp.Or(o.UserAgent, "feedfilter-go"),
-		json:    o.JSON,
-		budget:  budget{left: maxBudget},
+	o.AttemptTimeout = cmp.Or(o.AttemptTimeout, 15*time.Second)
+	o.MaxAttempts = cmp.Or(o.MaxAttempts, 4)
+	o.MaxAnswerBytes = cmp.Or(o.MaxAnswerBytes, 16<<20)
+	o.UserAgent = cmp.Or(o.UserAgent, "feedfilter-go")
+	if o.HTTPClient == nil {
+		o.HTTPClient = defaultHTTPClient(o.Hedge > 0)
 	}
-	if c.http == nil {
-		c.http = defaultHTTPClient(o.Hedge > 0)
-	}
-	direct := *c.http
+	direct := *o.HTTPClient
 	direct.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	c.http = &direct
-	c.onlyJSON.Store(o.JSON)
 	if isSocket {
-		c.http.Transport, err = overSocket(c.http.Transport, socket)
+		direct.Transport, err = overSocket(direct.Transport, socket)
 	}
+	c := &Client{base: base, http: &direct, o: o, budget: budget{left: maxBudget}}
+	c.onlyJSON.Store(o.JSON)
 	return c, err
 }
 
 // overSocket returns the transport with connections to a Unix socket.
 func overSocket(of http.RoundTripper, path string) (http.RoundTripper, error) {
-	transport, ok := of.(*http.Transport)
-	if of == nil {
-		transport, ok = http.DefaultTransport.(*http.Transport)
-	}
+	transport, ok := cmp.Or(of, http.DefaultTransport).(*http.Transport)
 	if !ok {
 		return nil, errors.New("unix: needs an HTTPClient whose Transport is an *http.Transport")
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 )
@@ -60,40 +61,30 @@ func (e *Error) Error() string {
 
 // Is reports whether the error matches target, one of this package's error variables.
 func (e *Error) Is(target error) bool {
+	hasCode := func(codes ...string) bool { return slices.Contains(codes, e.Code) }
 	switch target {
 	case ErrUnavailable:
-		if retryable(e.Status) || e.Status == http.StatusInternalServerError {
-			return true
-		}
-		switch e.Code {
-		case "unavailable", "overloaded", "rate_limited", "audit_unavailable", "internal":
-			return true
-		}
-		return false
+		return retryable(e.Status) || e.Status == http.StatusInternalServerError ||
+			hasCode("unavailable", "overloaded", "rate_limited", "audit_unavailable", "internal")
 	case ErrOverloaded:
-		return e.Status == http.StatusTooManyRequests || e.Code == "overloaded" || e.Code == "rate_limited"
+		return e.Status == http.StatusTooManyRequests || hasCode("overloaded", "rate_limited")
 	case ErrDenied:
-		return e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden ||
-			e.Code == "unauthenticated" || e.Code == "forbidden"
+		return e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden || hasCode("unauthenticated", "forbidden")
 	case ErrLimitReached:
-		return e.Code == "limit_reached"
+		return hasCode("limit_reached")
 	case ErrNoLedger:
-		return e.Code == "no_ledger"
+		return hasCode("no_ledger")
 	case ErrInvalid:
 		switch e.Status {
 		case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusRequestEntityTooLarge,
 			http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity:
 			return true
+		case 0: // of a single activity: some codes are not about the request
+			return !hasCode("limit_reached", "no_ledger", "stuck", "followed", "not_yet", "unavailable", "overloaded", "rate_limited",
+				"audit_unavailable", "internal", "unauthenticated", "forbidden")
 		}
-		switch e.Code { // codes of single activities that are not about the request
-		case "limit_reached", "no_ledger", "stuck", "followed", "not_yet", "unavailable", "overloaded", "rate_limited",
-			"audit_unavailable", "internal", "unauthenticated", "forbidden":
-			return false
-		}
-		return e.Status == 0
-	default:
-		return false
 	}
+	return false
 }
 
 // retryable reports whether a retry after the status may get another answer.
@@ -102,9 +93,8 @@ func retryable(status int) bool {
 	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable,
 		http.StatusGatewayTimeout:
 		return true
-	default:
-		return false
 	}
+	return false
 }
 
 // lostError is the error of an attempt without a complete answer.

@@ -44,14 +44,12 @@ func (r *FilterRequest) json() ([]byte, error) {
 	const perPost = 48 // bytes
 	t := jsonText{make([]byte, 0, perPost*(len(r.Posts)+5)), err}
 	t.add(`{"viewer":`, r.Viewer)
-	before := `,"posts":[`
+	t.raw(`,"posts":[`)
+	before := ""
 	for i := range r.Posts {
 		t.raw(before)
 		t.post(&r.Posts[i])
 		before = ","
-	}
-	if len(r.Posts) == 0 {
-		t.raw(before)
 	}
 	t.raw("]")
 	if len(rest) > len("{}") {
@@ -120,13 +118,11 @@ func (t *jsonText) actors(p *Post) {
 
 // list appends strings as an array.
 func (t *jsonText) list(all []string) {
-	before := "["
+	before := ""
+	t.raw("[")
 	for _, s := range all {
 		t.add(before, s)
 		before = ","
-	}
-	if len(all) == 0 {
-		t.raw("[")
 	}
 	t.raw("]")
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -56,7 +57,7 @@ var errNotOffered = errors.New("the service does not accept messages")
 // messageFailure reads an error answer. An answer without an ErrorDetail is not from a procedure.
 // Most of these mean that the service has no procedures.
 func (c *Client) messageFailure(res *http.Response) error {
-	text, err := io.ReadAll(io.LimitReader(res.Body, min(maxErrorBytes, c.length)))
+	text, err := io.ReadAll(io.LimitReader(res.Body, min(maxErrorBytes, c.o.MaxAnswerBytes)))
 	if err == nil {
 		if detail := detailOf(text); detail != nil {
 			e := &Error{
@@ -66,12 +67,10 @@ func (c *Client) messageFailure(res *http.Response) error {
 			return fmt.Errorf("%s: %w", where(res), e)
 		}
 	}
-	switch res.StatusCode {
-	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired, http.StatusRequestTimeout, http.StatusTooManyRequests:
-	default:
-		if res.StatusCode/100 == 4 {
-			return errNotOffered
-		}
+	others := []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired, http.StatusRequestTimeout,
+		http.StatusTooManyRequests}
+	if res.StatusCode/100 == 4 && !slices.Contains(others, res.StatusCode) {
+		return errNotOffered
 	}
 	res.Body = io.NopCloser(bytes.NewReader(text))
 	return c.failure(res)

@@ -50,12 +50,7 @@ func (b *budget) earn() {
 // again reports whether to retry the call after err, and waits until then. It returns false at once
 // if the context would end first.
 func (c *Client) again(ctx context.Context, call *call, attempts int, err error) bool {
-	switch {
-	case ctx.Err() != nil || attempts >= c.most:
-		return false
-	case !mayHelp(err):
-		return false
-	case call.once && !hadNoEffect(err):
+	if ctx.Err() != nil || attempts >= c.o.MaxAttempts || !mayHelp(err) || call.once && !hadNoEffect(err) {
 		return false
 	}
 	pause := rand.N(min(firstPause<<(attempts-1), longPause)) //nolint:gosec // it only spreads load
@@ -71,10 +66,8 @@ func (c *Client) again(ctx context.Context, call *call, attempts int, err error)
 	if !c.budget.take(0) { // last, so that only a retry costs something
 		return false
 	}
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(pause):
 		return true
 	case <-ctx.Done():
 		return false
@@ -86,13 +79,8 @@ func mayHelp(err error) bool {
 	if answered, ok := errors.AsType[*Error](err); ok {
 		return retryable(answered.Status)
 	}
-	return isLost(err)
-}
-
-// outcome is the outcome of one attempt.
-type outcome struct {
-	answer answer
-	err    error
+	_, lost := errors.AsType[*lostError](err)
+	return lost
 }
 
 // hedged makes an attempt, and a second one if the first takes longer than Options.Hedge. It
@@ -104,6 +92,10 @@ type outcome struct {
 func (c *Client) hedged(ctx context.Context, fetch func(context.Context) (answer, error)) (a answer, attempts int, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	type outcome struct {
+		answer answer
+		err    error
+	}
 	outcomes := make(chan outcome, 2) // leaves room for the outcome of the canceled attempt
 	start := func() {
 		attempts++
@@ -113,11 +105,10 @@ func (c *Client) hedged(ctx context.Context, fetch func(context.Context) (answer
 		}()
 	}
 	start()
-	timer := time.NewTimer(c.hedge)
-	defer timer.Stop()
+	late := time.After(c.o.Hedge)
 	for failed := 0; ; {
 		select {
-		case <-timer.C:
+		case <-late:
 			if c.budget.take(lowBudget) {
 				start()
 			}
@@ -131,11 +122,6 @@ func (c *Client) hedged(ctx context.Context, fetch func(context.Context) (answer
 			}
 		}
 	}
-}
-
-func isLost(err error) bool {
-	_, lost := errors.AsType[*lostError](err)
-	return lost
 }
 
 // hadNoEffect reports whether err means that the service has done nothing.

@@ -102,17 +102,10 @@ func (c *Config) String() string {
 	return "replication group " + c.Name
 }
 
-// describer asks AWS about caches. It has the methods of [elasticache.Client] that this package
-// uses.
-type describer interface {
-	elasticache.DescribeReplicationGroupsAPIClient
-	elasticache.DescribeServerlessCachesAPIClient
-}
-
 // Cache is a described cache. It is safe for concurrent use.
 type Cache struct {
 	config Config
-	api    describer
+	api    *elasticache.Client
 	signIn func(context.Context) (user, password string, err error) // nil: no sign-in
 	log    *slog.Logger
 
@@ -174,9 +167,7 @@ func (c *Config) aws(ctx context.Context) (aws.Config, error) {
 			return conf, fmt.Errorf("read the configuration of AWS: %w", err)
 		}
 	}
-	if c.Region != "" {
-		conf.Region = c.Region
-	}
+	conf.Region = cmp.Or(c.Region, conf.Region)
 	switch {
 	case conf.Region == "":
 		return conf, fmt.Errorf("%w: no region is given, and AWS_REGION is not set", ErrConfig)
@@ -198,12 +189,11 @@ func (c *Cache) describeFirst(ctx context.Context) error {
 	pause := openPause
 	before, recalled := c.recall()
 	for {
-		limited, cancel := ctx, context.CancelFunc(func() {})
+		timeout := describeTimeout
 		if recalled {
-			limited, cancel = context.WithTimeout(ctx, recallAfter)
+			timeout = recallAfter
 		}
-		d, err := c.describe(limited)
-		cancel()
+		d, err := c.describe(ctx, timeout)
 		if err == nil {
 			err = c.usable(d)
 		}
@@ -217,7 +207,7 @@ func (c *Cache) describeFirst(ctx context.Context) error {
 		}
 		if recalled && !errors.Is(err, ErrNotAvailable) {
 			c.log.WarnContext(ctx, "the cache cannot be described; it is taken to be where it was", "cache", c.config.String(),
-				"addr", before.addr, "error", err)
+				"addr", before.Addr, "error", err)
 			c.use(before)
 			c.failed() // makes refresh ask AWS soon
 			return nil
@@ -254,9 +244,9 @@ func sleep(ctx context.Context, d time.Duration) bool {
 // usable returns an error if clients could not connect with d.
 func (c *Cache) usable(d description) error {
 	switch {
-	case c.config.User != "" && !d.tls:
+	case c.config.User != "" && !d.TLS:
 		return fmt.Errorf("user %s: %w, which the cache has not enabled", c.config.User, ErrNoTLS)
-	case d.token && c.config.Secret == "":
+	case d.Token && c.config.Secret == "":
 		return fmt.Errorf("%w: the cache wants an AUTH token: name the secret that holds it", ErrConfig)
 	}
 	return nil
@@ -278,7 +268,7 @@ func (c *Cache) refresh(ctx context.Context) {
 			}
 		}
 		last = time.Now()
-		d, err := c.describe(ctx)
+		d, err := c.describe(ctx, describeTimeout)
 		if err != nil {
 			interval = refreshPause
 			if ctx.Err() == nil {
@@ -300,17 +290,17 @@ func (c *Cache) update(ctx context.Context, d description) {
 	c.told = d
 	c.remember(ctx, d)
 	now := *c.now.Load()
-	if d.cluster != now.cluster || d.tls != now.tls {
+	if d.Cluster != now.Cluster || d.TLS != now.TLS {
 		c.log.ErrorContext(ctx, "the cache was changed in a way that needs a restart of this process: until then it is used as before",
-			"cache", c.config.String(), "cluster_mode", d.cluster, "tls", d.tls)
+			"cache", c.config.String(), "cluster_mode", d.Cluster, "tls", d.TLS)
 		return
 	}
-	d.reader = cmp.Or(d.reader, now.reader)
-	if d.addr == now.addr && d.reader == now.reader {
+	d.Reader = cmp.Or(d.Reader, now.Reader)
+	if d.Addr == now.Addr && d.Reader == now.Reader {
 		return
 	}
 	c.now.Store(&d)
-	c.log.InfoContext(ctx, "the cache has another endpoint", "cache", c.config.String(), "addr", d.addr, "reader", d.reader)
+	c.log.InfoContext(ctx, "the cache has another endpoint", "cache", c.config.String(), "addr", d.Addr, "reader", d.Reader)
 }
 
 // failed requests another description, because a connection could not be made.
@@ -323,15 +313,15 @@ func (c *Cache) failed() {
 
 // ClusterMode reports whether clients must use the cluster protocol. It is always true for a
 // serverless cache.
-func (c *Cache) ClusterMode() bool { return c.opened.cluster }
+func (c *Cache) ClusterMode() bool { return c.opened.Cluster }
 
 // TLS reports whether connections are encrypted.
-func (c *Cache) TLS() bool { return c.opened.tls }
+func (c *Cache) TLS() bool { return c.opened.TLS }
 
 // Addr returns the host and port of the endpoint in the last description by AWS. In cluster mode it
 // is the configuration endpoint, without it the endpoint of the primary. A serverless cache has
 // only one endpoint.
-func (c *Cache) Addr() string { return c.now.Load().addr }
+func (c *Cache) Addr() string { return c.now.Load().Addr }
 
 // Close stops refreshing the description. Clients continue to use the last known description.
 func (c *Cache) Close() {

@@ -24,9 +24,6 @@ const (
 	dialTimeout = 5 * time.Second
 )
 
-// dial makes a connection. It is the type of [redis.Options.Dialer].
-type dial = func(ctx context.Context, network, addr string) (net.Conn, error)
-
 // Configure sets in o the options that a client needs to reach a cache without cluster mode:
 // address, dialler, credentials, connection lifetime, and no maintenance notifications. With
 // reader, the client connects to the replicas, whose data may be stale.
@@ -35,15 +32,12 @@ type dial = func(ctx context.Context, network, addr string) (net.Conn, error)
 // o.DialTimeout; 0 means 5 seconds. It fails if the cache is in cluster mode, or if reader is true
 // and there is no endpoint for reads from replicas.
 func (c *Cache) Configure(o *redis.Options, reader bool) error {
-	if c.opened.cluster {
-		return fmt.Errorf("%s: %w: it is in cluster mode", &c.config, ErrConfig)
-	}
-	addr, err := c.seed(reader)
+	addr, err := c.seed(false, reader)
 	if err != nil {
 		return err
 	}
 	o.Addr = addr
-	o.Dialer = c.dialer(o.TLSConfig, o.DialTimeout, reader)
+	o.Dialer = c.dialer(addr, o.TLSConfig, o.DialTimeout, reader)
 	o.TLSConfig = nil // the dialler uses it
 	o.CredentialsProviderContext = c.signIn
 	o.MaintNotificationsConfig = noMaintNotifications()
@@ -56,16 +50,13 @@ func (c *Cache) Configure(o *redis.Options, reader bool) error {
 // ConfigureCluster is like [Cache.Configure] for a cache in cluster mode. With reader, the client
 // sends read-only commands to replicas.
 func (c *Cache) ConfigureCluster(o *redis.ClusterOptions, reader bool) error {
-	if !c.opened.cluster {
-		return fmt.Errorf("%s: %w: it is not in cluster mode", &c.config, ErrConfig)
-	}
-	addr, err := c.seed(reader)
+	addr, err := c.seed(true, reader)
 	if err != nil {
 		return err
 	}
 	o.Addrs = []string{addr}
 	o.ReadOnly = reader
-	o.Dialer = c.dialer(o.TLSConfig, o.DialTimeout, reader)
+	o.Dialer = c.dialer(addr, o.TLSConfig, o.DialTimeout, reader)
 	o.TLSConfig = nil
 	o.CredentialsProviderContext = c.signIn
 	o.MaintNotificationsConfig = noMaintNotifications()
@@ -75,15 +66,21 @@ func (c *Cache) ConfigureCluster(o *redis.ClusterOptions, reader bool) error {
 	return nil
 }
 
-// seed returns the address in a client's options, which is always that of the first description.
-func (c *Cache) seed(reader bool) (string, error) {
-	if !reader {
-		return c.opened.addr, nil
-	}
-	if c.opened.reader == "" {
+// seed returns the address in the options of a client, which may use the cluster protocol. It is
+// always that of the first description.
+func (c *Cache) seed(cluster, reader bool) (string, error) {
+	switch {
+	case c.opened.Cluster && !cluster:
+		return "", fmt.Errorf("%s: %w: it is in cluster mode", &c.config, ErrConfig)
+	case cluster && !c.opened.Cluster:
+		return "", fmt.Errorf("%s: %w: it is not in cluster mode", &c.config, ErrConfig)
+	case !reader:
+		return c.opened.Addr, nil
+	case c.opened.Reader == "":
 		return "", fmt.Errorf("%s: %w: it has no endpoint for reads from replicas", &c.config, ErrConfig)
+	default:
+		return c.opened.Reader, nil
 	}
-	return c.opened.reader, nil
 }
 
 // lifetime returns the caller's connection lifetime and jitter if they are short enough, and the
@@ -102,15 +99,16 @@ func noMaintNotifications() *maintnotifications.Config {
 }
 
 // dialer returns a dialler for the addresses that a cluster reports. It replaces the endpoint of
-// the first description by that of the last one.
-func (c *Cache) dialer(conf *tls.Config, timeout time.Duration, reader bool) dial {
+// the first description, seed, by that of the last one.
+func (c *Cache) dialer(
+	seed string, conf *tls.Config, timeout time.Duration, reader bool,
+) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	timeout = cmp.Or(timeout, dialTimeout)
-	seed, _ := c.seed(reader)
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		if now := c.now.Load(); addr == seed {
-			addr = now.addr
+			addr = now.Addr
 			if reader {
-				addr = now.reader
+				addr = now.Reader
 			}
 		}
 		conn, err := c.connect(ctx, network, addr, conf, timeout)
@@ -122,15 +120,12 @@ func (c *Cache) dialer(conf *tls.Config, timeout time.Duration, reader bool) dia
 }
 
 func (c *Cache) connect(ctx context.Context, network, addr string, conf *tls.Config, timeout time.Duration) (net.Conn, error) {
-	if !c.opened.tls {
+	if !c.opened.TLS {
 		d := net.Dialer{Timeout: timeout}
 		return d.DialContext(ctx, network, addr)
 	}
 	if name := c.serverName(addr); name != "" && (conf == nil || conf.ServerName == "") {
-		if conf == nil {
-			conf = &tls.Config{MinVersion: tls.VersionTLS12}
-		}
-		conf = conf.Clone()
+		conf = cmp.Or(conf, &tls.Config{MinVersion: tls.VersionTLS12}).Clone()
 		conf.ServerName = name
 	}
 	return tlsdial.Dial(ctx, network, addr, conf, timeout)

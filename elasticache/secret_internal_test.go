@@ -92,21 +92,21 @@ func TestSecretTakesItsTime(t *testing.T) {
 // The last description by AWS is saved unchanged. Clients use what is possible without a new
 // client.
 func TestUpdate(t *testing.T) {
-	old := description{addr: "a:1", reader: "r:1"}
+	old := description{Addr: "a:1", Reader: "r:1"}
 	for name, c := range map[string]struct{ told, now description }{
 		"the same":          {old, old},
-		"moved":             {description{addr: "b:1", reader: "s:1"}, description{addr: "b:1", reader: "s:1"}},
-		"without a reader":  {description{addr: "b:1"}, description{addr: "b:1", reader: "r:1"}},
-		"another mode":      {description{cluster: true, addr: "c:1", reader: "c:1"}, old},
-		"encrypted":         {description{tls: true, addr: "b:1", reader: "s:1"}, old},
-		"with a token only": {description{token: true, addr: "a:1", reader: "r:1"}, old},
+		"moved":             {description{Addr: "b:1", Reader: "s:1"}, description{Addr: "b:1", Reader: "s:1"}},
+		"without a reader":  {description{Addr: "b:1"}, description{Addr: "b:1", Reader: "r:1"}},
+		"another mode":      {description{Cluster: true, Addr: "c:1", Reader: "c:1"}, old},
+		"encrypted":         {description{TLS: true, Addr: "b:1", Reader: "s:1"}, old},
+		"with a token only": {description{Token: true, Addr: "a:1", Reader: "r:1"}, old},
 	} {
 		cache := &Cache{config: Config{Name: "g", Region: "r", File: t.TempDir() + "/file"}, log: slog.New(slog.DiscardHandler)}
 		cache.use(old)
 		for range 2 {
 			cache.update(t.Context(), c.told)
 		}
-		if now := *cache.now.Load(); now.addr != c.now.addr || now.reader != c.now.reader || now.cluster != old.cluster || now.tls != old.tls {
+		if now := *cache.now.Load(); now.Addr != c.now.Addr || now.Reader != c.now.Reader || now.Cluster != old.Cluster || now.TLS != old.TLS {
 			t.Errorf("%s: clients use %+v", name, now)
 		}
 		if kept, ok := cache.recall(); ok != (c.told != old) || ok && kept != c.told {

@@ -62,11 +62,6 @@ func (p *Page) admit(b Batch) State {
 // removal, two bits for every forty-fifth.
 const leastCleared = 3
 
-// removable reports whether a guarded removal may clear the clearable bits of a key that sets all.
-func removable(clearable, all int) bool {
-	return clearable >= leastCleared || clearable > 0 && clearable == all
-}
-
 // applyGuarded applies a guarded batch. It removes keys first, and only if all of them can be
 // removed. Clearing the bits of one key cannot affect a key examined earlier: a bit in a region
 // whose collision bit is clear belongs to one key only.
@@ -83,7 +78,7 @@ func (p *Page) applyGuarded(b Batch) (state State, fewest uint8) {
 		}
 		bits, all := l.clearable(nil, h)
 		n := len(bits)
-		if !removable(n, all) {
+		if n < leastCleared && (n == 0 || n < all) { // a key may set fewer bits
 			return Jammed, 0
 		}
 		if i == 0 || n < int(fewest) {
@@ -104,16 +99,14 @@ func (p *Page) applyGuarded(b Batch) (state State, fewest uint8) {
 
 // onlyLayerOf returns the layer that reports the key. It returns nil if none or several do, because
 // keys that looked present may have been inserted, and then any of several layers may hold the key.
-func (p *Page) onlyLayerOf(h Hash) *layer {
-	var found *layer
+func (p *Page) onlyLayerOf(h Hash) (found *layer) {
 	for i := range p.layers {
-		if !p.layers[i].contains(h) {
-			continue
+		if l := &p.layers[i]; l.shape.contains(l.bits, h) {
+			if found != nil {
+				return nil
+			}
+			found = l
 		}
-		if found != nil {
-			return nil
-		}
-		found = &p.layers[i]
 	}
 	return found
 }

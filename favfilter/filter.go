@@ -1,6 +1,7 @@
 package favfilter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -120,12 +121,8 @@ type Filter struct {
 // A filter of another format version cannot be converted, because it does not store its keys.
 // Create a new filter in a store with another name, and add the keys again.
 func Open(ctx context.Context, store Store, c Config) (*Filter, error) {
-	if c.FalsePositiveRate == 0 {
-		c.FalsePositiveRate = 0.001
-	}
-	if c.Pages == 0 {
-		c.Pages = defaultPages(c.Capacity)
-	}
+	c.FalsePositiveRate = cmp.Or(c.FalsePositiveRate, 0.001)
+	c.Pages = cmp.Or(c.Pages, defaultPages(c.Capacity))
 	if c.PageBy == nil {
 		c.PageBy = func(key string) string { return key }
 	}
@@ -232,6 +229,43 @@ func (f *Filter) Contains(ctx context.Context, keys ...string) ([]bool, error) {
 	return found, nil
 }
 
+// countChunk is the number of headers that Count reads at a time.
+const countChunk = 1024
+
+// Count returns the number of keys that the filter holds as far as it knows: the keys that were
+// added less those that were removed.
+//
+//   - A key that looked present when it was added is not counted; [Filter.Add] reported it as
+//     [Present].
+//   - A key that was never added is subtracted if its removal was not [Absent]; see Limits.
+//   - Stuck keys are counted.
+//
+// Count reads the header of every page, 1,024 at a time, each at its own instant. A key that is
+// added or removed during the call may be counted or not. Count fails if a header cannot be read or
+// a page is damaged.
+func (f *Filter) Count(ctx context.Context) (int, error) {
+	total := 0
+	var ids []PageID
+	for number := range f.identity.Pages {
+		ids = append(ids, PageID{Number: number})
+		if len(ids) < countChunk && number+1 < f.identity.Pages {
+			continue
+		}
+		statuses, err := f.store.Peek(ctx, ids)
+		if err != nil {
+			return 0, fmt.Errorf("count keys: %w", err)
+		}
+		for i, s := range statuses {
+			if err := f.check(ids[i], s.Header, cmp.Or(s.Err, s.Damage)); err != nil {
+				return 0, fmt.Errorf("count keys: %w", err)
+			}
+			total += int(s.Header.Count)
+		}
+		ids = ids[:0]
+	}
+	return total, nil
+}
+
 // change applies one batch to each page of keys. list returns the list of a batch that the keys go
 // into.
 func (f *Filter) change(ctx context.Context, keys []string, list func(*Batch) *[]Hash) ([]Outcome, error) {
@@ -293,12 +327,7 @@ func (f *Filter) settle(ctx context.Context, id PageID, res Result) error {
 
 // create stores an empty page if there is none.
 func (f *Filter) create(ctx context.Context, number uint32) error {
-	page, err := NewPage(Header{
-		Identity: f.identity,
-		Shape:    f.shape,
-		Number:   number,
-		Build:    RandomID(),
-	})
+	page, err := NewPage(Header{Identity: f.identity, Shape: f.shape, Number: number, Build: RandomID()})
 	if err != nil {
 		return err
 	}

@@ -39,10 +39,6 @@ const (
 	offLayerCount = 12
 )
 
-func (l *layer) contains(h Hash) bool {
-	return l.shape.contains(l.bits, h)
-}
-
 // clearable appends to dst the bits of h that no other key can share. It also returns the number of
 // bits that the key sets.
 func (l *layer) clearable(dst []uint32, h Hash) (own []uint32, all int) {
@@ -113,8 +109,8 @@ func (p *Page) newest() *layer { return &p.layers[len(p.layers)-1] }
 // lost bits but gained none. Newer layers may report it by chance.
 func (p *Page) layerOf(h Hash) *layer {
 	for i := range p.layers {
-		if p.layers[i].contains(h) {
-			return &p.layers[i]
+		if l := &p.layers[i]; l.shape.contains(l.bits, h) {
+			return l
 		}
 	}
 	return nil

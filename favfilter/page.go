@@ -1,6 +1,7 @@
 package favfilter
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 )
@@ -114,10 +115,7 @@ func (p *Page) Encode() (raw, collisions []byte) {
 // Clone returns a copy that shares no memory with p.
 func (p *Page) Clone() *Page {
 	c := *p
-	c.raw = append([]byte(nil), p.raw...)
-	if p.collisions != nil {
-		c.collisions = append([]byte(nil), p.collisions...)
-	}
+	c.raw, c.collisions = bytes.Clone(p.raw), bytes.Clone(p.collisions)
 	c.layers = append(c.one[:0], p.layers...)
 	c.attach()
 	return &c

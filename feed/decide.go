@@ -2,7 +2,6 @@ package feed
 
 import (
 	"context"
-	"fmt"
 	"iter"
 	"slices"
 	"time"
@@ -130,7 +129,7 @@ func (d *decision) confirm(ctx context.Context, activities Activities, hits []ac
 }
 
 func tooManyClaims(field string) error {
-	return tooMany(field, fmt.Sprintf("more than %d activities for the ledger to confirm", MaxConfirmed))
+	return invalid(activity.CodeTooManyIDs, field, "more than %d activities for the ledger to confirm", MaxConfirmed)
 }
 
 // ask asks the ledger about claims of one owner.
@@ -186,7 +185,12 @@ func (d *decision) claimReasons(hits []activity.Hit, all bool) (waits bool) {
 			said = d.claim(d.asked, h)
 		}
 		waits = waits || said == waiting
-		if !d.claimKeeps(hits, h) && (said == confirmed || !all) {
+		overrulable := false
+		for keep := range over(hits, h) {
+			d.claim(d.keepers, keep)
+			overrulable = true
+		}
+		if !overrulable && (said == confirmed || !all) {
 			return waits
 		}
 	}
@@ -196,16 +200,6 @@ func (d *decision) claimReasons(hits []activity.Hit, all bool) (waits bool) {
 		}
 	}
 	return waits
-}
-
-// claimKeeps claims which of a candidate's hits could overrule that it is dropped for another. It
-// reports whether any could.
-func (d *decision) claimKeeps(hits []activity.Hit, drop *activity.Hit) (could bool) {
-	for keep := range over(hits, drop) {
-		d.claim(d.keepers, keep)
-		could = true
-	}
-	return could
 }
 
 // over yields those of a candidate's hits that overrule, if they are confirmed, that it is dropped

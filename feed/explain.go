@@ -38,11 +38,10 @@ const (
 )
 
 func (c Certainty) String() string {
-	names := [...]string{"unknown", "certain", "false", "unconfirmed"}
-	if int(c) < len(names) {
-		return names[c]
+	if c > Unconfirmed {
+		return "unknown"
 	}
-	return names[0]
+	return [...]string{"unknown", "certain", "false", "unconfirmed"}[c]
 }
 
 // Reason is something that the filter reports on a post.
@@ -193,19 +192,14 @@ func (e *Explanation) confirm(ctx context.Context, activities Activities, viewer
 			return err
 		}
 		for i, ev := range evidence {
-			reasons[i].settle(ev)
+			r, item := reasons[i], ev.Direct
+			if r.Direction == activity.Reverse {
+				item = ev.Reverse
+			}
+			if r.Certainty = False; item != nil {
+				r.Certainty, r.Since, r.Until = Certain, item.Since, item.Until
+			}
 		}
 	}
 	return nil
-}
-
-// settle sets what the evidence of the ledger tells.
-func (r *Reason) settle(ev activity.Evidence) {
-	item := ev.Direct
-	if r.Direction == activity.Reverse {
-		item = ev.Reverse
-	}
-	if r.Certainty = False; item != nil {
-		r.Certainty, r.Since, r.Until = Certain, item.Since, item.Until
-	}
 }

@@ -61,13 +61,13 @@ func Fanout(ctx context.Context, activities Activities, req FanoutRequest) (Fano
 	err := activities.Await(ctx, req.After)
 	var hits []activity.Hit
 	if err == nil {
-		hits, err = activities.Audience(ctx, f.owners(), f.kinds, f.drops, req.Viewers)
+		hits, err = activities.Audience(ctx, f.owners(), f.all, f.drops, req.Viewers)
 	}
 	if err != nil {
 		return FanoutAnswer{}, fmt.Errorf("fan out to %d viewers: %w", len(req.Viewers), err)
 	}
 	hits = f.inOrder(hits)
-	d := decision{kinds: f.kinds, exact: req.Exact, owners: f.ids, field: "viewers", of: f.claim}
+	d := decision{kinds: f.all, exact: req.Exact, owners: f.ids, field: "viewers", of: f.claim}
 	if err := d.confirm(ctx, activities, hits); err != nil {
 		return FanoutAnswer{}, fmt.Errorf("fan out to %d viewers: %w", len(req.Viewers), err)
 	}
@@ -84,16 +84,16 @@ func Fanout(ctx context.Context, activities Activities, req FanoutRequest) (Fano
 
 // fanout is one check of a post's viewers.
 type fanout struct {
-	req   *FanoutRequest
-	kinds []activity.Kind // those that drop, and then those that keep
-	drops int
-	ids   []string // those on the post that kinds look at, each once
+	checks // all has the kinds that drop, and then those that keep
+
+	req *FanoutRequest
+	ids []string // those on the post that kinds look at, each once
 }
 
 // compile checks the request, and looks its kinds up.
 func (f *fanout) compile(kinds *activity.Kinds) error {
 	if len(f.req.Viewers) > MaxViewers {
-		return outOfRange("viewers", fmt.Sprintf("%d viewers, at most %d", len(f.req.Viewers), MaxViewers))
+		return invalid(activity.CodeOutOfRange, "viewers", "%d viewers, at most %d", len(f.req.Viewers), MaxViewers)
 	}
 	if err := f.checkPost(kinds); err != nil {
 		return err
@@ -133,32 +133,27 @@ func (f *fanout) checkPost(kinds *activity.Kinds) error {
 
 // addKinds adds the named kinds: first those that drop, then those that keep.
 func (f *fanout) addKinds(kinds *activity.Kinds, names []string) error {
-	var c checks
-	if err := c.addNamed(kinds, names, "kinds", activity.Drop, activity.Keep); err != nil {
+	if err := f.addNamed(kinds, names, "kinds", activity.Drop, activity.Keep); err != nil {
 		return err
 	}
-	f.drops = len(c.all)
+	f.drops = len(f.all)
 	for i, name := range names {
 		k, _ := kinds.Named(name)
 		if k.Mirror() == "" {
-			return &activity.InvalidError{
-				Code: activity.CodeUnsupportedOp, Field: "kinds[" + strconv.Itoa(i) + "]",
-				Message: fmt.Sprintf("%s is neither two-way nor has fanout", name),
-			}
+			return invalid(activity.CodeUnsupportedOp, "kinds["+strconv.Itoa(i)+"]", "%s is neither two-way nor has fanout", name)
 		}
 		if k.Effect == activity.Keep {
-			c.all = append(c.all, k)
+			f.all = append(f.all, k)
 		}
 	}
-	f.kinds = c.all
 	return nil
 }
 
 // owners returns the author, and the ids on the post that kinds look at.
 func (f *fanout) owners() []activity.Owner {
 	owners := []activity.Owner{{Facet: activity.User, ID: f.req.Post.Author}}
-	for i := range f.kinds {
-		facet := f.kinds[i].Target
+	for i := range f.all {
+		facet := f.all[i].Target
 		first, others := f.req.Post.ids(facet)
 		for _, id := range append([]string{first}, others...) {
 			if owner := (activity.Owner{Facet: facet, ID: id}); id != "" && !slices.Contains(owners, owner) {
@@ -177,10 +172,11 @@ func (f *fanout) owners() []activity.Owner {
 // inOrder returns the hits that kinds look at. Those of a viewer and a kind are in the order of the
 // ids on the post, where an id may be more than once.
 func (f *fanout) inOrder(hits []activity.Hit) []activity.Hit {
-	hits = lookedAt(hits, func(h *activity.Hit) bool {
+	for i := range hits {
+		h := &hits[i]
 		h.Place = f.place(h.Kind, h.ID, f.req.Viewers[h.Candidate])
-		return h.Place >= 0
-	})
+	}
+	hits = slices.DeleteFunc(hits, func(h activity.Hit) bool { return h.Place < 0 })
 	for _, of := range byCandidate(hits) {
 		slices.SortStableFunc(of, func(a, b activity.Hit) int {
 			return cmp.Or(cmp.Compare(f.rank(a.Kind), f.rank(b.Kind)), cmp.Compare(a.Place, b.Place))
@@ -206,7 +202,7 @@ func (f *fanout) place(k *activity.Kind, id, viewer string) int {
 
 // rank returns the index of a kind.
 func (f *fanout) rank(k *activity.Kind) int {
-	return slices.IndexFunc(f.kinds, func(other activity.Kind) bool { return other.Name == k.Name })
+	return slices.IndexFunc(f.all, func(other activity.Kind) bool { return other.Name == k.Name })
 }
 
 // claim returns what the ledger can confirm of a hit: in the rows of the owner, the viewer is the

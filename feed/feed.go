@@ -127,7 +127,10 @@ func Check(ctx context.Context, activities Activities, req Request) (*Checked, e
 		ahead = len(req.Posts)
 		c.decision.owners = slices.DeleteFunc(slices.Clone(req.Lists), func(list string) bool { return list == req.Viewer })
 		c.decision.owners, c.decision.field = slices.Insert(c.decision.owners, 0, req.Viewer), "posts"
-		c.decision.of = func(h *activity.Hit) claim { return claimOf(h, req.Viewer) }
+		c.decision.of = func(h *activity.Hit) claim {
+			of := activity.Claim{Kind: h.Kind, Target: h.ID, Sides: h.Match}
+			return claim{owner: cmp.Or(h.List, req.Viewer), list: h.List != "", Claim: of}
+		}
 	}
 	hits := c.find(0, ahead)
 	if err := c.decision.confirm(ctx, activities, hits); err != nil {
@@ -136,13 +139,6 @@ func Check(ctx context.Context, activities Activities, req Request) (*Checked, e
 	c.walk(hits, ahead)
 	c.Answer.Degraded = append(slices.Clone(c.view.Degraded), c.decision.degraded...)
 	return c, nil
-}
-
-// claimOf returns what the ledger can confirm of a hit in a feed.
-func claimOf(h *activity.Hit, viewer string) claim {
-	return claim{
-		owner: cmp.Or(h.List, viewer), list: h.List != "", Claim: activity.Claim{Kind: h.Kind, Target: h.ID, Sides: h.Match},
-	}
 }
 
 // Kinds returns the kinds that drop and those that annotate, as they were checked.
@@ -168,9 +164,9 @@ func (c *Checked) Overruled() []activity.Hit { return c.decision.overruled }
 // find returns the hits on the posts from to until-1 that kinds look at.
 func (c *Checked) find(from, until int) []activity.Hit {
 	hits := c.view.Find((*posts)(&c.Request.Posts), from, until, c.marks)
-	return lookedAt(hits, func(h *activity.Hit) bool {
-		return (c.keeps == len(c.all) || h.Kind != &c.all[c.keeps]) && // seen is only recorded
-			c.Request.Posts[h.Candidate].looksAt(h.Kind, c.Request.Viewer, h.ID, h.Place)
+	return slices.DeleteFunc(hits, func(h activity.Hit) bool {
+		return c.keeps < len(c.all) && h.Kind == &c.all[c.keeps] || // seen is only recorded
+			!c.Request.Posts[h.Candidate].looksAt(h.Kind, c.Request.Viewer, h.ID, h.Place)
 	})
 }
 
@@ -183,17 +179,6 @@ func (c *Checked) ahead(from, kept int) int {
 	}
 	const few = 32 // a search for fewer is hardly cheaper
 	return min(all, from+max(2*(c.Request.Limit-kept), few))
-}
-
-// lookedAt returns the hits that a kind looks at.
-func lookedAt(hits []activity.Hit, looks func(h *activity.Hit) bool) []activity.Hit {
-	some := hits[:0]
-	for i := range hits {
-		if looks(&hits[i]) {
-			some = append(some, hits[i])
-		}
-	}
-	return some
 }
 
 // RecordSeen records what is kept as seen, if the request has RecordSeen. It fails only if ctx

@@ -1,7 +1,6 @@
 package feed
 
 import (
-	"fmt"
 	"iter"
 	"maps"
 	"slices"
@@ -146,10 +145,10 @@ func (p *Post) count() (int, error) {
 		n++
 	}
 	if len(p.Actors) > MaxActors {
-		return 0, tooMany("actors", fmt.Sprintf("%d actors, at most %d", len(p.Actors), MaxActors))
+		return 0, invalid(activity.CodeTooManyIDs, "actors", "%d actors, at most %d", len(p.Actors), MaxActors)
 	}
 	if len(p.Related) > MaxRelated {
-		return 0, tooMany("related", fmt.Sprintf("%d ids, at most %d", len(p.Related), MaxRelated))
+		return 0, invalid(activity.CodeTooManyIDs, "related", "%d ids, at most %d", len(p.Related), MaxRelated)
 	}
 	if len(p.Facets) == 0 {
 		return n, nil
@@ -157,7 +156,7 @@ func (p *Post) count() (int, error) {
 	for _, facet := range slices.Sorted(maps.Keys(p.Facets)) { // so that the error is the same each time
 		ids := p.Facets[facet]
 		if len(ids) > MaxFacetIDs {
-			return 0, tooMany("facets."+string(facet), fmt.Sprintf("%d ids, at most %d", len(ids), MaxFacetIDs))
+			return 0, invalid(activity.CodeTooManyIDs, "facets."+string(facet), "%d ids, at most %d", len(ids), MaxFacetIDs)
 		}
 		n += len(ids)
 	}
@@ -194,14 +193,14 @@ func (p *Post) check(kinds *activity.Kinds, needAuthor bool) error {
 
 func (p *Post) checkRoles() error {
 	if len(p.Roles) > len(p.Actors) {
-		return outOfRange("actors", fmt.Sprintf("%d roles for %d actors", len(p.Roles), len(p.Actors)))
+		return invalid(activity.CodeOutOfRange, "actors", "%d roles for %d actors", len(p.Roles), len(p.Actors))
 	}
 	for i, role := range p.Roles {
 		if role == "" {
 			continue
 		}
 		if err := activity.CheckRole(role); err != nil {
-			return outOfRange("actors["+strconv.Itoa(i)+"].role", fmt.Sprintf("%q: %v", role, err))
+			return invalid(activity.CodeOutOfRange, "actors["+strconv.Itoa(i)+"].role", "%q: %v", role, err)
 		}
 	}
 	return nil

@@ -67,10 +67,10 @@ func (c *checks) compile(kinds *activity.Kinds, req *Request) error {
 		return err
 	}
 	if len(req.Posts) > MaxPosts {
-		return outOfRange("posts", fmt.Sprintf("%d posts, at most %d", len(req.Posts), MaxPosts))
+		return invalid(activity.CodeOutOfRange, "posts", "%d posts, at most %d", len(req.Posts), MaxPosts)
 	}
 	if req.Limit < 0 || req.Limit > MaxPosts {
-		return outOfRange("limit", fmt.Sprintf("%d is not in 1 to %d", req.Limit, MaxPosts))
+		return invalid(activity.CodeOutOfRange, "limit", "%d is not in 1 to %d", req.Limit, MaxPosts)
 	}
 	if err := c.add(kinds, req); err != nil {
 		return err
@@ -80,18 +80,15 @@ func (c *checks) compile(kinds *activity.Kinds, req *Request) error {
 
 // check checks the posts. Most are plain, and take one look.
 func (c *checks) check(kinds *activity.Kinds, posts []Post) error {
-	for i := range posts {
-		p := &posts[i]
-		if p.isBare() && activity.IsPlainID(p.ID) && activity.IsPlainID(p.Author) {
-			continue
+	plain := 0
+	for ; plain < len(posts); plain++ { // without a call for each post
+		if p := &posts[plain]; !p.isBare() || !activity.IsPlainID(p.ID) || !activity.IsPlainID(p.Author) {
+			break
 		}
-		return c.checkEach(kinds, posts)
 	}
-	return nil
-}
-
-// checkEach is check for posts that are not all plain.
-func (c *checks) checkEach(kinds *activity.Kinds, posts []Post) error {
+	if plain == len(posts) {
+		return nil
+	}
 	if err := checkCounts(posts); err != nil {
 		return err
 	}
@@ -107,7 +104,7 @@ func (c *checks) checkEach(kinds *activity.Kinds, posts []Post) error {
 
 func checkLists(lists []string) error {
 	if len(lists) > MaxLists {
-		return outOfRange("lists", fmt.Sprintf("%d lists, at most %d", len(lists), MaxLists))
+		return invalid(activity.CodeOutOfRange, "lists", "%d lists, at most %d", len(lists), MaxLists)
 	}
 	for i, list := range lists {
 		field := "lists[" + strconv.Itoa(i) + "]"
@@ -115,7 +112,7 @@ func checkLists(lists []string) error {
 			return err
 		}
 		if slices.Contains(lists[:i], list) {
-			return outOfRange(field, fmt.Sprintf("%s is named twice", list))
+			return invalid(activity.CodeOutOfRange, field, "%s is named twice", list)
 		}
 	}
 	return nil
@@ -132,8 +129,8 @@ func checkCounts(posts []Post) error {
 		ids += n
 	}
 	if ids > MaxIDs {
-		return tooMany("posts",
-			fmt.Sprintf("%d ids of posts, related posts, authors, actors and facets, at most %d", ids, MaxIDs))
+		return invalid(activity.CodeTooManyIDs, "posts",
+			"%d ids of posts, related posts, authors, actors and facets, at most %d", ids, MaxIDs)
 	}
 	return nil
 }
@@ -162,10 +159,7 @@ func (c *checks) add(kinds *activity.Kinds, req *Request) error {
 	}
 	k, ok := kinds.Named(activity.Seen)
 	if !ok || k.InLedger() || k.Target != activity.Post {
-		return &activity.InvalidError{
-			Code: activity.CodeUnknownKind, Field: "record_seen",
-			Message: fmt.Sprintf("there is no kind %q of posts with a window", activity.Seen),
-		}
+		return invalid(activity.CodeUnknownKind, "record_seen", "there is no kind %q of posts with a window", activity.Seen)
 	}
 	if !slices.ContainsFunc(c.all, func(k activity.Kind) bool { return k.Name == activity.Seen }) {
 		c.all = append(c.all, k)
@@ -180,11 +174,11 @@ func (c *checks) addNamed(kinds *activity.Kinds, names []string, list string, ef
 		k, ok := kinds.Named(name)
 		switch {
 		case !ok:
-			return &activity.InvalidError{Code: activity.CodeUnknownKind, Field: field, Message: fmt.Sprintf("there is no kind %q", name)}
+			return invalid(activity.CodeUnknownKind, field, "there is no kind %q", name)
 		case !slices.Contains(effects, k.Effect):
-			return &activity.InvalidError{Code: activity.CodeWrongEffect, Field: field, Message: fmt.Sprintf("%s does not belong here", name)}
+			return invalid(activity.CodeWrongEffect, field, "%s does not belong here", name)
 		case slices.Contains(names[:i], name):
-			return outOfRange(field, fmt.Sprintf("%s is named twice", name))
+			return invalid(activity.CodeOutOfRange, field, "%s is named twice", name)
 		}
 		if k.Effect == effects[0] {
 			c.all = append(c.all, k)
@@ -207,10 +201,7 @@ func (c *checks) addKeeping(kinds *activity.Kinds, names []string, lists bool) {
 	}
 }
 
-func tooMany(field, message string) error {
-	return &activity.InvalidError{Code: activity.CodeTooManyIDs, Field: field, Message: message}
-}
-
-func outOfRange(field, message string) error {
-	return &activity.InvalidError{Code: activity.CodeOutOfRange, Field: field, Message: message}
+// invalid returns the error of a part of a request.
+func invalid(code, field, format string, args ...any) error {
+	return &activity.InvalidError{Code: code, Field: field, Message: fmt.Sprintf(format, args...)}
 }

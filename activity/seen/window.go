@@ -55,7 +55,7 @@ func (ws *Windows) Decode(ctx context.Context, id favfilter.PageID, l favfilter.
 	}
 	if w.damage != nil && !errors.Is(w.damage, favfilter.ErrFormat) {
 		ws.damaged.Add(1)
-		ws.log.WarnContext(ctx, "a window is damaged and counts as empty", "kind", ws.name, "error", w.damage)
+		ws.c.Log.WarnContext(ctx, "a window is damaged and counts as empty", "kind", ws.c.Name, "error", w.damage)
 	}
 	return w
 }
@@ -66,7 +66,7 @@ func (w *Window) use(s stored) {
 	for len(live) > 0 && live[0].before+w.windows.length <= w.now.UnixMilli() {
 		live = live[1:]
 	}
-	if len(live) == 0 || s.seed != w.windows.seed || rateOf(live) > w.windows.rules.rate*rateTolerance {
+	if len(live) == 0 || s.seed != w.windows.c.Seed || rateOf(live) > w.windows.rules.rate*rateTolerance {
 		return
 	}
 	w.runs = live
@@ -75,7 +75,7 @@ func (w *Window) use(s stored) {
 		total += run.count
 		width = min(width, run.width)
 	}
-	first := min(width, uint8(max(6, log2Ceil(bitmapBits*total)))) // bits of the number of a bit
+	first := min(width, uint8(max(6, bits.Len(uint(bitmapBits*total-1))))) // bits of the number of a bit
 	words := max(1, 1<<first>>6)
 	buffer := make([]uint64, words+total)
 	w.bitmap, w.shift = buffer[:words], 64-first
@@ -90,9 +90,6 @@ func (w *Window) use(s stored) {
 		}
 	}
 }
-
-// log2Ceil returns the least number of bits that has n values.
-func log2Ceil(n int) int { return bits.Len(uint(max(n, 1) - 1)) }
 
 // ID returns the id under which the store keeps the window.
 func (w *Window) ID() favfilter.PageID { return w.id }

@@ -15,8 +15,11 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/feedfilter/feedfilter/favfilter"
 )
@@ -87,14 +90,10 @@ type Config struct {
 // processes.
 type Windows struct {
 	store  favfilter.Store
-	name   string
-	seed   uint64
-	pages  uint32
-	length int64 // ms
-	part   int64 // ms
+	c      Config // with defaults
+	length int64  // ms
+	part   int64  // ms
 	rules  rules
-	now    func() time.Time
-	log    *slog.Logger
 
 	evicted, damaged atomic.Uint64
 }
@@ -108,21 +107,18 @@ type Stats struct {
 // Open opens the windows in store, which may be empty, without a call to it. It fails if a value of
 // c is out of range. A store may hold a [favfilter.Filter] as well, and several sorts of windows.
 func Open(store favfilter.Store, c Config) (*Windows, error) {
-	c.setDefaults()
-	if err := c.check(); err != nil {
+	if err := c.complete(); err != nil {
 		return nil, fmt.Errorf("open windows: %w", err)
 	}
-	part := c.Length / time.Duration(c.Parts)
-	if rest := part % minPart; rest > 0 {
-		part += minPart - rest
-	}
+	part := (c.Length/time.Duration(c.Parts) + minPart - 1).Truncate(minPart) // rounded up
 	return &Windows{
-		store: store, name: c.Name, seed: c.Seed, pages: c.Pages, now: c.Now, log: c.Log,
-		length: c.Length.Milliseconds(), part: part.Milliseconds(), rules: newRules(c.FalsePositiveRate, c.Most, c.Parts),
+		store: store, c: c, length: c.Length.Milliseconds(), part: part.Milliseconds(),
+		rules: newRules(c.FalsePositiveRate, c.Most, c.Parts),
 	}, nil
 }
 
-func (c *Config) setDefaults() {
+// complete sets the defaults. It returns an error if a value is out of range.
+func (c *Config) complete() error {
 	c.Name = cmp.Or(c.Name, "window")
 	c.Parts = cmp.Or(c.Parts, DefaultParts)
 	c.Most = cmp.Or(c.Most, DefaultMost)
@@ -134,9 +130,6 @@ func (c *Config) setDefaults() {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-}
-
-func (c *Config) check() error {
 	switch {
 	case c.Length < time.Second || c.Length > maxLength:
 		return fmt.Errorf("length %v is not in 1 s to 100 years", c.Length)
@@ -157,11 +150,11 @@ func (c *Config) check() error {
 // or looks so. If Add fails, the keys may or may not have been added; repeating the call is safe.
 func (ws *Windows) Add(ctx context.Context, owner string, keys ...string) ([]favfilter.Outcome, error) {
 	var b Batch
-	start, hash := favfilter.HashStart(ws.seed, owner), favfilter.HashKey(ws.seed, owner).H1
+	start, hash := favfilter.HashStart(ws.c.Seed, owner), favfilter.HashKey(ws.c.Seed, owner).H1
 	for i, key := range ws.hash(keys) {
 		b.Add(ws, hash, start.With(key), time.Time{}, i)
 	}
-	fresh, err := b.Write(ctx, ws.now())
+	fresh, err := b.Write(ctx, ws.c.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -176,19 +169,19 @@ func (ws *Windows) Add(ctx context.Context, owner string, keys ...string) ([]fav
 // was added within Length, unless Most other keys of the owner are newer. It reports true for other
 // keys at the false-positive rate. It takes one round trip.
 func (ws *Windows) Contains(ctx context.Context, owner string, keys ...string) ([]bool, error) {
-	w, err := ws.load(ctx, ws.idOf(owner), ws.now())
+	w, err := ws.load(ctx, ws.idOf(owner), ws.c.Now())
 	if err != nil {
 		return nil, fmt.Errorf("look up %d keys: %w", len(keys), err)
 	}
 	found := make([]bool, len(keys))
-	w.ContainsAll(favfilter.HashStart(ws.seed, owner), ws.hash(keys), found)
+	w.ContainsAll(favfilter.HashStart(ws.c.Seed, owner), ws.hash(keys), found)
 	return found, nil
 }
 
 // Forget removes all keys of an owner.
 func (ws *Windows) Forget(ctx context.Context, owner string) error {
 	id := ws.idOf(owner)
-	err := ws.swap(ctx, id, ws.now(), nil, func(w *Window) (favfilter.Replacement, bool) {
+	err := ws.swap(ctx, id, ws.c.Now(), nil, func(w *Window) (favfilter.Replacement, bool) {
 		return favfilter.Replacement{}, w.version != ""
 	})
 	if err != nil {
@@ -207,18 +200,18 @@ func (ws *Windows) Stats() Stats {
 func (ws *Windows) ID(owner uint64) favfilter.PageID {
 	const base = 36 // shorter than hexadecimal: stores keep the id of each owner
 	return favfilter.PageID{
-		Number: favfilter.PageNumber(owner, ws.pages), Part: ws.name + "." + strconv.FormatUint(owner, base),
+		Number: favfilter.PageNumber(owner, ws.c.Pages), Part: ws.c.Name + "." + strconv.FormatUint(owner, base),
 	}
 }
 
 func (ws *Windows) idOf(owner string) favfilter.PageID {
-	return ws.ID(favfilter.HashKey(ws.seed, owner).H1)
+	return ws.ID(favfilter.HashKey(ws.c.Seed, owner).H1)
 }
 
 func (ws *Windows) hash(keys []string) []favfilter.Hash {
 	hashes := make([]favfilter.Hash, len(keys))
 	for i, key := range keys {
-		hashes[i] = favfilter.HashKey(ws.seed, key)
+		hashes[i] = favfilter.HashKey(ws.c.Seed, key)
 	}
 	return hashes
 }
@@ -229,6 +222,59 @@ func (ws *Windows) load(ctx context.Context, id favfilter.PageID, now time.Time)
 		return nil, err
 	}
 	return ws.Decode(ctx, id, loaded[0], now), nil
+}
+
+// writers is the number of windows that one call of [Batch.Write] writes at once.
+const writers = 16
+
+// Batch holds keys to be added to any number of windows. The zero value is empty.
+type Batch struct {
+	entries map[owned][]entry
+}
+
+// owned names a window.
+type owned struct {
+	windows *Windows
+	owner   uint64
+}
+
+// entry is a key to be added to a window.
+type entry struct {
+	key   favfilter.Hash
+	since time.Time // zero: when the window is written
+	index int       // what the caller calls it
+}
+
+// Add adds a key to the batch, for the window of the owner with the given hash, see [Windows.ID].
+// The key counts as added at since; the zero time: when the batch is written. [Batch.Write] returns
+// index if the key is new.
+func (b *Batch) Add(windows *Windows, owner uint64, key favfilter.Hash, since time.Time, index int) {
+	if b.entries == nil {
+		b.entries = make(map[owned][]entry)
+	}
+	of := owned{windows, owner}
+	b.entries[of] = append(b.entries[of], entry{key, since, index})
+}
+
+// Write adds the keys of b to their windows, at the time now. It returns the index of each key that
+// was new to its part of the window, in no order. At the false-positive rate, a new key's is
+// missing. Errors are those of a store or of ctx; the keys of each window may or may not be added
+// then.
+func (b *Batch) Write(ctx context.Context, now time.Time) (fresh []int, err error) {
+	var mu sync.Mutex
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(writers)
+	for of, entries := range b.entries {
+		group.Go(func() error {
+			added, err := of.windows.write(ctx, of.windows.ID(of.owner), entries, now, nil)
+			mu.Lock()
+			defer mu.Unlock()
+			fresh = append(fresh, added...)
+			return err
+		})
+	}
+	err = group.Wait() // before fresh is read
+	return fresh, err
 }
 
 // write adds keys to the window under id, at the time now. It returns the index of each key that
@@ -250,7 +296,7 @@ func (ws *Windows) write(
 		d.shorten(ws.partEnd(now))
 		d.finish()
 		last := time.UnixMilli(d.generations[len(d.generations)-1].before + ws.length)
-		return favfilter.Replacement{Value: encode(ws.seed, w.changes+1, d.generations), Expire: last.Sub(now)}, true
+		return favfilter.Replacement{Value: encode(ws.c.Seed, w.changes+1, d.generations), Expire: last.Sub(now)}, true
 	})
 	if err != nil {
 		return nil, fmt.Errorf("write %d keys to window %v: %w", len(entries), id, err)
@@ -316,11 +362,10 @@ func (ws *Windows) add(d *draft, entries []entry, now time.Time) []int {
 // partEnd returns the end of the part that t is in.
 func (ws *Windows) partEnd(t time.Time) int64 {
 	ms := t.UnixMilli()
-	number := ms / ws.part
-	if ms < number*ws.part { // before 1970
-		number--
+	if ms < 0 { // before 1970
+		return 0
 	}
-	return max(0, (number+1)*ws.part)
+	return (ms/ws.part + 1) * ws.part
 }
 
 // pause pauses before another attempt, so that the writers that overtook this one can finish.
@@ -330,10 +375,8 @@ func pause(ctx context.Context, attempts int) error {
 		return nil
 	}
 	longest := time.Millisecond << min(attempts-1, 6)
-	timer := time.NewTimer(rand.N(longest)) //nolint:gosec // no secret
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(rand.N(longest)): //nolint:gosec // no secret
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

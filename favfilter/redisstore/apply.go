@@ -122,8 +122,4 @@ func (s *Store) applied(c change, cmd *redis.Cmd) bool {
 // outcomeLetters has the letter of each [favfilter.Outcome] in replies of apply.lua, in order.
 const outcomeLetters = "aprxs"
 
-func sequenceBytes(seq uint64) string {
-	var b [8]byte
-	binary.BigEndian.PutUint64(b[:], seq)
-	return string(b[:])
-}
+func sequenceBytes(seq uint64) string { return string(binary.BigEndian.AppendUint64(nil, seq)) }

@@ -44,11 +44,6 @@ type sharedRead struct {
 	cmds  []*redis.Cmd
 }
 
-// newCoalescer returns a coalescer of the commands of a single server.
-func newCoalescer(send func(ctx context.Context, all []command) []*redis.Cmd) *coalescer {
-	return &coalescer{send: send, turns: make(chan struct{}, coalescedReads)}
-}
-
 // read sends the commands, alone or in a shared read. The error is that of ctx.
 func (c *coalescer) read(ctx context.Context, pages int, all []command) ([]*redis.Cmd, error) {
 	shared, first := c.join(ctx, pages, all)
@@ -97,12 +92,10 @@ func (c *coalescer) join(ctx context.Context, pages int, all []command) (shared 
 // run waits for a turn, and reads for the calls that have joined by then. No call cancels the read,
 // because the others need it: it ends when the last of them would.
 func (c *coalescer) run(shared *sharedRead) {
-	timer := time.NewTimer(coalescedWait)
-	defer timer.Stop()
 	select {
 	case c.turns <- struct{}{}:
 		defer func() { <-c.turns }()
-	case <-timer.C:
+	case <-time.After(coalescedWait):
 	}
 	c.mu.Lock()
 	if c.next == shared {

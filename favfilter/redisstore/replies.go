@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -60,12 +61,7 @@ func begins(err error, prefixes ...string) bool {
 	if script, found := strings.CutPrefix(text, "Error running script "); found {
 		_, text, _ = strings.Cut(script, ": -")
 	}
-	for _, prefix := range prefixes {
-		if strings.HasPrefix(text, prefix) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(text, prefix) })
 }
 
 // saysNothing reports whether err leaves it open whether the node works.

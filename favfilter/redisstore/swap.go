@@ -42,8 +42,11 @@ func (s *Store) swapRound(ctx context.Context, pending []change) (again []change
 		l, err := s.decodeWhole(c.ID, cmd)
 		if err != nil {
 			*c.result = favfilter.Result{Err: s.failed("swap", err, c.ID)}
-		} else if page := c.applyTo(l); page != nil {
-			calls = append(calls, s.replaceCall(page))
+			continue
+		}
+		*c.result = l.Apply(*c.Batch)
+		if c.result.State == favfilter.Applied && c.result.Version != l.Version {
+			calls = append(calls, s.replaceCall(&favfilter.Replacement{ID: c.ID, Page: l.Page, Seen: l.Version}))
 			changed = append(changed, c)
 		}
 	}
@@ -61,11 +64,25 @@ func (s *Store) swapRound(ctx context.Context, pending []change) (again []change
 	return again
 }
 
-// applyTo applies the batch to the page that was read. The replacement is nil if nothing changed.
-func (c change) applyTo(l favfilter.Loaded) *favfilter.Replacement {
-	*c.result = l.Apply(*c.Batch)
-	if c.result.State != favfilter.Applied || c.result.Version == l.Version {
-		return nil
+// Replace implements [favfilter.Store]. It runs one script.
+func (s *Store) Replace(ctx context.Context, r favfilter.Replacement) (bool, error) {
+	ctx, cancel := withDeadline(ctx)
+	defer cancel()
+	done, err := s.send(ctx, s.replace.name, []command{s.replaceCall(&r)})[0].Bool()
+	if err != nil {
+		return false, s.failed("replace", err, r.ID)
 	}
-	return &favfilter.Replacement{ID: c.ID, Page: l.Page, Seen: l.Version}
+	if done && r.Page != nil {
+		s.learn(r.ID, r.Page.Header())
+	}
+	return done, nil
+}
+
+// replaceCall returns the script call for one replacement.
+func (s *Store) replaceCall(r *favfilter.Replacement) command {
+	raw, collisions := r.Encode()
+	expire := (r.Expire + time.Millisecond - 1) / time.Millisecond
+	c := s.run(s.replace, r.ID, 5)
+	c.args = append(c.args, raw, collisions, string(r.Seen), r.Newer, int64(expire))
+	return c
 }

@@ -19,10 +19,7 @@ import (
 // cannot with a connection of crypto/tls: one command then fails on each closed connection. Retries
 // do not hide so many failures, and they can open a circuit breaker.
 func Dial(ctx context.Context, network, addr string, conf *tls.Config, timeout time.Duration) (net.Conn, error) {
-	if conf == nil {
-		conf = &tls.Config{}
-	}
-	conf = conf.Clone()
+	conf = cmp.Or(conf, &tls.Config{}).Clone()
 	conf.MinVersion = max(conf.MinVersion, tls.VersionTLS12)
 	d := tls.Dialer{Config: conf, NetDialer: &net.Dialer{Timeout: cmp.Or(timeout, 5*time.Second)}}
 	conn, err := d.DialContext(ctx, network, addr)
