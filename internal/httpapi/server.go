@@ -139,14 +139,14 @@ func newFront(c Config) *front {
 	if registry == nil {
 		registry = metrics.New(metrics.Settings{})
 	}
-	o.Candidates = registry.Feeds(o.Feeds.Metrics)
+	o.Candidates = registry.Feeds(o.Feeds.Stats)
 	measure(o, registry)
 	health := core.NewHealth(o.Activities, o.Limits.Timeout)
 	f := &front{operations: o, procedures: grpc.New(o, health), paths: make(map[string]bool)}
 	for _, r := range f.procedures.Routes {
 		f.paths[r.Path] = true
 	}
-	f.history = ops.NewHistory(ops.Figures{Operations: o, Durations: f.meters.feedDurations})
+	f.history = ops.NewHistory(o, f.meters.feedDurations)
 	read := []access.Scope{access.OpsRead}
 	f.routes = slices.Concat(ops.Documents(o.Activities.Kinds()), rest.Routes(o), ops.Routes(o, health, c.About), []core.Route{
 		{Method: http.MethodGet, Path: "/metrics", Handle: ops.Scrape(registry.Handler()), Scopes: read, Free: true},
