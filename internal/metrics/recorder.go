@@ -16,8 +16,7 @@ func (r *Registry) Activities(hasLedger bool, stats func() activity.Stats) {
 		s := stats()
 		health(to, hasLedger, s)
 		truths(to, s)
-		views(to, s)
-		writes(to, s)
+		calls(to, s)
 		numbers(to, s)
 	})
 }
@@ -47,15 +46,12 @@ func truths(to sink, s activity.Stats) {
 	gauge(to, "feedfilter_poll_age_seconds", "Age of the view of the ledger.", s.PollAge.Seconds())
 }
 
-// views sends where feeds read activities from.
-func views(to sink, s activity.Stats) {
+// calls sends where feeds read activities from, and what writes do.
+func calls(to sink, s activity.Stats) {
 	counters(to, "feedfilter_views_total", "Reads of activities for feeds and fan-outs.", "source",
 		map[string]uint64{"store": s.FromStore, "replica": s.FromReplica, "held": s.FromHeld, "ledger": s.FromLedger})
 	counter(to, "feedfilter_views_past_replica_total", "Reads repeated because a replica failed or was stale.", s.PastReplica)
 	gauge(to, "feedfilter_held_pages_bytes", "Memory of pages held in the process.", s.HeldBytes)
-}
-
-func writes(to sink, s activity.Stats) {
 	counters(to, "feedfilter_activities_recorded_total", "Activities recorded or undone, without no-ops.", "kind", s.Recorded)
 	counter(to, "feedfilter_activities_ended_total", "Activities removed at their end time.", s.Ended)
 	gauge(to, "feedfilter_writes_waiting", "Writes waiting for the ledger or their pages.", s.Waiting)

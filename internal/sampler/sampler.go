@@ -2,6 +2,7 @@
 package sampler
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -109,10 +110,8 @@ type Sampler struct {
 // Recorder. If recorder is nil, because there is no ledger, nothing is sampled. The error says that
 // the rate is out of range.
 func New(recorder *activity.Recorder, c Config) (*Sampler, error) {
-	s := &Sampler{recorder: recorder, log: c.Logger, hashID: c.HashID, queue: make(chan *sample, maxQueued)}
-	if s.log == nil {
-		s.log = slog.New(slog.DiscardHandler)
-	}
+	log := cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	s := &Sampler{recorder: recorder, log: log, hashID: c.HashID, queue: make(chan *sample, maxQueued)}
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
 	s.start = sync.OnceFunc(func() {

@@ -1,6 +1,7 @@
 package grpc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -133,10 +134,7 @@ func (p *procedures) list(ctx context.Context, k *core.Call, in *incoming[pb.Lis
 	if err != nil {
 		return nil, err
 	}
-	limit := int64(m.GetLimit())
-	if limit == 0 {
-		limit = core.DefaultListed
-	}
+	limit := int64(cmp.Or(m.GetLimit(), core.DefaultListed))
 	listing, err := p.operations.List(ctx, k, m.GetUser(), kind, m.GetCursor(), int(limit))
 	if err != nil {
 		return nil, err
