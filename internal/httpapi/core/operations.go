@@ -117,7 +117,9 @@ func (o *Operations) Fanout(ctx context.Context, k *Call, req feed.FanoutRequest
 }
 
 // Explain explains a post, if the rate of the viewer allows it.
-func (o *Operations) Explain(ctx context.Context, k *Call, viewer string, p feed.Post, lists []string, after string) (feed.Explanation, error) {
+func (o *Operations) Explain(
+	ctx context.Context, k *Call, viewer string, p feed.Post, lists []string, after string,
+) (feed.Explanation, error) {
 	if err := o.Access.UserMay(viewer, 1+len(lists)); err != nil {
 		return feed.Explanation{}, err
 	}
