@@ -1,6 +1,7 @@
 package access
 
 import (
+	"cmp"
 	"fmt"
 	"hash/maphash"
 	"math"
@@ -47,11 +48,7 @@ func (r Rate) limiter() *rate.Limiter {
 	if r.PerSecond == 0 {
 		return nil
 	}
-	burst := r.Burst
-	if burst == 0 {
-		burst = max(1, int(math.Ceil(r.PerSecond)))
-	}
-	return rate.NewLimiter(rate.Limit(r.PerSecond), burst)
+	return rate.NewLimiter(rate.Limit(r.PerSecond), cmp.Or(r.Burst, int(math.Ceil(r.PerSecond))))
 }
 
 func take(l *rate.Limiter, now time.Time) (wait time.Duration) {

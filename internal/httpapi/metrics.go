@@ -52,13 +52,7 @@ func newMeters(to *metrics.Registry, routes []core.Route) meters {
 func measure(o *core.Operations, to *metrics.Registry) {
 	to.Load(o.Load)
 	to.Activities(o.Recorder != nil, o.Activities.Stats)
-	to.Sampling(func() metrics.Sampling {
-		n := o.Sampler.Stats()
-		return metrics.Sampling{
-			Feeds: n.Feeds, Candidates: n.Candidates, Misses: n.Misses, FalsePositives: n.FalsePositives, Late: n.Late,
-			Undecided: n.Undecided, Repaired: n.Repaired, Dropped: map[string]uint64{"skipped": n.Skipped, "error": n.Errors},
-		}
-	})
+	to.Sampling(o.Sampler.Stats)
 	if o.Recorder != nil {
 		to.Survey(o.Recorder.Survey)
 	}

@@ -120,7 +120,14 @@ func New(c Config) *Handler {
 	if c.Background != nil {
 		c.Background(f.history.Run)
 	}
-	return &Handler{Handler: f.handler(c.Trace), limits: f.operations.Limits, endWatches: f.procedures.EndWatches}
+	e := echo.New()
+	e.Pre(routeEscaped)
+	if c.Trace != nil {
+		e.Use(c.Trace)
+	}
+	e.Use(f.observe)
+	f.addRoutes(e)
+	return &Handler{Handler: e, limits: f.operations.Limits, endWatches: f.procedures.EndWatches}
 }
 
 // front joins the packages that answer calls.
@@ -139,14 +146,14 @@ func newFront(c Config) *front {
 	if registry == nil {
 		registry = metrics.New(metrics.Settings{})
 	}
-	o.Candidates = registry.Feeds(o.Feeds.Metrics)
+	o.Candidates = registry.Feeds(o.Feeds.Stats)
 	measure(o, registry)
 	health := core.NewHealth(o.Activities, o.Limits.Timeout)
 	f := &front{operations: o, procedures: grpc.New(o, health), paths: make(map[string]bool)}
 	for _, r := range f.procedures.Routes {
 		f.paths[r.Path] = true
 	}
-	f.history = ops.NewHistory(ops.Figures{Operations: o, Durations: f.meters.feedDurations})
+	f.history = ops.NewHistory(o, f.meters.feedDurations)
 	read := []access.Scope{access.OpsRead}
 	f.routes = slices.Concat(ops.Documents(o.Activities.Kinds()), rest.Routes(o), ops.Routes(o, health, c.About), []core.Route{
 		{Method: http.MethodGet, Path: "/metrics", Handle: ops.Scrape(registry.Handler()), Scopes: read, Free: true},
@@ -175,18 +182,6 @@ func operationsOf(c Config) *core.Operations {
 	o.Limits = core.NewLimits(cmp.Or(c.MaxRequests, 512), cmp.Or(c.MaxStreams, 64), max(cmp.Or(c.MaxBodiesBytes, 64<<20), body))
 	o.Limits.MaxBody, o.Limits.Timeout, o.Limits.Idle = body, cmp.Or(c.Timeout, 10*time.Second), cmp.Or(c.StreamIdle, time.Minute)
 	return o
-}
-
-// handler returns a handler of all routes. trace, if not nil, wraps each request.
-func (f *front) handler(trace echo.MiddlewareFunc) http.Handler {
-	e := echo.New()
-	e.Pre(routeEscaped)
-	if trace != nil {
-		e.Use(trace)
-	}
-	e.Use(f.observe)
-	f.addRoutes(e)
-	return e
 }
 
 // addRoutes adds all routes to e. Each GET route also answers HEAD.

@@ -21,15 +21,12 @@ type Scrub struct {
 
 // ScrubOf returns the progress of a scrub, with times in UTC.
 func ScrubOf(p pages.ScrubProgress) Scrub {
-	s := Scrub{Running: p.Running, Done: p.Done, All: p.All, Found: p.Found, Failed: p.Failed, Unasked: p.Unasked}
+	s := Scrub{
+		Running: p.Running, Done: p.Done, All: p.All, Found: p.Found, Failed: p.Failed, Unasked: p.Unasked,
+		Started: p.Started.UTC(), Ended: p.Ended.UTC(),
+	}
 	if p.Err != nil {
 		s.Trouble = "the service was shut down"
-	}
-	if !p.Started.IsZero() {
-		s.Started = p.Started.UTC()
-	}
-	if !p.Ended.IsZero() {
-		s.Ended = p.Ended.UTC()
 	}
 	return s
 }

@@ -26,8 +26,9 @@ type sized[V any] struct {
 // New returns a Cache of up to most bytes in all. It ignores values of more than largest bytes.
 // If largest exceeds most, the Cache keeps the value stored last, even if it is larger than most.
 func New[K comparable, V any](most, largest int) *Cache[K, V] {
-	items, _ := simplelru.NewLRU[K, sized[V]](math.MaxInt, nil) // fails only for a size below 1
-	return &Cache[K, V]{most: most, largest: largest, items: items}
+	c := &Cache[K, V]{most: most, largest: largest}
+	c.items, _ = simplelru.NewLRU(math.MaxInt, func(_ K, item sized[V]) { c.bytes -= item.bytes }) // fails only for a size below 1
+	return c
 }
 
 // Get returns the value of the key.
@@ -43,15 +44,14 @@ func (c *Cache[K, V]) Get(key K) (value V, ok bool) { //nolint:ireturn // V is a
 func (c *Cache[K, V]) Put(key K, value V, bytes int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.drop(key)
+	c.items.Remove(key)
 	if bytes > c.largest {
 		return
 	}
 	c.items.Add(key, sized[V]{value, bytes})
 	c.bytes += bytes
 	for c.bytes > c.most && c.items.Len() > 1 {
-		_, oldest, _ := c.items.RemoveOldest()
-		c.bytes -= oldest.bytes
+		c.items.RemoveOldest()
 	}
 }
 
@@ -59,22 +59,7 @@ func (c *Cache[K, V]) Put(key K, value V, bytes int) {
 func (c *Cache[K, V]) Drop(key K) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.drop(key)
-}
-
-func (c *Cache[K, V]) drop(key K) {
-	if item, ok := c.items.Peek(key); ok {
-		c.items.Remove(key)
-		c.bytes -= item.bytes
-	}
-}
-
-// Clear removes all values.
-func (c *Cache[K, V]) Clear() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.items.Purge()
-	c.bytes = 0
+	c.items.Remove(key)
 }
 
 // Size returns the number of values, and their total size in bytes.

@@ -4,39 +4,23 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/internal/follow"
+	"github.com/feedfilter/feedfilter/internal/sampler"
 )
 
-// Sampling holds the results of comparing a share of feeds with the ledger.
-type Sampling struct {
-	Feeds, Candidates uint64            // compared
-	Misses            uint64            // candidates that missed an activity of the ledger
-	FalsePositives    uint64            // candidates dropped or annotated without an activity
-	Late              uint64            // candidates that missed one within the allowed delay
-	Undecided         uint64            // candidates that changed during the comparison
-	Repaired          uint64            // pages rebuilt because of a miss
-	Dropped           map[string]uint64 // feeds not compared, by reason: "skipped", "error"
-}
-
 // Sampling adds the results of comparing feeds with the ledger.
-func (r *Registry) Sampling(sampling func() Sampling) {
+func (r *Registry) Sampling(sampling func() sampler.Stats) {
 	r.add(func(to sink) {
 		s := sampling()
 		counter(to, "feedfilter_sampled_feeds_total", "Feeds compared with the ledger.", s.Feeds)
-		counter(to, "feedfilter_sampled_candidates_total",
-			"Candidates compared with the ledger.", s.Candidates)
-		counter(to, "feedfilter_sampled_misses_total",
-			"Candidates that missed an activity of the ledger; must stay 0.", s.Misses)
+		counter(to, "feedfilter_sampled_candidates_total", "Candidates compared with the ledger.", s.Candidates)
+		counter(to, "feedfilter_sampled_misses_total", "Candidates that missed an activity of the ledger; must stay 0.", s.Misses)
 		counter(to, "feedfilter_sampled_false_positives_total",
 			"Candidates dropped or annotated without an activity in the ledger.", s.FalsePositives)
 		counters(to, "feedfilter_sampled_dropped_total",
-			"Chosen feeds that were not compared.", "reason",
-			withZeros(s.Dropped, "skipped", "error"))
-		counter(to, "feedfilter_sampled_late_total",
-			"Candidates that missed an activity within the allowed delay.", s.Late)
-		counter(to, "feedfilter_sampled_undecided_total",
-			"Candidates that changed during the comparison.", s.Undecided)
-		counter(to, "feedfilter_sampled_repaired_pages_total",
-			"Pages rebuilt because of a miss.", s.Repaired)
+			"Chosen feeds that were not compared.", "reason", map[string]uint64{"skipped": s.Skipped, "error": s.Errors})
+		counter(to, "feedfilter_sampled_late_total", "Candidates that missed an activity within the allowed delay.", s.Late)
+		counter(to, "feedfilter_sampled_undecided_total", "Candidates that changed during the comparison.", s.Undecided)
+		counter(to, "feedfilter_sampled_repaired_pages_total", "Pages rebuilt because of a miss.", s.Repaired)
 	})
 }
 
@@ -52,16 +36,14 @@ func (r *Registry) TokenFile(reloads func() (loaded, failed uint64)) {
 // LogLines adds the number of dropped log lines.
 func (r *Registry) LogLines(dropped func() uint64) {
 	r.add(func(to sink) {
-		counter(to, "feedfilter_log_dropped_total",
-			"Log lines dropped because standard error failed.", dropped())
+		counter(to, "feedfilter_log_dropped_total", "Log lines dropped because standard error failed.", dropped())
 	})
 }
 
 // Audit adds the number of lost lines of the audit log.
 func (r *Registry) Audit(failures func() uint64) {
 	r.add(func(to sink) {
-		counter(to, "feedfilter_audit_failures_total",
-			"Audit log lines that were lost.", failures())
+		counter(to, "feedfilter_audit_failures_total", "Audit log lines that were lost.", failures())
 	})
 }
 
@@ -69,9 +51,7 @@ func (r *Registry) Audit(failures func() uint64) {
 // is fixed.
 func (r *Registry) Refused(refused func() map[string]uint64) {
 	r.add(func(to sink) {
-		counters(to, "feedfilter_requests_refused_total",
-			"Requests refused by access control or rate limits.",
-			"reason", refused())
+		counters(to, "feedfilter_requests_refused_total", "Requests refused by access control or rate limits.", "reason", refused())
 	})
 }
 
@@ -79,8 +59,7 @@ func (r *Registry) Refused(refused func() map[string]uint64) {
 func (r *Registry) Certificate(ends func() time.Time) {
 	r.add(func(to sink) {
 		if t := ends(); !t.IsZero() {
-			gauge(to, "feedfilter_tls_certificate_expiry_timestamp_seconds",
-				"When the served certificate expires, in Unix time.", t.Unix())
+			gauge(to, "feedfilter_tls_certificate_expiry_timestamp_seconds", "When the served certificate expires, in Unix time.", t.Unix())
 		}
 	})
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter/redisstore"
 	"github.com/feedfilter/feedfilter/internal/follow"
 	"github.com/feedfilter/feedfilter/internal/metrics"
+	"github.com/feedfilter/feedfilter/internal/sampler"
 )
 
 // everything returns a registry with every source, each of which has every kind of value.
@@ -33,7 +34,7 @@ func everything(t *testing.T) *metrics.Registry {
 	r.Survey(func() *pages.Survey { return &pages.Survey{} })
 	r.Ledger()
 	r.Pools(func() []ledger.Pool { return []ledger.Pool{{Name: "calls"}} })
-	r.Sampling(func() metrics.Sampling { return metrics.Sampling{} })
+	r.Sampling(func() sampler.Stats { return sampler.Stats{} })
 	r.TokenFile(func() (uint64, uint64) { return 0, 0 })
 	r.Refused(func() map[string]uint64 { return map[string]uint64{"forbidden": 1} })
 	r.Audit(func() uint64 { return 0 })

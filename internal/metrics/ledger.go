@@ -13,23 +13,12 @@ import (
 
 // Ledger counts and measures the calls of a ledger: see [ledger.Ledger.Around].
 func (r *Registry) Ledger() ledger.Around {
-	seconds := prometheus.NewHistogramVec(
-		durations("feedfilter_ledger_call_seconds", "Duration of ledger calls."),
-		[]string{"operation"})
-	failed := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "feedfilter_ledger_errors_total",
-		Help: "Ledger calls that failed, unless cancelled by the caller.",
-	}, []string{"operation"})
-	r.registry.MustRegister(seconds, failed)
-	for _, operation := range []string{
-		"record", "keys", "each_row", "sequence", "changed", "place", "layouts", "begin_layout",
+	seconds, failed := r.outcomes(durations("feedfilter_ledger_call_seconds", "Duration of ledger calls."),
+		prometheus.CounterOpts{Name: "feedfilter_ledger_errors_total", Help: "Ledger calls that failed, unless cancelled by the caller."},
+		"operation", "record", "keys", "each_row", "sequence", "changed", "place", "layouts", "begin_layout",
 		"switch_layout", "leave_layout", "dedicate", "release", "ended", "list", "lookup", "count", "counts", "owned",
 		"all", "naming", "declare", "kinds", "ping", "agree",
-		"lease", "renew", "start_over", "follow", "unfollow", "sources",
-	} { // each is there from the start
-		seconds.WithLabelValues(operation)
-		failed.WithLabelValues(operation)
-	}
+		"lease", "renew", "start_over", "settle", "follow", "unfollow", "sources")
 	return func(ctx context.Context, c *ledger.Call, next func(ctx context.Context) error) error {
 		start := time.Now()
 		err := next(ctx)

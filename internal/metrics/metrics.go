@@ -37,10 +37,8 @@ func New(s Settings) *Registry {
 	r.add(func(to sink) {
 		gauge(to, "feedfilter_build_info", "Always 1; the labels name the build.", 1,
 			"version", s.Version, "commit", s.Commit, "goversion", runtime.Version())
-		gauge(to, "feedfilter_configured_false_positive_ratio",
-			"Configured false-positive rate.", s.FalsePositiveRate)
-		gauge(to, "feedfilter_configured_staleness_bound_seconds",
-			"Configured staleness bound.", s.StalenessBound.Seconds())
+		gauge(to, "feedfilter_configured_false_positive_ratio", "Configured false-positive rate.", s.FalsePositiveRate)
+		gauge(to, "feedfilter_configured_staleness_bound_seconds", "Configured staleness bound.", s.StalenessBound.Seconds())
 	})
 	return r
 }
@@ -104,6 +102,21 @@ func truth(holds bool) float64 {
 		return 1
 	}
 	return 0
+}
+
+// outcomes adds the durations and the failures of something, by a label whose values are there from
+// the start.
+func (r *Registry) outcomes(
+	duration prometheus.HistogramOpts, failures prometheus.CounterOpts, label string, values ...string,
+) (seconds *prometheus.HistogramVec, failed *prometheus.CounterVec) {
+	seconds = prometheus.NewHistogramVec(duration, []string{label})
+	failed = prometheus.NewCounterVec(failures, []string{label})
+	r.registry.MustRegister(seconds, failed)
+	for _, value := range values {
+		seconds.WithLabelValues(value)
+		failed.WithLabelValues(value)
+	}
+	return seconds, failed
 }
 
 // durations is a histogram of seconds: classic, with buckets from 100 us to 10 s, and native, for

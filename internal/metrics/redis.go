@@ -105,14 +105,10 @@ func pool(to sink, s *redis.PoolStats, labels ...string) {
 	const connections, help = "feedfilter_redis_pool_connections", "Connections to Redis, used or idle."
 	gauge(to, connections, help, s.TotalConns-min(s.TotalConns, s.IdleConns), append(labels, "state", "used")...)
 	gauge(to, connections, help, s.IdleConns, append(labels, "state", "idle")...)
-	counter(to, "feedfilter_redis_pool_hits_total",
-		"Times an idle connection was available.", s.Hits, labels...)
-	counter(to, "feedfilter_redis_pool_misses_total",
-		"Times no idle connection was available.", s.Misses, labels...)
-	counter(to, "feedfilter_redis_pool_timeouts_total",
-		"Times no connection became free in time.", s.Timeouts, labels...)
-	counter(to, "feedfilter_redis_pool_stale_total",
-		"Stale connections removed from the pool.", s.StaleConns, labels...)
+	counter(to, "feedfilter_redis_pool_hits_total", "Times an idle connection was available.", s.Hits, labels...)
+	counter(to, "feedfilter_redis_pool_misses_total", "Times no idle connection was available.", s.Misses, labels...)
+	counter(to, "feedfilter_redis_pool_timeouts_total", "Times no connection became free in time.", s.Timeouts, labels...)
+	counter(to, "feedfilter_redis_pool_stale_total", "Stale connections removed from the pool.", s.StaleConns, labels...)
 }
 
 // Watch counts the commands of client under name: "pages" or "replicas". Call it once, before the

@@ -76,23 +76,21 @@ func (r *Registry) Load(load func() Load) {
 	r.add(func(to sink) {
 		l := load()
 		gauge(to, "feedfilter_http_requests_in_progress", "Requests in progress.", l.Requests)
-		gauge(to, "feedfilter_http_requests_limit",
-			"Limit of requests in progress.", l.RequestsLimit)
+		gauge(to, "feedfilter_http_requests_limit", "Limit of requests in progress.", l.RequestsLimit)
 		gauge(to, "feedfilter_http_streams_in_progress", "NDJSON streams in progress.", l.Streams)
-		gauge(to, "feedfilter_http_streams_limit",
-			"Limit of NDJSON streams in progress.", l.StreamsLimit)
+		gauge(to, "feedfilter_http_streams_limit", "Limit of NDJSON streams in progress.", l.StreamsLimit)
 		gauge(to, "feedfilter_http_bodies_held_bytes", "Memory held by request bodies.", l.Bodies)
-		gauge(to, "feedfilter_http_bodies_limit_bytes",
-			"Limit of memory for request bodies.", l.BodiesLimit)
+		gauge(to, "feedfilter_http_bodies_limit_bytes", "Limit of memory for request bodies.", l.BodiesLimit)
 		counter(to, "feedfilter_http_requests_shed_total", "Requests refused for overload.", l.Shed)
 	})
 }
 
 // Feeds holds the outcomes of feeds and their candidates.
 type Feeds struct {
-	Kept     uint64            // posts
-	Dropped  map[string]uint64 // posts, by the kind that dropped them
-	Degraded map[string]uint64 // feeds, by the kind that could not be checked
+	Answered uint64            `json:"answered"`
+	Kept     uint64            `json:"kept"`     // posts
+	Dropped  map[string]uint64 `json:"dropped"`  // posts, by the kind that dropped them
+	Degraded map[string]uint64 `json:"degraded"` // feeds, by the kind that could not be checked
 }
 
 // Candidates counts the candidates of each feed. It is safe for concurrent use.
@@ -113,8 +111,7 @@ func (r *Registry) Feeds(feeds func() Feeds) Candidates {
 		f := feeds()
 		counter(to, "feedfilter_feed_kept_total", "Candidates kept.", f.Kept)
 		counters(to, "feedfilter_feed_dropped_total", "Candidates dropped.", "kind", f.Dropped)
-		counters(to, "feedfilter_feed_degraded_total",
-			"Feeds that could not check or record a kind.", "kind", f.Degraded)
+		counters(to, "feedfilter_feed_degraded_total", "Feeds that could not check or record a kind.", "kind", f.Degraded)
 	})
 	candidates := prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "feedfilter_feed_candidates",

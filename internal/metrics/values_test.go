@@ -12,6 +12,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/internal/metrics"
 	"github.com/feedfilter/feedfilter/internal/redistest"
+	"github.com/feedfilter/feedfilter/internal/sampler"
 )
 
 // wantValues checks the values of series. Each value must be unique, so that none can be mistaken
@@ -97,10 +98,8 @@ func TestServiceValues(t *testing.T) {
 	r.Pools(func() []ledger.Pool {
 		return []ledger.Pool{{Name: "calls", Most: 20, Open: 15, InUse: 12, Acquired: 13, Waited: 14, GivenUp: 16, Waiting: 17 * time.Second}}
 	})
-	r.Sampling(func() metrics.Sampling {
-		return metrics.Sampling{
-			Feeds: 18, Candidates: 19, Misses: 21, FalsePositives: 22, Late: 23, Undecided: 24, Repaired: 25, Dropped: map[string]uint64{"skipped": 26},
-		}
+	r.Sampling(func() sampler.Stats {
+		return sampler.Stats{Feeds: 18, Candidates: 19, Misses: 21, FalsePositives: 22, Late: 23, Undecided: 24, Repaired: 25, Skipped: 26}
 	})
 	r.TokenFile(func() (uint64, uint64) { return 27, 28 })
 	r.Refused(func() map[string]uint64 { return map[string]uint64{"forbidden": 29} })

@@ -2,6 +2,7 @@
 package sampler
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -101,19 +102,16 @@ type Sampler struct {
 	stop  context.CancelFunc
 	ended sync.WaitGroup
 
-	feeds, candidates, misses, falsePositives atomic.Uint64
-	late, undecided, skipped, errors          atomic.Uint64
-	repaired                                  atomic.Uint64
+	mu    sync.Mutex
+	stats Stats
 }
 
 // New returns a Sampler of feeds of the Recorder. The caller closes the Sampler before the
 // Recorder. If recorder is nil, because there is no ledger, nothing is sampled. The error says that
 // the rate is out of range.
 func New(recorder *activity.Recorder, c Config) (*Sampler, error) {
-	s := &Sampler{recorder: recorder, log: c.Logger, hashID: c.HashID, queue: make(chan *sample, maxQueued)}
-	if s.log == nil {
-		s.log = slog.New(slog.DiscardHandler)
-	}
+	log := cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	s := &Sampler{recorder: recorder, log: log, hashID: c.HashID, queue: make(chan *sample, maxQueued)}
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
 	s.start = sync.OnceFunc(func() {
@@ -153,17 +151,15 @@ func (s *Sampler) Close() {
 
 // Stats returns the current counts.
 func (s *Sampler) Stats() Stats {
-	return Stats{
-		Feeds:          s.feeds.Load(),
-		Candidates:     s.candidates.Load(),
-		Misses:         s.misses.Load(),
-		FalsePositives: s.falsePositives.Load(),
-		Late:           s.late.Load(),
-		Undecided:      s.undecided.Load(),
-		Skipped:        s.skipped.Load(),
-		Errors:         s.errors.Load(),
-		Repaired:       s.repaired.Load(),
-	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stats
+}
+
+func (s *Sampler) count(change func(n *Stats)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(&s.stats)
 }
 
 // Choose chooses at random whether to compare a feed with the ledger. It is called before the feed.
@@ -200,20 +196,16 @@ func (f *Sampled) Compare(ctx context.Context, attrs ...slog.Attr) {
 		return // nothing can tell
 	}
 	s := f.sampler
-	if len(s.queue) == cap(s.queue) {
-		s.skipped.Add(1)
-		return
+	if len(s.queue) < cap(s.queue) {
+		if sample := f.sample(context.WithoutCancel(ctx), attrs); sample != nil {
+			select {
+			case s.queue <- sample:
+				return
+			default:
+			}
+		}
 	}
-	sample := f.sample(context.WithoutCancel(ctx), attrs)
-	if sample == nil {
-		s.skipped.Add(1)
-		return
-	}
-	select {
-	case s.queue <- sample:
-	default:
-		s.skipped.Add(1)
-	}
+	s.count(func(n *Stats) { n.Skipped++ })
 }
 
 // run compares queued feeds until ctx ends.
@@ -235,21 +227,25 @@ func (s *Sampler) compare(ctx context.Context, of *sample) {
 	if ctx.Err() != nil {
 		return
 	}
-	s.misses.Add(uint64(len(c.misses))) // even after an error
-	s.falsePositives.Add(c.falsePositives)
+	s.count(func(n *Stats) { // even after an error
+		n.Misses += uint64(len(c.misses))
+		n.FalsePositives += c.falsePositives
+	})
 	if len(c.misses) > 0 {
 		s.report(&c)
 		s.repair(ctx, &c)
 	}
 	if err != nil {
-		s.errors.Add(1)
+		s.count(func(n *Stats) { n.Errors++ })
 		s.log.DebugContext(ctx, "a feed could not be compared with the ledger", "error", err)
 		return
 	}
-	s.candidates.Add(uint64(len(of.posts)))
-	s.late.Add(c.late)
-	s.undecided.Add(c.undecided)
-	s.feeds.Add(1) // last, so that a caller that waits for it sees the others
+	s.count(func(n *Stats) { // last, so that a caller that waits for the feed sees all
+		n.Feeds++
+		n.Candidates += uint64(len(of.posts))
+		n.Late += c.late
+		n.Undecided += c.undecided
+	})
 }
 
 // report logs what was missed.
@@ -285,6 +281,6 @@ func (s *Sampler) repair(ctx context.Context, c *comparison) {
 				slog.Any("page", m.at.Page), slog.Any("error", err))
 			continue
 		}
-		s.repaired.Add(1)
+		s.count(func(n *Stats) { n.Repaired++ })
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -52,23 +51,6 @@ func (k *Call) Method() string {
 		return method
 	default:
 		return "OTHER"
-	}
-}
-
-// needs returns an error if the request has a token without the scope. field is the field of the
-// body that needs the scope.
-func (k *Call) needs(scope access.Scope, field string) error {
-	if k.Token == nil {
-		return nil
-	}
-	return allowed(k.Token, field, scope)
-}
-
-// charge counts the activities of a batch as requests of its token. It never refuses the batch
-// itself, only later requests.
-func (k *Call) charge(activities int) {
-	if k.Token != nil {
-		k.Token.Charge(time.Now(), activities-1) // the first was counted as the request
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"reflect"
 	"slices"
@@ -42,17 +43,7 @@ func Strict(more ...*json.Unmarshalers) json.Options { //nolint:ireturn // what 
 }
 
 // NotNull refuses a null for a T, which would otherwise become the zero value.
-func NotNull[T any]() *json.Unmarshalers {
-	return json.UnmarshalFromFunc(func(dec *jsontext.Decoder, _ *T) error {
-		if dec.PeekKind() != jsontext.KindNull {
-			return errors.ErrUnsupported // read it as usual
-		}
-		if err := dec.SkipValue(); err != nil { // such as "nul"
-			return err
-		}
-		return errNull
-	})
-}
+func NotNull[T any]() *json.Unmarshalers { return Element[T](math.MaxInt64) }
 
 // errTooMany is the error of an array with too many values.
 var errTooMany = errors.New("too many values")
@@ -66,7 +57,7 @@ func Element[T any](most int64) *json.Unmarshalers {
 		if !tooMany && dec.PeekKind() != jsontext.KindNull {
 			return errors.ErrUnsupported // read it as usual
 		}
-		if err := dec.SkipValue(); err != nil {
+		if err := dec.SkipValue(); err != nil { // such as "nul"
 			return err
 		}
 		if tooMany {

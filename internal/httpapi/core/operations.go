@@ -48,8 +48,8 @@ func (o *Operations) WithLedger(call string, handle Handler) Handler {
 // Feed filters a feed, and calls answer with the result, which it has counted. A share of the feeds
 // is compared with the ledger after that.
 func (o *Operations) Feed(ctx context.Context, k *Call, req feed.Request, answer func(a feed.Answer) error) error {
-	if req.RecordSeen {
-		if err := k.needs(access.ActivityWrite, "record_seen"); err != nil {
+	if req.RecordSeen && k.Token != nil {
+		if err := allowed(k.Token, "record_seen", access.ActivityWrite); err != nil {
 			return err
 		}
 	}
@@ -117,7 +117,9 @@ func (o *Operations) Fanout(ctx context.Context, k *Call, req feed.FanoutRequest
 }
 
 // Explain explains a post, if the rate of the viewer allows it.
-func (o *Operations) Explain(ctx context.Context, k *Call, viewer string, p feed.Post, lists []string, after string) (feed.Explanation, error) {
+func (o *Operations) Explain(
+	ctx context.Context, k *Call, viewer string, p feed.Post, lists []string, after string,
+) (feed.Explanation, error) {
 	if err := o.Access.UserMay(viewer, 1+len(lists)); err != nil {
 		return feed.Explanation{}, err
 	}
@@ -156,25 +158,28 @@ func Direction(m activity.Match) string {
 	return "by_viewer"
 }
 
-// FeedStats are the counts of feeds.
-type FeedStats struct {
-	Answered uint64            `json:"answered"`
-	Kept     uint64            `json:"kept"`     // posts
-	Dropped  map[string]uint64 `json:"dropped"`  // posts, by the kind that dropped them
-	Degraded map[string]uint64 `json:"degraded"` // feeds, by the kind that could not be checked
+// counters are counters by name. The map does not change later.
+type counters map[string]*atomic.Uint64
+
+func (c counters) read() map[string]uint64 {
+	counts := make(map[string]uint64, len(c))
+	for name, n := range c {
+		counts[name] = n.Load()
+	}
+	return counts
 }
 
-// FeedCounts holds the counters of FeedStats. The maps do not change later.
+// FeedCounts holds the counters of [metrics.Feeds].
 type FeedCounts struct {
 	Unsure atomic.Uint64 // feeds with a kind that could not be checked
 
 	answered, kept    atomic.Uint64
-	dropped, degraded map[string]*atomic.Uint64
+	dropped, degraded counters
 }
 
 // NewFeedCounts returns counters at 0.
 func NewFeedCounts(kinds *activity.Kinds) *FeedCounts {
-	c := &FeedCounts{dropped: make(map[string]*atomic.Uint64), degraded: make(map[string]*atomic.Uint64)}
+	c := &FeedCounts{dropped: make(counters), degraded: make(counters)}
 	for _, k := range kinds.All() {
 		if k.Effect == activity.Drop {
 			c.dropped[k.Name] = new(atomic.Uint64)
@@ -201,22 +206,6 @@ func (c *FeedCounts) count(a feed.Answer) {
 }
 
 // Stats returns the counts.
-func (c *FeedCounts) Stats() FeedStats {
-	s := FeedStats{
-		Answered: c.answered.Load(), Kept: c.kept.Load(),
-		Dropped: make(map[string]uint64), Degraded: make(map[string]uint64),
-	}
-	for kind, n := range c.dropped {
-		s.Dropped[kind] = n.Load()
-	}
-	for kind, n := range c.degraded {
-		s.Degraded[kind] = n.Load()
-	}
-	return s
-}
-
-// Metrics returns the counts in the form of the registry.
-func (c *FeedCounts) Metrics() metrics.Feeds {
-	s := c.Stats()
-	return metrics.Feeds{Kept: s.Kept, Dropped: s.Dropped, Degraded: s.Degraded}
+func (c *FeedCounts) Stats() metrics.Feeds {
+	return metrics.Feeds{Answered: c.answered.Load(), Kept: c.kept.Load(), Dropped: c.dropped.read(), Degraded: c.degraded.read()}
 }

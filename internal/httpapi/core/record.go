@@ -186,7 +186,9 @@ func (o *Operations) RecordBatch(
 			return nil, activity.Within("activities["+strconv.Itoa(i)+"].", err)
 		}
 	}
-	k.charge(n)
+	if k.Token != nil { // a batch is never refused itself, only later requests
+		k.Token.Charge(time.Now(), n-1) // the first was counted as the request
+	}
 	ctx, cancel := o.Limits.Bound(ctx)
 	defer cancel()
 	return o.record(ctx, k, batch)

@@ -34,7 +34,7 @@ type Reports struct {
 	warned atomic.Int64  // time of the last warning about shed requests, in Unix nanoseconds
 
 	tokens  bool // tokens are required
-	refused map[string]*atomic.Uint64
+	refused counters
 	noise   *access.Throttle // throttles log lines of refused requests
 	strays  *access.Throttle // throttles log lines of other errors of callers without a token
 	faults  *access.Throttle // throttles log lines of errors of the service
@@ -43,7 +43,7 @@ type Reports struct {
 // NewReports returns counters at 0. tokens says that tokens are required.
 func NewReports(log *slog.Logger, tokens bool) *Reports {
 	r := &Reports{
-		Log: log, tokens: tokens, refused: make(map[string]*atomic.Uint64),
+		Log: log, tokens: tokens, refused: make(counters),
 		noise: access.NewThrottle(), strays: access.NewThrottle(), faults: access.NewThrottle(),
 	}
 	for _, code := range []string{
@@ -55,13 +55,7 @@ func NewReports(log *slog.Logger, tokens bool) *Reports {
 }
 
 // Refused returns how many requests access control refused, by the code of their error.
-func (r *Reports) Refused() map[string]uint64 {
-	counts := make(map[string]uint64, len(r.refused))
-	for code, n := range r.refused {
-		counts[code] = n.Load()
-	}
-	return counts
-}
+func (r *Reports) Refused() map[string]uint64 { return r.refused.read() }
 
 // Fault reports whether a status is an error of the service.
 func Fault(status int) bool {

@@ -1,6 +1,7 @@
 package grpc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,7 +14,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/feed"
 	"github.com/feedfilter/feedfilter/internal/httpapi/core"
-	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
+	pb "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
 	"github.com/feedfilter/feedfilter/proto/feedfilter/v1/feedfilterv1connect"
 )
 
@@ -23,7 +24,7 @@ type messageOfPost interface {
 	GetActors() []string
 	GetActorRoles() []string
 	GetRelated() []string
-	GetFacets() []*feedfilterv1.Facet
+	GetFacets() []*pb.Facet
 }
 
 // postOf returns the post of a message, without its id. Its fields are called prefix and their name
@@ -43,9 +44,7 @@ func postOf(m messageOfPost, prefix string) (feed.Post, error) {
 }
 
 // explain answers why a viewer's feed drops or keeps a post.
-func (p *procedures) explain(
-	ctx context.Context, k *core.Call, in *incoming[feedfilterv1.ExplainRequest],
-) (*feedfilterv1.ExplainResponse, error) {
+func (p *procedures) explain(ctx context.Context, k *core.Call, in *incoming[pb.ExplainRequest]) (*pb.ExplainResponse, error) {
 	asked := in.message.GetPost()
 	if asked == nil {
 		return nil, core.Refuse(core.CodeMissingField, "post", "the field is missing")
@@ -59,15 +58,15 @@ func (p *procedures) explain(
 	if err != nil {
 		return nil, err
 	}
-	res := &feedfilterv1.ExplainResponse{
+	res := &pb.ExplainResponse{
 		Dropped: e.Dropped, Degraded: degradedOf(e.Degraded),
-		Page: &feedfilterv1.Page{
+		Page: &pb.Page{
 			Number: e.Page.Number, Sequence: e.Page.Sequence, Keys: uint64(e.Page.Keys), Bytes: uint64(e.Page.Bytes),
 			FalsePositiveRate: e.Page.FalsePositiveRate,
 		},
 	}
 	for _, r := range e.Reasons {
-		res.Reasons = append(res.Reasons, &feedfilterv1.Reason{
+		res.Reasons = append(res.Reasons, &pb.Reason{
 			Kind: r.Kind.Name, Effect: r.Kind.Effect.String(), Actor: r.Actor, Target: r.Target, Direction: core.Direction(r.Direction),
 			Certainty: r.Certainty.String(), Since: stamp(r.Since), Until: stamp(r.Until), Parts: r.Parts,
 			OverruledBy: r.OverruledBy, List: r.List,
@@ -85,18 +84,13 @@ func stamp(t time.Time) *timestamppb.Timestamp {
 }
 
 // record records or undoes one activity.
-func (p *procedures) record(
-	ctx context.Context, k *core.Call, in *incoming[feedfilterv1.RecordRequest],
-) (*feedfilterv1.RecordResponse, error) {
+func (p *procedures) record(ctx context.Context, k *core.Call, in *incoming[pb.RecordRequest]) (*pb.RecordResponse, error) {
 	m := &in.message
-	if err := p.operations.Access.UserMay(m.GetUser(), 1); err != nil {
-		return nil, err
-	}
-	kind, err := p.kindOf(m.GetPlural(), true)
+	kind, err := p.kindOf(m, true)
 	if err != nil {
 		return nil, err
 	}
-	a, err := activityOf(&feedfilterv1.Activity{
+	a, err := activityOf(&pb.Activity{
 		User: m.GetUser(), Kind: kind.Name, Target: m.GetTarget(), Op: m.GetOp(), Until: m.GetUntil(),
 	})
 	if err != nil {
@@ -106,18 +100,13 @@ func (p *procedures) record(
 	if err != nil {
 		return nil, err
 	}
-	return &feedfilterv1.RecordResponse{Changed: changed}, nil
+	return &pb.RecordResponse{Changed: changed}, nil
 }
 
 // recordPosts records posts of a kind with a window.
-func (p *procedures) recordPosts(
-	ctx context.Context, k *core.Call, in *incoming[feedfilterv1.RecordPostsRequest],
-) (*feedfilterv1.RecordPostsResponse, error) {
+func (p *procedures) recordPosts(ctx context.Context, k *core.Call, in *incoming[pb.RecordPostsRequest]) (*pb.RecordPostsResponse, error) {
 	m := &in.message
-	if err := p.operations.Access.UserMay(m.GetUser(), 1); err != nil {
-		return nil, err
-	}
-	kind, err := p.kindOf(m.GetPlural(), false)
+	kind, err := p.kindOf(m, false)
 	if err != nil {
 		return nil, err
 	}
@@ -125,52 +114,40 @@ func (p *procedures) recordPosts(
 	if err != nil {
 		return nil, err
 	}
-	return &feedfilterv1.RecordPostsResponse{Recorded: uint32(recorded)}, nil
+	return &pb.RecordPostsResponse{Recorded: uint32(recorded)}, nil
 }
 
 // recordBatch records and undoes many activities. If one is invalid, it changes nothing.
-func (p *procedures) recordBatch(
-	ctx context.Context, k *core.Call, in *incoming[feedfilterv1.RecordBatchRequest],
-) (*feedfilterv1.RecordBatchResponse, error) {
+func (p *procedures) recordBatch(ctx context.Context, k *core.Call, in *incoming[pb.RecordBatchRequest]) (*pb.RecordBatchResponse, error) {
 	asked := in.message.GetActivities()
 	results, err := p.operations.RecordBatch(ctx, k, len(asked), func(i int) (activity.Activity, error) { return activityOf(asked[i]) })
 	if err != nil {
 		return nil, err
 	}
-	return &feedfilterv1.RecordBatchResponse{Results: resultMessages(results)}, nil
+	return &pb.RecordBatchResponse{Results: resultMessages(results)}, nil
 }
 
 // list answers with one part of the list of a user's activities of one kind.
-func (p *procedures) list(
-	ctx context.Context, k *core.Call, in *incoming[feedfilterv1.ListRequest],
-) (*feedfilterv1.ListResponse, error) {
+func (p *procedures) list(ctx context.Context, k *core.Call, in *incoming[pb.ListRequest]) (*pb.ListResponse, error) {
 	m := &in.message
-	if err := p.operations.Access.UserMay(m.GetUser(), 1); err != nil {
-		return nil, err
-	}
-	kind, err := p.kindOf(m.GetPlural(), true)
+	kind, err := p.kindOf(m, true)
 	if err != nil {
 		return nil, err
 	}
-	limit := int64(m.GetLimit())
-	if limit == 0 {
-		limit = core.DefaultListed
-	}
+	limit := int64(cmp.Or(m.GetLimit(), core.DefaultListed))
 	listing, err := p.operations.List(ctx, k, m.GetUser(), kind, m.GetCursor(), int(limit))
 	if err != nil {
 		return nil, err
 	}
-	res := &feedfilterv1.ListResponse{Items: make([]*feedfilterv1.Item, len(listing.Items)), Next: listing.Next}
+	res := &pb.ListResponse{Items: make([]*pb.Item, len(listing.Items)), Next: listing.Next}
 	for i, item := range listing.Items {
-		res.Items[i] = &feedfilterv1.Item{Target: item.Target, Since: stamp(item.Since), Until: stamp(item.Until)}
+		res.Items[i] = &pb.Item{Target: item.Target, Since: stamp(item.Since), Until: stamp(item.Until)}
 	}
 	return res, nil
 }
 
 // count answers how many activities of each kind a user has.
-func (p *procedures) count(
-	ctx context.Context, k *core.Call, in *incoming[feedfilterv1.CountRequest],
-) (*feedfilterv1.CountResponse, error) {
+func (p *procedures) count(ctx context.Context, k *core.Call, in *incoming[pb.CountRequest]) (*pb.CountResponse, error) {
 	user := in.message.GetUser()
 	if err := activity.CheckID(user, "user"); err != nil {
 		return nil, err
@@ -182,16 +159,24 @@ func (p *procedures) count(
 	if err != nil {
 		return nil, err
 	}
-	res := &feedfilterv1.CountResponse{Counts: make(map[string]uint64, len(counts))}
+	res := &pb.CountResponse{Counts: make(map[string]uint64, len(counts))}
 	for kind, n := range counts {
 		res.Counts[kind] = uint64(n)
 	}
 	return res, nil
 }
 
-// kindOf returns the kind with the plural. With inLedger, it accepts only kinds that the ledger
-// keeps, otherwise only kinds with a window.
-func (p *procedures) kindOf(plural string, inLedger bool) (activity.Kind, error) {
+// kindOf returns the kind with the plural of a message, if the rate of the message's user allows
+// the call. With inLedger, it accepts only kinds that the ledger keeps, otherwise only kinds with a
+// window.
+func (p *procedures) kindOf(m interface {
+	GetUser() string
+	GetPlural() string
+}, inLedger bool) (activity.Kind, error) {
+	if err := p.operations.Access.UserMay(m.GetUser(), 1); err != nil {
+		return activity.Kind{}, err
+	}
+	plural := m.GetPlural()
 	for _, k := range p.operations.Activities.Kinds().All() {
 		switch {
 		case k.Plural != plural:
@@ -208,8 +193,8 @@ func (p *procedures) kindOf(plural string, inLedger bool) (activity.Kind, error)
 
 // activityOf returns the activity of a message, or an error if the message is not of the right
 // form.
-func activityOf(m *feedfilterv1.Activity) (activity.Activity, error) {
-	a := activity.Activity{User: m.GetUser(), Kind: m.GetKind(), Target: m.GetTarget(), Remove: m.GetOp() == feedfilterv1.Op_OP_REMOVE}
+func activityOf(m *pb.Activity) (activity.Activity, error) {
+	a := activity.Activity{User: m.GetUser(), Kind: m.GetKind(), Target: m.GetTarget(), Remove: m.GetOp() == pb.Op_OP_REMOVE}
 	err := core.CheckLine(m.GetKind(), opName(m.GetOp()), m.GetSince() != nil, m.GetUntil() != nil)
 	if err == nil && m.GetSince() != nil {
 		a.Since, err = timeOf(core.FieldSince, m.GetSince())
@@ -222,13 +207,13 @@ func activityOf(m *feedfilterv1.Activity) (activity.Activity, error) {
 }
 
 // opName returns the name of an op in JSON.
-func opName(op feedfilterv1.Op) string {
+func opName(op pb.Op) string {
 	switch op {
-	case feedfilterv1.Op_OP_UNSPECIFIED:
+	case pb.Op_OP_UNSPECIFIED:
 		return ""
-	case feedfilterv1.Op_OP_ADD:
+	case pb.Op_OP_ADD:
 		return core.OpAdd
-	case feedfilterv1.Op_OP_REMOVE:
+	case pb.Op_OP_REMOVE:
 		return core.OpRemove
 	default:
 		return op.String()
@@ -244,9 +229,9 @@ func timeOf(field string, t *timestamppb.Timestamp) (time.Time, error) {
 }
 
 // resultMessages returns results in the form of messages.
-func resultMessages(results []core.Result) []*feedfilterv1.Result {
-	all := make([]feedfilterv1.Result, len(results))
-	messages := make([]*feedfilterv1.Result, len(results))
+func resultMessages(results []core.Result) []*pb.Result {
+	all := make([]pb.Result, len(results))
+	messages := make([]*pb.Result, len(results))
 	for i, r := range results {
 		all[i].Changed = r.Changed
 		if r.Problem.Code != "" {
@@ -259,7 +244,7 @@ func resultMessages(results []core.Result) []*feedfilterv1.Result {
 }
 
 // streamMessages is a stream of activities in one direction, and of their results in the other.
-type streamMessages = connect.BidiStream[incoming[feedfilterv1.RecordStreamRequest], feedfilterv1.RecordStreamResponse]
+type streamMessages = connect.BidiStream[incoming[pb.RecordStreamRequest], pb.RecordStreamResponse]
 
 // recordStream answers each message of a stream with one message, like the NDJSON stream.
 func (p *procedures) recordStream() core.Handler {
@@ -318,7 +303,7 @@ func (p *procedures) recordMessages(ctx context.Context, r *request, messages *s
 		if err := conn.ExpectWrite(); err != nil {
 			return err
 		}
-		if err := messages.Send(&feedfilterv1.RecordStreamResponse{Results: resultMessages(chunk.Results)}); err != nil {
+		if err := messages.Send(&pb.RecordStreamResponse{Results: resultMessages(chunk.Results)}); err != nil {
 			return fmt.Errorf("answer messages: %w: %w", core.ErrGone, err)
 		}
 		r.messages.Release()

@@ -6,7 +6,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/feed"
 	"github.com/feedfilter/feedfilter/internal/httpapi/core"
-	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
+	pb "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
 )
 
 // fanoutMessage is an encoded FanoutRequest. Its viewers share its memory.
@@ -15,7 +15,7 @@ type fanoutMessage struct{ text string }
 func (m *fanoutMessage) read(data []byte) { m.text = string(data) }
 
 // decode returns the request. The feed checks that its viewers are UTF-8.
-func (m *fanoutMessage) decode(in *core.Buffer) (*feedfilterv1.FanoutRequest, error) {
+func (m *fanoutMessage) decode(in *core.Buffer) (*pb.FanoutRequest, error) {
 	rest, ok := splitLists(m.text, func(r *messageReader, field uint64, s string) (took, ok bool) {
 		if field != fieldViewers {
 			return false, true
@@ -26,14 +26,14 @@ func (m *fanoutMessage) decode(in *core.Buffer) (*feedfilterv1.FanoutRequest, er
 	if !ok {
 		rest, in.Viewers = []byte(m.text), in.Viewers[:0]
 	}
-	req := &feedfilterv1.FanoutRequest{Viewers: in.Viewers}
+	req := &pb.FanoutRequest{Viewers: in.Viewers}
 	err := readMessage(rest, req)
 	in.Viewers = req.GetViewers()
 	return req, err
 }
 
 // fanout answers which of the viewers must not get a new post.
-func (p *procedures) fanout(ctx context.Context, k *core.Call, in *fanoutMessage) (*feedfilterv1.FanoutResponse, error) {
+func (p *procedures) fanout(ctx context.Context, k *core.Call, in *fanoutMessage) (*pb.FanoutResponse, error) {
 	memory := p.buffers.Get()
 	defer p.buffers.Put(memory)
 	m, err := in.decode(memory)
@@ -53,16 +53,16 @@ func (p *procedures) fanout(ctx context.Context, k *core.Call, in *fanoutMessage
 	if err != nil {
 		return nil, err
 	}
-	res := &feedfilterv1.FanoutResponse{Degraded: degradedOf(a.Degraded)}
+	res := &pb.FanoutResponse{Degraded: degradedOf(a.Degraded)}
 	for _, d := range a.Dropped {
-		res.Dropped = append(res.Dropped, &feedfilterv1.DroppedViewer{Index: uint32(d.At), Kind: d.Kind, Actor: d.Actor, Target: d.Target})
+		res.Dropped = append(res.Dropped, &pb.DroppedViewer{Index: uint32(d.At), Kind: d.Kind, Actor: d.Actor, Target: d.Target})
 	}
 	return res, nil
 }
 
-func degradedOf(kinds []activity.Degraded) (all []*feedfilterv1.Degraded) {
+func degradedOf(kinds []activity.Degraded) (all []*pb.Degraded) {
 	for _, d := range kinds {
-		all = append(all, &feedfilterv1.Degraded{Kind: d.Kind, Reason: d.Reason})
+		all = append(all, &pb.Degraded{Kind: d.Kind, Reason: d.Reason})
 	}
 	return all
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/feed"
 	"github.com/feedfilter/feedfilter/internal/httpapi/core"
-	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
+	pb "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
 )
 
 // feedMessage is an encoded FilterRequest. The long lists of the request share its memory.
@@ -16,9 +16,7 @@ type feedMessage struct{ text string }
 func (m *feedMessage) read(data []byte) { m.text = string(data) }
 
 // filter answers which of the posts the viewer sees.
-func (p *procedures) filter(
-	ctx context.Context, k *core.Call, m *feedMessage,
-) (answer *feedfilterv1.FilterResponse, err error) {
+func (p *procedures) filter(ctx context.Context, k *core.Call, m *feedMessage) (answer *pb.FilterResponse, err error) {
 	in := p.buffers.Get()
 	defer p.buffers.Put(in)
 	req, dropped, err := m.decode(in)
@@ -55,7 +53,7 @@ func (m *feedMessage) decode(in *core.Buffer) (feed.Request, bool, error) {
 	if !ok { // the generated code reads the whole message
 		rest, authors, in.Posts, in.Actors, in.ActorRoles = []byte(m.text), 0, in.Posts[:0], in.Actors[:0], in.ActorRoles[:0]
 	}
-	message := &feedfilterv1.FilterRequest{Actors: in.Actors, ActorRoles: in.ActorRoles}
+	message := &pb.FilterRequest{Actors: in.Actors, ActorRoles: in.ActorRoles}
 	err := readMessage(rest, message)
 	in.Actors, in.ActorRoles = message.GetActors(), message.GetActorRoles()
 	if err != nil {
@@ -96,17 +94,18 @@ func readAuthors(r *messageReader, posts []feed.Post, n int, author string) (int
 }
 
 // feedRequest returns the request of a message about the posts, which have an author each.
-func feedRequest(m *feedfilterv1.FilterRequest, posts []feed.Post) (feed.Request, bool, error) {
+func feedRequest(m *pb.FilterRequest, posts []feed.Post) (feed.Request, bool, error) {
 	dropped, err := droppedOnly(m.GetAnswer())
 	if err != nil {
 		return feed.Request{}, false, err
 	}
 	req := feed.Request{
-		Viewer: m.GetViewer(), Posts: posts, Annotate: m.GetAnnotate(),
+		Viewer: m.GetViewer(), Posts: posts, Annotate: m.GetAnnotate(), Limit: int(m.GetLimit()),
 		Lists: m.GetLists(), RecordSeen: m.GetRecordSeen(), Exact: m.GetExact(), After: m.GetAfter(),
 	}
-	if req.Limit, err = limitOf(m.GetLimit()); err != nil {
-		return feed.Request{}, false, err
+	if m.GetLimit() > feed.MaxPosts {
+		text := fmt.Sprintf("%d is not in 1 to %d", m.GetLimit(), feed.MaxPosts)
+		return feed.Request{}, false, core.Refuse(activity.CodeOutOfRange, "limit", text)
 	}
 	if m.GetKinds() != nil {
 		req.Kinds = append([]string{}, m.GetKinds().GetNames()...)
@@ -114,7 +113,11 @@ func feedRequest(m *feedfilterv1.FilterRequest, posts []feed.Post) (feed.Request
 	if err := placeActors(req.Posts, m.GetActors(), m.GetActorRoles(), m.GetActorPosts()); err != nil {
 		return feed.Request{}, false, err
 	}
-	if err := placeRelated(req.Posts, m.GetRelated(), m.GetRelatedPosts()); err != nil {
+	related := m.GetRelated()
+	if err := placeIDs(req.Posts, related, m.GetRelatedPosts(), "related_posts", func(p *feed.Post, from, to int) error {
+		p.Related = related[from:to:to]
+		return nil
+	}); err != nil {
 		return feed.Request{}, false, err
 	}
 	for i, f := range m.GetFacets() {
@@ -126,23 +129,15 @@ func feedRequest(m *feedfilterv1.FilterRequest, posts []feed.Post) (feed.Request
 }
 
 // droppedOnly reports whether a request asks for an answer without the kept posts.
-func droppedOnly(a feedfilterv1.Answer) (bool, error) {
+func droppedOnly(a pb.Answer) (bool, error) {
 	switch a {
-	case feedfilterv1.Answer_ANSWER_UNSPECIFIED, feedfilterv1.Answer_ANSWER_KEPT:
+	case pb.Answer_ANSWER_UNSPECIFIED, pb.Answer_ANSWER_KEPT:
 		return false, nil
-	case feedfilterv1.Answer_ANSWER_DROPPED:
+	case pb.Answer_ANSWER_DROPPED:
 		return true, nil
 	default:
 		return false, core.Refuse(activity.CodeOutOfRange, "answer", `must be "kept" or "dropped"`)
 	}
-}
-
-// limitOf checks a limit and returns it as an int.
-func limitOf(limit uint32) (int, error) {
-	if limit > feed.MaxPosts {
-		return 0, core.Refuse(activity.CodeOutOfRange, "limit", fmt.Sprintf("%d is not in 1 to %d", limit, feed.MaxPosts))
-	}
-	return int(limit), nil
 }
 
 // placeActors gives each post its actors, and their roles if there are any. Actor i belongs to post
@@ -156,14 +151,6 @@ func placeActors(posts []feed.Post, actors, roles []string, on []uint32) error {
 		if len(roles) > 0 {
 			p.Roles = roles[from:to:to]
 		}
-		return nil
-	})
-}
-
-// placeRelated gives each post its related ids.
-func placeRelated(posts []feed.Post, ids []string, on []uint32) error {
-	return placeIDs(posts, ids, on, "related_posts", func(p *feed.Post, from, to int) error {
-		p.Related = ids[from:to:to]
 		return nil
 	})
 }
@@ -208,13 +195,13 @@ func placeIDs(posts []feed.Post, ids []string, on []uint32, field string, place 
 }
 
 // feedAnswer returns the answer to req as a message. dropped: without the kept posts.
-func feedAnswer(a feed.Answer, req feed.Request, dropped bool) *feedfilterv1.FilterResponse {
-	m := &feedfilterv1.FilterResponse{Next: uint32(a.Next), Degraded: degradedOf(a.Degraded)}
+func feedAnswer(a feed.Answer, req feed.Request, dropped bool) *pb.FilterResponse {
+	m := &pb.FilterResponse{Next: uint32(a.Next), Degraded: degradedOf(a.Degraded)}
 	if !dropped {
 		m.Kept = indexes(a.Kept)
 	}
-	all := make([]feedfilterv1.Dropped, len(a.Dropped))
-	m.Dropped = make([]*feedfilterv1.Dropped, len(a.Dropped))
+	all := make([]pb.Dropped, len(a.Dropped))
+	m.Dropped = make([]*pb.Dropped, len(a.Dropped))
 	for i, d := range a.Dropped {
 		one := &all[i]
 		one.Index, one.Kind, one.Actor, one.Target, one.List = uint32(d.At), d.Kind, d.Actor, d.Target, d.List
@@ -222,7 +209,7 @@ func feedAnswer(a feed.Answer, req feed.Request, dropped bool) *feedfilterv1.Fil
 		m.Dropped[i] = one
 	}
 	for i, kind := range req.Annotate {
-		m.Annotated = append(m.Annotated, &feedfilterv1.Annotated{Kind: kind, Posts: indexes(a.Annotated[i])})
+		m.Annotated = append(m.Annotated, &pb.Annotated{Kind: kind, Posts: indexes(a.Annotated[i])})
 	}
 	return m
 }

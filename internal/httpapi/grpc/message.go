@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/feedfilter/feedfilter/internal/httpapi/core"
-	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
+	pb "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
 )
 
 // envelopeBytes is the length of the prefix of each gRPC message: one byte of flags and four bytes
@@ -161,8 +161,8 @@ func readMessage(data []byte, into proto.Message) error {
 }
 
 // detailOf returns a problem as a message.
-func detailOf(p core.Problem) *feedfilterv1.ErrorDetail {
-	return &feedfilterv1.ErrorDetail{
+func detailOf(p core.Problem) *pb.ErrorDetail {
+	return &pb.ErrorDetail{
 		Code: p.Code, Message: p.Message, Field: p.Field, Limit: p.Limit, HttpStatus: uint32(p.Status()),
 	}
 }

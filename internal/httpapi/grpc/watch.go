@@ -23,16 +23,6 @@ const (
 	statusServiceUnknown grpchealth.Status = 3
 )
 
-// tooManyWatches is the error of a watch beyond maxWatches. gRPC clients take the code
-// UNIMPLEMENTED for "healthy". With any other code they would stop using a service that works.
-func tooManyWatches() error {
-	return connect.NewError(connect.CodeUnimplemented, errors.New("too many watches"))
-}
-
-func shuttingDown() error {
-	return connect.NewError(connect.CodeUnavailable, errors.New("the service is shutting down"))
-}
-
 // healthWatches answers the calls of grpc.health.v1.Health/Watch.
 type healthWatches struct {
 	watches core.Budget
@@ -87,7 +77,9 @@ func (p *procedures) watchProcedure(procedure string, health healthChecker) core
 		func(ctx context.Context, req *connect.Request[watchRequest], stream *watchStream) error {
 			k := begin(ctx).call
 			if !p.watches.watches.Take("", 1) {
-				return tooManyWatches()
+				// gRPC clients take this code for "healthy". With any other code they would stop using a
+				// service that works.
+				return connect.NewError(connect.CodeUnimplemented, errors.New("too many watches"))
 			}
 			defer p.watches.watches.Give("", 1)
 			p.limits.Leave(k)
@@ -132,7 +124,8 @@ func (p *procedures) watch(ctx context.Context, k *core.Call, known bool, stream
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-p.watches.ended:
-			return errors.Join(send(grpchealth.StatusNotServing), shuttingDown())
+			ended := connect.NewError(connect.CodeUnavailable, errors.New("the service is shutting down"))
+			return errors.Join(send(grpchealth.StatusNotServing), ended)
 		}
 	}
 }

@@ -42,7 +42,7 @@ func (o *ops) ready(k *core.Call) error {
 	}
 	ready, errs := o.health.Ask(k.Request().Context())
 	if len(errs) > 0 {
-		o.reports.LogPart(k, o.downs, "check the dependencies", errors.Join(errs...))
+		o.operations.Reports.LogPart(k, o.downs, "check the dependencies", errors.Join(errs...))
 	}
 	answer := healthAnswer{statusOf(ready, errs), downsOf(errs)}
 	if ready {

@@ -27,8 +27,9 @@ const (
 // History keeps what the metrics say, step by step. It takes about 400 KiB, and 17 KiB more for
 // each kind that drops.
 type History struct {
-	source  Figures
-	columns []column
+	operations *core.Operations
+	durations  func() metrics.Histogram
+	columns    []column
 
 	mu         sync.Mutex
 	fine, long []point  // of the last hour and of the last day
@@ -143,16 +144,11 @@ func kept(points []point, p point, most int) []point {
 	return append(points, p)
 }
 
-// Figures are where the history has its figures from.
-type Figures struct {
-	Operations *core.Operations
-	Durations  func() metrics.Histogram // of all calls that ask for a feed, in seconds
-}
-
-// NewHistory returns a history without steps.
-func NewHistory(from Figures) *History {
-	h := &History{source: from, columns: columnsOfHistory()}
-	for _, k := range from.Operations.Activities.Kinds().All() {
+// NewHistory returns a history of the operations without steps. durations returns the histogram of
+// all calls that ask for a feed, in seconds.
+func NewHistory(o *core.Operations, durations func() metrics.Histogram) *History {
+	h := &History{operations: o, durations: durations, columns: columnsOfHistory()}
+	for _, k := range o.Activities.Kinds().All() {
 		if k.Effect == activity.Drop {
 			c := rate(k.Name, func(s *snapshot) uint64 { return s.feeds.Dropped[k.Name] })
 			c.dropped = true
@@ -181,13 +177,13 @@ func (h *History) Run(ctx context.Context) {
 func (h *History) begin(now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.last = h.source.snapshot(now)
+	h.last = h.snapshot(now)
 	h.from = h.last
 }
 
 // step ends a step, and after every longSteps steps also a long step.
 func (h *History) step(now time.Time) {
-	s := h.source.snapshot(now)
+	s := h.snapshot(now)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.fine = kept(h.fine, h.point(&h.last, &s), hourSteps)
@@ -209,13 +205,13 @@ func (h *History) point(from, to *snapshot) point {
 }
 
 // snapshot reads the figures.
-func (f *Figures) snapshot(now time.Time) snapshot {
+func (h *History) snapshot(now time.Time) snapshot {
 	heap := []rt.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	rt.Read(heap)
-	o := f.Operations
+	o := h.operations
 	return snapshot{
-		at: now, stats: o.Activities.Stats(), survey: surveyOf(o.Recorder), load: o.Load(), feeds: o.Feeds.Metrics(),
-		looked: o.Candidates.Read(), took: f.Durations(),
+		at: now, stats: o.Activities.Stats(), survey: surveyOf(o.Recorder), load: o.Load(), feeds: o.Feeds.Stats(),
+		looked: o.Candidates.Read(), took: h.durations(),
 		unsure: o.Feeds.Unsure.Load(), failed: o.Reports.Failed.Load(), heap: heap[0].Value.Uint64(),
 	}
 }

@@ -58,9 +58,9 @@ func newRemembering(t *testing.T, pages uint32) *remembering {
 		Reports: core.NewReports(slog.New(slog.DiscardHandler), false), Feeds: core.NewFeedCounts(r.Kinds()),
 	}
 	registry := metrics.New(metrics.Settings{})
-	o.Candidates = registry.Feeds(o.Feeds.Metrics)
+	o.Candidates = registry.Feeds(o.Feeds.Stats)
 	feeds := registry.Requests().Route(rest.FilterPath, http.MethodPost)
-	history := NewHistory(Figures{Operations: o, Durations: func() metrics.Histogram { return metrics.Durations(feeds) }})
+	history := NewHistory(o, func() metrics.Histogram { return metrics.Durations(feeds) })
 	e := echo.New()
 	routes := append(rest.Routes(o), core.Route{Method: http.MethodGet, Path: "/v1/ops/history", Handle: history.Answer})
 	for _, route := range routes {

@@ -26,14 +26,10 @@ type About struct {
 
 // ops answers the calls of operators, who inspect the service, repair pages and raise their number.
 type ops struct {
+	operations *core.Operations
 	activities activity.Activities
 	recorder   *activity.Recorder // the activities; nil without a ledger
-	sampler    *sampler.Sampler
-	access     *core.Access
 	limits     *core.Limits
-	reports    *core.Reports
-	feeds      *core.FeedCounts
-	sources    func() []follow.Status
 	health     *core.Health
 	downs      *access.Throttle // throttles log lines of failed readiness checks
 	started    time.Time
@@ -43,8 +39,8 @@ type ops struct {
 // Routes returns the routes of operators and of probes. The history has one of its own.
 func Routes(c *core.Operations, health *core.Health, about About) []core.Route {
 	o := &ops{
-		activities: c.Activities, recorder: c.Recorder, sampler: c.Sampler, access: c.Access, limits: c.Limits, reports: c.Reports,
-		feeds: c.Feeds, sources: c.Sources, health: health, downs: access.NewThrottle(), started: time.Now(), about: about,
+		operations: c, activities: c.Activities, recorder: c.Recorder, limits: c.Limits, health: health,
+		downs: access.NewThrottle(), started: time.Now(), about: about,
 	}
 	strict := core.Strict(core.NotNull[pagesRequest](), core.NotNull[scrubRequest]())
 	read, write := []access.Scope{access.OpsRead}, []access.Scope{access.OpsWrite}
@@ -105,7 +101,7 @@ func (o *ops) page(ctx context.Context, k *core.Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return inspect.ReadPage(ctx, o.activities, number, o.access.IDs.Hash)
+	return inspect.ReadPage(ctx, o.activities, number, o.operations.Access.IDs.Hash)
 }
 
 // rebuild rebuilds a page.
@@ -246,7 +242,7 @@ func (o *ops) overview(ctx context.Context, _ *core.Call) (any, error) {
 		Status: statusOf(ready, errs), Down: downsOf(errs), Version: o.about.Version, Uptime: int64(time.Since(o.started).Seconds()),
 		Ledger: o.about.Ledger, PageStore: o.about.PageStore, Rate: o.activities.FalsePositiveRate(),
 		Requests: opsRequestUsage{load.Requests, load.RequestsLimit},
-		Sampling: o.sampler.Stats(), Sources: o.sources(),
+		Sampling: o.operations.Sampler.Stats(), Sources: o.operations.Sources(),
 	}
 	stats, survey := o.activities.Stats(), surveyOf(o.recorder)
 	a.PollAge = stats.PollAge.Milliseconds()

@@ -2,11 +2,12 @@ package ops
 
 import (
 	"context"
-	"runtime/metrics"
+	rt "runtime/metrics"
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+	"github.com/feedfilter/feedfilter/internal/metrics"
 	"github.com/feedfilter/feedfilter/internal/sampler"
 )
 
@@ -17,7 +18,7 @@ type statsAnswer struct {
 	HeapBytes     uint64           `json:"heap_bytes"` // of objects, garbage included
 	Requests      requestStats     `json:"requests"`
 	Access        core.AccessStats `json:"access"`
-	Feeds         core.FeedStats   `json:"feeds"`
+	Feeds         metrics.Feeds    `json:"feeds"`
 	Sampling      sampler.Stats    `json:"sampling"`
 	Recorder      activity.Stats   `json:"recorder"`
 }
@@ -30,18 +31,12 @@ type requestStats struct {
 
 // stats answers with the counts of the process.
 func (o *ops) stats(context.Context, *core.Call) (any, error) {
-	samples := []metrics.Sample{{Name: "/sched/goroutines:goroutines"}, {Name: "/memory/classes/heap/objects:bytes"}}
-	metrics.Read(samples)
+	samples := []rt.Sample{{Name: "/sched/goroutines:goroutines"}, {Name: "/memory/classes/heap/objects:bytes"}}
+	rt.Read(samples)
+	c := o.operations
 	return statsAnswer{
-		UptimeSeconds: int64(time.Since(o.started).Seconds()),
-		Goroutines:    samples[0].Value.Uint64(),
-		HeapBytes:     samples[1].Value.Uint64(),
-		Requests: requestStats{
-			InProgress: o.limits.Load().Requests, Shed: o.reports.Shed.Load(), Total: o.reports.Total.Load(),
-		},
-		Access:   o.access.Stats(o.reports.Refused()),
-		Feeds:    o.feeds.Stats(),
-		Sampling: o.sampler.Stats(),
-		Recorder: o.activities.Stats(),
+		UptimeSeconds: int64(time.Since(o.started).Seconds()), Goroutines: samples[0].Value.Uint64(), HeapBytes: samples[1].Value.Uint64(),
+		Requests: requestStats{InProgress: c.Limits.Load().Requests, Shed: c.Reports.Shed.Load(), Total: c.Reports.Total.Load()},
+		Access:   c.Access.Stats(c.Reports.Refused()), Feeds: c.Feeds.Stats(), Sampling: c.Sampler.Stats(), Recorder: c.Activities.Stats(),
 	}, nil
 }

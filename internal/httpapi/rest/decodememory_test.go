@@ -73,7 +73,7 @@ func TestDecodedMemory(t *testing.T) {
 		measure("fan-out, "+name+", strict", body, func() {
 			var decoded fanoutRequest
 			if json.UnmarshalRead(bytes.NewReader([]byte(body)), &decoded, strict()) == nil {
-				_, _ = decoded.request()
+				_, _ = decoded.request(nil)
 			}
 		})
 	}

@@ -1,10 +1,7 @@
 package rest
 
 import (
-	"io"
 	"unicode/utf8"
-
-	"github.com/go-json-experiment/json"
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/feed"
@@ -38,7 +35,7 @@ type droppedViewer struct {
 }
 
 // request returns the feed.FanoutRequest of the body.
-func (r fanoutRequest) request() (feed.FanoutRequest, error) {
+func (r fanoutRequest) request(*core.Buffer) (feed.FanoutRequest, error) {
 	if r.Viewers == nil {
 		return feed.FanoutRequest{}, core.Refuse(core.CodeMissingField, "viewers", "the field is missing")
 	}
@@ -87,36 +84,8 @@ func (r *feedReader) viewers() ([]string, bool) {
 	return r.buffer.Viewers, ok
 }
 
-// decodeFanout reads the body of a fan-out into the buffer. The caller calls done when it no longer
-// needs the request.
-func (a *api) decodeFanout(k *core.Call, in *core.Buffer) (req feed.FanoutRequest, done func(), err error) {
-	done, err = a.readFast(k, in, func(body string) (ok bool) {
-		req, ok = readFanout(body, in)
-		return ok
-	}, func(body io.Reader) error {
-		var decoded fanoutRequest
-		if err := core.ExplainJSON(json.UnmarshalRead(body, &decoded, a.strict)); err != nil {
-			return err
-		}
-		var err error
-		req, err = decoded.request()
-		return err
-	})
-	return req, done, err
-}
-
 // fanout answers which of the viewers must not get a new post.
-func (a *api) fanout(k *core.Call) error {
-	if _, err := core.Query(k); err != nil {
-		return err
-	}
-	in := a.buffers.Get()
-	defer a.buffers.Put(in)
-	req, done, err := a.decodeFanout(k, in)
-	if err != nil {
-		return err
-	}
-	defer done()
+func (a *api) fanout(k *core.Call, req feed.FanoutRequest, _ *core.Buffer) error {
 	found, err := a.operations.Fanout(k.Request().Context(), k, req)
 	if err != nil {
 		return err

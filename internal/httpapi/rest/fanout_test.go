@@ -40,7 +40,7 @@ func fanoutAgrees(t interface {
 	}
 	var decoded fanoutRequest
 	err := json.Unmarshal([]byte(body), &decoded, strict())
-	want, missing := decoded.request()
+	want, missing := decoded.request(nil)
 	if err != nil || missing != nil {
 		t.Fatalf("%q is read as %+v, want it refused: %v, %v", body, got, err, missing)
 	}

@@ -97,15 +97,8 @@ func (r filterRequest) request() (feed.Request, error) {
 		}
 	}
 	return feed.Request{
-		Viewer:     r.Viewer,
-		Posts:      posts,
-		Kinds:      r.Kinds,
-		Annotate:   r.Annotate,
-		Lists:      r.Lists,
-		Limit:      limit,
-		RecordSeen: r.RecordSeen,
-		Exact:      r.Exact,
-		After:      r.After,
+		Viewer: r.Viewer, Posts: posts, Kinds: r.Kinds, Annotate: r.Annotate, Lists: r.Lists, Limit: limit,
+		RecordSeen: r.RecordSeen, Exact: r.Exact, After: r.After,
 	}, nil
 }
 
@@ -127,56 +120,57 @@ func (r filterRequest) dropped() (bool, error) {
 	}
 }
 
-// readFast calls fast with the body, if its length is known, and slow with the same body unless
-// fast succeeded. The caller calls done when it no longer needs what they read.
-func (a *api) readFast(
-	k *core.Call, in *core.Buffer, fast func(body string) (ok bool), slow func(body io.Reader) error,
-) (done func(), err error) {
-	return a.limits.ReadBody(k, func(body io.Reader) error {
-		if length := k.Request().ContentLength; length > 0 {
-			err := in.Read(body, int(length))
-			if err == nil && fast(string(in.Text)) {
-				return nil
-			}
-			// Decode from the start. If reading failed, the decoder gets the same error.
-			body = io.MultiReader(bytes.NewReader(in.Text), body)
-		}
-		return slow(body)
-	})
-}
-
-// decodeFeed reads the body of a feed request into the buffer. The caller calls done when it no
-// longer needs the request.
-func (a *api) decodeFeed(k *core.Call, in *core.Buffer) (req feed.Request, done func(), err error) {
-	done, err = a.readFast(k, in, func(body string) (ok bool) {
-		req, ok = readFeed(body, in)
-		return ok
-	}, func(body io.Reader) error {
-		var decoded filterRequest
-		if err := core.ExplainJSON(json.UnmarshalRead(body, &decoded, a.strict)); err != nil {
+// fast returns the handler of a call with a long JSON body. It reads the body with read, if its
+// length is known, and otherwise, or if read fails, with the strict decoder and convert. do answers
+// the request, which uses memory of the buffer.
+func fast[T, R any](
+	a *api, read func(body string, in *core.Buffer) (req R, ok bool), convert func(decoded T, in *core.Buffer) (R, error),
+	do func(k *core.Call, req R, in *core.Buffer) error,
+) core.Handler {
+	return func(k *core.Call) error {
+		if _, err := core.Query(k); err != nil {
 			return err
 		}
-		var err error
-		if in.DroppedOnly, err = decoded.dropped(); err == nil {
-			req, err = decoded.request()
+		in := a.buffers.Get()
+		defer a.buffers.Put(in)
+		var req R
+		done, err := a.limits.ReadBody(k, func(body io.Reader) error {
+			if length := k.Request().ContentLength; length > 0 {
+				err := in.Read(body, int(length))
+				if err == nil {
+					var ok bool
+					if req, ok = read(string(in.Text), in); ok {
+						return nil
+					}
+				}
+				// Decode from the start. If reading failed, the decoder gets the same error.
+				body = io.MultiReader(bytes.NewReader(in.Text), body)
+			}
+			var decoded T
+			err := core.ExplainJSON(json.UnmarshalRead(body, &decoded, a.strict))
+			if err == nil {
+				req, err = convert(decoded, in)
+			}
+			return err
+		})
+		if err != nil {
+			return err
 		}
-		return err
-	})
-	return req, done, err
+		defer done()
+		return do(k, req, in)
+	}
+}
+
+// feedRequest returns the feed.Request of a body, and sets the form of its answer in the buffer.
+func feedRequest(decoded filterRequest, in *core.Buffer) (req feed.Request, err error) {
+	if in.DroppedOnly, err = decoded.dropped(); err == nil {
+		req, err = decoded.request()
+	}
+	return req, err
 }
 
 // filter answers which of the posts the viewer sees.
-func (a *api) filter(k *core.Call) error {
-	if _, err := core.Query(k); err != nil {
-		return err
-	}
-	in := a.buffers.Get()
-	defer a.buffers.Put(in)
-	req, done, err := a.decodeFeed(k, in)
-	if err != nil {
-		return err
-	}
-	defer done()
+func (a *api) filter(k *core.Call, req feed.Request, in *core.Buffer) error {
 	return a.operations.Feed(k.Request().Context(), k, req, func(answer feed.Answer) error {
 		if in.DroppedOnly {
 			in.Text = appendDropped(in.Text[:0], answer, req.Annotate)

@@ -41,12 +41,15 @@ func Routes(o *core.Operations) []core.Route {
 	events := json.WithUnmarshalers(core.Element[follow.Event](maxEvents)) // it may have unknown members
 	read, write := []access.Scope{access.FeedRead}, []access.Scope{access.ActivityWrite}
 	all := []core.Route{
-		{Method: http.MethodPost, Path: FilterPath, Handle: a.filter, Scopes: read},
+		{Method: http.MethodPost, Path: FilterPath, Handle: fast(a, readFeed, feedRequest, a.filter), Scopes: read},
 		{
 			Method: http.MethodPost, Path: "/v1/feed/explain", Handle: core.Requested(a.limits, a.strict, a.explain),
 			Scopes: []access.Scope{access.FeedRead, access.OpsRead}, Audit: core.AuditAlways,
 		},
-		{Method: http.MethodPost, Path: "/v1/fanout/filter", Handle: a.fanout, Scopes: read, Audit: core.AuditReads},
+		{
+			Method: http.MethodPost, Path: "/v1/fanout/filter", Handle: fast(a, readFanout, fanoutRequest.request, a.fanout),
+			Scopes: read, Audit: core.AuditReads,
+		},
 		{Method: http.MethodGet, Path: "/v1/kinds", Handle: core.Answer(a.listKinds), Scopes: access.Scopes(), Free: true},
 		{Method: http.MethodGet, Path: "/v1/users/:user", Handle: o.WithLedger("a count", core.BareUser(a.user)), Scopes: read},
 		{
