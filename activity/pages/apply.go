@@ -13,28 +13,14 @@ import (
 
 // applier brings pages in the store to the sequences of transactions.
 type applier struct {
-	life      *lifecycle
-	storage   *storage
-	poller    *poller
-	sequences *sequences
-	layout    *layout
-	due       *dueQueue
+	core
 
 	rebuilder *rebuilder
 	leavers   *leavers
 }
 
 func newApplier(b *rebuilder) *applier {
-	a := &applier{
-		life:      b.life,
-		storage:   b.storage,
-		poller:    b.poller,
-		sequences: b.sequences,
-		layout:    b.layout,
-		due:       b.poller.due,
-		rebuilder: b,
-		leavers:   newLeavers(),
-	}
+	a := &applier{core: b.core, rebuilder: b, leavers: newLeavers()}
 	b.heavy = a.leave
 	return a
 }

@@ -17,11 +17,7 @@ import (
 // committer records changes: it groups those of concurrent callers into transactions of the ledger,
 // applies them to pages, and acknowledges them.
 type committer struct {
-	life      *lifecycle
-	storage   *storage
-	poller    *poller
-	sequences *sequences
-	layout    *layout
+	core
 
 	applier *applier
 
@@ -42,11 +38,7 @@ type committer struct {
 
 func newCommitter(a *applier) *committer {
 	return &committer{
-		life:       a.life,
-		storage:    a.storage,
-		poller:     a.poller,
-		sequences:  a.sequences,
-		layout:     a.layout,
+		core:       a.core,
 		applier:    a,
 		queue:      make(chan *write),
 		settling:   make(chan struct{}, maxSettling),
@@ -287,7 +279,7 @@ func (cm *committer) commit(writes []*write) {
 		}
 		next = end
 	}
-	cm.layout.learn(receipt)
+	cm.layout.learn(receipt.Owners)
 	cm.settling <- struct{}{}
 	cm.mu.Lock()
 	for _, p := range receipt.Pages {

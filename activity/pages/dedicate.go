@@ -80,8 +80,8 @@ func (o *leavers) wait(ctx context.Context) {
 	}
 }
 
-// move moves a user in the ledger: see [ledger.Ledger.Move]. It waits for a slot, which rebuilds
-// after it do not need.
+// move moves a user in the ledger: see [ledger.Ledger.Move]. The first page of the Receipt is
+// the shared one. move waits for a slot, which rebuilds after it do not need.
 func (a *applier) move(ctx context.Context, hash uint64, dedicate bool) (ledger.Receipt, error) {
 	select {
 	case a.leavers.slots <- struct{}{}:
@@ -102,12 +102,8 @@ func (a *applier) dedicate(ctx context.Context, hash uint64) error {
 	if err != nil {
 		return Unavailable("ledger", err)
 	}
-	var shared []ledger.PageChange
-	for _, p := range receipt.Pages {
-		if p.Page < ledger.DedicatedPages {
-			shared = append(shared, p)
-			continue
-		}
+	shared, dedicated := receipt.Pages[:1], receipt.Pages[1:]
+	for _, p := range dedicated {
 		a.layout.name(hash, p.Page)
 		if err := a.arrive(ctx, []ledger.PageChange{p}); err != nil {
 			return err
@@ -140,12 +136,8 @@ func (a *applier) release(ctx context.Context, hash uint64) error {
 	if err != nil {
 		return Unavailable("ledger", err)
 	}
-	var shared []ledger.PageChange
-	for _, p := range receipt.Pages {
-		if p.Page < ledger.DedicatedPages {
-			shared = append(shared, p)
-			continue
-		}
+	shared, dedicated := receipt.Pages[:1], receipt.Pages[1:]
+	for _, p := range dedicated {
 		a.layout.dedicate(hash, p.Page) // pageID needs the user's hash, and this process may not know the page
 		a.layout.release(p.Page)
 		if err := a.rebuilder.closePage(ctx, p.Page); err != nil {

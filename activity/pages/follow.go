@@ -487,10 +487,8 @@ func (pl *poller) watch(changed []uint32) {
 // polled since the commit, and may still trust their pages.
 func (pl *poller) outlast(committed int64) bool {
 	known := committed + int64(pl.follow.bound)
-	rest := time.NewTimer(time.Duration(known-pl.life.elapsed()) + elapsedAhead)
-	defer rest.Stop()
 	select {
-	case <-rest.C:
+	case <-time.After(time.Duration(known-pl.life.elapsed()) + elapsedAhead):
 	case <-pl.life.open.Done():
 		return false
 	}

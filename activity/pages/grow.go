@@ -39,10 +39,7 @@ type Layout struct {
 
 // Grower changes the number of pages that users share. It is safe for concurrent use.
 type Grower struct {
-	life    *lifecycle
-	storage *storage
-	poller  *poller
-	layout  *layout
+	core
 
 	applier  *applier
 	scrubber *Scrubber
@@ -50,15 +47,7 @@ type Grower struct {
 }
 
 func newGrower(s *Scrubber) *Grower {
-	return &Grower{
-		life:     s.life,
-		storage:  s.storage,
-		poller:   s.poller,
-		layout:   s.layout,
-		applier:  s.applier,
-		scrubber: s,
-		growth:   growth{slot: make(chan struct{}, 1)},
-	}
+	return &Grower{core: s.core, applier: s.applier, scrubber: s, growth: growth{slot: make(chan struct{}, 1)}}
 }
 
 // growth is the change of the number of pages in this process.

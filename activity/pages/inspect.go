@@ -23,25 +23,12 @@ const (
 
 // Inspector shows what is in pages. No method changes a page. It is safe for concurrent use.
 type Inspector struct {
-	life      *lifecycle
-	storage   *storage
-	poller    *poller
-	sequences *sequences
-	layout    *layout
+	core
 
 	rebuilder *rebuilder
 }
 
-func newInspector(b *rebuilder) *Inspector {
-	return &Inspector{
-		life:      b.life,
-		storage:   b.storage,
-		poller:    b.poller,
-		sequences: b.sequences,
-		layout:    b.layout,
-		rebuilder: b,
-	}
-}
+func newInspector(b *rebuilder) *Inspector { return &Inspector{core: b.core, rebuilder: b} }
 
 // Identity returns the identity of the filter: see [Pages.Identity].
 func (in *Inspector) Identity() favfilter.Identity { return in.storage.identity }

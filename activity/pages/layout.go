@@ -89,9 +89,9 @@ func (l *layout) name(hash uint64, page uint32) {
 	l.users[page] = hash
 }
 
-// learn notes the dedicated pages of a receipt.
-func (l *layout) learn(receipt ledger.Receipt) {
-	for hash, page := range receipt.Owners {
+// learn notes dedicated pages by the hashes of their users.
+func (l *layout) learn(owners map[uint64]uint32) {
+	for hash, page := range owners {
 		l.dedicate(hash, page)
 	}
 }
@@ -136,9 +136,7 @@ func (l *layout) knows(page uint32) bool {
 
 // take applies what a poll found.
 func (l *layout) take(p ledger.Progress) {
-	for hash, page := range p.Owners {
-		l.dedicate(hash, page)
-	}
+	l.learn(p.Owners)
 	if now := p.Layouts; now != l.now() {
 		l.layouts.Store(&now)
 		l.changes.Add(1)

@@ -69,11 +69,7 @@ func (p *Pages) Read(ctx context.Context, q Query) (Answer, error) { return p.re
 
 // reader reads pages for feeds.
 type reader struct {
-	life      *lifecycle
-	storage   *storage
-	poller    *poller
-	sequences *sequences
-	layout    *layout
+	core
 
 	rebuilder *rebuilder
 
@@ -83,15 +79,7 @@ type reader struct {
 }
 
 func newReader(b *rebuilder, replica favfilter.Store) *reader {
-	return &reader{
-		life:      b.life,
-		storage:   b.storage,
-		poller:    b.poller,
-		sequences: b.sequences,
-		layout:    b.layout,
-		rebuilder: b,
-		replica:   replica,
-	}
+	return &reader{core: b.core, rebuilder: b, replica: replica}
 }
 
 // read is [Pages.Read].

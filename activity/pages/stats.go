@@ -123,9 +123,7 @@ func (p *Pages) Stats() Stats {
 	s.LedgerDown = access(p.poller.follow.access.Load()) == unreachable
 	s.PollAge = time.Duration(p.life.elapsed() - p.poller.follow.start.Load())
 	s.ScrubAge = time.Duration(p.life.elapsed() - p.storage.stats.roundEnd.Load())
-	if p.scrubber.scrubPace != nil {
-		s.ScrubRate = int(p.scrubber.scrubPace.rate.Load())
-	}
+	s.ScrubRate = int(p.scrubber.rate.Load())
 	p.sizes(&s)
 	return s
 }
