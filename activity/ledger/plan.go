@@ -80,11 +80,6 @@ type plan struct {
 	source  string            // that makes the changes; "": callers of Record do
 }
 
-// hasEnded reports whether any change has Ended set.
-func (p *plan) hasEnded() bool {
-	return slices.ContainsFunc(p.changes, func(c Change) bool { return c.Ended })
-}
-
 // newPlan validates the changes and collects their rows.
 func newPlan(id Identity, changes []Change) (*plan, error) {
 	total := 0
@@ -142,20 +137,11 @@ func (p *plan) collect(total int) {
 	for _, c := range p.changes {
 		for _, r := range c.Rows {
 			if r.Names && !c.Remove {
-				h := stored(r.TargetHash)
-				p.named[number].targetHash = &h
+				p.named[number].targetHash = new(stored(r.TargetHash))
 			}
 			number++
 		}
 	}
-}
-
-// entry returns the plan's entry for k, or nil.
-func (p *plan) entry(k key) *entry {
-	if i, found := slices.BinarySearchFunc(p.entries, k, func(e *entry, k key) int { return e.compare(k) }); found {
-		return p.entries[i]
-	}
-	return nil
 }
 
 // forget clears what was read, before a retry.
@@ -172,7 +158,8 @@ func (p *plan) forget() {
 
 // found records that the ledger has the row r, which the plan names.
 func (p *plan) found(r Row) {
-	e := p.entry(r.key())
+	i, _ := slices.BinarySearchFunc(p.entries, r.key(), func(e *entry, k key) int { return e.compare(k) })
+	e := p.entries[i]
 	e.was, e.before = true, times{r.Since, r.Until}
 }
 
@@ -318,7 +305,12 @@ func (p *plan) effect(states map[uint32]PageState) (f effect) {
 	for _, page := range slices.Sorted(maps.Keys(dedicated)) {
 		f.pages = append(f.pages, *dedicated[page])
 	}
-	f.raise(states)
+	for i := range f.pages { // each changed page gets the next sequence
+		if p := &f.pages[i]; len(p.Added)+len(p.Removed) > 0 {
+			p.Sequence++
+			f.raised = append(f.raised, raisedPage{p.Page, PageState{p.Sequence, states[p.Page].Left}})
+		}
+	}
 	for _, r := range building {
 		r.Sequence++
 		f.raised = append(f.raised, r)
@@ -338,16 +330,6 @@ func (e *entry) alter(page *PageChange) bool {
 		return false
 	}
 	return true
-}
-
-// raise gives each changed page the next sequence.
-func (f *effect) raise(states map[uint32]PageState) {
-	for i := range f.pages {
-		if p := &f.pages[i]; len(p.Added)+len(p.Removed) > 0 {
-			p.Sequence++
-			f.raised = append(f.raised, raisedPage{p.Page, PageState{p.Sequence, states[p.Page].Left}})
-		}
-	}
 }
 
 // microseconds returns t with the precision of the ledger.

@@ -245,8 +245,7 @@ func storedUntil(until time.Time) *int64 {
 	if until.IsZero() {
 		return nil
 	}
-	us := until.UnixMicro()
-	return &us
+	return new(until.UnixMicro())
 }
 
 func unstoredUntil(us *int64) time.Time {

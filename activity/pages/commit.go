@@ -189,17 +189,15 @@ type group struct {
 // transaction at a time costs nothing: while one is made durable, the next group gathers.
 func (cm *committer) commitLoop() {
 	for {
-		if w := cm.next; w != nil {
-			cm.next = nil
-			cm.commit(cm.gather(w))
-			continue
+		w := cm.next
+		if cm.next = nil; w == nil {
+			select {
+			case w = <-cm.queue:
+			case <-cm.life.open.Done():
+				return
+			}
 		}
-		select {
-		case w := <-cm.queue:
-			cm.commit(cm.gather(w))
-		case <-cm.life.open.Done():
-			return
-		}
+		cm.commit(cm.gather(w))
 	}
 }
 
@@ -365,9 +363,6 @@ func (cm *committer) settle(g *group) {
 // answer reports to callers how their writes ended. Writes that failed on a page wait until the
 // staleness bound guarantees that every process sees them.
 func (cm *committer) answer(committed int64, writes []*write) {
-	if len(writes) == 0 {
-		return
-	}
 	var late []*write
 	for _, w := range writes {
 		if w.failed != nil {

@@ -138,6 +138,6 @@ func (p *Pages) sizes(s *Stats) {
 	}
 	_, s.HeldBytes = p.rebuilder.held.pages.Size()
 	s.Rebuilds, s.Rebuilding = p.rebuilder.rebuilds.counts()
-	target, _ := p.grower.growth.state()
+	target, _ := p.grower.state()
 	s.Reshaping = target > 0
 }
