@@ -243,11 +243,9 @@ func (p *plan) writes() (upserts, removals []*entry) {
 // order.
 func (p *plan) users() (hashes []int64) {
 	for _, e := range p.entries {
-		if n := len(hashes); n == 0 || hashes[n-1] != stored(e.hash) {
-			hashes = append(hashes, stored(e.hash))
-		}
+		hashes = append(hashes, stored(e.hash))
 	}
-	return hashes
+	return slices.Compact(hashes)
 }
 
 // sharedPages returns the pages of the plan's users in the layouts that writers raise, in
@@ -256,16 +254,12 @@ func (p *plan) sharedPages(l Layouts) (pages []int64) {
 	// Pages of the building layout have the greater numbers.
 	for _, of := range []uint32{l.Current, l.Building} {
 		for _, e := range p.entries {
-			if of == 0 {
-				break
-			}
-			page := int64(p.id.PageIn(of, e.hash))
-			if n := len(pages); n == 0 || pages[n-1] != page {
-				pages = append(pages, page)
+			if of > 0 {
+				pages = append(pages, int64(p.id.PageIn(of, e.hash)))
 			}
 		}
 	}
-	return pages
+	return slices.Compact(pages)
 }
 
 // effect is the effect of a plan on pages.

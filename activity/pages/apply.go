@@ -16,11 +16,15 @@ type applier struct {
 	core
 
 	rebuilder *rebuilder
-	leavers   *leavers
+
+	mu      sync.Mutex
+	moving  map[uint64]bool // users who are about to get a dedicated page
+	leaving sync.WaitGroup  // moves in progress or waiting
+	slots   chan struct{}   // one element for each in progress; after an import, many may wait
 }
 
 func newApplier(b *rebuilder) *applier {
-	a := &applier{core: b.core, rebuilder: b, leavers: newLeavers()}
+	a := &applier{core: b.core, rebuilder: b, moving: make(map[uint64]bool), slots: make(chan struct{}, maxLeaving)}
 	b.heavy = a.leave
 	return a
 }

@@ -196,7 +196,7 @@ func (b *Bulk) settle(pages []ledger.PageChange) {
 // ledger.
 func (b *Bulk) Finish(ctx context.Context) error {
 	err := b.place(ctx)
-	b.r.applier.leavers.wait(ctx) // a move takes seconds, or minutes for a large page
+	b.r.applier.waitMoved(ctx) // a move takes seconds, or minutes for a large page
 	if err == nil || ctx.Err() == nil && b.r.poller.outlast(b.committed) {
 		return nil
 	}
