@@ -104,9 +104,9 @@ func (a *applier) applyOnce(
 // reached notes that a page has reached the sequence of a transaction, or why it has not.
 func (a *applier) reached(p ledger.PageChange, toRebuild map[uint32]bool, err error) {
 	// Even after an error. The ledger has the change, so a page with a lower sequence lacks it.
-	a.sequences.of(p.Page).require(p.Sequence)
+	a.sequences.of(p.Page).required.raise(p.Sequence)
 	if now, ok := toRebuild[p.Page]; err == nil && (now || !ok || len(p.Added) > 0) {
-		a.sequences.of(p.Page).noteStored(p.Sequence)
+		a.sequences.of(p.Page).stored.raise(p.Sequence)
 	}
 }
 
@@ -251,15 +251,8 @@ func inParallel[T any](limit int, items []T, do func(item T, mu *sync.Mutex)) {
 // Until this process polls, it still looks for these users on this page. It then accepts neither a
 // held copy nor an older page that the store was set back to.
 func (b *rebuilder) closePage(ctx context.Context, number uint32) error {
-	b.sequences.of(number).require(closedSequence)
-	geometry, err := b.shapeFor(0)
-	if err != nil {
-		return err
-	}
-	page, err := favfilter.NewPage(favfilter.Header{
-		Identity: b.storage.identity, Shape: geometry, Number: b.layout.slot(number),
-		Sequence: closedSequence, Build: favfilter.RandomID(),
-	})
+	b.sequences.of(number).required.raise(closedSequence)
+	page, err := b.imageOf(number, nil, ledger.PageState{Sequence: closedSequence})
 	if err != nil {
 		return err
 	}

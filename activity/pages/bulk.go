@@ -109,7 +109,7 @@ func (b *Bulk) follow(ctx context.Context, receipt ledger.Receipt) error {
 	r.layout.learn(receipt.Owners)
 	others := make([]ledger.PageChange, 0, len(receipt.Pages))
 	for _, p := range receipt.Pages {
-		r.sequences.of(p.Page).noteKnown(p.Sequence)
+		r.sequences.of(p.Page).known.raise(p.Sequence)
 		b.count(p)
 		taken, err := b.take(ctx, p)
 		if err != nil {
@@ -216,7 +216,7 @@ func (b *Bulk) place(ctx context.Context) error {
 	}
 	b.pages, b.late, b.keys = make(map[uint32]*bulkPage), make(map[uint32]uint64), 0
 	for number, page := range pages { // even if the rebuild fails: a page with a lower sequence lacks writes
-		b.r.sequences.of(number).require(page.sequence)
+		b.r.sequences.of(number).required.raise(page.sequence)
 	}
 	failed := make([]error, 0, bulkWriters)
 	inParallel(bulkWriters, slices.Sorted(maps.Keys(pages)), func(number uint32, mu *sync.Mutex) {
@@ -224,7 +224,7 @@ func (b *Bulk) place(ctx context.Context) error {
 		err := b.put(ctx, number, page)
 		b.r.scrubber.bulked.Delete(number) // even after an error
 		if err == nil {
-			b.r.sequences.of(number).noteStored(page.sequence)
+			b.r.sequences.of(number).stored.raise(page.sequence)
 			return
 		}
 		mu.Lock()

@@ -281,7 +281,7 @@ func (cm *committer) commit(writes []*write) {
 	cm.settling <- struct{}{}
 	cm.mu.Lock()
 	for _, p := range receipt.Pages {
-		cm.sequences.of(p.Page).noteKnown(p.Sequence)
+		cm.sequences.of(p.Page).known.raise(p.Sequence)
 		if before := cm.tail[p.Page]; before != nil {
 			g.await[before] = true
 		}

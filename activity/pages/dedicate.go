@@ -136,7 +136,7 @@ func (a *applier) release(ctx context.Context, hash uint64) error {
 // arrive brings pages to the sequences of a receipt.
 func (a *applier) arrive(ctx context.Context, pages []ledger.PageChange) error {
 	for _, p := range pages {
-		a.sequences.of(p.Page).noteKnown(p.Sequence)
+		a.sequences.of(p.Page).known.raise(p.Sequence)
 	}
 	for page, err := range a.applyAll(ctx, pages, nil) {
 		return fmt.Errorf("page %d: %w", page, err)

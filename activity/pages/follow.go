@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -427,13 +428,9 @@ func (pl *poller) takePlaces(progress ledger.Progress, left map[uint32]uint64) {
 		if page >= ledger.DedicatedPages {
 			pl.layout.release(page)
 		}
-		pl.sequences.of(page).leave(at)
+		pl.sequences.of(page).left.raise(at)
 	}
-	oldest := progress.Layouts.Current
-	if leaving := progress.Layouts.Leaving; leaving > 0 {
-		oldest = leaving
-	}
-	pl.sequences.forget(oldest)
+	pl.sequences.forget(cmp.Or(progress.Layouts.Leaving, progress.Layouts.Current)) // the older of the two
 }
 
 // noteLong notes that a long poll got another part of its answer. So the ledger is available, even
@@ -460,10 +457,7 @@ func (pl *poller) agreed() error {
 
 // pollInterval returns half the bound, so that feeds seldom wait for a poll.
 func (f *follower) pollInterval() time.Duration {
-	if f.bound == 0 {
-		return defaultBound / 2
-	}
-	return f.bound / 2
+	return cmp.Or(f.bound, defaultBound) / 2
 }
 
 // watch lists pages that other processes changed. If a change does not arrive within one poll

@@ -215,13 +215,9 @@ func (gr *Grower) buildPages(ctx context.Context, pages uint32) error {
 // chunks yields the pages of a layout, scrubChunk at a time.
 func (gr *Grower) chunks(pages uint32) iter.Seq[[]uint32] {
 	return func(yield func(some []uint32) bool) {
-		first := gr.layout.id.PageIn(pages, 0)
-		for n := uint32(0); n < pages; n += scrubChunk {
-			some := make([]uint32, 0, scrubChunk)
-			for i := n; i < min(pages, n+scrubChunk); i++ {
-				some = append(some, first+i)
-			}
-			if !yield(some) {
+		all := &pageSet{first: gr.layout.id.PageIn(pages, 0), shared: int(pages)}
+		for n := 0; n < all.shared; n += scrubChunk {
+			if !yield(all.chunk(n)) {
 				return
 			}
 		}

@@ -174,8 +174,7 @@ func (in *Inspector) readInside(ctx context.Context, number uint32) (*PageInside
 
 // insideOf returns what the page itself tells.
 func (s *storage) insideOf(number uint32, id favfilter.PageID, l favfilter.Loaded) *PageInside {
-	p := &PageInside{Number: number, ID: id, Page: l.Page, Damage: l.Damage, Lacks: make(map[string]int)}
-	p.Status = favfilter.Status{Missing: l.Page == nil && l.Damage == nil, Damage: l.Damage}
+	p := &PageInside{Number: number, ID: id, Page: l.Page, Damage: l.Damage, Status: statusOf(l), Lacks: make(map[string]int)}
 	if l.Page != nil {
 		p.Status = l.Page.Status()
 		shape := p.Status.Header.Shape

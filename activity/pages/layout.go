@@ -197,6 +197,15 @@ func (l *layout) pages() *pageSet {
 // len returns the number of pages.
 func (c *pageSet) len() int { return c.shared + len(c.dedicated) }
 
+// chunk returns the pages from the i-th on, scrubChunk of them at most.
+func (c *pageSet) chunk(i int) []uint32 {
+	pages := make([]uint32, 0, scrubChunk)
+	for n := i; n < min(c.len(), i+scrubChunk); n++ {
+		pages = append(pages, c.number(n))
+	}
+	return pages
+}
+
 // number returns the number of the i-th page: shared ones first.
 func (c *pageSet) number(i int) uint32 {
 	if i < c.shared {

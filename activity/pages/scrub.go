@@ -130,19 +130,14 @@ func (sc *Scrubber) scrubStep(s *scrub) (pause time.Duration) {
 		s.pages, s.next = now, 0 // the shared pages have changed, so the round starts again
 		s.missed, s.survey = 0, newSurvey()
 	}
-	all := s.pages.len()
-	last := min(s.next+scrubChunk, all)
-	pages := make([]uint32, 0, scrubChunk)
-	for n := s.next; n < last; n++ {
-		pages = append(pages, s.pages.number(n))
-	}
+	all, pages := s.pages.len(), s.pages.chunk(s.next)
 	c := sc.compare(pages, repairPatience, maxRefused, s.survey)
 	s.missed += len(pages) - c.compared
 	if s.looked += c.compared; s.looked >= verifyEvery {
 		s.looked = 0
 		sc.due.add(s.pages.number(rand.IntN(all)), reasonVerified, 0) //nolint:gosec // covers every page eventually
 	}
-	if s.next = last; last == all {
+	if s.next += len(pages); s.next == all {
 		sc.endRound(s)
 		s.next, s.pages = 0, nil
 	} else {
@@ -252,7 +247,7 @@ func (sc *Scrubber) peek(pages []uint32) (found []faultyPage, statuses []favfilt
 			sc.rebuilder.held.keepBuild(page, st.Header.Build)
 		}
 		if reason == "" {
-			sc.sequences.of(page).noteStored(st.Header.Sequence)
+			sc.sequences.of(page).stored.raise(st.Header.Sequence)
 			continue
 		}
 		found = append(found, faultyPage{page, want[i], reason})

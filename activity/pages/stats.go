@@ -124,12 +124,6 @@ func (p *Pages) Stats() Stats {
 	s.PollAge = time.Duration(p.life.elapsed() - p.poller.follow.start.Load())
 	s.ScrubAge = time.Duration(p.life.elapsed() - p.storage.stats.roundEnd.Load())
 	s.ScrubRate = int(p.scrubber.rate.Load())
-	p.sizes(&s)
-	return s
-}
-
-// sizes fills in the numbers of pages, of held bytes, and of rebuilds in progress.
-func (p *Pages) sizes(s *Stats) {
 	pages := p.layout.pages()
 	s.ScrubAt, s.ScrubPages = p.storage.stats.scrubAt.Load(), uint32(pages.len())
 	s.SharedPages, s.DedicatedPages = pages.shared, len(pages.dedicated)
@@ -140,4 +134,5 @@ func (p *Pages) sizes(s *Stats) {
 	s.Rebuilds, s.Rebuilding = p.rebuilder.rebuilds.counts()
 	target, _ := p.grower.state()
 	s.Reshaping = target > 0
+	return s
 }

@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -75,14 +76,10 @@ func (s *storage) loadWhole(ctx context.Context, id favfilter.PageID) (favfilter
 	limited, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
 	loaded, err := s.store.LoadWhole(limited, []favfilter.PageID{id})
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return favfilter.Loaded{}, ctx.Err()
-	case err != nil:
-		return favfilter.Loaded{}, Unavailable("pages", err)
-	default:
-		return loaded[0], nil
+	if err != nil {
+		return favfilter.Loaded{}, cmp.Or(ctx.Err(), Unavailable("pages", err))
 	}
+	return loaded[0], nil
 }
 
 // noteStore notes whether the last call to the store failed. It logs when failures begin and end.
