@@ -127,7 +127,7 @@ func (cm *committer) tryStep(ctx context.Context, s *step) error {
 		if err != nil {
 			return fmt.Errorf("bring page %d: %w", page, err)
 		}
-		defer end()
+		defer end() //nolint:gocritic // there are two
 	}
 	return s.repair(ctx)
 }
