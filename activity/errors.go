@@ -54,8 +54,8 @@ var ErrNotYet = errors.New("the source has not been followed up to the position 
 // Within prepends prefix to the field that an [*InvalidError] in err names, such as "posts[3]." to
 // "id". It returns any other error unchanged.
 func Within(prefix string, err error) error {
-	var invalid *InvalidError
-	if !errors.As(err, &invalid) {
+	invalid, ok := errors.AsType[*InvalidError](err)
+	if !ok {
 		return err
 	}
 	moved := *invalid

@@ -289,9 +289,22 @@ type Owner struct {
 // one round trip for all of them, Audience asks the store whether they have changed. It misses
 // nothing that was acknowledged before, like View. Errors are as those of View.
 func (r *reader) Audience(ctx context.Context, owners []Owner, kinds []Kind, deciding int, users []string) ([]Hit, error) {
-	views, err := r.audience(ctx, owners, kinds)
+	views, read := make([]*View, len(owners)), make([]uint64, 0, len(owners))
+	for i, owner := range owners {
+		v := r.newView(owner.ID, kinds)
+		for n := range v.kinds {
+			v.kinds[n].ofAudience(v.seed, owner)
+		}
+		if views[i] = v; v.ledger { // all are alike
+			read = append(read, v.userHash)
+		}
+	}
+	a, err := r.source.Read(ctx, pages.Query{Lists: read})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read activities: %w", err)
+	}
+	for i, list := range a.Lists {
+		views[i].takePage(list)
 	}
 	v := views[0]
 	s := v.newSearch()
@@ -318,28 +331,6 @@ func (r *reader) Audience(ctx context.Context, owners []Owner, kinds []Kind, dec
 		}
 	}
 	return hits, nil
-}
-
-// audience reads the pages of the owners, and returns Views that look for users.
-func (r *reader) audience(ctx context.Context, owners []Owner, kinds []Kind) ([]*View, error) {
-	views, users := make([]*View, len(owners)), make([]uint64, 0, len(owners))
-	for i, owner := range owners {
-		v := r.newView(owner.ID, kinds)
-		for n := range v.kinds {
-			v.kinds[n].ofAudience(v.seed, owner)
-		}
-		if views[i] = v; v.ledger { // all are alike
-			users = append(users, v.userHash)
-		}
-	}
-	a, err := r.source.Read(ctx, pages.Query{Lists: users})
-	if err != nil {
-		return nil, fmt.Errorf("read activities: %w", err)
-	}
-	for i, list := range a.Lists {
-		views[i].takePage(list)
-	}
-	return views, nil
 }
 
 // ofAudience makes l look for users who have the activity with the owner.

@@ -86,3 +86,101 @@ func parseCursor(cursor string) (*ledger.Row, error) {
 	}
 	return &ledger.Row{Since: time.UnixMicro(micros).UTC(), Target: target}, nil
 }
+
+// MaxPreviewed is the largest number of targets of one [Recorder.Preview].
+const MaxPreviewed = 10_000
+
+// Preview is the result that recording activities of one kind would have.
+type Preview struct {
+	New     int    // distinct targets that would be recorded
+	Present int    // distinct targets that are recorded already
+	Total   int    // activities that the user would then have, if all new ones fit
+	Limit   uint32 // of the kind; 0: no limit
+	Over    bool   // some new activities would be refused, as Total exceeds Limit
+}
+
+// Preview returns the result that recording an activity of the named kind with each of the targets
+// would have. It changes nothing. The kind must be one that the ledger keeps; there may be 1 to
+// [MaxPreviewed] targets. Errors are an [*UnavailableError] or an [*InvalidError]. The latter's
+// field is "kind", "user", "targets", or a single target, such as "targets[3]".
+func (r *Recorder) Preview(ctx context.Context, user, kind string, targets []string) (Preview, error) {
+	if len(targets) < 1 || len(targets) > MaxPreviewed {
+		return Preview{}, &InvalidError{
+			Code: CodeOutOfRange, Field: "targets", Message: fmt.Sprintf("%d targets, not 1 to %d", len(targets), MaxPreviewed),
+		}
+	}
+	k, err := r.counted(kind)
+	if err != nil {
+		return Preview{}, err
+	}
+	items := make([]ledger.Item, 0, len(targets))
+	distinct := make(map[string]bool, len(targets))
+	for i, target := range targets {
+		if err := r.kinds.Check(Activity{User: user, Kind: kind, Target: target}); err != nil {
+			return Preview{}, ofTarget(i, err)
+		}
+		if !distinct[target] {
+			distinct[target] = true
+			items = append(items, ledger.Item{Kind: kind, Target: target})
+		}
+	}
+	found, err := r.lookup(ctx, user, items, r.pages.Now())
+	if err != nil {
+		return Preview{}, fmt.Errorf("preview %s: %w", k.Plural, err)
+	}
+	has, err := r.countRows(ctx, user, kind)
+	if err != nil {
+		return Preview{}, fmt.Errorf("preview %s: %w", k.Plural, err)
+	}
+	p := Preview{New: len(items) - len(found), Present: len(found), Limit: k.Limit}
+	p.Total = has[kind] + p.New
+	p.Over = k.Limit > 0 && p.New > 0 && p.Total > int(k.Limit)
+	return p, nil
+}
+
+// counted returns the named kind, if the ledger keeps it.
+func (r *Recorder) counted(kind string) (Kind, error) {
+	switch k, ok := r.kinds.Named(kind); {
+	case !ok:
+		return k, &InvalidError{Code: CodeUnknownKind, Field: fieldKind, Message: fmt.Sprintf("there is no kind %q", kind)}
+	case !k.InLedger():
+		return k, &InvalidError{Code: CodeUnsupportedOp, Field: fieldKind, Message: kind + " is not counted: it has a window"}
+	default:
+		return k, nil
+	}
+}
+
+// ofTarget renames the field of an error of [Kinds.Check] to the i-th target.
+func ofTarget(i int, err error) error {
+	invalid, ok := err.(*InvalidError) //nolint:errorlint // Check wraps nothing
+	if !ok || invalid.Field != "target" {
+		return err
+	}
+	return &InvalidError{Code: invalid.Code, Field: "targets[" + strconv.Itoa(i) + "]", Message: invalid.Message}
+}
+
+// Counts returns the exact number of the user's activities, for each kind that the ledger keeps. A
+// kind without activities has 0. Errors are an [*InvalidError] or an [*UnavailableError].
+func (r *Recorder) Counts(ctx context.Context, user string) (map[string]int, error) {
+	if err := CheckID(user, "user"); err != nil {
+		return nil, err
+	}
+	rows, err := r.countRows(ctx, user, "")
+	if err != nil {
+		return nil, fmt.Errorf("count activities: %w", err)
+	}
+	counts := make(map[string]int)
+	for _, k := range r.kinds.All() {
+		if k.InLedger() {
+			counts[k.Name] = rows[k.Name]
+		}
+	}
+	return counts, nil
+}
+
+// countRows returns the number of the user's rows of a kind, or of each kind for "".
+func (r *Recorder) countRows(ctx context.Context, user, kind string) (map[string]int, error) {
+	return ask(ctx, r, func() (map[string]int, error) {
+		return r.ledger.Counts(ctx, r.userHash(user), user, kind, r.pages.Now())
+	})
+}

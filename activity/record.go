@@ -236,7 +236,12 @@ func (r *reader) prepare(activities []Activity) *prepared {
 // take notes the outcomes of the changes of rows.
 func (p *prepared) take(w pages.Written) {
 	for n, i := range p.rows {
-		p.outcomes[i] = outcomeOf(w, n)
+		switch {
+		case w.Refused[n]:
+			p.outcomes[i] = OverLimit
+		case w.Changed[n]:
+			p.outcomes[i] = Changed
+		}
 	}
 }
 
@@ -251,18 +256,6 @@ func (r *reader) finish(ctx context.Context, p *prepared) ([]Outcome, error) {
 	}
 	r.tally.record(p.activities, p.outcomes)
 	return p.outcomes, nil
-}
-
-// outcomeOf returns the outcome of the n-th change.
-func outcomeOf(w pages.Written, n int) Outcome {
-	switch {
-	case w.Refused[n]:
-		return OverLimit
-	case w.Changed[n]:
-		return Changed
-	default:
-		return Unchanged
-	}
 }
 
 // changes returns the activities with rows as changes of the ledger. Their rows are side by side: a

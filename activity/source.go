@@ -48,7 +48,9 @@ func (r *Recorder) Follow(
 }
 
 // Release makes a kind of a source ordinary again. See [ledger.Ledger.Unfollow].
-func (r *Recorder) Release(ctx context.Context, kind string) error { return r.ledger.Unfollow(ctx, kind) }
+func (r *Recorder) Release(ctx context.Context, kind string) error {
+	return r.ledger.Unfollow(ctx, kind)
+}
 
 // Reach waits until every View that begins afterwards has what was recorded up to Position.
 func (s *Source) Reach(ctx context.Context) error {

@@ -53,8 +53,8 @@ func (l *Ledger) place(ctx context.Context, hash uint64) (p Place, err error) {
 // Move gives a user a dedicated page, or takes it away, given the user's hash. From then on all
 // rows of the hash belong to the new page. Move raises the shared page, and the dedicated one that
 // it takes away, which is no longer in use. A new dedicated page has a number that no page had
-// before. The Receipt names both pages. If the user is there already, nothing changes. For errors
-// see Record. Repeating the call is safe.
+// before. The Receipt names both pages, the shared one first. If the user is there already, nothing
+// changes. For errors see Record. Repeating the call is safe.
 func (l *Ledger) Move(ctx context.Context, hash uint64, dedicate bool) (Receipt, error) {
 	operation, what := "release", "ledger: release a dedicated page"
 	if dedicate {

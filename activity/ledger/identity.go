@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
@@ -39,15 +40,12 @@ func identify(meta map[string]string, now Layouts, o Options) (id Identity, writ
 }
 
 func newIdentity(pages uint32) Identity {
-	if pages == 0 {
-		pages = DefaultPages
-	}
 	var random [16]byte
 	rand.Read(random[:]) // never fails
 	return Identity{
 		Incarnation: max(1, binary.LittleEndian.Uint64(random[:8])),
 		Seed:        binary.LittleEndian.Uint64(random[8:]),
-		Pages:       pages,
+		Pages:       cmp.Or(pages, DefaultPages),
 	}
 }
 

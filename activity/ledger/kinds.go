@@ -148,13 +148,8 @@ func plain(kinds []Kind) []Kind {
 }
 
 // without returns the kinds that are not among the others.
-func without(kinds, others []Kind) (rest []Kind) {
-	for _, k := range kinds {
-		if !slices.Contains(others, k) {
-			rest = append(rest, k)
-		}
-	}
-	return rest
+func without(kinds, others []Kind) []Kind {
+	return slices.DeleteFunc(slices.Clone(kinds), func(k Kind) bool { return slices.Contains(others, k) })
 }
 
 // redeclare returns the stored kinds to remove and the declared kinds to add. A kind with rows must

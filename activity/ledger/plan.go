@@ -81,11 +81,6 @@ type plan struct {
 	repeats map[key][]Span    // rows of a source that give one activity, if there are several
 }
 
-// hasEnded reports whether any change has Ended set.
-func (p *plan) hasEnded() bool {
-	return slices.ContainsFunc(p.changes, func(c Change) bool { return c.Ended })
-}
-
 // newPlan validates the changes and collects their rows.
 func newPlan(id Identity, changes []Change) (*plan, error) {
 	total := 0
@@ -143,20 +138,11 @@ func (p *plan) collect(total int) {
 	for _, c := range p.changes {
 		for _, r := range c.Rows {
 			if r.Names && (!c.Remove || c.Source != nil) {
-				h := stored(r.TargetHash)
-				p.named[number].targetHash = &h
+				p.named[number].targetHash = new(stored(r.TargetHash))
 			}
 			number++
 		}
 	}
-}
-
-// entry returns the plan's entry for k, or nil.
-func (p *plan) entry(k key) *entry {
-	if i, found := slices.BinarySearchFunc(p.entries, k, func(e *entry, k key) int { return e.compare(k) }); found {
-		return p.entries[i]
-	}
-	return nil
 }
 
 // forget clears what was read, before a retry.
@@ -173,7 +159,8 @@ func (p *plan) forget() {
 
 // found records that the ledger has the row r, which the plan names.
 func (p *plan) found(r Row) {
-	e := p.entry(r.key())
+	i, _ := slices.BinarySearchFunc(p.entries, r.key(), func(e *entry, k key) int { return e.compare(k) })
+	e := p.entries[i]
 	e.was, e.before = true, times{r.Since, r.Until}
 }
 
@@ -257,11 +244,9 @@ func (p *plan) writes() (upserts, removals []*entry) {
 // order.
 func (p *plan) users() (hashes []int64) {
 	for _, e := range p.entries {
-		if n := len(hashes); n == 0 || hashes[n-1] != stored(e.hash) {
-			hashes = append(hashes, stored(e.hash))
-		}
+		hashes = append(hashes, stored(e.hash))
 	}
-	return hashes
+	return slices.Compact(hashes)
 }
 
 // sharedPages returns the pages of the plan's users in the layouts that writers raise, in
@@ -270,16 +255,12 @@ func (p *plan) sharedPages(l Layouts) (pages []int64) {
 	// Pages of the building layout have the greater numbers.
 	for _, of := range []uint32{l.Current, l.Building} {
 		for _, e := range p.entries {
-			if of == 0 {
-				break
-			}
-			page := int64(p.id.PageIn(of, e.hash))
-			if n := len(pages); n == 0 || pages[n-1] != page {
-				pages = append(pages, page)
+			if of > 0 {
+				pages = append(pages, int64(p.id.PageIn(of, e.hash)))
 			}
 		}
 	}
-	return pages
+	return slices.Compact(pages)
 }
 
 // effect is the effect of a plan on pages.
@@ -319,7 +300,12 @@ func (p *plan) effect(states map[uint32]PageState) (f effect) {
 	for _, page := range slices.Sorted(maps.Keys(dedicated)) {
 		f.pages = append(f.pages, *dedicated[page])
 	}
-	f.raise(states)
+	for i := range f.pages { // each changed page gets the next sequence
+		if p := &f.pages[i]; len(p.Added)+len(p.Removed) > 0 {
+			p.Sequence++
+			f.raised = append(f.raised, raisedPage{p.Page, PageState{p.Sequence, states[p.Page].Left}})
+		}
+	}
 	for _, r := range building {
 		r.Sequence++
 		f.raised = append(f.raised, r)
@@ -339,16 +325,6 @@ func (e *entry) alter(page *PageChange) bool {
 		return false
 	}
 	return true
-}
-
-// raise gives each changed page the next sequence.
-func (f *effect) raise(states map[uint32]PageState) {
-	for i := range f.pages {
-		if p := &f.pages[i]; len(p.Added)+len(p.Removed) > 0 {
-			p.Sequence++
-			f.raised = append(f.raised, raisedPage{p.Page, PageState{p.Sequence, states[p.Page].Left}})
-		}
-	}
 }
 
 // microseconds returns t with the precision of the ledger.
@@ -374,4 +350,78 @@ func (r Row) validate(removal bool) error {
 		return fmt.Errorf("until: year %d, want 2 to 9999", year)
 	}
 	return nil
+}
+
+// tally counts the rows of one owner and kind that have not ended. A plan has one for each owner
+// and kind that a change limits.
+type tally struct {
+	key         // target is empty
+	found int64 // in the ledger
+	live  int64 // after the changes so far
+}
+
+// group returns the key without the target: a limit applies to all rows of one group.
+func (k key) group() key {
+	k.target = ""
+	return k
+}
+
+// tally creates a tally for each owner and kind that a change limits. The plan has a row of the
+// owner, so the owner's page is locked during the count.
+func (p *plan) tally() {
+	limited := make(map[key]*tally)
+	for _, c := range p.changes {
+		if c.Limit > 0 && !c.Remove {
+			of := c.Rows[0].key().group()
+			limited[of] = &tally{key: of}
+			p.most = max(p.most, int64(c.Limit)+int64(len(p.entries)))
+		}
+	}
+	if len(limited) == 0 {
+		return
+	}
+	for _, e := range p.entries {
+		t := limited[e.group()]
+		if t == nil {
+			continue
+		}
+		if n := len(p.tallies); n == 0 || p.tallies[n-1] != t {
+			p.tallies = append(p.tallies, t)
+		}
+		e.tally = t
+	}
+}
+
+// applyLimited applies the change unless its limit refuses it.
+func (c Change) applyLimited(named []*entry, now time.Time) (changed, refused bool) {
+	t := named[0].tally
+	before := t.live
+	states := make([]state, len(named))
+	for i, e := range named {
+		states[i] = e.state
+	}
+	changed = c.apply(named, now)
+	if t.live <= before || t.live <= int64(c.Limit) {
+		return changed, false
+	}
+	for i, e := range named {
+		live := e.live(now)
+		e.state = states[i]
+		e.count(live, now)
+	}
+	return false, true
+}
+
+// count updates the tally after a change of the entry. was reports whether the entry was live
+// before.
+func (e *entry) count(was bool, now time.Time) {
+	if e.tally == nil {
+		return
+	}
+	if was {
+		e.tally.live--
+	}
+	if e.live(now) {
+		e.tally.live++
+	}
 }

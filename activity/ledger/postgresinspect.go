@@ -19,7 +19,11 @@ func (u postgresURL) inspect(ctx context.Context, i *Inspection) error {
 	if err := u.checkServer(ctx, conn); err != nil {
 		return err
 	}
-	if err := i.readServer(ctx, conn); err != nil {
+	err = conn.QueryRow(ctx, `SELECT current_setting('server_version'), pg_is_in_recovery(),
+			current_setting('transaction_read_only') = 'on', current_setting('fsync') = 'on',
+			current_setting('full_page_writes') = 'on', current_setting('synchronous_commit'), clock_timestamp()`).
+		Scan(&i.Version, &i.Standby, &i.ReadOnly, &i.Fsync, &i.FullPageWrites, &i.SynchronousCommit, &i.Clock)
+	if err != nil {
 		return err
 	}
 	var may *bool // nil: there is no such schema
@@ -64,11 +68,4 @@ func connectAny(ctx context.Context, config *pgx.ConnConfig) (*pgx.Conn, error) 
 		return pgx.ConnectConfig(ctx, config)
 	}
 	return conn, err
-}
-
-func (i *Inspection) readServer(ctx context.Context, conn *pgx.Conn) error {
-	return conn.QueryRow(ctx, `SELECT current_setting('server_version'), pg_is_in_recovery(),
-			current_setting('transaction_read_only') = 'on', current_setting('fsync') = 'on',
-			current_setting('full_page_writes') = 'on', current_setting('synchronous_commit'), clock_timestamp()`).
-		Scan(&i.Version, &i.Standby, &i.ReadOnly, &i.Fsync, &i.FullPageWrites, &i.SynchronousCommit, &i.Clock)
 }

@@ -106,10 +106,7 @@ func (d *postgresDatabase) changed(
 		})
 		return err
 	})
-	if err != nil {
-		return Progress{}, err
-	}
-	return p, nil
+	return p, err
 }
 
 func (d *postgresDatabase) pollPages(

@@ -69,10 +69,8 @@ func pause(ctx context.Context, f failure, try int) bool {
 		return false
 	}
 	long := min(firstPause<<try, longestPause)
-	timer := time.NewTimer(long/2 + rand.N(long)) //nolint:gosec // need not be unpredictable
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(long/2 + rand.N(long)): //nolint:gosec // need not be unpredictable
 		return true
 	case <-ctx.Done():
 		return false

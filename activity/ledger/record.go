@@ -153,7 +153,7 @@ func (l *Ledger) countTallies(p *plan, now time.Time) statement {
 
 // readClock is a query that reads the clock of a database server, if the plan needs it.
 func (l *Ledger) readClock(p *plan) (s statement) {
-	if p.hasEnded() {
+	if slices.ContainsFunc(p.changes, func(c Change) bool { return c.Ended }) {
 		var us int64
 		s = statement{sql: l.sql.clock, into: []any{&us}, each: func() error {
 			p.clock = time.UnixMicro(us)

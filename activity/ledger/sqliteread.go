@@ -195,10 +195,7 @@ func (d *sqliteDatabase) inPage(
 		}
 		return do(q, ranges)
 	})
-	if err != nil {
-		return PageState{}, err
-	}
-	return s, nil
+	return s, err
 }
 
 // changed uses the numbers of transactions, which commit in the order of their numbers. It reads

@@ -96,8 +96,8 @@ func (d *sqliteDatabase) prepare(ctx context.Context) (err error) {
 	write := []string{allLayoutsSQL, allKindsSQL, putCheckpointSQL, moveSourceSQL}
 	read := []string{
 		snapshotSQL, keysSQL, progressSQL, changedSQL, all.endedRows, listNewestRowsSQL, listBeforeRowsSQL,
-		countRowsSQL, countKindsSQL, ownedRowsSQL, allRowsSQL, countRangeSQL, namingRowsSQL, allKindsSQL, rangesSQL,
-		newOwnersSQL, ownerRangeSQL, allLayoutsSQL, allSourcesSQL, getCheckpointSQL, incarnationSQL, sharedStateSQL, dedicatedStateSQL, placeSQL,
+		countRowsSQL, countKindsSQL, ownedRowsSQL, allRowsSQL, countRangeSQL, namingRowsSQL, allKindsSQL, rangesSQL, placeSQL,
+		newOwnersSQL, ownerRangeSQL, allLayoutsSQL, allSourcesSQL, getCheckpointSQL, incarnationSQL, sharedStateSQL, dedicatedStateSQL,
 	}
 	for n := maxBatch; n > 0; n /= 4 {
 		for _, sql := range []string{

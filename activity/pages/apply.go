@@ -7,34 +7,26 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
 // applier brings pages in the store to the sequences of transactions.
 type applier struct {
-	life      *lifecycle
-	storage   *storage
-	poller    *poller
-	sequences *sequences
-	layout    *layout
-	due       *dueQueue
+	core
 
 	rebuilder *rebuilder
-	leavers   *leavers
+
+	mu      sync.Mutex
+	moving  map[uint64]bool // users who are about to get a dedicated page
+	leaving sync.WaitGroup  // moves in progress or waiting
+	slots   chan struct{}   // one element for each in progress; after an import, many may wait
 }
 
 func newApplier(b *rebuilder) *applier {
-	a := &applier{
-		life:      b.life,
-		storage:   b.storage,
-		poller:    b.poller,
-		sequences: b.sequences,
-		layout:    b.layout,
-		due:       b.poller.due,
-		rebuilder: b,
-		leavers:   newLeavers(),
-	}
+	a := &applier{core: b.core, rebuilder: b, moving: make(map[uint64]bool), slots: make(chan struct{}, maxLeaving)}
 	b.heavy = a.leave
 	return a
 }
@@ -112,9 +104,9 @@ func (a *applier) applyOnce(
 // reached notes that a page has reached the sequence of a transaction, or why it has not.
 func (a *applier) reached(p ledger.PageChange, toRebuild map[uint32]bool, err error) {
 	// Even after an error. The ledger has the change, so a page with a lower sequence lacks it.
-	a.sequences.of(p.Page).require(p.Sequence)
+	a.sequences.of(p.Page).required.raise(p.Sequence)
 	if now, ok := toRebuild[p.Page]; err == nil && (now || !ok || len(p.Added) > 0) {
-		a.sequences.of(p.Page).noteStored(p.Sequence)
+		a.sequences.of(p.Page).stored.raise(p.Sequence)
 	}
 }
 
@@ -207,6 +199,71 @@ func (a *applier) ensure(ctx context.Context, number uint32, want uint64) error 
 	}
 	if reason := a.poller.fault(ctx, number, want, st); reason != "" {
 		return a.rebuilder.remake(ctx, number, want, reason)
+	}
+	return nil
+}
+
+const (
+	// closedSequence is the sequence of a closed page. It is above all that the ledger assigns, so
+	// no older page replaces a closed one, and no change is applied to it.
+	closedSequence = favfilter.MaxSequence - 1
+	// closedExpiry is how long a closed page is kept, for a process that cannot reach the ledger and
+	// would otherwise answer from an older page.
+	closedExpiry = 24 * time.Hour
+	// closers is the number of pages closed at once.
+	closers = 8
+)
+
+// isClosed reports whether the page is closed, and so has no users.
+func isClosed(h favfilter.Header) bool { return h.Sequence == closedSequence }
+
+// closePages overwrites pages with closed ones. It returns an error for each page where that
+// failed.
+func (a *applier) closePages(ctx context.Context, pages []uint32) map[uint32]error {
+	failed := make(map[uint32]error)
+	inParallel(closers, pages, func(page uint32, mu *sync.Mutex) {
+		if err := a.rebuilder.closePage(ctx, page); err != nil {
+			mu.Lock()
+			defer mu.Unlock()
+			failed[page] = err
+		}
+	})
+	return failed
+}
+
+// inParallel calls do for each item, at most limit at once. Calls lock mu for what they share.
+func inParallel[T any](limit int, items []T, do func(item T, mu *sync.Mutex)) {
+	var group errgroup.Group
+	var mu sync.Mutex
+	group.SetLimit(limit)
+	for _, item := range items {
+		group.Go(func() error {
+			do(item, &mu)
+			return nil // the others continue
+		})
+	}
+	_ = group.Wait() // always nil
+}
+
+// closePage overwrites a page with a closed one. A reader of a closed page polls the ledger to
+// learn where the page's users are.
+//
+// Until this process polls, it still looks for these users on this page. It then accepts neither a
+// held copy nor an older page that the store was set back to.
+func (b *rebuilder) closePage(ctx context.Context, number uint32) error {
+	b.sequences.of(number).required.raise(closedSequence)
+	page, err := b.imageOf(number, nil, ledger.PageState{Sequence: closedSequence})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
+	defer cancel()
+	// If Replace stores nothing, a closed page is already there.
+	_, err = b.storage.store.Replace(ctx, favfilter.Replacement{
+		ID: b.layout.pageID(number), Page: page, Newer: true, Expire: closedExpiry,
+	})
+	if err != nil {
+		return fmt.Errorf("close page %d: %w", number, Unavailable("pages", err))
 	}
 	return nil
 }

@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
 )
@@ -43,12 +41,13 @@ type Bulk struct {
 	committed int64           // when the last transaction committed, as elapsed
 }
 
-// bulkPage is a page that was empty before the bulk.
+// bulkPage is a page that the bulk has to write: it was empty before the bulk, or could not be
+// changed.
 type bulkPage struct {
 	sequence uint64
 	keys     []favfilter.Hash
 	// rebuild is set if the page must be rebuilt from the ledger: another writer changed it too, or a
-	// row of it was removed.
+	// row of it was removed, or its change failed.
 	rebuild bool
 }
 
@@ -91,10 +90,10 @@ func (b *Bulk) Record(ctx context.Context, changes []ledger.Change) (Written, er
 // other pages to the store.
 func (b *Bulk) follow(ctx context.Context, receipt ledger.Receipt) error {
 	r := b.r
-	r.layout.learn(receipt)
+	r.layout.learn(receipt.Owners)
 	others := make([]ledger.PageChange, 0, len(receipt.Pages))
 	for _, p := range receipt.Pages {
-		r.sequences.of(p.Page).noteKnown(p.Sequence)
+		r.sequences.of(p.Page).known.raise(p.Sequence)
 		b.count(p)
 		taken, err := b.take(ctx, p)
 		if err != nil {
@@ -181,7 +180,7 @@ func (b *Bulk) settle(pages []ledger.PageChange) {
 // ledger.
 func (b *Bulk) Finish(ctx context.Context) error {
 	err := b.place(ctx)
-	b.r.applier.leavers.wait(ctx) // a move takes seconds, or minutes for a large page
+	b.r.applier.waitMoved(ctx) // a move takes seconds, or minutes for a large page
 	if err == nil || ctx.Err() == nil && b.r.poller.outlast(b.committed) {
 		return nil
 	}
@@ -195,44 +194,30 @@ func (b *Bulk) place(ctx context.Context) error {
 		return err
 	}
 	clear(b.toClose)
-	pages, late := b.pages, b.late
+	pages := b.pages
+	for number, sequence := range b.late {
+		pages[number] = &bulkPage{sequence: sequence, rebuild: true}
+	}
 	b.pages, b.late, b.keys = make(map[uint32]*bulkPage), make(map[uint32]uint64), 0
 	for number, page := range pages { // even if the rebuild fails: a page with a lower sequence lacks writes
-		b.r.sequences.of(number).require(page.sequence)
+		b.r.sequences.of(number).required.raise(page.sequence)
 	}
-	var writers errgroup.Group
-	writers.SetLimit(bulkWriters)
 	failed := make([]error, 0, bulkWriters)
-	var mu sync.Mutex
-	put := func(number uint32, sequence uint64, do func() error) {
-		writers.Go(func() error {
-			err := do()
-			b.r.scrubber.bulked.Delete(number) // even after an error
-			if err == nil {
-				b.r.sequences.of(number).noteStored(sequence)
-				return nil
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			b.late[number] = sequence
-			if len(failed) < bulkWriters { // a few errors represent the others
-				failed = append(failed, err)
-			}
-			return nil // the others continue
-		})
-	}
-	numbers := make([]uint32, 0, len(pages))
-	for number := range pages {
-		numbers = append(numbers, number)
-	}
-	slices.Sort(numbers)
-	for _, number := range numbers {
-		put(number, pages[number].sequence, func() error { return b.put(ctx, number, pages[number]) })
-	}
-	for number, sequence := range late {
-		put(number, sequence, func() error { return b.r.rebuilder.remake(ctx, number, sequence, "bulk") })
-	}
-	_ = writers.Wait() // always nil
+	inParallel(bulkWriters, slices.Sorted(maps.Keys(pages)), func(number uint32, mu *sync.Mutex) {
+		page := pages[number]
+		err := b.put(ctx, number, page)
+		b.r.scrubber.bulked.Delete(number) // even after an error
+		if err == nil {
+			b.r.sequences.of(number).stored.raise(page.sequence)
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		b.late[number] = page.sequence
+		if len(failed) < bulkWriters { // a few errors represent the others
+			failed = append(failed, err)
+		}
+	})
 	for hash, n := range b.rows {
 		if n > b.r.rebuilder.maxSharedKeys {
 			b.r.applier.leave(hash) //nolint:contextcheck // continues in the background

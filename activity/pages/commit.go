@@ -17,11 +17,7 @@ import (
 // committer records changes: it groups those of concurrent callers into transactions of the ledger,
 // applies them to pages, and acknowledges them.
 type committer struct {
-	life      *lifecycle
-	storage   *storage
-	poller    *poller
-	sequences *sequences
-	layout    *layout
+	core
 
 	applier *applier
 
@@ -42,11 +38,7 @@ type committer struct {
 
 func newCommitter(a *applier) *committer {
 	return &committer{
-		life:       a.life,
-		storage:    a.storage,
-		poller:     a.poller,
-		sequences:  a.sequences,
-		layout:     a.layout,
+		core:       a.core,
 		applier:    a,
 		queue:      make(chan *write),
 		settling:   make(chan struct{}, maxSettling),
@@ -181,17 +173,15 @@ type group struct {
 // transaction at a time costs nothing: while one is made durable, the next group gathers.
 func (cm *committer) commitLoop() {
 	for {
-		if w := cm.next; w != nil {
-			cm.next = nil
-			cm.commit(cm.gather(w))
-			continue
+		w := cm.next
+		if cm.next = nil; w == nil {
+			select {
+			case w = <-cm.queue:
+			case <-cm.life.open.Done():
+				return
+			}
 		}
-		select {
-		case w := <-cm.queue:
-			cm.commit(cm.gather(w))
-		case <-cm.life.open.Done():
-			return
-		}
+		cm.commit(cm.gather(w))
 	}
 }
 
@@ -267,11 +257,11 @@ func (cm *committer) commit(writes []*write) {
 		}
 		next = end
 	}
-	cm.layout.learn(receipt)
+	cm.layout.learn(receipt.Owners)
 	cm.settling <- struct{}{}
 	cm.mu.Lock()
 	for _, p := range receipt.Pages {
-		cm.sequences.of(p.Page).noteKnown(p.Sequence)
+		cm.sequences.of(p.Page).known.raise(p.Sequence)
 		if before := cm.tail[p.Page]; before != nil {
 			g.await[before] = true
 		}
@@ -361,9 +351,6 @@ func (cm *committer) settle(g *group) {
 // answer reports to callers how their writes ended. Writes that failed on a page wait until the
 // staleness bound guarantees that every process sees them.
 func (cm *committer) answer(committed int64, writes []*write) {
-	if len(writes) == 0 {
-		return
-	}
 	var late []*write
 	for _, w := range writes {
 		if w.failed != nil {

@@ -3,7 +3,6 @@ package pages
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
 )
@@ -19,18 +18,6 @@ const (
 	maxLeaving = 2
 )
 
-// leavers holds the users who are about to get a dedicated page.
-type leavers struct {
-	mu      sync.Mutex
-	moving  map[uint64]bool
-	leaving sync.WaitGroup // moves in progress or waiting
-	slots   chan struct{}  // one element for each in progress; after an import, many may wait
-}
-
-func newLeavers() *leavers {
-	return &leavers{moving: make(map[uint64]bool), slots: make(chan struct{}, maxLeaving)}
-}
-
 // ofFirst returns how many of rows belong to the user of the first row. The rows are in order of
 // hash.
 func ofFirst(rows []ledger.Row) int {
@@ -43,35 +30,34 @@ func ofFirst(rows []ledger.Row) int {
 
 // leave gives a user a dedicated page, in the background.
 func (a *applier) leave(hash uint64) {
-	o := a.leavers
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.moving[hash] {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.moving[hash] {
 		return
 	}
-	o.leaving.Add(1)
-	o.moving[hash] = a.life.background(func() {
-		defer o.leaving.Done()
+	a.leaving.Add(1)
+	a.moving[hash] = a.life.background(func() {
+		defer a.leaving.Done()
 		ctx, cancel := context.WithTimeout(a.life.open, largeTimeout)
 		defer cancel()
 		if err := a.dedicate(ctx, hash); err != nil && !a.life.isClosed() {
 			// The next rebuild of the page tries again.
 			a.storage.log.WarnContext(ctx, "no dedicated page for a heavy user", "error", err)
 		}
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		delete(o.moving, hash)
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		delete(a.moving, hash)
 	})
-	if !o.moving[hash] {
-		o.leaving.Done()
+	if !a.moving[hash] {
+		a.leaving.Done()
 	}
 }
 
-// wait waits until no user is about to get a dedicated page, or ctx ends.
-func (o *leavers) wait(ctx context.Context) {
+// waitMoved waits until no user is about to get a dedicated page, or ctx ends.
+func (a *applier) waitMoved(ctx context.Context) {
 	done := make(chan struct{})
 	go func() {
-		o.leaving.Wait()
+		a.leaving.Wait()
 		close(done)
 	}()
 	select {
@@ -80,12 +66,12 @@ func (o *leavers) wait(ctx context.Context) {
 	}
 }
 
-// move moves a user in the ledger: see [ledger.Ledger.Move]. It waits for a slot, which rebuilds
-// after it do not need.
+// move moves a user in the ledger: see [ledger.Ledger.Move]. The first page of the Receipt is
+// the shared one. move waits for a slot, which rebuilds after it do not need.
 func (a *applier) move(ctx context.Context, hash uint64, dedicate bool) (ledger.Receipt, error) {
 	select {
-	case a.leavers.slots <- struct{}{}:
-		defer func() { <-a.leavers.slots }()
+	case a.slots <- struct{}{}:
+		defer func() { <-a.slots }()
 	case <-ctx.Done():
 		return ledger.Receipt{}, ctx.Err()
 	}
@@ -102,12 +88,8 @@ func (a *applier) dedicate(ctx context.Context, hash uint64) error {
 	if err != nil {
 		return Unavailable("ledger", err)
 	}
-	var shared []ledger.PageChange
-	for _, p := range receipt.Pages {
-		if p.Page < ledger.DedicatedPages {
-			shared = append(shared, p)
-			continue
-		}
+	shared, dedicated := receipt.Pages[:1], receipt.Pages[1:]
+	for _, p := range dedicated {
 		a.layout.name(hash, p.Page)
 		if err := a.arrive(ctx, []ledger.PageChange{p}); err != nil {
 			return err
@@ -140,12 +122,8 @@ func (a *applier) release(ctx context.Context, hash uint64) error {
 	if err != nil {
 		return Unavailable("ledger", err)
 	}
-	var shared []ledger.PageChange
-	for _, p := range receipt.Pages {
-		if p.Page < ledger.DedicatedPages {
-			shared = append(shared, p)
-			continue
-		}
+	shared, dedicated := receipt.Pages[:1], receipt.Pages[1:]
+	for _, p := range dedicated {
 		a.layout.dedicate(hash, p.Page) // pageID needs the user's hash, and this process may not know the page
 		a.layout.release(p.Page)
 		if err := a.rebuilder.closePage(ctx, p.Page); err != nil {
@@ -158,7 +136,7 @@ func (a *applier) release(ctx context.Context, hash uint64) error {
 // arrive brings pages to the sequences of a receipt.
 func (a *applier) arrive(ctx context.Context, pages []ledger.PageChange) error {
 	for _, p := range pages {
-		a.sequences.of(p.Page).noteKnown(p.Sequence)
+		a.sequences.of(p.Page).known.raise(p.Sequence)
 	}
 	for page, err := range a.applyAll(ctx, pages, nil) {
 		return fmt.Errorf("page %d: %w", page, err)

@@ -27,7 +27,7 @@ func crowded(t testing.TB, store favfilter.Store, pages uint32) *rig {
 }
 
 // settleMoves waits for the users who are moving to a dedicated page.
-func (g *rig) settleMoves() { g.applier.leavers.leaving.Wait() }
+func (g *rig) settleMoves() { g.applier.leaving.Wait() }
 
 // recordMany records n activities of a user in one call.
 func (g *rig) recordMany(t testing.TB, user, kind string, n int, target func(i int) string) {

@@ -23,15 +23,8 @@ const deleteBatch = 1000
 func (p *Pages) DeleteUser(ctx context.Context, user string) (deleted int, left []string, err error) {
 	hash := UserHash(p.storage.identity.Seed, user)
 	touched, followed := make(map[uint32]bool), make(map[string]bool)
-	for _, rows := range []func(after *ledger.Row) ([]ledger.Row, error){
-		func(after *ledger.Row) ([]ledger.Row, error) {
-			return p.poller.ledger.Owned(ctx, hash, user, after, deleteBatch)
-		},
-		func(after *ledger.Row) ([]ledger.Row, error) {
-			return p.poller.ledger.Naming(ctx, hash, user, after, deleteBatch)
-		},
-	} {
-		n, err := p.deleteRows(ctx, hash, rows, touched, followed)
+	for _, read := range []readRows{p.poller.ledger.Owned, p.poller.ledger.Naming} {
+		n, err := p.deleteRows(ctx, hash, user, read, touched, followed)
 		if deleted += n; err != nil {
 			return deleted, nil, decided(deleted, err)
 		}
@@ -72,15 +65,18 @@ func decided(deleted int, err error) error {
 	return err
 }
 
-// deleteRows calls rows until it returns none, with the last row before. It removes the returned
+// readRows reads rows of a user: see [ledger.Ledger.Owned].
+type readRows = func(ctx context.Context, hash uint64, user string, after *ledger.Row, limit int) ([]ledger.Row, error)
+
+// deleteRows calls read until it returns none, with the last row before. It removes the returned
 // rows and their other sides, and adds the pages that held them to touched. It leaves rows that a
 // source alone may remove, and adds their kinds to followed.
 func (p *Pages) deleteRows(
-	ctx context.Context, hash uint64, rows func(after *ledger.Row) ([]ledger.Row, error), touched map[uint32]bool, followed map[string]bool,
+	ctx context.Context, hash uint64, user string, read readRows, touched map[uint32]bool, followed map[string]bool,
 ) (deleted int, err error) {
 	var after *ledger.Row
 	for {
-		found, err := rows(after)
+		found, err := read(ctx, hash, user, after, deleteBatch)
 		if err != nil {
 			return deleted, Unavailable("ledger", err)
 		}

@@ -18,20 +18,16 @@ const (
 // endLoop removes activities whose Until has passed from the ledger and the pages, as an undo does.
 // Every process runs it; rows that one has removed are not found by the others.
 func (cm *committer) endLoop() {
-	pace := time.NewTimer(endInterval)
-	defer pace.Stop()
-	for {
+	for wait := endInterval; ; {
 		select {
-		case <-pace.C:
+		case <-time.After(wait):
 		case <-cm.life.open.Done():
 			return
 		}
 		more := cm.removeEnded()
-		wait := endInterval/2 + rand.N(endInterval) //nolint:gosec // keeps processes out of step
-		if more {
+		if wait = endInterval/2 + rand.N(endInterval); more { //nolint:gosec // keeps processes out of step
 			wait = 0
 		}
-		pace.Reset(wait)
 	}
 }
 

@@ -43,8 +43,7 @@ func (e *UnavailableError) Unwrap() error { return e.Err }
 // Unavailable returns err as an [*UnavailableError] of the dependency. It returns err itself if
 // that is nil, or wraps one already.
 func Unavailable(dependency string, err error) error {
-	var already *UnavailableError
-	if err == nil || errors.As(err, &already) {
+	if _, already := errors.AsType[*UnavailableError](err); err == nil || already {
 		return err
 	}
 	return &UnavailableError{Dependency: dependency, Err: err}

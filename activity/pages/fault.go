@@ -95,11 +95,7 @@ func (pl *poller) ahead(ctx context.Context, number uint32, sequence uint64) boo
 	if access(pl.follow.access.Load()) == unreachable {
 		return false // feeds do not wait for it
 	}
-	var known uint64
-	err := pl.ask(ctx, func(ctx context.Context) (err error) {
-		known, err = pl.ledger.Sequence(ctx, number)
-		return err
-	})
+	known, err := ask(ctx, pl, func(ctx context.Context) (uint64, error) { return pl.ledger.Sequence(ctx, number) })
 	if err != nil {
 		// Later writes close the page of a layout that is gone, so an open one has all writes.
 		return false

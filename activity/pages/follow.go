@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -204,17 +205,21 @@ func (pl *poller) await(ctx context.Context, p *poll) access {
 // pollSince waits for a successful poll that began after the given time.
 func (pl *poller) pollSince(ctx context.Context, since int64) error {
 	for pl.follow.start.Load() < since {
-		p := pl.poll()
-		select {
-		case <-p.done:
-			if p.err != nil {
-				return Unavailable("ledger", p.err)
-			}
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := pl.poll().wait(ctx); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// wait waits until the poll has ended.
+func (p *poll) wait(ctx context.Context) error {
+	select {
+	case <-p.done:
+		return Unavailable("ledger", p.err)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // reachEvery is the pause between two polls of those who wait for a source.
@@ -238,14 +243,8 @@ func (pl *poller) reach(ctx context.Context, reached func([]ledger.Source) (bool
 				return ctx.Err()
 			}
 		}
-		p := pl.poll()
-		select {
-		case <-p.done:
-			if p.err != nil {
-				return Unavailable("ledger", p.err)
-			}
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := pl.poll().wait(ctx); err != nil {
+			return err
 		}
 	}
 }
@@ -263,19 +262,21 @@ func (pl *poller) wallAhead() int64 { return time.Now().UnixNano() - pl.life.ela
 
 // ask reads something small from the ledger, within askTimeout. If that fails, the next feeds do
 // not wait for the ledger; the next poll tries again.
-func (pl *poller) ask(ctx context.Context, read func(ctx context.Context) error) error {
+//
+//nolint:ireturn // T is no interface
+func ask[T any](ctx context.Context, pl *poller, read func(ctx context.Context) (T, error)) (value T, err error) {
 	resume, ok := admission.PauseForLedger(ctx)
 	if !ok {
-		return ErrOverloaded
+		return value, ErrOverloaded
 	}
 	defer resume()
 	limited, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	err := read(limited)
+	value, err = read(limited)
 	if err != nil && ctx.Err() == nil && !errors.Is(err, ledger.ErrGone) {
 		pl.noteAccess(ctx, unreachable, err)
 	}
-	return err
+	return value, err
 }
 
 // reachable returns an [*UnavailableError] if the ledger did not answer the last poll, and begins
@@ -290,11 +291,7 @@ func (pl *poller) reachable() error {
 
 // askPlace asks the ledger where the user is, and reports whether it answered.
 func (pl *poller) askPlace(ctx context.Context, user uint64) (at position, ok bool) {
-	var place ledger.Place
-	err := pl.ask(ctx, func(ctx context.Context) (err error) {
-		place, err = pl.ledger.Place(ctx, user)
-		return err
-	})
+	place, err := ask(ctx, pl, func(ctx context.Context) (ledger.Place, error) { return pl.ledger.Place(ctx, user) })
 	if err != nil {
 		return position{}, false
 	}
@@ -431,13 +428,9 @@ func (pl *poller) takePlaces(progress ledger.Progress, left map[uint32]uint64) {
 		if page >= ledger.DedicatedPages {
 			pl.layout.release(page)
 		}
-		pl.sequences.of(page).leave(at)
+		pl.sequences.of(page).left.raise(at)
 	}
-	oldest := progress.Layouts.Current
-	if leaving := progress.Layouts.Leaving; leaving > 0 {
-		oldest = leaving
-	}
-	pl.sequences.forget(oldest)
+	pl.sequences.forget(cmp.Or(progress.Layouts.Leaving, progress.Layouts.Current)) // the older of the two
 }
 
 // noteLong notes that a long poll got another part of its answer. So the ledger is available, even
@@ -464,10 +457,7 @@ func (pl *poller) agreed() error {
 
 // pollInterval returns half the bound, so that feeds seldom wait for a poll.
 func (f *follower) pollInterval() time.Duration {
-	if f.bound == 0 {
-		return defaultBound / 2
-	}
-	return f.bound / 2
+	return cmp.Or(f.bound, defaultBound) / 2
 }
 
 // watch lists pages that other processes changed. If a change does not arrive within one poll
@@ -487,19 +477,10 @@ func (pl *poller) watch(changed []uint32) {
 // polled since the commit, and may still trust their pages.
 func (pl *poller) outlast(committed int64) bool {
 	known := committed + int64(pl.follow.bound)
-	rest := time.NewTimer(time.Duration(known-pl.life.elapsed()) + elapsedAhead)
-	defer rest.Stop()
 	select {
-	case <-rest.C:
+	case <-time.After(time.Duration(known-pl.life.elapsed()) + elapsedAhead):
 	case <-pl.life.open.Done():
 		return false
 	}
-	for pl.follow.start.Load() < known {
-		p := pl.poll()
-		<-p.done
-		if p.err != nil {
-			return false
-		}
-	}
-	return true
+	return pl.pollSince(pl.life.base, known) == nil
 }

@@ -39,30 +39,11 @@ type Layout struct {
 
 // Grower changes the number of pages that users share. It is safe for concurrent use.
 type Grower struct {
-	life    *lifecycle
-	storage *storage
-	poller  *poller
-	layout  *layout
+	core
 
 	applier  *applier
 	scrubber *Scrubber
-	growth   growth
-}
 
-func newGrower(s *Scrubber) *Grower {
-	return &Grower{
-		life:     s.life,
-		storage:  s.storage,
-		poller:   s.poller,
-		layout:   s.layout,
-		applier:  s.applier,
-		scrubber: s,
-		growth:   growth{slot: make(chan struct{}, 1)},
-	}
-}
-
-// growth is the change of the number of pages in this process.
-type growth struct {
 	slot  chan struct{} // holds an element while this process changes the number
 	built atomic.Int64  // pages of the layout that is being built
 
@@ -71,12 +52,16 @@ type growth struct {
 	err    error  // of its last attempt
 }
 
+func newGrower(s *Scrubber) *Grower {
+	return &Grower{core: s.core, applier: s.applier, scrubber: s, slot: make(chan struct{}, 1)}
+}
+
 // state returns the target of the growth in the background, 0 without one, and the error of its
 // last attempt.
-func (g *growth) state() (target uint32, err error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.target, g.err
+func (gr *Grower) state() (target uint32, err error) {
+	gr.mu.Lock()
+	defer gr.mu.Unlock()
+	return gr.target, gr.err
 }
 
 // Grow changes the number of pages that users share, to a power of two up to 2^24, while feeds and
@@ -161,8 +146,8 @@ func (gr *Grower) sharedKeys(ctx context.Context) (uint64, error) {
 // processes began.
 func (gr *Grower) growTo(ctx context.Context, pages uint32) error {
 	select {
-	case gr.growth.slot <- struct{}{}:
-		defer func() { <-gr.growth.slot }()
+	case gr.slot <- struct{}{}:
+		defer func() { <-gr.slot }()
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-gr.life.open.Done():
@@ -198,7 +183,7 @@ func (gr *Grower) build(ctx context.Context, now ledger.Layouts) error {
 	if err := gr.poller.ledger.BeginLayout(ctx, now.Building); err != nil {
 		return err
 	}
-	gr.growth.built.Store(0)
+	gr.built.Store(0)
 	for range 2 {
 		if err := gr.poller.pollSince(ctx, gr.life.elapsed()); err != nil { // learns the sequences of the layout's pages
 			return err
@@ -220,8 +205,8 @@ func (gr *Grower) buildPages(ctx context.Context, pages uint32) error {
 		if err := gr.buildSome(some); err != nil { //nolint:contextcheck // pages are rebuilt even if the caller goes
 			return Unavailable("pages", err)
 		}
-		if built += len(some); int64(built) > gr.growth.built.Load() {
-			gr.growth.built.Store(int64(built))
+		if built += len(some); int64(built) > gr.built.Load() {
+			gr.built.Store(int64(built))
 		}
 	}
 	return nil
@@ -230,13 +215,9 @@ func (gr *Grower) buildPages(ctx context.Context, pages uint32) error {
 // chunks yields the pages of a layout, scrubChunk at a time.
 func (gr *Grower) chunks(pages uint32) iter.Seq[[]uint32] {
 	return func(yield func(some []uint32) bool) {
-		first := gr.layout.id.PageIn(pages, 0)
-		for n := uint32(0); n < pages; n += scrubChunk {
-			some := make([]uint32, 0, scrubChunk)
-			for i := n; i < min(pages, n+scrubChunk); i++ {
-				some = append(some, first+i)
-			}
-			if !yield(some) {
+		all := &pageSet{first: gr.layout.id.PageIn(pages, 0), shared: int(pages)}
+		for n := 0; n < all.shared; n += scrubChunk {
+			if !yield(all.chunk(n)) {
 				return
 			}
 		}
@@ -289,22 +270,20 @@ func (gr *Grower) leaveLayout(ctx context.Context, pages uint32) error {
 
 // growInBackground starts a growth, or raises the target of the running one.
 func (gr *Grower) growInBackground(pages uint32) (started bool, err error) {
-	g := &gr.growth
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	gr.mu.Lock()
+	defer gr.mu.Unlock()
 	switch {
 	case gr.life.isClosed():
 		return false, ErrClosed
-	case g.target >= pages:
+	case gr.target >= pages:
 		return false, nil
-	case g.target > 0:
-		g.target = pages
+	case gr.target > 0:
+		gr.target = pages
 		return true, nil
-	}
-	if !gr.life.background(gr.growOn) {
+	case !gr.life.background(gr.growOn):
 		return false, ErrClosed
 	}
-	g.target, g.err = pages, nil
+	gr.target, gr.err = pages, nil
 	return true, nil
 }
 
@@ -312,7 +291,7 @@ func (gr *Grower) growInBackground(pages uint32) (started bool, err error) {
 func (gr *Grower) growOn() {
 	ctx, start := gr.life.open, time.Now()
 	for {
-		target, _ := gr.growth.state()
+		target, _ := gr.state()
 		err := gr.growTo(ctx, target)
 		if gr.life.isClosed() {
 			return
@@ -330,13 +309,12 @@ func (gr *Grower) growOn() {
 
 // grown notes how an attempt of a growth in the background ended, and reports whether it is done.
 func (gr *Grower) grown(target uint32, err error) bool {
-	g := &gr.growth
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.err = err; err != nil || g.target != target {
+	gr.mu.Lock()
+	defer gr.mu.Unlock()
+	if gr.err = err; err != nil || gr.target != target {
 		return false
 	}
-	g.target = 0
+	gr.target = 0
 	return true
 }
 
@@ -353,13 +331,13 @@ func (gr *Grower) Layout(ctx context.Context) (Layout, error) {
 	if err != nil {
 		return Layout{}, Unavailable("ledger", err)
 	}
-	target, err := gr.growth.state()
+	target, err := gr.state()
 	l := Layout{
 		Pages: max(now.Current, now.Building, target), Current: now.Current, Dedicated: len(gr.layout.pages().dedicated),
 		Growing: target > 0, Err: err,
 	}
 	if l.Built = int(l.Pages); now.Building > 0 {
-		l.Built = int(gr.growth.built.Load())
+		l.Built = int(gr.built.Load())
 	} else if l.Pages > now.Current {
 		l.Built = 0
 	}

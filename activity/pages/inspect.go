@@ -23,25 +23,12 @@ const (
 
 // Inspector shows what is in pages. No method changes a page. It is safe for concurrent use.
 type Inspector struct {
-	life      *lifecycle
-	storage   *storage
-	poller    *poller
-	sequences *sequences
-	layout    *layout
+	core
 
 	rebuilder *rebuilder
 }
 
-func newInspector(b *rebuilder) *Inspector {
-	return &Inspector{
-		life:      b.life,
-		storage:   b.storage,
-		poller:    b.poller,
-		sequences: b.sequences,
-		layout:    b.layout,
-		rebuilder: b,
-	}
-}
+func newInspector(b *rebuilder) *Inspector { return &Inspector{core: b.core, rebuilder: b} }
 
 // Identity returns the identity of the filter: see [Pages.Identity].
 func (in *Inspector) Identity() favfilter.Identity { return in.storage.identity }
@@ -187,8 +174,7 @@ func (in *Inspector) readInside(ctx context.Context, number uint32) (*PageInside
 
 // insideOf returns what the page itself tells.
 func (s *storage) insideOf(number uint32, id favfilter.PageID, l favfilter.Loaded) *PageInside {
-	p := &PageInside{Number: number, ID: id, Page: l.Page, Damage: l.Damage, Lacks: make(map[string]int)}
-	p.Status = favfilter.Status{Missing: l.Page == nil && l.Damage == nil, Damage: l.Damage}
+	p := &PageInside{Number: number, ID: id, Page: l.Page, Damage: l.Damage, Status: statusOf(l), Lacks: make(map[string]int)}
 	if l.Page != nil {
 		p.Status = l.Page.Status()
 		shape := p.Status.Header.Shape

@@ -70,21 +70,17 @@ func appendEscaped(dst []byte, id string) []byte {
 	if !strings.ContainsAny(id, "_%") {
 		return append(dst, id...)
 	}
-	from := 0
 	for i := range len(id) {
-		c := id[i]
-		if c != '_' && c != '%' {
-			continue
-		}
-		dst = append(dst, id[from:i]...)
-		if c == '_' {
+		switch c := id[i]; c {
+		case '_':
 			dst = append(dst, "%5F"...)
-		} else {
+		case '%':
 			dst = append(dst, "%25"...)
+		default:
+			dst = append(dst, c)
 		}
-		from = i + 1
 	}
-	return append(dst, id[from:]...)
+	return dst
 }
 
 // unescape returns the id that appendEscaped wrote.

@@ -89,9 +89,9 @@ func (l *layout) name(hash uint64, page uint32) {
 	l.users[page] = hash
 }
 
-// learn notes the dedicated pages of a receipt.
-func (l *layout) learn(receipt ledger.Receipt) {
-	for hash, page := range receipt.Owners {
+// learn notes dedicated pages by the hashes of their users.
+func (l *layout) learn(owners map[uint64]uint32) {
+	for hash, page := range owners {
 		l.dedicate(hash, page)
 	}
 }
@@ -136,9 +136,7 @@ func (l *layout) knows(page uint32) bool {
 
 // take applies what a poll found.
 func (l *layout) take(p ledger.Progress) {
-	for hash, page := range p.Owners {
-		l.dedicate(hash, page)
-	}
+	l.learn(p.Owners)
 	if now := p.Layouts; now != l.now() {
 		l.layouts.Store(&now)
 		l.changes.Add(1)
@@ -198,6 +196,15 @@ func (l *layout) pages() *pageSet {
 
 // len returns the number of pages.
 func (c *pageSet) len() int { return c.shared + len(c.dedicated) }
+
+// chunk returns the pages from the i-th on, scrubChunk of them at most.
+func (c *pageSet) chunk(i int) []uint32 {
+	pages := make([]uint32, 0, scrubChunk)
+	for n := i; n < min(c.len(), i+scrubChunk); n++ {
+		pages = append(pages, c.number(n))
+	}
+	return pages
+}
 
 // number returns the number of the i-th page: shared ones first.
 func (c *pageSet) number(i int) uint32 {

@@ -60,7 +60,7 @@ func TestLayoutOfDedicatedPages(t *testing.T) {
 		}
 	}
 	want("at first", 2)
-	l.learn(ledger.Receipt{Owners: map[uint64]uint32{hashThird: first}})
+	l.learn(map[uint64]uint32{hashThird: first})
 	want("by a receipt", first, first)
 	l.release(first)
 	want("released", 2)

@@ -551,7 +551,7 @@ func TestUnused(t *testing.T) {
 		if !unused(1) || unused(ledger.DedicatedPages) {
 			t.Errorf("unused: page 1 %v, a dedicated page %v", unused(1), unused(ledger.DedicatedPages))
 		}
-		a.sequences.of(1).noteKnown(1)
+		a.sequences.of(1).known.raise(1)
 		if unused(1) {
 			t.Error("unused, with a change")
 		}

@@ -46,11 +46,10 @@ func (l *lifecycle) elapsed() int64 {
 
 // every calls do at an interval until Close is called.
 func (l *lifecycle) every(interval time.Duration, do func()) {
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
+	tick := time.Tick(interval)
 	for {
 		select {
-		case <-tick.C:
+		case <-tick:
 			do()
 		case <-l.open.Done():
 			return
@@ -60,10 +59,8 @@ func (l *lifecycle) every(interval time.Duration, do func()) {
 
 // rest waits for d. It returns an error if ctx ends or Close is called meanwhile.
 func (l *lifecycle) rest(ctx context.Context, d time.Duration) error {
-	rest := time.NewTimer(d + time.Millisecond)
-	defer rest.Stop()
 	select {
-	case <-rest.C:
+	case <-time.After(d + time.Millisecond):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

@@ -74,13 +74,19 @@ const (
 	maxFlights = 1024
 )
 
-// Pages are the pages of a ledger, in a store. They are safe for concurrent use.
-type Pages struct {
+// core is what all parts of [Pages] share.
+type core struct {
 	life      *lifecycle
 	storage   *storage
 	poller    *poller
 	sequences *sequences
 	layout    *layout
+	due       *dueQueue
+}
+
+// Pages are the pages of a ledger, in a store. They are safe for concurrent use.
+type Pages struct {
+	core
 
 	rebuilder *rebuilder
 	applier   *applier
@@ -107,7 +113,7 @@ func Open(ctx context.Context, c Config) (*Pages, error) {
 		return nil, err
 	}
 	if !c.Passive {
-		r.scrubber.scrubPace = newScrubPace(cmp.Or(c.ScrubRate, defaultScrubRate))
+		r.scrubber.rate.Store(int64(cmp.Or(c.ScrubRate, defaultScrubRate)))
 		r.maintain()
 	}
 	return r, nil
@@ -155,11 +161,7 @@ func newPages(ctx context.Context, c Config) *Pages {
 	applier := newApplier(rebuilder)
 	scrubber := newScrubber(applier)
 	return &Pages{
-		life:      store.life,
-		storage:   store,
-		poller:    poller,
-		sequences: poller.sequences,
-		layout:    poller.layout,
+		core:      rebuilder.core,
 		rebuilder: rebuilder,
 		applier:   applier,
 		committer: newCommitter(applier),
@@ -262,7 +264,7 @@ func (p *Pages) Ready(ctx context.Context) (ready bool, down []error) {
 
 // behind returns an error that wraps ErrBehind if the ledger's changes are not read in time.
 func (p *Pages) behind() error {
-	if p.scrubber.scrubPace == nil || access(p.poller.follow.access.Load()) != behind {
+	if p.scrubber.rate.Load() == 0 || access(p.poller.follow.access.Load()) != behind {
 		return nil // passive Pages poll when they are read
 	}
 	return fmt.Errorf("%w: the last poll that succeeded began %v ago", ErrBehind,

@@ -122,16 +122,13 @@ func (cm *committer) tryStep(ctx context.Context, s *step) error {
 		}
 		s.repair = repairs[0].do
 	}
-	ofGroup, err := takeSlot(ctx, s.group.slots)
-	if err != nil {
-		return fmt.Errorf("bring page %d: %w", page, err)
+	for _, slots := range []chan struct{}{s.group.slots, cm.slots} {
+		end, err := takeSlot(ctx, slots)
+		if err != nil {
+			return fmt.Errorf("bring page %d: %w", page, err)
+		}
+		defer end() //nolint:gocritic // there are two
 	}
-	defer ofGroup()
-	ofAll, err := takeSlot(ctx, cm.slots)
-	if err != nil {
-		return fmt.Errorf("bring page %d: %w", page, err)
-	}
-	defer ofAll()
 	return s.repair(ctx)
 }
 

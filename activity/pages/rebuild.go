@@ -43,11 +43,7 @@ type rebuilds struct {
 // rebuilder rebuilds pages from the ledger. It holds pages in this process: those that the store
 // did not take, and those that feeds have read.
 type rebuilder struct {
-	life      *lifecycle
-	storage   *storage
-	poller    *poller
-	sequences *sequences
-	layout    *layout
+	core
 
 	kinds         []ledger.Kind // that this process writes
 	declared      declared
@@ -60,11 +56,7 @@ type rebuilder struct {
 
 func newRebuilder(p *poller, c Config) *rebuilder {
 	b := &rebuilder{
-		life:          p.life,
-		storage:       p.storage,
-		poller:        p,
-		sequences:     p.sequences,
-		layout:        p.layout,
+		core:          core{p.life, p.storage, p, p.sequences, p.layout, p.due},
 		kinds:         c.Kinds,
 		maxSharedKeys: c.MaxSharedKeys,
 		large:         largePages{least: largePage},
@@ -147,16 +139,11 @@ func (b *rebuilds) counts() (reasons map[string]uint64, inProgress int) {
 	return maps.Clone(b.reasons), len(b.flights)
 }
 
-// isSlow reports whether a rebuild of the page took too long.
-func (b *rebuilds) isSlow(number uint32) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.failed[number].slow
-}
-
 // inParts reports whether the page is known to be too large to be read at once.
 func (b *rebuilder) inParts(number uint32) bool {
-	return b.rebuilds.isSlow(number) || b.large.has(number)
+	b.rebuilds.mu.Lock()
+	defer b.rebuilds.mu.Unlock()
+	return b.rebuilds.failed[number].slow || b.large.has(number)
 }
 
 func newRebuilds(onRebuild func(reason string, took time.Duration, err error)) rebuilds {

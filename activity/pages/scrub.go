@@ -9,8 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
@@ -37,17 +35,14 @@ const (
 // Scrubber is the background work on pages: it looks for pages that differ from the ledger, and
 // rebuilds them. It is safe for concurrent use.
 type Scrubber struct {
-	life      *lifecycle
-	storage   *storage
-	poller    *poller
-	sequences *sequences
-	layout    *layout
-	due       *dueQueue
+	core
 
 	rebuilder *rebuilder
 	applier   *applier
-	scrubPace *scrubPace // nil for passive Pages
 	asked     asked
+
+	rate        atomic.Int64  // pages a second; 0: passive Pages
+	rateChanged chan struct{} // holds an element after a change
 	// bulked holds the numbers of the pages that a Bulk is working on. They are not compared.
 	bulked       sync.Map
 	repairOutage outage // pages cannot be repaired
@@ -56,16 +51,7 @@ type Scrubber struct {
 }
 
 func newScrubber(a *applier) *Scrubber {
-	return &Scrubber{
-		life:      a.life,
-		storage:   a.storage,
-		poller:    a.poller,
-		sequences: a.sequences,
-		layout:    a.layout,
-		due:       a.due,
-		rebuilder: a.rebuilder,
-		applier:   a,
-	}
+	return &Scrubber{core: a.core, rebuilder: a.rebuilder, applier: a, rateChanged: make(chan struct{}, 1)}
 }
 
 // scrub is the state of the goroutine that scrubs.
@@ -80,30 +66,18 @@ type scrub struct {
 	lost   bool    // the last step found many pages at fault
 }
 
-// scrubPace is the speed of a scrub.
-type scrubPace struct {
-	rate    atomic.Int64  // pages a second
-	changed chan struct{} // holds an element after a change
-}
-
-func newScrubPace(rate int) *scrubPace {
-	p := &scrubPace{changed: make(chan struct{}, 1)}
-	p.rate.Store(int64(rate))
-	return p
-}
-
 // SetScrubRate changes [Config.ScrubRate] to 1 to 100,000 pages a second, effective at once. It is
 // safe for concurrent use. On passive Pages it is a no-op.
 func (sc *Scrubber) SetScrubRate(rate int) error {
 	if rate < 1 || rate > MaxScrubRate {
 		return fmt.Errorf("scrub rate %d is not in 1 to %d pages a second", rate, MaxScrubRate)
 	}
-	if sc.scrubPace == nil {
+	if sc.rate.Load() == 0 {
 		return nil
 	}
-	sc.scrubPace.rate.Store(int64(rate))
+	sc.rate.Store(int64(rate))
 	select {
-	case sc.scrubPace.changed <- struct{}{}:
+	case sc.rateChanged <- struct{}{}:
 	default: // the loop has yet to read an earlier change
 	}
 	return nil
@@ -124,12 +98,12 @@ func (sc *Scrubber) scrubLoop() {
 		select {
 		case <-timer.C:
 		case <-sc.due.more:
-		case <-sc.scrubPace.changed: // at the old rate, the next step could be a minute away
+		case <-sc.rateChanged: // at the old rate, the next step could be a minute away
 		case <-sc.life.open.Done():
 			return
 		}
 		sc.workDue(sc.life.elapsed())
-		if next := last + int64(pause)/sc.scrubPace.rate.Load(); sc.life.elapsed() < next {
+		if next := last + int64(pause)/sc.rate.Load(); sc.life.elapsed() < next {
 			timer.Reset(time.Duration(min(next, sc.due.next()) - sc.life.elapsed()))
 			continue
 		}
@@ -156,19 +130,14 @@ func (sc *Scrubber) scrubStep(s *scrub) (pause time.Duration) {
 		s.pages, s.next = now, 0 // the shared pages have changed, so the round starts again
 		s.missed, s.survey = 0, newSurvey()
 	}
-	all := s.pages.len()
-	last := min(s.next+scrubChunk, all)
-	pages := make([]uint32, 0, scrubChunk)
-	for n := s.next; n < last; n++ {
-		pages = append(pages, s.pages.number(n))
-	}
+	all, pages := s.pages.len(), s.pages.chunk(s.next)
 	c := sc.compare(pages, repairPatience, maxRefused, s.survey)
 	s.missed += len(pages) - c.compared
 	if s.looked += c.compared; s.looked >= verifyEvery {
 		s.looked = 0
 		sc.due.add(s.pages.number(rand.IntN(all)), reasonVerified, 0) //nolint:gosec // covers every page eventually
 	}
-	if s.next = last; last == all {
+	if s.next += len(pages); s.next == all {
 		sc.endRound(s)
 		s.next, s.pages = 0, nil
 	} else {
@@ -278,7 +247,7 @@ func (sc *Scrubber) peek(pages []uint32) (found []faultyPage, statuses []favfilt
 			sc.rebuilder.held.keepBuild(page, st.Header.Build)
 		}
 		if reason == "" {
-			sc.sequences.of(page).noteStored(st.Header.Sequence)
+			sc.sequences.of(page).stored.raise(st.Header.Sequence)
 			continue
 		}
 		found = append(found, faultyPage{page, want[i], reason})
@@ -298,32 +267,26 @@ func (sc *Scrubber) repair(found []faultyPage, patience time.Duration, most int)
 // rebuild that takes longer than patience continues in the background. After most failures of the
 // store, rebuildAll starts no further rebuild.
 func (sc *Scrubber) rebuildAll(found []faultyPage, patience time.Duration, most int) (failed int) {
-	var group errgroup.Group
 	var repaired, refused atomic.Int64
-	group.SetLimit(maxRepairs)
-	for _, i := range rand.Perm(len(found)) { //nolint:gosec // any order will do
+	inParallel(maxRepairs, rand.Perm(len(found)), func(i int, _ *sync.Mutex) { //nolint:gosec // any order will do
 		if sc.life.isClosed() || refused.Load() >= int64(most) {
-			break // rebuilds in progress are still awaited
+			return
 		}
 		m := found[i]
-		group.Go(func() error {
-			ctx, cancel := context.WithTimeout(sc.life.base, patience)
-			defer cancel()
-			err := sc.rebuildFaulty(ctx, m)
-			if err == nil || ctx.Err() == nil {
-				sc.noteRepair(ctx, m.page, m.reason, err)
-			}
-			failed, ok := errors.AsType[*UnavailableError](err)
-			switch {
-			case err == nil:
-				repaired.Add(1)
-			case ok && failed.Dependency == "pages":
-				refused.Add(1)
-			}
-			return nil // the others continue
-		})
-	}
-	_ = group.Wait() // always nil
+		ctx, cancel := context.WithTimeout(sc.life.base, patience)
+		defer cancel()
+		err := sc.rebuildFaulty(ctx, m)
+		if err == nil || ctx.Err() == nil {
+			sc.noteRepair(ctx, m.page, m.reason, err)
+		}
+		failed, ok := errors.AsType[*UnavailableError](err)
+		switch {
+		case err == nil:
+			repaired.Add(1)
+		case ok && failed.Dependency == "pages":
+			refused.Add(1)
+		}
+	})
 	return len(found) - int(repaired.Load())
 }
 

@@ -64,10 +64,7 @@ func (sc *Scrubber) scrubRound(rate int, p ScrubProgress) {
 	p.All, p.Found = pages.len(), make(map[string]int)
 	for p.Running {
 		begun := time.Now()
-		some := make([]uint32, 0, scrubChunk)
-		for n := p.Done; n < min(p.All, p.Done+scrubChunk); n++ {
-			some = append(some, pages.number(n))
-		}
+		some := pages.chunk(p.Done)
 		c := sc.compare(some, pageTimeout, len(some), survey)
 		for _, m := range c.found {
 			p.Found[m.reason]++

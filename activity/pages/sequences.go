@@ -23,16 +23,16 @@ type sequence struct {
 	// required is the lowest sequence that a reader may accept. A page with a lower one is stale:
 	// it has lost a write that was or may have been acknowledged. A write of this process raises it
 	// once its page is changed or has failed. A poll raises it to the ledger's sequence.
-	required atomic.Uint64
+	required rising
 	// known is the highest sequence that the ledger is known to have had. A page with a
 	// higher one is ahead of a ledger that was restored to an earlier state, unless the ledger says
 	// otherwise.
-	known atomic.Uint64
+	known rising
 	// stored is the highest sequence that the page was seen to have in the store.
-	stored atomic.Uint64
+	stored rising
 	// left is the sequence with which a user last left the page, as the last poll found it. The
 	// process knows all users who left up to then. If the page has another value, its reader polls.
-	left atomic.Uint64
+	left rising
 }
 
 func newSequences(pages uint32) *sequences {
@@ -93,29 +93,19 @@ func (s *sequences) forgetReleased(known func(page uint32) bool) (pages []uint32
 // it.
 func (s *sequence) learn(at uint64) (others bool) {
 	others = at > s.known.Load()
-	s.noteKnown(at)
-	s.require(at)
+	s.known.raise(at)
+	s.required.raise(at)
 	return others
 }
 
-// require makes readers refuse lower sequences.
-func (s *sequence) require(at uint64) { raise(&s.required, at) }
+// rising is a number that only rises.
+type rising struct{ atomic.Uint64 }
 
-// noteKnown notes that the ledger has had the sequence.
-func (s *sequence) noteKnown(at uint64) { raise(&s.known, at) }
-
-// noteStored notes that the page has had the sequence in the store.
-func (s *sequence) noteStored(at uint64) { raise(&s.stored, at) }
-
-// leave notes that a user left the page with the sequence, and that this process knows all users
-// who left up to then.
-func (s *sequence) leave(at uint64) { raise(&s.left, at) }
-
-// raise sets a number to at, if it is lower.
-func raise(number *atomic.Uint64, at uint64) {
+// raise sets the number to at, if it is lower.
+func (r *rising) raise(at uint64) {
 	for {
-		old := number.Load()
-		if old >= at || number.CompareAndSwap(old, at) {
+		old := r.Load()
+		if old >= at || r.CompareAndSwap(old, at) {
 			return
 		}
 	}

@@ -24,8 +24,8 @@ func TestLearn(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newSequences(1).of(0)
-			s.noteKnown(c.known)
-			s.require(c.required)
+			s.known.raise(c.known)
+			s.required.raise(c.required)
 			news := s.learn(c.at)
 			known, required := s.known.Load(), s.required.Load()
 			if known != c.wantKnown || required != c.wantRequired || news != c.news {
@@ -45,13 +45,13 @@ func TestSequencesRise(t *testing.T) {
 			group.Go(func() {
 				s := all.of(page)
 				for i := range uint64(1000) {
-					s.noteStored(i*8 + n)
+					s.stored.raise(i*8 + n)
 					if stored := s.stored.Load(); stored < i*8+n {
 						t.Errorf("page %d stored at %d, then at %d", page, i*8+n, stored)
 					}
 				}
-				s.noteStored(n)
-				s.leave(n)
+				s.stored.raise(n)
+				s.left.raise(n)
 			})
 		}
 		group.Wait()

@@ -123,15 +123,7 @@ func (p *Pages) Stats() Stats {
 	s.LedgerDown = access(p.poller.follow.access.Load()) == unreachable
 	s.PollAge = time.Duration(p.life.elapsed() - p.poller.follow.start.Load())
 	s.ScrubAge = time.Duration(p.life.elapsed() - p.storage.stats.roundEnd.Load())
-	if p.scrubber.scrubPace != nil {
-		s.ScrubRate = int(p.scrubber.scrubPace.rate.Load())
-	}
-	p.sizes(&s)
-	return s
-}
-
-// sizes fills in the numbers of pages, of held bytes, and of rebuilds in progress.
-func (p *Pages) sizes(s *Stats) {
+	s.ScrubRate = int(p.scrubber.rate.Load())
 	pages := p.layout.pages()
 	s.ScrubAt, s.ScrubPages = p.storage.stats.scrubAt.Load(), uint32(pages.len())
 	s.SharedPages, s.DedicatedPages = pages.shared, len(pages.dedicated)
@@ -140,6 +132,7 @@ func (p *Pages) sizes(s *Stats) {
 	}
 	_, s.HeldBytes = p.rebuilder.held.pages.Size()
 	s.Rebuilds, s.Rebuilding = p.rebuilder.rebuilds.counts()
-	target, _ := p.grower.growth.state()
+	target, _ := p.grower.state()
 	s.Reshaping = target > 0
+	return s
 }

@@ -1,8 +1,10 @@
 package pages
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -74,14 +76,10 @@ func (s *storage) loadWhole(ctx context.Context, id favfilter.PageID) (favfilter
 	limited, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
 	loaded, err := s.store.LoadWhole(limited, []favfilter.PageID{id})
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return favfilter.Loaded{}, ctx.Err()
-	case err != nil:
-		return favfilter.Loaded{}, Unavailable("pages", err)
-	default:
-		return loaded[0], nil
+	if err != nil {
+		return favfilter.Loaded{}, cmp.Or(ctx.Err(), Unavailable("pages", err))
 	}
+	return loaded[0], nil
 }
 
 // noteStore notes whether the last call to the store failed. It logs when failures begin and end.
@@ -97,4 +95,36 @@ func (s *storage) noteStore(ctx context.Context, err error) {
 	case err == nil && s.readOutage.on.Load() && s.readOutage.worked(s.life.elapsed()):
 		s.log.InfoContext(ctx, "pages can be read again")
 	}
+}
+
+// outageQuiet is how long nothing must fail before an outage can end.
+const outageQuiet = 5 * time.Second
+
+// outage is a period of failures. It limits the log to a line at its begin and one at its end,
+// when some pages fail and others work. An outage begins with a failure. It ends with the first
+// success after outageQuiet without a failure. The zero value is no outage. It is safe for
+// concurrent use.
+type outage struct {
+	on atomic.Bool
+
+	mu   sync.Mutex
+	last int64 // time of the last failure, as elapsed
+}
+
+// failed notes a failure, and reports whether it begins an outage.
+func (e *outage) failed(now int64) (begins bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.last = now
+	return !e.on.Swap(true)
+}
+
+// worked notes a success, and reports whether it ends the outage.
+func (e *outage) worked(now int64) (ends bool) {
+	if !e.on.Load() {
+		return false
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.on.Load() && now-e.last >= int64(outageQuiet) && e.on.Swap(false)
 }
