@@ -121,7 +121,7 @@ func (f *Follower) read(ctx context.Context, src *activity.Source, conn *pgx.Con
 	for i := range f.tables {
 		t := &f.tables[i]
 		add := func(m *mapped) error { return to.add(src.HashOf(m.user)>>spillShift, m) }
-		if err := f.readTable(ctx, tx, t, add, f.refuse); err != nil {
+		if err := f.readTable(ctx, conn, t, add, f.refuse); err != nil {
 			return 0, err
 		}
 	}
@@ -131,14 +131,14 @@ func (f *Follower) read(ctx context.Context, src *activity.Source, conn *pgx.Con
 // readTable calls take with what each row of a table gives, or refuse. The simple protocol returns
 // values as the stream has them.
 func (f *Follower) readTable(
-	ctx context.Context, tx pgx.Tx, t *Table, take func(*mapped) error, refuse func(context.Context, *rowError) error,
+	ctx context.Context, conn *pgx.Conn, t *Table, take func(*mapped) error, refuse func(context.Context, *rowError) error,
 ) error {
 	columns := t.columns()
 	quoted := make([]string, len(columns))
 	for i, column := range columns {
 		quoted[i] = quote(column)
 	}
-	rows, err := tx.Query(ctx, "SELECT "+strings.Join(quoted, ", ")+" FROM "+t.only(), pgx.QueryExecModeSimpleProtocol)
+	rows, err := conn.Query(ctx, "SELECT "+strings.Join(quoted, ", ")+" FROM "+t.only(), pgx.QueryExecModeSimpleProtocol)
 	if err != nil {
 		return err
 	}

@@ -152,21 +152,6 @@ func (c *catalog) readServer(ctx context.Context) error {
 	return nil
 }
 
-// column is a column of a table of the source.
-type column struct {
-	kind      string // type
-	generated bool
-}
-
-// idTypes are the types whose text is an id.
-func idTypes() []string {
-	return []string{"smallint", "integer", "bigint", "uuid", "text", "character varying", "citext"}
-}
-
-func timeTypes() []string {
-	return []string{"timestamp with time zone", "timestamp without time zone", "date"}
-}
-
 func (c *catalog) readTables(ctx context.Context) error {
 	seen := make(map[string]bool)
 	for i := range c.tables {
@@ -197,9 +182,6 @@ func (c *catalog) readTables(ctx context.Context) error {
 		if err := c.readColumns(ctx, t, oid, name); err != nil {
 			return err
 		}
-		if err := c.readIdentity(ctx, t, oid); err != nil {
-			return err
-		}
 		if !seen[name] {
 			c.Tables = append(c.Tables, fmt.Sprintf("%s: some %.0f rows", name, rows))
 		}
@@ -208,64 +190,45 @@ func (c *catalog) readTables(ctx context.Context) error {
 	return nil
 }
 
-// readColumns checks the columns that a table maps.
+// readColumns checks the columns that a table maps, and that the stream has their old values, for
+// each partition.
 func (c *catalog) readColumns(ctx context.Context, t *Table, oid uint32, name string) error {
-	rows, err := c.conn.Query(ctx, `SELECT attname, format_type(atttypid, NULL), attgenerated <> '' FROM pg_attribute
-		WHERE attrelid = $1 AND attnum > 0 AND NOT attisdropped`, oid)
+	rows, err := c.conn.Query(ctx, `SELECT c.oid = $1, format('%I.%I', n.nspname, c.relname), attname, format_type(atttypid, NULL), attgenerated <> '',
+			c.relreplident = 'f' OR EXISTS (SELECT 1 FROM pg_index i WHERE i.indrelid = c.oid AND a.attnum = ANY (i.indkey)
+				AND (c.relreplident = 'd' AND i.indisprimary OR c.relreplident = 'i' AND i.indisreplident))
+		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_attribute a ON attrelid = c.oid AND attnum > 0 AND NOT attisdropped
+		WHERE c.oid IN (SELECT $1::oid UNION SELECT relid FROM pg_partition_tree($1::oid::regclass)) AND attname = ANY ($2)
+		ORDER BY 1 DESC, 2, 3`, oid, t.columns())
 	if err != nil {
 		return err
 	}
-	all := make(map[string]column)
-	var one string
-	var is column
-	if _, err = pgx.ForEachRow(rows, []any{&one, &is.kind, &is.generated}, func() error { all[one] = is; return nil }); err != nil {
-		return err
-	}
-	for _, column := range t.columns() {
-		if is, found := all[column]; !found {
-			c.lacks("", "%s has no column %q", name, column)
-		} else if is.generated {
+	ids := []string{"smallint", "integer", "bigint", "uuid", "text", "character varying", "citext"}
+	times := []string{"timestamp with time zone", "timestamp without time zone", "date"}
+	missing, changed := t.columns(), ""
+	var of, column, kind string
+	var root, generated, old bool
+	_, err = pgx.ForEachRow(rows, []any{&root, &of, &column, &kind, &generated, &old}, func() error {
+		isID := slices.Contains(slices.Concat(t.User.columns(), t.Target.columns()), column)
+		switch isTime := column == t.Since || column == t.Until; {
+		case root && generated:
 			c.lacks("", "%s: column %q is generated, and is not in the stream", name, column)
+		case root && isID && !slices.Contains(ids, kind):
+			c.lacks("", "%s: column %q has the type %s: an id has one of %s", name, column, kind, strings.Join(ids, ", "))
+		case root && isTime && !slices.Contains(times, kind):
+			c.lacks("", "%s: column %q has the type %s: a time has one of %s", name, column, kind, strings.Join(times, ", "))
 		}
-	}
-	for _, want := range []struct {
-		columns, types []string
-		what           string
-	}{
-		{slices.Concat(t.User.columns(), t.Target.columns()), idTypes(), "an id"},
-		{slices.DeleteFunc([]string{t.Since, t.Until}, func(c string) bool { return c == "" }), timeTypes(), "a time"},
-	} {
-		for _, column := range want.columns {
-			if is, found := all[column]; found && !slices.Contains(want.types, is.kind) {
-				c.lacks("", "%s: column %q has the type %s: %s has one of %s", name, column, is.kind, want.what, strings.Join(want.types, ", "))
-			}
+		if root {
+			missing = slices.DeleteFunc(missing, func(m string) bool { return m == column })
 		}
-	}
-	return nil
-}
-
-// readIdentity checks that the stream has the old values of the mapped columns, for each partition.
-func (c *catalog) readIdentity(ctx context.Context, t *Table, oid uint32) error {
-	rows, err := c.conn.Query(ctx, `SELECT format('%I.%I', n.nspname, c.relname), c.relreplident = 'f',
-			coalesce((SELECT array_agg(a.attname::text) FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)
-				WHERE i.indrelid = c.oid AND (c.relreplident = 'd' AND i.indisprimary OR c.relreplident = 'i' AND i.indisreplident)), '{}')
-		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-		WHERE c.oid IN (SELECT $1::oid UNION SELECT relid FROM pg_partition_tree($1::oid::regclass))`, oid)
-	if err != nil {
-		return err
-	}
-	var name string
-	var full bool
-	var identity []string
-	_, err = pgx.ForEachRow(rows, []any{&name, &full, &identity}, func() error {
-		for _, column := range t.columns() {
-			if !full && !slices.Contains(identity, column) {
-				c.lacks("ALTER TABLE "+name+" REPLICA IDENTITY FULL", "%s: the old value of %q is not in the stream", name, column)
-				break
-			}
+		if !old && changed != of {
+			changed = of
+			c.lacks("ALTER TABLE "+of+" REPLICA IDENTITY FULL", "%s: the old value of %q is not in the stream", of, column)
 		}
 		return nil
 	})
+	for _, column := range missing {
+		c.lacks("", "%s has no column %q", name, column)
+	}
 	return err
 }
 
@@ -295,31 +258,26 @@ func (c *catalog) readSlot(ctx context.Context) error {
 		return err
 	}
 	log, err := c.keptLog(ctx, c.conn)
-	if err != nil {
-		return err
-	}
 	c.Slot = fmt.Sprintf("%s, keeps %d MiB of WAL", state, log.Kept>>20)
-	switch state {
-	case slotMissing:
-	case slotForeign:
+	if state == slotForeign {
 		c.lacks("", "the replication slot %s is not one of follow, or that of another database: use another --source-name", c.name)
-		return nil
-	default:
-		return nil
 	}
-	var used, slots, senders int
-	err = c.conn.QueryRow(ctx, `SELECT count(*), current_setting('max_replication_slots')::int, current_setting('max_wal_senders')::int
-		FROM pg_replication_slots`).Scan(&used, &slots, &senders)
+	if err != nil || state != slotMissing {
+		return err
+	}
+	rows, err := c.conn.Query(ctx, `SELECT name, setting, used, (used + 2)::text FROM pg_settings, (SELECT count(*) AS used FROM pg_replication_slots) AS slots
+		WHERE name IN ('max_replication_slots', 'max_wal_senders') AND setting::int <= used`)
 	if err != nil {
 		return err
 	}
-	for setting, has := range map[string]int{"max_replication_slots": slots, "max_wal_senders": senders} {
-		if has <= used {
-			c.Problems = append(c.Problems, Problem{
-				fmt.Sprintf("%s is %d, and %d are in use", setting, has, used), fmt.Sprintf("ALTER SYSTEM SET %s = %d", setting, used+2), true})
-		}
-	}
-	return nil
+	var setting, has, want string
+	var used int
+	_, err = pgx.ForEachRow(rows, []any{&setting, &has, &used, &want}, func() error {
+		c.Problems = append(c.Problems, Problem{
+			fmt.Sprintf("%s is %s, and %d are in use", setting, has, used), "ALTER SYSTEM SET " + setting + " = " + want, true})
+		return nil
+	})
+	return err
 }
 
 // slotState is the state of the replication slot.
@@ -334,24 +292,14 @@ const (
 )
 
 func (s *source) slotState(ctx context.Context, conn *pgx.Conn) (slotState, error) {
-	var mine, active, lost bool
-	err := conn.QueryRow(ctx, `SELECT plugin = 'pgoutput' AND database = current_database() AND NOT temporary, active,
-			coalesce(wal_status = 'lost', false) OR restart_lsn IS NULL
-		FROM pg_replication_slots WHERE slot_name = $1`, s.name).Scan(&mine, &active, &lost)
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return slotMissing, nil
-	case err != nil:
-		return "", err
-	case !mine:
-		return slotForeign, nil
-	case lost:
-		return slotLost, nil
-	case active:
-		return slotActive, nil
-	default:
-		return slotReady, nil
+	state := slotMissing
+	err := conn.QueryRow(ctx, `SELECT CASE WHEN plugin IS DISTINCT FROM 'pgoutput' OR database IS DISTINCT FROM current_database() OR temporary THEN $2
+			WHEN wal_status = 'lost' OR restart_lsn IS NULL THEN $3 WHEN active THEN $4 ELSE $5 END
+		FROM pg_replication_slots WHERE slot_name = $1`, s.name, slotForeign, slotLost, slotActive, slotReady).Scan(&state)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = nil
 	}
+	return state, err
 }
 
 // checkSlot returns an error that wraps errLacks if the slot does not have all that follows a

@@ -88,11 +88,6 @@ func (f *Follower) ReadInvalid(ctx context.Context, to *Report) error {
 		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // it only read
-	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // it only read
 	ignore := func(*mapped) error { return nil }
 	list := func(_ context.Context, bad *rowError) error {
 		to.Invalid++
@@ -102,7 +97,7 @@ func (f *Follower) ReadInvalid(ctx context.Context, to *Report) error {
 		return nil
 	}
 	for i := range f.tables {
-		if err := f.readTable(ctx, tx, &f.tables[i], ignore, list); err != nil {
+		if err := f.readTable(ctx, conn, &f.tables[i], ignore, list); err != nil {
 			return fmt.Errorf("read table %s: %w", f.tables[i].Table, err)
 		}
 	}
