@@ -138,7 +138,8 @@ func (r *Recorder) Await(ctx context.Context, after string) error {
 	}
 	wanted, ok := parsePosition(text)
 	if !ok {
-		return &InvalidError{Code: CodeInvalidPosition, Field: fieldAfter, Message: fmt.Sprintf("%q is not a position such as 0/16B3748", after)}
+		message := fmt.Sprintf("%q is not a position such as 0/16B3748", after)
+		return &InvalidError{Code: CodeInvalidPosition, Field: fieldAfter, Message: message}
 	}
 	limited, cancel := context.WithTimeout(ctx, r.afterTimeout)
 	defer cancel()

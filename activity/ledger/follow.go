@@ -2,13 +2,12 @@ package ledger
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"time"
-
-	"github.com/go-json-experiment/json"
 )
 
 // forgetMost is the number of rows that a transaction forgets at most.

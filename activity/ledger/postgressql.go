@@ -145,7 +145,7 @@ func postgresLocks() locks {
 
 // postgresDialect returns the SQL that has its counterpart in [sqliteDialect]. OFFSET keeps an
 // inner SELECT separate: one seek for each row, in the row's partition alone.
-func postgresDialect() dialect {
+func postgresDialect() dialect { //nolint:funlen // a list
 	return dialect{
 		locks: postgresLocks(),
 		// Allows the best plan for reading a whole table, too.

@@ -54,16 +54,16 @@ func (l *Ledger) execute(ctx context.Context, p *plan, now time.Time) (receipt R
 			return fmt.Errorf("look up rows: %w", err)
 		}
 		receipt = Receipt{Layouts: p.layouts, Owners: p.owners}
-		var more []statement
+		writes := make([]statement, 0, 5)
 		if p.step == nil {
 			receipt.Changed, receipt.Refused = p.decide(now)
-		} else if more, err = l.follow(ctx, t, p, now); err != nil {
+		} else if writes, err = l.follow(ctx, t, p, now); err != nil {
 			return err
 		}
 		f := p.effect(states)
 		receipt.Pages = f.pages
 		upserts, removals := p.writes()
-		err = execAll(ctx, t, append(more,
+		err = execAll(ctx, t, append(writes,
 			statement{sql: l.sql.upsertRows, columns: columnsOf(upserts)},
 			statement{sql: l.sql.deleteRows, columns: columnsOf(removals)[:4]},
 			l.raise(f.raised)))

@@ -73,9 +73,7 @@ func (b *Bulk) Record(ctx context.Context, changes []ledger.Change) (Written, er
 	if err := r.poller.agreed(); err != nil {
 		return Written{}, fmt.Errorf("nothing was changed: %w", err)
 	}
-	limited, cancel := context.WithTimeout(ctx, bulkTimeout)
-	receipt, err := r.poller.record(limited, b.step, changes)
-	cancel()
+	receipt, err := r.poller.record(ctx, bulkTimeout, b.step, changes)
 	if err != nil {
 		return Written{}, Unavailable("ledger", err)
 	}

@@ -223,9 +223,7 @@ func (cm *committer) commit(writes []*write) {
 	if len(changes) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(onBehalf(writes), commitTimeout)
-	receipt, err := cm.poller.record(ctx, writes[0].step, changes)
-	cancel()
+	receipt, err := cm.poller.record(onBehalf(writes), commitTimeout, writes[0].step, changes)
 	followed, refused := errors.AsType[*ledger.FollowedError](err)
 	if (refused || errors.Is(err, ledger.ErrKindsDiffer)) && len(writes) > 1 {
 		for _, w := range writes { // which had no effect: refuse no other than those concerned
@@ -272,7 +270,11 @@ func (cm *committer) commit(writes []*write) {
 }
 
 // record records changes in the ledger, or what a source did, if step is not nil.
-func (pl *poller) record(ctx context.Context, step *ledger.Step, changes []ledger.Change) (ledger.Receipt, error) {
+func (pl *poller) record(
+	ctx context.Context, limit time.Duration, step *ledger.Step, changes []ledger.Change,
+) (ledger.Receipt, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
 	if step != nil {
 		return pl.ledger.Follow(ctx, pl.storage.now(), *step, changes)
 	}

@@ -88,16 +88,7 @@ func (p *Pages) deleteRows(
 			return deleted, Unavailable("ledger", err)
 		}
 		kinds := *p.rebuilder.declared.Load()
-		found = slices.DeleteFunc(found, func(row ledger.Row) bool {
-			k := kinds[row.Kind]
-			if k.Owner != "" && k.Owner != ledger.User {
-				return true // what others did with a domain or a tag of the same id is not the user's
-			}
-			if k.Followed {
-				followed[k.Of] = true
-			}
-			return k.Followed
-		})
+		found = slices.DeleteFunc(found, func(row ledger.Row) bool { return kinds[row.Kind].stays(followed) })
 		if len(found) == 0 {
 			continue
 		}
@@ -119,6 +110,18 @@ func (p *Pages) deleteRows(
 			}
 		}
 	}
+}
+
+// stays reports whether rows of the kind are not deleted with the user: a source alone writes it, and
+// it is then added to followed, or others did that with a domain or a tag of the same id.
+func (k RowKind) stays(followed map[string]bool) bool {
+	if k.Owner != "" && k.Owner != ledger.User {
+		return true
+	}
+	if k.Followed {
+		followed[k.Of] = true
+	}
+	return k.Followed
 }
 
 // removal returns the change that removes a row and its other side.

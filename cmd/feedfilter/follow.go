@@ -24,9 +24,9 @@ const stoppedPause = time.Minute
 
 // sourceFlags say which database of an app to follow.
 type sourceFlags struct {
-	Source     string `help:"${source}"      placeholder:"URL"`
-	SourceName string `default:"app"         help:"${source_name}" placeholder:"NAME"`
-	OnError    string `default:"stop"        enum:"stop,skip"      help:"${source_error}" placeholder:"WHAT"`
+	Source     string `help:"${source}" placeholder:"URL"`
+	SourceName string `default:"app"    help:"${source_name}" placeholder:"NAME"`
+	OnError    string `default:"stop"   enum:"stop,skip"      help:"${source_error}" placeholder:"WHAT"`
 }
 
 // followHelp is the help of sourceFlags, and of the command that follows.

@@ -3,7 +3,6 @@ package follow
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"slices"
 	"sync"
@@ -44,7 +43,7 @@ func BenchmarkFollow(b *testing.B) {
 	b.Cleanup(func() { _ = l.Close() })
 	store, err := redisstore.New(client, "feed")
 	must(b, err)
-	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	log := slog.New(slog.DiscardHandler)
 	r, err := activity.Open(b.Context(), activity.Config{Ledger: l, Store: store, AfterTimeout: time.Hour, Logger: log})
 	must(b, err)
 	b.Cleanup(r.Close)

@@ -186,7 +186,7 @@ func (d *decoder) learn(m *pglogrepl.RelationMessage) error {
 			case !found:
 				return fmt.Errorf("table %s has no column %q any more", r.name, column)
 			case !old:
-				return fmt.Errorf("table %s: column %q is not in the replica identity: ALTER TABLE %s REPLICA IDENTITY FULL", r.name, column, r.name)
+				return fmt.Errorf("table %s: column %q is not in the replica identity: ALTER TABLE %[1]s REPLICA IDENTITY FULL", r.name, column)
 			}
 		}
 	}

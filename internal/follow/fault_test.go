@@ -175,7 +175,7 @@ func TestFollowResync(t *testing.T) {
 	writing.Go(func() {
 		conn, err := pgx.Connect(ctx, a.server.URL())
 		must(t, err)
-		defer conn.Close(ctx) //nolint:errcheck // the test ends
+		defer conn.Close(ctx)
 		for n := 0; quit.Err() == nil; n++ {
 			for _, sql := range []string{
 				fmt.Sprintf(`INSERT INTO blocks (blocker_id, blocked_id) SELECT %d, n FROM generate_series(300, 320) n`, 600+n%20),

@@ -110,6 +110,7 @@ func New(r *activity.Recorder, o Options) *Follower {
 	if o.Kinds == nil {
 		o.Kinds = r.Kinds()
 	}
+	o.Log = o.Log.With("source_name", o.Name)
 	f := &Follower{
 		Options: o, recorder: r, fingerprint: o.Tables.fingerprint(), silence: time.Minute,
 		source: source{newMapper(o.Tables, o.Kinds), o.URL, "feedfilter_" + strings.ToLower(o.Name)},
@@ -141,9 +142,9 @@ func (f *Follower) Run(ctx context.Context) error {
 		f.say(trouble(err))
 		switch {
 		case ctx.Err() != nil || errors.Is(err, errResynced):
-			return nil
+			return nil //nolint:nilerr // it was told to end
 		case stop && f.Resync && !f.whole: // the stream cannot go on
-			f.Log.WarnContext(ctx, "cannot follow the source: reading it whole", "source", f.Name, "error", err)
+			f.Log.WarnContext(ctx, "cannot follow the source: reading it whole", "error", err)
 			f.whole = true
 			continue
 		case stop:
@@ -151,13 +152,13 @@ func (f *Follower) Run(ctx context.Context) error {
 		case err == nil: // the tables have to be read whole
 			continue
 		case held && !waiting:
-			f.Log.InfoContext(ctx, "another process follows the source: waiting", "source", f.Name, "by", err)
+			f.Log.InfoContext(ctx, "another process follows the source: waiting", "by", err)
 		case !held:
-			f.Log.WarnContext(ctx, "cannot follow the source: trying again", "source", f.Name, "error", err)
+			f.Log.WarnContext(ctx, "cannot follow the source: trying again", "error", err)
 		}
 		waiting = held
 		if pause(ctx, retryPause) != nil {
-			return nil
+			return nil //nolint:nilerr // it was told to end
 		}
 	}
 }
@@ -183,7 +184,7 @@ func (f *Follower) follow(ctx context.Context) error {
 	ending, stop := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer stop()
 	if ended := src.Renew(ending, 0); ended != nil && !errors.Is(ended, ledger.ErrFenced) {
-		f.Log.WarnContext(ctx, "cannot end the lease: another process has to wait for its end", "source", f.Name, "error", ended)
+		f.Log.WarnContext(ctx, "cannot end the lease: another process has to wait for its end", "error", ended)
 	}
 	return err
 }
@@ -226,7 +227,7 @@ func (f *Follower) withLease(ctx context.Context, src *activity.Source) error {
 	if err != nil {
 		return err
 	}
-	f.Log.InfoContext(ctx, "following the source", "source", f.Name, "position", at.String())
+	f.Log.InfoContext(ctx, "following the source", "position", at.String())
 	f.recorded.Store(uint64(at.lsn))
 	f.walEnd.Store(max(uint64(at.lsn), f.walEnd.Load()))
 	f.committed.CompareAndSwap(0, time.Now().UnixNano())
@@ -236,7 +237,7 @@ func (f *Follower) withLease(ctx context.Context, src *activity.Source) error {
 	err = f.stream(ctx, src, conn, at)
 	f.say(trouble(err)) // before it is not active: the lag goes on
 	if errors.Is(err, errLacks) || errors.Is(err, ledger.ErrStrayRow) {
-		f.Log.WarnContext(ctx, "reading the source whole again", "source", f.Name, "error", err)
+		f.Log.WarnContext(ctx, "reading the source whole again", "error", err)
 		return src.StartOver(ctx)
 	}
 	return err
@@ -249,7 +250,7 @@ func (f *Follower) start(ctx context.Context, src *activity.Source, conn *pgx.Co
 		return position{}, err
 	}
 	at, known := parsePosition(src.Position)
-	why := ""
+	var why string
 	switch {
 	case state == slotForeign:
 		return position{}, &StopError{fmt.Errorf("the replication slot %s is not one of follow: drop it", f.name)}
@@ -265,7 +266,7 @@ func (f *Follower) start(ctx context.Context, src *activity.Source, conn *pgx.Co
 		return at, f.freeSlot(ctx, conn)
 	}
 	f.say("the tables are read whole: " + why)
-	f.Log.InfoContext(ctx, "reading the source whole", "source", f.Name, "reason", why)
+	f.Log.InfoContext(ctx, "reading the source whole", "reason", why)
 	at, err = f.snapshot(ctx, src, conn)
 	if err == nil && f.Resync {
 		err = errResynced
@@ -279,7 +280,7 @@ func (f *Follower) refuse(ctx context.Context, bad *rowError) error {
 		return &StopError{bad}
 	}
 	f.counts[bad.table].skipped.Add(1)
-	f.Log.WarnContext(ctx, "skipped a row of the source", "source", f.Name, "table", bad.table, "row", bad.row, "error", bad.cause)
+	f.Log.WarnContext(ctx, "skipped a row of the source", "table", bad.table, "row", bad.row, "error", bad.cause)
 	return nil
 }
 

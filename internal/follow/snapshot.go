@@ -29,9 +29,6 @@ const (
 	snapshotGroup = 5000
 )
 
-// difference is what the ledger and a source do not agree about.
-type difference struct{ Missing, Stray, Changed, Same int }
-
 // snapshot reads the tables whole, and makes the ledger the same. It returns the position from which
 // the stream continues.
 func (f *Follower) snapshot(ctx context.Context, src *activity.Source, conn *pgx.Conn) (position, error) {
@@ -60,7 +57,7 @@ func (f *Follower) reread(
 	if err != nil {
 		return 0, err
 	}
-	defer os.RemoveAll(dir)
+	defer os.RemoveAll(dir) //nolint:errcheck // what is left is in the way of nothing
 	s := &spill{dir: dir}
 	defer s.close()
 	at, err := f.read(ctx, src, conn, slot, s)
@@ -74,8 +71,8 @@ func (f *Follower) reread(
 	if err != nil {
 		return 0, err
 	}
-	f.Log.InfoContext(ctx, "compared source and ledger", "source", f.Name,
-		"missing", found.Missing, "stray", found.Stray, "changed", found.Changed, "same", found.Same)
+	f.Log.InfoContext(ctx, "compared source and ledger",
+		"missing", found.missing, "stray", found.stray, "changed", found.changed, "same", found.equal)
 	var group []activity.SourceChange
 	_, err = f.compare(ctx, src, s, t, func(c activity.SourceChange) error {
 		if group = append(group, c); len(group) < snapshotGroup {
@@ -98,8 +95,8 @@ func (f *Follower) read(ctx context.Context, src *activity.Source, conn *pgx.Con
 	if err != nil {
 		return 0, err
 	}
-	defer exporter.Close(context.WithoutCancel(ctx)) // ends the snapshot
-	f.Log.InfoContext(ctx, "creating a replication slot: this waits for open transactions of the source", "source", f.Name)
+	defer exporter.Close(context.WithoutCancel(ctx)) //nolint:errcheck // ends the snapshot
+	f.Log.InfoContext(ctx, "creating a replication slot: this waits for open transactions of the source")
 	made, err := pglogrepl.CreateReplicationSlot(ctx, exporter.PgConn(), slot, "pgoutput", pglogrepl.CreateReplicationSlotOptions{
 		Mode: pglogrepl.LogicalReplication, SnapshotAction: "EXPORT_SNAPSHOT", Temporary: slot != f.name,
 	})
@@ -145,7 +142,7 @@ func (f *Follower) readTable(
 	defer rows.Close()
 	for n := 1; rows.Next(); n++ {
 		if n%1_000_000 == 0 {
-			f.Log.InfoContext(ctx, "reading the source", "source", f.Name, "table", t.Table, "rows", n)
+			f.Log.InfoContext(ctx, "reading the source", "table", t.Table, "rows", n)
 		}
 		values := rows.RawValues()
 		m, err := t.gives(func(column string) (*string, bool) {
@@ -166,64 +163,81 @@ func (f *Follower) readTable(
 	return rows.Err()
 }
 
-// compare compares the rows of a snapshot with the ledger. It passes on what has to be recorded,
-// and leaves out what is touched. Both are in order of the hash of users, so one part is enough at a
-// time.
+// comparison compares the rows of a snapshot with the ledger, and passes on what has to be recorded,
+// but for what is touched. Both are in order of the hash of users, so one part is enough at a time.
+type comparison struct {
+	spill   *spill
+	touched *touched
+	now     time.Time
+	record  func(activity.SourceChange) error
+
+	part                           int                    // of rows
+	rows                           map[item][]ledger.Span // of the part, which the ledger has not shown yet
+	missing, stray, changed, equal int
+}
+
+// compare compares all rows with the ledger.
 func (f *Follower) compare(
 	ctx context.Context, src *activity.Source, s *spill, t *touched, record func(activity.SourceChange) error,
-) (found difference, err error) {
-	now := f.recorder.Now()
-	part := -1
-	var rows map[item][]ledger.Span
-	pass := func(of item, spans []ledger.Span, count *int) error {
-		if t.has(of) {
-			return nil
-		}
-		*count++
-		return record(activity.SourceChange{User: of.user, Kind: of.kind, Target: of.target, At: now, Added: spans, Whole: true})
-	}
-	advance := func(to int) error {
-		for ; part < to; part++ {
-			for of, spans := range rows {
-				if err := pass(of, spans, &found.Missing); err != nil {
-					return err
-				}
-			}
-			if rows = nil; part+1 < spillParts {
-				if rows, err = s.load(part+1, now); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
-	}
+) (*comparison, error) {
+	c := &comparison{spill: s, touched: t, now: f.recorder.Now(), record: record, part: -1}
 	kinds := f.tables.Kinds()
-	err = f.recorder.Export(ctx, "", func(a activity.Activity) error {
+	err := f.recorder.Export(ctx, "", func(a activity.Activity) error {
 		if !slices.Contains(kinds, a.Kind) {
 			return nil
 		}
-		if err := advance(int(src.HashOf(a.User) >> spillShift)); err != nil {
+		if err := c.advance(int(src.HashOf(a.User) >> spillShift)); err != nil {
 			return err
 		}
-		of := item{a.Kind, a.User, a.Target}
-		spans := rows[of]
-		delete(rows, of)
-		switch {
-		case len(spans) == 0:
-			return pass(of, nil, &found.Stray)
-		case len(spans) == 1 && spans[0].Until.Equal(a.Until) && (spans[0].Since.IsZero() || spans[0].Since.Equal(a.Since)):
-			found.Same++
-			return nil
-		case len(spans) > 1: // it does not say that there are several
-			return pass(of, spans, &found.Same)
-		default:
-			return pass(of, spans, &found.Changed)
-		}
+		return c.take(a)
 	})
-	if err != nil {
-		return found, err
+	if err == nil {
+		err = c.advance(spillParts)
 	}
-	return found, advance(spillParts)
+	return c, err
+}
+
+// advance loads the rows of a part. The ledger lacks those that are left of the parts before.
+func (c *comparison) advance(to int) (err error) {
+	for ; c.part < to; c.part++ {
+		for of, spans := range c.rows {
+			if err := c.pass(of, spans, &c.missing); err != nil {
+				return err
+			}
+		}
+		if c.rows = nil; c.part+1 < spillParts {
+			if c.rows, err = c.spill.load(c.part+1, c.now); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// take compares an activity of the ledger.
+func (c *comparison) take(a activity.Activity) error {
+	of := item{a.Kind, a.User, a.Target}
+	spans := c.rows[of]
+	delete(c.rows, of)
+	switch {
+	case len(spans) == 0:
+		return c.pass(of, nil, &c.stray)
+	case len(spans) > 1: // the ledger may not know that there are several
+		return c.pass(of, spans, &c.equal)
+	case spans[0].Until.Equal(a.Until) && (spans[0].Since.IsZero() || spans[0].Since.Equal(a.Since)):
+		c.equal++
+		return nil
+	default:
+		return c.pass(of, spans, &c.changed)
+	}
+}
+
+func (c *comparison) pass(of item, spans []ledger.Span, count *int) error {
+	if c.touched.has(of) {
+		return nil
+	}
+	*count++
+	return c.record(activity.SourceChange{User: of.user, Kind: of.kind, Target: of.target, At: c.now, Added: spans, Whole: true})
 }
 
 // spill keeps the rows of a snapshot in files.
@@ -256,8 +270,8 @@ func (s *spill) add(part uint64, m *mapped) (err error) {
 }
 
 func (s *spill) close() {
-	for _, p := range s.parts {
-		if p.file != nil {
+	for i := range s.parts {
+		if p := &s.parts[i]; p.file != nil {
 			_ = p.file.Close()
 		}
 	}

@@ -120,7 +120,7 @@ func (s *source) inspect(ctx context.Context, conn *pgx.Conn) (Report, error) {
 	return c.Report, nil
 }
 
-func (c *catalog) lacks(mend, format string, args ...any) {
+func (c *catalog) lacksf(mend, format string, args ...any) {
 	c.Problems = append(c.Problems, Problem{What: fmt.Sprintf(format, args...), Mend: mend})
 }
 
@@ -136,10 +136,10 @@ func (c *catalog) readServer(ctx context.Context) error {
 		return err
 	}
 	if version < minVersion {
-		c.lacks("", "PostgreSQL %s is too old: 13 or later is needed", c.Server)
+		c.lacksf("", "PostgreSQL %s is too old: 13 or later is needed", c.Server)
 	}
 	if standby {
-		c.lacks("", "the server is a standby: use the primary")
+		c.lacksf("", "the server is a standby: use the primary")
 	}
 	if level != "logical" {
 		c.Problems = append(c.Problems, Problem{
@@ -147,7 +147,7 @@ func (c *catalog) readServer(ctx context.Context) error {
 	}
 	if !may {
 		user := c.conn.Config().User
-		c.lacks("ALTER ROLE "+quote(user)+" REPLICATION", "the role %q may not replicate", user)
+		c.lacksf("ALTER ROLE "+quote(user)+" REPLICATION", "the role %q may not replicate", user)
 	}
 	return nil
 }
@@ -167,15 +167,15 @@ func (c *catalog) readTables(ctx context.Context) error {
 			t.schema(), t.bare()).Scan(&oid, &kind, &name, &may, &rows)
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):
-			c.lacks("", "there is no table %s", t.quoted())
+			c.lacksf("", "there is no table %s", t.quoted())
 			continue
 		case err != nil:
 			return err
 		case kind != "r" && kind != "p":
-			c.lacks("", "%s is not a table", name)
+			c.lacksf("", "%s is not a table", name)
 			continue
 		case !may:
-			c.lacks("GRANT SELECT ON "+name+" TO "+quote(c.conn.Config().User), "%s may not be read", name)
+			c.lacksf("GRANT SELECT ON "+name+" TO "+quote(c.conn.Config().User), "%s may not be read", name)
 		}
 		t.partitioned = kind == "p"
 		c.oids = append(c.oids, oid)
@@ -193,10 +193,11 @@ func (c *catalog) readTables(ctx context.Context) error {
 // readColumns checks the columns that a table maps, and that the stream has their old values, for
 // each partition.
 func (c *catalog) readColumns(ctx context.Context, t *Table, oid uint32, name string) error {
-	rows, err := c.conn.Query(ctx, `SELECT c.oid = $1, format('%I.%I', n.nspname, c.relname), attname, format_type(atttypid, NULL), attgenerated <> '',
-			c.relreplident = 'f' OR EXISTS (SELECT 1 FROM pg_index i WHERE i.indrelid = c.oid AND a.attnum = ANY (i.indkey)
+	rows, err := c.conn.Query(ctx, `SELECT c.oid = $1, format('%I.%I', n.nspname, c.relname), attname, format_type(atttypid, NULL),
+			attgenerated <> '', c.relreplident = 'f' OR EXISTS (SELECT 1 FROM pg_index i WHERE i.indrelid = c.oid AND a.attnum = ANY (i.indkey)
 				AND (c.relreplident = 'd' AND i.indisprimary OR c.relreplident = 'i' AND i.indisreplident))
-		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_attribute a ON attrelid = c.oid AND attnum > 0 AND NOT attisdropped
+		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+			JOIN pg_attribute a ON attrelid = c.oid AND attnum > 0 AND NOT attisdropped
 		WHERE c.oid IN (SELECT $1::oid UNION SELECT relid FROM pg_partition_tree($1::oid::regclass)) AND attname = ANY ($2)
 		ORDER BY 1 DESC, 2, 3`, oid, t.columns())
 	if err != nil {
@@ -211,23 +212,23 @@ func (c *catalog) readColumns(ctx context.Context, t *Table, oid uint32, name st
 		isID := slices.Contains(slices.Concat(t.User.columns(), t.Target.columns()), column)
 		switch isTime := column == t.Since || column == t.Until; {
 		case root && generated:
-			c.lacks("", "%s: column %q is generated, and is not in the stream", name, column)
+			c.lacksf("", "%s: column %q is generated, and is not in the stream", name, column)
 		case root && isID && !slices.Contains(ids, kind):
-			c.lacks("", "%s: column %q has the type %s: an id has one of %s", name, column, kind, strings.Join(ids, ", "))
+			c.lacksf("", "%s: column %q has the type %s: an id has one of %s", name, column, kind, strings.Join(ids, ", "))
 		case root && isTime && !slices.Contains(times, kind):
-			c.lacks("", "%s: column %q has the type %s: a time has one of %s", name, column, kind, strings.Join(times, ", "))
+			c.lacksf("", "%s: column %q has the type %s: a time has one of %s", name, column, kind, strings.Join(times, ", "))
 		}
 		if root {
 			missing = slices.DeleteFunc(missing, func(m string) bool { return m == column })
 		}
 		if !old && changed != of {
 			changed = of
-			c.lacks("ALTER TABLE "+of+" REPLICA IDENTITY FULL", "%s: the old value of %q is not in the stream", of, column)
+			c.lacksf("ALTER TABLE "+of+" REPLICA IDENTITY FULL", "%s: the old value of %q is not in the stream", of, column)
 		}
 		return nil
 	})
 	for _, column := range missing {
-		c.lacks("", "%s has no column %q", name, column)
+		c.lacksf("", "%s has no column %q", name, column)
 	}
 	return err
 }
@@ -240,12 +241,12 @@ func (c *catalog) readPublication(ctx context.Context) error {
 			WHERE prpubid = p.oid AND coalesce(to_jsonb(r) ->> 'prqual', to_jsonb(r) ->> 'prattrs', '') = ''))`,
 		c.name, c.oids).Scan(&c.unpublished)
 	if err == nil && c.unpublished {
-		var names []string
+		names := make([]string, len(c.tables))
 		for i := range c.tables {
-			names = append(names, c.tables[i].only())
+			names[i] = c.tables[i].only()
 		}
 		slices.Sort(names)
-		c.lacks("DROP PUBLICATION IF EXISTS "+quote(c.name)+"; CREATE PUBLICATION "+quote(c.name)+" FOR TABLE "+
+		c.lacksf("DROP PUBLICATION IF EXISTS "+quote(c.name)+"; CREATE PUBLICATION "+quote(c.name)+" FOR TABLE "+
 			strings.Join(slices.Compact(names), ", ")+" WITH (publish_via_partition_root = true)",
 			"there is no publication %q of these tables with all changes", c.name)
 	}
@@ -260,12 +261,13 @@ func (c *catalog) readSlot(ctx context.Context) error {
 	log, err := c.keptLog(ctx, c.conn)
 	c.Slot = fmt.Sprintf("%s, keeps %d MiB of WAL", state, log.Kept>>20)
 	if state == slotForeign {
-		c.lacks("", "the replication slot %s is not one of follow, or that of another database: use another --source-name", c.name)
+		c.lacksf("", "the replication slot %s is not one of follow, or that of another database: use another --source-name", c.name)
 	}
 	if err != nil || state != slotMissing {
 		return err
 	}
-	rows, err := c.conn.Query(ctx, `SELECT name, setting, used, (used + 2)::text FROM pg_settings, (SELECT count(*) AS used FROM pg_replication_slots) AS slots
+	rows, err := c.conn.Query(ctx, `SELECT name, setting, used, (used + 2)::text FROM pg_settings,
+			(SELECT count(*) AS used FROM pg_replication_slots) AS slots
 		WHERE name IN ('max_replication_slots', 'max_wal_senders') AND setting::int <= used`)
 	if err != nil {
 		return err
@@ -293,7 +295,8 @@ const (
 
 func (s *source) slotState(ctx context.Context, conn *pgx.Conn) (slotState, error) {
 	state := slotMissing
-	err := conn.QueryRow(ctx, `SELECT CASE WHEN plugin IS DISTINCT FROM 'pgoutput' OR database IS DISTINCT FROM current_database() OR temporary THEN $2
+	err := conn.QueryRow(ctx, `SELECT CASE
+			WHEN plugin IS DISTINCT FROM 'pgoutput' OR database IS DISTINCT FROM current_database() OR temporary THEN $2
 			WHEN wal_status = 'lost' OR restart_lsn IS NULL THEN $3 WHEN active THEN $4 ELSE $5 END
 		FROM pg_replication_slots WHERE slot_name = $1`, s.name, slotForeign, slotLost, slotActive, slotReady).Scan(&state)
 	if errors.Is(err, pgx.ErrNoRows) {

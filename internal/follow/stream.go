@@ -66,7 +66,8 @@ func (f *Follower) stream(ctx context.Context, src *activity.Source, look *pgx.C
 		a.touched, a.differ = newTouched(), make(chan []activity.SourceChange)
 		beside.Go(func() { cancel(f.resync(ctx, src, a)) })
 	}
-	if err = a.run(ctx); ctx.Err() != nil {
+	err = a.run(ctx)
+	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
 	cancel(nil)
@@ -80,7 +81,8 @@ type receiver struct {
 	conn    *pgx.Conn
 	decoder *decoder
 	events  chan event
-	open    bool // within a transaction
+	open    bool      // within a transaction
+	told    time.Time // when the source last heard what the ledger has
 }
 
 // run sends events until the stream or ctx ends.
@@ -101,6 +103,11 @@ func (r *receiver) run(ctx context.Context) {
 // next returns the next event.
 func (r *receiver) next(ctx context.Context) (event, error) {
 	for heard := time.Now(); ; {
+		if time.Since(r.told) >= statusEvery {
+			if err := r.status(ctx); err != nil {
+				return event{}, err
+			}
+		}
 		until, cancel := context.WithTimeout(ctx, statusEvery)
 		m, err := r.conn.PgConn().ReceiveMessage(until)
 		cancel()
@@ -108,9 +115,6 @@ func (r *receiver) next(ctx context.Context) (event, error) {
 		case err != nil && ctx.Err() == nil && pgconn.Timeout(err):
 			if time.Since(heard) > r.f.silence {
 				return event{}, fmt.Errorf("the source has been silent for %v", r.f.silence)
-			}
-			if err := r.status(ctx); err != nil {
-				return event{}, err
 			}
 			continue
 		case err != nil:
@@ -121,7 +125,7 @@ func (r *receiver) next(ctx context.Context) (event, error) {
 		case *pgproto3.ErrorResponse:
 			return event{}, fmt.Errorf("the source ended the stream: %w", pgconn.ErrorResponseToPgError(m))
 		case *pgproto3.CopyData:
-			if e, any, err := r.read(ctx, m.Data); any || err != nil {
+			if e, says, err := r.read(ctx, m.Data); says || err != nil {
 				return e, err
 			}
 		}
@@ -129,7 +133,7 @@ func (r *receiver) next(ctx context.Context) (event, error) {
 }
 
 // read returns the event of a message of the replication protocol, if there is one.
-func (r *receiver) read(ctx context.Context, data []byte) (e event, any bool, err error) {
+func (r *receiver) read(ctx context.Context, data []byte) (e event, says bool, err error) {
 	switch data[0] {
 	case pglogrepl.PrimaryKeepaliveMessageByteID:
 		k, err := pglogrepl.ParsePrimaryKeepaliveMessage(data[1:])
@@ -154,7 +158,7 @@ func (r *receiver) read(ctx context.Context, data []byte) (e event, any bool, er
 	}
 }
 
-func (r *receiver) decode(ctx context.Context, m pglogrepl.Message) (e event, any bool, err error) {
+func (r *receiver) decode(ctx context.Context, m pglogrepl.Message) (e event, says bool, err error) {
 	e.changes, err = r.decoder.decode(m)
 	switch bad, invalid := errors.AsType[*rowError](err); {
 	case invalid:
@@ -209,6 +213,7 @@ func (r *receiver) status(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("confirm the position: %w", err)
 	}
+	r.told = time.Now()
 	return nil
 }
 

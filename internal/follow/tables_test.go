@@ -37,7 +37,7 @@ func TestTables(t *testing.T) {
 		{3, "list_id=7 member_id=2 state=asked", ""},
 	} {
 		values := make(map[string]*string)
-		for _, one := range strings.Fields(c.row) {
+		for one := range strings.FieldsSeq(c.row) {
 			column, v, _ := strings.Cut(one, "=")
 			v = strings.Replace(v, "T", " ", 1)
 			if values[column] = &v; v == null {

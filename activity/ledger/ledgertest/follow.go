@@ -91,13 +91,13 @@ func (s suite) follow(t *testing.T) {
 				rt.Fatalf("a second time: %v", err)
 			}
 			position = to
-			wantMapped(rt, l, run, rows, now)
+			wantMapped(ctx, rt, l, run, rows, now)
 		}
 	})
 }
 
 // wantMapped checks that the ledger has the activities that the rows give, and their mirrored rows.
-func wantMapped(rt *rapid.T, l *ledger.Ledger, run int, rows map[int]sourceRow, now time.Time) {
+func wantMapped(ctx context.Context, rt *rapid.T, l *ledger.Ledger, run int, rows map[int]sourceRow, now time.Time) {
 	want, silent := make(map[[2]string]ledger.Span), make(map[[2]string]bool) // rows that say no beginning
 	for _, r := range rows {
 		if !r.span.Until.IsZero() && !r.span.Until.After(now) {
@@ -120,7 +120,7 @@ func wantMapped(rt *rapid.T, l *ledger.Ledger, run int, rows map[int]sourceRow, 
 	for _, owner := range []string{"a", "b", "c", "d"} {
 		owner += fmt.Sprint(run)
 		for _, kind := range []string{"block", "blocked-by"} {
-			listed, err := l.List(context.Background(), ledger.ListQuery{Hash: hashOf(owner), Owner: owner, Kind: kind, Now: now, Limit: 100})
+			listed, err := l.List(ctx, ledger.ListQuery{Hash: hashOf(owner), Owner: owner, Kind: kind, Now: now, Limit: 100})
 			must(rt, err)
 			got := make(map[[2]string]ledger.Span)
 			for _, r := range listed {
