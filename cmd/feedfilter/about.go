@@ -14,10 +14,7 @@ func (f *dataFlags) about() httpapi.About {
 		a.Ledger = "postgres"
 	}
 	if scheme, _, ok := strings.Cut(f.Redis, ":"); ok {
-		a.PageStore = strings.Replace(scheme, "rediss", "redis", 1)
-		if scheme == "unix" {
-			a.PageStore = "redis"
-		}
+		a.PageStore = strings.NewReplacer("rediss", "redis", "unix", "redis").Replace(scheme)
 	}
 	return a
 }

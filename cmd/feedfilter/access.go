@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -180,10 +181,7 @@ func (f *accessFlags) openLogs(g *gate, dataDir string, std stdio, log *slog.Log
 // openIDs opens or creates the id key. It uses a temporary key if the data directory cannot hold a
 // key, and neither --id-key-file nor an audit log needs a lasting one.
 func (f *accessFlags) openIDs(g *gate, dataDir string) (err error) {
-	file := f.IDKeyFile
-	if file == "" {
-		file = filepath.Join(dataDir, idKeyFile)
-	}
+	file := cmp.Or(f.IDKeyFile, filepath.Join(dataDir, idKeyFile))
 	g.access.IDs, err = access.OpenIDs(file)
 	switch {
 	case err == nil:

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"slices"
@@ -21,7 +22,7 @@ func (*completionCmd) Help() string {
 }
 
 // Run prints the code for the shell to read.
-func (c *completionCmd) Run(std stdio) error {
+func (c *completionCmd) Run(_ context.Context, std stdio) error {
 	program, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find the path of this program: %w", err)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"text/tabwriter"
 
@@ -21,7 +22,7 @@ type configCheckCmd struct {
 }
 
 // Run prints ok. It is not called if a setting is wrong.
-func (*configCheckCmd) Run(std stdio) error {
+func (*configCheckCmd) Run(_ context.Context, std stdio) error {
 	_, err := fmt.Fprintln(std.out, "ok")
 	return err
 }
@@ -39,7 +40,7 @@ func (*configPrintCmd) Help() string {
 }
 
 // Run prints the settings.
-func (c *configPrintCmd) Run(std stdio, chosen *invocation) error {
+func (c *configPrintCmd) Run(_ context.Context, std stdio, chosen *invocation) error {
 	own := map[string]bool{"output": true, "show-secrets": true}
 	var shown []settings.Setting
 	for _, s := range chosen.command.Settings {

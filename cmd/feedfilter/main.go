@@ -129,12 +129,6 @@ type invocation struct {
 // run runs the chosen command. Each command has one of these methods.
 func (i *invocation) run(ctx context.Context, std stdio) error {
 	switch command := i.command.Selected().Target.Addr().Interface().(type) {
-	case interface{ Run(std stdio) error }:
-		return command.Run(std)
-	case interface {
-		Run(std stdio, chosen *invocation) error
-	}:
-		return command.Run(std, i)
 	case interface {
 		Run(ctx context.Context, std stdio) error
 	}:

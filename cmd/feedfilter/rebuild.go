@@ -71,7 +71,7 @@ func (c *rebuildCmd) Run(ctx context.Context, std stdio) error {
 	if err != nil {
 		return fmt.Errorf("rebuild: %w", err)
 	}
-	if err := c.print(std, answer, answer.text); err != nil {
+	if err := c.Result.print(std, answer, answer.text); err != nil {
 		return err
 	}
 	if answer.Failed > 0 {

@@ -102,38 +102,55 @@ func (c *reshapeCmd) ask(ctx context.Context, service *client.Client, pages uint
 	if c.Force {
 		ask = service.ForceReshape
 	}
-	s, err := ask(ctx, pages)
-	silent, troubled := 0, ""
-	for {
-		switch {
-		case err == nil && s.Pages > pages:
-			return fmt.Errorf("another request has asked the service for %d pages meanwhile", s.Pages)
-		case err == nil:
-			silent = 0
-			far.show(int(int64(s.Reshaped)*int64(s.Pages)/int64(s.Homes)), int(s.Pages))
-			if !s.Reshaping {
-				if s.SharedPages == int(pages) {
-					return nil
-				}
-				return fmt.Errorf("the service stopped the reshape: %s", cmp.Or(s.Trouble, "it was restarted"))
-			}
-			if s.Trouble != troubled && s.Trouble != "" {
-				far.std.note("the service waits: " + s.Trouble)
-			}
-			troubled = s.Trouble
-		case far.all == 0 || ctx.Err() != nil:
-			return err // the reshape has not begun
-		default:
-			silent++
-			if silent == maxSilence {
+	var s client.Pages
+	troubled := ""
+	begin := func() (err error) { s, err = ask(ctx, pages); return err }
+	again := func() (err error) { s, err = service.Pages(ctx); return err }
+	return await(ctx, begin, again, func() (ended bool, err error) {
+		if s.Pages > pages {
+			return false, fmt.Errorf("another request has asked the service for %d pages meanwhile", s.Pages)
+		}
+		far.show(int(int64(s.Reshaped)*int64(s.Pages)/int64(s.Homes)), int(s.Pages))
+		if !s.Reshaping && s.SharedPages != int(pages) {
+			return false, fmt.Errorf("the service stopped the reshape: %s", cmp.Or(s.Trouble, "it was restarted"))
+		}
+		if s.Reshaping && s.Trouble != troubled && s.Trouble != "" {
+			far.std.note("the service waits: " + s.Trouble)
+		}
+		troubled = s.Trouble
+		return !s.Reshaping, nil
+	})
+}
+
+// await has a service begin work, and asks it again and again until seen reports that the work has
+// ended, or fails. It gives up if begin fails, or ask fails maxSilence times in a row.
+func await(ctx context.Context, begin, ask func() error, seen func() (ended bool, err error)) error {
+	if err := begin(); err != nil {
+		return err
+	}
+	for silent := 0; ; {
+		if silent == 0 {
+			if ended, err := seen(); ended || err != nil {
 				return err
 			}
 		}
-		select {
-		case <-time.After(askInterval):
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := pause(ctx, askInterval); err != nil {
+			return err
 		}
-		s, err = service.Pages(ctx)
+		if err := ask(); err == nil {
+			silent = 0
+		} else if silent++; silent == maxSilence || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// pause waits, and returns an error if ctx ends meanwhile.
+func pause(ctx context.Context, wait time.Duration) error {
+	select {
+	case <-time.After(wait):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }

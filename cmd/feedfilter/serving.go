@@ -84,15 +84,10 @@ func (r *running) open(ctx context.Context, std stdio) (err error) {
 	})
 	r.Data.meters = r.Data.newMeters(r.gate)
 	r.Data.meters.LogLines(r.dropped)
-	r.log = r.Watch.logger(r.log)
-	slog.SetDefault(r.log) // otherwise dependencies that use package log would write to standard error
-	if r.Data.tracer, err = r.Watch.tracer(ctx, r.log); err != nil {
+	if err := r.trace(ctx); err != nil {
 		return err
 	}
-	r.onClose(func() error {
-		closeTracer(context.WithoutCancel(ctx), r.Data.tracer, r.log)
-		return nil
-	})
+	slog.SetDefault(r.log) // otherwise dependencies that use package log would write to standard error
 	r.Data.afterTimeout = r.AfterTimeout
 	if r.data, err = r.Data.open(ctx, r.log, func(d *data) error { return r.Data.keepPages(ctx, d, r.log) }); err != nil {
 		return err
@@ -114,7 +109,8 @@ func (r *running) open(ctx context.Context, std stdio) (err error) {
 
 // listen creates the handlers and listens.
 func (r *running) listen(ctx context.Context) (err error) {
-	r.sampler, err = r.Watch.sampler(r.data.recorder, r.log, r.gate.access.IDs.Hash) //nolint:contextcheck // Close ends it
+	//nolint:contextcheck // Close ends it
+	r.sampler, err = sampler.New(r.data.recorder, sampler.Config{Rate: r.Watch.SampleRate, Logger: r.log, HashID: r.gate.access.IDs.Hash})
 	if err != nil {
 		return err
 	}
@@ -202,7 +198,7 @@ func (r *running) serve(ctx context.Context, hup <-chan os.Signal, chosen *invoc
 // live returns the settings that can change at run time.
 func (r *running) live() []liveSetting {
 	return []liveSetting{
-		{flag: "log-level", apply: func(to *serveCmd) error { r.level.Set(to.Data.level()); return nil }},
+		{flag: "log-level", apply: func(to *serveCmd) error { return r.level.UnmarshalText([]byte(to.Data.LogLevel)) }},
 		{flag: "max-requests", apply: func(to *serveCmd) error { r.handler.SetMaxRequests(to.MaxRequests); return nil }},
 		{flag: "max-connections", apply: func(to *serveCmd) error { r.limit.set(r.connections(to.MaxConnections)); return nil }},
 		{flag: "scrub-rate", apply: func(to *serveCmd) error {

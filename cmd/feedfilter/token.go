@@ -10,9 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
-
 	"github.com/feedfilter/feedfilter/internal/access"
 )
 
@@ -67,7 +64,7 @@ func (c *tokenNewCmd) Check(context.Context) error {
 }
 
 // Run creates a token.
-func (c *tokenNewCmd) Run(std stdio) error {
+func (c *tokenNewCmd) Run(_ context.Context, std stdio) error {
 	token := access.NewToken()
 	entry := access.Entry{Name: c.Name, Hash: access.HashToken(token), Scopes: c.Scope}
 	if c.TTL > 0 {
@@ -131,15 +128,8 @@ func writeTokens(name string, file access.File, std stdio) (err error) {
 		keepOwner(out.file, info)
 		_ = out.file.Chmod(info.Mode().Perm())
 	}
-	err = json.MarshalWrite(out.file, file, jsontext.WithIndent("  "))
-	if err == nil {
-		_, err = out.file.WriteString("\n")
-	}
-	if err == nil {
-		err = out.commit()
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("--auth-file: %w", err), out.discard())
+	if err = out.end(writeJSON(out.file, file)); err != nil {
+		return fmt.Errorf("--auth-file: %w", err)
 	}
 	return nil
 }
@@ -150,7 +140,7 @@ type tokenRemoveCmd struct {
 }
 
 // Run removes all named tokens from a file, or none.
-func (c *tokenRemoveCmd) Run(std stdio) error {
+func (c *tokenRemoveCmd) Run(_ context.Context, std stdio) error {
 	file, err := readTokens(c.AuthFile)
 	if err != nil {
 		return err

@@ -4,8 +4,6 @@ import (
 	"context"
 	"log/slog"
 
-	"github.com/feedfilter/feedfilter/activity"
-	"github.com/feedfilter/feedfilter/internal/sampler"
 	"github.com/feedfilter/feedfilter/internal/tracing"
 )
 
@@ -40,32 +38,23 @@ func (f *watchFlags) Check(context.Context) error {
 	return all.err()
 }
 
-// logger adds trace ids to log lines, if there are traces.
-func (f *watchFlags) logger(log *slog.Logger) *slog.Logger {
-	if f.TraceEndpoint == "" {
-		return log
+// trace starts to trace requests, and adds trace ids to log lines, if --trace-endpoint is set.
+func (r *running) trace(ctx context.Context) (err error) {
+	if r.Watch.TraceEndpoint == "" {
+		return nil // a nil Tracer traces nothing
 	}
-	return slog.New(tracing.LogHandler(log.Handler()))
-}
-
-// tracer returns the tracer, nil without --trace-endpoint.
-func (f *watchFlags) tracer(ctx context.Context, log *slog.Logger) (*tracing.Tracer, error) {
-	if f.TraceEndpoint == "" {
-		return nil, nil //nolint:nilnil // a nil Tracer traces nothing
-	}
-	return tracing.Open(ctx, tracing.Config{
-		Endpoint: f.TraceEndpoint, Ratio: f.TraceSample, Version: thisVersion().Version, Logger: log,
+	r.log = slog.New(tracing.LogHandler(r.log.Handler()))
+	r.Data.tracer, err = tracing.Open(ctx, tracing.Config{
+		Endpoint: r.Watch.TraceEndpoint, Ratio: r.Watch.TraceSample, Version: thisVersion().Version, Logger: r.log,
 	})
-}
-
-// closeTracer sends the remaining traces. A failure is only logged.
-func closeTracer(ctx context.Context, t *tracing.Tracer, log *slog.Logger) {
-	if err := t.Close(ctx); err != nil {
-		log.WarnContext(ctx, "last traces not sent", "error", err)
+	if err != nil {
+		return err
 	}
-}
-
-// sampler returns a sampler that compares feeds of r with the ledger, and logs hashed ids.
-func (f *watchFlags) sampler(r *activity.Recorder, log *slog.Logger, hash func(string) string) (*sampler.Sampler, error) {
-	return sampler.New(r, sampler.Config{Rate: f.SampleRate, Logger: log, HashID: hash})
+	r.onClose(func() error { // sends the remaining traces; a failure is only logged
+		if err := r.Data.tracer.Close(context.WithoutCancel(ctx)); err != nil {
+			r.log.WarnContext(ctx, "last traces not sent", "error", err)
+		}
+		return nil
+	})
+	return nil
 }
