@@ -172,11 +172,6 @@ func meant(args []string) []string {
 	}
 }
 
-// again parses the same command line again, with the current settings.
-func (i *invocation) again(ctx context.Context) (*invocation, error) {
-	return invoke(ctx, i.args, i.std)
-}
-
 func newParser(commands *cli, std stdio) (*kong.Kong, error) {
 	parser, err := kong.New(commands,
 		kong.Name("feedfilter"),

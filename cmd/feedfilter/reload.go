@@ -41,7 +41,7 @@ func (r *reloader) run(ctx context.Context) {
 	if err := r.files(ctx); err != nil {
 		r.log.ErrorContext(ctx, "file not reloaded, its previous content stays in force", "error", err)
 	}
-	next, err := r.now.again(ctx)
+	next, err := invoke(ctx, r.now.args, r.now.std)
 	if err != nil {
 		r.log.ErrorContext(ctx, "settings not reloaded: invalid", "mistakes", mistakesOf(err))
 		return
