@@ -25,15 +25,6 @@ type benchCmd struct {
 	Config     string        `help:"${config}"      placeholder:"FILE"`
 }
 
-// Help is shown by kong below the summary.
-func (*benchCmd) Help() string {
-	return "Records activities in a temporary SQLite ledger, and in temporary pages, in Redis or in the process. " +
-		"Prints how long a feed check, a write and a fan-out take (us: microseconds), and how many keys each looks up or writes. " +
-		"Compare times on Redis as multiples of its PING, which is measured in turn with them. A write includes its commit in " +
-		"SQLite. Does not touch existing data. Removes its data at the end, also after a signal, but not after kill -9. To find " +
-		"its data, the command scans all keys of the Redis."
-}
-
 // Check implements [settings.Checker].
 func (c *benchCmd) Check(context.Context) error {
 	var all checks

@@ -33,12 +33,6 @@ type configPrintCmd struct {
 	ShowSecrets bool        `help:"${config_secrets}"`
 }
 
-// Help is shown by kong below the summary.
-func (*configPrintCmd) Help() string {
-	return "Text shows the source of each setting: a flag, a variable, the file or the default. JSON is a file for " +
-		"--config, but only with --show-secrets: masked passwords are refused."
-}
-
 // Run prints the settings.
 func (c *configPrintCmd) Run(_ context.Context, std stdio, chosen *invocation) error {
 	own := map[string]bool{"output": true, "show-secrets": true}

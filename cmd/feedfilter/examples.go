@@ -14,21 +14,7 @@ var examplesText string
 
 // examples returns the examples in the help of each command, by command. TestExamples parses them
 // all.
-func examples() map[string][]string {
-	all := make(map[string][]string)
-	command := ""
-	for line := range strings.Lines(examplesText) {
-		line = strings.TrimSpace(line)
-		name, heads := strings.CutPrefix(line, "# ")
-		switch {
-		case heads:
-			command = name
-		case line != "":
-			all[command] = append(all[command], line)
-		}
-	}
-	return all
-}
+func examples() map[string][]string { return sections(examplesText) }
 
 // addExamples appends the examples to the help of the commands.
 func addExamples(node *kong.Node, all map[string][]string) {

@@ -17,11 +17,6 @@ type hashIDCmd struct {
 	IDs       []string `arg:""                      help:"${hash_ids}" name:"id"`
 }
 
-// Help is shown by kong below the summary.
-func (*hashIDCmd) Help() string {
-	return "Search the service's logs and audit log for the printed hashes. The command needs the service's key."
-}
-
 // Run prints a hash a line.
 func (c *hashIDCmd) Run(_ context.Context, std stdio) error {
 	file := cmp.Or(c.IDKeyFile, filepath.Join(c.DataDir, idKeyFile))

@@ -33,12 +33,6 @@ type rebuildCmd struct {
 	All  bool    `help:"${rebuild_all}"`
 }
 
-// Help is shown by kong below the summary.
-func (*rebuildCmd) Help() string {
-	return "Give one of --page, --user and --all. A rebuilt page replaces the old one once it is complete; feeds and writes continue " +
-		"meanwhile. This is rarely needed: the scrub, and every read of a bad page, rebuild pages by themselves."
-}
-
 // Check implements [settings.Checker].
 func (c *rebuildCmd) Check(ctx context.Context) error {
 	given := slices.DeleteFunc([]bool{c.Page != nil, c.User != "", c.All}, func(given bool) bool { return !given })

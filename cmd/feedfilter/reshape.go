@@ -26,16 +26,6 @@ type reshapeCmd struct {
 	Force bool `help:"${reshape_force}"`
 }
 
-// Help is shown by kong below the summary.
-func (*reshapeCmd) Help() string {
-	return "The number only grows: --pages must be a power of two above the present number. New pages are built beside the old " +
-		"ones and then replace them, while feeds and writes continue. On PostgreSQL, the command runs beside the services and " +
-		"needs their --redis, --filter, --kinds and --false-positive-rate. On SQLite, use --server, or stop the service first. " +
-		"A reshape that has begun cannot be undone. If it is interrupted, run the command again or restart a service: either " +
-		"continues it. Remove or update --pages of services before their next start. With --server, the token needs ops:read and " +
-		"ops:write."
-}
-
 // Check implements [settings.Checker].
 func (c *reshapeCmd) Check(context.Context) error {
 	var all checks

@@ -19,12 +19,6 @@ type scrubCmd struct {
 	insideFlags
 }
 
-// Help is shown by kong below the summary.
-func (*scrubCmd) Help() string {
-	return "Does now what the service does continuously: compares the header of every page with the ledger, --scrub-rate pages per " +
-		"second, and rebuilds damaged, missing and stale pages. Exits with 1 if a page could not be read or rebuilt."
-}
-
 // Check implements [settings.Checker].
 func (c *scrubCmd) Check(ctx context.Context) error {
 	if c.Service.Server == "" && c.Data.Ledger == noLedger {

@@ -15,17 +15,6 @@ type watchFlags struct {
 	TraceSample   float64 `default:"0.01"           help:"${trace_sample}" placeholder:"RATIO"`
 }
 
-// watchHelp is the help of watchFlags.
-func watchHelp() map[string]string {
-	return map[string]string{
-		"sample_rate": "Share of answered feeds to compare with the ledger, 0 to 1; posts that they missed are counted and repaired " +
-			"(docs/RELIABILITY.md).",
-		"trace_endpoint": "OTLP/HTTP collector of traces, such as http://127.0.0.1:4318 (docs/DEPLOY.md). Default: no traces",
-		"trace_sample": "Share of requests to trace, 0 to 1, among those without a traceparent. A traceparent decides for its " +
-			"own request, if the caller has the token that --auth-file requires.",
-	}
-}
-
 // Check implements [settings.Checker].
 func (f *watchFlags) Check(context.Context) error {
 	var all checks
