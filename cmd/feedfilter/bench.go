@@ -51,10 +51,7 @@ func (c *benchCmd) Run(ctx context.Context, std stdio) (err error) {
 	} else {
 		err = c.onRedis(ctx, config, std)
 	}
-	if ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
-	if err != nil {
+	if err := causeOr(ctx, err); err != nil {
 		return fmt.Errorf("bench: %w", err)
 	}
 	return nil

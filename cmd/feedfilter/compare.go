@@ -44,13 +44,10 @@ func (c *compareSetsCmd) compare(ctx context.Context, std stdio, sets *migrate.S
 		Sets: sets, Service: service, Settle: c.Settle,
 		Done: func(more int) { far.show(far.done+more, 0) },
 	}).Run(ctx)
-	if ctx.Err() != nil {
-		err = context.Cause(ctx)
+	if err := causeOr(ctx, err); err != nil {
+		return err
 	}
-	if err == nil {
-		err = printActivities(std.out, corrections)
-	}
-	if err != nil {
+	if err := printActivities(std.out, corrections); err != nil {
 		return err
 	}
 	std.note(fmt.Sprintf(`compared %d activities of %d users in %v

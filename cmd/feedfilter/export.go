@@ -106,10 +106,7 @@ func (c *exportCmd) write(ctx context.Context, from exporter, to io.Writer) (n i
 		}
 		return context.Cause(ctx)
 	})
-	if ctx.Err() != nil {
-		return n, context.Cause(ctx)
-	}
-	if err != nil {
+	if err := causeOr(ctx, err); err != nil {
 		return n, err
 	}
 	return n, lines.Flush()

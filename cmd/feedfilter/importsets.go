@@ -33,10 +33,7 @@ func (c *importSetsCmd) record(ctx context.Context, std stdio, sets *migrate.Set
 		Bad:  func(problem error) { std.note(problem.Error()) },
 		Done: func(more int) { far.show(far.done+more, 0) },
 	}).Run(ctx)
-	if ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
-	if err != nil {
+	if err := causeOr(ctx, err); err != nil {
 		return fmt.Errorf("%w; %d members imported so far: correct this, and run the same command again", err, sum.Changed)
 	}
 	if sum.Groups == 0 {

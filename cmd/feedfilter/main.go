@@ -233,6 +233,14 @@ func untilSignal(parent context.Context) (context.Context, context.CancelFunc) {
 	}
 }
 
+// causeOr returns the cause of the end of ctx, or err if ctx has not ended.
+func causeOr(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
 // hangups returns a channel of SIGHUPs. From now on SIGHUP does not end the process, even if the
 // channel is not read.
 func hangups() <-chan os.Signal {

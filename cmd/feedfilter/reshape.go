@@ -42,9 +42,7 @@ func (c *reshapeCmd) Run(ctx context.Context, std stdio) (err error) {
 	start := time.Now()
 	c.Data.ScrubRate = 1
 	err = c.Service.with(ctx, &c.Data, std, func(s *client.Client) error { return c.ask(ctx, s, pages, far) })
-	if ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
+	err = causeOr(ctx, err)
 	switch refusal(err) {
 	case activity.CodeTooManyPages:
 		return usageError{fmt.Errorf("reshape: %w; --force allows it", err)}

@@ -35,10 +35,7 @@ func (c *scrubCmd) Run(ctx context.Context, std stdio) error {
 		done, err = c.ask(ctx, s, far)
 		return err
 	})
-	if ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
-	if err != nil {
+	if err := causeOr(ctx, err); err != nil {
 		continues := ""
 		if c.Service.Server != "" && done.Running {
 			continues = "; the service continues"

@@ -39,11 +39,10 @@ func (r *running) trace(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	r.onClose(func() error { // sends the remaining traces; a failure is only logged
+	r.onEnd(func() { // sends the remaining traces; a failure is only logged
 		if err := r.Data.tracer.Close(context.WithoutCancel(ctx)); err != nil {
 			r.log.WarnContext(ctx, "last traces not sent", "error", err)
 		}
-		return nil
 	})
 	return nil
 }
