@@ -31,6 +31,15 @@ const description = "Filters feeds: users block each other, hide, like and see p
 //go:embed help.txt
 var helpText string
 
+// examplesText holds the examples of each command, below a line "# <command>".
+//
+//go:embed examples.txt
+var examplesText string
+
+// examples returns the examples in the help of each command, by command. TestExamples parses them
+// all.
+func examples() map[string][]string { return sections(examplesText) }
+
 // helpTexts returns all texts. withDefault adds the defaults of the tags.
 func helpTexts() map[string]string {
 	all := followHelp()
@@ -57,17 +66,21 @@ func sections(text string) map[string][]string {
 	return all
 }
 
-// flagHelp replaces help:"${name}" in the tags by the texts, and sets the details of commands.
-// kong.Vars would expand every text for every flag, which takes a tenth of a second at each start.
+// flagHelp replaces help:"${name}" in the tags by the texts, and adds details and examples to
+// commands. kong.Vars would expand every text for every flag, which takes a tenth of a second at
+// each start.
 func flagHelp() kong.Option { //nolint:ireturn // the type that kong takes
 	return kong.PostBuild(func(k *kong.Kong) error {
-		texts := helpTexts()
+		texts, shown := helpTexts(), examples()
 		return kong.Visit(k.Model, func(visited kong.Visitable, next kong.Next) error {
 			switch of := visited.(type) {
 			case *kong.Value:
 				return next(putText(&of.Help, texts))
 			case *kong.Node:
 				of.Detail = cmp.Or(of.Detail, texts[of.FullPath()])
+				if lines := shown[of.Path()]; len(lines) > 0 {
+					of.Detail = strings.TrimSpace(of.Detail + "\n\nExamples:\n\n    " + strings.Join(lines, "\n    "))
+				}
 				return next(putText(&of.Help, texts))
 			default:
 				return next(nil)

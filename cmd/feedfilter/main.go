@@ -184,7 +184,6 @@ func newParser(commands *cli, std stdio) (*kong.Kong, error) {
 		return nil, err
 	}
 	settings.Variables(parser.Model.Node, envPrefix)
-	addExamples(parser.Model.Node, examples())
 	return parser, nil
 }
 

@@ -34,5 +34,5 @@ func (c *planCmd) Run(_ context.Context, std stdio) error {
 	if err != nil {
 		return usageError{err}
 	}
-	return c.Result.print(std, plan, plan.WriteText)
+	return c.Result.write(std, plan, plan.WriteText)
 }

@@ -65,7 +65,7 @@ func (c *rebuildCmd) Run(ctx context.Context, std stdio) error {
 	if err != nil {
 		return fmt.Errorf("rebuild: %w", err)
 	}
-	if err := c.Result.print(std, answer, answer.text); err != nil {
+	if err := c.Result.write(std, answer, answer.text); err != nil {
 		return err
 	}
 	if answer.Failed > 0 {
@@ -91,15 +91,13 @@ func (c *rebuildCmd) rebuild(ctx context.Context, std stdio, s *client.Client) (
 	var mu sync.Mutex
 	left := 0      // pages that nobody has any more
 	var gone error // why one of these was not rebuilt
-	more := func() bool {
-		mu.Lock()
-		defer mu.Unlock()
-		return ctx.Err() == nil && answer.Rebuilt+answer.Failed < n && left < maxLeft
-	}
 	var group errgroup.Group
 	group.SetLimit(rebuiltAtOnce)
 	for page := range pages {
-		if !more() {
+		mu.Lock()
+		more := ctx.Err() == nil && answer.Rebuilt+answer.Failed < n && left < maxLeft
+		mu.Unlock()
+		if !more {
 			break
 		}
 		group.Go(func() error {

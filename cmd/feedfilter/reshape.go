@@ -125,9 +125,11 @@ func await(ctx context.Context, begin, ask func() error, seen func() (ended bool
 		if err := pause(ctx, askInterval); err != nil {
 			return err
 		}
-		if err := ask(); err == nil {
+		silent++
+		err := ask()
+		if err == nil {
 			silent = 0
-		} else if silent++; silent == maxSilence || ctx.Err() != nil {
+		} else if silent == maxSilence || ctx.Err() != nil {
 			return err
 		}
 	}

@@ -17,8 +17,8 @@ type resultFlags struct {
 // json reports whether to print the result as JSON.
 func (f *resultFlags) json() bool { return f.Output == asJSON }
 
-// print writes a result as JSON, or calls text to write it as text.
-func (f *resultFlags) print(std stdio, result any, text func(io.Writer) error) error {
+// write writes a result as JSON, or calls text to write it as text.
+func (f *resultFlags) write(std stdio, result any, text func(io.Writer) error) error {
 	if f.json() {
 		return writeJSON(std.out, result)
 	}

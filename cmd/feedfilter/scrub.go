@@ -42,7 +42,7 @@ func (c *scrubCmd) Run(ctx context.Context, std stdio) error {
 		}
 		return fmt.Errorf("scrub: %w; %d of %d pages were checked%s", err, done.Done, done.All, continues)
 	}
-	if err := c.Result.print(std, done, func(w io.Writer) error { return scrubText(w, done) }); err != nil {
+	if err := c.Result.write(std, done, func(w io.Writer) error { return scrubText(w, done) }); err != nil {
 		return err
 	}
 	return scrubVerdict(done)
