@@ -28,7 +28,7 @@ const description = "Filters feeds: users block each other, hide, like and see p
 // "# <name>". It also holds what the help of a command says below its summary, below a line
 // "# feedfilter <command>".
 //
-//go:embed help.txt
+//go:embed help.md
 var helpText string
 
 // examplesText holds the examples of each command, below a line "# <command>".

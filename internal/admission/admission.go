@@ -120,8 +120,8 @@ func (r *request) release() {
 	}
 }
 
-// resume ends a pause. It takes a processor again when no part of the request waits. If ctx ends meanwhile, the
-// request ends without one.
+// resume ends a pause. It takes a processor again when no part of the request waits. If ctx ends
+// meanwhile, the request ends without one.
 func (r *request) resume(ctx context.Context, asks int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
