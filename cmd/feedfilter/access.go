@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -38,30 +39,6 @@ type accessFlags struct {
 	IDKeyFile      string      `help:"${id_key_file}"   placeholder:"FILE"`
 }
 
-// accessHelp is the help of accessFlags.
-func accessHelp() map[string]string {
-	return map[string]string{
-		"no_auth": "Allow an --addr that other machines can reach without --auth-file: they can then read and change everything. " +
-			"Default: off",
-		"auth_file": "JSON file of tokens and their scopes; each call then needs a token (docs/API.md, Access). Reread when it changes. " +
-			"Default: no authentication",
-		"rate_limit": "Requests per second of each token, such as 100, or 100:500 for bursts of 500; more are answered 429. " +
-			"A batch counts its activities. A token's own rate in --auth-file wins. Default: no limit",
-		"user_rate": "The same limit for each user, for feeds and calls under /v1/users/{user}; a feed counts its lists, too, and batches " +
-			"are not counted. Default: no limit",
-		"tls_cert": "PEM file of the HTTPS certificate and its intermediates. Reread when it changes, like the two files below. " +
-			"Default: plain HTTP",
-		"tls_key":       "PEM file of the certificate's key.",
-		"tls_client_ca": "PEM file of the root certificates that client certificates must come from. Default: clients need none",
-		"audit_log":     "File for a JSON line per write, explanation and refused request, with hashed ids; - for standard output, or off.",
-		"audit_reads":   "Also log lists, counts, previews, exports, fan-outs and inspected users. Requires --audit-log. Default: off",
-		"audit_failure": "What to do while the audit log cannot be written (disk full, reader stalled). " +
-			"refuse: answer 503 to calls that it must record, without effect. drop: process them, and count the lost lines.",
-		"id_key_file": "File of the key that hashes ids in logs; created if missing. Instances with the same key log the same hashes. " +
-			"Default: <data-dir>/id.key",
-	}
-}
-
 // check returns the mistakes in the flags, in the files that they name, and in the address.
 func (f *accessFlags) check(ctx context.Context, addr string) error {
 	var all checks
@@ -74,18 +51,6 @@ func (f *accessFlags) check(ctx context.Context, addr string) error {
 	_, err := f.open(ctx, addr, slog.New(slog.DiscardHandler))
 	all.note(err)
 	return all.err()
-}
-
-// checkExposures calls checkExposure for each TCP address. It skips Unix sockets, whose mode
-// determines who may use them.
-func (f *accessFlags) checkExposures(ctx context.Context, addr string) (exposed bool, err error) {
-	var all checks
-	for _, a := range tcpAddresses(addr) {
-		reached, err := f.checkExposure(ctx, a)
-		exposed = exposed || reached
-		all.note(err)
-	}
-	return exposed, all.err()
 }
 
 // checkExposure reports whether other machines can reach an address. It refuses such an address
@@ -130,9 +95,14 @@ type gate struct {
 func (f *accessFlags) open(ctx context.Context, addr string, log *slog.Logger) (*gate, error) {
 	g := &gate{}
 	var all checks
-	exposed, err := f.checkExposures(ctx, addr)
-	all.note(err)
+	exposed := false
+	for _, a := range tcpAddresses(addr) { // the mode of a Unix socket says who may use it
+		reached, err := f.checkExposure(ctx, a)
+		exposed = exposed || reached
+		all.note(err)
+	}
 	g.access.Users = access.NewUsers(f.UserRateLimit)
+	var err error
 	if f.AuthFile != "" {
 		if g.access.Tokens, err = access.OpenTokens(access.TokensConfig{File: f.AuthFile, Rate: f.RateLimit, Logger: log}); err != nil {
 			all.note(usageError{fmt.Errorf("--auth-file: %w", err)})
@@ -180,10 +150,7 @@ func (f *accessFlags) openLogs(g *gate, dataDir string, std stdio, log *slog.Log
 // openIDs opens or creates the id key. It uses a temporary key if the data directory cannot hold a
 // key, and neither --id-key-file nor an audit log needs a lasting one.
 func (f *accessFlags) openIDs(g *gate, dataDir string) (err error) {
-	file := f.IDKeyFile
-	if file == "" {
-		file = filepath.Join(dataDir, idKeyFile)
-	}
+	file := cmp.Or(f.IDKeyFile, filepath.Join(dataDir, idKeyFile))
 	g.access.IDs, err = access.OpenIDs(file)
 	switch {
 	case err == nil:

@@ -25,15 +25,6 @@ type benchCmd struct {
 	Config     string        `help:"${config}"      placeholder:"FILE"`
 }
 
-// Help is shown by kong below the summary.
-func (*benchCmd) Help() string {
-	return "Records activities in a temporary SQLite ledger, and in temporary pages, in Redis or in the process. " +
-		"Prints how long a feed check, a write and a fan-out take (us: microseconds), and how many keys each looks up or writes. " +
-		"Compare times on Redis as multiples of its PING, which is measured in turn with them. A write includes its commit in " +
-		"SQLite. Does not touch existing data. Removes its data at the end, also after a signal, but not after kill -9. To find " +
-		"its data, the command scans all keys of the Redis."
-}
-
 // Check implements [settings.Checker].
 func (c *benchCmd) Check(context.Context) error {
 	var all checks
@@ -60,10 +51,7 @@ func (c *benchCmd) Run(ctx context.Context, std stdio) (err error) {
 	} else {
 		err = c.onRedis(ctx, config, std)
 	}
-	if ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
-	if err != nil {
+	if err := causeOr(ctx, err); err != nil {
 		return fmt.Errorf("bench: %w", err)
 	}
 	return nil

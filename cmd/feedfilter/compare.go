@@ -25,15 +25,6 @@ type compareSetsCmd struct {
 	Settle time.Duration `default:"2s" help:"${settle}" placeholder:"DURATION"`
 }
 
-// Help is shown by kong below the summary.
-func (*compareSetsCmd) Help() string {
-	return "Compares the set of each user with the user's list in the ledger of a running service. Repeats the check of a " +
-		"difference until it is gone or --settle has passed, so the app may keep writing to both. Prints the differences as " +
-		"NDJSON that import reads: lines that add what is missing in the ledger, and remove what only the ledger has. Prints " +
-		"their number on standard error, and exits with 1 if anything differs. Changes nothing. Does not look for users who have " +
-		"no set."
-}
-
 // Check implements [settings.Checker].
 func (c *compareSetsCmd) Check(context.Context) error {
 	if c.Settle < 0 || c.Settle > maxSettle {
@@ -53,13 +44,10 @@ func (c *compareSetsCmd) compare(ctx context.Context, std stdio, sets *migrate.S
 		Sets: sets, Service: service, Settle: c.Settle,
 		Done: func(more int) { far.show(far.done+more, 0) },
 	}).Run(ctx)
-	if ctx.Err() != nil {
-		err = context.Cause(ctx)
+	if err := causeOr(ctx, err); err != nil {
+		return err
 	}
-	if err == nil {
-		err = printActivities(std.out, corrections)
-	}
-	if err != nil {
+	if err := printActivities(std.out, corrections); err != nil {
 		return err
 	}
 	std.note(fmt.Sprintf(`compared %d activities of %d users in %v

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"slices"
@@ -14,14 +15,8 @@ type completionCmd struct {
 	Shell string `arg:"" enum:"bash,zsh,fish" help:"${completion_shell}"`
 }
 
-// Help is shown by kong below the summary.
-func (*completionCmd) Help() string {
-	return "Have the shell read the code at its start, in zsh after compinit. The shell then runs this program, at its present " +
-		"path, for completions. Where it has none, bash and zsh offer file names."
-}
-
 // Run prints the code for the shell to read.
-func (c *completionCmd) Run(std stdio) error {
+func (c *completionCmd) Run(_ context.Context, std stdio) error {
 	program, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find the path of this program: %w", err)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"text/tabwriter"
 
@@ -21,7 +22,7 @@ type configCheckCmd struct {
 }
 
 // Run prints ok. It is not called if a setting is wrong.
-func (*configCheckCmd) Run(std stdio) error {
+func (*configCheckCmd) Run(_ context.Context, std stdio) error {
 	_, err := fmt.Fprintln(std.out, "ok")
 	return err
 }
@@ -32,14 +33,8 @@ type configPrintCmd struct {
 	ShowSecrets bool        `help:"${config_secrets}"`
 }
 
-// Help is shown by kong below the summary.
-func (*configPrintCmd) Help() string {
-	return "Text shows the source of each setting: a flag, a variable, the file or the default. JSON is a file for " +
-		"--config, but only with --show-secrets: masked passwords are refused."
-}
-
 // Run prints the settings.
-func (c *configPrintCmd) Run(std stdio, chosen *invocation) error {
+func (c *configPrintCmd) Run(_ context.Context, std stdio, chosen *invocation) error {
 	own := map[string]bool{"output": true, "show-secrets": true}
 	var shown []settings.Setting
 	for _, s := range chosen.command.Settings {

@@ -135,18 +135,12 @@ func (f *dataFlags) logger(std stdio) *slog.Logger {
 // leveledLogger returns a logger and its level, which may be changed.
 func (f *dataFlags) leveledLogger(to io.Writer) (*slog.Logger, *slog.LevelVar) {
 	level := &slog.LevelVar{}
-	level.Set(f.level())
+	_ = level.UnmarshalText([]byte(f.LogLevel)) // one of the enum
 	options := &slog.HandlerOptions{Level: level}
 	if f.LogFormat == "text" {
 		return slog.New(slog.NewTextHandler(to, options)), level
 	}
 	return slog.New(slog.NewJSONHandler(to, options)), level
-}
-
-func (f *dataFlags) level() slog.Level {
-	var level slog.Level
-	_ = level.UnmarshalText([]byte(f.LogLevel)) // one of the enum
-	return level
 }
 
 // redisServers returns the servers of --redis, nil if the pages are in the process.
@@ -183,37 +177,19 @@ func (f *dataFlags) open(ctx context.Context, log *slog.Logger, fill func(*data)
 		}
 	}()
 	kinds, err := f.kinds()
+	if err == nil {
+		err = f.openStore(ctx, d, log)
+	}
+	if err == nil && f.Ledger != noLedger {
+		err = f.openLedger(ctx, d)
+	}
+	if err == nil && fill != nil {
+		err = fill(d)
+	}
 	if err != nil {
 		return d, err
 	}
-	if err := f.openStore(ctx, d, log); err != nil {
-		return d, err
-	}
-	if f.Ledger == noLedger {
-		return d, f.openPlain(ctx, d, kinds, log, fill)
-	}
-	if err := f.checkNew(ctx, d); err != nil {
-		return d, err
-	}
-	if err := f.openLedger(ctx, d); err != nil {
-		return d, err
-	}
-	if err := filled(d, fill); err != nil {
-		return d, err
-	}
-	if d.recorder, err = activity.Open(ctx, f.recorderConfig(d, kinds, log)); err != nil {
-		return d, flagged(err)
-	}
-	d.activities = d.recorder
-	return d, nil
-}
-
-// filled calls fill, unless it is nil.
-func filled(d *data, fill func(*data) error) error {
-	if fill == nil {
-		return nil
-	}
-	return fill(d)
+	return d, flagged(f.openActivities(ctx, d, kinds, log))
 }
 
 // withLedger returns the Recorder for a call that needs a ledger, or an [*activity.NoLedgerError].
@@ -224,21 +200,23 @@ func (d *data) withLedger(call string) (*activity.Recorder, error) {
 	return d.recorder, nil
 }
 
-// openPlain opens activities without a ledger.
-func (f *dataFlags) openPlain(
-	ctx context.Context, d *data, kinds *activity.Kinds, log *slog.Logger, fill func(*data) error,
-) error {
-	if err := filled(d, fill); err != nil {
+// openActivities opens activities with the ledger of d, or without one. The store of d must be
+// open.
+func (f *dataFlags) openActivities(ctx context.Context, d *data, kinds *activity.Kinds, log *slog.Logger) error {
+	if d.ledger != nil {
+		r, err := activity.Open(ctx, f.recorderConfig(d, kinds, log))
+		if err == nil {
+			d.recorder, d.activities = r, r
+		}
 		return err
 	}
 	plain, err := activity.OpenPlain(ctx, activity.PlainConfig{
 		Store: d.store, Pages: f.pages(), Kinds: kinds, FalsePositiveRate: f.FalsePositiveRate, Persist: d.persist(), Logger: log,
 	})
-	if err != nil {
-		return flagged(err)
+	if err == nil {
+		d.activities = plain
 	}
-	d.activities = plain
-	return nil
+	return err
 }
 
 // persist returns a function that writes the process's pages to their file; nil if there is no
@@ -315,7 +293,10 @@ func (f *dataFlags) openStore(ctx context.Context, d *data, log *slog.Logger) er
 }
 
 func (f *dataFlags) openLedger(ctx context.Context, d *data) error {
-	var err error
+	err := f.checkNew(ctx, d)
+	if err != nil {
+		return err
+	}
 	d.ledger, err = ledger.Open(ctx, f.ledgerURL(), ledger.Options{Pages: f.pages(), Restored: f.LedgerRestored, Tracer: f.tracer.Postgres()})
 	switch {
 	case errors.Is(err, ledger.ErrInUse):
@@ -327,10 +308,7 @@ func (f *dataFlags) openLedger(ctx context.Context, d *data) error {
 }
 
 func (f *dataFlags) ledgerURL() string {
-	if f.Ledger != "" {
-		return f.Ledger
-	}
-	return "sqlite:" + filepath.Join(f.DataDir, ledgerFile)
+	return cmp.Or(f.Ledger, "sqlite:"+filepath.Join(f.DataDir, ledgerFile))
 }
 
 // checkThere returns an error if the ledger does not exist, because opening it would create it.

@@ -22,13 +22,6 @@ type doctorCmd struct {
 	Result  resultFlags   `embed:""`
 }
 
-// Help is shown by kong below the summary.
-func (*doctorCmd) Help() string {
-	return "Connects as the service would with the same flags, and prints one line per check: the finding, and what to do. " +
-		"Changes nothing: it creates and migrates no ledger, and writes no page. It may run beside the service. Exits with 0 if no " +
-		"check failed, 1 if one did, 2 if the flags are invalid. A check that the server does not permit is skipped, not failed."
-}
-
 // Check implements [settings.Checker].
 func (c *doctorCmd) Check(context.Context) error {
 	if c.Timeout < 100*time.Millisecond || c.Timeout > time.Hour {

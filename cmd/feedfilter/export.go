@@ -21,13 +21,6 @@ type exportCmd struct {
 	Kind string    `help:"${export_kind}" placeholder:"KIND"`
 }
 
-// Help is shown by kong below the summary.
-func (*exportCmd) Help() string {
-	return `Writes NDJSON that import reads, {"user","kind","target","op":"add","since","until"} per line. One user's lines are ` +
-		"sorted by kind and target; a full export is in no particular order. Seen posts, and other kinds with a window, cannot " +
-		"be exported. Stop the service first if the ledger is SQLite; on PostgreSQL it may keep running."
-}
-
 // Check implements [settings.Checker].
 func (c *exportCmd) Check(context.Context) error {
 	var all checks
@@ -113,10 +106,7 @@ func (c *exportCmd) write(ctx context.Context, from exporter, to io.Writer) (n i
 		}
 		return context.Cause(ctx)
 	})
-	if ctx.Err() != nil {
-		return n, context.Cause(ctx)
-	}
-	if err != nil {
+	if err := causeOr(ctx, err); err != nil {
 		return n, err
 	}
 	return n, lines.Flush()

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,17 +17,9 @@ type hashIDCmd struct {
 	IDs       []string `arg:""                      help:"${hash_ids}" name:"id"`
 }
 
-// Help is shown by kong below the summary.
-func (*hashIDCmd) Help() string {
-	return "Search the service's logs and audit log for the printed hashes. The command needs the service's key."
-}
-
 // Run prints a hash a line.
-func (c *hashIDCmd) Run(std stdio) error {
-	file := c.IDKeyFile
-	if file == "" {
-		file = filepath.Join(c.DataDir, idKeyFile)
-	}
+func (c *hashIDCmd) Run(_ context.Context, std stdio) error {
+	file := cmp.Or(c.IDKeyFile, filepath.Join(c.DataDir, idKeyFile))
 	if _, err := os.Stat(file); err != nil { // OpenIDs would create a new key
 		return fmt.Errorf("hash-id: the service's key: %w: see --data-dir and --id-key-file", err)
 	}

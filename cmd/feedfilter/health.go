@@ -70,10 +70,8 @@ func inWords(r *client.Readiness) string {
 func (c *healthCmd) Run(ctx context.Context, std stdio) error {
 	answer, err := c.ask(ctx)
 	for end := time.Now().Add(c.Wait); err != nil && time.Now().Before(end); {
-		select {
-		case <-time.After(healthPause):
-		case <-ctx.Done():
-			return fmt.Errorf("health: %w", context.Cause(ctx))
+		if err := pause(ctx, healthPause); err != nil {
+			return fmt.Errorf("health: %w", err)
 		}
 		answer, err = c.ask(ctx)
 	}

@@ -1,8 +1,9 @@
 package main
 
 import (
+	"cmp"
+	_ "embed"
 	"fmt"
-	"maps"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -23,29 +24,63 @@ const description = "Filters feeds: users block each other, hide, like and see p
 	"or in a JSON file of flags by name. A flag overrides the environment, and the environment overrides the file. " +
 	"Unknown names are refused."
 
-// helpTexts returns the help of all flags and arguments, by the names that the tags use.
-// withDefault adds the defaults of the tags.
+// helpText holds the help of flags and arguments by the names that the tags use, each below a line
+// "# <name>". It also holds what the help of a command says below its summary, below a line
+// "# feedfilter <command>".
+//
+//go:embed help.md
+var helpText string
+
+// examplesText holds the examples of each command, below a line "# <command>".
+//
+//go:embed examples.txt
+var examplesText string
+
+// examples returns the examples in the help of each command, by command. TestExamples parses them
+// all.
+func examples() map[string][]string { return sections(examplesText) }
+
+// helpTexts returns all texts. withDefault adds the defaults of the tags.
 func helpTexts() map[string]string {
-	all := make(map[string]string)
-	for _, some := range []map[string]string{
-		dataHelp(), serveHelp(), accessHelp(), tokenHelp(), watchHelp(), fileHelp(), migrateHelp(), serviceHelp(), insideHelp(),
-		resultHelp(), aboutHelp(), planHelp(), healthHelp(), doctorHelp(), benchHelp(), followHelp(),
-	} {
-		maps.Copy(all, some)
+	all := followHelp()
+	for name, lines := range sections(helpText) {
+		all[name] = strings.Join(lines, " ")
 	}
 	return all
 }
 
-// flagHelp replaces help:"${name}" in the tags by the texts. kong.Vars does the same, but expands
-// every text for every flag, which takes a tenth of a second at each start.
+// sections returns the lines below each line "# <name>" of a text, without blank lines.
+func sections(text string) map[string][]string {
+	all := make(map[string][]string)
+	section := ""
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		name, heads := strings.CutPrefix(line, "# ")
+		switch {
+		case heads:
+			section = name
+		case line != "":
+			all[section] = append(all[section], line)
+		}
+	}
+	return all
+}
+
+// flagHelp replaces help:"${name}" in the tags by the texts, and adds details and examples to
+// commands. kong.Vars would expand every text for every flag, which takes a tenth of a second at
+// each start.
 func flagHelp() kong.Option { //nolint:ireturn // the type that kong takes
 	return kong.PostBuild(func(k *kong.Kong) error {
-		texts := helpTexts()
+		texts, shown := helpTexts(), examples()
 		return kong.Visit(k.Model, func(visited kong.Visitable, next kong.Next) error {
 			switch of := visited.(type) {
 			case *kong.Value:
 				return next(putText(&of.Help, texts))
 			case *kong.Node:
+				of.Detail = cmp.Or(of.Detail, texts[of.FullPath()])
+				if lines := shown[of.Path()]; len(lines) > 0 {
+					of.Detail = strings.TrimSpace(of.Detail + "\n\nExamples:\n\n    " + strings.Join(lines, "\n    "))
+				}
 				return next(putText(&of.Help, texts))
 			default:
 				return next(nil)
@@ -66,73 +101,6 @@ func putText(help *string, texts map[string]string) error {
 	}
 	*help = strings.ReplaceAll(text, "$", "$$") // kong expands the remaining text
 	return nil
-}
-
-// dataHelp is the help of dataFlags.
-func dataHelp() map[string]string {
-	return map[string]string{
-		"data_dir": "Directory of the ledger and, without --redis, of seen posts.",
-		"ledger": "sqlite:<file> for one process, postgres://<user>:<password>@<host>/<database> for many, or none for a plain " +
-			"filter (docs/ARCHITECTURE.md). Default: sqlite:<data-dir>/ledger.db",
-		"restored": "Give once after the ledger was restored from a backup or replaced: all pages are then rebuilt. Default: off",
-		"redis": "Redis of the pages: redis://<host>:<port>, redis+cluster://<host>:<port>,<host>:<port>, " +
-			"redis+sentinel://<host>:<port>,<host>:<port>/<primary> (each also with rediss, for TLS), unix://<socket>, " +
-			"elasticache://<replication group> or elasticache-serverless://<cache>, with ?region=<region>&user=<user> " +
-			"(docs/ELASTICACHE.md). Default: pages in the process",
-		"filter": "Name of the filter in Redis: 1 to 64 letters, digits, '-', '_' or '.'.",
-		"pages": "Number of shared pages, a power of two from 1 to 2^24. Existing data must have this number, except for reshape. " +
-			"Default: the data's, 16384 for new data",
-		"kinds": "JSON file of limits, and of kinds besides block, hide, like and seen (docs/KINDS.md). Default: none",
-		"rate":  "Share of clean candidates that may be dropped wrongly, 1e-8 to 0.5.",
-		"bound": "Maximum age of a process's view of the ledger, 10ms to 1m: when a page is lost or unreachable, writes of other " +
-			"processes take this long to appear. Equal in all processes of a ledger.",
-		"scrub":     "Pages per second that the scrub compares with the ledger, 1 to 100000.",
-		"dedicated": "Keys above which a user gets a dedicated page, 16 or more.",
-		"lists": "MiB of pages to hold in this process, 1 to 1048576: those of shared lists, of fan-out, of users with many " +
-			"activities, and those built while Redis is down.",
-		"level":      "Lowest level to log: debug, info, warn or error.",
-		"format_log": "Log format: json, or text for people.",
-		"config":     "JSON file of flags by name, such as {\"pages\":1024}. Default: none",
-	}
-}
-
-// serveHelp is the help of the flags that only serve has.
-func serveHelp() map[string]string {
-	return map[string]string{
-		"addr": "Addresses to listen on, separated by commas: HOST:PORT (port 0 picks a free one) or unix:PATH, a socket " +
-			"without TLS, whose mode says who may use it.",
-		"socket_mode": "Octal mode of the sockets of --addr, 0 to 0777.",
-		"max_requests": "Maximum requests in flight, 1 to 1000000; further ones are answered 503 at once. " +
-			"Probes and /v1/stats are not counted.",
-		"max_connections": "Maximum open connections, 1 to 1000000, but at most three quarters of the open-files limit. " +
-			"Further ones replace those that have been idle for the longest time.",
-		"shutdown": "How long requests in flight may take to finish after SIGTERM or SIGINT, 0s or more.",
-	}
-}
-
-// fileHelp is the help of the flags of import file and of export.
-func fileHelp() map[string]string {
-	return map[string]string{
-		"file": "File of activities; - for standard input. CSV: user,kind,target[,op], or columns in any order below a header, " +
-			`which may have since and until; a first line that is not an activity is a header. ` +
-			`NDJSON: {"user","kind","target","op","since","until"} per line. ` +
-			"op is add (the default) or remove; since and until are times such as 2027-01-01T00:00:00Z.",
-		"format": "csv or ndjson; required for standard input. Default: by the file's extension",
-		"on_error": "What to do at a bad line: stop, after importing the lines before it, or skip it and report it. " +
-			"An unknown header always stops. If every line is bad, the import fails.",
-		"batch":   "Lines recorded at a time, 0 to 200000; 0 chooses by the ledger. At most 10000 on PostgreSQL.",
-		"user":    "Export only this user's activities. Default: everything",
-		"to":      "File to write, replaced only once complete; - is standard output.",
-		"restart": "Ignore earlier imports of the file and begin at its start. Default: off",
-	}
-}
-
-// serviceHelp is the help of the flags that name a service.
-func serviceHelp() map[string]string {
-	return map[string]string{
-		"server": "Service that does the work, such as http://127.0.0.1:8080: required if its ledger is SQLite or its " +
-			"pages are in its process. Default: this command does the work",
-	}
 }
 
 // printHelp prints kong's help, and the exit statuses below the program's help.

@@ -30,14 +30,6 @@ type importCmd struct {
 	File    string      `arg:""            help:"${file}"`
 }
 
-// Help is shown by kong below the summary.
-func (*importCmd) Help() string {
-	return "After an interruption (a signal, kill -9 or a bad line), run the same command again: it continues where it " +
-		"stopped, except from standard input. Without --redis, kill -9 loses seen posts of the last seconds. Each line counts " +
-		"once as imported, whether it changed anything or not; lines whose until has passed are skipped. Seen posts older " +
-		"than their window have no effect. Stop the service first if the ledger is SQLite; on PostgreSQL it may keep running."
-}
-
 // Check implements [settings.Checker].
 func (c *importCmd) Check(context.Context) error {
 	var all checks

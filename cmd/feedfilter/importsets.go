@@ -15,23 +15,9 @@ type importCmds struct {
 	Sets importSetsCmd `cmd:"" help:"${import_sets}"`
 }
 
-// Help is shown by kong below the summary.
-func (*importCmds) Help() string {
-	return "Without a subcommand, \"import\" is \"import file\": feedfilter import blocks.csv. See docs/MIGRATION.md."
-}
-
 type importSetsCmd struct {
 	Sets   setsFlags `embed:""`
 	Scores string    `default:"ignore" enum:"ignore,seconds,milliseconds" help:"${scores}" placeholder:"UNIT"`
-}
-
-// Help is shown by kong below the summary.
-func (*importSetsCmd) Help() string {
-	return "Scans a Redis server, or all primaries of a cluster, for sets and sorted sets, one per user, and records their members " +
-		"through a running service. Reports and skips members that are no valid ids. The app may keep writing, to the sets first " +
-		"and then to the service: activities that it undoes meanwhile stay undone. After an interruption, run the import again " +
-		"from the start; repeating is safe. " +
-		"\"feedfilter compare sets\" shows the differences afterwards."
 }
 
 // Run imports the sets.
@@ -47,10 +33,7 @@ func (c *importSetsCmd) record(ctx context.Context, std stdio, sets *migrate.Set
 		Bad:  func(problem error) { std.note(problem.Error()) },
 		Done: func(more int) { far.show(far.done+more, 0) },
 	}).Run(ctx)
-	if ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
-	if err != nil {
+	if err := causeOr(ctx, err); err != nil {
 		return fmt.Errorf("%w; %d members imported so far: correct this, and run the same command again", err, sum.Changed)
 	}
 	if sum.Groups == 0 {

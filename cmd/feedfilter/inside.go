@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
@@ -37,14 +36,6 @@ func (f *insideFlags) with(ctx context.Context, std stdio, do func(s *client.Cli
 		f.Data.passive = true
 	}
 	return f.Service.with(ctx, &f.Data, std, do)
-}
-
-// print writes an answer as JSON, or calls write to write it as text.
-func (f *insideFlags) print(std stdio, answer any, write func(io.Writer) error) error {
-	if f.Result.json() {
-		return writeJSON(std.out, answer)
-	}
-	return write(std.out)
 }
 
 // with calls do with the service that --server names, or with one in this process over the data,

@@ -24,7 +24,7 @@ func (f *insideFlags) show(ctx context.Context, std stdio, state interface{ Text
 	if err != nil {
 		return fmt.Errorf("inspect: %w", err)
 	}
-	return f.print(std, state, state.Text)
+	return f.Result.write(std, state, state.Text)
 }
 
 type inspectPageCmd struct {

@@ -129,12 +129,6 @@ type invocation struct {
 // run runs the chosen command. Each command has one of these methods.
 func (i *invocation) run(ctx context.Context, std stdio) error {
 	switch command := i.command.Selected().Target.Addr().Interface().(type) {
-	case interface{ Run(std stdio) error }:
-		return command.Run(std)
-	case interface {
-		Run(std stdio, chosen *invocation) error
-	}:
-		return command.Run(std, i)
 	case interface {
 		Run(ctx context.Context, std stdio) error
 	}:
@@ -178,11 +172,6 @@ func meant(args []string) []string {
 	}
 }
 
-// again parses the same command line again, with the current settings.
-func (i *invocation) again(ctx context.Context) (*invocation, error) {
-	return invoke(ctx, i.args, i.std)
-}
-
 func newParser(commands *cli, std stdio) (*kong.Kong, error) {
 	parser, err := kong.New(commands,
 		kong.Name("feedfilter"),
@@ -195,7 +184,6 @@ func newParser(commands *cli, std stdio) (*kong.Kong, error) {
 		return nil, err
 	}
 	settings.Variables(parser.Model.Node, envPrefix)
-	addExamples(parser.Model.Node, examples())
 	return parser, nil
 }
 
@@ -242,6 +230,14 @@ func untilSignal(parent context.Context) (context.Context, context.CancelFunc) {
 		signal.Stop(signals)
 		cancel(context.Canceled)
 	}
+}
+
+// causeOr returns the cause of the end of ctx, or err if ctx has not ended.
+func causeOr(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
 }
 
 // hangups returns a channel of SIGHUPs. From now on SIGHUP does not end the process, even if the

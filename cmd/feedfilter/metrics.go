@@ -19,10 +19,10 @@ const (
 
 // newMeters returns the metrics of the service.
 func (f *dataFlags) newMeters(behind *gate) *metrics.Registry {
-	s := metrics.Settings{FalsePositiveRate: f.FalsePositiveRate, StalenessBound: f.StalenessBound}
 	this := thisVersion()
-	s.Version, s.Commit = this.Version, this.Commit
-	r := metrics.New(s)
+	r := metrics.New(metrics.Settings{
+		Version: this.Version, Commit: this.Commit, FalsePositiveRate: f.FalsePositiveRate, StalenessBound: f.StalenessBound,
+	})
 	if behind.certificates != nil {
 		r.Certificate(behind.certificates.Expires)
 	}

@@ -24,7 +24,7 @@ func (c *planCmd) Check(context.Context) error {
 }
 
 // Run prints the plan.
-func (c *planCmd) Run(std stdio) error {
+func (c *planCmd) Run(_ context.Context, std stdio) error {
 	data := dataFlags{Kinds: c.Kinds, Pages: c.Pages}
 	kinds, err := data.kinds()
 	if err != nil {
@@ -34,8 +34,5 @@ func (c *planCmd) Run(std stdio) error {
 	if err != nil {
 		return usageError{err}
 	}
-	if c.Result.json() {
-		return writeJSON(std.out, plan)
-	}
-	return plan.WriteText(std.out)
+	return c.Result.write(std, plan, plan.WriteText)
 }

@@ -33,12 +33,6 @@ type rebuildCmd struct {
 	All  bool    `help:"${rebuild_all}"`
 }
 
-// Help is shown by kong below the summary.
-func (*rebuildCmd) Help() string {
-	return "Give one of --page, --user and --all. A rebuilt page replaces the old one once it is complete; feeds and writes continue " +
-		"meanwhile. This is rarely needed: the scrub, and every read of a bad page, rebuild pages by themselves."
-}
-
 // Check implements [settings.Checker].
 func (c *rebuildCmd) Check(ctx context.Context) error {
 	given := slices.DeleteFunc([]bool{c.Page != nil, c.User != "", c.All}, func(given bool) bool { return !given })
@@ -71,7 +65,7 @@ func (c *rebuildCmd) Run(ctx context.Context, std stdio) error {
 	if err != nil {
 		return fmt.Errorf("rebuild: %w", err)
 	}
-	if err := c.print(std, answer, answer.text); err != nil {
+	if err := c.Result.write(std, answer, answer.text); err != nil {
 		return err
 	}
 	if answer.Failed > 0 {
@@ -97,15 +91,13 @@ func (c *rebuildCmd) rebuild(ctx context.Context, std stdio, s *client.Client) (
 	var mu sync.Mutex
 	left := 0      // pages that nobody has any more
 	var gone error // why one of these was not rebuilt
-	more := func() bool {
-		mu.Lock()
-		defer mu.Unlock()
-		return ctx.Err() == nil && answer.Rebuilt+answer.Failed < n && left < maxLeft
-	}
 	var group errgroup.Group
 	group.SetLimit(rebuiltAtOnce)
 	for page := range pages {
-		if !more() {
+		mu.Lock()
+		more := ctx.Err() == nil && answer.Rebuilt+answer.Failed < n && left < maxLeft
+		mu.Unlock()
+		if !more {
 			break
 		}
 		group.Go(func() error {

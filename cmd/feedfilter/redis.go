@@ -62,26 +62,14 @@ func newClients(ctx context.Context, s *redisurl.Servers, log *slog.Logger, file
 		return nil, err
 	}
 	c := &redisClients{cache: cache, addrs: fmt.Sprintf("%s (%s)", &m.Config, cache.Addr())}
-	if c.pages, err = managedClient(m, cache, false); err == nil && m.Reader {
-		c.replicas, err = managedClient(m, cache, true)
+	if c.pages, err = m.Client(cache, false); err == nil && m.Reader {
+		c.replicas, err = m.Client(cache, true)
 	}
 	if err != nil {
 		cache.Close()
 		return nil, usageError{err}
 	}
 	return c, nil
-}
-
-//nolint:ireturn // there are two kinds
-func managedClient(m *redisurl.Managed, cache *elasticache.Cache, reader bool) (redis.UniversalClient, error) {
-	single, cluster, err := m.Options(cache, reader)
-	switch {
-	case err != nil:
-		return nil, err
-	case cluster != nil:
-		return redis.NewClusterClient(cluster), nil
-	}
-	return redis.NewClient(single), nil
 }
 
 func (c *redisClients) close() error {

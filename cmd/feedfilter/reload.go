@@ -12,17 +12,15 @@ import (
 	"github.com/feedfilter/feedfilter/internal/settings"
 )
 
-// liveSetting is a setting of serve that can change while it runs.
-type liveSetting struct {
-	flag  string
-	apply func(to *serveCmd) error // sets a checked value; after an error, the old value stays
-}
+// liveSettings has the flags of serve that can change while it runs. The functions set a checked
+// value; after an error, the old value stays.
+type liveSettings map[string]func(to *serveCmd) error
 
 // reloader applies changes of the settings, and rereads the files that they name.
 type reloader struct {
 	now   *invocation // with the current settings
 	kinds *activity.Kinds
-	live  []liveSetting
+	live  liveSettings
 	files func(context.Context) error // rereads the files that settings name
 	log   *slog.Logger
 }
@@ -41,7 +39,7 @@ func (r *reloader) run(ctx context.Context) {
 	if err := r.files(ctx); err != nil {
 		r.log.ErrorContext(ctx, "file not reloaded, its previous content stays in force", "error", err)
 	}
-	next, err := r.now.again(ctx)
+	next, err := invoke(ctx, r.now.args, r.now.std)
 	if err != nil {
 		r.log.ErrorContext(ctx, "settings not reloaded: invalid", "mistakes", mistakesOf(err))
 		return
@@ -51,17 +49,14 @@ func (r *reloader) run(ctx context.Context) {
 		r.log.ErrorContext(ctx, "settings not reloaded: restart required", "settings", fixed)
 		return
 	}
-	for _, setting := range r.live {
-		i := slices.IndexFunc(changed, func(c changedSetting) bool { return c.Setting == setting.flag })
-		if i < 0 {
-			continue
+	changed = slices.DeleteFunc(changed, func(c changedSetting) bool {
+		err := r.live[c.Setting](&next.commands.Serve)
+		if err != nil {
+			r.log.ErrorContext(ctx, "setting not reloaded", "setting", c.Setting, "error", err)
+			r.keep(next, c.Setting) // so that the next SIGHUP retries
 		}
-		if err := setting.apply(&next.commands.Serve); err != nil {
-			r.log.ErrorContext(ctx, "setting not reloaded", "setting", setting.flag, "error", err)
-			changed = slices.Delete(changed, i, i+1)
-			r.keep(next, setting.flag) // so that the next SIGHUP retries
-		}
-	}
+		return err != nil
+	})
 	r.now = next
 	// At any log level, because an operator asked for the reload.
 	line := slog.NewRecord(time.Now(), slog.LevelInfo, "settings reloaded", 0)
@@ -94,7 +89,7 @@ func (r *reloader) changes(next *invocation) []changedSetting {
 func (r *reloader) fixed(changed []changedSetting, next *invocation) []string {
 	var names []string
 	for _, c := range changed {
-		if !slices.ContainsFunc(r.live, func(l liveSetting) bool { return l.flag == c.Setting }) {
+		if r.live[c.Setting] == nil {
 			names = append(names, c.Setting)
 		}
 	}

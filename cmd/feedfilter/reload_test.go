@@ -33,15 +33,15 @@ func TestReloadTriesAgain(t *testing.T) {
 	reload := &reloader{
 		now: chosen, kinds: activity.BuiltinKinds(), log: slog.New(slog.NewTextHandler(&log, nil)),
 		files: func(context.Context) error { return unread },
-		live: []liveSetting{
-			{flag: "max-requests", apply: func(to *serveCmd) error {
+		live: liveSettings{
+			"max-requests": func(to *serveCmd) error {
 				applied = append(applied, to.MaxRequests)
 				return failure
-			}},
-			{flag: "max-connections", apply: func(to *serveCmd) error {
+			},
+			"max-connections": func(to *serveCmd) error {
 				applied = append(applied, to.MaxConnections)
 				return nil
-			}},
+			},
 		},
 	}
 	write(`{"max-requests": 9, "max-connections": 7}`)

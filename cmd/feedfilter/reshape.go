@@ -26,16 +26,6 @@ type reshapeCmd struct {
 	Force bool `help:"${reshape_force}"`
 }
 
-// Help is shown by kong below the summary.
-func (*reshapeCmd) Help() string {
-	return "The number only grows: --pages must be a power of two above the present number. New pages are built beside the old " +
-		"ones and then replace them, while feeds and writes continue. On PostgreSQL, the command runs beside the services and " +
-		"needs their --redis, --filter, --kinds and --false-positive-rate. On SQLite, use --server, or stop the service first. " +
-		"A reshape that has begun cannot be undone. If it is interrupted, run the command again or restart a service: either " +
-		"continues it. Remove or update --pages of services before their next start. With --server, the token needs ops:read and " +
-		"ops:write."
-}
-
 // Check implements [settings.Checker].
 func (c *reshapeCmd) Check(context.Context) error {
 	var all checks
@@ -52,9 +42,7 @@ func (c *reshapeCmd) Run(ctx context.Context, std stdio) (err error) {
 	start := time.Now()
 	c.Data.ScrubRate = 1
 	err = c.Service.with(ctx, &c.Data, std, func(s *client.Client) error { return c.ask(ctx, s, pages, far) })
-	if ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
+	err = causeOr(ctx, err)
 	switch refusal(err) {
 	case activity.CodeTooManyPages:
 		return usageError{fmt.Errorf("reshape: %w; --force allows it", err)}
@@ -102,38 +90,57 @@ func (c *reshapeCmd) ask(ctx context.Context, service *client.Client, pages uint
 	if c.Force {
 		ask = service.ForceReshape
 	}
-	s, err := ask(ctx, pages)
-	silent, troubled := 0, ""
-	for {
-		switch {
-		case err == nil && s.Pages > pages:
-			return fmt.Errorf("another request has asked the service for %d pages meanwhile", s.Pages)
-		case err == nil:
-			silent = 0
-			far.show(int(int64(s.Reshaped)*int64(s.Pages)/int64(s.Homes)), int(s.Pages))
-			if !s.Reshaping {
-				if s.SharedPages == int(pages) {
-					return nil
-				}
-				return fmt.Errorf("the service stopped the reshape: %s", cmp.Or(s.Trouble, "it was restarted"))
-			}
-			if s.Trouble != troubled && s.Trouble != "" {
-				far.std.note("the service waits: " + s.Trouble)
-			}
-			troubled = s.Trouble
-		case far.all == 0 || ctx.Err() != nil:
-			return err // the reshape has not begun
-		default:
-			silent++
-			if silent == maxSilence {
+	var s client.Pages
+	troubled := ""
+	begin := func() (err error) { s, err = ask(ctx, pages); return err }
+	again := func() (err error) { s, err = service.Pages(ctx); return err }
+	return await(ctx, begin, again, func() (ended bool, err error) {
+		if s.Pages > pages {
+			return false, fmt.Errorf("another request has asked the service for %d pages meanwhile", s.Pages)
+		}
+		far.show(int(int64(s.Reshaped)*int64(s.Pages)/int64(s.Homes)), int(s.Pages))
+		if !s.Reshaping && s.SharedPages != int(pages) {
+			return false, fmt.Errorf("the service stopped the reshape: %s", cmp.Or(s.Trouble, "it was restarted"))
+		}
+		if s.Reshaping && s.Trouble != troubled && s.Trouble != "" {
+			far.std.note("the service waits: " + s.Trouble)
+		}
+		troubled = s.Trouble
+		return !s.Reshaping, nil
+	})
+}
+
+// await has a service begin work, and asks it again and again until seen reports that the work has
+// ended, or fails. It gives up if begin fails, or ask fails maxSilence times in a row.
+func await(ctx context.Context, begin, ask func() error, seen func() (ended bool, err error)) error {
+	if err := begin(); err != nil {
+		return err
+	}
+	for silent := 0; ; {
+		if silent == 0 {
+			if ended, err := seen(); ended || err != nil {
 				return err
 			}
 		}
-		select {
-		case <-time.After(askInterval):
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := pause(ctx, askInterval); err != nil {
+			return err
 		}
-		s, err = service.Pages(ctx)
+		silent++
+		err := ask()
+		if err == nil {
+			silent = 0
+		} else if silent == maxSilence || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// pause waits, and returns an error if ctx ends meanwhile.
+func pause(ctx context.Context, wait time.Duration) error {
+	select {
+	case <-time.After(wait):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }

@@ -17,6 +17,14 @@ type resultFlags struct {
 // json reports whether to print the result as JSON.
 func (f *resultFlags) json() bool { return f.Output == asJSON }
 
+// write writes a result as JSON, or calls text to write it as text.
+func (f *resultFlags) write(std stdio, result any, text func(io.Writer) error) error {
+	if f.json() {
+		return writeJSON(std.out, result)
+	}
+	return text(std.out)
+}
+
 // writeJSON writes value to out as indented JSON.
 func writeJSON(out io.Writer, value any) error {
 	text, err := json.Marshal(value, json.Deterministic(true), jsontext.WithIndent("  "))

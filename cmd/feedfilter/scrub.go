@@ -19,12 +19,6 @@ type scrubCmd struct {
 	insideFlags
 }
 
-// Help is shown by kong below the summary.
-func (*scrubCmd) Help() string {
-	return "Does now what the service does continuously: compares the header of every page with the ledger, --scrub-rate pages per " +
-		"second, and rebuilds damaged, missing and stale pages. Exits with 1 if a page could not be read or rebuilt."
-}
-
 // Check implements [settings.Checker].
 func (c *scrubCmd) Check(ctx context.Context) error {
 	if c.Service.Server == "" && c.Data.Ledger == noLedger {
@@ -41,17 +35,14 @@ func (c *scrubCmd) Run(ctx context.Context, std stdio) error {
 		done, err = c.ask(ctx, s, far)
 		return err
 	})
-	if ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
-	if err != nil {
+	if err := causeOr(ctx, err); err != nil {
 		continues := ""
 		if c.Service.Server != "" && done.Running {
 			continues = "; the service continues"
 		}
 		return fmt.Errorf("scrub: %w; %d of %d pages were checked%s", err, done.Done, done.All, continues)
 	}
-	if err := c.print(std, done, func(w io.Writer) error { return scrubText(w, done) }); err != nil {
+	if err := c.Result.write(std, done, func(w io.Writer) error { return scrubText(w, done) }); err != nil {
 		return err
 	}
 	return scrubVerdict(done)
@@ -59,37 +50,23 @@ func (c *scrubCmd) Run(ctx context.Context, std stdio) error {
 
 // ask tells a service to scrub, and waits until it has finished.
 func (c *scrubCmd) ask(ctx context.Context, s *client.Client, far *progress) (done inspect.Scrub, err error) {
-	err = post(ctx, s, map[string]int{"rate": c.Data.ScrubRate}, &done, "v1", "ops", "scrub")
-	silent := 0
-	for {
-		switch {
-		case err == nil:
-			silent = 0
-			far.show(done.Done, done.All)
-			if !done.Running {
-				return done, nil
-			}
-		case done.Started.IsZero() || ctx.Err() != nil:
-			return done, err // the scrub has not begun
-		default:
-			silent++
-			if silent == maxSilence {
-				return done, err
-			}
-		}
-		select {
-		case <-time.After(askInterval):
-		case <-ctx.Done():
-			return done, ctx.Err()
-		}
-		var now inspect.Scrub
-		if err = get(ctx, s, &now, "v1", "ops", "scrub"); err == nil {
-			if now.Started.Before(done.Started) {
-				return done, errors.New("the service was restarted")
-			}
-			done = now
-		}
+	var now inspect.Scrub
+	begin := func() error {
+		return post(ctx, s, map[string]int{"rate": c.Data.ScrubRate}, &now, "v1", "ops", "scrub")
 	}
+	ask := func() error {
+		now = inspect.Scrub{}
+		return get(ctx, s, &now, "v1", "ops", "scrub")
+	}
+	err = await(ctx, begin, ask, func() (ended bool, err error) {
+		if now.Started.Before(done.Started) {
+			return false, errors.New("the service was restarted")
+		}
+		done = now
+		far.show(done.Done, done.All)
+		return !done.Running, nil
+	})
+	return done, err
 }
 
 // scrubText prints what the scrub found.

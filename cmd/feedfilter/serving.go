@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -41,6 +42,11 @@ type running struct {
 // onClose adds a function that close calls, before it closes what was opened earlier.
 func (r *running) onClose(do func() error) { r.closers = append(r.closers, do) }
 
+// onEnd is onClose for a function that cannot fail.
+func (r *running) onEnd(do func()) {
+	r.onClose(func() error { do(); return nil })
+}
+
 // close closes what is open, last opened first.
 func (r *running) close() error {
 	var errs []error
@@ -69,10 +75,7 @@ func (r *running) closeWithin(limit time.Duration) error {
 // open opens the data, the access control and the listeners. After an error, close closes what is
 // open.
 func (r *running) open(ctx context.Context, std stdio) (err error) {
-	r.onClose(func() error {
-		r.lines.release()
-		return nil
-	})
+	r.onEnd(r.lines.release)
 	r.log, r.level = r.Data.leveledLogger(r.lines)
 	if r.gate, err = r.Access.open(ctx, r.Addr, r.log); err != nil {
 		return err
@@ -84,15 +87,10 @@ func (r *running) open(ctx context.Context, std stdio) (err error) {
 	})
 	r.Data.meters = r.Data.newMeters(r.gate)
 	r.Data.meters.LogLines(r.dropped)
-	r.log = r.Watch.logger(r.log)
-	slog.SetDefault(r.log) // otherwise dependencies that use package log would write to standard error
-	if r.Data.tracer, err = r.Watch.tracer(ctx, r.log); err != nil {
+	if err := r.trace(ctx); err != nil {
 		return err
 	}
-	r.onClose(func() error {
-		closeTracer(context.WithoutCancel(ctx), r.Data.tracer, r.log)
-		return nil
-	})
+	slog.SetDefault(r.log) // otherwise dependencies that use package log would write to standard error
 	r.Data.afterTimeout = r.AfterTimeout
 	if r.data, err = r.Data.open(ctx, r.log, func(d *data) error { return r.Data.keepPages(ctx, d, r.log) }); err != nil {
 		return err
@@ -114,14 +112,12 @@ func (r *running) open(ctx context.Context, std stdio) (err error) {
 
 // listen creates the handlers and listens.
 func (r *running) listen(ctx context.Context) (err error) {
-	r.sampler, err = r.Watch.sampler(r.data.recorder, r.log, r.gate.access.IDs.Hash) //nolint:contextcheck // Close ends it
+	//nolint:contextcheck // Close ends it
+	r.sampler, err = sampler.New(r.data.recorder, sampler.Config{Rate: r.Watch.SampleRate, Logger: r.log, HashID: r.gate.access.IDs.Hash})
 	if err != nil {
 		return err
 	}
-	r.onClose(func() error {
-		r.sampler.Close()
-		return nil
-	})
+	r.onEnd(r.sampler.Close)
 	mode, err := socketMode(r.SocketMode)
 	if err != nil {
 		return err
@@ -137,10 +133,9 @@ func (r *running) listen(ctx context.Context) (err error) {
 		r.log.InfoContext(ctx, "windows restored", "pages", r.data.windows.Restored().Pages)
 	}
 	besides, end := context.WithCancel(ctx)
-	r.onClose(func() error {
+	r.onEnd(func() {
 		end()
 		r.beside.Wait()
-		return nil
 	})
 	sources, err := r.makeFollower()
 	if err != nil {
@@ -200,25 +195,38 @@ func (r *running) serve(ctx context.Context, hup <-chan os.Signal, chosen *invoc
 }
 
 // live returns the settings that can change at run time.
-func (r *running) live() []liveSetting {
-	return []liveSetting{
-		{flag: "log-level", apply: func(to *serveCmd) error { r.level.Set(to.Data.level()); return nil }},
-		{flag: "max-requests", apply: func(to *serveCmd) error { r.handler.SetMaxRequests(to.MaxRequests); return nil }},
-		{flag: "max-connections", apply: func(to *serveCmd) error { r.limit.set(r.connections(to.MaxConnections)); return nil }},
-		{flag: "scrub-rate", apply: func(to *serveCmd) error {
+func (r *running) live() liveSettings {
+	return liveSettings{
+		"log-level":       func(to *serveCmd) error { return r.level.UnmarshalText([]byte(to.Data.LogLevel)) },
+		"max-requests":    func(to *serveCmd) error { r.handler.SetMaxRequests(to.MaxRequests); return nil },
+		"max-connections": func(to *serveCmd) error { r.limit.set(r.connections(to.MaxConnections)); return nil },
+		"scrub-rate": func(to *serveCmd) error {
 			if r.data.recorder == nil { // nothing scrubs
 				return nil
 			}
 			return r.data.recorder.Scrubber().SetScrubRate(to.Data.ScrubRate)
-		}},
-		{flag: "sample-rate", apply: func(to *serveCmd) error { return r.sampler.SetRate(to.Watch.SampleRate) }},
-		{flag: "rate-limit", apply: func(to *serveCmd) error {
+		},
+		"sample-rate": func(to *serveCmd) error { return r.sampler.SetRate(to.Watch.SampleRate) },
+		"rate-limit": func(to *serveCmd) error {
 			if r.gate.access.Tokens != nil { // the limit applies to each token
 				r.gate.access.Tokens.SetRate(to.Access.RateLimit)
 			}
 			return nil
-		}},
-		{flag: "user-rate-limit", apply: func(to *serveCmd) error { r.gate.access.Users.SetRate(to.Access.UserRateLimit); return nil }},
-		{flag: "shutdown-timeout", apply: func(to *serveCmd) error { r.ShutdownTimeout = to.ShutdownTimeout; return nil }},
+		},
+		"user-rate-limit":  func(to *serveCmd) error { r.gate.access.Users.SetRate(to.Access.UserRateLimit); return nil },
+		"shutdown-timeout": func(to *serveCmd) error { r.ShutdownTimeout = to.ShutdownTimeout; return nil },
 	}
+}
+
+// about describes the parts of a service with these flags, without addresses.
+func (f *dataFlags) about() httpapi.About {
+	a := httpapi.About{Version: thisVersion().Version, PageStore: "memory"}
+	a.Ledger, _, _ = strings.Cut(f.ledgerURL(), ":")
+	if a.Ledger == "postgresql" {
+		a.Ledger = "postgres"
+	}
+	if scheme, _, ok := strings.Cut(f.Redis, ":"); ok {
+		a.PageStore = strings.NewReplacer("rediss", "redis", "unix", "redis").Replace(scheme)
+	}
+	return a
 }

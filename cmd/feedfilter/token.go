@@ -10,9 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
-
 	"github.com/feedfilter/feedfilter/internal/access"
 )
 
@@ -27,35 +24,12 @@ type tokenCmds struct {
 	Check  tokenCheckCmd  `cmd:"" help:"Check a token file, and a token against it."`
 }
 
-// tokenHelp is the help of the flags of token, of clients and of hash-id.
-func tokenHelp() map[string]string {
-	return map[string]string{ //nolint:gosec // text about tokens, not tokens
-		"token_name":    "Name of the token in logs: 1 to 64 letters, digits, '-', '_' or '.'.",
-		"token_scope":   "What the token allows, once or more: feed:read, activity:write, source:write, ops:read or ops:write.",
-		"token_ttl":     "How long the token is valid, such as 2160h for 90 days. Default: for ever",
-		"token_rate":    "Requests per second, such as 100, or 100:500 for bursts of 500. Default: serve's --rate-limit",
-		"token_append":  "Token file to add the token to; created if missing. Default: print the entry",
-		"token_auth":    "Token file, as for serve.",
-		"token_removed": "Names of the tokens.",
-		"token_file":    "File with the token for the service. Default: the value of $" + tokenVariable,
-		"token_checked": "File with a token to look up. Default: the value of $" + tokenVariable,
-		"hash_ids":      "Ids of users or posts.",
-		"hash_key":      "File of the service's key. Default: <data-dir>/id.key",
-	}
-}
-
 type tokenNewCmd struct {
 	Name     string         `help:"${token_name}"                                            placeholder:"NAME"     required:""`
 	Scope    []access.Scope `enum:"feed:read,activity:write,source:write,ops:read,ops:write" help:"${token_scope}"  placeholder:"SCOPE" required:""` //nolint:lll // one tag
 	TTL      time.Duration  `help:"${token_ttl}"                                             placeholder:"DURATION"`
 	Rate     access.Rate    `help:"${token_rate}"                                            placeholder:"RATE"`
 	AuthFile string         `help:"${token_append}"                                          placeholder:"FILE"`
-}
-
-// Help is shown by kong below the summary.
-func (*tokenNewCmd) Help() string {
-	return "The token is printed to standard output and stored nowhere; the file holds only its SHA-256. With --auth-file, services " +
-		"accept the token within seconds. Do not run two of these commands on one file at once: one token may be lost."
 }
 
 // Check implements [settings.Checker].
@@ -67,7 +41,7 @@ func (c *tokenNewCmd) Check(context.Context) error {
 }
 
 // Run creates a token.
-func (c *tokenNewCmd) Run(std stdio) error {
+func (c *tokenNewCmd) Run(_ context.Context, std stdio) error {
 	token := access.NewToken()
 	entry := access.Entry{Name: c.Name, Hash: access.HashToken(token), Scopes: c.Scope}
 	if c.TTL > 0 {
@@ -131,15 +105,8 @@ func writeTokens(name string, file access.File, std stdio) (err error) {
 		keepOwner(out.file, info)
 		_ = out.file.Chmod(info.Mode().Perm())
 	}
-	err = json.MarshalWrite(out.file, file, jsontext.WithIndent("  "))
-	if err == nil {
-		_, err = out.file.WriteString("\n")
-	}
-	if err == nil {
-		err = out.commit()
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("--auth-file: %w", err), out.discard())
+	if err = out.end(writeJSON(out.file, file)); err != nil {
+		return fmt.Errorf("--auth-file: %w", err)
 	}
 	return nil
 }
@@ -150,7 +117,7 @@ type tokenRemoveCmd struct {
 }
 
 // Run removes all named tokens from a file, or none.
-func (c *tokenRemoveCmd) Run(std stdio) error {
+func (c *tokenRemoveCmd) Run(_ context.Context, std stdio) error {
 	file, err := readTokens(c.AuthFile)
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -25,7 +26,7 @@ type version struct {
 }
 
 // Run prints the version, the commit, the Go version and the platform.
-func (c *versionCmd) Run(std stdio) error {
+func (c *versionCmd) Run(_ context.Context, std stdio) error {
 	v := thisVersion()
 	if c.Result.json() {
 		return writeJSON(std.out, v)

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -153,15 +152,6 @@ func header(fields []string) ([]string, error) {
 	return names, nil
 }
 
-// checkEncoding returns an error if a file that begins with this line is not text in UTF-8. UTF-16
-// and packed files, spreadsheets among them, have zero bytes or invalid UTF-8.
-func checkEncoding(line []byte) error {
-	if !utf8.Valid(line) || bytes.IndexByte(line, 0) >= 0 {
-		return errors.New("the file is not plain text in UTF-8: unpack it, or convert it")
-	}
-	return nil
-}
-
 // csvLines splits CSV records. Each record is one line. A quoted field with a line break is not
 // allowed, because ids have none.
 type csvLines struct {
@@ -189,19 +179,6 @@ func (c csvLines) split(line []byte) ([]string, error) {
 
 // maxAhead is how far in the future a line's since may be, because clocks differ.
 const maxAhead = 10 * time.Minute
-
-// times returns the line's since and until, zero if it has none. An until in the past is valid: the
-// line may come from an older export.
-func (rec *record) times(now time.Time) (since, until time.Time, err error) {
-	if since, err = parseTime("since", rec.Since); err != nil {
-		return since, until, err
-	}
-	if since.After(now.Add(maxAhead)) {
-		return since, until, fmt.Errorf("since: %q is in the future", rec.Since)
-	}
-	until, err = parseTime("until", rec.Until)
-	return since, until, err
-}
 
 func parseTime(name, text string) (time.Time, error) {
 	if text == "" {

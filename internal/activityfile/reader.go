@@ -8,6 +8,7 @@ import (
 	"hash"
 	"io"
 	"time"
+	"unicode/utf8"
 
 	"github.com/feedfilter/feedfilter/activity"
 )
@@ -94,8 +95,9 @@ type record struct {
 }
 
 var (
-	errBlank  = errors.New("only white space, or the header")
-	errTooBig = fmt.Errorf("the line is longer than %d bytes", maxRecord-1)
+	errBlank    = errors.New("only white space, or the header")
+	errEncoding = errors.New("the file is not plain text in UTF-8: unpack it, or convert it")
+	errTooBig   = fmt.Errorf("the line is longer than %d bytes", maxRecord-1)
 )
 
 // peek returns the next activity without moving the reader; accept moves it. The error is a
@@ -123,8 +125,9 @@ func (r *Reader) peek() (activity.Activity, error) {
 
 func (r *Reader) activity(line []byte) (activity.Activity, error) {
 	if r.pos.Offset == 0 {
-		if err := checkEncoding(line); err != nil {
-			return activity.Activity{}, fatalError{err}
+		// UTF-16 and packed files, spreadsheets among them, have zero bytes or invalid UTF-8.
+		if !utf8.Valid(line) || bytes.IndexByte(line, 0) >= 0 {
+			return activity.Activity{}, fatalError{errEncoding}
 		}
 		line = bytes.TrimPrefix(line, []byte("\ufeff"))
 	}
@@ -142,14 +145,21 @@ func (r *Reader) activity(line []byte) (activity.Activity, error) {
 	}
 }
 
-// check returns the activity of a line.
+// check returns the activity of a line. An until in the past is valid: the line may come from an
+// older export.
 func (r *Reader) check(rec record) (activity.Activity, error) {
 	a := activity.Activity{User: rec.User, Kind: rec.Kind, Target: rec.Target, Remove: rec.Op == Remove}
 	if rec.Op != Add && rec.Op != Remove {
 		return a, fmt.Errorf("op: %q is neither add nor remove", rec.Op)
 	}
 	var err error
-	if a.Since, a.Until, err = rec.times(time.Now()); err != nil {
+	if a.Since, err = parseTime("since", rec.Since); err != nil {
+		return a, err
+	}
+	if a.Since.After(time.Now().Add(maxAhead)) {
+		return a, fmt.Errorf("since: %q is in the future", rec.Since)
+	}
+	if a.Until, err = parseTime("until", rec.Until); err != nil {
 		return a, err
 	}
 	return a, r.valid(a)

@@ -86,55 +86,30 @@ func Run(ctx context.Context) (done func(), ok bool) {
 // Pause gives the processor of the context's request to another one, until resume is called. Parts
 // of a request that run at the same time may each pause.
 func Pause(ctx context.Context) (resume func()) {
-	r := requestOf(ctx)
-	if r == nil {
-		return func() {}
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.pauses++
-	r.release()
-	return func() { r.resume(ctx) }
+	resume, _ = pause(ctx, 0)
+	return resume
 }
 
 // PauseForLedger is Pause for a request that waits for the ledger. It reports false, and does not
 // pause, if too many requests wait for it.
-func PauseForLedger(ctx context.Context) (resume func(), ok bool) {
+func PauseForLedger(ctx context.Context) (resume func(), ok bool) { return pause(ctx, 1) }
+
+// pause pauses a part of a request. asks is 1 if the part waits for the ledger, else 0.
+func pause(ctx context.Context, asks int) (resume func(), ok bool) {
 	r := requestOf(ctx)
 	if r == nil {
 		return func() {}, true
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.asks == 0 && !r.of.wait() {
+	if asks > 0 && r.asks == 0 && r.of.waiting.Add(1) > r.of.maxWaiting.Load() {
+		r.of.waiting.Add(-1)
 		return nil, false
 	}
-	r.asks++
+	r.asks += asks
 	r.pauses++
 	r.release()
-	return func() {
-		r.answered()
-		r.resume(ctx)
-	}, true
-}
-
-// wait counts a request among those that wait for the ledger, unless too many do.
-func (l *Limiter) wait() bool {
-	if l.waiting.Add(1) > l.maxWaiting.Load() {
-		l.waiting.Add(-1)
-		return false
-	}
-	return true
-}
-
-// answered notes that a part of the request no longer waits for the ledger.
-func (r *request) answered() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.asks--
-	if r.asks == 0 {
-		r.of.waiting.Add(-1)
-	}
+	return func() { r.resume(ctx, asks) }, true
 }
 
 // release gives the processor back. The caller holds mu.
@@ -145,11 +120,15 @@ func (r *request) release() {
 	}
 }
 
-// resume takes a processor again when no part of the request waits. If ctx ends meanwhile, the
-// request ends without one.
-func (r *request) resume(ctx context.Context) {
+// resume ends a pause. It takes a processor again when no part of the request waits. If ctx ends
+// meanwhile, the request ends without one.
+func (r *request) resume(ctx context.Context, asks int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.asks -= asks
+	if asks > 0 && r.asks == 0 {
+		r.of.waiting.Add(-1)
+	}
 	r.pauses--
 	if r.runs && r.pauses == 0 && !r.running {
 		r.running = r.of.running.Acquire(ctx, 1) == nil

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -159,7 +161,13 @@ func (e *kindEntry) settle(k *activity.Kind) {
 	var twoWay bool
 	e.read("comment", &comment, "text")
 	e.read("plural", &k.Plural, "text")
-	e.readTarget(&k.Target)
+	if facet := k.Target; e.read("target", &facet, "text") {
+		if err := facet.Check(); err != nil {
+			e.mistake(fmt.Sprintf("target: %q: %v", facet, err))
+		} else {
+			k.Target = facet
+		}
+	}
 	e.readEffect(&k.Effect)
 	if e.read("roles", &k.Roles, "a list of texts") && k.Roles == nil {
 		k.Roles = []string{} // refused
@@ -203,18 +211,6 @@ func (e *kindEntry) read(name string, to any, want string) bool {
 	return ok
 }
 
-func (e *kindEntry) readTarget(to *activity.Facet) {
-	var facet activity.Facet
-	if !e.read("target", &facet, "text") {
-		return
-	}
-	if err := facet.Check(); err != nil {
-		e.mistake(fmt.Sprintf("target: %q: %v", facet, err))
-		return
-	}
-	*to = facet
-}
-
 func (e *kindEntry) readEffect(to *activity.Effect) {
 	var text string
 	if !e.read("effect", &text, "text") {
@@ -245,4 +241,25 @@ func (e *kindEntry) err(i int) error {
 		kind = fmt.Sprintf("kind number %d", i+1)
 	}
 	return fmt.Errorf("%s: %s", kind, strings.Join(e.mistakes, ", "))
+}
+
+const day = 24 * time.Hour
+
+// parseDays parses a duration that may begin with whole days: "30d", "12h", "1d12h". The result is
+// positive.
+func parseDays(text string) (time.Duration, error) {
+	days, rest, found := strings.Cut(text, "d")
+	if !found {
+		days, rest = "0", text
+	}
+	n, err := strconv.ParseUint(days, 10, 16) // more days could overflow a Duration
+	var more time.Duration
+	if err == nil && rest != "" {
+		more, err = time.ParseDuration(rest)
+	}
+	// A sum that overflows is negative, because neither part is.
+	if sum := time.Duration(n)*day + more; err == nil && more >= 0 && sum > 0 {
+		return sum, nil
+	}
+	return 0, fmt.Errorf("%q is not a duration such as 30d, 12h or 1d12h", text)
 }

@@ -221,7 +221,15 @@ func (s *Sets) servers(ctx context.Context) (primaries []redis.Cmdable, id map[s
 				id[fmt.Sprint(slot.Start, slot.End, slot.Nodes[0].ID)] = true
 			}
 		}
-		if primaries, err = primariesOf(ctx, cluster); err != nil {
+		var mu sync.Mutex
+		primaries = nil
+		err = cluster.ForEachMaster(ctx, func(_ context.Context, node *redis.Client) error {
+			mu.Lock()
+			defer mu.Unlock()
+			primaries = append(primaries, node)
+			return nil
+		})
+		if err != nil {
 			return nil, nil, err
 		}
 	}
@@ -235,15 +243,4 @@ func (s *Sets) servers(ctx context.Context) (primaries []redis.Cmdable, id map[s
 		id[run] = true
 	}
 	return primaries, id, nil
-}
-
-func primariesOf(ctx context.Context, cluster *redis.ClusterClient) (all []redis.Cmdable, err error) {
-	var mu sync.Mutex
-	err = cluster.ForEachMaster(ctx, func(_ context.Context, node *redis.Client) error {
-		mu.Lock()
-		defer mu.Unlock()
-		all = append(all, node)
-		return nil
-	})
-	return all, err
 }

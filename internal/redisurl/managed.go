@@ -80,19 +80,24 @@ func (m *Managed) cluster() (*redis.ClusterOptions, error) {
 	return clusterOptions(m.settings(clusterDefaults()))
 }
 
-// Options returns the options of a client of the cache; one of the two results is nil. With reader,
-// the client reads from replicas.
-func (m *Managed) Options(cache *elasticache.Cache, reader bool) (*redis.Options, *redis.ClusterOptions, error) {
+// Client returns a client of the cache. With reader, the client reads from replicas.
+func (m *Managed) Client(cache *elasticache.Cache, reader bool) (redis.UniversalClient, error) { //nolint:ireturn // one of two
 	if cache.ClusterMode() {
 		o, err := m.cluster()
-		if err != nil {
-			return nil, nil, err
+		if err == nil {
+			err = cache.ConfigureCluster(o, reader)
 		}
-		return nil, o, cache.ConfigureCluster(o, reader)
+		if err != nil {
+			return nil, err
+		}
+		return redis.NewClusterClient(o), nil
 	}
 	o, err := m.single()
-	if err != nil {
-		return nil, nil, err
+	if err == nil {
+		err = cache.Configure(o, reader)
 	}
-	return o, nil, cache.Configure(o, reader)
+	if err != nil {
+		return nil, err
+	}
+	return redis.NewClient(o), nil
 }
