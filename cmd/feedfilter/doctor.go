@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/feedfilter/feedfilter/internal/doctor"
+	"github.com/feedfilter/feedfilter/internal/follow"
 )
 
 type doctorCmd struct {
@@ -71,7 +72,7 @@ func (c *doctorCmd) config(log *slog.Logger) (doctor.Config, error) {
 	if kinds, err := flags.kinds(); err == nil {
 		config.Kinds = len(kinds.All())
 		if f, err := c.Source.follower(nil, kinds, c.Follow, log); err == nil { // otherwise --follow is refused, or not given
-			config.Source = f.Check
+			config.Source = func(ctx context.Context) (follow.Report, error) { return f.Check(ctx, false) }
 		}
 	}
 	if servers == nil {

@@ -29,24 +29,6 @@ type sourceFlags struct {
 	OnError    string `default:"stop"   enum:"stop,skip"      help:"${source_error}" placeholder:"WHAT"`
 }
 
-// followHelp is the help of sourceFlags, and of the command that follows.
-func followHelp() map[string]string {
-	return map[string]string{
-		"source":       "The app's database: postgres://<user>:<password>@<host>/<database>. Default: none",
-		"source_name":  "Name of the source, 1 to 40 lower-case letters, digits and _: its replication slot is feedfilter_<name>.",
-		"source_error": "What to do about a row whose id or time is not valid: stop, or skip it and log it.",
-		"follow": "JSON file of the tables of --source to follow (docs/FOLLOW.md). With serve and no --source, their " +
-			"changes come as events of Debezium. Default: none",
-		"after_timeout": "How long a request waits until the source was followed up to its field after, 1ms to 1m; then it is " +
-			"answered 503.",
-		"follow_check":  "Print what the source looks like and lacks, and change nothing. Default: off",
-		"follow_create": "Run the SQL that the source lacks, before following it. Default: off",
-		"follow_resync": "Compare the tables with the ledger while following, record what differs, and end. Default: off",
-		"follow_release": "Make a followed kind ordinary, so that everybody may write it; its activities stay. The command then " +
-			"ends. Default: none",
-	}
-}
-
 // check returns the mistakes in the flags. tables is the file of tables, in the flag.
 func (f *sourceFlags) check(data *dataFlags, flag, tables string) error {
 	var all checks
@@ -101,13 +83,6 @@ type followCmd struct {
 	Create  bool        `help:"${follow_create}"`
 	Resync  bool        `help:"${follow_resync}"`
 	Release string      `help:"${follow_release}" placeholder:"KIND"`
-}
-
-// Help is shown by kong below the summary.
-func (*followCmd) Help() string {
-	return "Records what the tables of an app's PostgreSQL say: first all rows, then each commit, in the app's order. Nobody else " +
-		"can write the kinds of the tables. Of several processes that follow a source, one does, and another takes over within 10 " +
-		"seconds. With an SQLite ledger, follow within the service: serve --follow FILE."
 }
 
 // Check implements [settings.Checker].
@@ -167,12 +142,7 @@ func (c *followCmd) report(ctx context.Context, std stdio) error {
 	if err != nil {
 		return err
 	}
-	report, err := f.Check(ctx)
-	if err == nil {
-		if err = f.ReadInvalid(ctx, &report); len(report.Problems) > 0 {
-			err = nil // they may keep it from reading
-		}
-	}
+	report, err := f.Check(ctx, true)
 	if err != nil {
 		return fmt.Errorf("follow: %w", err)
 	}

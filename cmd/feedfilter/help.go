@@ -42,7 +42,7 @@ func examples() map[string][]string { return sections(examplesText) }
 
 // helpTexts returns all texts. withDefault adds the defaults of the tags.
 func helpTexts() map[string]string {
-	all := followHelp()
+	all := make(map[string]string)
 	for name, lines := range sections(helpText) {
 		all[name] = strings.Join(lines, " ")
 	}

@@ -51,8 +51,8 @@ func newMapper(tables Tables, kinds *activity.Kinds) mapper {
 // named returns the tables of the file as which the source's table of that name counts.
 func (m *mapper) named(schema, name string) (all []*Table) {
 	for i := range m.tables {
-		if t := &m.tables[i]; t.schema() == schema && t.bare() == name {
-			all = append(all, t)
+		if of, table := m.tables[i].name(); of == schema && table == name {
+			all = append(all, &m.tables[i])
 		}
 	}
 	return all

@@ -98,12 +98,10 @@ func (f *Follower) Stats() Stats {
 
 // StopError is an error that waiting does not mend: somebody has to change the source or the file of
 // tables.
-type StopError struct{ cause error }
-
-func (e *StopError) Error() string { return e.cause.Error() }
+type StopError struct{ error }
 
 // Unwrap returns the cause.
-func (e *StopError) Unwrap() error { return e.cause }
+func (e *StopError) Unwrap() error { return e.error }
 
 // New returns a follower that records through r, or, if r is nil, can only look at the source.
 func New(r *activity.Recorder, o Options) *Follower {
@@ -121,16 +119,6 @@ func New(r *activity.Recorder, o Options) *Follower {
 
 // say sets [Stats.Trouble].
 func (f *Follower) say(trouble string) { f.trouble.Store(&trouble) }
-
-// Check reports what the source looks like. It changes nothing.
-func (f *Follower) Check(ctx context.Context) (Report, error) {
-	conn, err := f.connect(ctx, false)
-	if err != nil {
-		return Report{}, err
-	}
-	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing is open
-	return f.inspect(ctx, conn)
-}
 
 // Run follows the source until ctx ends, and then returns nil. Otherwise the error wraps a
 // [StopError].

@@ -307,7 +307,7 @@ func TestFollowTakeover(t *testing.T) {
 func TestCheck(t *testing.T) {
 	a := newApp(t)
 	f := a.follower("one")
-	report, err := f.Check(t.Context())
+	report, err := f.Check(t.Context(), false)
 	must(t, err)
 	var mend []string
 	for _, p := range report.Problems {
@@ -328,7 +328,7 @@ func TestCheck(t *testing.T) {
 	must(t, err)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	must(t, f.create(t.Context(), conn, report.Problems))
-	if report, err = f.Check(t.Context()); err != nil || len(report.Problems) > 0 {
+	if report, err = f.Check(t.Context(), false); err != nil || len(report.Problems) > 0 {
 		t.Errorf("after it was mended: %v, %v", report.Problems, err)
 	}
 	f = a.follower("one")

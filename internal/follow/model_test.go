@@ -98,7 +98,7 @@ func (m *model) value(column string) *string {
 // identity are the columns that old rows have.
 func (m *model) identity(table int) (all []string) {
 	for i := range m.tables {
-		if m.tables[i].bare() == fmt.Sprint("T", table) {
+		if _, name := m.tables[i].name(); name == fmt.Sprint("T", table) {
 			all = append(all, m.tables[i].columns()...)
 		}
 	}
@@ -217,7 +217,7 @@ func (m *model) wanted() map[item]ledger.Span {
 	want := make(map[item]ledger.Span)
 	for i := range m.tables {
 		t := &m.tables[i]
-		for _, r := range m.rows[t.bare()[1]-'0'] {
+		for _, r := range m.rows[strings.TrimPrefix(t.Table, "app.T")[0]-'0'] {
 			set := func(column string) bool { return r[column] != nil && *r[column] != "f" }
 			if len(t.While) > 0 && !set("w") || len(t.Unless) > 0 && set("d") || len(t.Where) > 0 && formatted(r["st"]) != "=a" ||
 				r["u"] == nil || r["v"] == nil {

@@ -58,7 +58,7 @@ func TestFollowFailover(t *testing.T) {
 	standby.Restart()
 	a.server = standby
 	a.connect()
-	report, err := a.follower("one").Check(t.Context())
+	report, err := a.follower("one").Check(t.Context(), false)
 	must(t, err)
 	if !slices.ContainsFunc(report.Problems, func(p Problem) bool { return strings.Contains(p.What, "standby") }) {
 		t.Errorf("a standby: %v", report.Problems)

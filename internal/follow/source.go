@@ -50,7 +50,7 @@ type Report struct {
 	Slot     string   // state of the replication slot
 
 	unpublished bool     // the stream may lack rows
-	Invalid     int      // rows that are not valid: see [Follower.ReadInvalid]
+	Invalid     int      // rows that are not valid: see [Follower.Check]
 	Rows        []string // the first of them
 }
 
@@ -156,6 +156,7 @@ func (c *catalog) readTables(ctx context.Context) error {
 	seen := make(map[string]bool)
 	for i := range c.tables {
 		t := &c.tables[i]
+		schema, table := t.name()
 		var oid uint32
 		var kind, name string
 		var may bool
@@ -164,7 +165,7 @@ func (c *catalog) readTables(ctx context.Context) error {
 				(SELECT coalesce(sum(greatest(p.reltuples, 0)), 0) FROM pg_class p WHERE p.oid = c.oid OR p.oid IN (
 					SELECT relid FROM pg_partition_tree(c.oid) WHERE isleaf))
 			FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = $2`,
-			t.schema(), t.bare()).Scan(&oid, &kind, &name, &may, &rows)
+			schema, table).Scan(&oid, &kind, &name, &may, &rows)
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):
 			c.lacksf("", "there is no table %s", t.quoted())

@@ -81,25 +81,31 @@ func (s *source) keptLog(ctx context.Context, conn *pgx.Conn) (log KeptLog, err 
 	return log, err
 }
 
-// ReadInvalid reads all rows of the tables, and adds those to a report that are not valid.
-func (f *Follower) ReadInvalid(ctx context.Context, to *Report) error {
+// Check reports what the source looks like, and, with rows, which rows are not valid, for which it
+// reads all. It changes nothing.
+func (f *Follower) Check(ctx context.Context, rows bool) (Report, error) {
 	conn, err := f.connect(ctx, false)
 	if err != nil {
-		return err
+		return Report{}, err
 	}
 	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // it only read
+	report, err := f.inspect(ctx, conn)
+	if err != nil || !rows {
+		return report, err
+	}
 	ignore := func(*mapped) error { return nil }
 	list := func(_ context.Context, bad *rowError) error {
-		to.Invalid++
-		if to.Invalid <= maxListed {
-			to.Rows = append(to.Rows, fmt.Sprintf("%.1000s", bad))
+		report.Invalid++
+		if report.Invalid <= maxListed {
+			report.Rows = append(report.Rows, fmt.Sprintf("%.1000s", bad))
 		}
 		return nil
 	}
 	for i := range f.tables {
-		if err := f.readTable(ctx, conn, &f.tables[i], ignore, list); err != nil {
-			return fmt.Errorf("read table %s: %w", f.tables[i].Table, err)
+		err := f.readTable(ctx, conn, &f.tables[i], ignore, list)
+		if err != nil && len(report.Problems) == 0 { // which may keep it from reading
+			return report, fmt.Errorf("read table %s: %w", f.tables[i].Table, err)
 		}
 	}
-	return nil
+	return report, nil
 }

@@ -80,7 +80,7 @@ func TestWatch(t *testing.T) {
 	if s.Kept < before.Kept+1<<20 || s.Left == nil || *s.Left > *before.Left-1<<20 || *s.Left < 1<<29 {
 		t.Errorf("%+v, before %+v", s, before)
 	}
-	if report, err := f.Check(t.Context()); err != nil || report.Slot != fmt.Sprintf("ready, keeps %d MiB of WAL", s.Kept>>20) {
+	if report, err := f.Check(t.Context(), false); err != nil || report.Slot != fmt.Sprintf("ready, keeps %d MiB of WAL", s.Kept>>20) {
 		t.Errorf("%+v, %v", report, err)
 	}
 	must(t, f.dropSlot(t.Context(), conn))
@@ -94,8 +94,8 @@ func TestWatch(t *testing.T) {
 func TestReadInvalid(t *testing.T) {
 	a := newApp(t)
 	f := a.follower("one")
-	report := Report{}
-	must(t, f.ReadInvalid(t.Context(), &report))
+	report, err := f.Check(t.Context(), true)
+	must(t, err)
 	if report.Invalid != 0 || report.Rows != nil {
 		t.Errorf("%+v", report)
 	}
@@ -103,14 +103,15 @@ func TestReadInvalid(t *testing.T) {
 	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (1, 2), (NULL, 3)`)
 	a.exec(`INSERT INTO "App"."Mutes" VALUES ('00000000-0000-0000-0000-000000000001', '')`)
 	a.exec(`INSERT INTO list_members VALUES (1, 2, 'accepted')`)
-	must(t, f.ReadInvalid(t.Context(), &report))
+	report, err = f.Check(t.Context(), true)
+	must(t, err)
 	const first = `table blocks, row blocked_id="1" blocker_id="1": target: a user cannot block themselves`
 	if report.Invalid != 31 || len(report.Rows) != maxListed || report.Rows[0] != first {
 		t.Errorf("%d: %q, want %q first", report.Invalid, report.Rows, first)
 	}
 	a.exec(`DELETE FROM blocks`)
-	report = Report{}
-	must(t, f.ReadInvalid(t.Context(), &report))
+	report, err = f.Check(t.Context(), true)
+	must(t, err)
 	var text strings.Builder
 	must(t, report.Print(&text))
 	if !strings.Contains(text.String(), "1 rows are not valid, such as:\n- table App.Mutes, row Post=\"\" account_id=\"00000000-") {

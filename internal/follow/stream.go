@@ -293,10 +293,14 @@ func (a *applier) take(ctx context.Context, e event, ok bool) error {
 		if a.begun == a.at.within && a.n <= a.at.done {
 			continue // recorded before
 		}
-		if a.pending = append(a.pending, c); len(a.pending) > maxGroup {
-			if err := a.full(ctx); err != nil {
-				return err
-			}
+		if a.pending = append(a.pending, c); len(a.pending) <= maxGroup {
+			continue
+		}
+		if a.whole == 0 { // a part of the open transaction makes room
+			a.to.done, a.to.within, a.whole = a.n, a.begun, len(a.pending)
+		}
+		if err := a.flush(ctx); err != nil {
+			return err
 		}
 	}
 	if e.end > a.to.lsn {
@@ -318,16 +322,6 @@ func (a *applier) mend(ctx context.Context, found []activity.SourceChange) error
 		return nil
 	}
 	return a.src.Record(ctx, a.at.String(), found)
-}
-
-// full makes room: it records the whole transactions of the group, or, if there is none, a part of
-// the open one.
-func (a *applier) full(ctx context.Context) error {
-	if a.whole == 0 {
-		a.to = position{lsn: a.to.lsn, tables: a.to.tables, done: a.n, within: a.begun}
-		a.whole = len(a.pending)
-	}
-	return a.flush(ctx)
 }
 
 // flush records the whole transactions of the group, and the position after them.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/activity/ledger"
@@ -34,24 +35,19 @@ type Table struct {
 	partitioned bool // as the source says
 }
 
-// schema returns the schema of the table: public, unless its name has another.
-func (t *Table) schema() string {
-	if of, _, found := strings.Cut(t.Table, "."); found {
-		return of
+// name returns the name of the table and its schema: public, unless the name has another.
+func (t *Table) name() (schema, table string) {
+	if schema, table, found := strings.Cut(t.Table, "."); found {
+		return schema, table
 	}
-	return "public"
-}
-
-// bare returns the name of the table, without its schema.
-func (t *Table) bare() string {
-	if _, name, found := strings.Cut(t.Table, "."); found {
-		return name
-	}
-	return t.Table
+	return "public", t.Table
 }
 
 // quoted returns the name of the table in SQL.
-func (t *Table) quoted() string { return quote(t.schema()) + "." + quote(t.bare()) }
+func (t *Table) quoted() string {
+	schema, table := t.name()
+	return pgx.Identifier{schema, table}.Sanitize()
+}
 
 // only returns the table in SQL without tables that inherit from it: the stream has these by their
 // own names. Partitions are in the stream as rows of the table.
