@@ -122,7 +122,7 @@ func (i *intake) take(ctx context.Context, e *Event) error {
 		return refused(activity.CodeInvalidPosition, "source has neither lsn nor file: want an event of PostgreSQL or MySQL")
 	case e.Op == "r" && mark != "incremental":
 		return i.takeRead(ctx, e, mark == "last")
-	case len(i.tablesOf(e)) == 0:
+	case len(i.named(e.Source.table())) == 0:
 		return nil
 	case i.at.Tables == "":
 		return refused(CodeSnapshotNeeded, "the file of tables has changed: take a new snapshot")
@@ -243,16 +243,13 @@ func (i *intake) flush(ctx context.Context) error {
 	return err
 }
 
-// tablesOf returns the tables of the file as which the event's table counts.
-func (i *intake) tablesOf(e *Event) []*Table { return i.named(e.Source.table()) }
-
 // add adds the changes that an event makes. reading: its row is one of a snapshot.
 func (i *intake) add(ctx context.Context, e *Event, reading bool) error {
 	at := time.UnixMilli(e.Source.Millis)
 	if e.Source.Millis == 0 {
 		at = time.Now()
 	}
-	count, tables := &i.got.Recorded, i.tablesOf(e)
+	count, tables := &i.got.Recorded, i.named(e.Source.table())
 	for n, t := range tables {
 		changes, err := i.change(e, t, at)
 		if bad, invalid := errors.AsType[*rowError](err); invalid {
@@ -277,7 +274,7 @@ func (i *intake) add(ctx context.Context, e *Event, reading bool) error {
 // truncate ends what a table gives, if no other table gives activities of its kinds.
 func (i *intake) truncate(ctx context.Context, e *Event) error {
 	var kinds []string
-	for _, t := range i.tablesOf(e) {
+	for _, t := range i.named(e.Source.table()) {
 		if slices.ContainsFunc(i.tables, func(o Table) bool { return o.Kind == t.Kind && o.Table != t.Table }) {
 			return refused(CodeSnapshotNeeded, "%s was truncated, and other tables give the kind %s: take a new snapshot", t.Table, t.Kind)
 		}
