@@ -183,8 +183,8 @@ func (s *Lease) Settle(ctx context.Context, position string) error {
 	return s.forget(ctx, "settle", s.move(position, position), "%},{%")
 }
 
-// forget forgets rows of the source, except those whose text is like except, in as many transactions
-// as it takes. Each runs the fence.
+// forget forgets rows of the source, except those whose text is like except, in as many
+// transactions as it takes. Each runs the fence.
 func (s *Lease) forget(ctx context.Context, operation string, fence statement, except string) error {
 	for n := forgetMost; n == forgetMost; {
 		err := s.transact(ctx, operation, func(ctx context.Context, t transaction) error {
@@ -277,9 +277,9 @@ func sourcesQuery(into *[]Source) statement {
 }
 
 // Follow records what transactions of a source did, each change with a Source, and the position
-// after them, in one transaction. So every change of the source takes effect exactly once. The error
-// wraps ErrFenced if the lease was lost, or the ledger's position is not step.From; then nothing
-// changes. See Record for everything else; the receipt does not say which changes had an effect.
+// after them, in one transaction. So every change of the source takes effect exactly once. The
+// error wraps ErrFenced if the lease was lost, or the ledger's position is not step.From; then
+// nothing changes. The receipt has no Changed and Refused. See Record for everything else.
 func (l *Ledger) Follow(ctx context.Context, now time.Time, step Step, changes []Change) (Receipt, error) {
 	what := fmt.Sprintf("ledger: follow source %q with %d changes", step.Lease.Source, len(changes))
 	return ask(ctx, l, &Call{Operation: "follow"}, what, func(ctx context.Context) (Receipt, error) {

@@ -183,8 +183,8 @@ func redeclare(ctx context.Context, t transaction, since int64, stored, declared
 }
 
 // checkKinds returns an error unless each change has the rows of its kind as declared: one, or one
-// on each side, and its kind is not that of another source. It skips kinds that nobody declared, and
-// removals of ended rows, which are single.
+// on each side, and its kind is not that of another source. It skips kinds that nobody declared,
+// and removals of ended rows, which are single.
 func (p *plan) checkKinds(declared []Kind) error {
 	other := make(map[string]string, 2*len(declared)) // kind of the row on the other side
 	sources := make(map[string]string)

@@ -112,8 +112,8 @@ func (p *Pages) deleteRows(
 	}
 }
 
-// stays reports whether rows of the kind are not deleted with the user: a source alone writes it, and
-// it is then added to followed, or others did that with a domain or a tag of the same id.
+// stays reports whether rows of the kind are not deleted with the user. A source alone writes it:
+// then it is added to followed. Or others did that with a domain or a tag of the same id.
 func (k RowKind) stays(followed map[string]bool) bool {
 	if k.Owner != "" && k.Owner != ledger.User {
 		return true

@@ -20,9 +20,9 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// BenchmarkFollow follows a table of blocks on this machine: a snapshot of b.N rows, as many rows in
-// transactions of 100, as many in one transaction, and then, at 500 commits a second, how long after
-// its commit a reader may have a row. Source, ledger and Redis are real, with fsync.
+// BenchmarkFollow follows a table of blocks on this machine: a snapshot of b.N rows, as many rows
+// in transactions of 100, and as many in one. Then, at 500 commits a second, it measures how long
+// after its commit a reader may have a row. Source, ledger and Redis are real, with fsync.
 func BenchmarkFollow(b *testing.B) {
 	source, postgres := pgtest.Start(b, "wal_level=logical", "fsync=on", "max_wal_size=8GB"), pgtest.Start(b, "fsync=on")
 	client := redis.NewClient(&redis.Options{Addr: redistest.Start(b).Addr(), ContextTimeoutEnabled: true})

@@ -59,8 +59,8 @@ func (m *mapper) named(schema, name string) (all []*Table) {
 }
 
 // changes returns the changes of an old row that becomes a new one; nil: there is none. An old row
-// that is not valid was never recorded. With a [*rowError], which says that the new row is not valid,
-// it returns the changes of all else.
+// that is not valid was never recorded. With a [*rowError], which says that the new row is not
+// valid, it returns the changes of all else.
 func (m *mapper) changes(t *Table, at time.Time, before, after row) (changes []activity.SourceChange, err error) {
 	var was, is *mapped
 	if before != nil {

@@ -359,9 +359,9 @@ func (e *Event) number(t *Table, column, text string) string {
 	}
 }
 
-// timeOf returns the text of a time that Debezium sends as a number. From July 1979 to 9999, its size
-// tells the unit: days, milliseconds, microseconds or nanoseconds. Greater ones are infinity. Any
-// other number is no time, but 0, which is the same in each unit.
+// timeOf returns the text of a time that Debezium sends as a number. From July 1979 to 9999, its
+// size tells the unit: days, milliseconds, microseconds or nanoseconds. Greater ones are infinity.
+// Any other number is no time, but 0, which is the same in each unit.
 func timeOf(n int64) string {
 	var at time.Time
 	switch {

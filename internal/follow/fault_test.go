@@ -52,8 +52,8 @@ func TestFollowSourceDown(t *testing.T) {
 	a.wantMapped()
 }
 
-// A column that is not mapped may come and go. Without a mapped one, the follower stops where it is,
-// and goes on once the column is back.
+// A column that is not mapped may come and go. Without a mapped one, the follower stops where it
+// is, and goes on once the column is back.
 func TestFollowSchemaChanges(t *testing.T) {
 	a := newApp(t)
 	stopped, _ := a.run(a.follower("one"))
@@ -147,8 +147,8 @@ func TestFollowFenced(t *testing.T) {
 }
 
 // A resync mends what the ledger has otherwise than the source, while the source changes and the
-// stream goes on. It touches nothing that the stream changes. It takes the place of the process that
-// follows, which goes on afterwards.
+// stream goes on. It touches nothing that the stream changes. It takes the place of the process
+// that follows, which goes on afterwards.
 func TestFollowResync(t *testing.T) {
 	a := newApp(t)
 	ctx := t.Context()

@@ -96,8 +96,8 @@ func (f *Follower) Stats() Stats {
 	return s
 }
 
-// StopError is an error that waiting does not mend: somebody has to change the source or the file of
-// tables.
+// StopError is an error that waiting does not mend: somebody has to change the source or the file
+// of tables.
 type StopError struct{ error }
 
 // Unwrap returns the cause.

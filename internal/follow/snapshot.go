@@ -29,8 +29,8 @@ const (
 	snapshotGroup = 5000
 )
 
-// snapshot reads the tables whole, and makes the ledger the same. It returns the position from which
-// the stream continues.
+// snapshot reads the tables whole, and makes the ledger the same. It returns the position from
+// which the stream continues.
 func (f *Follower) snapshot(ctx context.Context, src *activity.Source, conn *pgx.Conn) (position, error) {
 	if err := src.StartOver(ctx); err != nil {
 		return position{}, err
@@ -163,8 +163,9 @@ func (f *Follower) readTable(
 	return rows.Err()
 }
 
-// comparison compares the rows of a snapshot with the ledger, and passes on what has to be recorded,
-// but for what is touched. Both are in order of the hash of users, so one part is enough at a time.
+// comparison compares the rows of a snapshot with the ledger, and passes on what has to be
+// recorded, but for what is touched. Both are in order of the hash of users, so one part is enough
+// at a time.
 type comparison struct {
 	spill   *spill
 	touched *touched

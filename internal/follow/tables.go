@@ -191,8 +191,8 @@ type mapped struct {
 // item is an activity.
 type item struct{ kind, user, target string }
 
-// gives returns what a row gives; nil: nothing. A [*rowError] says that the row is not valid, another
-// error that a column is not known.
+// gives returns what a row gives; nil: nothing. A [*rowError] says that the row is not valid,
+// another error that a column is not known.
 func (t *Table) gives(r row, kinds *activity.Kinds) (*mapped, error) {
 	missing := ""
 	m, err := t.of(func(column string) *string {
