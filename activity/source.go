@@ -73,7 +73,7 @@ func (s *Source) HashOf(user string) uint64 { return s.r.userHash(user) }
 // that wraps ledger.ErrStrayRow that the source has to be read whole. After any other error, try
 // again with a new lease: the changes may be in the ledger.
 func (s *Source) Record(ctx context.Context, to string, changes []SourceChange) error {
-	if err := s.r.pages.Follow(ctx, ledger.Step{Lease: s.Lease, From: s.Position, To: to}, s.changes(changes)); err != nil {
+	if err := s.r.pages.Follow(ctx, ledger.Step{Lease: *s.Lease, From: s.Position, To: to}, s.changes(changes)); err != nil {
 		return fmt.Errorf("record %d changes of source %q: %w", len(changes), s.Lease.Source, err)
 	}
 	s.Position = to
@@ -85,7 +85,7 @@ func (s *Source) Record(ctx context.Context, to string, changes []SourceChange) 
 // Record.
 func (s *Source) RecordBulk(ctx context.Context, changes []SourceChange) error {
 	if s.bulk == nil {
-		s.bulk = s.r.pages.NewBulk(&ledger.Step{Lease: s.Lease, From: s.Position, To: s.Position})
+		s.bulk = s.r.pages.NewBulk(&ledger.Step{Lease: *s.Lease, From: s.Position, To: s.Position})
 	}
 	if _, err := s.bulk.Record(ctx, s.changes(changes)); err != nil {
 		err = errors.Join(err, s.bulk.Finish(ctx)) // of what the ledger has

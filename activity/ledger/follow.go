@@ -55,7 +55,7 @@ type Lease struct {
 
 // Step is what a follower records: the lease by which it may, and the positions before and after.
 type Step struct {
-	Lease    *Lease
+	Lease    Lease
 	From, To string
 }
 

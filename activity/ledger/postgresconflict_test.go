@@ -66,7 +66,7 @@ func (server shared) testLongStatement(t testing.TB) {
 	c := on(3, "a")
 	for i := range 40_000 {
 		row := c.Rows[0]
-		row.Target = fmt.Sprintf("%0256d", i)
+		row.Owner, row.Target = fmt.Sprintf("%0256d", 0), fmt.Sprintf("%0256d", i)
 		c.Rows = append(c.Rows, row)
 	}
 	record(t, l, c)

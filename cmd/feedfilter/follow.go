@@ -155,7 +155,7 @@ func (c *followCmd) report(ctx context.Context, std stdio) error {
 	return nil
 }
 
-// makeFollower makes the follower of the service, if it has one, and tells what is known of sources.
+// makeFollower makes the follower of the service, if it has one, and tells what is known.
 func (r *running) makeFollower() (sources func() []follow.Status, err error) {
 	recorder := r.data.recorder
 	if recorder == nil {

@@ -80,14 +80,14 @@ func (s suite) follow(t *testing.T) {
 				if lease.Position != position {
 					rt.Fatalf("position %q, want %q", lease.Position, position)
 				}
-				if _, err := l.Follow(ctx, now, ledger.Step{Lease: stale, From: position, To: "stale"}, changes); !errors.Is(err, ledger.ErrFenced) {
+				if _, err := l.Follow(ctx, now, ledger.Step{Lease: *stale, From: position, To: "stale"}, changes); !errors.Is(err, ledger.ErrFenced) {
 					rt.Fatalf("with a lease that was lost: %v", err)
 				}
 			}
 			to := fmt.Sprint("p", steps)
-			_, err := l.Follow(ctx, now, ledger.Step{Lease: lease, From: position, To: to}, changes)
+			_, err := l.Follow(ctx, now, ledger.Step{Lease: *lease, From: position, To: to}, changes)
 			must(rt, err)
-			if _, err := l.Follow(ctx, now, ledger.Step{Lease: lease, From: position, To: to}, changes); !errors.Is(err, ledger.ErrFenced) {
+			if _, err := l.Follow(ctx, now, ledger.Step{Lease: *lease, From: position, To: to}, changes); !errors.Is(err, ledger.ErrFenced) {
 				rt.Fatalf("a second time: %v", err)
 			}
 			position = to
@@ -175,10 +175,10 @@ func (s suite) followed(t *testing.T) {
 			t.Errorf("a write of a followed kind: %v", err)
 		}
 	}
-	_, err = l.Follow(ctx, time.Now(), ledger.Step{Lease: lease, From: "", To: ""}, []ledger.Change{
+	_, err = l.Follow(ctx, time.Now(), ledger.Step{Lease: *lease, From: "", To: ""}, []ledger.Change{
 		sourceChange([]ledger.Row{row}, ledger.SourceChange{At: time.Now(), Whole: true, Added: []ledger.Span{{}, {}}})})
 	must(t, err)
-	if _, err := l.Follow(ctx, time.Now(), ledger.Step{Lease: lease, From: "", To: "1"}, []ledger.Change{sourceChange([]ledger.Row{{Hash: 1, Owner: "u", Kind: "like", Target: "p"}}, ledger.SourceChange{})}); !isFollowed(err) {
+	if _, err := l.Follow(ctx, time.Now(), ledger.Step{Lease: *lease, From: "", To: "1"}, []ledger.Change{sourceChange([]ledger.Row{{Hash: 1, Owner: "u", Kind: "like", Target: "p"}}, ledger.SourceChange{})}); !isFollowed(err) {
 		t.Errorf("a change of a kind that is not the source's: %v", err)
 	}
 	must(t, lease.Renew(ctx, time.Hour))
@@ -191,13 +191,13 @@ func (s suite) followed(t *testing.T) {
 	if err := lease.Renew(ctx, time.Hour); !errors.Is(err, ledger.ErrFenced) {
 		t.Errorf("renewed a lease that was lost: %v", err)
 	}
-	if _, err := l.Follow(ctx, time.Now(), ledger.Step{Lease: second, From: "", To: "1"}, []ledger.Change{sourceChange([]ledger.Row{{Hash: 1, Owner: "v", Kind: "hide", Target: "p"}}, ledger.SourceChange{Removed: []ledger.Span{{}}})}); !errors.Is(err, ledger.ErrStrayRow) {
+	if _, err := l.Follow(ctx, time.Now(), ledger.Step{Lease: *second, From: "", To: "1"}, []ledger.Change{sourceChange([]ledger.Row{{Hash: 1, Owner: "v", Kind: "hide", Target: "p"}}, ledger.SourceChange{Removed: []ledger.Span{{}}})}); !errors.Is(err, ledger.ErrStrayRow) {
 		t.Errorf("a row that nobody added: %v", err)
 	}
 	for position, kinds := range map[string][]string{"5": {"hide"}, "": {"hide", "like"}} {
 		moved, err := l.Lease(ctx, "app", "two", []string{"hide"}, time.Hour, false)
 		must(t, err)
-		_, err = l.Follow(ctx, time.Now(), ledger.Step{Lease: moved, From: moved.Position, To: "5"}, nil)
+		_, err = l.Follow(ctx, time.Now(), ledger.Step{Lease: *moved, From: moved.Position, To: "5"}, nil)
 		must(t, err)
 		if second, err = l.Lease(ctx, "app", "two", kinds, time.Hour, false); err != nil || second.Position != position {
 			t.Errorf("a lease of %v: position %q, %v, want %q", kinds, second.Position, err, position)
@@ -210,7 +210,7 @@ func (s suite) followed(t *testing.T) {
 		t.Errorf("a lease of a released kind: %v", err)
 	}
 	must(t, l.Unfollow(ctx, "hide"))
-	if _, err := l.Follow(ctx, time.Now(), ledger.Step{Lease: second, From: "", To: "1"}, nil); !errors.Is(err, ledger.ErrFenced) {
+	if _, err := l.Follow(ctx, time.Now(), ledger.Step{Lease: *second, From: "", To: "1"}, nil); !errors.Is(err, ledger.ErrFenced) {
 		t.Errorf("follows a released source: %v", err)
 	}
 	if all, err := l.Sources(ctx); err != nil || len(all) > 0 {
@@ -228,7 +228,7 @@ func (s suite) forgotten(t *testing.T, l *ledger.Ledger, row ledger.Row) {
 	follow := func(c ledger.SourceChange) {
 		t.Helper()
 		c.At = time.Now()
-		_, err := l.Follow(ctx, time.Now(), ledger.Step{Lease: lease, From: lease.Position, To: lease.Position}, []ledger.Change{sourceChange([]ledger.Row{row}, c)})
+		_, err := l.Follow(ctx, time.Now(), ledger.Step{Lease: *lease, From: lease.Position, To: lease.Position}, []ledger.Change{sourceChange([]ledger.Row{row}, c)})
 		must(t, err)
 	}
 	for _, forget := range []func(){
