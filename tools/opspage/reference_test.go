@@ -33,7 +33,7 @@ func testReference(browser *chromium, s *service) func(*testing.T) {
 		const call = "#operations-Service-getKinds "
 		b.click(call + ".opblock-summary-control")
 		b.until("document.querySelector('" + call + ".opblock-description')")
-		b.want(call+".opblock-description", "Needs a token with feed:read or activity:write or ops:read or ops:write.")
+		b.want(call+".opblock-description", "Needs a token with feed:read or activity:write or source:write or ops:read or ops:write.")
 		b.click(call + ".try-out__btn")
 		b.click(call + ".execute")
 		b.until("document.querySelector('" + call + ".live-responses-table .response .response-col_status')?.innerText.startsWith('401')")
