@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// TestLongFollowMemory follows transactions of a million rows: the follower takes at most 200 MiB.
+// TestLongFollowMemory follows transactions of a hundred thousand rows, or of a million for at least
+// ten minutes of chaos.duration: the follower takes at most 200 MiB.
 func TestLongFollowMemory(t *testing.T) {
 	w := newFollowWorld(t, 1, "4096")
 	w.limit = 20 * time.Minute
@@ -27,8 +28,12 @@ func TestLongFollowMemory(t *testing.T) {
 		return kib
 	}
 	t.Logf("at rest: %d MiB", peak()>>10)
+	rows := 100_000
+	if *chaosDuration >= 10*time.Minute {
+		rows *= 10
+	}
 	for _, sql := range []string{
-		`INSERT INTO blocks (blocker, blocked) SELECT n % 50000, 100000 + n FROM generate_series(1, 1000000) n`,
+		fmt.Sprintf(`INSERT INTO blocks (blocker, blocked) SELECT n %% 50000, 100000 + n FROM generate_series(1, %d) n`, rows),
 		`UPDATE blocks SET created_at = '2026-01-01'`,
 		`DELETE FROM blocks`,
 	} {
