@@ -65,18 +65,20 @@ func (c *crash) around(ctx context.Context, call *ledger.Call, next func(ctx con
 	return err
 }
 
-// observe checks that the ledger has a state of the source, and none before one that it had.
-func (c *crash) observe() {
+// observe checks that the ledger has a state of the source, and none before one that it had. It
+// returns the number of that state.
+func (c *crash) observe() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.had()
 	for i := c.at; i < len(c.states); i++ {
 		if slices.Equal(now, c.states[i]) {
 			c.at = i
-			return
+			return i
 		}
 	}
 	c.t.Errorf("call %d: the ledger has %v, after %v", c.f.Calls(), now, c.states[c.at:])
+	return -1
 }
 
 // had returns what the ledger has.
@@ -170,8 +172,7 @@ func (c *crash) await(stop *func()) {
 			c.dead.Store(false)
 			*stop = c.process(c.ledger.Around(c.around))
 		}
-		c.observe()
-		return c.at == len(c.states)-1 && c.position().lsn > 0 || c.t.Failed()
+		return c.observe() == len(c.states)-1 && c.position().lsn > 0 || c.t.Failed()
 	})
 }
 
