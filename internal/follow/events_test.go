@@ -285,6 +285,26 @@ func TestEventTimes(t *testing.T) {
 	}
 }
 
+// TestTimeOf: the units meet where no time is.
+func TestTimeOf(t *testing.T) {
+	first, last := time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
+	for _, at := range []time.Time{first, last} {
+		for _, n := range []int64{at.Unix() / 86400, at.UnixMilli(), at.UnixMicro()} {
+			if got := timeOf(n); got != at.Format(time.RFC3339Nano) {
+				t.Errorf("%d is %s, want %v", n, got, at)
+			}
+		}
+	}
+	if got := timeOf(first.UnixNano()); got != first.Format(time.RFC3339Nano) {
+		t.Errorf("%d is %s", first.UnixNano(), got)
+	}
+	for _, n := range []int64{-1, 1, 2155, first.Unix(), last.Unix(), 2147483647} {
+		if got := timeOf(n); got != fmt.Sprint(n) {
+			t.Errorf("%d is %s", n, got)
+		}
+	}
+}
+
 // TestSnapshotEvents: rows that a snapshot lacks go at its end, however often it starts over.
 func TestSnapshotEvents(t *testing.T) {
 	s := newSink(t)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/jackc/pglogrepl"
 )
 
 // status returns what a process knows of the source; f may be nil.
@@ -116,5 +118,24 @@ func TestReadInvalid(t *testing.T) {
 	must(t, report.Print(&text))
 	if !strings.Contains(text.String(), "1 rows are not valid, such as:\n- table App.Mutes, row Post=\"\" account_id=\"00000000-") {
 		t.Errorf("%s", text.String())
+	}
+}
+
+// A source that never pauses, and does not ask, hears what the ledger has, and so need not keep it.
+func TestConfirmsUnderTraffic(t *testing.T) {
+	a := newApp(t)
+	a.exec(`ALTER ROLE CURRENT_USER SET wal_sender_timeout = 0`)
+	a.start(a.follower("one"))
+	a.reached()
+	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (1, 2)`)
+	var confirmed bool
+	var at pglogrepl.LSN
+	must(t, a.conn.QueryRow(t.Context(), `SELECT pg_current_wal_flush_lsn()`).Scan(&at))
+	for i := 0; i < 50_000 && !confirmed; i++ {
+		a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (1, $1)`, 10+i)
+		must(t, a.conn.QueryRow(t.Context(), `SELECT confirmed_flush_lsn >= $1::text::pg_lsn FROM pg_replication_slots`, at.String()).Scan(&confirmed))
+	}
+	if !confirmed {
+		t.Errorf("%v is not confirmed", at)
 	}
 }
