@@ -2,7 +2,9 @@ package activity
 
 import (
 	"errors"
+	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -68,4 +70,51 @@ func TestDeleteUserOfSource(t *testing.T) {
 		t.Errorf("after the release: deleted %d, left %v, %v", deleted, left, err)
 	}
 	g.want(t, "1", "block", "2", None)
+}
+
+// A deletion finds who is the target of one-way kinds of a source, too.
+func TestDeleteTargetOfSource(t *testing.T) {
+	ctx := t.Context()
+	kinds, err := NewKinds(append(builtinKinds(), Kind{Name: "mute", Plural: "mutes", Target: User, Effect: Drop})...)
+	must(t, err)
+	g := openKinds(t, openLedger(t, t.TempDir()+"/ledger.db", 4), &favfilter.Memory{}, kinds)
+	source, err := g.Follow(ctx, "app", "one", []string{"mute"}, time.Hour, false)
+	must(t, err)
+	must(t, source.Record(ctx, "10", []SourceChange{{User: "1", Kind: "mute", Target: "2", At: time.Now(), Added: []ledger.Span{{}}}}))
+	if deleted, left, err := g.DeleteUser(ctx, "2"); deleted != 0 || !slices.Equal(left, []string{"mute"}) || err != nil {
+		t.Errorf("deleted %d, left %v, %v", deleted, left, err)
+	}
+	must(t, g.Release(ctx, "mute"))
+	if deleted, left, err := g.DeleteUser(ctx, "2"); deleted != 1 || left != nil || err != nil {
+		t.Errorf("after the release: deleted %d, left %v, %v", deleted, left, err)
+	}
+}
+
+// Others write while a source does; each has its own transaction.
+func TestSourceBesideOthers(t *testing.T) {
+	ctx := t.Context()
+	g := newRig(t, &favfilter.Memory{}, 4)
+	source, err := g.Follow(ctx, "app", "one", []string{"block"}, time.Hour, false)
+	must(t, err)
+	const writes = 30
+	var writing sync.WaitGroup
+	for i := range writes {
+		writing.Go(func() {
+			for n := range writes {
+				if _, err := g.Record(ctx, []Activity{{User: fmt.Sprint(i), Kind: "hide", Target: fmt.Sprint(n)}}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for n := range writes {
+		change := SourceChange{User: "a", Kind: "block", Target: fmt.Sprint("b", n), At: time.Now(), Added: []ledger.Span{{}}}
+		must(t, source.Record(ctx, fmt.Sprint(n), []SourceChange{change}))
+	}
+	writing.Wait()
+	must(t, source.Reach(ctx))
+	for n := range writes {
+		g.want(t, "a", "block", fmt.Sprint("b", n), Direct)
+		g.want(t, fmt.Sprint(n), "hide", fmt.Sprint(n), Direct)
+	}
 }

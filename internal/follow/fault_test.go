@@ -155,6 +155,7 @@ func TestFollowResync(t *testing.T) {
 	_, stop := a.run(a.follower("one"))
 	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) SELECT n, 1 + n % 7 FROM generate_series(10, 200) n`)
 	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) SELECT n, 1 + n % 7 FROM generate_series(10, 20) n`)
+	a.exec(`UPDATE blocks SET created_at = '2026-01-02' WHERE blocker_id = 30`)
 	a.reached()
 	stop()
 	src, err := a.recorder.Follow(ctx, "app", "drift", a.tables.Kinds(), time.Millisecond, false)
@@ -164,6 +165,7 @@ func TestFollowResync(t *testing.T) {
 	}
 	must(t, src.Record(ctx, src.Position, []activity.SourceChange{
 		wrong("10", "4"), wrong("100", "3"), wrong("150", "4", ledger.Span{Until: time.Now().Add(time.Hour)}), wrong("500", "1", ledger.Span{}),
+		wrong("30", "3", ledger.Span{Since: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}),
 	}))
 	at := a.position()
 	first := a.follower("zero")
@@ -180,7 +182,7 @@ func TestFollowResync(t *testing.T) {
 			for _, sql := range []string{
 				fmt.Sprintf(`INSERT INTO blocks (blocker_id, blocked_id) SELECT %d, n FROM generate_series(300, 320) n`, 600+n%20),
 				fmt.Sprintf(`DELETE FROM blocks WHERE blocker_id = %d`, 600+(n+7)%20),
-				fmt.Sprintf(`UPDATE blocks SET blocked_id = 1000 + (blocked_id + 1) %% 50 WHERE id %% 20 = %d AND blocker_id NOT IN (10, 100, 150)`, n%20),
+				fmt.Sprintf(`UPDATE blocks SET blocked_id = 1000 + (blocked_id + 1) %% 50 WHERE id %% 20 = %d AND blocker_id NOT IN (10, 30, 100, 150)`, n%20),
 			} {
 				if _, err := conn.Exec(ctx, sql); err != nil {
 					t.Error(err)
@@ -192,7 +194,7 @@ func TestFollowResync(t *testing.T) {
 	var log strings.Builder
 	f.Resync, f.Log = true, slog.New(slog.NewTextHandler(&log, nil))
 	must(t, f.Run(ctx))
-	if !strings.Contains(log.String(), "missing=2 stray=1 changed=1") {
+	if !strings.Contains(log.String(), "missing=2 stray=1 changed=2") {
 		t.Errorf("the resync found: %s", log.String())
 	}
 	end()

@@ -338,3 +338,28 @@ func TestCheck(t *testing.T) {
 		t.Error("a mapped column is missing, and the follower goes on")
 	}
 }
+
+// Columns that the stream lacks, or whose type is no id or time, are refused by name.
+func TestCheckColumns(t *testing.T) {
+	const sql = `CREATE TABLE b (u numeric, v bigint GENERATED ALWAYS AS (1) STORED, since text, until date, PRIMARY KEY (u, since, until));`
+	a := newAppOf(t, sql, `{"tables": [{"table": "b", "kind": "block", "user": "u", "target": "v", "since": "since", "until": "until", "while": ["w"]}]}`,
+		activity.BuiltinKinds())
+	report, err := a.follower("one").Check(t.Context(), false)
+	must(t, err)
+	var all []string
+	for _, p := range report.Problems {
+		all = append(all, p.What)
+	}
+	text := strings.Join(all, "\n")
+	for _, want := range []string{
+		`column "u" has the type numeric: an id has one of smallint`, `column "v" is generated`, `column "since" has the type text: a time has one of`,
+		`b has no column "w"`, `the old value of "v" is not in the stream`,
+	} {
+		if strings.Count(text, want) != 1 {
+			t.Errorf("%q is not once in\n%s", want, text)
+		}
+	}
+	if len(all) != 6 || strings.Contains(text, `"until"`) { // with the publication
+		t.Errorf("%d problems:\n%s", len(all), text)
+	}
+}

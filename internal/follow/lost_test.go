@@ -293,6 +293,27 @@ func TestFollowStrayRow(t *testing.T) {
 	}
 }
 
+// Two rows give an activity that the ledger has already: after a full read, it ends with the last.
+func TestFollowRowsAfterFullRead(t *testing.T) {
+	a := newApp(t)
+	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (1, 2), (1, 2)`)
+	f := a.follower("one")
+	stop := a.start(f)
+	a.reached()
+	stop()
+	must(t, f.dropSlot(t.Context(), a.conn))
+	a.start(a.follower("two"))
+	a.reached()
+	for _, want := range []int{1, 0} {
+		a.exec(`DELETE FROM blocks WHERE id = (SELECT min(id) FROM blocks)`)
+		a.reached()
+		a.wantMapped()
+		if rows, err := a.ledger.All(t.Context(), nil, 10); err != nil || len(rows) != 2*want {
+			t.Errorf("%d rows in the ledger, %v, want %d", len(rows), err, 2*want)
+		}
+	}
+}
+
 // The file of tables has changed, of the same kinds: the source is read whole.
 func TestFollowFileChanged(t *testing.T) {
 	a := newApp(t)

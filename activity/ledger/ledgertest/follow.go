@@ -220,6 +220,27 @@ func (s suite) followed(t *testing.T) {
 	s.forgotten(t, l, row)
 }
 
+// begins: an activity whose rows do not say when it began has begun with the first of them.
+func (s suite) begins(t *testing.T) {
+	l, ctx := s.make(t, 4), t.Context()
+	must(t, l.Declare(ctx, []ledger.Kind{{Name: "hide", Target: ledger.Post}}))
+	lease, err := l.Lease(ctx, "app", "one", []string{"hide"}, time.Hour, false)
+	must(t, err)
+	first := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	row, step := ledger.Row{Hash: hashOf("u"), Owner: "u", Kind: "hide", Target: "p"}, ledger.Step{Lease: *lease}
+	for n, c := range []ledger.SourceChange{
+		{Added: []ledger.Span{{}}}, {Added: []ledger.Span{{}}}, {Removed: []ledger.Span{{}}}, {Removed: []ledger.Span{{}}, Added: []ledger.Span{{Until: first.AddDate(1, 0, 0)}}},
+	} {
+		c.At = first.Add(time.Duration(n) * time.Hour)
+		_, err := l.Follow(ctx, c.At, step, []ledger.Change{sourceChange([]ledger.Row{row}, c)})
+		must(t, err)
+		rows, err := l.List(ctx, ledger.ListQuery{Hash: row.Hash, Owner: "u", Kind: "hide", Now: c.At, Limit: 2})
+		if err != nil || len(rows) != 1 || !rows[0].Since.Equal(first) {
+			t.Errorf("after change %d: %v, %v, want one since %v", n, rows, err, first)
+		}
+	}
+}
+
 // forgotten: after a new start, or a release, nothing is known of several rows of an activity.
 func (s suite) forgotten(t *testing.T, l *ledger.Ledger, row ledger.Row) {
 	ctx := t.Context()

@@ -35,6 +35,7 @@ func Run(t *testing.T, fresh func(t *testing.T) (url string)) {
 		{"ContextEnded", suite.contextEnded},
 		{"Checkpoint", suite.checkpoint},
 		{"Follow", suite.follow},
+		{"Begins", suite.begins},
 		{"Followed", suite.followed},
 		{"RecordNothing", suite.recordNothing},
 		{"RecordNoEffect", suite.recordNoEffect},
