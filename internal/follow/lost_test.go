@@ -302,8 +302,9 @@ func TestFollowRowsAfterFullRead(t *testing.T) {
 	a.reached()
 	stop()
 	must(t, f.dropSlot(t.Context(), a.conn))
-	a.start(a.follower("two"))
-	a.reached()
+	f = a.follower("two")
+	a.start(f)
+	soon(t, "the full read", func() bool { return f.Stats().Active })
 	for _, want := range []int{1, 0} {
 		a.exec(`DELETE FROM blocks WHERE id = (SELECT min(id) FROM blocks)`)
 		a.reached()
