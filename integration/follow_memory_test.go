@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestLongFollowMemory follows transactions of a hundred thousand rows, or of a million for at least
-// ten minutes of chaos.duration: the follower takes at most 200 MiB.
+// TestLongFollowMemory follows transactions of a hundred thousand rows, or of a million with at
+// least ten minutes of chaos.duration: the follower takes at most 200 MiB.
 func TestLongFollowMemory(t *testing.T) {
 	w := newFollowWorld(t, 1, "4096")
 	w.limit = 20 * time.Minute
