@@ -231,7 +231,7 @@ func (w *followWorld) compare() {
 	})
 	got, repeats := make(map[[3]string]bool), make(map[[3]string]int)
 	w.each(w.ledger, `SELECT kind, owner, target, NULL::timestamptz AS since, NULL::timestamptz AS until, times FROM repeats`, func(k [3]string, _ given, times string) {
-		repeats[k] = strings.Count(times, ",") + 1
+		repeats[k] = strings.Count(times, "{")
 	})
 	w.each(w.ledger, `SELECT kind, owner, target, to_timestamp(since / 1000000.0), to_timestamp(until / 1000000.0) FROM entries
 		WHERE until IS NULL OR until > extract(epoch FROM now()) * 1000000`, func(k [3]string, g given, _ string) {
