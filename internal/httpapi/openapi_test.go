@@ -181,6 +181,26 @@ func (s *service) follow(t *testing.T) {
 	}
 }
 
+// sendEvents gets the answers to events that are described.
+func (s *service) sendEvents(t *testing.T) {
+	t.Helper()
+	with := newService(t, httpapi.Config{}, ownKinds(t))
+	with.Handler = receiving(t, with.activities, httpapi.Config{})
+	with.contractOf(t).seen = s.contract.seen
+	method, target, body := s.contract.good(t, sendEvents)
+	with.want(t, method, target, body, 200, `{"recorded":1,"replayed":0,"skipped":0}`)
+	with.want(t, method, target, body, 200, `{"recorded":0,"replayed":1,"skipped":0}`)
+	with.do(t, method, target, eventAt("t", 1<<40, 0))
+	with.do(t, method, target, eventAt("c", 1<<40, 1))
+	recorder, _ := with.activities.(*activity.Recorder)
+	must(t, recorder.Release(t.Context(), "block"))
+	_, err := recorder.Follow(t.Context(), "other", "test", []string{"block"}, time.Minute, false)
+	must(t, err)
+	if a := with.do(t, method, target, body); a.Code != "followed" {
+		t.Errorf("a kind of another source: %d %s", a.Status, a.Body)
+	}
+}
+
 // good returns a request from an example of the operation.
 func (c *contract) good(t testing.TB, route string) (method, target, body string) {
 	t.Helper()
