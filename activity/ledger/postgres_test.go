@@ -42,6 +42,7 @@ func TestPostgres(t *testing.T) {
 		"PollsPastOpenTransactions": on.testPollsPastOpenTransactions,
 		"Settings":                  on.testSettings,
 		"EndedByTheServersClock":    on.testEndedByTheServersClock,
+		"LeaseByTheServersClock":    on.testLeaseByTheServersClock,
 		"PollsRolledBack":           on.testPollsRolledBack,
 		"PollsSetBack":              on.testPollsSetBack,
 		"CommitFails":               on.testCommitFails,

@@ -2,8 +2,10 @@ package ledger_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -254,5 +256,45 @@ func (server shared) testEndedByTheServersClock(t testing.TB) {
 	left, _, err := l.Snapshot(t.Context(), 3)
 	if err != nil || len(left) != 1 || left[0].Target != "lives" {
 		t.Errorf("left: %v, %v, want the row that has not ended", left, err)
+	}
+}
+
+// testLeaseByTheServersClock sets the clock of a database. Leases are given for a time, and end, by
+// that clock, whatever those of the processes show.
+func (server shared) testLeaseByTheServersClock(t testing.TB) {
+	execute(t, raw(t, server.URL()), `CREATE DATABASE clocks`)
+	u, err := url.Parse(server.URL())
+	must(t, err)
+	u.Path = "clocks"
+	clock := raw(t, u.String())
+	execute(t, clock, `ALTER FUNCTION pg_catalog.clock_timestamp() RENAME TO true_clock`)
+	set := func(ahead string) {
+		execute(t, clock, `CREATE OR REPLACE FUNCTION pg_catalog.clock_timestamp() RETURNS timestamptz LANGUAGE sql
+			AS $$ SELECT pg_catalog.true_clock() + interval '`+ahead+`' $$`)
+	}
+	set("0")
+	l := open(t, u.String(), ledger.Options{Pages: 16})
+	must(t, l.Declare(t.Context(), []ledger.Kind{{Name: "block", Target: ledger.User}}))
+	lease := func(holder string) (*ledger.Lease, error) {
+		return l.Lease(t.Context(), "app", holder, []string{"block"}, time.Hour, false)
+	}
+	one, err := lease("one")
+	must(t, err)
+	set("30 minutes")
+	must(t, one.Renew(t.Context(), time.Hour))
+	set("89 minutes")
+	if _, err := lease("two"); !errors.Is(err, ledger.ErrHeld) {
+		t.Errorf("a minute before the end: %v", err)
+	}
+	set("91 minutes")
+	two, err := lease("two")
+	must(t, err)
+	set("150 minutes")
+	if _, err := lease("three"); !errors.Is(err, ledger.ErrHeld) {
+		t.Errorf("a minute before the end of the second: %v", err)
+	}
+	must(t, two.Renew(t.Context(), 0))
+	if _, err := lease("three"); err != nil {
+		t.Errorf("once the second was ended: %v", err)
 	}
 }
