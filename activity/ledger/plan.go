@@ -272,6 +272,7 @@ type effect struct {
 // effect returns the net effect on each page. states has the states of all pages of the plan's
 // users.
 func (p *plan) effect(states map[uint32]PageState) (f effect) {
+	f.pages = make([]PageChange, 0, min(len(p.entries), len(states)))
 	dedicated := make(map[uint32]*PageChange)
 	var building []raisedPage
 	used := false // whether a user of the plan is on the last page of f.pages

@@ -59,8 +59,8 @@ func (a *applier) applyOnce(
 	ctx context.Context, pages []ledger.PageChange, toRebuild map[uint32]bool,
 ) (repairs []repair, failed map[uint32]error) {
 	failed = make(map[uint32]error)
-	var batches []favfilter.Batch
-	var changes []ledger.PageChange // changes[i] belongs to batches[i]
+	batches := make([]favfilter.Batch, 0, len(pages))
+	changes := make([]ledger.PageChange, 0, len(pages)) // changes[i] belongs to batches[i]
 	for _, p := range pages {
 		now, listed := toRebuild[p.Page]
 		switch {

@@ -89,6 +89,7 @@ type receiver struct {
 func (r *receiver) run(ctx context.Context) {
 	defer close(r.events)
 	defer r.conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // the position is in the ledger
+	defer context.AfterFunc(ctx, func() { _ = r.conn.PgConn().Conn().SetReadDeadline(time.Now()) })()
 	for {
 		e, err := r.next(ctx)
 		if err != nil {
@@ -108,9 +109,7 @@ func (r *receiver) next(ctx context.Context) (event, error) {
 				return event{}, err
 			}
 		}
-		until, cancel := context.WithTimeout(ctx, statusEvery)
-		m, err := r.conn.PgConn().ReceiveMessage(until)
-		cancel()
+		m, err := r.conn.PgConn().ReceiveMessage(context.Background()) // until the deadline: contexts cost more
 		switch {
 		case err != nil && ctx.Err() == nil && pgconn.Timeout(err):
 			if time.Since(heard) > r.f.silence {
@@ -203,7 +202,7 @@ func (r *receiver) send(ctx context.Context, e event) bool {
 }
 
 // status tells the source what the ledger has, so that it keeps no more than the rest. The source
-// answers.
+// answers. Reads end when the next status is due.
 func (r *receiver) status(ctx context.Context) error {
 	at := pglogrepl.LSN(r.f.recorded.Load())
 	if uint64(at) >= r.f.walEnd.Load() {
@@ -214,7 +213,8 @@ func (r *receiver) status(ctx context.Context) error {
 		return fmt.Errorf("confirm the position: %w", err)
 	}
 	r.told = time.Now()
-	return nil
+	_ = r.conn.PgConn().Conn().SetReadDeadline(r.told.Add(statusEvery)) // fails if the connection is closed: so do reads
+	return ctx.Err()                                                    // which may have ended before
 }
 
 // applier records events in groups: as many transactions of the source as wait, up to [maxGroup]
