@@ -83,7 +83,7 @@ func (g *rig) lease() (at position) {
 	g.src, err = g.recorder.Follow(g.t.Context(), "app", "one", g.tables.Kinds(), time.Minute, false)
 	must(g.t, err)
 	f := New(g.recorder, Options{Name: "app", Tables: g.tables, Log: slog.New(slog.DiscardHandler)})
-	g.r = &receiver{f: f, decoder: newDecoder(f.mapper), events: make(chan event, maxWaiting)}
+	g.r = &receiver{f: f, decoder: newDecoder(f.mapper), events: make(chan event, maxGroup)}
 	at, _ = parsePosition(g.src.Position)
 	return at
 }
@@ -165,7 +165,7 @@ func TestFollowPartAfterKeepalive(t *testing.T) {
 // part, and the source sends again what is not recorded as a whole.
 func TestFollowParts(t *testing.T) {
 	g := newRig(t, appTables)
-	const large = maxGroup + maxGroup/2
+	const large = maxPart + maxPart/2
 	at := time.Now()
 	change := func(n int, remove bool) activity.SourceChange { // two rows for each activity
 		c := activity.SourceChange{User: "1", Kind: "block", Target: fmt.Sprint("t", n/2), At: at, Added: []ledger.Span{{}}}
@@ -194,8 +194,8 @@ func TestFollowParts(t *testing.T) {
 		want   string
 	}{
 		{3, "0/0 x"},
-		{maxGroup + 10, "0/10 x 10001@0/18"},
-		{maxGroup + 20, "0/10 x 10001@0/18"},
+		{maxPart + 10, "0/10 x 10001@0/18"},
+		{maxPart + 20, "0/10 x 10001@0/18"},
 		{large + 6, "0/10 x 10001@0/18"},
 		{len(all), "0/30 x"},
 	} {

@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	// maxGroup is the number of changes that a transaction of the ledger takes. Larger transactions
-	// of the source are recorded in parts.
-	maxGroup = 10_000
-	// maxWaiting is the number of events that may wait while a group is recorded.
-	maxWaiting = maxGroup
+	// maxPart is the number of changes from which a transaction of the source is recorded in parts.
+	maxPart = 10_000
+	// maxGroup is the number of changes that a transaction of the ledger takes, and of events that
+	// wait meanwhile. Small transactions are more than a part because pages then change less often.
+	maxGroup = 2 * maxPart
 	// statusEvery is how often the source hears what the ledger has.
 	statusEvery = time.Second
 	// moveEvery bounds how often the position alone is recorded.
@@ -57,7 +57,7 @@ func (f *Follower) stream(ctx context.Context, src *activity.Source, look *pgx.C
 	_ = look.Close(ctx)
 	ctx, cancel := context.WithCancelCause(ctx)
 	r := &receiver{
-		f: f, conn: conn, decoder: newDecoder(f.mapper), events: make(chan event, maxWaiting),
+		f: f, conn: conn, decoder: newDecoder(f.mapper), events: make(chan event, maxGroup),
 	}
 	a := &applier{f: f, src: src, events: r.events, at: from, to: from, committed: time.Now()}
 	var beside sync.WaitGroup
@@ -293,11 +293,10 @@ func (a *applier) take(ctx context.Context, e event, ok bool) error {
 		if a.begun == a.at.within && a.n <= a.at.done {
 			continue // recorded before
 		}
-		if a.pending = append(a.pending, c); len(a.pending) <= maxGroup {
-			continue
-		}
-		if a.whole == 0 { // a part of the open transaction makes room
+		if a.pending = append(a.pending, c); len(a.pending)-a.whole > maxPart {
 			a.to.done, a.to.within, a.whole = a.n, a.begun, len(a.pending)
+		} else if len(a.pending) <= maxGroup {
+			continue
 		}
 		if err := a.flush(ctx); err != nil {
 			return err
