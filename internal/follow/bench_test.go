@@ -21,7 +21,8 @@ import (
 )
 
 // BenchmarkFollow follows a table of blocks on this machine: a snapshot of b.N rows, as many rows
-// in transactions of 100, and as many in one. Then, at 500 commits a second, it measures how long
+// in transactions of 100 while they are written, as many that were written while nobody followed,
+// and as many deleted in one. Then, at 500 commits a second, it measures how long
 // after its commit a reader may have a row. Source, ledger and Redis are real, with fsync.
 func BenchmarkFollow(b *testing.B) {
 	source, postgres := pgtest.Start(b, "wal_level=logical", "fsync=on", "max_wal_size=8GB"), pgtest.Start(b, "fsync=on")
@@ -50,8 +51,15 @@ func BenchmarkFollow(b *testing.B) {
 	tables, err := ParseTables([]byte(`{"tables":[{"table":"blocks","kind":"block","user":"blocker","target":"blocked","since":"created_at"}]}`), activity.BuiltinKinds())
 	must(b, err)
 	f := New(r, Options{Name: "app", URL: source.URL(), Tables: tables, Holder: "one", Create: true, TempDir: b.TempDir(), Log: log})
-	ctx, cancel := context.WithCancel(b.Context())
 	var running sync.WaitGroup
+	var start time.Time
+	end := func() {}
+	follow := func() {
+		ctx, cancel := context.WithCancel(b.Context())
+		running.Go(func() { must(b, f.Run(ctx)) })
+		end = func() { cancel(); running.Wait() }
+		start = time.Now()
+	}
 	reached := func() {
 		b.Helper()
 		var text string
@@ -59,8 +67,7 @@ func BenchmarkFollow(b *testing.B) {
 		must(b, r.Await(b.Context(), text))
 	}
 	b.ResetTimer()
-	running.Go(func() { must(b, f.Run(ctx)) })
-	start := time.Now()
+	follow()
 	for { // until the source is followed at all
 		sources, err := l.Sources(b.Context())
 		must(b, err)
@@ -74,19 +81,20 @@ func BenchmarkFollow(b *testing.B) {
 		start = time.Now()
 	}
 	rate("snapshot_rows/s")
-	batch := &pgx.Batch{}
-	for from := 0; from < b.N; from += 100 {
-		batch.Queue(`INSERT INTO blocks SELECT n % 50000, 20000000 + n FROM generate_series($1::int, $2::int) n`, from, min(from+99, b.N-1))
+	write := func(base int) { // transactions of 100 rows
+		for from := 0; from < b.N; from += 100 {
+			exec(`INSERT INTO blocks SELECT n % 50000, $3::int + n FROM generate_series($1::int, $2::int) n`, from, min(from+99, b.N-1), base)
+		}
 	}
-	for batch.Len() > 0 { // each is a transaction of its own
-		one := &pgx.Batch{}
-		one.QueuedQueries = batch.QueuedQueries[:1]
-		batch.QueuedQueries = batch.QueuedQueries[1:]
-		must(b, conn.SendBatch(b.Context(), one).Close())
-	}
+	write(20_000_000)
 	reached()
 	rate("stream_rows/s")
-	exec(`DELETE FROM blocks WHERE blocked >= 20000000`)
+	end()
+	write(30_000_000)
+	follow()
+	reached()
+	rate("catchup_rows/s")
+	exec(`DELETE FROM blocks WHERE blocked >= 30000000`)
 	start = time.Now()
 	reached()
 	rate("large_rows/s")
@@ -107,6 +115,5 @@ func BenchmarkFollow(b *testing.B) {
 	slices.Sort(took)
 	b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "after_p50_ms")
 	b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "after_p99_ms")
-	cancel()
-	running.Wait()
+	end()
 }
