@@ -164,6 +164,53 @@ func TestCommands(t *testing.T) {
 	}
 }
 
+// A call for many pages reads and replaces those that are small for their keys, and changes the
+// others by a script.
+func TestApplyToManyPages(t *testing.T) {
+	server := redistest.Start(t)
+	first := openStore(t, server.Client(), "first") // sends the script in full
+	create(t, first, 100, pageIDs(1)...)
+	wantAll(t, first.Apply(t.Context(), addOne(pageIDs(1), 1)), favfilter.Applied)
+	for _, c := range []struct {
+		pages          uint32
+		capacity, keys int
+		want           map[string]int64
+	}{
+		{63, 100, 1, map[string]int64{"evalsha": 63}},
+		{64, 100, 1, map[string]int64{"evalsha": 64, "mget": 64}},
+		{64, 400, 1, map[string]int64{"evalsha": 64}}, // 826 bytes
+		{64, 400, 2, map[string]int64{"evalsha": 64, "mget": 64}},
+	} {
+		s := openStore(t, server.Client(), fmt.Sprintf("many-%d-%d-%d", c.pages, c.capacity, c.keys))
+		ids := pageIDs(c.pages)
+		create(t, s, c.capacity, ids...)
+		batches := addOne(ids, 1)
+		for i := range batches {
+			batches[i].Add = hashes(uint32(i), 10, c.keys)
+		}
+		got := commandsOf(server, func() { wantAll(t, s.Apply(t.Context(), batches), favfilter.Applied) })
+		for _, inner := range []string{"getrange", "setrange", "bitfield", "persist", "set", "del", "strlen"} {
+			delete(got, inner)
+		}
+		if !maps.Equal(got, c.want) {
+			t.Errorf("%d keys each for %d pages of %d: commands %v, want %v", c.keys, c.pages, c.capacity, got, c.want)
+		}
+		removals := addOne(ids, 2)
+		for i := range removals {
+			removals[i].Add, removals[i].Remove = nil, batches[i].Add
+		}
+		wantAll(t, s.Apply(t.Context(), removals), favfilter.Applied)
+		wantAll(t, s.Apply(t.Context(), removals), favfilter.Current)
+		loaded, _, err := s.Load(t.Context(), ids)
+		must(t, err)
+		for i, l := range loaded {
+			if h := l.Page.Header(); h.Count != 0 || h.Set != 0 || h.Sequence != 2 {
+				t.Errorf("page %d at the end: %+v", i, h)
+			}
+		}
+	}
+}
+
 // A write finds a page whose header another process has changed: from then on, its own writes take
 // one command again.
 func TestApplyAfterKeysLeft(t *testing.T) {
