@@ -17,12 +17,9 @@ import (
 // network favours the script, because a second round trip costs more there.
 const maxScriptKeys = 8
 
-// A call for many pages swaps smaller ones, too: Redis then works a third as long for one key, and
-// a seventh for three (BenchmarkApply). A second round trip counts for little there.
-const (
-	manyPages  = 64
-	bitsForKey = 8 * 512 // of a page, up to which it is worth reading for one key
-)
+// manyPages is the number from which a call also swaps pages of at most 512 bytes a key: Redis then
+// works a third as long for one key, and a seventh for three (BenchmarkApply).
+const manyPages = 64
 
 // change is a batch that is being applied, and its result.
 type change struct {
@@ -46,7 +43,7 @@ func (s *Store) Apply(ctx context.Context, batches []favfilter.Batch) []favfilte
 		known, ok := s.shape(c.ID)
 		keys := len(c.Remove) + len(c.Add)
 		if !ok || known.Identity != c.Identity || known.Grown > 0 || keys > maxScriptKeys ||
-			len(batches) >= manyPages && int(known.Shape.Bits) <= keys*bitsForKey {
+			len(batches) >= manyPages && int(known.Shape.Bits) <= keys*8*512 {
 			swapped = append(swapped, c)
 			continue
 		}

@@ -80,10 +80,8 @@ type Stats struct {
 
 // Stats returns the current figures.
 func (f *Follower) Stats() Stats {
-	s := Stats{Active: f.active.Load(), Trouble: *f.trouble.Load(), Snapshots: f.snapshots.Load()}
-	s.Changes = make(map[string]map[string]uint64)
-	if log := f.log.Load(); log != nil {
-		s.Log = *log
+	s := Stats{
+		Active: f.active.Load(), Trouble: *f.trouble.Load(), Log: *f.log.Load(), Snapshots: f.snapshots.Load(), Changes: make(map[string]map[string]uint64),
 	}
 	for table, counts := range f.counts {
 		s.Changes[table] = map[string]uint64{
@@ -114,6 +112,7 @@ func New(r *activity.Recorder, o Options) *Follower {
 		source: source{newMapper(o.Tables, o.Kinds), o.URL, "feedfilter_" + strings.ToLower(o.Name)},
 	}
 	f.say("")
+	f.log.Store(&KeptLog{})
 	return f
 }
 

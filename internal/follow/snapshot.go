@@ -272,9 +272,7 @@ func (s *spill) add(part uint64, m *mapped) (err error) {
 
 func (s *spill) close() {
 	for i := range s.parts {
-		if p := &s.parts[i]; p.file != nil {
-			_ = p.file.Close()
-		}
+		_ = s.parts[i].file.Close() // or it is nil
 	}
 }
 

@@ -2,7 +2,6 @@ package follow
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -73,11 +72,8 @@ func (f *Follower) measure(ctx context.Context) {
 
 // keptLog reads what the server keeps for the slot: nothing, if there is none.
 func (s *source) keptLog(ctx context.Context, conn *pgx.Conn) (log KeptLog, err error) {
-	err = conn.QueryRow(ctx, `SELECT coalesce(CASE WHEN NOT pg_is_in_recovery() THEN pg_current_wal_lsn() - restart_lsn END, 0)::bigint,
-			safe_wal_size FROM pg_replication_slots WHERE slot_name = $1`, s.name).Scan(&log.Kept, &log.Left)
-	if errors.Is(err, pgx.ErrNoRows) {
-		err = nil
-	}
+	err = conn.QueryRow(ctx, `SELECT coalesce(max(CASE WHEN NOT pg_is_in_recovery() THEN pg_current_wal_lsn() - restart_lsn END), 0)::bigint,
+			max(safe_wal_size) FROM pg_replication_slots WHERE slot_name = $1`, s.name).Scan(&log.Kept, &log.Left)
 	return log, err
 }
 

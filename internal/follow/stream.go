@@ -173,7 +173,7 @@ func (r *receiver) decode(ctx context.Context, m pglogrepl.Message) (e event, sa
 	case *pglogrepl.BeginMessage:
 		r.open, e.begin, e.at = true, m.FinalLSN, m.CommitTime
 	case *pglogrepl.CommitMessage:
-		r.open, e.end = false, m.TransactionEndLSN
+		r.open, e.end, e.at = false, m.TransactionEndLSN, m.CommitTime
 	}
 	return e, e.begin > 0 || e.end > 0 || len(e.changes) > 0, nil
 }
@@ -303,9 +303,7 @@ func (a *applier) take(ctx context.Context, e event, ok bool) error {
 		}
 	}
 	if e.end > a.to.lsn {
-		if !e.at.IsZero() {
-			a.committed = e.at
-		}
+		a.committed = e.at
 		if a.begun == a.to.within { // otherwise that transaction is still to come
 			a.to.done, a.to.within = 0, 0
 		}
