@@ -214,3 +214,41 @@ func crashes(t *testing.T, again bool, effects ...bool) {
 	}
 	t.Logf("%d calls", calls)
 }
+
+// A full read that was interrupted goes on: the next one records only what the ledger lacks.
+func TestFollowReadGoesOn(t *testing.T) {
+	c := &crash{app: newApp(t), f: &faulttest.Faults{}}
+	c.exec(`INSERT INTO blocks (blocker_id, blocked_id) SELECT 1, n FROM generate_series(2, ` + fmt.Sprint(3*snapshotGroup+1) + `) n`)
+	var err error
+	c.ledger, err = ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 4})
+	must(t, err)
+	defer c.ledger.Close()
+	var groups atomic.Int64
+	end := make(chan struct{}, 10)
+	around := func(ctx context.Context, call *ledger.Call, next func(context.Context) error) error {
+		if c.dead.Load() {
+			return faulttest.ErrInjected
+		}
+		err := next(ctx)
+		if call.Operation == "follow" {
+			c.dead.Store(groups.Add(1) == 1)
+			end <- struct{}{}
+		}
+		return err
+	}
+	stop := c.process(c.ledger.Around(around))
+	<-end
+	stop()
+	c.dead.Store(false)
+	stop = c.process(c.ledger.Around(around))
+	defer func() { stop() }()
+	soon(t, "the whole", func() bool { return c.position().lsn > 0 })
+	if got := groups.Load(); got != 1+2+2 {
+		t.Errorf("%d transactions, want 3 with the rows, and 2 that end the read", got)
+	}
+	n := 0
+	must(t, c.recorder.Export(t.Context(), "", func(activity.Activity) error { n++; return nil }))
+	if n != 3*snapshotGroup {
+		t.Errorf("%d activities, want %d", n, 3*snapshotGroup)
+	}
+}
