@@ -22,9 +22,15 @@ import (
 
 // BenchmarkFollow follows a table of blocks on this machine: a snapshot of b.N rows, as many rows
 // in transactions of 100 while they are written, as many that were written while nobody followed,
-// and as many deleted in one. Then, at 500 commits a second, it measures how long
-// after its commit a reader may have a row. Source, ledger and Redis are real, with fsync.
+// and as many deleted in one. Then, at 500 commits a second, it measures how long after its commit a
+// reader may have a row. Source, ledger and Redis are real, with fsync.
 func BenchmarkFollow(b *testing.B) {
+	for _, kind := range []string{"block", "hide"} { // a block is two rows of the ledger
+		b.Run(kind, func(b *testing.B) { benchmarkFollow(b, kind) })
+	}
+}
+
+func benchmarkFollow(b *testing.B, kind string) {
 	source, postgres := pgtest.Start(b, "wal_level=logical", "fsync=on", "max_wal_size=8GB"), pgtest.Start(b, "fsync=on")
 	client := redis.NewClient(&redis.Options{Addr: redistest.Start(b).Addr(), ContextTimeoutEnabled: true})
 	b.Cleanup(func() { _ = client.Close() })
@@ -48,7 +54,7 @@ func BenchmarkFollow(b *testing.B) {
 	r, err := activity.Open(b.Context(), activity.Config{Ledger: l, Store: store, AfterTimeout: time.Hour, Logger: log})
 	must(b, err)
 	b.Cleanup(r.Close)
-	tables, err := ParseTables([]byte(`{"tables":[{"table":"blocks","kind":"block","user":"blocker","target":"blocked","since":"created_at"}]}`), activity.BuiltinKinds())
+	tables, err := ParseTables([]byte(`{"tables":[{"table":"blocks","kind":"`+kind+`","user":"blocker","target":"blocked","since":"created_at"}]}`), activity.BuiltinKinds())
 	must(b, err)
 	f := New(r, Options{Name: "app", URL: source.URL(), Tables: tables, Holder: "one", Create: true, TempDir: b.TempDir(), Log: log})
 	var running sync.WaitGroup
