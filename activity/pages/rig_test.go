@@ -138,7 +138,9 @@ func (g *rig) useStore(s favfilter.Store) { g.storage.store = s }
 // onStores runs the test on Memory and on Redis.
 func onStores(t *testing.T, run func(t *testing.T, store favfilter.Store)) {
 	t.Helper()
-	t.Run("memory", func(t *testing.T) { run(t, &favfilter.Memory{}) })
+	if !testing.Short() {
+		t.Run("memory", func(t *testing.T) { run(t, &favfilter.Memory{}) })
+	}
 	t.Run("redis", func(t *testing.T) { run(t, redisStore(t, redistest.Start(t))) })
 }
 
