@@ -29,8 +29,8 @@ type change struct {
 }
 
 // Apply implements [favfilter.Store]. It runs one script for each page, all in one pipeline. It
-// uses compare-and-swap instead for batches of more than 8 keys, for small pages of a call for many,
-// for pages whose shape it does not know, and for pages that have grown or are about to grow.
+// uses compare-and-swap instead for batches of more than 8 keys, and for small pages of a call for
+// many. So it does for pages whose shape it does not know, or that have grown or are about to grow.
 func (s *Store) Apply(ctx context.Context, batches []favfilter.Batch) []favfilter.Result {
 	ctx, cancel := withDeadline(ctx)
 	defer cancel()

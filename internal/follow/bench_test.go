@@ -20,10 +20,10 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// BenchmarkFollow follows a table of blocks on this machine: a snapshot of b.N rows, as many rows
-// in transactions of 100 while they are written, as many that were written while nobody followed,
-// and as many deleted in one. Then, at 500 commits a second, it measures how long after its commit a
-// reader may have a row. Source, ledger and Redis are real, with fsync.
+// BenchmarkFollow follows a table on this machine: a snapshot of b.N rows, then as many rows in
+// transactions of 100 while they are written. As many are written while nobody follows, and deleted
+// in one transaction. Then, at 500 commits a second, it measures how long after its commit a reader
+// may have a row. Source, ledger and Redis are real, with fsync.
 func BenchmarkFollow(b *testing.B) {
 	for _, kind := range []string{"block", "hide"} { // a block is two rows of the ledger
 		b.Run(kind, func(b *testing.B) { benchmarkFollow(b, kind) })
