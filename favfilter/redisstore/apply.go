@@ -17,8 +17,8 @@ import (
 // network favours the script, because a second round trip costs more there.
 const maxScriptKeys = 8
 
-// manyPages is the number from which a call also swaps pages of at most 512 bytes a key: Redis then
-// works a third as long for one key, and a seventh for three (BenchmarkApply).
+// manyPages is the number from which a call also swaps pages of at most 512 bytes a key. Redis works
+// a third as long for that with one key, and a seventh with three (BenchmarkApply).
 const manyPages = 64
 
 // change is a batch that is being applied, and its result.
