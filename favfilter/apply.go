@@ -62,9 +62,10 @@ func (p *Page) admit(b Batch) State {
 // removal, two bits for every forty-fifth.
 const leastCleared = 3
 
-// applyGuarded applies a guarded batch. It removes keys first, and only if all of them can be
-// removed. Clearing the bits of one key cannot affect a key examined earlier: a bit in a region
-// whose collision bit is clear belongs to one key only.
+// applyGuarded applies a guarded batch, unless it might set over five eighths of the bits: most
+// other keys would look present. It removes keys first, and only if all can be. Clearing the
+// bits of one key cannot affect a key examined earlier: a bit in a region whose collision bit is
+// clear belongs to one key only.
 func (p *Page) applyGuarded(b Batch) (state State, fewest uint8) {
 	type removal struct {
 		layer *layer
@@ -85,6 +86,9 @@ func (p *Page) applyGuarded(b Batch) (state State, fewest uint8) {
 			fewest = uint8(n)
 		}
 		removals[i] = removal{l, bits}
+	}
+	if len(b.Add) > 0 && 8*(int(p.header.Set)+len(b.Add)*int(p.header.Shape.Hashes)) > 5*int(p.totalBits()) {
+		return Overfull, 0
 	}
 	for _, r := range removals {
 		p.clear(r.layer, r.bits)

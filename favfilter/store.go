@@ -101,17 +101,18 @@ type State uint8
 
 // States of a [Result].
 const (
-	Applied State = iota + 1 // the batch took effect
-	Current                  // replay: the page already has the batch's sequence or a higher one
-	Behind                   // the page is stale: its sequence is below Batch.Sequence-1
-	Missing                  // there is no such page
-	Foreign                  // the page has another identity
-	Torn                     // the page is damaged, or its two strings are of different builds
-	Jammed                   // a removal could clear fewer than three bits; nothing changed
+	Applied  State = iota + 1 // the batch took effect
+	Current                   // replay: the page already has the batch's sequence or a higher one
+	Behind                    // the page is stale: its sequence is below Batch.Sequence-1
+	Missing                   // there is no such page
+	Foreign                   // the page has another identity
+	Torn                      // the page is damaged, or its two strings are of different builds
+	Jammed                    // a removal could clear fewer than three bits; nothing changed
+	Overfull                  // the keys to add could set more than five eighths of the bits; nothing changed
 )
 
 func (s State) String() string {
-	return nameOf(int(s), "applied", "current", "behind", "missing", "foreign", "torn", "jammed")
+	return nameOf(int(s), "applied", "current", "behind", "missing", "foreign", "torn", "jammed", "overfull")
 }
 
 // Batch is a set of changes to one page, applied in one step. Removals are applied first.

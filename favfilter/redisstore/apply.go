@@ -17,8 +17,8 @@ import (
 // network favours the script, because a second round trip costs more there.
 const maxScriptKeys = 8
 
-// manyPages is the number from which a call also swaps pages of at most 512 bytes a key. Redis works
-// a third as long for that with one key, and a seventh with three (BenchmarkApply).
+// manyPages is the number from which a call also swaps pages of at most 512 bytes a key. For that,
+// Redis works a third as long with one key, and a seventh with three (BenchmarkApply).
 const manyPages = 64
 
 // change is a batch that is being applied, and its result.
@@ -114,6 +114,8 @@ func (s *Store) applied(c change, cmd *redis.Cmd) bool {
 		}
 	case state == "jammed":
 		res.State = favfilter.Jammed
+	case state == "overfull":
+		res.State = favfilter.Overfull
 	case c.Sequence > 0 && h.Sequence >= c.Sequence:
 		res.State = favfilter.Current
 	case c.Sequence > 0 && h.Sequence != c.Sequence-1:

@@ -14,6 +14,7 @@
 --
 -- - "ok": the changes are applied.
 -- - "jammed": a guarded removal could clear fewer than three bits.
+-- - "overfull": guarded keys to add could set more than five eighths of the bits.
 -- - "torn": the strings are of two builds, or cut short.
 -- - "other": the page is missing or differs from ARGV, see the header; or it may need
 --   another layer now. Scripts do not change pages of several layers.
@@ -134,6 +135,9 @@ if guarded then
       return {'jammed', header, ''}
     end
     if not fewest or n < fewest then fewest = n end
+  end
+  if adds > 0 and 8 * (set + adds * header:byte(9)) > 5 * bits then
+    return {'overfull', header, ''}
   end
   outcomes[1] = fewest
   for i = 1, removals do clear(own[i]) end

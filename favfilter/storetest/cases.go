@@ -159,6 +159,28 @@ func jammedBatch(t *testing.T, b Backend) {
 	}
 }
 
+// overfullBatch adds keys to a page that may set exactly five eighths of its bits, or one more.
+func overfullBatch(t *testing.T, b Backend) {
+	for i, n := range []int{1, 8, 50} { // by script, and by compare-and-swap
+		for j, room := range []uint32{0, 1} {
+			id := favfilter.PageID{Number: uint32(10*i + j)}
+			h := header(id.Number, 0)
+			h.Shape = favfilter.Shape{Bits: 1024, Hashes: 5, Region: favfilter.DefaultRegion}
+			page := newPage(t, h)
+			fill(t, page, 640+1-uint32(n*5)-room)
+			put(t, b.Store, id, page)
+			unchanged := remember(t, b, id)
+			res := apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 1, Add: hashes(90000, n)})
+			if room > 0 {
+				wantState(t, res, favfilter.Applied)
+				continue
+			}
+			wantState(t, res, favfilter.Overfull)
+			unchanged("keys that would fill it")
+		}
+	}
+}
+
 // exactlyFull adds keys of which the last one finds exactly as many bits set as the rate allows.
 // Only then the page grows.
 func exactlyFull(t *testing.T, b Backend) {

@@ -67,6 +67,7 @@ func Run(t *testing.T, open func(t testing.TB) Backend) {
 		{"changes of a loaded or replacing page stay local", isolated},
 		{"a guarded batch of another identity changes nothing", foreignBatch},
 		{"a jammed batch changes nothing", jammedBatch},
+		{"a batch that would fill a page changes nothing", overfullBatch},
 		{"the last key finds a page exactly full", exactlyFull},
 		{"a page that has grown is replaced and loaded", grownReplaced},
 		{"racing writers make a page grow", racingGrowth},

@@ -15,10 +15,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// minVersion is the oldest PostgreSQL that publishes partitions as their root.
-const minVersion = 130000
-
 const (
+	minVersion     = 130000 // the oldest PostgreSQL that publishes partitions as their root
 	freeEvery      = 20 * time.Millisecond
 	connectTimeout = 10 * time.Second
 )
@@ -295,14 +293,11 @@ const (
 )
 
 func (s *source) slotState(ctx context.Context, conn *pgx.Conn) (slotState, error) {
-	state := slotMissing
-	err := conn.QueryRow(ctx, `SELECT CASE
+	var state slotState
+	err := conn.QueryRow(ctx, `SELECT coalesce(max(CASE
 			WHEN plugin IS DISTINCT FROM 'pgoutput' OR database IS DISTINCT FROM current_database() OR temporary THEN $2
-			WHEN wal_status = 'lost' OR restart_lsn IS NULL THEN $3 WHEN active THEN $4 ELSE $5 END
-		FROM pg_replication_slots WHERE slot_name = $1`, s.name, slotForeign, slotLost, slotActive, slotReady).Scan(&state)
-	if errors.Is(err, pgx.ErrNoRows) {
-		err = nil
-	}
+			WHEN wal_status = 'lost' OR restart_lsn IS NULL THEN $3 WHEN active THEN $4 ELSE $5 END), $6)
+		FROM pg_replication_slots WHERE slot_name = $1`, s.name, slotForeign, slotLost, slotActive, slotReady, slotMissing).Scan(&state)
 	return state, err
 }
 

@@ -18,10 +18,8 @@ import (
 
 const (
 	// maxPart is the number of changes from which a transaction of the source is recorded in parts.
-	maxPart = 10_000
-	// maxGroup is the number of changes that a transaction of the ledger takes, and of events that
-	// wait meanwhile. Small transactions are more than a part because pages then change less often.
-	maxGroup = 2 * maxPart
+	maxPart  = 10_000
+	maxGroup = 2 * maxPart // that a transaction of the ledger takes, and events that wait meanwhile
 	// statusEvery is how often the source hears what the ledger has.
 	statusEvery = time.Second
 	// moveEvery bounds how often the position alone is recorded.
