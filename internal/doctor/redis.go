@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"golang.org/x/sync/errgroup"
 )
 
 // unknownVersion is the version of a server that does not report it.
@@ -287,10 +286,12 @@ func (s *server) atomic(ctx context.Context, key string) error {
 	key = strings.TrimSuffix(key, "bits") + rand.Text()
 	defer s.client.Del(context.WithoutCancel(ctx), key)
 	script, counts := redis.NewScript(tryAtomic), make([]string, callers*each)
-	var group errgroup.Group
+	errs := make([]error, callers)
+	var group sync.WaitGroup
 	for caller := range callers {
-		group.Go(func() error {
-			sent, err := s.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		group.Go(func() {
+			var sent []redis.Cmder
+			sent, errs[caller] = s.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 				for range each {
 					script.Eval(ctx, p, []string{key})
 				}
@@ -299,10 +300,10 @@ func (s *server) atomic(ctx context.Context, key string) error {
 			for i, one := range sent {
 				counts[caller*each+i] = fmt.Sprint(one.(*redis.Cmd).Val()) //nolint:forcetypeassert // as EVAL has
 			}
-			return err
 		})
 	}
-	if err := group.Wait(); err != nil {
+	group.Wait()
+	if err := cmp.Or(errs...); err != nil {
 		return err
 	}
 	slices.Sort(counts)
