@@ -107,18 +107,22 @@ func TestAccessIsLogged(t *testing.T) {
 	})
 }
 
-// A long poll is logged once when it takes long, and once when it ends.
+// A long poll is logged once when it takes long, and once when it ends. One that takes less than a
+// second, as for a batch of an import, is not.
 func TestSlowPollIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, log := newLedger(t, 4*longPoll), new(messages)
-		pagesWithChanges(t, l, 2*longPoll)
+		pagesWithChanges(t, l, 4*longPoll)
 		over := &startingOver{}
 		_ = startProcess(t, l.Around(over.around), &favfilter.Memory{}, Config{
 			ScrubRate: 1, Logger: slog.New(slog.NewTextHandler(log, nil)),
 		})
 		log.take("")
-		over.delay.Store(int64(time.Second))
-		time.Sleep(1700 * time.Millisecond) // one part of the poll has been read
+		over.delay.Store(int64(200 * time.Millisecond))
+		time.Sleep(10 * time.Second)
+		log.want(t, "polls of 0.8 s")
+		over.delay.Store(int64(1400 * time.Millisecond))
+		time.Sleep(4 * time.Second) // some parts of a poll have been read
 		log.want(t, "a long poll", `level=INFO msg="every page's sequence is read from the ledger`)
 		over.delay.Store(0)
 		time.Sleep(10 * time.Second)

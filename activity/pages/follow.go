@@ -26,8 +26,8 @@ type follower struct {
 	start atomic.Int64
 	// wall is the result of wallAhead at that time.
 	wall atomic.Int64
-	// access holds an access.
-	access atomic.Int32
+	// access holds an access, and logged the one that the log shows.
+	access, logged atomic.Int32
 	// silent is set if the ledger did not answer the last poll.
 	silent atomic.Bool
 	clock  atomic.Pointer[clockReading]
@@ -109,6 +109,10 @@ type poll struct {
 // longPoll is the number of pages in a poll after which readers no longer wait for it. So many take
 // a few milliseconds to read; all pages of a large filter take seconds.
 const longPoll = 4096
+
+// slowPoll is how long a poll takes before the log says so. Each batch of an import causes a poll
+// that is long, but seldom slow.
+const slowPoll = time.Second
 
 // jitter is how much lower a reading of the ledger's clock may be than an earlier one.
 const jitter = time.Second
@@ -304,7 +308,8 @@ func (pl *poller) askPlace(ctx context.Context, user uint64) (at position, ok bo
 
 // noteAccess notes how the ledger can be read, and logs when that changes.
 func (pl *poller) noteAccess(ctx context.Context, now access, err error) {
-	before := access(pl.follow.access.Swap(int32(now)))
+	pl.setAccess(now)
+	before := access(pl.follow.logged.Swap(int32(now)))
 	switch {
 	case before == now:
 	case now == unreachable:
@@ -316,7 +321,11 @@ func (pl *poller) noteAccess(ctx context.Context, now access, err error) {
 	default:
 		pl.storage.log.InfoContext(ctx, "the ledger can be read again")
 	}
-	if now < before {
+}
+
+// setAccess notes how the ledger can be read.
+func (pl *poller) setAccess(now access) {
+	if now < access(pl.follow.access.Swap(int32(now))) {
 		pl.recovered()
 	}
 }
@@ -440,7 +449,11 @@ func (pl *poller) noteLong(ctx context.Context, p *poll, first bool) {
 		return
 	}
 	pl.follow.silent.Store(false)
-	pl.noteAccess(ctx, behind, nil)
+	if pl.life.elapsed()-p.start < int64(slowPoll) {
+		pl.setAccess(behind)
+	} else {
+		pl.noteAccess(ctx, behind, nil)
+	}
 	if first {
 		close(p.long)
 	}

@@ -32,7 +32,7 @@ func TestCompare(t *testing.T) {
 	wantContains(t, command(0, "import", "sets").stdout, "imported 2 members of 1 sets (2 changed")
 	wantContains(t, command(0, "compare", "sets").stderr, "compared 2 activities of 1 users", "missing   0", "extra     0")
 	typo := []string{"--server", address, "--from", server.URL(), "--keys", "block:{user}", "--kind", "hide"}
-	wantContains(t, feedfilter(t, 0, append([]string{"import", "sets"}, typo...)...).stderr, "warning: found no sets: check --keys")
+	wantContains(t, feedfilter(t, 1, append([]string{"import", "sets"}, typo...)...).stderr, "found no sets: check --keys")
 	wantContains(t, feedfilter(t, 1, append([]string{"compare", "sets"}, typo...)...).stderr, "nothing to compare")
 
 	client.SRem(t.Context(), "blocks:1", "2")

@@ -4,9 +4,12 @@ import (
 	"cmp"
 	_ "embed"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/feedfilter/feedfilter/internal/settings"
 )
 
 // exitStatus is printed below the help of the program.
@@ -103,13 +106,39 @@ func putText(help *string, texts map[string]string) error {
 	return nil
 }
 
-// printHelp prints kong's help, and the exit statuses below the program's help.
+// printHelp prints kong's help, and the exit statuses below the program's help. Only --help-all
+// explains flags that a command shares with serve: below the command's own.
 func printHelp(options kong.HelpOptions, command *kong.Context) error {
+	flags := command.Model.Flags
+	all := flags[slices.IndexFunc(flags, func(f *kong.Flag) bool { return f.Name == settings.HelpAllFlag })]
+	asked := slices.ContainsFunc(command.Path, func(part *kong.Path) bool { return part.Flag == all })
+	shared := sharedFlags(cmp.Or(command.Selected(), command.Model.Node), command.Model.Children[0])
+	names := make([]string, 0, len(shared))
+	for _, flag := range shared {
+		flag.Hidden = !asked
+		flag.Group = &kong.Group{Key: "shared", Title: "Flags of serve, too:"}
+		names = append(names, "--"+flag.Name)
+	}
+	all.Hidden = len(shared) == 0
+	all.Help = "Also explain the flags that serve has, too: " + strings.Join(names, ", ")
 	err := kong.DefaultHelpPrinter(options, command)
 	if err == nil && command.Selected() == nil {
 		_, err = fmt.Fprint(command.Stdout, exitStatus)
 	}
 	return err
+}
+
+// sharedFlags returns the flags that a command shares with serve, with the same help and default.
+func sharedFlags(command, serve *kong.Node) (shared []*kong.Flag) {
+	for _, flag := range command.Flags {
+		same := func(s *kong.Flag) bool {
+			return s.Name == flag.Name && s.Help == flag.Help && s.Default == flag.Default
+		}
+		if command != serve && !flag.Hidden && slices.ContainsFunc(serve.Flags, same) {
+			shared = append(shared, flag)
+		}
+	}
+	return shared
 }
 
 // withDefault returns the help of a flag, with its default and its variable.

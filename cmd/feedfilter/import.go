@@ -99,13 +99,21 @@ func (c *importCmd) record(ctx context.Context, im *importer.Import, caveat stri
 	}
 	start, far := time.Now(), newProgress(std, "MiB")
 	im.Advance = func(offset int64) { far.show(int(offset>>20), int(im.Source.Size>>20)) }
-	im.Bad = func(problem error) { std.note(problem.Error()) }
+	skippable := false // the line that stopped the import
+	im.Bad = func(problem error) {
+		bad, line := errors.AsType[*activityfile.LineError](problem)
+		skippable = line && !bad.Fatal && !im.Skip
+		std.note(problem.Error())
+	}
 	err := im.Run(ctx)
 	took, done := time.Since(start), im.Done
 	if err != nil {
 		then := "; run the same command again to continue"
-		if im.Source.ID == "" {
+		switch {
+		case im.Source.ID == "":
 			then = ", and the import cannot be continued"
+		case skippable:
+			then = "; to continue, correct the line, or skip bad ones with --on-error skip, and run the same command again"
 		}
 		return fmt.Errorf("%w; %d activities before line %d are imported%s", err, done.Imported, done.Position.Line, then)
 	}
@@ -124,7 +132,10 @@ func (c *importCmd) record(ctx context.Context, im *importer.Import, caveat stri
 		_, err = fmt.Fprintf(std.out, "imported %d activities (%d changed, %d skipped) in %v, %.0f/s\n",
 			done.Imported, done.Changed, done.Skipped, took.Round(time.Millisecond), float64(done.Imported-before)/took.Seconds())
 	}
-	if done.Imported == 0 && done.Skipped > done.Ended {
+	switch {
+	case done.Imported == 0 && done.Skipped == 0:
+		err = errors.Join(err, errors.New("there are no activities in it"))
+	case done.Imported == 0 && done.Skipped > done.Ended:
 		err = errors.Join(err, fmt.Errorf("all %d lines were skipped", done.Skipped))
 	}
 	return err

@@ -36,16 +36,16 @@ func (c *importSetsCmd) record(ctx context.Context, std stdio, sets *migrate.Set
 	if err := causeOr(ctx, err); err != nil {
 		return fmt.Errorf("%w; %d members imported so far: correct this, and run the same command again", err, sum.Changed)
 	}
-	if sum.Groups == 0 {
-		std.note("warning: found no sets: check --keys, and the database number in --from")
-	}
 	if sum.OverLimit > 0 {
 		std.note(fmt.Sprintf("warning: %d members were not recorded: their users have reached the limit of the kind", sum.OverLimit))
 	}
 	took := time.Since(start)
 	_, err = fmt.Fprintf(std.out, "imported %d members of %d sets (%d changed, %d undone meanwhile, %d skipped) in %v, %.0f/s\n",
 		sum.Read, sum.Groups, sum.Changed, sum.Undone, sum.Skipped, took.Round(time.Millisecond), float64(sum.Read)/took.Seconds())
-	if sum.Read > 0 && sum.Skipped == sum.Read {
+	switch {
+	case sum.Groups == 0:
+		err = errors.Join(err, errors.New("found no sets: check --keys, and the database number in --from"))
+	case sum.Read > 0 && sum.Skipped == sum.Read:
 		err = errors.Join(err, fmt.Errorf("all %d members were skipped", sum.Read))
 	}
 	return err

@@ -28,6 +28,8 @@ const (
 const envPrefix = "FEEDFILTER"
 
 type cli struct {
+	HelpAll bool `help:""` // see printHelp
+
 	Serve      serveCmd      `cmd:"" help:"Run the service."`
 	Import     importCmds    `cmd:"" help:"Import activities from a CSV or NDJSON file, or from sets in Redis."`
 	Export     exportCmd     `cmd:"" help:"Export the activities of the ledger as NDJSON."`

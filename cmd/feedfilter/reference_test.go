@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -25,8 +24,7 @@ func testParser(t *testing.T) *kong.Kong {
 	return parser
 }
 
-// TestCommandReference compares docs/COMMAND.md with the output of --help. The page explains flags
-// that commands share with serve only once, at serve.
+// TestCommandReference compares docs/COMMAND.md with the output of --help.
 func TestCommandReference(t *testing.T) {
 	const name = "../../docs/COMMAND.md"
 	t.Setenv("COLUMNS", "100")
@@ -34,12 +32,11 @@ func TestCommandReference(t *testing.T) {
 	parser.Stdout = text
 	text.WriteString("# Commands\n\nWhat `--help` prints. `make docs` writes this page.\n" +
 		"Flags that a command shares with `serve` are explained once, [there](#feedfilter-serve).\n")
-	serve := parser.Model.Leaves(true)[0]
-	if serve.Name != "serve" {
-		t.Fatalf("the first command is %s, not serve", serve.Name)
+	leaves := parser.Model.Leaves(true)
+	if parser.Model.Children[0] != leaves[0] || leaves[0].Name != "serve" {
+		t.Fatalf("the first command is %s, not serve", leaves[0].Name)
 	}
-	for _, node := range append([]*kong.Node{parser.Model.Node}, parser.Model.Leaves(true)...) {
-		shared := hideShared(node, serve)
+	for _, node := range append([]*kong.Node{parser.Model.Node}, leaves...) {
 		fmt.Fprintf(text, "\n## %s\n\n```text\n", node.FullPath())
 		command, err := kong.Trace(parser, strings.Fields(node.Path()))
 		if err == nil {
@@ -47,7 +44,6 @@ func TestCommandReference(t *testing.T) {
 		}
 		must(t, err)
 		text.WriteString("```\n")
-		writeShared(text, shared)
 	}
 	if updated() {
 		must(t, os.WriteFile(name, text.Bytes(), 0o644))
@@ -57,48 +53,6 @@ func TestCommandReference(t *testing.T) {
 	if !bytes.Equal(is, text.Bytes()) {
 		t.Error("docs/COMMAND.md differs from the commands: run make docs")
 	}
-}
-
-// hideShared hides the flags that a command shares with serve, with the same help and default. It
-// returns their names.
-func hideShared(node, serve *kong.Node) (names []string) {
-	if node == serve {
-		return nil
-	}
-	for _, flag := range node.Flags {
-		if flag.Hidden {
-			continue
-		}
-		if slices.ContainsFunc(serve.Flags, func(s *kong.Flag) bool {
-			return s.Name == flag.Name && s.Help == flag.Help && s.Default == flag.Default
-		}) {
-			flag.Hidden = true
-			names = append(names, "`--"+flag.Name+"`")
-		}
-	}
-	return names
-}
-
-// writeShared lists the flags that hideShared has hidden, in lines of at most 100 columns.
-func writeShared(text *bytes.Buffer, names []string) {
-	if len(names) == 0 {
-		return
-	}
-	line := "\nAlso these flags of [serve](#feedfilter-serve):"
-	for i, name := range names {
-		if i < len(names)-1 {
-			name += ","
-		} else {
-			name += "."
-		}
-		if len(line)+1+len(name) > 100 {
-			text.WriteString(line + "\n")
-			line = name
-			continue
-		}
-		line += " " + name
-	}
-	text.WriteString(line + "\n")
 }
 
 // TestExamples checks that the help of every command has examples, and parses them.

@@ -13,12 +13,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/feedfilter/feedfilter/internal/doctor"
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
@@ -340,6 +342,32 @@ func TestServeWhereOthersReachIt(t *testing.T) {
 	s.first["addr"] = "127.0.0.1:" + port
 	if code, answer := s.do("GET", "/healthz", ""); code != 200 {
 		t.Errorf("health: %d %s", code, answer)
+	}
+}
+
+// The log names the server of the pages once, unless the server does not say.
+func TestLogsRedisVersion(t *testing.T) {
+	t.Parallel()
+	r, dir := redistest.Start(t), t.TempDir()
+	do(t, r, "ACL SETUSER mute on >pass "+doctor.AccessRule("feed")+" -info")
+	for url, want := range map[string]int{
+		r.URL(): 1, strings.Replace(r.URL(), "redis://", "redis://mute:pass@", 1): 0, "": 0,
+	} {
+		s := serve(t, "--data-dir", dir, "--pages=1", "--redis="+url)
+		for range 3 {
+			if code, answer := s.do("PUT", "/v1/users/1/blocks/2", ""); code != 200 {
+				t.Errorf("%d %s", code, answer)
+			}
+		}
+		if want > 0 {
+			if server := fmt.Sprint(s.awaitLog("redis answers")["server"]); !regexp.MustCompile(`^(Redis|Valkey) [0-9.]+$`).MatchString(server) {
+				t.Errorf("the log names %q", server)
+			}
+		}
+		s.signal(syscall.SIGTERM)
+		if rest := s.wantExit(0); strings.Contains(rest, "redis answers") || strings.Contains(rest, `"WARN"`) {
+			t.Errorf("%s", rest)
+		}
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/feedfilter/feedfilter/internal/doctor"
 	"github.com/feedfilter/feedfilter/internal/follow"
 	"github.com/feedfilter/feedfilter/internal/httpapi"
 	"github.com/feedfilter/feedfilter/internal/sampler"
@@ -178,9 +179,7 @@ func (r *running) serve(ctx context.Context, hup <-chan os.Signal, chosen *invoc
 			served <- fmt.Errorf("serve on %s: %w", l.Addr(), server.Serve(r.gate.listener(r.limit.listener(l))))
 		}()
 	}
-	if err := r.data.pingRedis(ctx); err != nil && ctx.Err() == nil {
-		r.log.WarnContext(ctx, "redis unavailable, feeds are answered from the ledger", "error", err)
-	}
+	r.logRedis(ctx)
 	reload := &reloader{now: chosen, kinds: r.data.activities.Kinds(), files: r.gate.reload, log: r.log, live: r.live()}
 	for {
 		select {
@@ -191,6 +190,22 @@ func (r *running) serve(ctx context.Context, hup <-chan os.Signal, chosen *invoc
 		case <-ctx.Done():
 			return r.shutdown(ctx, server, r.log)
 		}
+	}
+}
+
+// logRedis logs the version of Redis, or that Redis does not answer.
+func (r *running) logRedis(ctx context.Context) {
+	err := r.data.pingRedis(ctx)
+	if err != nil && ctx.Err() == nil {
+		r.log.WarnContext(ctx, "redis unavailable, feeds are answered from the ledger", "error", err)
+	}
+	if err != nil || r.data.redis == nil {
+		return
+	}
+	limited, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
+	if versions, err := doctor.Versions(limited, r.data.redis.pages); err == nil && versions != "" {
+		r.log.InfoContext(ctx, "redis answers", "server", versions)
 	}
 }
 

@@ -1,6 +1,6 @@
 // Package doctor checks the dependencies of a service as the service would use them, and says what
-// to fix. It changes nothing: it creates or migrates no ledger, and writes no page and no file of
-// the service.
+// to fix. It creates or migrates no ledger, and writes no page and no file of the service. Its own
+// key in Redis lasts as long as a check of scripts.
 package doctor
 
 import (

@@ -191,6 +191,8 @@ func (d *doctor) pages(ctx context.Context) finding {
 	}
 	found := fmt.Sprintf("%d pages read, %d exist, %d damaged, %d of another ledger", len(ids), exist, damaged, foreign)
 	switch {
+	case exist+damaged == 0 && (d.ledger == nil || d.ledger.Empty):
+		return okf("%d pages read, none exists yet: activities create them", len(ids))
 	case damaged > 0:
 		return warn(found, "A running service rebuilds them. Make sure that nothing else writes keys that begin with fav:{"+d.Filter+"/.")
 	case foreign > 0:

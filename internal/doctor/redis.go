@@ -3,6 +3,7 @@ package doctor
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"fmt"
 	"net"
@@ -15,6 +16,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 )
+
+// unknownVersion is the version of a server that does not report it.
+const unknownVersion = "of unknown version"
 
 // server is a server, and what it reports.
 type server struct {
@@ -101,13 +105,34 @@ func (s *server) number(name string) (uint64, bool) {
 	return n, err == nil
 }
 
-// version names the engine. Valkey also reports a redis_version, the last that it is compatible
-// with.
+// version names the engine. Others than Redis also report a redis_version, which they are
+// compatible with.
 func (s *server) version() string {
-	if valkey := s.info["valkey_version"]; valkey != "" {
-		return "Valkey " + valkey
+	for _, engine := range []string{"Valkey", "Dragonfly", "Garnet", "Kvrocks"} {
+		if version := s.info[strings.ToLower(engine)+"_version"]; version != "" {
+			return engine + " " + version
+		}
 	}
-	return "Redis " + cmp.Or(s.info["redis_version"], "of unknown version")
+	return "Redis " + cmp.Or(s.info["redis_version"], unknownVersion)
+}
+
+// Versions returns the engines and versions of the servers, such as "Redis 7.0.15", or "" if a
+// server does not say.
+func Versions(ctx context.Context, client redis.UniversalClient) (string, error) {
+	d := &doctor{client: client}
+	if err := d.find(ctx); err != nil {
+		return "", err
+	}
+	var all []string
+	for _, s := range d.servers {
+		version := s.version()
+		if strings.HasSuffix(version, unknownVersion) {
+			return "", nil
+		}
+		all = append(all, version)
+	}
+	slices.Sort(all)
+	return strings.Join(slices.Compact(all), ", "), nil
 }
 
 // login describes how the client signs in.
@@ -247,6 +272,47 @@ redis.call('PERSIST', KEYS[1])
 redis.call('DEL', KEYS[1])
 return 1`
 
+// tryAtomic adds 1 to a counter. It calls commands between the read and the write: a server whose
+// scripts are not atomic may run another script there.
+const tryAtomic = `local n = redis.call('GET', KEYS[1]) or 0
+for _ = 1, 20 do redis.call('STRLEN', KEYS[1]) end
+redis.call('SET', KEYS[1], n + 1, 'EX', 60)
+return n + 1`
+
+// atomic runs tryAtomic on a key of its own, from several connections at once. It returns an error
+// if two scripts had the same result: the server ran one during the other.
+func (s *server) atomic(ctx context.Context, key string) error {
+	const callers, each = 8, 25
+	key = strings.TrimSuffix(key, "bits") + rand.Text()
+	defer s.client.Del(context.WithoutCancel(ctx), key)
+	script, counts := redis.NewScript(tryAtomic), make([]string, callers*each)
+	errs := make([]error, callers)
+	var group sync.WaitGroup
+	for caller := range callers {
+		group.Go(func() {
+			var sent []redis.Cmder
+			sent, errs[caller] = s.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+				for range each {
+					script.Eval(ctx, p, []string{key})
+				}
+				return nil
+			})
+			for i, one := range sent {
+				counts[caller*each+i] = fmt.Sprint(one.(*redis.Cmd).Val()) //nolint:forcetypeassert // as EVAL has
+			}
+		})
+	}
+	group.Wait()
+	if err := cmp.Or(errs...); err != nil {
+		return err
+	}
+	slices.Sort(counts)
+	if lost := len(counts) - len(slices.Compact(counts)); lost > 0 {
+		return fmt.Errorf("scripts are not atomic: %d of %d updates were lost", lost, callers*each)
+	}
+	return nil
+}
+
 // commands sends to each server what the service sends.
 func (d *doctor) commands(ctx context.Context) finding {
 	return d.each(func(s *server) finding {
@@ -262,10 +328,13 @@ func (d *doctor) commands(ctx context.Context) finding {
 		if err == nil {
 			err = s.client.MGet(ctx, keys...).Err()
 		}
+		if err == nil {
+			err = s.atomic(ctx, key)
+		}
 		if err != nil {
 			return d.fail(err)
 		}
-		return okf("MGET, EVAL, EVALSHA and the commands in scripts work")
+		return okf("MGET, EVAL, EVALSHA and the commands in scripts work; concurrent scripts lost no update")
 	})
 }
 
@@ -312,6 +381,8 @@ func (d *doctor) fail(err error) finding {
 		{"NOPERM|permission|can't run this command", "Grant the user the permissions of the service: " + AccessRule(d.Filter) + "."},
 		{"cluster support disabled", "Use redis:// or rediss:// in --redis: the server is not a node of a cluster."},
 		{"READONLY|MASTERDOWN", "Name the primary in --redis."},
+		{"not atomic", "Use a server that runs scripts one at a time, or set it to: otherwise pages break under load. " +
+			"On Dragonfly, do not set disable-atomicity."},
 		{"OOM", "Give the server more memory: it is full, and refuses writes."},
 		{"LOADING", "Wait until the server has loaded its data."},
 		{"BUSY", "Wait until the running script ends, or end it with SCRIPT KILL."},

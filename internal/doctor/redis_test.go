@@ -9,9 +9,13 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
 func must(t testing.TB, err error) {
@@ -43,6 +47,9 @@ func TestJudges(t *testing.T) {
 	}{
 		{version, "redis_version:6.0.0", "ok Redis 6.0.0"},
 		{version, "redis_version:7.2.4|server_name:valkey|valkey_version:8.1.0", "ok Valkey 8.1.0"},
+		{version, "redis_version:7.4.0|dragonfly_version:df-v1.40.1", "ok Dragonfly df-v1.40.1"},
+		{version, "garnet_version:1.0.65|redis_version:7.4.3", "ok Garnet 1.0.65"},
+		{version, "version:2.11.1|kvrocks_version:2.11.1|redis_version:7.0.0", "ok Kvrocks 2.11.1"},
 		{version, "", "ok Redis of unknown version"},
 		{plain.judgeMemory, memory, "ok 1.0 MiB used, no limit set, policy noeviction, 0 keys evicted since the server started"},
 		{plain.judgeMemory, memory + "|maxmemory:0", "ok 1.0 MiB used, no limit set"},
@@ -223,5 +230,86 @@ func TestAdvice(t *testing.T) {
 		if f := d.fail(errors.New(c.err)); f.status != Fail || !strings.Contains(f.todo, c.says) {
 			t.Errorf("%s: %+v", c.err, f)
 		}
+	}
+}
+
+// torn runs scripts as a server does whose scripts are not atomic: all connections read the counter
+// before one writes it.
+type torn struct {
+	plain *redis.Client
+	first sync.WaitGroup // of each connection, has read the counter
+}
+
+func (*torn) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (*torn) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (h *torn) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, scripts []redis.Cmder) error {
+		if scripts[0].Name() != "eval" {
+			return next(ctx, scripts)
+		}
+		for i, script := range scripts {
+			key, _ := script.Args()[3].(string)
+			n, err := h.plain.Get(ctx, key).Int64()
+			if err != nil && !errors.Is(err, redis.Nil) {
+				return err
+			}
+			if i == 0 {
+				h.first.Done()
+				h.first.Wait()
+			}
+			if err := h.plain.Set(ctx, key, n+1, 0).Err(); err != nil {
+				return err
+			}
+			script.(*redis.Cmd).SetVal(n + 1)
+		}
+		return nil
+	}
+}
+
+// A server whose scripts are not atomic is found, and the key of the trial is removed.
+func TestAtomic(t *testing.T) {
+	t.Parallel()
+	redisServer := redistest.Start(t)
+	plain := redisServer.Client()
+	sound := &server{addr: "h:1", client: plain}
+	for range 3 {
+		must(t, sound.atomic(t.Context(), "fav:{feed/doctor0}:bits"))
+	}
+	client := redis.NewClient(&redis.Options{Addr: redisServer.Addr()})
+	defer client.Close()
+	hook := &torn{plain: plain}
+	hook.first.Add(8)
+	client.AddHook(hook)
+	err := (&server{addr: "h:1", client: client}).atomic(t.Context(), "fav:{feed/doctor0}:bits")
+	if err == nil || !strings.Contains(err.Error(), "scripts are not atomic: ") {
+		t.Errorf("error %v", err)
+	}
+	if f := (&doctor{}).fail(err); f.status != Fail || !strings.Contains(f.todo, "one at a time") {
+		t.Errorf("%+v", f)
+	}
+	if keys, err := plain.DBSize(t.Context()).Result(); err != nil || keys != 0 {
+		t.Errorf("%d keys were left, %v", keys, err)
+	}
+	must(t, redis.NewScript(tryAtomic).Eval(t.Context(), plain, []string{"k"}).Err())
+	if ttl, err := plain.TTL(t.Context(), "k").Result(); err != nil || ttl <= 0 || ttl > time.Minute {
+		t.Errorf("the key lasts %v, %v", ttl, err)
+	}
+}
+
+// Versions names each version of a cluster's servers once, and none if a server does not say.
+func TestVersions(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3, 0)
+	for _, client := range []redis.UniversalClient{redistest.Start(t).Client(), cluster.Client()} {
+		versions, err := Versions(t.Context(), client)
+		if err != nil || !regexp.MustCompile(`^(Redis|Valkey) [0-9.]+$`).MatchString(versions) {
+			t.Errorf("%q, %v", versions, err)
+		}
+	}
+	must(t, cluster.Nodes()[1].Client().Do(t.Context(), "ACL", "SETUSER", "default", "-info").Err())
+	if versions, err := Versions(t.Context(), cluster.Client()); versions != "" || err != nil {
+		t.Errorf("%q, %v", versions, err)
 	}
 }

@@ -253,8 +253,8 @@ func (i *intake) add(ctx context.Context, e *Event, reading bool) error {
 	for n, t := range tables {
 		changes, err := i.change(e, t, at)
 		if bad, invalid := errors.AsType[*rowError](err); invalid {
-			if i.refuse(ctx, bad) != nil {
-				return refused(CodeInvalidRow, "%v", bad)
+			if err := i.refuse(ctx, bad); err != nil {
+				return refused(CodeInvalidRow, "%v", err)
 			}
 			count = &i.got.Skipped
 		} else if err != nil {

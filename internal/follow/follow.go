@@ -264,7 +264,7 @@ func (f *Follower) start(ctx context.Context, src *activity.Source, conn *pgx.Co
 // refuse reports a row that gives an invalid activity: an error that stops, or nil to skip it.
 func (f *Follower) refuse(ctx context.Context, bad *rowError) error {
 	if !f.Skip {
-		return &StopError{bad}
+		return &StopError{fmt.Errorf("%w: correct the row, or skip such rows with --on-error skip", bad)}
 	}
 	f.counts[bad.table].skipped.Add(1)
 	f.Log.WarnContext(ctx, "skipped a row of the source", "table", bad.table, "row", bad.row, "error", bad.cause)

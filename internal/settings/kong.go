@@ -20,7 +20,8 @@ func (s *sources) apply(command *kong.Context) {
 			s.give(flag.Name, given{fmt.Sprint(command.FlagValue(flag)), "--" + flag.Name, true})
 		}
 	}
-	if _, help := s.given[command.Model.HelpFlag.Name]; help {
+	_, help := s.given[command.Model.HelpFlag.Name]
+	if _, all := s.given[HelpAllFlag]; help || all {
 		s.note(command.PrintUsage(false))
 		if len(s.mistakes) == 0 {
 			command.Exit(0)

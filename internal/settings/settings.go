@@ -17,6 +17,9 @@ import (
 // FileFlag names the file. Commands without this flag read neither the environment nor a file.
 const FileFlag = "config"
 
+// HelpAllFlag names a flag of the program that prints help, like --help.
+const HelpAllFlag = "help-all"
+
 // Setting is the value of a flag.
 type Setting struct {
 	Name   string // of the flag, without dashes
@@ -141,7 +144,7 @@ func (s *sources) note(err error) {
 func (s *sources) settings(command *kong.Context) []Setting {
 	var all []Setting
 	for _, flag := range command.Flags() {
-		if flag.Name == FileFlag || flag == command.Model.HelpFlag {
+		if flag.Name == FileFlag || flag.Name == HelpAllFlag || flag == command.Model.HelpFlag {
 			continue
 		}
 		from := strings.TrimSuffix(s.given[flag.Name].from, ": "+flag.Name)
