@@ -12,7 +12,7 @@ import (
 // TestPathsBehindProxy: a service may be below a path of a proxy. Ids keep their form.
 func TestPathsBehindProxy(t *testing.T) {
 	for want, mediaType := range map[string]string{
-		"/feed%2Ffilter/v1/users/a%2Fb/hide/c":               "application/json",
+		"/feed%2Ffilter/v1/users/a%2Fb/hide/c":                "application/json",
 		"/feed%2Ffilter/feedfilter.v1.ActivityService/Record": typeMessage,
 	} {
 		var got string

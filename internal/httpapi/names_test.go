@@ -18,7 +18,9 @@ import (
 	"github.com/feedfilter/feedfilter/proto/feedfilter/v1/feedfilterv1connect"
 )
 
-// namedCalls are calls that name kinds: a kind in angle brackets is given by its name or its plural.
+// namedCalls are calls with kinds. A kind in angle brackets is given by its name or its plural.
+//
+//nolint:gochecknoglobals // data of one test
 var namedCalls = []string{
 	"PUT /v1/users/1/<block>/2", "PUT /v1/users/1/<block>/2?until=2100-01-01T00:00:00Z", "PUT /v1/users/1/<block>/1", "PUT /v1/users/a%2Fb/<block>/c%2Fd%252F",
 	"PUT /v1/users/1/<mute>/3", "PUT /v1/users/1/<mute>/4", "PUT /v1/users/1/<mute>/5", "PUT /v1/users/1/<follow>/3", "PUT /v1/users/1/<ally>/6",
@@ -78,8 +80,8 @@ type procedureCall struct {
 // varying matches what differs between two services, or from call to call.
 var varying = regexp.MustCompile(`\d{4}-\d\d-\d\d[T ][\d:.]+|(page":|page )\d+|"(stored|next)":"[^"]*"|window \d+:seen\.\w+|(seconds|nanos):\d+|"time":"[^"]*"`)
 
-// TestBothNames: the name and the plural of a kind get the same answers from every call, and leave
-// the same behind: rows, counts, metrics and the audit log, all with the name.
+// TestBothNames: the name and the plural of a kind get the same answers from every call. They leave
+// the same rows, counts, metrics and lines of the audit log, all with the name.
 func TestBothNames(t *testing.T) {
 	kinds := kindsWith(t,
 		activity.Kind{Name: "ally", Plural: "allies", Target: activity.User, Effect: activity.Annotate},
@@ -115,7 +117,7 @@ func TestBothNames(t *testing.T) {
 		for i, call := range namedMessages(kind) {
 			if err := invoke(t.Context(), call.name, call.req, call.res); err != nil {
 				_, detail := detailOf(t, err)
-				note(fmt.Sprint(call.name, i), fmt.Sprint(detail))
+				note(fmt.Sprint(call.name, i), detail.String())
 				continue
 			}
 			note(fmt.Sprint(call.name, i), fmt.Sprint(call.res))

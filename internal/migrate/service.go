@@ -15,8 +15,8 @@ type Service struct {
 	Client *client.Client // should retry, because a migration makes calls for hours
 }
 
-// FindKind returns the kind of the service with that name or plural. It must be in the ledger, because kinds with a
-// window cannot be listed.
+// FindKind returns the kind of the service with that name or plural. It must be in the ledger,
+// because kinds with a window cannot be listed.
 func FindKind(ctx context.Context, c *client.Client, name string) (client.Kind, error) {
 	kinds, err := c.Kinds(ctx)
 	if err != nil {
