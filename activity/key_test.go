@@ -35,6 +35,9 @@ func TestKindsAreChecked(t *testing.T) {
 		"name of a field":   func(k *Kind) { k.Name = "id" },
 		"name of a request": func(k *Kind) { k.Name = "lists" },
 		"name of a route":   func(k *Kind) { k.Plural = "preview" },
+		"route as a name":   func(k *Kind) { k.Name = "export" },
+		"lists as a plural": func(k *Kind) { k.Plural = Lists },
+		"id as a plural":    func(k *Kind) { k.Plural = "id" },
 		"empty name":        func(k *Kind) { k.Name = "" },
 		"capital":           func(k *Kind) { k.Name = "Mute" },
 		"colon":             func(k *Kind) { k.Name = "mu:te" },
@@ -57,6 +60,9 @@ func TestKindsAreChecked(t *testing.T) {
 		"a taken name":      func(k *Kind) { k.Name = "block" },
 		"a taken reverse":   func(k *Kind) { k.Reverse = "block" },
 		"a taken plural":    func(k *Kind) { k.Plural = "blocks" },
+		"a plural as name":  func(k *Kind) { k.Name = "blocks" },
+		"a name as plural":  func(k *Kind) { k.Plural = "like" },
+		"reverse as plural": func(k *Kind) { k.Plural = "blocked-by" },
 		"reverse of other":  func(k *Kind) { k.Name = "blocked-by" },
 
 		"two-way fan-out":     func(k *Kind) { k.Reverse, k.Fanout = "muted-by", true },
@@ -74,6 +80,7 @@ func TestKindsAreChecked(t *testing.T) {
 		"keeps over two ways": func(k *Kind) { k.Effect, k.Over = Keep, []string{"hide", "block"} },
 		"keeps lists twice":   func(k *Kind) { k.Effect, k.Over = Keep, []string{Lists, Lists} },
 		"keeps over twice":    func(k *Kind) { k.Effect, k.Over = Keep, []string{"hide", "hide"} },
+		"keeps over plural":   func(k *Kind) { k.Effect, k.Over = Keep, []string{"hide", "hides"} },
 		"two-way keep":        func(k *Kind) { k.Effect, k.Over, k.Reverse = Keep, []string{"hide"}, "muted-by" },
 		"keep with a window":  func(k *Kind) { k.Effect, k.Over, k.Target, k.Window = Keep, []string{"hide"}, Post, time.Hour },
 	} {

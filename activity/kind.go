@@ -62,7 +62,7 @@ func (e Effect) String() string {
 // fields.
 type Kind struct {
 	Name   string // lower-case letters and dashes, such as "block"
-	Plural string // in routes, such as "blocks"
+	Plural string // such as "blocks": a second name in calls, and in routes
 	Target Facet
 	Effect Effect
 
@@ -116,9 +116,8 @@ func (k Kind) Equal(other Kind) bool { return reflect.DeepEqual(k, other) }
 // Kinds is an immutable set of kinds. It is safe for concurrent use.
 type Kinds struct {
 	all    []Kind
-	byName map[string]Kind
+	byName map[string]int // indexes in all, by name and by plural
 	facets map[Facet]bool
-	taken  map[string]bool // every name that a page's keys have, reverse names included
 }
 
 // BuiltinKinds returns the kinds that every service has: block, hide, like and seen.
@@ -146,66 +145,74 @@ func builtinKinds() []Kind {
 }
 
 // NewKinds returns the set of the given kinds. The error names the field that is out of range, or
-// the name that is used twice.
+// the name that is used twice: names, plurals and reverse names all differ.
 func NewKinds(kinds ...Kind) (*Kinds, error) {
-	ks := &Kinds{byName: make(map[string]Kind), taken: make(map[string]bool), facets: make(map[Facet]bool)}
-	plurals := make(map[string]bool)
-	for _, k := range kinds {
+	ks := &Kinds{byName: make(map[string]int), facets: make(map[Facet]bool)}
+	taken := make(map[string]string) // the kind that has the name
+	for i, k := range kinds {
 		if err := k.validate(); err != nil {
 			return nil, fmt.Errorf("kind %q: %w", k.Name, err)
 		}
 		for _, name := range k.names() {
-			if ks.taken[name] {
-				return nil, fmt.Errorf("kind %q: the name %q is taken", k.Name, name)
+			if of, ok := taken[name]; ok {
+				return nil, fmt.Errorf("kind %q: the name %q is taken by the kind %q", k.Name, name, of)
 			}
-			ks.taken[name] = true
+			taken[name] = k.Name
 		}
-		if plurals[k.Plural] {
-			return nil, fmt.Errorf("kind %q: the plural %q is taken", k.Name, k.Plural)
-		}
-		plurals[k.Plural] = true
-		ks.byName[k.Name], ks.facets[k.Target] = k, true
+		ks.byName[k.Name], ks.byName[k.Plural], ks.facets[k.Target] = i, i, true
 		ks.all = append(ks.all, k)
 	}
-	for _, k := range ks.all {
-		if err := ks.checkOver(k.Over); err != nil {
+	for i := range ks.all {
+		k := &ks.all[i]
+		var err error
+		if k.Over, err = ks.over(k.Over); err != nil {
 			return nil, fmt.Errorf("kind %q: over: %w", k.Name, err)
 		}
 	}
 	return ks, nil
 }
 
-// checkOver returns an error unless a kind may overrule the kinds of these names. What others did
-// with the user is not the user's to overrule, so two-way kinds are refused.
-func (ks *Kinds) checkOver(names []string) error {
-	for i, name := range names {
-		switch k, ok := ks.byName[name]; {
-		case name == Lists && !slices.Contains(names[:i], name):
+// over returns the names of the kinds that a kind overrules, given by name or plural. What others
+// did with the user is not the user's to overrule, so two-way kinds are refused.
+func (ks *Kinds) over(given []string) (names []string, err error) {
+	for _, name := range given {
+		k, ok := ks.Named(name)
+		switch {
+		case name == Lists:
+			k.Name = Lists
 		case !ok:
-			return fmt.Errorf("there is no kind %q", name)
+			return nil, fmt.Errorf("there is no kind %q", name)
 		case k.Effect != Drop:
-			return fmt.Errorf("%q does not drop posts", name)
+			return nil, fmt.Errorf("%q does not drop posts", name)
 		case k.Reverse != "":
-			return fmt.Errorf("%q is two-way", name)
-		case slices.Contains(names[:i], name):
-			return fmt.Errorf("%q is named twice", name)
+			return nil, fmt.Errorf("%q is two-way", name)
 		}
+		if slices.Contains(names, k.Name) {
+			return nil, fmt.Errorf("%q is named twice", k.Name)
+		}
+		names = append(names, k.Name)
 	}
-	return nil
+	return names, nil
 }
 
+// names returns every name of the kind, each once unless the reverse name is one of the others.
 func (k Kind) names() []string {
+	all := []string{k.Name}
 	if mirror := k.Mirror(); mirror != "" {
-		return []string{k.Name, mirror}
+		all = append(all, mirror)
 	}
-	return []string{k.Name}
+	if k.Plural != k.Name {
+		all = append(all, k.Plural)
+	}
+	return all
 }
 
 func (k Kind) validate() error {
-	if k.Name == "id" || k.Name == Lists || k.Plural == "preview" || k.Plural == "export" {
-		return errors.New("the name is taken: by a field of requests or answers, or by a route")
-	}
-	for _, name := range append(k.names(), k.Plural) {
+	for _, name := range k.names() {
+		switch name {
+		case "id", Lists, "preview", "export":
+			return errors.New("the name is taken: by a field of requests or answers, or by a route")
+		}
 		if err := checkName(name); err != nil {
 			return fmt.Errorf("name %q: %w", name, err)
 		}
@@ -292,10 +299,14 @@ func (k Kind) validateWindow() error {
 // All returns the kinds in the order given to NewKinds. The caller must not change the slice.
 func (ks *Kinds) All() []Kind { return ks.all }
 
-// Named returns the kind of that name, and whether there is one.
+// Named returns the kind of that name or plural, and whether there is one. Code that gets a kind
+// from a caller looks it up here, and then uses Kind.Name.
 func (ks *Kinds) Named(name string) (Kind, bool) {
-	k, ok := ks.byName[name]
-	return k, ok
+	i, ok := ks.byName[name]
+	if !ok {
+		return Kind{}, false
+	}
+	return ks.all[i], true
 }
 
 // CheckFacet returns an [*InvalidError] that names the field unless candidates may carry ids of the

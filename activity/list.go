@@ -116,24 +116,24 @@ func (r *Recorder) Preview(ctx context.Context, user, kind string, targets []str
 	items := make([]ledger.Item, 0, len(targets))
 	distinct := make(map[string]bool, len(targets))
 	for i, target := range targets {
-		if err := r.kinds.Check(Activity{User: user, Kind: kind, Target: target}); err != nil {
+		if err := r.kinds.Check(Activity{User: user, Kind: k.Name, Target: target}); err != nil {
 			return Preview{}, ofTarget(i, err)
 		}
 		if !distinct[target] {
 			distinct[target] = true
-			items = append(items, ledger.Item{Kind: kind, Target: target})
+			items = append(items, ledger.Item{Kind: k.Name, Target: target})
 		}
 	}
 	found, err := r.lookup(ctx, user, items, r.pages.Now())
 	if err != nil {
 		return Preview{}, fmt.Errorf("preview %s: %w", k.Plural, err)
 	}
-	has, err := r.countRows(ctx, user, kind)
+	has, err := r.countRows(ctx, user, k.Name)
 	if err != nil {
 		return Preview{}, fmt.Errorf("preview %s: %w", k.Plural, err)
 	}
 	p := Preview{New: len(items) - len(found), Present: len(found), Limit: k.Limit}
-	p.Total = has[kind] + p.New
+	p.Total = has[k.Name] + p.New
 	p.Over = k.Limit > 0 && p.New > 0 && p.Total > int(k.Limit)
 	return p, nil
 }
@@ -144,7 +144,7 @@ func (r *Recorder) counted(kind string) (Kind, error) {
 	case !ok:
 		return k, &InvalidError{Code: CodeUnknownKind, Field: fieldKind, Message: fmt.Sprintf("there is no kind %q", kind)}
 	case !k.InLedger():
-		return k, &InvalidError{Code: CodeUnsupportedOp, Field: fieldKind, Message: kind + " is not counted: it has a window"}
+		return k, &InvalidError{Code: CodeUnsupportedOp, Field: fieldKind, Message: k.Name + " is not counted: it has a window"}
 	default:
 		return k, nil
 	}

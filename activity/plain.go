@@ -110,8 +110,8 @@ func (p *Plain) Await(_ context.Context, after string) error {
 }
 
 // check also refuses activities that only a ledger can keep.
-func (p *Plain) check(a Activity) error {
-	if err := p.kinds.Check(a); err != nil {
+func (p *Plain) check(a *Activity) error {
+	if err := p.kinds.check(a); err != nil {
 		return err
 	}
 	var field string

@@ -21,7 +21,7 @@ const (
 // Activity is one thing that a user does.
 type Activity struct {
 	User   string // id of the user who does it
-	Kind   string // name of the kind
+	Kind   string // name or plural of the kind
 	Target string // id of a user or a post
 	Remove bool   // undo the activity
 
@@ -36,7 +36,10 @@ type Activity struct {
 }
 
 // Check returns an [*InvalidError] if a can never be recorded.
-func (ks *Kinds) Check(a Activity) error {
+func (ks *Kinds) Check(a Activity) error { return ks.check(&a) }
+
+// check is Check, and sets a.Kind to the name of the kind.
+func (ks *Kinds) check(a *Activity) error {
 	k, ok := ks.Named(a.Kind)
 	switch {
 	case !ok:
@@ -63,6 +66,7 @@ func (ks *Kinds) Check(a Activity) error {
 	if k.Target == User && a.User == a.Target {
 		return &InvalidError{Code: CodeSelfBlock, Field: "target", Message: fmt.Sprintf("a user cannot %s themselves", k.Name)}
 	}
+	a.Kind = k.Name
 	return nil
 }
 
@@ -144,7 +148,7 @@ func (r *Recorder) Record(ctx context.Context, activities []Activity) ([]Outcome
 
 // NewBatch returns an empty batch of activities to record.
 func (r *Recorder) NewBatch() *Batch {
-	return &Batch{r: &r.reader, check: r.kinds.Check, write: r.write}
+	return &Batch{r: &r.reader, check: r.kinds.check, write: r.write}
 }
 
 func (r *Recorder) write(ctx context.Context, p *prepared) error {
@@ -162,21 +166,23 @@ func (r *Recorder) write(ctx context.Context, p *prepared) error {
 // time.
 type Batch struct {
 	r          *reader
-	check      func(Activity) error
+	check      func(*Activity) error                        // sets the kind's name
 	write      func(ctx context.Context, p *prepared) error // records the activities that pages have
 	activities []Activity
 }
 
 // Add adds an activity. It returns an [*InvalidError] if the activity can never be recorded.
 func (b *Batch) Add(a Activity) error {
-	err := b.check(a)
-	if err == nil {
-		b.activities = append(b.activities, a)
+	n := len(b.activities)
+	b.activities = append(b.activities, a)
+	err := b.check(&b.activities[n])
+	if err != nil {
+		b.activities = b.activities[:n]
 	}
 	return err
 }
 
-// Activities returns the activities of the batch, which nobody may change.
+// Activities returns the activities of the batch, which nobody may change. Kinds have their names.
 func (b *Batch) Activities() []Activity { return b.activities }
 
 // Record records the activities as [Recorder.Record] and [Plain.Record] do. The error is no
@@ -192,12 +198,14 @@ func (b *Batch) Record(ctx context.Context) ([]Outcome, error) {
 // AddAll adds activities, none of them if one is invalid. The field of the [*InvalidError] is then
 // that of an activity, such as "activities[3].target".
 func (b *Batch) AddAll(activities []Activity) error {
-	for i, a := range activities {
-		if err := b.check(a); err != nil {
+	n := len(b.activities)
+	b.activities = append(b.activities, activities...)
+	for i := range activities {
+		if err := b.check(&b.activities[n+i]); err != nil {
+			b.activities = b.activities[:n]
 			return Within("activities["+strconv.Itoa(i)+"].", err)
 		}
 	}
-	b.activities = append(b.activities, activities...)
 	return nil
 }
 

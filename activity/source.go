@@ -35,12 +35,15 @@ type SourceChange struct {
 func (r *Recorder) Follow(
 	ctx context.Context, source, holder string, kinds []string, lasts time.Duration, force bool,
 ) (*Source, error) {
-	for _, name := range kinds {
-		if k, ok := r.kinds.Named(name); !ok || !k.InLedger() {
+	names := make([]string, len(kinds))
+	for i, name := range kinds {
+		k, ok := r.kinds.Named(name)
+		if !ok || !k.InLedger() {
 			return nil, fmt.Errorf("follow source %q: the ledger keeps no kind %q", source, name)
 		}
+		names[i] = k.Name
 	}
-	lease, err := r.ledger.Lease(ctx, source, holder, kinds, lasts, force)
+	lease, err := r.ledger.Lease(ctx, source, holder, names, lasts, force)
 	if err != nil {
 		return nil, err
 	}
@@ -49,6 +52,9 @@ func (r *Recorder) Follow(
 
 // Release makes a kind of a source ordinary again. See [ledger.Ledger.Unfollow].
 func (r *Recorder) Release(ctx context.Context, kind string) error {
+	if k, ok := r.kinds.Named(kind); ok { // the kind of a source may have left the file of kinds
+		kind = k.Name
+	}
 	return r.ledger.Unfollow(ctx, kind)
 }
 

@@ -106,5 +106,5 @@ func (v *View) Record(ctx context.Context, kind string, targets []string) error 
 
 // named returns the lookup of a kind of the View.
 func (v *View) named(kind string) *lookup {
-	return &v.kinds[slices.IndexFunc(v.kinds, func(l lookup) bool { return l.kind.Name == kind })]
+	return &v.kinds[slices.IndexFunc(v.kinds, func(l lookup) bool { return l.kind.Name == kind || l.kind.Plural == kind })]
 }

@@ -11,16 +11,23 @@ import (
 	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
 )
 
-// Plurals of the built-in kinds that the ledger keeps, for calls about one kind. [Client.Kinds]
-// returns those of other kinds.
+// Names of the built-in kinds, for all calls. [Client.Kinds] returns those of other kinds. Requests
+// may have a plural in place of a name; answers have names.
+const (
+	Block = "block"
+	Hide  = "hide"
+	Like  = "like"
+	Seen  = "seen" // it has a window
+)
+
+// Plurals of built-in kinds. A service of version 0.1.0 needs them in calls about one kind.
+//
+// Deprecated: Use Block, Hide and Like.
 const (
 	Blocks = "blocks"
 	Hides  = "hides"
 	Likes  = "likes"
 )
-
-// Seen is the plural of the built-in kind with a window.
-const Seen = "seen"
 
 // activity makes a call that records or undoes one activity.
 func (c *Client) activity(ctx context.Context, call *call, request *feedfilterv1.RecordRequest) (bool, error) {
@@ -36,29 +43,29 @@ func (c *Client) activity(ctx context.Context, call *call, request *feedfilterv1
 	return *answer.Changed, nil
 }
 
-// Put records an activity: Put(ctx, "1", client.Blocks, "2", time.Time{}) lets user 1 block user 2.
+// Put records an activity: Put(ctx, "1", client.Block, "2", time.Time{}) lets user 1 block user 2.
 // The activity ends by itself at until, to the microsecond; zero: it has no end. Put returns
 // whether it changed anything; see the package documentation on retries. After Put returns without
 // an error, every later feed has the activity.
-func (c *Client) Put(ctx context.Context, userID, plural, target string, until time.Time) (bool, error) {
+func (c *Client) Put(ctx context.Context, userID, kind, target string, until time.Time) (bool, error) {
 	var query url.Values
 	if !until.IsZero() {
 		query = url.Values{"until": {until.UTC().Format(time.RFC3339Nano)}}
 	}
-	return c.activity(ctx, &call{method: http.MethodPut, path: user(userID, plural, target), query: query},
-		&feedfilterv1.RecordRequest{User: userID, Plural: plural, Target: target, Op: feedfilterv1.Op_OP_ADD, Until: stamp(until)})
+	return c.activity(ctx, &call{method: http.MethodPut, path: user(userID, kind, target), query: query},
+		&feedfilterv1.RecordRequest{User: userID, Plural: kind, Target: target, Op: feedfilterv1.Op_OP_ADD, Until: stamp(until)})
 }
 
 // Delete undoes an activity. It returns whether there was one; see the package documentation on
 // retries.
-func (c *Client) Delete(ctx context.Context, userID, plural, target string) (bool, error) {
-	return c.activity(ctx, &call{method: http.MethodDelete, path: user(userID, plural, target)},
-		&feedfilterv1.RecordRequest{User: userID, Plural: plural, Target: target, Op: feedfilterv1.Op_OP_REMOVE})
+func (c *Client) Delete(ctx context.Context, userID, kind, target string) (bool, error) {
+	return c.activity(ctx, &call{method: http.MethodDelete, path: user(userID, kind, target)},
+		&feedfilterv1.RecordRequest{User: userID, Plural: kind, Target: target, Op: feedfilterv1.Op_OP_REMOVE})
 }
 
 // Record records 1 to 1,000 posts of a kind with a window, such as Record(ctx, "1", client.Seen,
 // posts). It returns the number of distinct posts, which are all recorded now.
-func (c *Client) Record(ctx context.Context, userID, plural string, posts []string) (int, error) {
+func (c *Client) Record(ctx context.Context, userID, kind string, posts []string) (int, error) {
 	body := struct {
 		Posts []string `json:"posts"`
 	}{posts}
@@ -66,9 +73,9 @@ func (c *Client) Record(ctx context.Context, userID, plural string, posts []stri
 		Recorded int `json:"recorded"`
 	}
 	err := c.do(ctx, &call{
-		method: http.MethodPost, path: user(userID, plural), body: body, into: &answer,
+		method: http.MethodPost, path: user(userID, kind), body: body, into: &answer,
 		sound: func() bool { return answer.Recorded > 0 },
-		procedure: procedureOf(activityService, "RecordPosts", &feedfilterv1.RecordPostsRequest{User: userID, Plural: plural, Posts: posts},
+		procedure: procedureOf(activityService, "RecordPosts", &feedfilterv1.RecordPostsRequest{User: userID, Plural: kind, Posts: posts},
 			new(feedfilterv1.RecordPostsResponse), func(m *feedfilterv1.RecordPostsResponse) { answer.Recorded = int(m.GetRecorded()) }),
 	})
 	return answer.Recorded, err
@@ -88,11 +95,11 @@ const (
 
 // List returns the user's activities of a kind, newest first. It requests further parts while the
 // caller reads. If a request fails, List yields the error and ends.
-func (c *Client) List(ctx context.Context, userID, plural string) iter.Seq2[Item, error] {
+func (c *Client) List(ctx context.Context, userID, kind string) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
 		limit, cursor := firstItems, ""
 		for {
-			answer, err := c.part(ctx, userID, plural, limit, cursor)
+			answer, err := c.part(ctx, userID, kind, limit, cursor)
 			if err != nil {
 				yield(Item{}, err)
 				return
@@ -117,15 +124,15 @@ type listing struct {
 }
 
 // part returns a part of a list.
-func (c *Client) part(ctx context.Context, userID, plural string, limit int, cursor string) (listing, error) {
+func (c *Client) part(ctx context.Context, userID, kind string, limit int, cursor string) (listing, error) {
 	query := url.Values{"limit": {strconv.Itoa(limit)}}
 	if cursor != "" {
 		query.Set("cursor", cursor)
 	}
 	var answer listing
-	request := &feedfilterv1.ListRequest{User: userID, Plural: plural, Limit: uint32(limit), Cursor: cursor}
+	request := &feedfilterv1.ListRequest{User: userID, Plural: kind, Limit: uint32(limit), Cursor: cursor}
 	err := c.do(ctx, &call{
-		method: http.MethodGet, path: user(userID, plural), query: query, into: &answer, hedged: true,
+		method: http.MethodGet, path: user(userID, kind), query: query, into: &answer, hedged: true,
 		sound: func() bool { return answer.Items != nil },
 		procedure: procedureOf(activityService, "List", request, new(feedfilterv1.ListResponse), func(m *feedfilterv1.ListResponse) {
 			answer = listing{Items: make([]Item, len(m.GetItems())), Next: m.GetNext()}

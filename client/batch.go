@@ -26,7 +26,7 @@ const (
 // Activity is one activity of a batch, a stream or an export.
 type Activity struct {
 	User   string `json:"user"`
-	Kind   string `json:"kind"` // name of the kind, such as "block"
+	Kind   string `json:"kind"` // such as Block
 	Target string `json:"target"`
 	Op     string `json:"op"` // Add or Remove
 	// Since is when the activity was done; zero: now. A window keeps the activity from that time.

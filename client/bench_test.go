@@ -26,7 +26,7 @@ func BenchmarkFilter(b *testing.B) {
 			p.Actors = []string{fmt.Sprintf("u%d", 60_000_000+i), fmt.Sprintf("u%d", 61_000_000+i)}
 		}
 		if i%20 == 0 {
-			must(blocker.Put(b.Context(), "u1", client.Blocks, p.Author, time.Time{}))
+			must(blocker.Put(b.Context(), "u1", client.Block, p.Author, time.Time{}))
 		}
 		req.Posts = append(req.Posts, p)
 	}

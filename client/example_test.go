@@ -37,7 +37,7 @@ func Example() {
 	ctx := context.Background()
 
 	// User 1 blocks user 2.
-	if _, err := c.Put(ctx, "1", client.Blocks, "2", time.Time{}); err != nil {
+	if _, err := c.Put(ctx, "1", client.Block, "2", time.Time{}); err != nil {
 		fmt.Println(err)
 		return
 	}
@@ -96,12 +96,12 @@ func ExampleClient_List() {
 	}
 	ctx := context.Background()
 	for _, post := range []string{"p1", "p2", "p3"} {
-		if _, err := c.Put(ctx, "1", client.Hides, post, time.Time{}); err != nil {
+		if _, err := c.Put(ctx, "1", client.Hide, post, time.Time{}); err != nil {
 			fmt.Println(err)
 			return
 		}
 	}
-	for item, err := range c.List(ctx, "1", client.Hides) { // newest first
+	for item, err := range c.List(ctx, "1", client.Hide) { // newest first
 		if err != nil {
 			fmt.Println(err)
 			return

@@ -339,7 +339,7 @@ func TestPartsOfAnswers(t *testing.T) {
 		if _, err := service.Filter(t.Context(), client.FilterRequest{Viewer: "1", Posts: posts}); (err == nil) != whole || !whole && !errors.Is(err, client.ErrForeign) {
 			t.Errorf("%s: %v", body, err)
 		}
-		if _, err := service.Put(t.Context(), "1", client.Hides, "a", time.Time{}); (err == nil) != strings.Contains(body, "changed") {
+		if _, err := service.Put(t.Context(), "1", client.Hide, "a", time.Time{}); (err == nil) != strings.Contains(body, "changed") {
 			t.Errorf("%s: %v", body, err)
 		}
 	}
@@ -366,7 +366,7 @@ func TestPathsOnTheWire(t *testing.T) {
 			got = r.URL.RequestURI()
 			return answered(r, 200, `{"changed":true}`), nil
 		})
-		if _, err := service.Delete(t.Context(), id, client.Hides, id); err != nil || got != "/v1/users/"+want+"/hides/"+want {
+		if _, err := service.Delete(t.Context(), id, client.Hide, id); err != nil || got != "/v1/users/"+want+"/hide/"+want {
 			t.Errorf("%q: %s, %v", id, got, err)
 		}
 	}

@@ -77,8 +77,8 @@ type Feed struct {
 	Posts   []Kept    `json:"posts"` // in the order of the request
 	Dropped []Dropped `json:"dropped"`
 
-	// Annotated is set with AnswerDropped. For each kind of FilterRequest.Annotate it has the
-	// indexes of the kept posts with an activity of that kind, ascending.
+	// Annotated is set with AnswerDropped. For each kind of FilterRequest.Annotate, by its name, it
+	// has the indexes of the kept posts with an activity of that kind, ascending.
 	Annotated map[string][]int `json:"annotated"`
 
 	// Next is set with a limit: the index of the first candidate that was not checked. Request the
@@ -92,7 +92,7 @@ type Feed struct {
 // Kept is a post that the viewer sees.
 type Kept struct {
 	ID    string          `json:"id"`
-	Marks map[string]bool `json:",embed"` // by kind of FilterRequest.Annotate
+	Marks map[string]bool `json:",embed"` // by name of the kinds of FilterRequest.Annotate
 }
 
 // Dropped is a post that the viewer does not see, with the first reason.

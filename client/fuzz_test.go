@@ -68,7 +68,7 @@ func FuzzClientAnswer(f *testing.F) {
 		}
 		_, err = c.Explain(ctx, client.ExplainRequest{Viewer: "1"})
 		check("explain", err)
-		_, err = c.Put(ctx, "1", client.Blocks, "2", time.Time{})
+		_, err = c.Put(ctx, "1", client.Block, "2", time.Time{})
 		check("put", err)
 		_, err = c.Record(ctx, "1", client.Seen, []string{"a"})
 		check("record", err)
@@ -93,7 +93,7 @@ func FuzzClientAnswer(f *testing.F) {
 		check("ready", err)
 		err = nil
 		n := 0
-		for _, one := range c.List(ctx, "1", client.Blocks) {
+		for _, one := range c.List(ctx, "1", client.Block) {
 			if err = one; n > 100 {
 				break // the service repeats this part for ever
 			}

@@ -83,7 +83,7 @@ func reads(ctx context.Context, c *client.Client) map[string]func() error {
 		},
 		"Counts": func() error { _, err := c.Counts(ctx, "1"); return err },
 		"List": func() (failed error) {
-			for _, err := range c.List(ctx, "1", client.Blocks) {
+			for _, err := range c.List(ctx, "1", client.Block) {
 				failed = err
 			}
 			return failed
@@ -99,8 +99,8 @@ func writes(ctx context.Context, c *client.Client) map[string]func() error {
 			_, err := c.Filter(ctx, req)
 			return err
 		},
-		"Put":    func() error { _, err := c.Put(ctx, "1", client.Blocks, "2", time.Time{}); return err },
-		"Delete": func() error { _, err := c.Delete(ctx, "1", client.Blocks, "2"); return err },
+		"Put":    func() error { _, err := c.Put(ctx, "1", client.Block, "2", time.Time{}); return err },
+		"Delete": func() error { _, err := c.Delete(ctx, "1", client.Block, "2"); return err },
 		"Record": func() error { _, err := c.Record(ctx, "1", client.Seen, []string{"p"}); return err },
 		"Batch": func() error {
 			_, err := c.Batch(ctx, []client.Activity{{User: "1", Kind: "block", Target: "2", Op: client.Add}})

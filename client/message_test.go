@@ -80,7 +80,7 @@ func TestMessagesFirst(t *testing.T) {
 			return answered(r, 200, messageText(&feedfilterv1.RecordResponse{Changed: true}), "Content-Type", typeMessage), nil
 		})
 		for range 5 {
-			if !must(c.Put(t.Context(), "1", client.Blocks, "2", time.Time{})) {
+			if !must(c.Put(t.Context(), "1", client.Block, "2", time.Time{})) {
 				t.Errorf("%s: the call changed nothing", name)
 			}
 		}
@@ -156,7 +156,7 @@ func TestMessagesAreFeeds(t *testing.T) {
 	address := newService(t, 100)
 	messages, jsons := newClient(t, address, client.Options{}), newClient(t, address, client.Options{JSON: true})
 	for i := range 20 {
-		must(messages.Put(t.Context(), "1", []string{client.Blocks, client.Hides, client.Likes}[i%3], fmt.Sprint(i), time.Time{}))
+		must(messages.Put(t.Context(), "1", []string{client.Block, client.Hide, client.Like}[i%3], fmt.Sprint(i), time.Time{}))
 	}
 	must(messages.Put(t.Context(), "1", "domain-mutes", "d17", time.Time{}))
 	must(messages.Put(t.Context(), "1", "tag-mutes", "t2", time.Time{}))
@@ -164,8 +164,8 @@ func TestMessagesAreFeeds(t *testing.T) {
 		must(messages.Put(t.Context(), "1", "repost-mutes", fmt.Sprint(31+3*i), time.Time{}))
 	}
 	must(messages.Put(t.Context(), "1", "follows", "85", time.Time{}))
-	must(messages.Put(t.Context(), "L", client.Blocks, "10", time.Time{}))
-	must(messages.Put(t.Context(), "M", client.Hides, "2", time.Time{}))
+	must(messages.Put(t.Context(), "L", client.Block, "10", time.Time{}))
+	must(messages.Put(t.Context(), "M", client.Hide, "2", time.Time{}))
 	byFacets, byRoles, byRelated, byLists := 0, 0, 0, 0
 	for n := range 60 {
 		req := client.FilterRequest{Viewer: "1", Posts: []client.Post{}, Answer: []string{"", client.AnswerKept, client.AnswerDropped}[n%3], Limit: n % 4 * 3, Exact: n%2 == 0}
@@ -228,8 +228,8 @@ func TestFanout(t *testing.T) {
 	address := newService(t, 100)
 	messages, jsons := newClient(t, address, client.Options{}), newClient(t, address, client.Options{JSON: true})
 	must(messages.Put(t.Context(), "1", "snubs", "2", time.Time{}))
-	must(messages.Put(t.Context(), "3", client.Blocks, "2", time.Time{}))
-	must(messages.Put(t.Context(), "5", client.Blocks, "4", time.Time{}))
+	must(messages.Put(t.Context(), "3", client.Block, "2", time.Time{}))
+	must(messages.Put(t.Context(), "5", client.Block, "4", time.Time{}))
 	must(messages.Put(t.Context(), "5", "tag-mutes", "y", time.Time{}))
 	viewers := []string{"1", "3", "5", "6"}
 	for _, c := range []struct {
@@ -352,7 +352,7 @@ func TestSockets(t *testing.T) {
 	for _, address := range []string{"unix:" + path, "unix://" + path} {
 		for _, h := range []*http.Client{nil, {}, {Transport: &http.Transport{Proxy: func(*http.Request) (*url.URL, error) { return nil, errCut }}}} {
 			c := newClient(t, address, client.Options{HTTPClient: h})
-			must(c.Put(t.Context(), "1", client.Blocks, "2", time.Time{}))
+			must(c.Put(t.Context(), "1", client.Block, "2", time.Time{}))
 			if counts := must(c.Counts(t.Context(), "1")); counts["block"] != 1 || !must(c.Ready(t.Context())).Answers() {
 				t.Errorf("%s: %v", address, counts)
 			}
@@ -426,7 +426,7 @@ func FuzzMessageAnswer(f *testing.F) {
 		}
 		_, err := c.Explain(ctx, client.ExplainRequest{Viewer: "1"})
 		check("explain", err)
-		_, err = c.Put(ctx, "1", client.Blocks, "2", time.Time{})
+		_, err = c.Put(ctx, "1", client.Block, "2", time.Time{})
 		check("put", err)
 		_, err = c.Record(ctx, "1", client.Seen, []string{"a"})
 		check("record", err)
@@ -438,7 +438,7 @@ func FuzzMessageAnswer(f *testing.F) {
 			t.Errorf("%d results", len(results))
 		}
 		n := 0
-		for _, err = range c.List(ctx, "1", client.Blocks) {
+		for _, err = range c.List(ctx, "1", client.Block) {
 			n++
 			if n > 100 {
 				break

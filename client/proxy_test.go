@@ -12,7 +12,7 @@ import (
 // TestPathsBehindProxy: a service may be below a path of a proxy. Ids keep their form.
 func TestPathsBehindProxy(t *testing.T) {
 	for want, mediaType := range map[string]string{
-		"/feed%2Ffilter/v1/users/a%2Fb/hides/c":               "application/json",
+		"/feed%2Ffilter/v1/users/a%2Fb/hide/c":                "application/json",
 		"/feed%2Ffilter/feedfilter.v1.ActivityService/Record": typeMessage,
 	} {
 		var got string
@@ -26,7 +26,7 @@ func TestPathsBehindProxy(t *testing.T) {
 		})
 		o := client.Options{HTTPClient: &http.Client{Transport: &counted{network: n}}, JSON: mediaType != typeMessage}
 		service := newClient(t, "http://proxy/feed%2Ffilter/", o)
-		if _, err := service.Delete(t.Context(), "a/b", client.Hides, "c"); err != nil || got != want {
+		if _, err := service.Delete(t.Context(), "a/b", client.Hide, "c"); err != nil || got != want {
 			t.Errorf("%s, %v; want %s", got, err, want)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 // Kind is a kind of activity.
 type Kind struct {
 	Name          string   `json:"name"`
-	Plural        string   `json:"plural"` // its name in calls about one kind
+	Plural        string   `json:"plural"` // its second name in requests
 	Target        string   `json:"target"` // "user", "post" or the facet of the posts that it looks at
 	Effect        string   `json:"effect"` // "drop", "annotate" or "keep"
 	Over          []string `json:"over"`   // the kinds that it overrules if it keeps

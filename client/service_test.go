@@ -105,6 +105,53 @@ func TestPositions(t *testing.T) {
 	})
 }
 
+// TestEitherName: every call takes a kind's name or its plural, and answers have the name.
+func TestEitherName(t *testing.T) {
+	bothWays(t, func(t *testing.T, o client.Options) {
+		t.Helper()
+		ctx, c := t.Context(), newClient(t, newService(t, 2), o)
+		post := []client.Post{{ID: "p", Author: "2"}, {ID: "q", Author: "3"}}
+		for i, names := range [][3]string{{client.Block, client.Hide, client.Like}, {client.Blocks, client.Hides, client.Likes}} {
+			user := fmt.Sprint("user", i)
+			block, hide, like := names[0], names[1], names[2]
+			if !must(c.Put(ctx, user, block, "2", time.Time{})) || !must(c.Put(ctx, user, hide, "r", time.Time{})) || !must(c.Delete(ctx, user, hide, "r")) {
+				t.Errorf("%s: a call changed nothing", block)
+			}
+			results := must(c.Batch(ctx, []client.Activity{{User: user, Kind: like, Target: "q", Op: client.Add}, {User: user, Kind: like, Target: "q", Op: client.Add}}))
+			if !results[0].Changed || results[1].Changed {
+				t.Errorf("%s: results %v", like, results)
+			}
+			for _, answer := range []string{client.AnswerKept, client.AnswerDropped} {
+				feed := must(c.Filter(ctx, client.FilterRequest{Viewer: user, Posts: post, Kinds: []string{block}, Annotate: []string{like}, Answer: answer}))
+				if len(feed.Dropped) != 1 || feed.Dropped[0].Kind != client.Block {
+					t.Errorf("%s: dropped %v", block, feed.Dropped)
+				}
+				marked := answer == client.AnswerKept && feed.Posts[0].Marks[client.Like]
+				if !marked && !slices.Equal(feed.Annotated[client.Like], []int{1}) {
+					t.Errorf("%s: %+v", like, feed)
+				}
+			}
+			fanout := must(c.Fanout(ctx, client.FanoutRequest{Post: client.Post{Author: "2"}, Viewers: []string{user}, Kinds: []string{block}}))
+			if len(fanout.Dropped) != 1 || fanout.Dropped[0].Kind != client.Block {
+				t.Errorf("%s: fan-out %v", block, fanout)
+			}
+			if p := must(c.Preview(ctx, user, block, []string{"2", "4"})); p.Present != 1 || p.New != 1 {
+				t.Errorf("%s: preview %+v", block, p)
+			}
+			for item, err := range c.List(ctx, user, block) {
+				if err != nil || item.Target != "2" {
+					t.Errorf("%s: listed %v, %v", block, item, err)
+				}
+			}
+			for a, err := range c.Export(ctx, user) {
+				if err != nil || a.Kind != client.Block && a.Kind != client.Like {
+					t.Errorf("exported %v, %v", a, err)
+				}
+			}
+		}
+	})
+}
+
 // TestCalls makes every call to a real service, and checks the results of the earlier calls.
 func TestCalls(t *testing.T) { bothWays(t, testCalls) }
 
@@ -118,10 +165,10 @@ func testCalls(t *testing.T, o client.Options) {
 		until          time.Time
 		want           bool
 	}{
-		{client.Blocks, "2", time.Time{}, true},
-		{client.Blocks, "2", time.Time{}, false},
-		{client.Blocks, "2", until, true},
-		{client.Likes, "p9", time.Time{}, true},
+		{client.Block, "2", time.Time{}, true},
+		{client.Block, "2", time.Time{}, false},
+		{client.Block, "2", until, true},
+		{client.Like, "p9", time.Time{}, true},
 	} {
 		if got := must(c.Put(ctx, "1", put.plural, put.target, put.until)); got != put.want {
 			t.Errorf("put %+v: %v", put, got)
@@ -191,7 +238,7 @@ func testCalls(t *testing.T, o client.Options) {
 	if want := []string{"block 2 add", "like p9 add"}; !slices.Equal(exported, want) {
 		t.Errorf("exported %q", exported)
 	}
-	if !must(c.Delete(ctx, "1", client.Blocks, "2")) || must(c.Delete(ctx, "1", client.Blocks, "2")) {
+	if !must(c.Delete(ctx, "1", client.Block, "2")) || must(c.Delete(ctx, "1", client.Block, "2")) {
 		t.Error("the block was not removed once")
 	}
 	if n := must(c.DeleteUser(ctx, "1")); n != 1 {
@@ -237,22 +284,22 @@ func testOddIDs(t *testing.T, o client.Options) {
 	ctx := t.Context()
 	c := newClient(t, newService(t, 100), o)
 	for _, id := range []string{".", "..", "a/b", "/", "%2F", "é", " ", "?x=1", "#", "a..b", "+", "日本", "\u2028", strings.Repeat("x", 256)} {
-		if !must(c.Put(ctx, id, client.Hides, id, time.Time{})) {
+		if !must(c.Put(ctx, id, client.Hide, id, time.Time{})) {
 			t.Errorf("%q was already recorded", id)
 		}
 		var got []string
-		for item, err := range c.List(ctx, id, client.Hides) {
+		for item, err := range c.List(ctx, id, client.Hide) {
 			got = append(got, item.Target)
 			if err != nil {
 				t.Errorf("%q: %v", id, err)
 			}
 		}
-		if !slices.Equal(got, []string{id}) || must(c.Counts(ctx, id))["hide"] != 1 || !must(c.Delete(ctx, id, client.Hides, id)) {
+		if !slices.Equal(got, []string{id}) || must(c.Counts(ctx, id))["hide"] != 1 || !must(c.Delete(ctx, id, client.Hide, id)) {
 			t.Errorf("%q: %q", id, got)
 		}
 	}
 	for _, id := range []string{"", "\x00", "\xff", strings.Repeat("x", 257)} {
-		if _, err := c.Put(ctx, "1", client.Hides, id, time.Time{}); !errors.Is(err, client.ErrInvalid) {
+		if _, err := c.Put(ctx, "1", client.Hide, id, time.Time{}); !errors.Is(err, client.ErrInvalid) {
 			t.Errorf("%q: %v", id, err)
 		}
 		if _, err := c.Batch(ctx, []client.Activity{{User: "1", Kind: "hide", Target: id, Op: client.Add}}); !errors.Is(err, client.ErrInvalid) {
@@ -268,20 +315,20 @@ func testErrors(t *testing.T, o client.Options) {
 	t.Helper()
 	ctx := client.WithRequestID(t.Context(), "a.b-c_1")
 	c := newClient(t, newService(t, 1), o)
-	_, err := c.Put(ctx, "1", client.Blocks, "1", time.Time{})
+	_, err := c.Put(ctx, "1", client.Block, "1", time.Time{})
 	e, ok := errors.AsType[*client.Error](err)
 	if !ok || e.Status != 422 || e.Code != "self_block" || e.Field != "target" || e.RequestID != "a.b-c_1" || !errors.Is(err, client.ErrInvalid) || errors.Is(err, client.ErrUnavailable) {
 		t.Errorf("%v: %+v", err, e)
 	}
 	where, path := "POST http://127.0.0.1:", "/feedfilter.v1.ActivityService/Record"
 	if o.JSON {
-		where, path = "PUT http://127.0.0.1:", "/v1/users/1/blocks/1"
+		where, path = "PUT http://127.0.0.1:", "/v1/users/1/block/1"
 	}
 	if !strings.Contains(err.Error(), where) || !strings.HasSuffix(err.Error(), path+": 422 self_block: target: a user cannot block themselves") {
 		t.Errorf("%v", err)
 	}
-	must(c.Put(ctx, "1", client.Hides, "a", time.Time{}))
-	_, err = c.Put(ctx, "1", client.Hides, "b", time.Time{})
+	must(c.Put(ctx, "1", client.Hide, "a", time.Time{}))
+	_, err = c.Put(ctx, "1", client.Hide, "b", time.Time{})
 	if e, ok := errors.AsType[*client.Error](err); !ok || e.Limit != 1 || !errors.Is(err, client.ErrLimitReached) || errors.Is(err, client.ErrInvalid) {
 		t.Errorf("%v", err)
 	}
@@ -323,7 +370,7 @@ func testBatchAndStream(t *testing.T, o client.Options) {
 		}
 	}
 	check("batch", must(c.Batch(ctx, activities)))
-	must(c.Delete(ctx, "1", client.Hides, "b"))
+	must(c.Delete(ctx, "1", client.Hide, "b"))
 	var results []client.Result
 	for r, err := range c.Stream(ctx, slices.Values(activities)) {
 		if err != nil {
@@ -356,7 +403,7 @@ func testBatchAndStream(t *testing.T, o client.Options) {
 		t.Errorf("%d results, %v", n, must(c.Counts(ctx, "9")))
 	}
 	seen := make(map[string]bool)
-	for item, err := range c.List(ctx, "9", client.Likes) {
+	for item, err := range c.List(ctx, "9", client.Like) {
 		if err != nil || seen[item.Target] {
 			t.Fatalf("%+v: %v", item, err)
 		}

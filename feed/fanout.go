@@ -133,14 +133,14 @@ func (f *fanout) checkPost(kinds *activity.Kinds) error {
 
 // addKinds adds the named kinds: first those that drop, then those that keep.
 func (f *fanout) addKinds(kinds *activity.Kinds, names []string) error {
-	if err := f.addNamed(kinds, names, "kinds", activity.Drop, activity.Keep); err != nil {
+	if _, err := f.addNamed(kinds, names, "kinds", activity.Drop, activity.Keep); err != nil {
 		return err
 	}
 	f.drops = len(f.all)
 	for i, name := range names {
 		k, _ := kinds.Named(name)
 		if k.Mirror() == "" {
-			return invalid(activity.CodeUnsupportedOp, "kinds["+strconv.Itoa(i)+"]", "%s is neither two-way nor has fanout", name)
+			return invalid(activity.CodeUnsupportedOp, "kinds["+strconv.Itoa(i)+"]", "%s is neither two-way nor has fanout", k.Name)
 		}
 		if k.Effect == activity.Keep {
 			f.all = append(f.all, k)

@@ -144,11 +144,12 @@ func (c *checks) add(kinds *activity.Kinds, req *Request) error {
 			}
 		}
 	}
-	if err := c.addNamed(kinds, req.Kinds, "kinds", activity.Drop, activity.Keep); err != nil {
+	var err error
+	if req.Kinds, err = c.addNamed(kinds, req.Kinds, "kinds", activity.Drop, activity.Keep); err != nil {
 		return err
 	}
 	c.drops = len(c.all)
-	if err := c.addNamed(kinds, req.Annotate, "annotate", activity.Annotate); err != nil {
+	if req.Annotate, err = c.addNamed(kinds, req.Annotate, "annotate", activity.Annotate); err != nil {
 		return err
 	}
 	c.marks = len(c.all)
@@ -167,24 +168,30 @@ func (c *checks) add(kinds *activity.Kinds, req *Request) error {
 	return nil
 }
 
-// addNamed adds the named kinds that have the first of the effects. They must have one of them.
-func (c *checks) addNamed(kinds *activity.Kinds, names []string, list string, effects ...activity.Effect) error {
-	for i, name := range names {
+// addNamed adds the given kinds that have the first of the effects. They must have one of them. It
+// returns the names of all given kinds; nil for nil.
+func (c *checks) addNamed(kinds *activity.Kinds, given []string, list string, effects ...activity.Effect) ([]string, error) {
+	names := given
+	for i, name := range given {
 		field := list + "[" + strconv.Itoa(i) + "]"
 		k, ok := kinds.Named(name)
 		switch {
 		case !ok:
-			return invalid(activity.CodeUnknownKind, field, "there is no kind %q", name)
+			return nil, invalid(activity.CodeUnknownKind, field, "there is no kind %q", name)
 		case !slices.Contains(effects, k.Effect):
-			return invalid(activity.CodeWrongEffect, field, "%s does not belong here", name)
-		case slices.Contains(names[:i], name):
-			return invalid(activity.CodeOutOfRange, field, "%s is named twice", name)
+			return nil, invalid(activity.CodeWrongEffect, field, "%s does not belong here", k.Name)
+		case slices.Contains(names[:i], k.Name):
+			return nil, invalid(activity.CodeOutOfRange, field, "%s is named twice", k.Name)
+		}
+		if name != k.Name { // a plural
+			names = slices.Clone(names)
+			names[i] = k.Name
 		}
 		if k.Effect == effects[0] {
 			c.all = append(c.all, k)
 		}
 	}
-	return nil
+	return names, nil
 }
 
 // addKeeping adds those of the kinds that keep which overrule a drop of the request: of one of its

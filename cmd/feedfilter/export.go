@@ -43,6 +43,9 @@ func (c *exportCmd) Run(ctx context.Context, std stdio) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
+	if k, ok := d.activities.Kinds().Named(c.Kind); ok {
+		c.Kind = k.Name
+	}
 	start := time.Now()
 	n := 0
 	r, err := d.withLedger("an export")

@@ -96,7 +96,7 @@ func TestExportSets(t *testing.T) {
 	client.SAdd(t.Context(), "blocks:é \\", "1")
 	dir := t.TempDir()
 	s := serve(t, "--pages", "4", "--data-dir", dir)
-	feedfilter(t, 0, "import", "sets", "--server", "http://"+s.addr(), "--from", server.URL(), "--keys", "blocks:{user}", "--kind", "block")
+	feedfilter(t, 0, "import", "sets", "--server", "http://"+s.addr(), "--from", server.URL(), "--keys", "blocks:{user}", "--kind", "blocks")
 	s.signal(syscall.SIGTERM)
 	s.wantExit(0)
 	others := filepath.Join(dir, "others.ndjson")
@@ -112,7 +112,11 @@ func TestExportSets(t *testing.T) {
 		t.Fatal("no filter in the guide")
 	}
 	commands := exec.CommandContext(t.Context(), "jq", "-rj", string(filter[1]))
-	commands.Stdin = strings.NewReader(feedfilter(t, 0, "export", "--data-dir", dir, "--kind", "block").stdout)
+	all := feedfilter(t, 0, "export", "--data-dir", dir, "--kind", "block").stdout
+	if got := feedfilter(t, 0, "export", "--data-dir", dir, "--kind", "blocks").stdout; got != all {
+		t.Errorf("--kind blocks exports %q, want %q", got, all)
+	}
+	commands.Stdin = strings.NewReader(all)
 	resp, err := commands.Output()
 	must(t, err)
 	pipe := exec.CommandContext(t.Context(), "redis-cli", "-u", server.URL(), "--pipe")

@@ -36,10 +36,10 @@ func run(ctx context.Context, service string) error {
 		return err
 	}
 	defer c.Close()
-	if _, err := c.Delete(ctx, viewer, client.Blocks, blocked); err != nil { // of a run before
+	if _, err := c.Delete(ctx, viewer, client.Block, blocked); err != nil { // of a run before
 		return err
 	}
-	changed, err := c.Put(ctx, viewer, client.Blocks, blocked, time.Time{})
+	changed, err := c.Put(ctx, viewer, client.Block, blocked, time.Time{})
 	if err := cmp.Or(err, expect("block", changed, true)); err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func run(ctx context.Context, service string) error {
 	if err := expect("why", why.Reasons[0].Direction, "by_actor"); err != nil {
 		return err
 	}
-	changed, err = c.Delete(ctx, viewer, client.Blocks, blocked)
+	changed, err = c.Delete(ctx, viewer, client.Block, blocked)
 	if err := cmp.Or(err, expect("unblock", changed, true)); err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func run(ctx context.Context, service string) error {
 	if err := expect("batch", results[0].Changed && results[1].Changed, true); err != nil {
 		return err
 	}
-	_, err = c.Put(ctx, viewer, client.Blocks, viewer, time.Time{})
+	_, err = c.Put(ctx, viewer, client.Block, viewer, time.Time{})
 	return expect("wrong", errors.Is(err, client.ErrInvalid), true)
 }
 

@@ -22,8 +22,8 @@ const maxTables = 100
 
 // Table says what activities the rows of a table give. Columns are given by their names.
 type Table struct {
-	Table  string            `json:"table"` // "name", or "schema.name"
-	Kind   string            `json:"kind"`
+	Table  string            `json:"table"`  // "name", or "schema.name"
+	Kind   string            `json:"kind"`   // its name; in the file also its plural
 	User   text              `json:"user"`   // a column, or a template such as "list:{list_id}"
 	Target text              `json:"target"` // as User
 	Since  string            `json:"since"`  // a time; "": the commit
@@ -142,10 +142,13 @@ func ParseTables(file []byte, kinds *activity.Kinds) (Tables, error) {
 	return f.Tables, errors.Join(errs...)
 }
 
+// check checks what the file says of the table, and sets Kind to the name of the kind.
 func (t *Table) check(kinds *activity.Kinds) error {
-	if k, ok := kinds.Named(t.Kind); !ok || !k.InLedger() {
+	k, ok := kinds.Named(t.Kind)
+	if !ok || !k.InLedger() {
 		return fmt.Errorf("kind: the ledger keeps no kind %q", t.Kind)
 	}
+	t.Kind = k.Name
 	if schema, name, found := strings.Cut(t.Table, "."); t.Table == "" || found && (schema == "" || name == "") {
 		return errors.New(`table: want "name" or "schema.name"`)
 	}

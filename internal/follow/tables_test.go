@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,14 +11,17 @@ import (
 
 const apps = `{"tables": [
   {"table": "public.blocks", "kind": "block", "user": "blocker_id", "target": "blocked_id", "since": "created_at"},
-  {"table": "mutes", "kind": "hide", "user": "account_id", "target": "target_account_id", "until": "expires_at", "unless": ["deleted_at"]},
-  {"table": "person_actions", "kind": "block", "user": "person_id", "target": "target_id", "while": ["blocked_at"], "since": "blocked_at"},
+  {"table": "mutes", "kind": "hides", "user": "account_id", "target": "target_account_id", "until": "expires_at", "unless": ["deleted_at"]},
+  {"table": "person_actions", "kind": "blocks", "user": "person_id", "target": "target_id", "while": ["blocked_at"], "since": "blocked_at"},
   {"table": "list_members", "kind": "block", "user": "list:{list_id}", "target": "member_id", "where": {"state": "accepted"}}]}`
 
 func TestTables(t *testing.T) {
 	tables, err := ParseTables([]byte(apps), activity.BuiltinKinds())
 	if err != nil {
 		t.Fatal(err)
+	}
+	if kinds := tables.Kinds(); !slices.Equal(kinds, []string{"block", "hide"}) {
+		t.Errorf("kinds %v, want their names", kinds)
 	}
 	const null = "NULL"
 	for _, c := range []struct {

@@ -26,6 +26,7 @@ import (
 	"github.com/pb33f/libopenapi-validator/schema_validation"
 	v3 "github.com/pb33f/libopenapi/datamodel/high/v3"
 
+	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/internal/httpapi"
 )
 
@@ -34,6 +35,8 @@ import (
 // checks take turns, and would hide races of calls made at once.
 type contract struct {
 	*description
+
+	kinds *activity.Kinds
 
 	mu   sync.Mutex
 	seen map[string]bool // "<method> <path> <status>" of checked answers
@@ -130,6 +133,7 @@ func valid(ok bool, errs []*failures.ValidationError) error {
 func (c *contract) judge(x exchange) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	x.target = c.canonical(x.target)
 	target, _, _ := strings.Cut(x.target, "?")
 	switch {
 	case strings.HasPrefix(target, "/ops/"),
@@ -162,6 +166,22 @@ func (c *contract) judge(x exchange) error {
 		return err
 	}
 	return c.judgeRequest(x, r, operation)
+}
+
+// inPath matches a target with the name of a kind, or another word in its place.
+var inPath = regexp.MustCompile(`^(/v1/users/[^/?]*/)([^/?]*)(.*)$`)
+
+// canonical returns a target as the description has it: with the plural of a kind. The head of the
+// description says that its name works, too.
+func (c *contract) canonical(target string) string {
+	parts := inPath.FindStringSubmatch(target)
+	if parts == nil {
+		return target
+	}
+	if k, ok := c.kinds.Named(parts[2]); ok {
+		parts[2] = k.Plural
+	}
+	return strings.Join(parts[1:], "")
 }
 
 func is(a answer, status int, code string) error {
@@ -247,7 +267,7 @@ func (s *service) contractOf(t testing.TB) *contract {
 			d = newDescription(t, httpapi.New(httpapi.Config{Activities: s.activities}))
 			descriptions.Store(key, d)
 		}
-		s.contract = &contract{description: d.(*description), seen: make(map[string]bool)}
+		s.contract = &contract{description: d.(*description), kinds: s.activities.Kinds(), seen: make(map[string]bool)}
 	})
 	return s.contract
 }

@@ -43,7 +43,7 @@ func TestStream(t *testing.T) {
 		`nonsense`,
 		``,
 		remove,
-		`{"user":"1","kind":"blocks","target":"2","op":"add"}`,
+		`{"user":"1","kind":"blockz","target":"2","op":"add"}`,
 		`{"user":"1","kind":"block","target":"1","op":"add"}`,
 		`{"user":"1","kind":"block","target":"","op":"add"}`,
 		`{"user":"1","kind":"block","target":"3","op":"toggle"}`,

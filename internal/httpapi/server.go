@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -110,7 +111,7 @@ func (h *Handler) EndWatches() { h.endWatches() }
 //
 // The kinds determine the routes of activities. A kind in the ledger has PUT and DELETE
 // /v1/users/{user}/{plural}/{target}, and a list at GET /v1/users/{user}/{plural}. A kind with a
-// window has POST /v1/users/{user}/{plural}.
+// window has POST /v1/users/{user}/{plural}. The kind's name works in place of its plural.
 //
 // The server's read and write timeouts apply to all requests, with three exceptions. Streams and
 // exports extend them while they progress. DELETE /v1/users/{user} may take five minutes. Health
@@ -121,7 +122,7 @@ func New(c Config) *Handler {
 		c.Background(f.history.Run)
 	}
 	e := echo.New()
-	e.Pre(routeEscaped)
+	e.Pre(routed(c.Activities.Kinds()))
 	if c.Trace != nil {
 		e.Use(c.Trace)
 	}
@@ -211,14 +212,23 @@ func (f *front) addRoutes(e *echo.Echo) {
 	}
 }
 
-// routeEscaped makes Echo match the path as the client escaped it. Otherwise Echo often matches the
-// unescaped path, and would unescape "%252F" twice.
-func routeEscaped(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		u := c.Request().URL
-		if u.RawPath == "" {
-			u.RawPath = u.EscapedPath()
+// routed makes Echo match the path as the client escaped it, with the plural of a kind in place of
+// its name. Otherwise Echo often matches the unescaped path, and would unescape "%252F" twice.
+func routed(kinds *activity.Kinds) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			u := c.Request().URL
+			if u.RawPath == "" {
+				u.RawPath = u.EscapedPath()
+			}
+			const users = "/v1/users/"
+			below, ok := strings.CutPrefix(u.RawPath, users)
+			user, rest, _ := strings.Cut(below, "/")
+			name, _, _ := strings.Cut(rest, "/")
+			if k, known := kinds.Named(name); ok && known && name != k.Plural {
+				u.RawPath = users + user + "/" + k.Plural + rest[len(name):]
+			}
+			return next(c)
 		}
-		return next(c)
 	}
 }

@@ -49,6 +49,35 @@ func TestImportEndedByTheLedgersClock(t *testing.T) {
 	must(t, l.Close())
 }
 
+// TestImportByEitherName: lines give a kind by its name or its plural, and the ledger has the name.
+func TestImportByEitherName(t *testing.T) {
+	dir := t.TempDir()
+	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(dir, "ledger.db"), ledger.Options{Pages: 1})
+	must(t, err)
+	r, err := activity.Open(t.Context(), activity.Config{Ledger: l, Store: &favfilter.Memory{}})
+	must(t, err)
+	for name, text := range map[string]string{
+		"a.csv":    "user,kind,target,op\n1,blocks,2,add\n1,block,2,add\n1,hides,p,add\n1,like,p,add\n1,likes,p,remove\n1,seen,p,add\n",
+		"b.ndjson": `{"user":"3","kind":"blocks","target":"2"}` + "\n" + `{"user":"3","kind":"block","target":"4"}` + "\n",
+	} {
+		file := filepath.Join(dir, name)
+		writeFile(t, file, text)
+		im, err := importFile(t, file, r, l, 5)
+		if n := int64(strings.Count(text, "\n")); err != nil || im.Done.Imported < n-1 || im.Done.Skipped > 0 {
+			t.Errorf("%s: imported %d of %d, %d skipped, %v", name, im.Done.Imported, n, im.Done.Skipped, err)
+		}
+	}
+	want := map[string]bool{"1 block 2": true, "1 hide p": true, "3 block 2": true, "3 block 4": true}
+	if got := recorded(t, r); !maps.Equal(got, want) {
+		t.Errorf("the ledger has %v, want %v", got, want)
+	}
+	if counts, want := r.Stats().Recorded, map[string]uint64{"seen": 1}; counts["seen"] != want["seen"] || counts["blocks"] > 0 {
+		t.Errorf("recorded %v", counts)
+	}
+	r.Close()
+	must(t, l.Close())
+}
+
 // importFile imports a file, batch lines at a time.
 func importFile(t *testing.T, file string, r *activity.Recorder, l *ledger.Ledger, batch int) (*importer.Import, error) {
 	t.Helper()

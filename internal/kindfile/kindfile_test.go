@@ -55,7 +55,7 @@ func TestParse(t *testing.T) {
 			}),
 		},
 		"over": {
-			`{"kinds":[{"name":"follow","target":"user","effect":"keep","over":["mute","hide"]},{"name":"mute","target":"user","effect":"drop"}]}`,
+			`{"kinds":[{"name":"follow","target":"user","effect":"keep","over":["mutes","hide"]},{"name":"mute","target":"user","effect":"drop"}]}`,
 			withBuiltin(asIs,
 				activity.Kind{Name: "mute", Plural: "mutes", Target: activity.User, Effect: activity.Drop},
 				activity.Kind{Name: "follow", Plural: "follows", Target: activity.User, Effect: activity.Keep, Over: []string{"mute", "hide"}}),
@@ -73,10 +73,10 @@ func TestParse(t *testing.T) {
 		},
 		"two of them, escaped": {
 			`{"kinds":[{"name":"\u0061","target":"post","effect":"drop"},
-				{"name":"b","plural":"a","target":"post","effect":"drop"}]}`,
+				{"name":"b","plural":"c","target":"post","effect":"drop"}]}`,
 			withBuiltin(asIs,
 				activity.Kind{Name: "a", Plural: "as", Target: activity.Post, Effect: activity.Drop},
-				activity.Kind{Name: "b", Plural: "a", Target: activity.Post, Effect: activity.Drop}),
+				activity.Kind{Name: "b", Plural: "c", Target: activity.Post, Effect: activity.Drop}),
 		},
 		"built-in kinds": {
 			`{"kinds":[{"name":"block","limit":5000},{"name":"seen","window":"36h","parts":6,"most":500},
@@ -187,7 +187,18 @@ func TestParseRefuses(t *testing.T) {
 		{kind(`,"two_way":null`), `kind "mute": two_way: not true or false`},
 		{kind(`,"plural":null`), `kind "mute": plural: not text`},
 		{kind(`,"plural":""`), `kind "mute": name "": not 1 to 32 bytes`},
-		{kind(`,"plural":"blocks"`), `kind "mute": the plural "blocks" is taken`},
+		{kind(`,"plural":"blocks"`), `kind "mute": the name "blocks" is taken by the kind "block"`},
+		{kind(`,"plural":"like"`), `kind "mute": the name "like" is taken by the kind "like"`},
+		{post("hides"), `kind "hides": the name "hides" is taken by the kind "hide"`},
+		{post("list"), `kind "list": the name is taken: by a field of requests or answers, or by a route`}, // its plural
+		{
+			`{"kinds":[{"name":"a","plural":"b","target":"post","effect":"drop"},{"name":"b","plural":"a","target":"post","effect":"drop"}]}`,
+			`kind "b": the name "b" is taken by the kind "a"`,
+		},
+		{
+			`{"kinds":[{"name":"f","target":"user","effect":"keep","over":["hides","hide"]}]}`,
+			`kind "f": over: "hide" is named twice`,
+		},
 		{kind(`,"plural":"preview"`), `kind "mute": the name is taken: by a field of requests or answers, or by a route`},
 		{kind(`,"plural":"a/b"`), `kind "mute": name "a/b": only lower-case letters and dashes`},
 		{kind(`,"comment":"` + "\xff" + `"`), "line 1: not JSON: invalid UTF-8"},
@@ -255,11 +266,11 @@ func TestParseNamesEveryMistake(t *testing.T) {
 			`unknown field "until"`,
 		}, ", "),
 		`kind "block": limit: 0 is not 1 or more, a built-in kind can set only its limit, or its window, parts and most`,
-		`kind "x": the plural "goods" is taken`,
+		`kind "x": the name "goods" is taken by the kind "good"`,
 		`kind number 5: name: missing`,
 		`kind "seen": a kind with a window has no limit`,
 		`kind "good": duplicate kind`,
-		`kind "y": the plural "likes" is taken`,
+		`kind "y": the name "likes" is taken by the kind "like"`,
 	}, "\n")
 	if got := fmt.Sprint(err); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)

@@ -15,14 +15,14 @@ type Service struct {
 	Client *client.Client // should retry, because a migration makes calls for hours
 }
 
-// FindKind returns the named kind of the service. It must be in the ledger, because kinds with a
-// window cannot be listed.
+// FindKind returns the kind of the service with that name or plural. It must be in the ledger,
+// because kinds with a window cannot be listed.
 func FindKind(ctx context.Context, c *client.Client, name string) (client.Kind, error) {
 	kinds, err := c.Kinds(ctx)
 	if err != nil {
 		return client.Kind{}, err
 	}
-	i := slices.IndexFunc(kinds, func(k client.Kind) bool { return k.Name == name })
+	i := slices.IndexFunc(kinds, func(k client.Kind) bool { return k.Name == name || k.Plural == name })
 	switch {
 	case i < 0:
 		return client.Kind{}, fmt.Errorf("the service has no kind %q", name)

@@ -14,4 +14,9 @@ func TestFindKind(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, err, want)
 		}
 	}
+	for _, name := range []string{"block", "blocks"} {
+		if k, err := migrate.FindKind(t.Context(), w.client, name); k.Name != "block" || err != nil {
+			t.Errorf("%s: the kind %q, %v", name, k.Name, err)
+		}
+	}
 }

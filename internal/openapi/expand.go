@@ -120,7 +120,9 @@ func (e expansion) list(from []any) ([]any, error) {
 			if err != nil {
 				return nil, err
 			}
-			to = append(to, item)
+			if e.sortOf(v) == "" || !slices.Contains(to, item) { // a kind may be its own plural
+				to = append(to, item)
+			}
 		}
 	}
 	return to, nil

@@ -35,10 +35,11 @@ components: {schemas: {Error: {properties: {error: {properties: {code: {x-enumDe
 
 func TestExpand(t *testing.T) {
 	for members, want := range map[string]string{
-		"all: [every, <kind.name>]":     `, "all": ["every", "mute", "super-hide", "seen"]}`,
-		"none: [<annotating.name>]":     `, "none": []}`,
-		"none: {<annotating.name>: 1}":  `, "none": {}}`,
-		"x-error-groups: [[gone], nil]": `"409: too many."}}}}}}}}}`,
+		"all: [every, <kind.name>]":         `, "all": ["every", "mute", "super-hide", "seen"]}`,
+		"all: [<kind.name>, <kind.plural>]": `, "all": ["mute", "super-hide", "seen", "mutes", "hides"]}`,
+		"none: [<annotating.name>]":         `, "none": []}`,
+		"none: {<annotating.name>: 1}":      `, "none": {}}`,
+		"x-error-groups: [[gone], nil]":     `"409: too many."}}}}}}}}}`,
 		"/<ledger.plural>: <ledger.Name>\n/<ledger.plural>/<ledger.name>: [<ledger.name>]": `, "/mutes": "Mute", "/mutes/mute": ["mute"], ` +
 			`"/hides": "SuperHide", "/hides/super-hide": ["super-hide"]}`,
 		"<windowed.name>: {<windowed.window>: 1, <dropping.name>: <dropping.effect>}": `, "seen": {"1h0m0s": 1, ` +

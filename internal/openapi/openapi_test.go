@@ -39,7 +39,7 @@ func TestDocument(t *testing.T) {
 	}
 	for _, want := range []string{
 		`"/v1/users/{user}/super-likes/{target}"`, `"operationId": "recordSuperLike"`, `"operationId": "recordGlimpse"`, "`limit_reached`",
-		`["block", "hide", "like", "seen", "super-like", "glimpse"]`, "after 1h0m0s",
+		`["block", "hide", "like", "seen", "super-like", "glimpse"]`, `"glimpse", "blocks", "hides", "likes", "super-likes", "glimpses"]`, "after 1h0m0s",
 		`"Feeds of both users leave out posts with the other as author or actor. Recording an activity again sets its end, or removes it."`,
 	} {
 		if !strings.Contains(string(document), want) {

@@ -8,8 +8,8 @@ import httpx
 import pytest
 
 from feedfilter import (
-    BLOCKS,
-    LIKES,
+    BLOCK,
+    LIKE,
     SEEN,
     Activity,
     AsyncClient,
@@ -43,7 +43,7 @@ def test_every_call(url: str, async_transport: AsyncChecked, uid: UID) -> None:
     async def run() -> None:
         me = uid("me")
         async with AsyncClient(url, transport=async_transport, max_attempts=1) as c:
-            assert await c.record(me, BLOCKS, uid("a"))
+            assert await c.record(me, BLOCK, uid("a"))
             assert await c.record_posts(me, SEEN, [uid("p")]) == 1
             posts = [Post(uid("p"), uid("c")), Post(uid("q"), uid("a")), Post(uid("r"), uid("c"))]
             feed = await c.filter(me, posts)
@@ -54,7 +54,7 @@ def test_every_call(url: str, async_transport: AsyncChecked, uid: UID) -> None:
             assert [(d.viewer, d.kind) for d in fanout.dropped] == [(uid("a"), "block")]
             batch = [Activity(me, "like", uid(f"p{i}")) for i in range(120)]
             assert all(r.changed for r in await c.record_batch(batch))
-            assert len([item async for item in c.list(me, LIKES)]) == 120
+            assert len([item async for item in c.list(me, LIKE)]) == 120
             assert (await c.count(me))["like"] == 120
             exported = [a async for a in c.export(me)]
             assert len(exported) == 121
@@ -67,11 +67,11 @@ def test_every_call(url: str, async_transport: AsyncChecked, uid: UID) -> None:
                     yield Activity(me, "like", uid(f"q{i}"))
 
             assert [r.changed async for r in c.record_stream(later())] == [True] * 600
-            assert await c.remove(me, BLOCKS, uid("a"))
+            assert await c.remove(me, BLOCK, uid("a"))
             assert len(await c.kinds()) == 7 and (await c.ready()).answers
             assert await c.call("GET", ["healthz"]) == {"status": "ok"}
             with pytest.raises(InvalidRequestError) as refused:
-                await c.record(me, BLOCKS, me)
+                await c.record(me, BLOCK, me)
             assert (refused.value.code, refused.value.field) == ("self_block", "target")
             for call in (
                 c.filter(me, posts, after="0/1"),
@@ -113,7 +113,7 @@ def test_concurrent_calls(url: str, uid: UID) -> None:
 
             async def one(number: int) -> int:
                 me = uid(f"me{number}")
-                await c.record(me, BLOCKS, uid(f"a{number % 10}"))
+                await c.record(me, BLOCK, uid(f"a{number % 10}"))
                 posts = [Post(uid(f"p{i}"), uid(f"a{i}")) for i in range(10)]
                 return (await c.filter(me, posts)).dropped[0].index
 
@@ -128,7 +128,7 @@ def test_retry_after_closed_connections(url: str, uid: UID, proxy: Callable[...,
 
     async def run() -> None:
         async with AsyncClient(through.url) as c:
-            assert await c.record(uid("me"), LIKES, uid("p"))
+            assert await c.record(uid("me"), LIKE, uid("p"))
 
     asyncio.run(run())
     assert through.connections == 2

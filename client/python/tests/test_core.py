@@ -14,7 +14,7 @@ import pytest
 import feedfilter
 from feedfilter import (
     ADD,
-    BLOCKS,
+    BLOCK,
     SEEN,
     AccessDeniedError,
     Activity,
@@ -105,9 +105,9 @@ def test_retries(script: Script, status: int) -> None:
     with script.client(
         refused(status, "unavailable"), message(CHANGED), *lost, message(CHANGED)
     ) as c:
-        assert c.record("1", BLOCKS, "2")
+        assert c.record("1", BLOCK, "2")
         assert len(script.pauses) == 1 and 0 <= script.pauses[0] <= 0.1
-        assert c.record("1", BLOCKS, "2")
+        assert c.record("1", BLOCK, "2")
     assert len(script.requests) == 6
     assert all(p <= most for p, most in zip(script.pauses[1:], (0.1, 0.2, 0.4)))
     assert len({r.content for r in script.requests}) == 1
@@ -116,13 +116,13 @@ def test_retries(script: Script, status: int) -> None:
 def test_pauses_are_random_and_bounded(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(random, "uniform", lambda least, most: most)
     with script.client(*[httpx.ReadError("reset")] * 8, message(CHANGED), max_attempts=9) as c:
-        assert c.record("1", BLOCKS, "2", timeout=100)
+        assert c.record("1", BLOCK, "2", timeout=100)
     assert script.pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 3.0, 3.0, 3.0]
 
 
 def test_retry_after(script: Script) -> None:
     with script.client(refused(503, "overloaded", "2"), message(CHANGED)) as c:
-        assert c.record("1", BLOCKS, "2")
+        assert c.record("1", BLOCK, "2")
     assert len(script.pauses) == 1 and 2 <= script.pauses[0] <= 2.1
 
 
@@ -130,7 +130,7 @@ def test_retry_after(script: Script) -> None:
 def test_retry_after_that_is_too_long(script: Script, after: str, timeout: float) -> None:
     with script.client(refused(503, "overloaded", after), timeout=timeout) as c:
         with pytest.raises(OverloadedError) as error:
-            c.record("1", BLOCKS, "2")
+            c.record("1", BLOCK, "2")
     assert error.value.retry_after == float(after) and script.pauses == []
 
 
@@ -139,7 +139,7 @@ def test_retry_after_that_is_too_long(script: Script, after: str, timeout: float
 )
 def test_no_retry(script: Script, reply: httpx.Response) -> None:
     with script.client(reply) as c, pytest.raises(Error):
-        c.record("1", BLOCKS, "2")
+        c.record("1", BLOCK, "2")
     assert len(script.requests) == 1
 
 
@@ -156,12 +156,12 @@ def test_budget_of_retries(script: Script) -> None:
     with script.client(*[no] * 22, *[message(CHANGED)] * 10, no, no, max_attempts=2) as c:
         for _ in range(12):
             with pytest.raises(UnavailableError):
-                c.record("1", BLOCKS, "2")
+                c.record("1", BLOCK, "2")
         assert (len(script.requests), len(script.pauses)) == (22, 10)
         for _ in range(10):
-            c.record("1", BLOCKS, "2")
+            c.record("1", BLOCK, "2")
         with pytest.raises(UnavailableError):  # makes the retry that ten calls have earned
-            c.record("1", BLOCKS, "2")
+            c.record("1", BLOCK, "2")
     assert len(script.requests) == 34
 
 
@@ -193,8 +193,8 @@ def test_timeout(mute: Mute) -> None:
 
 def test_timeout_is_sent_to_the_service(script: Script) -> None:
     with script.client(message(CHANGED), message(CHANGED), timeout=100) as c:
-        c.record("1", BLOCKS, "2")
-        c.record("1", BLOCKS, "2", timeout=300)
+        c.record("1", BLOCK, "2")
+        c.record("1", BLOCK, "2", timeout=300)
     told = [int(r.headers["connect-timeout-ms"]) for r in script.requests]
     assert 0 < told[0] <= 100_000 < told[1] <= 300_000
     assert 100 < script.requests[1].extensions["timeout"].get("read") <= 300
@@ -218,7 +218,7 @@ def test_timeout_of_a_call(mute: Mute) -> None:
 )
 def test_foreign_answers(script: Script, reply: httpx.Response) -> None:
     with script.client(reply) as c, pytest.raises(UnexpectedAnswerError) as error:
-        c.record("1", BLOCKS, "2")
+        c.record("1", BLOCK, "2")
     assert error.value.status == reply.status_code
     assert len(script.requests) == 1
 
@@ -365,7 +365,7 @@ AWARE = datetime(2030, 1, 1, tzinfo=timezone(timedelta(hours=-8)))
         lambda c: c.filter("1", [Post("p", related=["\ud800"])]),
         lambda c: c.filter("1", [Post("p", facets={"\ud800": []})]),
         lambda c: c.filter("1", POSTS, after="\ud800"),
-        lambda c: c.record("1", BLOCKS, "2", until=AWARE.replace(tzinfo=None)),
+        lambda c: c.record("1", BLOCK, "2", until=AWARE.replace(tzinfo=None)),
         lambda c: c.record_batch([Activity("1", "block", "2", "undo")]),
         lambda c: list(c.record_stream([Activity("1", "block", "2", ADD, datetime(2020, 1, 1))])),
         lambda c: list(c.record_stream([Activity("1", "block", "2", "undo")])),
@@ -418,12 +418,12 @@ def test_arguments_of_the_wrong_type(script: Script, call: Callable[[Client], ob
         lambda c: c.explain("1", Post(SEVEN, "a")),
         lambda c: c.fanout(Post("p", SEVEN), ["1"]),
         lambda c: c.fanout(Post("p", "a"), [SEVEN]),
-        lambda c: c.record(SEVEN, BLOCKS, "2"),
-        lambda c: c.record("1", BLOCKS, SEVEN),
+        lambda c: c.record(SEVEN, BLOCK, "2"),
+        lambda c: c.record("1", BLOCK, SEVEN),
         lambda c: c.record_posts("1", SEEN, [SEVEN]),
         lambda c: c.record_batch([Activity("1", "block", SEVEN)]),
         lambda c: list(c.record_stream([Activity(SEVEN, "block", "2")])),
-        lambda c: list(c.list(SEVEN, BLOCKS)),
+        lambda c: list(c.list(SEVEN, BLOCK)),
         lambda c: c.count(SEVEN),
         lambda c: list(c.export(SEVEN)),
         lambda c: c.preview(SEVEN, "block", ["2"]),
@@ -461,10 +461,10 @@ def test_times(script: Script) -> None:
     moment = {"seconds": -1, "nanos": 123_456_999}
     items = [{"target": "2", "since": moment, "until": {"seconds": 253_402_300_799}}]
     with script.client(message(ListResponse(items=items)), message(CHANGED)) as c:
-        [item] = c.list("1", BLOCKS)
+        [item] = c.list("1", BLOCK)
         assert item.since == datetime(1969, 12, 31, 23, 59, 59, 123456, tzinfo=timezone.utc)
         assert item.until == datetime(9999, 12, 31, 23, 59, 59, tzinfo=timezone.utc)
-        c.record("1", BLOCKS, "2", until=AWARE)
+        c.record("1", BLOCK, "2", until=AWARE)
     until = RecordRequest.FromString(script.requests[1].content).until
     assert until.seconds == int(AWARE.timestamp()) and until.nanos == 0
 
@@ -549,8 +549,8 @@ def test_tokens(script: Script) -> None:
     tokens = iter(["first", "second", ""])
     replies = [refused(503, "unavailable"), message(CHANGED), message(CHANGED)]
     with script.client(*replies, token=lambda: next(tokens)) as c:
-        c.record("1", BLOCKS, "2")
-        c.record("1", BLOCKS, "2")
+        c.record("1", BLOCK, "2")
+        c.record("1", BLOCK, "2")
     assert [r.headers.get("authorization") for r in script.requests] == [
         "Bearer first",
         "Bearer second",

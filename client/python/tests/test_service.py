@@ -13,8 +13,10 @@ import pytest
 import feedfilter
 from feedfilter import (
     ADD,
+    BLOCK,
     BLOCKS,
-    HIDES,
+    HIDE,
+    LIKE,
     LIKES,
     REMOVE,
     SEEN,
@@ -42,10 +44,10 @@ def reasons(dropped: List[Dropped[Post]]) -> List[Tuple[int, str, str]]:
 
 def test_filter_reasons(client: Client, uid: UID) -> None:
     me, blocked, blocker, friend = uid("me"), uid("blocked"), uid("blocker"), uid("friend")
-    client.record(me, BLOCKS, blocked)
-    client.record(blocker, BLOCKS, me)
-    client.record(me, HIDES, uid("hidden"))
-    client.record(me, LIKES, uid("liked"))
+    client.record(me, BLOCK, blocked)
+    client.record(blocker, BLOCK, me)
+    client.record(me, HIDE, uid("hidden"))
+    client.record(me, LIKE, uid("liked"))
     client.record_posts(me, SEEN, [uid("seen")])
     posts = [
         Post(uid("p0"), blocked),
@@ -75,6 +77,26 @@ def test_filter_reasons(client: Client, uid: UID) -> None:
     assert client.filter(me, []).kept == []
 
 
+@pytest.mark.parametrize(
+    ("block", "like", "seen"), [(BLOCK, LIKE, SEEN), (BLOCKS, LIKES, SEEN)], ids=["name", "plural"]
+)
+def test_either_name(client: Client, uid: UID, block: str, like: str, seen: str) -> None:
+    me, enemy, friend = uid("me"), uid("enemy"), uid("friend")
+    assert client.record(me, block, enemy)
+    assert client.record_posts(me, seen, [uid("old")]) == 1
+    batch = client.record_batch([Activity(me, like, uid("p")), Activity(me, like, uid("p"))])
+    assert [result.changed for result in batch] == [True, False]
+    posts = [Post(uid("p"), friend), Post(uid("q"), enemy), Post(uid("old"), friend)]
+    feed = client.filter(me, posts, kinds=[block, seen], annotate=[like])
+    assert [(d.index, d.kind) for d in feed.dropped] == [(1, BLOCK), (2, SEEN)]
+    assert feed.annotated == {LIKE: frozenset([uid("p")])}
+    assert [item.target for item in client.list(me, block)] == [enemy]
+    assert client.preview(me, like, [uid("p")]).present == 1
+    assert client.count(me)[BLOCK] == 1
+    assert [d.kind for d in client.fanout(Post("", enemy), [me], kinds=[block]).dropped] == [BLOCK]
+    assert client.remove(me, block, enemy)
+
+
 def test_readme(url: str, uid: UID) -> None:
     text = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
     program = text.split("```python\n")[1].split("```")[0]
@@ -90,7 +112,7 @@ def test_readme(url: str, uid: UID) -> None:
 
 def test_filter_in_parts(client: Client, uid: UID) -> None:
     me = uid("me")
-    client.record(me, HIDES, uid("p1"))
+    client.record(me, HIDE, uid("p1"))
     posts = [Post(uid(f"p{i}"), uid("author")) for i in range(6)]
     first = client.filter(me, posts, limit=2, record_seen=True)
     assert [p.id for p in first.kept] == [uid("p0"), uid("p2")]
@@ -127,19 +149,19 @@ def test_filter_1000_posts(client: Client, uid: UID) -> None:
 def test_record_list_count_remove(client: Client, uid: UID) -> None:
     me, until = uid("me"), datetime(2099, 1, 2, 3, 4, 5, 678901, tzinfo=timezone.utc)
     began = datetime.now(timezone.utc)
-    assert client.record(me, BLOCKS, uid("a")) is True
-    assert client.record(me, BLOCKS, uid("a")) is False
-    assert client.record(me, BLOCKS, uid("b"), until=until) is True
-    newest, oldest = client.list(me, BLOCKS)
+    assert client.record(me, BLOCK, uid("a")) is True
+    assert client.record(me, BLOCK, uid("a")) is False
+    assert client.record(me, BLOCK, uid("b"), until=until) is True
+    newest, oldest = client.list(me, BLOCK)
     assert (newest.target, newest.until) == (uid("b"), until)
     assert (oldest.target, oldest.until) == (uid("a"), None)
     assert abs(oldest.since - began) < timedelta(minutes=10)
     assert oldest.since.utcoffset() == timedelta(0)
     none = dict.fromkeys(("domain-mute", "hide", "follow", "like", "repost-mute"), 0)
     assert client.count(me) == {"block": 2, **none}
-    assert client.remove(me, BLOCKS, uid("a")) is True
-    assert client.remove(me, BLOCKS, uid("a")) is False
-    assert [item.target for item in client.list(me, BLOCKS)] == [uid("b")]
+    assert client.remove(me, BLOCK, uid("a")) is True
+    assert client.remove(me, BLOCK, uid("a")) is False
+    assert [item.target for item in client.list(me, BLOCK)] == [uid("b")]
     assert client.filter(me, [Post(uid("p"), uid("a"))]).dropped == []
 
 
@@ -147,14 +169,14 @@ def test_list_of_several_parts(client: Client, uid: UID) -> None:
     me = uid("me")
     batch = [Activity(me, "like", uid(f"p{i}")) for i in range(150)]
     assert len(client.record_batch(batch)) == 150
-    targets = [item.target for item in client.list(me, LIKES)]
+    targets = [item.target for item in client.list(me, LIKE)]
     assert sorted(targets) == sorted(a.target for a in batch)
 
 
 def test_explain(client: Client, uid: UID) -> None:
     me, until = uid("me"), datetime(2099, 1, 1, tzinfo=timezone.utc)
-    client.record(uid("a"), BLOCKS, me, until=until)
-    client.record(me, LIKES, uid("p"))
+    client.record(uid("a"), BLOCK, me, until=until)
+    client.record(me, LIKE, uid("p"))
     client.record_posts(me, SEEN, [uid("p")])
     why = client.explain(me, Post(uid("p"), uid("c"), [uid("a")]))
     assert why.dropped and why.degraded == [] and why.page.keys > 0
@@ -168,7 +190,7 @@ def test_explain(client: Client, uid: UID) -> None:
 
 def test_roles_and_related(client: Client, uid: UID) -> None:
     me, muted, hidden = uid("me"), uid("u"), uid("o")
-    assert client.record(me, "repost-mutes", muted) and client.record(me, HIDES, hidden)
+    assert client.record(me, "repost-mutes", muted) and client.record(me, HIDE, hidden)
     posts = [
         Post(uid("p0"), uid("a"), ["x", Actor(muted, "repost")]),
         Post(uid("p1"), uid("a"), [Actor(muted, "mention"), Actor("x")]),
@@ -206,7 +228,7 @@ def test_keep(client: Client, uid: UID) -> None:
 
 def test_lists(client: Client, uid: UID) -> None:
     me, one, other = uid("me"), uid("L"), uid("M")
-    assert client.record(one, BLOCKS, uid("b")) and client.record(other, HIDES, uid("h"))
+    assert client.record(one, BLOCK, uid("b")) and client.record(other, HIDE, uid("h"))
     posts = [Post(uid("p"), uid("b")), Post(uid("h"), "a"), Post(uid("q"), "a")]
     assert client.filter(me, posts).kept == posts
     feed = client.filter(me, posts, lists=[other, one])
@@ -237,7 +259,7 @@ def test_positions(client: Client, uid: UID) -> None:
 def test_fanout(client: Client, uid: UID) -> None:
     author, other, viewers = uid("author"), uid("other"), [uid(f"v{i}") for i in range(4)]
     domain = uid("x.example")
-    assert client.record(viewers[1], BLOCKS, author) and client.record(other, BLOCKS, viewers[3])
+    assert client.record(viewers[1], BLOCK, author) and client.record(other, BLOCK, viewers[3])
     assert client.record(viewers[0], "domain-mutes", domain)
     post = Post("", author, [Actor(other, "repost")], facets={"domain": [domain]})
     got = client.fanout(post, viewers, exact=True)
@@ -297,7 +319,7 @@ def test_batch(client: Client, uid: UID) -> None:
     for result in results[5:]:  # a user may hide 4 posts
         assert isinstance(result.error, LimitReachedError)
         assert (result.error.code, result.error.limit) == ("limit_reached", 4)
-    assert next(i for i in client.list(me, HIDES) if i.target == uid("p1")).since == since
+    assert next(i for i in client.list(me, HIDE) if i.target == uid("p1")).since == since
     with pytest.raises(InvalidRequestError) as refused:
         client.record_batch([Activity(me, "like", uid("p")), Activity(me, "nothing", uid("p"))])
     assert refused.value.code == "unknown_kind" and "activities[1]" in refused.value.field
@@ -331,8 +353,8 @@ def test_stream_with_an_error(unchecked: Client, uid: UID) -> None:
 
 def test_export_that_is_abandoned(client: Client, uid: UID) -> None:
     me = uid("me")
-    client.record(me, LIKES, uid("p"))
-    client.record(me, LIKES, uid("q"))
+    client.record(me, LIKE, uid("p"))
+    client.record(me, LIKE, uid("q"))
     lines = client.export(me)
     assert next(lines).target == uid("p")
     lines.close()  # type: ignore[attr-defined]
@@ -341,8 +363,8 @@ def test_export_that_is_abandoned(client: Client, uid: UID) -> None:
 
 def test_delete_user(client: Client, uid: UID) -> None:
     me = uid("me")
-    client.record(me, LIKES, uid("p"))
-    client.record(uid("a"), BLOCKS, me)
+    client.record(me, LIKE, uid("p"))
+    client.record(uid("a"), BLOCK, me)
     client.record_posts(me, SEEN, [uid("p")])
     assert client.delete_user(me) == 2
     assert client.delete_user(me) == 0
@@ -352,7 +374,7 @@ def test_delete_user(client: Client, uid: UID) -> None:
 
 def test_preview_kinds_ready_call(client: Client, uid: UID) -> None:
     me = uid("me")
-    client.record(me, HIDES, uid("p0"))
+    client.record(me, HIDE, uid("p0"))
     preview = client.preview(me, "hide", [uid(f"p{i}") for i in range(5)])
     assert preview == feedfilter.Preview(new=4, present=1, total=5, limit=4, over=True)
     assert client.preview(me, "like", [uid("p")]).limit is None
@@ -376,7 +398,7 @@ def test_preview_kinds_ready_call(client: Client, uid: UID) -> None:
 @pytest.mark.parametrize("name", ["..", ".", "a/b", "ü %?#+&", "\U0001f600", "x" * 256])
 def test_ids_of_any_characters(client: Client, name: str) -> None:
     client.delete_user(name)
-    assert client.record(name, LIKES, name)
+    assert client.record(name, LIKE, name)
     assert [a.target for a in client.export(name)] == [name]
     assert client.filter(name, [Post(name, name)], annotate=["like"]).annotated["like"] == {name}
     assert client.delete_user(name) == 1
@@ -453,20 +475,20 @@ now = datetime.now(timezone.utc)
             "limit",
         ),
         (
-            lambda c: c.record("1", BLOCKS, "1"),
+            lambda c: c.record("1", BLOCK, "1"),
             InvalidRequestError,
             422,
             "self_block",
             "target",
         ),
         (
-            lambda c: c.record("1", LIKES, "p", until=now - timedelta(hours=1)),
+            lambda c: c.record("1", LIKE, "p", until=now - timedelta(hours=1)),
             InvalidRequestError,
             400,
             "out_of_range",
             "until",
         ),
-        (lambda c: c.record("1", "x", "p"), InvalidRequestError, 422, "unknown_kind", "plural"),
+        (lambda c: c.record("1", "x", "p"), InvalidRequestError, 422, "unknown_kind", "kind"),
         (
             lambda c: c.record_posts("1", SEEN, []),
             InvalidRequestError,
@@ -510,9 +532,9 @@ def test_errors_of_json(unchecked: Client, uid: UID) -> None:
 
 def test_limit_reached(client: Client, uid: UID) -> None:
     for i in range(4):
-        client.record(uid("me"), HIDES, uid(f"p{i}"))
+        client.record(uid("me"), HIDE, uid(f"p{i}"))
     with pytest.raises(LimitReachedError) as refused:
-        client.record(uid("me"), HIDES, uid("p4"))
+        client.record(uid("me"), HIDE, uid("p4"))
     assert (refused.value.status, refused.value.limit) == (409, 4)
 
 
@@ -527,7 +549,7 @@ def test_tokens(guarded: str, token: str, uid: UID, tmp_path: Path) -> None:
     with Client(guarded, token=token) as c:
         assert c.filter(uid("me"), posts).kept == posts
         with pytest.raises(AccessDeniedError) as refused:
-            c.record(uid("me"), LIKES, uid("p"))
+            c.record(uid("me"), LIKE, uid("p"))
     assert (refused.value.status, refused.value.code) == (403, "forbidden")
     file = tmp_path / "token"
     with Client(guarded, token=feedfilter.token_file(str(file))) as c:
@@ -543,7 +565,7 @@ def test_tokens(guarded: str, token: str, uid: UID, tmp_path: Path) -> None:
 def test_unix_socket(socket_url: str, uid: UID) -> None:
     for given in (socket_url, socket_url.replace("unix:", "unix://")):
         with Client(given) as c:
-            c.record(uid("me"), HIDES, uid("p"))
+            c.record(uid("me"), HIDE, uid("p"))
             assert c.filter(uid("me"), [Post(uid("p"), uid("a"))]).kept == []
             assert [a.target for a in c.export(uid("me"))] == [uid("p")]
 
@@ -563,7 +585,7 @@ def test_connections_are_kept(url: str, uid: UID, proxy: Callable[..., Proxy]) -
     through = proxy(url)
     with Client(through.url, max_attempts=1) as c:
         for i in range(10):
-            assert c.record(uid("me"), LIKES, uid(f"p{i}"))
+            assert c.record(uid("me"), LIKE, uid(f"p{i}"))
         assert len(list(c.export(uid("me")))) == 10
         assert c.ready().answers
     assert through.connections == 1
@@ -586,7 +608,7 @@ def test_requests_are_sent_without_delay(url: str, monkeypatch: pytest.MonkeyPat
 def test_retry_after_closed_connections(url: str, uid: UID, proxy: Callable[..., Proxy]) -> None:
     through = proxy(url, cut=2)
     with Client(through.url) as c:
-        assert c.record(uid("me"), LIKES, uid("p"))
+        assert c.record(uid("me"), LIKE, uid("p"))
         assert through.connections == 3
         through.break_connections()  # while it is idle
         assert c.count(uid("me"))["like"] == 1
@@ -614,10 +636,10 @@ def test_threads(url: str, uid: UID) -> None:
         def one(number: int) -> None:
             me = uid(f"me{number}")
             posts = [Post(uid(f"p{i}"), uid(f"a{i}")) for i in range(20)]
-            assert c.record(me, BLOCKS, uid(f"a{number % 20}"))
+            assert c.record(me, BLOCK, uid(f"a{number % 20}"))
             feed = c.filter(me, posts)
             assert [d.index for d in feed.dropped] == [number % 20]
-            assert c.remove(me, BLOCKS, uid(f"a{number % 20}"))
+            assert c.remove(me, BLOCK, uid(f"a{number % 20}"))
             assert c.filter(me, posts).kept == posts
 
         assert len(list(pool.map(one, range(100)))) == 100

@@ -12,7 +12,7 @@ import { batchOf, explanationOf, fanoutOf, itemOf, resultOf, stamp } from "./mes
 import { checkTexts } from "./texts.js";
 import type {
   Activity, CallOptions, Explanation, Fanout, FanoutRequest, Feed, FilterRequest, Item, Kind, KindInfo, Options, Pages,
-  Plural, Post, Preview, Readiness, Result, Stats,
+  Post, Preview, Readiness, Result, Stats,
 } from "./types.js";
 
 /** The answer of a route that only the JSON API has. */
@@ -82,24 +82,24 @@ export class FeedFilter {
   }
 
   /**
-   * Records an activity: `record("1", "blocks", "2")` lets user 1 block user 2. The activity ends
+   * Records an activity: `record("1", "block", "2")` lets user 1 block user 2. The activity ends
    * by itself at `until`. Returns whether it changed anything. Every later feed has the activity.
    */
-  record(user: string, plural: Plural, target: string, options?: CallOptions & { until?: Date | undefined }): Promise<boolean> {
-    return this.#record({ user, plural, target, op: Op.ADD, ...only("until", stamp(options?.until)) }, options);
+  record(user: string, kind: Kind, target: string, options?: CallOptions & { until?: Date | undefined }): Promise<boolean> {
+    return this.#record({ user, plural: kind, target, op: Op.ADD, ...only("until", stamp(options?.until)) }, options);
   }
 
   /** Undoes an activity. Returns whether there was one. */
-  remove(user: string, plural: Plural, target: string, options?: CallOptions): Promise<boolean> {
-    return this.#record({ user, plural, target, op: Op.REMOVE }, options);
+  remove(user: string, kind: Kind, target: string, options?: CallOptions): Promise<boolean> {
+    return this.#record({ user, plural: kind, target, op: Op.REMOVE }, options);
   }
 
   /**
    * Records 1 to 1,000 posts of a kind with a window: `recordPosts("1", "seen", posts)`. Returns
    * the number of distinct posts, which are all recorded now.
    */
-  recordPosts(user: string, plural: "seen" | (string & {}), posts: readonly string[], options?: CallOptions): Promise<number> {
-    const request = { user, plural, posts: [...posts] };
+  recordPosts(user: string, kind: Kind, posts: readonly string[], options?: CallOptions): Promise<number> {
+    const request = { user, plural: kind, posts: [...posts] };
     return this.#unary(ActivityService.method.recordPosts, request, (m) => m.recorded, options);
   }
 
@@ -161,10 +161,10 @@ export class FeedFilter {
    * Yields the user's activities of a kind, newest first. It requests further parts while the
    * caller reads. The timeout is for each part.
    */
-  async *list(user: string, plural: Plural, options?: CallOptions): AsyncGenerator<Item, void, undefined> {
+  async *list(user: string, kind: Kind, options?: CallOptions): AsyncGenerator<Item, void, undefined> {
     let limit = firstItems;
     for (let cursor = ""; ;) {
-      const part = await this.#unary(ActivityService.method.list, { user, plural, limit, cursor }, (m) => m, options);
+      const part = await this.#unary(ActivityService.method.list, { user, plural: kind, limit, cursor }, (m) => m, options);
       for (const item of part.items) yield itemOf(item);
       if (part.next === "" || part.next === cursor) return;
       limit = moreItems;

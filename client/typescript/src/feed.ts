@@ -98,7 +98,7 @@ export function decodeFeed<P extends Post>(request: FilterRequest<P>, bytes: Uin
     if (indexes.some((i) => i >= looked)) throw odd();
     annotated[kind] = new Set(indexes.map((i) => posts[i]!.id));
   }
-  if (request.annotate?.some((kind) => annotated[kind] === undefined)) throw odd();
+  if (answer.annotated.length !== (request.annotate?.length ?? 0)) throw odd();
   const degraded = degradedOf(answer.degraded);
   return { posts: kept, dropped, annotated, next: answer.next || undefined, degraded };
 }

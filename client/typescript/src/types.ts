@@ -39,11 +39,14 @@ export interface CallOptions {
   requestId?: string | undefined;
 }
 
-/** The name of a kind, such as "block". A service may have more than the built-in ones. */
+/**
+ * The name of a kind, such as "block". A service may have more than the built-in ones. Requests may
+ * have its plural, such as "blocks"; answers have the name.
+ */
 export type Kind = components["schemas"]["Kind"] | (string & {});
 
-/** The plural of a kind in the ledger, for calls about one kind. */
-export type Plural = "blocks" | "hides" | "likes" | (string & {});
+/** @deprecated Use Kind. */
+export type Plural = Kind;
 
 /** A user on a post, and what the user did. */
 export interface Actor {
@@ -105,7 +108,7 @@ export interface Feed<P extends Post = Post> {
   posts: P[];
   /** The dropped posts, in the order of the request. */
   dropped: Dropped<P>[];
-  /** For each kind of `annotate`, the ids of the kept posts that it annotates. */
+  /** For each kind of `annotate`, by its name, the ids of the kept posts that it annotates. */
   annotated: Record<string, ReadonlySet<string>>;
   /**
    * With a limit: the index of the first candidate that was not checked. Request the rest with

@@ -41,6 +41,28 @@ test("a feed drops posts for each reason, and keeps the caller's objects", async
   assert.deepEqual([feed.next, feed.degraded], [undefined, []]);
 });
 
+test("a kind by its name or its plural", async (t) => {
+  const ff = client(t);
+  for (const [block, like, seen] of [["block", "like", "seen"], ["blocks", "likes", "seen"]]) {
+    const me = newUser();
+    assert.ok(block && like && seen);
+    assert.equal(await ff.record(me, block, "enemy"), true);
+    const [result] = await ff.recordBatch([{ user: me, kind: like, target: "p", op: "add" }]);
+    assert.equal(result?.changed, true);
+    assert.equal(await ff.recordPosts(me, seen, ["old"]), 1);
+    const posts = [{ id: "p", author: "friend" }, { id: "q", author: "enemy" }];
+    const feed = await ff.filter({ viewer: me, posts, kinds: [block], annotate: [like] });
+    assert.deepEqual(feed.dropped.map(({ kind }) => kind), ["block"]);
+    assert.deepEqual(feed.annotated, { like: new Set(["p"]) });
+    assert.deepEqual((await all(ff.list(me, block))).map(({ target }) => target), ["enemy"]);
+    assert.equal((await ff.count(me))["block"], 1);
+    assert.equal((await ff.preview(me, like, ["p"])).present, 1);
+    const { dropped } = await ff.fanout({ post: { id: "", author: "enemy" }, viewers: [me], kinds: [block] });
+    assert.deepEqual(dropped.map(({ kind }) => kind), ["block"]);
+    assert.equal(await ff.remove(me, block, "enemy"), true);
+  }
+});
+
 test("a feed with each option", async (t) => {
   const ff = client(t);
   const [me, enemy] = [newUser(), newUser()];

@@ -47,7 +47,7 @@ func (o *Operations) WithLedger(call string, handle Handler) Handler {
 
 // Feed filters a feed, and calls answer with the result, which it has counted. A share of the feeds
 // is compared with the ledger after that.
-func (o *Operations) Feed(ctx context.Context, k *Call, req feed.Request, answer func(a feed.Answer) error) error {
+func (o *Operations) Feed(ctx context.Context, k *Call, req feed.Request, answer func(*feed.Checked) error) error {
 	if req.RecordSeen && k.Token != nil {
 		if err := allowed(k.Token, "record_seen", access.ActivityWrite); err != nil {
 			return err
@@ -60,7 +60,7 @@ func (o *Operations) Feed(ctx context.Context, k *Call, req feed.Request, answer
 	if err != nil {
 		return err
 	}
-	err = answer(checked.Answer)
+	err = answer(checked)
 	if sampled != nil { // most feeds are not, and need no attributes
 		sampled.Compare(ctx, slog.String("request_id", k.RequestID()))
 	}

@@ -166,9 +166,8 @@ func (p *procedures) count(ctx context.Context, k *core.Call, in *incoming[pb.Co
 	return res, nil
 }
 
-// kindOf returns the kind with the plural of a message, if the rate of the message's user allows
-// the call. With inLedger, it accepts only kinds that the ledger keeps, otherwise only kinds with a
-// window.
+// kindOf returns the kind of a message, if the rate of the message's user allows the call. With
+// inLedger, it accepts only kinds that the ledger keeps, otherwise only kinds with a window.
 func (p *procedures) kindOf(m interface {
 	GetUser() string
 	GetPlural() string
@@ -176,19 +175,17 @@ func (p *procedures) kindOf(m interface {
 	if err := p.operations.Access.UserMay(m.GetUser(), 1); err != nil {
 		return activity.Kind{}, err
 	}
-	plural := m.GetPlural()
-	for _, k := range p.operations.Activities.Kinds().All() {
-		switch {
-		case k.Plural != plural:
-		case k.InLedger() == inLedger:
-			return k, nil
-		case inLedger:
-			return k, core.Refuse(activity.CodeUnsupportedOp, "plural", fmt.Sprintf("not supported for %q, a kind with a window", plural))
-		default:
-			return k, core.Refuse(activity.CodeUnsupportedOp, "plural", fmt.Sprintf("not supported for %q, a kind without a window", plural))
-		}
+	k, ok := p.operations.Activities.Kinds().Named(m.GetPlural())
+	switch {
+	case !ok:
+		return k, core.Refuse(activity.CodeUnknownKind, "kind", fmt.Sprintf("there is no kind %q", m.GetPlural()))
+	case k.InLedger() == inLedger:
+		return k, nil
+	case inLedger:
+		return k, core.Refuse(activity.CodeUnsupportedOp, "kind", fmt.Sprintf("not supported for %q, a kind with a window", k.Name))
+	default:
+		return k, core.Refuse(activity.CodeUnsupportedOp, "kind", fmt.Sprintf("not supported for %q, a kind without a window", k.Name))
 	}
-	return activity.Kind{}, core.Refuse(activity.CodeUnknownKind, "plural", fmt.Sprintf("no kind has the plural %q", plural))
 }
 
 // activityOf returns the activity of a message, or an error if the message is not of the right

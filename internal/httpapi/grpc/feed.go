@@ -24,8 +24,8 @@ func (p *procedures) filter(ctx context.Context, k *core.Call, m *feedMessage) (
 		return nil, err
 	}
 	// Copy the answer: connect writes it after the buffer is back in the pool.
-	err = p.operations.Feed(ctx, k, req, func(a feed.Answer) error {
-		answer = feedAnswer(a, req, dropped)
+	err = p.operations.Feed(ctx, k, req, func(c *feed.Checked) error {
+		answer = feedAnswer(c.Answer, c.Request, dropped)
 		return nil
 	})
 	return answer, err

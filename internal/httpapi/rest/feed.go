@@ -171,11 +171,11 @@ func feedRequest(decoded filterRequest, in *core.Buffer) (req feed.Request, err 
 
 // filter answers which of the posts the viewer sees.
 func (a *api) filter(k *core.Call, req feed.Request, in *core.Buffer) error {
-	return a.operations.Feed(k.Request().Context(), k, req, func(answer feed.Answer) error {
+	return a.operations.Feed(k.Request().Context(), k, req, func(c *feed.Checked) error {
 		if in.DroppedOnly {
-			in.Text = appendDropped(in.Text[:0], answer, req.Annotate)
+			in.Text = appendDropped(in.Text[:0], c.Answer, c.Request.Annotate)
 		} else {
-			in.Text = appendFeed(in.Text[:0], answer, req)
+			in.Text = appendFeed(in.Text[:0], c.Answer, c.Request)
 		}
 		return core.Send(k, http.StatusOK, core.TypeJSON, in.Text)
 	})

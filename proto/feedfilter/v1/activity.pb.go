@@ -80,7 +80,7 @@ type Activity struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The user who does it.
 	User string `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
-	// The name of the kind, such as "block".
+	// The kind, by its name or its plural: "block" or "blocks".
 	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
 	// The user, post or other id that it is about.
 	Target string `protobuf:"bytes,3,opt,name=target,proto3" json:"target,omitempty"`
@@ -173,7 +173,7 @@ type RecordRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The user who does it.
 	User string `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
-	// The plural of the kind, such as "blocks".
+	// The kind, by its name or its plural: "block" or "blocks".
 	Plural string `protobuf:"bytes,2,opt,name=plural,proto3" json:"plural,omitempty"`
 	// The user, post or other id that it is about.
 	Target string `protobuf:"bytes,3,opt,name=target,proto3" json:"target,omitempty"`
@@ -301,7 +301,7 @@ type RecordPostsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The user.
 	User string `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
-	// The plural of the kind, such as "seen".
+	// The kind, by its name or its plural, such as "seen".
 	Plural string `protobuf:"bytes,2,opt,name=plural,proto3" json:"plural,omitempty"`
 	// The posts, 1 to 1,000.
 	Posts         []string `protobuf:"bytes,3,rep,name=posts,proto3" json:"posts,omitempty"`
@@ -650,7 +650,7 @@ type ListRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The user.
 	User string `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
-	// The plural of the kind, such as "blocks".
+	// The kind, by its name or its plural: "block" or "blocks".
 	Plural string `protobuf:"bytes,2,opt,name=plural,proto3" json:"plural,omitempty"`
 	// The largest number of items, 1 to 1,000. 0: 100.
 	Limit uint32 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`

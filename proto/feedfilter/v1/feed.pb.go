@@ -339,7 +339,7 @@ func (x *Facet) GetPosts() []uint32 {
 	return nil
 }
 
-// KindNames is a list of kinds.
+// KindNames is a list of kinds, by their names or their plurals.
 type KindNames struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Such as "block".

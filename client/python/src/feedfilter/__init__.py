@@ -1,9 +1,9 @@
 """A client of the feedfilter service, which filters feeds and records what users do.
 
-    from feedfilter import BLOCKS, Client, Post
+    from feedfilter import BLOCK, Client, Post
 
     with Client("http://127.0.0.1:8080") as client:
-        client.record("1", BLOCKS, "2")
+        client.record("1", BLOCK, "2")
         feed = client.filter("1", [Post("p8", author="2"), Post("p9", author="3")])
         print([post.id for post in feed.kept])
 
@@ -39,8 +39,11 @@ from ._errors import (
 )
 from ._types import (
     ADD,
+    BLOCK,
     BLOCKS,
+    HIDE,
     HIDES,
+    LIKE,
     LIKES,
     REMOVE,
     SEEN,
@@ -66,8 +69,11 @@ from ._version import __version__
 
 __all__ = [
     "ADD",
+    "BLOCK",
     "BLOCKS",
+    "HIDE",
     "HIDES",
+    "LIKE",
     "LIKES",
     "REMOVE",
     "SEEN",

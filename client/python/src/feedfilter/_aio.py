@@ -138,32 +138,32 @@ class AsyncClient:
     async def record(
         self,
         user: str,
-        plural: str,
+        kind: str,
         target: str,
         *,
         until: Optional[datetime] = None,
         timeout: Optional[float] = None,
     ) -> bool:
         """Record an activity, and return whether anything changed. See Client.record."""
-        return await self._run(self._core.activity(user, plural, target, ADD, until), timeout)
+        return await self._run(self._core.activity(user, kind, target, ADD, until), timeout)
 
     async def remove(
-        self, user: str, plural: str, target: str, *, timeout: Optional[float] = None
+        self, user: str, kind: str, target: str, *, timeout: Optional[float] = None
     ) -> bool:
         """Undo an activity, and return whether there was one.
 
         See Client.remove.
         """
-        return await self._run(self._core.activity(user, plural, target, REMOVE), timeout)
+        return await self._run(self._core.activity(user, kind, target, REMOVE), timeout)
 
     async def record_posts(
-        self, user: str, plural: str, posts: Sequence[str], *, timeout: Optional[float] = None
+        self, user: str, kind: str, posts: Sequence[str], *, timeout: Optional[float] = None
     ) -> int:
         """Record 1 to 1,000 posts of a kind with a window: `record_posts("1", SEEN, ["p7"])`.
 
         See Client.record_posts.
         """
-        return await self._run(self._core.record_posts(user, plural, posts), timeout)
+        return await self._run(self._core.record_posts(user, kind, posts), timeout)
 
     async def record_batch(
         self, activities: Sequence[Activity], *, timeout: Optional[float] = None
@@ -196,10 +196,10 @@ class AsyncClient:
                 yield result
 
     async def list(
-        self, user: str, plural: str, *, timeout: Optional[float] = None
+        self, user: str, kind: str, *, timeout: Optional[float] = None
     ) -> AsyncIterator[Item]:
         """Yield the user's activities of a kind, newest first. See Client.list."""
-        listing = self._core.listing(user, plural)
+        listing = self._core.listing(user, kind)
         while listing.call is not None:
             for item in listing.take(await self._run(listing.call, timeout)):
                 yield item

@@ -185,7 +185,7 @@ class Client:
     def record(
         self,
         user: str,
-        plural: str,
+        kind: str,
         target: str,
         *,
         until: Optional[datetime] = None,
@@ -193,35 +193,33 @@ class Client:
     ) -> bool:
         """Record an activity, and return whether anything changed.
 
-        `record("1", BLOCKS, "2")` lets user 1 block user 2. When it returns, every later feed has
+        `record("1", BLOCK, "2")` lets user 1 block user 2. When it returns, every later feed has
         the activity. After a retry, the result is about the last attempt. An earlier attempt whose
         answer was lost may have made the change.
 
         Args:
             user: The id of the user.
-            plural: The plural of the kind, such as BLOCKS.
+            kind: The kind, such as BLOCK.
             target: The id of the target, such as a user or a post.
             until: When the activity ends by itself: an aware datetime in the future, up to the
                 year 9999. None: never.
             timeout: Replaces the client's, in seconds.
         """
-        return self._run(self._core.activity(user, plural, target, ADD, until), timeout)
+        return self._run(self._core.activity(user, kind, target, ADD, until), timeout)
 
-    def remove(
-        self, user: str, plural: str, target: str, *, timeout: Optional[float] = None
-    ) -> bool:
+    def remove(self, user: str, kind: str, target: str, *, timeout: Optional[float] = None) -> bool:
         """Undo an activity, and return whether there was one; see record on retries."""
-        return self._run(self._core.activity(user, plural, target, REMOVE), timeout)
+        return self._run(self._core.activity(user, kind, target, REMOVE), timeout)
 
     def record_posts(
-        self, user: str, plural: str, posts: Sequence[str], *, timeout: Optional[float] = None
+        self, user: str, kind: str, posts: Sequence[str], *, timeout: Optional[float] = None
     ) -> int:
         """Record 1 to 1,000 posts of a kind with a window: `record_posts("1", SEEN, ["p7"])`.
 
         Returns:
             The number of distinct posts, which are all recorded now.
         """
-        return self._run(self._core.record_posts(user, plural, posts), timeout)
+        return self._run(self._core.record_posts(user, kind, posts), timeout)
 
     def record_batch(
         self, activities: Sequence[Activity], *, timeout: Optional[float] = None
@@ -258,12 +256,12 @@ class Client:
         if rest:
             yield from self._run(self._core.stream_piece(rest), timeout)
 
-    def list(self, user: str, plural: str, *, timeout: Optional[float] = None) -> Iterator[Item]:
+    def list(self, user: str, kind: str, *, timeout: Optional[float] = None) -> Iterator[Item]:
         """Yield the user's activities of a kind, newest first.
 
         It requests further parts while the caller reads. The timeout is for each part.
         """
-        listing = self._core.listing(user, plural)
+        listing = self._core.listing(user, kind)
         while listing.call is not None:
             yield from listing.take(self._run(listing.call, timeout))
 

@@ -494,10 +494,10 @@ class Core:
         )
 
     def activity(
-        self, user: str, plural: str, target: str, op: str, until: object = None
+        self, user: str, kind: str, target: str, op: str, until: object = None
     ) -> "Call[bool]":
         def content() -> bytes:
-            request = RecordRequest(user=user, plural=plural, target=target, op=wire.op("op", op))
+            request = RecordRequest(user=user, plural=kind, target=target, op=wire.op("op", op))
             wire.stamp("until", until, request.until)  # type: ignore[arg-type]  # as the caller has
             return wire.encoded(request)
 
@@ -505,17 +505,17 @@ class Core:
             _procedure(ACTIVITY, "Record"),
             content,
             lambda text: wire.read(RecordResponse(), text).changed,
-            given={"user": user, "plural": plural, "target": target},
+            given={"user": user, "kind": kind, "target": target},
         )
 
-    def record_posts(self, user: str, plural: str, posts: Sequence[str]) -> "Call[int]":
+    def record_posts(self, user: str, kind: str, posts: Sequence[str]) -> "Call[int]":
         return Call(
             _procedure(ACTIVITY, "RecordPosts"),
             lambda: wire.encoded(
-                RecordPostsRequest(user=user, plural=plural, posts=wire.names("posts", posts))
+                RecordPostsRequest(user=user, plural=kind, posts=wire.names("posts", posts))
             ),
             lambda text: wire.read(RecordPostsResponse(), text).recorded,
-            given={"user": user, "plural": plural, "posts": posts},
+            given={"user": user, "kind": kind, "posts": posts},
         )
 
     def record_batch(self, activities: Sequence[Activity]) -> "Call[List[Result]]":
@@ -526,15 +526,15 @@ class Core:
             given={"activities": activities},
         )
 
-    def listing(self, user: str, plural: str) -> "Listing":
-        return Listing(lambda limit, cursor: self._part(user, plural, limit, cursor))
+    def listing(self, user: str, kind: str) -> "Listing":
+        return Listing(lambda limit, cursor: self._part(user, kind, limit, cursor))
 
-    def _part(self, user: str, plural: str, limit: int, cursor: str) -> "Call[wire.Part]":
+    def _part(self, user: str, kind: str, limit: int, cursor: str) -> "Call[wire.Part]":
         return Call(
             _procedure(ACTIVITY, "List"),
-            lambda: wire.encoded(ListRequest(user=user, plural=plural, limit=limit, cursor=cursor)),
+            lambda: wire.encoded(ListRequest(user=user, plural=kind, limit=limit, cursor=cursor)),
             wire.Part,
-            given={"user": user, "plural": plural},
+            given={"user": user, "kind": kind},
         )
 
     def count(self, user: str) -> "Call[Dict[str, int]]":

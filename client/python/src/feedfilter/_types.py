@@ -18,11 +18,17 @@ from typing import (
 
 from ._errors import Error
 
-# Plurals of the built-in kinds, for calls about one kind. Client.kinds returns all plurals.
+# Names of the built-in kinds, for all calls. Client.kinds returns all names. Requests may have a
+# plural in place of a name; answers have names.
+BLOCK = "block"
+HIDE = "hide"
+LIKE = "like"
+SEEN = "seen"
+
+# Deprecated: use the names. A service of version 0.1.0 needs plurals in calls about one kind.
 BLOCKS = "blocks"
 HIDES = "hides"
 LIKES = "likes"
-SEEN = "seen"
 
 # Ops of activities.
 ADD = "add"
@@ -110,7 +116,8 @@ class Feed(Generic[P]):
     Attributes:
         kept: The posts that the viewer sees, in the order of the request.
         dropped: The dropped posts, in the order of the request.
-        annotated: For each kind of `annotate`, the ids of the kept posts that it annotates.
+        annotated: For each kind of `annotate`, by its name, the ids of the kept posts that it
+            annotates.
         next: With a limit: the index of the first candidate that was not checked. Request the
             rest with `posts[next:]`. None: all candidates were checked.
         degraded: The kinds that could not be checked. If they include a kind such as "block",
@@ -297,8 +304,8 @@ class Kind:
     """A kind of activities.
 
     Attributes:
-        name: Its name in batches and feeds, such as "block".
-        plural: Its name in calls about one kind, such as "blocks".
+        name: Its name, such as "block".
+        plural: Its second name in requests, such as "blocks".
         target: "user", "post" or the facet of the posts that it looks at.
         effect: "drop", "annotate" or "keep".
         two_way: Whether it also affects the target's feed.

@@ -283,7 +283,7 @@ def feed_of(text: bytes, posts: Sequence[P], annotate: Sequence[str]) -> Feed[P]
         )
         at = index + 1
     kept.extend(posts[at:checked])
-    if [a.kind for a in answer.annotated] != list(annotate):
+    if len(answer.annotated) != len(annotate):  # answers have names, requests may have plurals
         raise OddError("annotated: other kinds than the request's")
     if any(index >= checked for a in answer.annotated for index in a.posts):
         raise OddError("annotated: an index beyond the checked candidates")

@@ -152,7 +152,7 @@ export interface paths {
         };
         /**
          * List the kinds of activities
-         * @description Besides `block`, `hide`, `like` and `seen` a service may have configured kinds, with the same calls under their plural.
+         * @description Besides `block`, `hide`, `like` and `seen` a service may have configured kinds, with the same calls.
          */
         get: {
             parameters: {
@@ -492,10 +492,15 @@ export interface components {
          */
         Kind: "block" | "hide" | "like" | "seen";
         /**
-         * @description The name of a kind that the ledger keeps.
+         * @description The name or the plural of a kind of activities.
          * @enum {string}
          */
-        LedgerKind: "block" | "hide" | "like";
+        GivenKind: "block" | "hide" | "like" | "seen" | "blocks" | "hides" | "likes";
+        /**
+         * @description The name or the plural of a kind that the ledger keeps.
+         * @enum {string}
+         */
+        LedgerKind: "block" | "hide" | "like" | "blocks" | "hides" | "likes";
         /**
          * Format: date-time
          * @description When the activity ends by itself: a time in RFC 3339, in the future, up to the year 9999. Fractions of a microsecond are cut off.
@@ -525,7 +530,7 @@ export interface components {
         Activity: {
             /** @description The user who acts. */
             user: components["schemas"]["ID"];
-            kind: components["schemas"]["Kind"];
+            kind: components["schemas"]["GivenKind"];
             /** @description The user or post that the activity is about. */
             target: components["schemas"]["ID"];
             /** @enum {string} */
@@ -592,7 +597,7 @@ export interface components {
         Kinds: {
             kinds: {
                 name: components["schemas"]["Kind"];
-                /** @description The kind's name in routes. */
+                /** @description The kind's second name, which paths here have. */
                 plural: string;
                 /** @description The facet of posts that the kind's activities point at: `user`, `post` or one that the kinds file names. */
                 target: string;

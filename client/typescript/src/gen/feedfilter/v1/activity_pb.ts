@@ -30,7 +30,7 @@ export type Activity = Message<"feedfilter.v1.Activity"> & {
   user: string;
 
   /**
-   * The name of the kind, such as "block".
+   * The kind, by its name or its plural: "block" or "blocks".
    *
    * @generated from field: string kind = 2;
    */
@@ -88,7 +88,7 @@ export type RecordRequest = Message<"feedfilter.v1.RecordRequest"> & {
   user: string;
 
   /**
-   * The plural of the kind, such as "blocks".
+   * The kind, by its name or its plural: "block" or "blocks".
    *
    * @generated from field: string plural = 2;
    */
@@ -158,7 +158,7 @@ export type RecordPostsRequest = Message<"feedfilter.v1.RecordPostsRequest"> & {
   user: string;
 
   /**
-   * The plural of the kind, such as "seen".
+   * The kind, by its name or its plural, such as "seen".
    *
    * @generated from field: string plural = 2;
    */
@@ -326,7 +326,7 @@ export type ListRequest = Message<"feedfilter.v1.ListRequest"> & {
   user: string;
 
   /**
-   * The plural of the kind, such as "blocks".
+   * The kind, by its name or its plural: "block" or "blocks".
    *
    * @generated from field: string plural = 2;
    */

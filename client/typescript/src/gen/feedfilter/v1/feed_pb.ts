@@ -192,7 +192,7 @@ export const FacetSchema: GenMessage<Facet> = /*@__PURE__*/
   messageDesc(file_feedfilter_v1_feed, 1);
 
 /**
- * KindNames is a list of kinds.
+ * KindNames is a list of kinds, by their names or their plurals.
  *
  * @generated from message feedfilter.v1.KindNames
  */
