@@ -184,12 +184,14 @@ func TestFacets(t *testing.T) {
 	for _, bad := range []struct{ facets, code, field string }{
 		{`{"domain":["a",""]}`, "invalid_id", "posts[0].facets.domain[1]"},
 		{`{"domain":["a"],"community":[]}`, "unknown_facet", "posts[0].facets.community"},
-		{`{"tag":[` + repeated(17, `"a"`) + `]}`, "too_many_ids", "posts[0].facets.tag"},
 	} {
 		if a := s.do(t, "POST", "/v1/feed/filter", `{"viewer":"1","posts":[`+post("a", bad.facets)+`]}`); a.Code != bad.code || a.Field != bad.field {
 			t.Errorf("%s: %d %s", bad.facets, a.Status, a.Body)
 		}
 	}
+	s.want(t, "POST", "/v1/feed/filter", `{"viewer":"1","posts":[`+post("a", `{"domain":[`+repeated(65, `"a"`)+`]}`)+`]}`, 200,
+		`{"posts":[{"id":"a"}],"dropped":[],"degraded":[{"kind":"domain-mute",`+
+			`"reason":"a post has more than 64 ids of the facet \"domain\", and the rest were not checked"}]}`)
 }
 
 // explained asserts that an explanation has exactly the reasons with these beginnings.
