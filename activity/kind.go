@@ -66,6 +66,10 @@ type Kind struct {
 	Target Facet
 	Effect Effect
 
+	// Fold is how ids of the target's facet are made alike. All kinds with the same target have the
+	// same. Ids of users and posts are not folded.
+	Fold Fold
+
 	// Roles are up to 16 roles of users on a post, in which the kind looks at them, such as Author
 	// and "repost". Nil: it looks at all. It looks at users without a role in any case. Only for
 	// kinds whose targets are users.
@@ -117,7 +121,8 @@ func (k Kind) Equal(other Kind) bool { return reflect.DeepEqual(k, other) }
 type Kinds struct {
 	all    []Kind
 	byName map[string]Kind
-	facets map[Facet]bool
+	facets map[Facet]*Kind // a kind that targets the facet
+	folds  bool            // some facet has a Fold
 	taken  map[string]bool // every name that a page's keys have, reverse names included
 }
 
@@ -148,7 +153,7 @@ func builtinKinds() []Kind {
 // NewKinds returns the set of the given kinds. The error names the field that is out of range, or
 // the name that is used twice.
 func NewKinds(kinds ...Kind) (*Kinds, error) {
-	ks := &Kinds{byName: make(map[string]Kind), taken: make(map[string]bool), facets: make(map[Facet]bool)}
+	ks := &Kinds{byName: make(map[string]Kind), taken: make(map[string]bool), facets: make(map[Facet]*Kind)}
 	plurals := make(map[string]bool)
 	for _, k := range kinds {
 		if err := k.validate(); err != nil {
@@ -164,7 +169,11 @@ func NewKinds(kinds ...Kind) (*Kinds, error) {
 			return nil, fmt.Errorf("kind %q: the plural %q is taken", k.Name, k.Plural)
 		}
 		plurals[k.Plural] = true
-		ks.byName[k.Name], ks.facets[k.Target] = k, true
+		if other := ks.facets[k.Target]; other != nil && other.Fold != k.Fold {
+			return nil, fmt.Errorf("kind %q: fold %q, and kind %q with the same target has %q", k.Name, k.Fold, other.Name, other.Fold)
+		}
+		ks.byName[k.Name], ks.facets[k.Target] = k, &k
+		ks.folds = ks.folds || k.Fold != AsIs
 		ks.all = append(ks.all, k)
 	}
 	for _, k := range ks.all {
@@ -210,8 +219,8 @@ func (k Kind) validate() error {
 			return fmt.Errorf("name %q: %w", name, err)
 		}
 	}
-	if err := k.Target.Check(); err != nil {
-		return fmt.Errorf("target %q: %w", k.Target, err)
+	if err := k.validateTarget(); err != nil {
+		return err
 	}
 	switch {
 	case k.Effect < Drop || k.Effect > Keep:
@@ -273,6 +282,19 @@ func checkName(name string) error {
 	return nil
 }
 
+func (k Kind) validateTarget() error {
+	err := k.Target.Check()
+	switch {
+	case err != nil:
+		return fmt.Errorf("target %q: %w", k.Target, err)
+	case k.Fold != AsIs && k.Fold != FoldLower && k.Fold != FoldDomain:
+		return fmt.Errorf("fold %q is not lower or domain", k.Fold)
+	case k.Fold != AsIs && (k.Target == User || k.Target == Post):
+		return errors.New("ids of users and posts are not folded")
+	}
+	return nil
+}
+
 func (k Kind) validateWindow() error {
 	switch {
 	case k.Window != 0 && (k.Window < time.Second || k.Window > maxWindow):
@@ -307,7 +329,7 @@ func (ks *Kinds) CheckFacet(facet Facet, field string) error {
 			Code: CodeUnknownFacet, Field: field,
 			Message: fmt.Sprintf("ids of the facet %q belong in the fields id, author and actors", facet),
 		}
-	case !ks.facets[facet]:
+	case ks.facets[facet] == nil:
 		return &InvalidError{Code: CodeUnknownFacet, Field: field, Message: fmt.Sprintf("no kind has the target %q", facet)}
 	}
 	return nil

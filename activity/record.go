@@ -3,6 +3,7 @@ package activity
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -144,7 +145,7 @@ func (r *Recorder) Record(ctx context.Context, activities []Activity) ([]Outcome
 
 // NewBatch returns an empty batch of activities to record.
 func (r *Recorder) NewBatch() *Batch {
-	return &Batch{r: &r.reader, check: r.kinds.Check, write: r.write}
+	return &Batch{r: &r.reader, check: r.kinds.Canonical, write: r.write}
 }
 
 func (r *Recorder) write(ctx context.Context, p *prepared) error {
@@ -162,21 +163,21 @@ func (r *Recorder) write(ctx context.Context, p *prepared) error {
 // time.
 type Batch struct {
 	r          *reader
-	check      func(Activity) error
+	check      func(Activity) (Activity, error)             // see [Kinds.Canonical]
 	write      func(ctx context.Context, p *prepared) error // records the activities that pages have
 	activities []Activity
 }
 
 // Add adds an activity. It returns an [*InvalidError] if the activity can never be recorded.
 func (b *Batch) Add(a Activity) error {
-	err := b.check(a)
+	a, err := b.check(a)
 	if err == nil {
 		b.activities = append(b.activities, a)
 	}
 	return err
 }
 
-// Activities returns the activities of the batch, which nobody may change.
+// Activities returns the activities of the batch, with folded targets. Nobody may change them.
 func (b *Batch) Activities() []Activity { return b.activities }
 
 // Record records the activities as [Recorder.Record] and [Plain.Record] do. The error is no
@@ -192,12 +193,14 @@ func (b *Batch) Record(ctx context.Context) ([]Outcome, error) {
 // AddAll adds activities, none of them if one is invalid. The field of the [*InvalidError] is then
 // that of an activity, such as "activities[3].target".
 func (b *Batch) AddAll(activities []Activity) error {
+	from := len(b.activities)
+	b.activities = slices.Grow(b.activities, len(activities))
 	for i, a := range activities {
-		if err := b.check(a); err != nil {
+		if err := b.Add(a); err != nil {
+			b.activities = b.activities[:from]
 			return Within("activities["+strconv.Itoa(i)+"].", err)
 		}
 	}
-	b.activities = append(b.activities, activities...)
 	return nil
 }
 

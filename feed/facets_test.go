@@ -2,11 +2,14 @@ package feed_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/feed"
 )
 
@@ -81,5 +84,224 @@ func TestManyFacetIDs(t *testing.T) {
 	_, err := feed.Filter(t.Context(), r, feed.Request{Viewer: "1", Posts: []feed.Post{invalid}})
 	if err == nil || !strings.Contains(err.Error(), "facets.domain[64]") {
 		t.Errorf("an invalid id beyond the first: %v", err)
+	}
+}
+
+// facetID is an id of a facet, as an app may write it.
+type facetID struct{ facet, given, recorded string }
+
+// facetIDs returns ids of two facets, several times under different forms.
+func facetIDs() (all []facetID) {
+	for facet, forms := range map[string]map[string]string{
+		"domain": {
+			"example": "example Example EXAMPLE.", "x.example": "x.example X.example.", "a_b.x.example": "a_b.X.Example",
+			"xn--bcher-kva.example": "Bücher.example xn--BCHER-kva.example. bücher。EXAMPLE", "y.test": "y.test Y.TEST",
+		},
+		"tag": {"go": "go GO Go", "straße": "STRAẞE Straße", "strasse": "strasse", "go.": "Go."},
+	} {
+		for recorded, given := range forms {
+			for id := range strings.FieldsSeq(given) {
+				all = append(all, facetID{facet, id, recorded})
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b facetID) int { return strings.Compare(a.facet+a.given, b.facet+b.given) })
+	return all
+}
+
+// covers reports whether who has recorded other has this id, too.
+func (id facetID) covers(other string) bool { return id.recorded == other }
+
+// TestFacetsAreModel: whatever form of an id users write, undo, import and look for, feeds, lists,
+// fan-outs and explanations say what plain maps say.
+func TestFacetsAreModel(t *testing.T) {
+	kinds := moreKinds(t,
+		activity.Kind{Name: "domain-mute", Plural: "domain-mutes", Target: "domain", Effect: activity.Drop, Fanout: true, Fold: activity.FoldDomain},
+		activity.Kind{Name: "tag-mute", Plural: "tag-mutes", Target: "tag", Effect: activity.Drop, Fanout: true, Fold: activity.FoldLower},
+		activity.Kind{Name: "tag-seen", Plural: "tags-seen", Target: "tag", Effect: activity.Annotate, Window: 240 * time.Hour, Fold: activity.FoldLower},
+	)
+	r := openWith(t, activity.Config{Kinds: kinds, FalsePositiveRate: 1e-8, MaxSharedKeys: 16})
+	p, err := activity.OpenPlain(t.Context(), activity.PlainConfig{Store: &favfilter.Memory{}, Kinds: kinds, FalsePositiveRate: 1e-8})
+	must(t, err)
+	t.Cleanup(p.Close)
+	m := facetModel{T: t, rng: rand.New(rand.NewPCG(3, 4)), ids: facetIDs(), has: make(map[string]map[facetID]bool)}
+	for range 150 {
+		m.write(r, p)
+		m.look(r, p)
+	}
+	if m.dropped < 100 {
+		t.Errorf("%d posts were dropped, and %d kept", m.dropped, m.kept)
+	}
+}
+
+type facetModel struct {
+	*testing.T
+
+	rng *rand.Rand
+	ids []facetID
+	// has holds the ids that users have, without the form that was given.
+	has           map[string]map[facetID]bool
+	dropped, kept int
+}
+
+func (m *facetModel) user() string { return fmt.Sprint("u", m.rng.IntN(6)) }
+
+func (m *facetModel) id() facetID { return m.ids[m.rng.IntN(len(m.ids))] }
+
+// write records and undoes, by one of the ways in.
+func (m *facetModel) write(r *activity.Recorder, p *activity.Plain) {
+	m.Helper()
+	var batch []activity.Activity
+	for range 1 + m.rng.IntN(4) {
+		user, id := m.user(), m.id()
+		a := activity.Activity{User: user, Kind: id.facet + "-mute", Target: id.given, Remove: m.rng.IntN(2) == 0}
+		batch = append(batch, a)
+		if m.has[user] == nil {
+			m.has[user] = make(map[facetID]bool)
+		}
+		delete(m.has[user], facetID{id.facet, "", id.recorded})
+		if !a.Remove {
+			m.has[user][facetID{id.facet, "", id.recorded}] = true
+		}
+	}
+	_, err := p.Record(m.Context(), batch)
+	must(m, err)
+	switch m.rng.IntN(3) {
+	case 0:
+		_, err = r.Record(m.Context(), batch)
+	case 1:
+		b := r.NewBatch()
+		for _, a := range batch {
+			must(m, b.Add(a))
+		}
+		_, err = b.Record(m.Context())
+	case 2:
+		b, bulk := r.NewBatch(), r.NewBulk()
+		must(m, b.AddAll(batch))
+		_, err = bulk.Record(m.Context(), b)
+		must(m, err)
+		err = bulk.Finish(m.Context())
+	}
+	must(m, err)
+}
+
+// look asks in all ways what becomes of a post.
+func (m *facetModel) look(r *activity.Recorder, p *activity.Plain) {
+	m.Helper()
+	post := feed.Post{ID: "p", Author: "9", Facets: make(map[activity.Facet][]string)}
+	var on []facetID
+	for range m.rng.IntN(3) {
+		id := m.id()
+		on = append(on, id)
+		post.Facets[activity.Facet(id.facet)] = append(post.Facets[activity.Facet(id.facet)], id.given)
+	}
+	var viewers []string
+	var want []bool
+	for i := range 6 {
+		viewer := fmt.Sprint("u", i)
+		drops := slices.ContainsFunc(on, func(id facetID) bool { return m.covered(viewer, id) })
+		viewers, want = append(viewers, viewer), append(want, drops)
+		exact := m.rng.IntN(2) == 0
+		req := feed.Request{Viewer: viewer, Posts: []feed.Post{post}, Exact: exact}
+		if a := filter(m, r, req); (len(a.Dropped) == 1) != drops || drops && !m.covers(viewer, a.Dropped[0].Kind, a.Dropped[0].Target, on) {
+			m.Fatalf("%s has %v: a feed with %v dropped %+v", viewer, m.has[viewer], post, a.Dropped)
+		}
+		req.Viewer, req.Lists = "other", []string{viewer}
+		if a := filter(m, r, req); (len(a.Dropped) == 1) != drops {
+			m.Fatalf("the list %s has %v: a feed with %v dropped %+v", viewer, m.has[viewer], post, a.Dropped)
+		}
+		req = feed.Request{Viewer: viewer, Posts: []feed.Post{post}}
+		if a, err := feed.Filter(m.Context(), p, req); err != nil || (len(a.Dropped) == 1) != drops {
+			m.Fatalf("%s has %v: without a ledger, %v is dropped %+v, %v", viewer, m.has[viewer], post, a.Dropped, err)
+		}
+		e, err := feed.Explain(m.Context(), r, viewer, post)
+		certain := !slices.ContainsFunc(e.Reasons, func(r feed.Reason) bool { return r.Certainty != feed.Certain })
+		if err != nil || e.Dropped != drops || !certain {
+			m.Fatalf("%s has %v: %v is explained by %+v, %v", viewer, m.has[viewer], post, e.Reasons, err)
+		}
+		if drops {
+			m.dropped++
+		} else {
+			m.kept++
+		}
+		m.list(r, viewer)
+	}
+	got := make([]bool, len(viewers))
+	for _, d := range fanOut(m.T, r, feed.FanoutRequest{Post: post, Viewers: viewers, Exact: m.rng.IntN(2) == 0}).Dropped {
+		got[d.At] = m.covers(viewers[d.At], d.Kind, d.Target, on)
+	}
+	if !slices.Equal(got, want) {
+		m.Fatalf("%v: a fan-out of %v drops %v, want %v", m.has, post, got, want)
+	}
+}
+
+// covered reports whether the viewer has an id that covers this one.
+func (m *facetModel) covered(viewer string, id facetID) bool {
+	for has := range m.has[viewer] {
+		if has.facet == id.facet && id.covers(has.recorded) {
+			return true
+		}
+	}
+	return false
+}
+
+// covers reports whether the viewer has the target of a drop, and it covers an id on the post.
+func (m *facetModel) covers(viewer, kind, target string, on []facetID) bool {
+	facet := strings.TrimSuffix(kind, "-mute")
+	return m.has[viewer][facetID{facet, "", target}] &&
+		slices.ContainsFunc(on, func(id facetID) bool { return id.facet == facet && id.covers(target) })
+}
+
+// list asks the ledger what the user has.
+func (m *facetModel) list(r *activity.Recorder, user string) {
+	m.Helper()
+	for _, facet := range []string{"domain", "tag"} {
+		listing, err := r.List(m.Context(), user, facet+"-mute", "", activity.MaxListed)
+		must(m, err)
+		n := 0
+		for has := range m.has[user] {
+			if has.facet == facet {
+				n++
+			}
+		}
+		for _, item := range listing.Items {
+			if !m.has[user][facetID{facet, "", item.Target}] {
+				m.Fatalf("%s has %v: listed %v", user, m.has[user], listing.Items)
+			}
+		}
+		if len(listing.Items) != n {
+			m.Fatalf("%s has %v: listed %v", user, m.has[user], listing.Items)
+		}
+		var targets []string
+		for _, id := range m.ids {
+			if id.facet == facet {
+				targets = append(targets, id.given)
+			}
+		}
+		preview, err := r.Preview(m.Context(), user, facet+"-mute", targets)
+		if err != nil || preview.Present != n || preview.Total != map[string]int{"domain": 5, "tag": 4}[facet] {
+			m.Fatalf("%s has %v: preview %+v, %v", user, m.has[user], preview, err)
+		}
+	}
+}
+
+// TestFoldOfWindows: kinds with a window fold what is recorded and what is looked for.
+func TestFoldOfWindows(t *testing.T) {
+	tag := activity.Kind{Name: "tag-seen", Plural: "tags-seen", Target: "tag", Effect: activity.Drop, Window: 240 * time.Hour, Fold: activity.FoldLower}
+	r := openWith(t, activity.Config{Kinds: moreKinds(t, tag)})
+	record(t, r, "1 tag-seen Go")
+	v, err := r.View(t.Context(), "1", []activity.Kind{tag})
+	must(t, err)
+	must(t, v.Record(t.Context(), "tag-seen", []string{"REDIS"}))
+	for tag, want := range map[string]int{"gO": 1, "go": 1, "redis": 1, "sql": 0} {
+		posts := []feed.Post{{ID: "p", Author: "2", Facets: map[activity.Facet][]string{"tag": {tag}}}}
+		if a := filter(t, r, feed.Request{Viewer: "1", Posts: posts}); len(a.Dropped) != want {
+			t.Errorf("%s: dropped %+v", tag, a.Dropped)
+		}
+		v, err := r.View(t.Context(), "1", r.Kinds().All()[4:])
+		must(t, err)
+		if (v.Check(0, tag) == activity.Direct) != (want == 1) || len(v.Runs("tag-seen", tag)) != want {
+			t.Errorf("%s: a view says %v", tag, v.Check(0, tag))
+		}
 	}
 }

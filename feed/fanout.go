@@ -99,7 +99,7 @@ func (f *fanout) compile(kinds *activity.Kinds) error {
 	if err := f.checkPost(kinds); err != nil {
 		return err
 	}
-	f.req.Post = f.prepare([]Post{f.req.Post})[0]
+	f.req.Post = f.prepare(kinds, []Post{f.req.Post})[0]
 	for i, id := range f.req.Viewers {
 		if activity.IsPlainID(id) {
 			continue

@@ -102,30 +102,43 @@ func (c *checks) check(kinds *activity.Kinds, req *Request) error {
 			return activity.Within("posts["+strconv.Itoa(i)+"].", err)
 		}
 	}
-	req.Posts = c.prepare(posts)
+	req.Posts = c.prepare(kinds, posts)
 	return nil
 }
 
-// prepare returns the posts with those ids of their facets that kinds look at, and notes the facets
-// of which a post has more. It copies what it changes.
-func (c *checks) prepare(posts []Post) []Post {
-	given := posts
+// prepare returns the posts with the ids of their facets under which kinds look at them, and notes
+// the facets of which a post has more. It copies what it changes.
+func (c *checks) prepare(kinds *activity.Kinds, posts []Post) []Post {
+	given, copied := posts, false
 	for i := range given {
 		cloned := false
-		for facet, ids := range given[i].Facets {
-			if len(ids) <= MaxFacetIDs {
+		for facet, all := range given[i].Facets {
+			ids := all[:min(len(all), MaxFacetIDs)]
+			if len(ids) < len(all) {
+				c.noteExcess(facet)
+			}
+			if covering := kinds.Covering(facet, ids); covering != nil {
+				ids = covering
+			} else if len(ids) == len(all) {
 				continue
 			}
-			if c.excess == nil {
-				c.excess, posts = make(map[activity.Facet]bool), slices.Clone(given)
+			if !copied {
+				posts, copied = slices.Clone(given), true
 			}
 			if !cloned {
 				posts[i].Facets, cloned = maps.Clone(given[i].Facets), true
 			}
-			c.excess[facet], posts[i].Facets[facet] = true, ids[:MaxFacetIDs]
+			posts[i].Facets[facet] = ids
 		}
 	}
 	return posts
+}
+
+func (c *checks) noteExcess(facet activity.Facet) {
+	if c.excess == nil {
+		c.excess = make(map[activity.Facet]bool)
+	}
+	c.excess[facet] = true
 }
 
 // degrade adds the kinds that did not look at all ids of a post, unless they are there already.

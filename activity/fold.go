@@ -1,0 +1,87 @@
+package activity
+
+import (
+	"strings"
+
+	"golang.org/x/net/idna"
+)
+
+// Fold is how ids of a facet are made alike, before they are recorded or looked for.
+type Fold string
+
+// Folds.
+const (
+	AsIs       Fold = ""       // ids are compared byte by byte
+	FoldLower  Fold = "lower"  // lower case
+	FoldDomain Fold = "domain" // domain names: lower case, IDNA to ASCII, no final dot
+)
+
+// ID returns the id by which a valid id is recorded and looked for. That id folds to itself. It may
+// be longer than [MaxIDBytes]; then nobody can record it.
+func (f Fold) ID(id string) string {
+	switch f {
+	case FoldLower:
+		return strings.ToLower(id)
+	case FoldDomain:
+		return foldDomain(id)
+	default:
+		return id
+	}
+}
+
+// foldDomain maps a name to ASCII as browsers do. Of a name that has no form in ASCII it returns
+// the lower case, because every id needs a fold.
+func foldDomain(id string) string {
+	id = withoutFinalDots(id)
+	folded := strings.ToLower(id)
+	if IsPlainID(id) {
+		return folded
+	}
+	browser := idna.New(idna.MapForLookup(), idna.BidiRule(), idna.CheckJoiners(true), idna.CheckHyphens(false),
+		idna.StrictDomainName(false))
+	if ascii, err := browser.ToASCII(id); err == nil && ascii != "" {
+		return withoutFinalDots(strings.ToLower(ascii))
+	}
+	if folded != id {
+		return foldDomain(folded)
+	}
+	return id
+}
+
+// withoutFinalDots returns id as it is if there is nothing else in it.
+func withoutFinalDots(id string) string {
+	if trimmed := strings.TrimRight(id, "."); trimmed != "" {
+		return trimmed
+	}
+	return id
+}
+
+// Canonical returns an activity as it is recorded, with its target folded. The error is an
+// [*InvalidError] if it can never be recorded: that of Check, or the folded target is too long.
+func (ks *Kinds) Canonical(a Activity) (Activity, error) {
+	if err := ks.Check(a); err != nil {
+		return a, err
+	}
+	folded := ks.byName[a.Kind].Fold.ID(a.Target)
+	if folded == a.Target {
+		return a, nil
+	}
+	a.Target = folded
+	return a, CheckID(folded, "target")
+}
+
+// Covering returns the ids under which kinds look for ids of a facet; nil: as they are.
+func (ks *Kinds) Covering(facet Facet, ids []string) (covering []string) {
+	if !ks.folds {
+		return nil
+	}
+	k := ks.facets[facet]
+	if k == nil || k.Fold == AsIs {
+		return nil
+	}
+	covering = make([]string, len(ids))
+	for i, id := range ids {
+		covering[i] = k.Fold.ID(id)
+	}
+	return covering
+}
