@@ -56,6 +56,42 @@ func withoutFinalDots(id string) string {
 	return id
 }
 
+// Rollup is how an id of a facet names its parents. An activity with an id covers all ids below it.
+type Rollup string
+
+// Rollups.
+const (
+	NoRollup     Rollup = ""       // an id has no parents
+	RollupDomain Rollup = "domain" // the parents of a.b.example are b.example and example
+	RollupPath   Rollup = "path"   // the parents of b.example/x/y are b.example/x and b.example
+)
+
+// MaxParents is the largest number of parts of an id that covers others: labels of a domain,
+// segments of a path. It bounds the look-ups for an id. The author of a post cannot exceed it to
+// hide an id: parents are counted from the root.
+const MaxParents = 8
+
+// appendParents appends the parents of an id, the nearest first.
+func (r Rollup) appendParents(to []string, id string) []string {
+	var parent func(id string) string
+	separator := "."
+	switch r {
+	case RollupDomain:
+		parent = func(id string) string { return id[strings.IndexByte(id, '.')+1:] }
+	case RollupPath:
+		parent = func(id string) string { return id[:strings.LastIndexByte(id, '/')] }
+		separator = "/"
+	default:
+		return to
+	}
+	for parts := strings.Count(id, separator); parts > 0; parts-- {
+		if id = parent(id); parts <= MaxParents && id != "" {
+			to = append(to, id)
+		}
+	}
+	return to
+}
+
 // Canonical returns an activity as it is recorded, with its target folded. The error is an
 // [*InvalidError] if it can never be recorded: that of Check, or the folded target is too long.
 func (ks *Kinds) Canonical(a Activity) (Activity, error) {
@@ -70,18 +106,20 @@ func (ks *Kinds) Canonical(a Activity) (Activity, error) {
 	return a, CheckID(folded, "target")
 }
 
-// Covering returns the ids under which kinds look for ids of a facet; nil: as they are.
+// Covering returns the ids under which kinds look for ids of a facet: each id folded, and its
+// parents. Nil: the ids as they are.
 func (ks *Kinds) Covering(facet Facet, ids []string) (covering []string) {
 	if !ks.folds {
 		return nil
 	}
 	k := ks.facets[facet]
-	if k == nil || k.Fold == AsIs {
+	if k == nil || k.Fold == AsIs && k.Rollup == NoRollup {
 		return nil
 	}
-	covering = make([]string, len(ids))
-	for i, id := range ids {
-		covering[i] = k.Fold.ID(id)
+	covering = make([]string, 0, 4*len(ids))
+	for _, id := range ids {
+		id = k.Fold.ID(id)
+		covering = k.Rollup.appendParents(append(covering, id), id)
 	}
 	return covering
 }

@@ -73,6 +73,8 @@ func TestFoldedTooLong(t *testing.T) {
 	}
 	for what, k := range map[string]Kind{
 		"another fold":           {Name: "note", Plural: "notes", Target: "tag", Effect: Annotate},
+		"another roll-up":        {Name: "note", Plural: "notes", Target: "tag", Effect: Annotate, Fold: FoldLower, Rollup: RollupPath},
+		"a roll-up of posts":     {Name: "note", Plural: "notes", Target: Post, Effect: Annotate, Rollup: RollupPath},
 		"an unknown fold":        {Name: "note", Plural: "notes", Target: "x", Effect: Annotate, Fold: "upper"},
 		"a fold of ids of users": {Name: "note", Plural: "notes", Target: User, Effect: Annotate, Fold: FoldLower},
 	} {
@@ -85,4 +87,25 @@ func TestFoldedTooLong(t *testing.T) {
 func isInvalid(err error, field string) bool {
 	invalid, ok := errors.AsType[*InvalidError](err)
 	return ok && invalid.Code == CodeInvalidID && invalid.Field == field
+}
+
+func TestParents(t *testing.T) {
+	for _, c := range []struct {
+		rollup   Rollup
+		id, want string
+	}{
+		{NoRollup, "a.b/c", ""},
+		{RollupDomain, "a.b.example", "b.example example"},
+		{RollupDomain, "example", ""},
+		{RollupDomain, "a..b.", ".b. b."},
+		{RollupDomain, "...", ".. ."},
+		{RollupDomain, strings.Repeat("x.", 130) + "1.2.3.4.5.6.7.8", "1.2.3.4.5.6.7.8 2.3.4.5.6.7.8 3.4.5.6.7.8 4.5.6.7.8 5.6.7.8 6.7.8 7.8 8"},
+		{RollupPath, "b.example/x/y", "b.example/x b.example"},
+		{RollupPath, "/x/", "/x"},
+		{RollupPath, "1/2/3/4/5/6/7/8/" + strings.Repeat("/", 130), "1/2/3/4/5/6/7/8 1/2/3/4/5/6/7 1/2/3/4/5/6 1/2/3/4/5 1/2/3/4 1/2/3 1/2 1"},
+	} {
+		if got := strings.Join(c.rollup.appendParents(nil, c.id), " "); got != c.want {
+			t.Errorf("%q of %q: %q, want %q", c.rollup, c.id, got, c.want)
+		}
+	}
 }

@@ -66,9 +66,10 @@ type Kind struct {
 	Target Facet
 	Effect Effect
 
-	// Fold is how ids of the target's facet are made alike. All kinds with the same target have the
-	// same. Ids of users and posts are not folded.
-	Fold Fold
+	// Fold is how ids of the target's facet are made alike, and Rollup which ids are below others.
+	// All kinds with the same target have the same. Ids of users and posts have neither.
+	Fold   Fold
+	Rollup Rollup
 
 	// Roles are up to 16 roles of users on a post, in which the kind looks at them, such as Author
 	// and "repost". Nil: it looks at all. It looks at users without a role in any case. Only for
@@ -122,7 +123,7 @@ type Kinds struct {
 	all    []Kind
 	byName map[string]Kind
 	facets map[Facet]*Kind // a kind that targets the facet
-	folds  bool            // some facet has a Fold
+	folds  bool            // some facet has a Fold or a Rollup
 	taken  map[string]bool // every name that a page's keys have, reverse names included
 }
 
@@ -169,11 +170,12 @@ func NewKinds(kinds ...Kind) (*Kinds, error) {
 			return nil, fmt.Errorf("kind %q: the plural %q is taken", k.Name, k.Plural)
 		}
 		plurals[k.Plural] = true
-		if other := ks.facets[k.Target]; other != nil && other.Fold != k.Fold {
-			return nil, fmt.Errorf("kind %q: fold %q, and kind %q with the same target has %q", k.Name, k.Fold, other.Name, other.Fold)
+		if other := ks.facets[k.Target]; other != nil && (other.Fold != k.Fold || other.Rollup != k.Rollup) {
+			return nil, fmt.Errorf("kind %q: fold %q and roll-up %q, and kind %q with the same target has %q and %q",
+				k.Name, k.Fold, k.Rollup, other.Name, other.Fold, other.Rollup)
 		}
 		ks.byName[k.Name], ks.facets[k.Target] = k, &k
-		ks.folds = ks.folds || k.Fold != AsIs
+		ks.folds = ks.folds || k.Fold != AsIs || k.Rollup != NoRollup
 		ks.all = append(ks.all, k)
 	}
 	for _, k := range ks.all {
@@ -289,8 +291,12 @@ func (k Kind) validateTarget() error {
 		return fmt.Errorf("target %q: %w", k.Target, err)
 	case k.Fold != AsIs && k.Fold != FoldLower && k.Fold != FoldDomain:
 		return fmt.Errorf("fold %q is not lower or domain", k.Fold)
-	case k.Fold != AsIs && (k.Target == User || k.Target == Post):
-		return errors.New("ids of users and posts are not folded")
+	case k.Rollup != NoRollup && k.Rollup != RollupDomain && k.Rollup != RollupPath:
+		return fmt.Errorf("roll-up %q is not domain or path", k.Rollup)
+	case k.Fold == FoldDomain && k.Rollup == RollupPath:
+		return errors.New("the fold domain is not for paths")
+	case (k.Fold != AsIs || k.Rollup != NoRollup) && (k.Target == User || k.Target == Post):
+		return errors.New("ids of users and posts have no fold and no roll-up")
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ const maxKinds = 100
 
 // Parse returns the built-in kinds and those that the file adds, as JSON:
 //
-//	{"facets": {"domain": {"fold": "domain"}, ...},
+//	{"facets": {"domain": {"fold": "domain", "rollup": "domain"}, ...},
 //	 "kinds": [{"name": "mute", "target": "user", "effect": "drop", "limit": 1000}, ...]}
 //
 // The entry of a built-in kind may set its limit, or its window, parts and most. Its other fields
@@ -111,7 +111,10 @@ func splitKinds(file []byte) (facets jsontext.Value, kinds []jsontext.Value, err
 }
 
 // facetEntry is a facet in a file.
-type facetEntry struct{ fold activity.Fold }
+type facetEntry struct {
+	fold   activity.Fold
+	rollup activity.Rollup
+}
 
 // readFacets returns the facets of the file, and all mistakes.
 func readFacets(text jsontext.Value) (facets map[activity.Facet]facetEntry, errs []error) {
@@ -125,6 +128,7 @@ func readFacets(text jsontext.Value) (facets map[activity.Facet]facetEntry, errs
 		var f facetEntry
 		e.open(entries[facet])
 		e.read("fold", &f.fold, "text")
+		e.read("rollup", &f.rollup, "text")
 		e.refuseOthers()
 		if len(e.mistakes) > 0 {
 			errs = append(errs, fmt.Errorf("facet %q: %s", facet, strings.Join(e.mistakes, ", ")))
@@ -179,7 +183,7 @@ func (e *kindEntry) open(text jsontext.Value) bool {
 func (e *kindEntry) added(facets map[activity.Facet]facetEntry) activity.Kind {
 	k := activity.Kind{Name: e.name, Plural: e.name + "s"}
 	e.settle(&k)
-	k.Fold = facets[k.Target].fold
+	k.Fold, k.Rollup = facets[k.Target].fold, facets[k.Target].rollup
 	if k.Target == "" {
 		e.missing("target")
 	}

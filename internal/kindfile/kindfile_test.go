@@ -60,6 +60,15 @@ func TestParse(t *testing.T) {
 				activity.Kind{Name: "mute", Plural: "mutes", Target: activity.User, Effect: activity.Drop},
 				activity.Kind{Name: "follow", Plural: "follows", Target: activity.User, Effect: activity.Keep, Over: []string{"mute", "hide"}}),
 		},
+		"roll-up": {
+			`{"facets":{"url":{"rollup":"path","fold":"lower"},"domain":{"rollup":"domain"}},"kinds":[
+				{"name":"a","target":"url","effect":"drop"},{"name":"b","target":"domain","effect":"annotate"}]}`,
+			withBuiltin(asIs,
+				activity.Kind{
+					Name: "a", Plural: "as", Target: "url", Effect: activity.Drop, Fold: activity.FoldLower, Rollup: activity.RollupPath,
+				},
+				activity.Kind{Name: "b", Plural: "bs", Target: "domain", Effect: activity.Annotate, Rollup: activity.RollupDomain}),
+		},
 		"fold": {
 			`{"facets":{"domain":{"fold":"domain"},"tag":{"fold":"lower"},"thread":{}},"kinds":[
 				{"name":"a","target":"domain","effect":"drop"},{"name":"b","target":"domain","effect":"annotate"},
@@ -176,6 +185,9 @@ func TestParseRefuses(t *testing.T) {
 		{`{"facets":{"tag":{"fold":"lower"}},"kinds":[]}`, `facet "tag": no kind has this target`},
 		{`{"facets":{"user":{"fold":"lower"}},"kinds":[]}`, `facet "user": ids of users and posts are compared as they are`},
 		{`{"facets":{"tag":{"fold":"upper"}},"kinds":[{"name":"a","target":"tag","effect":"drop"}]}`, `kind "a": fold "upper" is not lower or domain`},
+		{`{"facets":{"tag":{"rollup":1}},"kinds":[]}`, `facet "tag": rollup: not text`},
+		{`{"facets":{"tag":{"rollup":"up"}},"kinds":[{"name":"a","target":"tag","effect":"drop"}]}`, `kind "a": roll-up "up" is not domain or path`},
+		{`{"facets":{"url":{"rollup":"path","fold":"domain"}},"kinds":[{"name":"a","target":"url","effect":"drop"}]}`, `kind "a": the fold domain is not for paths`},
 		{kind(`,"parts":0`), `kind "mute": parts: 0 is not 1 or more`},
 		{kind(`,"parts":null`), `kind "mute": parts: not a whole number`},
 		{kind(`,"parts":3`), `kind "mute": 3 parts: 1 to 64, and only with a window`},
