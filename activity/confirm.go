@@ -13,8 +13,8 @@ import (
 // Claim says that a user has an activity of Kind with Target. A View reports it, and it may be a
 // false positive.
 type Claim struct {
-	Kind   *Kind // one that the ledger keeps
-	Target string
+	Kind   *Kind  // one that the ledger keeps
+	Target string // as it is recorded: see [Fold.ID]
 	// Sides are those on which the activity may be: Direct is the user's, and Reverse the target's
 	// with the user, of a two-way kind or one with Fanout.
 	Sides Match

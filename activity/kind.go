@@ -66,6 +66,11 @@ type Kind struct {
 	Target Facet
 	Effect Effect
 
+	// Fold is how ids of the target's facet are made alike, and Rollup which ids are below others.
+	// All kinds with the same target have the same. Ids of users and posts have neither.
+	Fold   Fold
+	Rollup Rollup
+
 	// Roles are up to 16 roles of users on a post, in which the kind looks at them, such as Author
 	// and "repost". Nil: it looks at all. It looks at users without a role in any case. Only for
 	// kinds whose targets are users.
@@ -116,8 +121,9 @@ func (k Kind) Equal(other Kind) bool { return reflect.DeepEqual(k, other) }
 // Kinds is an immutable set of kinds. It is safe for concurrent use.
 type Kinds struct {
 	all    []Kind
-	byName map[string]int // indexes in all, by name and by plural
-	facets map[Facet]bool
+	byName map[string]int  // indexes in all, by name and by plural
+	facets map[Facet]*Kind // a kind that targets the facet
+	folds  bool            // some facet has a Fold or a Rollup
 }
 
 // BuiltinKinds returns the kinds that every service has: block, hide, like and seen.
@@ -147,7 +153,7 @@ func builtinKinds() []Kind {
 // NewKinds returns the set of the given kinds. The error names the field that is out of range, or
 // the name that is used twice: names, plurals and reverse names all differ.
 func NewKinds(kinds ...Kind) (*Kinds, error) {
-	ks := &Kinds{byName: make(map[string]int), facets: make(map[Facet]bool)}
+	ks := &Kinds{byName: make(map[string]int), facets: make(map[Facet]*Kind)}
 	taken := make(map[string]string) // the kind that has the name
 	for i, k := range kinds {
 		if err := k.validate(); err != nil {
@@ -159,7 +165,12 @@ func NewKinds(kinds ...Kind) (*Kinds, error) {
 			}
 			taken[name] = k.Name
 		}
-		ks.byName[k.Name], ks.byName[k.Plural], ks.facets[k.Target] = i, i, true
+		if other := ks.facets[k.Target]; other != nil && (other.Fold != k.Fold || other.Rollup != k.Rollup) {
+			return nil, fmt.Errorf("kind %q: fold %q and roll-up %q, and kind %q with the same target has %q and %q",
+				k.Name, k.Fold, k.Rollup, other.Name, other.Fold, other.Rollup)
+		}
+		ks.byName[k.Name], ks.byName[k.Plural], ks.facets[k.Target] = i, i, &k
+		ks.folds = ks.folds || k.Fold != AsIs || k.Rollup != NoRollup
 		ks.all = append(ks.all, k)
 	}
 	for i := range ks.all {
@@ -217,8 +228,8 @@ func (k Kind) validate() error {
 			return fmt.Errorf("name %q: %w", name, err)
 		}
 	}
-	if err := k.Target.Check(); err != nil {
-		return fmt.Errorf("target %q: %w", k.Target, err)
+	if err := k.validateTarget(); err != nil {
+		return err
 	}
 	switch {
 	case k.Effect < Drop || k.Effect > Keep:
@@ -280,6 +291,23 @@ func checkName(name string) error {
 	return nil
 }
 
+func (k Kind) validateTarget() error {
+	err := k.Target.Check()
+	switch {
+	case err != nil:
+		return fmt.Errorf("target %q: %w", k.Target, err)
+	case k.Fold != AsIs && k.Fold != FoldLower && k.Fold != FoldDomain:
+		return fmt.Errorf("fold %q is not lower or domain", k.Fold)
+	case k.Rollup != NoRollup && k.Rollup != RollupDomain && k.Rollup != RollupPath:
+		return fmt.Errorf("roll-up %q is not domain or path", k.Rollup)
+	case k.Fold == FoldDomain && k.Rollup == RollupPath:
+		return errors.New("the fold domain is not for paths")
+	case (k.Fold != AsIs || k.Rollup != NoRollup) && (k.Target == User || k.Target == Post):
+		return errors.New("ids of users and posts have no fold and no roll-up")
+	}
+	return nil
+}
+
 func (k Kind) validateWindow() error {
 	switch {
 	case k.Window != 0 && (k.Window < time.Second || k.Window > maxWindow):
@@ -318,7 +346,7 @@ func (ks *Kinds) CheckFacet(facet Facet, field string) error {
 			Code: CodeUnknownFacet, Field: field,
 			Message: fmt.Sprintf("ids of the facet %q belong in the fields id, author and actors", facet),
 		}
-	case !ks.facets[facet]:
+	case ks.facets[facet] == nil:
 		return &InvalidError{Code: CodeUnknownFacet, Field: field, Message: fmt.Sprintf("no kind has the target %q", facet)}
 	}
 	return nil

@@ -116,12 +116,13 @@ func (r *Recorder) Preview(ctx context.Context, user, kind string, targets []str
 	items := make([]ledger.Item, 0, len(targets))
 	distinct := make(map[string]bool, len(targets))
 	for i, target := range targets {
-		if err := r.kinds.Check(Activity{User: user, Kind: k.Name, Target: target}); err != nil {
+		a, err := r.kinds.Canonical(Activity{User: user, Kind: k.Name, Target: target})
+		if err != nil {
 			return Preview{}, ofTarget(i, err)
 		}
-		if !distinct[target] {
-			distinct[target] = true
-			items = append(items, ledger.Item{Kind: k.Name, Target: target})
+		if !distinct[a.Target] {
+			distinct[a.Target] = true
+			items = append(items, ledger.Item{Kind: k.Name, Target: a.Target})
 		}
 	}
 	found, err := r.lookup(ctx, user, items, r.pages.Now())
@@ -150,7 +151,7 @@ func (r *Recorder) counted(kind string) (Kind, error) {
 	}
 }
 
-// ofTarget renames the field of an error of [Kinds.Check] to the i-th target.
+// ofTarget renames the field of an error of [Kinds.Canonical] to the i-th target.
 func ofTarget(i int, err error) error {
 	invalid, ok := err.(*InvalidError) //nolint:errorlint // Check wraps nothing
 	if !ok || invalid.Field != "target" {

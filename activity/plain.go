@@ -109,10 +109,11 @@ func (p *Plain) Await(_ context.Context, after string) error {
 	return notFollowed()
 }
 
-// check also refuses activities that only a ledger can keep.
-func (p *Plain) check(a *Activity) error {
-	if err := p.kinds.check(a); err != nil {
-		return err
+// check is [Kinds.Canonical], and refuses activities that only a ledger can keep.
+func (p *Plain) check(a Activity) (Activity, error) {
+	a, err := p.kinds.Canonical(a)
+	if err != nil {
+		return a, err
 	}
 	var field string
 	switch k, _ := p.kinds.Named(a.Kind); {
@@ -121,9 +122,9 @@ func (p *Plain) check(a *Activity) error {
 	case k.InLedger() && !a.Since.IsZero():
 		field = "since"
 	default:
-		return nil
+		return a, nil
 	}
-	return &InvalidError{Code: CodeNoLedger, Field: field, Message: (&NoLedgerError{"an activity with a time"}).Error()}
+	return a, &InvalidError{Code: CodeNoLedger, Field: field, Message: (&NoLedgerError{"an activity with a time"}).Error()}
 }
 
 func (p *Plain) write(ctx context.Context, call *prepared) error {

@@ -3,6 +3,7 @@ package activity
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -36,38 +37,40 @@ type Activity struct {
 }
 
 // Check returns an [*InvalidError] if a can never be recorded.
-func (ks *Kinds) Check(a Activity) error { return ks.check(&a) }
+func (ks *Kinds) Check(a Activity) error {
+	_, err := ks.Canonical(a)
+	return err
+}
 
-// check is Check, and sets a.Kind to the name of the kind.
-func (ks *Kinds) check(a *Activity) error {
+// check returns the kind of a, or an [*InvalidError] if a can never be recorded with any fold.
+func (ks *Kinds) check(a Activity) (Kind, error) {
 	k, ok := ks.Named(a.Kind)
 	switch {
 	case !ok:
-		return &InvalidError{Code: CodeUnknownKind, Field: fieldKind, Message: fmt.Sprintf("there is no kind %q", a.Kind)}
+		return k, &InvalidError{Code: CodeUnknownKind, Field: fieldKind, Message: fmt.Sprintf("there is no kind %q", a.Kind)}
 	case a.Remove && !k.InLedger():
-		return &InvalidError{Code: CodeUnsupportedOp, Field: "op", Message: fmt.Sprintf("%s cannot be removed: it ends by itself", k.Name)}
+		return k, &InvalidError{Code: CodeUnsupportedOp, Field: "op", Message: fmt.Sprintf("%s cannot be removed: it ends by itself", k.Name)}
 	case !a.Since.IsZero() && a.Remove:
-		return &InvalidError{Code: CodeUnsupportedOp, Field: "since", Message: "only an activity that is added has a beginning"}
+		return k, &InvalidError{Code: CodeUnsupportedOp, Field: "since", Message: "only an activity that is added has a beginning"}
 	case !a.Until.IsZero() && (a.Remove || !k.InLedger()):
-		return &InvalidError{
+		return k, &InvalidError{
 			Code: CodeUnsupportedOp, Field: "until", Message: "only an activity that is added, and that the ledger keeps, has an end",
 		}
 	case a.Until.UTC().Year() > maxYear:
-		return &InvalidError{Code: CodeOutOfRange, Field: "until", Message: "past the year 9999"}
+		return k, &InvalidError{Code: CodeOutOfRange, Field: "until", Message: "past the year 9999"}
 	case a.Since.UTC().Year() < minYear:
-		return &InvalidError{Code: CodeOutOfRange, Field: "since", Message: "before the year 1"}
+		return k, &InvalidError{Code: CodeOutOfRange, Field: "since", Message: "before the year 1"}
 	}
 	if err := CheckID(a.User, "user"); err != nil {
-		return err
+		return k, err
 	}
 	if err := CheckID(a.Target, "target"); err != nil {
-		return err
+		return k, err
 	}
 	if k.Target == User && a.User == a.Target {
-		return &InvalidError{Code: CodeSelfBlock, Field: "target", Message: fmt.Sprintf("a user cannot %s themselves", k.Name)}
+		return k, &InvalidError{Code: CodeSelfBlock, Field: "target", Message: fmt.Sprintf("a user cannot %s themselves", k.Name)}
 	}
-	a.Kind = k.Name
-	return nil
+	return k, nil
 }
 
 // timely returns Ended or Early if a cannot be recorded now, and otherwise Unchanged.
@@ -148,7 +151,7 @@ func (r *Recorder) Record(ctx context.Context, activities []Activity) ([]Outcome
 
 // NewBatch returns an empty batch of activities to record.
 func (r *Recorder) NewBatch() *Batch {
-	return &Batch{r: &r.reader, check: r.kinds.check, write: r.write}
+	return &Batch{r: &r.reader, check: r.kinds.Canonical, write: r.write}
 }
 
 func (r *Recorder) write(ctx context.Context, p *prepared) error {
@@ -166,23 +169,21 @@ func (r *Recorder) write(ctx context.Context, p *prepared) error {
 // time.
 type Batch struct {
 	r          *reader
-	check      func(*Activity) error                        // sets the kind's name
+	check      func(Activity) (Activity, error)             // see [Kinds.Canonical]
 	write      func(ctx context.Context, p *prepared) error // records the activities that pages have
 	activities []Activity
 }
 
 // Add adds an activity. It returns an [*InvalidError] if the activity can never be recorded.
 func (b *Batch) Add(a Activity) error {
-	n := len(b.activities)
-	b.activities = append(b.activities, a)
-	err := b.check(&b.activities[n])
-	if err != nil {
-		b.activities = b.activities[:n]
+	a, err := b.check(a)
+	if err == nil {
+		b.activities = append(b.activities, a)
 	}
 	return err
 }
 
-// Activities returns the activities of the batch, which nobody may change. Kinds have their names.
+// Activities returns the activities of the batch, as they are recorded. Nobody may change them.
 func (b *Batch) Activities() []Activity { return b.activities }
 
 // Record records the activities as [Recorder.Record] and [Plain.Record] do. The error is no
@@ -198,11 +199,11 @@ func (b *Batch) Record(ctx context.Context) ([]Outcome, error) {
 // AddAll adds activities, none of them if one is invalid. The field of the [*InvalidError] is then
 // that of an activity, such as "activities[3].target".
 func (b *Batch) AddAll(activities []Activity) error {
-	n := len(b.activities)
-	b.activities = append(b.activities, activities...)
-	for i := range activities {
-		if err := b.check(&b.activities[n+i]); err != nil {
-			b.activities = b.activities[:n]
+	from := len(b.activities)
+	b.activities = slices.Grow(b.activities, len(activities))
+	for i, a := range activities {
+		if err := b.Add(a); err != nil {
+			b.activities = b.activities[:from]
 			return Within("activities["+strconv.Itoa(i)+"].", err)
 		}
 	}

@@ -23,7 +23,8 @@ type Source struct {
 	bulk *pages.Bulk // of [Source.RecordBulk]; nil: none has begun
 }
 
-// SourceChange is what a transaction of a source did to one activity. See [ledger.SourceChange].
+// SourceChange is what a transaction of a source did to one activity. Target is recorded as it is:
+// see [Kinds.Canonical]. For the other fields see [ledger.SourceChange].
 type SourceChange struct {
 	User, Kind, Target string
 	At                 time.Time // when the source committed

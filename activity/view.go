@@ -135,7 +135,12 @@ func (r *reader) newView(user string, kinds []Kind) *View {
 // Check looks for id among the activities of the i-th kind of the View, and returns the sides on
 // which it is. A match may be a false positive.
 func (v *View) Check(i int, id string) Match {
-	return v.kinds[i].match(favfilter.HashKey(v.seed, id))
+	return v.kinds[i].match(v.kinds[i].hash(v.seed, id))
+}
+
+// hash returns the hash of an id of the kind's facet.
+func (l *lookup) hash(seed uint64, id string) favfilter.Hash {
+	return favfilter.HashKey(seed, l.kind.Fold.ID(id))
 }
 
 // match is Check for a hashed id.

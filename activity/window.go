@@ -84,7 +84,7 @@ func (v *View) Runs(kind, id string) []seen.Run {
 	if l.window == nil {
 		return nil
 	}
-	return l.window.RunsOf(l.direct.With(favfilter.HashKey(v.seed, id)))
+	return l.window.RunsOf(l.direct.With(l.hash(v.seed, id)))
 }
 
 // Record records that the user has the named kind of the View with each of targets. The kind must
@@ -99,7 +99,7 @@ func (v *View) Record(ctx context.Context, kind string, targets []string) error 
 	}
 	keys := make([]favfilter.Hash, len(targets))
 	for n, target := range targets {
-		keys[n] = l.direct.With(favfilter.HashKey(v.seed, target))
+		keys[n] = l.direct.With(l.hash(v.seed, target))
 	}
 	return pages.Unavailable("pages", l.window.Add(ctx, keys))
 }

@@ -27,7 +27,7 @@ type Post struct {
 	Related []string
 
 	// Facets are other ids on the post, by the facet that kinds of the service name as their target,
-	// such as {"domain": {"x.example"}}: up to 16 ids of each.
+	// such as {"domain": {"x.example"}}. They look at the first 64 ids of each.
 	Facets map[string][]string
 }
 

@@ -34,7 +34,8 @@ type FanoutRequest struct {
 type FanoutAnswer struct {
 	Dropped []FanoutDropped // in ascending order of At
 
-	// Degraded names the kinds that keep and that the ledger could not confirm.
+	// Degraded names the kinds that keep and that the ledger could not confirm, and those that did
+	// not look at all ids of the post.
 	Degraded []activity.Degraded
 }
 
@@ -71,7 +72,7 @@ func Fanout(ctx context.Context, activities Activities, req FanoutRequest) (Fano
 	if err := d.confirm(ctx, activities, hits); err != nil {
 		return FanoutAnswer{}, fmt.Errorf("fan out to %d viewers: %w", len(req.Viewers), err)
 	}
-	a := FanoutAnswer{Degraded: d.degraded}
+	a := FanoutAnswer{Degraded: f.degrade(d.degraded)}
 	for at, of := range byCandidate(hits) {
 		if h := d.reason(of); h != nil {
 			dropped := FanoutDropped{At: at, Kind: h.Kind.Name}
@@ -98,6 +99,7 @@ func (f *fanout) compile(kinds *activity.Kinds) error {
 	if err := f.checkPost(kinds); err != nil {
 		return err
 	}
+	f.req.Post = f.prepare(kinds, []Post{f.req.Post})[0]
 	for i, id := range f.req.Viewers {
 		if activity.IsPlainID(id) {
 			continue

@@ -29,8 +29,9 @@ type Answer struct {
 	Next int
 
 	// Degraded names the kinds that could not be checked: posts may be kept that should have been
-	// dropped, or the other way round if the kind keeps posts. It also names the kind seen if the
-	// kept posts could not be recorded.
+	// dropped, or the other way round if the kind keeps posts. A kind is also there if a post has
+	// more than MaxFacetIDs ids of its facet, and the kind seen if the kept posts could not be
+	// recorded.
 	Degraded []activity.Degraded
 }
 
@@ -137,7 +138,7 @@ func Check(ctx context.Context, activities Activities, req Request) (*Checked, e
 		return nil, fmt.Errorf("filter %d posts: %w", len(req.Posts), err)
 	}
 	c.walk(hits, ahead)
-	c.Answer.Degraded = append(slices.Clone(c.view.Degraded), c.decision.degraded...)
+	c.Answer.Degraded = c.degrade(append(slices.Clone(c.view.Degraded), c.decision.degraded...))
 	return c, nil
 }
 

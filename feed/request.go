@@ -2,6 +2,7 @@ package feed
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -56,6 +57,8 @@ type checks struct {
 	drops int
 	marks int // kinds that annotate are all[drops:marks]
 	keeps int // kinds that keep are all[marks:keeps]
+
+	excess map[activity.Facet]bool // facets of which a post has more ids than kinds look at
 }
 
 // compile checks the request, and looks its kinds up.
@@ -75,12 +78,12 @@ func (c *checks) compile(kinds *activity.Kinds, req *Request) error {
 	if err := c.add(kinds, req); err != nil {
 		return err
 	}
-	return c.check(kinds, req.Posts)
+	return c.check(kinds, req)
 }
 
-// check checks the posts. Most are plain, and take one look.
-func (c *checks) check(kinds *activity.Kinds, posts []Post) error {
-	plain := 0
+// check checks the posts, and prepares their facets. Most posts are plain, and take one look.
+func (c *checks) check(kinds *activity.Kinds, req *Request) error {
+	posts, plain := req.Posts, 0
 	for ; plain < len(posts); plain++ { // without a call for each post
 		if p := &posts[plain]; !p.isBare() || !activity.IsPlainID(p.ID) || !activity.IsPlainID(p.Author) {
 			break
@@ -99,7 +102,55 @@ func (c *checks) check(kinds *activity.Kinds, posts []Post) error {
 			return activity.Within("posts["+strconv.Itoa(i)+"].", err)
 		}
 	}
+	req.Posts = c.prepare(kinds, posts)
 	return nil
+}
+
+// prepare returns the posts with the ids of their facets under which kinds look at them, and notes
+// the facets of which a post has more. It copies what it changes.
+func (c *checks) prepare(kinds *activity.Kinds, posts []Post) []Post {
+	given, copied := posts, false
+	for i := range given {
+		cloned := false
+		for facet, all := range given[i].Facets {
+			ids := all[:min(len(all), MaxFacetIDs)]
+			if len(ids) < len(all) {
+				c.noteExcess(facet)
+			}
+			if covering := kinds.Covering(facet, ids); covering != nil {
+				ids = covering
+			} else if len(ids) == len(all) {
+				continue
+			}
+			if !copied {
+				posts, copied = slices.Clone(given), true
+			}
+			if !cloned {
+				posts[i].Facets, cloned = maps.Clone(given[i].Facets), true
+			}
+			posts[i].Facets[facet] = ids
+		}
+	}
+	return posts
+}
+
+func (c *checks) noteExcess(facet activity.Facet) {
+	if c.excess == nil {
+		c.excess = make(map[activity.Facet]bool)
+	}
+	c.excess[facet] = true
+}
+
+// degrade adds the kinds that did not look at all ids of a post, unless they are there already.
+func (c *checks) degrade(all []activity.Degraded) []activity.Degraded {
+	for i := range c.all {
+		k := &c.all[i]
+		if c.excess[k.Target] && !slices.ContainsFunc(all, func(d activity.Degraded) bool { return d.Kind == k.Name }) {
+			reason := fmt.Sprintf("a post has more than %d ids of the facet %q, and the rest were not checked", MaxFacetIDs, k.Target)
+			all = append(all, activity.Degraded{Kind: k.Name, Reason: reason})
+		}
+	}
+	return all
 }
 
 func checkLists(lists []string) error {

@@ -209,7 +209,9 @@ func (t *Table) gives(r row, kinds *activity.Kinds) (*mapped, error) {
 		return nil, fmt.Errorf("table %s: the value of column %q is missing", t.Table, missing)
 	}
 	if err == nil && m != nil {
-		err = kinds.Check(activity.Activity{User: m.user, Kind: m.kind, Target: m.target})
+		var a activity.Activity
+		a, err = kinds.Canonical(activity.Activity{User: m.user, Kind: m.kind, Target: m.target})
+		m.target = a.Target
 	}
 	if err != nil {
 		return nil, &rowError{t.Table, t.describe(r), err}

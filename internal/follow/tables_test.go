@@ -84,3 +84,29 @@ func TestTablesRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestTablesFold: rows whose target is the same once folded give the same activity.
+func TestTablesFold(t *testing.T) {
+	kinds, err := activity.NewKinds(activity.Kind{Name: "mute", Plural: "mutes", Target: "domain", Effect: activity.Drop, Fold: activity.FoldDomain})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tables, err := ParseTables([]byte(`{"tables":[{"table":"mutes","kind":"mute","user":"a","target":"b"}]}`), kinds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rowOf := func(domain string) row {
+		return func(column string) (*string, bool) {
+			return new(map[string]string{"a": "1", "b": domain}[column]), true
+		}
+	}
+	m := newMapper(tables, kinds)
+	changes, err := m.changes(&tables[0], time.Time{}, rowOf("X.Example."), rowOf("x.example"))
+	if err != nil || len(changes) > 0 {
+		t.Errorf("another form of the same id: %+v, %v", changes, err)
+	}
+	changes, err = m.changes(&tables[0], time.Time{}, nil, rowOf("Bücher.example"))
+	if err != nil || len(changes) != 1 || changes[0].Target != "xn--bcher-kva.example" {
+		t.Errorf("%+v, %v", changes, err)
+	}
+}

@@ -184,12 +184,40 @@ func TestFacets(t *testing.T) {
 	for _, bad := range []struct{ facets, code, field string }{
 		{`{"domain":["a",""]}`, "invalid_id", "posts[0].facets.domain[1]"},
 		{`{"domain":["a"],"community":[]}`, "unknown_facet", "posts[0].facets.community"},
-		{`{"tag":[` + repeated(17, `"a"`) + `]}`, "too_many_ids", "posts[0].facets.tag"},
 	} {
 		if a := s.do(t, "POST", "/v1/feed/filter", `{"viewer":"1","posts":[`+post("a", bad.facets)+`]}`); a.Code != bad.code || a.Field != bad.field {
 			t.Errorf("%s: %d %s", bad.facets, a.Status, a.Body)
 		}
 	}
+	s.want(t, "POST", "/v1/feed/filter", `{"viewer":"1","posts":[`+post("a", `{"domain":[`+repeated(65, `"a"`)+`]}`)+`]}`, 200,
+		`{"posts":[{"id":"a"}],"dropped":[],"degraded":[{"kind":"domain-mute",`+
+			`"reason":"a post has more than 64 ids of the facet \"domain\", and the rest were not checked"}]}`)
+}
+
+// TestRollup: one form of an id is recorded by all calls, and covers what is below it.
+func TestRollup(t *testing.T) {
+	s := newService(t, httpapi.Config{}, kindsWith(t, activity.Kind{
+		Name: "domain-mute", Plural: "domain-mutes", Target: "domain", Effect: activity.Drop, Fanout: true,
+		Fold: activity.FoldDomain, Rollup: activity.RollupDomain,
+	}))
+	s.want(t, "PUT", "/v1/users/1/domain-mutes/X.Example.", "", 200, yes)
+	s.want(t, "PUT", "/v1/users/1/domain-mutes/x.example", "", 200, no)
+	s.want(t, "POST", "/v1/activities", `{"activities":[{"user":"2","kind":"domain-mute","target":"Bücher.example","op":"add"}]}`, 200,
+		`{"results":[{"changed":true}]}`)
+	if a := s.do(t, "GET", "/v1/users/2/domain-mutes", ""); a.Status != 200 || !strings.Contains(a.Body, `"target":"xn--bcher-kva.example"`) {
+		t.Errorf("listed: %d %s", a.Status, a.Body)
+	}
+	const domains = `"facets":{"domain":["www.XN--Bcher-kva.example","a.X.example"]}`
+	s.want(t, "POST", "/v1/feed/filter", `{"viewer":"1","posts":[{"id":"p","author":"3",`+domains+`}]}`, 200,
+		`{"posts":[],"dropped":[{"id":"p","kind":"domain-mute","target":"x.example"}],"degraded":[]}`)
+	s.want(t, "POST", "/v1/fanout/filter", `{"author":"3","viewers":["3","2","1"],`+domains+`}`, 200,
+		`{"dropped":[{"viewer":"2","kind":"domain-mute","target":"xn--bcher-kva.example"},{"viewer":"1","kind":"domain-mute","target":"x.example"}],"degraded":[]}`)
+	s.explained(t, `{"viewer":"1","post":{"id":"p","author":"3",`+domains+`}}`,
+		`{"kind":"domain-mute","effect":"drop","target":"x.example","direction":"by_viewer","certainty":"certain"`)
+	if a := s.do(t, "GET", "/v1/ops/users/1/keys/domain-mute/X.EXAMPLE", ""); a.Status != 200 || !strings.Contains(a.Body, `"target":"x.example"`) {
+		t.Errorf("inspected: %d %s", a.Status, a.Body)
+	}
+	s.want(t, "DELETE", "/v1/users/1/domain-mutes/X.EXAMPLE", "", 200, yes)
 }
 
 // explained asserts that an explanation has exactly the reasons with these beginnings.

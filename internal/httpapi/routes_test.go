@@ -234,11 +234,12 @@ func TestLimitsAreDescribed(t *testing.T) {
 	}
 	text := func(path string) string { return within(t, schemas, path+".description").(string) }
 	for about, numbers := range map[string][]int{
-		text("ID"):                                {activity.MaxIDBytes},
-		text("FilterRequest.properties.posts"):    {feed.MaxIDs},
-		text("PageNumber"):                        {ledger.DedicatedPages},
-		operations["POST /v1/activities"].Text:    {core.MaxBatch, rest.MaxLine >> 10},
-		operations["DELETE /v1/users/:user"].Text: {int(rest.DeleteTimeout.Minutes())},
+		text("ID"):                                                       {activity.MaxIDBytes},
+		text("FilterRequest.properties.posts"):                           {feed.MaxIDs},
+		text("Post.properties.facets"):                                   {feed.MaxFacetIDs},
+		text("PageNumber"):                                               {ledger.DedicatedPages},
+		operations["POST /v1/activities"].Text:                           {core.MaxBatch, rest.MaxLine >> 10},
+		operations["DELETE /v1/users/:user"].Text:                        {int(rest.DeleteTimeout.Minutes())},
 		operations["GET /v1/users/:user/blocks"].parameter("limit").Text: {core.DefaultListed},
 	} {
 		for _, n := range numbers {

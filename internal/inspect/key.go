@@ -77,11 +77,12 @@ func ReadKey(ctx context.Context, a activity.Activities, rows *activity.Recorder
 			Code: activity.CodeUnknownKind, Field: "kind", Message: fmt.Sprintf("there is no kind %q", kind),
 		}
 	}
-	if err := a.Kinds().Check(activity.Activity{User: user, Kind: k.Name, Target: target}); err != nil {
+	of, err := a.Kinds().Canonical(activity.Activity{User: user, Kind: k.Name, Target: target})
+	if err != nil {
 		return nil, err
 	}
 	r := &keyReader{
-		of: a, rows: rows, kind: k, pages: make(map[string]*pages.PageInside), Key: &Key{Kind: k.Name, User: user, Target: target},
+		of: a, rows: rows, kind: k, pages: make(map[string]*pages.PageInside), Key: &Key{Kind: k.Name, User: user, Target: of.Target},
 	}
 	read := r.readWindow
 	if k.InLedger() {

@@ -22,19 +22,20 @@ const maxKinds = 100
 
 // Parse returns the built-in kinds and those that the file adds, as JSON:
 //
-//	{"kinds": [{"name": "mute", "target": "user", "effect": "drop", "limit": 1000}, ...]}
+//	{"facets": {"domain": {"fold": "domain", "rollup": "domain"}, ...},
+//	 "kinds": [{"name": "mute", "target": "user", "effect": "drop", "limit": 1000}, ...]}
 //
 // The entry of a built-in kind may set its limit, or its window, parts and most. Its other fields
 // must have their built-in values. The error joins all mistakes, each with its kind.
 func Parse(file []byte) (*activity.Kinds, error) {
-	entries, err := splitKinds(file)
+	facetsText, entries, err := splitKinds(file)
 	if err != nil {
 		return nil, err
 	}
+	facets, errs := readFacets(facetsText)
 	all := slices.Clone(activity.BuiltinKinds().All())
 	builtin, named := len(all), make(map[string]bool)
 	var keeping []activity.Kind // checked at the end, because they name others
-	var errs []error
 	for i, text := range entries {
 		e := readKindEntry(text)
 		at := slices.IndexFunc(all[:builtin], func(k activity.Kind) bool { return k.Name == e.name })
@@ -46,7 +47,7 @@ func Parse(file []byte) (*activity.Kinds, error) {
 		case at >= 0:
 			k = e.amended(all[at])
 		default:
-			k = e.added()
+			k = e.added(facets)
 		}
 		named[e.name] = true
 		if len(e.mistakes) > 0 {
@@ -69,6 +70,7 @@ func Parse(file []byte) (*activity.Kinds, error) {
 		}
 		all = with
 	}
+	errs = untargeted(errs, facets, slices.Concat(all, keeping))
 	for _, k := range keeping {
 		if _, err := activity.NewKinds(append(slices.Clone(all), k)...); err != nil {
 			errs = append(errs, err)
@@ -80,31 +82,76 @@ func Parse(file []byte) (*activity.Kinds, error) {
 	return activity.NewKinds(append(all, keeping...)...)
 }
 
-// splitKinds returns the text of each kind.
-func splitKinds(file []byte) ([]jsontext.Value, error) {
+// splitKinds returns the text of the facets, nil if there are none, and of each kind.
+func splitKinds(file []byte) (facets jsontext.Value, kinds []jsontext.Value, err error) {
 	var f struct {
-		Kinds []jsontext.Value `json:"kinds"`
+		Facets jsontext.Value   `json:"facets"`
+		Kinds  []jsontext.Value `json:"kinds"`
 	}
-	err := json.Unmarshal(file, &f, json.RejectUnknownMembers(true))
+	err = json.Unmarshal(file, &f, json.RejectUnknownMembers(true))
 	if invalid, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 		line := 1 + bytes.Count(file[:min(int(invalid.ByteOffset), len(file))], []byte{'\n'})
 		what := invalid.Err.Error()
 		if errors.Is(invalid, jsontext.ErrDuplicateName) {
 			what = fmt.Sprintf("duplicate field %q", invalid.JSONPointer.LastToken())
 		}
-		return nil, fmt.Errorf("line %d: not JSON: %s", line, what)
+		return nil, nil, fmt.Errorf("line %d: not JSON: %s", line, what)
 	}
 	if wrong, ok := errors.AsType[*json.SemanticError](err); ok && errors.Is(wrong, json.ErrUnknownName) {
-		return nil, fmt.Errorf("unknown field %q, want kinds", wrong.JSONPointer.LastToken())
+		return nil, nil, fmt.Errorf("unknown field %q, want kinds or facets", wrong.JSONPointer.LastToken())
 	}
 	switch {
 	case err != nil || f.Kinds == nil:
-		return nil, errors.New(`not of the form {"kinds": [{...}, ...]}`)
+		return nil, nil, errors.New(`not of the form {"kinds": [{...}, ...]}`)
 	case len(f.Kinds) > maxKinds:
-		return nil, fmt.Errorf("%d kinds, at most %d", len(f.Kinds), maxKinds)
+		return nil, nil, fmt.Errorf("%d kinds, at most %d", len(f.Kinds), maxKinds)
 	default:
-		return f.Kinds, nil
+		return f.Facets, f.Kinds, nil
 	}
+}
+
+// facetEntry is a facet in a file.
+type facetEntry struct {
+	fold   activity.Fold
+	rollup activity.Rollup
+}
+
+// readFacets returns the facets of the file, and all mistakes.
+func readFacets(text jsontext.Value) (facets map[activity.Facet]facetEntry, errs []error) {
+	var entries map[activity.Facet]jsontext.Value
+	if text != nil && (text.Kind() != jsontext.KindBeginObject || json.Unmarshal(text, &entries) != nil) {
+		return nil, []error{errors.New("facets: not an object")}
+	}
+	facets = make(map[activity.Facet]facetEntry)
+	for _, facet := range slices.Sorted(maps.Keys(entries)) {
+		var e kindEntry
+		var f facetEntry
+		e.open(entries[facet])
+		e.read("fold", &f.fold, "text")
+		e.read("rollup", &f.rollup, "text")
+		e.refuseOthers()
+		if len(e.mistakes) > 0 {
+			errs = append(errs, fmt.Errorf("facet %q: %s", facet, strings.Join(e.mistakes, ", ")))
+		}
+		if facet == activity.User || facet == activity.Post {
+			errs = append(errs, fmt.Errorf("facet %q: ids of users and posts are compared as they are", facet))
+		}
+		facets[facet] = f
+	}
+	return facets, errs
+}
+
+// untargeted returns the errors so far, or else one for each facet that no kind targets.
+func untargeted(errs []error, facets map[activity.Facet]facetEntry, kinds []activity.Kind) []error {
+	if len(errs) > 0 {
+		return errs
+	}
+	for _, facet := range slices.Sorted(maps.Keys(facets)) {
+		if !slices.ContainsFunc(kinds, func(k activity.Kind) bool { return k.Target == facet }) {
+			errs = append(errs, fmt.Errorf("facet %q: no kind has this target", facet))
+		}
+	}
+	return errs
 }
 
 // kindEntry is a kind in a file.
@@ -116,21 +163,27 @@ type kindEntry struct {
 
 func readKindEntry(text jsontext.Value) *kindEntry {
 	e := &kindEntry{}
-	if text.Kind() != jsontext.KindBeginObject || json.Unmarshal(text, &e.fields) != nil {
-		e.fields = nil
-		e.mistake("not an object")
-		return e
-	}
-	if !e.read("name", &e.name, "text") {
+	if e.open(text) && !e.read("name", &e.name, "text") {
 		e.missing("name")
 	}
 	return e
 }
 
+// open takes the fields of an object, and reports whether text is one.
+func (e *kindEntry) open(text jsontext.Value) bool {
+	if text.Kind() != jsontext.KindBeginObject || json.Unmarshal(text, &e.fields) != nil {
+		e.fields = nil
+		e.mistake("not an object")
+		return false
+	}
+	return true
+}
+
 // added returns the new kind of the entry.
-func (e *kindEntry) added() activity.Kind {
+func (e *kindEntry) added(facets map[activity.Facet]facetEntry) activity.Kind {
 	k := activity.Kind{Name: e.name, Plural: e.name + "s"}
 	e.settle(&k)
+	k.Fold, k.Rollup = facets[k.Target].fold, facets[k.Target].rollup
 	if k.Target == "" {
 		e.missing("target")
 	}
@@ -195,6 +248,11 @@ func (e *kindEntry) settle(k *activity.Kind) {
 	if e.read("limit", &k.Limit, "a whole number from 1 to 4294967295") && k.Limit == 0 {
 		e.mistake("limit: 0 is not 1 or more")
 	}
+	e.refuseOthers()
+}
+
+// refuseOthers notes the fields that were not read.
+func (e *kindEntry) refuseOthers() {
 	for _, name := range slices.Sorted(maps.Keys(e.fields)) {
 		e.mistake(fmt.Sprintf("unknown field %q", name))
 	}

@@ -433,11 +433,11 @@ now = datetime.now(timezone.utc)
             "posts[0].actors",
         ),
         (
-            lambda c: c.filter("1", [Post("p", "a", facets={"domain": ["x"] * 17})]),
+            lambda c: c.filter("1", [Post("p", "a", related=["x"] * 17)]),
             InvalidRequestError,
             422,
             "too_many_ids",
-            "posts[0].facets.domain",
+            "posts[0].related",
         ),
         (
             lambda c: c.filter("1", [Post("p", "a"), Post("q", "a", facets={"tag": ["x"]})]),

@@ -67,7 +67,7 @@ export interface Post {
    * recordSeen records the first of them instead of `id`.
    */
   related?: readonly string[] | undefined;
-  /** Other ids on the post, by the facet that kinds of the service target: up to 16 of each. */
+  /** Other ids on the post, by the facet that kinds target. They look at the first 64 of each. */
   facets?: Readonly<Record<string, readonly string[]>> | undefined;
 }
 

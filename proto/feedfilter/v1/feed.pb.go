@@ -279,7 +279,8 @@ type Facet struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Such as "domain". Facets that no kind targets are refused.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// The ids, up to 16 for each post.
+	// The ids. Kinds look at the first 64 of each post, and `degraded` names those that would look at
+	// more.
 	Ids []string `protobuf:"bytes,2,rep,name=ids,proto3" json:"ids,omitempty"`
 	// The index in FilterRequest.posts of the post that each of `ids` is on, in ascending order.
 	// Empty in a Post and in a FanoutRequest.

@@ -169,7 +169,8 @@ export type Facet = Message<"feedfilter.v1.Facet"> & {
   name: string;
 
   /**
-   * The ids, up to 16 for each post.
+   * The ids. Kinds look at the first 64 of each post, and `degraded` names those that would look at
+   * more.
    *
    * @generated from field: repeated string ids = 2;
    */
