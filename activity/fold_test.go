@@ -68,7 +68,7 @@ func TestFoldedTooLong(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := Activity{User: "1", Kind: "mute", Target: strings.Repeat("Ⱥ", 128)} // a lower ⱥ takes a byte more
-	if _, err := kinds.Canonical(a); kinds.Check(a) != nil || !isInvalid(err, "target") {
+	if err := kinds.Check(a); !isInvalid(err, "target") {
 		t.Errorf("%v", err)
 	}
 	for what, k := range map[string]Kind{
