@@ -92,7 +92,7 @@ func (r Rollup) appendParents(to []string, id string) []string {
 	return to
 }
 
-// Canonical returns an activity as it is recorded: with the name of its kind, and its target folded.
+// Canonical returns an activity as it is recorded: with the name of its kind, and a folded target.
 // The error is an [*InvalidError] if it can never be recorded.
 func (ks *Kinds) Canonical(a Activity) (Activity, error) {
 	k, err := ks.check(a)

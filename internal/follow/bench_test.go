@@ -31,6 +31,7 @@ func BenchmarkFollow(b *testing.B) {
 }
 
 func benchmarkFollow(b *testing.B, kind string) {
+	b.Helper()
 	source, postgres := pgtest.Start(b, "wal_level=logical", "fsync=on", "max_wal_size=8GB"), pgtest.Start(b, "fsync=on")
 	client := redis.NewClient(&redis.Options{Addr: redistest.Start(b).Addr(), ContextTimeoutEnabled: true})
 	b.Cleanup(func() { _ = client.Close() })

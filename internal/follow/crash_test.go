@@ -241,7 +241,7 @@ func TestFollowReadGoesOn(t *testing.T) {
 	stop()
 	c.dead.Store(false)
 	stop = c.process(c.ledger.Around(around))
-	defer func() { stop() }()
+	defer stop()
 	soon(t, "the whole", func() bool { return c.position().lsn > 0 })
 	if got := groups.Load(); got != 1+2+2 {
 		t.Errorf("%d transactions, want 3 with the rows, and 2 that end the read", got)

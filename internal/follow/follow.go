@@ -81,7 +81,8 @@ type Stats struct {
 // Stats returns the current figures.
 func (f *Follower) Stats() Stats {
 	s := Stats{
-		Active: f.active.Load(), Trouble: *f.trouble.Load(), Log: *f.log.Load(), Snapshots: f.snapshots.Load(), Changes: make(map[string]map[string]uint64),
+		Active: f.active.Load(), Trouble: *f.trouble.Load(), Log: *f.log.Load(), Snapshots: f.snapshots.Load(),
+		Changes: make(map[string]map[string]uint64),
 	}
 	for table, counts := range f.counts {
 		s.Changes[table] = map[string]uint64{

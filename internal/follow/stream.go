@@ -107,7 +107,7 @@ func (r *receiver) next(ctx context.Context) (event, error) {
 				return event{}, err
 			}
 		}
-		m, err := r.conn.PgConn().ReceiveMessage(context.Background()) // until the deadline: contexts cost more
+		m, err := r.conn.PgConn().ReceiveMessage(context.Background()) //nolint:contextcheck // deadlines cost less than contexts
 		switch {
 		case err != nil && ctx.Err() == nil && pgconn.Timeout(err):
 			if time.Since(heard) > r.f.silence {
