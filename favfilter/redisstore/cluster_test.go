@@ -188,7 +188,7 @@ func TestResharding(t *testing.T) {
 	client := dialCluster(t, cluster.Addrs())
 	s := openStore(t, client, "reshard")
 	ids := pageIDs(24)
-	create(t, s, 1000, ids...)
+	create(t, s, 20_000, ids...)
 	from, to := cluster.Nodes()[0], cluster.Nodes()[1]
 	moving, _ := pagesOf(t, cluster, from, "reshard", ids)
 	var slots []int
@@ -277,7 +277,7 @@ func TestNodeLost(t *testing.T) {
 			client := dialCluster(t, cluster.Addrs())
 			s := openStore(t, client, "lost")
 			ids := pageIDs(16)
-			create(t, s, 1000, ids...)
+			create(t, s, 20_000, ids...)
 			wantAll(t, s.Apply(t.Context(), addOne(ids, 1)), favfilter.Applied)
 			primary := cluster.Nodes()[1]
 			replicated(t, primary)
