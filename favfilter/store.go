@@ -104,7 +104,7 @@ const (
 	Applied  State = iota + 1 // the batch took effect
 	Current                   // replay: the page already has the batch's sequence or a higher one
 	Behind                    // the page is stale: its sequence is below Batch.Sequence-1
-	Missing                   // there is no such page
+	Missing                   // the store does not have the page
 	Foreign                   // the page has another identity
 	Torn                      // the page is damaged, or its two strings are of different builds
 	Jammed                    // a removal could clear fewer than three bits; nothing changed

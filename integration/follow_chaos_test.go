@@ -85,7 +85,7 @@ func (f *followCommand) start() error {
 	go func(cmd *exec.Cmd, done chan struct{}) {
 		defer close(done)
 		// Without the ledger it cannot start, and has to be started again.
-		if _ = cmd.Wait(); cmd.ProcessState.Exited() && !regexp.MustCompile("open (ledger|recorder)").MatchString(f.log.last(1)) {
+		if _ = cmd.Wait(); cmd.ProcessState.Exited() && !regexp.MustCompile("open (ledger|recorder: .*ledger: )").MatchString(f.log.last(1)) {
 			f.t.Errorf("follow ended by itself: %s\n%s", cmd.ProcessState, f.log)
 		}
 	}(f.cmd, f.done)

@@ -259,14 +259,14 @@ func (g *rig) look(t *testing.T, a act) bool {
 	return v.has(a.Kind, a.Target)
 }
 
-// countedStore notes the fullest page that a change leaves, in eighths of its bits.
-type countedStore struct {
+// fullestPage notes the fullest page that a change leaves, in eighths of its bits.
+type fullestPage struct {
 	favfilter.Store
 
 	most atomic.Uint64
 }
 
-func (s *countedStore) Apply(ctx context.Context, batches []favfilter.Batch) []favfilter.Result {
+func (s *fullestPage) Apply(ctx context.Context, batches []favfilter.Batch) []favfilter.Result {
 	all := s.Store.Apply(ctx, batches)
 	for _, res := range all {
 		if h := res.Header; h.Shape.Bits > 0 {
@@ -280,8 +280,8 @@ func (s *countedStore) Apply(ctx context.Context, batches []favfilter.Batch) []f
 // until it is rebuilt.
 func TestManyOfOneUser(t *testing.T) {
 	onStores(t, func(t *testing.T, store favfilter.Store) {
-		counted := &countedStore{Store: store}
-		g := newRig(t, counted, 1)
+		fullest := &fullestPage{Store: store}
+		g := newRig(t, fullest, 1)
 		for _, n := range []int{1, 5, 200, 10_000, 20_000} {
 			var batch []act
 			for i := range n {
@@ -291,7 +291,7 @@ func TestManyOfOneUser(t *testing.T) {
 			must(t, err)
 			g.want(t, fmt.Sprint("heavy", n), "hide", fmt.Sprint(n-1), true)
 		}
-		if most := counted.most.Load(); most >= 5 {
+		if most := fullest.most.Load(); most >= 5 {
 			t.Errorf("a page had %d eighths of its bits set", most)
 		}
 	})

@@ -224,15 +224,19 @@ func TestFollowReadGoesOn(t *testing.T) {
 	must(t, err)
 	defer c.ledger.Close()
 	var groups atomic.Int64
-	end := make(chan struct{}, 10)
+	var read atomic.Bool
+	end := make(chan struct{})
 	around := func(ctx context.Context, call *ledger.Call, next func(context.Context) error) error {
 		if c.dead.Load() {
 			return faulttest.ErrInjected
 		}
 		err := next(ctx)
-		if call.Operation == "follow" {
-			c.dead.Store(groups.Add(1) == 1)
-			end <- struct{}{}
+		if call.Operation == "follow" && !read.Load() { // later ones move the position alone
+			read.Store(c.position().lsn > 0)
+			if groups.Add(1) == 1 {
+				c.dead.Store(true)
+				close(end)
+			}
 		}
 		return err
 	}
