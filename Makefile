@@ -89,12 +89,11 @@ UNWATCHED = -gcflags='modernc.org/sqlite/lib=-race=false'
 
 # One processor: on two, Go 1.26 crashes in the race detector if goroutines of one synctest bubble
 # read channels of timers at once (they share one context of the detector). The detector finds a
-# race without parallel execution, but goroutines meet in fewer orders. -short leaves out what "make
-# test" does in another way, too.
+# race without parallel execution, but goroutines meet in fewer orders.
 
 .PHONY: race
 race: deps ## Run the tests, without those of test-long, under the race detector; needs a C compiler.
-	CGO_ENABLED=1 $(GO) test -race -cpu 1 $(UNWATCHED) -short -skip '^TestLong' -timeout 20m $(ARGS) $(PACKAGES)
+	CGO_ENABLED=1 $(GO) test -race -cpu 1 $(UNWATCHED) -skip '^TestLong' -timeout 20m $(ARGS) $(PACKAGES)
 
 .PHONY: bench
 bench: deps ## Run the benchmarks.

@@ -153,7 +153,7 @@ func (r *Recorder) counted(kind string) (Kind, error) {
 
 // ofTarget renames the field of an error of [Kinds.Canonical] to the i-th target.
 func ofTarget(i int, err error) error {
-	invalid, ok := err.(*InvalidError) //nolint:errorlint // Check wraps nothing
+	invalid, ok := err.(*InvalidError) //nolint:errorlint // Canonical wraps nothing
 	if !ok || invalid.Field != "target" {
 		return err
 	}

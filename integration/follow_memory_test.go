@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestLongFollowMemory follows transactions of 40,000 rows, or of a million with at least ten
-// minutes of chaos.duration: the follower takes at most 200 MiB.
+// TestLongFollowMemory follows transactions of a hundred thousand rows, or of a million with at
+// least ten minutes of chaos.duration: the follower takes at most 200 MiB.
 func TestLongFollowMemory(t *testing.T) {
 	w := newFollowWorld(t, 1, "4096")
 	w.limit = 20 * time.Minute
@@ -28,9 +28,9 @@ func TestLongFollowMemory(t *testing.T) {
 		return kib
 	}
 	t.Logf("at rest: %d MiB", peak()>>10)
-	rows := 40_000
+	rows := 100_000
 	if *chaosDuration >= 10*time.Minute {
-		rows = 1_000_000
+		rows *= 10
 	}
 	for _, sql := range []string{
 		fmt.Sprintf(`INSERT INTO blocks (blocker, blocked) SELECT n %% 50000, 100000 + n FROM generate_series(1, %d) n`, rows),

@@ -41,9 +41,6 @@ func lossesUnderLoad(t *testing.T, faults int) {
 		wg.Go(func() { h.watch(ctx, t) })
 	}
 	rng := rand.New(rand.NewPCG(8, 9))
-	if testing.Short() {
-		faults /= 3
-	}
 	for fault := range faults {
 		next := checks.Load() + 100
 		for checks.Load() < next && !t.Failed() {

@@ -138,9 +138,7 @@ func (g *rig) useStore(s favfilter.Store) { g.storage.store = s }
 // onStores runs the test on Memory and on Redis.
 func onStores(t *testing.T, run func(t *testing.T, store favfilter.Store)) {
 	t.Helper()
-	if !testing.Short() {
-		t.Run("memory", func(t *testing.T) { run(t, &favfilter.Memory{}) })
-	}
+	t.Run("memory", func(t *testing.T) { run(t, &favfilter.Memory{}) })
 	t.Run("redis", func(t *testing.T) { run(t, redisStore(t, redistest.Start(t))) })
 }
 

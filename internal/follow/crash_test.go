@@ -232,7 +232,7 @@ func TestFollowReadGoesOn(t *testing.T) {
 		}
 		err := next(ctx)
 		if call.Operation == "follow" && !read.Load() { // later ones move the position alone
-			read.Store(c.position().lsn > 0)
+			read.Store(c.position().lsn > 0) //nolint:contextcheck // the call has ended
 			if groups.Add(1) == 1 {
 				c.dead.Store(true)
 				close(end)
