@@ -218,6 +218,21 @@ func TestEvents(t *testing.T) {
 	s.wantHas(t)
 }
 
+// TestHeartbeats: an event without a change says that the source is followed.
+func TestHeartbeats(t *testing.T) {
+	s := newSink(t)
+	s.want(t, recorded(1), pg("c", "blocks", 100, 110, "", block(1, 2)))
+	followed := func() bool { all := Statuses(s.recorder, s.Follower); return len(all) == 1 && all[0].Followed }
+	for range 2 {
+		s.want(t, recorded(0), `{"ts_ms":1714000000000}`)
+		soon(t, "the source to be followed", followed)
+		src, err := s.recorder.Follow(t.Context(), "app", "events", s.tables.Kinds(), time.Second, false)
+		must(t, err)
+		must(t, src.Renew(t.Context(), 0)) // as if no event had come for long
+		soon(t, "the source not to be followed", func() bool { return !followed() })
+	}
+}
+
 // TestMySQLEvents: rows of an event share its place, and a failover begins other files.
 func TestMySQLEvents(t *testing.T) {
 	s := newSink(t)

@@ -83,11 +83,11 @@ func testWindowBytes(t *testing.T, client *redis.Client, plan *Plan) {
 // windowRate returns the false-positive rate of a key in a window.
 func windowRate(in Input) float64 { return activity.BuiltinKinds().Rates(in.FalsePositiveRate).Window }
 
-// TestLongWindowsTakeWhatIsPlanned checks windows of 20,000 users who have seen 20 posts a day for
+// TestLongWindowsTakeWhatIsPlanned checks windows of 5,000 users who have seen 20 posts a day for
 // more than 60 days. They must take the planned memory, within 3 %, at the middle of a part and on
 // average over several moments of a part. 10 million such users must never take more than 16 GiB.
 func TestLongWindowsTakeWhatIsPlanned(t *testing.T) {
-	const users, daily, parts = 20_000, 20, 12
+	const users, daily, parts = 5_000, 20, 12
 	cluster, client := startEmpty(t)
 	store, err := redisstore.New(cluster.Client(), "feed")
 	must(t, err)
