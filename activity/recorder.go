@@ -154,6 +154,9 @@ func (r *Recorder) Grower() *pages.Grower { return r.pages.Grower() }
 // Survey returns the figures of all pages as last read: see [pages.Pages.Survey].
 func (r *Recorder) Survey() *pages.Survey { return r.pages.Survey() }
 
+// TakePollAge returns the largest PollAge since the previous call: see [pages.Pages.TakePollAge].
+func (r *Recorder) TakePollAge() time.Duration { return r.pages.TakePollAge() }
+
 // RebuildPage rebuilds a page from the ledger: see [pages.Inspector.RebuildPage].
 func (r *Recorder) RebuildPage(ctx context.Context, number uint32) (pages.Rebuilt, error) {
 	return r.pages.RebuildPage(ctx, number)

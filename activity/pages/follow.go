@@ -24,6 +24,8 @@ type follower struct {
 	// start is when the last successful poll began, in nanoseconds since the Pages were opened.
 	// All earlier commits are known.
 	start atomic.Int64
+	// peak is the largest age that start had when a poll ended, since it was last taken.
+	peak atomic.Int64
 	// wall is the result of wallAhead at that time.
 	wall atomic.Int64
 	// access holds an access, and logged the one that the log shows.
@@ -388,6 +390,7 @@ func (pl *poller) pollOnce(ctx context.Context, p *poll) error {
 	f.since = progress.Next
 	f.sources.Store(&progress.Sources)
 	f.clock.Store(&clockReading{progress.Clock, progress.At})
+	f.peak.Store(max(f.peak.Load(), pl.life.elapsed()-f.start.Load()))
 	f.start.Store(p.start)
 	f.wall.Store(p.wall)
 	if p.long != nil { // the first poll finds all pages, which the scrub compares

@@ -341,7 +341,7 @@ func (gr *Grower) Layout(ctx context.Context) (Layout, error) {
 	} else if l.Pages > now.Current {
 		l.Built = 0
 	}
-	if load := gr.storage.stats.load(); load.pages > 0 {
+	if load := gr.storage.stats.load(int(now.Current)); load.pages > 0 {
 		l.KeysPerPage, l.Due = float64(load.keys)/float64(load.pages), load.due()
 	}
 	return l, nil

@@ -81,9 +81,14 @@ func TestGrowthDue(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	must(t, g.grower.growTo(t.Context(), s.ReshapeDue))
-	g.scrubAll()
-	if s := g.Stats(); s.ReshapeDue != 0 || s.KeysPerPage != (DuePage+100)/4.0 || s.SharedPages != 4 {
-		t.Errorf("after it: %+v", s)
+	for _, when := range []string{"after it", "after the next round"} { // the keys count once
+		if s := g.Stats(); s.ReshapeDue != 0 || s.KeysPerPage != (DuePage+100)/4.0 || s.SharedPages != 4 {
+			t.Errorf("%s: %+v", when, s)
+		}
+		if l, err := g.grower.Layout(t.Context()); err != nil || l.Due != 0 || l.KeysPerPage != (DuePage+100)/4.0 || l.Current != 4 {
+			t.Errorf("%s: %+v, %v", when, l, err)
+		}
+		g.scrubAll()
 	}
 }
 

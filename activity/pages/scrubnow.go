@@ -77,7 +77,7 @@ func (sc *Scrubber) scrubRound(rate int, p ScrubProgress) {
 		}
 		p.Running = p.Done < p.All && p.Err == nil
 	}
-	if survey.Whole = survey.Looked == p.All; survey.Whole {
+	if survey.Whole = survey.Looked == p.All && sc.layout.pages().first == pages.first; survey.Whole {
 		sc.publish(survey)
 	}
 	p.Ended = time.Now()

@@ -154,6 +154,28 @@ func TestScrubOnRequestPace(t *testing.T) {
 	})
 }
 
+// A scrub on request that a reshape outruns has read the old pages: it leaves no survey.
+func TestScrubOutrun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(t, &favfilter.Memory{}, 128)
+		g.record(t, true, add("1", "hide", "p"))
+		started, err := g.scrubber.Scrub(64) // its second step comes after a second
+		if !started || err != nil {
+			t.Fatalf("started: %v, %v", started, err)
+		}
+		synctest.Wait()
+		must(t, g.grower.growTo(t.Context(), 256))
+		time.Sleep(2 * time.Second)
+		if p := g.scrubber.ScrubStatus(); p.Running || p.Done != 128 || g.Survey().Whole {
+			t.Errorf("it ended as %+v, with the survey %+v", p, g.Survey())
+		}
+		g.scrub(t, 0)
+		if s := g.Survey(); !s.Whole || s.Looked != 256 || s.Keys() != 1 {
+			t.Errorf("of all pages: %+v", s)
+		}
+	})
+}
+
 // A scrub on request runs once at a time, and ends with the Recorder.
 func TestScrubEnds(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 128)

@@ -65,12 +65,14 @@ type counters struct {
 	faults map[string]uint64
 }
 
-// load returns the load of the last complete round of the scrub; zero before its end.
-func (c *counters) load() load {
-	if s := c.survey.Load(); s.Whole {
-		return s.load
+// load returns the load of the last complete round of the scrub; zero before its end. shared is the
+// number of shared pages now: a reshape since then has spread the same keys over more.
+func (c *counters) load(shared int) load {
+	s := c.survey.Load()
+	if !s.Whole || s.load.pages == 0 {
+		return load{}
 	}
-	return load{}
+	return load{pages: s.load.pages * shared / s.load.shared, shared: shared, keys: s.load.keys}
 }
 
 // found counts a page at fault.
@@ -115,6 +117,12 @@ func (c *counters) counts() Stats {
 	return s
 }
 
+// TakePollAge returns the largest PollAge since the previous call.
+func (p *Pages) TakePollAge() time.Duration {
+	f := &p.poller.follow
+	return time.Duration(max(f.peak.Swap(0), p.life.elapsed()-f.start.Load()))
+}
+
 // Stats returns the current counts.
 func (p *Pages) Stats() Stats {
 	s := p.storage.stats.counts()
@@ -127,7 +135,7 @@ func (p *Pages) Stats() Stats {
 	pages := p.layout.pages()
 	s.ScrubAt, s.ScrubPages = p.storage.stats.scrubAt.Load(), uint32(pages.len())
 	s.SharedPages, s.DedicatedPages = pages.shared, len(pages.dedicated)
-	if l := p.storage.stats.load(); l.pages > 0 {
+	if l := p.storage.stats.load(pages.shared); l.pages > 0 {
 		s.KeysPerPage, s.ReshapeDue = float64(l.keys)/float64(l.pages), l.due()
 	}
 	_, s.HeldBytes = p.rebuilder.held.pages.Size()

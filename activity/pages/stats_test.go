@@ -59,6 +59,24 @@ func TestScrubAge(t *testing.T) {
 	}
 }
 
+// TestTakePollAge checks that an age counts once, although a poll has ended it.
+func TestTakePollAge(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 1)
+	f := &g.poller.follow
+	f.start.Store(g.life.elapsed() - int64(time.Hour))
+	for range 2 { // the second poll is in time
+		must(t, g.poller.pollOnce(t.Context(), g.poller.newPoll()))
+	}
+	for _, c := range []struct{ back, least, most time.Duration }{
+		{0, time.Hour, 2 * time.Hour}, {0, 0, time.Hour}, {2 * time.Hour, 2 * time.Hour, 3 * time.Hour},
+	} {
+		f.start.Add(-int64(c.back))
+		if age := g.TakePollAge(); age < c.least || age >= c.most {
+			t.Errorf("age %v, want %v to %v", age, c.least, c.most)
+		}
+	}
+}
+
 // TestOnRebuild checks that OnRebuild is called for each rebuilt page, and for each failed rebuild.
 func TestOnRebuild(t *testing.T) {
 	store := &partitioned{Store: &favfilter.Memory{}}

@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
@@ -12,9 +13,10 @@ import (
 // Survey describes the pages as the last whole round of the scrub read them. A page that the round
 // rebuilt counts as it was before.
 type Survey struct {
-	Whole  bool // a round has ended; until then, these are the pages read so far
-	Looked int  // pages read
-	Faulty int  // of these, pages that had to be rebuilt and could not be
+	Whole  bool      // a round has ended; until then, these are the pages read so far
+	Ended  time.Time // when the round ended; zero before
+	Looked int       // pages read
+	Faulty int       // of these, pages that had to be rebuilt and could not be
 
 	Shared, Dedicated Figures
 
@@ -108,6 +110,9 @@ func (sc *Scrubber) publish(s *Survey) {
 	if !s.Whole && (before.Whole || before.Looked > s.Looked) {
 		return
 	}
+	if s.Whole {
+		s.Ended = time.Now()
+	}
 	sc.storage.stats.survey.Store(s.clone())
 	if due := s.load.due(); s.Whole && due > 0 && before.load.due() == 0 {
 		sc.storage.log.Warn("pages have too many keys, and feeds read more than they need: a reshape is due",
@@ -140,20 +145,22 @@ func pagesOf(keys uint64) uint32 {
 
 // load is what a round of the scrub finds on the pages that users share.
 type load struct {
-	pages int
-	keys  uint64
+	pages  int // pages that count
+	shared int // all shared pages of the round
+	keys   uint64
 }
 
 // weigh adds a page, unless it is a dedicated one.
 func (sc *Scrubber) weigh(l *load, page uint32, st favfilter.Status) {
+	all := sc.layout.pages()
 	switch {
-	case !sc.layout.pages().isShared(page):
+	case !all.isShared(page):
 		return
 	case st.Missing && sc.sequences.of(page).known.Load() == 0: // nobody has done anything
 	case st.Missing, st.Damage != nil, isClosed(st.Header):
 		return // it is about to be rebuilt
 	}
-	l.pages++
+	l.pages, l.shared = l.pages+1, all.shared
 	l.keys += uint64(st.Header.Count)
 }
 

@@ -108,7 +108,7 @@ func TestSurveyOfSome(t *testing.T) {
 	s := scrub{}
 	for n := range 4 {
 		g.scrubber.scrubStep(&s)
-		if now := g.Survey(); now.Looked != (n+1)*scrubChunk || now.Whole != (n == 3) {
+		if now := g.Survey(); now.Looked != (n+1)*scrubChunk || now.Whole != (n == 3) || now.Ended.IsZero() == now.Whole {
 			t.Errorf("after %d steps: %+v", n+1, now)
 		}
 	}

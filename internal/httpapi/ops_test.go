@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/favfilter"
@@ -176,6 +177,7 @@ func TestOpsScrub(t *testing.T) {
 }
 
 func TestOpsHealth(t *testing.T) {
+	begin := time.Now()
 	sources := []follow.Status{
 		{Name: "app", Stats: &follow.Stats{Trouble: "there is no table", Behind: 7, Lag: 1.5}}, {Name: "other", Followed: true},
 	}
@@ -205,6 +207,10 @@ func TestOpsHealth(t *testing.T) {
 	if pages["shared"] != 16.0 || pages["dedicated"] != 0.0 || pages["looked_at"] != 16.0 || pages["faulty"] != 0.0 || pages["keys"] != 160.0 ||
 		pages["keys_per_page"] != 10.0 || pages["due"] != 0.0 || pages["due_from"] != 4096.0 || scrub["pages"] != 16.0 || len(a.JSON) != 15 {
 		t.Errorf("%s", a.Body)
+	}
+	at, _ := pages["counted_at"].(string)
+	if counted, err := time.Parse(time.RFC3339, at); err != nil || counted.Before(begin) || counted.After(time.Now()) {
+		t.Errorf("counted at %q, %v", at, err)
 	}
 	s.store.set(failing)
 	if a := s.do(t, "GET", "/v1/ops/health", ""); a.Status != 200 || a.JSON["status"] != "degraded" || strings.Contains(a.Body, "hunter2") ||

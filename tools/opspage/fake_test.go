@@ -29,6 +29,8 @@ type fake struct {
 	history object // default: busy
 	page    object
 	explain object
+	kinds   object
+	asked   object // body of the last call of explain
 	token   string // required token; none if empty
 	scopes  string // scopes of the token
 	status  int    // status of all answers, if not 0
@@ -37,7 +39,7 @@ type fake struct {
 
 func newFake(t *testing.T) *fake {
 	t.Helper()
-	f := &fake{health: healthy(), page: onePage(), explain: explained()}
+	f := &fake{health: healthy(), page: onePage(), explain: explained(), kinds: builtIn()}
 	mux := http.NewServeMux()
 	page := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Security-Policy", policy)
@@ -48,8 +50,14 @@ func newFake(t *testing.T) *fake {
 	mux.HandleFunc("GET /v1/ops/health", f.answer("ops:read", func(*http.Request) any { return f.health }))
 	mux.HandleFunc("GET /v1/ops/history", f.answer("ops:read", f.historyOf))
 	mux.HandleFunc("GET /v1/ops/pages/{number}", f.answer("ops:read", func(*http.Request) any { return f.page }))
-	mux.HandleFunc("GET /v1/kinds", f.answer("ops:read", func(*http.Request) any { return builtIn() }))
-	mux.HandleFunc("POST /v1/feed/explain", f.answer("ops:read", func(*http.Request) any { return f.explain }))
+	mux.HandleFunc("GET /v1/kinds", f.answer("ops:read", func(*http.Request) any { return f.kinds }))
+	mux.HandleFunc("POST /v1/feed/explain", f.answer("ops:read", func(r *http.Request) any {
+		f.asked = nil
+		if err := json.NewDecoder(r.Body).Decode(&f.asked); err != nil {
+			t.Error(err)
+		}
+		return f.explain
+	}))
 	mux.HandleFunc("POST /v1/ops/pages/{number}/rebuild", f.answer("ops:write", func(r *http.Request) any {
 		f.posted = append(f.posted, r.URL.Path)
 		return object{"number": 4711, "sequence": 18, "keys": 2103, "bytes": 7752, "took_ms": 3.1}
@@ -108,7 +116,7 @@ func healthy() object {
 		"status": "ready", "down": []any{}, "version": "v1.2.3", "uptime_seconds": 86400 * 3, "ledger": "postgres", "page_store": "redis-cluster",
 		"false_positive_rate": 0.001, "poll_age_ms": 212, "staleness_bound_ms": 1000,
 		"pages": object{
-			"shared": 4096, "dedicated": 3, "looked_at": 4099, "faulty": 0, "keys": 8_123_450, "bytes": 26_000_000, "keys_per_page": 1983.2, "due": 0, "due_from": 4096,
+			"shared": 4096, "dedicated": 3, "looked_at": 4099, "faulty": 0, "keys": 8_123_450, "bytes": 26_000_000, "keys_per_page": 1983.2, "due": 0, "due_from": 4096, "counted_at": time.Now().Format(time.RFC3339),
 		},
 		"reshape":  object{"pages": 4096, "homes": 4096, "reshaped": 4096, "running": false},
 		"scrub":    object{"position": 812, "pages": 4099, "rounds": 3, "alarms": 0, "found": object{}, "asked": object{"running": false, "done": 0, "all": 0, "found": object{}, "failed": 0, "unasked": 0}},

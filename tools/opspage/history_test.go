@@ -33,20 +33,22 @@ func testLive(b *chromium) func(*testing.T) {
 		feeds := slices.Concat(constant(168, 100), constant(12, 7)) // the last minute has 12 steps
 		f.history = past(180, 5, object{
 			"feeds": feeds, "candidates": constant(180, 40), "writes": constant(180, 3), "p50_ms": constant(180, 0.25), "p99_ms": append(constant(179, 4), 2),
-			"dropped": object{"block": constant(180, 6), "hide": constant(180, 4)}, "errors": append(constant(179, 0), 6), "confirmed": constant(180, 8), "poll_age_ms": make([]any, 180),
+			"dropped": object{"block": constant(180, 6), "hide": constant(180, 4)}, "errors": append(constant(179, 0), 0.2), "degraded": append(constant(179, 0), 0.01), "confirmed": constant(180, 8), "poll_age_ms": make([]any, 180),
 		})
 		f.health = with(healthy(), "poll_age_ms", 40)
 		tab := open(t, b, f.URL, "#/live", look{})
 		tab.settled()
 		value[bool](tab, "(() => { const now = Date.now(); Date.now = () => now; return true })()") // stops the clock
 		for figure, want := range map[string]string{
-			"Feeds": "Feeds 7 per second Feeds answered; 40 posts checked per second.", "Typical feed": "250 µs", "Slow feeds": "4 ms",
-			"Dropped posts": "10 per second 25 % of the posts checked: block 6, hide 4.", "Writes": "3 per second", "Errors": "0.5 per second", "Lag": "40 ms",
+			"Feeds": "Feeds 7 per second Feeds answered. Posts checked: 40 per second.", "Typical feed": "250 µs", "Slow feeds": "4 ms",
+			"Dropped posts": "10 per second 25 % of the posts checked: block 6, hide 4.", "Writes": "3 per second", "Errors": "1 in the last minute", "Degraded feeds": "1 in the last minute", "Rebuilds": "0 in the last minute", "Lag": "40 ms",
 			"In progress": "12 of 512", "Missed drops": "0 of 512,000", "False positives": "0.035 % of posts compared with the ledger since the start. Configured: 0.1 %. Of 7,200 positives of exact feeds checked in the last 15 min, 0 were false.",
 		} {
 			tab.want("[data-figure='"+figure+"']", want)
 		}
-		tab.want("[aria-label='Feeds and writes'] .legend", "feeds 7 writes 3")
+		tab.want("[aria-label='Feeds and writes'] .legend", "feeds 7 peak 100 writes 3 peak 3")
+		tab.want("[aria-label='Problems'] .legend", "errors 1 in 5 s peak 1 in 5 s")
+		tab.want("[aria-label='Problems'] .legend", "refused 0 peak 0")
 		tab.want("[aria-label='Lag'] .plot", "There is no ledger to poll.")
 		if ink := value[int](tab, `(() => {
 			const canvas = document.querySelector("[aria-label='Feeds and writes'] canvas");

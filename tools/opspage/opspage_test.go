@@ -23,6 +23,7 @@ func TestPage(t *testing.T) {
 		"rebuild":  testRebuild,
 		"reasons":  testReasons,
 		"reversed": testReversed,
+		"fields":   testFields,
 		"address":  testAddresses,
 	} {
 		t.Run(name, test(b))

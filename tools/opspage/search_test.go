@@ -1,6 +1,8 @@
 package opspage_test
 
 import (
+	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -27,13 +29,26 @@ func testReasons(b *chromium) func(*testing.T) {
 			{"blocked by", answer(true, reason("direction", "by_actor")), []string{"2, the author, has blocked 1.", "DELETE /v1/users/2/blocks/1"}},
 			{"ends", answer(true, reason("until", "2027-01-01T00:00:00Z")), []string{"until 1 Jan 2027"}},
 			{"hidden", answer(true, reason("kind", "hide", "actor", "")), []string{"1 has hidden p/8.", "DELETE /v1/users/1/hides/p%2F8"}},
-			{"false", answer(true, reason("certainty", "false", "since", nil)), []string{"because of a false positive", "the ledger does not have it", `"exact": true asks the ledger and keeps the post`}},
+			{"false", answer(true, reason("certainty", "false", "since", nil)), []string{"because of a false positive. An exact feed does not.", "the ledger does not have it", `"exact": true asks the ledger and keeps the post`}},
 			{
 				"seen", answer(true, reason("kind", "seen", "actor", "", "certainty", "unconfirmed", "until", "2026-12-21T00:00:00Z", "parts", []string{"a", "b"})),
 				[]string{"The reason cannot be confirmed", "Seen no earlier than 20 Nov 2026", "forgotten by 21 Dec 2026", "2 parts"},
 			},
 			{"liked", answer(false, reason("kind", "like", "actor", "", "effect", "annotate")), []string{"A feed keeps this post.", "1 has liked p/8. This annotates the post, and does not drop it."}},
 			{"other", answer(true, reason("kind", "mute")), []string{"“mute” by 1 of 2, the author."}},
+			{
+				"list", answer(true, reason("list", "spammers")),
+				[]string{"The reason is certain", "“block” by the list spammers of 2, the author.", "DELETE /v1/users/spammers/blocks/2"},
+			},
+			{"facet", answer(true, reason("kind", "domain-mute", "actor", "", "target", "x.example")), []string{"“domain-mute” by 1 of x.example."}},
+			{
+				"overruled", answer(false, reason("kind", "mute", "overruled_by", "follow"), reason("kind", "follow", "effect", "keep")),
+				[]string{"A feed keeps this post.", "“follow” overrules it, and keeps the post.", "This keeps the post in spite of kinds that it overrules."},
+			},
+			{
+				"overruled and false", answer(true, reason("overruled_by", "follow"), reason("certainty", "false")),
+				[]string{"because of a false positive"},
+			},
 			{
 				"unchecked", with(answer(false, []object{}...), "degraded", []object{{"kind": "seen", "reason": "the page store is unavailable"}}),
 				[]string{"some kinds could not be checked", "Not checked: seen, since the page store is unavailable."},
@@ -65,6 +80,67 @@ func testReasons(b *chromium) func(*testing.T) {
 		if strings.Contains(tab.text("form + .stack"), "with a space") {
 			t.Error("the page warns of spaces in ids without spaces")
 		}
+	}
+}
+
+// testFields checks that the form sends all that a post has, and says what it did not send.
+func testFields(b *chromium) func(*testing.T) {
+	return func(t *testing.T) {
+		f := newFake(t)
+		kind := func(name, target string) object { return object{"name": name, "plural": name + "s", "target": target} }
+		f.kinds = object{"kinds": []object{kind("block", "user"), kind("hide", "post"), kind("tag-mute", "tag"), kind("domain-mute", "domain"), kind("domain-like", "domain")}}
+		tab := open(t, b, f.URL, "#/search", look{width: 390})
+		tab.settled()
+		for _, c := range []struct {
+			fields map[string]string
+			body   object
+			want   string
+		}{
+			{
+				nil, object{"viewer": "1", "post": object{"id": "p8", "author": "2"}},
+				"Not checked, since the form has none: related posts, others on the post, domain (domain-mute, domain-like), tag (tag-mute), lists.",
+			},
+			{
+				map[string]string{"related": "p3\np4\n", "actors": "5 as repost\n6\n7 as x as quote", "lists": "spammers", "facet-tag": "go", "facet-domain": "a.example\nb.example"},
+				object{
+					"viewer": "1", "lists": []any{"spammers"},
+					"post": object{
+						"id": "p8", "author": "2", "related": []any{"p3", "p4"}, "actors": []any{object{"id": "5", "role": "repost"}, "6", object{"id": "7 as x", "role": "quote"}},
+						"facets": object{"domain": []any{"a.example", "b.example"}, "tag": []any{"go"}},
+					},
+				}, "",
+			},
+			{
+				map[string]string{"related": "", "actors": " 5", "post": ""},
+				object{
+					"viewer": "1", "lists": []any{"spammers"},
+					"post": object{"author": "2", "actors": []any{" 5"}, "facets": object{"domain": []any{"a.example", "b.example"}, "tag": []any{"go"}}},
+				}, "A feed drops posts by this author. The reason is certain. block: certain 2, the author, has blocked 1.",
+			},
+		} {
+			tab.fill("#search-viewer", "1")
+			tab.fill("#search-post", "p8")
+			tab.fill("#search-author", "2")
+			for name, text := range c.fields {
+				tab.fill("#search-"+name, text)
+			}
+			value[bool](tab, "(document.querySelector('form + .stack').replaceChildren(), true)")
+			tab.click("form .main")
+			tab.until("document.querySelector('.notice')")
+			f.change(func() {
+				if !reflect.DeepEqual(f.asked, c.body) {
+					t.Errorf("the form sent %v, want %v", f.asked, c.body)
+				}
+			})
+			tab.want("form + .stack", c.want)
+			if said := tab.text("form + .stack"); c.want == "" && strings.Contains(said, "Not checked") {
+				t.Errorf("with all fields set: %s", said)
+			}
+			tab.legible("search")
+			tab.shoot("search-fields-" + strconv.Itoa(len(c.fields)))
+		}
+		tab.want("form + .stack", "with a space")
+		tab.want("form + .stack", "Not checked, since the form has none: posts (hide), related posts.")
 	}
 }
 

@@ -72,11 +72,11 @@ func testVerdicts(b *chromium) func(*testing.T) {
 				health: with(healthy(), "sources", sources(object{"name": "app", "followed": true, "behind_bytes": 20 << 20, "behind_seconds": 40.2})),
 			},
 			{
-				name: "faulty", state: "warn", sentence: "Answering feeds. One problem needs attention.", note: "3 pages were faulty at the last check.",
-				health: with(healthy(), "pages.faulty", 3),
+				name: "faulty", state: "warn", sentence: "Answering feeds. One problem needs attention.", note: "3 pages were faulty at the last check (scrub of 20 Nov 2025, 09:30:00 UTC).",
+				health: with(healthy(), "pages.faulty", 3, "pages.counted_at", "2025-11-20T09:30:00Z"),
 			},
 			{
-				name: "due", state: "warn", sentence: "One problem needs attention.", note: "5,000 keys on each, more than 4,096. \"feedfilter reshape --pages 8192\"",
+				name: "due", state: "warn", sentence: "One problem needs attention.", note: ", more than 4,096. \"feedfilter reshape --pages 8192\"",
 				health: with(healthy(), "pages.due", 8192, "pages.keys_per_page", 5000.0),
 			},
 			{
@@ -86,6 +86,14 @@ func testVerdicts(b *chromium) func(*testing.T) {
 			{
 				name: "reshape", state: "ok", sentence: "No problems found.", note: "A reshape to 8,192 pages is running: 34 of them are built.",
 				health: with(healthy(), "reshape.running", true, "reshape.pages", 8192, "reshape.reshaped", 17),
+			},
+			{
+				name: "rare", state: "warn", sentence: "2 problems need attention.", note: "In the last minute 1 request failed with an error", health: healthy(),
+				history: func(h object) { h["errors"], h["shed"] = append(constant(179, 0), 0.2), constant(180, 0.4) },
+			},
+			{
+				name: "due and running", state: "ok", sentence: "No problems found.", note: "A reshape to 8,192 pages is running",
+				health: with(healthy(), "pages.due", 8192, "reshape.running", true, "reshape.pages", 8192, "reshape.reshaped", 17),
 			},
 			{
 				name: "stuck", state: "warn", sentence: "One problem needs attention.", note: "The reshape to 4,096 pages is stalled: what this call needs is unavailable: pages.",
@@ -275,7 +283,7 @@ func testSpoken(b *chromium) func(*testing.T) {
 		errors := func(rate float64) {
 			f.change(func() { f.history = with(busy(180, 5), "errors", constant(180, rate)) })
 			tab.refresh()
-			tab.want("#notes", fmt.Sprintf("In the last minute %v requests per second failed with an error", rate))
+			tab.want("#notes", fmt.Sprintf("In the last minute %v requests failed with an error", 60*rate))
 		}
 		errors(0.2)
 		value[bool](tab, `(() => {
@@ -314,9 +322,9 @@ func testNothing(b *chromium) func(*testing.T) {
 			t.Errorf("%d empty tables", tables)
 		}
 		tab.visit("#/growth")
-		tab.want("[aria-label='Keys per page']", "0 now")
+		tab.want("[aria-label='Keys per page']", "0 keys")
 		tab.apart(".meter text")
-		f.change(func() { f.health["scrub"].(object)["rounds"] = 0 })
+		f.change(func() { f.health["pages"].(object)["counted_at"] = nil })
 		tab.refresh()
 		tab.want("[aria-label='Keys per page']", "not counted yet")
 		tab.apart(".meter text")
@@ -337,7 +345,7 @@ func testHeld(b *chromium) func(*testing.T) {
 			t.Errorf("after a change of the view, the focus is on %s, want its heading", focus)
 		}
 		value[bool](tab, "(getSelection().selectAllChildren(document.querySelector('.bars .id')), true)")
-		f.change(func() { f.health = with(healthy(), "pages.looked_at", 4) })
+		f.change(func() { f.health = with(healthy(), "pages.looked_at", 4, "pages.counted_at", nil) })
 		tab.refresh()
 		tab.want("#verdict-facts", "8,123,450 keys on the 4 checked so far")
 		if selected := value[string](tab, "String(getSelection())"); selected != "h:5b1f0a9c77e2" {

@@ -32,8 +32,9 @@ type History struct {
 	columns    []column
 
 	mu         sync.Mutex
-	fine, long []point  // of the last hour and of the last day
-	last, from snapshot // at the end of the last step and of the last long step
+	fine, long []point       // of the last hour and of the last day
+	last, from snapshot      // at the end of the last step and of the last long step
+	worst      time.Duration // lag since the end of the last long step
 	ticks      int
 }
 
@@ -41,6 +42,7 @@ type History struct {
 type snapshot struct {
 	at             time.Time
 	stats          activity.Stats
+	lag            time.Duration // largest age of a poll since the last snapshot
 	survey         *pages.Survey
 	load           metrics.Load
 	feeds          metrics.Feeds
@@ -122,7 +124,7 @@ func columnsOfHistory() []column {
 		rate("shed", func(s *snapshot) uint64 { return s.load.Shed }),
 		latency("p50_ms", 0.5),
 		latency("p99_ms", 0.99),
-		gauge("poll_age_ms", func(s *snapshot) float64 { return float64(s.stats.PollAge) / float64(time.Millisecond) }),
+		gauge("poll_age_ms", func(s *snapshot) float64 { return float64(s.lag) / float64(time.Millisecond) }),
 		gauge("heap_bytes", func(s *snapshot) float64 { return float64(s.heap) }),
 		gauge("page_bytes", func(s *snapshot) float64 { return s.ofWhole(s.survey.Bytes()) }),
 		gauge("keys", func(s *snapshot) float64 { return s.ofWhole(s.survey.Keys()) }),
@@ -188,8 +190,10 @@ func (h *History) step(now time.Time) {
 	defer h.mu.Unlock()
 	h.fine = kept(h.fine, h.point(&h.last, &s), hourSteps)
 	h.last = s
+	h.worst = max(h.worst, s.lag)
 	h.ticks++
 	if h.ticks%longSteps == 0 {
+		s.lag, h.worst = h.worst, 0
 		h.long = kept(h.long, h.point(&h.from, &s), daySteps)
 		h.from = s
 	}
@@ -209,8 +213,13 @@ func (h *History) snapshot(now time.Time) snapshot {
 	heap := []rt.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	rt.Read(heap)
 	o := h.operations
+	var lag time.Duration
+	if o.Recorder != nil {
+		lag = o.Recorder.TakePollAge()
+	}
 	return snapshot{
-		at: now, stats: o.Activities.Stats(), survey: surveyOf(o.Recorder), load: o.Load(), feeds: o.Feeds.Stats(),
+		lag: lag,
+		at:  now, stats: o.Activities.Stats(), survey: surveyOf(o.Recorder), load: o.Load(), feeds: o.Feeds.Stats(),
 		looked: o.Candidates.Read(), took: h.durations(),
 		unsure: o.Feeds.Unsure.Load(), failed: o.Reports.Failed.Load(), heap: heap[0].Value.Uint64(),
 	}

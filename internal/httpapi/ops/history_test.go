@@ -1,6 +1,7 @@
 package ops
 
 import (
+	"cmp"
 	"encoding/json"
 	"log/slog"
 	"maps"
@@ -9,6 +10,7 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -213,6 +215,8 @@ func TestHistoryOfADay(t *testing.T) {
 	c := r.answer("?window=24h")
 	r.want(c, "time", 1_000_060.0)
 	r.want(c, "writes", 0.1)
+	lags := r.answer("")["poll_age_ms"].([]any)
+	r.want(c, "poll_age_ms", slices.MaxFunc(lags, func(a, b any) int { return cmp.Compare(a.(float64), b.(float64)) }))
 	for i := range 730 * 24 {
 		if i == 12 {
 			r.want(r.answer("?window=24h"), "writes", 0.1, 0.0) // each minute has its own rate
@@ -243,7 +247,7 @@ func TestColumns(t *testing.T) {
 			Dedicated: pages.Figures{Keys: pages.Histogram{Sum: 3}, Bytes: pages.Histogram{Sum: 7}},
 		},
 	}
-	to.stats.Rebuilds, to.stats.PollAge = block(30), 3*time.Millisecond
+	to.stats.Rebuilds, to.lag = block(30), 3*time.Millisecond
 	figures := func() map[string]figure {
 		all := make(map[string]figure)
 		p := r.point(&from, &to)

@@ -208,6 +208,8 @@ type opsPageTotals struct {
 	KeysPerPage float64 `json:"keys_per_page"`
 	Due         uint32  `json:"due"`
 	DueFrom     int     `json:"due_from"`
+
+	CountedAt time.Time `json:"counted_at,omitzero"`
 }
 
 type opsReshape struct {
@@ -249,6 +251,7 @@ func (o *ops) overview(ctx context.Context, _ *core.Call) (any, error) {
 	a.Pages = opsPageTotals{
 		Shared: stats.SharedPages, Dedicated: stats.DedicatedPages, LookedAt: survey.Looked, Faulty: survey.Faulty, Keys: survey.Keys(),
 		Bytes: survey.Bytes(), KeysPerPage: stats.KeysPerPage, Due: stats.ReshapeDue, DueFrom: pages.DuePage,
+		CountedAt: survey.Ended.UTC(),
 	}
 	a.Scrub = opsScrubStatus{
 		Position: stats.ScrubAt, Pages: stats.ScrubPages, Rounds: stats.ScrubRounds, Alarms: stats.Alarms, Found: stats.Found,

@@ -657,7 +657,7 @@ export interface components {
             shared_pages: number;
             /** @description Pages dedicated to one heavy user each. */
             dedicated_pages: number;
-            /** @description The mean of the shared pages, as the scrub last saw them; 0 before its first round. */
+            /** @description The mean of the shared pages: the keys that the last scrub counted, on the pages that there are now; 0 before its first round. */
             keys_per_page: number;
             /** @description The recommended number of pages, if these have more than 4,096 keys each; otherwise 0. */
             due: number;

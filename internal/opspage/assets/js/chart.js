@@ -17,7 +17,7 @@ export const binary = Array.from({ length: 44 }, (_, i) => 2 ** i);
 
 /**
  * Chart draws series. Each series has a label, and a function that picks its column. format turns a
- * value into text and unit.
+ * value, and the seconds of a step if it is one of a step, into text and unit.
  */
 export class Chart {
   #options;
@@ -104,13 +104,21 @@ export class Chart {
     if (this.#plot && this.#host.clientWidth > 0) this.#plot.setSize({ width: this.#host.clientWidth, height });
   }
 
-  /** #name shows the legend, with values at a step, or the last ones. */
+  /** #name shows the legend, with the peaks, and with values at a step, or the last ones. */
   #name(index) {
     fill(this.#legend, this.#series.map((s, i) => {
       const values = this.#columns[i];
-      const value = index === null || index === undefined ? values.findLast((v) => v !== null) : values[index];
-      return el('li', {}, stroke(i), s.label, el('b', {}, value === null || value === undefined ? none : together(this.#options.format(value))));
+      const known = values.filter((v) => v !== null && v !== undefined);
+      const value = index === null || index === undefined ? known.at(-1) : values[index];
+      const peak = known.length > 0 && el('span', { class: 'peak' }, `peak ${this.#say(known.reduce((a, b) => Math.max(a, b)))}`);
+      return el('li', {}, stroke(i), s.label, el('b', {}, this.#say(value)), peak);
     }));
+  }
+
+  /** #say is the value of a step, in words. */
+  #say(value) {
+    if (value === null || value === undefined) return none;
+    return together(this.#options.format(value, this.#history.step_seconds));
   }
 
   #tabulate() {
@@ -121,7 +129,7 @@ export class Chart {
       el('caption', {}, `${this.#options.title}, ${this.#options.unit}; the latest ${last.length} steps of ${history.step_seconds} s`),
       el('thead', {}, el('tr', {}, el('th', { scope: 'col' }, 'Time'), this.#series.map((s) => el('th', { scope: 'col' }, s.label)))),
       el('tbody', {}, last.map((i) => el('tr', {}, el('th', { scope: 'row' }, new Date(history.time[i] * 1000).toLocaleTimeString('en-GB')),
-        this.#columns.map((c) => el('td', {}, c[i] === null || c[i] === undefined ? none : together(this.#options.format(c[i])))))))));
+        this.#columns.map((c) => el('td', {}, this.#say(c[i]))))))));
   }
 }
 

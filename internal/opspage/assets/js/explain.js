@@ -8,22 +8,30 @@ const verbs = { block: 'blocked', hide: 'hidden', like: 'liked', seen: 'seen' };
 const id = (text) => ({ id: text });
 
 /** sentenceOf says in one sentence what becomes of the post. */
-export function sentenceOf(answer) {
-  const drops = answer.reasons.filter((r) => r.effect === 'drop');
-  if (!answer.dropped && answer.degraded.length > 0) return ['warn', 'A feed keeps this post now, but some kinds could not be checked.'];
-  if (!answer.dropped) return ['ok', 'A feed keeps this post.'];
-  if (drops.every((r) => r.certainty === 'false')) return ['warn', 'A feed drops this post because of a false positive. An exact feed keeps it.'];
-  if (drops.every((r) => r.certainty !== 'certain')) return ['warn', 'A feed drops this post. The reason cannot be confirmed.'];
-  return ['info', 'A feed drops this post. The reason is certain.'];
+export function sentenceOf(answer, asked) {
+  const it = asked.post.id ? 'this post' : 'posts by this author';
+  const drops = answer.reasons.filter((r) => r.effect === 'drop' && !r.overruled_by);
+  if (!answer.dropped && answer.degraded.length > 0) return ['warn', `A feed keeps ${it} now, but some kinds could not be checked.`];
+  if (!answer.dropped) return ['ok', `A feed keeps ${it}.`];
+  if (drops.every((r) => r.certainty === 'false')) return ['warn', `A feed drops ${it} because of a false positive. An exact feed does not.`];
+  if (drops.every((r) => r.certainty !== 'certain')) return ['warn', `A feed drops ${it}. The reason cannot be confirmed.`];
+  return ['info', `A feed drops ${it}. The reason is certain.`];
 }
+
+/** todo is what to do about a false positive, by the effect of its kind. */
+const todo = {
+  drop: 'What to do: nothing, if it is rare. A feed with "exact": true asks the ledger and keeps the post.',
+  annotate: 'What to do: nothing. A feed with "exact": true does not annotate it.',
+  keep: 'What to do: nothing. It keeps no post, because feeds ask the ledger about exceptions.',
+};
 
 /** reasonOf returns the state of a reason and its lines. kinds are the service's, by name. */
 export function reasonOf(reason, asked, kinds) {
   const lines = [what(reason, asked)];
-  const drop = reason.effect === 'drop';
+  if (reason.overruled_by) lines.push([`“${reason.overruled_by}” overrules it, and keeps the post.`]);
   if (reason.certainty === 'false') {
     lines.push([`The filter reports it, but the ledger does not have it: a false positive, until the page changes.`]);
-    lines.push([drop ? 'What to do: nothing, if it is rare. A feed with "exact": true asks the ledger and keeps the post.' : 'What to do: nothing. A feed with "exact": true does not annotate it.']);
+    lines.push([todo[reason.effect]]);
     return { state: 'warn', certainty: 'False positive', lines };
   }
   if (reason.certainty === 'unconfirmed') {
@@ -37,12 +45,24 @@ export function reasonOf(reason, asked, kinds) {
   return { state: 'info', certainty: 'Certain', lines };
 }
 
+const effects = {
+  annotate: ' This annotates the post, and does not drop it.',
+  keep: ' This keeps the post in spite of kinds that it overrules.',
+};
+
+/** sides returns whose activity it is, and at what. */
+function sides(reason, asked) {
+  if (reason.direction === 'by_actor') return [reason.actor, asked.viewer];
+  return [reason.list || asked.viewer, reason.actor || reason.target || asked.post.id];
+}
+
 function what(reason, asked) {
   const byActor = reason.direction === 'by_actor';
-  const [who, whom] = byActor ? [reason.actor, asked.viewer] : [asked.viewer, reason.actor || asked.post.id];
-  const effect = reason.effect === 'drop' ? '' : ' This annotates the post, and does not drop it.';
+  const [who, whom] = sides(reason, asked);
+  const effect = effects[reason.effect] ?? '';
   const role = roleOf(reason.actor, asked);
   const verb = verbs[reason.kind];
+  if (reason.list) return ['“', reason.kind, '” by the list ', id(who), ' of ', id(whom), `${role}.${effect}`];
   if (reason.kind === 'seen') return [id(who), ' may have seen ', id(whom), `.${effect}`];
   if (verb && byActor) return [id(who), `${role && `${role},`} has ${verb} `, id(whom), `.${effect}`];
   if (verb) return [id(who), ` has ${verb} `, id(whom), `${role}.${effect}`];
@@ -51,13 +71,33 @@ function what(reason, asked) {
 
 function roleOf(actor, asked) {
   if (!actor) return '';
-  return actor === asked.post.author ? ', the author' : ', on the post';
+  if (actor === asked.post.author) return ', the author';
+  const role = asked.post.actors?.find((a) => a.id === actor)?.role;
+  return role ? `, on the post as ${role}` : ', on the post';
+}
+
+/** facetsOf returns the facets that kinds target, besides users and posts. */
+export function facetsOf(kinds) {
+  const targets = [...kinds.values()].map((kind) => kind.target);
+  return [...new Set(targets)].filter((target) => target !== 'user' && target !== 'post').sort();
+}
+
+/** unchecked lists what the answer does not cover, because the call named none of it. */
+export function unchecked({ post, lists }, kinds) {
+  const named = (what, target) => {
+    const of = [...kinds.values()].filter((kind) => kind.target === target).map((kind) => kind.name);
+    return of.length > 0 && `${what} (${of.join(', ')})`;
+  };
+  return [
+    !post.id && named('posts', 'post'), !post.related && 'related posts', !post.actors && 'others on the post',
+    ...facetsOf(kinds).map((facet) => !post.facets?.[facet] && named(facet, facet)), !lists && 'lists',
+  ].filter(Boolean);
 }
 
 /** undo returns the path that takes the activity back. */
 function undo(reason, asked, kinds) {
   const plural = kinds.get(reason.kind)?.plural;
   if (!plural) return null;
-  const [who, whom] = reason.direction === 'by_actor' ? [reason.actor, asked.viewer] : [asked.viewer, reason.actor || asked.post.id];
+  const [who, whom] = sides(reason, asked);
   return `/v1/users/${encodeURIComponent(who)}/${plural}/${encodeURIComponent(whom)}`;
 }

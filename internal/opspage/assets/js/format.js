@@ -85,6 +85,13 @@ export function clock(date) {
   return date.toLocaleTimeString('en-GB');
 }
 
+/** at is a time of the API: the time of day if it was today, otherwise with the date. */
+export function at(iso) {
+  const date = new Date(iso);
+  const today = date.toDateString() === new Date().toDateString();
+  return today ? clock(date) : moment(iso);
+}
+
 /** moment is a time of the API in this browser's zone, which it names. */
 export function moment(iso) {
   const date = new Date(iso);

@@ -4,9 +4,10 @@ import { Chart, rangeOf, ranges } from './chart.js';
 import { el } from './dom.js';
 import { bytes, count, none, number, percent, plural, seconds, span, together } from './format.js';
 import { Figures } from './figures.js';
-import { latest, mean, total, worst } from './history.js';
+import { latest, mean, often, times, total, worst } from './history.js';
 
-const rate = (v) => [number(v), ''];
+/** rate is a number a second. In a step of that many seconds, rare events are counted. */
+const rate = (v, step) => [step && v > 0 && v < 1 ? `${times(v, step)} in ${span(step)}` : number(v), ''];
 const milliseconds = (v) => seconds(v / 1000);
 
 const charts = [
@@ -23,7 +24,7 @@ const charts = [
     series: (h) => Object.keys(h.dropped).sort().map((kind) => ({ label: kind, values: h.dropped[kind] })),
   },
   {
-    title: 'Lag', unit: 'time since the last poll', meaning: 'Age of the last poll for writes of other processes, at the end of each step.', format: milliseconds,
+    title: 'Lag', unit: 'time since the last poll', meaning: 'Age of the last poll for writes of other processes: the highest in each step.', format: milliseconds,
     series: (h) => [{ label: 'poll age', values: h.poll_age_ms }], empty: 'There is no ledger to poll.',
   },
   {
@@ -49,7 +50,7 @@ export function live(host, route, app) {
   const figures = new Figures('Now');
   const drawn = charts.map((options) => new Chart(options));
   host.append(
-    el('div', { class: 'head' }, el('div', {}, el('h1', { tabindex: -1 }, 'Live'), el('p', {}, 'This process only. Figures are means of the last minute, unless they say otherwise.')),
+    el('div', { class: 'head' }, el('div', {}, el('h1', { tabindex: -1 }, 'Live'), el('p', {}, 'This process only. Figures are of the last minute, unless they say otherwise.')),
       ranges(range, (chosen) => { range = chosen; app.keep({ range }); app.refresh(); })),
     el('div', { class: 'stack' }, figures.node, el('div', { class: 'two' }, drawn.map((c) => c.node))),
   );
@@ -68,23 +69,24 @@ function figuresOf(health, h) {
   const dropped = Object.entries(h.dropped).map(([kind, column]) => [kind, mean(h, column)]).filter(([, v]) => v > 0);
   const droppedRate = dropped.reduce((sum, [, v]) => sum + v, 0);
   const looked = mean(h, h.candidates);
+  const lately = (column) => often(h, mean(h, column));
   const bad = (column, state) => (mean(h, column) > 0 ? state : undefined);
   const late = health.staleness_bound_ms > 0 && health.poll_age_ms > 2 * health.staleness_bound_ms;
   return [
-    { label: 'Feeds', value: [number(mean(h, h.feeds)), 'per second'], meaning: `Feeds answered; ${number(looked)} posts checked per second.` },
+    { label: 'Feeds', value: lately(h.feeds), meaning: `Feeds answered. Posts checked: ${together(lately(h.candidates))}.` },
     { label: 'Typical feed', value: milliseconds(latest(h, h.p50_ms) ?? undefined), meaning: 'p50: half of the feeds took less, in the last step with feeds.' },
     { label: 'Slow feeds', value: milliseconds(worst(h, h.p99_ms) ?? undefined), meaning: 'p99: one in a hundred feeds took longer, in the worst step of the last minute.' },
-    { label: 'Dropped posts', value: [number(droppedRate), 'per second'], meaning: droppedWords(dropped, droppedRate, looked) },
-    { label: 'Writes', value: [number(mean(h, h.writes)), 'per second'], meaning: 'Activities recorded, without no-ops.' },
+    { label: 'Dropped posts', value: often(h, droppedRate), meaning: droppedWords(h, dropped, droppedRate, looked) },
+    { label: 'Writes', value: lately(h.writes), meaning: 'Activities recorded, without no-ops.' },
     falsePositives(health, h),
-    { label: 'Rebuilds', value: [number(mean(h, h.rebuilds)), 'per second'], meaning: 'From the ledger. Some are normal: pages grow, and the scrub rebuilds random pages.' },
+    { label: 'Rebuilds', value: lately(h.rebuilds), meaning: 'From the ledger. Some are normal: pages grow, and the scrub rebuilds random pages.' },
     health.ledger === 'none'
       ? { label: 'Lag', value: [none, ''], meaning: 'There is no ledger to poll.' }
       : { label: 'Lag', value: milliseconds(health.poll_age_ms), state: late ? 'warn' : undefined, meaning: lagWords(health) },
-    { label: 'Degraded feeds', value: [number(mean(h, h.degraded)), 'per second'], state: bad(h.degraded, 'warn'), meaning: 'Feeds that could not check a kind.' },
-    { label: 'Errors', value: [number(mean(h, h.errors)), 'per second'], state: bad(h.errors, 'bad'), meaning: 'Requests that failed with an error of the service.' },
+    { label: 'Degraded feeds', value: lately(h.degraded), state: bad(h.degraded, 'warn'), meaning: 'Feeds that could not check a kind.' },
+    { label: 'Errors', value: lately(h.errors), state: bad(h.errors, 'bad'), meaning: 'Requests that failed with an error of the service.' },
     missed(health),
-    { label: 'In progress', value: [count(health.requests.in_progress), `of ${count(health.requests.limit)}`], state: bad(h.shed, 'warn'), meaning: `Requests in progress; ${number(mean(h, h.shed))} per second refused. The heap holds ${together(bytes(latest(h, h.heap_bytes)))}.` },
+    { label: 'In progress', value: [count(health.requests.in_progress), `of ${count(health.requests.limit)}`], state: bad(h.shed, 'warn'), meaning: `Requests in progress. Refused: ${together(lately(h.shed))}. The heap holds ${together(bytes(latest(h, h.heap_bytes)))}.` },
   ];
 }
 
@@ -98,9 +100,13 @@ function missed({ sampling, ledger }) {
   };
 }
 
-function droppedWords(dropped, rate, looked) {
+function droppedWords(h, dropped, rate, looked) {
   if (rate === 0) return 'No post was dropped.';
-  const kinds = dropped.map(([kind, v]) => `${kind} ${number(v)}`).join(', ');
+  const unit = often(h, rate)[1];
+  const kinds = dropped.map(([kind, v]) => {
+    const said = often(h, v);
+    return `${kind} ${said[1] === unit ? said[0] : together(said)}`;
+  }).join(', ');
   return `${looked > 0 ? `${together(percent(rate / looked))} of the posts checked: ` : ''}${kinds}.`;
 }
 

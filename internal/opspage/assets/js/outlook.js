@@ -1,6 +1,7 @@
 // When pages will be too full, as far as the past says.
 
 import { count, plural, span } from './format.js';
+import { dueNow } from './reshape.js';
 
 const least = 3600; // seconds of history, below which nothing is said
 const reach = 10; // times what was seen, beyond which nothing is said
@@ -12,7 +13,7 @@ const reach = 10; // times what was seen, beyond which nothing is said
  */
 export function outlook(health, history) {
   const { pages } = health;
-  if (pages.due > 0) return `Raise the number of pages now: ${plural(pages.due, 'page')}: run "feedfilter reshape --pages ${pages.due}".`;
+  if (dueNow(health) > 0) return `Raise the number of pages now: ${plural(pages.due, 'page')}: run "feedfilter reshape --pages ${pages.due}".`;
   const known = history.time.map((t, i) => [t, history.keys[i]]).filter(([, keys]) => keys > 0);
   const seen = known.length < 2 ? 0 : known.at(-1)[0] - known[0][0];
   if (seen < least) return `Too little history for a forecast: ${seen > 0 ? span(seen) : 'none'} of at least an hour.`;

@@ -16,4 +16,7 @@ export const stalled = (reshape) => `The reshape to ${plural(reshape.pages, 'pag
 export const unfinished = (reshape) => `A reshape to ${plural(reshape.pages, 'page')} is not finished: ${built(reshape)} of them are built. ` +
   'This process does not work on it. If no other process does, start it again.';
 
+/** dueNow is how many pages are due: 0 if there are enough, or a reshape to as many is running. */
+export const dueNow = ({ pages, reshape }) => (reshape?.running && reshape.pages >= pages.due ? 0 : pages.due);
+
 const built = (reshape) => count(Math.floor((reshape.pages * reshape.reshaped) / reshape.homes));

@@ -1,8 +1,8 @@
 // How the service is, in words: one sentence, and what needs a look.
 
-import { bytes, count, number, plural, span, together } from './format.js';
-import { mean } from './history.js';
-import { stalled, underWay as reshapeUnderWay } from './reshape.js';
+import { at, bytes, count, number, plural, span, together } from './format.js';
+import { mean, often } from './history.js';
+import { dueNow, stalled, underWay as reshapeUnderWay } from './reshape.js';
 
 const stores = {
   memory: 'in the process', redis: 'in Redis', 'redis+cluster': 'in a Redis cluster', 'redis+sentinel': 'in Redis behind Sentinel',
@@ -85,13 +85,16 @@ const bound = (health) => (health.staleness_bound_ms < 1000 ? [count(health.stal
 function lately(history) {
   if (!history) return [];
   const said = [
-    [history.errors, 'requests per second failed with an error of the service. The log has each, with its request id.'],
-    [history.shed, 'requests per second were refused because of overload.'],
-    [history.degraded, 'feeds per second could not check a kind.'],
+    [history.errors, 'request', 'failed with an error of the service. The log has each, with its request id.'],
+    [history.shed, 'request', 'refused because of overload.', 'was', 'were'],
+    [history.degraded, 'feed', 'could not check a kind.'],
   ];
-  return said.flatMap(([column, words]) => {
+  return said.flatMap(([column, thing, words, ...verb]) => {
     const rate = mean(history, column);
-    return rate > 0 ? [{ state: 'warn', text: `In the last minute ${number(rate)} ${words}` }] : [];
+    const [n, unit] = often(history, rate);
+    const things = n === '1' ? thing : `${thing}s`;
+    const what = [n, things, unit === 'per second' && unit, verb[n === '1' ? 0 : 1], words].filter(Boolean).join(' ');
+    return rate > 0 ? [{ state: 'warn', text: `In the last minute ${what}` }] : [];
   });
 }
 
@@ -101,14 +104,14 @@ function pageTrouble(health) {
   if (pages.faulty > 0) {
     notes.push({
       state: 'warn',
-      text: `${plural(pages.faulty, 'page')} ${pages.faulty === 1 ? 'was' : 'were'} faulty at the last check. The next feed that reads one rebuilds it first, and so does the scrub. ` +
+      text: `${plural(pages.faulty, 'page')} ${pages.faulty === 1 ? 'was' : 'were'} faulty at the last check${scrubbed(pages)}. The next feed that reads one rebuilds it first, and so does the scrub. ` +
         'If the number does not fall, rebuilds fail: the log says why.',
     });
   }
-  if (pages.due > 0) {
+  if (dueNow(health) > 0) {
     notes.push({
       state: 'warn',
-      text: `There are too few pages: ${count(pages.keys_per_page)} keys on each, more than ${count(pages.due_from)}. ` +
+      text: `There are too few pages: ${count(pages.keys_per_page)} keys on each${scrubbed(pages)}, more than ${count(pages.due_from)}. ` +
         `"feedfilter reshape --pages ${pages.due}" raises the number while the service runs.`,
     });
   }
@@ -130,12 +133,16 @@ function factsOf(health) {
   const all = pages.shared + pages.dedicated;
   return [
     health.version, `up ${span(health.uptime_seconds)}`, `pages ${stores[health.page_store.replace('redis-', 'redis+')] ?? `in ${health.page_store}`}`, ledgers[health.ledger] ?? health.ledger,
-    plural(all, 'page'), ...counted(pages, all),
+    plural(all, 'page'), ...counted(pages),
   ].filter(Boolean).join(' · ');
 }
 
-/** counted is what there is on the pages checked so far: nothing without a ledger. */
-function counted(pages, all) {
+/** counted is what the last scrub counted, or has counted so far: nothing without a ledger. */
+function counted(pages) {
   if (pages.looked_at === 0) return [];
-  return [`${plural(pages.keys, 'key')}${pages.looked_at < all ? ` on the ${count(pages.looked_at)} checked so far` : ''}`, together(bytes(pages.bytes))];
+  const on = pages.counted_at ? '' : ` on the ${count(pages.looked_at)} checked so far`;
+  return [`${plural(pages.keys, 'key')}${on}`, `${together(bytes(pages.bytes))}${scrubbed(pages)}`];
 }
+
+/** scrubbed says when the last scrub ended. */
+const scrubbed = (pages) => (pages.counted_at ? ` (scrub of ${at(pages.counted_at)})` : '');
