@@ -41,7 +41,7 @@ func documents() map[string]document {
 		"docs/ELASTICACHE.md": {serves: true, console: "they need an account of AWS; TestIAM and TestLongSecureCluster have what stands in for it"},
 		"docs/FOLLOW.md":      {app: true},
 		"docs/MIGRATION.md":   {by: "TestLongMigrationGuide"},
-		"docs/RELIABILITY.md": {servers: true, console: "twenty minutes of faults, in short in make test-long"},
+		"docs/RELIABILITY.md": {console: "twenty minutes of faults, in short in make test-long"},
 		"docs/OPERATIONS.md": {
 			by:      "TestDrill and TestDrillRoutine of tools/monitoring",
 			console: "it sets the shell up, as the drills do",
