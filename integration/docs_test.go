@@ -38,7 +38,7 @@ func documents() map[string]document {
 		"docs/API.md":         {serves: true},
 		"docs/SECURITY.md":    {},
 		"docs/SIZING.md":      {},
-		"docs/ELASTICACHE.md": {serves: true, console: "they need an account of AWS; TestIAM and TestLongSecureCluster have what stands in for it"},
+		"docs/ELASTICACHE.md": {console: "they need an account of AWS; TestIAM and TestLongSecureCluster have what stands in for it"},
 		"docs/FOLLOW.md":      {app: true},
 		"docs/MIGRATION.md":   {by: "TestLongMigrationGuide"},
 		"docs/RELIABILITY.md": {console: "twenty minutes of faults, in short in make test-long"},
