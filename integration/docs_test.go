@@ -33,7 +33,7 @@ func documents() map[string]document {
 	const makes = "they install, build and test everything, for minutes"
 	return map[string]document{
 		"README.md":           {},
-		"docs/QUICKSTART.md":  {servers: true},
+		"docs/QUICKSTART.md":  {},
 		"docs/KINDS.md":       {},
 		"docs/API.md":         {serves: true},
 		"docs/SECURITY.md":    {},
