@@ -33,15 +33,15 @@ func documents() map[string]document {
 	const makes = "they install, build and test everything, for minutes"
 	return map[string]document{
 		"README.md":           {},
-		"docs/QUICKSTART.md":  {servers: true},
+		"docs/QUICKSTART.md":  {},
 		"docs/KINDS.md":       {},
 		"docs/API.md":         {serves: true},
 		"docs/SECURITY.md":    {},
 		"docs/SIZING.md":      {},
-		"docs/ELASTICACHE.md": {serves: true, console: "they need an account of AWS; TestIAM and TestLongSecureCluster have what stands in for it"},
+		"docs/ELASTICACHE.md": {console: "they need an account of AWS; TestIAM and TestLongSecureCluster have what stands in for it"},
 		"docs/FOLLOW.md":      {app: true},
 		"docs/MIGRATION.md":   {by: "TestLongMigrationGuide"},
-		"docs/RELIABILITY.md": {servers: true, console: "twenty minutes of faults, in short in make test-long"},
+		"docs/RELIABILITY.md": {console: "twenty minutes of faults, in short in make test-long"},
 		"docs/OPERATIONS.md": {
 			by:      "TestDrill and TestDrillRoutine of tools/monitoring",
 			console: "it sets the shell up, as the drills do",

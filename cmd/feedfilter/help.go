@@ -120,7 +120,7 @@ func printHelp(options kong.HelpOptions, command *kong.Context) error {
 		names = append(names, "--"+flag.Name)
 	}
 	all.Hidden = len(shared) == 0
-	all.Help = "Also explain the flags that serve has, too: " + strings.Join(names, ", ")
+	all.Help = "Also explain these flags of serve: " + strings.Join(names, ", ")
 	err := kong.DefaultHelpPrinter(options, command)
 	if err == nil && command.Selected() == nil {
 		_, err = fmt.Fprint(command.Stdout, exitStatus)
