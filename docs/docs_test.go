@@ -151,7 +151,7 @@ func TestVersion(t *testing.T) {
 		}
 	}
 	want := released[0][1]
-	first := regexp.MustCompile(`(?i)version\W+(\d+\.\d+\.\d+)`)
+	first := regexp.MustCompile(`(?i)version[^\d\n]+(\d+\.\d+\.\d+)`)
 	for path, times := range map[string]int{ // further matches are of other programs
 		"infra/helm/feedfilter/Chart.yaml": 2, "client/python/src/feedfilter/_version.py": 1,
 		"client/typescript/package.json": 1, "client/typescript/package-lock.json": 2, "docs/PUBLISH.md": 1,

@@ -262,7 +262,7 @@ func TestProcedureErrors(t *testing.T) {
 	jsonPosts := func(n int) string {
 		var b strings.Builder
 		for i := range n {
-			fmt.Fprintf(&b, `,{"id":"p%d","author":"a"}`, i)
+			fmt.Fprintf(&b, `,{"id":"p%d"}`, i)
 		}
 		return "[" + b.String()[1:] + "]"
 	}
