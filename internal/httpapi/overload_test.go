@@ -93,7 +93,9 @@ func TestMaxRequestsChanges(t *testing.T) {
 	if a := s.do(t, "GET", "/v1/users/1/blocks", ""); a.Status != 200 {
 		t.Errorf("the first request at the limit 1: %d %s", a.Status, a.Body)
 	}
-	feed := func(posts int) string { return `{"viewer":"1","posts":[` + repeated(posts, `{"id":"p","author":"2"}`) + `]}` }
+	feed := func(posts int) string {
+		return `{"viewer":"1","posts":[` + repeated(posts, `{"id":"p","author":"2"}`) + `]}`
+	}
 	large := feed(5001)
 	wantOverloaded(t, "a large feed at the limit 1", s.do(t, "POST", "/v1/feed/filter", large), true)
 	handler.SetMaxRequests(2)
