@@ -16,7 +16,8 @@ PEERS ?=
 # Directory of the pictures of `make screens`.
 SCREENS ?= screens
 # The version that `feedfilter version` prints and that the files of `make dist` are named after.
-VERSION ?= $(shell git describe --tags --dirty --match 'v[0-9]*' 2>/dev/null || echo v0.1.0)
+VERSION ?= $(shell git describe --tags --dirty --match 'v[0-9]*' 2>/dev/null || \
+	sed -n 's/^\#\# \[\([0-9.]*\)\].*/v\1/p' CHANGELOG.md | head -n 1)
 COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
 # Time of all files of `make dist`, in seconds of Unix time: that of the commit.
 SOURCE_DATE_EPOCH ?= $(shell git show --no-patch --format=%ct 2>/dev/null || echo 0)

@@ -35,7 +35,7 @@ type Post struct {
 type FilterRequest struct {
 	Viewer string
 
-	// Posts are up to 5,000 candidates in the order of the feed. They have up to 20,000 ids: of
+	// Posts are up to 10,000 candidates in the order of the feed. They have up to 20,000 ids: of
 	// posts, related posts, authors, actors and facets, including repeated ones.
 	Posts []Post
 
@@ -48,7 +48,7 @@ type FilterRequest struct {
 	// viewer's, by kinds that the ledger keeps.
 	Lists []string
 
-	// Limit ends the feed after that many kept posts, 1 to 5,000. 0: no limit.
+	// Limit ends the feed after that many kept posts, 1 to 10,000. 0: no limit.
 	Limit      int
 	RecordSeen bool // record the kept posts as seen
 	Exact      bool // let the ledger confirm what the filter reports

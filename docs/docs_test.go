@@ -136,3 +136,41 @@ func TestTables(t *testing.T) {
 		t.Fatal("no document has a table")
 	}
 }
+
+// TestVersion: what names the version of the program names the newest one of the changelog, which
+// links each.
+func TestVersion(t *testing.T) {
+	changelog := read(t, "../CHANGELOG.md")
+	released := regexp.MustCompile(`(?m)^## \[(\d+\.\d+\.\d+)\] - \d{4}-\d\d-\d\d$`).FindAllStringSubmatch(changelog, -1)
+	if len(released) < 2 {
+		t.Fatalf("versions in the changelog: %q", released)
+	}
+	for _, one := range released {
+		if !regexp.MustCompile(`(?m)^\[` + regexp.QuoteMeta(one[1]) + `\]: https://\S+v` + regexp.QuoteMeta(one[1]) + `$`).MatchString(changelog) {
+			t.Errorf("CHANGELOG.md has no link for %s", one[1])
+		}
+	}
+	want := released[0][1]
+	first := regexp.MustCompile(`(?i)version[^\d\n]+(\d+\.\d+\.\d+)`)
+	for path, times := range map[string]int{ // further matches are of other programs
+		"infra/helm/feedfilter/Chart.yaml": 2, "client/python/src/feedfilter/_version.py": 1,
+		"client/typescript/package.json": 1, "client/typescript/package-lock.json": 2, "docs/PUBLISH.md": 1,
+	} {
+		named := first.FindAllStringSubmatch(read(t, filepath.Join("..", path)), times)
+		if len(named) != times || slices.ContainsFunc(named, func(m []string) bool { return m[1] != want }) {
+			t.Errorf("%s: versions %q, want %d times %s", path, named, times, want)
+		}
+	}
+	file, mentions := regexp.MustCompile(`feedfilter\S*?[@:_=-]v?(\d\.\d+\.\d+)`), 0
+	for path, text := range documents(t) {
+		for _, m := range file.FindAllStringSubmatch(text, -1) {
+			mentions++
+			if m[1] != want {
+				t.Errorf("%s: %s, but the newest version is %s", path, m[0], want)
+			}
+		}
+	}
+	if mentions == 0 {
+		t.Error("no document names a file of the version")
+	}
+}

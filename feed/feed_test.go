@@ -316,7 +316,7 @@ func TestInvalidRequests(t *testing.T) {
 		{feed.Request{Viewer: "1", Kinds: []string{"like"}}, "wrong_effect", "kinds[0]"},
 		{feed.Request{Viewer: "1", Annotate: []string{"hide"}}, "wrong_effect", "annotate[0]"},
 		{feed.Request{Viewer: "1", Kinds: []string{"hide", "hide"}}, "out_of_range", "kinds[1]"},
-		{feed.Request{Viewer: "1", Posts: slices.Repeat([]feed.Post{post}, 5001)}, "out_of_range", "posts"},
+		{feed.Request{Viewer: "1", Posts: slices.Repeat([]feed.Post{post}, feed.MaxPosts+1)}, "out_of_range", "posts"},
 		{feed.Request{Viewer: "1", Limit: -1}, "out_of_range", "limit"},
 		{feed.Request{Viewer: "1", Limit: feed.MaxPosts + 1}, "out_of_range", "limit"},
 	} {
@@ -349,25 +349,25 @@ func TestLimitsOfIDs(t *testing.T) {
 		}
 		return q
 	}
-	withoutAuthors := request(feed.MaxPosts, 3)
+	withoutAuthors := request(feed.MaxPosts, 1)
 	for i := range withoutAuthors.Posts {
 		withoutAuthors.Posts[i].Author = ""
 	}
 	withoutAuthors.Kinds = []string{"hide"}
-	oneMore := request(feed.MaxPosts, 2)
+	oneMore := request(feed.MaxPosts, 0)
 	oneMore.Posts[77].Actors = append(oneMore.Posts[77].Actors, "y")
 	for name, c := range map[string]struct {
 		request        feed.Request
 		field, message string // "": it is answered
 	}{
 		"most posts with their authors":    {request(feed.MaxPosts, 0), "", ""},
-		"most posts and most ids":          {request(feed.MaxPosts, 2), "", ""},
+		"most ids on half of the posts":    {request(feed.MaxPosts/2, 2), "", ""},
 		"most ids, authors left out":       {withoutAuthors, "", ""},
 		"one id more":                      {oneMore, "posts", "20001 ids of posts, related posts, authors, actors and facets, at most 20000"},
 		"most actors":                      {request(3, feed.MaxActors), "", ""},
 		"one actor more":                   {request(3, feed.MaxActors+1), "posts[0].actors", "101 actors, at most 100"},
 		"most actors, on too many posts":   {request(200, feed.MaxActors), "posts", "20400 ids of posts, related posts, authors, actors and facets, at most 20000"},
-		"more posts than there may be":     {request(feed.MaxPosts+1, 0), "posts", "5001 posts, at most 5000"},
+		"more posts than there may be":     {request(feed.MaxPosts+1, 0), "posts", "10001 posts, at most 10000"},
 		"an id that is wrong is too many ": {feed.Request{Viewer: "1", Posts: []feed.Post{{ID: "p", Actors: make([]string, 101)}}}, "posts[0].actors", "101 actors, at most 100"},
 	} {
 		_, err := feed.Filter(t.Context(), r, c.request)

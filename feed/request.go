@@ -11,10 +11,10 @@ import (
 
 const (
 	// MaxPosts is the largest number of candidates in one [Request].
-	MaxPosts = 5000
+	MaxPosts = 10_000
 	// MaxIDs is the largest number of ids in the candidates of one [Request]: of posts, related
-	// ones, authors, actors and facets, repeated ones included. It allows
-	// MaxPosts candidates with an author and two actors each.
+	// ones, authors, actors and facets, repeated ones included. It allows MaxPosts candidates with
+	// an author each.
 	MaxIDs = 20_000
 	// MaxLists is the largest number of lists of one [Request].
 	MaxLists = 20

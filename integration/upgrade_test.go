@@ -21,30 +21,31 @@ import (
 // oldUsers is the number of users in the data directories of testdata/upgrade.
 const oldUsers = 20
 
-// TestUpgradeDataDirectory serves feeds from a data directory of the version of 2026-11-22, and
-// from one of the first version with page format 3. See testdata/upgrade/README.md.
+// TestUpgradeDataDirectory serves feeds from data directories of the version of 2026-11-22, of the
+// first version with page format 3, and of 0.1.0. See testdata/upgrade/README.md.
 func TestUpgradeDataDirectory(t *testing.T) {
-	for format := 2; format <= 3; format++ {
-		t.Run(fmt.Sprintf("format%d", format), func(t *testing.T) {
+	for _, version := range []string{"format2", "format3", "0.1.0"} {
+		t.Run(version, func(t *testing.T) {
 			dir := t.TempDir()
 			for _, name := range []string{"ledger", "windows"} {
-				unpack(t, fmt.Sprintf("testdata/upgrade/%s-format%d.db.gz", name, format), filepath.Join(dir, name+".db"))
+				unpack(t, fmt.Sprintf("testdata/upgrade/%s-%s.db.gz", name, version), filepath.Join(dir, name+".db"))
 			}
+			released := version == "0.1.0"
 			data := filepath.Join(dir, "windows.db")
 			old := otherParts(t, data)
 			for _, name := range []string{"own-", "seen-"} {
-				if !slices.ContainsFunc(old, func(part string) bool { return strings.HasPrefix(part, name) }) {
-					t.Fatalf("the old service left nothing of %s: %v", name, old)
+				if slices.ContainsFunc(old, func(part string) bool { return strings.HasPrefix(part, name) }) == released {
+					t.Fatalf("the old service left of %s: %v", name, old)
 				}
 			}
 			s := serve(t, "--data-dir", dir, "--kinds", "testdata/upgrade/kinds.json", "--pages", "64")
 			s.logOnFailure()
-			u := &upgraded{service: s}
+			u := &upgraded{service: s, seenKept: released}
 			u.checkFeeds(t)
 			u.checkUndo(t)
 			u.checkWrites(t)
 			_, err := os.Stat(data + ".damaged") // the file has pages of another format
-			if setAside := err == nil; setAside == (format == 3) || !setAside && !errors.Is(err, fs.ErrNotExist) {
+			if setAside := err == nil; setAside != (version == "format2") || !setAside && !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("windows.db was set aside: %t, %v", setAside, err)
 			}
 			u.stop(t)
@@ -90,9 +91,10 @@ func otherParts(t *testing.T, file string) (parts []string) {
 
 // upgraded is a service on the data directory of an earlier version.
 type upgraded struct {
-	service *service
-	undone  bool // checkUndo has undone hides
-	seenNow bool // checkWrites has recorded seen posts
+	service  *service
+	seenKept bool // the upgrade does not empty the windows
+	undone   bool // checkUndo has undone hides
+	seenNow  bool // checkWrites has recorded seen posts
 }
 
 // stop ends the service with SIGTERM.
@@ -122,7 +124,7 @@ func (u *upgraded) checkFeeds(t *testing.T) {
 			}
 		}
 		add("p1", !u.undone)
-		add(fmt.Sprint("s", i), false) // seen before the upgrade, which empties the windows once
+		add(fmt.Sprint("s", i), u.seenKept) // seen before the upgrade, which may empty the windows once
 		add("now", u.seenNow)
 		add("p2", false) // its hide was undone before the upgrade
 		add("fresh", false)
@@ -135,6 +137,9 @@ func (u *upgraded) checkFeeds(t *testing.T) {
 		want = append(want, posts[n].ID)
 	}
 	posts = append(posts, post{ID: "sh", Author: "author"}, post{ID: "fresh", Author: "author"})
+	if u.seenKept {
+		want = append(want, "sh")
+	}
 	if wrong += u.checkFeed(t, "heavy", posts, want); wrong > 3 { // the rate is one in a thousand
 		t.Errorf("%d posts were dropped that should be kept", wrong)
 	}

@@ -145,8 +145,8 @@ func FuzzFilterBody(f *testing.F) {
 			RecordSeen      bool `json:"record_seen"`
 			Exact           bool
 		}
-		if !strictly(body, &req) || !soundID(req.Viewer) || req.Posts == nil || len(req.Posts) > 5000 ||
-			req.Limit != nil && (*req.Limit < 1 || *req.Limit > 5000) {
+		if !strictly(body, &req) || !soundID(req.Viewer) || req.Posts == nil || len(req.Posts) > 10_000 ||
+			req.Limit != nil && (*req.Limit < 1 || *req.Limit > 10_000) {
 			t.Fatalf("answered %s", a.Body)
 		}
 		var res struct {

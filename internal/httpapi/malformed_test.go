@@ -224,7 +224,7 @@ func malformedFeeds() []malformed {
 		{request: filterPath, body: viewer + `"posts":[{"id":"p","author":"2","lang":"en"}]}`, status: 400, code: "unknown_field", field: "posts[0].lang"},
 		{request: filterPath, body: viewer + `"posts":[{"id":"p","id":"q","author":"2"}]}`, status: 400, code: "duplicate_key", field: "posts[0].id"},
 		{request: filterPath, body: viewer + `"posts":[],"limit":0}`, status: 400, code: "out_of_range", field: "limit"},
-		{request: filterPath, body: viewer + `"posts":[],"limit":5001}`, status: 400, code: "out_of_range", field: "limit"},
+		{request: filterPath, body: viewer + `"posts":[],"limit":10001}`, status: 400, code: "out_of_range", field: "limit"},
 		{request: filterPath, body: viewer + `"posts":[],"limit":1.5}`, status: 400, code: "invalid_type", field: "limit"},
 		{request: filterPath, body: viewer + `"posts":[],"limit":NaN}`, status: 400, code: "malformed_json", field: "limit"},
 		{request: filterPath, body: viewer + `"posts":[],"record_seen":1}`, status: 400, code: "invalid_type", field: "record_seen"},

@@ -93,6 +93,21 @@ func TestMaxRequestsChanges(t *testing.T) {
 	if a := s.do(t, "GET", "/v1/users/1/blocks", ""); a.Status != 200 {
 		t.Errorf("the first request at the limit 1: %d %s", a.Status, a.Body)
 	}
+	feed := func(posts int) string {
+		return `{"viewer":"1","posts":[` + repeated(posts, `{"id":"p","author":"2"}`) + `]}`
+	}
+	large := feed(5001)
+	wantOverloaded(t, "a large feed at the limit 1", s.do(t, "POST", "/v1/feed/filter", large), true)
+	handler.SetMaxRequests(2)
+	for range 2 { // it gives back what it took
+		if a := s.do(t, "POST", "/v1/feed/filter", large); a.Status != 200 {
+			t.Errorf("a large feed at the limit 2: %d %.200s", a.Status, a.Body)
+		}
+	}
+	handler.SetMaxRequests(1)
+	if a := s.do(t, "POST", "/v1/feed/filter", feed(5000)); a.Status != 200 {
+		t.Errorf("a feed of 5,000 at the limit 1: %d %.200s", a.Status, a.Body)
+	}
 }
 
 // TestFlood requests 2,000 lists at once while the ledger hangs. Feeds are answered.

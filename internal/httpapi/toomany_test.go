@@ -16,8 +16,8 @@ func TestTooMany(t *testing.T) {
 	for name, c := range map[string]struct {
 		path, body, code, field, message string // no code: the request is answered 200
 	}{
-		"most posts":  {filterPath, feed(repeated(5000, `{"id":"p","author":"2"}`)), "", "", ""},
-		"more posts":  {filterPath, feed(repeated(5001, `{"id":"p"}`)), "out_of_range", "posts", ""},
+		"most posts":  {filterPath, feed(repeated(10_000, `{"id":"p","author":"2"}`)), "", "", ""},
+		"more posts":  {filterPath, feed(repeated(10_001, `{"id":"p"}`)), "out_of_range", "posts", ""},
 		"most ids":    {filterPath, feed(repeated(5000, `{"id":"p","author":"2","actors":["3","4"]}`)), "", "", ""},
 		"most actors": {explainPath, explain(100), "", "", ""},
 		"more actors": {explainPath, explain(101), "too_many_ids", "post.actors", "101 actors, at most 100"},

@@ -116,7 +116,7 @@ func (r *Registry) Feeds(feeds func() Feeds) Candidates {
 	candidates := prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "feedfilter_feed_candidates",
 		Help:    "Candidates per feed.",
-		Buckets: []float64{0, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000},
+		Buckets: []float64{0, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000},
 	})
 	r.registry.MustRegister(candidates)
 	return Candidates{candidates}

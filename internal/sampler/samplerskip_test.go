@@ -66,7 +66,7 @@ func TestSamplerSkips(t *testing.T) {
 	many := feed.Post{ID: "a", Actors: []string{"3", "4", "5"}} // an author who is left out counts
 	long := feed.Post{ID: "a", Author: "2", Actors: slices.Repeat([]string{strings.Repeat("x", 256)}, feed.MaxActors)}
 	for i, large := range []feed.Request{
-		{Viewer: "1", Posts: slices.Repeat([]feed.Post{many}, feed.MaxPosts), Kinds: []string{"hide"}},
+		{Viewer: "1", Posts: slices.Repeat([]feed.Post{many}, feed.MaxPosts/2), Kinds: []string{"hide"}},
 		{Viewer: "1", Posts: slices.Repeat([]feed.Post{long}, 50)},
 	} {
 		s.feed(t, large)

@@ -454,7 +454,7 @@ now = datetime.now(timezone.utc)
             "post.facets.tag",
         ),
         (
-            lambda c: c.filter("1", [Post("p", "a")] * 5001),
+            lambda c: c.filter("1", [Post("p", "a")] * 10_001),
             InvalidRequestError,
             400,
             "out_of_range",
@@ -468,7 +468,7 @@ now = datetime.now(timezone.utc)
             "kinds[0]",
         ),
         (
-            lambda c: c.filter("1", [], limit=5001),
+            lambda c: c.filter("1", [], limit=10_001),
             InvalidRequestError,
             400,
             "out_of_range",

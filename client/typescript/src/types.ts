@@ -75,7 +75,7 @@ export interface Post {
 export interface FilterRequest<P extends Post = Post> {
   viewer: string;
   /**
-   * Up to 5,000 candidates in the order of the feed. Their ids of posts, related posts,
+   * Up to 10,000 candidates in the order of the feed. Their ids of posts, related posts,
    * authors, actors and facets, including repeated ones, are up to 20,000.
    */
   posts: readonly P[];
@@ -88,7 +88,7 @@ export interface FilterRequest<P extends Post = Post> {
    * kinds that the ledger keeps.
    */
   lists?: readonly string[] | undefined;
-  /** Ends the feed after that many kept posts, 1 to 5,000. Default: no limit. */
+  /** Ends the feed after that many kept posts, 1 to 10,000. Default: no limit. */
   limit?: number | undefined;
   /** Records the kept posts as seen. */
   recordSeen?: boolean | undefined;

@@ -12,6 +12,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/feed"
 	"github.com/feedfilter/feedfilter/internal/admission"
 	"github.com/feedfilter/feedfilter/internal/metrics"
 )
@@ -22,6 +23,9 @@ const (
 	maxDiscarded = 64 << 10
 	// discardTimeout is how long the body of a refused request may take to arrive.
 	discardTimeout = time.Second
+	// largeFeed is the number of candidates above which a feed counts as two requests. So feeds of
+	// the most candidates take no more memory together than twice as many of half their size.
+	largeFeed = feed.MaxPosts / 2
 	// maxShare is how many times what is left of a budget one token may hold.
 	maxShare = 7
 )
@@ -161,6 +165,19 @@ func (l *Limits) Limited(r Route, k *Call) error {
 		l.requests.Give(by, 1)
 	}()
 	return r.Handle(k)
+}
+
+// enlarge counts the request of a large feed once more. The caller calls done at its end.
+func (l *Limits) enlarge(k *Call, candidates int) (done func(), err error) {
+	by := k.by()
+	switch {
+	case candidates <= largeFeed:
+		return func() {}, nil
+	case !l.requests.Take(by, 1):
+		return nil, fmt.Errorf("too many requests in progress: %w", activity.ErrOverloaded)
+	default:
+		return func() { l.requests.Give(by, 1) }, nil
+	}
 }
 
 // Stream calls do if there are not too many streams.

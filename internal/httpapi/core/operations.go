@@ -56,6 +56,11 @@ func (o *Operations) Feed(ctx context.Context, k *Call, req feed.Request, answer
 	if err := o.Access.UserMay(req.Viewer, 1+len(req.Lists)); err != nil {
 		return err
 	}
+	done, err := o.Limits.enlarge(k, len(req.Posts))
+	if err != nil {
+		return err
+	}
+	defer done()
 	checked, sampled, err := o.check(ctx, k, req)
 	if err != nil {
 		return err

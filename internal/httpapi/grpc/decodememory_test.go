@@ -44,7 +44,7 @@ func TestDecodedMemory(t *testing.T) {
 		"ten thousand facets":  posts + times(10_000, part(12, "")),
 		"facets of a post":     fill(posts, part(12, part(2, "")+part(3, "\x00")), ""),
 		"ids of a facet":       posts + part(12, times(length/3, part(2, ""))+part(3, times(length/3, "\x00"))),
-		"a facet of each post": posts + part(12, times(5000, part(2, ""))+part(3, string(ascending(5000)))),
+		"a facet of each post": posts + part(12, times(feed.MaxPosts, part(2, ""))+part(3, string(ascending(feed.MaxPosts)))),
 		"posts":                fill("", part(2, ""), ""),
 		"authors":              fill(posts, part(3, ""), ""),
 		"actors":               fill(posts, part(4, ""), ""),

@@ -52,7 +52,7 @@ func feedMessages() []string {
 	posts := make([]string, feed.MaxPosts)
 	all := &feedfilterv1.FilterRequest{
 		Viewer: "1", Posts: []string{"a", "b", ""}, Authors: []string{"x", "", "é"}, Actors: []string{"u", "v", "w"}, ActorPosts: []uint32{0, 2, 2},
-		Kinds: &feedfilterv1.KindNames{Names: []string{"block", ""}}, Annotate: []string{"like", "x"}, Limit: 5000, RecordSeen: true, Exact: true,
+		Kinds: &feedfilterv1.KindNames{Names: []string{"block", ""}}, Annotate: []string{"like", "x"}, Limit: feed.MaxPosts, RecordSeen: true, Exact: true,
 		Answer:     feedfilterv1.Answer_ANSWER_DROPPED,
 		ActorRoles: []string{"", "repost", "é"}, Related: []string{"r", ""}, RelatedPosts: []uint32{1, 2}, Lists: []string{"l", "é", ""},
 		Facets: []*feedfilterv1.Facet{
@@ -96,7 +96,7 @@ func feedMessages() []string {
 		text(&feedfilterv1.FilterRequest{Posts: []string{"a"}, Actors: []string{"x"}, ActorPosts: []uint32{1}}),
 		text(&feedfilterv1.FilterRequest{Posts: []string{"a"}, Actors: []string{"x"}, ActorPosts: []uint32{1<<32 - 1}}),
 		text(&feedfilterv1.FilterRequest{Posts: []string{"a", "b"}, Actors: []string{"x", "y"}, ActorPosts: []uint32{1, 0}}),
-		text(&feedfilterv1.FilterRequest{Limit: 5001}),
+		text(&feedfilterv1.FilterRequest{Limit: feed.MaxPosts + 1}),
 		text(&feedfilterv1.FilterRequest{Limit: 1<<32 - 1}),
 		text(&feedfilterv1.FilterRequest{Answer: 3}),
 		text(&feedfilterv1.FilterRequest{Answer: -1}),

@@ -298,7 +298,7 @@ func (r *feedReader) escaped(from int) (string, bool) {
 	return "", false
 }
 
-// number reads a whole number from 0 to 9999 in plain digits. The strict decoder reads all other
+// number reads a whole number from 0 to 99999 in plain digits. The strict decoder reads all other
 // forms of JSON numbers.
 func (r *feedReader) number() (n int, ok bool) {
 	r.space()
@@ -306,7 +306,7 @@ func (r *feedReader) number() (n int, ok bool) {
 	for r.at < len(r.body) && '0' <= r.body[r.at] && r.body[r.at] <= '9' {
 		n = 10*n + int(r.body[r.at]-'0')
 		r.at++
-		if r.at-from > 4 {
+		if r.at-from > 5 {
 			return 0, false
 		}
 	}

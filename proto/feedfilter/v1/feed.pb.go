@@ -84,7 +84,7 @@ type FilterRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The user who looks at the feed.
 	Viewer string `protobuf:"bytes,1,opt,name=viewer,proto3" json:"viewer,omitempty"`
-	// The ids of up to 5,000 candidates, in the order of the feed.
+	// The ids of up to 10,000 candidates, in the order of the feed.
 	Posts []string `protobuf:"bytes,2,rep,name=posts,proto3" json:"posts,omitempty"`
 	// The author of each candidate, in the same order; "" if unknown. Empty: no author is known.
 	// Required if a checked kind targets users.
@@ -98,7 +98,7 @@ type FilterRequest struct {
 	Kinds *KindNames `protobuf:"bytes,6,opt,name=kinds,proto3" json:"kinds,omitempty"`
 	// The kinds to annotate kept posts with.
 	Annotate []string `protobuf:"bytes,7,rep,name=annotate,proto3" json:"annotate,omitempty"`
-	// Ends the answer once that many posts are kept, 1 to 5,000. 0: no limit.
+	// Ends the answer once that many posts are kept, 1 to 10,000. 0: no limit.
 	Limit uint32 `protobuf:"varint,8,opt,name=limit,proto3" json:"limit,omitempty"`
 	// Records the kept posts as seen.
 	RecordSeen bool `protobuf:"varint,9,opt,name=record_seen,json=recordSeen,proto3" json:"record_seen,omitempty"`

@@ -117,12 +117,12 @@ class Client:
 
         Args:
             viewer: The id of the user who looks at the feed.
-            posts: Up to 5,000 candidates, in the order of the feed, with up to 20,000 ids of
+            posts: Up to 10,000 candidates, in the order of the feed, with up to 20,000 ids of
                 posts, related posts, authors, actors and facets, including repeated ones.
             kinds: The names of the kinds to check, in this order. None: every kind that drops.
                 Empty: none.
             annotate: The kinds to annotate kept posts with.
-            limit: Ends the feed after that many kept posts, 1 to 5,000. None: no limit.
+            limit: Ends the feed after that many kept posts, 1 to 10,000. None: no limit.
             record_seen: Record the kept posts as seen.
             exact: Let the ledger confirm what the filter reports.
             lists: Up to 20 shared lists: owners whose activities drop posts as if they were the

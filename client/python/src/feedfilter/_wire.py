@@ -150,7 +150,7 @@ def filter_request(
 ) -> bytes:
     """Return the message of a feed. It requests only dropped posts: the shortest answer."""
     if limit is not None and limit < 1:  # 0 is "no limit" in a message
-        raise invalid("limit", "out_of_range", f"{limit} is not in 1 to 5000")
+        raise invalid("limit", "out_of_range", f"{limit} is not in 1 to 10000")
     authors = [post.author for post in posts]
     request = FilterRequest(
         viewer=viewer,

@@ -31,7 +31,7 @@ export type FilterRequest = Message<"feedfilter.v1.FilterRequest"> & {
   viewer: string;
 
   /**
-   * The ids of up to 5,000 candidates, in the order of the feed.
+   * The ids of up to 10,000 candidates, in the order of the feed.
    *
    * @generated from field: repeated string posts = 2;
    */
@@ -75,7 +75,7 @@ export type FilterRequest = Message<"feedfilter.v1.FilterRequest"> & {
   annotate: string[];
 
   /**
-   * Ends the answer once that many posts are kept, 1 to 5,000. 0: no limit.
+   * Ends the answer once that many posts are kept, 1 to 10,000. 0: no limit.
    *
    * @generated from field: uint32 limit = 8;
    */
