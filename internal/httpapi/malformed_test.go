@@ -240,7 +240,7 @@ func malformedFeeds() []malformed {
 		{request: previewPath, body: `{"kind":"seen","targets":["2"]}`, status: 422, code: "unsupported_op", field: "kind"},
 		{request: explainPath, body: `{}`, status: 400, code: "missing_field", field: "post"},
 		{request: explainPath, body: viewer + `"post":null}`, status: 400, code: "invalid_type", field: "post"},
-		{request: explainPath, body: viewer + `"post":{}}`, status: 400, code: "invalid_id", field: "post.id"},
+		{request: explainPath, body: viewer + `"post":{}}`, status: 400, code: "invalid_id", field: "post.author"},
 		{request: explainPath, body: viewer + `"post":{"id":"p"}}`, status: 400, code: "invalid_id", field: "post.author"},
 		{request: explainPath, body: viewer + `"post":{"id":"p","author":"2","actors":[""]}}`, status: 400, code: "invalid_id", field: "post.actors[0]"},
 		{request: explainPath, body: viewer + `"post":{"id":"p","author":"2"},"exact":true}`, status: 400, code: "unknown_field", field: "exact"},
