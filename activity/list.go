@@ -3,6 +3,7 @@ package activity
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -22,7 +23,8 @@ type Listing struct {
 
 // Item is one activity of a listing.
 type Item struct {
-	Target string    `json:"target"`
+	User   string    `json:"user,omitzero"`   // who has it; "": the user who was asked about
+	Target string    `json:"target,omitzero"` // "": the user who was asked about
 	Since  time.Time `json:"since"`
 	Until  time.Time `json:"until,omitzero"` // zero: no end
 }
@@ -31,9 +33,24 @@ type Item struct {
 // limit is 1 to [MaxListed]. cursor is "" for the first part, and then the Next of the part before.
 // Errors are an [*InvalidError] or an [*UnavailableError].
 func (r *Recorder) List(ctx context.Context, user, kind, cursor string, limit int) (Listing, error) {
+	return r.list(ctx, user, kind, cursor, limit, false)
+}
+
+// Incoming is [Recorder.List] for activities of others with the user. The kind must target users.
+//
+// For a one-way kind without Fanout, the ledger has no index by time: the list is in the order of a
+// hash. It takes longer if the user is the target of many activities of other such kinds.
+func (r *Recorder) Incoming(ctx context.Context, user, kind, cursor string, limit int) (Listing, error) {
+	return r.list(ctx, user, kind, cursor, limit, true)
+}
+
+func (r *Recorder) list(ctx context.Context, user, kind, cursor string, limit int, incoming bool) (Listing, error) {
 	k, ok := r.kinds.Named(kind)
 	if !ok || !k.InLedger() {
 		return Listing{}, &InvalidError{Code: CodeUnknownKind, Field: fieldKind, Message: fmt.Sprintf("there is no list of kind %q", kind)}
+	}
+	if incoming && k.Target != User {
+		return Listing{}, &InvalidError{Code: CodeUnsupportedOp, Field: fieldKind, Message: k.Name + " does not target users"}
 	}
 	if err := CheckID(user, "user"); err != nil {
 		return Listing{}, err
@@ -45,18 +62,23 @@ func (r *Recorder) List(ctx context.Context, user, kind, cursor string, limit in
 	if err != nil {
 		return Listing{}, err
 	}
-	rows, err := ask(ctx, r, func() ([]ledger.Row, error) {
-		return r.ledger.List(ctx, ledger.ListQuery{
-			Hash:   r.userHash(user),
-			Owner:  user,
-			Kind:   k.Name,
-			Limit:  limit + 1,
-			Before: before,
-			Now:    r.pages.Now(),
-		})
-	})
+	q := ledger.ListQuery{Hash: r.userHash(user), Owner: user, Kind: k.Name, Limit: limit + 1, Before: before, Now: r.pages.Now()}
+	if incoming {
+		if q.Kind = k.Mirror(); q.Kind == "" {
+			q.Kind, q.Naming = k.Name, true
+		}
+		if before != nil {
+			before.Hash, before.Owner = r.userHash(before.Target), before.Target
+		}
+	}
+	rows, err := ask(ctx, r, func() ([]ledger.Row, error) { return r.ledger.List(ctx, q) })
 	if err != nil {
 		return Listing{}, fmt.Errorf("list %s: %w", k.Plural, err)
+	}
+	if q.Naming {
+		for i := range rows {
+			rows[i].Target = rows[i].Owner
+		}
 	}
 	listing := Listing{Items: make([]Item, 0, len(rows))}
 	if len(rows) > limit {
@@ -64,9 +86,35 @@ func (r *Recorder) List(ctx context.Context, user, kind, cursor string, limit in
 		listing.Next = cursorAfter(rows[limit-1])
 	}
 	for _, row := range rows {
-		listing.Items = append(listing.Items, Item{Target: row.Target, Since: row.Since, Until: row.Until})
+		item := Item{Target: row.Target, Since: row.Since, Until: row.Until}
+		if incoming {
+			item.User, item.Target = item.Target, ""
+		}
+		listing.Items = append(listing.Items, item)
 	}
 	return listing, nil
+}
+
+// Get reads from the ledger the user's activity of the named kind with target; nil: there is none.
+// Errors are an [*InvalidError] or an [*UnavailableError].
+func (r *Recorder) Get(ctx context.Context, user, kind, target string) (*Item, error) {
+	k, err := r.inLedger(kind)
+	if err != nil {
+		return nil, err
+	}
+	a, err := r.kinds.Canonical(Activity{User: user, Kind: k.Name, Target: target})
+	if invalid, ok := errors.AsType[*InvalidError](err); ok && invalid.Code == CodeSelfBlock {
+		return nil, nil //nolint:nilnil // nobody has one with themselves
+	}
+	if err != nil {
+		return nil, err
+	}
+	of := ledger.Item{Kind: k.Name, Target: a.Target}
+	found, err := r.lookup(ctx, user, []ledger.Item{of}, r.pages.Now())
+	if err != nil {
+		return nil, fmt.Errorf("get a %s: %w", k.Name, err)
+	}
+	return found[of], nil
 }
 
 // cursorAfter returns the cursor of the part that follows row. It is opaque to callers.
@@ -109,7 +157,7 @@ func (r *Recorder) Preview(ctx context.Context, user, kind string, targets []str
 			Code: CodeOutOfRange, Field: "targets", Message: fmt.Sprintf("%d targets, not 1 to %d", len(targets), MaxPreviewed),
 		}
 	}
-	k, err := r.counted(kind)
+	k, err := r.inLedger(kind)
 	if err != nil {
 		return Preview{}, err
 	}
@@ -139,13 +187,13 @@ func (r *Recorder) Preview(ctx context.Context, user, kind string, targets []str
 	return p, nil
 }
 
-// counted returns the named kind, if the ledger keeps it.
-func (r *Recorder) counted(kind string) (Kind, error) {
+// inLedger returns the named kind, if the ledger keeps it.
+func (r *Recorder) inLedger(kind string) (Kind, error) {
 	switch k, ok := r.kinds.Named(kind); {
 	case !ok:
 		return k, &InvalidError{Code: CodeUnknownKind, Field: fieldKind, Message: fmt.Sprintf("there is no kind %q", kind)}
 	case !k.InLedger():
-		return k, &InvalidError{Code: CodeUnsupportedOp, Field: fieldKind, Message: k.Name + " is not counted: it has a window"}
+		return k, &InvalidError{Code: CodeUnsupportedOp, Field: fieldKind, Message: k.Name + " is not in the ledger: it has a window"}
 	default:
 		return k, nil
 	}

@@ -262,6 +262,98 @@ func TestListing(t *testing.T) {
 	}
 }
 
+// TestIncoming: others' activities with a user are listed, whatever keeps them in the ledger.
+func TestIncoming(t *testing.T) {
+	ctx := t.Context()
+	kinds, err := NewKinds(append(builtinKinds(),
+		Kind{Name: "mute", Plural: "mutes", Target: User, Effect: Drop},
+		Kind{Name: "report", Plural: "reports", Target: User, Effect: Drop},
+		Kind{Name: "ally", Plural: "allies", Target: User, Effect: Annotate, Fanout: true},
+		Kind{Name: "domain-mute", Plural: "domain-mutes", Target: "domain", Effect: Drop, Fold: FoldDomain},
+	)...)
+	must(t, err)
+	g := &rig{ledger: openLedger(t, filepath.Join(t.TempDir(), "ledger.db"), 4)}
+	g.Recorder, err = Open(ctx, Config{Ledger: g.ledger, Store: &favfilter.Memory{}, Kinds: kinds})
+	must(t, err)
+	t.Cleanup(g.Close)
+	start, until := time.Now().Add(-time.Hour).Truncate(time.Microsecond).UTC(), time.Now().Add(time.Hour).Truncate(time.Microsecond).UTC()
+	var batch []Activity
+	var want []string // newest first
+	for i := range 25 {
+		user := fmt.Sprint("u ", i)
+		want = append(want, user)
+		for _, kind := range []string{"block", "mute", "ally"} {
+			a := Activity{User: user, Kind: kind, Target: "x", Since: start.Add(-time.Duration(i) * time.Second), Until: until}
+			other, own, undone := a, a, a
+			other.Target, undone.User = "y", "z"
+			own.User, own.Target = "x", fmt.Sprint("own ", i)
+			batch = append(batch, a, other, own, undone)
+		}
+		batch = append(batch, add(user, "report", "x"), add("w", "report", "y"))
+	}
+	for _, kind := range []string{"block", "mute", "ally"} {
+		batch = append(batch, undo("z", kind, "x"))
+	}
+	_, err = g.Record(ctx, batch)
+	must(t, err)
+	for _, kind := range []string{"block", "blocks", "mute", "ally"} {
+		for _, limit := range []int{1, 7, 24, 25, 26, 1000} {
+			var got []string
+			for cursor := ""; ; {
+				l, err := g.Incoming(ctx, "x", kind, cursor, limit)
+				if err != nil || len(l.Items) > limit || len(got) > len(want) {
+					t.Fatalf("%s: %d items after %d, %v", kind, len(l.Items), len(got), err)
+				}
+				for _, item := range l.Items {
+					if got = append(got, item.User); item.Target != "" || !item.Until.Equal(until) {
+						t.Errorf("%s: item %+v", kind, item)
+					}
+				}
+				if cursor = l.Next; cursor == "" {
+					break
+				}
+			}
+			if kind == "mute" { // in the order of a hash
+				slices.SortFunc(got, func(a, b string) int { return slices.Index(want, a) - slices.Index(want, b) })
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%s, limit %d: %v", kind, limit, got)
+			}
+		}
+	}
+	for kind, code := range map[string]string{"hide": CodeUnsupportedOp, "domain-mute": CodeUnsupportedOp, "seen": CodeUnknownKind, "blocked-by": CodeUnknownKind} {
+		if _, err := g.Incoming(ctx, "x", kind, "", 1); !invalid(err, code) {
+			t.Errorf("incoming %s: %v", kind, err)
+		}
+	}
+
+	_, err = g.Record(ctx, []Activity{add("1", "domain-mute", "B.Example.")})
+	must(t, err)
+	for _, c := range []struct {
+		user, kind, target, found string
+		until                     time.Time
+	}{
+		{"u 3", "blocks", "x", "x", until}, {"u 3", "mute", "x", "x", until}, {"u 3", "report", "x", "x", time.Time{}},
+		{"z", "block", "x", "", until}, {"x", "report", "u 3", "", until}, {"y", "block", "u 3", "", until}, {"x", "block", "x", "", until},
+		{"1", "domain-mute", "b.example", "b.example", time.Time{}}, {"1", "domain-mute", "b.EXAMPLE.", "b.example", time.Time{}},
+		{"1", "domain-mute", "a.b.example", "", until},
+	} {
+		switch item, err := g.Get(ctx, c.user, c.kind, c.target); {
+		case err != nil || (item == nil) != (c.found == ""):
+			t.Errorf("%+v: %+v, %v", c, item, err)
+		case item != nil && (item.Target != c.found || item.User != "" || item.Since.IsZero() || !item.Until.Equal(c.until)):
+			t.Errorf("%+v: %+v", c, item)
+		}
+	}
+	for code, a := range map[string]Activity{
+		CodeUnknownKind: add("1", "blocked-by", "2"), CodeUnsupportedOp: add("1", "seen", "p"), CodeInvalidID: add("1", "block", ""),
+	} {
+		if _, err := g.Get(ctx, a.User, a.Kind, a.Target); !invalid(err, code) {
+			t.Errorf("get %+v: %v", a, err)
+		}
+	}
+}
+
 // pageOf is the page of a user, by the ledger.
 func (g *rig) pageOf(t testing.TB, user string) uint32 {
 	t.Helper()

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"net/http"
 	"net/url"
@@ -83,7 +84,8 @@ func (c *Client) Record(ctx context.Context, userID, kind string, posts []string
 
 // Item is one activity of a list.
 type Item struct {
-	Target string    `json:"target"`
+	User   string    `json:"user"`   // who has it, in Incoming; elsewhere ""
+	Target string    `json:"target"` // in Incoming ""
 	Since  time.Time `json:"since"`
 	Until  time.Time `json:"until"` // zero: it has no end
 }
@@ -93,13 +95,49 @@ const (
 	moreItems  = 1000 // in every further part
 )
 
+func itemOf(m *feedfilterv1.Item) Item {
+	return Item{User: m.GetUser(), Target: m.GetTarget(), Since: timeOf(m.GetSince()), Until: timeOf(m.GetUntil())}
+}
+
+// Get returns the user's activity of a kind with the target, from the ledger; nil: there is none.
+func (c *Client) Get(ctx context.Context, userID, kind, target string) (*Item, error) {
+	item, none := new(Item), false
+	request := &feedfilterv1.ListRequest{User: userID, Plural: kind, Target: &target}
+	err := c.do(ctx, &call{
+		method: http.MethodGet, path: user(userID, kind, target), into: item, hedged: true,
+		sound: func() bool { return none || item.Target != "" },
+		procedure: procedureOf(activityService, "List", request, new(feedfilterv1.ListResponse), func(m *feedfilterv1.ListResponse) {
+			if none = len(m.GetItems()) == 0; len(m.GetItems()) == 1 {
+				*item = itemOf(m.GetItems()[0])
+			}
+		}),
+	})
+	if e, ok := errors.AsType[*Error](err); ok && e.Code == "no_activity" {
+		none, err = true, nil
+	}
+	if none || err != nil {
+		return nil, err
+	}
+	return item, nil
+}
+
 // List returns the user's activities of a kind, newest first. It requests further parts while the
 // caller reads. If a request fails, List yields the error and ends.
 func (c *Client) List(ctx context.Context, userID, kind string) iter.Seq2[Item, error] {
+	return c.list(ctx, userID, kind, false)
+}
+
+// Incoming is List of the activities of others with the user, of a kind that targets users. For a
+// one-way kind without fan-out, the order is that of a hash.
+func (c *Client) Incoming(ctx context.Context, userID, kind string) iter.Seq2[Item, error] {
+	return c.list(ctx, userID, kind, true)
+}
+
+func (c *Client) list(ctx context.Context, userID, kind string, incoming bool) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
 		limit, cursor := firstItems, ""
 		for {
-			answer, err := c.part(ctx, userID, kind, limit, cursor)
+			answer, err := c.part(ctx, userID, kind, incoming, limit, cursor)
 			if err != nil {
 				yield(Item{}, err)
 				return
@@ -124,20 +162,24 @@ type listing struct {
 }
 
 // part returns a part of a list.
-func (c *Client) part(ctx context.Context, userID, kind string, limit int, cursor string) (listing, error) {
+func (c *Client) part(ctx context.Context, userID, kind string, incoming bool, limit int, cursor string) (listing, error) {
 	query := url.Values{"limit": {strconv.Itoa(limit)}}
 	if cursor != "" {
 		query.Set("cursor", cursor)
 	}
 	var answer listing
-	request := &feedfilterv1.ListRequest{User: userID, Plural: kind, Limit: uint32(limit), Cursor: cursor}
+	request := &feedfilterv1.ListRequest{User: userID, Plural: kind, Limit: uint32(limit), Cursor: cursor, Incoming: incoming}
+	path := user(userID, kind)
+	if incoming {
+		path[1] = "targets"
+	}
 	err := c.do(ctx, &call{
-		method: http.MethodGet, path: user(userID, kind), query: query, into: &answer, hedged: true,
+		method: http.MethodGet, path: path, query: query, into: &answer, hedged: true,
 		sound: func() bool { return answer.Items != nil },
 		procedure: procedureOf(activityService, "List", request, new(feedfilterv1.ListResponse), func(m *feedfilterv1.ListResponse) {
 			answer = listing{Items: make([]Item, len(m.GetItems())), Next: m.GetNext()}
 			for i, item := range m.GetItems() {
-				answer.Items[i] = Item{Target: item.GetTarget(), Since: timeOf(item.GetSince()), Until: timeOf(item.GetUntil())}
+				answer.Items[i] = itemOf(item)
 			}
 		}),
 	})

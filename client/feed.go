@@ -201,7 +201,8 @@ type Page struct {
 	FalsePositiveRate float64 `json:"false_positive_rate"` // per key
 }
 
-// ExplainRequest asks what a feed of Viewer with Lists does with Post.
+// ExplainRequest asks what a feed of Viewer with Lists does with Post. If Post has no ID, it asks
+// for everything between Viewer and the author.
 type ExplainRequest struct {
 	Viewer string
 	Post   Post

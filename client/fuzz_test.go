@@ -74,6 +74,8 @@ func FuzzClientAnswer(f *testing.F) {
 		check("record", err)
 		_, err = c.Counts(ctx, "1")
 		check("counts", err)
+		_, err = c.Get(ctx, "1", client.Block, "2")
+		check("get", err)
 		_, err = c.Preview(ctx, "1", "block", []string{"2"})
 		check("preview", err)
 		_, err = c.DeleteUser(ctx, "1")

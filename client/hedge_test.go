@@ -82,6 +82,7 @@ func reads(ctx context.Context, c *client.Client) map[string]func() error {
 			return err
 		},
 		"Counts": func() error { _, err := c.Counts(ctx, "1"); return err },
+		"Get":    func() error { _, err := c.Get(ctx, "1", client.Block, "2"); return err },
 		"List": func() (failed error) {
 			for _, err := range c.List(ctx, "1", client.Block) {
 				failed = err
@@ -131,7 +132,7 @@ func hedgesRead(t *testing.T, name string, inJSON bool) {
 		case name == "Explain" && inJSON:
 			return answered(r, 200, `{"dropped":false,"reasons":[],"degraded":[]}`), nil
 		case inJSON:
-			return answered(r, 200, `{"dropped":[],"counts":{},"items":[],"degraded":[]}`), nil
+			return answered(r, 200, `{"dropped":[],"counts":{},"items":[],"degraded":[],"target":"2"}`), nil
 		default:
 			return isAnswered(r)
 		}

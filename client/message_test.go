@@ -432,6 +432,8 @@ func FuzzMessageAnswer(f *testing.F) {
 		check("record", err)
 		_, err = c.Counts(ctx, "1")
 		check("counts", err)
+		_, err = c.Get(ctx, "1", client.Block, "2")
+		check("get", err)
 		results, err := c.Batch(ctx, make([]client.Activity, 2))
 		check("batch", err)
 		if err == nil && len(results) != 2 {

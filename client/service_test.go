@@ -174,6 +174,27 @@ func testCalls(t *testing.T, o client.Options) {
 			t.Errorf("put %+v: %v", put, got)
 		}
 	}
+	if item := must(c.Get(ctx, "1", client.Block, "2")); item == nil || item.Target != "2" || !item.Until.Equal(until.Truncate(time.Microsecond)) {
+		t.Errorf("got %+v", item)
+	}
+	if item := must(c.Get(ctx, "2", client.Block, "1")); item != nil {
+		t.Errorf("got %+v, want none", item)
+	}
+	if _, err := c.Get(ctx, "1", client.Block, ""); !errors.Is(err, client.ErrInvalid) {
+		t.Errorf("without a target: %v", err)
+	}
+	var incoming []string
+	for item, err := range c.Incoming(ctx, "2", client.Block) {
+		if incoming = append(incoming, item.User); err != nil || item.Target != "" || item.Since.IsZero() {
+			t.Errorf("incoming %+v, %v", item, err)
+		}
+	}
+	if !slices.Equal(incoming, []string{"1"}) {
+		t.Errorf("incoming from %v", incoming)
+	}
+	if why := must(c.Explain(ctx, client.ExplainRequest{Viewer: "2", Post: client.Post{Author: "1"}})); !why.Dropped || len(why.Reasons) != 1 {
+		t.Errorf("between two users: %+v", why)
+	}
 	if n := must(c.Record(ctx, "1", client.Seen, []string{"p7", "p7", "p6"})); n != 2 {
 		t.Errorf("%d recorded", n)
 	}

@@ -68,12 +68,17 @@ type Reason struct {
 // the Recorder has. It asks the ledger about the reasons, in one query for the viewer and one for
 // each list. Errors are as those of [Filter], and a
 // [*activity.NoLedgerError] if there is no ledger.
+//
+// A post without an ID stands for all posts of its author. Explain then returns everything between
+// the two users, because kinds look at the author in every role. Dropped reports whether any of it
+// drops posts.
 func Explain(ctx context.Context, activities Activities, viewer string, post Post, lists ...string) (Explanation, error) {
 	_, err := activities.Confirm(ctx, viewer, nil)
 	if _, ok := errors.AsType[*activity.NoLedgerError](err); ok {
 		return Explanation{}, &activity.NoLedgerError{Call: "an explanation"}
 	}
 	c := Checked{Request: Request{Viewer: viewer, Lists: lists, Posts: []Post{post}}}
+	c.Request.Posts[0].ID = cmp.Or(post.ID, "none") // compile needs one
 	for _, k := range activities.Kinds().All() {
 		if k.Effect == activity.Annotate {
 			c.Request.Annotate = append(c.Request.Annotate, k.Name)
@@ -81,6 +86,10 @@ func Explain(ctx context.Context, activities Activities, viewer string, post Pos
 	}
 	if err := c.compile(activities.Kinds(), &c.Request); err != nil {
 		return Explanation{}, ofOnePost(err)
+	}
+	if p := &c.Request.Posts[0]; post.ID == "" { // every kind looks at an actor without a role
+		p.Actors, p.Roles = slices.Concat([]string{p.Author}, p.Actors), slices.Concat([]string{""}, p.Roles)
+		p.ID, p.Author = "", ""
 	}
 	if c.view, err = activities.View(ctx, viewer, c.all, lists...); err != nil {
 		return Explanation{}, fmt.Errorf("explain a post: %w", err)

@@ -301,6 +301,59 @@ func TestExplain(t *testing.T) {
 	}
 }
 
+// TestExplainUsers: without the id of a post, everything between two users is explained.
+func TestExplainUsers(t *testing.T) {
+	r := openWith(t, activity.Config{Kinds: moreKinds(t,
+		activity.Kind{Name: "mute", Plural: "mutes", Target: activity.User, Effect: activity.Drop, Roles: []string{"repost"}},
+		activity.Kind{Name: "follow", Plural: "follows", Target: activity.User, Effect: activity.Keep, Over: []string{"mute"}},
+	)})
+	record(t, r, "1 block 2", "2 block 1", "1 mute 2", "L mute 2", "1 follow 2", "3 mute 2", "3 follow 2", "1 hide 2", "1 hide none", "1 seen none", "1 like 2", "4 block 5", "2 mute 6")
+	explain := func(viewer, author string, lists ...string) (dropped bool, reasons string) {
+		t.Helper()
+		e, err := feed.Explain(t.Context(), r, viewer, feed.Post{Author: author}, lists...)
+		must(t, err)
+		for _, r := range e.Reasons {
+			reasons += fmt.Sprintln(r.List+r.OverruledBy, r.Kind.Name, r.Actor+r.Target, side(r.Direction), r.Certainty)
+		}
+		return e.Dropped, reasons
+	}
+	for _, c := range []struct {
+		viewer, author string
+		lists          []string
+		dropped        bool
+		want           string
+	}{
+		{"1", "2", []string{"L"}, true, " block 2 mine certain\n block 2 theirs certain\nfollow mute 2 mine certain\nL mute 2 mine certain\n follow 2 mine certain\n"},
+		{"2", "1", nil, true, " block 1 mine certain\n block 1 theirs certain\n"},
+		{"3", "2", nil, false, "follow mute 2 mine certain\n follow 2 mine certain\n"},
+		{"3", "2", []string{"L"}, true, "follow mute 2 mine certain\nL mute 2 mine certain\n follow 2 mine certain\n"},
+		{"6", "2", nil, false, ""}, // a one-way kind of the author has no effect on the viewer's feed
+		{"1", "1", nil, false, ""}, {"1", "9", nil, false, ""},
+	} {
+		if dropped, got := explain(c.viewer, c.author, c.lists...); dropped != c.dropped || got != c.want {
+			t.Errorf("%s and %s: dropped %v, reasons\n%swant\n%s", c.viewer, c.author, dropped, got, c.want)
+		}
+	}
+	for _, p := range []feed.Post{{}, {Author: "\n"}, {Author: "2", Actors: []string{""}}} {
+		if _, err := feed.Explain(t.Context(), r, "1", p); err == nil || !strings.Contains(err.Error(), "id") {
+			t.Errorf("%+v: %v", p, err)
+		}
+	}
+	actors := make([]string, 1, 2)
+	actors[0] = "5"
+	e, err := feed.Explain(t.Context(), r, "4", feed.Post{Author: "2", Actors: actors, Roles: []string{"repost"}, Related: []string{"x"}})
+	if err != nil || len(e.Reasons) != 1 || e.Reasons[0].Actor != "5" || actors[0] != "5" {
+		t.Errorf("with an actor: %+v, %v", e, err)
+	}
+}
+
+func side(m activity.Match) string {
+	if m == activity.Direct {
+		return "mine"
+	}
+	return "theirs"
+}
+
 // TestExplainFalsePositives: what a feed drops wrongly is found out.
 func TestExplainFalsePositives(t *testing.T) {
 	r := openWith(t, activity.Config{FalsePositiveRate: 0.5})

@@ -89,6 +89,7 @@ func seeks() []seek {
 		{sharedPageSQL + atMostSQL, `1, 2, 3, 4`, []string{"entries_pkey", "layouts_pkey", "owners_pkey", "pages_pkey"}, true},
 		{dedicatedPageSQL + atMostSQL, `2147483648`, []string{"entries_pkey", "owners_page_key", "pages_pkey"}, false},
 		{namingRowsSQL, `1, 'a', 2, 'b', 'c', 5`, []string{"entries_naming"}, false},
+		{listNamingRowsSQL, `1, 'a', 'b', 2, 5, 3, 'c'`, []string{"entries_naming"}, false},
 		{allKindsSQL, ``, []string{"kinds_pkey"}, false},
 		{deleteKindSQL, `'a'`, []string{"kinds_pkey"}, false},
 		{countRowsSQL, `1, 'a', 'b', 2`, []string{"entries_newest"}, false},

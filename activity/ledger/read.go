@@ -185,6 +185,11 @@ type ListQuery struct {
 	Now         time.Time // rows that have ended by then are omitted
 	Limit       int       // maximum number of rows, at least 1
 	Before      *Row      // the list continues after its Since and Target; nil: from the newest
+
+	// Naming selects other owners' rows that name the owner, in place of the owner's rows. They are
+	// in order of hash and owner, and were recorded with Names. The list continues after the Hash and
+	// Owner of Before.
+	Naming bool
 }
 
 // List returns rows, newest first. Rows of the same microsecond are in ascending order of
@@ -193,18 +198,23 @@ type ListQuery struct {
 //
 // The time that List takes depends on Limit, and on the number of ended rows that were not
 // removed yet. It does not depend on the number of rows of the owner, or on how many share a
-// time.
+// time. With Naming, it depends on the number of rows of other kinds that name the owner.
 func (l *Ledger) List(ctx context.Context, q ListQuery) ([]Row, error) {
 	return ask(ctx, l, &Call{Operation: "list"}, fmt.Sprintf("ledger: list %q", q.Kind), func(ctx context.Context) ([]Row, error) {
 		if err := cmp.Or(checkLimit(q.Limit), validateID("owner", q.Owner), validateID("kind", q.Kind)); err != nil {
 			return nil, err
 		}
 		query, args := listNewestRowsSQL, []any{stored(q.Hash), q.Owner, q.Kind, q.Now.UnixMicro(), q.Limit}
-		if q.Before != nil {
+		r := scanned{hash: stored(q.Hash), owner: q.Owner, kind: q.Kind}
+		into := []any{&r.target, &r.since, &r.until}
+		switch {
+		case q.Naming:
+			after := cmp.Or(q.Before, &Row{})
+			query, args, into = listNamingRowsSQL, append(args, stored(after.Hash), after.Owner), r.all()
+		case q.Before != nil:
 			query, args = listBeforeRowsSQL, append(args, q.Before.Since.UnixMicro(), q.Before.Target)
 		}
-		r := scanned{hash: stored(q.Hash), owner: q.Owner, kind: q.Kind}
-		s := statement{sql: query, args: args, into: []any{&r.target, &r.since, &r.until}}
+		s := statement{sql: query, args: args, into: into}
 		return collect(ctx, l.db, s, r.row)
 	})
 }

@@ -96,13 +96,15 @@ func TestReadsFail(t *testing.T) {
 			},
 			"Place":   func() error { _, err := l.Place(t.Context(), 0); return err },
 			"Layouts": func() error { _, err := l.Layouts(t.Context()); return err },
-			"List": func() error {
-				_, err := l.List(t.Context(), ListQuery{Hash: row.Hash, Owner: row.Owner, Kind: row.Kind, Limit: 10})
+		}
+		for name, naming := range map[string]bool{"List": false, "ListNaming": true} {
+			reads[name] = func() error {
+				_, err := l.List(t.Context(), ListQuery{Hash: row.Hash, Owner: row.Owner, Kind: row.Kind, Limit: 10, Naming: naming})
 				return err
-			},
+			}
 		}
 		for table, names := range map[string]string{
-			"entries": "Keys EachRow List", "pages": "Keys EachRow Sequence Changed Place",
+			"entries": "Keys EachRow List ListNaming", "pages": "Keys EachRow Sequence Changed Place",
 			"layouts": "Keys EachRow Sequence Changed Place Layouts", "owners": "Keys EachRow Changed Place",
 		} {
 			l.exec(t, rename(table, "hidden"))

@@ -146,6 +146,10 @@ const (
 	namingRowsSQL = `SELECT hash, owner, kind, target, since, until FROM entries
 		WHERE target_hash = $1 AND target = $2 AND (hash, owner, kind) > ($3, $4, $5) ORDER BY hash, owner, kind LIMIT $6`
 
+	listNamingRowsSQL = `SELECT hash, owner, kind, target, since, until FROM entries
+		WHERE target_hash = $1 AND target = $2 AND kind = $3 AND (until IS NULL OR until > $4) AND (hash, owner) > ($6, $7)
+		ORDER BY hash, owner LIMIT $5`
+
 	// emptySQL tells whether no page of the ledger ever changed.
 	emptySQL = `SELECT NOT EXISTS (SELECT 1 FROM pages WHERE sequence > 0)`
 )

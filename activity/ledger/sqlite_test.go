@@ -89,6 +89,7 @@ func TestQueryPlans(t *testing.T) {
 		{countKindsSQL, []string{"entries USING COVERING INDEX entries_newest (hash=? AND owner=?)"}, 0},
 		{ownedRowsSQL, []string{"entries USING PRIMARY KEY (hash=? AND owner=? AND (kind,target)>(?,?))"}, 0},
 		{namingRowsSQL, []string{"entries USING INDEX entries_naming (target_hash=? AND target=? AND (hash,owner,kind)>(?,?,?))"}, 0},
+		{listNamingRowsSQL, []string{"entries USING INDEX entries_naming (target_hash=? AND target=? AND (hash,owner)>(?,?))"}, 0},
 		{countRowsSQL, []string{"entries USING COVERING INDEX entries_newest (hash=? AND owner=? AND kind=?)"}, 0},
 		{all.tallyRows, []string{"e USING COVERING INDEX entries_newest (hash=? AND owner=? AND kind=?)"}, 0},
 		{rowsSQL(all.tallyRows, 64), []string{"e USING COVERING INDEX entries_newest (hash=? AND owner=? AND kind=?)"}, 0},

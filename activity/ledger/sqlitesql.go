@@ -95,7 +95,7 @@ func (d *sqliteDatabase) prepare(ctx context.Context) (err error) {
 	all := sqliteDialect()
 	write := []string{allLayoutsSQL, allKindsSQL, putCheckpointSQL, moveSourceSQL}
 	read := []string{
-		snapshotSQL, keysSQL, progressSQL, changedSQL, all.endedRows, listNewestRowsSQL, listBeforeRowsSQL,
+		snapshotSQL, keysSQL, progressSQL, changedSQL, all.endedRows, listNewestRowsSQL, listBeforeRowsSQL, listNamingRowsSQL,
 		countRowsSQL, countKindsSQL, ownedRowsSQL, allRowsSQL, countRangeSQL, namingRowsSQL, allKindsSQL, rangesSQL, placeSQL,
 		newOwnersSQL, ownerRangeSQL, allLayoutsSQL, allSourcesSQL, getCheckpointSQL, incarnationSQL, sharedStateSQL, dedicatedStateSQL,
 	}

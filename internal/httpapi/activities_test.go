@@ -13,6 +13,8 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/internal/httpapi"
+	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
+	"github.com/feedfilter/feedfilter/proto/feedfilter/v1/feedfilterv1connect"
 )
 
 const (
@@ -286,6 +288,62 @@ func TestLists(t *testing.T) {
 	}
 	s.want(t, "DELETE", "/v1/users/L/blocks/2", "", 200, yes)
 	s.want(t, "POST", "/v1/feed/filter", `{"viewer":"1",`+posts+`,"lists":["L"],"answer":"dropped"}`, 200, `{"dropped":[],"degraded":[]}`)
+}
+
+// TestUsers: what is between two users is told one by one, from the other side, and explained.
+func TestUsers(t *testing.T) {
+	s := newService(t, httpapi.Config{}, kindsWith(t,
+		activity.Kind{Name: "mute", Plural: "mutes", Target: activity.User, Effect: activity.Drop, Roles: []string{"repost"}},
+		activity.Kind{Name: "follow", Plural: "follows", Target: activity.User, Effect: activity.Keep, Over: []string{"mute"}, Fanout: true}))
+	const end = `"until":"2100-01-01T00:00:00Z"}`
+	for _, path := range []string{"1/blocks/2", "3/blocks/2", "1/mutes/2", "1/follows/2"} {
+		s.want(t, "PUT", "/v1/users/"+path+"?until=2100-01-01T00:00:00Z", "", 200, yes)
+	}
+	for path, want := range map[string]string{
+		"users/1/block/2": `^{"target":"2","since":"[^"]*",` + end + `$`, "users/2/block/1": "no_activity", "users/1/mutes/2": `^{"target":"2",`,
+		"targets/2/blocks": `^{"items":\[{"user":"3","since":"[^"]*",` + end + `,{"user":"1","since":"[^"]*",` + end + `]}$`,
+		"targets/2/mute":   `^{"items":\[{"user":"1","since":"[^"]*",` + end + `]}$`, "targets/2/follows": `^{"items":\[{"user":"1",`, "targets/1/blocks": `^{"items":\[]}$`,
+	} {
+		if a := s.do(t, "GET", "/v1/"+path, ""); !regexp.MustCompile(want).MatchString(a.Body) {
+			t.Errorf("%s: %d %s", path, a.Status, a.Body)
+		}
+	}
+	if there, none := s.do(t, "HEAD", "/v1/users/1/blocks/2", ""), s.do(t, "HEAD", "/v1/users/2/blocks/1", ""); there.Status != 200 || none.Status != 404 {
+		t.Errorf("HEAD: %d, %d", there.Status, none.Status)
+	}
+	s.explained(t, `{"viewer":"1","post":{"author":"2"}}`, `"reasons":[{"kind":"block","effect":"drop","actor":"2"`,
+		`{"kind":"mute","effect":"drop","actor":"2","direction":"by_viewer","certainty":"certain"`, `{"kind":"follow","effect":"keep"`)
+	s.explained(t, `{"viewer":"2","lists":["3"],"post":{"author":"1"}}`, `{"dropped":true,"reasons":[{"kind":"block","effect":"drop","actor":"1","direction":"by_actor"`)
+
+	invoke := invokers(t, serveBoth(t, s))["Connect"]
+	for _, c := range []struct {
+		request *feedfilterv1.ListRequest
+		want    string // target and user, or the code of an error
+	}{
+		{&feedfilterv1.ListRequest{User: "1", Plural: "blocks", Target: new("2")}, "2 "}, {&feedfilterv1.ListRequest{User: "2", Plural: "blocks", Target: new("1")}, ""},
+		{&feedfilterv1.ListRequest{User: "2", Plural: "mute", Incoming: true}, " 1"}, {&feedfilterv1.ListRequest{User: "2", Plural: "block", Incoming: true, Limit: 1}, " 3"},
+		{&feedfilterv1.ListRequest{User: "1", Plural: "block", Target: new("")}, "invalid_id"},
+		{&feedfilterv1.ListRequest{User: "1", Plural: "block", Target: new("2"), Incoming: true}, "unsupported_op"},
+		{&feedfilterv1.ListRequest{User: "1", Plural: "hide", Incoming: true}, "unsupported_op"},
+	} {
+		var list feedfilterv1.ListResponse
+		got := ""
+		if err := invoke(t.Context(), feedfilterv1connect.ActivityServiceListProcedure, c.request, &list); err != nil {
+			_, detail := detailOf(t, err)
+			got = detail.GetCode()
+		}
+		for _, item := range list.GetItems() {
+			got += item.GetTarget() + " " + item.GetUser()
+		}
+		if got != c.want {
+			t.Errorf("%v: %q, want %q", c.request, got, c.want)
+		}
+	}
+	var why feedfilterv1.ExplainResponse
+	must(t, invoke(t.Context(), feedfilterv1connect.FeedServiceExplainProcedure, &feedfilterv1.ExplainRequest{Viewer: "1", Post: &feedfilterv1.Post{Author: "2"}}, &why))
+	if !why.GetDropped() || len(why.GetReasons()) != 3 {
+		t.Errorf("explained by gRPC: %v", &why)
+	}
 }
 
 // TestFanout: a post's viewers are filtered from the side of the post's ids.

@@ -101,6 +101,7 @@ func TestAudit(t *testing.T) {
 		{"POST", "/v1/activities", activityLine("u", "like", "p", "add") + "\nbad\n" + activityLine("u", "like", "p", "add") + "\n", "activity", "application/x-ndjson", map[string]any{
 			"route": "/v1/activities", "changed": 1.0, "counts": map[string]any{"like": map[string]any{"add": 2.0, "remove": 0.0}}}},
 		{"POST", "/v1/feed/explain", `{"viewer":"u","post":{"id":"p","author":"v"}}`, "ops", "", map[string]any{"route": "/v1/feed/explain", "op": "explain", "user": u, "target": p, "changed": 0.0, "token": "ops"}},
+		{"POST", "/v1/feed/explain", `{"viewer":"u","post":{"author":"v"}}`, "ops", "", map[string]any{"route": "/v1/feed/explain", "op": "explain", "user": u, "target": v, "changed": 0.0, "token": "ops"}},
 		{"POST", "/v1/feed/filter", `{"viewer":"u","posts":[{"id":"r","author":"w"}],"record_seen":true}`, "all", "", map[string]any{
 			"route": "/v1/feed/filter", "op": "add", "user": u, "counts": map[string]any{"seen": map[string]any{"add": 1.0, "remove": 0.0}}, "changed": 1.0, "token": "all"}},
 		{"GET", "/v1/ops/users/u/keys/block/v", "", "ops", "", map[string]any{"route": "/v1/ops/users/:user/keys/:kind/:target", "op": "inspect", "kind": "block", "user": u, "target": v, "changed": 0.0, "token": "ops"}},
@@ -123,6 +124,8 @@ func TestAudit(t *testing.T) {
 		{"GET", "/v1/users/u", "", "old", "", map[string]any{"route": "/v1/users/:user", "status": 401.0, "code": "unauthenticated", "reason": "the token has expired", "suppressed": 0.0}},
 		{"POST", "/v1/feed/filter", `{"viewer":"u","posts":[{"id":"p","author":"v"}]}`, "feed", "", nil},
 		{"GET", "/v1/users/u/blocks", "", "feed", "", nil},
+		{"GET", "/v1/users/u/blocks/v", "", "feed", "", nil},
+		{"GET", "/v1/targets/u/blocks", "", "feed", "", nil},
 		{"POST", "/v1/users/u/preview", `{"kind":"block","targets":["v"]}`, "feed", "", nil},
 		{"GET", "/healthz", "", "", "", nil},
 		{"GET", "/nothing", "", "", "", nil},
@@ -168,6 +171,8 @@ func TestAuditReads(t *testing.T) {
 	}{
 		{"GET /v1/users/u/blocks", "", map[string]any{"op": "list", "kind": "block", "user": u}},
 		{"HEAD /v1/users/u/blocks", "", map[string]any{"op": "list", "kind": "block", "user": u}},
+		{"GET /v1/users/u/blocks/p", "", map[string]any{"op": "get", "kind": "block", "user": u, "target": p, "code": "no_activity"}},
+		{"GET /v1/targets/u/block", "", map[string]any{"op": "incoming", "kind": "block", "user": u}},
 		{"GET /v1/users/u", "", map[string]any{"op": "count", "user": u}},
 		{"GET /v1/users/u/export", "", map[string]any{"op": "export", "user": u}},
 		{"POST /v1/users/u/preview", `{"kind":"block","targets":["v"]}`, map[string]any{"op": "preview", "user": u}},
@@ -175,6 +180,10 @@ func TestAuditReads(t *testing.T) {
 		{"GET /v1/ops/users/u", "", map[string]any{"op": "inspect", "user": u}},
 		{"POST " + feedfilterv1connect.ActivityServiceListProcedure, message(&feedfilterv1.ListRequest{User: "u", Plural: "blocks"}),
 			map[string]any{"op": "list", "kind": "block", "user": u}},
+		{"POST " + feedfilterv1connect.ActivityServiceListProcedure, message(&feedfilterv1.ListRequest{User: "u", Plural: "blocks", Target: new("p")}),
+			map[string]any{"op": "get", "kind": "block", "user": u, "target": p}},
+		{"POST " + feedfilterv1connect.ActivityServiceListProcedure, message(&feedfilterv1.ListRequest{User: "u", Plural: "blocks", Incoming: true}),
+			map[string]any{"op": "incoming", "kind": "block", "user": u}},
 		{"POST " + feedfilterv1connect.ActivityServiceCountProcedure, message(&feedfilterv1.CountRequest{User: "u"}),
 			map[string]any{"op": "count", "user": u}},
 		{"POST " + feedfilterv1connect.FeedServiceFanoutProcedure,
@@ -198,7 +207,7 @@ func TestAuditReads(t *testing.T) {
 			continue
 		}
 		maps.Copy(c.want, map[string]any{
-			"request_id": "id-1", "remote": "192.0.2.1", "method": method, "status": 200.0, "token": "all", "changed": 0.0,
+			"request_id": "id-1", "remote": "192.0.2.1", "method": method, "status": float64(res.Status), "token": "all", "changed": 0.0,
 		})
 		if len(lines) == 1 {
 			delete(lines[0], "route")
@@ -268,7 +277,7 @@ func TestNoIDsInLogs(t *testing.T) {
 	}
 	for _, plural := range []string{"blocks", "hides", "likes"} {
 		calls = append(calls, "PUT /v1/users/%[1]s/"+plural+"/%[2]s", "PUT /v1/users/%[1]s/"+plural+"/%[1]s", "DELETE /v1/users/%[1]s/"+plural+"/%[2]s",
-			"GET /v1/users/%[1]s/"+plural, "GET /v1/users/%[1]s/"+plural+"?cursor=%[2]s", "PUT /v1/users/%[1]s/"+plural+"/%[2]s/%[2]s", "PUT /v1/users/%[1]s/"+plural+"/%[2]s?until=%[2]s")
+			"GET /v1/users/%[1]s/"+plural, "GET /v1/users/%[1]s/"+plural+"/%[2]s", "GET /v1/targets/%[1]s/"+plural, "GET /v1/users/%[1]s/"+plural+"?cursor=%[2]s", "PUT /v1/users/%[1]s/"+plural+"/%[2]s/%[2]s", "PUT /v1/users/%[1]s/"+plural+"/%[2]s?until=%[2]s")
 	}
 	statuses := make(map[int]int)
 	for _, mode := range []fault{sound, failing, sound, panicing} {

@@ -86,7 +86,9 @@ func TestScopes(t *testing.T) {
 	for _, plural := range []string{"blocks", "hides", "likes", "mutes"} {
 		list := "/v1/users/:user/" + plural
 		may["GET "+list], may["PUT "+list+"/:target"], may["DELETE "+list+"/:target"] = read, write, write
+		may["GET "+list+"/:target"] = read
 	}
+	may["GET /v1/targets/:user/blocks"], may["GET /v1/targets/:user/mutes"] = read, read
 	for name := range may {
 		if path, ok := strings.CutPrefix(name, "GET "); ok {
 			may["HEAD "+path] = may[name]
@@ -280,6 +282,7 @@ func TestUserRate(t *testing.T) {
 		func(u string) answer { return s.do(t, "PUT", "/v1/users/"+u+"/hides/p", "") },
 		func(u string) answer { return s.do(t, "DELETE", "/v1/users/"+u+"/hides/p", "") },
 		func(u string) answer { return s.do(t, "GET", "/v1/users/"+u+"/hides", "") },
+		func(u string) answer { return s.do(t, "GET", "/v1/targets/"+u+"/block", "") },
 		func(u string) answer { return s.do(t, "GET", "/v1/users/"+u, "") },
 		func(u string) answer { return s.do(t, "GET", "/v1/users/"+u+"/export", "") },
 		func(u string) answer { return s.do(t, "POST", "/v1/users/"+u+"/seen", `{"posts":["p"]}`) },

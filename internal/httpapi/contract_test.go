@@ -169,7 +169,7 @@ func (c *contract) judge(x exchange) error {
 }
 
 // inPath matches a target with the name of a kind, or another word in its place.
-var inPath = regexp.MustCompile(`^(/v1/users/[^/?]*/)([^/?]*)(.*)$`)
+var inPath = regexp.MustCompile(`^(/v1/(?:users|targets)/[^/?]*/)([^/?]*)(.*)$`)
 
 // canonical returns a target as the description has it: with the plural of a kind. The head of the
 // description says that its name works, too.

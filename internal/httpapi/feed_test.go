@@ -74,7 +74,7 @@ func TestMethods(t *testing.T) {
 	s := open(t)
 	addr := s.start(t)
 	for target, allow := range map[string]string{
-		"/v1/users/1/blocks/2": "OPTIONS, DELETE, PUT",
+		"/v1/users/1/blocks/2": "OPTIONS, DELETE, GET, HEAD, PUT",
 		"/v1/users/1/blocks":   "OPTIONS, GET, HEAD",
 		"/v1/users/1/seen":     "OPTIONS, POST",
 		"/v1/activities":       "OPTIONS, POST",

@@ -26,6 +26,8 @@ var namedCalls = []string{
 	"PUT /v1/users/1/<mute>/3", "PUT /v1/users/1/<mute>/4", "PUT /v1/users/1/<mute>/5", "PUT /v1/users/1/<follow>/3", "PUT /v1/users/1/<ally>/6",
 	"PUT /v1/users/1/<like>/p9", "DELETE /v1/users/1/<like>/p9", "DELETE /v1/users/1/<hide>/none", "PUT /v1/users/1/<hide>", "PUT /v1/users/1/<hide>/a/b",
 	"GET /v1/users/1/<mute>", "GET /v1/users/1/<mute>?limit=1", "GET /v1/users/1/<mute>?cursor=x", "GET /v1/users/1/<seen>", "OPTIONS /v1/users/1/<block>/2",
+	"GET /v1/users/1/<block>/2", "GET /v1/users/a%2Fb/<block>/c%2Fd%252F", "GET /v1/users/1/<block>/3", "GET /v1/targets/2/<block>", "GET /v1/targets/3/<mute>",
+	"GET /v1/targets/c%2Fd%252F/<block>?limit=1", "GET /v1/targets/2/<hide>", "GET /v1/users/1/<seen>/p5",
 	`POST /v1/users/1/<seen> {"posts":["p5"]}`, `POST /v1/users/1/<glimpse> {"posts":["p6"]}`, `POST /v1/users/1/<block> {"posts":["p6"]}`,
 	`POST /v1/activities {"activities":[{"user":"1","kind":"<hide>","target":"p7","op":"add"},{"user":"1","kind":"<seen>","target":"p8","op":"add"},` +
 		`{"user":"1","kind":"<mute>","target":"9","op":"add"}]}`,
@@ -63,6 +65,8 @@ func namedMessages(kind func(name string) string) []procedureCall {
 		{feedfilterv1connect.ActivityServiceRecordBatchProcedure, &feedfilterv1.RecordBatchRequest{Activities: []*feedfilterv1.Activity{
 			{User: "2", Kind: kind("hide"), Target: "p4", Op: add}}}, new(feedfilterv1.RecordBatchResponse)},
 		{feedfilterv1connect.ActivityServiceListProcedure, &feedfilterv1.ListRequest{User: "2", Plural: kind("mute")}, new(feedfilterv1.ListResponse)},
+		{feedfilterv1connect.ActivityServiceListProcedure, &feedfilterv1.ListRequest{User: "2", Plural: kind("mute"), Target: new("3")}, new(feedfilterv1.ListResponse)},
+		{feedfilterv1connect.ActivityServiceListProcedure, &feedfilterv1.ListRequest{User: "3", Plural: kind("mute"), Incoming: true}, new(feedfilterv1.ListResponse)},
 		{feedfilterv1connect.ActivityServiceCountProcedure, &feedfilterv1.CountRequest{User: "2"}, new(feedfilterv1.CountResponse)},
 		{feedfilterv1connect.FeedServiceFilterProcedure, &feedfilterv1.FilterRequest{
 			Viewer: "2", Posts: []string{"p1", "p2", "p4"}, Authors: []string{"3", "5", "5"}, Annotate: kinds("glimpse", "ally"),

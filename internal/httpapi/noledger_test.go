@@ -58,7 +58,7 @@ func TestWithoutLedger(t *testing.T) {
 		t.Errorf("readyz: %d %s", a.Status, a.Body)
 	}
 	for request, body := range map[string]string{
-		"GET /v1/users/1/blocks": "", "GET /v1/users/1": "", "DELETE /v1/users/1": "",
+		"GET /v1/users/1/blocks": "", "GET /v1/users/1": "", "DELETE /v1/users/1": "", "GET /v1/users/1/block/2": "", "GET /v1/targets/1/blocks": "",
 		"PUT /v1/users/1/hides/p3?until=2100-01-01T00:00:00Z": "",
 		"POST /v1/users/1/preview":                            `{"kind":"block","targets":["5"]}`,
 		"GET /v1/pages":                                       "", "PUT /v1/pages": `{"pages":16}`,

@@ -109,9 +109,10 @@ func (h *Handler) EndWatches() { h.endWatches() }
 // New returns the handler of all routes, for an [http.Server] that the caller runs. It is safe for
 // concurrent use.
 //
-// The kinds determine the routes of activities. A kind in the ledger has PUT and DELETE
-// /v1/users/{user}/{plural}/{target}, and a list at GET /v1/users/{user}/{plural}. A kind with a
-// window has POST /v1/users/{user}/{plural}. The kind's name works in place of its plural.
+// The kinds determine the routes of activities. A kind in the ledger has GET, PUT and DELETE
+// /v1/users/{user}/{plural}/{target}, and a list at GET /v1/users/{user}/{plural}. If it targets
+// users, it also has GET /v1/targets/{user}/{plural}. A kind with a window has POST
+// /v1/users/{user}/{plural}. The kind's name works in place of its plural.
 //
 // The server's read and write timeouts apply to all requests, with three exceptions. Streams and
 // exports extend them while they progress. DELETE /v1/users/{user} may take five minutes. Health
@@ -221,12 +222,13 @@ func routed(kinds *activity.Kinds) echo.MiddlewareFunc {
 			if u.RawPath == "" {
 				u.RawPath = u.EscapedPath()
 			}
-			const users = "/v1/users/"
-			below, ok := strings.CutPrefix(u.RawPath, users)
-			user, rest, _ := strings.Cut(below, "/")
-			name, _, _ := strings.Cut(rest, "/")
-			if k, known := kinds.Named(name); ok && known && name != k.Plural {
-				u.RawPath = users + user + "/" + k.Plural + rest[len(name):]
+			for _, of := range [...]string{"/v1/users/", "/v1/targets/"} {
+				below, ok := strings.CutPrefix(u.RawPath, of)
+				user, rest, _ := strings.Cut(below, "/")
+				name, _, _ := strings.Cut(rest, "/")
+				if k, known := kinds.Named(name); ok && known && name != k.Plural {
+					u.RawPath = of + user + "/" + k.Plural + rest[len(name):]
+				}
 			}
 			return next(c)
 		}

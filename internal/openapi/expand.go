@@ -39,7 +39,7 @@ func expand(description []byte, kinds *activity.Kinds) (any, error) {
 // sorts returns the kinds of each sort.
 func sorts(kinds *activity.Kinds) map[string][]activity.Kind {
 	all := map[string][]activity.Kind{
-		"kind": kinds.All(), "ledger": nil, "windowed": nil, "dropping": nil, "annotating": nil, "keeping": nil,
+		"kind": kinds.All(), "ledger": nil, "windowed": nil, "dropping": nil, "annotating": nil, "keeping": nil, "users": nil,
 	}
 	for _, k := range kinds.All() {
 		keeper, effect := "windowed", ""
@@ -53,6 +53,9 @@ func sorts(kinds *activity.Kinds) map[string][]activity.Kind {
 			effect = "annotating"
 		case activity.Keep:
 			effect = "keeping"
+		}
+		if k.Target == activity.User { // none of these has a window
+			all["users"] = append(all["users"], k)
 		}
 		all[keeper], all[effect] = append(all[keeper], k), append(all[effect], k)
 	}

@@ -110,6 +110,10 @@ func calls(l *ledger.Ledger) map[string]func(ctx context.Context) error {
 			_, err := l.List(ctx, ledger.ListQuery{Owner: "u1", Kind: "block", Limit: 1})
 			return err
 		},
+		"ListNaming": func(ctx context.Context) error {
+			_, err := l.List(ctx, ledger.ListQuery{Owner: "u1", Kind: "block", Limit: 1, Naming: true})
+			return err
+		},
 		"Lookup": func(ctx context.Context) error {
 			_, err := l.Lookup(ctx, ledger.LookupQuery{Owner: "u1", Items: []ledger.Item{{Kind: "block", Target: "a"}}})
 			return err

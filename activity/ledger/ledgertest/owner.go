@@ -254,7 +254,32 @@ func named(t tester, l *ledger.Ledger, m *model, target string, limit int) []led
 	if want := m.naming(hashOf(target), target, limit); !slices.Equal(got, want) {
 		t.Fatalf("%d rows that name %q: %v, want %v", limit, target, got, want)
 	}
+	for _, kind := range []string{"mute", "report", "block"} {
+		namedBy(t, l, m, ledger.ListQuery{Hash: hashOf(target), Owner: target, Kind: kind, Limit: limit, Now: at(15), Naming: true})
+	}
 	return got
+}
+
+// namedBy lists rows of one kind that name a user, in steps, and compares them with the model.
+func namedBy(t tester, l *ledger.Ledger, m *model, q ledger.ListQuery) {
+	t.Helper()
+	want := slices.DeleteFunc(m.naming(q.Hash, q.Owner, math.MaxInt), func(r ledger.Row) bool {
+		return r.Kind != q.Kind || !r.Until.IsZero() && !r.Until.After(q.Now)
+	})
+	var all []ledger.Row
+	for {
+		got, err := l.List(context.Background(), q)
+		if err != nil || len(got) > q.Limit {
+			t.Fatalf("list %+v: %d rows, %v", q, len(got), err)
+		}
+		if all = append(all, got...); len(got) < q.Limit {
+			break
+		}
+		q.Before = &got[q.Limit-1]
+	}
+	if !slices.Equal(all, want) {
+		t.Fatalf("list %+v is %v, want %v", q, all, want)
+	}
 }
 
 // mute returns a row of user number owner that names a user.

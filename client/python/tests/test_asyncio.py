@@ -55,6 +55,7 @@ def test_every_call(url: str, async_transport: AsyncChecked, uid: UID) -> None:
             batch = [Activity(me, "like", uid(f"p{i}")) for i in range(120)]
             assert all(r.changed for r in await c.record_batch(batch))
             assert len([item async for item in c.list(me, LIKE)]) == 120
+            assert await c.get(me, LIKE, "none") is None
             assert (await c.count(me))["like"] == 120
             exported = [a async for a in c.export(me)]
             assert len(exported) == 121

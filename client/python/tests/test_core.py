@@ -424,6 +424,7 @@ def test_arguments_of_the_wrong_type(script: Script, call: Callable[[Client], ob
         lambda c: c.record_batch([Activity("1", "block", SEVEN)]),
         lambda c: list(c.record_stream([Activity(SEVEN, "block", "2")])),
         lambda c: list(c.list(SEVEN, BLOCK)),
+        lambda c: c.get("1", BLOCK, SEVEN),
         lambda c: c.count(SEVEN),
         lambda c: list(c.export(SEVEN)),
         lambda c: c.preview(SEVEN, "block", ["2"]),

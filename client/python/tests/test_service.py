@@ -91,6 +91,13 @@ def test_either_name(client: Client, uid: UID, block: str, like: str, seen: str)
     assert [(d.index, d.kind) for d in feed.dropped] == [(1, BLOCK), (2, SEEN)]
     assert feed.annotated == {LIKE: frozenset([uid("p")])}
     assert [item.target for item in client.list(me, block)] == [enemy]
+    assert [(i.user, i.target) for i in client.list(enemy, block, incoming=True)] == [(me, "")]
+    item = client.get(me, block, enemy)
+    assert item is not None and item.target == enemy
+    assert client.get(enemy, block, me) is None
+    with pytest.raises(InvalidRequestError):
+        client.get(me, block, None)  # type: ignore[arg-type]
+    assert [r.direction for r in client.explain(enemy, Post("", me)).reasons] == ["by_actor"]
     assert client.preview(me, like, [uid("p")]).present == 1
     assert client.count(me)[BLOCK] == 1
     assert [d.kind for d in client.fanout(Post("", enemy), [me], kinds=[block]).dropped] == [BLOCK]

@@ -58,8 +58,9 @@ export class FeedFilter {
   }
 
   /**
-   * Returns what a feed of the viewer with the lists does with the post, and why. `after` is as in
-   * `filter`. The service must have a ledger.
+   * Returns what a feed of the viewer with the lists does with the post, and why. If its id is "",
+   * returns everything between the viewer and the author. `after` is as in `filter`. The service
+   * must have a ledger.
    */
   explain(
     viewer: string, post: Post,
@@ -157,14 +158,28 @@ export class FeedFilter {
     if (got !== sent) throw new LostError(miscounted(got, sent), false);
   }
 
+  /** Returns the user's activity of a kind with the target, from the ledger; undefined: none. */
+  get(user: string, kind: Kind, target: string, options?: CallOptions): Promise<Item | undefined> {
+    const request = { user, plural: kind, target: target ?? "" }; // without a target, the service lists all
+    return this.#unary(ActivityService.method.list, request, ({ items }) => {
+      if (items.length > 1) throw unexpected(200, "more than one item");
+      return items[0] && itemOf(items[0]);
+    }, options);
+  }
+
   /**
-   * Yields the user's activities of a kind, newest first. It requests further parts while the
-   * caller reads. The timeout is for each part.
+   * Yields the user's activities of a kind, newest first. With `incoming`, those of others with the
+   * user, of a kind that targets users; if that is one-way and without fan-out, in the order of a
+   * hash. It requests further parts while the caller reads. The timeout is for each part.
    */
-  async *list(user: string, kind: Kind, options?: CallOptions): AsyncGenerator<Item, void, undefined> {
+  async *list(
+    user: string, kind: Kind, options?: CallOptions & { incoming?: boolean | undefined },
+  ): AsyncGenerator<Item, void, undefined> {
+    const incoming = options?.incoming ?? false;
     let limit = firstItems;
     for (let cursor = ""; ;) {
-      const part = await this.#unary(ActivityService.method.list, { user, plural: kind, limit, cursor }, (m) => m, options);
+      const request = { user, plural: kind, limit, cursor, incoming };
+      const part = await this.#unary(ActivityService.method.list, request, (m) => m, options);
       for (const item of part.items) yield itemOf(item);
       if (part.next === "" || part.next === cursor) return;
       limit = moreItems;

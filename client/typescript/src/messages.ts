@@ -80,8 +80,8 @@ export function resultOf({ changed, error }: activities.Result): Result {
   return { changed, error: error && errorOf(error) };
 }
 
-export function itemOf({ target, since, until }: activities.Item): Item {
-  return { target, since: dateOf(since) ?? new Date(0), until: dateOf(until) };
+export function itemOf({ user, target, since, until }: activities.Item): Item {
+  return { ...(user && { user }), target, since: dateOf(since) ?? new Date(0), until: dateOf(until) };
 }
 
 /** Returns the error of an ErrorDetail and the headers of its answer. */

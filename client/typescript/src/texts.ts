@@ -24,6 +24,7 @@ export function checkTexts<D extends DescMessage>(schema: D, message: MessageSha
   for (const field of schema.fields) {
     const value = (message as Record<string, unknown>)[field.localName];
     const place = within + field.name;
+    if (value === undefined && field.proto.proto3Optional) continue;
     if (field.fieldKind === "message" && value !== undefined) {
       checkTexts(field.message, value as MessageShape<DescMessage>, `${place}.`);
     } else if (field.fieldKind === "scalar" && field.scalar === ScalarType.STRING) {

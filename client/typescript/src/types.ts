@@ -206,6 +206,9 @@ export interface Fanout {
 
 /** One activity of a list. Times have milliseconds. */
 export interface Item {
+  /** Who has it, in incoming lists. */
+  user?: string | undefined;
+  /** "" in incoming lists. */
   target: string;
   since: Date;
   /** When it ends by itself; undefined: never. */

@@ -55,6 +55,12 @@ test("a kind by its name or its plural", async (t) => {
     assert.deepEqual(feed.dropped.map(({ kind }) => kind), ["block"]);
     assert.deepEqual(feed.annotated, { like: new Set(["p"]) });
     assert.deepEqual((await all(ff.list(me, block))).map(({ target }) => target), ["enemy"]);
+    assert.equal((await ff.get(me, block, "enemy"))?.target, "enemy");
+    assert.equal(await ff.get("enemy", block, me), undefined);
+    // @ts-expect-error
+    for (const none of ["", undefined]) await assert.rejects(ff.get(me, block, none), { code: "invalid_id" });
+    assert.ok((await all(ff.list("enemy", block, { incoming: true }))).some(({ user }) => user === me));
+    assert.deepEqual((await ff.explain("enemy", { id: "", author: me })).reasons.map(({ kind }) => kind), ["block"]);
     assert.equal((await ff.count(me))["block"], 1);
     assert.equal((await ff.preview(me, like, ["p"])).present, 1);
     const { dropped } = await ff.fanout({ post: { id: "", author: "enemy" }, viewers: [me], kinds: [block] });

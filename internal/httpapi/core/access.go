@@ -26,9 +26,9 @@ type Access struct {
 	// request needs a token.
 	Tokens *access.Tokens
 
-	// Users limits how often feeds, explanations and calls under /v1/users/{user} are made for each
-	// user. Batches do not count: importing a user's history must not block the user's feed. Nil:
-	// no limit.
+	// Users limits how often feeds, explanations and calls with {user} in their path are made for
+	// each user. Batches do not count: importing a user's history must not block the user's feed.
+	// Nil: no limit.
 	Users *access.Users
 
 	// Hosts are the names that the Host header may have. IP addresses are always valid. Nil: any
@@ -39,7 +39,7 @@ type Access struct {
 	// Audit gets a line for each write, each explanation, each inspected key, and some refused
 	// requests. Nil: there is no audit log.
 	Audit *access.Audit
-	// AuditReads: Audit also gets a line for each list, count, preview, export, fan-out and
+	// AuditReads: Audit also gets a line for each list, check, count, preview, export, fan-out and
 	// inspected user.
 	AuditReads bool
 	IDs        *access.IDs // hashes the ids in the audit log; default: with a random key

@@ -30,6 +30,7 @@ const (
 	CodeTooLarge             = "too_large"
 	CodeTimeout              = "timeout"
 	CodeNotFound             = "not_found"
+	CodeNoActivity           = "no_activity"
 	CodeMethodNotAllowed     = "method_not_allowed"
 	CodeOverloaded           = "overloaded"
 	CodeUnavailable          = "unavailable"
@@ -82,7 +83,7 @@ func (p *Problem) Status() int {
 		return http.StatusMisdirectedRequest
 	case CodeRateLimited:
 		return http.StatusTooManyRequests
-	case CodeNotFound:
+	case CodeNotFound, CodeNoActivity:
 		return http.StatusNotFound
 	case CodeMethodNotAllowed:
 		return http.StatusMethodNotAllowed

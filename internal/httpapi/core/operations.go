@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync/atomic"
@@ -128,7 +129,7 @@ func (o *Operations) Explain(
 	if err := o.Access.UserMay(viewer, 1+len(lists)); err != nil {
 		return feed.Explanation{}, err
 	}
-	k.Note("explain", "", viewer, p.ID)
+	k.Note("explain", "", viewer, cmp.Or(p.ID, p.Author))
 	ctx, cancel := o.Limits.Bound(ctx)
 	defer cancel()
 	if err := o.Activities.Await(ctx, after); err != nil {
@@ -145,6 +146,24 @@ func (o *Operations) List(
 	ctx, cancel := o.Limits.Bound(ctx)
 	defer cancel()
 	return o.Recorder.List(ctx, user, k.Name, cursor, limit)
+}
+
+// Incoming returns one part of the list of others' activities of kind k with a user.
+func (o *Operations) Incoming(
+	ctx context.Context, of *Call, user string, k activity.Kind, cursor string, limit int,
+) (activity.Listing, error) {
+	of.Note("incoming", k.Name, user, "")
+	ctx, cancel := o.Limits.Bound(ctx)
+	defer cancel()
+	return o.Recorder.Incoming(ctx, user, k.Name, cursor, limit)
+}
+
+// Get returns a user's activity of kind k with a target; nil: there is none.
+func (o *Operations) Get(ctx context.Context, of *Call, user string, k activity.Kind, target string) (*activity.Item, error) {
+	of.Note("get", k.Name, user, target)
+	ctx, cancel := o.Limits.Bound(ctx)
+	defer cancel()
+	return o.Recorder.Get(ctx, user, k.Name, target)
 }
 
 // Counts returns the number of activities of a user, by kind.

@@ -127,21 +127,35 @@ func (p *procedures) recordBatch(ctx context.Context, k *core.Call, in *incoming
 	return &pb.RecordBatchResponse{Results: resultMessages(results)}, nil
 }
 
-// list answers with one part of the list of a user's activities of one kind.
+// list answers with one part of the list of a user's activities of one kind, or of those of others
+// with the user.
 func (p *procedures) list(ctx context.Context, k *core.Call, in *incoming[pb.ListRequest]) (*pb.ListResponse, error) {
 	m := &in.message
 	kind, err := p.kindOf(m, true)
 	if err != nil {
 		return nil, err
 	}
+	var listing activity.Listing
 	limit := int64(cmp.Or(m.GetLimit(), core.DefaultListed))
-	listing, err := p.operations.List(ctx, k, m.GetUser(), kind, m.GetCursor(), int(limit))
+	switch {
+	case m.GetIncoming() && m.Target != nil:
+		err = core.Refuse(activity.CodeUnsupportedOp, "target", "leave it out with incoming")
+	case m.GetIncoming():
+		listing, err = p.operations.Incoming(ctx, k, m.GetUser(), kind, m.GetCursor(), int(limit))
+	case m.Target == nil:
+		listing, err = p.operations.List(ctx, k, m.GetUser(), kind, m.GetCursor(), int(limit))
+	default:
+		var item *activity.Item
+		if item, err = p.operations.Get(ctx, k, m.GetUser(), kind, m.GetTarget()); item != nil {
+			listing.Items = []activity.Item{*item}
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
 	res := &pb.ListResponse{Items: make([]*pb.Item, len(listing.Items)), Next: listing.Next}
 	for i, item := range listing.Items {
-		res.Items[i] = &pb.Item{Target: item.Target, Since: stamp(item.Since), Until: stamp(item.Until)}
+		res.Items[i] = &pb.Item{User: item.User, Target: item.Target, Since: stamp(item.Since), Until: stamp(item.Until)}
 	}
 	return res, nil
 }

@@ -44,8 +44,26 @@ type listAnswer struct {
 	Next  string          `json:"next,omitzero"`
 }
 
-// list answers a GET of a user's activities of kind k.
-func (a *api) list(k activity.Kind) core.Handler {
+// get answers a GET of one activity of kind k.
+func (a *api) get(k activity.Kind) core.Handler {
+	return core.BareUser(func(ctx context.Context, c *core.Call, user string) (any, error) {
+		target, err := core.PathID(c, "target")
+		if err != nil {
+			return nil, err
+		}
+		item, err := a.operations.Get(ctx, c, user, k, target)
+		if err == nil && item == nil {
+			err = &core.Problem{Code: core.CodeNoActivity, Message: "the user has no such activity"}
+		}
+		return item, err
+	})
+}
+
+// lister is [core.Operations.List] or [core.Operations.Incoming].
+type lister = func(ctx context.Context, c *core.Call, user string, k activity.Kind, cursor string, limit int) (activity.Listing, error)
+
+// list answers a GET of a list of activities of kind k.
+func (a *api) list(k activity.Kind, list lister) core.Handler {
 	return func(c *core.Call) error {
 		params, user, err := core.UserOf(c, "limit", "cursor")
 		if err != nil {
@@ -57,7 +75,7 @@ func (a *api) list(k activity.Kind) core.Handler {
 				return err
 			}
 		}
-		listing, err := a.operations.List(c.Request().Context(), c, user, k, params.Get("cursor"), limit)
+		listing, err := list(c.Request().Context(), c, user, k, params.Get("cursor"), limit)
 		if err != nil {
 			return err
 		}

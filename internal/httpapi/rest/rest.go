@@ -75,9 +75,14 @@ func Routes(o *core.Operations) []core.Route {
 		}
 		one := list + "/:target"
 		all = append(all,
-			core.Route{Method: http.MethodGet, Path: list, Handle: o.WithLedger("a list", a.list(k)), Scopes: read},
+			core.Route{Method: http.MethodGet, Path: list, Handle: o.WithLedger("a list", a.list(k, o.List)), Scopes: read},
+			core.Route{Method: http.MethodGet, Path: one, Handle: o.WithLedger("an exact answer", a.get(k)), Scopes: read},
 			core.Route{Method: http.MethodPut, Path: one, Handle: a.record(k, false), Scopes: write},
 			core.Route{Method: http.MethodDelete, Path: one, Handle: a.record(k, true), Scopes: write})
+		if k.Target == activity.User {
+			incoming := o.WithLedger("a list", a.list(k, o.Incoming))
+			all = append(all, core.Route{Method: http.MethodGet, Path: "/v1/targets/:user/" + k.Plural, Handle: incoming, Scopes: read})
+		}
 	}
 	return all
 }

@@ -655,7 +655,13 @@ type ListRequest struct {
 	// The largest number of items, 1 to 1,000. 0: 100.
 	Limit uint32 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
 	// ListResponse.next of the previous part. "": the first part.
-	Cursor        string `protobuf:"bytes,4,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	Cursor string `protobuf:"bytes,4,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	// List only the activity with this user, post or other id: one item, or none. Limit and cursor
+	// then have no effect. Not set: list all.
+	Target *string `protobuf:"bytes,5,opt,name=target,proto3,oneof" json:"target,omitempty"`
+	// List the activities of others with the user, for kinds that target users. Not with `target`.
+	// For one-way kinds without fan-out, the order is that of a hash.
+	Incoming      bool `protobuf:"varint,6,opt,name=incoming,proto3" json:"incoming,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -718,6 +724,20 @@ func (x *ListRequest) GetCursor() string {
 	return ""
 }
 
+func (x *ListRequest) GetTarget() string {
+	if x != nil && x.Target != nil {
+		return *x.Target
+	}
+	return ""
+}
+
+func (x *ListRequest) GetIncoming() bool {
+	if x != nil {
+		return x.Incoming
+	}
+	return false
+}
+
 // ListResponse is a part of a list, newest first.
 type ListResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -776,12 +796,14 @@ func (x *ListResponse) GetNext() string {
 // Item is one activity of a list.
 type Item struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The user, post or other id that it is about.
+	// The user, post or other id that it is about. "" with ListRequest.incoming.
 	Target string `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"`
 	// When the activity was recorded.
 	Since *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=since,proto3" json:"since,omitempty"`
 	// When it ends by itself; not set: never.
-	Until         *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=until,proto3" json:"until,omitempty"`
+	Until *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=until,proto3" json:"until,omitempty"`
+	// With ListRequest.incoming: who has it.
+	User          string `protobuf:"bytes,4,opt,name=user,proto3" json:"user,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -835,6 +857,13 @@ func (x *Item) GetUntil() *timestamppb.Timestamp {
 		return x.Until
 	}
 	return nil
+}
+
+func (x *Item) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
 }
 
 // CountRequest asks about one user.
@@ -969,19 +998,23 @@ const file_feedfilter_v1_activity_proto_rawDesc = "" +
 	"\aresults\x18\x01 \x03(\v2\x15.feedfilter.v1.ResultR\aresults\"T\n" +
 	"\x06Result\x12\x18\n" +
 	"\achanged\x18\x01 \x01(\bR\achanged\x120\n" +
-	"\x05error\x18\x02 \x01(\v2\x1a.feedfilter.v1.ErrorDetailR\x05error\"g\n" +
+	"\x05error\x18\x02 \x01(\v2\x1a.feedfilter.v1.ErrorDetailR\x05error\"\xab\x01\n" +
 	"\vListRequest\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x16\n" +
 	"\x06plural\x18\x02 \x01(\tR\x06plural\x12\x14\n" +
 	"\x05limit\x18\x03 \x01(\rR\x05limit\x12\x16\n" +
-	"\x06cursor\x18\x04 \x01(\tR\x06cursor\"M\n" +
+	"\x06cursor\x18\x04 \x01(\tR\x06cursor\x12\x1b\n" +
+	"\x06target\x18\x05 \x01(\tH\x00R\x06target\x88\x01\x01\x12\x1a\n" +
+	"\bincoming\x18\x06 \x01(\bR\bincomingB\t\n" +
+	"\a_target\"M\n" +
 	"\fListResponse\x12)\n" +
 	"\x05items\x18\x01 \x03(\v2\x13.feedfilter.v1.ItemR\x05items\x12\x12\n" +
-	"\x04next\x18\x02 \x01(\tR\x04next\"\x82\x01\n" +
+	"\x04next\x18\x02 \x01(\tR\x04next\"\x96\x01\n" +
 	"\x04Item\x12\x16\n" +
 	"\x06target\x18\x01 \x01(\tR\x06target\x120\n" +
 	"\x05since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
-	"\x05until\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"\"\n" +
+	"\x05until\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x12\n" +
+	"\x04user\x18\x04 \x01(\tR\x04user\"\"\n" +
 	"\fCountRequest\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\"\x8c\x01\n" +
 	"\rCountResponse\x12@\n" +
@@ -1077,6 +1110,7 @@ func file_feedfilter_v1_activity_proto_init() {
 		return
 	}
 	file_feedfilter_v1_error_proto_init()
+	file_feedfilter_v1_activity_proto_msgTypes[10].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

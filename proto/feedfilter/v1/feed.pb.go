@@ -745,7 +745,7 @@ func (x *ExplainRequest) GetAfter() string {
 // Post is one candidate.
 type Post struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The post's id.
+	// The post's id. "": explain everything between the viewer and the author.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// Its author.
 	Author string `protobuf:"bytes,2,opt,name=author,proto3" json:"author,omitempty"`

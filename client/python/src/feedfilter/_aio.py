@@ -195,11 +195,17 @@ class AsyncClient:
             for result in await self._run(self._core.stream_piece(rest), timeout):
                 yield result
 
+    async def get(
+        self, user: str, kind: str, target: str, *, timeout: Optional[float] = None
+    ) -> Optional[Item]:
+        """Return the user's activity of a kind with the target, if any. See Client.get."""
+        return await self._run(self._core.get(user, kind, target), timeout)
+
     async def list(
-        self, user: str, kind: str, *, timeout: Optional[float] = None
+        self, user: str, kind: str, *, incoming: bool = False, timeout: Optional[float] = None
     ) -> AsyncIterator[Item]:
         """Yield the user's activities of a kind, newest first. See Client.list."""
-        listing = self._core.listing(user, kind)
+        listing = self._core.listing(user, kind, incoming)
         while listing.call is not None:
             for item in listing.take(await self._run(listing.call, timeout)):
                 yield item

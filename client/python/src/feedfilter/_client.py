@@ -150,7 +150,7 @@ class Client:
 
         Args:
             viewer: The id of the user who looks at the feed.
-            post: The candidate.
+            post: The candidate. With the id "": everything between the viewer and the author.
             lists: The shared lists of the feed.
             after: A position, as in filter.
             timeout: Replaces the client's, in seconds.
@@ -256,12 +256,27 @@ class Client:
         if rest:
             yield from self._run(self._core.stream_piece(rest), timeout)
 
-    def list(self, user: str, kind: str, *, timeout: Optional[float] = None) -> Iterator[Item]:
+    def get(
+        self, user: str, kind: str, target: str, *, timeout: Optional[float] = None
+    ) -> Optional[Item]:
+        """Return the user's activity of a kind with the target, from the ledger. None: none."""
+        return self._run(self._core.get(user, kind, target), timeout)
+
+    def list(
+        self, user: str, kind: str, *, incoming: bool = False, timeout: Optional[float] = None
+    ) -> Iterator[Item]:
         """Yield the user's activities of a kind, newest first.
 
-        It requests further parts while the caller reads. The timeout is for each part.
+        It requests further parts while the caller reads.
+
+        Args:
+            user: The id of the user.
+            kind: The kind, such as BLOCK.
+            incoming: Yield the activities of others with the user, of a kind that targets users.
+                If it is one-way and without fan-out, the order is that of a hash.
+            timeout: Replaces the client's, in seconds, for each part.
         """
-        listing = self._core.listing(user, kind)
+        listing = self._core.listing(user, kind, incoming)
         while listing.call is not None:
             yield from listing.take(self._run(listing.call, timeout))
 

@@ -526,16 +526,29 @@ class Core:
             given={"activities": activities},
         )
 
-    def listing(self, user: str, kind: str) -> "Listing":
-        return Listing(lambda limit, cursor: self._part(user, kind, limit, cursor))
-
-    def _part(self, user: str, kind: str, limit: int, cursor: str) -> "Call[wire.Part]":
+    def get(self, user: str, kind: str, target: str) -> "Call[Optional[Item]]":
         return Call(
             _procedure(ACTIVITY, "List"),
-            lambda: wire.encoded(ListRequest(user=user, plural=kind, limit=limit, cursor=cursor)),
-            wire.Part,
-            given={"user": user, "kind": kind},
+            # None would list all.
+            lambda: wire.encoded(ListRequest(user=user, plural=kind, target=target or "")),
+            lambda text: wire.Part(text).only(),
+            given={"user": user, "kind": kind, "target": target},
         )
+
+    def listing(self, user: str, kind: str, incoming: bool) -> "Listing":
+        def part(limit: int, cursor: str) -> "Call[wire.Part]":
+            return Call(
+                _procedure(ACTIVITY, "List"),
+                lambda: wire.encoded(
+                    ListRequest(
+                        user=user, plural=kind, limit=limit, cursor=cursor, incoming=incoming
+                    )
+                ),
+                wire.Part,
+                given={"user": user, "kind": kind},
+            )
+
+        return Listing(part)
 
     def count(self, user: str) -> "Call[Dict[str, int]]":
         return Call(

@@ -270,14 +270,16 @@ class Item:
     """One activity of a list.
 
     Attributes:
-        target: The id of the target, such as a user or a post.
+        target: The id of the target, such as a user or a post. "" in incoming lists.
         since: When it was recorded.
         until: When it ends by itself. None: never.
+        user: In incoming lists: the id of the user who has it.
     """
 
     target: str
     since: datetime
     until: Optional[datetime] = None
+    user: str = ""
 
 
 @dataclass(frozen=True)

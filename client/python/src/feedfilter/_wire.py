@@ -356,7 +356,13 @@ class Part:
             since = time_of(item, "since")
             if since is None:
                 raise OddError("an item lacks since")
-            self.items.append(Item(item.target, since, time_of(item, "until")))
+            self.items.append(Item(item.target, since, time_of(item, "until"), item.user))
+
+    def only(self) -> Optional[Item]:
+        """Return the only item, if there is one."""
+        if len(self.items) > 1:
+            raise OddError("more than one item")
+        return self.items[0] if self.items else None
 
 
 def results_of(text: bytes, count: int) -> List[Result]:

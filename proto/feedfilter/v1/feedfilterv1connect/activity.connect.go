@@ -65,7 +65,8 @@ type ActivityServiceClient interface {
 	// Each request gets one response, with a result or an error for each activity. Read responses
 	// while you send requests. It needs HTTP/2.
 	RecordStream(context.Context) *connect.BidiStreamForClient[v1.RecordStreamRequest, v1.RecordStreamResponse]
-	// List lists a user's activities of a kind, newest first, like GET /v1/users/{user}/{plural}.
+	// List lists a user's activities of a kind, newest first, like GET /v1/users/{user}/{plural}. It
+	// also answers as /v1/users/{user}/{plural}/{target} and /v1/targets/{user}/{plural} do.
 	List(context.Context, *connect.Request[v1.ListRequest]) (*connect.Response[v1.ListResponse], error)
 	// Count counts a user's activities by kind, like GET /v1/users/{user}.
 	Count(context.Context, *connect.Request[v1.CountRequest]) (*connect.Response[v1.CountResponse], error)
@@ -176,7 +177,8 @@ type ActivityServiceHandler interface {
 	// Each request gets one response, with a result or an error for each activity. Read responses
 	// while you send requests. It needs HTTP/2.
 	RecordStream(context.Context, *connect.BidiStream[v1.RecordStreamRequest, v1.RecordStreamResponse]) error
-	// List lists a user's activities of a kind, newest first, like GET /v1/users/{user}/{plural}.
+	// List lists a user's activities of a kind, newest first, like GET /v1/users/{user}/{plural}. It
+	// also answers as /v1/users/{user}/{plural}/{target} and /v1/targets/{user}/{plural} do.
 	List(context.Context, *connect.Request[v1.ListRequest]) (*connect.Response[v1.ListResponse], error)
 	// Count counts a user's activities by kind, like GET /v1/users/{user}.
 	Count(context.Context, *connect.Request[v1.CountRequest]) (*connect.Response[v1.CountResponse], error)

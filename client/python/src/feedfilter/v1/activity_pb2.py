@@ -15,7 +15,7 @@ from feedfilter.v1 import error_pb2 as feedfilter_dot_v1_dot_error__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1c\x66\x65\x65\x64\x66ilter/v1/activity.proto\x12\rfeedfilter.v1\x1a\x19\x66\x65\x65\x64\x66ilter/v1/error.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd1\x01\n\x08\x41\x63tivity\x12\x12\n\x04user\x18\x01 \x01(\tR\x04user\x12\x12\n\x04kind\x18\x02 \x01(\tR\x04kind\x12\x16\n\x06target\x18\x03 \x01(\tR\x06target\x12!\n\x02op\x18\x04 \x01(\x0e\x32\x11.feedfilter.v1.OpR\x02op\x12\x30\n\x05since\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x05since\x12\x30\n\x05until\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x05until\"\xa8\x01\n\rRecordRequest\x12\x12\n\x04user\x18\x01 \x01(\tR\x04user\x12\x16\n\x06plural\x18\x02 \x01(\tR\x06plural\x12\x16\n\x06target\x18\x03 \x01(\tR\x06target\x12!\n\x02op\x18\x04 \x01(\x0e\x32\x11.feedfilter.v1.OpR\x02op\x12\x30\n\x05until\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x05until\"*\n\x0eRecordResponse\x12\x18\n\x07\x63hanged\x18\x01 \x01(\x08R\x07\x63hanged\"V\n\x12RecordPostsRequest\x12\x12\n\x04user\x18\x01 \x01(\tR\x04user\x12\x16\n\x06plural\x18\x02 \x01(\tR\x06plural\x12\x14\n\x05posts\x18\x03 \x03(\tR\x05posts\"1\n\x13RecordPostsResponse\x12\x1a\n\x08recorded\x18\x01 \x01(\rR\x08recorded\"M\n\x12RecordBatchRequest\x12\x37\n\nactivities\x18\x01 \x03(\x0b\x32\x17.feedfilter.v1.ActivityR\nactivities\"F\n\x13RecordBatchResponse\x12/\n\x07results\x18\x01 \x03(\x0b\x32\x15.feedfilter.v1.ResultR\x07results\"N\n\x13RecordStreamRequest\x12\x37\n\nactivities\x18\x01 \x03(\x0b\x32\x17.feedfilter.v1.ActivityR\nactivities\"G\n\x14RecordStreamResponse\x12/\n\x07results\x18\x01 \x03(\x0b\x32\x15.feedfilter.v1.ResultR\x07results\"T\n\x06Result\x12\x18\n\x07\x63hanged\x18\x01 \x01(\x08R\x07\x63hanged\x12\x30\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x1a.feedfilter.v1.ErrorDetailR\x05\x65rror\"g\n\x0bListRequest\x12\x12\n\x04user\x18\x01 \x01(\tR\x04user\x12\x16\n\x06plural\x18\x02 \x01(\tR\x06plural\x12\x14\n\x05limit\x18\x03 \x01(\rR\x05limit\x12\x16\n\x06\x63ursor\x18\x04 \x01(\tR\x06\x63ursor\"M\n\x0cListResponse\x12)\n\x05items\x18\x01 \x03(\x0b\x32\x13.feedfilter.v1.ItemR\x05items\x12\x12\n\x04next\x18\x02 \x01(\tR\x04next\"\x82\x01\n\x04Item\x12\x16\n\x06target\x18\x01 \x01(\tR\x06target\x12\x30\n\x05since\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x05since\x12\x30\n\x05until\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x05until\"\"\n\x0c\x43ountRequest\x12\x12\n\x04user\x18\x01 \x01(\tR\x04user\"\x8c\x01\n\rCountResponse\x12@\n\x06\x63ounts\x18\x01 \x03(\x0b\x32(.feedfilter.v1.CountResponse.CountsEntryR\x06\x63ounts\x1a\x39\n\x0b\x43ountsEntry\x12\x10\n\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n\x05value\x18\x02 \x01(\x04R\x05value:\x02\x38\x01*3\n\x02Op\x12\x12\n\x0eOP_UNSPECIFIED\x10\x00\x12\n\n\x06OP_ADD\x10\x01\x12\r\n\tOP_REMOVE\x10\x02\x32\xe6\x03\n\x0f\x41\x63tivityService\x12\x45\n\x06Record\x12\x1c.feedfilter.v1.RecordRequest\x1a\x1d.feedfilter.v1.RecordResponse\x12T\n\x0bRecordPosts\x12!.feedfilter.v1.RecordPostsRequest\x1a\".feedfilter.v1.RecordPostsResponse\x12T\n\x0bRecordBatch\x12!.feedfilter.v1.RecordBatchRequest\x1a\".feedfilter.v1.RecordBatchResponse\x12[\n\x0cRecordStream\x12\".feedfilter.v1.RecordStreamRequest\x1a#.feedfilter.v1.RecordStreamResponse(\x01\x30\x01\x12?\n\x04List\x12\x1a.feedfilter.v1.ListRequest\x1a\x1b.feedfilter.v1.ListResponse\x12\x42\n\x05\x43ount\x12\x1b.feedfilter.v1.CountRequest\x1a\x1c.feedfilter.v1.CountResponseBCZAgithub.com/feedfilter/feedfilter/proto/feedfilter/v1;feedfilterv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1c\x66\x65\x65\x64\x66ilter/v1/activity.proto\x12\rfeedfilter.v1\x1a\x19\x66\x65\x65\x64\x66ilter/v1/error.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd1\x01\n\x08\x41\x63tivity\x12\x12\n\x04user\x18\x01 \x01(\tR\x04user\x12\x12\n\x04kind\x18\x02 \x01(\tR\x04kind\x12\x16\n\x06target\x18\x03 \x01(\tR\x06target\x12!\n\x02op\x18\x04 \x01(\x0e\x32\x11.feedfilter.v1.OpR\x02op\x12\x30\n\x05since\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x05since\x12\x30\n\x05until\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x05until\"\xa8\x01\n\rRecordRequest\x12\x12\n\x04user\x18\x01 \x01(\tR\x04user\x12\x16\n\x06plural\x18\x02 \x01(\tR\x06plural\x12\x16\n\x06target\x18\x03 \x01(\tR\x06target\x12!\n\x02op\x18\x04 \x01(\x0e\x32\x11.feedfilter.v1.OpR\x02op\x12\x30\n\x05until\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x05until\"*\n\x0eRecordResponse\x12\x18\n\x07\x63hanged\x18\x01 \x01(\x08R\x07\x63hanged\"V\n\x12RecordPostsRequest\x12\x12\n\x04user\x18\x01 \x01(\tR\x04user\x12\x16\n\x06plural\x18\x02 \x01(\tR\x06plural\x12\x14\n\x05posts\x18\x03 \x03(\tR\x05posts\"1\n\x13RecordPostsResponse\x12\x1a\n\x08recorded\x18\x01 \x01(\rR\x08recorded\"M\n\x12RecordBatchRequest\x12\x37\n\nactivities\x18\x01 \x03(\x0b\x32\x17.feedfilter.v1.ActivityR\nactivities\"F\n\x13RecordBatchResponse\x12/\n\x07results\x18\x01 \x03(\x0b\x32\x15.feedfilter.v1.ResultR\x07results\"N\n\x13RecordStreamRequest\x12\x37\n\nactivities\x18\x01 \x03(\x0b\x32\x17.feedfilter.v1.ActivityR\nactivities\"G\n\x14RecordStreamResponse\x12/\n\x07results\x18\x01 \x03(\x0b\x32\x15.feedfilter.v1.ResultR\x07results\"T\n\x06Result\x12\x18\n\x07\x63hanged\x18\x01 \x01(\x08R\x07\x63hanged\x12\x30\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x1a.feedfilter.v1.ErrorDetailR\x05\x65rror\"\xab\x01\n\x0bListRequest\x12\x12\n\x04user\x18\x01 \x01(\tR\x04user\x12\x16\n\x06plural\x18\x02 \x01(\tR\x06plural\x12\x14\n\x05limit\x18\x03 \x01(\rR\x05limit\x12\x16\n\x06\x63ursor\x18\x04 \x01(\tR\x06\x63ursor\x12\x1b\n\x06target\x18\x05 \x01(\tH\x00R\x06target\x88\x01\x01\x12\x1a\n\x08incoming\x18\x06 \x01(\x08R\x08incomingB\t\n\x07_target\"M\n\x0cListResponse\x12)\n\x05items\x18\x01 \x03(\x0b\x32\x13.feedfilter.v1.ItemR\x05items\x12\x12\n\x04next\x18\x02 \x01(\tR\x04next\"\x96\x01\n\x04Item\x12\x16\n\x06target\x18\x01 \x01(\tR\x06target\x12\x30\n\x05since\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x05since\x12\x30\n\x05until\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x05until\x12\x12\n\x04user\x18\x04 \x01(\tR\x04user\"\"\n\x0c\x43ountRequest\x12\x12\n\x04user\x18\x01 \x01(\tR\x04user\"\x8c\x01\n\rCountResponse\x12@\n\x06\x63ounts\x18\x01 \x03(\x0b\x32(.feedfilter.v1.CountResponse.CountsEntryR\x06\x63ounts\x1a\x39\n\x0b\x43ountsEntry\x12\x10\n\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n\x05value\x18\x02 \x01(\x04R\x05value:\x02\x38\x01*3\n\x02Op\x12\x12\n\x0eOP_UNSPECIFIED\x10\x00\x12\n\n\x06OP_ADD\x10\x01\x12\r\n\tOP_REMOVE\x10\x02\x32\xe6\x03\n\x0f\x41\x63tivityService\x12\x45\n\x06Record\x12\x1c.feedfilter.v1.RecordRequest\x1a\x1d.feedfilter.v1.RecordResponse\x12T\n\x0bRecordPosts\x12!.feedfilter.v1.RecordPostsRequest\x1a\".feedfilter.v1.RecordPostsResponse\x12T\n\x0bRecordBatch\x12!.feedfilter.v1.RecordBatchRequest\x1a\".feedfilter.v1.RecordBatchResponse\x12[\n\x0cRecordStream\x12\".feedfilter.v1.RecordStreamRequest\x1a#.feedfilter.v1.RecordStreamResponse(\x01\x30\x01\x12?\n\x04List\x12\x1a.feedfilter.v1.ListRequest\x1a\x1b.feedfilter.v1.ListResponse\x12\x42\n\x05\x43ount\x12\x1b.feedfilter.v1.CountRequest\x1a\x1c.feedfilter.v1.CountResponseBCZAgithub.com/feedfilter/feedfilter/proto/feedfilter/v1;feedfilterv1b\x06proto3')
 
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, globals())
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'feedfilter.v1.activity_pb2', globals())
@@ -25,8 +25,8 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   DESCRIPTOR._serialized_options = b'ZAgithub.com/feedfilter/feedfilter/proto/feedfilter/v1;feedfilterv1'
   _COUNTRESPONSE_COUNTSENTRY._options = None
   _COUNTRESPONSE_COUNTSENTRY._serialized_options = b'8\001'
-  _OP._serialized_start=1559
-  _OP._serialized_end=1610
+  _OP._serialized_start=1648
+  _OP._serialized_end=1699
   _ACTIVITY._serialized_start=108
   _ACTIVITY._serialized_end=317
   _RECORDREQUEST._serialized_start=320
@@ -47,18 +47,18 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   _RECORDSTREAMRESPONSE._serialized_end=975
   _RESULT._serialized_start=977
   _RESULT._serialized_end=1061
-  _LISTREQUEST._serialized_start=1063
-  _LISTREQUEST._serialized_end=1166
-  _LISTRESPONSE._serialized_start=1168
-  _LISTRESPONSE._serialized_end=1245
-  _ITEM._serialized_start=1248
-  _ITEM._serialized_end=1378
-  _COUNTREQUEST._serialized_start=1380
-  _COUNTREQUEST._serialized_end=1414
-  _COUNTRESPONSE._serialized_start=1417
-  _COUNTRESPONSE._serialized_end=1557
-  _COUNTRESPONSE_COUNTSENTRY._serialized_start=1500
-  _COUNTRESPONSE_COUNTSENTRY._serialized_end=1557
-  _ACTIVITYSERVICE._serialized_start=1613
-  _ACTIVITYSERVICE._serialized_end=2099
+  _LISTREQUEST._serialized_start=1064
+  _LISTREQUEST._serialized_end=1235
+  _LISTRESPONSE._serialized_start=1237
+  _LISTRESPONSE._serialized_end=1314
+  _ITEM._serialized_start=1317
+  _ITEM._serialized_end=1467
+  _COUNTREQUEST._serialized_start=1469
+  _COUNTREQUEST._serialized_end=1503
+  _COUNTRESPONSE._serialized_start=1506
+  _COUNTRESPONSE._serialized_end=1646
+  _COUNTRESPONSE_COUNTSENTRY._serialized_start=1589
+  _COUNTRESPONSE_COUNTSENTRY._serialized_end=1646
+  _ACTIVITYSERVICE._serialized_start=1702
+  _ACTIVITYSERVICE._serialized_end=2188
 # @@protoc_insertion_point(module_scope)

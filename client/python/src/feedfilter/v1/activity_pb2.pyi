@@ -47,26 +47,32 @@ class CountResponse(_message.Message):
     def __init__(self, counts: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class Item(_message.Message):
-    __slots__ = ["since", "target", "until"]
+    __slots__ = ["since", "target", "until", "user"]
     SINCE_FIELD_NUMBER: _ClassVar[int]
     TARGET_FIELD_NUMBER: _ClassVar[int]
     UNTIL_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
     since: _timestamp_pb2.Timestamp
     target: str
     until: _timestamp_pb2.Timestamp
-    def __init__(self, target: _Optional[str] = ..., since: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., until: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    user: str
+    def __init__(self, target: _Optional[str] = ..., since: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., until: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., user: _Optional[str] = ...) -> None: ...
 
 class ListRequest(_message.Message):
-    __slots__ = ["cursor", "limit", "plural", "user"]
+    __slots__ = ["cursor", "incoming", "limit", "plural", "target", "user"]
     CURSOR_FIELD_NUMBER: _ClassVar[int]
+    INCOMING_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
     PLURAL_FIELD_NUMBER: _ClassVar[int]
+    TARGET_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
     cursor: str
+    incoming: bool
     limit: int
     plural: str
+    target: str
     user: str
-    def __init__(self, user: _Optional[str] = ..., plural: _Optional[str] = ..., limit: _Optional[int] = ..., cursor: _Optional[str] = ...) -> None: ...
+    def __init__(self, user: _Optional[str] = ..., plural: _Optional[str] = ..., limit: _Optional[int] = ..., cursor: _Optional[str] = ..., target: _Optional[str] = ..., incoming: bool = ...) -> None: ...
 
 class ListResponse(_message.Message):
     __slots__ = ["items", "next"]

@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file feedfilter/v1/activity.proto.
  */
 export const file_feedfilter_v1_activity: GenFile = /*@__PURE__*/
-  fileDesc("ChxmZWVkZmlsdGVyL3YxL2FjdGl2aXR5LnByb3RvEg1mZWVkZmlsdGVyLnYxIqsBCghBY3Rpdml0eRIMCgR1c2VyGAEgASgJEgwKBGtpbmQYAiABKAkSDgoGdGFyZ2V0GAMgASgJEh0KAm9wGAQgASgOMhEuZmVlZGZpbHRlci52MS5PcBIpCgVzaW5jZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKQoFdW50aWwYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIocBCg1SZWNvcmRSZXF1ZXN0EgwKBHVzZXIYASABKAkSDgoGcGx1cmFsGAIgASgJEg4KBnRhcmdldBgDIAEoCRIdCgJvcBgEIAEoDjIRLmZlZWRmaWx0ZXIudjEuT3ASKQoFdW50aWwYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIiEKDlJlY29yZFJlc3BvbnNlEg8KB2NoYW5nZWQYASABKAgiQQoSUmVjb3JkUG9zdHNSZXF1ZXN0EgwKBHVzZXIYASABKAkSDgoGcGx1cmFsGAIgASgJEg0KBXBvc3RzGAMgAygJIicKE1JlY29yZFBvc3RzUmVzcG9uc2USEAoIcmVjb3JkZWQYASABKA0iQQoSUmVjb3JkQmF0Y2hSZXF1ZXN0EisKCmFjdGl2aXRpZXMYASADKAsyFy5mZWVkZmlsdGVyLnYxLkFjdGl2aXR5Ij0KE1JlY29yZEJhdGNoUmVzcG9uc2USJgoHcmVzdWx0cxgBIAMoCzIVLmZlZWRmaWx0ZXIudjEuUmVzdWx0IkIKE1JlY29yZFN0cmVhbVJlcXVlc3QSKwoKYWN0aXZpdGllcxgBIAMoCzIXLmZlZWRmaWx0ZXIudjEuQWN0aXZpdHkiPgoUUmVjb3JkU3RyZWFtUmVzcG9uc2USJgoHcmVzdWx0cxgBIAMoCzIVLmZlZWRmaWx0ZXIudjEuUmVzdWx0IkQKBlJlc3VsdBIPCgdjaGFuZ2VkGAEgASgIEikKBWVycm9yGAIgASgLMhouZmVlZGZpbHRlci52MS5FcnJvckRldGFpbCJKCgtMaXN0UmVxdWVzdBIMCgR1c2VyGAEgASgJEg4KBnBsdXJhbBgCIAEoCRINCgVsaW1pdBgDIAEoDRIOCgZjdXJzb3IYBCABKAkiQAoMTGlzdFJlc3BvbnNlEiIKBWl0ZW1zGAEgAygLMhMuZmVlZGZpbHRlci52MS5JdGVtEgwKBG5leHQYAiABKAkibAoESXRlbRIOCgZ0YXJnZXQYASABKAkSKQoFc2luY2UYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKBXVudGlsGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCIcCgxDb3VudFJlcXVlc3QSDAoEdXNlchgBIAEoCSJ4Cg1Db3VudFJlc3BvbnNlEjgKBmNvdW50cxgBIAMoCzIoLmZlZWRmaWx0ZXIudjEuQ291bnRSZXNwb25zZS5Db3VudHNFbnRyeRotCgtDb3VudHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAQ6AjgBKjMKAk9wEhIKDk9QX1VOU1BFQ0lGSUVEEAASCgoGT1BfQUREEAESDQoJT1BfUkVNT1ZFEAIy5gMKD0FjdGl2aXR5U2VydmljZRJFCgZSZWNvcmQSHC5mZWVkZmlsdGVyLnYxLlJlY29yZFJlcXVlc3QaHS5mZWVkZmlsdGVyLnYxLlJlY29yZFJlc3BvbnNlElQKC1JlY29yZFBvc3RzEiEuZmVlZGZpbHRlci52MS5SZWNvcmRQb3N0c1JlcXVlc3QaIi5mZWVkZmlsdGVyLnYxLlJlY29yZFBvc3RzUmVzcG9uc2USVAoLUmVjb3JkQmF0Y2gSIS5mZWVkZmlsdGVyLnYxLlJlY29yZEJhdGNoUmVxdWVzdBoiLmZlZWRmaWx0ZXIudjEuUmVjb3JkQmF0Y2hSZXNwb25zZRJbCgxSZWNvcmRTdHJlYW0SIi5mZWVkZmlsdGVyLnYxLlJlY29yZFN0cmVhbVJlcXVlc3QaIy5mZWVkZmlsdGVyLnYxLlJlY29yZFN0cmVhbVJlc3BvbnNlKAEwARI/CgRMaXN0EhouZmVlZGZpbHRlci52MS5MaXN0UmVxdWVzdBobLmZlZWRmaWx0ZXIudjEuTGlzdFJlc3BvbnNlEkIKBUNvdW50EhsuZmVlZGZpbHRlci52MS5Db3VudFJlcXVlc3QaHC5mZWVkZmlsdGVyLnYxLkNvdW50UmVzcG9uc2VCQ1pBZ2l0aHViLmNvbS9mZWVkZmlsdGVyL2ZlZWRmaWx0ZXIvcHJvdG8vZmVlZGZpbHRlci92MTtmZWVkZmlsdGVydjFiBnByb3RvMw", [file_feedfilter_v1_error, file_google_protobuf_timestamp]);
+  fileDesc("ChxmZWVkZmlsdGVyL3YxL2FjdGl2aXR5LnByb3RvEg1mZWVkZmlsdGVyLnYxIqsBCghBY3Rpdml0eRIMCgR1c2VyGAEgASgJEgwKBGtpbmQYAiABKAkSDgoGdGFyZ2V0GAMgASgJEh0KAm9wGAQgASgOMhEuZmVlZGZpbHRlci52MS5PcBIpCgVzaW5jZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKQoFdW50aWwYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIocBCg1SZWNvcmRSZXF1ZXN0EgwKBHVzZXIYASABKAkSDgoGcGx1cmFsGAIgASgJEg4KBnRhcmdldBgDIAEoCRIdCgJvcBgEIAEoDjIRLmZlZWRmaWx0ZXIudjEuT3ASKQoFdW50aWwYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIiEKDlJlY29yZFJlc3BvbnNlEg8KB2NoYW5nZWQYASABKAgiQQoSUmVjb3JkUG9zdHNSZXF1ZXN0EgwKBHVzZXIYASABKAkSDgoGcGx1cmFsGAIgASgJEg0KBXBvc3RzGAMgAygJIicKE1JlY29yZFBvc3RzUmVzcG9uc2USEAoIcmVjb3JkZWQYASABKA0iQQoSUmVjb3JkQmF0Y2hSZXF1ZXN0EisKCmFjdGl2aXRpZXMYASADKAsyFy5mZWVkZmlsdGVyLnYxLkFjdGl2aXR5Ij0KE1JlY29yZEJhdGNoUmVzcG9uc2USJgoHcmVzdWx0cxgBIAMoCzIVLmZlZWRmaWx0ZXIudjEuUmVzdWx0IkIKE1JlY29yZFN0cmVhbVJlcXVlc3QSKwoKYWN0aXZpdGllcxgBIAMoCzIXLmZlZWRmaWx0ZXIudjEuQWN0aXZpdHkiPgoUUmVjb3JkU3RyZWFtUmVzcG9uc2USJgoHcmVzdWx0cxgBIAMoCzIVLmZlZWRmaWx0ZXIudjEuUmVzdWx0IkQKBlJlc3VsdBIPCgdjaGFuZ2VkGAEgASgIEikKBWVycm9yGAIgASgLMhouZmVlZGZpbHRlci52MS5FcnJvckRldGFpbCJ8CgtMaXN0UmVxdWVzdBIMCgR1c2VyGAEgASgJEg4KBnBsdXJhbBgCIAEoCRINCgVsaW1pdBgDIAEoDRIOCgZjdXJzb3IYBCABKAkSEwoGdGFyZ2V0GAUgASgJSACIAQESEAoIaW5jb21pbmcYBiABKAhCCQoHX3RhcmdldCJACgxMaXN0UmVzcG9uc2USIgoFaXRlbXMYASADKAsyEy5mZWVkZmlsdGVyLnYxLkl0ZW0SDAoEbmV4dBgCIAEoCSJ6CgRJdGVtEg4KBnRhcmdldBgBIAEoCRIpCgVzaW5jZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKQoFdW50aWwYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBHVzZXIYBCABKAkiHAoMQ291bnRSZXF1ZXN0EgwKBHVzZXIYASABKAkieAoNQ291bnRSZXNwb25zZRI4CgZjb3VudHMYASADKAsyKC5mZWVkZmlsdGVyLnYxLkNvdW50UmVzcG9uc2UuQ291bnRzRW50cnkaLQoLQ291bnRzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgEOgI4ASozCgJPcBISCg5PUF9VTlNQRUNJRklFRBAAEgoKBk9QX0FERBABEg0KCU9QX1JFTU9WRRACMuYDCg9BY3Rpdml0eVNlcnZpY2USRQoGUmVjb3JkEhwuZmVlZGZpbHRlci52MS5SZWNvcmRSZXF1ZXN0Gh0uZmVlZGZpbHRlci52MS5SZWNvcmRSZXNwb25zZRJUCgtSZWNvcmRQb3N0cxIhLmZlZWRmaWx0ZXIudjEuUmVjb3JkUG9zdHNSZXF1ZXN0GiIuZmVlZGZpbHRlci52MS5SZWNvcmRQb3N0c1Jlc3BvbnNlElQKC1JlY29yZEJhdGNoEiEuZmVlZGZpbHRlci52MS5SZWNvcmRCYXRjaFJlcXVlc3QaIi5mZWVkZmlsdGVyLnYxLlJlY29yZEJhdGNoUmVzcG9uc2USWwoMUmVjb3JkU3RyZWFtEiIuZmVlZGZpbHRlci52MS5SZWNvcmRTdHJlYW1SZXF1ZXN0GiMuZmVlZGZpbHRlci52MS5SZWNvcmRTdHJlYW1SZXNwb25zZSgBMAESPwoETGlzdBIaLmZlZWRmaWx0ZXIudjEuTGlzdFJlcXVlc3QaGy5mZWVkZmlsdGVyLnYxLkxpc3RSZXNwb25zZRJCCgVDb3VudBIbLmZlZWRmaWx0ZXIudjEuQ291bnRSZXF1ZXN0GhwuZmVlZGZpbHRlci52MS5Db3VudFJlc3BvbnNlQkNaQWdpdGh1Yi5jb20vZmVlZGZpbHRlci9mZWVkZmlsdGVyL3Byb3RvL2ZlZWRmaWx0ZXIvdjE7ZmVlZGZpbHRlcnYxYgZwcm90bzM", [file_feedfilter_v1_error, file_google_protobuf_timestamp]);
 
 /**
  * Activity is something that a user does, or undoes.
@@ -345,6 +345,22 @@ export type ListRequest = Message<"feedfilter.v1.ListRequest"> & {
    * @generated from field: string cursor = 4;
    */
   cursor: string;
+
+  /**
+   * List only the activity with this user, post or other id: one item, or none. Limit and cursor
+   * then have no effect. Not set: list all.
+   *
+   * @generated from field: optional string target = 5;
+   */
+  target?: string | undefined;
+
+  /**
+   * List the activities of others with the user, for kinds that target users. Not with `target`.
+   * For one-way kinds without fan-out, the order is that of a hash.
+   *
+   * @generated from field: bool incoming = 6;
+   */
+  incoming: boolean;
 };
 
 /**
@@ -389,7 +405,7 @@ export const ListResponseSchema: GenMessage<ListResponse> = /*@__PURE__*/
  */
 export type Item = Message<"feedfilter.v1.Item"> & {
   /**
-   * The user, post or other id that it is about.
+   * The user, post or other id that it is about. "" with ListRequest.incoming.
    *
    * @generated from field: string target = 1;
    */
@@ -408,6 +424,13 @@ export type Item = Message<"feedfilter.v1.Item"> & {
    * @generated from field: google.protobuf.Timestamp until = 3;
    */
   until?: Timestamp | undefined;
+
+  /**
+   * With ListRequest.incoming: who has it.
+   *
+   * @generated from field: string user = 4;
+   */
+  user: string;
 };
 
 /**
@@ -545,7 +568,8 @@ export const ActivityService: GenService<{
     output: typeof RecordStreamResponseSchema;
   },
   /**
-   * List lists a user's activities of a kind, newest first, like GET /v1/users/{user}/{plural}.
+   * List lists a user's activities of a kind, newest first, like GET /v1/users/{user}/{plural}. It
+   * also answers as /v1/users/{user}/{plural}/{target} and /v1/targets/{user}/{plural} do.
    *
    * @generated from rpc feedfilter.v1.ActivityService.List
    */

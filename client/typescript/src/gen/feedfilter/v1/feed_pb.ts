@@ -423,7 +423,7 @@ export const ExplainRequestSchema: GenMessage<ExplainRequest> = /*@__PURE__*/
  */
 export type Post = Message<"feedfilter.v1.Post"> & {
   /**
-   * The post's id.
+   * The post's id. "": explain everything between the viewer and the author.
    *
    * @generated from field: string id = 1;
    */
