@@ -21,7 +21,7 @@ export function search(host, route, app) {
   const form = el('div', { class: 'two' },
     one('viewer', 'Viewer', 'The id of the user whose feed it is.', true),
     one('author', 'Author', 'The id of the user who wrote the post.', true),
-    one('post', 'Post', 'The id of the post that is missing.', false),
+    one('post', 'Post', 'The id of the post that is missing. Empty: everything between the two users.', false),
     many('related', 'Related posts', 'Other ids of the same content, such as of the post that it reposts: one per line.'),
     many('actors', 'Others on the post', 'Users who reposted it, or are quoted or mentioned: one id per line, with a role as in “5 as repost”.'),
     many('lists', 'Lists', 'The ids of the lists that the feed names: one per line.'));
