@@ -34,6 +34,13 @@ func (d *postgresDatabase) prepare(ctx context.Context, u postgresURL, o Options
 	if err := createSchema(ctx, conn, u.schema); err != nil {
 		return err
 	}
+	var cached bool
+	if err := conn.QueryRow(ctx, cachedSQL, settingsKey(u.schema)).Scan(&cached); err != nil {
+		return fmt.Errorf("look for processes with a page cache: %w", err)
+	}
+	if cached { // after a migration, it could not start again
+		return fmt.Errorf("%w: another process has a page cache: stop all with --page-cache first", ErrSettingsDiffer)
+	}
 	if err := migratePostgres(ctx, conn, migrationsOf("postgres")); err != nil {
 		return err
 	}

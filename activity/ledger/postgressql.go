@@ -91,6 +91,11 @@ const (
 		WHERE locktype = 'advisory' AND granted AND objsubid = 2 AND classid = $1::int4::oid AND objid <> $2::bigint::oid
 			AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) LIMIT 1)`
 
+	// cachedSQL reports whether a process of version 0.1 with a page cache runs: see pageCache.
+	cachedSQL = `SELECT EXISTS (SELECT FROM pg_locks
+		WHERE locktype = 'advisory' AND granted AND objsubid = 2 AND classid = $1::int4::oid AND objid::bigint >= 2147483648
+			AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`
+
 	// setSessionSQL sets parameters of the session, and readSessionSQL reads them. Both return the
 	// id of the server process, and names and values in the server's own form.
 	setSessionSQL  = `SELECT pg_backend_pid(), name, set_config(name, value, false) FROM unnest($1::text[], $2::text[]) AS s (name, value)`

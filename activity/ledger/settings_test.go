@@ -35,18 +35,22 @@ func (server shared) testSettings(t testing.TB) {
 	for _, other := range []time.Duration{minute, 0, second + time.Microsecond} {
 		agree(open(t, url, ledger.Options{}), other, second)
 	}
-	// A process of version 0.1 with a page cache holds such a lock.
-	old := raw(t, url)
+	// A process of version 0.1 with a page cache holds such a lock. Its ledger is not migrated.
+	late, old := open(t, url, ledger.Options{}), raw(t, url)
 	execute(t, old, `SELECT pg_advisory_lock_shared(
 			(l.classid::int8 - CASE WHEN l.classid::int8 < 2147483648 THEN 0 ELSE 4294967296 END)::int4,
 			(1000000 - 2147483648)::int4)
 		FROM pg_locks l JOIN pg_database d ON d.oid = l.database
 		WHERE l.locktype = 'advisory' AND d.datname = current_database() AND l.objid = 1000000 LIMIT 1`)
-	err := open(t, url, ledger.Options{}).Agree(t.Context(), second)
+	err := late.Agree(t.Context(), second)
 	if !errors.Is(err, ledger.ErrSettingsDiffer) || !strings.Contains(err.Error(), "another one has a staleness bound of 1s and a page cache") {
 		t.Errorf("beside a process with a page cache: error %v, want ErrSettingsDiffer", err)
 	}
-	execute(t, old, `SELECT pg_advisory_unlock_all()`)
+	execute(t, old, `UPDATE ledger_version SET version = version - 1`)
+	if _, err := ledger.Open(t.Context(), url, ledger.Options{}); !errors.Is(err, ledger.ErrSettingsDiffer) {
+		t.Errorf("opened beside a process with a page cache: error %v, want ErrSettingsDiffer", err)
+	}
+	execute(t, old, `UPDATE ledger_version SET version = version + 1`, `SELECT pg_advisory_unlock_all()`)
 	elsewhere := open(t, server.Schema(), ledger.Options{Pages: 16})
 	agree(elsewhere, minute, none)
 
