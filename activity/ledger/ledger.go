@@ -220,9 +220,9 @@ func newLedger(name string, id Identity, db database, sql dialect, shared bool) 
 // is cut off after about a second.
 //
 // Open wraps ErrInUse, ErrPagesDiffer or ErrTooNew, and beside a process of version 0.1 with a page
-// cache ErrSettingsDiffer. It also returns an error if the url names something that is not a ledger,
-// is damaged, or is not writable. Open never writes to a SQLite file of another program. No error
-// shows the password.
+// cache ErrSettingsDiffer. It also returns an error if the url names something that is not a
+// ledger, is damaged, or is not writable. Open never writes to a SQLite file of another program. No
+// error shows the password.
 func Open(ctx context.Context, url string, o Options) (*Ledger, error) {
 	if err := o.validate(); err != nil {
 		return nil, fmt.Errorf("open ledger: %w", err)
