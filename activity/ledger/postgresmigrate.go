@@ -35,7 +35,7 @@ func (d *postgresDatabase) prepare(ctx context.Context, u postgresURL, o Options
 		return err
 	}
 	var cached bool
-	if err := conn.QueryRow(ctx, cachedSQL, settingsKey(u.schema)).Scan(&cached); err != nil {
+	if err := conn.QueryRow(ctx, cachedSQL, settingsKey(u.schema), int64(pageCache)).Scan(&cached); err != nil {
 		return fmt.Errorf("look for processes with a page cache: %w", err)
 	}
 	if cached { // after a migration, it could not start again

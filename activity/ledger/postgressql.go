@@ -85,16 +85,13 @@ const (
 	unlockSettingsSQL = `SELECT pg_advisory_unlock_all()`
 	lockSettingsSQL   = `SELECT pg_advisory_lock_shared($1, $2)`
 
-	// otherSettingsSQL reads one of the settings for which other processes hold a lock. Locks
-	// with two keys have objsubid 2.
-	otherSettingsSQL = `SELECT (SELECT objid::bigint FROM pg_locks
-		WHERE locktype = 'advisory' AND granted AND objsubid = 2 AND classid = $1::int4::oid AND objid <> $2::bigint::oid
-			AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) LIMIT 1)`
-
-	// cachedSQL reports whether a process of version 0.1 with a page cache runs: see pageCache.
-	cachedSQL = `SELECT EXISTS (SELECT FROM pg_locks
-		WHERE locktype = 'advisory' AND granted AND objsubid = 2 AND classid = $1::int4::oid AND objid::bigint >= 2147483648
-			AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`
+	// settingsSQL selects locks for settings. Locks with two keys have objsubid 2.
+	settingsSQL = ` FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 2 AND classid = $1::int4::oid
+		AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
+	// otherSettingsSQL reads one of the settings for which other processes hold a lock, and cachedSQL
+	// reports whether one is of a process with a page cache.
+	otherSettingsSQL = `SELECT (SELECT objid::bigint` + settingsSQL + ` AND objid <> $2::bigint::oid LIMIT 1)`
+	cachedSQL        = `SELECT EXISTS (SELECT` + settingsSQL + ` AND objid::bigint & $2 <> 0)`
 
 	// setSessionSQL sets parameters of the session, and readSessionSQL reads them. Both return the
 	// id of the server process, and names and values in the server's own form.

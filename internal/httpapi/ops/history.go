@@ -218,8 +218,7 @@ func (h *History) snapshot(now time.Time) snapshot {
 		lag = o.Recorder.TakePollAge()
 	}
 	return snapshot{
-		lag: lag,
-		at:  now, stats: o.Activities.Stats(), survey: surveyOf(o.Recorder), load: o.Load(), feeds: o.Feeds.Stats(),
+		at: now, stats: o.Activities.Stats(), lag: lag, survey: surveyOf(o.Recorder), load: o.Load(), feeds: o.Feeds.Stats(),
 		looked: o.Candidates.Read(), took: h.durations(),
 		unsure: o.Feeds.Unsure.Load(), failed: o.Reports.Failed.Load(), heap: heap[0].Value.Uint64(),
 	}
