@@ -186,9 +186,8 @@ type ListQuery struct {
 	Limit       int       // maximum number of rows, at least 1
 	Before      *Row      // the list continues after its Since and Target; nil: from the newest
 
-	// Naming selects other owners' rows that name the owner, in place of the owner's rows. They are
-	// in order of hash and owner, and were recorded with Names. The list continues after the Hash and
-	// Owner of Before.
+	// Naming selects other owners' rows that name the owner, in place of the owner's rows. They were
+	// recorded with Names, and are in order of hash and owner, by which Before continues.
 	Naming bool
 }
 
