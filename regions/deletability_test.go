@@ -62,7 +62,8 @@ func TestDeletableAgreesWithSimulation(t *testing.T) {
 							want := g.Deletable(keys, least)
 							worst = max(worst, math.Abs(got[least]-want))
 							if math.Abs(got[least]-want) > bound {
-								t.Errorf("%+v, %d keys, %d bits at least: simulated %.4f, formula %.4f", g, keys, least, got[least], want)
+								t.Errorf("%+v, %d keys, %d bits at least: simulated %.4f, formula %.4f",
+									g, keys, least, got[least], want)
 							}
 						}
 					}

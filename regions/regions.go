@@ -1,8 +1,8 @@
 package regions
 
-// Size is the number of Bloom bits in a region. Bits and regions are numbered from 0, so bit b is in
-// region b / Size. The last region may be shorter. Size 0 means that there are no regions: then no
-// key can be deleted, and the methods of Size must not be called.
+// Size is the number of Bloom bits in a region. Bits and regions are numbered from 0, so bit b is
+// in region b / Size. The last region may be shorter. Size 0 means that there are no regions: then
+// no key can be deleted, and the methods of Size must not be called.
 type Size uint32
 
 // Of returns the region of a bit.
