@@ -33,7 +33,7 @@ func (g Geometry) Load(keys int) float64 {
 // regions, so the number of clearable ones is binomial. With least 1, the sum is 1 - (1-q)^k.
 //
 // Small filters have few arrivals, so Deletable computes with binomial ones: each of the n-1 other
-// keys hits a bit with probability k/m. Simulated filters with k up to 10 agree: the mean share of
+// keys hits a bit with probability k/m. Simulated filters with k up to 10 agree. The mean share of
 // 1,200 filters of 16,000 bits differs by less than 0.005, that of 9,600 filters of 2,000 bits by
 // less than 0.015. The tests simulate fewer.
 //

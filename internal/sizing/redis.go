@@ -58,7 +58,7 @@ func pageShape(keys int, keyRate float64) (favfilter.Shape, error) {
 }
 
 // stuckShare returns the share of the keys of a new page that a delete can only remove by a rebuild
-// of the page: too few of their bits may be cleared.
+// of the page. Too few of their bits may be cleared.
 func stuckShare(keys int, keyRate float64) (float64, error) {
 	s, err := pageShape(keys, keyRate)
 	if err != nil {
