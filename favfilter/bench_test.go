@@ -48,6 +48,84 @@ func BenchmarkContains(b *testing.B) {
 	}
 }
 
+// BenchmarkContainsAll looks up 500 keys that are not in the page, as a feed check does.
+func BenchmarkContainsAll(b *testing.B) {
+	page, _ := benchPage(b)
+	rng, ids := rand.New(rand.NewPCG(33, 0)), make([]favfilter.Hash, benchKeys)
+	for i := range ids {
+		ids[i] = randomHash(rng)
+	}
+	const feed = 500
+	start, found := favfilter.HashStart(1, "hide:U1_P"), make([]bool, feed)
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i = (i + feed) % (benchKeys - feed) {
+		page.ContainsAll(start, ids[i:i+feed], found)
+	}
+}
+
+// BenchmarkInsert inserts keys into empty pages until they are full. No key of a benchmark is
+// inserted twice: all its bits would be set.
+func BenchmarkInsert(b *testing.B) {
+	full, keys := benchPage(b)
+	empty := emptyPage(b, full.Header().Shape)
+	page := empty.Clone()
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		if i == len(keys) {
+			b.StopTimer()
+			i, page = 0, empty.Clone()
+			b.StartTimer()
+		}
+		page.Insert(keys[i])
+	}
+}
+
+// BenchmarkRemove removes half of the keys of full pages.
+func BenchmarkRemove(b *testing.B) {
+	full, keys := benchPage(b)
+	page := full.Clone()
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		if i == len(keys)/2 {
+			b.StopTimer()
+			i, page = 0, full.Clone()
+			b.StartTimer()
+		}
+		page.Remove(keys[i])
+	}
+}
+
+// BenchmarkDecode decodes a full page, which counts its bits.
+func BenchmarkDecode(b *testing.B) {
+	page, _ := benchPage(b)
+	raw, collisions := page.Encode()
+	b.ReportAllocs()
+	for b.Loop() {
+		if l := decode(raw, collisions); l.Damage != nil {
+			b.Fatal(l.Damage)
+		}
+	}
+}
+
+// BenchmarkPageApply applies a guarded batch of one removal and one new key to full pages.
+func BenchmarkPageApply(b *testing.B) {
+	full, keys := benchPage(b)
+	rng, fresh := rand.New(rand.NewPCG(34, 0)), make([]favfilter.Hash, len(keys)/8)
+	for i := range fresh {
+		fresh[i] = randomHash(rng)
+	}
+	page := full.Clone()
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		if i == len(fresh) {
+			b.StopTimer()
+			i, page = 0, full.Clone()
+			b.StartTimer()
+		}
+		guarded(page, keys[i:i+1], fresh[i:i+1])
+	}
+}
+
 // Looking up a key, and changing a page, allocates nothing.
 func TestNoAllocations(t *testing.T) {
 	page, in := benchPage(t)

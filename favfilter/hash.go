@@ -4,6 +4,8 @@ import (
 	"math/bits"
 
 	"github.com/twmb/murmur3"
+
+	"github.com/feedfilter/feedfilter/regions"
 )
 
 // Hash is the 128-bit hash of a key. The positions of the key in a page of any shape are derived
@@ -126,9 +128,9 @@ next:
 }
 
 // contains reports whether all bits of h are set.
-func (s Shape) contains(bits bitmap, h Hash) bool {
+func (s Shape) contains(bits regions.Bitmap, h Hash) bool {
 	for range s.Hashes {
-		if !bits.get(position(h.H1, s.Bits)) {
+		if !bits.Get(position(h.H1, s.Bits)) {
 			return false
 		}
 		h = h.next()
@@ -137,9 +139,8 @@ func (s Shape) contains(bits bitmap, h Hash) bool {
 }
 
 // containsAll sets found[i] where all bits of the key of start and ids[i] are set. It tests three
-// bits at a time. Whether a bit is set cannot be predicted, and a mispredicted branch costs more
-// than two tests.
-func (s Shape) containsAll(bits bitmap, start Start, ids []Hash, found []bool) {
+// bits at a time, see [regions.Bitmap.All].
+func (s Shape) containsAll(bits regions.Bitmap, start Start, ids []Hash, found []bool) {
 	m, threes, rest := s.Bits, s.Hashes/3, s.Hashes%3
 	found = found[:len(ids)]
 next:
@@ -148,14 +149,13 @@ next:
 		for range threes {
 			second := h.next()
 			third := second.next()
-			a, b, c := position(h.H1, m), position(second.H1, m), position(third.H1, m)
-			if bits[a>>3]<<(a&7)&(bits[b>>3]<<(b&7))&(bits[c>>3]<<(c&7))&0x80 == 0 {
+			if !bits.All(position(h.H1, m), position(second.H1, m), position(third.H1, m)) {
 				continue next
 			}
 			h = third.next()
 		}
 		for range rest {
-			if !bits.get(position(h.H1, m)) {
+			if !bits.Get(position(h.H1, m)) {
 				continue next
 			}
 			h = h.next()

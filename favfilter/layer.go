@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+
+	"github.com/feedfilter/feedfilter/regions"
 )
 
 // layer is one Bloom filter of a page. A new page has one layer. Each further layer is appended to
@@ -25,11 +27,12 @@ import (
 // Shape.Region is that of the page. The set bits and keys of the first layer are the page's Set and
 // Count less those of all further layers.
 type layer struct {
-	shape      Shape
-	set        uint32
-	count      uint32
-	bits       bitmap // part of the page's bits string
-	collisions bitmap // part of its regions string; nil: no collision bitmap, or not loaded
+	shape Shape
+	set   uint32
+	count uint32
+	// pair is parts of the page's two strings. It has no collision bitmap if the shape has no
+	// regions, or if that was not loaded.
+	pair regions.Pair
 }
 
 const (
@@ -44,14 +47,7 @@ const (
 func (l *layer) clearable(dst []uint32, h Hash) (own []uint32, all int) {
 	var buf [MaxHashes]uint32
 	positions := l.shape.Positions(buf[:0], h)
-	if region := uint32(l.shape.Region); region > 0 {
-		for _, bit := range positions {
-			if !l.collisions.get(bit / region) {
-				dst = append(dst, bit)
-			}
-		}
-	}
-	return dst, len(positions)
+	return l.pair.Clearable(dst, positions), len(positions)
 }
 
 func (l *layer) encode(dst []byte) {
@@ -109,7 +105,7 @@ func (p *Page) newest() *layer { return &p.layers[len(p.layers)-1] }
 // lost bits but gained none. Newer layers may report it by chance.
 func (p *Page) layerOf(h Hash) *layer {
 	for i := range p.layers {
-		if l := &p.layers[i]; l.shape.contains(l.bits, h) {
+		if l := &p.layers[i]; l.shape.contains(l.pair.Bits, h) {
 			return l
 		}
 	}
@@ -125,11 +121,11 @@ func (p *Page) attach() {
 			at += layerBytes
 		}
 		end := at + int(l.shape.Bits/8)
-		l.bits = bitmap(p.raw[at:end:end])
+		l.pair = regions.Pair{Bits: p.raw[at:end:end], Size: regions.Size(l.shape.Region)}
 		at = end
 		if p.collisions != nil {
 			end := collisionsAt + l.shape.collisionBytes()
-			l.collisions = bitmap(p.collisions[collisionsAt:end:end])
+			l.pair.Collisions = p.collisions[collisionsAt:end:end]
 			collisionsAt = end
 		}
 	}

@@ -60,8 +60,8 @@ func decodePage(raw, collisions []byte) (*Page, error) {
 	}
 	p.attach()
 	for i := range p.layers {
-		if l := &p.layers[i]; l.bits.count() != int(l.set) {
-			return nil, fmt.Errorf("%w: %d bits set in layer %d, the header says %d", ErrDamaged, l.bits.count(), i, l.set)
+		if l := &p.layers[i]; l.pair.Bits.Count() != int(l.set) {
+			return nil, fmt.Errorf("%w: %d bits set in layer %d, the header says %d", ErrDamaged, l.pair.Bits.Count(), i, l.set)
 		}
 	}
 	return p, nil
@@ -83,7 +83,7 @@ func (p *Page) Size() Size {
 func (p *Page) Status() Status {
 	s := Status{Header: p.header, Size: p.Size()}
 	for i := range p.layers {
-		s.Collided += uint32(p.layers[i].collisions.count())
+		s.Collided += uint32(p.layers[i].pair.Collisions.Count())
 	}
 	return s
 }
@@ -130,7 +130,7 @@ func (p *Page) Contains(h Hash) bool { return p.layerOf(h) != nil }
 func (p *Page) ContainsAll(start Start, ids []Hash, found []bool) {
 	for i := range p.layers {
 		if l := &p.layers[i]; l.set > 0 {
-			l.shape.containsAll(l.bits, start, ids, found)
+			l.shape.containsAll(l.pair.Bits, start, ids, found)
 		}
 	}
 }
@@ -144,17 +144,9 @@ func (p *Page) ContainsAll(start Start, ids []Hash, found []bool) {
 func (p *Page) Insert(h Hash) {
 	var buf [MaxHashes]uint32
 	l := p.newest()
-	region := uint32(l.shape.Region)
-	for _, bit := range l.shape.Positions(buf[:0], h) {
-		switch {
-		case !l.bits.get(bit):
-			l.bits.set(bit)
-			l.set++
-			p.header.Set++
-		case region > 0:
-			l.collisions.set(bit / region)
-		}
-	}
+	set := uint32(l.pair.Insert(l.shape.Positions(buf[:0], h)))
+	l.set += set
+	p.header.Set += set
 	l.count++
 	p.header.Count++
 	p.stale = true
@@ -185,13 +177,9 @@ func (p *Page) Remove(h Hash) Outcome {
 }
 
 func (p *Page) clear(l *layer, clearable []uint32) {
-	for _, bit := range clearable {
-		if l.bits.get(bit) {
-			l.bits.clear(bit)
-			l.set--
-			p.header.Set--
-		}
-	}
+	cleared := uint32(l.pair.Clear(clearable))
+	l.set -= cleared
+	p.header.Set -= cleared
 	if l.count > 0 {
 		l.count--
 		p.header.Count--

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+
+	"github.com/feedfilter/feedfilter/regions"
 )
 
 const (
@@ -124,7 +126,7 @@ func (s Shape) Bytes() (raw, collisions int) {
 
 // collisionBytes returns the length of the collision bitmap of a layer. Region must not be 0.
 func (s Shape) collisionBytes() int {
-	return int(regionsOf(s.Bits, uint32(s.Region))+7) / 8
+	return regions.Size(s.Region).Bytes(s.Bits)
 }
 
 func (s Shape) validate() error {

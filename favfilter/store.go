@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/feedfilter/feedfilter/regions"
 )
 
 // PageID identifies a page in a store.
@@ -212,7 +214,7 @@ func sizeOf(h Header, bitsLength, regionsLength int) Size {
 		Bytes: uint32(bitsLength + regionsLength),
 	}
 	if h.Shape.Region > 0 {
-		s.Regions = regionsOf(s.Bits, uint32(h.Shape.Region))
+		s.Regions = regions.Size(h.Shape.Region).Count(s.Bits)
 	}
 	return s
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/regions"
 )
 
 // maxScriptKeys is the number of keys up to which a batch is applied by a script. The script uses
@@ -77,7 +78,7 @@ func (s *Store) applyCall(b *favfilter.Batch, known favfilter.Header) command {
 			bits := known.Shape.Positions(buf[:0], h)
 			c.args = append(c.args, len(bits))
 			for _, bit := range bits {
-				c.args = append(c.args, uint64(bit)+8*favfilter.HeaderBytes)
+				c.args = append(c.args, regions.Offset(favfilter.HeaderBytes, bit))
 			}
 		}
 	}

@@ -84,7 +84,8 @@ type Plan struct {
 	Pages struct {
 		Number uint32  `json:"number"`
 		Keys   float64 `json:"keys_per_page"`
-		Keys99 float64 `json:"keys_per_page_p99"` // 99 % of pages have at most this many
+		Keys99 float64 `json:"keys_per_page_p99"`  // 99 % of pages have at most this many
+		Stuck  float64 `json:"undo_rebuild_share"` // share of undone keys whose page is rebuilt
 	} `json:"pages"`
 	Redis struct {
 		Memory    float64 `json:"memory_bytes"`
@@ -163,6 +164,8 @@ func (p *Plan) pages(keyRate float64) error {
 	}
 	memory := func(n float64) float64 { m, _, _ := PageBytes(name, int(min(n, fullPage)), keyRate); return m }
 	read := func(n float64) float64 { _, r, _ := PageBytes(name, int(min(n, fullPage)), keyRate); return r }
+	stuck := func(n float64) float64 { s, _ := stuckShare(int(min(n, fullPage)), keyRate); return s }
+	p.Pages.Stuck = keys.weighted().over(stuck)
 	r.Pages = number * keys.over(memory)
 	r.PerKey = r.Pages / max(1, in.Users*in.keys())
 	r.Request = float64(array(2) + bulk(len("mget")) + bulk(len(name+":bits")))

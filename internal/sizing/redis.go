@@ -10,6 +10,7 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/regions"
 )
 
 // Memory of Redis in bytes. A key has an entry of the dictionary (40 in a cluster, which links the
@@ -43,12 +44,28 @@ const headroom = 1.05
 // memory in Redis, and the length of the reply that reads it. The names of its strings begin with
 // name.
 func PageBytes(name string, keys int, keyRate float64) (memory, read float64, err error) {
-	shape, err := favfilter.ShapeFor(int(float64(keys)*headroom)+1, keyRate)
+	shape, err := pageShape(keys, keyRate)
 	if err != nil {
 		return 0, 0, err
 	}
 	bits, collided := shape.Bytes()
 	return float64(stringBytes(len(name+":bits"), bits) + stringBytes(len(name+":regions"), collided)), float64(bulk(bits)), nil
+}
+
+// pageShape returns the shape of a new page with a number of keys at a rate per key.
+func pageShape(keys int, keyRate float64) (favfilter.Shape, error) {
+	return favfilter.ShapeFor(int(float64(keys)*headroom)+1, keyRate)
+}
+
+// stuckShare returns the share of the keys of a new page that a delete can only remove by a rebuild
+// of the page. Too few of their bits may be cleared.
+func stuckShare(keys int, keyRate float64) (float64, error) {
+	s, err := pageShape(keys, keyRate)
+	if err != nil {
+		return 0, err
+	}
+	g := regions.Geometry{Bits: s.Bits, K: int(s.Hashes), Region: regions.Size(s.Region)}
+	return 1 - g.Deletable(keys, favfilter.LeastCleared), nil
 }
 
 func pageName(number uint32) string {

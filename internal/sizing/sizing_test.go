@@ -139,6 +139,51 @@ func TestLongPagesTakeWhatIsPlanned(t *testing.T) {
 	}
 }
 
+// TestUndosRebuildPages checks the share of undos that rebuild a page. It builds a page for each of
+// the plan, with the keys of users that a hash placed there, and removes every eighth key.
+func TestUndosRebuildPages(t *testing.T) {
+	t.Parallel()
+	const users, number = 20_000, 256
+	p := populate(users, 5, 0.2)
+	random := rand.New(rand.NewPCG(7, 8))
+	hash := func() favfilter.Hash { return favfilter.Hash{H1: random.Uint64(), H2: random.Uint64()} }
+	placed, keys := make([]int, users), make([]int, number)
+	for u := range placed {
+		placed[u] = random.IntN(number)
+	}
+	for _, a := range p.activities {
+		u, err := strconv.Atoi(a.User)
+		must(t, err)
+		keys[placed[u]]++
+		if a.Kind == "block" {
+			other, err := strconv.Atoi(a.Target)
+			must(t, err)
+			keys[placed[other]]++
+		}
+	}
+	keyRate := activity.BuiltinKinds().Rates(p.input().FalsePositiveRate).Key
+	jammed, tried := 0, 0
+	for _, n := range keys {
+		shape, err := pageShape(n, keyRate)
+		must(t, err)
+		page, err := favfilter.NewPage(favfilter.Header{Identity: favfilter.Identity{Pages: 1}, Shape: shape})
+		must(t, err)
+		all := make([]favfilter.Hash, n)
+		for i := range all {
+			all[i] = hash()
+			page.Insert(all[i])
+		}
+		for i := 0; i < n; i += 8 {
+			tried++
+			batch := favfilter.Batch{Identity: page.Header().Identity, Sequence: 1, Remove: all[i : i+1]}
+			if page.Clone().Apply(batch).State == favfilter.Jammed {
+				jammed++
+			}
+		}
+	}
+	wantNear(t, "share of undos that rebuild a page", float64(jammed)/float64(tried), planned(t, p.input(), number).Pages.Stuck, 0.1)
+}
+
 // testPageSizes compares every rebuilt page with the model's size for its keys, to the byte.
 func testPageSizes(t *testing.T, client *redis.Client, plan *Plan) {
 	t.Helper()
