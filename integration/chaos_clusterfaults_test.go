@@ -16,6 +16,7 @@ func clusterFaults() []fault {
 		{"takeover", only, short, failover("TAKEOVER")},
 		{"replica promoted that missed writes", only, short, promoteBehind},
 		{"slots moved", only, short, moveSlots},
+		{"redis stopped and replaced", only, short, stopUntilReplaced},
 		{"shard gone", only, goneFor(), shardGone},
 		{"redis refuses one", only, partition(), refuseOne},
 	}
@@ -102,6 +103,23 @@ func failover(mode string) func(*world) (func() error, error) {
 		}
 		return w.whole, nil
 	}
+}
+
+// stopUntilReplaced stops a primary until its replica has taken over. It continues as an old
+// primary, which answers until it learns that it was replaced.
+func stopUntilReplaced(w *world) (func() error, error) {
+	primary, replica, err := w.anyReplica()
+	if err != nil {
+		return nil, err
+	}
+	primary.Pause()
+	if err := w.cluster.Failover(w.t.Context(), replica, "TAKEOVER"); err != nil {
+		return nil, err
+	}
+	return func() error {
+		primary.Resume()
+		return w.whole()
+	}, nil
 }
 
 // promoteBehind promotes a replica that lacks the last second of its primary's acknowledged writes.

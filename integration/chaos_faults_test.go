@@ -36,57 +36,6 @@ func faults(on topology) []fault {
 func everywhere() []topology { return []topology{embedded, oneRedis, redisCluster} }
 func fleets() []topology     { return []topology{oneRedis, redisCluster} }
 
-// effect is what users may notice of a fault, as docs/RELIABILITY.md promises.
-type effect struct {
-	refused []string      // requests that may get 503 while it lasts
-	after   time.Duration // how long after its end they may
-	alone   bool          // they may at one instance only
-	// loses is set if Redis loses writes that it took, or a process may still read an old primary.
-	// Only then may feeds of other processes miss a write, for the staleness bound.
-	loses bool
-}
-
-// occurrence is one time that a fault happened.
-type occurrence struct {
-	effect
-
-	victim      int // the instance that it disturbs, if it disturbs only one
-	from, until time.Time
-}
-
-// effects lists the effects by fault. A fault that is not listed has none: every request gets 200,
-// and every feed has every write acknowledged before it. Feeds are refused without both Redis and
-// the ledger. An instance that alone cannot reach the ledger refuses feeds, too: those of pages
-// that a user has left meanwhile for a dedicated page, which it cannot find. If no instance can,
-// feeds are refused for a user who left just before: see movedAway.
-func effects() map[string]effect {
-	writes, seen := []string{"writes", "batches"}, []string{"seen"}
-	unlessMoved := []string{"feeds", "writes", "batches"}
-	all := []string{"feeds", "writes", "batches", "seen"}
-	const soon = 2 * time.Second // until processes have connected again
-	return map[string]effect{
-		"postgres killed":                     {refused: writes, after: soon},
-		"postgres stopped":                    {refused: writes, after: soon},
-		"postgres cut off from one":           {refused: unlessMoved, after: soon, alone: true},
-		"postgres stalled for one":            {refused: unlessMoved, after: soon, alone: true},
-		"redis killed":                        {refused: seen, after: soon, loses: true},
-		"redis killed and then postgres":      {refused: all, after: soon, loses: true},
-		"redis stopped":                       {refused: seen, after: soon, loses: true}, // in a cluster, a replica may take over
-		"redis flushed":                       {loses: true},
-		"redis set back":                      {refused: seen, after: soon, loses: true},
-		"redis refuses one":                   {refused: seen, after: soon, alone: true},
-		"bits deleted":                        {loses: true},
-		"regions deleted":                     {loses: true},
-		"network cut":                         {refused: seen, after: soon},
-		"network stalled":                     {refused: seen, after: soon},
-		"network slow":                        {refused: seen, after: soon},
-		"failover":                            {refused: seen, after: soon, loses: true},
-		"takeover":                            {refused: seen, after: soon, loses: true},
-		"replica promoted that missed writes": {refused: seen, after: soon, loses: true},
-		"shard gone":                          {refused: seen, after: soon, loses: true},
-	}
-}
-
 func processFaults() []fault {
 	return []fault{
 		{"instance killed", everywhere(), [2]time.Duration{0, 2 * time.Second}, func(w *world) (func() error, error) {
@@ -113,16 +62,10 @@ func reshape(w *world) (func() error, error) {
 		return nil, fmt.Errorf("%w: there are %d pages, which is enough", errNotNow, w.pages)
 	}
 	pages := 2 * w.pages
-	r := w.instances[w.victim].send(w.t.Context(), http.MethodPut, "/v1/pages", map[string]int{"pages": pages})
-	if r.err != nil {
-		return nil, fmt.Errorf("reshape to %d pages: %w", pages, r.err)
-	}
-	switch r.status {
-	case http.StatusOK, http.StatusAccepted: // done, or in progress
+	g := w.instances[w.victim].target
+	r := g.send(w.t.Context(), http.MethodPut, "/v1/pages", map[string]int{"pages": pages})
+	if r.status == http.StatusAccepted || w.load.answered(w.t.Context(), g, callPages, r) { // in progress, or done
 		w.pages = pages
-	case http.StatusServiceUnavailable: // the ledger has not recovered from the last fault; the next reshape asks again
-	default:
-		return nil, fmt.Errorf("reshape to %d pages: %d %s", pages, r.status, r.body)
 	}
 	return nil, nil //nolint:nilnil // the change needs no end
 }
@@ -165,7 +108,7 @@ func (w *world) flood() (end func()) {
 			g := w.load.targets[n%len(w.load.targets)]
 			all.Go(func() {
 				r := g.send(context.WithoutCancel(ctx), http.MethodPut, fmt.Sprintf("/v1/users/flood%d/likes/p%d", n%100, n), nil)
-				w.load.answered(ctx, g, "writes", r)
+				w.load.answered(ctx, g, callWrite, r)
 				w.tally.count("flood", 1)
 			})
 		}

@@ -23,8 +23,9 @@ import (
 type instance struct {
 	*target
 
-	args []string
-	cmd  *exec.Cmd // the last process; only the test's goroutine uses it
+	args  []string
+	cmd   *exec.Cmd // the last process; only the test's goroutine uses it
+	races *tailLog  // reports of the race detector
 
 	lifeMu  sync.Mutex
 	pid     int // 0: it is down
@@ -37,7 +38,7 @@ const startLimit = time.Minute
 func newInstance(t *testing.T, index int, args ...string) *instance {
 	t.Helper()
 	addr := servertest.Addr(servertest.ReservePort(t))
-	i := &instance{target: newTarget(index, "http://"+addr)}
+	i := &instance{target: newTarget(index, "http://"+addr), races: &tailLog{max: 1000}}
 	i.args = append([]string{"serve", "--addr", addr}, args...)
 	must(t, i.start())
 	t.Cleanup(func() {
@@ -77,13 +78,18 @@ func (i *instance) start() error {
 	return nil
 }
 
-// follow keeps the log. It sends true when the process listens, or false if the log ends first.
+// follow keeps the log, and what the race detector reports in it. It sends true when the process
+// listens, or false if the log ends first.
 func (i *instance) follow(stderr io.Reader, listening chan<- bool) {
 	r := bufio.NewReader(stderr)
-	said := false
+	said, race := false, false
 	for {
 		line, err := r.ReadBytes('\n')
 		i.log.add(line)
+		race = (race || bytes.HasPrefix(line, []byte("WARNING: DATA RACE"))) && !bytes.HasPrefix(line, []byte("====="))
+		if race {
+			i.races.add(line)
+		}
 		var entry struct {
 			Msg string `json:"msg"`
 		}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -20,6 +19,7 @@ const (
 	// other instances cannot use old pages any more, for about a second.
 	waitingWriters = 36
 	loadFeeders    = 6
+	loadCheckers   = 2
 
 	batchLines = 12 // maximum lines in a batch
 	feedLooks  = 48 // maximum looks in a feed
@@ -32,6 +32,7 @@ const (
 const (
 	writing = iota
 	feeding
+	checking
 )
 
 // chaosLoad writes and reads through all instances. The model judges their answers. Writers write
@@ -44,14 +45,10 @@ type chaosLoad struct {
 	seed    uint64
 	pace    *rate.Limiter // feeds per second
 	writers int
-
-	maxFeeds int // the load ends after this many; 0: when its context ends
 }
 
 // run runs the load until ctx ends, and returns after the last answer.
 func (l *chaosLoad) run(ctx context.Context) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	requests := context.WithoutCancel(ctx) // requests in flight get their answers after ctx ends
 	var wg sync.WaitGroup
 	for w := range l.writers {
@@ -73,8 +70,16 @@ func (l *chaosLoad) run(ctx context.Context) {
 					l.feed(requests, g, rng)
 					g.busy[feeding].Add(-1)
 				}
-				if l.maxFeeds > 0 && l.tally.of("feeds") >= l.maxFeeds {
-					cancel()
+			}
+		})
+	}
+	for c := range loadCheckers {
+		rng := rand.New(rand.NewPCG(l.seed, 300+uint64(c)))
+		wg.Go(func() {
+			for l.pace.Wait(ctx) == nil {
+				if g := l.pick(ctx, rng, checking); g != nil {
+					l.check(requests, g, rng)
+					g.busy[checking].Add(-1)
 				}
 			}
 		})
@@ -86,7 +91,7 @@ func (l *chaosLoad) run(ctx context.Context) {
 // the others stay busy. If no instance is available, pick waits a little, or until one starts or
 // ctx ends, and returns nil.
 func (l *chaosLoad) pick(ctx context.Context, rng *rand.Rand, what int) *target {
-	limit := [...]int32{writing: int32(l.writers), feeding: loadFeeders}[what]
+	limit := [...]int32{writing: int32(l.writers), feeding: loadFeeders, checking: loadCheckers}[what]
 	if len(l.targets) > 1 {
 		limit /= 2
 	}
@@ -141,7 +146,7 @@ func (l *chaosLoad) answered(ctx context.Context, g *target, what string, r repl
 			return false
 		}
 		why := g.log.about(ctx, r.id)
-		if what == "feeds" && y.mayRefuse("writes", g.index, r.sent, r.done) && strings.Contains(why, movedAway) {
+		if what == callFeed && y.mayRefuse(callWrite, g.index, r.sent, r.done) && strings.Contains(why, movedAway) {
 			y.count(refusedAfterMove, 1)
 			return false
 		}
@@ -153,7 +158,7 @@ func (l *chaosLoad) answered(ctx context.Context, g *target, what string, r repl
 		return false
 	}
 	took := r.done.Sub(r.sent)
-	if what == "feeds" && took > feedLimit && !g.mayBreak(r.sent, r.done) {
+	if what == callFeed && took > feedLimit && !g.mayBreak(r.sent, r.done) {
 		y.violatedf("slow", "a feed at instance %d, sent %s, took %v", g.index, r.sent.Format(clock), took)
 	}
 	return true
@@ -180,13 +185,6 @@ func (l *chaosLoad) write(ctx context.Context, g *target, writer int, rng *rand.
 	}
 }
 
-func (l *chaosLoad) recordSeen(ctx context.Context, g *target, rng *rand.Rand) {
-	user := l.model.users[rng.IntN(len(l.model.users))]
-	posts := map[string][]string{"posts": {fmt.Sprint("s", rng.IntN(1000)), fmt.Sprint("s", rng.IntN(1000))}}
-	r := g.send(ctx, http.MethodPost, "/v1/users/"+user+"/seen", posts)
-	l.answered(ctx, g, "seen", r)
-}
-
 func (l *chaosLoad) writeOne(ctx context.Context, g *target, k *chaosKey, rng *rand.Rand) {
 	o := l.model.begin(k, rng)
 	method := http.MethodPut
@@ -195,7 +193,7 @@ func (l *chaosLoad) writeOne(ctx context.Context, g *target, k *chaosKey, rng *r
 	}
 	r := g.send(ctx, method, "/v1/users/"+k.user+"/"+k.plural()+"/"+k.target, nil)
 	var results []changedAnswer
-	if l.answered(ctx, g, "writes", r) {
+	if l.answered(ctx, g, callWrite, r) {
 		results = make([]changedAnswer, 1)
 		if err := json.Unmarshal(r.body, &results[0]); err != nil {
 			l.tally.violatedf("answer", "a write: %v: %s", err, r.body)
@@ -233,7 +231,7 @@ func (l *chaosLoad) writeBatch(ctx context.Context, g *target, keys map[*chaosKe
 	var answer struct {
 		Results []changedAnswer `json:"results"`
 	}
-	if l.answered(ctx, g, "batches", r) {
+	if l.answered(ctx, g, callBatch, r) {
 		if err := json.Unmarshal(r.body, &answer); err != nil || len(answer.Results) != len(ops) {
 			l.tally.violatedf("answer", "a batch of %d: %v: %s", len(ops), err, r.body)
 			answer.Results = nil
@@ -276,12 +274,17 @@ func (l *chaosLoad) feed(ctx context.Context, g *target, rng *rand.Rand) {
 	} else {
 		f = l.model.newFeed(rng.IntN(len(l.model.users)), 1+rng.IntN(feedLooks), rng)
 	}
+	l.ask(ctx, g, f, callFeed)
+}
+
+// ask asks for the feed or the fan-out, which counts as such a request, and judges the answer.
+func (l *chaosLoad) ask(ctx context.Context, g *target, f *chaosFeed, what string) {
 	path, body := f.call()
 	r := g.send(ctx, http.MethodPost, path, body)
-	if l.answered(ctx, g, "feeds", r) {
+	if l.answered(ctx, g, what, r) {
 		l.judge(ctx, g, f, r)
 	}
-	l.tally.count("feeds", 1)
+	l.tally.count(what, 1)
 }
 
 func (l *chaosLoad) judge(ctx context.Context, g *target, f *chaosFeed, r reply) {
@@ -295,15 +298,10 @@ func (l *chaosLoad) judge(ctx context.Context, g *target, f *chaosFeed, r reply)
 		l.tally.violatedf("answer", "the %v at instance %d: %s", f, r.by.instance, wrong)
 		return
 	}
-	if len(answer.Degraded) > 0 {
-		l.tally.count("feeds degraded", 1)
-	}
-	keeps := !slices.ContainsFunc(answer.Degraded, func(d degradedKind) bool { return d.Kind == "follow" })
-	j := l.model.judge(f, dropped, liked, keeps, r.by, func(acknowledged time.Time) bool {
-		return g.readsReplicas || l.tally.mayLose(acknowledged, r.done)
-	})
-	for _, text := range j.vanished {
-		l.tally.violatedf("vanished", "%s", text)
+	degraded := l.judgeDegraded(g, fmt.Sprint("the ", f), answer.Degraded, r)
+	j := l.model.judge(f, dropped, liked, !degraded["follow"], r.by, l.mayLackAt(g, r))
+	for _, w := range j.wrong {
+		l.tally.violatedf(w.promise, "the %v, sent %s and answered by %d.%d: %s", f, f.sent.Format(clock), r.by.instance, r.by.life, w.text)
 	}
 	l.tally.count("looks", j.looks)
 	l.tally.count("late undo", j.lateUndo)
@@ -318,6 +316,34 @@ func (l *chaosLoad) judge(ctx context.Context, g *target, f *chaosFeed, r reply)
 		}
 		l.tally.violatedf("lost", "%s, answered %s\n%s", x.detail, r.done.Format(clock), l.lookAgain(ctx, f, x.id))
 	}
+	if !degraded["seen"] {
+		l.judgeSeen(g, f, dropped, r)
+	}
+}
+
+// mayLackAt returns which writes of others an answer of the instance may lack.
+func (l *chaosLoad) mayLackAt(g *target, r reply) lackFunc {
+	return func(acknowledged time.Time) bool {
+		return g.readsReplicas || l.tally.mayLack(g.index, acknowledged, r.done)
+	}
+}
+
+// judgeDegraded returns which kinds an answer names as degraded. Each needs a fault that explains
+// it.
+func (l *chaosLoad) judgeDegraded(g *target, what string, kinds []degradedKind, r reply) map[string]bool {
+	named := make(map[string]bool)
+	for _, d := range kinds {
+		switch {
+		case named[d.Kind]:
+			l.tally.violatedf("degraded", "%s at instance %d names %s twice", what, g.index, d.Kind)
+		case !l.tally.mayDegrade(d.Kind, g.index, r.sent, r.done):
+			l.tally.violatedf("degraded", "%s at instance %d, sent %s and answered %s, names %s: %s",
+				what, g.index, r.sent.Format(clock), r.done.Format(clock), d.Kind, d.Reason)
+		}
+		named[d.Kind] = true
+		l.tally.count(d.Kind+" degraded", 1)
+	}
+	return named
 }
 
 // lookAgain asks every running instance for the feed again, and returns which of them report the

@@ -40,7 +40,9 @@ type chaosFeed struct {
 	viewer  int
 	request feedRequest
 	fanout  *fanoutRequest // nil: a feed
+	exact   bool           // the ledger confirms what it reports
 	looks   []look
+	seen    []seenLook
 	sent    time.Time
 }
 
@@ -49,6 +51,7 @@ type fanoutRequest struct {
 	Author  string              `json:"author"`
 	Facets  map[string][]string `json:"facets,omitempty"`
 	Viewers []string            `json:"viewers"`
+	Exact   bool                `json:"exact,omitempty"`
 }
 
 // call returns the path and the body of the request.
@@ -121,6 +124,7 @@ func (m *chaosModel) newFeed(viewer, size int, rng *rand.Rand) *chaosFeed {
 	for _, i := range order[:min(size, len(order))] {
 		f.add(specs[i])
 	}
+	m.addSeen(f, rng)
 	rng.Shuffle(len(f.request.Posts), func(i, j int) {
 		f.request.Posts[i], f.request.Posts[j] = f.request.Posts[j], f.request.Posts[i]
 	})
@@ -173,17 +177,7 @@ func (f *chaosFeed) readFanout(a feedAnswer) (dropped reported, wrong string) {
 		}
 		dropped[d.Viewer] = d.Kind
 	}
-	return dropped, wrongDegraded(a, "follow")
-}
-
-// wrongDegraded describes a kind that must not be degraded; "": none.
-func wrongDegraded(a feedAnswer, allowed ...string) string {
-	for _, d := range a.Degraded {
-		if !slices.Contains(allowed, d.Kind) {
-			return fmt.Sprintf("%s is degraded: %s", d.Kind, d.Reason)
-		}
-	}
-	return ""
+	return dropped, ""
 }
 
 // read returns which candidates the answer drops, and which it annotates as liked. wrong describes
@@ -216,7 +210,7 @@ func (f *chaosFeed) read(a feedAnswer) (dropped, liked reported, wrong string) {
 	if len(a.Posts)+len(a.Dropped) != len(f.request.Posts) {
 		return nil, nil, fmt.Sprintf("%d kept and %d dropped of %d", len(a.Posts), len(a.Dropped), len(f.request.Posts))
 	}
-	return dropped, liked, wrongDegraded(a, "seen", "follow")
+	return dropped, liked, ""
 }
 
 // missed is a live key that a feed did not report.
@@ -230,20 +224,27 @@ type missed struct {
 	detail string
 }
 
+// lackFunc reports whether another process than the one that acknowledged a write at that time may
+// lack it.
+type lackFunc func(acknowledged time.Time) bool
+
 // judgement is the result of one feed.
 type judgement struct {
 	looks    int // candidates judged
 	missed   []missed
-	lateUndo int      // reported, but another instance may have undone the key within the bound
-	vanished []string // descriptions of candidates that are dropped in spite of a kind that keeps
+	lateUndo int // reported, but another instance may have undone the key within the bound
+	wrong    []violation
 }
+
+// violation is a broken promise, and a description.
+type violation struct{ promise, text string }
 
 // judge compares an answer with the states of the keys when the feed was sent. It skips keys that
 // were written since. keeps is false if the kind that keeps is degraded. mayLack reports whether
 // another process than the one that acknowledged a write at that time may lack it for the
 // staleness bound.
 func (m *chaosModel) judge(
-	f *chaosFeed, dropped, liked reported, keeps bool, by source, mayLack func(acknowledged time.Time) bool,
+	f *chaosFeed, dropped, liked reported, keeps bool, by source, mayLack lackFunc,
 ) judgement {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -263,7 +264,9 @@ func (m *chaosModel) judge(
 		case live && !hit:
 			j.missed = append(j.missed, l.miss(f, by, mayLack))
 		case l.kind == "follow" && l.live[1] && dropped[l.id] == overruled && keeps && !l.fresh(f.sent, by, mayLack):
-			j.vanished = append(j.vanished, fmt.Sprintf("the %v drops %q, although %v is live\n%s", f, l.id, l.keys[1], l.keys[1].past()))
+			j.wrong = append(j.wrong, violation{"vanished", fmt.Sprintf("it drops %q, although %v is live\n%s", l.id, l.keys[1], l.keys[1].past())})
+		case f.exact:
+			j.wrong = append(j.wrong, l.inexact(dropped, liked)...)
 		case l.kind == "follow" && l.live[1] && dropped[l.id] != overruled:
 			m.exposeKept(l, hit)
 		case !live && l.control != "" && !l.fresh(f.sent, by, mayLack):
@@ -297,17 +300,17 @@ func (k *chaosKey) acknowledged(by source) bool {
 
 // fresh reports whether that process may still be unaware of the key's present state in a feed that
 // was sent at that time.
-func (k *chaosKey) fresh(sent time.Time, by source, mayLack func(acknowledged time.Time) bool) bool {
+func (k *chaosKey) fresh(sent time.Time, by source, mayLack lackFunc) bool {
 	return !k.acknowledged(by) && sent.Sub(k.since) <= stalenessBound+boundSlack && mayLack(k.since)
 }
 
 // fresh reports whether one of the keys is.
-func (l *look) fresh(sent time.Time, by source, mayLack func(acknowledged time.Time) bool) bool {
+func (l *look) fresh(sent time.Time, by source, mayLack lackFunc) bool {
 	return slices.ContainsFunc(l.keys, func(k *chaosKey) bool { return k.fresh(sent, by, mayLack) })
 }
 
 // miss describes the live key that was acknowledged first.
-func (l *look) miss(f *chaosFeed, by source, mayLack func(acknowledged time.Time) bool) missed {
+func (l *look) miss(f *chaosFeed, by source, mayLack lackFunc) missed {
 	x := missed{id: l.id, late: true}
 	detail := ""
 	for i, k := range l.keys {

@@ -67,6 +67,8 @@ type chaosModel struct {
 	settled   time.Time // when the last unacknowledged write can no longer take effect
 	exposures map[exposureID]*exposure
 	kept      map[keptID]keptLooks
+	seen      []*seenPosts // by user
+	unseen    map[unseenID]keptLooks
 }
 
 const (
@@ -92,6 +94,7 @@ func newChaosModel(users int, seed uint64) *chaosModel {
 		own: make([][]*chaosKey, users), looks: make([][]lookSpec, users),
 		exposures: make(map[exposureID]*exposure),
 		kept:      make(map[keptID]keptLooks),
+		unseen:    make(map[unseenID]keptLooks),
 	}
 	rng := rand.New(rand.NewPCG(seed, 1))
 	for u := range users {
@@ -129,6 +132,9 @@ func newChaosModel(users int, seed uint64) *chaosModel {
 			keys = append(keys, &chaosKey{user: list, kind: "hide", target: fmt.Sprintf("m%d", i), acks: make(map[int]int)})
 		}
 		m.users, m.own, m.looks = append(m.users, list), append(m.own, keys), append(m.looks, nil)
+	}
+	for range m.users {
+		m.seen = append(m.seen, &seenPosts{at: make(map[string]time.Time)})
 	}
 	m.addLooks()
 	return m

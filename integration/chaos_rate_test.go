@@ -68,8 +68,10 @@ type rates struct {
 	ControlLooks    int
 	KeptLooks       int // at candidates that a kind keeps
 	KeptDropped     int // by a kind that is not overruled
+	UnseenLooks     int // at candidates that nobody has seen
+	UnseenDropped   int
 
-	squares, keptSquares float64 // sums of the squares of the looks of each exposure
+	squares, keptSquares, unseenSquares float64 // sums of the squares of the looks of each exposure
 }
 
 func (m *chaosModel) rates() rates {
@@ -92,6 +94,11 @@ func (m *chaosModel) rates() rates {
 		r.KeptLooks += e.looks
 		r.KeptDropped += e.dropped
 		r.keptSquares += float64(e.looks) * float64(e.looks)
+	}
+	for _, e := range m.unseen {
+		r.UnseenLooks += e.looks
+		r.UnseenDropped += e.dropped
+		r.unseenSquares += float64(e.looks) * float64(e.looks)
 	}
 	r.Keys = len(more)
 	for _, n := range more {
@@ -135,6 +142,10 @@ func (r rates) wrong() string {
 		return fmt.Sprintf("of %d looks at candidates that a kind keeps, other kinds dropped %d: at most %d may be",
 			r.KeptLooks, r.KeptDropped, most)
 	}
+	if most := mostReported(r.UnseenLooks, r.unseenSquares); r.UnseenDropped > most {
+		return fmt.Sprintf("of %d looks at posts that nobody has seen, feeds dropped %d: at most %d may be",
+			r.UnseenLooks, r.UnseenDropped, most)
+	}
 	return ""
 }
 
@@ -163,7 +174,7 @@ func signTest(a, b int) float64 {
 // checkRates records a violation if the observed rates are wrong, or too many feeds were refused
 // after a move.
 func (l *chaosLoad) checkRates() {
-	if refused, feeds := l.tally.of(refusedAfterMove), l.tally.of("feeds"); refused*maxAfterMove > feeds {
+	if refused, feeds := l.tally.of(refusedAfterMove), l.tally.of(callFeed); refused*maxAfterMove > feeds {
 		l.tally.violatedf("refused", "%d feeds after a move, and %d were answered", refused, feeds)
 	}
 	if wrong := l.model.rates().wrong(); wrong != "" {

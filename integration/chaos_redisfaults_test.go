@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -99,16 +100,33 @@ func killBoth(w *world) (func() error, error) {
 	}, nil
 }
 
+// stopRedis stops a primary, which keeps its role and all that it took.
 func stopRedis(w *world) (func() error, error) {
 	s, err := w.anyPrimary()
 	if err != nil {
 		return nil, err
 	}
+	if err := w.forbidFailovers("yes"); err != nil {
+		return nil, err
+	}
 	s.Pause()
 	return func() error {
 		s.Resume()
-		return w.whole()
+		return errors.Join(w.whole(), w.forbidFailovers("no"))
 	}, nil
+}
+
+// forbidFailovers has no replica of the cluster take over by itself while yesNo is "yes".
+func (w *world) forbidFailovers(yesNo string) error {
+	if w.cluster == nil {
+		return nil
+	}
+	for _, s := range w.cluster.Nodes() {
+		if err := s.Client().ConfigSet(w.t.Context(), "cluster-replica-no-failover", yesNo).Err(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // onAll calls do for every primary.
@@ -163,8 +181,13 @@ func (w *world) pageKeys(part string) []string {
 // partition returns how long the network is disturbed.
 func partition() [2]time.Duration { return [2]time.Duration{time.Second, 5 * time.Second} }
 
-// redisProxy returns the proxy of an instance if there is one Redis, of a node in a cluster.
-func (w *world) redisProxy() *proxytest.Proxy { return w.proxies[w.rng.IntN(len(w.proxies))] }
+// redisProxy returns the victim's proxy if there is one Redis, that of any node in a cluster.
+func (w *world) redisProxy() *proxytest.Proxy {
+	if w.ownProxies() {
+		return w.proxies[w.victim]
+	}
+	return w.proxies[w.rng.IntN(len(w.proxies))]
+}
 
 // onProxy disturbs the network until the fault ends.
 func onProxy(pick func(w *world) *proxytest.Proxy, do func(p *proxytest.Proxy)) func(*world) (func() error, error) {

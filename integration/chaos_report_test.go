@@ -24,10 +24,10 @@ func (w *world) report(growth *sampler, faults map[string]int) {
 		r := y.repairs[name]
 		fmt.Fprintf(&b, "  %-10s %-44s feeds %v, nothing degraded %v, writes %v\n", "repair", name, r.feeds, r.whole, r.writes)
 	}
-	latest := y.latest
+	latest, afterEnd := y.latest, y.afterEnd
 	y.mu.Unlock()
 	section(&b, "service", growth.totals())
-	fmt.Fprintf(&b, "  lateness: at most %v\n", latest)
+	fmt.Fprintf(&b, "  lateness: at most %v; grants used up to %v after the end of a fault\n", latest, afterEnd)
 	r := w.load.model.rates()
 	fmt.Fprintf(&b, "  undone: reported in %d of %d absences, controls in %d; in %d of %d looks, controls in %d; %d of %d keys more often, %d less\n",
 		r.UndoneAbsences, r.Absences, r.ControlAbsences, r.UndoneLooks, r.Looks, r.ControlLooks, r.UndoneMore, r.Keys, r.ControlMore)

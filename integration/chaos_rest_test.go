@@ -39,7 +39,7 @@ func (l *chaosLoad) checkAtRest(ctx context.Context) {
 		for u := range m.users {
 			f := m.newFeed(u, len(m.looks[u]), rng)
 			r := g.send(ctx, http.MethodPost, "/v1/feed/filter", f.request)
-			if !l.answered(ctx, g, "feeds at rest", r) {
+			if !l.answered(ctx, g, callRest, r) {
 				y.violatedf("rest", "the feed of %s at instance %d: status %d, %v", m.users[u], g.index, r.status, r.err)
 				continue
 			}

@@ -10,7 +10,8 @@ import (
 
 // tally counts operations and violations of a run. It is safe for concurrent use.
 type tally struct {
-	start time.Time
+	start  time.Time
+	grants map[string][]grant // by fault
 
 	mu        sync.Mutex
 	counts    map[string]int
@@ -20,12 +21,13 @@ type tally struct {
 	faults    []occurrence      // so far; the last may be present
 	fault     string            // the present fault, until it is repaired; "": none
 	latest    time.Duration     // the longest delay of a write within the bound
+	afterEnd  time.Duration     // the longest time after the end of a fault that a grant was used
 	repairs   map[string]repair // the longest repair by fault
 }
 
-func newTally() *tally {
+func newTally(grants map[string][]grant) *tally {
 	return &tally{
-		start: time.Now(), counts: make(map[string]int), found: make(map[string]int), described: make(map[string]int),
+		start: time.Now(), grants: grants, counts: make(map[string]int), found: make(map[string]int), described: make(map[string]int),
 		repairs: make(map[string]repair),
 	}
 }
@@ -78,54 +80,6 @@ func (y *tally) violations() (found map[string]int, messages []string) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	return y.found, slices.Clone(y.messages)
-}
-
-// begin records that a fault begins, at that instance if it disturbs only one.
-func (y *tally) begin(fault string, victim int) {
-	y.mu.Lock()
-	defer y.mu.Unlock()
-	y.fault = fault
-	y.faults = append(y.faults, occurrence{effect: effects()[fault], victim: victim, from: time.Now()})
-}
-
-// healed records that the last fault has ended, and repaired that the service has recovered.
-func (y *tally) healed() {
-	y.mu.Lock()
-	defer y.mu.Unlock()
-	y.faults[len(y.faults)-1].until = time.Now()
-}
-
-func (y *tally) repaired() {
-	y.mu.Lock()
-	defer y.mu.Unlock()
-	y.fault = ""
-}
-
-// during reports whether a fault that matches was present at some time between from and until, or
-// had ended less than after before.
-func (y *tally) during(from, until time.Time, matches func(o *occurrence) (after time.Duration, ok bool)) bool {
-	y.mu.Lock()
-	defer y.mu.Unlock()
-	for i := range y.faults {
-		o := &y.faults[i]
-		after, ok := matches(o)
-		if ok && until.After(o.from) && (o.until.IsZero() || from.Before(o.until.Add(after))) {
-			return true
-		}
-	}
-	return false
-}
-
-// mayRefuse reports whether the instance may answer such a request with 503.
-func (y *tally) mayRefuse(what string, instance int, from, until time.Time) bool {
-	return y.during(from, until, func(o *occurrence) (time.Duration, bool) {
-		return o.after, slices.Contains(o.refused, what) && (!o.alone || o.victim == instance)
-	})
-}
-
-// mayLose reports whether Redis may have lost a write between its answer and the answer to a feed.
-func (y *tally) mayLose(acknowledged, answered time.Time) bool {
-	return y.during(acknowledged, answered, func(o *occurrence) (time.Duration, bool) { return boundSlack, o.loses })
 }
 
 // late records that another instance noticed a write with a delay within the bound.

@@ -24,7 +24,7 @@ type target struct {
 	index  int
 	url    string
 	client *http.Client
-	busy   [2]atomic.Int32 // requests in progress: writes and feeds
+	busy   [3]atomic.Int32 // requests in progress: writes, feeds and checks
 
 	log           *tailLog
 	readsReplicas bool // its feeds may miss writes of other instances for the staleness bound

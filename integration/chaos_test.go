@@ -75,6 +75,11 @@ func (w *world) conclude(growth *sampler, faults map[string]int) {
 	for _, wrong := range growth.check(ctx) {
 		w.tally.violatedf("growth", "%s", wrong)
 	}
+	for _, i := range w.instances {
+		if races := i.races.last(1000); races != "" {
+			w.tally.violatedf("race", "in instance %d:\n%s", i.index, races)
+		}
+	}
 	w.report(growth, faults)
 	w.verdict()
 }

@@ -77,7 +77,7 @@ type redisSnapshot struct {
 // newWorld starts all processes. They end with the test.
 func newWorld(t *testing.T, on topology, seed uint64) *world {
 	t.Helper()
-	w := &world{t: t, topology: on, seed: seed, rng: rand.New(rand.NewPCG(seed, 0)), tally: newTally(), pages: chaosPages}
+	w := &world{t: t, topology: on, seed: seed, rng: rand.New(rand.NewPCG(seed, 0)), pages: chaosPages}
 	w.kinds = t.TempDir()
 	// Some users have more than 32 keys at times, so they get dedicated pages while the load is on.
 	args := []string{"--pages", fmt.Sprint(chaosPages), "--dedicated-page", "32"}
@@ -105,6 +105,7 @@ func newWorld(t *testing.T, on topology, seed uint64) *world {
 		ledgers = w.startPostgres()
 	}
 	w.startInstances(args, addresses, ledgers)
+	w.tally = newTally(grants(on, w.ownProxies()))
 	w.load = &chaosLoad{
 		model: newChaosModel(chaosUsers, seed), tally: w.tally, seed: seed,
 		pace: rate.NewLimiter(rate.Inf, 1), writers: loadWriters,
@@ -179,6 +180,11 @@ func (w *world) startPostgres() (urls []string) {
 		urls = append(urls, u.String())
 	}
 	return urls
+}
+
+// ownProxies reports whether each instance has a proxy of its own before Redis.
+func (w *world) ownProxies() bool {
+	return w.topology == oneRedis && asFlagged(w.t) != elasticachetest.Serverless
 }
 
 // kindsFile is the path of an instance's file of kinds.

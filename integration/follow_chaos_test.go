@@ -150,7 +150,7 @@ func TestLongChaosFollow(t *testing.T) {
 func newFollowWorld(t *testing.T, seed uint64, pages string) *followWorld {
 	t.Helper()
 	w := &followWorld{
-		t: t, limit: followLimit, rng: rand.New(rand.NewPCG(seed, 0)), tally: newTally(), proxies: make(map[string][]*proxytest.Proxy),
+		t: t, limit: followLimit, rng: rand.New(rand.NewPCG(seed, 0)), tally: newTally(nil), proxies: make(map[string][]*proxytest.Proxy),
 		source: pgtest.Start(t, "wal_level=logical", "wal_sender_timeout=5s"), ledger: pgtest.Start(t), redis: redistest.Start(t),
 	}
 	w.exec(followSQL)

@@ -29,7 +29,8 @@ func run(m *testing.M) int {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	command = filepath.Join(dir, "feedfilter")
-	build := exec.Command("go", "build", "-o", command, "../cmd/feedfilter") //nolint:noctx // go test bounds it
+	args := append([]string{"build", "-o", command}, raceArgs()...)
+	build := exec.Command("go", append(args, "../cmd/feedfilter")...) //nolint:noctx // go test bounds it
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr
 	if err := build.Run(); err != nil {
 		fmt.Fprintln(os.Stderr, "build the command:", err)

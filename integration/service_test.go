@@ -151,6 +151,7 @@ type feedRequest struct {
 	Kinds    []string `json:"kinds,omitempty"`
 	Annotate []string `json:"annotate,omitempty"`
 	Lists    []string `json:"lists,omitempty"`
+	Exact    bool     `json:"exact,omitempty"`
 }
 
 type feedAnswer struct {
