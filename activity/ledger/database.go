@@ -14,7 +14,7 @@ import (
 )
 
 // callTimeout bounds the time of a call before its commit, retries included. It also bounds the
-// commit.
+// commit. The URL of a PostgreSQL ledger can raise it, see postgresURL.callTimeout.
 const callTimeout = 5 * time.Second
 
 // database is what one kind of SQL database implements for a Ledger. Ledger checks the arguments
