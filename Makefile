@@ -5,6 +5,8 @@ GO      ?= go
 ARGS    ?=
 # Packages tested at once: one more than processors, because tests often wait for servers.
 JOBS    ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+# Tests of a package at once, of those that say they may: two for each processor, because they wait.
+PARALLEL ?= $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
 # Extra arguments for golangci-lint.
 LINTARGS ?=
 # Packages for `make race`.
@@ -80,7 +82,7 @@ SHORT  := -skip '^Test(Long|PythonClient$$)'
 .PHONY: test
 # integration takes longest, so it starts first.
 test: deps-servers ## Run the tests on real servers, without those of the other targets test-....
-	@$(GOTEST) -p $(JOBS) $(SHORT) -timeout 15m $(ARGS) ./integration $(TESTED)
+	@$(GOTEST) -p $(JOBS) -parallel $(PARALLEL) $(SHORT) -timeout 15m $(ARGS) ./integration $(TESTED)
 	@echo 'not run: make test-clients (Python, TypeScript, examples), make test-page (operations page), make test-long'
 
 .PHONY: test-clients

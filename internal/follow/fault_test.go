@@ -194,7 +194,7 @@ func TestFollowResync(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			var written pglogrepl.LSN // whoever follows may be slower than this writer, and has to keep up
+			var written pglogrepl.LSN // the follower may be slower than this writer, and must keep up
 			must(t, conn.QueryRow(ctx, `SELECT pg_current_wal_flush_lsn()::text`).Scan(&written))
 			for quit.Err() == nil && a.position().lsn < written {
 				time.Sleep(time.Millisecond)

@@ -211,9 +211,9 @@ func (c *Cluster) acquaint(ctx context.Context) error {
 	})
 }
 
-// slowly calls form while no node gives up another, which nodes of a busy machine do: they forget
-// those that they do not meet within the node timeout, connect anew after half of it, and replace a
-// primary. A longer timeout also has them exchange news less often, so it is not longer than needed.
+// slowly calls form while no node gives up another. On a busy machine, nodes forget those that they
+// do not meet within the node timeout. They connect again after half of it, and they replace a
+// primary. With an even longer timeout, nodes would exchange news too seldom.
 func (c *Cluster) slowly(ctx context.Context, form func() error) error {
 	const timeout, failover = "cluster-node-timeout", "cluster-replica-no-failover"
 	set := func(name string, value func(*Server) string) error {

@@ -37,8 +37,8 @@ type remembering struct {
 	now        time.Time
 }
 
-// newRemembering returns a service of that many pages, with a background scrub or without. Rounds of
-// the background scrub make surveys of their own, which may be of before a write.
+// newRemembering returns a service of that many pages, with a background scrub or without. A round
+// of the background scrub publishes its own survey, which may lack the last writes.
 func newRemembering(t *testing.T, pages uint32, scrubs bool) *remembering {
 	t.Helper()
 	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: pages})
